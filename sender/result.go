@@ -1,0 +1,43 @@
+package sender
+
+import (
+	"context"
+	"time"
+)
+
+// Permit waits until one call may be written, and says by when the write must
+// have begun. It is called once per wire attempt, when all else is at hand. An
+// error means that the call must not be made (the node stops, the job was
+// taken away).
+type Permit func(ctx context.Context) (useBy time.Time, err error)
+
+// Kind is what happened to a call. The set is closed; the policy that maps a
+// kind to a verdict is checked by the exhaustive linter.
+type Kind int
+
+// The kinds of result.
+const (
+	// Accepted: the provider took the job.
+	Accepted Kind = iota + 1
+	// Rejected: the provider will never take this job.
+	Rejected
+	// Throttled: the provider says that it was asked too often.
+	Throttled
+	// Unavailable: the provider could not be reached or says that it can't
+	// take anything now. The job was not done.
+	Unavailable
+	// Unknown: the call was written, and no answer came. It may have been done.
+	Unknown
+	// Withheld: the permit was refused; nothing was written.
+	Withheld
+)
+
+// Result is what happened to one call.
+type Result struct {
+	Kind       Kind
+	Status     int           // HTTP status; 0: there was none
+	RetryAfter time.Duration // what the provider asked for; 0: it didn't
+	Err        error         // for people; never holds the payload or a secret
+	WroteAt    time.Time     // when the first byte was handed to the kernel; zero: never
+	Elapsed    time.Duration // from the write to the end of the answer
+}

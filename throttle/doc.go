@@ -1,0 +1,2 @@
+// Package throttle makes every node of a fleet keep one limit together.
+package throttle
