@@ -1,0 +1,41 @@
+-- Change a limit's settings: the only writer of them but for book.lua's restore.
+--
+-- KEYS[1] limit  dispatcher:{<namespace>}:limit:<name>  hash: the limit's settings and its timeline
+--
+-- ARGV[1] expected  the changed_us that the caller has read; others may have been faster
+-- ARGV[2] by        who changes
+-- ARGV[3] cap       the new settings, whole, in ARGV[3..11]:
+--                   cap window_us burst guard_us lateness_us horizon_us units period_us paused
+--
+-- Reply: 1 status: 0 changed, 1 no such limit, 2 somebody was faster
+--        2 changed_us  3 revision  4 next_us: from when on the new settings hold for every slot
+--
+-- Missing key: status 1, nothing is written.
+local limit = KEYS[1]
+local expected, by = tonumber(ARGV[1]), ARGV[2]
+local names = {'cap', 'window', 'burst', 'guard', 'lateness', 'horizon', 'units', 'period', 'paused'}
+
+local function int(x) return string.format('%.0f', x) end
+
+local v = redis.call('HMGET', limit, 'changed', 'revision', 'burst', 'units', 'period', 'base', 'n', 'slot', 'fence')
+for i = 1, 9 do v[i] = tonumber(v[i]) end
+local changed, revision, burst, units, period, base, n, slot, fence = unpack(v, 1, 9)
+if not (changed and revision and burst and units and period and base and n and slot and fence) then return {1, 0, 0, 0} end
+if changed ~= expected then return {2, changed, revision, 0} end
+
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+
+-- The new timeline begins behind the last slot given, at the shorter of the two spacings: each window then
+-- holds no more than the larger of the two caps. A burst that was given is a debt in time, and is paid first.
+local behind = base + math.ceil(n * period / units)
+if burst == 1 then
+  behind = slot + math.min(math.ceil(period / units), math.ceil(tonumber(ARGV[10]) / tonumber(ARGV[9])))
+end
+base = math.max(now, fence, behind)
+changed = math.max(now, changed + 1)
+
+for i = 1, 9 do redis.call('HSET', limit, names[i], ARGV[2 + i]) end
+redis.call('HSET', limit, 'changed', int(changed), 'revision', int(revision + 1), 'by', by,
+  'base', int(base), 'n', int(tonumber(ARGV[5]) - 1))
+return {0, changed, revision + 1, base}

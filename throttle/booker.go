@@ -1,0 +1,214 @@
+package throttle
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"time"
+)
+
+// How the booking goroutine paces itself. Slots are booked in blocks, so that
+// the number of calls does not depend on the rate: one block of 20 ms makes
+// about 50 calls a second for the whole fleet.
+const (
+	block     = 20 * time.Millisecond  // slots that one call books, at most
+	prefetch  = 10 * time.Millisecond  // before the last held slot, the next block is booked
+	minGap    = 5 * time.Millisecond   // between calls that book less than a block, so that demand gathers
+	lookEvery = 200 * time.Millisecond // without bookings: a look at the settings and the clock
+	lead      = time.Millisecond       // about the way back from Redis: a nearer slot would be late
+
+	callTimeout = 250 * time.Millisecond
+	retryFirst  = 20 * time.Millisecond // after a call that failed
+	retryMost   = 200 * time.Millisecond
+)
+
+// booker is the state of the booking goroutine; nobody else touches it.
+type booker struct {
+	*Limiter
+	scripts scripts
+	clock   clock
+	known   Settings // the newest settings seen
+	seq     int64    // of the next booking; unchanged while a reply is missing
+	stepped bool     // the clock stepped and the script has to be told
+
+	calledAt  time.Time // last call, for the look
+	bookedAt  time.Time // last booking, for the gap
+	notBefore time.Time // refused or failed: no call until then
+	failures  int
+}
+
+// Run books slots until the context ends; it returns nil then. It is to be
+// called once. Slots that are still held are lost with it.
+func (l *Limiter) Run(ctx context.Context) error {
+	b := &booker{
+		Limiter: l,
+		scripts: newScripts(l.opts.Redis, l.opts.Namespace, l.opts.Name, nodeID(l.opts.Node)),
+		clock:   clock{origin: time.Now()},
+		known:   l.State().Settings,
+		seq:     1,
+	}
+	b.known.Revision = 1 // as a seed
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		case <-l.wake:
+		}
+		timer.Reset(b.step(ctx, time.Now()))
+	}
+}
+
+// step makes at most one call and returns how long nothing is to be done,
+// unless somebody begins to wait.
+func (b *booker) step(ctx context.Context, now time.Time) time.Duration {
+	want, due := b.plan(now)
+	if d := due.Sub(now); d > 0 {
+		return d
+	}
+	b.call(ctx, want)
+	_, due = b.plan(time.Now())
+	return max(0, time.Until(due))
+}
+
+// plan says how many slots are wanted and when the next call is due.
+func (b *booker) plan(now time.Time) (want int64, due time.Time) {
+	st := b.line.state()
+	b.metrics.late.Add(float64(st.late))
+	b.metrics.held.Set(float64(st.held))
+	demand := int64(st.waiting + b.opts.Waiting() - st.held)
+	look := b.calledAt.Add(lookEvery)
+	if b.clock.epoch == 0 || b.stepped || b.tooWide(now) {
+		return 0, later(now, b.notBefore)
+	}
+	if demand <= 0 {
+		return 0, later(look, b.notBefore)
+	}
+	most := b.blockSize()
+	want = min(demand, most)
+	due = b.notBefore
+	if st.held > 0 {
+		due = later(due, st.last.Add(-prefetch))
+	}
+	if want < most {
+		due = later(due, b.bookedAt.Add(minGap))
+	}
+	// A look that falls due meanwhile takes no slots: it is not their time yet.
+	if look.Before(due) && b.failures == 0 {
+		return 0, look
+	}
+	return want, due
+}
+
+// blockSize is how many slots lie in one block, at least 1.
+func (b *booker) blockSize() int64 {
+	units, period := b.known.Pace()
+	return max(1, block.Microseconds()*units/period)
+}
+
+func (b *booker) tooWide(now time.Time) bool {
+	return b.clock.width(now) >= b.known.Lateness
+}
+
+// call runs the script once and takes in what it says.
+func (b *booker) call(ctx context.Context, want int64) {
+	cctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	asked := time.Now()
+	reply, err := b.scripts.runBook(cctx, ask{
+		want: want, seq: b.seq, epoch: b.clock.epoch, stepped: b.stepped,
+		identity: b.opts.Identity, lead: lead, known: b.known,
+	})
+	answered := time.Now()
+	b.calledAt = answered
+	if err != nil {
+		b.failed(ctx, err, answered)
+		return
+	}
+	b.failures = 0
+	b.metrics.called(want, reply, answered.Sub(asked))
+	b.notBefore = time.Time{}
+	b.stepped = b.clock.observe(reading{asked: asked, answered: answered, now: reply.now, epoch: reply.epoch})
+	if !b.known.newer(reply.settings) && reply.settings != b.known {
+		b.known = reply.settings
+		b.learn(reply.settings)
+	}
+	if want > 0 {
+		b.seq++
+		b.bookedAt = answered
+		b.receive(reply, answered)
+	}
+	if reply.schedule.given == 0 && (want > 0 || reply.fence != fenceNone) {
+		b.notBefore = answered.Add(reply.wait + rand.N(block/2)) // spread, so that those refused don't come back at once
+	}
+	b.report(reply, answered)
+}
+
+// receive maps booked slots to this node's clock and puts them into the line.
+// After a step of Redis's clock they mean nothing, and are dropped.
+func (b *booker) receive(reply booking, now time.Time) {
+	if b.stepped {
+		b.metrics.late.Add(float64(reply.schedule.given))
+		return
+	}
+	slots := make([]Slot, 0, reply.schedule.given)
+	for j := range reply.schedule.given {
+		slots = append(slots, b.clock.slot(reply.schedule.at(j), reply.settings.Lateness, now))
+	}
+	b.line.add(slots, now)
+}
+
+// report moves the limiter into the phase that the reply tells of.
+func (b *booker) report(reply booking, now time.Time) {
+	width := b.clock.width(now)
+	switch {
+	case reply.fence != fenceNone:
+		b.log.Warn("timeline began anew; the fleet waits until all slots that may be out are over", "reason", reply.fence, "wait", reply.wait)
+		b.enter(PhaseFenced, b.notBefore, nil, width)
+	case reply.settings.Paused:
+		b.enter(PhasePaused, time.Time{}, nil, width)
+	case width >= reply.settings.Lateness:
+		b.notBefore = now.Add(retryMost)
+		b.enter(PhaseTooSlow, time.Time{}, nil, width)
+	default:
+		b.enter(PhaseRunning, time.Time{}, nil, width)
+	}
+}
+
+// failed keeps the number of the booking, so that the next call gets the slots
+// of this one if Redis did book them.
+func (b *booker) failed(ctx context.Context, err error, now time.Time) {
+	if ctx.Err() != nil {
+		return
+	}
+	b.failures++
+	b.metrics.errors.Inc()
+	wait := min(retryMost, retryFirst<<min(b.failures-1, 4))
+	b.notBefore = now.Add(wait/2 + rand.N(wait/2+1))
+	phase := PhaseAway
+	if refusal(err) {
+		phase = PhaseRefused
+	}
+	b.enter(phase, time.Time{}, err, b.clock.width(now))
+}
+
+// refusal tells an answer that stays the same however often one asks from a
+// Redis that is away, loading or being replaced.
+func refusal(err error) bool {
+	for _, prefix := range []string{"IDENTITY", "NOPERM", "NOAUTH", "WRONGPASS", "ERR unknown command", "OOM"} {
+		if strings.Contains(err.Error(), prefix) {
+			return true
+		}
+	}
+	return errors.Is(err, errReply)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

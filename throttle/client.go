@@ -1,0 +1,41 @@
+package throttle
+
+import (
+	"crypto/tls"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// ClientOptions says where Redis is.
+type ClientOptions struct {
+	Addrs    []string // one: a single server; several: a Cluster, or Sentinels with Master
+	Master   string   // the name of the master that the Sentinels watch
+	Username string
+	Password string
+	TLS      *tls.Config
+	Name     string // of the client, as CLIENT LIST shows it
+}
+
+// NewClient makes a client that suits the limiter: it tries nothing again by
+// itself, since a booking that is sent twice has to carry its own number, and
+// it heeds the context.
+func NewClient(o ClientOptions) redis.UniversalClient {
+	return redis.NewUniversalClient(&redis.UniversalOptions{
+		Addrs:      o.Addrs,
+		MasterName: o.Master,
+		Username:   o.Username,
+		Password:   o.Password,
+		TLSConfig:  o.TLS,
+		ClientName: o.Name,
+
+		MaxRetries:            -1,
+		DialerRetries:         1, // 5, the default, turns a refused connection into 0.4 s
+		DialTimeout:           time.Second,
+		ReadTimeout:           callTimeout,
+		WriteTimeout:          callTimeout,
+		ContextTimeoutEnabled: true,
+		PoolSize:              4,
+		MinIdleConns:          1,
+	})
+}

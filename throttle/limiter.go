@@ -1,0 +1,134 @@
+package throttle
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+)
+
+// Identity is how a script learns which Redis master it runs on, so that the
+// timeline begins anew after a failover.
+type Identity string
+
+const (
+	// IdentityInfo reads master_replid from INFO replication. It changes on
+	// promotion, fail-back and restart.
+	IdentityInfo Identity = "info"
+	// IdentityNone is for a server that can't tell, as the embedded one: a
+	// failover would go unseen. [State] says so.
+	IdentityNone Identity = "none"
+)
+
+// Options for [New]. Redis, Namespace, Name and Seed are required.
+type Options struct {
+	Redis     redis.UniversalClient // as from [NewClient]; its timeouts matter
+	Namespace string                // limits of one namespace share a hash slot
+	Name      string                // of the limit
+	Node      string                // for people; a random part is added per start
+	Seed      Contract              // what the file says; used where Redis and the other nodes know nothing
+	Identity  Identity              // default IdentityInfo
+
+	// Waiting tells how many callers could use a slot now but have not called
+	// Next yet, so that a block of slots can be booked at once. It must be
+	// cheap and safe for concurrent use. Optional.
+	Waiting func() int
+
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer // nil: no metrics
+}
+
+// Limiter hands out the slots of one limit that the whole fleet keeps
+// together. [Limiter.Run] books them; everything else may be called from any
+// goroutine.
+type Limiter struct {
+	opts    Options
+	log     *slog.Logger
+	metrics *metrics
+	line    line
+	wake    chan struct{} // room for one: somebody began to wait
+
+	mu    sync.Mutex
+	state State
+}
+
+var nameRE = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+
+// CheckName refuses a name of a limit or namespace that has no place in a key.
+func CheckName(field, name string) error {
+	if nameRE.MatchString(name) {
+		return nil
+	}
+	return &FieldError{Field: field, Value: fmt.Sprintf("%q", name), Why: "must be 1 to 63 of a-z, 0-9, - and _, and begin with a letter or digit"}
+}
+
+// New checks the options; it does not talk to Redis.
+func New(opts Options) (*Limiter, error) {
+	if opts.Redis == nil {
+		return nil, errors.New("throttle: Options.Redis is nil")
+	}
+	err := errors.Join(CheckName("namespace", opts.Namespace), CheckName("name", opts.Name), opts.Seed.Validate())
+	if err != nil {
+		return nil, err
+	}
+	if opts.Identity == "" {
+		opts.Identity = IdentityInfo
+	}
+	if opts.Waiting == nil {
+		opts.Waiting = func() int { return 0 }
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	l := &Limiter{
+		opts:    opts,
+		log:     opts.Logger.With("limit", opts.Name),
+		metrics: newMetrics(opts.Registerer, opts.Name),
+		wake:    make(chan struct{}, 1),
+		state:   State{Phase: PhaseStarting, Settings: Settings{Contract: opts.Seed, By: "file"}, Fenced: opts.Identity != IdentityNone},
+	}
+	return l, nil
+}
+
+// Next waits for a slot at the end of the line. It returns the context's
+// cause when that ends first. The slot may lie up to one horizon ahead: see
+// [Slot.WaitNear] and [Slot.Wait].
+func (l *Limiter) Next(ctx context.Context) (Slot, error) { return l.join(ctx, false) }
+
+// Again waits for a slot at the head of the line: for a job that lost its slot
+// by being late, or that has waited its turn before.
+func (l *Limiter) Again(ctx context.Context) (Slot, error) { return l.join(ctx, true) }
+
+func (l *Limiter) join(ctx context.Context, again bool) (Slot, error) {
+	slot, place := l.line.take(time.Now(), again)
+	if place == nil {
+		return slot, nil
+	}
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+	return l.line.await(ctx, place)
+}
+
+// Used reports when the call of a slot began, for the lateness histogram.
+func (l *Limiter) Used(s Slot, at time.Time) { l.metrics.used(at.Sub(s.NotBefore)) }
+
+// Missed reports that a slot was late when it was to be used.
+func (l *Limiter) Missed() { l.metrics.late.Inc() }
+
+// nodeID is unique per start: two processes with one name must never be taken
+// for each other, or both would use the same slots.
+func nodeID(name string) string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails, by its contract
+	return name + "-" + hex.EncodeToString(b[:])
+}

@@ -1,0 +1,143 @@
+package throttle
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// line is where callers and slots meet: callers wait in order, those that ask
+// again before the others; slots are held in order until somebody takes them.
+// Nothing waits while the mutex is held.
+type line struct {
+	mu    sync.Mutex
+	again waiters
+	next  waiters
+	held  []Slot // booked and not taken, earliest first
+	spare []Slot // the array that held slices of, reused when it is empty
+	late  int64  // slots whose time was over before anybody took them
+}
+
+// waiters is a FIFO of channels, each of which gets one slot.
+type waiters []chan Slot
+
+// take returns the earliest slot that can still be used, or a place in the
+// line: a channel that gets one slot.
+func (l *line) take(now time.Time, again bool) (Slot, chan Slot) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if again || len(l.again)+len(l.next) == 0 {
+		if s, ok := l.pop(now); ok {
+			return s, nil
+		}
+	}
+	place := make(chan Slot, 1)
+	if again {
+		l.again = append(l.again, place)
+	} else {
+		l.next = append(l.next, place)
+	}
+	return Slot{}, place
+}
+
+// pop removes the earliest slot that is not late at now.
+func (l *line) pop(now time.Time) (Slot, bool) {
+	for len(l.held) > 0 {
+		s := l.held[0]
+		l.held = l.held[1:]
+		if !s.LateAt(now) {
+			return s, true
+		}
+		l.late++
+	}
+	return Slot{}, false
+}
+
+// leave gives a place up. If a slot had come already, it goes to the next in
+// line.
+func (l *line) leave(place chan Slot, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.again = l.again.without(place)
+	l.next = l.next.without(place)
+	select {
+	case s := <-place:
+		l.held = append([]Slot{s}, l.held...)
+		l.serve(now)
+	default:
+	}
+}
+
+// add takes booked slots in and serves those who wait.
+func (l *line) add(slots []Slot, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.held) == 0 {
+		l.held = l.spare[:0]
+	}
+	l.held = append(l.held, slots...)
+	if cap(l.held) > cap(l.spare) {
+		l.spare = l.held[:0]
+	}
+	l.serve(now)
+}
+
+// serve hands held slots to those who wait, while there are both.
+func (l *line) serve(now time.Time) {
+	for len(l.again)+len(l.next) > 0 {
+		s, ok := l.pop(now)
+		if !ok {
+			return
+		}
+		l.first() <- s // has room for one
+	}
+}
+
+func (l *line) first() chan Slot {
+	from := &l.again
+	if len(*from) == 0 {
+		from = &l.next
+	}
+	place := (*from)[0]
+	*from = (*from)[1:]
+	return place
+}
+
+// lineState is what the booking goroutine decides by.
+type lineState struct {
+	waiting int       // callers without a slot
+	held    int       // slots without a caller
+	last    time.Time // NotBefore of the last slot held; zero: none
+	late    int64     // since the last look
+}
+
+func (l *line) state() lineState {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := lineState{waiting: len(l.again) + len(l.next), held: len(l.held), late: l.late}
+	l.late = 0
+	if s.held > 0 {
+		s.last = l.held[s.held-1].NotBefore
+	}
+	return s
+}
+
+func (w waiters) without(place chan Slot) waiters {
+	for i, p := range w {
+		if p == place {
+			return append(w[:i], w[i+1:]...)
+		}
+	}
+	return w
+}
+
+// await waits for the slot of a place in the line.
+func (l *line) await(ctx context.Context, place chan Slot) (Slot, error) {
+	select {
+	case s := <-place:
+		return s, nil
+	case <-ctx.Done():
+		l.leave(place, time.Now())
+		return Slot{}, context.Cause(ctx)
+	}
+}

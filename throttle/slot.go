@@ -1,0 +1,59 @@
+package throttle
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Slot is leave to begin one call, at a time of its own. The times carry the
+// node's monotonic clock and are not to be sent to another process.
+type Slot struct {
+	NotBefore time.Time
+	NotAfter  time.Time
+}
+
+// ErrLate says that a slot's time is over: the call must not be made with it.
+var ErrLate = errors.New("the slot's time is over")
+
+// Wait sleeps until the slot's time has come. It returns [ErrLate] when it is
+// over, and the context's cause when the context ends first.
+func (s Slot) Wait(ctx context.Context) error {
+	if err := sleepUntil(ctx, s.NotBefore); err != nil {
+		return err
+	}
+	if s.LateAt(time.Now()) {
+		return ErrLate
+	}
+	return nil
+}
+
+// WaitNear sleeps until the slot is no more than lead away, so that what the
+// call needs can be made ready.
+func (s Slot) WaitNear(ctx context.Context, lead time.Duration) error {
+	return sleepUntil(ctx, s.NotBefore.Add(-lead))
+}
+
+// LateAt reports whether the slot must not be used at t any more.
+func (s Slot) LateAt(t time.Time) bool { return t.After(s.NotAfter) }
+
+// IsZero reports whether s is no slot at all.
+func (s Slot) IsZero() bool { return s.NotAfter.IsZero() }
+
+func sleepUntil(ctx context.Context, t time.Time) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	d := time.Until(t)
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

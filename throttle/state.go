@@ -1,0 +1,96 @@
+package throttle
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Phase is what a limiter is about.
+type Phase string
+
+// The phases of a limiter.
+const (
+	PhaseStarting Phase = "starting" // Redis has not answered yet
+	PhaseRunning  Phase = "running"  // slots are booked as they are wanted
+	PhaseFenced   Phase = "fenced"   // the timeline was lost; what may be out has to pass first
+	PhasePaused   Phase = "paused"   // by an operator
+	PhaseAway     Phase = "away"     // Redis doesn't answer; jobs wait
+	PhaseTooSlow  Phase = "too_slow" // Redis answers too slowly to map its clock within the lateness
+	PhaseRefused  Phase = "refused"  // Redis answers with an error that time won't heal
+	phaseNone     Phase = ""         // no phase
+)
+
+// State is what a limiter is about right now.
+type State struct {
+	Phase    Phase
+	Settings Settings      // the newest that this node knows
+	Width    time.Duration // how uncertain Redis's clock is to this node
+	Since    time.Time     // of the phase
+	Until    time.Time     // of a fence; else zero
+	Err      error         // what Redis answered, in the phases away and refused
+	Fenced   bool          // false: this Redis can't tell a failover, and one would go unseen
+}
+
+// State returns a snapshot.
+func (l *Limiter) State() State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state
+}
+
+// Ready is nil while slots can be had, or an operator wants none: what a
+// readiness check is to show.
+func (s State) Ready() error {
+	switch s.Phase {
+	case PhaseRunning, PhaseFenced, PhasePaused:
+		return nil
+	case PhaseTooSlow:
+		return fmt.Errorf("redis answers too slowly: its clock is known to %s only, and the lateness is %s; raise lateness and guard, or bring Redis nearer",
+			s.Width.Round(time.Microsecond), s.Settings.Lateness)
+	case PhaseStarting:
+		if s.Err == nil {
+			return errors.New("redis has not answered yet")
+		}
+	case PhaseAway, PhaseRefused, phaseNone:
+	}
+	return fmt.Errorf("limiter is %s: %w", s.Phase, s.Err)
+}
+
+// enter moves to a phase and says so once.
+func (l *Limiter) enter(phase Phase, until time.Time, err error, width time.Duration) {
+	l.mu.Lock()
+	old := l.state.Phase
+	if old != phase {
+		l.state.Since = time.Now()
+	}
+	l.state.Phase, l.state.Until, l.state.Err, l.state.Width = phase, until, err, width
+	l.mu.Unlock()
+	if old == phase {
+		return
+	}
+	switch phase {
+	case PhaseAway, PhaseRefused:
+		l.log.Warn("limiter stands still: redis can't be asked", "phase", phase, "error", err)
+	case PhaseTooSlow:
+		l.log.Warn("limiter stands still: redis answers too slowly to map its clock", "clock_width", width)
+	case PhaseStarting, PhaseRunning, PhaseFenced, PhasePaused, phaseNone:
+		l.log.Info("limiter changed phase", "phase", phase, "was", old)
+	}
+}
+
+func (l *Limiter) learn(s Settings) {
+	l.mu.Lock()
+	old := l.state.Settings
+	l.state.Settings = s
+	l.mu.Unlock()
+	l.metrics.settings(s)
+	if old.Revision == 0 && s.Contract != old.Contract {
+		l.log.Warn("redis holds other settings than the file; redis counts", "cap", s.Cap, "window", s.Window, "burst", s.Burst,
+			"file_cap", old.Cap, "file_window", old.Window, "file_burst", old.Burst)
+	}
+	if old.Revision != s.Revision || old.Changed != s.Changed {
+		l.log.Info("limit settings in force", "revision", s.Revision, "cap", s.Cap, "window", s.Window, "burst", s.Burst,
+			"paused", s.Paused, "by", s.By)
+	}
+}
