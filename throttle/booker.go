@@ -97,7 +97,7 @@ func (b *booker) plan(now time.Time) (want int64, due time.Time) {
 		due = later(due, b.bookedAt.Add(minGap))
 	}
 	// A look that falls due meanwhile takes no slots: it is not their time yet.
-	if look.Before(due) && b.failures == 0 {
+	if now.Before(due) && look.Before(due) && b.failures == 0 {
 		return 0, look
 	}
 	return want, due

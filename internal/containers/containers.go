@@ -1,0 +1,126 @@
+// Package containers starts real Redis and Kafka servers for tests, with
+// testcontainers-go. Images can be named in the environment:
+// DISPATCHER_TEST_REDIS_IMAGE, DISPATCHER_TEST_KAFKA_IMAGE and
+// DISPATCHER_TEST_KAFKA_OLD_IMAGE.
+//
+// Without a Docker engine, or with -short, a test is skipped and says so;
+// DISPATCHER_REQUIRE_DOCKER=1 turns the skip into a failure. Each test ends
+// its own containers. Ports are published on loopback only, and stay the same
+// when a container is stopped and started again.
+package containers
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/network"
+	"github.com/testcontainers/testcontainers-go"
+	"github.com/testcontainers/testcontainers-go/wait"
+)
+
+// Server is a container with one published port.
+type Server struct {
+	Addr string // host:port on loopback
+	c    testcontainers.Container
+}
+
+// Need skips the test, or fails it, where containers can't be had.
+func Need(t testing.TB) {
+	t.Helper()
+	required := os.Getenv("DISPATCHER_REQUIRE_DOCKER") == "1"
+	if testing.Short() && !required {
+		t.Skip("needs containers: left out by -short")
+	}
+	provider, err := testcontainers.NewDockerProvider()
+	if err == nil {
+		defer func() { _ = provider.Close() }()
+		err = provider.Health(t.Context())
+	}
+	switch {
+	case err == nil:
+	case required:
+		t.Fatalf("DISPATCHER_REQUIRE_DOCKER=1, and no Docker engine answers: %v", err)
+	default:
+		t.Skipf("needs containers: no Docker engine answers: %v", err)
+	}
+}
+
+// spec is what differs between the servers.
+type spec struct {
+	image string
+	port  int // inside the container
+	host  int // on loopback
+	entry []string
+	ready wait.Strategy
+}
+
+func start(t testing.TB, s spec) *Server {
+	t.Helper()
+	Need(t)
+	port := network.MustParsePort(strconv.Itoa(s.port) + "/tcp")
+	c, err := testcontainers.GenericContainer(t.Context(), testcontainers.GenericContainerRequest{
+		Started: true,
+		ContainerRequest: testcontainers.ContainerRequest{
+			Image:        s.image,
+			Entrypoint:   s.entry,
+			ExposedPorts: []string{port.String()},
+			HostConfigModifier: func(h *container.HostConfig) {
+				h.PortBindings = network.PortMap{port: {{HostIP: netip.MustParseAddr("127.0.0.1"), HostPort: strconv.Itoa(s.host)}}}
+			},
+			WaitingFor: s.ready,
+		},
+	})
+	testcontainers.CleanupContainer(t, c)
+	if err != nil {
+		t.Fatalf("start a container of %s: %v", s.image, err)
+	}
+	return &Server{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(s.host)), c: c}
+}
+
+// Stop ends the server as a crash does: it is killed.
+func (s *Server) Stop(t testing.TB) {
+	t.Helper()
+	now := time.Duration(0)
+	if err := s.c.Stop(t.Context(), &now); err != nil {
+		t.Fatalf("stop container: %v", err)
+	}
+}
+
+// Start starts a stopped server again, on the same address.
+func (s *Server) Start(t testing.TB) {
+	t.Helper()
+	if err := s.c.Start(t.Context()); err != nil {
+		t.Fatalf("start container: %v", err)
+	}
+}
+
+// Exec runs a command inside the container and returns its exit code.
+func (s *Server) Exec(ctx context.Context, cmd ...string) (int, error) {
+	code, _, err := s.c.Exec(ctx, cmd)
+	return code, err
+}
+
+// freePort is a port on loopback that nothing listens on.
+func freePort(t testing.TB) int {
+	t.Helper()
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func image(variable, public string) string {
+	if name := os.Getenv(variable); name != "" {
+		return name
+	}
+	return public
+}

@@ -1,0 +1,33 @@
+// Package deps pins what rooms under construction need.
+package deps
+
+import (
+	_ "github.com/alicebob/miniredis/v2"
+	_ "github.com/cenkalti/backoff/v5"
+	_ "github.com/charmbracelet/bubbletea"
+	_ "github.com/charmbracelet/lipgloss"
+	_ "github.com/go-viper/mapstructure/v2"
+	_ "github.com/google/go-cmp/cmp"
+	_ "github.com/mattn/go-isatty"
+	_ "github.com/prometheus/client_golang/prometheus"
+	_ "github.com/prometheus/client_golang/prometheus/collectors"
+	_ "github.com/prometheus/client_golang/prometheus/promhttp"
+	_ "github.com/prometheus/client_golang/prometheus/testutil"
+	_ "github.com/redis/go-redis/v9"
+	_ "github.com/schollz/progressbar/v3"
+	_ "github.com/segmentio/kafka-go"
+	_ "github.com/segmentio/kafka-go/sasl/plain"
+	_ "github.com/segmentio/kafka-go/sasl/scram"
+	_ "github.com/sony/gobreaker/v2"
+	_ "github.com/spf13/cobra"
+	_ "github.com/spf13/viper"
+	_ "github.com/testcontainers/testcontainers-go"
+	_ "github.com/testcontainers/testcontainers-go/wait"
+	_ "github.com/twmb/franz-go/pkg/kfake"
+	_ "github.com/twmb/franz-go/pkg/kgo"
+	_ "go.uber.org/goleak"
+	_ "go.yaml.in/yaml/v3"
+	_ "golang.org/x/sync/errgroup"
+	_ "golang.org/x/term"
+	_ "pgregory.net/rapid"
+)

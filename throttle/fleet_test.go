@@ -1,0 +1,253 @@
+package throttle
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+)
+
+// fleet simulates nodes, a provider and an operator around the real script on
+// a Redis, in simulated time. Time passes, and Redis's clock steps, by editing
+// the times that Redis has stored, so it works on a real server as well.
+//
+// Three clocks: the server's own (s), what the scripts' stored times make of
+// it (the simulated Redis clock, s + skew), and true time (s + gone), by which
+// the nodes' monotonic clocks run and the provider judges.
+type fleet struct {
+	t       tester
+	rdb     redis.UniversalClient
+	dice    dice
+	nodes   []*simNode
+	origin  time.Time
+	server  int64 // last reading of the server's clock
+	skew    int64 // simulated Redis clock − server's clock
+	gone    int64 // true time − server's clock
+	calls   []int64
+	caps    []capFrom
+	scripts scripts
+	key     string
+}
+
+// tester is what a run needs of a *testing.T or a *rapid.T.
+type tester interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+// dice draws a number from 0 to n − 1.
+type dice func(n int64) int64
+
+func seeded(seed uint64) dice { return rand.New(rand.NewPCG(seed, 1)).Int64N }
+
+type capFrom struct {
+	at  int64
+	cap int64
+}
+
+type simNode struct {
+	scripts scripts
+	clock   clock
+	known   Settings
+	seq     int64
+	stepped bool
+}
+
+const shiftScript = `
+local d = tonumber(ARGV[1])
+for _, f in ipairs({'base', 'last', 'slot', 'fence'}) do
+  local v = redis.call('HGET', KEYS[1], f)
+  if v then redis.call('HSET', KEYS[1], f, string.format('%.0f', tonumber(v) - d)) end
+end
+for i = 2, #KEYS do
+  local v = redis.call('GET', KEYS[i])
+  if v then
+    local w = {}
+    for word in string.gmatch(v, '%S+') do w[#w + 1] = word end
+    w[4] = string.format('%.0f', tonumber(w[4]) - d)
+    w[6] = string.format('%.0f', tonumber(w[6]) - d)
+    redis.call('SET', KEYS[i], table.concat(w, ' '))
+  end
+end
+return 1`
+
+func newFleet(t tester, rdb redis.UniversalClient, book string, roll dice, nodes int, c Contract) *fleet {
+	t.Helper()
+	f := &fleet{
+		t: t, rdb: rdb, dice: roll, origin: time.Unix(1000, 0),
+		key: limitKey("law", "provider"),
+	}
+	flush(t, rdb)
+	for i := range nodes {
+		n := &simNode{
+			scripts: newScripts(rdb, "law", "provider", fmt.Sprint("node", i)), seq: 1,
+			clock: clock{origin: f.origin}, known: Settings{Contract: c, Revision: 1},
+		}
+		n.scripts.book = redis.NewScript(book)
+		f.nodes = append(f.nodes, n)
+	}
+	f.scripts = newScripts(rdb, "law", "provider", "")
+	f.server = f.serverTime()
+	f.caps = []capFrom{{at: 0, cap: c.Cap}}
+	return f
+}
+
+func flush(t tester, rdb redis.UniversalClient) {
+	t.Helper()
+	if err := rdb.FlushDB(context.Background()).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f *fleet) serverTime() int64 {
+	now, err := f.rdb.Time(context.Background()).Result()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return now.UnixMicro()
+}
+
+func (f *fleet) trueTime() int64 { return f.server + f.gone }
+
+// at is true time as a node's monotonic clock shows it.
+func (f *fleet) at(us int64) time.Time { return f.origin.Add(duration(us)) }
+
+// shift moves the stored times back by d, as if Redis's clock had gone on by d.
+func (f *fleet) shift(d int64) {
+	keys := []string{f.key}
+	for _, n := range f.nodes {
+		keys = append(keys, n.scripts.keys[1])
+	}
+	if err := f.rdb.Eval(context.Background(), shiftScript, keys, d).Err(); err != nil {
+		f.t.Fatal(err)
+	}
+	f.skew += d
+}
+
+func (f *fleet) pass(d int64) {
+	f.shift(d)
+	f.gone += d
+}
+
+// book lets a node ask once. If the reply is lost, the node knows nothing of
+// it, and asks again with the same number the next time.
+func (f *fleet) book(n *simNode, want int64, before, after int64, lost bool) {
+	asked := f.trueTime()
+	f.pass(before)
+	b, err := n.scripts.runBook(context.Background(), ask{
+		want: want, seq: n.seq, epoch: n.clock.epoch, stepped: n.stepped, identity: IdentityNone, lead: lead, known: n.known,
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.server = max(f.server, f.serverTime())
+	f.pass(after)
+	if lost {
+		return
+	}
+	b.now += f.skew - after // the simulated clock at the moment of the script
+	r := reading{asked: f.at(asked), answered: f.at(f.trueTime()), now: b.now, epoch: b.epoch}
+	n.stepped = n.clock.observe(r)
+	if !n.known.newer(b.settings) {
+		n.known = b.settings
+	}
+	if last := f.caps[len(f.caps)-1]; last.cap != b.settings.Cap {
+		f.caps = append(f.caps, capFrom{f.trueTime(), b.settings.Cap})
+	}
+	if want == 0 || n.stepped {
+		n.seq += flag64(want > 0)
+		return
+	}
+	n.seq++
+	f.use(n, b, after)
+}
+
+// use makes the calls of the slots given: each somewhere between its bounds,
+// most often at one of them, and on its way for up to what the guard leaves.
+func (f *fleet) use(n *simNode, b booking, after int64) {
+	c := b.settings.Contract
+	spread := (c.Guard - c.Lateness).Microseconds()
+	for j := range b.schedule.given {
+		us := b.schedule.at(j) + f.skew - after
+		s := n.clock.slot(us, c.Lateness, f.at(f.trueTime()))
+		lo, hi := s.NotBefore.Sub(f.origin).Microseconds(), s.NotAfter.Sub(f.origin).Microseconds()
+		lo = max(lo, f.trueTime())
+		if lo > hi || f.dice(20) == 0 { // too late, or the job is gone
+			continue
+		}
+		begin := []int64{lo, hi, lo + f.dice(hi-lo+1)}[f.dice(3)]
+		way := []int64{0, spread, f.dice(spread + 1)}[f.dice(3)]
+		f.calls = append(f.calls, begin+way)
+	}
+}
+
+func (f *fleet) lose() {
+	if err := f.rdb.Del(context.Background(), f.key).Err(); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// set changes the settings as an operator does.
+func (f *fleet) set(ch Change) {
+	c, err := NewControl(f.rdb, "law", "provider")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	s, err := c.Set(context.Background(), ch)
+	if err != nil {
+		if strings.Contains(err.Error(), ErrUnknownLimit.Error()) {
+			return // just lost
+		}
+		f.t.Fatal(err)
+	}
+	f.server = max(f.server, f.serverTime())
+	f.caps = append(f.caps, capFrom{f.trueTime(), s.Cap})
+}
+
+// over returns the first window that holds more than the caps allow: one that
+// begins half a second or more after a change holds the new cap, an earlier
+// one the larger of the two.
+func (f *fleet) over(window time.Duration) string {
+	slices.Sort(f.calls)
+	w := window.Microseconds()
+	end := 0
+	for i, a := range f.calls {
+		for end < len(f.calls) && f.calls[end] < a+w {
+			end++
+		}
+		allowed := int64(0)
+		for k, c := range f.caps {
+			until := int64(1) << 62
+			if k+1 < len(f.caps) {
+				until = f.caps[k+1].at + 500_000
+			}
+			if c.at < a+w && until > a {
+				allowed = max(allowed, c.cap)
+			}
+		}
+		if int64(end-i) > allowed {
+			return fmt.Sprintf("%d calls in %s from %d µs on; allowed are %d", end-i, window, a-f.calls[0], allowed)
+		}
+	}
+	return ""
+}
+
+func flag64(b bool) int64 { return int64(flag(b)) }
+
+func embeddedRedis(t testing.TB) redis.UniversalClient {
+	t.Helper()
+	m := miniredis.NewMiniRedis()
+	if err := m.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	rdb := NewClient(ClientOptions{Addrs: []string{m.Addr()}})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
