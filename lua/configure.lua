@@ -4,8 +4,9 @@
 --
 -- ARGV[1] expected  the changed_us that the caller has read; others may have been faster
 -- ARGV[2] by        who changes
--- ARGV[3] cap       the new settings, whole, in ARGV[3..11]:
---                   cap window_us burst guard_us lateness_us horizon_us units period_us paused
+-- The new settings, whole:
+-- ARGV[3] cap  ARGV[4] window_us  ARGV[5] burst  ARGV[6] guard_us  ARGV[7] lateness_us
+-- ARGV[8] horizon_us  ARGV[9] units  ARGV[10] period_us  ARGV[11] paused
 --
 -- Reply: 1 status: 0 changed, 1 no such limit, 2 somebody was faster
 --        2 changed_us  3 revision  4 next_us: from when on the new settings hold for every slot

@@ -26,7 +26,6 @@ const (
 // booker is the state of the booking goroutine; nobody else touches it.
 type booker struct {
 	*Limiter
-	scripts scripts
 	clock   clock
 	known   Settings // the newest settings seen
 	seq     int64    // of the next booking; unchanged while a reply is missing
@@ -43,7 +42,6 @@ type booker struct {
 func (l *Limiter) Run(ctx context.Context) error {
 	b := &booker{
 		Limiter: l,
-		scripts: newScripts(l.opts.Redis, l.opts.Namespace, l.opts.Name, nodeID(l.opts.Node)),
 		clock:   clock{origin: time.Now()},
 		known:   l.State().Settings,
 		seq:     1,
@@ -106,7 +104,7 @@ func (b *booker) plan(now time.Time) (want int64, due time.Time) {
 // blockSize is how many slots lie in one block, at least 1.
 func (b *booker) blockSize() int64 {
 	units, period := b.known.Pace()
-	return max(1, block.Microseconds()*units/period)
+	return ceilDiv(block.Microseconds()*units, period)
 }
 
 func (b *booker) tooWide(now time.Time) bool {
@@ -118,7 +116,7 @@ func (b *booker) call(ctx context.Context, want int64) {
 	cctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	asked := time.Now()
-	reply, err := b.scripts.runBook(cctx, ask{
+	reply, err := b.book(cctx, ask{
 		want: want, seq: b.seq, epoch: b.clock.epoch, stepped: b.stepped,
 		identity: b.opts.Identity, lead: lead, known: b.known,
 	})

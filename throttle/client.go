@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // ClientOptions says where Redis is.
@@ -36,6 +37,9 @@ func NewClient(o ClientOptions) redis.UniversalClient {
 		WriteTimeout:          callTimeout,
 		ContextTimeoutEnabled: true,
 		PoolSize:              4,
-		MinIdleConns:          1,
+		// A limiter that is told of maintenance has nothing to do but what it
+		// does anyway; the notices would cost a goroutine and a command a connection.
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		MinIdleConns:             1,
 	})
 }

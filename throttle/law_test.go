@@ -66,8 +66,8 @@ func lawNeverOver(t *testing.T, rdb redis.UniversalClient, ops int) {
 	t.Helper()
 	total, runs := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
-		roll := func(n int64) int64 { return rapid.Int64Range(0, n-1).Draw(rt, "roll") }
-		over, calls := history(rt, rdb, lua.Book, roll, ops)
+		roll := seeded(rapid.Uint64().Draw(rt, "seed"))
+		over, calls := history(rt, rdb, lua.Book, roll, rapid.IntRange(ops/2, ops).Draw(rt, "ops"))
 		if over != "" {
 			rt.Fatal(over)
 		}
@@ -104,15 +104,15 @@ var mutations = []mutation{
 	{"the number of a booking", "if f[1] == seq and f[2] == epoch then", "if f[2] == epoch then"},
 }
 
-func laws(t *testing.T, rdb redis.UniversalClient, ops int) {
+func laws(t *testing.T, rdb redis.UniversalClient, ops int, teeth []mutation) {
 	t.Helper()
 	t.Run("never over", func(t *testing.T) { lawNeverOver(t, rdb, ops) })
-	for _, m := range mutations {
+	for _, m := range teeth {
 		t.Run(fmt.Sprint("breaks without ", m.rule), func(t *testing.T) { lawBreaksWithout(t, rdb, m, ops) })
 	}
 }
 
 func TestLawsEmbedded(t *testing.T) {
 	t.Parallel()
-	laws(t, embeddedRedis(t), 100)
+	laws(t, embeddedRedis(t), 100, mutations[:2]) // the real one is faster, and shows all
 }

@@ -55,6 +55,7 @@ type Limiter struct {
 	metrics *metrics
 	line    line
 	wake    chan struct{} // room for one: somebody began to wait
+	book    bookFunc      // runs book.lua; a test puts a model in its place
 
 	mu    sync.Mutex
 	state State
@@ -93,6 +94,7 @@ func New(opts Options) (*Limiter, error) {
 		log:     opts.Logger.With("limit", opts.Name),
 		metrics: newMetrics(opts.Registerer, opts.Name),
 		wake:    make(chan struct{}, 1),
+		book:    newScripts(opts.Redis, opts.Namespace, opts.Name, nodeID(opts.Node)).runBook,
 		state:   State{Phase: PhaseStarting, Settings: Settings{Contract: opts.Seed, By: "file"}, Fenced: opts.Identity != IdentityNone},
 	}
 	return l, nil

@@ -10,7 +10,5 @@ import (
 func TestLawsReal(t *testing.T) {
 	t.Parallel()
 	server := containers.Redis(t)
-	rdb := NewClient(ClientOptions{Addrs: []string{server.Addr}})
-	t.Cleanup(func() { _ = rdb.Close() })
-	laws(t, rdb, 400)
+	laws(t, patient(t, server.Addr), 400, mutations)
 }

@@ -48,6 +48,9 @@ type ask struct {
 	known    Settings
 }
 
+// bookFunc asks for slots once.
+type bookFunc func(context.Context, ask) (booking, error)
+
 // booking is book.lua's reply: slots on Redis's clock, and the settings in force.
 type booking struct {
 	now      int64 // Redis's clock, µs since 1970

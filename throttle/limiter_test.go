@@ -1,0 +1,223 @@
+package throttle
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func contract(limit int64) Contract {
+	return Contract{Cap: limit, Window: time.Second, Burst: 1, Guard: DefaultGuard, Lateness: DefaultLateness, Horizon: DefaultHorizon}
+}
+
+// begin runs a limiter in the bubble until the test ends.
+func begin(t *testing.T, c Contract, book bookFunc, waiting func() int) *Limiter {
+	t.Helper()
+	l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Seed: c, Waiting: waiting})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.book = book
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- l.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return l
+}
+
+// While callers wait, slots come at the spacing of the contract, each at its
+// own time, and Redis is asked about once a block.
+func TestSlotsComeAtTheirSpacing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, calls := newModel(), 0
+		book := m.local("n", time.Millisecond)
+		l := begin(t, contract(300), func(ctx context.Context, a ask) (booking, error) {
+			calls++
+			return book(ctx, a)
+		}, func() int { return 1000 })
+		const n = 600
+		var first, last time.Time
+		for i := range n {
+			s, err := l.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Wait(t.Context()); err != nil {
+				t.Fatalf("slot %d: %v", i, err)
+			}
+			if i == 0 {
+				first, calls = time.Now(), 0
+			}
+			last = time.Now()
+		}
+		got, want := last.Sub(first), time.Duration(n-1)*contract(300).Spacing()
+		if diff := got - want; diff < -time.Millisecond || diff > 2*time.Millisecond {
+			t.Errorf("got %d slots in %v, want %v", n, got, want)
+		}
+		if most := 55 * 2; calls > most {
+			t.Errorf("got %d calls of the script in two seconds, want at most %d", calls, most)
+		}
+	})
+}
+
+// A caller that goes away gives its slot to the next in line.
+func TestCancelledCallerGivesItsSlotOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := begin(t, contract(1), newModel().local("n", time.Millisecond), nil)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		gone := errors.New("the job was taken away")
+		errs := make(chan error)
+		go func() {
+			_, err := l.Next(ctx)
+			errs <- err
+		}()
+		synctest.Wait()
+		got := make(chan Slot)
+		go func() {
+			s, _ := l.Next(t.Context())
+			got <- s
+		}()
+		synctest.Wait()
+		cancel(gone)
+		if err := <-errs; !errors.Is(err, gone) {
+			t.Errorf("got %v, want the cause %v", err, gone)
+		}
+		if s := <-got; s.IsZero() {
+			t.Error("the next in line got no slot")
+		}
+	})
+}
+
+// Who asks again is served before those who wait for their first slot.
+func TestAgainComesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := begin(t, contract(10), newModel().local("n", time.Millisecond), nil)
+		order := make(chan string, 2)
+		go func() {
+			_, _ = l.Next(t.Context())
+			order <- "next"
+		}()
+		synctest.Wait()
+		go func() {
+			_, _ = l.Again(t.Context())
+			order <- "again"
+		}()
+		if got := <-order; got != "again" {
+			t.Errorf("got %q first, want again", got)
+		}
+		<-order
+	})
+}
+
+// A reply that is lost costs no slot: the next call asks under the same number.
+func TestLostReplyIsAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		book, lose := m.local("n", time.Millisecond), 0
+		var seqs []int64
+		l := begin(t, contract(10), func(ctx context.Context, a ask) (booking, error) {
+			b, err := book(ctx, a)
+			if a.want > 0 && b.schedule.given > 0 {
+				seqs = append(seqs, a.seq)
+				if lose++; lose == 1 {
+					return booking{}, errors.New("connection reset")
+				}
+			}
+			return b, err
+		}, nil)
+		before, _ := l.Next(t.Context())
+		after, _ := l.Next(t.Context())
+		if len(seqs) < 2 || seqs[0] != seqs[1] {
+			t.Errorf("got booking numbers %v, want the first one twice", seqs)
+		}
+		if got, want := after.NotBefore.Sub(before.NotBefore), contract(10).Spacing(); got > want+5*time.Millisecond {
+			t.Errorf("got %v between the slots, want %v: a slot was lost", got, want)
+		}
+	})
+}
+
+// Away is waited out, and readiness says so meanwhile.
+func TestRedisAwayIsWaitedOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		book, away := m.local("n", time.Millisecond), true
+		l := begin(t, contract(10), func(ctx context.Context, a ask) (booking, error) {
+			if away {
+				return booking{}, errors.New("connection refused")
+			}
+			return book(ctx, a)
+		}, nil)
+		time.AfterFunc(time.Minute, func() { away = false })
+		time.AfterFunc(30*time.Second, func() {
+			if err := l.State().Ready(); err == nil {
+				t.Error("ready while Redis is away")
+			}
+		})
+		start := time.Now()
+		if _, err := l.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := time.Since(start); got < time.Minute || got > time.Minute+2*time.Second {
+			t.Errorf("got a slot after %v, want it within two seconds of Redis's return after a minute", got)
+		}
+		if err := l.State().Ready(); err != nil {
+			t.Errorf("not ready after Redis came back: %v", err)
+		}
+	})
+}
+
+// A Redis whose replies take longer than the lateness still serves, once one
+// reading was tight; before that the limiter says why it stands still.
+func TestSlowRedis(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, rtt := newModel(), 50*time.Millisecond
+		l := begin(t, contract(10), func(ctx context.Context, a ask) (booking, error) {
+			return m.local("n", rtt)(ctx, a)
+		}, nil)
+		time.Sleep(5 * time.Second)
+		if got := l.State().Phase; got != PhaseTooSlow {
+			t.Errorf("got phase %v, want %v", got, PhaseTooSlow)
+		}
+		rtt = time.Millisecond
+		time.Sleep(time.Second)
+		rtt = 50 * time.Millisecond
+		for range 20 {
+			s, err := l.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// The node remembers the settings, and brings them back to a Redis that lost
+// them.
+func TestLostSettingsComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		l := begin(t, contract(300), m.local("n", time.Millisecond), nil)
+		time.Sleep(time.Second)
+		m.set.Cap, m.set.Revision, m.set.Changed, m.set.By = 150, 2, time.UnixMicro(time.Now().UnixMicro()), "ops"
+		time.Sleep(lookEvery + 10*time.Millisecond)
+		if got := l.State().Settings; got.Cap != 150 || got.Revision != 2 {
+			t.Errorf("got %+v half a second after the change, want a cap of 150", got)
+		}
+		*m = *newModel()
+		time.Sleep(time.Second)
+		if m.set.Cap != 150 || m.set.Revision != 2 {
+			t.Errorf("got %+v in Redis after it lost everything, want the cap of 150 back", m.set)
+		}
+	})
+}

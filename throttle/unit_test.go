@@ -1,0 +1,135 @@
+package throttle
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestContractRefusals(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name  string
+		edit  func(*Contract)
+		field string
+	}{
+		{"cap 0", func(c *Contract) { c.Cap = 0 }, "cap"},
+		{"burst above cap", func(c *Contract) { c.Burst = 301 }, "burst"},
+		{"burst 0", func(c *Contract) { c.Burst = 0 }, "burst"},
+		{"window under ten guards", func(c *Contract) { c.Window = 99 * time.Millisecond }, "window"},
+		{"lateness eats the guard", func(c *Contract) { c.Lateness = c.Guard }, "lateness"},
+		{"horizon too far", func(c *Contract) { c.Horizon = time.Second }, "horizon"},
+		{"nanoseconds", func(c *Contract) { c.Window += 1 }, "window"},
+		{"too large to count", func(c *Contract) { c.Cap, c.Window = 999_999_937, 24*time.Hour }, "window"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			c := contract(300)
+			if err := c.Validate(); err != nil {
+				t.Fatalf("the contract to begin with: %v", err)
+			}
+			tc.edit(&c)
+			err := c.Validate()
+			var field *FieldError
+			if !errors.As(err, &field) || field.Field != tc.field {
+				t.Errorf("got %v, want a refusal of %s", err, tc.field)
+			}
+		})
+	}
+}
+
+func TestContractFigures(t *testing.T) {
+	t.Parallel()
+	c := contract(300)
+	if got := c.Share(); math.Abs(got-1/1.01) > 1e-9 {
+		t.Errorf("got a share of %v, want %v", got, 1/1.01)
+	}
+	if got, want := c.Spacing(), 3366667*time.Nanosecond; got != want {
+		t.Errorf("got a spacing of %v, want %v", got, want)
+	}
+	c.Burst = 100
+	if got, want := c.Share(), 201.0/300/1.01; math.Abs(got-want) > 1e-9 {
+		t.Errorf("got a share of %v with a burst of 100, want %v", got, want)
+	}
+}
+
+// A slot and the units-th behind it lie exactly one period apart, and never
+// closer by rounding.
+func TestScheduleSpacing(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		s := schedule{
+			base: rapid.Int64Range(0, 1<<50).Draw(rt, "base"), n: rapid.Int64Range(0, 1<<20).Draw(rt, "n"),
+			units: rapid.Int64Range(1, 1<<20).Draw(rt, "units"), period: rapid.Int64Range(1, 1<<28).Draw(rt, "period"),
+		}
+		j := rapid.Int64Range(0, 1<<20).Draw(rt, "j")
+		if got := s.at(j+s.units) - s.at(j); got != s.period {
+			rt.Errorf("got %d µs over %d units, want %d", got, s.units, s.period)
+		}
+	})
+}
+
+// Whatever the delays and the true offset, a call between a slot's bounds
+// begins no earlier than the slot and no more than the lateness after it.
+func TestClockIsConservative(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		origin := time.Unix(5000, 0)
+		offset := time.Duration(rapid.Int64Range(-1e15, 1e15).Draw(rt, "offset")) * time.Microsecond
+		c := clock{origin: origin}
+		at := time.Duration(0)
+		for range rapid.IntRange(1, 20).Draw(rt, "readings") {
+			at += time.Duration(rapid.Int64Range(0, 1e6).Draw(rt, "gap")) * time.Microsecond
+			there := time.Duration(rapid.Int64Range(0, 2e4).Draw(rt, "there")) * time.Microsecond
+			back := time.Duration(rapid.Int64Range(0, 2e4).Draw(rt, "back")) * time.Microsecond
+			r := reading{asked: origin.Add(at), answered: origin.Add(at + there + back), now: (at + there + offset).Microseconds(), epoch: 1}
+			if c.observe(r) {
+				rt.Fatal("a step was seen where there was none")
+			}
+			at += there + back
+		}
+		slot := at + 100*time.Millisecond // true time of the slot, on the node's clock
+		s := c.slot((slot + offset).Microseconds(), DefaultLateness, origin.Add(at))
+		if early := slot - s.NotBefore.Sub(origin); early > 0 {
+			rt.Errorf("a call could begin %v before its slot", early)
+		}
+		if late := s.NotAfter.Sub(origin) - slot; late > DefaultLateness {
+			rt.Errorf("a call could begin %v after its slot, want at most %v", late, DefaultLateness)
+		}
+	})
+}
+
+func TestClockSeesSteps(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		step time.Duration
+		want bool
+	}{{0, false}, {500 * time.Microsecond, false}, {5 * time.Millisecond, true}, {-5 * time.Millisecond, true}, {time.Hour, true}, {-time.Hour, true}} {
+		c := clock{origin: time.Unix(0, 0)}
+		read := func(at, redis time.Duration) bool {
+			return c.observe(reading{asked: c.origin.Add(at), answered: c.origin.Add(at + time.Millisecond), now: (redis + time.Hour).Microseconds(), epoch: 7})
+		}
+		if read(0, 0) {
+			t.Error("the first reading counts as a step")
+		}
+		if got := read(time.Second, time.Second+tc.step); got != tc.want {
+			t.Errorf("a step of %v: got %v, want %v", tc.step, got, tc.want)
+		}
+	}
+}
+
+func TestNameRefusals(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"", "a b", "A", "{x}", "a:b", strings.Repeat("a", 64), "-a"} {
+		if err := CheckName("name", name); err == nil {
+			t.Errorf("name %q was taken", name)
+		}
+	}
+	if err := CheckName("name", "provider-1_b"); err != nil {
+		t.Error(err)
+	}
+}
