@@ -2,15 +2,23 @@ package consumer
 
 import (
 	"context"
-
 	"dispatcher/job"
 )
 
 // Delivery is one job in hand. Exactly one of Done, Dead and Return is to be
-// called, once. All methods are safe to call from any goroutine.
+// called, once; what comes after the first has no effect. All methods are safe
+// to call from any goroutine.
 type Delivery struct {
 	Job job.Job
-	// unexported: the assignment it belongs to
+
+	part *partition
+	next *Delivery  // in the buffer, or among those that were freed
+	heir *Delivery  // the next job of its key, which waits for this one
+	key  uint64     // hash of the key; 0: the job has none, and no order
+	bad  *job.Error // why it is no job; such a delivery is never handed out
+	size int        // bytes it holds in memory
+
+	settled bool // guarded by the hub's lock
 }
 
 // Failure says why a job is dead-lettered. Class is one of the closed set in
@@ -36,18 +44,23 @@ const (
 	ClassUnknown     Class = "unknown"     // written, no answer, and on_unknown is dlq
 )
 
-// Context ends when the job's partition is taken away or the consumer stops.
-// A job that still waits then is to be returned; a call on the wire goes on.
-func (d *Delivery) Context() context.Context { panic("not built") }
+// Context ends when the job's partition is taken away or the consumer stops;
+// its cause is [ErrRevoked] or [ErrStopped]. A job that still waits then is to
+// be returned; a call on the wire goes on.
+func (d *Delivery) Context() context.Context { return d.part.asg.ctx }
 
 // Done settles the job: its offset counts as complete.
-func (d *Delivery) Done() { panic("not built") }
+func (d *Delivery) Done() { d.part.hub.settle(d, true) }
 
 // Dead writes the record to the dead-letter topic and, once Kafka has
 // acknowledged it, settles it. It blocks, and tries again, until that is done
-// or Context ends; then the job is returned.
-func (d *Delivery) Dead(f Failure) { panic("not built") }
+// or Context ends; then the job is returned. A write that has begun when
+// Context ends is still awaited, as a call on the wire is.
+func (d *Delivery) Dead(f Failure) {
+	d.part.hub.dead.bury(d.Context(), []letter{{d, f}})
+}
 
 // Return gives the job back unsent: its offset stays open and another node,
-// or this one later, gets it again.
-func (d *Delivery) Return() { panic("not built") }
+// or this one later, gets it again. Until then no later job of its key is
+// handed out on this node, or it would be overtaken.
+func (d *Delivery) Return() { d.part.hub.settle(d, false) }

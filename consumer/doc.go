@@ -1,6 +1,69 @@
 // Package consumer reads jobs from Kafka and settles them: groups, fetching,
-// the ledger of open offsets, order by key, commits and dead letters.
+// the ledger of open offsets, order by key, commits and dead letters. A
+// [Producer] writes jobs, for the command line and for tests.
+//
+// # What it does not do
 //
 // It does not wait for a rate limit, call a provider or decide what a result
-// means; it hands out a [Delivery] and carries out what it is told.
+// means; it hands out a [Delivery] and carries out what it is told. It does not
+// promise exactly once: a job whose call ended, and whose mark was not committed
+// when the node died, is handed out again. Compacted topics are not for jobs: a
+// batch of which compaction has left nothing can't be passed. A member that
+// stops while it joins waits for the join to end.
+//
+// # How it works
+//
+// [Consumer.Run] checks the topics, then joins one group a topic, named
+// <group>.<topic>. Each generation of a group makes an assignment: its
+// partitions with their ledgers, one fetcher a partition, and one committer.
+//
+//	fetcher ─► buffer ─► ledger admits ─► key free? ─► Deliveries ─► Done, Dead, Return
+//	                                          └► behind the job of its key that is in hand
+//
+// The hub moves jobs along. Whoever brings some or makes room for some hands
+// out the next ones, one a partition in turn, while fewer than InHand are out.
+// A fetcher whose partition has enough waiting doesn't fetch; heartbeats go on.
+//
+// The ledger of a partition knows the commit point, the lowest offset that is
+// not complete, and which later offsets are. Both are committed, the latter as
+// the commit's metadata, so that one stuck job costs neither its partition nor
+// repeats. It sees 8192 offsets; fetching pauses at three quarters of that.
+//
+// Jobs of one key come one at a time, in the order of their offsets. A returned
+// job closes its key until the next assignment.
+//
+// # Who owns which goroutine
+//
+// Run starts all of them and returns after the last one:
+//
+//	group, one a topic           ends with the context of Run
+//	generation, one a group      kafka-go's; drains and commits before it returns
+//	watcher, one a generation    turns its end into the deliveries' cause
+//	fetcher, one a partition     ends with the deliveries' context
+//	grave digger, one            writes records that are no job to the dead letters
+//
+// The taker of [Consumer.Deliveries] belongs to the caller, and takes until Run
+// closes the channel.
+//
+// # The end of an assignment
+//
+// On a revoke, and when the context of Run ends: fetching stops and what was
+// not handed out is dropped; the deliveries' context ends with its cause; calls
+// on the wire are awaited for Drain at most, and commits go on meanwhile; then
+// the ledger is closed, and its last word is committed. A mark that comes later
+// has no effect: it would move an offset that belongs to someone else. When the
+// consumer stops, heartbeats go on until then, and the group is left last.
+//
+// # Failure
+//
+//   - No broker: Run keeps trying, with a log line a try.
+//   - A missing topic, refused credentials or a bad certificate at the start:
+//     an error of Run.
+//   - A commit that fails is tried again at the next interval, with what is true
+//     then. One that says that the group has moved on ends the assignment at once.
+//   - The dead-letter topic can't be written: tried again until the assignment
+//     ends; the job stays open.
+//   - A committed offset beyond the end of the log, or marks there, mean that the
+//     topic is not the one they were written for. Then the group starts at the
+//     first record, or without the marks: nothing is lost, jobs may be repeated.
 package consumer

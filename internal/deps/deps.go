@@ -4,8 +4,8 @@ package deps
 import (
 	_ "github.com/alicebob/miniredis/v2"
 	_ "github.com/cenkalti/backoff/v5"
-	_ "github.com/charmbracelet/bubbletea"
-	_ "github.com/charmbracelet/lipgloss"
+	_ "charm.land/bubbletea/v2"
+	_ "charm.land/lipgloss/v2"
 	_ "github.com/go-viper/mapstructure/v2"
 	_ "github.com/google/go-cmp/cmp"
 	_ "github.com/mattn/go-isatty"

@@ -1,0 +1,69 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// checkTimeout bounds all checks together. It lies below what probes usually
+// wait, so that they get the reason and not a timeout of their own.
+const checkTimeout = 2 * time.Second
+
+// Check is one thing a node needs to be able to work.
+type Check struct {
+	// Name says what is checked, in one word.
+	Name string
+	// Check returns why it is not well, or nil. It is called from several
+	// goroutines at once and must return when its context ends. The error is
+	// shown to whoever asks, so it must hold no secret.
+	Check func(context.Context) error
+}
+
+type checkResult struct {
+	Name  string `json:"name"`
+	OK    bool   `json:"ok"`
+	Error string `json:"error,omitempty"`
+}
+
+type readiness struct {
+	Ready  bool          `json:"ready"`
+	Checks []checkResult `json:"checks"`
+}
+
+func ready(checks []Check) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := ask(r.Context(), checks)
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		if !answer.Ready {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_ = json.NewEncoder(w).Encode(answer) // whoever asked has gone; nobody is left to tell
+	})
+}
+
+// ask runs all checks at the same time: one that hangs must not keep the others
+// from being heard.
+func ask(ctx context.Context, checks []Check) readiness {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	answer := readiness{Ready: true, Checks: make([]checkResult, len(checks))}
+	var asked sync.WaitGroup
+	for i, c := range checks {
+		asked.Go(func() {
+			result := checkResult{Name: c.Name, OK: true}
+			if err := c.Check(ctx); err != nil {
+				result.OK, result.Error = false, err.Error()
+			}
+			answer.Checks[i] = result
+		})
+	}
+	asked.Wait()
+	for _, c := range answer.Checks {
+		answer.Ready = answer.Ready && c.OK
+	}
+	return answer
+}

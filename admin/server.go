@@ -1,0 +1,135 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+const (
+	headerTimeout  = 5 * time.Second
+	requestTimeout = 10 * time.Second // reading the request and writing the answer, each
+	idleTimeout    = time.Minute
+	maxHeaderBytes = 16 << 10
+	maxScrapes     = 4 // at once; more than that are not scrapes but load
+	stopTimeout    = time.Second
+)
+
+// Options says what is served, and where.
+type Options struct {
+	// Listen is host:port; port 0 picks a free one. Empty: nothing is served.
+	Listen string
+	// Checks say whether the node is ready. It is if none of them fails.
+	Checks []Check
+	// Gatherer yields the metrics. Nil: there are none.
+	Gatherer prometheus.Gatherer
+	// Logger is told where the server listens. Nil: nobody is.
+	Logger *slog.Logger
+}
+
+// Server answers questions about the node.
+type Server struct {
+	listener net.Listener // nil: nothing is served
+	http     *http.Server
+	log      *slog.Logger
+}
+
+// New takes the port. A port that can't be had is an error; with an empty
+// Listen there is no port, and Run only waits. Run gives the port back.
+func New(o Options) (*Server, error) {
+	s := &Server{log: o.Logger}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if o.Listen == "" {
+		return s, nil
+	}
+	var lc net.ListenConfig
+	listener, err := lc.Listen(context.Background(), "tcp", o.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("admin.listen: %w", err)
+	}
+	s.listener = listener
+	s.http = &http.Server{
+		Handler:           routes(o, s.log),
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       requestTimeout,
+		WriteTimeout:      requestTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	return s, nil
+}
+
+// Addr is where the server listens, as host:port with the port really taken;
+// empty: nowhere.
+func (s *Server) Addr() string {
+	if s.listener == nil {
+		return ""
+	}
+	return s.listener.Addr().String()
+}
+
+// Run serves until the context ends, and returns nil then. It is called once.
+func (s *Server) Run(ctx context.Context) error {
+	if s.listener == nil {
+		<-ctx.Done()
+		return nil
+	}
+	s.log.Info("admin server listens", "addr", s.Addr())
+	if !loopback(s.listener.Addr()) {
+		s.log.Warn("admin server can be reached from other hosts and asks nobody who they are", "addr", s.Addr())
+	}
+	failed := make(chan error, 1) // room for one, so that the server's end waits for no reader
+	go func() { failed <- s.http.Serve(s.listener) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("admin server: %w", err)
+	case <-ctx.Done():
+	}
+	s.stop(ctx)
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("admin server: %w", err)
+	}
+	return nil
+}
+
+// stop lets requests finish, but not for long: nobody who asks how a node is
+// doing may keep it from stopping.
+func (s *Server) stop(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	if err := s.http.Shutdown(ctx); err != nil {
+		s.log.Debug("admin requests are cut off", "error", err)
+		_ = s.http.Close()
+	}
+}
+
+func routes(o Options, log *slog.Logger) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte("ok\n"))
+	})
+	mux.Handle("GET /readyz", ready(o.Checks))
+	if o.Gatherer != nil {
+		mux.Handle("GET /metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{
+			ErrorLog:            slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+			MaxRequestsInFlight: maxScrapes,
+		}))
+	}
+	return mux
+}
+
+func loopback(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}

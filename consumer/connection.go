@@ -1,0 +1,137 @@
+package consumer
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/plain"
+	"github.com/segmentio/kafka-go/sasl/scram"
+)
+
+const (
+	dialTimeout = 3 * time.Second
+	// callTimeout bounds one request to a broker that isn't a long poll.
+	callTimeout = 3 * time.Second
+	// metadataTTL is how old the knowledge of a partition's leader may get. A
+	// fetch that finds the wrong broker waits for the next look at it.
+	metadataTTL = 3 * time.Second
+)
+
+func (s *SASL) mechanism() (sasl.Mechanism, error) {
+	switch strings.ToLower(s.Mechanism) {
+	case "plain":
+		return plain.Mechanism{Username: s.Username, Password: s.Password}, nil
+	case "scram-sha-256":
+		return scramMechanism(scram.SHA256, s)
+	case "scram-sha-512":
+		return scramMechanism(scram.SHA512, s)
+	}
+	return nil, fault("sasl.mechanism", strconv.Quote(s.Mechanism), "must be plain, scram-sha-256 or scram-sha-512")
+}
+
+// scramMechanism hides what the library says of a name or a password that
+// SCRAM can't carry: its error may quote them.
+func scramMechanism(algorithm scram.Algorithm, s *SASL) (sasl.Mechanism, error) {
+	m, err := scram.Mechanism(algorithm, s.Username, s.Password)
+	if err != nil {
+		return nil, errors.New("sasl: the user name or the password holds characters that SCRAM forbids")
+	}
+	return m, nil
+}
+
+// client holds the two ways of kafka-go to talk to a cluster. Group membership
+// goes through the dialer, everything else through the transport, which keeps a
+// connection of its own for each request under way: a slow commit never delays
+// a heartbeat.
+type client struct {
+	kafka.Client
+	transport *kafka.Transport
+	dialer    *kafka.Dialer
+	brokers   []string
+}
+
+// newClient prepares connections; topics are those whose layout it may ask for.
+func newClient(c *Connection, topics []string) (*client, error) {
+	var mechanism sasl.Mechanism
+	if c.SASL != nil {
+		m, err := c.SASL.mechanism()
+		if err != nil {
+			return nil, err
+		}
+		mechanism = m
+	}
+	var conf *tls.Config
+	if c.TLS != nil {
+		conf = c.TLS.Clone()
+	}
+	tr := &kafka.Transport{
+		Dial: c.Dial, DialTimeout: dialTimeout, MetadataTTL: metadataTTL,
+		MetadataTopics: topics, ClientID: c.ClientID, TLS: conf, SASL: mechanism,
+	}
+	return &client{
+		Client:    kafka.Client{Addr: kafka.TCP(c.Brokers...), Timeout: callTimeout, Transport: tr},
+		transport: tr,
+		dialer:    &kafka.Dialer{ClientID: c.ClientID, DialFunc: c.Dial, Timeout: dialTimeout, DualStack: true, TLS: conf, SASLMechanism: mechanism},
+		brokers:   c.Brokers,
+	}, nil
+}
+
+func (c *client) close() { c.transport.CloseIdleConnections() }
+
+// greet opens one connection, for the sake of its error: the transport reports
+// a wrong password as an unexpected end of file.
+func (c *client) greet(ctx context.Context) error {
+	var faults []error
+	for _, b := range c.brokers {
+		conn, err := c.dialer.DialContext(ctx, "tcp", b)
+		if err == nil {
+			return conn.Close()
+		}
+		faults = append(faults, fmt.Errorf("connect to %s: %w", b, err))
+	}
+	return errors.Join(faults...)
+}
+
+// hopeless tells whether trying again can't help: the broker answered, and
+// what it says is that the configuration is wrong.
+func hopeless(err error) bool {
+	if _, bad := errors.AsType[*tls.CertificateVerificationError](err); bad {
+		return true
+	}
+	for _, e := range []kafka.Error{
+		kafka.SASLAuthenticationFailed, kafka.UnsupportedSASLMechanism, kafka.IllegalSASLState,
+		kafka.TopicAuthorizationFailed, kafka.GroupAuthorizationFailed, kafka.ClusterAuthorizationFailed,
+		kafka.InvalidGroupId, kafka.InvalidSessionTimeout, kafka.InconsistentGroupProtocol,
+	} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// pause waits, or returns false because the context ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// backoff is the wait before try n, from 0 on: doubling from least to most.
+func backoff(n int, least, most time.Duration) time.Duration {
+	return min(least<<min(n, 16), most)
+}
+
+func deadTopic(topic string) string { return topic + ".dlq" }

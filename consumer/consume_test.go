@@ -1,0 +1,244 @@
+package consumer_test
+
+import (
+	"bytes"
+	"dispatcher/consumer"
+	"dispatcher/job"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestConsumesEverythingOnce(t *testing.T) {
+	t.Parallel()
+	bubble(t, 4, func(w *world) {
+		w.produce("jobs", numbered(0, 5000)...)
+		n := w.start(w.options(), (*consumer.Delivery).Done)
+		w.until("all seen", func() bool { return len(n.values()) >= 5000 })
+		if err := n.end(); err != nil {
+			t.Errorf("got %v from Run, want nil", err)
+		}
+		if set, repeats := sortedSet(n.values()); len(set) != 5000 || repeats != 0 {
+			t.Errorf("got %d jobs and %d repeats, want 5000 and 0", len(set), repeats)
+		}
+		total := int64(0)
+		for p := range 4 {
+			offset, _ := w.committed("jobs", p)
+			total += offset
+		}
+		if total != 5000 {
+			t.Errorf("got %d offsets committed, want 5000", total)
+		}
+	})
+}
+
+func TestMissingTopicIsNamed(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		o := w.options()
+		o.Topics = []string{"jobs", "jbos"}
+		n := w.start(o, nil)
+		if err := <-n.err; err == nil || !strings.Contains(err.Error(), "jbos") {
+			t.Errorf("got %v, want an error that names jbos", err)
+		}
+	})
+}
+
+func TestCompanionsMustExistUnlessCreated(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		o := w.options()
+		o.CreateCompanions = false
+		n := w.start(o, nil)
+		if err := <-n.err; err == nil || !strings.Contains(err.Error(), "jobs.dlq") {
+			t.Errorf("got %v, want an error that names jobs.dlq", err)
+		}
+	})
+}
+
+// In hand means in the channel or with a worker; nothing beyond it is handed out.
+func TestInHandIsBounded(t *testing.T) {
+	t.Parallel()
+	bubble(t, 2, func(w *world) {
+		w.produce("jobs", numbered(0, 100)...)
+		o := w.options()
+		o.InHand = 7
+		n := w.start(o, nil)
+		held := n.holding(7)
+		synctest.Wait()
+		if got := len(n.values()); got != 7 || n.c.Status().InHand != 7 {
+			t.Errorf("got %d jobs handed out and %d in hand, want 7", got, n.c.Status().InHand)
+		}
+		for _, d := range held[:3] {
+			d.Done()
+			d.Done() // a second word has no effect
+			d.Return()
+		}
+		synctest.Wait()
+		if got := len(n.values()); got != 10 {
+			t.Errorf("after 3 were settled: got %d jobs handed out, want 10", got)
+		}
+		for _, d := range append(held[3:], n.holding(3)...) {
+			d.Done()
+		}
+		go n.settleHeld()
+		w.until("all seen", func() bool { return len(n.values()) == 100 })
+		w.ok(n.end())
+	})
+}
+
+// The next job of a key comes only after its predecessor is settled, and
+// strangers do not wait.
+func TestOrderByKey(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", keyed("a", "a1"), keyed("a", "a2"), keyed("b", "b1"), keyed("", "x1"), keyed("a", "a3"), keyed("", "x2"))
+		n := w.start(w.options(), nil)
+		first := n.holding(4)
+		if got, want := strings.Join(n.values(), " "), "a1 b1 x1 x2"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		first[0].Done()
+		second := n.holding(1)
+		second[0].Done()
+		n.holding(1)[0].Done()
+		if got, want := strings.Join(n.values(), " "), "a1 b1 x1 x2 a2 a3"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		for _, d := range first[1:] {
+			d.Done()
+		}
+		w.ok(n.end())
+		if offset, _ := w.committed("jobs", 0); offset != 6 {
+			t.Errorf("got offset %d committed, want 6", offset)
+		}
+	})
+}
+
+// A returned job closes its key until the partition is assigned anew: nothing
+// of it overtakes.
+func TestReturnClosesTheKey(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", keyed("a", "a1"), keyed("a", "a2"), keyed("b", "b1"))
+		n := w.start(w.options(), nil)
+		held := n.holding(2)
+		held[0].Return()
+		held[1].Done()
+		w.produce("jobs", keyed("a", "a3"), keyed("c", "c1"))
+		n.holding(1)[0].Done()
+		synctest.Wait()
+		if got, want := strings.Join(n.values(), " "), "a1 b1 c1"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		w.ok(n.end())
+		next := w.start(w.options(), (*consumer.Delivery).Done)
+		w.until("the key's jobs are seen", func() bool { return len(next.values()) >= 3 })
+		w.ok(next.end())
+		if got, want := strings.Join(next.values(), " "), "a1 a2 a3"; got != want {
+			t.Errorf("after the restart: got %s, want %s", got, want)
+		}
+	})
+}
+
+// A slow partition gets its turn beside a full one.
+func TestPartitionsTakeTurns(t *testing.T) {
+	t.Parallel()
+	bubble(t, 2, func(w *world) {
+		var many []job.Record
+		for _, key := range keysOf(0, 2, 3000) {
+			many = append(many, keyed(key, "full"))
+		}
+		w.produce("jobs", many...)
+		o := w.options()
+		o.InHand = 4
+		n := w.start(o, nil)
+		held := n.holding(4)
+		w.produce("jobs", keyed(keysOf(1, 2, 1)[0], "slow"))
+		time.Sleep(time.Second) // it is fetched by then
+		for range 2 {
+			held[0].Done()
+			held = append(held[1:], n.holding(1)...)
+		}
+		if got := n.values()[4:]; !slices.Contains(got, "slow") {
+			t.Errorf("got %v after two rooms, want the slow partition's job among them", got)
+		}
+		go n.settleHeld()
+		for _, d := range held {
+			d.Done()
+		}
+		w.ok(n.end())
+	})
+}
+
+func keyed(key, value string) job.Record {
+	r := job.Record{Value: []byte(value)}
+	if key != "" {
+		r.Key = []byte(key)
+	}
+	return r
+}
+
+// A batch that is larger than what is asked for still gets through.
+func TestOneLargeBatch(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", job.Record{Value: bytes.Repeat([]byte("x"), 900_000)}, job.Record{Value: []byte("after")})
+		n := w.start(w.options(), (*consumer.Delivery).Done)
+		w.until("both seen", func() bool { return len(n.values()) == 2 })
+		w.ok(n.end())
+	})
+}
+
+func TestStartLast(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", numbered(0, 10)...)
+		o := w.options()
+		o.StartAt = consumer.StartLast
+		n := w.start(o, (*consumer.Delivery).Done)
+		w.until("the offset is committed", func() bool { offset, _ := w.committed("jobs", 0); return offset == 10 })
+		w.produce("jobs", numbered(10, 12)...)
+		w.until("both seen", func() bool { return len(n.values()) == 2 })
+		w.ok(n.end())
+	})
+}
+
+// Tools and autoscalers see no lag for a partition without an offset.
+func TestCommitsAtTheAssignment(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		n := w.start(w.options(), nil)
+		w.until("offset 0 is committed", func() bool { offset, _ := w.committed("jobs", 0); return offset == 0 })
+		w.ok(n.end())
+	})
+}
+
+// Each topic has a group, an order and dead letters of its own.
+func TestTwoTopics(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", numbered(0, 10)...)
+		w.produce("more", numbered(10, 30)...)
+		o := w.options()
+		o.Topics = []string{"jobs", "more"}
+		n := w.start(o, func(d *consumer.Delivery) {
+			if d.Job.Topic == "more" && d.Job.Offset == 3 {
+				go d.Dead(consumer.Failure{Class: consumer.ClassExpired})
+				return
+			}
+			d.Done()
+		})
+		w.until("all are settled", func() bool {
+			a, _ := w.committed("jobs", 0)
+			b, _ := w.committed("more", 0)
+			return a == 10 && b == 20
+		})
+		w.ok(n.end())
+		if a, b := len(w.letters("jobs")), len(w.letters("more")); a != 0 || b != 1 {
+			t.Errorf("got %d and %d dead letters, want 0 and 1", a, b)
+		}
+	}, "jobs", "more")
+}

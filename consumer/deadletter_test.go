@@ -1,0 +1,230 @@
+package consumer_test
+
+import (
+	"bytes"
+	"dispatcher/consumer"
+	"dispatcher/job"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+func TestDeadLetterKeepsTheRecord(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		rec := job.Record{
+			Key: []byte{0, 0xff}, Value: []byte{1, 2, 0xfe}, Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+			Headers: []job.Header{{Key: "a", Value: []byte{0xff}}, {Key: "X-Error-Code", Value: []byte("old")}, {Key: "a", Value: nil}},
+		}
+		w.produce("jobs", rec)
+		o := w.options()
+		o.Node = "n1"
+		n := w.start(o, func(d *consumer.Delivery) {
+			d.Dead(consumer.Failure{Class: consumer.ClassPermanent, Code: "422", Message: strings.Repeat("é", 1000), Attempt: 3})
+		})
+		w.until("it is settled", func() bool { offset, _ := w.committed("jobs", 0); return offset == 1 })
+		w.ok(n.end())
+		letters := w.letters("jobs")
+		if len(letters) != 1 {
+			t.Fatalf("got %d dead letters, want 1", len(letters))
+		}
+		m := letters[0]
+		if !bytes.Equal(m.Key, rec.Key) || !bytes.Equal(m.Value, rec.Value) {
+			t.Errorf("got key %x and value %x, want those of the record", m.Key, m.Value)
+		}
+		if m.Headers[0].Key != "a" || !bytes.Equal(m.Headers[0].Value, []byte{0xff}) || m.Headers[1].Key != "a" {
+			t.Errorf("got headers %v, want the record's first", m.Headers)
+		}
+		got := headerMap(m)
+		for _, when := range []string{"x-failed-at", "x-first-failed-at"} {
+			if _, err := time.Parse(time.RFC3339, got[when]); err != nil {
+				t.Errorf("%s: %v", when, err)
+			}
+			delete(got, when)
+		}
+		delete(got, "a")
+		want := map[string]string{
+			"x-original-topic": "jobs", "x-original-partition": "0", "x-original-offset": "0", "x-original-timestamp": "2026-01-02T03:04:05Z",
+			"x-consumer-group": "g.jobs", "x-attempt": "3", "x-error-class": "permanent", "x-error-code": "422",
+			"x-error-message": strings.Repeat("é", 512), "x-node": "n1",
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("headers (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// What an earlier hop has said about the origin holds, and the id with it.
+func TestDeadLetterKeepsItsOrigin(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", job.Record{Value: []byte("x"), Headers: []job.Header{
+			{Key: "x-original-topic", Value: []byte("old")},
+			{Key: "x-original-partition", Value: []byte("7")},
+			{Key: "x-original-offset", Value: []byte("9")},
+			{Key: "x-original-timestamp", Value: []byte("2020-01-01T00:00:00Z")},
+			{Key: "x-first-failed-at", Value: []byte("2020-01-01T00:00:01Z")},
+			{Key: "x-attempt", Value: []byte("5")},
+		}})
+		var id string
+		n := w.start(w.options(), func(d *consumer.Delivery) {
+			id = d.Job.ID
+			d.Dead(consumer.Failure{Class: consumer.ClassExhausted, Attempt: 6})
+		})
+		w.until("it is settled", func() bool { offset, _ := w.committed("jobs", 0); return offset == 1 })
+		w.ok(n.end())
+		letter := w.letters("jobs")[0]
+		got := headerMap(letter)
+		if id != "old/7/9" || got["x-original-topic"] != "old" || got["x-original-offset"] != "9" ||
+			got["x-first-failed-at"] != "2020-01-01T00:00:01Z" || got["x-attempt"] != "6" || len(got) != len(letter.Headers) {
+			t.Errorf("got id %s and headers %v", id, letter.Headers)
+		}
+	})
+}
+
+// Records that are no job go to the dead letters by themselves, and the
+// partition goes on.
+func TestBadRecordsGoToTheDeadLetters(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs",
+			job.Record{Value: []byte("1"), Headers: []job.Header{{Key: "cost", Value: []byte("2")}}},
+			job.Record{Value: []byte("2"), Headers: []job.Header{{Key: "not-before", Value: []byte("2999-01-01T00:00:00Z")}}},
+			job.Record{Value: []byte("good")},
+			job.Record{Value: []byte("3"), Headers: []job.Header{{Key: "lane", Value: []byte("otp")}}},
+			job.Record{Value: []byte("4"), Headers: []job.Header{{Key: "idempotency-key", Value: []byte("a\nb")}}},
+			job.Record{Value: bytes.Repeat([]byte("x"), 101)},
+		)
+		o := w.options()
+		o.MaxJobBytes = 100
+		n := w.start(o, (*consumer.Delivery).Done)
+		w.until("all are settled", func() bool { offset, _ := w.committed("jobs", 0); return offset == 6 })
+		w.ok(n.end())
+		classes := map[string]string{}
+		for _, m := range w.letters("jobs") {
+			classes[headerMap(m)["x-original-offset"]] = headerMap(m)["x-error-class"]
+		}
+		want := map[string]string{"0": "unsupported", "1": "unsupported", "3": "unsupported", "4": "decode", "5": "decode"}
+		if diff := cmp.Diff(want, classes); diff != "" || len(n.values()) != 1 {
+			t.Errorf("handed out %v; classes by offset (-want +got):\n%s", n.values(), diff)
+		}
+	})
+}
+
+// Many bad records are no reason to hold a good one up for long.
+func TestManyBadRecords(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		var bad []job.Record
+		for i := range 3000 {
+			bad = append(bad, job.Record{Value: []byte(strconv.Itoa(i)), Headers: []job.Header{{Key: "lane", Value: []byte("x")}}})
+		}
+		w.produce("jobs", append(bad, job.Record{Value: []byte("good")})...)
+		n := w.start(w.options(), (*consumer.Delivery).Done)
+		w.until("all are settled", func() bool { offset, _ := w.committed("jobs", 0); return offset == 3001 })
+		w.ok(n.end())
+		if got := len(w.letters("jobs")); got != 3000 || len(n.values()) != 1 {
+			t.Errorf("got %d dead letters and %d jobs, want 3000 and 1", got, len(n.values()))
+		}
+	})
+}
+
+// A letter that the broker finds too large is cut and points to its origin;
+// one that shared its batch is not.
+func TestDeadLetterTooLarge(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		for range 3 {
+			w.produce("jobs", job.Record{Value: bytes.Repeat([]byte("x"), 300_000)})
+		}
+		w.cluster.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
+			w.cluster.KeepControl()
+			p := r.(*kmsg.ProduceRequest)
+			rec := p.Topics[0].Partitions[0]
+			if p.Topics[0].Topic != "jobs.dlq" || len(rec.Records) <= 310_000 {
+				return nil, nil, false
+			}
+			res := p.ResponseKind().(*kmsg.ProduceResponse)
+			st := kmsg.NewProduceResponseTopic()
+			st.Topic = "jobs.dlq"
+			sp := kmsg.NewProduceResponseTopicPartition()
+			sp.ErrorCode = kerr.MessageTooLarge.Code
+			st.Partitions = append(st.Partitions, sp)
+			res.Topics = append(res.Topics, st)
+			return res, nil, true
+		})
+		w.produce("jobs", job.Record{Value: bytes.Repeat([]byte("y"), 900_000)})
+		n := w.start(w.options(), func(d *consumer.Delivery) {
+			go d.Dead(consumer.Failure{Class: consumer.ClassPermanent})
+		})
+		w.until("all are settled", func() bool { offset, _ := w.committed("jobs", 0); return offset == 4 })
+		w.ok(n.end())
+		whole, truncated := 0, 0
+		for _, m := range w.letters("jobs") {
+			h := headerMap(m)
+			switch {
+			case len(m.Value) == 300_000 && h["x-truncated"] == "":
+				whole++
+			case m.Value[0] == 'y' && len(m.Value) < 300_000 && h["x-truncated"] == "true" && h["x-original-size"] == "900000" && h["x-original-offset"] == "3":
+				truncated++
+			}
+		}
+		if whole != 3 || truncated != 1 {
+			t.Errorf("got %d whole letters and %d cut ones, want 3 and 1", whole, truncated)
+		}
+	})
+}
+
+// While the dead-letter topic can't be written the job stays open; nothing is
+// lost, and it is written when the topic is back.
+func TestDeadLetterWaitsForKafka(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", numbered(0, 2)...)
+		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.dlq", Err: kerr.NotEnoughReplicas, Count: -1})
+		n := w.start(w.options(), func(d *consumer.Delivery) {
+			if string(d.Job.Value) == "0" {
+				go d.Dead(consumer.Failure{Class: consumer.ClassPermanent})
+				return
+			}
+			d.Done()
+		})
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		if offset, metadata := w.committed("jobs", 0); offset != 0 || metadata == "" {
+			t.Errorf("got offset %d and metadata %q committed, want 0 and marks", offset, metadata)
+		}
+		fault.Remove()
+		w.until("it is settled", func() bool { offset, _ := w.committed("jobs", 0); return offset == 2 })
+		w.ok(n.end())
+		if got := len(w.letters("jobs")); got != 1 {
+			t.Errorf("got %d dead letters, want 1", got)
+		}
+	})
+}
+
+// A stop while the dead-letter topic is away returns the job.
+func TestDeadLetterIsReturnedAtTheStop(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", numbered(0, 1)...)
+		w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.dlq", Err: kerr.NotEnoughReplicas, Count: -1})
+		n := w.start(w.options(), func(d *consumer.Delivery) { go d.Dead(consumer.Failure{Class: consumer.ClassPermanent}) })
+		w.until("it is in hand", func() bool { return len(n.values()) == 1 })
+		began := time.Now()
+		w.ok(n.end())
+		if took := time.Since(began); took > 4*time.Second {
+			t.Errorf("the stop took %v, want less than half the drain and a little", took)
+		}
+		if offset, _ := w.committed("jobs", 0); offset != 0 {
+			t.Errorf("got offset %d committed, want 0", offset)
+		}
+	})
+}

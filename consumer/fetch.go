@@ -1,0 +1,154 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol/fetch"
+)
+
+const (
+	// fetchWait bounds a long poll, and with it how long an idle connection
+	// of a partition that was given up stays busy.
+	fetchWait = 250 * time.Millisecond
+	// fetchBytes is plenty at throttled rates. A single batch that is larger
+	// comes whole all the same; where a broker cuts it, the limit grows.
+	fetchBytes    = 256 << 10
+	fetchBytesMax = 128 << 20
+
+	readCommitted = 1
+)
+
+// fetcher reads one partition. It belongs to one goroutine.
+type fetcher struct {
+	a     *assignment
+	p     *partition
+	at    int64 // the next offset to ask for
+	limit int32 // bytes to ask for
+	maker batchMaker
+}
+
+// fetchLoop fetches while there is room, until the assignment ends. It never
+// returns for a fault of the network: that would end the generation.
+func (a *assignment) fetchLoop(p *partition) {
+	f := &fetcher{a: a, p: p, at: p.fetched, limit: fetchBytes}
+	f.maker = batchMaker{p: p, maxBytes: a.g.c.opts.MaxJobBytes, seed: maphash.MakeSeed()}
+	for faults := 0; a.ctx.Err() == nil; {
+		err := f.step()
+		if err == nil {
+			faults = 0
+			continue
+		}
+		if a.ctx.Err() != nil {
+			return
+		}
+		if faults++; faults == 3 { // a change of leaders is over by then
+			a.g.c.state.failed(err)
+			a.g.log().Warn("could not fetch, trying again", "partition", p.id, "error", err)
+		}
+		pause(a.ctx, backoff(faults, 25*time.Millisecond, time.Second))
+	}
+}
+
+func (f *fetcher) step() error {
+	res, err := f.fetch()
+	if errors.Is(err, kafka.OffsetOutOfRange) {
+		return f.outOfRange(res, err)
+	}
+	if err != nil {
+		return err
+	}
+	b, err := f.maker.make(res, f.at)
+	if err != nil {
+		return err
+	}
+	if b.next == f.at && res.LastStableOffset > f.at {
+		return f.stuck()
+	}
+	moved := b.next != f.at
+	f.at, f.limit = b.next, fetchBytes
+	if (moved || b.stable != f.p.stable) && !f.a.g.c.hub.add(f.p, b) {
+		f.awaitRoom()
+	}
+	return nil
+}
+
+func (f *fetcher) awaitRoom() {
+	select {
+	case <-f.p.wake:
+	case <-f.a.ctx.Done():
+	}
+}
+
+func (f *fetcher) fetch() (*fetch.ResponsePartition, error) {
+	ctx, cancel := context.WithTimeout(f.a.ctx, fetchWait+callTimeout)
+	defer cancel()
+	cl := f.a.g.c.client
+	msg, err := cl.transport.RoundTrip(ctx, cl.Addr, &fetch.Request{
+		ReplicaID: -1, SessionEpoch: -1, IsolationLevel: readCommitted,
+		MaxWaitTime: int32(fetchWait / time.Millisecond), MinBytes: 1, MaxBytes: f.limit,
+		Topics: []fetch.RequestTopic{{Topic: f.p.topic, Partitions: []fetch.RequestPartition{{
+			Partition: int32(f.p.id), CurrentLeaderEpoch: -1, LogStartOffset: -1, FetchOffset: f.at, PartitionMaxBytes: f.limit,
+		}}}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("fetch: %w", err)
+	}
+	res, ok := msg.(*fetch.Response)
+	if !ok || len(res.Topics) != 1 || len(res.Topics[0].Partitions) != 1 {
+		if ok && res.ErrorCode != 0 {
+			return nil, fmt.Errorf("fetch: %w", kafka.Error(res.ErrorCode))
+		}
+		return nil, errors.New("fetch: the answer does not hold the partition that was asked for")
+	}
+	part := &res.Topics[0].Partitions[0]
+	if part.ErrorCode != 0 {
+		return part, fmt.Errorf("fetch: %w", kafka.Error(part.ErrorCode))
+	}
+	return part, nil
+}
+
+// stuck asks for more when a broker had records and sent none of them whole.
+func (f *fetcher) stuck() error {
+	f.limit = min(f.limit*2, fetchBytesMax)
+	return fmt.Errorf("fetch: offset %d could not be passed", f.at)
+}
+
+// outOfRange follows a log whose beginning has overtaken us. If its end fell
+// behind instead, the commit is to be judged anew, so the member joins again.
+func (f *fetcher) outOfRange(res *fetch.ResponsePartition, err error) error {
+	first, last, ferr := f.logRange()
+	if ferr != nil {
+		return ferr
+	}
+	if f.at < first {
+		f.a.g.log().Error("records were deleted before they were worked", "partition", f.p.id, "from", f.at, "to", first)
+		f.at = first
+		f.a.g.c.hub.add(f.p, &fetchedBatch{next: first, stable: max(first, res.LastStableOffset), gap: true})
+		return nil
+	}
+	if f.at > last {
+		f.a.g.log().Error("the log ends before the offset that was reached, joining again", "partition", f.p.id, "offset", f.at, "log_end", last)
+		f.a.cancel(errFenced)
+	}
+	return err
+}
+
+func (f *fetcher) logRange() (first, last int64, err error) {
+	res, err := f.a.g.c.client.ListOffsets(f.a.ctx, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{
+		f.p.topic: {kafka.FirstOffsetOf(f.p.id), kafka.LastOffsetOf(f.p.id)},
+	}})
+	if err != nil {
+		return 0, 0, fmt.Errorf("list offsets: %w", err)
+	}
+	for _, p := range res.Topics[f.p.topic] {
+		if p.Partition == f.p.id {
+			return p.FirstOffset, p.LastOffset, p.Error
+		}
+	}
+	return 0, 0, errors.New("list offsets: the partition is not in the answer")
+}

@@ -1,0 +1,99 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// watchInterval is how often a member looks for new partitions of its topic.
+const watchInterval = 30 * time.Second
+
+// group is this node's membership in the group of one topic. There is a group
+// a topic, since in one for several a missing topic leaves all of them without
+// partitions.
+type group struct {
+	c     *Consumer
+	topic string
+	id    string
+}
+
+func (g *group) log() *slog.Logger { return g.c.opts.Logger.With("group", g.id) }
+
+func (g *group) config() kafka.ConsumerGroupConfig {
+	o := &g.c.opts
+	return kafka.ConsumerGroupConfig{
+		ID: g.id, Brokers: o.Brokers, Dialer: g.c.client.dialer, Topics: []string{g.topic},
+		GroupBalancers:    []kafka.GroupBalancer{kafka.RangeGroupBalancer{}},
+		HeartbeatInterval: o.Heartbeat, SessionTimeout: o.Session, RebalanceTimeout: o.Session,
+		JoinGroupBackoff: o.JoinBackoff, Timeout: 5 * time.Second, StartOffset: kafka.FirstOffset,
+		WatchPartitionChanges: true, PartitionWatchInterval: watchInterval,
+	}
+}
+
+// run holds the membership until ctx ends or the cluster refuses it for good.
+//
+// When ctx ends, the generation's function drains and commits first, while
+// heartbeats go on, and only then the group is left: closing it first would
+// stop the heartbeats, and rejoining would disturb the others.
+func (g *group) run(ctx context.Context) error {
+	cg, err := kafka.NewConsumerGroup(g.config())
+	if err != nil {
+		return err
+	}
+	drained := make(chan struct{})
+	close(drained)
+	for joined := false; ; {
+		gen, err := cg.Next(ctx)
+		if ctx.Err() != nil && gen == nil {
+			break
+		}
+		if err != nil {
+			if !joined && hopeless(err) {
+				_ = cg.Close()
+				return err
+			}
+			g.missed(err)
+			continue
+		}
+		joined = true
+		drained = g.start(ctx, gen)
+	}
+	<-drained
+	return ignoreClosed(cg.Close())
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, kafka.ErrGroupClosed) {
+		return nil
+	}
+	return err
+}
+
+func (g *group) missed(err error) {
+	g.c.state.failed(err)
+	if errors.Is(err, kafka.RebalanceInProgress) {
+		g.log().Debug("joining again, the group changes")
+		return
+	}
+	g.log().Warn("could not join the group, trying again", "error", err)
+}
+
+// start works a generation's partitions. The returned channel closes when they
+// have been drained and committed.
+func (g *group) start(ctx context.Context, gen *kafka.Generation) chan struct{} {
+	drained := make(chan struct{})
+	a := newAssignment(g, gen)
+	gen.Start(func(genCtx context.Context) {
+		fenced := a.run(ctx.Done(), genCtx.Done()) //nolint:contextcheck // the last commits come after both contexts
+		close(drained)
+		if !fenced {
+			// To return is to end the generation, and to join again.
+			<-genCtx.Done()
+		}
+	})
+	return drained
+}

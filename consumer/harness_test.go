@@ -1,0 +1,268 @@
+package consumer_test
+
+import (
+	"context"
+	"dispatcher/consumer"
+	"dispatcher/job"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kfake"
+)
+
+const broker = "localhost:9092"
+
+// world is a fake cluster on a network without sockets, for tests in a bubble.
+type world struct {
+	t       *testing.T
+	net     *kfake.VirtualNetwork
+	cluster *kfake.Cluster
+	client  *kafka.Client
+	nodes   []*node
+}
+
+func bubble(t *testing.T, partitions int32, test func(w *world), topics ...string) {
+	t.Helper()
+	if len(topics) == 0 {
+		topics = []string{"jobs"}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		n := &kfake.VirtualNetwork{}
+		cl, err := kfake.NewCluster(kfake.ListenFn(n.Listen), kfake.Ports(9092), kfake.NumBrokers(1), kfake.SeedTopics(partitions, topics...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cl.Close()
+		tr := &kafka.Transport{Dial: n.DialContext}
+		defer tr.CloseIdleConnections()
+		w := &world{t: t, net: n, cluster: cl, client: &kafka.Client{Addr: kafka.TCP(broker), Transport: tr}}
+		defer w.endAll()
+		test(w)
+	})
+}
+
+func (w *world) options() consumer.Options {
+	return consumer.Options{
+		Connection: consumer.Connection{Brokers: []string{broker}, Dial: w.net.DialContext},
+		Group:      "g", Topics: []string{"jobs"}, CreateCompanions: true,
+	}
+}
+
+// produce writes values; a value "k:v" has the key k.
+func (w *world) produce(topic string, records ...job.Record) {
+	w.t.Helper()
+	p, err := consumer.NewProducer(consumer.ProducerOptions{Connection: consumer.Connection{Brokers: []string{broker}, Dial: w.net.DialContext}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer func() { w.ok(p.Close()) }()
+	w.ok(p.WriteBatch(w.t.Context(), topic, records))
+}
+
+func (w *world) ok(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// numbered are records without a key whose values are from to to-1.
+func numbered(from, to int) []job.Record {
+	var all []job.Record
+	for i := from; i < to; i++ {
+		all = append(all, job.Record{Value: []byte(strconv.Itoa(i))})
+	}
+	return all
+}
+
+// node is one consumer that runs until it is stopped.
+type node struct {
+	w    *world
+	c    *consumer.Consumer
+	stop context.CancelFunc
+	err  chan error    // what Run returned
+	over chan struct{} // Run has returned
+
+	mu   sync.Mutex
+	seen []string // values, as they were handed out
+	held []*consumer.Delivery
+}
+
+// start runs a node whose jobs go to work, each in the taker's goroutine; nil:
+// they are held.
+func (w *world) start(o consumer.Options, work func(*consumer.Delivery)) *node {
+	w.t.Helper()
+	c, err := consumer.New(o)
+	w.ok(err)
+	ctx, stop := context.WithCancel(context.Background())
+	n := &node{w: w, c: c, stop: stop, err: make(chan error, 1), over: make(chan struct{})}
+	go func() { n.err <- c.Run(ctx); close(n.over) }()
+	go n.take(work)
+	w.nodes = append(w.nodes, n)
+	return n
+}
+
+func (n *node) take(work func(*consumer.Delivery)) {
+	for d := range n.c.Deliveries() {
+		if d.Context().Err() != nil {
+			d.Return()
+			continue
+		}
+		n.mu.Lock()
+		n.seen = append(n.seen, string(d.Job.Value))
+		if work == nil {
+			n.held = append(n.held, d)
+		}
+		n.mu.Unlock()
+		if work != nil {
+			work(d)
+		}
+	}
+}
+
+// endAll ends what a test that failed left running.
+func (w *world) endAll() {
+	for _, n := range w.nodes {
+		n.stop()
+		<-n.over
+	}
+}
+
+// end stops a node and returns what Run returned.
+func (n *node) end() error {
+	n.stop()
+	return <-n.err
+}
+
+func (n *node) values() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.seen)
+}
+
+// holding returns what is held, once there are at least count.
+func (n *node) holding(count int) []*consumer.Delivery {
+	n.w.t.Helper()
+	n.w.until(fmt.Sprintf("%d jobs in hand", count), func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return len(n.held) >= count
+	})
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	held := n.held
+	n.held = nil
+	return held
+}
+
+// until lets the bubble's time pass until something is true, a minute at most.
+func (w *world) until(what string, is func() bool) {
+	w.t.Helper()
+	for range 6000 {
+		synctest.Wait()
+		if is() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	w.t.Fatalf("a minute passed and not yet: %s", what)
+}
+
+// committed returns a partition's committed offset and metadata.
+func (w *world) committed(topic string, partition int) (int64, string) {
+	w.t.Helper()
+	res, err := w.client.OffsetFetch(w.t.Context(), &kafka.OffsetFetchRequest{GroupID: "g." + topic, Topics: map[string][]int{topic: {partition}}})
+	w.ok(err)
+	p := res.Topics[topic][0]
+	w.ok(p.Error)
+	return p.CommittedOffset, p.Metadata
+}
+
+// letters reads all dead letters of a topic with one partition.
+func (w *world) letters(topic string) []kafka.Message {
+	w.t.Helper()
+	res, err := w.client.Fetch(w.t.Context(), &kafka.FetchRequest{Topic: topic + ".dlq", MinBytes: 0, MaxBytes: 64 << 20, MaxWait: 10 * time.Millisecond})
+	w.ok(err)
+	w.ok(res.Error)
+	var all []kafka.Message
+	for {
+		rec, err := res.Records.ReadRecord()
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		w.ok(err)
+		key, err := kafka.ReadAll(rec.Key)
+		w.ok(err)
+		value, err := kafka.ReadAll(rec.Value)
+		w.ok(err)
+		all = append(all, kafka.Message{Key: key, Value: value, Headers: rec.Headers})
+	}
+}
+
+func headerMap(m kafka.Message) map[string]string {
+	h := map[string]string{}
+	for _, x := range m.Headers {
+		h[x.Key] = string(x.Value)
+	}
+	return h
+}
+
+func sortedSet(lists ...[]string) (set []string, repeats int) {
+	count := map[string]int{}
+	for _, l := range lists {
+		for _, v := range l {
+			count[v]++
+			if count[v] > 1 {
+				repeats++
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(count)), repeats
+}
+
+// settleHeld settles what is held, as it comes, until the node has ended.
+func (n *node) settleHeld() {
+	for {
+		n.mu.Lock()
+		held := n.held
+		n.held = nil
+		n.mu.Unlock()
+		for _, d := range held {
+			d.Done()
+		}
+		select {
+		case <-n.over:
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// partitionOf is where a key's records go.
+func partitionOf(key string, partitions int) int {
+	ids := make([]int, partitions)
+	for i := range ids {
+		ids[i] = i
+	}
+	return kafka.Murmur2Balancer{}.Balance(kafka.Message{Key: []byte(key)}, ids...)
+}
+
+// keysOf are count keys whose records go to one partition.
+func keysOf(partition, partitions, count int) []string {
+	var keys []string
+	for i := 0; len(keys) < count; i++ {
+		if key := strconv.Itoa(i); partitionOf(key, partitions) == partition {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}

@@ -1,0 +1,254 @@
+package consumer
+
+import (
+	"dispatcher/job"
+	"sync"
+)
+
+// hub hands jobs over, and takes the word back when they are settled. One lock
+// guards every ledger and queue, so that "is this assignment over?" and "mark
+// this offset" are one step. It is never held across a wait: the channel has
+// room for all jobs in hand, so a send to it can't block.
+//
+// No goroutine belongs to it. Whoever brings jobs (a fetcher) or makes room (a
+// worker that settles) also moves the next ones along.
+type hub struct {
+	out   chan *Delivery
+	limit int // jobs in hand at most
+	dead  *deadLetters
+	doom  chan struct{} // condemned is not empty; one slot
+
+	mu        sync.Mutex
+	inHand    int        // in out or with the workers
+	first     *partition // queue of partitions that may have a job to hand out
+	last      *partition
+	condemned []*Delivery // records that are no job, on their way to the dead letters
+	live      map[*assignment]struct{}
+}
+
+func newHub(limit int) *hub {
+	return &hub{
+		out:   make(chan *Delivery, limit),
+		limit: limit,
+		doom:  make(chan struct{}, 1),
+		live:  make(map[*assignment]struct{}),
+	}
+}
+
+// fetchedBatch is what one fetch brought.
+type fetchedBatch struct {
+	jobs   []Delivery // in the order of their offsets
+	bytes  int
+	next   int64 // where the following fetch begins
+	stable int64 // the log's last stable offset
+	gap    bool  // the log does not begin where it was asked to
+}
+
+// add takes in what was fetched. It returns whether there is room for more.
+func (h *hub) add(p *partition, b *fetchedBatch) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if p.asg.draining {
+		return false
+	}
+	if b.gap && p.ledger.end == p.ledger.base {
+		p.ledger.forget()
+	}
+	for i := range b.jobs {
+		p.buffer.push(&b.jobs[i])
+	}
+	p.count += len(b.jobs)
+	p.bytes += b.bytes
+	p.fetched, p.stable = b.next, b.stable
+	if p.buffer.head == nil {
+		p.ledger.passTo(p.fetched)
+	}
+	h.enlist(p)
+	h.pump()
+	p.waiting = !p.room()
+	return !p.waiting
+}
+
+// enlist queues a partition that may have a job to hand out.
+func (h *hub) enlist(p *partition) {
+	if p.listed || p.asg.draining || (p.buffer.head == nil && p.freed.head == nil) {
+		return
+	}
+	p.listed, p.after = true, nil
+	if h.last == nil {
+		h.first = p
+	} else {
+		h.last.after = p
+	}
+	h.last = p
+}
+
+func (h *hub) delist() *partition {
+	p := h.first
+	if h.first = p.after; h.first == nil {
+		h.last = nil
+	}
+	p.listed, p.after = false, nil
+	return p
+}
+
+// pump hands out jobs while there is room, one a partition in turn: a full
+// partition does not win over a slow one.
+func (h *hub) pump() {
+	for h.inHand < h.limit && h.first != nil {
+		p := h.delist()
+		if p.asg.draining {
+			continue
+		}
+		d := p.take()
+		p.wakeFetcher()
+		if d == nil {
+			continue
+		}
+		h.enlist(p)
+		h.inHand++
+		p.asg.inHand++
+		h.out <- d
+	}
+}
+
+// condemn queues a record that is no job. It does not count as in hand, since
+// no worker is to see it; its assignment waits for it all the same.
+func (h *hub) condemn(d *Delivery) {
+	d.part.asg.inHand++
+	h.condemned = append(h.condemned, d)
+	select {
+	case h.doom <- struct{}{}:
+	default:
+	}
+}
+
+// doomed takes what has been condemned, of one assignment at a time.
+func (h *hub) doomed() []*Delivery {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := 0
+	for n < len(h.condemned) && h.condemned[n].part.asg == h.condemned[0].part.asg {
+		n++
+	}
+	some := h.condemned[:n:n]
+	if h.condemned = h.condemned[n:]; len(h.condemned) == 0 {
+		h.condemned = nil
+	}
+	return some
+}
+
+// settle carries out a verdict: done closes the offset, otherwise it stays
+// open. After the end of its assignment only the room in hand is given back.
+func (h *hub) settle(d *Delivery, done bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if d.settled {
+		return
+	}
+	d.settled = true
+	p, a := d.part, d.part.asg
+	if d.bad == nil {
+		h.inHand--
+	}
+	a.inHand--
+	if !a.over {
+		p.settle(d, done)
+	}
+	if a.draining && a.inHand == 0 {
+		a.setIdle()
+	}
+	h.enlist(p)
+	h.pump()
+	p.wakeFetcher()
+}
+
+// open lets an assignment's partitions take part.
+func (h *hub) open(a *assignment) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.live[a] = struct{}{}
+}
+
+// drain drops what was not handed out. The assignment's idle channel closes
+// once everything in hand has been settled.
+func (h *hub) drain(a *assignment) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a.draining = true
+	for _, p := range a.parts {
+		p.drop()
+	}
+	if a.inHand == 0 {
+		a.setIdle()
+	}
+}
+
+// close ends an assignment: no mark counts after it. What it returns is the
+// last word on the assignment's offsets.
+func (h *hub) close(a *assignment) []commitPoint {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a.over = true
+	delete(h.live, a)
+	return a.dirty()
+}
+
+// dirty returns the offsets that Kafka doesn't have yet.
+func (h *hub) dirty(a *assignment) []commitPoint {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return a.dirty()
+}
+
+// clean notes what Kafka has acknowledged.
+func (h *hub) clean(points []commitPoint) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range points {
+		c.part.committed, c.part.committedRev = c.base, c.rev
+	}
+}
+
+// stillDirty leaves out the points that Kafka has acknowledged meanwhile.
+func (h *hub) stillDirty(points []commitPoint) []commitPoint {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var left []commitPoint
+	for _, c := range points {
+		if c.part.committedRev != c.rev {
+			left = append(left, c)
+		}
+	}
+	return left
+}
+
+// finish lets the taker of deliveries go. All assignments are over by then, so
+// nothing is sent any more.
+func (h *hub) finish() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	close(h.out)
+}
+
+// buryAll brings records that are no job to the dead letters, until doom is
+// closed. It runs beside the fetchers, so that a dead-letter topic that is
+// away stops neither them nor the heartbeats.
+func (h *hub) buryAll() {
+	for range h.doom {
+		for some := h.doomed(); len(some) > 0; some = h.doomed() {
+			letters := make([]letter, len(some))
+			for i, d := range some {
+				letters[i] = letter{d, Failure{Class: classOf(d.bad), Message: d.bad.Error()}}
+			}
+			h.dead.bury(some[0].Context(), letters)
+		}
+	}
+}
+
+func classOf(err *job.Error) Class {
+	if err.Reason == job.ReasonUnsupported {
+		return ClassUnsupported
+	}
+	return ClassDecode
+}

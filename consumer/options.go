@@ -1,0 +1,190 @@
+package consumer
+
+import (
+	"context"
+	"crypto/tls"
+	"dispatcher/job"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// StartAt is where a group begins in a partition for which it has committed
+// nothing yet.
+type StartAt string
+
+// The places to begin.
+const (
+	StartFirst StartAt = "first" // with the oldest record
+	StartLast  StartAt = "last"  // with what comes from now on
+)
+
+// SASL is how a client proves who it is.
+type SASL struct {
+	Mechanism string // plain, scram-sha-256 or scram-sha-512
+	Username  string
+	Password  string
+}
+
+// String leaves the password out.
+func (s SASL) String() string { return s.Mechanism + " as " + s.Username }
+
+// GoString leaves the password out.
+func (s SASL) GoString() string { return s.String() }
+
+// Connection is how to reach the cluster.
+type Connection struct {
+	Brokers  []string // host:port; one that answers is enough
+	ClientID string   // what brokers show in their logs; empty: dispatcher
+	SASL     *SASL    // nil: no authentication
+	TLS      *tls.Config
+
+	// Dial opens a connection; nil: the network's own.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// Options configures a [Consumer]. A zero field means its default.
+type Options struct {
+	Connection
+
+	Group  string   // prefix: the group of a topic is <group>.<topic>
+	Topics []string // must exist
+	Node   string   // this node's name in dead letters; default the client id
+
+	InHand      int // jobs handed out and not settled, at most; default 256
+	MaxJobBytes int // largest value of a job; default 1 MiB
+
+	CommitInterval time.Duration // default 100 ms
+	Heartbeat      time.Duration // default 1 s, which is also the most
+	Session        time.Duration // default 10 s
+	Drain          time.Duration // how long calls on the wire are awaited; default 7 s
+	JoinBackoff    time.Duration // after a join that failed; default 500 ms
+
+	CreateCompanions bool    // create <topic>.dlq where it is missing
+	StartAt          StartAt // default first
+
+	Logger     *slog.Logger          // nil: none
+	Registerer prometheus.Registerer // nil: no metrics
+}
+
+// lastCommit is what has to fit between the end of the drain and the end of
+// the session, so that the last commit is not refused.
+const lastCommit = 500 * time.Millisecond
+
+var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
+func orDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func (c *Connection) setDefaults() { orDefault(&c.ClientID, "dispatcher") }
+
+func (o *Options) setDefaults() {
+	o.Connection.setDefaults()
+	orDefault(&o.Node, o.ClientID)
+	orDefault(&o.InHand, 256)
+	orDefault(&o.MaxJobBytes, job.DefaultMaxBytes)
+	orDefault(&o.CommitInterval, 100*time.Millisecond)
+	orDefault(&o.Heartbeat, time.Second)
+	orDefault(&o.Session, 10*time.Second)
+	orDefault(&o.Drain, 7*time.Second)
+	orDefault(&o.JoinBackoff, 500*time.Millisecond)
+	orDefault(&o.StartAt, StartFirst)
+	orDefault(&o.Logger, slog.New(slog.DiscardHandler))
+}
+
+func fault(field string, value any, rule string) error {
+	return fmt.Errorf("%s: %v: %s", field, value, rule)
+}
+
+func (c *Connection) validate() error {
+	var faults []error
+	if len(c.Brokers) == 0 {
+		faults = append(faults, fault("brokers", "[]", "at least one is needed"))
+	}
+	for _, b := range c.Brokers {
+		_, port, err := net.SplitHostPort(b)
+		if n, perr := strconv.Atoi(port); err != nil || perr != nil || n < 1 || n > 65535 {
+			faults = append(faults, fault("brokers", strconv.Quote(b), "is not host:port"))
+		}
+	}
+	if c.SASL != nil {
+		if _, err := c.SASL.mechanism(); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func (o *Options) validate() error {
+	return errors.Join(o.Connection.validate(), o.validateNames(), o.validateSizes(), o.validateTimes())
+}
+
+func (o *Options) validateNames() error {
+	var faults []error
+	if !topicName.MatchString(o.Group) {
+		faults = append(faults, fault("group", strconv.Quote(o.Group), "must be 1 to 249 of a-z A-Z 0-9 . _ -"))
+	}
+	if len(o.Topics) == 0 {
+		faults = append(faults, fault("topics", "[]", "at least one is needed"))
+	}
+	for i, t := range o.Topics {
+		if !topicName.MatchString(t) || !topicName.MatchString(deadTopic(t)) {
+			faults = append(faults, fault("topics", strconv.Quote(t), "must be 1 to 245 of a-z A-Z 0-9 . _ -"))
+		}
+		if slices.Contains(o.Topics[:i], t) {
+			faults = append(faults, fault("topics", strconv.Quote(t), "is named twice"))
+		}
+	}
+	if o.StartAt != StartFirst && o.StartAt != StartLast {
+		faults = append(faults, fault("start_at", strconv.Quote(string(o.StartAt)), "must be first or last"))
+	}
+	return errors.Join(faults...)
+}
+
+func (o *Options) validateSizes() error {
+	var faults []error
+	if o.InHand < 1 || o.InHand > 1<<20 {
+		faults = append(faults, fault("in_hand", o.InHand, "must be 1 to 1048576"))
+	}
+	if o.MaxJobBytes < 1 || o.MaxJobBytes > 64<<20 {
+		faults = append(faults, fault("max_job_bytes", o.MaxJobBytes, "must be 1 to 67108864"))
+	}
+	return errors.Join(faults...)
+}
+
+// validateTimes refuses times that do not fit each other: a drain that outlasts
+// the session would let another node work a partition that this one still
+// commits for.
+func (o *Options) validateTimes() error {
+	var faults []error
+	for _, t := range []struct {
+		field string
+		value time.Duration
+	}{{"commit_interval", o.CommitInterval}, {"heartbeat", o.Heartbeat}, {"session", o.Session}, {"drain", o.Drain}, {"join_backoff", o.JoinBackoff}} {
+		if t.value < time.Millisecond || t.value > time.Hour {
+			faults = append(faults, fault(t.field, t.value, "must be 1ms to 1h"))
+		}
+	}
+	if o.Heartbeat > time.Second {
+		faults = append(faults, fault("heartbeat", o.Heartbeat, "must be at most 1s, or a rebalance takes too long"))
+	}
+	if o.Heartbeat >= o.Session {
+		faults = append(faults, fault("heartbeat", o.Heartbeat, fmt.Sprintf("must be below the session of %v: raise session", o.Session)))
+	}
+	if least := o.Drain + o.Heartbeat; least >= o.Session {
+		faults = append(faults, fault("drain", o.Drain,
+			fmt.Sprintf("must be below session − heartbeat = %v: raise session above %v, or lower drain", o.Session-o.Heartbeat, least)))
+	}
+	return errors.Join(faults...)
+}

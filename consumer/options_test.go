@@ -1,0 +1,100 @@
+package consumer_test
+
+import (
+	"dispatcher/consumer"
+	"dispatcher/job"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestOptionsAreChecked(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*consumer.Options)
+		want   []string // parts of the error: the field, the value, what to do
+	}{
+		"no brokers":        {func(o *consumer.Options) { o.Brokers = nil }, []string{"brokers", "[]"}},
+		"no port":           {func(o *consumer.Options) { o.Brokers = []string{"kafka"} }, []string{"brokers", `"kafka"`}},
+		"bad port":          {func(o *consumer.Options) { o.Brokers = []string{"kafka:0"} }, []string{"brokers", `"kafka:0"`}},
+		"no group":          {func(o *consumer.Options) { o.Group = "" }, []string{"group", `""`}},
+		"no topics":         {func(o *consumer.Options) { o.Topics = nil }, []string{"topics", "[]"}},
+		"bad topic":         {func(o *consumer.Options) { o.Topics = []string{"a b"} }, []string{"topics", `"a b"`}},
+		"twice":             {func(o *consumer.Options) { o.Topics = []string{"a", "a"} }, []string{"topics", `"a"`, "twice"}},
+		"start":             {func(o *consumer.Options) { o.StartAt = "middle" }, []string{"start_at", `"middle"`}},
+		"in hand":           {func(o *consumer.Options) { o.InHand = -1 }, []string{"in_hand", "-1"}},
+		"job bytes":         {func(o *consumer.Options) { o.MaxJobBytes = 1 << 30 }, []string{"max_job_bytes", "1073741824"}},
+		"commit interval":   {func(o *consumer.Options) { o.CommitInterval = time.Microsecond }, []string{"commit_interval", "1µs"}},
+		"slow heartbeat":    {func(o *consumer.Options) { o.Heartbeat = 2 * time.Second }, []string{"heartbeat", "2s", "at most 1s"}},
+		"heartbeat session": {func(o *consumer.Options) { o.Session, o.Drain = time.Second, time.Millisecond }, []string{"heartbeat", "raise session"}},
+		"drain":             {func(o *consumer.Options) { o.Drain = 9 * time.Second }, []string{"drain", "9s", "raise session above 10s"}},
+		"mechanism":         {func(o *consumer.Options) { o.SASL = &consumer.SASL{Mechanism: "md5", Password: "hush"} }, []string{"sasl.mechanism", `"md5"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := consumer.Options{Connection: consumer.Connection{Brokers: []string{"a:1"}}, Group: "g", Topics: []string{"t"}}
+			if _, err := consumer.New(o); err != nil {
+				t.Fatalf("before the change: %v", err)
+			}
+			c.change(&o)
+			_, err := consumer.New(o)
+			if err == nil {
+				t.Fatal("got no error")
+			}
+			for _, part := range c.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("got %q, want it to hold %q", err, part)
+				}
+			}
+			if strings.Contains(err.Error(), "hush") {
+				t.Errorf("the error holds the password: %v", err)
+			}
+		})
+	}
+}
+
+func TestSASLHidesThePassword(t *testing.T) {
+	t.Parallel()
+	s := consumer.SASL{Mechanism: "plain", Username: "u", Password: "hush"}
+	if strings.Contains(s.String()+s.GoString(), "hush") {
+		t.Errorf("got %s and %#v", s, s)
+	}
+}
+
+func TestProducerNamesAMissingTopic(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		p, err := consumer.NewProducer(consumer.ProducerOptions{Connection: w.options().Connection})
+		w.ok(err)
+		defer func() { w.ok(p.Close()) }()
+		err = p.WriteBatch(w.t.Context(), "jbos", []job.Record{{Value: []byte("x")}})
+		if err == nil || !strings.Contains(err.Error(), "jbos") {
+			t.Errorf("got %v, want an error that names jbos", err)
+		}
+		if err := p.WriteBatch(w.t.Context(), "a b", nil); err == nil || !strings.Contains(err.Error(), "a b") {
+			t.Errorf("got %v, want an error that names the topic", err)
+		}
+	})
+}
+
+// What a Java client with the same keys would choose, so that both may write.
+func TestProducerPartitionsByKey(t *testing.T) {
+	t.Parallel()
+	bubble(t, 4, func(w *world) {
+		var records []job.Record
+		for p := range 4 {
+			for _, key := range keysOf(p, 4, 3) {
+				records = append(records, job.Record{Key: []byte(key), Value: []byte{byte('0' + p)}})
+			}
+		}
+		w.produce("jobs", records...)
+		n := w.start(w.options(), nil)
+		for _, d := range n.holding(12) {
+			if got, want := d.Job.Partition, int(d.Job.Value[0]-'0'); got != want {
+				t.Errorf("key %s: got partition %d, want %d", d.Job.Key, got, want)
+			}
+			d.Done()
+		}
+		w.ok(n.end())
+	})
+}

@@ -1,0 +1,164 @@
+package consumer
+
+// A partition's buffer ends where either of these is reached; fetching pauses.
+const (
+	bufferJobs  = 1024
+	bufferBytes = 1 << 20
+	parkedBytes = 4 << 20 // of jobs that wait for an earlier one of their key
+)
+
+// list is a queue through Delivery.next.
+type list struct{ head, tail *Delivery }
+
+func (l *list) push(d *Delivery) {
+	if l.tail == nil {
+		l.head = d
+	} else {
+		l.tail.next = d
+	}
+	l.tail = d
+}
+
+func (l *list) pop() *Delivery {
+	d := l.head
+	if l.head = d.next; l.head == nil {
+		l.tail = nil
+	}
+	d.next = nil
+	return d
+}
+
+// partition is one partition for as long as one assignment lasts. The hub's
+// lock guards everything below the first block.
+type partition struct {
+	hub   *hub
+	asg   *assignment
+	topic string
+	id    int
+	wake  chan struct{} // room again; one slot, since a second signal says nothing new
+
+	ledger ledger
+	keys   map[uint64]*Delivery // last of the key's chain, whose first one is in hand
+
+	buffer  list // fetched, in the order of their offsets
+	freed   list // their predecessor is settled; they go before the buffer
+	count   int  // in buffer
+	bytes   int  // in buffer
+	parked  int  // bytes in the chains behind keys and in freed
+	fetched int64
+	waiting bool       // the fetcher waits for wake
+	listed  bool       // in the hub's queue of those that may have something
+	after   *partition // the next one in that queue
+
+	committed    int64  // what Kafka has; -1: nothing yet
+	committedRev uint64 // the ledger's revision then
+	stable       int64  // last stable offset, as of the last fetch
+}
+
+// closedKey stands in keys for a key whose job was returned: nothing of it may
+// be handed out any more.
+func closedKey(d *Delivery) bool { return d.settled }
+
+// room tells whether fetching may go on.
+func (p *partition) room() bool {
+	return p.count < bufferJobs && p.bytes < bufferBytes && p.parked < parkedBytes && p.ledger.span() < pauseSpan
+}
+
+// take finds the next job that may be handed out; nil: none for now.
+func (p *partition) take() *Delivery {
+	if p.freed.head != nil {
+		d := p.freed.pop()
+		p.parked -= d.size
+		return d
+	}
+	for p.buffer.head != nil {
+		d := p.buffer.head
+		admitted := p.ledger.admit(d.Job.Offset)
+		if admitted == admitFull {
+			return nil
+		}
+		p.buffer.pop()
+		p.count--
+		p.bytes -= d.size
+		if admitted == admitOpen && p.free(d) {
+			return d
+		}
+	}
+	p.ledger.passTo(p.fetched)
+	return nil
+}
+
+// free tells whether an admitted job may be handed out at once. If not, it has
+// found its place: with the dead, or in its key's chain.
+func (p *partition) free(d *Delivery) bool {
+	if d.bad != nil {
+		p.hub.condemn(d)
+		return false
+	}
+	if d.key == 0 {
+		return true
+	}
+	last, inFlight := p.keys[d.key]
+	if !inFlight {
+		p.keys[d.key] = d
+		return true
+	}
+	if !closedKey(last) {
+		last.heir = d
+		p.keys[d.key] = d
+		p.parked += d.size
+	}
+	return false
+}
+
+// release lets the next job of the key go, or closes the key after a return.
+func (p *partition) release(d *Delivery, done bool) {
+	if d.key == 0 || d.bad != nil {
+		return
+	}
+	heir := d.heir
+	d.heir = nil
+	switch {
+	case !done:
+		p.keys[d.key] = d
+		for ; heir != nil; heir = heir.heir {
+			p.parked -= heir.size
+		}
+	case heir == nil:
+		delete(p.keys, d.key)
+	default:
+		p.freed.push(heir)
+	}
+}
+
+// settle closes a job's offset and lets the next one of its key go. A returned
+// job's offset stays open.
+func (p *partition) settle(d *Delivery, done bool) {
+	if done {
+		p.ledger.complete(d.Job.Offset)
+		if p.buffer.head == nil {
+			p.ledger.passTo(p.fetched)
+		}
+	}
+	p.release(d, done)
+}
+
+// drop forgets what was fetched and not handed out. Without moving fetched
+// back, the next mark would take the dropped jobs for a gap, and complete.
+func (p *partition) drop() {
+	p.fetched = p.ledger.end
+	p.buffer, p.freed = list{}, list{}
+	p.count, p.bytes, p.parked = 0, 0, 0
+}
+
+// wakeFetcher tells the fetcher that there is room again.
+func (p *partition) wakeFetcher() {
+	if !p.waiting || !p.room() {
+		return
+	}
+	p.waiting = false
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}

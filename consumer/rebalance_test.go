@@ -1,0 +1,260 @@
+package consumer_test
+
+import (
+	"context"
+	"dispatcher/consumer"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// One stuck job costs neither its partition nor repeats after a restart.
+func TestOneStuckJobCostsNoRepeats(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", numbered(0, 2000)...)
+		stuck := func(d *consumer.Delivery) {
+			if string(d.Job.Value) == "50" {
+				go func() { <-d.Context().Done(); d.Return() }()
+				return
+			}
+			d.Done()
+		}
+		n := w.start(w.options(), stuck)
+		w.until("all seen", func() bool { return len(n.values()) == 2000 })
+		w.ok(n.end())
+		if offset, metadata := w.committed("jobs", 0); offset != 50 || !strings.HasPrefix(metadata, "v1;") {
+			t.Errorf("got offset %d and metadata %q, want 50 and marks", offset, metadata)
+		}
+		w.produce("jobs", numbered(2000, 2010)...)
+		next := w.start(w.options(), (*consumer.Delivery).Done)
+		w.until("the rest is seen", func() bool { return len(next.values()) >= 11 })
+		w.ok(next.end())
+		if got, want := strings.Join(next.values(), " "), "50 2000 2001 2002 2003 2004 2005 2006 2007 2008 2009"; got != want {
+			t.Errorf("after the restart: got %s, want %s", got, want)
+		}
+		if offset, metadata := w.committed("jobs", 0); offset != 2010 || metadata != "" {
+			t.Errorf("got offset %d and metadata %q, want 2010 and none", offset, metadata)
+		}
+	})
+}
+
+// With one job stuck, fetching stops where the ledger's window ends, and goes
+// on when it moves.
+func TestTheWindowIsBounded(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", numbered(0, 20_000)...)
+		var first *consumer.Delivery
+		n := w.start(w.options(), func(d *consumer.Delivery) {
+			if d.Job.Offset == 0 {
+				first = d
+				return
+			}
+			d.Done()
+		})
+		w.until("the window is full", func() bool { return len(n.values()) >= 8192 })
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if got := len(n.values()); got != 8192 {
+			t.Errorf("got %d jobs handed out, want 8192", got)
+		}
+		first.Done()
+		w.until("all seen", func() bool { return len(n.values()) == 20_000 })
+		w.ok(n.end())
+	})
+}
+
+// A second member joins while calls are on the wire: they end in peace, what
+// only waits is given back, and nothing is sent twice.
+func TestRebalanceWhileSending(t *testing.T) {
+	t.Parallel()
+	bubble(t, 4, func(w *world) {
+		w.produce("jobs", numbered(0, 2000)...)
+		o := w.options()
+		o.InHand = 50
+		slow := func(d *consumer.Delivery) {
+			// On the wire at once: the stop of the assignment doesn't touch it.
+			go func() { time.Sleep(100 * time.Millisecond); d.Done() }()
+		}
+		a := w.start(o, slow)
+		w.until("the first one works", func() bool { return len(a.values()) > 200 })
+		joined := time.Now()
+		b := w.start(o, slow)
+		w.until("the second one works", func() bool { return len(b.values()) > 0 })
+		if took := time.Since(joined); took > 3*time.Second {
+			t.Errorf("the second member worked after %v, want less than 3s", took)
+		}
+		w.until("all seen", func() bool { set, _ := sortedSet(a.values(), b.values()); return len(set) == 2000 })
+		w.ok(a.end())
+		w.ok(b.end())
+		if set, repeats := sortedSet(a.values(), b.values()); repeats != 0 || len(set) != 2000 {
+			t.Errorf("got %d jobs and %d repeats, want 2000 and 0", len(set), repeats)
+		}
+	})
+}
+
+// On a revoke, a job that waits learns of it at once, with the cause.
+func TestRevokeReachesWaiters(t *testing.T) {
+	t.Parallel()
+	bubble(t, 2, func(w *world) {
+		w.produce("jobs", numbered(0, 100)...)
+		o := w.options()
+		o.InHand = 20
+		causes := make(chan error, 100)
+		a := w.start(o, func(d *consumer.Delivery) {
+			go func() { <-d.Context().Done(); causes <- context.Cause(d.Context()); d.Return() }()
+		})
+		w.until("in hand", func() bool { return a.c.Status().InHand == 20 })
+		b := w.start(o, (*consumer.Delivery).Done)
+		if err := <-causes; !errors.Is(err, consumer.ErrRevoked) {
+			t.Errorf("got cause %v, want ErrRevoked", err)
+		}
+		w.until("the second one works", func() bool { return len(b.values()) > 0 })
+		for drained := false; !drained; {
+			select {
+			case err := <-causes:
+				if !errors.Is(err, consumer.ErrRevoked) {
+					t.Errorf("got cause %v, want ErrRevoked", err)
+				}
+			default:
+				drained = true
+			}
+		}
+		w.ok(a.end())
+		w.until("the second one sees all", func() bool { set, _ := sortedSet(b.values()); return len(set) == 100 })
+		if err := <-causes; !errors.Is(err, consumer.ErrStopped) {
+			t.Errorf("got cause %v, want ErrStopped", err)
+		}
+		w.ok(b.end())
+	})
+}
+
+// A call that outlasts the drain belongs to an assignment that is over. Its
+// mark must not reach the next one's ledger: the job is worked again.
+func TestNoMarkAfterRevoke(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", numbered(0, 10)...)
+		o := w.options()
+		o.Drain = 2 * time.Second
+		a := w.start(o, nil)
+		held := a.holding(10)
+		for _, d := range held[1:] {
+			d.Done()
+		}
+		stuck := held[0]
+		b := w.start(o, nil) // the group changes; one of the two gets the partition
+		<-stuck.Context().Done()
+		w.until("the job is handed out again", func() bool { return len(a.values()) == 11 || len(b.values()) == 1 })
+		stuck.Done() // late
+		time.Sleep(time.Second)
+		if offset, _ := w.committed("jobs", 0); offset != 0 {
+			t.Errorf("got offset %d committed after a late mark, want 0", offset)
+		}
+		go a.settleHeld()
+		go b.settleHeld()
+		w.until("the new owner's mark counts", func() bool { offset, _ := w.committed("jobs", 0); return offset == 10 })
+		w.ok(a.end())
+		w.ok(b.end())
+		if got := len(a.values()) + len(b.values()); got != 11 {
+			t.Errorf("got %d jobs handed out, want the 10 and one repeat", got)
+		}
+	})
+}
+
+// SIGTERM with calls on the wire: they are awaited and committed.
+func TestStopAwaitsCalls(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", numbered(0, 10)...)
+		n := w.start(w.options(), nil)
+		held := n.holding(10)
+		began := time.Now()
+		n.stop()
+		go func() {
+			time.Sleep(5 * time.Second)
+			for _, d := range held {
+				d.Done()
+			}
+		}()
+		w.ok(<-n.err)
+		if took := time.Since(began); took < 5*time.Second || took > 6*time.Second {
+			t.Errorf("the stop took %v, want 5s and a little", took)
+		}
+		if offset, _ := w.committed("jobs", 0); offset != 10 {
+			t.Errorf("got offset %d committed, want 10", offset)
+		}
+	})
+}
+
+// A call that never ends holds the stop up for the drain and no longer.
+func TestDrainIsBounded(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", numbered(0, 10)...)
+		n := w.start(w.options(), nil)
+		held := n.holding(10)
+		for _, d := range held[:4] {
+			d.Done()
+		}
+		began := time.Now()
+		w.ok(n.end())
+		if took := time.Since(began); took < 7*time.Second || took > 8*time.Second {
+			t.Errorf("the stop took %v, want 7s and a little", took)
+		}
+		if offset, _ := w.committed("jobs", 0); offset != 4 {
+			t.Errorf("got offset %d committed, want 4", offset)
+		}
+		held[5].Done() // after the end: no effect, no panic
+	})
+}
+
+// Marks of a former life of the topic would make new jobs count as done.
+func TestMarksBeyondTheLogAreDropped(t *testing.T) {
+	t.Parallel()
+	for name, metadata := range map[string]string{"marks": "v1;AP8/AQ", "foreign": "offset of someone else"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, 1, func(w *world) {
+				w.produce("jobs", numbered(0, 10)...)
+				w.commit(2, metadata)
+				n := w.start(w.options(), (*consumer.Delivery).Done)
+				w.until("the rest is seen", func() bool { return len(n.values()) >= 8 })
+				w.ok(n.end())
+				if got, want := fmt.Sprint(n.values()), "[2 3 4 5 6 7 8 9]"; got != want {
+					t.Errorf("got %s, want %s", got, want)
+				}
+			})
+		})
+	}
+}
+
+// A commit beyond the end of the log is one of a topic that was made anew.
+func TestCommitBeyondTheLogStartsAgain(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", numbered(0, 5)...)
+		w.commit(1000, "")
+		n := w.start(w.options(), (*consumer.Delivery).Done)
+		w.until("all seen", func() bool { return len(n.values()) == 5 })
+		w.ok(n.end())
+		if offset, _ := w.committed("jobs", 0); offset != 5 {
+			t.Errorf("got offset %d committed, want 5", offset)
+		}
+	})
+}
+
+func (w *world) commit(offset int64, metadata string) {
+	w.t.Helper()
+	res, err := w.client.OffsetCommit(w.t.Context(), &kafka.OffsetCommitRequest{
+		GroupID: "g.jobs", GenerationID: -1, Topics: map[string][]kafka.OffsetCommit{"jobs": {{Offset: offset, Metadata: metadata}}},
+	})
+	w.ok(err)
+	w.ok(res.Topics["jobs"][0].Error)
+}

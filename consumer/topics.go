@@ -1,0 +1,128 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// topicLag is how long a topic that was just created may stay unknown to the
+// broker that is asked.
+const topicLag = 500 * time.Millisecond
+
+// prepare waits for a broker, and checks the topics before any group is
+// joined: one missing topic would leave the members without any partition and
+// without an error. It returns nil when ctx ends.
+func (c *Consumer) prepare(ctx context.Context) error {
+	for n := 0; ctx.Err() == nil; n++ {
+		err := c.checkTopics(ctx)
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // the caller ended the run; what failed by that is no error
+		}
+		if _, missing := errors.AsType[*missingError](err); err == nil || missing || hopeless(err) {
+			return err
+		}
+		c.state.failed(err)
+		c.opts.Logger.Warn("kafka is not ready, trying again", "error", err)
+		pause(ctx, backoff(n, 250*time.Millisecond, 5*time.Second))
+	}
+	return nil
+}
+
+func (c *Consumer) checkTopics(ctx context.Context) error {
+	if err := c.client.greet(ctx); err != nil {
+		return err
+	}
+	layout, err := topicLayout(ctx, &c.opts.Connection, companions(c.opts.Topics), c.opts.Topics)
+	if err != nil {
+		return err
+	}
+	for _, t := range c.opts.Topics {
+		if _, ok := layout[deadTopic(t)]; ok {
+			continue
+		}
+		if !c.opts.CreateCompanions {
+			return &missingError{deadTopic(t), "create it, or let companions be created"}
+		}
+		if err := c.createCompanion(ctx, t, layout[t]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// missingError names a topic that does not exist.
+type missingError struct{ topic, hint string }
+
+func (e *missingError) Error() string {
+	return fmt.Sprintf("topic %s does not exist: %s", e.topic, e.hint)
+}
+
+// topicLayout asks for topics, with a connection of its own so that no cache
+// answers. It never creates a topic. Those in needed must exist; of the others
+// the answer holds the ones that do.
+func topicLayout(ctx context.Context, conn *Connection, topics, needed []string) (map[string]kafka.Topic, error) {
+	for n := 0; ; n++ {
+		layout, err := askLayout(ctx, conn, topics)
+		if err != nil {
+			return nil, err
+		}
+		missing := ""
+		for _, t := range needed {
+			if _, ok := layout[t]; !ok {
+				missing = t
+				break
+			}
+		}
+		if missing == "" {
+			return layout, nil
+		}
+		if n == 1 || !pause(ctx, topicLag) {
+			return nil, &missingError{missing, "create it first, or correct the name"}
+		}
+	}
+}
+
+func askLayout(ctx context.Context, conn *Connection, topics []string) (map[string]kafka.Topic, error) {
+	cl, err := newClient(conn, topics)
+	if err != nil {
+		return nil, err
+	}
+	defer cl.close()
+	res, err := cl.Metadata(ctx, &kafka.MetadataRequest{Topics: topics})
+	if err != nil {
+		return nil, fmt.Errorf("ask for topics: %w", err)
+	}
+	layout := make(map[string]kafka.Topic, len(topics))
+	for _, t := range res.Topics {
+		switch {
+		case errors.Is(t.Error, kafka.UnknownTopicOrPartition):
+		case t.Error != nil:
+			return nil, fmt.Errorf("ask for topic %s: %w", t.Name, t.Error)
+		case len(t.Partitions) > 0:
+			layout[t.Name] = t
+		}
+	}
+	return layout, nil
+}
+
+// createCompanion gives the dead letters as many partitions and replicas as
+// the topic has, so that a key keeps its partition.
+func (c *Consumer) createCompanion(ctx context.Context, topic string, like kafka.Topic) error {
+	name := deadTopic(topic)
+	res, err := c.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
+		Topic: name, NumPartitions: len(like.Partitions), ReplicationFactor: len(like.Partitions[0].Replicas),
+	}}})
+	if err == nil {
+		err = res.Errors[name]
+	}
+	// Another node may have been faster.
+	if err != nil && !errors.Is(err, kafka.TopicAlreadyExists) {
+		return fmt.Errorf("create topic %s: %w", name, err)
+	}
+	c.opts.Logger.Info("dead-letter topic is there", "topic", name)
+	return nil
+}

@@ -1,0 +1,173 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/redis/go-redis/v9"
+
+	"dispatcher/admin"
+	"dispatcher/configs"
+	"dispatcher/consumer"
+	"dispatcher/sender"
+	"dispatcher/throttle"
+)
+
+// Node is one process of the fleet. Make it with [New]; it can be run once.
+type Node struct {
+	cfg      configs.Config
+	log      *slog.Logger
+	registry *prometheus.Registry
+	redis    redis.UniversalClient
+	consumer *consumer.Consumer
+	limiter  *throttle.Limiter
+	sender   *sender.HTTP
+	admin    *admin.Server
+}
+
+// New puts a node together from a valid configuration. It connects to nothing
+// yet but listens for the admin server. The identity says how Redis's master is
+// told from another; the zero value suits a real one.
+func New(cfg configs.Config, log *slog.Logger, identity throttle.Identity) (*Node, error) {
+	n := &Node{cfg: cfg, log: log, registry: prometheus.NewRegistry()}
+	n.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	err := errors.Join(n.makeConsumer(), n.makeLimiter(identity), n.makeSender())
+	if err == nil {
+		err = n.makeAdmin()
+	}
+	if err != nil {
+		n.close()
+		return nil, err
+	}
+	return n, nil
+}
+
+func (n *Node) makeConsumer() error {
+	o, err := consumerOptions(n.cfg, n.log, n.registry)
+	if err != nil {
+		return err
+	}
+	if n.consumer, err = consumer.New(o); err != nil {
+		return fmt.Errorf("kafka: %w", err)
+	}
+	return nil
+}
+
+func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
+	if n.redis, err = RedisClient(n.cfg); err != nil {
+		return err
+	}
+	limit := n.cfg.Limits[0]
+	waiting := func() int {
+		if n.consumer == nil {
+			return 0
+		}
+		return len(n.consumer.Deliveries())
+	}
+	n.limiter, err = throttle.New(throttle.Options{
+		Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Name: limit.Name, Node: NodeName(n.cfg),
+		Seed: limit.Contract(), Identity: identity, Waiting: waiting, Logger: n.log, Registerer: n.registry,
+	})
+	if err != nil {
+		return fmt.Errorf("limits.0: %w", err)
+	}
+	return nil
+}
+
+func (n *Node) makeSender() error {
+	o, err := senderOptions(n.cfg, n.log, n.registry)
+	if err != nil {
+		return err
+	}
+	if n.sender, err = sender.NewHTTP(o); err != nil {
+		return fmt.Errorf("sender.http: %w", err)
+	}
+	return nil
+}
+
+func (n *Node) makeAdmin() (err error) {
+	n.admin, err = admin.New(admin.Options{
+		Listen: n.cfg.Admin.Listen, Gatherer: n.registry, Logger: n.log,
+		Checks: []admin.Check{
+			{Name: "kafka", Check: func(context.Context) error { return kafkaReady(n.consumer.Status()) }},
+			{Name: "limit", Check: func(context.Context) error { return n.limiter.State().Ready() }},
+		},
+	})
+	return err
+}
+
+// Run works until ctx ends, then drains: jobs that wait are given back, calls on
+// the wire are awaited, the last offsets are committed and the groups left. It
+// returns nil then, and an error when the node can't go on.
+func (n *Node) Run(ctx context.Context) error {
+	defer n.close()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	// What the drain still needs outlives ctx.
+	service, stop := context.WithCancel(context.WithoutCancel(ctx))
+
+	var services, workers sync.WaitGroup
+	services.Go(func() { fail(n.limiter.Run(service)) })
+	services.Go(func() { fail(n.admin.Run(service)) })
+	turns := make(chan turn) // unbuffered: a job that waits is in the line or in a worker
+	gate := newGate(n.cfg.Sender.Breaker.Failures, n.cfg.Sender.Breaker.Probe, n.log)
+	l := &line{jobs: n.consumer.Deliveries(), turns: turns, limiter: n.limiter, gate: gate}
+	crew := n.crew(gate)
+	workers.Go(l.run)
+	for range n.cfg.Kafka.Workers {
+		workers.Go(func() { crew.work(turns) })
+	}
+
+	err := n.consumer.Run(ctx)
+	workers.Wait()
+	stop()
+	services.Wait()
+	if cause := context.Cause(ctx); err == nil && !errors.Is(cause, ctx.Err()) {
+		err = cause
+	}
+	return err
+}
+
+func (n *Node) crew(g *gate) *crew {
+	s := n.cfg.Sender
+	return &crew{
+		caller: n.sender, limiter: n.limiter, gate: g,
+		policy: policy{onUnknown: OnUnknown(s.OnUnknown)}, metrics: newMetrics(n.registry),
+		attempts: s.Retry.Attempts, backoff: s.Retry.Backoff, backoffMost: s.Retry.MaxBackoff,
+	}
+}
+
+// Gatherer gives the node's metrics.
+func (n *Node) Gatherer() prometheus.Gatherer { return n.registry }
+
+// Limit is what the limiter is about right now.
+func (n *Node) Limit() throttle.State { return n.limiter.State() }
+
+// Consumer is what the consumer is about right now.
+func (n *Node) Consumer() consumer.Status { return n.consumer.Status() }
+
+func (n *Node) close() {
+	if n.sender != nil {
+		n.sender.Close()
+	}
+	if n.redis != nil {
+		if err := n.redis.Close(); err != nil {
+			n.log.Warn("closing the connection to redis", "error", err)
+		}
+	}
+}
+
+func kafkaReady(s consumer.Status) error {
+	switch {
+	case s.Joined:
+		return nil
+	case s.LastError != nil:
+		return fmt.Errorf("not joined: %w", s.LastError)
+	}
+	return errors.New("not joined yet")
+}

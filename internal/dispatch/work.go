@@ -1,0 +1,174 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"dispatcher/consumer"
+	"dispatcher/job"
+	"dispatcher/sender"
+	"dispatcher/throttle"
+)
+
+// caller makes one call: a sender.
+type caller interface {
+	Send(ctx context.Context, j job.Job, permit sender.Permit) sender.Result
+}
+
+// crew is what the workers share.
+type crew struct {
+	caller  caller
+	limiter *throttle.Limiter
+	gate    *gate
+	policy  policy
+	metrics *metrics
+
+	attempts             int // calls that fail before a job is dead-lettered
+	backoff, backoffMost time.Duration
+
+	answered atomic.Int64 // calls that the provider answered with yes or no
+}
+
+// work handles turns until the line closes.
+func (c *crew) work(turns <-chan turn) {
+	for t := range turns {
+		c.handle(t)
+	}
+}
+
+// handle is the way of one job from its slot to its settlement.
+func (c *crew) handle(t turn) {
+	try := c.newTry(t)
+	for {
+		if expired(t.d.Job.NotAfter, time.Now()) {
+			c.bury(t.d, consumer.Failure{Class: consumer.ClassExpired, Attempt: try.calls})
+			return
+		}
+		r, err := try.call()
+		if err != nil {
+			t.d.Return()
+			return
+		}
+		v := c.policy.decide(r)
+		switch {
+		case v.fate == fateDone:
+			t.d.Done()
+			return
+		case v.fate == fateReturn:
+			t.d.Return()
+			return
+		case v.fate == fateDead:
+			c.bury(t.d, failure(v.class, r, try.calls))
+			return
+		case v.counts && try.exhausted():
+			c.bury(t.d, failure(consumer.ClassExhausted, r, try.calls))
+			return
+		}
+		if try.pause(v.after) != nil {
+			t.d.Return()
+			return
+		}
+	}
+}
+
+func (c *crew) bury(d *consumer.Delivery, f consumer.Failure) {
+	c.metrics.dead.WithLabelValues(string(f.Class)).Inc()
+	d.Dead(f)
+}
+
+// try is what one job has been through.
+type try struct {
+	*crew
+	turn
+	used     throttle.Slot // the last slot that was given to the sender
+	calls    int           // calls that left the process
+	failed   int           // those that failed while the provider served others
+	answered int64         // of the crew, when this job failed last
+	pauses   *backoff.ExponentialBackOff
+}
+
+func (c *crew) newTry(t turn) *try { return &try{crew: c, turn: t, answered: -1} }
+
+// call makes one call. An error means that none was made and none will be.
+func (t *try) call() (sender.Result, error) {
+	done, err := t.gate.enter(t.d.Context())
+	if err != nil {
+		return sender.Result{}, err
+	}
+	r := t.caller.Send(t.d.Context(), t.d.Job, t.permit)
+	done(r)
+	if !r.WroteAt.IsZero() {
+		t.calls++
+		t.limiter.Used(t.used, r.WroteAt)
+		t.metrics.sent(t.turn, t.calls, r.WroteAt)
+	}
+	if judgment(r) == nil && r.Kind != sender.Throttled {
+		t.crew.answered.Add(1)
+	}
+	return r, nil
+}
+
+// permit waits for the job's slot at the wire. If the slot has gone by, or was
+// given to a call that could not be written, another one is taken at the head
+// of the line: the job keeps its place.
+func (t *try) permit(ctx context.Context) (time.Time, error) {
+	for {
+		if t.slot.IsZero() {
+			slot, err := t.limiter.Again(ctx)
+			if err != nil {
+				return time.Time{}, err
+			}
+			t.slot = slot
+		}
+		t.used, t.slot = t.slot, throttle.Slot{}
+		err := t.used.Wait(ctx)
+		if err == nil {
+			return t.used.NotAfter, nil
+		}
+		if !errors.Is(err, throttle.ErrLate) {
+			return time.Time{}, err
+		}
+		t.limiter.Missed()
+	}
+}
+
+// exhausted counts a failed call, and reports whether it was the last one
+// allowed. It counts only if the provider has served other jobs since this one
+// failed last: when it is down for all, no job is to blame.
+func (t *try) exhausted() bool {
+	now := t.crew.answered.Load()
+	if now != t.answered {
+		t.failed++
+	}
+	t.answered = now
+	return t.failed >= t.attempts
+}
+
+// pause waits as long as the provider asked for, with some jitter on top, or
+// else for a backoff that doubles.
+func (t *try) pause(asked time.Duration) error {
+	if t.pauses == nil {
+		t.pauses = backoff.NewExponentialBackOff()
+		t.pauses.InitialInterval, t.pauses.MaxInterval = t.backoff, t.backoffMost
+		t.pauses.Multiplier = 2
+		t.pauses.Reset()
+	}
+	wait := t.pauses.NextBackOff()
+	if asked > 0 {
+		wait = asked + rand.N(asked/10+1)
+	}
+	ctx := t.d.Context()
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

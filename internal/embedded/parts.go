@@ -1,0 +1,106 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"dispatcher/configs"
+	"dispatcher/sender/provider"
+)
+
+// Options of [New]. Zero fields have a default.
+type Options struct {
+	Topic      string // default jobs
+	Partitions int    // default 12
+	Group      string // prefix, default dispatcher
+	Provider   provider.Options
+}
+
+// Parts are the embedded servers.
+type Parts struct {
+	Provider *provider.Provider
+	kafka    *kfake.Cluster
+	redis    *miniredis.Miniredis
+	topic    string
+	group    string
+}
+
+// New starts a Kafka with one topic, and a Redis; the provider is brought up by
+// [Parts.Run].
+func New(o Options) (*Parts, error) {
+	if o.Topic == "" {
+		o.Topic = "jobs"
+	}
+	if o.Partitions == 0 {
+		o.Partitions = 12
+	}
+	if o.Group == "" {
+		o.Group = "dispatcher"
+	}
+	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(int32(o.Partitions), o.Topic), //nolint:gosec // a small number
+		kfake.GroupMinSessionTimeout(100*time.Millisecond))
+	if err != nil {
+		return nil, fmt.Errorf("embedded kafka: %w", err)
+	}
+	redis, err := miniredis.Run()
+	if err != nil {
+		kafka.Close()
+		return nil, fmt.Errorf("embedded redis: %w", err)
+	}
+	return &Parts{Provider: provider.New(o.Provider), kafka: kafka, redis: redis, topic: o.Topic, group: o.Group}, nil
+}
+
+// Run serves until ctx ends, then closes all parts.
+func (p *Parts) Run(ctx context.Context) error {
+	defer p.kafka.Close()
+	defer p.redis.Close()
+	return p.Provider.Run(ctx)
+}
+
+// Brokers are the addresses of the embedded Kafka.
+func (p *Parts) Brokers() []string { return p.kafka.ListenAddrs() }
+
+// RedisAddr is the address of the embedded Redis.
+func (p *Parts) RedisAddr() string { return p.redis.Addr() }
+
+// Settings point a configuration at the parts, as --set would.
+func (p *Parts) Settings() []string {
+	return []string{
+		"kafka.brokers=" + p.Brokers()[0],
+		"kafka.topics=" + p.topic,
+		"kafka.group=" + p.group,
+		"redis.addrs=" + p.RedisAddr(),
+		"sender.http.url=http://" + p.Provider.Addr() + "/send",
+	}
+}
+
+// Config is the default configuration, pointed at the parts, with settings on
+// top.
+func (p *Parts) Config(settings ...string) (configs.Config, error) {
+	return configs.Load(configs.Source{Set: append(p.Settings(), settings...)})
+}
+
+// Backlog is how many jobs the topic holds, and how many of them the group has
+// settled and committed.
+func (p *Parts) Backlog() (jobs, settled int64) {
+	group := p.kafka.GroupInfo(p.group + "." + p.topic)
+	for _, info := range p.kafka.PartitionInfos(p.topic) {
+		jobs += info.HighWatermark
+		if group != nil {
+			settled += max(0, group.Commits[p.topic][info.Partition].Offset)
+		}
+	}
+	return jobs, settled
+}
+
+// Dead is how many jobs were dead-lettered.
+func (p *Parts) Dead() (n int64) {
+	for _, info := range p.kafka.PartitionInfos(p.topic + ".dlq") {
+		n += info.HighWatermark
+	}
+	return n
+}

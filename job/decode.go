@@ -1,0 +1,221 @@
+package job
+
+import (
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// The headers a dead letter carries about its origin. A record that was
+// replayed keeps them, and with them its identity.
+const (
+	HeaderOriginalTopic     = "x-original-topic"
+	HeaderOriginalPartition = "x-original-partition"
+	HeaderOriginalOffset    = "x-original-offset"
+)
+
+// MaxIDBytes is the longest id a job may have, in bytes.
+const MaxIDBytes = 256
+
+// maxTextBytes bounds the other text headers, which travel into logs and calls.
+const maxTextBytes = 1024
+
+// Limits bounds what [Decode] accepts.
+type Limits struct {
+	MaxBytes int // largest value, in bytes; 0: [DefaultMaxBytes]
+}
+
+// DefaultMaxBytes is the largest value of a job unless the limits say otherwise.
+const DefaultMaxBytes = 1 << 20
+
+// Decode reads a record. now decides whether a not-before lies in the future.
+// When a header occurs more than once, the last one counts; names are matched
+// without regard to case.
+//
+// The job that is returned beside an error holds the record and nothing else.
+// Every error is an [*Error].
+func Decode(r Record, now time.Time, lim Limits) (Job, error) {
+	j := Job{Record: r, Cost: 1}
+	if err := checkValue(r.Value, lim); err != nil {
+		return Job{Record: r}, err
+	}
+	var h headers
+	if err := h.read(r.Headers); err != nil {
+		return Job{Record: r}, err
+	}
+	if err := h.fill(&j, now); err != nil {
+		return Job{Record: r}, err
+	}
+	id, err := identify(&r, &h)
+	if err != nil {
+		return Job{Record: r}, err
+	}
+	j.ID = id
+	return j, nil
+}
+
+func checkValue(value []byte, lim Limits) error {
+	limit := lim.MaxBytes
+	if limit <= 0 {
+		limit = DefaultMaxBytes
+	}
+	if value == nil {
+		return broken("value", "a record without a value is no job")
+	}
+	if len(value) > limit {
+		return broken("value", "larger than "+strconv.Itoa(limit)+" bytes")
+	}
+	return nil
+}
+
+// headers are the values of the known headers; nil: not there.
+type headers struct {
+	id, lane, cost, notBefore, notAfter, contentType, traceparent []byte
+	topic, partition, offset                                      []byte
+}
+
+// slot finds where the value of a header belongs; nil: not one of ours. The
+// switch on the length spares foreign headers the comparison.
+func (h *headers) slot(name string) *[]byte {
+	pick := func(want string, at *[]byte) *[]byte {
+		if strings.EqualFold(name, want) {
+			return at
+		}
+		return nil
+	}
+	switch len(name) {
+	case len(HeaderIdempotencyKey):
+		return pick(HeaderIdempotencyKey, &h.id)
+	case len(HeaderLane): // and of cost
+		if at := pick(HeaderLane, &h.lane); at != nil {
+			return at
+		}
+		return pick(HeaderCost, &h.cost)
+	case len(HeaderNotBefore):
+		return pick(HeaderNotBefore, &h.notBefore)
+	case len(HeaderNotAfter):
+		return pick(HeaderNotAfter, &h.notAfter)
+	case len(HeaderContentType):
+		return pick(HeaderContentType, &h.contentType)
+	case len(HeaderTraceparent):
+		return pick(HeaderTraceparent, &h.traceparent)
+	case len(HeaderOriginalTopic):
+		return pick(HeaderOriginalTopic, &h.topic)
+	case len(HeaderOriginalPartition):
+		return pick(HeaderOriginalPartition, &h.partition)
+	case len(HeaderOriginalOffset):
+		return pick(HeaderOriginalOffset, &h.offset)
+	}
+	return nil
+}
+
+func (h *headers) read(all []Header) error {
+	for i := range all {
+		at := h.slot(all[i].Key)
+		if at == nil {
+			continue
+		}
+		*at = all[i].Value
+		if *at == nil {
+			*at = []byte{}
+		}
+	}
+	return h.checkText()
+}
+
+func (h *headers) checkText() error {
+	for _, f := range [...]struct {
+		name  string
+		value []byte
+	}{
+		{HeaderLane, h.lane},
+		{HeaderCost, h.cost},
+		{HeaderNotBefore, h.notBefore},
+		{HeaderNotAfter, h.notAfter},
+		{HeaderContentType, h.contentType},
+		{HeaderTraceparent, h.traceparent},
+	} {
+		if err := checkText(f.name, f.value, maxTextBytes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkText(field string, b []byte, limit int) error {
+	if len(b) > limit {
+		return broken(field, "longer than "+strconv.Itoa(limit)+" bytes")
+	}
+	ascii := true
+	for _, c := range b {
+		if c < ' ' || c == 0x7f {
+			return broken(field, "holds a control character")
+		}
+		ascii = ascii && c < utf8.RuneSelf
+	}
+	if ascii {
+		return nil
+	}
+	return checkRunes(field, b)
+}
+
+func checkRunes(field string, b []byte) error {
+	if !utf8.Valid(b) {
+		return broken(field, "is not UTF-8")
+	}
+	for _, r := range string(b) {
+		// A line separator ends a line for many readers of logs.
+		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
+			return broken(field, "holds a control character")
+		}
+	}
+	return nil
+}
+
+// fill reads everything but the id. A broken header wins over one that is
+// only not supported yet, since it would stay broken.
+func (h *headers) fill(j *Job, now time.Time) error {
+	var err error
+	if j.NotBefore, err = instant(HeaderNotBefore, h.notBefore); err != nil {
+		return err
+	}
+	if j.NotAfter, err = instant(HeaderNotAfter, h.notAfter); err != nil {
+		return err
+	}
+	if h.cost != nil {
+		cost, err := strconv.Atoi(string(h.cost))
+		if err != nil || cost < 1 {
+			return broken(HeaderCost, "is not a positive whole number")
+		}
+		j.Cost = cost
+	}
+	j.Lane = string(h.lane)
+	j.ContentType = string(h.contentType)
+	j.Traceparent = string(h.traceparent)
+	return j.checkSupported(now)
+}
+
+func instant(field string, b []byte) (time.Time, error) {
+	if b == nil {
+		return time.Time{}, nil
+	}
+	t, err := time.Parse(time.RFC3339, string(b))
+	if err != nil {
+		return time.Time{}, broken(field, "is not an RFC 3339 time")
+	}
+	return t, nil
+}
+
+func (j *Job) checkSupported(now time.Time) error {
+	switch {
+	case j.Cost != 1:
+		return unsupported(HeaderCost, "only 1 is supported")
+	case j.Lane != "":
+		return unsupported(HeaderLane, "lanes are not supported")
+	case j.NotBefore.After(now):
+		return unsupported(HeaderNotBefore, "a time in the future is not supported")
+	}
+	return nil
+}

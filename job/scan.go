@@ -1,0 +1,184 @@
+package job
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+)
+
+// maxKeyBytes bounds the object keys that are unescaped to see whether they
+// spell "id". Twelve bytes do: both letters as \u0069\u0064.
+const maxKeyBytes = 12
+
+// scanID finds the top-level "id" of a JSON object: a string or a number, the
+// first one when there are several. It returns "" when there is none, also for
+// a value that isn't an object or isn't well formed up to there. It does not
+// check what follows: the value is the provider's business, not ours.
+func scanID(value []byte) (string, error) {
+	s := scanner{b: value}
+	if s.space(); !s.take('{') {
+		return "", nil
+	}
+	for s.space(); s.at() == '"'; s.space() {
+		key, ok := s.str()
+		if s.space(); !ok || !s.take(':') {
+			return "", nil
+		}
+		s.space()
+		if spellsID(key) {
+			return s.id()
+		}
+		if !s.skip() {
+			return "", nil
+		}
+		if s.space(); !s.take(',') {
+			return "", nil
+		}
+	}
+	return "", nil
+}
+
+// spellsID tells whether a key, without its quotes, means id.
+func spellsID(key []byte) bool {
+	if bytes.IndexByte(key, '\\') < 0 {
+		return string(key) == "id"
+	}
+	if len(key) > maxKeyBytes {
+		return false
+	}
+	text, ok := unescape(key)
+	return ok && text == "id"
+}
+
+// unescape decodes the inside of a JSON string.
+func unescape(inside []byte) (string, bool) {
+	var text string
+	quoted := append(append([]byte{'"'}, inside...), '"')
+	if json.Unmarshal(quoted, &text) != nil {
+		return "", false
+	}
+	return text, true
+}
+
+// scanner walks over JSON without decoding it. Its methods leave i after what
+// they have read; past the end, at is 0, which no JSON holds outside a string.
+type scanner struct {
+	b []byte
+	i int
+}
+
+func (s *scanner) at() byte {
+	if s.i < len(s.b) {
+		return s.b[s.i]
+	}
+	return 0
+}
+
+func (s *scanner) take(c byte) bool {
+	if s.at() != c {
+		return false
+	}
+	s.i++
+	return true
+}
+
+func (s *scanner) space() {
+	for s.i < len(s.b) {
+		switch s.b[s.i] {
+		case ' ', '\t', '\n', '\r':
+			s.i++
+		default:
+			return
+		}
+	}
+}
+
+// str reads a string and returns what is between its quotes, still escaped.
+func (s *scanner) str() ([]byte, bool) {
+	s.i++
+	from := s.i
+	for s.i < len(s.b) {
+		switch s.b[s.i] {
+		case '"':
+			s.i++
+			return s.b[from : s.i-1], true
+		case '\\':
+			s.i++
+		}
+		s.i++
+	}
+	s.i = len(s.b)
+	return nil, false
+}
+
+// skip passes over one value. Depth is a count, not a stack: which bracket
+// closes which does not matter for finding the next key of the top level.
+func (s *scanner) skip() bool {
+	for depth := 0; s.i < len(s.b); {
+		switch s.b[s.i] {
+		case '"':
+			if _, ok := s.str(); !ok {
+				return false
+			}
+		case '{', '[':
+			depth++
+			s.i++
+		case '}', ']':
+			if depth == 0 {
+				return true
+			}
+			depth--
+			s.i++
+		case ',':
+			if depth == 0 {
+				return true
+			}
+			s.i++
+		default:
+			s.i++
+			continue
+		}
+		if depth == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// id reads the value of the id.
+func (s *scanner) id() (string, error) {
+	if c := s.at(); c != '"' {
+		return s.number()
+	}
+	inside, ok := s.str()
+	if !ok {
+		return "", nil
+	}
+	if len(inside) > 6*MaxIDBytes {
+		return "", checkText("id", inside, MaxIDBytes)
+	}
+	if bytes.IndexByte(inside, '\\') < 0 {
+		return string(inside), checkText("id", inside, MaxIDBytes)
+	}
+	text, ok := unescape(inside)
+	if !ok {
+		return "", broken("id", "is not a well-formed string")
+	}
+	return text, checkText("id", []byte(text), MaxIDBytes)
+}
+
+// number reads a number as it is written; "" when it is none.
+func (s *scanner) number() (string, error) {
+	from := s.i
+	for s.i < len(s.b) && strings.IndexByte("+-.0123456789eE", s.b[s.i]) >= 0 {
+		s.i++
+	}
+	text := s.b[from:s.i]
+	if len(text) > MaxIDBytes {
+		return "", checkText("id", text, MaxIDBytes)
+	}
+	if len(text) == 0 || !json.Valid(text) {
+		return "", nil
+	}
+	return string(text), nil
+}
