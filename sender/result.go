@@ -2,6 +2,7 @@ package sender
 
 import (
 	"context"
+	"strconv"
 	"time"
 )
 
@@ -31,6 +32,30 @@ const (
 	// Withheld: the permit was refused; nothing was written.
 	Withheld
 )
+
+// Kinds lists every kind, in order.
+func Kinds() []Kind {
+	return []Kind{Accepted, Rejected, Throttled, Unavailable, Unknown, Withheld}
+}
+
+// String returns the kind in lower case, as in the label of a metric.
+func (k Kind) String() string {
+	switch k {
+	case Accepted:
+		return "accepted"
+	case Rejected:
+		return "rejected"
+	case Throttled:
+		return "throttled"
+	case Unavailable:
+		return "unavailable"
+	case Unknown:
+		return "unknown"
+	case Withheld:
+		return "withheld"
+	}
+	return "kind " + strconv.Itoa(int(k))
+}
 
 // Result is what happened to one call.
 type Result struct {

@@ -26,6 +26,8 @@ func history(t tester, rdb redis.UniversalClient, book string, roll dice, ops in
 		c.Burst = 1 + roll(c.Cap)
 	}
 	f := newFleet(t, rdb, book, roll, 1+int(roll(4)), c)
+	f.look()
+	f.pass(600_000) // past the fence of the start
 	for range ops {
 		f.happen(c)
 	}

@@ -100,6 +100,5 @@ func (m *monitor) verdict() Verdict {
 	calls := m.fleet.Sum("dispatcher_limit_script_calls_total") + m.fleet.Sum("dispatcher_limit_script_errors_total")
 	v.RedisCallsPerJob = calls / float64(max(1, v.Jobs))
 	v.OK = r.Kept && v.Lost == 0
-	println("late", int(m.fleet.Sum("dispatcher_limit_late_slots_total")), "errors", int(m.fleet.Sum("dispatcher_limit_script_errors_total")), "granted", int(m.fleet.Sum("dispatcher_limit_granted_units_total")), "latewrites", int(m.fleet.Sum("dispatcher_sender_late_writes_total")), "fences", int(m.fleet.Sum("dispatcher_limit_fences_total")))
 	return v
 }

@@ -1,0 +1,54 @@
+# make alone says what there is.
+
+GO             ?= go
+GOLANGCI_LINT  ?= golangci-lint
+LUACHECK       ?= luacheck
+PACKAGES       ?= ./...
+FUZZTIME       ?= 30s
+
+# What needs Docker is in integration/ and skips itself where there is none;
+# `make test` leaves it out altogether, so that it is never half done.
+UNIT = $(shell $(GO) list ./... | grep -v '/integration')
+
+.DEFAULT_GOAL := help
+.PHONY: help build check lint lua fmt test race integration fuzz bench demo
+
+help: ## Say what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## Build bin/dispatcher
+	$(GO) build -trimpath -o bin/dispatcher ./cmd/dispatcher
+
+check: lint lua test ## Everything that needs neither Docker nor much time
+
+lint: ## Lint the Go code, formatting included
+	$(GOLANGCI_LINT) run $(PACKAGES)
+
+lua: ## Lint the Redis scripts
+	$(LUACHECK) --quiet lua
+
+fmt: ## Format the Go code
+	$(GOLANGCI_LINT) fmt
+
+test: ## Run the tests on embedded parts
+	$(GO) test -shuffle=on $(UNIT)
+
+race: ## The same under the race detector
+	$(GO) test -race -shuffle=on $(UNIT)
+
+integration: ## The built binary against Kafka and Redis in containers (needs Docker)
+	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -timeout=60m ./integration/...
+
+fuzz: ## Fuzz every decoder for FUZZTIME (30s) each
+	@set -e; for file in $$(grep -rl --include='*_test.go' '^func Fuzz' .); do \
+		for name in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$file); do \
+			echo "$$name in $$(dirname $$file)"; \
+			$(GO) test -run='^$$' -fuzz="^$$name$$" -fuzztime=$(FUZZTIME) $$(dirname $$file); \
+		done; \
+	done
+
+bench: ## Run the benchmarks
+	$(GO) test -run='^$$' -bench=. -benchmem $(UNIT)
+
+demo: ## Run a whole fleet on embedded parts
+	$(GO) run ./cmd/dispatcher demo

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"dispatcher/configs"
+	"dispatcher/throttle"
+)
+
+func newConfigCommand(s *settings) *cobra.Command {
+	return group("config", "Check or show the settings", newConfigCheckCommand(s), newConfigShowCommand(s))
+}
+
+func newConfigShowCommand(s *settings) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Print the settings in effect as YAML, with secrets redacted",
+		Long: "Print the settings in effect: the defaults, with the file, the environment and --set over them.\n" +
+			"References such as ${env:NAME} are shown as they were written, secrets as [redacted].",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := s.read()
+			if err != nil {
+				return err
+			}
+			render := cfg.YAML
+			if asJSON {
+				render = cfg.JSON
+			}
+			out, err := render()
+			if err != nil {
+				return err
+			}
+			return printLine(cmd.OutOrStdout(), strings.TrimSuffix(string(out), "\n"))
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func newConfigCheckCommand(s *settings) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Say whether the settings are good, and what the contract comes to",
+		Long: "Say everything that is wrong with the settings, or what the contract comes to: how far apart\n" +
+			"calls are, how much of the cap can be used, and how long a change takes to hold.\n" +
+			"Files that the settings name are read; nothing is connected to.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := s.check()
+			if asJSON {
+				return errors.Join(err, printJSON(cmd.OutOrStdout(), newCheckReport(cfg, err)))
+			}
+			if err != nil {
+				return err
+			}
+			return printCheck(cmd.OutOrStdout(), cfg)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, also of what is wrong")
+	return cmd
+}
+
+// check is load and a look at the files that the settings name.
+func (s *settings) check() (configs.Config, error) {
+	cfg, err := s.load()
+	if err != nil {
+		return cfg, err
+	}
+	var faults []error
+	for path, t := range map[string]configs.TLS{"kafka.tls": cfg.Kafka.TLS, "redis.tls": cfg.Redis.TLS, "sender.http.tls": cfg.Sender.HTTP.TLS} {
+		if _, err := t.Build(); err != nil {
+			faults = append(faults, fmt.Errorf("%s.%w", path, err))
+		}
+	}
+	return cfg, errors.Join(faults...)
+}
+
+func printCheck(w io.Writer, cfg configs.Config) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, l := range cfg.Limits {
+		c := l.Contract()
+		_, _ = fmt.Fprintf(table, "limit %s: at most %d in any %s, burst %d\n", l.Name, c.Cap, short(c.Window), c.Burst)
+		_, _ = fmt.Fprintf(table, "  spacing\t%s\tbetween two calls, over the whole fleet\n", c.Spacing().Round(time.Microsecond))
+		_, _ = fmt.Fprintf(table, "  usable share\t%.3f\tof the cap: %.1f calls a window while jobs wait\n", c.Share(), held(c))
+		_, _ = fmt.Fprintf(table, "  reaction\t%s\tuntil a change holds for every call\n", c.Reaction())
+		_, _ = fmt.Fprintf(table, "  standstill\t%s\tafter Redis lost its state\n", c.Fence().Round(time.Millisecond))
+	}
+	_, _ = fmt.Fprintln(table, "config ok")
+	return table.Flush()
+}
+
+// held is how many calls a window holds on average while jobs wait.
+func held(c throttle.Contract) float64 { return c.Share() * float64(c.Cap) }
+
+type checkReport struct {
+	OK     bool          `json:"ok"`
+	Faults []string      `json:"faults,omitempty"`
+	Limits []limitReport `json:"limits,omitempty"`
+}
+
+type limitReport struct {
+	Name           string  `json:"name"`
+	Cap            int64   `json:"cap"`
+	WindowS        float64 `json:"window_s"`
+	Burst          int64   `json:"burst"`
+	SpacingS       float64 `json:"spacing_s"`
+	Share          float64 `json:"share"`
+	CallsPerWindow float64 `json:"calls_per_window"`
+	ReactionS      float64 `json:"reaction_s"`
+	FenceS         float64 `json:"fence_s"`
+}
+
+func newCheckReport(cfg configs.Config, err error) checkReport {
+	if err != nil {
+		return checkReport{Faults: strings.Split(strings.TrimPrefix(err.Error(), "config:\n"), "\n")}
+	}
+	report := checkReport{OK: true}
+	for _, l := range cfg.Limits {
+		c := l.Contract()
+		report.Limits = append(report.Limits, limitReport{
+			Name: l.Name, Cap: c.Cap, WindowS: c.Window.Seconds(), Burst: c.Burst,
+			SpacingS: c.Spacing().Seconds(), Share: c.Share(), CallsPerWindow: held(c),
+			ReactionS: c.Reaction().Seconds(), FenceS: c.Fence().Seconds(),
+		})
+	}
+	return report
+}
+
+func printJSON(w io.Writer, v any) error {
+	return json.NewEncoder(w).Encode(v)
+}
+
+func printLine(w io.Writer, line string) error {
+	_, err := fmt.Fprintln(w, line)
+	return err
+}
+
+// short is a duration without the zeros that Go adds: 1m0s is 1m.
+func short(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}

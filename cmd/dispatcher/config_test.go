@@ -1,0 +1,58 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+func TestConfigCheckSaysWhatTheContractComesTo(t *testing.T) {
+	t.Parallel()
+	dispatcher(t.Context(), "", nil, "config", "check").mustPrint(t,
+		"limit provider: at most 400 in any 1s, burst 1", "2.525ms", "0.990", "396.0 calls a window", "203ms", "config ok")
+	dispatcher(t.Context(), "", nil, "config", "check", "--set", "limits.0.window=1m", "--set", "limits.0.cap=6").
+		mustPrint(t, "at most 6 in any 1m,", "10.00", "config ok")
+}
+
+func TestConfigCheckAsJSON(t *testing.T) {
+	t.Parallel()
+	o := dispatcher(t.Context(), "", nil, "config", "check", "--json")
+	var report checkReport
+	if err := json.Unmarshal([]byte(o.out), &report); err != nil || o.err != nil {
+		t.Fatalf("%v, %v: %s", err, o.err, o.out)
+	}
+	if !report.OK || len(report.Limits) != 1 || report.Limits[0].Cap != 400 || report.Limits[0].ReactionS != 0.203 {
+		t.Errorf("got %+v", report)
+	}
+	o = dispatcher(t.Context(), "", nil, "config", "check", "--json", "--set", "limits.0.cap=0", "--set", "kafka.workers=0")
+	o.mustFail(t, "limits.0.cap: 0")
+	report = checkReport{}
+	if err := json.Unmarshal([]byte(o.out), &report); err != nil {
+		t.Fatal(err)
+	}
+	if report.OK || len(report.Faults) != 2 || !strings.HasPrefix(report.Faults[0], "kafka.workers: 0") {
+		t.Errorf("got %+v, want both faults", report)
+	}
+}
+
+func TestConfigCheckReadsTheFilesThatAreNamed(t *testing.T) {
+	t.Parallel()
+	dispatcher(t.Context(), "", nil, "config", "check", "--set", "redis.tls.enabled=true", "--set", "redis.tls.ca_file=/no/ca.pem").
+		mustFail(t, "redis.tls.ca_file: stat /no/ca.pem")
+}
+
+func TestConfigShow(t *testing.T) {
+	t.Parallel()
+	file := writeFile(t, "c.yaml", "redis: {password: hunter2}\nkafka: {topics: [mine]}\n")
+	for _, o := range []outcome{
+		dispatcher(t.Context(), "", nil, "-c", file, "config", "show"),
+		dispatcher(t.Context(), "", []string{"DISPATCHER_CONFIG=" + file}, "config", "show", "--json"),
+	} {
+		o.mustPrint(t, "[redacted]", "mine", "max_job_bytes")
+		if strings.Contains(o.out, "hunter2") {
+			t.Errorf("got the password:\n%s", o.out)
+		}
+	}
+	// What can't work can still be looked at.
+	dispatcher(t.Context(), "", nil, "config", "show", "--set", "kafka.workers=0").mustPrint(t, "workers: 0")
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"dispatcher/internal/demo"
+)
+
+// errVerdict is the exit status of a demo that passed the cap or lost a job;
+// the verdict has said which.
+var errVerdict = errors.New("demo: the verdict is not ok")
+
+func newDemoCommand() *cobra.Command {
+	o := demo.Options{}
+	var asJSON, verbose bool
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Run a whole fleet in this process, and judge it",
+		Long: "Run a whole fleet in this process, on an embedded Kafka and Redis and a simulated provider that judges.\n" +
+			"It needs nothing else, and ends with a verdict; exit status 1 if the cap was passed or a job was lost.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if verbose {
+				o.Logger = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+			}
+			v, err := runDemo(cmd.Context(), o, asJSON, verbose, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			if !v.OK {
+				return errVerdict
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&o.Nodes, "nodes", 3, "nodes in the fleet")
+	f.Int64Var(&o.Cap, "cap", 300, "`calls` the provider allows in any window")
+	f.DurationVar(&o.Window, "window", time.Second, "the provider's window")
+	f.IntVar(&o.Jobs, "jobs", 3000, "jobs to send")
+	f.BoolVar(&asJSON, "json", false, "print nothing but the verdict, as one line of JSON")
+	f.BoolVar(&verbose, "verbose", false, "log what the nodes do, to standard error")
+	return cmd
+}
+
+func runDemo(ctx context.Context, o demo.Options, asJSON, verbose bool, out, errOut io.Writer) (demo.Verdict, error) {
+	if asJSON {
+		v, err := demo.Run(ctx, o, func(demo.Snapshot) {})
+		if err != nil {
+			return v, fmt.Errorf("demo: %w", err)
+		}
+		return v, json.NewEncoder(out).Encode(v)
+	}
+	v, err := watchDemo(ctx, o, verbose, out, errOut)
+	if err != nil {
+		return v, fmt.Errorf("demo: %w", err)
+	}
+	_, err = fmt.Fprint(out, verdictText(v))
+	return v, err
+}
+
+// watchDemo shows a live view on a terminal, and plain lines elsewhere.
+func watchDemo(ctx context.Context, o demo.Options, verbose bool, out, errOut io.Writer) (demo.Verdict, error) {
+	if f, ok := out.(*os.File); ok && !verbose && term.IsTerminal(int(f.Fd())) { //nolint:gosec // a descriptor is a small number
+		return liveDemo(ctx, o, f)
+	}
+	_ = errOut
+	p := &plainView{out: out}
+	return demo.Run(ctx, o, p.show)
+}
+
+// plainView prints a line a second.
+type plainView struct {
+	out   io.Writer
+	hints bool
+	next  time.Duration
+}
+
+func (p *plainView) show(s demo.Snapshot) {
+	if !p.hints {
+		p.hints = true
+		_, _ = fmt.Fprint(p.out, hintText(s), "\n")
+	}
+	if s.Elapsed < p.next {
+		return
+	}
+	p.next = s.Elapsed.Truncate(time.Second) + time.Second
+	_, _ = fmt.Fprintln(p.out, statusLine(s))
+}
+
+func statusLine(s demo.Snapshot) string {
+	return fmt.Sprintf("%5.1fs  %d of %d in the last %s  %d jobs left  %d nodes", s.Elapsed.Seconds(), s.Rate, s.Cap, s.Window, s.Jobs-s.Settled, s.Nodes)
+}
+
+// hintText names the commands to try from a second terminal.
+func hintText(s demo.Snapshot) string {
+	me := program()
+	return fmt.Sprintf("From a second terminal, while it runs:\n"+
+		"  %s limit set provider --cap 150 --set redis.addrs=%s\n"+
+		"  %s limit pause provider --set redis.addrs=%s\n"+
+		"  %s limit resume provider --set redis.addrs=%s\n"+
+		"  seq 1000 | %s enqueue --set kafka.brokers=%s\n", me, s.RedisAddr, me, s.RedisAddr, me, s.RedisAddr, me, s.Brokers)
+}
+
+// program is how the user began it.
+func program() string {
+	if me := os.Args[0]; !strings.Contains(me, "go-build") {
+		return me
+	}
+	return "go run ./cmd/dispatcher"
+}
+
+func verdictText(v demo.Verdict) string {
+	word := "OK"
+	if !v.OK {
+		word = "NOT OK"
+	}
+	text := fmt.Sprintf("\nVerdict: %s\n"+
+		"  sent      %d calls for %d jobs, as the provider counts\n"+
+		"  lost      %d\n"+
+		"  repeated  %d\n"+
+		"  fullest   %d in one window of %gs; %d are allowed\n"+
+		"  used      %.1f %% of the cap\n"+
+		"  redis     %.2f script calls a job\n"+
+		"  unjudged  %.1f %% of the windows: in those the judge itself was held up\n",
+		word, v.Sent, v.Jobs, v.Lost, v.Repeated, v.MaxInWindow, v.WindowS, v.Cap, 100*v.Utilisation, v.RedisCallsPerJob, 100*v.Unjudged)
+	if v.SettingsRevisions > 1 {
+		text += fmt.Sprintf("  changes   the limit was changed %d times; each window was held to what was in force\n", v.SettingsRevisions-1)
+	}
+	if v.WindowWasChanged {
+		text += "  note      the window was changed as well; all was judged by the first one\n"
+	}
+	return text
+}

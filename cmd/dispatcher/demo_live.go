@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"image/color"
+	"os"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
+
+	"dispatcher/internal/demo"
+)
+
+// errInterrupted is what a user who presses Ctrl-C gets.
+var errInterrupted = errors.New("interrupted")
+
+// liveDemo shows the run as it goes on, and leaves the last picture standing.
+func liveDemo(ctx context.Context, o demo.Options, out *os.File) (demo.Verdict, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	p := tea.NewProgram(liveView{stop: func() { cancel(errInterrupted) }}, tea.WithOutput(out), tea.WithContext(ctx))
+	type outcome struct {
+		v   demo.Verdict
+		err error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		v, err := demo.Run(ctx, o, func(s demo.Snapshot) { p.Send(s) })
+		p.Send(finished{})
+		done <- outcome{v, err}
+	}()
+	if _, err := p.Run(); err != nil && ctx.Err() == nil {
+		cancel(fmt.Errorf("live view: %w", err))
+	}
+	r := <-done
+	return r.v, r.err
+}
+
+type finished struct{}
+
+// liveView is bubbletea's model of a run.
+type liveView struct {
+	stop func()
+	s    demo.Snapshot
+	seen bool
+	end  bool
+}
+
+func (v liveView) Init() tea.Cmd { return nil }
+
+func (v liveView) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case demo.Snapshot:
+		v.s, v.seen = msg, true
+	case finished:
+		v.end = true
+		return v, tea.Quit
+	case tea.KeyPressMsg:
+		if msg.String() == "ctrl+c" || msg.String() == "q" {
+			v.stop()
+		}
+	}
+	return v, nil
+}
+
+const barWidth = 40
+
+func (v liveView) View() tea.View {
+	if !v.seen {
+		return tea.NewView("starting…\n")
+	}
+	s, bold := v.s, lipgloss.NewStyle().Bold(true)
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %d nodes, one limit: %d calls in any %s\n\n", bold.Render("dispatcher demo"), s.Nodes, s.Cap, s.Window)
+	state := ""
+	if s.Paused {
+		state = "  paused"
+	}
+	fmt.Fprintf(&b, "  rate  %s %4d of %d%s\n", meter(float64(s.Rate)/float64(max(1, s.Cap)), lipgloss.Color("2")), s.Rate, s.Cap, state)
+	fmt.Fprintf(&b, "  jobs  %s %d left of %d\n", meter(float64(s.Settled)/float64(max(1, s.Jobs)), lipgloss.Color("4")), s.Jobs-s.Settled, s.Jobs)
+	fmt.Fprintf(&b, "  time  %.1fs\n", s.Elapsed.Seconds())
+	if !v.end {
+		b.WriteString("\n" + hintText(s) + "\nq ends the demo.\n")
+	}
+	return tea.NewView(b.String())
+}
+
+// meter draws a share from 0 to 1.
+func meter(share float64, c color.Color) string {
+	full := int(min(1, max(0, share))*barWidth + 0.5)
+	return lipgloss.NewStyle().Foreground(c).Render(strings.Repeat("█", full)) + strings.Repeat("░", barWidth-full)
+}

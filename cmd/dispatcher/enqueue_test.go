@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"dispatcher/job"
+)
+
+// sink keeps what is written, and fails from its failAt-th batch on.
+type sink struct {
+	batches [][]job.Record
+	failAt  int // 0: never
+}
+
+func (s *sink) WriteBatch(_ context.Context, _ string, records []job.Record) error {
+	if s.failAt > 0 && len(s.batches)+1 >= s.failAt {
+		return errors.New("broker away")
+	}
+	s.batches = append(s.batches, append([]job.Record(nil), records...))
+	return nil
+}
+
+func (s *sink) count() (n int) {
+	for _, b := range s.batches {
+		n += len(b)
+	}
+	return n
+}
+
+func numbered(n int) string {
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintln(&text, i)
+	}
+	return text.String()
+}
+
+func enqueue(t *testing.T, ctx context.Context, in io.Reader, out *sink) (*enqueuer, error) {
+	t.Helper()
+	jobs, err := newReader(in, "lines", "", 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &enqueuer{topic: "jobs", out: out}
+	return e, e.run(ctx, jobs)
+}
+
+func TestBatchesKeepTheOrder(t *testing.T) {
+	t.Parallel()
+	out := &sink{}
+	e, err := enqueue(t, t.Context(), strings.NewReader(numbered(2500)), out)
+	if err != nil || e.written != 2500 || out.count() != 2500 || len(out.batches) < 3 {
+		t.Fatalf("got %v, %d written in %d batches", err, e.written, len(out.batches))
+	}
+	next := 0
+	for _, batch := range out.batches {
+		for _, rec := range batch {
+			if want := fmt.Sprint(next); string(rec.Value) != want {
+				t.Fatalf("got %s, want %s", rec.Value, want)
+			}
+			next++
+		}
+	}
+}
+
+func TestLargeJobsMakeSmallBatches(t *testing.T) {
+	t.Parallel()
+	out := &sink{}
+	input := strings.Repeat(strings.Repeat("x", 1<<20)+"\n", 9)
+	if _, err := enqueue(t, t.Context(), strings.NewReader(input), out); err != nil {
+		t.Fatal(err)
+	}
+	for i, batch := range out.batches {
+		if len(batch) > batchBytes>>20 {
+			t.Errorf("batch %d: got %d MiB, want at most %d bytes", i, len(batch), batchBytes)
+		}
+	}
+}
+
+// What was written is a beginning of the input, and the error says how to go on.
+func TestABadLineEndsTheWorkBehindTheGoodOnes(t *testing.T) {
+	t.Parallel()
+	out := &sink{}
+	e, err := enqueue(t, t.Context(), strings.NewReader(numbered(7)+strings.Repeat("x", 2<<20)+"\nmore\n"), out)
+	if err == nil || !strings.Contains(err.Error(), "line 8: has more than") || e.written != 7 || out.count() != 7 {
+		t.Errorf("got %v, %d written", err, e.written)
+	}
+}
+
+func TestAFailedBatchSaysWhichLines(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { // where no time passes while there is work, and so no batch goes off early
+		e, err := enqueue(t, t.Context(), strings.NewReader(numbered(2500)), &sink{failAt: 3})
+		if err == nil || !strings.Contains(err.Error(), "lines 2001 to 2500, which may have been written in part: broker away") || e.written != 2000 {
+			t.Errorf("got %v, %d written", err, e.written)
+		}
+	})
+}
+
+// pipe yields a line every second, as somebody types.
+type pipe struct{ left int }
+
+func (p *pipe) Read(b []byte) (int, error) {
+	if p.left == 0 {
+		return 0, io.EOF
+	}
+	p.left--
+	time.Sleep(time.Second)
+	return copy(b, "line\n"), nil
+}
+
+func TestSlowLinesAreNotKeptWaiting(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		out := &sink{}
+		if _, err := enqueue(t, t.Context(), &pipe{left: 3}, out); err != nil || len(out.batches) != 3 {
+			t.Errorf("got %v, %d batches, want one for each line", err, len(out.batches))
+		}
+	})
+}
+
+func TestInterruptedWhileItReads(t *testing.T) {
+	t.Parallel()
+	in, feeder := io.Pipe() // a read from it can't be interrupted
+	defer func() { _ = feeder.Close() }()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := enqueue(t, ctx, in, &sink{}); err == nil || !strings.Contains(err.Error(), "interrupted") {
+		t.Errorf("got %v, want that it was interrupted", err)
+	}
+}
+
+func TestEnqueueWritesToKafka(t *testing.T) {
+	t.Parallel()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "jobs", "other"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	broker := cluster.ListenAddrs()[0]
+	with := func(input string, args ...string) outcome {
+		return dispatcher(t.Context(), input, []string{"DISPATCHER_KAFKA_BROKERS=" + broker}, append([]string{"enqueue"}, args...)...)
+	}
+	file := writeFile(t, "jobs.txt", numbered(1500))
+	with("", file).mustPrint(t, "enqueued 1500 jobs to jobs\n")
+	with("a\nb\n").mustPrint(t, "enqueued 2 jobs to jobs\n")
+	with(`{"value":"c","key":"k","id":"7"}`, "-", "--format", "ndjson", "--topic", "other").mustPrint(t, "enqueued 1 jobs to other\n")
+
+	with("a\n", "--topic", "missing").mustFail(t, "missing")
+	with("a\n", "--format", "csv").mustFail(t, "csv")
+	with("", "/no/such/file").mustFail(t, "/no/such/file")
+	with("", t.TempDir()).mustFail(t, "can't be read as a file")
+	with("a\n{", "--key-field", "to").mustFail(t, "line 1: is no JSON object")
+	with("ok\n"+strings.Repeat("x", 2<<20)).mustFail(t, "(enqueued 1 jobs to jobs)")
+
+	if got := last(t, broker, "jobs"); got != 1503 {
+		t.Errorf("got %d records in jobs, want 1503", got)
+	}
+	if got := last(t, broker, "other"); got != 1 {
+		t.Errorf("got %d records in other, want 1", got)
+	}
+}
+
+// last is how many records the one partition of a topic has had.
+func last(t *testing.T, broker, topic string) int64 {
+	t.Helper()
+	conn, err := kafka.DialLeader(t.Context(), "tcp", broker, topic, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	n, err := conn.ReadLastOffset()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

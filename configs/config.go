@@ -1,0 +1,130 @@
+package configs
+
+import (
+	"time"
+
+	"dispatcher/throttle"
+)
+
+// Config is all that can be set. default.yaml says what each key means and what
+// it is by default.
+type Config struct {
+	Node   string  `yaml:"node"`
+	Log    Log     `yaml:"log"`
+	Kafka  Kafka   `yaml:"kafka"`
+	Redis  Redis   `yaml:"redis"`
+	Limits []Limit `yaml:"limits"`
+	Sender Sender  `yaml:"sender"`
+	Admin  Admin   `yaml:"admin"`
+
+	// written maps the path of each text that held references to what stood
+	// there before they were replaced.
+	written map[string]string
+}
+
+// Log says what is logged, and how.
+type Log struct {
+	Level  string `yaml:"level"`  // debug, info, warn, error
+	Format string `yaml:"format"` // text, json
+}
+
+// Kafka says where jobs come from. Sizes are in bytes.
+type Kafka struct {
+	Brokers          []string      `yaml:"brokers"`
+	Group            string        `yaml:"group"`
+	Topics           []string      `yaml:"topics"`
+	Workers          int           `yaml:"workers"`
+	MaxJobBytes      int           `yaml:"max_job_bytes"`
+	StartAt          string        `yaml:"start_at"` // first, last
+	CreateCompanions bool          `yaml:"create_companions"`
+	CommitInterval   time.Duration `yaml:"commit_interval"`
+	Heartbeat        time.Duration `yaml:"heartbeat"`
+	Session          time.Duration `yaml:"session"`
+	Drain            time.Duration `yaml:"drain"`
+	SASL             SASL          `yaml:"sasl"`
+	TLS              TLS           `yaml:"tls"`
+}
+
+// SASL says how a node proves to Kafka who it is.
+type SASL struct {
+	Mechanism string `yaml:"mechanism"` // "", PLAIN, SCRAM-SHA-256, SCRAM-SHA-512
+	Username  string `yaml:"username"`
+	Password  string `yaml:"password" secret:"true"`
+}
+
+// TLS says how a connection is encrypted; [TLS.Build] makes it usable.
+type TLS struct {
+	Enabled    bool   `yaml:"enabled"`
+	CAFile     string `yaml:"ca_file"`
+	CertFile   string `yaml:"cert_file"`
+	KeyFile    string `yaml:"key_file"`
+	ServerName string `yaml:"server_name"`
+}
+
+// Redis says where the fleet shares its limit. One address is a single server;
+// several are a cluster or, with Master set, its sentinels.
+type Redis struct {
+	Addrs     []string `yaml:"addrs"`
+	Master    string   `yaml:"master"`
+	Username  string   `yaml:"username"`
+	Password  string   `yaml:"password" secret:"true"`
+	Namespace string   `yaml:"namespace"`
+	TLS       TLS      `yaml:"tls"`
+}
+
+// Limit seeds one limit: what the provider allows, and how that is kept.
+type Limit struct {
+	Name     string        `yaml:"name"`
+	Cap      int64         `yaml:"cap"` // units in any Window
+	Window   time.Duration `yaml:"window"`
+	Burst    int64         `yaml:"burst"` // units
+	Guard    time.Duration `yaml:"guard"`
+	Lateness time.Duration `yaml:"lateness"`
+	Horizon  time.Duration `yaml:"horizon"`
+}
+
+// Contract is the limit in the limiter's own terms.
+func (l Limit) Contract() throttle.Contract {
+	return throttle.Contract{
+		Cap: l.Cap, Window: l.Window, Burst: l.Burst,
+		Guard: l.Guard, Lateness: l.Lateness, Horizon: l.Horizon,
+	}
+}
+
+// Sender says how a job is sent, and what follows when that fails.
+type Sender struct {
+	HTTP      HTTP    `yaml:"http"`
+	OnUnknown string  `yaml:"on_unknown"` // retry, dlq
+	Retry     Retry   `yaml:"retry"`
+	Breaker   Breaker `yaml:"breaker"`
+}
+
+// HTTP is the call to the provider. Header names are in lower case.
+type HTTP struct {
+	URL              string            `yaml:"url"`
+	Method           string            `yaml:"method"`
+	Timeout          time.Duration     `yaml:"timeout"` // from the write to the end of the answer
+	DialTimeout      time.Duration     `yaml:"dial_timeout"`
+	IdleTimeout      time.Duration     `yaml:"idle_timeout"`
+	MaxResponseBytes int               `yaml:"max_response_bytes"`
+	Headers          map[string]string `yaml:"headers"`
+	TLS              TLS               `yaml:"tls"`
+}
+
+// Retry says how often, and after which waits, a failed call is made again.
+type Retry struct {
+	Attempts   int           `yaml:"attempts"` // calls in all
+	Backoff    time.Duration `yaml:"backoff"`
+	MaxBackoff time.Duration `yaml:"max_backoff"`
+}
+
+// Breaker says when the provider counts as down, and how often it is probed then.
+type Breaker struct {
+	Failures int           `yaml:"failures"` // in a row
+	Probe    time.Duration `yaml:"probe"`
+}
+
+// Admin says where health and metrics are served; an empty Listen means nowhere.
+type Admin struct {
+	Listen string `yaml:"listen"` // host:port
+}

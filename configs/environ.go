@@ -1,0 +1,131 @@
+package configs
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+const (
+	envPrefix  = "DISPATCHER_"
+	headersEnv = envPrefix + "SENDER_HTTP_HEADERS_"
+)
+
+// foreign says that a DISPATCHER_ variable is not a setting. The first three
+// are the program's own; the rest is what Kubernetes puts into every pod beside
+// a Service that happens to be called dispatcher.
+func foreign(name string) bool {
+	return name == "DISPATCHER_CONFIG" || name == "DISPATCHER_REQUIRE_DOCKER" ||
+		strings.HasPrefix(name, "DISPATCHER_TEST_") ||
+		strings.HasPrefix(name, "DISPATCHER_SERVICE_") ||
+		name == "DISPATCHER_PORT" || strings.HasPrefix(name, "DISPATCHER_PORT_")
+}
+
+// environment makes a map of NAME=value entries; the last of a name wins.
+func environment(environ func() []string) map[string]string {
+	env := map[string]string{}
+	if environ == nil {
+		return env
+	}
+	for _, entry := range environ() {
+		if name, value, ok := strings.Cut(entry, "="); ok {
+			env[name] = value
+		}
+	}
+	return env
+}
+
+// envName is the variable that stands for a path: kafka.tls.ca_file is
+// DISPATCHER_KAFKA_TLS_CA_FILE.
+func envName(path string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
+}
+
+// envOverrides reads the DISPATCHER_ variables. Their order does not matter:
+// no two of them name the same setting.
+func envOverrides(env map[string]string) ([]override, error) {
+	known := map[string]string{} // variable → path
+	for _, path := range paths(schema(), "") {
+		known[envName(path)] = path
+	}
+	names := make([]string, 0, len(env))
+	for name := range env {
+		if strings.HasPrefix(name, envPrefix) && !foreign(name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	var overrides []override
+	var faults []error
+	for _, name := range names {
+		path, ok := envPath(name, known)
+		if !ok {
+			faults = append(faults, unknownVariable(name, known))
+			continue
+		}
+		o, err := newOverride(name, path, env[name])
+		overrides, faults = append(overrides, o), append(faults, err)
+	}
+	return overrides, errors.Join(faults...)
+}
+
+// envPath finds the path a variable stands for. Which underscore is a step and
+// which part of a name can only be told from the list of known ones.
+func envPath(name string, known map[string]string) (string, bool) {
+	if header, ok := strings.CutPrefix(name, headersEnv); ok && header != "" {
+		return "sender.http.headers." + strings.ToLower(strings.ReplaceAll(header, "_", "-")), true
+	}
+	if rest, ok := strings.CutPrefix(name, envPrefix+"LIMITS_"); ok {
+		index, key, _ := strings.Cut(rest, "_")
+		_, ok := known[envPrefix+"LIMITS_0_"+key]
+		return limitsKey + "." + index + "." + strings.ToLower(key), ok
+	}
+	path, ok := known[name]
+	return path, ok
+}
+
+func unknownVariable(name string, known map[string]string) error {
+	candidates := make([]string, 0, len(known))
+	for candidate := range known {
+		candidates = append(candidates, candidate)
+	}
+	slices.Sort(candidates)
+	return unknown("environment: "+name+" names no setting", name, candidates)
+}
+
+// setOverrides reads path=value settings in the order they were given.
+func setOverrides(settings []string) ([]override, error) {
+	var overrides []override
+	var faults []error
+	for _, setting := range settings {
+		path, value, ok := strings.Cut(setting, "=")
+		if !ok {
+			// Not shown in full: it may be a password that lost its key.
+			faults = append(faults, fmt.Errorf("--set: a setting of %d bytes without a =; write path=value", len(setting)))
+			continue
+		}
+		o, err := newOverride("--set "+path, path, value)
+		overrides, faults = append(overrides, o), append(faults, err)
+	}
+	return overrides, errors.Join(faults...)
+}
+
+func newOverride(from, path, text string) (override, error) {
+	steps := strings.Split(path, ".")
+	f, err := lookup(steps)
+	if err != nil {
+		return override{}, fmt.Errorf("%s: %w", from, err)
+	}
+	if name, ok := strings.CutPrefix(path, "sender.http.headers."); ok {
+		if !isToken(name) {
+			return override{}, fmt.Errorf("%s: %s is no name of a header", from, show(name))
+		}
+		steps = append(steps[:3:3], strings.ToLower(name))
+	}
+	value, err := f.parse(path, text)
+	if err != nil {
+		return override{}, fmt.Errorf("%s: %w", from, err)
+	}
+	return override{from: from, path: steps, value: value}, nil
+}

@@ -1,0 +1,189 @@
+package configs
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/spf13/viper"
+	"go.yaml.in/yaml/v3"
+)
+
+//go:embed default.yaml
+var defaults []byte
+
+const (
+	maxFileBytes = 1 << 20
+
+	// separator keeps viper from taking the dot in a header's name for a step
+	// into a section. It can't occur in a key or a header's name.
+	separator = "::"
+
+	limitsKey = "limits"
+)
+
+// Source says where settings come from, besides the defaults.
+type Source struct {
+	// File is the path of a YAML file; empty: there is none.
+	File string
+	// Set are settings as path=value. They win over all else.
+	Set []string
+	// Environ returns the environment as NAME=value, as os.Environ does. It
+	// also answers ${env:NAME}. Nil: the environment is empty.
+	Environ func() []string
+}
+
+// Load reads the settings. Its error joins all that is wrong with one source:
+// what can't be read, unknown keys, values of the wrong type, references that
+// lead nowhere. Whether the values make sense is for [Config.Validate] to say.
+func Load(src Source) (Config, error) {
+	var file []byte
+	if src.File != "" {
+		var err error
+		if file, err = readFile(src.File); err != nil {
+			return Config{}, fmt.Errorf("read config: %w", err)
+		}
+	}
+	return load(file, src)
+}
+
+// load is Load with the file's bytes at hand.
+func load(file []byte, src Source) (Config, error) {
+	tree, err := parseYAML(file)
+	if err != nil {
+		return Config{}, fmt.Errorf("config %s: %w", src.File, err)
+	}
+	base, err := parseYAML(defaults)
+	if err != nil {
+		return Config{}, fmt.Errorf("built-in defaults: %w", err)
+	}
+	v := viper.NewWithOptions(viper.KeyDelimiter(separator))
+	for _, layer := range []map[string]any{base, tree} {
+		if err := v.MergeConfigMap(layer); err != nil {
+			return Config{}, fmt.Errorf("merge config: %w", err)
+		}
+	}
+	limits := fillLimits(v.Get(limitsKey), base[limitsKey])
+
+	env := environment(src.Environ)
+	fromEnv, envErr := envOverrides(env)
+	fromSet, setErr := setOverrides(src.Set)
+	if err := errors.Join(envErr, setErr); err != nil {
+		return Config{}, err
+	}
+	for _, o := range append(fromEnv, fromSet...) {
+		if err := o.apply(v, limits); err != nil {
+			return Config{}, err
+		}
+	}
+	v.Set(limitsKey, limits)
+	return decode(v, env)
+}
+
+func decode(v *viper.Viper, env map[string]string) (Config, error) {
+	var c Config
+	err := v.UnmarshalExact(&c, func(dc *mapstructure.DecoderConfig) {
+		dc.TagName = "yaml"
+		dc.WeaklyTypedInput = false
+	})
+	if err != nil {
+		// The sources were checked one by one: this is a fault of the program,
+		// and the decoder's own words may hold a secret.
+		return Config{}, errors.New("config: the checked settings do not fit their struct")
+	}
+	if err := c.resolve(env); err != nil {
+		return Config{}, err
+	}
+	return c, nil
+}
+
+// parseYAML reads one document and returns only what the schema allows, with
+// the types it allows. A key without a value counts as left out.
+func parseYAML(text []byte) (map[string]any, error) {
+	dec := yaml.NewDecoder(strings.NewReader(string(text)))
+	var doc any
+	switch err := dec.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		return map[string]any{}, nil
+	case err != nil:
+		return nil, errors.New(strings.ReplaceAll(err.Error(), "\n  ", " ")) // one fault, one line
+	}
+	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
+		return nil, errors.New("holds more than one document")
+	}
+	if doc == nil {
+		return map[string]any{}, nil
+	}
+	tree, ok := doc.(map[string]any)
+	if !ok {
+		return nil, errors.New("is no mapping of keys to values")
+	}
+	var c checker
+	section := c.section("", schema(), tree)
+	return section, errors.Join(c.faults...)
+}
+
+// fillLimits gives each limit the defaults of what it left out. Only the name,
+// the cap and the window have none: they are the contract.
+func fillLimits(stated, base any) []any {
+	var filled []any
+	list, _ := stated.([]any)
+	for _, entry := range list {
+		limit := map[string]any{"name": "", "cap": int64(0), "window": "0s"}
+		if standard, ok := base.([]any)[0].(map[string]any); ok {
+			for _, key := range []string{"burst", "guard", "lateness", "horizon"} {
+				limit[key] = standard[key]
+			}
+		}
+		if given, ok := entry.(map[string]any); ok {
+			maps.Copy(limit, given)
+		}
+		filled = append(filled, limit)
+	}
+	return filled
+}
+
+// override is one setting from the environment or the command line.
+type override struct {
+	from  string // what the user wrote, for errors
+	path  []string
+	value any
+}
+
+func (o override) apply(v *viper.Viper, limits []any) error {
+	if o.path[0] != limitsKey {
+		v.Set(strings.Join(o.path, separator), o.value)
+		return nil
+	}
+	i, err := strconv.Atoi(o.path[1])
+	if err != nil || i >= len(limits) {
+		return fmt.Errorf("%s: there is no limit %s; %d are stated, counted from 0", o.from, o.path[1], len(limits))
+	}
+	limit, ok := limits[i].(map[string]any)
+	if ok {
+		limit[o.path[2]] = o.value
+	}
+	return nil
+}
+
+// readFile reads a file that is a plain file and no larger than a config is:
+// a pipe or a device could keep the start waiting for ever.
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no regular file", path)
+	}
+	if info.Size() > maxFileBytes {
+		return nil, fmt.Errorf("%s has %d bytes, more than the %d that are read", path, info.Size(), maxFileBytes)
+	}
+	return os.ReadFile(path)
+}

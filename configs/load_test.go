@@ -1,0 +1,171 @@
+package configs_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"dispatcher/configs"
+)
+
+func environ(entries ...string) func() []string { return func() []string { return entries } }
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func load(t *testing.T, src configs.Source) configs.Config {
+	t.Helper()
+	c, err := configs.Load(src)
+	if err != nil {
+		t.Fatalf("Load(%+v): %v", src.Set, err)
+	}
+	return c
+}
+
+func TestDefaultsAreValid(t *testing.T) {
+	t.Parallel()
+	c := load(t, configs.Source{})
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	want := []configs.Limit{{
+		Name: "provider", Cap: 400, Window: time.Second, Burst: 1,
+		Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond,
+	}}
+	if diff := cmp.Diff(want, c.Limits); diff != "" {
+		t.Errorf("limits (-want +got):\n%s", diff)
+	}
+	if c.Kafka.Workers != 256 || c.Kafka.Drain != 7*time.Second || !c.Kafka.CreateCompanions || c.Admin.Listen != "127.0.0.1:8080" {
+		t.Errorf("got %+v and %+v", c.Kafka, c.Admin)
+	}
+}
+
+func TestExamplesAreValid(t *testing.T) {
+	t.Parallel()
+	key := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, []byte("k"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, src := range []configs.Source{
+		{File: "default.yaml"},
+		{File: "sms.yaml", Environ: environ("SMS_TOKEN=x")},
+		{File: "llm.yaml", Set: []string{"sender.http.headers.x-api-key=${file:" + key + "}"}},
+	} {
+		if err := load(t, src).Validate(); err != nil {
+			t.Errorf("%s: %v", src.File, err)
+		}
+	}
+}
+
+func TestLaterSourcesWin(t *testing.T) {
+	t.Parallel()
+	file := write(t, "kafka: {workers: 2, group: from-file, topics: [a]}\nnode: from-file\n")
+	env := environ("DISPATCHER_KAFKA_WORKERS=3", "DISPATCHER_KAFKA_GROUP=from-env", "PATH=/bin")
+	c := load(t, configs.Source{File: file, Environ: env, Set: []string{"kafka.workers=4", "kafka.workers=5"}})
+	if c.Kafka.Workers != 5 || c.Kafka.Group != "from-env" || c.Node != "from-file" || c.Kafka.Session != 10*time.Second {
+		t.Errorf("got %+v, node %q", c.Kafka, c.Node)
+	}
+}
+
+func TestEnvironmentReachesEveryKind(t *testing.T) {
+	t.Parallel()
+	c := load(t, configs.Source{Environ: environ(
+		"DISPATCHER_KAFKA_BROKERS=a:1, b:2",
+		"DISPATCHER_KAFKA_CREATE_COMPANIONS=false",
+		"DISPATCHER_KAFKA_TLS_CA_FILE=/ca.pem",
+		"DISPATCHER_SENDER_HTTP_DIAL_TIMEOUT=4s",
+		"DISPATCHER_SENDER_HTTP_HEADERS_X_API_KEY=k",
+		"DISPATCHER_LIMITS_0_CAP=7",
+		"DISPATCHER_LIMITS_0_WINDOW=2s",
+		"DISPATCHER_CONFIG=x", "DISPATCHER_TEST_REDIS_IMAGE=x", "DISPATCHER_REQUIRE_DOCKER=1",
+		"DISPATCHER_SERVICE_HOST=10.0.0.1", "DISPATCHER_PORT=tcp://10.0.0.1:8080", "DISPATCHER_PORT_8080_TCP=x",
+	)})
+	if diff := cmp.Diff([]string{"a:1", "b:2"}, c.Kafka.Brokers); diff != "" {
+		t.Errorf("brokers (-want +got):\n%s", diff)
+	}
+	if c.Kafka.CreateCompanions || c.Kafka.TLS.CAFile != "/ca.pem" || c.Sender.HTTP.DialTimeout != 4*time.Second {
+		t.Errorf("got %+v", c)
+	}
+	if diff := cmp.Diff(map[string]string{"x-api-key": "k"}, c.Sender.HTTP.Headers); diff != "" {
+		t.Errorf("headers (-want +got):\n%s", diff)
+	}
+	if c.Limits[0].Cap != 7 || c.Limits[0].Window != 2*time.Second || c.Limits[0].Name != "provider" {
+		t.Errorf("got %+v", c.Limits[0])
+	}
+}
+
+func TestLimitsInAFileReplaceTheList(t *testing.T) {
+	t.Parallel()
+	file := write(t, "limits:\n  - name: mine\n    cap: 20\n    window: 1m\n    lateness: 2ms\n")
+	c := load(t, configs.Source{File: file, Set: []string{"limits.0.cap=300"}})
+	want := []configs.Limit{{
+		Name: "mine", Cap: 300, Window: time.Minute, Burst: 1,
+		Guard: 10 * time.Millisecond, Lateness: 2 * time.Millisecond, Horizon: 200 * time.Millisecond,
+	}}
+	if diff := cmp.Diff(want, c.Limits); diff != "" {
+		t.Errorf("limits (-want +got):\n%s", diff)
+	}
+}
+
+func TestHeadersMergeWhateverTheirCase(t *testing.T) {
+	t.Parallel()
+	file := write(t, "sender: {http: {headers: {X-One: '1', X.Two: '2'}}}\n")
+	c := load(t, configs.Source{File: file, Set: []string{"sender.http.headers.X-ONE=3", "sender.http.headers.x.four=4"}})
+	want := map[string]string{"x-one": "3", "x.two": "2", "x.four": "4"}
+	if diff := cmp.Diff(want, c.Sender.HTTP.Headers); diff != "" {
+		t.Errorf("headers (-want +got):\n%s", diff)
+	}
+}
+
+func TestKeysWithoutAValueAreLeftOut(t *testing.T) {
+	t.Parallel()
+	c := load(t, configs.Source{File: write(t, "kafka:\nredis: {namespace: }\n# nothing else\n")})
+	if diff := cmp.Diff(load(t, configs.Source{}), c, cmpopts.IgnoreUnexported(configs.Config{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestMistakesOutsideTheFile(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name string
+		src  configs.Source
+		want string
+	}{
+		{"no such file", configs.Source{File: "no-such.yaml"}, "read config: stat no-such.yaml"},
+		{"a directory", configs.Source{File: "testdata"}, "testdata is no regular file"},
+		{"unknown variable", configs.Source{Environ: environ("DISPATCHER_KAFKA_BROKER=a:1")}, "DISPATCHER_KAFKA_BROKER names no setting (did you mean DISPATCHER_KAFKA_BROKERS?)"},
+		{"unknown limit key", configs.Source{Environ: environ("DISPATCHER_LIMITS_0_CAPS=1")}, "DISPATCHER_LIMITS_0_CAPS names no setting (did you mean DISPATCHER_LIMITS_0_CAP?)"},
+		{"no such limit", configs.Source{Environ: environ("DISPATCHER_LIMITS_3_CAP=1")}, "there is no limit 3"},
+		{"index that is none", configs.Source{Environ: environ("DISPATCHER_LIMITS_X_CAP=1")}, `"X" is not the place of an entry`},
+		{"bad number", configs.Source{Environ: environ("DISPATCHER_KAFKA_WORKERS=many")}, `DISPATCHER_KAFKA_WORKERS: kafka.workers: "many": must be a whole number`},
+		{"unknown path", configs.Source{Set: []string{"kafka.worker=3"}}, `--set kafka.worker: unknown key "kafka.worker" (did you mean kafka.workers?)`},
+		{"section", configs.Source{Set: []string{"kafka=3"}}, "kafka: is a section"},
+		{"whole list", configs.Source{Set: []string{"limits=3"}}, `unknown key "limits"`},
+		{"step into a value", configs.Source{Set: []string{"node.x=3"}}, `unknown key "node.x"`},
+		{"no equals sign", configs.Source{Set: []string{"hunter2"}}, "--set: a setting of 7 bytes without a ="},
+		{"no unit", configs.Source{Set: []string{"kafka.drain=7"}}, `kafka.drain: "7": must be a duration`},
+		{"no boolean", configs.Source{Set: []string{"redis.tls.enabled=maybe"}}, `"maybe": must be true or false`},
+		{"bad header", configs.Source{Set: []string{"sender.http.headers.a b=1"}}, "is no name of a header"},
+		{"limit out of range", configs.Source{Set: []string{"limits.1.cap=1"}}, "--set limits.1.cap: there is no limit 1; 1 are stated"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := configs.Load(row.src)
+			if err == nil || !strings.Contains(err.Error(), row.want) {
+				t.Errorf("got %v\nwant %s", err, row.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,56 @@
+package configs
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// unknownKey says that a path names nothing, and what was probably meant.
+func unknownKey(path, known []string) error {
+	return unknown("unknown key "+show(strings.Join(path, ".")), strings.Join(path, "."), known)
+}
+
+func unknown(what, given string, known []string) error {
+	if near := nearest(given, known); near != "" {
+		return fmt.Errorf("%s (did you mean %s?)", what, near)
+	}
+	return errors.New(what)
+}
+
+// nearest is the candidate with the fewest letters to change, or "" where all
+// are too far off to be what was meant.
+func nearest(given string, candidates []string) string {
+	const longest = 200 // a key is short; don't compare a novel with it
+	if len(given) > longest {
+		return ""
+	}
+	best, least := "", max(2, len(given)/4)+1
+	for _, c := range candidates {
+		if d := distance(given, c); d < least {
+			best, least = c, d
+		}
+	}
+	return best
+}
+
+// distance counts the letters to insert, delete or replace (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replace := diagonal
+			if a[i] != b[j] {
+				replace++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replace, diagonal+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,215 @@
+package sender
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"dispatcher/job"
+)
+
+// maxDead is how many connections in a row may turn out to be dead under a
+// permit before the provider counts as unavailable.
+const maxDead = 3
+
+// HTTP calls one provider. Its methods may be called from any goroutine.
+type HTTP struct {
+	template *template
+	conns    *conns
+	timeout  time.Duration
+	maxBody  int64
+	logger   *slog.Logger
+	metrics  *metrics
+}
+
+// NewHTTP makes a sender; it doesn't call the provider yet. The error names
+// every faulty option and its value, but never a secret.
+func NewHTTP(o HTTPOptions) (*HTTP, error) {
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	t, err := newTemplate(o)
+	if err != nil {
+		return nil, err
+	}
+	h := &HTTP{
+		template: t,
+		conns:    &conns{dial: newDialer(o, t).dial, open: make(map[*conn]struct{})},
+		timeout:  o.Timeout,
+		maxBody:  o.MaxResponseBytes,
+		logger:   o.Logger,
+	}
+	h.metrics, err = newMetrics(o.Registerer, h.conns)
+	return h, err
+}
+
+// Close closes every connection, those with a call on the wire as well: such
+// calls return at once as Unknown. Calls that come later are Withheld.
+func (h *HTTP) Close() { h.conns.close() }
+
+// Send makes one call for j. It asks for the permit last, when the request is
+// rendered and a connection is at hand, and again only where nothing was
+// written under the one before. Ending ctx ends the wait for a connection or a
+// permit; a call that has begun is ended by its timeout or by Close.
+func (h *HTTP) Send(ctx context.Context, j job.Job, permit Permit) Result {
+	res := h.send(ctx, &j, permit)
+	h.metrics.observe(&res)
+	return res
+}
+
+func (h *HTTP) send(ctx context.Context, j *job.Job, permit Permit) Result {
+	header, err := h.template.headers(j)
+	if err != nil {
+		return Result{Kind: Rejected, Err: err}
+	}
+	for dead := 0; ; {
+		req := h.template.request(j.Value) // a body is read once, so one a round
+		req.Header = header
+		c, err := h.connection(ctx)
+		if err != nil {
+			return unreached(ctx, err)
+		}
+		res, err := h.attempt(ctx, c, req, permit)
+		switch {
+		case err == nil:
+			return res
+		case errors.Is(err, errLate):
+			h.metrics.late.Inc()
+		default:
+			if dead++; dead == maxDead {
+				return Result{Kind: Unavailable, Err: fmt.Errorf("write: connection lost before the call, %d times: %w", dead, err)}
+			}
+		}
+	}
+}
+
+func (h *HTTP) connection(ctx context.Context) (*conn, error) {
+	c, err := h.conns.pop()
+	if c != nil || err != nil {
+		return c, err
+	}
+	c, err = h.conns.fresh(ctx)
+	h.metrics.dialed(err)
+	if err != nil {
+		h.logger.DebugContext(ctx, "connection to the provider could not be opened", "error", err)
+	}
+	return c, err
+}
+
+// unreached: no connection, hence no permit. Where the caller or Close ended
+// the wait, it is not the provider's fault.
+func unreached(ctx context.Context, err error) Result {
+	if ctx.Err() != nil {
+		return Result{Kind: Withheld, Err: fmt.Errorf("connect: %w", context.Cause(ctx))}
+	}
+	if errors.Is(err, ErrClosed) {
+		return Result{Kind: Withheld, Err: err}
+	}
+	return Result{Kind: Unavailable, Err: fmt.Errorf("connect: %w", err)}
+}
+
+// attempt makes the call on c. An error means that nothing was written and
+// that c is gone.
+func (h *HTTP) attempt(ctx context.Context, c *conn, req *http.Request, permit Permit) (Result, error) {
+	useBy, err := h.permitted(ctx, permit)
+	if err != nil {
+		h.conns.put(c)
+		return Result{Kind: Withheld, Err: fmt.Errorf("permit: %w", err)}, nil
+	}
+	c.wire.arm(useBy, h.timeout)
+	resp, err := c.client.RoundTrip(req)
+	if err != nil {
+		// net/http has seen its writing goroutine end before it returns an
+		// error, so that what the wire says now is final.
+		call, _ := c.wire.end()
+		h.conns.drop(c)
+		return failed(call, err)
+	}
+	return h.answered(c, resp)
+}
+
+// permitted asks for a permit until it gets one that isn't over yet. The wire
+// checks again; here a late one doesn't cost the connection.
+func (h *HTTP) permitted(ctx context.Context, permit Permit) (time.Time, error) {
+	for {
+		useBy, err := permit(ctx)
+		if err != nil || !over(useBy, time.Now()) {
+			return useBy, err
+		}
+		h.metrics.late.Inc()
+		if ctx.Err() != nil {
+			return useBy, context.Cause(ctx)
+		}
+	}
+}
+
+// failed tells what a call without an answer means.
+func failed(call call, err error) (Result, error) {
+	switch {
+	case call.late:
+		return Result{}, errLate
+	case call.wroteAt.IsZero():
+		return Result{}, plain(err)
+	case call.timedOut:
+		err = fmt.Errorf("no answer within %v", call.timeout)
+	default:
+		err = fmt.Errorf("no answer: %w", plain(err))
+	}
+	return Result{Kind: Unknown, Err: err, WroteAt: call.wroteAt, Elapsed: time.Since(call.wroteAt)}, nil
+}
+
+var (
+	errCut    = errors.New("the connection was closed")
+	errBroken = errors.New("the connection was closed, or what came can't be read as HTTP")
+)
+
+// plain keeps what the network says and hides what net/http quotes: an answer
+// that can't be read may hold the payload.
+func plain(err error) error {
+	if opErr, ok := errors.AsType[*net.OpError](err); ok {
+		return opErr
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) {
+		return errCut
+	}
+	return errBroken
+}
+
+// answered reads the rest of an answer and gives the connection back if it can
+// be used again. The status alone decides: what is behind it may be cut. An
+// answer that came before the call was written belongs to something else.
+func (h *HTTP) answered(c *conn, resp *http.Response) (Result, error) {
+	whole := resp.StatusCode != http.StatusSwitchingProtocols && h.drain(resp.Body)
+	_ = resp.Body.Close()
+	call, alive := c.wire.end()
+	if call.wroteAt.IsZero() {
+		h.conns.drop(c)
+		return failed(call, errBroken)
+	}
+	res := classify(resp.StatusCode, resp.Header)
+	res.WroteAt = call.wroteAt
+	res.Elapsed = time.Since(call.wroteAt)
+	if whole && alive && c.client.Available() == 1 {
+		c.hint(resp.Header)
+		h.conns.put(c)
+	} else {
+		h.conns.drop(c)
+	}
+	return res, nil
+}
+
+// drain reads a body to its end and reports whether it got there.
+func (h *HTTP) drain(body io.Reader) bool {
+	if body == http.NoBody {
+		return true
+	}
+	n, err := io.Copy(io.Discard, io.LimitReader(body, h.maxBody+1))
+	return err == nil && n <= h.maxBody
+}

@@ -1,0 +1,375 @@
+package sender_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"dispatcher/sender"
+)
+
+func TestPermitIsAskedLast(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{serve: answering(ok)}
+		s := newSender(t, sender.HTTPOptions{DialContext: n.dial})
+		defer s.Close()
+		var granted time.Time
+		res := s.Send(t.Context(), aJob("a", "hello"), func(context.Context) (time.Time, error) {
+			time.Sleep(time.Minute) // all others have come as far as they can
+			if dials, writes := n.seen(); dials != 1 || len(writes) != 0 {
+				t.Errorf("at the permit: %d connections and %d writes, want 1 and 0", dials, len(writes))
+			}
+			granted = time.Now()
+			return granted.Add(time.Millisecond), nil
+		})
+		if res.Kind != sender.Accepted || !res.WroteAt.Equal(granted) {
+			t.Errorf("got %v written at %v, want accepted, written at %v", res.Kind, res.WroteAt, granted)
+		}
+		_, writes := n.seen()
+		if len(writes) != 1 || !bytes.HasPrefix(writes[0], []byte("POST /send HTTP/1.1\r\n")) || !bytes.HasSuffix(writes[0], []byte("\r\n\r\nhello")) {
+			t.Errorf("got %d writes %q, want headers and body in one", len(writes), writes)
+		}
+	})
+}
+
+func TestPermitRefusedWritesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{serve: answering(ok)}
+		s := newSender(t, sender.HTTPOptions{DialContext: n.dial})
+		defer s.Close()
+		stopping := errors.New("the node stops")
+		res := s.Send(t.Context(), aJob("a", "x"), func(context.Context) (time.Time, error) { return time.Time{}, stopping })
+		if res.Kind != sender.Withheld || !errors.Is(res.Err, stopping) || !res.WroteAt.IsZero() {
+			t.Errorf("got %+v, want withheld and never written", res)
+		}
+		permits := 0
+		s.Send(t.Context(), aJob("b", "x"), always(&permits))
+		if dials, writes := n.seen(); dials != 1 || len(writes) != 1 {
+			t.Errorf("got %d connections, %d writes; want 1 and 1: the connection is kept", dials, len(writes))
+		}
+	})
+}
+
+func TestLatePermitIsAskedAgainOnTheSameConnection(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{serve: answering(ok)}
+		s := newSender(t, sender.HTTPOptions{DialContext: n.dial})
+		defer s.Close()
+		asked := 0
+		res := s.Send(t.Context(), aJob("a", "x"), func(context.Context) (time.Time, error) {
+			asked++
+			return time.Now().Add(time.Duration(asked-3) * time.Second), nil
+		})
+		dials, writes := n.seen()
+		if res.Kind != sender.Accepted || asked != 3 || dials != 1 || len(writes) != 1 {
+			t.Errorf("got %v, %d permits, %d connections, %d writes; want accepted, 3, 1, 1", res.Kind, asked, dials, len(writes))
+		}
+	})
+}
+
+func TestTimeoutStartsAtTheWrite(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{serve: func(_ int, _ net.Conn, br *bufio.Reader) {
+			readCall(br)
+			_, _ = br.Peek(1) // hangs until the other side closes
+		}}
+		s := newSender(t, sender.HTTPOptions{DialContext: n.dial, Timeout: 2 * time.Second})
+		defer s.Close()
+		res := s.Send(t.Context(), aJob("a", "x"), func(context.Context) (time.Time, error) {
+			time.Sleep(time.Hour)
+			return time.Time{}, nil
+		})
+		if res.Kind != sender.Unknown || res.Elapsed != 2*time.Second || res.Status != 0 {
+			t.Errorf("got %+v, want unknown after 2s", res)
+		}
+		if !strings.Contains(res.Err.Error(), "2s") {
+			t.Errorf("got error %q, want one that names the timeout", res.Err)
+		}
+	})
+}
+
+func TestContextEndsTheWaitButNotTheCall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{serve: func(_ int, c net.Conn, br *bufio.Reader) {
+			for readCall(br) {
+				time.Sleep(2 * time.Second)
+				_, _ = io.WriteString(c, ok)
+			}
+		}}
+		s := newSender(t, sender.HTTPOptions{DialContext: n.dial})
+		defer s.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		permits := 0
+		if res := s.Send(ctx, aJob("a", "x"), always(&permits)); res.Kind != sender.Accepted || res.Elapsed != 2*time.Second {
+			t.Errorf("got %+v, want accepted after 2s", res)
+		}
+		waits := func(ctx context.Context) (time.Time, error) { <-ctx.Done(); return time.Time{}, ctx.Err() }
+		if res := s.Send(ctx, aJob("b", "x"), waits); res.Kind != sender.Withheld {
+			t.Errorf("got %+v, want withheld", res)
+		}
+	})
+}
+
+func TestDialThatHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hang := func(ctx context.Context, _, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }
+		s := newSender(t, sender.HTTPOptions{DialContext: hang, DialTimeout: 3 * time.Second})
+		defer s.Close()
+		begun, permits := time.Now(), 0
+		if res := s.Send(t.Context(), aJob("a", "x"), always(&permits)); res.Kind != sender.Unavailable || time.Since(begun) != 3*time.Second {
+			t.Errorf("got %+v after %v, want unavailable after 3s", res, time.Since(begun))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if res := s.Send(ctx, aJob("a", "x"), always(&permits)); res.Kind != sender.Withheld {
+			t.Errorf("got %+v, want withheld: the caller gave up, the provider didn't", res)
+		}
+		if permits != 0 {
+			t.Errorf("got %d permits, want none", permits)
+		}
+	})
+}
+
+func TestConnectionClosedWhileIdle(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{serve: func(_ int, c net.Conn, br *bufio.Reader) {
+			readCall(br)
+			_, _ = io.WriteString(c, ok) // and close
+		}}
+		s := newSender(t, sender.HTTPOptions{DialContext: n.dial})
+		defer s.Close()
+		permits := 0
+		for range 3 {
+			if res := s.Send(t.Context(), aJob("a", "x"), always(&permits)); res.Kind != sender.Accepted {
+				t.Errorf("got %+v, want accepted", res)
+			}
+			synctest.Wait()
+		}
+		if dials, writes := n.seen(); dials != 3 || len(writes) != 3 || permits != 3 {
+			t.Errorf("got %d connections, %d writes, %d permits; want 3 each", dials, len(writes), permits)
+		}
+	})
+}
+
+func TestConnectionThatDiesUnderThePermit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var first net.Conn
+		n := &network{serve: func(n int, c net.Conn, br *bufio.Reader) {
+			if n == 0 {
+				first = c
+			}
+			answering(ok)(n, c, br)
+		}}
+		s := newSender(t, sender.HTTPOptions{DialContext: n.dial})
+		defer s.Close()
+		asked := 0
+		res := s.Send(t.Context(), aJob("a", "x"), func(context.Context) (time.Time, error) {
+			synctest.Wait()
+			if asked++; asked == 1 {
+				_ = first.Close()
+				synctest.Wait()
+			}
+			return time.Time{}, nil
+		})
+		dials, writes := n.seen()
+		if res.Kind != sender.Accepted || asked != 2 || dials != 2 || len(writes) != 1 {
+			t.Errorf("got %v, %d permits, %d connections, %d writes; want accepted, 2, 2, 1", res.Kind, asked, dials, len(writes))
+		}
+	})
+}
+
+func TestProviderThatClosesEveryConnection(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{serve: func(int, net.Conn, *bufio.Reader) {}}
+		s := newSender(t, sender.HTTPOptions{DialContext: n.dial})
+		defer s.Close()
+		asked := 0
+		res := s.Send(t.Context(), aJob("a", "x"), func(context.Context) (time.Time, error) {
+			asked++
+			synctest.Wait()
+			return time.Time{}, nil
+		})
+		if res.Kind != sender.Unavailable || asked != 3 || !res.WroteAt.IsZero() {
+			t.Errorf("got %+v after %d permits, want unavailable after 3, never written", res, asked)
+		}
+	})
+}
+
+// net/http resends such a call by itself on a connection that was used before.
+func TestNothingIsSentAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		n := &network{serve: func(_ int, c net.Conn, br *bufio.Reader) {
+			for readCall(br) {
+				if calls++; calls == 2 {
+					return // read, not answered
+				}
+				_, _ = io.WriteString(c, ok)
+			}
+		}}
+		s := newSender(t, sender.HTTPOptions{DialContext: n.dial})
+		defer s.Close()
+		permits := 0
+		s.Send(t.Context(), aJob("a", "x"), always(&permits))
+		res := s.Send(t.Context(), aJob("b", "x"), always(&permits))
+		synctest.Wait()
+		_, writes := n.seen()
+		if res.Kind != sender.Unknown || res.WroteAt.IsZero() || calls != 2 || len(writes) != 2 || permits != 2 {
+			t.Errorf("got %+v, %d calls, %d writes, %d permits; want unknown and 2 each", res, calls, len(writes), permits)
+		}
+	})
+}
+
+func TestRedirectIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{serve: answering("HTTP/1.1 307 Temporary Redirect\r\nLocation: http://provider.test/other\r\nContent-Length: 0\r\n\r\n")}
+		s := newSender(t, sender.HTTPOptions{DialContext: n.dial})
+		defer s.Close()
+		permits := 0
+		res := s.Send(t.Context(), aJob("a", "x"), always(&permits))
+		if _, writes := n.seen(); res.Kind != sender.Rejected || res.Status != 307 || len(writes) != 1 {
+			t.Errorf("got %+v and %d writes, want rejected and 1", res, len(writes))
+		}
+	})
+}
+
+func TestStatusDecidesWhateverTheBodyDoes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		answer string
+		hang   bool
+		after  time.Duration
+	}{
+		"cut":      {answer: "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf"},
+		"hangs":    {answer: "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", hang: true, after: 2 * time.Second},
+		"endless":  {answer: "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n" + strings.Repeat("x", 100_000), hang: true},
+		"no chunk": {answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				n := &network{serve: func(_ int, conn net.Conn, br *bufio.Reader) {
+					readCall(br)
+					_, _ = io.WriteString(conn, c.answer)
+					if c.hang {
+						_, _ = br.Peek(1)
+					}
+				}}
+				s := newSender(t, sender.HTTPOptions{DialContext: n.dial, Timeout: 2 * time.Second})
+				defer s.Close()
+				permits := 0
+				for range 2 { // the second one shows that the connection was given up
+					res := s.Send(t.Context(), aJob("a", "x"), always(&permits))
+					if res.Kind != sender.Accepted || res.Elapsed != c.after {
+						t.Errorf("got %+v, want accepted after %v", res, c.after)
+					}
+				}
+				if dials, _ := n.seen(); dials != 2 {
+					t.Errorf("got %d connections, want 2", dials)
+				}
+			})
+		})
+	}
+}
+
+func TestAnswersThatAreNone(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]string{
+		"empty":     "",
+		"half line": "HTTP/1.1 20",
+		"no http":   "+4915100000000 secret\r\n\r\n",
+		"switching": "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				n := &network{serve: func(_ int, c net.Conn, br *bufio.Reader) {
+					readCall(br)
+					_, _ = io.WriteString(c, answer)
+				}}
+				s := newSender(t, sender.HTTPOptions{DialContext: n.dial})
+				defer s.Close()
+				permits := 0
+				res := s.Send(t.Context(), aJob("a", "x"), always(&permits))
+				if res.Kind != sender.Unknown || res.WroteAt.IsZero() || res.Err == nil {
+					t.Fatalf("got %+v, want unknown", res)
+				}
+				if strings.Contains(res.Err.Error(), "secret") {
+					t.Errorf("the error repeats what the provider said: %q", res.Err)
+				}
+			})
+		})
+	}
+}
+
+func TestCloseEndsCallsOnTheWire(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{serve: func(_ int, _ net.Conn, br *bufio.Reader) {
+			readCall(br)
+			_, _ = br.Peek(1)
+		}}
+		s := newSender(t, sender.HTTPOptions{DialContext: n.dial, Timeout: time.Hour})
+		time.AfterFunc(time.Second, s.Close)
+		permits := 0
+		if res := s.Send(t.Context(), aJob("a", "x"), always(&permits)); res.Kind != sender.Unknown || res.Elapsed != time.Second {
+			t.Errorf("got %+v, want unknown after 1s", res)
+		}
+		if res := s.Send(t.Context(), aJob("b", "x"), always(&permits)); res.Kind != sender.Withheld || !errors.Is(res.Err, sender.ErrClosed) {
+			t.Errorf("got %+v, want withheld: closed", res)
+		}
+		if permits != 1 {
+			t.Errorf("got %d permits, want 1", permits)
+		}
+	})
+}
+
+func TestIdleConnectionsGrowOld(t *testing.T) {
+	t.Parallel()
+	keepAlive := strings.Replace(ok, "\r\n", "\r\nKeep-Alive: max=100, timeout=5\r\n", 1)
+	for name, c := range map[string]struct {
+		answer string
+		pause  time.Duration
+		dials  int
+	}{
+		"young":                    {ok, 9 * time.Second, 1},
+		"old":                      {ok, 10 * time.Second, 2},
+		"within the peer's hint":   {keepAlive, 3 * time.Second, 1},
+		"older than the peer says": {keepAlive, 4 * time.Second, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				n := &network{serve: answering(c.answer)}
+				s := newSender(t, sender.HTTPOptions{DialContext: n.dial, IdleTimeout: 10 * time.Second})
+				defer s.Close()
+				permits := 0
+				s.Send(t.Context(), aJob("a", "x"), always(&permits))
+				time.Sleep(c.pause)
+				s.Send(t.Context(), aJob("b", "x"), always(&permits))
+				if dials, _ := n.seen(); dials != c.dials {
+					t.Errorf("got %d connections, want %d", dials, c.dials)
+				}
+			})
+		})
+	}
+}

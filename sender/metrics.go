@@ -1,0 +1,86 @@
+package sender
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics of one sender. The series are made up front, so that a rate of zero
+// is a zero and not a gap.
+type metrics struct {
+	calls    map[Kind]prometheus.Counter // read-only once made
+	duration prometheus.Histogram
+	dialOK   prometheus.Counter
+	dialFail prometheus.Counter
+	late     prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer, p *conns) (*metrics, error) {
+	calls := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "dispatcher_sender_calls_total",
+		Help: "Jobs handed to the sender, by what happened.",
+	}, []string{"result"})
+	dials := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "dispatcher_sender_dials_total",
+		Help: "Connections to the provider that were tried, by result.",
+	}, []string{"result"})
+	m := &metrics{
+		calls: make(map[Kind]prometheus.Counter),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "dispatcher_sender_call_duration_seconds",
+			Help:    "From the first byte written to the end of the answer or of the wait for it.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15), // 1 ms to 16 s
+		}),
+		dialOK:   dials.WithLabelValues("ok"),
+		dialFail: dials.WithLabelValues("error"),
+		late: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "dispatcher_sender_late_writes_refused_total",
+			Help: "Permits that were over when the write was to begin; nothing was written.",
+		}),
+	}
+	for _, k := range Kinds() {
+		m.calls[k] = calls.WithLabelValues(k.String())
+	}
+	if reg == nil {
+		return m, nil
+	}
+	return m, register(reg, calls, dials, m.duration, m.late,
+		connections(p, "open", func(open, _ int) int { return open }),
+		connections(p, "idle", func(_, idle int) int { return idle }))
+}
+
+func connections(p *conns, state string, pick func(open, idle int) int) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name:        "dispatcher_sender_connections",
+		Help:        "Connections to the provider. Open ones are idle or in use.",
+		ConstLabels: prometheus.Labels{"state": state},
+	}, func() float64 { return float64(pick(p.counts())) })
+}
+
+func register(reg prometheus.Registerer, cs ...prometheus.Collector) error {
+	var errs []error
+	for _, c := range cs {
+		errs = append(errs, reg.Register(c))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("register the sender's metrics: %w", err)
+	}
+	return nil
+}
+
+func (m *metrics) observe(res *Result) {
+	m.calls[res.Kind].Inc()
+	if !res.WroteAt.IsZero() {
+		m.duration.Observe(res.Elapsed.Seconds())
+	}
+}
+
+func (m *metrics) dialed(err error) {
+	if err != nil {
+		m.dialFail.Inc()
+		return
+	}
+	m.dialOK.Inc()
+}

@@ -1,0 +1,101 @@
+package provider
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+// Fault is a way not to answer.
+type Fault string
+
+// The faults.
+const (
+	NoFault Fault = ""
+	Hang    Fault = "hang" // keep the connection and say nothing
+	Cut     Fault = "cut"  // close the connection once the call has been read
+)
+
+// Behaviour is a script: how calls are answered from now on. The zero value
+// accepts everything at once.
+type Behaviour struct {
+	Latency time.Duration // before each answer
+	Jitter  time.Duration // up to this much more, evenly spread
+
+	Status     int           // default 200
+	RetryAfter time.Duration // sent with the status, in whole seconds rounded up; 0: not sent
+	Fault      Fault         // instead of the status
+
+	// Every and First say which calls get the status or the fault: every n-th,
+	// and only among the first n. 0: all. The others are accepted.
+	Every int
+	First int
+}
+
+// Validate names the field and the value that can't be.
+func (b Behaviour) Validate() error {
+	var errs []error
+	if b.Latency < 0 || b.Jitter < 0 || b.RetryAfter < 0 {
+		errs = append(errs, fmt.Errorf("latency %v, jitter %v, retry_after %v: none may be negative", b.Latency, b.Jitter, b.RetryAfter))
+	}
+	if b.Status != 0 && (b.Status < 200 || b.Status > 599) {
+		errs = append(errs, fmt.Errorf("status: %d is not between 200 and 599", b.Status))
+	}
+	if b.Fault != NoFault && b.Fault != Hang && b.Fault != Cut {
+		errs = append(errs, fmt.Errorf("fault: %q is neither %q nor %q", b.Fault, Hang, Cut))
+	}
+	if b.Every < 0 || b.First < 0 {
+		errs = append(errs, fmt.Errorf("every %d, first %d: neither may be negative", b.Every, b.First))
+	}
+	return errors.Join(errs...)
+}
+
+// Answer is what one call gets.
+type Answer struct {
+	Delay      time.Duration
+	Status     int // 0: 200
+	RetryAfter time.Duration
+	Fault      Fault
+}
+
+// script is a behaviour in use; it counts the calls it was asked about.
+type script struct {
+	Behaviour
+	asked atomic.Int64
+}
+
+func (s *script) next() Answer {
+	a := Answer{Delay: s.Latency}
+	if s.Jitter > 0 {
+		a.Delay += time.Duration(rand.Int64N(int64(s.Jitter) + 1))
+	}
+	n := int(s.asked.Add(1))
+	if (s.Every <= 1 || n%s.Every == 0) && (s.First == 0 || n <= s.First) {
+		a.Status, a.RetryAfter, a.Fault = s.Status, s.RetryAfter, s.Fault
+	}
+	return a
+}
+
+// accepted is the answer that nearly every call gets, made once.
+const accepted = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+
+// render makes the bytes of an answer. It has no body: what a client reads of
+// one changes nothing here.
+func (a Answer) render() string {
+	if a.Status == 0 || a.Status == http.StatusOK && a.RetryAfter == 0 {
+		return accepted
+	}
+	head := "HTTP/1.1 " + strconv.Itoa(a.Status) + " " + http.StatusText(a.Status) + "\r\n"
+	if a.RetryAfter > 0 {
+		seconds := (a.RetryAfter + time.Second - 1) / time.Second
+		head += "Retry-After: " + strconv.FormatInt(int64(seconds), 10) + "\r\n"
+	}
+	if a.Status != http.StatusNoContent && a.Status != http.StatusNotModified {
+		head += "Content-Length: 0\r\n"
+	}
+	return head + "\r\n"
+}

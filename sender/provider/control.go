@@ -1,0 +1,167 @@
+package provider
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Control serves what a test needs of a provider in another process:
+//
+//	POST /down, /up, /reset
+//	POST /behave    a Behaviour as JSON, durations as text: {"latency":"20ms","status":429}
+//	GET  /arrivals  one line each, see [ReadArrivals]
+//	GET  /report?cap=300&window=1s[&change=<unix ns>:<cap>…]   a Report as JSON
+//
+// A fault of the request is answered with 400 and what is wrong in plain text.
+func Control(p *Provider) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /down", func(http.ResponseWriter, *http.Request) { p.Down() })
+	mux.HandleFunc("POST /reset", func(http.ResponseWriter, *http.Request) { p.Reset() })
+	mux.HandleFunc("POST /up", func(w http.ResponseWriter, r *http.Request) {
+		if err := p.Up(r.Context()); err != nil {
+			http.Error(w, err.Error(), http.StatusConflict)
+		}
+	})
+	mux.HandleFunc("POST /behave", func(w http.ResponseWriter, r *http.Request) {
+		var b Behaviour
+		dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16))
+		dec.DisallowUnknownFields()
+		if err := errors.Join(dec.Decode(&b), b.Validate()); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		p.Behave(b)
+	})
+	mux.HandleFunc("GET /arrivals", func(w http.ResponseWriter, _ *http.Request) {
+		_ = writeArrivals(w, p.Arrivals()) // the client went away
+	})
+	mux.HandleFunc("GET /report", func(w http.ResponseWriter, r *http.Request) {
+		c, err := parseContract(r.URL.Query(), p.Since)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(p.Report(c)) // the client went away
+	})
+	return mux
+}
+
+func parseContract(q url.Values, since func(time.Time) time.Duration) (Contract, error) {
+	window, err := time.ParseDuration(q.Get("window"))
+	if err != nil || window <= 0 {
+		return Contract{}, fmt.Errorf("window: %q is not a positive duration", q.Get("window"))
+	}
+	most, err := strconv.Atoi(q.Get("cap"))
+	if err != nil || most < 0 {
+		return Contract{}, fmt.Errorf("cap: %q is not a number of calls", q.Get("cap"))
+	}
+	c := Contract{Window: window, Caps: []CapFrom{{Cap: most}}}
+	for _, change := range q["change"] {
+		at, to, _ := strings.Cut(change, ":")
+		ns, errAt := strconv.ParseInt(at, 10, 64)
+		most, errTo := strconv.Atoi(to)
+		if errAt != nil || errTo != nil || most < 0 {
+			return Contract{}, fmt.Errorf("change: %q is not <unix ns>:<cap>", change)
+		}
+		next := CapFrom{From: since(time.Unix(0, ns)), Cap: most}
+		if n := len(c.Caps); n > 1 && next.From < c.Caps[n-1].From {
+			return Contract{}, fmt.Errorf("change: %q comes before its predecessor", change)
+		}
+		c.Caps = append(c.Caps, next)
+	}
+	return c, nil
+}
+
+// behaviourJSON has the durations as people write them.
+type behaviourJSON struct {
+	Latency    string `json:"latency,omitempty"`
+	Jitter     string `json:"jitter,omitempty"`
+	Status     int    `json:"status,omitempty"`
+	RetryAfter string `json:"retry_after,omitempty"`
+	Fault      Fault  `json:"fault,omitempty"`
+	Every      int    `json:"every,omitempty"`
+	First      int    `json:"first,omitempty"`
+}
+
+// MarshalJSON writes durations as text.
+func (b Behaviour) MarshalJSON() ([]byte, error) {
+	text := func(d time.Duration) string {
+		if d == 0 {
+			return ""
+		}
+		return d.String()
+	}
+	return json.Marshal(behaviourJSON{text(b.Latency), text(b.Jitter), b.Status, text(b.RetryAfter), b.Fault, b.Every, b.First})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes. An unknown field is an error.
+func (b *Behaviour) UnmarshalJSON(data []byte) error {
+	var in behaviourJSON
+	dec := json.NewDecoder(strings.NewReader(string(data)))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&in); err != nil {
+		return fmt.Errorf("behaviour: %w", err)
+	}
+	*b = Behaviour{Status: in.Status, Fault: in.Fault, Every: in.Every, First: in.First}
+	for _, d := range []struct {
+		name, text string
+		to         *time.Duration
+	}{{"latency", in.Latency, &b.Latency}, {"jitter", in.Jitter, &b.Jitter}, {"retry_after", in.RetryAfter, &b.RetryAfter}} {
+		if d.text == "" {
+			continue
+		}
+		var err error
+		if *d.to, err = time.ParseDuration(d.text); err != nil {
+			return fmt.Errorf("behaviour: %s: %q is not a duration", d.name, d.text)
+		}
+	}
+	return nil
+}
+
+// writeArrivals writes a line each: nanoseconds, status, key.
+func writeArrivals(w io.Writer, arrivals []Arrival) error {
+	bw := bufio.NewWriterSize(w, 64<<10)
+	var line []byte
+	for _, a := range arrivals {
+		line = strconv.AppendInt(line[:0], int64(a.At), 10)
+		line = append(line, ' ')
+		line = strconv.AppendInt(line, int64(a.Status), 10)
+		line = append(line, ' ')
+		line = append(line, a.Key...)
+		if _, err := bw.Write(append(line, '\n')); err != nil {
+			return err
+		}
+	}
+	return bw.Flush()
+}
+
+// ReadArrivals reads what GET /arrivals gives: one arrival a line, its stamp in
+// nanoseconds, its status and its key, apart by one space each. The error names
+// the line.
+func ReadArrivals(r io.Reader) ([]Arrival, error) {
+	var out []Arrival
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		at, rest, _ := strings.Cut(lines.Text(), " ")
+		status, key, found := strings.Cut(rest, " ")
+		ns, errAt := strconv.ParseInt(at, 10, 64)
+		code, errStatus := strconv.Atoi(status)
+		if errAt != nil || errStatus != nil || !found {
+			return nil, fmt.Errorf("read arrivals: line %d is not <ns> <status> <key>", n)
+		}
+		out = append(out, Arrival{At: time.Duration(ns), Status: code, Key: key})
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read arrivals: %w", err)
+	}
+	return out, nil
+}

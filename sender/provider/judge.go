@@ -1,0 +1,219 @@
+package provider
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Settle is how long after a change of the cap a window may begin that is still
+// allowed the larger of the two.
+const Settle = 500 * time.Millisecond
+
+// maxOver is how many broken windows a verdict lists.
+const maxOver = 10
+
+// CapFrom is a cap and since when it holds, on the clock of the stamps.
+type CapFrom struct {
+	From time.Duration
+	Cap  int
+}
+
+// Contract is what the calls are judged by: at most Cap in any window. Caps are
+// in order of time; the first one holds from the beginning, whatever its From.
+type Contract struct {
+	Window time.Duration
+	Caps   []CapFrom
+}
+
+// Over is one broken window: [At, At+Window).
+type Over struct {
+	At      time.Duration `json:"at_ns"`
+	Count   int           `json:"count"`
+	Allowed int           `json:"allowed"`
+}
+
+// Verdict is what the arrivals come to.
+type Verdict struct {
+	Sent     int `json:"sent"`     // arrivals
+	Distinct int `json:"distinct"` // different keys among them; a call without a key is different from all
+	Repeated int `json:"repeated"` // Sent - Distinct
+	Accepted int `json:"accepted"` // different keys that got a 2xx at least once
+	Doubled  int `json:"doubled"`  // 2xx beyond the first of their key
+
+	First time.Duration `json:"first_ns"`
+	Last  time.Duration `json:"last_ns"`
+	// Utilisation is (Sent-1)/(Last-First), as a share of cap/window.
+	Utilisation float64 `json:"utilisation"`
+
+	MaxInWindow int     `json:"max_in_window"` // in any judged window
+	Unjudged    float64 `json:"unjudged"`      // share of the windows that begin in [First, Last]
+	OverCount   int     `json:"over_count"`    // broken windows that differ in what they hold
+	Over        []Over  `json:"over,omitempty"`
+}
+
+// Kept reports whether no judged window was over its cap.
+func (v Verdict) Kept() bool { return v.OverCount == 0 }
+
+// Judge looks at every window [t, t+Window), wherever it begins. A window that
+// touches a stall is unjudged. The arguments need no order and aren't changed.
+func Judge(arrivals []Arrival, stalls []Stall, c Contract) Verdict {
+	v := census(arrivals)
+	if v.Sent == 0 || c.Window <= 0 || len(c.Caps) == 0 {
+		return v
+	}
+	at := make([]time.Duration, len(arrivals))
+	for i, a := range arrivals {
+		at[i] = a.At
+	}
+	slices.Sort(at)
+	v.First, v.Last = at[0], at[len(at)-1]
+	stalls = merged(stalls)
+	v.Utilisation = c.share(v)
+	v.Unjudged = unjudged(stalls, c.Window, v.First, v.Last)
+	c.slide(&v, at, stalls)
+	return v
+}
+
+// slide moves the window over all the times where it can be at its worst for
+// what is allowed there. The count only drops when an arrival falls out at the
+// window's beginning, so a window may be moved later until its first arrival is
+// at its beginning, and is no better then; unless on the way it touches a new
+// cap, which may allow more, or a stall, which leaves it unjudged. So the last
+// window that touches neither is looked at too.
+func (c Contract) slide(v *Verdict, at []time.Duration, stalls []Stall) {
+	lo, hi, stall := 0, 0, 0
+	for _, t := range c.starts(at, stalls) {
+		for lo < len(at) && at[lo] < t {
+			lo++
+		}
+		for hi < len(at) && at[hi] < t+c.Window {
+			hi++
+		}
+		for stall < len(stalls) && stalls[stall].To <= t {
+			stall++
+		}
+		if stall < len(stalls) && stalls[stall].From < t+c.Window {
+			continue
+		}
+		count, allowed := hi-lo, c.allowed(t)
+		v.MaxInWindow = max(v.MaxInWindow, count)
+		if count <= allowed {
+			continue
+		}
+		v.OverCount++
+		if len(v.Over) < maxOver {
+			v.Over = append(v.Over, Over{At: t, Count: count, Allowed: allowed})
+		}
+	}
+}
+
+// starts lists, in order, the beginnings to look at.
+func (c Contract) starts(at []time.Duration, stalls []Stall) []time.Duration {
+	starts := slices.Clone(at)
+	for _, change := range c.Caps[1:] {
+		starts = append(starts, change.From-c.Window)
+	}
+	for _, s := range stalls {
+		starts = append(starts, s.From-c.Window)
+	}
+	slices.Sort(starts)
+	return slices.Compact(starts)
+}
+
+// allowed is the largest cap that holds at any instant from Settle before t to
+// the window's end.
+func (c Contract) allowed(t time.Duration) int {
+	most := 0
+	for i, in := range c.Caps {
+		begun := i == 0 || in.From < t+c.Window
+		ended := i+1 < len(c.Caps) && c.Caps[i+1].From <= t-Settle
+		if begun && !ended {
+			most = max(most, in.Cap)
+		}
+	}
+	return most
+}
+
+// share is what was sent, less the first, over what could have been sent after
+// it until the last.
+func (c Contract) share(v Verdict) float64 {
+	var could float64
+	for i, in := range c.Caps {
+		from, to := v.First, v.Last
+		if i > 0 {
+			from = max(from, in.From)
+		}
+		if i+1 < len(c.Caps) {
+			to = min(to, c.Caps[i+1].From)
+		}
+		could += max(0, (to-from).Seconds()) * float64(in.Cap) / c.Window.Seconds()
+	}
+	if could == 0 {
+		return 0
+	}
+	return float64(v.Sent-1) / could
+}
+
+// census counts keys.
+func census(arrivals []Arrival) Verdict {
+	v := Verdict{Sent: len(arrivals)}
+	accepts := make(map[string]int, len(arrivals))
+	for _, a := range arrivals {
+		ok := 0
+		if a.Status >= 200 && a.Status < 300 {
+			ok = 1
+		}
+		if a.Key == "" {
+			v.Distinct++
+			v.Accepted += ok
+			continue
+		}
+		accepts[a.Key] += ok
+	}
+	v.Distinct += len(accepts)
+	v.Repeated = v.Sent - v.Distinct
+	for _, n := range accepts {
+		v.Accepted += min(n, 1)
+		v.Doubled += max(n-1, 0)
+	}
+	return v
+}
+
+// merged sorts stalls and joins those that touch.
+func merged(stalls []Stall) []Stall {
+	stalls = slices.Clone(stalls)
+	slices.SortFunc(stalls, func(a, b Stall) int { return cmp.Compare(a.From, b.From) })
+	var out []Stall
+	for _, s := range stalls {
+		if n := len(out); n > 0 && s.From <= out[n-1].To {
+			out[n-1].To = max(out[n-1].To, s.To)
+			continue
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// unjudged is the share of [first, last] in which a window begins that touches
+// a stall.
+func unjudged(stalls []Stall, window, first, last time.Duration) float64 {
+	var sum time.Duration
+	done := first // up to here it is counted
+	for _, s := range stalls {
+		from, to := max(s.From-window, done), min(s.To, last)
+		if to > from {
+			sum += to - from
+			done = to
+		}
+	}
+	if last > first {
+		return float64(sum) / float64(last-first)
+	}
+	for _, s := range stalls {
+		if s.From < first+window && s.To > first {
+			return 1
+		}
+	}
+	return 0
+}

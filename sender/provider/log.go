@@ -1,0 +1,112 @@
+package provider
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Arrival is one call as the provider saw it.
+type Arrival struct {
+	At     time.Duration // since the provider's epoch, monotonic
+	Key    string        // the idempotency key; empty: there was none
+	Status int           // what it was answered; 0: nothing
+}
+
+// maxKey is how much of a key is kept.
+const maxKey = 1 << 10
+
+// arrivalLog holds millions of arrivals. It grows by chunks and never copies
+// them, since growing one slice would hold up the arrivals that it counts.
+type arrivalLog struct {
+	mu     sync.Mutex
+	chunks []*chunk
+	total  int
+}
+
+const chunkSize = 4096
+
+type chunk struct {
+	n       int
+	records [chunkSize]record
+	keys    []byte // one after the other: no pointers for the collector to follow
+}
+
+type record struct {
+	at     int64 // ns
+	offset uint32
+	length uint16
+	status uint16
+}
+
+func (l *arrivalLog) add(at time.Duration, key string, status int) {
+	key = key[:min(len(key), maxKey)]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.chunks) == 0 || l.chunks[len(l.chunks)-1].n == chunkSize {
+		l.chunks = append(l.chunks, new(chunk))
+	}
+	c := l.chunks[len(l.chunks)-1]
+	c.records[c.n] = record{
+		at: int64(at), offset: uint32(len(c.keys)), length: uint16(len(key)),
+		status: uint16(min(max(status, 0), math.MaxUint16)),
+	}
+	c.keys = append(c.keys, key...)
+	c.n++
+	l.total++
+}
+
+func (l *arrivalLog) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.chunks, l.total = nil, 0
+}
+
+func (l *arrivalLog) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.total
+}
+
+// since counts the arrivals after t. It looks back from the end, so that its
+// cost is that of the answer.
+func (l *arrivalLog) since(t time.Duration) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range slices.Backward(l.chunks) {
+		for _, r := range slices.Backward(c.records[:c.n]) {
+			if r.at < int64(t) {
+				return n
+			}
+			n++
+		}
+	}
+	return n
+}
+
+// all copies the log. Only the list of chunks is taken under the lock, and the
+// arrivals go on meanwhile: what a chunk held then is never changed.
+func (l *arrivalLog) all() []Arrival {
+	l.mu.Lock()
+	chunks := make([]chunkView, len(l.chunks))
+	for i, c := range l.chunks {
+		chunks[i] = chunkView{c.records[:c.n], c.keys}
+	}
+	out := make([]Arrival, 0, l.total)
+	l.mu.Unlock()
+	for _, c := range chunks {
+		keys := string(c.keys)
+		for _, r := range c.records {
+			out = append(out, Arrival{
+				At: time.Duration(r.at), Key: keys[r.offset : r.offset+uint32(r.length)], Status: int(r.status),
+			})
+		}
+	}
+	return out
+}
+
+type chunkView struct {
+	records []record
+	keys    []byte
+}

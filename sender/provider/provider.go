@@ -1,0 +1,158 @@
+package provider
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// DefaultGuard is the stall that leaves a window unjudged: what is left of the
+// guard of 10 ms when 3 ms of it are spent on lateness.
+const DefaultGuard = 7 * time.Millisecond
+
+// Options of a Provider. The zero value is one that accepts everything on a
+// free port of the loopback.
+type Options struct {
+	Address   string        // host:port; default 127.0.0.1:0
+	Behaviour Behaviour     // how it answers at first
+	Guard     time.Duration // a stall longer than this is noted; default [DefaultGuard], negative: no watch
+
+	// Answer, where it is set, answers instead of the behaviour. It is called
+	// from many goroutines; n counts the arrivals from 0.
+	Answer func(n int, key string) Answer
+	// Listen opens the listener. Nil: TCP.
+	Listen func(ctx context.Context, address string) (net.Listener, error)
+}
+
+// Provider is a simulated provider. Its methods may be called from any
+// goroutine.
+type Provider struct {
+	opts   Options
+	epoch  time.Time // all stamps are monotonic time since this
+	log    arrivalLog
+	watch  stallWatch
+	script atomic.Pointer[script]
+	asked  atomic.Int64 // arrivals that Options.Answer was asked about
+
+	mu      sync.Mutex
+	address string
+	up      *service      // nil: down
+	started chan *service // to Run; holds one, so that Up never waits for it
+}
+
+// New makes a provider that is down. Up or Run bring it up.
+func New(o Options) *Provider {
+	o.Address = cmp.Or(o.Address, "127.0.0.1:0")
+	o.Guard = cmp.Or(o.Guard, DefaultGuard)
+	if o.Listen == nil {
+		o.Listen = func(ctx context.Context, address string) (net.Listener, error) {
+			return new(net.ListenConfig).Listen(ctx, "tcp", address)
+		}
+	}
+	p := &Provider{opts: o, epoch: time.Now(), address: o.Address, started: make(chan *service, 1)}
+	p.Behave(o.Behaviour)
+	return p
+}
+
+// Run serves until ctx ends, brings the provider up if it isn't, and returns
+// when all its goroutines have ended. The error is that of the listener.
+func (p *Provider) Run(ctx context.Context) error {
+	if err := p.Up(ctx); err != nil && !errors.Is(err, errUp) {
+		return err
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer p.Down()
+	if p.opts.Guard > 0 {
+		wg.Go(func() { p.watch.run(ctx, p.epoch, p.opts.Guard) })
+	}
+	for {
+		select {
+		case s := <-p.started:
+			wg.Go(func() { s.run(p) })
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+var errUp = errors.New("provider: it is up already")
+
+// Up listens, after Down on the same port as before. Connections are taken
+// while Run runs; before that they wait in the kernel.
+func (p *Provider) Up(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.up != nil {
+		return errUp
+	}
+	l, err := p.opts.Listen(ctx, p.address)
+	if err != nil {
+		return fmt.Errorf("provider: listen on %s: %w", p.address, err)
+	}
+	p.address = l.Addr().String()
+	p.up = &service{listener: l, done: make(chan struct{}), conns: make(map[net.Conn]struct{})}
+	select {
+	case <-p.started: // one that went down before Run saw it
+	default:
+	}
+	p.started <- p.up
+	return nil
+}
+
+// Down closes the listener and every connection, calls in hand included. It is
+// no error if the provider is down.
+func (p *Provider) Down() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.up != nil {
+		p.up.close()
+		p.up = nil
+	}
+}
+
+// Addr is the address it listens on, or listened on when it was up: host:port.
+func (p *Provider) Addr() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.address
+}
+
+// IsUp reports whether it listens.
+func (p *Provider) IsUp() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.up != nil
+}
+
+// Behave changes how calls are answered, from the next arrival on.
+func (p *Provider) Behave(b Behaviour) {
+	p.script.Store(&script{Behaviour: b})
+}
+
+// Reset forgets all arrivals and stalls. The clock of the stamps goes on.
+func (p *Provider) Reset() {
+	p.log.reset()
+	p.watch.reset()
+}
+
+// Since turns a wall-clock or monotonic time into the clock of the stamps.
+func (p *Provider) Since(t time.Time) time.Duration { return t.Sub(p.epoch) }
+
+// Count is how many calls arrived.
+func (p *Provider) Count() int { return p.log.count() }
+
+// Recent is how many calls arrived in the last d.
+func (p *Provider) Recent(d time.Duration) int { return p.log.since(time.Since(p.epoch) - d) }
+
+// Arrivals copies what arrived, in the order it was noted, which may differ
+// from that of the stamps by a little.
+func (p *Provider) Arrivals() []Arrival { return p.log.all() }
+
+// Stalls copies the stalls of the judge itself, in order of time.
+func (p *Provider) Stalls() []Stall { return p.watch.all() }

@@ -1,0 +1,168 @@
+package provider
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// maxBody is how much of a request's body is read; a longer one is refused.
+const maxBody = 4 << 20
+
+// service is one stretch of being up: a listener and its connections.
+type service struct {
+	listener net.Listener
+	done     chan struct{} // closed by close
+
+	mu    sync.Mutex
+	conns map[net.Conn]struct{} // nil: closed
+}
+
+// run accepts until the service is closed, and returns when every connection
+// has ended.
+func (s *service) run(p *Provider) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for {
+		c, err := s.listener.Accept()
+		switch {
+		case err == nil && s.add(c):
+			wg.Go(func() { s.serve(p, c) })
+		case err == nil:
+			_ = c.Close()
+			return
+		case errors.Is(err, net.ErrClosed) || !s.pause(10*time.Millisecond):
+			return // else short of descriptors, or the like: try again
+		}
+	}
+}
+
+func (s *service) add(c net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conns == nil {
+		return false
+	}
+	s.conns[c] = struct{}{}
+	return true
+}
+
+func (s *service) remove(c net.Conn) {
+	_ = c.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+}
+
+func (s *service) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.done)
+	_ = s.listener.Close()
+	for c := range s.conns {
+		_ = c.Close()
+	}
+	s.conns = nil
+}
+
+// pause waits for d and reports whether the service is still up then.
+func (s *service) pause(d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-s.done:
+		return false
+	}
+}
+
+// stamped notes when bytes came, before anyone looks at them.
+type stamped struct {
+	net.Conn
+	epoch time.Time
+	at    time.Duration // of the last read that returned bytes; owned by the connection's goroutine
+}
+
+func (s *stamped) Read(p []byte) (int, error) {
+	n, err := s.Conn.Read(p)
+	if n > 0 {
+		s.at = time.Since(s.epoch)
+	}
+	return n, err
+}
+
+// serve answers the calls of one connection, one after the other.
+func (s *service) serve(p *Provider, c net.Conn) {
+	defer s.remove(c)
+	in := &stamped{Conn: c, epoch: p.epoch}
+	br := bufio.NewReaderSize(in, 16<<10)
+	for {
+		// One read brings the first byte; a call that was sent before its
+		// predecessor was answered has the stamp of the read it came with.
+		if _, err := br.Peek(1); err != nil {
+			return
+		}
+		if !s.answer(p, in.at, br, c) {
+			return
+		}
+	}
+}
+
+// answer reads one call, notes it and answers it. It reports whether the
+// connection can carry another one.
+func (s *service) answer(p *Provider, at time.Duration, br *bufio.Reader, c net.Conn) bool {
+	req, err := http.ReadRequest(br)
+	if err != nil {
+		p.log.add(at, "", http.StatusBadRequest) // whatever it was, it arrived
+		return false
+	}
+	key := req.Header.Get("Idempotency-Key")
+	a := p.decide(key)
+	p.log.add(at, key, a.noted())
+	if !readBody(req) {
+		return false
+	}
+	if a.Fault == Hang {
+		_, _ = br.Peek(1) // until either side closes
+		return false
+	}
+	if !s.pause(a.Delay) || a.Fault == Cut {
+		return false
+	}
+	_, err = io.WriteString(c, a.render())
+	return err == nil && !req.Close
+}
+
+func (p *Provider) decide(key string) Answer {
+	if p.opts.Answer != nil {
+		return p.opts.Answer(int(p.asked.Add(1)-1), key)
+	}
+	return p.script.Load().next()
+}
+
+// noted is the status in the log: 0 for a call that gets no answer.
+func (a Answer) noted() int {
+	switch {
+	case a.Fault != NoFault:
+		return 0
+	case a.Status == 0:
+		return http.StatusOK
+	}
+	return a.Status
+}
+
+func readBody(req *http.Request) bool {
+	if req.Body == http.NoBody {
+		return true
+	}
+	n, err := io.Copy(io.Discard, io.LimitReader(req.Body, maxBody+1))
+	return err == nil && n <= maxBody
+}

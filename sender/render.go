@@ -1,0 +1,146 @@
+package sender
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"dispatcher/job"
+)
+
+const (
+	idempotencyKey = "Idempotency-Key"
+	contentType    = "Content-Type"
+	userAgent      = "User-Agent"
+)
+
+// template is what all requests share. It is read-only once made: the requests
+// point into it.
+type template struct {
+	method string
+	url    *url.URL
+	host   string // for the Host header; empty: the URL's
+	header http.Header
+}
+
+func newTemplate(o HTTPOptions) (*template, error) {
+	u, err := parseURL(o.URL)
+	if err != nil {
+		return nil, err
+	}
+	t := &template{method: o.Method, url: u, header: http.Header{userAgent: {"dispatcher"}}}
+	for name, value := range o.Headers {
+		if strings.EqualFold(name, "Host") {
+			t.host = value
+			continue
+		}
+		t.header[http.CanonicalHeaderKey(name)] = []string{value}
+	}
+	// net/http looks at the host only when it writes, which is after the permit.
+	// Better to fail here than to waste every permit.
+	sample := t.request(nil)
+	sample.Header = t.header
+	if err := sample.Write(io.Discard); err != nil {
+		return nil, fmt.Errorf("url: %q: %w", u.Redacted(), err)
+	}
+	return t, nil
+}
+
+// address is where to dial: host and port, the scheme's port by default.
+func (t *template) address() string {
+	port := t.url.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[t.url.Scheme]
+	}
+	return net.JoinHostPort(t.url.Hostname(), port)
+}
+
+var errContentType = errors.New("render: the job's content type has bytes that no header may hold")
+
+// headers gives the headers of one job's call. Its values are checked here, as
+// net/http would refuse them only after the permit.
+func (t *template) headers(j *job.Job) (http.Header, error) {
+	header := make(http.Header, len(t.header)+2)
+	values := make([]string, 2) // one allocation for both
+	if j.ContentType != "" {
+		if !isHeaderValue(j.ContentType) {
+			return nil, errContentType
+		}
+		values[0] = j.ContentType
+		header[contentType] = values[0:1:1]
+	}
+	maps.Copy(header, t.header)
+	if j.ID != "" {
+		values[1] = headerSafe(j.ID)
+		header[idempotencyKey] = values[1:2:2]
+	}
+	return header, nil
+}
+
+// request makes a request with this body and no headers yet.
+func (t *template) request(body []byte) *http.Request {
+	req := &http.Request{
+		Method: t.method, URL: t.url, Host: t.host,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Body: http.NoBody,
+	}
+	if len(body) > 0 {
+		// A reader in memory, known as such to net/http, so that headers and body
+		// leave in one write; no GetBody, so that it can't be sent again.
+		req.Body = io.NopCloser(bytes.NewReader(body))
+		req.ContentLength = int64(len(body))
+	}
+	return req
+}
+
+// headerSafe percent-encodes what is not visible ASCII, and the percent sign
+// with it: two different ids never become the same key.
+func headerSafe(id string) string {
+	plain := func(c byte) bool { return c > ' ' && c < 0x7f && c != '%' }
+	first := 0
+	for first < len(id) && plain(id[first]) {
+		first++
+	}
+	if first == len(id) {
+		return id
+	}
+	var b strings.Builder
+	b.WriteString(id[:first])
+	for i := first; i < len(id); i++ {
+		if plain(id[i]) {
+			b.WriteByte(id[i])
+			continue
+		}
+		const hex = "0123456789ABCDEF"
+		b.Write([]byte{'%', hex[id[i]>>4], hex[id[i]&15]})
+	}
+	return b.String()
+}
+
+// isHeaderValue: no control bytes but the tab (RFC 9110, 5.5).
+func isHeaderValue(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// isToken: what a header's name may be (RFC 9110, 5.6.2).
+func isToken(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		alnum := '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
+		if !alnum && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
+			return false
+		}
+	}
+	return s != ""
+}

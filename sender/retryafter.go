@@ -1,0 +1,164 @@
+package sender
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// maxRetryAfter bounds what a provider can ask for: one mistaken header must
+	// not stop a fleet for a day.
+	maxRetryAfter = 10 * time.Minute
+	// maxHint is how long a header may be to be looked at.
+	maxHint = 4 << 10
+)
+
+// retryAfter reads how long the provider wants to be left alone; 0: it doesn't
+// say. In order of trust: Retry-After; and with full also the RateLimit header
+// in its shapes and X-RateLimit-Reset. What is malformed is passed over.
+func retryAfter(h http.Header, now time.Time, full bool) time.Duration {
+	if date, err := http.ParseTime(h.Get("Date")); err == nil {
+		now = date // the provider's clock, as its dates are
+	}
+	if d, ok := parseRetryAfter(h.Get("Retry-After"), now); ok {
+		return d
+	}
+	if !full {
+		return 0
+	}
+	if d, ok := parseRateLimit(strings.Join(h.Values("RateLimit"), ",")); ok {
+		return d
+	}
+	for _, name := range []string{"RateLimit-Reset", "X-RateLimit-Reset"} {
+		if d, ok := parseReset(h.Get(name), now); ok {
+			return d
+		}
+	}
+	return 0
+}
+
+// parseRetryAfter: seconds or a date (RFC 9110, 10.2.3). A fraction isn't
+// allowed there, but is understood.
+func parseRetryAfter(s string, now time.Time) (time.Duration, bool) {
+	if d, ok := parseSeconds(s); ok {
+		return d, true
+	}
+	if len(s) > maxHint {
+		return 0, false
+	}
+	date, err := http.ParseTime(s)
+	if err != nil {
+		return 0, false
+	}
+	return clamp(date.Sub(now)), true
+}
+
+// parseReset reads a time that may be seconds from now, or seconds or
+// milliseconds since 1970: vendors differ, and the size tells.
+func parseReset(s string, now time.Time) (time.Duration, bool) {
+	n, ok := parseNumber(s)
+	switch {
+	case !ok:
+		return 0, false
+	case n > 1e12:
+		return clamp(time.UnixMilli(int64(min(n, 1e15))).Sub(now)), true
+	case n > 1e9:
+		return clamp(time.Unix(int64(math.Ceil(n)), 0).Sub(now)), true
+	}
+	return seconds(n), true
+}
+
+func parseSeconds(s string) (time.Duration, bool) {
+	n, ok := parseNumber(s)
+	return seconds(n), ok
+}
+
+// parseNumber: digits, and perhaps a point and digits. No sign, no exponent.
+func parseNumber(s string) (float64, bool) {
+	whole, fraction, point := strings.Cut(s, ".")
+	if len(s) > 32 || !isDigits(whole) || point && !isDigits(fraction) {
+		return 0, false
+	}
+	n, err := strconv.ParseFloat(s, 64)
+	return n, err == nil
+}
+
+func isDigits(s string) bool {
+	return s != "" && strings.Trim(s, "0123456789") == ""
+}
+
+// seconds rounds up: to come early is what the header is there to prevent.
+func seconds(n float64) time.Duration {
+	n = min(n, maxRetryAfter.Seconds())
+	return clamp(time.Duration(math.Ceil(n*1e3)) * time.Millisecond)
+}
+
+func clamp(d time.Duration) time.Duration { return min(max(d, 0), maxRetryAfter) }
+
+// parseRateLimit reads the RateLimit header: a list of policies with what
+// remains (r) and the seconds until there is more (t), or the older
+// `limit=…, remaining=…, reset=…`. Where a policy is used up, the longest such
+// wait holds; else the shortest of all, for a policy of a day with much left
+// is not what stopped this call.
+func parseRateLimit(s string) (time.Duration, bool) {
+	if len(s) > maxHint {
+		return 0, false
+	}
+	usedUp, left := time.Duration(-1), time.Duration(-1)
+	for more := s != ""; more; {
+		var item string
+		item, s, more = cutQuoted(s, ',')
+		remaining, wait, ok := parsePolicy(item)
+		switch {
+		case !ok:
+		case remaining == 0:
+			usedUp = max(usedUp, wait)
+		case left < 0 || wait < left:
+			left = wait
+		}
+	}
+	if usedUp >= 0 {
+		return usedUp, true
+	}
+	return max(left, 0), left >= 0
+}
+
+// parsePolicy reads one member of the list. ok: it names a time.
+func parsePolicy(item string) (remaining, wait time.Duration, ok bool) {
+	remaining = 1
+	for more := true; more; {
+		var param string
+		param, item, more = cutQuoted(item, ';')
+		name, value, _ := strings.Cut(strings.TrimSpace(param), "=")
+		d, valid := parseSeconds(value)
+		if !valid {
+			continue
+		}
+		switch strings.ToLower(name) {
+		case "r":
+			remaining = d
+		case "t", "reset":
+			wait, ok = d, true
+		}
+	}
+	return remaining, wait, ok
+}
+
+// cutQuoted cuts at the first separator outside of double quotes.
+func cutQuoted(s string, sep byte) (head, tail string, found bool) {
+	quoted := false
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '"':
+			quoted = !quoted
+		case quoted && s[i] == '\\':
+			i++
+		case !quoted && s[i] == sep:
+			return s[:i], s[i+1:], true
+		}
+	}
+	return s, "", false
+}
