@@ -132,9 +132,10 @@ func verdictText(v demo.Verdict) string {
 		"  repeated  %d\n"+
 		"  fullest   %d in one window of %gs; %d are allowed\n"+
 		"  used      %.1f %% of the cap\n"+
+		"  late      %d slots came too late to be used, and were not\n"+
 		"  redis     %.2f script calls a job\n"+
 		"  unjudged  %.1f %% of the windows: in those the judge itself was held up\n",
-		word, v.Sent, v.Jobs, v.Lost, v.Repeated, v.MaxInWindow, v.WindowS, v.Cap, 100*v.Utilisation, v.RedisCallsPerJob, 100*v.Unjudged)
+		word, v.Sent, v.Jobs, v.Lost, v.Repeated, v.MaxInWindow, v.WindowS, v.Cap, 100*v.Utilisation, v.LateSlots, v.RedisCallsPerJob, 100*v.Unjudged)
 	if v.SettingsRevisions > 1 {
 		text += fmt.Sprintf("  changes   the limit was changed %d times; each window was held to what was in force\n", v.SettingsRevisions-1)
 	}

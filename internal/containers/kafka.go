@@ -56,6 +56,6 @@ func kafka(t testing.TB, name string) *Server {
 		port:  9092,
 		host:  host,
 		entry: []string{"sh", "-c", fmt.Sprintf(kafkaScript, host)},
-		ready: wait.ForLog("Kafka Server started").WithStartupTimeout(2 * time.Minute),
+		ready: wait.ForListeningPort("9092/tcp").WithStartupTimeout(2 * time.Minute),
 	})
 }

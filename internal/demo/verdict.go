@@ -25,6 +25,7 @@ type Verdict struct {
 	WindowWasChanged  bool    `json:"-"`
 	BrokenWindows     int     `json:"-"`
 	SettingsRevisions int     `json:"-"`
+	LateSlots         int     `json:"-"` // slots that no call could use in time
 }
 
 // monitor looks at a run from outside.
@@ -99,6 +100,7 @@ func (m *monitor) verdict() Verdict {
 	v.Utilisation, v.Unjudged, v.BrokenWindows = r.Utilisation, r.Unjudged, r.OverCount
 	calls := m.fleet.Sum("dispatcher_limit_script_calls_total") + m.fleet.Sum("dispatcher_limit_script_errors_total")
 	v.RedisCallsPerJob = calls / float64(max(1, v.Jobs))
+	v.LateSlots = int(m.fleet.Sum("dispatcher_limit_late_slots_total"))
 	v.OK = r.Kept && v.Lost == 0
 	return v
 }

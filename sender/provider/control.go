@@ -127,7 +127,7 @@ func (b *Behaviour) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// writeArrivals writes a line each: nanoseconds, status, key.
+// writeArrivals writes a line each: nanoseconds, status, node, key.
 func writeArrivals(w io.Writer, arrivals []Arrival) error {
 	bw := bufio.NewWriterSize(w, 64<<10)
 	var line []byte
@@ -135,6 +135,8 @@ func writeArrivals(w io.Writer, arrivals []Arrival) error {
 		line = strconv.AppendInt(line[:0], int64(a.At), 10)
 		line = append(line, ' ')
 		line = strconv.AppendInt(line, int64(a.Status), 10)
+		line = append(line, ' ')
+		line = strconv.AppendInt(line, int64(a.Node), 10)
 		line = append(line, ' ')
 		line = append(line, a.Key...)
 		if _, err := bw.Write(append(line, '\n')); err != nil {
@@ -145,20 +147,22 @@ func writeArrivals(w io.Writer, arrivals []Arrival) error {
 }
 
 // ReadArrivals reads what GET /arrivals gives: one arrival a line, its stamp in
-// nanoseconds, its status and its key, apart by one space each. The error names
+// nanoseconds, its status, its node and its key, apart by one space each. The error names
 // the line.
 func ReadArrivals(r io.Reader) ([]Arrival, error) {
 	var out []Arrival
 	lines := bufio.NewScanner(r)
 	for n := 1; lines.Scan(); n++ {
 		at, rest, _ := strings.Cut(lines.Text(), " ")
-		status, key, found := strings.Cut(rest, " ")
+		status, rest, _ := strings.Cut(rest, " ")
+		node, key, found := strings.Cut(rest, " ")
 		ns, errAt := strconv.ParseInt(at, 10, 64)
 		code, errStatus := strconv.Atoi(status)
-		if errAt != nil || errStatus != nil || !found {
-			return nil, fmt.Errorf("read arrivals: line %d is not <ns> <status> <key>", n)
+		number, errNode := strconv.ParseUint(node, 10, 8)
+		if errAt != nil || errStatus != nil || errNode != nil || !found {
+			return nil, fmt.Errorf("read arrivals: line %d is not <ns> <status> <node> <key>", n)
 		}
-		out = append(out, Arrival{At: time.Duration(ns), Status: code, Key: key})
+		out = append(out, Arrival{At: time.Duration(ns), Status: code, Node: int(number), Key: key})
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("read arrivals: %w", err)

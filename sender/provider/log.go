@@ -12,7 +12,11 @@ type Arrival struct {
 	At     time.Duration // since the provider's epoch, monotonic
 	Key    string        // the idempotency key; empty: there was none
 	Status int           // what it was answered; 0: nothing
+	Node   int           // who sent it, from the header [NodeHeader]; 0: not said
 }
+
+// NodeHeader may hold the sending node's number, from 1 to 255.
+const NodeHeader = "X-Node"
 
 // maxKey is how much of a key is kept.
 const maxKey = 1 << 10
@@ -38,9 +42,10 @@ type record struct {
 	offset uint32
 	length uint16
 	status uint16
+	node   uint8
 }
 
-func (l *arrivalLog) add(at time.Duration, key string, status int) {
+func (l *arrivalLog) add(at time.Duration, key string, status int, node uint8) {
 	key = key[:min(len(key), maxKey)]
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,7 +55,7 @@ func (l *arrivalLog) add(at time.Duration, key string, status int) {
 	c := l.chunks[len(l.chunks)-1]
 	c.records[c.n] = record{
 		at: int64(at), offset: uint32(len(c.keys)), length: uint16(len(key)),
-		status: uint16(min(max(status, 0), math.MaxUint16)),
+		status: uint16(min(max(status, 0), math.MaxUint16)), node: node,
 	}
 	c.keys = append(c.keys, key...)
 	c.n++
@@ -99,7 +104,7 @@ func (l *arrivalLog) all() []Arrival {
 		keys := string(c.keys)
 		for _, r := range c.records {
 			out = append(out, Arrival{
-				At: time.Duration(r.at), Key: keys[r.offset : r.offset+uint32(r.length)], Status: int(r.status),
+				At: time.Duration(r.at), Key: keys[r.offset : r.offset+uint32(r.length)], Status: int(r.status), Node: int(r.node),
 			})
 		}
 	}

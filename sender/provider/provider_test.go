@@ -347,9 +347,9 @@ func TestBehaviourReadsWhatItWrites(t *testing.T) {
 }
 
 func FuzzReadArrivals(f *testing.F) {
-	f.Add([]byte("12 200 order-1\n13 0 \n"))
-	f.Add([]byte("x 200 a\n"))
-	f.Add([]byte("1 2\n"))
+	f.Add([]byte("12 200 1 order-1\n13 0 0 \n"))
+	f.Add([]byte("x 200 0 a\n"))
+	f.Add([]byte("1 2 3\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		got, err := provider.ReadArrivals(bytes.NewReader(data))
 		if err == nil && len(got) > bytes.Count(data, []byte("\n"))+1 {

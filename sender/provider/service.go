@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -121,12 +122,13 @@ func (s *service) serve(p *Provider, c net.Conn) {
 func (s *service) answer(p *Provider, at time.Duration, br *bufio.Reader, c net.Conn) bool {
 	req, err := http.ReadRequest(br)
 	if err != nil {
-		p.log.add(at, "", http.StatusBadRequest) // whatever it was, it arrived
+		p.log.add(at, "", http.StatusBadRequest, 0) // whatever it was, it arrived
 		return false
 	}
 	key := req.Header.Get("Idempotency-Key")
 	a := p.decide(key)
-	p.log.add(at, key, a.noted())
+	node, _ := strconv.ParseUint(req.Header.Get(NodeHeader), 10, 8) // 0 where there is none
+	p.log.add(at, key, a.noted(), uint8(node))
 	if !readBody(req) {
 		return false
 	}

@@ -1,0 +1,263 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"dispatcher/internal/containers"
+	"dispatcher/sender/provider"
+)
+
+// Whatever happens to nodes, Redis, the limit and the provider, no window is
+// over the cap and no job is lost.
+func TestFaults(t *testing.T) {
+	w := newWorld(t, containers.Kafka)
+	for _, sc := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"a node is killed", w.nodeKilled},
+		{"a node is told to stop", w.nodeStopped},
+		{"a node is paused for two seconds", w.nodePaused},
+		{"Redis is flushed", w.redisFlushed},
+		{"Redis is restarted empty", w.redisRestarted},
+		{"the limit is changed", w.limitChanged},
+		{"a node joins and another dies", w.joinAndDie},
+		{"the provider is down for a minute", w.providerDown},
+	} {
+		t.Run(sc.name, sc.run)
+	}
+}
+
+const (
+	faultCap     = 300
+	faultJobs    = 3000
+	faultLatency = 20 * time.Millisecond
+)
+
+// disturbed starts three nodes on a backlog and returns half-way.
+func (w *world) disturbed(t *testing.T) *scene {
+	t.Helper()
+	s := w.scene(t, faultCap, 12, faultLatency)
+	s.enqueue(t, faultJobs)
+	s.start(t, 3)
+	s.judge.count(t, faultJobs/2, time.Minute)
+	return s
+}
+
+// finish waits for the end of a scene, stops its nodes and reports.
+func (s *scene) finish(t *testing.T) provider.Report {
+	t.Helper()
+	s.settled(t, 2*time.Minute)
+	stop(t, s.running()...)
+	r := s.judge.report(t, s.cap)
+	t.Logf("%d calls for %d jobs, %d in the fullest judged second, %.3f of the cap used, %.3f unjudged",
+		r.Sent, r.Distinct, r.MaxInWindow, r.Utilisation, r.Unjudged)
+	return r
+}
+
+func (w *world) nodeKilled(t *testing.T) {
+	s := w.disturbed(t)
+	dead := s.nodes[1]
+	dead.signal(t, syscall.SIGKILL)
+	_ = dead.wait(t, 10*time.Second)
+	r := s.finish(t)
+	kept(t, r)
+	if r.Distinct != faultJobs {
+		t.Errorf("got %d jobs sent, want %d", r.Distinct, faultJobs)
+	}
+	// What was on the wire at the kill, or settled in the last commit interval
+	// and the time a commit takes, may be repeated, and nothing else.
+	const commit, trip = 100 * time.Millisecond, 50 * time.Millisecond
+	all := s.judge.arrivals(t)
+	fresh := lastOf(all, dead.number, commit+faultLatency+trip)
+	repeats := repeated(all)
+	t.Logf("%d repeats; the dead node had sent %d in its last %v", len(repeats), len(fresh), commit+faultLatency+trip)
+	for _, key := range repeats {
+		if !slices.Contains(fresh, key) {
+			t.Errorf("job %s was repeated, and was neither on the wire nor just settled at the kill", key)
+		}
+	}
+}
+
+// lastOf are the keys that a node sent in its last d.
+func lastOf(all []provider.Arrival, node int, d time.Duration) (keys []string) {
+	var last time.Duration
+	for _, a := range all {
+		if a.Node == node {
+			last = max(last, a.At)
+		}
+	}
+	for _, a := range all {
+		if a.Node == node && a.At >= last-d {
+			keys = append(keys, a.Key)
+		}
+	}
+	return keys
+}
+
+func repeated(all []provider.Arrival) []string {
+	seen, twice := map[string]bool{}, map[string]bool{}
+	for _, a := range all {
+		twice[a.Key] = seen[a.Key]
+		seen[a.Key] = true
+	}
+	maps.DeleteFunc(twice, func(_ string, again bool) bool { return !again })
+	return slices.Collect(maps.Keys(twice))
+}
+
+func (w *world) nodeStopped(t *testing.T) {
+	s := w.disturbed(t)
+	stop(t, s.nodes[1])
+	once(t, s.finish(t), faultJobs)
+}
+
+func (w *world) nodePaused(t *testing.T) {
+	s := w.disturbed(t)
+	s.nodes[1].signal(t, syscall.SIGSTOP)
+	pass(2 * time.Second)
+	s.nodes[1].signal(t, syscall.SIGCONT)
+	once(t, s.finish(t), faultJobs)
+}
+
+func (w *world) redisFlushed(t *testing.T) {
+	s := w.disturbed(t)
+	if err := w.rdb.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	once(t, s.finish(t), faultJobs)
+}
+
+func (w *world) redisRestarted(t *testing.T) {
+	s := w.disturbed(t)
+	w.redis.Stop(t)
+	pass(time.Second)
+	eventually(t, 10*time.Second, func() bool { code, _ := s.nodes[0].ready(t); return code == 503 },
+		func() string { return "a node is ready without Redis" })
+	w.redis.Start(t)
+	once(t, s.finish(t), faultJobs)
+}
+
+func (w *world) limitChanged(t *testing.T) {
+	const jobs = 6000
+	s := w.scene(t, faultCap, 12, faultLatency)
+	s.enqueue(t, jobs)
+	s.start(t, 3)
+	s.judge.count(t, 900, time.Minute)
+	s.setCap(t, 150)
+	pass(4 * time.Second)
+	s.setCap(t, 400)
+	pass(3 * time.Second)
+	s.setCap(t, 150)
+	pass(time.Second)
+	if err := w.rdb.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	pass(4 * time.Second)
+	if got := s.limit(t); got.Cap != 150 || got.Revision != 4 {
+		t.Errorf("got %+v after Redis lost its data, want the cap of 150 at revision 4", got)
+	}
+	s.setCap(t, 400)
+	once(t, s.finish(t), jobs)
+}
+
+// setCap changes the cap with the command; from now on the judge holds the
+// fleet to it.
+func (s *scene) setCap(t *testing.T, to int) {
+	t.Helper()
+	s.judge.changed(to)
+	s.mustCommand(t, "limit", "set", "provider", "--cap", fmt.Sprint(to))
+}
+
+type limitShown struct {
+	Cap      int   `json:"cap"`
+	Revision int64 `json:"revision"`
+}
+
+func (s *scene) limit(t *testing.T) (shown limitShown) {
+	t.Helper()
+	out := s.mustCommand(t, "limit", "get", "provider", "--json")
+	if err := json.Unmarshal([]byte(out), &shown); err != nil {
+		t.Fatalf("limit get: %v\n%s", err, out)
+	}
+	return shown
+}
+
+// pass lets time pass: a stretch of a scenario, not a wait for something.
+func pass(d time.Duration) { <-time.NewTimer(d).C }
+
+func (w *world) joinAndDie(t *testing.T) {
+	const jobs, latency = 9000, 500 * time.Millisecond
+	s := w.scene(t, faultCap, 12, latency)
+	s.enqueue(t, jobs)
+	begin := time.Now()
+	first := s.startOne(t)
+	s.judge.count(t, 1, time.Minute)
+	if took := time.Since(begin); took > 3*time.Second {
+		t.Errorf("got the first call %v after the start, want it within 3 s", took)
+	} else {
+		t.Logf("first call %v after the start", took)
+	}
+	s.judge.count(t, 600, time.Minute)
+	if inHand := first.metric(t, "dispatcher_consumer_in_hand"); inHand < 100 {
+		t.Errorf("got %v jobs in hand, want 100 at least, or the scenario shows nothing", inHand)
+	}
+	second := s.startOne(t)
+	before := s.judge.report(t, 1).Sent
+	s.judge.count(t, before+900, time.Minute)
+	gap := longestGap(s.judge.arrivals(t))
+	t.Logf("work stood still for %v while the second node joined", gap)
+	if gap > 3*time.Second {
+		t.Errorf("work stood still for %v, want less than 3 s", gap)
+	}
+	once(t, s.judge.report(t, s.cap), s.judge.report(t, s.cap).Sent)
+
+	theirs := s.parts(t, second)
+	second.signal(t, syscall.SIGKILL)
+	_ = second.wait(t, 10*time.Second)
+	died := time.Now()
+	eventually(t, 15*time.Second, func() bool { return s.worked(t, theirs) },
+		func() string { return "the dead node's partitions are not worked" })
+	t.Logf("the dead node's %d partitions were worked again after %v", len(theirs), time.Since(died))
+	r := s.finish(t)
+	kept(t, r)
+	if r.Distinct != jobs {
+		t.Errorf("got %d jobs sent, want %d", r.Distinct, jobs)
+	}
+}
+
+func longestGap(all []provider.Arrival) (gap time.Duration) {
+	slices.SortFunc(all, func(a, b provider.Arrival) int { return int(a.At - b.At) })
+	for i := 1; i < len(all); i++ {
+		gap = max(gap, all[i].At-all[i-1].At)
+	}
+	return gap
+}
+
+func (w *world) providerDown(t *testing.T) {
+	const jobs, limit, down = 1500, 100, time.Minute
+	s := w.scene(t, limit, 12, faultLatency)
+	s.enqueue(t, jobs)
+	s.start(t, 3)
+	s.judge.count(t, 300, time.Minute)
+	s.judge.post(t, "/down", "")
+	pass(down)
+	before := s.judge.report(t, limit).Sent
+	s.judge.post(t, "/up", "")
+	back := time.Now()
+	s.judge.count(t, before+10, 5*time.Second)
+	t.Logf("work resumed %v after the provider's return", time.Since(back))
+	r := s.finish(t)
+	kept(t, r)
+	if r.Accepted != jobs {
+		t.Errorf("got %d jobs accepted, want %d", r.Accepted, jobs)
+	}
+	if dead := s.records(t, s.topic+".dlq"); len(dead) != 0 {
+		t.Errorf("got %d dead letters, want none", len(dead))
+	}
+}

@@ -1,0 +1,110 @@
+package integration
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"dispatcher/sender/provider"
+)
+
+// judge is the provider in its own process.
+type judge struct {
+	addr, control string
+	changes       []string // for the report: from when on which cap holds
+}
+
+func (w *world) startJudge(t *testing.T, latency time.Duration) *judge {
+	t.Helper()
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), w.provider, "-latency", latency.String())
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// The judge must not be held up by those it judges.
+	if err := syscall.Setpriority(syscall.PRIO_PROCESS, cmd.Process.Pid, -10); err != nil {
+		t.Logf("the judge runs at ordinary priority: %v", err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	var where struct{ Provider, Control string }
+	if err == nil {
+		err = json.Unmarshal(line, &where)
+	}
+	if err != nil {
+		t.Fatalf("the provider's addresses: %v", err)
+	}
+	return &judge{addr: where.Provider, control: where.Control}
+}
+
+func (j *judge) ask(t *testing.T, method, path, body string) []byte {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://"+j.control+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s %s: %d %v: %s", method, path, resp.StatusCode, err, text)
+	}
+	return text
+}
+
+func (j *judge) post(t *testing.T, path, body string) {
+	t.Helper()
+	j.ask(t, http.MethodPost, path, body)
+}
+
+// changed notes that another cap holds from now on.
+func (j *judge) changed(limit int) {
+	j.changes = append(j.changes, fmt.Sprintf("%d:%d", time.Now().UnixNano(), limit))
+}
+
+func (j *judge) report(t *testing.T, limit int) provider.Report {
+	t.Helper()
+	q := url.Values{"cap": {fmt.Sprint(limit)}, "window": {"1s"}, "change": j.changes}
+	var r provider.Report
+	if err := json.Unmarshal(j.ask(t, http.MethodGet, "/report?"+q.Encode(), ""), &r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (j *judge) arrivals(t *testing.T) []provider.Arrival {
+	t.Helper()
+	all, err := provider.ReadArrivals(strings.NewReader(string(j.ask(t, http.MethodGet, "/arrivals", ""))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// count waits until the provider has seen n calls.
+func (j *judge) count(t *testing.T, n int, within time.Duration) {
+	t.Helper()
+	got := 0
+	eventually(t, within, func() bool {
+		got = j.report(t, 1).Sent
+		return got >= n
+	}, func() string { return fmt.Sprintf("%d calls came, want %d", got, n) })
+}

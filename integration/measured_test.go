@@ -1,0 +1,120 @@
+package integration
+
+import (
+	"testing"
+	"time"
+
+	"dispatcher/internal/containers"
+	"dispatcher/sender/provider"
+)
+
+// target is what a measured run must show at the provider.
+type target struct {
+	nodes, cap, jobs int
+	utilisation      float64 // at least
+	scriptCalls      float64 // a job, at most
+}
+
+const maxUnjudged = 0.1
+
+// measure makes a run until the machine lets the judge judge it.
+func (w *world) measure(t *testing.T, want target) {
+	t.Helper()
+	const tries = 3
+	for try := 1; ; try++ {
+		r, calls := w.play(t, want)
+		t.Logf("%d nodes, cap %d/s: %d calls for %d jobs, %d in the fullest second, %.4f of the cap used, %.3f script calls a job, %.3f unjudged",
+			want.nodes, want.cap, r.Sent, want.jobs, r.MaxInWindow, r.Utilisation, calls, r.Unjudged)
+		once(t, r, want.jobs)
+		if t.Failed() {
+			return
+		}
+		if r.Unjudged > maxUnjudged {
+			if try == tries {
+				t.Fatalf("%d runs in which the machine held up the judge in more than %.0f %% of the windows", tries, 100*maxUnjudged)
+			}
+			continue
+		}
+		if r.Utilisation < want.utilisation {
+			t.Errorf("got %.4f of the cap used, want at least %.3f", r.Utilisation, want.utilisation)
+		}
+		if calls > want.scriptCalls {
+			t.Errorf("got %.3f script calls a job, want at most %.2f", calls, want.scriptCalls)
+		}
+		return
+	}
+}
+
+// play runs a fleet over a backlog until it is settled.
+func (w *world) play(t *testing.T, want target) (provider.Report, float64) {
+	t.Helper()
+	s := w.scene(t, want.cap, 12, 20*time.Millisecond)
+	s.enqueue(t, want.jobs)
+	quiet(t)
+	s.start(t, want.nodes)
+	s.settled(t, 3*time.Minute)
+	calls := 0.0
+	for _, n := range s.nodes {
+		calls += n.metric(t, "dispatcher_limit_script_calls_total") + n.metric(t, "dispatcher_limit_script_errors_total")
+	}
+	stop(t, s.nodes...)
+	return s.judge.report(t, want.cap), calls / float64(want.jobs)
+}
+
+// kept fails the test for each judged window over the cap in force.
+func kept(t *testing.T, r provider.Report) {
+	t.Helper()
+	for _, o := range r.Over {
+		t.Errorf("a window at %v held %d calls, %d were allowed", o.At, o.Count, o.Allowed)
+	}
+}
+
+// once is kept, and every job sent once.
+func once(t *testing.T, r provider.Report, jobs int) {
+	t.Helper()
+	kept(t, r)
+	if r.Distinct != jobs || r.Repeated != 0 {
+		t.Errorf("got %d jobs sent and %d repeated, want %d and 0", r.Distinct, r.Repeated, jobs)
+	}
+}
+
+// What the provider sees of a fleet that has enough to do.
+func TestMeasured(t *testing.T) {
+	w := newWorld(t, containers.Kafka)
+	t.Run("3 nodes at 300 a second", func(t *testing.T) {
+		w.measure(t, target{nodes: 3, cap: 300, jobs: 6000, utilisation: 0.98, scriptCalls: 0.3})
+	})
+	t.Run("3 nodes at 3000 a second", func(t *testing.T) {
+		w.measure(t, target{nodes: 3, cap: 3000, jobs: 30_000, utilisation: 0.97, scriptCalls: 0.1})
+	})
+	t.Run("10 nodes under 200 a second", func(t *testing.T) {
+		w.measure(t, target{nodes: 10, cap: 200, jobs: 3000, utilisation: 0.97, scriptCalls: 0.5})
+	})
+	t.Run("CPU of a job", w.cpuOfAJob)
+}
+
+// One node whose cap does not bind: what a job costs it, from Kafka to the
+// settled offset.
+func (w *world) cpuOfAJob(t *testing.T) {
+	const jobs, most = 100_000, 60 * time.Microsecond
+	s := w.scene(t, 100_000, 12, 0)
+	s.enqueue(t, jobs)
+	quiet(t)
+	n := s.startOne(t)
+	s.settled(t, 3*time.Minute)
+	used := n.cpuTime(t)
+	stop(t, n)
+	r := s.judge.report(t, s.cap)
+	got := used / jobs
+	t.Logf("%v of CPU a job, start-up included; %d jobs in %v", got, r.Sent, (r.Last - r.First).Round(time.Millisecond))
+	once(t, r, jobs)
+	if got > most {
+		t.Errorf("got %v of CPU a job, want at most %v", got, most)
+	}
+}
+
+// The old broker serves as well.
+func TestKafka39(t *testing.T) {
+	w := newWorld(t, containers.KafkaOld)
+	w.measure(t, target{nodes: 3, cap: 300, jobs: 1500, utilisation: 0.97, scriptCalls: 0.5})
+}

@@ -1,0 +1,289 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/segmentio/kafka-go"
+
+	"dispatcher/internal/containers"
+)
+
+// world is what all scenarios of a test share: the servers and the binaries.
+type world struct {
+	kafka, redis *containers.Server
+	rdb          *redis.Client
+	dispatcher   string // path of the binary
+	provider     string
+	scenarios    atomic.Int64
+}
+
+func newWorld(t *testing.T, startKafka func(testing.TB) *containers.Server) *world {
+	t.Helper()
+	containers.Need(t)
+	dir := t.TempDir()
+	w := &world{dispatcher: filepath.Join(dir, "dispatcher"), provider: filepath.Join(dir, "provider")}
+	build(t, w.dispatcher, "../cmd/dispatcher")
+	build(t, w.provider, "./provider")
+	w.redis, w.kafka = containers.Redis(t), startKafka(t)
+	w.rdb = redis.NewClient(&redis.Options{Addr: w.redis.Addr})
+	t.Cleanup(func() { _ = w.rdb.Close() })
+	return w
+}
+
+func build(t *testing.T, to, pkg string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", to, pkg).CombinedOutput(); err != nil {
+		t.Fatalf("go build %s: %v\n%s", pkg, err, out)
+	}
+}
+
+// scene is one scenario: a topic, a namespace, a provider and its nodes.
+type scene struct {
+	*world
+	topic     string
+	namespace string
+	cap       int
+	judge     *judge
+	nodes     []*node
+	settings  []string
+}
+
+// setting changes a scene's nodes, as --set does.
+func (w *world) scene(t *testing.T, limit, partitions int, latency time.Duration, settings ...string) *scene {
+	t.Helper()
+	n := w.scenarios.Add(1)
+	s := &scene{world: w, topic: fmt.Sprintf("jobs%d", n), namespace: fmt.Sprintf("ns%d", n), cap: limit, settings: settings}
+	s.judge = w.startJudge(t, latency)
+	w.createTopic(t, s.topic, partitions)
+	return s
+}
+
+func (w *world) createTopic(t *testing.T, topic string, partitions int) {
+	t.Helper()
+	client := &kafka.Client{Addr: kafka.TCP(w.kafka.Addr), Timeout: 10 * time.Second}
+	var failed error
+	eventually(t, time.Minute, func() bool {
+		r, err := client.CreateTopics(t.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{
+			{Topic: topic, NumPartitions: partitions, ReplicationFactor: 1},
+		}})
+		if failed = err; err == nil {
+			failed = r.Errors[topic]
+		}
+		return failed == nil || errors.Is(failed, kafka.TopicAlreadyExists)
+	}, func() string { return fmt.Sprintf("create topic %s: %v", topic, failed) })
+}
+
+// common are the flags that every command of a scene gets.
+func (s *scene) common() []string {
+	args := []string{
+		"--set", "kafka.brokers=" + s.kafka.Addr, "--set", "kafka.topics=" + s.topic,
+		"--set", "redis.addrs=" + s.redis.Addr, "--set", "redis.namespace=" + s.namespace,
+		"--set", "limits.0.cap=" + strconv.Itoa(s.cap),
+		"--set", "sender.http.url=http://" + s.judge.addr + "/send",
+	}
+	for _, set := range s.settings {
+		args = append(args, "--set", set)
+	}
+	return args
+}
+
+// enqueue writes n jobs with the command, each with an id and a key of its own.
+func (s *scene) enqueue(t *testing.T, n int) {
+	t.Helper()
+	var lines bytes.Buffer
+	for i := range n {
+		fmt.Fprintf(&lines, `{"key":"k%d","value":{"id":"job-%d","text":"hello"}}`+"\n", i, i)
+	}
+	s.enqueueLines(t, &lines)
+}
+
+func (s *scene) enqueueLines(t *testing.T, lines *bytes.Buffer) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), s.dispatcher, append([]string{"enqueue", "--format", "ndjson"}, s.common()...)...)
+	cmd.Stdin = lines
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("enqueue: %v\n%s", err, out)
+	}
+}
+
+// command runs the binary and returns what it printed.
+func (s *scene) command(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, s.dispatcher, append(args, s.common()...)...).CombinedOutput()
+	return string(out), err
+}
+
+func (s *scene) mustCommand(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := s.command(t, args...)
+	if err != nil {
+		t.Fatalf("dispatcher %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// backlog is how many records the topic holds, and how many the group has
+// committed.
+func (s *scene) backlog(t *testing.T) (records, committed int64) {
+	t.Helper()
+	client := &kafka.Client{Addr: kafka.TCP(s.kafka.Addr), Timeout: 10 * time.Second}
+	ends, err := endOffsets(t.Context(), client, s.topic)
+	if err != nil {
+		return 0, 0 // the broker is busy; the caller asks again
+	}
+	partitions := make([]int, 0, len(ends))
+	for p, end := range ends {
+		records += end
+		partitions = append(partitions, p)
+	}
+	got, err := client.OffsetFetch(t.Context(), &kafka.OffsetFetchRequest{
+		GroupID: "dispatcher." + s.topic, Topics: map[string][]int{s.topic: partitions},
+	})
+	if err != nil {
+		return records, 0
+	}
+	for _, p := range got.Topics[s.topic] {
+		committed += max(0, p.CommittedOffset)
+	}
+	return records, committed
+}
+
+func endOffsets(ctx context.Context, client *kafka.Client, topic string) (map[int]int64, error) {
+	meta, err := client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
+	if err != nil {
+		return nil, err
+	}
+	var asks []kafka.OffsetRequest
+	for _, p := range meta.Topics[0].Partitions {
+		asks = append(asks, kafka.LastOffsetOf(p.ID))
+	}
+	r, err := client.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topic: asks}})
+	if err != nil {
+		return nil, err
+	}
+	ends := map[int]int64{}
+	for _, p := range r.Topics[topic] {
+		ends[p.Partition] = p.LastOffset
+	}
+	return ends, nil
+}
+
+// records reads a whole topic.
+func (s *scene) records(t *testing.T, topic string) []kafka.Message {
+	t.Helper()
+	client := &kafka.Client{Addr: kafka.TCP(s.kafka.Addr), Timeout: 10 * time.Second}
+	ends, err := endOffsets(t.Context(), client, topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []kafka.Message
+	for p, end := range ends {
+		r := kafka.NewReader(kafka.ReaderConfig{Brokers: []string{s.kafka.Addr}, Topic: topic, Partition: p, MaxBytes: 10 << 20})
+		for range end {
+			m, err := r.ReadMessage(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, m)
+		}
+		_ = r.Close()
+	}
+	return all
+}
+
+// settled waits until every record is committed.
+func (s *scene) settled(t *testing.T, within time.Duration) {
+	t.Helper()
+	var records, committed int64
+	eventually(t, within, func() bool {
+		records, committed = s.backlog(t)
+		return records > 0 && records == committed
+	}, func() string { return fmt.Sprintf("%d of %d jobs are settled", committed, records) })
+}
+
+// eventually asks ten times a second until it is so, and fails after within: a
+// bound for what hangs, never one for what is slow.
+func eventually(t *testing.T, within time.Duration, so func() bool, what func() string) {
+	t.Helper()
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	deadline := time.Now().Add(within)
+	for !so() {
+		if time.Now().After(deadline) {
+			t.Fatalf("after %v: %s", within, what())
+		}
+		<-ticker.C
+	}
+}
+
+// quiet waits until the machine has had nothing else to do for two seconds, or
+// gives up waiting: the judge still says what it could not judge.
+func quiet(t *testing.T) {
+	t.Helper()
+	const most = 4 * time.Minute
+	begin := time.Now()
+	for time.Since(begin) < most {
+		busy, stolen := cpu(t, 2*time.Second)
+		if busy < 0.25 && stolen < 0.01 {
+			return
+		}
+	}
+	t.Logf("the machine was not quiet for %v", most)
+}
+
+// cpu measures which share of the machine was used, and stolen, during d.
+func cpu(t *testing.T, d time.Duration) (busy, stolen float64) {
+	t.Helper()
+	read := func() (idle, steal, total float64) {
+		text, err := os.ReadFile("/proc/stat")
+		if err != nil {
+			return 0, 0, 0
+		}
+		line, _, _ := strings.Cut(string(text), "\n")
+		for i, field := range strings.Fields(line)[1:9] {
+			v, _ := strconv.ParseFloat(field, 64)
+			total += v
+			switch i {
+			case 3, 4:
+				idle += v
+			case 7:
+				steal = v
+			}
+		}
+		return idle, steal, total
+	}
+	i0, s0, t0 := read()
+	timer := time.NewTimer(d)
+	<-timer.C
+	i1, s1, t1 := read()
+	if t1 == t0 {
+		return 0, 0
+	}
+	return 1 - (i1-i0)/(t1-t0), (s1 - s0) / (t1 - t0)
+}
+
+// freeAddr is an address on loopback that nothing listens on.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
