@@ -35,6 +35,11 @@ type booker struct {
 	bookedAt  time.Time // last booking, for the gap
 	notBefore time.Time // refused or failed: no call until then
 	failures  int
+	wide      int // readings in a row that left the mapping too wide
+
+	most  int64 // slots that the node asks for at once: less than a block after it was late
+	given int64 // by the last booking
+	late  int64 // slots that were late since then
 }
 
 // Run books slots until the context ends; it returns nil then. It is to be
@@ -45,6 +50,7 @@ func (l *Limiter) Run(ctx context.Context) error {
 		clock:   clock{origin: time.Now()},
 		known:   l.State().Settings,
 		seq:     1,
+		most:    1,
 	}
 	b.known.Revision = 1 // as a seed
 	timer := time.NewTimer(0)
@@ -75,7 +81,7 @@ func (b *booker) step(ctx context.Context, now time.Time) time.Duration {
 // plan says how many slots are wanted and when the next call is due.
 func (b *booker) plan(now time.Time) (want int64, due time.Time) {
 	st := b.line.state()
-	b.metrics.late.Add(float64(st.late))
+	b.noteLate(st.late)
 	b.metrics.held.Set(float64(st.held))
 	demand := int64(st.waiting + b.opts.Waiting() - st.held)
 	look := b.calledAt.Add(lookEvery)
@@ -85,13 +91,12 @@ func (b *booker) plan(now time.Time) (want int64, due time.Time) {
 	if demand <= 0 {
 		return 0, later(look, b.notBefore)
 	}
-	most := b.blockSize()
-	want = min(demand, most)
+	want = min(demand, b.most, b.blockSize())
 	due = b.notBefore
 	if st.held > 0 {
 		due = later(due, st.last.Add(-prefetch))
 	}
-	if want < most {
+	if want < b.blockSize() {
 		due = later(due, b.bookedAt.Add(minGap))
 	}
 	// A look that falls due meanwhile takes no slots: it is not their time yet.
@@ -137,6 +142,7 @@ func (b *booker) call(ctx context.Context, want int64) {
 	if want > 0 {
 		b.seq++
 		b.bookedAt = answered
+		b.adapt(reply.schedule.given)
 		b.receive(reply, answered)
 	}
 	if reply.schedule.given == 0 && (want > 0 || reply.fence != fenceNone) {
@@ -145,11 +151,29 @@ func (b *booker) call(ctx context.Context, want int64) {
 	b.report(reply, answered)
 }
 
+// noteLate counts slots that nobody could use in time.
+func (b *booker) noteLate(n int64) {
+	b.late += n
+	b.metrics.late.Add(float64(n))
+}
+
+// adapt lets a node that can't use its slots in time, being short of CPU, ask
+// for fewer of them, so that the rest of the fleet has them; and for more again
+// when it can.
+func (b *booker) adapt(given int64) {
+	if 4*b.late > b.given {
+		b.most = max(1, b.most*3/4)
+	} else {
+		b.most = min(b.most+1+b.most/8, b.blockSize())
+	}
+	b.given, b.late = given, 0
+}
+
 // receive maps booked slots to this node's clock and puts them into the line.
 // After a step of Redis's clock they mean nothing, and are dropped.
 func (b *booker) receive(reply booking, now time.Time) {
 	if b.stepped {
-		b.metrics.late.Add(float64(reply.schedule.given))
+		b.noteLate(reply.schedule.given)
 		return
 	}
 	slots := make([]Slot, 0, reply.schedule.given)
@@ -169,9 +193,13 @@ func (b *booker) report(reply booking, now time.Time) {
 	case reply.settings.Paused:
 		b.enter(PhasePaused, time.Time{}, nil, width)
 	case width >= reply.settings.Lateness:
-		b.notBefore = now.Add(retryMost)
-		b.enter(PhaseTooSlow, time.Time{}, nil, width)
+		// The first reading may hold a dial, and another one is soon made.
+		b.notBefore = now.Add(min(retryMost, retryFirst<<min(b.wide, 4)))
+		if b.wide++; b.wide > 3 {
+			b.enter(PhaseTooSlow, time.Time{}, nil, width)
+		}
 	default:
+		b.wide = 0
 		b.enter(PhaseRunning, time.Time{}, nil, width)
 	}
 }

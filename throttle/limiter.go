@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"regexp"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -54,6 +55,7 @@ type Limiter struct {
 	log     *slog.Logger
 	metrics *metrics
 	line    line
+	spacing atomic.Int64  // of the settings in force, in nanoseconds
 	wake    chan struct{} // room for one: somebody began to wait
 	book    bookFunc      // runs book.lua; a test puts a model in its place
 
@@ -97,6 +99,7 @@ func New(opts Options) (*Limiter, error) {
 		book:    newScripts(opts.Redis, opts.Namespace, opts.Name, nodeID(opts.Node)).runBook,
 		state:   State{Phase: PhaseStarting, Settings: Settings{Contract: opts.Seed, By: "file"}, Fenced: opts.Identity != IdentityNone},
 	}
+	l.spacing.Store(int64(opts.Seed.Spacing()))
 	return l, nil
 }
 
@@ -121,11 +124,14 @@ func (l *Limiter) join(ctx context.Context, again bool) (Slot, error) {
 	return l.line.await(ctx, place)
 }
 
+// Spacing is the time between two slots under the settings in force.
+func (l *Limiter) Spacing() time.Duration { return time.Duration(l.spacing.Load()) }
+
 // Used reports when the call of a slot began, for the lateness histogram.
 func (l *Limiter) Used(s Slot, at time.Time) { l.metrics.used(at.Sub(s.NotBefore)) }
 
 // Missed reports that a slot was late when it was to be used.
-func (l *Limiter) Missed() { l.metrics.late.Inc() }
+func (l *Limiter) Missed() { l.line.missed() }
 
 // nodeID is unique per start: two processes with one name must never be taken
 // for each other, or both would use the same slots.

@@ -18,6 +18,13 @@ type line struct {
 	late  int64  // slots whose time was over before anybody took them
 }
 
+// missed counts a slot that was late after it was taken.
+func (l *line) missed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.late++
+}
+
 // waiters is a FIFO of channels, each of which gets one slot.
 type waiters []chan Slot
 

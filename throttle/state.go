@@ -85,6 +85,7 @@ func (l *Limiter) learn(s Settings) {
 	l.state.Settings = s
 	l.mu.Unlock()
 	l.metrics.settings(s)
+	l.spacing.Store(int64(s.Spacing()))
 	if old.Revision == 0 && s.Contract != old.Contract {
 		l.log.Warn("redis holds other settings than the file; redis counts", "cap", s.Cap, "window", s.Window, "burst", s.Burst,
 			"file_cap", old.Cap, "file_window", old.Window, "file_burst", old.Burst)

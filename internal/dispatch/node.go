@@ -116,8 +116,8 @@ func (n *Node) Run(ctx context.Context) error {
 	services.Go(func() { fail(n.admin.Run(service)) })
 	turns := make(chan turn) // unbuffered: a job that waits is in the line or in a worker
 	gate := newGate(n.cfg.Sender.Breaker.Failures, n.cfg.Sender.Breaker.Probe, n.log)
-	l := &line{jobs: n.consumer.Deliveries(), turns: turns, limiter: n.limiter, gate: gate}
-	crew := n.crew(gate)
+	l := &line{jobs: n.consumer.Deliveries(), turns: turns, limiter: n.limiter, gate: gate, wire: make(chan struct{}, atWire)}
+	crew := n.crew(gate, l.wire)
 	workers.Go(l.run)
 	for range n.cfg.Kafka.Workers {
 		workers.Go(func() { crew.work(turns) })
@@ -133,11 +133,11 @@ func (n *Node) Run(ctx context.Context) error {
 	return err
 }
 
-func (n *Node) crew(g *gate) *crew {
+func (n *Node) crew(g *gate, wire <-chan struct{}) *crew {
 	s := n.cfg.Sender
 	return &crew{
 		caller: n.sender, limiter: n.limiter, gate: g,
-		policy: policy{onUnknown: OnUnknown(s.OnUnknown)}, metrics: newMetrics(n.registry),
+		policy: policy{onUnknown: OnUnknown(s.OnUnknown)}, metrics: newMetrics(n.registry), wire: wire,
 		attempts: s.Retry.Attempts, backoff: s.Retry.Backoff, backoffMost: s.Retry.MaxBackoff,
 	}
 }

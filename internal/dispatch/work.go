@@ -27,6 +27,7 @@ type crew struct {
 	gate    *gate
 	policy  policy
 	metrics *metrics
+	wire    <-chan struct{} // the line's tokens
 
 	attempts             int // calls that fail before a job is dead-lettered
 	backoff, backoffMost time.Duration
@@ -44,6 +45,7 @@ func (c *crew) work(turns <-chan turn) {
 // handle is the way of one job from its slot to its settlement.
 func (c *crew) handle(t turn) {
 	try := c.newTry(t)
+	defer try.leaveWire()
 	for {
 		if expired(t.d.Job.NotAfter, time.Now()) {
 			c.bury(t.d, consumer.Failure{Class: consumer.ClassExpired, Attempt: try.calls})
@@ -90,6 +92,14 @@ type try struct {
 	failed   int           // those that failed while the provider served others
 	answered int64         // of the crew, when this job failed last
 	pauses   *backoff.ExponentialBackOff
+	written  bool // or about to be: the line's token is given back
+}
+
+func (t *try) leaveWire() {
+	if !t.written {
+		t.written = true
+		<-t.wire
+	}
 }
 
 func (c *crew) newTry(t turn) *try { return &try{crew: c, turn: t, answered: -1} }
@@ -100,6 +110,7 @@ func (t *try) call() (sender.Result, error) {
 	if err != nil {
 		return sender.Result{}, err
 	}
+	t.used = throttle.Slot{}
 	r := t.caller.Send(t.d.Context(), t.d.Job, t.permit)
 	done(r)
 	if !r.WroteAt.IsZero() {
@@ -117,6 +128,9 @@ func (t *try) call() (sender.Result, error) {
 // given to a call that could not be written, another one is taken at the head
 // of the line: the job keeps its place.
 func (t *try) permit(ctx context.Context) (time.Time, error) {
+	if !t.used.IsZero() {
+		t.limiter.Missed() // it was given, and not written
+	}
 	for {
 		if t.slot.IsZero() {
 			slot, err := t.limiter.Again(ctx)
@@ -128,6 +142,7 @@ func (t *try) permit(ctx context.Context) (time.Time, error) {
 		t.used, t.slot = t.slot, throttle.Slot{}
 		err := t.used.Wait(ctx)
 		if err == nil {
+			t.leaveWire()
 			return t.used.NotAfter, nil
 		}
 		if !errors.Is(err, throttle.ErrLate) {
