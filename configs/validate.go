@@ -213,7 +213,10 @@ func (f *faults) url(path string, h HTTP) {
 // idempotency key would make all jobs one.
 func (f *faults) headers(path string, headers map[string]string) {
 	f.refuse(len(headers) > maxHeaders, path, count(len(headers)), "at most %d are sent", maxHeaders)
-	own := []string{"connection", "content-length", "host", "idempotency-key", "te", "trailer", "transfer-encoding", "upgrade"}
+	own := []string{
+		"connection", "content-length", "expect", "idempotency-key", "keep-alive", "proxy-connection",
+		"te", "trailer", "transfer-encoding", "upgrade",
+	}
 	names := make([]string, 0, len(headers))
 	for name := range headers {
 		names = append(names, name)

@@ -2,12 +2,13 @@ package consumer
 
 import (
 	"cmp"
-	"dispatcher/job"
 	"errors"
 	"hash/maphash"
 	"io"
 	"slices"
 	"time"
+
+	"dispatcher/job"
 
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/fetch"

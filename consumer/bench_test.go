@@ -3,13 +3,14 @@ package consumer_test
 import (
 	"bytes"
 	"context"
-	"dispatcher/consumer"
-	"dispatcher/job"
 	"errors"
 	"io"
 	"syscall"
 	"testing"
 	"time"
+
+	"dispatcher/consumer"
+	"dispatcher/job"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kfake"

@@ -2,13 +2,14 @@ package consumer_test
 
 import (
 	"bytes"
-	"dispatcher/consumer"
-	"dispatcher/job"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"dispatcher/consumer"
+	"dispatcher/job"
 )
 
 func TestConsumesEverythingOnce(t *testing.T) {

@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"context"
-	"dispatcher/job"
 	"errors"
 	"log/slog"
 	"math"
@@ -10,6 +9,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"dispatcher/job"
 
 	"github.com/segmentio/kafka-go"
 )

@@ -2,13 +2,14 @@ package consumer_test
 
 import (
 	"bytes"
-	"dispatcher/consumer"
-	"dispatcher/job"
 	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"dispatcher/consumer"
+	"dispatcher/job"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kerr"

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+
 	"dispatcher/job"
 )
 

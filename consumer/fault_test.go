@@ -2,13 +2,14 @@ package consumer_test
 
 import (
 	"context"
-	"dispatcher/consumer"
-	"dispatcher/job"
 	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"dispatcher/consumer"
+	"dispatcher/job"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kerr"

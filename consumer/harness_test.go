@@ -2,8 +2,6 @@ package consumer_test
 
 import (
 	"context"
-	"dispatcher/consumer"
-	"dispatcher/job"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +12,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"dispatcher/consumer"
+	"dispatcher/job"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kfake"

@@ -1,8 +1,9 @@
 package consumer
 
 import (
-	"dispatcher/job"
 	"sync"
+
+	"dispatcher/job"
 )
 
 // hub hands jobs over, and takes the word back when they are settled. One lock

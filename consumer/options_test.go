@@ -1,11 +1,12 @@
 package consumer_test
 
 import (
-	"dispatcher/consumer"
-	"dispatcher/job"
 	"strings"
 	"testing"
 	"time"
+
+	"dispatcher/consumer"
+	"dispatcher/job"
 )
 
 func TestOptionsAreChecked(t *testing.T) {

@@ -2,11 +2,12 @@ package consumer
 
 import (
 	"context"
-	"dispatcher/job"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
+
+	"dispatcher/job"
 
 	"github.com/segmentio/kafka-go"
 )

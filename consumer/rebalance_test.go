@@ -2,13 +2,14 @@ package consumer_test
 
 import (
 	"context"
-	"dispatcher/consumer"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"dispatcher/consumer"
 
 	"github.com/segmentio/kafka-go"
 )

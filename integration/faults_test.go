@@ -17,21 +17,14 @@ import (
 // over the cap and no job is lost.
 func TestFaults(t *testing.T) {
 	w := newWorld(t, containers.Kafka)
-	for _, sc := range []struct {
-		name string
-		run  func(*testing.T)
-	}{
-		{"a node is killed", w.nodeKilled},
-		{"a node is told to stop", w.nodeStopped},
-		{"a node is paused for two seconds", w.nodePaused},
-		{"Redis is flushed", w.redisFlushed},
-		{"Redis is restarted empty", w.redisRestarted},
-		{"the limit is changed", w.limitChanged},
-		{"a node joins and another dies", w.joinAndDie},
-		{"the provider is down for a minute", w.providerDown},
-	} {
-		t.Run(sc.name, sc.run)
-	}
+	t.Run("a node is killed", w.nodeKilled)
+	t.Run("a node is told to stop", w.nodeStopped)
+	t.Run("a node is paused for two seconds", w.nodePaused)
+	t.Run("Redis is flushed", w.redisFlushed)
+	t.Run("Redis is restarted empty", w.redisRestarted)
+	t.Run("the limit is changed", w.limitChanged)
+	t.Run("a node joins and another dies", w.joinAndDie)
+	t.Run("the provider is down for a minute", w.providerDown)
 }
 
 const (

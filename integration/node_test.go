@@ -60,7 +60,7 @@ func (s *scene) startOne(t *testing.T) *node {
 	t.Cleanup(func() {
 		if !n.ended {
 			_ = n.cmd.Process.Kill()
-			<-n.done
+			_ = n.wait(t, 10*time.Second)
 		}
 		if t.Failed() {
 			text, _ := os.ReadFile(n.log)
@@ -68,6 +68,16 @@ func (s *scene) startOne(t *testing.T) *node {
 		}
 	})
 	return n
+}
+
+// said is what the node has logged.
+func (n *node) said(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(n.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 func tail(text []byte, n int) []byte { return text[max(0, len(text)-n):] }

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"testing"
-	"time"
 
 	"github.com/segmentio/kafka-go"
 )
@@ -11,7 +10,7 @@ import (
 // there.
 func (s *scene) parts(t *testing.T, n *node) map[int]int64 {
 	t.Helper()
-	client := &kafka.Client{Addr: kafka.TCP(s.kafka.Addr), Timeout: 10 * time.Second}
+	client := s.client(t)
 	group := "dispatcher." + s.topic
 	r, err := client.DescribeGroups(t.Context(), &kafka.DescribeGroupsRequest{GroupIDs: []string{group}})
 	if err != nil {
@@ -55,7 +54,7 @@ func (s *scene) worked(t *testing.T, since map[int]int64) bool {
 
 func (s *scene) committed(t *testing.T) map[int]int64 {
 	t.Helper()
-	client := &kafka.Client{Addr: kafka.TCP(s.kafka.Addr), Timeout: 10 * time.Second}
+	client := s.client(t)
 	var partitions []int
 	for p := range 12 {
 		partitions = append(partitions, p)

@@ -73,7 +73,7 @@ func (w *world) scene(t *testing.T, limit, partitions int, latency time.Duration
 
 func (w *world) createTopic(t *testing.T, topic string, partitions int) {
 	t.Helper()
-	client := &kafka.Client{Addr: kafka.TCP(w.kafka.Addr), Timeout: 10 * time.Second}
+	client := w.client(t)
 	var failed error
 	eventually(t, time.Minute, func() bool {
 		r, err := client.CreateTopics(t.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{
@@ -84,6 +84,15 @@ func (w *world) createTopic(t *testing.T, topic string, partitions int) {
 		}
 		return failed == nil || errors.Is(failed, kafka.TopicAlreadyExists)
 	}, func() string { return fmt.Sprintf("create topic %s: %v", topic, failed) })
+}
+
+// client asks the broker itself: one that lives longer would remember which
+// topics there were.
+func (w *world) client(t *testing.T) *kafka.Client {
+	t.Helper()
+	transport := &kafka.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &kafka.Client{Addr: kafka.TCP(w.kafka.Addr), Timeout: 10 * time.Second, Transport: transport}
 }
 
 // common are the flags that every command of a scene gets.
@@ -141,8 +150,9 @@ func (s *scene) mustCommand(t *testing.T, args ...string) string {
 // committed.
 func (s *scene) backlog(t *testing.T) (records, committed int64) {
 	t.Helper()
-	client := &kafka.Client{Addr: kafka.TCP(s.kafka.Addr), Timeout: 10 * time.Second}
+	client := s.client(t)
 	ends, err := endOffsets(t.Context(), client, s.topic)
+	defer client.Transport.(*kafka.Transport).CloseIdleConnections()
 	if err != nil {
 		return 0, 0 // the broker is busy; the caller asks again
 	}
@@ -165,6 +175,9 @@ func (s *scene) backlog(t *testing.T) (records, committed int64) {
 
 func endOffsets(ctx context.Context, client *kafka.Client, topic string) (map[int]int64, error) {
 	meta, err := client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
+	if err == nil && (len(meta.Topics) != 1 || len(meta.Topics[0].Partitions) == 0) {
+		err = fmt.Errorf("topic %s: %+v", topic, meta.Topics)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +199,7 @@ func endOffsets(ctx context.Context, client *kafka.Client, topic string) (map[in
 // records reads a whole topic.
 func (s *scene) records(t *testing.T, topic string) []kafka.Message {
 	t.Helper()
-	client := &kafka.Client{Addr: kafka.TCP(s.kafka.Addr), Timeout: 10 * time.Second}
+	client := s.client(t)
 	ends, err := endOffsets(t.Context(), client, topic)
 	if err != nil {
 		t.Fatal(err)

@@ -1,11 +1,12 @@
 package job_test
 
 import (
-	"dispatcher/job"
 	"errors"
 	"strings"
 	"testing"
 	"time"
+
+	"dispatcher/job"
 )
 
 func now() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }

@@ -1,12 +1,13 @@
 package job_test
 
 import (
-	"dispatcher/job"
 	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"dispatcher/job"
 )
 
 func FuzzDecode(f *testing.F) {

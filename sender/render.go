@@ -18,6 +18,7 @@ const (
 	idempotencyKey = "Idempotency-Key"
 	contentType    = "Content-Type"
 	userAgent      = "User-Agent"
+	traceparent    = "Traceparent"
 )
 
 // template is what all requests share. It is read-only once made: the requests
@@ -66,7 +67,7 @@ var errContentType = errors.New("render: the job's content type has bytes that n
 // headers gives the headers of one job's call. Its values are checked here, as
 // net/http would refuse them only after the permit.
 func (t *template) headers(j *job.Job) (http.Header, error) {
-	header := make(http.Header, len(t.header)+2)
+	header := make(http.Header, len(t.header)+3)
 	values := make([]string, 2) // one allocation for both
 	if j.ContentType != "" {
 		if !isHeaderValue(j.ContentType) {
@@ -74,6 +75,9 @@ func (t *template) headers(j *job.Job) (http.Header, error) {
 		}
 		values[0] = j.ContentType
 		header[contentType] = values[0:1:1]
+	}
+	if j.Traceparent != "" && isHeaderValue(j.Traceparent) { // a trace is no reason to refuse a job
+		header[traceparent] = []string{j.Traceparent}
 	}
 	maps.Copy(header, t.header)
 	if j.ID != "" {

@@ -28,6 +28,7 @@ type booker struct {
 	*Limiter
 	clock   clock
 	known   Settings // the newest settings seen
+	learned bool     // by Redis and not only from the file
 	seq     int64    // of the next booking; unchanged while a reply is missing
 	stepped bool     // the clock stepped and the script has to be told
 
@@ -50,9 +51,12 @@ func (l *Limiter) Run(ctx context.Context) error {
 		clock:   clock{origin: time.Now()},
 		known:   l.State().Settings,
 		seq:     1,
-		most:    1,
 	}
 	b.known.Revision = 1 // as a seed
+	b.most = b.blockSize()
+	if l.opts.Identity == IdentityNone {
+		l.log.Warn("limiter is unfenced: this redis can't tell which master it is, and a failover would go unseen")
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -135,8 +139,8 @@ func (b *booker) call(ctx context.Context, want int64) {
 	b.metrics.called(want, reply, answered.Sub(asked))
 	b.notBefore = time.Time{}
 	b.stepped = b.clock.observe(reading{asked: asked, answered: answered, now: reply.now, epoch: reply.epoch})
-	if !b.known.newer(reply.settings) && reply.settings != b.known {
-		b.known = reply.settings
+	if !b.learned || reply.settings != b.known && !b.known.newer(reply.settings) {
+		b.learned, b.known = true, reply.settings
 		b.learn(reply.settings)
 	}
 	if want > 0 {

@@ -2,9 +2,11 @@ package throttle
 
 import (
 	"crypto/tls"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
@@ -18,10 +20,15 @@ type ClientOptions struct {
 	Name     string // of the client, as CLIENT LIST shows it
 }
 
+// hush keeps go-redis from writing to standard error past the logger: what goes
+// wrong is returned, and the limiter says it once.
+var hush = sync.OnceFunc(func() { redis.SetLogger(&logging.VoidLogger{}) }) //nolint:gochecknoglobals // the library's logger is global
+
 // NewClient makes a client that suits the limiter: it tries nothing again by
 // itself, since a booking that is sent twice has to carry its own number, and
 // it heeds the context.
 func NewClient(o ClientOptions) redis.UniversalClient {
+	hush()
 	return redis.NewUniversalClient(&redis.UniversalOptions{
 		Addrs:      o.Addrs,
 		MasterName: o.Master,
@@ -40,6 +47,5 @@ func NewClient(o ClientOptions) redis.UniversalClient {
 		// A limiter that is told of maintenance has nothing to do but what it
 		// does anyway; the notices would cost a goroutine and a command a connection.
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-		MinIdleConns:             1,
 	})
 }

@@ -109,8 +109,15 @@ func (c Contract) Share() float64 {
 // every call: a node may be using slots it booked just before.
 func (c Contract) Reaction() time.Duration { return c.Horizon + c.Lateness }
 
-// Fence is how long the fleet stands still after its timeline was lost.
-func (c Contract) Fence() time.Duration { return c.Horizon + c.Lateness + c.Spacing() }
+// Fence is how long the fleet stands still after Redis lost everything: until
+// all that may have been booked is over, and each node has had time to bring
+// back the newest settings.
+func (c Contract) Fence() time.Duration {
+	return max(relearn, c.Horizon+c.Lateness+c.Spacing())
+}
+
+// relearn is book.lua's LEARNING; nodes look more than twice as often.
+const relearn = 500 * time.Millisecond
 
 func gcd(a, b int64) int64 {
 	for b != 0 {

@@ -162,6 +162,17 @@ func TestHeadersNameWhatTheBodyUses(t *testing.T) {
 	}
 }
 
+// The fence that people are told of is the one that the script keeps.
+func TestRelearnIsTheScripts(t *testing.T) {
+	t.Parallel()
+	if want := fmt.Sprintf("local LEARNING = %d ", relearn.Microseconds()); !strings.Contains(lua.Book, want) {
+		t.Errorf("book.lua has no %q", want)
+	}
+	if 2*lookEvery > relearn {
+		t.Errorf("nodes look every %v, which is too seldom to bring settings back within %v", lookEvery, relearn)
+	}
+}
+
 // local answers like a Redis that is rtt away, in the bubble's time.
 func (m *model) local(node string, rtt time.Duration) bookFunc {
 	return func(ctx context.Context, a ask) (booking, error) {

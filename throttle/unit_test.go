@@ -23,7 +23,7 @@ func TestContractRefusals(t *testing.T) {
 		{"window under ten guards", func(c *Contract) { c.Window = 99 * time.Millisecond }, "window"},
 		{"lateness eats the guard", func(c *Contract) { c.Lateness = c.Guard }, "lateness"},
 		{"horizon too far", func(c *Contract) { c.Horizon = time.Second }, "horizon"},
-		{"nanoseconds", func(c *Contract) { c.Window += 1 }, "window"},
+		{"nanoseconds", func(c *Contract) { c.Window++ }, "window"},
 		{"too large to count", func(c *Contract) { c.Cap, c.Window = 999_999_937, 24*time.Hour }, "window"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

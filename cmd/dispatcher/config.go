@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"dispatcher/configs"
+	"dispatcher/internal/dispatch"
 	"dispatcher/throttle"
 )
 
@@ -71,19 +72,13 @@ func newConfigCheckCommand(s *settings) *cobra.Command {
 	return cmd
 }
 
-// check is load and a look at the files that the settings name.
+// check is load, and what each room of a node says of its settings.
 func (s *settings) check() (configs.Config, error) {
 	cfg, err := s.load()
 	if err != nil {
 		return cfg, err
 	}
-	var faults []error
-	for path, t := range map[string]configs.TLS{"kafka.tls": cfg.Kafka.TLS, "redis.tls": cfg.Redis.TLS, "sender.http.tls": cfg.Sender.HTTP.TLS} {
-		if _, err := t.Build(); err != nil {
-			faults = append(faults, fmt.Errorf("%s.%w", path, err))
-		}
-	}
-	return cfg, errors.Join(faults...)
+	return cfg, dispatch.Check(cfg)
 }
 
 func printCheck(w io.Writer, cfg configs.Config) error {

@@ -45,40 +45,42 @@ type line struct {
 func (l *line) run() {
 	for d := range l.jobs {
 		since := time.Now()
-		if err := l.wait(d.Context(), d.Job.NotAfter); err != nil {
+		slot, err := l.wait(d.Context(), d.Job.NotAfter)
+		if err != nil {
 			d.Return()
 			continue
 		}
-		t := turn{d: d, slot: l.slot, since: since}
-		l.slot = throttle.Slot{}
-		l.turns <- t
+		l.turns <- turn{d: d, slot: slot, since: since}
 	}
 	close(l.turns)
 }
 
-// wait returns when the job's slot is near. An error means that the job was
+// wait returns the job's slot when it is near. An error means that the job was
 // taken away; a slot that had come by then serves the next one. An expired job
 // gets none.
-func (l *line) wait(ctx context.Context, notAfter time.Time) error {
+func (l *line) wait(ctx context.Context, notAfter time.Time) (throttle.Slot, error) {
 	if err := l.gate.open(ctx); err != nil {
-		return err
+		return throttle.Slot{}, err
 	}
 	select {
 	case l.wire <- struct{}{}:
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return throttle.Slot{}, context.Cause(ctx)
 	}
-	err := l.book(ctx, notAfter)
-	if err != nil {
+	if expired(notAfter, time.Now()) {
+		return throttle.Slot{}, nil
+	}
+	if err := l.book(ctx); err != nil {
 		<-l.wire
+		return throttle.Slot{}, err
 	}
-	return err
+	slot := l.slot
+	l.slot = throttle.Slot{}
+	return slot, nil
 }
 
-func (l *line) book(ctx context.Context, notAfter time.Time) error {
-	if expired(notAfter, time.Now()) {
-		return nil
-	}
+// book sees to it that there is a slot, and that it is near.
+func (l *line) book(ctx context.Context) error {
 	if l.slot.IsZero() || l.slot.LateAt(time.Now()) {
 		var err error
 		if l.slot, err = l.limiter.Next(ctx); err != nil {

@@ -36,7 +36,7 @@ type Node struct {
 func New(cfg configs.Config, log *slog.Logger, identity throttle.Identity) (*Node, error) {
 	n := &Node{cfg: cfg, log: log, registry: prometheus.NewRegistry()}
 	n.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	err := errors.Join(n.makeConsumer(), n.makeLimiter(identity), n.makeSender())
+	err := n.make(identity)
 	if err == nil {
 		err = n.makeAdmin()
 	}
@@ -45,6 +45,19 @@ func New(cfg configs.Config, log *slog.Logger, identity throttle.Identity) (*Nod
 		return nil, err
 	}
 	return n, nil
+}
+
+// Check makes all of a node but its admin server, and throws it away: what it
+// does not refuse, [New] does not refuse either, as long as the address is free.
+// Nothing is connected to.
+func Check(cfg configs.Config) error {
+	n := &Node{cfg: cfg, log: slog.New(slog.DiscardHandler), registry: prometheus.NewRegistry()}
+	defer n.close()
+	return n.make(throttle.IdentityInfo)
+}
+
+func (n *Node) make(identity throttle.Identity) error {
+	return errors.Join(n.makeConsumer(), n.makeLimiter(identity), n.makeSender())
 }
 
 func (n *Node) makeConsumer() error {

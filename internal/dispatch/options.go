@@ -31,7 +31,7 @@ func NodeName(cfg configs.Config) string {
 func RedisClient(cfg configs.Config) (redis.UniversalClient, error) {
 	tls, err := cfg.Redis.TLS.Build()
 	if err != nil {
-		return nil, fmt.Errorf("redis.tls: %w", err)
+		return nil, fmt.Errorf("redis.tls.%w", err)
 	}
 	return throttle.NewClient(throttle.ClientOptions{
 		Addrs: cfg.Redis.Addrs, Master: cfg.Redis.Master,
@@ -44,7 +44,7 @@ func RedisClient(cfg configs.Config) (redis.UniversalClient, error) {
 func KafkaConnection(cfg configs.Config) (consumer.Connection, error) {
 	tls, err := cfg.Kafka.TLS.Build()
 	if err != nil {
-		return consumer.Connection{}, fmt.Errorf("kafka.tls: %w", err)
+		return consumer.Connection{}, fmt.Errorf("kafka.tls.%w", err)
 	}
 	c := consumer.Connection{Brokers: cfg.Kafka.Brokers, ClientID: "dispatcher-" + NodeName(cfg), TLS: tls}
 	if cfg.Kafka.SASL.Mechanism != "" {
@@ -74,7 +74,7 @@ func senderOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Register
 	h := cfg.Sender.HTTP
 	tls, err := h.TLS.Build()
 	if err != nil {
-		return sender.HTTPOptions{}, fmt.Errorf("sender.http.tls: %w", err)
+		return sender.HTTPOptions{}, fmt.Errorf("sender.http.tls.%w", err)
 	}
 	return sender.HTTPOptions{
 		URL: h.URL, Method: h.Method, Timeout: h.Timeout, DialTimeout: h.DialTimeout, IdleTimeout: h.IdleTimeout,

@@ -58,6 +58,8 @@ func (c *crew) handle(t turn) {
 		}
 		v := c.policy.decide(r)
 		switch {
+		case errors.Is(r.Err, errExpired):
+			continue // and is buried
 		case v.fate == fateDone:
 			t.d.Done()
 			return
@@ -90,7 +92,7 @@ type try struct {
 	used     throttle.Slot // the last slot that was given to the sender
 	calls    int           // calls that left the process
 	failed   int           // those that failed while the provider served others
-	answered int64         // of the crew, when this job failed last
+	answered int64         // of the crew, when this job began or failed last
 	pauses   *backoff.ExponentialBackOff
 	written  bool // or about to be: the line's token is given back
 }
@@ -102,7 +104,7 @@ func (t *try) leaveWire() {
 	}
 }
 
-func (c *crew) newTry(t turn) *try { return &try{crew: c, turn: t, answered: -1} }
+func (c *crew) newTry(t turn) *try { return &try{crew: c, turn: t, answered: c.answered.Load()} }
 
 // call makes one call. An error means that none was made and none will be.
 func (t *try) call() (sender.Result, error) {
@@ -124,6 +126,9 @@ func (t *try) call() (sender.Result, error) {
 	return r, nil
 }
 
+// errExpired says that the job's not-after passed while it waited.
+var errExpired = errors.New("the job's not-after has passed")
+
 // permit waits for the job's slot at the wire. If the slot has gone by, or was
 // given to a call that could not be written, another one is taken at the head
 // of the line: the job keeps its place.
@@ -141,6 +146,9 @@ func (t *try) permit(ctx context.Context) (time.Time, error) {
 		}
 		t.used, t.slot = t.slot, throttle.Slot{}
 		err := t.used.Wait(ctx)
+		if err == nil && expired(t.d.Job.NotAfter, time.Now()) {
+			return time.Time{}, errExpired
+		}
 		if err == nil {
 			t.leaveWire()
 			return t.used.NotAfter, nil
