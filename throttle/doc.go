@@ -1,2 +1,39 @@
-// Package throttle makes every node of a fleet keep one limit together.
+// Package throttle makes all nodes of a fleet keep one limit together: at most
+// so many units in any window, wherever it begins.
+//
+// It hands out slots, not permission. The slots of a limit lie on one timeline
+// in Redis, at the contract's spacing; a node books the next few of them for
+// callers that wait already, at most one horizon ahead, and each caller gets a
+// time of its own. Nobody polls, and the number of calls to Redis does not
+// depend on the rate.
+//
+// Most callers use [Limiter.Next] and [Slot.Wait]; a caller that found its slot
+// late uses [Limiter.Again], and keeps its place. Operators use [Control].
+//
+// # Time
+//
+// Only Redis's clock counts. A node maps a slot to its own monotonic clock as a
+// not-before and a not-after, so that whatever the true offset is, no call
+// begins before its slot or more than the lateness after it. A slot that can't
+// be used in time is dropped: late calls are what breaks a cap.
+//
+// # What it does not do
+//
+// It makes no calls and knows no jobs. It does not watch what the provider
+// sees: the guard has to cover by how much the ways there differ. It does not
+// try to go on without Redis: callers wait.
+//
+// # Failure
+//
+// A timeline that was lost, or may have been (the key is gone, another master,
+// a stepped clock), begins anew behind a fence: after all that may have been
+// booked is over. Settings live in Redis; each node remembers the newest that it
+// has seen, and brings them back to a Redis that lost them. A lost reply is
+// asked for again under the same number and brings the same slots.
+//
+// # Goroutines
+//
+// [Limiter.Run] is one goroutine that books; it owns the clock mapping and the
+// state of booking. Callers wait in their own goroutines. [line] is where the
+// two meet, under one mutex that is never held while anything waits.
 package throttle

@@ -3,6 +3,8 @@ package throttle
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,10 +40,10 @@ func begin(t *testing.T, c Contract, book bookFunc, waiting func() int) *Limiter
 // own time, and Redis is asked about once a block.
 func TestSlotsComeAtTheirSpacing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, calls := newModel(), 0
-		book := m.local("n", time.Millisecond)
+		var calls atomic.Int64
+		book := newModel().local("n", time.Millisecond)
 		l := begin(t, contract(300), func(ctx context.Context, a ask) (booking, error) {
-			calls++
+			calls.Add(1)
 			return book(ctx, a)
 		}, func() int { return 1000 })
 		const n = 600
@@ -55,7 +57,8 @@ func TestSlotsComeAtTheirSpacing(t *testing.T) {
 				t.Fatalf("slot %d: %v", i, err)
 			}
 			if i == 0 {
-				first, calls = time.Now(), 0
+				first = time.Now()
+				calls.Store(0)
 			}
 			last = time.Now()
 		}
@@ -63,8 +66,8 @@ func TestSlotsComeAtTheirSpacing(t *testing.T) {
 		if diff := got - want; diff < -time.Millisecond || diff > 2*time.Millisecond {
 			t.Errorf("got %d slots in %v, want %v", n, got, want)
 		}
-		if most := 55 * 2; calls > most {
-			t.Errorf("got %d calls of the script in two seconds, want at most %d", calls, most)
+		if got, most := calls.Load(), int64(55*2); got > most {
+			t.Errorf("got %d calls of the script in two seconds, want at most %d", got, most)
 		}
 	})
 }
@@ -123,10 +126,13 @@ func TestLostReplyIsAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newModel()
 		book, lose := m.local("n", time.Millisecond), 0
+		var mu sync.Mutex
 		var seqs []int64
 		l := begin(t, contract(10), func(ctx context.Context, a ask) (booking, error) {
 			b, err := book(ctx, a)
 			if a.want > 0 && b.schedule.given > 0 {
+				mu.Lock()
+				defer mu.Unlock()
 				seqs = append(seqs, a.seq)
 				if lose++; lose == 1 {
 					return booking{}, errors.New("connection reset")
@@ -136,6 +142,8 @@ func TestLostReplyIsAskedForAgain(t *testing.T) {
 		}, nil)
 		before, _ := l.Next(t.Context())
 		after, _ := l.Next(t.Context())
+		mu.Lock()
+		defer mu.Unlock()
 		if len(seqs) < 2 || seqs[0] != seqs[1] {
 			t.Errorf("got booking numbers %v, want the first one twice", seqs)
 		}
@@ -148,15 +156,15 @@ func TestLostReplyIsAskedForAgain(t *testing.T) {
 // Away is waited out, and readiness says so meanwhile.
 func TestRedisAwayIsWaitedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newModel()
-		book, away := m.local("n", time.Millisecond), true
+		var back atomic.Bool
+		book := newModel().local("n", time.Millisecond)
 		l := begin(t, contract(10), func(ctx context.Context, a ask) (booking, error) {
-			if away {
+			if !back.Load() {
 				return booking{}, errors.New("connection refused")
 			}
 			return book(ctx, a)
 		}, nil)
-		time.AfterFunc(time.Minute, func() { away = false })
+		time.AfterFunc(time.Minute, func() { back.Store(true) })
 		time.AfterFunc(30*time.Second, func() {
 			if err := l.State().Ready(); err == nil {
 				t.Error("ready while Redis is away")
@@ -179,17 +187,19 @@ func TestRedisAwayIsWaitedOut(t *testing.T) {
 // reading was tight; before that the limiter says why it stands still.
 func TestSlowRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, rtt := newModel(), 50*time.Millisecond
+		var rtt atomic.Int64
+		rtt.Store(int64(50 * time.Millisecond))
+		m := newModel()
 		l := begin(t, contract(10), func(ctx context.Context, a ask) (booking, error) {
-			return m.local("n", rtt)(ctx, a)
+			return m.local("n", time.Duration(rtt.Load()))(ctx, a)
 		}, nil)
 		time.Sleep(5 * time.Second)
 		if got := l.State().Phase; got != PhaseTooSlow {
 			t.Errorf("got phase %v, want %v", got, PhaseTooSlow)
 		}
-		rtt = time.Millisecond
+		rtt.Store(int64(time.Millisecond))
 		time.Sleep(time.Second)
-		rtt = 50 * time.Millisecond
+		rtt.Store(int64(50 * time.Millisecond))
 		for range 20 {
 			s, err := l.Next(t.Context())
 			if err != nil {
@@ -209,15 +219,17 @@ func TestLostSettingsComeBack(t *testing.T) {
 		m := newModel()
 		l := begin(t, contract(300), m.local("n", time.Millisecond), nil)
 		time.Sleep(time.Second)
-		m.set.Cap, m.set.Revision, m.set.Changed, m.set.By = 150, 2, time.UnixMicro(time.Now().UnixMicro()), "ops"
+		cut := m.settings()
+		cut.Cap, cut.Revision, cut.Changed, cut.By = 150, 2, time.UnixMicro(time.Now().UnixMicro()), "ops"
+		m.change(cut)
 		time.Sleep(lookEvery + 10*time.Millisecond)
 		if got := l.State().Settings; got.Cap != 150 || got.Revision != 2 {
 			t.Errorf("got %+v half a second after the change, want a cap of 150", got)
 		}
-		*m = *newModel()
+		m.lose()
 		time.Sleep(time.Second)
-		if m.set.Cap != 150 || m.set.Revision != 2 {
-			t.Errorf("got %+v in Redis after it lost everything, want the cap of 150 back", m.set)
+		if got := m.settings(); got.Cap != 150 || got.Revision != 2 {
+			t.Errorf("got %+v in Redis after it lost everything, want the cap of 150 back", got)
 		}
 	})
 }

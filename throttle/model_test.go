@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 // model does in Go what book.lua does in Redis, at a time that is given. It is
 // what tests of the waiting side run on, and it is held to the script.
 type model struct {
+	mu       sync.Mutex
 	has      bool
 	set      Settings
 	base, n  int64
@@ -51,6 +53,8 @@ func (m *model) fence(a ask, now int64) fence {
 }
 
 func (m *model) book(node string, a ask, now int64) booking {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	why := m.fence(a, now)
 	if why == fenceSettingsLost || why == fenceSettingsOld {
 		m.has, m.set = true, a.known
@@ -171,6 +175,27 @@ func TestRelearnIsTheScripts(t *testing.T) {
 	if 2*lookEvery > relearn {
 		t.Errorf("nodes look every %v, which is too seldom to bring settings back within %v", lookEvery, relearn)
 	}
+}
+
+// settings are what the model holds.
+func (m *model) settings() Settings {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.set
+}
+
+// change is what an operator does.
+func (m *model) change(s Settings) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.set = s
+}
+
+// lose is what happens to a Redis that is restarted empty.
+func (m *model) lose() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.has, m.epoch, m.grants = false, 0, map[string]grant{}
 }
 
 // local answers like a Redis that is rtt away, in the bubble's time.

@@ -1,0 +1,102 @@
+package embedded_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"dispatcher/consumer"
+	"dispatcher/internal/embedded"
+	"dispatcher/job"
+	"dispatcher/sender/provider"
+)
+
+// fleet runs nodes on parts until all jobs are settled, and reports.
+func fleet(t *testing.T, p *embedded.Parts, nodes int, settings ...string) provider.Report {
+	t.Helper()
+	f, err := embedded.NewFleet(p, nodes, logger(t), append([]string{"limits.0.cap=1000", "sender.retry.backoff=10ms", "sender.retry.max_backoff=50ms"}, settings...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := background(t, f.Run)
+	settle(t, p)
+	stop()
+	r := p.Provider.Report(provider.Contract{Window: time.Second, Caps: []provider.CapFrom{{Cap: 1000}}})
+	if !r.Kept {
+		t.Errorf("got windows over the cap: %+v", r.Over)
+	}
+	return r
+}
+
+// A job that fails while others succeed is dead-lettered after its attempts.
+func TestPoisonIsDeadLettered(t *testing.T) {
+	t.Parallel()
+	const jobs, attempts = 300, 3
+	p := begin(t, embedded.Options{Provider: provider.Options{Answer: func(_ int, key string) provider.Answer {
+		if key == "job-3" {
+			return provider.Answer{Status: 503}
+		}
+		return provider.Answer{Delay: time.Millisecond}
+	}}})
+	enqueue(t, p, jobs)
+	r := fleet(t, p, 1, fmt.Sprintf("sender.retry.attempts=%d", attempts))
+	if p.Dead() != 1 || r.Accepted != jobs-1 || r.Sent < jobs-1+attempts {
+		t.Errorf("got %d dead letters, %d accepted in %d calls, want 1 and %d", p.Dead(), r.Accepted, r.Sent, jobs-1)
+	}
+}
+
+// An outage dead-letters nothing, however many times each job is tried.
+func TestOutageDeadLettersNothing(t *testing.T) {
+	t.Parallel()
+	const jobs, bad = 20, 200
+	p := begin(t, embedded.Options{Provider: provider.Options{Answer: func(n int, _ string) provider.Answer {
+		if n < bad {
+			return provider.Answer{Status: 503}
+		}
+		return provider.Answer{}
+	}}})
+	enqueue(t, p, jobs)
+	r := fleet(t, p, 1, "sender.retry.attempts=2", "sender.breaker.failures=5", "sender.breaker.probe=10ms")
+	if p.Dead() != 0 || r.Accepted != jobs {
+		t.Errorf("got %d dead letters and %d accepted after %d refusals, want 0 and %d", p.Dead(), r.Accepted, bad, jobs)
+	}
+}
+
+// A job whose not-after has passed is not sent.
+func TestExpiredIsNotSent(t *testing.T) {
+	t.Parallel()
+	p := begin(t, embedded.Options{})
+	producer, err := consumer.NewProducer(consumer.ProducerOptions{Connection: consumer.Connection{Brokers: p.Brokers()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = producer.Close() }()
+	past := []job.Header{{Key: job.HeaderNotAfter, Value: []byte("2020-01-01T00:00:00Z")}}
+	err = producer.WriteBatch(t.Context(), "jobs", []job.Record{{Value: []byte("late"), Headers: past}, {Value: []byte("on time")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := fleet(t, p, 1)
+	if r.Sent != 1 || p.Dead() != 1 {
+		t.Errorf("got %d calls and %d dead letters, want 1 and 1", r.Sent, p.Dead())
+	}
+}
+
+// Written and not answered: tried again under the same key, or dead-lettered.
+func TestUnknown(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		onUnknown      string
+		accepted, dead int
+	}{{"retry", 10, 0}, {"dlq", 9, 1}} {
+		t.Run(c.onUnknown, func(t *testing.T) {
+			t.Parallel()
+			p := begin(t, embedded.Options{Provider: provider.Options{Behaviour: provider.Behaviour{Fault: provider.Cut, First: 1}}})
+			enqueue(t, p, 10)
+			r := fleet(t, p, 1, "sender.on_unknown="+c.onUnknown)
+			if r.Accepted != c.accepted || p.Dead() != int64(c.dead) || r.Doubled != 0 {
+				t.Errorf("got %d accepted, %d dead, %d doubled, want %d, %d and 0", r.Accepted, p.Dead(), r.Doubled, c.accepted, c.dead)
+			}
+		})
+	}
+}
