@@ -126,18 +126,25 @@ func verdictText(v demo.Verdict) string {
 	if !v.OK {
 		word = "NOT OK"
 	}
+	now := ""
+	if v.Changes > 0 {
+		now = " now"
+	}
 	text := fmt.Sprintf("\nVerdict: %s\n"+
 		"  sent      %d calls for %d jobs, as the provider counts\n"+
 		"  lost      %d\n"+
 		"  repeated  %d\n"+
-		"  fullest   %d in one window of %gs; %d are allowed\n"+
+		"  fullest   %d in one window of %gs; %d are allowed%s\n"+
 		"  used      %.1f %% of the cap\n"+
 		"  late      %d slots came too late to be used, and were not\n"+
 		"  redis     %.2f script calls a job\n"+
 		"  unjudged  %.1f %% of the windows: in those the judge itself was held up\n",
-		word, v.Sent, v.Jobs, v.Lost, v.Repeated, v.MaxInWindow, v.WindowS, v.Cap, 100*v.Utilisation, v.LateSlots, v.RedisCallsPerJob, 100*v.Unjudged)
-	if v.SettingsRevisions > 1 {
-		text += fmt.Sprintf("  changes   the limit was changed %d times; each window was held to what was in force\n", v.SettingsRevisions-1)
+		word, v.Sent, v.Jobs, v.Lost, v.Repeated, v.MaxInWindow, v.WindowS, v.Cap, now, 100*v.Utilisation, v.LateSlots, v.RedisCallsPerJob, 100*v.Unjudged)
+	if v.Changes > 0 {
+		text += fmt.Sprintf("  changes   %d to the limit; each window was held to what was in force\n", v.Changes)
+	}
+	if v.Unjudged > 0.1 {
+		text += "  note      this machine is too busy to judge well; try again when it has less to do\n"
 	}
 	if v.WindowWasChanged {
 		text += "  note      the window was changed as well; all was judged by the first one\n"

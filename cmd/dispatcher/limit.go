@@ -204,10 +204,10 @@ func (s limitState) print(w io.Writer, now throttle.Settings) error {
 		_, _ = fmt.Fprintf(table, "  revision\t%d\tof %s by %s\n", s.Revision, s.Changed, s.By)
 	}
 	for _, d := range s.Differs {
-		_, _ = fmt.Fprintf(table, "  %s\t%s\tbut %s in the file, which only seeds\n", d.Field, d.Redis, d.File)
+		_, _ = fmt.Fprintf(table, "  %s\t%s\tbut %s in this configuration, which only seeds\n", d.Field, d.Redis, d.File)
 	}
 	if !s.InFile {
-		_, _ = fmt.Fprintln(table, "  the file states no limit of this name")
+		_, _ = fmt.Fprintln(table, "  this configuration states no limit of this name")
 	}
 	return table.Flush()
 }

@@ -44,7 +44,7 @@ func TestLimitIsShownAndChanged(t *testing.T) {
 	t.Parallel()
 	limit := limitOn(t, seeded(t))
 	limit("get", "provider").mustPrint(t, "limit provider: at most 400 in any 1s, burst 1\n", "seeded from a file")
-	limit("set", "provider", "--cap", "300", "--window", "1m").mustPrint(t, "at most 300 in any 1m", "but 400 in the file", "but 1s in the file", "@")
+	limit("set", "provider", "--cap", "300", "--window", "1m").mustPrint(t, "at most 300 in any 1m", "but 400 in this configuration", "but 1s in this configuration", "@")
 	limit("pause", "provider").mustPrint(t, "300 in any 1m, burst 1, paused")
 	o := limit("get", "provider", "--json")
 	o.mustPrint(t)

@@ -11,21 +11,21 @@ import (
 
 // Verdict is what a run came to, as the provider saw it.
 type Verdict struct {
-	Jobs              int64   `json:"jobs"`
-	Sent              int     `json:"sent"`     // calls that arrived
-	Lost              int64   `json:"lost"`     // jobs that never arrived, and are no dead letters either
-	Repeated          int     `json:"repeated"` // calls beyond the first of a job
-	Cap               int64   `json:"cap"`      // at the end
-	WindowS           float64 `json:"window_s"`
-	MaxInWindow       int     `json:"max_in_window"`
-	Utilisation       float64 `json:"utilisation"` // (sent − 1) / (last − first), over the cap
-	RedisCallsPerJob  float64 `json:"redis_calls_per_job"`
-	Unjudged          float64 `json:"unjudged"` // share of the windows in which the judge itself was held up
-	OK                bool    `json:"ok"`       // no window over the cap in force, no job lost
-	WindowWasChanged  bool    `json:"-"`
-	BrokenWindows     int     `json:"-"`
-	SettingsRevisions int     `json:"-"`
-	LateSlots         int     `json:"-"` // slots that no call could use in time
+	Jobs             int64   `json:"jobs"`
+	Sent             int     `json:"sent"`     // calls that arrived
+	Lost             int64   `json:"lost"`     // jobs that never arrived, and are no dead letters either
+	Repeated         int     `json:"repeated"` // calls beyond the first of a job
+	Cap              int64   `json:"cap"`      // at the end
+	WindowS          float64 `json:"window_s"`
+	MaxInWindow      int     `json:"max_in_window"`
+	Utilisation      float64 `json:"utilisation"` // (sent − 1) / (last − first), over the cap
+	RedisCallsPerJob float64 `json:"redis_calls_per_job"`
+	Unjudged         float64 `json:"unjudged"` // share of the windows in which the judge itself was held up
+	OK               bool    `json:"ok"`       // no window over the cap in force, no job lost
+	WindowWasChanged bool    `json:"-"`
+	BrokenWindows    int     `json:"-"`
+	Changes          int64   `json:"-"` // of the settings, meanwhile
+	LateSlots        int     `json:"-"` // slots that no call could use in time
 }
 
 // monitor looks at a run from outside.
@@ -88,7 +88,7 @@ func (m *monitor) verdict() Verdict {
 	first := m.history[0]
 	last := m.history[len(m.history)-1]
 	contract := provider.Contract{Window: first.Window}
-	v := Verdict{Cap: last.Cap, WindowS: last.Window.Seconds(), SettingsRevisions: len(m.history)}
+	v := Verdict{Cap: last.Cap, WindowS: last.Window.Seconds(), Changes: last.Revision - first.Revision}
 	for _, s := range m.history {
 		contract.Caps = append(contract.Caps, provider.CapFrom{From: m.parts.Provider.Since(s.Changed), Cap: int(s.Cap)})
 		v.WindowWasChanged = v.WindowWasChanged || s.Window != first.Window
