@@ -11,13 +11,15 @@
 -- ARGV[6] lead_us    no slot is nearer than this
 -- ARGV[7] by         who made the settings that follow
 -- ARGV[8] changed_us the newest settings that the node knows, for a Redis that knows older ones or none; in
---                    ARGV[8..18]: changed_us revision cap window_us burst guard_us lateness_us horizon_us units period_us paused
+--                    ARGV[8..19]: changed_us revision cap window_us burst guard_us lateness_us horizon_us units period_us
+--                    paused from_us (where their timeline began: what was owed then is not forgotten with the rest)
 --
 -- Reply: 1 now_us  2 epoch  3 given  4 base_us  5 n  6 floor_us  7 units  8 period_us  9 debt
 --        10 wait_us: until the next slot can be booked
 --        11 fence: 0 none, 1 settings lost, 2 settings older than the node's, 3 timeline lost, 4 another master,
 --                  5 the clock went back, 6 the node saw it step
---        12..22 the settings in force, in the order of ARGV[8..18]  23 by
+--        12 fence_us: no slot lies before this
+--        13..24 the settings in force, in the order of ARGV[8..19]  25 by
 --        Slot j, from 0, lies at max(floor, base + ceil((n + j - debt) * period / units)).
 --
 -- Missing key: the node's settings are taken, and no slot is given until all that may be out are over.
@@ -25,7 +27,7 @@ local limit, booked = KEYS[1], KEYS[2]
 local want, seq, epoch, stepped = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4] == '1'
 local identity, lead, by = ARGV[5], tonumber(ARGV[6]), ARGV[7]
 local changed = tonumber(ARGV[8])
-local names = {'changed', 'revision', 'cap', 'window', 'burst', 'guard', 'lateness', 'horizon', 'units', 'period', 'paused'}
+local names = {'changed', 'revision', 'cap', 'window', 'burst', 'guard', 'lateness', 'horizon', 'units', 'period', 'paused', 'from'}
 local LEARNING = 500000 -- after lost settings, the time in which every node has come by with newer ones
 local STEP = 2000 -- a clock that goes back by less is held
 
@@ -41,20 +43,20 @@ if identity == 'info' then
 end
 
 local set, whole = redis.call('HMGET', limit, unpack(names)), true
-for i = 1, 11 do set[i] = tonumber(set[i]); whole = whole and set[i] ~= nil end
-local line = redis.call('HMGET', limit, 'base', 'n', 'last', 'master', 'epoch', 'by')
-local base, n, last = tonumber(line[1]), tonumber(line[2]), tonumber(line[3])
+for i = 1, 12 do set[i] = tonumber(set[i]); whole = whole and set[i] ~= nil end
+local line = redis.call('HMGET', limit, 'base', 'n', 'last', 'master', 'epoch', 'by', 'fence')
+local base, n, last, quiet = tonumber(line[1]), tonumber(line[2]), tonumber(line[3]), tonumber(line[7])
 
 local fence = 0
 if not whole then fence = 1
 elseif changed > set[1] then fence = 2
-elseif not (base and n and last and line[4] and line[5]) then fence = 3
+elseif not (base and n and last and quiet and line[4] and line[5]) then fence = 3
 elseif line[4] ~= master then fence = 4
 elseif now < last - STEP then fence = 5
 elseif stepped and epoch == line[5] then fence = 6 end
 
 if fence == 1 or fence == 2 then
-  for i = 1, 11 do set[i] = tonumber(ARGV[7 + i]); redis.call('HSET', limit, names[i], ARGV[7 + i]) end
+  for i = 1, 12 do set[i] = tonumber(ARGV[7 + i]); redis.call('HSET', limit, names[i], ARGV[7 + i]) end
   redis.call('HSET', limit, 'by', by)
 else
   by = line[6] or ''
@@ -63,22 +65,23 @@ local debt, lateness, horizon, units, period = set[5] - 1, set[7], set[8], set[9
 local function after(count) return math.ceil(count * period / units) end
 
 local function reply(given, b, first, floor, u, p, d, wait)
-  local r = {now, tonumber(epoch), given, b, first, floor, u, p, d, wait, fence}
-  for i = 1, 11 do r[11 + i] = set[i] end
-  r[23] = by
+  local r = {now, tonumber(epoch), given, b, first, floor, u, p, d, wait, fence, quiet}
+  for i = 1, 12 do r[12 + i] = set[i] end
+  r[25] = by
   return r
 end
 
 if fence > 0 then
   -- All slots that may be out lie within one horizon, are late after the lateness, and want one spacing
   -- behind them. The bucket starts empty.
-  local quiet = horizon + lateness + after(1)
-  if fence == 1 then quiet = math.max(quiet, LEARNING) end
-  base, n, epoch = now + quiet, debt, int(now)
-  redis.call('HSET', limit, 'base', int(base), 'n', int(n), 'last', int(now), 'slot', int(base), 'fence', int(base),
+  quiet = now + horizon + lateness + after(1)
+  if fence == 1 then quiet = math.max(quiet, now + LEARNING) end
+  quiet = math.max(quiet, math.min(set[12], now + set[4] + set[6]))
+  base, n, epoch = quiet, debt, int(now)
+  redis.call('HSET', limit, 'base', int(base), 'n', int(n), 'last', int(now), 'slot', int(base), 'fence', int(quiet),
     'master', master, 'epoch', epoch)
   redis.call('DEL', booked)
-  return reply(0, base, n, base, units, period, debt, math.max(0, quiet - horizon))
+  return reply(0, base, n, base, units, period, debt, quiet - now - horizon)
 end
 
 epoch, now = line[5], math.max(now, last)

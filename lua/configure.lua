@@ -9,7 +9,7 @@
 -- ARGV[8] horizon_us  ARGV[9] units  ARGV[10] period_us  ARGV[11] paused
 --
 -- Reply: 1 status: 0 changed, 1 no such limit, 2 somebody was faster
---        2 changed_us  3 revision  4 next_us: from when on the new settings hold for every slot
+--        2 changed_us  3 revision  4 from_us: where the new timeline begins
 --
 -- Missing key: status 1, nothing is written.
 local limit = KEYS[1]
@@ -18,25 +18,32 @@ local names = {'cap', 'window', 'burst', 'guard', 'lateness', 'horizon', 'units'
 
 local function int(x) return string.format('%.0f', x) end
 
-local v = redis.call('HMGET', limit, 'changed', 'revision', 'burst', 'units', 'period', 'base', 'n', 'slot', 'fence')
-for i = 1, 9 do v[i] = tonumber(v[i]) end
-local changed, revision, burst, units, period, base, n, slot, fence = unpack(v, 1, 9)
-if not (changed and revision and burst and units and period and base and n and slot and fence) then return {1, 0, 0, 0} end
+local v = redis.call('HMGET', limit, 'changed', 'revision', 'cap', 'window', 'burst', 'guard', 'units', 'period', 'base', 'n',
+  'slot', 'fence')
+for i = 1, 12 do
+  v[i] = tonumber(v[i])
+  if not v[i] then return {1, 0, 0, 0} end
+end
+local changed, revision, cap, window, burst, guard, units, period, base, n, slot, fence = unpack(v, 1, 12)
 if changed ~= expected then return {2, changed, revision, 0} end
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
--- The new timeline begins behind the last slot given, at the shorter of the two spacings: each window then
--- holds no more than the larger of the two caps. A burst that was given is a debt in time, and is paid first.
-local behind = base + math.ceil(n * period / units)
-if burst == 1 then
-  behind = slot + math.min(math.ceil(period / units), math.ceil(tonumber(ARGV[10]) / tonumber(ARGV[9])))
+local from = base
+if cap ~= tonumber(ARGV[3]) or window ~= tonumber(ARGV[4]) or burst ~= tonumber(ARGV[5]) or guard ~= tonumber(ARGV[6]) then
+  -- The new timeline begins behind the last slot given, at the shorter of the two spacings: each window then
+  -- holds no more than the larger of the two caps. A burst that was given is a debt in time, which base still
+  -- holds after a change; it is paid first, but no longer than a window takes to pass.
+  local behind = base + math.ceil(n * period / units)
+  if burst == 1 then
+    behind = math.max(base, slot + math.min(math.ceil(period / units), math.ceil(tonumber(ARGV[10]) / tonumber(ARGV[9]))))
+  end
+  behind = math.min(behind, slot + math.max(window, tonumber(ARGV[4])) + math.max(guard, tonumber(ARGV[6])))
+  from = math.max(now, fence, behind)
+  redis.call('HSET', limit, 'base', int(from), 'n', int(tonumber(ARGV[5]) - 1))
 end
-base = math.max(now, fence, behind)
 changed = math.max(now, changed + 1)
-
 for i = 1, 9 do redis.call('HSET', limit, names[i], ARGV[2 + i]) end
-redis.call('HSET', limit, 'changed', int(changed), 'revision', int(revision + 1), 'by', by,
-  'base', int(base), 'n', int(tonumber(ARGV[5]) - 1))
-return {0, changed, revision + 1, base}
+redis.call('HSET', limit, 'changed', int(changed), 'revision', int(revision + 1), 'by', by, 'from', int(from))
+return {0, changed, revision + 1, from}

@@ -32,11 +32,13 @@ type booker struct {
 	seq     int64    // of the next booking; unchanged while a reply is missing
 	stepped bool     // the clock stepped and the script has to be told
 
-	calledAt  time.Time // last call, for the look
-	bookedAt  time.Time // last booking, for the gap
-	notBefore time.Time // refused or failed: no call until then
-	failures  int
-	wide      int // readings in a row that left the mapping too wide
+	calledAt     time.Time // last call, for the look
+	bookedAt     time.Time // last booking, for the gap
+	refusedUntil time.Time // no booking until then
+	retryAt      time.Time // no call until then: one failed, or read the clock too widely
+	settledAt    time.Time // no booking before: this node has just come
+	failures     int       // calls in a row
+	wide         int       // readings in a row that left the mapping too wide
 
 	most  int64 // slots that the node asks for at once: less than a block after it was late
 	given int64 // by the last booking
@@ -52,7 +54,6 @@ func (l *Limiter) Run(ctx context.Context) error {
 		known:   l.State().Settings,
 		seq:     1,
 	}
-	b.known.Revision = 1 // as a seed
 	b.most = b.blockSize()
 	if l.opts.Identity == IdentityNone {
 		l.log.Warn("limiter is unfenced: this redis can't tell which master it is, and a failover would go unseen")
@@ -84,19 +85,23 @@ func (b *booker) step(ctx context.Context, now time.Time) time.Duration {
 
 // plan says how many slots are wanted and when the next call is due.
 func (b *booker) plan(now time.Time) (want int64, due time.Time) {
-	st := b.line.state()
+	st := b.line.state(now)
 	b.noteLate(st.late)
 	b.metrics.held.Set(float64(st.held))
-	demand := int64(st.waiting + b.opts.Waiting() - st.held)
 	look := b.calledAt.Add(lookEvery)
-	if b.clock.epoch == 0 || b.stepped || b.tooWide(now) {
-		return 0, later(now, b.notBefore)
+	switch {
+	case b.clock.epoch == 0 || b.stepped || b.tooWide(now):
+		return 0, b.retryAt
+	case now.Before(b.settledAt):
+		// Until every other node has looked once, a step of Redis's clock just
+		// before this node came is not noticed; only then is its reading good.
+		return 0, later(b.retryAt, b.settledAt)
 	}
-	if demand <= 0 {
-		return 0, later(look, b.notBefore)
+	want = min(int64(st.waiting+b.opts.Waiting()-st.held), b.most, b.blockSize())
+	if want <= 0 {
+		return 0, later(look, b.retryAt)
 	}
-	want = min(demand, b.most, b.blockSize())
-	due = b.notBefore
+	due = later(b.retryAt, b.refusedUntil)
 	if st.held > 0 {
 		due = later(due, st.last.Add(-prefetch))
 	}
@@ -104,8 +109,8 @@ func (b *booker) plan(now time.Time) (want int64, due time.Time) {
 		due = later(due, b.bookedAt.Add(minGap))
 	}
 	// A look that falls due meanwhile takes no slots: it is not their time yet.
-	if now.Before(due) && look.Before(due) && b.failures == 0 {
-		return 0, look
+	if now.Before(due) && look.Before(due) {
+		return 0, later(look, b.retryAt)
 	}
 	return want, due
 }
@@ -116,8 +121,11 @@ func (b *booker) blockSize() int64 {
 	return ceilDiv(block.Microseconds()*units, period)
 }
 
+// tooWide reports whether the mapping leaves a slot too little time to be used:
+// the margin before the write, and the timer that wakes its caller.
 func (b *booker) tooWide(now time.Time) bool {
-	return b.clock.width(now) >= b.known.Lateness
+	const timer = 300 * time.Microsecond
+	return b.clock.width(now)+margin+timer >= b.known.Lateness
 }
 
 // call runs the script once and takes in what it says.
@@ -135,24 +143,26 @@ func (b *booker) call(ctx context.Context, want int64) {
 		b.failed(ctx, err, answered)
 		return
 	}
-	b.failures = 0
+	b.failures, b.retryAt = 0, time.Time{}
 	b.metrics.called(want, reply, answered.Sub(asked))
-	b.notBefore = time.Time{}
-	b.stepped = b.clock.observe(reading{asked: asked, answered: answered, now: reply.now, epoch: reply.epoch})
-	if !b.learned || reply.settings != b.known && !b.known.newer(reply.settings) {
-		b.learned, b.known = true, reply.settings
-		b.learn(reply.settings)
+	if b.clock.epoch == 0 {
+		b.settledAt = answered.Add(lookEvery)
 	}
+	b.stepped = b.clock.observe(reading{asked: asked, answered: answered, now: reply.now, epoch: reply.epoch})
+	b.take(reply)
 	if want > 0 {
-		b.seq++
-		b.bookedAt = answered
-		b.adapt(reply.schedule.given)
 		b.receive(reply, answered)
 	}
-	if reply.schedule.given == 0 && (want > 0 || reply.fence != fenceNone) {
-		b.notBefore = answered.Add(reply.wait + rand.N(block/2)) // spread, so that those refused don't come back at once
-	}
 	b.report(reply, answered)
+}
+
+// take learns the settings in force; new ones may end a refusal.
+func (b *booker) take(reply booking) {
+	if b.learned && (reply.settings == b.known || b.known.newer(reply.settings)) {
+		return
+	}
+	b.learn(reply.settings, !b.learned)
+	b.learned, b.known, b.refusedUntil = true, reply.settings, time.Time{}
 }
 
 // noteLate counts slots that nobody could use in time.
@@ -174,14 +184,27 @@ func (b *booker) adapt(given int64) {
 }
 
 // receive maps booked slots to this node's clock and puts them into the line.
-// After a step of Redis's clock they mean nothing, and are dropped.
+// After a step of Redis's clock they mean nothing, and are dropped. A refusal
+// says when to come back; that is spread, so that those refused don't come back
+// at once.
 func (b *booker) receive(reply booking, now time.Time) {
-	if b.stepped {
-		b.noteLate(reply.schedule.given)
+	b.seq++
+	b.bookedAt = now
+	given := reply.schedule.given
+	b.adapt(given)
+	if given == 0 {
+		b.refusedUntil = now.Add(reply.wait + rand.N(block/2))
+		if reply.settings.Paused {
+			b.refusedUntil = now.Add(lookEvery) // the next look is as good
+		}
 		return
 	}
-	slots := make([]Slot, 0, reply.schedule.given)
-	for j := range reply.schedule.given {
+	if b.stepped {
+		b.noteLate(given)
+		return
+	}
+	slots := make([]Slot, 0, given)
+	for j := range given {
 		slots = append(slots, b.clock.slot(reply.schedule.at(j), reply.settings.Lateness, now))
 	}
 	b.line.add(slots, now)
@@ -190,20 +213,25 @@ func (b *booker) receive(reply booking, now time.Time) {
 // report moves the limiter into the phase that the reply tells of.
 func (b *booker) report(reply booking, now time.Time) {
 	width := b.clock.width(now)
+	if reply.fence != fenceNone {
+		b.log.Warn("timeline begins anew; the fleet waits until all slots that may be out are over",
+			"reason", reply.fence, "wait", duration(reply.quiet-reply.now))
+	}
+	if b.tooWide(now) {
+		// The first reading may hold a dial, and another one is soon made.
+		b.retryAt = now.Add(min(retryMost, retryFirst<<min(b.wide, 4)))
+		b.wide++
+	} else {
+		b.wide = 0
+	}
 	switch {
-	case reply.fence != fenceNone:
-		b.log.Warn("timeline began anew; the fleet waits until all slots that may be out are over", "reason", reply.fence, "wait", reply.wait)
-		b.enter(PhaseFenced, b.notBefore, nil, width)
 	case reply.settings.Paused:
 		b.enter(PhasePaused, time.Time{}, nil, width)
-	case width >= reply.settings.Lateness:
-		// The first reading may hold a dial, and another one is soon made.
-		b.notBefore = now.Add(min(retryMost, retryFirst<<min(b.wide, 4)))
-		if b.wide++; b.wide > 3 {
-			b.enter(PhaseTooSlow, time.Time{}, nil, width)
-		}
-	default:
-		b.wide = 0
+	case b.wide > 3:
+		b.enter(PhaseTooSlow, time.Time{}, nil, width)
+	case reply.quiet > reply.now:
+		b.enter(PhaseFenced, now.Add(duration(reply.quiet-reply.now)), nil, width)
+	case b.wide == 0:
 		b.enter(PhaseRunning, time.Time{}, nil, width)
 	}
 }
@@ -217,7 +245,7 @@ func (b *booker) failed(ctx context.Context, err error, now time.Time) {
 	b.failures++
 	b.metrics.errors.Inc()
 	wait := min(retryMost, retryFirst<<min(b.failures-1, 4))
-	b.notBefore = now.Add(wait/2 + rand.N(wait/2+1))
+	b.retryAt = now.Add(wait/2 + rand.N(wait/2+1))
 	phase := PhaseAway
 	if refusal(err) {
 		phase = PhaseRefused

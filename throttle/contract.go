@@ -3,6 +3,7 @@ package throttle
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"time"
 )
@@ -31,12 +32,13 @@ const (
 
 // Bounds that [Contract.Validate] holds a contract to.
 const (
+	MinLateness     = time.Millisecond       // less, and timers alone would be late
 	MinWindowGuards = 10                     // a window is at least this many guards, or the guard eats the cap
 	MinHorizon      = 20 * time.Millisecond  // less, and a node can't book before it needs
 	MaxHorizon      = 300 * time.Millisecond // more, and a change would act too late
 	MaxCap          = 1_000_000_000
 	MaxWindow       = 31 * 24 * time.Hour
-	maxProduct      = 1 << 50 // units × period stays exact in a script's doubles
+	maxProduct      = 1 << 50 // what is multiplied with the period stays exact in a script's doubles
 )
 
 // FieldError is a setting that can't be honoured: which, what it was, and why.
@@ -64,7 +66,7 @@ func (c Contract) Validate() error {
 	refuse(c.Burst > c.Cap && c.Cap >= 1, "burst", c.Burst, fmt.Sprintf("must not be above the cap of %d", c.Cap))
 	refuse(c.Window < MinWindowGuards*c.Guard, "window", c.Window,
 		fmt.Sprintf("must be at least %d times the guard of %s, or the guard eats the cap", MinWindowGuards, c.Guard))
-	refuse(c.Lateness < 100*time.Microsecond, "lateness", c.Lateness, "must be at least 100µs")
+	refuse(c.Lateness < MinLateness, "lateness", c.Lateness, fmt.Sprintf("must be at least %s, or no slot could be used", MinLateness))
 	refuse(c.Lateness >= c.Guard, "lateness", c.Lateness, fmt.Sprintf("must be below the guard of %s", c.Guard))
 	refuse(c.Horizon < MinHorizon || c.Horizon > MaxHorizon, "horizon", c.Horizon, fmt.Sprintf("must be from %s to %s", MinHorizon, MaxHorizon))
 	for _, d := range []struct {
@@ -75,10 +77,18 @@ func (c Contract) Validate() error {
 	}
 	if len(faults) == 0 {
 		units, period := c.Pace()
-		refuse(units > maxProduct/period, "window", c.Window,
+		refuse(units+c.Burst > maxProduct/period, "window", c.Window,
 			fmt.Sprintf("together with a cap of %d it is too large to be counted exactly; state the contract over a shorter window", c.Cap))
 	}
 	return errors.Join(faults...)
+}
+
+// LogValue shows the contract in one line.
+func (c Contract) LogValue() slog.Value { return slog.StringValue(c.String()) }
+
+// String is the contract in one line.
+func (c Contract) String() string {
+	return fmt.Sprintf("%d in %s, burst %d, guard %s, lateness %s, horizon %s", c.Cap, c.Window, c.Burst, c.Guard, c.Lateness, c.Horizon)
 }
 
 // Pace is the sustained rate: units slots in every period microseconds, as a

@@ -37,11 +37,14 @@ func NewControl(rdb redis.UniversalClient, namespace, name string) (*Control, er
 
 // Change is what is to become different; nil leaves as it is.
 type Change struct {
-	Cap    *int64
-	Window *time.Duration
-	Burst  *int64
-	Paused *bool
-	By     string // who asks for it, for people
+	Cap      *int64
+	Window   *time.Duration
+	Burst    *int64
+	Guard    *time.Duration
+	Lateness *time.Duration
+	Horizon  *time.Duration
+	Paused   *bool
+	By       string // who asks for it, for people
 }
 
 // Get reads the settings in force. It returns [ErrUnknownLimit] where there
@@ -111,18 +114,19 @@ func (c *Control) Resume(ctx context.Context, by string) (Settings, error) {
 }
 
 func (ch Change) apply(s Settings) Settings {
-	if ch.Cap != nil {
-		s.Cap = *ch.Cap
-	}
-	if ch.Window != nil {
-		s.Window = *ch.Window
-	}
-	if ch.Burst != nil {
-		s.Burst = *ch.Burst
-	}
-	if ch.Paused != nil {
-		s.Paused = *ch.Paused
-	}
+	set(&s.Cap, ch.Cap)
+	set(&s.Window, ch.Window)
+	set(&s.Burst, ch.Burst)
+	set(&s.Guard, ch.Guard)
+	set(&s.Lateness, ch.Lateness)
+	set(&s.Horizon, ch.Horizon)
+	set(&s.Paused, ch.Paused)
 	s.By = ch.By
 	return s
+}
+
+func set[T any](field, to *T) {
+	if to != nil {
+		*field = *to
+	}
 }

@@ -23,6 +23,7 @@ import (
 type fleet struct {
 	t       tester
 	rdb     redis.UniversalClient
+	texts   texts
 	dice    dice
 	nodes   []*simNode
 	origin  time.Time
@@ -40,6 +41,9 @@ type tester interface {
 	Helper()
 	Fatal(args ...any)
 }
+
+// texts are the scripts, or what a mutation made of them.
+type texts struct{ book, configure string }
 
 // dice draws a number from 0 to n − 1.
 type dice func(n int64) int64
@@ -61,7 +65,7 @@ type simNode struct {
 
 const shiftScript = `
 local d = tonumber(ARGV[1])
-for _, f in ipairs({'base', 'last', 'slot', 'fence'}) do
+for _, f in ipairs({'base', 'last', 'slot', 'fence', 'from'}) do
   local v = redis.call('HGET', KEYS[1], f)
   if v then redis.call('HSET', KEYS[1], f, string.format('%.0f', tonumber(v) - d)) end
 end
@@ -77,10 +81,10 @@ for i = 2, #KEYS do
 end
 return 1`
 
-func newFleet(t tester, rdb redis.UniversalClient, book string, roll dice, nodes int, c Contract) *fleet {
+func newFleet(t tester, rdb redis.UniversalClient, with texts, roll dice, nodes int, c Contract) *fleet {
 	t.Helper()
 	f := &fleet{
-		t: t, rdb: rdb, dice: roll, origin: time.Unix(1000, 0),
+		t: t, rdb: rdb, texts: with, dice: roll, origin: time.Unix(1000, 0),
 		key: limitKey("law", "provider"),
 	}
 	flush(t, rdb)
@@ -89,7 +93,7 @@ func newFleet(t tester, rdb redis.UniversalClient, book string, roll dice, nodes
 			scripts: newScripts(rdb, "law", "provider", fmt.Sprint("node", i)), seq: 1,
 			clock: clock{origin: f.origin}, known: Settings{Contract: c, Revision: 1},
 		}
-		n.scripts.book = redis.NewScript(book)
+		n.scripts.book = redis.NewScript(with.book)
 		f.nodes = append(f.nodes, n)
 	}
 	f.scripts = newScripts(rdb, "law", "provider", "")
@@ -140,8 +144,10 @@ func (f *fleet) pass(d int64) {
 func (f *fleet) book(n *simNode, want int64, before, after int64, lost bool) {
 	asked := f.trueTime()
 	f.pass(before)
+	known := n.known
+	known.from = moved(known.from, -f.skew)
 	b, err := n.scripts.runBook(context.Background(), ask{
-		want: want, seq: n.seq, epoch: n.clock.epoch, stepped: n.stepped, identity: IdentityNone, lead: lead, known: n.known,
+		want: want, seq: n.seq, epoch: n.clock.epoch, stepped: n.stepped, identity: IdentityNone, lead: lead, known: known,
 	})
 	if err != nil {
 		f.t.Fatal(err)
@@ -152,6 +158,7 @@ func (f *fleet) book(n *simNode, want int64, before, after int64, lost bool) {
 		return
 	}
 	b.now += f.skew - after // the simulated clock at the moment of the script
+	b.settings.from = moved(b.settings.from, f.skew-after)
 	r := reading{asked: f.at(asked), answered: f.at(f.trueTime()), now: b.now, epoch: b.epoch}
 	n.stepped = n.clock.observe(r)
 	if !n.known.newer(b.settings) {
@@ -187,6 +194,14 @@ func (f *fleet) use(n *simNode, b booking, after int64) {
 	}
 }
 
+// moved is t on another clock; no time stays none.
+func moved(t time.Time, d int64) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.Add(duration(d))
+}
+
 func (f *fleet) lose() {
 	if err := f.rdb.Del(context.Background(), f.key).Err(); err != nil {
 		f.t.Fatal(err)
@@ -199,6 +214,7 @@ func (f *fleet) set(ch Change) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
+	c.scripts.configure = redis.NewScript(f.texts.configure)
 	s, err := c.Set(context.Background(), ch)
 	if err != nil {
 		if strings.Contains(err.Error(), ErrUnknownLimit.Error()) {

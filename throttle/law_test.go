@@ -17,7 +17,7 @@ import (
 //
 // Nodes book, sometimes slowly, and lose replies; operators change cap and
 // burst, pause and resume; the key is deleted; Redis's clock steps.
-func history(t tester, rdb redis.UniversalClient, book string, roll dice, ops int) (over string, calls int) {
+func history(t tester, rdb redis.UniversalClient, with texts, roll dice, ops int) (over string, calls int) {
 	c := Contract{
 		Cap: []int64{1, 3, 7, 50, 300, 1000}[roll(6)], Window: time.Second, Burst: 1,
 		Guard: DefaultGuard, Lateness: DefaultLateness, Horizon: DefaultHorizon,
@@ -25,7 +25,7 @@ func history(t tester, rdb redis.UniversalClient, book string, roll dice, ops in
 	if roll(2) == 0 {
 		c.Burst = 1 + roll(c.Cap)
 	}
-	f := newFleet(t, rdb, book, roll, 1+int(roll(4)), c)
+	f := newFleet(t, rdb, with, roll, 1+int(roll(4)), c)
 	f.look()
 	f.pass(600_000) // past the fence of the start
 	for range ops {
@@ -45,9 +45,9 @@ func (f *fleet) happen(c Contract) {
 	case p < 95:
 		f.pass(roll([]int64{1_000, 30_000, 300_000}[roll(3)]))
 	case p < 97:
-		capacity := 1 + roll(2*c.Cap)
-		burst, paused := 1+roll(capacity), roll(4) == 0
-		f.set(Change{Cap: &capacity, Burst: &burst, Paused: &paused, By: "law"})
+		for range 1 + roll(3) { // often at once, by operators who correct themselves
+			f.set(f.change(c))
+		}
 		f.look() // each node looks more often than a change may take to act
 	case p < 98:
 		f.lose()
@@ -55,6 +55,20 @@ func (f *fleet) happen(c Contract) {
 		f.shift([]int64{-1, 1}[roll(2)] * (4_000 + roll([]int64{100_000, 5_000_000}[roll(2)])))
 		f.look()
 	}
+}
+
+// change draws what an operator may do: another cap, a burst or none, a pause.
+func (f *fleet) change(c Contract) Change {
+	ch := Change{By: "law"}
+	capacity, burst, paused := c.Cap, int64(1), f.dice(4) == 0
+	if f.dice(2) == 0 {
+		capacity = 1 + f.dice(2*c.Cap)
+	}
+	if f.dice(2) == 0 {
+		burst = 1 + f.dice(capacity)
+	}
+	ch.Cap, ch.Burst, ch.Paused = &capacity, &burst, &paused
+	return ch
 }
 
 func (f *fleet) look() {
@@ -69,7 +83,7 @@ func lawNeverOver(t *testing.T, rdb redis.UniversalClient, ops int) {
 	total, runs := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		roll := seeded(rapid.Uint64().Draw(rt, "seed"))
-		over, calls := history(rt, rdb, lua.Book, roll, rapid.IntRange(ops/2, ops).Draw(rt, "ops"))
+		over, calls := history(rt, rdb, asWritten, roll, rapid.IntRange(ops/2, ops).Draw(rt, "ops"))
 		if over != "" {
 			rt.Fatal(over)
 		}
@@ -83,13 +97,27 @@ func lawNeverOver(t *testing.T, rdb redis.UniversalClient, ops int) {
 // The law has teeth: without the rule, a window over the cap is found.
 func lawBreaksWithout(t *testing.T, rdb redis.UniversalClient, m mutation, ops int) {
 	t.Helper()
-	if strings.Count(lua.Book, m.from) != 1 {
+	with := asWritten
+	text := &with.book
+	if m.configure {
+		text = &with.configure
+	}
+	if strings.Count(*text, m.from) != 1 {
 		t.Fatalf("the script has not exactly one %q; name the rule anew", m.from)
 	}
-	book := strings.Replace(lua.Book, m.from, m.to, 1)
+	*text = strings.Replace(*text, m.from, m.to, 1)
+	if m.play != nil {
+		if over := played(t, rdb, asWritten, m.play); over != "" {
+			t.Errorf("with %s: %s", m.rule, over)
+		}
+		if over := played(t, rdb, with, m.play); over == "" {
+			t.Errorf("without %s, no window over the cap was found", m.rule)
+		}
+		return
+	}
 	const runs = 200
 	for seed := range uint64(runs) {
-		if over, _ := history(t, rdb, book, seeded(seed), ops); over != "" {
+		if over, _ := history(t, rdb, with, seeded(seed), ops); over != "" {
 			t.Logf("without %s, history %d: %s", m.rule, seed, over)
 			return
 		}
@@ -97,13 +125,66 @@ func lawBreaksWithout(t *testing.T, rdb redis.UniversalClient, m mutation, ops i
 	t.Errorf("without %s, no window over the cap was found in %d histories", m.rule, runs)
 }
 
-type mutation struct{ rule, from, to string }
+// asWritten are the scripts without a mutation.
+var asWritten = texts{book: lua.Book, configure: lua.Configure}
+
+type mutation struct {
+	rule, from, to string
+	configure      bool         // a rule of configure.lua
+	play           func(*fleet) // a history of its own, where chance finds it too seldom
+}
 
 var mutations = []mutation{
-	{"the fence", "base, n, epoch = now + quiet, debt, int(now)", "base, n, epoch = now, debt, int(now)"},
-	{"the burst rule", "base, n, epoch = now + quiet, debt, int(now)", "base, n, epoch = now + quiet, 0, int(now)"},
-	{"the fence after a clock step", "elseif stepped and epoch == line[5] then fence = 6 end", "end"},
-	{"the number of a booking", "if f[1] == seq and f[2] == epoch then", "if f[2] == epoch then"},
+	{rule: "the fence", from: "quiet = now + horizon + lateness + after(1)\n  if fence == 1 then quiet = math.max(quiet, now + LEARNING) end", to: "quiet = now"},
+	{rule: "the burst rule", from: "base, n, epoch = quiet, debt, int(now)", to: "base, n, epoch = quiet, 0, int(now)"},
+	{rule: "the fence after a clock step", from: "elseif stepped and epoch == line[5] then fence = 6 end", to: "end"},
+	{rule: "the number of a booking", from: "if f[1] == seq and f[2] == epoch then", to: "if f[2] == epoch then"},
+	{rule: "the debt over a loss", from: "quiet = math.max(quiet, math.min(set[12], now + set[4] + set[6]))", to: "", play: func(f *fleet) {
+		f.spendBurst()
+		f.set(burstOfOne())
+		f.look()
+		f.lose()
+		f.saturate()
+	}},
+	{rule: "the debt over a change", configure: true, from: "local behind = base + math.ceil(n * period / units)", to: "local behind = slot"},
+	{rule: "the debt over two changes", configure: true, from: "behind = math.max(base, slot + math.min(", to: "behind = math.max(slot, slot + math.min(", play: func(f *fleet) {
+		f.spendBurst()
+		f.set(burstOfOne())
+		again := burstOfOne()
+		more := int64(301)
+		again.Cap = &more
+		f.set(again)
+		f.saturate()
+	}},
+	{rule: "the empty bucket after a change", configure: true, from: "'n', int(tonumber(ARGV[5]) - 1))", to: "'n', '0')"},
+}
+
+// played is one node's history under 300 a second with a burst of 200.
+func played(t *testing.T, rdb redis.UniversalClient, with texts, play func(*fleet)) string {
+	t.Helper()
+	c := contract(300)
+	c.Burst = 200
+	f := newFleet(t, rdb, with, seeded(1), 1, c)
+	f.look()
+	f.pass(3_000_000) // the bucket fills
+	play(f)
+	return f.over(c.Window)
+}
+
+// spendBurst takes all that the bucket holds at once.
+func (f *fleet) spendBurst() { f.book(f.nodes[0], 200, 100, 100, false) }
+
+// saturate books whatever there is for two seconds.
+func (f *fleet) saturate() {
+	for range 200 {
+		f.book(f.nodes[0], 50, 100, 100, false)
+		f.pass(10_000)
+	}
+}
+
+func burstOfOne() Change {
+	one := int64(1)
+	return Change{Burst: &one, By: "law"}
 }
 
 func laws(t *testing.T, rdb redis.UniversalClient, ops int, teeth []mutation) {
@@ -116,5 +197,5 @@ func laws(t *testing.T, rdb redis.UniversalClient, ops int, teeth []mutation) {
 
 func TestLawsEmbedded(t *testing.T) {
 	t.Parallel()
-	laws(t, embeddedRedis(t), 100, mutations[:2]) // the real one is faster, and shows all
+	laws(t, embeddedRedis(t), 100, []mutation{mutations[0], mutations[1], mutations[4], mutations[6]}) // the real one is faster, and shows all
 }

@@ -97,7 +97,7 @@ func New(opts Options) (*Limiter, error) {
 		metrics: newMetrics(opts.Registerer, opts.Name),
 		wake:    make(chan struct{}, 1),
 		book:    newScripts(opts.Redis, opts.Namespace, opts.Name, nodeID(opts.Node)).runBook,
-		state:   State{Phase: PhaseStarting, Settings: Settings{Contract: opts.Seed, By: "file"}, Fenced: opts.Identity != IdentityNone},
+		state:   State{Phase: PhaseStarting, Settings: Settings{Contract: opts.Seed, Revision: 1, By: "file"}, Fenced: opts.Identity != IdentityNone},
 	}
 	l.spacing.Store(int64(opts.Seed.Spacing()))
 	return l, nil

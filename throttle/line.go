@@ -118,11 +118,15 @@ type lineState struct {
 	late    int64     // since the last look
 }
 
-func (l *line) state() lineState {
+func (l *line) state(now time.Time) lineState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for len(l.held) > 0 && l.held[0].LateAt(now) {
+		l.held = l.held[1:]
+		l.late++
+	}
 	s := lineState{waiting: len(l.again) + len(l.next), held: len(l.held), late: l.late}
-	l.late = 0
+	l.late = 0 // the reader counts on
 	if s.held > 0 {
 		s.last = l.held[s.held-1].NotBefore
 	}

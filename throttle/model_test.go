@@ -23,6 +23,7 @@ type model struct {
 	set      Settings
 	base, n  int64
 	last     int64
+	quiet    int64
 	epoch    int64
 	grants   map[string]grant
 	learning int64
@@ -64,16 +65,17 @@ func (m *model) book(node string, a ask, now int64) booking {
 	horizon := m.set.Horizon.Microseconds()
 	after := func(count int64) int64 { return ceilDiv(count*period, units) }
 	reply := func(s schedule, wait int64) booking {
-		return booking{now: now, epoch: m.epoch, schedule: s, wait: duration(wait), fence: why, settings: m.set}
+		return booking{now: now, epoch: m.epoch, schedule: s, wait: duration(wait), fence: why, quiet: m.quiet, settings: m.set}
 	}
 	if why != fenceNone {
-		quiet := horizon + m.set.Lateness.Microseconds() + after(1)
+		m.quiet = now + horizon + m.set.Lateness.Microseconds() + after(1)
 		if why == fenceSettingsLost {
-			quiet = max(quiet, m.learning)
+			m.quiet = max(m.quiet, now+m.learning)
 		}
-		m.base, m.n, m.epoch, m.last = now+quiet, debt, now, now
+		m.quiet = max(m.quiet, min(micros(m.set.from), now+(m.set.Window+m.set.Guard).Microseconds()))
+		m.base, m.n, m.epoch, m.last = m.quiet, debt, now, now
 		delete(m.grants, node)
-		return reply(schedule{base: m.base, n: m.n, floor: m.base, units: units, period: period, debt: debt}, max(0, quiet-horizon))
+		return reply(schedule{base: m.base, n: m.n, floor: m.base, units: units, period: period, debt: debt}, m.quiet-now-horizon)
 	}
 	now = max(now, m.last)
 	if g, ok := m.grants[node]; ok && a.want > 0 && g.seq == a.seq && g.epoch == m.epoch {
@@ -130,7 +132,7 @@ func TestScriptIsTheModel(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(want.book(node, a, now), got, cmp.AllowUnexported(booking{}, schedule{})); diff != "" {
+			if diff := cmp.Diff(want.book(node, a, now), got, cmp.AllowUnexported(booking{}, schedule{}, Settings{})); diff != "" {
 				t.Fatalf("seed %d, op %d: the script differs from the model (-want +got):\n%s", seed, op, diff)
 			}
 		}

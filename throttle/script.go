@@ -58,6 +58,7 @@ type booking struct {
 	schedule schedule
 	wait     time.Duration
 	fence    fence
+	quiet    int64 // no slot lies before this
 	settings Settings
 }
 
@@ -93,14 +94,14 @@ func (s scripts) runBook(ctx context.Context, a ask) (booking, error) {
 	reply, err := s.book.Run(ctx, s.rdb, s.keys,
 		a.want, a.seq, a.epoch, flag(a.stepped), string(a.identity), a.lead.Microseconds(),
 		k.By, micros(k.Changed), k.Revision, k.Cap, k.Window.Microseconds(), k.Burst, k.Guard.Microseconds(),
-		k.Lateness.Microseconds(), k.Horizon.Microseconds(), units, period, flag(k.Paused)).Slice()
+		k.Lateness.Microseconds(), k.Horizon.Microseconds(), units, period, flag(k.Paused), micros(k.from)).Slice()
 	if err != nil {
 		return booking{}, fmt.Errorf("book slots: %w", err)
 	}
 	return decodeBooking(reply)
 }
 
-const bookReplyLen = 23
+const bookReplyLen = 25
 
 var errReply = errors.New("unexpected reply of a script")
 
@@ -122,12 +123,13 @@ func decodeBooking(reply []any) (booking, error) {
 		schedule: schedule{given: n[2], base: n[3], n: n[4], floor: n[5], units: n[6], period: n[7], debt: n[8]},
 		wait:     time.Duration(n[9]) * time.Microsecond,
 		fence:    fence(n[10]),
+		quiet:    n[11],
 		settings: Settings{
 			Contract: Contract{
-				Cap: n[13], Window: duration(n[14]), Burst: n[15],
-				Guard: duration(n[16]), Lateness: duration(n[17]), Horizon: duration(n[18]),
+				Cap: n[14], Window: duration(n[15]), Burst: n[16],
+				Guard: duration(n[17]), Lateness: duration(n[18]), Horizon: duration(n[19]),
 			},
-			Changed: fromMicros(n[11]), Revision: n[12], Paused: n[21] == 1, By: by,
+			Changed: fromMicros(n[12]), Revision: n[13], Paused: n[22] == 1, By: by, from: fromMicros(n[23]),
 		},
 	}
 	if b.schedule.units < 1 || b.schedule.period < 1 {

@@ -10,6 +10,8 @@ type Settings struct {
 	Revision int64     // counts the changes, from 1
 	Changed  time.Time // when, by Redis's clock; zero: seeded from a file
 	By       string    // who made the change
+
+	from time.Time // where the timeline of this revision began, by Redis's clock; zero: seeded
 }
 
 // newer reports whether s was made after other. The time decides and not the

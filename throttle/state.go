@@ -46,7 +46,7 @@ func (s State) Ready() error {
 	case PhaseRunning, PhaseFenced, PhasePaused:
 		return nil
 	case PhaseTooSlow:
-		return fmt.Errorf("redis answers too slowly: its clock is known to %s only, and the lateness is %s; raise lateness and guard, or bring Redis nearer",
+		return fmt.Errorf("redis answers too slowly: its clock is known to %s only, and the lateness is %s; raise them with limit set --lateness --guard, or bring Redis nearer",
 			s.Width.Round(time.Microsecond), s.Settings.Lateness)
 	case PhaseStarting:
 		if s.Err == nil {
@@ -79,19 +79,16 @@ func (l *Limiter) enter(phase Phase, until time.Time, err error, width time.Dura
 	}
 }
 
-func (l *Limiter) learn(s Settings) {
+// learn takes in the settings in force; first: Redis's answer is the first one.
+func (l *Limiter) learn(s Settings, first bool) {
 	l.mu.Lock()
 	old := l.state.Settings
 	l.state.Settings = s
 	l.mu.Unlock()
 	l.metrics.settings(s)
 	l.spacing.Store(int64(s.Spacing()))
-	if old.Revision == 0 && s.Contract != old.Contract {
-		l.log.Warn("redis holds other settings than the file; redis counts", "cap", s.Cap, "window", s.Window, "burst", s.Burst,
-			"file_cap", old.Cap, "file_window", old.Window, "file_burst", old.Burst)
+	if first && s.Contract != old.Contract {
+		l.log.Warn("redis holds other settings than the file; redis counts", "redis", s.Contract, "file", old.Contract)
 	}
-	if old.Revision != s.Revision || old.Changed != s.Changed {
-		l.log.Info("limit settings in force", "revision", s.Revision, "cap", s.Cap, "window", s.Window, "burst", s.Burst,
-			"paused", s.Paused, "by", s.By)
-	}
+	l.log.Info("limit settings in force", "revision", s.Revision, "by", s.By, "paused", s.Paused, "contract", s.Contract)
 }
