@@ -34,7 +34,7 @@ func newDemoCommand() *cobra.Command {
 			if verbose {
 				o.Logger = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 			}
-			v, err := runDemo(cmd.Context(), o, asJSON, verbose, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			v, err := runDemo(cmd.Context(), o, asJSON, verbose, cmd.OutOrStdout())
 			if err != nil {
 				return err
 			}
@@ -54,7 +54,7 @@ func newDemoCommand() *cobra.Command {
 	return cmd
 }
 
-func runDemo(ctx context.Context, o demo.Options, asJSON, verbose bool, out, errOut io.Writer) (demo.Verdict, error) {
+func runDemo(ctx context.Context, o demo.Options, asJSON, verbose bool, out io.Writer) (demo.Verdict, error) {
 	if asJSON {
 		v, err := demo.Run(ctx, o, func(demo.Snapshot) {})
 		if err != nil {
@@ -62,7 +62,7 @@ func runDemo(ctx context.Context, o demo.Options, asJSON, verbose bool, out, err
 		}
 		return v, json.NewEncoder(out).Encode(v)
 	}
-	v, err := watchDemo(ctx, o, verbose, out, errOut)
+	v, err := watchDemo(ctx, o, verbose, out)
 	if err != nil {
 		return v, fmt.Errorf("demo: %w", err)
 	}
@@ -71,11 +71,10 @@ func runDemo(ctx context.Context, o demo.Options, asJSON, verbose bool, out, err
 }
 
 // watchDemo shows a live view on a terminal, and plain lines elsewhere.
-func watchDemo(ctx context.Context, o demo.Options, verbose bool, out, errOut io.Writer) (demo.Verdict, error) {
+func watchDemo(ctx context.Context, o demo.Options, verbose bool, out io.Writer) (demo.Verdict, error) {
 	if f, ok := out.(*os.File); ok && !verbose && term.IsTerminal(int(f.Fd())) { //nolint:gosec // a descriptor is a small number
 		return liveDemo(ctx, o, f)
 	}
-	_ = errOut
 	p := &plainView{out: out}
 	return demo.Run(ctx, o, p.show)
 }
@@ -123,8 +122,11 @@ func program() string {
 
 func verdictText(v demo.Verdict) string {
 	word := "OK"
-	if !v.OK {
+	switch {
+	case !v.OK:
 		word = "NOT OK"
+	case v.Unjudged > 0.1:
+		word = "OK, as far as it could be judged"
 	}
 	now := ""
 	if v.Changes > 0 {

@@ -56,8 +56,8 @@ func newLimitActionCommand(s *settings, asJSON *bool, verb, about string, do lim
 
 func newLimitSetCommand(s *settings, asJSON *bool) *cobra.Command {
 	var (
-		units, burst int64
-		window       time.Duration
+		units, burst                     int64
+		window, guard, lateness, horizon time.Duration
 	)
 	cmd := &cobra.Command{
 		Use: "set NAME", Short: "Change the limit", Args: cobra.ExactArgs(1),
@@ -67,18 +67,23 @@ func newLimitSetCommand(s *settings, asJSON *bool) *cobra.Command {
 	flags.Int64Var(&units, "cap", 0, "`calls` the provider allows in any window")
 	flags.DurationVar(&window, "window", 0, "the provider's window, such as 1s or 1m")
 	flags.Int64Var(&burst, "burst", 0, "`calls` that may go at once after a pause")
+	flags.DurationVar(&guard, "guard", 0, "by how much the calls' times may differ on their way, lateness included")
+	flags.DurationVar(&lateness, "lateness", 0, "how late a call may start")
+	flags.DurationVar(&horizon, "horizon", 0, "how far ahead slots are booked")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		change := throttle.Change{By: operator()}
-		if flags.Changed("cap") {
-			change.Cap = &units
+		given := 0
+		for name, use := range map[string]func(){
+			"cap": func() { change.Cap = &units }, "window": func() { change.Window = &window }, "burst": func() { change.Burst = &burst },
+			"guard": func() { change.Guard = &guard }, "lateness": func() { change.Lateness = &lateness },
+			"horizon": func() { change.Horizon = &horizon },
+		} {
+			if flags.Changed(name) {
+				use()
+				given++
+			}
 		}
-		if flags.Changed("window") {
-			change.Window = &window
-		}
-		if flags.Changed("burst") {
-			change.Burst = &burst
-		}
-		if change.Cap == nil && change.Window == nil && change.Burst == nil {
+		if given == 0 {
 			return errors.New("limit set: nothing to change: give --cap, --window or --burst")
 		}
 		return s.limit(cmd, args[0], *asJSON, func(ctx context.Context, c *throttle.Control) (throttle.Settings, error) {

@@ -74,7 +74,7 @@ func (m *monitor) snapshot() Snapshot {
 func (m *monitor) inForce() throttle.Settings {
 	var newest throttle.Settings
 	for _, node := range m.fleet.Nodes {
-		if s := node.Limit().Settings; newest.Cap == 0 || s.Changed.After(newest.Changed) {
+		if s := node.Limit().Settings; newest.Revision == 0 || s.Changed.After(newest.Changed) {
 			newest = s
 		}
 	}

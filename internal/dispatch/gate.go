@@ -21,6 +21,7 @@ type gate struct {
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced when the breaker changes its state
+	up      chan struct{} // closed and replaced when the provider answers again
 }
 
 var (
@@ -29,7 +30,7 @@ var (
 )
 
 func newGate(failures int, probe time.Duration, log *slog.Logger) *gate {
-	g := &gate{probe: probe, changed: make(chan struct{})}
+	g := &gate{probe: probe, changed: make(chan struct{}), up: make(chan struct{})}
 	g.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Name:        "provider",
 		MaxRequests: 1,
@@ -47,6 +48,10 @@ func newGate(failures int, probe time.Duration, log *slog.Logger) *gate {
 			defer g.mu.Unlock()
 			close(g.changed)
 			g.changed = make(chan struct{})
+			if to == gobreaker.StateClosed {
+				close(g.up)
+				g.up = make(chan struct{})
+			}
 		},
 	})
 	return g
@@ -67,11 +72,14 @@ func (g *gate) enter(ctx context.Context) (func(sender.Result), error) {
 	}
 }
 
+// isOpen reports whether the provider is not known to be down.
+func (g *gate) isOpen() bool { return g.breaker.State() != gobreaker.StateOpen }
+
 // open waits until the provider is not known to be down, or a probe is due.
 func (g *gate) open(ctx context.Context) error {
 	for {
 		changed := g.change()
-		if g.breaker.State() != gobreaker.StateOpen {
+		if g.isOpen() {
 			return nil
 		}
 		if err := g.wait(ctx, changed); err != nil {
@@ -84,6 +92,13 @@ func (g *gate) change() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.changed
+}
+
+// answersAgain closes when the provider, having been down, answers again.
+func (g *gate) answersAgain() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.up
 }
 
 // wait is spread a little, so that the same job is not always the probe.

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"dispatcher/consumer"
@@ -38,8 +39,13 @@ type line struct {
 	limiter *throttle.Limiter
 	gate    *gate
 	wire    chan struct{} // holds a token for each turn that has not been written yet
+	blocked *atomic.Bool  // jobs wait, and could not use a slot
 	slot    throttle.Slot // left over from a job that went away
 }
+
+// patience is how long the line may wait for a worker to write before it stops
+// asking for slots that other nodes could use.
+const patience = 20 * time.Millisecond
 
 // run returns when the consumer closes its channel.
 func (l *line) run() {
@@ -59,13 +65,8 @@ func (l *line) run() {
 // taken away; a slot that had come by then serves the next one. An expired job
 // gets none.
 func (l *line) wait(ctx context.Context, notAfter time.Time) (throttle.Slot, error) {
-	if err := l.gate.open(ctx); err != nil {
+	if err := l.reach(ctx); err != nil {
 		return throttle.Slot{}, err
-	}
-	select {
-	case l.wire <- struct{}{}:
-	case <-ctx.Done():
-		return throttle.Slot{}, context.Cause(ctx)
 	}
 	if expired(notAfter, time.Now()) {
 		return throttle.Slot{}, nil
@@ -77,6 +78,34 @@ func (l *line) wait(ctx context.Context, notAfter time.Time) (throttle.Slot, err
 	slot := l.slot
 	l.slot = throttle.Slot{}
 	return slot, nil
+}
+
+// reach waits until the provider may be called and a worker is free to do so.
+func (l *line) reach(ctx context.Context) error {
+	defer l.blocked.Store(false)
+	if !l.gate.isOpen() {
+		l.blocked.Store(true)
+		if err := l.gate.open(ctx); err != nil {
+			return err
+		}
+	}
+	select {
+	case l.wire <- struct{}{}:
+		return nil
+	default:
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		select {
+		case l.wire <- struct{}{}:
+			return nil
+		case <-timer.C:
+			l.blocked.Store(true)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // book sees to it that there is a slot, and that it is near.

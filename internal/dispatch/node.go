@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -28,6 +29,7 @@ type Node struct {
 	limiter  *throttle.Limiter
 	sender   *sender.HTTP
 	admin    *admin.Server
+	blocked  atomic.Bool // the line can't use slots: set by it, read by the limiter
 }
 
 // New puts a node together from a valid configuration. It connects to nothing
@@ -77,8 +79,8 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 	}
 	limit := n.cfg.Limits[0]
 	waiting := func() int {
-		if n.consumer == nil {
-			return 0
+		if n.blocked.Load() {
+			return 0 // what waits can't use a slot
 		}
 		return len(n.consumer.Deliveries())
 	}
@@ -129,7 +131,7 @@ func (n *Node) Run(ctx context.Context) error {
 	services.Go(func() { fail(n.admin.Run(service)) })
 	turns := make(chan turn) // unbuffered: a job that waits is in the line or in a worker
 	gate := newGate(n.cfg.Sender.Breaker.Failures, n.cfg.Sender.Breaker.Probe, n.log)
-	l := &line{jobs: n.consumer.Deliveries(), turns: turns, limiter: n.limiter, gate: gate, wire: make(chan struct{}, atWire)}
+	l := &line{jobs: n.consumer.Deliveries(), turns: turns, limiter: n.limiter, gate: gate, wire: make(chan struct{}, atWire), blocked: &n.blocked}
 	crew := n.crew(gate, l.wire)
 	workers.Go(l.run)
 	for range n.cfg.Kafka.Workers {

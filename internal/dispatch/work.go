@@ -48,10 +48,12 @@ func (c *crew) handle(t turn) {
 	defer try.leaveWire()
 	for {
 		if expired(t.d.Job.NotAfter, time.Now()) {
+			try.leaveWire()
 			c.bury(t.d, consumer.Failure{Class: consumer.ClassExpired, Attempt: try.calls})
 			return
 		}
 		r, err := try.call()
+		try.leaveWire()
 		if err != nil {
 			t.d.Return()
 			return
@@ -181,9 +183,9 @@ func (t *try) pause(asked time.Duration) error {
 		t.pauses.Multiplier = 2
 		t.pauses.Reset()
 	}
-	wait := t.pauses.NextBackOff()
+	wait, again := t.pauses.NextBackOff(), t.gate.answersAgain()
 	if asked > 0 {
-		wait = asked + rand.N(asked/10+1)
+		wait, again = asked+rand.N(asked/10+1), nil // what the provider asked for holds
 	}
 	ctx := t.d.Context()
 	timer := time.NewTimer(wait)
@@ -191,6 +193,8 @@ func (t *try) pause(asked time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	case <-again:
+		return nil
 	case <-timer.C:
 		return nil
 	}
