@@ -179,6 +179,9 @@ func (c *checker) wrong(path string, f field, raw any, want string) {
 		shown = "is a list"
 	case string:
 		shown = show(v)
+		if mayHoldSecret(v) {
+			shown = redacted
+		}
 	case int, int64, uint64, float64, bool:
 		shown = fmt.Sprint(v)
 	}

@@ -3,6 +3,7 @@ package configs
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -12,15 +13,16 @@ const (
 	headersEnv = envPrefix + "SENDER_HTTP_HEADERS_"
 )
 
-// foreign says that a DISPATCHER_ variable is not a setting. The first three
-// are the program's own; the rest is what Kubernetes puts into every pod beside
-// a Service that happens to be called dispatcher.
+// foreign says that a DISPATCHER_ variable is the program's own, but not a setting.
 func foreign(name string) bool {
 	return name == "DISPATCHER_CONFIG" || name == "DISPATCHER_REQUIRE_DOCKER" ||
-		strings.HasPrefix(name, "DISPATCHER_TEST_") ||
-		strings.HasPrefix(name, "DISPATCHER_SERVICE_") ||
-		name == "DISPATCHER_PORT" || strings.HasPrefix(name, "DISPATCHER_PORT_")
+		strings.HasPrefix(name, "DISPATCHER_TEST_")
 }
+
+// serviceLink is how the variables end that Kubernetes puts into every pod for
+// each Service of its namespace. Those of dispatcher, and of dispatcher-redis,
+// begin as ours do; what is no setting and ends so must not keep a pod down.
+var serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
 // environment makes a map of NAME=value entries; the last of a name wins.
 func environment(environ func() []string) map[string]string {
@@ -60,6 +62,9 @@ func envOverrides(env map[string]string) ([]override, error) {
 	var faults []error
 	for _, name := range names {
 		path, ok := envPath(name, known)
+		if !ok && serviceLink.MatchString(name) {
+			continue
+		}
 		if !ok {
 			faults = append(faults, unknownVariable(name, known))
 			continue

@@ -70,3 +70,14 @@ func expectations(text string) (want, never []string) {
 	}
 	return want, never
 }
+
+// With .dlq behind it, a topic has the 249 characters that Kafka takes.
+func TestLongestTopic(t *testing.T) {
+	t.Parallel()
+	for length, bad := range map[int]bool{245: false, 246: true} {
+		c := load(t, configs.Source{Set: []string{"kafka.topics=" + strings.Repeat("t", length)}})
+		if err := c.Validate(); (err != nil) != bad {
+			t.Errorf("%d characters: got %v, want an error: %t", length, err, bad)
+		}
+	}
+}

@@ -90,6 +90,10 @@ func TestEnvironmentReachesEveryKind(t *testing.T) {
 		"DISPATCHER_LIMITS_0_WINDOW=2s",
 		"DISPATCHER_CONFIG=x", "DISPATCHER_TEST_REDIS_IMAGE=x", "DISPATCHER_REQUIRE_DOCKER=1",
 		"DISPATCHER_SERVICE_HOST=10.0.0.1", "DISPATCHER_PORT=tcp://10.0.0.1:8080", "DISPATCHER_PORT_8080_TCP=x",
+		"DISPATCHER_REDIS_SERVICE_HOST=10.0.0.2", "DISPATCHER_REDIS_SERVICE_PORT=6379", "DISPATCHER_REDIS_SERVICE_PORT_TCP_REDIS=6379",
+		"DISPATCHER_REDIS_PORT=tcp://10.0.0.2:6379", "DISPATCHER_REDIS_PORT_6379_TCP=x", "DISPATCHER_REDIS_PORT_6379_TCP_PROTO=tcp",
+		"DISPATCHER_REDIS_PORT_6379_TCP_PORT=6379", "DISPATCHER_REDIS_PORT_6379_TCP_ADDR=10.0.0.2", "DISPATCHER_DNS_PORT_53_UDP=x",
+		"DISPATCHER_LIMITS_PORT=x", "DISPATCHER_SENDER_HTTP_HEADERS_X_PORT=h",
 	)})
 	if diff := cmp.Diff([]string{"a:1", "b:2"}, c.Kafka.Brokers); diff != "" {
 		t.Errorf("brokers (-want +got):\n%s", diff)
@@ -97,7 +101,7 @@ func TestEnvironmentReachesEveryKind(t *testing.T) {
 	if c.Kafka.CreateCompanions || c.Kafka.TLS.CAFile != "/ca.pem" || c.Sender.HTTP.DialTimeout != 4*time.Second {
 		t.Errorf("got %+v", c)
 	}
-	if diff := cmp.Diff(map[string]string{"x-api-key": "k"}, c.Sender.HTTP.Headers); diff != "" {
+	if diff := cmp.Diff(map[string]string{"x-api-key": "k", "x-port": "h"}, c.Sender.HTTP.Headers); diff != "" {
 		t.Errorf("headers (-want +got):\n%s", diff)
 	}
 	if c.Limits[0].Cap != 7 || c.Limits[0].Window != 2*time.Second || c.Limits[0].Name != "provider" {
@@ -146,6 +150,7 @@ func TestMistakesOutsideTheFile(t *testing.T) {
 		{"no such file", configs.Source{File: "no-such.yaml"}, "read config: stat no-such.yaml"},
 		{"a directory", configs.Source{File: "testdata"}, "testdata is no regular file"},
 		{"unknown variable", configs.Source{Environ: environ("DISPATCHER_KAFKA_BROKER=a:1")}, "DISPATCHER_KAFKA_BROKER names no setting (did you mean DISPATCHER_KAFKA_BROKERS?)"},
+		{"nearly a service's variable", configs.Source{Environ: environ("DISPATCHER_REDIS_PORT_TCP=1")}, "DISPATCHER_REDIS_PORT_TCP names no setting"},
 		{"unknown limit key", configs.Source{Environ: environ("DISPATCHER_LIMITS_0_CAPS=1")}, "DISPATCHER_LIMITS_0_CAPS names no setting (did you mean DISPATCHER_LIMITS_0_CAP?)"},
 		{"no such limit", configs.Source{Environ: environ("DISPATCHER_LIMITS_3_CAP=1")}, "there is no limit 3"},
 		{"index that is none", configs.Source{Environ: environ("DISPATCHER_LIMITS_X_CAP=1")}, `"X" is not the place of an entry`},

@@ -59,7 +59,7 @@ func TestEveryKeyHasAVariableOfItsOwn(t *testing.T) {
 		if other, taken := seen[name]; taken {
 			t.Errorf("%s and %s are both %s", path, other, name)
 		}
-		if foreign(name) {
+		if foreign(name) || serviceLink.MatchString(name) {
 			t.Errorf("%s: %s is not read", path, name)
 		}
 		seen[name] = path

@@ -11,7 +11,10 @@ import (
 	"strings"
 )
 
-const redacted = "[redacted]"
+const (
+	redacted = "[redacted]"
+	urlKey   = "sender.http.url"
+)
 
 // resolve replaces the references in every text and remembers what was there.
 func (c *Config) resolve(env map[string]string) error {
@@ -96,15 +99,34 @@ func (c Config) Redacted() Config {
 		case referred && secret:
 			return references(written)
 		case referred:
-			return written
-		case secret && text != "":
+			return asWritten(path, written)
+		case secret && text != "", addressKey(path) && mayHoldSecret(text):
 			return redacted
-		case path == "sender.http.url":
+		case path == urlKey:
 			return redactURL(text)
 		}
 		return text
 	})
 	return shown
+}
+
+// addressKey says that an address is wanted, where people put URLs by mistake.
+func addressKey(path string) bool {
+	return strings.HasPrefix(path, "redis.addrs.") || strings.HasPrefix(path, "kafka.brokers.") || path == "admin.listen"
+}
+
+// mayHoldSecret says that a text looks like a URL with a place for a secret in it.
+func mayHoldSecret(text string) bool { return strings.ContainsAny(text, "@?") }
+
+// asWritten shows a text with references that isn't a secret as a whole.
+func asWritten(path, written string) string {
+	switch {
+	case !mayHoldSecret(written):
+		return written
+	case path == urlKey:
+		return redactURL(written)
+	}
+	return references(written)
 }
 
 // references keeps the references of a text and blots out what is around them.
@@ -128,20 +150,23 @@ func references(written string) string {
 	}
 }
 
-// redactURL blots out user information and the values of telling parameters.
+// redactURL blots out user information and the values of telling parameters,
+// but for references. Of what is no URL, nothing else is left.
 func redactURL(text string) string {
 	u, err := url.Parse(text)
-	if err != nil {
-		return redacted
+	if err != nil || (u.Host == "" && mayHoldSecret(text)) { // a user without a scheme isn't seen as one
+		return references(text)
 	}
 	if u.User != nil {
 		u.User = url.User(redacted)
 	}
-	query, touched := u.Query(), false
-	for name := range query {
-		if secretHeader(name) {
-			query.Set(name, redacted)
-			touched = true
+	query, err := url.ParseQuery(u.RawQuery)
+	touched := err != nil // and what can't be read is left out
+	for name, values := range query {
+		for i, value := range values {
+			if shown := references(value); secretHeader(name) && shown != value {
+				values[i], touched = shown, true
+			}
 		}
 	}
 	if !touched && u.User == nil {
@@ -151,11 +176,12 @@ func redactURL(text string) string {
 	return u.String()
 }
 
-// secretHeader says that a header's name suggests a secret. It guesses wide:
+// secretHeader says that the name of a header, or of a URL's parameter, suggests
+// a secret. It guesses wide:
 // a harmless value that is not shown costs less than a key that is.
 func secretHeader(name string) bool {
 	name = strings.ToLower(name)
-	for _, telling := range []string{"auth", "key", "token", "secret", "password", "cookie", "signature", "credential"} {
+	for _, telling := range []string{"auth", "key", "token", "secret", "pass", "pwd", "sig", "cookie", "credential"} {
 		if strings.Contains(name, telling) {
 			return true
 		}

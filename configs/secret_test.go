@@ -68,6 +68,52 @@ sender:
 	}
 }
 
+func TestShownURLHoldsNoSecret(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ url, want string }{
+		{"https://example.com/send?from=me", "https://example.com/send?from=me"},
+		{"https://example.com/?pass=hunter2&from=me", "https://example.com/?from=me&pass=%5Bredacted%5D"},
+		{"https://example.com/?PWD=hunter2&pwd=hunter2", "https://example.com/?PWD=%5Bredacted%5D&pwd=%5Bredacted%5D"},
+		{"https://example.com/?sig=hunter2", "https://example.com/?sig=%5Bredacted%5D"},
+		{"https://example.com/?client_secret=hunter2", "https://example.com/?client_secret=%5Bredacted%5D"},
+		{"https://example.com/?token=hunter2", "https://example.com/?token=%5Bredacted%5D"},
+		{"https://example.com/?key=hunter2&key=hunter2", "https://example.com/?key=%5Bredacted%5D&key=%5Bredacted%5D"},
+		{"https://example.com/?a=1;pass=hunter2", "https://example.com/"},
+		{"bob:hunter2@example.com", "[redacted]"},
+		{"https://example.com/?key=${env:KEY}", "https://example.com/?key=${env:KEY}"},
+		{"https://example.com/?pass=hunter2&from=${env:KEY}", "https://example.com/?from=%24%7Benv%3AKEY%7D&pass=%5Bredacted%5D"},
+		{"https://${env:KEY}/send", "https://${env:KEY}/send"},
+		{"https://bob:hunter2@${env:KEY}/send", "[redacted]${env:KEY}[redacted]"},
+	} {
+		c := load(t, configs.Source{Set: []string{"sender.http.url=" + row.url}, Environ: environ("KEY=hunter2-env")})
+		if got := c.Redacted().Sender.HTTP.URL; got != row.want {
+			t.Errorf("%s: got %s, want %s", row.url, got, row.want)
+		}
+		if err := c.Validate(); err != nil && strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: got %v, which shows the secret", row.url, err)
+		}
+	}
+}
+
+func TestAddressesThatHoldCredentialsAreNotShown(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{"redis.addrs", "kafka.brokers", "admin.listen"} {
+		for _, address := range []string{
+			"redis://:hunter2@h:6379", "hunter2@h:6379", "h:6379/0?password=hunter2", "redis://:hunter2@${env:HOST}:6379",
+		} {
+			c := load(t, configs.Source{Set: []string{key + "=" + address}, Environ: environ("HOST=h")})
+			err := c.Validate()
+			if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "[redacted]") {
+				t.Errorf("%s=%s: got %v, want a fault that does not show it", key, address, err)
+			}
+			out, err := c.YAML()
+			if err != nil || strings.Contains(string(out), "hunter2") {
+				t.Errorf("%s=%s: got %v and\n%s", key, address, err, out)
+			}
+		}
+	}
+}
+
 func TestFaultsShowReferencesOnly(t *testing.T) {
 	t.Parallel()
 	c := load(t, configs.Source{

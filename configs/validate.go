@@ -27,7 +27,8 @@ const (
 	maxDuration      = time.Hour
 )
 
-var topicName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,240}$`)
+// topicName leaves room for the .dlq of a topic: Kafka takes 249 characters.
+var topicName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,245}$`)
 
 // faults collects what Validate finds. It knows the config, to show a value
 // that came from a reference as that reference.
@@ -51,7 +52,7 @@ func (f *faults) refuse(bad bool, path string, value any, why string, args ...an
 		shown = show(text)
 	}
 	if written, ok := f.config.written[path]; ok {
-		shown = written
+		shown = asWritten(path, written)
 	}
 	f.found = append(f.found, fmt.Errorf("%s: %s: %s", path, shown, fmt.Sprintf(why, args...)))
 }
@@ -79,6 +80,10 @@ func (f *faults) tls(path string, t TLS) {
 func (f *faults) address(path, value string, leastPort int) {
 	host, port, err := net.SplitHostPort(value)
 	n, portErr := strconv.Atoi(port)
+	if mayHoldSecret(value) {
+		f.refuse(true, path, phrase(redacted), "must be host:port and no more; credentials have keys of their own")
+		return
+	}
 	f.refuse(err != nil || portErr != nil || n < leastPort || n > 65535, path, value, "must be host:port")
 	f.refuse(err == nil && host == "" && leastPort > 0, path, value, "has no host")
 }
@@ -105,7 +110,7 @@ func (f *faults) kafka(k Kafka) {
 	for i, broker := range k.Brokers {
 		f.address("kafka.brokers."+strconv.Itoa(i), broker, 1)
 	}
-	f.refuse(!topicName.MatchString(k.Group), "kafka.group", k.Group, "must be 1 to 240 letters, digits and . _ -")
+	f.refuse(!topicName.MatchString(k.Group), "kafka.group", k.Group, "must be 1 to 245 letters, digits and . _ -")
 	f.topics(k.Topics)
 	f.within("kafka.workers", k.Workers, 1, maxWorkers)
 	f.within("kafka.max_job_bytes", k.MaxJobBytes, minJobBytes, maxJobBytes)
@@ -128,7 +133,7 @@ func (f *faults) topics(topics []string) {
 	for i, topic := range topics {
 		path := "kafka.topics." + strconv.Itoa(i)
 		f.refuse(!topicName.MatchString(topic) || topic == "." || topic == "..", path, topic,
-			"must be 1 to 240 letters, digits and . _ -")
+			"must be 1 to 245 letters, digits and . _ -")
 		f.refuse(slices.Index(topics, topic) < i, path, topic, "is named twice")
 		of, dead := strings.CutSuffix(topic, ".dlq")
 		f.refuse(dead && slices.Contains(topics, of), path, topic, "is where the dead letters of %s go", of)
@@ -178,7 +183,7 @@ func joined(err error) []error {
 
 func (f *faults) sender(s Sender) {
 	f.oneOf("sender.http.method", s.HTTP.Method, "POST", "PUT", "PATCH", "GET", "DELETE")
-	f.url("sender.http.url", s.HTTP)
+	f.url(urlKey, s.HTTP)
 	f.positive("sender.http.timeout", s.HTTP.Timeout)
 	f.positive("sender.http.dial_timeout", s.HTTP.DialTimeout)
 	f.positive("sender.http.idle_timeout", s.HTTP.IdleTimeout)

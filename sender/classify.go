@@ -14,15 +14,21 @@ import (
 //
 //	below 200           Unknown      not a final answer
 //	2xx                 Accepted
-//	3xx                 Rejected     redirects are not followed
+//	3xx                 Unavailable  a redirect, which is not followed: the URL
+//	                                 has moved, or a maintenance page is shown
 //	429                 Throttled
 //	401 402 403 407     Unavailable  a wrong key or an empty account is no job's
 //	                                 fault, and would dead-letter all of them
+//	404 405             Unavailable  a wrong URL or method, which is
+//	                                 configuration and would dead-letter all
 //	408 425             Unavailable  ask again
-//	other 4xx           Rejected
+//	other 4xx           Rejected     410 as well: it says that this is for good
 //	501 505             Rejected     it never will
 //	other 5xx           Unavailable
 //	600 and more        Unavailable  as a 5xx (RFC 9110, 15)
+//
+// Where a provider means the job's own recipient by its 404, the job is not
+// called for ever: the policy gives it up after some calls, while others succeed.
 //
 // A 5xx doesn't prove that nothing was done. The call is made again with the
 // same idempotency key, and the provider is to know it.
@@ -31,7 +37,7 @@ func KindOf(status int) Kind {
 	case http.StatusTooManyRequests:
 		return Throttled
 	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusProxyAuthRequired,
-		http.StatusRequestTimeout, http.StatusTooEarly:
+		http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusRequestTimeout, http.StatusTooEarly:
 		return Unavailable
 	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
 		return Rejected
@@ -41,6 +47,8 @@ func KindOf(status int) Kind {
 		return Unknown
 	case status < 300:
 		return Accepted
+	case status < 400:
+		return Unavailable
 	case status < 500:
 		return Rejected
 	}
@@ -65,11 +73,16 @@ func classify(status int, header http.Header) Result {
 
 func statusError(status int) error {
 	text := strings.ToLower(http.StatusText(status))
+	if status >= 300 && status < 400 {
+		return fmt.Errorf("the provider answered %d, a redirect, which is not followed; is the url right?", status)
+	}
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired:
 		return fmt.Errorf("the provider does not accept the credentials: %d %s", status, text)
 	case http.StatusPaymentRequired:
 		return fmt.Errorf("the provider's account does not allow the call: %d %s", status, text)
+	case http.StatusNotFound, http.StatusMethodNotAllowed:
+		return fmt.Errorf("the provider does not know the url, or not with this method: %d %s", status, text)
 	}
 	if text == "" {
 		return fmt.Errorf("the provider answered %d", status)

@@ -13,13 +13,25 @@ import (
 // ErrClosed is the error of a call that [HTTP.Close] came before.
 var ErrClosed = errors.New("the sender is closed")
 
+// usualWait is how long a permit takes at most where nothing is in its way. A
+// connection that would grow old in that time is not taken: a permit that comes
+// and finds it old is lost.
+const usualWait = 50 * time.Millisecond
+
 // conn is one connection to the provider; it carries one call at a time.
 type conn struct {
 	client *http.ClientConn
 	wire   *wire
 	keep   time.Duration // how long it may be idle
-	idleAt time.Time     // since when it is
+	idleAt time.Time     // since when it carries nothing: its last answer, or its dial
+	reused bool          // it has lain idle, and is not fresh from a dial
 }
+
+// old says that the provider may be about to close the connection.
+func (c *conn) old(now time.Time) bool { return now.Sub(c.idleAt) >= c.keep }
+
+// soonOld says that it will be before a permit has come.
+func (c *conn) soonOld(now time.Time) bool { return c.old(now.Add(min(usualWait, c.keep/2))) }
 
 // conns keeps the connections: those in use are known, so that Close can end
 // them, and those that are idle lie on a stack. The last one used is taken
@@ -61,7 +73,8 @@ func (p *conns) pop() (*conn, error) {
 		c := p.idle[n-1]
 		p.idle[n-1] = nil
 		p.idle = p.idle[:n-1]
-		if time.Since(c.idleAt) < c.keep && c.client.Err() == nil {
+		if !c.soonOld(time.Now()) && c.client.Err() == nil {
+			c.reused = true
 			return c, nil
 		}
 		p.removeLocked(c)
@@ -69,8 +82,10 @@ func (p *conns) pop() (*conn, error) {
 	return nil, nil
 }
 
-// put makes a connection idle. The oldest idle one is looked at on the way: in
-// steady work that alone keeps the stack free of what nobody needs any more.
+// put gives a connection back. Its idle time is the caller's to say: one that
+// was taken and not used goes on growing old. The oldest idle one is looked at
+// on the way: in steady work that alone keeps the stack free of what nobody
+// needs any more.
 func (p *conns) put(c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,8 +93,7 @@ func (p *conns) put(c *conn) {
 		p.removeLocked(c)
 		return
 	}
-	c.idleAt = time.Now()
-	if len(p.idle) > 0 && c.idleAt.Sub(p.idle[0].idleAt) >= p.idle[0].keep {
+	if len(p.idle) > 0 && p.idle[0].old(time.Now()) {
 		p.removeLocked(p.idle[0])
 		p.idle = append(p.idle[:0], p.idle[1:]...)
 	}
@@ -171,5 +185,6 @@ func (d *dialer) dial(ctx context.Context) (*conn, error) {
 		return nil, err
 	}
 	c.client = client
+	c.idleAt = time.Now()
 	return c, nil
 }

@@ -36,4 +36,6 @@
 // This package starts none of its own. net/http runs two a connection; they
 // end with the connection, at the latest in [HTTP.Close]. Idle connections are
 // dropped when they are found too old or closed by the peer, at the next call.
+// The wait for a permit counts as idle time: a permit that finds its connection
+// too old is given up with it, and the call goes on with a fresh one.
 package sender

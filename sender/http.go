@@ -68,10 +68,11 @@ func (h *HTTP) send(ctx context.Context, j *job.Job, permit Permit) Result {
 	if err != nil {
 		return Result{Kind: Rejected, Err: err}
 	}
-	for dead := 0; ; {
+	dead, aged := 0, false
+	for {
 		req := h.template.request(j.Value) // a body is read once, so one a round
 		req.Header = header
-		c, err := h.connection(ctx)
+		c, err := h.connection(ctx, aged)
 		if err != nil {
 			return unreached(ctx, err)
 		}
@@ -81,6 +82,8 @@ func (h *HTTP) send(ctx context.Context, j *job.Job, permit Permit) Result {
 			return res
 		case errors.Is(err, errLate):
 			h.metrics.late.Inc()
+		case errors.Is(err, errAged):
+			aged = true // those that are idle may age as well, and cost one more permit each
 		default:
 			if dead++; dead == maxDead {
 				return Result{Kind: Unavailable, Err: fmt.Errorf("write: connection lost before the call, %d times: %w", dead, err)}
@@ -89,12 +92,15 @@ func (h *HTTP) send(ctx context.Context, j *job.Job, permit Permit) Result {
 	}
 }
 
-func (h *HTTP) connection(ctx context.Context) (*conn, error) {
-	c, err := h.conns.pop()
-	if c != nil || err != nil {
-		return c, err
+// connection takes an idle connection, or dials one where there is none or
+// fresh asks for it.
+func (h *HTTP) connection(ctx context.Context, fresh bool) (*conn, error) {
+	if !fresh {
+		if c, err := h.conns.pop(); c != nil || err != nil {
+			return c, err
+		}
 	}
-	c, err = h.conns.fresh(ctx)
+	c, err := h.conns.fresh(ctx)
 	h.metrics.dialed(err)
 	if err != nil {
 		h.logger.DebugContext(ctx, "connection to the provider could not be opened", "error", err)
@@ -114,6 +120,10 @@ func unreached(ctx context.Context, err error) Result {
 	return Result{Kind: Unavailable, Err: fmt.Errorf("connect: %w", err)}
 }
 
+// errAged: the permit came so late that the connection had been idle for too
+// long. A call on it might be written while the provider closes.
+var errAged = errors.New("the connection grew old while the call waited for its permit")
+
 // attempt makes the call on c. An error means that nothing was written and
 // that c is gone.
 func (h *HTTP) attempt(ctx context.Context, c *conn, req *http.Request, permit Permit) (Result, error) {
@@ -121,6 +131,10 @@ func (h *HTTP) attempt(ctx context.Context, c *conn, req *http.Request, permit P
 	if err != nil {
 		h.conns.put(c)
 		return Result{Kind: Withheld, Err: fmt.Errorf("permit: %w", err)}, nil
+	}
+	if c.reused && c.old(time.Now()) {
+		h.conns.drop(c)
+		return Result{}, errAged
 	}
 	c.wire.arm(useBy, h.timeout)
 	resp, err := c.client.RoundTrip(req)
@@ -198,6 +212,7 @@ func (h *HTTP) answered(c *conn, resp *http.Response) (Result, error) {
 	res.Elapsed = time.Since(call.wroteAt)
 	if whole && alive && c.client.Available() == 1 {
 		c.hint(resp.Header)
+		c.idleAt = time.Now()
 		h.conns.put(c)
 	} else {
 		h.conns.drop(c)

@@ -246,8 +246,11 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 		defer s.Close()
 		permits := 0
 		res := s.Send(t.Context(), aJob("a", "x"), always(&permits))
-		if _, writes := n.seen(); res.Kind != sender.Rejected || res.Status != 307 || len(writes) != 1 {
-			t.Errorf("got %+v and %d writes, want rejected and 1", res, len(writes))
+		if _, writes := n.seen(); res.Kind != sender.Unavailable || res.Status != 307 || len(writes) != 1 {
+			t.Errorf("got %+v and %d writes, want unavailable and 1: it is no job's fault", res, len(writes))
+		}
+		if !strings.Contains(res.Err.Error(), "redirect") || strings.Contains(res.Err.Error(), "other") {
+			t.Errorf("got error %q, want one that speaks of the redirect, and not where it leads", res.Err)
 		}
 	})
 }
@@ -341,35 +344,4 @@ func TestCloseEndsCallsOnTheWire(t *testing.T) {
 			t.Errorf("got %d permits, want 1", permits)
 		}
 	})
-}
-
-func TestIdleConnectionsGrowOld(t *testing.T) {
-	t.Parallel()
-	keepAlive := strings.Replace(ok, "\r\n", "\r\nKeep-Alive: max=100, timeout=5\r\n", 1)
-	for name, c := range map[string]struct {
-		answer string
-		pause  time.Duration
-		dials  int
-	}{
-		"young":                    {ok, 9 * time.Second, 1},
-		"old":                      {ok, 10 * time.Second, 2},
-		"within the peer's hint":   {keepAlive, 3 * time.Second, 1},
-		"older than the peer says": {keepAlive, 4 * time.Second, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				n := &network{serve: answering(c.answer)}
-				s := newSender(t, sender.HTTPOptions{DialContext: n.dial, IdleTimeout: 10 * time.Second})
-				defer s.Close()
-				permits := 0
-				s.Send(t.Context(), aJob("a", "x"), always(&permits))
-				time.Sleep(c.pause)
-				s.Send(t.Context(), aJob("b", "x"), always(&permits))
-				if dials, _ := n.seen(); dials != c.dials {
-					t.Errorf("got %d connections, want %d", dials, c.dials)
-				}
-			})
-		})
-	}
 }

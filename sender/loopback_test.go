@@ -45,13 +45,13 @@ func wantKind(status int) sender.Kind {
 	switch status {
 	case 429:
 		return sender.Throttled
-	case 401, 402, 403, 407, 408, 425:
+	case 401, 402, 403, 404, 405, 407, 408, 425:
 		return sender.Unavailable
 	case 501, 505:
 		return sender.Rejected
 	}
 	return map[int]sender.Kind{
-		1: sender.Unknown, 2: sender.Accepted, 3: sender.Rejected, 4: sender.Rejected, 5: sender.Unavailable,
+		1: sender.Unknown, 2: sender.Accepted, 3: sender.Unavailable, 4: sender.Rejected, 5: sender.Unavailable,
 	}[status/100]
 }
 
@@ -101,8 +101,8 @@ func TestRetryAfterOnTheWire(t *testing.T) {
 			t.Errorf("%d: got %v, %v; want %v, 7s", status, res.Kind, res.RetryAfter, want)
 		}
 	}
-	if res := s.Send(t.Context(), aJob("404", "x"), always(&permits)); res.RetryAfter != 0 {
-		t.Errorf("404: got %v, want 0: it is not to be tried again", res.RetryAfter)
+	if res := s.Send(t.Context(), aJob("410", "x"), always(&permits)); res.RetryAfter != 0 {
+		t.Errorf("410: got %v, want 0: it is not to be tried again", res.RetryAfter)
 	}
 }
 

@@ -90,7 +90,8 @@ func parseURL(raw string) (*url.URL, error) {
 		// The parser's error repeats the address, which may hold a secret.
 		return nil, errors.New("url: it can't be parsed as a URL")
 	}
-	shown := u.Redacted()
+	// What else there is may hold a secret.
+	shown := (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return nil, fmt.Errorf("url: %q is neither http nor https", shown)

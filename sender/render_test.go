@@ -95,6 +95,8 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		"no host":       {sender.HTTPOptions{URL: "http:///send"}, `"http:///send" has no host`},
 		"not a url":     {sender.HTTPOptions{URL: "http://a:secret@b:port/"}, "url: it can't be parsed"},
 		"user":          {sender.HTTPOptions{URL: "http://me:secret@provider/"}, "user information"},
+		"query":         {sender.HTTPOptions{URL: "http:///?key=secret"}, "has no host"},
+		"no user":       {sender.HTTPOptions{URL: "me:secret@provider"}, "neither http nor https"},
 		"fragment":      {sender.HTTPOptions{URL: "http://provider/#x"}, "fragment"},
 		"host name":     {sender.HTTPOptions{URL: "http://xn--\u00e9.test/"}, "url:"},
 		"method":        {sender.HTTPOptions{URL: "http://p/", Method: "post"}, `method: "post"`},
