@@ -21,20 +21,42 @@ type assignment struct {
 	ctx    context.Context //nolint:containedctx // the context that Delivery.Context promises
 	cancel context.CancelCauseFunc
 	idle   chan struct{} // closed when it drains and nothing is in hand
+	doom   chan struct{} // condemned is not empty; one slot
+	fresh  bool          // the group has committed nothing yet, in no partition
 
-	// Guarded by the hub's lock, apart from parts, which is fixed before the
-	// hub sees the assignment.
-	parts    []*partition
-	inHand   int
-	isIdle   bool
-	draining bool // nothing is handed out any more
-	over     bool // nothing is marked any more
+	once  sync.Once
+	ended time.Time // when ctx did; written before that, read only after it
+
+	// Guarded by the hub's lock.
+	parts     []*partition // those that are being worked
+	condemned []*Delivery  // records that are no job, on their way to the dead letters
+	inHand    int
+	isIdle    bool
+	draining  bool // nothing is handed out any more
+	over      bool // nothing is marked any more
 }
 
 func newAssignment(g *group, gen *kafka.Generation) *assignment {
-	a := &assignment{g: g, gen: gen, idle: make(chan struct{})}
+	a := &assignment{g: g, gen: gen, idle: make(chan struct{}), doom: make(chan struct{}, 1), fresh: g.fresh.Load()}
 	a.ctx, a.cancel = context.WithCancelCause(context.Background())
 	return a
+}
+
+// end begins the drain, the clock of which starts here.
+func (a *assignment) end(cause error) {
+	a.once.Do(func() {
+		a.ended = time.Now()
+		a.cancel(cause)
+	})
+}
+
+// drainLeft is how long something that begins now may take: most of it, and
+// once the assignment has ended no longer than the drain.
+func (a *assignment) drainLeft(most time.Duration) time.Duration {
+	if a.ctx.Err() == nil {
+		return most
+	}
+	return max(min(most, time.Until(a.ended.Add(a.g.c.opts.Drain))), 0)
 }
 
 func (a *assignment) setIdle() {
@@ -48,52 +70,90 @@ func (a *assignment) setIdle() {
 // the group refuses the member. Then it drains and commits. It returns whether
 // the group refused.
 func (a *assignment) run(stopped, revoked <-chan struct{}) bool {
+	defer a.g.c.state.forget(a.g.topic)
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	defer a.cancel(nil)
+	defer a.end(context.Canceled)
 	wg.Go(func() { a.watch(stopped, revoked) })
+	wg.Go(a.buryAll)
+	wg.Go(func() { a.begin(func(p *partition) { wg.Go(func() { a.fetchLoop(p) }) }) })
+	a.commitLoop(a.ctx.Done(), nil)
 	hub := a.g.c.hub
-	if a.begin() {
-		hub.open(a)
-		a.g.c.state.join(a.g.topic, true)
-		a.g.c.metrics.rebalances.WithLabelValues(a.g.topic).Inc()
-		for _, p := range a.parts {
-			wg.Go(func() { a.fetchLoop(p) })
-		}
-		a.commitLoop(a.ctx.Done(), nil)
-	}
-	a.g.c.state.join(a.g.topic, false)
 	hub.drain(a)
 	a.awaitCalls()
 	a.commitLast(hub.close(a))
-	return errors.Is(context.Cause(a.ctx), errFenced)
+	cause := context.Cause(a.ctx)
+	a.g.log().Info("partitions drained", "topic", a.g.topic, "partitions", len(a.parts), "cause", cause)
+	return errors.Is(cause, errFenced)
 }
 
-// watch ends the deliveries' context with its cause.
+// watch ends the deliveries' context with its cause, and the handing out with
+// it: the commit that may be under way is not waited for.
 func (a *assignment) watch(stopped, revoked <-chan struct{}) {
 	select {
 	case <-stopped:
-		a.cancel(ErrStopped)
+		a.end(ErrStopped)
 	case <-revoked:
-		a.cancel(ErrRevoked)
+		a.end(ErrRevoked)
 	case <-a.ctx.Done():
+	}
+	a.g.c.hub.drain(a)
+}
+
+// begin finds out where to start, and starts each partition as soon as that is
+// known: one without a leader holds up itself alone.
+func (a *assignment) begin(start func(*partition)) {
+	var todo []int
+	for _, p := range a.gen.Assignments[a.g.topic] {
+		todo = append(todo, p.ID)
+	}
+	met := false
+	for n := 0; ; n++ {
+		parts, missing, err := a.locate(todo)
+		if err == nil || len(parts) > 0 {
+			if !a.g.c.hub.open(a, parts) {
+				return
+			}
+			if !met {
+				met = true
+				a.meet(len(todo))
+			}
+		}
+		for _, p := range parts {
+			a.g.c.state.works(source{sourceFetch, a.g.topic, p.id})
+			start(p)
+		}
+		if todo = missing; len(todo) == 0 || a.ctx.Err() != nil {
+			return
+		}
+		a.unlocated(todo, err)
+		if !pause(a.ctx, backoff(n, 100*time.Millisecond, 2*time.Second)) {
+			return
+		}
 	}
 }
 
-// begin finds out where to start; false: the assignment ended before that.
-func (a *assignment) begin() bool {
-	for n := 0; a.ctx.Err() == nil; n++ {
-		err := a.locate()
-		if err == nil {
-			return true
-		}
-		if a.ctx.Err() == nil {
-			a.g.c.state.failed(err)
-			a.g.log().Warn("could not read the committed offsets, trying again", "error", err)
-		}
-		pause(a.ctx, backoff(n, 100*time.Millisecond, 2*time.Second))
+// meet says that the member has its part of the topic.
+func (a *assignment) meet(partitions int) {
+	a.g.c.state.joined()
+	a.g.c.metrics.rebalances.WithLabelValues(a.g.topic).Inc()
+	a.g.log().Info("partitions assigned", "topic", a.g.topic, "partitions", partitions)
+	if partitions == 0 {
+		a.g.log().Warn("no partition is left for this member: the group has more members than the topic has partitions")
 	}
-	return false
+}
+
+// unlocated notes the partitions that can't be started yet.
+func (a *assignment) unlocated(ids []int, err error) {
+	tell := false
+	for _, id := range ids {
+		if a.g.c.state.fails(source{sourceFetch, a.g.topic, id}, err, fetchPatience) {
+			tell = true
+		}
+	}
+	if tell {
+		a.g.log().Warn("could not find out where to begin, trying again", "partitions", ids, "error", err)
+	}
 }
 
 // awaitCalls waits until everything in hand is settled, as long as the drain
@@ -102,7 +162,7 @@ func (a *assignment) awaitCalls() {
 	if errors.Is(context.Cause(a.ctx), errFenced) {
 		return
 	}
-	t := time.NewTimer(a.g.c.opts.Drain)
+	t := time.NewTimer(a.drainLeft(a.g.c.opts.Drain))
 	defer t.Stop()
 	a.commitLoop(a.idle, t.C)
 	select {

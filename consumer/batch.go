@@ -14,8 +14,10 @@ import (
 	"github.com/segmentio/kafka-go/protocol/fetch"
 )
 
-// deliveryBytes stands for what a delivery costs beside its record.
-const deliveryBytes = 512
+const (
+	deliveryBytes = 512 // stands for what a delivery costs beside its record
+	headerBytes   = 40  // stands for what a header costs beside its text
+)
 
 // batchMaker turns a fetch's answer into deliveries. It belongs to one
 // goroutine. Per batch it allocates one block each for the deliveries, the
@@ -133,12 +135,22 @@ func (m *batchMaker) build(b *fetchedBatch) error {
 func (m *batchMaker) deliver(d *Delivery, rec job.Record, now time.Time) {
 	d.part = m.p
 	d.key = m.hash(rec.Key)
-	d.size = deliveryBytes + len(rec.Key) + len(rec.Value)
+	d.size = recordBytes(&rec)
 	j, err := job.Decode(rec, now, job.Limits{MaxBytes: m.maxBytes})
 	d.Job = j
 	if err != nil && !errors.As(err, &d.bad) {
 		d.bad = &job.Error{Reason: job.ReasonDecode, Field: "record", Rule: "could not be read"}
 	}
+}
+
+// recordBytes is about what a delivery holds in memory. Headers count: a
+// producer may put a megabyte there as well as into the value.
+func recordBytes(rec *job.Record) int {
+	size := deliveryBytes + len(rec.Key) + len(rec.Value)
+	for i := range rec.Headers {
+		size += headerBytes + len(rec.Headers[i].Key) + len(rec.Headers[i].Value)
+	}
+	return size
 }
 
 // hash names a key within an assignment. 0 means no key; an empty key is none.

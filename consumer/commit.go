@@ -9,6 +9,10 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
+// commitPatience is how many intervals commits may fail before it is worth a
+// warning: a change of coordinators is over by then.
+const commitPatience = 5
+
 // commitPoint is what one partition has to commit.
 type commitPoint struct {
 	part *partition
@@ -28,13 +32,13 @@ func (a *assignment) dirty() []commitPoint {
 }
 
 // commitLoop commits what has changed, at the interval, until done or the
-// deadline. Its first commit is at once: that is the one at the assignment.
+// deadline.
 func (a *assignment) commitLoop(done <-chan struct{}, deadline <-chan time.Time) {
 	t := time.NewTicker(a.g.c.opts.CommitInterval)
 	defer t.Stop()
 	for {
-		if errors.Is(a.commit(a.g.c.hub.dirty(a), callTimeout), errFenced) {
-			a.cancel(errFenced)
+		if errors.Is(a.commit(a.g.c.hub.dirty(a), a.drainLeft(callTimeout)), errFenced) {
+			a.end(errFenced)
 			return
 		}
 		select {
@@ -47,8 +51,9 @@ func (a *assignment) commitLoop(done <-chan struct{}, deadline <-chan time.Time)
 	}
 }
 
-// commitLast tries the last commit as often as the session allows. What it
-// can't bring home will be sent again by the next owner.
+// commitLast tries the last commit as often as the session allows, which is
+// counted from the end of the assignment. What it can't bring home will be sent
+// again by the next owner.
 func (a *assignment) commitLast(points []commitPoint) {
 	if len(points) == 0 || errors.Is(context.Cause(a.ctx), errFenced) {
 		return
@@ -56,6 +61,9 @@ func (a *assignment) commitLast(points []commitPoint) {
 	o := &a.g.c.opts
 	room := max(o.Session-o.Heartbeat-o.Drain, lastCommit)
 	until := time.Now().Add(room)
+	if latest := a.ended.Add(o.Drain + room); latest.Before(until) {
+		until = latest
+	}
 	var err error
 	for n := 0; time.Now().Before(until); n++ {
 		if err = a.commit(points, time.Until(until)); err == nil {
@@ -79,16 +87,30 @@ func (a *assignment) commit(points []commitPoint, timeout time.Duration) error {
 	// Not the deliveries' context: the last commits come after its end.
 	ctx, cancel := context.WithTimeout(context.Background(), min(timeout, callTimeout))
 	defer cancel()
+	err := a.send(ctx, points)
+	from := source{sourceCommit, a.g.topic, noPartition}
+	if err == nil {
+		a.g.fresh.Store(false)
+		a.g.c.state.works(from)
+		return nil
+	}
+	a.g.log().Debug("commit failed", "error", err)
+	if a.g.c.state.fails(from, err, commitPatience*a.g.c.opts.CommitInterval) {
+		a.g.log().Warn("commits keep failing, what is done meanwhile would be sent again after a crash; trying again", "error", err)
+	}
+	return err
+}
+
+// send makes one request of a commit.
+func (a *assignment) send(ctx context.Context, points []commitPoint) error {
 	c := a.g.c
 	c.metrics.commits.WithLabelValues(a.g.topic).Inc()
 	res, err := c.client.OffsetCommit(ctx, a.commitRequest(points))
 	if err == nil {
-		err = a.judge(points, res.Topics[a.g.topic])
+		err = a.judge(ctx, points, res.Topics[a.g.topic])
 	}
 	if err != nil {
 		c.metrics.commitErrors.WithLabelValues(a.g.topic).Inc()
-		c.state.failed(fmt.Errorf("commit: %w", err))
-		a.g.log().Debug("commit failed", "error", err)
 	}
 	return err
 }
@@ -109,7 +131,7 @@ func (a *assignment) commitRequest(points []commitPoint) *kafka.OffsetCommitRequ
 
 // judge sorts the answers. Only three of them mean that the group has moved
 // on; all others are tried again at the next interval, with what is true then.
-func (a *assignment) judge(points []commitPoint, answers []kafka.OffsetCommitPartition) error {
+func (a *assignment) judge(ctx context.Context, points []commitPoint, answers []kafka.OffsetCommitPartition) error {
 	byID := make(map[int]error, len(answers))
 	for _, r := range answers {
 		byID[r.Partition] = r.Error
@@ -137,7 +159,7 @@ func (a *assignment) judge(points []commitPoint, answers []kafka.OffsetCommitPar
 	}
 	a.g.c.hub.clean(taken)
 	if len(tooLong) > 0 && first == nil {
-		return a.commit(tooLong, callTimeout)
+		return a.send(ctx, tooLong)
 	}
 	return first
 }

@@ -80,8 +80,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	var groups, bury sync.WaitGroup
-	bury.Go(c.hub.buryAll)
+	var groups sync.WaitGroup
 	for _, topic := range c.opts.Topics {
 		g := &group{c: c, topic: topic, id: c.opts.Group + "." + topic}
 		groups.Go(func() {
@@ -91,8 +90,6 @@ func (c *Consumer) Run(ctx context.Context) error {
 		})
 	}
 	groups.Wait()
-	close(c.hub.doom)
-	bury.Wait()
 	c.hub.dead.close()
 	return c.outcome(ctx)
 }

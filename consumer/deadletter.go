@@ -61,7 +61,7 @@ type deadLetters struct {
 
 func newDeadLetters(o *Options, cl *client, m *metrics, h *hub) *deadLetters {
 	q := &deadLetters{hub: h, metrics: m, log: o.Logger, node: o.Node, group: o.Group}
-	// Half the drain, so that a write that has begun ends within it.
+	// Half the drain, so that a write that has begun when it does ends within it.
 	q.attempt = o.Drain / 2
 	q.batched = q.newWriter(cl, 100, letterBytes)
 	q.single = q.newWriter(cl, 1, math.MaxInt32)
@@ -82,9 +82,10 @@ func (q *deadLetters) close() {
 	_ = q.single.Close()
 }
 
-// bury writes letters until Kafka has all of them or ctx ends, and settles
-// each accordingly.
+// bury writes letters of one assignment until Kafka has all of them or ctx
+// ends, and settles each accordingly.
 func (q *deadLetters) bury(ctx context.Context, letters []letter) {
+	a := letters[0].d.part.asg
 	now := time.Now()
 	todo := make([]kafka.Message, len(letters))
 	for i, l := range letters {
@@ -92,7 +93,7 @@ func (q *deadLetters) bury(ctx context.Context, letters []letter) {
 		todo[i].WriterData = l
 	}
 	for n := 0; len(todo) > 0; n++ {
-		left, err := q.write(todo) //nolint:contextcheck // a write that was cancelled may still happen
+		left, err := q.write(todo, a.drainLeft(q.attempt)) //nolint:contextcheck // a write that was cancelled may still happen
 		q.settleWritten(todo, left)
 		todo = left
 		if len(todo) == 0 || !q.again(ctx, n, err, len(todo)) {
@@ -135,10 +136,13 @@ func (q *deadLetters) settleWritten(todo, left []kafka.Message) {
 // errCut: a letter was too large; it has been cut and goes again at once.
 var errCut = errors.New("the letter was cut")
 
-// write tries once. It returns what is not known to be written, ready for the
-// next try, and why.
-func (q *deadLetters) write(msgs []kafka.Message) ([]kafka.Message, error) {
-	err := q.tryWrite(q.batched, msgs)
+// write tries once, for as long as it is given. It returns what is not known to
+// be written, ready for the next try, and why.
+func (q *deadLetters) write(msgs []kafka.Message, timeout time.Duration) ([]kafka.Message, error) {
+	// Not the job's context: a write that was cancelled may still happen.
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	err := tryWrite(ctx, q.batched, msgs)
 	if err == nil {
 		return nil, nil
 	}
@@ -146,33 +150,37 @@ func (q *deadLetters) write(msgs []kafka.Message) ([]kafka.Message, error) {
 	if !tooLarge(err) {
 		return left, firstError(err)
 	}
-	return q.writeSingly(left)
+	return q.writeSingly(ctx, left)
 }
 
-func (q *deadLetters) tryWrite(w *kafka.Writer, msgs []kafka.Message) error {
-	// Not the job's context: a write that was cancelled may still happen.
-	ctx, cancel := context.WithTimeout(context.Background(), q.attempt)
-	defer cancel()
+// tryWrite begins nothing when the time is up: the client would write all the
+// same, and only not wait for it.
+func tryWrite(ctx context.Context, w *kafka.Writer, msgs []kafka.Message) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	return w.WriteMessages(ctx, msgs...)
 }
 
 // writeSingly sends each letter in a batch of its own, so that a broker's "too
-// large" is about this letter and not about its company. That one is cut.
-func (q *deadLetters) writeSingly(msgs []kafka.Message) (left []kafka.Message, first error) {
+// large" is about this letter and not about its company. That one is cut. Any
+// other error is about the topic or the way to it, and ends the round.
+func (q *deadLetters) writeSingly(ctx context.Context, msgs []kafka.Message) (left []kafka.Message, why error) {
 	for i := range msgs {
-		err := q.tryWrite(q.single, msgs[i:i+1])
-		if err == nil {
+		err := firstError(tryWrite(ctx, q.single, msgs[i:i+1]))
+		switch {
+		case err == nil:
 			continue
-		}
-		if err = firstError(err); tooLarge(err) && cut(&msgs[i]) {
-			err = errCut
-		}
-		if first == nil || errors.Is(first, errCut) {
-			first = err
+		case !tooLarge(err):
+			return append(left, msgs[i:]...), err
+		case !cut(&msgs[i]):
+			why = err
+		case why == nil:
+			why = errCut
 		}
 		left = append(left, msgs[i])
 	}
-	return left, first
+	return left, why
 }
 
 func unwritten(msgs []kafka.Message, err error) []kafka.Message {
@@ -209,12 +217,19 @@ func tooLarge(err error) bool {
 	return errors.Is(e, kafka.MessageSizeTooLarge) || errors.Is(e, kafka.RecordListTooLarge)
 }
 
-// cut shortens the value: first to what a broker takes by default, then by
-// halves, down to nothing. The headers say where the whole one lies. It returns
-// false when nothing is left to cut.
+// cut makes a letter smaller. First the value, to what a broker takes by
+// default, then by halves, down to nothing; then the headers that are not about
+// the dead letter; then the key. What is left is a few kilobytes. The headers
+// say where the whole one lies. It returns false when nothing is left to cut.
 func cut(m *kafka.Message) bool {
 	size := len(m.Value)
-	if size == 0 {
+	switch {
+	case size > 0:
+		m.Value = m.Value[:fitting(m)]
+	case strip(m):
+	case len(m.Key) > 0:
+		m.Key = nil
+	default:
 		return false
 	}
 	if !hasHeader(m.Headers, headerTruncated) {
@@ -222,15 +237,44 @@ func cut(m *kafka.Message) bool {
 			kafka.Header{Key: headerTruncated, Value: []byte("true")},
 			kafka.Header{Key: headerOriginalSize, Value: strconv.AppendInt(nil, int64(size), 10)})
 	}
-	fit := letterBytes - len(m.Key)
+	return true
+}
+
+// fitting is how many bytes of the value to keep.
+func fitting(m *kafka.Message) int {
+	size, fit := len(m.Value), letterBytes-len(m.Key)
 	for _, h := range m.Headers {
 		fit -= len(h.Key) + len(h.Value) + 16
 	}
 	if fit <= 0 || fit >= size {
-		fit = size / 2
+		return size / 2
 	}
-	m.Value = m.Value[:fit]
-	return true
+	return fit
+}
+
+// strip drops the headers that a letter can do without: foreign ones, and what
+// a producer has put under one of our names though it is none of ours. It
+// returns whether there were any.
+func strip(m *kafka.Message) bool {
+	var kept []kafka.Header
+	for _, h := range m.Headers {
+		if isOurs(h.Key) && len(h.Value) <= maxMessageBytes && !hasHeader(kept, h.Key) {
+			kept = append(kept, h)
+		}
+	}
+	stripped := len(kept) < len(m.Headers)
+	m.Headers = kept
+	return stripped
+}
+
+func isOurs(name string) bool {
+	switch strings.ToLower(name) {
+	case job.HeaderOriginalTopic, job.HeaderOriginalPartition, job.HeaderOriginalOffset,
+		headerOriginalTime, headerOriginalSize, headerTruncated, headerGroup, headerAttempt, headerFirstFailedAt,
+		headerFailedAt, headerErrorClass, headerErrorCode, headerErrorMessage, headerNode:
+		return true
+	}
+	return false
 }
 
 func hasHeader(headers []kafka.Header, name string) bool {
@@ -267,7 +311,7 @@ func (q *deadLetters) headers(l letter, now time.Time) []kafka.Header {
 	stamp := now.UTC().Format(time.RFC3339Nano)
 	var set []kafka.Header
 	add := func(name, value string) { set = append(set, kafka.Header{Key: name, Value: []byte(value)}) }
-	if !recordHas(rec, job.HeaderOriginalTopic) {
+	if !hasOrigin(rec) {
 		add(job.HeaderOriginalTopic, rec.Topic)
 		add(job.HeaderOriginalPartition, strconv.Itoa(rec.Partition))
 		add(job.HeaderOriginalOffset, strconv.FormatInt(rec.Offset, 10))
@@ -284,6 +328,23 @@ func (q *deadLetters) headers(l letter, now time.Time) []kafka.Header {
 	add(headerErrorMessage, clip(l.f.Message, maxMessageBytes))
 	add(headerNode, clip(q.node, maxCodeBytes))
 	return set
+}
+
+// hasOrigin tells whether an earlier hop has said where the record comes from.
+// A part of it, or what can't be a place, would lead nowhere.
+func hasOrigin(rec *job.Record) bool {
+	_, perr := strconv.ParseUint(string(recordHeader(rec, job.HeaderOriginalPartition)), 10, 31)
+	_, oerr := strconv.ParseUint(string(recordHeader(rec, job.HeaderOriginalOffset)), 10, 63)
+	return topicName.Match(recordHeader(rec, job.HeaderOriginalTopic)) && perr == nil && oerr == nil
+}
+
+func recordHeader(rec *job.Record, name string) []byte {
+	for i := range rec.Headers {
+		if strings.EqualFold(rec.Headers[i].Key, name) {
+			return rec.Headers[i].Value
+		}
+	}
+	return nil
 }
 
 func recordHas(rec *job.Record, name string) bool {

@@ -40,15 +40,17 @@
 //	generation, one a group      kafka-go's; drains and commits before it returns
 //	watcher, one a generation    turns its end into the deliveries' cause
 //	fetcher, one a partition     ends with the deliveries' context
-//	grave digger, one            writes records that are no job to the dead letters
+//	digger, one a generation     brings records that are no job to the dead letters
+//	beginner, one a generation   starts the fetchers, each once it is known where
 //
 // The taker of [Consumer.Deliveries] belongs to the caller, and takes until Run
 // closes the channel.
 //
 // # The end of an assignment
 //
-// On a revoke, and when the context of Run ends: fetching stops and what was
-// not handed out is dropped; the deliveries' context ends with its cause; calls
+// On a revoke, and when the context of Run ends, the drain's clock starts:
+// fetching stops and what was not handed out is dropped, as are records that
+// still wait for the dead letters; the deliveries' context ends with its cause; calls
 // on the wire are awaited for Drain at most, and commits go on meanwhile; then
 // the ledger is closed, and its last word is committed. A mark that comes later
 // has no effect: it would move an offset that belongs to someone else. When the
@@ -62,7 +64,13 @@
 //   - A commit that fails is tried again at the next interval, with what is true
 //     then. One that says that the group has moved on ends the assignment at once.
 //   - The dead-letter topic can't be written: tried again until the assignment
-//     ends; the job stays open.
+//     ends; the job stays open, and other topics go on. A letter that is too large
+//     is cut until it fits.
+//   - A partition without a leader, or whose fetches fail: tried again by itself,
+//     beside the others. What lasts is told each minute, and after 10 seconds
+//     [Status.Ready] says so, as it does of commits.
+//   - The log's beginning overtakes a job that is not complete: it is lost, the
+//     log says so, and what is marked behind it still counts.
 //   - A committed offset beyond the end of the log, or marks there, mean that the
 //     topic is not the one they were written for. Then the group starts at the
 //     first record, or without the marks: nothing is lost, jobs may be repeated.

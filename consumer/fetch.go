@@ -21,6 +21,10 @@ const (
 	fetchBytesMax = 128 << 20
 
 	readCommitted = 1
+
+	// fetchPatience is how long a partition may fail before it is worth a
+	// warning: a change of leaders is mostly over by then.
+	fetchPatience = 500 * time.Millisecond
 )
 
 // fetcher reads one partition. It belongs to one goroutine.
@@ -37,17 +41,21 @@ type fetcher struct {
 func (a *assignment) fetchLoop(p *partition) {
 	f := &fetcher{a: a, p: p, at: p.fetched, limit: fetchBytes}
 	f.maker = batchMaker{p: p, maxBytes: a.g.c.opts.MaxJobBytes, seed: maphash.MakeSeed()}
+	from := source{sourceFetch, p.topic, p.id}
 	for faults := 0; a.ctx.Err() == nil; {
 		err := f.step()
 		if err == nil {
+			if faults > 0 {
+				a.g.c.state.works(from)
+			}
 			faults = 0
 			continue
 		}
 		if a.ctx.Err() != nil {
 			return
 		}
-		if faults++; faults == 3 { // a change of leaders is over by then
-			a.g.c.state.failed(err)
+		faults++
+		if a.g.c.state.fails(from, err, fetchPatience) {
 			a.g.log().Warn("could not fetch, trying again", "partition", p.id, "error", err)
 		}
 		pause(a.ctx, backoff(faults, 25*time.Millisecond, time.Second))
@@ -128,12 +136,13 @@ func (f *fetcher) outOfRange(res *fetch.ResponsePartition, err error) error {
 	if f.at < first {
 		f.a.g.log().Error("records were deleted before they were worked", "partition", f.p.id, "from", f.at, "to", first)
 		f.at = first
-		f.a.g.c.hub.add(f.p, &fetchedBatch{next: first, stable: max(first, res.LastStableOffset), gap: true})
+		// It is the same log: marks behind its new beginning still hold.
+		f.a.g.c.hub.add(f.p, &fetchedBatch{next: first, stable: max(first, res.LastStableOffset)})
 		return nil
 	}
 	if f.at > last {
 		f.a.g.log().Error("the log ends before the offset that was reached, joining again", "partition", f.p.id, "offset", f.at, "log_end", last)
-		f.a.cancel(errFenced)
+		f.a.end(errFenced)
 	}
 	return err
 }

@@ -3,7 +3,9 @@ package consumer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -19,6 +21,10 @@ type group struct {
 	c     *Consumer
 	topic string
 	id    string
+
+	// fresh: the group had committed nothing when this node came, and this
+	// node hasn't either. Only StartLast asks.
+	fresh atomic.Bool
 }
 
 func (g *group) log() *slog.Logger { return g.c.opts.Logger.With("group", g.id) }
@@ -40,6 +46,9 @@ func (g *group) config() kafka.ConsumerGroupConfig {
 // heartbeats go on, and only then the group is left: closing it first would
 // stop the heartbeats, and rejoining would disturb the others.
 func (g *group) run(ctx context.Context) error {
+	if err := g.learn(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
 	cg, err := kafka.NewConsumerGroup(g.config())
 	if err != nil {
 		return err
@@ -64,6 +73,52 @@ func (g *group) run(ctx context.Context) error {
 	}
 	<-drained
 	return ignoreClosed(cg.Close())
+}
+
+// learn finds out whether the group is new, for [StartLast]. It has to be known
+// before joining: in the first generation another member may commit earlier
+// than this one asks. It returns nil when ctx ends.
+func (g *group) learn(ctx context.Context) error {
+	for n := 0; g.c.opts.StartAt == StartLast; n++ {
+		fresh, err := g.isNew(ctx)
+		if err == nil {
+			g.fresh.Store(fresh)
+			return nil
+		}
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // the caller ended the run; what failed by that is no error
+		}
+		if hopeless(err) {
+			return err
+		}
+		g.c.state.failed(err)
+		g.log().Warn("could not ask what the group has committed, trying again", "error", err)
+		pause(ctx, backoff(n, 250*time.Millisecond, 5*time.Second))
+	}
+	return nil
+}
+
+// isNew tells whether the group has committed nothing in any partition.
+func (g *group) isNew(ctx context.Context) (bool, error) {
+	res, err := g.c.client.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: g.id}) // no topics: all
+	if err == nil {
+		err = res.Error
+	}
+	if errors.Is(err, kafka.GroupIdNotFound) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("fetch offsets: %w", err)
+	}
+	for _, p := range res.Topics[g.topic] {
+		if p.Error != nil {
+			return false, fmt.Errorf("fetch offset of partition %d: %w", p.Partition, p.Error)
+		}
+		if p.CommittedOffset >= 0 {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 func ignoreClosed(err error) error {

@@ -2,10 +2,12 @@ package consumer_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"slices"
 	"strconv"
 	"sync"
@@ -17,7 +19,9 @@ import (
 	"dispatcher/job"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 const broker = "localhost:9092"
@@ -183,6 +187,10 @@ func (w *world) committed(topic string, partition int) (int64, string) {
 	w.t.Helper()
 	res, err := w.client.OffsetFetch(w.t.Context(), &kafka.OffsetFetchRequest{GroupID: "g." + topic, Topics: map[string][]int{topic: {partition}}})
 	w.ok(err)
+	if errors.Is(res.Error, kafka.GroupIdNotFound) {
+		return -1, ""
+	}
+	w.ok(res.Error)
 	p := res.Topics[topic][0]
 	w.ok(p.Error)
 	return p.CommittedOffset, p.Metadata
@@ -246,6 +254,69 @@ func (n *node) settleHeld() {
 		case <-time.After(time.Millisecond):
 		}
 	}
+}
+
+// refuse lets a topic take no batch larger than limit bytes.
+func (w *world) refuse(topic string, limit int) *kfake.FaultHandle {
+	return w.cluster.Fault(kfake.Fault{
+		Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.MessageTooLarge, Count: -1,
+		When: func(r kmsg.Request) bool {
+			return len(r.(*kmsg.ProduceRequest).Topics[0].Partitions[0].Records) > limit
+		},
+	})
+}
+
+// lossy dials a network on which the requests that lose picks never arrive. It
+// is given their kind and their size in bytes.
+func (w *world) lossy(lose func(key int16, size int) bool) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := w.net.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &lossyConn{Conn: c, lose: lose}, nil
+	}
+}
+
+// lossyConn belongs to one writer at a time.
+type lossyConn struct {
+	net.Conn
+	lose func(key int16, size int) bool
+	rest int // bytes of the request that is being written
+	lost bool
+}
+
+// Write relies on a client that writes a request's head in one piece.
+func (c *lossyConn) Write(b []byte) (int, error) {
+	if c.rest <= 0 && len(b) >= 6 {
+		c.rest = int(binary.BigEndian.Uint32(b)) + 4
+		c.lost = c.lost || c.lose(int16(binary.BigEndian.Uint16(b[4:])), c.rest)
+	}
+	c.rest -= len(b)
+	if c.lost {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// commit sets an offset of a group that has no member.
+func (w *world) commit(topic string, partition int, offset int64, metadata string) {
+	w.t.Helper()
+	res, err := w.client.OffsetCommit(w.t.Context(), &kafka.OffsetCommitRequest{
+		GroupID: "g." + topic, GenerationID: -1,
+		Topics: map[string][]kafka.OffsetCommit{topic: {{Partition: partition, Offset: offset, Metadata: metadata}}},
+	})
+	w.ok(err)
+	w.ok(res.Topics[topic][0].Error)
+}
+
+// waitFor waits until so much of a partition is committed.
+func (w *world) waitFor(topic string, partition int, offset int64) {
+	w.t.Helper()
+	w.until(fmt.Sprintf("offset %d of %s/%d is committed", offset, topic, partition), func() bool {
+		got, _ := w.committed(topic, partition)
+		return got == offset
+	})
 }
 
 // partitionOf is where a key's records go.

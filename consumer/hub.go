@@ -1,10 +1,6 @@
 package consumer
 
-import (
-	"sync"
-
-	"dispatcher/job"
-)
+import "sync"
 
 // hub hands jobs over, and takes the word back when they are settled. One lock
 // guards every ledger and queue, so that "is this assignment over?" and "mark
@@ -17,21 +13,18 @@ type hub struct {
 	out   chan *Delivery
 	limit int // jobs in hand at most
 	dead  *deadLetters
-	doom  chan struct{} // condemned is not empty; one slot
 
-	mu        sync.Mutex
-	inHand    int        // in out or with the workers
-	first     *partition // queue of partitions that may have a job to hand out
-	last      *partition
-	condemned []*Delivery // records that are no job, on their way to the dead letters
-	live      map[*assignment]struct{}
+	mu     sync.Mutex
+	inHand int        // in out or with the workers
+	first  *partition // queue of partitions that may have a job to hand out
+	last   *partition
+	live   map[*assignment]struct{}
 }
 
 func newHub(limit int) *hub {
 	return &hub{
 		out:   make(chan *Delivery, limit),
 		limit: limit,
-		doom:  make(chan struct{}, 1),
 		live:  make(map[*assignment]struct{}),
 	}
 }
@@ -116,26 +109,25 @@ func (h *hub) pump() {
 // condemn queues a record that is no job. It does not count as in hand, since
 // no worker is to see it; its assignment waits for it all the same.
 func (h *hub) condemn(d *Delivery) {
-	d.part.asg.inHand++
-	h.condemned = append(h.condemned, d)
+	a := d.part.asg
+	a.inHand++
+	a.condemned = append(a.condemned, d)
 	select {
-	case h.doom <- struct{}{}:
+	case a.doom <- struct{}{}:
 	default:
 	}
 }
 
-// doomed takes what has been condemned, of one assignment at a time.
-func (h *hub) doomed() []*Delivery {
+// doomed takes what has been condemned. At the end of the assignment it leaves
+// that to drain: what is not being written then is not to be.
+func (h *hub) doomed(a *assignment) []*Delivery {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n := 0
-	for n < len(h.condemned) && h.condemned[n].part.asg == h.condemned[0].part.asg {
-		n++
+	if a.ctx.Err() != nil {
+		return nil
 	}
-	some := h.condemned[:n:n]
-	if h.condemned = h.condemned[n:]; len(h.condemned) == 0 {
-		h.condemned = nil
-	}
+	some := a.condemned
+	a.condemned = nil
 	return some
 }
 
@@ -164,19 +156,29 @@ func (h *hub) settle(d *Delivery, done bool) {
 	p.wakeFetcher()
 }
 
-// open lets an assignment's partitions take part.
-func (h *hub) open(a *assignment) {
+// open lets partitions of an assignment take part; false: it is ending.
+func (h *hub) open(a *assignment, parts []*partition) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if a.draining {
+		return false
+	}
 	h.live[a] = struct{}{}
+	a.parts = append(a.parts, parts...)
+	return true
 }
 
 // drain drops what was not handed out. The assignment's idle channel closes
-// once everything in hand has been settled.
+// once everything in hand has been settled. A second call has no effect.
 func (h *hub) drain(a *assignment) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if a.draining {
+		return
+	}
 	a.draining = true
+	a.inHand -= len(a.condemned)
+	a.condemned = nil
 	for _, p := range a.parts {
 		p.drop()
 	}
@@ -230,26 +232,4 @@ func (h *hub) finish() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	close(h.out)
-}
-
-// buryAll brings records that are no job to the dead letters, until doom is
-// closed. It runs beside the fetchers, so that a dead-letter topic that is
-// away stops neither them nor the heartbeats.
-func (h *hub) buryAll() {
-	for range h.doom {
-		for some := h.doomed(); len(some) > 0; some = h.doomed() {
-			letters := make([]letter, len(some))
-			for i, d := range some {
-				letters[i] = letter{d, Failure{Class: classOf(d.bad), Message: d.bad.Error()}}
-			}
-			h.dead.bury(some[0].Context(), letters)
-		}
-	}
-}
-
-func classOf(err *job.Error) Class {
-	if err.Reason == job.ReasonUnsupported {
-		return ClassUnsupported
-	}
-	return ClassDecode
 }

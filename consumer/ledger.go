@@ -52,13 +52,16 @@ func (l *ledger) unmark(o int64) {
 }
 
 // restore takes over what a former owner had completed. It comes before the
-// first admit.
+// first admit. Where the log's beginning has overtaken the commit point, the
+// offset there may be complete as well.
 func (l *ledger) restore(m marks) {
+	base := l.base
 	for i := range int64(m.n) {
 		if m.done(i) {
-			l.mark(l.base + i)
+			l.mark(base + i)
 		}
 	}
+	l.advance()
 }
 
 // forget drops what restore brought, where it turns out not to fit the log.

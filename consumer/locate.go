@@ -14,35 +14,31 @@ type place struct {
 	metadata    string
 }
 
-// locate sets up the partitions of the assignment at their committed offsets,
-// and commits at once for those that have none, or tools would show no lag.
-func (a *assignment) locate() error {
-	places, err := a.places()
-	if err != nil {
-		return err
+// locate sets up those of the partitions whose committed offset and log can be
+// read now. Of the others it returns the numbers, and what is wrong with one.
+func (a *assignment) locate(ids []int) (parts []*partition, missing []int, err error) {
+	places, err := a.places(ids)
+	for _, id := range ids {
+		if at, ok := places[id]; ok {
+			parts = append(parts, a.settleIn(id, at))
+		} else {
+			missing = append(missing, id)
+		}
 	}
-	parts := make([]*partition, 0, len(places))
-	for id, at := range places {
-		parts = append(parts, a.settleIn(id, at))
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("the cluster described %d of %d partitions", len(parts), len(ids))
 	}
-	a.parts = parts
-	if len(parts) == 0 {
-		a.g.log().Warn("no partition is left for this member: the group has more members than the topic has partitions")
-	}
-	return nil
+	return parts, missing, err
 }
 
-func (a *assignment) places() (map[int]place, error) {
-	assigned := a.gen.Assignments[a.g.topic]
-	places := make(map[int]place, len(assigned))
-	if len(assigned) == 0 {
-		return places, nil
+// places may hold something beside an error.
+func (a *assignment) places(ids []int) (map[int]place, error) {
+	if len(ids) == 0 {
+		return nil, nil
 	}
-	ids := make([]int, len(assigned))
-	ask := make([]kafka.OffsetRequest, 0, 2*len(assigned))
-	for i, p := range assigned {
-		ids[i] = p.ID
-		ask = append(ask, kafka.FirstOffsetOf(p.ID), kafka.LastOffsetOf(p.ID))
+	ask := make([]kafka.OffsetRequest, 0, 2*len(ids))
+	for _, id := range ids {
+		ask = append(ask, kafka.FirstOffsetOf(id), kafka.LastOffsetOf(id))
 	}
 	// The offsets first: a log's end that is read later can only be higher.
 	committed, err := a.g.c.client.OffsetFetch(a.ctx, &kafka.OffsetFetchRequest{
@@ -58,42 +54,43 @@ func (a *assignment) places() (map[int]place, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list offsets: %w", err)
 	}
-	return merge(len(assigned), places, committed.Topics[a.g.topic], logs.Topics[a.g.topic])
+	return merge(committed.Topics[a.g.topic], logs.Topics[a.g.topic])
 }
 
-func merge(want int, places map[int]place, committed []kafka.OffsetFetchPartition, logs []kafka.PartitionOffsets) (map[int]place, error) {
-	for _, l := range logs {
-		if l.Error != nil {
-			return nil, fmt.Errorf("list offsets of partition %d: %w", l.Partition, l.Error)
-		}
-		places[l.Partition] = place{first: l.FirstOffset, last: l.LastOffset, offset: -1}
-	}
-	seen := 0
+// merge leaves out the partitions of which something is not known. Its error is
+// about one of them.
+func merge(committed []kafka.OffsetFetchPartition, logs []kafka.PartitionOffsets) (map[int]place, error) {
+	var fault error
+	known := make(map[int]kafka.OffsetFetchPartition, len(committed))
 	for _, c := range committed {
 		if c.Error != nil {
-			return nil, fmt.Errorf("fetch offset of partition %d: %w", c.Partition, c.Error)
-		}
-		at, ok := places[c.Partition]
-		if !ok {
+			fault = fmt.Errorf("fetch offset of partition %d: %w", c.Partition, c.Error)
 			continue
 		}
-		at.offset, at.metadata = c.CommittedOffset, c.Metadata
-		places[c.Partition] = at
-		seen++
+		known[c.Partition] = c
 	}
-	if seen != want || len(places) != want {
-		return nil, fmt.Errorf("the cluster described %d of %d partitions", seen, want)
+	places := make(map[int]place, len(logs))
+	for _, l := range logs {
+		if l.Error != nil {
+			fault = fmt.Errorf("list offsets of partition %d: %w", l.Partition, l.Error)
+			continue
+		}
+		if c, ok := known[l.Partition]; ok {
+			places[l.Partition] = place{first: l.FirstOffset, last: l.LastOffset, offset: c.CommittedOffset, metadata: c.Metadata}
+		}
 	}
-	return places, nil
+	return places, fault
 }
 
+// settleIn makes a partition that begins at its committed offset. Where there is
+// none, the first commit comes at once, or tools would show no lag.
 func (a *assignment) settleIn(id int, at place) *partition {
 	p := &partition{
 		hub: a.g.c.hub, asg: a, topic: a.g.topic, id: id,
 		wake: make(chan struct{}, 1), keys: make(map[uint64]*Delivery),
 		committed: at.offset, stable: at.last,
 	}
-	base, m, doubt := at.resolve(a.g.c.opts.StartAt)
+	base, m, doubt := at.resolve(a.fresh)
 	if doubt != "" {
 		a.g.log().Warn("committed offset and log don't fit", "partition", id, "committed", at.offset,
 			"log_start", at.first, "log_end", at.last, "consequence", doubt)
@@ -109,27 +106,29 @@ func (a *assignment) settleIn(id int, at place) *partition {
 }
 
 // resolve decides where to begin and which marks to believe. doubt is empty
-// when the commit fits the log.
+// when the commit fits the log. atEnd: without a commit, begin with what comes.
 //
 // A commit beyond the log's end means that the topic was made anew or lost its
 // end. To begin with the first record may repeat jobs; anything else may lose some.
-func (at place) resolve(start StartAt) (base int64, m marks, doubt string) {
+func (at place) resolve(atEnd bool) (base int64, m marks, doubt string) {
 	switch {
-	case at.offset < 0 && start == StartLast:
+	case at.offset < 0 && atEnd:
 		return at.last, marks{}, ""
 	case at.offset < 0:
 		return at.first, marks{}, ""
 	case at.offset > at.last:
 		return at.first, marks{}, "begin with the first record"
-	case at.offset < at.first:
-		return at.first, marks{}, "records were deleted before they were worked"
+	}
+	base = max(at.offset, at.first)
+	if at.offset < at.first {
+		doubt = "records were deleted before they were worked"
 	}
 	m, err := decodeMarks(at.metadata)
 	if err != nil {
-		return at.offset, marks{}, "foreign metadata is ignored"
+		return base, marks{}, "foreign metadata is ignored"
 	}
 	if at.offset+int64(m.n) > at.last {
-		return at.offset, marks{}, "marks beyond the end of the log are dropped"
+		return base, marks{}, "marks beyond the end of the log are dropped"
 	}
-	return at.offset, m, ""
+	return base, m.from(base - at.offset), doubt
 }

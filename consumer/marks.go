@@ -47,6 +47,20 @@ func (m *marks) set(i int64) {
 
 func (m *marks) done(i int64) bool { return m.bits[i/64]&(1<<(i%64)) != 0 }
 
+// from counts the marks from a later offset on.
+func (m *marks) from(by int64) marks {
+	if by == 0 {
+		return *m
+	}
+	var later marks
+	for i := by; i < int64(m.n); i++ {
+		if m.done(i) {
+			later.set(i - by)
+		}
+	}
+	return later
+}
+
 // runEnd returns where the run that begins at i ends.
 func (m *marks) runEnd(i int) int {
 	first := m.done(int64(i))

@@ -18,13 +18,15 @@ import (
 )
 
 // StartAt is where a group begins in a partition for which it has committed
-// nothing yet.
+// nothing yet. Once it has committed something in any partition of the topic it
+// begins with the oldest record: the partition was added, and jobs may have been
+// written to it before anyone noticed.
 type StartAt string
 
 // The places to begin.
 const (
 	StartFirst StartAt = "first" // with the oldest record
-	StartLast  StartAt = "last"  // with what comes from now on
+	StartLast  StartAt = "last"  // with what comes from now on, if the group is new
 )
 
 // SASL is how a client proves who it is.

@@ -4,7 +4,7 @@ package consumer
 const (
 	bufferJobs  = 1024
 	bufferBytes = 1 << 20
-	parkedBytes = 4 << 20 // of jobs that wait for an earlier one of their key
+	parkedBytes = 4 << 20 // of jobs that wait for an earlier one of their key, or for the dead letters
 )
 
 // list is a queue through Delivery.next.
@@ -44,7 +44,7 @@ type partition struct {
 	freed   list // their predecessor is settled; they go before the buffer
 	count   int  // in buffer
 	bytes   int  // in buffer
-	parked  int  // bytes in the chains behind keys and in freed
+	parked  int  // bytes in the chains behind keys, in freed and among the condemned
 	fetched int64
 	waiting bool       // the fetcher waits for wake
 	listed  bool       // in the hub's queue of those that may have something
@@ -92,6 +92,7 @@ func (p *partition) take() *Delivery {
 // found its place: with the dead, or in its key's chain.
 func (p *partition) free(d *Delivery) bool {
 	if d.bad != nil {
+		p.parked += d.size
 		p.hub.condemn(d)
 		return false
 	}
@@ -113,7 +114,11 @@ func (p *partition) free(d *Delivery) bool {
 
 // release lets the next job of the key go, or closes the key after a return.
 func (p *partition) release(d *Delivery, done bool) {
-	if d.key == 0 || d.bad != nil {
+	if d.bad != nil {
+		p.parked -= d.size
+		return
+	}
+	if d.key == 0 {
 		return
 	}
 	heir := d.heir

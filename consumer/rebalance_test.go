@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"dispatcher/consumer"
-
-	"github.com/segmentio/kafka-go"
 )
 
 // One stuck job costs neither its partition nor repeats after a restart.
@@ -224,7 +222,7 @@ func TestMarksBeyondTheLogAreDropped(t *testing.T) {
 			t.Parallel()
 			bubble(t, 1, func(w *world) {
 				w.produce("jobs", numbered(0, 10)...)
-				w.commit(2, metadata)
+				w.commit("jobs", 0, 2, metadata)
 				n := w.start(w.options(), (*consumer.Delivery).Done)
 				w.until("the rest is seen", func() bool { return len(n.values()) >= 8 })
 				w.ok(n.end())
@@ -241,7 +239,7 @@ func TestCommitBeyondTheLogStartsAgain(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
 		w.produce("jobs", numbered(0, 5)...)
-		w.commit(1000, "")
+		w.commit("jobs", 0, 1000, "")
 		n := w.start(w.options(), (*consumer.Delivery).Done)
 		w.until("all seen", func() bool { return len(n.values()) == 5 })
 		w.ok(n.end())
@@ -249,13 +247,4 @@ func TestCommitBeyondTheLogStartsAgain(t *testing.T) {
 			t.Errorf("got offset %d committed, want 5", offset)
 		}
 	})
-}
-
-func (w *world) commit(offset int64, metadata string) {
-	w.t.Helper()
-	res, err := w.client.OffsetCommit(w.t.Context(), &kafka.OffsetCommitRequest{
-		GroupID: "g.jobs", GenerationID: -1, Topics: map[string][]kafka.OffsetCommit{"jobs": {{Offset: offset, Metadata: metadata}}},
-	})
-	w.ok(err)
-	w.ok(res.Topics["jobs"][0].Error)
 }

@@ -1,6 +1,10 @@
 package consumer
 
-import "sync"
+import (
+	"errors"
+	"fmt"
+	"time"
+)
 
 // Status is what a consumer is doing now.
 type Status struct {
@@ -8,9 +12,34 @@ type Status struct {
 	Partitions []PartitionStatus
 	Lag        int64 // records that are not complete, over all partitions of this node
 	InHand     int   // jobs handed out and not settled
-	// LastError is the most recent fault; nil: none since every group was
+	// LastError is the most recent fault; nil: none since a group was last
 	// joined. It never holds a payload or a secret.
 	LastError error
+	// Faulty is since when the fetches of a partition or the commits of a topic
+	// have failed without a success between; of several, the longest. Zero: none
+	// does. Fault is what it said last.
+	Faulty time.Time
+	Fault  error
+}
+
+// readyPatience is how long a fault may last before the node counts as unready.
+const readyPatience = 10 * time.Second
+
+// Ready says why the node does not work as it should: it has no part of a
+// topic, or fetches or commits have been failing for 10 seconds. nil: it does.
+func (s Status) Ready() error {
+	switch {
+	case !s.Joined && s.LastError != nil:
+		return fmt.Errorf("not joined: %w", s.LastError)
+	case !s.Joined:
+		return errors.New("not joined yet")
+	case s.Fault == nil:
+		return nil
+	}
+	if lasts := time.Since(s.Faulty); lasts >= readyPatience {
+		return fmt.Errorf("failing for %v: %w", lasts.Round(time.Second), s.Fault)
+	}
+	return nil
 }
 
 // PartitionStatus is one partition that this node works.
@@ -24,25 +53,30 @@ type PartitionStatus struct {
 
 // Status returns a snapshot. It is cheap, and safe to call at any time.
 func (c *Consumer) Status() Status {
-	s := c.hub.status()
-	s.Joined, s.LastError = c.state.read(len(c.opts.Topics))
+	s := c.hub.status(len(c.opts.Topics))
+	s.LastError, s.Faulty, s.Fault = c.state.read()
 	for _, p := range s.Partitions {
 		s.Lag += p.Lag
 	}
 	return s
 }
 
-func (h *hub) status() Status {
+func (h *hub) status(topics int) Status {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := Status{InHand: h.inHand}
+	joined := 0 // a topic has one assignment at a time
 	for a := range h.live {
+		if !a.draining {
+			joined++
+		}
 		for _, p := range a.parts {
 			s.Partitions = append(s.Partitions, PartitionStatus{
 				Topic: p.topic, Partition: p.id, Committed: p.committed, Lag: p.lag(), Open: p.ledger.open,
 			})
 		}
 	}
+	s.Joined = joined == topics
 	return s
 }
 
@@ -53,41 +87,4 @@ func (p *partition) lag() int64 {
 		from = p.ledger.base
 	}
 	return max(p.stable-from, 0)
-}
-
-// state is what is remembered for [Consumer.Status] beside the hub.
-type state struct {
-	mu     sync.Mutex
-	joined map[string]bool
-	err    error
-}
-
-func (s *state) failed(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.err = err
-}
-
-// join notes that a topic's group gave or took away this node's part.
-func (s *state) join(topic string, joined bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.joined == nil {
-		s.joined = make(map[string]bool)
-	}
-	if s.joined[topic] = joined; joined {
-		s.err = nil
-	}
-}
-
-func (s *state) read(topics int) (joined bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := 0
-	for _, j := range s.joined {
-		if j {
-			n++
-		}
-	}
-	return n == topics, s.err
 }

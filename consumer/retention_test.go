@@ -1,0 +1,118 @@
+package consumer_test
+
+import (
+	"strings"
+	"testing"
+
+	"dispatcher/consumer"
+	"dispatcher/job"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// exceptZero settles all jobs but the first of the log, which is given back.
+func exceptZero(d *consumer.Delivery) {
+	if d.Job.Offset == 0 {
+		go func() { <-d.Context().Done(); d.Return() }()
+		return
+	}
+	d.Done()
+}
+
+// Retention that overtakes a stuck job does not repeat what was complete behind
+// it, whether the node is away then or just coming.
+func TestRetentionOvertakesAStuckJob(t *testing.T) {
+	t.Parallel()
+	for name, late := range map[string]bool{"while it is away": false, "after the offsets were read": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, 1, func(w *world) {
+				w.produce("jobs", numbered(0, 10)...)
+				n := w.start(w.options(), exceptZero)
+				w.until("all seen", func() bool { return len(n.values()) == 10 })
+				w.ok(n.end())
+				if !late {
+					w.ok(w.cluster.DeleteRecords("jobs", 0, 3))
+				}
+				fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "jobs", Err: kerr.NotLeaderForPartition, Count: -1})
+				w.produce("jobs", numbered(10, 13)...)
+				next := w.start(w.options(), (*consumer.Delivery).Done)
+				w.until("it is joined", func() bool { return next.c.Status().Joined })
+				if late {
+					w.ok(w.cluster.DeleteRecords("jobs", 0, 3))
+				}
+				fault.Remove()
+				w.waitFor("jobs", 0, 13)
+				w.ok(next.end())
+				if got := strings.Join(next.values(), " "); got != "10 11 12" {
+					t.Errorf("got %q handed out, want 10 11 12", got)
+				}
+			})
+		})
+	}
+}
+
+// Records that were deleted before they were fetched are passed.
+func TestRetentionOvertakesTheFetch(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "jobs", Err: kerr.NotLeaderForPartition, Count: -1})
+		n := w.start(w.options(), (*consumer.Delivery).Done)
+		w.waitFor("jobs", 0, 0)
+		w.produce("jobs", numbered(0, 10)...)
+		w.ok(w.cluster.DeleteRecords("jobs", 0, 4))
+		fault.Remove()
+		w.waitFor("jobs", 0, 10)
+		w.ok(n.end())
+		if diff := cmp.Diff([]string{"4", "5", "6", "7", "8", "9"}, n.values()); diff != "" {
+			t.Errorf("handed out (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A log that ends before what was reached is another one: the member joins
+// again, and works all of it.
+func TestLogThatIsShorterThanItWas(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", numbered(0, 10)...)
+		n := w.start(w.options(), (*consumer.Delivery).Done)
+		w.waitFor("jobs", 0, 10)
+		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "jobs", Err: kerr.NotLeaderForPartition, Count: -1})
+		w.ok(w.cluster.DeleteTopic("jobs"))
+		w.ok(w.cluster.CreateTopic("jobs", 1, nil))
+		w.produce("jobs", numbered(100, 103)...)
+		fault.Remove()
+		w.until("the new ones are seen", func() bool { return len(n.values()) == 13 })
+		w.waitFor("jobs", 0, 3)
+		w.ok(n.end())
+		if diff := cmp.Diff([]string{"100", "101", "102"}, n.values()[10:]); diff != "" {
+			t.Errorf("handed out (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Marks behind a commit point that is not in the log any more are not believed:
+// the log may be another one.
+func TestHoleAtTheCommitPoint(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.ok(w.cluster.CreateTopic("compacted", 1, map[string]string{"cleanup.policy": "compact"}))
+		for _, key := range []string{"z", "a", "a", "b", "c"} {
+			w.produce("compacted", job.Record{Key: []byte(key), Value: []byte(key)})
+		}
+		w.cluster.Compact()
+		w.commit("compacted", 0, 1, "v1;AAEC") // 1 is open, 2 and 3 are complete
+		o := w.options()
+		o.Topics = []string{"compacted"}
+		n := w.start(o, (*consumer.Delivery).Done)
+		w.waitFor("compacted", 0, 5)
+		w.ok(n.end())
+		if diff := cmp.Diff([]string{"a", "b", "c"}, n.values()); diff != "" {
+			t.Errorf("handed out (-want +got):\n%s", diff)
+		}
+	})
+}
