@@ -17,14 +17,31 @@ import (
 // over the cap and no job is lost.
 func TestFaults(t *testing.T) {
 	w := newWorld(t, containers.Kafka)
-	t.Run("a node is killed", w.nodeKilled)
-	t.Run("a node is told to stop", w.nodeStopped)
-	t.Run("a node is paused for two seconds", w.nodePaused)
-	t.Run("Redis is flushed", w.redisFlushed)
-	t.Run("Redis is restarted empty", w.redisRestarted)
-	t.Run("the limit is changed", w.limitChanged)
-	t.Run("a node joins and another dies", w.joinAndDie)
-	t.Run("the provider is down for a minute", w.providerDown)
+	t.Run("a node is killed", judged(w.nodeKilled))
+	t.Run("a node is told to stop", judged(w.nodeStopped))
+	t.Run("a node is paused for two seconds", judged(w.nodePaused))
+	t.Run("Redis is flushed", judged(w.redisFlushed))
+	t.Run("Redis is restarted empty", judged(w.redisRestarted))
+	t.Run("the limit is changed", judged(w.limitChanged))
+	t.Run("a node joins and another dies", judged(w.joinAndDie))
+	t.Run("the provider is down for a minute", judged(w.providerDown))
+}
+
+// judged plays a scenario until the machine lets the judge judge it. What does
+// not hold fails the test at once, however little was judged.
+func judged(scenario func(*testing.T) provider.Report) func(*testing.T) {
+	return func(t *testing.T) {
+		for try := 1; ; try++ {
+			quiet(t)
+			r := scenario(t)
+			if t.Failed() || r.Unjudged <= maxUnjudged {
+				return
+			}
+			if try == tries {
+				t.Fatalf("%d runs in which the machine held up the judge in more than %.0f %% of the windows", tries, 100*maxUnjudged)
+			}
+		}
+	}
 }
 
 const (
@@ -54,7 +71,8 @@ func (s *scene) finish(t *testing.T) provider.Report {
 	return r
 }
 
-func (w *world) nodeKilled(t *testing.T) {
+func (w *world) nodeKilled(t *testing.T) provider.Report {
+	t.Helper()
 	s := w.disturbed(t)
 	dead := s.nodes[1]
 	dead.signal(t, syscall.SIGKILL)
@@ -76,6 +94,7 @@ func (w *world) nodeKilled(t *testing.T) {
 			t.Errorf("job %s was repeated, and was neither on the wire nor just settled at the kill", key)
 		}
 	}
+	return r
 }
 
 // lastOf are the keys that a node sent in its last d.
@@ -104,39 +123,52 @@ func repeated(all []provider.Arrival) []string {
 	return slices.Collect(maps.Keys(twice))
 }
 
-func (w *world) nodeStopped(t *testing.T) {
+func (w *world) nodeStopped(t *testing.T) provider.Report {
+	t.Helper()
 	s := w.disturbed(t)
 	stop(t, s.nodes[1])
-	once(t, s.finish(t), faultJobs)
+	r := s.finish(t)
+	once(t, r, faultJobs)
+	return r
 }
 
-func (w *world) nodePaused(t *testing.T) {
+func (w *world) nodePaused(t *testing.T) provider.Report {
+	t.Helper()
 	s := w.disturbed(t)
 	s.nodes[1].signal(t, syscall.SIGSTOP)
 	pass(2 * time.Second)
 	s.nodes[1].signal(t, syscall.SIGCONT)
-	once(t, s.finish(t), faultJobs)
+	r := s.finish(t)
+	once(t, r, faultJobs)
+	return r
 }
 
-func (w *world) redisFlushed(t *testing.T) {
+func (w *world) redisFlushed(t *testing.T) provider.Report {
+	t.Helper()
 	s := w.disturbed(t)
 	if err := w.rdb.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	once(t, s.finish(t), faultJobs)
+	r := s.finish(t)
+	once(t, r, faultJobs)
+	return r
 }
 
-func (w *world) redisRestarted(t *testing.T) {
+func (w *world) redisRestarted(t *testing.T) provider.Report {
+	t.Helper()
 	s := w.disturbed(t)
 	w.redis.Stop(t)
 	pass(time.Second)
 	eventually(t, 10*time.Second, func() bool { code, _ := s.nodes[0].ready(t); return code == 503 },
 		func() string { return "a node is ready without Redis" })
 	w.redis.Start(t)
-	once(t, s.finish(t), faultJobs)
+	r := s.finish(t)
+	once(t, r, faultJobs)
+	return r
 }
 
-func (w *world) limitChanged(t *testing.T) {
+func (w *world) limitChanged(t *testing.T) provider.Report {
+	t.Helper()
 	const jobs = 6000
 	s := w.scene(t, faultCap, 12, faultLatency)
 	s.enqueue(t, jobs)
@@ -156,7 +188,9 @@ func (w *world) limitChanged(t *testing.T) {
 		t.Errorf("got %+v after Redis lost its data, want the cap of 150 at revision 4", got)
 	}
 	s.setCap(t, 400)
-	once(t, s.finish(t), jobs)
+	r := s.finish(t)
+	once(t, r, jobs)
+	return r
 }
 
 // setCap changes the cap with the command; from now on the judge holds the
@@ -184,7 +218,8 @@ func (s *scene) limit(t *testing.T) (shown limitShown) {
 // pass lets time pass: a stretch of a scenario, not a wait for something.
 func pass(d time.Duration) { <-time.NewTimer(d).C }
 
-func (w *world) joinAndDie(t *testing.T) {
+func (w *world) joinAndDie(t *testing.T) provider.Report {
+	t.Helper()
 	const jobs, latency = 9000, 500 * time.Millisecond
 	s := w.scene(t, faultCap, 12, latency)
 	s.enqueue(t, jobs)
@@ -222,6 +257,7 @@ func (w *world) joinAndDie(t *testing.T) {
 	if r.Distinct != jobs {
 		t.Errorf("got %d jobs sent, want %d", r.Distinct, jobs)
 	}
+	return r
 }
 
 func longestGap(all []provider.Arrival) (gap time.Duration) {
@@ -232,7 +268,8 @@ func longestGap(all []provider.Arrival) (gap time.Duration) {
 	return gap
 }
 
-func (w *world) providerDown(t *testing.T) {
+func (w *world) providerDown(t *testing.T) provider.Report {
+	t.Helper()
 	const jobs, limit, down = 1500, 100, time.Minute
 	s := w.scene(t, limit, 12, faultLatency)
 	s.enqueue(t, jobs)
@@ -253,4 +290,5 @@ func (w *world) providerDown(t *testing.T) {
 	if dead := s.records(t, s.topic+".dlq"); len(dead) != 0 {
 		t.Errorf("got %d dead letters, want none", len(dead))
 	}
+	return r
 }

@@ -15,12 +15,16 @@ type target struct {
 	scriptCalls      float64 // a job, at most
 }
 
-const maxUnjudged = 0.1
+// A run with more than this share of unjudged windows is made again, so often
+// in all.
+const (
+	maxUnjudged = 0.1
+	tries       = 3
+)
 
 // measure makes a run until the machine lets the judge judge it.
 func (w *world) measure(t *testing.T, want target) {
 	t.Helper()
-	const tries = 3
 	for try := 1; ; try++ {
 		r, calls := w.play(t, want)
 		t.Logf("%d nodes, cap %d/s: %d calls for %d jobs, %d in the fullest second, %.4f of the cap used, %.3f script calls a job, %.3f unjudged",

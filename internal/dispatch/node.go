@@ -109,7 +109,7 @@ func (n *Node) makeAdmin() (err error) {
 	n.admin, err = admin.New(admin.Options{
 		Listen: n.cfg.Admin.Listen, Gatherer: n.registry, Logger: n.log,
 		Checks: []admin.Check{
-			{Name: "kafka", Check: func(context.Context) error { return kafkaReady(n.consumer.Status()) }},
+			{Name: "kafka", Check: func(context.Context) error { return n.consumer.Status().Ready() }},
 			{Name: "limit", Check: func(context.Context) error { return n.limiter.State().Ready() }},
 		},
 	})
@@ -175,14 +175,4 @@ func (n *Node) close() {
 			n.log.Warn("closing the connection to redis", "error", err)
 		}
 	}
-}
-
-func kafkaReady(s consumer.Status) error {
-	switch {
-	case s.Joined:
-		return nil
-	case s.LastError != nil:
-		return fmt.Errorf("not joined: %w", s.LastError)
-	}
-	return errors.New("not joined yet")
 }
