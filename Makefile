@@ -36,7 +36,7 @@ race: ## The same under the race detector
 	$(GO) test -short -race -shuffle=on ./...
 
 integration: ## The built binary against Kafka and Redis in containers (needs Docker)
-	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -timeout=70m -v -run='^Test(Measured|Faults|Kafka39|Inputs|LawsReal)$$' ./throttle ./integration
+	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -p=1 -count=1 -timeout=70m -v -run='^Test(Measured|Faults|Kafka39|Inputs|LawsReal)$$' ./throttle ./integration
 
 fuzz: ## Fuzz every decoder for FUZZTIME (30s) each
 	@set -e; for file in $$(grep -rl --include='*_test.go' '^func Fuzz' .); do \
