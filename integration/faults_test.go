@@ -157,11 +157,9 @@ func (w *world) redisFlushed(t *testing.T) provider.Report {
 func (w *world) redisRestarted(t *testing.T) provider.Report {
 	t.Helper()
 	s := w.disturbed(t)
-	w.redis.Stop(t)
-	pass(time.Second)
+	_ = w.rdb.ShutdownNoSave(t.Context()).Err() // the server goes without an answer
 	eventually(t, 10*time.Second, func() bool { code, _ := s.nodes[0].ready(t); return code == 503 },
 		func() string { return "a node is ready without Redis" })
-	w.redis.Start(t)
 	r := s.finish(t)
 	once(t, r, faultJobs)
 	return r
@@ -243,7 +241,8 @@ func (w *world) joinAndDie(t *testing.T) provider.Report {
 	if gap > 3*time.Second {
 		t.Errorf("work stood still for %v, want less than 3 s", gap)
 	}
-	once(t, s.judge.report(t, s.cap), s.judge.report(t, s.cap).Sent)
+	joined := s.judge.report(t, s.cap)
+	once(t, joined, joined.Sent)
 
 	theirs := s.parts(t, second)
 	second.signal(t, syscall.SIGKILL)

@@ -99,8 +99,24 @@ func TestMeasured(t *testing.T) {
 
 // One node whose cap does not bind: what a job costs it, from Kafka to the
 // settled offset.
+// What else runs on the machine only adds to it, so the least of three runs counts.
 func (w *world) cpuOfAJob(t *testing.T) {
-	const jobs, most = 100_000, 60 * time.Microsecond
+	const most = 60 * time.Microsecond
+	least := time.Hour
+	for range tries {
+		if least = min(least, w.unbound(t)); least <= most || t.Failed() {
+			break
+		}
+	}
+	if least > most {
+		t.Errorf("got %v of CPU a job, want at most %v", least, most)
+	}
+}
+
+// unbound runs one node without a limit that binds, and returns what it used a job.
+func (w *world) unbound(t *testing.T) time.Duration {
+	t.Helper()
+	const jobs = 100_000
 	s := w.scene(t, 100_000, 12, 0)
 	s.enqueue(t, jobs)
 	quiet(t)
@@ -112,13 +128,11 @@ func (w *world) cpuOfAJob(t *testing.T) {
 	got := used / jobs
 	t.Logf("%v of CPU a job, start-up included; %d jobs in %v", got, r.Sent, (r.Last - r.First).Round(time.Millisecond))
 	once(t, r, jobs)
-	if got > most {
-		t.Errorf("got %v of CPU a job, want at most %v", got, most)
-	}
+	return got
 }
 
 // The old broker serves as well.
 func TestKafka39(t *testing.T) {
 	w := newWorld(t, containers.KafkaOld)
-	w.measure(t, target{nodes: 3, cap: 300, jobs: 1500, utilisation: 0.97, scriptCalls: 0.5})
+	w.measure(t, target{nodes: 3, cap: 300, jobs: 6000, utilisation: 0.97, scriptCalls: 0.5})
 }

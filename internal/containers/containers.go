@@ -5,18 +5,15 @@
 //
 // Without a Docker engine, or with -short, a test is skipped and says so;
 // DISPATCHER_REQUIRE_DOCKER=1 turns the skip into a failure. Each test ends
-// its own containers. Ports are published on loopback only, and stay the same
-// when a container is stopped and started again.
+// its own containers. Ports are published on loopback only.
 package containers
 
 import (
-	"context"
 	"net"
 	"net/netip"
 	"os"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/network"
@@ -27,7 +24,6 @@ import (
 // Server is a container with one published port.
 type Server struct {
 	Addr string // host:port on loopback
-	c    testcontainers.Container
 }
 
 // Need skips the test, or fails it, where containers can't be had.
@@ -80,30 +76,7 @@ func start(t testing.TB, s spec) *Server {
 	if err != nil {
 		t.Fatalf("start a container of %s: %v", s.image, err)
 	}
-	return &Server{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(s.host)), c: c}
-}
-
-// Stop ends the server as a crash does: it is killed.
-func (s *Server) Stop(t testing.TB) {
-	t.Helper()
-	now := time.Duration(0)
-	if err := s.c.Stop(t.Context(), &now); err != nil {
-		t.Fatalf("stop container: %v", err)
-	}
-}
-
-// Start starts a stopped server again, on the same address.
-func (s *Server) Start(t testing.TB) {
-	t.Helper()
-	if err := s.c.Start(t.Context()); err != nil {
-		t.Fatalf("start container: %v", err)
-	}
-}
-
-// Exec runs a command inside the container and returns its exit code.
-func (s *Server) Exec(ctx context.Context, cmd ...string) (int, error) {
-	code, _, err := s.c.Exec(ctx, cmd)
-	return code, err
+	return &Server{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(s.host))}
 }
 
 // freePort is a port on loopback that nothing listens on.
