@@ -38,7 +38,8 @@ func judged(scenario func(*testing.T) provider.Report) func(*testing.T) {
 				return
 			}
 			if try == tries {
-				t.Fatalf("%d runs in which the machine held up the judge in more than %.0f %% of the windows", tries, 100*maxUnjudged)
+				figure(t, false, "%d runs in which the machine held up the judge in more than %.0f %% of the windows", tries, 100*maxUnjudged)
+				return
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -35,16 +36,13 @@ func (w *world) measure(t *testing.T, want target) {
 		}
 		if r.Unjudged > maxUnjudged {
 			if try == tries {
-				t.Fatalf("%d runs in which the machine held up the judge in more than %.0f %% of the windows", tries, 100*maxUnjudged)
+				figure(t, false, "%d runs in which the machine held up the judge in more than %.0f %% of the windows", tries, 100*maxUnjudged)
+				return
 			}
 			continue
 		}
-		if r.Utilisation < want.utilisation {
-			t.Errorf("got %.4f of the cap used, want at least %.3f", r.Utilisation, want.utilisation)
-		}
-		if calls > want.scriptCalls {
-			t.Errorf("got %.3f script calls a job, want at most %.2f", calls, want.scriptCalls)
-		}
+		figure(t, r.Utilisation >= want.utilisation, "got %.4f of the cap used, want at least %.3f", r.Utilisation, want.utilisation)
+		figure(t, calls <= want.scriptCalls, "got %.3f script calls a job, want at most %.2f", calls, want.scriptCalls)
 		return
 	}
 }
@@ -63,6 +61,21 @@ func (w *world) play(t *testing.T, want target) (provider.Report, float64) {
 	}
 	stop(t, s.nodes...)
 	return s.judge.report(t, want.cap), calls / float64(want.jobs)
+}
+
+// figure fails the test for a figure that was missed. DISPATCHER_TEST_NOISY=1
+// says that this machine's processors are taken away at times, and that its
+// figures are to be read and not to be held to: then a miss is printed, and
+// shows nothing. What must never happen is not a figure.
+func figure(t *testing.T, ok bool, format string, args ...any) {
+	t.Helper()
+	switch {
+	case ok:
+	case os.Getenv("DISPATCHER_TEST_NOISY") == "1":
+		t.Logf("NOT SHOWN on this noisy machine: "+format, args...)
+	default:
+		t.Errorf(format, args...)
+	}
 }
 
 // kept fails the test for each judged window over the cap in force.
@@ -108,9 +121,7 @@ func (w *world) cpuOfAJob(t *testing.T) {
 			break
 		}
 	}
-	if least > most {
-		t.Errorf("got %v of CPU a job, want at most %v", least, most)
-	}
+	figure(t, least <= most, "got %v of CPU a job, want at most %v", least, most)
 }
 
 // unbound runs one node without a limit that binds, and returns what it used a job.
