@@ -72,6 +72,14 @@ func (s *scene) finish(t *testing.T) provider.Report {
 	return r
 }
 
+// finishOnce is finish for a scenario in which every job is sent once.
+func (s *scene) finishOnce(t *testing.T, jobs int) provider.Report {
+	t.Helper()
+	r := s.finish(t)
+	once(t, r, jobs)
+	return r
+}
+
 func (w *world) nodeKilled(t *testing.T) provider.Report {
 	t.Helper()
 	s := w.disturbed(t)
@@ -128,9 +136,7 @@ func (w *world) nodeStopped(t *testing.T) provider.Report {
 	t.Helper()
 	s := w.disturbed(t)
 	stop(t, s.nodes[1])
-	r := s.finish(t)
-	once(t, r, faultJobs)
-	return r
+	return s.finishOnce(t, faultJobs)
 }
 
 func (w *world) nodePaused(t *testing.T) provider.Report {
@@ -139,9 +145,7 @@ func (w *world) nodePaused(t *testing.T) provider.Report {
 	s.nodes[1].signal(t, syscall.SIGSTOP)
 	pass(2 * time.Second)
 	s.nodes[1].signal(t, syscall.SIGCONT)
-	r := s.finish(t)
-	once(t, r, faultJobs)
-	return r
+	return s.finishOnce(t, faultJobs)
 }
 
 func (w *world) redisFlushed(t *testing.T) provider.Report {
@@ -150,9 +154,7 @@ func (w *world) redisFlushed(t *testing.T) provider.Report {
 	if err := w.rdb.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	r := s.finish(t)
-	once(t, r, faultJobs)
-	return r
+	return s.finishOnce(t, faultJobs)
 }
 
 func (w *world) redisRestarted(t *testing.T) provider.Report {
@@ -161,9 +163,7 @@ func (w *world) redisRestarted(t *testing.T) provider.Report {
 	_ = w.rdb.ShutdownNoSave(t.Context()).Err() // the server goes without an answer
 	eventually(t, 10*time.Second, func() bool { code, _ := s.nodes[0].ready(t); return code == 503 },
 		func() string { return "a node is ready without Redis" })
-	r := s.finish(t)
-	once(t, r, faultJobs)
-	return r
+	return s.finishOnce(t, faultJobs)
 }
 
 func (w *world) limitChanged(t *testing.T) provider.Report {
@@ -187,9 +187,7 @@ func (w *world) limitChanged(t *testing.T) provider.Report {
 		t.Errorf("got %+v after Redis lost its data, want the cap of 150 at revision 4", got)
 	}
 	s.setCap(t, 400)
-	r := s.finish(t)
-	once(t, r, jobs)
-	return r
+	return s.finishOnce(t, jobs)
 }
 
 // setCap changes the cap with the command; from now on the judge holds the
