@@ -83,9 +83,20 @@ func Run(ctx context.Context, o Options, show func(Snapshot)) (Verdict, error) {
 	return o.play(ctx, fail, parts, show)
 }
 
+// workersAll is how many workers the nodes of a fleet have together, at least:
+// they share one process here.
+const workersAll = 768
+
+func (o Options) settings() []string {
+	return []string{
+		fmt.Sprintf("limits.0.cap=%d", o.Cap), fmt.Sprintf("limits.0.window=%s", o.Window),
+		fmt.Sprintf("kafka.workers=%d", max(64, workersAll/o.Nodes)),
+	}
+}
+
 // play runs the fleet until the backlog is gone.
 func (o Options) play(ctx context.Context, fail context.CancelCauseFunc, parts *embedded.Parts, show func(Snapshot)) (Verdict, error) {
-	fleet, err := embedded.NewFleet(parts, o.Nodes, o.Logger, fmt.Sprintf("limits.0.cap=%d", o.Cap), fmt.Sprintf("limits.0.window=%s", o.Window))
+	fleet, err := embedded.NewFleet(parts, o.Nodes, o.Logger, o.settings()...)
 	if err != nil {
 		return Verdict{}, err
 	}

@@ -4,15 +4,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"dispatcher/consumer"
 )
 
 // metrics of a node's way of a job. All series exist from the start.
 type metrics struct {
 	wait prometheus.Histogram
 	age  prometheus.Histogram
-	dead *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -27,16 +24,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help:    "Age of a job, by its record's timestamp, when it was first sent.",
 			Buckets: []float64{.01, .1, 1, 10, 60, 600, 3600, 86400},
 		}),
-		dead: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dispatcher_jobs_buried_total",
-			Help: "Jobs that this node's policy dead-lettered, by reason.",
-		}, []string{"class"}),
-	}
-	for _, c := range []consumer.Class{consumer.ClassPermanent, consumer.ClassExhausted, consumer.ClassExpired, consumer.ClassUnknown} {
-		m.dead.WithLabelValues(string(c))
 	}
 	if reg != nil {
-		reg.MustRegister(m.wait, m.age, m.dead)
+		reg.MustRegister(m.wait, m.age)
 	}
 	return m
 }

@@ -49,7 +49,7 @@ func (c *crew) handle(t turn) {
 	for {
 		if expired(t.d.Job.NotAfter, time.Now()) {
 			try.leaveWire()
-			c.bury(t.d, consumer.Failure{Class: consumer.ClassExpired, Attempt: try.calls})
+			t.d.Dead(consumer.Failure{Class: consumer.ClassExpired, Attempt: try.calls})
 			return
 		}
 		r, err := try.call()
@@ -69,10 +69,10 @@ func (c *crew) handle(t turn) {
 			t.d.Return()
 			return
 		case v.fate == fateDead:
-			c.bury(t.d, failure(v.class, r, try.calls))
+			t.d.Dead(failure(v.class, r, try.calls))
 			return
 		case v.counts && try.exhausted():
-			c.bury(t.d, failure(consumer.ClassExhausted, r, try.calls))
+			t.d.Dead(failure(consumer.ClassExhausted, r, try.calls))
 			return
 		}
 		if try.pause(v.after) != nil {
@@ -80,11 +80,6 @@ func (c *crew) handle(t turn) {
 			return
 		}
 	}
-}
-
-func (c *crew) bury(d *consumer.Delivery, f consumer.Failure) {
-	c.metrics.dead.WithLabelValues(string(f.Class)).Inc()
-	d.Dead(f)
 }
 
 // try is what one job has been through.
