@@ -23,8 +23,13 @@ check: lint lua test ## Everything that needs neither Docker nor much time
 lint: ## Lint the Go code, formatting included
 	$(GOLANGCI_LINT) run $(PACKAGES)
 
-lua: ## Lint the Redis scripts
-	$(LUACHECK) --quiet lua
+lua: ## Lint the Redis scripts, joined as they run
+	@mkdir -p bin/lua && rm -f bin/lua/*.lua
+	@cat lua/limit.lua lua/configure.lua > bin/lua/configure.lua
+	@set -e; for algorithm in lua/algorithms/*.lua; do \
+		cat lua/limit.lua $$algorithm lua/book.lua > bin/lua/book_$${algorithm##*/}; \
+	done
+	$(LUACHECK) --quiet bin/lua
 
 fmt: ## Format the Go code
 	$(GOLANGCI_LINT) fmt

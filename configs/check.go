@@ -82,6 +82,14 @@ func (c *checker) scalar(path string, f field, raw any) any {
 			return b
 		}
 		c.wrong(path, f, raw, "true or false")
+	case f.typ.Kind() == reflect.Float64:
+		if n, ok := raw.(float64); ok {
+			return n
+		}
+		if n, ok := whole(raw); ok {
+			return float64(n)
+		}
+		c.wrong(path, f, raw, "a number")
 	default:
 		if n, ok := whole(raw); ok {
 			return n

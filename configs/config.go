@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"math"
 	"time"
 
 	"dispatcher/throttle"
@@ -74,13 +75,21 @@ type Redis struct {
 
 // Limit seeds one limit: what the provider allows, and how that is kept.
 type Limit struct {
-	Name     string        `yaml:"name"`
-	Cap      int64         `yaml:"cap"` // units in any Window
-	Window   time.Duration `yaml:"window"`
-	Burst    int64         `yaml:"burst"` // units
-	Guard    time.Duration `yaml:"guard"`
-	Lateness time.Duration `yaml:"lateness"`
-	Horizon  time.Duration `yaml:"horizon"`
+	Name      string        `yaml:"name"`
+	Algorithm string        `yaml:"algorithm"`
+	Cap       int64         `yaml:"cap"` // units in any Window
+	Window    time.Duration `yaml:"window"`
+	Burst     int64         `yaml:"burst"` // units
+	Guard     time.Duration `yaml:"guard"`
+	Lateness  time.Duration `yaml:"lateness"`
+	Horizon   time.Duration `yaml:"horizon"`
+	MaxCap    int64         `yaml:"max_cap"`  // units; 0: no ceiling
+	MaxStep   float64       `yaml:"max_step"` // factor; 0: none
+}
+
+// Rails are what `limit set` does not pass unless it is forced.
+func (l Limit) Rails() throttle.Rails {
+	return throttle.Rails{MaxCap: l.MaxCap, MaxStep: int64(math.Round(l.MaxStep * 1000))}
 }
 
 // Contract is the limit in the limiter's own terms.

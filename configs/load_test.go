@@ -40,7 +40,7 @@ func TestDefaultsAreValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []configs.Limit{{
-		Name: "provider", Cap: 400, Window: time.Second, Burst: 1,
+		Name: "provider", Algorithm: "token_bucket", Cap: 400, Window: time.Second, Burst: 1,
 		Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond,
 	}}
 	if diff := cmp.Diff(want, c.Limits); diff != "" {

@@ -116,6 +116,9 @@ func (f field) parse(path, text string) (any, error) {
 	case f.typ.Kind() == reflect.Int || f.typ.Kind() == reflect.Int64:
 		n, err := strconv.ParseInt(text, 10, 64)
 		return n, wants(err, path, shown, "a whole number")
+	case f.typ.Kind() == reflect.Float64:
+		n, err := strconv.ParseFloat(text, 64)
+		return n, wants(err, path, shown, "a number")
 	case f.typ.Kind() == reflect.Bool:
 		b, err := strconv.ParseBool(text)
 		return b, wants(err, path, shown, "true or false")

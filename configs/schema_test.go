@@ -77,7 +77,7 @@ func TestEveryKeyCanBeSetFromTheEnvironment(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := map[string]string{"int": "17", "int64": "17", "bool": "true", "string": "seventeen", "slice": "seventeen"}[f.typ.Kind().String()]
+		text := map[string]string{"int": "17", "int64": "17", "float64": "17.5", "bool": "true", "string": "seventeen", "slice": "seventeen"}[f.typ.Kind().String()]
 		if f.typ.String() == "time.Duration" {
 			text = "17s"
 		}

@@ -154,7 +154,8 @@ func (f *faults) limits(limits []Limit) {
 	for i, l := range limits {
 		path := "limits." + strconv.Itoa(i) + "."
 		f.contract(path, throttle.CheckName("name", l.Name))
-		f.contract(path, l.Contract().Validate())
+		_, err := throttle.Check(l.Algorithm, l.Contract(), l.Rails())
+		f.contract(path, err)
 	}
 }
 
@@ -173,7 +174,11 @@ func (f *faults) contract(path string, err error) {
 // joined takes a joined error apart.
 func joined(err error) []error {
 	if many, ok := err.(interface{ Unwrap() []error }); ok {
-		return many.Unwrap()
+		var all []error
+		for _, err := range many.Unwrap() {
+			all = append(all, joined(err)...)
+		}
+		return all
 	}
 	if err == nil {
 		return nil

@@ -1,112 +1,148 @@
--- Book the next slots of a limit on the timeline that all nodes share.
+-- Give a node what it may use next of a limit. limit.lua and one of the algorithms are joined in front.
 --
--- KEYS[1] limit   dispatcher:{<namespace>}:limit:<name>          hash: the limit's settings and its timeline
--- KEYS[2] booked  dispatcher:{<namespace>}:booked:<name>:<node>  string: what this node was given last
+-- KEYS[1] limit, KEYS[2] history: see limit.lua
+-- KEYS[3] state   dispatcher:{<namespace>}:state:<name>          what the algorithm keeps beside the limit's hash
+-- KEYS[4] booked  dispatcher:{<namespace>}:booked:<name>:<node>  string: what this node was given last
+-- KEYS[5] turns   dispatcher:{<namespace>}:turns:<name>          hash: of a node that was refused, when it comes again and what it wants
+-- KEYS[6] nodes   dispatcher:{<namespace>}:nodes:<name>          hash: of each node, the newest settings it knows and when it was here
 --
--- ARGV[1] want       slots wanted; 0 only looks
+-- ARGV[1] want       units wanted; 0 only looks, and gives the node's turn up
 -- ARGV[2] seq        number of this booking; the same number again gets the same slots again
 -- ARGV[3] epoch      the epoch that the node's mapping of this clock belongs to; 0: it has none
 -- ARGV[4] stepped    1: the node saw this clock step within that epoch
 -- ARGV[5] identity   info: ask INFO which master this is; none: this server can't tell
 -- ARGV[6] lead_us    no slot is nearer than this
--- ARGV[7] by         who made the settings that follow
--- ARGV[8] changed_us the newest settings that the node knows, for a Redis that knows older ones or none; in
---                    ARGV[8..19]: changed_us revision cap window_us burst guard_us lateness_us horizon_us units period_us
---                    paused from_us (where their timeline began: what was owed then is not forgotten with the rest)
+-- ARGV[7] node       its name, unique per start
+-- ARGV[8] learn_us   after lost settings, the time in which every node has come by with newer ones
+-- ARGV[9] changed_us and behind it the newest settings that the node knows, for a Redis that knows older ones or none:
+--                    up to ARGV[25] from_us in the order of NUMBERS, then three in the order of WORDS
 --
 -- Reply: 1 now_us  2 epoch  3 given  4 base_us  5 n  6 floor_us  7 units  8 period_us  9 debt
---        10 wait_us: until the next slot can be booked
---        11 fence: 0 none, 1 settings lost, 2 settings older than the node's, 3 timeline lost, 4 another master,
---                  5 the clock went back, 6 the node saw it step
---        12 fence_us: no slot lies before this
---        13..24 the settings in force, in the order of ARGV[8..19]  25 by
+--        10 wait_us: until it is the node's turn to ask again
+--        11 fence: 0 none, 1 settings lost, 2 settings older than the node's, 3 the algorithm's state lost,
+--                  4 another master, 5 the clock went back, 6 the node saw it step, 7 another algorithm
+--        12 quiet_us: nothing is given that lies before this
+--        13..32 the settings in force, in the order of ARGV[9..28], where they are not those that the node knows
 --        Slot j, from 0, lies at max(floor, base + ceil((n + j - debt) * period / units)).
 --
--- Missing key: the node's settings are taken, and no slot is given until all that may be out are over.
-local limit, booked = KEYS[1], KEYS[2]
+-- Missing key: the node's settings are taken, and nothing is given until all that may be out is over.
+local booked, turns, nodes = KEYS[4], KEYS[5], KEYS[6]
 local want, seq, epoch, stepped = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4] == '1'
-local identity, lead, by = ARGV[5], tonumber(ARGV[6]), ARGV[7]
-local changed = tonumber(ARGV[8])
-local names = {'changed', 'revision', 'cap', 'window', 'burst', 'guard', 'lateness', 'horizon', 'units', 'period', 'paused', 'from'}
-local LEARNING = 500000 -- after lost settings, the time in which every node has come by with newer ones
+local identity, lead, node, learn = ARGV[5], tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8])
 local STEP = 2000 -- a clock that goes back by less is held
+local GRACE = 100000 -- a node that is later than this for its turn has lost it
 
-local function int(x) return string.format('%.0f', x) end -- tostring would round above 1e14
+-- with_terms unpacks what terms_of packed.
+local function with_terms(set, word)
+  local i = 0
+  for value in string.gmatch(word, '%d+') do
+    i = i + 1
+    set[TERMS[i]] = tonumber(value)
+  end
+  return set
+end
 
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-local master = 'none'
+local now, master = clock(), 'none'
 if identity == 'info' then
   local info = redis.pcall('INFO', 'replication')
   master = type(info) == 'string' and string.match(info, 'master_replid:(%w+)')
   if not master then return redis.error_reply('IDENTITY this Redis does not say which master it is') end
 end
 
-local set, whole = redis.call('HMGET', limit, unpack(names)), true
-for i = 1, 12 do set[i] = tonumber(set[i]); whole = whole and set[i] ~= nil end
-local line = redis.call('HMGET', limit, 'base', 'n', 'last', 'master', 'epoch', 'by', 'fence')
-local base, n, last, quiet = tonumber(line[1]), tonumber(line[2]), tonumber(line[3]), tonumber(line[7])
+local known = tonumber(ARGV[9])
+local set, line = read(), redis.call('HMGET', limit, 'last', 'master', 'epoch', 'quiet', 'algorithm', 'applied', 'under')
+local last, quiet = tonumber(line[1]), tonumber(line[4])
+redis.call('HSET', nodes, node, ARGV[9] .. ' ' .. int(now))
 
 local fence = 0
-if not whole then fence = 1
-elseif changed > set[1] then fence = 2
-elseif not (base and n and last and quiet and line[4] and line[5]) then fence = 3
-elseif line[4] ~= master then fence = 4
+if not set then fence = 1
+elseif known > set.changed then fence = 2
+elseif not (last and quiet and line[2] and line[3] and line[7]) then fence = 3
+elseif line[5] ~= algorithm.name then fence = 7
+elseif not algorithm.whole(set, now) then fence = 3
+elseif line[2] ~= master then fence = 4
 elseif now < last - STEP then fence = 5
-elseif stepped and epoch == line[5] then fence = 6 end
+elseif stepped and epoch == line[3] then fence = 6 end
 
 if fence == 1 or fence == 2 then
-  for i = 1, 12 do set[i] = tonumber(ARGV[7 + i]); redis.call('HSET', limit, names[i], ARGV[7 + i]) end
-  redis.call('HSET', limit, 'by', by)
-else
-  by = line[6] or ''
+  set = parse({unpack(ARGV, 9)})
+  write(set)
 end
-local debt, lateness, horizon, units, period = set[5] - 1, set[7], set[8], set[9], set[10]
-local function after(count) return math.ceil(count * period / units) end
+if set['until'] > 0 and now >= set['until'] then -- the override is over
+  local before = terms_of(set)
+  with_terms(set, set.was)
+  set.changed, set.revision = math.max(now, set.changed + 1), set.revision + 1
+  set['until'], set.was, set.by, set.why = 0, '', 'dispatcher', 'the override is over'
+  write(set)
+  record(set, before)
+end
 
-local function reply(given, b, first, floor, u, p, d, wait)
-  local r = {now, tonumber(epoch), given, b, first, floor, u, p, d, wait, fence, quiet}
-  for i = 1, 12 do r[12 + i] = set[i] end
-  r[25] = by
+local function reply(wait, given, base, n, floor, units, period, debt)
+  local r = {now, tonumber(epoch), given, base, n, floor, units, period, debt, wait, fence, quiet}
+  if set.changed ~= known or int(set.from) ~= ARGV[25] then
+    for i, value in ipairs(flat(set)) do r[#r + 1] = i > #NUMBERS and value or tonumber(value) end
+  end
   return r
 end
+local function nothing(wait) return reply(wait, 0, now, 0, now, 1, 1, 0) end
 
 if fence > 0 then
-  -- All slots that may be out lie within one horizon, are late after the lateness, and want one spacing
-  -- behind them. The bucket starts empty.
-  quiet = now + horizon + lateness + after(1)
-  if fence == 1 then quiet = math.max(quiet, now + LEARNING) end
-  quiet = math.max(quiet, math.min(set[12], now + set[4] + set[6]))
-  base, n, epoch = quiet, debt, int(now)
-  redis.call('HSET', limit, 'base', int(base), 'n', int(n), 'last', int(now), 'slot', int(base), 'fence', int(quiet),
-    'master', master, 'epoch', epoch)
-  redis.call('DEL', booked)
-  return reply(0, base, n, base, units, period, debt, quiet - now - horizon)
+  -- All slots that may be out lie within one horizon, are late after the lateness, and bind for as long as the
+  -- algorithm says. Other nodes may have newer settings than these.
+  quiet = now + set.horizon + set.lateness + algorithm.binds(set)
+  if fence == 1 then quiet = math.max(quiet, now + learn) end
+  quiet = math.max(quiet, math.min(set.from, now + set.window + set.guard))
+  epoch = int(now)
+  redis.call('DEL', KEYS[3], booked, turns)
+  algorithm.begin(set, quiet)
+  redis.call('HSET', limit, 'last', int(now), 'master', master, 'epoch', epoch, 'quiet', int(quiet), 'algorithm', algorithm.name,
+    'applied', int(set.changed), 'under', terms_of(set))
+  return nothing(quiet - now - set.horizon)
 end
 
-epoch, now = line[5], math.max(now, last)
+epoch, now = line[3], math.max(now, last)
 local kept = want > 0 and redis.call('GET', booked)
 if kept then
   local f = {}
   for word in string.gmatch(kept, '%S+') do f[#f + 1] = word end
   if f[1] == seq and f[2] == epoch then -- that reply was lost: the same slots, beside a fresh reading of the clock
     for i = 3, 9 do f[i] = tonumber(f[i]) end
-    return reply(f[3], f[4], f[5], f[6], f[7], f[8], f[9], 0)
+    return reply(0, unpack(f, 3, 9))
   end
 end
 redis.call('HSET', limit, 'last', int(now))
-if set[11] == 1 then return reply(0, base, n, now, units, period, debt, horizon) end
+if tonumber(line[6]) ~= set.changed then -- the settings have changed since the last booking
+  local from = algorithm.change(set, with_terms({}, line[7]), now, quiet)
+  if from then set.from = from end
+  redis.call('HSET', limit, 'applied', int(set.changed), 'under', terms_of(set), 'from', int(set.from))
+  redis.call('DEL', turns)
+end
+if want == 0 then
+  redis.call('HDEL', turns, node)
+  return nothing(0)
+end
+if set.paused == 1 then return nothing(set.horizon) end
 
-local floor = now + lead
-if base + after(n) < floor then base, n = floor, 0 end -- idle: start anew, and store no more than the burst
-local room = math.floor((now + horizon - base) * units / period) + 1 - n + debt
-local given = math.max(0, math.min(want, room))
-local wait = math.max(0, math.max(floor, base + after(n - debt)) - now - horizon)
-if given == 0 then return reply(0, base, n, floor, units, period, debt, wait) end
+-- Nodes that were refused come again in the order in which they were; what those ahead want is left to them.
+local ahead, queue, mine = 0, redis.call('HGETALL', turns), math.huge
+for i = 1, #queue, 2 do
+  local due, units = string.match(queue[i + 1], '(%d+) (%d+)')
+  queue[i + 1] = {tonumber(due), tonumber(units)}
+  if queue[i] == node then mine = queue[i + 1][1] end
+end
+for i = 1, #queue, 2 do
+  local due = queue[i + 1][1]
+  if due < now - GRACE then redis.call('HDEL', turns, queue[i])
+  elseif due < mine and queue[i] ~= node then ahead = ahead + queue[i + 1][2] end
+end
 
-local slot, count = math.max(floor, base + after(n + given - 1 - debt)), n + given
-local turns = math.floor(count / units) -- exact, and keeps count * period below 2^53
-redis.call('HSET', limit, 'base', int(base + turns * period), 'n', int(count - turns * units), 'slot', int(slot))
-redis.call('SET', booked, table.concat({seq, epoch, int(given), int(base), int(n), int(floor), int(units), int(period),
-  int(debt)}, ' '), 'PX', int(math.ceil((horizon + lateness) / 1000) + 1000))
-return reply(given, base, n, floor, units, period, debt, wait)
+local wait, given, base, n, floor, units, period, debt = algorithm.take(set, now, want, lead, ahead, quiet)
+if given == 0 then
+  redis.call('HSET', turns, node, int(now + wait) .. ' ' .. int(want))
+  redis.call('PEXPIRE', turns, int(math.ceil((wait + GRACE) / 1000)))
+  return nothing(wait)
+end
+if mine < math.huge then redis.call('HDEL', turns, node) end
+redis.call('SET', booked, table.concat({seq, epoch, int(given), int(base), int(n), int(floor), int(units), int(period), int(debt)}, ' '),
+  'PX', int(math.ceil((set.horizon + set.lateness) / 1000) + 1000))
+return reply(0, given, base, n, floor, units, period, debt)

@@ -1,49 +1,31 @@
--- Change a limit's settings: the only writer of them but for book.lua's restore.
+-- Change a limit's settings: the only writer of them but for book.lua, which restores them and ends overrides. The
+-- timeline is taken over by the next booking, which knows its algorithm. limit.lua is joined in front.
 --
--- KEYS[1] limit  dispatcher:{<namespace>}:limit:<name>  hash: the limit's settings and its timeline
+-- KEYS[1] limit, KEYS[2] history: see limit.lua
 --
 -- ARGV[1] expected  the changed_us that the caller has read; others may have been faster
 -- ARGV[2] by        who changes
--- The new settings, whole:
--- ARGV[3] cap  ARGV[4] window_us  ARGV[5] burst  ARGV[6] guard_us  ARGV[7] lateness_us
--- ARGV[8] horizon_us  ARGV[9] units  ARGV[10] period_us  ARGV[11] paused
+-- ARGV[3] why
+-- ARGV[4] for_us    after which time the terms of was return by themselves; 0: never; -1: when they did anyway
+-- ARGV[5] was       those terms; empty where for_us is 0
+-- ARGV[6] max_cap  ARGV[7] max_step
+-- ARGV[8] cap_units, and behind it the other new terms, whole: ARGV[8..16] in the order of TERMS
 --
 -- Reply: 1 status: 0 changed, 1 no such limit, 2 somebody was faster
---        2 changed_us  3 revision  4 from_us: where the new timeline begins
+--        2 changed_us  3 revision  4 until_us: the end of the override, or 0
 --
 -- Missing key: status 1, nothing is written.
-local limit = KEYS[1]
-local expected, by = tonumber(ARGV[1]), ARGV[2]
-local names = {'cap', 'window', 'burst', 'guard', 'lateness', 'horizon', 'units', 'period', 'paused'}
+local expected, lasts = tonumber(ARGV[1]), tonumber(ARGV[4])
 
-local function int(x) return string.format('%.0f', x) end
+local set = read()
+if not set then return {1, 0, 0, 0} end
+if set.changed ~= expected then return {2, set.changed, set.revision, 0} end
 
-local v = redis.call('HMGET', limit, 'changed', 'revision', 'cap', 'window', 'burst', 'guard', 'units', 'period', 'base', 'n',
-  'slot', 'fence')
-for i = 1, 12 do
-  v[i] = tonumber(v[i])
-  if not v[i] then return {1, 0, 0, 0} end
-end
-local changed, revision, cap, window, burst, guard, units, period, base, n, slot, fence = unpack(v, 1, 12)
-if changed ~= expected then return {2, changed, revision, 0} end
-
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-
-local from = base
-if cap ~= tonumber(ARGV[3]) or window ~= tonumber(ARGV[4]) or burst ~= tonumber(ARGV[5]) or guard ~= tonumber(ARGV[6]) then
-  -- The new timeline begins behind the last slot given, at the shorter of the two spacings: each window then
-  -- holds no more than the larger of the two caps. A burst that was given is a debt in time, which base still
-  -- holds after a change; it is paid first, but no longer than a window takes to pass.
-  local behind = base + math.ceil(n * period / units)
-  if burst == 1 then
-    behind = math.max(base, slot + math.min(math.ceil(period / units), math.ceil(tonumber(ARGV[10]) / tonumber(ARGV[9]))))
-  end
-  behind = math.min(behind, slot + math.max(window, tonumber(ARGV[4])) + math.max(guard, tonumber(ARGV[6])))
-  from = math.max(now, fence, behind)
-  redis.call('HSET', limit, 'base', int(from), 'n', int(tonumber(ARGV[5]) - 1))
-end
-changed = math.max(now, changed + 1)
-for i = 1, 9 do redis.call('HSET', limit, names[i], ARGV[2 + i]) end
-redis.call('HSET', limit, 'changed', int(changed), 'revision', int(revision + 1), 'by', by, 'from', int(from))
-return {0, changed, revision + 1, from}
+local now, before = clock(), terms_of(set)
+for i, name in ipairs(TERMS) do set[name] = tonumber(ARGV[7 + i]) end
+set.by, set.why, set.was, set.max_cap, set.max_step = ARGV[2], ARGV[3], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
+if lasts >= 0 then set['until'] = lasts > 0 and now + lasts or 0 end
+set.changed, set.revision = math.max(now, set.changed + 1), set.revision + 1
+write(set)
+record(set, before)
+return {0, set.changed, set.revision, set['until']}

@@ -1,20 +1,42 @@
-// Package lua holds the scripts that run inside Redis, one command a file, and
-// nothing else. Package throttle runs them and is the only one that knows the
-// order of their arguments and replies.
+// Package lua holds the scripts that run inside Redis, and nothing else. Package
+// throttle runs them and is the only one that knows the order of their arguments
+// and replies.
+//
+// A script is joined from parts: limit.lua, which all have in front, the
+// algorithm where there is one, and the command itself.
 //
 // Rules for a script: a header that names its KEYS, ARGV and reply (a test
 // compares it with the body); Redis's own clock; integers in microseconds
-// across the wire; no key that is not in KEYS; O(1).
+// across the wire; no key that is not in KEYS; work that does not grow with the
+// rate.
 package lua
 
-import _ "embed"
+import (
+	"embed"
+	"fmt"
+	"strings"
+)
 
-// Book gives a node the next slots of a limit.
-//
-//go:embed book.lua
-var Book string
+//go:embed *.lua algorithms/*.lua
+var files embed.FS
+
+// Book gives a node what it may use next of a limit, by one of [Algorithms]. It
+// panics where there is no such algorithm.
+func Book(algorithm string) string {
+	return join("limit.lua", "algorithms/"+algorithm+".lua", "book.lua")
+}
 
 // Configure changes a limit's settings.
-//
-//go:embed configure.lua
-var Configure string
+func Configure() string { return join("limit.lua", "configure.lua") }
+
+func join(names ...string) string {
+	var script strings.Builder
+	for _, name := range names {
+		text, err := files.ReadFile(name)
+		if err != nil {
+			panic(fmt.Sprintf("lua: %v", err)) // a name that the program itself got wrong
+		}
+		script.Write(text)
+	}
+	return script.String()
+}

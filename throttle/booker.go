@@ -15,7 +15,8 @@ const (
 	block     = 20 * time.Millisecond  // slots that one call books, at most
 	prefetch  = 10 * time.Millisecond  // before the last held slot, the next block is booked
 	minGap    = 5 * time.Millisecond   // between calls that book less than a block, so that demand gathers
-	lookEvery = 200 * time.Millisecond // without bookings: a look at the settings and the clock
+	lookEvery = 200 * time.Millisecond // without bookings: a look at the settings and the clock, at rates that are not low
+	lookMost  = 2 * time.Second        // the same at any rate
 	lead      = time.Millisecond       // about the way back from Redis: a nearer slot would be late
 
 	callTimeout = 250 * time.Millisecond
@@ -31,6 +32,7 @@ type booker struct {
 	learned bool     // by Redis and not only from the file
 	seq     int64    // of the next booking; unchanged while a reply is missing
 	stepped bool     // the clock stepped and the script has to be told
+	tell    bool     // the script has to hear which settings the node knows now
 
 	calledAt     time.Time // last call, for the look
 	bookedAt     time.Time // last booking, for the gap
@@ -88,7 +90,7 @@ func (b *booker) plan(now time.Time) (want int64, due time.Time) {
 	st := b.line.state(now)
 	b.noteLate(st.late)
 	b.metrics.held.Set(float64(st.held))
-	look := b.calledAt.Add(lookEvery)
+	look := b.calledAt.Add(b.lookInterval())
 	switch {
 	case b.clock.epoch == 0 || b.stepped || b.tooWide(now):
 		return 0, b.retryAt
@@ -98,6 +100,9 @@ func (b *booker) plan(now time.Time) (want int64, due time.Time) {
 		return 0, later(b.retryAt, b.settledAt)
 	}
 	want = min(int64(st.waiting+b.opts.Waiting()-st.held), b.most, b.blockSize())
+	if b.tell {
+		return 0, b.retryAt
+	}
 	if want <= 0 {
 		return 0, later(look, b.retryAt)
 	}
@@ -108,11 +113,19 @@ func (b *booker) plan(now time.Time) (want int64, due time.Time) {
 	if want < b.blockSize() {
 		due = later(due, b.bookedAt.Add(minGap))
 	}
-	// A look that falls due meanwhile takes no slots: it is not their time yet.
-	if now.Before(due) && look.Before(due) {
-		return 0, later(look, b.retryAt)
+	// A look that falls due meanwhile asks as well, and keeps the node's turn.
+	if look.Before(due) {
+		due = later(look, b.retryAt)
 	}
 	return want, due
+}
+
+// lookInterval is shorter where nothing tells the node of changes.
+func (b *booker) lookInterval() time.Duration {
+	if b.told.Load() {
+		return b.known.LookEvery()
+	}
+	return lookEvery
 }
 
 // blockSize is how many slots lie in one block, at least 1.
@@ -139,6 +152,7 @@ func (b *booker) call(ctx context.Context, want int64) {
 	})
 	answered := time.Now()
 	b.calledAt = answered
+	b.tell = false
 	if err != nil {
 		b.failed(ctx, err, answered)
 		return
@@ -146,7 +160,7 @@ func (b *booker) call(ctx context.Context, want int64) {
 	b.failures, b.retryAt = 0, time.Time{}
 	b.metrics.called(want, reply, answered.Sub(asked))
 	if b.clock.epoch == 0 {
-		b.settledAt = answered.Add(lookEvery)
+		b.settledAt = answered.Add(reply.settings.LookEvery())
 	}
 	b.stepped = b.clock.observe(reading{asked: asked, answered: answered, now: reply.now, epoch: reply.epoch})
 	b.take(reply)
@@ -156,13 +170,19 @@ func (b *booker) call(ctx context.Context, want int64) {
 	b.report(reply, answered)
 }
 
-// take learns the settings in force; new ones may end a refusal.
+// take learns the settings in force; new ones may end a refusal, and are told
+// back at once, for those who wait to see them in force. What was booked before
+// a cut is given up: that only lowers the rate.
 func (b *booker) take(reply booking) {
 	if b.learned && (reply.settings == b.known || b.known.newer(reply.settings)) {
 		return
 	}
+	if b.learned && reply.settings.stricter(b.known) {
+		b.noteLate(b.line.drop())
+	}
 	b.learn(reply.settings, !b.learned)
 	b.learned, b.known, b.refusedUntil = true, reply.settings, time.Time{}
+	b.tell = true
 }
 
 // noteLate counts slots that nobody could use in time.
@@ -185,18 +205,14 @@ func (b *booker) adapt(given int64) {
 
 // receive maps booked slots to this node's clock and puts them into the line.
 // After a step of Redis's clock they mean nothing, and are dropped. A refusal
-// says when to come back; that is spread, so that those refused don't come back
-// at once.
+// says when it is this node's turn.
 func (b *booker) receive(reply booking, now time.Time) {
 	b.seq++
 	b.bookedAt = now
 	given := reply.schedule.given
 	b.adapt(given)
 	if given == 0 {
-		b.refusedUntil = now.Add(reply.wait + rand.N(block/2))
-		if reply.settings.Paused {
-			b.refusedUntil = now.Add(lookEvery) // the next look is as good
-		}
+		b.refusedUntil = now.Add(reply.wait)
 		return
 	}
 	if b.stepped {

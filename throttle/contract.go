@@ -20,6 +20,9 @@ type Contract struct {
 	Guard    time.Duration // by how much delivery times may spread: Lateness, and the way to the provider
 	Lateness time.Duration // how long after its time a slot may still be used
 	Horizon  time.Duration // how far ahead slots are booked; also how long a change takes to act
+
+	Reserve  int64 // units of Cap that Redis never gives out: each node has its part of them while Redis is away
+	MaxNodes int64 // that have a part of the reserve; required where there is one
 }
 
 // Defaults for what a contract leaves open.
@@ -64,6 +67,7 @@ func (c Contract) Validate() error {
 	refuse(c.Guard < time.Millisecond || c.Guard > time.Minute, "guard", c.Guard, "must be from 1ms to 1m")
 	refuse(c.Burst < 1, "burst", c.Burst, "must be at least 1")
 	refuse(c.Burst > c.Cap && c.Cap >= 1, "burst", c.Burst, fmt.Sprintf("must not be above the cap of %d", c.Cap))
+	faults = append(faults, c.reserveFaults()...)
 	refuse(c.Window < MinWindowGuards*c.Guard, "window", c.Window,
 		fmt.Sprintf("must be at least %d times the guard of %s, or the guard eats the cap", MinWindowGuards, c.Guard))
 	refuse(c.Lateness < MinLateness, "lateness", c.Lateness, fmt.Sprintf("must be at least %s, or no slot could be used", MinLateness))
@@ -83,6 +87,29 @@ func (c Contract) Validate() error {
 	return errors.Join(faults...)
 }
 
+// reserveFaults: what a node may send while it can't ask must be whole units,
+// and must not be given out by Redis as well.
+func (c Contract) reserveFaults() []error {
+	if c.Reserve == 0 && c.MaxNodes == 0 {
+		return nil
+	}
+	fault := func(field string, value int64, why string, args ...any) []error {
+		return []error{&FieldError{Field: field, Value: value, Why: fmt.Sprintf(why, args...)}}
+	}
+	switch {
+	case c.Reserve < 1:
+		return fault("reserve", c.Reserve, "must be at least 1 with max_nodes, or both 0")
+	case c.MaxNodes < 1:
+		return fault("max_nodes", c.MaxNodes, "must say among how many nodes the reserve of %d is divided", c.Reserve)
+	case c.Reserve%c.MaxNodes != 0:
+		return fault("reserve", c.Reserve, "for %d nodes is %.4g units each: must be a multiple of max_nodes, for only whole units keep the cap",
+			c.MaxNodes, float64(c.Reserve)/float64(c.MaxNodes))
+	case c.Reserve+max(c.Burst, 1) > c.Cap:
+		return fault("reserve", c.Reserve, "must leave more of the cap of %d than the burst of %d", c.Cap, c.Burst)
+	}
+	return nil
+}
+
 // LogValue shows the contract in one line.
 func (c Contract) LogValue() slog.Value { return slog.StringValue(c.String()) }
 
@@ -97,16 +124,10 @@ func (c Contract) String() string {
 // refilled at (Cap − Burst + 1) / (Window + Guard) lets no more than Cap pass
 // in Window + Guard.
 func (c Contract) Pace() (units, period int64) {
-	units = c.Cap - c.Burst + 1
+	units = c.Cap - c.Reserve - c.Burst + 1
 	period = (c.Window + c.Guard).Microseconds()
 	d := gcd(units, period)
 	return units / d, period / d
-}
-
-// Spacing is the time between two slots of the sustained rate.
-func (c Contract) Spacing() time.Duration {
-	units, period := c.Pace()
-	return time.Duration(math.Ceil(float64(period)*1000/float64(units))) * time.Nanosecond
 }
 
 // Share is the part of the cap, from 0 to 1, that can be used while jobs wait.
@@ -115,19 +136,26 @@ func (c Contract) Share() float64 {
 	return float64(units) / float64(period) * float64(c.Window.Microseconds()) / float64(c.Cap)
 }
 
+// Spacing is the time between two slots of the sustained rate.
+func (c Contract) Spacing() time.Duration {
+	units, period := c.Pace()
+	return time.Duration(math.Ceil(float64(period)*1000/float64(units))) * time.Nanosecond
+}
+
 // Reaction is how long a change of the settings takes, at most, to hold for
 // every call: a node may be using slots it booked just before.
 func (c Contract) Reaction() time.Duration { return c.Horizon + c.Lateness }
 
-// Fence is how long the fleet stands still after Redis lost everything: until
-// all that may have been booked is over, and each node has had time to bring
-// back the newest settings.
-func (c Contract) Fence() time.Duration {
-	return max(relearn, c.Horizon+c.Lateness+c.Spacing())
+// LookEvery is how often a node asks Redis at least, to see changes of the
+// settings and steps of the clock: at low rates less often, for there a fleet
+// that stands still while it finds out loses less than a spacing.
+func (c Contract) LookEvery() time.Duration {
+	return min(max(lookEvery, c.Spacing()/5), lookMost)
 }
 
-// relearn is book.lua's LEARNING; nodes look more than twice as often.
-const relearn = 500 * time.Millisecond
+// Relearn is how long nothing is given after Redis lost its settings, at least:
+// each node has come by in that time and has brought back the newest.
+func (c Contract) Relearn() time.Duration { return c.LookEvery() * 5 / 2 }
 
 func gcd(a, b int64) int64 {
 	for b != 0 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -23,6 +22,7 @@ var errBusy = errors.New("others keep changing the settings")
 type Control struct {
 	rdb       redis.UniversalClient
 	scripts   scripts
+	keys      limitKeys
 	namespace string
 	name      string
 }
@@ -32,10 +32,15 @@ func NewControl(rdb redis.UniversalClient, namespace, name string) (*Control, er
 	if err := errors.Join(CheckName("namespace", namespace), CheckName("name", name)); err != nil {
 		return nil, err
 	}
-	return &Control{rdb: rdb, scripts: newScripts(rdb, namespace, name, ""), namespace: namespace, name: name}, nil
+	return &Control{
+		rdb: rdb, scripts: newScripts(rdb, namespace, name, "", tokenBucket()), keys: keysOf(namespace, name),
+		namespace: namespace, name: name,
+	}, nil
 }
 
-// Change is what is to become different; nil leaves as it is.
+// Change is what is to become different; nil leaves as it is. A change is for
+// good: it holds now, and goes on to hold when an override ends. With For it is
+// an override.
 type Change struct {
 	Cap      *int64
 	Window   *time.Duration
@@ -44,85 +49,144 @@ type Change struct {
 	Lateness *time.Duration
 	Horizon  *time.Duration
 	Paused   *bool
-	By       string // who asks for it, for people
+	MaxCap   *int64
+	MaxStep  *int64
+
+	For        time.Duration // after which the terms return by themselves; 0: for good
+	IfRevision int64         // refuse where another one is in force; 0: whichever
+	Force      bool          // pass the rails
+	By         string        // who asks for it, for people
+	Why        string        // what for
 }
+
+// Bounds of a [Change].
+const (
+	MinOverride = time.Second
+	MaxOverride = 31 * 24 * time.Hour
+	maxWhy      = 200 // bytes
+)
 
 // Get reads the settings in force. It returns [ErrUnknownLimit] where there
 // are none.
 func (c *Control) Get(ctx context.Context) (Settings, error) {
-	key := limitKey(c.namespace, c.name)
-	v, err := c.rdb.HMGet(ctx, key, "changed", "revision", "cap", "window", "burst", "guard", "lateness", "horizon", "paused", "by").Result()
+	v, err := c.rdb.HMGet(ctx, c.keys.limit, settingsFields()...).Result()
 	if err != nil {
 		return Settings{}, fmt.Errorf("read limit %q: %w", c.name, err)
 	}
-	var n [9]int64
-	for i := range n {
-		text, _ := v[i].(string)
-		if n[i], err = strconv.ParseInt(text, 10, 64); err != nil {
-			return Settings{}, fmt.Errorf("limit %q in namespace %q: %w", c.name, c.namespace, ErrUnknownLimit)
-		}
+	s, err := decodeSettings(v)
+	if err != nil {
+		return Settings{}, c.unknown()
 	}
-	by, _ := v[9].(string)
-	return Settings{
-		Contract: Contract{
-			Cap: n[2], Window: duration(n[3]), Burst: n[4],
-			Guard: duration(n[5]), Lateness: duration(n[6]), Horizon: duration(n[7]),
-		},
-		Changed: fromMicros(n[0]), Revision: n[1], Paused: n[8] == 1, By: by,
-	}, nil
+	return s, nil
+}
+
+func (c *Control) unknown() error {
+	return fmt.Errorf("limit %q in namespace %q: %w", c.name, c.namespace, ErrUnknownLimit)
 }
 
 // Set changes the settings and returns them as they are now in force. A change
-// that can't be kept is refused and nothing is written. It may be violated by
-// none but the slots that were booked before it, for [Contract.Reaction].
+// that can't be kept, that passes a rail, or that was meant for another revision
+// is refused, and nothing is written. It may be violated by none but the slots
+// that were booked before it, for [Contract.Reaction].
 func (c *Control) Set(ctx context.Context, ch Change) (Settings, error) {
+	s, err := c.set(ctx, ch)
+	if err != nil && !errors.Is(err, ErrUnknownLimit) {
+		err = fmt.Errorf("limit %q: %w", c.name, err)
+	}
+	return s, err
+}
+
+func (c *Control) set(ctx context.Context, ch Change) (Settings, error) {
+	if err := ch.validate(); err != nil {
+		return Settings{}, err
+	}
 	const tries = 5
 	for range tries {
 		s, err := c.Get(ctx)
 		if err != nil {
 			return Settings{}, err
 		}
-		to := ch.apply(s)
-		if err := to.Validate(); err != nil {
-			return Settings{}, fmt.Errorf("limit %q: %w", c.name, err)
+		if ch.IfRevision != 0 && ch.IfRevision != s.Revision {
+			return s, &RevisionError{Wanted: ch.IfRevision, Now: s}
 		}
-		done, err := c.scripts.runConfigure(ctx, s.Changed, to)
+		to, lasts := ch.apply(s)
+		if err := c.check(s, to, ch.Force); err != nil {
+			return Settings{}, err
+		}
+		done, err := c.scripts.runConfigure(ctx, s.Changed, to, lasts)
 		if err != nil {
-			return Settings{}, fmt.Errorf("limit %q: %w", c.name, err)
+			return Settings{}, err
 		}
 		switch done.status {
 		case changeDone:
-			to.Changed, to.Revision = done.changed, done.revision
+			to.Changed, to.Revision, to.Until = done.changed, done.revision, done.until
 			return to, nil
 		case changeUnknown:
-			return Settings{}, fmt.Errorf("limit %q in namespace %q: %w", c.name, c.namespace, ErrUnknownLimit)
+			return Settings{}, c.unknown()
 		}
 	}
-	return Settings{}, fmt.Errorf("limit %q: %w", c.name, errBusy)
+	return Settings{}, errBusy
 }
 
-// Pause stops the limit: no slot is given until it is resumed.
-func (c *Control) Pause(ctx context.Context, by string) (Settings, error) {
-	paused := true
-	return c.Set(ctx, Change{Paused: &paused, By: by})
+// check refuses settings that can't be kept.
+func (c *Control) check(from, to Settings, force bool) error {
+	if err := to.Validate(); err != nil {
+		return err
+	}
+	if to.Was != (Terms{}) {
+		if err := to.Was.Validate(); err != nil {
+			return fmt.Errorf("when the override ends: %w", err)
+		}
+	}
+	if force {
+		return nil
+	}
+	return to.pass(from.Contract, to.Contract)
 }
 
-// Resume ends a pause. The bucket starts empty.
-func (c *Control) Resume(ctx context.Context, by string) (Settings, error) {
-	paused := false
-	return c.Set(ctx, Change{Paused: &paused, By: by})
+func (ch Change) validate() error {
+	switch {
+	case ch.For != 0 && (ch.For < MinOverride || ch.For > MaxOverride):
+		return &FieldError{Field: "for", Value: ch.For, Why: fmt.Sprintf("must be from %s to %s", MinOverride, MaxOverride)}
+	case len(ch.Why) > maxWhy:
+		return &FieldError{Field: "why", Value: len(ch.Why), Why: fmt.Sprintf("bytes are more than %d", maxWhy)}
+	}
+	return nil
 }
 
-func (ch Change) apply(s Settings) Settings {
-	set(&s.Cap, ch.Cap)
-	set(&s.Window, ch.Window)
-	set(&s.Burst, ch.Burst)
-	set(&s.Guard, ch.Guard)
-	set(&s.Lateness, ch.Lateness)
-	set(&s.Horizon, ch.Horizon)
-	set(&s.Paused, ch.Paused)
-	s.By = ch.By
-	return s
+// apply returns the new settings and how long their override lasts: 0 where
+// there is none, negative where the one that is on goes on.
+func (ch Change) apply(s Settings) (to Settings, lasts time.Duration) {
+	to = s
+	to.By, to.Why = ch.By, ch.Why
+	set(&to.MaxCap, ch.MaxCap)
+	set(&to.MaxStep, ch.MaxStep)
+	ch.applyTo(&to.Terms)
+	on := !s.Until.IsZero()
+	switch {
+	case ch.For > 0 && on:
+		return to, ch.For // Was stays what it was before the first override
+	case ch.For > 0:
+		to.Was = s.Terms
+		return to, ch.For
+	case on:
+		ch.applyTo(&to.Was)
+		if to.Was != to.Terms {
+			return to, -1
+		}
+	}
+	to.Was, to.Until = Terms{}, time.Time{}
+	return to, 0
+}
+
+func (ch Change) applyTo(t *Terms) {
+	set(&t.Cap, ch.Cap)
+	set(&t.Window, ch.Window)
+	set(&t.Burst, ch.Burst)
+	set(&t.Guard, ch.Guard)
+	set(&t.Lateness, ch.Lateness)
+	set(&t.Horizon, ch.Horizon)
+	set(&t.Paused, ch.Paused)
 }
 
 func set[T any](field, to *T) {

@@ -21,19 +21,18 @@ import (
 // it (the simulated Redis clock, s + skew), and true time (s + gone), by which
 // the nodes' monotonic clocks run and the provider judges.
 type fleet struct {
-	t       tester
-	rdb     redis.UniversalClient
-	texts   texts
-	dice    dice
-	nodes   []*simNode
-	origin  time.Time
-	server  int64 // last reading of the server's clock
-	skew    int64 // simulated Redis clock − server's clock
-	gone    int64 // true time − server's clock
-	calls   []int64
-	caps    []capFrom
-	scripts scripts
-	key     string
+	t      tester
+	rdb    redis.UniversalClient
+	texts  texts
+	dice   dice
+	nodes  []*simNode
+	origin time.Time
+	server int64 // last reading of the server's clock
+	skew   int64 // simulated Redis clock − server's clock
+	gone   int64 // true time − server's clock
+	calls  []int64
+	caps   []capFrom
+	keys   limitKeys
 }
 
 // tester is what a run needs of a *testing.T or a *rapid.T.
@@ -48,7 +47,7 @@ type texts struct{ book, configure string }
 // dice draws a number from 0 to n − 1.
 type dice func(n int64) int64
 
-func seeded(seed uint64) dice { return rand.New(rand.NewPCG(seed, 1)).Int64N }
+func diceOf(seed uint64) dice { return rand.New(rand.NewPCG(seed, 1)).Int64N }
 
 type capFrom struct {
 	at  int64
@@ -65,11 +64,16 @@ type simNode struct {
 
 const shiftScript = `
 local d = tonumber(ARGV[1])
-for _, f in ipairs({'base', 'last', 'slot', 'fence', 'from'}) do
+for _, f in ipairs({'base', 'last', 'slot', 'quiet', 'from', 'until'}) do
   local v = redis.call('HGET', KEYS[1], f)
-  if v then redis.call('HSET', KEYS[1], f, string.format('%.0f', tonumber(v) - d)) end
+  if v and v ~= '0' then redis.call('HSET', KEYS[1], f, string.format('%.0f', tonumber(v) - d)) end
 end
-for i = 2, #KEYS do
+local queue = redis.call('HGETALL', KEYS[2])
+for i = 1, #queue, 2 do
+  local due, units = string.match(queue[i + 1], '(%d+) (%d+)')
+  redis.call('HSET', KEYS[2], queue[i], string.format('%.0f', tonumber(due) - d) .. ' ' .. units)
+end
+for i = 3, #KEYS do
   local v = redis.call('GET', KEYS[i])
   if v then
     local w = {}
@@ -85,18 +89,17 @@ func newFleet(t tester, rdb redis.UniversalClient, with texts, roll dice, nodes 
 	t.Helper()
 	f := &fleet{
 		t: t, rdb: rdb, texts: with, dice: roll, origin: time.Unix(1000, 0),
-		key: limitKey("law", "provider"),
+		keys: keysOf("law", "provider"),
 	}
 	flush(t, rdb)
 	for i := range nodes {
 		n := &simNode{
-			scripts: newScripts(rdb, "law", "provider", fmt.Sprint("node", i)), seq: 1,
-			clock: clock{origin: f.origin}, known: Settings{Contract: c, Revision: 1},
+			scripts: newScripts(rdb, "law", "provider", fmt.Sprint("node", i), tokenBucket()), seq: 1,
+			clock: clock{origin: f.origin}, known: seeded(c, Rails{}),
 		}
 		n.scripts.book = redis.NewScript(with.book)
 		f.nodes = append(f.nodes, n)
 	}
-	f.scripts = newScripts(rdb, "law", "provider", "")
 	f.server = f.serverTime()
 	f.caps = []capFrom{{at: 0, cap: c.Cap}}
 	return f
@@ -124,9 +127,9 @@ func (f *fleet) at(us int64) time.Time { return f.origin.Add(duration(us)) }
 
 // shift moves the stored times back by d, as if Redis's clock had gone on by d.
 func (f *fleet) shift(d int64) {
-	keys := []string{f.key}
+	keys := []string{f.keys.limit, f.keys.turns}
 	for _, n := range f.nodes {
-		keys = append(keys, n.scripts.keys[1])
+		keys = append(keys, n.scripts.booked)
 	}
 	if err := f.rdb.Eval(context.Background(), shiftScript, keys, d).Err(); err != nil {
 		f.t.Fatal(err)
@@ -145,7 +148,7 @@ func (f *fleet) book(n *simNode, want int64, before, after int64, lost bool) {
 	asked := f.trueTime()
 	f.pass(before)
 	known := n.known
-	known.from = moved(known.from, -f.skew)
+	known.from, known.Until = moved(known.from, -f.skew), moved(known.Until, -f.skew)
 	b, err := n.scripts.runBook(context.Background(), ask{
 		want: want, seq: n.seq, epoch: n.clock.epoch, stepped: n.stepped, identity: IdentityNone, lead: lead, known: known,
 	})
@@ -158,7 +161,7 @@ func (f *fleet) book(n *simNode, want int64, before, after int64, lost bool) {
 		return
 	}
 	b.now += f.skew - after // the simulated clock at the moment of the script
-	b.settings.from = moved(b.settings.from, f.skew-after)
+	b.settings.from, b.settings.Until = moved(b.settings.from, f.skew-after), moved(b.settings.Until, f.skew-after)
 	r := reading{asked: f.at(asked), answered: f.at(f.trueTime()), now: b.now, epoch: b.epoch}
 	n.stepped = n.clock.observe(r)
 	if !n.known.newer(b.settings) {
@@ -203,7 +206,7 @@ func moved(t time.Time, d int64) time.Time {
 }
 
 func (f *fleet) lose() {
-	if err := f.rdb.Del(context.Background(), f.key).Err(); err != nil {
+	if err := f.rdb.Del(context.Background(), f.keys.limit).Err(); err != nil {
 		f.t.Fatal(err)
 	}
 }

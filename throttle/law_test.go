@@ -71,9 +71,16 @@ func (f *fleet) change(c Contract) Change {
 	return ch
 }
 
+// look lets each node look, and those that saw a step say so at once, as the
+// booking goroutine does.
 func (f *fleet) look() {
 	for _, n := range f.nodes {
 		f.book(n, 0, 100, 100, false)
+	}
+	for _, n := range f.nodes {
+		if n.stepped {
+			f.book(n, 0, 100, 100, false)
+		}
 	}
 }
 
@@ -82,7 +89,7 @@ func lawNeverOver(t *testing.T, rdb redis.UniversalClient, ops int) {
 	t.Helper()
 	total, runs := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
-		roll := seeded(rapid.Uint64().Draw(rt, "seed"))
+		roll := diceOf(rapid.Uint64().Draw(rt, "seed"))
 		over, calls := history(rt, rdb, asWritten, roll, rapid.IntRange(ops/2, ops).Draw(rt, "ops"))
 		if over != "" {
 			rt.Fatal(over)
@@ -99,9 +106,6 @@ func lawBreaksWithout(t *testing.T, rdb redis.UniversalClient, m mutation, ops i
 	t.Helper()
 	with := asWritten
 	text := &with.book
-	if m.configure {
-		text = &with.configure
-	}
 	if strings.Count(*text, m.from) != 1 {
 		t.Fatalf("the script has not exactly one %q; name the rule anew", m.from)
 	}
@@ -117,7 +121,7 @@ func lawBreaksWithout(t *testing.T, rdb redis.UniversalClient, m mutation, ops i
 	}
 	const runs = 200
 	for seed := range uint64(runs) {
-		if over, _ := history(t, rdb, with, seeded(seed), ops); over != "" {
+		if over, _ := history(t, rdb, with, diceOf(seed), ops); over != "" {
 			t.Logf("without %s, history %d: %s", m.rule, seed, over)
 			return
 		}
@@ -126,37 +130,37 @@ func lawBreaksWithout(t *testing.T, rdb redis.UniversalClient, m mutation, ops i
 }
 
 // asWritten are the scripts without a mutation.
-var asWritten = texts{book: lua.Book, configure: lua.Configure}
+var asWritten = texts{book: lua.Book("token_bucket"), configure: lua.Configure()}
 
 type mutation struct {
 	rule, from, to string
-	configure      bool         // a rule of configure.lua
 	play           func(*fleet) // a history of its own, where chance finds it too seldom
 }
 
 var mutations = []mutation{
-	{rule: "the fence", from: "quiet = now + horizon + lateness + after(1)\n  if fence == 1 then quiet = math.max(quiet, now + LEARNING) end", to: "quiet = now"},
-	{rule: "the burst rule", from: "base, n, epoch = quiet, debt, int(now)", to: "base, n, epoch = quiet, 0, int(now)"},
-	{rule: "the fence after a clock step", from: "elseif stepped and epoch == line[5] then fence = 6 end", to: "end"},
+	{rule: "the fence", from: "quiet = now + set.horizon + set.lateness + algorithm.binds(set)\n  if fence == 1 then quiet = math.max(quiet, now + learn) end", to: "quiet = now"},
+	{rule: "the burst rule", from: "'base', int(quiet), 'n', int(c.burst - 1)", to: "'base', int(quiet), 'n', '0'"},
+	{rule: "the fence after a clock step", from: "elseif stepped and epoch == line[3] then fence = 6 end", to: "end"},
 	{rule: "the number of a booking", from: "if f[1] == seq and f[2] == epoch then", to: "if f[2] == epoch then"},
-	{rule: "the debt over a loss", from: "quiet = math.max(quiet, math.min(set[12], now + set[4] + set[6]))", to: "", play: func(f *fleet) {
+	{rule: "the debt over a loss", from: "quiet = math.max(quiet, math.min(set.from, now + set.window + set.guard))", to: "", play: func(f *fleet) {
 		f.spendBurst()
 		f.set(burstOfOne())
 		f.look()
 		f.lose()
 		f.saturate()
 	}},
-	{rule: "the debt over a change", configure: true, from: "local behind = base + math.ceil(n * period / units)", to: "local behind = slot"},
-	{rule: "the debt over two changes", configure: true, from: "behind = math.max(base, slot + math.min(", to: "behind = math.max(slot, slot + math.min(", play: func(f *fleet) {
+	{rule: "the debt over a change", from: "local behind = base + after(old, n)", to: "local behind = slot"},
+	{rule: "the debt over two changes", from: "behind = math.max(base, slot + math.min(", to: "behind = math.max(slot, slot + math.min(", play: func(f *fleet) {
 		f.spendBurst()
 		f.set(burstOfOne())
+		f.look()
 		again := burstOfOne()
 		more := int64(301)
 		again.Cap = &more
 		f.set(again)
 		f.saturate()
 	}},
-	{rule: "the empty bucket after a change", configure: true, from: "'n', int(tonumber(ARGV[5]) - 1))", to: "'n', '0')"},
+	{rule: "the empty bucket after a change", from: "'base', int(from), 'n', int(c.burst - 1)", to: "'base', int(from), 'n', '0'"},
 }
 
 // played is one node's history under 300 a second with a burst of 200.
@@ -164,7 +168,7 @@ func played(t *testing.T, rdb redis.UniversalClient, with texts, play func(*flee
 	t.Helper()
 	c := contract(300)
 	c.Burst = 200
-	f := newFleet(t, rdb, with, seeded(1), 1, c)
+	f := newFleet(t, rdb, with, diceOf(1), 1, c)
 	f.look()
 	f.pass(3_000_000) // the bucket fills
 	play(f)

@@ -35,7 +35,9 @@ type Options struct {
 	Namespace string                // limits of one namespace share a hash slot
 	Name      string                // of the limit
 	Node      string                // for people; a random part is added per start
+	Algorithm string                // name of one of [Algorithms]; default [DefaultAlgorithm]
 	Seed      Contract              // what the file says; used where Redis and the other nodes know nothing
+	Rails     Rails                 // likewise
 	Identity  Identity              // default IdentityInfo
 
 	// Waiting tells how many callers could use a slot now but have not called
@@ -55,9 +57,12 @@ type Limiter struct {
 	log     *slog.Logger
 	metrics *metrics
 	line    line
+	told    atomic.Bool   // Redis tells this node of changes
 	spacing atomic.Int64  // of the settings in force, in nanoseconds
 	wake    chan struct{} // room for one: somebody began to wait
 	book    bookFunc      // runs book.lua; a test puts a model in its place
+
+	algorithm Algorithm
 
 	mu    sync.Mutex
 	state State
@@ -78,8 +83,8 @@ func New(opts Options) (*Limiter, error) {
 	if opts.Redis == nil {
 		return nil, errors.New("throttle: Options.Redis is nil")
 	}
-	err := errors.Join(CheckName("namespace", opts.Namespace), CheckName("name", opts.Name), opts.Seed.Validate())
-	if err != nil {
+	algorithm, err := Check(opts.Algorithm, opts.Seed, opts.Rails)
+	if err := errors.Join(CheckName("namespace", opts.Namespace), CheckName("name", opts.Name), err); err != nil {
 		return nil, err
 	}
 	if opts.Identity == "" {
@@ -96,8 +101,10 @@ func New(opts Options) (*Limiter, error) {
 		log:     opts.Logger.With("limit", opts.Name),
 		metrics: newMetrics(opts.Registerer, opts.Name),
 		wake:    make(chan struct{}, 1),
-		book:    newScripts(opts.Redis, opts.Namespace, opts.Name, nodeID(opts.Node)).runBook,
-		state:   State{Phase: PhaseStarting, Settings: Settings{Contract: opts.Seed, Revision: 1, By: "file"}, Fenced: opts.Identity != IdentityNone},
+		book:    newScripts(opts.Redis, opts.Namespace, opts.Name, nodeID(opts.Node), algorithm).runBook,
+		state:   State{Phase: PhaseStarting, Settings: seeded(opts.Seed, opts.Rails), Fenced: opts.Identity != IdentityNone},
+
+		algorithm: algorithm,
 	}
 	l.spacing.Store(int64(opts.Seed.Spacing()))
 	return l, nil

@@ -89,6 +89,15 @@ func (l *line) add(slots []Slot, now time.Time) {
 	l.serve(now)
 }
 
+// drop gives up all held slots and returns how many there were.
+func (l *line) drop() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := int64(len(l.held))
+	l.held = l.held[:0]
+	return n
+}
+
 // serve hands held slots to those who wait, while there are both.
 func (l *line) serve(now time.Time) {
 	for len(l.again)+len(l.next) > 0 {

@@ -2,18 +2,57 @@ package throttle
 
 import "time"
 
-// Settings are a limit as it is in force: the contract, whether it is paused,
-// and which change made it so. They live in Redis; the file only seeds them.
-type Settings struct {
+// Terms are what operators change: the contract, and whether it is paused.
+type Terms struct {
 	Contract
-	Paused   bool
+	Paused bool
+}
+
+// String is the terms in one line.
+func (t Terms) String() string {
+	if t.Paused {
+		return "paused, " + t.Contract.String()
+	}
+	return t.Contract.String()
+}
+
+// Rails are what a change does not pass unless it is forced. Zero: no such rail.
+type Rails struct {
+	MaxCap  int64 // units in a window
+	MaxStep int64 // thousandths: by which factor the rate may grow or shrink at once; 2000 is double or half
+}
+
+// Settings are a limit as it is in force: its terms, and which change made them
+// so. They live in Redis; the file only seeds them.
+type Settings struct {
+	Terms
+	Rails
 	Revision int64     // counts the changes, from 1
 	Changed  time.Time // when, by Redis's clock; zero: seeded from a file
 	By       string    // who made the change
+	Why      string    // what for
+
+	Until time.Time // when the terms become Was again, by Redis's clock; zero: never
+	Was   Terms     // while there is an Until
 
 	from time.Time // where the timeline of this revision began, by Redis's clock; zero: seeded
+}
+
+// seeded are the settings that a file states.
+func seeded(c Contract, r Rails) Settings {
+	return Settings{Terms: Terms{Contract: c}, Rails: r, Revision: 1, By: "file"}
 }
 
 // newer reports whether s was made after other. The time decides and not the
 // count: a Redis that lost its data and was seeded anew counts from 1 again.
 func (s Settings) newer(other Settings) bool { return s.Changed.After(other.Changed) }
+
+// stricter reports whether slots that were booked under old may be too many for s.
+func (s Settings) stricter(old Settings) bool {
+	if s.Paused || old.Contract == s.Contract {
+		return s.Paused && !old.Paused
+	}
+	units, period := s.Pace()
+	unitsOld, periodOld := old.Pace()
+	return float64(units)*float64(periodOld) < float64(unitsOld)*float64(period) || s.Window > old.Window
+}

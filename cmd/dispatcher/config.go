@@ -85,18 +85,26 @@ func printCheck(w io.Writer, cfg configs.Config) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, l := range cfg.Limits {
 		c := l.Contract()
+		a, err := throttle.AlgorithmNamed(l.Algorithm)
+		if err != nil {
+			return err
+		}
 		_, _ = fmt.Fprintf(table, "limit %s: at most %d in any %s, burst %d\n", l.Name, c.Cap, short(c.Window), c.Burst)
+		_, _ = fmt.Fprintf(table, "  algorithm\t%s\t%s\n", a.Name, a.Promise)
+		if worst := a.Worst(c); worst != c.Cap {
+			_, _ = fmt.Fprintf(table, "  worst window\t%d\tcalls, where the cap is %d\n", worst, c.Cap)
+		}
 		_, _ = fmt.Fprintf(table, "  spacing\t%s\tbetween two calls, over the whole fleet\n", c.Spacing().Round(time.Microsecond))
-		_, _ = fmt.Fprintf(table, "  usable share\t%.3f\tof the cap: %.1f calls a window while jobs wait\n", c.Share(), held(c))
+		_, _ = fmt.Fprintf(table, "  usable share\t%.3f\tof the cap: %.1f calls a window while jobs wait\n", a.Share(c), held(a, c))
 		_, _ = fmt.Fprintf(table, "  reaction\t%s\tuntil a change holds for every call\n", c.Reaction())
-		_, _ = fmt.Fprintf(table, "  standstill\t%s\tafter Redis lost its state\n", c.Fence().Round(time.Millisecond))
+		_, _ = fmt.Fprintf(table, "  standstill\t%s\tafter Redis lost its state\n", a.Fence(c).Round(time.Millisecond))
 	}
 	_, _ = fmt.Fprintln(table, "config ok")
 	return table.Flush()
 }
 
 // held is how many calls a window holds on average while jobs wait.
-func held(c throttle.Contract) float64 { return c.Share() * float64(c.Cap) }
+func held(a throttle.Algorithm, c throttle.Contract) float64 { return a.Share(c) * float64(c.Cap) }
 
 type checkReport struct {
 	OK     bool          `json:"ok"`
@@ -106,6 +114,8 @@ type checkReport struct {
 
 type limitReport struct {
 	Name           string  `json:"name"`
+	Algorithm      string  `json:"algorithm"`
+	Worst          int64   `json:"worst_window"`
 	Cap            int64   `json:"cap"`
 	WindowS        float64 `json:"window_s"`
 	Burst          int64   `json:"burst"`
@@ -123,10 +133,11 @@ func newCheckReport(cfg configs.Config, err error) checkReport {
 	report := checkReport{OK: true}
 	for _, l := range cfg.Limits {
 		c := l.Contract()
+		a, _ := throttle.AlgorithmNamed(l.Algorithm) // checked before
 		report.Limits = append(report.Limits, limitReport{
-			Name: l.Name, Cap: c.Cap, WindowS: c.Window.Seconds(), Burst: c.Burst,
-			SpacingS: c.Spacing().Seconds(), Share: c.Share(), CallsPerWindow: held(c),
-			ReactionS: c.Reaction().Seconds(), FenceS: c.Fence().Seconds(),
+			Name: l.Name, Algorithm: a.Name, Worst: a.Worst(c), Cap: c.Cap, WindowS: c.Window.Seconds(), Burst: c.Burst,
+			SpacingS: c.Spacing().Seconds(), Share: a.Share(c), CallsPerWindow: held(a, c),
+			ReactionS: c.Reaction().Seconds(), FenceS: a.Fence(c).Seconds(),
 		})
 	}
 	return report

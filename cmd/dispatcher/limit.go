@@ -29,11 +29,11 @@ func newLimitCommand(s *settings) *cobra.Command {
 		newLimitSetCommand(s, &asJSON),
 		newLimitActionCommand(s, &asJSON, "pause", "Stop all calls under the limit",
 			func(ctx context.Context, c *throttle.Control) (throttle.Settings, error) {
-				return c.Pause(ctx, operator())
+				return c.Set(ctx, throttle.Change{Paused: new(true), By: operator()})
 			}),
 		newLimitActionCommand(s, &asJSON, "resume", "End a pause",
 			func(ctx context.Context, c *throttle.Control) (throttle.Settings, error) {
-				return c.Resume(ctx, operator())
+				return c.Set(ctx, throttle.Change{Paused: new(false), By: operator()})
 			}),
 	)
 	g.Long = "Show or change a limit of the running fleet. It lives in Redis: a change acts on every node\n" +
@@ -201,7 +201,7 @@ func (s limitState) print(w io.Writer, now throttle.Settings) error {
 		paused = ", paused"
 	}
 	_, _ = fmt.Fprintf(table, "limit %s: at most %d in any %s, burst %d%s\n", s.Name, s.Cap, short(now.Window), s.Burst, paused)
-	_, _ = fmt.Fprintf(table, "  usable share\t%.3f\tof the cap: %.1f calls a window\n", s.Share, held(now.Contract))
+	_, _ = fmt.Fprintf(table, "  usable share\t%.3f\tof the cap: %.1f calls a window\n", s.Share, now.Share()*float64(now.Cap))
 	_, _ = fmt.Fprintf(table, "  in force\t≤ %s\tafter a change, on every node\n", now.Reaction())
 	if s.Changed == "" {
 		_, _ = fmt.Fprintf(table, "  revision\t%d\tseeded from a file\n", s.Revision)

@@ -86,7 +86,7 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 	}
 	n.limiter, err = throttle.New(throttle.Options{
 		Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Name: limit.Name, Node: NodeName(n.cfg),
-		Seed: limit.Contract(), Identity: identity, Waiting: waiting, Logger: n.log, Registerer: n.registry,
+		Algorithm: limit.Algorithm, Seed: limit.Contract(), Rails: limit.Rails(), Identity: identity, Waiting: waiting, Logger: n.log, Registerer: n.registry,
 	})
 	if err != nil {
 		return fmt.Errorf("limits.0: %w", err)

@@ -1,0 +1,49 @@
+-- A token bucket that is booked ahead: slots on one exact timeline, each used at its own time. A bucket of burst is
+-- refilled at units / period = (cap - reserve - burst + 1) / (window + guard), so that no window + guard holds more
+-- slots than the cap, whatever burst was taken.
+--
+-- In the limit's hash: base_us and n, from which slot number n + j lies (n + j - burst + 1) spacings away; slot_us,
+-- the last one given.
+local algorithm = {name = 'token_bucket'}
+
+local function after(c, count) return math.ceil(count * c.period / c.units) end
+
+function algorithm.whole() return redis.call('HEXISTS', limit, 'base') == 1 and redis.call('HEXISTS', limit, 'n') == 1 end
+
+-- binds: a slot wants one spacing behind it.
+function algorithm.binds(c) return after(c, 1) end
+
+-- begin starts with an empty bucket.
+function algorithm.begin(c, quiet)
+  redis.call('HSET', limit, 'base', int(quiet), 'n', int(c.burst - 1), 'slot', int(quiet))
+end
+
+-- change begins the new timeline behind the last slot given, at the shorter of the two spacings: each window then
+-- holds no more than the larger of the two caps. A burst that was given is a debt in time, which base still holds
+-- after a change; it is paid first, but no longer than a window takes to pass.
+function algorithm.change(c, old, now, quiet)
+  if c.cap == old.cap and c.window == old.window and c.burst == old.burst and c.guard == old.guard then return nil end
+  local v = redis.call('HMGET', limit, 'base', 'n', 'slot')
+  local base, n, slot = tonumber(v[1]), tonumber(v[2]), tonumber(v[3])
+  local behind = base + after(old, n)
+  if old.burst == 1 then behind = math.max(base, slot + math.min(after(old, 1), after(c, 1))) end
+  behind = math.min(behind, slot + math.max(c.window, old.window) + math.max(c.guard, old.guard))
+  local from = math.max(now, quiet, behind)
+  redis.call('HSET', limit, 'base', int(from), 'n', int(c.burst - 1))
+  return from
+end
+
+function algorithm.take(c, now, want, lead, ahead)
+  local v = redis.call('HMGET', limit, 'base', 'n')
+  local base, n = tonumber(v[1]), tonumber(v[2])
+  local floor, debt = now + lead, c.burst - 1
+  if base + after(c, n) < floor then base, n = floor, 0 end -- idle: start anew, and store no more than the burst
+  local function at(j) return math.max(floor, base + after(c, n + j - debt)) end
+  local room = math.floor((now + c.horizon - base) * c.units / c.period) + 1 - n + debt - ahead
+  local given = math.max(0, math.min(want, room))
+  if given == 0 then return math.max(0, at(ahead + want - 1) - now - c.horizon), 0 end
+  local count = n + given
+  local turned = math.floor(count / c.units) -- exact, and keeps count * period below 2^53
+  redis.call('HSET', limit, 'base', int(base + turned * c.period), 'n', int(count - turned * c.units), 'slot', int(at(given - 1)))
+  return 0, given, base, n, floor, c.units, c.period, debt
+end
