@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"os"
 	"testing"
 	"time"
 
@@ -69,13 +68,7 @@ func (w *world) play(t *testing.T, want target) (provider.Report, float64) {
 // shows nothing. What must never happen is not a figure.
 func figure(t *testing.T, ok bool, format string, args ...any) {
 	t.Helper()
-	switch {
-	case ok:
-	case os.Getenv("DISPATCHER_TEST_NOISY") == "1":
-		t.Logf("NOT SHOWN on this noisy machine: "+format, args...)
-	default:
-		t.Errorf(format, args...)
-	}
+	containers.Figure(t, ok, format, args...)
 }
 
 // kept fails the test for each judged window over the cap in force.

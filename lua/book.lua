@@ -50,19 +50,25 @@ if identity == 'info' then
 end
 
 local known = tonumber(ARGV[9])
-local set, line = read(), redis.call('HMGET', limit, 'last', 'master', 'epoch', 'quiet', 'algorithm', 'applied', 'under')
-local last, quiet = tonumber(line[1]), tonumber(line[4])
+local set, last, quiet, base, n, slot, other, of, by, applied, under =
+  read('last', 'quiet', 'base', 'n', 'slot', 'master', 'epoch', 'algorithm', 'applied', 'under')
+last, quiet = tonumber(last), tonumber(quiet)
 redis.call('HSET', nodes, node, ARGV[9] .. ' ' .. int(now))
+
+local function with_line(c)
+  c.base, c.n, c.slot = tonumber(base), tonumber(n), tonumber(slot)
+  return c
+end
 
 local fence = 0
 if not set then fence = 1
 elseif known > set.changed then fence = 2
-elseif not (last and quiet and line[2] and line[3] and line[7]) then fence = 3
-elseif line[5] ~= algorithm.name then fence = 7
-elseif not algorithm.whole(set, now) then fence = 3
-elseif line[2] ~= master then fence = 4
+elseif not (last and quiet and other and of and under) then fence = 3
+elseif by ~= algorithm.name then fence = 7
+elseif not algorithm.whole(with_line(set), now) then fence = 3
+elseif other ~= master then fence = 4
 elseif now < last - STEP then fence = 5
-elseif stepped and epoch == line[3] then fence = 6 end
+elseif stepped and epoch == of then fence = 6 end
 
 if fence == 1 or fence == 2 then
   set = parse({unpack(ARGV, 9)})
@@ -77,8 +83,8 @@ if set['until'] > 0 and now >= set['until'] then -- the override is over
   record(set, before)
 end
 
-local function reply(wait, given, base, n, floor, units, period, debt)
-  local r = {now, tonumber(epoch), given, base, n, floor, units, period, debt, wait, fence, quiet}
+local function reply(wait, given, first, nth, floor, units, period, debt)
+  local r = {now, tonumber(epoch), given, first, nth, floor, units, period, debt, wait, fence, quiet}
   if set.changed ~= known or int(set.from) ~= ARGV[25] then
     for i, value in ipairs(flat(set)) do r[#r + 1] = i > #NUMBERS and value or tonumber(value) end
   end
@@ -100,7 +106,7 @@ if fence > 0 then
   return nothing(quiet - now - set.horizon)
 end
 
-epoch, now = line[3], math.max(now, last)
+epoch, now = of, math.max(now, last)
 local kept = want > 0 and redis.call('GET', booked)
 if kept then
   local f = {}
@@ -111,8 +117,8 @@ if kept then
   end
 end
 redis.call('HSET', limit, 'last', int(now))
-if tonumber(line[6]) ~= set.changed then -- the settings have changed since the last booking
-  local from = algorithm.change(set, with_terms({}, line[7]), now, quiet)
+if tonumber(applied) ~= set.changed then -- the settings have changed since the last booking
+  local from = algorithm.change(set, with_terms({}, under), now, quiet)
   if from then set.from = from end
   redis.call('HSET', limit, 'applied', int(set.changed), 'under', terms_of(set), 'from', int(set.from))
   redis.call('DEL', turns)
@@ -136,13 +142,13 @@ for i = 1, #queue, 2 do
   elseif due < mine and queue[i] ~= node then ahead = ahead + queue[i + 1][2] end
 end
 
-local wait, given, base, n, floor, units, period, debt = algorithm.take(set, now, want, lead, ahead, quiet)
+local wait, given, first, nth, floor, units, period, debt = algorithm.take(set, now, want, lead, ahead, quiet)
 if given == 0 then
   redis.call('HSET', turns, node, int(now + wait) .. ' ' .. int(want))
   redis.call('PEXPIRE', turns, int(math.ceil((wait + GRACE) / 1000)))
   return nothing(wait)
 end
 if mine < math.huge then redis.call('HDEL', turns, node) end
-redis.call('SET', booked, table.concat({seq, epoch, int(given), int(base), int(n), int(floor), int(units), int(period), int(debt)}, ' '),
+redis.call('SET', booked, table.concat({seq, epoch, int(given), int(first), int(nth), int(floor), int(units), int(period), int(debt)}, ' '),
   'PX', int(math.ceil((set.horizon + set.lateness) / 1000) + 1000))
-return reply(0, given, base, n, floor, units, period, debt)
+return reply(0, given, first, nth, floor, units, period, debt)

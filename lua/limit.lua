@@ -10,8 +10,7 @@ local limit, history = KEYS[1], KEYS[2]
 local NUMBERS = {'changed', 'revision', 'cap', 'window', 'burst', 'guard', 'lateness', 'horizon', 'units', 'period', 'paused',
   'until', 'max_cap', 'max_step', 'reserve', 'max_nodes', 'from'}
 local WORDS = {'was', 'by', 'why'}
-local FIELDS = {unpack(NUMBERS)}
-for _, name in ipairs(WORDS) do FIELDS[#FIELDS + 1] = name end
+local SETTINGS = #NUMBERS + #WORDS
 local TERMS = {'cap', 'window', 'burst', 'guard', 'lateness', 'horizon', 'units', 'period', 'paused'} -- what operators change
 local KEPT = 1000 -- changes in the trail
 
@@ -40,12 +39,17 @@ local function flat(set)
   return list
 end
 
-local function read() return parse(redis.call('HMGET', limit, unpack(FIELDS))) end
+-- read returns the settings, or nil where a part is missing, and behind them what else is asked for.
+local function read(...)
+  local v = redis.call('HMGET', limit, 'changed', 'revision', 'cap', 'window', 'burst', 'guard', 'lateness', 'horizon', 'units',
+    'period', 'paused', 'until', 'max_cap', 'max_step', 'reserve', 'max_nodes', 'from', 'was', 'by', 'why', ...)
+  return parse(v), unpack(v, SETTINGS + 1)
+end
 
 local function write(set)
   local args = {}
   for i, value in ipairs(flat(set)) do
-    args[#args + 1] = FIELDS[i]
+    args[#args + 1] = NUMBERS[i] or WORDS[i - #NUMBERS]
     args[#args + 1] = value
   end
   redis.call('HSET', limit, unpack(args))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -32,7 +33,7 @@ type booker struct {
 	learned bool     // by Redis and not only from the file
 	seq     int64    // of the next booking; unchanged while a reply is missing
 	stepped bool     // the clock stepped and the script has to be told
-	tell    bool     // the script has to hear which settings the node knows now
+	tell    bool     // a look is due at once: the settings have changed, or the script has to hear that the node knows them
 
 	calledAt     time.Time // last call, for the look
 	bookedAt     time.Time // last booking, for the gap
@@ -60,6 +61,9 @@ func (l *Limiter) Run(ctx context.Context) error {
 	if l.opts.Identity == IdentityNone {
 		l.log.Warn("limiter is unfenced: this redis can't tell which master it is, and a failover would go unseen")
 	}
+	var listening sync.WaitGroup
+	defer listening.Wait()
+	listening.Go(func() { l.listen(ctx) })
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -68,6 +72,8 @@ func (l *Limiter) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		case <-l.wake:
+		case <-l.changed:
+			b.tell = true
 		}
 		timer.Reset(b.step(ctx, time.Now()))
 	}

@@ -140,7 +140,7 @@ type mutation struct {
 var mutations = []mutation{
 	{rule: "the fence", from: "quiet = now + set.horizon + set.lateness + algorithm.binds(set)\n  if fence == 1 then quiet = math.max(quiet, now + learn) end", to: "quiet = now"},
 	{rule: "the burst rule", from: "'base', int(quiet), 'n', int(c.burst - 1)", to: "'base', int(quiet), 'n', '0'"},
-	{rule: "the fence after a clock step", from: "elseif stepped and epoch == line[3] then fence = 6 end", to: "end"},
+	{rule: "the fence after a clock step", from: "elseif stepped and epoch == of then fence = 6 end", to: "end"},
 	{rule: "the number of a booking", from: "if f[1] == seq and f[2] == epoch then", to: "if f[2] == epoch then"},
 	{rule: "the debt over a loss", from: "quiet = math.max(quiet, math.min(set.from, now + set.window + set.guard))", to: "", play: func(f *fleet) {
 		f.spendBurst()
@@ -149,8 +149,8 @@ var mutations = []mutation{
 		f.lose()
 		f.saturate()
 	}},
-	{rule: "the debt over a change", from: "local behind = base + after(old, n)", to: "local behind = slot"},
-	{rule: "the debt over two changes", from: "behind = math.max(base, slot + math.min(", to: "behind = math.max(slot, slot + math.min(", play: func(f *fleet) {
+	{rule: "the debt over a change", from: "local behind = c.base + after(old, c.n)", to: "local behind = c.slot"},
+	{rule: "the debt over two changes", from: "behind = math.max(c.base, c.slot + math.min(", to: "behind = math.max(c.slot, c.slot + math.min(", play: func(f *fleet) {
 		f.spendBurst()
 		f.set(burstOfOne())
 		f.look()
@@ -160,7 +160,7 @@ var mutations = []mutation{
 		f.set(again)
 		f.saturate()
 	}},
-	{rule: "the empty bucket after a change", from: "'base', int(from), 'n', int(c.burst - 1)", to: "'base', int(from), 'n', '0'"},
+	{rule: "the empty bucket after a change", from: "c.base, c.n = from, c.burst - 1", to: "c.base, c.n = from, 0"},
 }
 
 // played is one node's history under 300 a second with a burst of 200.

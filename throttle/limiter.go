@@ -60,7 +60,9 @@ type Limiter struct {
 	told    atomic.Bool   // Redis tells this node of changes
 	spacing atomic.Int64  // of the settings in force, in nanoseconds
 	wake    chan struct{} // room for one: somebody began to wait
-	book    bookFunc      // runs book.lua; a test puts a model in its place
+	changed chan struct{} // room for one: Redis told of a change
+	listen  func(context.Context)
+	book    bookFunc // runs book.lua; a test puts a model in its place
 
 	algorithm Algorithm
 
@@ -101,11 +103,13 @@ func New(opts Options) (*Limiter, error) {
 		log:     opts.Logger.With("limit", opts.Name),
 		metrics: newMetrics(opts.Registerer, opts.Name),
 		wake:    make(chan struct{}, 1),
+		changed: make(chan struct{}, 1),
 		book:    newScripts(opts.Redis, opts.Namespace, opts.Name, nodeID(opts.Node), algorithm).runBook,
 		state:   State{Phase: PhaseStarting, Settings: seeded(opts.Seed, opts.Rails), Fenced: opts.Identity != IdentityNone},
 
 		algorithm: algorithm,
 	}
+	l.listen = l.subscribe
 	l.spacing.Store(int64(opts.Seed.Spacing()))
 	return l, nil
 }

@@ -24,6 +24,7 @@ func begin(t *testing.T, c Contract, book bookFunc, waiting func() int) *Limiter
 		t.Fatal(err)
 	}
 	l.book = book
+	l.listen = func(context.Context) {}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- l.Run(ctx) }()

@@ -2,13 +2,13 @@
 -- refilled at units / period = (cap - reserve - burst + 1) / (window + guard), so that no window + guard holds more
 -- slots than the cap, whatever burst was taken.
 --
--- In the limit's hash: base_us and n, from which slot number n + j lies (n + j - burst + 1) spacings away; slot_us,
--- the last one given.
+-- In the limit's hash, which the frame reads into c: base_us and n, from which slot j, from 0, lies n + j - burst + 1
+-- spacings away; slot_us, the last one given.
 local algorithm = {name = 'token_bucket'}
 
 local function after(c, count) return math.ceil(count * c.period / c.units) end
 
-function algorithm.whole() return redis.call('HEXISTS', limit, 'base') == 1 and redis.call('HEXISTS', limit, 'n') == 1 end
+function algorithm.whole(c) return c.base and c.n and c.slot end
 
 -- binds: a slot wants one spacing behind it.
 function algorithm.binds(c) return after(c, 1) end
@@ -23,19 +23,17 @@ end
 -- after a change; it is paid first, but no longer than a window takes to pass.
 function algorithm.change(c, old, now, quiet)
   if c.cap == old.cap and c.window == old.window and c.burst == old.burst and c.guard == old.guard then return nil end
-  local v = redis.call('HMGET', limit, 'base', 'n', 'slot')
-  local base, n, slot = tonumber(v[1]), tonumber(v[2]), tonumber(v[3])
-  local behind = base + after(old, n)
-  if old.burst == 1 then behind = math.max(base, slot + math.min(after(old, 1), after(c, 1))) end
-  behind = math.min(behind, slot + math.max(c.window, old.window) + math.max(c.guard, old.guard))
+  local behind = c.base + after(old, c.n)
+  if old.burst == 1 then behind = math.max(c.base, c.slot + math.min(after(old, 1), after(c, 1))) end
+  behind = math.min(behind, c.slot + math.max(c.window, old.window) + math.max(c.guard, old.guard))
   local from = math.max(now, quiet, behind)
-  redis.call('HSET', limit, 'base', int(from), 'n', int(c.burst - 1))
+  c.base, c.n = from, c.burst - 1
+  redis.call('HSET', limit, 'base', int(c.base), 'n', int(c.n))
   return from
 end
 
 function algorithm.take(c, now, want, lead, ahead)
-  local v = redis.call('HMGET', limit, 'base', 'n')
-  local base, n = tonumber(v[1]), tonumber(v[2])
+  local base, n = c.base, c.n
   local floor, debt = now + lead, c.burst - 1
   if base + after(c, n) < floor then base, n = floor, 0 end -- idle: start anew, and store no more than the burst
   local function at(j) return math.max(floor, base + after(c, n + j - debt)) end

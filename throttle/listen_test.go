@@ -1,0 +1,65 @@
+package throttle
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"dispatcher/internal/containers"
+)
+
+// A node hears of each change from Redis, without asking.
+func hearsOfChanges(t *testing.T, rdb redis.UniversalClient) {
+	t.Helper()
+	l, err := New(Options{Redis: rdb, Namespace: "told", Name: "provider", Node: "n", Seed: contract(300), Identity: IdentityNone})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.book(t.Context(), ask{seq: 1, identity: IdentityNone, known: seeded(contract(300), Rails{})}); err != nil {
+		t.Fatal(err) // seeds the limit
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { l.subscribe(ctx); close(done) }() // nobody asks: what is heard, Redis has told
+	awaitChange(t, l, "the subscription")
+	if !l.told.Load() {
+		t.Error("the node doesn't know that it is told of changes")
+	}
+	control, err := NewControl(rdb, "told", "provider")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, units := range []int64{200, 100} {
+		if _, err := control.Set(t.Context(), Change{Cap: &units, By: "test"}); err != nil {
+			t.Fatal(err)
+		}
+		awaitChange(t, l, "a change")
+	}
+	stop()
+	<-done
+	if l.told.Load() {
+		t.Error("the node counts on being told, and nothing listens any more")
+	}
+}
+
+func awaitChange(t *testing.T, l *Limiter, what string) {
+	t.Helper()
+	select {
+	case <-l.changed:
+	case <-time.After(time.Minute):
+		t.Fatalf("nothing was heard of %s", what)
+	}
+}
+
+func TestANodeHearsOfChanges(t *testing.T) {
+	t.Parallel()
+	hearsOfChanges(t, patient(t, miniredis.RunT(t).Addr()))
+}
+
+func TestANodeHearsOfChangesReal(t *testing.T) {
+	t.Parallel()
+	hearsOfChanges(t, NewClient(ClientOptions{Addrs: []string{containers.Redis(t).Addr}}))
+}

@@ -1,0 +1,155 @@
+package throttle
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"dispatcher/internal/containers"
+)
+
+// drain takes slots one after the other, each at its time, until ctx ends, and
+// reports when.
+func drain(ctx context.Context, l *Limiter, used func(time.Time)) {
+	for {
+		s, err := l.Next(ctx)
+		if err != nil {
+			return
+		}
+		if s.Wait(ctx) == nil {
+			used(time.Now())
+		}
+	}
+}
+
+// At 6 a minute, twenty nodes each get their turn, and don't poll Redis for it;
+// still a change acts at once.
+func TestALowRateIsSharedInTurnAndReactsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const nodes, played = 20, time.Hour
+		c := contract(6)
+		c.Window = time.Minute
+		m := newModel()
+		var calls atomic.Int64
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		var longest time.Duration
+		total := 0
+		limiters := make([]*Limiter, nodes)
+		for i := range nodes {
+			book := m.local(fmt.Sprint("n", i), time.Millisecond)
+			l := begin(t, c, func(ctx context.Context, a ask) (booking, error) {
+				calls.Add(1)
+				return book(ctx, a)
+			}, nil)
+			l.told.Store(true) // as if it were subscribed
+			limiters[i] = l
+			last := time.Now()
+			wg.Go(func() {
+				drain(ctx, l, func(at time.Time) {
+					mu.Lock()
+					defer mu.Unlock()
+					longest, last, total = max(longest, at.Sub(last)), at, total+1
+				})
+			})
+		}
+		time.Sleep(played)
+		mu.Lock()
+		got, waited := total, longest
+		mu.Unlock()
+		perMinute := float64(calls.Load()) / played.Minutes()
+		t.Logf("%d units in %v on %d nodes, the longest wait %v, %.0f script calls a minute", got, played, nodes, waited, perMinute)
+		if want := int(6 * played.Minutes()); got < want*97/100 || got > want {
+			t.Errorf("got %d units in %v, want 97 to 100 %% of %d", got, played, want)
+		}
+		if most := 2 * nodes * c.Spacing(); waited > most {
+			t.Errorf("a node waited for %v, want at most %v", waited, most)
+		}
+		if perMinute > 40*nodes {
+			t.Errorf("got %.0f script calls a minute, want at most %d a node", perMinute, 40)
+		}
+		reacts(t, m, limiters, &mu, &total)
+		stop()
+		wg.Wait()
+	})
+}
+
+// reacts raises the rate, tells the nodes as Redis does, and wants units within
+// half a second.
+func reacts(t *testing.T, m *model, limiters []*Limiter, mu *sync.Mutex, total *int) {
+	t.Helper()
+	faster := m.settings()
+	faster.Cap, faster.Revision, faster.Changed = 6000, faster.Revision+1, time.Now()
+	m.change(faster)
+	for _, l := range limiters {
+		l.changed <- struct{}{}
+	}
+	mu.Lock()
+	before := *total
+	mu.Unlock()
+	time.Sleep(500 * time.Millisecond)
+	mu.Lock()
+	defer mu.Unlock()
+	if *total == before {
+		t.Error("got no unit within half a second of a raise")
+	}
+}
+
+// One timeline carries fifty thousand units a second, and Redis is asked no more
+// often for it.
+func TestAHighRateReal(t *testing.T) {
+	server := containers.Redis(t)
+	const rate, nodes = 50_000, 4
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var taken, asked atomic.Int64
+	var wg sync.WaitGroup
+	for i := range nodes {
+		rdb := NewClient(ClientOptions{Addrs: []string{server.Addr}})
+		t.Cleanup(func() { _ = rdb.Close() })
+		l, err := New(Options{
+			Redis: rdb, Namespace: "high", Name: "provider", Node: fmt.Sprint("n", i), Seed: contract(rate),
+			Waiting: func() int { return rate },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		book := l.book
+		l.book = func(ctx context.Context, a ask) (booking, error) {
+			asked.Add(1)
+			return book(ctx, a)
+		}
+		wg.Go(func() { _ = l.Run(ctx) })
+		wg.Go(func() {
+			for {
+				s, err := l.Next(ctx)
+				if err != nil {
+					return
+				}
+				if !s.LateAt(time.Now()) {
+					taken.Add(1)
+				}
+			}
+		})
+	}
+	time.Sleep(2 * time.Second) // past the fence of the start
+	before, calls, start := taken.Load(), asked.Load(), time.Now()
+	time.Sleep(5 * time.Second)
+	took := time.Since(start).Seconds()
+	units, scripts := float64(taken.Load()-before)/took, float64(asked.Load()-calls)/took
+	stop()
+	wg.Wait()
+	t.Logf("%.0f units a second of %d, %.0f script calls a second on %d nodes", units, rate, scripts, nodes)
+	if units > rate*1.05 {
+		t.Errorf("got %.0f units a second, want at most %d", units, rate)
+	}
+	if scripts > 250 {
+		t.Errorf("got %.0f script calls a second, want at most 250", scripts)
+	}
+	containers.Figure(t, units >= 0.95*rate, "got %.0f units a second, want at least 95 %% of %d", units, rate)
+}
