@@ -10,7 +10,7 @@ FUZZTIME       ?= 30s
 # integration/, and the tests named Real of other packages.
 
 .DEFAULT_GOAL := help
-.PHONY: help build check lint lua fmt test race integration fuzz bench demo
+.PHONY: help build check lint lua fmt test race integration algorithms fuzz bench demo
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,7 +41,10 @@ race: ## The same under the race detector
 	$(GO) test -short -race -shuffle=on ./...
 
 integration: ## The built binary against Kafka and Redis in containers (needs Docker)
-	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -p=1 -count=1 -timeout=70m -v -run='^Test(Measured|Faults|Kafka39|Inputs|LawsReal)$$' ./throttle ./integration
+	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -p=1 -count=1 -timeout=70m -v -run='^Test(Measured|Faults|Kafka39|Inputs|Algorithms|[A-Za-z0-9]*Real)$$' ./throttle ./integration
+
+algorithms: ## Measure every algorithm, and write docs/algorithms.md (needs Docker)
+	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -timeout=30m -v -run='^TestAlgorithms$$' ./integration -write
 
 fuzz: ## Fuzz every decoder for FUZZTIME (30s) each
 	@set -e; for file in $$(grep -rl --include='*_test.go' '^func Fuzz' .); do \

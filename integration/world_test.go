@@ -59,6 +59,8 @@ type scene struct {
 	judge     *judge
 	nodes     []*node
 	settings  []string
+	writer    *kafka.Writer // of produce
+	written   int
 }
 
 // setting changes a scene's nodes, as --set does.

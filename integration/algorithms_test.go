@@ -1,0 +1,230 @@
+package integration
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"dispatcher/internal/containers"
+	"dispatcher/sender/provider"
+	"dispatcher/throttle"
+)
+
+// write makes TestAlgorithms write its table into the documentation.
+var write = flag.Bool("write", false, "write docs/algorithms.md")
+
+// row is what one algorithm showed.
+type row struct {
+	algorithm    throttle.Algorithm
+	bound, worst int
+	share        float64
+	state        int64   // bytes
+	script       float64 // µs of Redis's time a call
+}
+
+// Each algorithm, three nodes, twenty seconds of all they can take, after an
+// opening that is the worst for those that can be hurt by one.
+func TestAlgorithms(t *testing.T) {
+	w := newWorld(t, containers.Kafka)
+	var rows []row
+	for _, a := range throttle.Algorithms() {
+		t.Run(a.Name, func(t *testing.T) {
+			if a.Name == "redis_cell" && os.Getenv("DISPATCHER_TEST_REDIS_CELL") == "" {
+				t.Skip("DISPATCHER_TEST_REDIS_CELL says of no redis-cell module")
+			}
+			rows = append(rows, w.saturate(t, a))
+		})
+	}
+	table := render(rows)
+	t.Log("\n" + table)
+	if *write && !t.Failed() {
+		writeTable(t, table)
+	}
+}
+
+const (
+	saturatedCap  = 300
+	saturatedJobs = 20 * saturatedCap
+)
+
+// saturate plays one algorithm until the judge could judge it.
+func (w *world) saturate(t *testing.T, a throttle.Algorithm) row {
+	t.Helper()
+	for try := 1; ; try++ {
+		r, unjudged := w.saturateOnce(t, a)
+		t.Logf("%s: %d in the fullest second, the bound is %d, %.3f of the cap used, %d bytes of state, %.1f µs a script call, %.3f unjudged",
+			a.Name, r.worst, r.bound, r.share, r.state, r.script, unjudged)
+		if r.worst > r.bound {
+			t.Errorf("got %d in the fullest second, want at most %d", r.worst, r.bound)
+		}
+		if unjudged <= maxUnjudged || try == tries || t.Failed() {
+			containers.Figure(t, unjudged <= maxUnjudged, "got %.3f of the windows unjudged, want at most %.1f", unjudged, maxUnjudged)
+			containers.Figure(t, 10*r.worst >= 9*r.bound, "got %d in the fullest second, and the bound is %d: it is not understood", r.worst, r.bound)
+			return r
+		}
+	}
+}
+
+func (w *world) saturateOnce(t *testing.T, a throttle.Algorithm) (row, float64) {
+	t.Helper()
+	burst := 1
+	if a.Name == "gcra" || a.Name == "redis_cell" { // on top of the rate, as most use them
+		burst = saturatedCap
+	}
+	s := w.scene(t, saturatedCap, 12, 20*time.Millisecond,
+		"limits.0.algorithm="+a.Name, "limits.0.burst="+strconv.Itoa(burst))
+	quiet(t)
+	s.start(t, 3)
+	c := throttle.Contract{
+		Cap: saturatedCap, Window: time.Second, Burst: int64(burst),
+		Guard: throttle.DefaultGuard, Lateness: throttle.DefaultLateness, Horizon: throttle.DefaultHorizon,
+	}
+	s.openingOf(t, a, c)
+	if err := w.rdb.ConfigResetStat(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.settled(t, 3*time.Minute)
+	got := row{algorithm: a, bound: int(a.Worst(c)), state: s.stateBytes(t), script: w.scriptTime(t)}
+	stop(t, s.nodes...)
+	r := s.judge.report(t, got.bound)
+	once(t, r, saturatedJobs+1)
+	got.worst, got.share = r.MaxInWindow, shareOf(s.judge.arrivals(t)[1:])
+	return got, r.Unjudged
+}
+
+// shareOf is the part of the cap that was used from the first of these calls to
+// the last.
+func shareOf(calls []provider.Arrival) float64 {
+	took := calls[len(calls)-1].At - calls[0].At
+	return float64(len(calls)-1) / took.Seconds() / saturatedCap
+}
+
+// openingOf sends one job ahead, which opens a window where the first call does
+// that, and all others shortly before a window ends.
+func (s *scene) openingOf(t *testing.T, a throttle.Algorithm, c throttle.Contract) {
+	t.Helper()
+	s.produce(t, 1)
+	s.judge.count(t, 1, time.Minute)
+	left := s.windowLeft(t, a, c)
+	for left < openBefore { // the next one, then
+		left += c.Window + c.Guard
+	}
+	<-time.NewTimer(left - openBefore).C
+	s.produce(t, saturatedJobs)
+}
+
+// windowLeft is how long the window lasts that Redis counts in now.
+func (s *scene) windowLeft(t *testing.T, a throttle.Algorithm, c throttle.Contract) time.Duration {
+	t.Helper()
+	switch a.Name {
+	case "fixed_window":
+		left, err := s.rdb.PTTL(t.Context(), "dispatcher:{"+s.namespace+"}:state:provider").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left < openBefore {
+			t.Logf("the window that the first call opened has only %v left", left)
+			return openBefore
+		}
+		return left
+	case "sliding_window_counter":
+		now, err := s.rdb.Time(t.Context()).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		period := (c.Window + c.Guard).Microseconds()
+		return time.Duration(period-now.UnixMicro()%period) * time.Microsecond
+	}
+	return c.Window
+}
+
+// openBefore is what a burst of a whole cap needs from Kafka to the provider.
+const openBefore = 300 * time.Millisecond
+
+// produce writes n jobs at once, from this process.
+func (s *scene) produce(t *testing.T, n int) {
+	t.Helper()
+	if s.writer == nil {
+		s.writer = &kafka.Writer{
+			Addr: kafka.TCP(s.kafka.Addr), Topic: s.topic, Balancer: &kafka.RoundRobin{}, BatchSize: 1000, BatchTimeout: time.Millisecond,
+			RequiredAcks: kafka.RequireAll, Transport: &kafka.Transport{},
+		}
+		t.Cleanup(func() { _ = s.writer.Close() })
+	}
+	jobs := make([]kafka.Message, n)
+	for i := range jobs {
+		s.written++
+		jobs[i] = kafka.Message{Key: fmt.Appendf(nil, "k%d", s.written), Value: fmt.Appendf(nil, `{"id":"job-%d"}`, s.written)}
+	}
+	if err := s.writer.WriteMessages(t.Context(), jobs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stateBytes is what Redis keeps of the limit, but for its trail of changes and
+// what it keeps of each node.
+func (s *scene) stateBytes(t *testing.T) (sum int64) {
+	t.Helper()
+	for _, kind := range []string{"limit", "state"} {
+		n, err := s.rdb.MemoryUsage(t.Context(), "dispatcher:{"+s.namespace+"}:"+kind+":provider").Result()
+		if err == nil { // there need not be one
+			sum += n
+		}
+	}
+	return sum
+}
+
+var perCall = regexp.MustCompile(`cmdstat_evalsha:.*usec_per_call=([0-9.]+)`)
+
+func (w *world) scriptTime(t *testing.T) float64 {
+	t.Helper()
+	info, err := w.rdb.Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := perCall.FindStringSubmatch(info)
+	if found == nil {
+		t.Fatalf("no script was called:\n%s", info)
+	}
+	us, _ := strconv.ParseFloat(found[1], 64)
+	return us
+}
+
+func render(rows []row) string {
+	var b strings.Builder
+	b.WriteString("| algorithm | what it admits | bound | worst second seen | share used | state | script |\n|---|---|---|---|---|---|---|\n")
+	for _, r := range rows {
+		fmt.Fprintf(&b, "| `%s` | %s | %d | %d | %.3f | %d B | %.0f µs |\n",
+			r.algorithm.Name, r.algorithm.Promise, r.bound, r.worst, r.share, r.state, r.script)
+	}
+	return b.String()
+}
+
+const (
+	tableBegin = "<!-- table: written by make algorithms -->\n"
+	tableEnd   = "<!-- end of table -->\n"
+)
+
+func writeTable(t *testing.T, table string) {
+	t.Helper()
+	const path = "../docs/algorithms.md"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok := strings.Cut(string(text), tableBegin)
+	_, tail, ok2 := strings.Cut(rest, tableEnd)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no place for the table", path)
+	}
+	if err := os.WriteFile(path, []byte(head+tableBegin+table+tableEnd+tail), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
