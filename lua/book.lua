@@ -30,6 +30,7 @@ local booked, turns, nodes = KEYS[4], KEYS[5], KEYS[6]
 local want, seq, epoch, stepped = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4] == '1'
 local identity, lead, node, learn = ARGV[5], tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8])
 local STEP = 2000 -- a clock that goes back by less is held
+local GONE = 600000000 -- a node that was not here for this long
 local GRACE = 100000 -- a node that is later than this for its turn has lost it
 
 -- with_terms unpacks what terms_of packed.
@@ -54,6 +55,13 @@ local set, last, quiet, base, n, slot, other, of, by, applied, under =
   read('last', 'quiet', 'base', 'n', 'slot', 'master', 'epoch', 'algorithm', 'applied', 'under')
 last, quiet = tonumber(last), tonumber(quiet)
 redis.call('HSET', nodes, node, ARGV[9] .. ' ' .. int(now))
+if epoch == '0' then -- a node that has just come sweeps out those that have gone
+  local all = redis.call('HGETALL', nodes)
+  for i = 1, #all, 2 do
+    local seen = tonumber(string.match(all[i + 1], '%d+$'))
+    if not seen or seen < now - GONE then redis.call('HDEL', nodes, all[i]) end
+  end
+end
 
 local function with_line(c)
   c.base, c.n, c.slot = tonumber(base), tonumber(n), tonumber(slot)
@@ -103,6 +111,7 @@ if fence > 0 then
   algorithm.begin(set, quiet)
   redis.call('HSET', limit, 'last', int(now), 'master', master, 'epoch', epoch, 'quiet', int(quiet), 'algorithm', algorithm.name,
     'applied', int(set.changed), 'under', terms_of(set))
+  redis.pcall('PUBLISH', limit, epoch) -- each node is to look now, and to bring what it knows
   return nothing(quiet - now - set.horizon)
 end
 
@@ -145,7 +154,6 @@ end
 local wait, given, first, nth, floor, units, period, debt = algorithm.take(set, now, want, lead, ahead, quiet)
 if given == 0 then
   redis.call('HSET', turns, node, int(now + wait) .. ' ' .. int(want))
-  redis.call('PEXPIRE', turns, int(math.ceil((wait + GRACE) / 1000)))
   return nothing(wait)
 end
 if mine < math.huge then redis.call('HDEL', turns, node) end
