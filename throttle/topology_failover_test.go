@@ -63,6 +63,22 @@ func TestRedisClusterPrimaryDiesReal(t *testing.T) {
 	f.halt()
 }
 
+// A primary of a Cluster hangs until its replica is promoted, and comes back: it
+// may not give what the new one gives too.
+func TestRedisClusterOldPrimaryThatComesBackGivesNothingReal(t *testing.T) {
+	t.Parallel()
+	c := containers.RedisCluster(t)
+	f := startCrew(t, usual(), clients(t, 3, throttle.ClientOptions{Addrs: containers.Addrs(c.Nodes...)})...)
+	f.works(time.Minute)
+	owner := c.Owner(c.Slot(limitKey), c.Nodes[0])
+	fault := time.Now()
+	c.Stop(owner)
+	f.goesOn(fault, 30*time.Second)
+	c.Continue(owner)
+	f.goesOn(time.Now(), 30*time.Second)
+	f.halt()
+}
+
 const limitKey = "dispatcher:{topology}:limit:provider"
 
 // The namespace's hash slot moves to another primary in mid-run: the cap holds,
