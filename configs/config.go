@@ -65,12 +65,16 @@ type TLS struct {
 // Redis says where the fleet shares its limit. One address is a single server;
 // several are a cluster or, with Master set, its sentinels.
 type Redis struct {
-	Addrs     []string `yaml:"addrs"`
-	Master    string   `yaml:"master"`
-	Username  string   `yaml:"username"`
-	Password  string   `yaml:"password" secret:"true"`
-	Namespace string   `yaml:"namespace"`
-	TLS       TLS      `yaml:"tls"`
+	Addrs    []string `yaml:"addrs"`
+	Master   string   `yaml:"master"`
+	Username string   `yaml:"username"`
+	Password string   `yaml:"password" secret:"true"`
+
+	SentinelUsername string `yaml:"sentinel_username"`
+	SentinelPassword string `yaml:"sentinel_password" secret:"true"`
+
+	Namespace string `yaml:"namespace"`
+	TLS       TLS    `yaml:"tls"`
 }
 
 // Limit seeds one limit: what the provider allows, and how that is kept.

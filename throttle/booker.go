@@ -278,8 +278,11 @@ func (b *booker) failed(ctx context.Context, err error, now time.Time) {
 // refusal tells an answer that stays the same however often one asks from a
 // Redis that is away, loading or being replaced.
 func refusal(err error) bool {
-	for _, prefix := range []string{"IDENTITY", "NOPERM", "NOAUTH", "WRONGPASS", "ERR unknown command", "OOM"} {
-		if strings.Contains(err.Error(), prefix) {
+	for _, words := range []string{
+		"IDENTITY", "NOPERM", "NOAUTH", "WRONGPASS", "ERR unknown command", "OOM", "MISCONF", "WRONGTYPE",
+		"ERR The user executing the script", // NOPERM, as 7.0 says it of a command inside
+	} {
+		if strings.Contains(err.Error(), words) {
 			return true
 		}
 	}

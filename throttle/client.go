@@ -16,26 +16,51 @@ type ClientOptions struct {
 	Master   string   // the name of the master that the Sentinels watch
 	Username string
 	Password string
-	TLS      *tls.Config
-	Name     string // of the client, as CLIENT LIST shows it
+
+	SentinelUsername string // the Sentinels' own account; empty: they ask for none
+	SentinelPassword string
+
+	TLS  *tls.Config
+	Name string // of the client, as CLIENT LIST shows it
 }
 
 // hush keeps go-redis from writing to standard error past the logger: what goes
 // wrong is returned, and the limiter says it once.
 var hush = sync.OnceFunc(func() { redis.SetLogger(&logging.VoidLogger{}) }) //nolint:gochecknoglobals // the library's logger is global
 
+// clusterLookEvery is how old the client's map of a Cluster may become. A primary
+// that is gone says MOVED to nobody, so only the map tells who is there instead.
+const clusterLookEvery = time.Second
+
 // NewClient makes a client that suits the limiter: it tries nothing again by
 // itself, since a booking that is sent twice has to carry its own number, and
-// it heeds the context.
+// it heeds the context. In a Cluster it follows a slot that has moved; a booking
+// sent anew that way carries the number of the first.
 func NewClient(o ClientOptions) redis.UniversalClient {
 	hush()
-	return redis.NewUniversalClient(&redis.UniversalOptions{
+	options := universal(o)
+	if o.Master == "" && len(o.Addrs) > 1 {
+		cluster := options.Cluster()
+		cluster.ClusterStateReloadInterval = clusterLookEvery
+		// A script goes where its keys are; asking what each command wants would
+		// cost the account another right.
+		cluster.DisableRoutingPolicies = true
+		return redis.NewClusterClient(cluster)
+	}
+	return redis.NewUniversalClient(options)
+}
+
+func universal(o ClientOptions) *redis.UniversalOptions {
+	return &redis.UniversalOptions{
 		Addrs:      o.Addrs,
 		MasterName: o.Master,
 		Username:   o.Username,
 		Password:   o.Password,
 		TLSConfig:  o.TLS,
 		ClientName: o.Name,
+
+		SentinelUsername: o.SentinelUsername,
+		SentinelPassword: o.SentinelPassword,
 
 		MaxRetries:            -1,
 		DialerRetries:         1, // 5, the default, turns a refused connection into 0.4 s
@@ -47,5 +72,5 @@ func NewClient(o ClientOptions) redis.UniversalClient {
 		// A limiter that is told of maintenance has nothing to do but what it
 		// does anyway; the notices would cost a goroutine and a command a connection.
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
+	}
 }

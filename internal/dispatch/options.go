@@ -36,6 +36,7 @@ func RedisClient(cfg configs.Config) (redis.UniversalClient, error) {
 	return throttle.NewClient(throttle.ClientOptions{
 		Addrs: cfg.Redis.Addrs, Master: cfg.Redis.Master,
 		Username: cfg.Redis.Username, Password: cfg.Redis.Password,
+		SentinelUsername: cfg.Redis.SentinelUsername, SentinelPassword: cfg.Redis.SentinelPassword,
 		TLS: tls, Name: "dispatcher",
 	}), nil
 }

@@ -1,0 +1,91 @@
+package containers
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+)
+
+// SentinelMaster is the name under which the sentinels know the master.
+const SentinelMaster = "mymaster"
+
+// Sentinel is a primary with two replicas, watched by three sentinels.
+type Sentinel struct {
+	*RedisSet
+	Primary   int
+	Replicas  []int
+	Sentinels []int
+	down      int // milliseconds after which a silent primary counts as down
+}
+
+// sentinelText is a sentinel's file; it rewrites it. Its accounts are the
+// sentinels' own, and not those of the servers.
+const sentinelText = `port %[1]d
+daemonize yes
+pidfile %[2]s
+logfile /tmp/%[1]d.log
+dir /tmp
+protected-mode no
+sentinel announce-ip 127.0.0.1
+sentinel announce-port %[1]d
+sentinel monitor mymaster 127.0.0.1 %[3]d 2
+sentinel down-after-milliseconds mymaster %[4]d
+sentinel failover-timeout mymaster 6000
+user default off
+user watcher on >%[5]s ~* &* +@all
+user client on >%[6]s &* %[7]s
+sentinel sentinel-user watcher
+sentinel sentinel-pass %[5]s
+`
+
+// SentinelUser and SentinelPassword are what the sentinels ask of clients, and
+// SentinelRights is all that these may do there.
+const (
+	SentinelUser     = "client"
+	SentinelPassword = "clientword"
+	SentinelRights   = "-@all +auth +hello +ping +client|setname +subscribe +sentinel|get-master-addr-by-name +sentinel|sentinels"
+
+	watcher     = "watcher"
+	watcherWord = "watchword"
+)
+
+// RedisSentinel starts them. With strict, a primary that no replica has
+// answered for a second refuses writes.
+func RedisSentinel(t testing.TB, strict bool) *Sentinel {
+	t.Helper()
+	s := &Sentinel{RedisSet: RedisSetOf(t, 6, nil), down: 2500}
+	args := []string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}
+	if strict {
+		args = append(args, "--min-replicas-to-write", "1", "--min-replicas-max-lag", "1")
+	}
+	s.Primary = s.Start(args...)
+	for range 2 {
+		s.Replicas = append(s.Replicas, s.Start(append(args, "--replicaof", "127.0.0.1", strconv.Itoa(s.Primary))...))
+	}
+	s.await(s.Primary, "connected_slaves:2", "info", "replication")
+	for _, port := range s.Replicas {
+		s.await(port, "master_link_status:up", "info", "replication")
+	}
+	for range 3 {
+		s.Sentinels = append(s.Sentinels, s.sentinel())
+	}
+	for _, port := range s.Sentinels {
+		s.await(port, "num-other-sentinels\n2", login("sentinel", "master", SentinelMaster)...)
+		s.await(port, "num-slaves\n2", login("sentinel", "master", SentinelMaster)...)
+	}
+	return s
+}
+
+func (s *Sentinel) sentinel() int {
+	s.t.Helper()
+	port := s.take()
+	text := fmt.Sprintf(sentinelText, port, pidfile(port), s.Primary, s.down, watcherWord, SentinelPassword, SentinelRights)
+	file := fmt.Sprintf("/tmp/sentinel-%d.conf", port)
+	s.Exec("sh", "-c", fmt.Sprintf("cat >%s <<'P'\n%sP\nredis-server %s --sentinel", file, text, file))
+	return port
+}
+
+// login is a command for a sentinel, as another sentinel gives it.
+func login(cmd ...string) []string {
+	return append([]string{"--no-auth-warning", "--user", watcher, "--pass", watcherWord}, cmd...)
+}

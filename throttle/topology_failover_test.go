@@ -1,0 +1,141 @@
+package throttle_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"dispatcher/internal/containers"
+	"dispatcher/throttle"
+)
+
+func sentinelOptions(s *containers.Sentinel) throttle.ClientOptions {
+	return throttle.ClientOptions{
+		Addrs: containers.Addrs(s.Sentinels...), Master: containers.SentinelMaster,
+		SentinelUsername: containers.SentinelUser, SentinelPassword: containers.SentinelPassword,
+	}
+}
+
+// A primary under Sentinel dies: the cap holds, and work goes on with the next.
+func TestRedisSentinelFailoverKeepsTheCapReal(t *testing.T) {
+	t.Parallel()
+	s := containers.RedisSentinel(t, true)
+	f := startCrew(t, usual(), clients(t, 3, sentinelOptions(s))...)
+	f.works(time.Minute)
+	fault := time.Now()
+	s.Kill(s.Primary)
+	f.goesOn(fault, 30*time.Second)
+	f.halt()
+}
+
+// A primary hangs until another one is promoted, and comes back without knowing
+// it: it may not give what the new one gives too.
+func TestRedisSentinelOldMasterThatComesBackGivesNothingReal(t *testing.T) {
+	t.Parallel()
+	s := containers.RedisSentinel(t, true)
+	f := startCrew(t, usual(), clients(t, 3, sentinelOptions(s))...)
+	f.works(time.Minute)
+	fault := time.Now()
+	s.Stop(s.Primary)
+	f.goesOn(fault, 30*time.Second)
+	s.Continue(s.Primary)
+	back := time.Now()
+	f.goesOn(back, 30*time.Second)
+	f.halt()
+}
+
+// A primary of a Cluster dies: the cap holds, and work goes on with its replica.
+func TestRedisClusterPrimaryDiesReal(t *testing.T) {
+	t.Parallel()
+	c := containers.RedisCluster(t)
+	for _, port := range c.Nodes {
+		c.CLI(port, append([]string{"acl", "setuser", account, "on", ">" + password}, strings.Fields(rights+" +cluster|slots")...)...)
+	}
+	f := startCrew(t, usual(), clients(t, 3, throttle.ClientOptions{
+		Addrs: containers.Addrs(c.Nodes...), Username: account, Password: password,
+	})...)
+	f.works(time.Minute)
+	owner := c.Owner(c.Slot(limitKey), c.Nodes[0])
+	fault := time.Now()
+	c.Kill(owner)
+	f.goesOn(fault, 30*time.Second)
+	f.halt()
+}
+
+// A primary of a Cluster hangs until its replica is promoted, and comes back: it
+// may not give what the new one gives too.
+func TestRedisClusterOldPrimaryThatComesBackGivesNothingReal(t *testing.T) {
+	t.Parallel()
+	c := containers.RedisCluster(t)
+	f := startCrew(t, usual(), clients(t, 3, throttle.ClientOptions{Addrs: containers.Addrs(c.Nodes...)})...)
+	f.works(time.Minute)
+	owner := c.Owner(c.Slot(limitKey), c.Nodes[0])
+	fault := time.Now()
+	c.Stop(owner)
+	f.goesOn(fault, 30*time.Second)
+	c.Continue(owner)
+	f.goesOn(time.Now(), 30*time.Second)
+	f.halt()
+}
+
+const limitKey = "dispatcher:{topology}:limit:provider"
+
+// The namespace's hash slot moves to another primary in mid-run: the cap holds,
+// and work goes on there. One address is enough to find the others by, but it
+// has to be named twice, or it is taken for a single server.
+func TestRedisClusterSlotMovesReal(t *testing.T) {
+	t.Parallel()
+	c := containers.RedisCluster(t)
+	slot := c.Slot(limitKey)
+	from := c.Owner(slot, c.Nodes[0])
+	to := c.Nodes[0]
+	if to == from {
+		to = c.Nodes[1]
+	}
+	refuses(t, throttle.ClientOptions{Addrs: containers.Addrs(to)}, throttle.PhaseAway, "MOVED")
+	f := startCrew(t, usual(), clients(t, 3, throttle.ClientOptions{Addrs: containers.Addrs(to, to)})...)
+	f.works(time.Minute)
+	fault := time.Now()
+	c.Move(slot, from, to)
+	f.goesOn(fault, 10*time.Second)
+	if got := c.Owner(slot, to); got != to {
+		t.Errorf("slot %d is on port %d, want %d", slot, got, to)
+	}
+	f.halt()
+}
+
+// Where clients still reach an old master while a new one serves the others,
+// only the old one itself can stop it: it must refuse writes that no replica
+// takes. Without that rule both give the whole cap.
+func TestRedisTwoMastersAtOnceReal(t *testing.T) {
+	t.Parallel()
+	s := containers.RedisSetOf(t, 4, nil)
+	for _, row := range []struct {
+		name string
+		args []string
+		over bool
+	}{
+		{"min-replicas-to-write 1", []string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", "1"}, false},
+		{"none", nil, true},
+	} {
+		old := s.Start(row.args...)
+		promoted := s.Start("--replicaof", "127.0.0.1", strconv.Itoa(old), "--repl-diskless-sync-delay", "0")
+		f := startCrew(t, usual(), client(t, throttle.ClientOptions{Addrs: containers.Addrs(old)}), client(t, throttle.ClientOptions{Addrs: containers.Addrs(promoted)}))
+		f.works(time.Minute)
+		f.says(1, throttle.PhaseAway, "READONLY") // a replica gives nothing
+		s.CLI(promoted, "replicaof", "no", "one")
+		f.says(1, throttle.PhaseRunning, "")
+		if !row.over {
+			f.says(0, throttle.PhaseAway, "NOREPLICAS")
+		}
+		f.works(10 * time.Second)
+		pause(2 * time.Second)
+		f.done()
+		if got, most := f.fullest(), int(usual().Cap); (got > most) != row.over {
+			t.Errorf("%s: got %d calls in the fullest window; over the cap of %d: want %t", row.name, got, most, row.over)
+		} else {
+			t.Logf("%s: %d calls in the fullest window, the cap is %d", row.name, got, most)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package throttle_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"dispatcher/internal/containers"
+	"dispatcher/throttle"
+)
+
+// rights are all that a node's account needs.
+const (
+	account  = "dispatcher"
+	password = "fleetword"
+	rights   = "resetchannels &dispatcher:{topology}:* ~dispatcher:{topology}:* -@all " +
+		"+eval +evalsha +time +info +hmget +hset +hget +hdel +hexists +hgetall +get +set +del +pexpire +xadd +publish " +
+		"+subscribe +hello +auth +ping +client|setname"
+)
+
+// Scripts that Redis forgets are sent again.
+func TestRedisForgetsScriptsReal(t *testing.T) {
+	t.Parallel()
+	s := containers.Redis(t)
+	f := startCrew(t, usual(), clients(t, 3, throttle.ClientOptions{Addrs: []string{s.Addr}})...)
+	f.works(time.Minute)
+	other := client(t, throttle.ClientOptions{Addrs: []string{s.Addr}})
+	fault := time.Now()
+	for range 100 {
+		if err := other.ScriptFlush(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		pause(20 * time.Millisecond)
+	}
+	f.goesOn(fault, 10*time.Second)
+	f.halt()
+}
+
+// Another program fills Redis's memory: whatever the policy, the cap holds;
+// nodes wait with a clear state or work on, and work goes on afterwards.
+func TestRedisOutOfMemoryReal(t *testing.T) {
+	t.Parallel()
+	policies := []string{"noeviction", "allkeys-lru", "allkeys-lfu", "allkeys-random", "volatile-lru", "volatile-random", "volatile-ttl"}
+	s := containers.RedisSetOf(t, len(policies), nil)
+	for _, policy := range policies {
+		port := s.Start("--maxmemory", "6mb", "--maxmemory-policy", policy)
+		f := startCrew(t, usual(), clients(t, 2, throttle.ClientOptions{Addrs: containers.Addrs(port)})...)
+		f.works(time.Minute)
+		other := client(t, throttle.ClientOptions{Addrs: containers.Addrs(port)})
+		from, full := time.Now(), false
+		for i := 0; time.Since(from) < time.Second; i++ {
+			err := other.Set(t.Context(), fmt.Sprint("foreign", i), strings.Repeat("x", 30_000), 0).Err()
+			full = full || err != nil && strings.Contains(err.Error(), "OOM")
+			pause(2 * time.Millisecond)
+		}
+		during := len(f.since(from))
+		if err := other.ConfigSet(t.Context(), "maxmemory", "5mb").Err(); err != nil { // now it is past the limit for certain
+			t.Fatal(err)
+		}
+		if full {
+			f.says(0, throttle.PhaseRefused, "OOM")
+		}
+		t.Logf("%s: %d calls while memory was filled; out of memory: %t, %s", policy, during, full, f.states())
+		if err := other.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		f.works(20 * time.Second)
+		f.halt()
+	}
+}
+
+// An account that may do no more than what the limiter needs is enough, over
+// TLS. With less, or where there is no way in, the state says so and nothing is
+// given.
+func TestRedisAccountsOverTLSReal(t *testing.T) {
+	t.Parallel()
+	admin, options := guarded(t)
+	for _, row := range []struct{ name, less, refused string }{
+		{"all that is needed", "", ""},
+		{"without PUBLISH", "-publish", ""},
+		{"without INFO", "-info", "IDENTITY"},
+		{"without EVALSHA", "-evalsha -eval", "NOPERM"},
+		{"without HSET", "-hset", "can't run this command"},
+		{"for another namespace", "resetkeys ~dispatcher:{other}:*", "NOPERM"},
+	} {
+		t.Log(row.name)
+		allow(t, admin, rights+" "+row.less)
+		if row.refused != "" {
+			refuses(t, options, throttle.PhaseRefused, row.refused)
+			continue
+		}
+		f := startCrew(t, usual(), clients(t, 2, options)...)
+		f.works(time.Minute)
+		change(t, client(t, options))
+		f.works(10 * time.Second)
+		f.halt()
+	}
+
+	t.Log("a foreign key under the limit's name")
+	allow(t, admin, rights)
+	if err := errors.Join(admin.Del(t.Context(), limitKey).Err(), admin.Set(t.Context(), limitKey, "foreign", 0).Err()); err != nil {
+		t.Fatal(err)
+	}
+	refuses(t, options, throttle.PhaseRefused, "WRONGTYPE")
+	options.Password = "wrong"
+	refuses(t, options, throttle.PhaseRefused, "WRONGPASS")
+	options.TLS = newAuthority(t).client(t)
+	refuses(t, options, throttle.PhaseAway, "certificate")
+	options.TLS = nil
+	refuses(t, options, throttle.PhaseAway, "")
+}
+
+// guarded starts a Redis that talks TLS only, and returns an administrator's
+// client and a node's options.
+func guarded(t *testing.T) (admin redis.UniversalClient, node throttle.ClientOptions) {
+	t.Helper()
+	authority := newAuthority(t)
+	cert, key := authority.issue(t)
+	s := containers.RedisSetOf(t, 1, map[string][]byte{
+		"/tmp/ca.pem": authority.pem, "/tmp/cert.pem": cert, "/tmp/key.pem": key,
+		"/tmp/users.acl": []byte("user default off\nuser admin on >adminword ~* &* +@all\n"),
+	})
+	port := s.StartTLS("/tmp/ca.pem", "/tmp/cert.pem", "/tmp/key.pem", "--aclfile", "/tmp/users.acl")
+	options := throttle.ClientOptions{Addrs: containers.Addrs(port), TLS: authority.client(t), Username: "admin", Password: "adminword"}
+	admin = client(t, options)
+	options.Username, options.Password = account, password
+	return admin, options
+}
+
+// refuses says that a node comes into that phase and calls nothing.
+func refuses(t *testing.T, o throttle.ClientOptions, phase throttle.Phase, words string) {
+	t.Helper()
+	f := startCrew(t, usual(), client(t, o))
+	f.says(0, phase, words)
+	f.halt()
+	f.silent(time.Time{})
+}
+
+func allow(t *testing.T, admin redis.UniversalClient, rights string) {
+	t.Helper()
+	args := []any{"acl", "setuser", account, "reset", "on", ">" + password}
+	for word := range strings.FieldsSeq(rights) {
+		args = append(args, word)
+	}
+	if err := admin.Do(t.Context(), args...).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// change makes an operator's change that leaves the cap alone.
+func change(t *testing.T, rdb redis.UniversalClient) {
+	t.Helper()
+	c, err := throttle.NewControl(rdb, "topology", "provider")
+	if err != nil {
+		t.Fatal(err)
+	}
+	horizon := 150 * time.Millisecond
+	if _, err := c.Set(t.Context(), throttle.Change{Horizon: &horizon, By: "test", Why: "publish"}); err != nil {
+		t.Errorf("change a setting: %v", err)
+	}
+}
+
+// Valkey does what Redis does, a restart included.
+func TestRedisIsValkeyReal(t *testing.T) {
+	t.Parallel()
+	s := containers.ValkeySetOf(t, 1)
+	port := s.Start()
+	f := startCrew(t, usual(), clients(t, 3, throttle.ClientOptions{Addrs: containers.Addrs(port)})...)
+	f.works(time.Minute)
+	fault := time.Now()
+	s.Kill(port)
+	f.says(0, throttle.PhaseAway, "")
+	s.Again(port)
+	f.goesOn(fault, 20*time.Second)
+	f.halt()
+}
