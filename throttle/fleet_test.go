@@ -2,10 +2,10 @@ package throttle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -33,6 +33,13 @@ type fleet struct {
 	calls  []int64
 	caps   []capFrom
 	keys   limitKeys
+	made   made
+}
+
+// made counts the changes that were made.
+type made struct {
+	changes, pauses, overrides, ends int
+	revision                         int64
 }
 
 // tester is what a run needs of a *testing.T or a *rapid.T.
@@ -138,6 +145,9 @@ func (f *fleet) shift(d int64) {
 }
 
 func (f *fleet) pass(d int64) {
+	if d == 0 {
+		return
+	}
 	f.shift(d)
 	f.gone += d
 }
@@ -156,6 +166,7 @@ func (f *fleet) book(n *simNode, want int64, before, after int64, lost bool) {
 		f.t.Fatal(err)
 	}
 	f.server = max(f.server, f.serverTime())
+	f.note(b.settings)
 	f.pass(after)
 	if lost {
 		return
@@ -167,15 +178,24 @@ func (f *fleet) book(n *simNode, want int64, before, after int64, lost bool) {
 	if !n.known.newer(b.settings) {
 		n.known = b.settings
 	}
-	if last := f.caps[len(f.caps)-1]; last.cap != b.settings.Cap {
-		f.caps = append(f.caps, capFrom{f.trueTime(), b.settings.Cap})
-	}
 	if want == 0 || n.stepped {
 		n.seq += flag64(want > 0)
 		return
 	}
 	n.seq++
 	f.use(n, b, after)
+}
+
+// note takes in what a booking found in force: an override may have ended in it,
+// or a node have brought older settings back.
+func (f *fleet) note(s Settings) {
+	if last := f.caps[len(f.caps)-1]; last.cap != s.Cap {
+		f.caps = append(f.caps, capFrom{f.trueTime(), s.Cap})
+	}
+	if s.By == "dispatcher" && s.Revision > f.made.revision {
+		f.made.ends++
+	}
+	f.made.revision = max(f.made.revision, s.Revision)
 }
 
 // use makes the calls of the slots given: each somewhere between its bounds,
@@ -219,12 +239,17 @@ func (f *fleet) set(ch Change) {
 	}
 	c.scripts.configure = redis.NewScript(f.texts.configure)
 	s, err := c.Set(context.Background(), ch)
+	var refused *FieldError
+	if errors.Is(err, ErrUnknownLimit) || errors.As(err, &refused) {
+		return // just lost, or it does not fit what is in force
+	}
 	if err != nil {
-		if strings.Contains(err.Error(), ErrUnknownLimit.Error()) {
-			return // just lost
-		}
 		f.t.Fatal(err)
 	}
+	f.made.changes++
+	f.made.pauses += flag(s.Paused)
+	f.made.overrides += flag(ch.For > 0)
+	f.made.revision = s.Revision
 	f.server = max(f.server, f.serverTime())
 	f.caps = append(f.caps, capFrom{f.trueTime(), s.Cap})
 }
@@ -235,20 +260,20 @@ func (f *fleet) set(ch Change) {
 func (f *fleet) over(window time.Duration) string {
 	slices.Sort(f.calls)
 	w := window.Microseconds()
-	end := 0
+	end, first := 0, 0
 	for i, a := range f.calls {
 		for end < len(f.calls) && f.calls[end] < a+w {
 			end++
 		}
+		for first+1 < len(f.caps) && f.caps[first+1].at+500_000 <= a {
+			first++
+		}
 		allowed := int64(0)
-		for k, c := range f.caps {
-			until := int64(1) << 62
-			if k+1 < len(f.caps) {
-				until = f.caps[k+1].at + 500_000
+		for _, c := range f.caps[first:] {
+			if c.at >= a+w {
+				break
 			}
-			if c.at < a+w && until > a {
-				allowed = max(allowed, c.cap)
-			}
+			allowed = max(allowed, c.cap)
 		}
 		if int64(end-i) > allowed {
 			return fmt.Sprintf("%d calls in %s from %d µs on; allowed are %d", end-i, window, a-f.calls[0], allowed)

@@ -133,20 +133,16 @@ func (ch *Change) takeBack(s Settings, trail []Entry) error {
 // goBack fills in all terms that a revision had.
 func (ch *Change) goBack(to int64, trail []Entry) error {
 	for _, e := range trail {
-		switch {
-		case e.Revision == to:
+		if e.Revision == to {
 			if err := ch.mayReturnTo(e); err != nil {
 				return err
 			}
 			ch.restore(Terms{Paused: !e.To.Paused}, e.To)
-		case e.Revision == to+1:
-			// What the file seeded has no entry of its own, so look on for one first.
-			ch.restore(Terms{Paused: !e.From.Paused}, e.From)
-			continue
-		default:
-			continue
+			break
 		}
-		break
+		if e.Revision == to+1 { // what the file seeded has no entry of its own; others are found behind
+			ch.restore(Terms{Paused: !e.From.Paused}, e.From)
+		}
 	}
 	if ch.Cap == nil {
 		return fmt.Errorf("return to revision %d: %w", to, ErrNotInTrail)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -100,16 +101,16 @@ func printHistory(w io.Writer, name string, entries []throttle.Entry) error {
 // became is what a change made of the limit: a line that names what people look
 // for, and the rest only where it changed.
 func became(e throttle.Entry) string {
-	text := brief(e.To)
+	words := []string{brief(e.To)}
 	for _, d := range differences(e.From.Contract, e.To.Contract) {
 		if d.Field != "cap" && d.Field != "window" && d.Field != "burst" {
-			text += fmt.Sprintf(", %s %s", d.Field, d.Redis)
+			words = append(words, d.Field+" "+d.Redis)
 		}
 	}
 	if !e.Until.IsZero() {
-		text += " until " + stamp(e.Until)
+		words = append(words, "until "+stamp(e.Until))
 	}
-	return text
+	return strings.Join(words, ", ")
 }
 
 func newLimitListCommand(s *settings, asJSON *bool) *cobra.Command {
