@@ -29,6 +29,7 @@ type fleet struct {
 	origin time.Time
 	server int64 // last reading of the server's clock
 	skew   int64 // simulated Redis clock − server's clock
+	owed   int64 // skew that the stored times have yet to follow
 	gone   int64 // true time − server's clock
 	calls  []int64
 	caps   []capFrom
@@ -132,22 +133,29 @@ func (f *fleet) trueTime() int64 { return f.server + f.gone }
 // at is true time as a node's monotonic clock shows it.
 func (f *fleet) at(us int64) time.Time { return f.origin.Add(duration(us)) }
 
-// shift moves the stored times back by d, as if Redis's clock had gone on by d.
+// shift lets Redis's clock go on by d: the stored times move back by it, before
+// anybody looks at them.
 func (f *fleet) shift(d int64) {
+	f.skew += d
+	f.owed += d
+}
+
+// settle moves the stored times.
+func (f *fleet) settle() {
+	if f.owed == 0 {
+		return
+	}
 	keys := []string{f.keys.limit, f.keys.turns}
 	for _, n := range f.nodes {
 		keys = append(keys, n.scripts.booked)
 	}
-	if err := f.rdb.Eval(context.Background(), shiftScript, keys, d).Err(); err != nil {
+	if err := f.rdb.Eval(context.Background(), shiftScript, keys, f.owed).Err(); err != nil {
 		f.t.Fatal(err)
 	}
-	f.skew += d
+	f.owed = 0
 }
 
 func (f *fleet) pass(d int64) {
-	if d == 0 {
-		return
-	}
 	f.shift(d)
 	f.gone += d
 }
@@ -157,6 +165,7 @@ func (f *fleet) pass(d int64) {
 func (f *fleet) book(n *simNode, want int64, before, after int64, lost bool) {
 	asked := f.trueTime()
 	f.pass(before)
+	f.settle()
 	known := n.known
 	known.from, known.Until = moved(known.from, -f.skew), moved(known.Until, -f.skew)
 	b, err := n.scripts.runBook(context.Background(), ask{
@@ -226,6 +235,7 @@ func moved(t time.Time, d int64) time.Time {
 }
 
 func (f *fleet) lose() {
+	f.settle()
 	if err := f.rdb.Del(context.Background(), f.keys.limit).Err(); err != nil {
 		f.t.Fatal(err)
 	}
@@ -233,6 +243,7 @@ func (f *fleet) lose() {
 
 // set changes the settings as an operator does.
 func (f *fleet) set(ch Change) {
+	f.settle()
 	c, err := NewControl(f.rdb, "law", "provider")
 	if err != nil {
 		f.t.Fatal(err)
@@ -247,7 +258,7 @@ func (f *fleet) set(ch Change) {
 		f.t.Fatal(err)
 	}
 	f.made.changes++
-	f.made.pauses += flag(s.Paused)
+	f.made.pauses += flag(ch.Paused != nil && *ch.Paused)
 	f.made.overrides += flag(ch.For > 0)
 	f.made.revision = s.Revision
 	f.server = max(f.server, f.serverTime())
