@@ -110,7 +110,7 @@ func (c *Control) set(ctx context.Context, ch Change) (Settings, error) {
 			return s, &RevisionError{Wanted: ch.IfRevision, Now: s}
 		}
 		to, lasts := ch.apply(s)
-		if err := c.check(s, to, ch.Force); err != nil {
+		if err := c.check(s, to, ch); err != nil {
 			return Settings{}, err
 		}
 		done, err := c.scripts.runConfigure(ctx, s.Changed, to, lasts)
@@ -129,7 +129,7 @@ func (c *Control) set(ctx context.Context, ch Change) (Settings, error) {
 }
 
 // check refuses settings that can't be kept.
-func (c *Control) check(from, to Settings, force bool) error {
+func (c *Control) check(from, to Settings, ch Change) error {
 	if err := to.Validate(); err != nil {
 		return err
 	}
@@ -138,8 +138,8 @@ func (c *Control) check(from, to Settings, force bool) error {
 			return fmt.Errorf("when the override ends: %w", err)
 		}
 	}
-	if force {
-		return nil
+	if err := ch.checkRails(to); err != nil || ch.Force {
+		return err
 	}
 	return to.pass(from.Contract, to.Contract)
 }
@@ -152,6 +152,15 @@ func (ch Change) validate() error {
 		return &FieldError{Field: "why", Value: len(ch.Why), Why: fmt.Sprintf("bytes are more than %d", maxWhy)}
 	}
 	return nil
+}
+
+// checkRails refuses rails that are none. Those that the change leaves alone may
+// have been passed by force.
+func (ch Change) checkRails(to Settings) error {
+	var given Rails
+	set(&given.MaxCap, ch.MaxCap)
+	set(&given.MaxStep, ch.MaxStep)
+	return errors.Join(given.validate(to.Contract)...)
 }
 
 // apply returns the new settings and how long their override lasts: 0 where

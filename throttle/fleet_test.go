@@ -2,10 +2,10 @@ package throttle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -29,10 +29,18 @@ type fleet struct {
 	origin time.Time
 	server int64 // last reading of the server's clock
 	skew   int64 // simulated Redis clock − server's clock
+	owed   int64 // skew that the stored times have yet to follow
 	gone   int64 // true time − server's clock
 	calls  []int64
 	caps   []capFrom
 	keys   limitKeys
+	made   made
+}
+
+// made counts the changes that were made.
+type made struct {
+	changes, pauses, overrides, ends int
+	revision                         int64
 }
 
 // tester is what a run needs of a *testing.T or a *rapid.T.
@@ -125,16 +133,26 @@ func (f *fleet) trueTime() int64 { return f.server + f.gone }
 // at is true time as a node's monotonic clock shows it.
 func (f *fleet) at(us int64) time.Time { return f.origin.Add(duration(us)) }
 
-// shift moves the stored times back by d, as if Redis's clock had gone on by d.
+// shift lets Redis's clock go on by d: the stored times move back by it, before
+// anybody looks at them.
 func (f *fleet) shift(d int64) {
+	f.skew += d
+	f.owed += d
+}
+
+// settle moves the stored times.
+func (f *fleet) settle() {
+	if f.owed == 0 {
+		return
+	}
 	keys := []string{f.keys.limit, f.keys.turns}
 	for _, n := range f.nodes {
 		keys = append(keys, n.scripts.booked)
 	}
-	if err := f.rdb.Eval(context.Background(), shiftScript, keys, d).Err(); err != nil {
+	if err := f.rdb.Eval(context.Background(), shiftScript, keys, f.owed).Err(); err != nil {
 		f.t.Fatal(err)
 	}
-	f.skew += d
+	f.owed = 0
 }
 
 func (f *fleet) pass(d int64) {
@@ -147,6 +165,7 @@ func (f *fleet) pass(d int64) {
 func (f *fleet) book(n *simNode, want int64, before, after int64, lost bool) {
 	asked := f.trueTime()
 	f.pass(before)
+	f.settle()
 	known := n.known
 	known.from, known.Until = moved(known.from, -f.skew), moved(known.Until, -f.skew)
 	b, err := n.scripts.runBook(context.Background(), ask{
@@ -156,6 +175,7 @@ func (f *fleet) book(n *simNode, want int64, before, after int64, lost bool) {
 		f.t.Fatal(err)
 	}
 	f.server = max(f.server, f.serverTime())
+	f.note(b.settings)
 	f.pass(after)
 	if lost {
 		return
@@ -167,15 +187,24 @@ func (f *fleet) book(n *simNode, want int64, before, after int64, lost bool) {
 	if !n.known.newer(b.settings) {
 		n.known = b.settings
 	}
-	if last := f.caps[len(f.caps)-1]; last.cap != b.settings.Cap {
-		f.caps = append(f.caps, capFrom{f.trueTime(), b.settings.Cap})
-	}
 	if want == 0 || n.stepped {
 		n.seq += flag64(want > 0)
 		return
 	}
 	n.seq++
 	f.use(n, b, after)
+}
+
+// note takes in what a booking found in force: an override may have ended in it,
+// or a node have brought older settings back.
+func (f *fleet) note(s Settings) {
+	if last := f.caps[len(f.caps)-1]; last.cap != s.Cap {
+		f.caps = append(f.caps, capFrom{f.trueTime(), s.Cap})
+	}
+	if s.By == "dispatcher" && s.Revision > f.made.revision {
+		f.made.ends++
+	}
+	f.made.revision = max(f.made.revision, s.Revision)
 }
 
 // use makes the calls of the slots given: each somewhere between its bounds,
@@ -206,6 +235,7 @@ func moved(t time.Time, d int64) time.Time {
 }
 
 func (f *fleet) lose() {
+	f.settle()
 	if err := f.rdb.Del(context.Background(), f.keys.limit).Err(); err != nil {
 		f.t.Fatal(err)
 	}
@@ -213,18 +243,24 @@ func (f *fleet) lose() {
 
 // set changes the settings as an operator does.
 func (f *fleet) set(ch Change) {
+	f.settle()
 	c, err := NewControl(f.rdb, "law", "provider")
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	c.scripts.configure = redis.NewScript(f.texts.configure)
 	s, err := c.Set(context.Background(), ch)
+	var refused *FieldError
+	if errors.Is(err, ErrUnknownLimit) || errors.As(err, &refused) {
+		return // just lost, or it does not fit what is in force
+	}
 	if err != nil {
-		if strings.Contains(err.Error(), ErrUnknownLimit.Error()) {
-			return // just lost
-		}
 		f.t.Fatal(err)
 	}
+	f.made.changes++
+	f.made.pauses += flag(ch.Paused != nil && *ch.Paused)
+	f.made.overrides += flag(ch.For > 0)
+	f.made.revision = s.Revision
 	f.server = max(f.server, f.serverTime())
 	f.caps = append(f.caps, capFrom{f.trueTime(), s.Cap})
 }
@@ -235,20 +271,20 @@ func (f *fleet) set(ch Change) {
 func (f *fleet) over(window time.Duration) string {
 	slices.Sort(f.calls)
 	w := window.Microseconds()
-	end := 0
+	end, first := 0, 0
 	for i, a := range f.calls {
 		for end < len(f.calls) && f.calls[end] < a+w {
 			end++
 		}
+		for first+1 < len(f.caps) && f.caps[first+1].at+500_000 <= a {
+			first++
+		}
 		allowed := int64(0)
-		for k, c := range f.caps {
-			until := int64(1) << 62
-			if k+1 < len(f.caps) {
-				until = f.caps[k+1].at + 500_000
+		for _, c := range f.caps[first:] {
+			if c.at >= a+w {
+				break
 			}
-			if c.at < a+w && until > a {
-				allowed = max(allowed, c.cap)
-			}
+			allowed = max(allowed, c.cap)
 		}
 		if int64(end-i) > allowed {
 			return fmt.Sprintf("%d calls in %s from %d µs on; allowed are %d", end-i, window, a-f.calls[0], allowed)

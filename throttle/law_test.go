@@ -57,7 +57,8 @@ func (f *fleet) happen(c Contract) {
 	}
 }
 
-// change draws what an operator may do: another cap, a burst or none, a pause.
+// change draws what an operator may do: another cap, a burst or none, a pause;
+// one of them or all; for good or for a while.
 func (f *fleet) change(c Contract) Change {
 	ch := Change{By: "law"}
 	capacity, burst, paused := c.Cap, int64(1), f.dice(4) == 0
@@ -67,7 +68,17 @@ func (f *fleet) change(c Contract) Change {
 	if f.dice(2) == 0 {
 		burst = 1 + f.dice(capacity)
 	}
-	ch.Cap, ch.Burst, ch.Paused = &capacity, &burst, &paused
+	if f.dice(3) == 0 {
+		ch.For = time.Second + time.Duration(f.dice([]int64{1, 3_000, 29_000}[f.dice(3)]))*time.Millisecond
+	}
+	switch f.dice(5) {
+	case 0:
+		ch.Cap = &capacity
+	case 1:
+		ch.Paused = &paused
+	default:
+		ch.Cap, ch.Burst, ch.Paused = &capacity, &burst, &paused
+	}
 	return ch
 }
 

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"dispatcher/throttle"
+)
+
+// termsState are the terms of a limit in JSON.
+type termsState struct {
+	Cap       int64   `json:"cap"`
+	WindowS   float64 `json:"window_s"`
+	Burst     int64   `json:"burst"`
+	GuardS    float64 `json:"guard_s"`
+	LatenessS float64 `json:"lateness_s"`
+	HorizonS  float64 `json:"horizon_s"`
+	Paused    bool    `json:"paused"`
+}
+
+func newTermsState(t throttle.Terms) termsState {
+	return termsState{
+		Cap: t.Cap, WindowS: t.Window.Seconds(), Burst: t.Burst, GuardS: t.Guard.Seconds(),
+		LatenessS: t.Lateness.Seconds(), HorizonS: t.Horizon.Seconds(), Paused: t.Paused,
+	}
+}
+
+// changeState is one change of a limit.
+type changeState struct {
+	Revision int64      `json:"revision"`
+	Changed  string     `json:"changed"`
+	By       string     `json:"by"`
+	Why      string     `json:"why,omitempty"`
+	Until    string     `json:"until,omitempty"`
+	From     termsState `json:"from"`
+	To       termsState `json:"to"`
+}
+
+func newLimitHistoryCommand(s *settings, asJSON *bool) *cobra.Command {
+	var n int
+	cmd := &cobra.Command{
+		Use: "history NAME", Short: "Show who changed the limit, when and why; the newest change first", Args: cobra.ExactArgs(1),
+	}
+	cmd.Flags().IntVarP(&n, "number", "n", 20, "`changes` to show, at most")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if n < 1 {
+			return fmt.Errorf("limit history: --number %d: must be at least 1", n)
+		}
+		return s.connected(cmd, args[0], func(ctx context.Context, conn limitConn) error {
+			entries, err := conn.control.History(ctx, n)
+			if err != nil {
+				return err
+			}
+			if *asJSON {
+				return printJSON(cmd.OutOrStdout(), historyState(entries))
+			}
+			return printHistory(cmd.OutOrStdout(), args[0], entries)
+		})
+	}
+	return cmd
+}
+
+func historyState(entries []throttle.Entry) []changeState {
+	list := make([]changeState, 0, len(entries))
+	for _, e := range entries {
+		list = append(list, changeState{
+			Revision: e.Revision, Changed: exact(e.Changed), By: e.By, Why: e.Why, Until: exact(e.Until),
+			From: newTermsState(e.From), To: newTermsState(e.To),
+		})
+	}
+	return list
+}
+
+// exact is a time to be compared with others; none is empty.
+func exact(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000000Z07:00")
+}
+
+func printHistory(w io.Writer, name string, entries []throttle.Entry) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if len(entries) == 0 {
+		_, _ = fmt.Fprintf(table, "limit %s has not been changed since it was seeded\n", name)
+	} else {
+		_, _ = fmt.Fprintln(table, "REVISION\tCHANGED\tTO\tBY\tWHY")
+	}
+	for _, e := range entries {
+		_, _ = fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", e.Revision, stamp(e.Changed), became(e), e.By, e.Why)
+	}
+	return table.Flush()
+}
+
+// became is what a change made of the limit: a line that names what people look
+// for, and the rest only where it changed.
+func became(e throttle.Entry) string {
+	words := []string{brief(e.To)}
+	for _, d := range differences(e.From.Contract, e.To.Contract) {
+		if d.Field != "cap" && d.Field != "window" && d.Field != "burst" {
+			words = append(words, d.Field+" "+d.Redis)
+		}
+	}
+	if !e.Until.IsZero() {
+		words = append(words, "until "+stamp(e.Until))
+	}
+	return strings.Join(words, ", ")
+}
+
+func newLimitListCommand(s *settings, asJSON *bool) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "Show the limits that Redis holds in the namespace", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.connected(cmd, "", func(ctx context.Context, conn limitConn) error {
+				return conn.list(ctx, cmd.OutOrStdout(), *asJSON)
+			})
+		},
+	}
+}
+
+// listed is one limit of the list.
+type listed struct {
+	Name string `json:"name"`
+	termsState
+	Revision int64  `json:"revision"`
+	Until    string `json:"until,omitempty"`
+}
+
+func (c limitConn) list(ctx context.Context, w io.Writer, asJSON bool) error {
+	names, err := throttle.Limits(ctx, c.rdb, c.cfg.Redis.Namespace)
+	if err != nil {
+		return err
+	}
+	all := make([]listed, 0, len(names))
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(table, "NAME\tREVISION\tIN FORCE\tUNTIL")
+	for _, name := range names {
+		control, err := throttle.NewControl(c.rdb, c.cfg.Redis.Namespace, name)
+		if err != nil {
+			return err
+		}
+		now, err := control.Get(ctx)
+		if err != nil {
+			return err
+		}
+		all = append(all, listed{Name: name, termsState: newTermsState(now.Terms), Revision: now.Revision, Until: exact(now.Until)})
+		_, _ = fmt.Fprintf(table, "%s\t%d\t%s\t%s\n", name, now.Revision, brief(now.Terms), stamp(now.Until))
+	}
+	switch {
+	case asJSON:
+		return printJSON(w, all)
+	case len(all) == 0:
+		_, err := fmt.Fprintf(w, "redis holds no limits in namespace %s\n", c.cfg.Redis.Namespace)
+		return err
+	}
+	return table.Flush()
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"dispatcher/throttle"
+)
+
+// how is what all commands that change a limit can be told.
+type how struct {
+	change throttle.Change
+	wait   bool
+}
+
+func (h *how) flags(f *pflag.FlagSet) {
+	f.DurationVar(&h.change.For, "for", 0, "take it back after this `time`, such as 10m; 0 is for good")
+	f.Int64Var(&h.change.IfRevision, "if-revision", 0, "refuse unless this `revision` is in force")
+	f.StringVar(&h.change.Why, "why", "", "`text` for the history")
+	f.BoolVar(&h.wait, "wait", false, "wait until every node knows the change, for 5 s at most")
+}
+
+// force is for those commands that a rail can stop.
+func (h *how) force(f *pflag.FlagSet) {
+	f.BoolVar(&h.change.Force, "force", false, "pass max_cap and max_step")
+}
+
+// validate refuses what would be taken for something else.
+func (h *how) validate(f *pflag.FlagSet) error {
+	if f.Changed("for") && h.change.For == 0 {
+		return &throttle.FieldError{Field: "for", Value: h.change.For, Why: "must be a time; leave it out for a change that is for good"}
+	}
+	if f.Changed("if-revision") && h.change.IfRevision < 1 {
+		return &throttle.FieldError{Field: "if_revision", Value: h.change.IfRevision, Why: "must be at least 1"}
+	}
+	return nil
+}
+
+// changeFunc makes a change and returns what is in force after it.
+type changeFunc func(context.Context, *throttle.Control, throttle.Change) (throttle.Settings, error)
+
+func makeChange(ctx context.Context, c *throttle.Control, ch throttle.Change) (throttle.Settings, error) {
+	return c.Set(ctx, ch)
+}
+
+// change makes a change, waits for it where that is asked for, and shows it.
+func (s *settings) change(cmd *cobra.Command, name string, asJSON bool, h how, do changeFunc) error {
+	if err := flagged(h.validate(cmd.Flags())); err != nil {
+		return err
+	}
+	h.change.By = operator()
+	return s.connected(cmd, name, func(ctx context.Context, conn limitConn) error {
+		now, err := do(ctx, conn.control, h.change)
+		if err != nil {
+			return err
+		}
+		if !h.wait {
+			return conn.show(ctx, cmd.OutOrStdout(), now, asJSON, nil)
+		}
+		wctx, cancel := context.WithTimeout(cmd.Context(), limitTimeout)
+		defer cancel()
+		n, took, late := conn.control.Await(wctx, now)
+		sctx, cancel := context.WithTimeout(cmd.Context(), limitTimeout)
+		defer cancel()
+		err = conn.show(sctx, cmd.OutOrStdout(), now, asJSON, &awaited{nodes: n, took: took, err: late})
+		return errors.Join(late, err)
+	})
+}
+
+func newLimitSetCommand(s *settings, asJSON *bool) *cobra.Command {
+	var (
+		h                                how
+		units, burst, maxCap             int64
+		maxStep                          float64
+		window, guard, lateness, horizon time.Duration
+	)
+	cmd := &cobra.Command{
+		Use: "set NAME", Short: "Change the limit", Args: cobra.ExactArgs(1),
+		Example: "  dispatcher limit set provider --cap 300 --window 1s\n" +
+			"  dispatcher limit set provider --cap 500 --for 10m --why \"backlog after the outage\" --wait",
+	}
+	flags := cmd.Flags()
+	flags.Int64Var(&units, "cap", 0, "`calls` the provider allows in any window")
+	flags.DurationVar(&window, "window", 0, "the provider's window, such as 1s or 1m")
+	flags.Int64Var(&burst, "burst", 0, "`calls` that may go at once after a pause")
+	flags.DurationVar(&guard, "guard", 0, "by how much the calls' times may differ on their way, lateness included")
+	flags.DurationVar(&lateness, "lateness", 0, "how late a call may start")
+	flags.DurationVar(&horizon, "horizon", 0, "how far ahead slots are booked")
+	flags.Int64Var(&maxCap, "max-cap", 0, "the most `calls` that --cap takes without --force; 0 for any")
+	flags.Float64Var(&maxStep, "max-step", 0, "by which `factor` the rate may change at once without --force; 0 for any")
+	h.flags(flags)
+	h.force(flags)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		given := 0
+		for name, use := range map[string]func(){
+			"cap": func() { h.change.Cap = &units }, "window": func() { h.change.Window = &window },
+			"burst": func() { h.change.Burst = &burst }, "guard": func() { h.change.Guard = &guard },
+			"lateness": func() { h.change.Lateness = &lateness }, "horizon": func() { h.change.Horizon = &horizon },
+			"max-cap": func() { h.change.MaxCap = &maxCap }, "max-step": func() { h.change.MaxStep = new(thousandths(maxStep)) },
+		} {
+			if flags.Changed(name) {
+				use()
+				given++
+			}
+		}
+		if given == 0 {
+			return errors.New("limit set: nothing to change: give --cap, --window or --burst")
+		}
+		return s.change(cmd, args[0], *asJSON, h, makeChange)
+	}
+	return cmd
+}
+
+// thousandths of a factor: 0 stays no rail, and what is too small to be one is
+// no 0.
+func thousandths(factor float64) int64 {
+	n := int64(math.Round(factor * 1000))
+	if n == 0 && factor != 0 {
+		return 1
+	}
+	return n
+}
+
+func newLimitPauseCommand(s *settings, asJSON *bool, verb, about string, paused bool) *cobra.Command {
+	h := how{change: throttle.Change{Paused: &paused}}
+	cmd := &cobra.Command{
+		Use: verb + " NAME", Short: about, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.change(cmd, args[0], *asJSON, h, makeChange)
+		},
+	}
+	if paused {
+		cmd.Example = "  dispatcher limit pause provider --for 15m --why \"maintenance at the provider\""
+	}
+	h.flags(cmd.Flags())
+	return cmd
+}
+
+func newLimitUndoCommand(s *settings, asJSON *bool) *cobra.Command {
+	var (
+		h  how
+		to int64
+	)
+	cmd := &cobra.Command{
+		Use: "undo NAME", Short: "Take the last change back, or return to the terms of a revision", Args: cobra.ExactArgs(1),
+		Example: "  dispatcher limit undo provider\n  dispatcher limit undo provider --to 7",
+	}
+	cmd.Flags().Int64Var(&to, "to", 0, "the `revision` to return to, as history shows it (default: the one before the last change)")
+	h.flags(cmd.Flags())
+	h.force(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if cmd.Flags().Changed("to") && to < 1 {
+			return fmt.Errorf("limit undo: --to %d: must be at least 1; nothing was changed", to)
+		}
+		return s.change(cmd, args[0], *asJSON, h, func(ctx context.Context, c *throttle.Control, ch throttle.Change) (throttle.Settings, error) {
+			return c.Undo(ctx, to, ch)
+		})
+	}
+	return cmd
+}

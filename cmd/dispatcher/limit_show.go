@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"dispatcher/configs"
+	"dispatcher/throttle"
+)
+
+func newLimitGetCommand(s *settings, asJSON *bool) *cobra.Command {
+	return &cobra.Command{
+		Use: "get NAME", Short: "Show the limit in force, and where the file says otherwise", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.connected(cmd, args[0], func(ctx context.Context, conn limitConn) error {
+				now, err := conn.control.Get(ctx)
+				if err != nil {
+					return err
+				}
+				return conn.show(ctx, cmd.OutOrStdout(), now, *asJSON, nil)
+			})
+		},
+	}
+}
+
+// awaited is how a wait for the nodes ended.
+type awaited struct {
+	nodes int
+	took  time.Duration
+	err   error
+}
+
+// show prints the settings, and on which nodes they are in force by now.
+func (c limitConn) show(ctx context.Context, w io.Writer, now throttle.Settings, asJSON bool, a *awaited) error {
+	nodes, err := c.control.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	clock, err := c.control.Now(ctx)
+	if err != nil {
+		return err
+	}
+	report := newLimitState(c.cfg, c.name, now)
+	report.place(nodes, now, a)
+	if !now.Until.IsZero() {
+		left := max(0, now.Until.Sub(clock)).Seconds()
+		then := newTermsState(now.Was)
+		report.Until, report.UntilInS, report.Then = exact(now.Until), &left, &then
+	}
+	if asJSON {
+		return printJSON(w, report)
+	}
+	return report.print(w, now)
+}
+
+// place notes which nodes know the settings: those that a wait ended with, or
+// those of now.
+func (s *limitState) place(nodes []throttle.Node, now throttle.Settings, a *awaited) {
+	s.InForce = inForce{Of: len(nodes), Lacking: []string{}}
+	for _, n := range nodes {
+		if n.Has(now) {
+			s.InForce.Nodes++
+		} else {
+			s.InForce.Lacking = append(s.InForce.Lacking, n.Name)
+		}
+	}
+	if a != nil && a.err == nil {
+		after := a.took.Seconds()
+		s.InForce = inForce{Nodes: a.nodes, Of: a.nodes, AfterS: &after, Lacking: []string{}}
+	}
+}
+
+// inForce says on how many nodes the settings are in force.
+type inForce struct {
+	Nodes   int      `json:"nodes"`
+	Of      int      `json:"of"`
+	AfterS  *float64 `json:"after_s,omitempty"` // where it was waited for
+	Lacking []string `json:"lacking"`
+}
+
+func (f inForce) String() string {
+	text := fmt.Sprintf("in force on %d/%d nodes", f.Nodes, f.Of)
+	if f.AfterS != nil {
+		text += fmt.Sprintf(" after %d ms", int64(*f.AfterS*1000))
+	}
+	if len(f.Lacking) > 0 {
+		text += ", not yet on " + strings.Join(f.Lacking, ", ")
+	}
+	return text
+}
+
+// limitState is a limit as it is in force, and how the file differs from it.
+type limitState struct {
+	Name      string       `json:"name"`
+	Namespace string       `json:"namespace"`
+	Cap       int64        `json:"cap"`
+	WindowS   float64      `json:"window_s"`
+	Burst     int64        `json:"burst"`
+	GuardS    float64      `json:"guard_s"`
+	LatenessS float64      `json:"lateness_s"`
+	HorizonS  float64      `json:"horizon_s"`
+	Share     float64      `json:"share"`
+	Paused    bool         `json:"paused"`
+	Revision  int64        `json:"revision"`
+	Changed   string       `json:"changed,omitempty"`
+	By        string       `json:"by,omitempty"`
+	Why       string       `json:"why,omitempty"`
+	MaxCap    int64        `json:"max_cap"`  // 0: none
+	MaxStep   float64      `json:"max_step"` // a factor; 0: none
+	Until     string       `json:"until,omitempty"`
+	UntilInS  *float64     `json:"until_in_s,omitempty"`
+	Then      *termsState  `json:"then,omitempty"` // what holds from until on
+	InForce   inForce      `json:"in_force"`
+	InFile    bool         `json:"in_file"`
+	Differs   []difference `json:"differs"`
+}
+
+// difference is one setting of which the file and Redis say different things.
+type difference struct {
+	Field string `json:"field"`
+	File  string `json:"file"`
+	Redis string `json:"redis"`
+}
+
+func newLimitState(cfg configs.Config, name string, now throttle.Settings) limitState {
+	state := limitState{
+		Name: name, Namespace: cfg.Redis.Namespace,
+		Cap: now.Cap, WindowS: now.Window.Seconds(), Burst: now.Burst,
+		GuardS: now.Guard.Seconds(), LatenessS: now.Lateness.Seconds(), HorizonS: now.Horizon.Seconds(),
+		Share: now.Share(), Paused: now.Paused, Revision: now.Revision, By: now.By, Why: now.Why,
+		MaxCap: now.MaxCap, MaxStep: float64(now.MaxStep) / 1000, Differs: []difference{},
+	}
+	if !now.Changed.IsZero() {
+		state.Changed = now.Changed.UTC().Format(time.RFC3339)
+	}
+	for _, l := range cfg.Limits {
+		if l.Name == name {
+			state.InFile = true
+			state.Differs = differences(l.Contract(), now.Contract)
+		}
+	}
+	return state
+}
+
+func differences(file, redis throttle.Contract) []difference {
+	found := []difference{}
+	for _, d := range []difference{
+		{"cap", fmt.Sprint(file.Cap), fmt.Sprint(redis.Cap)},
+		{"window", short(file.Window), short(redis.Window)},
+		{"burst", fmt.Sprint(file.Burst), fmt.Sprint(redis.Burst)},
+		{"guard", short(file.Guard), short(redis.Guard)},
+		{"lateness", short(file.Lateness), short(redis.Lateness)},
+		{"horizon", short(file.Horizon), short(redis.Horizon)},
+	} {
+		if d.File != d.Redis {
+			found = append(found, d)
+		}
+	}
+	return found
+}
+
+// stamp is a time for people; none is empty.
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// brief are the terms that people look for.
+func brief(t throttle.Terms) string {
+	text := fmt.Sprintf("at most %d in any %s, burst %d", t.Cap, short(t.Window), t.Burst)
+	if t.Paused {
+		text += ", paused"
+	}
+	return text
+}
+
+func (s limitState) print(w io.Writer, now throttle.Settings) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintf(table, "limit %s: %s\n", s.Name, brief(now.Terms))
+	if s.Until != "" {
+		left := time.Duration(*s.UntilInS * float64(time.Second)).Round(time.Second)
+		_, _ = fmt.Fprintf(table, "  until %s (in %s), then %s\n", stamp(now.Until), left, brief(now.Was))
+	}
+	_, _ = fmt.Fprintf(table, "  %s\n", s.InForce)
+	_, _ = fmt.Fprintf(table, "  usable share\t%.3f\tof the cap: %.1f calls a window\n", s.Share, now.Share()*float64(now.Cap))
+	_, _ = fmt.Fprintf(table, "  acts within\t%s\ton every node that knows it\n", now.Reaction())
+	if s.Changed == "" {
+		_, _ = fmt.Fprintf(table, "  revision\t%d\tseeded from a file\n", s.Revision)
+	} else {
+		_, _ = fmt.Fprintf(table, "  revision\t%d\tof %s by %s%s\n", s.Revision, s.Changed, s.By, because(s.Why))
+	}
+	if s.MaxCap != 0 {
+		_, _ = fmt.Fprintf(table, "  max_cap\t%d\ta higher cap needs --force\n", s.MaxCap)
+	}
+	if s.MaxStep != 0 {
+		_, _ = fmt.Fprintf(table, "  max_step\t%g\ta larger factor, up or down, needs --force\n", s.MaxStep)
+	}
+	for _, d := range s.Differs {
+		_, _ = fmt.Fprintf(table, "  %s\t%s\tbut %s in this configuration, which only seeds\n", d.Field, d.Redis, d.File)
+	}
+	if !s.InFile {
+		_, _ = fmt.Fprintln(table, "  this configuration states no limit of this name")
+	}
+	return table.Flush()
+}
+
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return ": " + why
+}

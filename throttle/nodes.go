@@ -1,0 +1,191 @@
+package throttle
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Node is one node of the fleet, as it last came by in Redis.
+type Node struct {
+	ID    string        // unique per start
+	Name  string        // as its configuration says
+	Knows time.Time     // the Changed of the newest settings that it knows; zero: only those of its file
+	Seen  time.Duration // ago, by Redis's clock
+}
+
+// When a node is gone. One that knows other settings than those in force looks
+// at a pace of its own, so for it the slowest counts.
+const (
+	goneAfter  = 2 * time.Second
+	forgotten  = 10 * time.Minute // its field is removed
+	awaitEvery = 20 * time.Millisecond
+	nodeRandom = len("-0123456789abcdef") // what nodeID adds
+)
+
+// Has reports whether the node knows these settings or newer ones.
+func (n Node) Has(s Settings) bool { return !n.Knows.Before(s.Changed) }
+
+// Nodes returns the nodes that are there, by name.
+func (c *Control) Nodes(ctx context.Context) ([]Node, error) {
+	s, err := c.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.nodes(ctx, s)
+}
+
+// nodes are those that are there under the settings s. Fields of nodes that
+// ended long ago are removed on the way.
+func (c *Control) nodes(ctx context.Context, s Settings) ([]Node, error) {
+	fields, err := c.rdb.HGetAll(ctx, c.keys.nodes).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read the nodes of limit %q: %w", c.name, err)
+	}
+	now, err := c.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var here []Node
+	var old []string
+	for id, value := range fields {
+		n, seen := decodeNode(id, value)
+		away := now.Sub(seen).Abs() // a clock that was set back shows nodes of the future
+		n.Seen = max(0, now.Sub(seen))
+		limit := goneAfter
+		if limit = max(limit, 2*s.LookEvery()); !n.Has(s) {
+			limit = max(limit, 2*lookMost)
+		}
+		switch {
+		case away > forgotten:
+			old = append(old, id)
+		case away <= limit:
+			here = append(here, n)
+		}
+	}
+	if len(old) > 0 {
+		// A node that comes by between is back at its next look.
+		if err := c.rdb.HDel(ctx, c.keys.nodes, old...).Err(); err != nil {
+			return nil, fmt.Errorf("forget old nodes of limit %q: %w", c.name, err)
+		}
+	}
+	slices.SortFunc(here, func(a, b Node) int { return cmp.Compare(a.ID, b.ID) })
+	return here, nil
+}
+
+// decodeNode reads what book.lua wrote; what is no number is long ago.
+func decodeNode(id, value string) (n Node, seen time.Time) {
+	knows, at, _ := strings.Cut(value, " ")
+	us, _ := strconv.ParseInt(knows, 10, 64)
+	atUS, _ := strconv.ParseInt(at, 10, 64)
+	n = Node{ID: id, Name: id, Knows: fromMicros(us)}
+	if cut := len(id) - nodeRandom; cut > 0 && id[cut] == '-' {
+		n.Name = id[:cut]
+	}
+	return n, time.UnixMicro(atUS)
+}
+
+// Now is the clock of the Redis that holds the limit.
+func (c *Control) Now(ctx context.Context) (time.Time, error) {
+	rdb, err := holder(ctx, c.rdb, c.keys.limit)
+	if err != nil {
+		return time.Time{}, err
+	}
+	now, err := rdb.Time(ctx).Result()
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read redis's clock: %w", err)
+	}
+	return now, nil
+}
+
+// holder is the server that holds a key.
+func holder(ctx context.Context, rdb redis.UniversalClient, key string) (redis.Cmdable, error) {
+	cluster, ok := rdb.(*redis.ClusterClient)
+	if !ok {
+		return rdb, nil
+	}
+	master, err := cluster.MasterForKey(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("find the master that holds %s: %w", key, err)
+	}
+	return master, nil
+}
+
+// NotEverywhereError says that nodes did not learn new settings in time.
+type NotEverywhereError struct {
+	Revision int64
+	Lack     []Node // those that don't know it
+	Of       int    // nodes in all
+}
+
+func (e *NotEverywhereError) Error() string {
+	names := make([]string, len(e.Lack))
+	for i, n := range e.Lack {
+		names[i] = fmt.Sprintf("%s (seen %s ago)", n.Name, n.Seen.Round(time.Millisecond))
+	}
+	return fmt.Sprintf("revision %d is set, but in force on %d/%d nodes only; it lacks on %s",
+		e.Revision, e.Of-len(e.Lack), e.Of, strings.Join(names, ", "))
+}
+
+// Await waits until each node that is there knows these settings or newer ones,
+// and returns how many nodes that are. When the context ends first, the error is
+// a [NotEverywhereError].
+func (c *Control) Await(ctx context.Context, s Settings) (n int, took time.Duration, err error) {
+	begin := time.Now()
+	ticker := time.NewTicker(awaitEvery)
+	defer ticker.Stop()
+	var late *NotEverywhereError
+	for {
+		nodes, err := c.nodes(ctx, s)
+		took = time.Since(begin)
+		if err == nil {
+			lack := slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool { return n.Has(s) })
+			if len(lack) == 0 {
+				return len(nodes), took, nil
+			}
+			late = &NotEverywhereError{Revision: s.Revision, Lack: lack, Of: len(nodes)}
+		} else if ctx.Err() == nil {
+			return 0, took, err
+		}
+		select {
+		case <-ticker.C:
+			continue
+		case <-ctx.Done():
+		}
+		if late == nil {
+			return 0, took, errors.Join(err, context.Cause(ctx))
+		}
+		return late.Of, took, late
+	}
+}
+
+// Limits returns the names of the limits that Redis holds in a namespace. A
+// namespace lies on one server of a Cluster.
+func Limits(ctx context.Context, rdb redis.UniversalClient, namespace string) ([]string, error) {
+	if err := CheckName("namespace", namespace); err != nil {
+		return nil, err
+	}
+	prefix := keysOf(namespace, "").limit
+	server, err := holder(ctx, rdb, prefix)
+	if err != nil {
+		return nil, err
+	}
+	names := []string{}
+	const page = 1000
+	keys := server.Scan(ctx, 0, prefix+"*", page).Iterator()
+	for keys.Next(ctx) {
+		names = append(names, strings.TrimPrefix(keys.Val(), prefix))
+	}
+	if err := keys.Err(); err != nil {
+		return nil, fmt.Errorf("list the limits of namespace %q: %w", namespace, err)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
