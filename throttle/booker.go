@@ -272,7 +272,7 @@ func (b *booker) failed(ctx context.Context, err error, now time.Time) {
 // refusal tells an answer that stays the same however often one asks from a
 // Redis that is away, loading or being replaced.
 func refusal(err error) bool {
-	for _, prefix := range []string{"IDENTITY", "NOPERM", "NOAUTH", "WRONGPASS", "ERR unknown command", "OOM"} {
+	for _, prefix := range []string{"IDENTITY", "NOPERM", "NOAUTH", "WRONGPASS", "ERR unknown command", "OOM", "MODULE"} {
 		if strings.Contains(err.Error(), prefix) {
 			return true
 		}
