@@ -13,8 +13,8 @@ local function spacing(c) return c.window / (c.cap - c.reserve) end
 local function throttle(c, units)
   local r = redis.pcall('CL.THROTTLE', KEYS[3], int(c.burst - 1), int(c.cap - c.reserve), int(c.window / 1000000), int(units))
   if not r.err then return r end
-  if string.find(r.err, 'nknown') then error({err = 'MODULE this Redis has no redis-cell (CL.THROTTLE)'}) end
-  error({err = r.err})
+  if string.find(r.err, 'nknown') then error('MODULE this Redis has no redis-cell (CL.THROTTLE)', 0) end
+  error(r.err, 0)
 end
 
 local function put(tat, now)
