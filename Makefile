@@ -26,8 +26,10 @@ lint: ## Lint the Go code, formatting included
 lua: ## Lint the Redis scripts, joined as they run
 	@mkdir -p bin/lua && rm -f bin/lua/*.lua
 	@cat lua/limit.lua lua/configure.lua > bin/lua/configure.lua
+	@cat lua/gcra_math.lua lua/cl_throttle.lua > bin/lua/cl_throttle.lua
 	@set -e; for algorithm in lua/algorithms/*.lua; do \
-		cat lua/limit.lua $$algorithm lua/book.lua > bin/lua/book_$${algorithm##*/}; \
+		with=$$(sed -n '1s|^-- with |lua/|p' $$algorithm); \
+		cat lua/limit.lua $$with $$algorithm lua/book.lua > bin/lua/book_$${algorithm##*/}; \
 	done
 	$(LUACHECK) --quiet bin/lua
 

@@ -3,7 +3,8 @@
 // and replies.
 //
 // A script is joined from parts: limit.lua, which all have in front, the
-// algorithm where there is one, and the command itself.
+// algorithm where there is one, and the command itself. A part whose first line
+// is "-- with other.lua" has that one in front.
 //
 // Rules for a script: a header that names its KEYS, ARGV and reply (a test
 // compares it with the body); Redis's own clock; integers in microseconds
@@ -29,12 +30,19 @@ func Book(algorithm string) string {
 // Configure changes a limit's settings.
 func Configure() string { return join("limit.lua", "configure.lua") }
 
+// CLThrottle answers as redis-cell's CL.THROTTLE does.
+func CLThrottle() string { return join("cl_throttle.lua") }
+
 func join(names ...string) string {
 	var script strings.Builder
 	for _, name := range names {
 		text, err := files.ReadFile(name)
 		if err != nil {
 			panic(fmt.Sprintf("lua: %v", err)) // a name that the program itself got wrong
+		}
+		first, _, _ := strings.Cut(string(text), "\n")
+		if other, ok := strings.CutPrefix(first, "-- with "); ok {
+			script.WriteString(join(other))
 		}
 		script.Write(text)
 	}

@@ -41,7 +41,9 @@ const DefaultAlgorithm = "token_bucket"
 
 // Algorithms are all there are, the default one first.
 func Algorithms() []Algorithm {
-	return []Algorithm{tokenBucket()}
+	return []Algorithm{
+		tokenBucket(), leakyBucket(), gcra(), redisCell(), fixedWindow(), slidingWindowCounter(), slidingWindowLog(), slidingWindowList(),
+	}
 }
 
 // AlgorithmNamed finds an algorithm; an empty name is the default one. The error

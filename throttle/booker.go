@@ -279,7 +279,7 @@ func (b *booker) failed(ctx context.Context, err error, now time.Time) {
 // Redis that is away, loading or being replaced.
 func refusal(err error) bool {
 	for _, words := range []string{
-		"IDENTITY", "NOPERM", "NOAUTH", "WRONGPASS", "ERR unknown command", "OOM", "MISCONF", "WRONGTYPE",
+		"IDENTITY", "NOPERM", "NOAUTH", "WRONGPASS", "ERR unknown command", "OOM", "MISCONF", "WRONGTYPE", "MODULE",
 		"ERR The user executing the script", // NOPERM, as 7.0 says it of a command inside
 	} {
 		if strings.Contains(err.Error(), words) {

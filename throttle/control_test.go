@@ -15,16 +15,16 @@ import (
 	"dispatcher/throttle"
 )
 
-// crew is a Redis with a limit of 300 a second, and the nodes that keep it.
-type crew struct {
+// desk is a Redis with a limit of 300 a second, and the nodes that keep it.
+type desk struct {
 	*throttle.Control
 	server *miniredis.Miniredis
 	rdb    redis.UniversalClient
 }
 
-func newCrew(t *testing.T, rails throttle.Rails, nodes int) *crew {
+func newDesk(t *testing.T, rails throttle.Rails, nodes int) *desk {
 	t.Helper()
-	c := &crew{server: miniredis.RunT(t)}
+	c := &desk{server: miniredis.RunT(t)}
 	c.rdb = redis.NewClient(&redis.Options{Addr: c.server.Addr()})
 	t.Cleanup(func() { _ = c.rdb.Close() })
 	var err error
@@ -42,7 +42,7 @@ func newCrew(t *testing.T, rails throttle.Rails, nodes int) *crew {
 }
 
 // join starts a node; leave ends it.
-func (c *crew) join(t *testing.T, name string, rails throttle.Rails) (leave func()) {
+func (c *desk) join(t *testing.T, name string, rails throttle.Rails) (leave func()) {
 	t.Helper()
 	l, err := throttle.New(throttle.Options{
 		Redis: c.rdb, Namespace: "default", Name: "provider", Node: name, Identity: throttle.IdentityNone, Rails: rails,
@@ -69,7 +69,7 @@ func (c *crew) join(t *testing.T, name string, rails throttle.Rails) (leave func
 }
 
 // until polls: its deadline is for what hangs.
-func (c *crew) until(t *testing.T, what string, so func() bool) {
+func (c *desk) until(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
@@ -80,7 +80,7 @@ func (c *crew) until(t *testing.T, what string, so func() bool) {
 	}
 }
 
-func (c *crew) must(t *testing.T, ch throttle.Change) throttle.Settings {
+func (c *desk) must(t *testing.T, ch throttle.Change) throttle.Settings {
 	t.Helper()
 	s, err := c.Set(t.Context(), ch)
 	if err != nil {
@@ -101,7 +101,7 @@ func paused(p bool) throttle.Change { return throttle.Change{Paused: &p, By: "op
 
 func TestAPlainChangeHoldsNowAndAfterTheOverride(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t, throttle.Rails{}, 1)
+	c := newDesk(t, throttle.Rails{}, 1)
 	c.must(t, capFor(500, time.Minute))
 	s := c.must(t, paused(true))
 	if s.Cap != 500 || !s.Paused || s.Was.Cap != 300 || !s.Was.Paused || s.Until.IsZero() {
@@ -118,7 +118,7 @@ func TestAPlainChangeHoldsNowAndAfterTheOverride(t *testing.T) {
 
 func TestAnOverrideOfAnOverrideReturnsToWhatWasBeforeBoth(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t, throttle.Rails{}, 1)
+	c := newDesk(t, throttle.Rails{}, 1)
 	first := c.must(t, capFor(500, time.Minute))
 	second := c.must(t, capFor(400, time.Hour))
 	if second.Was.Cap != 300 || second.Cap != 400 || second.Until.Before(first.Until.Add(50*time.Minute)) {
@@ -128,7 +128,7 @@ func TestAnOverrideOfAnOverrideReturnsToWhatWasBeforeBoth(t *testing.T) {
 
 func TestAnOverrideEndsByItselfAndIsInTheTrail(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t, throttle.Rails{}, 1)
+	c := newDesk(t, throttle.Rails{}, 1)
 	set := c.must(t, capFor(500, throttle.MinOverride))
 	c.until(t, "the override is over", func() bool {
 		s, err := c.Get(t.Context())
@@ -152,7 +152,7 @@ func TestAnOverrideEndsByItselfAndIsInTheTrail(t *testing.T) {
 
 func TestUndoTakesTheLastChangeBack(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t, throttle.Rails{}, 1)
+	c := newDesk(t, throttle.Rails{}, 1)
 	window := 2 * time.Second
 	s := c.must(t, throttle.Change{Cap: capOf(200).Cap, Window: &window})
 	undone, err := c.Undo(t.Context(), 0, throttle.Change{By: "ops"})
@@ -172,7 +172,7 @@ func TestUndoTakesTheLastChangeBack(t *testing.T) {
 
 func TestUndoInAnOverrideLeavesTheRestOfItAlone(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t, throttle.Rails{}, 1)
+	c := newDesk(t, throttle.Rails{}, 1)
 	c.must(t, capFor(500, time.Minute))
 	c.must(t, paused(true))
 	if s, err := c.Undo(t.Context(), 0, throttle.Change{}); err != nil || s.Paused || s.Was.Paused || s.Cap != 500 || s.Until.IsZero() {
@@ -190,7 +190,7 @@ func TestUndoInAnOverrideLeavesTheRestOfItAlone(t *testing.T) {
 
 func TestUndoRefusesWhatTheTrailDoesNotHold(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t, throttle.Rails{}, 1)
+	c := newDesk(t, throttle.Rails{}, 1)
 	if _, err := c.Undo(t.Context(), 0, throttle.Change{}); !errors.Is(err, throttle.ErrNotInTrail) {
 		t.Errorf("got %v for a limit that was never changed, want %v", err, throttle.ErrNotInTrail)
 	}
@@ -206,7 +206,7 @@ func TestUndoRefusesWhatTheTrailDoesNotHold(t *testing.T) {
 
 func TestRailsStandUnlessForced(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t, throttle.Rails{MaxCap: 500, MaxStep: 2000}, 1)
+	c := newDesk(t, throttle.Rails{MaxCap: 500, MaxStep: 2000}, 1)
 	before, err := c.Get(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -234,7 +234,7 @@ func TestRailsStandUnlessForced(t *testing.T) {
 
 func TestOneOfTwoOperatorsLoses(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t, throttle.Rails{}, 1)
+	c := newDesk(t, throttle.Rails{}, 1)
 	first, second := capOf(200), capOf(100)
 	first.IfRevision, second.IfRevision = 1, 1
 	c.must(t, first)
@@ -247,7 +247,7 @@ func TestOneOfTwoOperatorsLoses(t *testing.T) {
 
 func TestEachNodeLearnsAChange(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t, throttle.Rails{}, 3)
+	c := newDesk(t, throttle.Rails{}, 3)
 	s := c.must(t, capOf(200))
 	n, took, err := c.Await(t.Context(), s)
 	if err != nil || n != 3 {
@@ -266,7 +266,7 @@ func TestEachNodeLearnsAChange(t *testing.T) {
 
 func TestANodeThatLacksAChangeIsNamed(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t, throttle.Rails{}, 1)
+	c := newDesk(t, throttle.Rails{}, 1)
 	now, err := c.Now(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -295,7 +295,7 @@ func TestANodeThatLacksAChangeIsNamed(t *testing.T) {
 
 func TestANodeThatEndsIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t, throttle.Rails{}, 1)
+	c := newDesk(t, throttle.Rails{}, 1)
 	leave := c.join(t, "node-2", throttle.Rails{})
 	c.until(t, "two nodes", func() bool { n, err := c.Nodes(t.Context()); return err == nil && len(n) == 2 })
 	leave()
@@ -307,7 +307,7 @@ func TestANodeThatEndsIsNotWaitedFor(t *testing.T) {
 
 func TestLimitsAreListed(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t, throttle.Rails{}, 1)
+	c := newDesk(t, throttle.Rails{}, 1)
 	c.server.HSet("dispatcher:{default}:limit:another", "cap", "1")
 	c.server.HSet("dispatcher:{other}:limit:third", "cap", "1")
 	names, err := throttle.Limits(t.Context(), c.rdb, "default")

@@ -1,0 +1,23 @@
+-- with window.lua
+-- A fixed window: it begins with its first unit, lasts window + guard, and holds no more than the cap. The units of
+-- one window's end and of the next one's beginning lie side by side, so a window of the provider's may hold
+-- 2 * cap - 1: all but the unit that the first one began with.
+--
+-- The state is a count. In the limit's hash: keep_us, the end of the window, and what window.lua names.
+algorithm.name = 'fixed_window'
+
+function algorithm.take(c, now, want, _, ahead, quiet)
+  local wait = early(now, quiet)
+  if wait > 0 then return wait, 0 end
+  local ends = tonumber(redis.call('HGET', limit, 'keep'))
+  if now >= ends then
+    redis.call('DEL', KEYS[3])
+    ends = now + length(c)
+  end
+  local count = tonumber(redis.call('GET', KEYS[3]) or 0)
+  local given = math.max(0, math.min(want, allowed(c) - count - ahead))
+  if given == 0 then return count > 0 and ends - now or SOON, 0 end
+  redis.call('INCRBY', KEYS[3], int(given))
+  gave(now, ends)
+  return 0, given, now, 0, now, 1, 1, given
+end

@@ -1,0 +1,58 @@
+-- GCRA by the module redis-cell: what CL.THROTTLE says, asked inside the script. T is window / (cap - reserve) in whole
+-- ns, and the window is whole seconds. A burst is not paid for: a window of the provider's may hold
+-- burst - 1 + ceil((window + guard) / T).
+--
+-- The state is the module's: its theoretical arrival time in ns. In the limit's hash: tat_ns, the same, for the module
+-- forgets it up to 1 ms too early, and a Redis short of memory any time.
+local algorithm = {name = 'redis_cell'}
+local SOON = 5000 -- when to ask again where others have their turn first
+
+local function spacing(c) return c.window / (c.cap - c.reserve) end
+
+-- throttle asks the module; 0 units only look.
+local function throttle(c, units)
+  local r = redis.pcall('CL.THROTTLE', KEYS[3], int(c.burst - 1), int(c.cap - c.reserve), int(c.window / 1000000), int(units))
+  if not r.err then return r end
+  if string.find(r.err, 'nknown') then error('MODULE this Redis has no redis-cell (CL.THROTTLE)', 0) end
+  error(r.err, 0)
+end
+
+local function put(tat, now)
+  redis.call('SET', KEYS[3], tat, 'PX', int(math.max(1, math.ceil(tonumber(tat) / 1000000 - now / 1000))))
+end
+
+function algorithm.whole() return redis.call('HEXISTS', limit, 'tat_ns') == 1 end
+
+-- binds: the arrival time of what was given lies no further ahead than a burst, and the bucket begins empty.
+function algorithm.binds(c) return math.ceil(spacing(c)) end
+
+function algorithm.begin(c, quiet)
+  throttle(c, 0)
+  redis.call('HSET', limit, 'tat_ns', int(quiet + math.ceil((c.burst - 1) * spacing(c))) .. '000')
+end
+
+-- change keeps the debt, in time or in units, whichever is more.
+function algorithm.change(c, old, now, quiet)
+  old.reserve = c.reserve
+  if spacing(c) == spacing(old) then return nil end
+  local owed = math.max(0, math.ceil(tonumber(redis.call('HGET', limit, 'tat_ns')) / 1000) + 1 - now)
+  owed = math.max(owed, math.ceil(owed * spacing(c) / spacing(old)))
+  local tat = int(now + owed) .. '000'
+  redis.call('HSET', limit, 'tat_ns', tat)
+  if owed > 0 then put(tat, now) end
+  return math.max(now, quiet)
+end
+
+function algorithm.take(c, now, want, _, ahead, quiet)
+  if now < quiet then return quiet - now, 0 end
+  local tat = redis.call('HGET', limit, 'tat_ns')
+  if tonumber(tat) / 1000 > now and redis.call('EXISTS', KEYS[3]) == 0 then put(tat, now) end
+  local given = math.max(0, math.min(want, throttle(c, 0)[3] - ahead))
+  if given > 0 and throttle(c, given)[1] == 1 then given = 0 end
+  if given == 0 then
+    local over = tonumber(tat) / 1000 - now - (c.burst - math.min(c.burst, want + ahead)) * spacing(c)
+    return over > 0 and math.ceil(over) + 1 or SOON, 0
+  end
+  redis.call('HSET', limit, 'tat_ns', redis.call('GET', KEYS[3]) or tat)
+  return 0, given, now, 0, now, 1, 1, given
+end

@@ -1,0 +1,49 @@
+-- with window.lua
+-- Two counts stand for a sliding window: buckets of window + guard, aligned to the clock, of which the one before
+-- counts by the part of it that the sliding window still covers, as if its units were spread evenly.
+--
+-- They need not be. With p units at the end of a bucket, the next one may hold cap - p * (what is left of it), which
+-- is below cap until it ends. A window that begins just before those p holds them all and cap - 1 more: with
+-- p = cap that is 2 * cap - 1, and it can't be more, for a window reaches into two buckets only.
+--
+-- The state is a hash: index of the bucket, count in it, before: count in the one before it.
+algorithm.name = 'sliding_window_counter'
+
+local function counts(index)
+  local v = redis.call('HMGET', KEYS[3], 'index', 'count', 'before')
+  local at = tonumber(v[1] or 0)
+  if at == index then return tonumber(v[2]), tonumber(v[3]) end
+  return 0, at == index - 1 and tonumber(v[2]) or 0
+end
+
+-- free_at is when a bucket that begins at start allows that many units beside its count.
+local function free_at(c, start, units, count, before)
+  local room = allowed(c) - count - units
+  if room < 0 then return math.huge end
+  if before <= room then return start end
+  return start + math.ceil(length(c) * (1 - room / before))
+end
+
+-- change: buckets of another length know nothing of each other.
+function algorithm.change(c, old, now, quiet)
+  if length(c) ~= length(old) then return anew(c, now, quiet) end
+end
+
+function algorithm.take(c, now, want, _, ahead, quiet)
+  local wait = early(now, quiet)
+  if wait > 0 then return wait, 0 end
+  local long = length(c)
+  local index = math.floor(now / long)
+  local start = index * long
+  local count, before = counts(index)
+  local covered = math.ceil(before * (start + long - now) / long)
+  local given = math.max(0, math.min(want, allowed(c) - covered - count - ahead))
+  if given == 0 then
+    local units = math.min(allowed(c), want + ahead)
+    local at = math.min(free_at(c, start, units, count, before), free_at(c, start + long, units, 0, count))
+    return at > now and at - now or SOON, 0
+  end
+  redis.call('HSET', KEYS[3], 'index', int(index), 'count', int(count + given), 'before', int(before))
+  gave(now, start + 2 * long)
+  return 0, given, now, 0, now, 1, 1, given
+end
