@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -112,16 +113,16 @@ func (f *crew) since(from time.Time) []use {
 func (f *crew) halt() {
 	f.t.Helper()
 	f.done()
-	most := f.fullest()
+	most := f.fullest(time.Time{})
 	if most > int(f.contract.Cap) {
 		f.t.Errorf("got %d calls in one window of %s, want at most %d", most, f.contract.Window, f.contract.Cap)
 	}
 	f.t.Logf("%d calls, %d in the fullest window, the cap is %d", len(f.since(time.Time{})), most, f.contract.Cap)
 }
 
-// fullest is how many calls the fullest window holds.
-func (f *crew) fullest() (most int) {
-	all := f.since(time.Time{})
+// fullest is how many calls the fullest window from then on holds.
+func (f *crew) fullest(from time.Time) (most int) {
+	all := f.since(from)
 	end := 0
 	for i := range all {
 		for end < len(all) && all[end].at.Sub(all[i].at) < f.contract.Window {
@@ -141,20 +142,34 @@ func (f *crew) works(within time.Duration) {
 	}
 }
 
-// goesOn waits until work goes on after a fault that began then, and returns
-// the longest gap between two uses since.
-func (f *crew) goesOn(fault time.Time, within time.Duration) time.Duration {
+// standstill is how long a fault may hold work up. It is long beside the time
+// after which these servers are taken for dead.
+const standstill = 10 * time.Second
+
+// goesOn waits until work goes on after a fault that began then, and shows the
+// longest gap between two uses since.
+func (f *crew) goesOn(fault time.Time) {
 	f.t.Helper()
-	f.works(within)
+	f.works(time.Minute)
 	gap, last := time.Duration(0), fault
 	for _, u := range f.since(fault) {
 		gap, last = max(gap, u.at.Sub(last)), u.at
 	}
 	f.t.Logf("longest gap after the fault: %s", gap.Round(time.Millisecond))
-	if gap > within {
-		f.t.Errorf("work stood still for %s, want at most %s", gap, within)
+	figure(f.t, gap <= standstill, "work stood still for %s, want at most %s", gap, standstill)
+}
+
+// figure fails the test for a figure that was missed; DISPATCHER_TEST_NOISY=1
+// says that this machine's figures are to be read and not to be held to.
+func figure(t *testing.T, ok bool, format string, args ...any) {
+	t.Helper()
+	switch {
+	case ok:
+	case os.Getenv("DISPATCHER_TEST_NOISY") == "1":
+		t.Logf("NOT SHOWN on this noisy machine: "+format, args...)
+	default:
+		t.Errorf(format, args...)
 	}
-	return gap
 }
 
 // says waits until the node's state is as told, and shows it.

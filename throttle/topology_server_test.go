@@ -36,7 +36,7 @@ func TestRedisForgetsScriptsReal(t *testing.T) {
 		}
 		pause(20 * time.Millisecond)
 	}
-	f.goesOn(fault, 10*time.Second)
+	f.goesOn(fault)
 	f.halt()
 }
 
@@ -68,7 +68,7 @@ func TestRedisOutOfMemoryReal(t *testing.T) {
 		if err := other.FlushAll(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
-		f.works(20 * time.Second)
+		f.works(time.Minute)
 		f.halt()
 	}
 }
@@ -96,7 +96,7 @@ func TestRedisAccountsOverTLSReal(t *testing.T) {
 		f := startCrew(t, usual(), clients(t, 2, options)...)
 		f.works(time.Minute)
 		change(t, client(t, options))
-		f.works(10 * time.Second)
+		f.works(time.Minute)
 		f.halt()
 	}
 
@@ -175,6 +175,6 @@ func TestRedisIsValkeyReal(t *testing.T) {
 	s.Kill(port)
 	f.says(0, throttle.PhaseAway, "")
 	s.Again(port)
-	f.goesOn(fault, 20*time.Second)
+	f.goesOn(fault)
 	f.halt()
 }
