@@ -122,7 +122,7 @@ func working(t *testing.T, rails throttle.Rails) (redisAddr string) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- l.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-ended })
+	t.Cleanup(func() { cancel(); _ = <-ended })
 	if _, err := l.Next(ctx); err != nil {
 		t.Fatal(err)
 	}
