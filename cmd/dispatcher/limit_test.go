@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -98,5 +100,117 @@ func limitOn(t *testing.T, redisAddr string) func(args ...string) outcome {
 	t.Helper()
 	return func(args ...string) outcome {
 		return dispatcher(t.Context(), "", nil, append([]string{"--set", "redis.addrs=" + redisAddr, "limit"}, args...)...)
+	}
+}
+
+// working is a Redis with a node at work.
+func working(t *testing.T, rails throttle.Rails) (redisAddr string) {
+	t.Helper()
+	server := miniredis.RunT(t)
+	rdb := throttle.NewClient(throttle.ClientOptions{Addrs: []string{server.Addr()}})
+	t.Cleanup(func() { _ = rdb.Close() })
+	l, err := throttle.New(throttle.Options{
+		Redis: rdb, Namespace: "default", Name: "provider", Node: "node-1", Identity: throttle.IdentityNone, Rails: rails,
+		Seed: throttle.Contract{
+			Cap: 400, Window: time.Second, Burst: 1,
+			Guard: throttle.DefaultGuard, Lateness: throttle.DefaultLateness, Horizon: throttle.DefaultHorizon,
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx) }()
+	t.Cleanup(func() { cancel(); _ = <-ended })
+	if _, err := l.Next(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return server.Addr()
+}
+
+func TestAnOverrideIsShownWithItsEnd(t *testing.T) {
+	t.Parallel()
+	limit := limitOn(t, working(t, throttle.Rails{MaxCap: 900, MaxStep: 2500}))
+	limit("set", "provider", "--cap", "600", "--for", "10m", "--why", "a backlog", "--wait").
+		mustPrint(t, "at most 600 in any 1s", "then at most 400 in any 1s, burst 1\n", "in force on 1/1 nodes after ", ": a backlog\n")
+	limit("get", "provider").mustPrint(t, "(in 10m0s)", "in force on 1/1 nodes\n", "max_cap", "900", "max_step", "2.5")
+	o := limit("pause", "provider", "--for", "1h", "--json")
+	o.mustPrint(t)
+	var state limitState
+	if err := json.Unmarshal([]byte(o.out), &state); err != nil {
+		t.Fatal(err)
+	}
+	if !state.Paused || state.Until == "" || state.UntilInS == nil || *state.UntilInS < 3500 || state.Then == nil || state.Then.Cap != 400 ||
+		state.MaxCap != 900 || state.MaxStep != 2.5 || state.InForce.Of != 1 {
+		t.Errorf("got %s", o.out)
+	}
+	limit("list").mustPrint(t, "provider", "at most 600 in any 1s, burst 1, paused", "T")
+	limit("list", "--json").mustPrint(t, `"name":"provider"`, `"until":"`)
+}
+
+func TestChangesAreShownAndTakenBack(t *testing.T) {
+	t.Parallel()
+	limit := limitOn(t, working(t, throttle.Rails{}))
+	limit("history", "provider").mustPrint(t, "has not been changed")
+	limit("set", "provider", "--cap", "300", "--guard", "9ms", "--why", "they asked for it").mustPrint(t)
+	limit("undo", "provider", "--wait").mustPrint(t, "at most 400 in any 1s", "undo of revision 2", "on 1/1 nodes after")
+	limit("history", "provider").mustPrint(t, "they asked for it", "undo of revision 2", "guard 9ms", "guard 10ms")
+	limit("undo", "provider", "--to", "2", "--if-revision", "3").mustPrint(t, "at most 300 in any 1s", "back to revision 2")
+	limit("history", "provider", "-n", "1").mustPrint(t, "back to revision 2")
+	o := limit("history", "provider", "--json")
+	o.mustPrint(t)
+	var changes []changeState
+	if err := json.Unmarshal([]byte(o.out), &changes); err != nil || len(changes) != 3 || changes[2].From.Cap != 400 || changes[2].To.GuardS != 0.009 {
+		t.Errorf("got %v, %s", err, o.out)
+	}
+}
+
+func TestARefusedChangeSaysWhichFlagAndChangesNothing(t *testing.T) {
+	t.Parallel()
+	limit := limitOn(t, working(t, throttle.Rails{MaxCap: 900, MaxStep: 2000}))
+	for _, row := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"set", "provider", "--cap", "901"}, "max_cap: a cap of 901 is above the ceiling of 900; nothing was changed: --force"},
+		{[]string{"set", "provider", "--cap", "100"}, "max_step: from 400 in 1s to 100 in 1s is a step of 4 times, and 2 is the most; nothing was changed"},
+		{[]string{"set", "provider", "--max-step", "0.5"}, "0.5: must be above 1, or 0 for none (--max-step); nothing was changed"},
+		{[]string{"set", "provider", "--max-cap", "399"}, "(--max-cap); nothing was changed"},
+		{[]string{"set", "provider", "--cap", "500", "--for", "10ms"}, "10ms: must be from 1s to 744h0m0s (--for); nothing was changed"},
+		{[]string{"pause", "provider", "--for", "0s"}, "(--for); nothing was changed"},
+		{[]string{"pause", "provider", "--for", "-5s"}, "(--for); nothing was changed"},
+		{[]string{"pause", "provider", "--if-revision", "0"}, "(--if-revision); nothing was changed"},
+		{[]string{"pause", "provider", "--if-revision", "9"}, "revision 9 was expected, but 1 is in force"},
+		{[]string{"pause", "provider", "--why", strings.Repeat("x", 201)}, "(--why); nothing was changed"},
+		{[]string{"undo", "provider"}, "the trail does not hold it; nothing was changed"},
+		{[]string{"undo", "provider", "--to", "-1"}, "--to -1: must be at least 1"},
+		{[]string{"history", "provider", "-n", "0"}, "must be at least 1"},
+		{[]string{"history", "nobody"}, "no such limit"},
+	} {
+		limit(row.args...).mustFail(t, row.want)
+	}
+	limit("get", "provider").mustPrint(t, "at most 400 in any 1s, burst 1\n", "revision", "seeded from a file")
+	limit("set", "provider", "--cap", "100", "--force").mustPrint(t, "at most 100 in any 1s")
+}
+
+func TestAWaitNamesTheNodeThatLacksTheChange(t *testing.T) {
+	t.Parallel()
+	addr := working(t, throttle.Rails{})
+	rdb := throttle.NewClient(throttle.ClientOptions{Addrs: []string{addr}})
+	t.Cleanup(func() { _ = rdb.Close() })
+	now, err := rdb.Time(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Seen a little in the future, so that it does not count as gone for longer than the wait.
+	seen := fmt.Sprint("0 ", now.Add(3500*time.Millisecond).UnixMicro())
+	if err := rdb.HSet(t.Context(), "dispatcher:{default}:nodes:provider", "deaf-0123456789abcdef", seen).Err(); err != nil {
+		t.Fatal(err)
+	}
+	o := limitOn(t, addr)("set", "provider", "--cap", "300", "--wait")
+	o.mustFail(t, "it lacks on deaf (seen ")
+	if !strings.Contains(o.out, "at most 300 in any 1s") {
+		t.Errorf("got %q, want to see the limit that was set all the same", o.out)
 	}
 }
