@@ -26,6 +26,7 @@ lint: ## Lint the Go code, formatting included
 lua: ## Lint the Redis scripts, joined as they run
 	@mkdir -p bin/lua && rm -f bin/lua/*.lua
 	@cat lua/limit.lua lua/configure.lua > bin/lua/configure.lua
+	@cat lua/limit.lua lua/share.lua > bin/lua/share.lua
 	@set -e; for algorithm in lua/algorithms/*.lua; do \
 		cat lua/limit.lua $$algorithm lua/book.lua > bin/lua/book_$${algorithm##*/}; \
 	done

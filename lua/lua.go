@@ -29,6 +29,9 @@ func Book(algorithm string) string {
 // Configure changes a limit's settings.
 func Configure() string { return join("limit.lua", "configure.lua") }
 
+// Share lends a node a share of the reserve.
+func Share() string { return join("limit.lua", "share.lua") }
+
 func join(names ...string) string {
 	var script strings.Builder
 	for _, name := range names {

@@ -61,6 +61,8 @@ type Limiter struct {
 	spacing atomic.Int64  // of the settings in force, in nanoseconds
 	wake    chan struct{} // room for one: somebody began to wait
 	book    bookFunc      // runs book.lua; a test puts a model in its place
+	share   shareFunc     // runs share.lua; likewise
+	shares  *shareMetrics
 
 	algorithm Algorithm
 
@@ -96,12 +98,15 @@ func New(opts Options) (*Limiter, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
+	node := nodeID(opts.Node)
 	l := &Limiter{
 		opts:    opts,
 		log:     opts.Logger.With("limit", opts.Name),
 		metrics: newMetrics(opts.Registerer, opts.Name),
 		wake:    make(chan struct{}, 1),
-		book:    newScripts(opts.Redis, opts.Namespace, opts.Name, nodeID(opts.Node), algorithm).runBook,
+		book:    newScripts(opts.Redis, opts.Namespace, opts.Name, node, algorithm).runBook,
+		share:   newShareScript(opts.Redis, opts.Namespace, opts.Name, node, opts.Identity).run,
+		shares:  newShareMetrics(opts.Registerer, opts.Name),
 		state:   State{Phase: PhaseStarting, Settings: seeded(opts.Seed, opts.Rails), Fenced: opts.Identity != IdentityNone},
 
 		algorithm: algorithm,

@@ -173,7 +173,7 @@ func TestScriptIsTheModel(t *testing.T) {
 // the other way round.
 func TestHeadersNameWhatTheBodyUses(t *testing.T) {
 	t.Parallel()
-	scripts := map[string]string{"configure": lua.Configure()}
+	scripts := map[string]string{"configure": lua.Configure(), "share": lua.Share()}
 	for _, a := range Algorithms() {
 		scripts[a.Name] = lua.Book(a.Name)
 	}
