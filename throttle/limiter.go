@@ -29,7 +29,7 @@ const (
 	IdentityNone Identity = "none"
 )
 
-// Options for [New]. Redis, Namespace, Name and Seed are required.
+// Options for [New]. Redis, Namespace, Name and Seed are required; Redis not with [ScopeNode].
 type Options struct {
 	Redis     redis.UniversalClient // as from [NewClient]; its timeouts matter
 	Namespace string                // limits of one namespace share a hash slot
@@ -39,6 +39,9 @@ type Options struct {
 	Seed      Contract              // what the file says; used where Redis and the other nodes know nothing
 	Rails     Rails                 // likewise
 	Identity  Identity              // default IdentityInfo
+
+	Scope  Scope         // who keeps the limit together; default ScopeCluster
+	WarmUp time.Duration // with ScopeNode: in which the rate rises from a third to the whole
 
 	// Waiting tells how many callers could use a slot now but have not called
 	// Next yet, so that a block of slots can be booked at once. It must be
@@ -82,11 +85,11 @@ func CheckName(field, name string) error {
 
 // New checks the options; it does not talk to Redis.
 func New(opts Options) (*Limiter, error) {
-	if opts.Redis == nil {
+	if opts.Redis == nil && opts.Scope != ScopeNode {
 		return nil, errors.New("throttle: Options.Redis is nil")
 	}
 	algorithm, err := Check(opts.Algorithm, opts.Seed, opts.Rails)
-	if err := errors.Join(CheckName("namespace", opts.Namespace), CheckName("name", opts.Name), err); err != nil {
+	if err := errors.Join(CheckName("namespace", opts.Namespace), CheckName("name", opts.Name), err, CheckScope(opts.Scope, opts.Seed, opts.Algorithm, opts.WarmUp)); err != nil {
 		return nil, err
 	}
 	if opts.Identity == "" {
@@ -110,6 +113,9 @@ func New(opts Options) (*Limiter, error) {
 		state:   State{Phase: PhaseStarting, Settings: seeded(opts.Seed, opts.Rails), Fenced: opts.Identity != IdentityNone},
 
 		algorithm: algorithm,
+	}
+	if opts.Scope == ScopeNode {
+		l.book = newLocal(opts.Seed, opts.WarmUp, time.Now()).book
 	}
 	l.spacing.Store(int64(opts.Seed.Spacing()))
 	return l, nil

@@ -11,17 +11,21 @@ import (
 	"dispatcher/lua"
 )
 
-// The reserve: units of the cap that Redis never gives out. At most MaxNodes
+// ShareLease is how long a share of the reserve is lent, and so how long a node
+// can live on it.
+//
+// The reserve is units of the cap that Redis never gives out. At most MaxNodes
 // nodes hold a share of it, each lent by Redis for a lease, and use it only
 // while Redis is away. Redis gives at most Cap − Reserve in any Window + Guard
 // and each share at most its units, so the sum keeps the cap whatever the
 // timing: who is away, and for how long, need not be known.
+const ShareLease = 10 * time.Minute
+
 const (
-	shareLease = 10 * time.Minute
-	shareAsk   = shareLease / 10 // so often a lease is asked for, or renewed
+	shareAsk = ShareLease / 10 // so often a lease is asked for, or renewed
 	// shareSlack is for a clock that runs slower than Redis's: what a node counts
 	// as its lease ends before what Redis counts.
-	shareSlack = shareLease / 1000
+	shareSlack = ShareLease / 1000
 	// awayAfter failures in a row Redis counts as away: one lost reply is none.
 	awayAfter = 3
 	// aheadOfCall is how far ahead a share's slots are given: the next call may
@@ -67,8 +71,11 @@ func (c Contract) ShareOfNode() int64 {
 	return c.Reserve / c.MaxNodes
 }
 
-// held reports whether the lease still runs at now.
-func (s *share) held(now time.Time) bool { return now.Before(s.until) }
+// held reports whether the lease still runs at now: by the monotonic clock, and
+// by the wall clock as well, for the first stands still in a machine that sleeps.
+func (s *share) held(now time.Time) bool {
+	return now.Before(s.until) && now.Round(0).Before(s.until.Round(0))
+}
 
 // state is what the node says of its share at now.
 func (s *share) state(now time.Time) shareState {
@@ -88,7 +95,7 @@ func (s *share) take(asked time.Time, granted, trusted bool) {
 	case !granted:
 		s.until = time.Time{}
 	case trusted || s.held(asked):
-		s.until = asked.Add(shareLease - shareSlack)
+		s.until = asked.Add(ShareLease - shareSlack)
 	default:
 		s.askAt = asked.Add(lookMost)
 	}
@@ -197,7 +204,7 @@ func (b *booker) noteShare(had bool, now time.Time) {
 	}
 	b.shares.calls.WithLabelValues(outcome).Inc()
 	if had != has {
-		b.log.Info("share of the reserve", "held", has, "units", b.known.ShareOfNode(), "lease", shareLease)
+		b.log.Info("share of the reserve", "held", has, "units", b.known.ShareOfNode(), "lease", ShareLease)
 	}
 }
 
@@ -267,7 +274,7 @@ func newShareScript(rdb redis.Scripter, namespace, name, node string, identity I
 
 // run asks once; left counts where a share is given up.
 func (s shareScript) run(ctx context.Context, state shareState, left time.Duration) (lent, error) {
-	args := []any{s.node, string(s.identity), shareLease.Microseconds(), int64(state), left.Microseconds()}
+	args := []any{s.node, string(s.identity), ShareLease.Microseconds(), int64(state), left.Microseconds()}
 	n, err := s.script.Run(ctx, s.rdb, []string{s.keys.limit, s.keys.history, s.shares}, args...).Int64Slice()
 	if err != nil {
 		return lent{}, fmt.Errorf("ask for a share: %w", err)

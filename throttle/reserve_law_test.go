@@ -70,7 +70,7 @@ func newReserveRun(t tester, mini *miniredis.Miniredis, rdb redis.UniversalClien
 	r.look()
 	r.look() // the first one fenced
 	r.ask(r.nodes[0], false)
-	r.jump((shareLease + 2*time.Second).Microseconds())
+	r.jump((ShareLease + 2*time.Second).Microseconds())
 	r.look()
 	r.askAll()
 	return r
@@ -180,7 +180,7 @@ func (r *reserveRun) step(i int64) {
 		return
 	}
 	r.look()
-	r.skew += []int64{-1, 1}[r.roll(2)] * (10_000 + r.roll((2 * shareLease).Microseconds()))
+	r.skew += []int64{-1, 1}[r.roll(2)] * (10_000 + r.roll((2 * ShareLease).Microseconds()))
 	r.jump(0)
 	if r.roll(2) == 0 {
 		r.ask(r.nodes[i], false) // it may come before the look
@@ -208,7 +208,7 @@ func (r *reserveRun) happen() {
 		r.look()
 		r.askAll()
 	case p < 90:
-		r.jump(r.roll((2 * shareLease).Microseconds()))
+		r.jump(r.roll((2 * ShareLease).Microseconds()))
 		r.look()
 		r.askAll()
 	case p < 95:

@@ -43,7 +43,7 @@ type away struct {
 	left   atomic.Bool
 }
 
-var errCut = errors.New("connection refused") //nolint:gochecknoglobals // an error
+var errCut = errors.New("connection refused")
 
 func (a *away) book(ctx context.Context, q ask) (booking, error) {
 	if a.cut.Load() {
@@ -131,7 +131,7 @@ func TestANodeLivesOnItsShareWhileRedisIsAway(t *testing.T) {
 		if s := l.State(); s.Phase != PhaseReserve || s.Ready() == nil || !strings.Contains(s.Ready().Error(), "3 calls in 1.01s out of the reserve") {
 			t.Errorf("got phase %s and readiness %v, want one that says it lives on the reserve", s.Phase, s.Ready())
 		}
-		time.Sleep(shareLease)
+		time.Sleep(ShareLease)
 		if got := len(used(t, l, time.Minute)); got > 0 || l.State().Phase != PhaseAway {
 			t.Errorf("got %d calls in phase %s after the lease, want none", got, l.State().Phase)
 		}
