@@ -89,7 +89,18 @@ type Limit struct {
 	Horizon   time.Duration `yaml:"horizon"`
 	MaxCap    int64         `yaml:"max_cap"`  // units; 0: no ceiling
 	MaxStep   float64       `yaml:"max_step"` // factor; 0: none
+	Degraded  string        `yaml:"degraded"` // while Redis is away: wait, reserve
+	Reserve   int64         `yaml:"reserve"`  // units of Cap
+	MaxNodes  int64         `yaml:"max_nodes"`
+	Scope     string        `yaml:"scope"`   // cluster, node
+	WarmUp    time.Duration `yaml:"warm_up"` // with scope node; 0: none
 }
+
+// What a node does while Redis is away.
+const (
+	DegradedWait    = "wait"
+	DegradedReserve = "reserve"
+)
 
 // Rails are what `limit set` does not pass unless it is forced.
 func (l Limit) Rails() throttle.Rails {
@@ -101,6 +112,7 @@ func (l Limit) Contract() throttle.Contract {
 	return throttle.Contract{
 		Cap: l.Cap, Window: l.Window, Burst: l.Burst,
 		Guard: l.Guard, Lateness: l.Lateness, Horizon: l.Horizon,
+		Reserve: l.Reserve, MaxNodes: l.MaxNodes,
 	}
 }
 

@@ -158,7 +158,18 @@ func (f *faults) limits(limits []Limit) {
 		f.contract(path, throttle.CheckName("name", l.Name))
 		_, err := throttle.Check(l.Algorithm, l.Contract(), l.Rails())
 		f.contract(path, err)
+		f.contract(path, throttle.CheckScope(throttle.Scope(l.Scope), l.Contract(), l.Algorithm, l.WarmUp))
+		f.degraded(path, l)
 	}
+}
+
+// degraded: a reserve that nobody uses would only make the limit smaller.
+func (f *faults) degraded(path string, l Limit) {
+	f.oneOf(path+"degraded", l.Degraded, "", DegradedWait, DegradedReserve)
+	f.refuse(l.Degraded == DegradedReserve && l.Reserve == 0 && l.MaxNodes == 0, path+"reserve", l.Reserve,
+		"is required with degraded: reserve, and max_nodes as well")
+	f.refuse(l.Degraded != DegradedReserve && l.Reserve != 0, path+"reserve", l.Reserve, "must be 0 without degraded: reserve")
+	f.refuse(l.Degraded != DegradedReserve && l.MaxNodes != 0, path+"max_nodes", l.MaxNodes, "must be 0 without degraded: reserve")
 }
 
 // contract takes over the limiter's own faults under the paths of the file.

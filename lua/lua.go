@@ -33,6 +33,9 @@ func Configure() string { return join("limit.lua", "configure.lua") }
 // CLThrottle answers as redis-cell's CL.THROTTLE does.
 func CLThrottle() string { return join("cl_throttle.lua") }
 
+// Share lends a node a share of the reserve.
+func Share() string { return join("limit.lua", "share.lua") }
+
 func join(names ...string) string {
 	var script strings.Builder
 	for _, name := range names {

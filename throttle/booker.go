@@ -42,6 +42,10 @@ type booker struct {
 	settledAt    time.Time // no booking before: this node has just come
 	failures     int       // calls in a row
 	wide         int       // readings in a row that left the mapping too wide
+	refusing     bool      // the last failure was a refusal
+
+	mine share // of the reserve
+	lent bool  // slots of it are in the line
 
 	most  int64 // slots that the node asks for at once: less than a block after it was late
 	given int64 // by the last booking
@@ -69,6 +73,7 @@ func (l *Limiter) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
+			b.leaveShare(ctx)
 			return nil
 		case <-timer.C:
 		case <-l.wake:
@@ -82,11 +87,13 @@ func (l *Limiter) Run(ctx context.Context) error {
 // step makes at most one call and returns how long nothing is to be done,
 // unless somebody begins to wait.
 func (b *booker) step(ctx context.Context, now time.Time) time.Duration {
+	b.lend(now)
 	want, due := b.plan(now)
 	if d := due.Sub(now); d > 0 {
 		return d
 	}
 	b.call(ctx, want)
+	b.askShare(ctx)
 	_, due = b.plan(time.Now())
 	return max(0, time.Until(due))
 }
@@ -98,7 +105,7 @@ func (b *booker) plan(now time.Time) (want int64, due time.Time) {
 	b.metrics.held.Set(float64(st.held))
 	look := b.calledAt.Add(b.lookInterval())
 	switch {
-	case b.clock.epoch == 0 || b.stepped || b.tooWide(now):
+	case b.clock.epoch == 0 || b.stepped || b.tooWide(now) || b.lending(now):
 		return 0, b.retryAt
 	case now.Before(b.settledAt):
 		// Until every other node has looked once, a step of Redis's clock just
@@ -163,7 +170,8 @@ func (b *booker) call(ctx context.Context, want int64) {
 		b.failed(ctx, err, answered)
 		return
 	}
-	b.failures, b.retryAt = 0, time.Time{}
+	b.failures, b.retryAt, b.refusing = 0, time.Time{}, false
+	b.unlend()
 	b.metrics.called(want, reply, answered.Sub(asked))
 	if b.clock.epoch == 0 {
 		b.settledAt = answered.Add(reply.settings.LookEvery())
@@ -268,11 +276,15 @@ func (b *booker) failed(ctx context.Context, err error, now time.Time) {
 	b.metrics.errors.Inc()
 	wait := min(retryMost, retryFirst<<min(b.failures-1, 4))
 	b.retryAt = now.Add(wait/2 + rand.N(wait/2+1))
-	phase := PhaseAway
-	if refusal(err) {
+	phase, until := PhaseAway, time.Time{}
+	b.refusing = refusal(err)
+	switch {
+	case b.refusing:
 		phase = PhaseRefused
+	case b.lending(now):
+		phase, until = PhaseReserve, b.mine.until
 	}
-	b.enter(phase, time.Time{}, err, b.clock.width(now))
+	b.enter(phase, until, err, b.clock.width(now))
 }
 
 // refusal tells an answer that stays the same however often one asks from a

@@ -138,6 +138,10 @@ func (c *Control) check(from, to Settings, ch Change) error {
 			return fmt.Errorf("when the override ends: %w", err)
 		}
 	}
+	if from.MaxNodes > 0 && (to.Window != from.Window || to.Guard != from.Guard) {
+		return &FieldError{Field: "window", Value: to.Window, Why: "can't change, nor can the guard, while nodes may hold shares of a reserve: " +
+			"one that can't reach Redis would not hear of it; stop the fleet, change the file and delete the limit's keys"}
+	}
 	if err := ch.checkRails(to); err != nil || ch.Force {
 		return err
 	}

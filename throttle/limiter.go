@@ -29,7 +29,7 @@ const (
 	IdentityNone Identity = "none"
 )
 
-// Options for [New]. Redis, Namespace, Name and Seed are required.
+// Options for [New]. Redis, Namespace, Name and Seed are required; Redis not with [ScopeNode].
 type Options struct {
 	Redis     redis.UniversalClient // as from [NewClient]; its timeouts matter
 	Namespace string                // limits of one namespace share a hash slot
@@ -39,6 +39,9 @@ type Options struct {
 	Seed      Contract              // what the file says; used where Redis and the other nodes know nothing
 	Rails     Rails                 // likewise
 	Identity  Identity              // default IdentityInfo
+
+	Scope  Scope         // who keeps the limit together; default ScopeCluster
+	WarmUp time.Duration // with ScopeNode: in which the rate rises from a third to the whole
 
 	// Waiting tells how many callers could use a slot now but have not called
 	// Next yet, so that a block of slots can be booked at once. It must be
@@ -62,7 +65,9 @@ type Limiter struct {
 	wake    chan struct{} // room for one: somebody began to wait
 	changed chan struct{} // room for one: Redis told of a change
 	listen  func(context.Context)
-	book    bookFunc // runs book.lua; a test puts a model in its place
+	book    bookFunc  // runs book.lua; a test puts a model in its place
+	share   shareFunc // runs share.lua; likewise
+	shares  *shareMetrics
 
 	algorithm Algorithm
 
@@ -82,11 +87,11 @@ func CheckName(field, name string) error {
 
 // New checks the options; it does not talk to Redis.
 func New(opts Options) (*Limiter, error) {
-	if opts.Redis == nil {
+	if opts.Redis == nil && opts.Scope != ScopeNode {
 		return nil, errors.New("throttle: Options.Redis is nil")
 	}
 	algorithm, err := Check(opts.Algorithm, opts.Seed, opts.Rails)
-	if err := errors.Join(CheckName("namespace", opts.Namespace), CheckName("name", opts.Name), err); err != nil {
+	if err := errors.Join(CheckName("namespace", opts.Namespace), CheckName("name", opts.Name), err, CheckScope(opts.Scope, opts.Seed, opts.Algorithm, opts.WarmUp)); err != nil {
 		return nil, err
 	}
 	if opts.Identity == "" {
@@ -98,18 +103,25 @@ func New(opts Options) (*Limiter, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
+	node := nodeID(opts.Node)
 	l := &Limiter{
 		opts:    opts,
 		log:     opts.Logger.With("limit", opts.Name),
 		metrics: newMetrics(opts.Registerer, opts.Name),
 		wake:    make(chan struct{}, 1),
 		changed: make(chan struct{}, 1),
-		book:    newScripts(opts.Redis, opts.Namespace, opts.Name, nodeID(opts.Node), algorithm).runBook,
+		book:    newScripts(opts.Redis, opts.Namespace, opts.Name, node, algorithm).runBook,
+		share:   newShareScript(opts.Redis, opts.Namespace, opts.Name, node, opts.Identity).run,
+		shares:  newShareMetrics(opts.Registerer, opts.Name),
 		state:   State{Phase: PhaseStarting, Settings: seeded(opts.Seed, opts.Rails), Fenced: opts.Identity != IdentityNone},
 
 		algorithm: algorithm,
 	}
 	l.listen = l.subscribe
+	if opts.Scope == ScopeNode {
+		l.book = newLocal(opts.Seed, opts.WarmUp, time.Now()).book
+		l.listen = func(context.Context) {} // there is nobody to listen to
+	}
 	l.spacing.Store(int64(opts.Seed.Spacing()))
 	return l, nil
 }

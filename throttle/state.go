@@ -16,6 +16,7 @@ const (
 	PhaseFenced   Phase = "fenced"   // the timeline was lost; what may be out has to pass first
 	PhasePaused   Phase = "paused"   // by an operator
 	PhaseAway     Phase = "away"     // Redis doesn't answer; jobs wait
+	PhaseReserve  Phase = "reserve"  // Redis doesn't answer; the node lives on its share of the reserve
 	PhaseTooSlow  Phase = "too_slow" // Redis answers too slowly to map its clock within the lateness
 	PhaseRefused  Phase = "refused"  // Redis answers with an error that time won't heal
 	phaseNone     Phase = ""         // no phase
@@ -27,8 +28,8 @@ type State struct {
 	Settings Settings      // the newest that this node knows
 	Width    time.Duration // how uncertain Redis's clock is to this node
 	Since    time.Time     // of the phase
-	Until    time.Time     // of a fence; else zero
-	Err      error         // what Redis answered, in the phases away and refused
+	Until    time.Time     // of a fence, or of the lease of a share in the phase reserve; else zero
+	Err      error         // what Redis answered, in the phases away, reserve and refused
 	Fenced   bool          // false: this Redis can't tell a failover, and one would go unseen
 }
 
@@ -40,7 +41,8 @@ func (l *Limiter) State() State {
 }
 
 // Ready is nil while slots can be had, or an operator wants none: what a
-// readiness check is to show.
+// readiness check is to show. On the reserve a node is not ready: it works, but a
+// rollout that went on would end processes that hold shares.
 func (s State) Ready() error {
 	switch s.Phase {
 	case PhaseRunning, PhaseFenced, PhasePaused:
@@ -52,6 +54,9 @@ func (s State) Ready() error {
 		if s.Err == nil {
 			return errors.New("redis has not answered yet")
 		}
+	case PhaseReserve:
+		return fmt.Errorf("redis is away; the node makes %d calls in %s out of the reserve until %s: %w",
+			s.Settings.ShareOfNode(), s.Settings.sharePeriod(), s.Until.Format(time.TimeOnly), s.Err)
 	case PhaseAway, PhaseRefused, phaseNone:
 	}
 	return fmt.Errorf("limiter is %s: %w", s.Phase, s.Err)
@@ -72,6 +77,8 @@ func (l *Limiter) enter(phase Phase, until time.Time, err error, width time.Dura
 	switch phase {
 	case PhaseAway, PhaseRefused:
 		l.log.Warn("limiter stands still: redis can't be asked", "phase", phase, "error", err)
+	case PhaseReserve:
+		l.log.Warn("redis can't be asked; the node lives on its share of the reserve", "until", until, "error", err)
 	case PhaseTooSlow:
 		l.log.Warn("limiter stands still: redis answers too slowly to map its clock", "clock_width", width)
 	case PhaseStarting, PhaseRunning, PhaseFenced, PhasePaused, phaseNone:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -94,13 +95,36 @@ func printCheck(w io.Writer, cfg configs.Config) error {
 		if worst := a.Worst(c); worst != c.Cap {
 			_, _ = fmt.Fprintf(table, "  worst window\t%d\tcalls, where the cap is %d\n", worst, c.Cap)
 		}
-		_, _ = fmt.Fprintf(table, "  spacing\t%s\tbetween two calls, over the whole fleet\n", c.Spacing().Round(time.Microsecond))
+		of := "over the whole fleet"
+		if l.Scope == string(throttle.ScopeNode) {
+			of = "of one node"
+		}
+		_, _ = fmt.Fprintf(table, "  spacing\t%s\tbetween two calls, %s\n", c.Spacing().Round(time.Microsecond), of)
 		_, _ = fmt.Fprintf(table, "  usable share\t%.3f\tof the cap: %.1f calls a window while jobs wait\n", a.Share(c), held(a, c))
-		_, _ = fmt.Fprintf(table, "  reaction\t%s\tuntil a change holds for every call\n", c.Reaction())
-		_, _ = fmt.Fprintf(table, "  standstill\t%s\tafter Redis lost its state\n", a.Fence(c).Round(time.Millisecond))
+		printRedis(table, l, a)
 	}
 	_, _ = fmt.Fprintln(table, "config ok")
 	return table.Flush()
+}
+
+// printRedis says what the limit has of Redis, and what holds while that is away.
+func printRedis(w io.Writer, l configs.Limit, a throttle.Algorithm) {
+	c := l.Contract()
+	if l.Scope == string(throttle.ScopeNode) {
+		_, _ = fmt.Fprintf(w, "  scope\tnode\teach node keeps the limit for itself; Redis is not asked\n")
+		if l.WarmUp > 0 {
+			_, _ = fmt.Fprintf(w, "  warm-up\t%s\tfrom a third of the rate to the whole\n", short(l.WarmUp))
+		}
+		return
+	}
+	_, _ = fmt.Fprintf(w, "  reaction\t%s\tuntil a change holds for every call\n", c.Reaction())
+	_, _ = fmt.Fprintf(w, "  standstill\t%s\tafter Redis lost its state\n", a.Fence(c).Round(time.Millisecond))
+	if l.Degraded == configs.DegradedReserve {
+		_, _ = fmt.Fprintf(w, "  degraded\treserve\twhile Redis is away: %d units a window on each of at most %d nodes, for up to %s\n",
+			c.ShareOfNode(), c.MaxNodes, short(throttle.ShareLease))
+	} else {
+		_, _ = fmt.Fprintf(w, "  degraded\twait\twhile Redis is away nothing is sent\n")
+	}
 }
 
 // held is how many calls a window holds on average while jobs wait.
@@ -124,6 +148,12 @@ type limitReport struct {
 	CallsPerWindow float64 `json:"calls_per_window"`
 	ReactionS      float64 `json:"reaction_s"`
 	FenceS         float64 `json:"fence_s"`
+	Scope          string  `json:"scope"`
+	WarmUpS        float64 `json:"warm_up_s"`
+	Degraded       string  `json:"degraded"`
+	ShareOfNode    int64   `json:"share_of_node"` // units a window while Redis is away
+	MaxNodes       int64   `json:"max_nodes"`
+	LeaseS         float64 `json:"lease_s"` // of a share
 }
 
 func newCheckReport(cfg configs.Config, err error) checkReport {
@@ -138,6 +168,9 @@ func newCheckReport(cfg configs.Config, err error) checkReport {
 			Name: l.Name, Algorithm: a.Name, Worst: a.Worst(c), Cap: c.Cap, WindowS: c.Window.Seconds(), Burst: c.Burst,
 			SpacingS: c.Spacing().Seconds(), Share: a.Share(c), CallsPerWindow: held(a, c),
 			ReactionS: c.Reaction().Seconds(), FenceS: a.Fence(c).Seconds(),
+			Scope: cmp.Or(l.Scope, string(throttle.ScopeCluster)), WarmUpS: l.WarmUp.Seconds(),
+			Degraded: cmp.Or(l.Degraded, configs.DegradedWait), ShareOfNode: c.ShareOfNode(), MaxNodes: c.MaxNodes,
+			LeaseS: throttle.ShareLease.Seconds(),
 		})
 	}
 	return report

@@ -14,6 +14,24 @@ func TestConfigCheckSaysWhatTheContractComesTo(t *testing.T) {
 		mustPrint(t, "at most 6 in any 1m,", "10.00", "config ok")
 }
 
+func TestConfigCheckSaysWhatHoldsWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
+	set := func(settings ...string) []string {
+		args := []string{"config", "check"}
+		for _, s := range settings {
+			args = append(args, "--set", "limits.0."+s)
+		}
+		return args
+	}
+	dispatcher(t.Context(), "", nil, set()...).mustPrint(t, "while Redis is away nothing is sent")
+	dispatcher(t.Context(), "", nil, set("degraded=reserve", "reserve=30", "max_nodes=10")...).
+		mustPrint(t, "while Redis is away: 3 units a window on each of at most 10 nodes, for up to 10m", "366.3 calls a window")
+	dispatcher(t.Context(), "", nil, set("scope=node", "warm_up=30s")...).
+		mustPrint(t, "each node keeps the limit for itself; Redis is not asked", "30s", "config ok")
+	dispatcher(t.Context(), "", nil, set("degraded=reserve", "reserve=15", "max_nodes=10")...).
+		mustFail(t, "limits.0.reserve: 15: for 10 nodes is 1.5 units each")
+}
+
 func TestConfigCheckAsJSON(t *testing.T) {
 	t.Parallel()
 	o := dispatcher(t.Context(), "", nil, "config", "check", "--json")

@@ -122,7 +122,12 @@ func working(t *testing.T, rails throttle.Rails) (redisAddr string) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- l.Run(ctx) }()
-	t.Cleanup(func() { cancel(); _ = <-ended })
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 	if _, err := l.Next(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,8 @@
 package containers
 
 import (
+	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -11,9 +13,17 @@ import (
 // inside the container does not hold up the whole machine as a container's does.
 const redisScript = `trap 'exit 0' TERM INT
 while :; do
-  redis-server --protected-mode no --save '' --appendonly no & wait $!
+  redis-server --protected-mode no --save '' --appendonly no %s & wait $!
   sleep 2 & wait $!
 done`
+
+// modules loads redis-cell, where the image has it.
+func modules() string {
+	if path := os.Getenv("DISPATCHER_TEST_REDIS_CELL"); path != "" {
+		return "--loadmodule '" + path + "'"
+	}
+	return ""
+}
 
 // Redis starts a Redis 7 that keeps nothing on disk. After SHUTDOWN it is away
 // for two seconds, and then back and empty.
@@ -23,7 +33,7 @@ func Redis(t testing.TB) *Server {
 		image: image("DISPATCHER_TEST_REDIS_IMAGE", "redis:7"),
 		port:  6379,
 		host:  freePort(t),
-		entry: []string{"sh", "-c", redisScript},
+		entry: []string{"sh", "-c", fmt.Sprintf(redisScript, modules())},
 		ready: wait.ForLog("Ready to accept connections").WithStartupTimeout(time.Minute),
 	})
 }

@@ -74,10 +74,13 @@ func (n *Node) makeConsumer() error {
 }
 
 func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
-	if n.redis, err = RedisClient(n.cfg); err != nil {
-		return err
-	}
 	limit := n.cfg.Limits[0]
+	scope := throttle.Scope(limit.Scope)
+	if scope != throttle.ScopeNode {
+		if n.redis, err = RedisClient(n.cfg); err != nil {
+			return err
+		}
+	}
 	waiting := func() int {
 		if n.blocked.Load() {
 			return 0 // what waits can't use a slot
@@ -86,7 +89,8 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 	}
 	n.limiter, err = throttle.New(throttle.Options{
 		Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Name: limit.Name, Node: NodeName(n.cfg),
-		Algorithm: limit.Algorithm, Seed: limit.Contract(), Rails: limit.Rails(), Identity: identity, Waiting: waiting, Logger: n.log, Registerer: n.registry,
+		Algorithm: limit.Algorithm, Seed: limit.Contract(), Rails: limit.Rails(), Identity: identity,
+		Scope: scope, WarmUp: limit.WarmUp, Waiting: waiting, Logger: n.log, Registerer: n.registry,
 	})
 	if err != nil {
 		return fmt.Errorf("limits.0: %w", err)

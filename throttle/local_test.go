@@ -1,0 +1,131 @@
+package throttle
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// alone runs a limiter of scope node, without a Redis, until the test ends.
+func alone(t *testing.T, c Contract, warmUp time.Duration, waiting *atomic.Int64) *Limiter {
+	t.Helper()
+	l, err := New(Options{Namespace: "ns", Name: "provider", Seed: c, Scope: ScopeNode, WarmUp: warmUp, Waiting: func() int { return int(waiting.Load()) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- l.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return l
+}
+
+// A node that keeps the limit for itself keeps its exact pace, without a Redis.
+func TestScopeNodeKeepsItsPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := contract(300)
+		var waiting atomic.Int64
+		waiting.Store(1000)
+		l := alone(t, c, 0, &waiting)
+		_ = used(t, l, time.Second)
+		at := used(t, l, 10*time.Second)
+		if want := int(10 * time.Second / c.Spacing()); len(at) < want-5 || len(at) > want+1 {
+			t.Errorf("got %d calls in ten seconds, want %d", len(at), want)
+		}
+		if err := l.State().Ready(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The rate rises while the limit warms up, from a third of it to the whole, and
+// does so again after it was idle for as long.
+func TestWarmUpRises(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const warmUp = 30 * time.Second
+		c := contract(300)
+		var waiting atomic.Int64
+		l := alone(t, c, warmUp, &waiting)
+		waiting.Store(1000)
+		_ = used(t, l, time.Second)
+		for _, when := range []string{"after the start", "after idleness"} {
+			var rates []int
+			for range 8 {
+				rates = append(rates, len(used(t, l, 5*time.Second))/5)
+			}
+			if !slices.IsSorted(rates) || rates[0] > 140 || rates[0] < 95 || rates[7] < 290 || rates[7] > 298 {
+				t.Errorf("%s: got %v calls a second, want them to rise from about 110 to 297", when, rates)
+			}
+			t.Logf("%s: %v calls a second", when, rates)
+			waiting.Store(0)
+			time.Sleep(warmUp + time.Second)
+			waiting.Store(1000)
+		}
+	})
+}
+
+// Whatever is asked for and when, warm or cold, no window and guard holds more
+// than the cap.
+func TestScopeNodeNeverOver(t *testing.T) {
+	t.Parallel()
+	total := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		c := contract(rapid.Int64Range(1, 500).Draw(rt, "cap"))
+		warmUp := time.Duration(rapid.SampledFrom([]int64{0, 1000, 30_000}).Draw(rt, "warm-up")) * time.Millisecond
+		if warmUp == 0 {
+			c.Burst = rapid.Int64Range(1, c.Cap).Draw(rt, "burst")
+		}
+		l := newLocal(c, warmUp, time.Unix(0, 0))
+		now, slots := int64(localStart), []int64{}
+		for range rapid.IntRange(50, 300).Draw(rt, "bookings") {
+			now += rapid.SampledFrom([]int64{10, 3_000, 20_000, 20_000, 2_000_000, 40_000_000}).Draw(rt, "gap")
+			b := l.bookAt(now, rapid.Int64Range(0, c.Cap).Draw(rt, "want"), lead.Microseconds())
+			for j := range b.schedule.given {
+				slots = append(slots, b.schedule.at(j))
+			}
+		}
+		if !slices.IsSorted(slots) {
+			rt.Fatal("slots are not in order")
+		}
+		for i := int(c.Cap); i < len(slots); i++ {
+			if span := duration(slots[i] - slots[i-int(c.Cap)]); span < c.Window+c.Guard {
+				rt.Fatalf("%d slots span %v, want %v", c.Cap+1, span, c.Window+c.Guard)
+			}
+		}
+		total += len(slots)
+	})
+	if total < 5000 {
+		t.Errorf("got %d slots; so few prove nothing", total)
+	}
+}
+
+func TestScopeRefusals(t *testing.T) {
+	t.Parallel()
+	burst := contract(300)
+	burst.Burst = 2
+	for name, err := range map[string]error{
+		"warm_up: 1s: is for scope node only":              CheckScope(ScopeCluster, contract(300), "", time.Second),
+		"warm_up: 2h0m0s: must be from 0s to 1h0m0s":       CheckScope(ScopeNode, contract(300), "", 2*time.Hour),
+		"burst: 2: must be 1 with warm_up":                 CheckScope(ScopeNode, burst, "", time.Second),
+		"reserve: 30: is for scope cluster":                CheckScope(ScopeNode, withReserve(), "", 0),
+		"algorithm: gcra: must be token_bucket with scope": CheckScope(ScopeNode, contract(300), "gcra", 0),
+		"scope: planet: must be cluster or node":           CheckScope("planet", contract(300), "", 0),
+	} {
+		if err == nil || len(err.Error()) < len(name) || err.Error()[:len(name)] != name {
+			t.Errorf("got %v, want %s", err, name)
+		}
+	}
+	if err := CheckScope(ScopeNode, contract(300), "", 30*time.Second); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,300 @@
+package throttle
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"dispatcher/lua"
+)
+
+// reserveRun is a fleet with a reserve around the real scripts, in simulated
+// time. Nodes with a share use it whenever they like, Redis gives out the rest
+// without a gap, and the provider counts both.
+type reserveRun struct {
+	t     tester
+	text  string // of share.lua
+	mini  *miniredis.Miniredis
+	rdb   redis.UniversalClient
+	set   Settings
+	roll  dice
+	now   int64 // true time, µs
+	skew  int64 // Redis's clock − true time
+	nodes []*reserveNode
+	named int
+	slot  int64 // the next one that Redis gives
+	calls []int64
+	used  int // out of the reserve
+}
+
+type reserveNode struct {
+	book    scripts
+	ask     shareScript
+	clock   clock
+	mine    share
+	stepped bool
+	cut     bool
+}
+
+func (r *reserveRun) time() time.Time { return time.UnixMicro(r.now) }
+
+func (r *reserveRun) fresh() *reserveNode {
+	r.named++
+	name := fmt.Sprint("node", r.named)
+	n := &reserveNode{
+		book:  newScripts(r.rdb, "law", "provider", name, tokenBucket()),
+		ask:   newShareScript(r.rdb, "law", "provider", name, IdentityNone),
+		clock: clock{origin: time.UnixMicro(0)},
+	}
+	n.ask.script = redis.NewScript(r.text)
+	return n
+}
+
+func newReserveRun(t tester, mini *miniredis.Miniredis, rdb redis.UniversalClient, text string, roll dice) *reserveRun {
+	t.Helper()
+	mini.FlushAll()
+	c := contract(20 + roll(30))
+	c.MaxNodes = 1 + roll(3)
+	c.Reserve = c.MaxNodes * (1 + roll(4))
+	r := &reserveRun{t: t, text: text, mini: mini, rdb: rdb, set: seeded(c, Rails{}), roll: roll, now: 1_700_000_000_000_000}
+	for range c.MaxNodes + 2 {
+		r.nodes = append(r.nodes, r.fresh())
+	}
+	r.look()
+	r.look() // the first one fenced
+	r.ask(r.nodes[0], false)
+	r.jump((ShareLease + 2*time.Second).Microseconds())
+	r.look()
+	r.askAll()
+	return r
+}
+
+// pass lets time go on while everybody sends what he may.
+func (r *reserveRun) pass(d int64) {
+	units, period := r.set.Pace()
+	spacing := ceilDiv(period, units)
+	for r.slot < r.now+d {
+		r.slot = max(r.slot, r.now)
+		r.call(r.slot)
+		r.slot += spacing
+	}
+	r.now += d
+	r.mini.SetTime(time.UnixMicro(r.now + r.skew))
+}
+
+// jump lets time go on while nobody sends.
+func (r *reserveRun) jump(d int64) {
+	r.now += max(0, d)
+	r.mini.SetTime(time.UnixMicro(r.now + r.skew))
+}
+
+// call arrives somewhere within the guard after its slot, often at an end.
+func (r *reserveRun) call(slot int64) {
+	r.calls = append(r.calls, slot+[]int64{0, r.roll(10_001), 10_000}[r.roll(3)])
+}
+
+// use lets a node use its share, as it would if it were cut off.
+func (r *reserveRun) use(n *reserveNode) {
+	for _, s := range n.mine.slots(r.set, r.time(), aheadOfCall, r.roll(10)) {
+		r.call(s.NotBefore.UnixMicro())
+		r.used++
+	}
+}
+
+func (r *reserveRun) observe(n *reserveNode, now, epoch int64) {
+	n.stepped = n.clock.observe(reading{asked: r.time(), answered: r.time(), now: now, epoch: epoch})
+}
+
+// look lets each node that is not cut off look, and tell of a step, as the
+// booking goroutine does five times a second.
+func (r *reserveRun) look() {
+	for range 2 {
+		for _, n := range r.nodes {
+			if !n.cut {
+				r.lookOf(n)
+			}
+		}
+	}
+}
+
+func (r *reserveRun) lookOf(n *reserveNode) {
+	b, err := n.book.runBook(context.Background(), ask{seq: 1, epoch: n.clock.epoch, stepped: n.stepped, identity: IdentityNone, lead: lead, known: r.set})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.observe(n, b.now, b.epoch)
+}
+
+// ask lets a node ask for a share; the reply may be lost.
+func (r *reserveRun) ask(n *reserveNode, lost bool) {
+	if n.cut || n.stepped || n.clock.epoch == 0 {
+		return
+	}
+	got, err := n.ask.run(context.Background(), n.mine.state(r.time()), 0)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if lost {
+		return
+	}
+	trusted := got.epoch == n.clock.epoch
+	if trusted {
+		r.observe(n, got.now, got.epoch)
+		trusted = !n.stepped
+	}
+	n.mine.take(r.time(), got.granted, trusted)
+}
+
+func (r *reserveRun) askAll() {
+	for _, n := range r.nodes {
+		r.ask(n, r.roll(5) == 0)
+	}
+}
+
+// end ends a node, gracefully or not, and begins another.
+func (r *reserveRun) end(i int64) {
+	n := r.nodes[i]
+	if r.roll(2) == 0 && !n.cut && n.mine.held(r.time()) {
+		left := -2 * MaxWindow
+		if !n.mine.end.IsZero() {
+			left = n.mine.end.Sub(r.time())
+		}
+		if _, err := n.ask.run(context.Background(), shareLeft, left); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	r.nodes[i] = r.fresh()
+	r.look() // it books nothing, and asks for nothing, before each other node has looked
+}
+
+// step makes Redis's clock jump, where a node is there to see it.
+func (r *reserveRun) step(i int64) {
+	if n := r.nodes[i]; n.cut || n.clock.epoch == 0 {
+		return
+	}
+	r.look()
+	r.skew += []int64{-1, 1}[r.roll(2)] * (10_000 + r.roll((2 * ShareLease).Microseconds()))
+	r.jump(0)
+	if r.roll(2) == 0 {
+		r.ask(r.nodes[i], false) // it may come before the look
+	}
+	r.look()
+}
+
+func (r *reserveRun) happen() {
+	i := r.roll(int64(len(r.nodes)))
+	n := r.nodes[i]
+	switch p := r.roll(100); {
+	case p < 40:
+		for _, n := range r.nodes {
+			r.use(n)
+		}
+		r.pass(1 + r.roll(800_000))
+	case p < 60:
+		r.ask(n, r.roll(5) == 0)
+	case p < 72:
+		n.cut = !n.cut
+	case p < 80:
+		if n.mine.held(r.time()) { // to the end of a lease, where it may be handed on
+			r.jump(n.mine.until.UnixMicro() - r.now - r.roll(1_500_000))
+		}
+		r.look()
+		r.askAll()
+	case p < 90:
+		r.jump(r.roll((2 * ShareLease).Microseconds()))
+		r.look()
+		r.askAll()
+	case p < 95:
+		r.end(i)
+	case p < 97:
+		r.step(i)
+	case p < 98:
+		r.mini.HSet("dispatcher:{law}:shares:provider", "master", "another")
+	default:
+		r.mini.FlushAll()
+		r.look()
+	}
+}
+
+// heldAtOnce is how many shares can be used now.
+func (r *reserveRun) heldAtOnce() (held int64) {
+	for _, n := range r.nodes {
+		held += flag64(n.mine.held(r.time()))
+	}
+	return held
+}
+
+// play lets a run take its course, and says what went wrong.
+func (r *reserveRun) play(ops int) string {
+	for range ops {
+		r.happen()
+		held := r.heldAtOnce()
+		if held > r.set.MaxNodes {
+			return fmt.Sprintf("%d shares can be used at once, and there are %d", held, r.set.MaxNodes)
+		}
+	}
+	slices.Sort(r.calls)
+	for i, c := int(r.set.Cap), r.calls; i < len(c); i++ {
+		if span := duration(c[i] - c[i-int(r.set.Cap)]); span < r.set.Window {
+			return fmt.Sprintf("%d calls in %v, and the cap is %d in %v", r.set.Cap+1, span, r.set.Cap, r.set.Window)
+		}
+	}
+	return ""
+}
+
+// Whoever is cut off, whatever is lost, ends, or steps: no window holds more
+// than the cap, and no more shares than there are can be used at once.
+func TestReserveNeverOver(t *testing.T) {
+	t.Parallel()
+	mini := miniredis.RunT(t)
+	rdb := patient(t, mini.Addr())
+	used, runs := 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		r := newReserveRun(rt, mini, rdb, lua.Share(), diceOf(rapid.Uint64().Draw(rt, "seed")))
+		if over := r.play(100); over != "" {
+			rt.Fatal(over)
+		}
+		used, runs = used+r.used, runs+1
+	})
+	if used < 10*runs {
+		t.Errorf("got %d calls out of the reserve in %d runs; so few prove nothing", used, runs)
+	}
+}
+
+// The law has teeth: without the rule, more is given than there is.
+func TestReserveLawBreaksWithout(t *testing.T) {
+	t.Parallel()
+	mini := miniredis.RunT(t)
+	rdb := patient(t, mini.Addr())
+	for _, m := range []struct{ rule, from, to string }{
+		{"the window behind a lease", "+ binds <= now", "<= now"},
+		{"the number of shares", "others >= set.max_nodes or", ""},
+		{"the wait after a loss", "or complete)", "or true)"},
+		{"the fence of leases that may be unknown", "or known[3] ~= epoch then", "then"},
+	} {
+		text := strings.Replace(lua.Share(), m.from, m.to, 1)
+		if text == lua.Share() {
+			t.Fatalf("the script has no %q; name the rule anew", m.from)
+		}
+		broken := func() string {
+			for seed := range uint64(100) {
+				if over := newReserveRun(t, mini, rdb, text, diceOf(seed)).play(100); over != "" {
+					return over
+				}
+			}
+			return ""
+		}
+		over := broken()
+		t.Logf("without %s: %s", m.rule, over)
+		if over == "" {
+			t.Errorf("without %s, nothing was found", m.rule)
+		}
+	}
+}
