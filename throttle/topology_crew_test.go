@@ -159,6 +159,15 @@ func (f *crew) goesOn(fault time.Time) {
 	figure(f.t, gap <= standstill, "work stood still for %s, want at most %s", gap, standstill)
 }
 
+// comesBack waits for the first use that was not booked before the fault.
+func (f *crew) comesBack(fault time.Time) {
+	f.t.Helper()
+	anew := fault.Add(f.contract.Horizon + f.contract.Lateness + 500*time.Millisecond)
+	if !f.eventually(time.Minute, func() bool { return len(f.since(anew)) > 0 }) {
+		f.t.Fatalf("no call came after the fault; states:\n%s", f.states())
+	}
+}
+
 // figure fails the test for a figure that was missed; DISPATCHER_TEST_NOISY=1
 // says that this machine's figures are to be read and not to be held to.
 func figure(t *testing.T, ok bool, format string, args ...any) {

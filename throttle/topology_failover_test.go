@@ -38,10 +38,10 @@ func TestRedisSentinelOldMasterThatComesBackGivesNothingReal(t *testing.T) {
 	f.works(time.Minute)
 	fault := time.Now()
 	s.Stop(s.Primary)
-	f.goesOn(fault)
+	f.comesBack(fault)
 	s.Continue(s.Primary)
-	back := time.Now()
-	f.goesOn(back)
+	f.goesOn(fault)
+	f.works(time.Minute)
 	f.halt()
 }
 
@@ -73,9 +73,10 @@ func TestRedisClusterOldPrimaryThatComesBackGivesNothingReal(t *testing.T) {
 	owner := c.Owner(c.Slot(limitKey), c.Nodes[0])
 	fault := time.Now()
 	c.Stop(owner)
-	f.goesOn(fault)
+	f.comesBack(fault)
 	c.Continue(owner)
-	f.goesOn(time.Now())
+	f.goesOn(fault)
+	f.works(time.Minute)
 	f.halt()
 }
 

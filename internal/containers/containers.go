@@ -1,7 +1,8 @@
 // Package containers starts real Redis and Kafka servers for tests, with
 // testcontainers-go. Images can be named in the environment:
 // DISPATCHER_TEST_REDIS_IMAGE, DISPATCHER_TEST_KAFKA_IMAGE and
-// DISPATCHER_TEST_KAFKA_OLD_IMAGE.
+// DISPATCHER_TEST_KAFKA_OLD_IMAGE. DISPATCHER_TEST_VALKEY_IMAGE has no default:
+// without it what needs Valkey is skipped.
 //
 // Without a Docker engine, or with -short, a test is skipped and says so;
 // DISPATCHER_REQUIRE_DOCKER=1 turns the skip into a failure. Each test ends
