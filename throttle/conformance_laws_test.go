@@ -1,0 +1,216 @@
+package throttle
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"dispatcher/lua"
+)
+
+// conforming are the laws that each algorithm keeps.
+var conforming = []struct {
+	name string
+	law  func(*trial)
+}{
+	{"no window holds more after a late burst", func(tr *trial) {
+		length := windowed(tr.c).Microseconds()
+		tr.pass(3*length - tr.now%length) // to the beginning of a bucket, with nothing given before
+		tr.book(0, 1)
+		tr.pass(length - tr.now%length - 20_000)
+		tr.book(0, tr.c.Cap)
+		tr.saturate(2*length, 1)
+		tr.Logf("found %d of %d", tr.found(), tr.worst)
+		if !tr.a.Strict && tr.mini != nil && tr.found() <= tr.c.Cap {
+			tr.Errorf("%s: found only %d units; so few don't show that it may pass the cap", tr.a.Name, tr.found())
+		}
+	}},
+	{"a lost reply comes again", func(tr *trial) {
+		tr.pass(windowed(tr.c).Microseconds())
+		first := tr.book(0, 5)
+		tr.pass(1_000)
+		again := tr.ask(0, 5)
+		if diff := cmp.Diff(first.schedule, again.schedule, cmp.AllowUnexported(schedule{})); first.schedule.given == 0 || diff != "" {
+			tr.Errorf("%s: the same number got other slots (-first +again):\n%s", tr.a.Name, diff)
+		}
+	}},
+	{"nothing while paused", func(tr *trial) {
+		on, off := true, false
+		tr.set(Change{Paused: &on})
+		tr.pass(windowed(tr.c).Microseconds())
+		if got := tr.saturate(windowed(tr.c).Microseconds(), 5); got > 0 {
+			tr.Errorf("%s: %d units were given while paused", tr.a.Name, got)
+		}
+		tr.set(Change{Paused: &off})
+		if got := tr.saturate(windowed(tr.c).Microseconds(), 5); got == 0 {
+			tr.Errorf("%s: nothing was given after the pause", tr.a.Name)
+		}
+	}},
+	{"a lost limit gives no more", func(tr *trial) {
+		tr.lose(tr.nodes[0].keys.limit)
+	}},
+	{"a lost state gives no more", func(tr *trial) {
+		tr.lose(tr.nodes[0].keys.state)
+	}},
+	{"who was refused is served after the wait", func(tr *trial) {
+		for served := 0; served < 20; {
+			b := tr.book(0, 3)
+			if b.schedule.given > 0 {
+				continue
+			}
+			tr.pass(b.wait.Microseconds())
+			if again := tr.book(0, 3); again.schedule.given == 0 {
+				tr.Fatalf("%s: told to wait %v, and refused then for %v", tr.a.Name, b.wait, again.wait)
+			}
+			served++
+		}
+	}},
+	{"saturated, the share is used", func(tr *trial) {
+		tr.pass(2 * windowed(tr.c).Microseconds())
+		us := 4 * tr.c.Window.Microseconds()
+		if tr.mini != nil {
+			us *= 3
+		}
+		given := tr.saturate(us, max(1, tr.c.Cap/50))
+		share := float64(given) / (float64(tr.c.Cap) * float64(us) / float64(tr.c.Window.Microseconds()))
+		tr.Logf("used %.3f of the cap, %.3f was promised", share, tr.a.Share(tr.c))
+		if share < tr.a.Share(tr.c)-0.05 && tr.mini != nil {
+			tr.Errorf("%s: used %.3f of the cap, and %.3f was promised", tr.a.Name, share, tr.a.Share(tr.c))
+		}
+	}},
+	{"another cap gives no more than the larger", func(tr *trial) {
+		for _, part := range []int64{2, 1, 4, 1} {
+			tr.saturate(tr.c.Window.Microseconds()/2, tr.c.Cap)
+			next := tr.worstCap() / part
+			tr.set(Change{Cap: &next})
+		}
+		tr.saturate(tr.c.Window.Microseconds(), tr.c.Cap)
+	}},
+	{"a longer window holds no more either", func(tr *trial) {
+		tr.pass(2 * windowed(tr.c).Microseconds())
+		tr.saturate(tr.c.Window.Microseconds(), 1)
+		tr.pass(windowed(tr.c).Microseconds())
+		tr.book(0, 1) // all but this one has left the window
+		longer := 3 * tr.c.Window
+		tr.set(Change{Window: &longer})
+		changed := tr.now
+		tr.saturate(2*longer.Microseconds(), 1)
+		if tr.a.Ahead {
+			changed += tr.c.Horizon.Microseconds()
+		}
+		if i := slices.IndexFunc(tr.grants, func(at int64) bool { return at > changed }); tr.looksBack() {
+			old := tr.grants[i] - windowed(tr.c).Microseconds()
+			for i > 0 && tr.grants[i-1] > old {
+				i--
+			}
+			tr.grants = tr.grants[i:] // before, only the shorter window was promised
+		} else {
+			tr.grants = tr.grants[i:] // a pace that is kept behind the change
+		}
+	}},
+	{"whatever happens, no window holds more", func(tr *trial) {
+		roll, ops := diceOf(uint64(len(tr.a.Name))), 600
+		if tr.mini == nil {
+			ops = 300
+		}
+		for range ops {
+			tr.happen(roll)
+		}
+		if len(tr.grants) < 20 {
+			tr.Errorf("%s: got %d units; so few prove nothing", tr.a.Name, len(tr.grants))
+		}
+	}},
+}
+
+// looksBack says that units of before a change count in a longer window too.
+func (tr *trial) looksBack() bool { return !tr.a.Ahead && tr.a.Binds(tr.c) == windowed(tr.c) }
+
+// worstCap is what the trials begin with.
+func (*trial) worstCap() int64 { return 40 }
+
+// lose deletes a key at the worst time, when all has just been given.
+func (tr *trial) lose(key string) {
+	tr.Helper()
+	length := windowed(tr.c).Microseconds()
+	tr.pass(2 * length)
+	for range 4 {
+		tr.saturate(length/3, tr.c.Cap)
+		tr.book(0, tr.c.Cap)
+		tr.del(key)
+	}
+	tr.saturate(2*length, tr.c.Cap)
+}
+
+func (tr *trial) happen(roll dice) {
+	tr.Helper()
+	node := int(roll(int64(len(tr.nodes))))
+	switch p := roll(100); {
+	case p < 60:
+		b := tr.book(node, 1+roll([]int64{5, tr.c.Cap}[roll(2)]))
+		if again := tr.ask(node, 1); b.schedule.given > 0 && again.schedule != b.schedule {
+			tr.Errorf("%s: the same number got other slots: %v, then %v", tr.a.Name, b.schedule, again.schedule)
+		}
+	case p < 96:
+		tr.pass(roll([]int64{1_000, 20_000, 300_000}[roll(3)]) / tr.slow())
+	case p < 99:
+		next := tr.c.Burst + roll(tr.worstCap()-tr.c.Burst+1)
+		tr.look() // brings back what was deleted
+		tr.set(Change{Cap: &next})
+		tr.look()
+	default:
+		tr.del([]string{tr.nodes[0].keys.limit, tr.nodes[0].keys.state}[roll(2)])
+	}
+}
+
+// slow makes pauses shorter where they take real time.
+func (tr *trial) slow() int64 {
+	if tr.mini == nil {
+		return 3
+	}
+	return 1
+}
+
+// The laws have teeth: without a rule, they find what it prevents.
+func TestConformanceFindsWhatARulePrevents(t *testing.T) {
+	t.Parallel()
+	for _, m := range []struct{ algorithm, rule, from, to, law string }{
+		{"sliding_window_log", "a lost state is noticed", "redis.call('EXISTS', KEYS[3]) == 1", "true", "a lost state gives no more"},
+		{"sliding_window_list", "a lost state is noticed", "redis.call('EXISTS', KEYS[3]) == 1", "true", "a lost state gives no more"},
+		{"fixed_window", "a lost state is noticed", "redis.call('EXISTS', KEYS[3]) == 1", "true", "a lost state gives no more"},
+		{"sliding_window_counter", "a lost state is noticed", "redis.call('EXISTS', KEYS[3]) == 1", "true", "a lost state gives no more"},
+		{"sliding_window_log", "a longer window begins anew", "length(c) > length(old)", "false", "a longer window holds no more either"},
+		{"sliding_window_list", "each time is kept", "'LTRIM', KEYS[3], 0, allowed(c) - 1", "'LTRIM', KEYS[3], 0, allowed(c) - 2", "no window holds more after a late burst"},
+		{"leaky_bucket", "the exact pace", "int(base + turned * c.period), 'n'", "int(base + turned * c.period - 1000), 'n'", "saturated, the share is used"},
+	} {
+		t.Run(m.algorithm+" without "+m.rule, func(t *testing.T) {
+			t.Parallel()
+			if over := breaks(t, m.algorithm, m.from, m.to, m.law); !over {
+				t.Errorf("without it, %q still held", m.law)
+			}
+		})
+	}
+}
+
+// breaks plays a law with a script that was changed.
+func breaks(t *testing.T, algorithm, from, to, law string) bool {
+	t.Helper()
+	a, err := AlgorithmNamed(algorithm)
+	text := lua.Book(algorithm)
+	if err != nil || strings.Count(text, from) != 1 {
+		t.Fatalf("the script has not exactly one %q; name the rule anew (%v)", from, err)
+	}
+	tr := newTrial(t, "", a, trialContract(a, time.Second), 3)
+	for i := range tr.nodes {
+		tr.nodes[i].book = redis.NewScript(strings.Replace(text, from, to, 1))
+	}
+	for _, l := range conforming {
+		if l.name == law {
+			l.law(tr)
+		}
+	}
+	return tr.found() > tr.worst
+}
