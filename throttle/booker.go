@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -143,8 +144,8 @@ func (b *booker) lookInterval() time.Duration {
 
 // blockSize is how many slots lie in one block, at least 1.
 func (b *booker) blockSize() int64 {
-	units, period := b.known.Pace()
-	return ceilDiv(block.Microseconds()*units, period)
+	c := b.known.Contract
+	return int64(math.Ceil(b.algorithm.Share(c)*float64(c.Cap)*block.Seconds()/c.Window.Seconds() - 1e-9))
 }
 
 // tooWide reports whether the mapping leaves a slot too little time to be used:

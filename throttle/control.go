@@ -110,7 +110,7 @@ func (c *Control) set(ctx context.Context, ch Change) (Settings, error) {
 			return s, &RevisionError{Wanted: ch.IfRevision, Now: s}
 		}
 		to, lasts := ch.apply(s)
-		if err := c.check(s, to, ch); err != nil {
+		if err := errors.Join(c.check(s, to, ch), c.kept(ctx, to)); err != nil {
 			return Settings{}, err
 		}
 		done, err := c.scripts.runConfigure(ctx, s.Changed, to, lasts)
@@ -126,6 +126,22 @@ func (c *Control) set(ctx context.Context, ch Change) (Settings, error) {
 		}
 	}
 	return Settings{}, errBusy
+}
+
+// kept refuses what the limit's algorithm can't honour.
+func (c *Control) kept(ctx context.Context, to Settings) error {
+	name, err := c.rdb.HGet(ctx, c.keys.limit, "algorithm").Result()
+	if errors.Is(err, redis.Nil) {
+		return nil // nobody has booked yet
+	}
+	if err != nil {
+		return fmt.Errorf("read its algorithm: %w", err)
+	}
+	a, err := AlgorithmNamed(name)
+	if err != nil || to.Validate() != nil {
+		return err // a contract that is none has been refused before
+	}
+	return errors.Join(a.check(to.Contract)...)
 }
 
 // check refuses settings that can't be kept.

@@ -151,7 +151,7 @@ func (c *Control) Await(ctx context.Context, s Settings) (n int, took time.Durat
 				return len(nodes), took, nil
 			}
 			late = &NotEverywhereError{Revision: s.Revision, Lack: lack, Of: len(nodes)}
-		} else if ctx.Err() == nil {
+		} else if ctx.Err() == nil && !quiet(err) { // a time-out may be the end of ctx, told by the network first
 			return 0, took, err
 		}
 		select {
