@@ -52,6 +52,11 @@ func (s *settings) connected(cmd *cobra.Command, name string, do func(context.Co
 	if err != nil {
 		return err
 	}
+	for _, l := range cfg.Limits {
+		if l.Name == name && throttle.Scope(l.Scope) == throttle.ScopeNode {
+			return fmt.Errorf("limit %q is kept by each node for itself (scope: node) and is not in Redis: change the file, and restart the nodes", name)
+		}
+	}
 	rdb, err := dispatch.RedisClient(cfg)
 	if err != nil {
 		return err

@@ -1,0 +1,38 @@
+package throttle
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// What a slot costs the node: from a caller's question to its slot, and the
+// booking, mapping and holding of blocks behind it, without Redis's part. A
+// fleet that is not short of slots is the costliest case, since nobody waits.
+func BenchmarkBroker(b *testing.B) {
+	const plenty = 100_000_000 // a second: the benchmark must not wait for slots
+	c := contract(plenty)
+	l, err := New(Options{Scope: ScopeNode, Namespace: "ns", Name: "provider", Node: "n", Seed: c, Waiting: func() int { return plenty }})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(b.Context())
+	done := make(chan error, 1)
+	go func() { done <- l.Run(ctx) }()
+	b.ReportAllocs()
+	late := 0
+	for b.Loop() {
+		s, err := l.Next(ctx)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if s.LateAt(time.Now()) {
+			late++
+		}
+	}
+	stop()
+	if err := <-done; err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(late)/float64(b.N), "late/op")
+}
