@@ -56,9 +56,12 @@ const (
 	saturatedLateness = 8 * time.Millisecond // of those that give for now
 )
 
-// saturate plays one algorithm until the judge could judge it.
+// saturate plays one algorithm until the judge could judge it and its bound was
+// reached: whether a burst falls on the end of a window is a matter of some 10 ms,
+// so the worst of a few runs counts.
 func (w *world) saturate(t *testing.T, a throttle.Algorithm) row {
 	t.Helper()
+	worst := 0
 	for try := 1; ; try++ {
 		r, unjudged := w.saturateOnce(t, a)
 		t.Logf("%s: %d in the fullest second, the bound is %d, %.3f of the cap used, %d bytes of state, %.1f µs a script call, %.3f unjudged",
@@ -66,9 +69,12 @@ func (w *world) saturate(t *testing.T, a throttle.Algorithm) row {
 		if r.worst > r.bound {
 			t.Errorf("got %d in the fullest second, want at most %d", r.worst, r.bound)
 		}
-		if unjudged <= maxUnjudged || try == tries || t.Failed() {
+		worst = max(worst, r.worst)
+		r.worst = worst
+		reached := 10*worst >= 9*r.bound
+		if unjudged <= maxUnjudged && reached || try == tries || t.Failed() {
 			containers.Figure(t, unjudged <= maxUnjudged, "got %.3f of the windows unjudged, want at most %.1f", unjudged, maxUnjudged)
-			containers.Figure(t, 10*r.worst >= 9*r.bound, "got %d in the fullest second, and the bound is %d: it is not understood", r.worst, r.bound)
+			containers.Figure(t, reached, "got %d in the fullest second, and the bound is %d: it is not understood", worst, r.bound)
 			return r
 		}
 	}
