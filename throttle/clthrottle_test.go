@@ -173,7 +173,7 @@ func both(t *testing.T, rdb redis.UniversalClient, key string, args ...any) (p p
 }
 
 // The script agrees with the module itself in random calls.
-func TestCLThrottleRealAgreesWithTheModule(t *testing.T) {
+func TestCLThrottleAgreesWithTheModuleReal(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(cellModule) == "" {
 		t.Skipf("NOT SHOWN: %s names no redis-cell module inside the image", cellModule)
