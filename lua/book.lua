@@ -1,3 +1,4 @@
+-- with master.lua
 -- Give a node what it may use next of a limit. limit.lua and one of the algorithms are joined in front.
 --
 -- KEYS[1] limit, KEYS[2] history: see limit.lua
@@ -43,12 +44,8 @@ local function with_terms(set, word)
   return set
 end
 
-local now, master = clock(), 'none'
-if identity == 'info' then
-  local info = redis.pcall('INFO', 'replication')
-  master = type(info) == 'string' and string.match(info, 'master_replid:(%w+)')
-  if not master then return redis.error_reply('IDENTITY this Redis does not say which master it is') end
-end
+local now, master = clock(), master_of(identity)
+if not master then return redis.error_reply('IDENTITY this Redis does not say which master it is') end
 
 local known = tonumber(ARGV[9])
 local set, last, quiet, base, n, slot, other, of, by, applied, under =

@@ -1,3 +1,4 @@
+-- with master.lua
 -- Lease a share of the reserve to a node: what it may use by itself while it can't reach Redis. limit.lua is joined in
 -- front.
 --
@@ -18,12 +19,8 @@
 local shares, node, identity = KEYS[3], ARGV[1], ARGV[2]
 local lease, state, left = tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 
-local now, master = clock(), 'none'
-if identity == 'info' then
-  local info = redis.pcall('INFO', 'replication')
-  master = type(info) == 'string' and string.match(info, 'master_replid:(%w+)')
-  if not master then return redis.error_reply('IDENTITY this Redis does not say which master it is') end
-end
+local now, master = clock(), master_of(identity)
+if not master then return redis.error_reply('IDENTITY this Redis does not say which master it is') end
 
 local set, epoch = read(), redis.call('HGET', limit, 'epoch')
 if not set or not epoch or set.max_nodes == 0 then return {now, tonumber(epoch or 0), 0} end
