@@ -16,15 +16,9 @@ func contract(limit int64) Contract {
 	return Contract{Cap: limit, Window: time.Second, Burst: 1, Guard: DefaultGuard, Lateness: DefaultLateness, Horizon: DefaultHorizon}
 }
 
-// begin runs a limiter in the bubble until the test ends.
-func begin(t *testing.T, c Contract, book bookFunc, waiting func() int) *Limiter {
+// run runs a limiter until the test ends.
+func run(t *testing.T, l *Limiter) {
 	t.Helper()
-	l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Seed: c, Waiting: waiting})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.book = book
-	l.listen = func(context.Context) {}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- l.Run(ctx) }()
@@ -34,6 +28,18 @@ func begin(t *testing.T, c Contract, book bookFunc, waiting func() int) *Limiter
 			t.Errorf("Run: %v", err)
 		}
 	})
+}
+
+// begin runs a limiter in the bubble until the test ends.
+func begin(t *testing.T, c Contract, book bookFunc, waiting func() int) *Limiter {
+	t.Helper()
+	l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Seed: c, Waiting: waiting})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.book = book
+	l.listen = func(context.Context) {}
+	run(t, l)
 	return l
 }
 

@@ -1,7 +1,6 @@
 package throttle
 
 import (
-	"context"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -18,15 +17,7 @@ func alone(t *testing.T, c Contract, warmUp time.Duration, waiting *atomic.Int64
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- l.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
+	run(t, l)
 	return l
 }
 

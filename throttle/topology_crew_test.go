@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"dispatcher/internal/containers"
 	"dispatcher/throttle"
 )
 
@@ -156,7 +156,7 @@ func (f *crew) goesOn(fault time.Time) {
 		gap, last = max(gap, u.at.Sub(last)), u.at
 	}
 	f.t.Logf("longest gap after the fault: %s", gap.Round(time.Millisecond))
-	figure(f.t, gap <= standstill, "work stood still for %s, want at most %s", gap, standstill)
+	containers.Figure(f.t, gap <= standstill, "work stood still for %s, want at most %s", gap, standstill)
 }
 
 // comesBack waits for the first use that was not booked before the fault.
@@ -165,19 +165,6 @@ func (f *crew) comesBack(fault time.Time) {
 	anew := fault.Add(f.contract.Horizon + f.contract.Lateness + 500*time.Millisecond)
 	if !f.eventually(time.Minute, func() bool { return len(f.since(anew)) > 0 }) {
 		f.t.Fatalf("no call came after the fault; states:\n%s", f.states())
-	}
-}
-
-// figure fails the test for a figure that was missed; DISPATCHER_TEST_NOISY=1
-// says that this machine's figures are to be read and not to be held to.
-func figure(t *testing.T, ok bool, format string, args ...any) {
-	t.Helper()
-	switch {
-	case ok:
-	case os.Getenv("DISPATCHER_TEST_NOISY") == "1":
-		t.Logf("NOT SHOWN on this noisy machine: "+format, args...)
-	default:
-		t.Errorf(format, args...)
 	}
 }
 

@@ -67,7 +67,7 @@ func TestRedisOneNodeCutOffReal(t *testing.T) {
 	f.says(0, throttle.PhaseAway, "")
 	cut := time.Now().Add(250 * time.Millisecond) // what was booked before is over
 	whole := func() bool { return f.fullest(cut) >= int(0.9*float64(usual().Cap)) }
-	figure(t, f.eventually(30*time.Second, whole), "got %d calls in the fullest second, want nearly the cap of %d", f.fullest(cut), usual().Cap)
+	containers.Figure(t, f.eventually(30*time.Second, whole), "got %d calls in the fullest second, want nearly the cap of %d", f.fullest(cut), usual().Cap)
 	alone := f.since(cut)
 	t.Logf("the others made %d calls in the fullest second, the cap is %d", f.fullest(cut), usual().Cap)
 	for _, u := range alone {
