@@ -133,11 +133,8 @@ func newLimitState(cfg configs.Config, name string, now throttle.Settings) limit
 		Name: name, Namespace: cfg.Redis.Namespace,
 		Cap: now.Cap, WindowS: now.Window.Seconds(), Burst: now.Burst,
 		GuardS: now.Guard.Seconds(), LatenessS: now.Lateness.Seconds(), HorizonS: now.Horizon.Seconds(),
-		Share: now.Share(), Paused: now.Paused, Revision: now.Revision, By: now.By, Why: now.Why,
+		Share: now.Share(), Paused: now.Paused, Revision: now.Revision, Changed: stamp(now.Changed), By: now.By, Why: now.Why,
 		MaxCap: now.MaxCap, MaxStep: float64(now.MaxStep) / 1000, Differs: []difference{},
-	}
-	if !now.Changed.IsZero() {
-		state.Changed = now.Changed.UTC().Format(time.RFC3339)
 	}
 	for _, l := range cfg.Limits {
 		if l.Name == name {
