@@ -83,7 +83,9 @@ type Limit struct {
 	Algorithm string        `yaml:"algorithm"`
 	Cap       int64         `yaml:"cap"` // units in any Window
 	Window    time.Duration `yaml:"window"`
-	Burst     int64         `yaml:"burst"` // units
+	Burst     int64         `yaml:"burst"`     // units
+	Capacity  int64         `yaml:"capacity"`  // units, of a leaky bucket; 0: what the horizon holds
+	WhenFull  string        `yaml:"when_full"` // of a leaky bucket: wait, refuse
 	Guard     time.Duration `yaml:"guard"`
 	Lateness  time.Duration `yaml:"lateness"`
 	Horizon   time.Duration `yaml:"horizon"`
@@ -105,6 +107,11 @@ const (
 // Rails are what `limit set` does not pass unless it is forced.
 func (l Limit) Rails() throttle.Rails {
 	return throttle.Rails{MaxCap: l.MaxCap, MaxStep: int64(math.Round(l.MaxStep * 1000))}
+}
+
+// Bucket is what a leaky bucket does beyond its rate.
+func (l Limit) Bucket() throttle.Bucket {
+	return throttle.Bucket{Capacity: l.Capacity, WhenFull: throttle.WhenFull(l.WhenFull)}
 }
 
 // Contract is the limit in the limiter's own terms.

@@ -159,6 +159,7 @@ func (f *faults) limits(limits []Limit) {
 		_, err := throttle.Check(l.Algorithm, l.Contract(), l.Rails())
 		f.contract(path, err)
 		f.contract(path, throttle.CheckScope(throttle.Scope(l.Scope), l.Contract(), l.Algorithm, l.WarmUp))
+		f.contract(path, throttle.CheckBucket(l.Bucket(), l.Algorithm, l.Contract()))
 		f.degraded(path, l)
 	}
 }

@@ -43,6 +43,7 @@ const (
 	ClassExhausted   Class = "exhausted"   // failed as often as allowed
 	ClassExpired     Class = "expired"     // its not-after passed before it was sent
 	ClassUnknown     Class = "unknown"     // written, no answer, and on_unknown is dlq
+	ClassLimited     Class = "limited"     // the limit had no room, and jobs are not to wait
 )
 
 // Context ends when the job's partition is taken away or the consumer stops;

@@ -28,7 +28,7 @@ func newMetrics(topics []string) *metrics {
 	}
 	classes := []string{
 		string(ClassDecode), string(ClassUnsupported), string(ClassPermanent),
-		string(ClassExhausted), string(ClassExpired), string(ClassUnknown),
+		string(ClassExhausted), string(ClassExpired), string(ClassUnknown), string(ClassLimited),
 	}
 	return &metrics{
 		rebalances:   vec("rebalances_total", "Assignments received, by topic.", "topic", topics),

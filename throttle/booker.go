@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -113,25 +114,51 @@ func (b *booker) plan(now time.Time) (want int64, due time.Time) {
 		// before this node came is not noticed; only then is its reading good.
 		return 0, later(b.retryAt, b.settledAt)
 	}
-	want = min(int64(st.waiting+b.opts.Waiting()-st.held), b.most, b.blockSize())
+	want = b.wanted(st)
 	if b.tell {
 		return 0, b.retryAt
 	}
 	if want <= 0 {
 		return 0, later(look, b.retryAt)
 	}
-	due = later(b.retryAt, b.refusedUntil)
+	due = later(b.retryAt, b.bookingDue(st, want))
+	// A look that falls due meanwhile asks as well, and keeps the node's turn.
+	if look.Before(due) {
+		due = later(look, b.retryAt)
+	}
+	return want, due
+}
+
+// maxPour is how much is poured into a bucket at once.
+const maxPour = 4096
+
+// wanted is how many slots the next booking asks for. Those that are given for
+// now are of no use to a node that still holds some; and where a full bucket
+// refuses, all that waits is to be told at once.
+func (b *booker) wanted(st lineState) int64 {
+	want := int64(st.waiting + b.opts.Waiting() - st.held)
+	switch {
+	case b.opts.Bucket.refuses():
+		return min(want, maxPour)
+	case !b.algorithm.Ahead && st.held > 0:
+		return 0
+	}
+	return min(want, b.most, b.blockSize())
+}
+
+// bookingDue is when the next booking is worth a call.
+func (b *booker) bookingDue(st lineState, want int64) time.Time {
+	if b.opts.Bucket.refuses() {
+		return b.bookedAt.Add(minGap)
+	}
+	due := b.refusedUntil
 	if st.held > 0 {
 		due = later(due, st.last.Add(-prefetch))
 	}
 	if want < b.blockSize() {
 		due = later(due, b.bookedAt.Add(minGap))
 	}
-	// A look that falls due meanwhile asks as well, and keeps the node's turn.
-	if look.Before(due) {
-		due = later(look, b.retryAt)
-	}
-	return want, due
+	return due
 }
 
 // lookInterval is shorter where nothing tells the node of changes.
@@ -163,6 +190,7 @@ func (b *booker) call(ctx context.Context, want int64) {
 	reply, err := b.book(cctx, ask{
 		want: want, seq: b.seq, epoch: b.clock.epoch, stepped: b.stepped,
 		identity: b.opts.Identity, lead: lead, known: b.known,
+		reach: b.opts.Bucket.reach(b.known.Contract), leaves: b.opts.Bucket.refuses(),
 	})
 	answered := time.Now()
 	b.calledAt = answered
@@ -181,6 +209,7 @@ func (b *booker) call(ctx context.Context, want int64) {
 	b.take(reply)
 	if want > 0 {
 		b.receive(reply, answered)
+		b.turnAway(want-reply.schedule.given, reply, answered)
 	}
 	b.report(reply, answered)
 }
@@ -239,6 +268,19 @@ func (b *booker) receive(reply booking, now time.Time) {
 		slots = append(slots, b.clock.slot(reply.schedule.at(j), reply.settings.Lateness, now))
 	}
 	b.line.add(slots, now)
+}
+
+// turnAway tells those for whom a full bucket had no room. A limit that gives
+// nothing for another reason lets them wait.
+func (b *booker) turnAway(count int64, reply booking, now time.Time) {
+	gives := !b.stepped && !reply.settings.Paused && reply.quiet <= reply.now && reply.fence == fenceNone
+	if !b.opts.Bucket.refuses() || !gives {
+		return
+	}
+	if count -= b.line.waitAgain(); count > 0 {
+		b.metrics.turnedAway.Add(float64(count))
+		b.line.add(slices.Repeat([]Slot{{full: true}}, int(count)), now)
+	}
 }
 
 // report moves the limiter into the phase that the reply tells of.

@@ -29,6 +29,7 @@ type trial struct {
 	seqs   []int64
 	now    int64 // Redis's clock
 	quiet  int64
+	reach  time.Duration // 0: up to the horizon
 	grants []int64
 }
 
@@ -78,7 +79,7 @@ func (tr *trial) pass(us int64) {
 func (tr *trial) ask(node int, want int64) booking {
 	tr.Helper()
 	b, err := tr.nodes[node].runBook(tr.Context(), ask{
-		want: want, seq: tr.seqs[node], epoch: 1, identity: IdentityNone, lead: lead, known: tr.known[node],
+		want: want, seq: tr.seqs[node], epoch: 1, identity: IdentityNone, lead: lead, reach: tr.reach, known: tr.known[node],
 	})
 	if err != nil {
 		tr.Fatal(err)

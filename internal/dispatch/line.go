@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +30,7 @@ type turn struct {
 	d     *consumer.Delivery
 	slot  throttle.Slot
 	since time.Time // when it came to the head of the line
+	full  bool      // there was no room for it, and it is not to wait
 }
 
 // line takes jobs in delivery order and hands each, with its slot, to a worker.
@@ -52,18 +54,19 @@ func (l *line) run() {
 	for d := range l.jobs {
 		since := time.Now()
 		slot, err := l.wait(d.Context(), d.Job.NotAfter)
-		if err != nil {
+		full := errors.Is(err, throttle.ErrFull)
+		if err != nil && !full {
 			d.Return()
 			continue
 		}
-		l.turns <- turn{d: d, slot: slot, since: since}
+		l.turns <- turn{d: d, slot: slot, since: since, full: full}
 	}
 	close(l.turns)
 }
 
 // wait returns the job's slot when it is near. An error means that the job was
-// taken away; a slot that had come by then serves the next one. An expired job
-// gets none.
+// taken away, and a slot that had come by then serves the next one; or
+// [throttle.ErrFull]. An expired job gets none.
 func (l *line) wait(ctx context.Context, notAfter time.Time) (throttle.Slot, error) {
 	if err := l.reach(ctx); err != nil {
 		return throttle.Slot{}, err
@@ -72,7 +75,9 @@ func (l *line) wait(ctx context.Context, notAfter time.Time) (throttle.Slot, err
 		return throttle.Slot{}, nil
 	}
 	if err := l.book(ctx); err != nil {
-		<-l.wire
+		if !errors.Is(err, throttle.ErrFull) { // then a worker has something to do, and gives the token back
+			<-l.wire
+		}
 		return throttle.Slot{}, err
 	}
 	slot := l.slot

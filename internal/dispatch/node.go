@@ -89,7 +89,7 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 	}
 	n.limiter, err = throttle.New(throttle.Options{
 		Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Name: limit.Name, Node: NodeName(n.cfg),
-		Algorithm: limit.Algorithm, Seed: limit.Contract(), Rails: limit.Rails(), Identity: identity,
+		Algorithm: limit.Algorithm, Bucket: limit.Bucket(), Seed: limit.Contract(), Rails: limit.Rails(), Identity: identity,
 		Scope: scope, WarmUp: limit.WarmUp, Waiting: waiting, Logger: n.log, Registerer: n.registry,
 	})
 	if err != nil {

@@ -46,6 +46,11 @@ func (c *crew) work(turns <-chan turn) {
 func (c *crew) handle(t turn) {
 	try := c.newTry(t)
 	defer try.leaveWire()
+	if t.full {
+		try.leaveWire()
+		t.d.Dead(consumer.Failure{Class: consumer.ClassLimited, Message: throttle.ErrFull.Error()})
+		return
+	}
 	for {
 		if expired(t.d.Job.NotAfter, time.Now()) {
 			try.leaveWire()
