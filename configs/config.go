@@ -67,6 +67,7 @@ type TLS struct {
 type Redis struct {
 	Addrs    []string `yaml:"addrs"`
 	Master   string   `yaml:"master"`
+	Cluster  bool     `yaml:"cluster"` // even where one address stands for it
 	Username string   `yaml:"username"`
 	Password string   `yaml:"password" secret:"true"`
 

@@ -145,6 +145,7 @@ func (f *faults) redis(r Redis) {
 	for i, addr := range r.Addrs {
 		f.address("redis.addrs."+strconv.Itoa(i), addr, 1)
 	}
+	f.refuse(r.Master != "" && r.Cluster, "redis.cluster", r.Cluster, "can't be together with redis.master of %s", r.Master)
 	f.refuse(r.Master == "" && r.SentinelUsername != "", "redis.sentinel_username", r.SentinelUsername, "there are sentinels only with redis.master")
 	f.refuse(r.Master == "" && r.SentinelPassword != "", "redis.sentinel_password", "***", "there are sentinels only with redis.master")
 	f.contract("redis.", throttle.CheckName("namespace", r.Namespace))

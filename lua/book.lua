@@ -88,7 +88,7 @@ if set['until'] > 0 and now >= set['until'] then -- the override is over
   set.changed, set.revision = math.max(now, set.changed + 1), set.revision + 1
   set['until'], set.was, set.by, set.why = 0, '', 'dispatcher', 'the override is over'
   write(set)
-  record(set, before)
+  record(set, before, rails_of(set))
 end
 
 local function reply(wait, given, first, nth, floor, units, period, debt)

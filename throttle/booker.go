@@ -15,8 +15,9 @@ import (
 // the number of calls does not depend on the rate: one block of 20 ms makes
 // about 50 calls a second for the whole fleet.
 const (
-	block     = 20 * time.Millisecond  // slots that one call books, at most
-	prefetch  = 10 * time.Millisecond  // before the last held slot, the next block is booked
+	block     = 20 * time.Millisecond  // slots that one call books, at most; more where Redis is further away than that
+	prefetch  = 10 * time.Millisecond  // before the last held slot, the next block is booked; likewise
+	spare     = 5 * time.Millisecond   // of both, beyond the way to Redis and back
 	minGap    = 5 * time.Millisecond   // between calls that book less than a block, so that demand gathers
 	lookEvery = 200 * time.Millisecond // without bookings: a look at the settings and the clock, at rates that are not low
 	lookMost  = 2 * time.Second        // the same at any rate
@@ -37,14 +38,15 @@ type booker struct {
 	stepped bool     // the clock stepped and the script has to be told
 	tell    bool     // a look is due at once: the settings have changed, or the script has to hear that the node knows them
 
-	calledAt     time.Time // last call, for the look
-	bookedAt     time.Time // last booking, for the gap
-	refusedUntil time.Time // no booking until then
-	retryAt      time.Time // no call until then: one failed, or read the clock too widely
-	settledAt    time.Time // no booking before: this node has just come
-	failures     int       // calls in a row
-	wide         int       // readings in a row that left the mapping too wide
-	refusing     bool      // the last failure was a refusal
+	calledAt     time.Time     // last call, for the look
+	bookedAt     time.Time     // last booking, for the gap
+	refusedUntil time.Time     // no booking until then
+	retryAt      time.Time     // no call until then: one failed, or read the clock too widely
+	settledAt    time.Time     // no booking before: this node has just come
+	rtt          time.Duration // to Redis and back, of late at best
+	failures     int           // calls in a row
+	wide         int           // readings in a row that left the mapping too wide
+	refusing     bool          // the last failure was a refusal
 
 	mine share // of the reserve
 	lent bool  // slots of it are in the line
@@ -153,7 +155,7 @@ func (b *booker) bookingDue(st lineState, want int64) time.Time {
 	}
 	due := b.refusedUntil
 	if st.held > 0 {
-		due = later(due, st.last.Add(-prefetch))
+		due = later(due, st.last.Add(-max(prefetch, b.rtt+spare)))
 	}
 	if want < b.blockSize() {
 		due = later(due, b.bookedAt.Add(minGap))
@@ -172,7 +174,7 @@ func (b *booker) lookInterval() time.Duration {
 // blockSize is how many slots lie in one block, at least 1.
 func (b *booker) blockSize() int64 {
 	c := b.known.Contract
-	return int64(math.Ceil(b.algorithm.Share(c)*float64(c.Cap)*block.Seconds()/c.Window.Seconds() - 1e-9))
+	return int64(math.Ceil(b.algorithm.Share(c)*float64(c.Cap)*max(block, b.rtt+spare).Seconds()/c.Window.Seconds() - 1e-9))
 }
 
 // tooWide reports whether the mapping leaves a slot too little time to be used:
@@ -201,6 +203,7 @@ func (b *booker) call(ctx context.Context, want int64) {
 	}
 	b.failures, b.retryAt, b.refusing = 0, time.Time{}, false
 	b.unlend()
+	b.noteTrip(answered.Sub(asked))
 	b.metrics.called(want, reply, answered.Sub(asked))
 	if b.clock.epoch == 0 {
 		b.settledAt = answered.Add(reply.settings.LookEvery())
@@ -212,6 +215,15 @@ func (b *booker) call(ctx context.Context, want int64) {
 		b.turnAway(want-reply.schedule.given, reply, answered)
 	}
 	b.report(reply, answered)
+}
+
+// noteTrip follows the shortest of late: one slow reply does not make Redis far.
+func (b *booker) noteTrip(took time.Duration) {
+	if b.rtt == 0 || took < b.rtt {
+		b.rtt = took
+		return
+	}
+	b.rtt += (took - b.rtt) / 16
 }
 
 // take learns the settings in force; new ones may end a refusal, and are told

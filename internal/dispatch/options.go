@@ -34,7 +34,7 @@ func RedisClient(cfg configs.Config) (redis.UniversalClient, error) {
 		return nil, fmt.Errorf("redis.tls.%w", err)
 	}
 	return throttle.NewClient(throttle.ClientOptions{
-		Addrs: cfg.Redis.Addrs, Master: cfg.Redis.Master,
+		Addrs: cfg.Redis.Addrs, Master: cfg.Redis.Master, Cluster: cfg.Redis.Cluster,
 		Username: cfg.Redis.Username, Password: cfg.Redis.Password,
 		SentinelUsername: cfg.Redis.SentinelUsername, SentinelPassword: cfg.Redis.SentinelPassword,
 		TLS: tls, Name: "dispatcher",
