@@ -114,7 +114,7 @@ func (m *model) book(node string, a ask, now int64) booking {
 		return nothing(wait)
 	}
 	delete(m.turns, node)
-	turns := (n + s.given) / units
+	turns := (n + s.given - 1) / units
 	m.base, m.n = base+turns*period, n+s.given-turns*units
 	m.grants[node] = grant{a.seq, m.epoch, s}
 	return reply(s, 0)
