@@ -348,6 +348,7 @@ func refusal(err error) bool {
 	for _, words := range []string{
 		"IDENTITY", "NOPERM", "NOAUTH", "WRONGPASS", "ERR unknown command", "OOM", "MISCONF", "WRONGTYPE", "MODULE",
 		"ERR The user executing the script", // NOPERM, as 7.0 says it of a command inside
+		"ERR ACL failure in script",         // the same, as later ones and Valkey say it
 	} {
 		if strings.Contains(err.Error(), words) {
 			return true
