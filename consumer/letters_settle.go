@@ -91,8 +91,13 @@ type book struct {
 func (s *letterSession) newBook(topic string, id int, at place, hold *letterHold, gen int32) *book {
 	b := &book{s: s, topic: topic, id: id, hold: hold, gen: gen}
 	base, m, doubt := at.resolve(false)
-	if doubt != "" {
-		s.tally.note(fmt.Sprintf("%s/%d: the group's offset %d does not fit the log, which is [%d, %d): %s", topic, id, at.offset, at.first, at.last, doubt))
+	switch {
+	case at.offset > at.last:
+		s.tally.note(fmt.Sprintf("%s/%d ends at offset %d, before what was settled, so it is not the log that it was: all of its letters count as open", topic, id, at.last))
+	case at.offset >= 0 && at.offset < at.first:
+		s.tally.note(fmt.Sprintf("letters of %s/%d before offset %d were deleted by retention, open ones among them", topic, id, at.first))
+	case doubt != "":
+		s.tally.note(fmt.Sprintf("%s/%d: of group %s: %s", topic, id, s.group(topic), doubt))
 	}
 	b.ledger = newLedger(base)
 	b.ledger.restore(m)
