@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
-
-	"dispatcher/job"
 )
 
 // LettersOptions configures [Letters]. A zero field means its default.
@@ -149,7 +146,10 @@ func (l *Letters) Get(ctx context.Context, id RecordID) (*Letter, error) {
 	case id.Offset >= at.last:
 		return nil, fmt.Errorf("letter %s does not exist: the log ends before offset %d", id, at.last)
 	}
-	rec, err := s.record(ctx, id)
+	rec, found, err := readRecord(ctx, s.cl, id)
+	if err == nil && !found {
+		err = fmt.Errorf("letter %s does not exist: what lies there is no record", id)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -158,22 +158,6 @@ func (l *Letters) Get(ctx context.Context, id RecordID) (*Letter, error) {
 	base, m, _ := at.resolve(false)
 	letter.Settled = id.Offset < base || id.Offset-base < spanCap && m.done(id.Offset-base)
 	return &letter, nil
-}
-
-// record reads one record.
-func (s *letterSession) record(ctx context.Context, id RecordID) (job.Record, error) {
-	r := newLetterReader(s.cl, id.Topic, id.Partition, id.Offset, id.Offset+1)
-	for {
-		records, err := r.next(ctx)
-		switch {
-		case len(records) > 0:
-			return records[0], nil
-		case errors.Is(err, io.EOF):
-			return job.Record{}, fmt.Errorf("letter %s does not exist: what lies there is no record", id)
-		case err != nil:
-			return job.Record{}, err
-		}
-	}
 }
 
 // Drop settles the letters that the filter picks. dry only counts them.

@@ -9,16 +9,15 @@ import (
 	"strings"
 	"time"
 
-	"dispatcher/job"
-
 	"github.com/segmentio/kafka-go"
 )
 
 // ReplayOptions says how letters are replayed. A zero field means its default.
 type ReplayOptions struct {
-	To   string  // the topic to write to; empty: each letter's own
-	Rate float64 // letters a second at most; 0: as fast as it goes
-	Dry  bool    // only count
+	To    string  // the topic to write to; empty: each letter's own
+	Rate  float64 // letters a second at most; 0: as fast as it goes
+	Whole bool    // take letters that were cut from their origin, where the record is still there
+	Dry   bool    // only count
 }
 
 // Replay writes the jobs of the letters that the filter picks to the topics they
@@ -28,7 +27,7 @@ type ReplayOptions struct {
 // failure is taken off. The partition is the one that Java clients choose for
 // the key; letters of one partition keep their order.
 //
-// A letter that was cut is not replayed. An error comes beside what was done
+// A letter that was cut is not replayed, unless its whole can be had. An error comes beside what was done
 // until then; what is counted as unwritten may have been written.
 func (l *Letters) Replay(ctx context.Context, f LetterFilter, o ReplayOptions) (LetterTally, error) {
 	if o.To != "" && !topicName.MatchString(o.To) {
@@ -41,7 +40,8 @@ func (l *Letters) Replay(ctx context.Context, f LetterFilter, o ReplayOptions) (
 	if o.Rate > 0 {
 		s.batch = int(min(letterBatch, max(1, o.Rate)))
 	}
-	r := &replayer{o: o, tally: &s.tally, missing: map[string]bool{}}
+	r := &replayer{o: o, tally: &s.tally, missing: map[string]bool{}, originals: newOriginals(&l.opts.Connection)}
+	defer r.originals.close()
 	for p, options := range map[**Producer]ProducerOptions{
 		&r.many:   {Connection: l.opts.Connection},
 		&r.single: {Connection: l.opts.Connection, BatchSize: 1, BatchBytes: math.MaxInt32},
@@ -64,6 +64,8 @@ type replayer struct {
 	tally   *LetterTally
 	missing map[string]bool // topics that do not exist
 	due     time.Time       // when the rate allows more
+
+	originals *originals
 }
 
 // work replays letters in the order they come, at the rate. It ends with a topic
@@ -83,6 +85,9 @@ func (r *replayer) write(ctx context.Context, letters []Letter) (done []Letter, 
 	var order []string
 	parts := map[string][]Letter{}
 	for i := range letters {
+		if err := r.complete(ctx, &letters[i]); err != nil {
+			return nil, err
+		}
 		to, err := r.target(ctx, &letters[i])
 		if err != nil {
 			return nil, err
@@ -109,6 +114,18 @@ func (r *replayer) write(ctx context.Context, letters []Letter) (done []Letter, 
 	return done, nil
 }
 
+// complete makes a letter whole that was cut, where that is wanted and can be.
+func (r *replayer) complete(ctx context.Context, l *Letter) error {
+	if !l.Cut || !r.o.Whole {
+		return nil
+	}
+	whole, ok, err := r.originals.whole(ctx, l)
+	if ok {
+		*l = whole
+	}
+	return err
+}
+
 // target is the topic that a letter goes to. Empty: it can't be replayed, and
 // has been counted.
 func (r *replayer) target(ctx context.Context, l *Letter) (string, error) {
@@ -119,7 +136,7 @@ func (r *replayer) target(ctx context.Context, l *Letter) (string, error) {
 	switch {
 	case l.Cut:
 		r.tally.Cut++
-		r.tally.note(fmt.Sprintf("%s was too large when it was buried, and holds only a part; its whole was at %s", l.ID, orUnknown(l.Origin)))
+		r.tally.note(fmt.Sprintf("%s was too large when it was buried, and holds only a part of the record that was at %s", l.ID, orUnknown(l.Origin)))
 		return "", nil
 	case to == "":
 		r.tally.Homeless++
@@ -224,8 +241,6 @@ func ofTheFailure(name string) bool {
 	case headerOriginalSize, headerTruncated, headerGroup, headerAttempt, headerFirstFailedAt, headerFailedAt,
 		headerNode, headerRedrive, headerWaitedUntil:
 		return true
-	case job.HeaderOriginalTopic, job.HeaderOriginalPartition, job.HeaderOriginalOffset, headerOriginalTime:
-		return false
 	}
 	return strings.HasPrefix(name, "x-error-")
 }

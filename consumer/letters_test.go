@@ -2,13 +2,10 @@ package consumer_test
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,10 +14,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/segmentio/kafka-go"
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 func (w *world) desk() *consumer.Letters {
@@ -198,10 +191,12 @@ func TestSettledLettersAreGoneForGood(t *testing.T) {
 }
 
 // topicRecords reads a topic of one partition.
-func (w *world) topicRecords(topic string) []kafka.Message {
+func (w *world) topicRecords(topic string) []kafka.Message { return w.recordsFrom(topic, 0) }
+
+func (w *world) recordsFrom(topic string, next int64) []kafka.Message {
 	w.t.Helper()
 	var all []kafka.Message
-	for next := int64(0); ; {
+	for {
 		res, err := w.client.Fetch(w.t.Context(), &kafka.FetchRequest{Topic: topic, Offset: next, MinBytes: 0, MaxBytes: 64 << 20, MaxWait: 10 * time.Millisecond})
 		w.ok(err)
 		w.ok(res.Error)
@@ -257,46 +252,6 @@ func TestLettersOutOfReachAreLeft(t *testing.T) {
 	}, "jobs", "jobs.dlq")
 }
 
-// Two commands at once replay every letter once, and lose nothing that the
-// other has settled.
-func TestTwoCommandsAtOnce(t *testing.T) {
-	t.Parallel()
-	bubble(t, 3, func(w *world) {
-		const all = 3000
-		w.produce("jobs.dlq", deadOnes(all)...)
-		type outcome struct {
-			tally consumer.LetterTally
-			err   error
-		}
-		outcomes := make(chan outcome, 3)
-		for i := range 3 {
-			f := consumer.LetterFilter{Topics: []string{"jobs"}}
-			go func() {
-				var tally consumer.LetterTally
-				var err error
-				if i < 2 {
-					tally, err = w.desk().Replay(w.t.Context(), f, consumer.ReplayOptions{Rate: 500})
-				} else {
-					f.Key = []byte("k2999")
-					tally, err = w.desk().Drop(w.t.Context(), f, false)
-				}
-				outcomes <- outcome{tally, err}
-			}()
-		}
-		sum := int64(0)
-		for range 3 {
-			o := <-outcomes
-			if o.err != nil || o.tally.Left() != 0 {
-				t.Errorf("got %+v, %v", o.tally, o.err)
-			}
-			sum += o.tally.Done
-		}
-		if got, _ := w.list(ofJobs); sum != all || len(got) != 0 {
-			t.Errorf("got %d letters settled and %d left, want %d and none", sum, len(got), all)
-		}
-	}, "jobs", "jobs.dlq")
-}
-
 func TestWhatIsNotAWholeJobIsNotReplayed(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
@@ -315,67 +270,6 @@ func TestWhatIsNotAWholeJobIsNotReplayed(t *testing.T) {
 		if got, _ := w.list(ofJobs); strings.Join(got, "") != "0" {
 			t.Errorf("got %v listed, want the one that was cut", got)
 		}
-	}, "jobs", "jobs.dlq")
-}
-
-// What Kafka does not take stays open.
-func TestNothingIsSettledThatWasNotWritten(t *testing.T) {
-	t.Parallel()
-	bubble(t, 1, func(w *world) {
-		w.produce("jobs.dlq", deadOnes(5)...)
-		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs", Err: kerr.NotEnoughReplicas, Count: -1})
-		tally, err := w.desk().Replay(w.t.Context(), ofJobs, consumer.ReplayOptions{})
-		if !errors.Is(err, kafka.NotEnoughReplicas) || tally.Done != 0 || tally.Unwritten != 5 {
-			t.Errorf("got %+v, %v", tally, err)
-		}
-		fault.Remove()
-		large := dead("5", 5)
-		large.Value = bytes.Repeat([]byte("x"), 100_000)
-		w.produce("jobs.dlq", large)
-		fault = w.refuse("jobs", 50_000)
-		tally, err = w.desk().Replay(w.t.Context(), ofJobs, consumer.ReplayOptions{})
-		if err != nil || tally.Done != 5 || tally.Unwritten != 1 || len(tally.Notes) != 1 {
-			t.Errorf("one too large: got %+v, %v", tally, err)
-		}
-		fault.Remove()
-		if got, _ := w.list(ofJobs); len(got) != 1 || len(got[0]) != 100_000 {
-			t.Errorf("got %d letters left, want the large one", len(got))
-		}
-	}, "jobs", "jobs.dlq")
-}
-
-// An interrupt ends a replay between two batches; what was written is settled.
-func TestAnInterruptedReplaySettlesWhatItWrote(t *testing.T) {
-	t.Parallel()
-	bubble(t, 1, func(w *world) {
-		w.produce("jobs.dlq", deadOnes(100)...)
-		ctx, stop := context.WithCancel(w.t.Context())
-		time.AfterFunc(30*time.Second, stop)
-		tally, err := w.desk().Replay(ctx, ofJobs, consumer.ReplayOptions{Rate: 1})
-		if !errors.Is(err, context.Canceled) || tally.Done < 20 || tally.Done > 31 {
-			t.Errorf("got %d replayed, %v", tally.Done, err)
-		}
-		if got, _ := w.list(ofJobs); int64(len(got)) != 100-tally.Done || int64(len(w.topicRecords("jobs"))) != tally.Done {
-			t.Errorf("got %d letters left and %d jobs after %d were replayed", len(got), len(w.topicRecords("jobs")), tally.Done)
-		}
-	}, "jobs", "jobs.dlq")
-}
-
-// Who consumes the dead letters decides himself what is settled.
-func TestLettersThatAConsumerReadsAreNotSettledFromOutside(t *testing.T) {
-	t.Parallel()
-	bubble(t, 1, func(w *world) {
-		w.produce("jobs.dlq", deadOnes(2)...)
-		o := w.options()
-		o.Topics = []string{"jobs.dlq"}
-		n := w.start(o, nil)
-		n.holding(2)
-		if _, err := w.desk().Drop(w.t.Context(), ofJobs, false); err == nil || !strings.Contains(err.Error(), "group g.jobs.dlq is in use by a consumer") {
-			t.Errorf("got %v", err)
-		}
-		go n.settleHeld()
-		n.stop()
-		<-n.over
 	}, "jobs", "jobs.dlq")
 }
 
@@ -406,86 +300,4 @@ func TestWhatCanNotBeAskedFor(t *testing.T) {
 			t.Error("a topic that can't be is written to")
 		}
 	}, "jobs", "jobs.dlq")
-}
-
-// A command that Kafka takes for dead loses its hold to the next one, and what
-// that has settled holds. Only the batch that was in its hands may be twice.
-func TestACommandThatWasGivenUpOverwritesNothing(t *testing.T) {
-	t.Parallel()
-	bubble(t, 1, func(w *world) {
-		const all, rate = 200, 5
-		w.produce("jobs.dlq", deadOnes(all)...)
-		var silent atomic.Bool
-		o := consumer.LettersOptions{Connection: consumer.Connection{Brokers: []string{broker}, Dial: w.lossy(func(key int16, _ int) bool {
-			return silent.Load() && (key == int16(kmsg.Heartbeat) || key == int16(kmsg.JoinGroup))
-		})}, Group: "g"}
-		first, err := consumer.NewLetters(o)
-		w.ok(err)
-		type outcome struct {
-			tally consumer.LetterTally
-			err   error
-		}
-		one := make(chan outcome, 1)
-		go func() {
-			tally, err := first.Replay(w.t.Context(), ofJobs, consumer.ReplayOptions{Rate: rate})
-			one <- outcome{tally, err}
-		}()
-		time.Sleep(10 * time.Second)
-		silent.Store(true)
-		time.Sleep(20 * time.Second)
-		other, err := w.desk().Drop(w.t.Context(), consumer.LetterFilter{Topics: []string{"jobs"}, Key: []byte("k199")}, false)
-		if err != nil || other.Done != 1 {
-			t.Errorf("the other: got %+v, %v", other, err)
-		}
-		if got := len(w.topicRecords("jobs")); len(one) > 0 || got < rate || got > all/2 {
-			t.Errorf("got %d jobs while the first can't be heard, want some", got)
-		}
-		silent.Store(false)
-		o1 := <-one
-		if o1.err != nil || o1.tally.Done != all-1 || o1.tally.Left() != 0 {
-			t.Errorf("the first: got %+v, %v", o1.tally, o1.err)
-		}
-		if got, _ := w.list(ofJobs); len(got) != 0 || len(w.topicRecords("jobs")) != all-1 {
-			t.Errorf("got %v left and %d jobs, want none and %d", got, len(w.topicRecords("jobs")), all-1)
-		}
-	}, "jobs", "jobs.dlq")
-}
-
-// Aborted letters and markers are no letters, and hold up nothing.
-func TestLettersOfTransactions(t *testing.T) {
-	t.Parallel()
-	addr := onLoopback(t)
-	conn := consumer.Connection{Brokers: []string{addr}}
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.TransactionalID("tx"), kgo.DefaultProduceTopic("jobs.dlq"), kgo.AllowAutoTopicCreation())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cl.Close()
-	letters, err := consumer.NewLetters(consumer.LettersOptions{Connection: conn, Group: "g"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	adm := &kafka.Client{Addr: kafka.TCP(addr)}
-	if _, err := adm.CreateTopics(t.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{Topic: "jobs.dlq", NumPartitions: 1, ReplicationFactor: 1}}}); err != nil {
-		t.Fatal(err)
-	}
-	for i, commit := range []bool{false, true, false, false, true, false} {
-		transaction(t, cl, "c"+strconv.Itoa(i), commit)
-	}
-	for range 2 {
-		var got []string
-		if _, err := letters.List(t.Context(), ofJobs, func(l *consumer.Letter) error {
-			got = append(got, string(l.Record.Value))
-			return nil
-		}); err != nil || strings.Join(got, " ") != "c1 c4" {
-			t.Fatalf("got %v, %v", got, err)
-		}
-	}
-	tally, err := letters.Replay(t.Context(), ofJobs, consumer.ReplayOptions{To: "jobs"})
-	if err != nil || tally.Done != 2 {
-		t.Fatalf("got %+v, %v", tally, err)
-	}
-	if tally, err = letters.Drop(t.Context(), ofJobs, false); err != nil || tally.Open != 0 {
-		t.Fatalf("got %+v, %v", tally, err)
-	}
 }

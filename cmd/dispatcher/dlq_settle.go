@@ -28,23 +28,25 @@ func (x *settling) define(cmd *cobra.Command) {
 func newDLQReplayCommand(s *settings, asJSON *bool) *cobra.Command {
 	x := settling{verb: "replay", done: "replayed"}
 	var rate float64
+	var whole bool
 	cmd := &cobra.Command{
 		Use: "replay [ID...]", Short: "Write the jobs of dead letters to their topics again",
 		Long: "Write the jobs of the open dead letters that match, or of those that are named, to the topics they came from,\n" +
 			"and settle each letter once Kafka has its job. A job keeps its key, its value, its headers and its id; the\n" +
-			"header x-redrive counts. A letter that was cut when it was buried is not replayed.\n\n" +
+			"header x-redrive counts. A letter that was cut when it was buried holds only a part of its job, and is not\nreplayed but with --whole.\n\n" +
 			"If the command dies, up to 500 jobs that it has written may still be listed as open.",
 		Example: "  dispatcher dlq replay --reason exhausted --since 2h --dry-run\n  dispatcher dlq replay jobs.dlq/3/1042 jobs.dlq/0/17",
 	}
 	x.define(cmd)
 	cmd.Flags().StringVar(&x.to, "to", "", "write to this `TOPIC` instead")
+	cmd.Flags().BoolVar(&whole, "whole", false, "take letters that were cut from the record they were cut from, where that is still there")
 	cmd.Flags().Float64Var(&rate, "rate", 0, "`JOBS` a second at most; 0 is as fast as it goes")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if rate != 0 && rate < 0.01 {
 			return fmt.Errorf("dlq replay: --rate %g: must be at least 0.01, or 0", rate)
 		}
 		return x.run(cmd, s, args, *asJSON, func(ctx context.Context, desk *consumer.Letters, f consumer.LetterFilter) (consumer.LetterTally, error) {
-			return desk.Replay(ctx, f, consumer.ReplayOptions{To: x.to, Rate: rate, Dry: x.dry})
+			return desk.Replay(ctx, f, consumer.ReplayOptions{To: x.to, Rate: rate, Whole: whole, Dry: x.dry})
 		})
 	}
 	return cmd
@@ -119,7 +121,7 @@ func (x *settling) lines(t *consumer.LetterTally, f consumer.LetterFilter) []str
 		n   int64
 		why string
 	}{
-		{t.Cut, "were cut when they were buried, and hold only a part of their job"},
+		{t.Cut, "were cut when they were buried, and hold only a part of their job (see --whole)"},
 		{t.Homeless, "have no topic to go back to; name one with --to"},
 		{t.Unwritten, "were not taken by Kafka, or it did not say so in time"},
 		{t.OutOfReach, "lie too far behind an open letter; settle that one first"},
