@@ -67,6 +67,7 @@ func (s *letterSession) run(ctx context.Context, work letterWork) (LetterTally, 
 		s.tally.Missing = append(s.tally.Missing, id)
 	}
 	slices.SortFunc(s.tally.Missing, compareIDs)
+	slices.SortFunc(s.tally.Closed, compareIDs)
 	return s.tally, nil
 }
 
@@ -112,6 +113,9 @@ func (s *letterSession) topic(ctx context.Context, topic string, asked []int) er
 	ids, err := s.partitions(topic, asked)
 	if err != nil {
 		return err
+	}
+	if s.settles {
+		s.warnOfForgetting(ctx, topic)
 	}
 	var hold *letterHold
 	var gen int32

@@ -192,6 +192,7 @@ func (s *scene) sameJobs(t *testing.T, want int) {
 func (w *world) killedWhileItReplays(t *testing.T) {
 	const jobs, batch = 600, 50
 	s := w.scene(t, 2000, 2, 0)
+	s.keepLettersForEver(t)
 	s.bury(t, odd(jobs))
 	stop(t, s.nodes...)
 	cmd := exec.CommandContext(t.Context(), s.dispatcher, append([]string{"dlq", "replay", "--rate", fmt.Sprint(batch)}, s.common()...)...)
@@ -223,5 +224,24 @@ func (w *world) killedWhileItReplays(t *testing.T) {
 	if len(count) != jobs || replayed-jobs > batch {
 		t.Errorf("got %d jobs replayed %d times, want %d and at most %d repeats", len(count), replayed, jobs, batch)
 	}
+	out := s.mustCommand(t, "dlq", "replay", "--dry-run")
+	if want := s.topic + ".dlq keeps letters for ever, but 7 days after the last command the brokers forget"; !strings.Contains(out, want) {
+		t.Errorf("got %s, want a note that %s", out, want)
+	}
 	t.Logf("%d of %d jobs were replayed twice", replayed-jobs, jobs)
+}
+
+// keepLettersForEver makes the dead-letter topic before a node does.
+func (s *scene) keepLettersForEver(t *testing.T) {
+	t.Helper()
+	r, err := s.client(t).CreateTopics(t.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
+		Topic: s.topic + ".dlq", NumPartitions: 2, ReplicationFactor: 1,
+		ConfigEntries: []kafka.ConfigEntry{{ConfigName: "retention.ms", ConfigValue: "-1"}},
+	}}})
+	if err == nil {
+		err = r.Errors[s.topic+".dlq"]
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
