@@ -67,7 +67,7 @@ func NewLetters(o LettersOptions) (*Letters, error) {
 type LetterTally struct {
 	Open    int64
 	Matched int64
-	Done    int64           // listed, replayed or dropped; without a trial, would be
+	Done    int64           // listed, replayed or dropped; of a dry run: would be
 	Classes map[Class]int64 // the open ones by class
 
 	Cut        int64 // not replayed: only a part of the job is there
@@ -106,7 +106,7 @@ func (t *LetterTally) note(text string) {
 
 // List gives each of the open letters that the filter picks, partition by
 // partition, from those that are at the start; with a limit so many. It
-// ends with the first error of each.
+// ends with the first error of each, whose letter is valid during the call.
 func (l *Letters) List(ctx context.Context, f LetterFilter, each func(*Letter) error) (LetterTally, error) {
 	s := &letterSession{o: &l.opts, f: &f}
 	return s.run(ctx, func(_ context.Context, letters []Letter) ([]Letter, error) {
