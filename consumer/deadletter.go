@@ -271,7 +271,7 @@ func isOurs(name string) bool {
 	switch strings.ToLower(name) {
 	case job.HeaderOriginalTopic, job.HeaderOriginalPartition, job.HeaderOriginalOffset,
 		headerOriginalTime, headerOriginalSize, headerTruncated, headerGroup, headerAttempt, headerFirstFailedAt,
-		headerFailedAt, headerErrorClass, headerErrorCode, headerErrorMessage, headerNode:
+		headerFailedAt, headerErrorClass, headerErrorCode, headerErrorMessage, headerNode, headerRedrive:
 		return true
 	}
 	return false
