@@ -138,9 +138,18 @@ func (m *batchMaker) deliver(d *Delivery, rec job.Record, now time.Time) {
 	d.size = recordBytes(&rec)
 	j, err := job.Decode(rec, now, job.Limits{MaxBytes: m.maxBytes})
 	d.Job = j
-	if err != nil && !errors.As(err, &d.bad) {
-		d.bad = &job.Error{Reason: job.ReasonDecode, Field: "record", Rule: "could not be read"}
+	if err != nil {
+		d.doom = unreadable(err)
 	}
+}
+
+// unreadable is what a dead letter says of a record that is no job.
+func unreadable(err error) *Failure {
+	f := &Failure{Class: ClassDecode, Message: err.Error()}
+	if e, ok := errors.AsType[*job.Error](err); ok && e.Reason == job.ReasonUnsupported {
+		f.Class = ClassUnsupported
+	}
+	return f
 }
 
 // recordBytes is about what a delivery holds in memory. Headers count: a

@@ -37,7 +37,7 @@ func New(o Options) (*Consumer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("consumer options: %w", err)
 	}
-	c := &Consumer{opts: o, client: cl, hub: newHub(o.InHand)}
+	c := &Consumer{opts: o, client: cl, hub: newHub([]*lane{{name: "default", limit: o.InHand}})}
 	c.metrics = newMetrics(o.Topics)
 	c.hub.dead = newDeadLetters(&o, cl, c.metrics, c.hub)
 	if o.Registerer != nil {
@@ -57,11 +57,19 @@ func companions(topics []string) []string {
 	return all
 }
 
-// Deliveries is where jobs come out, in the order in which they were handed
-// out. Whoever takes from it goes on until Run closes it, and settles each one,
-// also those whose context has ended: a job that nobody takes holds up the
-// drain.
-func (c *Consumer) Deliveries() <-chan *Delivery { return c.hub.out }
+// Ready is told when jobs have become ready, at least once after [Consumer.Take]
+// last said that there is none. It is closed when Run is over. One goroutine is
+// to receive from it.
+func (c *Consumer) Ready() <-chan struct{} { return c.hub.ready }
+
+// Take hands out the job that is to go next; nil: none is ready. It never
+// blocks. Whoever takes a job settles it, also after its context has ended: a
+// job that nobody settles holds up the drain.
+func (c *Consumer) Take() *Delivery { return c.hub.take() }
+
+// Waiting is how many jobs Take could hand out now. What is ready and not taken
+// is dropped by itself when its partition goes away.
+func (c *Consumer) Waiting() int { return c.hub.waiting() }
 
 // Run consumes until ctx ends, and returns nil after the drain, the last
 // commit and leaving the groups. While no broker can be reached it keeps
@@ -82,7 +90,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	defer stop(nil)
 	var groups sync.WaitGroup
 	for _, topic := range c.opts.Topics {
-		g := &group{c: c, topic: topic, id: c.opts.Group + "." + topic}
+		g := &group{c: c, topic: topic, lane: c.hub.lanes[0], id: c.opts.Group + "." + topic}
 		groups.Go(func() {
 			if err := g.run(ctx); err != nil {
 				stop(fmt.Errorf("topic %s: %w", topic, err))

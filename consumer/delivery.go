@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"time"
 
 	"dispatcher/job"
 )
@@ -13,13 +14,15 @@ type Delivery struct {
 	Job job.Job
 
 	part *partition
-	next *Delivery  // in the buffer, or among those that were freed
-	heir *Delivery  // the next job of its key, which waits for this one
-	key  uint64     // hash of the key; 0: the job has none, and no order
-	bad  *job.Error // why it is no job; such a delivery is never handed out
-	size int        // bytes it holds in memory
+	next *Delivery // in the buffer, or among those that were freed
+	heir *Delivery // the next job of its key, which waits for this one
+	key  uint64    // hash of the key; 0: the job has none, and no order
+	size int       // bytes it holds in memory
+	doom *Failure  // why it goes to the dead letters; such a delivery is never handed out
 
-	settled bool // guarded by the hub's lock
+	// Guarded by the hub's lock.
+	chained bool // in its key's chain
+	settled bool
 }
 
 // Failure says why a job is dead-lettered. Class is one of the closed set in
@@ -44,6 +47,14 @@ const (
 	ClassExpired     Class = "expired"     // its not-after passed before it was sent
 	ClassUnknown     Class = "unknown"     // written, no answer, and on_unknown is dlq
 )
+
+// expired tells whether the job's not-after has passed.
+func (d *Delivery) expired() bool {
+	return !d.Job.NotAfter.IsZero() && time.Now().After(d.Job.NotAfter)
+}
+
+// expiry is what a dead letter says of a job that is too late.
+func expiry(*Delivery) *Failure { return &Failure{Class: ClassExpired} }
 
 // Context ends when the job's partition is taken away or the consumer stops;
 // its cause is [ErrRevoked] or [ErrStopped]. A job that still waits then is to

@@ -17,11 +17,14 @@
 // <group>.<topic>. Each generation of a group makes an assignment: its
 // partitions with their ledgers, one fetcher a partition, and one committer.
 //
-//	fetcher ─► buffer ─► ledger admits ─► key free? ─► Deliveries ─► Done, Dead, Return
-//	                                          └► behind the job of its key that is in hand
+//	fetcher ─► buffer ─► ledger admits ─► key free? ─► ready ─► Take ─► Done, Dead, Return
+//	                                          └► behind the job of its key that goes before it
 //
-// The hub moves jobs along. Whoever brings some or makes room for some hands
-// out the next ones, one a partition in turn, while fewer than InHand are out.
+// The hub moves jobs along. Whoever brings some or makes room for some makes
+// the next ones ready, one a partition in turn, while fewer than InHand are
+// ready or out. Nothing is pushed: [Consumer.Take] gives the job that is best at
+// that moment, so a job that comes late and goes first waits behind nobody. One
+// whose not-after has passed by then goes to the dead letters instead.
 // A fetcher whose partition has enough waiting doesn't fetch; heartbeats go on.
 //
 // The ledger of a partition knows the commit point, the lowest offset that is
@@ -40,17 +43,17 @@
 //	generation, one a group      kafka-go's; drains and commits before it returns
 //	watcher, one a generation    turns its end into the deliveries' cause
 //	fetcher, one a partition     ends with the deliveries' context
-//	digger, one a generation     brings records that are no job to the dead letters
+//	digger, one a generation     brings to the dead letters what no worker is to see
 //	beginner, one a generation   starts the fetchers, each once it is known where
 //
-// The taker of [Consumer.Deliveries] belongs to the caller, and takes until Run
-// closes the channel.
+// The taker belongs to the caller. It receives from [Consumer.Ready] until Run
+// closes it.
 //
 // # The end of an assignment
 //
 // On a revoke, and when the context of Run ends, the drain's clock starts:
-// fetching stops and what was not handed out is dropped, as are records that
-// still wait for the dead letters; the deliveries' context ends with its cause; calls
+// fetching stops and what was not taken is dropped, ready or not, as are records
+// that still wait for the dead letters; the deliveries' context ends with its cause; calls
 // on the wire are awaited for Drain at most, and commits go on meanwhile; then
 // the ledger is closed, and its last word is committed. A mark that comes later
 // has no effect: it would move an offset that belongs to someone else. When the

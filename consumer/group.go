@@ -20,6 +20,7 @@ const watchInterval = 30 * time.Second
 type group struct {
 	c     *Consumer
 	topic string
+	lane  *lane
 	id    string
 
 	// fresh: the group had committed nothing when this node came, and this

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"net"
 	"slices"
@@ -117,7 +118,7 @@ func (w *world) start(o consumer.Options, work func(*consumer.Delivery)) *node {
 }
 
 func (n *node) take(work func(*consumer.Delivery)) {
-	for d := range n.c.Deliveries() {
+	for d := range taken(n.c) {
 		if d.Context().Err() != nil {
 			d.Return()
 			continue
@@ -130,6 +131,19 @@ func (n *node) take(work func(*consumer.Delivery)) {
 		n.mu.Unlock()
 		if work != nil {
 			work(d)
+		}
+	}
+}
+
+// taken are the jobs of a consumer until its end.
+func taken(c *consumer.Consumer) iter.Seq[*consumer.Delivery] {
+	return func(yield func(*consumer.Delivery) bool) {
+		for range c.Ready() {
+			for d := c.Take(); d != nil; d = c.Take() {
+				if !yield(d) {
+					return
+				}
+			}
 		}
 	}
 }

@@ -33,6 +33,7 @@ func (l *list) pop() *Delivery {
 type partition struct {
 	hub   *hub
 	asg   *assignment
+	lane  *lane
 	topic string
 	id    int
 	wake  chan struct{} // room again; one slot, since a second signal says nothing new
@@ -47,7 +48,7 @@ type partition struct {
 	parked  int  // bytes in the chains behind keys, in freed and among the condemned
 	fetched int64
 	waiting bool       // the fetcher waits for wake
-	listed  bool       // in the hub's queue of those that may have something
+	listed  bool       // in the lane's queue of those that may have something
 	after   *partition // the next one in that queue
 
 	committed    int64  // what Kafka has; -1: nothing yet
@@ -64,7 +65,10 @@ func (p *partition) room() bool {
 	return p.count < bufferJobs && p.bytes < bufferBytes && p.parked < parkedBytes && p.ledger.span() < pauseSpan
 }
 
-// take finds the next job that may be handed out; nil: none for now.
+// hasSome tells whether take may find something.
+func (p *partition) hasSome() bool { return p.buffer.head != nil || p.freed.head != nil }
+
+// take finds the next job that may go; nil: none for now.
 func (p *partition) take() *Delivery {
 	if p.freed.head != nil {
 		d := p.freed.pop()
@@ -88,12 +92,14 @@ func (p *partition) take() *Delivery {
 	return nil
 }
 
-// free tells whether an admitted job may be handed out at once. If not, it has
-// found its place: with the dead, or in its key's chain.
+// free tells whether an admitted job may go at once. If not, it has found its
+// place: with the dead, or in its key's chain.
 func (p *partition) free(d *Delivery) bool {
-	if d.bad != nil {
-		p.parked += d.size
-		p.hub.condemn(d)
+	if d.doom == nil && d.expired() {
+		d.doom = expiry(d)
+	}
+	if d.doom != nil {
+		p.condemn(d, d.doom)
 		return false
 	}
 	if d.key == 0 {
@@ -102,23 +108,31 @@ func (p *partition) free(d *Delivery) bool {
 	last, inFlight := p.keys[d.key]
 	if !inFlight {
 		p.keys[d.key] = d
+		d.chained = true
 		return true
 	}
 	if !closedKey(last) {
 		last.heir = d
 		p.keys[d.key] = d
+		d.chained = true
 		p.parked += d.size
 	}
 	return false
 }
 
+// condemn gives a job over to the dead letters.
+func (p *partition) condemn(d *Delivery, f *Failure) {
+	d.doom = f
+	p.parked += d.size
+	p.hub.condemn(d)
+}
+
 // release lets the next job of the key go, or closes the key after a return.
 func (p *partition) release(d *Delivery, done bool) {
-	if d.bad != nil {
+	if d.doom != nil {
 		p.parked -= d.size
-		return
 	}
-	if d.key == 0 {
+	if !d.chained {
 		return
 	}
 	heir := d.heir

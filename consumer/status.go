@@ -64,7 +64,10 @@ func (c *Consumer) Status() Status {
 func (h *hub) status(topics int) Status {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := Status{InHand: h.inHand}
+	var s Status
+	for _, l := range h.lanes {
+		s.InHand += l.inHand
+	}
 	joined := 0 // a topic has one assignment at a time
 	for a := range h.live {
 		if !a.draining {
