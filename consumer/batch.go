@@ -140,7 +140,19 @@ func (m *batchMaker) deliver(d *Delivery, rec job.Record, now time.Time) {
 	d.Job = j
 	if err != nil {
 		d.doom = unreadable(err)
+		return
 	}
+	d.doom = m.p.refuses(&d.Job)
+}
+
+// refuses is what a dead letter says of a job that asks for what its topic does
+// not give; nil: nothing. A job that names another lane than its topic's would
+// be sent at a priority that its producer did not mean.
+func (f *feed) refuses(j *job.Job) *Failure {
+	if j.Lane != "" && j.Lane != f.lane.name {
+		return &Failure{Class: ClassUnsupported, Message: "lane: is not the lane of the job's topic; write the job to a topic of that lane"}
+	}
+	return nil
 }
 
 // unreadable is what a dead letter says of a record that is no job.

@@ -21,6 +21,7 @@ var (
 type Consumer struct {
 	opts    Options
 	client  *client
+	feeds   []*feed
 	hub     *hub
 	metrics *metrics
 	state   state
@@ -33,12 +34,13 @@ func New(o Options) (*Consumer, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("consumer options: %w", err)
 	}
-	cl, err := newClient(&o.Connection, companions(o.Topics))
+	topics := o.jobTopics()
+	cl, err := newClient(&o.Connection, companions(topics))
 	if err != nil {
 		return nil, fmt.Errorf("consumer options: %w", err)
 	}
-	c := &Consumer{opts: o, client: cl, hub: newHub([]*lane{{name: "default", limit: o.InHand}})}
-	c.metrics = newMetrics(o.Topics)
+	lanes, feeds := o.layout()
+	c := &Consumer{opts: o, client: cl, feeds: feeds, hub: newHub(lanes), metrics: newMetrics(topics)}
 	c.hub.dead = newDeadLetters(&o, cl, c.metrics, c.hub)
 	if o.Registerer != nil {
 		if err := errors.Join(o.Registerer.Register(c.metrics), o.Registerer.Register(gauges{c})); err != nil {
@@ -89,11 +91,11 @@ func (c *Consumer) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var groups sync.WaitGroup
-	for _, topic := range c.opts.Topics {
-		g := &group{c: c, topic: topic, lane: c.hub.lanes[0], id: c.opts.Group + "." + topic}
+	for _, f := range c.feeds {
+		g := &group{c: c, feed: f, id: c.opts.Group + "." + f.topic}
 		groups.Go(func() {
 			if err := g.run(ctx); err != nil {
-				stop(fmt.Errorf("topic %s: %w", topic, err))
+				stop(fmt.Errorf("topic %s: %w", f.topic, err))
 			}
 		})
 	}

@@ -25,6 +25,10 @@
 // ready or out. Nothing is pushed: [Consumer.Take] gives the job that is best at
 // that moment, so a job that comes late and goes first waits behind nobody. One
 // whose not-after has passed by then goes to the dead letters instead.
+//
+// Topics belong to lanes. The job of the first lane is the best, unless another
+// one is owed its floor; see [Lane]. Each lane has room for InHand jobs.
+//
 // A fetcher whose partition has enough waiting doesn't fetch; heartbeats go on.
 //
 // The ledger of a partition knows the commit point, the lowest offset that is

@@ -18,10 +18,10 @@ const watchInterval = 30 * time.Second
 // a topic, since in one for several a missing topic leaves all of them without
 // partitions.
 type group struct {
-	c     *Consumer
-	topic string
-	lane  *lane
-	id    string
+	*feed
+
+	c  *Consumer
+	id string
 
 	// fresh: the group had committed nothing when this node came, and this
 	// node hasn't either. Only StartLast asks.

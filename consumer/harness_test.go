@@ -107,12 +107,19 @@ type node struct {
 // they are held.
 func (w *world) start(o consumer.Options, work func(*consumer.Delivery)) *node {
 	w.t.Helper()
+	n := w.idle(o)
+	go n.take(work)
+	return n
+}
+
+// idle runs a node whose jobs nobody takes.
+func (w *world) idle(o consumer.Options) *node {
+	w.t.Helper()
 	c, err := consumer.New(o)
 	w.ok(err)
 	ctx, stop := context.WithCancel(context.Background())
 	n := &node{w: w, c: c, stop: stop, err: make(chan error, 1), over: make(chan struct{})}
 	go func() { n.err <- c.Run(ctx); close(n.over) }()
-	go n.take(work)
 	w.nodes = append(w.nodes, n)
 	return n
 }

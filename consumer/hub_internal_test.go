@@ -26,7 +26,7 @@ func (w *workshop) assignment() *assignment {
 // partition adds one to an assignment.
 func (w *workshop) partition(a *assignment, l *lane, id int) *partition {
 	p := &partition{
-		hub: w.hub, asg: a, lane: l, topic: l.name, id: id,
+		feed: &feed{topic: l.name, lane: l}, hub: w.hub, asg: a, id: id,
 		wake: make(chan struct{}, 1), keys: make(map[uint64]*Delivery), ledger: newLedger(0),
 	}
 	w.hub.open(a, []*partition{p})

@@ -64,26 +64,28 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 type gauges struct{ c *Consumer }
 
 // gaugeDescs are the descriptions in the order in which Collect uses them.
-func gaugeDescs() (lag, open, inHand, joined *prometheus.Desc) {
-	perPartition := []string{"topic", "partition"}
+func gaugeDescs() (lag, open, inHand, joined, ready, waiting *prometheus.Desc) {
+	perPartition, perLane := []string{"topic", "partition"}, []string{"lane"}
 	name := func(n string) string { return prometheus.BuildFQName(namespace, "", n) }
 	return prometheus.NewDesc(name("lag"), "Last stable offset less the committed one, of this node's partitions.", perPartition, nil),
 		prometheus.NewDesc(name("open_offsets"), "Offsets fetched and not complete, of this node's partitions.", perPartition, nil),
-		prometheus.NewDesc(name("in_hand"), "Jobs handed out and not settled.", nil, nil),
-		prometheus.NewDesc(name("joined"), "1 when every topic's group has given this node its part.", nil, nil)
+		prometheus.NewDesc(name("in_hand"), "Jobs handed out and not settled.", perLane, nil),
+		prometheus.NewDesc(name("joined"), "1 when every topic's group has given this node its part.", nil, nil),
+		prometheus.NewDesc(name("ready_jobs"), "Jobs that only wait for a slot.", perLane, nil),
+		prometheus.NewDesc(name("waiting_jobs"), "Records that are not complete, less those in hand, of this node's partitions.", perLane, nil)
 }
 
 // Describe implements [prometheus.Collector].
 func (gauges) Describe(ch chan<- *prometheus.Desc) {
-	lag, open, inHand, joined := gaugeDescs()
-	for _, d := range []*prometheus.Desc{lag, open, inHand, joined} {
+	lag, open, inHand, joined, ready, waiting := gaugeDescs()
+	for _, d := range []*prometheus.Desc{lag, open, inHand, joined, ready, waiting} {
 		ch <- d
 	}
 }
 
 // Collect implements [prometheus.Collector].
 func (g gauges) Collect(ch chan<- prometheus.Metric) {
-	lag, open, inHand, joined := gaugeDescs()
+	lag, open, inHand, joined, ready, waiting := gaugeDescs()
 	s := g.c.Status()
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
@@ -93,7 +95,11 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 		gauge(lag, float64(p.Lag), p.Topic, id)
 		gauge(open, float64(p.Open), p.Topic, id)
 	}
-	gauge(inHand, float64(s.InHand))
+	for _, l := range s.Lanes {
+		gauge(inHand, float64(l.InHand), l.Lane)
+		gauge(ready, float64(l.Ready), l.Lane)
+		gauge(waiting, float64(l.Waiting), l.Lane)
+	}
 	isJoined := 0.0
 	if s.Joined {
 		isJoined = 1

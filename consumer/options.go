@@ -58,10 +58,11 @@ type Options struct {
 	Connection
 
 	Group  string   // prefix: the group of a topic is <group>.<topic>
-	Topics []string // must exist
+	Topics []string // one lane called default; they must exist
+	Lanes  []Lane   // instead of Topics, in order of priority
 	Node   string   // this node's name in dead letters; default the client id
 
-	InHand      int // jobs handed out and not settled, at most; default 256
+	InHand      int // jobs ready or handed out and not settled, at most, of each lane; default 256
 	MaxJobBytes int // largest value of a job; default 1 MiB
 
 	CommitInterval time.Duration // default 100 ms
@@ -138,19 +139,26 @@ func (o *Options) validateNames() error {
 	if !topicName.MatchString(o.Group) {
 		faults = append(faults, fault("group", strconv.Quote(o.Group), "must be 1 to 249 of a-z A-Z 0-9 . _ -"))
 	}
-	if len(o.Topics) == 0 {
+	faults = append(faults, o.validateLanes(), o.validateTopics())
+	if o.StartAt != StartFirst && o.StartAt != StartLast {
+		faults = append(faults, fault("start_at", strconv.Quote(string(o.StartAt)), "must be first or last"))
+	}
+	return errors.Join(faults...)
+}
+
+func (o *Options) validateTopics() error {
+	var faults []error
+	topics := o.jobTopics()
+	if len(topics) == 0 {
 		faults = append(faults, fault("topics", "[]", "at least one is needed"))
 	}
-	for i, t := range o.Topics {
+	for i, t := range topics {
 		if !topicName.MatchString(t) || !topicName.MatchString(deadTopic(t)) {
 			faults = append(faults, fault("topics", strconv.Quote(t), "must be 1 to 245 of a-z A-Z 0-9 . _ -"))
 		}
-		if slices.Contains(o.Topics[:i], t) {
+		if slices.Contains(topics[:i], t) {
 			faults = append(faults, fault("topics", strconv.Quote(t), "is named twice"))
 		}
-	}
-	if o.StartAt != StartFirst && o.StartAt != StartLast {
-		faults = append(faults, fault("start_at", strconv.Quote(string(o.StartAt)), "must be first or last"))
 	}
 	return errors.Join(faults...)
 }

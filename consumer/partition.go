@@ -31,12 +31,12 @@ func (l *list) pop() *Delivery {
 // partition is one partition for as long as one assignment lasts. The hub's
 // lock guards everything below the first block.
 type partition struct {
-	hub   *hub
-	asg   *assignment
-	lane  *lane
-	topic string
-	id    int
-	wake  chan struct{} // room again; one slot, since a second signal says nothing new
+	*feed
+
+	hub  *hub
+	asg  *assignment
+	id   int
+	wake chan struct{} // room again; one slot, since a second signal says nothing new
 
 	ledger ledger
 	keys   map[uint64]*Delivery // last of the key's chain, whose first one is in hand

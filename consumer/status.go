@@ -12,6 +12,7 @@ type Status struct {
 	Partitions []PartitionStatus
 	Lag        int64 // records that are not complete, over all partitions of this node
 	InHand     int   // jobs handed out and not settled
+	Lanes      []LaneStatus
 	// LastError is the most recent fault; nil: none since a group was last
 	// joined. It never holds a payload or a secret.
 	LastError error
@@ -42,9 +43,18 @@ func (s Status) Ready() error {
 	return nil
 }
 
+// LaneStatus is one lane on this node, in order of priority.
+type LaneStatus struct {
+	Lane    string
+	InHand  int   // jobs handed out and not settled
+	Ready   int   // jobs that only wait for a slot
+	Waiting int64 // records that are not complete, less those in hand
+}
+
 // PartitionStatus is one partition that this node works.
 type PartitionStatus struct {
 	Topic     string
+	Lane      string
 	Partition int
 	Committed int64 // -1: nothing yet
 	Lag       int64 // last stable offset less the committed one
@@ -53,7 +63,7 @@ type PartitionStatus struct {
 
 // Status returns a snapshot. It is cheap, and safe to call at any time.
 func (c *Consumer) Status() Status {
-	s := c.hub.status(len(c.opts.Topics))
+	s := c.hub.status(len(c.feeds))
 	s.LastError, s.Faulty, s.Fault = c.state.read()
 	for _, p := range s.Partitions {
 		s.Lag += p.Lag
@@ -65,7 +75,11 @@ func (h *hub) status(topics int) Status {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var s Status
-	for _, l := range h.lanes {
+	at := make(map[*lane]*LaneStatus, len(h.lanes))
+	s.Lanes = make([]LaneStatus, len(h.lanes))
+	for i, l := range h.lanes {
+		s.Lanes[i] = LaneStatus{Lane: l.name, InHand: l.inHand, Ready: l.count, Waiting: int64(-l.inHand)}
+		at[l] = &s.Lanes[i]
 		s.InHand += l.inHand
 	}
 	joined := 0 // a topic has one assignment at a time
@@ -74,10 +88,14 @@ func (h *hub) status(topics int) Status {
 			joined++
 		}
 		for _, p := range a.parts {
+			at[p.lane].Waiting += p.backlog()
 			s.Partitions = append(s.Partitions, PartitionStatus{
-				Topic: p.topic, Partition: p.id, Committed: p.committed, Lag: p.lag(), Open: p.ledger.open,
+				Topic: p.topic, Lane: p.lane.name, Partition: p.id, Committed: p.committed, Lag: p.lag(), Open: p.ledger.open,
 			})
 		}
+	}
+	for i := range s.Lanes {
+		s.Lanes[i].Waiting = max(s.Lanes[i].Waiting, 0) // in hand may be what another node owns by now
 	}
 	s.Joined = joined == topics
 	return s
@@ -90,4 +108,9 @@ func (p *partition) lag() int64 {
 		from = p.ledger.base
 	}
 	return max(p.stable-from, 0)
+}
+
+// backlog is how many offsets are not complete, as far as is known.
+func (p *partition) backlog() int64 {
+	return int64(p.ledger.open) + max(p.stable-p.ledger.end, 0)
 }

@@ -36,11 +36,12 @@ func (c *Consumer) checkTopics(ctx context.Context) error {
 	if err := c.client.greet(ctx); err != nil {
 		return err
 	}
-	layout, err := topicLayout(ctx, &c.opts.Connection, companions(c.opts.Topics), c.opts.Topics)
+	topics := c.opts.jobTopics()
+	layout, err := topicLayout(ctx, &c.opts.Connection, companions(topics), topics)
 	if err != nil {
 		return err
 	}
-	for _, t := range c.opts.Topics {
+	for _, t := range topics {
 		if _, ok := layout[deadTopic(t)]; ok {
 			continue
 		}

@@ -212,8 +212,6 @@ func (j *Job) checkSupported(now time.Time) error {
 	switch {
 	case j.Cost != 1:
 		return unsupported(HeaderCost, "only 1 is supported")
-	case j.Lane != "":
-		return unsupported(HeaderLane, "lanes are not supported")
 	case j.NotBefore.After(now):
 		return unsupported(HeaderNotBefore, "a time in the future is not supported")
 	}

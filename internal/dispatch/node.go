@@ -138,7 +138,7 @@ func (n *Node) Run(ctx context.Context) error {
 	l := &line{jobs: n.consumer, turns: turns, limiter: n.limiter, gate: gate, wire: make(chan struct{}, atWire), blocked: &n.blocked}
 	crew := n.crew(gate, l.wire)
 	workers.Go(func() { l.run(ctx) })
-	for range n.cfg.Kafka.Workers {
+	for range n.cfg.Kafka.Workers * max(len(n.cfg.Kafka.Lanes), 1) { // as many as the lanes may have in hand
 		workers.Go(func() { crew.work(turns) })
 	}
 

@@ -62,8 +62,12 @@ func consumerOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Regist
 		return consumer.Options{}, err
 	}
 	k := cfg.Kafka
+	var lanes []consumer.Lane
+	for _, l := range k.Lanes {
+		lanes = append(lanes, consumer.Lane(l))
+	}
 	return consumer.Options{
-		Connection: conn, Group: k.Group, Topics: k.Topics, Node: NodeName(cfg),
+		Connection: conn, Group: k.Group, Topics: k.Topics, Lanes: lanes, Node: NodeName(cfg),
 		InHand: k.Workers, MaxJobBytes: k.MaxJobBytes,
 		CommitInterval: k.CommitInterval, Heartbeat: k.Heartbeat, Session: k.Session, Drain: k.Drain,
 		CreateCompanions: k.CreateCompanions, StartAt: consumer.StartAt(k.StartAt),
