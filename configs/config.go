@@ -36,6 +36,7 @@ type Kafka struct {
 	Group            string        `yaml:"group"`
 	Topics           []string      `yaml:"topics"`
 	Lanes            []Lane        `yaml:"lanes"` // instead of Topics, in order of priority
+	Order            string        `yaml:"order"` // key, partition, none
 	Workers          int           `yaml:"workers"`
 	MaxJobBytes      int           `yaml:"max_job_bytes"`
 	StartAt          string        `yaml:"start_at"` // first, last

@@ -25,6 +25,7 @@ const (
 type batchMaker struct {
 	p        *partition
 	maxBytes int
+	order    Order
 	seed     maphash.Seed
 	raw      []rawRecord // reused
 }
@@ -134,7 +135,7 @@ func (m *batchMaker) build(b *fetchedBatch) error {
 
 func (m *batchMaker) deliver(d *Delivery, rec job.Record, now time.Time) {
 	d.part = m.p
-	d.key = m.hash(rec.Key)
+	d.key = m.chain(rec.Key)
 	d.size = recordBytes(&rec)
 	j, err := job.Decode(rec, now, job.Limits{MaxBytes: m.maxBytes})
 	d.Job = j
@@ -174,9 +175,13 @@ func recordBytes(rec *job.Record) int {
 	return size
 }
 
-// hash names a key within an assignment. 0 means no key; an empty key is none.
-func (m *batchMaker) hash(key []byte) uint64 {
-	if len(key) == 0 {
+// chain names the chain that a record belongs to, within a partition. 0 means
+// none: the job has no order. An empty key is none.
+func (m *batchMaker) chain(key []byte) uint64 {
+	switch {
+	case m.order == OrderPartition:
+		return 1
+	case m.order == OrderNone || len(key) == 0:
 		return 0
 	}
 	return max(maphash.Bytes(m.seed, key), 1)

@@ -15,13 +15,13 @@ type Delivery struct {
 
 	part *partition
 	next *Delivery // in the buffer, or among those that were freed
-	heir *Delivery // the next job of its key, which waits for this one
-	key  uint64    // hash of the key; 0: the job has none, and no order
+	heir *Delivery // the next job of its chain, which waits for this one
+	key  uint64    // its chain: the hash of the key, or 1 for the partition; 0: none
 	size int       // bytes it holds in memory
 	doom *Failure  // why it goes to the dead letters; such a delivery is never handed out
 
 	// Guarded by the hub's lock.
-	chained bool // in its key's chain
+	chained bool // in the chain
 	settled bool
 }
 
@@ -73,6 +73,7 @@ func (d *Delivery) Dead(f Failure) {
 }
 
 // Return gives the job back unsent: its offset stays open and another node,
-// or this one later, gets it again. Until then no later job of its key is
-// handed out on this node, or it would be overtaken.
+// or this one later, gets it again. Until then no later job of its key (in
+// partition order: of its partition) is handed out on this node, or it would be
+// overtaken.
 func (d *Delivery) Return() { d.part.hub.settle(d, false) }

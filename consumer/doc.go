@@ -36,8 +36,9 @@
 // the commit's metadata, so that one stuck job costs neither its partition nor
 // repeats. It sees 8192 offsets; fetching pauses at three quarters of that.
 //
-// Jobs of one key come one at a time, in the order of their offsets. A returned
-// job closes its key until the next assignment.
+// Jobs of one key come one at a time, in the order of their offsets; in
+// partition order those of one partition do, which is the same with one chain
+// for all. A returned job closes its chain until the next assignment.
 //
 // # Who owns which goroutine
 //

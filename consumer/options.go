@@ -29,6 +29,17 @@ const (
 	StartLast  StartAt = "last"  // with what comes from now on, if the group is new
 )
 
+// Order is which jobs are handed out one at a time, in the order of their
+// offsets. A job that is tried again in place holds those behind it.
+type Order string
+
+// The orders.
+const (
+	OrderKey       Order = "key"       // those of one key
+	OrderPartition Order = "partition" // those of one partition
+	OrderNone      Order = "none"      // none
+)
+
 // SASL is how a client proves who it is.
 type SASL struct {
 	Mechanism string // plain, scram-sha-256 or scram-sha-512
@@ -62,8 +73,9 @@ type Options struct {
 	Lanes  []Lane   // instead of Topics, in order of priority
 	Node   string   // this node's name in dead letters; default the client id
 
-	InHand      int // jobs ready or handed out and not settled, at most, of each lane; default 256
-	MaxJobBytes int // largest value of a job; default 1 MiB
+	Order       Order // default key
+	InHand      int   // jobs ready or handed out and not settled, at most, of each lane; default 256
+	MaxJobBytes int   // largest value of a job; default 1 MiB
 
 	CommitInterval time.Duration // default 100 ms
 	Heartbeat      time.Duration // default 1 s, which is also the most
@@ -104,6 +116,7 @@ func (o *Options) setDefaults() {
 	orDefault(&o.Drain, 7*time.Second)
 	orDefault(&o.JoinBackoff, 500*time.Millisecond)
 	orDefault(&o.StartAt, StartFirst)
+	orDefault(&o.Order, OrderKey)
 	orDefault(&o.Logger, slog.New(slog.DiscardHandler))
 }
 
@@ -142,6 +155,9 @@ func (o *Options) validateNames() error {
 	faults = append(faults, o.validateLanes(), o.validateTopics())
 	if o.StartAt != StartFirst && o.StartAt != StartLast {
 		faults = append(faults, fault("start_at", strconv.Quote(string(o.StartAt)), "must be first or last"))
+	}
+	if !slices.Contains([]Order{OrderKey, OrderPartition, OrderNone}, o.Order) {
+		faults = append(faults, fault("order", strconv.Quote(string(o.Order)), "must be key, partition or none"))
 	}
 	return errors.Join(faults...)
 }

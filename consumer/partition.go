@@ -39,7 +39,7 @@ type partition struct {
 	wake chan struct{} // room again; one slot, since a second signal says nothing new
 
 	ledger ledger
-	keys   map[uint64]*Delivery // last of the key's chain, whose first one is in hand
+	keys   map[uint64]*Delivery // last of each chain, whose first one is ready or in hand
 
 	buffer  list // fetched, in the order of their offsets
 	freed   list // their predecessor is settled; they go before the buffer
