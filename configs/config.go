@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -35,8 +36,9 @@ type Kafka struct {
 	Brokers          []string      `yaml:"brokers"`
 	Group            string        `yaml:"group"`
 	Topics           []string      `yaml:"topics"`
-	Lanes            []Lane        `yaml:"lanes"` // instead of Topics, in order of priority
-	Order            string        `yaml:"order"` // key, partition, none
+	Lanes            []Lane        `yaml:"lanes"`       // instead of Topics, in order of priority
+	Order            string        `yaml:"order"`       // key, partition, none
+	RetryTiers       []string      `yaml:"retry_tiers"` // durations, rising
 	Workers          int           `yaml:"workers"`
 	MaxJobBytes      int           `yaml:"max_job_bytes"`
 	StartAt          string        `yaml:"start_at"` // first, last
@@ -63,6 +65,19 @@ func (k Kafka) JobTopics() []string {
 		all = append(all, l.Topics...)
 	}
 	return all
+}
+
+// Tiers are the RetryTiers as durations.
+func (k Kafka) Tiers() ([]time.Duration, error) {
+	var tiers []time.Duration
+	for i, text := range k.RetryTiers {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return nil, fmt.Errorf("kafka.retry_tiers.%d: %s: must be a duration with a unit, such as 5s", i, show(text))
+		}
+		tiers = append(tiers, d)
+	}
+	return tiers, nil
 }
 
 // SASL says how a node proves to Kafka who it is.

@@ -113,6 +113,7 @@ func (f *faults) kafka(k Kafka) {
 	f.refuse(!topicName.MatchString(k.Group), "kafka.group", k.Group, "must be 1 to 245 letters, digits and . _ -")
 	f.lanes(k)
 	f.topics(k)
+	f.tiers(k)
 	f.oneOf("kafka.order", k.Order, "key", "partition", "none")
 	f.within("kafka.workers", k.Workers, 1, maxWorkers)
 	f.within("kafka.max_job_bytes", k.MaxJobBytes, minJobBytes, maxJobBytes)

@@ -5,9 +5,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
-const maxLanes = 16
+const (
+	maxLanes = 16
+	maxTiers = 8
+)
 
 var laneName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
@@ -55,4 +59,22 @@ func (f *faults) lanes(k Kafka) {
 		names, sum = append(names, lane.Name), sum+lane.Floor
 	}
 	f.refuse(sum >= 1, "kafka.lanes", phrase("floors of "+strconv.FormatFloat(sum, 'g', 4, 64)+" together"), "must be below 1")
+}
+
+// tiers leaves names that are too long to the consumer, which makes them.
+func (f *faults) tiers(k Kafka) {
+	f.refuse(len(k.RetryTiers) > maxTiers, "kafka.retry_tiers", count(len(k.RetryTiers)), "at most %d", maxTiers)
+	before := time.Duration(0)
+	for i, text := range k.RetryTiers {
+		path := "kafka.retry_tiers." + strconv.Itoa(i)
+		d, err := time.ParseDuration(text)
+		f.refuse(err != nil || d < time.Second || d > time.Hour || d%time.Second != 0, path, text, "must be whole seconds from 1s to 1h")
+		f.refuse(err == nil && d <= before, path, text, "must be longer than the one before it")
+		before = d
+	}
+	topics := k.JobTopics()
+	for _, n := range topicsOf(k) {
+		of, _, tier := strings.Cut(n.topic, ".retry.")
+		f.refuse(tier && len(k.RetryTiers) > 0 && slices.Contains(topics, of), n.path, n.topic, "is where delayed jobs of %s may go", of)
+	}
 }

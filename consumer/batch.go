@@ -133,38 +133,6 @@ func (m *batchMaker) build(b *fetchedBatch) error {
 	return nil
 }
 
-func (m *batchMaker) deliver(d *Delivery, rec job.Record, now time.Time) {
-	d.part = m.p
-	d.key = m.chain(rec.Key)
-	d.size = recordBytes(&rec)
-	j, err := job.Decode(rec, now, job.Limits{MaxBytes: m.maxBytes})
-	d.Job = j
-	if err != nil {
-		d.doom = unreadable(err)
-		return
-	}
-	d.doom = m.p.refuses(&d.Job)
-}
-
-// refuses is what a dead letter says of a job that asks for what its topic does
-// not give; nil: nothing. A job that names another lane than its topic's would
-// be sent at a priority that its producer did not mean.
-func (f *feed) refuses(j *job.Job) *Failure {
-	if j.Lane != "" && j.Lane != f.lane.name {
-		return &Failure{Class: ClassUnsupported, Message: "lane: is not the lane of the job's topic; write the job to a topic of that lane"}
-	}
-	return nil
-}
-
-// unreadable is what a dead letter says of a record that is no job.
-func unreadable(err error) *Failure {
-	f := &Failure{Class: ClassDecode, Message: err.Error()}
-	if e, ok := errors.AsType[*job.Error](err); ok && e.Reason == job.ReasonUnsupported {
-		f.Class = ClassUnsupported
-	}
-	return f
-}
-
 // recordBytes is about what a delivery holds in memory. Headers count: a
 // producer may put a megabyte there as well as into the value.
 func recordBytes(rec *job.Record) int {
@@ -173,18 +141,6 @@ func recordBytes(rec *job.Record) int {
 		size += headerBytes + len(rec.Headers[i].Key) + len(rec.Headers[i].Value)
 	}
 	return size
-}
-
-// chain names the chain that a record belongs to, within a partition. 0 means
-// none: the job has no order. An empty key is none.
-func (m *batchMaker) chain(key []byte) uint64 {
-	switch {
-	case m.order == OrderPartition:
-		return 1
-	case m.order == OrderNone || len(key) == 0:
-		return 0
-	}
-	return max(maphash.Bytes(m.seed, key), 1)
 }
 
 // block holds the bytes and headers of one batch.

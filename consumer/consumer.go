@@ -34,13 +34,12 @@ func New(o Options) (*Consumer, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("consumer options: %w", err)
 	}
-	topics := o.jobTopics()
-	cl, err := newClient(&o.Connection, companions(topics))
+	cl, err := newClient(&o.Connection, o.allTopics())
 	if err != nil {
 		return nil, fmt.Errorf("consumer options: %w", err)
 	}
 	lanes, feeds := o.layout()
-	c := &Consumer{opts: o, client: cl, feeds: feeds, hub: newHub(lanes), metrics: newMetrics(topics)}
+	c := &Consumer{opts: o, client: cl, feeds: feeds, hub: newHub(lanes, o.Order, o.RetryTiers), metrics: newMetrics(feeds)}
 	c.hub.dead = newDeadLetters(&o, cl, c.metrics, c.hub)
 	if o.Registerer != nil {
 		if err := errors.Join(o.Registerer.Register(c.metrics), o.Registerer.Register(gauges{c})); err != nil {
@@ -50,11 +49,11 @@ func New(o Options) (*Consumer, error) {
 	return c, nil
 }
 
-// companions adds the dead-letter topics.
-func companions(topics []string) []string {
-	all := make([]string, 0, 2*len(topics))
-	for _, t := range topics {
-		all = append(all, t, deadTopic(t))
+// allTopics are the job topics with their companions.
+func (o *Options) allTopics() []string {
+	var all []string
+	for _, t := range o.jobTopics() {
+		all = append(append(all, t), companionsOf(t, o.RetryTiers)...)
 	}
 	return all
 }
@@ -99,7 +98,12 @@ func (c *Consumer) Run(ctx context.Context) error {
 			}
 		})
 	}
+	var clock sync.WaitGroup
+	late := make(chan struct{})
+	clock.Go(func() { c.hub.keepTime(late) })
 	groups.Wait()
+	close(late)
+	clock.Wait()
 	c.hub.dead.close()
 	return c.outcome(ctx)
 }

@@ -1,7 +1,7 @@
 package consumer
 
-// buryAll brings what an assignment has condemned to the dead letters, until the
-// assignment ends. It runs beside the fetchers, and one an
+// buryAll brings what an assignment has condemned to the dead letters and the
+// tiers, until the assignment ends. It runs beside the fetchers, and one an
 // assignment: a dead-letter topic that can't be written stops neither them nor
 // the dead letters of other topics.
 func (a *assignment) buryAll() {
@@ -15,7 +15,7 @@ func (a *assignment) buryAll() {
 		for some := hub.doomed(a); len(some) > 0; some = hub.doomed(a) {
 			letters := make([]letter, len(some))
 			for i, d := range some {
-				letters[i] = letter{d, *d.doom}
+				letters[i] = *d.doom
 			}
 			hub.dead.bury(a.ctx, letters)
 		}

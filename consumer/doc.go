@@ -13,12 +13,13 @@
 //
 // # How it works
 //
-// [Consumer.Run] checks the topics, then joins one group a topic, named
-// <group>.<topic>. Each generation of a group makes an assignment: its
+// [Consumer.Run] checks the topics, then joins one group a topic and one a retry
+// tier, named <group>.<topic>. Each generation of a group makes an assignment: its
 // partitions with their ledgers, one fetcher a partition, and one committer.
 //
-//	fetcher ─► buffer ─► ledger admits ─► key free? ─► ready ─► Take ─► Done, Dead, Return
-//	                                          └► behind the job of its key that goes before it
+//	fetcher ─► buffer ─► ledger admits ─► due? ─► key free? ─► ready ─► Take ─► Done, Dead, Later, Return
+//	                                       │          └► behind the job of its key that goes before it
+//	                                       └► a retry tier, or parked in memory
 //
 // The hub moves jobs along. Whoever brings some or makes room for some makes
 // the next ones ready, one a partition in turn, while fewer than InHand are
@@ -40,11 +41,17 @@
 // partition order those of one partition do, which is the same with one chain
 // for all. A returned job closes its chain until the next assignment.
 //
+// A job that is not due yet goes to a retry tier, <topic>.retry.<delay>, or waits
+// in memory for what is left. A tier is a feed like its topic, in the same lane,
+// but its first record is looked at only when its delay is over. [Delivery.Later]
+// brings a job that has failed there, in the order none.
+//
 // # Who owns which goroutine
 //
 // Run starts all of them and returns after the last one:
 //
-//	group, one a topic           ends with the context of Run
+//	clock, one                   wakes what waits for its time; ends after the groups
+//	group, one a feed            ends with the context of Run
 //	generation, one a group      kafka-go's; drains and commits before it returns
 //	watcher, one a generation    turns its end into the deliveries' cause
 //	fetcher, one a partition     ends with the deliveries' context
@@ -71,7 +78,7 @@
 //     an error of Run.
 //   - A commit that fails is tried again at the next interval, with what is true
 //     then. One that says that the group has moved on ends the assignment at once.
-//   - The dead-letter topic can't be written: tried again until the assignment
+//   - A dead-letter topic or a tier can't be written: tried again until the assignment
 //     ends; the job stays open, and other topics go on. A letter that is too large
 //     is cut until it fits.
 //   - A partition without a leader, or whose fetches fail: tried again by itself,

@@ -193,14 +193,20 @@ func (n *node) holding(count int) []*consumer.Delivery {
 // until lets the bubble's time pass until something is true, a minute at most.
 func (w *world) until(what string, is func() bool) {
 	w.t.Helper()
-	for range 6000 {
+	w.within(time.Minute, what, is)
+}
+
+// within is until with a time of its own.
+func (w *world) within(most time.Duration, what string, is func() bool) {
+	w.t.Helper()
+	for range most / (10 * time.Millisecond) {
 		synctest.Wait()
 		if is() {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	w.t.Fatalf("a minute passed and not yet: %s", what)
+	w.t.Fatalf("%v passed and not yet: %s", most, what)
 }
 
 // committed returns a partition's committed offset and metadata.
@@ -220,7 +226,13 @@ func (w *world) committed(topic string, partition int) (int64, string) {
 // letters reads all dead letters of a topic with one partition.
 func (w *world) letters(topic string) []kafka.Message {
 	w.t.Helper()
-	res, err := w.client.Fetch(w.t.Context(), &kafka.FetchRequest{Topic: topic + ".dlq", MinBytes: 0, MaxBytes: 64 << 20, MaxWait: 10 * time.Millisecond})
+	return w.records(topic + ".dlq")
+}
+
+// records reads all records of a topic with one partition.
+func (w *world) records(topic string) []kafka.Message {
+	w.t.Helper()
+	res, err := w.client.Fetch(w.t.Context(), &kafka.FetchRequest{Topic: topic, MinBytes: 0, MaxBytes: 64 << 20, MaxWait: 10 * time.Millisecond})
 	w.ok(err)
 	w.ok(res.Error)
 	var all []kafka.Message

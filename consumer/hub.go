@@ -1,25 +1,34 @@
 package consumer
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // hub makes jobs ready, hands them out, and takes the word back when they are
 // settled. One lock guards every ledger and queue, so that "is this assignment
 // over?" and "mark this offset" are one step. It is never held across a wait.
 //
-// No goroutine belongs to it. Whoever brings jobs (a fetcher) or makes room (a
-// worker that settles) also makes the next ones ready.
+// Whoever brings jobs (a fetcher), makes room (a worker that settles) or knows
+// that it is time (keepTime) also makes the next ones ready.
 type hub struct {
 	ready chan struct{} // something became ready; one slot, since a second word says nothing new
 	dead  *deadLetters
+	order Order
+	tiers []time.Duration // rising
 
 	mu       sync.Mutex
 	lanes    []*lane // in order of priority
+	alarms   *alarms
 	live     map[*assignment]struct{}
 	finished bool // ready is closed
 }
 
-func newHub(lanes []*lane) *hub {
-	return &hub{ready: make(chan struct{}, 1), lanes: lanes, live: make(map[*assignment]struct{})}
+func newHub(lanes []*lane, order Order, tiers []time.Duration) *hub {
+	return &hub{
+		ready: make(chan struct{}, 1), lanes: lanes, order: order, tiers: tiers,
+		alarms: newAlarms(), live: make(map[*assignment]struct{}),
+	}
 }
 
 // fetchedBatch is what one fetch brought.
@@ -107,6 +116,7 @@ func (h *hub) take() *Delivery {
 			continue
 		}
 		l.inHand++
+		d.part.taken++
 		d.part.asg.inHand++
 		return d
 	}
@@ -159,6 +169,7 @@ func (h *hub) settle(d *Delivery, done bool) {
 	p, a := d.part, d.part.asg
 	if d.doom == nil {
 		p.lane.inHand--
+		p.taken--
 	}
 	a.inHand--
 	if !a.over {
@@ -199,6 +210,7 @@ func (h *hub) drain(a *assignment) {
 	for _, p := range a.parts {
 		p.drop()
 	}
+	h.alarms.drop(a)
 	for _, l := range h.lanes {
 		l.drop(a)
 		h.pump(l) // the room is for others

@@ -15,7 +15,7 @@ type workshop struct {
 	hub *hub
 }
 
-func newWorkshop(lanes ...*lane) *workshop { return &workshop{hub: newHub(lanes)} }
+func newWorkshop(lanes ...*lane) *workshop { return &workshop{hub: newHub(lanes, OrderKey, nil)} }
 
 func (w *workshop) assignment() *assignment {
 	a := &assignment{idle: make(chan struct{}), doom: make(chan struct{}, 1)}
@@ -26,7 +26,7 @@ func (w *workshop) assignment() *assignment {
 // partition adds one to an assignment.
 func (w *workshop) partition(a *assignment, l *lane, id int) *partition {
 	p := &partition{
-		feed: &feed{topic: l.name, lane: l}, hub: w.hub, asg: a, id: id,
+		feed: &feed{topic: l.name, of: l.name, lane: l}, hub: w.hub, asg: a, id: id,
 		wake: make(chan struct{}, 1), keys: make(map[uint64]*Delivery), ledger: newLedger(0),
 	}
 	w.hub.open(a, []*partition{p})

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"time"
 )
 
 // Lane is a set of topics whose jobs go before those of the lanes that follow.
@@ -78,7 +79,9 @@ func (o *Options) validateLanes() error {
 // feed is a topic that jobs come from.
 type feed struct {
 	topic string
+	of    string // the job topic it belongs to; itself, if it is one
 	lane  *lane
+	tier  time.Duration // how long its records wait; 0: it is a job topic
 }
 
 // layout makes the lanes and feeds of a node.
@@ -87,7 +90,10 @@ func (o *Options) layout() (lanes []*lane, feeds []*feed) {
 		made := &lane{name: l.Name, limit: o.InHand, floor: l.Floor}
 		lanes = append(lanes, made)
 		for _, t := range l.Topics {
-			feeds = append(feeds, &feed{topic: t, lane: made})
+			feeds = append(feeds, &feed{topic: t, of: t, lane: made})
+			for _, tier := range o.RetryTiers {
+				feeds = append(feeds, &feed{topic: tierTopic(t, tier), of: t, lane: made, tier: tier})
+			}
 		}
 	}
 	return lanes, feeds

@@ -83,7 +83,11 @@ type Options struct {
 	Drain          time.Duration // how long calls on the wire are awaited; default 7 s
 	JoinBackoff    time.Duration // after a join that failed; default 500 ms
 
-	CreateCompanions bool    // create <topic>.dlq where it is missing
+	// RetryTiers are the delays of the topics <topic>.retry.<delay>, strictly
+	// rising whole seconds from 1 s to 1 h. None: jobs wait in place only.
+	RetryTiers []time.Duration
+
+	CreateCompanions bool    // create <topic>.dlq and the retry tiers where they are missing
 	StartAt          StartAt // default first
 
 	Logger     *slog.Logger          // nil: none
@@ -93,6 +97,9 @@ type Options struct {
 // lastCommit is what has to fit between the end of the drain and the end of
 // the session, so that the last commit is not refused.
 const lastCommit = 500 * time.Millisecond
+
+// maxTopicName is what Kafka allows.
+const maxTopicName = 249
 
 var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
@@ -152,7 +159,7 @@ func (o *Options) validateNames() error {
 	if !topicName.MatchString(o.Group) {
 		faults = append(faults, fault("group", strconv.Quote(o.Group), "must be 1 to 249 of a-z A-Z 0-9 . _ -"))
 	}
-	faults = append(faults, o.validateLanes(), o.validateTopics())
+	faults = append(faults, o.validateLanes(), o.validateTopics(), validateTiers(o.RetryTiers))
 	if o.StartAt != StartFirst && o.StartAt != StartLast {
 		faults = append(faults, fault("start_at", strconv.Quote(string(o.StartAt)), "must be first or last"))
 	}
@@ -174,6 +181,14 @@ func (o *Options) validateTopics() error {
 		}
 		if slices.Contains(topics[:i], t) {
 			faults = append(faults, fault("topics", strconv.Quote(t), "is named twice"))
+		}
+		for _, c := range companionsOf(t, o.RetryTiers) {
+			if slices.Contains(topics, c) {
+				faults = append(faults, fault("topics", strconv.Quote(c), "is a companion of "+t))
+			}
+			if len(c) > maxTopicName {
+				faults = append(faults, fault("topics", strconv.Quote(t), fmt.Sprintf("is too long for its companion %s: Kafka takes %d characters", c, maxTopicName)))
+			}
 		}
 	}
 	return errors.Join(faults...)

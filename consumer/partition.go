@@ -1,10 +1,12 @@
 package consumer
 
+import "time"
+
 // A partition's buffer ends where either of these is reached; fetching pauses.
 const (
 	bufferJobs  = 1024
 	bufferBytes = 1 << 20
-	parkedBytes = 4 << 20 // of jobs that wait for an earlier one of their key, or for the dead letters
+	parkedBytes = 4 << 20 // of jobs that wait for an earlier one of their key, for their time, or for the dead letters
 )
 
 // list is a queue through Delivery.next.
@@ -43,9 +45,13 @@ type partition struct {
 
 	buffer  list // fetched, in the order of their offsets
 	freed   list // their predecessor is settled; they go before the buffer
+	woken   list // their time has come; they go before the buffer
 	count   int  // in buffer
 	bytes   int  // in buffer
-	parked  int  // bytes in the chains behind keys, in freed and among the condemned
+	parked  int  // bytes in the chains behind keys, in freed, among the condemned and asleep
+	asleep  int  // jobs that wait for their time
+	taken   int  // jobs in hand
+	napping bool // the first record in buffer is not due, and an alarm is set
 	fetched int64
 	waiting bool       // the fetcher waits for wake
 	listed  bool       // in the lane's queue of those that may have something
@@ -66,7 +72,9 @@ func (p *partition) room() bool {
 }
 
 // hasSome tells whether take may find something.
-func (p *partition) hasSome() bool { return p.buffer.head != nil || p.freed.head != nil }
+func (p *partition) hasSome() bool {
+	return p.freed.head != nil || p.woken.head != nil || (p.buffer.head != nil && !p.napping)
+}
 
 // take finds the next job that may go; nil: none for now.
 func (p *partition) take() *Delivery {
@@ -75,8 +83,20 @@ func (p *partition) take() *Delivery {
 		p.parked -= d.size
 		return d
 	}
+	for p.woken.head != nil {
+		if d := p.woken.pop(); p.free(d) {
+			return d
+		}
+	}
 	for p.buffer.head != nil {
 		d := p.buffer.head
+		if p.napping {
+			return nil
+		}
+		if d.hop != nil && time.Until(d.hop.gate) > 0 {
+			p.sleep(d.hop.gate)
+			return nil
+		}
 		admitted := p.ledger.admit(d.Job.Offset)
 		if admitted == admitFull {
 			return nil
@@ -93,7 +113,7 @@ func (p *partition) take() *Delivery {
 }
 
 // free tells whether an admitted job may go at once. If not, it has found its
-// place: with the dead, or in its key's chain.
+// place: with the dead, among those that wait for their time, or in its chain.
 func (p *partition) free(d *Delivery) bool {
 	if d.doom == nil && d.expired() {
 		d.doom = expiry(d)
@@ -101,6 +121,12 @@ func (p *partition) free(d *Delivery) bool {
 	if d.doom != nil {
 		p.condemn(d, d.doom)
 		return false
+	}
+	if d.hop != nil {
+		if wait := time.Until(d.hop.due); wait > 0 {
+			p.delay(d, wait)
+			return false
+		}
 	}
 	if d.key == 0 {
 		return true
@@ -120,9 +146,9 @@ func (p *partition) free(d *Delivery) bool {
 	return false
 }
 
-// condemn gives a job over to the dead letters.
-func (p *partition) condemn(d *Delivery, f *Failure) {
-	d.doom = f
+// condemn gives a job over to the dead letters, or to a tier.
+func (p *partition) condemn(d *Delivery, l *letter) {
+	d.doom = l
 	p.parked += d.size
 	p.hub.condemn(d)
 }
@@ -166,8 +192,8 @@ func (p *partition) settle(d *Delivery, done bool) {
 // back, the next mark would take the dropped jobs for a gap, and complete.
 func (p *partition) drop() {
 	p.fetched = p.ledger.end
-	p.buffer, p.freed = list{}, list{}
-	p.count, p.bytes, p.parked = 0, 0, 0
+	p.buffer, p.freed, p.woken = list{}, list{}, list{}
+	p.count, p.bytes, p.parked, p.asleep = 0, 0, 0, 0
 }
 
 // wakeFetcher tells the fetcher that there is room again.

@@ -8,9 +8,9 @@ import (
 
 // Status is what a consumer is doing now.
 type Status struct {
-	Joined     bool // every topic's group has given this node its part, be it empty
+	Joined     bool // every topic's and tier's group has given this node its part, be it empty
 	Partitions []PartitionStatus
-	Lag        int64 // records that are not complete, over all partitions of this node
+	Lag        int64 // records that are not complete, over all partitions of this node, those of tiers included
 	InHand     int   // jobs handed out and not settled
 	Lanes      []LaneStatus
 	// LastError is the most recent fault; nil: none since a group was last
@@ -48,7 +48,9 @@ type LaneStatus struct {
 	Lane    string
 	InHand  int   // jobs handed out and not settled
 	Ready   int   // jobs that only wait for a slot
-	Waiting int64 // records that are not complete, less those in hand
+	Waiting int64 // records of its topics that are not complete, less those in hand and parked
+	Parked  int   // jobs that wait in memory for their time
+	Delayed int64 // records in its retry tiers that are not complete, less those in hand and parked
 }
 
 // PartitionStatus is one partition that this node works.
@@ -78,7 +80,7 @@ func (h *hub) status(topics int) Status {
 	at := make(map[*lane]*LaneStatus, len(h.lanes))
 	s.Lanes = make([]LaneStatus, len(h.lanes))
 	for i, l := range h.lanes {
-		s.Lanes[i] = LaneStatus{Lane: l.name, InHand: l.inHand, Ready: l.count, Waiting: int64(-l.inHand)}
+		s.Lanes[i] = LaneStatus{Lane: l.name, InHand: l.inHand, Ready: l.count}
 		at[l] = &s.Lanes[i]
 		s.InHand += l.inHand
 	}
@@ -88,14 +90,11 @@ func (h *hub) status(topics int) Status {
 			joined++
 		}
 		for _, p := range a.parts {
-			at[p.lane].Waiting += p.backlog()
+			at[p.lane].count(p)
 			s.Partitions = append(s.Partitions, PartitionStatus{
 				Topic: p.topic, Lane: p.lane.name, Partition: p.id, Committed: p.committed, Lag: p.lag(), Open: p.ledger.open,
 			})
 		}
-	}
-	for i := range s.Lanes {
-		s.Lanes[i].Waiting = max(s.Lanes[i].Waiting, 0) // in hand may be what another node owns by now
 	}
 	s.Joined = joined == topics
 	return s
@@ -110,7 +109,13 @@ func (p *partition) lag() int64 {
 	return max(p.stable-from, 0)
 }
 
-// backlog is how many offsets are not complete, as far as is known.
-func (p *partition) backlog() int64 {
-	return int64(p.ledger.open) + max(p.stable-p.ledger.end, 0)
+// count takes in a partition's offsets that are not complete, as far as is known.
+func (s *LaneStatus) count(p *partition) {
+	backlog := int64(p.ledger.open) + max(p.stable-p.ledger.end, 0) - int64(p.taken+p.asleep)
+	s.Parked += p.asleep
+	if p.tier > 0 {
+		s.Delayed += backlog
+	} else {
+		s.Waiting += backlog
+	}
 }
