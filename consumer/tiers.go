@@ -21,6 +21,10 @@ const (
 	// are no tiers. Meanwhile its offset is open, and the ledger's window ends
 	// so many offsets further on.
 	parkMost = time.Minute
+
+	// tierSlack lets a wait that was meant to be as long as a tier be that,
+	// though some of it has passed. The job is due when it is due all the same.
+	tierSlack = 10 * time.Millisecond
 )
 
 // tierTopic is where a topic's jobs wait for so long.
@@ -110,7 +114,7 @@ func (p *partition) park(d *Delivery) {
 // has done nothing, where the job is to wait in place.
 func (d *Delivery) Later(at time.Time, f Failure) bool {
 	h := d.part.hub
-	tier := tierFor(h.tiers, time.Until(at))
+	tier := tierFor(h.tiers, time.Until(at)+tierSlack)
 	if h.order != OrderNone || tier == 0 {
 		return false
 	}

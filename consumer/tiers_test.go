@@ -1,6 +1,7 @@
 package consumer_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -268,9 +269,14 @@ func TestNothingIsLostBetweenTiersAndRestarts(t *testing.T) {
 			o := withTiers(w.options(), consumer.OrderNone, 2*time.Second, 20*time.Second)
 			o.InHand = 40
 			s := &sum{rnd: rand.New(rand.NewPCG(seed, 10)), done: map[string]int{}, dead: map[string]int{}}
-			for range 8 {
+			for i := range 8 {
 				n := w.start(o, s.work)
 				time.Sleep(time.Duration(3+rnd.IntN(15)) * time.Second)
+				if i%2 == 0 { // another one comes and goes meanwhile
+					other := w.start(o, s.work)
+					time.Sleep(time.Duration(1+rnd.IntN(10)) * time.Second)
+					w.ok(other.end())
+				}
 				w.ok(n.end())
 			}
 			n := w.start(o, s.work)
@@ -297,6 +303,7 @@ func TestNothingIsLostBetweenTiersAndRestarts(t *testing.T) {
 type sum struct {
 	mu         sync.Mutex
 	rnd        *rand.Rand
+	least      time.Duration // before the next call; 0: two seconds
 	done, dead map[string]int
 }
 
@@ -318,7 +325,7 @@ func (s *sum) work(d *consumer.Delivery) {
 		s.dead[value]++
 		go d.Dead(consumer.Failure{Class: consumer.ClassExhausted, Attempt: d.Past().Calls + 1})
 	default:
-		wait := time.Duration(2+s.rnd.IntN(30)) * time.Second
+		wait := cmp.Or(s.least, 2*time.Second) + time.Duration(s.rnd.IntN(15))*cmp.Or(s.least, 2*time.Second)/2
 		past := consumer.Failure{Class: consumer.ClassUnavailable, Attempt: d.Past().Calls + 1, Failures: d.Past().Failures + 1}
 		go func() {
 			if !d.Later(time.Now().Add(wait), past) {
