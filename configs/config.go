@@ -1,7 +1,9 @@
 package configs
 
 import (
+	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"dispatcher/throttle"
@@ -34,6 +36,9 @@ type Kafka struct {
 	Brokers          []string      `yaml:"brokers"`
 	Group            string        `yaml:"group"`
 	Topics           []string      `yaml:"topics"`
+	Lanes            []Lane        `yaml:"lanes"`       // instead of Topics, in order of priority
+	Order            string        `yaml:"order"`       // key, partition, none
+	RetryTiers       []string      `yaml:"retry_tiers"` // durations, rising
 	Workers          int           `yaml:"workers"`
 	MaxJobBytes      int           `yaml:"max_job_bytes"`
 	StartAt          string        `yaml:"start_at"` // first, last
@@ -44,6 +49,35 @@ type Kafka struct {
 	Drain            time.Duration `yaml:"drain"`
 	SASL             SASL          `yaml:"sasl"`
 	TLS              TLS           `yaml:"tls"`
+}
+
+// Lane is a set of topics whose jobs go before those of the lanes that follow.
+type Lane struct {
+	Name   string   `yaml:"name"`
+	Topics []string `yaml:"topics"`
+	Floor  float64  `yaml:"floor"` // least share of a node's hand-outs; 0: none
+}
+
+// JobTopics are the topics of all lanes, in order of priority.
+func (k Kafka) JobTopics() []string {
+	all := slices.Clone(k.Topics)
+	for _, l := range k.Lanes {
+		all = append(all, l.Topics...)
+	}
+	return all
+}
+
+// Tiers are the RetryTiers as durations.
+func (k Kafka) Tiers() ([]time.Duration, error) {
+	var tiers []time.Duration
+	for i, text := range k.RetryTiers {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return nil, fmt.Errorf("kafka.retry_tiers.%d: %s: must be a duration with a unit, such as 5s", i, show(text))
+		}
+		tiers = append(tiers, d)
+	}
+	return tiers, nil
 }
 
 // SASL says how a node proves to Kafka who it is.

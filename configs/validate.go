@@ -111,7 +111,10 @@ func (f *faults) kafka(k Kafka) {
 		f.address("kafka.brokers."+strconv.Itoa(i), broker, 1)
 	}
 	f.refuse(!topicName.MatchString(k.Group), "kafka.group", k.Group, "must be 1 to 245 letters, digits and . _ -")
-	f.topics(k.Topics)
+	f.lanes(k)
+	f.topics(k)
+	f.tiers(k)
+	f.oneOf("kafka.order", k.Order, "key", "partition", "none")
 	f.within("kafka.workers", k.Workers, 1, maxWorkers)
 	f.within("kafka.max_job_bytes", k.MaxJobBytes, minJobBytes, maxJobBytes)
 	f.oneOf("kafka.start_at", k.StartAt, "first", "last")
@@ -126,18 +129,6 @@ func (f *faults) kafka(k Kafka) {
 	f.refuse(k.SASL.Mechanism != "" && k.SASL.Username == "", "kafka.sasl.username", "", "a mechanism needs one")
 	f.refuse(k.SASL.Mechanism == "" && k.SASL.Username != "", "kafka.sasl.mechanism", "", "a username needs one")
 	f.tls("kafka.tls", k.TLS)
-}
-
-func (f *faults) topics(topics []string) {
-	f.refuse(len(topics) == 0, "kafka.topics", topics, "name at least one")
-	for i, topic := range topics {
-		path := "kafka.topics." + strconv.Itoa(i)
-		f.refuse(!topicName.MatchString(topic) || topic == "." || topic == "..", path, topic,
-			"must be 1 to 245 letters, digits and . _ -")
-		f.refuse(slices.Index(topics, topic) < i, path, topic, "is named twice")
-		of, dead := strings.CutSuffix(topic, ".dlq")
-		f.refuse(dead && slices.Contains(topics, of), path, topic, "is where the dead letters of %s go", of)
-	}
 }
 
 func (f *faults) redis(r Redis) {

@@ -140,7 +140,7 @@ func TestAReplayUndoesABurial(t *testing.T) {
 			buried := rec
 			for _, name := range []string{
 				headerGroup, headerAttempt, "X-First-Failed-At", headerFailedAt, headerErrorClass, headerErrorCode,
-				headerErrorMessage, headerNode, "x-error-other", headerWaitedUntil,
+				headerErrorMessage, headerNode, "x-error-other", headerNotBefore, headerFailures,
 			} {
 				buried.Headers = append(buried.Headers, job.Header{Key: name, Value: []byte("x")})
 			}

@@ -239,11 +239,8 @@ func ofTheFailure(name string) bool {
 	name = strings.ToLower(name)
 	switch name {
 	case headerOriginalSize, headerTruncated, headerGroup, headerAttempt, headerFirstFailedAt, headerFailedAt,
-		headerNode, headerRedrive, headerWaitedUntil:
+		headerNode, headerRedrive, headerNotBefore, headerFailures:
 		return true
 	}
 	return strings.HasPrefix(name, "x-error-")
 }
-
-// headerWaitedUntil is on a job that waited in a retry topic.
-const headerWaitedUntil = "x-not-before"

@@ -36,22 +36,33 @@ func (c *Consumer) checkTopics(ctx context.Context) error {
 	if err := c.client.greet(ctx); err != nil {
 		return err
 	}
-	layout, err := topicLayout(ctx, &c.opts.Connection, companions(c.opts.Topics), c.opts.Topics)
+	topics, all := c.opts.jobTopics(), c.opts.allTopics()
+	layout, err := topicLayout(ctx, &c.opts.Connection, all, topics)
 	if err != nil {
 		return err
 	}
-	for _, t := range c.opts.Topics {
-		if _, ok := layout[deadTopic(t)]; ok {
-			continue
-		}
-		if !c.opts.CreateCompanions {
-			return &missingError{deadTopic(t), "create it, or let companions be created"}
-		}
-		if err := c.createCompanion(ctx, t, layout[t]); err != nil {
-			return err
+	created := false
+	for _, t := range topics {
+		for _, companion := range companionsOf(t, c.opts.RetryTiers) {
+			if _, ok := layout[companion]; ok {
+				continue
+			}
+			if !c.opts.CreateCompanions {
+				return &missingError{companion, "create it, or let companions be created"}
+			}
+			if err := c.createCompanion(ctx, companion, layout[t]); err != nil {
+				return err
+			}
+			created = true
 		}
 	}
-	return nil
+	if !created || len(c.opts.RetryTiers) == 0 {
+		return nil
+	}
+	// A group that is joined before its topic is known gets no partitions, and
+	// never any later.
+	_, err = topicLayout(ctx, &c.opts.Connection, all, all)
+	return err
 }
 
 // missingError names a topic that does not exist.
@@ -109,10 +120,9 @@ func askLayout(ctx context.Context, conn *Connection, topics []string) (map[stri
 	return layout, nil
 }
 
-// createCompanion gives the dead letters as many partitions and replicas as
-// the topic has, so that a key keeps its partition.
-func (c *Consumer) createCompanion(ctx context.Context, topic string, like kafka.Topic) error {
-	name := deadTopic(topic)
+// createCompanion gives a companion as many partitions and replicas as the topic
+// has, so that a key keeps its partition.
+func (c *Consumer) createCompanion(ctx context.Context, name string, like kafka.Topic) error {
 	res, err := c.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
 		Topic: name, NumPartitions: len(like.Partitions), ReplicationFactor: len(like.Partitions[0].Replicas),
 	}}})
@@ -123,6 +133,6 @@ func (c *Consumer) createCompanion(ctx context.Context, topic string, like kafka
 	if err != nil && !errors.Is(err, kafka.TopicAlreadyExists) {
 		return fmt.Errorf("create topic %s: %w", name, err)
 	}
-	c.opts.Logger.Info("dead-letter topic is there", "topic", name)
+	c.opts.Logger.Info("companion topic is there", "topic", name)
 	return nil
 }

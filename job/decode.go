@@ -30,13 +30,13 @@ type Limits struct {
 // DefaultMaxBytes is the largest value of a job unless the limits say otherwise.
 const DefaultMaxBytes = 1 << 20
 
-// Decode reads a record. now decides whether a not-before lies in the future.
-// When a header occurs more than once, the last one counts; names are matched
+// Decode reads a record. The time is that of the reading; no rule depends on it
+// for now: whether a job is due is for the consumer to say. When a header occurs more than once, the last one counts; names are matched
 // without regard to case.
 //
 // The job that is returned beside an error holds the record and nothing else.
 // Every error is an [*Error].
-func Decode(r Record, now time.Time, lim Limits) (Job, error) {
+func Decode(r Record, _ time.Time, lim Limits) (Job, error) {
 	j := Job{Record: r, Cost: 1}
 	if err := checkValue(r.Value, lim); err != nil {
 		return Job{Record: r}, err
@@ -45,7 +45,7 @@ func Decode(r Record, now time.Time, lim Limits) (Job, error) {
 	if err := h.read(r.Headers); err != nil {
 		return Job{Record: r}, err
 	}
-	if err := h.fill(&j, now); err != nil {
+	if err := h.fill(&j); err != nil {
 		return Job{Record: r}, err
 	}
 	id, err := identify(&r, &h)
@@ -176,7 +176,7 @@ func checkRunes(field string, b []byte) error {
 
 // fill reads everything but the id. A broken header wins over one that is
 // only not supported yet, since it would stay broken.
-func (h *headers) fill(j *Job, now time.Time) error {
+func (h *headers) fill(j *Job) error {
 	var err error
 	if j.NotBefore, err = instant(HeaderNotBefore, h.notBefore); err != nil {
 		return err
@@ -194,7 +194,7 @@ func (h *headers) fill(j *Job, now time.Time) error {
 	j.Lane = string(h.lane)
 	j.ContentType = string(h.contentType)
 	j.Traceparent = string(h.traceparent)
-	return j.checkSupported(now)
+	return j.checkSupported()
 }
 
 func instant(field string, b []byte) (time.Time, error) {
@@ -208,14 +208,9 @@ func instant(field string, b []byte) (time.Time, error) {
 	return t, nil
 }
 
-func (j *Job) checkSupported(now time.Time) error {
-	switch {
-	case j.Cost != 1:
+func (j *Job) checkSupported() error {
+	if j.Cost != 1 {
 		return unsupported(HeaderCost, "only 1 is supported")
-	case j.Lane != "":
-		return unsupported(HeaderLane, "lanes are not supported")
-	case j.NotBefore.After(now):
-		return unsupported(HeaderNotBefore, "a time in the future is not supported")
 	}
 	return nil
 }

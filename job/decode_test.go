@@ -93,8 +93,6 @@ func TestDecodeRefuses(t *testing.T) {
 		{"origin's partition", record("", "x-original-topic", "t", "x-original-partition", "-1", "x-original-offset", "1"), job.ReasonDecode, "x-original-partition"},
 		{"origin's offset", record("", "x-original-topic", "t", "x-original-partition", "1", "x-original-offset", "x"), job.ReasonDecode, "x-original-offset"},
 		{"cost 2", record("", "cost", "2"), job.ReasonUnsupported, "cost"},
-		{"lane", record("", "lane", "otp"), job.ReasonUnsupported, "lane"},
-		{"future", record("", "not-before", "2026-03-01T12:00:01Z"), job.ReasonUnsupported, "not-before"},
 		{"broken before unsupported", record("", "lane", "otp", "cost", "x"), job.ReasonDecode, "cost"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -72,7 +72,7 @@ func (p *picks) given() []string {
 
 // filter is what the flags or the ids come to.
 func (p *picks) filter(cfg configs.Config, ids []string, now time.Time) (consumer.LetterFilter, error) {
-	f := consumer.LetterFilter{Topics: cfg.Kafka.Topics, Limit: p.limit}
+	f := consumer.LetterFilter{Topics: cfg.Kafka.JobTopics(), Limit: p.limit}
 	if used := p.given(); len(ids) > 0 && len(used) > 0 {
 		return f, fmt.Errorf("ids name letters one by one: leave out %s", strings.Join(used, ", "))
 	}

@@ -62,9 +62,17 @@ func consumerOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Regist
 		return consumer.Options{}, err
 	}
 	k := cfg.Kafka
+	tiers, err := k.Tiers()
+	if err != nil {
+		return consumer.Options{}, err
+	}
+	var lanes []consumer.Lane
+	for _, l := range k.Lanes {
+		lanes = append(lanes, consumer.Lane(l))
+	}
 	return consumer.Options{
-		Connection: conn, Group: k.Group, Topics: k.Topics, Node: NodeName(cfg),
-		InHand: k.Workers, MaxJobBytes: k.MaxJobBytes,
+		Connection: conn, Group: k.Group, Topics: k.Topics, Lanes: lanes, Node: NodeName(cfg),
+		Order: consumer.Order(k.Order), RetryTiers: tiers, InHand: k.Workers, MaxJobBytes: k.MaxJobBytes,
 		CommitInterval: k.CommitInterval, Heartbeat: k.Heartbeat, Session: k.Session, Drain: k.Drain,
 		CreateCompanions: k.CreateCompanions, StartAt: consumer.StartAt(k.StartAt),
 		Logger: log, Registerer: reg,
