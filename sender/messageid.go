@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -40,10 +41,8 @@ func parseMessageID(text string) (messageID, error) {
 		return messageID{header: http.CanonicalHeaderKey(rest)}, nil
 	case "json":
 		path := strings.Split(rest, ".")
-		for _, step := range path {
-			if step == "" {
-				return wrong("does not name a field, as in json:messages.0.id")
-			}
+		if slices.Contains(path, "") {
+			return wrong("does not name a field, as in json:messages.0.id")
 		}
 		if len(path) > maxPath {
 			return wrong(fmt.Sprintf("has more than %d steps", maxPath))
