@@ -22,6 +22,7 @@ type Consumer struct {
 	opts    Options
 	client  *client
 	hub     *hub
+	results *Results // nil: none are written
 	metrics *metrics
 	state   state
 }
@@ -33,13 +34,20 @@ func New(o Options) (*Consumer, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("consumer options: %w", err)
 	}
-	cl, err := newClient(&o.Connection, companions(o.Topics))
+	known := companions(o.Topics)
+	if o.Results {
+		known = append(known, resultsTopics(o.Topics)...)
+	}
+	cl, err := newClient(&o.Connection, known)
 	if err != nil {
 		return nil, fmt.Errorf("consumer options: %w", err)
 	}
 	c := &Consumer{opts: o, client: cl, hub: newHub(o.InHand)}
 	c.metrics = newMetrics(o.Topics)
 	c.hub.dead = newDeadLetters(&o, cl, c.metrics, c.hub)
+	if c.results, err = makeResults(&o, cl, &c.state); err != nil {
+		return nil, err
+	}
 	if o.Registerer != nil {
 		if err := errors.Join(o.Registerer.Register(c.metrics), o.Registerer.Register(gauges{c})); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
@@ -90,6 +98,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		})
 	}
 	groups.Wait()
+	c.results.close()
 	c.hub.dead.close()
 	return c.outcome(ctx)
 }

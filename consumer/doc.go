@@ -24,6 +24,11 @@
 // out the next ones, one a partition in turn, while fewer than InHand are out.
 // A fetcher whose partition has enough waiting doesn't fetch; heartbeats go on.
 //
+// With [Options.Results] a job is settled through [Results], which first brings
+// what became of it to <topic>.results:
+//
+//	Results.Done ─► courier of the partition ─► Kafka has it ─► Done
+//
 // The ledger of a partition knows the commit point, the lowest offset that is
 // not complete, and which later offsets are. Both are committed, the latter as
 // the commit's metadata, so that one stuck job costs neither its partition nor
@@ -42,6 +47,7 @@
 //	fetcher, one a partition     ends with the deliveries' context
 //	digger, one a generation     brings records that are no job to the dead letters
 //	beginner, one a generation   starts the fetchers, each once it is known where
+//	courier, one a partition     of results with something to write; ends when there is no more
 //
 // The taker of [Consumer.Deliveries] belongs to the caller, and takes until Run
 // closes the channel.
@@ -66,6 +72,8 @@
 //   - The dead-letter topic can't be written: tried again until the assignment
 //     ends; the job stays open, and other topics go on. A letter that is too large
 //     is cut until it fits.
+//   - Results can't be written: tried again until the drain ends; their jobs stay
+//     open, and after 10 seconds [Status.Ready] says so.
 //   - A partition without a leader, or whose fetches fail: tried again by itself,
 //     beside the others. What lasts is told each minute, and after 10 seconds
 //     [Status.Ready] says so, as it does of commits.

@@ -70,7 +70,8 @@ type Options struct {
 	Drain          time.Duration // how long calls on the wire are awaited; default 7 s
 	JoinBackoff    time.Duration // after a join that failed; default 500 ms
 
-	CreateCompanions bool    // create <topic>.dlq where it is missing
+	CreateCompanions bool    // create <topic>.dlq, and <topic>.results, where they are missing
+	Results          bool    // say on <topic>.results what became of each job; see [Results]
 	StartAt          StartAt // default first
 
 	Logger     *slog.Logger          // nil: none
@@ -130,7 +131,7 @@ func (c *Connection) validate() error {
 }
 
 func (o *Options) validate() error {
-	return errors.Join(o.Connection.validate(), o.validateNames(), o.validateSizes(), o.validateTimes())
+	return errors.Join(o.Connection.validate(), o.validateNames(), o.validateSizes(), o.validateTimes(), o.validateResults(o.Topics))
 }
 
 func (o *Options) validateNames() error {

@@ -47,11 +47,11 @@ func (c *Consumer) checkTopics(ctx context.Context) error {
 		if !c.opts.CreateCompanions {
 			return &missingError{deadTopic(t), "create it, or let companions be created"}
 		}
-		if err := c.createCompanion(ctx, t, layout[t]); err != nil {
+		if err := c.createCompanion(ctx, deadTopic(t), layout[t]); err != nil {
 			return err
 		}
 	}
-	return nil
+	return c.checkResults(ctx, c.opts.Topics, layout)
 }
 
 // missingError names a topic that does not exist.
@@ -109,10 +109,9 @@ func askLayout(ctx context.Context, conn *Connection, topics []string) (map[stri
 	return layout, nil
 }
 
-// createCompanion gives the dead letters as many partitions and replicas as
-// the topic has, so that a key keeps its partition.
-func (c *Consumer) createCompanion(ctx context.Context, topic string, like kafka.Topic) error {
-	name := deadTopic(topic)
+// createCompanion gives a companion as many partitions and replicas as the
+// topic has, so that a key keeps its partition.
+func (c *Consumer) createCompanion(ctx context.Context, name string, like kafka.Topic) error {
 	res, err := c.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
 		Topic: name, NumPartitions: len(like.Partitions), ReplicationFactor: len(like.Partitions[0].Replicas),
 	}}})
@@ -123,6 +122,6 @@ func (c *Consumer) createCompanion(ctx context.Context, topic string, like kafka
 	if err != nil && !errors.Is(err, kafka.TopicAlreadyExists) {
 		return fmt.Errorf("create topic %s: %w", name, err)
 	}
-	c.opts.Logger.Info("dead-letter topic is there", "topic", name)
+	c.opts.Logger.Info("companion topic is there", "topic", name)
 	return nil
 }
