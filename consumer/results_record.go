@@ -97,6 +97,7 @@ func (c *Consumer) checkResults(ctx context.Context, topics []string, jobs map[s
 	if err != nil {
 		return err
 	}
+	created := false
 	for _, t := range topics {
 		name := resultsTopic(t)
 		if there, ok := layout[name]; ok {
@@ -110,8 +111,21 @@ func (c *Consumer) checkResults(ctx context.Context, topics []string, jobs map[s
 			return err
 		}
 		c.results.know(kafka.Topic{Name: name, Partitions: jobs[t].Partitions})
+		created = true
+	}
+	if created {
+		c.meet(ctx, resultsTopics(topics))
 	}
 	return nil
+}
+
+// meet makes new topics known to the client. By itself it would notice after
+// metadataTTL, and the first results would wait for that.
+func (c *Consumer) meet(ctx context.Context, topics []string) {
+	if _, err := topicLayout(ctx, &c.opts.Connection, topics, topics); err != nil {
+		return // then it is noticed later
+	}
+	c.client.transport.CloseIdleConnections()
 }
 
 // validateResults refuses a topic whose results would have no name, or would
