@@ -43,6 +43,7 @@ type Kafka struct {
 	MaxJobBytes      int           `yaml:"max_job_bytes"`
 	StartAt          string        `yaml:"start_at"` // first, last
 	CreateCompanions bool          `yaml:"create_companions"`
+	Results          bool          `yaml:"results"`
 	CommitInterval   time.Duration `yaml:"commit_interval"`
 	Heartbeat        time.Duration `yaml:"heartbeat"`
 	Session          time.Duration `yaml:"session"`
@@ -174,6 +175,8 @@ type HTTP struct {
 	DialTimeout      time.Duration     `yaml:"dial_timeout"`
 	IdleTimeout      time.Duration     `yaml:"idle_timeout"`
 	MaxResponseBytes int               `yaml:"max_response_bytes"`
+	MessageID        string            `yaml:"message_id"`   // header:NAME, json:PATH
+	CloudEvents      string            `yaml:"cloud_events"` // as_is, binary
 	Headers          map[string]string `yaml:"headers"`
 	TLS              TLS               `yaml:"tls"`
 }

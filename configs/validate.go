@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"dispatcher/sender"
 	"dispatcher/throttle"
 )
 
@@ -25,6 +26,12 @@ const (
 	maxHeaders       = 100
 	maxHeartbeat     = time.Second
 	maxDuration      = time.Hour
+)
+
+// results is what the name of a topic's results ends with.
+const (
+	results       = ".results"
+	maxTopicBytes = 249
 )
 
 // topicName leaves room for the .dlq of a topic: Kafka takes 249 characters.
@@ -128,9 +135,21 @@ func (f *faults) kafka(k Kafka) {
 	f.oneOf("kafka.sasl.mechanism", strings.ToUpper(k.SASL.Mechanism), "", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 	f.refuse(k.SASL.Mechanism != "" && k.SASL.Username == "", "kafka.sasl.username", "", "a mechanism needs one")
 	f.refuse(k.SASL.Mechanism == "" && k.SASL.Username != "", "kafka.sasl.mechanism", "", "a username needs one")
+	f.results(k)
 	f.tls("kafka.tls", k.TLS)
 }
 
+// results: the topic of the results is named after the jobs' and must not be
+// one of jobs itself, or each result would become a job.
+func (f *faults) results(k Kafka) {
+	topics := k.JobTopics()
+	for _, n := range topicsOf(k) {
+		f.refuse(k.Results && len(n.topic) > maxTopicBytes-len(results), n.path, n.topic,
+			"must be at most %d characters with kafka.results", maxTopicBytes-len(results))
+		of, is := strings.CutSuffix(n.topic, results)
+		f.refuse(k.Results && is && slices.Contains(topics, of), n.path, n.topic, "is where the results of %s go", of)
+	}
+}
 func (f *faults) redis(r Redis) {
 	f.refuse(len(r.Addrs) == 0, "redis.addrs", r.Addrs, "name at least one")
 	for i, addr := range r.Addrs {
@@ -199,6 +218,9 @@ func (f *faults) sender(s Sender) {
 	f.positive("sender.http.dial_timeout", s.HTTP.DialTimeout)
 	f.positive("sender.http.idle_timeout", s.HTTP.IdleTimeout)
 	f.within("sender.http.max_response_bytes", s.HTTP.MaxResponseBytes, 1, maxResponseBytes)
+	f.refuse(sender.CheckMessageID(s.HTTP.MessageID) != nil, "sender.http.message_id", s.HTTP.MessageID,
+		"must be empty, header:NAME, or json:PATH as in json:messages.0.id")
+	f.oneOf("sender.http.cloud_events", s.HTTP.CloudEvents, string(sender.EventsAsIs), string(sender.EventsBinary))
 	f.headers("sender.http.headers", s.HTTP.Headers)
 	f.tls("sender.http.tls", s.HTTP.TLS)
 	f.oneOf("sender.on_unknown", s.OnUnknown, "retry", "dlq")

@@ -96,7 +96,7 @@ func newLetter(rec job.Record) Letter {
 // jobID is what the node called the job that it gave up. What is no job has no
 // id but its place.
 func (l *Letter) jobID() string {
-	if j, err := job.Decode(l.Record, time.Now(), job.Limits{MaxBytes: letterValueBytes}); err == nil {
+	if j, err := job.Decode(l.Record, job.Limits{MaxBytes: letterValueBytes}); err == nil {
 		return j.ID
 	}
 	if l.Origin.Topic != "" {

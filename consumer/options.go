@@ -87,7 +87,8 @@ type Options struct {
 	// rising whole seconds from 1 s to 1 h. None: jobs wait in place only.
 	RetryTiers []time.Duration
 
-	CreateCompanions bool    // create <topic>.dlq and the retry tiers where they are missing
+	CreateCompanions bool    // create <topic>.dlq, the retry tiers and <topic>.results where they are missing
+	Results          bool    // say on <topic>.results what became of each job; see [Results]
 	StartAt          StartAt // default first
 
 	Logger     *slog.Logger          // nil: none
@@ -151,7 +152,7 @@ func (c *Connection) validate() error {
 }
 
 func (o *Options) validate() error {
-	return errors.Join(o.Connection.validate(), o.validateNames(), o.validateSizes(), o.validateTimes())
+	return errors.Join(o.Connection.validate(), o.validateNames(), o.validateSizes(), o.validateTimes(), o.validateResults(o.Topics))
 }
 
 func (o *Options) validateNames() error {

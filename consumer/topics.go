@@ -56,13 +56,14 @@ func (c *Consumer) checkTopics(ctx context.Context) error {
 			created = true
 		}
 	}
-	if !created || len(c.opts.RetryTiers) == 0 {
-		return nil
+	if created && len(c.opts.RetryTiers) > 0 {
+		// A group that is joined before its topic is known gets no partitions, and
+		// never any later.
+		if _, err = topicLayout(ctx, &c.opts.Connection, all, all); err != nil {
+			return err
+		}
 	}
-	// A group that is joined before its topic is known gets no partitions, and
-	// never any later.
-	_, err = topicLayout(ctx, &c.opts.Connection, all, all)
-	return err
+	return c.checkResults(ctx, topics, layout)
 }
 
 // missingError names a topic that does not exist.

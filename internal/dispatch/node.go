@@ -155,7 +155,7 @@ func (n *Node) Run(ctx context.Context) error {
 func (n *Node) crew(g *gate, wire <-chan struct{}) *crew {
 	s := n.cfg.Sender
 	return &crew{
-		caller: n.sender, limiter: n.limiter, gate: g,
+		caller: n.sender, limiter: n.limiter, results: n.consumer.Results(), gate: g,
 		policy: policy{onUnknown: OnUnknown(s.OnUnknown)}, metrics: newMetrics(n.registry), wire: wire,
 		attempts: s.Retry.Attempts, backoff: s.Retry.Backoff, backoffMost: s.Retry.MaxBackoff,
 	}
