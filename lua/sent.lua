@@ -69,12 +69,15 @@ local function find(first, digest)
   end
 end
 
--- put writes into the newest generation, so that the entry is kept for a whole window from now on.
-local function put(first, digest, value)
+-- put writes into the newest generation, so that the entry is kept for a whole window from now on; where says in which
+-- bucket it is now, if that is known. A bucket of one is new, and is told when it ends.
+local function put(first, digest, value, where)
   if redis.call('HSET', KEYS[first], digest, value) == 0 then return end
-  redis.call('PEXPIREAT', KEYS[first], int(math.ceil(expires / 1000)))
   added = added + 1
-  for i = first + 1, first + generations - 1 do redis.call('HDEL', KEYS[i], digest) end
+  if redis.call('HLEN', KEYS[first]) == 1 then redis.call('PEXPIREAT', KEYS[first], int(math.ceil(expires / 1000))) end
+  for i = first + 1, first + generations - 1 do
+    if not where or where == i then redis.call('HDEL', KEYS[i], digest) end
+  end
 end
 
 -- claim_of reads who claimed a job, under which number and until when; nothing where it was sent.
@@ -83,10 +86,8 @@ local function claim_of(value)
   return who, tonumber(number), tonumber(till)
 end
 
-local act = {}
-
-function act.look(first, digest, me)
-  local value = find(first, digest)
+-- judge says what a job's entry means to somebody.
+local function judge(value, me)
   if not value then return 0, 0 end
   local who, _, till = claim_of(value)
   if not who then return 2, tonumber(value) or 0 end
@@ -95,15 +96,21 @@ function act.look(first, digest, me)
   return 4, 0
 end
 
+local act = {}
+
+function act.look(first, digest, me)
+  return judge((find(first, digest)), me)
+end
+
 function act.claim(first, digest, me, number)
   local mine = me .. ' ' .. number .. ' ' .. int(now + hold)
-  local value = find(first, digest)
+  local value, where = find(first, digest)
   local who, other = claim_of(value or '')
   if who == me and other > tonumber(number) then return 3, hold end -- an old one that was under way for long
-  local verdict, rest = act.look(first, digest, me)
+  local verdict, rest = judge(value, me)
   if verdict == 4 and ARGV[5] == '1' then verdict = 5 end
   if verdict == 0 then verdict = 1 end
-  if verdict == 1 or verdict == 5 then put(first, digest, mine) end
+  if verdict == 1 or verdict == 5 then put(first, digest, mine, where or 0) end
   return verdict, rest
 end
 

@@ -42,11 +42,11 @@ func (v Verdict) String() string {
 }
 
 // Outcome is what became of a job, in the caller's own numbers: 0 to
-// [MaxOutcome]. It takes two or three bytes in Redis.
+// [MaxOutcome]. It takes one to three bytes in Redis.
 type Outcome int
 
 // MaxOutcome is the largest outcome that is kept.
-const MaxOutcome Outcome = 4095
+const MaxOutcome Outcome = 32767
 
 // Answer is what the ledger says of a job.
 type Answer struct {
@@ -107,6 +107,29 @@ func (e *Entry) Claim(ctx context.Context, by time.Time) (Answer, error) {
 		e.kept = e.kept || a.Taken
 	}
 	return a, nil
+}
+
+// Refusal is why a permit was not given: any verdict but Granted.
+type Refusal struct{ Answer }
+
+func (r *Refusal) Error() string {
+	if r.Verdict == Busy {
+		return fmt.Sprintf("send ledger: busy: another delivery may be calling for %v yet", r.Wait)
+	}
+	return "send ledger: " + r.Verdict.String()
+}
+
+// Permit is [Entry.Claim] in the shape of a sender's permit: it says by when the
+// call must be written, or returns a [Refusal] or what Claim returns.
+func (e *Entry) Permit(ctx context.Context, by time.Time) (useBy time.Time, err error) {
+	a, err := e.Claim(ctx, by)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if a.Verdict != Granted {
+		return time.Time{}, &Refusal{a}
+	}
+	return a.UseBy, nil
 }
 
 // Done notes that the job was answered. It returns at once; then is called when

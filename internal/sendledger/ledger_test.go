@@ -98,15 +98,22 @@ func (s *server) verbs() (calls []string) {
 	return calls
 }
 
+// bubble is a test with a ledger and its server.
+type bubble struct {
+	*testing.T
+	l *Ledger
+	s *server
+}
+
 // inBubble runs a ledger on a server in a bubble.
-func inBubble(t *testing.T, test func(t *testing.T, l *Ledger, s *server)) {
+func inBubble(t *testing.T, test func(bubble)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		onServer(t, test)
 	})
 }
 
-func onServer(t *testing.T, test func(t *testing.T, l *Ledger, s *server)) {
+func onServer(t *testing.T, test func(bubble)) {
 	t.Helper()
 	s := &server{jobs: map[string]ask{}}
 	l, err := New(Options{Redis: nobody{}, Namespace: "ns", CallTimeout: 5 * time.Second})
@@ -121,12 +128,12 @@ func onServer(t *testing.T, test func(t *testing.T, l *Ledger, s *server)) {
 			t.Error(err)
 		}
 	})
-	test(t, l, s)
+	test(bubble{t, l, s})
 	stop()
 	running.Wait()
 }
 
-func mustClaim(t *testing.T, e *Entry, by time.Time, want Verdict) Answer {
+func mustClaim(t testing.TB, e *Entry, by time.Time, want Verdict) Answer {
 	t.Helper()
 	a, err := e.Claim(t.Context(), by)
 	if err != nil || a.Verdict != want {
@@ -137,7 +144,8 @@ func mustClaim(t *testing.T, e *Entry, by time.Time, want Verdict) Answer {
 
 func TestAClaimIsAnsweredBeforeItIsNeeded(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T, l *Ledger, s *server) {
+	inBubble(t, func(t bubble) {
+		l, s := t.l, t.s
 		s.slow = 300 * time.Microsecond
 		for i, ahead := range []time.Duration{0, 2 * time.Millisecond, 5 * time.Millisecond, time.Second} {
 			began := time.Now()
@@ -157,7 +165,8 @@ func TestAClaimIsAnsweredBeforeItIsNeeded(t *testing.T) {
 // share a call, and what was done rides along.
 func TestJobsShareCalls(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T, l *Ledger, s *server) {
+	inBubble(t, func(t bubble) {
+		l, s := t.l, t.s
 		var jobs sync.WaitGroup
 		const n = 600
 		for i := range n {
@@ -182,7 +191,8 @@ func TestJobsShareCalls(t *testing.T) {
 
 func TestABatchHasABound(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T, l *Ledger, s *server) {
+	inBubble(t, func(t bubble) {
+		l, s := t.l, t.s
 		var settled sync.WaitGroup
 		s.set(func() { s.slow = time.Millisecond })
 		for i := range 1000 {
@@ -207,7 +217,8 @@ func TestABatchHasABound(t *testing.T) {
 // when it is back, both go on by themselves.
 func TestNothingIsGrantedOrSettledWithoutRedis(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T, l *Ledger, s *server) {
+	inBubble(t, func(t bubble) {
+		l, s := t.l, t.s
 		sent, waits := l.Open("sent"), l.Open("waits")
 		mustClaim(t, sent, time.Time{}, Granted)
 		s.set(func() { s.away = true })
@@ -243,7 +254,8 @@ func TestNothingIsGrantedOrSettledWithoutRedis(t *testing.T) {
 // A call whose reply was lost is made again as it was, before anything else.
 func TestALostReplyIsAskedForAgain(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T, l *Ledger, s *server) {
+	inBubble(t, func(t bubble) {
+		l, s := t.l, t.s
 		s.set(func() { s.deaf = true })
 		time.AfterFunc(100*time.Millisecond, func() { s.set(func() { s.deaf = false }) })
 		mustClaim(t, l.Open("job"), time.Time{}, Granted)
@@ -266,7 +278,8 @@ func TestALostReplyIsAskedForAgain(t *testing.T) {
 func TestADoneIsTriedOnceMoreWhenTheJobIsTakenAway(t *testing.T) {
 	t.Parallel()
 	for _, away := range []bool{false, true} {
-		inBubble(t, func(t *testing.T, l *Ledger, s *server) {
+		inBubble(t, func(t bubble) {
+			l, s := t.l, t.s
 			s.set(func() { s.away = true })
 			ctx, revoke := context.WithCancel(t.Context())
 			got := make(chan error, 1)
@@ -296,7 +309,8 @@ func TestADoneIsTriedOnceMoreWhenTheJobIsTakenAway(t *testing.T) {
 func TestAClaimThatIsGivenUpIsReleased(t *testing.T) {
 	t.Parallel()
 	for _, deaf := range []bool{false, true} {
-		inBubble(t, func(t *testing.T, l *Ledger, s *server) {
+		inBubble(t, func(t bubble) {
+			l, s := t.l, t.s
 			s.set(func() { s.deaf, s.away = deaf, !deaf })
 			ctx, revoke := context.WithCancelCause(t.Context())
 			taken := errors.New("taken away")
@@ -317,7 +331,8 @@ func TestAClaimThatIsGivenUpIsReleased(t *testing.T) {
 // Only one of two deliveries on one node is granted the job.
 func TestTwoDeliveriesOnOneNodeAreTwo(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T, l *Ledger, _ *server) {
+	inBubble(t, func(t bubble) {
+		l := t.l
 		one, two := l.Open("job"), l.Open("job")
 		mustClaim(t, one, time.Time{}, Granted)
 		if a := mustClaim(t, two, time.Time{}, Busy); a.Wait != time.Second {
@@ -342,7 +357,8 @@ func TestTwoDeliveriesOnOneNodeAreTwo(t *testing.T) {
 // over or it was used.
 func TestAClaimIsUsedUntilItsTimeIsOver(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T, l *Ledger, s *server) {
+	inBubble(t, func(t bubble) {
+		l, s := t.l, t.s
 		e := l.Open("job")
 		for i, step := range []struct {
 			do    func()
@@ -376,8 +392,8 @@ func TestTheEndWaitsForWhatIsQueued(t *testing.T) {
 	t.Parallel()
 	var l *Ledger
 	synctest.Test(t, func(t *testing.T) {
-		onServer(t, func(t *testing.T, of *Ledger, s *server) {
-			l = of
+		onServer(t, func(t bubble) {
+			l = t.l
 			for i := range 100 {
 				l.Open(fmt.Sprint(i)).Done(t.Context(), 1, func(err error) {
 					if err != nil {
@@ -386,7 +402,7 @@ func TestTheEndWaitsForWhatIsQueued(t *testing.T) {
 				})
 			}
 			t.Cleanup(func() {
-				if got := len(s.jobs); got != 100 {
+				if got := len(t.s.jobs); got != 100 {
 					t.Errorf("got %d of 100 jobs", got)
 				}
 			})
