@@ -109,10 +109,10 @@ func (e *Entry) Claim(ctx context.Context, by time.Time) (Answer, error) {
 	return a, nil
 }
 
-// Refusal is why a permit was not given: any verdict but Granted.
-type Refusal struct{ Answer }
+// RefusedError is why a permit was not given: any verdict but Granted.
+type RefusedError struct{ Answer }
 
-func (r *Refusal) Error() string {
+func (r *RefusedError) Error() string {
 	if r.Verdict == Busy {
 		return fmt.Sprintf("send ledger: busy: another delivery may be calling for %v yet", r.Wait)
 	}
@@ -120,14 +120,14 @@ func (r *Refusal) Error() string {
 }
 
 // Permit is [Entry.Claim] in the shape of a sender's permit: it says by when the
-// call must be written, or returns a [Refusal] or what Claim returns.
+// call must be written, or returns a [RefusedError] or what Claim returns.
 func (e *Entry) Permit(ctx context.Context, by time.Time) (useBy time.Time, err error) {
 	a, err := e.Claim(ctx, by)
 	if err != nil {
 		return time.Time{}, err
 	}
 	if a.Verdict != Granted {
-		return time.Time{}, &Refusal{a}
+		return time.Time{}, &RefusedError{a}
 	}
 	return a.UseBy, nil
 }

@@ -55,7 +55,7 @@ const accepted sendledger.Outcome = 0
 func (t *try) handle() {
 	for {
 		r := t.call(t.permit)
-		if refused, ok := errors.AsType[*sendledger.Refusal](r.Err); ok {
+		if refused, ok := errors.AsType[*sendledger.RefusedError](r.Err); ok {
 			if t.settle(refused) {
 				return
 			}
@@ -81,7 +81,7 @@ func (t *try) handle() {
 }
 
 // settle does what the ledger says of a job that may not be called.
-func (t *try) settle(refused *sendledger.Refusal) bool {
+func (t *try) settle(refused *sendledger.RefusedError) bool {
 	switch {
 	case refused.Verdict == sendledger.Sent && refused.Outcome == accepted:
 		t.d.Done()
