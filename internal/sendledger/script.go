@@ -27,8 +27,8 @@ const (
 )
 
 // digest stands for a job's id: four bytes choose its bucket, ten are kept. Of
-// 50 million jobs that are remembered, one in 10¹⁶ new ones is taken for one of
-// them even where there are only a thousand buckets.
+// 50 million jobs that are remembered, fewer than one in 10¹⁶ new ones is taken
+// for one of them, even where there are only a thousand buckets.
 type digest struct {
 	bucket uint32
 	field  string
