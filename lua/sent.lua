@@ -21,6 +21,7 @@
 local EACH = 128 -- jobs in a bucket: few enough to be packed (hash-max-listpack-entries)
 local LEAST, MOST = 1024, 1048576 -- buckets of a generation
 local GENERATIONS = 8 -- that are looked at for each entry
+local FAR = 10 -- holds: a claim that ends so far ahead was written before the clock was set back, and begins anew
 
 local function int(x) return string.format('%.0f', x) end
 
@@ -105,7 +106,12 @@ end
 function act.claim(first, digest, me, number)
   local mine = me .. ' ' .. number .. ' ' .. int(now + hold)
   local value, where = find(first, digest)
-  local who, other = claim_of(value or '')
+  local who, other, till = claim_of(value or '')
+  if who and till - now > FAR * hold then
+    value = who .. ' ' .. int(other) .. ' ' .. int(now + hold)
+    put(first, digest, value, where)
+    where = first
+  end
   if who == me and other > tonumber(number) then return 3, hold end -- an old one that was under way for long
   local verdict, rest = judge(value, me)
   if verdict == 4 and ARGV[5] == '1' then verdict = 5 end

@@ -91,6 +91,22 @@ func TestAClaimStandsForItsHoldAndIsThenUnknown(t *testing.T) {
 	d.says(d.ask(verbClaim, "job", "b", 4), told{toldSent, 7})
 }
 
+// A clock that was set back does not make a claim stand for hours.
+func TestAClaimBeginsAnewWhenTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, lua.Sent())
+	d.ask(verbClaim, "job", "a", 1)
+	d.pass(-5 * time.Hour)
+	d.says(d.ask(verbClaim, "job", "b", 1), told{toldBusy, 7_000_000})
+	d.pass(6 * time.Second)
+	d.says(d.ask(verbClaim, "job", "b", 2), told{toldBusy, 1_000_000})
+	d.ask(verbRelease, "job", "b", 2)
+	d.pass(time.Second)
+	d.says(d.ask(verbClaim, "job", "b", 3), told{verdict: toldUnknown})
+	d.ask(verbRelease, "job", "a", 1)
+	d.says(d.ask(verbClaim, "job", "b", 4), told{verdict: toldGranted})
+}
+
 func TestAReleasedJobIsFree(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, lua.Sent())
