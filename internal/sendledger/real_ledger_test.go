@@ -139,6 +139,49 @@ func TestClusterReal(t *testing.T) {
 		}
 	}
 	t.Logf("%d keys in slot %d", len(strings.Fields(keys)), slot)
+	failsOver(t, r, func() { c.Kill(c.Owner(slot, c.Nodes[0])) })
+}
+
+// failsOver has jobs sent while the primary dies, and says how many of those
+// whose done was acknowledged are forgotten.
+func failsOver(t *testing.T, r *running, kill func()) {
+	t.Helper()
+	var acked sync.Map
+	var next, after atomic.Int64
+	var killed atomic.Bool
+	var senders sync.WaitGroup
+	for range 8 {
+		senders.Go(func() {
+			for after.Load() < 200 && !t.Failed() {
+				id := fmt.Sprint("failover", next.Add(1))
+				if before := !killed.Load(); r.send(t, id).Verdict == Granted && before {
+					acked.Store(id, true)
+				} else if !before {
+					after.Add(1)
+				}
+			}
+		})
+	}
+	for next.Load() < 1000 && !t.Failed() {
+		time.Sleep(time.Millisecond)
+	}
+	kill()
+	killed.Store(true)
+	down := time.Now()
+	senders.Wait()
+	back := time.Since(down)
+	total, forgotten := 0, 0
+	acked.Range(func(id, _ any) bool {
+		total++
+		if a, err := r.Look(t.Context(), id.(string)); err != nil || a.Verdict != Sent {
+			forgotten++
+		}
+		return true
+	})
+	t.Logf("the primary died: 200 jobs were sent %v later; of %d that were acknowledged before, %d are forgotten", back.Round(time.Millisecond), total, forgotten)
+	if total < 900 || forgotten > total/100 {
+		t.Errorf("got %d of %d forgotten, want a few at most", forgotten, total)
+	}
 }
 
 // A Redis that is away for two seconds and comes back empty: nothing is granted
