@@ -150,6 +150,7 @@ func (f *faults) results(k Kafka) {
 		f.refuse(k.Results && is && slices.Contains(topics, of), n.path, n.topic, "is where the results of %s go", of)
 	}
 }
+
 func (f *faults) redis(r Redis) {
 	f.refuse(len(r.Addrs) == 0, "redis.addrs", r.Addrs, "name at least one")
 	for i, addr := range r.Addrs {
