@@ -36,9 +36,10 @@ type Kafka struct {
 	Brokers          []string      `yaml:"brokers"`
 	Group            string        `yaml:"group"`
 	Topics           []string      `yaml:"topics"`
-	Lanes            []Lane        `yaml:"lanes"`       // instead of Topics, in order of priority
-	Order            string        `yaml:"order"`       // key, partition, none
-	RetryTiers       []string      `yaml:"retry_tiers"` // durations, rising
+	Lanes            []Lane        `yaml:"lanes"`        // instead of Topics, in order of priority
+	Order            string        `yaml:"order"`        // key, partition, none
+	RetryTiers       []string      `yaml:"retry_tiers"`  // durations, rising
+	HeadTimeout      time.Duration `yaml:"head_timeout"` // 0: none
 	Workers          int           `yaml:"workers"`
 	MaxJobBytes      int           `yaml:"max_job_bytes"`
 	StartAt          string        `yaml:"start_at"` // first, last

@@ -26,6 +26,7 @@ const (
 	maxHeaders       = 100
 	maxHeartbeat     = time.Second
 	maxDuration      = time.Hour
+	maxHeadTimeout   = 24 * time.Hour
 )
 
 // results is what the name of a topic's results ends with.
@@ -285,6 +286,9 @@ func (f *faults) timing(c Config) {
 	drain, timeout := c.Kafka.Drain, c.Sender.HTTP.Timeout
 	f.refuse(timeout >= drain, "sender.http.timeout", timeout,
 		"must be below kafka.drain of %s, or a call outlives its partition; raise kafka.drain (and kafka.session with it)", drain)
+	head := c.Kafka.HeadTimeout
+	f.refuse(head != 0 && (head <= timeout || head < time.Second || head > maxHeadTimeout), "kafka.head_timeout", head,
+		"must be from 1s to %s and above sender.http.timeout of %s, or 0s for none", maxHeadTimeout, timeout)
 	left := c.Kafka.Session - c.Kafka.Heartbeat
 	f.refuse(drain >= left, "kafka.drain", drain,
 		"must be below kafka.session less kafka.heartbeat, %s; raise kafka.session above %s", left, drain+c.Kafka.Heartbeat)

@@ -101,7 +101,8 @@ func (h *hub) keepTime(done <-chan struct{}) {
 	}
 }
 
-// ring wakes what is due, and returns how long nothing else is.
+// ring wakes what is due and expels what is late. It returns how long there is
+// nothing else to do.
 func (h *hub) ring() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -111,7 +112,7 @@ func (h *hub) ring() time.Duration {
 		one.part.lane.enlist(one.part)
 		h.pump(one.part.lane)
 	}
-	return h.alarms.wait(now)
+	return min(h.alarms.wait(now), h.expelLate(now))
 }
 
 // sleep sets an alarm for the partition's first record.

@@ -44,7 +44,7 @@ func New(o Options) (*Consumer, error) {
 		return nil, fmt.Errorf("consumer options: %w", err)
 	}
 	lanes, feeds := o.layout()
-	c := &Consumer{opts: o, client: cl, feeds: feeds, hub: newHub(lanes, o.Order, o.RetryTiers), metrics: newMetrics(feeds)}
+	c := &Consumer{opts: o, client: cl, feeds: feeds, hub: newHub(lanes, &o), metrics: newMetrics(feeds)}
 	c.hub.dead = newDeadLetters(&o, cl, c.metrics, c.hub)
 	if c.results, err = makeResults(&o, cl, &c.state); err != nil {
 		return nil, err

@@ -91,7 +91,7 @@ func (q *deadLetters) bury(ctx context.Context, letters []letter) {
 	}
 	for i := range todo {
 		if l, ok := todo[i].WriterData.(letter); ok {
-			l.d.Return()
+			q.hub.settle(l.d, false)
 		}
 	}
 }
@@ -117,7 +117,7 @@ func (q *deadLetters) settleWritten(todo, left []kafka.Message) {
 	for i := range todo {
 		if l, ok := todo[i].WriterData.(letter); ok && !open[l.d] {
 			q.metrics.written(l)
-			l.d.Done()
+			q.hub.settle(l.d, true)
 		}
 	}
 }

@@ -8,7 +8,8 @@ import (
 )
 
 // Delivery is one job in hand. Exactly one of Done, Dead, Later and Return is
-// to be called, once; what comes after the first has no effect. All methods are safe
+// to be called, once; what comes after the first, or after the job
+// has been in hand for too long, has no effect. All methods are safe
 // to call from any goroutine.
 type Delivery struct {
 	Job job.Job
@@ -24,6 +25,8 @@ type Delivery struct {
 	// Guarded by the hub's lock.
 	chained bool // in the chain
 	settled bool
+	gone    bool // expelled: in hand for too long
+	left    bool // and its worker has let go of it
 }
 
 // hop is what a delivery waits for and comes from, where it does.
@@ -66,14 +69,15 @@ type Class string
 
 // The classes a dead letter can have.
 const (
-	ClassDecode      Class = "decode"      // the record could not be read
-	ClassUnsupported Class = "unsupported" // asks for something not built yet
-	ClassPermanent   Class = "permanent"   // the provider rejected it
-	ClassExhausted   Class = "exhausted"   // failed as often as allowed
-	ClassExpired     Class = "expired"     // its not-after passed before it was sent
-	ClassUnknown     Class = "unknown"     // written, no answer, and on_unknown is dlq
-	ClassLimited     Class = "limited"     // the limit had no room, and jobs are not to wait
-	ClassUnavailable Class = "unavailable" // failed, and to be tried again; in retry tiers only
+	ClassDecode      Class = "decode"       // the record could not be read
+	ClassUnsupported Class = "unsupported"  // asks for something not built yet
+	ClassPermanent   Class = "permanent"    // the provider rejected it
+	ClassExhausted   Class = "exhausted"    // failed as often as allowed
+	ClassExpired     Class = "expired"      // its not-after passed before it was sent
+	ClassUnknown     Class = "unknown"      // written, no answer, and on_unknown is dlq
+	ClassLimited     Class = "limited"      // the limit had no room, and jobs are not to wait
+	ClassHeadTimeout Class = "head_timeout" // in hand for longer than head_timeout
+	ClassUnavailable Class = "unavailable"  // failed, and to be tried again; in retry tiers only
 )
 
 // expired tells whether the job's not-after has passed.
@@ -92,18 +96,20 @@ func expiry(d *Delivery) *letter {
 func (d *Delivery) Context() context.Context { return d.part.asg.ctx }
 
 // Done settles the job: its offset counts as complete.
-func (d *Delivery) Done() { d.part.hub.settle(d, true) }
+func (d *Delivery) Done() { d.part.hub.answer(d, true) }
 
 // Dead writes the record to the dead-letter topic and, once Kafka has
 // acknowledged it, settles it. It blocks, and tries again, until that is done
 // or Context ends; then the job is returned. A write that has begun when
 // Context ends is still awaited, as a call on the wire is.
 func (d *Delivery) Dead(f Failure) {
-	d.part.hub.dead.bury(d.Context(), []letter{{d: d, f: f}})
+	if h := d.part.hub; h.claim(d) {
+		h.dead.bury(d.Context(), []letter{{d: d, f: f}})
+	}
 }
 
 // Return gives the job back unsent: its offset stays open and another node,
 // or this one later, gets it again. Until then no later job of its key (in
 // partition order: of its partition) is handed out on this node, or it would be
 // overtaken.
-func (d *Delivery) Return() { d.part.hub.settle(d, false) }
+func (d *Delivery) Return() { d.part.hub.answer(d, false) }

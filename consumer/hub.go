@@ -17,17 +17,20 @@ type hub struct {
 	order Order
 	tiers []time.Duration // rising
 
+	headTimeout time.Duration // how long a job may be in hand; 0: for ever
+
 	mu       sync.Mutex
 	lanes    []*lane // in order of priority
 	alarms   *alarms
+	since    map[*Delivery]time.Time // when each was taken, with a headTimeout
 	live     map[*assignment]struct{}
 	finished bool // ready is closed
 }
 
-func newHub(lanes []*lane, order Order, tiers []time.Duration) *hub {
+func newHub(lanes []*lane, o *Options) *hub {
 	return &hub{
-		ready: make(chan struct{}, 1), lanes: lanes, order: order, tiers: tiers,
-		alarms: newAlarms(), live: make(map[*assignment]struct{}),
+		ready: make(chan struct{}, 1), lanes: lanes, order: o.Order, tiers: o.RetryTiers, headTimeout: o.HeadTimeout,
+		alarms: newAlarms(), since: make(map[*Delivery]time.Time), live: make(map[*assignment]struct{}),
 	}
 }
 
@@ -118,6 +121,9 @@ func (h *hub) take() *Delivery {
 		l.inHand++
 		d.part.taken++
 		d.part.asg.inHand++
+		if h.headTimeout > 0 {
+			h.since[d] = time.Now()
+		}
 		return d
 	}
 }
@@ -157,25 +163,28 @@ func (h *hub) doomed(a *assignment) []*Delivery {
 	return some
 }
 
-// settle carries out a verdict: done closes the offset, otherwise it stays
-// open. After the end of its assignment only the room in hand is given back.
+// settle carries out what became of a letter: done closes the offset, otherwise
+// it stays open.
 func (h *hub) settle(d *Delivery, done bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.settleLocked(d, done)
+}
+
+// settleLocked carries out a verdict. After the end of its assignment only the
+// room in hand is given back.
+func (h *hub) settleLocked(d *Delivery, done bool) {
 	if d.settled {
 		return
 	}
 	d.settled = true
 	p, a := d.part, d.part.asg
-	if d.doom == nil {
-		p.lane.inHand--
-		p.taken--
-	}
-	a.inHand--
 	if !a.over {
 		p.settle(d, done)
 	}
-	if a.draining && a.inHand == 0 {
+	if d.doom == nil {
+		h.leaveHand(d)
+	} else if a.inHand--; a.draining && a.inHand == 0 {
 		a.setIdle()
 	}
 	p.lane.enlist(p)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"dispatcher/job"
 
@@ -15,7 +16,9 @@ type workshop struct {
 	hub *hub
 }
 
-func newWorkshop(lanes ...*lane) *workshop { return &workshop{hub: newHub(lanes, OrderKey, nil)} }
+func newWorkshop(lanes ...*lane) *workshop {
+	return &workshop{hub: newHub(lanes, &Options{Order: OrderKey})}
+}
 
 func (w *workshop) assignment() *assignment {
 	a := &assignment{idle: make(chan struct{}), doom: make(chan struct{}, 1)}
@@ -85,9 +88,27 @@ func TestHubUnderAnyWork(t *testing.T) {
 					return
 				}
 				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
+				if !held[i].gone {
+					done++
+				}
 				held[i].Done()
 				held = append(held[:i], held[i+1:]...)
-				done++
+			},
+			"expel": func(t *rapid.T) {
+				if len(held) == 0 {
+					return
+				}
+				w.hub.mu.Lock()
+				defer w.hub.mu.Unlock()
+				if d := rapid.SampledFrom(held).Draw(t, "which"); !d.gone {
+					w.hub.expel(d, time.Now())
+				}
+			},
+			"bury": func(*rapid.T) {
+				for _, d := range w.hub.doomed(a) {
+					w.hub.settle(d, true)
+					done++
+				}
 			},
 			"": func(t *rapid.T) {
 				if l.inHand != len(held) || l.inHand+l.count > l.limit {

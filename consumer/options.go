@@ -87,6 +87,10 @@ type Options struct {
 	// rising whole seconds from 1 s to 1 h. None: jobs wait in place only.
 	RetryTiers []time.Duration
 
+	// HeadTimeout is how long a job may be in hand before it goes to a tier or,
+	// without tiers, to the dead letters, in any order; 0: for ever.
+	HeadTimeout time.Duration
+
 	CreateCompanions bool    // create <topic>.dlq, the retry tiers and <topic>.results where they are missing
 	Results          bool    // say on <topic>.results what became of each job; see [Results]
 	StartAt          StartAt // default first
@@ -218,6 +222,9 @@ func (o *Options) validateTimes() error {
 		if t.value < time.Millisecond || t.value > time.Hour {
 			faults = append(faults, fault(t.field, t.value, "must be 1ms to 1h"))
 		}
+	}
+	if o.HeadTimeout != 0 && (o.HeadTimeout < time.Second || o.HeadTimeout > 24*time.Hour) {
+		faults = append(faults, fault("head_timeout", o.HeadTimeout, "must be 1s to 24h, or 0 for none"))
 	}
 	if o.Heartbeat > time.Second {
 		faults = append(faults, fault("heartbeat", o.Heartbeat, "must be at most 1s, or a rebalance takes too long"))

@@ -118,6 +118,9 @@ func (d *Delivery) Later(at time.Time, f Failure) bool {
 	if h.order != OrderNone || tier == 0 {
 		return false
 	}
+	if !h.claim(d) {
+		return true
+	}
 	h.dead.bury(d.Context(), []letter{{d: d, f: f, tier: tier, at: at}})
 	return true
 }

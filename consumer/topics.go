@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -56,14 +58,41 @@ func (c *Consumer) checkTopics(ctx context.Context) error {
 			created = true
 		}
 	}
+	c.warnOfStranded(ctx)
 	if created && len(c.opts.RetryTiers) > 0 {
-		// A group that is joined before its topic is known gets no partitions, and
-		// never any later.
-		if _, err = topicLayout(ctx, &c.opts.Connection, all, all); err != nil {
+		if err := c.known(ctx, all); err != nil {
 			return err
 		}
 	}
 	return c.checkResults(ctx, topics, layout)
+}
+
+// warnOfStranded tells of tiers that nobody reads any more since their delay was
+// taken out of the settings: jobs may wait there for ever.
+func (c *Consumer) warnOfStranded(ctx context.Context) {
+	layout, err := askLayout(ctx, &c.opts.Connection, nil)
+	if err != nil {
+		c.opts.Logger.Debug("could not list the topics", "error", err)
+		return
+	}
+	all := c.opts.allTopics()
+	for _, of := range c.opts.jobTopics() {
+		for name := range layout {
+			if strings.HasPrefix(name, of+".retry.") && !slices.Contains(all, name) {
+				c.opts.Logger.Warn("a retry tier is not among retry_tiers, jobs that are left in it are not sent", "topic", name)
+			}
+		}
+	}
+}
+
+// known returns nil once the cluster knows topics that were just created. A group
+// that is joined before gets no partitions, and never any later.
+func (c *Consumer) known(ctx context.Context, topics []string) error {
+	_, err := topicLayout(ctx, &c.opts.Connection, topics, topics)
+	if missing, ok := errors.AsType[*missingError](err); ok {
+		return fmt.Errorf("topic %s was created and is not known yet", missing.topic) // and so is asked for again
+	}
+	return err
 }
 
 // missingError names a topic that does not exist.

@@ -84,6 +84,7 @@ func (s *settings) check() (configs.Config, error) {
 
 func printCheck(w io.Writer, cfg configs.Config) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	printKafka(table, cfg.Kafka)
 	for _, l := range cfg.Limits {
 		c := l.Contract()
 		a, err := throttle.AlgorithmNamed(l.Algorithm)

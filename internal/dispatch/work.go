@@ -53,6 +53,10 @@ func (c *crew) handle(t turn) {
 		return
 	}
 	for {
+		if t.d.Gone() {
+			t.d.Return()
+			return
+		}
 		if expired(t.d.Job.NotAfter, time.Now()) {
 			try.leaveWire()
 			c.results.Dead(t.d, consumer.Failure{Class: consumer.ClassExpired, Attempt: try.calls}, try.outcome(sender.Result{}))
@@ -156,6 +160,9 @@ func (t *try) call() (sender.Result, error) {
 // errExpired says that the job's not-after passed while it waited.
 var errExpired = errors.New("the job's not-after has passed")
 
+// errGone says that the job was in hand for too long and went elsewhere.
+var errGone = errors.New("the job has been in hand for longer than head_timeout")
+
 // permit waits for the job's slot at the wire. If the slot has gone by, or was
 // given to a call that could not be written, another one is taken at the head
 // of the line: the job keeps its place.
@@ -175,6 +182,9 @@ func (t *try) permit(ctx context.Context) (time.Time, error) {
 		err := t.used.Wait(ctx)
 		if err == nil && expired(t.d.Job.NotAfter, time.Now()) {
 			return time.Time{}, errExpired
+		}
+		if err == nil && t.d.Gone() {
+			return time.Time{}, errGone
 		}
 		if err == nil {
 			t.leaveWire()

@@ -95,18 +95,11 @@ func TestRetriesThroughATierAreExact(t *testing.T) {
 // only while the provider serves others.
 func trickle(t *testing.T, p *embedded.Parts, until func() bool) {
 	t.Helper()
-	producer, err := consumer.NewProducer(consumer.ProducerOptions{Connection: consumer.Connection{Brokers: p.Brokers()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = producer.Close() }()
 	for n := 0; !until(); n++ {
 		if n == 600 {
 			t.Fatal("30 seconds have passed")
 		}
-		if err := producer.WriteBatch(t.Context(), "jobs", []job.Record{{Value: fmt.Appendf(nil, `{"id":"job-%d"}`, 100_000+20*n)}}); err != nil {
-			t.Fatal(err)
-		}
+		write(t, p, "jobs", 100_000+20*n, 100_001+20*n)
 		time.Sleep(50 * time.Millisecond)
 	}
 }
