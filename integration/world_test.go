@@ -69,12 +69,6 @@ func (w *world) scene(t *testing.T, limit, partitions int, latency time.Duration
 	return w.sceneBefore(t, w.startJudge(t, latency), limit, partitions, settings...)
 }
 
-// scripted is a scene whose provider answers by the idempotency key.
-func (w *world) scripted(t *testing.T, limit, partitions int, latency time.Duration, settings ...string) *scene {
-	t.Helper()
-	return w.sceneBefore(t, w.startJudge(t, latency, "-script"), limit, partitions, settings...)
-}
-
 func (w *world) sceneBefore(t *testing.T, j *judge, limit, partitions int, settings ...string) *scene {
 	t.Helper()
 	n := w.scenarios.Add(1)
