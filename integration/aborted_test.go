@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -72,7 +73,9 @@ func begin(t *testing.T, cl *kgo.Client, records ...*kgo.Record) {
 
 func end(t *testing.T, cl *kgo.Client, how kgo.TransactionEndTry) {
 	t.Helper()
-	if err := cl.EndTransaction(t.Context(), how); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := cl.EndTransaction(ctx, how); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -67,7 +68,9 @@ func (s *scene) producer(t *testing.T, opts ...kgo.Opt) *kgo.Client {
 // put writes records and waits until Kafka has them.
 func put(t *testing.T, cl *kgo.Client, records ...*kgo.Record) {
 	t.Helper()
-	if err := cl.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := cl.ProduceSync(ctx, records...).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
 }
