@@ -28,6 +28,7 @@ lua: ## Lint the Redis scripts, joined as they run
 	@cat lua/limit.lua lua/configure.lua > bin/lua/configure.lua
 	@cat lua/gcra_math.lua lua/cl_throttle.lua > bin/lua/cl_throttle.lua
 	@cat lua/limit.lua lua/master.lua lua/share.lua > bin/lua/share.lua
+	@cat lua/sent.lua > bin/lua/sent.lua
 	@set -e; for algorithm in lua/algorithms/*.lua; do \
 		with=$$(sed -n '1s|^-- with |lua/|p' $$algorithm); \
 		cat lua/limit.lua $$with $$algorithm lua/master.lua lua/book.lua > bin/lua/book_$${algorithm##*/}; \

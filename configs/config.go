@@ -44,6 +44,7 @@ type Kafka struct {
 	MaxJobBytes      int           `yaml:"max_job_bytes"`
 	StartAt          string        `yaml:"start_at"` // first, last
 	CreateCompanions bool          `yaml:"create_companions"`
+	Results          bool          `yaml:"results"`
 	CommitInterval   time.Duration `yaml:"commit_interval"`
 	Heartbeat        time.Duration `yaml:"heartbeat"`
 	Session          time.Duration `yaml:"session"`
@@ -102,6 +103,7 @@ type TLS struct {
 type Redis struct {
 	Addrs    []string `yaml:"addrs"`
 	Master   string   `yaml:"master"`
+	Cluster  bool     `yaml:"cluster"` // even where one address stands for it
 	Username string   `yaml:"username"`
 	Password string   `yaml:"password" secret:"true"`
 
@@ -118,7 +120,9 @@ type Limit struct {
 	Algorithm string        `yaml:"algorithm"`
 	Cap       int64         `yaml:"cap"` // units in any Window
 	Window    time.Duration `yaml:"window"`
-	Burst     int64         `yaml:"burst"` // units
+	Burst     int64         `yaml:"burst"`     // units
+	Capacity  int64         `yaml:"capacity"`  // units, of a leaky bucket; 0: what the horizon holds
+	WhenFull  string        `yaml:"when_full"` // of a leaky bucket: wait, refuse
 	Guard     time.Duration `yaml:"guard"`
 	Lateness  time.Duration `yaml:"lateness"`
 	Horizon   time.Duration `yaml:"horizon"`
@@ -140,6 +144,11 @@ const (
 // Rails are what `limit set` does not pass unless it is forced.
 func (l Limit) Rails() throttle.Rails {
 	return throttle.Rails{MaxCap: l.MaxCap, MaxStep: int64(math.Round(l.MaxStep * 1000))}
+}
+
+// Bucket is what a leaky bucket does beyond its rate.
+func (l Limit) Bucket() throttle.Bucket {
+	return throttle.Bucket{Capacity: l.Capacity, WhenFull: throttle.WhenFull(l.WhenFull)}
 }
 
 // Contract is the limit in the limiter's own terms.
@@ -167,6 +176,8 @@ type HTTP struct {
 	DialTimeout      time.Duration     `yaml:"dial_timeout"`
 	IdleTimeout      time.Duration     `yaml:"idle_timeout"`
 	MaxResponseBytes int               `yaml:"max_response_bytes"`
+	MessageID        string            `yaml:"message_id"`   // header:NAME, json:PATH
+	CloudEvents      string            `yaml:"cloud_events"` // as_is, binary
 	Headers          map[string]string `yaml:"headers"`
 	TLS              TLS               `yaml:"tls"`
 }

@@ -43,6 +43,7 @@ func TestDefaultsAreValid(t *testing.T) {
 		Name: "provider", Algorithm: "token_bucket", Cap: 400, Window: time.Second, Burst: 1,
 		Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond,
 		Degraded: configs.DegradedWait, Scope: "cluster",
+		WhenFull: "wait",
 	}}
 	if diff := cmp.Diff(want, c.Limits); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)

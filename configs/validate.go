@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"dispatcher/sender"
 	"dispatcher/throttle"
 )
 
@@ -26,6 +27,12 @@ const (
 	maxHeartbeat     = time.Second
 	maxDuration      = time.Hour
 	maxHeadTimeout   = 24 * time.Hour
+)
+
+// results is what the name of a topic's results ends with.
+const (
+	results       = ".results"
+	maxTopicBytes = 249
 )
 
 // topicName leaves room for the .dlq of a topic: Kafka takes 249 characters.
@@ -129,7 +136,20 @@ func (f *faults) kafka(k Kafka) {
 	f.oneOf("kafka.sasl.mechanism", strings.ToUpper(k.SASL.Mechanism), "", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 	f.refuse(k.SASL.Mechanism != "" && k.SASL.Username == "", "kafka.sasl.username", "", "a mechanism needs one")
 	f.refuse(k.SASL.Mechanism == "" && k.SASL.Username != "", "kafka.sasl.mechanism", "", "a username needs one")
+	f.results(k)
 	f.tls("kafka.tls", k.TLS)
+}
+
+// results: the topic of the results is named after the jobs' and must not be
+// one of jobs itself, or each result would become a job.
+func (f *faults) results(k Kafka) {
+	topics := k.JobTopics()
+	for _, n := range topicsOf(k) {
+		f.refuse(k.Results && len(n.topic) > maxTopicBytes-len(results), n.path, n.topic,
+			"must be at most %d characters with kafka.results", maxTopicBytes-len(results))
+		of, is := strings.CutSuffix(n.topic, results)
+		f.refuse(k.Results && is && slices.Contains(topics, of), n.path, n.topic, "is where the results of %s go", of)
+	}
 }
 
 func (f *faults) redis(r Redis) {
@@ -137,6 +157,7 @@ func (f *faults) redis(r Redis) {
 	for i, addr := range r.Addrs {
 		f.address("redis.addrs."+strconv.Itoa(i), addr, 1)
 	}
+	f.refuse(r.Master != "" && r.Cluster, "redis.cluster", r.Cluster, "can't be together with redis.master of %s", r.Master)
 	f.refuse(r.Master == "" && r.SentinelUsername != "", "redis.sentinel_username", r.SentinelUsername, "there are sentinels only with redis.master")
 	f.refuse(r.Master == "" && r.SentinelPassword != "", "redis.sentinel_password", "***", "there are sentinels only with redis.master")
 	f.contract("redis.", throttle.CheckName("namespace", r.Namespace))
@@ -151,6 +172,7 @@ func (f *faults) limits(limits []Limit) {
 		_, err := throttle.Check(l.Algorithm, l.Contract(), l.Rails())
 		f.contract(path, err)
 		f.contract(path, throttle.CheckScope(throttle.Scope(l.Scope), l.Contract(), l.Algorithm, l.WarmUp))
+		f.contract(path, throttle.CheckBucket(l.Bucket(), l.Algorithm, l.Contract()))
 		f.degraded(path, l)
 	}
 }
@@ -198,6 +220,9 @@ func (f *faults) sender(s Sender) {
 	f.positive("sender.http.dial_timeout", s.HTTP.DialTimeout)
 	f.positive("sender.http.idle_timeout", s.HTTP.IdleTimeout)
 	f.within("sender.http.max_response_bytes", s.HTTP.MaxResponseBytes, 1, maxResponseBytes)
+	f.refuse(sender.CheckMessageID(s.HTTP.MessageID) != nil, "sender.http.message_id", s.HTTP.MessageID,
+		"must be empty, header:NAME, or json:PATH as in json:messages.0.id")
+	f.oneOf("sender.http.cloud_events", s.HTTP.CloudEvents, string(sender.EventsAsIs), string(sender.EventsBinary))
 	f.headers("sender.http.headers", s.HTTP.Headers)
 	f.tls("sender.http.tls", s.HTTP.TLS)
 	f.oneOf("sender.on_unknown", s.OnUnknown, "retry", "dlq")

@@ -23,6 +23,7 @@ type Consumer struct {
 	client  *client
 	feeds   []*feed
 	hub     *hub
+	results *Results // nil: none are written
 	metrics *metrics
 	state   state
 }
@@ -34,13 +35,20 @@ func New(o Options) (*Consumer, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("consumer options: %w", err)
 	}
-	cl, err := newClient(&o.Connection, o.allTopics())
+	known := o.allTopics()
+	if o.Results {
+		known = append(known, resultsTopics(o.jobTopics())...)
+	}
+	cl, err := newClient(&o.Connection, known)
 	if err != nil {
 		return nil, fmt.Errorf("consumer options: %w", err)
 	}
 	lanes, feeds := o.layout()
 	c := &Consumer{opts: o, client: cl, feeds: feeds, hub: newHub(lanes, &o), metrics: newMetrics(feeds)}
 	c.hub.dead = newDeadLetters(&o, cl, c.metrics, c.hub)
+	if c.results, err = makeResults(&o, cl, &c.state); err != nil {
+		return nil, err
+	}
 	if o.Registerer != nil {
 		if err := errors.Join(o.Registerer.Register(c.metrics), o.Registerer.Register(gauges{c})); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
@@ -104,6 +112,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	groups.Wait()
 	close(late)
 	clock.Wait()
+	c.results.close()
 	c.hub.dead.close()
 	return c.outcome(ctx)
 }

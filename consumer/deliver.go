@@ -14,7 +14,7 @@ func (m *batchMaker) deliver(d *Delivery, rec job.Record, now time.Time) {
 	d.part = m.p
 	d.key = m.chain(rec.Key)
 	d.size = recordBytes(&rec)
-	j, err := job.Decode(rec, now, job.Limits{MaxBytes: m.maxBytes})
+	j, err := job.Decode(rec, job.Limits{MaxBytes: m.maxBytes})
 	d.Job = j
 	if !j.NotBefore.IsZero() {
 		d.hop = &hop{due: j.NotBefore}

@@ -76,6 +76,7 @@ const (
 	ClassExpired     Class = "expired"      // its not-after passed before it was sent
 	ClassUnknown     Class = "unknown"      // written, no answer, and on_unknown is dlq
 	ClassHeadTimeout Class = "head_timeout" // in hand for longer than head_timeout
+	ClassLimited     Class = "limited"      // the limit had no room, and jobs are not to wait
 	ClassUnavailable Class = "unavailable"  // failed, and to be tried again; in retry tiers only
 )
 

@@ -17,7 +17,9 @@ func (a *assignment) buryAll() {
 			for i, d := range some {
 				letters[i] = *d.doom
 			}
-			hub.dead.bury(a.ctx, letters)
+			if letters = a.g.c.results.before(letters); len(letters) > 0 {
+				hub.dead.bury(a.ctx, letters)
+			}
 		}
 	}
 }

@@ -32,6 +32,11 @@
 //
 // A fetcher whose partition has enough waiting doesn't fetch; heartbeats go on.
 //
+// With [Options.Results] a job is settled through [Results], which first brings
+// what became of it to <topic>.results:
+//
+//	Results.Done ─► courier of the partition ─► Kafka has it ─► Done
+//
 // The ledger of a partition knows the commit point, the lowest offset that is
 // not complete, and which later offsets are. Both are committed, the latter as
 // the commit's metadata, so that one stuck job costs neither its partition nor
@@ -57,6 +62,7 @@
 //	fetcher, one a partition     ends with the deliveries' context
 //	digger, one a generation     brings to the dead letters what no worker is to see
 //	beginner, one a generation   starts the fetchers, each once it is known where
+//	courier, one a partition     of results with something to write; ends when there is no more
 //
 // The taker belongs to the caller. It receives from [Consumer.Ready] until Run
 // closes it.
@@ -81,6 +87,8 @@
 //   - A dead-letter topic or a tier can't be written: tried again until the assignment
 //     ends; the job stays open, and other topics go on. A letter that is too large
 //     is cut until it fits.
+//   - Results can't be written: tried again until the drain ends; their jobs stay
+//     open, and after 10 seconds [Status.Ready] says so.
 //   - A partition without a leader, or whose fetches fail: tried again by itself,
 //     beside the others. What lasts is told each minute, and after 10 seconds
 //     [Status.Ready] says so, as it does of commits.

@@ -129,7 +129,7 @@ func clip(text string, limit int) string {
 func isOurs(name string) bool {
 	switch strings.ToLower(name) {
 	case job.HeaderOriginalTopic, job.HeaderOriginalPartition, job.HeaderOriginalOffset,
-		headerOriginalTime, headerOriginalSize, headerTruncated, headerGroup, headerAttempt, headerFailures, headerNotBefore, headerFirstFailedAt,
+		headerOriginalTime, headerOriginalSize, headerTruncated, headerGroup, headerAttempt, headerFailures, headerNotBefore, headerFirstFailedAt, headerRedrive,
 		headerFailedAt, headerErrorClass, headerErrorCode, headerErrorMessage, headerNode:
 		return true
 	}

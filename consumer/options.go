@@ -91,7 +91,8 @@ type Options struct {
 	// without tiers, to the dead letters, in any order; 0: for ever.
 	HeadTimeout time.Duration
 
-	CreateCompanions bool    // create <topic>.dlq and the retry tiers where they are missing
+	CreateCompanions bool    // create <topic>.dlq, the retry tiers and <topic>.results where they are missing
+	Results          bool    // say on <topic>.results what became of each job; see [Results]
 	StartAt          StartAt // default first
 
 	Logger     *slog.Logger          // nil: none
@@ -155,7 +156,7 @@ func (c *Connection) validate() error {
 }
 
 func (o *Options) validate() error {
-	return errors.Join(o.Connection.validate(), o.validateNames(), o.validateSizes(), o.validateTimes())
+	return errors.Join(o.Connection.validate(), o.validateNames(), o.validateSizes(), o.validateTimes(), o.validateResults(o.Topics))
 }
 
 func (o *Options) validateNames() error {

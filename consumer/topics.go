@@ -59,16 +59,18 @@ func (c *Consumer) checkTopics(ctx context.Context) error {
 		}
 	}
 	c.warnOfStranded(ctx)
-	if !created || len(c.opts.RetryTiers) == 0 {
-		return nil
+	if created && len(c.opts.RetryTiers) > 0 {
+		// A group that is joined before its topic is known gets no partitions, and
+		// never any later.
+		_, err := topicLayout(ctx, &c.opts.Connection, all, all)
+		if missing, ok := errors.AsType[*missingError](err); ok {
+			return fmt.Errorf("topic %s was created and is not known yet", missing.topic) // and so is asked for again
+		}
+		if err != nil {
+			return err
+		}
 	}
-	// A group that is joined before its topic is known gets no partitions, and
-	// never any later.
-	_, err = topicLayout(ctx, &c.opts.Connection, all, all)
-	if missing, ok := errors.AsType[*missingError](err); ok {
-		return fmt.Errorf("topic %s was created and is not known yet", missing.topic) // and so is asked for again
-	}
-	return err
+	return c.checkResults(ctx, topics, layout)
 }
 
 // warnOfStranded tells of tiers that nobody reads any more since their delay was

@@ -30,30 +30,42 @@ type Limits struct {
 // DefaultMaxBytes is the largest value of a job unless the limits say otherwise.
 const DefaultMaxBytes = 1 << 20
 
-// Decode reads a record. The time is that of the reading; no rule depends on it
-// for now: whether a job is due is for the consumer to say. When a header occurs more than once, the last one counts; names are matched
-// without regard to case.
+// Decode reads a record; whether a job is due is for the consumer to say. When a
+// header occurs more than once, the last one counts; names are matched without
+// regard to case.
 //
 // The job that is returned beside an error holds the record and nothing else.
 // Every error is an [*Error].
-func Decode(r Record, _ time.Time, lim Limits) (Job, error) {
+func Decode(r Record, lim Limits) (Job, error) {
 	j := Job{Record: r, Cost: 1}
-	if err := checkValue(r.Value, lim); err != nil {
+	if err := j.decode(lim); err != nil {
 		return Job{Record: r}, err
+	}
+	return j, nil
+}
+
+func (j *Job) decode(lim Limits) error {
+	if err := checkValue(j.Value, lim); err != nil {
+		return err
 	}
 	var h headers
-	if err := h.read(r.Headers); err != nil {
-		return Job{Record: r}, err
+	if err := h.read(j.Headers); err != nil {
+		return err
 	}
-	if err := h.fill(&j); err != nil {
-		return Job{Record: r}, err
+	var err error
+	if j.Event, err = h.event(&j.Record); err != nil {
+		return err
 	}
-	id, err := identify(&r, &h)
-	if err != nil {
-		return Job{Record: r}, err
+	if j.Event != nil {
+		if err := h.lend(j.Event); err != nil {
+			return err
+		}
 	}
-	j.ID = id
-	return j, nil
+	if err := h.fill(j); err != nil {
+		return err
+	}
+	j.ID, err = identify(&j.Record, &h, j.Event)
+	return err
 }
 
 func checkValue(value []byte, lim Limits) error {
@@ -72,8 +84,12 @@ func checkValue(value []byte, lim Limits) error {
 
 // headers are the values of the known headers; nil: not there.
 type headers struct {
-	id, lane, cost, notBefore, notAfter, contentType, traceparent []byte
-	topic, partition, offset                                      []byte
+	id, lane, cost, notBefore, notAfter, contentType []byte
+	traceparent, tracestate                          []byte
+	topic, partition, offset                         []byte
+
+	attributes int  // how many headers hold an attribute of a CloudEvent
+	isEvent    bool // and one of them is of those that an event must have
 }
 
 // slot finds where the value of a header belongs; nil: not one of ours. The
@@ -93,8 +109,11 @@ func (h *headers) slot(name string) *[]byte {
 			return at
 		}
 		return pick(HeaderCost, &h.cost)
-	case len(HeaderNotBefore):
-		return pick(HeaderNotBefore, &h.notBefore)
+	case len(HeaderNotBefore): // and of tracestate
+		if at := pick(HeaderNotBefore, &h.notBefore); at != nil {
+			return at
+		}
+		return pick(HeaderTracestate, &h.tracestate)
 	case len(HeaderNotAfter):
 		return pick(HeaderNotAfter, &h.notAfter)
 	case len(HeaderContentType):
@@ -113,6 +132,11 @@ func (h *headers) slot(name string) *[]byte {
 
 func (h *headers) read(all []Header) error {
 	for i := range all {
+		if isAttribute(all[i].Key) {
+			h.attributes++
+			h.isEvent = h.isEvent || required(all[i].Key[len(ceHeader):])
+			continue
+		}
 		at := h.slot(all[i].Key)
 		if at == nil {
 			continue
@@ -136,6 +160,7 @@ func (h *headers) checkText() error {
 		{HeaderNotAfter, h.notAfter},
 		{HeaderContentType, h.contentType},
 		{HeaderTraceparent, h.traceparent},
+		{HeaderTracestate, h.tracestate},
 	} {
 		if err := checkText(f.name, f.value, maxTextBytes); err != nil {
 			return err
@@ -194,6 +219,7 @@ func (h *headers) fill(j *Job) error {
 	j.Lane = string(h.lane)
 	j.ContentType = string(h.contentType)
 	j.Traceparent = string(h.traceparent)
+	j.Tracestate = string(h.tracestate)
 	return j.checkSupported()
 }
 

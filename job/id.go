@@ -1,10 +1,14 @@
 package job
 
-import "strconv"
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+)
 
-// identify finds the job's id: the header, else the value's "id", else where
-// the record was first written.
-func identify(r *Record, h *headers) (string, error) {
+// identify finds the job's id: the header, else that of the CloudEvent, else the
+// value's "id", else where the record was first written.
+func identify(r *Record, h *headers, e *Event) (string, error) {
 	if h.id != nil {
 		if len(h.id) == 0 {
 			return "", broken(HeaderIdempotencyKey, "is empty")
@@ -14,11 +18,46 @@ func identify(r *Record, h *headers) (string, error) {
 		}
 		return string(h.id), nil
 	}
-	id, err := scanID(r.Value)
-	if err != nil || id != "" {
-		return id, err
+	if e != nil {
+		return e.id(), nil
+	}
+	if mayHoldID(r.Value, h.contentType) {
+		id, err := scanID(r.Value)
+		if err != nil || id != "" {
+			return id, err
+		}
 	}
 	return origin(r, h)
+}
+
+// mayHoldID tells whether a value is to be searched for an id. A type that was
+// declared, and is neither JSON nor text, is believed: there are protobuf
+// messages that begin like JSON after a line break, for their first bytes are a
+// field's tag (10) and its length. Where nothing is declared, space in front is
+// taken for that unless the whole value is JSON.
+func mayHoldID(value, contentType []byte) bool {
+	if len(contentType) > 0 && !mayBeText(contentType) {
+		return false
+	}
+	if len(value) == 0 || value[0] > ' ' {
+		return true
+	}
+	return len(contentType) > 0 || json.Valid(value)
+}
+
+// mayBeText: text/..., and all whose name tells of JSON.
+func mayBeText(contentType []byte) bool {
+	const text = "text/"
+	if len(contentType) >= len(text) && bytes.EqualFold(contentType[:len(text)], []byte(text)) {
+		return true
+	}
+	media, _, _ := bytes.Cut(contentType, []byte{';'})
+	for i := 0; i+4 <= len(media); i++ {
+		if bytes.EqualFold(media[i:i+4], []byte("json")) {
+			return true
+		}
+	}
+	return false
 }
 
 // origin names the record by its place. A replayed record is named by the

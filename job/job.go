@@ -11,6 +11,7 @@ const (
 	HeaderNotAfter       = "not-after"
 	HeaderContentType    = "content-type"
 	HeaderTraceparent    = "traceparent"
+	HeaderTracestate     = "tracestate"
 )
 
 // Header is one header of a record, as it came.
@@ -36,8 +37,9 @@ type Job struct {
 	Record
 
 	// ID names the job for people and, as the idempotency key, for the
-	// provider: the idempotency-key header, else the JSON field "id" of the
-	// value, else topic/partition/offset. It survives a redelivery.
+	// provider: the idempotency-key header, else of a CloudEvent source|id, else
+	// the JSON field "id" of the value, else topic/partition/offset. It survives
+	// a redelivery.
 	ID string
 
 	Lane        string
@@ -46,4 +48,7 @@ type Job struct {
 	NotAfter    time.Time // zero: never too late
 	ContentType string    // empty: unknown
 	Traceparent string
+	Tracestate  string
+
+	Event *Event // nil: the job is no CloudEvent
 }

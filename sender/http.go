@@ -25,6 +25,8 @@ type HTTP struct {
 	maxBody  int64
 	logger   *slog.Logger
 	metrics  *metrics
+
+	messageID messageID
 }
 
 // NewHTTP makes a sender; it doesn't call the provider yet. The error names
@@ -45,6 +47,9 @@ func NewHTTP(o HTTPOptions) (*HTTP, error) {
 		maxBody:  o.MaxResponseBytes,
 		logger:   o.Logger,
 	}
+	if h.messageID, err = parseMessageID(o.MessageID); err != nil {
+		return nil, err
+	}
 	h.metrics, err = newMetrics(o.Registerer, h.conns)
 	return h, err
 }
@@ -64,13 +69,14 @@ func (h *HTTP) Send(ctx context.Context, j job.Job, permit Permit) Result {
 }
 
 func (h *HTTP) send(ctx context.Context, j *job.Job, permit Permit) Result {
-	header, err := h.template.headers(j)
+	body, mediaType := h.template.payload(j)
+	header, err := h.template.headers(j, mediaType)
 	if err != nil {
 		return Result{Kind: Rejected, Err: err}
 	}
 	dead, aged := 0, false
 	for {
-		req := h.template.request(j.Value) // a body is read once, so one a round
+		req := h.template.request(body) // a body is read once, so one a round
 		req.Header = header
 		c, err := h.connection(ctx, aged)
 		if err != nil {
@@ -200,7 +206,11 @@ func plain(err error) error {
 // be used again. The status alone decides: what is behind it may be cut. An
 // answer that came before the call was written belongs to something else.
 func (h *HTTP) answered(c *conn, resp *http.Response) (Result, error) {
-	whole := resp.StatusCode != http.StatusSwitchingProtocols && h.drain(resp.Body)
+	var body []byte
+	whole := false
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		body, whole = h.consume(resp.Body)
+	}
 	_ = resp.Body.Close()
 	call, alive := c.wire.end()
 	if call.wroteAt.IsZero() {
@@ -208,6 +218,7 @@ func (h *HTTP) answered(c *conn, resp *http.Response) (Result, error) {
 		return failed(call, errBroken)
 	}
 	res := classify(resp.StatusCode, resp.Header)
+	res.MessageID = h.messageID.read(resp.Header, body)
 	res.WroteAt = call.wroteAt
 	res.Elapsed = time.Since(call.wroteAt)
 	if whole && alive && c.client.Available() == 1 {
@@ -218,13 +229,4 @@ func (h *HTTP) answered(c *conn, resp *http.Response) (Result, error) {
 		h.conns.drop(c)
 	}
 	return res, nil
-}
-
-// drain reads a body to its end and reports whether it got there.
-func (h *HTTP) drain(body io.Reader) bool {
-	if body == http.NoBody {
-		return true
-	}
-	n, err := io.Copy(io.Discard, io.LimitReader(body, h.maxBody+1))
-	return err == nil && n <= h.maxBody
 }

@@ -44,6 +44,11 @@ type HTTPOptions struct {
 	// MaxResponseBytes is how much of an answer's body is read. A longer answer
 	// still counts, but costs the connection.
 	MaxResponseBytes int64
+	// MessageID says where in an answer the provider names the message:
+	// header:NAME, or json:PATH with the dotted path of a text or a number, where
+	// a whole number is a place in a list. Empty: nowhere.
+	MessageID   string
+	CloudEvents EventMode // how structured events are sent; default as_is
 	// DialContext opens the connections below TLS. Nil: a [net.Dialer].
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
 
@@ -57,6 +62,7 @@ func (o HTTPOptions) withDefaults() HTTPOptions {
 	o.DialTimeout = cmp.Or(o.DialTimeout, DefaultDialTimeout)
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, DefaultIdleTimeout)
 	o.MaxResponseBytes = cmp.Or(o.MaxResponseBytes, DefaultMaxResponseBytes)
+	o.CloudEvents = cmp.Or(o.CloudEvents, EventsAsIs)
 	if o.DialContext == nil {
 		o.DialContext = new(net.Dialer).DialContext
 	}
@@ -69,7 +75,7 @@ func (o HTTPOptions) withDefaults() HTTPOptions {
 // validate names every fault at once, so that a config is corrected in one go.
 func (o HTTPOptions) validate() error {
 	_, errURL := parseURL(o.URL)
-	errs := []error{errURL, checkMethod(o.Method), checkHeaders(o.Headers)}
+	errs := []error{errURL, checkMethod(o.Method), checkHeaders(o.Headers), CheckMessageID(o.MessageID), o.CloudEvents.check()}
 	for _, d := range []struct {
 		name  string
 		value time.Duration

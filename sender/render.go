@@ -19,6 +19,7 @@ const (
 	contentType    = "Content-Type"
 	userAgent      = "User-Agent"
 	traceparent    = "Traceparent"
+	tracestate     = "Tracestate"
 )
 
 // template is what all requests share. It is read-only once made: the requests
@@ -28,6 +29,7 @@ type template struct {
 	url    *url.URL
 	host   string // for the Host header; empty: the URL's
 	header http.Header
+	events EventMode
 }
 
 func newTemplate(o HTTPOptions) (*template, error) {
@@ -35,7 +37,7 @@ func newTemplate(o HTTPOptions) (*template, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &template{method: o.Method, url: u, header: http.Header{userAgent: {"dispatcher"}}}
+	t := &template{method: o.Method, url: u, header: http.Header{userAgent: {"dispatcher"}}, events: o.CloudEvents}
 	for name, value := range o.Headers {
 		if strings.EqualFold(name, "Host") {
 			t.host = value
@@ -64,21 +66,25 @@ func (t *template) address() string {
 
 var errContentType = errors.New("render: the job's content type has bytes that no header may hold")
 
-// headers gives the headers of one job's call. Its values are checked here, as
-// net/http would refuse them only after the permit.
-func (t *template) headers(j *job.Job) (http.Header, error) {
+// headers gives the headers of one job's call, whose body is of this type. Its
+// values are checked here, as net/http would refuse them only after the permit.
+func (t *template) headers(j *job.Job, mediaType string) (http.Header, error) {
 	header := make(http.Header, len(t.header)+3)
 	values := make([]string, 2) // one allocation for both
-	if j.ContentType != "" {
-		if !isHeaderValue(j.ContentType) {
+	if mediaType != "" {
+		if !isHeaderValue(mediaType) {
 			return nil, errContentType
 		}
-		values[0] = j.ContentType
+		values[0] = mediaType
 		header[contentType] = values[0:1:1]
 	}
 	if j.Traceparent != "" && isHeaderValue(j.Traceparent) { // a trace is no reason to refuse a job
 		header[traceparent] = []string{j.Traceparent}
+		if j.Tracestate != "" && isHeaderValue(j.Tracestate) { // means nothing without the other
+			header[tracestate] = []string{j.Tracestate}
+		}
 	}
+	t.addEvent(header, j.Event)
 	maps.Copy(header, t.header)
 	if j.ID != "" {
 		values[1] = headerSafe(j.ID)
@@ -106,23 +112,27 @@ func (t *template) request(body []byte) *http.Request {
 // headerSafe percent-encodes what is not visible ASCII, and the percent sign
 // with it: two different ids never become the same key.
 func headerSafe(id string) string {
-	plain := func(c byte) bool { return c > ' ' && c < 0x7f && c != '%' }
+	return percentEncoded(id, func(c byte) bool { return c > ' ' && c < 0x7f && c != '%' })
+}
+
+// percentEncoded encodes the bytes that are not plain.
+func percentEncoded(text string, plain func(byte) bool) string {
 	first := 0
-	for first < len(id) && plain(id[first]) {
+	for first < len(text) && plain(text[first]) {
 		first++
 	}
-	if first == len(id) {
-		return id
+	if first == len(text) {
+		return text
 	}
 	var b strings.Builder
-	b.WriteString(id[:first])
-	for i := first; i < len(id); i++ {
-		if plain(id[i]) {
-			b.WriteByte(id[i])
+	b.WriteString(text[:first])
+	for i := first; i < len(text); i++ {
+		if plain(text[i]) {
+			b.WriteByte(text[i])
 			continue
 		}
 		const hex = "0123456789ABCDEF"
-		b.Write([]byte{'%', hex[id[i]>>4], hex[id[i]&15]})
+		b.Write([]byte{'%', hex[text[i]>>4], hex[text[i]&15]})
 	}
 	return b.String()
 }

@@ -65,4 +65,5 @@ type Result struct {
 	Err        error         // for people; never holds the payload or a secret
 	WroteAt    time.Time     // when the first byte was handed to the kernel; zero: never
 	Elapsed    time.Duration // from the write to the end of the answer
+	MessageID  string        // what the provider calls the message, at most 256 bytes; empty: not known
 }

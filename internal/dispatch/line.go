@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +30,7 @@ type turn struct {
 	d     *consumer.Delivery
 	slot  throttle.Slot
 	since time.Time // when it came to the head of the line
+	full  bool      // there was no room for it, and it is not to wait
 }
 
 // jobs is where the line takes them from.
@@ -74,15 +76,16 @@ func (l *line) next(ctx context.Context) error {
 		return err
 	}
 	err := l.book(ctx)
+	full := errors.Is(err, throttle.ErrFull)
 	var d *consumer.Delivery
-	if err == nil {
+	if err == nil || full {
 		d = l.jobs.Take()
 	}
 	if d == nil {
 		<-l.wire
-		return err
+		return context.Cause(ctx)
 	}
-	t := turn{d: d, slot: l.slot, since: since}
+	t := turn{d: d, slot: l.slot, since: since, full: full}
 	l.slot = throttle.Slot{}
 	l.turns <- t
 	return nil

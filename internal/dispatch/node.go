@@ -89,7 +89,7 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 	}
 	n.limiter, err = throttle.New(throttle.Options{
 		Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Name: limit.Name, Node: NodeName(n.cfg),
-		Algorithm: limit.Algorithm, Seed: limit.Contract(), Rails: limit.Rails(), Identity: identity,
+		Algorithm: limit.Algorithm, Bucket: limit.Bucket(), Seed: limit.Contract(), Rails: limit.Rails(), Identity: identity,
 		Scope: scope, WarmUp: limit.WarmUp, Waiting: waiting, Logger: n.log, Registerer: n.registry,
 	})
 	if err != nil {
@@ -155,7 +155,7 @@ func (n *Node) Run(ctx context.Context) error {
 func (n *Node) crew(g *gate, wire <-chan struct{}) *crew {
 	s := n.cfg.Sender
 	return &crew{
-		caller: n.sender, limiter: n.limiter, gate: g,
+		caller: n.sender, limiter: n.limiter, results: n.consumer.Results(), gate: g,
 		policy: policy{onUnknown: OnUnknown(s.OnUnknown)}, metrics: newMetrics(n.registry), wire: wire,
 		attempts: s.Retry.Attempts, backoff: s.Retry.Backoff, backoffMost: s.Retry.MaxBackoff,
 	}

@@ -34,7 +34,7 @@ func RedisClient(cfg configs.Config) (redis.UniversalClient, error) {
 		return nil, fmt.Errorf("redis.tls.%w", err)
 	}
 	return throttle.NewClient(throttle.ClientOptions{
-		Addrs: cfg.Redis.Addrs, Master: cfg.Redis.Master,
+		Addrs: cfg.Redis.Addrs, Master: cfg.Redis.Master, Cluster: cfg.Redis.Cluster,
 		Username: cfg.Redis.Username, Password: cfg.Redis.Password,
 		SentinelUsername: cfg.Redis.SentinelUsername, SentinelPassword: cfg.Redis.SentinelPassword,
 		TLS: tls, Name: "dispatcher",
@@ -74,7 +74,7 @@ func consumerOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Regist
 		Connection: conn, Group: k.Group, Topics: k.Topics, Lanes: lanes, Node: NodeName(cfg),
 		Order: consumer.Order(k.Order), RetryTiers: tiers, HeadTimeout: k.HeadTimeout, InHand: k.Workers, MaxJobBytes: k.MaxJobBytes,
 		CommitInterval: k.CommitInterval, Heartbeat: k.Heartbeat, Session: k.Session, Drain: k.Drain,
-		CreateCompanions: k.CreateCompanions, StartAt: consumer.StartAt(k.StartAt),
+		CreateCompanions: k.CreateCompanions, Results: k.Results, StartAt: consumer.StartAt(k.StartAt),
 		Logger: log, Registerer: reg,
 	}, nil
 }
@@ -88,6 +88,7 @@ func senderOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Register
 	return sender.HTTPOptions{
 		URL: h.URL, Method: h.Method, Timeout: h.Timeout, DialTimeout: h.DialTimeout, IdleTimeout: h.IdleTimeout,
 		Headers: h.Headers, TLS: tls, MaxResponseBytes: int64(h.MaxResponseBytes),
+		MessageID: h.MessageID, CloudEvents: sender.EventMode(h.CloudEvents),
 		Logger: log, Registerer: reg,
 	}, nil
 }

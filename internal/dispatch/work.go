@@ -24,6 +24,7 @@ type caller interface {
 type crew struct {
 	caller  caller
 	limiter *throttle.Limiter
+	results *consumer.Results // nil: none are written
 	gate    *gate
 	policy  policy
 	metrics *metrics
@@ -46,6 +47,11 @@ func (c *crew) work(turns <-chan turn) {
 func (c *crew) handle(t turn) {
 	try := c.newTry(t)
 	defer try.leaveWire()
+	if t.full {
+		try.leaveWire()
+		c.results.Dead(t.d, consumer.Failure{Class: consumer.ClassLimited, Message: throttle.ErrFull.Error()}, try.outcome(sender.Result{}))
+		return
+	}
 	for {
 		if t.d.Gone() {
 			t.d.Return()
@@ -53,7 +59,7 @@ func (c *crew) handle(t turn) {
 		}
 		if expired(t.d.Job.NotAfter, time.Now()) {
 			try.leaveWire()
-			t.d.Dead(consumer.Failure{Class: consumer.ClassExpired, Attempt: try.calls})
+			c.results.Dead(t.d, consumer.Failure{Class: consumer.ClassExpired, Attempt: try.calls}, try.outcome(sender.Result{}))
 			return
 		}
 		r, err := try.call()
@@ -67,13 +73,13 @@ func (c *crew) handle(t turn) {
 		case errors.Is(r.Err, errExpired):
 			continue // and is buried
 		case v.fate == fateDone:
-			t.d.Done()
+			c.results.Done(t.d, try.outcome(r))
 			return
 		case v.fate == fateReturn:
 			t.d.Return()
 			return
 		case v.fate == fateDead:
-			t.d.Dead(failure(v.class, r, try.calls))
+			c.results.Dead(t.d, failure(v.class, r, try.calls), try.outcome(r))
 			return
 		}
 		if try.again(v, r) {
@@ -87,7 +93,7 @@ func (c *crew) handle(t turn) {
 func (t *try) again(v verdict, r sender.Result) (settled bool) {
 	blamed := v.counts && t.blamed()
 	if blamed && t.failed >= t.attempts {
-		t.d.Dead(failure(consumer.ClassExhausted, r, t.calls))
+		t.results.Dead(t.d, failure(consumer.ClassExhausted, r, t.calls), t.outcome(r))
 		return true
 	}
 	wait, early := t.backOff(v.after)
@@ -112,6 +118,7 @@ type try struct {
 	turn
 	used     throttle.Slot // the last slot that was given to the sender
 	calls    int           // calls that left the process
+	sentAt   time.Time     // when the last of them did
 	failed   int           // those that failed while the provider served others
 	answered int64         // of the crew, when this job began or failed last
 	pauses   *backoff.ExponentialBackOff
@@ -140,6 +147,7 @@ func (t *try) call() (sender.Result, error) {
 	done(r)
 	if !r.WroteAt.IsZero() {
 		t.calls++
+		t.sentAt = r.WroteAt
 		t.limiter.Used(t.used, r.WroteAt)
 		t.metrics.sent(t.turn, t.calls, r.WroteAt)
 	}

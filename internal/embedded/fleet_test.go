@@ -52,11 +52,11 @@ func background(t *testing.T, run func(context.Context) error) (stop func()) {
 
 func enqueue(t *testing.T, p *embedded.Parts, n int) {
 	t.Helper()
-	write(t, p, "jobs", 0, n)
+	writeJobs(t, p, "jobs", 0, n)
 }
 
-// write puts jobs from to to-1 into a topic.
-func write(t *testing.T, p *embedded.Parts, topic string, from, to int) {
+// writeJobs puts jobs from to to-1 into a topic.
+func writeJobs(t *testing.T, p *embedded.Parts, topic string, from, to int) {
 	t.Helper()
 	producer, err := consumer.NewProducer(consumer.ProducerOptions{Connection: consumer.Connection{Brokers: p.Brokers()}})
 	if err != nil {

@@ -99,7 +99,7 @@ func trickle(t *testing.T, p *embedded.Parts, until func() bool) {
 		if n == 600 {
 			t.Fatal("30 seconds have passed")
 		}
-		write(t, p, "jobs", 100_000+20*n, 100_001+20*n)
+		writeJobs(t, p, "jobs", 100_000+20*n, 100_001+20*n)
 		time.Sleep(50 * time.Millisecond)
 	}
 }
@@ -157,5 +157,18 @@ func TestUnknown(t *testing.T) {
 				t.Errorf("got %d accepted, %d dead, %d doubled, want %d, %d and 0", r.Accepted, p.Dead(), r.Doubled, c.accepted, c.dead)
 			}
 		})
+	}
+}
+
+// Where a full bucket refuses, what it has no room for is dead-lettered, and
+// the rest is sent; nothing is lost between the two.
+func TestAFullBucketRefusesJobs(t *testing.T) {
+	t.Parallel()
+	const jobs = 600
+	p := begin(t, embedded.Options{})
+	enqueue(t, p, jobs)
+	r := fleet(t, p, 2, "limits.0.algorithm=leaky_bucket", "limits.0.cap=100", "limits.0.capacity=10", "limits.0.when_full=refuse")
+	if dead := int(p.Dead()); r.Sent+dead != jobs || r.Sent < 10 || dead < jobs/2 {
+		t.Errorf("got %d calls and %d dead letters, want %d in all, and more than half dead", r.Sent, dead, jobs)
 	}
 }

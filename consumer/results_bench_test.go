@@ -1,0 +1,58 @@
+package consumer_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"dispatcher/consumer"
+)
+
+// BenchmarkResults is BenchmarkConsume with a result for each job. Its call is
+// what a worker spends on it; with one job in hand, the rest of ns/op is how much
+// longer a job is open.
+func BenchmarkResults(b *testing.B) {
+	for _, c := range []struct {
+		name    string
+		results bool
+		inHand  int
+	}{{"without", false, 256}, {"with", true, 256}, {"one in hand without", false, 1}, {"one in hand with", true, 1}} {
+		b.Run(c.name, func(b *testing.B) { settleAll(b, c.results, c.inHand) })
+	}
+}
+
+func settleAll(b *testing.B, results bool, inHand int) {
+	b.Helper()
+	conn := filled(b, b.N)
+	c, err := consumer.New(consumer.Options{
+		Connection: conn, Group: "g", Topics: []string{"jobs"}, CreateCompanions: true, Results: results, InHand: inHand,
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(b.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	b.ReportAllocs()
+	var before, inCall time.Duration
+	seen := 0
+	for d := range taken(c) {
+		if seen == 0 { // joined
+			b.ResetTimer()
+			before = cpu()
+		}
+		began := time.Now()
+		c.Results().Done(d, consumer.Outcome{Status: 202, Attempts: 1, SentAt: began, MessageID: "0123456789"})
+		inCall += time.Since(began)
+		if seen++; seen == b.N {
+			break
+		}
+	}
+	b.StopTimer()
+	report(b, before)
+	b.ReportMetric(float64(inCall.Nanoseconds())/float64(b.N), "call-ns/job")
+	stop()
+	if err := <-ended; err != nil {
+		b.Fatal(err)
+	}
+}

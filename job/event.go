@@ -1,0 +1,164 @@
+package job
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// What a CloudEvent may bring along. An intermediary is to forward events of up
+// to 64 KiB; nearly all of that is data, and attributes travel as headers.
+const (
+	maxAttributes     = 64
+	maxAttributeBytes = 16 << 10 // names and values of one event, together
+	maxNameBytes      = 64       // the specification advises 20
+)
+
+// The attributes that mean something here. partitionkey does not: the record's
+// key is the producer's own choice.
+const (
+	attrSpecVersion = "specversion"
+	attrID          = "id"
+	attrSource      = "source"
+	attrType        = "type"
+	attrContentType = "datacontenttype"
+	attrExpiryTime  = "expirytime"
+)
+
+// Event is what makes a job a CloudEvent (1.0, Kafka binding). The job's Value
+// is what was written to Kafka, in both modes; see [Job.Payload].
+type Event struct {
+	// Structured: the value is the whole event, as JSON. Otherwise (binary
+	// mode) the value is the data, and the attributes came as ce_ headers.
+	Structured bool
+	// Attributes are all of the event's attributes but datacontenttype, each
+	// name once, in the order in which they came. At most 64, 16 KiB in all.
+	Attributes []Attribute
+
+	contentType string // of the data, in structured mode
+	data        []byte // in structured mode, as JSON; nil: none
+	base64      bool   // data is a string that holds base64
+}
+
+// Attribute is one attribute of a CloudEvent in its canonical text form. Name
+// holds lower-case letters and digits only; Value no control characters, and it
+// mostly points into the record.
+type Attribute struct {
+	Name  string
+	Value []byte
+}
+
+// Attribute returns an attribute's value; nil: the event has none of that name.
+func (e *Event) Attribute(name string) []byte {
+	for i := range e.Attributes {
+		if e.Attributes[i].Name == name {
+			return e.Attributes[i].Value
+		}
+	}
+	return nil
+}
+
+// field names an attribute as it is written in the record.
+func (e *Event) field(name string) string {
+	if e.Structured {
+		return name
+	}
+	return ceHeader + name
+}
+
+// check holds the event against the specification: what it must have.
+func (e *Event) check() error {
+	for _, name := range [...]string{attrSpecVersion, attrID, attrSource, attrType} {
+		value := e.Attribute(name)
+		if len(value) == 0 {
+			return broken(e.field(name), "is missing or empty; a CloudEvent needs it")
+		}
+		if name == attrSpecVersion && string(value) != "1.0" {
+			return broken(e.field(name), shownVersion(value)+"only 1.0 is understood")
+		}
+	}
+	size := 0
+	for i := range e.Attributes {
+		a := &e.Attributes[i]
+		size += len(a.Name) + len(a.Value)
+		if err := checkText(e.field(a.Name), a.Value, maxAttributeBytes); err != nil {
+			return err
+		}
+	}
+	if size > maxAttributeBytes {
+		return broken(e.field("*"), "the attributes are larger than "+strconv.Itoa(maxAttributeBytes)+" bytes")
+	}
+	return nil
+}
+
+// shownVersion shows a version in an error where it is plainly one. Anything
+// else may be a value that has no place there.
+func shownVersion(v []byte) string {
+	if len(v) > 5 || strings.Trim(string(v), "0123456789.") != "" {
+		return ""
+	}
+	return "is " + string(v) + "; "
+}
+
+// lend fills what no header of ours has said from the event's extensions.
+func (h *headers) lend(e *Event) error {
+	if h.notAfter == nil {
+		h.notAfter = e.Attribute(attrExpiryTime)
+		if _, err := instant(e.field(attrExpiryTime), h.notAfter); err != nil {
+			return err
+		}
+	}
+	var err error
+	if h.traceparent == nil {
+		h.traceparent, err = e.short(HeaderTraceparent)
+	}
+	if h.tracestate == nil && err == nil {
+		h.tracestate, err = e.short(HeaderTracestate)
+	}
+	return err
+}
+
+// short returns an attribute that is held to the length of a header.
+func (e *Event) short(name string) ([]byte, error) {
+	value := e.Attribute(name)
+	return value, checkText(e.field(name), value, maxTextBytes)
+}
+
+// id names the event for good: source and id together are unique (CloudEvents,
+// 3.1). The bar is no part of a URI reference, which a source is, so that no two
+// events share a name; where the two are too long, or a source holds a bar all
+// the same, their hash stands for them.
+func (e *Event) id() string {
+	source, id := e.Attribute(attrSource), e.Attribute(attrID)
+	if len(source)+1+len(id) <= MaxIDBytes && !slices.Contains(source, '|') {
+		return string(source) + "|" + string(id)
+	}
+	hash := sha256.New()
+	hash.Write(source)
+	hash.Write([]byte{0}) // in neither of them
+	hash.Write(id)
+	return "ce-sha256:" + hex.EncodeToString(hash.Sum(nil))
+}
+
+// add appends an attribute, or returns the one that has its name already.
+func (e *Event) add(name string, value []byte) *Attribute {
+	for i := range e.Attributes {
+		if e.Attributes[i].Name == name {
+			return &e.Attributes[i]
+		}
+	}
+	e.Attributes = append(e.Attributes, Attribute{Name: name, Value: value})
+	return nil
+}
+
+// isAttributeName: lower-case letters and digits.
+func isAttributeName[T string | []byte](name T) bool {
+	for i := range len(name) {
+		if c := name[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return len(name) > 0 && len(name) <= maxNameBytes
+}

@@ -1,0 +1,100 @@
+package job
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+)
+
+// ceHeader is what the name of an attribute's header begins with.
+const ceHeader = "ce_"
+
+// structuredType is what the content type of a structured event begins with.
+const structuredType = "application/cloudevents"
+
+// isAttribute tells whether a header holds an attribute of a CloudEvent. It is
+// asked of each header of each job.
+func isAttribute(name string) bool {
+	return len(name) > len(ceHeader) && name[2] == '_' && name[0]|0x20 == 'c' && name[1]|0x20 == 'e'
+}
+
+// required tells the attributes whose header makes a record an event. Others
+// may be of anybody's making.
+func required(name string) bool {
+	for _, a := range [...]string{attrSpecVersion, attrID, attrSource, attrType} {
+		if strings.EqualFold(name, a) {
+			return true
+		}
+	}
+	return false
+}
+
+// event reads the CloudEvent that a record holds; nil: it is none.
+func (h *headers) event(r *Record) (*Event, error) {
+	var e *Event
+	var err error
+	switch {
+	case isStructured(h.contentType):
+		if err := checkFormat(h.contentType); err != nil {
+			return nil, err
+		}
+		e, err = structured(r.Value)
+	case h.isEvent:
+		e, err = h.binary(r.Headers)
+	default:
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return e, e.check()
+}
+
+func isStructured(contentType []byte) bool {
+	n := len(structuredType)
+	return len(contentType) >= n && bytes.EqualFold(contentType[:n], []byte(structuredType))
+}
+
+// checkFormat refuses what is no single event in JSON. It names the formats
+// there are, and no other: the header is the producer's.
+func checkFormat(contentType []byte) error {
+	media, _, _ := strings.Cut(strings.ToLower(string(contentType[len(structuredType):])), ";")
+	switch media = strings.TrimSpace(media); {
+	case media == "", media == "+json":
+		return nil
+	case strings.HasPrefix(media, "-batch"):
+		return broken(HeaderContentType, "a batch of CloudEvents is not one job; write each event as a record of its own")
+	case media == "+avro", media == "+protobuf", media == "+xml":
+		return broken(HeaderContentType, "the format "+media[1:]+" of CloudEvents is not understood, only JSON")
+	}
+	return broken(HeaderContentType, "only the format JSON of CloudEvents is understood")
+}
+
+// binary gathers the attributes from the headers. As with all headers, the last
+// one of a name counts.
+func (h *headers) binary(all []Header) (*Event, error) {
+	e := &Event{Attributes: make([]Attribute, 0, min(h.attributes, maxAttributes))}
+	for i := range all {
+		if !isAttribute(all[i].Key) {
+			continue
+		}
+		name := strings.ToLower(all[i].Key[len(ceHeader):])
+		if !isAttributeName(name) {
+			return nil, broken(ceHeader+"*", "the name of an attribute holds letters and digits only, at most "+strconv.Itoa(maxNameBytes))
+		}
+		if name == attrContentType {
+			continue // in this mode the header content-type says it
+		}
+		if len(e.Attributes) == maxAttributes && e.Attribute(name) == nil {
+			return nil, tooMany(e)
+		}
+		if before := e.add(name, all[i].Value); before != nil {
+			before.Value = all[i].Value
+		}
+	}
+	return e, nil
+}
+
+func tooMany(e *Event) error {
+	return broken(e.field("*"), "more than "+strconv.Itoa(maxAttributes)+" attributes")
+}

@@ -1,0 +1,165 @@
+package job
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// structured reads an event in the JSON format. Unlike other values it is read
+// as a whole: what can't be read to its end says nothing for certain.
+func structured(value []byte) (*Event, error) {
+	s := scanner{b: value}
+	if s.space(); s.at() != '{' || !json.Valid(value) {
+		return nil, broken("value", "is no JSON object, which a structured CloudEvent is")
+	}
+	s.take('{')
+	e := &Event{Structured: true}
+	for s.space(); s.at() == '"'; s.space() {
+		key, _ := s.str()
+		s.space()
+		s.take(':')
+		s.space()
+		from := s.i
+		s.skip()
+		if err := e.member(key, bytes.TrimRight(s.b[from:s.i], " \t\r\n")); err != nil {
+			return nil, err
+		}
+		s.space()
+		s.take(',')
+	}
+	return e, nil
+}
+
+// member takes in one member of the event's object; both parts are JSON.
+func (e *Event) member(key, raw []byte) error {
+	name := string(key)
+	if bytes.IndexByte(key, '\\') >= 0 {
+		name, _ = unescape(key)
+	}
+	if string(raw) == "null" {
+		return nil // as if it were not there
+	}
+	switch name {
+	case "data":
+		return e.setData(name, raw, false)
+	case "data_base64":
+		return e.setData(name, raw, true)
+	}
+	if !isAttributeName(name) {
+		return broken("value", "the name of an attribute holds lower-case letters and digits only, at most "+strconv.Itoa(maxNameBytes))
+	}
+	value, err := attributeValue(name, raw)
+	if err != nil {
+		return err
+	}
+	if name == attrContentType {
+		if e.contentType != "" {
+			return broken(name, "is stated twice")
+		}
+		e.contentType = string(value)
+		return checkText(name, value, maxTextBytes)
+	}
+	if len(e.Attributes) == maxAttributes {
+		return tooMany(e)
+	}
+	if e.add(name, value) != nil {
+		return broken(name, "is stated twice")
+	}
+	return nil
+}
+
+// attributeValue gives a JSON value's canonical text: of a string what it says,
+// of a number or a truth value how it is written.
+func attributeValue(name string, raw []byte) ([]byte, error) {
+	switch raw[0] {
+	case '{', '[':
+		return nil, broken(name, "is neither text nor a number, true or false")
+	case '"':
+		return jsonText(name, raw)
+	}
+	return raw, nil
+}
+
+// jsonText is what a JSON string says. It points into raw where nothing in it
+// is escaped.
+func jsonText(name string, raw []byte) ([]byte, error) {
+	inside := raw[1 : len(raw)-1]
+	if bytes.IndexByte(inside, '\\') < 0 {
+		return inside, nil
+	}
+	if len(inside) > 6*maxAttributeBytes {
+		return nil, broken(name, "longer than "+strconv.Itoa(maxAttributeBytes)+" bytes")
+	}
+	// The decoder would put a replacement for bytes that are not UTF-8, and two
+	// texts would become one.
+	if err := checkRunes(name, inside); err != nil {
+		return nil, err
+	}
+	text, ok := unescape(inside)
+	if !ok {
+		return nil, broken(name, "is not a well-formed string")
+	}
+	return []byte(text), nil
+}
+
+// setData remembers where the data lies; [Job.Payload] reads it.
+func (e *Event) setData(name string, raw []byte, encoded bool) error {
+	if e.data != nil {
+		return broken(name, "the data is stated twice")
+	}
+	e.data, e.base64 = raw, encoded
+	if !encoded {
+		return nil
+	}
+	if raw[0] != '"' {
+		return broken(name, "is not text")
+	}
+	if _, err := io.Copy(io.Discard, base64.NewDecoder(base64.StdEncoding, strings.NewReader(jsonString(raw)))); err != nil {
+		return broken(name, "is not base64")
+	}
+	return nil
+}
+
+// jsonString decodes a JSON string of any length; raw is known to be one.
+func jsonString(raw []byte) string {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : len(raw)-1])
+	}
+	text, _ := unescape(raw[1 : len(raw)-1])
+	return text
+}
+
+// Payload is what the job is about, and its content type: the value as it is
+// or, of a structured CloudEvent, the data in it. That may be none: nil.
+func (j *Job) Payload() (body []byte, contentType string) {
+	if j.Event == nil || !j.Event.Structured {
+		return j.Value, j.ContentType
+	}
+	return j.Event.payload()
+}
+
+func (e *Event) payload() ([]byte, string) {
+	switch {
+	case e.data == nil:
+		return nil, e.contentType
+	case e.base64:
+		data, _ := base64.StdEncoding.DecodeString(jsonString(e.data)) // it was checked when it was read
+		return data, e.contentType
+	case e.contentType == "":
+		return e.data, "application/json" // what the format says is meant then
+	case isJSON(e.contentType) || e.data[0] != '"':
+		return e.data, e.contentType
+	}
+	return []byte(jsonString(e.data)), e.contentType
+}
+
+// isJSON tells whether a content type means JSON.
+func isJSON(contentType string) bool {
+	media, _, _ := strings.Cut(strings.ToLower(contentType), ";")
+	media = strings.TrimSpace(media)
+	return strings.HasSuffix(media, "/json") || strings.HasSuffix(media, "+json")
+}

@@ -1,0 +1,139 @@
+package sender
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	// maxMessageID is the longest id of a message that is kept, in bytes. A
+	// longer one is none: half an id finds nothing at the provider.
+	maxMessageID = 256
+	maxPath      = 16 // steps of a path into JSON
+)
+
+// messageID says where in an answer the provider names the message. At most one
+// of its fields is set.
+type messageID struct {
+	header string   // canonical
+	path   []string // keys of objects and places in lists
+}
+
+// parseMessageID reads header:NAME, json:PATH, or nothing.
+func parseMessageID(text string) (messageID, error) {
+	if text == "" {
+		return messageID{}, nil
+	}
+	wrong := func(why string) (messageID, error) { return messageID{}, fmt.Errorf("message_id: %q %s", text, why) }
+	switch kind, rest, _ := strings.Cut(text, ":"); kind {
+	case "header":
+		if !isToken(rest) {
+			return wrong("does not name a header, as in header:X-Message-Id")
+		}
+		return messageID{header: http.CanonicalHeaderKey(rest)}, nil
+	case "json":
+		path := strings.Split(rest, ".")
+		if slices.Contains(path, "") {
+			return wrong("does not name a field, as in json:messages.0.id")
+		}
+		if len(path) > maxPath {
+			return wrong(fmt.Sprintf("has more than %d steps", maxPath))
+		}
+		return messageID{path: path}, nil
+	}
+	return wrong("is neither header:NAME nor json:PATH")
+}
+
+// CheckMessageID tells whether [HTTPOptions.MessageID] can be text.
+func CheckMessageID(text string) error {
+	_, err := parseMessageID(text)
+	return err
+}
+
+// read takes the id out of an answer; body may be nil. What can't be read is no
+// id: the call has succeeded all the same.
+func (m *messageID) read(header http.Header, body []byte) string {
+	switch {
+	case m.header != "":
+		if values := header[m.header]; len(values) > 0 {
+			return cleanID(strings.TrimSpace(values[0]))
+		}
+	case m.path != nil:
+		return cleanID(scalar(follow(body, m.path)))
+	}
+	return ""
+}
+
+// follow walks into JSON; nil: the path leads nowhere.
+func follow(raw json.RawMessage, path []string) json.RawMessage {
+	for _, step := range path {
+		if raw = bytes.TrimLeft(raw, " \t\r\n"); len(raw) == 0 {
+			return nil
+		}
+		switch raw[0] {
+		case '{':
+			var object map[string]json.RawMessage
+			if json.Unmarshal(raw, &object) != nil {
+				return nil
+			}
+			raw = object[step]
+		case '[':
+			var list []json.RawMessage
+			at, err := strconv.ParseUint(step, 10, 16)
+			if err != nil || json.Unmarshal(raw, &list) != nil || at >= uint64(len(list)) {
+				return nil
+			}
+			raw = list[at]
+		default:
+			return nil
+		}
+	}
+	return raw
+}
+
+// scalar is what a JSON string says, or a number as it is written.
+func scalar(raw json.RawMessage) string {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	var number json.Number
+	if json.Unmarshal(raw, &number) == nil {
+		return number.String()
+	}
+	return ""
+}
+
+// cleanID refuses what would do harm in a log or a record.
+func cleanID(id string) string {
+	if len(id) > maxMessageID || !utf8.ValidString(id) || strings.ContainsFunc(id, unicode.IsControl) {
+		return ""
+	}
+	return id
+}
+
+// consume reads an answer's body to its end and reports whether it got there.
+// What is read is kept only where the message's id is in it.
+func (h *HTTP) consume(body io.Reader) (kept []byte, whole bool) {
+	if body == http.NoBody {
+		return nil, true
+	}
+	limited := io.LimitReader(body, h.maxBody+1)
+	if h.messageID.path == nil {
+		n, err := io.Copy(io.Discard, limited)
+		return nil, err == nil && n <= h.maxBody
+	}
+	kept, err := io.ReadAll(limited)
+	if err != nil || int64(len(kept)) > h.maxBody {
+		return nil, false
+	}
+	return kept, true
+}
