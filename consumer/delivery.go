@@ -75,8 +75,8 @@ const (
 	ClassExhausted   Class = "exhausted"    // failed as often as allowed
 	ClassExpired     Class = "expired"      // its not-after passed before it was sent
 	ClassUnknown     Class = "unknown"      // written, no answer, and on_unknown is dlq
-	ClassHeadTimeout Class = "head_timeout" // in hand for longer than head_timeout
 	ClassLimited     Class = "limited"      // the limit had no room, and jobs are not to wait
+	ClassHeadTimeout Class = "head_timeout" // in hand for longer than head_timeout
 	ClassUnavailable Class = "unavailable"  // failed, and to be tried again; in retry tiers only
 )
 

@@ -50,7 +50,7 @@ func newMetrics(feeds []*feed) *metrics {
 	}
 	classes := []string{
 		string(ClassDecode), string(ClassUnsupported), string(ClassPermanent),
-		string(ClassExhausted), string(ClassExpired), string(ClassUnknown), string(ClassHeadTimeout), string(ClassLimited),
+		string(ClassExhausted), string(ClassExpired), string(ClassUnknown), string(ClassLimited), string(ClassHeadTimeout),
 	}
 	return &metrics{
 		rebalances:   vec("rebalances_total", "Assignments received, by topic.", "topic", topics),

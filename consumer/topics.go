@@ -60,13 +60,7 @@ func (c *Consumer) checkTopics(ctx context.Context) error {
 	}
 	c.warnOfStranded(ctx)
 	if created && len(c.opts.RetryTiers) > 0 {
-		// A group that is joined before its topic is known gets no partitions, and
-		// never any later.
-		_, err := topicLayout(ctx, &c.opts.Connection, all, all)
-		if missing, ok := errors.AsType[*missingError](err); ok {
-			return fmt.Errorf("topic %s was created and is not known yet", missing.topic) // and so is asked for again
-		}
-		if err != nil {
+		if err := c.known(ctx, all); err != nil {
 			return err
 		}
 	}
@@ -89,6 +83,16 @@ func (c *Consumer) warnOfStranded(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// known returns nil once the cluster knows topics that were just created. A group
+// that is joined before gets no partitions, and never any later.
+func (c *Consumer) known(ctx context.Context, topics []string) error {
+	_, err := topicLayout(ctx, &c.opts.Connection, topics, topics)
+	if missing, ok := errors.AsType[*missingError](err); ok {
+		return fmt.Errorf("topic %s was created and is not known yet", missing.topic) // and so is asked for again
+	}
+	return err
 }
 
 // missingError names a topic that does not exist.

@@ -23,7 +23,7 @@ func TestUrgentJobsPassTheQueue(t *testing.T) {
 	}
 	background(t, f.Run)
 	await(t, func() bool { return p.Provider.Count() > 200 })
-	writeJobs(t, p, "urgent", first, first+urgent)
+	write(t, p, "urgent", first, first+urgent)
 	var at []int // of the arrivals, those of urgent jobs
 	await(t, func() bool {
 		at = at[:0]

@@ -99,7 +99,7 @@ func trickle(t *testing.T, p *embedded.Parts, until func() bool) {
 		if n == 600 {
 			t.Fatal("30 seconds have passed")
 		}
-		writeJobs(t, p, "jobs", 100_000+20*n, 100_001+20*n)
+		write(t, p, "jobs", 100_000+20*n, 100_001+20*n)
 		time.Sleep(50 * time.Millisecond)
 	}
 }
