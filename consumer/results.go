@@ -86,7 +86,9 @@ func (r *Results) Done(d *Delivery, o Outcome) {
 		d.Done()
 		return
 	}
-	r.put(r.entry(d, o, ""))
+	if d.part.hub.claim(d) {
+		r.put(r.entry(d, o, ""))
+	}
 }
 
 // Dead writes the job's result and then does as [Delivery.Dead] does. It blocks
@@ -95,6 +97,9 @@ func (r *Results) Done(d *Delivery, o Outcome) {
 func (r *Results) Dead(d *Delivery, f Failure, o Outcome) {
 	if r == nil {
 		d.Dead(f)
+		return
+	}
+	if !d.part.hub.claim(d) {
 		return
 	}
 	e := r.entry(d, o, f.Class)
@@ -129,7 +134,7 @@ func (r *Results) before(letters []letter) []letter {
 		if e == nil || <-e.written {
 			kept = append(kept, letters[i])
 		} else {
-			letters[i].d.Return()
+			letters[i].d.part.hub.settle(letters[i].d, false)
 		}
 	}
 	return kept
