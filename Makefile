@@ -28,6 +28,7 @@ lua: ## Lint the Redis scripts, joined as they run
 	@cat lua/limit.lua lua/configure.lua > bin/lua/configure.lua
 	@cat lua/gcra_math.lua lua/cl_throttle.lua > bin/lua/cl_throttle.lua
 	@cat lua/limit.lua lua/master.lua lua/share.lua > bin/lua/share.lua
+	@cat lua/sent.lua > bin/lua/sent.lua
 	@set -e; for algorithm in lua/algorithms/*.lua; do \
 		with=$$(sed -n '1s|^-- with |lua/|p' $$algorithm); \
 		cat lua/limit.lua $$with $$algorithm lua/master.lua lua/book.lua > bin/lua/book_$${algorithm##*/}; \
@@ -44,7 +45,7 @@ race: ## The same under the race detector
 	$(GO) test -short -race -shuffle=on ./...
 
 integration: ## The built binary against Kafka and Redis in containers (needs Docker)
-	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -p=1 -count=1 -timeout=70m -v -run='^Test(Measured|Faults|Friday|Kafka39|Inputs|[A-Za-z0-9]*Real)$$' ./throttle ./integration
+	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -p=1 -count=1 -timeout=70m -v -run='^Test(Measured|Faults|Friday|Kafka39|Inputs|[A-Za-z0-9]*Real)$$' ./consumer ./throttle ./integration
 
 algorithms: ## Measure every algorithm, and write docs/algorithms.md (needs Docker)
 	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -timeout=30m -v -run='^TestAlgorithms$$' ./integration -write

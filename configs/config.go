@@ -1,7 +1,9 @@
 package configs
 
 import (
+	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"dispatcher/throttle"
@@ -34,6 +36,10 @@ type Kafka struct {
 	Brokers          []string      `yaml:"brokers"`
 	Group            string        `yaml:"group"`
 	Topics           []string      `yaml:"topics"`
+	Lanes            []Lane        `yaml:"lanes"`        // instead of Topics, in order of priority
+	Order            string        `yaml:"order"`        // key, partition, none
+	RetryTiers       []string      `yaml:"retry_tiers"`  // durations, rising
+	HeadTimeout      time.Duration `yaml:"head_timeout"` // 0: none
 	Workers          int           `yaml:"workers"`
 	MaxJobBytes      int           `yaml:"max_job_bytes"`
 	StartAt          string        `yaml:"start_at"` // first, last
@@ -45,6 +51,35 @@ type Kafka struct {
 	Drain            time.Duration `yaml:"drain"`
 	SASL             SASL          `yaml:"sasl"`
 	TLS              TLS           `yaml:"tls"`
+}
+
+// Lane is a set of topics whose jobs go before those of the lanes that follow.
+type Lane struct {
+	Name   string   `yaml:"name"`
+	Topics []string `yaml:"topics"`
+	Floor  float64  `yaml:"floor"` // least share of a node's hand-outs; 0: none
+}
+
+// JobTopics are the topics of all lanes, in order of priority.
+func (k Kafka) JobTopics() []string {
+	all := slices.Clone(k.Topics)
+	for _, l := range k.Lanes {
+		all = append(all, l.Topics...)
+	}
+	return all
+}
+
+// Tiers are the RetryTiers as durations.
+func (k Kafka) Tiers() ([]time.Duration, error) {
+	var tiers []time.Duration
+	for i, text := range k.RetryTiers {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return nil, fmt.Errorf("kafka.retry_tiers.%d: %s: must be a duration with a unit, such as 5s", i, show(text))
+		}
+		tiers = append(tiers, d)
+	}
+	return tiers, nil
 }
 
 // SASL says how a node proves to Kafka who it is.
@@ -68,6 +103,7 @@ type TLS struct {
 type Redis struct {
 	Addrs    []string `yaml:"addrs"`
 	Master   string   `yaml:"master"`
+	Cluster  bool     `yaml:"cluster"` // even where one address stands for it
 	Username string   `yaml:"username"`
 	Password string   `yaml:"password" secret:"true"`
 
@@ -84,7 +120,9 @@ type Limit struct {
 	Algorithm string        `yaml:"algorithm"`
 	Cap       int64         `yaml:"cap"` // units in any Window
 	Window    time.Duration `yaml:"window"`
-	Burst     int64         `yaml:"burst"` // units
+	Burst     int64         `yaml:"burst"`     // units
+	Capacity  int64         `yaml:"capacity"`  // units, of a leaky bucket; 0: what the horizon holds
+	WhenFull  string        `yaml:"when_full"` // of a leaky bucket: wait, refuse
 	Guard     time.Duration `yaml:"guard"`
 	Lateness  time.Duration `yaml:"lateness"`
 	Horizon   time.Duration `yaml:"horizon"`
@@ -106,6 +144,11 @@ const (
 // Rails are what `limit set` does not pass unless it is forced.
 func (l Limit) Rails() throttle.Rails {
 	return throttle.Rails{MaxCap: l.MaxCap, MaxStep: int64(math.Round(l.MaxStep * 1000))}
+}
+
+// Bucket is what a leaky bucket does beyond its rate.
+func (l Limit) Bucket() throttle.Bucket {
+	return throttle.Bucket{Capacity: l.Capacity, WhenFull: throttle.WhenFull(l.WhenFull)}
 }
 
 // Contract is the limit in the limiter's own terms.

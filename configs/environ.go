@@ -81,10 +81,12 @@ func envPath(name string, known map[string]string) (string, bool) {
 	if header, ok := strings.CutPrefix(name, headersEnv); ok && header != "" {
 		return "sender.http.headers." + strings.ToLower(strings.ReplaceAll(header, "_", "-")), true
 	}
-	if rest, ok := strings.CutPrefix(name, envPrefix+"LIMITS_"); ok {
-		index, key, _ := strings.Cut(rest, "_")
-		_, ok := known[envPrefix+"LIMITS_0_"+key]
-		return limitsKey + "." + index + "." + strings.ToLower(key), ok
+	for _, list := range []string{limitsKey, lanesKey} {
+		if rest, ok := strings.CutPrefix(name, envName(list)+"_"); ok {
+			index, key, _ := strings.Cut(rest, "_")
+			_, ok := known[envName(list)+"_0_"+key]
+			return list + "." + index + "." + strings.ToLower(key), ok
+		}
 	}
 	path, ok := known[name]
 	return path, ok

@@ -26,6 +26,8 @@ const (
 	separator = "::"
 
 	limitsKey = "limits"
+	lanesKey  = "kafka.lanes"
+	topicsKey = "kafka.topics"
 )
 
 // Source says where settings come from, besides the defaults.
@@ -69,7 +71,7 @@ func load(file []byte, src Source) (Config, error) {
 			return Config{}, fmt.Errorf("merge config: %w", err)
 		}
 	}
-	limits := fillLimits(v.Get(limitsKey), base[limitsKey])
+	entries := lists{limitsKey: fillLimits(v.Get(limitsKey), base[limitsKey]), lanesKey: asList(v.Get(viperKey(lanesKey)))}
 
 	env := environment(src.Environ)
 	fromEnv, envErr := envOverrides(env)
@@ -77,14 +79,45 @@ func load(file []byte, src Source) (Config, error) {
 	if err := errors.Join(envErr, setErr); err != nil {
 		return Config{}, err
 	}
+	topicsStated := states(tree, topicsKey)
 	for _, o := range append(fromEnv, fromSet...) {
-		if err := o.apply(v, limits); err != nil {
+		if err := o.apply(v, entries); err != nil {
 			return Config{}, err
 		}
+		topicsStated = topicsStated || strings.Join(o.path, ".") == topicsKey
 	}
-	v.Set(limitsKey, limits)
+	for key, list := range entries {
+		v.Set(viperKey(key), list)
+	}
+	if len(entries[lanesKey]) > 0 && !topicsStated {
+		v.Set(viperKey(topicsKey), []string{}) // the default gives way
+	}
 	return decode(v, env)
 }
+
+// states tells whether a tree holds something at a path.
+func states(tree map[string]any, path string) bool {
+	at := any(tree)
+	for step := range strings.SplitSeq(path, ".") {
+		section, ok := at.(map[string]any)
+		if !ok {
+			return false
+		}
+		at = section[step]
+	}
+	return at != nil
+}
+
+func viperKey(path string) string { return strings.ReplaceAll(path, ".", separator) }
+
+func asList(v any) []any {
+	list, _ := v.([]any)
+	return list
+}
+
+// lists are the lists of sections by their path. Their entries can be set one by
+// one.
+type lists map[string][]any
 
 func decode(v *viper.Viper, env map[string]string) (Config, error) {
 	var c Config
@@ -156,18 +189,32 @@ type override struct {
 	value any
 }
 
-func (o override) apply(v *viper.Viper, limits []any) error {
-	if o.path[0] != limitsKey {
-		v.Set(strings.Join(o.path, separator), o.value)
-		return nil
+func (o override) apply(v *viper.Viper, entries lists) error {
+	for key := range entries {
+		if rest, ok := strings.CutPrefix(strings.Join(o.path, "."), key+"."); ok {
+			index, field, _ := strings.Cut(rest, ".")
+			return o.applyTo(entries, key, index, field)
+		}
 	}
-	i, err := strconv.Atoi(o.path[1])
-	if err != nil || i >= len(limits) {
-		return fmt.Errorf("%s: there is no limit %s; %d are stated, counted from 0", o.from, o.path[1], len(limits))
+	v.Set(strings.Join(o.path, separator), o.value)
+	return nil
+}
+
+// applyTo sets a field of a list's entry. There are lanes by being set; a limit
+// has to be stated.
+func (o override) applyTo(entries lists, key, index, field string) error {
+	list := entries[key]
+	i, err := strconv.Atoi(index)
+	if err == nil && key == lanesKey && i == len(list) {
+		list = append(list, map[string]any{})
+		entries[key] = list
 	}
-	limit, ok := limits[i].(map[string]any)
-	if ok {
-		limit[o.path[2]] = o.value
+	if err != nil || i >= len(list) {
+		one := strings.TrimSuffix(strings.TrimPrefix(key, "kafka."), "s")
+		return fmt.Errorf("%s: there is no %s %s; %d are stated, counted from 0", o.from, one, index, len(list))
+	}
+	if entry, ok := list[i].(map[string]any); ok {
+		entry[field] = o.value
 	}
 	return nil
 }

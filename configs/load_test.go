@@ -43,6 +43,7 @@ func TestDefaultsAreValid(t *testing.T) {
 		Name: "provider", Algorithm: "token_bucket", Cap: 400, Window: time.Second, Burst: 1,
 		Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond,
 		Degraded: configs.DegradedWait, Scope: "cluster",
+		WhenFull: "wait",
 	}}
 	if diff := cmp.Diff(want, c.Limits); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
@@ -107,6 +108,24 @@ func TestEnvironmentReachesEveryKind(t *testing.T) {
 	}
 	if c.Limits[0].Cap != 7 || c.Limits[0].Window != 2*time.Second || c.Limits[0].Name != "provider" {
 		t.Errorf("got %+v", c.Limits[0])
+	}
+}
+
+// Lanes stand instead of topics, so the default topic gives way to them; topics
+// that were stated do not.
+func TestLanesReplaceTheDefaultTopic(t *testing.T) {
+	t.Parallel()
+	file := write(t, "kafka:\n  lanes:\n    - {name: otp, topics: [codes]}\n    - {name: bulk, topics: [news], floor: 0.1}\n")
+	c := load(t, configs.Source{File: file, Set: []string{"kafka.lanes.1.floor=0.2", "kafka.lanes.2.name=rest", "kafka.lanes.2.topics=x,y"}})
+	want := []configs.Lane{
+		{Name: "otp", Topics: []string{"codes"}}, {Name: "bulk", Topics: []string{"news"}, Floor: 0.2}, {Name: "rest", Topics: []string{"x", "y"}},
+	}
+	if diff := cmp.Diff(want, c.Kafka.Lanes); diff != "" || len(c.Kafka.Topics) != 0 || c.Validate() != nil {
+		t.Errorf("topics %v, fault %v, lanes (-want +got):\n%s", c.Kafka.Topics, c.Validate(), diff)
+	}
+	c = load(t, configs.Source{File: file, Environ: environ("DISPATCHER_KAFKA_TOPICS=a", "DISPATCHER_KAFKA_LANES_0_TOPICS=b")})
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "kafka.topics: [a]: must be empty with kafka.lanes") {
+		t.Errorf("got %v, want both named", err)
 	}
 }
 

@@ -90,6 +90,11 @@ func (c Config) Redacted() Config {
 	shown := c
 	shown.Kafka.Brokers = slices.Clone(c.Kafka.Brokers)
 	shown.Kafka.Topics = slices.Clone(c.Kafka.Topics)
+	shown.Kafka.RetryTiers = slices.Clone(c.Kafka.RetryTiers)
+	shown.Kafka.Lanes = slices.Clone(c.Kafka.Lanes)
+	for i := range shown.Kafka.Lanes {
+		shown.Kafka.Lanes[i].Topics = slices.Clone(shown.Kafka.Lanes[i].Topics)
+	}
 	shown.Redis.Addrs = slices.Clone(c.Redis.Addrs)
 	shown.Limits = slices.Clone(c.Limits)
 	shown.Sender.HTTP.Headers = maps.Clone(c.Sender.HTTP.Headers)

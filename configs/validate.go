@@ -26,6 +26,7 @@ const (
 	maxHeaders       = 100
 	maxHeartbeat     = time.Second
 	maxDuration      = time.Hour
+	maxHeadTimeout   = 24 * time.Hour
 )
 
 // results is what the name of a topic's results ends with.
@@ -118,7 +119,10 @@ func (f *faults) kafka(k Kafka) {
 		f.address("kafka.brokers."+strconv.Itoa(i), broker, 1)
 	}
 	f.refuse(!topicName.MatchString(k.Group), "kafka.group", k.Group, "must be 1 to 245 letters, digits and . _ -")
-	f.topics(k.Topics)
+	f.lanes(k)
+	f.topics(k)
+	f.tiers(k)
+	f.oneOf("kafka.order", k.Order, "key", "partition", "none")
 	f.within("kafka.workers", k.Workers, 1, maxWorkers)
 	f.within("kafka.max_job_bytes", k.MaxJobBytes, minJobBytes, maxJobBytes)
 	f.oneOf("kafka.start_at", k.StartAt, "first", "last")
@@ -136,27 +140,15 @@ func (f *faults) kafka(k Kafka) {
 	f.tls("kafka.tls", k.TLS)
 }
 
-func (f *faults) topics(topics []string) {
-	f.refuse(len(topics) == 0, "kafka.topics", topics, "name at least one")
-	for i, topic := range topics {
-		path := "kafka.topics." + strconv.Itoa(i)
-		f.refuse(!topicName.MatchString(topic) || topic == "." || topic == "..", path, topic,
-			"must be 1 to 245 letters, digits and . _ -")
-		f.refuse(slices.Index(topics, topic) < i, path, topic, "is named twice")
-		of, dead := strings.CutSuffix(topic, ".dlq")
-		f.refuse(dead && slices.Contains(topics, of), path, topic, "is where the dead letters of %s go", of)
-	}
-}
-
 // results: the topic of the results is named after the jobs' and must not be
 // one of jobs itself, or each result would become a job.
 func (f *faults) results(k Kafka) {
-	for i, topic := range k.Topics {
-		path := "kafka.topics." + strconv.Itoa(i)
-		f.refuse(k.Results && len(topic) > maxTopicBytes-len(results), path, topic,
+	topics := k.JobTopics()
+	for _, n := range topicsOf(k) {
+		f.refuse(k.Results && len(n.topic) > maxTopicBytes-len(results), n.path, n.topic,
 			"must be at most %d characters with kafka.results", maxTopicBytes-len(results))
-		of, is := strings.CutSuffix(topic, results)
-		f.refuse(k.Results && is && slices.Contains(k.Topics, of), path, topic, "is where the results of %s go", of)
+		of, is := strings.CutSuffix(n.topic, results)
+		f.refuse(k.Results && is && slices.Contains(topics, of), n.path, n.topic, "is where the results of %s go", of)
 	}
 }
 
@@ -165,6 +157,7 @@ func (f *faults) redis(r Redis) {
 	for i, addr := range r.Addrs {
 		f.address("redis.addrs."+strconv.Itoa(i), addr, 1)
 	}
+	f.refuse(r.Master != "" && r.Cluster, "redis.cluster", r.Cluster, "can't be together with redis.master of %s", r.Master)
 	f.refuse(r.Master == "" && r.SentinelUsername != "", "redis.sentinel_username", r.SentinelUsername, "there are sentinels only with redis.master")
 	f.refuse(r.Master == "" && r.SentinelPassword != "", "redis.sentinel_password", "***", "there are sentinels only with redis.master")
 	f.contract("redis.", throttle.CheckName("namespace", r.Namespace))
@@ -179,6 +172,7 @@ func (f *faults) limits(limits []Limit) {
 		_, err := throttle.Check(l.Algorithm, l.Contract(), l.Rails())
 		f.contract(path, err)
 		f.contract(path, throttle.CheckScope(throttle.Scope(l.Scope), l.Contract(), l.Algorithm, l.WarmUp))
+		f.contract(path, throttle.CheckBucket(l.Bucket(), l.Algorithm, l.Contract()))
 		f.degraded(path, l)
 	}
 }
@@ -292,6 +286,9 @@ func (f *faults) timing(c Config) {
 	drain, timeout := c.Kafka.Drain, c.Sender.HTTP.Timeout
 	f.refuse(timeout >= drain, "sender.http.timeout", timeout,
 		"must be below kafka.drain of %s, or a call outlives its partition; raise kafka.drain (and kafka.session with it)", drain)
+	head := c.Kafka.HeadTimeout
+	f.refuse(head != 0 && (head <= timeout || head < time.Second || head > maxHeadTimeout), "kafka.head_timeout", head,
+		"must be from 1s to %s and above sender.http.timeout of %s, or 0s for none", maxHeadTimeout, timeout)
 	left := c.Kafka.Session - c.Kafka.Heartbeat
 	f.refuse(drain >= left, "kafka.drain", drain,
 		"must be below kafka.session less kafka.heartbeat, %s; raise kafka.session above %s", left, drain+c.Kafka.Heartbeat)

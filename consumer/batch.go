@@ -25,6 +25,7 @@ const (
 type batchMaker struct {
 	p        *partition
 	maxBytes int
+	order    Order
 	seed     maphash.Seed
 	raw      []rawRecord // reused
 }
@@ -132,17 +133,6 @@ func (m *batchMaker) build(b *fetchedBatch) error {
 	return nil
 }
 
-func (m *batchMaker) deliver(d *Delivery, rec job.Record, now time.Time) {
-	d.part = m.p
-	d.key = m.hash(rec.Key)
-	d.size = recordBytes(&rec)
-	j, err := job.Decode(rec, now, job.Limits{MaxBytes: m.maxBytes})
-	d.Job = j
-	if err != nil && !errors.As(err, &d.bad) {
-		d.bad = &job.Error{Reason: job.ReasonDecode, Field: "record", Rule: "could not be read"}
-	}
-}
-
 // recordBytes is about what a delivery holds in memory. Headers count: a
 // producer may put a megabyte there as well as into the value.
 func recordBytes(rec *job.Record) int {
@@ -151,14 +141,6 @@ func recordBytes(rec *job.Record) int {
 		size += headerBytes + len(rec.Headers[i].Key) + len(rec.Headers[i].Value)
 	}
 	return size
-}
-
-// hash names a key within an assignment. 0 means no key; an empty key is none.
-func (m *batchMaker) hash(key []byte) uint64 {
-	if len(key) == 0 {
-		return 0
-	}
-	return max(maphash.Bytes(m.seed, key), 1)
 }
 
 // block holds the bytes and headers of one batch.

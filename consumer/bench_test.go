@@ -78,8 +78,12 @@ func BenchmarkConsume(b *testing.B) {
 	b.ResetTimer()
 	before := cpu()
 	go func() { ended <- c.Run(ctx) }()
-	for range b.N {
-		(<-c.Deliveries()).Done()
+	seen := 0
+	for d := range taken(c) {
+		d.Done()
+		if seen++; seen == b.N {
+			break
+		}
 	}
 	b.StopTimer()
 	report(b, before)

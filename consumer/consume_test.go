@@ -118,6 +118,50 @@ func TestOrderByKey(t *testing.T) {
 	})
 }
 
+// In partition order one job of a partition is in hand at a time, whatever its
+// key; other partitions go on.
+func TestOrderByPartition(t *testing.T) {
+	t.Parallel()
+	bubble(t, 2, func(w *world) {
+		zero, one := keysOf(0, 2, 3), keysOf(1, 2, 2)
+		w.produce("jobs", keyed(zero[0], "a1"), keyed(zero[1], "a2"), keyed(zero[2], "a3"), keyed(one[0], "b1"), keyed(one[1], "b2"))
+		o := w.options()
+		o.Order = consumer.OrderPartition
+		n := w.start(o, nil)
+		for round := 1; round <= 3; round++ {
+			held := n.holding(min(2, 5-2*(round-1)))
+			time.Sleep(time.Second)
+			if got, want := len(n.values()), min(2*round, 5); got != want {
+				t.Fatalf("got %d jobs handed out in round %d, want %d", got, round, want)
+			}
+			for _, d := range held {
+				d.Done()
+			}
+		}
+		w.ok(n.end())
+		got := n.values()
+		a := slices.DeleteFunc(slices.Clone(got), func(v string) bool { return v[0] != 'a' })
+		if !slices.IsSorted(a) || len(got) != 5 {
+			t.Errorf("got %v, want each partition in order", got)
+		}
+	})
+}
+
+// Without order, jobs of one key are in hand together.
+func TestNoOrder(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", keyed("a", "a1"), keyed("a", "a2"), keyed("a", "a3"))
+		o := w.options()
+		o.Order = consumer.OrderNone
+		n := w.start(o, nil)
+		for _, d := range n.holding(3) {
+			d.Done()
+		}
+		w.ok(n.end())
+	})
+}
+
 // A returned job closes its key until the partition is assigned anew: nothing
 // of it overtakes.
 func TestReturnClosesTheKey(t *testing.T) {

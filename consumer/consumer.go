@@ -21,6 +21,7 @@ var (
 type Consumer struct {
 	opts    Options
 	client  *client
+	feeds   []*feed
 	hub     *hub
 	results *Results // nil: none are written
 	metrics *metrics
@@ -34,16 +35,16 @@ func New(o Options) (*Consumer, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("consumer options: %w", err)
 	}
-	known := companions(o.Topics)
+	known := o.allTopics()
 	if o.Results {
-		known = append(known, resultsTopics(o.Topics)...)
+		known = append(known, resultsTopics(o.jobTopics())...)
 	}
 	cl, err := newClient(&o.Connection, known)
 	if err != nil {
 		return nil, fmt.Errorf("consumer options: %w", err)
 	}
-	c := &Consumer{opts: o, client: cl, hub: newHub(o.InHand)}
-	c.metrics = newMetrics(o.Topics)
+	lanes, feeds := o.layout()
+	c := &Consumer{opts: o, client: cl, feeds: feeds, hub: newHub(lanes, &o), metrics: newMetrics(feeds)}
 	c.hub.dead = newDeadLetters(&o, cl, c.metrics, c.hub)
 	if c.results, err = makeResults(&o, cl, &c.state); err != nil {
 		return nil, err
@@ -56,20 +57,28 @@ func New(o Options) (*Consumer, error) {
 	return c, nil
 }
 
-// companions adds the dead-letter topics.
-func companions(topics []string) []string {
-	all := make([]string, 0, 2*len(topics))
-	for _, t := range topics {
-		all = append(all, t, deadTopic(t))
+// allTopics are the job topics with their companions.
+func (o *Options) allTopics() []string {
+	var all []string
+	for _, t := range o.jobTopics() {
+		all = append(append(all, t), companionsOf(t, o.RetryTiers)...)
 	}
 	return all
 }
 
-// Deliveries is where jobs come out, in the order in which they were handed
-// out. Whoever takes from it goes on until Run closes it, and settles each one,
-// also those whose context has ended: a job that nobody takes holds up the
-// drain.
-func (c *Consumer) Deliveries() <-chan *Delivery { return c.hub.out }
+// Ready is told when jobs have become ready, at least once after [Consumer.Take]
+// last said that there is none. It is closed when Run is over. One goroutine is
+// to receive from it.
+func (c *Consumer) Ready() <-chan struct{} { return c.hub.ready }
+
+// Take hands out the job that is to go next; nil: none is ready. It never
+// blocks. Whoever takes a job settles it, also after its context has ended: a
+// job that nobody settles holds up the drain.
+func (c *Consumer) Take() *Delivery { return c.hub.take() }
+
+// Waiting is how many jobs Take could hand out now. What is ready and not taken
+// is dropped by itself when its partition goes away.
+func (c *Consumer) Waiting() int { return c.hub.waiting() }
 
 // Run consumes until ctx ends, and returns nil after the drain, the last
 // commit and leaving the groups. While no broker can be reached it keeps
@@ -89,15 +98,20 @@ func (c *Consumer) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var groups sync.WaitGroup
-	for _, topic := range c.opts.Topics {
-		g := &group{c: c, topic: topic, id: c.opts.Group + "." + topic}
+	for _, f := range c.feeds {
+		g := &group{c: c, feed: f, id: c.opts.Group + "." + f.topic}
 		groups.Go(func() {
 			if err := g.run(ctx); err != nil {
-				stop(fmt.Errorf("topic %s: %w", topic, err))
+				stop(fmt.Errorf("topic %s: %w", f.topic, err))
 			}
 		})
 	}
+	var clock sync.WaitGroup
+	late := make(chan struct{})
+	clock.Go(func() { c.hub.keepTime(late) })
 	groups.Wait()
+	close(late)
+	clock.Wait()
 	c.results.close()
 	c.hub.dead.close()
 	return c.outcome(ctx)

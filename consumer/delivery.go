@@ -2,34 +2,66 @@ package consumer
 
 import (
 	"context"
+	"time"
 
 	"dispatcher/job"
 )
 
-// Delivery is one job in hand. Exactly one of Done, Dead and Return is to be
-// called, once; what comes after the first has no effect. All methods are safe
+// Delivery is one job in hand. Exactly one of Done, Dead, Later and Return is
+// to be called, once; what comes after the first, or after the job
+// has been in hand for too long, has no effect. All methods are safe
 // to call from any goroutine.
 type Delivery struct {
 	Job job.Job
 
 	part *partition
-	next *Delivery  // in the buffer, or among those that were freed
-	heir *Delivery  // the next job of its key, which waits for this one
-	key  uint64     // hash of the key; 0: the job has none, and no order
-	bad  *job.Error // why it is no job; such a delivery is never handed out
-	size int        // bytes it holds in memory
+	next *Delivery // in the buffer, or among those that were freed
+	heir *Delivery // the next job of its chain, which waits for this one
+	key  uint64    // its chain: the hash of the key, or 1 for the partition; 0: none
+	size int       // bytes it holds in memory
+	hop  *hop      // what there is to wait for; nil: nothing
+	doom *letter   // why it goes to the dead letters; such a delivery is never handed out
 
-	settled bool // guarded by the hub's lock
+	// Guarded by the hub's lock.
+	chained bool // in the chain
+	settled bool
+	gone    bool // expelled: in hand for too long
+	left    bool // and its worker has let go of it
 }
 
-// Failure says why a job is dead-lettered. Class is one of the closed set in
+// hop is what a delivery waits for and comes from, where it does.
+type hop struct {
+	past Past
+	due  time.Time // not to be handed out before; zero: at once
+	gate time.Time // of a tier's record: not to be looked at before
+}
+
+// Past is what became of the job before it came to this delivery through a retry
+// tier.
+func (d *Delivery) Past() Past {
+	if d.hop == nil {
+		return Past{}
+	}
+	return d.hop.past
+}
+
+// Past is what a job has been through.
+type Past struct {
+	Calls    int // that left the process
+	Failures int // of them, those that count against the attempts allowed
+}
+
+// Failure says why a job is dead-lettered, or tried again later. Class is one of the closed set in
 // the Class constants; Code is the provider's or an HTTP status; Message is
 // for people and never holds the payload.
 type Failure struct {
 	Class   Class
 	Code    string
 	Message string
-	Attempt int // calls that left the process
+	Attempt int // calls that left the process, those of the past included
+	// Failures are those of them that count against the attempts allowed. Only
+	// a job that is tried again later carries them on.
+	Failures int
 }
 
 // Class is the closed set of reasons for a dead letter (header x-error-class).
@@ -37,13 +69,26 @@ type Class string
 
 // The classes a dead letter can have.
 const (
-	ClassDecode      Class = "decode"      // the record could not be read
-	ClassUnsupported Class = "unsupported" // asks for something not built yet
-	ClassPermanent   Class = "permanent"   // the provider rejected it
-	ClassExhausted   Class = "exhausted"   // failed as often as allowed
-	ClassExpired     Class = "expired"     // its not-after passed before it was sent
-	ClassUnknown     Class = "unknown"     // written, no answer, and on_unknown is dlq
+	ClassDecode      Class = "decode"       // the record could not be read
+	ClassUnsupported Class = "unsupported"  // asks for something not built yet
+	ClassPermanent   Class = "permanent"    // the provider rejected it
+	ClassExhausted   Class = "exhausted"    // failed as often as allowed
+	ClassExpired     Class = "expired"      // its not-after passed before it was sent
+	ClassUnknown     Class = "unknown"      // written, no answer, and on_unknown is dlq
+	ClassLimited     Class = "limited"      // the limit had no room, and jobs are not to wait
+	ClassHeadTimeout Class = "head_timeout" // in hand for longer than head_timeout
+	ClassUnavailable Class = "unavailable"  // failed, and to be tried again; in retry tiers only
 )
+
+// expired tells whether the job's not-after has passed.
+func (d *Delivery) expired() bool {
+	return !d.Job.NotAfter.IsZero() && time.Now().After(d.Job.NotAfter)
+}
+
+// expiry is what a dead letter says of a job that is too late.
+func expiry(d *Delivery) *letter {
+	return &letter{d: d, f: Failure{Class: ClassExpired, Attempt: d.Past().Calls}}
+}
 
 // Context ends when the job's partition is taken away or the consumer stops;
 // its cause is [ErrRevoked] or [ErrStopped]. A job that still waits then is to
@@ -51,17 +96,20 @@ const (
 func (d *Delivery) Context() context.Context { return d.part.asg.ctx }
 
 // Done settles the job: its offset counts as complete.
-func (d *Delivery) Done() { d.part.hub.settle(d, true) }
+func (d *Delivery) Done() { d.part.hub.answer(d, true) }
 
 // Dead writes the record to the dead-letter topic and, once Kafka has
 // acknowledged it, settles it. It blocks, and tries again, until that is done
 // or Context ends; then the job is returned. A write that has begun when
 // Context ends is still awaited, as a call on the wire is.
 func (d *Delivery) Dead(f Failure) {
-	d.part.hub.dead.bury(d.Context(), []letter{{d, f}})
+	if h := d.part.hub; h.claim(d) {
+		h.dead.bury(d.Context(), []letter{{d: d, f: f}})
+	}
 }
 
 // Return gives the job back unsent: its offset stays open and another node,
-// or this one later, gets it again. Until then no later job of its key is
-// handed out on this node, or it would be overtaken.
-func (d *Delivery) Return() { d.part.hub.settle(d, false) }
+// or this one later, gets it again. Until then no later job of its key (in
+// partition order: of its partition) is handed out on this node, or it would be
+// overtaken.
+func (d *Delivery) Return() { d.part.hub.answer(d, false) }

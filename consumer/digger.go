@@ -1,9 +1,7 @@
 package consumer
 
-import "dispatcher/job"
-
-// buryAll brings an assignment's records that are no job to the dead letters,
-// until the assignment ends. It runs beside the fetchers, and one an
+// buryAll brings what an assignment has condemned to the dead letters and the
+// tiers, until the assignment ends. It runs beside the fetchers, and one an
 // assignment: a dead-letter topic that can't be written stops neither them nor
 // the dead letters of other topics.
 func (a *assignment) buryAll() {
@@ -17,16 +15,11 @@ func (a *assignment) buryAll() {
 		for some := hub.doomed(a); len(some) > 0; some = hub.doomed(a) {
 			letters := make([]letter, len(some))
 			for i, d := range some {
-				letters[i] = letter{d, Failure{Class: classOf(d.bad), Message: d.bad.Error()}}
+				letters[i] = *d.doom
 			}
-			hub.dead.bury(a.ctx, letters)
+			if letters = a.g.c.results.before(letters); len(letters) > 0 {
+				hub.dead.bury(a.ctx, letters)
+			}
 		}
 	}
-}
-
-func classOf(err *job.Error) Class {
-	if err.Reason == job.ReasonUnsupported {
-		return ClassUnsupported
-	}
-	return ClassDecode
 }

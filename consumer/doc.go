@@ -13,15 +13,23 @@
 //
 // # How it works
 //
-// [Consumer.Run] checks the topics, then joins one group a topic, named
-// <group>.<topic>. Each generation of a group makes an assignment: its
+// [Consumer.Run] checks the topics, then joins one group a topic and one a retry
+// tier, named <group>.<topic>. Each generation of a group makes an assignment: its
 // partitions with their ledgers, one fetcher a partition, and one committer.
 //
-//	fetcher ─► buffer ─► ledger admits ─► key free? ─► Deliveries ─► Done, Dead, Return
-//	                                          └► behind the job of its key that is in hand
+//	fetcher ─► buffer ─► ledger admits ─► due? ─► key free? ─► ready ─► Take ─► Done, Dead, Later, Return
+//	                                       │          └► behind the job of its key that goes before it
+//	                                       └► a retry tier, or parked in memory
 //
-// The hub moves jobs along. Whoever brings some or makes room for some hands
-// out the next ones, one a partition in turn, while fewer than InHand are out.
+// The hub moves jobs along. Whoever brings some or makes room for some makes
+// the next ones ready, one a partition in turn, while fewer than InHand are
+// ready or out. Nothing is pushed: [Consumer.Take] gives the job that is best at
+// that moment, so a job that comes late and goes first waits behind nobody. One
+// whose not-after has passed by then goes to the dead letters instead.
+//
+// Topics belong to lanes. The job of the first lane is the best, unless another
+// one is owed its floor; see [Lane]. Each lane has room for InHand jobs.
+//
 // A fetcher whose partition has enough waiting doesn't fetch; heartbeats go on.
 //
 // With [Options.Results] a job is settled through [Results], which first brings
@@ -34,29 +42,36 @@
 // the commit's metadata, so that one stuck job costs neither its partition nor
 // repeats. It sees 8192 offsets; fetching pauses at three quarters of that.
 //
-// Jobs of one key come one at a time, in the order of their offsets. A returned
-// job closes its key until the next assignment.
+// Jobs of one key come one at a time, in the order of their offsets; in
+// partition order those of one partition do, which is the same with one chain
+// for all. A returned job closes its chain until the next assignment.
+//
+// A job that is not due yet goes to a retry tier, <topic>.retry.<delay>, or waits
+// in memory for what is left. A tier is a feed like its topic, in the same lane,
+// but its first record is looked at only when its delay is over. [Delivery.Later]
+// brings a job that has failed there, in the order none.
 //
 // # Who owns which goroutine
 //
 // Run starts all of them and returns after the last one:
 //
-//	group, one a topic           ends with the context of Run
+//	clock, one                   wakes what waits, expels what is stuck; ends after the groups
+//	group, one a feed            ends with the context of Run
 //	generation, one a group      kafka-go's; drains and commits before it returns
 //	watcher, one a generation    turns its end into the deliveries' cause
 //	fetcher, one a partition     ends with the deliveries' context
-//	digger, one a generation     brings records that are no job to the dead letters
+//	digger, one a generation     brings to the dead letters what no worker is to see
 //	beginner, one a generation   starts the fetchers, each once it is known where
 //	courier, one a partition     of results with something to write; ends when there is no more
 //
-// The taker of [Consumer.Deliveries] belongs to the caller, and takes until Run
-// closes the channel.
+// The taker belongs to the caller. It receives from [Consumer.Ready] until Run
+// closes it.
 //
 // # The end of an assignment
 //
 // On a revoke, and when the context of Run ends, the drain's clock starts:
-// fetching stops and what was not handed out is dropped, as are records that
-// still wait for the dead letters; the deliveries' context ends with its cause; calls
+// fetching stops and what was not taken is dropped, ready or not, as are records
+// that still wait for the dead letters; the deliveries' context ends with its cause; calls
 // on the wire are awaited for Drain at most, and commits go on meanwhile; then
 // the ledger is closed, and its last word is committed. A mark that comes later
 // has no effect: it would move an offset that belongs to someone else. When the
@@ -69,7 +84,7 @@
 //     an error of Run.
 //   - A commit that fails is tried again at the next interval, with what is true
 //     then. One that says that the group has moved on ends the assignment at once.
-//   - The dead-letter topic can't be written: tried again until the assignment
+//   - A dead-letter topic or a tier can't be written: tried again until the assignment
 //     ends; the job stays open, and other topics go on. A letter that is too large
 //     is cut until it fits.
 //   - Results can't be written: tried again until the drain ends; their jobs stay

@@ -126,8 +126,8 @@ func TestWaitsForABroker(t *testing.T) {
 		if err := c.Run(ctx); err != nil {
 			t.Errorf("got %v from Run, want nil", err)
 		}
-		if _, open := <-c.Deliveries(); open || c.Status().LastError == nil {
-			t.Errorf("deliveries open %v, last error %v; want closed and an error", open, c.Status().LastError)
+		if _, open := <-c.Ready(); open || c.Status().LastError == nil {
+			t.Errorf("ready open %v, last error %v; want closed and an error", open, c.Status().LastError)
 		}
 	})
 }
@@ -222,7 +222,7 @@ func consumeReal(t *testing.T, conn consumer.Connection, want []string, produce 
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()
 	var got []string
-	for d := range c.Deliveries() {
+	for d := range taken(c) {
 		got = append(got, string(d.Job.Value))
 		d.Done()
 		if len(got) == len(want) {

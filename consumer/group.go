@@ -18,9 +18,10 @@ const watchInterval = 30 * time.Second
 // a topic, since in one for several a missing topic leaves all of them without
 // partitions.
 type group struct {
-	c     *Consumer
-	topic string
-	id    string
+	*feed
+
+	c  *Consumer
+	id string
 
 	// fresh: the group had committed nothing when this node came, and this
 	// node hasn't either. Only StartLast asks.
@@ -75,11 +76,12 @@ func (g *group) run(ctx context.Context) error {
 	return ignoreClosed(cg.Close())
 }
 
-// learn finds out whether the group is new, for [StartLast]. It has to be known
+// learn finds out whether the group is new, for [StartLast]. A tier is read from
+// its beginning: what is there was put there to be sent. It has to be known
 // before joining: in the first generation another member may commit earlier
 // than this one asks. It returns nil when ctx ends.
 func (g *group) learn(ctx context.Context) error {
-	for n := 0; g.c.opts.StartAt == StartLast; n++ {
+	for n := 0; g.c.opts.StartAt == StartLast && g.tier == 0; n++ {
 		fresh, err := g.isNew(ctx)
 		if err == nil {
 			g.fresh.Store(fresh)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"net"
 	"slices"
@@ -106,18 +107,25 @@ type node struct {
 // they are held.
 func (w *world) start(o consumer.Options, work func(*consumer.Delivery)) *node {
 	w.t.Helper()
+	n := w.idle(o)
+	go n.take(work)
+	return n
+}
+
+// idle runs a node whose jobs nobody takes.
+func (w *world) idle(o consumer.Options) *node {
+	w.t.Helper()
 	c, err := consumer.New(o)
 	w.ok(err)
 	ctx, stop := context.WithCancel(context.Background())
 	n := &node{w: w, c: c, stop: stop, err: make(chan error, 1), over: make(chan struct{})}
 	go func() { n.err <- c.Run(ctx); close(n.over) }()
-	go n.take(work)
 	w.nodes = append(w.nodes, n)
 	return n
 }
 
 func (n *node) take(work func(*consumer.Delivery)) {
-	for d := range n.c.Deliveries() {
+	for d := range taken(n.c) {
 		if d.Context().Err() != nil {
 			d.Return()
 			continue
@@ -130,6 +138,19 @@ func (n *node) take(work func(*consumer.Delivery)) {
 		n.mu.Unlock()
 		if work != nil {
 			work(d)
+		}
+	}
+}
+
+// taken are the jobs of a consumer until its end.
+func taken(c *consumer.Consumer) iter.Seq[*consumer.Delivery] {
+	return func(yield func(*consumer.Delivery) bool) {
+		for range c.Ready() {
+			for d := c.Take(); d != nil; d = c.Take() {
+				if !yield(d) {
+					return
+				}
+			}
 		}
 	}
 }
@@ -172,14 +193,20 @@ func (n *node) holding(count int) []*consumer.Delivery {
 // until lets the bubble's time pass until something is true, a minute at most.
 func (w *world) until(what string, is func() bool) {
 	w.t.Helper()
-	for range 6000 {
+	w.within(time.Minute, what, is)
+}
+
+// within is until with a time of its own.
+func (w *world) within(most time.Duration, what string, is func() bool) {
+	w.t.Helper()
+	for range most / (10 * time.Millisecond) {
 		synctest.Wait()
 		if is() {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	w.t.Fatalf("a minute passed and not yet: %s", what)
+	w.t.Fatalf("%v passed and not yet: %s", most, what)
 }
 
 // committed returns a partition's committed offset and metadata.
@@ -199,7 +226,13 @@ func (w *world) committed(topic string, partition int) (int64, string) {
 // letters reads all dead letters of a topic with one partition.
 func (w *world) letters(topic string) []kafka.Message {
 	w.t.Helper()
-	res, err := w.client.Fetch(w.t.Context(), &kafka.FetchRequest{Topic: topic + ".dlq", MinBytes: 0, MaxBytes: 64 << 20, MaxWait: 10 * time.Millisecond})
+	return w.records(topic + ".dlq")
+}
+
+// records reads all records of a topic with one partition.
+func (w *world) records(topic string) []kafka.Message {
+	w.t.Helper()
+	res, err := w.client.Fetch(w.t.Context(), &kafka.FetchRequest{Topic: topic, MinBytes: 0, MaxBytes: 64 << 20, MaxWait: 10 * time.Millisecond})
 	w.ok(err)
 	w.ok(res.Error)
 	var all []kafka.Message

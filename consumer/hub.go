@@ -1,31 +1,36 @@
 package consumer
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
-// hub hands jobs over, and takes the word back when they are settled. One lock
-// guards every ledger and queue, so that "is this assignment over?" and "mark
-// this offset" are one step. It is never held across a wait: the channel has
-// room for all jobs in hand, so a send to it can't block.
+// hub makes jobs ready, hands them out, and takes the word back when they are
+// settled. One lock guards every ledger and queue, so that "is this assignment
+// over?" and "mark this offset" are one step. It is never held across a wait.
 //
-// No goroutine belongs to it. Whoever brings jobs (a fetcher) or makes room (a
-// worker that settles) also moves the next ones along.
+// Whoever brings jobs (a fetcher), makes room (a worker that settles) or knows
+// that it is time (keepTime) also makes the next ones ready.
 type hub struct {
-	out   chan *Delivery
-	limit int // jobs in hand at most
+	ready chan struct{} // something became ready; one slot, since a second word says nothing new
 	dead  *deadLetters
+	order Order
+	tiers []time.Duration // rising
 
-	mu     sync.Mutex
-	inHand int        // in out or with the workers
-	first  *partition // queue of partitions that may have a job to hand out
-	last   *partition
-	live   map[*assignment]struct{}
+	headTimeout time.Duration // how long a job may be in hand; 0: for ever
+
+	mu       sync.Mutex
+	lanes    []*lane // in order of priority
+	alarms   *alarms
+	since    map[*Delivery]time.Time // when each was taken, with a headTimeout
+	live     map[*assignment]struct{}
+	finished bool // ready is closed
 }
 
-func newHub(limit int) *hub {
+func newHub(lanes []*lane, o *Options) *hub {
 	return &hub{
-		out:   make(chan *Delivery, limit),
-		limit: limit,
-		live:  make(map[*assignment]struct{}),
+		ready: make(chan struct{}, 1), lanes: lanes, order: o.Order, tiers: o.RetryTiers, headTimeout: o.HeadTimeout,
+		alarms: newAlarms(), since: make(map[*Delivery]time.Time), live: make(map[*assignment]struct{}),
 	}
 }
 
@@ -57,40 +62,18 @@ func (h *hub) add(p *partition, b *fetchedBatch) bool {
 	if p.buffer.head == nil {
 		p.ledger.passTo(p.fetched)
 	}
-	h.enlist(p)
-	h.pump()
+	p.lane.enlist(p)
+	h.pump(p.lane)
 	p.waiting = !p.room()
 	return !p.waiting
 }
 
-// enlist queues a partition that may have a job to hand out.
-func (h *hub) enlist(p *partition) {
-	if p.listed || p.asg.draining || (p.buffer.head == nil && p.freed.head == nil) {
-		return
-	}
-	p.listed, p.after = true, nil
-	if h.last == nil {
-		h.first = p
-	} else {
-		h.last.after = p
-	}
-	h.last = p
-}
-
-func (h *hub) delist() *partition {
-	p := h.first
-	if h.first = p.after; h.first == nil {
-		h.last = nil
-	}
-	p.listed, p.after = false, nil
-	return p
-}
-
-// pump hands out jobs while there is room, one a partition in turn: a full
-// partition does not win over a slow one.
-func (h *hub) pump() {
-	for h.inHand < h.limit && h.first != nil {
-		p := h.delist()
+// pump makes a lane's jobs ready while there is room, one a partition in turn:
+// a full partition does not win over a slow one.
+func (h *hub) pump(l *lane) {
+	moved := false
+	for l.room() && l.first != nil {
+		p := l.delist()
 		if p.asg.draining {
 			continue
 		}
@@ -99,15 +82,64 @@ func (h *hub) pump() {
 		if d == nil {
 			continue
 		}
-		h.enlist(p)
-		h.inHand++
-		p.asg.inHand++
-		h.out <- d
+		l.enlist(p)
+		l.push(d)
+		moved = true
+	}
+	if moved {
+		h.signal()
 	}
 }
 
-// condemn queues a record that is no job. It does not count as in hand, since
-// no worker is to see it; its assignment waits for it all the same.
+// signal wakes the taker.
+func (h *hub) signal() {
+	if h.finished {
+		return
+	}
+	select {
+	case h.ready <- struct{}{}:
+	default:
+	}
+}
+
+// take hands out the best job that is ready; nil: none is. One whose not-after
+// has passed goes to the dead letters instead.
+func (h *hub) take() *Delivery {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for {
+		l := pick(h.lanes)
+		if l == nil {
+			return nil
+		}
+		d := l.pop()
+		if d.expired() {
+			d.part.condemn(d, expiry(d))
+			h.pump(l)
+			continue
+		}
+		l.inHand++
+		d.part.taken++
+		d.part.asg.inHand++
+		if h.headTimeout > 0 {
+			h.since[d] = time.Now()
+		}
+		return d
+	}
+}
+
+// waiting is how many jobs are ready.
+func (h *hub) waiting() (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, l := range h.lanes {
+		n += l.count
+	}
+	return n
+}
+
+// condemn queues what no worker is to see. It does not count as in hand; its
+// assignment waits for it all the same.
 func (h *hub) condemn(d *Delivery) {
 	a := d.part.asg
 	a.inHand++
@@ -131,28 +163,32 @@ func (h *hub) doomed(a *assignment) []*Delivery {
 	return some
 }
 
-// settle carries out a verdict: done closes the offset, otherwise it stays
-// open. After the end of its assignment only the room in hand is given back.
+// settle carries out what became of a letter: done closes the offset, otherwise
+// it stays open.
 func (h *hub) settle(d *Delivery, done bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.settleLocked(d, done)
+}
+
+// settleLocked carries out a verdict. After the end of its assignment only the
+// room in hand is given back.
+func (h *hub) settleLocked(d *Delivery, done bool) {
 	if d.settled {
 		return
 	}
 	d.settled = true
 	p, a := d.part, d.part.asg
-	if d.bad == nil {
-		h.inHand--
-	}
-	a.inHand--
 	if !a.over {
 		p.settle(d, done)
 	}
-	if a.draining && a.inHand == 0 {
+	if d.doom == nil {
+		h.leaveHand(d)
+	} else if a.inHand--; a.draining && a.inHand == 0 {
 		a.setIdle()
 	}
-	h.enlist(p)
-	h.pump()
+	p.lane.enlist(p)
+	h.pump(p.lane)
 	p.wakeFetcher()
 }
 
@@ -168,8 +204,9 @@ func (h *hub) open(a *assignment, parts []*partition) bool {
 	return true
 }
 
-// drain drops what was not handed out. The assignment's idle channel closes
-// once everything in hand has been settled. A second call has no effect.
+// drain drops what was not handed out, also what is ready. The assignment's idle
+// channel closes once everything in hand has been settled. A second call has no
+// effect.
 func (h *hub) drain(a *assignment) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -181,6 +218,11 @@ func (h *hub) drain(a *assignment) {
 	a.condemned = nil
 	for _, p := range a.parts {
 		p.drop()
+	}
+	h.alarms.drop(a)
+	for _, l := range h.lanes {
+		l.drop(a)
+		h.pump(l) // the room is for others
 	}
 	if a.inHand == 0 {
 		a.setIdle()
@@ -226,10 +268,11 @@ func (h *hub) stillDirty(points []commitPoint) []commitPoint {
 	return left
 }
 
-// finish lets the taker of deliveries go. All assignments are over by then, so
-// nothing is sent any more.
+// finish lets the taker go. All assignments are over by then, so nothing
+// becomes ready any more.
 func (h *hub) finish() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	close(h.out)
+	h.finished = true
+	close(h.ready)
 }

@@ -86,7 +86,7 @@ func merge(committed []kafka.OffsetFetchPartition, logs []kafka.PartitionOffsets
 // none, the first commit comes at once, or tools would show no lag.
 func (a *assignment) settleIn(id int, at place) *partition {
 	p := &partition{
-		hub: a.g.c.hub, asg: a, topic: a.g.topic, id: id,
+		feed: a.g.feed, hub: a.g.c.hub, asg: a, id: id,
 		wake: make(chan struct{}, 1), keys: make(map[uint64]*Delivery),
 		committed: at.offset, stable: at.last,
 	}

@@ -15,10 +15,32 @@ type metrics struct {
 	commits      *prometheus.CounterVec
 	commitErrors *prometheus.CounterVec
 	deadLetters  *prometheus.CounterVec // by class
+	delayed      *prometheus.CounterVec // by reason
 	deadErrors   prometheus.Counter
 }
 
-func newMetrics(topics []string) *metrics {
+const (
+	reasonRetry    = "retry"
+	reasonSchedule = "schedule"
+)
+
+// written counts a letter that Kafka has.
+func (m *metrics) written(l letter) {
+	switch {
+	case !l.delayed():
+		m.deadLetters.WithLabelValues(string(l.f.Class)).Inc()
+	case l.f.Class == "":
+		m.delayed.WithLabelValues(reasonSchedule).Inc()
+	default:
+		m.delayed.WithLabelValues(reasonRetry).Inc()
+	}
+}
+
+func newMetrics(feeds []*feed) *metrics {
+	var topics []string
+	for _, f := range feeds {
+		topics = append(topics, f.topic)
+	}
 	vec := func(name, help, label string, values []string) *prometheus.CounterVec {
 		v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, []string{label})
 		for _, value := range values {
@@ -28,21 +50,22 @@ func newMetrics(topics []string) *metrics {
 	}
 	classes := []string{
 		string(ClassDecode), string(ClassUnsupported), string(ClassPermanent),
-		string(ClassExhausted), string(ClassExpired), string(ClassUnknown),
+		string(ClassExhausted), string(ClassExpired), string(ClassUnknown), string(ClassLimited), string(ClassHeadTimeout),
 	}
 	return &metrics{
 		rebalances:   vec("rebalances_total", "Assignments received, by topic.", "topic", topics),
 		commits:      vec("commits_total", "Offset commits tried, by topic.", "topic", topics),
 		commitErrors: vec("commit_errors_total", "Offset commits that failed, by topic.", "topic", topics),
 		deadLetters:  vec("dead_letters_total", "Records written to a dead-letter topic, by class.", "class", classes),
+		delayed:      vec("delayed_total", "Jobs written to a retry tier, by reason.", "reason", []string{reasonRetry, reasonSchedule}),
 		deadErrors: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: namespace, Name: "dead_letter_errors_total", Help: "Writes to a dead-letter topic that failed and were tried again.",
+			Namespace: namespace, Name: "dead_letter_errors_total", Help: "Writes to a dead-letter topic or a retry tier that failed and were tried again.",
 		}),
 	}
 }
 
 func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.rebalances, m.commits, m.commitErrors, m.deadLetters, m.deadErrors}
+	return []prometheus.Collector{m.rebalances, m.commits, m.commitErrors, m.deadLetters, m.delayed, m.deadErrors}
 }
 
 // Describe implements [prometheus.Collector].
@@ -63,27 +86,35 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 // away leaves no stale series behind.
 type gauges struct{ c *Consumer }
 
-// gaugeDescs are the descriptions in the order in which Collect uses them.
-func gaugeDescs() (lag, open, inHand, joined *prometheus.Desc) {
-	perPartition := []string{"topic", "partition"}
-	name := func(n string) string { return prometheus.BuildFQName(namespace, "", n) }
-	return prometheus.NewDesc(name("lag"), "Last stable offset less the committed one, of this node's partitions.", perPartition, nil),
-		prometheus.NewDesc(name("open_offsets"), "Offsets fetched and not complete, of this node's partitions.", perPartition, nil),
-		prometheus.NewDesc(name("in_hand"), "Jobs handed out and not settled.", nil, nil),
-		prometheus.NewDesc(name("joined"), "1 when every topic's group has given this node its part.", nil, nil)
+// gaugeDescs are the descriptions; those of a lane in the order in which Collect
+// uses them.
+func gaugeDescs() (lag, open, joined *prometheus.Desc, ofLane []*prometheus.Desc) {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
+	}
+	return desc("lag", "Last stable offset less the committed one, of this node's partitions.", "topic", "partition"),
+		desc("open_offsets", "Offsets fetched and not complete, of this node's partitions.", "topic", "partition"),
+		desc("joined", "1 when every topic's group has given this node its part."),
+		[]*prometheus.Desc{
+			desc("in_hand", "Jobs handed out and not settled.", "lane"),
+			desc("ready_jobs", "Jobs that only wait for a slot.", "lane"),
+			desc("waiting_jobs", "Records of this node's partitions that are not complete, less those in hand and parked.", "lane"),
+			desc("parked_jobs", "Jobs that wait in memory for their time.", "lane"),
+			desc("delayed_jobs", "Records of this node's partitions of retry tiers that are not complete, less those in hand and parked.", "lane"),
+		}
 }
 
 // Describe implements [prometheus.Collector].
 func (gauges) Describe(ch chan<- *prometheus.Desc) {
-	lag, open, inHand, joined := gaugeDescs()
-	for _, d := range []*prometheus.Desc{lag, open, inHand, joined} {
+	lag, open, joined, ofLane := gaugeDescs()
+	for _, d := range append(ofLane, lag, open, joined) {
 		ch <- d
 	}
 }
 
 // Collect implements [prometheus.Collector].
 func (g gauges) Collect(ch chan<- prometheus.Metric) {
-	lag, open, inHand, joined := gaugeDescs()
+	lag, open, joined, ofLane := gaugeDescs()
 	s := g.c.Status()
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
@@ -93,7 +124,11 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 		gauge(lag, float64(p.Lag), p.Topic, id)
 		gauge(open, float64(p.Open), p.Topic, id)
 	}
-	gauge(inHand, float64(s.InHand))
+	for _, l := range s.Lanes {
+		for i, v := range []float64{float64(l.InHand), float64(l.Ready), float64(l.Waiting), float64(l.Parked), float64(l.Delayed)} {
+			gauge(ofLane[i], v, l.Lane)
+		}
+	}
 	isJoined := 0.0
 	if s.Joined {
 		isJoined = 1

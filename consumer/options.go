@@ -29,6 +29,17 @@ const (
 	StartLast  StartAt = "last"  // with what comes from now on, if the group is new
 )
 
+// Order is which jobs are handed out one at a time, in the order of their
+// offsets. A job that is tried again in place holds those behind it.
+type Order string
+
+// The orders.
+const (
+	OrderKey       Order = "key"       // those of one key
+	OrderPartition Order = "partition" // those of one partition
+	OrderNone      Order = "none"      // none
+)
+
 // SASL is how a client proves who it is.
 type SASL struct {
 	Mechanism string // plain, scram-sha-256 or scram-sha-512
@@ -58,11 +69,13 @@ type Options struct {
 	Connection
 
 	Group  string   // prefix: the group of a topic is <group>.<topic>
-	Topics []string // must exist
+	Topics []string // one lane called default; they must exist
+	Lanes  []Lane   // instead of Topics, in order of priority
 	Node   string   // this node's name in dead letters; default the client id
 
-	InHand      int // jobs handed out and not settled, at most; default 256
-	MaxJobBytes int // largest value of a job; default 1 MiB
+	Order       Order // default key
+	InHand      int   // jobs ready or handed out and not settled, at most, of each lane; default 256
+	MaxJobBytes int   // largest value of a job; default 1 MiB
 
 	CommitInterval time.Duration // default 100 ms
 	Heartbeat      time.Duration // default 1 s, which is also the most
@@ -70,7 +83,15 @@ type Options struct {
 	Drain          time.Duration // how long calls on the wire are awaited; default 7 s
 	JoinBackoff    time.Duration // after a join that failed; default 500 ms
 
-	CreateCompanions bool    // create <topic>.dlq, and <topic>.results, where they are missing
+	// RetryTiers are the delays of the topics <topic>.retry.<delay>, strictly
+	// rising whole seconds from 1 s to 1 h. None: jobs wait in place only.
+	RetryTiers []time.Duration
+
+	// HeadTimeout is how long a job may be in hand before it goes to a tier or,
+	// without tiers, to the dead letters, in any order; 0: for ever.
+	HeadTimeout time.Duration
+
+	CreateCompanions bool    // create <topic>.dlq, the retry tiers and <topic>.results where they are missing
 	Results          bool    // say on <topic>.results what became of each job; see [Results]
 	StartAt          StartAt // default first
 
@@ -81,6 +102,9 @@ type Options struct {
 // lastCommit is what has to fit between the end of the drain and the end of
 // the session, so that the last commit is not refused.
 const lastCommit = 500 * time.Millisecond
+
+// maxTopicName is what Kafka allows.
+const maxTopicName = 249
 
 var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
@@ -104,6 +128,7 @@ func (o *Options) setDefaults() {
 	orDefault(&o.Drain, 7*time.Second)
 	orDefault(&o.JoinBackoff, 500*time.Millisecond)
 	orDefault(&o.StartAt, StartFirst)
+	orDefault(&o.Order, OrderKey)
 	orDefault(&o.Logger, slog.New(slog.DiscardHandler))
 }
 
@@ -139,19 +164,37 @@ func (o *Options) validateNames() error {
 	if !topicName.MatchString(o.Group) {
 		faults = append(faults, fault("group", strconv.Quote(o.Group), "must be 1 to 249 of a-z A-Z 0-9 . _ -"))
 	}
-	if len(o.Topics) == 0 {
+	faults = append(faults, o.validateLanes(), o.validateTopics(), validateTiers(o.RetryTiers))
+	if o.StartAt != StartFirst && o.StartAt != StartLast {
+		faults = append(faults, fault("start_at", strconv.Quote(string(o.StartAt)), "must be first or last"))
+	}
+	if !slices.Contains([]Order{OrderKey, OrderPartition, OrderNone}, o.Order) {
+		faults = append(faults, fault("order", strconv.Quote(string(o.Order)), "must be key, partition or none"))
+	}
+	return errors.Join(faults...)
+}
+
+func (o *Options) validateTopics() error {
+	var faults []error
+	topics := o.jobTopics()
+	if len(topics) == 0 {
 		faults = append(faults, fault("topics", "[]", "at least one is needed"))
 	}
-	for i, t := range o.Topics {
+	for i, t := range topics {
 		if !topicName.MatchString(t) || !topicName.MatchString(deadTopic(t)) {
 			faults = append(faults, fault("topics", strconv.Quote(t), "must be 1 to 245 of a-z A-Z 0-9 . _ -"))
 		}
-		if slices.Contains(o.Topics[:i], t) {
+		if slices.Contains(topics[:i], t) {
 			faults = append(faults, fault("topics", strconv.Quote(t), "is named twice"))
 		}
-	}
-	if o.StartAt != StartFirst && o.StartAt != StartLast {
-		faults = append(faults, fault("start_at", strconv.Quote(string(o.StartAt)), "must be first or last"))
+		for _, c := range companionsOf(t, o.RetryTiers) {
+			if slices.Contains(topics, c) {
+				faults = append(faults, fault("topics", strconv.Quote(c), "is a companion of "+t))
+			}
+			if len(c) > maxTopicName {
+				faults = append(faults, fault("topics", strconv.Quote(t), fmt.Sprintf("is too long for its companion %s: Kafka takes %d characters", c, maxTopicName)))
+			}
+		}
 	}
 	return errors.Join(faults...)
 }
@@ -179,6 +222,9 @@ func (o *Options) validateTimes() error {
 		if t.value < time.Millisecond || t.value > time.Hour {
 			faults = append(faults, fault(t.field, t.value, "must be 1ms to 1h"))
 		}
+	}
+	if o.HeadTimeout != 0 && (o.HeadTimeout < time.Second || o.HeadTimeout > 24*time.Hour) {
+		faults = append(faults, fault("head_timeout", o.HeadTimeout, "must be 1s to 24h, or 0 for none"))
 	}
 	if o.Heartbeat > time.Second {
 		faults = append(faults, fault("heartbeat", o.Heartbeat, "must be at most 1s, or a rebalance takes too long"))

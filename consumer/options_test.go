@@ -22,6 +22,13 @@ func TestOptionsAreChecked(t *testing.T) {
 		"no topics":         {func(o *consumer.Options) { o.Topics = nil }, []string{"topics", "[]"}},
 		"bad topic":         {func(o *consumer.Options) { o.Topics = []string{"a b"} }, []string{"topics", `"a b"`}},
 		"twice":             {func(o *consumer.Options) { o.Topics = []string{"a", "a"} }, []string{"topics", `"a"`, "twice"}},
+		"topics and lanes":  {func(o *consumer.Options) { o.Lanes = []consumer.Lane{{Name: "l", Topics: []string{"u"}}} }, []string{"topics", "[t]", "lanes"}},
+		"lane without name": {func(o *consumer.Options) { *o = inLanes(*o, consumer.Lane{Topics: []string{"u"}}) }, []string{"lanes.0.name", `""`}},
+		"lane of nothing":   {func(o *consumer.Options) { *o = inLanes(*o, consumer.Lane{Name: "l"}) }, []string{"lanes.0.topics", "[]"}},
+		"floor":             {func(o *consumer.Options) { *o = inLanes(*o, consumer.Lane{Name: "l", Topics: []string{"u"}, Floor: 1}) }, []string{"lanes.0.floor", "1"}},
+		"topic in two lanes": {func(o *consumer.Options) {
+			*o = inLanes(*o, consumer.Lane{Name: "l", Topics: []string{"u"}}, consumer.Lane{Name: "m", Topics: []string{"u"}})
+		}, []string{"topics", `"u"`, "twice"}},
 		"start":             {func(o *consumer.Options) { o.StartAt = "middle" }, []string{"start_at", `"middle"`}},
 		"in hand":           {func(o *consumer.Options) { o.InHand = -1 }, []string{"in_hand", "-1"}},
 		"job bytes":         {func(o *consumer.Options) { o.MaxJobBytes = 1 << 30 }, []string{"max_job_bytes", "1073741824"}},

@@ -1,10 +1,12 @@
 package consumer
 
+import "time"
+
 // A partition's buffer ends where either of these is reached; fetching pauses.
 const (
 	bufferJobs  = 1024
 	bufferBytes = 1 << 20
-	parkedBytes = 4 << 20 // of jobs that wait for an earlier one of their key, or for the dead letters
+	parkedBytes = 4 << 20 // of jobs that wait for an earlier one of their key, for their time, or for the dead letters
 )
 
 // list is a queue through Delivery.next.
@@ -31,23 +33,28 @@ func (l *list) pop() *Delivery {
 // partition is one partition for as long as one assignment lasts. The hub's
 // lock guards everything below the first block.
 type partition struct {
-	hub   *hub
-	asg   *assignment
-	topic string
-	id    int
-	wake  chan struct{} // room again; one slot, since a second signal says nothing new
+	*feed
+
+	hub  *hub
+	asg  *assignment
+	id   int
+	wake chan struct{} // room again; one slot, since a second signal says nothing new
 
 	ledger ledger
-	keys   map[uint64]*Delivery // last of the key's chain, whose first one is in hand
+	keys   map[uint64]*Delivery // last of each chain, whose first one is ready or in hand
 
 	buffer  list // fetched, in the order of their offsets
 	freed   list // their predecessor is settled; they go before the buffer
+	woken   list // their time has come; they go before the buffer
 	count   int  // in buffer
 	bytes   int  // in buffer
-	parked  int  // bytes in the chains behind keys, in freed and among the condemned
+	parked  int  // bytes in the chains behind keys, in freed, among the condemned and asleep
+	asleep  int  // jobs that wait for their time
+	taken   int  // jobs in hand
+	napping bool // the first record in buffer is not due, and an alarm is set
 	fetched int64
 	waiting bool       // the fetcher waits for wake
-	listed  bool       // in the hub's queue of those that may have something
+	listed  bool       // in the lane's queue of those that may have something
 	after   *partition // the next one in that queue
 
 	committed    int64  // what Kafka has; -1: nothing yet
@@ -64,15 +71,32 @@ func (p *partition) room() bool {
 	return p.count < bufferJobs && p.bytes < bufferBytes && p.parked < parkedBytes && p.ledger.span() < pauseSpan
 }
 
-// take finds the next job that may be handed out; nil: none for now.
+// hasSome tells whether take may find something.
+func (p *partition) hasSome() bool {
+	return p.freed.head != nil || p.woken.head != nil || (p.buffer.head != nil && !p.napping)
+}
+
+// take finds the next job that may go; nil: none for now.
 func (p *partition) take() *Delivery {
 	if p.freed.head != nil {
 		d := p.freed.pop()
 		p.parked -= d.size
 		return d
 	}
+	for p.woken.head != nil {
+		if d := p.woken.pop(); p.free(d) {
+			return d
+		}
+	}
 	for p.buffer.head != nil {
 		d := p.buffer.head
+		if p.napping {
+			return nil
+		}
+		if d.hop != nil && time.Until(d.hop.gate) > 0 {
+			p.sleep(d.hop.gate)
+			return nil
+		}
 		admitted := p.ledger.admit(d.Job.Offset)
 		if admitted == admitFull {
 			return nil
@@ -88,13 +112,21 @@ func (p *partition) take() *Delivery {
 	return nil
 }
 
-// free tells whether an admitted job may be handed out at once. If not, it has
-// found its place: with the dead, or in its key's chain.
+// free tells whether an admitted job may go at once. If not, it has found its
+// place: with the dead, among those that wait for their time, or in its chain.
 func (p *partition) free(d *Delivery) bool {
-	if d.bad != nil {
-		p.parked += d.size
-		p.hub.condemn(d)
+	if d.doom == nil && d.expired() {
+		d.doom = expiry(d)
+	}
+	if d.doom != nil {
+		p.condemn(d, d.doom)
 		return false
+	}
+	if d.hop != nil {
+		if wait := time.Until(d.hop.due); wait > 0 {
+			p.delay(d, wait)
+			return false
+		}
 	}
 	if d.key == 0 {
 		return true
@@ -102,23 +134,31 @@ func (p *partition) free(d *Delivery) bool {
 	last, inFlight := p.keys[d.key]
 	if !inFlight {
 		p.keys[d.key] = d
+		d.chained = true
 		return true
 	}
 	if !closedKey(last) {
 		last.heir = d
 		p.keys[d.key] = d
+		d.chained = true
 		p.parked += d.size
 	}
 	return false
 }
 
+// condemn gives a job over to the dead letters, or to a tier.
+func (p *partition) condemn(d *Delivery, l *letter) {
+	d.doom = l
+	p.parked += d.size
+	p.hub.condemn(d)
+}
+
 // release lets the next job of the key go, or closes the key after a return.
 func (p *partition) release(d *Delivery, done bool) {
-	if d.bad != nil {
+	if d.doom != nil {
 		p.parked -= d.size
-		return
 	}
-	if d.key == 0 {
+	if !d.chained {
 		return
 	}
 	heir := d.heir
@@ -152,8 +192,8 @@ func (p *partition) settle(d *Delivery, done bool) {
 // back, the next mark would take the dropped jobs for a gap, and complete.
 func (p *partition) drop() {
 	p.fetched = p.ledger.end
-	p.buffer, p.freed = list{}, list{}
-	p.count, p.bytes, p.parked = 0, 0, 0
+	p.buffer, p.freed, p.woken = list{}, list{}, list{}
+	p.count, p.bytes, p.parked, p.asleep = 0, 0, 0, 0
 }
 
 // wakeFetcher tells the fetcher that there is room again.

@@ -86,7 +86,9 @@ func (r *Results) Done(d *Delivery, o Outcome) {
 		d.Done()
 		return
 	}
-	r.put(r.entry(d, o, ""))
+	if d.part.hub.claim(d) {
+		r.put(r.entry(d, o, ""))
+	}
 }
 
 // Dead writes the job's result and then does as [Delivery.Dead] does. It blocks
@@ -97,6 +99,9 @@ func (r *Results) Dead(d *Delivery, f Failure, o Outcome) {
 		d.Dead(f)
 		return
 	}
+	if !d.part.hub.claim(d) {
+		return
+	}
 	e := r.entry(d, o, f.Class)
 	e.written = make(chan bool, 1)
 	r.put(e)
@@ -105,6 +110,34 @@ func (r *Results) Dead(d *Delivery, f Failure, o Outcome) {
 	} else {
 		d.Return()
 	}
+}
+
+// before writes the results of letters that no worker sees, all at once, and
+// returns those that may go on. Of the others the jobs are returned. What could
+// not be read has no id, and no result; what is only delayed has none yet.
+func (r *Results) before(letters []letter) []letter {
+	if r == nil {
+		return letters
+	}
+	entries := make([]*entry, len(letters))
+	for i := range letters {
+		l := &letters[i]
+		if l.d.Job.ID == "" || l.delayed() {
+			continue
+		}
+		entries[i] = r.entry(l.d, Outcome{Attempts: l.f.Attempt, Error: l.f.Message}, l.f.Class)
+		entries[i].written = make(chan bool, 1)
+		r.put(entries[i])
+	}
+	kept := letters[:0]
+	for i, e := range entries {
+		if e == nil || <-e.written {
+			kept = append(kept, letters[i])
+		} else {
+			letters[i].d.part.hub.settle(letters[i].d, false)
+		}
+	}
+	return kept
 }
 
 // end carries out what was to follow the write.

@@ -57,7 +57,7 @@ func (r *Results) entry(d *Delivery, o Outcome, class Class) *entry {
 		EnqueuedAt: j.Time.UTC(), SentAt: o.SentAt.UTC(), SettledAt: time.Now().UTC(), Node: clip(r.node, maxCodeBytes),
 	}
 	setOrigin(&v, &j.Record)
-	e := &entry{d: d, result: result, topic: resultsTopic(j.Topic), key: j.Key, value: encodeResult(&v), at: v.SettledAt}
+	e := &entry{d: d, result: result, topic: resultsTopic(d.part.of), key: j.Key, value: encodeResult(&v), at: v.SettledAt}
 	if len(j.Key) == 0 || len(j.Key) > maxResultKey {
 		e.key = []byte(j.ID)
 	}

@@ -400,3 +400,27 @@ func gathered(t *testing.T, reg *prometheus.Registry, name string) (sum float64)
 	}
 	return sum
 }
+
+// A job that no worker sees has a result as well: here one that came too late,
+// and one that asks for what is not built; what could not be read has none.
+func TestWhatNoWorkerSeesHasAResult(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs",
+			job.Record{Value: []byte("late"), Headers: []job.Header{{Key: "not-after", Value: []byte("1999-01-01T00:00:00Z")}}},
+			job.Record{Value: []byte("unreadable"), Headers: []job.Header{{Key: "not-after", Value: []byte("soon")}}},
+			job.Record{Value: []byte("sent")},
+		)
+		n := w.startSettling(w.withResults(), accepted)
+		w.waitFor("jobs", 0, 3)
+		w.ok(n.end())
+		_, got := w.results("jobs")
+		became := map[int64]string{}
+		for _, r := range got {
+			became[r.Offset] = r.Result
+		}
+		if diff := cmp.Diff(map[int64]string{0: job.ResultExpired, 2: job.ResultAccepted}, became); diff != "" {
+			t.Errorf("results by offset (-want +got):\n%s", diff)
+		}
+	})
+}

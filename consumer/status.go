@@ -8,10 +8,11 @@ import (
 
 // Status is what a consumer is doing now.
 type Status struct {
-	Joined     bool // every topic's group has given this node its part, be it empty
+	Joined     bool // every topic's and tier's group has given this node its part, be it empty
 	Partitions []PartitionStatus
-	Lag        int64 // records that are not complete, over all partitions of this node
+	Lag        int64 // records that are not complete, over all partitions of this node, those of tiers included
 	InHand     int   // jobs handed out and not settled
+	Lanes      []LaneStatus
 	// LastError is the most recent fault; nil: none since a group was last
 	// joined. It never holds a payload or a secret.
 	LastError error
@@ -42,9 +43,20 @@ func (s Status) Ready() error {
 	return nil
 }
 
+// LaneStatus is one lane on this node, in order of priority.
+type LaneStatus struct {
+	Lane    string
+	InHand  int   // jobs handed out and not settled
+	Ready   int   // jobs that only wait for a slot
+	Waiting int64 // records of its topics that are not complete, less those in hand and parked
+	Parked  int   // jobs that wait in memory for their time
+	Delayed int64 // records in its retry tiers that are not complete, less those in hand and parked
+}
+
 // PartitionStatus is one partition that this node works.
 type PartitionStatus struct {
 	Topic     string
+	Lane      string
 	Partition int
 	Committed int64 // -1: nothing yet
 	Lag       int64 // last stable offset less the committed one
@@ -53,7 +65,7 @@ type PartitionStatus struct {
 
 // Status returns a snapshot. It is cheap, and safe to call at any time.
 func (c *Consumer) Status() Status {
-	s := c.hub.status(len(c.opts.Topics))
+	s := c.hub.status(len(c.feeds))
 	s.LastError, s.Faulty, s.Fault = c.state.read()
 	for _, p := range s.Partitions {
 		s.Lag += p.Lag
@@ -64,15 +76,23 @@ func (c *Consumer) Status() Status {
 func (h *hub) status(topics int) Status {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := Status{InHand: h.inHand}
+	var s Status
+	at := make(map[*lane]*LaneStatus, len(h.lanes))
+	s.Lanes = make([]LaneStatus, len(h.lanes))
+	for i, l := range h.lanes {
+		s.Lanes[i] = LaneStatus{Lane: l.name, InHand: l.inHand, Ready: l.count}
+		at[l] = &s.Lanes[i]
+		s.InHand += l.inHand
+	}
 	joined := 0 // a topic has one assignment at a time
 	for a := range h.live {
 		if !a.draining {
 			joined++
 		}
 		for _, p := range a.parts {
+			at[p.lane].count(p)
 			s.Partitions = append(s.Partitions, PartitionStatus{
-				Topic: p.topic, Partition: p.id, Committed: p.committed, Lag: p.lag(), Open: p.ledger.open,
+				Topic: p.topic, Lane: p.lane.name, Partition: p.id, Committed: p.committed, Lag: p.lag(), Open: p.ledger.open,
 			})
 		}
 	}
@@ -87,4 +107,15 @@ func (p *partition) lag() int64 {
 		from = p.ledger.base
 	}
 	return max(p.stable-from, 0)
+}
+
+// count takes in a partition's offsets that are not complete, as far as is known.
+func (s *LaneStatus) count(p *partition) {
+	backlog := int64(p.ledger.open) + max(p.stable-p.ledger.end, 0) - int64(p.taken+p.asleep)
+	s.Parked += p.asleep
+	if p.tier > 0 {
+		s.Delayed += backlog
+	} else {
+		s.Waiting += backlog
+	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -36,22 +38,61 @@ func (c *Consumer) checkTopics(ctx context.Context) error {
 	if err := c.client.greet(ctx); err != nil {
 		return err
 	}
-	layout, err := topicLayout(ctx, &c.opts.Connection, companions(c.opts.Topics), c.opts.Topics)
+	topics, all := c.opts.jobTopics(), c.opts.allTopics()
+	layout, err := topicLayout(ctx, &c.opts.Connection, all, topics)
 	if err != nil {
 		return err
 	}
-	for _, t := range c.opts.Topics {
-		if _, ok := layout[deadTopic(t)]; ok {
-			continue
+	created := false
+	for _, t := range topics {
+		for _, companion := range companionsOf(t, c.opts.RetryTiers) {
+			if _, ok := layout[companion]; ok {
+				continue
+			}
+			if !c.opts.CreateCompanions {
+				return &missingError{companion, "create it, or let companions be created"}
+			}
+			if err := c.createCompanion(ctx, companion, layout[t]); err != nil {
+				return err
+			}
+			created = true
 		}
-		if !c.opts.CreateCompanions {
-			return &missingError{deadTopic(t), "create it, or let companions be created"}
-		}
-		if err := c.createCompanion(ctx, deadTopic(t), layout[t]); err != nil {
+	}
+	c.warnOfStranded(ctx)
+	if created && len(c.opts.RetryTiers) > 0 {
+		if err := c.known(ctx, all); err != nil {
 			return err
 		}
 	}
-	return c.checkResults(ctx, c.opts.Topics, layout)
+	return c.checkResults(ctx, topics, layout)
+}
+
+// warnOfStranded tells of tiers that nobody reads any more since their delay was
+// taken out of the settings: jobs may wait there for ever.
+func (c *Consumer) warnOfStranded(ctx context.Context) {
+	layout, err := askLayout(ctx, &c.opts.Connection, nil)
+	if err != nil {
+		c.opts.Logger.Debug("could not list the topics", "error", err)
+		return
+	}
+	all := c.opts.allTopics()
+	for _, of := range c.opts.jobTopics() {
+		for name := range layout {
+			if strings.HasPrefix(name, of+".retry.") && !slices.Contains(all, name) {
+				c.opts.Logger.Warn("a retry tier is not among retry_tiers, jobs that are left in it are not sent", "topic", name)
+			}
+		}
+	}
+}
+
+// known returns nil once the cluster knows topics that were just created. A group
+// that is joined before gets no partitions, and never any later.
+func (c *Consumer) known(ctx context.Context, topics []string) error {
+	_, err := topicLayout(ctx, &c.opts.Connection, topics, topics)
+	if missing, ok := errors.AsType[*missingError](err); ok {
+		return fmt.Errorf("topic %s was created and is not known yet", missing.topic) // and so is asked for again
+	}
+	return err
 }
 
 // missingError names a topic that does not exist.
@@ -109,8 +150,8 @@ func askLayout(ctx context.Context, conn *Connection, topics []string) (map[stri
 	return layout, nil
 }
 
-// createCompanion gives a companion as many partitions and replicas as the
-// topic has, so that a key keeps its partition.
+// createCompanion gives a companion as many partitions and replicas as the topic
+// has, so that a key keeps its partition.
 func (c *Consumer) createCompanion(ctx context.Context, name string, like kafka.Topic) error {
 	res, err := c.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
 		Topic: name, NumPartitions: len(like.Partitions), ReplicationFactor: len(like.Partitions[0].Replicas),

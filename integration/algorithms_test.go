@@ -99,6 +99,7 @@ func (w *world) saturateOnce(t *testing.T, a throttle.Algorithm) (row, float64) 
 		Cap: saturatedCap, Window: time.Second, Burst: int64(burst),
 		Guard: throttle.DefaultGuard, Lateness: lateness, Horizon: throttle.DefaultHorizon,
 	}
+	s.warm(t, c)
 	s.openingOf(t, a, c)
 	if err := w.rdb.ConfigResetStat(t.Context()).Err(); err != nil {
 		t.Fatal(err)
@@ -107,8 +108,8 @@ func (w *world) saturateOnce(t *testing.T, a throttle.Algorithm) (row, float64) 
 	got := row{algorithm: a, bound: int(a.Worst(c)), state: s.stateBytes(t), script: w.scriptTime(t)}
 	stop(t, s.nodes...)
 	r := s.judge.report(t, got.bound)
-	once(t, r, saturatedJobs+1)
-	got.worst, got.share = r.MaxInWindow, shareOf(s.judge.arrivals(t)[1:])
+	once(t, r, warmJobs+1+saturatedJobs)
+	got.worst, got.share = r.MaxInWindow, shareOf(s.judge.arrivals(t)[warmJobs+1:])
 	return got, r.Unjudged
 }
 
@@ -119,18 +120,51 @@ func shareOf(calls []provider.Arrival) float64 {
 	return float64(len(calls)-1) / took.Seconds() / saturatedCap
 }
 
+// warmJobs are two caps: as many connections are opened for them as a burst needs.
+const warmJobs = 2 * saturatedCap
+
+// warm lets the nodes open their connections, so that a burst is not late for
+// that, and then waits until nothing of it counts any more.
+func (s *scene) warm(t *testing.T, c throttle.Contract) {
+	t.Helper()
+	s.produce(t, warmJobs)
+	s.judge.count(t, warmJobs, time.Minute)
+	<-time.NewTimer(3 * (c.Window + c.Guard)).C
+}
+
 // openingOf sends one job ahead, which opens a window where the first call does
-// that, and all others shortly before a window ends.
+// that. All others are in the nodes' hands, held back by a pause, when they are
+// let go shortly before a window ends.
 func (s *scene) openingOf(t *testing.T, a throttle.Algorithm, c throttle.Contract) {
 	t.Helper()
 	s.produce(t, 1)
-	s.judge.count(t, 1, time.Minute)
+	s.judge.count(t, warmJobs+1, time.Minute)
+	s.pause(t, true)
+	s.produce(t, saturatedJobs)
+	<-time.NewTimer(handOver).C
 	left := s.windowLeft(t, a, c)
 	for left < openBefore { // the next one, then
 		left += c.Window + c.Guard
 	}
 	<-time.NewTimer(left - openBefore).C
-	s.produce(t, saturatedJobs)
+	s.pause(t, false)
+}
+
+const (
+	handOver   = 300 * time.Millisecond // from Kafka to the nodes' hands
+	openBefore = 60 * time.Millisecond  // a burst of a whole cap takes less
+)
+
+// pause holds the limit back, or lets it go on.
+func (s *scene) pause(t *testing.T, paused bool) {
+	t.Helper()
+	control, err := throttle.NewControl(s.rdb, s.namespace, "provider")
+	if err == nil {
+		_, err = control.Set(t.Context(), throttle.Change{Paused: &paused, By: "test"})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // windowLeft is how long the window lasts that Redis counts in now.
@@ -157,9 +191,6 @@ func (s *scene) windowLeft(t *testing.T, a throttle.Algorithm, c throttle.Contra
 	}
 	return c.Window
 }
-
-// openBefore is what a burst of a whole cap needs from Kafka to the provider.
-const openBefore = 160 * time.Millisecond
 
 // produce writes n jobs at once, from this process.
 func (s *scene) produce(t *testing.T, n int) {

@@ -30,21 +30,21 @@ type Limits struct {
 // DefaultMaxBytes is the largest value of a job unless the limits say otherwise.
 const DefaultMaxBytes = 1 << 20
 
-// Decode reads a record. now decides whether a not-before lies in the future.
-// When a header occurs more than once, the last one counts; names are matched
-// without regard to case.
+// Decode reads a record; whether a job is due is for the consumer to say. When a
+// header occurs more than once, the last one counts; names are matched without
+// regard to case.
 //
 // The job that is returned beside an error holds the record and nothing else.
 // Every error is an [*Error].
-func Decode(r Record, now time.Time, lim Limits) (Job, error) {
+func Decode(r Record, lim Limits) (Job, error) {
 	j := Job{Record: r, Cost: 1}
-	if err := j.decode(now, lim); err != nil {
+	if err := j.decode(lim); err != nil {
 		return Job{Record: r}, err
 	}
 	return j, nil
 }
 
-func (j *Job) decode(now time.Time, lim Limits) error {
+func (j *Job) decode(lim Limits) error {
 	if err := checkValue(j.Value, lim); err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (j *Job) decode(now time.Time, lim Limits) error {
 			return err
 		}
 	}
-	if err := h.fill(j, now); err != nil {
+	if err := h.fill(j); err != nil {
 		return err
 	}
 	j.ID, err = identify(&j.Record, &h, j.Event)
@@ -201,7 +201,7 @@ func checkRunes(field string, b []byte) error {
 
 // fill reads everything but the id. A broken header wins over one that is
 // only not supported yet, since it would stay broken.
-func (h *headers) fill(j *Job, now time.Time) error {
+func (h *headers) fill(j *Job) error {
 	var err error
 	if j.NotBefore, err = instant(HeaderNotBefore, h.notBefore); err != nil {
 		return err
@@ -220,7 +220,7 @@ func (h *headers) fill(j *Job, now time.Time) error {
 	j.ContentType = string(h.contentType)
 	j.Traceparent = string(h.traceparent)
 	j.Tracestate = string(h.tracestate)
-	return j.checkSupported(now)
+	return j.checkSupported()
 }
 
 func instant(field string, b []byte) (time.Time, error) {
@@ -234,14 +234,9 @@ func instant(field string, b []byte) (time.Time, error) {
 	return t, nil
 }
 
-func (j *Job) checkSupported(now time.Time) error {
-	switch {
-	case j.Cost != 1:
+func (j *Job) checkSupported() error {
+	if j.Cost != 1 {
 		return unsupported(HeaderCost, "only 1 is supported")
-	case j.Lane != "":
-		return unsupported(HeaderLane, "lanes are not supported")
-	case j.NotBefore.After(now):
-		return unsupported(HeaderNotBefore, "a time in the future is not supported")
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func asStructured(value string, headers ...string) job.Record {
 
 func decode(t *testing.T, rec job.Record) job.Job {
 	t.Helper()
-	j, err := job.Decode(rec, now(), job.Limits{})
+	j, err := job.Decode(rec, job.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestEventsThatAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := job.Decode(c.rec, now(), job.Limits{})
+			_, err := job.Decode(c.rec, job.Limits{})
 			var e *job.Error
 			if !errors.As(err, &e) || e.Reason != job.ReasonDecode || e.Field != c.field || !strings.Contains(e.Rule, c.says) {
 				t.Fatalf("got %v, want a fault of %s that says %q", err, c.field, c.says)
@@ -251,7 +251,7 @@ func TestNamesOfEventsAreTheirOwn(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, rec := range []job.Record{asBinary("x", "ce_source", source, "ce_id", id), asStructured(string(envelope))} {
-				j, err := job.Decode(rec, now(), job.Limits{})
+				j, err := job.Decode(rec, job.Limits{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -278,7 +278,7 @@ func BenchmarkDecodeEvent(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := job.Decode(rec, now(), job.Limits{}); err != nil {
+				if _, err := job.Decode(rec, job.Limits{}); err != nil {
 					b.Fatal(err)
 				}
 			}

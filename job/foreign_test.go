@@ -42,7 +42,7 @@ func TestForeignValuesAreNotRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			j, err := job.Decode(rec, now(), job.Limits{})
+			j, err := job.Decode(rec, job.Limits{})
 			if err != nil || j.ID != "jobs/3/42" {
 				t.Errorf("got id %q and error %v, want the place", j.ID, err)
 			}
@@ -72,7 +72,7 @@ func TestFramedValuesHaveNoID(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		value := framed(rapid.Uint32().Draw(t, "schema"), string(rapid.SliceOf(rapid.Byte()).Draw(t, "message")))
-		j, err := job.Decode(record(value), now(), job.Limits{})
+		j, err := job.Decode(record(value), job.Limits{})
 		if err != nil || j.ID != "jobs/3/42" || string(j.Value) != value {
 			t.Errorf("got id %q, value %q and error %v", j.ID, j.Value, err)
 		}

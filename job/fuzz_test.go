@@ -19,7 +19,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte("x"), "not-before", []byte("2030-01-01T00:00:00Z"))
 	f.Fuzz(func(t *testing.T, value []byte, header string, content []byte) {
 		rec := job.Record{Topic: "t", Value: value, Headers: []job.Header{{Key: header, Value: content}}}
-		j, err := job.Decode(rec, now(), job.Limits{MaxBytes: 1 << 16})
+		j, err := job.Decode(rec, job.Limits{MaxBytes: 1 << 16})
 		var e *job.Error
 		if err != nil {
 			if !errors.As(err, &e) || (e.Reason != job.ReasonDecode && e.Reason != job.ReasonUnsupported) {

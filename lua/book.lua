@@ -15,21 +15,24 @@
 -- ARGV[6] lead_us    no slot is nearer than this
 -- ARGV[7] node       its name, unique per start
 -- ARGV[8] learn_us   after lost settings, the time in which every node has come by with newer ones
--- ARGV[9] changed_us and behind it the newest settings that the node knows, for a Redis that knows older ones or none:
---                    up to ARGV[25] from_us in the order of NUMBERS, then three in the order of WORDS
+-- ARGV[9] reach_us   nothing further ahead is given to this node; 0: the horizon alone says
+-- ARGV[10] waits     1: a node that is refused comes again in its turn; 0: it does not wait
+-- ARGV[11] changed_us and behind it the newest settings that the node knows, for a Redis that knows older ones or none:
+--                    up to ARGV[27] from_us in the order of NUMBERS, then three in the order of WORDS
 --
 -- Reply: 1 now_us  2 epoch  3 given  4 base_us  5 n  6 floor_us  7 units  8 period_us  9 debt
 --        10 wait_us: until it is the node's turn to ask again
 --        11 fence: 0 none, 1 settings lost, 2 settings older than the node's, 3 the algorithm's state lost,
 --                  4 another master, 5 the clock went back, 6 the node saw it step, 7 another algorithm
 --        12 quiet_us: nothing is given that lies before this
---        13..32 the settings in force, in the order of ARGV[9..28], where they are not those that the node knows
+--        13..32 the settings in force, in the order of ARGV[11..30], where they are not those that the node knows
 --        Slot j, from 0, lies at max(floor, base + ceil((n + j - debt) * period / units)).
 --
 -- Missing key: the node's settings are taken, and nothing is given until all that may be out is over.
 local booked, turns, nodes = KEYS[4], KEYS[5], KEYS[6]
 local want, seq, epoch, stepped = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4] == '1'
 local identity, lead, node, learn = ARGV[5], tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8])
+local reach, waits = tonumber(ARGV[9]), ARGV[10] == '1'
 local STEP = 2000 -- a clock that goes back by less is held
 local GONE = 600000000 -- a node that was not here for this long
 local GRACE = 100000 -- a node that is later than this for its turn has lost it
@@ -47,11 +50,11 @@ end
 local now, master = clock(), master_of(identity)
 if not master then return redis.error_reply('IDENTITY this Redis does not say which master it is') end
 
-local known = tonumber(ARGV[9])
+local known = tonumber(ARGV[11])
 local set, last, quiet, base, n, slot, other, of, by, applied, under =
   read('last', 'quiet', 'base', 'n', 'slot', 'master', 'epoch', 'algorithm', 'applied', 'under')
 last, quiet = tonumber(last), tonumber(quiet)
-redis.call('HSET', nodes, node, ARGV[9] .. ' ' .. int(now))
+redis.call('HSET', nodes, node, ARGV[11] .. ' ' .. int(now))
 if epoch == '0' then -- a node that has just come sweeps out those that have gone
   local all = redis.call('HGETALL', nodes)
   for i = 1, #all, 2 do
@@ -76,7 +79,7 @@ elseif now < last - STEP then fence = 5
 elseif stepped and epoch == of then fence = 6 end
 
 if fence == 1 or fence == 2 then
-  set = parse({unpack(ARGV, 9)})
+  set = parse({unpack(ARGV, 11)})
   write(set)
 end
 if set['until'] > 0 and now >= set['until'] then -- the override is over
@@ -85,12 +88,12 @@ if set['until'] > 0 and now >= set['until'] then -- the override is over
   set.changed, set.revision = math.max(now, set.changed + 1), set.revision + 1
   set['until'], set.was, set.by, set.why = 0, '', 'dispatcher', 'the override is over'
   write(set)
-  record(set, before)
+  record(set, before, rails_of(set))
 end
 
 local function reply(wait, given, first, nth, floor, units, period, debt)
   local r = {now, tonumber(epoch), given, first, nth, floor, units, period, debt, wait, fence, quiet}
-  if set.changed ~= known or int(set.from) ~= ARGV[25] then
+  if set.changed ~= known or int(set.from) ~= ARGV[27] then
     for i, value in ipairs(flat(set)) do r[#r + 1] = i > #NUMBERS and value or tonumber(value) end
   end
   return r
@@ -148,9 +151,10 @@ for i = 1, #queue, 2 do
   elseif due < mine and queue[i] ~= node then ahead = ahead + queue[i + 1][2] end
 end
 
+set.reach = reach > 0 and math.min(set.horizon, reach) or set.horizon
 local wait, given, first, nth, floor, units, period, debt = algorithm.take(set, now, want, lead, ahead, quiet)
 if given == 0 then
-  redis.call('HSET', turns, node, int(now + wait) .. ' ' .. int(want))
+  if waits then redis.call('HSET', turns, node, int(now + wait) .. ' ' .. int(want)) end
   return nothing(wait)
 end
 if mine < math.huge then redis.call('HDEL', turns, node) end

@@ -21,11 +21,11 @@ local set = read()
 if not set then return {1, 0, 0, 0} end
 if set.changed ~= expected then return {2, set.changed, set.revision, 0} end
 
-local now, before = clock(), terms_of(set)
+local now, before, rails = clock(), terms_of(set), rails_of(set)
 for i, name in ipairs(TERMS) do set[name] = tonumber(ARGV[7 + i]) end
 set.by, set.why, set.was, set.max_cap, set.max_step = ARGV[2], ARGV[3], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 if lasts >= 0 then set['until'] = lasts > 0 and now + lasts or 0 end
 set.changed, set.revision = math.max(now, set.changed + 1), set.revision + 1
 write(set)
-record(set, before)
+record(set, before, rails)
 return {0, set.changed, set.revision, set['until']}

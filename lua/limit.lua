@@ -62,9 +62,13 @@ local function terms_of(set)
   return table.concat(list, ' ')
 end
 
--- record notes a change, and tells the nodes, which look by themselves where that is not allowed.
-local function record(set, before)
+local function rails_of(set) return int(set.max_cap) .. ' ' .. int(set.max_step) end
+
+-- record notes a change, and tells the nodes, which look by themselves where that is not allowed. Before are the
+-- terms and the rails that were.
+local function record(set, before, rails)
   redis.call('XADD', history, 'MAXLEN', KEPT, '*', 'revision', int(set.revision), 'changed', int(set.changed),
-    'until', int(set['until']), 'from', before, 'to', terms_of(set), 'by', set.by, 'why', set.why)
+    'until', int(set['until']), 'from', before, 'to', terms_of(set), 'by', set.by, 'why', set.why,
+    'rails_from', rails, 'rails_to', rails_of(set))
   redis.pcall('PUBLISH', limit, int(set.changed))
 end

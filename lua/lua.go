@@ -1,6 +1,6 @@
-// Package lua holds the scripts that run inside Redis, and nothing else. Package
-// throttle runs them and is the only one that knows the order of their arguments
-// and replies.
+// Package lua holds the scripts that run inside Redis, and nothing else. The
+// packages that run them, throttle and for sent.lua internal/sendledger, are the
+// only ones that know the order of their arguments and replies.
 //
 // A script is joined from parts: limit.lua, which all have in front, the
 // algorithm where there is one, and the command itself. A part whose first line
@@ -35,6 +35,9 @@ func CLThrottle() string { return join("cl_throttle.lua") }
 
 // Share lends a node a share of the reserve.
 func Share() string { return join("limit.lua", "share.lua") }
+
+// Sent keeps the send ledger.
+func Sent() string { return join("sent.lua") }
 
 func join(names ...string) string {
 	var script strings.Builder

@@ -25,7 +25,7 @@ import (
 // sent makes one call for a record and returns what the provider read.
 func sent(t *testing.T, o sender.HTTPOptions, rec job.Record) (http.Header, string) {
 	t.Helper()
-	j, err := job.Decode(rec, time.Now(), job.Limits{})
+	j, err := job.Decode(rec, job.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestForeignBytesPassUntouched(t *testing.T) {
 		s := newSender(t, sender.HTTPOptions{DialContext: n.dial, MessageID: "header:X-Hex", CloudEvents: sender.EventsBinary})
 		defer s.Close()
 		for _, value := range values {
-			j, err := job.Decode(withHeaders(value, "content-type", "application/x-protobuf"), time.Now(), job.Limits{})
+			j, err := job.Decode(withHeaders(value, "content-type", "application/x-protobuf"), job.Limits{})
 			if err != nil {
 				t.Fatalf("%q: %v", value, err)
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,8 +15,9 @@ import (
 // the number of calls does not depend on the rate: one block of 20 ms makes
 // about 50 calls a second for the whole fleet.
 const (
-	block     = 20 * time.Millisecond  // slots that one call books, at most
-	prefetch  = 10 * time.Millisecond  // before the last held slot, the next block is booked
+	block     = 20 * time.Millisecond  // slots that one call books, at most; more where Redis is further away than that
+	prefetch  = 10 * time.Millisecond  // before the last held slot, the next block is booked; likewise
+	spare     = 5 * time.Millisecond   // of both, beyond the way to Redis and back
 	minGap    = 5 * time.Millisecond   // between calls that book less than a block, so that demand gathers
 	lookEvery = 200 * time.Millisecond // without bookings: a look at the settings and the clock, at rates that are not low
 	lookMost  = 2 * time.Second        // the same at any rate
@@ -36,14 +38,15 @@ type booker struct {
 	stepped bool     // the clock stepped and the script has to be told
 	tell    bool     // a look is due at once: the settings have changed, or the script has to hear that the node knows them
 
-	calledAt     time.Time // last call, for the look
-	bookedAt     time.Time // last booking, for the gap
-	refusedUntil time.Time // no booking until then
-	retryAt      time.Time // no call until then: one failed, or read the clock too widely
-	settledAt    time.Time // no booking before: this node has just come
-	failures     int       // calls in a row
-	wide         int       // readings in a row that left the mapping too wide
-	refusing     bool      // the last failure was a refusal
+	calledAt     time.Time     // last call, for the look
+	bookedAt     time.Time     // last booking, for the gap
+	refusedUntil time.Time     // no booking until then
+	retryAt      time.Time     // no call until then: one failed, or read the clock too widely
+	settledAt    time.Time     // no booking before: this node has just come
+	rtt          time.Duration // to Redis and back, of late at best
+	failures     int           // calls in a row
+	wide         int           // readings in a row that left the mapping too wide
+	refusing     bool          // the last failure was a refusal
 
 	mine share // of the reserve
 	lent bool  // slots of it are in the line
@@ -113,25 +116,51 @@ func (b *booker) plan(now time.Time) (want int64, due time.Time) {
 		// before this node came is not noticed; only then is its reading good.
 		return 0, later(b.retryAt, b.settledAt)
 	}
-	want = min(int64(st.waiting+b.opts.Waiting()-st.held), b.most, b.blockSize())
+	want = b.wanted(st)
 	if b.tell {
 		return 0, b.retryAt
 	}
 	if want <= 0 {
 		return 0, later(look, b.retryAt)
 	}
-	due = later(b.retryAt, b.refusedUntil)
-	if st.held > 0 {
-		due = later(due, st.last.Add(-prefetch))
-	}
-	if want < b.blockSize() {
-		due = later(due, b.bookedAt.Add(minGap))
-	}
+	due = later(b.retryAt, b.bookingDue(st, want))
 	// A look that falls due meanwhile asks as well, and keeps the node's turn.
 	if look.Before(due) {
 		due = later(look, b.retryAt)
 	}
 	return want, due
+}
+
+// maxPour is how much is poured into a bucket at once.
+const maxPour = 4096
+
+// wanted is how many slots the next booking asks for. Those that are given for
+// now are of no use to a node that still holds some; and where a full bucket
+// refuses, all that waits is to be told at once.
+func (b *booker) wanted(st lineState) int64 {
+	want := int64(st.waiting + b.opts.Waiting() - st.held)
+	switch {
+	case b.opts.Bucket.refuses():
+		return min(want, maxPour)
+	case !b.algorithm.Ahead && st.held > 0:
+		return 0
+	}
+	return min(want, b.most, b.blockSize())
+}
+
+// bookingDue is when the next booking is worth a call.
+func (b *booker) bookingDue(st lineState, want int64) time.Time {
+	if b.opts.Bucket.refuses() {
+		return b.bookedAt.Add(minGap)
+	}
+	due := b.refusedUntil
+	if st.held > 0 {
+		due = later(due, st.last.Add(-max(prefetch, b.rtt+spare)))
+	}
+	if want < b.blockSize() {
+		due = later(due, b.bookedAt.Add(minGap))
+	}
+	return due
 }
 
 // lookInterval is shorter where nothing tells the node of changes.
@@ -145,7 +174,7 @@ func (b *booker) lookInterval() time.Duration {
 // blockSize is how many slots lie in one block, at least 1.
 func (b *booker) blockSize() int64 {
 	c := b.known.Contract
-	return int64(math.Ceil(b.algorithm.Share(c)*float64(c.Cap)*block.Seconds()/c.Window.Seconds() - 1e-9))
+	return int64(math.Ceil(b.algorithm.Share(c)*float64(c.Cap)*max(block, b.rtt+spare).Seconds()/c.Window.Seconds() - 1e-9))
 }
 
 // tooWide reports whether the mapping leaves a slot too little time to be used:
@@ -163,6 +192,7 @@ func (b *booker) call(ctx context.Context, want int64) {
 	reply, err := b.book(cctx, ask{
 		want: want, seq: b.seq, epoch: b.clock.epoch, stepped: b.stepped,
 		identity: b.opts.Identity, lead: lead, known: b.known,
+		reach: b.opts.Bucket.reach(b.known.Contract), leaves: b.opts.Bucket.refuses(),
 	})
 	answered := time.Now()
 	b.calledAt = answered
@@ -173,6 +203,7 @@ func (b *booker) call(ctx context.Context, want int64) {
 	}
 	b.failures, b.retryAt, b.refusing = 0, time.Time{}, false
 	b.unlend()
+	b.noteTrip(answered.Sub(asked))
 	b.metrics.called(want, reply, answered.Sub(asked))
 	if b.clock.epoch == 0 {
 		b.settledAt = answered.Add(reply.settings.LookEvery())
@@ -181,8 +212,18 @@ func (b *booker) call(ctx context.Context, want int64) {
 	b.take(reply)
 	if want > 0 {
 		b.receive(reply, answered)
+		b.turnAway(want-reply.schedule.given, reply, answered)
 	}
 	b.report(reply, answered)
+}
+
+// noteTrip follows the shortest of late: one slow reply does not make Redis far.
+func (b *booker) noteTrip(took time.Duration) {
+	if b.rtt == 0 || took < b.rtt {
+		b.rtt = took
+		return
+	}
+	b.rtt += (took - b.rtt) / 16
 }
 
 // take learns the settings in force; new ones may end a refusal, and are told
@@ -241,6 +282,19 @@ func (b *booker) receive(reply booking, now time.Time) {
 	b.line.add(slots, now)
 }
 
+// turnAway tells those for whom a full bucket had no room. A limit that gives
+// nothing for another reason lets them wait.
+func (b *booker) turnAway(count int64, reply booking, now time.Time) {
+	gives := !b.stepped && !reply.settings.Paused && reply.quiet <= reply.now && reply.fence == fenceNone
+	if !b.opts.Bucket.refuses() || !gives {
+		return
+	}
+	if count -= b.line.waitAgain(); count > 0 {
+		b.metrics.turnedAway.Add(float64(count))
+		b.line.add(slices.Repeat([]Slot{{full: true}}, int(count)), now)
+	}
+}
+
 // report moves the limiter into the phase that the reply tells of.
 func (b *booker) report(reply booking, now time.Time) {
 	width := b.clock.width(now)
@@ -294,6 +348,7 @@ func refusal(err error) bool {
 	for _, words := range []string{
 		"IDENTITY", "NOPERM", "NOAUTH", "WRONGPASS", "ERR unknown command", "OOM", "MISCONF", "WRONGTYPE", "MODULE",
 		"ERR The user executing the script", // NOPERM, as 7.0 says it of a command inside
+		"ERR ACL failure in script",         // the same, as later ones and Valkey say it
 	} {
 		if strings.Contains(err.Error(), words) {
 			return true

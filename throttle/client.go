@@ -14,6 +14,7 @@ import (
 type ClientOptions struct {
 	Addrs    []string // one: a single server; several: a Cluster, or Sentinels with Master
 	Master   string   // the name of the master that the Sentinels watch
+	Cluster  bool     // a Cluster, even where a single address stands for it
 	Username string
 	Password string
 
@@ -39,7 +40,7 @@ const clusterLookEvery = time.Second
 func NewClient(o ClientOptions) redis.UniversalClient {
 	hush()
 	options := universal(o)
-	if o.Master == "" && len(o.Addrs) > 1 {
+	if o.Cluster || o.Master == "" && len(o.Addrs) > 1 {
 		cluster := options.Cluster()
 		cluster.ClusterStateReloadInterval = clusterLookEvery
 		// A script goes where its keys are; asking what each command wants would

@@ -38,6 +38,21 @@ var conforming = []struct {
 			tr.Errorf("%s: the same number got other slots (-first +again):\n%s", tr.a.Name, diff)
 		}
 	}},
+	{"nothing lies beyond the reach", func(tr *trial) {
+		tr.reach = MinHorizon
+		for range 20 {
+			b := tr.book(0, tr.c.Cap)
+			for j := range b.schedule.given {
+				if ahead := duration(b.schedule.at(j) - b.now); ahead > tr.reach {
+					tr.Fatalf("%s: got a unit %v ahead, want at most %v", tr.a.Name, ahead, tr.reach)
+				}
+			}
+			tr.pass(max(b.wait.Microseconds(), 5_000))
+		}
+		if len(tr.grants) < 5 {
+			tr.Errorf("%s: got %d units; so few prove nothing", tr.a.Name, len(tr.grants))
+		}
+	}},
 	{"nothing while paused", func(tr *trial) {
 		on, off := true, false
 		tr.set(Change{Paused: &on})

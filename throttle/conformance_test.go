@@ -29,6 +29,7 @@ type trial struct {
 	seqs   []int64
 	now    int64 // Redis's clock
 	quiet  int64
+	reach  time.Duration // 0: up to the horizon
 	grants []int64
 }
 
@@ -78,7 +79,7 @@ func (tr *trial) pass(us int64) {
 func (tr *trial) ask(node int, want int64) booking {
 	tr.Helper()
 	b, err := tr.nodes[node].runBook(tr.Context(), ask{
-		want: want, seq: tr.seqs[node], epoch: 1, identity: IdentityNone, lead: lead, known: tr.known[node],
+		want: want, seq: tr.seqs[node], epoch: 1, identity: IdentityNone, lead: lead, reach: tr.reach, known: tr.known[node],
 	})
 	if err != nil {
 		tr.Fatal(err)
@@ -200,6 +201,38 @@ func TestConformance(t *testing.T) {
 		t.Run(a.Name, func(t *testing.T) {
 			t.Parallel()
 			conform(t, "", a, trialContract(a, time.Second))
+		})
+	}
+}
+
+// At six a minute too, a raise is felt within half a second, wherever between two
+// units it comes.
+func TestARaiseIsFeltAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, a := range Algorithms() {
+		if a.Name == "redis_cell" {
+			continue // needs a module
+		}
+		t.Run(a.Name, func(t *testing.T) {
+			t.Parallel()
+			tr := newTrial(t, "", a, contractOf(6, time.Minute), 1)
+			for given := range int64(13) {
+				for taken := int64(0); taken <= given%4; taken += tr.book(0, 1).schedule.given {
+					tr.pass(100_000)
+				}
+				tr.pass(1_000_000 * given % 10_000_000)
+				high, low := int64(6000), int64(6)
+				tr.set(Change{Cap: &high})
+				before, end := len(tr.grants), tr.now+500_000
+				for tr.look(); tr.now < end && len(tr.grants) == before; tr.pass(5_000) {
+					tr.book(0, 1)
+				}
+				if len(tr.grants) == before || tr.grants[before] > end {
+					t.Fatalf("after %d units nothing was given within half a second of a raise", before)
+				}
+				tr.set(Change{Cap: &low})
+				tr.look()
+			}
 		})
 	}
 }

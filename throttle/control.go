@@ -161,6 +161,10 @@ func (c *Control) check(from, to Settings, ch Change) error {
 	if err := ch.checkRails(to); err != nil || ch.Force {
 		return err
 	}
+	// The rails that were hold too: nobody passes one by moving it on the way.
+	if err := from.pass(from.Contract, to.Contract); err != nil {
+		return err
+	}
 	return to.pass(from.Contract, to.Contract)
 }
 

@@ -232,6 +232,32 @@ func TestRailsStandUnlessForced(t *testing.T) {
 	}
 }
 
+func TestARailIsNotPassedByMovingItOnTheWay(t *testing.T) {
+	t.Parallel()
+	c := newDesk(t, throttle.Rails{MaxCap: 500, MaxStep: 2000}, 1)
+	high, wide := int64(600), int64(10_000)
+	ch := capOf(600)
+	ch.MaxCap, ch.MaxStep = &high, &wide
+	var rail *throttle.RailError
+	if _, err := c.Set(t.Context(), ch); !errors.As(err, &rail) || rail.Rail != "max_cap" {
+		t.Errorf("got %v, want a refusal by the ceiling that is in force", err)
+	}
+}
+
+func TestRailsAreInTheTrailAndAreUndone(t *testing.T) {
+	t.Parallel()
+	c := newDesk(t, throttle.Rails{MaxCap: 500}, 1)
+	high := int64(600)
+	c.must(t, throttle.Change{MaxCap: &high})
+	trail, err := c.History(t.Context(), 1)
+	if err != nil || len(trail) != 1 || trail[0].RailsFrom.MaxCap != 500 || trail[0].RailsTo.MaxCap != 600 {
+		t.Errorf("got %+v, %v, want the ceiling from 500 to 600", trail, err)
+	}
+	if s, err := c.Undo(t.Context(), 0, throttle.Change{}); err != nil || s.MaxCap != 500 || s.Cap != 300 {
+		t.Errorf("got %+v, %v, want the ceiling of 500 again", s, err)
+	}
+}
+
 func TestOneOfTwoOperatorsLoses(t *testing.T) {
 	t.Parallel()
 	c := newDesk(t, throttle.Rails{}, 1)

@@ -14,7 +14,7 @@ import (
 var ErrNotInTrail = errors.New("the trail does not hold it")
 
 // Entry is one change of a limit, as the trail in Redis holds it. The end of an
-// override is a change as well.
+// override is a change as well. Rails are in it as they were and as they became.
 type Entry struct {
 	Revision int64     // that the change made
 	Changed  time.Time // when, by Redis's clock
@@ -22,6 +22,8 @@ type Entry struct {
 	By       string
 	Why      string
 	From, To Terms
+
+	RailsFrom, RailsTo Rails
 }
 
 // History returns the last n changes, the newest first. Redis keeps about a
@@ -72,9 +74,17 @@ func decodeEntry(m redis.XMessage, like Contract) (Entry, error) {
 		faults = append(faults, err)
 		return t
 	}
+	rails := func(field string) (r Rails) {
+		_, err := fmt.Sscanf(word(field), "%d %d", &r.MaxCap, &r.MaxStep)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%w: %s of change %s is %q", errReply, field, m.ID, word(field)))
+		}
+		return r
+	}
 	e := Entry{
 		Revision: number("revision"), Changed: fromMicros(number("changed")), Until: fromMicros(number("until")),
 		By: word("by"), Why: word("why"), From: terms("from"), To: terms("to"),
+		RailsFrom: rails("rails_from"), RailsTo: rails("rails_to"),
 	}
 	return e, errors.Join(faults...)
 }
@@ -117,8 +127,8 @@ func (ch *Change) takeBack(s Settings, trail []Entry) error {
 		return fmt.Errorf("undo of revision %d: %w", s.Revision, ErrNotInTrail)
 	}
 	last := trail[0]
-	if last.From == last.To {
-		return fmt.Errorf("undo of revision %d: it changed neither the contract nor the pause", s.Revision)
+	if last.From == last.To && last.RailsFrom == last.RailsTo {
+		return fmt.Errorf("undo of revision %d: it changed neither the contract nor the pause nor a rail", s.Revision)
 	}
 	if len(trail) > 1 && !last.Until.Equal(trail[1].Until) {
 		if err := ch.mayReturnTo(trail[1]); err != nil {
@@ -126,6 +136,8 @@ func (ch *Change) takeBack(s Settings, trail []Entry) error {
 		}
 	}
 	ch.restore(last.To, last.From)
+	differs(&ch.MaxCap, last.RailsTo.MaxCap, last.RailsFrom.MaxCap)
+	differs(&ch.MaxStep, last.RailsTo.MaxStep, last.RailsFrom.MaxStep)
 	ch.because(fmt.Sprintf("undo of revision %d", s.Revision))
 	return nil
 }

@@ -39,6 +39,7 @@ type Options struct {
 	Seed      Contract              // what the file says; used where Redis and the other nodes know nothing
 	Rails     Rails                 // likewise
 	Identity  Identity              // default IdentityInfo
+	Bucket    Bucket                // of a leaky bucket
 
 	Scope  Scope         // who keeps the limit together; default ScopeCluster
 	WarmUp time.Duration // with ScopeNode: in which the rate rises from a third to the whole
@@ -91,7 +92,10 @@ func New(opts Options) (*Limiter, error) {
 		return nil, errors.New("throttle: Options.Redis is nil")
 	}
 	algorithm, err := Check(opts.Algorithm, opts.Seed, opts.Rails)
-	if err := errors.Join(CheckName("namespace", opts.Namespace), CheckName("name", opts.Name), err, CheckScope(opts.Scope, opts.Seed, opts.Algorithm, opts.WarmUp)); err != nil {
+	if err := errors.Join(
+		CheckName("namespace", opts.Namespace), CheckName("name", opts.Name), err,
+		CheckScope(opts.Scope, opts.Seed, opts.Algorithm, opts.WarmUp), CheckBucket(opts.Bucket, opts.Algorithm, opts.Seed),
+	); err != nil {
 		return nil, err
 	}
 	if opts.Identity == "" {
@@ -127,18 +131,19 @@ func New(opts Options) (*Limiter, error) {
 }
 
 // Next waits for a slot at the end of the line. It returns the context's
-// cause when that ends first. The slot may lie up to one horizon ahead: see
-// [Slot.WaitNear] and [Slot.Wait].
+// cause when that ends first, and [ErrFull] where a full bucket refuses. The
+// slot may lie up to one horizon ahead: see [Slot.WaitNear] and [Slot.Wait].
 func (l *Limiter) Next(ctx context.Context) (Slot, error) { return l.join(ctx, false) }
 
 // Again waits for a slot at the head of the line: for a job that lost its slot
-// by being late, or that has waited its turn before.
+// by being late, or that has waited its turn before. A full bucket does not
+// refuse it: it was let in once.
 func (l *Limiter) Again(ctx context.Context) (Slot, error) { return l.join(ctx, true) }
 
 func (l *Limiter) join(ctx context.Context, again bool) (Slot, error) {
 	slot, place := l.line.take(time.Now(), again)
 	if place == nil {
-		return slot, nil
+		return slot.orFull()
 	}
 	select {
 	case l.wake <- struct{}{}:

@@ -13,7 +13,7 @@ type line struct {
 	mu    sync.Mutex
 	again waiters
 	next  waiters
-	held  []Slot // booked and not taken, earliest first
+	held  []Slot // booked and not taken, earliest first; refusals among them
 	spare []Slot // the array that held slices of, reused when it is empty
 	late  int64  // slots whose time was over before anybody took them
 }
@@ -34,7 +34,7 @@ func (l *line) take(now time.Time, again bool) (Slot, chan Slot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if again || len(l.again)+len(l.next) == 0 {
-		if s, ok := l.pop(now); ok {
+		if s, ok := l.pop(now, again); ok {
 			return s, nil
 		}
 	}
@@ -47,17 +47,32 @@ func (l *line) take(now time.Time, again bool) (Slot, chan Slot) {
 	return Slot{}, place
 }
 
-// pop removes the earliest slot that is not late at now.
-func (l *line) pop(now time.Time) (Slot, bool) {
-	for len(l.held) > 0 {
-		s := l.held[0]
+// pop removes the earliest slot that is not late at now. Refusals stand between
+// the slots, each for one caller; those who ask again are passed over by them.
+func (l *line) pop(now time.Time, again bool) (Slot, bool) {
+	l.dropLate(now)
+	i := 0
+	for again && i < len(l.held) && (l.held[i].full || l.held[i].LateAt(now)) {
+		i++
+	}
+	if i == len(l.held) {
+		return Slot{}, false
+	}
+	s := l.held[i]
+	if i == 0 {
 		l.held = l.held[1:]
-		if !s.LateAt(now) {
-			return s, true
-		}
+	} else {
+		l.held = append(l.held[:i], l.held[i+1:]...)
+	}
+	return s, true
+}
+
+// dropLate removes the slots at the head that nobody can use any more.
+func (l *line) dropLate(now time.Time) {
+	for len(l.held) > 0 && !l.held[0].full && l.held[0].LateAt(now) {
+		l.held = l.held[1:]
 		l.late++
 	}
-	return Slot{}, false
 }
 
 // leave gives a place up. If a slot had come already, it goes to the next in
@@ -100,23 +115,19 @@ func (l *line) drop() int64 {
 
 // serve hands held slots to those who wait, while there are both.
 func (l *line) serve(now time.Time) {
-	for len(l.again)+len(l.next) > 0 {
-		s, ok := l.pop(now)
+	l.serveAll(&l.again, now, true)
+	l.serveAll(&l.next, now, false) // where one of the former is left, there are only refusals
+}
+
+func (l *line) serveAll(all *waiters, now time.Time, again bool) {
+	for len(*all) > 0 {
+		s, ok := l.pop(now, again)
 		if !ok {
 			return
 		}
-		l.first() <- s // has room for one
+		(*all)[0] <- s // has room for one
+		*all = (*all)[1:]
 	}
-}
-
-func (l *line) first() chan Slot {
-	from := &l.again
-	if len(*from) == 0 {
-		from = &l.next
-	}
-	place := (*from)[0]
-	*from = (*from)[1:]
-	return place
 }
 
 // lineState is what the booking goroutine decides by.
@@ -127,13 +138,17 @@ type lineState struct {
 	late    int64     // since the last look
 }
 
+// waitAgain is how many wait that a full bucket does not turn away.
+func (l *line) waitAgain() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return int64(len(l.again))
+}
+
 func (l *line) state(now time.Time) lineState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(l.held) > 0 && l.held[0].LateAt(now) {
-		l.held = l.held[1:]
-		l.late++
-	}
+	l.dropLate(now)
 	s := lineState{waiting: len(l.again) + len(l.next), held: len(l.held), late: l.late}
 	l.late = 0 // the reader counts on
 	if s.held > 0 {
@@ -155,7 +170,7 @@ func (w waiters) without(place chan Slot) waiters {
 func (l *line) await(ctx context.Context, place chan Slot) (Slot, error) {
 	select {
 	case s := <-place:
-		return s, nil
+		return s.orFull()
 	case <-ctx.Done():
 		l.leave(place, time.Now())
 		return Slot{}, context.Cause(ctx)

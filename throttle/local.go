@@ -91,7 +91,7 @@ func (l *local) bookAt(now, want, lead int64) booking {
 		l.base, l.n = s.at(s.given), 0
 		return reply(s, 0)
 	}
-	turned := (s.n + s.given) / units
+	turned := (s.n + s.given - 1) / units
 	l.base, l.n = s.base+turned*period, s.n+s.given-turned*units
 	return reply(s, 0)
 }

@@ -8,18 +8,19 @@ import (
 
 // metrics of one limiter. All series exist from the start.
 type metrics struct {
-	granted  prometheus.Counter
-	late     prometheus.Counter
-	errors   prometheus.Counter
-	calls    *prometheus.CounterVec
-	fences   *prometheus.CounterVec
-	held     prometheus.Gauge
-	rtt      prometheus.Histogram
-	lateness prometheus.Histogram
-	cap      prometheus.Gauge
-	window   prometheus.Gauge
-	paused   prometheus.Gauge
-	revision prometheus.Gauge
+	granted    prometheus.Counter
+	late       prometheus.Counter
+	turnedAway prometheus.Counter
+	errors     prometheus.Counter
+	calls      *prometheus.CounterVec
+	fences     *prometheus.CounterVec
+	held       prometheus.Gauge
+	rtt        prometheus.Histogram
+	lateness   prometheus.Histogram
+	cap        prometheus.Gauge
+	window     prometheus.Gauge
+	paused     prometheus.Gauge
+	revision   prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer, limit string) *metrics {
@@ -41,21 +42,22 @@ func newMetrics(reg prometheus.Registerer, limit string) *metrics {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: "dispatcher_limit_" + name, Help: help, ConstLabels: labels, Buckets: buckets})
 	}
 	m := &metrics{
-		granted:  counter("granted_units_total", "Units of the limit that this node was given."),
-		late:     counter("late_slots_total", "Slots whose time was over before they were used."),
-		errors:   counter("script_errors_total", "Calls of the booking script that failed or were not answered in time."),
-		calls:    vec("script_calls_total", "Calls of the booking script that were answered.", "outcome", "granted", "refused", "look"),
-		fences:   vec("fences_total", "Times the timeline began anew, as this node saw it.", "reason", fenceNames[1:]...),
-		held:     gauge("held_slots", "Slots booked by this node and not taken yet."),
-		rtt:      histogram("script_seconds", "Time of a call of the booking script.", []float64{.0002, .0005, .001, .002, .003, .005, .01, .025, .05, .1, .25}),
-		lateness: histogram("slot_lateness_seconds", "From a slot's time to the first byte of its call.", []float64{.0001, .00025, .0005, .001, .0015, .002, .003, .005}),
-		cap:      gauge("cap_units", "The cap in force, in units a window."),
-		window:   gauge("window_seconds", "The window in force."),
-		paused:   gauge("paused", "1 while the limit is paused."),
-		revision: gauge("revision", "The newest revision of the settings that this node has seen."),
+		granted:    counter("granted_units_total", "Units of the limit that this node was given."),
+		late:       counter("late_slots_total", "Slots whose time was over before they were used."),
+		turnedAway: counter("turned_away_total", "Jobs for which a full bucket had no room, where it refuses."),
+		errors:     counter("script_errors_total", "Calls of the booking script that failed or were not answered in time."),
+		calls:      vec("script_calls_total", "Calls of the booking script that were answered.", "outcome", "granted", "refused", "look"),
+		fences:     vec("fences_total", "Times the timeline began anew, as this node saw it.", "reason", fenceNames[1:]...),
+		held:       gauge("held_slots", "Slots booked by this node and not taken yet."),
+		rtt:        histogram("script_seconds", "Time of a call of the booking script.", []float64{.0002, .0005, .001, .002, .003, .005, .01, .025, .05, .1, .25}),
+		lateness:   histogram("slot_lateness_seconds", "From a slot's time to the first byte of its call.", []float64{.0001, .00025, .0005, .001, .0015, .002, .003, .005}),
+		cap:        gauge("cap_units", "The cap in force, in units a window."),
+		window:     gauge("window_seconds", "The window in force."),
+		paused:     gauge("paused", "1 while the limit is paused."),
+		revision:   gauge("revision", "The newest revision of the settings that this node has seen."),
 	}
 	if reg != nil {
-		reg.MustRegister(m.granted, m.late, m.errors, m.calls, m.fences, m.held, m.rtt, m.lateness, m.cap, m.window, m.paused, m.revision)
+		reg.MustRegister(m.granted, m.late, m.turnedAway, m.errors, m.calls, m.fences, m.held, m.rtt, m.lateness, m.cap, m.window, m.paused, m.revision)
 	}
 	return m
 }

@@ -101,15 +101,20 @@ func (m *model) book(node string, a ask, now int64) booking {
 		base, n = floor, 0
 	}
 	s := schedule{base: base, n: n, floor: floor, units: units, period: period, debt: debt}
+	if a.reach > 0 {
+		horizon = min(horizon, a.reach.Microseconds())
+	}
 	room := floorDiv((now+horizon-base)*units, period) + 1 - n + debt - ahead
 	s.given = max(0, min(a.want, room))
 	if s.given == 0 {
 		wait := max(0, s.at(ahead+a.want-1)-now-horizon)
-		m.turns[node] = place{due: now + wait, units: a.want}
+		if !a.leaves {
+			m.turns[node] = place{due: now + wait, units: a.want}
+		}
 		return nothing(wait)
 	}
 	delete(m.turns, node)
-	turns := (n + s.given) / units
+	turns := (n + s.given - 1) / units
 	m.base, m.n = base+turns*period, n+s.given-turns*units
 	m.grants[node] = grant{a.seq, m.epoch, s}
 	return reply(s, 0)
@@ -156,7 +161,8 @@ func TestScriptIsTheModel(t *testing.T) {
 			}
 			a := ask{
 				want: r.Int64N(30), seq: seq[node], epoch: want.epoch, stepped: r.IntN(40) == 0, identity: IdentityNone,
-				lead: lead, known: seeded(c, Rails{}),
+				lead: lead, reach: []time.Duration{0, 50 * time.Millisecond, time.Second}[r.IntN(3)], leaves: r.IntN(3) == 0,
+				known: seeded(c, Rails{}),
 			}
 			got, err := s.runBook(t.Context(), a)
 			if err != nil {

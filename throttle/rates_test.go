@@ -100,6 +100,78 @@ func reacts(t *testing.T, m *model, limiters []*Limiter, mu *sync.Mutex, total *
 	}
 }
 
+// The same on a real Redis, for a minute: what it is asked meanwhile, and how
+// long a change takes to be in force on all nodes, and to be felt.
+func TestALowRateReal(t *testing.T) {
+	t.Parallel()
+	server := containers.Redis(t)
+	const nodes, played = 20, time.Minute
+	c := contract(6)
+	c.Window = time.Minute
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	var asked, taken atomic.Int64
+	for i := range nodes {
+		rdb := NewClient(ClientOptions{Addrs: []string{server.Addr}})
+		t.Cleanup(func() { _ = rdb.Close() })
+		l, err := New(Options{Redis: rdb, Namespace: "low", Name: "provider", Node: fmt.Sprint("n", i), Seed: c})
+		if err != nil {
+			t.Fatal(err)
+		}
+		book := l.book
+		l.book = func(ctx context.Context, a ask) (booking, error) {
+			asked.Add(1)
+			return book(ctx, a)
+		}
+		wg.Go(func() { _ = l.Run(ctx) })
+		wg.Go(func() { drain(ctx, l, func(time.Time) { taken.Add(1) }) })
+	}
+	time.Sleep(5 * time.Second) // they all have come
+	calls := asked.Load()
+	time.Sleep(played)
+	calls = asked.Load() - calls
+	units := taken.Load()
+	t.Logf("%d script calls in a minute on %d nodes, %d units so far", calls, nodes, units)
+	if calls > 40*nodes {
+		t.Errorf("got %d script calls in a minute, want at most %d a node", calls, 40)
+	}
+	if units > 7 {
+		t.Errorf("got %d units in %v, and 7 is the most", units, played+5*time.Second)
+	}
+	raisedAt, all, took := raise(t, server.Addr, 6000)
+	felt := func() bool { return taken.Load() > units }
+	for time.Since(raisedAt) < time.Minute && !felt() {
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Logf("a raise was in force on %d nodes after %v, and felt after %v", all, took, time.Since(raisedAt))
+	if all != nodes || !felt() {
+		t.Errorf("a raise is in force on %d nodes of %d, felt: %v", all, nodes, felt())
+	}
+	containers.Figure(t, time.Since(raisedAt) < 500*time.Millisecond, "a raise was felt after %v, want within 500ms", time.Since(raisedAt))
+}
+
+// raise changes the cap as an operator does, who waits until it is in force.
+func raise(t *testing.T, addr string, limit int64) (at time.Time, nodes int, took time.Duration) {
+	t.Helper()
+	control, err := NewControl(patient(t, addr), "low", "provider")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at = time.Now()
+	set, err := control.Set(t.Context(), Change{Cap: &limit, By: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if nodes, took, err = control.Await(ctx, set); err != nil {
+		t.Fatal(err)
+	}
+	return at, nodes, took
+}
+
 // One timeline carries fifty thousand units a second, and Redis is asked no more
 // often for it.
 func TestAHighRateReal(t *testing.T) {

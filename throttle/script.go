@@ -47,6 +47,8 @@ type ask struct {
 	stepped  bool
 	identity Identity
 	lead     time.Duration
+	reach    time.Duration // 0: up to the horizon
+	leaves   bool          // whoever is refused does not come again
 	known    Settings
 }
 
@@ -100,7 +102,7 @@ func (s scripts) runBook(ctx context.Context, a ask) (booking, error) {
 	keys := []string{s.keys.limit, s.keys.history, s.keys.state, s.booked, s.keys.turns, s.keys.nodes}
 	args := []any{
 		a.want, a.seq, a.epoch, flag(a.stepped), string(a.identity), a.lead.Microseconds(), s.node,
-		a.known.Relearn().Microseconds(),
+		a.known.Relearn().Microseconds(), a.reach.Microseconds(), flag(!a.leaves),
 	}
 	reply, err := s.book.Run(ctx, s.rdb, keys, append(args, encodeSettings(a.known)...)...).Slice()
 	if err != nil {

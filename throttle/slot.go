@@ -11,6 +11,16 @@ import (
 type Slot struct {
 	NotBefore time.Time
 	NotAfter  time.Time
+
+	full bool // no slot, but the word that there was no room for one
+}
+
+// orFull tells a slot from the word that there is none.
+func (s Slot) orFull() (Slot, error) {
+	if s.full {
+		return Slot{}, ErrFull
+	}
+	return s, nil
 }
 
 // ErrLate says that a slot's time is over: the call must not be made with it.

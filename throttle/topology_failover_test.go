@@ -29,6 +29,22 @@ func TestRedisSentinelFailoverKeepsTheCapReal(t *testing.T) {
 	f.halt()
 }
 
+// The same where everything talks TLS: nodes to sentinels and servers, and these
+// to one another.
+func TestRedisSentinelFailoverOverTLSReal(t *testing.T) {
+	t.Parallel()
+	set, authority := encrypted(t, 6, nil)
+	s := containers.RedisSentinelTLS(t, set)
+	options := sentinelOptions(s)
+	options.TLS = authority.client(t)
+	f := startCrew(t, usual(), clients(t, 2, options)...)
+	f.works(time.Minute)
+	fault := time.Now()
+	s.Kill(s.Primary)
+	f.goesOn(fault)
+	f.halt()
+}
+
 // A primary hangs until another one is promoted, and comes back without knowing
 // it: it may not give what the new one gives too.
 func TestRedisSentinelOldMasterThatComesBackGivesNothingReal(t *testing.T) {
@@ -83,8 +99,8 @@ func TestRedisClusterOldPrimaryThatComesBackGivesNothingReal(t *testing.T) {
 const limitKey = "dispatcher:{topology}:limit:provider"
 
 // The namespace's hash slot moves to another primary in mid-run: the cap holds,
-// and work goes on there. One address is enough to find the others by, but it
-// has to be named twice, or it is taken for a single server.
+// and work goes on there. One address is enough to find the others by, where it
+// is said that it stands for a Cluster.
 func TestRedisClusterSlotMovesReal(t *testing.T) {
 	t.Parallel()
 	c := containers.RedisCluster(t)
@@ -95,7 +111,7 @@ func TestRedisClusterSlotMovesReal(t *testing.T) {
 		to = c.Nodes[1]
 	}
 	refuses(t, throttle.ClientOptions{Addrs: containers.Addrs(to)}, throttle.PhaseAway, "MOVED")
-	f := startCrew(t, usual(), clients(t, 3, throttle.ClientOptions{Addrs: containers.Addrs(to, to)})...)
+	f := startCrew(t, usual(), clients(t, 3, throttle.ClientOptions{Addrs: containers.Addrs(to), Cluster: true})...)
 	f.works(time.Minute)
 	fault := time.Now()
 	c.Move(slot, from, to)

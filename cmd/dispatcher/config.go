@@ -84,6 +84,7 @@ func (s *settings) check() (configs.Config, error) {
 
 func printCheck(w io.Writer, cfg configs.Config) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	printKafka(table, cfg.Kafka)
 	for _, l := range cfg.Limits {
 		c := l.Contract()
 		a, err := throttle.AlgorithmNamed(l.Algorithm)
@@ -101,10 +102,21 @@ func printCheck(w io.Writer, cfg configs.Config) error {
 		}
 		_, _ = fmt.Fprintf(table, "  spacing\t%s\tbetween two calls, %s\n", c.Spacing().Round(time.Microsecond), of)
 		_, _ = fmt.Fprintf(table, "  usable share\t%.3f\tof the cap: %.1f calls a window while jobs wait\n", a.Share(c), held(a, c))
+		printBucket(table, l)
 		printRedis(table, l, a)
 	}
 	_, _ = fmt.Fprintln(table, "config ok")
 	return table.Flush()
+}
+
+// printBucket says what a leaky bucket holds, where the file says so.
+func printBucket(w io.Writer, l configs.Limit) {
+	if l.Capacity > 0 {
+		_, _ = fmt.Fprintf(w, "  capacity\t%d\tcalls that wait in the bucket, at most\n", l.Capacity)
+	}
+	if l.Bucket().WhenFull == throttle.FullRefuse {
+		_, _ = fmt.Fprintf(w, "  when full\trefuse\tjobs go to the dead letters as limited\n")
+	}
 }
 
 // printRedis says what the limit has of Redis, and what holds while that is away.
@@ -143,6 +155,8 @@ type limitReport struct {
 	Cap            int64   `json:"cap"`
 	WindowS        float64 `json:"window_s"`
 	Burst          int64   `json:"burst"`
+	Capacity       int64   `json:"capacity"` // of a leaky bucket; 0: what the horizon holds
+	WhenFull       string  `json:"when_full"`
 	SpacingS       float64 `json:"spacing_s"`
 	Share          float64 `json:"share"`
 	CallsPerWindow float64 `json:"calls_per_window"`
@@ -166,6 +180,7 @@ func newCheckReport(cfg configs.Config, err error) checkReport {
 		a, _ := throttle.AlgorithmNamed(l.Algorithm) // checked before
 		report.Limits = append(report.Limits, limitReport{
 			Name: l.Name, Algorithm: a.Name, Worst: a.Worst(c), Cap: c.Cap, WindowS: c.Window.Seconds(), Burst: c.Burst,
+			Capacity: l.Capacity, WhenFull: cmp.Or(l.WhenFull, string(throttle.FullWait)),
 			SpacingS: c.Spacing().Seconds(), Share: a.Share(c), CallsPerWindow: held(a, c),
 			ReactionS: c.Reaction().Seconds(), FenceS: a.Fence(c).Seconds(),
 			Scope: cmp.Or(l.Scope, string(throttle.ScopeCluster)), WarmUpS: l.WarmUp.Seconds(),

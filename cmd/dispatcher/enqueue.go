@@ -47,7 +47,7 @@ func newEnqueueCommand(s *settings) *cobra.Command {
 		Long: enqueueHelp, Args: cobra.MaximumNArgs(1),
 		Example: "  dispatcher enqueue jobs.txt\n  generate | dispatcher enqueue --format ndjson --topic jobs",
 	}
-	cmd.Flags().StringVar(&topic, "topic", "", "`TOPIC` to write to (default: the first of kafka.topics)")
+	cmd.Flags().StringVar(&topic, "topic", "", "`TOPIC` to write to (default: the first of kafka.topics or kafka.lanes)")
 	cmd.Flags().StringVar(&format, "format", "lines", "what a line is: lines or ndjson")
 	cmd.Flags().StringVar(&keyField, "key-field", "", "`NAME` of the JSON field that is the key")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -56,7 +56,7 @@ func newEnqueueCommand(s *settings) *cobra.Command {
 			return err
 		}
 		if topic == "" {
-			topic = cfg.Kafka.Topics[0]
+			topic = cfg.Kafka.JobTopics()[0]
 		}
 		in, size, err := openInput(cmd, args)
 		if err != nil {

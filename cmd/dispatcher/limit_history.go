@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -40,6 +41,9 @@ type changeState struct {
 	Until    string     `json:"until,omitempty"`
 	From     termsState `json:"from"`
 	To       termsState `json:"to"`
+
+	MaxCap  int64   `json:"max_cap"` // as it became; 0: none
+	MaxStep float64 `json:"max_step"`
 }
 
 func newLimitHistoryCommand(s *settings, asJSON *bool) *cobra.Command {
@@ -72,6 +76,7 @@ func historyState(entries []throttle.Entry) []changeState {
 		list = append(list, changeState{
 			Revision: e.Revision, Changed: exact(e.Changed), By: e.By, Why: e.Why, Until: exact(e.Until),
 			From: newTermsState(e.From), To: newTermsState(e.To),
+			MaxCap: e.RailsTo.MaxCap, MaxStep: float64(e.RailsTo.MaxStep) / 1000,
 		})
 	}
 	return list
@@ -107,10 +112,24 @@ func became(e throttle.Entry) string {
 			words = append(words, d.Field+" "+d.Redis)
 		}
 	}
+	if e.RailsTo.MaxCap != e.RailsFrom.MaxCap {
+		words = append(words, "max_cap "+railWord(e.RailsTo.MaxCap, 1))
+	}
+	if e.RailsTo.MaxStep != e.RailsFrom.MaxStep {
+		words = append(words, "max_step "+railWord(e.RailsTo.MaxStep, 1000))
+	}
 	if !e.Until.IsZero() {
 		words = append(words, "until "+stamp(e.Until))
 	}
 	return strings.Join(words, ", ")
+}
+
+// railWord is a rail as it was stated.
+func railWord(value int64, unit float64) string {
+	if value == 0 {
+		return "none"
+	}
+	return strconv.FormatFloat(float64(value)/unit, 'g', -1, 64)
 }
 
 func newLimitListCommand(s *settings, asJSON *bool) *cobra.Command {

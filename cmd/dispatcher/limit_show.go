@@ -179,12 +179,21 @@ func brief(t throttle.Terms) string {
 	return text
 }
 
+// soon is when an override ends. The change is made by the next node that asks,
+// so one that is over may still be in force.
+func soon(seconds float64) string {
+	left := time.Duration(seconds * float64(time.Second)).Round(time.Second)
+	if left <= 0 {
+		return "over, with the next look of a node"
+	}
+	return "in " + left.String()
+}
+
 func (s limitState) print(w io.Writer, now throttle.Settings) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintf(table, "limit %s: %s\n", s.Name, brief(now.Terms))
 	if s.Until != "" {
-		left := time.Duration(*s.UntilInS * float64(time.Second)).Round(time.Second)
-		_, _ = fmt.Fprintf(table, "  until %s (in %s), then %s\n", stamp(now.Until), left, brief(now.Was))
+		_, _ = fmt.Fprintf(table, "  until %s (%s), then %s\n", stamp(now.Until), soon(*s.UntilInS), brief(now.Was))
 	}
 	_, _ = fmt.Fprintf(table, "  %s\n", s.InForce)
 	_, _ = fmt.Fprintf(table, "  usable share\t%.3f\tof the cap: %.1f calls a window\n", s.Share, now.Share()*float64(now.Cap))

@@ -32,7 +32,7 @@ func newRoot(environ func() []string) *cobra.Command {
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.PersistentFlags().StringVarP(&s.file, "config", "c", "", "`FILE` with settings (default $DISPATCHER_CONFIG)")
 	root.PersistentFlags().StringArrayVar(&s.set, "set", nil, "one setting as `path=value`, such as limits.0.cap=300; can be repeated")
-	root.AddCommand(newRunCommand(s), newDemoCommand(), newConfigCommand(s), newEnqueueCommand(s), newLimitCommand(s))
+	root.AddCommand(newRunCommand(s), newDemoCommand(), newConfigCommand(s), newEnqueueCommand(s), newLimitCommand(s), newDLQCommand(s))
 	return root
 }
 

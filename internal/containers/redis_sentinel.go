@@ -3,6 +3,7 @@ package containers
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -20,7 +21,7 @@ type Sentinel struct {
 
 // sentinelText is a sentinel's file; it rewrites it. Its accounts are the
 // sentinels' own, and not those of the servers.
-const sentinelText = `port %[1]d
+const sentinelText = `%[8]s
 daemonize yes
 pidfile %[2]s
 logfile /tmp/%[1]d.log
@@ -53,7 +54,19 @@ const (
 // answered for a second refuses writes.
 func RedisSentinel(t testing.TB, strict bool) *Sentinel {
 	t.Helper()
-	s := &Sentinel{RedisSet: RedisSetOf(t, 6, nil), down: 2500}
+	return sentinels(RedisSetOf(t, 6, nil), strict)
+}
+
+// RedisSentinelTLS starts them with TLS everywhere, to one another too. The set
+// has room for six processes, and talks TLS.
+func RedisSentinelTLS(t testing.TB, set *RedisSet) *Sentinel {
+	t.Helper()
+	return sentinels(set, true)
+}
+
+func sentinels(set *RedisSet, strict bool) *Sentinel {
+	s := &Sentinel{RedisSet: set, down: 2500}
+	s.t.Helper()
 	args := []string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}
 	if strict {
 		args = append(args, "--min-replicas-to-write", "1", "--min-replicas-max-lag", "1")
@@ -79,10 +92,20 @@ func RedisSentinel(t testing.TB, strict bool) *Sentinel {
 func (s *Sentinel) sentinel() int {
 	s.t.Helper()
 	port := s.take()
-	text := fmt.Sprintf(sentinelText, port, pidfile(port), s.Primary, s.down, watcherWord, SentinelPassword, SentinelRights)
+	text := fmt.Sprintf(sentinelText, port, pidfile(port), s.Primary, s.down, watcherWord, SentinelPassword, SentinelRights, s.listensText(port))
 	file := fmt.Sprintf("/tmp/sentinel-%d.conf", port)
 	s.Exec("sh", "-c", fmt.Sprintf("cat >%s <<'P'\n%sP\nredis-server %s --sentinel", file, text, file))
 	return port
+}
+
+// listensText says in a sentinel's file how it listens on a port.
+func (s *Sentinel) listensText(port int) string {
+	var text strings.Builder
+	flags := s.listens(port)
+	for i := 0; i < len(flags); i += 2 {
+		fmt.Fprintf(&text, "%s %s\n", strings.TrimPrefix(flags[i], "--"), flags[i+1])
+	}
+	return text.String()
 }
 
 // login is a command for a sentinel, as another sentinel gives it.

@@ -26,6 +26,18 @@ type RedisSet struct {
 	c    testcontainers.Container
 	next int // of the ports that are not in use yet
 	port []int
+	tls  *TLSFiles // nil: plain
+}
+
+// TLSFiles are the paths in the container of what servers talk TLS with.
+type TLSFiles struct{ Authority, Cert, Key string }
+
+// flags are a server's, or a sentinel's in its file without the dashes.
+func (f TLSFiles) flags() []string {
+	return []string{
+		"--tls-ca-cert-file", f.Authority, "--tls-cert-file", f.Cert, "--tls-key-file", f.Key, "--tls-auth-clients", "no",
+		"--tls-replication", "yes",
+	}
 }
 
 // idle waits for processes that are started into the container one by one.
@@ -86,9 +98,30 @@ func setOf(t testing.TB, name string, processes int, files map[string][]byte) *R
 func (s *RedisSet) Start(args ...string) int {
 	s.t.Helper()
 	port := s.take()
-	s.server(port, append([]string{"--port", strconv.Itoa(port)}, args...))
+	s.server(port, append(s.listens(port), args...))
 	return port
 }
+
+// listens are the arguments by which a server listens on a port.
+func (s *RedisSet) listens(port int) []string {
+	if s.tls == nil {
+		return []string{"--port", strconv.Itoa(port)}
+	}
+	return append([]string{"--port", "0", "--tls-port", strconv.Itoa(port)}, s.tls.flags()...)
+}
+
+// cli is a redis-cli command for a port.
+func (s *RedisSet) cli(port int, args []string) []string {
+	cmd := []string{"redis-cli", "-p", strconv.Itoa(port)}
+	if s.tls != nil {
+		cmd = append(cmd, "--tls", "--cacert", s.tls.Authority)
+	}
+	return append(cmd, args...)
+}
+
+// TLS makes all that is started from now on talk TLS only. The files are in the
+// container.
+func (s *RedisSet) TLS(files TLSFiles) { s.tls = &files }
 
 // take is a port that no process has yet.
 func (s *RedisSet) take() int {
@@ -146,7 +179,7 @@ func (s *RedisSet) Exec(cmd ...string) string {
 // CLI runs redis-cli on a port.
 func (s *RedisSet) CLI(port int, args ...string) string {
 	s.t.Helper()
-	return s.Exec(append([]string{"redis-cli", "-p", strconv.Itoa(port)}, args...)...)
+	return s.Exec(s.cli(port, args)...)
 }
 
 // await asks a port until the answer holds the words.
@@ -157,7 +190,7 @@ func (s *RedisSet) await(port int, words string, args ...string) {
 	last := ""
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		<-timer.C
-		code, out, err := s.c.Exec(s.t.Context(), append([]string{"redis-cli", "-p", strconv.Itoa(port)}, args...), exec.Multiplexed())
+		code, out, err := s.c.Exec(s.t.Context(), s.cli(port, args), exec.Multiplexed())
 		if err == nil && code == 0 {
 			text, _ := io.ReadAll(out)
 			if last = string(text); strings.Contains(last, words) {
@@ -181,20 +214,8 @@ func Addrs(ports ...int) []string {
 	return list
 }
 
-// StartTLS runs one more redis-server, which talks TLS only. The files are in
-// the container.
-func (s *RedisSet) StartTLS(authority, cert, key string, args ...string) int {
-	s.t.Helper()
-	port := s.take()
-	s.server(port, append([]string{
-		"--port", "0", "--tls-port", strconv.Itoa(port), "--tls-ca-cert-file", authority, "--tls-cert-file", cert, "--tls-key-file", key,
-		"--tls-auth-clients", "no",
-	}, args...))
-	return port
-}
-
 // Again starts a killed process anew, with these arguments; it has nothing left.
 func (s *RedisSet) Again(port int, args ...string) {
 	s.t.Helper()
-	s.server(port, append([]string{"--port", strconv.Itoa(port)}, args...))
+	s.server(port, append(s.listens(port), args...))
 }

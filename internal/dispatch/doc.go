@@ -2,10 +2,10 @@
 //
 //	consumer ─► line ─► worker ─► sender (permit) ─► policy ─► consumer
 //
-// The line is one goroutine that takes jobs in delivery order, waits for their
-// slots and hands both to a worker shortly before the slot's time. A worker
-// makes the call, asks the policy what the result means, and settles the job or
-// tries again in place. Jobs wait in the line, not in workers: hundreds of
+// The line is one goroutine. While jobs are ready it waits for slots; shortly
+// before a slot's time it takes the job that is best then and hands both to a
+// worker. A worker makes the call, asks the policy what the result means, and settles the job or
+// tries again in place. Jobs wait in the consumer, not in workers: hundreds of
 // goroutines that each wait for a slot would start in an order of their own,
 // and the span of open offsets would grow with it.
 //
@@ -13,8 +13,8 @@
 //
 // Goroutines: [Node.Run] starts the booking goroutine, the line, the workers,
 // the admin server and the consumer, and returns when all have ended. The
-// consumer ends first, after its drain and last commit; its channel closes, so
-// the line ends, then the workers; then what they used is closed.
+// consumer ends first, after its drain and last commit; its word of ready jobs
+// closes, so the line ends, then the workers; then what they used is closed.
 //
 // Failure: a provider that is down opens the breaker; jobs wait in the line and
 // a probe goes now and then. A job is dead-lettered for failing only if others

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -29,55 +30,65 @@ type turn struct {
 	d     *consumer.Delivery
 	slot  throttle.Slot
 	since time.Time // when it came to the head of the line
+	full  bool      // there was no room for it, and it is not to wait
 }
 
-// line takes jobs in delivery order and hands each, with its slot, to a worker.
-// It is one goroutine, so that order is kept and no lock is needed.
+// jobs is where the line takes them from.
+type jobs interface {
+	Ready() <-chan struct{}
+	Waiting() int
+	Take() *consumer.Delivery
+}
+
+// line waits for slots while jobs are ready, and only then takes the best job:
+// one that came later and goes first has not to wait behind others. It hands
+// each, with its slot, to a worker. It is one goroutine, so that order is kept
+// and no lock is needed.
 type line struct {
-	jobs    <-chan *consumer.Delivery
+	jobs    jobs
 	turns   chan<- turn
 	limiter *throttle.Limiter
 	gate    *gate
 	wire    chan struct{} // holds a token for each turn that has not been written yet
 	blocked *atomic.Bool  // jobs wait, and could not use a slot
-	slot    throttle.Slot // left over from a job that went away
+	slot    throttle.Slot // left over from jobs that went away
 }
 
 // patience is how long the line may wait for a worker to write before it stops
 // asking for slots that other nodes could use.
 const patience = 20 * time.Millisecond
 
-// run returns when the consumer closes its channel.
-func (l *line) run() {
-	for d := range l.jobs {
-		since := time.Now()
-		slot, err := l.wait(d.Context(), d.Job.NotAfter)
-		if err != nil {
-			d.Return()
-			continue
+// run returns when the consumer is over. From the end of ctx on it hands nothing
+// out any more.
+func (l *line) run(ctx context.Context) {
+	defer close(l.turns)
+	for range l.jobs.Ready() {
+		for l.jobs.Waiting() > 0 && l.next(ctx) == nil {
 		}
-		l.turns <- turn{d: d, slot: slot, since: since}
 	}
-	close(l.turns)
 }
 
-// wait returns the job's slot when it is near. An error means that the job was
-// taken away; a slot that had come by then serves the next one. An expired job
-// gets none.
-func (l *line) wait(ctx context.Context, notAfter time.Time) (throttle.Slot, error) {
+// next sees one job off, if there still is one when its slot is near. If not,
+// the slot stays for another one. An error means that ctx has ended.
+func (l *line) next(ctx context.Context) error {
+	since := time.Now()
 	if err := l.reach(ctx); err != nil {
-		return throttle.Slot{}, err
+		return err
 	}
-	if expired(notAfter, time.Now()) {
-		return throttle.Slot{}, nil
+	err := l.book(ctx)
+	full := errors.Is(err, throttle.ErrFull)
+	var d *consumer.Delivery
+	if err == nil || full {
+		d = l.jobs.Take()
 	}
-	if err := l.book(ctx); err != nil {
+	if d == nil {
 		<-l.wire
-		return throttle.Slot{}, err
+		return context.Cause(ctx)
 	}
-	slot := l.slot
+	t := turn{d: d, slot: l.slot, since: since, full: full}
 	l.slot = throttle.Slot{}
-	return slot, nil
+	l.turns <- t
+	return nil
 }
 
 // reach waits until the provider may be called and a worker is free to do so.

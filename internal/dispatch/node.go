@@ -85,11 +85,11 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 		if n.blocked.Load() {
 			return 0 // what waits can't use a slot
 		}
-		return len(n.consumer.Deliveries())
+		return max(n.consumer.Waiting()-1, 0) // the line itself asks for one
 	}
 	n.limiter, err = throttle.New(throttle.Options{
 		Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Name: limit.Name, Node: NodeName(n.cfg),
-		Algorithm: limit.Algorithm, Seed: limit.Contract(), Rails: limit.Rails(), Identity: identity,
+		Algorithm: limit.Algorithm, Bucket: limit.Bucket(), Seed: limit.Contract(), Rails: limit.Rails(), Identity: identity,
 		Scope: scope, WarmUp: limit.WarmUp, Waiting: waiting, Logger: n.log, Registerer: n.registry,
 	})
 	if err != nil {
@@ -135,10 +135,10 @@ func (n *Node) Run(ctx context.Context) error {
 	services.Go(func() { fail(n.admin.Run(service)) })
 	turns := make(chan turn) // unbuffered: a job that waits is in the line or in a worker
 	gate := newGate(n.cfg.Sender.Breaker.Failures, n.cfg.Sender.Breaker.Probe, n.log)
-	l := &line{jobs: n.consumer.Deliveries(), turns: turns, limiter: n.limiter, gate: gate, wire: make(chan struct{}, atWire), blocked: &n.blocked}
+	l := &line{jobs: n.consumer, turns: turns, limiter: n.limiter, gate: gate, wire: make(chan struct{}, atWire), blocked: &n.blocked}
 	crew := n.crew(gate, l.wire)
-	workers.Go(l.run)
-	for range n.cfg.Kafka.Workers {
+	workers.Go(func() { l.run(ctx) })
+	for range n.cfg.Kafka.Workers * max(len(n.cfg.Kafka.Lanes), 1) { // as many as the lanes may have in hand
 		workers.Go(func() { crew.work(turns) })
 	}
 

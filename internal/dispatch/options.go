@@ -34,7 +34,7 @@ func RedisClient(cfg configs.Config) (redis.UniversalClient, error) {
 		return nil, fmt.Errorf("redis.tls.%w", err)
 	}
 	return throttle.NewClient(throttle.ClientOptions{
-		Addrs: cfg.Redis.Addrs, Master: cfg.Redis.Master,
+		Addrs: cfg.Redis.Addrs, Master: cfg.Redis.Master, Cluster: cfg.Redis.Cluster,
 		Username: cfg.Redis.Username, Password: cfg.Redis.Password,
 		SentinelUsername: cfg.Redis.SentinelUsername, SentinelPassword: cfg.Redis.SentinelPassword,
 		TLS: tls, Name: "dispatcher",
@@ -62,9 +62,17 @@ func consumerOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Regist
 		return consumer.Options{}, err
 	}
 	k := cfg.Kafka
+	tiers, err := k.Tiers()
+	if err != nil {
+		return consumer.Options{}, err
+	}
+	var lanes []consumer.Lane
+	for _, l := range k.Lanes {
+		lanes = append(lanes, consumer.Lane(l))
+	}
 	return consumer.Options{
-		Connection: conn, Group: k.Group, Topics: k.Topics, Node: NodeName(cfg),
-		InHand: k.Workers, MaxJobBytes: k.MaxJobBytes,
+		Connection: conn, Group: k.Group, Topics: k.Topics, Lanes: lanes, Node: NodeName(cfg),
+		Order: consumer.Order(k.Order), RetryTiers: tiers, HeadTimeout: k.HeadTimeout, InHand: k.Workers, MaxJobBytes: k.MaxJobBytes,
 		CommitInterval: k.CommitInterval, Heartbeat: k.Heartbeat, Session: k.Session, Drain: k.Drain,
 		CreateCompanions: k.CreateCompanions, Results: k.Results, StartAt: consumer.StartAt(k.StartAt),
 		Logger: log, Registerer: reg,

@@ -30,7 +30,7 @@ const (
 // verdict is what a result leads to.
 type verdict struct {
 	fate   fate
-	class  consumer.Class // of a dead letter
+	class  consumer.Class // of a dead letter, or of a retry that counts
 	counts bool           // a retry that counts as an attempt, if the provider is otherwise up
 	after  time.Duration  // the provider's own wait, for a retry; 0: our backoff
 }
@@ -48,12 +48,12 @@ func (p policy) decide(r sender.Result) verdict {
 	case sender.Throttled:
 		return verdict{fate: fateRetry, after: r.RetryAfter}
 	case sender.Unavailable:
-		return verdict{fate: fateRetry, counts: true, after: r.RetryAfter}
+		return verdict{fate: fateRetry, class: consumer.ClassUnavailable, counts: true, after: r.RetryAfter}
 	case sender.Unknown:
 		if p.onUnknown == UnknownDead {
 			return verdict{fate: fateDead, class: consumer.ClassUnknown}
 		}
-		return verdict{fate: fateRetry, counts: true}
+		return verdict{fate: fateRetry, class: consumer.ClassUnknown, counts: true}
 	case sender.Withheld:
 		return verdict{fate: fateReturn}
 	}

@@ -23,8 +23,8 @@ func TestPolicy(t *testing.T) {
 		{sender.Accepted, UnknownRetry, verdict{fate: fateDone}},
 		{sender.Rejected, UnknownRetry, verdict{fate: fateDead, class: consumer.ClassPermanent}},
 		{sender.Throttled, UnknownRetry, verdict{fate: fateRetry, after: asked}},
-		{sender.Unavailable, UnknownRetry, verdict{fate: fateRetry, counts: true, after: asked}},
-		{sender.Unknown, UnknownRetry, verdict{fate: fateRetry, counts: true}},
+		{sender.Unavailable, UnknownRetry, verdict{fate: fateRetry, class: consumer.ClassUnavailable, counts: true, after: asked}},
+		{sender.Unknown, UnknownRetry, verdict{fate: fateRetry, class: consumer.ClassUnknown, counts: true}},
 		{sender.Unknown, UnknownDead, verdict{fate: fateDead, class: consumer.ClassUnknown}},
 		{sender.Withheld, UnknownRetry, verdict{fate: fateReturn}},
 	} {

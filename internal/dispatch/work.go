@@ -47,7 +47,16 @@ func (c *crew) work(turns <-chan turn) {
 func (c *crew) handle(t turn) {
 	try := c.newTry(t)
 	defer try.leaveWire()
+	if t.full {
+		try.leaveWire()
+		c.results.Dead(t.d, consumer.Failure{Class: consumer.ClassLimited, Message: throttle.ErrFull.Error()}, try.outcome(sender.Result{}))
+		return
+	}
 	for {
+		if t.d.Gone() {
+			t.d.Return()
+			return
+		}
 		if expired(t.d.Job.NotAfter, time.Now()) {
 			try.leaveWire()
 			c.results.Dead(t.d, consumer.Failure{Class: consumer.ClassExpired, Attempt: try.calls}, try.outcome(sender.Result{}))
@@ -72,15 +81,35 @@ func (c *crew) handle(t turn) {
 		case v.fate == fateDead:
 			c.results.Dead(t.d, failure(v.class, r, try.calls), try.outcome(r))
 			return
-		case v.counts && try.exhausted():
-			c.results.Dead(t.d, failure(consumer.ClassExhausted, r, try.calls), try.outcome(r))
-			return
 		}
-		if try.pause(v.after) != nil {
-			t.d.Return()
+		if try.again(v, r) {
 			return
 		}
 	}
+}
+
+// again sees to a call that is to be made again, and returns whether the job is
+// settled with that.
+func (t *try) again(v verdict, r sender.Result) (settled bool) {
+	blamed := v.counts && t.blamed()
+	if blamed && t.failed >= t.attempts {
+		t.results.Dead(t.d, failure(consumer.ClassExhausted, r, t.calls), t.outcome(r))
+		return true
+	}
+	wait, early := t.backOff(v.after)
+	if blamed {
+		// An outage is waited for in place, since it ends for all at once.
+		f := failure(v.class, r, t.calls)
+		f.Failures = t.failed
+		if t.d.Later(time.Now().Add(wait), f) {
+			return true
+		}
+	}
+	if pause(t.d.Context(), wait, early) != nil {
+		t.d.Return()
+		return true
+	}
+	return false
 }
 
 // try is what one job has been through.
@@ -103,7 +132,9 @@ func (t *try) leaveWire() {
 	}
 }
 
-func (c *crew) newTry(t turn) *try { return &try{crew: c, turn: t, answered: c.answered.Load()} }
+func (c *crew) newTry(t turn) *try {
+	return &try{crew: c, turn: t, calls: t.d.Past().Calls, failed: t.d.Past().Failures, answered: c.answered.Load()}
+}
 
 // call makes one call. An error means that none was made and none will be.
 func (t *try) call() (sender.Result, error) {
@@ -129,6 +160,9 @@ func (t *try) call() (sender.Result, error) {
 // errExpired says that the job's not-after passed while it waited.
 var errExpired = errors.New("the job's not-after has passed")
 
+// errGone says that the job was in hand for too long and went elsewhere.
+var errGone = errors.New("the job has been in hand for longer than head_timeout")
+
 // permit waits for the job's slot at the wire. If the slot has gone by, or was
 // given to a call that could not be written, another one is taken at the head
 // of the line: the job keeps its place.
@@ -149,6 +183,9 @@ func (t *try) permit(ctx context.Context) (time.Time, error) {
 		if err == nil && expired(t.d.Job.NotAfter, time.Now()) {
 			return time.Time{}, errExpired
 		}
+		if err == nil && t.d.Gone() {
+			return time.Time{}, errGone
+		}
 		if err == nil {
 			t.leaveWire()
 			return t.used.NotAfter, nil
@@ -160,38 +197,52 @@ func (t *try) permit(ctx context.Context) (time.Time, error) {
 	}
 }
 
-// exhausted counts a failed call, and reports whether it was the last one
-// allowed. It counts only if the provider has served other jobs since this one
-// failed last: when it is down for all, no job is to blame.
-func (t *try) exhausted() bool {
+// blamed takes in a failed call, and reports whether it counts: only if the
+// provider has served other jobs since this one failed last. When it is down for
+// all, no job is to blame.
+func (t *try) blamed() bool {
 	now := t.crew.answered.Load()
-	if now != t.answered {
+	counts := now != t.answered
+	if counts {
 		t.failed++
 	}
 	t.answered = now
-	return t.failed >= t.attempts
+	return counts
 }
 
-// pause waits as long as the provider asked for, with some jitter on top, or
-// else for a backoff that doubles.
-func (t *try) pause(asked time.Duration) error {
+// backOff is how long to wait before the next call: as long as the provider
+// asked for, with some jitter on top, or else a backoff that doubles. The latter
+// ends early when the provider, having been down, answers again.
+func (t *try) backOff(asked time.Duration) (wait time.Duration, early <-chan struct{}) {
 	if t.pauses == nil {
 		t.pauses = backoff.NewExponentialBackOff()
-		t.pauses.InitialInterval, t.pauses.MaxInterval = t.backoff, t.backoffMost
+		t.pauses.InitialInterval, t.pauses.MaxInterval = t.doubled(t.d.Past().Failures), t.backoffMost
 		t.pauses.Multiplier = 2
 		t.pauses.Reset()
 	}
-	wait, again := t.pauses.NextBackOff(), t.gate.answersAgain()
+	wait, early = t.pauses.NextBackOff(), t.gate.answersAgain()
 	if asked > 0 {
-		wait, again = asked+rand.N(asked/10+1), nil // what the provider asked for holds
+		wait, early = asked+rand.N(asked/10+1), nil // what the provider asked for holds
 	}
-	ctx := t.d.Context()
+	return wait, early
+}
+
+// doubled is the backoff after so many failures.
+func (t *try) doubled(failures int) time.Duration {
+	b := t.backoff
+	for ; failures > 0 && b < t.backoffMost; failures-- {
+		b *= 2
+	}
+	return min(b, t.backoffMost)
+}
+
+func pause(ctx context.Context, wait time.Duration, early <-chan struct{}) error {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-again:
+	case <-early:
 		return nil
 	case <-timer.C:
 		return nil

@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/segmentio/kafka-go"
 
-	"dispatcher/consumer"
 	"dispatcher/internal/embedded"
 	"dispatcher/job"
 )
@@ -65,18 +64,6 @@ func rec(value string, pairs ...string) job.Record {
 	return r
 }
 
-func write(t *testing.T, p *embedded.Parts, records ...job.Record) {
-	t.Helper()
-	producer, err := consumer.NewProducer(consumer.ProducerOptions{Connection: consumer.Connection{Brokers: p.Brokers()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = producer.Close() }()
-	if err := producer.WriteBatch(t.Context(), "jobs", records); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // resultsIn reads the results of a topic with one partition, by the job's id.
 func resultsIn(t *testing.T, brokers []string) map[string]job.Result {
 	t.Helper()
@@ -120,7 +107,7 @@ func TestEventsAndResultsThroughANode(t *testing.T) {
 	)
 	p := begin(t, embedded.Options{Partitions: 1})
 	to := newCallee(t)
-	write(t, p,
+	writeTo(t, p, "jobs",
 		rec("hello", "ce_specversion", "1.0", "ce_id", "7", "ce_source", "/shop", "ce_type", "t", "content-type", "text/plain"),
 		rec(order, "content-type", "application/cloudevents+json"),
 		rec(protobuf),

@@ -52,16 +52,27 @@ func background(t *testing.T, run func(context.Context) error) (stop func()) {
 
 func enqueue(t *testing.T, p *embedded.Parts, n int) {
 	t.Helper()
+	write(t, p, "jobs", 0, n)
+}
+
+// write puts jobs from to to-1 into a topic.
+func write(t *testing.T, p *embedded.Parts, topic string, from, to int) {
+	t.Helper()
+	var records []job.Record
+	for i := from; i < to; i++ {
+		records = append(records, job.Record{Key: fmt.Appendf(nil, "customer-%d", i%97), Value: fmt.Appendf(nil, `{"id":"job-%d","text":"hello"}`, i)})
+	}
+	writeTo(t, p, topic, records...)
+}
+
+func writeTo(t *testing.T, p *embedded.Parts, topic string, records ...job.Record) {
+	t.Helper()
 	producer, err := consumer.NewProducer(consumer.ProducerOptions{Connection: consumer.Connection{Brokers: p.Brokers()}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = producer.Close() }()
-	records := make([]job.Record, n)
-	for i := range records {
-		records[i] = job.Record{Key: fmt.Appendf(nil, "customer-%d", i%97), Value: fmt.Appendf(nil, `{"id":"job-%d","text":"hello"}`, i)}
-	}
-	if err := producer.WriteBatch(t.Context(), "jobs", records); err != nil {
+	if err := producer.WriteBatch(t.Context(), topic, records); err != nil {
 		t.Fatal(err)
 	}
 }

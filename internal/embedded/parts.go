@@ -14,9 +14,10 @@ import (
 
 // Options of [New]. Zero fields have a default.
 type Options struct {
-	Topic      string // default jobs
-	Partitions int    // default 12
-	Group      string // prefix, default dispatcher
+	Topic      string   // default jobs
+	More       []string // further topics, for lanes
+	Partitions int      // of each; default 12
+	Group      string   // prefix, default dispatcher
 	Provider   provider.Options
 }
 
@@ -29,7 +30,7 @@ type Parts struct {
 	group    string
 }
 
-// New starts a Kafka with one topic, and a Redis; the provider is brought up by
+// New starts a Kafka with the topics, and a Redis; the provider is brought up by
 // [Parts.Run].
 func New(o Options) (*Parts, error) {
 	if o.Topic == "" {
@@ -41,7 +42,7 @@ func New(o Options) (*Parts, error) {
 	if o.Group == "" {
 		o.Group = "dispatcher"
 	}
-	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(int32(o.Partitions), o.Topic), //nolint:gosec // a small number
+	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(int32(o.Partitions), append(o.More, o.Topic)...), //nolint:gosec // a small number
 		kfake.GroupMinSessionTimeout(100*time.Millisecond))
 	if err != nil {
 		return nil, fmt.Errorf("embedded kafka: %w", err)

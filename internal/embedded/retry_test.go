@@ -2,6 +2,9 @@ package embedded_test
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -42,6 +45,62 @@ func TestPoisonIsDeadLettered(t *testing.T) {
 	r := fleet(t, p, 1, fmt.Sprintf("sender.retry.attempts=%d", attempts))
 	if p.Dead() != 1 || r.Accepted != jobs-1 || r.Sent < jobs-1+attempts {
 		t.Errorf("got %d dead letters, %d accepted in %d calls, want 1 and %d", p.Dead(), r.Accepted, r.Sent, jobs-1)
+	}
+}
+
+// Without order, a job that fails goes through a tier and comes back with its
+// attempts: those that get well are accepted once, the others are dead after as
+// many calls as are allowed, and the sum is exact.
+func TestRetriesThroughATierAreExact(t *testing.T) {
+	t.Parallel()
+	const jobs, attempts = 200, 3
+	var mu sync.Mutex
+	calls := map[string]int{}
+	p := begin(t, embedded.Options{Provider: provider.Options{Answer: func(_ int, key string) provider.Answer {
+		mu.Lock()
+		defer mu.Unlock()
+		calls[key]++
+		n, _ := strconv.Atoi(strings.TrimPrefix(key, "job-"))
+		if n%20 == 3 || n%10 == 4 && calls[key] == 1 {
+			return provider.Answer{Status: 503}
+		}
+		return provider.Answer{}
+	}}})
+	enqueue(t, p, jobs)
+	f, err := embedded.NewFleet(p, 1, logger(t), "limits.0.cap=100", "kafka.order=none", "kafka.retry_tiers=1s",
+		"sender.retry.backoff=2s", "sender.retry.max_backoff=2s", fmt.Sprint("sender.retry.attempts=", attempts))
+	if err != nil {
+		t.Fatal(err)
+	}
+	background(t, f.Run)
+	trickle(t, p, func() bool { return p.Dead() == jobs/20 })
+	mu.Lock()
+	defer mu.Unlock()
+	for i := range jobs {
+		key, want := fmt.Sprint("job-", i), 1
+		switch {
+		case i%20 == 3:
+			want = attempts
+		case i%10 == 4:
+			want = 2
+		}
+		// A failure does not count where nothing else was answered since the one before.
+		if got := calls[key]; got < want || got > want && i%20 != 3 {
+			t.Errorf("%s: got %d calls, want %d", key, got, want)
+		}
+	}
+}
+
+// trickle writes a good job now and then until something is true: failures count
+// only while the provider serves others.
+func trickle(t *testing.T, p *embedded.Parts, until func() bool) {
+	t.Helper()
+	for n := 0; !until(); n++ {
+		if n == 600 {
+			t.Fatal("30 seconds have passed")
+		}
+		write(t, p, "jobs", 100_000+20*n, 100_001+20*n)
+		time.Sleep(50 * time.Millisecond)
 	}
 }
 
@@ -98,5 +157,18 @@ func TestUnknown(t *testing.T) {
 				t.Errorf("got %d accepted, %d dead, %d doubled, want %d, %d and 0", r.Accepted, p.Dead(), r.Doubled, c.accepted, c.dead)
 			}
 		})
+	}
+}
+
+// Where a full bucket refuses, what it has no room for is dead-lettered, and
+// the rest is sent; nothing is lost between the two.
+func TestAFullBucketRefusesJobs(t *testing.T) {
+	t.Parallel()
+	const jobs = 600
+	p := begin(t, embedded.Options{})
+	enqueue(t, p, jobs)
+	r := fleet(t, p, 2, "limits.0.algorithm=leaky_bucket", "limits.0.cap=100", "limits.0.capacity=10", "limits.0.when_full=refuse")
+	if dead := int(p.Dead()); r.Sent+dead != jobs || r.Sent < 10 || dead < jobs/2 {
+		t.Errorf("got %d calls and %d dead letters, want %d in all, and more than half dead", r.Sent, dead, jobs)
 	}
 }

@@ -29,14 +29,14 @@ function algorithm.begin(c, quiet)
   redis.call('HSET', limit, 'tat', int(quiet + math.ceil((c.burst - 1) * spacing(c))), 'rest', 0)
 end
 
--- change keeps the debt, in time or in units, whichever is more.
+-- change keeps what is owed, in units: all that was given is then what the faster of the two would have given too. A
+-- larger burst begins as empty as it is larger.
 function algorithm.change(c, old, now, quiet)
   old.reserve = c.reserve
-  if spacing(c) == spacing(old) then return nil end
-  local tat = tonumber(redis.call('HGET', limit, 'tat')) + 1
-  local owed = math.max(0, tat - now)
-  owed = math.max(owed, math.ceil(owed * spacing(c) / spacing(old)))
-  redis.call('HSET', limit, 'tat', int(now + owed), 'rest', 0)
+  if spacing(c) == spacing(old) and c.burst == old.burst then return nil end
+  local owed = math.max(0, tonumber(redis.call('HGET', limit, 'tat')) + 1 - now)
+  owed = (owed / spacing(old) + math.max(0, c.burst - old.burst)) * spacing(c)
+  redis.call('HSET', limit, 'tat', int(now + math.ceil(owed)), 'rest', 0)
   return math.max(now, quiet)
 end
 

@@ -31,14 +31,15 @@ function algorithm.begin(c, quiet)
   redis.call('HSET', limit, 'tat_ns', int(quiet + math.ceil((c.burst - 1) * spacing(c))) .. '000')
 end
 
--- change keeps the debt, in time or in units, whichever is more.
+-- change keeps what is owed, in units, and a larger burst begins as empty as it is larger: see gcra.lua.
 function algorithm.change(c, old, now, quiet)
   old.reserve = c.reserve
-  if spacing(c) == spacing(old) then return nil end
+  if spacing(c) == spacing(old) and c.burst == old.burst then return nil end
   local owed = math.max(0, math.ceil(tonumber(redis.call('HGET', limit, 'tat_ns')) / 1000) + 1 - now)
-  owed = math.max(owed, math.ceil(owed * spacing(c) / spacing(old)))
+  owed = math.ceil((owed / spacing(old) + math.max(0, c.burst - old.burst)) * spacing(c))
   local tat = int(now + owed) .. '000'
   redis.call('HSET', limit, 'tat_ns', tat)
+  redis.call('DEL', KEYS[3])
   if owed > 0 then put(tat, now) end
   return math.max(now, quiet)
 end

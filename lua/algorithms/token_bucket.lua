@@ -37,11 +37,12 @@ function algorithm.take(c, now, want, lead, ahead)
   local floor, debt = now + lead, c.burst - 1
   if base + after(c, n) < floor then base, n = floor, 0 end -- idle: start anew, and store no more than the burst
   local function at(j) return math.max(floor, base + after(c, n + j - debt)) end
-  local room = math.floor((now + c.horizon - base) * c.units / c.period) + 1 - n + debt - ahead
+  local room = math.floor((now + c.reach - base) * c.units / c.period) + 1 - n + debt - ahead
   local given = math.max(0, math.min(want, room))
-  if given == 0 then return math.max(0, at(ahead + want - 1) - now - c.horizon), 0 end
+  if given == 0 then return math.max(0, at(ahead + want - 1) - now - c.reach), 0 end
   local count = n + given
-  local turned = math.floor(count / c.units) -- exact, and keeps count * period below 2^53
+  -- Exact, and keeps count * period below 2^53; base stays behind the last one given, for change goes by it.
+  local turned = math.floor((count - 1) / c.units)
   redis.call('HSET', limit, 'base', int(base + turned * c.period), 'n', int(count - turned * c.units), 'slot', int(at(given - 1)))
   return 0, given, base, n, floor, c.units, c.period, debt
 end

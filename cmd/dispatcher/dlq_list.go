@@ -1,0 +1,167 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"dispatcher/consumer"
+)
+
+// listPage is how many lines share their columns' widths, so that a long list
+// need not be held.
+const listPage = 200
+
+// letterState is a letter in JSON, without its payload. Key and key_hex exclude
+// each other; a record without a key has neither.
+type letterState struct {
+	ID            string  `json:"id"`
+	FailedAt      string  `json:"failed_at"`
+	FirstFailedAt string  `json:"first_failed_at,omitempty"`
+	Class         string  `json:"class"`
+	Code          string  `json:"code,omitempty"`
+	Message       string  `json:"message,omitempty"`
+	Attempts      int     `json:"attempts"`
+	Redrives      int     `json:"redrives"`
+	Key           *string `json:"key,omitempty"`
+	KeyHex        string  `json:"key_hex,omitempty"`
+	Job           string  `json:"job"`
+	Origin        string  `json:"origin,omitempty"`
+	Node          string  `json:"node,omitempty"`
+	Bytes         int     `json:"bytes"`
+	Cut           bool    `json:"cut,omitempty"`
+	OriginalBytes int64   `json:"original_bytes,omitempty"`
+}
+
+func newLetterState(l *consumer.Letter) letterState {
+	s := letterState{
+		ID: l.ID.String(), FailedAt: exact(l.FailedAt), FirstFailedAt: exact(l.FirstFailedAt),
+		Class: string(l.Class), Code: l.Code, Message: l.Message, Attempts: l.Attempts, Redrives: l.Redrives,
+		Job: l.JobID, Origin: origin(l), Node: l.Node, Bytes: len(l.Record.Value), Cut: l.Cut, OriginalBytes: l.OriginalSize,
+	}
+	switch key := l.Record.Key; {
+	case key == nil:
+	case utf8.Valid(key):
+		text := string(key)
+		s.Key = &text
+	default:
+		s.KeyHex = fmt.Sprintf("%x", key)
+	}
+	return s
+}
+
+func origin(l *consumer.Letter) string {
+	if l.Origin.Topic == "" {
+		return ""
+	}
+	return l.Origin.String()
+}
+
+func newDLQListCommand(s *settings, asJSON *bool) *cobra.Command {
+	var p picks
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the open dead letters, without their payloads", Args: cobra.NoArgs,
+		Long: "List the dead letters that are open when the command starts, without their payloads. With --json there is\n" +
+			"an object on each line, and the sum goes to standard error.",
+		Example: "  dispatcher dlq list --reason exhausted --since 2h\n  dispatcher dlq list --json | jq -r .id",
+	}
+	p.define(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		desk, cfg, _, err := s.letters(cmd)
+		if err != nil {
+			return err
+		}
+		f, err := p.filter(cfg, nil, time.Now())
+		if err != nil {
+			return err
+		}
+		list := letterList{w: cmd.OutOrStdout(), asJSON: *asJSON}
+		tally, err := desk.List(cmd.Context(), f, list.add)
+		if err = errors.Join(err, list.flush()); err != nil {
+			return told(cmd, err)
+		}
+		w := cmd.OutOrStdout()
+		if *asJSON {
+			w = cmd.ErrOrStderr()
+		}
+		return printLines(w, append(notes(&tally), sumLine(&tally, f))...)
+	}
+	return cmd
+}
+
+// sumLine is the line under a list.
+func sumLine(t *consumer.LetterTally, f consumer.LetterFilter) string {
+	text := fmt.Sprintf("%d of %d open letters match", t.Matched, t.Open)
+	if t.Done < t.Matched {
+		text += fmt.Sprintf(", the first %d are shown", t.Done)
+	}
+	if t.Matched == 0 && t.Open > 0 && len(f.Classes) > 0 {
+		text += "; their classes are " + classes(t)
+	}
+	return text
+}
+
+func classes(t *consumer.LetterTally) string {
+	var all []string
+	for class, n := range t.Classes {
+		name := plainly(string(class), 40)
+		if name == "" {
+			name = "none"
+		}
+		all = append(all, fmt.Sprintf("%s (%d)", name, n))
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+func notes(t *consumer.LetterTally) []string {
+	lines := make([]string, len(t.Notes))
+	for i, n := range t.Notes {
+		lines[i] = "note: " + n
+	}
+	return lines
+}
+
+// letterList prints letters as they come.
+type letterList struct {
+	w      io.Writer
+	asJSON bool
+	page   *tabwriter.Writer
+	lines  int // of the page
+}
+
+func (l *letterList) add(x *consumer.Letter) error {
+	if l.asJSON {
+		return printJSON(l.w, newLetterState(x))
+	}
+	if l.page == nil {
+		l.page = tabwriter.NewWriter(l.w, 0, 0, 2, ' ', 0)
+		_, _ = fmt.Fprintln(l.page, "ID\tFAILED\tCLASS\tCODE\tATTEMPTS\tREDRIVES\tKEY\tJOB\tORIGIN\tMESSAGE")
+	}
+	message := x.Message
+	if x.Cut {
+		message = "(cut) " + message
+	}
+	_, _ = fmt.Fprintf(l.page, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", x.ID, stamp(x.FailedAt),
+		plainly(string(x.Class), 20), plainly(x.Code, 20), x.Attempts, x.Redrives, textOrHex(x.Record.Key, 40),
+		plainly(x.JobID, 60), origin(x), plainly(message, 100))
+	if l.lines++; l.lines < listPage {
+		return nil
+	}
+	return l.flush()
+}
+
+func (l *letterList) flush() error {
+	l.lines = 0
+	if l.page == nil {
+		return nil
+	}
+	return l.page.Flush()
+}

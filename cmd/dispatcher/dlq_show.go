@@ -1,0 +1,163 @@
+package main
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"dispatcher/consumer"
+)
+
+// What is shown of a value. --raw writes all of it.
+const (
+	shownText = 64 << 10 // bytes of text
+	shownHex  = 4 << 10  // bytes of anything else
+)
+
+// wholeLetter is a letter in JSON with all there is. Of value and value_hex one
+// is there, unless the record has no value; a header likewise.
+type wholeLetter struct {
+	letterState
+	Settled  bool          `json:"settled"`
+	Headers  []headerState `json:"headers"`
+	Value    *string       `json:"value,omitempty"`
+	ValueHex string        `json:"value_hex,omitempty"`
+}
+
+type headerState struct {
+	Name     string  `json:"name"`
+	Value    *string `json:"value,omitempty"`
+	ValueHex string  `json:"value_hex,omitempty"`
+}
+
+func newDLQShowCommand(s *settings, asJSON *bool) *cobra.Command {
+	var raw bool
+	cmd := &cobra.Command{
+		Use: "show ID", Short: "Show one dead letter, with its headers and its payload", Args: cobra.ExactArgs(1),
+		Long: "Show one dead letter, settled or not, with its headers and its payload: text as it is, anything else in\n" +
+			"hexadecimal, both up to a bound.",
+		Example: "  dispatcher dlq show jobs.dlq/3/1042\n  dispatcher dlq show jobs.dlq/3/1042 --raw > job.bin",
+	}
+	cmd.Flags().BoolVar(&raw, "raw", false, "write the bytes of the payload and nothing else")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if raw && *asJSON {
+			return errors.New("dlq show: --raw and --json exclude each other")
+		}
+		id, err := consumer.ParseRecordID(args[0])
+		if err != nil {
+			return err
+		}
+		desk, _, _, err := s.letters(cmd)
+		if err != nil {
+			return err
+		}
+		letter, err := desk.Get(cmd.Context(), id)
+		if err != nil {
+			return told(cmd, err)
+		}
+		w := cmd.OutOrStdout()
+		switch {
+		case raw:
+			_, err = w.Write(letter.Record.Value)
+		case *asJSON:
+			err = printJSON(w, newWholeLetter(letter))
+		default:
+			err = printLetter(w, letter)
+		}
+		return err
+	}
+	return cmd
+}
+
+func newWholeLetter(l *consumer.Letter) wholeLetter {
+	whole := wholeLetter{letterState: newLetterState(l), Settled: l.Settled, Headers: []headerState{}}
+	for _, h := range l.Record.Headers {
+		state := headerState{Name: h.Key}
+		state.Value, state.ValueHex = asText(h.Value)
+		whole.Headers = append(whole.Headers, state)
+	}
+	if l.Record.Value != nil {
+		whole.Value, whole.ValueHex = asText(l.Record.Value)
+	}
+	return whole
+}
+
+func asText(raw []byte) (*string, string) {
+	if !utf8.Valid(raw) {
+		return nil, hex.EncodeToString(raw)
+	}
+	text := string(raw)
+	return &text, ""
+}
+
+func printLetter(w io.Writer, l *consumer.Letter) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	settled := "open"
+	if l.Settled {
+		settled = "settled: replayed or dropped"
+	}
+	_, _ = fmt.Fprintf(table, "letter %s: %s\n", l.ID, settled)
+	for _, row := range [][2]string{
+		{"job", plainly(l.JobID, 0)},
+		{"origin", origin(l)},
+		{"key", textOrHex(l.Record.Key, 1024)},
+		{"failed", stamp(l.FailedAt)},
+		{"first failed", stamp(l.FirstFailedAt)},
+		{"class", plainly(string(l.Class), 0)},
+		{"code", plainly(l.Code, 0)},
+		{"message", plainly(l.Message, 0)},
+		{"attempts", fmt.Sprint(l.Attempts)},
+		{"redrives", fmt.Sprint(l.Redrives)},
+	} {
+		if row[1] != "" {
+			_, _ = fmt.Fprintf(table, "  %s\t%s\n", row[0], row[1])
+		}
+	}
+	if l.Cut {
+		_, _ = fmt.Fprintf(table, "  cut\tthis is a part; the whole had %d bytes\n", l.OriginalSize)
+	}
+	_, _ = fmt.Fprintf(table, "headers: %d\n", len(l.Record.Headers))
+	for _, h := range l.Record.Headers {
+		_, _ = fmt.Fprintf(table, "  %s\t%s\n", plainly(h.Key, 200), textOrHex(h.Value, 2048))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	return printValue(w, l.Record.Value)
+}
+
+func printValue(w io.Writer, value []byte) error {
+	if value == nil {
+		return printLine(w, "no value")
+	}
+	most, render := shownHex, hex.Dump
+	if isPlain(value) {
+		most, render = shownText, func(b []byte) string { return strings.ToValidUTF8(string(b), "") + "\n" }
+	}
+	shown := value[:min(len(value), most)]
+	_, err := fmt.Fprintf(w, "value: %d bytes\n%s", len(value), render(shown))
+	if err == nil && len(shown) < len(value) {
+		err = printLine(w, fmt.Sprintf("… and %d bytes more; --raw writes all", len(value)-len(shown)))
+	}
+	return err
+}
+
+// isPlain: a terminal shows it and does nothing else.
+func isPlain(value []byte) bool {
+	if !utf8.Valid(value) {
+		return false
+	}
+	for _, r := range string(value) {
+		if !unicode.IsPrint(r) && r != '\n' && r != '\t' {
+			return false
+		}
+	}
+	return true
+}

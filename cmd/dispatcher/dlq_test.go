@@ -1,0 +1,218 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"dispatcher/consumer"
+	"dispatcher/job"
+)
+
+// dlq is a cluster with a topic and its dead letters.
+type dlq struct {
+	t      *testing.T
+	broker string
+}
+
+func newDLQ(t *testing.T, letters ...job.Record) *dlq {
+	t.Helper()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "jobs", "jobs.dlq", "other"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	q := &dlq{t: t, broker: cluster.ListenAddrs()[0]}
+	p, err := consumer.NewProducer(consumer.ProducerOptions{Connection: consumer.Connection{Brokers: []string{q.broker}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.WriteBatch(t.Context(), "jobs.dlq", letters); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+func (q *dlq) run(args ...string) outcome {
+	return dispatcher(q.t.Context(), "", []string{"DISPATCHER_KAFKA_BROKERS=" + q.broker}, append([]string{"dlq"}, args...)...)
+}
+
+func deadLetter(class, key, value string, headers ...job.Header) job.Record {
+	rec := job.Record{Value: []byte(value), Headers: append([]job.Header{
+		{Key: "x-original-topic", Value: []byte("jobs")},
+		{Key: "x-original-partition", Value: []byte("0")},
+		{Key: "x-original-offset", Value: []byte("17")},
+		{Key: "x-error-class", Value: []byte(class)},
+		{Key: "x-error-code", Value: []byte("503")},
+		{Key: "x-error-message", Value: []byte("away\x1b[2J")},
+		{Key: "x-attempt", Value: []byte("10")},
+		{Key: "x-failed-at", Value: []byte("2026-01-02T03:04:05Z")},
+	}, headers...)}
+	if key != "" {
+		rec.Key = []byte(key)
+	}
+	return rec
+}
+
+func someLetters() []job.Record {
+	return []job.Record{
+		deadLetter("exhausted", "k0", `{"id":"a","secret":"pw"}`),
+		deadLetter("permanent", "k1", "text", job.Header{Key: "x-redrive", Value: []byte("2")}),
+		deadLetter("exhausted", "\xff", "\x00\xff", job.Header{Key: "x-failed-at", Value: []byte("2026-01-03T00:00:00Z")}),
+	}
+}
+
+func TestDLQListShowsNoPayload(t *testing.T) {
+	t.Parallel()
+	q := newDLQ(t, someLetters()...)
+	out := q.run("list")
+	out.mustPrint(t, "jobs.dlq/0/0  2026-01-02T03:04:05Z  exhausted  503   10        0         k0    a          jobs/0/17  away\\x1b[2J",
+		"jobs.dlq/0/1", "0xff", "3 of 3 open letters match")
+	if strings.Contains(out.out, "secret") || strings.Contains(out.out, "\x1b") {
+		t.Errorf("got a payload or a control character in %q", out.out)
+	}
+	q.run("list", "--reason", "exhausted", "--limit", "1").mustPrint(t, "2 of 3 open letters match, the first 1 are shown")
+	q.run("list", "--reason", "exausted").mustPrint(t, "0 of 3 open letters match; their classes are exhausted (2), permanent (1)")
+	q.run("list", "--since", "2026-01-03").mustPrint(t, "jobs.dlq/0/2", "1 of 3")
+	q.run("list", "--until", "2026-01-02T03:04:05Z").mustPrint(t, "0 of 3")
+	q.run("list", "--since", "1h").mustPrint(t, "0 of 3")
+	q.run("list", "--topic", "jobs.dlq", "--key", "k1").mustPrint(t, "jobs.dlq/0/1", "1 of 3")
+}
+
+func TestDLQListInJSON(t *testing.T) {
+	t.Parallel()
+	q := newDLQ(t, someLetters()...)
+	out := q.run("list", "--json")
+	lines := strings.Split(strings.TrimSpace(out.out), "\n")
+	if out.err != nil || len(lines) != 3 || !strings.Contains(out.errOut, "3 of 3 open letters match") {
+		t.Fatalf("got %v\n%s\n%s", out.err, out.out, out.errOut)
+	}
+	var got letterState
+	if err := json.Unmarshal([]byte(lines[1]), &got); err != nil {
+		t.Fatal(err)
+	}
+	key := "k1"
+	want := letterState{
+		ID: "jobs.dlq/0/1", FailedAt: "2026-01-02T03:04:05.000000Z", Class: "permanent", Code: "503", Message: "away\x1b[2J",
+		Attempts: 10, Redrives: 2, Key: &key, Job: "jobs/0/17", Origin: "jobs/0/17", Bytes: 4,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestDLQShow(t *testing.T) {
+	t.Parallel()
+	q := newDLQ(t, append(someLetters(), deadLetter("exhausted", "", strings.Repeat("x", 70_000)))...)
+	q.run("show", "jobs.dlq/0/0").mustPrint(t, "letter jobs.dlq/0/0: open", "job       a\n", "x-error-code", "value: 24 bytes\n{\"id\":\"a\",\"secret\":\"pw\"}\n")
+	q.run("show", "jobs.dlq/0/2").mustPrint(t, "key       0xff\n", "value: 2 bytes\n00000000  00 ff")
+	q.run("show", "jobs.dlq/0/3").mustPrint(t, "value: 70000 bytes", "… and 4464 bytes more; --raw writes all")
+	if out := q.run("show", "jobs.dlq/0/2", "--raw"); out.err != nil || out.out != "\x00\xff" {
+		t.Errorf("got %v, %q", out.err, out.out)
+	}
+	q.run("show", "jobs.dlq/0/0", "--json").mustPrint(t, `"settled":false`, `{"name":"x-error-class","value":"exhausted"}`, `"value":"{\"id\":\"a\",\"secret\":\"pw\"}"`)
+	q.run("show", "jobs.dlq/0/2", "--json").mustPrint(t, `"value_hex":"00ff"`, `"key_hex":"ff"`)
+	q.run("drop", "jobs.dlq/0/2").mustPrint(t, "dropped 1 letters")
+	q.run("show", "jobs.dlq/0/2").mustPrint(t, "letter jobs.dlq/0/2: settled")
+	q.run("show", "jobs.dlq/0/9").mustFail(t, "dlq show: letter jobs.dlq/0/9 does not exist")
+	q.run("show", "x").mustFail(t, `id: "x": must be topic/partition/offset`)
+	q.run("show", "jobs.dlq/0/0", "--raw", "--json").mustFail(t, "exclude each other")
+}
+
+// The exit status is 0 only if all that was asked for was done.
+func TestDLQReplayAndDrop(t *testing.T) {
+	t.Parallel()
+	q := newDLQ(t, append(someLetters(), deadLetter("exhausted", "", "part", job.Header{Key: "x-truncated", Value: []byte("true")}))...)
+	dry := q.run("replay", "--reason", "exhausted", "--dry-run")
+	dry.mustFail(t, "1 letters are left")
+	if !strings.Contains(dry.out, "would replay 2 letters; nothing was changed (3 match, of 4 open") {
+		t.Errorf("got %s", dry.out)
+	}
+	q.run("replay", "--key", "k0", "--dry-run").mustPrint(t, "would replay 1 letters; nothing was changed")
+	if got := last(t, q.broker, "jobs"); got != 0 {
+		t.Fatalf("a dry run has written %d jobs", got)
+	}
+	out := q.run("replay", "--reason", "exhausted", "--json")
+	out.mustFail(t, "dlq replay: 1 letters are left")
+	var sum settleState
+	if err := json.Unmarshal([]byte(out.out), &sum); err != nil {
+		t.Fatal(err)
+	}
+	want := settleState{
+		Command: "replay", Open: 4, Matched: 3, Done: 2, Left: 1, Cut: 1, SettledBefore: []string{}, Missing: []string{},
+		Notes: []string{"jobs.dlq/0/3 was too large when it was buried, and holds only a part of the record that was at jobs/0/17"}, Error: "dlq replay: 1 letters are left",
+	}
+	if diff := cmp.Diff(want, sum); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	q.run("replay", "jobs.dlq/0/1", "--to", "other").mustPrint(t, "replayed 1 letters (1 match, of 1 open")
+	again := q.run("replay", "jobs.dlq/0/1", "jobs.dlq/0/77")
+	again.mustFail(t, "2 letters are left")
+	if !strings.Contains(again.out, "left: 1 that were settled before: jobs.dlq/0/1") || !strings.Contains(again.out, "left: 1 that do not exist: jobs.dlq/0/77") {
+		t.Errorf("got %s", again.out)
+	}
+	q.run("drop").mustFail(t, "say --all")
+	q.run("drop", "--all", "--key", "x").mustFail(t, "--all excludes")
+	q.run("drop", "--all").mustPrint(t, "dropped 1 letters (1 match, of 1 open")
+	q.run("list").mustPrint(t, "0 of 0 open letters match")
+	q.run("replay").mustPrint(t, "replayed 0 letters")
+	if jobs, other := last(t, q.broker, "jobs"), last(t, q.broker, "other"); jobs != 2 || other != 1 {
+		t.Errorf("got %d jobs and %d others, want 2 and 1", jobs, other)
+	}
+}
+
+func TestDLQSlips(t *testing.T) {
+	t.Parallel()
+	q := newDLQ(t)
+	for _, row := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "dispatcher dlq: say which: list, show, replay, drop"},
+		{[]string{"lst"}, `unknown command "lst"`},
+		{[]string{"list", "jobs.dlq/0/1"}, "unknown command"},
+		{[]string{"list", "--since", "yesterday"}, `--since "yesterday": must be a time`},
+		{[]string{"list", "--since", "1h", "--until", "2h"}, "is not before --until"},
+		{[]string{"list", "--limit", "-1"}, "--limit -1"},
+		{[]string{"list", "--topic", "none"}, "topic none.dlq does not exist"},
+		{[]string{"list", "--topic", "a b"}, `topic: "a b.dlq"`},
+		{[]string{"replay", "jobs.dlq/0/1", "--reason", "x", "--limit", "1"}, "leave out --reason, --limit"},
+		{[]string{"replay", "--rate", "-1"}, "--rate -1"},
+		{[]string{"replay", "--to", "a b"}, `to: "a b"`},
+		{[]string{"drop", "jobs/0/1"}, "is not on a dead-letter topic"},
+	} {
+		q.run(row.args...).mustFail(t, row.want)
+	}
+}
+
+func TestMoments(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Time{
+		"": {}, "2h": now.Add(-2 * time.Hour), "2026-01-01": time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		"2026-01-01T01:00:00+01:00": time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+	} {
+		if got, err := moment("since", text, now); err != nil || !got.Equal(want) {
+			t.Errorf("%q: got %v, %v, want %v", text, got, err, want)
+		}
+	}
+}
+
+func FuzzPlainly(f *testing.F) {
+	f.Add("a\x1b[2Jb\xff\u202e", 3)
+	f.Fuzz(func(t *testing.T, text string, most int) {
+		for _, r := range plainly(text, most) {
+			if !unicode.IsPrint(r) {
+				t.Errorf("%q is shown with %q", text, r)
+			}
+		}
+	})
+}

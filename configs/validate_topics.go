@@ -1,0 +1,80 @@
+package configs
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	maxLanes = 16
+	maxTiers = 8
+)
+
+var laneName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// named is a topic and where it is named.
+type named struct{ path, topic string }
+
+// topicsOf lists the job topics with their places.
+func topicsOf(k Kafka) []named {
+	var all []named
+	for i, topic := range k.Topics {
+		all = append(all, named{"kafka.topics." + strconv.Itoa(i), topic})
+	}
+	for i, lane := range k.Lanes {
+		for j, topic := range lane.Topics {
+			all = append(all, named{"kafka.lanes." + strconv.Itoa(i) + ".topics." + strconv.Itoa(j), topic})
+		}
+	}
+	return all
+}
+
+func (f *faults) topics(k Kafka) {
+	f.refuse(len(k.Topics) == 0 && len(k.Lanes) == 0, "kafka.topics", k.Topics, "name at least one")
+	topics := k.JobTopics()
+	for i, n := range topicsOf(k) {
+		f.refuse(!topicName.MatchString(n.topic) || n.topic == "." || n.topic == "..", n.path, n.topic,
+			"must be 1 to 245 letters, digits and . _ -")
+		f.refuse(slices.Index(topics, n.topic) < i, n.path, n.topic, "is named twice")
+		of, dead := strings.CutSuffix(n.topic, ".dlq")
+		f.refuse(dead && slices.Contains(topics, of), n.path, n.topic, "is where the dead letters of %s go", of)
+	}
+}
+
+func (f *faults) lanes(k Kafka) {
+	f.refuse(len(k.Topics) > 0 && len(k.Lanes) > 0, "kafka.topics", k.Topics, "must be empty with kafka.lanes: name the topics there")
+	f.refuse(len(k.Lanes) > maxLanes, "kafka.lanes", count(len(k.Lanes)), "at most %d", maxLanes)
+	var names []string
+	sum := 0.0
+	for i, lane := range k.Lanes {
+		path := "kafka.lanes." + strconv.Itoa(i)
+		f.refuse(!laneName.MatchString(lane.Name), path+".name", lane.Name, "must be 1 to 64 letters, digits and . _ -")
+		f.refuse(slices.Contains(names, lane.Name), path+".name", lane.Name, "is named twice")
+		f.refuse(len(lane.Topics) == 0, path+".topics", lane.Topics, "name at least one")
+		inside := lane.Floor >= 0 && lane.Floor < 1 // false for what is no number
+		f.refuse(!inside, path+".floor", lane.Floor, "must be at least 0 and below 1")
+		names, sum = append(names, lane.Name), sum+lane.Floor
+	}
+	f.refuse(sum >= 1, "kafka.lanes", phrase("floors of "+strconv.FormatFloat(sum, 'g', 4, 64)+" together"), "must be below 1")
+}
+
+// tiers leaves names that are too long to the consumer, which makes them.
+func (f *faults) tiers(k Kafka) {
+	f.refuse(len(k.RetryTiers) > maxTiers, "kafka.retry_tiers", count(len(k.RetryTiers)), "at most %d", maxTiers)
+	before := time.Duration(0)
+	for i, text := range k.RetryTiers {
+		path := "kafka.retry_tiers." + strconv.Itoa(i)
+		d, err := time.ParseDuration(text)
+		f.refuse(err != nil || d < time.Second || d > time.Hour || d%time.Second != 0, path, text, "must be whole seconds from 1s to 1h")
+		f.refuse(err == nil && d <= before, path, text, "must be longer than the one before it")
+		before = d
+	}
+	topics := k.JobTopics()
+	for _, n := range topicsOf(k) {
+		of, _, tier := strings.Cut(n.topic, ".retry.")
+		f.refuse(tier && len(k.RetryTiers) > 0 && slices.Contains(topics, of), n.path, n.topic, "is where delayed jobs of %s may go", of)
+	}
+}

@@ -1,0 +1,106 @@
+package consumer
+
+import (
+	"errors"
+	"hash/maphash"
+	"strconv"
+	"time"
+
+	"dispatcher/job"
+)
+
+// deliver reads a record as a job, and finds out what its topic says beside it.
+func (m *batchMaker) deliver(d *Delivery, rec job.Record, now time.Time) {
+	d.part = m.p
+	d.key = m.chain(rec.Key)
+	d.size = recordBytes(&rec)
+	j, err := job.Decode(rec, job.Limits{MaxBytes: m.maxBytes})
+	d.Job = j
+	if !j.NotBefore.IsZero() {
+		d.hop = &hop{due: j.NotBefore}
+	}
+	if m.p.tier > 0 {
+		d.hop = d.comeBack(m.p.tier, now)
+	}
+	if err != nil {
+		d.doom = unreadable(d, err)
+		return
+	}
+	d.doom = m.p.refuses(d)
+}
+
+// comeBack takes over what a tier's record says beside the job. Elsewhere it is
+// not believed, for anyone may write it there. The gate is no further away than
+// the tier is long, whatever other clocks say.
+func (d *Delivery) comeBack(tier time.Duration, now time.Time) *hop {
+	rec := &d.Job.Record
+	h := &hop{
+		past: Past{Calls: recordCount(rec, headerAttempt), Failures: recordCount(rec, headerFailures)},
+		due:  d.Job.NotBefore,
+		gate: earlier(rec.Time.Add(tier), now.Add(tier)),
+	}
+	if at, err := time.Parse(time.RFC3339, string(recordHeader(rec, headerNotBefore))); err == nil {
+		h.gate = earlier(h.gate, at)
+		if at.After(h.due) {
+			h.due = at
+		}
+	}
+	if at, err := time.Parse(time.RFC3339, string(recordHeader(rec, headerOriginalTime))); err == nil {
+		rec.Time = at
+	}
+	return h
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// recordCount reads a header that counts something; 0: there is none.
+func recordCount(rec *job.Record, name string) int {
+	n, err := strconv.ParseUint(string(recordHeader(rec, name)), 10, 31)
+	if err != nil {
+		return 0
+	}
+	return int(n)
+}
+
+// unreadable is what a dead letter says of a record that is no job.
+func unreadable(d *Delivery, err error) *letter {
+	f := Failure{Class: ClassDecode, Message: err.Error(), Attempt: d.Past().Calls}
+	if e, ok := errors.AsType[*job.Error](err); ok && e.Reason == job.ReasonUnsupported {
+		f.Class = ClassUnsupported
+	}
+	return &letter{d: d, f: f}
+}
+
+// refuses is what a dead letter says of a job that asks for what its topic does
+// not give; nil: nothing. A job that names another lane than its topic's would
+// be sent at a priority that its producer did not mean.
+func (f *feed) refuses(d *Delivery) *letter {
+	j := &d.Job
+	switch {
+	case j.Lane != "" && j.Lane != f.lane.name:
+		return &letter{d: d, f: Failure{
+			Class: ClassUnsupported, Message: "lane: is not the lane of the job's topic; write the job to a topic of that lane",
+		}}
+	case !j.NotBefore.IsZero() && !j.NotAfter.IsZero() && j.NotAfter.Before(j.NotBefore):
+		return &letter{d: d, f: Failure{Class: ClassDecode, Message: "not-after: lies before not-before"}}
+	}
+	return nil
+}
+
+// chain names the chain that a record belongs to, within a partition. 0 means
+// none: the job has no order. An empty key is none. What comes from a tier has
+// left the order of its partition.
+func (m *batchMaker) chain(key []byte) uint64 {
+	switch {
+	case m.order == OrderPartition && m.p.tier == 0:
+		return 1
+	case m.order != OrderKey || len(key) == 0:
+		return 0
+	}
+	return max(maphash.Bytes(m.seed, key), 1)
+}

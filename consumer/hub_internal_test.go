@@ -1,0 +1,160 @@
+package consumer
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"dispatcher/job"
+
+	"pgregory.net/rapid"
+)
+
+// workshop is a hub with assignments and partitions, and no Kafka.
+type workshop struct {
+	hub *hub
+}
+
+func newWorkshop(lanes ...*lane) *workshop {
+	return &workshop{hub: newHub(lanes, &Options{Order: OrderKey})}
+}
+
+func (w *workshop) assignment() *assignment {
+	a := &assignment{idle: make(chan struct{}), doom: make(chan struct{}, 1)}
+	a.ctx, a.cancel = context.WithCancelCause(context.Background())
+	return a
+}
+
+// partition adds one to an assignment.
+func (w *workshop) partition(a *assignment, l *lane, id int) *partition {
+	p := &partition{
+		feed: &feed{topic: l.name, of: l.name, lane: l}, hub: w.hub, asg: a, id: id,
+		wake: make(chan struct{}, 1), keys: make(map[uint64]*Delivery), ledger: newLedger(0),
+	}
+	w.hub.open(a, []*partition{p})
+	return p
+}
+
+// bring adds jobs with these keys behind what was fetched; 0: no key.
+func (w *workshop) bring(p *partition, keys ...uint64) {
+	b := &fetchedBatch{jobs: make([]Delivery, len(keys)), next: p.fetched + int64(len(keys)), stable: p.fetched + int64(len(keys))}
+	for i, key := range keys {
+		b.jobs[i] = Delivery{
+			Job:  job.Job{Record: job.Record{Topic: p.topic, Partition: p.id, Offset: p.fetched + int64(i)}},
+			part: p, key: key, size: deliveryBytes,
+		}
+		b.bytes += deliveryBytes
+	}
+	w.hub.add(p, b)
+}
+
+// What is ready and in hand stays below the limit, keys keep their order, and a
+// drain leaves nothing behind that was not taken, whatever came before.
+func TestHubUnderAnyWork(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		l := &lane{name: "default", limit: rapid.IntRange(1, 6).Draw(t, "limit")}
+		w := newWorkshop(l)
+		a := w.assignment()
+		parts := []*partition{w.partition(a, l, 0), w.partition(a, l, 1)}
+		var held []*Delivery
+		last := map[string]int64{}
+		done := 0
+		t.Repeat(map[string]func(*rapid.T){
+			"bring": func(t *rapid.T) {
+				keys := rapid.SliceOfN(rapid.Uint64Range(0, 3), 0, 10).Draw(t, "keys")
+				w.bring(parts[rapid.IntRange(0, 1).Draw(t, "partition")], keys...)
+			},
+			"take": func(t *rapid.T) {
+				waits := w.hub.waiting()
+				d := w.hub.take()
+				if (d == nil) != (waits == 0) {
+					t.Fatalf("got job %v while %d wait", d, waits)
+				}
+				if d == nil {
+					return
+				}
+				held = append(held, d)
+				if name := fmt.Sprint(d.part.id, "/", d.key); d.key != 0 {
+					if before, ok := last[name]; ok && before >= d.Job.Offset {
+						t.Fatalf("got offset %d of key %s after %d", d.Job.Offset, name, before)
+					}
+					last[name] = d.Job.Offset
+				}
+			},
+			"settle": func(t *rapid.T) {
+				if len(held) == 0 {
+					return
+				}
+				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
+				if !held[i].gone {
+					done++
+				}
+				held[i].Done()
+				held = append(held[:i], held[i+1:]...)
+			},
+			"expel": func(t *rapid.T) {
+				if len(held) == 0 {
+					return
+				}
+				w.hub.mu.Lock()
+				defer w.hub.mu.Unlock()
+				if d := rapid.SampledFrom(held).Draw(t, "which"); !d.gone {
+					w.hub.expel(d, time.Now())
+				}
+			},
+			"bury": func(*rapid.T) {
+				for _, d := range w.hub.doomed(a) {
+					w.hub.settle(d, true)
+					done++
+				}
+			},
+			"": func(t *rapid.T) {
+				if l.inHand != len(held) || l.inHand+l.count > l.limit {
+					t.Fatalf("got %d in hand and %d ready, want %d and at most %d", l.inHand, l.count, len(held), l.limit)
+				}
+			},
+		})
+		w.hub.drain(a)
+		if w.hub.take() != nil || l.first != nil && l.first.hasSome() {
+			t.Fatal("something is left after the drain")
+		}
+		for _, d := range held {
+			d.Return()
+		}
+		<-a.idle
+		complete := int64(0)
+		for _, p := range parts {
+			s := p.ledger.snapshot()
+			complete += s.base
+			for i := range int64(s.marks.n) {
+				if s.marks.done(i) {
+					complete++
+				}
+			}
+		}
+		if complete != int64(done) {
+			t.Fatalf("got %d offsets complete, want the %d that were done", complete, done)
+		}
+	})
+}
+
+// Ready jobs of a partition that goes away make room for those of others.
+func TestADrainMakesRoomForOthers(t *testing.T) {
+	t.Parallel()
+	l := &lane{name: "default", limit: 4}
+	w := newWorkshop(l)
+	a, b := w.assignment(), w.assignment()
+	w.bring(w.partition(a, l, 0), 0, 0, 0, 0)
+	w.bring(w.partition(b, l, 1), 0, 0)
+	w.hub.drain(a)
+	for range 2 {
+		if d := w.hub.take(); d == nil || d.part.asg != b {
+			t.Fatalf("got %v, want a job of the other assignment", d)
+		}
+	}
+	if d := w.hub.take(); d != nil {
+		t.Errorf("got %v, want nothing", d)
+	}
+}

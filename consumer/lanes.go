@@ -1,0 +1,100 @@
+package consumer
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Lane is a set of topics whose jobs go before those of the lanes that follow.
+type Lane struct {
+	Name   string   // 1 to 64 of a-z A-Z 0-9 . _ -
+	Topics []string // must exist; a topic belongs to one lane
+	// Floor is the least share of a node's hand-outs that the lane gets while it
+	// has jobs ready, whatever the lanes before it have; 0: none. All floors
+	// together are below 1.
+	Floor float64
+}
+
+// DefaultLane is what the lane of plain topics is called.
+const DefaultLane = "default"
+
+// maxLanes bounds what each hand-out has to look at.
+const maxLanes = 16
+
+var laneName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,64}$`)
+
+// inLanes are the lanes in force.
+func (o *Options) inLanes() []Lane {
+	if len(o.Lanes) > 0 {
+		return o.Lanes
+	}
+	return []Lane{{Name: DefaultLane, Topics: o.Topics}}
+}
+
+// jobTopics are the topics of all lanes.
+func (o *Options) jobTopics() []string {
+	var all []string
+	for _, l := range o.inLanes() {
+		all = append(all, l.Topics...)
+	}
+	return all
+}
+
+func (o *Options) validateLanes() error {
+	var faults []error
+	if len(o.Lanes) > 0 && len(o.Topics) > 0 {
+		faults = append(faults, fault("topics", o.Topics, "must be empty where lanes are given: name them there"))
+	}
+	if len(o.Lanes) > maxLanes {
+		faults = append(faults, fault("lanes", len(o.Lanes), fmt.Sprintf("at most %d", maxLanes)))
+	}
+	var names []string
+	sum := 0.0
+	for i, l := range o.Lanes {
+		at := "lanes." + strconv.Itoa(i)
+		if !laneName.MatchString(l.Name) {
+			faults = append(faults, fault(at+".name", strconv.Quote(l.Name), "must be 1 to 64 of a-z A-Z 0-9 . _ -"))
+		}
+		if slices.Contains(names, l.Name) {
+			faults = append(faults, fault(at+".name", strconv.Quote(l.Name), "is named twice"))
+		}
+		if len(l.Topics) == 0 {
+			faults = append(faults, fault(at+".topics", "[]", "at least one is needed"))
+		}
+		if inside := l.Floor >= 0 && l.Floor < 1; !inside { // as is what is no number
+			faults = append(faults, fault(at+".floor", l.Floor, "must be at least 0 and below 1"))
+		}
+		names, sum = append(names, l.Name), sum+l.Floor
+	}
+	if sum >= 1 {
+		faults = append(faults, fault("lanes", sum, "the floors together must be below 1"))
+	}
+	return errors.Join(faults...)
+}
+
+// feed is a topic that jobs come from.
+type feed struct {
+	topic string
+	of    string // the job topic it belongs to; itself, if it is one
+	lane  *lane
+	tier  time.Duration // how long its records wait; 0: it is a job topic
+}
+
+// layout makes the lanes and feeds of a node.
+func (o *Options) layout() (lanes []*lane, feeds []*feed) {
+	for _, l := range o.inLanes() {
+		made := &lane{name: l.Name, limit: o.InHand, floor: l.Floor}
+		lanes = append(lanes, made)
+		for _, t := range l.Topics {
+			feeds = append(feeds, &feed{topic: t, of: t, lane: made})
+			for _, tier := range o.RetryTiers {
+				feeds = append(feeds, &feed{topic: tierTopic(t, tier), of: t, lane: made, tier: tier})
+			}
+		}
+	}
+	return lanes, feeds
+}

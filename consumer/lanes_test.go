@@ -1,0 +1,83 @@
+package consumer_test
+
+import (
+	"slices"
+	"testing"
+
+	"dispatcher/consumer"
+	"dispatcher/job"
+)
+
+func inLanes(o consumer.Options, lanes ...consumer.Lane) consumer.Options {
+	o.Topics, o.Lanes = nil, lanes
+	return o
+}
+
+// A job of the first lane that comes late goes before all that wait in the
+// others, and what waits is told lane by lane.
+func TestALateJobOfTheFirstLaneGoesFirst(t *testing.T) {
+	t.Parallel()
+	bubble(t, 2, func(w *world) {
+		w.produce("bulk", numbered(0, 1000)...)
+		o := inLanes(w.options(), consumer.Lane{Name: "otp", Topics: []string{"codes"}}, consumer.Lane{Name: "rest", Topics: []string{"bulk"}})
+		o.InHand = 20
+		n := w.idle(o)
+		w.until("bulk is ready", func() bool { return n.c.Waiting() == 20 })
+		w.produce("codes", numbered(5000, 5003)...)
+		w.until("codes are ready", func() bool { return n.c.Waiting() == 23 })
+		lanes := n.c.Status().Lanes
+		if lanes[0] != (consumer.LaneStatus{Lane: "otp", Ready: 3, Waiting: 3}) || lanes[1] != (consumer.LaneStatus{Lane: "rest", Ready: 20, Waiting: 1000}) {
+			t.Errorf("got %+v", lanes)
+		}
+		var topics []string
+		for range 5 {
+			d := n.c.Take()
+			topics = append(topics, d.Job.Topic)
+			d.Done()
+		}
+		if want := []string{"codes", "codes", "codes", "bulk", "bulk"}; !slices.Equal(topics, want) {
+			t.Errorf("got %v, want %v", topics, want)
+		}
+		w.ok(n.end())
+	}, "codes", "bulk")
+}
+
+// A lane whose jobs all wait for something leaves the others their workers.
+func TestEachLaneHasItsOwnRoom(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("codes", numbered(0, 50)...)
+		w.produce("bulk", numbered(100, 150)...)
+		o := inLanes(w.options(), consumer.Lane{Name: "otp", Topics: []string{"codes"}}, consumer.Lane{Name: "rest", Topics: []string{"bulk"}})
+		o.InHand = 5
+		n := w.start(o, func(d *consumer.Delivery) {
+			if d.Job.Topic == "bulk" {
+				d.Done()
+				return
+			}
+			go func() { <-d.Context().Done(); d.Return() }()
+		})
+		w.until("the other lane is through", func() bool { offset, _ := w.committed("bulk", 0); return offset == 50 })
+		if lanes := n.c.Status().Lanes; lanes[0].InHand != 5 || lanes[1].InHand != 0 {
+			t.Errorf("got %+v, want 5 and 0 in hand", lanes)
+		}
+		w.ok(n.end())
+	}, "codes", "bulk")
+}
+
+// The lane of a job is that of its topic. A header may say so, and nothing else.
+func TestAJobIsOfItsTopicsLane(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		lane := func(name string) []job.Header { return []job.Header{{Key: "lane", Value: []byte(name)}} }
+		w.produce("bulk", job.Record{Value: []byte("same"), Headers: lane("rest")}, job.Record{Value: []byte("other"), Headers: lane("otp")})
+		o := inLanes(w.options(), consumer.Lane{Name: "otp", Topics: []string{"codes"}}, consumer.Lane{Name: "rest", Topics: []string{"bulk"}})
+		n := w.start(o, (*consumer.Delivery).Done)
+		w.until("both are settled", func() bool { offset, _ := w.committed("bulk", 0); return offset == 2 })
+		w.ok(n.end())
+		letters := w.letters("bulk")
+		if !slices.Equal(n.values(), []string{"same"}) || len(letters) != 1 || headerMap(letters[0])["x-error-class"] != "unsupported" {
+			t.Errorf("handed out %v, dead letters %v; want same and other", n.values(), letters)
+		}
+	}, "codes", "bulk")
+}

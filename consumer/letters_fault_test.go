@@ -1,0 +1,303 @@
+package consumer_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"dispatcher/consumer"
+	"dispatcher/job"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Two commands at once replay every letter once, and lose nothing that the
+// other has settled.
+func TestTwoCommandsAtOnce(t *testing.T) {
+	t.Parallel()
+	bubble(t, 3, func(w *world) {
+		const all = 3000
+		w.produce("jobs.dlq", deadOnes(all)...)
+		type outcome struct {
+			tally consumer.LetterTally
+			err   error
+		}
+		outcomes := make(chan outcome, 3)
+		for i := range 3 {
+			f := consumer.LetterFilter{Topics: []string{"jobs"}}
+			go func() {
+				var tally consumer.LetterTally
+				var err error
+				if i < 2 {
+					tally, err = w.desk().Replay(w.t.Context(), f, consumer.ReplayOptions{Rate: 500})
+				} else {
+					f.Key = []byte("k2999")
+					tally, err = w.desk().Drop(w.t.Context(), f, false)
+				}
+				outcomes <- outcome{tally, err}
+			}()
+		}
+		sum := int64(0)
+		for range 3 {
+			o := <-outcomes
+			if o.err != nil || o.tally.Left() != 0 {
+				t.Errorf("got %+v, %v", o.tally, o.err)
+			}
+			sum += o.tally.Done
+		}
+		if got, _ := w.list(ofJobs); sum != all || len(got) != 0 {
+			t.Errorf("got %d letters settled and %d left, want %d and none", sum, len(got), all)
+		}
+	}, "jobs", "jobs.dlq")
+}
+
+// What Kafka does not take stays open.
+func TestNothingIsSettledThatWasNotWritten(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs.dlq", deadOnes(5)...)
+		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs", Err: kerr.NotEnoughReplicas, Count: -1})
+		tally, err := w.desk().Replay(w.t.Context(), ofJobs, consumer.ReplayOptions{})
+		if !errors.Is(err, kafka.NotEnoughReplicas) || tally.Done != 0 || tally.Unwritten != 5 {
+			t.Errorf("got %+v, %v", tally, err)
+		}
+		fault.Remove()
+		large := dead("5", 5)
+		large.Value = bytes.Repeat([]byte("x"), 100_000)
+		w.produce("jobs.dlq", large)
+		fault = w.refuse("jobs", 50_000)
+		tally, err = w.desk().Replay(w.t.Context(), ofJobs, consumer.ReplayOptions{})
+		if err != nil || tally.Done != 5 || tally.Unwritten != 1 || len(tally.Notes) != 1 {
+			t.Errorf("one too large: got %+v, %v", tally, err)
+		}
+		fault.Remove()
+		if got, _ := w.list(ofJobs); len(got) != 1 || len(got[0]) != 100_000 {
+			t.Errorf("got %d letters left, want the large one", len(got))
+		}
+	}, "jobs", "jobs.dlq")
+}
+
+// An interrupt ends a replay between two batches; what was written is settled.
+func TestAnInterruptedReplaySettlesWhatItWrote(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs.dlq", deadOnes(100)...)
+		ctx, stop := context.WithCancel(w.t.Context())
+		time.AfterFunc(30*time.Second, stop)
+		tally, err := w.desk().Replay(ctx, ofJobs, consumer.ReplayOptions{Rate: 1})
+		if !errors.Is(err, context.Canceled) || tally.Done < 20 || tally.Done > 31 {
+			t.Errorf("got %d replayed, %v", tally.Done, err)
+		}
+		if got, _ := w.list(ofJobs); int64(len(got)) != 100-tally.Done || int64(len(w.topicRecords("jobs"))) != tally.Done {
+			t.Errorf("got %d letters left and %d jobs after %d were replayed", len(got), len(w.topicRecords("jobs")), tally.Done)
+		}
+	}, "jobs", "jobs.dlq")
+}
+
+// Who consumes the dead letters decides himself what is settled.
+func TestLettersThatAConsumerReadsAreNotSettledFromOutside(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs.dlq", deadOnes(2)...)
+		o := w.options()
+		o.Topics = []string{"jobs.dlq"}
+		n := w.start(o, nil)
+		n.holding(2)
+		if _, err := w.desk().Drop(w.t.Context(), ofJobs, false); err == nil || !strings.Contains(err.Error(), "group g.jobs.dlq is in use by a consumer") {
+			t.Errorf("got %v", err)
+		}
+		go n.settleHeld()
+		n.stop()
+		<-n.over
+	}, "jobs", "jobs.dlq")
+}
+
+// A command that Kafka takes for dead loses its hold to the next one, and what
+// that has settled holds. Only the batch that was in its hands may be twice.
+func TestACommandThatWasGivenUpOverwritesNothing(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		const all, rate = 200, 5
+		w.produce("jobs.dlq", deadOnes(all)...)
+		var silent atomic.Bool
+		o := consumer.LettersOptions{Connection: consumer.Connection{Brokers: []string{broker}, Dial: w.lossy(func(key int16, _ int) bool {
+			return silent.Load() && (key == int16(kmsg.Heartbeat) || key == int16(kmsg.JoinGroup))
+		})}, Group: "g"}
+		first, err := consumer.NewLetters(o)
+		w.ok(err)
+		type outcome struct {
+			tally consumer.LetterTally
+			err   error
+		}
+		one := make(chan outcome, 1)
+		go func() {
+			tally, err := first.Replay(w.t.Context(), ofJobs, consumer.ReplayOptions{Rate: rate})
+			one <- outcome{tally, err}
+		}()
+		time.Sleep(10 * time.Second)
+		silent.Store(true)
+		time.Sleep(20 * time.Second)
+		other, err := w.desk().Drop(w.t.Context(), consumer.LetterFilter{Topics: []string{"jobs"}, Key: []byte("k199")}, false)
+		if err != nil || other.Done != 1 {
+			t.Errorf("the other: got %+v, %v", other, err)
+		}
+		if got := len(w.topicRecords("jobs")); len(one) > 0 || got < rate || got > all/2 {
+			t.Errorf("got %d jobs while the first can't be heard, want some", got)
+		}
+		silent.Store(false)
+		o1 := <-one
+		if o1.err != nil || o1.tally.Done != all-1 || o1.tally.Left() != 0 {
+			t.Errorf("the first: got %+v, %v", o1.tally, o1.err)
+		}
+		if got, _ := w.list(ofJobs); len(got) != 0 || len(w.topicRecords("jobs")) != all-1 {
+			t.Errorf("got %v left and %d jobs, want none and %d", got, len(w.topicRecords("jobs")), all-1)
+		}
+	}, "jobs", "jobs.dlq")
+}
+
+// Aborted letters and markers are no letters, and hold up nothing.
+func TestLettersOfTransactions(t *testing.T) {
+	t.Parallel()
+	addr := onLoopback(t)
+	conn := consumer.Connection{Brokers: []string{addr}}
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.TransactionalID("tx"), kgo.DefaultProduceTopic("jobs.dlq"), kgo.AllowAutoTopicCreation())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	letters, err := consumer.NewLetters(consumer.LettersOptions{Connection: conn, Group: "g"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	adm := &kafka.Client{Addr: kafka.TCP(addr)}
+	if _, err := adm.CreateTopics(t.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{Topic: "jobs.dlq", NumPartitions: 1, ReplicationFactor: 1}}}); err != nil {
+		t.Fatal(err)
+	}
+	for i, commit := range []bool{false, true, false, false, true, false} {
+		transaction(t, cl, "c"+strconv.Itoa(i), commit)
+	}
+	for range 2 {
+		var got []string
+		if _, err := letters.List(t.Context(), ofJobs, func(l *consumer.Letter) error {
+			got = append(got, string(l.Record.Value))
+			return nil
+		}); err != nil || strings.Join(got, " ") != "c1 c4" {
+			t.Fatalf("got %v, %v", got, err)
+		}
+	}
+	tally, err := letters.Replay(t.Context(), ofJobs, consumer.ReplayOptions{To: "jobs"})
+	if err != nil || tally.Done != 2 {
+		t.Fatalf("got %+v, %v", tally, err)
+	}
+	if tally, err = letters.Drop(t.Context(), ofJobs, false); err != nil || tally.Open != 0 {
+		t.Fatalf("got %+v, %v", tally, err)
+	}
+}
+
+// A letter that was cut is replayed as a whole where its record is still what
+// it was cut from, and not where that is gone or another one.
+func TestACutLetterIsMadeWhole(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		value := bytes.Repeat([]byte("0123456789"), 2000)
+		header := job.Header{Key: "mine", Value: bytes.Repeat([]byte("h"), 9000)}
+		for i := range 3 {
+			w.produce("jobs", job.Record{Key: []byte("k"), Value: append([]byte(strconv.Itoa(i)), value...), Headers: []job.Header{header}})
+		}
+		fault := w.refuse("jobs.dlq", 5000)
+		n := w.start(w.options(), func(d *consumer.Delivery) { d.Dead(consumer.Failure{Class: consumer.ClassPermanent}) })
+		w.waitFor("jobs", 0, 3)
+		w.ok(n.end())
+		fault.Remove()
+		w.ok(w.cluster.DeleteRecords("jobs", 0, 1))
+		forged := w.letters("jobs")[2]
+		for i := range forged.Headers {
+			if forged.Headers[i].Key == "x-original-offset" {
+				forged.Headers[i].Value = []byte("1")
+			}
+		}
+		w.write("jobs.dlq", forged)
+		tally, err := w.desk().Replay(w.t.Context(), ofJobs, consumer.ReplayOptions{})
+		if err != nil || tally.Cut != 4 || tally.Done != 0 {
+			t.Fatalf("got %+v, %v", tally, err)
+		}
+		tally, err = w.desk().Replay(w.t.Context(), ofJobs, consumer.ReplayOptions{Whole: true})
+		if err != nil || tally.Cut != 2 || tally.Done != 2 {
+			t.Fatalf("got %+v, %v", tally, err)
+		}
+		jobs := w.recordsFrom("jobs", 3)
+		for i, m := range jobs {
+			got := headerMap(m)
+			if want := append([]byte(strconv.Itoa(i+1)), value...); !bytes.Equal(m.Value, want) || string(m.Key) != "k" || got["mine"] != string(header.Value) ||
+				got["x-original-offset"] != strconv.Itoa(i+1) || got["x-redrive"] != "1" || len(m.Headers) != 6 {
+				t.Errorf("got %d bytes, key %s, headers %v", len(m.Value), m.Key, m.Headers[1:])
+			}
+		}
+		if len(jobs) != 2 {
+			t.Errorf("got %d jobs replayed, want 2", len(jobs))
+		}
+	})
+}
+
+func (w *world) write(topic string, m kafka.Message) {
+	w.t.Helper()
+	rec := job.Record{Key: m.Key, Value: m.Value}
+	for _, h := range m.Headers {
+		rec.Headers = append(rec.Headers, job.Header{Key: h.Key, Value: h.Value})
+	}
+	w.produce(topic, rec)
+}
+
+// Retention that deletes letters while they are listed ends no list.
+func TestRetentionOvertakesAList(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		letters := deadOnes(3000)
+		for i := range letters {
+			letters[i].Value = append(letters[i].Value, make([]byte, 1000)...)
+		}
+		for i := 0; i < len(letters); i += 100 {
+			w.produce("jobs.dlq", letters[i:i+100]...)
+		}
+		seen := 0
+		_, err := w.desk().List(w.t.Context(), ofJobs, func(*consumer.Letter) error {
+			if seen++; seen == 1 {
+				w.ok(w.cluster.DeleteRecords("jobs.dlq", 0, 2900))
+			}
+			return nil
+		})
+		if err != nil || seen < 100 || seen > 2000 {
+			t.Errorf("got %d letters, %v", seen, err)
+		}
+	}, "jobs", "jobs.dlq")
+}
+
+// Brokers that are not ready for a while are waited for.
+func TestLettersOutlastPassingFaults(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs.dlq", deadOnes(5)...)
+		for key, err := range map[kmsg.Key]*kerr.Error{
+			kmsg.Fetch: kerr.NotLeaderForPartition, kmsg.ListOffsets: kerr.LeaderNotAvailable,
+			kmsg.OffsetCommit: kerr.NotCoordinator, kmsg.Produce: kerr.NotEnoughReplicas,
+		} {
+			w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Err: err, Count: 3})
+		}
+		tally, err := w.desk().Replay(w.t.Context(), ofJobs, consumer.ReplayOptions{})
+		if err != nil || tally.Done != 5 {
+			t.Fatalf("got %+v, %v", tally, err)
+		}
+		if got, _ := w.list(ofJobs); len(got) != 0 || len(w.topicRecords("jobs")) != 5 {
+			t.Errorf("got %v left and %d jobs", got, len(w.topicRecords("jobs")))
+		}
+	}, "jobs", "jobs.dlq")
+}

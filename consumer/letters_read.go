@@ -1,0 +1,222 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"dispatcher/job"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol/fetch"
+)
+
+// letterPatience is how long a cluster may fail to answer an operator before
+// the command gives up: longer than a change of leaders or coordinators takes.
+const letterPatience = 30 * time.Second
+
+// errStill: a broker answered, and nothing came of it.
+var errStill = errors.New("nothing more came")
+
+// letterReader reads the committed records of one partition from at to end,
+// without a group. It holds one answer of a broker at a time.
+type letterReader struct {
+	cl    *client
+	topic string
+	id    int
+	at    int64 // the next offset to ask for
+	end   int64 // where to stop
+	limit int32 // bytes to ask for
+}
+
+func newLetterReader(cl *client, topic string, id int, at, end int64) *letterReader {
+	return &letterReader{cl: cl, topic: topic, id: id, at: at, end: end, limit: fetchBytes}
+}
+
+// next returns the next records, which may be none, and io.EOF at the end.
+// Offsets that are left out between two records hold no letter.
+func (r *letterReader) next(ctx context.Context) ([]job.Record, error) {
+	if r.at >= r.end {
+		return nil, io.EOF
+	}
+	var records []job.Record
+	err := patiently(ctx, func(ctx context.Context) error {
+		var err error
+		records, err = r.step(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read %s/%d from offset %d: %w", r.topic, r.id, r.at, err)
+	}
+	return records, nil
+}
+
+func (r *letterReader) step(ctx context.Context) ([]job.Record, error) {
+	res, err := r.fetch(ctx)
+	if errors.Is(err, kafka.OffsetOutOfRange) {
+		return nil, r.followStart(ctx, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	records, next, err := r.read(res)
+	if err != nil {
+		return nil, err
+	}
+	if next == r.at {
+		// More than was asked for may be one batch, which some brokers then cut.
+		r.limit = min(r.limit*2, fetchBytesMax)
+		return nil, errStill
+	}
+	r.at, r.limit = next, fetchBytes
+	return records, nil
+}
+
+// followStart goes on where the log begins now: what lay before is gone.
+func (r *letterReader) followStart(ctx context.Context, cause error) error {
+	first, _, err := logEnds(ctx, r.cl, r.topic, r.id)
+	if err != nil {
+		return err
+	}
+	if first <= r.at {
+		return fmt.Errorf("the log has become shorter while it was read: %w", cause)
+	}
+	r.at = first
+	return nil
+}
+
+func (r *letterReader) fetch(ctx context.Context) (*fetch.ResponsePartition, error) {
+	msg, err := r.cl.transport.RoundTrip(ctx, r.cl.Addr, &fetch.Request{
+		ReplicaID: -1, SessionEpoch: -1, IsolationLevel: readCommitted,
+		MaxWaitTime: int32(fetchWait / time.Millisecond), MinBytes: 1, MaxBytes: r.limit,
+		Topics: []fetch.RequestTopic{{Topic: r.topic, Partitions: []fetch.RequestPartition{{
+			Partition: int32(r.id), CurrentLeaderEpoch: -1, LogStartOffset: -1, FetchOffset: r.at, PartitionMaxBytes: r.limit,
+		}}}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	res, ok := msg.(*fetch.Response)
+	if !ok {
+		return nil, errors.New("the answer is none to a fetch")
+	}
+	if res.ErrorCode != 0 {
+		return nil, kafka.Error(res.ErrorCode)
+	}
+	if len(res.Topics) != 1 || len(res.Topics[0].Partitions) != 1 {
+		return nil, errors.New("the answer does not hold the partition that was asked for")
+	}
+	part := &res.Topics[0].Partitions[0]
+	if part.ErrorCode != 0 {
+		return nil, kafka.Error(part.ErrorCode)
+	}
+	return part, nil
+}
+
+// read copies the records out of an answer. Aborted ones and markers are passed.
+func (r *letterReader) read(res *fetch.ResponsePartition) (records []job.Record, next int64, err error) {
+	next = r.at
+	aborted := newAborted(res.AbortedTransactions)
+	for _, batch := range batches(res.RecordSet.Records) {
+		keep := aborted.keeps(batch)
+		for {
+			raw, err := batch.ReadRecord()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				return nil, 0, err
+			}
+			rec, err := ownRecord(raw)
+			if err != nil {
+				return nil, 0, err
+			}
+			if keep && rec.Offset >= next && rec.Offset < r.end {
+				rec.Topic, rec.Partition = r.topic, r.id
+				records = append(records, rec)
+			}
+			next = max(next, rec.Offset+1)
+		}
+	}
+	return records, next, nil
+}
+
+// ownRecord copies a record out of the client's pages and gives those back. It
+// keeps the difference between none and empty.
+func ownRecord(raw *kafka.Record) (job.Record, error) {
+	defer closeBytes(raw.Key)
+	defer closeBytes(raw.Value)
+	rec := job.Record{Offset: raw.Offset, Time: raw.Time, Headers: make([]job.Header, len(raw.Headers))}
+	for i, h := range raw.Headers {
+		rec.Headers[i] = job.Header{Key: h.Key, Value: h.Value}
+	}
+	var err error
+	if rec.Key, err = kafka.ReadAll(raw.Key); err != nil {
+		return rec, err
+	}
+	rec.Value, err = kafka.ReadAll(raw.Value)
+	return rec, err
+}
+
+// logEnds are the first offset of a partition, and the one behind the last that
+// is settled among transactions.
+func logEnds(ctx context.Context, cl *client, topic string, id int) (first, last int64, err error) {
+	logs, err := listEnds(ctx, cl, topic, []int{id})
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, l := range logs {
+		if l.Partition == id {
+			return l.FirstOffset, l.LastOffset, l.Error
+		}
+	}
+	return 0, 0, errors.New("list offsets: the partition is not in the answer")
+}
+
+func listEnds(ctx context.Context, cl *client, topic string, ids []int) ([]kafka.PartitionOffsets, error) {
+	ask := make([]kafka.OffsetRequest, 0, 2*len(ids))
+	for _, id := range ids {
+		ask = append(ask, kafka.FirstOffsetOf(id), kafka.LastOffsetOf(id))
+	}
+	res, err := cl.ListOffsets(ctx, &kafka.ListOffsetsRequest{
+		Topics: map[string][]kafka.OffsetRequest{topic: ask}, IsolationLevel: kafka.ReadCommitted,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list offsets: %w", err)
+	}
+	return res.Topics[topic], nil
+}
+
+// patiently tries until it works, or what went wrong won't pass by itself, or
+// patience is at its end.
+func patiently(ctx context.Context, try func(context.Context) error) error {
+	until := time.Now().Add(letterPatience)
+	for n := 0; ; n++ {
+		once, cancel := context.WithTimeout(ctx, callTimeout+fetchWait)
+		err := try(once)
+		cancel()
+		if err == nil || !passing(err) || time.Now().After(until) {
+			return err
+		}
+		if !pause(ctx, backoff(n, 25*time.Millisecond, time.Second)) {
+			return ctx.Err()
+		}
+	}
+}
+
+// passing tells whether an error may be over soon: brokers and leaders come and
+// go, and connections with them.
+func passing(err error) bool {
+	if hopeless(err) {
+		return false
+	}
+	if e, ok := errors.AsType[kafka.Error](err); ok {
+		return e.Temporary()
+	}
+	_, network := errors.AsType[net.Error](err)
+	return network || errors.Is(err, errStill) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, context.DeadlineExceeded)
+}

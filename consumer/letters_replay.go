@@ -1,0 +1,246 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// ReplayOptions says how letters are replayed. A zero field means its default.
+type ReplayOptions struct {
+	To    string  // the topic to write to; empty: each letter's own
+	Rate  float64 // letters a second at most; 0: as fast as it goes
+	Whole bool    // take letters that were cut from their origin, where the record is still there
+	Dry   bool    // only count
+}
+
+// Replay writes the jobs of the letters that the filter picks to the topics they
+// came from, and settles each letter once Kafka has its job. Key, value and
+// headers are those of the first record, with what is said about its origin, and
+// so the job keeps its id; the header x-redrive counts. What is said about the
+// failure is taken off. The partition is the one that Java clients choose for
+// the key; letters of one partition keep their order.
+//
+// A letter that was cut is not replayed, unless its whole can be had. An error comes beside what was done
+// until then; what is counted as unwritten may have been written.
+func (l *Letters) Replay(ctx context.Context, f LetterFilter, o ReplayOptions) (LetterTally, error) {
+	if o.To != "" && !topicName.MatchString(o.To) {
+		return LetterTally{}, fault("to", strconv.Quote(clip(o.To, maxCodeBytes)), "must be 1 to 249 of a-z A-Z 0-9 . _ -")
+	}
+	if !(o.Rate == 0 || o.Rate >= 0.01) {
+		return LetterTally{}, fault("rate", o.Rate, "must be at least 0.01, or 0 for none")
+	}
+	s := &letterSession{o: &l.opts, f: &f, settles: true, dry: o.Dry}
+	if o.Rate > 0 {
+		s.batch = int(min(letterBatch, max(1, o.Rate)))
+	}
+	r := &replayer{o: o, tally: &s.tally, missing: map[string]bool{}, originals: newOriginals(&l.opts.Connection)}
+	defer r.originals.close()
+	for p, options := range map[**Producer]ProducerOptions{
+		&r.many:   {Connection: l.opts.Connection},
+		&r.single: {Connection: l.opts.Connection, BatchSize: 1, BatchBytes: math.MaxInt32},
+	} {
+		made, err := NewProducer(options)
+		if err != nil {
+			return LetterTally{}, err
+		}
+		defer func() { _ = made.Close() }() // nothing is pending: every write was awaited
+		*p = made
+	}
+	return s.run(ctx, r.work)
+}
+
+// replayer writes the jobs of letters.
+type replayer struct {
+	o       ReplayOptions
+	many    *Producer // many small jobs at once
+	single  *Producer // one job a batch, for the large ones
+	tally   *LetterTally
+	missing map[string]bool // topics that do not exist
+	due     time.Time       // when the rate allows more
+
+	originals *originals
+}
+
+// work replays letters in the order they come, at the rate. It ends with a topic
+// that can't be written; by then those of other topics may be done.
+func (r *replayer) work(ctx context.Context, letters []Letter) ([]Letter, error) {
+	if !pause(ctx, time.Until(r.due)) {
+		return nil, ctx.Err()
+	}
+	done, err := r.write(ctx, letters)
+	if r.o.Rate > 0 && !r.o.Dry {
+		r.due = time.Now().Add(time.Duration(float64(len(done)) / r.o.Rate * float64(time.Second)))
+	}
+	return done, err
+}
+
+func (r *replayer) write(ctx context.Context, letters []Letter) (done []Letter, err error) {
+	var order []string
+	parts := map[string][]Letter{}
+	for i := range letters {
+		if err := r.complete(ctx, &letters[i]); err != nil {
+			return nil, err
+		}
+		to, err := r.target(ctx, &letters[i])
+		if err != nil {
+			return nil, err
+		}
+		if to == "" {
+			continue
+		}
+		if parts[to] == nil {
+			order = append(order, to)
+		}
+		parts[to] = append(parts[to], letters[i])
+	}
+	for _, to := range order {
+		if r.o.Dry {
+			done = append(done, parts[to]...)
+			continue
+		}
+		written, err := r.send(ctx, to, parts[to])
+		done = append(done, written...)
+		if err != nil {
+			return done, fmt.Errorf("write to topic %s: %w", to, err)
+		}
+	}
+	return done, nil
+}
+
+// complete makes a letter whole that was cut, where that is wanted and can be.
+func (r *replayer) complete(ctx context.Context, l *Letter) error {
+	if !l.Cut || !r.o.Whole {
+		return nil
+	}
+	whole, ok, err := r.originals.whole(ctx, l)
+	if ok {
+		*l = whole
+	}
+	return err
+}
+
+// target is the topic that a letter goes to. Empty: it can't be replayed, and
+// has been counted.
+func (r *replayer) target(ctx context.Context, l *Letter) (string, error) {
+	to := r.o.To
+	if to == "" {
+		to = l.Origin.Topic
+	}
+	switch {
+	case l.Cut:
+		r.tally.Cut++
+		r.tally.note(fmt.Sprintf("%s was too large when it was buried, and holds only a part of the record that was at %s", l.ID, orUnknown(l.Origin)))
+		return "", nil
+	case to == "":
+		r.tally.Homeless++
+		r.tally.note(fmt.Sprintf("%s does not say which topic it came from", l.ID))
+		return "", nil
+	}
+	if !r.missing[to] {
+		_, err := r.many.topic(ctx, to)
+		if _, none := errors.AsType[*missingError](err); err != nil && !none {
+			return "", err
+		}
+		r.missing[to] = err != nil
+	}
+	if r.missing[to] {
+		r.tally.Homeless++
+		r.tally.note(fmt.Sprintf("topic %s does not exist", to))
+		return "", nil
+	}
+	return to, nil
+}
+
+func orUnknown(id RecordID) string {
+	if id.Topic == "" {
+		return "a place it does not name"
+	}
+	return id.String()
+}
+
+// send writes letters of one topic and returns those that Kafka has. It goes on
+// to the end when ctx does: a write that was cancelled may still happen.
+func (r *replayer) send(ctx context.Context, to string, letters []Letter) ([]Letter, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*letterPatience)
+	defer cancel()
+	msgs := make([]kafka.Message, len(letters))
+	with := r.many
+	for i := range letters {
+		if recordBytes(&letters[i].Record) > letterBytes/2 {
+			with = r.single // all of them, or one might overtake another of its key
+		}
+		msgs[i] = replayed(&letters[i])
+		msgs[i].WriterData = i
+	}
+	left, err := r.try(ctx, with, to, msgs)
+	if tooLarge(err) && with != r.single {
+		left, err = r.try(ctx, r.single, to, left)
+	}
+	open := make(map[int]bool, len(left))
+	for i := range left {
+		open[left[i].WriterData.(int)] = true
+	}
+	var done []Letter
+	for i := range letters {
+		if !open[i] {
+			done = append(done, letters[i])
+		}
+	}
+	r.tally.Unwritten += int64(len(left))
+	if tooLarge(err) { // which is about these letters alone
+		r.tally.note(fmt.Sprintf("topic %s does not take a record as large as %s", to, letters[left[0].WriterData.(int)].ID))
+		err = nil
+	}
+	return done, err
+}
+
+// try writes and returns what is not known to be written, and why. Among
+// several reasons it prefers one that is not about a record's size.
+func (r *replayer) try(ctx context.Context, with *Producer, to string, msgs []kafka.Message) ([]kafka.Message, error) {
+	w, err := with.topic(ctx, to)
+	if err != nil {
+		return msgs, err
+	}
+	if err = w.writer.WriteMessages(ctx, msgs...); err == nil {
+		return nil, nil
+	}
+	each, _ := errors.AsType[kafka.WriteErrors](err)
+	for _, e := range each {
+		if e != nil && !tooLarge(e) {
+			return unwritten(msgs, err), e
+		}
+	}
+	return unwritten(msgs, err), firstError(err)
+}
+
+// replayed is the job of a letter, as it first was, and where it first lay.
+func replayed(l *Letter) kafka.Message {
+	headers := make([]kafka.Header, 0, len(l.Record.Headers)+1)
+	for _, h := range l.Record.Headers {
+		if !ofTheFailure(h.Key) {
+			headers = append(headers, kafka.Header{Key: h.Key, Value: h.Value})
+		}
+	}
+	headers = append(headers, kafka.Header{Key: headerRedrive, Value: strconv.AppendInt(nil, min(int64(l.Redrives)+1, math.MaxInt32), 10)})
+	return kafka.Message{Key: l.Record.Key, Value: l.Record.Value, Headers: headers}
+}
+
+// ofTheFailure tells whether a header is about how the job failed, or how it
+// was waiting, and not part of what its producer wrote. The count of redrives is
+// written anew.
+func ofTheFailure(name string) bool {
+	name = strings.ToLower(name)
+	switch name {
+	case headerOriginalSize, headerTruncated, headerGroup, headerAttempt, headerFirstFailedAt, headerFailedAt,
+		headerNode, headerRedrive, headerNotBefore, headerFailures:
+		return true
+	}
+	return strings.HasPrefix(name, "x-error-")
+}

@@ -1,0 +1,125 @@
+package consumer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"dispatcher/job"
+)
+
+// originals reads the records that letters were cut from. It belongs to one
+// goroutine.
+type originals struct {
+	conn    *Connection
+	clients map[string]*client // by topic; nil: the topic does not exist
+}
+
+func newOriginals(conn *Connection) *originals {
+	return &originals{conn: conn, clients: map[string]*client{}}
+}
+
+func (o *originals) close() {
+	for _, cl := range o.clients {
+		if cl != nil {
+			cl.close()
+		}
+	}
+}
+
+// whole is the letter as it would be if it had not been cut. false: the record
+// is no longer at its origin, or another one is.
+func (o *originals) whole(ctx context.Context, l *Letter) (Letter, bool, error) {
+	if l.Origin.Topic == "" {
+		return *l, false, nil
+	}
+	cl, err := o.client(ctx, l.Origin.Topic)
+	if err != nil || cl == nil {
+		return *l, false, err
+	}
+	var first, last int64
+	err = patiently(ctx, func(ctx context.Context) error {
+		first, last, err = logEnds(ctx, cl, l.Origin.Topic, l.Origin.Partition)
+		return err
+	})
+	if err != nil {
+		return *l, false, fmt.Errorf("read the origin %s: %w", l.Origin, err)
+	}
+	if l.Origin.Offset < first || l.Origin.Offset >= last {
+		return *l, false, nil
+	}
+	rec, found, err := readRecord(ctx, cl, l.Origin)
+	if err != nil || !found || !cutFrom(l, &rec) {
+		return *l, false, err
+	}
+	whole := *l
+	whole.Cut, whole.Record.Key, whole.Record.Value = false, rec.Key, rec.Value
+	whole.Record.Headers = nil
+	for _, h := range rec.Headers {
+		if !aboutTheOrigin(h.Key) {
+			whole.Record.Headers = append(whole.Record.Headers, h)
+		}
+	}
+	for _, h := range l.Record.Headers {
+		if aboutTheOrigin(h.Key) {
+			whole.Record.Headers = append(whole.Record.Headers, h)
+		}
+	}
+	return whole, true, nil
+}
+
+func (o *originals) client(ctx context.Context, topic string) (*client, error) {
+	if cl, known := o.clients[topic]; known {
+		return cl, nil
+	}
+	_, err := topicLayout(ctx, o.conn, []string{topic}, []string{topic})
+	if _, missing := errors.AsType[*missingError](err); missing {
+		o.clients[topic] = nil
+		return nil, nil //nolint:nilnil // what does not exist is remembered as well
+	}
+	if err != nil {
+		return nil, err
+	}
+	cl, err := newClient(o.conn, []string{topic})
+	if err == nil {
+		o.clients[topic] = cl
+	}
+	return cl, err
+}
+
+// cutFrom tells whether the letter is a part of the record: its topic may have
+// been made anew since.
+func cutFrom(l *Letter, rec *job.Record) bool {
+	written, err := time.Parse(time.RFC3339, string(lastHeader(&l.Record, headerOriginalTime)))
+	sameKey := len(l.Record.Key) == 0 || bytes.Equal(l.Record.Key, rec.Key)
+	return err == nil && written.Equal(rec.Time) && sameKey &&
+		int64(len(rec.Value)) == l.OriginalSize && bytes.HasPrefix(rec.Value, l.Record.Value)
+}
+
+// readRecord reads one record. false: none lies there.
+func readRecord(ctx context.Context, cl *client, id RecordID) (job.Record, bool, error) {
+	r := newLetterReader(cl, id.Topic, id.Partition, id.Offset, id.Offset+1)
+	for {
+		records, err := r.next(ctx)
+		switch {
+		case len(records) > 0:
+			return records[0], true, nil
+		case errors.Is(err, io.EOF):
+			return job.Record{}, false, nil
+		case err != nil:
+			return job.Record{}, false, err
+		}
+	}
+}
+
+func aboutTheOrigin(name string) bool {
+	switch strings.ToLower(name) {
+	case job.HeaderOriginalTopic, job.HeaderOriginalPartition, job.HeaderOriginalOffset, headerOriginalTime:
+		return true
+	}
+	return false
+}

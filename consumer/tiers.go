@@ -1,0 +1,126 @@
+package consumer
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A retry tier is a companion of a topic, <topic>.retry.<delay>, whose records
+// all wait equally long. So the order in which they were written is the order in
+// which they are due, and only the first one has to be looked at.
+
+const (
+	minTier  = time.Second
+	maxTier  = time.Hour
+	maxTiers = 8
+
+	// parkMost is how long a job may wait in memory for its time where there
+	// are no tiers. Meanwhile its offset is open, and the ledger's window ends
+	// so many offsets further on.
+	parkMost = time.Minute
+
+	// tierSlack lets a wait that was meant to be as long as a tier be that,
+	// though some of it has passed. The job is due when it is due all the same.
+	tierSlack = 10 * time.Millisecond
+)
+
+// tierTopic is where a topic's jobs wait for so long.
+func tierTopic(topic string, delay time.Duration) string { return topic + ".retry." + tierName(delay) }
+
+// tierName is a duration without the zeros that Go adds: 1m0s is 1m.
+func tierName(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// tierFor is the longest tier that is over within a wait; 0: none is.
+func tierFor(tiers []time.Duration, wait time.Duration) time.Duration {
+	for _, t := range slices.Backward(tiers) {
+		if t <= wait {
+			return t
+		}
+	}
+	return 0
+}
+
+func validateTiers(tiers []time.Duration) error {
+	var faults []error
+	if len(tiers) > maxTiers {
+		faults = append(faults, fault("retry_tiers", len(tiers), fmt.Sprintf("at most %d", maxTiers)))
+	}
+	for i, t := range tiers {
+		if t < minTier || t > maxTier || t%time.Second != 0 {
+			faults = append(faults, fault("retry_tiers", t, "must be whole seconds from 1s to 1h"))
+		}
+		if i > 0 && t <= tiers[i-1] {
+			faults = append(faults, fault("retry_tiers", t, fmt.Sprintf("must be longer than %v before it", tiers[i-1])))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// companionsOf are the topics that belong to a job topic.
+func companionsOf(topic string, tiers []time.Duration) []string {
+	all := []string{deadTopic(topic)}
+	for _, t := range tiers {
+		all = append(all, tierTopic(topic, t))
+	}
+	return all
+}
+
+// delay sees to a job that is not due for so long: through a tier, in memory, or
+// not at all.
+func (p *partition) delay(d *Delivery, wait time.Duration) {
+	tier := tierFor(p.hub.tiers, wait)
+	switch {
+	case tier > 0:
+		f := Failure{Attempt: d.Past().Calls, Failures: d.Past().Failures}
+		p.condemn(d, &letter{d: d, f: f, tier: tier, at: d.hop.due})
+	case len(p.hub.tiers) > 0 || wait <= parkMost:
+		p.park(d)
+	default:
+		p.condemn(d, &letter{d: d, f: Failure{
+			Class: ClassUnsupported, Attempt: d.Past().Calls,
+			Message: fmt.Sprintf("not-before: is more than %v ahead; kafka.retry_tiers would allow it", parkMost),
+		}})
+	}
+}
+
+// park keeps a job in memory until it is due. It is open in the ledger, and holds
+// neither its key nor its partition.
+func (p *partition) park(d *Delivery) {
+	p.parked += d.size
+	p.asleep++
+	at := d.hop.due
+	if late := d.Job.NotAfter; !late.IsZero() && late.Before(at) {
+		at = late.Add(time.Millisecond) // it expires meanwhile
+	}
+	p.hub.alarms.set(alarm{at: at, part: p, d: d})
+}
+
+// Later writes the job to the longest retry tier that is over by then and, once
+// Kafka has acknowledged it, settles it. It blocks as [Delivery.Dead] does. The
+// job comes back with its calls and failures as its [Delivery.Past], at that time. Only in
+// the order none, and only where a tier is short enough: it returns false, and
+// has done nothing, where the job is to wait in place.
+func (d *Delivery) Later(at time.Time, f Failure) bool {
+	h := d.part.hub
+	tier := tierFor(h.tiers, time.Until(at)+tierSlack)
+	if h.order != OrderNone || tier == 0 {
+		return false
+	}
+	if !h.claim(d) {
+		return true
+	}
+	h.dead.bury(d.Context(), []letter{{d: d, f: f, tier: tier, at: at}})
+	return true
+}

@@ -1,0 +1,277 @@
+package consumer_test
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"dispatcher/consumer"
+	"dispatcher/job"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+func withTiers(o consumer.Options, order consumer.Order, tiers ...time.Duration) consumer.Options {
+	o.Order, o.RetryTiers = order, tiers
+	return o
+}
+
+func header(name, value string) job.Header { return job.Header{Key: name, Value: []byte(value)} }
+
+// A job that is tried again later comes back at that time as the same job: key,
+// value, id and foreign headers as they were, with its past. What a producer has
+// said of such a past is not believed.
+func TestALaterJobComesBackAsItWas(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", job.Record{Key: []byte("k"), Value: []byte("v"), Headers: []job.Header{
+			header("foreign", "1"), header("x-attempt", "77"), header("x-failures", "77"), header("x-not-before", "2999-01-01T00:00:00Z"), header("foreign", "2"),
+		}})
+		n := w.start(withTiers(w.options(), consumer.OrderNone, 5*time.Second, time.Minute), nil)
+		first := n.holding(1)[0]
+		if first.Past() != (consumer.Past{}) {
+			t.Errorf("got past %+v at first, want none", first.Past())
+		}
+		at := time.Now().Add(8 * time.Second)
+		if !first.Later(at, consumer.Failure{Class: consumer.ClassUnavailable, Code: "503", Message: "m", Attempt: 3, Failures: 2}) {
+			t.Fatal("there is a tier for 8s")
+		}
+		record := headerMap(w.records("jobs.retry.5s")[0])
+		for name, want := range map[string]string{
+			"x-original-topic": "jobs", "x-original-partition": "0", "x-original-offset": "0", "x-attempt": "3", "x-failures": "2",
+			"x-error-class": "unavailable", "x-error-code": "503", "x-error-message": "m", "x-not-before": at.UTC().Format(time.RFC3339Nano),
+		} {
+			if record[name] != want {
+				t.Errorf("header %s: got %q, want %q", name, record[name], want)
+			}
+		}
+		second := n.holding(1)[0]
+		if off := time.Since(at); off < 0 || off > 50*time.Millisecond {
+			t.Errorf("it came back %v off its time", off)
+		}
+		var foreign []string
+		for _, h := range second.Job.Headers {
+			if h.Key == "foreign" {
+				foreign = append(foreign, string(h.Value))
+			}
+		}
+		if second.Past() != (consumer.Past{Calls: 3, Failures: 2}) || second.Job.ID != first.Job.ID || string(second.Job.Key) != "k" ||
+			string(second.Job.Value) != "v" || strings.Join(foreign, "") != "12" || !second.Job.Time.Equal(first.Job.Time) {
+			t.Errorf("got %+v", second)
+		}
+		second.Done()
+		w.until("both are committed", func() bool {
+			a, _ := w.committed("jobs", 0)
+			b, _ := w.committed("jobs.retry.5s", 0)
+			return a == 1 && b == 1
+		})
+		w.ok(n.end())
+	})
+}
+
+// In order by key or partition a failed job is never overtaken by way of a tier,
+// and a wait shorter than the first tier is for the worker.
+func TestNoTierWhereAJobIsToWaitInPlace(t *testing.T) {
+	t.Parallel()
+	for _, order := range []consumer.Order{consumer.OrderKey, consumer.OrderPartition, consumer.OrderNone} {
+		bubble(t, 1, func(w *world) {
+			w.produce("jobs", numbered(0, 1)...)
+			n := w.start(withTiers(w.options(), order, 5*time.Second), nil)
+			d := n.holding(1)[0]
+			if d.Later(time.Now().Add(4*time.Second), consumer.Failure{}) {
+				t.Errorf("%s: a wait of 4s went to a tier", order)
+			}
+			if order != consumer.OrderNone && d.Later(time.Now().Add(time.Hour), consumer.Failure{}) {
+				t.Errorf("%s: a failed job went to a tier", order)
+			}
+			d.Done()
+			w.ok(n.end())
+		})
+	}
+}
+
+// While the tier can't be written the job stays open: it is neither lost nor
+// settled, and after an end the next node has it again.
+func TestATierThatFailsLeavesTheJobOpen(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", numbered(0, 1)...)
+		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.retry.5s", Err: kerr.NotLeaderForPartition, Count: -1})
+		o := withTiers(w.options(), consumer.OrderNone, 5*time.Second)
+		later := func(d *consumer.Delivery) {
+			if d.Past().Calls > 0 {
+				d.Done()
+				return
+			}
+			go d.Later(time.Now().Add(6*time.Second), consumer.Failure{Class: consumer.ClassUnavailable, Attempt: 1})
+		}
+		n := w.start(o, later)
+		time.Sleep(20 * time.Second)
+		if offset, _ := w.committed("jobs", 0); offset != 0 || n.c.Status().InHand != 1 {
+			t.Errorf("got offset %d and %d in hand, want 0 and 1", offset, n.c.Status().InHand)
+		}
+		w.ok(n.end())
+		fault.Remove()
+		if got := len(w.records("jobs.retry.5s")); got != 0 {
+			t.Errorf("got %d records in the tier, want none", got)
+		}
+		n = w.start(o, later)
+		w.until("it has been there and back", func() bool { offset, _ := w.committed("jobs.retry.5s", 0); return offset == 1 })
+		w.ok(n.end())
+	})
+}
+
+// A job that is too large for its tier becomes a dead letter, whole where it
+// fits there: cut, it would be another job.
+func TestAJobTooLargeForItsTierIsNotCut(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", scheduled(strings.Repeat("x", 5000), time.Now().Add(time.Minute)))
+		w.refuse("jobs.retry.5s", 4000)
+		n := w.start(withTiers(w.options(), consumer.OrderKey, 5*time.Second), nil)
+		w.until("it is settled", func() bool { offset, _ := w.committed("jobs", 0); return offset == 1 })
+		w.ok(n.end())
+		letters := w.letters("jobs")
+		if len(letters) != 1 || len(letters[0].Value) != 5000 || headerMap(letters[0])["x-error-class"] != "unsupported" {
+			t.Errorf("got %d letters: %v", len(letters), letters)
+		}
+	})
+}
+
+// Whatever fails and whenever nodes stop: each job is done once or dead once,
+// and none is lost between the topics. What was ready, parked or in a tier at a
+// stop comes again.
+func TestNothingIsLostBetweenTiersAndRestarts(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(3) {
+		bubble(t, 3, func(w *world) {
+			const jobs = 600
+			rnd := rand.New(rand.NewPCG(seed, 9))
+			var records []job.Record
+			for i := range jobs {
+				r := job.Record{Key: []byte(strconv.Itoa(i % 50)), Value: []byte(strconv.Itoa(i))}
+				if i%5 == 0 {
+					r = scheduled(strconv.Itoa(i), time.Now().Add(time.Duration(rnd.Int64N(int64(2*time.Minute)))))
+				}
+				records = append(records, r)
+			}
+			w.produce("jobs", records...)
+			o := withTiers(w.options(), consumer.OrderNone, 2*time.Second, 20*time.Second)
+			o.InHand = 40
+			s := &sum{rnd: rand.New(rand.NewPCG(seed, 10)), done: map[string]int{}, dead: map[string]int{}}
+			for i := range 8 {
+				n := w.start(o, s.work)
+				time.Sleep(time.Duration(3+rnd.IntN(15)) * time.Second)
+				if i%2 == 0 { // another one comes and goes meanwhile
+					other := w.start(o, s.work)
+					time.Sleep(time.Duration(1+rnd.IntN(10)) * time.Second)
+					w.ok(other.end())
+				}
+				w.ok(n.end())
+			}
+			n := w.start(o, s.work)
+			w.within(10*time.Minute, "all are settled", func() bool { return s.settled() == jobs })
+			w.until("nothing is left", func() bool { return n.c.Status().Lag == 0 })
+			w.ok(n.end())
+			for value, times := range s.done {
+				if times != 1 || s.dead[value] != 0 {
+					t.Errorf("seed %d: job %s was done %d and dead %d times", seed, value, times, s.dead[value])
+				}
+			}
+			letters := 0
+			for _, p := range w.cluster.PartitionInfos("jobs.dlq") {
+				letters += int(p.HighWatermark)
+			}
+			if letters != len(s.dead) || letters == 0 {
+				t.Errorf("seed %d: got %d dead letters, want %d and some", seed, letters, len(s.dead))
+			}
+		})
+	}
+}
+
+// sum counts what became of jobs. One in three calls fails.
+type sum struct {
+	mu         sync.Mutex
+	rnd        *rand.Rand
+	least      time.Duration // before the next call; 0: two seconds
+	done, dead map[string]int
+}
+
+func (s *sum) settled() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.done) + len(s.dead)
+}
+
+func (s *sum) work(d *consumer.Delivery) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	value := string(d.Job.Value)
+	switch {
+	case s.rnd.IntN(3) > 0:
+		s.done[value]++
+		d.Done()
+	case d.Past().Failures >= 4:
+		s.dead[value]++
+		go d.Dead(consumer.Failure{Class: consumer.ClassExhausted, Attempt: d.Past().Calls + 1})
+	default:
+		wait := cmp.Or(s.least, 2*time.Second) + time.Duration(s.rnd.IntN(15))*cmp.Or(s.least, 2*time.Second)/2
+		past := consumer.Failure{Class: consumer.ClassUnavailable, Attempt: d.Past().Calls + 1, Failures: d.Past().Failures + 1}
+		go func() {
+			if !d.Later(time.Now().Add(wait), past) {
+				panic(fmt.Sprint("no tier for ", wait))
+			}
+		}()
+	}
+}
+
+// Tiers are companions: made with the topic's partitions, or missed by name.
+func TestTiersAreCompanions(t *testing.T) {
+	t.Parallel()
+	bubble(t, 3, func(w *world) {
+		o := withTiers(w.options(), consumer.OrderNone, 5*time.Second, 10*time.Minute)
+		o.CreateCompanions = false
+		n := w.start(o, nil)
+		if err := <-n.err; err == nil || !strings.Contains(err.Error(), "jobs.dlq") {
+			t.Errorf("got %v, want an error that names jobs.dlq", err)
+		}
+		o.CreateCompanions = true
+		n = w.start(o, nil)
+		w.until("it has joined", func() bool { return n.c.Status().Joined })
+		w.until("all partitions are there", func() bool { return len(n.c.Status().Partitions) == 9 })
+		if got := len(w.cluster.PartitionInfos("jobs.retry.10m")); got != 3 {
+			t.Errorf("got %d partitions in the tier, want 3", got)
+		}
+		synctest.Wait()
+		w.ok(n.end())
+	})
+}
+
+// A tier that was taken out of the settings is named: what is left in it would
+// wait for ever.
+func TestAStrandedTierIsNamed(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		o := withTiers(w.options(), consumer.OrderNone, 5*time.Second, time.Minute)
+		n := w.start(o, nil)
+		w.until("it has joined", func() bool { return n.c.Status().Joined })
+		w.ok(n.end())
+		var said strings.Builder
+		o.RetryTiers, o.Logger = o.RetryTiers[:1], slog.New(slog.NewTextHandler(&said, nil))
+		n = w.start(o, nil)
+		w.until("it has joined", func() bool { return n.c.Status().Joined })
+		w.ok(n.end())
+		if !strings.Contains(said.String(), "topic=jobs.retry.1m\n") || strings.Contains(said.String(), "topic=jobs.retry.5s\n") {
+			t.Errorf("got the log %s", said.String())
+		}
+	})
+}

@@ -1,0 +1,92 @@
+package consumer
+
+import (
+	"fmt"
+	"time"
+)
+
+// A job that is in hand longer than HeadTimeout holds the commit point of its
+// partition, and its key. So it is expelled: it goes to a tier or to the dead
+// letters, and what its worker says of it later only gives the hand back.
+
+// expelLate expels what has been in hand for too long. It returns how soon to look
+// again. The hub's lock is held.
+func (h *hub) expelLate(now time.Time) time.Duration {
+	if h.headTimeout == 0 {
+		return time.Hour
+	}
+	for d, since := range h.since {
+		if now.Sub(since) >= h.headTimeout && !d.part.asg.draining {
+			h.expel(d, now)
+		}
+	}
+	return max(h.headTimeout/16, 10*time.Millisecond)
+}
+
+func (h *hub) expel(d *Delivery, now time.Time) {
+	delete(h.since, d)
+	d.gone = true
+	l := &letter{d: d, f: Failure{
+		Class: ClassHeadTimeout, Message: fmt.Sprintf("in hand for %v and not settled", h.headTimeout),
+		Attempt: d.Past().Calls, Failures: d.Past().Failures,
+	}}
+	if len(h.tiers) > 0 {
+		l.tier = max(tierFor(h.tiers, h.headTimeout), h.tiers[0])
+		l.at = now.Add(l.tier)
+	}
+	d.part.condemn(d, l)
+}
+
+// heard takes in that a worker has made up its mind about a job. It returns
+// whether that comes too late: then only the hand is given back. The hub's lock
+// is held.
+func (h *hub) heard(d *Delivery) (late bool) {
+	delete(h.since, d)
+	if !d.gone || d.left {
+		return d.gone
+	}
+	d.left = true
+	h.leaveHand(d)
+	h.pump(d.part.lane)
+	return true
+}
+
+// leaveHand notes that no worker has the job any more.
+func (h *hub) leaveHand(d *Delivery) {
+	p, a := d.part, d.part.asg
+	p.lane.inHand--
+	p.taken--
+	a.inHand--
+	if a.draining && a.inHand == 0 {
+		a.setIdle()
+	}
+}
+
+// answer is a worker's Done or Return.
+func (h *hub) answer(d *Delivery, done bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.heard(d) {
+		h.settleLocked(d, done)
+	}
+}
+
+// claim is a worker's word that has to be written before it settles the job;
+// false: it comes too late. From then on the job is not stuck with its worker.
+func (h *hub) claim(d *Delivery) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.heard(d)
+}
+
+// Gone tells whether the job has been in hand for too long and went elsewhere.
+// Then it is not to be called any more, and to be returned.
+func (d *Delivery) Gone() bool {
+	h := d.part.hub
+	if h.headTimeout == 0 {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return d.gone
+}

@@ -1,0 +1,168 @@
+package throttle
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func refusing(t *testing.T, c Contract, b Bucket, book bookFunc, waiting func() int) *Limiter {
+	t.Helper()
+	l, err := New(Options{
+		Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Seed: c, Waiting: waiting,
+		Algorithm: "leaky_bucket", Bucket: b,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.book = book
+	l.listen = func(context.Context) {}
+	run(t, l)
+	return l
+}
+
+// pour lets so many callers come at once, and returns what they got when all of
+// them know.
+func pour(t *testing.T, l *Limiter, callers int) (slots []Slot, turnedAway int) {
+	t.Helper()
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			s, err := l.Next(t.Context())
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case errors.Is(err, ErrFull):
+				turnedAway++
+			case err != nil:
+				t.Error(err)
+			default:
+				slots = append(slots, s)
+			}
+		})
+	}
+	all.Wait()
+	return slots, turnedAway
+}
+
+// What a full bucket has no room for is told at once, and not when a slot would
+// have come free.
+func TestAFullBucketTurnsAwayAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := refusing(t, contract(300), Bucket{Capacity: 30, WhenFull: FullRefuse}, newModel().local("n", time.Millisecond), nil)
+		settled(t, l)
+		before := time.Now()
+		slots, turnedAway := pour(t, l, 100)
+		if took := time.Since(before); took > 2*minGap+3*time.Millisecond {
+			t.Errorf("it took %v until all of them knew", took)
+		}
+		if len(slots)+turnedAway != 100 || len(slots) < 30 || len(slots) > 34 {
+			t.Errorf("got %d slots and %d turned away of 100, and the bucket holds 30 and what leaves it meanwhile", len(slots), turnedAway)
+		}
+		furthest := 30*contract(300).Spacing() + lead + 10*time.Millisecond
+		for _, s := range slots {
+			if ahead := s.NotBefore.Sub(before); ahead > furthest {
+				t.Errorf("got a slot %v ahead, and a full bucket is empty in %v", ahead, furthest)
+			}
+		}
+	})
+}
+
+// settled waits until the limiter gives what it may, and lets the bucket run empty.
+func settled(t *testing.T, l *Limiter) {
+	t.Helper()
+	time.Sleep(time.Second)
+	if _, err := l.Next(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+}
+
+// Of those that come faster than the bucket leaks, it takes as many as leave it.
+func TestARefusingBucketTakesItsWholeRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := refusing(t, contract(300), Bucket{Capacity: 30, WhenFull: FullRefuse}, newModel().local("n", time.Millisecond), nil)
+		settled(t, l)
+		taken := 0
+		const seconds = 10
+		for range seconds * 100 { // three times the rate
+			slots, _ := pour(t, l, 9)
+			taken += len(slots)
+			time.Sleep(10 * time.Millisecond)
+		}
+		if want := 290 * seconds; taken < want {
+			t.Errorf("got %d slots in %d s, want at least %d", taken, seconds, want)
+		}
+	})
+}
+
+// A limit that gives nothing because it is paused lets its callers wait: they
+// are not to be lost with that.
+func TestAPauseTurnsNobodyAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		l := refusing(t, contract(300), Bucket{Capacity: 30, WhenFull: FullRefuse}, m.local("n", time.Millisecond), nil)
+		settled(t, l)
+		s := m.settings()
+		s.Paused, s.Changed = true, time.Now()
+		m.change(s)
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := l.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v while paused, want to wait", err)
+		}
+	})
+}
+
+// Who was let in and was late gets another slot, whatever waits before it.
+func TestAFullBucketDoesNotTurnAwayWhoWasLetIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := refusing(t, contract(300), Bucket{Capacity: 6, WhenFull: FullRefuse}, newModel().local("n", time.Millisecond), nil)
+		settled(t, l)
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() { _, _ = l.Next(t.Context()) })
+			all.Go(func() {
+				if _, err := l.Again(t.Context()); err != nil {
+					t.Errorf("got %v for a job that was let in", err)
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+func TestABucketRefusesWhatItCannotHonour(t *testing.T) {
+	t.Parallel()
+	for want, err := range map[string]error{
+		"capacity: 5: is for algorithm leaky_bucket only":                  CheckBucket(Bucket{Capacity: 5}, "token_bucket", contract(300)),
+		"when_full: refuse: is for algorithm leaky_bucket only":            CheckBucket(Bucket{WhenFull: FullRefuse}, "gcra", contract(300)),
+		"when_full: explode: must be wait or refuse":                       CheckBucket(Bucket{WhenFull: "explode"}, "leaky_bucket", contract(300)),
+		"capacity: 300: takes 1.01s to run empty":                          CheckBucket(Bucket{Capacity: 300}, "leaky_bucket", contract(300)),
+		"capacity: 5: runs empty in 16.834ms, and nodes need 20ms":         CheckBucket(Bucket{Capacity: 5}, "leaky_bucket", contract(300)),
+		"must be at least 6 at this rate":                                  CheckBucket(Bucket{Capacity: 5}, "leaky_bucket", contract(300)),
+		"capacity: -1: must be from 0 to":                                  CheckBucket(Bucket{Capacity: -1}, "leaky_bucket", contract(300)),
+		"capacity: 1: takes 10.001667s to run empty, and slots are booked": CheckBucket(Bucket{Capacity: 1}, "leaky_bucket", contractOf(6, time.Minute)),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	if err := CheckBucket(Bucket{Capacity: 6, WhenFull: FullRefuse}, "leaky_bucket", contract(300)); err != nil {
+		t.Errorf("got %v for the least capacity there is", err)
+	}
+}
+
+func contractOf(units int64, window time.Duration) Contract {
+	c := contract(units)
+	c.Window = window
+	return c
+}
