@@ -112,29 +112,32 @@ func (r *Results) Dead(d *Delivery, f Failure, o Outcome) {
 	}
 }
 
+// owes tells whether a letter ends a job that has a result. What could not be
+// read has no id, and no result; what is only delayed has none yet.
+func (r *Results) owes(l *letter) bool { return r != nil && l.d.Job.ID != "" && !l.delayed() }
+
 // before writes the results of letters that no worker sees, all at once, and
-// returns those that may go on. Of the others the jobs are returned. What could
-// not be read has no id, and no result; what is only delayed has none yet.
-func (r *Results) before(letters []letter) []letter {
-	if r == nil {
-		return letters
-	}
+// returns those that may go on. Once ctx has ended it waits no longer: nobody is
+// working these jobs, and the drain is not to be held up for them. Of the others
+// the jobs are returned.
+func (r *Results) before(ctx context.Context, letters []letter) (kept []letter) {
 	entries := make([]*entry, len(letters))
 	for i := range letters {
 		l := &letters[i]
-		if l.d.Job.ID == "" || l.delayed() {
-			continue
-		}
 		entries[i] = r.entry(l.d, Outcome{Attempts: l.f.Attempt, Error: l.f.Message}, l.f.Class)
 		entries[i].written = make(chan bool, 1)
 		r.put(entries[i])
 	}
-	kept := letters[:0]
 	for i, e := range entries {
-		if e == nil || <-e.written {
+		written := false
+		select {
+		case written = <-e.written:
+		case <-ctx.Done():
+		}
+		if written {
 			kept = append(kept, letters[i])
 		} else {
-			letters[i].d.part.hub.settle(letters[i].d, false)
+			e.d.part.hub.settle(e.d, false)
 		}
 	}
 	return kept
