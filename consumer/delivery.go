@@ -45,6 +45,9 @@ func (d *Delivery) Past() Past {
 	return d.hop.past
 }
 
+// Redrives is how often the job was replayed from the dead letters.
+func (d *Delivery) Redrives() int { return int(number(&d.Job.Record, headerRedrive)) }
+
 // Past is what a job has been through.
 type Past struct {
 	Calls    int // that left the process
@@ -74,7 +77,7 @@ const (
 	ClassPermanent   Class = "permanent"    // the provider rejected it
 	ClassExhausted   Class = "exhausted"    // failed as often as allowed
 	ClassExpired     Class = "expired"      // its not-after passed before it was sent
-	ClassUnknown     Class = "unknown"      // written, no answer, and on_unknown is dlq
+	ClassUnknown     Class = "unknown"      // written, no answer, and not to be called again; see Options.ParkUnknown
 	ClassLimited     Class = "limited"      // the limit had no room, and jobs are not to wait
 	ClassHeadTimeout Class = "head_timeout" // in hand for longer than head_timeout
 	ClassUnavailable Class = "unavailable"  // failed, and to be tried again; in retry tiers only

@@ -99,8 +99,13 @@ func (p *Parts) Backlog() (jobs, settled int64) {
 }
 
 // Dead is how many jobs were dead-lettered.
-func (p *Parts) Dead() (n int64) {
-	for _, info := range p.kafka.PartitionInfos(p.topic + ".dlq") {
+func (p *Parts) Dead() int64 { return p.records(p.topic + ".dlq") }
+
+// Parked is how many jobs were parked.
+func (p *Parts) Parked() int64 { return p.records(p.topic + ".parked") }
+
+func (p *Parts) records(topic string) (n int64) {
+	for _, info := range p.kafka.PartitionInfos(topic) {
 		n += info.HighWatermark
 	}
 	return n
