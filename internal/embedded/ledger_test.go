@@ -4,9 +4,13 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"dispatcher/consumer"
 	"dispatcher/internal/embedded"
+	"dispatcher/internal/sendledger"
 	"dispatcher/job"
 	"dispatcher/sender/provider"
 )
@@ -45,7 +49,7 @@ func (a *tally) of(key string) int {
 	return a.calls[key]
 }
 
-// once are records of one job, each with another record's key.
+// twice are records of one job, each with another record's key.
 func twice(id string) []job.Record {
 	all := make([]job.Record, 2)
 	for i := range all {
@@ -126,6 +130,51 @@ func TestAReplayedJobIsCalledAgain(t *testing.T) {
 	settle(t, p)
 	if a.of("job") != 2 || tally.Done != 2 || p.Dead() != 2 {
 		t.Errorf("got %d calls after %d replays, and %d dead letters; want 2, since both letters are one job, 2 and 2", a.of("job"), tally.Done, p.Dead())
+	}
+}
+
+// A job whose node died when it was about to call it waits until that call must be
+// over. Then the policy decides: called after all, parked, or dead-lettered.
+func TestAJobOfANodeThatIsGone(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		onUnknown    string
+		calls        int
+		parked, dead int64
+	}{{"retry", 1, 0, 0}, {"park", 0, 1, 0}, {"dlq", 0, 0, 1}} {
+		t.Run(c.onUnknown, func(t *testing.T) {
+			t.Parallel()
+			a := &tally{}
+			p := begin(t, embedded.Options{Partitions: 1, Provider: a.provider()})
+			const hold = 1400 * time.Millisecond
+			began := time.Now()
+			claimAndGo(t, p, "job-3")
+			enqueue(t, p, 10)
+			fleet(t, p, 1, with("sender.on_unknown="+c.onUnknown)...)
+			if a.of("job-3") != c.calls || p.Parked() != c.parked || p.Dead() != c.dead || a.of("job-4") != 1 {
+				t.Errorf("got %d calls, %d parked, %d dead letters, and %d calls of another job; want %d, %d, %d, 1",
+					a.of("job-3"), p.Parked(), p.Dead(), a.of("job-4"), c.calls, c.parked, c.dead)
+			}
+			if took := time.Since(began); took < hold {
+				t.Errorf("all was settled after %v, want the claim's %v to be waited for", took, hold)
+			}
+		})
+	}
+}
+
+// claimAndGo claims a job as a node does that dies then.
+func claimAndGo(t *testing.T, p *embedded.Parts, id string) {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: p.RedisAddr()})
+	defer func() { _ = rdb.Close() }()
+	l, err := sendledger.New(sendledger.Options{Redis: rdb, Namespace: "default", CallTimeout: time.Second, Margin: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := background(t, l.Run)
+	defer stop()
+	if a, err := l.Open(id).Claim(t.Context(), time.Time{}); err != nil || a.Verdict != sendledger.Granted {
+		t.Fatalf("got %+v, %v, want the claim", a, err)
 	}
 }
 
