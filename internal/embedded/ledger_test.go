@@ -162,6 +162,30 @@ func TestAJobOfANodeThatIsGone(t *testing.T) {
 	}
 }
 
+// While Redis is away what was answered stays open, and is settled all the same
+// when the node stops: the call was made.
+func TestAStopWithoutRedisSettlesWhatWasAnswered(t *testing.T) {
+	t.Parallel()
+	a := &tally{answer: func(string, int) provider.Answer { return provider.Answer{Delay: 300 * time.Millisecond} }}
+	p := begin(t, embedded.Options{Partitions: 1, Provider: a.provider()})
+	enqueue(t, p, 1)
+	f, err := embedded.NewFleet(p, 1, logger(t), with("kafka.drain=2s")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := background(t, f.Run)
+	await(t, func() bool { return a.of("job-0") == 1 })
+	p.RedisFails("LOADING")
+	await(t, func() bool { return f.Sum("dispatcher_ledger_script_errors_total") > 0 })
+	if _, settled := p.Backlog(); settled != 0 {
+		t.Error("the job was settled before the ledger knew that it was sent")
+	}
+	stop()
+	if _, settled := p.Backlog(); settled != 1 || f.Sum("dispatcher_ledger_unwritten_total") != 1 {
+		t.Errorf("got %d settled and %v unwritten, want 1 and 1", settled, f.Sum("dispatcher_ledger_unwritten_total"))
+	}
+}
+
 // claimAndGo claims a job as a node does that dies then.
 func claimAndGo(t *testing.T, p *embedded.Parts, id string) {
 	t.Helper()

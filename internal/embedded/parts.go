@@ -68,6 +68,10 @@ func (p *Parts) Brokers() []string { return p.kafka.ListenAddrs() }
 // RedisAddr is the address of the embedded Redis.
 func (p *Parts) RedisAddr() string { return p.redis.Addr() }
 
+// RedisFails has the embedded Redis answer everything with an error; empty: as
+// usual.
+func (p *Parts) RedisFails(why string) { p.redis.SetError(why) }
+
 // Settings point a configuration at the parts, as --set would.
 func (p *Parts) Settings() []string {
 	return []string{

@@ -53,6 +53,16 @@ func TestPoisonIsDeadLettered(t *testing.T) {
 // many calls as are allowed, and the sum is exact.
 func TestRetriesThroughATierAreExact(t *testing.T) {
 	t.Parallel()
+	for _, ledger := range []string{"ledger.enabled=false", "ledger.enabled=true"} {
+		t.Run(ledger, func(t *testing.T) {
+			t.Parallel()
+			retriesThroughATier(t, ledger)
+		})
+	}
+}
+
+func retriesThroughATier(t *testing.T, ledger string) {
+	t.Helper()
 	const jobs, attempts = 200, 3
 	var mu sync.Mutex
 	calls := map[string]int{}
@@ -67,7 +77,7 @@ func TestRetriesThroughATierAreExact(t *testing.T) {
 		return provider.Answer{}
 	}}})
 	enqueue(t, p, jobs)
-	f, err := embedded.NewFleet(p, 1, logger(t), "limits.0.cap=100", "kafka.order=none", "kafka.retry_tiers=1s",
+	f, err := embedded.NewFleet(p, 1, logger(t), "limits.0.cap=100", "kafka.order=none", "kafka.retry_tiers=1s", ledger,
 		"sender.retry.backoff=2s", "sender.retry.max_backoff=2s", fmt.Sprint("sender.retry.attempts=", attempts))
 	if err != nil {
 		t.Fatal(err)
