@@ -156,13 +156,14 @@ func TestUnknown(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		onUnknown      string
+		ledger         bool
 		accepted, dead int
-	}{{"retry", 10, 0}, {"dlq", 9, 1}} {
-		t.Run(c.onUnknown, func(t *testing.T) {
+	}{{"retry", false, 10, 0}, {"dlq", false, 9, 1}, {"retry", true, 10, 0}, {"dlq", true, 9, 1}} {
+		t.Run(fmt.Sprint(c.onUnknown, " ledger ", c.ledger), func(t *testing.T) {
 			t.Parallel()
 			p := begin(t, embedded.Options{Provider: provider.Options{Behaviour: provider.Behaviour{Fault: provider.Cut, First: 1}}})
 			enqueue(t, p, 10)
-			r := fleet(t, p, 1, "sender.on_unknown="+c.onUnknown)
+			r := fleet(t, p, 1, "sender.on_unknown="+c.onUnknown, fmt.Sprint("ledger.enabled=", c.ledger))
 			if r.Accepted != c.accepted || p.Dead() != int64(c.dead) || r.Doubled != 0 {
 				t.Errorf("got %d accepted, %d dead, %d doubled, want %d, %d and 0", r.Accepted, p.Dead(), r.Doubled, c.accepted, c.dead)
 			}
