@@ -130,5 +130,6 @@ func (p *partition) awaken(d *Delivery) {
 	}
 	p.parked -= d.size
 	p.asleep--
+	p.link(d)
 	p.woken.push(d)
 }

@@ -23,6 +23,8 @@ type Delivery struct {
 	doom *letter   // why it goes to the dead letters; such a delivery is never handed out
 
 	// Guarded by the hub's lock.
+	older   *Delivery // its neighbours among the partition's open jobs
+	newer   *Delivery
 	chained bool // in the chain
 	settled bool
 	gone    bool // expelled: in hand for too long

@@ -103,6 +103,7 @@ func (p *partition) delay(d *Delivery, wait time.Duration) {
 func (p *partition) park(d *Delivery) {
 	p.parked += d.size
 	p.asleep++
+	p.unlink(d)
 	at := d.hop.due
 	if late := d.Job.NotAfter; !late.IsZero() && late.Before(at) {
 		at = late.Add(time.Millisecond) // it expires meanwhile
