@@ -100,6 +100,10 @@ func expiry(d *Delivery) *letter {
 // be returned; a call on the wire goes on.
 func (d *Delivery) Context() context.Context { return d.part.asg.ctx }
 
+// Answered says that what became of the job is known, and that it will be settled
+// once that is written down somewhere: from now on it is not in hand for too long.
+func (d *Delivery) Answered() { d.part.hub.claim(d) }
+
 // Done settles the job: its offset counts as complete.
 func (d *Delivery) Done() { d.part.hub.answer(d, true) }
 

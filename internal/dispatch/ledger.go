@@ -81,6 +81,7 @@ func (t *try) done(o consumer.Outcome) {
 		t.results.Done(t.d, o)
 		return
 	}
+	t.d.Answered()
 	ctx, end := t.outlast()
 	t.entry.Done(ctx, noteAccepted, func(error) {
 		end()
@@ -96,6 +97,7 @@ func (t *try) dead(f consumer.Failure, r sender.Result) {
 	case r.WroteAt.IsZero():
 		t.entry.Release()
 	default:
+		t.d.Answered()
 		ctx, end := t.outlast()
 		noted := make(chan struct{})
 		t.entry.Done(ctx, note(f.Class, r.Status), func(error) { close(noted) })
