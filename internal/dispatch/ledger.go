@@ -165,10 +165,9 @@ const (
 
 func note(c consumer.Class, status int) sendledger.Outcome {
 	of := noteUnknown
-	switch c {
-	case consumer.ClassPermanent:
+	if c == consumer.ClassPermanent {
 		of = notePermanent
-	case consumer.ClassExhausted:
+	} else if c == consumer.ClassExhausted {
 		of = noteExhausted
 	}
 	return sendledger.Outcome(of*noteClass + min(max(status, 0), noteClass-1))
@@ -178,7 +177,7 @@ func note(c consumer.Class, status int) sendledger.Outcome {
 // job was called, and that is all we can say.
 func noted(o sendledger.Outcome) (consumer.Class, sender.Result) {
 	r := sender.Result{Status: int(o % noteClass), Err: errBefore}
-	switch o / noteClass {
+	switch int(o) / noteClass {
 	case notePermanent:
 		return consumer.ClassPermanent, r
 	case noteExhausted:
