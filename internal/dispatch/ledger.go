@@ -99,9 +99,9 @@ func (t *try) dead(f consumer.Failure, r sender.Result) {
 	default:
 		t.d.Answered()
 		ctx, end := t.outlast()
-		noted := make(chan struct{})
-		t.entry.Done(ctx, note(f.Class, r.Status), func(error) { close(noted) })
-		<-noted
+		known := make(chan struct{})
+		t.entry.Done(ctx, note(f.Class, r.Status), func(error) { close(known) })
+		<-known
 		end()
 	}
 	t.results.Dead(t.d, f, t.outcome(r))
