@@ -68,10 +68,13 @@ func validateTiers(tiers []time.Duration) error {
 	return errors.Join(faults...)
 }
 
-// companionsOf are the topics that belong to a job topic.
-func companionsOf(topic string, tiers []time.Duration) []string {
+// companionsOf are the topics that belong to a job topic, but for its results.
+func (o *Options) companionsOf(topic string) []string {
 	all := []string{deadTopic(topic)}
-	for _, t := range tiers {
+	if o.ParkUnknown {
+		all = append(all, parkedTopic(topic))
+	}
+	for _, t := range o.RetryTiers {
 		all = append(all, tierTopic(topic, t))
 	}
 	return all

@@ -147,3 +147,26 @@ func TestAJobThatWaitsForItsResultIsNotExpelled(t *testing.T) {
 		}
 	})
 }
+
+// A job that was answered, and waits for that to be written down, is not stuck.
+func TestAJobThatWasAnsweredIsNotExpelled(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", keyed("a", "a1"))
+		o := w.options()
+		o.HeadTimeout = 5 * time.Second
+		n := w.start(o, nil)
+		held := n.holding(1)[0]
+		held.Answered()
+		time.Sleep(20 * time.Second)
+		if got, _ := w.committed("jobs", 0); got > 0 || held.Gone() || n.c.Status().InHand != 1 {
+			t.Errorf("got offset %d, gone %v and %d in hand, want it to wait", got, held.Gone(), n.c.Status().InHand)
+		}
+		held.Done()
+		w.until("it is settled", func() bool { got, _ := w.committed("jobs", 0); return got == 1 })
+		w.ok(n.end())
+		if letters := w.letters("jobs"); len(letters) != 0 {
+			t.Errorf("got letters %v, want none", letters)
+		}
+	})
+}
