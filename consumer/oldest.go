@@ -3,7 +3,7 @@ package consumer
 import "time"
 
 // The jobs of a partition that are open, in the order of their offsets, so that
-// the age of the oldest is known whatever is settled in between. What is parked
+// the age of the oldest is known whatever is settled in between. What is asleep
 // is left out: it waits for its time, not for us.
 
 func (p *partition) link(d *Delivery) {

@@ -43,7 +43,7 @@ type partition struct {
 	ledger ledger
 	keys   map[uint64]*Delivery // last of each chain, whose first one is ready or in hand
 
-	oldest  *Delivery // of those that are open and not parked
+	oldest  *Delivery // of those that are open and not asleep
 	newest  *Delivery
 	buffer  list // fetched, in the order of their offsets
 	freed   list // their predecessor is settled; they go before the buffer

@@ -48,9 +48,9 @@ type LaneStatus struct {
 	Lane    string
 	InHand  int   // jobs handed out and not settled
 	Ready   int   // jobs that only wait for a slot
-	Waiting int64 // records of its topics that are not complete, less those in hand and parked
-	Parked  int   // jobs that wait in memory for their time
-	Delayed int64 // records in its retry tiers that are not complete, less those in hand and parked
+	Waiting int64 // records of its topics that are not complete, less those in hand and asleep
+	Asleep  int   // jobs that wait in memory for their time
+	Delayed int64 // records in its retry tiers that are not complete, less those in hand and asleep
 	// Oldest is how long the oldest job has been waiting on this node, in hand or
 	// not, since it was written or since it was due; 0: none waits.
 	Oldest time.Duration
@@ -117,7 +117,7 @@ func (p *partition) lag() int64 {
 func (s *LaneStatus) count(p *partition, now time.Time) {
 	s.Oldest = max(s.Oldest, p.age(now))
 	backlog := int64(p.ledger.open) + max(p.stable-p.ledger.end, 0) - int64(p.taken+p.asleep)
-	s.Parked += p.asleep
+	s.Asleep += p.asleep
 	if p.tier > 0 {
 		s.Delayed += backlog
 	} else {
