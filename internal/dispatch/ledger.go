@@ -164,11 +164,9 @@ const (
 )
 
 func note(c consumer.Class, status int) sendledger.Outcome {
-	of := noteUnknown
-	if c == consumer.ClassPermanent {
-		of = notePermanent
-	} else if c == consumer.ClassExhausted {
-		of = noteExhausted
+	of, ok := map[consumer.Class]int{consumer.ClassPermanent: notePermanent, consumer.ClassExhausted: noteExhausted}[c]
+	if !ok {
+		of = noteUnknown
 	}
 	return sendledger.Outcome(of*noteClass + min(max(status, 0), noteClass-1))
 }
