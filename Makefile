@@ -46,6 +46,7 @@ race: ## The same under the race detector
 
 integration: ## The built binary against Kafka and Redis in containers (needs Docker)
 	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -p=1 -count=1 -timeout=70m -v -run='^Test(Measured|Faults|Friday|Kafka39|Inputs|[A-Za-z0-9]*Real)$$' ./consumer ./throttle ./integration
+	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -timeout=10m -v -run='^Test(NoRepeats|KilledNodes|Away|Account)Real$$' ./internal/sendledger
 
 algorithms: ## Measure every algorithm, and write docs/algorithms.md (needs Docker)
 	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -timeout=30m -v -run='^TestAlgorithms$$' ./integration -write

@@ -18,6 +18,7 @@ type Config struct {
 	Redis  Redis   `yaml:"redis"`
 	Limits []Limit `yaml:"limits"`
 	Sender Sender  `yaml:"sender"`
+	Ledger Ledger  `yaml:"ledger"`
 	Admin  Admin   `yaml:"admin"`
 
 	// written maps the path of each text that held references to what stood
@@ -163,7 +164,7 @@ func (l Limit) Contract() throttle.Contract {
 // Sender says how a job is sent, and what follows when that fails.
 type Sender struct {
 	HTTP      HTTP    `yaml:"http"`
-	OnUnknown string  `yaml:"on_unknown"` // retry, dlq
+	OnUnknown string  `yaml:"on_unknown"` // retry, park, dlq
 	Retry     Retry   `yaml:"retry"`
 	Breaker   Breaker `yaml:"breaker"`
 }
@@ -194,6 +195,24 @@ type Breaker struct {
 	Failures int           `yaml:"failures"` // in a row
 	Probe    time.Duration `yaml:"probe"`
 }
+
+// Ledger is the send ledger: what Redis remembers of jobs that are being sent
+// and that were.
+type Ledger struct {
+	Enabled bool          `yaml:"enabled"`
+	Window  time.Duration `yaml:"window"` // for how long a job is remembered
+	Margin  time.Duration `yaml:"margin"` // to use a claim in, and to say that it is done
+}
+
+// Hold is for how long a job that is being called is nobody else's.
+func (l Ledger) Hold(timeout time.Duration) time.Duration { return timeout + 2*l.Margin }
+
+// What follows a call that was written and got no answer.
+const (
+	UnknownRetry = "retry"
+	UnknownPark  = "park"
+	UnknownDead  = "dlq"
+)
 
 // Admin says where health and metrics are served; an empty Listen means nowhere.
 type Admin struct {

@@ -106,6 +106,8 @@ func (c Config) Validate() error {
 	f.redis(c.Redis)
 	f.limits(c.Limits)
 	f.sender(c.Sender)
+	f.parked(c)
+	f.ledger(c)
 	f.timing(c)
 	if c.Admin.Listen != "" {
 		f.address("admin.listen", c.Admin.Listen, 0)
@@ -225,7 +227,7 @@ func (f *faults) sender(s Sender) {
 	f.oneOf("sender.http.cloud_events", s.HTTP.CloudEvents, string(sender.EventsAsIs), string(sender.EventsBinary))
 	f.headers("sender.http.headers", s.HTTP.Headers)
 	f.tls("sender.http.tls", s.HTTP.TLS)
-	f.oneOf("sender.on_unknown", s.OnUnknown, "retry", "dlq")
+	f.oneOf("sender.on_unknown", s.OnUnknown, UnknownRetry, UnknownPark, UnknownDead)
 	f.within("sender.retry.attempts", s.Retry.Attempts, 1, maxAttempts)
 	f.positive("sender.retry.backoff", s.Retry.Backoff)
 	f.refuse(s.Retry.MaxBackoff < s.Retry.Backoff, "sender.retry.max_backoff", s.Retry.MaxBackoff,

@@ -8,7 +8,7 @@ import (
 // clockStep is how soon a step of the wall clock is noticed.
 const clockStep = time.Second
 
-// alarm is something that waits for a time of the wall clock: a parked job, or
+// alarm is something that waits for a time of the wall clock: a job that is asleep, or
 // without one a partition of a tier whose first record is not due.
 type alarm struct {
 	at   time.Time
@@ -130,5 +130,6 @@ func (p *partition) awaken(d *Delivery) {
 	}
 	p.parked -= d.size
 	p.asleep--
+	p.link(d)
 	p.woken.push(d)
 }

@@ -135,3 +135,6 @@ func backoff(n int, least, most time.Duration) time.Duration {
 }
 
 func deadTopic(topic string) string { return topic + ".dlq" }
+
+// parkedTopic is where the dead letters of [ClassUnknown] go that are parked.
+func parkedTopic(topic string) string { return topic + ".parked" }

@@ -61,7 +61,7 @@ func New(o Options) (*Consumer, error) {
 func (o *Options) allTopics() []string {
 	var all []string
 	for _, t := range o.jobTopics() {
-		all = append(append(all, t), companionsOf(t, o.RetryTiers)...)
+		all = append(append(all, t), o.companionsOf(t)...)
 	}
 	return all
 }

@@ -33,6 +33,9 @@ func (l *letter) topic() string {
 	if l.delayed() {
 		return tierTopic(l.d.part.of, l.tier)
 	}
+	if l.f.Class == ClassUnknown && l.d.part.hub.parks {
+		return parkedTopic(l.d.part.of)
+	}
 	return deadTopic(l.d.part.of)
 }
 

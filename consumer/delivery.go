@@ -23,6 +23,8 @@ type Delivery struct {
 	doom *letter   // why it goes to the dead letters; such a delivery is never handed out
 
 	// Guarded by the hub's lock.
+	older   *Delivery // its neighbours among the partition's open jobs
+	newer   *Delivery
 	chained bool // in the chain
 	settled bool
 	gone    bool // expelled: in hand for too long
@@ -44,6 +46,9 @@ func (d *Delivery) Past() Past {
 	}
 	return d.hop.past
 }
+
+// Redrives is how often the job was replayed from the dead letters.
+func (d *Delivery) Redrives() int { return int(number(&d.Job.Record, headerRedrive)) }
 
 // Past is what a job has been through.
 type Past struct {
@@ -74,7 +79,7 @@ const (
 	ClassPermanent   Class = "permanent"    // the provider rejected it
 	ClassExhausted   Class = "exhausted"    // failed as often as allowed
 	ClassExpired     Class = "expired"      // its not-after passed before it was sent
-	ClassUnknown     Class = "unknown"      // written, no answer, and on_unknown is dlq
+	ClassUnknown     Class = "unknown"      // written, no answer, and not to be called again; see Options.ParkUnknown
 	ClassLimited     Class = "limited"      // the limit had no room, and jobs are not to wait
 	ClassHeadTimeout Class = "head_timeout" // in hand for longer than head_timeout
 	ClassUnavailable Class = "unavailable"  // failed, and to be tried again; in retry tiers only
@@ -94,6 +99,10 @@ func expiry(d *Delivery) *letter {
 // its cause is [ErrRevoked] or [ErrStopped]. A job that still waits then is to
 // be returned; a call on the wire goes on.
 func (d *Delivery) Context() context.Context { return d.part.asg.ctx }
+
+// Answered says that what became of the job is known, and that it will be settled
+// once that is written down somewhere: from now on it is not in hand for too long.
+func (d *Delivery) Answered() { d.part.hub.claim(d) }
 
 // Done settles the job: its offset counts as complete.
 func (d *Delivery) Done() { d.part.hub.answer(d, true) }

@@ -13,13 +13,27 @@ func (a *assignment) buryAll() {
 			return
 		}
 		for some := hub.doomed(a); len(some) > 0; some = hub.doomed(a) {
-			letters := make([]letter, len(some))
-			for i, d := range some {
-				letters[i] = *d.doom
-			}
-			if letters = a.g.c.results.before(letters); len(letters) > 0 {
-				hub.dead.bury(a.ctx, letters)
-			}
+			a.buryThese(some)
 		}
+	}
+}
+
+// buryThese writes letters, those of jobs that have a result after it: what has
+// none does not wait for others.
+func (a *assignment) buryThese(some []*Delivery) {
+	hub, results := a.g.c.hub, a.g.c.results
+	var letters, after []letter
+	for _, d := range some {
+		if results.owes(d.doom) {
+			after = append(after, *d.doom)
+		} else {
+			letters = append(letters, *d.doom)
+		}
+	}
+	if len(letters) > 0 {
+		hub.dead.bury(a.ctx, letters)
+	}
+	if after = results.before(a.ctx, after); len(after) > 0 {
+		hub.dead.bury(a.ctx, after)
 	}
 }

@@ -19,7 +19,7 @@
 //
 //	fetcher ─► buffer ─► ledger admits ─► due? ─► key free? ─► ready ─► Take ─► Done, Dead, Later, Return
 //	                                       │          └► behind the job of its key that goes before it
-//	                                       └► a retry tier, or parked in memory
+//	                                       └► a retry tier, or asleep in memory
 //
 // The hub moves jobs along. Whoever brings some or makes room for some makes
 // the next ones ready, one a partition in turn, while fewer than InHand are

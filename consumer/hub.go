@@ -16,6 +16,7 @@ type hub struct {
 	dead  *deadLetters
 	order Order
 	tiers []time.Duration // rising
+	parks bool            // ClassUnknown goes to a topic of its own
 
 	headTimeout time.Duration // how long a job may be in hand; 0: for ever
 
@@ -29,7 +30,7 @@ type hub struct {
 
 func newHub(lanes []*lane, o *Options) *hub {
 	return &hub{
-		ready: make(chan struct{}, 1), lanes: lanes, order: o.Order, tiers: o.RetryTiers, headTimeout: o.HeadTimeout,
+		ready: make(chan struct{}, 1), lanes: lanes, order: o.Order, tiers: o.RetryTiers, parks: o.ParkUnknown, headTimeout: o.HeadTimeout,
 		alarms: newAlarms(), since: make(map[*Delivery]time.Time), live: make(map[*assignment]struct{}),
 	}
 }

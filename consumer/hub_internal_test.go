@@ -49,8 +49,8 @@ func (w *workshop) bring(p *partition, keys ...uint64) {
 	w.hub.add(p, b)
 }
 
-// What is ready and in hand stays below the limit, keys keep their order, and a
-// drain leaves nothing behind that was not taken, whatever came before.
+// What is ready and in hand stays below the limit, keys keep their order, the
+// oldest job is the one at the commit point, and a drain leaves nothing behind that was not taken, whatever came before.
 func TestHubUnderAnyWork(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -113,6 +113,11 @@ func TestHubUnderAnyWork(t *testing.T) {
 			"": func(t *rapid.T) {
 				if l.inHand != len(held) || l.inHand+l.count > l.limit {
 					t.Fatalf("got %d in hand and %d ready, want %d and at most %d", l.inHand, l.count, len(held), l.limit)
+				}
+				for _, p := range parts {
+					if (p.oldest == nil) != (p.ledger.open == 0) || p.oldest != nil && p.oldest.Job.Offset != p.ledger.base {
+						t.Fatalf("got %+v for the oldest, want offset %d, one of %d", p.oldest, p.ledger.base, p.ledger.open)
+					}
 				}
 			},
 		})

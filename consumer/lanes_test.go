@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"dispatcher/consumer"
 	"dispatcher/job"
@@ -26,6 +27,7 @@ func TestALateJobOfTheFirstLaneGoesFirst(t *testing.T) {
 		w.produce("codes", numbered(5000, 5003)...)
 		w.until("codes are ready", func() bool { return n.c.Waiting() == 23 })
 		lanes := n.c.Status().Lanes
+		lanes[0].Oldest, lanes[1].Oldest = 0, 0
 		if lanes[0] != (consumer.LaneStatus{Lane: "otp", Ready: 3, Waiting: 3}) || lanes[1] != (consumer.LaneStatus{Lane: "rest", Ready: 20, Waiting: 1000}) {
 			t.Errorf("got %+v", lanes)
 		}
@@ -80,4 +82,37 @@ func TestAJobIsOfItsTopicsLane(t *testing.T) {
 			t.Errorf("handed out %v, dead letters %v; want same and other", n.values(), letters)
 		}
 	}, "codes", "bulk")
+}
+
+// The age of a lane is that of its oldest job that waits, in hand or not, whatever
+// is settled after it; a job that is not due yet has none.
+func TestTheOldestJobIsKnown(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		begin := time.Now()
+		w.produce("jobs", keyed("", "0"), keyed("", "1"))
+		time.Sleep(10 * time.Second)
+		w.produce("jobs", keyed("", "2"), scheduled("3", begin.Add(40*time.Second)))
+		n := w.start(w.options(), nil)
+		held := n.holding(3)
+		age := func(want time.Duration) {
+			t.Helper()
+			time.Sleep(time.Until(begin.Add(30 * time.Second)))
+			if got := n.c.Status().Lanes[0].Oldest.Round(time.Second); got != want {
+				t.Errorf("got an age of %v, want %v", got, want)
+			}
+		}
+		age(30 * time.Second)
+		held[1].Done()
+		age(30 * time.Second)
+		held[0].Done()
+		age(20 * time.Second)
+		held[2].Done()
+		age(0)
+		time.Sleep(15 * time.Second) // the last one is due for 5 s
+		age(5 * time.Second)
+		n.holding(1)[0].Done()
+		age(0)
+		w.ok(n.end())
+	})
 }

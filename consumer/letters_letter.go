@@ -127,6 +127,7 @@ func number(rec *job.Record, name string) int64 {
 // LetterFilter picks dead letters. A zero field picks all.
 type LetterFilter struct {
 	Topics  []string   // job topics whose dead letters are meant; with IDs they are not asked
+	Parked  bool       // of Topics, the parked ones (on_unknown: park), not the dead letters
 	IDs     []RecordID // these letters alone
 	Classes []Class
 	Since   time.Time // failed then or later
@@ -158,13 +159,17 @@ func (f *LetterFilter) plan() (topics []string, partitions map[string][]int, err
 		return nil, nil, fault("ids", len(f.IDs), fmt.Sprintf("at most %d can be named at once", maxLetterIDs))
 	}
 	partitions = map[string][]int{}
+	topicOf := deadTopic
+	if f.Parked {
+		topicOf = parkedTopic
+	}
 	for _, t := range f.Topics {
-		if name := deadTopic(t); len(f.IDs) == 0 && !slices.Contains(topics, name) {
+		if name := topicOf(t); len(f.IDs) == 0 && !slices.Contains(topics, name) {
 			topics = append(topics, name)
 		}
 	}
 	for _, id := range f.IDs {
-		if !strings.HasSuffix(id.Topic, deadTopic("")) {
+		if !strings.HasSuffix(id.Topic, deadTopic("")) && !strings.HasSuffix(id.Topic, parkedTopic("")) {
 			return nil, nil, fault("id", id, "is not on a dead-letter topic")
 		}
 		if !slices.Contains(topics, id.Topic) {

@@ -98,9 +98,10 @@ func gaugeDescs() (lag, open, joined *prometheus.Desc, ofLane []*prometheus.Desc
 		[]*prometheus.Desc{
 			desc("in_hand", "Jobs handed out and not settled.", "lane"),
 			desc("ready_jobs", "Jobs that only wait for a slot.", "lane"),
-			desc("waiting_jobs", "Records of this node's partitions that are not complete, less those in hand and parked.", "lane"),
-			desc("parked_jobs", "Jobs that wait in memory for their time.", "lane"),
-			desc("delayed_jobs", "Records of this node's partitions of retry tiers that are not complete, less those in hand and parked.", "lane"),
+			desc("waiting_jobs", "Records of this node's partitions that are not complete, less those in hand and asleep.", "lane"),
+			desc("asleep_jobs", "Jobs that wait in memory for their time.", "lane"),
+			desc("delayed_jobs", "Records of this node's partitions of retry tiers that are not complete, less those in hand and asleep.", "lane"),
+			desc("oldest_job_age_seconds", "How long the oldest job of this node has been waiting, in hand or not, since it was written or was due.", "lane"),
 		}
 }
 
@@ -125,7 +126,7 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 		gauge(open, float64(p.Open), p.Topic, id)
 	}
 	for _, l := range s.Lanes {
-		for i, v := range []float64{float64(l.InHand), float64(l.Ready), float64(l.Waiting), float64(l.Parked), float64(l.Delayed)} {
+		for i, v := range []float64{float64(l.InHand), float64(l.Ready), float64(l.Waiting), float64(l.Asleep), float64(l.Delayed), l.Oldest.Seconds()} {
 			gauge(ofLane[i], v, l.Lane)
 		}
 	}

@@ -91,7 +91,11 @@ type Options struct {
 	// without tiers, to the dead letters, in any order; 0: for ever.
 	HeadTimeout time.Duration
 
-	CreateCompanions bool    // create <topic>.dlq, the retry tiers and <topic>.results where they are missing
+	// ParkUnknown writes dead letters of [ClassUnknown] to <topic>.parked: of jobs
+	// that may have been done, and that somebody has to look at.
+	ParkUnknown bool
+
+	CreateCompanions bool    // create <topic>.dlq and the others that are wanted where they are missing
 	Results          bool    // say on <topic>.results what became of each job; see [Results]
 	StartAt          StartAt // default first
 
@@ -187,7 +191,7 @@ func (o *Options) validateTopics() error {
 		if slices.Contains(topics[:i], t) {
 			faults = append(faults, fault("topics", strconv.Quote(t), "is named twice"))
 		}
-		for _, c := range companionsOf(t, o.RetryTiers) {
+		for _, c := range o.companionsOf(t) {
 			if slices.Contains(topics, c) {
 				faults = append(faults, fault("topics", strconv.Quote(c), "is a companion of "+t))
 			}

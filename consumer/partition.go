@@ -43,6 +43,8 @@ type partition struct {
 	ledger ledger
 	keys   map[uint64]*Delivery // last of each chain, whose first one is ready or in hand
 
+	oldest  *Delivery // of those that are open and not asleep
+	newest  *Delivery
 	buffer  list // fetched, in the order of their offsets
 	freed   list // their predecessor is settled; they go before the buffer
 	woken   list // their time has come; they go before the buffer
@@ -104,7 +106,11 @@ func (p *partition) take() *Delivery {
 		p.buffer.pop()
 		p.count--
 		p.bytes -= d.size
-		if admitted == admitOpen && p.free(d) {
+		if admitted != admitOpen {
+			continue
+		}
+		p.link(d)
+		if p.free(d) {
 			return d
 		}
 	}
@@ -180,6 +186,7 @@ func (p *partition) release(d *Delivery, done bool) {
 // job's offset stays open.
 func (p *partition) settle(d *Delivery, done bool) {
 	if done {
+		p.unlink(d)
 		p.ledger.complete(d.Job.Offset)
 		if p.buffer.head == nil {
 			p.ledger.passTo(p.fetched)
@@ -193,6 +200,7 @@ func (p *partition) settle(d *Delivery, done bool) {
 func (p *partition) drop() {
 	p.fetched = p.ledger.end
 	p.buffer, p.freed, p.woken = list{}, list{}, list{}
+	p.oldest, p.newest = nil, nil
 	p.count, p.bytes, p.parked, p.asleep = 0, 0, 0, 0
 }
 

@@ -86,7 +86,9 @@ func (r *Results) Done(d *Delivery, o Outcome) {
 		d.Done()
 		return
 	}
-	r.put(r.entry(d, o, ""))
+	if d.part.hub.claim(d) {
+		r.put(r.entry(d, o, ""))
+	}
 }
 
 // Dead writes the job's result and then does as [Delivery.Dead] does. It blocks
@@ -95,6 +97,9 @@ func (r *Results) Done(d *Delivery, o Outcome) {
 func (r *Results) Dead(d *Delivery, f Failure, o Outcome) {
 	if r == nil {
 		d.Dead(f)
+		return
+	}
+	if !d.part.hub.claim(d) {
 		return
 	}
 	e := r.entry(d, o, f.Class)
@@ -107,29 +112,32 @@ func (r *Results) Dead(d *Delivery, f Failure, o Outcome) {
 	}
 }
 
+// owes tells whether a letter ends a job that has a result. What could not be
+// read has no id, and no result; what is only delayed has none yet.
+func (r *Results) owes(l *letter) bool { return r != nil && l.d.Job.ID != "" && !l.delayed() }
+
 // before writes the results of letters that no worker sees, all at once, and
-// returns those that may go on. Of the others the jobs are returned. What could
-// not be read has no id, and no result; what is only delayed has none yet.
-func (r *Results) before(letters []letter) []letter {
-	if r == nil {
-		return letters
-	}
+// returns those that may go on. Once ctx has ended it waits no longer: nobody is
+// working these jobs, and the drain is not to be held up for them. Of the others
+// the jobs are returned.
+func (r *Results) before(ctx context.Context, letters []letter) (kept []letter) {
 	entries := make([]*entry, len(letters))
 	for i := range letters {
 		l := &letters[i]
-		if l.d.Job.ID == "" || l.delayed() {
-			continue
-		}
 		entries[i] = r.entry(l.d, Outcome{Attempts: l.f.Attempt, Error: l.f.Message}, l.f.Class)
 		entries[i].written = make(chan bool, 1)
 		r.put(entries[i])
 	}
-	kept := letters[:0]
 	for i, e := range entries {
-		if e == nil || <-e.written {
+		written := false
+		select {
+		case written = <-e.written:
+		case <-ctx.Done():
+		}
+		if written {
 			kept = append(kept, letters[i])
 		} else {
-			letters[i].d.Return()
+			e.d.part.hub.settle(e.d, false)
 		}
 	}
 	return kept

@@ -132,3 +132,34 @@ func TestResultsFollowNewPartitions(t *testing.T) {
 		}
 	})
 }
+
+// Nodes that start where there are no companions yet write results at once,
+// whoever has made them.
+func TestFirstResultsDoNotWait(t *testing.T) {
+	t.Parallel()
+	for i := range 5 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			bubble(t, 6, func(w *world) {
+				nodes := []*node{w.startSettling(w.withResults(), accepted), w.startSettling(w.withResults(), accepted), w.startSettling(w.withResults(), accepted)}
+				w.until("all have joined", func() bool {
+					parts := 0
+					for _, n := range nodes {
+						parts += len(n.c.Status().Partitions)
+					}
+					return parts == 6
+				})
+				began := time.Now()
+				for k := range 6 {
+					w.produce("jobs", job.Record{Key: []byte(keysOf(k, 6, 1)[0]), Value: []byte("x")})
+				}
+				for k := range 6 {
+					w.waitFor("jobs", k, 1)
+				}
+				if took := time.Since(began); took > time.Second {
+					t.Errorf("the first results took %v", took)
+				}
+			})
+		})
+	}
+}

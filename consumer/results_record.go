@@ -114,18 +114,14 @@ func (c *Consumer) checkResults(ctx context.Context, topics []string, jobs map[s
 		created = true
 	}
 	if created {
-		c.meet(ctx, resultsTopics(topics))
+		// Until the brokers know them. Where that fails, it is noticed later.
+		_, _ = topicLayout(ctx, &c.opts.Connection, resultsTopics(topics), resultsTopics(topics))
 	}
-	return nil
-}
-
-// meet makes new topics known to the client. By itself it would notice after
-// metadataTTL, and the first results would wait for that.
-func (c *Consumer) meet(ctx context.Context, topics []string) {
-	if _, err := topicLayout(ctx, &c.opts.Connection, topics, topics); err != nil {
-		return // then it is noticed later
-	}
+	// What the client knows may be older than the topics, also where another node
+	// has made them. By itself it would look again after metadataTTL, and all jobs
+	// in hand would wait for that.
 	c.client.transport.CloseIdleConnections()
+	return nil
 }
 
 // validateResults refuses a topic whose results would have no name, or would

@@ -56,7 +56,7 @@ func schedulesAreKept(w *world, o consumer.Options, most time.Duration) {
 	if took := time.Since(begin); took > 10*time.Second {
 		w.t.Errorf("it waited for %v", took)
 	}
-	if l := n.c.Status().Lanes[0]; l.Waiting > 0 && len(o.RetryTiers) == 0 || l.Parked == 0 {
+	if l := n.c.Status().Lanes[0]; l.Waiting > 0 && len(o.RetryTiers) == 0 || l.Asleep == 0 {
 		w.t.Errorf("got %+v, want the jobs parked and none waiting", l)
 	}
 	w.within(most+10*time.Second, "all are seen", func() bool { return seen() == jobs+1 })

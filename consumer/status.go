@@ -48,9 +48,12 @@ type LaneStatus struct {
 	Lane    string
 	InHand  int   // jobs handed out and not settled
 	Ready   int   // jobs that only wait for a slot
-	Waiting int64 // records of its topics that are not complete, less those in hand and parked
-	Parked  int   // jobs that wait in memory for their time
-	Delayed int64 // records in its retry tiers that are not complete, less those in hand and parked
+	Waiting int64 // records of its topics that are not complete, less those in hand and asleep
+	Asleep  int   // jobs that wait in memory for their time
+	Delayed int64 // records in its retry tiers that are not complete, less those in hand and asleep
+	// Oldest is how long the oldest job has been waiting on this node, in hand or
+	// not, since it was written or since it was due; 0: none waits.
+	Oldest time.Duration
 }
 
 // PartitionStatus is one partition that this node works.
@@ -77,6 +80,7 @@ func (h *hub) status(topics int) Status {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var s Status
+	now := time.Now()
 	at := make(map[*lane]*LaneStatus, len(h.lanes))
 	s.Lanes = make([]LaneStatus, len(h.lanes))
 	for i, l := range h.lanes {
@@ -90,7 +94,7 @@ func (h *hub) status(topics int) Status {
 			joined++
 		}
 		for _, p := range a.parts {
-			at[p.lane].count(p)
+			at[p.lane].count(p, now)
 			s.Partitions = append(s.Partitions, PartitionStatus{
 				Topic: p.topic, Lane: p.lane.name, Partition: p.id, Committed: p.committed, Lag: p.lag(), Open: p.ledger.open,
 			})
@@ -110,9 +114,10 @@ func (p *partition) lag() int64 {
 }
 
 // count takes in a partition's offsets that are not complete, as far as is known.
-func (s *LaneStatus) count(p *partition) {
+func (s *LaneStatus) count(p *partition, now time.Time) {
+	s.Oldest = max(s.Oldest, p.age(now))
 	backlog := int64(p.ledger.open) + max(p.stable-p.ledger.end, 0) - int64(p.taken+p.asleep)
-	s.Parked += p.asleep
+	s.Asleep += p.asleep
 	if p.tier > 0 {
 		s.Delayed += backlog
 	} else {

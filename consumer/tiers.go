@@ -17,10 +17,10 @@ const (
 	maxTier  = time.Hour
 	maxTiers = 8
 
-	// parkMost is how long a job may wait in memory for its time where there
+	// restMost is how long a job may wait in memory for its time where there
 	// are no tiers. Meanwhile its offset is open, and the ledger's window ends
 	// so many offsets further on.
-	parkMost = time.Minute
+	restMost = time.Minute
 
 	// tierSlack lets a wait that was meant to be as long as a tier be that,
 	// though some of it has passed. The job is due when it is due all the same.
@@ -68,10 +68,13 @@ func validateTiers(tiers []time.Duration) error {
 	return errors.Join(faults...)
 }
 
-// companionsOf are the topics that belong to a job topic.
-func companionsOf(topic string, tiers []time.Duration) []string {
+// companionsOf are the topics that belong to a job topic, but for its results.
+func (o *Options) companionsOf(topic string) []string {
 	all := []string{deadTopic(topic)}
-	for _, t := range tiers {
+	if o.ParkUnknown {
+		all = append(all, parkedTopic(topic))
+	}
+	for _, t := range o.RetryTiers {
 		all = append(all, tierTopic(topic, t))
 	}
 	return all
@@ -85,21 +88,22 @@ func (p *partition) delay(d *Delivery, wait time.Duration) {
 	case tier > 0:
 		f := Failure{Attempt: d.Past().Calls, Failures: d.Past().Failures}
 		p.condemn(d, &letter{d: d, f: f, tier: tier, at: d.hop.due})
-	case len(p.hub.tiers) > 0 || wait <= parkMost:
-		p.park(d)
+	case len(p.hub.tiers) > 0 || wait <= restMost:
+		p.rest(d)
 	default:
 		p.condemn(d, &letter{d: d, f: Failure{
 			Class: ClassUnsupported, Attempt: d.Past().Calls,
-			Message: fmt.Sprintf("not-before: is more than %v ahead; kafka.retry_tiers would allow it", parkMost),
+			Message: fmt.Sprintf("not-before: is more than %v ahead; kafka.retry_tiers would allow it", restMost),
 		}})
 	}
 }
 
-// park keeps a job in memory until it is due. It is open in the ledger, and holds
+// rest keeps a job in memory until it is due. It is open in the ledger, and holds
 // neither its key nor its partition.
-func (p *partition) park(d *Delivery) {
+func (p *partition) rest(d *Delivery) {
 	p.parked += d.size
 	p.asleep++
+	p.unlink(d)
 	at := d.hop.due
 	if late := d.Job.NotAfter; !late.IsZero() && late.Before(at) {
 		at = late.Add(time.Millisecond) // it expires meanwhile

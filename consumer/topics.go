@@ -45,7 +45,7 @@ func (c *Consumer) checkTopics(ctx context.Context) error {
 	}
 	created := false
 	for _, t := range topics {
-		for _, companion := range companionsOf(t, c.opts.RetryTiers) {
+		for _, companion := range c.opts.companionsOf(t) {
 			if _, ok := layout[companion]; ok {
 				continue
 			}

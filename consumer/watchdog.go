@@ -71,7 +71,8 @@ func (h *hub) answer(d *Delivery, done bool) {
 	}
 }
 
-// claim is a worker's Dead or Later, before it writes; false: it comes too late.
+// claim is a worker's word that has to be written before it settles the job;
+// false: it comes too late. From then on the job is not stuck with its worker.
 func (h *hub) claim(d *Delivery) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

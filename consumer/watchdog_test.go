@@ -116,3 +116,57 @@ func TestADrainWithAStuckJob(t *testing.T) {
 		}
 	})
 }
+
+// A job whose result can't be written was answered: it is not stuck with its
+// worker, and is not sent again for that. What is said of an expelled one makes
+// no second result.
+func TestAJobThatWaitsForItsResultIsNotExpelled(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", keyed("a", "slow"), keyed("b", "stuck"))
+		o := w.options()
+		o.Results, o.HeadTimeout = true, 5*time.Second
+		n := w.start(o, nil)
+		held := n.holding(2)
+		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.results", Err: kerr.NotLeaderForPartition, Count: -1})
+		n.c.Results().Done(held[0], consumer.Outcome{Attempts: 1})
+		time.Sleep(20 * time.Second)
+		fault.Remove()
+		w.until("both are settled", func() bool { got, _ := w.committed("jobs", 0); return got == 2 })
+		n.c.Results().Done(held[1], consumer.Outcome{Attempts: 1})
+		time.Sleep(time.Second)
+		w.ok(n.end())
+		var results []string
+		for _, m := range w.records("jobs.results") {
+			results = append(results, string(m.Key))
+		}
+		slices.Sort(results)
+		letters := w.letters("jobs")
+		if !slices.Equal(results, []string{"a", "b"}) || len(letters) != 1 || string(letters[0].Value) != "stuck" {
+			t.Errorf("got results of %v and letters %v, want one result each and the letter of the stuck one", results, letters)
+		}
+	})
+}
+
+// A job that was answered, and waits for that to be written down, is not stuck.
+func TestAJobThatWasAnsweredIsNotExpelled(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", keyed("a", "a1"))
+		o := w.options()
+		o.HeadTimeout = 5 * time.Second
+		n := w.start(o, nil)
+		held := n.holding(1)[0]
+		held.Answered()
+		time.Sleep(20 * time.Second)
+		if got, _ := w.committed("jobs", 0); got > 0 || held.Gone() || n.c.Status().InHand != 1 {
+			t.Errorf("got offset %d, gone %v and %d in hand, want it to wait", got, held.Gone(), n.c.Status().InHand)
+		}
+		held.Done()
+		w.until("it is settled", func() bool { got, _ := w.committed("jobs", 0); return got == 1 })
+		w.ok(n.end())
+		if letters := w.letters("jobs"); len(letters) != 0 {
+			t.Errorf("got letters %v, want none", letters)
+		}
+	})
+}

@@ -217,7 +217,7 @@ func pass(d time.Duration) { <-time.NewTimer(d).C }
 
 func (w *world) joinAndDie(t *testing.T) provider.Report {
 	t.Helper()
-	const jobs, latency = 9000, 500 * time.Millisecond
+	const jobs, latency = 9000, 800 * time.Millisecond
 	s := w.scene(t, faultCap, 12, latency)
 	s.enqueue(t, jobs)
 	begin := time.Now()
@@ -229,9 +229,11 @@ func (w *world) joinAndDie(t *testing.T) provider.Report {
 		t.Logf("first call %v after the start", took)
 	}
 	s.judge.count(t, 600, time.Minute)
-	if inHand := first.metric(t, "dispatcher_consumer_in_hand"); inHand < 100 {
-		t.Errorf("got %v jobs in hand, want 100 at least, or the scenario shows nothing", inHand)
-	}
+	inHand := 0.0
+	eventually(t, time.Minute, func() bool {
+		inHand = first.metric(t, "dispatcher_consumer_in_hand")
+		return inHand >= 100
+	}, func() string { return fmt.Sprintf("%v jobs are in hand, want 100 at least, or the scenario shows nothing", inHand) })
 	second := s.startOne(t)
 	before := s.judge.report(t, 1).Sent
 	s.judge.count(t, before+900, time.Minute)

@@ -138,7 +138,7 @@ const maxPour = 4096
 // now are of no use to a node that still holds some; and where a full bucket
 // refuses, all that waits is to be told at once.
 func (b *booker) wanted(st lineState) int64 {
-	want := int64(st.waiting + b.opts.Waiting() - st.held)
+	want := b.demand(st)
 	switch {
 	case b.opts.Bucket.refuses():
 		return min(want, maxPour)
@@ -146,6 +146,12 @@ func (b *booker) wanted(st lineState) int64 {
 		return 0
 	}
 	return min(want, b.most, b.blockSize())
+}
+
+// demand is how many slots are lacking. What is held while somebody asks again
+// are refusals, which are none for him.
+func (b *booker) demand(st lineState) int64 {
+	return int64(st.again + max(0, st.waiting+b.opts.Waiting()-st.held))
 }
 
 // bookingDue is when the next booking is worth a call.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,6 +138,36 @@ func TestAFullBucketDoesNotTurnAwayWhoWasLetIn(t *testing.T) {
 			})
 		}
 		all.Wait()
+	})
+}
+
+// Refusals that wait for jobs which don't come stand in nobody's way.
+func TestHeldRefusalsStopNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var phantoms atomic.Int64
+		l := refusing(t, contract(300), Bucket{Capacity: 6, WhenFull: FullRefuse}, newModel().local("n", time.Millisecond),
+			func() int { return int(phantoms.Load()) })
+		settled(t, l)
+		phantoms.Store(100)
+		if _, err := l.Next(t.Context()); err != nil { // and with it all those
+			t.Fatal(err)
+		}
+		phantoms.Store(0)
+		time.Sleep(time.Second) // what was given to them is late
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var both sync.WaitGroup
+		both.Go(func() {
+			if _, err := l.Again(ctx); err != nil {
+				t.Errorf("again: %v", err)
+			}
+		})
+		both.Go(func() {
+			if _, err := l.Next(ctx); err != nil && !errors.Is(err, ErrFull) {
+				t.Errorf("next: %v", err)
+			}
+		})
+		both.Wait()
 	})
 }
 

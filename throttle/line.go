@@ -33,7 +33,9 @@ type waiters []chan Slot
 func (l *line) take(now time.Time, again bool) (Slot, chan Slot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if again || len(l.again)+len(l.next) == 0 {
+	// Where others ask again, what is held is refusals, and these are for whoever
+	// is next.
+	if again || len(l.next) == 0 {
 		if s, ok := l.pop(now, again); ok {
 			return s, nil
 		}
@@ -132,7 +134,8 @@ func (l *line) serveAll(all *waiters, now time.Time, again bool) {
 
 // lineState is what the booking goroutine decides by.
 type lineState struct {
-	waiting int       // callers without a slot
+	waiting int       // callers without a slot, those that ask again left out
+	again   int       // these: a refusal is none for them
 	held    int       // slots without a caller
 	last    time.Time // NotBefore of the last slot held; zero: none
 	late    int64     // since the last look
@@ -149,7 +152,7 @@ func (l *line) state(now time.Time) lineState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.dropLate(now)
-	s := lineState{waiting: len(l.again) + len(l.next), held: len(l.held), late: l.late}
+	s := lineState{waiting: len(l.next), again: len(l.again), held: len(l.held), late: l.late}
 	l.late = 0 // the reader counts on
 	if s.held > 0 {
 		s.last = l.held[s.held-1].NotBefore

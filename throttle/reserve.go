@@ -152,7 +152,7 @@ func (b *booker) lend(now time.Time) {
 	st := b.line.state(now)
 	b.noteLate(st.late)
 	b.mine.next = later(b.mine.next, st.last) // the line is in the order of time
-	slots := b.mine.slots(b.known, now, aheadOfCall, int64(st.waiting+b.opts.Waiting()-st.held))
+	slots := b.mine.slots(b.known, now, aheadOfCall, b.demand(st))
 	b.lent = b.lent || len(slots) > 0
 	b.shares.used.Add(float64(len(slots)))
 	b.line.add(slots, now)

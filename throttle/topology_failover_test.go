@@ -21,12 +21,7 @@ func sentinelOptions(s *containers.Sentinel) throttle.ClientOptions {
 func TestRedisSentinelFailoverKeepsTheCapReal(t *testing.T) {
 	t.Parallel()
 	s := containers.RedisSentinel(t, true)
-	f := startCrew(t, usual(), clients(t, 3, sentinelOptions(s))...)
-	f.works(time.Minute)
-	fault := time.Now()
-	s.Kill(s.Primary)
-	f.goesOn(fault)
-	f.halt()
+	outlivesItsPrimary(t, s, sentinelOptions(s))
 }
 
 // The same where everything talks TLS: nodes to sentinels and servers, and these
@@ -37,7 +32,12 @@ func TestRedisSentinelFailoverOverTLSReal(t *testing.T) {
 	s := containers.RedisSentinelTLS(t, set)
 	options := sentinelOptions(s)
 	options.TLS = authority.client(t)
-	f := startCrew(t, usual(), clients(t, 2, options)...)
+	outlivesItsPrimary(t, s, options)
+}
+
+func outlivesItsPrimary(t *testing.T, s *containers.Sentinel, options throttle.ClientOptions) {
+	t.Helper()
+	f := startCrew(t, usual(), clients(t, 3, options)...)
 	f.works(time.Minute)
 	fault := time.Now()
 	s.Kill(s.Primary)

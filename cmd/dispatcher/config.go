@@ -105,6 +105,7 @@ func printCheck(w io.Writer, cfg configs.Config) error {
 		printBucket(table, l)
 		printRedis(table, l, a)
 	}
+	printLedger(table, cfg)
 	_, _ = fmt.Fprintln(table, "config ok")
 	return table.Flush()
 }

@@ -26,6 +26,9 @@ open letter: one further away can be settled only when those before it are. Kafk
 nothing was settled for the brokers' offsets.retention.minutes, a week by default; then all letters that
 are still there are open again.
 
+With sender.on_unknown: park, --parked means the jobs on <topic>.parked: those that may have been done. Look
+into them with the provider, then drop them or replay them.
+
 Of several commands that settle letters of a topic one works and the others wait, for 30 s at most.`
 
 func newDLQCommand(s *settings) *cobra.Command {
@@ -46,6 +49,7 @@ type picks struct {
 	topics, reasons   []string
 	since, until, key string
 	limit             int
+	parked            bool
 	flags             *pflag.FlagSet
 }
 
@@ -56,6 +60,7 @@ func (p *picks) define(f *pflag.FlagSet) {
 	f.StringVar(&p.since, "since", "", "only those that failed at this `TIME` or later: RFC 3339, a day, or how long ago, such as 2h")
 	f.StringVar(&p.until, "until", "", "only those that failed before this `TIME`")
 	f.StringVar(&p.key, "key", "", "only those with this `KEY`")
+	f.BoolVar(&p.parked, "parked", false, "the jobs of <topic>.parked (sender.on_unknown: park) in place of the dead letters")
 	f.IntVar(&p.limit, "limit", 0, "the first `N` that match, partition by partition; 0 is all")
 }
 
@@ -72,7 +77,7 @@ func (p *picks) given() []string {
 
 // filter is what the flags or the ids come to.
 func (p *picks) filter(cfg configs.Config, ids []string, now time.Time) (consumer.LetterFilter, error) {
-	f := consumer.LetterFilter{Topics: cfg.Kafka.JobTopics(), Limit: p.limit}
+	f := consumer.LetterFilter{Topics: cfg.Kafka.JobTopics(), Limit: p.limit, Parked: p.parked}
 	if used := p.given(); len(ids) > 0 && len(used) > 0 {
 		return f, fmt.Errorf("ids name letters one by one: leave out %s", strings.Join(used, ", "))
 	}
@@ -87,7 +92,7 @@ func (p *picks) filter(cfg configs.Config, ids []string, now time.Time) (consume
 		f.Topics = nil
 	}
 	for _, t := range p.topics {
-		f.Topics = append(f.Topics, strings.TrimSuffix(t, ".dlq"))
+		f.Topics = append(f.Topics, strings.TrimSuffix(strings.TrimSuffix(t, ".dlq"), ".parked"))
 	}
 	for _, r := range p.reasons {
 		f.Classes = append(f.Classes, consumer.Class(r))

@@ -22,23 +22,28 @@ type dlq struct {
 
 func newDLQ(t *testing.T, letters ...job.Record) *dlq {
 	t.Helper()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "jobs", "jobs.dlq", "other"))
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "jobs", "jobs.dlq", "jobs.parked", "other"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
 	q := &dlq{t: t, broker: cluster.ListenAddrs()[0]}
+	q.write("jobs.dlq", letters...)
+	return q
+}
+
+func (q *dlq) write(topic string, letters ...job.Record) {
+	q.t.Helper()
 	p, err := consumer.NewProducer(consumer.ProducerOptions{Connection: consumer.Connection{Brokers: []string{q.broker}}})
 	if err != nil {
-		t.Fatal(err)
+		q.t.Fatal(err)
 	}
-	if err := p.WriteBatch(t.Context(), "jobs.dlq", letters); err != nil {
-		t.Fatal(err)
+	if err := p.WriteBatch(q.t.Context(), topic, letters); err != nil {
+		q.t.Fatal(err)
 	}
 	if err := p.Close(); err != nil {
-		t.Fatal(err)
+		q.t.Fatal(err)
 	}
-	return q
 }
 
 func (q *dlq) run(args ...string) outcome {
@@ -166,6 +171,22 @@ func TestDLQReplayAndDrop(t *testing.T) {
 	q.run("replay").mustPrint(t, "replayed 0 letters")
 	if jobs, other := last(t, q.broker, "jobs"), last(t, q.broker, "other"); jobs != 2 || other != 1 {
 		t.Errorf("got %d jobs and %d others, want 2 and 1", jobs, other)
+	}
+}
+
+// Parked jobs are looked at and settled as dead letters are, and apart from them.
+func TestDLQParked(t *testing.T) {
+	t.Parallel()
+	q := newDLQ(t, someLetters()...)
+	q.write("jobs.parked", deadLetter("unknown", "p", "may be done"), deadLetter("unknown", "q", "may be done as well"))
+	q.run("list", "--parked").mustPrint(t, "jobs.parked/0/0", "unknown", "2 of 2 open letters match")
+	q.run("show", "jobs.parked/0/0").mustPrint(t, "may be done")
+	q.run("replay", "jobs.parked/0/0").mustPrint(t, "replayed 1 letters (1 match, of 1 open")
+	q.run("drop", "--parked").mustFail(t, "say --all")
+	q.run("drop", "--parked", "--all").mustPrint(t, "dropped 1 letters (1 match, of 1 open")
+	q.run("list").mustPrint(t, "3 of 3 open letters match")
+	if jobs := last(t, q.broker, "jobs"); jobs != 1 {
+		t.Errorf("got %d jobs, want the one that was replayed", jobs)
 	}
 }
 

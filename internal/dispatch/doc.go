@@ -9,6 +9,9 @@
 // goroutines that each wait for a slot would start in an order of their own,
 // and the span of open offsets would grow with it.
 //
+// With a send ledger a worker claims the job before its call is written, and it
+// is settled once Redis knows what became of the call (ledger.go).
+//
 // It does not speak Kafka, Redis or HTTP; the rooms do.
 //
 // Goroutines: [Node.Run] starts the booking goroutine, the line, the workers,

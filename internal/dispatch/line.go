@@ -19,6 +19,13 @@ const (
 	nearSlots = 16
 )
 
+// With the send ledger a claim is on its way meanwhile: in company if it has the
+// time, and never so late that the call would have to wait for it.
+const (
+	nearClaimed  = 10 * time.Millisecond
+	leastClaimed = 4 * time.Millisecond
+)
+
 // atWire is how many turns may be between the line and their write at once. A
 // node that is short of CPU would else have hundreds of goroutines to run before
 // a slot's write, and find it late at the wire, where that costs a connection;
@@ -51,6 +58,7 @@ type line struct {
 	gate    *gate
 	wire    chan struct{} // holds a token for each turn that has not been written yet
 	blocked *atomic.Bool  // jobs wait, and could not use a slot
+	claims  bool          // there is a send ledger
 	slot    throttle.Slot // left over from jobs that went away
 }
 
@@ -127,7 +135,16 @@ func (l *line) book(ctx context.Context) error {
 			return err
 		}
 	}
-	return l.slot.WaitNear(ctx, min(near, nearSlots*l.limiter.Spacing()))
+	return l.slot.WaitNear(ctx, l.lead())
+}
+
+// lead is how long before its slot a job goes to a worker.
+func (l *line) lead() time.Duration {
+	few := nearSlots * l.limiter.Spacing()
+	if l.claims {
+		return min(nearClaimed, max(leastClaimed, few))
+	}
+	return min(near, few)
 }
 
 func expired(notAfter, now time.Time) bool { return !notAfter.IsZero() && now.After(notAfter) }

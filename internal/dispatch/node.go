@@ -15,6 +15,7 @@ import (
 	"dispatcher/admin"
 	"dispatcher/configs"
 	"dispatcher/consumer"
+	"dispatcher/internal/sendledger"
 	"dispatcher/sender"
 	"dispatcher/throttle"
 )
@@ -27,6 +28,7 @@ type Node struct {
 	redis    redis.UniversalClient
 	consumer *consumer.Consumer
 	limiter  *throttle.Limiter
+	ledger   *sendledger.Ledger // nil: there is none
 	sender   *sender.HTTP
 	admin    *admin.Server
 	blocked  atomic.Bool // the line can't use slots: set by it, read by the limiter
@@ -59,7 +61,7 @@ func Check(cfg configs.Config) error {
 }
 
 func (n *Node) make(identity throttle.Identity) error {
-	return errors.Join(n.makeConsumer(), n.makeLimiter(identity), n.makeSender())
+	return errors.Join(n.makeConsumer(), n.makeLimiter(identity), n.makeLedger(), n.makeSender())
 }
 
 func (n *Node) makeConsumer() error {
@@ -98,6 +100,23 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 	return nil
 }
 
+// makeLedger comes after makeLimiter, whose connection to Redis it shares.
+func (n *Node) makeLedger() (err error) {
+	l := n.cfg.Ledger
+	if !l.Enabled {
+		return nil
+	}
+	n.ledger, err = sendledger.New(sendledger.Options{
+		Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Window: l.Window, Margin: l.Margin,
+		CallTimeout: n.cfg.Sender.HTTP.Timeout, TakeOver: n.cfg.Sender.OnUnknown == configs.UnknownRetry,
+		Logger: n.log, Registerer: n.registry,
+	})
+	if err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	return nil
+}
+
 func (n *Node) makeSender() error {
 	o, err := senderOptions(n.cfg, n.log, n.registry)
 	if err != nil {
@@ -110,13 +129,14 @@ func (n *Node) makeSender() error {
 }
 
 func (n *Node) makeAdmin() (err error) {
-	n.admin, err = admin.New(admin.Options{
-		Listen: n.cfg.Admin.Listen, Gatherer: n.registry, Logger: n.log,
-		Checks: []admin.Check{
-			{Name: "kafka", Check: func(context.Context) error { return n.consumer.Status().Ready() }},
-			{Name: "limit", Check: func(context.Context) error { return n.limiter.State().Ready() }},
-		},
-	})
+	checks := []admin.Check{
+		{Name: "kafka", Check: func(context.Context) error { return n.consumer.Status().Ready() }},
+		{Name: "limit", Check: func(context.Context) error { return n.limiter.State().Ready() }},
+	}
+	if n.ledger != nil {
+		checks = append(checks, admin.Check{Name: "ledger", Check: func(context.Context) error { return n.ledger.Ready() }})
+	}
+	n.admin, err = admin.New(admin.Options{Listen: n.cfg.Admin.Listen, Gatherer: n.registry, Logger: n.log, Checks: checks})
 	return err
 }
 
@@ -133,9 +153,12 @@ func (n *Node) Run(ctx context.Context) error {
 	var services, workers sync.WaitGroup
 	services.Go(func() { fail(n.limiter.Run(service)) })
 	services.Go(func() { fail(n.admin.Run(service)) })
+	if n.ledger != nil {
+		services.Go(func() { fail(n.ledger.Run(service)) }) // brings what is left when the workers have ended
+	}
 	turns := make(chan turn) // unbuffered: a job that waits is in the line or in a worker
 	gate := newGate(n.cfg.Sender.Breaker.Failures, n.cfg.Sender.Breaker.Probe, n.log)
-	l := &line{jobs: n.consumer, turns: turns, limiter: n.limiter, gate: gate, wire: make(chan struct{}, atWire), blocked: &n.blocked}
+	l := &line{jobs: n.consumer, turns: turns, limiter: n.limiter, gate: gate, wire: make(chan struct{}, atWire), blocked: &n.blocked, claims: n.ledger != nil}
 	crew := n.crew(gate, l.wire)
 	workers.Go(func() { l.run(ctx) })
 	for range n.cfg.Kafka.Workers * max(len(n.cfg.Kafka.Lanes), 1) { // as many as the lanes may have in hand
@@ -157,6 +180,7 @@ func (n *Node) crew(g *gate, wire <-chan struct{}) *crew {
 	return &crew{
 		caller: n.sender, limiter: n.limiter, results: n.consumer.Results(), gate: g,
 		policy: policy{onUnknown: OnUnknown(s.OnUnknown)}, metrics: newMetrics(n.registry), wire: wire,
+		ledger: n.ledger, grace: n.cfg.Kafka.Drain / 2,
 		attempts: s.Retry.Attempts, backoff: s.Retry.Backoff, backoffMost: s.Retry.MaxBackoff,
 	}
 }

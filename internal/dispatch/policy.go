@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"dispatcher/configs"
 	"dispatcher/consumer"
 	"dispatcher/sender"
 )
@@ -13,8 +14,9 @@ type OnUnknown string
 
 // The choices. A retry carries the same idempotency key.
 const (
-	UnknownRetry OnUnknown = "retry"
-	UnknownDead  OnUnknown = "dlq"
+	UnknownRetry OnUnknown = configs.UnknownRetry
+	UnknownPark  OnUnknown = configs.UnknownPark
+	UnknownDead  OnUnknown = configs.UnknownDead
 )
 
 // fate is what is to be done with a job after a call.
@@ -50,10 +52,10 @@ func (p policy) decide(r sender.Result) verdict {
 	case sender.Unavailable:
 		return verdict{fate: fateRetry, class: consumer.ClassUnavailable, counts: true, after: r.RetryAfter}
 	case sender.Unknown:
-		if p.onUnknown == UnknownDead {
-			return verdict{fate: fateDead, class: consumer.ClassUnknown}
+		if p.onUnknown == UnknownRetry {
+			return verdict{fate: fateRetry, class: consumer.ClassUnknown, counts: true}
 		}
-		return verdict{fate: fateRetry, class: consumer.ClassUnknown, counts: true}
+		return verdict{fate: fateDead, class: consumer.ClassUnknown} // the consumer knows which of the two topics
 	case sender.Withheld:
 		return verdict{fate: fateReturn}
 	}

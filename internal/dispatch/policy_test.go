@@ -26,6 +26,7 @@ func TestPolicy(t *testing.T) {
 		{sender.Unavailable, UnknownRetry, verdict{fate: fateRetry, class: consumer.ClassUnavailable, counts: true, after: asked}},
 		{sender.Unknown, UnknownRetry, verdict{fate: fateRetry, class: consumer.ClassUnknown, counts: true}},
 		{sender.Unknown, UnknownDead, verdict{fate: fateDead, class: consumer.ClassUnknown}},
+		{sender.Unknown, UnknownPark, verdict{fate: fateDead, class: consumer.ClassUnknown}},
 		{sender.Withheld, UnknownRetry, verdict{fate: fateReturn}},
 	} {
 		got := policy{onUnknown: c.onUnknown}.decide(sender.Result{Kind: c.kind, RetryAfter: asked})

@@ -10,6 +10,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"dispatcher/consumer"
+	"dispatcher/internal/sendledger"
 	"dispatcher/job"
 	"dispatcher/sender"
 	"dispatcher/throttle"
@@ -29,6 +30,9 @@ type crew struct {
 	policy  policy
 	metrics *metrics
 	wire    <-chan struct{} // the line's tokens
+
+	ledger *sendledger.Ledger // nil: there is none
+	grace  time.Duration      // how long a done may go on when its job's context has ended
 
 	attempts             int // calls that fail before a job is dead-lettered
 	backoff, backoffMost time.Duration
@@ -52,40 +56,46 @@ func (c *crew) handle(t turn) {
 		c.results.Dead(t.d, consumer.Failure{Class: consumer.ClassLimited, Message: throttle.ErrFull.Error()}, try.outcome(sender.Result{}))
 		return
 	}
-	for {
-		if t.d.Gone() {
-			t.d.Return()
-			return
-		}
-		if expired(t.d.Job.NotAfter, time.Now()) {
-			try.leaveWire()
-			c.results.Dead(t.d, consumer.Failure{Class: consumer.ClassExpired, Attempt: try.calls}, try.outcome(sender.Result{}))
-			return
-		}
-		r, err := try.call()
-		try.leaveWire()
-		if err != nil {
-			t.d.Return()
-			return
-		}
-		v := c.policy.decide(r)
-		switch {
-		case errors.Is(r.Err, errExpired):
-			continue // and is buried
-		case v.fate == fateDone:
-			c.results.Done(t.d, try.outcome(r))
-			return
-		case v.fate == fateReturn:
-			t.d.Return()
-			return
-		case v.fate == fateDead:
-			c.results.Dead(t.d, failure(v.class, r, try.calls), try.outcome(r))
-			return
-		}
-		if try.again(v, r) {
-			return
-		}
+	for !try.once() {
 	}
+}
+
+// once is one call and what follows from it. It returns whether the job is
+// settled with that.
+func (t *try) once() (settled bool) {
+	if t.d.Gone() {
+		t.giveBack()
+		return true
+	}
+	if expired(t.d.Job.NotAfter, time.Now()) {
+		t.leaveWire()
+		t.release()
+		t.results.Dead(t.d, consumer.Failure{Class: consumer.ClassExpired, Attempt: t.calls}, t.outcome(sender.Result{}))
+		return true
+	}
+	r, err := t.call()
+	t.leaveWire()
+	if err != nil {
+		t.giveBack()
+		return true
+	}
+	if refused, ok := errors.AsType[*sendledger.RefusedError](r.Err); ok {
+		return t.refused(refused.Answer)
+	}
+	v := t.policy.decide(r)
+	switch {
+	case errors.Is(r.Err, errExpired):
+		return false // and is buried
+	case v.fate == fateDone:
+		t.done(t.outcome(r))
+	case v.fate == fateReturn:
+		t.giveBack()
+	case v.fate == fateDead:
+		t.dead(failure(v.class, r, t.calls), r)
+	default:
+		return t.again(v, r)
+	}
+	return true
 }
 
 // again sees to a call that is to be made again, and returns whether the job is
@@ -93,9 +103,10 @@ func (c *crew) handle(t turn) {
 func (t *try) again(v verdict, r sender.Result) (settled bool) {
 	blamed := v.counts && t.blamed()
 	if blamed && t.failed >= t.attempts {
-		t.results.Dead(t.d, failure(consumer.ClassExhausted, r, t.calls), t.outcome(r))
+		t.dead(failure(consumer.ClassExhausted, r, t.calls), r)
 		return true
 	}
+	t.missed(r)
 	wait, early := t.backOff(v.after)
 	if blamed {
 		// An outage is waited for in place, since it ends for all at once.
@@ -106,7 +117,7 @@ func (t *try) again(v verdict, r sender.Result) (settled bool) {
 		}
 	}
 	if pause(t.d.Context(), wait, early) != nil {
-		t.d.Return()
+		t.giveBack()
 		return true
 	}
 	return false
@@ -123,6 +134,9 @@ type try struct {
 	answered int64         // of the crew, when this job began or failed last
 	pauses   *backoff.ExponentialBackOff
 	written  bool // or about to be: the line's token is given back
+
+	entry   *sendledger.Entry // nil: there is no ledger
+	entryID string
 }
 
 func (t *try) leaveWire() {
@@ -133,7 +147,9 @@ func (t *try) leaveWire() {
 }
 
 func (c *crew) newTry(t turn) *try {
-	return &try{crew: c, turn: t, calls: t.d.Past().Calls, failed: t.d.Past().Failures, answered: c.answered.Load()}
+	try := &try{crew: c, turn: t, calls: t.d.Past().Calls, failed: t.d.Past().Failures, answered: c.answered.Load()}
+	try.open()
+	return try
 }
 
 // call makes one call. An error means that none was made and none will be.
@@ -179,7 +195,11 @@ func (t *try) permit(ctx context.Context) (time.Time, error) {
 			t.slot = slot
 		}
 		t.used, t.slot = t.slot, throttle.Slot{}
-		err := t.used.Wait(ctx)
+		useBy, err := t.claim(ctx)
+		if err != nil {
+			return time.Time{}, err
+		}
+		err = t.used.Wait(ctx)
 		if err == nil && expired(t.d.Job.NotAfter, time.Now()) {
 			return time.Time{}, errExpired
 		}
@@ -188,7 +208,7 @@ func (t *try) permit(ctx context.Context) (time.Time, error) {
 		}
 		if err == nil {
 			t.leaveWire()
-			return t.used.NotAfter, nil
+			return useBy, nil
 		}
 		if !errors.Is(err, throttle.ErrLate) {
 			return time.Time{}, err

@@ -31,14 +31,25 @@ func (l *ledger) answer(_ int, key string) provider.Answer {
 	return provider.Answer{}
 }
 
-// However many calls fail, the provider accepts the jobs of a key in order.
+// However many calls fail, the provider accepts the jobs of a key in order; with
+// the send ledger as well.
 func TestRetriesKeepTheOrderOfAKey(t *testing.T) {
 	t.Parallel()
+	for _, ledger := range []string{"ledger.enabled=false", "ledger.enabled=true"} {
+		t.Run(ledger, func(t *testing.T) {
+			t.Parallel()
+			retriesInOrder(t, ledger)
+		})
+	}
+}
+
+func retriesInOrder(t *testing.T, setting string) {
+	t.Helper()
 	const jobs = 600
 	l := &ledger{rand: rand.New(rand.NewPCG(1, 2))}
 	p := begin(t, embedded.Options{Provider: provider.Options{Answer: l.answer}})
 	enqueue(t, p, jobs)
-	fleet(t, p, 2, "sender.retry.attempts=100", "sender.breaker.failures=1000")
+	fleet(t, p, 2, "sender.retry.attempts=100", "sender.breaker.failures=1000", setting)
 	last := map[int]int{}
 	for _, id := range l.ids {
 		if before, seen := last[id%97]; seen && before >= id {

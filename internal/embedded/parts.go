@@ -68,6 +68,10 @@ func (p *Parts) Brokers() []string { return p.kafka.ListenAddrs() }
 // RedisAddr is the address of the embedded Redis.
 func (p *Parts) RedisAddr() string { return p.redis.Addr() }
 
+// RedisFails has the embedded Redis answer everything with an error; empty: as
+// usual.
+func (p *Parts) RedisFails(why string) { p.redis.SetError(why) }
+
 // Settings point a configuration at the parts, as --set would.
 func (p *Parts) Settings() []string {
 	return []string{
@@ -99,8 +103,13 @@ func (p *Parts) Backlog() (jobs, settled int64) {
 }
 
 // Dead is how many jobs were dead-lettered.
-func (p *Parts) Dead() (n int64) {
-	for _, info := range p.kafka.PartitionInfos(p.topic + ".dlq") {
+func (p *Parts) Dead() int64 { return p.records(p.topic + ".dlq") }
+
+// Parked is how many jobs were parked.
+func (p *Parts) Parked() int64 { return p.records(p.topic + ".parked") }
+
+func (p *Parts) records(topic string) (n int64) {
+	for _, info := range p.kafka.PartitionInfos(topic) {
 		n += info.HighWatermark
 	}
 	return n

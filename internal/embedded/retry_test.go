@@ -53,6 +53,16 @@ func TestPoisonIsDeadLettered(t *testing.T) {
 // many calls as are allowed, and the sum is exact.
 func TestRetriesThroughATierAreExact(t *testing.T) {
 	t.Parallel()
+	for _, ledger := range []string{"ledger.enabled=false", "ledger.enabled=true"} {
+		t.Run(ledger, func(t *testing.T) {
+			t.Parallel()
+			retriesThroughATier(t, ledger)
+		})
+	}
+}
+
+func retriesThroughATier(t *testing.T, ledger string) {
+	t.Helper()
 	const jobs, attempts = 200, 3
 	var mu sync.Mutex
 	calls := map[string]int{}
@@ -67,7 +77,7 @@ func TestRetriesThroughATierAreExact(t *testing.T) {
 		return provider.Answer{}
 	}}})
 	enqueue(t, p, jobs)
-	f, err := embedded.NewFleet(p, 1, logger(t), "limits.0.cap=100", "kafka.order=none", "kafka.retry_tiers=1s",
+	f, err := embedded.NewFleet(p, 1, logger(t), "limits.0.cap=100", "kafka.order=none", "kafka.retry_tiers=1s", ledger,
 		"sender.retry.backoff=2s", "sender.retry.max_backoff=2s", fmt.Sprint("sender.retry.attempts=", attempts))
 	if err != nil {
 		t.Fatal(err)
@@ -146,13 +156,14 @@ func TestUnknown(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		onUnknown      string
+		ledger         bool
 		accepted, dead int
-	}{{"retry", 10, 0}, {"dlq", 9, 1}} {
-		t.Run(c.onUnknown, func(t *testing.T) {
+	}{{"retry", false, 10, 0}, {"dlq", false, 9, 1}, {"retry", true, 10, 0}, {"dlq", true, 9, 1}} {
+		t.Run(fmt.Sprint(c.onUnknown, " ledger ", c.ledger), func(t *testing.T) {
 			t.Parallel()
 			p := begin(t, embedded.Options{Provider: provider.Options{Behaviour: provider.Behaviour{Fault: provider.Cut, First: 1}}})
 			enqueue(t, p, 10)
-			r := fleet(t, p, 1, "sender.on_unknown="+c.onUnknown)
+			r := fleet(t, p, 1, "sender.on_unknown="+c.onUnknown, fmt.Sprint("ledger.enabled=", c.ledger))
 			if r.Accepted != c.accepted || p.Dead() != int64(c.dead) || r.Doubled != 0 {
 				t.Errorf("got %d accepted, %d dead, %d doubled, want %d, %d and 0", r.Accepted, p.Dead(), r.Doubled, c.accepted, c.dead)
 			}

@@ -1,0 +1,51 @@
+package consumer_test
+
+import (
+	"strings"
+	"testing"
+
+	"dispatcher/consumer"
+	"dispatcher/job"
+)
+
+// What may have been done is parked, in the clothes of a dead letter; all else
+// still goes to the dead letters.
+func TestUnknownIsParkedWhereThatIsWanted(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", job.Record{Value: []byte("a")}, job.Record{Value: []byte("b")})
+		o := w.options()
+		o.ParkUnknown = true
+		n := w.start(o, func(d *consumer.Delivery) {
+			class := consumer.ClassUnknown
+			if d.Job.Offset == 1 {
+				class = consumer.ClassPermanent
+			}
+			d.Dead(consumer.Failure{Class: class, Attempt: 1})
+		})
+		w.until("both are settled", func() bool { offset, _ := w.committed("jobs", 0); return offset == 2 })
+		w.ok(n.end())
+		parked, dead := w.records("jobs.parked"), w.letters("jobs")
+		if len(parked) != 1 || len(dead) != 1 {
+			t.Fatalf("got %d parked and %d dead letters, want 1 and 1", len(parked), len(dead))
+		}
+		if p, d := headerMap(parked[0]), headerMap(dead[0]); p["x-error-class"] != "unknown" || p["x-original-offset"] != "0" || d["x-error-class"] != "permanent" {
+			t.Errorf("got %v parked and %v dead", p, d)
+		}
+	})
+}
+
+// The topic of the parked jobs can't be one of jobs, and needs a name.
+func TestTheParkedTopicIsACompanion(t *testing.T) {
+	t.Parallel()
+	for _, topics := range [][]string{{"jobs", "jobs.parked"}, {strings.Repeat("t", 243)}} {
+		o := consumer.Options{Connection: consumer.Connection{Brokers: []string{"a:1"}}, Group: "g", Topics: topics}
+		if _, err := consumer.New(o); err != nil {
+			t.Fatalf("without: %v", err)
+		}
+		o.ParkUnknown = true
+		if _, err := consumer.New(o); err == nil || !strings.Contains(err.Error(), "companion") {
+			t.Errorf("%.20s: got %v, want a word of the companion", topics, err)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package consumer_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"dispatcher/consumer"
+	"dispatcher/job"
+)
+
+// A job that comes back through a tier has its result where the results of its
+// topic are, and under the place it had first.
+func TestResultsOfTiersAreThoseOfTheTopic(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		o := w.withResults()
+		o.Order, o.RetryTiers = consumer.OrderNone, []time.Duration{5 * time.Second}
+		n := w.startSettling(o, func(r *consumer.Results, d *consumer.Delivery) {
+			if d.Past().Calls == 0 {
+				go d.Later(time.Now().Add(6*time.Second), consumer.Failure{Class: consumer.ClassUnavailable, Attempt: 1, Failures: 1})
+				return
+			}
+			r.Done(d, consumer.Outcome{Status: 200, Attempts: 2})
+		})
+		w.produce("jobs", numbered(0, 3)...)
+		w.waitFor("jobs.retry.5s", 0, 3)
+		w.ok(n.end())
+		keys, got := w.results("jobs")
+		if len(got) != 3 {
+			t.Fatalf("got results %v, want 3", got)
+		}
+		for i, r := range got {
+			if r.Topic != "jobs" || r.Offset > 2 || r.Attempts != 2 || keys[i] != r.ID {
+				t.Errorf("got %+v under key %q", r, keys[i])
+			}
+		}
+	})
+}
+
+// A job whose result can't be written has not been in hand for too long: sent
+// again it would be a repeat.
+func TestAJobThatWaitsForItsResultIsNotStuck(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		o := w.withResults()
+		o.HeadTimeout = 3 * time.Second
+		n := w.startSettling(o, accepted)
+		w.until("joined", func() bool { return n.c.Status().Joined })
+		fault := w.failResults("jobs")
+		w.produce("jobs", numbered(0, 3)...)
+		time.Sleep(30 * time.Second)
+		fault.Remove()
+		w.waitFor("jobs", 0, 3)
+		w.ok(n.end())
+		if _, got := w.results("jobs"); len(got) != 3 || len(n.values()) != 3 || len(w.letters("jobs")) != 0 {
+			t.Errorf("got %d results of %d hand-outs and %d letters, want 3, 3 and 0", len(got), len(n.values()), len(w.letters("jobs")))
+		}
+	})
+}
+
+// What nobody called has a result too: jobs that expired, asked for a lane that
+// is not theirs, or were stuck. What is no job has none.
+func TestResultsOfJobsThatWereNotCalled(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		header := func(key, value string) []job.Header { return []job.Header{{Key: key, Value: []byte(value)}} }
+		o := w.withResults()
+		o.HeadTimeout = 3 * time.Second
+		n := w.start(o, nil) // they are held
+		w.until("joined", func() bool { return n.c.Status().Joined })
+		fault := w.failResults("jobs")
+		w.produce("jobs",
+			job.Record{Value: []byte("late"), Headers: header("not-after", "1999-01-01T00:00:00Z")},
+			job.Record{Value: []byte("lane"), Headers: header("lane", "otp")},
+			job.Record{Value: []byte("bad"), Headers: header("cost", "x")},
+			job.Record{Value: []byte("stuck")},
+		)
+		time.Sleep(10 * time.Second)
+		if got := w.letters("jobs"); len(got) != 1 || string(got[0].Value) != "bad" {
+			t.Errorf("got letters %v before the results, want that of what is no job", got)
+		}
+		fault.Remove()
+		w.waitFor("jobs", 0, 4)
+		w.ok(n.end())
+		want := map[int64]string{0: "expired", 1: "unsupported", 3: "head_timeout"}
+		_, got := w.results("jobs")
+		for _, r := range got {
+			if r.Result != want[r.Offset] || r.Error == "" != (r.Result == "expired") {
+				t.Errorf("got %+v, want it %s", r, want[r.Offset])
+			}
+		}
+		if len(got) != 3 || len(w.letters("jobs")) != 4 {
+			t.Errorf("got %d results and %d letters, want 3 and 4", len(got), len(w.letters("jobs")))
+		}
+	})
+}
+
+// A drain does not wait for the results of what nobody is working.
+func TestDrainDoesNotWaitForTheResultsOfLetters(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		n := w.start(w.withResults(), nil)
+		w.until("joined", func() bool { return n.c.Status().Joined })
+		var hits atomic.Int64
+		w.cluster.Fault(kfake.Fault{
+			Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.results", Err: kerr.NotEnoughReplicas, Count: -1,
+			When: func(kmsg.Request) bool { hits.Add(1); return true },
+		})
+		w.produce("jobs", job.Record{Value: []byte("late"), Headers: []job.Header{{Key: "not-after", Value: []byte("1999-01-01T00:00:00Z")}}})
+		w.until("its result is refused", func() bool { return hits.Load() > 1 })
+		began := time.Now()
+		w.ok(n.end())
+		if took := time.Since(began); took > 4*time.Second {
+			t.Errorf("the stop took %v", took)
+		}
+		if got, _ := w.committed("jobs", 0); got > 0 {
+			t.Errorf("got offset %d committed", got)
+		}
+	})
+}

@@ -1,0 +1,255 @@
+package embedded_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"dispatcher/consumer"
+	"dispatcher/internal/embedded"
+	"dispatcher/internal/sendledger"
+	"dispatcher/job"
+	"dispatcher/sender/provider"
+)
+
+// with are the settings of a fleet with the send ledger.
+func with(more ...string) []string {
+	return append([]string{
+		"ledger.enabled=true", "ledger.margin=200ms", "sender.http.timeout=1s", "limits.0.cap=1000",
+		"sender.retry.backoff=10ms", "sender.retry.max_backoff=50ms", "kafka.results=true",
+	}, more...)
+}
+
+// tally counts the calls of each job, and answers as it is told.
+type tally struct {
+	mu     sync.Mutex
+	calls  map[string]int
+	answer func(key string, call int) provider.Answer
+}
+
+func (a *tally) provider() provider.Options {
+	a.calls = map[string]int{}
+	return provider.Options{Answer: func(_ int, key string) provider.Answer {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.calls[key]++
+		if a.answer == nil {
+			return provider.Answer{}
+		}
+		return a.answer(key, a.calls[key])
+	}}
+}
+
+func (a *tally) of(key string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.calls[key]
+}
+
+// twice are records of one job, each with another record's key.
+func twice(id string) []job.Record {
+	all := make([]job.Record, 2)
+	for i := range all {
+		all[i] = rec(id, job.HeaderIdempotencyKey, id)
+		all[i].Key = fmt.Appendf(nil, "%s-%d", id, i)
+	}
+	return all
+}
+
+// A job that is delivered again is not called again: it is settled as it was the
+// first time, also while the first call is under way, and each delivery has its
+// result.
+func TestAJobThatWasSentIsNotCalledAgain(t *testing.T) {
+	t.Parallel()
+	const jobs = 50
+	a := &tally{answer: func(key string, _ int) provider.Answer {
+		if key == "bad" {
+			return provider.Answer{Status: 400}
+		}
+		return provider.Answer{}
+	}}
+	p := begin(t, embedded.Options{Partitions: 1, Provider: a.provider()})
+	var records []job.Record
+	for i := range jobs {
+		records = append(records, twice(fmt.Sprint("job-", i))...)
+	}
+	writeTo(t, p, "jobs", append(records, twice("bad")...)...)
+	f, err := embedded.NewFleet(p, 2, logger(t), with()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := background(t, f.Run)
+	settle(t, p)
+	// What comes later, when the first ones are settled, is no other matter.
+	writeTo(t, p, "jobs", append(twice("job-1"), twice("bad")...)...)
+	settle(t, p)
+	stop()
+	for i := range jobs {
+		if key := fmt.Sprint("job-", i); a.of(key) != 1 {
+			t.Errorf("%s: got %d calls, want 1", key, a.of(key))
+		}
+	}
+	if a.of("bad") != 1 || p.Dead() != 4 {
+		t.Errorf("got %d calls and %d dead letters of the job that is refused, want 1 and 4", a.of("bad"), p.Dead())
+	}
+	results := resultsIn(t, p.Brokers())
+	if len(results) != jobs+1 || results["job-1"].Result != job.ResultAccepted || results["job-1"].Attempts != 0 {
+		t.Errorf("got %d jobs with a result, the last of job-1 %+v", len(results), results["job-1"])
+	}
+	if bad := results["bad"]; bad.Result != job.ResultRejected || bad.Status != 400 || bad.Attempts != 0 {
+		t.Errorf("got %+v of the job that is refused, want what it was told first, without a call", bad)
+	}
+	if got := f.Sum("dispatcher_ledger_claims_total"); got < 2*jobs+4 {
+		t.Errorf("got %v claims, want one a delivery at least", got)
+	}
+}
+
+// A job that is replayed from the dead letters is called again, though the ledger
+// knows it.
+func TestAReplayedJobIsCalledAgain(t *testing.T) {
+	t.Parallel()
+	a := &tally{answer: func(_ string, call int) provider.Answer {
+		if call == 1 {
+			return provider.Answer{Status: 400}
+		}
+		return provider.Answer{}
+	}}
+	p := begin(t, embedded.Options{Partitions: 1, Provider: a.provider()})
+	writeTo(t, p, "jobs", twice("job")...)
+	f, err := embedded.NewFleet(p, 1, logger(t), with()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	background(t, f.Run)
+	settle(t, p)
+	tally := replay(t, p, consumer.LetterFilter{Topics: []string{"jobs"}})
+	await(t, func() bool { return a.of("job") == 2 })
+	settle(t, p)
+	if a.of("job") != 2 || tally.Done != 2 || p.Dead() != 2 {
+		t.Errorf("got %d calls after %d replays, and %d dead letters; want 2, since both letters are one job, 2 and 2", a.of("job"), tally.Done, p.Dead())
+	}
+}
+
+// A job whose node died when it was about to call it waits until that call must be
+// over. Then the policy decides: called after all, parked, or dead-lettered.
+func TestAJobOfANodeThatIsGone(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		onUnknown    string
+		calls        int
+		parked, dead int64
+	}{{"retry", 1, 0, 0}, {"park", 0, 1, 0}, {"dlq", 0, 0, 1}} {
+		t.Run(c.onUnknown, func(t *testing.T) {
+			t.Parallel()
+			a := &tally{}
+			p := begin(t, embedded.Options{Partitions: 1, Provider: a.provider()})
+			const hold = 1400 * time.Millisecond
+			began := time.Now()
+			claimAndGo(t, p, "job-3")
+			enqueue(t, p, 10)
+			fleet(t, p, 1, with("sender.on_unknown="+c.onUnknown)...)
+			if a.of("job-3") != c.calls || p.Parked() != c.parked || p.Dead() != c.dead || a.of("job-4") != 1 {
+				t.Errorf("got %d calls, %d parked, %d dead letters, and %d calls of another job; want %d, %d, %d, 1",
+					a.of("job-3"), p.Parked(), p.Dead(), a.of("job-4"), c.calls, c.parked, c.dead)
+			}
+			if took := time.Since(began); took < hold {
+				t.Errorf("all was settled after %v, want the claim's %v to be waited for", took, hold)
+			}
+		})
+	}
+}
+
+// While Redis is away what was answered stays open, and is settled all the same
+// when the node stops: the call was made.
+func TestAStopWithoutRedisSettlesWhatWasAnswered(t *testing.T) {
+	t.Parallel()
+	a := &tally{answer: func(string, int) provider.Answer { return provider.Answer{Delay: 300 * time.Millisecond} }}
+	p := begin(t, embedded.Options{Partitions: 1, Provider: a.provider()})
+	enqueue(t, p, 1)
+	f, err := embedded.NewFleet(p, 1, logger(t), with("kafka.drain=2s")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := background(t, f.Run)
+	await(t, func() bool { return a.of("job-0") == 1 })
+	p.RedisFails("LOADING")
+	await(t, func() bool { return f.Sum("dispatcher_ledger_script_errors_total") > 0 })
+	if _, settled := p.Backlog(); settled != 0 {
+		t.Error("the job was settled before the ledger knew that it was sent")
+	}
+	stop()
+	if _, settled := p.Backlog(); settled != 1 || f.Sum("dispatcher_ledger_unwritten_total") != 1 {
+		t.Errorf("got %d settled and %v unwritten, want 1 and 1", settled, f.Sum("dispatcher_ledger_unwritten_total"))
+	}
+}
+
+// claimAndGo claims a job as a node does that dies then.
+func claimAndGo(t *testing.T, p *embedded.Parts, id string) {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: p.RedisAddr()})
+	defer func() { _ = rdb.Close() }()
+	l, err := sendledger.New(sendledger.Options{Redis: rdb, Namespace: "default", CallTimeout: time.Second, Margin: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := background(t, l.Run)
+	defer stop()
+	if a, err := l.Open(id).Claim(t.Context(), time.Time{}); err != nil || a.Verdict != sendledger.Granted {
+		t.Fatalf("got %+v, %v, want the claim", a, err)
+	}
+}
+
+func replay(t *testing.T, p *embedded.Parts, filter consumer.LetterFilter) consumer.LetterTally {
+	t.Helper()
+	letters, err := consumer.NewLetters(consumer.LettersOptions{Connection: consumer.Connection{Brokers: p.Brokers()}, Group: "dispatcher"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done, err := letters.Replay(t.Context(), filter, consumer.ReplayOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return done
+}
+
+// A job whose call got no answer is parked, with the ledger and without, and its
+// next delivery as well, without a call. From there it can be replayed.
+func TestUnknownIsParked(t *testing.T) {
+	t.Parallel()
+	for _, ledger := range []bool{true, false} {
+		t.Run(fmt.Sprint("ledger ", ledger), func(t *testing.T) {
+			t.Parallel()
+			a := &tally{answer: func(key string, call int) provider.Answer {
+				if key == "job-7" && call == 1 {
+					return provider.Answer{Fault: provider.Cut}
+				}
+				return provider.Answer{}
+			}}
+			p := begin(t, embedded.Options{Partitions: 1, Provider: a.provider()})
+			enqueue(t, p, 10)
+			f, err := embedded.NewFleet(p, 1, logger(t), with("sender.on_unknown=park", fmt.Sprint("ledger.enabled=", ledger))...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			background(t, f.Run)
+			settle(t, p)
+			want := int64(1)
+			if ledger {
+				write(t, p, "jobs", 7, 8)
+				settle(t, p)
+				want = 2
+			}
+			if a.of("job-7") != 1 || p.Parked() != want || p.Dead() != 0 {
+				t.Errorf("got %d calls, %d parked and %d dead letters, want 1, %d and none", a.of("job-7"), p.Parked(), p.Dead(), want)
+			}
+			if r := resultsIn(t, p.Brokers())["job-7"]; r.Result != job.ResultUnknown {
+				t.Errorf("got the result %+v, want unknown", r)
+			}
+			replay(t, p, consumer.LetterFilter{Topics: []string{"jobs"}, Parked: true})
+			await(t, func() bool { return a.of("job-7") == 2 })
+		})
+	}
+}
