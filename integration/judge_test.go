@@ -23,9 +23,9 @@ type judge struct {
 	changes       []string // for the report: from when on which cap holds
 }
 
-func (w *world) startJudge(t *testing.T, latency time.Duration) *judge {
+func (w *world) startJudge(t *testing.T, latency time.Duration, args ...string) *judge {
 	t.Helper()
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), w.provider, "-latency", latency.String())
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), w.provider, append(args, "-latency", latency.String())...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

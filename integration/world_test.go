@@ -66,9 +66,13 @@ type scene struct {
 // setting changes a scene's nodes, as --set does.
 func (w *world) scene(t *testing.T, limit, partitions int, latency time.Duration, settings ...string) *scene {
 	t.Helper()
+	return w.sceneBefore(t, w.startJudge(t, latency), limit, partitions, settings...)
+}
+
+func (w *world) sceneBefore(t *testing.T, j *judge, limit, partitions int, settings ...string) *scene {
+	t.Helper()
 	n := w.scenarios.Add(1)
-	s := &scene{world: w, topic: fmt.Sprintf("jobs%d", n), namespace: fmt.Sprintf("ns%d", n), cap: limit, settings: settings}
-	s.judge = w.startJudge(t, latency)
+	s := &scene{world: w, topic: fmt.Sprintf("jobs%d", n), namespace: fmt.Sprintf("ns%d", n), cap: limit, judge: j, settings: settings}
 	w.createTopic(t, s.topic, partitions)
 	return s
 }
@@ -152,8 +156,13 @@ func (s *scene) mustCommand(t *testing.T, args ...string) string {
 // committed.
 func (s *scene) backlog(t *testing.T) (records, committed int64) {
 	t.Helper()
+	return s.backlogOf(t, s.topic)
+}
+
+func (s *scene) backlogOf(t *testing.T, topic string) (records, committed int64) {
+	t.Helper()
 	client := s.client(t)
-	ends, err := endOffsets(t.Context(), client, s.topic)
+	ends, err := endOffsets(t.Context(), client, topic)
 	defer client.Transport.(*kafka.Transport).CloseIdleConnections()
 	if err != nil {
 		return 0, 0 // the broker is busy; the caller asks again
@@ -164,12 +173,12 @@ func (s *scene) backlog(t *testing.T) (records, committed int64) {
 		partitions = append(partitions, p)
 	}
 	got, err := client.OffsetFetch(t.Context(), &kafka.OffsetFetchRequest{
-		GroupID: "dispatcher." + s.topic, Topics: map[string][]int{s.topic: partitions},
+		GroupID: "dispatcher." + topic, Topics: map[string][]int{topic: partitions},
 	})
 	if err != nil {
 		return records, 0
 	}
-	for _, p := range got.Topics[s.topic] {
+	for _, p := range got.Topics[topic] {
 		committed += max(0, p.CommittedOffset)
 	}
 	return records, committed

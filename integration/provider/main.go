@@ -36,6 +36,7 @@ func run(ctx context.Context, args []string) error {
 	fs.DurationVar(&o.Behaviour.Latency, "latency", 0, "before each answer")
 	fs.DurationVar(&o.Behaviour.Jitter, "jitter", 0, "up to this much more before each answer")
 	fs.DurationVar(&o.Guard, "guard", provider.DefaultGuard, "a stall of the judge longer than this leaves its windows unjudged")
+	scripted := fs.Bool("script", false, "answer by the idempotency key, as script.go says; of the behaviour only the latency holds")
 	control := fs.String("control", "127.0.0.1:0", "where the control endpoints are, host:port on the loopback")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -43,7 +44,14 @@ func run(ctx context.Context, args []string) error {
 	if err := errors.Join(o.Behaviour.Validate(), loopback(*control)); err != nil {
 		return err
 	}
-	return serve(ctx, provider.New(o), *control)
+	if !*scripted {
+		p := provider.New(o)
+		return serve(ctx, p, provider.Control(p), *control)
+	}
+	sc := newScript(o.Behaviour.Latency)
+	o.Answer = sc.answer
+	p := provider.New(o)
+	return serve(ctx, p, sc.control(provider.Control(p)), *control)
 }
 
 // loopback refuses other addresses: whoever reaches the control can take the
@@ -59,12 +67,12 @@ func loopback(address string) error {
 	return nil
 }
 
-func serve(ctx context.Context, p *provider.Provider, control string) error {
+func serve(ctx context.Context, p *provider.Provider, handler http.Handler, control string) error {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", control)
 	if err != nil {
 		return fmt.Errorf("control: %w", err)
 	}
-	srv := &http.Server{Handler: provider.Control(p), ReadHeaderTimeout: 5 * time.Second}
+	srv := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
 	defer srv.Close() //nolint:errcheck // the process ends
 	if err := p.Up(ctx); err != nil {
 		return err

@@ -9,16 +9,18 @@ import (
 )
 
 // kafkaScript starts a single broker that is its own controller. The
-// advertised address is the one the host sees. Both the public image and a
+// advertised address is the one the host sees; the broker calls itself, as it
+// does for transactions, by another one. Both the public image and a
 // local one have the jars in /opt/kafka/libs.
 const kafkaScript = `cat >/tmp/server.properties <<P
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:9093
 controller.listener.names=CONTROLLER
-listeners=PLAINTEXT://0.0.0.0:9092,CONTROLLER://127.0.0.1:9093
-advertised.listeners=PLAINTEXT://127.0.0.1:%d
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+listeners=PLAINTEXT://0.0.0.0:9092,INTERNAL://127.0.0.1:9094,CONTROLLER://127.0.0.1:9093
+advertised.listeners=PLAINTEXT://127.0.0.1:%d,INTERNAL://127.0.0.1:9094
+inter.broker.listener.name=INTERNAL
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT
 log.dirs=/tmp/kafka-data
 num.partitions=1
 offsets.topic.replication.factor=1
