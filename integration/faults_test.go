@@ -233,7 +233,9 @@ func (w *world) joinAndDie(t *testing.T) provider.Report {
 	eventually(t, time.Minute, func() bool {
 		inHand = first.metric(t, "dispatcher_consumer_in_hand")
 		return inHand >= 100
-	}, func() string { return fmt.Sprintf("%v jobs are in hand, want 100 at least, or the scenario shows nothing", inHand) })
+	}, func() string {
+		return fmt.Sprintf("%v jobs are in hand, want 100 at least, or the scenario shows nothing", inHand)
+	})
 	second := s.startOne(t)
 	before := s.judge.report(t, 1).Sent
 	s.judge.count(t, before+900, time.Minute)
