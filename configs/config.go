@@ -43,7 +43,8 @@ type Kafka struct {
 	HeadTimeout      time.Duration `yaml:"head_timeout"` // 0: none
 	Workers          int           `yaml:"workers"`
 	MaxJobBytes      int           `yaml:"max_job_bytes"`
-	StartAt          string        `yaml:"start_at"` // first, last
+	StartAt          string        `yaml:"start_at"`     // first, last
+	OutOfRange       string        `yaml:"out_of_range"` // earliest, latest, stop
 	CreateCompanions bool          `yaml:"create_companions"`
 	Results          bool          `yaml:"results"`
 	CommitInterval   time.Duration `yaml:"commit_interval"`

@@ -128,6 +128,7 @@ func (f *faults) kafka(k Kafka) {
 	f.within("kafka.workers", k.Workers, 1, maxWorkers)
 	f.within("kafka.max_job_bytes", k.MaxJobBytes, minJobBytes, maxJobBytes)
 	f.oneOf("kafka.start_at", k.StartAt, "first", "last")
+	f.oneOf("kafka.out_of_range", k.OutOfRange, "earliest", "latest", "stop")
 	f.positive("kafka.commit_interval", k.CommitInterval)
 	f.refuse(k.CommitInterval > time.Second, "kafka.commit_interval", k.CommitInterval,
 		"must be at most 1s: a crash repeats what was settled in it")

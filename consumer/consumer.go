@@ -100,9 +100,10 @@ func (c *Consumer) Run(ctx context.Context) error {
 	var groups sync.WaitGroup
 	for _, f := range c.feeds {
 		g := &group{c: c, feed: f, id: c.opts.Group + "." + f.topic}
+		g.stop = func(err error) { stop(fmt.Errorf("topic %s: %w", f.topic, err)) }
 		groups.Go(func() {
 			if err := g.run(ctx); err != nil {
-				stop(fmt.Errorf("topic %s: %w", f.topic, err))
+				g.stop(err)
 			}
 		})
 	}

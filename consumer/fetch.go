@@ -134,17 +134,32 @@ func (f *fetcher) outOfRange(res *fetch.ResponsePartition, err error) error {
 		return ferr
 	}
 	if f.at < first {
-		f.a.g.log().Error("records were deleted before they were worked", "partition", f.p.id, "from", f.at, "to", first)
-		f.at = first
-		// It is the same log: marks behind its new beginning still hold.
-		f.a.g.c.hub.add(f.p, &fetchedBatch{next: first, stable: max(first, res.LastStableOffset)})
-		return nil
+		return f.deleted(first, last, max(first, res.LastStableOffset))
 	}
 	if f.at > last {
 		f.a.g.log().Error("the log ends before the offset that was reached, joining again", "partition", f.p.id, "offset", f.at, "log_end", last)
 		f.a.end(errFenced)
 	}
 	return err
+}
+
+// deleted goes on behind records that retention took, as far as it is to. It is
+// the same log: marks behind its new beginning still hold.
+func (f *fetcher) deleted(first, last, stable int64) error {
+	policy := f.a.g.c.opts.OutOfRange
+	f.a.g.log().Error("records were deleted before they were worked", "partition", f.p.id, "from", f.at, "to", first, "out_of_range", policy)
+	switch policy {
+	case RangeStop:
+		err := rangeError(f.p.id, f.at, first, last)
+		f.a.g.stop(err)
+		return err
+	case RangeLatest:
+		f.at = last
+	case RangeEarliest:
+		f.at = first
+	}
+	f.a.g.c.hub.add(f.p, &fetchedBatch{next: f.at, stable: max(f.at, stable)})
+	return nil
 }
 
 func (f *fetcher) logRange() (first, last int64, err error) {

@@ -20,8 +20,9 @@ const watchInterval = 30 * time.Second
 type group struct {
 	*feed
 
-	c  *Consumer
-	id string
+	c    *Consumer
+	id   string
+	stop func(error) // ends the consumer's run, for all groups
 
 	// fresh: the group had committed nothing when this node came, and this
 	// node hasn't either. Only StartLast asks.

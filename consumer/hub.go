@@ -183,6 +183,9 @@ func (h *hub) settleLocked(d *Delivery, done bool) {
 	if !a.over {
 		p.settle(d, done)
 	}
+	if done {
+		p.lane.done.tick(time.Now())
+	}
 	if d.doom == nil {
 		h.leaveHand(d)
 	} else if a.inHand--; a.draining && a.inHand == 0 {

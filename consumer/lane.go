@@ -11,6 +11,7 @@ type lane struct {
 	ready  list    // admitted, and free to go; in the order in which they are taken
 	count  int     // in ready
 	credit float64 // hand-outs that the floor still owes
+	done   meter   // jobs that were settled for good
 
 	first *partition // queue of partitions that may have a job to make ready
 	last  *partition

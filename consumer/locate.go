@@ -19,10 +19,15 @@ type place struct {
 func (a *assignment) locate(ids []int) (parts []*partition, missing []int, err error) {
 	places, err := a.places(ids)
 	for _, id := range ids {
-		if at, ok := places[id]; ok {
-			parts = append(parts, a.settleIn(id, at))
-		} else {
+		at, ok := places[id]
+		switch {
+		case !ok:
 			missing = append(missing, id)
+		case at.lost() && a.g.c.opts.OutOfRange == RangeStop:
+			missing = append(missing, id)
+			a.g.stop(rangeError(id, at.offset, at.first, at.last))
+		default:
+			parts = append(parts, a.settleIn(id, at))
 		}
 	}
 	if err == nil && len(missing) > 0 {
@@ -91,6 +96,9 @@ func (a *assignment) settleIn(id int, at place) *partition {
 		committed: at.offset, stable: at.last,
 	}
 	base, m, doubt := at.resolve(a.fresh)
+	if at.lost() && a.g.c.opts.OutOfRange == RangeLatest {
+		base, m, doubt = at.last, marks{}, "begin with what comes; what lies before is given up"
+	}
 	if doubt != "" {
 		a.g.log().Warn("committed offset and log don't fit", "partition", id, "committed", at.offset,
 			"log_start", at.first, "log_end", at.last, "consequence", doubt)
@@ -103,6 +111,17 @@ func (a *assignment) settleIn(id int, at place) *partition {
 		p.ledger.rev = 1
 	}
 	return p
+}
+
+// lost tells whether what is committed is not in the log any more.
+func (at place) lost() bool {
+	return at.offset >= 0 && (at.offset < at.first || at.offset > at.last)
+}
+
+// rangeError ends a consumer that is to stop at what it can't go on from.
+func rangeError(partition int, offset, first, last int64) error {
+	return fmt.Errorf("partition %d: offset %d is outside of the log from %d to %d, and out_of_range is stop: "+
+		"see what became of the records, then set the group's offset, or out_of_range", partition, offset, first, last)
 }
 
 // resolve decides where to begin and which marks to believe. doubt is empty

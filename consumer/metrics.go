@@ -102,6 +102,7 @@ func gaugeDescs() (lag, open, joined *prometheus.Desc, ofLane []*prometheus.Desc
 			desc("asleep_jobs", "Jobs that wait in memory for their time.", "lane"),
 			desc("delayed_jobs", "Records of this node's partitions of retry tiers that are not complete, less those in hand and asleep.", "lane"),
 			desc("oldest_job_age_seconds", "How long the oldest job of this node has been waiting, in hand or not, since it was written or was due.", "lane"),
+			desc("drain_seconds", "Time until all that waits or is in hand would be settled at the rate of the last half minute.", "lane"),
 		}
 }
 
@@ -126,7 +127,7 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 		gauge(open, float64(p.Open), p.Topic, id)
 	}
 	for _, l := range s.Lanes {
-		for i, v := range []float64{float64(l.InHand), float64(l.Ready), float64(l.Waiting), float64(l.Asleep), float64(l.Delayed), l.Oldest.Seconds()} {
+		for i, v := range []float64{float64(l.InHand), float64(l.Ready), float64(l.Waiting), float64(l.Asleep), float64(l.Delayed), l.Oldest.Seconds(), l.Drain()} {
 			gauge(ofLane[i], v, l.Lane)
 		}
 	}

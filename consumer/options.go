@@ -40,6 +40,17 @@ const (
 	OrderNone      Order = "none"      // none
 )
 
+// OutOfRange is what follows when the offset that a group has reached is not in
+// the log any more: retention has deleted it, or the log is another one.
+type OutOfRange string
+
+// The choices.
+const (
+	RangeEarliest OutOfRange = "earliest" // go on with the first record there is
+	RangeLatest   OutOfRange = "latest"   // go on with what comes from now on; what lies before is given up
+	RangeStop     OutOfRange = "stop"     // the consumer ends with an error, for somebody to look
+)
+
 // SASL is how a client proves who it is.
 type SASL struct {
 	Mechanism string // plain, scram-sha-256 or scram-sha-512
@@ -95,9 +106,10 @@ type Options struct {
 	// that may have been done, and that somebody has to look at.
 	ParkUnknown bool
 
-	CreateCompanions bool    // create <topic>.dlq and the others that are wanted where they are missing
-	Results          bool    // say on <topic>.results what became of each job; see [Results]
-	StartAt          StartAt // default first
+	CreateCompanions bool       // create <topic>.dlq and the others that are wanted where they are missing
+	Results          bool       // say on <topic>.results what became of each job; see [Results]
+	StartAt          StartAt    // default first
+	OutOfRange       OutOfRange // default earliest
 
 	Logger     *slog.Logger          // nil: none
 	Registerer prometheus.Registerer // nil: no metrics
@@ -132,6 +144,7 @@ func (o *Options) setDefaults() {
 	orDefault(&o.Drain, 7*time.Second)
 	orDefault(&o.JoinBackoff, 500*time.Millisecond)
 	orDefault(&o.StartAt, StartFirst)
+	orDefault(&o.OutOfRange, RangeEarliest)
 	orDefault(&o.Order, OrderKey)
 	orDefault(&o.Logger, slog.New(slog.DiscardHandler))
 }
@@ -169,6 +182,9 @@ func (o *Options) validateNames() error {
 		faults = append(faults, fault("group", strconv.Quote(o.Group), "must be 1 to 249 of a-z A-Z 0-9 . _ -"))
 	}
 	faults = append(faults, o.validateLanes(), o.validateTopics(), validateTiers(o.RetryTiers))
+	if o.OutOfRange != RangeEarliest && o.OutOfRange != RangeLatest && o.OutOfRange != RangeStop {
+		faults = append(faults, fault("out_of_range", strconv.Quote(string(o.OutOfRange)), "must be earliest, latest or stop"))
+	}
 	if o.StartAt != StartFirst && o.StartAt != StartLast {
 		faults = append(faults, fault("start_at", strconv.Quote(string(o.StartAt)), "must be first or last"))
 	}

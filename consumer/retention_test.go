@@ -116,3 +116,56 @@ func TestHoleAtTheCommitPoint(t *testing.T) {
 		}
 	})
 }
+
+// What follows when the offset that was reached is not in the log any more: each
+// of the choices, with the records deleted while the node is away and while it
+// fetches.
+func TestOutOfRange(t *testing.T) {
+	t.Parallel()
+	for policy, want := range map[consumer.OutOfRange]string{
+		consumer.RangeEarliest: "6 7 8 9 10", consumer.RangeLatest: "10", consumer.RangeStop: "",
+	} {
+		for name, away := range map[string]bool{"while it is away": true, "while it fetches": false} {
+			t.Run(string(policy)+" "+name, func(t *testing.T) {
+				t.Parallel()
+				bubble(t, 1, func(w *world) { w.outOfRange(policy, want, away) })
+			})
+		}
+	}
+}
+
+func (w *world) outOfRange(policy consumer.OutOfRange, want string, away bool) {
+	w.t.Helper()
+	o := w.options()
+	o.OutOfRange = policy
+	w.produce("jobs", numbered(0, 2)...)
+	first := w.start(o, (*consumer.Delivery).Done)
+	w.waitFor("jobs", 0, 2)
+	w.ok(first.end())
+	w.produce("jobs", numbered(2, 10)...)
+	if away {
+		w.ok(w.cluster.DeleteRecords("jobs", 0, 6))
+	}
+	fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "jobs", Err: kerr.NotLeaderForPartition, Count: -1})
+	next := w.start(o, (*consumer.Delivery).Done)
+	if policy != consumer.RangeStop || !away {
+		w.until("it is joined", func() bool { return next.c.Status().Joined })
+	}
+	if !away {
+		w.ok(w.cluster.DeleteRecords("jobs", 0, 6))
+	}
+	fault.Remove()
+	if policy == consumer.RangeStop {
+		if err := <-next.err; err == nil || !strings.Contains(err.Error(), "offset 2 is outside of the log from 6 to 10") {
+			w.t.Errorf("got %v, want an end that names the offset and the log", err)
+		}
+	} else {
+		w.waitFor("jobs", 0, 10)
+		w.produce("jobs", numbered(10, 11)...)
+		w.waitFor("jobs", 0, 11)
+		w.ok(next.end())
+	}
+	if got := strings.Join(next.values(), " "); got != want {
+		w.t.Errorf("got %q handed out, want %q", got, want)
+	}
+}

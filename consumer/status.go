@@ -54,6 +54,18 @@ type LaneStatus struct {
 	// Oldest is how long the oldest job has been waiting on this node, in hand or
 	// not, since it was written or since it was due; 0: none waits.
 	Oldest time.Duration
+	// Rate is how many jobs a second were settled for good of late.
+	Rate float64
+}
+
+// Drain is the time in seconds until all that waits or is in hand would be
+// settled at the present rate; +Inf where nothing is settled at present.
+func (s LaneStatus) Drain() float64 {
+	left := float64(s.Waiting) + float64(s.InHand)
+	if left == 0 {
+		return 0
+	}
+	return left / s.Rate
 }
 
 // PartitionStatus is one partition that this node works.
@@ -84,7 +96,7 @@ func (h *hub) status(topics int) Status {
 	at := make(map[*lane]*LaneStatus, len(h.lanes))
 	s.Lanes = make([]LaneStatus, len(h.lanes))
 	for i, l := range h.lanes {
-		s.Lanes[i] = LaneStatus{Lane: l.name, InHand: l.inHand, Ready: l.count}
+		s.Lanes[i] = LaneStatus{Lane: l.name, InHand: l.inHand, Ready: l.count, Rate: l.done.perSecond(now)}
 		at[l] = &s.Lanes[i]
 		s.InHand += l.inHand
 	}
