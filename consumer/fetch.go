@@ -39,7 +39,7 @@ type fetcher struct {
 // fetchLoop fetches while there is room, until the assignment ends. It never
 // returns for a fault of the network: that would end the generation.
 func (a *assignment) fetchLoop(p *partition) {
-	f := &fetcher{a: a, p: p, at: p.fetched, limit: fetchBytes}
+	f := &fetcher{a: a, p: p, at: p.begin, limit: fetchBytes}
 	f.maker = batchMaker{p: p, maxBytes: a.g.c.opts.MaxJobBytes, order: a.g.c.opts.Order, seed: maphash.MakeSeed()}
 	from := source{sourceFetch, p.topic, p.id}
 	for faults := 0; a.ctx.Err() == nil; {

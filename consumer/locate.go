@@ -105,7 +105,7 @@ func (a *assignment) settleIn(id int, at place) *partition {
 	}
 	p.ledger = newLedger(base)
 	p.ledger.restore(m)
-	p.fetched = p.ledger.base
+	p.begin, p.fetched = p.ledger.base, p.ledger.base
 	// Revision 0 counts as committed only where Kafka has exactly this.
 	if at.offset != base {
 		p.ledger.rev = 1

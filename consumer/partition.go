@@ -35,10 +35,11 @@ func (l *list) pop() *Delivery {
 type partition struct {
 	*feed
 
-	hub  *hub
-	asg  *assignment
-	id   int
-	wake chan struct{} // room again; one slot, since a second signal says nothing new
+	hub   *hub
+	asg   *assignment
+	id    int
+	begin int64         // where the first fetch begins
+	wake  chan struct{} // room again; one slot, since a second signal says nothing new
 
 	ledger ledger
 	keys   map[uint64]*Delivery // last of each chain, whose first one is ready or in hand
