@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -295,10 +294,7 @@ func (b *booker) turnAway(count int64, reply booking, now time.Time) {
 	if !b.opts.Bucket.refuses() || !gives {
 		return
 	}
-	if count -= b.line.waitAgain(); count > 0 {
-		b.metrics.turnedAway.Add(float64(count))
-		b.line.add(slices.Repeat([]Slot{{full: true}}, int(count)), now)
-	}
+	b.metrics.turnedAway.Add(float64(b.line.refuse(count, now)))
 }
 
 // report moves the limiter into the phase that the reply tells of.

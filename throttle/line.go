@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -141,11 +142,17 @@ type lineState struct {
 	late    int64     // since the last look
 }
 
-// waitAgain is how many wait that a full bucket does not turn away.
-func (l *line) waitAgain() int64 {
+// refuse tells so many callers that there was no room, less those that ask again,
+// and returns how many are left.
+func (l *line) refuse(count int64, now time.Time) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return int64(len(l.again))
+	if count -= int64(len(l.again)); count <= 0 {
+		return 0
+	}
+	l.held = append(l.held, slices.Repeat([]Slot{{full: true}}, int(count))...)
+	l.serve(now)
+	return count
 }
 
 func (l *line) state(now time.Time) lineState {
