@@ -97,28 +97,22 @@ func (f inForce) String() string {
 
 // limitState is a limit as it is in force, and how the file differs from it.
 type limitState struct {
-	Name      string       `json:"name"`
-	Namespace string       `json:"namespace"`
-	Cap       int64        `json:"cap"`
-	WindowS   float64      `json:"window_s"`
-	Burst     int64        `json:"burst"`
-	GuardS    float64      `json:"guard_s"`
-	LatenessS float64      `json:"lateness_s"`
-	HorizonS  float64      `json:"horizon_s"`
-	Share     float64      `json:"share"`
-	Paused    bool         `json:"paused"`
-	Revision  int64        `json:"revision"`
-	Changed   string       `json:"changed,omitempty"`
-	By        string       `json:"by,omitempty"`
-	Why       string       `json:"why,omitempty"`
-	MaxCap    int64        `json:"max_cap"`  // 0: none
-	MaxStep   float64      `json:"max_step"` // a factor; 0: none
-	Until     string       `json:"until,omitempty"`
-	UntilInS  *float64     `json:"until_in_s,omitempty"`
-	Then      *termsState  `json:"then,omitempty"` // what holds from until on
-	InForce   inForce      `json:"in_force"`
-	InFile    bool         `json:"in_file"`
-	Differs   []difference `json:"differs"`
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	termsState
+	Share    float64      `json:"share"`
+	Revision int64        `json:"revision"`
+	Changed  string       `json:"changed,omitempty"`
+	By       string       `json:"by,omitempty"`
+	Why      string       `json:"why,omitempty"`
+	MaxCap   int64        `json:"max_cap"`  // 0: none
+	MaxStep  float64      `json:"max_step"` // a factor; 0: none
+	Until    string       `json:"until,omitempty"`
+	UntilInS *float64     `json:"until_in_s,omitempty"`
+	Then     *termsState  `json:"then,omitempty"` // what holds from until on
+	InForce  inForce      `json:"in_force"`
+	InFile   bool         `json:"in_file"`
+	Differs  []difference `json:"differs"`
 }
 
 // difference is one setting of which the file and Redis say different things.
@@ -131,9 +125,8 @@ type difference struct {
 func newLimitState(cfg configs.Config, name string, now throttle.Settings) limitState {
 	state := limitState{
 		Name: name, Namespace: cfg.Redis.Namespace,
-		Cap: now.Cap, WindowS: now.Window.Seconds(), Burst: now.Burst,
-		GuardS: now.Guard.Seconds(), LatenessS: now.Lateness.Seconds(), HorizonS: now.Horizon.Seconds(),
-		Share: now.Share(), Paused: now.Paused, Revision: now.Revision, Changed: stamp(now.Changed), By: now.By, Why: now.Why,
+		termsState: newTermsState(now.Terms),
+		Share:      now.Share(), Revision: now.Revision, Changed: stamp(now.Changed), By: now.By, Why: now.Why,
 		MaxCap: now.MaxCap, MaxStep: float64(now.MaxStep) / 1000, Differs: []difference{},
 	}
 	for _, l := range cfg.Limits {
