@@ -95,29 +95,7 @@ func (f *fetcher) awaitRoom() {
 func (f *fetcher) fetch() (*fetch.ResponsePartition, error) {
 	ctx, cancel := context.WithTimeout(f.a.ctx, fetchWait+callTimeout)
 	defer cancel()
-	cl := f.a.g.c.client
-	msg, err := cl.transport.RoundTrip(ctx, cl.Addr, &fetch.Request{
-		ReplicaID: -1, SessionEpoch: -1, IsolationLevel: readCommitted,
-		MaxWaitTime: int32(fetchWait / time.Millisecond), MinBytes: 1, MaxBytes: f.limit,
-		Topics: []fetch.RequestTopic{{Topic: f.p.topic, Partitions: []fetch.RequestPartition{{
-			Partition: int32(f.p.id), CurrentLeaderEpoch: -1, LogStartOffset: -1, FetchOffset: f.at, PartitionMaxBytes: f.limit,
-		}}}},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("fetch: %w", err)
-	}
-	res, ok := msg.(*fetch.Response)
-	if !ok || len(res.Topics) != 1 || len(res.Topics[0].Partitions) != 1 {
-		if ok && res.ErrorCode != 0 {
-			return nil, fmt.Errorf("fetch: %w", kafka.Error(res.ErrorCode))
-		}
-		return nil, errors.New("fetch: the answer does not hold the partition that was asked for")
-	}
-	part := &res.Topics[0].Partitions[0]
-	if part.ErrorCode != 0 {
-		return part, fmt.Errorf("fetch: %w", kafka.Error(part.ErrorCode))
-	}
-	return part, nil
+	return fetchCommitted(ctx, f.a.g.c.client, f.p.topic, f.p.id, f.at, f.limit)
 }
 
 // stuck asks for more when a broker had records and sent none of them whole.
@@ -129,7 +107,7 @@ func (f *fetcher) stuck() error {
 // outOfRange follows a log whose beginning has overtaken us. If its end fell
 // behind instead, the commit is to be judged anew, so the member joins again.
 func (f *fetcher) outOfRange(res *fetch.ResponsePartition, err error) error {
-	first, last, ferr := f.logRange()
+	first, last, ferr := logEnds(f.a.ctx, f.a.g.c.client, f.p.topic, f.p.id, kafka.ReadUncommitted)
 	if ferr != nil {
 		return ferr
 	}
@@ -160,19 +138,4 @@ func (f *fetcher) deleted(first, last, stable int64) error {
 	}
 	f.a.g.c.hub.add(f.p, &fetchedBatch{next: f.at, stable: max(f.at, stable)})
 	return nil
-}
-
-func (f *fetcher) logRange() (first, last int64, err error) {
-	res, err := f.a.g.c.client.ListOffsets(f.a.ctx, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{
-		f.p.topic: {kafka.FirstOffsetOf(f.p.id), kafka.LastOffsetOf(f.p.id)},
-	}})
-	if err != nil {
-		return 0, 0, fmt.Errorf("list offsets: %w", err)
-	}
-	for _, p := range res.Topics[f.p.topic] {
-		if p.Partition == f.p.id {
-			return p.FirstOffset, p.LastOffset, p.Error
-		}
-	}
-	return 0, 0, errors.New("list offsets: the partition is not in the answer")
 }

@@ -55,7 +55,7 @@ func (r *letterReader) next(ctx context.Context) ([]job.Record, error) {
 }
 
 func (r *letterReader) step(ctx context.Context) ([]job.Record, error) {
-	res, err := r.fetch(ctx)
+	res, err := fetchCommitted(ctx, r.cl, r.topic, r.id, r.at, r.limit)
 	if errors.Is(err, kafka.OffsetOutOfRange) {
 		return nil, r.followStart(ctx, err)
 	}
@@ -77,7 +77,7 @@ func (r *letterReader) step(ctx context.Context) ([]job.Record, error) {
 
 // followStart goes on where the log begins now: what lay before is gone.
 func (r *letterReader) followStart(ctx context.Context, cause error) error {
-	first, _, err := logEnds(ctx, r.cl, r.topic, r.id)
+	first, _, err := logEnds(ctx, r.cl, r.topic, r.id, kafka.ReadCommitted)
 	if err != nil {
 		return err
 	}
@@ -86,34 +86,6 @@ func (r *letterReader) followStart(ctx context.Context, cause error) error {
 	}
 	r.at = first
 	return nil
-}
-
-func (r *letterReader) fetch(ctx context.Context) (*fetch.ResponsePartition, error) {
-	msg, err := r.cl.transport.RoundTrip(ctx, r.cl.Addr, &fetch.Request{
-		ReplicaID: -1, SessionEpoch: -1, IsolationLevel: readCommitted,
-		MaxWaitTime: int32(fetchWait / time.Millisecond), MinBytes: 1, MaxBytes: r.limit,
-		Topics: []fetch.RequestTopic{{Topic: r.topic, Partitions: []fetch.RequestPartition{{
-			Partition: int32(r.id), CurrentLeaderEpoch: -1, LogStartOffset: -1, FetchOffset: r.at, PartitionMaxBytes: r.limit,
-		}}}},
-	})
-	if err != nil {
-		return nil, err
-	}
-	res, ok := msg.(*fetch.Response)
-	if !ok {
-		return nil, errors.New("the answer is none to a fetch")
-	}
-	if res.ErrorCode != 0 {
-		return nil, kafka.Error(res.ErrorCode)
-	}
-	if len(res.Topics) != 1 || len(res.Topics[0].Partitions) != 1 {
-		return nil, errors.New("the answer does not hold the partition that was asked for")
-	}
-	part := &res.Topics[0].Partitions[0]
-	if part.ErrorCode != 0 {
-		return nil, kafka.Error(part.ErrorCode)
-	}
-	return part, nil
 }
 
 // read copies the records out of an answer. Aborted ones and markers are passed.
@@ -159,35 +131,6 @@ func ownRecord(raw *kafka.Record) (job.Record, error) {
 	}
 	rec.Value, err = kafka.ReadAll(raw.Value)
 	return rec, err
-}
-
-// logEnds are the first offset of a partition, and the one behind the last that
-// is settled among transactions.
-func logEnds(ctx context.Context, cl *client, topic string, id int) (first, last int64, err error) {
-	logs, err := listEnds(ctx, cl, topic, []int{id})
-	if err != nil {
-		return 0, 0, err
-	}
-	for _, l := range logs {
-		if l.Partition == id {
-			return l.FirstOffset, l.LastOffset, l.Error
-		}
-	}
-	return 0, 0, errors.New("list offsets: the partition is not in the answer")
-}
-
-func listEnds(ctx context.Context, cl *client, topic string, ids []int) ([]kafka.PartitionOffsets, error) {
-	ask := make([]kafka.OffsetRequest, 0, 2*len(ids))
-	for _, id := range ids {
-		ask = append(ask, kafka.FirstOffsetOf(id), kafka.LastOffsetOf(id))
-	}
-	res, err := cl.ListOffsets(ctx, &kafka.ListOffsetsRequest{
-		Topics: map[string][]kafka.OffsetRequest{topic: ask}, IsolationLevel: kafka.ReadCommitted,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list offsets: %w", err)
-	}
-	return res.Topics[topic], nil
 }
 
 // patiently tries until it works, or what went wrong won't pass by itself, or

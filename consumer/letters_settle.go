@@ -43,7 +43,7 @@ func (s *letterSession) places(ctx context.Context, topic string, ids []int) (ma
 		if err != nil {
 			return fmt.Errorf("fetch offsets of group %s: %w", s.group(topic), err)
 		}
-		logs, err := listEnds(ctx, s.cl, topic, ids)
+		logs, err := listEnds(ctx, s.cl, topic, ids, kafka.ReadCommitted)
 		if err != nil {
 			return err
 		}

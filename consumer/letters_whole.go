@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"dispatcher/job"
+
+	"github.com/segmentio/kafka-go"
 )
 
 // originals reads the records that letters were cut from. It belongs to one
@@ -43,7 +45,7 @@ func (o *originals) whole(ctx context.Context, l *Letter) (Letter, bool, error) 
 	}
 	var first, last int64
 	err = patiently(ctx, func(ctx context.Context) error {
-		first, last, err = logEnds(ctx, cl, l.Origin.Topic, l.Origin.Partition)
+		first, last, err = logEnds(ctx, cl, l.Origin.Topic, l.Origin.Partition, kafka.ReadCommitted)
 		return err
 	})
 	if err != nil {

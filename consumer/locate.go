@@ -41,10 +41,6 @@ func (a *assignment) places(ids []int) (map[int]place, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	ask := make([]kafka.OffsetRequest, 0, 2*len(ids))
-	for _, id := range ids {
-		ask = append(ask, kafka.FirstOffsetOf(id), kafka.LastOffsetOf(id))
-	}
 	// The offsets first: a log's end that is read later can only be higher.
 	committed, err := a.g.c.client.OffsetFetch(a.ctx, &kafka.OffsetFetchRequest{
 		GroupID: a.g.id, Topics: map[string][]int{a.g.topic: ids},
@@ -55,11 +51,11 @@ func (a *assignment) places(ids []int) (map[int]place, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fetch offsets: %w", err)
 	}
-	logs, err := a.g.c.client.ListOffsets(a.ctx, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{a.g.topic: ask}})
+	logs, err := listEnds(a.ctx, a.g.c.client, a.g.topic, ids, kafka.ReadUncommitted)
 	if err != nil {
-		return nil, fmt.Errorf("list offsets: %w", err)
+		return nil, err
 	}
-	return merge(committed.Topics[a.g.topic], logs.Topics[a.g.topic])
+	return merge(committed.Topics[a.g.topic], logs)
 }
 
 // merge leaves out the partitions of which something is not known. Its error is
