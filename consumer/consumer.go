@@ -35,11 +35,7 @@ func New(o Options) (*Consumer, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("consumer options: %w", err)
 	}
-	known := o.allTopics()
-	if o.Results {
-		known = append(known, resultsTopics(o.jobTopics())...)
-	}
-	cl, err := newClient(&o.Connection, known)
+	cl, err := newClient(&o.Connection, o.allTopics())
 	if err != nil {
 		return nil, fmt.Errorf("consumer options: %w", err)
 	}

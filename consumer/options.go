@@ -173,7 +173,7 @@ func (c *Connection) validate() error {
 }
 
 func (o *Options) validate() error {
-	return errors.Join(o.Connection.validate(), o.validateNames(), o.validateSizes(), o.validateTimes(), o.validateResults(o.Topics))
+	return errors.Join(o.Connection.validate(), o.validateNames(), o.validateSizes(), o.validateTimes())
 }
 
 func (o *Options) validateNames() error {

@@ -1,6 +1,7 @@
 package consumer_test
 
 import (
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -122,4 +123,16 @@ func TestDrainDoesNotWaitForTheResultsOfLetters(t *testing.T) {
 			t.Errorf("got offset %d committed", got)
 		}
 	})
+}
+
+// A results topic that is a job topic as well is refused, in whichever lane.
+func TestResultsAreNoJobsInAnyLane(t *testing.T) {
+	t.Parallel()
+	_, err := consumer.New(consumer.Options{
+		Connection: consumer.Connection{Brokers: []string{"127.0.0.1:9092"}}, Group: "g", Results: true,
+		Lanes: []consumer.Lane{{Name: "a", Topics: []string{"jobs"}}, {Name: "b", Topics: []string{"jobs.results"}}},
+	})
+	if err == nil || !strings.Contains(err.Error(), `"jobs.results": is a companion of jobs`) {
+		t.Errorf("got %v, want a refusal of jobs.results", err)
+	}
 }

@@ -1,11 +1,8 @@
 package consumer
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -21,15 +18,6 @@ import (
 const maxResultKey = 16 << 10
 
 func resultsTopic(topic string) string { return topic + ".results" }
-
-// resultsTopics are the results' topics of job topics.
-func resultsTopics(topics []string) []string {
-	all := make([]string, len(topics))
-	for i, t := range topics {
-		all[i] = resultsTopic(t)
-	}
-	return all
-}
 
 // resultOf is what a dead letter of a class means for its job.
 func resultOf(c Class) string {
@@ -88,58 +76,24 @@ func setOrigin(v *job.Result, rec *job.Record) {
 	}
 }
 
-// checkResults sees to it that the results' topics are there.
-func (c *Consumer) checkResults(ctx context.Context, topics []string, jobs map[string]kafka.Topic) error {
+// learnResults tells the writer of results which partitions it has. A companion
+// that was not there has been made with those of its topic.
+func (c *Consumer) learnResults(topics []string, layout map[string]kafka.Topic) {
 	if c.results == nil {
-		return nil
+		return
 	}
-	layout, err := topicLayout(ctx, &c.opts.Connection, resultsTopics(topics), nil)
-	if err != nil {
-		return err
-	}
-	created := false
 	for _, t := range topics {
 		name := resultsTopic(t)
-		if there, ok := layout[name]; ok {
-			c.results.know(there)
-			continue
+		there, ok := layout[name]
+		if !ok {
+			there = kafka.Topic{Name: name, Partitions: layout[t].Partitions}
 		}
-		if !c.opts.CreateCompanions {
-			return &missingError{name, "create it, let companions be created, or turn results off"}
-		}
-		if err := c.createCompanion(ctx, name, jobs[t]); err != nil {
-			return err
-		}
-		c.results.know(kafka.Topic{Name: name, Partitions: jobs[t].Partitions})
-		created = true
-	}
-	if created {
-		// Until the brokers know them. Where that fails, it is noticed later.
-		_, _ = topicLayout(ctx, &c.opts.Connection, resultsTopics(topics), resultsTopics(topics))
+		c.results.know(there)
 	}
 	// What the client knows may be older than the topics, also where another node
 	// has made them. By itself it would look again after metadataTTL, and all jobs
 	// in hand would wait for that.
 	c.client.transport.CloseIdleConnections()
-	return nil
-}
-
-// validateResults refuses a topic whose results would have no name, or would
-// become jobs.
-func (o *Options) validateResults(topics []string) error {
-	var faults []error
-	for _, t := range topics {
-		if !o.Results {
-			break
-		}
-		if !topicName.MatchString(resultsTopic(t)) {
-			faults = append(faults, fault("topics", strconv.Quote(t), "must be 1 to 241 of a-z A-Z 0-9 . _ - for its results to have a name"))
-		}
-		if slices.Contains(topics, resultsTopic(t)) {
-			faults = append(faults, fault("topics", strconv.Quote(resultsTopic(t)), "is where the results of "+t+" go"))
-		}
-	}
-	return errors.Join(faults...)
 }
 
 // makeResults makes the writer of results; nil: none are to be written.

@@ -68,11 +68,14 @@ func validateTiers(tiers []time.Duration) error {
 	return errors.Join(faults...)
 }
 
-// companionsOf are the topics that belong to a job topic, but for its results.
+// companionsOf are the topics that belong to a job topic.
 func (o *Options) companionsOf(topic string) []string {
 	all := []string{deadTopic(topic)}
 	if o.ParkUnknown {
 		all = append(all, parkedTopic(topic))
+	}
+	if o.Results {
+		all = append(all, resultsTopic(topic))
 	}
 	for _, t := range o.RetryTiers {
 		all = append(all, tierTopic(topic, t))

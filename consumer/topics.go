@@ -59,12 +59,13 @@ func (c *Consumer) checkTopics(ctx context.Context) error {
 		}
 	}
 	c.warnOfStranded(ctx)
-	if created && len(c.opts.RetryTiers) > 0 {
+	if created && (len(c.opts.RetryTiers) > 0 || c.results != nil) {
 		if err := c.known(ctx, all); err != nil {
 			return err
 		}
 	}
-	return c.checkResults(ctx, topics, layout)
+	c.learnResults(topics, layout)
+	return nil
 }
 
 // warnOfStranded tells of tiers that nobody reads any more since their delay was
@@ -86,7 +87,8 @@ func (c *Consumer) warnOfStranded(ctx context.Context) {
 }
 
 // known returns nil once the cluster knows topics that were just created. A group
-// that is joined before gets no partitions, and never any later.
+// that is joined before gets no partitions, and never any later; a result that is
+// written before waits.
 func (c *Consumer) known(ctx context.Context, topics []string) error {
 	_, err := topicLayout(ctx, &c.opts.Connection, topics, topics)
 	if missing, ok := errors.AsType[*missingError](err); ok {
