@@ -41,6 +41,7 @@ type Kafka struct {
 	Order            string        `yaml:"order"`        // key, partition, none
 	RetryTiers       []string      `yaml:"retry_tiers"`  // durations, rising
 	HeadTimeout      time.Duration `yaml:"head_timeout"` // 0: none
+	WedgedAfter      time.Duration `yaml:"wedged_after"` // 0: never
 	Workers          int           `yaml:"workers"`
 	MaxJobBytes      int           `yaml:"max_job_bytes"`
 	StartAt          string        `yaml:"start_at"`     // first, last

@@ -27,6 +27,8 @@ const (
 	maxHeartbeat     = time.Second
 	maxDuration      = time.Hour
 	maxHeadTimeout   = 24 * time.Hour
+	minWedgedAfter   = 5 * time.Second
+	maxWedgedAfter   = time.Hour
 )
 
 // results is what the name of a topic's results ends with.
@@ -292,6 +294,9 @@ func (f *faults) timing(c Config) {
 	head := c.Kafka.HeadTimeout
 	f.refuse(head != 0 && (head <= timeout || head < time.Second || head > maxHeadTimeout), "kafka.head_timeout", head,
 		"must be from 1s to %s and above sender.http.timeout of %s, or 0s for none", maxHeadTimeout, timeout)
+	wedged := c.Kafka.WedgedAfter
+	f.refuse(wedged != 0 && (wedged < minWedgedAfter || wedged > maxWedgedAfter), "kafka.wedged_after", wedged,
+		"must be from %s to %s, or 0s for never", minWedgedAfter, maxWedgedAfter)
 	left := c.Kafka.Session - c.Kafka.Heartbeat
 	f.refuse(drain >= left, "kafka.drain", drain,
 		"must be below kafka.session less kafka.heartbeat, %s; raise kafka.session above %s", left, drain+c.Kafka.Heartbeat)

@@ -12,8 +12,8 @@ var (
 	// ErrRevoked: the partition goes to another node, or this node has lost
 	// its place in the group.
 	ErrRevoked = errors.New("the partition was taken away")
-	// ErrStopped: the consumer stops.
-	ErrStopped = errors.New("the consumer stops")
+	// ErrStopped: the consumer stops, or stands aside.
+	ErrStopped = errors.New("the consumer leaves its groups")
 )
 
 // Consumer takes jobs from the topics of one node. Make it with [New]; it can
@@ -26,6 +26,8 @@ type Consumer struct {
 	results *Results // nil: none are written
 	metrics *metrics
 	state   state
+
+	membership membership
 }
 
 // New checks the options and prepares a consumer. It does not connect. Its
@@ -91,9 +93,26 @@ func (c *Consumer) Run(ctx context.Context) error {
 		}
 		return err
 	}
+	var clock sync.WaitGroup
+	late := make(chan struct{})
+	clock.Go(func() { c.hub.keepTime(late) })
+	var err error
+	for err == nil && c.membership.await(ctx) {
+		err = c.takePart(ctx)
+	}
+	close(late)
+	clock.Wait()
+	c.results.close()
+	c.hub.dead.close()
+	return err
+}
+
+// takePart is a member of all groups until ctx ends, the node is to stand aside
+// or a group fails. It returns the error of the latter.
+func (c *Consumer) takePart(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	var groups sync.WaitGroup
+	var groups, watch sync.WaitGroup
 	for _, f := range c.feeds {
 		g := &group{c: c, feed: f, id: c.opts.Group + "." + f.topic}
 		g.stop = func(err error) { stop(fmt.Errorf("topic %s: %w", f.topic, err)) }
@@ -103,20 +122,24 @@ func (c *Consumer) Run(ctx context.Context) error {
 			}
 		})
 	}
-	var clock sync.WaitGroup
-	late := make(chan struct{})
-	clock.Go(func() { c.hub.keepTime(late) })
+	watch.Go(func() {
+		if why := c.membership.awaitAside(ctx); why != nil {
+			stop(why)
+		}
+	})
 	groups.Wait()
-	close(late)
-	clock.Wait()
-	c.results.close()
-	c.hub.dead.close()
-	return c.outcome(ctx)
+	err := c.outcome(ctx)
+	stop(nil)
+	watch.Wait()
+	return err
 }
 
-// outcome is nil when the caller ended the run.
+// outcome is nil when the caller ended the membership.
 func (c *Consumer) outcome(ctx context.Context) error {
 	err := context.Cause(ctx)
+	if _, ok := errors.AsType[*asideError](err); ok {
+		return nil
+	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ctx.Err()) {
 		return nil
 	}

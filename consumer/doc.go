@@ -77,6 +77,8 @@
 // has no effect: it would move an offset that belongs to someone else. When the
 // consumer stops, heartbeats go on until then, and the group is left last.
 //
+// [Consumer.StandAside] does the same for a while, and Run goes on.
+//
 // # Failure
 //
 //   - No broker: Run keeps trying, with a log line a try.

@@ -3,7 +3,6 @@ package consumer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -103,25 +102,8 @@ func (g *group) learn(ctx context.Context) error {
 
 // isNew tells whether the group has committed nothing in any partition.
 func (g *group) isNew(ctx context.Context) (bool, error) {
-	res, err := g.c.client.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: g.id}) // no topics: all
-	if err == nil {
-		err = res.Error
-	}
-	if errors.Is(err, kafka.GroupIdNotFound) {
-		return true, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("fetch offsets: %w", err)
-	}
-	for _, p := range res.Topics[g.topic] {
-		if p.Error != nil {
-			return false, fmt.Errorf("fetch offset of partition %d: %w", p.Partition, p.Error)
-		}
-		if p.CommittedOffset >= 0 {
-			return false, nil
-		}
-	}
-	return true, nil
+	all, err := g.c.committedIn(ctx, g.id, g.topic)
+	return err == nil && len(all) == 0, err
 }
 
 func ignoreClosed(err error) error {

@@ -183,6 +183,11 @@ func (n *node) holding(count int) []*consumer.Delivery {
 		defer n.mu.Unlock()
 		return len(n.held) >= count
 	})
+	return n.grab()
+}
+
+// grab returns what is held now.
+func (n *node) grab() []*consumer.Delivery {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	held := n.held
@@ -274,11 +279,7 @@ func sortedSet(lists ...[]string) (set []string, repeats int) {
 // settleHeld settles what is held, as it comes, until the node has ended.
 func (n *node) settleHeld() {
 	for {
-		n.mu.Lock()
-		held := n.held
-		n.held = nil
-		n.mu.Unlock()
-		for _, d := range held {
+		for _, d := range n.grab() {
 			d.Done()
 		}
 		select {

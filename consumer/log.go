@@ -40,6 +40,31 @@ func fetchCommitted(ctx context.Context, cl *client, topic string, partition int
 	return part, nil
 }
 
+// committedIn is what a group has committed in the partitions of a topic; those
+// where it has nothing are left out.
+func (c *Consumer) committedIn(ctx context.Context, group, topic string) (map[int]int64, error) {
+	res, err := c.client.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: group}) // no topics: all
+	if err == nil {
+		err = res.Error
+	}
+	if errors.Is(err, kafka.GroupIdNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("fetch offsets: %w", err)
+	}
+	all := make(map[int]int64)
+	for _, p := range res.Topics[topic] {
+		if p.Error != nil {
+			return nil, fmt.Errorf("fetch offset of partition %d: %w", p.Partition, p.Error)
+		}
+		if p.CommittedOffset >= 0 {
+			all[p.Partition] = p.CommittedOffset
+		}
+	}
+	return all, nil
+}
+
 // logEnds are the first offset of a partition, and the one behind its last: of all
 // records, or of those that are settled among transactions.
 func logEnds(ctx context.Context, cl *client, topic string, id int, level kafka.IsolationLevel) (first, last int64, err error) {

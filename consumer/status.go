@@ -8,7 +8,8 @@ import (
 
 // Status is what a consumer is doing now.
 type Status struct {
-	Joined     bool // every topic's and tier's group has given this node its part, be it empty
+	Joined     bool  // every topic's and tier's group has given this node its part, be it empty
+	Aside      error // why the node stands aside; nil: it doesn't
 	Partitions []PartitionStatus
 	Lag        int64 // records that are not complete, over all partitions of this node, those of tiers included
 	InHand     int   // jobs handed out and not settled
@@ -26,10 +27,12 @@ type Status struct {
 // readyPatience is how long a fault may last before the node counts as unready.
 const readyPatience = 10 * time.Second
 
-// Ready says why the node does not work as it should: it has no part of a
-// topic, or fetches or commits have been failing for 10 seconds. nil: it does.
+// Ready says why the node does not work as it should: it stands aside, has no
+// part of a topic, or fetches or commits have been failing for 10 seconds. nil: it does.
 func (s Status) Ready() error {
 	switch {
+	case s.Aside != nil:
+		return s.Aside
 	case !s.Joined && s.LastError != nil:
 		return fmt.Errorf("not joined: %w", s.LastError)
 	case !s.Joined:
@@ -82,6 +85,7 @@ type PartitionStatus struct {
 func (c *Consumer) Status() Status {
 	s := c.hub.status(len(c.feeds))
 	s.LastError, s.Faulty, s.Fault = c.state.read()
+	_, s.Aside = c.membership.read()
 	for _, p := range s.Partitions {
 		s.Lag += p.Lag
 	}

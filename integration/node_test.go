@@ -38,13 +38,17 @@ func (s *scene) start(t *testing.T, n int) []*node {
 	return started
 }
 
-func (s *scene) startOne(t *testing.T) *node {
+// settings are the node's own, and go before the scene's.
+func (s *scene) startOne(t *testing.T, settings ...string) *node {
 	t.Helper()
 	n := &node{number: len(s.nodes) + 1, admin: freeAddr(t), done: make(chan error, 1)}
 	args := append([]string{
 		"run", "--set", fmt.Sprintf("node=node-%d", n.number), "--set", "admin.listen=" + n.admin,
 		"--set", fmt.Sprintf("sender.http.headers.x-node=%d", n.number),
 	}, s.common()...)
+	for _, set := range settings {
+		args = append(args, "--set", set)
+	}
 	n.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), s.dispatcher, args...)
 	n.log = filepath.Join(t.TempDir(), "log")
 	log, err := os.Create(n.log)

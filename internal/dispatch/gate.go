@@ -75,6 +75,9 @@ func (g *gate) enter(ctx context.Context) (func(sender.Result), error) {
 // isOpen reports whether the provider is not known to be down.
 func (g *gate) isOpen() bool { return g.breaker.State() != gobreaker.StateOpen }
 
+// isUp reports whether the provider answered last.
+func (g *gate) isUp() bool { return g.breaker.State() == gobreaker.StateClosed }
+
 // open waits until the provider is not known to be down, or a probe is due.
 func (g *gate) open(ctx context.Context) error {
 	for {

@@ -1,0 +1,79 @@
+package consumer
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// membership is whether this node is to be in its groups.
+type membership struct {
+	mu      sync.Mutex
+	why     error         // it stands aside; nil: it takes part
+	changed chan struct{} // closed and replaced when that changes
+}
+
+// asideError is why a node stands aside.
+type asideError struct{ why error }
+
+func (e *asideError) Error() string { return fmt.Sprintf("stands aside: %v", e.why) }
+func (e *asideError) Unwrap() error { return e.why }
+
+// StandAside gives this node's partitions up: it drains, commits and leaves its
+// groups, as at its end, and [Consumer.Run] goes on without them until
+// [Consumer.TakePart]. It is for a node that can't work while others can, and is
+// not awaited; [Status] shows why.
+func (c *Consumer) StandAside(why error) { c.membership.set(&asideError{why}) }
+
+// TakePart joins the groups again, after [Consumer.StandAside].
+func (c *Consumer) TakePart() { c.membership.set(nil) }
+
+func (m *membership) set(why error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.why = why
+	if m.changed != nil {
+		close(m.changed)
+	}
+	m.changed = nil
+}
+
+func (m *membership) read() (changed <-chan struct{}, why error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.changed == nil {
+		m.changed = make(chan struct{})
+	}
+	return m.changed, m.why
+}
+
+// await waits until the node is to take part; false: ctx ended first.
+func (m *membership) await(ctx context.Context) bool {
+	for {
+		changed, why := m.read()
+		if why == nil {
+			return ctx.Err() == nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// awaitAside waits until the node is to stand aside, and returns why; nil: ctx
+// ended first.
+func (m *membership) awaitAside(ctx context.Context) error {
+	for {
+		changed, why := m.read()
+		if why != nil {
+			return why
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"dispatcher/consumer"
+)
+
+// Whoever stands aside settles what is in hand, gives the rest to the others, and
+// gets a part again when it asks for one.
+func TestANodeThatStandsAsideGivesItsPartitionsUp(t *testing.T) {
+	t.Parallel()
+	bubble(t, 2, func(w *world) {
+		w.produce("jobs", numbered(0, 20)...)
+		o := w.options()
+		o.InHand = 2
+		wedged := w.start(o, nil)
+		held := wedged.holding(2)
+		other := w.start(w.options(), done)
+		wedged.c.StandAside(errors.New("no hands"))
+		w.until("the context of what is in hand has ended", func() bool { return held[0].Context().Err() != nil })
+		if err := context.Cause(held[0].Context()); !errors.Is(err, consumer.ErrStopped) && !errors.Is(err, consumer.ErrRevoked) {
+			t.Errorf("got cause %v", err)
+		}
+		for _, d := range held {
+			d.Done()
+		}
+		w.until("the other one has done the rest", func() bool { return len(other.values()) == 18 })
+		if err := wedged.c.Status().Ready(); err == nil || !strings.Contains(err.Error(), "stands aside: no hands") {
+			t.Errorf("got %v from Ready, want why the node stands aside", err)
+		}
+
+		wedged.c.TakePart()
+		w.until("both have a part", func() bool { return wedged.parts() == 1 && other.parts() == 1 })
+		if err := wedged.c.Status().Ready(); err != nil {
+			t.Errorf("got %v from Ready after it takes part again", err)
+		}
+		w.produce("jobs", numbered(20, 40)...)
+		w.until("it gets jobs again", func() bool {
+			for _, d := range wedged.grab() {
+				d.Done()
+			}
+			return len(wedged.values())+len(other.values()) == 40
+		})
+		set, repeats := sortedSet(wedged.values(), other.values())
+		if len(set) != 40 || repeats != 0 || len(wedged.values()) == 2 {
+			t.Errorf("got %d jobs and %d repeats, %d of them at the node that stood aside", len(set), repeats, len(wedged.values()))
+		}
+		w.ok(wedged.end())
+		w.ok(other.end())
+	})
+}
+
+func done(d *consumer.Delivery) { d.Done() }
+
+// parts is how many partitions a node works.
+func (n *node) parts() int { return len(n.c.Status().Partitions) }
+
+// A consumer that stands aside can be stopped.
+func TestANodeThatStandsAsideCanStop(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		n := w.start(w.options(), nil)
+		w.until("it has joined", func() bool { return n.c.Status().Joined })
+		n.c.StandAside(errors.New("no hands"))
+		w.until("it has left", func() bool { return !n.c.Status().Joined })
+		w.ok(n.end())
+	})
+}
+
+// could asks whether others could do a node's work, by what they did meanwhile.
+func (n *node) could(meanwhile func()) bool {
+	n.w.t.Helper()
+	before, err := n.c.Elsewhere(n.w.t.Context())
+	n.w.ok(err)
+	meanwhile()
+	now, err := n.c.Elsewhere(n.w.t.Context())
+	n.w.ok(err)
+	return now.Could(before)
+}
+
+func nothing() {}
+
+// Others could do a node's work if they do theirs; not if they stand still, and
+// not if there are none.
+func TestOthersCouldWhoDoTheirWork(t *testing.T) {
+	t.Parallel()
+	bubble(t, 2, func(w *world) {
+		w.produce("jobs", numbered(0, 20)...)
+		a := w.start(w.options(), nil)
+		for _, d := range a.holding(20) {
+			d.Done()
+		}
+		w.until("all is committed", func() bool { return a.c.Status().Lag == 0 })
+		if a.could(nothing) {
+			t.Error("others could, and there are none")
+		}
+		b := w.start(w.options(), done)
+		w.until("both have a part", func() bool { return a.parts() == 1 && b.parts() == 1 })
+		if a.could(nothing) {
+			t.Error("others could, and they have done nothing")
+		}
+		did := func() {
+			w.produce("jobs", numbered(20, 40)...)
+			w.until("b has done something", func() bool { return len(b.values()) > 0 && b.c.Status().Lag == 0 })
+		}
+		if !a.could(did) {
+			t.Error("others could not, and they have done their work")
+		}
+		if b.could(nothing) {
+			t.Error("b thinks that a could, and a stands still")
+		}
+		for _, d := range a.holding(1) {
+			d.Return()
+		}
+	})
+}
+
+// Others could do a node's work if they have none because it holds all.
+func TestAStandbyCould(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.start(w.options(), done)
+		w.produce("jobs", numbered(0, 1)...)
+		w.waitFor("jobs", 0, 1)
+		w.start(w.options(), done)
+		w.until("both have joined", func() bool {
+			return !slices.ContainsFunc(w.nodes, func(n *node) bool { return !n.c.Status().Joined })
+		})
+		holder := slices.IndexFunc(w.nodes, func(n *node) bool { return n.parts() == 1 })
+		if !w.nodes[holder].could(nothing) {
+			t.Error("others could not, and one of them has nothing to do")
+		}
+		if w.nodes[1-holder].could(nothing) {
+			t.Error("others could do the work of a node that has none")
+		}
+	})
+}
