@@ -161,7 +161,7 @@ func (n *Node) Run(ctx context.Context) error {
 	l := &line{jobs: n.consumer, turns: turns, limiter: n.limiter, gate: gate, wire: make(chan struct{}, atWire), blocked: &n.blocked, claims: n.ledger != nil}
 	crew := n.crew(gate, l.wire)
 	dog := &watchdog{member: n.consumer, unfit: func() error { return unfit(n.limiter.State(), gate) }, after: n.cfg.Kafka.WedgedAfter, log: n.log}
-	services.Go(func() { dog.run(ctx) })
+	services.Go(func() { dog.run(service) })
 	workers.Go(func() { l.run(ctx) })
 	for range n.cfg.Kafka.Workers * max(len(n.cfg.Kafka.Lanes), 1) { // as many as the lanes may have in hand
 		workers.Go(func() { crew.work(turns) })

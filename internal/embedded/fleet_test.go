@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -123,4 +124,16 @@ func TestFleetSendsEachJobOnce(t *testing.T) {
 	}
 	t.Logf("%d in the fullest window, %.3f of the cap used, %.2f unjudged, %.2f script calls a job",
 		r.MaxInWindow, r.Utilisation, r.Unjudged, f.Sum("dispatcher_limit_script_calls_total")/jobs)
+}
+
+// A node that can't go on ends by itself, and says why.
+func TestANodeThatCannotGoOnEnds(t *testing.T) {
+	p := begin(t, embedded.Options{})
+	f, err := embedded.NewFleet(p, 1, logger(t), "kafka.topics=missing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "missing") {
+		t.Errorf("got %v, want an error that names the topic", err)
+	}
 }
