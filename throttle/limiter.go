@@ -165,6 +165,10 @@ func (l *Limiter) Used(s Slot, at time.Time) {
 // Missed reports that a slot was late when it was to be used.
 func (l *Limiter) Missed() { l.line.missed() }
 
+// GiveBack returns a slot that was taken and not used, for whoever waits here. It
+// may go to waste all the same.
+func (l *Limiter) GiveBack(s Slot) { l.line.giveBack(s, time.Now()) }
+
 // nodeID is unique per start: two processes with one name must never be taken
 // for each other, or both would use the same slots.
 func nodeID(name string) string {

@@ -87,10 +87,26 @@ func (l *line) leave(place chan Slot, now time.Time) {
 	l.next = l.next.without(place)
 	select {
 	case s := <-place:
-		l.held = append([]Slot{s}, l.held...)
-		l.serve(now)
+		l.hold(s, now)
 	default:
 	}
+}
+
+// giveBack takes in a slot that somebody had taken.
+func (l *line) giveBack(s Slot, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hold(s, now)
+}
+
+// hold puts a slot among those that are held, and serves who waits.
+func (l *line) hold(s Slot, now time.Time) {
+	at := 0
+	for !s.full && at < len(l.held) && (l.held[at].full || l.held[at].NotBefore.Before(s.NotBefore)) {
+		at++
+	}
+	l.held = slices.Insert(l.held, at, s)
+	l.serve(now)
 }
 
 // add takes booked slots in and serves those who wait.

@@ -181,7 +181,8 @@ var errGone = errors.New("the job has been in hand for longer than head_timeout"
 
 // permit waits for the job's slot at the wire. If the slot has gone by, or was
 // given to a call that could not be written, another one is taken at the head
-// of the line: the job keeps its place.
+// of the line: the job keeps its place. The slot of a job that is not to be called
+// any more is given back.
 func (t *try) permit(ctx context.Context) (time.Time, error) {
 	if !t.used.IsZero() {
 		t.limiter.Missed() // it was given, and not written
@@ -195,26 +196,35 @@ func (t *try) permit(ctx context.Context) (time.Time, error) {
 			t.slot = slot
 		}
 		t.used, t.slot = t.slot, throttle.Slot{}
-		useBy, err := t.claim(ctx)
-		if err != nil {
-			return time.Time{}, err
-		}
-		err = t.used.Wait(ctx)
-		if err == nil && expired(t.d.Job.NotAfter, time.Now()) {
-			return time.Time{}, errExpired
-		}
-		if err == nil && t.d.Gone() {
-			return time.Time{}, errGone
-		}
+		useBy, err := t.present(ctx)
 		if err == nil {
 			t.leaveWire()
 			return useBy, nil
 		}
 		if !errors.Is(err, throttle.ErrLate) {
+			t.limiter.GiveBack(t.used)
+			t.used = throttle.Slot{}
 			return time.Time{}, err
 		}
 		t.limiter.Missed()
 	}
+}
+
+// present waits for the time of the slot in hand, and sees whether the job may
+// still be called then. It returns by when the call must be written.
+func (t *try) present(ctx context.Context) (useBy time.Time, err error) {
+	if useBy, err = t.claim(ctx); err != nil {
+		return time.Time{}, err
+	}
+	switch err := t.used.Wait(ctx); {
+	case err != nil:
+		return time.Time{}, err
+	case expired(t.d.Job.NotAfter, time.Now()):
+		return time.Time{}, errExpired
+	case t.d.Gone():
+		return time.Time{}, errGone
+	}
+	return useBy, nil
 }
 
 // blamed takes in a failed call, and reports whether it counts: only if the
