@@ -31,12 +31,6 @@ const (
 	maxWedgedAfter   = time.Hour
 )
 
-// results is what the name of a topic's results ends with.
-const (
-	results       = ".results"
-	maxTopicBytes = 249
-)
-
 // topicName leaves room for the .dlq of a topic: Kafka takes 249 characters.
 var topicName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,245}$`)
 
@@ -108,7 +102,7 @@ func (c Config) Validate() error {
 	f.redis(c.Redis)
 	f.limits(c.Limits)
 	f.sender(c.Sender)
-	f.parked(c)
+	f.companions(c)
 	f.ledger(c)
 	f.timing(c)
 	if c.Admin.Listen != "" {
@@ -141,20 +135,7 @@ func (f *faults) kafka(k Kafka) {
 	f.oneOf("kafka.sasl.mechanism", strings.ToUpper(k.SASL.Mechanism), "", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 	f.refuse(k.SASL.Mechanism != "" && k.SASL.Username == "", "kafka.sasl.username", "", "a mechanism needs one")
 	f.refuse(k.SASL.Mechanism == "" && k.SASL.Username != "", "kafka.sasl.mechanism", "", "a username needs one")
-	f.results(k)
 	f.tls("kafka.tls", k.TLS)
-}
-
-// results: the topic of the results is named after the jobs' and must not be
-// one of jobs itself, or each result would become a job.
-func (f *faults) results(k Kafka) {
-	topics := k.JobTopics()
-	for _, n := range topicsOf(k) {
-		f.refuse(k.Results && len(n.topic) > maxTopicBytes-len(results), n.path, n.topic,
-			"must be at most %d characters with kafka.results", maxTopicBytes-len(results))
-		of, is := strings.CutSuffix(n.topic, results)
-		f.refuse(k.Results && is && slices.Contains(topics, of), n.path, n.topic, "is where the results of %s go", of)
-	}
 }
 
 func (f *faults) redis(r Redis) {

@@ -1,8 +1,6 @@
 package configs
 
 import (
-	"slices"
-	"strings"
 	"time"
 
 	"dispatcher/throttle"
@@ -16,21 +14,6 @@ const (
 	maxLedgerMargin = time.Minute
 	holdsInWindow   = 10
 )
-
-// parked is what the name of a topic's parked jobs ends with.
-const parked = ".parked"
-
-// parked: the topic of the parked jobs is named after the jobs' and must not be
-// one of jobs itself, or they would be called.
-func (f *faults) parked(c Config) {
-	parks, topics := c.Sender.OnUnknown == UnknownPark, c.Kafka.JobTopics()
-	for _, n := range topicsOf(c.Kafka) {
-		f.refuse(parks && len(n.topic) > maxTopicBytes-len(parked), n.path, n.topic,
-			"must be at most %d characters with sender.on_unknown: park", maxTopicBytes-len(parked))
-		of, is := strings.CutSuffix(n.topic, parked)
-		f.refuse(parks && is && slices.Contains(topics, of), n.path, n.topic, "is where the parked jobs of %s go", of)
-	}
-}
 
 // ledger: it lies in the fleet's Redis, and nothing is called without that.
 func (f *faults) ledger(c Config) {

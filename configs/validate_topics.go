@@ -39,8 +39,41 @@ func (f *faults) topics(k Kafka) {
 		f.refuse(!topicName.MatchString(n.topic) || n.topic == "." || n.topic == "..", n.path, n.topic,
 			"must be 1 to 245 letters, digits and . _ -")
 		f.refuse(slices.Index(topics, n.topic) < i, n.path, n.topic, "is named twice")
-		of, dead := strings.CutSuffix(n.topic, ".dlq")
-		f.refuse(dead && slices.Contains(topics, of), n.path, n.topic, "is where the dead letters of %s go", of)
+	}
+}
+
+// maxTopicBytes is what Kafka takes.
+const maxTopicBytes = 249
+
+// companion is a topic that is named after a job topic.
+type companion struct {
+	ends  string
+	holds string
+	with  string // the setting by which it is there; empty: always
+}
+
+func companionsOf(c Config) []companion {
+	all := []companion{{ends: ".dlq", holds: "dead letters"}}
+	if c.Kafka.Results {
+		all = append(all, companion{".results", "results", "kafka.results"})
+	}
+	if c.Sender.OnUnknown == UnknownPark {
+		all = append(all, companion{".parked", "parked jobs", "sender.on_unknown: park"})
+	}
+	return all
+}
+
+// companions: none may be a topic of jobs itself, or what it holds would become
+// jobs.
+func (f *faults) companions(c Config) {
+	topics := c.Kafka.JobTopics()
+	for _, also := range companionsOf(c) {
+		most := maxTopicBytes - len(also.ends)
+		for _, n := range topicsOf(c.Kafka) {
+			f.refuse(also.with != "" && len(n.topic) > most, n.path, n.topic, "must be at most %d characters with %s", most, also.with)
+			of, is := strings.CutSuffix(n.topic, also.ends)
+			f.refuse(is && slices.Contains(topics, of), n.path, n.topic, "is where the %s of %s go", also.holds, of)
+		}
 	}
 }
 
