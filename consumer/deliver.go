@@ -3,7 +3,6 @@ package consumer
 import (
 	"errors"
 	"hash/maphash"
-	"strconv"
 	"time"
 
 	"dispatcher/job"
@@ -56,15 +55,6 @@ func earlier(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-// recordCount reads a header that counts something; 0: there is none.
-func recordCount(rec *job.Record, name string) int {
-	n, err := strconv.ParseUint(string(recordHeader(rec, name)), 10, 31)
-	if err != nil {
-		return 0
-	}
-	return int(n)
 }
 
 // unreadable is what a dead letter says of a record that is no job.

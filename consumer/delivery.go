@@ -48,7 +48,7 @@ func (d *Delivery) Past() Past {
 }
 
 // Redrives is how often the job was replayed from the dead letters.
-func (d *Delivery) Redrives() int { return int(number(&d.Job.Record, headerRedrive)) }
+func (d *Delivery) Redrives() int { return recordCount(&d.Job.Record, headerRedrive) }
 
 // Past is what a job has been through.
 type Past struct {

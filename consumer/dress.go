@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -96,13 +97,24 @@ func hasOrigin(rec *job.Record) bool {
 	return topicName.Match(recordHeader(rec, job.HeaderOriginalTopic)) && perr == nil && oerr == nil
 }
 
+// recordHeader is the value of the last header of a name, as Decode has it.
 func recordHeader(rec *job.Record, name string) []byte {
-	for i := range rec.Headers {
-		if strings.EqualFold(rec.Headers[i].Key, name) {
-			return rec.Headers[i].Value
+	for _, h := range slices.Backward(rec.Headers) {
+		if strings.EqualFold(h.Key, name) {
+			return h.Value
 		}
 	}
 	return nil
+}
+
+// recordCount reads a header that counts something; 0: there is none that can be
+// read.
+func recordCount(rec *job.Record, name string) int {
+	n, err := strconv.ParseUint(string(recordHeader(rec, name)), 10, 31)
+	if err != nil {
+		return 0
+	}
+	return int(n)
 }
 
 func recordHas(rec *job.Record, name string) bool {

@@ -70,14 +70,14 @@ type Letter struct {
 // newLetter reads what the headers say, and leaves the job id out. A header that can't be read counts as
 // not there: a letter that somebody wrote by hand is to be seen as well.
 func newLetter(rec job.Record) Letter {
-	text := func(name string, limit int) string { return clip(string(lastHeader(&rec, name)), limit) }
+	text := func(name string, limit int) string { return clip(string(recordHeader(&rec, name)), limit) }
 	l := Letter{
 		ID: RecordID{rec.Topic, rec.Partition, rec.Offset}, Record: rec,
 		Class: Class(text(headerErrorClass, maxCodeBytes)), Code: text(headerErrorCode, maxCodeBytes),
 		Message: text(headerErrorMessage, maxMessageBytes), Node: text(headerNode, maxCodeBytes),
-		Attempts: int(number(&rec, headerAttempt)), Redrives: int(number(&rec, headerRedrive)),
-		FailedAt: rec.Time, OriginalSize: number(&rec, headerOriginalSize),
-		Cut: string(lastHeader(&rec, headerTruncated)) == "true",
+		Attempts: recordCount(&rec, headerAttempt), Redrives: recordCount(&rec, headerRedrive),
+		FailedAt: rec.Time, OriginalSize: int64(recordCount(&rec, headerOriginalSize)),
+		Cut: string(recordHeader(&rec, headerTruncated)) == "true",
 	}
 	if t, err := time.Parse(time.RFC3339, text(headerFailedAt, maxCodeBytes)); err == nil {
 		l.FailedAt = t
@@ -85,8 +85,8 @@ func newLetter(rec job.Record) Letter {
 	if t, err := time.Parse(time.RFC3339, text(headerFirstFailedAt, maxCodeBytes)); err == nil {
 		l.FirstFailedAt = t
 	}
-	id, ok := recordID(lastHeader(&rec, job.HeaderOriginalTopic), lastHeader(&rec, job.HeaderOriginalPartition),
-		lastHeader(&rec, job.HeaderOriginalOffset))
+	id, ok := recordID(recordHeader(&rec, job.HeaderOriginalTopic), recordHeader(&rec, job.HeaderOriginalPartition),
+		recordHeader(&rec, job.HeaderOriginalOffset))
 	if ok {
 		l.Origin = id
 	}
@@ -103,25 +103,6 @@ func (l *Letter) jobID() string {
 		return l.Origin.String()
 	}
 	return l.ID.String()
-}
-
-// lastHeader is the value of the last header of a name, as Decode has it.
-func lastHeader(rec *job.Record, name string) []byte {
-	for _, h := range slices.Backward(rec.Headers) {
-		if strings.EqualFold(h.Key, name) {
-			return h.Value
-		}
-	}
-	return nil
-}
-
-// number reads a count; 0: none, or none that can be read.
-func number(rec *job.Record, name string) int64 {
-	n, err := strconv.ParseUint(string(lastHeader(rec, name)), 10, 31)
-	if err != nil {
-		return 0
-	}
-	return int64(n)
 }
 
 // LetterFilter picks dead letters. A zero field picks all.

@@ -96,7 +96,7 @@ func (o *originals) client(ctx context.Context, topic string) (*client, error) {
 // cutFrom tells whether the letter is a part of the record: its topic may have
 // been made anew since.
 func cutFrom(l *Letter, rec *job.Record) bool {
-	written, err := time.Parse(time.RFC3339, string(lastHeader(&l.Record, headerOriginalTime)))
+	written, err := time.Parse(time.RFC3339, string(recordHeader(&l.Record, headerOriginalTime)))
 	sameKey := len(l.Record.Key) == 0 || bytes.Equal(l.Record.Key, rec.Key)
 	return err == nil && written.Equal(rec.Time) && sameKey &&
 		int64(len(rec.Value)) == l.OriginalSize && bytes.HasPrefix(rec.Value, l.Record.Value)
