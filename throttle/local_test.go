@@ -69,7 +69,7 @@ func TestWarmUpRises(t *testing.T) {
 // than the cap.
 func TestScopeNodeNeverOver(t *testing.T) {
 	t.Parallel()
-	total := 0
+	windows := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		c := contract(rapid.Int64Range(1, 500).Draw(rt, "cap"))
 		warmUp := time.Duration(rapid.SampledFrom([]int64{0, 1000, 30_000}).Draw(rt, "warm-up")) * time.Millisecond
@@ -92,11 +92,11 @@ func TestScopeNodeNeverOver(t *testing.T) {
 			if span := duration(slots[i] - slots[i-int(c.Cap)]); span < c.Window+c.Guard {
 				rt.Fatalf("%d slots span %v, want %v", c.Cap+1, span, c.Window+c.Guard)
 			}
+			windows++
 		}
-		total += len(slots)
 	})
-	if total < 5000 {
-		t.Errorf("got %d slots; so few prove nothing", total)
+	if windows == 0 {
+		t.Error("nobody ever asked for more than the cap, which proves nothing")
 	}
 }
 
