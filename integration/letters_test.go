@@ -25,6 +25,7 @@ func TestDeadLettersReal(t *testing.T) {
 		start func(testing.TB) *containers.Server
 	}{{"Kafka 4.1", containers.Kafka}, {"Kafka 3.9", containers.KafkaOld}} {
 		t.Run(version.name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, version.start)
 			t.Run("replayed and dropped", w.replayedAndDropped)
 			if version.name == "Kafka 4.1" {
