@@ -10,7 +10,7 @@ FUZZTIME       ?= 30s
 # integration/, and the tests named Real of other packages.
 
 .DEFAULT_GOAL := help
-.PHONY: help build check lint lua fmt test race integration algorithms fuzz bench demo
+.PHONY: help build check lint lua fmt test race integration kills algorithms fuzz bench demo
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ race: ## The same under the race detector
 integration: ## The built binary against Kafka and Redis in containers (needs Docker)
 	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -p=1 -count=1 -timeout=70m -v -run='^Test(Measured|Faults|Friday|Kafka39|Inputs|[A-Za-z0-9]*Real)$$' ./consumer ./throttle ./integration
 	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -timeout=10m -v -run='^Test(NoRepeats|KilledNodes|Away|Account)Real$$' ./internal/sendledger
+
+kills: ## Kill a random node each 30 s, three runs of 60,000 jobs: 15 minutes (needs Docker)
+	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -timeout=60m -v -run='^TestNoRepeatsReal$$' ./integration -full
 
 algorithms: ## Measure every algorithm, and write docs/algorithms.md (needs Docker)
 	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -timeout=30m -v -run='^TestAlgorithms$$' ./integration -write
