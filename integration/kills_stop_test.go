@@ -16,6 +16,7 @@ import (
 type stopped struct {
 	gap, from   time.Duration // the longest time without any call, and when that began after the kill
 	whole       time.Duration // from the kill until the calls came at the whole rate again, 0: they did not
+	cost        time.Duration // of the whole rate, until then
 	parts, back int           // partitions that the dead node had worked, and those of them worked before the next kill
 	first, last time.Duration // from the kill to the first call from one of them, and until all those had one
 	heir        time.Duration // from the kill to the first call of the node in its place; 0: none
@@ -30,25 +31,24 @@ func (k *killing) tell(t *testing.T, within time.Duration) {
 	t.Helper()
 	where := k.partitions(t)
 	repeats, sent := 0, 0
-	least, most, slowest := time.Hour, time.Duration(0), time.Duration(0)
+	least, most, slowest, cost := time.Hour, time.Duration(0), time.Duration(0), time.Duration(0)
 	for i, one := range k.kills {
 		s := k.stopOf(i, where)
 		k.repeatsOf(i, within, &s)
 		repeats, sent = repeats+s.repeats, sent+s.sent
 		least, most, slowest = min(least, s.gap), max(most, s.gap), max(slowest, s.whole)
-		t.Logf("%s, kill %d, of node %d at %s: no call at all for %s, from %s after it on; the whole rate again after %s; "+
+		cost += s.cost
+		t.Logf("%s, kill %d, of node %d at %s: no call at all for %s, from %s after it on; the whole rate again after %s, which cost %s of it; "+
 			"%d of the %d partitions it worked were worked again before the next kill, after %s to %s; node %d made its first call after %s; "+
 			"it had sent %d in its last %v, and %d were called again, the oldest from %s before; Redis knew %d jobs as done and %d as claimed",
-			k.name, i+1, one.victim.number, round(k.stamp(one.at)-k.report.First), round(s.gap), round(s.from), round(s.whole),
+			k.name, i+1, one.victim.number, round(k.stamp(one.at)-k.report.First), round(s.gap), round(s.from), round(s.whole), round(s.cost),
 			s.back, s.parts, round(s.first), round(s.last), one.heir.number, round(s.heir),
 			s.sent, within, s.repeats, round(s.oldest), len(one.done), one.claimed)
 	}
-	took := k.report.Last - k.report.First
-	lost := took - time.Duration(float64(k.report.Sent)/float64(k.cap)*float64(time.Second))
 	t.Logf("%s: %d jobs, %d kills in %s: %d called, %d repeats, %d could have been; no call at all for %s to %s after a kill, the whole rate again after %s at most; "+
-		"%.3f of the cap used, so a kill cost %s of it; %d of %d in the fullest judged second, %.3f unjudged",
-		k.name, k.size.jobs, len(k.kills), round(took), k.report.Distinct, k.report.Repeated, sent, round(least), round(most), round(slowest),
-		k.report.Utilisation, round(lost/time.Duration(max(len(k.kills), 1))), k.report.MaxInWindow, k.cap, k.report.Unjudged)
+		"%.3f of the cap used, a kill cost %s of it; %d of %d in the fullest judged second, %.3f unjudged",
+		k.name, k.size.jobs, len(k.kills), round(k.report.Last-k.report.First), k.report.Distinct, k.report.Repeated, sent, round(least), round(most), round(slowest),
+		k.report.Utilisation, round(cost/time.Duration(max(len(k.kills), 1))), k.report.MaxInWindow, k.cap, k.report.Unjudged)
 	if repeats != k.report.Repeated {
 		t.Errorf("%d of %d repeats belong to a kill", repeats, k.report.Repeated)
 	}
@@ -97,6 +97,7 @@ func (k *killing) stopOf(i int, where map[string]int) (s stopped) {
 	for j := range max(0, len(calls)-most) {
 		if calls[j].At >= at+s.from+s.gap && calls[j+most].At-calls[j].At <= time.Second {
 			s.whole = calls[j].At - at
+			s.cost = s.whole - time.Duration(j)*time.Second/time.Duration(k.cap)
 			break
 		}
 	}

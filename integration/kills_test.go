@@ -23,16 +23,15 @@ type killSize struct {
 	cap, jobs int
 	kills     int           // so many, evenly spread over the calls; 0: by the clock
 	every     time.Duration // by the clock
-	look      time.Duration // how often the provider is asked
 }
 
 // sizeOfKills is small where nobody asks for more, so that it can be played with
 // each change.
 func sizeOfKills() killSize {
 	if *full {
-		return killSize{cap: 400, jobs: 60_000, every: 30 * time.Second, look: time.Second}
+		return killSize{cap: 400, jobs: 60_000, every: 30 * time.Second}
 	}
-	return killSize{cap: 300, jobs: 3600, kills: 3, look: 100 * time.Millisecond}
+	return killSize{cap: 300, jobs: 3600, kills: 3}
 }
 
 const (
@@ -59,7 +58,7 @@ type killing struct {
 	ledger bool
 	draw   *rand.Rand
 	began  time.Time
-	epoch  time.Time // of the provider's clock, as far as is known: not before the true one
+	epoch  time.Time // of the provider's clock: some milliseconds after the true one at most
 	kills  []kill
 
 	arrivals []provider.Arrival
@@ -91,58 +90,48 @@ func (w *world) kill(t *testing.T, name string, settings ...string) *killing {
 	return k
 }
 
-// play kills until no more kills are due. Ten times what the jobs take at the cap
-// is a bound for what hangs.
+// play kills until no more kills are due.
 func (k *killing) play(t *testing.T) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute + 10*time.Duration(k.size.jobs/k.cap)*time.Second)
-	ticker := time.NewTicker(k.size.look)
-	defer ticker.Stop()
-	for {
-		r := k.look(t)
-		if r.Sent > 0 && k.began.IsZero() {
-			k.began = time.Now()
-		}
-		switch {
-		case k.enough(r):
-			return
-		case k.due(r):
-			k.killOne(t)
-		case time.Now().After(deadline):
-			t.Fatalf("%d calls came for %d jobs, and %d kills", r.Sent, k.size.jobs, len(k.kills))
-		}
-		<-ticker.C
+	k.listen(t)
+	for k.next(t) {
+		k.killOne(t)
 	}
 }
 
-// look asks the provider how far it is. The last call came before its answer, so
-// each answer says when the provider's clock began at the latest.
-func (k *killing) look(t *testing.T) provider.Report {
+// listen waits for the first calls, and learns the provider's clock by them: the
+// last call came before the answer that tells of it, so each answer says when
+// that clock began at the latest.
+func (k *killing) listen(t *testing.T) {
 	t.Helper()
-	r := k.judge.report(t, k.cap)
-	if began := time.Now().Add(-r.Last); r.Sent > 0 && (k.epoch.IsZero() || began.Before(k.epoch)) {
-		k.epoch = began
-	}
-	return r
+	eventually(t, time.Minute, func() bool {
+		r := k.judge.report(t, k.cap)
+		if began := time.Now().Add(-r.Last); r.Sent > 0 && (k.epoch.IsZero() || began.Before(k.epoch)) {
+			k.epoch = began
+		}
+		return r.Sent >= k.cap
+	}, func() string { return "no calls came" })
+	k.began = time.Now()
 }
 
 // stamp is a time on the provider's clock: early by some milliseconds at most.
 func (k *killing) stamp(at time.Time) time.Duration { return at.Sub(k.epoch) }
 
-func (k *killing) due(r provider.Report) bool {
-	next := len(k.kills) + 1
+// next waits until a kill is due. There is none when all were made or, by the
+// clock, when there is no more work than for five seconds. The clock asks the
+// provider only then: to report is work, and holds the judge up.
+func (k *killing) next(t *testing.T) bool {
+	t.Helper()
+	number := len(k.kills) + 1
 	if k.size.every > 0 {
-		return !k.began.IsZero() && time.Since(k.began) >= time.Duration(next)*k.size.every
+		pass(time.Until(k.began.Add(time.Duration(number) * k.size.every)))
+		return k.judge.report(t, k.cap).Sent < k.size.jobs-5*k.cap
 	}
-	return r.Sent >= next*k.size.jobs/(k.size.kills+2)
-}
-
-// enough: by the clock, there is no more work than for five seconds.
-func (k *killing) enough(r provider.Report) bool {
-	if k.size.every > 0 {
-		return r.Sent >= k.size.jobs-5*k.cap
+	if number > k.size.kills {
+		return false
 	}
-	return len(k.kills) == k.size.kills
+	k.judge.count(t, number*k.size.jobs/(k.size.kills+2), time.Minute)
+	return true
 }
 
 func (k *killing) killOne(t *testing.T) {
