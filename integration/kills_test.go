@@ -16,6 +16,8 @@ var (
 	full = flag.Bool("full", false, "play the runs with kills at full size")
 	// seed repeats a run's choice of victims.
 	seed = flag.Uint64("seed", 0, "which nodes are killed; 0: drawn anew")
+	// heir shows what a later replacement is worth: it joins a group that has forgotten the dead node.
+	heir = flag.Duration("heir", 0, "how long after a kill the new node is started")
 )
 
 // killSize is how large a run with kills is.
@@ -144,6 +146,7 @@ func (k *killing) killOne(t *testing.T) {
 		one.done, one.claimed = k.remembered(t)
 	}
 	one.read = time.Now()
+	pass(*heir)
 	one.heir = k.startOne(t)
 	k.kills = append(k.kills, one)
 }
