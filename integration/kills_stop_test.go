@@ -30,14 +30,16 @@ type stopped struct {
 func (k *killing) tell(t *testing.T, within time.Duration) {
 	t.Helper()
 	where := k.partitions(t)
-	repeats, sent := 0, 0
+	repeats, sent, over := 0, 0, 0
 	least, most, slowest, cost := time.Hour, time.Duration(0), time.Duration(0), time.Duration(0)
 	for i, one := range k.kills {
 		s := k.stopOf(i, where)
 		k.repeatsOf(i, within, &s)
 		repeats, sent = repeats+s.repeats, sent+s.sent
 		least, most, slowest = min(least, s.gap), max(most, s.gap), max(slowest, s.whole)
-		cost += s.cost
+		if cost += s.cost; s.whole > 0 {
+			over++
+		}
 		t.Logf("%s, kill %d, of node %d at %s: no call at all for %s, from %s after it on; the whole rate again after %s, which cost %s of it; "+
 			"%d of the %d partitions it worked were worked again before the next kill, after %s to %s; node %d made its first call after %s; "+
 			"it had sent %d in its last %v, and %d were called again, the oldest from %s before; Redis knew %d jobs as done and %d as claimed",
@@ -48,7 +50,7 @@ func (k *killing) tell(t *testing.T, within time.Duration) {
 	t.Logf("%s: %d jobs, %d kills in %s: %d called, %d repeats, %d could have been; no call at all for %s to %s after a kill, the whole rate again after %s at most; "+
 		"%.3f of the cap used, a kill cost %s of it; %d of %d in the fullest judged second, %.3f unjudged",
 		k.name, k.size.jobs, len(k.kills), round(k.report.Last-k.report.First), k.report.Distinct, k.report.Repeated, sent, round(least), round(most), round(slowest),
-		k.report.Utilisation, round(cost/time.Duration(max(len(k.kills), 1))), k.report.MaxInWindow, k.cap, k.report.Unjudged)
+		k.report.Utilisation, round(cost/time.Duration(max(over, 1))), k.report.MaxInWindow, k.cap, k.report.Unjudged)
 	if repeats != k.report.Repeated {
 		t.Errorf("%d of %d repeats belong to a kill", repeats, k.report.Repeated)
 	}

@@ -120,14 +120,14 @@ func (k *killing) listen(t *testing.T) {
 func (k *killing) stamp(at time.Time) time.Duration { return at.Sub(k.epoch) }
 
 // next waits until a kill is due. There is none when all were made or, by the
-// clock, when there is no more work than for five seconds. The clock asks the
-// provider only then: to report is work, and holds the judge up.
+// clock, when there is too little work left to see what it did. The clock asks
+// the provider only then: to report is work, and holds the judge up.
 func (k *killing) next(t *testing.T) bool {
 	t.Helper()
 	number := len(k.kills) + 1
 	if k.size.every > 0 {
 		pass(time.Until(k.began.Add(time.Duration(number) * k.size.every)))
-		return k.judge.report(t, k.cap).Sent < k.size.jobs-5*k.cap
+		return k.judge.report(t, k.cap).Sent < k.size.jobs-15*k.cap
 	}
 	if number > k.size.kills {
 		return false
