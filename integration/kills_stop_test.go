@@ -15,7 +15,7 @@ import (
 // stopped is how long a kill was felt.
 type stopped struct {
 	gap, from   time.Duration // the longest time without any call, and when that began after the kill
-	whole       time.Duration // from the kill until the calls came at the whole rate again, 0: they did not
+	whole       time.Duration // from the kill until the calls came at the whole rate again; 0: they did not
 	cost        time.Duration // of the whole rate, until then
 	parts, back int           // partitions that the dead node had worked, and those of them worked before the next kill
 	first, last time.Duration // from the kill to the first call from one of them, and until all those had one
@@ -43,8 +43,8 @@ func (k *killing) tell(t *testing.T, within time.Duration) {
 		t.Logf("%s, kill %d, of node %d at %s: no call at all for %s, from %s after it on; the whole rate again after %s, which cost %s of it; "+
 			"%d of the %d partitions it worked were worked again before the next kill, after %s to %s; node %d made its first call after %s; "+
 			"it had sent %d in its last %v, and %d were called again, the oldest from %s before; Redis knew %d jobs as done and %d as claimed",
-			k.name, i+1, one.victim.number, round(k.stamp(one.at)-k.report.First), round(s.gap), round(s.from), round(s.whole), round(s.cost),
-			s.back, s.parts, round(s.first), round(s.last), one.heir.number, round(s.heir),
+			k.name, i+1, one.victim.number, round(k.stamp(one.at)-k.report.First), round(s.gap), round(s.from), orNever(s.whole), orNever(s.cost),
+			s.back, s.parts, orNever(s.first), orNever(s.last), one.heir.number, orNever(s.heir),
 			s.sent, within, s.repeats, round(s.oldest), len(one.done), one.claimed)
 	}
 	t.Logf("%s: %d jobs, %d kills in %s: %d called, %d repeats, %d could have been; no call at all for %s to %s after a kill, the whole rate again after %s at most; "+
@@ -57,6 +57,14 @@ func (k *killing) tell(t *testing.T, within time.Duration) {
 }
 
 func round(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }
+
+// orNever is for what need not have come before the next kill.
+func orNever(d time.Duration) string {
+	if d == 0 {
+		return "(never)"
+	}
+	return round(d).String()
+}
 
 // after are the calls between a kill and the next, in order.
 func (k *killing) after(i int) (calls []provider.Arrival) {
