@@ -10,7 +10,7 @@ FUZZTIME       ?= 30s
 # integration/, and the tests named Real of other packages.
 
 .DEFAULT_GOAL := help
-.PHONY: help build check lint lua fmt test race integration changes algorithms fuzz bench demo
+.PHONY: help build check lint lua fmt test race integration kills changes algorithms fuzz bench demo
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ integration: ## The built binary against Kafka and Redis in containers (needs Do
 
 changes: ## Change a limit 100,000 times under load: 5 minutes (needs Docker)
 	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -timeout=30m -v -run='^TestChangesReal$$' ./throttle -changes=100000
+
+kills: ## Kill a random node each 30 s, three runs of 60,000 jobs: 12 minutes (needs Docker)
+	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -timeout=60m -v -run='^TestNoRepeatsReal$$' ./integration -full
 
 algorithms: ## Measure every algorithm, and write docs/algorithms.md (needs Docker)
 	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -timeout=30m -v -run='^TestAlgorithms$$' ./integration -write
