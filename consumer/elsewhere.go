@@ -2,10 +2,7 @@ package consumer
 
 import (
 	"context"
-	"errors"
 	"fmt"
-
-	"github.com/segmentio/kafka-go"
 )
 
 // Elsewhere is how far this node's groups have come in the partitions of others.
@@ -70,27 +67,20 @@ func (c *Consumer) elsewhere(ctx context.Context, topic string, mine map[TopicPa
 // hasStandby tells whether one member of a group holds all that is held, and
 // there is another one.
 func (c *Consumer) hasStandby(ctx context.Context, id string) (bool, error) {
-	res, err := c.client.DescribeGroups(ctx, &kafka.DescribeGroupsRequest{GroupIDs: []string{id}})
+	members, err := c.members(ctx, id)
 	if err != nil {
-		return false, fmt.Errorf("describe group: %w", err)
-	}
-	if len(res.Groups) != 1 {
-		return false, errors.New("describe group: it is not in the answer")
-	}
-	g := &res.Groups[0]
-	if g.Error != nil {
-		return false, fmt.Errorf("describe group: %w", g.Error)
+		return false, err
 	}
 	holders := 0
-	for i := range g.Members {
-		for _, t := range g.Members[i].MemberAssignments.Topics {
+	for i := range members {
+		for _, t := range members[i].MemberAssignments.Topics {
 			if len(t.Partitions) > 0 {
 				holders++
 				break
 			}
 		}
 	}
-	return holders == 1 && len(g.Members) > 1, nil
+	return holders == 1 && len(members) > 1, nil
 }
 
 // places are the partitions that this node works.

@@ -50,6 +50,7 @@ func (g *group) run(ctx context.Context) error {
 	if err := g.learn(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
+	g.awaitGhost(ctx)
 	cg, err := kafka.NewConsumerGroup(g.config())
 	if err != nil {
 		return err

@@ -67,7 +67,7 @@ func (s SASL) GoString() string { return s.String() }
 // Connection is how to reach the cluster.
 type Connection struct {
 	Brokers  []string // host:port; one that answers is enough
-	ClientID string   // what brokers show in their logs; empty: dispatcher
+	ClientID string   // what brokers show in their logs, and by which a node knows itself again; empty: dispatcher
 	SASL     *SASL    // nil: no authentication
 	TLS      *tls.Config
 
@@ -131,7 +131,9 @@ func orDefault[T comparable](field *T, value T) {
 	}
 }
 
-func (c *Connection) setDefaults() { orDefault(&c.ClientID, "dispatcher") }
+const defaultClientID = "dispatcher"
+
+func (c *Connection) setDefaults() { orDefault(&c.ClientID, defaultClientID) }
 
 func (o *Options) setDefaults() {
 	o.Connection.setDefaults()
