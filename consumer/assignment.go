@@ -81,7 +81,7 @@ func (a *assignment) run(stopped, revoked <-chan struct{}) bool {
 	hub := a.g.c.hub
 	hub.drain(a)
 	a.awaitCalls()
-	a.commitLast(hub.close(a))
+	a.commitLast(hub.close(a), stopped)
 	cause := context.Cause(a.ctx)
 	a.g.log().Info("partitions drained", "topic", a.g.topic, "partitions", len(a.parts), "cause", cause)
 	return errors.Is(cause, errFenced)
