@@ -17,6 +17,9 @@ import (
 func TestBrokersReal(t *testing.T) {
 	w := newWorld(t, containers.Kafka)
 	t.Run("the broker is restarted", w.brokerRestarted)
+	t.Run("the coordinator moves", w.coordinatorMoved)
+	t.Run("the group's offset is not in the log", w.outOfRange)
+	t.Run("nodes of another version are in the group", w.upgrade)
 }
 
 // cluster is the same world with other brokers. Its scenarios are counted from a
@@ -148,7 +151,7 @@ func (s *scene) explained(t *testing.T, all []provider.Arrival, outages ...outag
 	}
 	var told []string
 	for i, o := range outages {
-		gap, _ := longestGapAfter(all, o.from)
+		gap, _ := longestGapAfter(slices.DeleteFunc(slices.Clone(all), func(a provider.Arrival) bool { return a.At > o.to }), o.from)
 		within := 0
 		for key := range first {
 			if first[key] >= o.from-unsettled && first[key] < o.to {

@@ -111,18 +111,23 @@ func (s *scene) makeAnew(t *testing.T) {
 }
 
 // commit sets the group's offset in partition 0 while it has no member.
-func (s *scene) commit(t *testing.T, offset int64) {
+func (s *scene) commit(t *testing.T, offset int64) { t.Helper(); s.commitWith(t, offset, "") }
+
+// commitWith is commit with metadata. On a new cluster the group may have no
+// coordinator yet.
+func (s *scene) commitWith(t *testing.T, offset int64, metadata string) {
 	t.Helper()
-	r, err := s.client(t).OffsetCommit(t.Context(), &kafka.OffsetCommitRequest{
-		GroupID: "dispatcher." + s.topic, GenerationID: -1,
-		Topics: map[string][]kafka.OffsetCommit{s.topic: {{Partition: 0, Offset: offset}}},
-	})
-	if err == nil {
-		err = r.Topics[s.topic][0].Error
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	var fault error
+	eventually(t, time.Minute, func() bool {
+		r, err := s.client(t).OffsetCommit(t.Context(), &kafka.OffsetCommitRequest{
+			GroupID: "dispatcher." + s.topic, GenerationID: -1,
+			Topics: map[string][]kafka.OffsetCommit{s.topic: {{Partition: 0, Offset: offset, Metadata: metadata}}},
+		})
+		if fault = err; err == nil {
+			fault = r.Topics[s.topic][0].Error
+		}
+		return fault == nil
+	}, func() string { return fmt.Sprintf("commit offset %d: %v", offset, fault) })
 }
 
 // recordsDeleted: retention takes records that were not worked, while a node
