@@ -50,17 +50,14 @@ func (s *scene) startOld(t *testing.T) *old {
 
 // run works what it polls and commits that before it lets the group move on.
 func (o *old) run(ctx context.Context) error {
-	for {
-		polled := o.cl.PollRecords(ctx, 20)
-		if ctx.Err() != nil {
-			o.cl.AllowRebalance()
-			return nil
-		}
-		if err := o.work(polled); err != nil {
+	for ctx.Err() == nil {
+		err := o.work(o.cl.PollRecords(ctx, 20))
+		o.cl.AllowRebalance()
+		if err != nil {
 			return err
 		}
-		o.cl.AllowRebalance()
 	}
+	return nil
 }
 
 func (o *old) work(polled kgo.Fetches) error {
@@ -94,7 +91,7 @@ func (o *old) commit(records []*kgo.Record) error {
 			for j := range req.Topics[i].Partitions {
 				p := &req.Topics[i].Partitions[j]
 				if p.Metadata = nil; p.Partition%2 == 0 {
-					p.Metadata = kmsg.StringPtr(fmt.Sprintf("v0;done=%d", p.Offset))
+					p.Metadata = new(fmt.Sprintf("v0;done=%d", p.Offset))
 				}
 			}
 		}
