@@ -61,11 +61,15 @@ func (a *assignment) commitLoop(done <-chan struct{}, deadline <-chan time.Time)
 // that comes back still knows this member. To join meanwhile would be in vain,
 // and kafka-go would forget who it was; the group then waits for a whole session.
 func (a *assignment) commitLast(points []commitPoint, stopped <-chan struct{}) {
+	o := &a.g.c.opts
+	room := max(o.Session-o.Heartbeat-o.Drain, lastCommit)
+	if <-a.looked; a.anew.Load() {
+		a.startAnew(room)
+		return
+	}
 	if errors.Is(context.Cause(a.ctx), errFenced) {
 		return
 	}
-	o := &a.g.c.opts
-	room := max(o.Session-o.Heartbeat-o.Drain, lastCommit)
 	until := time.Now().Add(room)
 	if latest := a.ended.Add(o.Drain + room); latest.Before(until) {
 		until = latest
@@ -137,7 +141,7 @@ func ended(c <-chan struct{}) bool {
 // commit brings points to the group's coordinator. It notes those that were
 // taken. Its error is errFenced, or the first one that is worth another try.
 func (a *assignment) commit(points []commitPoint, timeout time.Duration) error {
-	if len(points) == 0 {
+	if len(points) == 0 || a.anew.Load() {
 		return nil
 	}
 	// Not the deliveries' context: the last commits come after its end.

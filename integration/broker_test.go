@@ -18,6 +18,7 @@ func TestBrokersReal(t *testing.T) {
 	w := newWorld(t, containers.Kafka)
 	t.Run("the broker is restarted", w.brokerRestarted)
 	t.Run("the coordinator moves", w.coordinatorMoved)
+	t.Run("a topic is made anew", w.topicRemade)
 	t.Run("the group's offset is not in the log", w.outOfRange)
 	t.Run("nodes of another version are in the group", w.upgrade)
 }

@@ -91,13 +91,7 @@ func (s *scene) started(t *testing.T, jobs int) *node {
 
 func (s *scene) makeAnew(t *testing.T) {
 	t.Helper()
-	r, err := s.client(t).DeleteTopics(t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{s.topic}})
-	if err == nil {
-		err = r.Errors[s.topic]
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.deleteTopic(t)
 	var fault error
 	eventually(t, time.Minute, func() bool {
 		_, fault = endOffsets(t.Context(), s.client(t), s.topic)
