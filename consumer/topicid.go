@@ -31,6 +31,7 @@ const (
 type idWire struct {
 	client *client
 	conn   net.Conn
+	from   int // which broker to begin with: the one before did not answer
 	asked  int32
 }
 
@@ -64,12 +65,15 @@ func (w *idWire) close() {
 // connect has kafka-go prove who we are, and keeps the connection below it.
 func (w *idWire) connect(ctx context.Context) error {
 	var faults []error
-	for _, broker := range w.client.brokers {
-		err := w.connectTo(ctx, broker)
+	for range w.client.brokers {
+		err := w.connectTo(ctx, w.client.brokers[w.from])
 		if err == nil || errors.Is(err, errNoTopicIDs) {
 			return err
 		}
-		faults = append(faults, err)
+		w.from = (w.from + 1) % len(w.client.brokers)
+		if faults = append(faults, err); ctx.Err() != nil {
+			break
+		}
 	}
 	return errors.Join(faults...)
 }

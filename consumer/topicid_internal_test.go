@@ -1,12 +1,17 @@
 package consumer
 
 import (
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 )
 
 // answered is what a broker says, behind the number, as another client writes it.
@@ -68,4 +73,53 @@ func FuzzDecodeTopicID(f *testing.F) {
 			t.Errorf("got the id %v beside %v", id, err)
 		}
 	})
+}
+
+// An id is asked for in the ways in which all else is, and as often as one likes.
+func TestIDsAreAskedForByWayOfTLSAndSASL(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
+	t.Cleanup(web.Close)
+	roots := web.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+	server := &tls.Config{Certificates: web.TLS.Certificates, MinVersion: tls.VersionTLS12}
+	secret := &SASL{Mechanism: "SCRAM-SHA-256", Username: "u", Password: "right"}
+	for name, c := range map[string]struct {
+		opts []kfake.Opt
+		conn Connection
+		err  error
+	}{
+		"plain":      {},
+		"SASL":       {opts: []kfake.Opt{kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "u", "right")}, conn: Connection{SASL: secret}},
+		"TLS":        {opts: []kfake.Opt{kfake.TLS(server)}, conn: Connection{TLS: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}},
+		"old broker": {opts: []kfake.Opt{kfake.MaxVersions(kversion.V2_4_0())}, err: errNoTopicIDs},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster, err := kfake.NewCluster(append(c.opts, kfake.NumBrokers(1), kfake.SeedTopics(1, "jobs"))...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(cluster.Close)
+			c.conn.Brokers = cluster.ListenAddrs()
+			cl, err := newClient(&c.conn, []string{"jobs"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := &idWire{client: cl}
+			defer w.close()
+			first, err := w.ask(t.Context(), "jobs")
+			if !errors.Is(err, c.err) || (err == nil) == (first == topicID{}) {
+				t.Fatalf("got the id %x and %v", first, err)
+			}
+			if err != nil {
+				return
+			}
+			if again, err := w.ask(t.Context(), "jobs"); err != nil || again != first {
+				t.Errorf("got %x and %v the second time, want %x", again, err, first)
+			}
+			if _, err := w.ask(t.Context(), "none"); !errors.Is(err, kafka.UnknownTopicOrPartition) {
+				t.Errorf("got %v for a topic that is not there", err)
+			}
+		})
+	}
 }

@@ -65,17 +65,20 @@ func (w *world) brokerRestarted(t *testing.T) {
 	s.start(t, 2)
 	s.judge.count(t, jobs/5, time.Minute)
 
-	stopped := outage{name: "SIGTERM", from: s.now(t)}
+	stopped := outage{from: s.now(t)}
 	begin := time.Now()
 	set.Stop(1)
 	pass(away - time.Since(begin))
 	set.Start(1)
+	stopped.name = fmt.Sprintf("SIGTERM, away for %v", time.Since(begin).Round(100*time.Millisecond))
 	stopped.to = s.back(t, stopped.from)
 
 	s.judge.count(t, s.judge.report(t, limit).Sent+jobs/5, time.Minute)
-	killed := outage{name: "SIGKILL", from: s.now(t)}
+	killed := outage{from: s.now(t)}
+	begin = time.Now()
 	set.Kill(1)
 	set.Start(1)
+	killed.name = fmt.Sprintf("SIGKILL, away for %v", time.Since(begin).Round(100*time.Millisecond))
 	killed.to = s.back(t, killed.from)
 
 	s.settled(t, time.Minute)

@@ -165,6 +165,17 @@ func (w *world) upgrade(t *testing.T) {
 	s.judge.post(t, "/release", "")
 	s.settled(t, time.Minute)
 	second.leave(t)
+	s.judgeUpgrade(t, upgraded, behind)
+	if said := ours[0].said(t) + ours[1].said(t); !strings.Contains(said, "foreign metadata is ignored") {
+		t.Error("no node says that it ignores foreign metadata")
+	}
+	w.newer(t)
+}
+
+// judgeUpgrade gets the jobs that were repeated on the way to our nodes, and
+// those behind the commit points on the way back.
+func (s *scene) judgeUpgrade(t *testing.T, upgraded []string, behind map[string]bool) {
+	t.Helper()
 	all := plain(s.judge.arrivals(t))
 	downgraded := slices.DeleteFunc(repeated(all), func(key string) bool { return slices.Contains(upgraded, key) })
 	for _, key := range downgraded {
@@ -178,12 +189,8 @@ func (w *world) upgrade(t *testing.T) {
 	if r := s.judge.report(t, s.cap); r.Distinct != upgradeJobs || r.Accepted != upgradeJobs {
 		t.Errorf("got %d jobs called and %d accepted, want %d", r.Distinct, r.Accepted, upgradeJobs)
 	}
-	if said := ours[0].said(t) + ours[1].said(t); !strings.Contains(said, "foreign metadata is ignored") {
-		t.Error("no node says that it ignores foreign metadata")
-	}
 	t.Logf("%d jobs, none lost; from an older format to ours: %d repeats; back: %d repeats, of %d jobs that our marks alone knew to be done",
 		upgradeJobs, len(upgraded), len(downgraded), len(behind))
-	w.newer(t)
 }
 
 func plain(all []provider.Arrival) []provider.Arrival {
