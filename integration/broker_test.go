@@ -162,7 +162,8 @@ func (s *scene) explained(t *testing.T, all []provider.Arrival, outages ...outag
 				within++
 			}
 		}
-		told = append(told, fmt.Sprintf("%s: %d repeats of %d jobs called after the last commit, no call for %v", o.name, counts[i], within, gap.Round(10*time.Millisecond)))
+		told = append(told, fmt.Sprintf("%s: %d repeats of %d jobs called meanwhile, no call for %v", o.name, counts[i], within, gap.Round(10*time.Millisecond)))
 	}
+	figure(t, len(repeats) == 0, "got %d jobs repeated, want none: a member whose broker comes back commits what it had settled", len(repeats))
 	t.Logf("%d calls for %d jobs, none lost; %s", len(all), len(first), strings.Join(told, "; "))
 }
