@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -24,6 +25,10 @@ type assignment struct {
 	doom   chan struct{} // condemned is not empty; one slot
 	fresh  bool          // the group has committed nothing yet, in no partition
 
+	anew   atomic.Bool   // the topic is not the one that the offsets belong to
+	looked chan struct{} // closed when that is known for the last commits
+	gone   bool          // the topic does not exist; the watcher's until looked is closed
+
 	once  sync.Once
 	ended time.Time // when ctx did; written before that, read only after it
 
@@ -37,7 +42,7 @@ type assignment struct {
 }
 
 func newAssignment(g *group, gen *kafka.Generation) *assignment {
-	a := &assignment{g: g, gen: gen, idle: make(chan struct{}), doom: make(chan struct{}, 1), fresh: g.fresh.Load()}
+	a := &assignment{g: g, gen: gen, idle: make(chan struct{}), doom: make(chan struct{}, 1), looked: make(chan struct{}), fresh: g.fresh.Load()}
 	a.ctx, a.cancel = context.WithCancelCause(context.Background())
 	return a
 }
@@ -76,12 +81,13 @@ func (a *assignment) run(stopped, revoked <-chan struct{}) bool {
 	defer a.end(context.Canceled)
 	wg.Go(func() { a.watch(stopped, revoked) })
 	wg.Go(a.buryAll)
+	wg.Go(a.watchTopic)
 	wg.Go(func() { a.begin(func(p *partition) { wg.Go(func() { a.fetchLoop(p) }) }) })
 	a.commitLoop(a.ctx.Done(), nil)
 	hub := a.g.c.hub
 	hub.drain(a)
 	a.awaitCalls()
-	a.commitLast(hub.close(a))
+	a.commitLast(hub.close(a), stopped)
 	cause := context.Cause(a.ctx)
 	a.g.log().Info("partitions drained", "topic", a.g.topic, "partitions", len(a.parts), "cause", cause)
 	return errors.Is(cause, errFenced)

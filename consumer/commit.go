@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -54,34 +55,93 @@ func (a *assignment) commitLoop(done <-chan struct{}, deadline <-chan time.Time)
 // commitLast tries the last commit as often as the session allows, which is
 // counted from the end of the assignment. What it can't bring home will be sent
 // again by the next owner.
-func (a *assignment) commitLast(points []commitPoint) {
-	if len(points) == 0 || errors.Is(context.Cause(a.ctx), errFenced) {
-		return
-	}
+//
+// While no broker answers it goes on until the consumer stops: the group's clock
+// stands as well, nobody can take over by way of a broker that is away, and one
+// that comes back still knows this member. To join meanwhile would be in vain,
+// and kafka-go would forget who it was; the group then waits for a whole session.
+func (a *assignment) commitLast(points []commitPoint, stopped <-chan struct{}) {
 	o := &a.g.c.opts
 	room := max(o.Session-o.Heartbeat-o.Drain, lastCommit)
+	if <-a.looked; a.anew.Load() {
+		a.startAnew(room)
+		return
+	}
+	if errors.Is(context.Cause(a.ctx), errFenced) {
+		return
+	}
 	until := time.Now().Add(room)
 	if latest := a.ended.Add(o.Drain + room); latest.Before(until) {
 		until = latest
 	}
 	var err error
 	for n := 0; time.Now().Before(until); n++ {
-		if err = a.commit(points, time.Until(until)); err == nil {
+		if err = a.lastWord(points, time.Until(until), ended(stopped)); err == nil {
 			return
 		}
 		if errors.Is(err, errFenced) {
 			break
 		}
+		if unanswered(err) && !ended(stopped) {
+			if until = time.Now().Add(room); n == 0 {
+				a.g.log().Warn("no broker answers; what is settled is kept until one does, and then committed", "error", err)
+			}
+		}
 		points = a.g.c.hub.stillDirty(points)
 		pause(context.Background(), min(backoff(n, 20*time.Millisecond, 200*time.Millisecond), time.Until(until)))
 	}
-	a.g.log().Warn("the last commit failed, jobs settled since the one before will be sent again", "error", err)
+	if len(points) > 0 {
+		a.g.log().Warn("the last commit failed, jobs settled since the one before will be sent again", "error", err)
+	}
+}
+
+// lastWord commits points. Where there are none it asks the coordinator whether
+// it is there, unless the member leaves anyway.
+func (a *assignment) lastWord(points []commitPoint, timeout time.Duration, leaves bool) error {
+	if len(points) > 0 || leaves {
+		return a.commit(points, timeout)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), min(timeout, callTimeout))
+	defer cancel()
+	res, err := a.g.c.client.Heartbeat(ctx, &kafka.HeartbeatRequest{
+		GroupID: a.g.id, GenerationID: a.gen.ID, MemberID: a.gen.MemberID,
+	})
+	if err == nil {
+		err = res.Error
+	}
+	if unanswered(err) {
+		return err
+	}
+	return nil // whatever it says, joining is next
+}
+
+// unanswered tells whether no coordinator has answered.
+func unanswered(err error) bool {
+	if err == nil {
+		return false
+	}
+	code, answered := errors.AsType[kafka.Error](err)
+	if !answered {
+		return true
+	}
+	return slices.Contains([]kafka.Error{
+		kafka.GroupCoordinatorNotAvailable, kafka.GroupLoadInProgress, kafka.NotCoordinatorForGroup, kafka.BrokerNotAvailable,
+	}, code)
+}
+
+func ended(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // commit brings points to the group's coordinator. It notes those that were
 // taken. Its error is errFenced, or the first one that is worth another try.
 func (a *assignment) commit(points []commitPoint, timeout time.Duration) error {
-	if len(points) == 0 {
+	if len(points) == 0 || a.anew.Load() {
 		return nil
 	}
 	// Not the deliveries' context: the last commits come after its end.

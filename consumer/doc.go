@@ -62,6 +62,7 @@
 //	fetcher, one a partition     ends with the deliveries' context
 //	digger, one a generation     brings to the dead letters what no worker is to see
 //	beginner, one a generation   starts the fetchers, each once it is known where
+//	id watcher, one a generation looks whether the topic is still the same; ends after one more look
 //	courier, one a partition     of results with something to write; ends when there is no more
 //
 // The taker belongs to the caller. It receives from [Consumer.Ready] until Run
@@ -82,6 +83,8 @@
 // # Failure
 //
 //   - No broker: Run keeps trying, with a log line a try.
+//   - No broker any more: what is settled is kept until one answers, and committed
+//     then, as long as the group still knows this member.
 //   - A missing topic, refused credentials or a bad certificate at the start:
 //     an error of Run.
 //   - A commit that fails is tried again at the next interval, with what is true
@@ -96,6 +99,8 @@
 //     [Status.Ready] says so, as it does of commits.
 //   - The log's beginning overtakes a job that is not complete: it is lost, the
 //     log says so, and what is marked behind it still counts.
+//   - A topic that is deleted and made again while the node runs is waited for, and
+//     read from where Options.OutOfRange says. Its id tells, so not before Kafka 2.8.
 //   - A committed offset beyond the end of the log, or marks there, mean that the
 //     topic is not the one they were written for. Then the group starts at the
 //     first record, or without the marks: nothing is lost, jobs may be repeated.

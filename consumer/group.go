@@ -26,6 +26,8 @@ type group struct {
 	// fresh: the group had committed nothing when this node came, and this
 	// node hasn't either. Only StartLast asks.
 	fresh atomic.Bool
+
+	topicID topicID // as first seen; the watcher's of the assignment
 }
 
 func (g *group) log() *slog.Logger { return g.c.opts.Logger.With("group", g.id) }
@@ -135,6 +137,7 @@ func (g *group) start(ctx context.Context, gen *kafka.Generation) chan struct{} 
 			// To return is to end the generation, and to join again.
 			<-genCtx.Done()
 		}
+		a.awaitTopic(ctx.Done())
 	})
 	return drained
 }

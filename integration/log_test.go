@@ -91,13 +91,7 @@ func (s *scene) started(t *testing.T, jobs int) *node {
 
 func (s *scene) makeAnew(t *testing.T) {
 	t.Helper()
-	r, err := s.client(t).DeleteTopics(t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{s.topic}})
-	if err == nil {
-		err = r.Errors[s.topic]
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.deleteTopic(t)
 	var fault error
 	eventually(t, time.Minute, func() bool {
 		_, fault = endOffsets(t.Context(), s.client(t), s.topic)
@@ -111,18 +105,23 @@ func (s *scene) makeAnew(t *testing.T) {
 }
 
 // commit sets the group's offset in partition 0 while it has no member.
-func (s *scene) commit(t *testing.T, offset int64) {
+func (s *scene) commit(t *testing.T, offset int64) { t.Helper(); s.commitWith(t, offset, "") }
+
+// commitWith is commit with metadata. On a new cluster the group may have no
+// coordinator yet.
+func (s *scene) commitWith(t *testing.T, offset int64, metadata string) {
 	t.Helper()
-	r, err := s.client(t).OffsetCommit(t.Context(), &kafka.OffsetCommitRequest{
-		GroupID: "dispatcher." + s.topic, GenerationID: -1,
-		Topics: map[string][]kafka.OffsetCommit{s.topic: {{Partition: 0, Offset: offset}}},
-	})
-	if err == nil {
-		err = r.Topics[s.topic][0].Error
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	var fault error
+	eventually(t, time.Minute, func() bool {
+		r, err := s.client(t).OffsetCommit(t.Context(), &kafka.OffsetCommitRequest{
+			GroupID: "dispatcher." + s.topic, GenerationID: -1,
+			Topics: map[string][]kafka.OffsetCommit{s.topic: {{Partition: 0, Offset: offset, Metadata: metadata}}},
+		})
+		if fault = err; err == nil {
+			fault = r.Topics[s.topic][0].Error
+		}
+		return fault == nil
+	}, func() string { return fmt.Sprintf("commit offset %d: %v", offset, fault) })
 }
 
 // recordsDeleted: retention takes records that were not worked, while a node

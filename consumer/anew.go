@@ -1,0 +1,156 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// idInterval is how often a member looks whether its topic is still the same.
+const idInterval = time.Second
+
+// errAnew: the topic was deleted and made again. No offset that this member
+// knows means anything in it.
+var errAnew = fmt.Errorf("the topic was made anew: %w", errFenced)
+
+// watchTopic looks whether the topic is still the one that the member's offsets
+// belong to, each second and once more before the last commit. By its offsets
+// alone a topic that was made anew can't be told: as soon as it has grown beyond
+// them they seem to fit, and the jobs before them would never be sent.
+func (a *assignment) watchTopic() {
+	defer close(a.looked)
+	w := &idWire{client: a.g.c.client}
+	defer w.close()
+	t := time.NewTicker(idInterval)
+	defer t.Stop()
+	for {
+		ctx, cancel := context.WithTimeout(a.ctx, callTimeout)
+		same, err := a.look(ctx, w)
+		cancel()
+		switch {
+		case errors.Is(err, errNoTopicIDs):
+			return
+		case !same:
+			a.anew.Store(true)
+			a.end(errAnew)
+			return
+		}
+		select {
+		case <-t.C:
+			continue
+		case <-a.ctx.Done():
+		}
+		break
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), idInterval)
+	defer cancel()
+	if same, _ := a.look(ctx, w); !same {
+		a.anew.Store(true)
+	}
+}
+
+// look compares the topic's id with the one the group has seen first. What can't
+// be found out counts as the same.
+func (a *assignment) look(ctx context.Context, w *idWire) (same bool, err error) {
+	id, err := w.ask(ctx, a.g.topic)
+	gone := errors.Is(err, kafka.UnknownTopicOrPartition)
+	if gone && !a.gone {
+		a.g.log().Warn("the topic is gone", "topic", a.g.topic)
+	}
+	a.gone = gone
+	if err != nil || id == (topicID{}) {
+		a.g.log().Debug("the topic's id is not known", "topic", a.g.topic, "error", err)
+		return true, err
+	}
+	if a.g.topicID == (topicID{}) {
+		a.g.topicID = id
+	}
+	if id == a.g.topicID {
+		return true, nil
+	}
+	a.g.topicID = id
+	return false, nil
+}
+
+// startAnew gives the group offsets in the new topic, as out_of_range says, in
+// place of those that were committed in the old one or, since, by a member that
+// had not noticed yet.
+func (a *assignment) startAnew(room time.Duration) {
+	policy := a.g.c.opts.OutOfRange
+	a.g.log().Error("the topic was deleted and made anew, what the group had done belongs to the old one", "topic", a.g.topic, "out_of_range", policy)
+	if policy == RangeStop {
+		a.g.stop(errors.New("the topic was deleted and made anew, and out_of_range is stop: see what became of its jobs, then set the group's offsets, or out_of_range"))
+		return
+	}
+	until := time.Now().Add(room)
+	for n := 0; ; n++ {
+		err := a.commitAnew(time.Until(until))
+		if err == nil {
+			return
+		}
+		if errors.Is(err, errFenced) || time.Now().After(until) {
+			a.g.log().Error("could not set the group's offsets in the new topic, jobs in it may not be sent", "error", err)
+			return
+		}
+		pause(context.Background(), backoff(n, 20*time.Millisecond, 200*time.Millisecond))
+	}
+}
+
+func (a *assignment) commitAnew(timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), min(max(timeout, lastCommit), callTimeout))
+	defer cancel()
+	var ids []int
+	for _, p := range a.gen.Assignments[a.g.topic] {
+		ids = append(ids, p.ID)
+	}
+	logs, err := listEnds(ctx, a.g.c.client, a.g.topic, ids, kafka.ReadUncommitted)
+	if err != nil {
+		return err
+	}
+	var points []commitPoint
+	for _, l := range logs {
+		if l.Error != nil {
+			return l.Error
+		}
+		at := l.FirstOffset
+		if a.g.c.opts.OutOfRange == RangeLatest {
+			at = l.LastOffset
+		}
+		points = append(points, commitPoint{part: &partition{feed: a.g.feed, id: l.Partition}, snapshot: snapshot{base: at}, plain: true})
+	}
+	return a.send(ctx, points)
+}
+
+// awaitTopic holds the member back while its topic does not exist. The group
+// would be joined over and over: without partitions kafka-go ends a generation
+// as soon as it has begun.
+func (a *assignment) awaitTopic(stopped <-chan struct{}) {
+	if !a.gone && len(a.gen.Assignments[a.g.topic]) > 0 {
+		return
+	}
+	topics := []string{a.g.topic}
+	from := source{sourceFetch, a.g.topic, noPartition}
+	defer a.g.c.state.works(from)
+	t := time.NewTimer(0)
+	defer t.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-stopped:
+			return
+		case <-t.C:
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+		_, err := topicLayout(ctx, &a.g.c.opts.Connection, topics, topics)
+		cancel()
+		if _, missing := errors.AsType[*missingError](err); !missing {
+			return
+		}
+		if a.g.c.state.fails(from, err, 0) {
+			a.g.log().Warn("the topic is gone, waiting until it is made again", "topic", a.g.topic)
+		}
+		t.Reset(backoff(n, 250*time.Millisecond, 2*time.Second))
+	}
+}

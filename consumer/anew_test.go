@@ -1,0 +1,145 @@
+package consumer_test
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"dispatcher/consumer"
+	"dispatcher/job"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// anew deletes the topic and makes it again, with so many records named new.
+func (w *world) anew(partitions, records int) {
+	w.t.Helper()
+	deleted, err := w.client.DeleteTopics(w.t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{"jobs"}})
+	w.ok(err)
+	w.ok(deleted.Errors["jobs"])
+	made, err := w.client.CreateTopics(w.t.Context(), &kafka.CreateTopicsRequest{
+		Topics: []kafka.TopicConfig{{Topic: "jobs", NumPartitions: partitions, ReplicationFactor: 1}},
+	})
+	w.ok(err)
+	w.ok(made.Errors["jobs"])
+	var all []job.Record
+	for i := range records {
+		all = append(all, job.Record{Value: []byte("new " + strconv.Itoa(i))})
+	}
+	w.produce("jobs", all...)
+}
+
+// A topic that is made anew at once and grows beyond the offset that was
+// reached looks like the old one. All of its jobs are handed out all the same.
+func TestATopicMadeAnewUnderANodeIsReadFromItsBeginning(t *testing.T) {
+	t.Parallel()
+	for name, worked := range map[string]bool{"while jobs are worked": true, "while nobody takes any": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, 1, func(w *world) {
+				w.produce("jobs", numbered(0, 20)...)
+				n := w.start(w.options(), (*consumer.Delivery).Done)
+				w.waitFor("jobs", 0, 20)
+				if !worked {
+					w.ok(n.end())
+					n = w.start(w.options(), nil)
+					w.produce("jobs", numbered(20, 400)...)
+					held := n.holding(256)
+					w.anew(1, 500)
+					for _, d := range held {
+						d.Done()
+					}
+				} else {
+					w.anew(1, 50)
+				}
+				want := map[bool]int{true: 50, false: 500}[worked]
+				w.until("all of the new topic is handed out", func() bool {
+					for _, d := range n.taken() {
+						d.Done()
+					}
+					return len(news(n.values())) == want
+				})
+				w.ok(n.end())
+			})
+		})
+	}
+}
+
+// taken are the deliveries that are held, if any.
+func (n *node) taken() []*consumer.Delivery {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	held := n.held
+	n.held = nil
+	return held
+}
+
+func news(values []string) []string {
+	values = slices.DeleteFunc(values, func(v string) bool { return !strings.HasPrefix(v, "new ") })
+	slices.Sort(values)
+	return slices.Compact(values)
+}
+
+// Whoever would rather stop than begin anew is told why.
+func TestATopicMadeAnewStopsWhoAsksForThat(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		o := w.options()
+		o.OutOfRange = consumer.RangeStop
+		w.produce("jobs", numbered(0, 20)...)
+		n := w.start(o, (*consumer.Delivery).Done)
+		w.waitFor("jobs", 0, 20)
+		time.Sleep(2 * time.Second)
+		w.anew(1, 50)
+		w.until("the node ends", func() bool {
+			select {
+			case <-n.over:
+				return true
+			default:
+				return false
+			}
+		})
+		if err := <-n.err; err == nil || !strings.Contains(err.Error(), "made anew") {
+			t.Errorf("got %v, want an end that says that the topic was made anew", err)
+		}
+	})
+}
+
+// A topic that stays away is asked for now and then, and worked once it is back.
+func TestATopicThatIsGoneForLongIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", numbered(0, 20)...)
+		n := w.start(w.options(), (*consumer.Delivery).Done)
+		w.waitFor("jobs", 0, 20)
+		deleted, err := w.client.DeleteTopics(w.t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{"jobs"}})
+		w.ok(err)
+		w.ok(deleted.Errors["jobs"])
+		var joins atomic.Int64
+		w.cluster.ControlKey(int16(kmsg.JoinGroup), func(kmsg.Request) (kmsg.Response, error, bool) {
+			w.cluster.KeepControl()
+			if joins.Add(1) > 1000 {
+				panic("the group is joined all the time")
+			}
+			return nil, nil, false
+		})
+		time.Sleep(3 * time.Minute)
+		t.Logf("%d joins in three minutes", joins.Load())
+		made, err := w.client.CreateTopics(w.t.Context(), &kafka.CreateTopicsRequest{
+			Topics: []kafka.TopicConfig{{Topic: "jobs", NumPartitions: 1, ReplicationFactor: 1}},
+		})
+		w.ok(err)
+		w.ok(made.Errors["jobs"])
+		var all []job.Record
+		for i := range 50 {
+			all = append(all, job.Record{Value: []byte("new " + strconv.Itoa(i))})
+		}
+		w.produce("jobs", all...)
+		w.until("all of the new topic is handed out", func() bool { return len(news(n.values())) == 50 })
+		w.ok(n.end())
+	})
+}

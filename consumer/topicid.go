@@ -1,0 +1,255 @@
+package consumer
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// topicID names a topic for as long as it lives: one that is deleted and made
+// again has another. Zero: not known.
+type topicID [16]byte
+
+// errNoTopicIDs: a broker from before Kafka 2.8.
+var errNoTopicIDs = errors.New("the broker knows no ids of topics")
+
+const (
+	apiMetadata     = 3
+	metadataVersion = 10 // the first one with ids; kafka-go ends at 8
+	maxMetadataSize = 8 << 20
+)
+
+// idWire asks one broker for ids of topics. It belongs to one goroutine, and
+// connects when it is asked and has no connection.
+type idWire struct {
+	client *client
+	conn   net.Conn
+	from   int // which broker to begin with: the one before did not answer
+	asked  int32
+}
+
+// ask returns the id of a topic. Its error may be kafka.UnknownTopicOrPartition,
+// or errNoTopicIDs; after any other one the next call connects again.
+func (w *idWire) ask(ctx context.Context, topic string) (topicID, error) {
+	if w.conn == nil {
+		if err := w.connect(ctx); err != nil {
+			return topicID{}, err
+		}
+	}
+	conn := w.conn
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	answer, err := w.exchange(topic)
+	if err != nil || !stop() {
+		w.close()
+	}
+	if err != nil {
+		return topicID{}, fmt.Errorf("ask for the id of topic %s: %w", topic, err)
+	}
+	return decodeTopicID(answer)
+}
+
+func (w *idWire) close() {
+	if w.conn != nil {
+		_ = w.conn.Close()
+		w.conn = nil
+	}
+}
+
+// connect has kafka-go prove who we are, and keeps the connection below it.
+func (w *idWire) connect(ctx context.Context) error {
+	var faults []error
+	for range w.client.brokers {
+		err := w.connectTo(ctx, w.client.brokers[w.from])
+		if err == nil || errors.Is(err, errNoTopicIDs) {
+			return err
+		}
+		w.from = (w.from + 1) % len(w.client.brokers)
+		if faults = append(faults, err); ctx.Err() != nil {
+			break
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func (w *idWire) connectTo(ctx context.Context, broker string) error {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	var below net.Conn
+	d := *w.client.dialer
+	d.TLS = nil
+	d.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := w.client.dialBelow(ctx, network, addr)
+		below = c
+		return c, err
+	}
+	conn, err := d.DialContext(ctx, "tcp", broker)
+	if err != nil {
+		return err
+	}
+	_ = conn.SetDeadline(time.Now().Add(dialTimeout))
+	versions, err := conn.ApiVersions()
+	_ = conn.SetDeadline(time.Time{})
+	if err == nil && !speaksIDs(versions) {
+		err = errNoTopicIDs
+	}
+	if err != nil {
+		_ = conn.Close()
+		return err
+	}
+	w.conn = below
+	return nil
+}
+
+// dialBelow opens a connection to a broker, with TLS where that is asked for.
+func (c *client) dialBelow(ctx context.Context, network, addr string) (net.Conn, error) {
+	dial := c.dialer.DialFunc
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	conn, err := dial(ctx, network, addr)
+	if err != nil || c.dialer.TLS == nil {
+		return conn, err
+	}
+	conf := c.dialer.TLS.Clone()
+	if conf.ServerName == "" {
+		if conf.ServerName, _, err = net.SplitHostPort(addr); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+	}
+	secure := tls.Client(conn, conf)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return secure, nil
+}
+
+func speaksIDs(versions []kafka.ApiVersion) bool {
+	for _, v := range versions {
+		if v.ApiKey == apiMetadata {
+			return v.MinVersion <= metadataVersion && v.MaxVersion >= metadataVersion
+		}
+	}
+	return false
+}
+
+// exchange sends a request and returns the body of its answer.
+func (w *idWire) exchange(topic string) ([]byte, error) {
+	w.asked++
+	if _, err := w.conn.Write(encodeAskID(w.client.dialer.ClientID, topic, w.asked)); err != nil {
+		return nil, err
+	}
+	var head [4]byte
+	if _, err := io.ReadFull(w.conn, head[:]); err != nil {
+		return nil, err
+	}
+	size := binary.BigEndian.Uint32(head[:])
+	if size < 4 || size > maxMetadataSize {
+		return nil, fmt.Errorf("an answer of %d bytes", size)
+	}
+	answer := make([]byte, size)
+	if _, err := io.ReadFull(w.conn, answer); err != nil {
+		return nil, err
+	}
+	if got := int32(binary.BigEndian.Uint32(answer)); got != w.asked {
+		return nil, fmt.Errorf("an answer to request %d, want %d", got, w.asked)
+	}
+	return answer[4:], nil
+}
+
+// encodeAskID is a Metadata request, version 10, for one topic, which it does
+// not create.
+func encodeAskID(clientID, topic string, number int32) []byte {
+	b := make([]byte, 4, 64+len(clientID)+len(topic)) // the size comes last
+	b = binary.BigEndian.AppendUint16(b, apiMetadata)
+	b = binary.BigEndian.AppendUint16(b, metadataVersion)
+	b = binary.BigEndian.AppendUint32(b, uint32(number))
+	b = binary.BigEndian.AppendUint16(b, uint16(len(clientID)))
+	b = append(b, clientID...)
+	b = append(b, 0, 2)                // no tags; one topic
+	b = append(b, make([]byte, 16)...) // by its name, not its id
+	b = binary.AppendUvarint(b, uint64(len(topic))+1)
+	b = append(b, topic...)
+	b = append(b, 0, 0, 0, 0, 0) // no tags; create nothing, list no rights; no tags
+	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
+	return b
+}
+
+// decodeTopicID reads the answer behind its number, as far as the first topic's
+// id.
+func decodeTopicID(answer []byte) (topicID, error) {
+	r := idReader{rest: answer}
+	r.tags()
+	r.skip(4) // throttled
+	for range r.length() {
+		r.skip(4) // id
+		r.text()  // host
+		r.skip(4) // port
+		r.text()  // rack
+		r.tags()
+	}
+	r.text()  // cluster
+	r.skip(4) // controller
+	topics := r.length()
+	code := r.skip(2)
+	r.text() // name
+	id := r.skip(16)
+	switch {
+	case r.short || topics != 1:
+		return topicID{}, errors.New("the answer can't be read")
+	case binary.BigEndian.Uint16(code) != 0:
+		return topicID{}, kafka.Error(binary.BigEndian.Uint16(code))
+	}
+	return topicID(id), nil
+}
+
+// idReader reads the parts of an answer. Once it is short, all else is nothing.
+type idReader struct {
+	rest  []byte
+	short bool
+}
+
+func (r *idReader) skip(n int) []byte {
+	if r.short || n < 0 || n > len(r.rest) {
+		r.short = true
+		return nil
+	}
+	part := r.rest[:n]
+	r.rest = r.rest[n:]
+	return part
+}
+
+func (r *idReader) number() int {
+	v, n := binary.Uvarint(r.rest)
+	if n <= 0 || v > maxMetadataSize {
+		r.short = true
+		return 0
+	}
+	r.skip(n)
+	return int(v)
+}
+
+// length is that of an array or a string: 0 where there is none.
+func (r *idReader) length() int {
+	if n := r.number() - 1; !r.short && n <= len(r.rest) {
+		return max(n, 0)
+	}
+	r.short = true
+	return 0
+}
+
+func (r *idReader) text() { r.skip(r.length()) }
+
+func (r *idReader) tags() {
+	for n := r.number(); n > 0 && !r.short; n-- {
+		r.number()
+		r.skip(r.number())
+	}
+}

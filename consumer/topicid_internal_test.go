@@ -1,0 +1,125 @@
+package consumer
+
+import (
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
+)
+
+// answered is what a broker says, behind the number, as another client writes it.
+func answered(code int16, id topicID) []byte {
+	res := kmsg.NewPtrMetadataResponse()
+	res.SetVersion(metadataVersion)
+	res.ClusterID = new("a cluster")
+	for i := range int32(3) {
+		b := kmsg.NewMetadataResponseBroker()
+		b.NodeID, b.Host, b.Port = i, "broker", 9092
+		if i > 0 {
+			b.Rack = new("rack")
+		}
+		res.Brokers = append(res.Brokers, b)
+	}
+	topic := kmsg.NewMetadataResponseTopic()
+	topic.ErrorCode, topic.Topic, topic.TopicID = code, new("jobs"), id
+	topic.Partitions = append(topic.Partitions, kmsg.NewMetadataResponseTopicPartition())
+	res.Topics = append(res.Topics, topic)
+	return res.AppendTo([]byte{0})
+}
+
+func TestAnIDIsReadFromWhatABrokerSays(t *testing.T) {
+	t.Parallel()
+	want := topicID{1, 2, 15: 16}
+	if got, err := decodeTopicID(answered(0, want)); err != nil || got != want {
+		t.Errorf("got %v and %v, want %v", got, err, want)
+	}
+	if _, err := decodeTopicID(answered(3, topicID{})); !errors.Is(err, kafka.UnknownTopicOrPartition) {
+		t.Errorf("got %v, want that there is no such topic", err)
+	}
+}
+
+func TestABrokerCanReadWhatItIsAsked(t *testing.T) {
+	t.Parallel()
+	b := encodeAskID("me", "jobs", 7)
+	if got := int(binary.BigEndian.Uint32(b)); got != len(b)-4 {
+		t.Errorf("got %d for the size, want %d", got, len(b)-4)
+	}
+	const head = 4 + 2 + 2 + 4 + 2 + len("me") + 1
+	req := kmsg.NewPtrMetadataRequest()
+	req.SetVersion(metadataVersion)
+	if err := req.ReadFrom(b[head:]); err != nil {
+		t.Fatal(err)
+	}
+	if len(req.Topics) != 1 || req.Topics[0].Topic == nil || *req.Topics[0].Topic != "jobs" || req.AllowAutoTopicCreation {
+		t.Errorf("got %+v, want one topic that is not created", req)
+	}
+}
+
+func FuzzDecodeTopicID(f *testing.F) {
+	whole := answered(0, topicID{1})
+	f.Add(whole)
+	f.Add(whole[:len(whole)/2])
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0x7f})
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		id, err := decodeTopicID(answer)
+		if err != nil && id != (topicID{}) {
+			t.Errorf("got the id %v beside %v", id, err)
+		}
+	})
+}
+
+// An id is asked for in the ways in which all else is, and as often as one likes.
+func TestIDsAreAskedForByWayOfTLSAndSASL(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
+	t.Cleanup(web.Close)
+	roots := web.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+	server := &tls.Config{Certificates: web.TLS.Certificates, MinVersion: tls.VersionTLS12}
+	secret := &SASL{Mechanism: "SCRAM-SHA-256", Username: "u", Password: "right"}
+	for name, c := range map[string]struct {
+		opts []kfake.Opt
+		conn Connection
+		err  error
+	}{
+		"plain":      {},
+		"SASL":       {opts: []kfake.Opt{kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "u", "right")}, conn: Connection{SASL: secret}},
+		"TLS":        {opts: []kfake.Opt{kfake.TLS(server)}, conn: Connection{TLS: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}},
+		"old broker": {opts: []kfake.Opt{kfake.MaxVersions(kversion.V2_4_0())}, err: errNoTopicIDs},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster, err := kfake.NewCluster(append(c.opts, kfake.NumBrokers(1), kfake.SeedTopics(1, "jobs"))...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(cluster.Close)
+			c.conn.Brokers = cluster.ListenAddrs()
+			cl, err := newClient(&c.conn, []string{"jobs"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := &idWire{client: cl}
+			defer w.close()
+			first, err := w.ask(t.Context(), "jobs")
+			if !errors.Is(err, c.err) || (err == nil) == (first == topicID{}) {
+				t.Fatalf("got the id %x and %v", first, err)
+			}
+			if err != nil {
+				return
+			}
+			if again, err := w.ask(t.Context(), "jobs"); err != nil || again != first {
+				t.Errorf("got %x and %v the second time, want %x", again, err, first)
+			}
+			if _, err := w.ask(t.Context(), "none"); !errors.Is(err, kafka.UnknownTopicOrPartition) {
+				t.Errorf("got %v for a topic that is not there", err)
+			}
+		})
+	}
+}

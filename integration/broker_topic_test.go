@@ -1,0 +1,108 @@
+package integration
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"dispatcher/sender/provider"
+)
+
+// topicRemade: a topic is deleted and made again under nodes that run: at once,
+// while the limit is paused and nothing is fetched, and slowly, while they work.
+// Each time it grows beyond what had been reached in the one before. All of its
+// jobs are called, and the nodes say what happened.
+func (w *world) topicRemade(t *testing.T) {
+	t.Parallel()
+	const partitions, old, fresh = 4, 8000, 3000 // so many that a partition's buffer is full, and nothing is fetched
+	s := w.scene(t, 600, partitions, faultLatency)
+	s.spreadAs(t, "old", partitions, old)
+	nodes := s.start(t, 2)
+	s.judge.count(t, old/8, time.Minute)
+	s.mustCommand(t, "limit", "pause", "provider", "--wait")
+	s.deleteTopic(t)
+	s.makeTopic(t, partitions)
+	s.spreadAs(t, "paused", partitions, fresh)
+	s.mustCommand(t, "limit", "resume", "provider")
+	s.called(t, "paused", fresh)
+	s.settled(t, time.Minute)
+
+	s.spreadAs(t, "more", partitions, fresh) // at work when it goes
+	s.called(t, "more", fresh/4)
+	gone := time.Now()
+	s.deleteTopic(t)
+	pass(5 * time.Second)
+	s.makeTopic(t, partitions)
+	made := time.Now()
+	s.spreadAs(t, "working", partitions, 2*fresh)
+	s.called(t, "working", 2*fresh)
+	s.settled(t, time.Minute)
+	took := time.Since(made)
+	s.lagGone(t)
+	for _, n := range nodes {
+		n.tells(t, "the topic was deleted and made anew")
+	}
+	stop(t, nodes...)
+	all := s.judge.arrivals(t)
+	t.Logf("made anew at once beside a paused limit: %d of %d new jobs called, %d of them again; away for %v under work: %d of %d called, %d again, all settled after %v",
+		len(statuses(of(all, "paused"))), fresh, len(repeated(of(all, "paused"))), made.Sub(gone).Round(time.Second),
+		len(statuses(of(all, "working"))), 2*fresh, len(repeated(of(all, "working"))), took.Round(time.Second))
+}
+
+// spreadAs is spread for jobs of another name.
+func (s *scene) spreadAs(t *testing.T, name string, partitions, jobs int) {
+	t.Helper()
+	each := jobs / partitions
+	for p := range partitions {
+		s.putWhere(t, s.at(int32(p), name, p*each, (p+1)*each)...)
+	}
+}
+
+// of are the calls of jobs with such a name.
+func of(all []provider.Arrival, name string) []provider.Arrival {
+	return slices.DeleteFunc(slices.Clone(all), func(a provider.Arrival) bool { return !strings.HasPrefix(a.Key, name+"-") })
+}
+
+// called waits until so many jobs of a name have been.
+func (s *scene) called(t *testing.T, name string, jobs int) {
+	t.Helper()
+	got := 0
+	eventually(t, time.Minute, func() bool {
+		got = len(statuses(of(s.judge.arrivals(t), name)))
+		return got >= jobs
+	}, func() string { return fmt.Sprintf("%d of %d jobs named %s were called", got, jobs, name) })
+}
+
+// makeTopic makes the scene's topic again as soon as the cluster lets it.
+func (s *scene) makeTopic(t *testing.T, partitions int) {
+	t.Helper()
+	var fault error
+	eventually(t, time.Minute, func() bool {
+		r, err := s.client(t).CreateTopics(t.Context(), &kafka.CreateTopicsRequest{
+			Topics: []kafka.TopicConfig{{Topic: s.topic, NumPartitions: partitions, ReplicationFactor: 1}},
+		})
+		if fault = err; err == nil {
+			fault = r.Errors[s.topic]
+		}
+		return fault == nil
+	}, func() string { return fmt.Sprintf("make the topic again: %v", fault) })
+	eventually(t, time.Minute, func() bool {
+		_, fault = endOffsets(t.Context(), s.client(t), s.topic)
+		return fault == nil
+	}, func() string { return fmt.Sprintf("the topic is not there again: %v", fault) })
+}
+
+func (s *scene) deleteTopic(t *testing.T) {
+	t.Helper()
+	r, err := s.client(t).DeleteTopics(t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{s.topic}})
+	if err == nil {
+		err = r.Errors[s.topic]
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
