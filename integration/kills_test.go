@@ -16,8 +16,8 @@ var (
 	full = flag.Bool("full", false, "play the runs with kills at full size")
 	// seed repeats a run's choice of victims.
 	seed = flag.Uint64("seed", 0, "which nodes are killed; 0: drawn anew")
-	// heir shows what a later replacement is worth: it joins a group that has forgotten the dead node.
-	heir = flag.Duration("heir", 0, "how long after a kill the new node is started")
+	// stranger shows what it costs when a new node does not take the dead one's name.
+	stranger = flag.Bool("stranger", false, "in the runs with kills, the new node has a name of its own")
 )
 
 // killSize is how large a run with kills is.
@@ -33,7 +33,7 @@ func sizeOfKills() killSize {
 	if *full {
 		return killSize{cap: 400, jobs: 60_000, every: 30 * time.Second}
 	}
-	return killSize{cap: 300, jobs: 3600, kills: 3}
+	return killSize{cap: 300, jobs: 7500, kills: 3}
 }
 
 const (
@@ -133,6 +133,11 @@ func (k *killing) next(t *testing.T) bool {
 		return false
 	}
 	k.judge.count(t, number*k.size.jobs/(k.size.kills+2), time.Minute)
+	if number > 1 {
+		last := k.kills[number-2].heir
+		eventually(t, time.Minute, func() bool { code, _ := last.ready(t); return code == 200 },
+			func() string { return fmt.Sprintf("node %d takes no part", last.number) })
+	}
 	return true
 }
 
@@ -146,8 +151,12 @@ func (k *killing) killOne(t *testing.T) {
 		one.done, one.claimed = k.remembered(t)
 	}
 	one.read = time.Now()
-	pass(*heir)
-	one.heir = k.startOne(t)
+	if *stranger {
+		one.heir = k.startOne(t)
+	} else {
+		one.heir = k.startOne(t, "node="+one.victim.name)
+		one.heir.name = one.victim.name
+	}
 	k.kills = append(k.kills, one)
 }
 

@@ -21,6 +21,7 @@ import (
 // node is one process of the fleet.
 type node struct {
 	number int
+	name   string
 	admin  string
 	cmd    *exec.Cmd
 	done   chan error // closed after the process has ended; holds its error
@@ -41,9 +42,9 @@ func (s *scene) start(t *testing.T, n int) []*node {
 // settings are the node's own, and go before the scene's.
 func (s *scene) startOne(t *testing.T, settings ...string) *node {
 	t.Helper()
-	n := &node{number: len(s.nodes) + 1, admin: freeAddr(t), done: make(chan error, 1)}
+	n := &node{number: len(s.nodes) + 1, name: fmt.Sprint("node-", len(s.nodes)+1), admin: freeAddr(t), done: make(chan error, 1)}
 	args := append([]string{
-		"run", "--set", fmt.Sprintf("node=node-%d", n.number), "--set", "admin.listen=" + n.admin,
+		"run", "--set", "node=" + n.name, "--set", "admin.listen=" + n.admin,
 		"--set", fmt.Sprintf("sender.http.headers.x-node=%d", n.number),
 	}, s.common()...)
 	for _, set := range settings {

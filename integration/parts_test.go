@@ -19,7 +19,7 @@ func (s *scene) parts(t *testing.T, n *node) map[int]int64 {
 	held := map[int]int64{}
 	for _, g := range r.Groups {
 		for _, m := range g.Members {
-			if m.ClientID != "dispatcher-node-"+string(rune('0'+n.number)) {
+			if m.ClientID != "dispatcher-"+n.name {
 				continue
 			}
 			for _, topic := range m.MemberAssignments.Topics {
