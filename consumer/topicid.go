@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // topicID names a topic for as long as it lives: one that is deleted and made
@@ -21,8 +22,8 @@ type topicID [16]byte
 var errNoTopicIDs = errors.New("the broker knows no ids of topics")
 
 const (
-	apiMetadata     = 3
-	metadataVersion = 10 // the first one with ids; kafka-go ends at 8
+	apiMetadata     = int16(kmsg.Metadata)
+	metadataVersion = 10 // the first one with ids; kafka-go ends at 8, so kmsg says it
 	maxMetadataSize = 8 << 20
 )
 
@@ -164,92 +165,31 @@ func (w *idWire) exchange(topic string) ([]byte, error) {
 	return answer[4:], nil
 }
 
-// encodeAskID is a Metadata request, version 10, for one topic, which it does
-// not create.
+// encodeAskID is a request for one topic's metadata, which does not create it.
 func encodeAskID(clientID, topic string, number int32) []byte {
-	b := make([]byte, 4, 64+len(clientID)+len(topic)) // the size comes last
-	b = binary.BigEndian.AppendUint16(b, apiMetadata)
-	b = binary.BigEndian.AppendUint16(b, metadataVersion)
-	b = binary.BigEndian.AppendUint32(b, uint32(number))
-	b = binary.BigEndian.AppendUint16(b, uint16(len(clientID)))
-	b = append(b, clientID...)
-	b = append(b, 0, 2)                // no tags; one topic
-	b = append(b, make([]byte, 16)...) // by its name, not its id
-	b = binary.AppendUvarint(b, uint64(len(topic))+1)
-	b = append(b, topic...)
-	b = append(b, 0, 0, 0, 0, 0) // no tags; create nothing, list no rights; no tags
-	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
-	return b
+	req := kmsg.NewPtrMetadataRequest()
+	req.SetVersion(metadataVersion)
+	t := kmsg.NewMetadataRequestTopic()
+	t.Topic = &topic
+	req.Topics = append(req.Topics, t)
+	return kmsg.NewRequestFormatter(kmsg.FormatterClientID(clientID)).AppendRequest(nil, req, number)
 }
 
-// decodeTopicID reads the answer behind its number, as far as the first topic's
-// id.
+// decodeTopicID reads the answer behind its number.
 func decodeTopicID(answer []byte) (topicID, error) {
-	r := idReader{rest: answer}
-	r.tags()
-	r.skip(4) // throttled
-	for range r.length() {
-		r.skip(4) // id
-		r.text()  // host
-		r.skip(4) // port
-		r.text()  // rack
-		r.tags()
+	res := kmsg.NewPtrMetadataResponse()
+	res.SetVersion(metadataVersion)
+	if len(answer) == 0 || answer[0] != 0 { // the head's tags; there are none yet
+		return topicID{}, errors.New("the answer has a head that is not known")
 	}
-	r.text()  // cluster
-	r.skip(4) // controller
-	topics := r.length()
-	code := r.skip(2)
-	r.text() // name
-	id := r.skip(16)
-	switch {
-	case r.short || topics != 1:
-		return topicID{}, errors.New("the answer can't be read")
-	case binary.BigEndian.Uint16(code) != 0:
-		return topicID{}, kafka.Error(binary.BigEndian.Uint16(code))
+	if err := res.ReadFrom(answer[1:]); err != nil {
+		return topicID{}, fmt.Errorf("read the answer: %w", err)
 	}
-	return topicID(id), nil
-}
-
-// idReader reads the parts of an answer. Once it is short, all else is nothing.
-type idReader struct {
-	rest  []byte
-	short bool
-}
-
-func (r *idReader) skip(n int) []byte {
-	if r.short || n < 0 || n > len(r.rest) {
-		r.short = true
-		return nil
+	if len(res.Topics) != 1 {
+		return topicID{}, fmt.Errorf("the answer tells of %d topics", len(res.Topics))
 	}
-	part := r.rest[:n]
-	r.rest = r.rest[n:]
-	return part
-}
-
-func (r *idReader) number() int {
-	v, n := binary.Uvarint(r.rest)
-	if n <= 0 || v > maxMetadataSize {
-		r.short = true
-		return 0
+	if code := res.Topics[0].ErrorCode; code != 0 {
+		return topicID{}, kafka.Error(code)
 	}
-	r.skip(n)
-	return int(v)
-}
-
-// length is that of an array or a string: 0 where there is none.
-func (r *idReader) length() int {
-	if n := r.number() - 1; !r.short && n <= len(r.rest) {
-		return max(n, 0)
-	}
-	r.short = true
-	return 0
-}
-
-func (r *idReader) text() { r.skip(r.length()) }
-
-func (r *idReader) tags() {
-	for n := r.number(); n > 0 && !r.short; n-- {
-		r.number()
-		r.skip(r.number())
-	}
+	return res.Topics[0].TopicID, nil
 }

@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"crypto/tls"
-	"encoding/binary"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -42,23 +41,6 @@ func TestAnIDIsReadFromWhatABrokerSays(t *testing.T) {
 	}
 	if _, err := decodeTopicID(answered(3, topicID{})); !errors.Is(err, kafka.UnknownTopicOrPartition) {
 		t.Errorf("got %v, want that there is no such topic", err)
-	}
-}
-
-func TestABrokerCanReadWhatItIsAsked(t *testing.T) {
-	t.Parallel()
-	b := encodeAskID("me", "jobs", 7)
-	if got := int(binary.BigEndian.Uint32(b)); got != len(b)-4 {
-		t.Errorf("got %d for the size, want %d", got, len(b)-4)
-	}
-	const head = 4 + 2 + 2 + 4 + 2 + len("me") + 1
-	req := kmsg.NewPtrMetadataRequest()
-	req.SetVersion(metadataVersion)
-	if err := req.ReadFrom(b[head:]); err != nil {
-		t.Fatal(err)
-	}
-	if len(req.Topics) != 1 || req.Topics[0].Topic == nil || *req.Topics[0].Topic != "jobs" || req.AllowAutoTopicCreation {
-		t.Errorf("got %+v, want one topic that is not created", req)
 	}
 }
 
