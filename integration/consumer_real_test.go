@@ -19,23 +19,32 @@ func TestConsumerReal(t *testing.T) {
 	t.Run("Kafka 4.1", func(t *testing.T) {
 		w := newWorld(t, containers.Kafka)
 		t.Run("each job ends where it should, in the order of keys", func(t *testing.T) { w.fates(t, "kafka.order=key") })
-		t.Run("each job ends where it should, by way of retry tiers", func(t *testing.T) {
-			w.fates(t, "kafka.order=none", "kafka.retry_tiers=1s", "sender.retry.backoff=3s", "sender.retry.max_backoff=3s")
-		})
 		t.Run("the jobs of a key are called in their order", w.orderOfKeys)
 		t.Run("what is stuck holds up nobody", w.stuck)
-		t.Run("no aborted job is sent", w.aborted)
-		t.Run("a topic grows", w.topicGrows)
-		t.Run("a topic is made anew", w.topicMadeAnew)
-		t.Run("records are deleted before they are worked", w.recordsDeleted)
-		t.Run("a backlog costs no memory", w.memory)
 		t.Run("nodes come and go", func(t *testing.T) { w.churn(t, 12) })
+		t.Run("each job ends where it should, by way of retry tiers", beside(func(t *testing.T) {
+			w.fates(t, "kafka.order=none", "kafka.retry_tiers=1s", "sender.retry.backoff=3s", "sender.retry.max_backoff=3s")
+		}))
+		t.Run("no aborted job is sent", beside(w.aborted))
+		t.Run("a topic grows", beside(w.topicGrows))
+		t.Run("a topic is made anew", beside(w.topicMadeAnew))
+		t.Run("records are deleted before they are worked", beside(w.recordsDeleted))
+		t.Run("a backlog costs no memory", beside(w.memory))
 	})
 	t.Run("Kafka 3.9", func(t *testing.T) {
 		w := newWorld(t, containers.KafkaOld)
 		t.Run("each job ends where it should, in the order of keys", func(t *testing.T) { w.fates(t, "kafka.order=key") })
 		t.Run("nodes come and go", func(t *testing.T) { w.churn(t, 4) })
 	})
+}
+
+// beside plays a scenario beside others: one that mostly waits, and measures
+// nothing that they could disturb.
+func beside(scenario func(*testing.T)) func(*testing.T) {
+	return func(t *testing.T) {
+		t.Parallel()
+		scenario(t)
+	}
 }
 
 // scripted is a scene whose provider answers by the idempotency key.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -33,22 +34,39 @@ type world struct {
 func newWorld(t *testing.T, startKafka func(testing.TB) *containers.Server) *world {
 	t.Helper()
 	containers.Need(t)
-	dir := t.TempDir()
-	w := &world{dispatcher: filepath.Join(dir, "dispatcher"), provider: filepath.Join(dir, "provider")}
-	build(t, w.dispatcher, "../cmd/dispatcher")
-	build(t, w.provider, "./provider")
+	if err := binaries(); err != nil {
+		t.Fatal(err)
+	}
+	w := &world{dispatcher: filepath.Join(binDir, "dispatcher"), provider: filepath.Join(binDir, "provider")}
 	w.redis, w.kafka = containers.Redis(t), startKafka(t)
 	w.rdb = redis.NewClient(&redis.Options{Addr: w.redis.Addr})
 	t.Cleanup(func() { _ = w.rdb.Close() })
 	return w
 }
 
-func build(t *testing.T, to, pkg string) {
-	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", to, pkg).CombinedOutput(); err != nil {
-		t.Fatalf("go build %s: %v\n%s", pkg, err, out)
+// binDir is where the binaries are built: TestMain's, since all tests share them.
+var binDir string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "dispatcher-integration-")
+	if err != nil {
+		panic(err)
 	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	binDir = dir
+	m.Run()
 }
+
+// binaries builds what tests run, once.
+var binaries = sync.OnceValue(func() error {
+	for name, pkg := range map[string]string{"dispatcher": "../cmd/dispatcher", "provider": "./provider"} {
+		out, err := exec.Command("go", "build", "-o", filepath.Join(binDir, name), pkg).CombinedOutput() //nolint:noctx // for all tests, not for one
+		if err != nil {
+			return fmt.Errorf("go build %s: %w\n%s", pkg, err, out)
+		}
+	}
+	return nil
+})
 
 // scene is one scenario: a topic, a namespace, a provider and its nodes.
 type scene struct {
