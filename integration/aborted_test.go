@@ -14,6 +14,7 @@ import (
 // what was committed is sent, one that stays open holds up what lies behind it,
 // and no lag is left over.
 func (w *world) aborted(t *testing.T) {
+	t.Helper()
 	const batches, each = 60, 50
 	s := w.scene(t, 2000, 6, 0)
 	cl := s.producer(t, kgo.TransactionalID(s.topic+"-producer"))

@@ -23,6 +23,7 @@ func TestConsumerReal(t *testing.T) {
 		t.Run("what is stuck holds up nobody", w.stuck)
 		t.Run("nodes come and go", func(t *testing.T) { w.churn(t, 12) })
 		t.Run("each job ends where it should, by way of retry tiers", beside(func(t *testing.T) {
+			t.Helper()
 			w.fates(t, "kafka.order=none", "kafka.retry_tiers=1s", "sender.retry.backoff=3s", "sender.retry.max_backoff=3s")
 		}))
 		t.Run("no aborted job is sent", beside(w.aborted))

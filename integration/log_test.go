@@ -25,6 +25,7 @@ func (s *scene) at(partition int32, name string, from, to int) (records []*kgo.R
 
 // topicGrows: jobs in partitions that are added while nodes run are sent.
 func (w *world) topicGrows(t *testing.T) {
+	t.Helper()
 	const each = 100
 	s := w.scene(t, 2000, 3, 0)
 	s.start(t, 2)
@@ -58,6 +59,7 @@ func (w *world) topicGrows(t *testing.T) {
 // are all sent, whatever the group had committed in the old one, and where that
 // does not fit the node says so.
 func (w *world) topicMadeAnew(t *testing.T) {
+	t.Helper()
 	const before, after = 300, 100
 	s := w.scene(t, 2000, 1, 0)
 	s.putWhere(t, s.at(0, "old", 0, before)...)
@@ -127,6 +129,7 @@ func (s *scene) commitWith(t *testing.T, offset int64, metadata string) {
 // recordsDeleted: retention takes records that were not worked, while a node
 // runs and while none does. What is left is sent, once, and the loss is told.
 func (w *world) recordsDeleted(t *testing.T) {
+	t.Helper()
 	const jobs, gone, more, goneLater = 12_000, 11_000, 1000, 12_700
 	s := w.scene(t, 5000, 1, 0)
 	s.putWhere(t, s.at(0, "job", 0, 1)...)

@@ -60,7 +60,7 @@ func TestMain(m *testing.M) {
 // binaries builds what tests run, once.
 var binaries = sync.OnceValue(func() error {
 	for name, pkg := range map[string]string{"dispatcher": "../cmd/dispatcher", "provider": "./provider"} {
-		out, err := exec.Command("go", "build", "-o", filepath.Join(binDir, name), pkg).CombinedOutput() //nolint:noctx // for all tests, not for one
+		out, err := exec.Command("go", "build", "-o", filepath.Join(binDir, name), pkg).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("go build %s: %w\n%s", pkg, err, out)
 		}
