@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -68,60 +69,95 @@ func (a *assignment) look(ctx context.Context, w *idWire) (same bool, err error)
 	if a.g.topicID == (topicID{}) {
 		a.g.topicID = id
 	}
-	if id == a.g.topicID {
-		return true, nil
-	}
-	a.g.topicID = id
-	return false, nil
+	a.newID = id
+	return id == a.g.topicID, nil
 }
 
 // startAnew gives the group offsets in the new topic, as out_of_range says, in
 // place of those that were committed in the old one or, since, by a member that
-// had not noticed yet.
-func (a *assignment) startAnew(room time.Duration) {
+// had not noticed yet. It goes on until it has: to join before would be to work
+// from an offset that means nothing. Where the group has moved on meanwhile, the
+// next assignment notices the topic again.
+func (a *assignment) startAnew(stopped <-chan struct{}) {
 	policy := a.g.c.opts.OutOfRange
 	a.g.log().Error("the topic was deleted and made anew, what the group had done belongs to the old one", "topic", a.g.topic, "out_of_range", policy)
 	if policy == RangeStop {
-		a.g.stop(errors.New("the topic was deleted and made anew, and out_of_range is stop: see what became of its jobs, then set the group's offsets, or out_of_range"))
+		a.g.refuse(errors.New("the topic was deleted and made anew, and out_of_range is stop: see what became of its jobs, then set the group's offsets, or out_of_range"))
 		return
 	}
-	until := time.Now().Add(room)
 	for n := 0; ; n++ {
-		err := a.commitAnew(time.Until(until))
+		err := a.commitAnew()
 		if err == nil {
+			a.g.topicID = a.newID
 			return
 		}
-		if errors.Is(err, errFenced) || time.Now().After(until) {
-			a.g.log().Error("could not set the group's offsets in the new topic, jobs in it may not be sent", "error", err)
+		if errors.Is(err, errFenced) || n >= leastTries && ended(stopped) {
+			a.g.log().Error("could not set the group's offsets in the new topic", "error", err)
 			return
+		}
+		if n == leastTries {
+			a.g.log().Warn("could not set the group's offsets in the new topic, trying again", "error", err)
 		}
 		pause(context.Background(), backoff(n, 20*time.Millisecond, 200*time.Millisecond))
 	}
 }
 
-func (a *assignment) commitAnew(timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.Background(), min(max(timeout, lastCommit), callTimeout))
+// leastTries is how often a node that stops tries all the same.
+const leastTries = 3
+
+func (a *assignment) commitAnew() error {
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
+	ids, err := a.stillThere(ctx)
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	var points []commitPoint
+	for _, id := range ids {
+		// The log is new: it begins at 0. If it doesn't, that is told when it is read.
+		points = append(points, commitPoint{part: &partition{feed: a.g.feed, id: id}, plain: true})
+	}
+	if a.g.c.opts.OutOfRange == RangeLatest {
+		if err := a.atEnds(ctx, ids, points); err != nil {
+			return err
+		}
+	}
+	return a.send(ctx, points)
+}
+
+// stillThere are the assignment's partitions that the new topic has as well.
+func (a *assignment) stillThere(ctx context.Context) ([]int, error) {
+	topics := []string{a.g.topic}
+	layout, err := topicLayout(ctx, &a.g.c.opts.Connection, topics, topics)
+	if err != nil {
+		return nil, err
+	}
 	var ids []int
 	for _, p := range a.gen.Assignments[a.g.topic] {
-		ids = append(ids, p.ID)
+		if slices.ContainsFunc(layout[a.g.topic].Partitions, func(q kafka.Partition) bool { return q.ID == p.ID }) {
+			ids = append(ids, p.ID)
+		}
 	}
+	return ids, nil
+}
+
+// atEnds moves points to the ends of their logs.
+func (a *assignment) atEnds(ctx context.Context, ids []int, points []commitPoint) error {
 	logs, err := listEnds(ctx, a.g.c.client, a.g.topic, ids, kafka.ReadUncommitted)
 	if err != nil {
 		return err
 	}
-	var points []commitPoint
+	ends := make(map[int]int64, len(logs))
 	for _, l := range logs {
 		if l.Error != nil {
-			return l.Error
+			return fmt.Errorf("list offsets of partition %d: %w", l.Partition, l.Error)
 		}
-		at := l.FirstOffset
-		if a.g.c.opts.OutOfRange == RangeLatest {
-			at = l.LastOffset
-		}
-		points = append(points, commitPoint{part: &partition{feed: a.g.feed, id: l.Partition}, snapshot: snapshot{base: at}, plain: true})
+		ends[l.Partition] = l.LastOffset
 	}
-	return a.send(ctx, points)
+	for i := range points {
+		points[i].base = ends[points[i].part.id]
+	}
+	return nil
 }
 
 // awaitTopic holds the member back while its topic does not exist. The group

@@ -1,6 +1,7 @@
 package consumer_test
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"dispatcher/job"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -58,7 +61,7 @@ func TestATopicMadeAnewUnderANodeIsReadFromItsBeginning(t *testing.T) {
 				}
 				want := map[bool]int{true: 50, false: 500}[worked]
 				w.until("all of the new topic is handed out", func() bool {
-					for _, d := range n.taken() {
+					for _, d := range n.grab() {
 						d.Done()
 					}
 					return len(news(n.values())) == want
@@ -67,15 +70,6 @@ func TestATopicMadeAnewUnderANodeIsReadFromItsBeginning(t *testing.T) {
 			})
 		})
 	}
-}
-
-// taken are the deliveries that are held, if any.
-func (n *node) taken() []*consumer.Delivery {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	held := n.held
-	n.held = nil
-	return held
 }
 
 func news(values []string) []string {
@@ -141,5 +135,67 @@ func TestATopicThatIsGoneForLongIsWaitedFor(t *testing.T) {
 		w.produce("jobs", all...)
 		w.until("all of the new topic is handed out", func() bool { return len(news(n.values())) == 50 })
 		w.ok(n.end())
+	})
+}
+
+// Where the new topic has fewer partitions than the old one, all of its jobs are
+// handed out, also those that lie before what was committed meanwhile.
+func TestATopicMadeAnewSmallerIsReadFromItsBeginning(t *testing.T) {
+	t.Parallel()
+	for _, partitions := range []int{2, 1} {
+		t.Run(strconv.Itoa(partitions), func(t *testing.T) {
+			t.Parallel()
+			bubble(t, 3, func(w *world) {
+				w.produce("jobs", numbered(0, 300)...)
+				n := w.start(w.options(), done)
+				w.until("the old ones are done", func() bool { return len(n.values()) == 300 })
+				w.anew(partitions, 500)
+				w.until("all of the new topic is handed out", func() bool { return len(news(n.values())) == 500 })
+				w.ok(n.end())
+			})
+		})
+	}
+}
+
+// A topic whose leaders take their time is not worked from an offset of the old
+// one meanwhile.
+func TestATopicMadeAnewIsNotWorkedBeforeItsOffsetsAreSet(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", numbered(0, 300)...)
+		n := w.start(w.options(), done)
+		w.waitFor("jobs", 0, 300)
+		refused := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "jobs", Err: kerr.LeaderNotAvailable, Count: -1})
+		w.anew(1, 500)
+		time.Sleep(8 * time.Second)
+		refused.Remove()
+		w.until("all of the new topic is handed out", func() bool { return len(news(n.values())) == 500 })
+		w.ok(n.end())
+	})
+}
+
+// That a node is to stop is not forgotten because it stands aside just then.
+func TestAStopForATopicMadeAnewOutlastsStandingAside(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		o := w.options()
+		o.OutOfRange = consumer.RangeStop
+		w.produce("jobs", numbered(0, 20)...)
+		n := w.start(o, done)
+		w.waitFor("jobs", 0, 20)
+		time.Sleep(2300 * time.Millisecond) // between two looks at the topic
+		w.anew(1, 50)
+		n.c.StandAside(errors.New("no hands"))
+		w.until("it has ended", func() bool {
+			select {
+			case <-n.over:
+				return true
+			default:
+				return false
+			}
+		})
+		if err := <-n.err; err == nil || !strings.Contains(err.Error(), "out_of_range is stop") {
+			t.Errorf("got %v, want that the topic is another one", err)
+		}
 	})
 }

@@ -72,71 +72,72 @@ func TestANodeThatStandsAsideCanStop(t *testing.T) {
 	})
 }
 
-// could asks whether others could do a node's work, by what they did meanwhile.
-func (n *node) could(meanwhile func()) bool {
+// moved and idle are what a node learns of the others, by what they did meanwhile.
+func (n *node) others(meanwhile func()) (moved, idle bool) {
 	n.w.t.Helper()
 	before, err := n.c.Elsewhere(n.w.t.Context())
 	n.w.ok(err)
 	meanwhile()
 	now, err := n.c.Elsewhere(n.w.t.Context())
 	n.w.ok(err)
-	return now.Could(before)
+	return now.Moved(before), now.Idle()
 }
 
 func nothing() {}
 
-// Others could do a node's work if they do theirs; not if they stand still, and
-// not if there are none.
-func TestOthersCouldWhoDoTheirWork(t *testing.T) {
+// What others do is known by what they commit, and that they have nothing to do
+// by what there is.
+func TestANodeKnowsWhatOthersDo(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, func(w *world) {
+		expect := func(who string, n *node, meanwhile func(), moved, idle bool) {
+			w.t.Helper()
+			if m, i := n.others(meanwhile); m != moved || i != idle {
+				w.t.Errorf("%s: got moved: %v and idle: %v of the others, want %v and %v", who, m, i, moved, idle)
+			}
+		}
 		w.produce("jobs", numbered(0, 20)...)
 		a := w.start(w.options(), nil)
 		for _, d := range a.holding(20) {
 			d.Done()
 		}
 		w.until("all is committed", func() bool { return a.c.Status().Lag == 0 })
-		if a.could(nothing) {
-			t.Error("others could, and there are none")
-		}
-		b := w.start(w.options(), done)
+		expect("alone", a, nothing, false, false)
+
+		b := w.start(w.options(), nil)
 		w.until("both have a part", func() bool { return a.parts() == 1 && b.parts() == 1 })
-		if a.could(nothing) {
-			t.Error("others could, and they have done nothing")
-		}
-		did := func() {
-			w.produce("jobs", numbered(20, 40)...)
-			w.until("b has done something", func() bool { return len(b.values()) > 0 && b.c.Status().Lag == 0 })
-		}
-		if !a.could(did) {
-			t.Error("others could not, and they have done their work")
-		}
-		if b.could(nothing) {
-			t.Error("b thinks that a could, and a stands still")
-		}
+		expect("with an idle one", a, nothing, false, true)
+
+		w.produce("jobs", numbered(20, 40)...)
+		w.until("both have work", func() bool { return a.c.Status().InHand > 0 && b.c.Status().InHand > 0 })
+		expect("with one that stands still", a, nothing, false, false)
+		expect("with one that works", a, func() {
+			for _, d := range b.grab() {
+				d.Done()
+			}
+			w.until("b has done its work", func() bool { return b.c.Status().Lag == 0 })
+		}, true, true)
+		expect("beside a", b, nothing, false, false)
 		for _, d := range a.holding(1) {
 			d.Return()
 		}
 	})
 }
 
-// Others could do a node's work if they have none because it holds all.
-func TestAStandbyCould(t *testing.T) {
+// A member without partitions has nothing to do.
+func TestAStandbyIsIdle(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
 		w.start(w.options(), done)
 		w.produce("jobs", numbered(0, 1)...)
 		w.waitFor("jobs", 0, 1)
-		w.start(w.options(), done)
+		w.start(w.options(), nil)
 		w.until("both have joined", func() bool {
 			return !slices.ContainsFunc(w.nodes, func(n *node) bool { return !n.c.Status().Joined })
 		})
 		holder := slices.IndexFunc(w.nodes, func(n *node) bool { return n.parts() == 1 })
-		if !w.nodes[holder].could(nothing) {
-			t.Error("others could not, and one of them has nothing to do")
-		}
-		if w.nodes[1-holder].could(nothing) {
-			t.Error("others could do the work of a node that has none")
+		if moved, idle := w.nodes[holder].others(nothing); moved || !idle {
+			t.Errorf("got moved: %v and idle: %v of a standby", moved, idle)
 		}
 	})
 }

@@ -28,6 +28,7 @@ type assignment struct {
 	anew   atomic.Bool   // the topic is not the one that the offsets belong to
 	looked chan struct{} // closed when that is known for the last commits
 	gone   bool          // the topic does not exist; the watcher's until looked is closed
+	newID  topicID       // as last seen; likewise
 
 	once  sync.Once
 	ended time.Time // when ctx did; written before that, read only after it

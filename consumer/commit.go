@@ -64,7 +64,7 @@ func (a *assignment) commitLast(points []commitPoint, stopped <-chan struct{}) {
 	o := &a.g.c.opts
 	room := max(o.Session-o.Heartbeat-o.Drain, lastCommit)
 	if <-a.looked; a.anew.Load() {
-		a.startAnew(room)
+		a.startAnew(stopped)
 		return
 	}
 	if errors.Is(context.Cause(a.ctx), errFenced) {

@@ -112,13 +112,24 @@ func (c *Consumer) Run(ctx context.Context) error {
 func (c *Consumer) takePart(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	refusals := make(chan error, len(c.feeds)) // one is enough; a feed may have several
 	var groups, watch sync.WaitGroup
 	for _, f := range c.feeds {
 		g := &group{c: c, feed: f, id: c.opts.Group + "." + f.topic}
-		g.stop = func(err error) { stop(fmt.Errorf("topic %s: %w", f.topic, err)) }
+		fail := func(err error) error {
+			err = fmt.Errorf("topic %s: %w", f.topic, err)
+			stop(err)
+			return err
+		}
+		g.refuse = func(err error) {
+			select {
+			case refusals <- fail(err):
+			default:
+			}
+		}
 		groups.Go(func() {
 			if err := g.run(ctx); err != nil {
-				g.stop(err)
+				_ = fail(err)
 			}
 		})
 	}
@@ -131,6 +142,11 @@ func (c *Consumer) takePart(ctx context.Context) error {
 	err := c.outcome(ctx)
 	stop(nil)
 	watch.Wait()
+	select {
+	case err = <-refusals: // whatever else ended the membership
+		c.state.failed(err)
+	default:
+	}
 	return err
 }
 

@@ -3,12 +3,15 @@ package consumer
 import (
 	"context"
 	"fmt"
+
+	"github.com/segmentio/kafka-go"
 )
 
 // Elsewhere is how far this node's groups have come in the partitions of others.
 type Elsewhere struct {
 	Committed map[TopicPartition]int64 // offsets
-	Standby   bool                     // in some group this node holds all partitions, and another member none
+	Lag       int64                    // jobs that are not complete there
+	Others    bool                     // another member, or a partition of one, is there at all
 }
 
 // TopicPartition is a partition of a topic.
@@ -17,12 +20,8 @@ type TopicPartition struct {
 	Partition int
 }
 
-// Could tells whether others could do this node's work: they have done theirs
-// since before, or have none and wait for some.
-func (e Elsewhere) Could(before Elsewhere) bool {
-	if e.Standby {
-		return true
-	}
+// Moved tells whether others have completed jobs since before.
+func (e Elsewhere) Moved(before Elsewhere) bool {
 	for at, offset := range e.Committed {
 		if then, ok := before.Committed[at]; ok && offset > then {
 			return true
@@ -31,7 +30,10 @@ func (e Elsewhere) Could(before Elsewhere) bool {
 	return false
 }
 
-// Elsewhere asks the brokers; two requests a group.
+// Idle tells whether there are others, and they have nothing to do.
+func (e Elsewhere) Idle() bool { return e.Others && e.Lag == 0 }
+
+// Elsewhere asks the brokers; up to four requests a group.
 func (c *Consumer) Elsewhere(ctx context.Context) (Elsewhere, error) {
 	mine := c.hub.places()
 	e := Elsewhere{Committed: make(map[TopicPartition]int64)}
@@ -43,44 +45,45 @@ func (c *Consumer) Elsewhere(ctx context.Context) (Elsewhere, error) {
 	return e, nil
 }
 
+// elsewhere adds what there is in one topic.
 func (c *Consumer) elsewhere(ctx context.Context, topic string, mine map[TopicPartition]bool, e *Elsewhere) error {
-	id := c.opts.Group + "." + topic
-	all, err := c.committedIn(ctx, id, topic)
+	group := c.opts.Group + "." + topic
+	layout, err := topicLayout(ctx, &c.opts.Connection, []string{topic}, []string{topic})
 	if err != nil {
 		return err
 	}
-	held := false
-	for partition, offset := range all {
-		at := TopicPartition{topic, partition}
-		held = held || mine[at]
-		if !mine[at] {
-			e.Committed[at] = offset
+	var theirs []int
+	for _, p := range layout[topic].Partitions {
+		if !mine[TopicPartition{topic, p.ID}] {
+			theirs = append(theirs, p.ID)
 		}
 	}
-	if !held || e.Standby {
-		return nil
+	if len(theirs) == 0 {
+		members, err := c.members(ctx, group)
+		e.Others = e.Others || len(members) > 1
+		return err
 	}
-	e.Standby, err = c.hasStandby(ctx, id)
-	return err
-}
-
-// hasStandby tells whether one member of a group holds all that is held, and
-// there is another one.
-func (c *Consumer) hasStandby(ctx context.Context, id string) (bool, error) {
-	members, err := c.members(ctx, id)
+	e.Others = true
+	committed, err := c.committedIn(ctx, group, topic)
 	if err != nil {
-		return false, err
+		return err
 	}
-	holders := 0
-	for i := range members {
-		for _, t := range members[i].MemberAssignments.Topics {
-			if len(t.Partitions) > 0 {
-				holders++
-				break
-			}
+	logs, err := listEnds(ctx, c.client, topic, theirs, kafka.ReadCommitted)
+	if err != nil {
+		return err
+	}
+	for _, l := range logs {
+		if l.Error != nil {
+			continue // it has no leader, so nobody completes anything there
 		}
+		offset, ok := committed[l.Partition]
+		if !ok {
+			offset = l.FirstOffset
+		}
+		e.Committed[TopicPartition{topic, l.Partition}] = offset
+		e.Lag += max(l.LastOffset-offset, 0)
 	}
-	return holders == 1 && len(members) > 1, nil
+	return nil
 }
 
 // places are the partitions that this node works.

@@ -129,7 +129,7 @@ func (f *fetcher) deleted(first, last, stable int64) error {
 	switch policy {
 	case RangeStop:
 		err := rangeError(f.p.id, f.at, first, last)
-		f.a.g.stop(err)
+		f.a.g.refuse(err)
 		return err
 	case RangeLatest:
 		f.at = last

@@ -19,9 +19,11 @@ const watchInterval = 30 * time.Second
 type group struct {
 	*feed
 
-	c    *Consumer
-	id   string
-	stop func(error) // ends the consumer's run, for all groups
+	c  *Consumer
+	id string
+
+	// refuse ends the consumer's run, for all groups, with an error of it.
+	refuse func(error)
 
 	// fresh: the group had committed nothing when this node came, and this
 	// node hasn't either. Only StartLast asks.

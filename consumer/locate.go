@@ -25,7 +25,7 @@ func (a *assignment) locate(ids []int) (parts []*partition, missing []int, err e
 			missing = append(missing, id)
 		case at.lost() && a.g.c.opts.OutOfRange == RangeStop:
 			missing = append(missing, id)
-			a.g.stop(rangeError(id, at.offset, at.first, at.last))
+			a.g.refuse(rangeError(id, at.offset, at.first, at.last))
 		default:
 			parts = append(parts, a.settleIn(id, at))
 		}

@@ -94,9 +94,11 @@ func (w *idWire) connectTo(ctx context.Context, broker string) error {
 	if err != nil {
 		return err
 	}
-	_ = conn.SetDeadline(time.Now().Add(dialTimeout))
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	versions, err := conn.ApiVersions()
-	_ = conn.SetDeadline(time.Time{})
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
 	if err == nil && !speaksIDs(versions) {
 		err = errNoTopicIDs
 	}

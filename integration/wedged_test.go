@@ -99,7 +99,8 @@ func (w *world) allCutOff(t *testing.T) {
 	t.Parallel()
 	const jobs = 3000
 	r := startRelay(t, w.redis.Addr)
-	s := w.scene(t, 300, 6, 0, "kafka.wedged_after="+wedgedAfter.String(), "redis.addrs="+r.addr)
+	// Calls that are on the wire at the cut still end, and look like work.
+	s := w.scene(t, 300, 6, 3*time.Second, "kafka.wedged_after="+wedgedAfter.String(), "redis.addrs="+r.addr, "kafka.workers=2000")
 	s.enqueue(t, jobs)
 	s.start(t, 2)
 	s.judge.count(t, 500, time.Minute)

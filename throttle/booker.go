@@ -249,7 +249,6 @@ func (b *booker) take(reply booking) {
 // noteLate counts slots that nobody could use in time.
 func (b *booker) noteLate(n int64) {
 	b.late += n
-	b.lateRow.Add(n)
 	b.metrics.late.Add(float64(n))
 }
 

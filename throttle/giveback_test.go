@@ -1,14 +1,16 @@
 package throttle
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 )
 
-// Whatever is taken, given back and left, each slot is with one caller or held,
-// those that are held are in order, and nobody waits while one is held.
+// Whatever is taken, given back, refused and left, each slot is with one caller or
+// held; those that are held are in order, and nobody waits while
+// one is held.
 func TestASlotThatIsGivenBackGoesToOneCaller(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -17,35 +19,57 @@ func TestASlotThatIsGivenBackGoesToOneCaller(t *testing.T) {
 		var out []Slot          // with callers
 		var waiting []chan Slot // places of callers who have got nothing yet
 		made := 0
+		got := func(s Slot) {
+			if !s.full {
+				out = append(out, s)
+			}
+		}
 		hear := func() {
 			var still []chan Slot
 			for _, place := range waiting {
 				select {
 				case s := <-place:
-					out = append(out, s)
+					got(s)
 				default:
 					still = append(still, place)
 				}
 			}
 			waiting = still
 		}
+		book := func(n int) {
+			var some []Slot
+			for range n {
+				made++
+				at := now.Add(time.Duration(made) * time.Millisecond)
+				some = append(some, Slot{NotBefore: at, NotAfter: at.Add(time.Hour)})
+			}
+			l.add(some, now)
+		}
 		t.Repeat(map[string]func(*rapid.T){
 			"book": func(t *rapid.T) {
-				var some []Slot
-				for range rapid.IntRange(1, 4).Draw(t, "slots") {
-					made++
-					at := now.Add(time.Duration(made) * time.Millisecond)
-					some = append(some, Slot{NotBefore: at, NotAfter: at.Add(time.Hour)})
-				}
-				l.add(some, now)
+				book(rapid.IntRange(1, 4).Draw(t, "slots"))
 				hear()
 			},
 			"take": func(t *rapid.T) {
 				if s, place := l.take(now, rapid.Bool().Draw(t, "again")); place != nil {
 					waiting = append(waiting, place)
 				} else {
-					out = append(out, s)
+					got(s)
 				}
+			},
+			"refuse": func(t *rapid.T) {
+				l.refuse(int64(rapid.IntRange(1, 3).Draw(t, "refused")), now)
+				hear()
+			},
+			"leave with a slot": func(t *rapid.T) {
+				if len(waiting) == 0 {
+					t.Skip("nobody waits")
+				}
+				book(1) // who waits first has it, and leaves before it hears
+				i := rapid.IntRange(0, len(waiting)-1).Draw(t, "who")
+				l.leave(waiting[i], now)
+				waiting = append(waiting[:i], waiting[i+1:]...)
+				hear()
 			},
 			"give back": func(t *rapid.T) {
 				if len(out) == 0 {
@@ -59,22 +83,22 @@ func TestASlotThatIsGivenBackGoesToOneCaller(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				seen := map[time.Time]bool{}
-				for _, s := range append(append([]Slot{}, out...), l.held...) {
-					if seen[s.NotBefore] {
+				for _, s := range append(slices.Clone(out), l.held...) {
+					if seen[s.NotBefore] && !s.full {
 						t.Fatalf("the slot of %v is there twice", s.NotBefore)
 					}
 					seen[s.NotBefore] = true
 				}
+				delete(seen, time.Time{}) // refusals
 				if len(seen) != made {
 					t.Fatalf("got %d slots, want %d", len(seen), made)
 				}
-				for i := 1; i < len(l.held); i++ {
-					if l.held[i].NotBefore.Before(l.held[i-1].NotBefore) {
-						t.Fatalf("slots are held out of order: %v", l.held)
-					}
+				free := slices.DeleteFunc(slices.Clone(l.held), func(s Slot) bool { return s.full })
+				if !slices.IsSortedFunc(free, func(a, b Slot) int { return a.NotBefore.Compare(b.NotBefore) }) {
+					t.Fatalf("slots are held out of order: %v", free)
 				}
-				if len(waiting) > 0 && len(l.held) > 0 {
-					t.Fatalf("%d wait while %d slots are held", len(waiting), len(l.held))
+				if len(waiting) > 0 && len(free) > 0 {
+					t.Fatalf("%d wait while %d slots are held", len(waiting), len(free))
 				}
 			},
 		})

@@ -63,7 +63,6 @@ type Limiter struct {
 	line    line
 	told    atomic.Bool   // Redis tells this node of changes
 	spacing atomic.Int64  // of the settings in force, in nanoseconds
-	lateRow atomic.Int64  // slots that were late since the last that was used
 	wake    chan struct{} // room for one: somebody began to wait
 	changed chan struct{} // room for one: Redis told of a change
 	listen  func(context.Context)
@@ -156,11 +155,8 @@ func (l *Limiter) join(ctx context.Context, again bool) (Slot, error) {
 // Spacing is the time between two slots under the settings in force.
 func (l *Limiter) Spacing() time.Duration { return time.Duration(l.spacing.Load()) }
 
-// Used reports when the call of a slot began.
-func (l *Limiter) Used(s Slot, at time.Time) {
-	l.lateRow.Store(0)
-	l.metrics.used(at.Sub(s.NotBefore))
-}
+// Used reports when the call of a slot began, for the lateness histogram.
+func (l *Limiter) Used(s Slot, at time.Time) { l.metrics.used(at.Sub(s.NotBefore)) }
 
 // Missed reports that a slot was late when it was to be used.
 func (l *Limiter) Missed() { l.line.missed() }

@@ -31,16 +31,13 @@ type State struct {
 	Until    time.Time     // of a fence, or of the lease of a share in the phase reserve; else zero
 	Err      error         // what Redis answered, in the phases away, reserve and refused
 	Fenced   bool          // false: this Redis can't tell a failover, and one would go unseen
-	Late     int64         // slots that came too late since the last that was used
 }
 
 // State returns a snapshot.
 func (l *Limiter) State() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := l.state
-	s.Late = l.lateRow.Load()
-	return s
+	return l.state
 }
 
 // Ready is nil while slots can be had, or an operator wants none: what a

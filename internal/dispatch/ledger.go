@@ -58,6 +58,7 @@ func (t *try) release() {
 
 // giveBack returns the job, free for whoever gets it next.
 func (t *try) giveBack() {
+	t.spare()
 	t.release()
 	t.d.Return()
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -160,7 +161,10 @@ func (n *Node) Run(ctx context.Context) error {
 	gate := newGate(n.cfg.Sender.Breaker.Failures, n.cfg.Sender.Breaker.Probe, n.log)
 	l := &line{jobs: n.consumer, turns: turns, limiter: n.limiter, gate: gate, wire: make(chan struct{}, atWire), blocked: &n.blocked, claims: n.ledger != nil}
 	crew := n.crew(gate, l.wire)
-	dog := &watchdog{member: n.consumer, unfit: func() error { return unfit(n.limiter.State(), gate) }, after: n.cfg.Kafka.WedgedAfter, log: n.log}
+	dog := &watchdog{
+		member: n.consumer, unfit: func() error { return unfit(n.limiter.State(), gate) }, log: n.log,
+		after: n.cfg.Kafka.WedgedAfter, calls: n.cfg.Sender.HTTP.Timeout + n.cfg.Kafka.CommitInterval + time.Second,
+	}
 	services.Go(func() { dog.run(service) })
 	workers.Go(func() { l.run(ctx) })
 	for range n.cfg.Kafka.Workers * max(len(n.cfg.Kafka.Lanes), 1) { // as many as the lanes may have in hand

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -12,10 +11,6 @@ import (
 )
 
 const (
-	// lateSlots is how many slots in a row come too late before a node counts as
-	// too slow. One stall may spoil more; the next slot is used then.
-	lateSlots = 10
-
 	leastLook, mostLook = 50 * time.Millisecond, time.Second // how often the watchdog looks
 	askTimeout          = 5 * time.Second                    // for what Kafka knows of the others
 	mostRests           = 3                                  // the rest doubles so often
@@ -33,14 +28,16 @@ type member interface {
 }
 
 // watchdog gives a wedged node's partitions up: one that has had work and could
-// not do any for so long, while others did theirs. Where nobody does, the trouble
-// is not this node's, and to hand partitions round would help nobody.
+// not do any for so long, while others do theirs or have none. Where others have
+// work and nobody does it, the trouble is not this node's, and to hand partitions
+// round would help nobody.
 type watchdog struct {
 	member member
 	unfit  func() error  // why the node can't work now; nil: it can
 	after  time.Duration // 0: it does not look
+	calls  time.Duration // a call that is under way when the trouble begins may still end so much later
 	log    *slog.Logger
-	rests  int // rests in a row that ended with a probe only
+	rests  int // rests in a row that ended without the node being fit
 }
 
 func (w *watchdog) run(ctx context.Context) {
@@ -66,59 +63,95 @@ func (w *watchdog) run(ctx context.Context) {
 
 // awaitWedged waits until the node is wedged, and returns why; nil: ctx ended.
 func (w *watchdog) awaitWedged(ctx context.Context, look <-chan time.Time) error {
-	var since time.Time // the node has been unfit; zero: it is not, or the others are not known yet
-	var then consumer.Elsewhere
+	var since time.Time // the node has been unfit; zero: it is not
+	others := progress{watchdog: w}
 	for tick(ctx, look) {
 		why := w.unfit()
 		if why == nil {
 			w.rests = 0
 		}
-		if why == nil || !hasWork(w.member.Status()) {
-			since = time.Time{}
-			continue
-		}
-		if !since.IsZero() && time.Since(since) < w.after {
-			continue
-		}
-		now, err := w.ask(ctx)
 		switch {
-		case err != nil:
-			w.log.Debug("can't ask what the others do", "error", err)
+		case why == nil || !hasWork(w.member.Status()):
+			since, others.at = time.Time{}, time.Time{}
 			continue
-		case !since.IsZero() && now.Could(then):
+		case since.IsZero():
+			since = time.Now()
+		}
+		if time.Since(since) < w.patience() {
+			continue
+		}
+		// What others do counts from here on: before, calls were still ending.
+		if moved, idle, known := others.look(ctx); known && (moved || idle && w.rests == 0) {
 			return why
 		}
-		since, then = time.Now(), now
 	}
 	return nil
 }
 
-func (w *watchdog) ask(ctx context.Context) (consumer.Elsewhere, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	return w.member.Elsewhere(ctx)
+// patience is how long the node is unfit before it asks what the others do. One
+// that has come back without being fit has shown before what it is.
+func (w *watchdog) patience() time.Duration {
+	if w.rests > 0 {
+		return w.stretch()
+	}
+	return max(w.after-w.stretch(), w.calls)
 }
+
+// stretch is the time over which the others are watched.
+func (w *watchdog) stretch() time.Duration { return w.after / 4 }
 
 func hasWork(s consumer.Status) bool { return s.InHand > 0 || s.Lag > 0 }
 
-// rest waits until the node can work again; false: ctx ended. Whether the
-// provider answers shows only in a call, so after a while one is due.
+// rest waits until the node can work again, or has nothing to gain by standing
+// aside; false: ctx ended. Whether the provider answers shows only in a call, so
+// after a while one is due; and where others have work and don't do it either,
+// this node is as good as they are.
 func (w *watchdog) rest(ctx context.Context, look <-chan time.Time) bool {
 	began, most := time.Now(), w.after<<min(w.rests, mostRests)
+	others := progress{watchdog: w}
+	stuck := began // nobody has done anything since
 	for tick(ctx, look) {
 		why := w.unfit()
 		if why == nil {
 			return true
 		}
-		if !errors.Is(why, errProvider) {
-			began = time.Now()
+		moved, idle, known := others.look(ctx)
+		if moved || idle || !known && others.at.IsZero() {
+			stuck = time.Now()
 		}
-		if time.Since(began) >= most {
+		if errors.Is(why, errProvider) && time.Since(began) >= most || time.Since(stuck) >= max(w.after, w.calls) {
 			w.rests++
 			return true
 		}
 	}
 	return false
+}
+
+// progress compares what others have done, a stretch at a time.
+type progress struct {
+	*watchdog
+
+	at   time.Time // of then; zero: not known
+	then consumer.Elsewhere
+}
+
+// look tells, at the end of each stretch, whether others have done something in
+// it, or have nothing to do; not known: it is not over, or they can't be asked.
+func (p *progress) look(ctx context.Context) (moved, idle, known bool) {
+	if !p.at.IsZero() && time.Since(p.at) < p.stretch() {
+		return false, false, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	now, err := p.member.Elsewhere(ctx)
+	if err != nil {
+		p.log.Debug("can't ask what the others do", "error", err)
+		p.at = time.Time{}
+		return false, false, false
+	}
+	moved, idle, known = now.Moved(p.then), now.Idle() && p.then.Idle(), !p.at.IsZero()
+	p.at, p.then = time.Now(), now
+	return moved && known, idle && known, known
 }
 
 func tick(ctx context.Context, look <-chan time.Time) bool {
@@ -132,13 +165,11 @@ func tick(ctx context.Context, look <-chan time.Time) bool {
 
 // unfit says why a node gets nothing done; nil: it can, or waits its turn.
 func unfit(s throttle.State, g *gate) error {
-	switch err := s.Ready(); {
-	case err != nil && s.Phase != throttle.PhaseReserve:
+	if err := s.Ready(); err != nil && s.Phase != throttle.PhaseReserve {
 		return err
-	case !g.isUp():
+	}
+	if !g.isUp() {
 		return errProvider
-	case s.Late >= lateSlots:
-		return fmt.Errorf("its last %d slots all came too late", s.Late)
 	}
 	return nil
 }

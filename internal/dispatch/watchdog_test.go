@@ -63,19 +63,29 @@ func (p *post) is(sick error, work bool, others func() consumer.Elsewhere) {
 	p.sick, p.work, p.others = sick, work, others
 }
 
-func still() consumer.Elsewhere { return consumer.Elsewhere{} }
-
-// works: another one does what there is.
-func works() consumer.Elsewhere {
-	at := consumer.TopicPartition{Topic: "jobs", Partition: 1}
-	return consumer.Elsewhere{Committed: map[consumer.TopicPartition]int64{at: time.Now().UnixNano()}}
+// still: others have work, and don't do it.
+func still() consumer.Elsewhere {
+	return consumer.Elsewhere{Others: true, Lag: 1, Committed: map[consumer.TopicPartition]int64{{Topic: "jobs", Partition: 1}: 7}}
 }
+
+// works: they do it.
+func works() consumer.Elsewhere {
+	e := still()
+	e.Committed = map[consumer.TopicPartition]int64{{Topic: "jobs", Partition: 1}: time.Now().UnixNano()}
+	return e
+}
+
+// idle: they have none.
+func idle() consumer.Elsewhere { return consumer.Elsewhere{Others: true} }
+
+// alone: there are none.
+func alone() consumer.Elsewhere { return consumer.Elsewhere{} }
 
 func watched(t *testing.T, test func(p *post)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		p := &post{began: time.Now(), others: still}
-		dog := &watchdog{member: p, unfit: p.unfit, after: time.Minute, log: slog.New(slog.DiscardHandler)}
+		dog := &watchdog{member: p, unfit: p.unfit, after: time.Minute, calls: 10 * time.Second, log: slog.New(slog.DiscardHandler)}
 		ctx, stop := context.WithCancel(t.Context())
 		over := make(chan struct{})
 		go func() { dog.run(ctx); close(over) }()
@@ -97,41 +107,45 @@ func (p *post) turned(t *testing.T, after time.Duration, want ...time.Duration) 
 	ok := len(p.turns) == len(want)
 	for i := range min(len(p.turns), len(want)) {
 		late := p.turns[i] - want[i]
-		ok = ok && late >= 0 && late <= time.Duration(i+1)*mostLook // each turn waits for a look
+		ok = ok && late >= 0 && late <= time.Duration(i+1)*7*mostLook // each turn waits for a few looks
 	}
 	if !ok {
 		t.Errorf("after %v: got turns at %v, want %v and a look each", time.Since(p.began), p.turns, want)
 	}
 }
 
-// A node that can't work while others can stands aside after its time, and takes
-// part again as soon as it can.
+// A node that can't work while others do, or have nothing to do, stands aside after
+// its time, and takes part again as soon as it can.
 func TestAWedgedNodeStandsAside(t *testing.T) {
 	t.Parallel()
-	watched(t, func(p *post) {
-		p.is(errCut, true, works)
-		p.turned(t, 58*time.Second)
-		p.turned(t, 10*time.Minute, time.Minute)
-		if !errors.Is(p.aside, errCut) {
-			t.Errorf("got %v as the reason, want %v", p.aside, errCut)
-		}
-		p.is(nil, true, works)
-		p.turned(t, time.Hour, time.Minute, 10*time.Minute+58*time.Second)
-	})
+	for name, others := range map[string]func() consumer.Elsewhere{"they work": works, "they are idle": idle} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			watched(t, func(p *post) {
+				p.is(errCut, true, others)
+				p.turned(t, 58*time.Second)
+				p.turned(t, 10*time.Minute, time.Minute)
+				if !errors.Is(p.aside, errCut) {
+					t.Errorf("got %v as the reason, want %v", p.aside, errCut)
+				}
+				p.is(nil, true, works)
+				p.turned(t, time.Hour, time.Minute, 10*time.Minute+58*time.Second)
+			})
+		})
+	}
 }
 
-// A node stays where it is when nobody else works, when it has no work, when it
-// is unwell for less than its time, and while it can't ask.
+// A node stays where it is when nobody else works, when there is nobody, when it
+// has no work, when it is unwell for less than its time, while it can't ask, and
+// while what the others do is only the end of calls that were under way.
 func TestANodeThatIsNotWedgedStays(t *testing.T) {
 	t.Parallel()
 	for name, state := range map[string]func(p *post){
-		"nobody works": func(p *post) { p.is(errCut, true, still) },
-		"no work":      func(p *post) { p.is(errCut, false, works) },
-		"well":         func(p *post) { p.is(nil, true, works) },
-		"kafka is away": func(p *post) {
-			p.is(errCut, true, works)
-			p.fault = errors.New("no broker")
-		},
+		"nobody works":  func(p *post) { p.is(errCut, true, still) },
+		"nobody else":   func(p *post) { p.is(errCut, true, alone) },
+		"no work":       func(p *post) { p.is(errCut, false, works) },
+		"well":          func(p *post) { p.is(nil, true, works) },
+		"kafka is away": func(p *post) { p.away(); p.is(errCut, true, works) },
 		"unwell now and then": func(p *post) {
 			for range 20 {
 				p.is(errCut, true, works)
@@ -139,6 +153,11 @@ func TestANodeThatIsNotWedgedStays(t *testing.T) {
 				p.is(nil, true, works)
 				time.Sleep(2 * time.Second)
 			}
+		},
+		"the last calls end": func(p *post) {
+			p.is(errCut, true, works)
+			time.Sleep(40 * time.Second)
+			p.is(errCut, true, still)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -151,23 +170,60 @@ func TestANodeThatIsNotWedgedStays(t *testing.T) {
 	}
 }
 
+// away: Kafka can't be asked.
+func (p *post) away() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fault = errors.New("no broker")
+}
+
 // A provider that answers shows only in a call: the node asks for jobs again after
-// a rest, which doubles as long as the provider does not answer.
+// a rest, which doubles as long as the provider does not answer. A node that comes
+// back unwell is not waited for as long as the first time.
 func TestTheProviderIsAskedAgainAfterARest(t *testing.T) {
 	t.Parallel()
 	watched(t, func(p *post) {
 		p.is(errProvider, true, works)
-		const m = time.Minute
-		p.turned(t, 28*m, 1*m, 2*m, 3*m, 5*m, 6*m, 10*m, 11*m, 19*m, 20*m)
+		const m, q = time.Minute, 30 * time.Second // q: unfit for a stretch, and the others watched for one
+		turns := []time.Duration{1 * m, 2 * m, 2*m + q, 4*m + q, 5 * m, 9 * m, 9*m + q, 17*m + q, 18 * m}
+		p.turned(t, 25*m, turns...)
 		p.is(nil, true, works) // it answers
-		p.turned(t, 10*m, 1*m, 2*m, 3*m, 5*m, 6*m, 10*m, 11*m, 19*m, 20*m, 28*m)
+		turns = append(turns, 25*m)
+		p.turned(t, 10*m, turns...)
 		p.is(errProvider, true, works)
-		p.turned(t, 2*m+30*time.Second, 1*m, 2*m, 3*m, 5*m, 6*m, 10*m, 11*m, 19*m, 20*m, 28*m, 39*m, 40*m)
+		p.turned(t, 2*m+30*time.Second, append(turns, 36*m, 37*m)...)
 	})
 }
 
-// To wait one's turn is not to be wedged, nor is a pause; a node whose slots all
-// come too late is, and one whose provider does not answer.
+// Where others have work and don't do it either, whoever stands aside takes part
+// again, whatever the reason was, and stays.
+func TestNobodyStandsAsideForOthersThatDoNothing(t *testing.T) {
+	t.Parallel()
+	watched(t, func(p *post) {
+		p.is(errCut, true, works)
+		p.turned(t, 2*time.Minute, time.Minute)
+		p.is(errCut, true, still)
+		// The last they did was seen in the stretch that ended before this one.
+		p.turned(t, 2*time.Minute, time.Minute, 2*time.Minute+45*time.Second)
+		p.is(errCut, true, still)
+		p.turned(t, time.Hour, time.Minute, 2*time.Minute+45*time.Second)
+	})
+}
+
+// A standby gets its chance once.
+func TestAStandbyGetsOneChance(t *testing.T) {
+	t.Parallel()
+	watched(t, func(p *post) {
+		p.is(errCut, true, idle)
+		p.turned(t, 70*time.Second, time.Minute)
+		p.is(errCut, true, still) // it has got the work, and can't do it either
+		p.turned(t, 2*time.Minute, time.Minute, 2*time.Minute)
+		p.is(errCut, true, idle) // it is a standby again
+		p.turned(t, time.Hour, time.Minute, 2*time.Minute)
+	})
+}
+
+// To wait one's turn is not to be wedged, nor is a pause.
 func TestWhatMakesANodeUnfit(t *testing.T) {
 	t.Parallel()
 	up := func() *gate { return newGate(2, time.Second, slog.New(slog.DiscardHandler)) }
@@ -185,13 +241,12 @@ func TestWhatMakesANodeUnfit(t *testing.T) {
 		gate  *gate
 		want  bool
 	}{
-		{"running", throttle.State{Phase: throttle.PhaseRunning, Late: lateSlots - 1}, up(), false},
+		{"running", throttle.State{Phase: throttle.PhaseRunning}, up(), false},
 		{"paused", throttle.State{Phase: throttle.PhasePaused}, up(), false},
 		{"fenced", throttle.State{Phase: throttle.PhaseFenced}, up(), false},
 		{"on the reserve", throttle.State{Phase: throttle.PhaseReserve, Err: errCut}, up(), false},
 		{"away", throttle.State{Phase: throttle.PhaseAway, Err: errCut}, up(), true},
 		{"too slow", throttle.State{Phase: throttle.PhaseTooSlow}, up(), true},
-		{"all slots late", throttle.State{Phase: throttle.PhaseRunning, Late: lateSlots}, up(), true},
 		{"no answers", throttle.State{Phase: throttle.PhaseRunning}, down, true},
 	} {
 		if why := unfit(c.state, c.gate); (why != nil) != c.want {

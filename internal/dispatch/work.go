@@ -68,6 +68,7 @@ func (t *try) once() (settled bool) {
 		return true
 	}
 	if expired(t.d.Job.NotAfter, time.Now()) {
+		t.spare()
 		t.leaveWire()
 		t.release()
 		t.results.Dead(t.d, consumer.Failure{Class: consumer.ClassExpired, Attempt: t.calls}, t.outcome(sender.Result{}))
@@ -202,11 +203,19 @@ func (t *try) permit(ctx context.Context) (time.Time, error) {
 			return useBy, nil
 		}
 		if !errors.Is(err, throttle.ErrLate) {
-			t.limiter.GiveBack(t.used)
-			t.used = throttle.Slot{}
+			t.slot, t.used = t.used, throttle.Slot{}
+			t.spare()
 			return time.Time{}, err
 		}
 		t.limiter.Missed()
+	}
+}
+
+// spare gives a slot back that is not needed, for another job.
+func (t *try) spare() {
+	if !t.slot.IsZero() {
+		t.limiter.GiveBack(t.slot)
+		t.slot = throttle.Slot{}
 	}
 }
 
