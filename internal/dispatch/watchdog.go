@@ -37,7 +37,8 @@ type watchdog struct {
 	after  time.Duration // 0: it does not look
 	calls  time.Duration // a call that is under way when the trouble begins may still end so much later
 	log    *slog.Logger
-	rests  int // rests in a row that ended without the node being fit
+	rests  int  // rests in a row that ended without the node being fit
+	vain   bool // in the last of them nobody else did anything
 }
 
 func (w *watchdog) run(ctx context.Context) {
@@ -68,7 +69,7 @@ func (w *watchdog) awaitWedged(ctx context.Context, look <-chan time.Time) error
 	for tick(ctx, look) {
 		why := w.unfit()
 		if why == nil {
-			w.rests = 0
+			w.rests, w.vain = 0, false
 		}
 		switch {
 		case why == nil || !hasWork(w.member.Status()):
@@ -81,7 +82,7 @@ func (w *watchdog) awaitWedged(ctx context.Context, look <-chan time.Time) error
 			continue
 		}
 		// What others do counts from here on: before, calls were still ending.
-		if moved, idle, known := others.look(ctx); known && (moved || idle && w.rests == 0) {
+		if moved, idle, known := others.look(ctx); known && (moved || idle && !w.vain) {
 			return why
 		}
 	}
@@ -110,12 +111,16 @@ func (w *watchdog) rest(ctx context.Context, look <-chan time.Time) bool {
 	began, most := time.Now(), w.after<<min(w.rests, mostRests)
 	others := progress{watchdog: w}
 	stuck := began // nobody has done anything since
+	w.vain = true
 	for tick(ctx, look) {
 		why := w.unfit()
 		if why == nil {
 			return true
 		}
 		moved, idle, known := others.look(ctx)
+		if moved || idle {
+			w.vain = false
+		}
 		if moved || idle || !known && others.at.IsZero() {
 			stuck = time.Now()
 		}

@@ -210,6 +210,19 @@ func TestNobodyStandsAsideForOthersThatDoNothing(t *testing.T) {
 	})
 }
 
+// A node that comes back unwell stands aside again for others that are idle, since
+// they have done its work meanwhile.
+func TestOthersThatDidTheWorkGetItAgain(t *testing.T) {
+	t.Parallel()
+	watched(t, func(p *post) {
+		const m, q = time.Minute, 30 * time.Second
+		p.is(errProvider, true, works)
+		p.turned(t, 2*m+10*time.Second, 1*m, 2*m)
+		p.is(errProvider, true, idle)
+		p.turned(t, 2*m, 1*m, 2*m, 2*m+q)
+	})
+}
+
 // A standby gets its chance once.
 func TestAStandbyGetsOneChance(t *testing.T) {
 	t.Parallel()
