@@ -163,23 +163,16 @@ func (a *assignment) atEnds(ctx context.Context, ids []int, points []commitPoint
 // awaitTopic holds the member back while its topic does not exist. The group
 // would be joined over and over: without partitions kafka-go ends a generation
 // as soon as it has begun.
-func (a *assignment) awaitTopic(stopped <-chan struct{}) {
+func (a *assignment) awaitTopic(ctx context.Context) {
 	if !a.gone && len(a.gen.Assignments[a.g.topic]) > 0 {
 		return
 	}
 	topics := []string{a.g.topic}
 	from := source{sourceFetch, a.g.topic, noPartition}
 	defer a.g.c.state.works(from)
-	t := time.NewTimer(0)
-	defer t.Stop()
-	for n := 0; ; n++ {
-		select {
-		case <-stopped:
-			return
-		case <-t.C:
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
-		_, err := topicLayout(ctx, &a.g.c.opts.Connection, topics, topics)
+	for n := 0; ctx.Err() == nil; n++ {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		_, err := topicLayout(call, &a.g.c.opts.Connection, topics, topics)
 		cancel()
 		if _, missing := errors.AsType[*missingError](err); !missing {
 			return
@@ -187,6 +180,6 @@ func (a *assignment) awaitTopic(stopped <-chan struct{}) {
 		if a.g.c.state.fails(from, err, 0) {
 			a.g.log().Warn("the topic is gone, waiting until it is made again", "topic", a.g.topic)
 		}
-		t.Reset(backoff(n, 250*time.Millisecond, 2*time.Second))
+		pause(ctx, backoff(n, 250*time.Millisecond, 2*time.Second))
 	}
 }

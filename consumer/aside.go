@@ -47,33 +47,18 @@ func (m *membership) read() (changed <-chan struct{}, why error) {
 	return m.changed, m.why
 }
 
-// await waits until the node is to take part; false: ctx ended first.
-func (m *membership) await(ctx context.Context) bool {
+// await waits until the node is to stand aside, or is not, or ctx ends, and
+// returns why it stands aside then.
+func (m *membership) await(ctx context.Context, aside bool) error {
 	for {
 		changed, why := m.read()
-		if why == nil {
-			return ctx.Err() == nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return false
-		}
-	}
-}
-
-// awaitAside waits until the node is to stand aside, and returns why; nil: ctx
-// ended first.
-func (m *membership) awaitAside(ctx context.Context) error {
-	for {
-		changed, why := m.read()
-		if why != nil {
+		if (why != nil) == aside {
 			return why
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil
+			return why
 		}
 	}
 }

@@ -61,8 +61,6 @@ func (a *assignment) commitLoop(done <-chan struct{}, deadline <-chan time.Time)
 // that comes back still knows this member. To join meanwhile would be in vain,
 // and kafka-go would forget who it was; the group then waits for a whole session.
 func (a *assignment) commitLast(points []commitPoint, stopped <-chan struct{}) {
-	o := &a.g.c.opts
-	room := max(o.Session-o.Heartbeat-o.Drain, lastCommit)
 	if <-a.looked; a.anew.Load() {
 		a.startAnew(stopped)
 		return
@@ -70,6 +68,8 @@ func (a *assignment) commitLast(points []commitPoint, stopped <-chan struct{}) {
 	if errors.Is(context.Cause(a.ctx), errFenced) {
 		return
 	}
+	o := &a.g.c.opts
+	room := max(o.Session-o.Heartbeat-o.Drain, lastCommit)
 	until := time.Now().Add(room)
 	if latest := a.ended.Add(o.Drain + room); latest.Before(until) {
 		until = latest

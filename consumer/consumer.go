@@ -97,8 +97,10 @@ func (c *Consumer) Run(ctx context.Context) error {
 	late := make(chan struct{})
 	clock.Go(func() { c.hub.keepTime(late) })
 	var err error
-	for err == nil && c.membership.await(ctx) {
-		err = c.takePart(ctx)
+	for err == nil && ctx.Err() == nil {
+		if aside := c.membership.await(ctx, false); aside == nil {
+			err = c.takePart(ctx)
+		}
 	}
 	close(late)
 	clock.Wait()
@@ -112,7 +114,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 func (c *Consumer) takePart(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	refusals := make(chan error, len(c.feeds)) // one is enough; a feed may have several
+	refusals := make(chan error, 1) // the first is enough
 	var groups, watch sync.WaitGroup
 	for _, f := range c.feeds {
 		g := &group{c: c, feed: f, id: c.opts.Group + "." + f.topic}
@@ -134,7 +136,7 @@ func (c *Consumer) takePart(ctx context.Context) error {
 		})
 	}
 	watch.Go(func() {
-		if why := c.membership.awaitAside(ctx); why != nil {
+		if why := c.membership.await(ctx, true); why != nil {
 			stop(why)
 		}
 	})

@@ -139,7 +139,7 @@ func (g *group) start(ctx context.Context, gen *kafka.Generation) chan struct{} 
 			// To return is to end the generation, and to join again.
 			<-genCtx.Done()
 		}
-		a.awaitTopic(ctx.Done())
+		a.awaitTopic(ctx)
 	})
 	return drained
 }

@@ -42,21 +42,27 @@ func (w *wires) cut(down bool) {
 	w.all = nil
 }
 
+// cutOff is a node that has jobs in hand, settled while no broker answers.
+func (w *world) cutOff(jobs int) (*node, *wires) {
+	o := w.options()
+	net := &wires{dial: w.net.DialContext}
+	o.Dial = net.connect
+	w.produce("jobs", numbered(0, jobs)...)
+	n := w.start(o, nil)
+	held := n.holding(jobs)
+	net.cut(true)
+	for _, d := range held {
+		d.Done()
+	}
+	return n, net
+}
+
 // What is settled while no broker answers is committed when one does: the
 // member keeps its place, so nothing is handed out again.
 func TestWhatIsSettledOutlastsTheBrokersAbsence(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
-		o := w.options()
-		net := &wires{dial: w.net.DialContext}
-		o.Dial = net.connect
-		w.produce("jobs", numbered(0, 20)...)
-		n := w.start(o, nil)
-		held := n.holding(20)
-		net.cut(true)
-		for _, d := range held {
-			d.Done()
-		}
+		n, net := w.cutOff(20)
 		time.Sleep(8 * time.Second) // less than the session, more than the last commit had before it
 		net.cut(false)
 		w.waitFor("jobs", 0, 20)
@@ -77,16 +83,7 @@ func TestWhatIsSettledOutlastsTheBrokersAbsence(t *testing.T) {
 func TestAStopDoesNotWaitForBrokers(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
-		o := w.options()
-		net := &wires{dial: w.net.DialContext}
-		o.Dial = net.connect
-		w.produce("jobs", numbered(0, 5)...)
-		n := w.start(o, nil)
-		held := n.holding(5)
-		net.cut(true)
-		for _, d := range held {
-			d.Done()
-		}
+		n, _ := w.cutOff(5)
 		time.Sleep(20 * time.Second)
 		begin := time.Now()
 		w.ok(n.end())
