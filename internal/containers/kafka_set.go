@@ -10,8 +10,8 @@ import (
 // broker has written outlives its process. Broker 1 is the controller as well;
 // every other one can be stopped and killed without the cluster standing still.
 type KafkaSet struct {
-	set    *RedisSet // the container, and the ports
-	ports  []int     // of the brokers, which count from 1
+	*processes
+	ports  []int // of the brokers, which count from 1
 	quorum int
 }
 
@@ -50,10 +50,10 @@ echo $! >/tmp/%[1]d.pid
 // replica on each.
 func KafkaSetOf(t testing.TB, brokers int) *KafkaSet {
 	t.Helper()
-	k := &KafkaSet{set: setOf(t, image("DISPATCHER_TEST_KAFKA_IMAGE", "apache/kafka:4.1.1"), brokers+1, nil)}
-	k.quorum = k.set.take()
+	k := &KafkaSet{processes: room(t, image("DISPATCHER_TEST_KAFKA_IMAGE", "apache/kafka:4.1.1"), brokers+1, nil)}
+	k.quorum = k.take()
 	for range brokers {
-		k.ports = append(k.ports, k.set.take())
+		k.ports = append(k.ports, k.take())
 	}
 	for i := range brokers {
 		k.launch(i + 1)
@@ -70,38 +70,38 @@ func (k *KafkaSet) Addr(broker int) string { return Addr(k.ports[broker-1]) }
 // Start runs a broker that was stopped or killed, with the data it has, and
 // returns when it serves.
 func (k *KafkaSet) Start(broker int) {
-	k.set.t.Helper()
+	k.t.Helper()
 	k.launch(broker)
 	k.await(broker)
 }
 
 func (k *KafkaSet) launch(broker int) {
-	k.set.t.Helper()
+	k.t.Helper()
 	port := k.ports[broker-1]
 	roles, listeners := "broker", fmt.Sprintf("PLAINTEXT://0.0.0.0:%d", port)
 	if broker == 1 {
 		roles, listeners = "broker,controller", fmt.Sprintf("%s,CONTROLLER://127.0.0.1:%d", listeners, k.quorum)
 	}
-	k.set.Exec("sh", "-c", fmt.Sprintf(kafkaSetScript, port, broker, roles, k.quorum, listeners, len(k.ports)))
+	k.Exec("sh", "-c", fmt.Sprintf(kafkaSetScript, port, broker, roles, k.quorum, listeners, len(k.ports)))
 }
 
 // await asks the kernel who listens: the published port takes connections before
 // the broker does, and not every image has a logger.
 func (k *KafkaSet) await(broker int) {
-	k.set.t.Helper()
+	k.t.Helper()
 	port := k.ports[broker-1]
-	k.set.Exec("sh", "-c", fmt.Sprintf("i=0; until grep -q ':%04X [0-9A-F:]* 0A ' /proc/net/tcp /proc/net/tcp6; do i=$((i+1)); [ $i -lt 600 ] || { tail -n 50 %s; exit 1; }; sleep 0.1; done", port, logfile(port)))
+	k.Exec("sh", "-c", fmt.Sprintf("i=0; until grep -q ':%04X [0-9A-F:]* 0A ' /proc/net/tcp /proc/net/tcp6; do i=$((i+1)); [ $i -lt 600 ] || { tail -n 50 %s; exit 1; }; sleep 0.1; done", port, logfile(port)))
 }
 
 // Stop ends a broker as an operator does, and returns when its process is gone.
-func (k *KafkaSet) Stop(broker int) { k.set.t.Helper(); k.end(broker, "TERM") }
+func (k *KafkaSet) Stop(broker int) { k.t.Helper(); k.end(broker, "TERM") }
 
 // Kill ends a broker at once.
-func (k *KafkaSet) Kill(broker int) { k.set.t.Helper(); k.end(broker, "KILL") }
+func (k *KafkaSet) Kill(broker int) { k.t.Helper(); k.end(broker, "KILL") }
 
 func (k *KafkaSet) end(broker int, signal string) {
-	k.set.t.Helper()
+	k.t.Helper()
 	port := k.ports[broker-1]
-	k.set.signal(port, signal)
-	k.set.Exec("sh", "-c", fmt.Sprintf("p=$(cat %[1]s); i=0; while [ -d /proc/$p ] && ! grep -q 'State:.Z' /proc/$p/status; do i=$((i+1)); [ $i -lt 900 ] || { tail -n 50 %[2]s; exit 1; }; sleep 0.1; done", pidfile(port), logfile(port)))
+	k.signal(port, signal)
+	k.Exec("sh", "-c", fmt.Sprintf("p=$(cat %[1]s); i=0; while [ -d /proc/$p ] && ! grep -q 'State:.Z' /proc/$p/status; do i=$((i+1)); [ $i -lt 900 ] || { tail -n 50 %[2]s; exit 1; }; sleep 0.1; done", pidfile(port), logfile(port)))
 }

@@ -1,19 +1,13 @@
 package containers
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"net"
-	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/moby/moby/api/types/container"
-	"github.com/moby/moby/api/types/network"
-	"github.com/testcontainers/testcontainers-go"
 	"github.com/testcontainers/testcontainers-go/exec"
 )
 
@@ -22,11 +16,8 @@ import (
 // another are good for clients too, and one of them can die without the machine
 // being held up by a container that stops.
 type RedisSet struct {
-	t    testing.TB
-	c    testcontainers.Container
-	next int // of the ports that are not in use yet
-	port []int
-	tls  *TLSFiles // nil: plain
+	*processes
+	tls *TLSFiles // nil: plain
 }
 
 // TLSFiles are the paths in the container of what servers talk TLS with.
@@ -40,14 +31,11 @@ func (f TLSFiles) flags() []string {
 	}
 }
 
-// idle waits for processes that are started into the container one by one.
-const idle = `trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done`
-
 // RedisSetOf starts a container of the Redis image with room for that many
 // processes, and puts the files into it: their paths and contents.
 func RedisSetOf(t testing.TB, processes int, files map[string][]byte) *RedisSet {
 	t.Helper()
-	return setOf(t, image("DISPATCHER_TEST_REDIS_IMAGE", "redis:7"), processes, files)
+	return &RedisSet{processes: room(t, image("DISPATCHER_TEST_REDIS_IMAGE", "redis:7"), processes, files)}
 }
 
 // ValkeySetOf does the same with the Valkey image of the environment, which has
@@ -59,39 +47,7 @@ func ValkeySetOf(t testing.TB, processes int) *RedisSet {
 	if name == "" {
 		t.Skip("not shown: needs DISPATCHER_TEST_VALKEY_IMAGE, the name of a Valkey image")
 	}
-	return setOf(t, name, processes, nil)
-}
-
-func setOf(t testing.TB, name string, processes int, files map[string][]byte) *RedisSet {
-	t.Helper()
-	Need(t)
-	s := &RedisSet{t: t}
-	bindings := network.PortMap{}
-	for range processes {
-		port := freePort(t)
-		s.port = append(s.port, port)
-		bindings[network.MustParsePort(strconv.Itoa(port)+"/tcp")] = []network.PortBinding{
-			{HostIP: netip.MustParseAddr("127.0.0.1"), HostPort: strconv.Itoa(port)},
-		}
-	}
-	request := testcontainers.ContainerRequest{
-		Image:              name,
-		Entrypoint:         []string{"sh", "-c", idle},
-		HostConfigModifier: func(h *container.HostConfig) { h.PortBindings = bindings },
-	}
-	for port := range bindings {
-		request.ExposedPorts = append(request.ExposedPorts, port.String())
-	}
-	for path, text := range files {
-		request.Files = append(request.Files, testcontainers.ContainerFile{Reader: bytes.NewReader(text), ContainerFilePath: path, FileMode: 0o644})
-	}
-	c, err := testcontainers.GenericContainer(t.Context(), testcontainers.GenericContainerRequest{Started: true, ContainerRequest: request})
-	testcontainers.CleanupContainer(t, c)
-	if err != nil {
-		t.Fatalf("start a container of %s: %v", name, err)
-	}
-	s.c = c
-	return s
+	return &RedisSet{processes: room(t, name, processes, nil)}
 }
 
 // Start runs one more redis-server with these arguments and returns its port.
@@ -123,16 +79,6 @@ func (s *RedisSet) cli(port int, args []string) []string {
 // container.
 func (s *RedisSet) TLS(files TLSFiles) { s.tls = &files }
 
-// take is a port that no process has yet.
-func (s *RedisSet) take() int {
-	s.t.Helper()
-	if s.next == len(s.port) {
-		s.t.Fatalf("there is room for %d processes only", s.next)
-	}
-	s.next++
-	return s.port[s.next-1]
-}
-
 func (s *RedisSet) server(port int, args []string) {
 	s.t.Helper()
 	s.Exec("sh", "-c", fmt.Sprintf(": >%s", logfile(port)))
@@ -144,10 +90,6 @@ func (s *RedisSet) server(port int, args []string) {
 	s.Exec("sh", "-c", fmt.Sprintf("i=0; until grep -q 'Ready to accept' %[1]s; do i=$((i+1)); [ $i -lt 600 ] || { cat %[1]s; exit 1; }; sleep 0.05; done", logfile(port)))
 }
 
-func logfile(port int) string { return fmt.Sprintf("/tmp/%d.log", port) }
-
-func pidfile(port int) string { return fmt.Sprintf("/tmp/%d.pid", port) }
-
 // Kill ends the process of a port at once.
 func (s *RedisSet) Kill(port int) { s.t.Helper(); s.signal(port, "KILL") }
 
@@ -156,25 +98,6 @@ func (s *RedisSet) Stop(port int) { s.t.Helper(); s.signal(port, "STOP") }
 
 // Continue lets a stopped process go on.
 func (s *RedisSet) Continue(port int) { s.t.Helper(); s.signal(port, "CONT") }
-
-func (s *RedisSet) signal(port int, name string) {
-	s.t.Helper()
-	s.Exec("sh", "-c", fmt.Sprintf("kill -%s $(cat %s)", name, pidfile(port)))
-}
-
-// Exec runs a command in the container, and fails the test if the command does.
-func (s *RedisSet) Exec(cmd ...string) string {
-	s.t.Helper()
-	code, out, err := s.c.Exec(s.t.Context(), cmd, exec.Multiplexed())
-	if err != nil {
-		s.t.Fatalf("run %q: %v", cmd, err)
-	}
-	text, err := io.ReadAll(out)
-	if err != nil || code != 0 {
-		s.t.Fatalf("run %q: code %d, %v: %s", cmd, code, err, text)
-	}
-	return strings.TrimSpace(string(text))
-}
 
 // CLI runs redis-cli on a port.
 func (s *RedisSet) CLI(port int, args ...string) string {
@@ -200,18 +123,6 @@ func (s *RedisSet) await(port int, words string, args ...string) {
 		timer.Reset(100 * time.Millisecond)
 	}
 	s.t.Fatalf("redis on port %d never answered %q to %q; last %q", port, words, args, last)
-}
-
-// Addr is a port's address, inside the container and outside.
-func Addr(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
-
-// Addrs are the addresses of ports.
-func Addrs(ports ...int) []string {
-	list := make([]string, 0, len(ports))
-	for _, p := range ports {
-		list = append(list, Addr(p))
-	}
-	return list
 }
 
 // Again starts a killed process anew, with these arguments; it has nothing left.
