@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -10,8 +9,6 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"dispatcher/internal/containers"
 )
 
 const offsetsTopic = "__consumer_offsets"
@@ -23,8 +20,8 @@ func (w *world) coordinatorMoved(t *testing.T) {
 	t.Parallel()
 	const partitions, jobs, limit = 6, 6000, 400
 	w, set := w.cluster(t, 2, 200)
-	s := w.replicated(t, set, limit, partitions)
-	s.spread(t, partitions, jobs)
+	s := w.scene(t, limit, partitions, faultLatency, "kafka.brokers="+set.Addr(1)+","+set.Addr(2))
+	s.spread(t, "job", partitions, jobs)
 	s.start(t, 2)
 	s.judge.count(t, jobs/5, time.Minute)
 
@@ -50,27 +47,6 @@ func (w *world) coordinatorMoved(t *testing.T) {
 	all := s.judge.arrivals(t)
 	s.complete(t, all, jobs)
 	s.explained(t, all, moved, killed)
-}
-
-// replicated is a scene whose topic, and what belongs to it, lies on both brokers.
-func (w *world) replicated(t *testing.T, set *containers.KafkaSet, limit, partitions int) *scene {
-	t.Helper()
-	n := w.scenarios.Add(1)
-	s := &scene{
-		world: w, topic: fmt.Sprintf("jobs%d", n), namespace: fmt.Sprintf("ns%d", n), cap: limit, judge: w.startJudge(t, faultLatency),
-		settings: []string{"kafka.brokers=" + set.Addr(1) + "," + set.Addr(2)},
-	}
-	var fault error
-	eventually(t, time.Minute, func() bool {
-		r, err := w.client(t).CreateTopics(t.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{
-			{Topic: s.topic, NumPartitions: partitions, ReplicationFactor: 2},
-		}})
-		if fault = err; err == nil {
-			fault = r.Errors[s.topic]
-		}
-		return fault == nil || errors.Is(fault, kafka.TopicAlreadyExists)
-	}, func() string { return fmt.Sprintf("create a topic with two replicas: %v", fault) })
-	return s
 }
 
 // coordinator is the broker that has the group.

@@ -29,18 +29,18 @@ func (w *world) cluster(t *testing.T, brokers int, from int64) (*world, *contain
 	t.Helper()
 	set := containers.KafkaSetOf(t, brokers)
 	other := &world{
-		kafka: &containers.Server{Addr: set.Addr(1)}, redis: w.redis, rdb: w.rdb, dispatcher: w.dispatcher, provider: w.provider,
+		kafka: &containers.Server{Addr: set.Addr(1)}, redis: w.redis, rdb: w.rdb, dispatcher: w.dispatcher, provider: w.provider, replicas: brokers,
 	}
 	other.scenarios.Store(from)
 	return other, set
 }
 
-// spread are records over all partitions, called job-0 and so on.
-func (s *scene) spread(t *testing.T, partitions, jobs int) {
+// spread puts jobs into all partitions, called by the name and their number.
+func (s *scene) spread(t *testing.T, name string, partitions, jobs int) {
 	t.Helper()
 	each := jobs / partitions
 	for p := range partitions {
-		s.putWhere(t, s.at(int32(p), "job", p*each, (p+1)*each)...)
+		s.putWhere(t, s.at(int32(p), name, p*each, (p+1)*each)...)
 	}
 }
 
@@ -61,7 +61,7 @@ func (w *world) brokerRestarted(t *testing.T) {
 	const partitions, jobs, limit, away = 6, 6000, 400, 10 * time.Second
 	w, set := w.cluster(t, 1, 100)
 	s := w.scene(t, limit, partitions, faultLatency)
-	s.spread(t, partitions, jobs)
+	s.spread(t, "job", partitions, jobs)
 	s.start(t, 2)
 	s.judge.count(t, jobs/5, time.Minute)
 
@@ -98,24 +98,23 @@ func (s *scene) back(t *testing.T, after time.Duration) (first time.Duration) {
 	t.Helper()
 	eventually(t, time.Minute, func() bool {
 		var gap time.Duration
-		gap, first = longestGapAfter(s.judge.arrivals(t), after)
+		gap, first = longestGap(stamps(s.judge.arrivals(t)), after)
 		return gap > time.Second
 	}, func() string { return "no job is called again" })
 	return first
 }
 
-// longestGapAfter is the longest time without a call after a moment, and the
-// moment at which that was over.
-func longestGapAfter(all []provider.Arrival, after time.Duration) (gap, over time.Duration) {
+// longestGap is the longest time without a call after a moment, and the moment
+// at which that was over.
+func longestGap(calls []time.Duration, after time.Duration) (gap, over time.Duration) {
 	last := after
-	for _, at := range stamps(all) {
-		if at <= after {
-			continue
+	for _, at := range calls {
+		if at > after {
+			if at-last > gap {
+				gap, over = at-last, at
+			}
+			last = at
 		}
-		if at-last > gap {
-			gap, over = at-last, at
-		}
-		last = at
 	}
 	return gap, over
 }
@@ -155,7 +154,7 @@ func (s *scene) explained(t *testing.T, all []provider.Arrival, outages ...outag
 	}
 	var told []string
 	for i, o := range outages {
-		gap, _ := longestGapAfter(slices.DeleteFunc(slices.Clone(all), func(a provider.Arrival) bool { return a.At > o.to }), o.from)
+		gap, _ := longestGap(slices.DeleteFunc(stamps(all), func(at time.Duration) bool { return at > o.to }), o.from)
 		within := 0
 		for key := range first {
 			if first[key] >= o.from-unsettled && first[key] < o.to {

@@ -20,25 +20,25 @@ func (w *world) topicRemade(t *testing.T) {
 	t.Parallel()
 	const partitions, old, fresh = 4, 8000, 3000 // so many that a partition's buffer is full, and nothing is fetched
 	s := w.scene(t, 600, partitions, faultLatency)
-	s.spreadAs(t, "old", partitions, old)
+	s.spread(t, "old", partitions, old)
 	nodes := s.start(t, 2)
 	s.judge.count(t, old/8, time.Minute)
 	s.mustCommand(t, "limit", "pause", "provider", "--wait")
 	s.deleteTopic(t)
 	s.makeTopic(t, partitions)
-	s.spreadAs(t, "paused", partitions, fresh)
+	s.spread(t, "paused", partitions, fresh)
 	s.mustCommand(t, "limit", "resume", "provider")
 	s.called(t, "paused", fresh)
 	s.settled(t, time.Minute)
 
-	s.spreadAs(t, "more", partitions, fresh) // at work when it goes
+	s.spread(t, "more", partitions, fresh) // at work when it goes
 	s.called(t, "more", fresh/4)
 	gone := time.Now()
 	s.deleteTopic(t)
 	pass(5 * time.Second)
 	s.makeTopic(t, partitions)
 	made := time.Now()
-	s.spreadAs(t, "working", partitions, 2*fresh)
+	s.spread(t, "working", partitions, 2*fresh)
 	s.called(t, "working", 2*fresh)
 	s.settled(t, time.Minute)
 	took := time.Since(made)
@@ -51,15 +51,6 @@ func (w *world) topicRemade(t *testing.T) {
 	t.Logf("made anew at once beside a paused limit: %d of %d new jobs called, %d of them again; away for %v under work: %d of %d called, %d again, all settled after %v",
 		len(statuses(of(all, "paused"))), fresh, len(repeated(of(all, "paused"))), made.Sub(gone).Round(time.Second),
 		len(statuses(of(all, "working"))), 2*fresh, len(repeated(of(all, "working"))), took.Round(time.Second))
-}
-
-// spreadAs is spread for jobs of another name.
-func (s *scene) spreadAs(t *testing.T, name string, partitions, jobs int) {
-	t.Helper()
-	each := jobs / partitions
-	for p := range partitions {
-		s.putWhere(t, s.at(int32(p), name, p*each, (p+1)*each)...)
-	}
 }
 
 // of are the calls of jobs with such a name.
@@ -77,25 +68,19 @@ func (s *scene) called(t *testing.T, name string, jobs int) {
 	}, func() string { return fmt.Sprintf("%d of %d jobs named %s were called", got, jobs, name) })
 }
 
-// makeTopic makes the scene's topic again as soon as the cluster lets it.
+// makeTopic makes the scene's topic again as soon as the cluster lets it, and
+// returns when it is there.
 func (s *scene) makeTopic(t *testing.T, partitions int) {
 	t.Helper()
+	s.create(t, s.topic, partitions, nil)
 	var fault error
-	eventually(t, time.Minute, func() bool {
-		r, err := s.client(t).CreateTopics(t.Context(), &kafka.CreateTopicsRequest{
-			Topics: []kafka.TopicConfig{{Topic: s.topic, NumPartitions: partitions, ReplicationFactor: 1}},
-		})
-		if fault = err; err == nil {
-			fault = r.Errors[s.topic]
-		}
-		return fault == nil
-	}, func() string { return fmt.Sprintf("make the topic again: %v", fault) })
 	eventually(t, time.Minute, func() bool {
 		_, fault = endOffsets(t.Context(), s.client(t), s.topic)
 		return fault == nil
 	}, func() string { return fmt.Sprintf("the topic is not there again: %v", fault) })
 }
 
+// deleteTopic returns when the topic is gone.
 func (s *scene) deleteTopic(t *testing.T) {
 	t.Helper()
 	r, err := s.client(t).DeleteTopics(t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{s.topic}})
@@ -105,4 +90,8 @@ func (s *scene) deleteTopic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, time.Minute, func() bool {
+		_, err := endOffsets(t.Context(), s.client(t), s.topic)
+		return err != nil
+	}, func() string { return "the topic is still there" })
 }

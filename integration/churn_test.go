@@ -35,15 +35,9 @@ func (w *world) churn(t *testing.T, changes int) {
 		<-clock.C
 	}
 	r := s.finishOnce(t, jobs)
-	within, last, gap := 0, from, time.Duration(0)
-	for _, at := range stamps(s.judge.arrivals(t)) {
-		if at <= from || at > from+lasts {
-			continue
-		}
-		within++
-		last, gap = at, max(gap, at-last)
-	}
-	share := float64(within) / (faultCap * lasts.Seconds())
+	within := slices.DeleteFunc(stamps(s.judge.arrivals(t)), func(at time.Duration) bool { return at <= from || at > from+lasts })
+	gap, _ := longestGap(within, from)
+	share := float64(len(within)) / (faultCap * lasts.Seconds())
 	t.Logf("%d jobs, %d changes in %v: %d lost, %d repeated, %.3f of the cap used meanwhile, no call for %v at most, a node gone after %v at most",
 		jobs, changes, lasts, jobs-r.Distinct, r.Repeated, share, gap.Round(time.Millisecond), stopped.Round(time.Millisecond))
 	figure(t, share >= 0.9, "got %.3f of the cap used while nodes came and went, want at least 0.9", share)

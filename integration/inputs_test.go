@@ -59,7 +59,7 @@ func (w *world) jobsThatAreNone(t *testing.T) {
 		"cost": "unsupported", "lane": "unsupported", "later": "unsupported", "bad": "decode", "late": "expired",
 		"large": "decode", "huge": "decode", "refused": "permanent",
 	}
-	for _, m := range s.records(t, s.topic+".dlq") {
+	for _, m := range s.all(t, s.topic+".dlq") {
 		key := string(m.Key)
 		if class := header(m, "x-error-class"); class != want[key] {
 			t.Errorf("job %s: got class %q, want %q", key, class, want[key])

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/segmentio/kafka-go"
-
 	"dispatcher/sender/provider"
 )
 
@@ -141,29 +139,13 @@ func (k *killing) repeatsOf(i int, within time.Duration, s *stopped) {
 // partitions says in which partition each job is.
 func (k *killing) partitions(t *testing.T) map[string]int {
 	t.Helper()
-	client, where := k.client(t), map[string]int{}
-	ends, err := endOffsets(t.Context(), client, k.topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for p, end := range ends {
-		for at := int64(0); at < end; {
-			res, err := client.Fetch(t.Context(), &kafka.FetchRequest{Topic: k.topic, Partition: p, Offset: at, MinBytes: 1, MaxBytes: 1 << 20, MaxWait: time.Second})
-			if err == nil {
-				err = res.Error
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			for r, err := res.Records.ReadRecord(); err == nil; r, err = res.Records.ReadRecord() {
-				value, _ := kafka.ReadAll(r.Value)
-				var v struct{ ID string }
-				if err := json.Unmarshal(value, &v); err != nil {
-					t.Fatalf("%q: %v", value, err)
-				}
-				where[v.ID], at = p, r.Offset+1
-			}
+	where := map[string]int{}
+	for _, m := range k.all(t, k.topic) {
+		var v struct{ ID string }
+		if err := json.Unmarshal(m.Value, &v); err != nil {
+			t.Fatalf("%q: %v", m.Value, err)
 		}
+		where[v.ID] = m.Partition
 	}
 	if len(where) != k.size.jobs {
 		t.Fatalf("the topic holds %d jobs, want %d", len(where), k.size.jobs)

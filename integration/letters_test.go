@@ -154,7 +154,7 @@ func (w *world) replayedAndDropped(t *testing.T) {
 // sameJobs compares each replayed record with the one that it names as its origin.
 func (s *scene) sameJobs(t *testing.T, want int) {
 	t.Helper()
-	records := s.records(t, s.topic)
+	records := s.all(t, s.topic)
 	first := map[string]kafka.Message{}
 	for _, m := range records {
 		if header(m, "x-redrive") == "" {
@@ -216,7 +216,7 @@ func (w *world) killedWhileItReplays(t *testing.T) {
 	}
 	count := map[string]int{}
 	replayed := 0
-	for _, m := range s.records(t, s.topic) {
+	for _, m := range s.all(t, s.topic) {
 		if header(m, "x-redrive") != "" {
 			count[header(m, "x-original-partition")+"/"+header(m, "x-original-offset")]++
 			replayed++

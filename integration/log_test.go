@@ -94,16 +94,7 @@ func (s *scene) started(t *testing.T, jobs int) *node {
 func (s *scene) makeAnew(t *testing.T) {
 	t.Helper()
 	s.deleteTopic(t)
-	var fault error
-	eventually(t, time.Minute, func() bool {
-		_, fault = endOffsets(t.Context(), s.client(t), s.topic)
-		return fault != nil
-	}, func() string { return "the topic is still there" })
-	s.createTopic(t, s.topic, 1)
-	eventually(t, time.Minute, func() bool {
-		_, fault = endOffsets(t.Context(), s.client(t), s.topic)
-		return fault == nil
-	}, func() string { return fmt.Sprintf("the topic is not there again: %v", fault) })
+	s.makeTopic(t, 1)
 }
 
 // commit sets the group's offset in partition 0 while it has no member.

@@ -154,8 +154,7 @@ func (s *scene) held(t *testing.T, topic string) (n int) {
 	return n
 }
 
-// all reads a topic of small records, without the wait for more with which a
-// reader ends.
+// all reads a whole topic, without the wait for more with which a reader ends.
 func (s *scene) all(t *testing.T, topic string) (all []kafka.Message) {
 	t.Helper()
 	client := s.client(t)
@@ -165,7 +164,7 @@ func (s *scene) all(t *testing.T, topic string) (all []kafka.Message) {
 	}
 	for p, end := range ends {
 		for at := int64(0); at < end; {
-			res, err := client.Fetch(t.Context(), &kafka.FetchRequest{Topic: topic, Partition: p, Offset: at, MinBytes: 1, MaxBytes: 1 << 20, MaxWait: time.Second})
+			res, err := client.Fetch(t.Context(), &kafka.FetchRequest{Topic: topic, Partition: p, Offset: at, MinBytes: 1, MaxBytes: 10 << 20, MaxWait: time.Second})
 			if err == nil {
 				err = res.Error
 			}
@@ -175,7 +174,8 @@ func (s *scene) all(t *testing.T, topic string) (all []kafka.Message) {
 			for r, err := res.Records.ReadRecord(); err == nil; r, err = res.Records.ReadRecord() {
 				key, _ := kafka.ReadAll(r.Key)
 				value, _ := kafka.ReadAll(r.Value)
-				all, at = append(all, kafka.Message{Key: key, Value: value, Headers: r.Headers}), r.Offset+1
+				all = append(all, kafka.Message{Topic: topic, Partition: p, Offset: r.Offset, Key: key, Value: value, Headers: r.Headers})
+				at = r.Offset + 1
 			}
 		}
 	}

@@ -18,24 +18,19 @@ func TestWedgedReal(t *testing.T) {
 	t.Run("Redis is cut off from a node", func(t *testing.T) {
 		t.Parallel()
 		r := startRelay(t, w.redis.Addr)
-		w.wedged(t, r, "redis.addrs="+r.addr, "limiter is away")
+		w.wedged(t, w.startJudge(t, 0), r, "redis.addrs="+r.addr, "limiter is away")
 	})
 	t.Run("the provider is cut off from a node", func(t *testing.T) {
 		t.Parallel()
 		j := w.startJudge(t, 0)
 		r := startRelay(t, j.addr)
-		w.wedgedBefore(t, j, r, "sender.http.url=http://"+r.addr+"/send", "the provider does not answer this node")
+		w.wedged(t, j, r, "sender.http.url=http://"+r.addr+"/send", "the provider does not answer this node")
 	})
 	t.Run("Redis is cut off from all", w.allCutOff)
 }
 
-func (w *world) wedged(t *testing.T, r *relay, way, why string) {
-	t.Helper()
-	w.wedgedBefore(t, w.startJudge(t, 0), r, way, why)
-}
-
-// wedgedBefore plays two nodes, of which one has a way of its own that is cut.
-func (w *world) wedgedBefore(t *testing.T, j *judge, r *relay, way, why string) {
+// wedged plays two nodes, of which one has a way of its own that is cut.
+func (w *world) wedged(t *testing.T, j *judge, r *relay, way, why string) {
 	t.Helper()
 	const jobs, more = 4500, 1500
 	s := w.sceneBefore(t, j, 300, 6, "kafka.wedged_after="+wedgedAfter.String(), "sender.retry.backoff=100ms", "sender.retry.max_backoff=1s")

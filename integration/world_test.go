@@ -28,6 +28,7 @@ type world struct {
 	rdb          *redis.Client
 	dispatcher   string // path of the binary
 	provider     string
+	replicas     int // of each topic
 	scenarios    atomic.Int64
 }
 
@@ -37,7 +38,7 @@ func newWorld(t *testing.T, startKafka func(testing.TB) *containers.Server) *wor
 	if err := binaries(); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{dispatcher: filepath.Join(binDir, "dispatcher"), provider: filepath.Join(binDir, "provider")}
+	w := &world{dispatcher: filepath.Join(binDir, "dispatcher"), provider: filepath.Join(binDir, "provider"), replicas: 1}
 	w.redis, w.kafka = containers.Redis(t), startKafka(t)
 	w.rdb = redis.NewClient(&redis.Options{Addr: w.redis.Addr})
 	t.Cleanup(func() { _ = w.rdb.Close() })
@@ -95,18 +96,27 @@ func (w *world) sceneBefore(t *testing.T, j *judge, limit, partitions int, setti
 	return s
 }
 
+// createTopic makes a topic, unless it is there: a broker that is just starting
+// may have made it without saying so.
 func (w *world) createTopic(t *testing.T, topic string, partitions int) {
+	t.Helper()
+	w.create(t, topic, partitions, kafka.TopicAlreadyExists)
+}
+
+// create goes on until the cluster says that the topic is made, or the error
+// that will do as well.
+func (w *world) create(t *testing.T, topic string, partitions int, fine error) {
 	t.Helper()
 	client := w.client(t)
 	var failed error
 	eventually(t, time.Minute, func() bool {
 		r, err := client.CreateTopics(t.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{
-			{Topic: topic, NumPartitions: partitions, ReplicationFactor: 1},
+			{Topic: topic, NumPartitions: partitions, ReplicationFactor: w.replicas},
 		}})
 		if failed = err; err == nil {
 			failed = r.Errors[topic]
 		}
-		return failed == nil || errors.Is(failed, kafka.TopicAlreadyExists)
+		return failed == nil || errors.Is(failed, fine)
 	}, func() string { return fmt.Sprintf("create topic %s: %v", topic, failed) })
 }
 
@@ -223,29 +233,6 @@ func endOffsets(ctx context.Context, client *kafka.Client, topic string) (map[in
 		ends[p.Partition] = p.LastOffset
 	}
 	return ends, nil
-}
-
-// records reads a whole topic.
-func (s *scene) records(t *testing.T, topic string) []kafka.Message {
-	t.Helper()
-	client := s.client(t)
-	ends, err := endOffsets(t.Context(), client, topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []kafka.Message
-	for p, end := range ends {
-		r := kafka.NewReader(kafka.ReaderConfig{Brokers: []string{s.kafka.Addr}, Topic: topic, Partition: p, MaxBytes: 10 << 20})
-		for range end {
-			m, err := r.ReadMessage(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			all = append(all, m)
-		}
-		_ = r.Close()
-	}
-	return all
 }
 
 // settled waits until every record is committed.
