@@ -39,6 +39,9 @@ type Source struct {
 	// Environ returns the environment as NAME=value, as os.Environ does. It
 	// also answers ${env:NAME}. Nil: the environment is empty.
 	Environ func() []string
+	// CallsNobody: the provider is not going to be called, so the headers of its
+	// calls are left out, and the secrets that they refer to need not be there.
+	CallsNobody bool
 }
 
 // Load reads the settings. Its error joins all that is wrong with one source:
@@ -92,7 +95,7 @@ func load(file []byte, src Source) (Config, error) {
 	if len(entries[lanesKey]) > 0 && !topicsStated {
 		v.Set(viperKey(topicsKey), []string{}) // the default gives way
 	}
-	return decode(v, env)
+	return decode(v, env, src.CallsNobody)
 }
 
 // states tells whether a tree holds something at a path.
@@ -119,7 +122,7 @@ func asList(v any) []any {
 // one.
 type lists map[string][]any
 
-func decode(v *viper.Viper, env map[string]string) (Config, error) {
+func decode(v *viper.Viper, env map[string]string, callsNobody bool) (Config, error) {
 	var c Config
 	err := v.UnmarshalExact(&c, func(dc *mapstructure.DecoderConfig) {
 		dc.TagName = "yaml"
@@ -129,6 +132,9 @@ func decode(v *viper.Viper, env map[string]string) (Config, error) {
 		// The sources were checked one by one: this is a fault of the program,
 		// and the decoder's own words may hold a secret.
 		return Config{}, errors.New("config: the checked settings do not fit their struct")
+	}
+	if callsNobody {
+		c.Sender.HTTP.Headers = nil
 	}
 	if err := c.resolve(env); err != nil {
 		return Config{}, err

@@ -56,6 +56,7 @@
 // Run starts all of them and returns after the last one:
 //
 //	clock, one                   wakes what waits, expels what is stuck; ends after the groups
+//	aside, one                   ends the membership when the node is to stand aside; ends after the groups
 //	group, one a feed            ends with the context of Run
 //	generation, one a group      kafka-go's; drains and commits before it returns
 //	watcher, one a generation    turns its end into the deliveries' cause

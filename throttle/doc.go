@@ -1,5 +1,7 @@
 // Package throttle makes all nodes of a fleet keep one limit together: at most
-// so many units in any window, wherever it begins.
+// so many units in any window, wherever it begins. [Algorithms] lists the ways to
+// keep one; what follows is the default. With [ScopeNode] each node keeps the
+// limit for itself, without Redis.
 //
 // It hands out slots, not permission. The slots of a limit lie on one timeline
 // in Redis, at the contract's spacing; a node books the next few of them for
@@ -20,8 +22,9 @@
 // # What it does not do
 //
 // It makes no calls and knows no jobs. It does not watch what the provider
-// sees: the guard has to cover by how much the ways there differ. It does not
-// try to go on without Redis: callers wait.
+// sees: the guard has to cover by how much the ways there differ. Without Redis
+// callers wait, unless the contract has a reserve: then the node has a share of
+// it on lease, which Redis never gives out, and lives on that until the lease ends.
 //
 // # Failure
 //
@@ -34,6 +37,6 @@
 // # Goroutines
 //
 // [Limiter.Run] is one goroutine that books; it owns the clock mapping and the
-// state of booking. Callers wait in their own goroutines. [line] is where the
+// state of booking. A second one, which ends with it, hears of changes and wakes it. Callers wait in their own goroutines. [line] is where the
 // two meet, under one mutex that is never held while anything waits.
 package throttle

@@ -153,7 +153,12 @@ func refuses(t *testing.T, o throttle.ClientOptions, phase throttle.Phase, words
 
 func allow(t *testing.T, admin redis.UniversalClient, rights string) {
 	t.Helper()
-	args := []any{"acl", "setuser", account, "reset", "on", ">" + password}
+	allowAs(t, admin, account, rights)
+}
+
+func allowAs(t *testing.T, admin redis.UniversalClient, name, rights string) {
+	t.Helper()
+	args := []any{"acl", "setuser", name, "reset", "on", ">" + password}
 	for word := range strings.FieldsSeq(rights) {
 		args = append(args, word)
 	}

@@ -147,6 +147,8 @@ func differences(file, redis throttle.Contract) []difference {
 		{"guard", short(file.Guard), short(redis.Guard)},
 		{"lateness", short(file.Lateness), short(redis.Lateness)},
 		{"horizon", short(file.Horizon), short(redis.Horizon)},
+		{"reserve", fmt.Sprint(file.Reserve), fmt.Sprint(redis.Reserve)},
+		{"max_nodes", fmt.Sprint(file.MaxNodes), fmt.Sprint(redis.MaxNodes)},
 	} {
 		if d.File != d.Redis {
 			found = append(found, d)

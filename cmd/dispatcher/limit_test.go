@@ -60,6 +60,24 @@ func TestLimitIsShownAndChanged(t *testing.T) {
 	limit("resume", "provider").mustPrint(t, "at most 300 in any 1m, burst 1\n")
 }
 
+// Who changes a limit needs no secret of the provider's; who calls it does.
+func TestALimitIsManagedWithoutTheProvidersSecrets(t *testing.T) {
+	t.Parallel()
+	addr := seeded(t)
+	file := writeFile(t, "dispatcher.yaml", `sender: {http: {headers: {Authorization: "Bearer ${env:PROVIDER_TOKEN}"}}}`)
+	limitOn(t, addr)("pause", "provider", "-c", file).mustPrint(t, "paused")
+	for _, calls := range [][]string{{"run"}, {"config", "check"}, {"config", "show"}} {
+		dispatcher(t.Context(), "", nil, append(calls, "-c", file)...).mustFail(t, "sender.http.headers.authorization: ${env:PROVIDER_TOKEN}: the environment has no such variable")
+	}
+}
+
+// A reserve that only the file has is not in force, and is told.
+func TestAReserveOfTheFileIsToldToDiffer(t *testing.T) {
+	t.Parallel()
+	limitOn(t, seeded(t))("get", "provider", "--set", "limits.0.degraded=reserve", "--set", "limits.0.reserve=40", "--set", "limits.0.max_nodes=4").
+		mustPrint(t, "reserve", "but 40 in this configuration", "max_nodes", "but 4 in this configuration")
+}
+
 func TestNonsenseChangesNothing(t *testing.T) {
 	t.Parallel()
 	limit := limitOn(t, seeded(t))

@@ -54,7 +54,9 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 }
 
 // read loads the configuration without asking whether it makes sense.
-func (s *settings) read() (configs.Config, error) {
+func (s *settings) read() (configs.Config, error) { return s.readFor(configs.Source{}) }
+
+func (s *settings) readFor(src configs.Source) (configs.Config, error) {
 	file := s.file
 	if file == "" {
 		for _, entry := range s.environ() {
@@ -63,12 +65,20 @@ func (s *settings) read() (configs.Config, error) {
 			}
 		}
 	}
-	return configs.Load(configs.Source{File: file, Set: s.set, Environ: s.environ})
+	src.File, src.Set, src.Environ = file, s.set, s.environ
+	return configs.Load(src)
 }
 
-// load is read for all who are going to work with what they get.
-func (s *settings) load() (configs.Config, error) {
-	cfg, err := s.read()
+// load is read for a node, which is going to work with what it gets.
+func (s *settings) load() (configs.Config, error) { return s.loadFor(configs.Source{}) }
+
+// loadToManage is load for commands that never call the provider.
+func (s *settings) loadToManage() (configs.Config, error) {
+	return s.loadFor(configs.Source{CallsNobody: true})
+}
+
+func (s *settings) loadFor(src configs.Source) (configs.Config, error) {
+	cfg, err := s.readFor(src)
 	if err != nil {
 		return configs.Config{}, err
 	}

@@ -2,7 +2,9 @@
 // testcontainers-go. Images can be named in the environment:
 // DISPATCHER_TEST_REDIS_IMAGE, DISPATCHER_TEST_KAFKA_IMAGE and
 // DISPATCHER_TEST_KAFKA_OLD_IMAGE. DISPATCHER_TEST_VALKEY_IMAGE has no default:
-// without it what needs Valkey is skipped.
+// without it what needs Valkey is skipped. The same goes for redis-cell and
+// DISPATCHER_TEST_REDIS_CELL, the module's path in the Redis image. With
+// DISPATCHER_TEST_NOISY=1 a figure that was missed is printed as not shown.
 //
 // Without a Docker engine, or with -short, a test is skipped and says so;
 // DISPATCHER_REQUIRE_DOCKER=1 turns the skip into a failure. Each test ends

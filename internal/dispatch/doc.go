@@ -15,12 +15,13 @@
 // It does not speak Kafka, Redis or HTTP; the rooms do.
 //
 // Goroutines: [Node.Run] starts the booking goroutine, the line, the workers,
-// the watchdog, the admin server and the consumer, and returns when all have ended. The
+// the send ledger's, the watchdog, the admin server and the consumer, and returns when all have ended. The
 // consumer ends first, after its drain and last commit; its word of ready jobs
 // closes, so the line ends, then the workers; then what they used is closed.
 //
 // Failure: a provider that is down opens the breaker; jobs wait in the line and
 // a probe goes now and then. A job is dead-lettered for failing only if others
-// succeeded meanwhile, so an outage dead-letters nothing. A node that can't work
+// succeeded meanwhile, so an outage dead-letters no failure; a call without an
+// answer goes by on_unknown. A node that can't work
 // while others can gives its partitions up until it can (watchdog.go).
 package dispatch

@@ -1,0 +1,119 @@
+package throttle_test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"dispatcher/internal/containers"
+	"dispatcher/throttle"
+)
+
+// alsoNeeds are the rights that an algorithm needs beside [rights].
+var alsoNeeds = map[string]string{
+	"fixed_window":           "+exists +incrby",
+	"sliding_window_counter": "+exists",
+	"sliding_window_log":     "+exists +hincrby +zadd +zcard +zrange +zremrangebyscore",
+	"sliding_window_list":    "+exists +lindex +lpush +lrange +ltrim",
+	"redis_cell":             "+exists +cl.throttle",
+}
+
+// operators are the rights of those that change limits.
+const operators = "~dispatcher:{topology}:* -@all +eval +evalsha +time +hget +hmget +hgetall +hset +hdel +xadd +xrevrange +publish +scan " +
+	"+hello +auth +ping +client|setname"
+
+// Each algorithm works with what the documentation says that it needs, and says
+// what is wrong with less. Who changes its limit needs no more than that either.
+func TestRedisRightsOfEachAlgorithmReal(t *testing.T) {
+	t.Parallel()
+	s := containers.Redis(t)
+	admin := client(t, throttle.ClientOptions{Addrs: []string{s.Addr}})
+	node := throttle.ClientOptions{Addrs: []string{s.Addr}, Username: account, Password: password}
+	for _, a := range throttle.Algorithms() {
+		t.Run(a.Name, func(t *testing.T) {
+			if a.Name == "redis_cell" && os.Getenv("DISPATCHER_TEST_REDIS_CELL") == "" {
+				t.Skip("not shown: DISPATCHER_TEST_REDIS_CELL names no module")
+			}
+			if less := alsoNeeds[a.Name]; less != "" {
+				allow(t, admin, rights)
+				refused(t, client(t, node), a.Name)
+			}
+			allow(t, admin, rights+" "+alsoNeeds[a.Name])
+			allowAs(t, admin, "operator", operators)
+			l, stop := playing(t, client(t, node), a.Name)
+			defer stop()
+			take(t, l, 250) // more than a window
+			operated(t, client(t, throttle.ClientOptions{Addrs: []string{s.Addr}, Username: "operator", Password: password}))
+			take(t, l, 50)
+		})
+		if err := admin.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// refused expects that a node with an algorithm is.
+func refused(t *testing.T, rdb redis.UniversalClient, algorithm string) {
+	t.Helper()
+	l, stop := playing(t, rdb, algorithm)
+	defer stop()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	go func() { _, _ = l.Next(ctx) }() // so that it books
+	for l.State().Phase != throttle.PhaseRefused && ctx.Err() == nil {
+		pause(10 * time.Millisecond)
+	}
+	if got := l.State(); got.Phase != throttle.PhaseRefused {
+		t.Errorf("got phase %s (%v) without %s, want %s", got.Phase, got.Ready(), alsoNeeds[algorithm], throttle.PhaseRefused)
+	}
+}
+
+// playing is a node with an algorithm, until it is stopped.
+func playing(t *testing.T, rdb redis.UniversalClient, algorithm string) (l *throttle.Limiter, stop func()) {
+	t.Helper()
+	l, err := throttle.New(throttle.Options{Redis: rdb, Namespace: "topology", Name: "provider", Seed: usual(), Algorithm: algorithm})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx) }()
+	return l, func() { cancel(); <-ended }
+}
+
+// take has so many slots of a node.
+func take(t *testing.T, l *throttle.Limiter, slots int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for range slots {
+		if _, err := l.Next(ctx); err != nil {
+			t.Fatalf("%v: %v", err, l.State().Ready())
+		}
+	}
+}
+
+// operated makes a change and takes it back, and looks at what there is.
+func operated(t *testing.T, rdb redis.UniversalClient) {
+	t.Helper()
+	change(t, rdb)
+	c, err := throttle.NewControl(rdb, "topology", "provider")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Undo(t.Context(), 0, throttle.Change{By: "test"}); err != nil {
+		t.Errorf("undo: %v", err)
+	}
+	if list, err := c.History(t.Context(), 10); err != nil || len(list) != 2 {
+		t.Errorf("history: got %v and %v, want two changes", list, err)
+	}
+	if _, err := c.Nodes(t.Context()); err != nil {
+		t.Errorf("nodes: %v", err)
+	}
+	if names, err := throttle.Limits(t.Context(), rdb, "topology"); err != nil || len(names) != 1 {
+		t.Errorf("names: got %v and %v, want one", names, err)
+	}
+}
