@@ -18,7 +18,7 @@
 -- ARGV[9] reach_us   nothing further ahead is given to this node; 0: the horizon alone says
 -- ARGV[10] waits     1: a node that is refused comes again in its turn; 0: it does not wait
 -- ARGV[11] changed_us and behind it the newest settings that the node knows, for a Redis that knows older ones or none:
---                    up to ARGV[27] from_us in the order of NUMBERS, then three in the order of WORDS
+--                    in the order of NUMBERS, then of WORDS
 --
 -- Reply: 1 now_us  2 epoch  3 given  4 base_us  5 n  6 floor_us  7 units  8 period_us  9 debt
 --        10 wait_us: until it is the node's turn to ask again
@@ -91,12 +91,17 @@ if set['until'] > 0 and now >= set['until'] then -- the override is over
   record(set, before, rails_of(set))
 end
 
-local function reply(wait, given, first, nth, floor, units, period, debt)
-  local r = {now, tonumber(epoch), given, first, nth, floor, units, period, debt, wait, fence, quiet}
-  if set.changed ~= known or int(set.from) ~= ARGV[27] then
-    for i, value in ipairs(flat(set)) do r[#r + 1] = i > #NUMBERS and value or tonumber(value) end
-  end
+-- tell adds the settings to a reply, where the node knows others. All are compared: those of a file all say that they
+-- were never changed.
+local function tell(r)
+  local list, same = flat(set), true
+  for i, value in ipairs(list) do same = same and value == ARGV[10 + i] end
+  for i = 1, same and 0 or #list do r[#r + 1] = i > #NUMBERS and list[i] or tonumber(list[i]) end
   return r
+end
+
+local function reply(wait, given, first, nth, floor, units, period, debt)
+  return tell({now, tonumber(epoch), given, first, nth, floor, units, period, debt, wait, fence, quiet})
 end
 local function nothing(wait) return reply(wait, 0, now, 0, now, 1, 1, 0) end
 
@@ -105,12 +110,17 @@ if fence > 0 then
   -- algorithm says. Other nodes may have newer settings than these.
   quiet = now + set.horizon + set.lateness + algorithm.binds(set)
   if fence == 1 then quiet = math.max(quiet, now + learn) end
+  if fence > 3 and fence < 7 and tonumber(applied) ~= set.changed then -- what is owed under other terms is paid by waiting
+    local old = with_terms({}, under)
+    set.from = now + old.horizon + old.lateness + math.max(old.window, set.window) + math.max(old.guard, set.guard)
+    quiet = math.max(quiet, set.from)
+  end
   quiet = math.max(quiet, math.min(set.from, now + set.window + set.guard))
   epoch = int(now)
   redis.call('DEL', KEYS[3], booked, turns)
   algorithm.begin(set, quiet)
   redis.call('HSET', limit, 'last', int(now), 'master', master, 'epoch', epoch, 'quiet', int(quiet), 'algorithm', algorithm.name,
-    'applied', int(set.changed), 'under', terms_of(set))
+    'applied', int(set.changed), 'under', terms_of(set), 'from', int(set.from))
   redis.pcall('PUBLISH', limit, epoch) -- each node is to look now, and to bring what it knows
   return nothing(quiet - now - set.horizon)
 end
@@ -127,8 +137,9 @@ if kept then
 end
 redis.call('HSET', limit, 'last', int(now))
 if tonumber(applied) ~= set.changed then -- the settings have changed since the last booking
-  local from = algorithm.change(set, with_terms({}, under), now, quiet)
-  if from then set.from = from end
+  local old = with_terms({}, under)
+  -- Slots of the old terms may be out for so long, which is longer than the new ones may say.
+  set.from = math.max(algorithm.change(set, old, now, quiet) or set.from, now + old.horizon + old.lateness)
   redis.call('HSET', limit, 'applied', int(set.changed), 'under', terms_of(set), 'from', int(set.from))
   redis.call('DEL', turns)
 end

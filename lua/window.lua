@@ -24,18 +24,18 @@ function algorithm.begin(_, quiet)
   redis.call('HSET', limit, 'start', int(quiet), 'slot', int(quiet), 'keep', 0)
 end
 
--- anew forgets the state, and begins when all that was given has left the new window.
-local function anew(c, now, quiet)
-  local from = math.max(now, quiet, tonumber(redis.call('HGET', limit, 'slot')) + length(c))
+-- anew forgets the state, and begins when all that was given has left the window, the longer of the two.
+local function anew(c, old, now, quiet)
+  local from = math.max(now, quiet, tonumber(redis.call('HGET', limit, 'slot')) + math.max(length(c), length(old)))
   redis.call('DEL', KEYS[3])
   redis.call('HSET', limit, 'start', int(from), 'keep', 0)
   return from
 end
 
 -- change: another cap counts what was given before, and so does a shorter window. Of a longer one the state knows
--- too little.
+-- too little, and with a smaller guard it would forget units too soon that may still be late.
 function algorithm.change(c, old, now, quiet)
-  if length(c) > length(old) then return anew(c, now, quiet) end
+  if length(c) > length(old) or c.guard < old.guard then return anew(c, old, now, quiet) end
 end
 
 -- early is how long nothing may be given yet.

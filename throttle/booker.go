@@ -25,6 +25,7 @@ const (
 	callTimeout = 250 * time.Millisecond
 	retryFirst  = 20 * time.Millisecond // after a call that failed
 	retryMost   = 200 * time.Millisecond
+	otherRetry  = time.Second // where a node of another algorithm works
 )
 
 // booker is the state of the booking goroutine; nobody else touches it.
@@ -213,7 +214,9 @@ func (b *booker) call(ctx context.Context, want int64) {
 	if b.clock.epoch == 0 {
 		b.settledAt = answered.Add(reply.settings.LookEvery())
 	}
-	b.stepped = b.clock.observe(reading{asked: asked, answered: answered, now: reply.now, epoch: reply.epoch})
+	if b.stepped = b.clock.observe(reading{asked: asked, answered: answered, now: reply.now, epoch: reply.epoch}); b.stepped {
+		b.noteLate(b.line.drop()) // it may be this node's clock that stood still
+	}
 	b.take(reply)
 	if want > 0 {
 		b.receive(reply, answered)
@@ -303,6 +306,10 @@ func (b *booker) report(reply booking, now time.Time) {
 	if reply.fence != fenceNone {
 		b.log.Warn("timeline begins anew; the fleet waits until all slots that may be out are over",
 			"reason", reply.fence, "wait", duration(reply.quiet-reply.now))
+	}
+	if reply.fence == fenceOtherAlgorithm {
+		// Nodes of both kinds wake one another; nothing is sent until one kind is gone.
+		b.retryAt = now.Add(otherRetry)
 	}
 	if b.tooWide(now) {
 		// The first reading may hold a dial, and another one is soon made.

@@ -163,7 +163,7 @@ func TestHeldRefusalsStopNobody(t *testing.T) {
 			}
 		})
 		both.Go(func() {
-			if _, err := l.Next(ctx); err != nil && !errors.Is(err, ErrFull) {
+			if _, err := l.Next(ctx); err != nil { // the refusals were for others, and the bucket is empty
 				t.Errorf("next: %v", err)
 			}
 		})

@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -48,6 +49,9 @@ func (f *fleet) happen(c Contract) {
 		for range 1 + roll(3) { // often at once, by operators who correct themselves
 			f.set(f.change(c))
 		}
+		if roll(4) == 0 {
+			f.promote()
+		}
 		f.look() // each node looks more often than a change may take to act
 	case p < 98:
 		f.lose()
@@ -70,6 +74,11 @@ func (f *fleet) change(c Contract) Change {
 	}
 	if f.dice(3) == 0 {
 		ch.For = time.Second + time.Duration(f.dice([]int64{1, 3_000, 29_000}[f.dice(3)]))*time.Millisecond
+	}
+	if f.dice(4) == 0 {
+		guard := 2 + f.dice(89)
+		s := spread(guard, 1+f.dice(guard-1))
+		ch.Guard, ch.Lateness = s.Guard, s.Lateness
 	}
 	switch f.dice(5) {
 	case 0:
@@ -176,6 +185,19 @@ var mutations = []mutation{
 		f.saturate()
 	}},
 	{rule: "the empty bucket after a change", from: "c.base, c.n = from, c.burst - 1", to: "c.base, c.n = from, 0"},
+	{rule: "the debt over a change that a fence finds", from: "if fence > 3 and fence < 7 and", to: "if false and", play: func(f *fleet) {
+		f.spendBurst()
+		f.set(burstOfOne())
+		f.promote()
+		f.saturate()
+	}},
+	{rule: "the old guard at a cut of it", from: "behind = behind + math.max(0, old.guard - c.guard)", to: "", play: func(f *fleet) {
+		f.set(burstOfOne())
+		f.set(spread(90, 80))
+		f.saturate()
+		f.set(spread(10, 3))
+		f.saturate()
+	}},
 }
 
 // played is one node's history under 300 a second with a burst of 200.
@@ -201,6 +223,19 @@ func (f *fleet) saturate() {
 	}
 }
 
+// promote has another master go on with what this one had.
+func (f *fleet) promote() {
+	if err := f.rdb.HSet(context.Background(), f.keys.limit, "master", "another").Err(); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// spread is a change of guard and lateness, in ms.
+func spread(guard, lateness int64) Change {
+	g, l := time.Duration(guard)*time.Millisecond, time.Duration(lateness)*time.Millisecond
+	return Change{Guard: &g, Lateness: &l, By: "law"}
+}
+
 func burstOfOne() Change {
 	one := int64(1)
 	return Change{Burst: &one, By: "law"}
@@ -216,5 +251,5 @@ func laws(t *testing.T, rdb redis.UniversalClient, ops int, teeth []mutation) {
 
 func TestLawsEmbedded(t *testing.T) {
 	t.Parallel()
-	laws(t, embeddedRedis(t), 100, []mutation{mutations[0], mutations[1], mutations[4], mutations[5], mutations[6]}) // the real one is faster, and shows all
+	laws(t, embeddedRedis(t), 100, []mutation{mutations[0], mutations[1], mutations[4], mutations[5], mutations[6], mutations[8], mutations[9]}) // the real one is faster, and shows all
 }

@@ -3,12 +3,14 @@ package throttle
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -237,6 +239,51 @@ func TestLostSettingsComeBack(t *testing.T) {
 		time.Sleep(time.Second)
 		if got := m.settings(); got.Cap != 150 || got.Revision != 2 {
 			t.Errorf("got %+v in Redis after it lost everything, want the cap of 150 back", got)
+		}
+	})
+}
+
+// A node whose file says something else than Redis keeps to Redis, also where
+// nobody has ever changed the limit.
+func TestWhatRedisHoldsIsInForce(t *testing.T) {
+	t.Parallel()
+	rdb := patient(t, miniredis.RunT(t).Addr())
+	first, other := contract(300), contract(100)
+	other.Guard, other.Lateness, other.Reserve, other.MaxNodes = 30*time.Millisecond, 20*time.Millisecond, 40, 4
+	for i, c := range []Contract{first, other} {
+		l, err := New(Options{Redis: rdb, Namespace: "ns", Name: "provider", Node: fmt.Sprint(i), Seed: c, Identity: IdentityNone})
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, l)
+		if _, err := l.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := l.State().Settings.Contract; got != first {
+			t.Errorf("node %d: got %+v in force, want what Redis holds, %+v", i, got, first)
+		}
+	}
+}
+
+// Nodes of two algorithms wake one another. They don't ask for ever faster.
+func TestNodesOfTwoAlgorithmsAskSeldom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		l := begin(t, contract(300), func(_ context.Context, a ask) (booking, error) {
+			calls.Add(1)
+			now := time.Now().UnixMicro()
+			return booking{
+				now: now, epoch: now, fence: fenceOtherAlgorithm, quiet: now + 500_000, settings: a.known,
+				schedule: schedule{units: 1, period: 1},
+			}, nil
+		}, nil)
+		for range 10_000 { // as each fence tells all nodes, the one that fenced among them
+			l.hear(nil)
+			time.Sleep(time.Millisecond)
+		}
+		if got := calls.Load(); got < 9 || got > 12 {
+			t.Errorf("got %d calls in 10 s, want one a second", got)
 		}
 	})
 }

@@ -70,11 +70,14 @@ func (l *line) pop(now time.Time, again bool) (Slot, bool) {
 	return s, true
 }
 
-// dropLate removes the slots at the head that nobody can use any more.
+// dropLate removes the slots at the head that nobody can use any more, and the
+// refusals of callers that have gone.
 func (l *line) dropLate(now time.Time) {
-	for len(l.held) > 0 && !l.held[0].full && l.held[0].LateAt(now) {
+	for len(l.held) > 0 && l.held[0].LateAt(now) {
+		if !l.held[0].full {
+			l.late++
+		}
 		l.held = l.held[1:]
-		l.late++
 	}
 }
 
@@ -158,6 +161,10 @@ type lineState struct {
 	late    int64     // since the last look
 }
 
+// refusalLasts is for how long after the slots before it a refusal waits for its
+// caller, who may have gone: one that comes later is not to get it.
+const refusalLasts = 100 * time.Millisecond
+
 // refuse tells so many callers that there was no room, less those that ask again,
 // and returns how many are left.
 func (l *line) refuse(count int64, now time.Time) int64 {
@@ -166,7 +173,11 @@ func (l *line) refuse(count int64, now time.Time) int64 {
 	if count -= int64(len(l.again)); count <= 0 {
 		return 0
 	}
-	l.held = append(l.held, slices.Repeat([]Slot{{full: true}}, int(count))...)
+	over := now
+	for _, s := range l.held {
+		over = later(over, s.NotAfter)
+	}
+	l.held = append(l.held, slices.Repeat([]Slot{{full: true, NotAfter: over.Add(refusalLasts)}}, int(count))...)
 	l.serve(now)
 	return count
 }

@@ -151,8 +151,11 @@ func TestScriptIsTheModel(t *testing.T) {
 		c.Burst = 1 + r.Int64N(c.Cap)
 		now, want := int64(1_700_000_000_000_000), newModel()
 		seq := map[string]int64{}
+		files := []Settings{seeded(c, Rails{}), seeded(c, Rails{}), seeded(c, Rails{MaxCap: 1000})} // what each node's says
+		files[1].Lateness, files[1].Guard, files[1].Reserve, files[1].MaxNodes = 20*time.Millisecond, 30*time.Millisecond, r.Int64N(c.Cap-c.Burst+1), 1
 		for op := range 60 {
-			node := fmt.Sprint(r.IntN(3))
+			which := r.IntN(3)
+			node := fmt.Sprint(which)
 			s := newScripts(rdb, "model", "provider", node, tokenBucket())
 			now += r.Int64N([]int64{2_000, 100_000, 1_000_000}[r.IntN(3)])
 			m.SetTime(time.UnixMicro(now))
@@ -162,7 +165,7 @@ func TestScriptIsTheModel(t *testing.T) {
 			a := ask{
 				want: r.Int64N(30), seq: seq[node], epoch: want.epoch, stepped: r.IntN(40) == 0, identity: IdentityNone,
 				lead: lead, reach: []time.Duration{0, 50 * time.Millisecond, time.Second}[r.IntN(3)], leaves: r.IntN(3) == 0,
-				known: seeded(c, Rails{}),
+				known: files[which],
 			}
 			got, err := s.runBook(t.Context(), a)
 			if err != nil {

@@ -12,7 +12,7 @@ type Slot struct {
 	NotBefore time.Time
 	NotAfter  time.Time
 
-	full bool // no slot, but the word that there was no room for one
+	full bool // no slot, but the word, good until NotAfter, that there was no room for one
 }
 
 // orFull tells a slot from the word that there is none.

@@ -26,6 +26,7 @@ function algorithm.change(c, old, now, quiet)
   if c.units == old.units and c.period == old.period then return nil end
   local v = redis.call('HMGET', limit, 'base', 'slot')
   local behind = math.max(tonumber(v[1]), tonumber(v[2]) + math.min(after(old, 1), after(c, 1)))
+  behind = behind + math.max(0, old.guard - c.guard) -- the last ones may be as late as the old guard allowed
   local from = math.max(now, quiet, behind)
   redis.call('HSET', limit, 'base', int(from), 'n', 0)
   return from

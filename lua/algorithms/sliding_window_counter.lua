@@ -26,7 +26,7 @@ end
 
 -- change: buckets of another length know nothing of each other.
 function algorithm.change(c, old, now, quiet)
-  if length(c) ~= length(old) then return anew(c, now, quiet) end
+  if length(c) ~= length(old) then return anew(c, old, now, quiet) end
 end
 
 function algorithm.take(c, now, want, _, ahead, quiet)

@@ -26,6 +26,7 @@ function algorithm.change(c, old, now, quiet)
   local behind = c.base + after(old, c.n)
   if old.burst == 1 then behind = math.max(c.base, c.slot + math.min(after(old, 1), after(c, 1))) end
   behind = math.min(behind, c.slot + math.max(c.window, old.window) + math.max(c.guard, old.guard))
+  behind = behind + math.max(0, old.guard - c.guard) -- the last ones may be as late as the old guard allowed
   local from = math.max(now, quiet, behind)
   c.base, c.n = from, c.burst - 1
   redis.call('HSET', limit, 'base', int(c.base), 'n', int(c.n))
