@@ -27,6 +27,7 @@ type Delivery struct {
 	newer   *Delivery
 	chained bool // in the chain
 	settled bool
+	tried   Past // what its worker has said of it
 	gone    bool // expelled: in hand for too long
 	left    bool // and its worker has let go of it
 }
@@ -45,6 +46,18 @@ func (d *Delivery) Past() Past {
 		return Past{}
 	}
 	return d.hop.past
+}
+
+// FirstWritten is when the job was first written to Kafka. A record that was
+// replayed, or comes from a retry tier, says so.
+func (d *Delivery) FirstWritten() time.Time {
+	rec := &d.Job.Record
+	if hasOrigin(rec) {
+		if at, err := time.Parse(time.RFC3339, string(recordHeader(rec, headerOriginalTime))); err == nil {
+			return at
+		}
+	}
+	return rec.Time
 }
 
 // Redrives is how often the job was replayed from the dead letters.

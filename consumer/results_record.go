@@ -42,7 +42,7 @@ func (r *Results) entry(d *Delivery, o Outcome, class Class) *entry {
 	v := job.Result{
 		ID: j.ID, Topic: j.Topic, Partition: j.Partition, Offset: j.Offset,
 		Result: result, Attempts: o.Attempts, Status: o.Status, MessageID: clip(o.MessageID, maxCodeBytes), Error: clip(o.Error, maxMessageBytes),
-		EnqueuedAt: j.Time.UTC(), SentAt: o.SentAt.UTC(), SettledAt: time.Now().UTC(), Node: clip(r.node, maxCodeBytes),
+		EnqueuedAt: d.FirstWritten().UTC(), SentAt: o.SentAt.UTC(), SettledAt: time.Now().UTC(), Node: clip(r.node, maxCodeBytes),
 	}
 	setOrigin(&v, &j.Record)
 	e := &entry{d: d, result: result, topic: resultsTopic(d.part.of), key: j.Key, value: encodeResult(&v), at: v.SettledAt}
@@ -63,7 +63,7 @@ func encodeResult(v *job.Result) []byte {
 	return text
 }
 
-// setOrigin names the place that the job had first, and when it came there.
+// setOrigin names the place that the job had first.
 func setOrigin(v *job.Result, rec *job.Record) {
 	if !hasOrigin(rec) {
 		return
@@ -71,9 +71,6 @@ func setOrigin(v *job.Result, rec *job.Record) {
 	v.Topic = string(recordHeader(rec, job.HeaderOriginalTopic))
 	v.Partition, _ = strconv.Atoi(string(recordHeader(rec, job.HeaderOriginalPartition)))
 	v.Offset, _ = strconv.ParseInt(string(recordHeader(rec, job.HeaderOriginalOffset)), 10, 64)
-	if at, err := time.Parse(time.RFC3339Nano, string(recordHeader(rec, headerOriginalTime))); err == nil {
-		v.EnqueuedAt = at.UTC()
-	}
 }
 
 // learnResults tells the writer of results which partitions it has. A companion

@@ -19,6 +19,10 @@ const (
 // MaxIDBytes is the longest id a job may have, in bytes.
 const MaxIDBytes = 256
 
+// MaxTopicBytes is the longest name a job's topic may have: with partition and
+// offset behind it, it is an id.
+const MaxTopicBytes = MaxIDBytes - 40
+
 // maxTextBytes bounds the other text headers, which travel into logs and calls.
 const maxTextBytes = 1024
 
@@ -64,7 +68,11 @@ func (j *Job) decode(lim Limits) error {
 	if err := h.fill(j); err != nil {
 		return err
 	}
-	j.ID, err = identify(&j.Record, &h, j.Event)
+	if j.ID, err = identify(&j.Record, &h, j.Event); j.ID != "" || err != nil {
+		return err
+	}
+	j.Placed = true
+	j.ID, err = origin(&j.Record, &h)
 	return err
 }
 

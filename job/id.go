@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// identify finds the job's id: the header, else that of the CloudEvent, else the
-// value's "id", else where the record was first written.
+// identify finds the job's own id: the header, else that of the CloudEvent, else
+// the value's "id"; empty: it has none.
 func identify(r *Record, h *headers, e *Event) (string, error) {
 	if h.id != nil {
 		if len(h.id) == 0 {
@@ -22,12 +22,9 @@ func identify(r *Record, h *headers, e *Event) (string, error) {
 		return e.id(), nil
 	}
 	if mayHoldID(r.Value, h.contentType) {
-		id, err := scanID(r.Value)
-		if err != nil || id != "" {
-			return id, err
-		}
+		return scanID(r.Value)
 	}
-	return origin(r, h)
+	return "", nil
 }
 
 // mayHoldID tells whether a value is to be searched for an id. A type that was
@@ -66,7 +63,7 @@ func origin(r *Record, h *headers) (string, error) {
 	if h.topic == nil || h.partition == nil || h.offset == nil {
 		return place(r.Topic, int64(r.Partition), r.Offset), nil
 	}
-	if err := checkText(HeaderOriginalTopic, h.topic, MaxIDBytes-40); err != nil {
+	if err := checkText(HeaderOriginalTopic, h.topic, MaxTopicBytes); err != nil {
 		return "", err
 	}
 	if len(h.topic) == 0 {

@@ -41,6 +41,9 @@ type Job struct {
 	// the JSON field "id" of the value, else topic/partition/offset. It survives
 	// a redelivery.
 	ID string
+	// Placed: the ID is topic/partition/offset, for the job has none of its own.
+	// A topic that is made anew gives its places again.
+	Placed bool
 
 	Lane        string
 	Cost        int       // units of the limit one call takes; 1 unless the header says more

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
+	"unicode/utf8"
 )
 
 // maxKeyBytes bounds the object keys that are unescaped to see whether they
@@ -50,14 +51,18 @@ func spellsID(key []byte) bool {
 	return ok && text == "id"
 }
 
-// unescape decodes the inside of a JSON string.
+// unescape decodes the inside of a JSON string. What is no text, as a half of a
+// surrogate pair, is refused: the library has one sign for all of that, which
+// would make two ids one.
 func unescape(inside []byte) (string, bool) {
 	var text string
 	quoted := append(append([]byte{'"'}, inside...), '"')
 	if json.Unmarshal(quoted, &text) != nil {
 		return "", false
 	}
-	return text, true
+	const sign = string(utf8.RuneError)
+	signs := strings.Count(string(inside), sign) + strings.Count(strings.ToLower(string(inside)), `\\ufffd`)
+	return text, strings.Count(text, sign) <= signs
 }
 
 // scanner walks over JSON without decoding it. Its methods leave i after what

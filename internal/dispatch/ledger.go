@@ -8,6 +8,7 @@ import (
 
 	"dispatcher/consumer"
 	"dispatcher/internal/sendledger"
+	"dispatcher/job"
 	"dispatcher/sender"
 )
 
@@ -17,17 +18,28 @@ import (
 // busyLook is how often a job that another delivery may be calling is looked at.
 const busyLook = 250 * time.Millisecond
 
-// open makes the job's entry. A job that was replayed from the dead letters is
-// another one to the ledger: somebody wants it called again.
+// open makes the job's entry.
 func (t *try) open() {
 	if t.ledger == nil {
 		return
 	}
-	id := t.d.Job.ID
-	if n := t.d.Redrives(); n > 0 {
-		id += "\x00redrive " + strconv.Itoa(n) // no id holds a control character
+	t.entryID = entryID(&t.d.Job, t.d.FirstWritten(), t.d.Redrives())
+	t.entry = t.ledger.Open(t.entryID)
+}
+
+// entryID names a job to the ledger. A place names it together with its time: a
+// topic that was made anew, or one of another cluster, has other jobs there. One
+// that was replayed from the dead letters is another job: somebody wants it
+// called again. No id holds a control character.
+func entryID(j *job.Job, written time.Time, redrives int) string {
+	id := j.ID
+	if j.Placed {
+		id += "\x00at " + strconv.FormatInt(written.UnixMilli(), 10)
 	}
-	t.entry, t.entryID = t.ledger.Open(id), id
+	if redrives > 0 {
+		id += "\x00redrive " + strconv.Itoa(redrives)
+	}
+	return id
 }
 
 // claim asks for the job, for the slot in hand. It returns by when the call must

@@ -6,6 +6,7 @@ import (
 
 	"dispatcher/consumer"
 	"dispatcher/internal/sendledger"
+	"dispatcher/job"
 	"dispatcher/throttle"
 )
 
@@ -61,5 +62,25 @@ func TestALineThatClaimsHandsOutEarlier(t *testing.T) {
 		if plain.Round(time.Microsecond) != c.plain || claims != c.claims {
 			t.Errorf("%d a second: got %v, and %v with claims; want %v and %v", c.cap, plain, claims, c.plain, c.claims)
 		}
+	}
+}
+
+// A job that has no id of its own is told by its place and its time, one that has
+// by nothing else; each replay makes another one of it.
+func TestWhatNamesAJobToTheLedger(t *testing.T) {
+	t.Parallel()
+	at := time.UnixMilli(1_700_000_000_000)
+	own, placed := &job.Job{ID: "jobs/0/1"}, &job.Job{ID: "jobs/0/1", Placed: true}
+	names := map[string]bool{}
+	for _, name := range []string{
+		entryID(own, at, 0), entryID(placed, at, 0), entryID(placed, at.Add(time.Millisecond), 0), entryID(own, at, 1), entryID(placed, at, 1), entryID(own, at, 2),
+	} {
+		names[name] = true
+	}
+	if len(names) != 6 {
+		t.Errorf("got %d names, want 6 different ones: %v", len(names), names)
+	}
+	if entryID(own, at, 0) != entryID(own, at.Add(time.Hour), 0) || entryID(placed, at, 0) != entryID(placed, at.UTC(), 0) {
+		t.Error("one job has two names")
 	}
 }

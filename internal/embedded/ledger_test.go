@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/segmentio/kafka-go"
 
 	"dispatcher/consumer"
 	"dispatcher/internal/embedded"
@@ -104,6 +105,63 @@ func TestAJobThatWasSentIsNotCalledAgain(t *testing.T) {
 	}
 	if got := f.Sum("dispatcher_ledger_claims_total"); got < 2*jobs+4 {
 		t.Errorf("got %v claims, want one a delivery at least", got)
+	}
+}
+
+// A topic that was made anew has other jobs in the places of the old ones: where
+// jobs have no id of their own, the ledger tells them apart.
+func TestATopicMadeAnewHasOtherJobs(t *testing.T) {
+	t.Parallel()
+	const before, after = 20, 8
+	a := &tally{}
+	p := begin(t, embedded.Options{Partitions: 1, Provider: a.provider()})
+	work := func(jobs int, text string) {
+		t.Helper()
+		records := make([]job.Record, jobs)
+		for i := range records {
+			records[i] = rec(text)
+		}
+		writeTo(t, p, "jobs", records...)
+		f, err := embedded.NewFleet(p, 1, logger(t), with()...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := background(t, f.Run)
+		settle(t, p)
+		stop()
+	}
+	work(before, "old")
+	time.Sleep(2 * time.Millisecond) // timestamps are in milliseconds
+	makeAnew(t, p, "jobs")
+	work(after, "new")
+	for i := range before {
+		want := 1
+		if i < after {
+			want = 2
+		}
+		if got := a.of(fmt.Sprint("jobs/0/", i)); got != want {
+			t.Errorf("place %d: got %d calls, want %d", i, got, want)
+		}
+	}
+}
+
+// makeAnew deletes a topic and makes it again, with one partition.
+func makeAnew(t *testing.T, p *embedded.Parts, topic string) {
+	t.Helper()
+	client := &kafka.Client{Addr: kafka.TCP(p.Brokers()...), Transport: &kafka.Transport{}}
+	gone, err := client.DeleteTopics(t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{topic}})
+	if err == nil {
+		err = gone.Errors[topic]
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := client.CreateTopics(t.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{Topic: topic, NumPartitions: 1, ReplicationFactor: 1}}})
+	if err == nil {
+		err = made.Errors[topic]
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
