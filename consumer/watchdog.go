@@ -28,7 +28,7 @@ func (h *hub) expel(d *Delivery, now time.Time) {
 	d.gone = true
 	l := &letter{d: d, f: Failure{
 		Class: ClassHeadTimeout, Message: fmt.Sprintf("in hand for %v and not settled", h.headTimeout),
-		Attempt: d.Past().Calls, Failures: d.Past().Failures,
+		Attempt: max(d.tried.Calls, d.Past().Calls), Failures: max(d.tried.Failures, d.Past().Failures),
 	}}
 	if len(h.tiers) > 0 {
 		l.tier = max(tierFor(h.tiers, h.headTimeout), h.tiers[0])
@@ -77,6 +77,18 @@ func (h *hub) claim(d *Delivery) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return !h.heard(d)
+}
+
+// Tried takes in what the job has been through by now, for whoever gets it when it
+// has been in hand for too long.
+func (d *Delivery) Tried(p Past) {
+	h := d.part.hub
+	if h.headTimeout == 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	d.tried = p
 }
 
 // Gone tells whether the job has been in hand for too long and went elsewhere.

@@ -60,10 +60,14 @@ func TestAStuckJobComesBackFromATier(t *testing.T) {
 		o.HeadTimeout = 10 * time.Second
 		n := w.start(o, nil)
 		first := n.holding(1)[0]
+		first.Tried(consumer.Past{Calls: 7, Failures: 4})
 		begin := time.Now()
 		second := n.holding(1)[0]
 		if took := time.Since(begin); took < 15*time.Second || took > 16*time.Second || second.Job.ID != first.Job.ID {
 			t.Errorf("job %s came back as %s after %v, want 15s", first.Job.ID, second.Job.ID, took)
+		}
+		if got := second.Past(); got != (consumer.Past{Calls: 7, Failures: 4}) {
+			t.Errorf("got past %+v, want what the worker had said", got)
 		}
 		first.Return()
 		second.Done()

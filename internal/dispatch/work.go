@@ -103,6 +103,7 @@ func (t *try) once() (settled bool) {
 // settled with that.
 func (t *try) again(v verdict, r sender.Result) (settled bool) {
 	blamed := v.counts && t.blamed()
+	t.d.Tried(consumer.Past{Calls: t.calls, Failures: t.failed})
 	if blamed && t.failed >= t.attempts {
 		t.dead(failure(consumer.ClassExhausted, r, t.calls), r)
 		return true
