@@ -172,6 +172,9 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 
 	err := n.consumer.Run(ctx)
+	if err != nil {
+		fail(err) // the line may wait for a slot that is long in coming
+	}
 	workers.Wait()
 	stop()
 	services.Wait()
