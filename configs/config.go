@@ -2,7 +2,6 @@ package configs
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -146,7 +145,7 @@ const (
 
 // Rails are what `limit set` does not pass unless it is forced.
 func (l Limit) Rails() throttle.Rails {
-	return throttle.Rails{MaxCap: l.MaxCap, MaxStep: int64(math.Round(l.MaxStep * 1000))}
+	return throttle.Rails{MaxCap: l.MaxCap, MaxStep: throttle.StepOf(l.MaxStep)}
 }
 
 // Bucket is what a leaky bucket does beyond its rate.

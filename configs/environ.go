@@ -1,10 +1,12 @@
 package configs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -44,8 +46,8 @@ func envName(path string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
 }
 
-// envOverrides reads the DISPATCHER_ variables. Their order does not matter:
-// no two of them name the same setting.
+// envOverrides reads the DISPATCHER_ variables. No two of them name the same
+// setting.
 func envOverrides(env map[string]string) ([]override, error) {
 	known := map[string]string{} // variable → path
 	for _, path := range paths(schema(), "") {
@@ -72,7 +74,19 @@ func envOverrides(env map[string]string) ([]override, error) {
 		o, err := newOverride(name, path, env[name])
 		overrides, faults = append(overrides, o), append(faults, err)
 	}
+	slices.SortStableFunc(overrides, func(a, b override) int { return slices.CompareFunc(a.path, b.path, compareSteps) })
 	return overrides, errors.Join(faults...)
+}
+
+// compareSteps has the places in a list in their order: each is made when the one
+// before it is there.
+func compareSteps(a, b string) int {
+	m, errA := strconv.Atoi(a)
+	n, errB := strconv.Atoi(b)
+	if errA == nil && errB == nil {
+		return cmp.Compare(m, n)
+	}
+	return strings.Compare(a, b)
 }
 
 // envPath finds the path a variable stands for. Which underscore is a step and

@@ -151,7 +151,7 @@ func parseYAML(text []byte) (map[string]any, error) {
 	case errors.Is(err, io.EOF):
 		return map[string]any{}, nil
 	case err != nil:
-		return nil, errors.New(strings.ReplaceAll(err.Error(), "\n  ", " ")) // one fault, one line
+		return nil, errors.New(plain(err))
 	}
 	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
 		return nil, errors.New("holds more than one document")
@@ -166,6 +166,16 @@ func parseYAML(text []byte) (map[string]any, error) {
 	var c checker
 	section := c.section("", schema(), tree)
 	return section, errors.Join(c.faults...)
+}
+
+// plain is what the parser says of a text, on one line and without the words of
+// the text that it quotes: an alias may be a password that lacks its quotes.
+func plain(err error) string {
+	text := strings.ReplaceAll(err.Error(), "\n  ", " ")
+	if strings.Contains(text, "unknown anchor") {
+		return "yaml: a value begins with * and is no alias; put it into quotes"
+	}
+	return text
 }
 
 // fillLimits gives each limit the defaults of what it left out. Only the name,

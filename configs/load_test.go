@@ -1,6 +1,7 @@
 package configs_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -122,6 +123,13 @@ func TestLanesReplaceTheDefaultTopic(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, c.Kafka.Lanes); diff != "" || len(c.Kafka.Topics) != 0 || c.Validate() != nil {
 		t.Errorf("topics %v, fault %v, lanes (-want +got):\n%s", c.Kafka.Topics, c.Validate(), diff)
+	}
+	var many []string
+	for i := range 12 { // so many that their places have two digits
+		many = append(many, fmt.Sprintf("DISPATCHER_KAFKA_LANES_%d_NAME=lane-%d", i, i), fmt.Sprintf("DISPATCHER_KAFKA_LANES_%d_TOPICS=t%d", i, i))
+	}
+	if c = load(t, configs.Source{Environ: environ(many...)}); len(c.Kafka.Lanes) != 12 || c.Kafka.Lanes[11].Name != "lane-11" || c.Validate() != nil {
+		t.Errorf("got %d lanes, fault %v, want 12", len(c.Kafka.Lanes), c.Validate())
 	}
 	c = load(t, configs.Source{File: file, Environ: environ("DISPATCHER_KAFKA_TOPICS=a", "DISPATCHER_KAFKA_LANES_0_TOPICS=b")})
 	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "kafka.topics: [a]: must be empty with kafka.lanes") {

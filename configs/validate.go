@@ -230,6 +230,10 @@ func (f *faults) url(path string, h HTTP) {
 		f.refuse(true, path, shown, "must be an http:// or https:// URL with a host")
 		return
 	}
+	if port := u.Port(); port != "" {
+		n, err := strconv.Atoi(port)
+		f.refuse(err != nil || n < 1 || n > 65535, path, shown, "has a port that is none")
+	}
 	f.refuse(u.User != nil, path, shown, "holds a user; put credentials into sender.http.headers")
 	f.refuse(u.Fragment != "", path, shown, "holds a fragment, which is never sent")
 	f.refuse(h.TLS.Enabled && u.Scheme == "http", path, shown, "is not encrypted, but sender.http.tls.enabled is true")

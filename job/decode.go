@@ -16,12 +16,12 @@ const (
 	HeaderOriginalOffset    = "x-original-offset"
 )
 
-// MaxIDBytes is the longest id a job may have, in bytes.
+// MaxIDBytes is the longest id a job may bring, in bytes.
 const MaxIDBytes = 256
 
-// MaxTopicBytes is the longest name a job's topic may have: with partition and
-// offset behind it, it is an id.
-const MaxTopicBytes = MaxIDBytes - 40
+// maxTopicBytes is the longest name a topic may have. An id that is a place may
+// be longer than those that jobs bring.
+const maxTopicBytes = 249
 
 // maxTextBytes bounds the other text headers, which travel into logs and calls.
 const maxTextBytes = 1024

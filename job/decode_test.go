@@ -34,6 +34,9 @@ func TestDecodeID(t *testing.T) {
 		{"json number", record(`{"to":1,"id":-12.5e3 }`), "-12.5e3"},
 		{"json later", record(` {"a":{"id":"no"},"b":["id",{"id":1}],"c":"\"id\":","d":null,"id" : "yes"}`), "yes"},
 		{"json escaped value", record(`{"id":"a\u00e9\"b"}`), `aé"b`},
+		{"json sign for what is no text", record(`{"id":"\uFFFD"}`), "\uFFFD"},
+		{"json what looks like an escape", record(`{"id":"\\ud800"}`), `\ud800`},
+		{"json pair", record(`{"id":"\ud83d\ude00"}`), "😀"},
 		{"json escaped key", record(`{"\u0069\u0064":"a"}`), "a"},
 		{"json escaped quote at the end of a key", record(`{"id\"":"no","id\\":"no"}`), "jobs/3/42"},
 		{"json first of two", record(`{"id":"a","id":"b"}`), "a"},
@@ -49,6 +52,7 @@ func TestDecodeID(t *testing.T) {
 		{"longest", record(`{"id":"` + long + `"}`), long},
 		{"replayed", record("x", "x-original-topic", "old", "X-Original-Partition", "1", "x-original-offset", "7"), "old/1/7"},
 		{"replayed with its own id", record(`{"id":5}`, "x-original-topic", "old", "x-original-partition", "1", "x-original-offset", "7"), "5"},
+		{"replayed from the longest topic", record("x", "x-original-topic", strings.Repeat("t", 249), "x-original-partition", "1", "x-original-offset", "7"), strings.Repeat("t", 249) + "/1/7"},
 		{"half an origin", record("x", "x-original-topic", "old"), "jobs/3/42"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -72,6 +76,9 @@ func TestDecodeRefuses(t *testing.T) {
 	}{
 		{"no value", job.Record{}, job.ReasonDecode, "value"},
 		{"too large", record(strings.Repeat("x", 1001)), job.ReasonDecode, "value"},
+		{"half a surrogate pair", record(`{"id":"a\ud800"}`), job.ReasonDecode, "id"},
+		{"two first halves", record(`{"id":"a\ud800\ud83d"}`), job.ReasonDecode, "id"},
+		{"no text beside an escape", record("{\"id\":\"a\\/\xe9\"}"), job.ReasonDecode, "id"},
 		{"empty id", record("", "idempotency-key", ""), job.ReasonDecode, "idempotency-key"},
 		{"long id", record("", "idempotency-key", long), job.ReasonDecode, "idempotency-key"},
 		{"newline in id", record("", "idempotency-key", "a\nb"), job.ReasonDecode, "idempotency-key"},

@@ -63,7 +63,7 @@ func origin(r *Record, h *headers) (string, error) {
 	if h.topic == nil || h.partition == nil || h.offset == nil {
 		return place(r.Topic, int64(r.Partition), r.Offset), nil
 	}
-	if err := checkText(HeaderOriginalTopic, h.topic, MaxTopicBytes); err != nil {
+	if err := checkText(HeaderOriginalTopic, h.topic, maxTopicBytes); err != nil {
 		return "", err
 	}
 	if len(h.topic) == 0 {
@@ -81,7 +81,7 @@ func origin(r *Record, h *headers) (string, error) {
 }
 
 func place(topic string, partition, offset int64) string {
-	var room [MaxIDBytes]byte
+	var room [maxTopicBytes + 40]byte
 	b := append(room[:0], topic...)
 	b = append(b, '/')
 	b = strconv.AppendInt(b, partition, 10)

@@ -3,7 +3,9 @@ package job
 import (
 	"bytes"
 	"encoding/json"
+	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -60,9 +62,41 @@ func unescape(inside []byte) (string, bool) {
 	if json.Unmarshal(quoted, &text) != nil {
 		return "", false
 	}
-	const sign = string(utf8.RuneError)
-	signs := strings.Count(string(inside), sign) + strings.Count(strings.ToLower(string(inside)), `\\ufffd`)
-	return text, strings.Count(text, sign) <= signs
+	return text, utf8.Valid(inside) && paired(inside)
+}
+
+// paired reports whether all surrogates in a well-formed JSON string are halves
+// of pairs.
+func paired(inside []byte) bool {
+	for i := 0; i < len(inside); i++ {
+		if inside[i] != '\\' {
+			continue
+		}
+		first, ok := unit(inside[i:])
+		if !ok {
+			i++ // another escape
+			continue
+		}
+		i += 5
+		if !utf16.IsSurrogate(first) {
+			continue
+		}
+		second, ok := unit(inside[i+1:])
+		if !ok || utf16.DecodeRune(first, second) == utf8.RuneError {
+			return false
+		}
+		i += 6
+	}
+	return true
+}
+
+// unit reads an escape of the form \uXXXX.
+func unit(text []byte) (rune, bool) {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(text[2:6]), 16, 16)
+	return rune(n), err == nil //nolint:gosec // 16 bits
 }
 
 // scanner walks over JSON without decoding it. Its methods leave i after what

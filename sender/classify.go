@@ -22,6 +22,7 @@ import (
 //	404 405             Unavailable  a wrong URL or method, which is
 //	                                 configuration and would dead-letter all
 //	408 425             Unavailable  ask again
+//	421 426             Unavailable  the connection is wrong, and not the job
 //	other 4xx           Rejected     410 as well: it says that this is for good
 //	501 505             Rejected     it never will
 //	other 5xx           Unavailable
@@ -37,7 +38,8 @@ func KindOf(status int) Kind {
 	case http.StatusTooManyRequests:
 		return Throttled
 	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusProxyAuthRequired,
-		http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusRequestTimeout, http.StatusTooEarly:
+		http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusRequestTimeout, http.StatusTooEarly,
+		http.StatusMisdirectedRequest, http.StatusUpgradeRequired:
 		return Unavailable
 	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
 		return Rejected

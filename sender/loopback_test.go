@@ -45,7 +45,7 @@ func wantKind(status int) sender.Kind {
 	switch status {
 	case 429:
 		return sender.Throttled
-	case 401, 402, 403, 404, 405, 407, 408, 425:
+	case 401, 402, 403, 404, 405, 407, 408, 421, 425, 426:
 		return sender.Unavailable
 	case 501, 505:
 		return sender.Rejected

@@ -90,23 +90,26 @@ func (o HTTPOptions) validate() error {
 	return errors.Join(errs...)
 }
 
+// shown is what an error may show of a URL: what else there is may hold a secret.
+func shown(u *url.URL) string {
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+}
+
 func parseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
 		// The parser's error repeats the address, which may hold a secret.
 		return nil, errors.New("url: it can't be parsed as a URL")
 	}
-	// What else there is may hold a secret.
-	shown := (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, fmt.Errorf("url: %q is neither http nor https", shown)
+		return nil, fmt.Errorf("url: %q is neither http nor https", shown(u))
 	case u.Hostname() == "":
-		return nil, fmt.Errorf("url: %q has no host", shown)
+		return nil, fmt.Errorf("url: %q has no host", shown(u))
 	case u.User != nil:
-		return nil, fmt.Errorf("url: %q holds user information; set the header Authorization instead", shown)
+		return nil, fmt.Errorf("url: %q holds user information; set the header Authorization instead", shown(u))
 	case u.Fragment != "":
-		return nil, fmt.Errorf("url: %q has a fragment, which is never sent", shown)
+		return nil, fmt.Errorf("url: %q has a fragment, which is never sent", shown(u))
 	}
 	return u, nil
 }

@@ -50,7 +50,7 @@ func newTemplate(o HTTPOptions) (*template, error) {
 	sample := t.request(nil)
 	sample.Header = t.header
 	if err := sample.Write(io.Discard); err != nil {
-		return nil, fmt.Errorf("url: %q: %w", u.Redacted(), err)
+		return nil, fmt.Errorf("url: %q: %w", shown(u), err)
 	}
 	return t, nil
 }

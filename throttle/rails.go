@@ -57,3 +57,13 @@ func (r Rails) pass(from, to Contract) error {
 }
 
 func rate(c Contract) float64 { return float64(c.Cap) / math.Max(c.Window.Seconds(), 1e-6) }
+
+// StepOf is a factor as [Rails] hold it, in thousandths: 0 stays no rail, and what
+// is too small to be one, or no number, is no 0.
+func StepOf(factor float64) int64 {
+	n := int64(math.Round(factor * railOne))
+	if n == 0 && factor != 0 || math.IsNaN(factor) {
+		return 1
+	}
+	return n
+}

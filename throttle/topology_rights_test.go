@@ -81,7 +81,12 @@ func playing(t *testing.T, rdb redis.UniversalClient, algorithm string) (l *thro
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- l.Run(ctx) }()
-	return l, func() { cancel(); <-ended }
+	return l, func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // take has so many slots of a node.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -102,7 +101,7 @@ func newLimitSetCommand(s *settings, asJSON *bool) *cobra.Command {
 			"cap": func() { h.change.Cap = &units }, "window": func() { h.change.Window = &window },
 			"burst": func() { h.change.Burst = &burst }, "guard": func() { h.change.Guard = &guard },
 			"lateness": func() { h.change.Lateness = &lateness }, "horizon": func() { h.change.Horizon = &horizon },
-			"max-cap": func() { h.change.MaxCap = &maxCap }, "max-step": func() { h.change.MaxStep = new(thousandths(maxStep)) },
+			"max-cap": func() { h.change.MaxCap = &maxCap }, "max-step": func() { h.change.MaxStep = new(throttle.StepOf(maxStep)) },
 		} {
 			if flags.Changed(name) {
 				use()
@@ -115,16 +114,6 @@ func newLimitSetCommand(s *settings, asJSON *bool) *cobra.Command {
 		return s.change(cmd, args[0], *asJSON, h, makeChange)
 	}
 	return cmd
-}
-
-// thousandths of a factor: 0 stays no rail, and what is too small to be one is
-// no 0.
-func thousandths(factor float64) int64 {
-	n := int64(math.Round(factor * 1000))
-	if n == 0 && factor != 0 {
-		return 1
-	}
-	return n
 }
 
 func newLimitPauseCommand(s *settings, asJSON *bool, verb, about string, paused bool) *cobra.Command {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sony/gobreaker/v2"
@@ -18,6 +19,8 @@ import (
 type gate struct {
 	breaker *gobreaker.TwoStepCircuitBreaker[struct{}]
 	probe   time.Duration
+
+	untold atomic.Pointer[func()] // the last change, which is not in the log yet
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced when the breaker changes its state
@@ -38,11 +41,14 @@ func newGate(failures int, probe time.Duration, log *slog.Logger) *gate {
 		ReadyToTrip: func(c gobreaker.Counts) bool { return int(c.ConsecutiveFailures) >= failures },
 		IsExcluded:  func(err error) bool { return errors.Is(err, errNoCall) },
 		OnStateChange: func(_ string, from, to gobreaker.State) {
+			// The breaker holds its lock here, and a log may be slow.
 			switch {
 			case to == gobreaker.StateClosed:
-				log.Info("provider answers again")
+				g.untold.Store(new(func() { log.Info("provider answers again") }))
 			case from == gobreaker.StateClosed:
-				log.Warn("provider is down; jobs wait, and it is probed", "failures_in_a_row", failures, "probe_every", probe)
+				g.untold.Store(new(func() {
+					log.Warn("provider is down; jobs wait, and it is probed", "failures_in_a_row", failures, "probe_every", probe)
+				}))
 			}
 			g.mu.Lock()
 			defer g.mu.Unlock()
@@ -64,11 +70,21 @@ func (g *gate) enter(ctx context.Context) (func(sender.Result), error) {
 		changed := g.change()
 		done, err := g.breaker.Allow()
 		if err == nil {
-			return func(r sender.Result) { done(judgment(r)) }, nil
+			return func(r sender.Result) {
+				done(judgment(r))
+				g.tell()
+			}, nil
 		}
 		if err := g.wait(ctx, changed); err != nil {
 			return nil, err
 		}
+	}
+}
+
+// tell logs what has changed. Only a call's result opens or closes the breaker.
+func (g *gate) tell() {
+	if say := g.untold.Swap(nil); say != nil {
+		(*say)()
 	}
 }
 
