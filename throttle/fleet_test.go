@@ -35,7 +35,18 @@ type fleet struct {
 	caps   []capFrom
 	keys   limitKeys
 	made   made
+
+	calling calling
 }
+
+// calling is when the calls of slots come.
+type calling int
+
+const (
+	anyTime calling = iota // within what their slots allow
+	atOnce
+	atLast
+)
 
 // made counts the changes that were made.
 type made struct {
@@ -222,6 +233,13 @@ func (f *fleet) use(n *simNode, b booking, after int64) {
 		}
 		begin := []int64{lo, hi, lo + f.dice(hi-lo+1)}[f.dice(3)]
 		way := []int64{0, spread, f.dice(spread + 1)}[f.dice(3)]
+		switch f.calling {
+		case anyTime:
+		case atOnce:
+			begin, way = lo, 0
+		case atLast:
+			begin, way = hi, spread
+		}
 		f.calls = append(f.calls, begin+way)
 	}
 }

@@ -194,8 +194,10 @@ var mutations = []mutation{
 	{rule: "the old guard at a cut of it", from: "behind = behind + math.max(0, old.guard - c.guard)", to: "", play: func(f *fleet) {
 		f.set(burstOfOne())
 		f.set(spread(90, 80))
+		f.calling = atLast
 		f.saturate()
 		f.set(spread(10, 3))
+		f.calling = atOnce
 		f.saturate()
 	}},
 }
