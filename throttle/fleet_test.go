@@ -15,7 +15,9 @@ import (
 
 // fleet simulates nodes, a provider and an operator around the real script on
 // a Redis, in simulated time. Time passes, and Redis's clock steps, by editing
-// the times that Redis has stored, so it works on a real server as well.
+// the times that Redis has stored, so it works on a real server as well, whose
+// own time is taken out again: a machine that loses its processor for a while
+// plays the same history.
 //
 // Three clocks: the server's own (s), what the scripts' stored times make of
 // it (the simulated Redis clock, s + skew), and true time (s + gone), by which
@@ -151,8 +153,11 @@ func (f *fleet) shift(d int64) {
 	f.owed += d
 }
 
-// settle moves the stored times.
+// settle moves the stored times, and takes out what passed on the server by itself.
 func (f *fleet) settle() {
+	passed := max(0, f.serverTime()-f.server)
+	f.server += passed
+	f.pass(-passed)
 	if f.owed == 0 {
 		return
 	}
@@ -174,7 +179,6 @@ func (f *fleet) pass(d int64) {
 // book lets a node ask once. If the reply is lost, the node knows nothing of
 // it, and asks again with the same number the next time.
 func (f *fleet) book(n *simNode, want int64, before, after int64, lost bool) {
-	asked := f.trueTime()
 	f.pass(before)
 	f.settle()
 	known := n.known
@@ -185,7 +189,8 @@ func (f *fleet) book(n *simNode, want int64, before, after int64, lost bool) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.server = max(f.server, f.serverTime())
+	f.server = max(f.server, min(b.now, f.serverTime())) // when the script ran; it may say later, where it holds its clock
+	asked := f.trueTime() - before
 	f.note(b.settings)
 	f.pass(after)
 	if lost {
