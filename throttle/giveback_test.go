@@ -9,8 +9,8 @@ import (
 )
 
 // Whatever is taken, given back, refused and left, each slot is with one caller or
-// held; those that are held are in order, and nobody waits while
-// one is held.
+// held; those that are held are in order, and nobody waits while one is held. A
+// refusal does not outlast the slots by more than it may.
 func TestASlotThatIsGivenBackGoesToOneCaller(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -18,7 +18,7 @@ func TestASlotThatIsGivenBackGoesToOneCaller(t *testing.T) {
 		var l line
 		var out []Slot          // with callers
 		var waiting []chan Slot // places of callers who have got nothing yet
-		made := 0
+		made, last := 0, now    // slots, and when the last of them is over
 		got := func(s Slot) {
 			if !s.full {
 				out = append(out, s)
@@ -41,7 +41,8 @@ func TestASlotThatIsGivenBackGoesToOneCaller(t *testing.T) {
 			for range n {
 				made++
 				at := now.Add(time.Duration(made) * time.Millisecond)
-				some = append(some, Slot{NotBefore: at, NotAfter: at.Add(time.Hour)})
+				last = at.Add(time.Hour)
+				some = append(some, Slot{NotBefore: at, NotAfter: last})
 			}
 			l.add(some, now)
 		}
@@ -82,6 +83,11 @@ func TestASlotThatIsGivenBackGoesToOneCaller(t *testing.T) {
 				hear()
 			},
 			"": func(t *rapid.T) {
+				for _, s := range l.held {
+					if s.full && s.NotAfter.After(last.Add(refusalLasts)) {
+						t.Fatalf("a refusal lasts for %v after the last slot", s.NotAfter.Sub(last))
+					}
+				}
 				seen := map[time.Time]bool{}
 				for _, s := range append(slices.Clone(out), l.held...) {
 					if seen[s.NotBefore] && !s.full {

@@ -162,7 +162,8 @@ type lineState struct {
 }
 
 // refusalLasts is for how long after the slots before it a refusal waits for its
-// caller, who may have gone: one that comes later is not to get it.
+// caller, who may have gone: one that comes later is not to get it. Refusals
+// before it don't count, or a line of them would never end.
 const refusalLasts = 100 * time.Millisecond
 
 // refuse tells so many callers that there was no room, less those that ask again,
@@ -175,7 +176,9 @@ func (l *line) refuse(count int64, now time.Time) int64 {
 	}
 	over := now
 	for _, s := range l.held {
-		over = later(over, s.NotAfter)
+		if !s.full {
+			over = later(over, s.NotAfter)
+		}
 	}
 	l.held = append(l.held, slices.Repeat([]Slot{{full: true, NotAfter: over.Add(refusalLasts)}}, int(count))...)
 	l.serve(now)
