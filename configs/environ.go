@@ -59,7 +59,7 @@ func envOverrides(env map[string]string) ([]override, error) {
 			names = append(names, name)
 		}
 	}
-	slices.Sort(names)
+	slices.SortFunc(names, compareNames)
 	var overrides []override
 	var faults []error
 	for _, name := range names {
@@ -74,12 +74,15 @@ func envOverrides(env map[string]string) ([]override, error) {
 		o, err := newOverride(name, path, env[name])
 		overrides, faults = append(overrides, o), append(faults, err)
 	}
-	slices.SortStableFunc(overrides, func(a, b override) int { return slices.CompareFunc(a.path, b.path, compareSteps) })
 	return overrides, errors.Join(faults...)
 }
 
-// compareSteps has the places in a list in their order: each is made when the one
+// compareNames has the places in a list in their order: each is made when the one
 // before it is there.
+func compareNames(a, b string) int {
+	return slices.CompareFunc(strings.Split(a, "_"), strings.Split(b, "_"), compareSteps)
+}
+
 func compareSteps(a, b string) int {
 	m, errA := strconv.Atoi(a)
 	n, errB := strconv.Atoi(b)

@@ -83,13 +83,17 @@ func (f *faults) tls(path string, t TLS) {
 // address wants host:port. Port 0 is only good to listen on.
 func (f *faults) address(path, value string, leastPort int) {
 	host, port, err := net.SplitHostPort(value)
-	n, portErr := strconv.Atoi(port)
 	if mayHoldSecret(value) {
 		f.refuse(true, path, phrase(redacted), "must be host:port and no more; credentials have keys of their own")
 		return
 	}
-	f.refuse(err != nil || portErr != nil || n < leastPort || n > 65535, path, value, "must be host:port")
+	f.refuse(err != nil || !isPort(port, leastPort), path, value, "must be host:port")
 	f.refuse(err == nil && host == "" && leastPort > 0, path, value, "has no host")
+}
+
+func isPort(text string, least int) bool {
+	n, err := strconv.Atoi(text)
+	return err == nil && n >= least && n <= 65535
 }
 
 // Validate says what is wrong with the settings: all of it, each fault with the
@@ -230,10 +234,7 @@ func (f *faults) url(path string, h HTTP) {
 		f.refuse(true, path, shown, "must be an http:// or https:// URL with a host")
 		return
 	}
-	if port := u.Port(); port != "" {
-		n, err := strconv.Atoi(port)
-		f.refuse(err != nil || n < 1 || n > 65535, path, shown, "has a port that is none")
-	}
+	f.refuse(u.Port() != "" && !isPort(u.Port(), 1), path, shown, "has a port that is none")
 	f.refuse(u.User != nil, path, shown, "holds a user; put credentials into sender.http.headers")
 	f.refuse(u.Fragment != "", path, shown, "holds a fragment, which is never sent")
 	f.refuse(h.TLS.Enabled && u.Scheme == "http", path, shown, "is not encrypted, but sender.http.tls.enabled is true")

@@ -44,7 +44,7 @@ func (d *Delivery) comeBack(tier time.Duration, now time.Time) *hop {
 			h.due = at
 		}
 	}
-	if at, err := time.Parse(time.RFC3339, string(recordHeader(rec, headerOriginalTime))); err == nil {
+	if at, ok := originalTime(rec); ok {
 		rec.Time = at
 	}
 	return h

@@ -52,10 +52,8 @@ func (d *Delivery) Past() Past {
 // replayed, or comes from a retry tier, says so.
 func (d *Delivery) FirstWritten() time.Time {
 	rec := &d.Job.Record
-	if hasOrigin(rec) {
-		if at, err := time.Parse(time.RFC3339, string(recordHeader(rec, headerOriginalTime))); err == nil {
-			return at
-		}
+	if at, ok := originalTime(rec); ok && hasOrigin(rec) {
+		return at
 	}
 	return rec.Time
 }

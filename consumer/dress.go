@@ -97,6 +97,12 @@ func hasOrigin(rec *job.Record) bool {
 	return topicName.Match(recordHeader(rec, job.HeaderOriginalTopic)) && perr == nil && oerr == nil
 }
 
+// originalTime is when an earlier hop says that the record was written first.
+func originalTime(rec *job.Record) (time.Time, bool) {
+	at, err := time.Parse(time.RFC3339, string(recordHeader(rec, headerOriginalTime)))
+	return at, err == nil
+}
+
 // recordHeader is the value of the last header of a name, as Decode has it.
 func recordHeader(rec *job.Record, name string) []byte {
 	for _, h := range slices.Backward(rec.Headers) {

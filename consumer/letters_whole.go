@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"dispatcher/job"
 
@@ -96,9 +95,9 @@ func (o *originals) client(ctx context.Context, topic string) (*client, error) {
 // cutFrom tells whether the letter is a part of the record: its topic may have
 // been made anew since.
 func cutFrom(l *Letter, rec *job.Record) bool {
-	written, err := time.Parse(time.RFC3339, string(recordHeader(&l.Record, headerOriginalTime)))
+	written, ok := originalTime(&l.Record)
 	sameKey := len(l.Record.Key) == 0 || bytes.Equal(l.Record.Key, rec.Key)
-	return err == nil && written.Equal(rec.Time) && sameKey &&
+	return ok && written.Equal(rec.Time) && sameKey &&
 		int64(len(rec.Value)) == l.OriginalSize && bytes.HasPrefix(rec.Value, l.Record.Value)
 }
 

@@ -96,7 +96,8 @@ end
 local function tell(r)
   local list, same = flat(set), true
   for i, value in ipairs(list) do same = same and value == ARGV[10 + i] end
-  for i = 1, same and 0 or #list do r[#r + 1] = i > #NUMBERS and list[i] or tonumber(list[i]) end
+  if same then return r end
+  for i, value in ipairs(list) do r[#r + 1] = i > #NUMBERS and value or tonumber(value) end
   return r
 end
 

@@ -24,7 +24,8 @@
 // It makes no calls and knows no jobs. It does not watch what the provider
 // sees: the guard has to cover by how much the ways there differ. Without Redis
 // callers wait, unless the contract has a reserve: then the node has a share of
-// it on lease, which Redis never gives out, and lives on that until the lease ends.
+// it on lease, which Redis never gives out, and lives on that until the lease
+// ends.
 //
 // # Failure
 //
@@ -37,6 +38,7 @@
 // # Goroutines
 //
 // [Limiter.Run] is one goroutine that books; it owns the clock mapping and the
-// state of booking. A second one, which ends with it, hears of changes and wakes it. Callers wait in their own goroutines. [line] is where the
-// two meet, under one mutex that is never held while anything waits.
+// state of booking. A second one, which ends with it, hears of changes and wakes
+// it. Callers wait in their own goroutines. [line] is where callers and slots
+// meet, under one mutex that is never held while anything waits.
 package throttle

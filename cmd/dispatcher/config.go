@@ -30,7 +30,7 @@ func newConfigShowCommand(s *settings) *cobra.Command {
 			"References such as ${env:NAME} are shown as they were written, secrets as [redacted].",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := s.read()
+			cfg, err := s.read(toSend)
 			if err != nil {
 				return err
 			}
@@ -75,7 +75,7 @@ func newConfigCheckCommand(s *settings) *cobra.Command {
 
 // check is load, and what each room of a node says of its settings.
 func (s *settings) check() (configs.Config, error) {
-	cfg, err := s.load()
+	cfg, err := s.load(toSend)
 	if err != nil {
 		return cfg, err
 	}

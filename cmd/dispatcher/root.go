@@ -53,10 +53,16 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	return g
 }
 
-// read loads the configuration without asking whether it makes sense.
-func (s *settings) read() (configs.Config, error) { return s.readFor(configs.Source{}) }
+// purpose is what a command is going to do with the configuration.
+type purpose int
 
-func (s *settings) readFor(src configs.Source) (configs.Config, error) {
+const (
+	toSend   purpose = iota
+	toManage         // without the provider, whose secrets are not asked for then
+)
+
+// read loads the configuration without asking whether it makes sense.
+func (s *settings) read(p purpose) (configs.Config, error) {
 	file := s.file
 	if file == "" {
 		for _, entry := range s.environ() {
@@ -65,20 +71,12 @@ func (s *settings) readFor(src configs.Source) (configs.Config, error) {
 			}
 		}
 	}
-	src.File, src.Set, src.Environ = file, s.set, s.environ
-	return configs.Load(src)
+	return configs.Load(configs.Source{File: file, Set: s.set, Environ: s.environ, CallsNobody: p == toManage})
 }
 
-// load is read for a node, which is going to work with what it gets.
-func (s *settings) load() (configs.Config, error) { return s.loadFor(configs.Source{}) }
-
-// loadToManage is load for commands that never call the provider.
-func (s *settings) loadToManage() (configs.Config, error) {
-	return s.loadFor(configs.Source{CallsNobody: true})
-}
-
-func (s *settings) loadFor(src configs.Source) (configs.Config, error) {
-	cfg, err := s.readFor(src)
+// load is read for those that are going to work with what they get.
+func (s *settings) load(p purpose) (configs.Config, error) {
+	cfg, err := s.read(p)
 	if err != nil {
 		return configs.Config{}, err
 	}
