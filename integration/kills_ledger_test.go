@@ -117,16 +117,17 @@ func (k *killing) doneIsDone(t *testing.T) {
 }
 
 // wasOnTheWire: each job that was called again was called before by a node that
-// was killed between the two, and no longer before the kill than within. How long
-// is a figure: a machine that stands still just then commits nothing meanwhile.
+// was killed between the two, and no longer before the kill than within.
 func (k *killing) wasOnTheWire(t *testing.T, within time.Duration) {
 	t.Helper()
 	for _, r := range k.repeats() {
 		i, at, killed := k.killOf(r.before.Node)
-		between := killed && r.call.At >= at
-		undisturbed(t, k.report, between, "job %s was called by node %d at %v and again by node %d at %v, and no kill was in between",
-			r.call.Key, r.before.Node, r.before.At, r.call.Node, r.call.At)
-		figure(t, !between || r.before.At >= at-within, "job %s was called again, though its call came %v before kill %d: more than %v",
-			r.call.Key, at-r.before.At, i+1, within)
+		switch {
+		case !killed || r.call.At < at:
+			t.Errorf("job %s was called by node %d at %v and again by node %d at %v, and no kill was in between",
+				r.call.Key, r.before.Node, r.before.At, r.call.Node, r.call.At)
+		case r.before.At < at-within:
+			tooOld(t, k.report, "job %s was called again, though its call came %v before kill %d: more than %v", r.call.Key, at-r.before.At, i+1, within)
+		}
 	}
 }

@@ -106,7 +106,7 @@ func (s *scene) judgeStuck(t *testing.T, first, second, third *node) {
 		t.Errorf("got %d jobs sent and %d accepted, want %d", r.Distinct, r.Accepted, want)
 	}
 	plain := slices.DeleteFunc(s.judge.arrivals(t), func(a provider.Arrival) bool { return !strings.HasPrefix(a.Key, "plain") })
-	repeatsAreFresh(t, plain, first)
+	repeatsAreFresh(t, r, plain, first)
 	late := slices.DeleteFunc(plain, func(a provider.Arrival) bool { return a.Node != third.number })
 	if len(late) > 0 {
 		t.Errorf("node %d called %d jobs that node %d had settled long before it was killed", third.number, len(late), second.number)
