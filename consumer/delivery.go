@@ -58,6 +58,16 @@ func (d *Delivery) FirstWritten() time.Time {
 	return rec.Time
 }
 
+// FirstTopic is the topic that the job was first written to. A record that was
+// replayed, or comes from a retry tier, says so.
+func (d *Delivery) FirstTopic() string {
+	rec := &d.Job.Record
+	if hasOrigin(rec) {
+		return string(recordHeader(rec, job.HeaderOriginalTopic))
+	}
+	return rec.Topic
+}
+
 // Redrives is how often the job was replayed from the dead letters.
 func (d *Delivery) Redrives() int { return recordCount(&d.Job.Record, headerRedrive) }
 

@@ -68,11 +68,7 @@ func (j *Job) decode(lim Limits) error {
 	if err := h.fill(j); err != nil {
 		return err
 	}
-	if j.ID, err = identify(&j.Record, &h, j.Event); j.ID != "" || err != nil {
-		return err
-	}
-	j.Placed = true
-	j.ID, err = origin(&j.Record, &h)
+	j.ID, j.IDFrom, err = identify(&j.Record, &h, j.Event)
 	return err
 }
 

@@ -61,8 +61,25 @@ func TestDecodeID(t *testing.T) {
 			if err != nil || j.ID != c.want {
 				t.Errorf("got id %q and error %v, want %q", j.ID, err, c.want)
 			}
+			if from := sourceOf(c.rec, c.want); j.IDFrom != from {
+				t.Errorf("got the source %d, want %d", j.IDFrom, from)
+			}
 		})
 	}
+}
+
+// sourceOf is where the id of a record of TestDecodeID comes from: all of its ids
+// that hold a / are places.
+func sourceOf(r job.Record, id string) job.IDSource {
+	for _, h := range r.Headers {
+		if strings.EqualFold(h.Key, job.HeaderIdempotencyKey) {
+			return job.IDGiven
+		}
+	}
+	if strings.Contains(id, "/") {
+		return job.IDPlace
+	}
+	return job.IDValue
 }
 
 func TestDecodeRefuses(t *testing.T) {

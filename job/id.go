@@ -6,9 +6,23 @@ import (
 	"strconv"
 )
 
-// identify finds the job's own id: the header, else that of the CloudEvent, else
-// the value's "id"; empty: it has none.
-func identify(r *Record, h *headers, e *Event) (string, error) {
+// identify finds the job's id: the header, else that of the CloudEvent, else the
+// value's "id", else the record's place.
+func identify(r *Record, h *headers, e *Event) (id string, from IDSource, err error) {
+	if id, err = given(h, e); id != "" || err != nil {
+		return id, IDGiven, err
+	}
+	if mayHoldID(r.Value, h.contentType) {
+		if id, err = scanID(r.Value); id != "" || err != nil {
+			return id, IDValue, err
+		}
+	}
+	id, err = origin(r, h)
+	return id, IDPlace, err
+}
+
+// given is the id that the header or the CloudEvent gives; empty: neither does.
+func given(h *headers, e *Event) (string, error) {
 	if h.id != nil {
 		if len(h.id) == 0 {
 			return "", broken(HeaderIdempotencyKey, "is empty")
@@ -20,9 +34,6 @@ func identify(r *Record, h *headers, e *Event) (string, error) {
 	}
 	if e != nil {
 		return e.id(), nil
-	}
-	if mayHoldID(r.Value, h.contentType) {
-		return scanID(r.Value)
 	}
 	return "", nil
 }

@@ -31,6 +31,22 @@ type Record struct {
 	Headers   []Header
 }
 
+// IDSource says where a job's ID was found.
+type IDSource int
+
+// The sources of an ID.
+const (
+	// IDGiven: the idempotency-key header, or source|id of a CloudEvent. It names
+	// one job, whatever topic it lies in.
+	IDGiven IDSource = iota
+	// IDValue: the JSON field "id" of the value. It names one job of its topic:
+	// another topic may count its ids from 1 as well.
+	IDValue
+	// IDPlace: topic/partition/offset, for the job has no id of its own. A topic
+	// that is deleted and created again gives its places again.
+	IDPlace
+)
+
 // Job is what a producer asked for: one call to the provider.
 type Job struct {
 	// Record is where the job came from. Its Value is the body that is sent.
@@ -41,9 +57,9 @@ type Job struct {
 	// the JSON field "id" of the value, else topic/partition/offset. It survives
 	// a redelivery.
 	ID string
-	// Placed: the ID is topic/partition/offset, for the job has none of its own.
-	// A topic that is made anew gives its places again.
-	Placed bool
+	// IDFrom says where the ID was found, and with that among which jobs it tells
+	// this one from the others.
+	IDFrom IDSource
 
 	Lane        string
 	Cost        int       // units of the limit one call takes; 1 unless the header says more

@@ -23,20 +23,26 @@ func (t *try) open() {
 	if t.ledger == nil {
 		return
 	}
-	t.entryID = entryID(&t.d.Job, t.d.FirstWritten(), t.d.Redrives())
+	t.entryID = entryID(t.d)
 	t.entry = t.ledger.Open(t.entryID)
 }
 
-// entryID names a job to the ledger. A place names it together with its time: a
-// topic that was made anew, or one of another cluster, has other jobs there. One
-// that was replayed from the dead letters is another job: somebody wants it
-// called again. No id holds a control character.
-func entryID(j *job.Job, written time.Time, redrives int) string {
-	id := j.ID
-	if j.Placed {
-		id += "\x00at " + strconv.FormatInt(written.UnixMilli(), 10)
+// entryID names a job to the ledger. An id from the value counts within the topic
+// that the job was first written to: two topics may hold different jobs under one
+// such id. A place counts together with its time: a topic that was created again,
+// or one of another cluster, has other jobs there. A job that was replayed from
+// the dead letters is another job: an operator wants it called again. No id and no
+// topic holds a control character.
+func entryID(d *consumer.Delivery) string {
+	id := d.Job.ID
+	switch d.Job.IDFrom {
+	case job.IDGiven:
+	case job.IDValue:
+		id += "\x00in " + d.FirstTopic()
+	case job.IDPlace:
+		id += "\x00at " + strconv.FormatInt(d.FirstWritten().UnixMilli(), 10)
 	}
-	if redrives > 0 {
+	if redrives := d.Redrives(); redrives > 0 {
 		id += "\x00redrive " + strconv.Itoa(redrives)
 	}
 	return id

@@ -65,22 +65,64 @@ func TestALineThatClaimsHandsOutEarlier(t *testing.T) {
 	}
 }
 
-// A job that has no id of its own is told by its place and its time, one that has
-// by nothing else; each replay makes another one of it.
+// An id from the header names a job everywhere, one from the value within the
+// topic that the job was first written to, a place together with its time. Each
+// replay is another job. What names a job survives a retry topic.
 func TestWhatNamesAJobToTheLedger(t *testing.T) {
 	t.Parallel()
-	at := time.UnixMilli(1_700_000_000_000)
-	own, placed := &job.Job{ID: "jobs/0/1"}, &job.Job{ID: "jobs/0/1", Placed: true}
-	names := map[string]bool{}
-	for _, name := range []string{
-		entryID(own, at, 0), entryID(placed, at, 0), entryID(placed, at.Add(time.Millisecond), 0), entryID(own, at, 1), entryID(placed, at, 1), entryID(own, at, 2),
+	first := time.UnixMilli(1_700_000_000_000)
+	delivery := func(value, topic string, at time.Time, headers ...string) *consumer.Delivery {
+		r := job.Record{Topic: topic, Offset: 1, Time: at, Value: []byte(value)}
+		for i := 0; i < len(headers); i += 2 {
+			r.Headers = append(r.Headers, job.Header{Key: headers[i], Value: []byte(headers[i+1])})
+		}
+		j, err := job.Decode(r, job.Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &consumer.Delivery{Job: j}
+	}
+	later := first.Add(time.Hour)
+	fromA := []string{
+		"x-original-topic", "a", "x-original-partition", "0", "x-original-offset", "1",
+		"x-original-timestamp", first.UTC().Format(time.RFC3339Nano),
+	}
+	own := func(more ...string) []string { return append([]string{"idempotency-key", "1"}, more...) }
+	event := []string{"ce_specversion", "1.0", "ce_id", "1", "ce_source", "s", "ce_type", "t"}
+	names := map[string]string{}
+	for _, c := range []struct {
+		name string
+		same []*consumer.Delivery // deliveries of one job
+	}{
+		{"header", []*consumer.Delivery{
+			delivery("v", "a", first, own()...), delivery(`{"id":2}`, "b", later, own()...),
+			delivery("v", "a.retry.5s", later, own(fromA...)...),
+		}},
+		{"event", []*consumer.Delivery{
+			delivery("v", "a", first, event...), delivery(`{"id":1}`, "b", later, event...),
+			delivery(`{"specversion":"1.0","id":"1","source":"s","type":"t"}`, "c", later, "content-type", "application/cloudevents+json"),
+		}},
+		{"value on a", []*consumer.Delivery{
+			delivery(`{"id":1}`, "a", first), delivery(`{"id":"1"}`, "a", later), delivery(`{"id":1}`, "a.retry.5s", later, fromA...),
+			delivery(`{"id":1}`, "b", later, fromA...),
+		}},
+		{"value on b", []*consumer.Delivery{delivery(`{"id":1}`, "b", first)}},
+		{"value on a's retry topic", []*consumer.Delivery{delivery(`{"id":1}`, "a.retry.5s", first)}},
+		{"place", []*consumer.Delivery{delivery("v", "a", first), delivery("v", "a.retry.5s", later, fromA...)}},
+		{"the same place later", []*consumer.Delivery{delivery("v", "a", first.Add(time.Millisecond))}},
+		{"header, replayed", []*consumer.Delivery{delivery("v", "a", later, own(append(fromA, "x-redrive", "1")...)...)}},
+		{"value, replayed", []*consumer.Delivery{delivery(`{"id":1}`, "a", later, append(fromA, "x-redrive", "1")...)}},
+		{"value, replayed twice", []*consumer.Delivery{delivery(`{"id":1}`, "a", later, append(fromA, "x-redrive", "2")...)}},
 	} {
-		names[name] = true
-	}
-	if len(names) != 6 {
-		t.Errorf("got %d names, want 6 different ones: %v", len(names), names)
-	}
-	if entryID(own, at, 0) != entryID(own, at.Add(time.Hour), 0) || entryID(placed, at, 0) != entryID(placed, at.UTC(), 0) {
-		t.Error("one job has two names")
+		id := entryID(c.same[0])
+		if other, taken := names[id]; taken {
+			t.Errorf("%s has the name of %s: %q", c.name, other, id)
+		}
+		names[id] = c.name
+		for i, d := range c.same {
+			if got := entryID(d); got != id {
+				t.Errorf("%s, delivery %d: got the name %q, want %q", c.name, i, got, id)
+			}
+		}
 	}
 }

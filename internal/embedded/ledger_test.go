@@ -108,6 +108,27 @@ func TestAJobThatWasSentIsNotCalledAgain(t *testing.T) {
 	}
 }
 
+// Two topics may count their jobs by the same ids: one that stands in the value is
+// another job on another topic. One from the header is the same job on both.
+func TestAnIDInTheValueCountsWithinItsTopic(t *testing.T) {
+	t.Parallel()
+	a := &tally{}
+	p := begin(t, embedded.Options{More: []string{"other"}, Partitions: 1, Provider: a.provider()})
+	f, err := embedded.NewFleet(p, 1, logger(t), with("kafka.topics=jobs,other")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	background(t, f.Run)
+	value, header := rec(`{"id":"in-value"}`), rec("v", job.HeaderIdempotencyKey, "in-header")
+	writeTo(t, p, "other", value, header)
+	await(t, func() bool { return a.of("in-value") == 1 && a.of("in-header") == 1 })
+	writeTo(t, p, "jobs", value, value, header)
+	settle(t, p)
+	if a.of("in-value") != 2 || a.of("in-header") != 1 {
+		t.Errorf("got %d calls by the id in the value and %d by the header, want 2 (one a topic) and 1", a.of("in-value"), a.of("in-header"))
+	}
+}
+
 // A topic that was made anew has other jobs in the places of the old ones: where
 // jobs have no id of their own, the ledger tells them apart.
 func TestATopicMadeAnewHasOtherJobs(t *testing.T) {
