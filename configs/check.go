@@ -15,8 +15,8 @@ import (
 // here rather than bent into shape, since 5 would become 5 ns and 0123 83.
 type checker struct{ faults []error }
 
-func (c *checker) fault(format string, args ...any) {
-	c.faults = append(c.faults, fmt.Errorf(format, args...))
+func (c *checker) fault(path, format string, args ...any) {
+	c.faults = append(c.faults, misreadAt(path, fmt.Errorf(format, args...)))
 }
 
 // section returns what the tree holds for the fields, under lower-case keys.
@@ -25,11 +25,7 @@ func (c *checker) section(prefix string, fields []field, tree map[string]any) ma
 	for _, key := range sortedKeys(tree) {
 		f, ok := find(fields, key)
 		if !ok {
-			known := make([]string, 0, len(fields))
-			for _, f := range fields {
-				known = append(known, prefix+f.name)
-			}
-			c.faults = append(c.faults, unknown("unknown key "+show(prefix+key), prefix+key, known))
+			c.unknown(prefix, key, fields)
 			continue
 		}
 		if tree[key] == nil {
@@ -40,6 +36,21 @@ func (c *checker) section(prefix string, fields []field, tree map[string]any) ma
 		}
 	}
 	return clean
+}
+
+// unknown records an unknown key. If the key was probably meant to be another one,
+// that one's value can't be read.
+func (c *checker) unknown(prefix, key string, fields []field) {
+	known := make([]string, 0, len(fields))
+	for _, f := range fields {
+		known = append(known, prefix+f.name)
+	}
+	fault := unknown("unknown key "+show(prefix+key), prefix+key, known)
+	meant := nearest(prefix+key, known)
+	if f, ok := find(fields, strings.TrimPrefix(meant, prefix)); ok && !f.isSection() && !f.isSections() {
+		fault = misreadAt(meant, fault)
+	}
+	c.faults = append(c.faults, fault)
 }
 
 // value returns what is to stand for the field, or nil after a fault.
@@ -164,10 +175,10 @@ func (c *checker) headers(path string, f field, raw any) any {
 		}
 		lower := strings.ToLower(name)
 		if _, twice := headers[lower]; twice {
-			c.fault("%s: stated twice; names are case-insensitive", at)
+			c.fault(at, "%s: stated twice; names are case-insensitive", at)
 		}
 		if !isToken(lower) {
-			c.fault("%s: is no name of a header", show(at))
+			c.fault(at, "%s: is no name of a header", show(at))
 			continue
 		}
 		headers[lower] = text
@@ -196,7 +207,7 @@ func (c *checker) wrong(path string, f field, raw any, want string) {
 	if f.secret {
 		shown = redacted
 	}
-	c.fault("%s: %s: must be %s", path, shown, want)
+	c.fault(path, "%s: %s: must be %s", path, shown, want)
 }
 
 func sortedKeys(tree map[string]any) []string {

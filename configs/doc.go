@@ -5,7 +5,7 @@
 // Over it go, in this order, the file the user names, DISPATCHER_ variables of
 // the environment and --set path=value; the last one that speaks wins. [Load]
 // returns the result, and [Config.Validate] says everything that is wrong with
-// it at once.
+// its values. [Check] does both, and says all of it at once.
 //
 // It does not connect to anything, and it does not hold the limit that is in
 // force: that lives in Redis, and the file only seeds it.
@@ -28,5 +28,7 @@
 // # Goroutines and failure
 //
 // There are no goroutines. Load fails on what it can't read or doesn't know;
-// it does not check whether the values make sense together. Validate does.
+// it does not check whether the values make sense together. Validate does. Check
+// goes on past what it can't read, with the value that the setting has without it,
+// and says nothing of that value.
 package configs

@@ -2,7 +2,6 @@ package configs
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -47,8 +46,8 @@ func envName(path string) string {
 }
 
 // envOverrides reads the DISPATCHER_ variables. No two of them name the same
-// setting.
-func envOverrides(env map[string]string) ([]override, error) {
+// setting. Each fault is handed to fault.
+func envOverrides(env map[string]string, fault func(error)) []override {
 	known := map[string]string{} // variable → path
 	for _, path := range paths(schema(), "") {
 		known[envName(path)] = path
@@ -61,20 +60,22 @@ func envOverrides(env map[string]string) ([]override, error) {
 	}
 	slices.SortFunc(names, compareNames)
 	var overrides []override
-	var faults []error
 	for _, name := range names {
 		path, ok := envPath(name, known)
 		if !ok && serviceLink.MatchString(name) {
 			continue
 		}
 		if !ok {
-			faults = append(faults, unknownVariable(name, known))
+			fault(unknownVariable(name, known))
 			continue
 		}
-		o, err := newOverride(name, path, env[name])
-		overrides, faults = append(overrides, o), append(faults, err)
+		if o, err := newOverride(name, path, env[name]); err != nil {
+			fault(misreadAt(path, err))
+		} else {
+			overrides = append(overrides, o)
+		}
 	}
-	return overrides, errors.Join(faults...)
+	return overrides
 }
 
 // compareNames has the places in a list in their order: each is made when the one
@@ -118,21 +119,24 @@ func unknownVariable(name string, known map[string]string) error {
 	return unknown("environment: "+name+" names no setting", name, candidates)
 }
 
-// setOverrides reads path=value settings in the order they were given.
-func setOverrides(settings []string) ([]override, error) {
+// setOverrides reads path=value settings in the order they were given. Each fault
+// is handed to fault.
+func setOverrides(settings []string, fault func(error)) []override {
 	var overrides []override
-	var faults []error
 	for _, setting := range settings {
 		path, value, ok := strings.Cut(setting, "=")
 		if !ok {
 			// Not shown in full: it may be a password that lost its key.
-			faults = append(faults, fmt.Errorf("--set: a setting of %d bytes without a =; write path=value", len(setting)))
+			fault(fmt.Errorf("--set: a setting of %d bytes without a =; write path=value", len(setting)))
 			continue
 		}
-		o, err := newOverride("--set "+path, path, value)
-		overrides, faults = append(overrides, o), append(faults, err)
+		if o, err := newOverride("--set "+path, path, value); err != nil {
+			fault(misreadAt(path, err))
+		} else {
+			overrides = append(overrides, o)
+		}
 	}
-	return overrides, errors.Join(faults...)
+	return overrides
 }
 
 func newOverride(from, path, text string) (override, error) {

@@ -1,6 +1,7 @@
 package configs_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,12 +48,9 @@ func TestEveryFaultIsNamed(t *testing.T) {
 	}
 }
 
-// faultsOf is all that loading or, where that works, validating complains about.
+// faultsOf is all that is wrong with the settings.
 func faultsOf(src configs.Source) []string {
-	c, err := configs.Load(src)
-	if err == nil {
-		err = c.Validate()
-	}
+	_, err := configs.Check(src, nil)
 	if err == nil {
 		return nil
 	}
@@ -79,5 +77,62 @@ func TestLongestTopic(t *testing.T) {
 		if err := c.Validate(); (err != nil) != bad {
 			t.Errorf("%d characters: got %v, want an error: %t", length, err, bad)
 		}
+	}
+}
+
+// One run names the unknown keys, what can't be read from any source, the values
+// that make no sense and the files that are not there, each of them once.
+func TestAllFaultsAtOnce(t *testing.T) {
+	t.Parallel()
+	file := write(t, "kafka: {workerz: 3, drain: 7, order: by-name, tls: {enabled: true, ca_file: /no/ca.pem}}\n"+
+		"limits: [{name: a, cap: many, window: 1s}]\nredis: {password: '${env:NONE}', username: '${env:NONE}'}\n")
+	never := func(configs.Config) error { t.Error("the node was asked about settings that are not sound"); return nil }
+	_, err := configs.Check(configs.Source{
+		File:    file,
+		Environ: environ("DISPATCHER_KAFKA_SESSION=soon", "DISPATCHER_NODES=x"),
+		Set:     []string{"admin.listen=8080", "sender.retry.attempts=none", "no.such=1"},
+	}, never)
+	want := []string{
+		file + `: unknown key "kafka.workerz" (did you mean kafka.workers?)`,
+		file + `: kafka.drain: 7: must be a duration`,
+		file + `: limits.0.cap: "many": must be a whole number`,
+		`environment: DISPATCHER_NODES names no setting`,
+		`DISPATCHER_KAFKA_SESSION: kafka.session: "soon": must be a duration`,
+		`--set sender.retry.attempts: sender.retry.attempts: "none": must be a whole number`,
+		`--set no.such: unknown key "no.such"`,
+		`redis.username: ${env:NONE}: the environment has no such variable`,
+		`redis.password: ${env:NONE}: the environment has no such variable`,
+		`kafka.order: "by-name": must be one of`,
+		`admin.listen: "8080": must be host:port`,
+		`kafka.tls.ca_file: stat /no/ca.pem`,
+	}
+	if err == nil {
+		t.Fatal("got no error")
+	}
+	got := strings.Split(err.Error(), "\n")
+	if len(got) != len(want) {
+		t.Errorf("got %d faults, want %d:\n%v", len(got), len(want), err)
+	}
+	for _, w := range want {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("got\n%v\nwant it to hold\n%s", err, w)
+		}
+	}
+}
+
+// The node is asked where nothing but an unknown key stands in the way; not where
+// the file can't be read at all.
+func TestTheNodeIsAskedAboutSoundValues(t *testing.T) {
+	t.Parallel()
+	refuses := func(configs.Config) error { return errors.New("the node refuses") }
+	_, err := configs.Check(configs.Source{Set: []string{"kafka.workerz=3"}}, refuses)
+	if err == nil || !strings.Contains(err.Error(), "kafka.workerz") || !strings.Contains(err.Error(), "the node refuses") {
+		t.Errorf("got %v, want the unknown key and what the node refuses", err)
+	}
+	if _, err := configs.Check(configs.Source{File: write(t, "a: [")}, refuses); err == nil || strings.Contains(err.Error(), "refuses") {
+		t.Errorf("got %v, want the file's fault alone", err)
+	}
+	if c, err := configs.Check(configs.Source{}, func(configs.Config) error { return nil }); err != nil || c.Kafka.Workers != 256 {
+		t.Errorf("got %v and %d workers, want the defaults", err, c.Kafka.Workers)
 	}
 }

@@ -23,22 +23,23 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte("a: &a [*a]"), "limits.0.cap=1")
 	f.Add([]byte("kafka: {1: 2}"), "sender.http.headers.x=${env:A}")
 	f.Fuzz(func(t *testing.T, file []byte, set string) {
-		c, err := load(file, Source{Set: []string{set}})
-		if err != nil || c.Validate() != nil {
+		r := readOver(file, Source{Set: []string{set}})
+		c := r.config
+		if wrong := c.faultsBeside(r.unread()); len(r.faults) > 0 || len(wrong) > 0 {
 			return
 		}
 		shown, err := c.YAML()
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := load(shown, Source{})
+		again := readOver(shown, Source{})
 		if len(c.written) > 0 {
 			return // references and escapes are shown as written, and may lead nowhere here
 		}
-		if err != nil {
-			t.Fatalf("what was shown can't be read: %v\n%s", err, shown)
+		if len(again.faults) > 0 {
+			t.Fatalf("what was shown can't be read: %v\n%s", again.faults, shown)
 		}
-		shownAgain, err := again.YAML()
+		shownAgain, err := again.config.YAML()
 		if err != nil || string(shownAgain) != string(shown) {
 			t.Fatalf("got %s (%v)\nwant %s", shownAgain, err, shown)
 		}

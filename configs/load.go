@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -44,49 +45,54 @@ type Source struct {
 	CallsNobody bool
 }
 
-// Load reads the settings. Its error joins all that is wrong with one source:
+// Load reads the settings. Its error joins all that is wrong with the sources:
 // what can't be read, unknown keys, values of the wrong type, references that
 // lead nowhere. Whether the values make sense is for [Config.Validate] to say.
 func Load(src Source) (Config, error) {
+	r := read(src)
+	if len(r.faults) > 0 {
+		return Config{}, errors.Join(r.faults...)
+	}
+	return r.config, nil
+}
+
+// read reads all sources.
+func read(src Source) *reading {
 	var file []byte
 	if src.File != "" {
 		var err error
 		if file, err = readFile(src.File); err != nil {
-			return Config{}, fmt.Errorf("read config: %w", err)
+			return unreadable(fmt.Errorf("read config: %w", err))
 		}
 	}
-	return load(file, src)
+	return readOver(file, src)
 }
 
-// load is Load with the file's bytes at hand.
-func load(file []byte, src Source) (Config, error) {
-	tree, err := parseYAML(file)
+// readOver is read with the file's bytes at hand.
+func readOver(file []byte, src Source) *reading {
+	r := &reading{}
+	tree, faults, err := parseYAML(file)
 	if err != nil {
-		return Config{}, fmt.Errorf("config %s: %w", src.File, err)
+		return unreadable(fmt.Errorf("config %s: %w", src.File, err))
 	}
-	base, err := parseYAML(defaults)
-	if err != nil {
-		return Config{}, fmt.Errorf("built-in defaults: %w", err)
+	for _, fault := range faults {
+		r.fault(fmt.Errorf("%s: %w", cmp.Or(src.File, "the file"), fault))
+	}
+	base, faults, err := parseYAML(defaults)
+	if err := errors.Join(append(faults, err)...); err != nil {
+		return unreadable(fmt.Errorf("built-in defaults: %w", err))
 	}
 	v := viper.NewWithOptions(viper.KeyDelimiter(separator))
 	for _, layer := range []map[string]any{base, tree} {
 		if err := v.MergeConfigMap(layer); err != nil {
-			return Config{}, fmt.Errorf("merge config: %w", err)
+			return unreadable(fmt.Errorf("merge config: %w", err))
 		}
 	}
-	entries := lists{limitsKey: fillLimits(v.Get(limitsKey), base[limitsKey]), lanesKey: asList(v.Get(viperKey(lanesKey)))}
-
 	env := environment(src.Environ)
-	fromEnv, envErr := envOverrides(env)
-	fromSet, setErr := setOverrides(src.Set)
-	if err := errors.Join(envErr, setErr); err != nil {
-		return Config{}, err
-	}
 	topicsStated := states(tree, topicsKey)
-	for _, o := range append(fromEnv, fromSet...) {
-		if err := o.apply(v, entries); err != nil {
-			return Config{}, err
-		}
+	entries := lists{limitsKey: fillLimits(v.Get(limitsKey), base[limitsKey]), lanesKey: asList(v.Get(viperKey(lanesKey)))}
+	for _, o := range append(envOverrides(env, r.fault), setOverrides(src.Set, r.fault)...) {
+		r.fault(o.apply(v, entries))
 		topicsStated = topicsStated || strings.Join(o.path, ".") == topicsKey
 	}
 	for key, list := range entries {
@@ -95,7 +101,8 @@ func load(file []byte, src Source) (Config, error) {
 	if len(entries[lanesKey]) > 0 && !topicsStated {
 		v.Set(viperKey(topicsKey), []string{}) // the default gives way
 	}
-	return decode(v, env, src.CallsNobody)
+	r.decode(v, env, src.CallsNobody)
+	return r
 }
 
 // states tells whether a tree holds something at a path.
@@ -122,50 +129,49 @@ func asList(v any) []any {
 // one.
 type lists map[string][]any
 
-func decode(v *viper.Viper, env map[string]string, callsNobody bool) (Config, error) {
-	var c Config
-	err := v.UnmarshalExact(&c, func(dc *mapstructure.DecoderConfig) {
+func (r *reading) decode(v *viper.Viper, env map[string]string, callsNobody bool) {
+	c := &r.config
+	err := v.UnmarshalExact(c, func(dc *mapstructure.DecoderConfig) {
 		dc.TagName = "yaml"
 		dc.WeaklyTypedInput = false
 	})
 	if err != nil {
 		// The sources were checked one by one: this is a fault of the program,
 		// and the decoder's own words may hold a secret.
-		return Config{}, errors.New("config: the checked settings do not fit their struct")
+		*r = *unreadable(errors.New("config: the checked settings do not fit their struct"))
+		return
 	}
 	if callsNobody {
 		c.Sender.HTTP.Headers = nil
 	}
-	if err := c.resolve(env); err != nil {
-		return Config{}, err
-	}
-	return c, nil
+	c.resolve(env, r.fault)
 }
 
 // parseYAML reads one document and returns only what the schema allows, with
-// the types it allows. A key without a value counts as left out.
-func parseYAML(text []byte) (map[string]any, error) {
+// the types it allows, and a fault of each thing that it had to leave out. A key
+// without a value counts as left out.
+func parseYAML(text []byte) (tree map[string]any, faults []error, err error) {
 	dec := yaml.NewDecoder(strings.NewReader(string(text)))
 	var doc any
 	switch err := dec.Decode(&doc); {
 	case errors.Is(err, io.EOF):
-		return map[string]any{}, nil
+		return map[string]any{}, nil, nil
 	case err != nil:
-		return nil, errors.New(plain(err))
+		return nil, nil, errors.New(plain(err))
 	}
 	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
-		return nil, errors.New("holds more than one document")
+		return nil, nil, errors.New("holds more than one document")
 	}
 	if doc == nil {
-		return map[string]any{}, nil
+		return map[string]any{}, nil, nil
 	}
-	tree, ok := doc.(map[string]any)
+	mapping, ok := doc.(map[string]any)
 	if !ok {
-		return nil, errors.New("is no mapping of keys to values")
+		return nil, nil, errors.New("is no mapping of keys to values")
 	}
 	var c checker
-	section := c.section("", schema(), tree)
-	return section, errors.Join(c.faults...)
+	tree = c.section("", schema(), mapping)
+	return tree, c.faults, nil
 }
 
 // plain is what the parser says of a text, on one line and without the words of

@@ -86,7 +86,7 @@ func TestEveryKeyCanBeSetFromTheEnvironment(t *testing.T) {
 		if f.typ.String() == "time.Duration" {
 			text = "17s"
 		}
-		c, err := load(nil, Source{Environ: func() []string { return []string{envName(path) + "=" + text} }})
+		c, err := Load(Source{Environ: func() []string { return []string{envName(path) + "=" + text} }})
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 			continue

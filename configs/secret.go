@@ -17,20 +17,19 @@ const (
 )
 
 // resolve replaces the references in every text and remembers what was there.
-func (c *Config) resolve(env map[string]string) error {
+// Each fault is handed to fault.
+func (c *Config) resolve(env map[string]string, fault func(error)) {
 	c.written = map[string]string{}
-	var faults []error
 	c.eachText(func(path string, _ bool, text string) string {
 		value, err := expand(text, env)
 		if err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", path, err))
+			fault(misreadAt(path, fmt.Errorf("%s: %w", path, err)))
 		}
 		if value != text {
 			c.written[path] = text
 		}
 		return value
 	})
-	return errors.Join(faults...)
 }
 
 // expand replaces ${env:NAME} and ${file:/path}; $${ stands for a literal ${.

@@ -44,3 +44,18 @@ func (t TLS) check() error {
 	}
 	return nil
 }
+
+// faultsOfFiles are those of the files that the settings name, but for the
+// settings that could not be read.
+func (c Config) faultsOfFiles(unread []string) []error {
+	f := &faults{config: &c, unread: unread}
+	for _, section := range []struct {
+		path string
+		tls  TLS
+	}{{"kafka.tls", c.Kafka.TLS}, {"redis.tls", c.Redis.TLS}, {"sender.http.tls", c.Sender.HTTP.TLS}} {
+		if _, err := section.tls.Build(); err != nil {
+			f.add(section.path, fmt.Errorf("%s.%w", section.path, err))
+		}
+	}
+	return f.found
+}

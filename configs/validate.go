@@ -38,7 +38,14 @@ var topicName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,245}$`)
 // that came from a reference as that reference.
 type faults struct {
 	config *Config
+	unread []string // paths whose value is not what was meant; nothing is found there
 	found  []error
+}
+
+func (f *faults) add(path string, err error) {
+	if !slices.ContainsFunc(f.unread, func(unread string) bool { return related(path, unread) }) {
+		f.found = append(f.found, err)
+	}
 }
 
 // phrase is said in place of a value, and so isn't quoted as one.
@@ -58,7 +65,7 @@ func (f *faults) refuse(bad bool, path string, value any, why string, args ...an
 	if written, ok := f.config.written[path]; ok {
 		shown = asWritten(path, written)
 	}
-	f.found = append(f.found, fmt.Errorf("%s: %s: %s", path, shown, fmt.Sprintf(why, args...)))
+	f.add(path, fmt.Errorf("%s: %s: %s", path, shown, fmt.Sprintf(why, args...)))
 }
 
 func (f *faults) oneOf(path, value string, allowed ...string) {
@@ -76,7 +83,7 @@ func (f *faults) positive(path string, value time.Duration) {
 
 func (f *faults) tls(path string, t TLS) {
 	if err := t.check(); err != nil {
-		f.found = append(f.found, fmt.Errorf("%s.%w", path, err))
+		f.add(path, fmt.Errorf("%s.%w", path, err))
 	}
 }
 
@@ -98,8 +105,11 @@ func isPort(text string, least int) bool {
 
 // Validate says what is wrong with the settings: all of it, each fault with the
 // field's path and its value. Secrets are not shown.
-func (c Config) Validate() error {
-	f := &faults{config: &c}
+func (c Config) Validate() error { return errors.Join(c.faultsBeside(nil)...) }
+
+// faultsBeside are the faults of all settings but those that could not be read.
+func (c Config) faultsBeside(unread []string) []error {
+	f := &faults{config: &c, unread: unread}
 	f.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	f.oneOf("log.format", c.Log.Format, "text", "json")
 	f.kafka(c.Kafka)
@@ -112,7 +122,7 @@ func (c Config) Validate() error {
 	if c.Admin.Listen != "" {
 		f.address("admin.listen", c.Admin.Listen, 0)
 	}
-	return errors.Join(f.found...)
+	return f.found
 }
 
 func (f *faults) kafka(k Kafka) {
@@ -181,7 +191,8 @@ func (f *faults) contract(path string, err error) {
 	for _, err := range joined(err) {
 		fe, ok := errors.AsType[*throttle.FieldError](err)
 		if !ok {
-			f.found = append(f.found, fmt.Errorf("%s: %w", strings.TrimSuffix(path, "."), err))
+			path := strings.TrimSuffix(path, ".")
+			f.add(path, fmt.Errorf("%s: %w", path, err))
 			continue
 		}
 		f.refuse(true, path+fe.Field, phrase(fmt.Sprint(fe.Value)), "%s", fe.Why)

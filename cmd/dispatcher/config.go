@@ -59,7 +59,7 @@ func newConfigCheckCommand(s *settings) *cobra.Command {
 			"Files that the settings name are read; nothing is connected to.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := s.check()
+			cfg, err := s.load(toSend, dispatch.Check)
 			if asJSON {
 				return errors.Join(err, printJSON(cmd.OutOrStdout(), newCheckReport(cfg, err)))
 			}
@@ -71,15 +71,6 @@ func newConfigCheckCommand(s *settings) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, also of what is wrong")
 	return cmd
-}
-
-// check is load, and what each room of a node says of its settings.
-func (s *settings) check() (configs.Config, error) {
-	cfg, err := s.load(toSend)
-	if err != nil {
-		return cfg, err
-	}
-	return cfg, dispatch.Check(cfg)
 }
 
 func printCheck(w io.Writer, cfg configs.Config) error {

@@ -135,7 +135,7 @@ func moment(flag, text string, now time.Time) (time.Time, error) {
 
 // letters connects to the dead letters, and draws a bar of what is done.
 func (s *settings) letters(cmd *cobra.Command) (*consumer.Letters, configs.Config, bar, error) {
-	cfg, err := s.load(toManage)
+	cfg, err := s.load(toManage, nil)
 	if err != nil {
 		return nil, cfg, bar{}, err
 	}

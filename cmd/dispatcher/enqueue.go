@@ -51,7 +51,7 @@ func newEnqueueCommand(s *settings) *cobra.Command {
 	cmd.Flags().StringVar(&format, "format", "lines", "what a line is: lines or ndjson")
 	cmd.Flags().StringVar(&keyField, "key-field", "", "`NAME` of the JSON field that is the key")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cfg, err := s.load(toManage)
+		cfg, err := s.load(toManage, nil)
 		if err != nil {
 			return err
 		}

@@ -61,8 +61,8 @@ const (
 	toManage         // without the provider, whose secrets are not asked for then
 )
 
-// read loads the configuration without asking whether it makes sense.
-func (s *settings) read(p purpose) (configs.Config, error) {
+// source is where the settings come from.
+func (s *settings) source(p purpose) configs.Source {
 	file := s.file
 	if file == "" {
 		for _, entry := range s.environ() {
@@ -71,16 +71,17 @@ func (s *settings) read(p purpose) (configs.Config, error) {
 			}
 		}
 	}
-	return configs.Load(configs.Source{File: file, Set: s.set, Environ: s.environ, CallsNobody: p == toManage})
+	return configs.Source{File: file, Set: s.set, Environ: s.environ, CallsNobody: p == toManage}
 }
 
-// load is read for those that are going to work with what they get.
-func (s *settings) load(p purpose) (configs.Config, error) {
-	cfg, err := s.read(p)
+// read reads the settings for those that only show them.
+func (s *settings) read(p purpose) (configs.Config, error) { return configs.Load(s.source(p)) }
+
+// load reads the settings for those that are going to work with them. What a node
+// refuses beyond that, node says; nil: it is not asked.
+func (s *settings) load(p purpose, node func(configs.Config) error) (configs.Config, error) {
+	cfg, err := configs.Check(s.source(p), node)
 	if err != nil {
-		return configs.Config{}, err
-	}
-	if err := cfg.Validate(); err != nil {
 		return configs.Config{}, fmt.Errorf("config:\n%w", err)
 	}
 	return cfg, nil

@@ -21,7 +21,7 @@ func newRunCommand(s *settings) *cobra.Command {
 			"the wire are awaited, and the last offsets are committed. A second signal ends at once.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := s.load(toSend)
+			cfg, err := s.load(toSend, nil)
 			if err != nil {
 				return err
 			}
