@@ -3,6 +3,7 @@ package configs
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"dispatcher/throttle"
@@ -23,6 +24,7 @@ type Config struct {
 	// written maps the path of each text that held references to what stood
 	// there before they were replaced.
 	written map[string]string
+	env     map[string]string // that the references were looked up in
 }
 
 // Log says what is logged, and how.
@@ -86,12 +88,41 @@ func (k Kafka) Tiers() ([]time.Duration, error) {
 
 // SASL says how a node proves to Kafka who it is.
 type SASL struct {
-	Mechanism string `yaml:"mechanism"` // "", PLAIN, SCRAM-SHA-256, SCRAM-SHA-512
+	Mechanism string `yaml:"mechanism"` // "", plain, scram-sha-256, scram-sha-512, oauthbearer, aws_msk_iam
 	Username  string `yaml:"username"`
 	Password  string `yaml:"password" secret:"true"`
+	OAuth     OAuth  `yaml:"oauth"`
+	AWS       AWS    `yaml:"aws"`
 }
 
-// TLS says how a connection is encrypted; [TLS.Build] makes it usable.
+// OAuth is for the mechanism oauthbearer: a token, or where to get one.
+type OAuth struct {
+	Token        string   `yaml:"token" secret:"true"`
+	TokenURL     string   `yaml:"token_url"`
+	ClientID     string   `yaml:"client_id"`
+	ClientSecret string   `yaml:"client_secret" secret:"true"`
+	Scopes       []string `yaml:"scopes"`
+	Audience     string   `yaml:"audience"`
+	Extensions   []string `yaml:"extensions"` // name=value
+	CAFile       string   `yaml:"ca_file"`    // for TokenURL
+}
+
+// ExtensionsByName are the Extensions taken apart.
+func (o OAuth) ExtensionsByName() map[string]string {
+	all := make(map[string]string, len(o.Extensions))
+	for _, text := range o.Extensions {
+		name, value, _ := strings.Cut(text, "=")
+		all[name] = value
+	}
+	return all
+}
+
+// AWS is for the mechanism aws_msk_iam.
+type AWS struct {
+	Region string `yaml:"region"` // empty: found as AWS's SDK does, or in the brokers' names
+}
+
+// TLS says how a connection is encrypted; [TLS.Open] makes it usable.
 type TLS struct {
 	Enabled    bool   `yaml:"enabled"`
 	CAFile     string `yaml:"ca_file"`

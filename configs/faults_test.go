@@ -86,7 +86,10 @@ func TestAllFaultsAtOnce(t *testing.T) {
 	t.Parallel()
 	file := write(t, "kafka: {workerz: 3, drain: 7, order: by-name, tls: {enabled: true, ca_file: /no/ca.pem}}\n"+
 		"limits: [{name: a, cap: many, window: 1s}]\nredis: {password: '${env:NONE}', username: '${env:NONE}'}\n")
-	never := func(configs.Config) error { t.Error("the node was asked about settings that are not sound"); return nil }
+	never := func(configs.Config) error {
+		t.Error("the node was asked about settings that are not sound")
+		return nil
+	}
 	_, err := configs.Check(configs.Source{
 		File:    file,
 		Environ: environ("DISPATCHER_KAFKA_SESSION=soon", "DISPATCHER_NODES=x"),

@@ -14,12 +14,15 @@ import (
 const (
 	redacted = "[redacted]"
 	urlKey   = "sender.http.url"
+	tokenKey = "kafka.sasl.oauth.token_url"
 )
+
+func isURL(path string) bool { return path == urlKey || path == tokenKey }
 
 // resolve replaces the references in every text and remembers what was there.
 // Each fault is handed to fault.
 func (c *Config) resolve(env map[string]string, fault func(error)) {
-	c.written = map[string]string{}
+	c.written, c.env = map[string]string{}, env
 	c.eachText(func(path string, _ bool, text string) string {
 		value, err := expand(text, env)
 		if err != nil {
@@ -30,6 +33,17 @@ func (c *Config) resolve(env map[string]string, fault func(error)) {
 		}
 		return value
 	})
+}
+
+// Reread returns how the text at a path is read again; nil: it refers to no file,
+// and never changes. What it returns may be called from any goroutine; its error
+// names the reference, and never holds what it stands for.
+func (c Config) Reread(path string) func() (string, error) {
+	written, env := c.written[path], c.env
+	if !strings.Contains(written, "${file:") {
+		return nil
+	}
+	return func() (string, error) { return expand(written, env) }
 }
 
 // expand replaces ${env:NAME} and ${file:/path}; $${ stands for a literal ${.
@@ -90,6 +104,8 @@ func (c Config) Redacted() Config {
 	shown.Kafka.Brokers = slices.Clone(c.Kafka.Brokers)
 	shown.Kafka.Topics = slices.Clone(c.Kafka.Topics)
 	shown.Kafka.RetryTiers = slices.Clone(c.Kafka.RetryTiers)
+	shown.Kafka.SASL.OAuth.Scopes = slices.Clone(c.Kafka.SASL.OAuth.Scopes)
+	shown.Kafka.SASL.OAuth.Extensions = slices.Clone(c.Kafka.SASL.OAuth.Extensions)
 	shown.Kafka.Lanes = slices.Clone(c.Kafka.Lanes)
 	for i := range shown.Kafka.Lanes {
 		shown.Kafka.Lanes[i].Topics = slices.Clone(shown.Kafka.Lanes[i].Topics)
@@ -106,7 +122,7 @@ func (c Config) Redacted() Config {
 			return asWritten(path, written)
 		case secret && text != "", addressKey(path) && mayHoldSecret(text):
 			return redacted
-		case path == urlKey:
+		case isURL(path):
 			return redactURL(text)
 		}
 		return text
@@ -127,7 +143,7 @@ func asWritten(path, written string) string {
 	switch {
 	case !mayHoldSecret(written):
 		return written
-	case path == urlKey:
+	case isURL(path):
 		return redactURL(written)
 	}
 	return references(written)

@@ -2,36 +2,30 @@ package configs
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
+
+	"dispatcher/internal/tlsfiles"
 )
 
-// Build reads the files and makes the settings usable. It returns nil where TLS
-// is not enabled. Errors name the file; they never hold what is in it.
-func (t TLS) Build() (*tls.Config, error) {
+// Open reads the files and returns what follows them: connections that are made
+// later use what they hold then. It returns nil where TLS is not enabled. Errors
+// name the file; they never hold what is in it.
+func (t TLS) Open(log *slog.Logger) (*tlsfiles.Client, error) {
 	if !t.Enabled {
 		return nil, nil
 	}
-	built := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
-	if t.CAFile != "" {
-		pem, err := readFile(t.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("ca_file: %w", err)
-		}
-		built.RootCAs = x509.NewCertPool()
-		if !built.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("ca_file: %s holds no certificate in PEM form", t.CAFile)
-		}
+	return tlsfiles.Open(tlsfiles.Files{CA: t.CAFile, Cert: t.CertFile, Key: t.KeyFile, ServerName: t.ServerName, Log: log})
+}
+
+// Build reads the files once. It returns nil where TLS is not enabled.
+func (t TLS) Build() (*tls.Config, error) {
+	files, err := t.Open(nil)
+	if err != nil || files == nil {
+		return nil, err
 	}
-	if t.CertFile != "" {
-		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("cert_file %s, key_file %s: %w", t.CertFile, t.KeyFile, err)
-		}
-		built.Certificates = []tls.Certificate{pair}
-	}
-	return built, nil
+	return files.Config(), nil
 }
 
 // check says what is wrong with the settings as such; files are read by Build.
@@ -52,8 +46,13 @@ func (c Config) faultsOfFiles(unread []string) []error {
 	for _, section := range []struct {
 		path string
 		tls  TLS
-	}{{"kafka.tls", c.Kafka.TLS}, {"redis.tls", c.Redis.TLS}, {"sender.http.tls", c.Sender.HTTP.TLS}} {
-		if _, err := section.tls.Build(); err != nil {
+	}{
+		{"kafka.tls", c.Kafka.TLS},
+		{"kafka.sasl.oauth", TLS{Enabled: true, CAFile: c.Kafka.SASL.OAuth.CAFile}},
+		{"redis.tls", c.Redis.TLS},
+		{"sender.http.tls", c.Sender.HTTP.TLS},
+	} {
+		if _, err := section.tls.Open(nil); err != nil {
 			f.add(section.path, fmt.Errorf("%s.%w", section.path, err))
 		}
 	}

@@ -146,9 +146,7 @@ func (f *faults) kafka(k Kafka) {
 	f.refuse(k.Heartbeat > maxHeartbeat, "kafka.heartbeat", k.Heartbeat, "must be at most %s", maxHeartbeat)
 	f.positive("kafka.session", k.Session)
 	f.positive("kafka.drain", k.Drain)
-	f.oneOf("kafka.sasl.mechanism", strings.ToUpper(k.SASL.Mechanism), "", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-	f.refuse(k.SASL.Mechanism != "" && k.SASL.Username == "", "kafka.sasl.username", "", "a mechanism needs one")
-	f.refuse(k.SASL.Mechanism == "" && k.SASL.Username != "", "kafka.sasl.mechanism", "", "a username needs one")
+	f.sasl(k.SASL)
 	f.tls("kafka.tls", k.TLS)
 }
 
@@ -236,19 +234,26 @@ func (f *faults) sender(s Sender) {
 }
 
 func (f *faults) url(path string, h HTTP) {
-	u, err := url.Parse(h.URL)
-	shown := redactURL(h.URL)
-	if err != nil && !strings.ContainsAny(h.URL, "@?") {
-		shown = h.URL // no place in it for a secret, and the reader needs to see it
+	scheme, shown := f.plainURL(path, h.URL, "sender.http.headers")
+	f.refuse(h.TLS.Enabled && scheme == "http", path, shown, "is not encrypted, but sender.http.tls.enabled is true")
+}
+
+// plainURL wants the URL of a call, without credentials: these have keys of their
+// own. It returns the scheme, and the URL as it may be shown.
+func (f *faults) plainURL(path, text, credentials string) (scheme, shown string) {
+	u, err := url.Parse(text)
+	shown = redactURL(text)
+	if err != nil && !strings.ContainsAny(text, "@?") {
+		shown = text // no place in it for a secret, and the reader needs to see it
 	}
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		f.refuse(true, path, shown, "must be an http:// or https:// URL with a host")
-		return
+		return "", shown
 	}
 	f.refuse(u.Port() != "" && !isPort(u.Port(), 1), path, shown, "has a port that is none")
-	f.refuse(u.User != nil, path, shown, "holds a user; put credentials into sender.http.headers")
+	f.refuse(u.User != nil, path, shown, "holds a user; put credentials into %s", credentials)
 	f.refuse(u.Fragment != "", path, shown, "holds a fragment, which is never sent")
-	f.refuse(h.TLS.Enabled && u.Scheme == "http", path, shown, "is not encrypted, but sender.http.tls.enabled is true")
+	return u.Scheme, shown
 }
 
 // headers that the call sets itself, or that would break it. A fixed

@@ -5,14 +5,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/sasl"
-	"github.com/segmentio/kafka-go/sasl/plain"
-	"github.com/segmentio/kafka-go/sasl/scram"
 )
 
 const (
@@ -23,28 +19,6 @@ const (
 	// fetch that finds the wrong broker waits for the next look at it.
 	metadataTTL = 3 * time.Second
 )
-
-func (s *SASL) mechanism() (sasl.Mechanism, error) {
-	switch strings.ToLower(s.Mechanism) {
-	case "plain":
-		return plain.Mechanism{Username: s.Username, Password: s.Password}, nil
-	case "scram-sha-256":
-		return scramMechanism(scram.SHA256, s)
-	case "scram-sha-512":
-		return scramMechanism(scram.SHA512, s)
-	}
-	return nil, fault("sasl.mechanism", strconv.Quote(s.Mechanism), "must be plain, scram-sha-256 or scram-sha-512")
-}
-
-// scramMechanism hides what the library says of a name or a password that
-// SCRAM can't carry: its error may quote them.
-func scramMechanism(algorithm scram.Algorithm, s *SASL) (sasl.Mechanism, error) {
-	m, err := scram.Mechanism(algorithm, s.Username, s.Password)
-	if err != nil {
-		return nil, errors.New("sasl: the user name or the password holds characters that SCRAM forbids")
-	}
-	return m, nil
-}
 
 // client holds the two ways of kafka-go to talk to a cluster. Group membership
 // goes through the dialer, everything else through the transport, which keeps a
@@ -102,7 +76,7 @@ func (c *client) greet(ctx context.Context) error {
 // hopeless tells whether trying again can't help: the broker answered, and
 // what it says is that the configuration is wrong.
 func hopeless(err error) bool {
-	if _, bad := errors.AsType[*tls.CertificateVerificationError](err); bad {
+	if _, bad := errors.AsType[*tls.CertificateVerificationError](err); bad || errors.Is(err, errUnfit) {
 		return true
 	}
 	for _, e := range []kafka.Error{

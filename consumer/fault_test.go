@@ -191,7 +191,7 @@ func TestWrongPassword(t *testing.T) {
 	t.Parallel()
 	addr := onLoopback(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "u", "right"), kfake.Superuser("PLAIN", "u", "right"))
 	for _, mechanism := range []string{"plain", "scram-sha-256"} {
-		conn := consumer.Connection{Brokers: []string{addr}, SASL: &consumer.SASL{Mechanism: mechanism, Username: "u", Password: "wrong-secret"}}
+		conn := consumer.Connection{Brokers: []string{addr}, SASL: &consumer.SASL{Mechanism: mechanism, Login: consumer.FixedLogin("u", "wrong-secret")}}
 		c, err := consumer.New(consumer.Options{Connection: conn, Group: "g", Topics: []string{"jobs"}})
 		if err != nil {
 			t.Fatal(err)
@@ -206,7 +206,7 @@ func TestWrongPassword(t *testing.T) {
 func TestRightPassword(t *testing.T) {
 	t.Parallel()
 	addr := onLoopback(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-512", "u", "right"))
-	conn := consumer.Connection{Brokers: []string{addr}, SASL: &consumer.SASL{Mechanism: "SCRAM-SHA-512", Username: "u", Password: "right"}}
+	conn := consumer.Connection{Brokers: []string{addr}, SASL: &consumer.SASL{Mechanism: "SCRAM-SHA-512", Login: consumer.FixedLogin("u", "right")}}
 	consumeReal(t, conn, []string{"a"}, func() { write(t, conn, "a") })
 }
 

@@ -51,19 +51,6 @@ const (
 	RangeStop     OutOfRange = "stop"     // the consumer ends with an error, for somebody to look
 )
 
-// SASL is how a client proves who it is.
-type SASL struct {
-	Mechanism string // plain, scram-sha-256 or scram-sha-512
-	Username  string
-	Password  string
-}
-
-// String leaves the password out.
-func (s SASL) String() string { return s.Mechanism + " as " + s.Username }
-
-// GoString leaves the password out.
-func (s SASL) GoString() string { return s.String() }
-
 // Connection is how to reach the cluster.
 type Connection struct {
 	Brokers  []string // host:port; one that answers is enough
@@ -167,9 +154,7 @@ func (c *Connection) validate() error {
 		}
 	}
 	if c.SASL != nil {
-		if _, err := c.SASL.mechanism(); err != nil {
-			faults = append(faults, err)
-		}
+		faults = append(faults, c.SASL.validate())
 	}
 	return errors.Join(faults...)
 }

@@ -1,6 +1,7 @@
 package consumer_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +37,15 @@ func TestOptionsAreChecked(t *testing.T) {
 		"slow heartbeat":    {func(o *consumer.Options) { o.Heartbeat = 2 * time.Second }, []string{"heartbeat", "2s", "at most 1s"}},
 		"heartbeat session": {func(o *consumer.Options) { o.Session, o.Drain = time.Second, time.Millisecond }, []string{"heartbeat", "raise session"}},
 		"drain":             {func(o *consumer.Options) { o.Drain = 9 * time.Second }, []string{"drain", "9s", "raise session above 10s"}},
-		"mechanism":         {func(o *consumer.Options) { o.SASL = &consumer.SASL{Mechanism: "md5", Password: "hush"} }, []string{"sasl.mechanism", `"md5"`}},
+		"mechanism": {func(o *consumer.Options) {
+			o.SASL = &consumer.SASL{Mechanism: "md5", Login: consumer.FixedLogin("u", "hush")}
+		}, []string{"sasl.mechanism", `"md5"`}},
+		"no login": {func(o *consumer.Options) { o.SASL = &consumer.SASL{Mechanism: "plain"} }, []string{"sasl.login", "plain"}},
+		"no token": {func(o *consumer.Options) { o.SASL = &consumer.SASL{Mechanism: "oauthbearer"} }, []string{"sasl.token", "oauthbearer"}},
+		"extension": {func(o *consumer.Options) {
+			token := func(context.Context) (string, error) { return "t", nil }
+			o.SASL = &consumer.SASL{Mechanism: "oauthbearer", Token: token, Extensions: map[string]string{"auth": "x", "a b": "x", "ok": "hush\x01"}}
+		}, []string{`"auth"`, `"a b"`, "sasl.extensions: ok: the value"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -63,7 +72,7 @@ func TestOptionsAreChecked(t *testing.T) {
 
 func TestSASLHidesThePassword(t *testing.T) {
 	t.Parallel()
-	s := consumer.SASL{Mechanism: "plain", Username: "u", Password: "hush"}
+	s := consumer.SASL{Mechanism: "plain", Login: consumer.FixedLogin("u", "hush")}
 	if strings.Contains(s.String()+s.GoString(), "hush") {
 		t.Errorf("got %s and %#v", s, s)
 	}

@@ -64,7 +64,7 @@ func TestIDsAreAskedForByWayOfTLSAndSASL(t *testing.T) {
 	t.Cleanup(web.Close)
 	roots := web.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 	server := &tls.Config{Certificates: web.TLS.Certificates, MinVersion: tls.VersionTLS12}
-	secret := &SASL{Mechanism: "SCRAM-SHA-256", Username: "u", Password: "right"}
+	secret := &SASL{Mechanism: "SCRAM-SHA-256", Login: FixedLogin("u", "right")}
 	for name, c := range map[string]struct {
 		opts []kfake.Opt
 		conn Connection

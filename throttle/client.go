@@ -1,7 +1,9 @@
 package throttle
 
 import (
+	"context"
 	"crypto/tls"
+	"net"
 	"sync"
 	"time"
 
@@ -18,11 +20,19 @@ type ClientOptions struct {
 	Username string
 	Password string
 
+	// Login returns the account at each new connection, instead of Username and
+	// Password; nil: these hold.
+	Login func(ctx context.Context) (username, password string, err error)
+
 	SentinelUsername string // the Sentinels' own account; empty: they ask for none
 	SentinelPassword string
 
 	TLS  *tls.Config
 	Name string // of the client, as CLIENT LIST shows it
+
+	// Dial opens a connection, and encrypts it where that is wanted; nil: the
+	// network's own, with TLS.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // hush keeps go-redis from writing to standard error past the logger: what goes
@@ -59,6 +69,9 @@ func universal(o ClientOptions) *redis.UniversalOptions {
 		Password:   o.Password,
 		TLSConfig:  o.TLS,
 		ClientName: o.Name,
+		Dialer:     o.Dial,
+
+		CredentialsProviderContext: o.Login,
 
 		SentinelUsername: o.SentinelUsername,
 		SentinelPassword: o.SentinelPassword,

@@ -139,7 +139,7 @@ func (s *settings) letters(cmd *cobra.Command) (*consumer.Letters, configs.Confi
 	if err != nil {
 		return nil, cfg, bar{}, err
 	}
-	conn, err := dispatch.KafkaConnection(cfg)
+	conn, err := dispatch.KafkaConnection(cfg, newLogger(cfg, cmd.ErrOrStderr()))
 	if err != nil {
 		return nil, cfg, bar{}, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"time"
 
@@ -67,7 +68,7 @@ func newEnqueueCommand(s *settings) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		out, err := newProducer(cfg)
+		out, err := newProducer(cfg, newLogger(cfg, cmd.ErrOrStderr()))
 		if err != nil {
 			return err
 		}
@@ -84,8 +85,8 @@ func newEnqueueCommand(s *settings) *cobra.Command {
 
 // newProducer lets a batch grow only where jobs are allowed to be larger than
 // what a broker takes by default.
-func newProducer(cfg configs.Config) (*consumer.Producer, error) {
-	conn, err := dispatch.KafkaConnection(cfg)
+func newProducer(cfg configs.Config, log *slog.Logger) (*consumer.Producer, error) {
+	conn, err := dispatch.KafkaConnection(cfg, log)
 	if err != nil {
 		return nil, err
 	}

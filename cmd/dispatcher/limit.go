@@ -57,7 +57,7 @@ func (s *settings) connected(cmd *cobra.Command, name string, do func(context.Co
 			return fmt.Errorf("limit %q is kept by each node for itself (scope: node) and is not in Redis: change the file, and restart the nodes", name)
 		}
 	}
-	rdb, err := dispatch.RedisClient(cfg)
+	rdb, err := dispatch.RedisClient(cfg, newLogger(cfg, cmd.ErrOrStderr()))
 	if err != nil {
 		return err
 	}

@@ -80,7 +80,7 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 	limit := n.cfg.Limits[0]
 	scope := throttle.Scope(limit.Scope)
 	if scope != throttle.ScopeNode {
-		if n.redis, err = RedisClient(n.cfg); err != nil {
+		if n.redis, err = RedisClient(n.cfg, n.log); err != nil {
 			return err
 		}
 	}

@@ -27,37 +27,38 @@ func NodeName(cfg configs.Config) string {
 	return "node"
 }
 
-// RedisClient connects to the Redis of the configuration, lazily.
-func RedisClient(cfg configs.Config) (redis.UniversalClient, error) {
-	tls, err := cfg.Redis.TLS.Build()
+// RedisClient connects to the Redis of the configuration, lazily. The log says when
+// a file can't be read again.
+func RedisClient(cfg configs.Config, log *slog.Logger) (redis.UniversalClient, error) {
+	r := cfg.Redis
+	dial, err := dialOf("redis.tls", r.TLS, log)
 	if err != nil {
-		return nil, fmt.Errorf("redis.tls.%w", err)
+		return nil, err
 	}
 	return throttle.NewClient(throttle.ClientOptions{
-		Addrs: cfg.Redis.Addrs, Master: cfg.Redis.Master, Cluster: cfg.Redis.Cluster,
-		Username: cfg.Redis.Username, Password: cfg.Redis.Password,
-		SentinelUsername: cfg.Redis.SentinelUsername, SentinelPassword: cfg.Redis.SentinelPassword,
-		TLS: tls, Name: "dispatcher",
+		Addrs: r.Addrs, Master: r.Master, Cluster: r.Cluster,
+		Login:            accountOf(cfg, log, "redis", r.Username, r.Password),
+		SentinelUsername: r.SentinelUsername, SentinelPassword: r.SentinelPassword,
+		Dial: dial, Name: "dispatcher",
 	}), nil
 }
 
-// KafkaConnection is how to reach the brokers of the configuration.
-func KafkaConnection(cfg configs.Config) (consumer.Connection, error) {
-	tls, err := cfg.Kafka.TLS.Build()
+// KafkaConnection is how to reach the brokers of the configuration. The log says
+// when a file can't be read again.
+func KafkaConnection(cfg configs.Config, log *slog.Logger) (consumer.Connection, error) {
+	dial, err := dialOf("kafka.tls", cfg.Kafka.TLS, log)
 	if err != nil {
-		return consumer.Connection{}, fmt.Errorf("kafka.tls.%w", err)
+		return consumer.Connection{}, err
 	}
-	c := consumer.Connection{Brokers: cfg.Kafka.Brokers, ClientID: "dispatcher-" + NodeName(cfg), TLS: tls}
-	if cfg.Kafka.SASL.Mechanism != "" {
-		c.SASL = &consumer.SASL{
-			Mechanism: cfg.Kafka.SASL.Mechanism, Username: cfg.Kafka.SASL.Username, Password: cfg.Kafka.SASL.Password,
-		}
+	account, err := saslOf(cfg, log)
+	if err != nil {
+		return consumer.Connection{}, err
 	}
-	return c, nil
+	return consumer.Connection{Brokers: cfg.Kafka.Brokers, ClientID: "dispatcher-" + NodeName(cfg), SASL: account, Dial: dial}, nil
 }
 
 func consumerOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Registerer) (consumer.Options, error) {
-	conn, err := KafkaConnection(cfg)
+	conn, err := KafkaConnection(cfg, log)
 	if err != nil {
 		return consumer.Options{}, err
 	}

@@ -1,0 +1,169 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/plain"
+	"github.com/segmentio/kafka-go/sasl/scram"
+	kgosasl "github.com/twmb/franz-go/pkg/sasl"
+)
+
+// SASL is how a client proves who it is. The functions are asked at each new
+// connection, so a credential that has changed is used from then on. They may be
+// called from several goroutines. Their errors must not hold a credential.
+type SASL struct {
+	Mechanism string // plain, scram-sha-256, scram-sha-512, oauthbearer or aws_msk_iam
+
+	// Login returns the user name and the password, for plain and SCRAM.
+	Login func(ctx context.Context) (username, password string, err error)
+
+	// Token returns the token, for oauthbearer.
+	Token func(ctx context.Context) (string, error)
+	// Extensions go along with the token. A name has letters only.
+	Extensions map[string]string
+
+	// Region is where the MSK cluster is, for aws_msk_iam. Empty: as the
+	// environment or the profile says, else as the broker's name does. The
+	// credentials are found as all AWS SDKs find them.
+	Region string
+}
+
+// FixedLogin is a [SASL.Login] that never changes.
+func FixedLogin(username, password string) func(context.Context) (string, string, error) {
+	return func(context.Context) (string, string, error) { return username, password, nil }
+}
+
+// String names the mechanism, and nothing else.
+func (s SASL) String() string { return s.Mechanism }
+
+// GoString names the mechanism, and nothing else.
+func (s SASL) GoString() string { return s.String() }
+
+// errUnfit says that a credential can't be sent by its mechanism.
+var errUnfit = errors.New("the credential does not suit the mechanism")
+
+func (s *SASL) validate() error {
+	_, err := s.mechanism()
+	return err
+}
+
+// mechanism is the SASL mechanism for kafka-go.
+func (s *SASL) mechanism() (sasl.Mechanism, error) {
+	switch strings.ToLower(s.Mechanism) {
+	case "plain":
+		return s.withLogin("PLAIN", func(username, password string) (sasl.Mechanism, error) {
+			if strings.ContainsRune(username+password, 0) {
+				return nil, fmt.Errorf("%w: the user name or the password holds a NUL", errUnfit)
+			}
+			return plain.Mechanism{Username: username, Password: password}, nil
+		})
+	case "scram-sha-256":
+		return s.withLogin(scram.SHA256.Name(), scramWith(scram.SHA256))
+	case "scram-sha-512":
+		return s.withLogin(scram.SHA512.Name(), scramWith(scram.SHA512))
+	case "oauthbearer":
+		return s.withToken()
+	case "aws_msk_iam":
+		return newMSK(s.Region), nil
+	}
+	return nil, fault("sasl.mechanism", strconv.Quote(s.Mechanism), "must be plain, scram-sha-256, scram-sha-512, oauthbearer or aws_msk_iam")
+}
+
+// kgoMechanism is the same mechanism for kgo.
+func (s *SASL) kgoMechanism() (kgosasl.Mechanism, error) {
+	m, err := s.mechanism()
+	if err != nil {
+		return nil, err
+	}
+	return kgoMechanism{m}, nil
+}
+
+func (s *SASL) withLogin(name string, with func(username, password string) (sasl.Mechanism, error)) (sasl.Mechanism, error) {
+	if s.Login == nil {
+		return nil, fault("sasl.login", "nil", "the mechanism "+s.Mechanism+" needs a user name and a password")
+	}
+	return perConnection{name, func(ctx context.Context) (sasl.Mechanism, error) {
+		username, password, err := s.Login(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("sasl: user name and password: %w", err)
+		}
+		return with(username, password)
+	}}, nil
+}
+
+func (s *SASL) withToken() (sasl.Mechanism, error) {
+	if s.Token == nil {
+		return nil, fault("sasl.token", "nil", "the mechanism "+s.Mechanism+" needs a token")
+	}
+	if err := checkExtensions(s.Extensions); err != nil {
+		return nil, err
+	}
+	return perConnection{oauthName, func(ctx context.Context) (sasl.Mechanism, error) {
+		token, err := s.Token(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("sasl: token: %w", err)
+		}
+		return newOAuthBearer(token, s.Extensions)
+	}}, nil
+}
+
+// scramWith hides what the library says of a name or a password that SCRAM can't
+// carry: its error may quote them.
+func scramWith(algorithm scram.Algorithm) func(username, password string) (sasl.Mechanism, error) {
+	return func(username, password string) (sasl.Mechanism, error) {
+		m, err := scram.Mechanism(algorithm, username, password)
+		if err != nil {
+			return nil, fmt.Errorf("%w: the user name or the password holds characters that SCRAM forbids", errUnfit)
+		}
+		return m, nil
+	}
+}
+
+// perConnection is a mechanism that is made anew at each connection, from what the
+// credentials are then.
+type perConnection struct {
+	name string
+	make func(ctx context.Context) (sasl.Mechanism, error)
+}
+
+func (p perConnection) Name() string { return p.name }
+
+func (p perConnection) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
+	m, err := p.make(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return m.Start(ctx)
+}
+
+// kgoMechanism is a mechanism of kafka-go in the shape that kgo takes.
+type kgoMechanism struct{ sasl.Mechanism }
+
+// Authenticate bounds the time that a credential may take: kgo's context does not.
+func (m kgoMechanism) Authenticate(ctx context.Context, broker string) (kgosasl.Session, []byte, error) {
+	host, text, err := net.SplitHostPort(broker)
+	if err != nil {
+		return nil, nil, fmt.Errorf("sasl: %w", err)
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		return nil, nil, fmt.Errorf("sasl: the port of %s: %w", broker, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	state, first, err := m.Start(sasl.WithMetadata(ctx, &sasl.Metadata{Host: host, Port: port}))
+	return kgoSession{state}, first, err
+}
+
+type kgoSession struct{ state sasl.StateMachine }
+
+// Challenge needs no context: no mechanism waits for anything in the middle.
+func (s kgoSession) Challenge(challenge []byte) (done bool, response []byte, err error) {
+	return s.state.Next(context.Background(), challenge)
+}

@@ -1,0 +1,78 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/segmentio/kafka-go/sasl"
+)
+
+const (
+	oauthName = "OAUTHBEARER"
+
+	// maxTokenBytes bounds a token. Brokers take half a MiB as a first message.
+	maxTokenBytes = 64 << 10
+)
+
+// What a token, and an extension's name and value, may be made of (RFC 6750, 2.1;
+// RFC 7628, 3.1). Above all none may hold the \x01 that ends them.
+var (
+	oauthToken     = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
+	extensionName  = regexp.MustCompile(`^[A-Za-z]{1,64}$`)
+	extensionValue = regexp.MustCompile(`^[\x20-\x7e\t\r\n]{1,1000}$`)
+)
+
+// oauthBearer is the mechanism OAUTHBEARER (RFC 7628), as Kafka speaks it.
+type oauthBearer struct{ first []byte }
+
+// newOAuthBearer makes the mechanism for one token, which its errors don't show.
+func newOAuthBearer(token string, extensions map[string]string) (sasl.Mechanism, error) {
+	if len(token) > maxTokenBytes || !oauthToken.MatchString(token) {
+		return nil, fmt.Errorf("%w: a token of %d bytes: must be 1 to %d letters, digits and . _ ~ + / - =", errUnfit, len(token), maxTokenBytes)
+	}
+	first := []byte("n,,\x01auth=Bearer " + token + "\x01")
+	for _, name := range slices.Sorted(maps.Keys(extensions)) {
+		first = append(first, name+"="+extensions[name]+"\x01"...)
+	}
+	return oauthBearer{append(first, 1)}, nil
+}
+
+func checkExtensions(extensions map[string]string) error {
+	var faults []error
+	for _, name := range slices.Sorted(maps.Keys(extensions)) {
+		if !extensionName.MatchString(name) || name == "auth" {
+			faults = append(faults, fault("sasl.extensions", strconv.Quote(clip(name, 64)), "a name must be 1 to 64 letters, and not auth"))
+		}
+		if !extensionValue.MatchString(extensions[name]) {
+			faults = append(faults, fault("sasl.extensions", clip(name, 64), "the value must be 1 to 1000 printable ASCII characters"))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func (oauthBearer) Name() string { return oauthName }
+
+func (o oauthBearer) Start(context.Context) (sasl.StateMachine, []byte, error) {
+	return &oauthSession{}, o.first, nil
+}
+
+// oauthSession is one exchange. A broker that takes the token answers with
+// nothing. One that refuses it says why, wants \x01 in return, and only then ends
+// the exchange with its error.
+type oauthSession struct{ refused bool }
+
+func (s *oauthSession) Next(_ context.Context, challenge []byte) (done bool, response []byte, err error) {
+	switch {
+	case s.refused:
+		return false, nil, errors.New("the broker refused the token, and went on all the same")
+	case len(challenge) > 0:
+		s.refused = true
+		return false, []byte{1}, nil
+	}
+	return true, nil, nil
+}

@@ -1,0 +1,57 @@
+package credentials
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+)
+
+// errEmpty: a file that is being written is empty for a moment.
+var errEmpty = errors.New("it is empty")
+
+// Text is a setting that is read again each time. Its methods may be called from
+// any goroutine.
+type Text struct {
+	setting string
+	read    func() (string, error)
+	log     *slog.Logger
+
+	mu   sync.Mutex // never held while a file is read
+	good string
+	told bool // the last read failed, and was logged
+}
+
+// NewText makes a text of what is in force now, and of how it is read again; nil:
+// it never changes. The setting is its name in the log; a nil logger is no logger.
+func NewText(setting, now string, read func() (string, error), log *slog.Logger) *Text {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Text{setting: setting, read: read, log: log, good: now}
+}
+
+// Now reads the text and returns it. If it can't be read, or is empty and was not,
+// the last good one is returned.
+func (t *Text) Now() string {
+	if t.read == nil {
+		return t.good
+	}
+	text, err := t.read()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err == nil && text == "" && t.good != "" {
+		err = errEmpty
+	}
+	switch {
+	case err != nil && !t.told:
+		t.log.Warn("a credential could not be read again; the last good one stays in use", "setting", t.setting, "error", err)
+	case err == nil && text != t.good:
+		t.log.Info("a credential changed; new connections use it", "setting", t.setting)
+	case err == nil && t.told:
+		t.log.Info("a credential can be read again", "setting", t.setting)
+	}
+	if t.told = err != nil; !t.told {
+		t.good = text
+	}
+	return t.good
+}
