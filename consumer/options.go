@@ -58,7 +58,8 @@ type Connection struct {
 	SASL     *SASL    // nil: no authentication
 	TLS      *tls.Config
 
-	// Dial opens a connection; nil: the network's own.
+	// Dial opens a connection; nil: the network's own. One that encrypts by itself,
+	// and may do so anew each time, goes with a TLS of nil.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 

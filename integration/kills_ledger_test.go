@@ -16,7 +16,7 @@ import (
 // which jobs are done, and how many are claimed.
 func (k *killing) remembered(t *testing.T) (done []string, claimed int) {
 	t.Helper()
-	jobs := digests(k.size.jobs)
+	jobs := digests(k.topic, k.size.jobs)
 	for field, value := range k.entries(t) {
 		id, ok := jobs[field]
 		if !ok {
@@ -74,11 +74,12 @@ func (k *killing) buckets(t *testing.T, into map[string]string, prefix string, f
 }
 
 // digests are the fields under which the ledger keeps these jobs.
-func digests(jobs int) map[string]string {
+// The jobs' ids stand in their values, so they count within the topic.
+func digests(topic string, jobs int) map[string]string {
 	ids := make(map[string]string, jobs)
 	for i := range jobs {
 		id := fmt.Sprint("job-", i)
-		sum := sha256.Sum256([]byte(id))
+		sum := sha256.Sum256([]byte(id + "\x00in " + topic))
 		ids[string(sum[4:14])] = id
 	}
 	return ids

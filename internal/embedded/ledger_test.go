@@ -227,7 +227,7 @@ func TestAJobOfANodeThatIsGone(t *testing.T) {
 			p := begin(t, embedded.Options{Partitions: 1, Provider: a.provider()})
 			const hold = 1400 * time.Millisecond
 			began := time.Now()
-			claimAndGo(t, p, "job-3")
+			claimAndGo(t, p, inTopic("jobs", "job-3"))
 			enqueue(t, p, 10)
 			fleet(t, p, 1, with("sender.on_unknown="+c.onUnknown)...)
 			if a.of("job-3") != c.calls || p.Parked() != c.parked || p.Dead() != c.dead || a.of("job-4") != 1 {
@@ -262,6 +262,82 @@ func TestAStopWithoutRedisSettlesWhatWasAnswered(t *testing.T) {
 	stop()
 	if _, settled := p.Backlog(); settled != 1 || f.Sum("dispatcher_ledger_unwritten_total") != 1 {
 		t.Errorf("got %d settled and %v unwritten, want 1 and 1", settled, f.Sum("dispatcher_ledger_unwritten_total"))
+	}
+}
+
+// A call that is on the wire when the node stops is awaited, and so is the word of
+// it in Redis: the ledger ends after the workers.
+func TestTheLedgerOutlivesTheCalls(t *testing.T) {
+	t.Parallel()
+	a := &tally{answer: func(string, int) provider.Answer { return provider.Answer{Delay: 500 * time.Millisecond} }}
+	p := begin(t, embedded.Options{Partitions: 1, Provider: a.provider()})
+	enqueue(t, p, 1)
+	f, err := embedded.NewFleet(p, 1, logger(t), with()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := background(t, f.Run)
+	await(t, func() bool { return a.of("job-0") == 1 })
+	stop() // in the middle of the call
+	if _, settled := p.Backlog(); settled != 1 || f.Sum("dispatcher_ledger_unwritten_total") != 0 {
+		t.Errorf("got %d jobs settled and %v that the ledger does not know of, want 1 and none", settled, f.Sum("dispatcher_ledger_unwritten_total"))
+	}
+	if v := standing(t, p, inTopic("jobs", "job-0")); v != sendledger.Sent {
+		t.Errorf("the ledger says %s of a job whose call was answered, want sent", v)
+	}
+}
+
+// inTopic names a job to the ledger whose id stands in its value.
+func inTopic(topic, id string) string { return id + "\x00in " + topic }
+
+// standing is what the ledger says of a job.
+func standing(t *testing.T, p *embedded.Parts, id string) sendledger.Verdict {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: p.RedisAddr()})
+	defer func() { _ = rdb.Close() }()
+	l, err := sendledger.New(sendledger.Options{Redis: rdb, Namespace: "default", CallTimeout: time.Second, Margin: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := background(t, l.Run)
+	defer stop()
+	a, err := l.Look(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.Verdict
+}
+
+// A call without an answer keeps its job to itself: a node that gets the job next
+// calls it when the claim is over, and not before.
+func TestAJobWithoutAnAnswerWaitsForItsClaim(t *testing.T) {
+	t.Parallel()
+	const margin, timeout = time.Second, time.Second
+	a := &tally{answer: func(_ string, call int) provider.Answer {
+		if call == 1 {
+			return provider.Answer{Fault: provider.Cut}
+		}
+		return provider.Answer{}
+	}}
+	p := begin(t, embedded.Options{Partitions: 1, Provider: a.provider()})
+	enqueue(t, p, 1)
+	settings := with("ledger.margin=1s", "sender.retry.backoff=1m", "sender.retry.max_backoff=1m", "sender.on_unknown=retry")
+	f, err := embedded.NewFleet(p, 1, logger(t), settings...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := background(t, f.Run)
+	await(t, func() bool { return a.of("job-0") == 1 })
+	stop() // the job waits for its next call, and is given back
+	fleet(t, p, 1, settings...)
+	arrivals := p.Provider.Arrivals()
+	if len(arrivals) != 2 {
+		t.Fatalf("got %d calls, want 2", len(arrivals))
+	}
+	// The first call began within a margin of its claim, which stands for the
+	// timeout and two margins.
+	if apart := arrivals[1].At - arrivals[0].At; apart < timeout+margin {
+		t.Errorf("got the calls %v apart, want %v at least", apart, timeout+margin)
 	}
 }
 
