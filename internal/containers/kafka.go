@@ -17,10 +17,10 @@ process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:9093
 controller.listener.names=CONTROLLER
-listeners=PLAINTEXT://0.0.0.0:9092,INTERNAL://127.0.0.1:9094,CONTROLLER://127.0.0.1:9093
-advertised.listeners=PLAINTEXT://127.0.0.1:%d,INTERNAL://127.0.0.1:9094
+listeners=CLIENT://0.0.0.0:9092,INTERNAL://127.0.0.1:9094,CONTROLLER://127.0.0.1:9093
+advertised.listeners=CLIENT://127.0.0.1:%d,INTERNAL://127.0.0.1:9094
 inter.broker.listener.name=INTERNAL
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT
+listener.security.protocol.map=CLIENT:%s,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT
 log.dirs=/tmp/kafka-data
 num.partitions=1
 offsets.topic.replication.factor=1
@@ -30,6 +30,7 @@ transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=2
 group.initial.rebalance.delay.ms=0
 auto.create.topics.enable=false
+%s
 P
 if [ ! -d /tmp/kafka-data ]; then
   java -cp '/opt/kafka/libs/*' kafka.tools.StorageTool format -t 4L6g3nShT-eMCtK--X86sw -c /tmp/server.properties || exit 1
@@ -41,23 +42,34 @@ exec java -Xmx512m -cp '/opt/kafka/libs/*' kafka.Kafka /tmp/server.properties
 // and topics are not made by asking for them.
 func Kafka(t testing.TB) *Server {
 	t.Helper()
-	return kafka(t, image("DISPATCHER_TEST_KAFKA_IMAGE", "apache/kafka:4.1.1"))
+	return kafka(t, image("DISPATCHER_TEST_KAFKA_IMAGE", "apache/kafka:4.1.1"), "PLAINTEXT", "")
+}
+
+// oauthServer takes tokens that nobody has signed, as Kafka has it for tests.
+const oauthServer = `sasl.enabled.mechanisms=OAUTHBEARER
+listener.name.client.oauthbearer.sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";`
+
+// KafkaOAuth starts a broker like [Kafka]'s that demands a token (OAUTHBEARER): a
+// JSON Web Token without a signature, whose end it looks at.
+func KafkaOAuth(t testing.TB) *Server {
+	t.Helper()
+	return kafka(t, image("DISPATCHER_TEST_KAFKA_IMAGE", "apache/kafka:4.1.1"), "SASL_PLAINTEXT", oauthServer)
 }
 
 // KafkaOld starts one Apache Kafka 3.9 broker, set up like [Kafka]'s.
 func KafkaOld(t testing.TB) *Server {
 	t.Helper()
-	return kafka(t, image("DISPATCHER_TEST_KAFKA_OLD_IMAGE", "apache/kafka:3.9.1"))
+	return kafka(t, image("DISPATCHER_TEST_KAFKA_OLD_IMAGE", "apache/kafka:3.9.1"), "PLAINTEXT", "")
 }
 
-func kafka(t testing.TB, name string) *Server {
+func kafka(t testing.TB, name, protocol, more string) *Server {
 	t.Helper()
 	host := freePort(t)
 	return start(t, spec{
 		image: name,
 		port:  9092,
 		host:  host,
-		entry: []string{"sh", "-c", fmt.Sprintf(kafkaScript, host)},
+		entry: []string{"sh", "-c", fmt.Sprintf(kafkaScript, host, protocol, more)},
 		ready: wait.ForListeningPort("9092/tcp").WithStartupTimeout(2 * time.Minute),
 	})
 }
