@@ -30,8 +30,8 @@ func BenchmarkScript(b *testing.B) {
 func benchScript(b *testing.B, rdb *redis.Client, a Algorithm) {
 	b.Helper()
 	c := contract(3000)
-	s := newScripts(rdb, "bench-"+a.Name, "provider", "n", a)
-	q := ask{seq: 1, identity: IdentityNone, lead: lead, known: seeded(c, Rails{})}
+	s := newScripts(rdb, "bench-"+a.Name, "provider", "n")
+	q := ask{seq: 1, identity: IdentityNone, lead: lead, known: seeded(a.Name, c, Rails{})}
 	reply, err := s.runBook(b.Context(), q)
 	if err != nil {
 		b.Fatal(err)

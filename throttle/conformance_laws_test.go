@@ -220,7 +220,7 @@ func breaks(t *testing.T, algorithm, from, to, law string) bool {
 	}
 	tr := newTrial(t, "", a, trialContract(a, time.Second), 3)
 	for i := range tr.nodes {
-		tr.nodes[i].book = redis.NewScript(strings.Replace(text, from, to, 1))
+		tr.nodes[i].book[algorithm] = redis.NewScript(strings.Replace(text, from, to, 1))
 	}
 	for _, l := range conforming {
 		if l.name == law {

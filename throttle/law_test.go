@@ -158,11 +158,11 @@ type mutation struct {
 }
 
 var mutations = []mutation{
-	{rule: "the fence", from: "quiet = now + set.horizon + set.lateness + algorithm.binds(set)\n  if fence == 1 then quiet = math.max(quiet, now + learn) end", to: "quiet = now"},
+	{rule: "the fence", from: "quiet = now + set.horizon + set.lateness + algorithm.binds(set)\n  began = began or 0\n  if fence == 1 then\n    quiet = math.max(quiet, now + learn)", to: "quiet = now\n  began = began or 0\n  if fence == 1 then"},
 	{rule: "the burst rule", from: "'base', int(quiet), 'n', int(c.burst - 1)", to: "'base', int(quiet), 'n', '0'"},
-	{rule: "the fence after a clock step", from: "elseif stepped and epoch == of then fence = 6 end", to: "end"},
+	{rule: "the fence after a clock step", from: "elseif stepped() then fence = 6\n", to: ""},
 	{rule: "the number of a booking", from: "if f[1] == seq and f[2] == epoch then", to: "if f[2] == epoch then"},
-	{rule: "the debt over a loss", from: "quiet = math.max(quiet, math.min(set.from, now + set.window + set.guard))", to: "", play: func(f *fleet) {
+	{rule: "the debt over a loss", from: "quiet = math.max(quiet, math.min(began, now + set.window + set.guard))", to: "", play: func(f *fleet) {
 		f.spendBurst()
 		f.set(burstOfOne())
 		f.look()
@@ -185,7 +185,7 @@ var mutations = []mutation{
 		f.saturate()
 	}},
 	{rule: "the empty bucket after a change", from: "c.base, c.n = from, c.burst - 1", to: "c.base, c.n = from, 0"},
-	{rule: "the debt over a change that a fence finds", from: "if fence > 3 and fence < 7 and", to: "if false and", play: func(f *fleet) {
+	{rule: "the debt over a change that a fence finds", from: "if old and under ~= stored and (fence > 3", to: "if false and old and under ~= stored and (fence > 3", play: func(f *fleet) {
 		f.spendBurst()
 		f.set(burstOfOne())
 		f.promote()

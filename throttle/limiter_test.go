@@ -264,26 +264,3 @@ func TestWhatRedisHoldsIsInForce(t *testing.T) {
 		}
 	}
 }
-
-// Nodes of two algorithms wake one another. They don't ask for ever faster.
-func TestNodesOfTwoAlgorithmsAskSeldom(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var calls atomic.Int64
-		l := begin(t, contract(300), func(_ context.Context, a ask) (booking, error) {
-			calls.Add(1)
-			now := time.Now().UnixMicro()
-			return booking{
-				now: now, epoch: now, fence: fenceOtherAlgorithm, quiet: now + 500_000, settings: a.known,
-				schedule: schedule{units: 1, period: 1},
-			}, nil
-		}, nil)
-		for range 10_000 { // as each fence tells all nodes, the one that fenced among them
-			l.hear(nil)
-			time.Sleep(time.Millisecond)
-		}
-		if got := calls.Load(); got < 9 || got > 12 {
-			t.Errorf("got %d calls in 10 s, want one a second", got)
-		}
-	})
-}

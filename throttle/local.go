@@ -38,7 +38,7 @@ type local struct {
 const localStart = 1_000_000_000
 
 func newLocal(c Contract, warmUp time.Duration, now time.Time) *local {
-	l := &local{origin: now, set: seeded(c, Rails{}), warmUp: warmUp.Microseconds()}
+	l := &local{origin: now, set: seeded(DefaultAlgorithm, c, Rails{}), warmUp: warmUp.Microseconds()}
 	l.quiet = localStart + (c.Lateness + c.Spacing()).Microseconds() + 1
 	l.base, l.n, l.warm = l.quiet, c.Burst-1, l.quiet
 	return l

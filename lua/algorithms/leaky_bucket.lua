@@ -4,7 +4,7 @@
 --
 -- In the limit's hash: base_us and n, from which the next unit leaves n spacings away; slot_us, when the last one
 -- given leaves.
-local algorithm = {name = 'leaky_bucket'}
+local algorithm = {name = 'leaky_bucket', paced = true}
 
 local function after(c, count) return math.ceil(count * c.period / c.units) end
 

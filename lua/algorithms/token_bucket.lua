@@ -4,7 +4,7 @@
 --
 -- In the limit's hash, which the frame reads into c: base_us and n, from which slot j, from 0, lies n + j - burst + 1
 -- spacings away; slot_us, the last one given.
-local algorithm = {name = 'token_bucket'}
+local algorithm = {name = 'token_bucket', paced = true}
 
 local function after(c, count) return math.ceil(count * c.period / c.units) end
 
