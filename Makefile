@@ -26,6 +26,7 @@ lint: ## Lint the Go code, formatting included
 lua: ## Lint the Redis scripts, joined as they run
 	@mkdir -p bin/lua && rm -f bin/lua/*.lua
 	@cat lua/limit.lua lua/configure.lua > bin/lua/configure.lua
+	@cat lua/limit.lua lua/delete.lua > bin/lua/delete.lua
 	@cat lua/gcra_math.lua lua/cl_throttle.lua > bin/lua/cl_throttle.lua
 	@cat lua/limit.lua lua/master.lua lua/share.lua > bin/lua/share.lua
 	@cat lua/sent.lua > bin/lua/sent.lua

@@ -160,6 +160,7 @@ if fence > 0 then
   if fence < 3 then
     set, stored, began = mine, known, from
     redis.call('HSET', limit, 'settings', stored)
+    redis.call('PERSIST', limit) -- what `limit delete` leaves behind has a time to live
   end
   -- All slots that may be out lie within one horizon, are late after the lateness, and count for as long as the
   -- algorithm says. Other nodes may have newer settings than these.

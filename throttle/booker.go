@@ -33,17 +33,18 @@ const (
 type booker struct {
 	*Limiter
 	clock   clock
-	known   Settings  // the newest settings seen
-	kind    Algorithm // that keeps them
-	place   place     // in the queue of refused nodes; due from refusedUntil on
-	lost    bool      // the reply to the last booking may have been lost
-	pollAt  time.Time // the script wants to hear from this node sooner
-	saidAt  time.Time // last report
-	helloAt time.Time // last call that asked for a word to itself
-	learned bool      // by Redis and not only from the file
-	seq     int64     // of the next booking; unchanged while a reply is missing
-	stepped bool      // the clock stepped and the script has to be told
-	tell    bool      // a look is due at once: the settings have changed, or the script has to hear that the node knows them
+	known   Settings      // the newest settings seen
+	kind    Algorithm     // that keeps them
+	place   place         // in the queue of refused nodes; due from refusedUntil on
+	slept   time.Duration // for how long the host had been suspended before the last call
+	lost    bool          // the reply to the last booking may have been lost
+	pollAt  time.Time     // the script wants to hear from this node sooner
+	saidAt  time.Time     // last report
+	helloAt time.Time     // last call that asked for a word to itself
+	learned bool          // by Redis and not only from the file
+	seq     int64         // of the next booking; unchanged while a reply is missing
+	stepped bool          // the clock stepped and the script has to be told
+	tell    bool          // a look is due at once: the settings have changed, or the script has to hear that the node knows them
 
 	calledAt     time.Time     // last call, for the look
 	bookedAt     time.Time     // last booking, for the gap
@@ -232,6 +233,7 @@ func (b *booker) call(ctx context.Context, want int64) {
 	cctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	asked := time.Now()
+	b.slept = b.host.suspended()
 	a := b.question(want, asked)
 	reply, err := b.book(cctx, a)
 	answered := time.Now()
@@ -354,7 +356,9 @@ func (b *booker) receive(reply booking, now time.Time) {
 	}
 	slots := make([]Slot, 0, given)
 	for j := range given {
-		slots = append(slots, b.clock.slot(reply.schedule.at(j), reply.settings.Lateness, now))
+		s := b.clock.slot(reply.schedule.at(j), reply.settings.Lateness, now)
+		s.host, s.slept = b.host, b.slept
+		slots = append(slots, s)
 	}
 	b.line.add(slots, now)
 }

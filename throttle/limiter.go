@@ -14,6 +14,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
+
+	"dispatcher/internal/boottime"
 )
 
 // Identity is how a script learns which Redis master it runs on, so that the
@@ -71,6 +73,7 @@ type Limiter struct {
 	share   shareFunc // runs share.lua; likewise
 	shares  *shareMetrics
 	node    string // unique per start
+	host    *host
 
 	mu    sync.Mutex
 	state State
@@ -119,7 +122,7 @@ func New(opts Options) (*Limiter, error) {
 		shares:  newShareMetrics(opts.Registerer, opts.Name),
 		state:   State{Phase: PhaseStarting, Settings: seeded(opts.Algorithm, opts.Seed, opts.Rails), Fenced: opts.Identity != IdentityNone},
 	}
-	l.node = node
+	l.node, l.host = node, &host{suspended: boottime.Suspended}
 	l.listen = l.subscribe
 	if opts.Scope == ScopeNode {
 		l.book = newLocal(opts.Seed, opts.WarmUp, time.Now()).book

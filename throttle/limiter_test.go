@@ -264,3 +264,33 @@ func TestWhatRedisHoldsIsInForce(t *testing.T) {
 		}
 	}
 }
+
+// The monotonic clock of a suspended host stands still. A slot that was asked for
+// before is not used afterwards, though it looks fresh.
+func TestASlotIsNotUsedAfterASuspension(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slept atomic.Int64
+		l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Seed: contract(300)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.book, l.listen = newModel().local("n", time.Millisecond), func(context.Context) {}
+		l.host = &host{suspended: func() time.Duration { return time.Duration(slept.Load()) }}
+		run(t, l)
+		for _, row := range []struct {
+			slept time.Duration
+			want  error
+		}{{0, nil}, {500 * time.Microsecond, nil}, {2 * time.Millisecond, ErrLate}, {0, nil}, {time.Hour, ErrLate}} {
+			s, err := l.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			slept.Add(int64(row.slept))
+			if err := s.Wait(t.Context()); !errors.Is(err, row.want) {
+				t.Errorf("after a suspension of %v: got %v, want %v", row.slept, err, row.want)
+			}
+			for s, err := l.Next(t.Context()); err == nil && s.Wait(t.Context()) != nil; s, err = l.Next(t.Context()) {
+			}
+		}
+	})
+}

@@ -129,12 +129,13 @@ type scripts struct {
 	node      string
 	book      map[string]*redis.Script // by algorithm
 	configure *redis.Script
+	remove    *redis.Script
 }
 
 func newScripts(rdb redis.Scripter, namespace, name, node string) scripts {
 	s := scripts{
 		rdb: rdb, keys: keysOf(namespace, name), booked: bookedKey(namespace, name, node), node: node,
-		book: make(map[string]*redis.Script), configure: redis.NewScript(lua.Configure()),
+		book: make(map[string]*redis.Script), configure: redis.NewScript(lua.Configure()), remove: redis.NewScript(lua.Delete()),
 	}
 	for _, a := range Algorithms() {
 		s.book[a.Name] = redis.NewScript(lua.Book(a.Name))
