@@ -11,7 +11,7 @@ import "time"
 type clock struct {
 	origin  time.Time // of the node's monotonic time in offsets
 	now     bounds    // what is known of the offset
-	former  [2]bounds // the same a second or more ago, and more recently: by these a slew is seen
+	former  [3]bounds // the same at earlier times, the oldest first: by that one a slew is seen
 	epoch   int64     // the timeline's epoch that the bounds belong to; 0: no reading yet
 	since   int64     // first reading in that epoch, by Redis's clock
 	trusted int64     // last reading, by Redis's clock; after a step the last one before it
@@ -31,13 +31,14 @@ const (
 	driftPPM = 100
 	// stepTolerance is the smallest difference between two readings that counts as a
 	// step. What is smaller is followed, and has to be covered by the guard.
-	stepTolerance = 2 * time.Millisecond
-	// A slew is looked for over slewOver or more. NTP may slew by 500 parts per
-	// million at any time; what differs by more than slewPPM and slewTolerance
-	// counts as a step: 2000 parts per million are seen within a second.
-	slewOver      = time.Second
-	slewPPM       = 600
-	slewTolerance = 700 * time.Microsecond
+	stepTolerance = 1200 * time.Microsecond
+	// slewPPM is how far the clocks may drift apart where more than stepTolerance
+	// comes together: NTP may slew by 500 parts per million at any time.
+	slewPPM = 600
+	// formerEvery lies between the earlier readings that are kept. The oldest is 1 to
+	// 1.5 s old in steady work, so a slew of 2000 parts per million is noticed within
+	// a second.
+	formerEvery = 500 * time.Millisecond
 )
 
 // reading is one look at Redis's clock.
@@ -59,9 +60,9 @@ func (c *clock) observe(r reading) (stepped bool) {
 	}
 	last := c.trusted
 	switch slow := c.former[0]; {
-	case raw.beyond(c.now, max(stepTolerance, slewAllowed(raw.at-c.now.at))):
+	case raw.beyond(c.now):
 		stepped = true
-	case slow.at != 0 && raw.at-slow.at >= slewOver && raw.beyond(slow, slewAllowed(raw.at-slow.at)):
+	case raw.beyond(slow):
 		stepped, last = true, slow.read
 	}
 	if stepped {
@@ -76,7 +77,7 @@ func (c *clock) observe(r reading) (stepped bool) {
 // begin forgets what was known.
 func (c *clock) begin(b bounds, epoch int64) {
 	c.now, c.epoch, c.since, c.trusted = b, epoch, b.read, b.read
-	c.former = [2]bounds{b, b}
+	c.former = [3]bounds{b, b, b}
 }
 
 // narrow takes in a reading that agrees with those before it.
@@ -86,17 +87,15 @@ func (c *clock) narrow(raw bounds) {
 		raw.lo, raw.hi = max(raw.lo, lo), min(raw.hi, hi)
 	}
 	c.now, c.trusted = raw, raw.read
-	if raw.at-c.former[1].at >= slewOver {
-		c.former = [2]bounds{c.former[1], raw}
+	if raw.at-c.former[2].at >= formerEvery {
+		c.former = [3]bounds{c.former[1], c.former[2], raw}
 	}
 }
 
-// slewAllowed is by how much two readings may differ that are so far apart.
-func slewAllowed(gap time.Duration) time.Duration { return slewTolerance + gap*slewPPM/1_000_000 }
-
-// beyond reports whether b lies outside of what was known by more than allowed.
-func (b bounds) beyond(known bounds, allowed time.Duration) bool {
+// beyond reports whether b lies further from what was known than clocks drift.
+func (b bounds) beyond(known bounds) bool {
 	lo, hi := known.atTime(b.at)
+	allowed := max(stepTolerance, (b.at-known.at)*slewPPM/1_000_000)
 	return b.lo > hi+allowed || b.hi < lo-allowed
 }
 

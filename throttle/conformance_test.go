@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"context"
 	"fmt"
 	"hash/crc32"
 	"os"
@@ -262,4 +263,12 @@ func realCell(t testing.TB) *containers.Server {
 		return containers.RedisWith(t, "--loadmodule", module)
 	}
 	return containers.Redis(t)
+}
+
+// contextOf is the context of a test that may be a property.
+func contextOf(t tester) context.Context {
+	if c, ok := t.(interface{ Context() context.Context }); ok {
+		return c.Context()
+	}
+	return context.Background()
 }
