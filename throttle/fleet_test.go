@@ -37,9 +37,15 @@ type fleet struct {
 	caps   []capFrom
 	keys   limitKeys
 	made   made
+	file   Contract
+	named  int
 
 	calling calling
+	slews   bool // Redis's clock is slewed; the way to the provider then leaves a part of the guard for it
 }
+
+// slewSpare is what a slew that is not noticed may use of the guard.
+const slewSpare = 4_000
 
 // calling is when the calls of slots come.
 type calling int
@@ -125,17 +131,24 @@ func newFleet(t tester, rdb redis.UniversalClient, with texts, roll dice, nodes 
 		keys: keysOf("law", "provider"),
 	}
 	flush(t, rdb)
-	for i := range nodes {
-		n := &simNode{
-			scripts: newScripts(rdb, "law", "provider", fmt.Sprint("node", i)), seq: 1,
-			clock: clock{origin: f.origin}, known: seeded("", c, Rails{}),
-		}
-		n.scripts.book[DefaultAlgorithm] = redis.NewScript(with.book)
-		f.nodes = append(f.nodes, n)
+	f.file = c
+	for range nodes {
+		f.nodes = append(f.nodes, f.fresh())
 	}
 	f.server = f.serverTime()
 	f.caps = []capFrom{{at: 0, cap: c.Cap}}
 	return f
+}
+
+// fresh is a node that has just started.
+func (f *fleet) fresh() *simNode {
+	f.named++
+	n := &simNode{
+		scripts: newScripts(f.rdb, "law", "provider", fmt.Sprint("node", f.named)), seq: 1,
+		clock: clock{origin: f.origin}, known: seeded("", f.file, Rails{}),
+	}
+	n.scripts.book[DefaultAlgorithm] = redis.NewScript(f.texts.book)
+	return n
 }
 
 func flush(t tester, rdb redis.UniversalClient) {
@@ -257,6 +270,9 @@ func (f *fleet) note(s Settings) {
 func (f *fleet) use(n *simNode, b booking, after int64) {
 	c := b.settings.Contract
 	spread := (c.Guard - c.Lateness).Microseconds()
+	if f.slews {
+		spread -= slewSpare
+	}
 	for j := range b.schedule.given {
 		us := b.schedule.at(j) + f.skew - after
 		s := n.clock.slot(us, c.Lateness, f.at(f.trueTime()))
