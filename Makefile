@@ -26,11 +26,13 @@ lint: ## Lint the Go code, formatting included
 lua: ## Lint the Redis scripts, joined as they run
 	@mkdir -p bin/lua && rm -f bin/lua/*.lua
 	@cat lua/limit.lua lua/configure.lua > bin/lua/configure.lua
-	@cat lua/gcra_math.lua lua/cl_throttle.lua > bin/lua/cl_throttle.lua
+	@cat lua/limit.lua lua/delete.lua > bin/lua/delete.lua
+	@cat lua/cl_throttle.lua > bin/lua/cl_throttle.lua
 	@cat lua/limit.lua lua/master.lua lua/share.lua > bin/lua/share.lua
 	@cat lua/sent.lua > bin/lua/sent.lua
 	@set -e; for algorithm in lua/algorithms/*.lua; do \
 		with=$$(sed -n '1s|^-- with |lua/|p' $$algorithm); \
+		[ -z "$$with" ] || with="$$(sed -n '1s|^-- with |lua/|p' $$with) $$with"; \
 		cat lua/limit.lua $$with $$algorithm lua/master.lua lua/book.lua > bin/lua/book_$${algorithm##*/}; \
 	done
 	$(LUACHECK) --quiet bin/lua

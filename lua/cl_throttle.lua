@@ -1,4 +1,3 @@
--- with gcra_math.lua
 -- CL.THROTTLE of redis-cell, for a Redis that has no such module: the same five numbers, and the same value in the
 -- key. One thing differs: who is refused is never told to come again after 0 s.
 --
@@ -13,7 +12,7 @@
 --        5 reset_after_s: until all is there again
 --
 -- Missing key: nothing was given for long enough.
-local NS = 1000 -- parts of a µs: T is whole ns here
+local NS = 1000 -- parts of a µs: T is whole ns here, and a time is kept exactly, as whole µs and a rest in those parts
 local SECOND = 1000000 * NS
 local burst, quantity = tonumber(ARGV[1]), tonumber(ARGV[4])
 local spacing = math.floor(tonumber(ARGV[3]) * SECOND / tonumber(ARGV[2]))
@@ -36,7 +35,7 @@ local function reply(limited, retry, ttl)
 end
 
 local kept, owed = redis.call('GET', KEYS[1]), 0
-if kept then owed = owes(now, tonumber(string.sub(kept, 1, -4)), tonumber(string.sub(kept, -3)), NS) end
+if kept then owed = (tonumber(string.sub(kept, 1, -4)) - now) * NS + tonumber(string.sub(kept, -3)) end
 local after = math.max(0, owed) + increment
 if after > tolerance then
   local retry = -1
@@ -44,8 +43,9 @@ if after > tolerance then
   return reply(1, retry, owed)
 end
 if after > 0 then
-  local tat, rest = later(now, 0, NS, after)
-  redis.call('SET', KEYS[1], string.format('%.0f%03d', tat, rest), 'PX', string.format('%.0f', math.ceil(after / 1000 / NS)))
+  local whole = math.floor(after / NS)
+  redis.call('SET', KEYS[1], string.format('%.0f%03d', now + whole, after - whole * NS),
+    'PX', string.format('%.0f', math.ceil(after / 1000 / NS)))
 elseif kept then
   redis.call('DEL', KEYS[1])
 end

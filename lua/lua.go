@@ -30,6 +30,9 @@ func Book(algorithm string) string {
 // Configure changes a limit's settings.
 func Configure() string { return join("limit.lua", "configure.lua") }
 
+// Delete deletes a limit that no node uses.
+func Delete() string { return join("limit.lua", "delete.lua") }
+
 // CLThrottle answers as redis-cell's CL.THROTTLE does.
 func CLThrottle() string { return join("cl_throttle.lua") }
 

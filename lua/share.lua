@@ -19,10 +19,11 @@
 local shares, node, identity = KEYS[3], ARGV[1], ARGV[2]
 local lease, state, left = tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 
-local now, master = clock(), master_of(identity)
+local now, master = clock(), process(identity)
 if not master then return redis.error_reply('IDENTITY this Redis does not say which master it is') end
 
-local set, epoch = read(), redis.call('HGET', limit, 'epoch')
+local kept = redis.call('HMGET', limit, 'settings', 'epoch')
+local set, epoch = unpacked(kept[1]), kept[2]
 if not set or not epoch or set.max_nodes == 0 then return {now, tonumber(epoch or 0), 0} end
 
 local known = redis.call('HMGET', shares, 'since', 'master', 'epoch')

@@ -27,7 +27,8 @@ func noBurst(why string) func(Contract) []error {
 // wholeCap is for algorithms that let go at once whatever the window still holds.
 const wholeCap = "must be 1: this algorithm lets up to the whole cap go at once; for a smaller burst use token_bucket"
 
-// maxListed is how many units an algorithm may keep one by one.
+// maxListed is how many units an algorithm may keep: one by one, where each is
+// reserved alone.
 const maxListed = 1_000_000
 
 // listed refuses a cap that would need too much memory.
@@ -36,7 +37,7 @@ func listed(c Contract) []error {
 	if c.Cap > maxListed {
 		faults = append(faults, &FieldError{
 			Field: "cap", Value: c.Cap,
-			Why: "must be at most 1000000, for Redis keeps each unit; state the contract over a shorter window, or use token_bucket",
+			Why: "must be at most 1000000, for Redis may keep an entry for each unit; state the contract over a shorter window, or use token_bucket",
 		})
 	}
 	return faults

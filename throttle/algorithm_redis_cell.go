@@ -2,7 +2,8 @@ package throttle
 
 import "time"
 
-// redisCell asks the module redis-cell, which Redis must have loaded.
+// redisCell asks the module redis-cell, which Redis must have loaded. The module
+// rounds its spacing down to whole ns; Worst counts with that.
 func redisCell() Algorithm {
 	return Algorithm{
 		Name:    "redis_cell",

@@ -4,7 +4,7 @@ package throttle
 func slidingWindowList() Algorithm {
 	return Algorithm{
 		Name:    "sliding_window_list",
-		Promise: "never over, at the full rate and with bursts of the cap; Redis keeps the times of the last cap units",
+		Promise: "never over, at the full rate and with bursts of the cap; Redis keeps the reservations of the last cap units",
 		Strict:  true,
 		Worst:   func(c Contract) int64 { return c.Cap },
 		Share:   Contract.Share,

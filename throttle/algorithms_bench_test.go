@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"strconv"
@@ -30,8 +31,8 @@ func BenchmarkScript(b *testing.B) {
 func benchScript(b *testing.B, rdb *redis.Client, a Algorithm) {
 	b.Helper()
 	c := contract(3000)
-	s := newScripts(rdb, "bench-"+a.Name, "provider", "n", a)
-	q := ask{seq: 1, identity: IdentityNone, lead: lead, known: seeded(c, Rails{})}
+	s := newScripts(rdb, "bench-"+a.Name, "provider", "n")
+	q := ask{seq: 1, identity: IdentityNone, lead: lead, known: seeded(a.Name, c, Rails{})}
 	reply, err := s.runBook(b.Context(), q)
 	if err != nil {
 		b.Fatal(err)
@@ -53,6 +54,14 @@ func benchScript(b *testing.B, rdb *redis.Client, a Algorithm) {
 		}
 		time.Sleep(block)
 	}
+	b.ReportMetric(serverTime(b, rdb), "server-µs/call")
+	b.ReportMetric(float64(served)/float64(q.seq-1), "served/call")
+}
+
+// serverTime is what a script call took since the statistics were reset, in µs, by
+// Redis's own account.
+func serverTime(b *testing.B, rdb *redis.Client) float64 {
+	b.Helper()
 	info, err := rdb.Info(b.Context(), "commandstats").Result()
 	found := regexp.MustCompile(`cmdstat_evalsha:.*usec_per_call=([\d.]+)`).FindStringSubmatch(info)
 	if err != nil || found == nil {
@@ -62,6 +71,57 @@ func benchScript(b *testing.B, rdb *redis.Client, a Algorithm) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.ReportMetric(us, "server-µs/call")
-	b.ReportMetric(float64(served)/float64(q.seq-1), "served/call")
+	return us
+}
+
+// What the algorithms that remember a window cost a real Redis where it is large:
+// blocks that fill it, and the first call when all of it has passed. Run it with
+// -benchtime=3x: each round is a window of four seconds.
+func BenchmarkFullWindow(b *testing.B) {
+	rdb := redis.NewClient(&redis.Options{Addr: realCell(b).Addr})
+	b.Cleanup(func() { _ = rdb.Close() })
+	for _, a := range []Algorithm{slidingWindowLog(), slidingWindowList()} {
+		for _, size := range []int64{20_000, 2_000} {
+			b.Run(fmt.Sprint(a.Name, "/blocks of ", size), func(b *testing.B) { benchFullWindow(b, rdb, a, size) })
+		}
+	}
+}
+
+func benchFullWindow(b *testing.B, rdb *redis.Client, a Algorithm, size int64) {
+	b.Helper()
+	c := contract(1_000_000)
+	c.Window = 4 * time.Second
+	s := newScripts(rdb, fmt.Sprint("bench-full-", a.Name, size), "provider", "n")
+	q := ask{seq: 1, identity: IdentityNone, lead: lead, known: seeded(a.Name, c, Rails{})}
+	call := func(want int64) (took float64, given int64) {
+		q.seq, q.want = q.seq+1, want
+		if err := rdb.ConfigResetStat(b.Context()).Err(); err != nil {
+			b.Fatal(err)
+		}
+		reply, err := s.runBook(b.Context(), q)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return serverTime(b, rdb), reply.schedule.given
+	}
+	call(0)
+	time.Sleep(windowed(c) + time.Second)
+	var fill, first float64
+	var blocks, rounds int
+	for b.Loop() {
+		for given := int64(1); given > 0; blocks++ {
+			var took float64
+			took, given = call(size)
+			fill += took
+		}
+		time.Sleep(windowed(c))
+		took, given := call(1)
+		if given != 1 {
+			b.Fatalf("got %d units of an empty window, want 1", given)
+		}
+		first, rounds = first+took, rounds+1
+		time.Sleep(windowed(c))
+	}
+	b.ReportMetric(fill/float64(blocks), "server-µs/block")
+	b.ReportMetric(first/float64(rounds), "server-µs/first")
 }

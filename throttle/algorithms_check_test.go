@@ -23,9 +23,6 @@ func TestAnAlgorithmRefusesWhatItCannotHonour(t *testing.T) {
 		{"sliding_window_log", func(c *Contract) { c.Cap = 1_000_001 }, "cap"},
 		{"sliding_window_list", func(c *Contract) { c.Cap = 1_000_001 }, "cap"},
 		{"redis_cell", func(c *Contract) { c.Window = 1500 * time.Millisecond }, "window"},
-		{"gcra", func(c *Contract) {
-			c.Cap, c.Window, c.Guard = 999_999_993, 24*time.Hour+time.Microsecond, 10*time.Millisecond+7*time.Microsecond
-		}, "window"},
 	} {
 		t.Run(tc.algorithm+" "+tc.field, func(t *testing.T) {
 			t.Parallel()

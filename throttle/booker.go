@@ -14,29 +14,37 @@ import (
 // the number of calls does not depend on the rate: one block of 20 ms makes
 // about 50 calls a second for the whole fleet.
 const (
-	block     = 20 * time.Millisecond  // slots that one call books, at most; more where Redis is further away than that
-	prefetch  = 10 * time.Millisecond  // before the last held slot, the next block is booked; likewise
-	spare     = 5 * time.Millisecond   // of both, beyond the way to Redis and back
-	minGap    = 5 * time.Millisecond   // between calls that book less than a block, so that demand gathers
-	lookEvery = 200 * time.Millisecond // without bookings: a look at the settings and the clock, at rates that are not low
-	lookMost  = 2 * time.Second        // the same at any rate
-	lead      = time.Millisecond       // about the way back from Redis: a nearer slot would be late
+	block      = 20 * time.Millisecond  // slots that one call books, at most; more where Redis is further away than that
+	prefetch   = 10 * time.Millisecond  // before the last held slot, the next block is booked; likewise
+	spare      = 5 * time.Millisecond   // of both, beyond the way to Redis and back
+	minGap     = 5 * time.Millisecond   // between calls that book less than a block, so that demand gathers
+	lookEvery  = 200 * time.Millisecond // without bookings: a poll of the settings and the clock, at rates that are not low
+	lookMost   = 2 * time.Second        // the same at any rate
+	idleEvery  = 4 * time.Second        // between polls of a node that hears of changes; book.lua takes it for gone after twice that
+	reportMost = 2 * time.Second        // between reports of a node that reserves, and so does not poll
+	lead       = time.Millisecond       // about the way back from Redis: a nearer slot would be late
 
 	callTimeout = 250 * time.Millisecond
 	retryFirst  = 20 * time.Millisecond // after a call that failed
 	retryMost   = 200 * time.Millisecond
-	otherRetry  = time.Second // where a node of another algorithm works
 )
 
 // booker is the state of the booking goroutine; nobody else touches it.
 type booker struct {
 	*Limiter
 	clock   clock
-	known   Settings // the newest settings seen
-	learned bool     // by Redis and not only from the file
-	seq     int64    // of the next booking; unchanged while a reply is missing
-	stepped bool     // the clock stepped and the script has to be told
-	tell    bool     // a look is due at once: the settings have changed, or the script has to hear that the node knows them
+	known   Settings      // the newest settings seen
+	kind    Algorithm     // that keeps them
+	place   place         // in the queue of refused nodes; due from refusedUntil on
+	slept   time.Duration // for how long the host had been suspended before the last call
+	lost    bool          // the reply to the last booking may have been lost
+	pollAt  time.Time     // the script wants to hear from this node sooner
+	saidAt  time.Time     // last report
+	helloAt time.Time     // last call that asked for a word to itself
+	learned bool          // by Redis and not only from the file
+	seq     int64         // of the next booking; unchanged while a reply is missing
+	stepped bool          // the clock stepped and the script has to be told
+	tell    bool          // a look is due at once: the settings have changed, or the script has to hear that the node knows them
 
 	calledAt     time.Time     // last call, for the look
 	bookedAt     time.Time     // last booking, for the gap
@@ -65,6 +73,7 @@ func (l *Limiter) Run(ctx context.Context) error {
 		known:   l.State().Settings,
 		seq:     1,
 	}
+	b.kind, _ = AlgorithmNamed(b.known.Algorithm) // checked by New
 	b.most = b.blockSize()
 	if l.opts.Identity == IdentityNone {
 		l.log.Warn("limiter is unfenced: this redis can't tell which master it is, and a failover would go unseen")
@@ -78,6 +87,7 @@ func (l *Limiter) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			b.leaveShare(ctx)
+			b.leave(ctx)
 			return nil
 		case <-timer.C:
 		case <-l.wake:
@@ -108,6 +118,9 @@ func (b *booker) plan(now time.Time) (want int64, due time.Time) {
 	b.noteLate(st.late)
 	b.metrics.held.Set(float64(st.held))
 	look := b.calledAt.Add(b.lookInterval())
+	if !b.pollAt.IsZero() && b.pollAt.Before(look) {
+		look = b.pollAt
+	}
 	switch {
 	case b.clock.epoch == 0 || b.stepped || b.tooWide(now) || b.lending(now):
 		return 0, b.retryAt
@@ -140,9 +153,9 @@ const maxPour = 4096
 func (b *booker) wanted(st lineState) int64 {
 	want := b.demand(st)
 	switch {
-	case b.opts.Bucket.refuses():
+	case b.refuses():
 		return min(want, maxPour)
-	case !b.algorithm.Ahead && st.held > 0:
+	case !b.kind.Ahead && st.held > 0:
 		return 0
 	}
 	return min(want, b.most, b.blockSize())
@@ -156,7 +169,7 @@ func (b *booker) demand(st lineState) int64 {
 
 // bookingDue is when the next booking is worth a call.
 func (b *booker) bookingDue(st lineState, want int64) time.Time {
-	if b.opts.Bucket.refuses() {
+	if b.refuses() {
 		return b.bookedAt.Add(minGap)
 	}
 	due := b.refusedUntil
@@ -171,16 +184,28 @@ func (b *booker) bookingDue(st lineState, want int64) time.Time {
 
 // lookInterval is shorter where nothing tells the node of changes.
 func (b *booker) lookInterval() time.Duration {
-	if b.told.Load() {
-		return b.known.LookEvery()
+	if b.heard.Load() {
+		return idleEvery
 	}
 	return lookEvery
+}
+
+// refuses reports whether a full bucket turns callers away, under the algorithm in
+// force.
+func (b *booker) refuses() bool { return b.kind.Name == leakyBucket().Name && b.opts.Bucket.refuses() }
+
+// reach is how far ahead this node's slots may lie; 0: the horizon alone says.
+func (b *booker) reach() time.Duration {
+	if b.kind.Name != leakyBucket().Name {
+		return 0
+	}
+	return b.opts.Bucket.reach(b.known.Contract)
 }
 
 // blockSize is how many slots lie in one block, at least 1.
 func (b *booker) blockSize() int64 {
 	c := b.known.Contract
-	return int64(math.Ceil(b.algorithm.Share(c)*float64(c.Cap)*max(block, b.rtt+spare).Seconds()/c.Window.Seconds() - 1e-9))
+	return int64(math.Ceil(b.kind.Share(c)*float64(c.Cap)*max(block, b.rtt+spare).Seconds()/c.Window.Seconds() - 1e-9))
 }
 
 // tooWide reports whether the mapping leaves a slot too little time to be used:
@@ -190,39 +215,83 @@ func (b *booker) tooWide(now time.Time) bool {
 	return b.clock.width(now)+margin+timer >= b.known.Lateness
 }
 
+// question is what the next call asks.
+func (b *booker) question(want int64, now time.Time) ask {
+	place := b.place
+	place.due = !now.Before(b.refusedUntil)
+	return ask{
+		want: want, seq: b.seq, retry: b.lost, epoch: b.clock.epoch, stepped: b.stepped, since: b.clock.since, read: b.clock.trusted,
+		identity: b.opts.Identity, lead: lead, reach: b.reach(), leaves: b.refuses(), place: place,
+		report:  now.Sub(b.saidAt) >= reportMost,
+		hello:   b.listens.Load() && !b.heard.Load() && now.Sub(b.helloAt) >= lookMost,
+		learned: b.learned, known: b.known,
+	}
+}
+
 // call runs the script once and takes in what it says.
 func (b *booker) call(ctx context.Context, want int64) {
 	cctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	asked := time.Now()
-	reply, err := b.book(cctx, ask{
-		want: want, seq: b.seq, epoch: b.clock.epoch, stepped: b.stepped,
-		identity: b.opts.Identity, lead: lead, known: b.known,
-		reach: b.opts.Bucket.reach(b.known.Contract), leaves: b.opts.Bucket.refuses(),
-	})
+	b.slept = b.host.suspended()
+	a := b.question(want, asked)
+	reply, err := b.book(cctx, a)
 	answered := time.Now()
 	b.calledAt = answered
 	b.tell = false
 	if err != nil {
+		b.lost = b.lost || want > 0
 		b.failed(ctx, err, answered)
 		return
 	}
 	b.failures, b.retryAt, b.refusing = 0, time.Time{}, false
 	b.unlend()
 	b.noteTrip(answered.Sub(asked))
+	b.noteSaid(a, asked)
 	b.metrics.called(want, reply, answered.Sub(asked))
 	if b.clock.epoch == 0 {
 		b.settledAt = answered.Add(reply.settings.LookEvery())
 	}
 	if b.stepped = b.clock.observe(reading{asked: asked, answered: answered, now: reply.now, epoch: reply.epoch}); b.stepped {
+		b.log.Warn("redis's clock or this host's has stepped; slots that are held are dropped")
 		b.noteLate(b.line.drop()) // it may be this node's clock that stood still
 	}
 	b.take(reply)
 	if want > 0 {
 		b.receive(reply, answered)
 		b.turnAway(want-reply.schedule.given, reply, answered)
+		b.lost = false
 	}
 	b.report(reply, answered)
+}
+
+// noteSaid notes what an answered call has told Redis and asked of it.
+func (b *booker) noteSaid(a ask, now time.Time) {
+	b.pollAt = time.Time{}
+	if a.want == 0 {
+		b.place = place{} // a poll gives it up
+	}
+	if a.want == 0 || a.report {
+		b.saidAt = now
+	}
+	if a.hello {
+		b.helloAt = now
+	}
+}
+
+// leave takes the node off the list of those that are there, at a graceful end. At
+// any other end Redis takes it for gone after some seconds.
+func (b *booker) leave(ctx context.Context) {
+	if b.clock.epoch == 0 || b.failures > 0 {
+		return
+	}
+	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	a := b.question(0, time.Now())
+	a.end = true
+	if _, err := b.book(cctx, a); err != nil {
+		b.log.Info("the node could not sign off at redis; it is taken for gone after some seconds", "error", err)
+	}
 }
 
 // noteTrip follows the shortest of late: one slow reply does not make Redis far.
@@ -245,7 +314,8 @@ func (b *booker) take(reply booking) {
 		b.noteLate(b.line.drop())
 	}
 	b.learn(reply.settings, !b.learned)
-	b.learned, b.known, b.refusedUntil = true, reply.settings, time.Time{}
+	b.learned, b.known, b.refusedUntil, b.place = true, reply.settings, time.Time{}, place{}
+	b.kind, _ = AlgorithmNamed(reply.settings.Algorithm) // the script that answered is one of these
 	b.tell = true
 }
 
@@ -275,6 +345,7 @@ func (b *booker) receive(reply booking, now time.Time) {
 	b.bookedAt = now
 	given := reply.schedule.given
 	b.adapt(given)
+	b.place = reply.place
 	if given == 0 {
 		b.refusedUntil = now.Add(reply.wait)
 		return
@@ -285,7 +356,9 @@ func (b *booker) receive(reply booking, now time.Time) {
 	}
 	slots := make([]Slot, 0, given)
 	for j := range given {
-		slots = append(slots, b.clock.slot(reply.schedule.at(j), reply.settings.Lateness, now))
+		s := b.clock.slot(reply.schedule.at(j), reply.settings.Lateness, now)
+		s.host, s.slept = b.host, b.slept
+		slots = append(slots, s)
 	}
 	b.line.add(slots, now)
 }
@@ -293,8 +366,8 @@ func (b *booker) receive(reply booking, now time.Time) {
 // turnAway tells those for whom a full bucket had no room. A limit that gives
 // nothing for another reason lets them wait.
 func (b *booker) turnAway(count int64, reply booking, now time.Time) {
-	gives := !b.stepped && !reply.settings.Paused && reply.quiet <= reply.now && reply.fence == fenceNone
-	if !b.opts.Bucket.refuses() || !gives {
+	gives := !b.stepped && !b.lost && !reply.settings.Paused && reply.quiet <= reply.now && reply.fence == fenceNone
+	if !b.refuses() || !gives {
 		return
 	}
 	b.metrics.turnedAway.Add(float64(b.line.refuse(count, now)))
@@ -307,9 +380,8 @@ func (b *booker) report(reply booking, now time.Time) {
 		b.log.Warn("timeline begins anew; the fleet waits until all slots that may be out are over",
 			"reason", reply.fence, "wait", duration(reply.quiet-reply.now))
 	}
-	if reply.fence == fenceOtherAlgorithm {
-		// Nodes of both kinds wake one another; nothing is sent until one kind is gone.
-		b.retryAt = now.Add(otherRetry)
+	if reply.poll > 0 {
+		b.pollAt = now.Add(reply.poll)
 	}
 	if b.tooWide(now) {
 		// The first reading may hold a dial, and another one is soon made.
@@ -355,7 +427,7 @@ func (b *booker) failed(ctx context.Context, err error, now time.Time) {
 // Redis that is away, loading or being replaced.
 func refusal(err error) bool {
 	for _, words := range []string{
-		"IDENTITY", "NOPERM", "NOAUTH", "WRONGPASS", "ERR unknown command", "OOM", "MISCONF", "WRONGTYPE", "MODULE",
+		"IDENTITY", "NOPERM", "NOAUTH", "WRONGPASS", "ERR unknown command", "OOM", "MISCONF", "WRONGTYPE", "MODULE", "VERSION",
 		"ERR The user executing the script", // NOPERM, as 7.0 says it of a command inside
 		"ERR ACL failure in script",         // the same, as later ones and Valkey say it
 	} {

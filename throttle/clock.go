@@ -9,19 +9,36 @@ import "time"
 //
 // The node's wall clock is never asked.
 type clock struct {
-	origin time.Time     // of the node's monotonic time in offsets
-	lo, hi time.Duration // bounds of (Redis's clock − node's time since origin)
-	read   time.Duration // node's time of the last reading
-	epoch  int64         // the timeline's epoch that the interval belongs to; 0: no reading yet
+	origin  time.Time // of the node's monotonic time in offsets
+	now     bounds    // what is known of the offset
+	former  [3]bounds // the same at earlier times, the oldest first: by that one a slew is seen
+	epoch   int64     // the timeline's epoch that the bounds belong to; 0: no reading yet
+	since   int64     // first reading in that epoch, by Redis's clock
+	trusted int64     // last reading, by Redis's clock; after a step the last one before it
+}
+
+// bounds of (Redis's clock − the node's time since origin), as they were known at
+// a time.
+type bounds struct {
+	lo, hi time.Duration
+	at     time.Duration // the node's time of the reading; 0: none
+	read   int64         // Redis's clock then
 }
 
 const (
 	// driftPPM is how far two clocks may run apart: 100 parts per million is
 	// twice what a poor quartz does, and a fifth of what NTP may slew.
 	driftPPM = 100
-	// stepTolerance is the smallest difference that counts as a step. What is
-	// smaller is followed, and has to be covered by the guard.
-	stepTolerance = 2 * time.Millisecond
+	// stepTolerance is the smallest difference between two readings that counts as a
+	// step. What is smaller is followed, and has to be covered by the guard.
+	stepTolerance = 1200 * time.Microsecond
+	// slewPPM is how far the clocks may drift apart where more than stepTolerance
+	// comes together: NTP may slew by 500 parts per million at any time.
+	slewPPM = 600
+	// formerEvery lies between the earlier readings that are kept. The oldest is 1 to
+	// 1.5 s old in steady work, so a slew of 2000 parts per million is noticed within
+	// a second.
+	formerEvery = 500 * time.Millisecond
 )
 
 // reading is one look at Redis's clock.
@@ -31,34 +48,66 @@ type reading struct {
 	epoch           int64
 }
 
-// observe takes a reading in, and reports whether Redis's clock has stepped
-// since the last one. A step, or a new epoch, makes the reading the only
+// observe takes a reading in, and reports whether Redis's clock has stepped or
+// slewed since earlier ones. A step, or a new epoch, makes the reading the only
 // knowledge.
 func (c *clock) observe(r reading) (stepped bool) {
 	now := duration(r.now)
-	lo, hi := now-r.answered.Sub(c.origin), now-r.asked.Sub(c.origin)
-	at := r.answered.Sub(c.origin)
-	known := c.epoch != 0 && c.epoch == r.epoch
-	if known {
-		kl, kh := c.bounds(at)
-		stepped = lo > kh+stepTolerance || hi < kl-stepTolerance
-		if max(lo, kl) <= min(hi, kh) {
-			lo, hi = max(lo, kl), min(hi, kh)
-		}
+	raw := bounds{lo: now - r.answered.Sub(c.origin), hi: now - r.asked.Sub(c.origin), at: r.answered.Sub(c.origin), read: r.now}
+	if c.epoch == 0 || c.epoch != r.epoch {
+		c.begin(raw, r.epoch)
+		return false
 	}
-	c.lo, c.hi, c.read, c.epoch = lo, hi, at, r.epoch
-	return stepped
+	last := c.trusted
+	switch slow := c.former[0]; {
+	case raw.beyond(c.now):
+		stepped = true
+	case raw.beyond(slow):
+		stepped, last = true, slow.read
+	}
+	if stepped {
+		c.begin(raw, r.epoch)
+		c.trusted = last
+		return true
+	}
+	c.narrow(raw)
+	return false
 }
 
-// bounds are the interval's bounds as wide as they are at time at.
-func (c *clock) bounds(at time.Duration) (lo, hi time.Duration) {
-	drift := (at - c.read) * driftPPM / 1_000_000
-	return c.lo - drift, c.hi + drift
+// begin forgets what was known.
+func (c *clock) begin(b bounds, epoch int64) {
+	c.now, c.epoch, c.since, c.trusted = b, epoch, b.read, b.read
+	c.former = [3]bounds{b, b, b}
+}
+
+// narrow takes in a reading that agrees with those before it.
+func (c *clock) narrow(raw bounds) {
+	lo, hi := c.now.atTime(raw.at)
+	if max(raw.lo, lo) <= min(raw.hi, hi) {
+		raw.lo, raw.hi = max(raw.lo, lo), min(raw.hi, hi)
+	}
+	c.now, c.trusted = raw, raw.read
+	if raw.at-c.former[2].at >= formerEvery {
+		c.former = [3]bounds{c.former[1], c.former[2], raw}
+	}
+}
+
+// beyond reports whether b lies further from what was known than clocks drift.
+func (b bounds) beyond(known bounds) bool {
+	lo, hi := known.atTime(b.at)
+	allowed := max(stepTolerance, (b.at-known.at)*slewPPM/1_000_000)
+	return b.lo > hi+allowed || b.hi < lo-allowed
+}
+
+// atTime are the bounds as wide as they are at a later time.
+func (b bounds) atTime(at time.Duration) (lo, hi time.Duration) {
+	drift := (at - b.at) * driftPPM / 1_000_000
+	return b.lo - drift, b.hi + drift
 }
 
 // width is how uncertain the mapping is at time t.
 func (c *clock) width(t time.Time) time.Duration {
-	lo, hi := c.bounds(t.Sub(c.origin))
+	lo, hi := c.now.atTime(t.Sub(c.origin))
 	return hi - lo
 }
 
@@ -66,7 +115,7 @@ func (c *clock) width(t time.Time) time.Duration {
 // is, a call that begins between NotBefore and NotAfter begins no earlier than
 // the slot and no more than lateness after it.
 func (c *clock) slot(us int64, lateness time.Duration, at time.Time) Slot {
-	lo, hi := c.bounds(at.Sub(c.origin))
+	lo, hi := c.now.atTime(at.Sub(c.origin))
 	return Slot{
 		NotBefore: c.origin.Add(duration(us) - lo),
 		NotAfter:  c.origin.Add(duration(us) - hi + lateness),

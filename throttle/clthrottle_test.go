@@ -123,8 +123,8 @@ func TestCLThrottleRefuses(t *testing.T) {
 func TestRedisCellSaysThatTheModuleIsMissing(t *testing.T) {
 	t.Parallel()
 	c := contract(40)
-	s := newScripts(embeddedRedis(t), "cell", "provider", "n", redisCell())
-	_, err := s.runBook(t.Context(), ask{want: 1, seq: 1, identity: IdentityNone, known: seeded(c, Rails{})})
+	s := newScripts(embeddedRedis(t), "cell", "provider", "n")
+	_, err := s.runBook(t.Context(), ask{want: 1, seq: 1, identity: IdentityNone, known: seeded(redisCell().Name, c, Rails{})})
 	if err == nil || !strings.Contains(err.Error(), "MODULE this Redis has no redis-cell (CL.THROTTLE)") || !refusal(err) {
 		t.Errorf("got %v, want a lasting refusal that names the module", err)
 	}

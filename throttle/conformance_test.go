@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"context"
 	"fmt"
 	"hash/crc32"
 	"os"
@@ -31,6 +32,7 @@ type trial struct {
 	quiet  int64
 	reach  time.Duration // 0: up to the horizon
 	grants []int64
+	places []place
 }
 
 // newTrial is on a Redis: the embedded one where addr is empty.
@@ -48,10 +50,10 @@ func newTrial(t *testing.T, addr string, a Algorithm, c Contract, nodes int) *tr
 	}
 	tr.rdb = patient(t, addr)
 	for i := range nodes {
-		tr.nodes = append(tr.nodes, newScripts(tr.rdb, space, "provider", fmt.Sprint("node", i), a))
-		tr.known = append(tr.known, seeded(c, Rails{}))
+		tr.nodes = append(tr.nodes, newScripts(tr.rdb, space, "provider", fmt.Sprint("node", i)))
+		tr.known = append(tr.known, seeded(a.Name, c, Rails{}))
 	}
-	tr.seqs = make([]int64, nodes)
+	tr.seqs, tr.places = make([]int64, nodes), make([]place, nodes)
 	tr.look()
 	tr.pass(tr.quiet - tr.now)
 	return tr
@@ -79,12 +81,12 @@ func (tr *trial) pass(us int64) {
 func (tr *trial) ask(node int, want int64) booking {
 	tr.Helper()
 	b, err := tr.nodes[node].runBook(tr.Context(), ask{
-		want: want, seq: tr.seqs[node], epoch: 1, identity: IdentityNone, lead: lead, reach: tr.reach, known: tr.known[node],
+		want: want, seq: tr.seqs[node], retry: true, epoch: 1, learned: true, place: tr.places[node], identity: IdentityNone, lead: lead, reach: tr.reach, known: tr.known[node],
 	})
 	if err != nil {
 		tr.Fatal(err)
 	}
-	tr.known[node], tr.quiet = b.settings, b.quiet
+	tr.known[node], tr.quiet, tr.places[node] = b.settings, b.quiet, b.place
 	tr.now = max(tr.now, b.now)
 	return b
 }
@@ -261,4 +263,12 @@ func realCell(t testing.TB) *containers.Server {
 		return containers.RedisWith(t, "--loadmodule", module)
 	}
 	return containers.Redis(t)
+}
+
+// contextOf is the context of a test that may be a property.
+func contextOf(t tester) context.Context {
+	if c, ok := t.(interface{ Context() context.Context }); ok {
+		return c.Context()
+	}
+	return context.Background()
 }

@@ -41,7 +41,7 @@ const (
 	MaxHorizon      = 300 * time.Millisecond // more, and a change would act too late
 	MaxCap          = 1_000_000_000
 	MaxWindow       = 31 * 24 * time.Hour
-	maxProduct      = 1 << 50 // what is multiplied with the period stays exact in a script's doubles
+	maxUnits        = 1 << 21 // of a pace that is counted exactly: see [Contract.Pace]
 )
 
 // FieldError is a setting that can't be honoured: which, what it was, and why.
@@ -78,11 +78,6 @@ func (c Contract) Validate() error {
 		value time.Duration
 	}{{"window", c.Window}, {"guard", c.Guard}, {"lateness", c.Lateness}, {"horizon", c.Horizon}} {
 		refuse(d.value%time.Microsecond != 0, d.field, d.value, "must be whole microseconds")
-	}
-	if len(faults) == 0 {
-		units, period := c.Pace()
-		refuse(units+c.Burst > maxProduct/period, "window", c.Window,
-			fmt.Sprintf("together with a cap of %d it is too large to be counted exactly; state the contract over a shorter window", c.Cap))
 	}
 	return errors.Join(faults...)
 }
@@ -123,11 +118,17 @@ func (c Contract) String() string {
 // Window + Guard apart, whatever burst was taken: a bucket of Burst that is
 // refilled at (Cap − Burst + 1) / (Window + Guard) lets no more than Cap pass
 // in Window + Guard.
+//
+// The pace is exact for every cap up to 2,097,152, whatever the window. A fraction
+// of which both numbers are above that is rounded to the slower side, by less
+// than two parts in a million: a script's numbers hold no longer rests exactly.
 func (c Contract) Pace() (units, period int64) {
 	units = c.Cap - c.Reserve - c.Burst + 1
 	period = (c.Window + c.Guard).Microseconds()
 	d := gcd(units, period)
-	return units / d, period / d
+	units, period = units/d, period/d
+	d = ceilDiv(min(units, period), maxUnits)
+	return units / d, ceilDiv(period, d)
 }
 
 // Share is the part of the cap, from 0 to 1, that can be used while jobs wait.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -33,7 +34,7 @@ func NewControl(rdb redis.UniversalClient, namespace, name string) (*Control, er
 		return nil, err
 	}
 	return &Control{
-		rdb: rdb, scripts: newScripts(rdb, namespace, name, "", tokenBucket()), keys: keysOf(namespace, name),
+		rdb: rdb, scripts: newScripts(rdb, namespace, name, ""), keys: keysOf(namespace, name),
 		namespace: namespace, name: name,
 	}, nil
 }
@@ -42,6 +43,8 @@ func NewControl(rdb redis.UniversalClient, namespace, name string) (*Control, er
 // good: it holds now, and goes on to hold when an override ends. With For it is
 // an override.
 type Change struct {
+	Algorithm *string
+
 	Cap      *int64
 	Window   *time.Duration
 	Burst    *int64
@@ -69,13 +72,16 @@ const (
 // Get reads the settings in force. It returns [ErrUnknownLimit] where there
 // are none.
 func (c *Control) Get(ctx context.Context) (Settings, error) {
-	v, err := c.rdb.HMGet(ctx, c.keys.limit, settingsFields()...).Result()
+	text, err := c.rdb.HGet(ctx, c.keys.limit, "settings").Result()
+	if errors.Is(err, redis.Nil) {
+		return Settings{}, c.unknown()
+	}
 	if err != nil {
 		return Settings{}, fmt.Errorf("read limit %q: %w", c.name, err)
 	}
-	s, err := decodeSettings(v)
+	s, err := unpack(text)
 	if err != nil {
-		return Settings{}, c.unknown()
+		return Settings{}, fmt.Errorf("read limit %q: %w", c.name, err)
 	}
 	return s, nil
 }
@@ -106,51 +112,61 @@ func (c *Control) set(ctx context.Context, ch Change) (Settings, error) {
 		if err != nil {
 			return Settings{}, err
 		}
-		if ch.IfRevision != 0 && ch.IfRevision != s.Revision {
-			return s, &RevisionError{Wanted: ch.IfRevision, Now: s}
-		}
-		to, lasts := ch.apply(s)
-		if err := errors.Join(c.check(s, to, ch), c.kept(ctx, to)); err != nil {
-			return Settings{}, err
-		}
-		done, err := c.scripts.runConfigure(ctx, s.Changed, to, lasts)
+		now, err := c.Now(ctx)
 		if err != nil {
 			return Settings{}, err
 		}
-		switch done.status {
-		case changeDone:
-			to.Changed, to.Revision, to.Until = done.changed, done.revision, done.until
-			return to, nil
-		case changeUnknown:
+		to, over := s.ended(), !s.Until.IsZero() && !now.Before(s.Until) // and no node has come by since
+		if !over {
+			if to, err = c.changed(ctx, s, ch, now); err != nil {
+				return to, err
+			}
+		}
+		status, err := c.scripts.runConfigure(ctx, s, to)
+		if err != nil {
+			return Settings{}, err
+		}
+		switch {
+		case status == changeUnknown:
 			return Settings{}, c.unknown()
+		case status == changeDone && !over:
+			return to, nil
 		}
 	}
 	return Settings{}, errBusy
 }
 
-// kept refuses what the limit's algorithm can't honour.
-func (c *Control) kept(ctx context.Context, to Settings) error {
-	name, err := c.rdb.HGet(ctx, c.keys.limit, "algorithm").Result()
-	if errors.Is(err, redis.Nil) {
-		return nil // nobody has booked yet
+// changed returns the settings as they are after the change, made at now.
+func (c *Control) changed(ctx context.Context, s Settings, ch Change, now time.Time) (Settings, error) {
+	if ch.IfRevision != 0 && ch.IfRevision != s.Revision {
+		return s, &RevisionError{Wanted: ch.IfRevision, Now: s}
 	}
+	to := ch.apply(s, now)
+	return to, errors.Join(c.check(s, to, ch), c.has(ctx, s, to))
+}
+
+// has refuses an algorithm whose module the server lacks.
+func (c *Control) has(ctx context.Context, from, to Settings) error {
+	if to.Algorithm == from.Algorithm || to.Algorithm != redisCell().Name {
+		return nil
+	}
+	rdb, err := holder(ctx, c.rdb, c.keys.limit)
 	if err != nil {
-		return fmt.Errorf("read its algorithm: %w", err)
+		return err
 	}
-	a, err := AlgorithmNamed(name)
-	if err != nil || to.Validate() != nil {
-		return err // a contract that is none has been refused before
+	if err := rdb.Eval(ctx, "return redis.call('CL.THROTTLE')", nil).Err(); err != nil && strings.Contains(err.Error(), "nknown") {
+		return &FieldError{Field: "algorithm", Value: to.Algorithm, Why: "needs the module redis-cell, which this Redis has not loaded"}
 	}
-	return errors.Join(a.check(to.Contract)...)
+	return nil
 }
 
 // check refuses settings that can't be kept.
 func (c *Control) check(from, to Settings, ch Change) error {
-	if err := to.Validate(); err != nil {
+	if err := to.Terms.validate(); err != nil {
 		return err
 	}
 	if to.Was != (Terms{}) {
-		if err := to.Was.Validate(); err != nil {
+		if err := to.Was.validate(); err != nil {
 			return fmt.Errorf("when the override ends: %w", err)
 		}
 	}
@@ -187,32 +203,43 @@ func (ch Change) checkRails(to Settings) error {
 	return errors.Join(given.validate(to.Contract)...)
 }
 
-// apply returns the new settings and how long their override lasts: 0 where
-// there is none, negative where the one that is on goes on.
-func (ch Change) apply(s Settings) (to Settings, lasts time.Duration) {
-	to = s
+// apply returns the settings that the change leads to at now.
+func (ch Change) apply(s Settings, now time.Time) Settings {
+	to := s.edited()
 	to.By, to.Why = ch.By, ch.Why
+	to.Revision, to.Changed = s.Revision+1, now
+	if !now.After(s.Changed) {
+		to.Changed = s.Changed.Add(time.Microsecond)
+	}
 	set(&to.MaxCap, ch.MaxCap)
 	set(&to.MaxStep, ch.MaxStep)
 	ch.applyTo(&to.Terms)
 	on := !s.Until.IsZero()
 	switch {
-	case ch.For > 0 && on:
-		return to, ch.For // Was stays what it was before the first override
 	case ch.For > 0:
-		to.Was = s.Terms
-		return to, ch.For
+		if !on { // else Was stays what it was before the first override
+			to.Was = s.Terms
+		}
+		to.Until = to.Changed.Add(ch.For)
+		return to
 	case on:
 		ch.applyTo(&to.Was)
 		if to.Was != to.Terms {
-			return to, -1
+			return to
 		}
 	}
 	to.Was, to.Until = Terms{}, time.Time{}
-	return to, 0
+	return to
+}
+
+// validate refuses terms that the algorithm can't keep.
+func (t Terms) validate() error {
+	_, err := Check(t.Algorithm, t.Contract, Rails{})
+	return err
 }
 
 func (ch Change) applyTo(t *Terms) {
+	set(&t.Algorithm, ch.Algorithm)
 	set(&t.Cap, ch.Cap)
 	set(&t.Window, ch.Window)
 	set(&t.Burst, ch.Burst)

@@ -37,9 +37,15 @@ type fleet struct {
 	caps   []capFrom
 	keys   limitKeys
 	made   made
+	file   Contract
+	named  int
 
 	calling calling
+	slews   bool // Redis's clock is slewed; the way to the provider then leaves a part of the guard for it
 }
+
+// slewSpare is what a slew that is not noticed may use of the guard.
+const slewSpare = 4_000
 
 // calling is when the calls of slots come.
 type calling int
@@ -81,18 +87,30 @@ type simNode struct {
 	known   Settings
 	seq     int64
 	stepped bool
+	place   place
+	dueAt   int64 // true time of its turn in the queue
 }
 
 const shiftScript = `
 local d = tonumber(ARGV[1])
-for _, f in ipairs({'base', 'last', 'slot', 'quiet', 'from', 'until'}) do
+local function less(v) return string.format('%.0f', tonumber(v) - d) end
+for _, f in ipairs({'base', 'last', 'slot', 'quiet', 'from', 'spare'}) do
   local v = redis.call('HGET', KEYS[1], f)
-  if v and v ~= '0' then redis.call('HSET', KEYS[1], f, string.format('%.0f', tonumber(v) - d)) end
+  if v and v ~= '0' then redis.call('HSET', KEYS[1], f, less(v)) end
 end
-local queue = redis.call('HGETALL', KEYS[2])
-for i = 1, #queue, 2 do
-  local due, units = string.match(queue[i + 1], '(%d+) (%d+)')
-  redis.call('HSET', KEYS[2], queue[i], string.format('%.0f', tonumber(due) - d) .. ' ' .. units)
+for _, f in ipairs({'settings', 'under'}) do
+  local v = redis.call('HGET', KEYS[1], f)
+  if v then
+    v = string.gsub(v, '"until":([1-9]%d*)', function(at) return '"until":' .. less(at) end)
+    redis.call('HSET', KEYS[1], f, v)
+  end
+end
+local by, at, before = string.match(redis.call('HGET', KEYS[1], 'suspect') or '', '^(%S+) (%d+) (%d+)$')
+if by then redis.call('HSET', KEYS[1], 'suspect', by .. ' ' .. less(at) .. ' ' .. (before == '0' and '0' or less(before))) end
+local all = redis.call('HGETALL', KEYS[2])
+for i = 1, #all, 2 do
+  local knows, seen, since = string.match(all[i + 1], '(%d+) (%d+) (%d+)')
+  redis.call('HSET', KEYS[2], all[i], knows .. ' ' .. less(seen) .. ' ' .. (since == '0' and '0' or less(since)))
 end
 for i = 3, #KEYS do
   local v = redis.call('GET', KEYS[i])
@@ -113,17 +131,24 @@ func newFleet(t tester, rdb redis.UniversalClient, with texts, roll dice, nodes 
 		keys: keysOf("law", "provider"),
 	}
 	flush(t, rdb)
-	for i := range nodes {
-		n := &simNode{
-			scripts: newScripts(rdb, "law", "provider", fmt.Sprint("node", i), tokenBucket()), seq: 1,
-			clock: clock{origin: f.origin}, known: seeded(c, Rails{}),
-		}
-		n.scripts.book = redis.NewScript(with.book)
-		f.nodes = append(f.nodes, n)
+	f.file = c
+	for range nodes {
+		f.nodes = append(f.nodes, f.fresh())
 	}
 	f.server = f.serverTime()
 	f.caps = []capFrom{{at: 0, cap: c.Cap}}
 	return f
+}
+
+// fresh is a node that has just started.
+func (f *fleet) fresh() *simNode {
+	f.named++
+	n := &simNode{
+		scripts: newScripts(f.rdb, "law", "provider", fmt.Sprint("node", f.named)), seq: 1,
+		clock: clock{origin: f.origin}, known: seeded("", f.file, Rails{}),
+	}
+	n.scripts.book[DefaultAlgorithm] = redis.NewScript(f.texts.book)
+	return n
 }
 
 func flush(t tester, rdb redis.UniversalClient) {
@@ -161,7 +186,7 @@ func (f *fleet) settle() {
 	if f.owed == 0 {
 		return
 	}
-	keys := []string{f.keys.limit, f.keys.turns}
+	keys := []string{f.keys.limit, f.keys.nodes}
 	for _, n := range f.nodes {
 		keys = append(keys, n.scripts.booked)
 	}
@@ -182,9 +207,10 @@ func (f *fleet) book(n *simNode, want int64, before, after int64, lost bool) {
 	f.pass(before)
 	f.settle()
 	known := n.known
-	known.from, known.Until = moved(known.from, -f.skew), moved(known.Until, -f.skew)
+	known.from, known.Until, known.packed = moved(known.from, -f.skew), moved(known.Until, -f.skew), ""
 	b, err := n.scripts.runBook(context.Background(), ask{
-		want: want, seq: n.seq, epoch: n.clock.epoch, stepped: n.stepped, identity: IdentityNone, lead: lead, known: known,
+		want: want, seq: n.seq, retry: true, epoch: n.clock.epoch, stepped: n.stepped, since: f.stored(n.clock.since), read: f.stored(n.clock.trusted),
+		identity: IdentityNone, lead: lead, learned: n.clock.epoch != 0, place: n.placeAt(f.trueTime()), known: known,
 	})
 	if err != nil {
 		f.t.Fatal(err)
@@ -196,6 +222,7 @@ func (f *fleet) book(n *simNode, want int64, before, after int64, lost bool) {
 	if lost {
 		return
 	}
+	n.place, n.dueAt = b.place, f.trueTime()+b.wait.Microseconds()
 	b.now += f.skew - after // the simulated clock at the moment of the script
 	b.settings.from, b.settings.Until = moved(b.settings.from, f.skew-after), moved(b.settings.Until, f.skew-after)
 	r := reading{asked: f.at(asked), answered: f.at(f.trueTime()), now: b.now, epoch: b.epoch}
@@ -209,6 +236,21 @@ func (f *fleet) book(n *simNode, want int64, before, after int64, lost bool) {
 	}
 	n.seq++
 	f.use(n, b, after)
+}
+
+// placeAt is the node's place in the queue, and whether its turn has come.
+func (n *simNode) placeAt(us int64) place {
+	p := n.place
+	p.due = us >= n.dueAt
+	return p
+}
+
+// stored is a time of the simulated Redis clock as the server stores it; none stays none.
+func (f *fleet) stored(us int64) int64 {
+	if us == 0 {
+		return 0
+	}
+	return us - f.skew
 }
 
 // note takes in what a booking found in force: an override may have ended in it,
@@ -228,6 +270,9 @@ func (f *fleet) note(s Settings) {
 func (f *fleet) use(n *simNode, b booking, after int64) {
 	c := b.settings.Contract
 	spread := (c.Guard - c.Lateness).Microseconds()
+	if f.slews {
+		spread -= slewSpare
+	}
 	for j := range b.schedule.given {
 		us := b.schedule.at(j) + f.skew - after
 		s := n.clock.slot(us, c.Lateness, f.at(f.trueTime()))
@@ -283,6 +328,7 @@ func (f *fleet) set(ch Change) {
 	f.made.changes++
 	f.made.pauses += flag(ch.Paused != nil && *ch.Paused)
 	f.made.overrides += flag(ch.For > 0)
+	f.made.ends += flag(s.Revision > f.made.revision+1 && f.made.revision > 0) // one that was over, and no node had come by since
 	f.made.revision = s.Revision
 	f.server = max(f.server, f.serverTime())
 	f.caps = append(f.caps, capFrom{f.trueTime(), s.Cap})

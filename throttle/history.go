@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -32,7 +31,7 @@ func (c *Control) History(ctx context.Context, n int) ([]Entry, error) {
 	if n < 1 {
 		return nil, &FieldError{Field: "n", Value: n, Why: "must be at least 1"}
 	}
-	s, unknown := c.Get(ctx)
+	_, unknown := c.Get(ctx)
 	if unknown != nil && !errors.Is(unknown, ErrUnknownLimit) {
 		return nil, unknown
 	}
@@ -45,7 +44,7 @@ func (c *Control) History(ctx context.Context, n int) ([]Entry, error) {
 	}
 	entries := make([]Entry, 0, len(messages))
 	for _, m := range messages {
-		e, err := decodeEntry(m, s.Contract)
+		e, err := decodeEntry(m)
 		if err != nil {
 			return nil, fmt.Errorf("read the history of limit %q: %w", c.name, err)
 		}
@@ -54,39 +53,22 @@ func (c *Control) History(ctx context.Context, n int) ([]Entry, error) {
 	return entries, nil
 }
 
-// decodeEntry reads what record in limit.lua wrote; what operators don't change
-// is as in like.
-func decodeEntry(m redis.XMessage, like Contract) (Entry, error) {
-	var faults []error
-	word := func(field string) string {
-		v, _ := m.Values[field].(string)
-		return v
-	}
-	number := func(field string) int64 {
-		n, err := strconv.ParseInt(word(field), 10, 64)
+// decodeEntry reads what record in limit.lua wrote.
+func decodeEntry(m redis.XMessage) (Entry, error) {
+	side := func(field string) (Settings, error) {
+		text, _ := m.Values[field].(string)
+		s, err := unpack(text)
 		if err != nil {
-			faults = append(faults, fmt.Errorf("%w: %s of change %s is %q", errReply, field, m.ID, word(field)))
+			return s, fmt.Errorf("%s of change %s: %w", field, m.ID, err)
 		}
-		return n
+		return s, nil
 	}
-	terms := func(field string) Terms {
-		t, err := decodeTerms(word(field), like)
-		faults = append(faults, err)
-		return t
-	}
-	rails := func(field string) (r Rails) {
-		_, err := fmt.Sscanf(word(field), "%d %d", &r.MaxCap, &r.MaxStep)
-		if err != nil {
-			faults = append(faults, fmt.Errorf("%w: %s of change %s is %q", errReply, field, m.ID, word(field)))
-		}
-		return r
-	}
-	e := Entry{
-		Revision: number("revision"), Changed: fromMicros(number("changed")), Until: fromMicros(number("until")),
-		By: word("by"), Why: word("why"), From: terms("from"), To: terms("to"),
-		RailsFrom: rails("rails_from"), RailsTo: rails("rails_to"),
-	}
-	return e, errors.Join(faults...)
+	from, err := side("from")
+	to, err2 := side("to")
+	return Entry{
+		Revision: to.Revision, Changed: to.Changed, Until: to.Until, By: to.By, Why: to.Why, From: from.Terms, To: to.Terms,
+		RailsFrom: from.Rails, RailsTo: to.Rails,
+	}, errors.Join(err, err2)
 }
 
 // historyAll is more than the trail holds.
@@ -174,6 +156,7 @@ func (ch *Change) mayReturnTo(e Entry) error {
 
 // restore makes a change of the terms in which now differs from before.
 func (ch *Change) restore(now, before Terms) {
+	differs(&ch.Algorithm, now.Algorithm, before.Algorithm)
 	differs(&ch.Cap, now.Cap, before.Cap)
 	differs(&ch.Window, now.Window, before.Window)
 	differs(&ch.Burst, now.Burst, before.Burst)

@@ -12,8 +12,8 @@ func TestAChangeIsRefusedThatTheAlgorithmCanNotKeep(t *testing.T) {
 	t.Parallel()
 	rdb := patient(t, miniredis.RunT(t).Addr())
 	a := slidingWindowLog()
-	known := seeded(contract(300), Rails{})
-	if _, err := newScripts(rdb, "ns", "provider", "n", a).runBook(t.Context(), ask{seq: 1, identity: IdentityNone, known: known}); err != nil {
+	known := seeded(a.Name, contract(300), Rails{})
+	if _, err := newScripts(rdb, "ns", "provider", "n").runBook(t.Context(), ask{seq: 1, identity: IdentityNone, known: known}); err != nil {
 		t.Fatal(err)
 	}
 	control, err := NewControl(rdb, "ns", "provider")
@@ -42,7 +42,7 @@ func TestABlockIsOfTheAlgorithmsRate(t *testing.T) {
 		want  int64
 	}{{tokenBucket(), 1, 6}, {tokenBucket(), 151, 3}, {gcra(), 300, 6}, {redisCell(), 300, 6}, {slidingWindowList(), 1, 6}} {
 		c.Burst = row.burst
-		b := &booker{Limiter: &Limiter{algorithm: row.a}, known: seeded(c, Rails{})}
+		b := &booker{kind: row.a, known: seeded(row.a.Name, c, Rails{})}
 		if got := b.blockSize(); got != row.want {
 			t.Errorf("%s with a burst of %d: got %d, want %d", row.a.Name, row.burst, got, row.want)
 		}

@@ -27,6 +27,7 @@ func history(t tester, rdb redis.UniversalClient, with texts, roll dice, ops int
 		c.Burst = 1 + roll(c.Cap)
 	}
 	f := newFleet(t, rdb, with, roll, 1+int(roll(4)), c)
+	f.slews = roll(4) == 0
 	f.look()
 	f.pass(600_000) // past the fence of the start
 	for range ops {
@@ -43,8 +44,13 @@ func (f *fleet) happen(c Contract) {
 		f.book(n, 1+roll(max(1, c.Cap/20)), roll(500), roll(500), roll(10) == 0)
 	case p < 75:
 		f.book(n, 1+roll(c.Cap), roll(20_000), roll(2_000), roll(5) == 0)
-	case p < 95:
+	case p < 92:
 		f.pass(roll([]int64{1_000, 30_000, 300_000}[roll(3)]))
+	case p < 94:
+		f.slew()
+	case p < 95: // a node is gone, and another one has come
+		f.nodes[roll(int64(len(f.nodes)))] = f.fresh()
+		f.look()
 	case p < 97:
 		for range 1 + roll(3) { // often at once, by operators who correct themselves
 			f.set(f.change(c))
@@ -75,7 +81,7 @@ func (f *fleet) change(c Contract) Change {
 	if f.dice(3) == 0 {
 		ch.For = time.Second + time.Duration(f.dice([]int64{1, 3_000, 29_000}[f.dice(3)]))*time.Millisecond
 	}
-	if f.dice(4) == 0 {
+	if f.dice(4) == 0 && !f.slews {
 		guard := 2 + f.dice(89)
 		s := spread(guard, 1+f.dice(guard-1))
 		ch.Guard, ch.Lateness = s.Guard, s.Lateness
@@ -89,6 +95,22 @@ func (f *fleet) change(c Contract) Change {
 		ch.Cap, ch.Burst, ch.Paused = &capacity, &burst, &paused
 	}
 	return ch
+}
+
+// slew lets Redis's clock run at another rate for a while, and the nodes work.
+func (f *fleet) slew() {
+	if !f.slews {
+		return
+	}
+	ppm := []int64{2_000, 10_000, 83_333, -83_333}[f.dice(4)]
+	for range f.dice(150) {
+		n := f.nodes[f.dice(int64(len(f.nodes)))]
+		f.book(n, 1+f.dice(10), 100, 100, false)
+		step := 1_000 + f.dice(20_000)
+		f.pass(step)
+		f.shift((step + 200) * ppm / 1_000_000)
+	}
+	f.look()
 }
 
 // look lets each node look, and those that saw a step say so at once, as the
@@ -158,11 +180,11 @@ type mutation struct {
 }
 
 var mutations = []mutation{
-	{rule: "the fence", from: "quiet = now + set.horizon + set.lateness + algorithm.binds(set)\n  if fence == 1 then quiet = math.max(quiet, now + learn) end", to: "quiet = now"},
+	{rule: "the fence", from: "quiet = now + set.horizon + set.lateness + algorithm.binds(set)\n  began = began or 0\n  if fence == 1 then\n    quiet = math.max(quiet, now + learn)", to: "quiet = now\n  began = began or 0\n  if fence == 1 then"},
 	{rule: "the burst rule", from: "'base', int(quiet), 'n', int(c.burst - 1)", to: "'base', int(quiet), 'n', '0'"},
-	{rule: "the fence after a clock step", from: "elseif stepped and epoch == of then fence = 6 end", to: "end"},
+	{rule: "the fence after a clock step", from: "elseif stepped() then fence = 6\n", to: ""},
 	{rule: "the number of a booking", from: "if f[1] == seq and f[2] == epoch then", to: "if f[2] == epoch then"},
-	{rule: "the debt over a loss", from: "quiet = math.max(quiet, math.min(set.from, now + set.window + set.guard))", to: "", play: func(f *fleet) {
+	{rule: "the debt over a loss", from: "quiet = math.max(quiet, math.min(began, now + set.window + set.guard))", to: "", play: func(f *fleet) {
 		f.spendBurst()
 		f.set(burstOfOne())
 		f.look()
@@ -185,7 +207,7 @@ var mutations = []mutation{
 		f.saturate()
 	}},
 	{rule: "the empty bucket after a change", from: "c.base, c.n = from, c.burst - 1", to: "c.base, c.n = from, 0"},
-	{rule: "the debt over a change that a fence finds", from: "if fence > 3 and fence < 7 and", to: "if false and", play: func(f *fleet) {
+	{rule: "the debt over a change that a fence finds", from: "if old and under ~= stored and (fence > 3", to: "if false and old and under ~= stored and (fence > 3", play: func(f *fleet) {
 		f.spendBurst()
 		f.set(burstOfOne())
 		f.promote()

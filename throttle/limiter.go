@@ -14,6 +14,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
+
+	"dispatcher/internal/boottime"
 )
 
 // Identity is how a script learns which Redis master it runs on, so that the
@@ -61,7 +63,8 @@ type Limiter struct {
 	log     *slog.Logger
 	metrics *metrics
 	line    line
-	told    atomic.Bool   // Redis tells this node of changes
+	heard   atomic.Bool   // Redis has told this node something since it subscribed, so it will tell it of changes
+	listens atomic.Bool   // the node has subscribed
 	spacing atomic.Int64  // of the settings in force, in nanoseconds
 	wake    chan struct{} // room for one: somebody began to wait
 	changed chan struct{} // room for one: Redis told of a change
@@ -69,8 +72,8 @@ type Limiter struct {
 	book    bookFunc  // runs book.lua; a test puts a model in its place
 	share   shareFunc // runs share.lua; likewise
 	shares  *shareMetrics
-
-	algorithm Algorithm
+	node    string // unique per start
+	host    *host
 
 	mu    sync.Mutex
 	state State
@@ -91,7 +94,7 @@ func New(opts Options) (*Limiter, error) {
 	if opts.Redis == nil && opts.Scope != ScopeNode {
 		return nil, errors.New("throttle: Options.Redis is nil")
 	}
-	algorithm, err := Check(opts.Algorithm, opts.Seed, opts.Rails)
+	_, err := Check(opts.Algorithm, opts.Seed, opts.Rails)
 	if err := errors.Join(
 		CheckName("namespace", opts.Namespace), CheckName("name", opts.Name), err,
 		CheckScope(opts.Scope, opts.Seed, opts.Algorithm, opts.WarmUp), CheckBucket(opts.Bucket, opts.Algorithm, opts.Seed),
@@ -114,13 +117,12 @@ func New(opts Options) (*Limiter, error) {
 		metrics: newMetrics(opts.Registerer, opts.Name),
 		wake:    make(chan struct{}, 1),
 		changed: make(chan struct{}, 1),
-		book:    newScripts(opts.Redis, opts.Namespace, opts.Name, node, algorithm).runBook,
+		book:    newScripts(opts.Redis, opts.Namespace, opts.Name, node).runBook,
 		share:   newShareScript(opts.Redis, opts.Namespace, opts.Name, node, opts.Identity).run,
 		shares:  newShareMetrics(opts.Registerer, opts.Name),
-		state:   State{Phase: PhaseStarting, Settings: seeded(opts.Seed, opts.Rails), Fenced: opts.Identity != IdentityNone},
-
-		algorithm: algorithm,
+		state:   State{Phase: PhaseStarting, Settings: seeded(opts.Algorithm, opts.Seed, opts.Rails), Fenced: opts.Identity != IdentityNone},
 	}
+	l.node, l.host = node, &host{suspended: boottime.Suspended}
 	l.listen = l.subscribe
 	if opts.Scope == ScopeNode {
 		l.book = newLocal(opts.Seed, opts.WarmUp, time.Now()).book

@@ -265,25 +265,32 @@ func TestWhatRedisHoldsIsInForce(t *testing.T) {
 	}
 }
 
-// Nodes of two algorithms wake one another. They don't ask for ever faster.
-func TestNodesOfTwoAlgorithmsAskSeldom(t *testing.T) {
-	t.Parallel()
+// The monotonic clock of a suspended host stands still. A slot that was asked for
+// before is not used afterwards, though it looks fresh.
+func TestASlotIsNotUsedAfterASuspension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var calls atomic.Int64
-		l := begin(t, contract(300), func(_ context.Context, a ask) (booking, error) {
-			calls.Add(1)
-			now := time.Now().UnixMicro()
-			return booking{
-				now: now, epoch: now, fence: fenceOtherAlgorithm, quiet: now + 500_000, settings: a.known,
-				schedule: schedule{units: 1, period: 1},
-			}, nil
-		}, nil)
-		for range 10_000 { // as each fence tells all nodes, the one that fenced among them
-			l.hear(nil)
-			time.Sleep(time.Millisecond)
+		var slept atomic.Int64
+		l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Seed: contract(300)})
+		if err != nil {
+			t.Fatal(err)
 		}
-		if got := calls.Load(); got < 9 || got > 12 {
-			t.Errorf("got %d calls in 10 s, want one a second", got)
+		l.book, l.listen = newModel().local("n", time.Millisecond), func(context.Context) {}
+		l.host = &host{suspended: func() time.Duration { return time.Duration(slept.Load()) }}
+		run(t, l)
+		for _, row := range []struct {
+			slept time.Duration
+			want  error
+		}{{0, nil}, {500 * time.Microsecond, nil}, {2 * time.Millisecond, ErrLate}, {0, nil}, {time.Hour, ErrLate}} {
+			s, err := l.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			slept.Add(int64(row.slept))
+			if err := s.Wait(t.Context()); !errors.Is(err, row.want) {
+				t.Errorf("after a suspension of %v: got %v, want %v", row.slept, err, row.want)
+			}
+			for s, err := l.Next(t.Context()); err == nil && s.Wait(t.Context()) != nil; s, err = l.Next(t.Context()) {
+			}
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,17 +14,18 @@ import (
 // is tried, and then again before it counts as lost.
 const hearEvery = 2 * time.Second
 
-// subscribe lets Redis wake the booking goroutine when the settings change, so
-// that a node need not ask so often. It is a convenience: what is told is only
-// that a look is worth while, and where nothing can be heard (no permission, no
-// connection) the node looks more often instead. It returns when ctx ends.
+// subscribe lets Redis wake the reserving goroutine when the settings change, so
+// that a node need not poll so often. It is a convenience: a message says only
+// that a poll is worth while. A node that has heard nothing, having no permission,
+// no connection or a fleet that may not publish, polls more often instead. It
+// returns when ctx ends.
 func (l *Limiter) subscribe(ctx context.Context) {
 	sub := l.opts.Redis.Subscribe(ctx, keysOf(l.opts.Namespace, l.opts.Name).limit)
-	// Waiting for Redis's word heeds no context. Nothing is under way that the
-	// error of closing could concern.
+	// Waiting for a message heeds no context. Nothing is under way that the error of
+	// closing could concern.
 	defer context.AfterFunc(ctx, func() { _ = sub.Close() })()
 	defer func() { _ = sub.Close() }()
-	defer l.told.Store(false)
+	defer l.deaf()
 	silent := false
 	for ctx.Err() == nil {
 		heard, err := sub.ReceiveTimeout(ctx, hearEvery)
@@ -34,19 +36,40 @@ func (l *Limiter) subscribe(ctx context.Context) {
 		case quiet(err) && !silent && sub.Ping(ctx) == nil:
 			silent = true
 		default:
-			l.told.Store(false)
+			l.deaf()
 			pause(ctx, retryMost)
 		}
 	}
 }
 
-// hear wakes the booking goroutine; also after a subscription, for what was
+// deaf notes that nothing can be heard until the node has subscribed again.
+func (l *Limiter) deaf() {
+	l.listens.Store(false)
+	l.heard.Store(false)
+}
+
+// helloTo is a word that book.lua publishes on a node's request. It proves to that
+// node that it would hear of a change; the others do not heed it.
+const helloTo = "hello "
+
+// hear wakes the reserving goroutine; also after a subscription, for what was
 // said before it was missed.
 func (l *Limiter) hear(what any) {
-	if _, pong := what.(*redis.Pong); pong {
+	switch m := what.(type) {
+	case *redis.Subscription:
+		l.listens.Store(true)
+	case *redis.Message:
+		node, hello := strings.CutPrefix(m.Payload, helloTo)
+		if hello && node != l.node {
+			return
+		}
+		l.heard.Store(true)
+		if hello {
+			return
+		}
+	default: // a pong
 		return
 	}
-	l.told.Store(true)
 	select {
 	case l.changed <- struct{}{}:
 	default:

@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"time"
 
@@ -18,15 +19,21 @@ func hearsOfChanges(t *testing.T, rdb redis.UniversalClient) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.book(t.Context(), ask{seq: 1, identity: IdentityNone, known: seeded(contract(300), Rails{})}); err != nil {
+	if _, err := l.book(t.Context(), ask{seq: 1, identity: IdentityNone, known: seeded("", contract(300), Rails{})}); err != nil {
 		t.Fatal(err) // seeds the limit
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { l.subscribe(ctx); close(done) }() // nobody asks: what is heard, Redis has told
 	awaitChange(t, l, "the subscription")
-	if !l.told.Load() {
-		t.Error("the node doesn't know that it is told of changes")
+	if l.heard.Load() {
+		t.Error("the node counts on hearing of changes before it has heard anything")
+	}
+	if _, err := l.book(t.Context(), ask{seq: 1, hello: true, identity: IdentityNone, known: seeded("", contract(300), Rails{})}); err != nil {
+		t.Fatal(err)
+	}
+	for !l.heard.Load() {
+		runtime.Gosched() // the word to the node itself is on its way
 	}
 	control, err := NewControl(rdb, "told", "provider")
 	if err != nil {
@@ -40,8 +47,8 @@ func hearsOfChanges(t *testing.T, rdb redis.UniversalClient) {
 	}
 	stop()
 	<-done
-	if l.told.Load() {
-		t.Error("the node counts on being told, and nothing listens any more")
+	if l.heard.Load() {
+		t.Error("the node counts on hearing of changes, and nothing listens any more")
 	}
 }
 

@@ -38,7 +38,7 @@ type local struct {
 const localStart = 1_000_000_000
 
 func newLocal(c Contract, warmUp time.Duration, now time.Time) *local {
-	l := &local{origin: now, set: seeded(c, Rails{}), warmUp: warmUp.Microseconds()}
+	l := &local{origin: now, set: seeded(DefaultAlgorithm, c, Rails{}), warmUp: warmUp.Microseconds()}
 	l.quiet = localStart + (c.Lateness + c.Spacing()).Microseconds() + 1
 	l.base, l.n, l.warm = l.quiet, c.Burst-1, l.quiet
 	return l
@@ -83,7 +83,7 @@ func (l *local) bookAt(now, want, lead int64) booking {
 	l.idle(floor)
 	units, period := l.pace(l.base)
 	s := schedule{base: l.base, n: l.n, floor: floor, units: units, period: period, debt: l.set.Burst - 1}
-	room := -ceilDiv(-(now+horizon-s.base)*units, period) + 1 - s.n + s.debt
+	room := within(now+horizon-s.base, units, period) + 1 - s.n + s.debt
 	if s.given = min(want, max(0, room)); s.given == 0 {
 		return nothing(max(0, s.at(want-1)-now-horizon))
 	}
@@ -91,7 +91,7 @@ func (l *local) bookAt(now, want, lead int64) booking {
 		l.base, l.n = s.at(s.given), 0
 		return reply(s, 0)
 	}
-	turned := (s.n + s.given - 1) / units
+	turned := max(0, s.n+s.given-1-s.debt) / units
 	l.base, l.n = s.base+turned*period, s.n+s.given-turned*units
 	return reply(s, 0)
 }
@@ -100,7 +100,7 @@ func (l *local) bookAt(now, want, lead int64) booking {
 // warm-up as well where it has been idle for as long as that.
 func (l *local) idle(floor int64) {
 	units, period := l.set.Pace()
-	full := l.base + ceilDiv(l.n*period, units)
+	full := l.base + after(l.n, units, period)
 	if full >= floor {
 		return
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -21,10 +20,8 @@ type Node struct {
 	Seen  time.Duration // ago, by Redis's clock
 }
 
-// When a node is gone. One that knows other settings than those in force looks
-// at a pace of its own, so for it the slowest counts.
 const (
-	goneAfter  = 2 * time.Second
+	goneAfter  = 9 * time.Second  // a node that was not here for longer is gone: it polls every 4 s at least; as in book.lua
 	forgotten  = 10 * time.Minute // its field is removed
 	awaitEvery = 20 * time.Millisecond
 	nodeRandom = len("-0123456789abcdef") // what nodeID adds
@@ -35,16 +32,15 @@ func (n Node) Has(s Settings) bool { return !n.Knows.Before(s.Changed) }
 
 // Nodes returns the nodes that are there, by name.
 func (c *Control) Nodes(ctx context.Context) ([]Node, error) {
-	s, err := c.Get(ctx)
-	if err != nil {
+	if _, err := c.Get(ctx); err != nil {
 		return nil, err
 	}
-	return c.nodes(ctx, s)
+	return c.nodes(ctx)
 }
 
-// nodes are those that are there under the settings s. Fields of nodes that
+// nodes are those that are there. Fields of nodes that
 // ended long ago are removed on the way.
-func (c *Control) nodes(ctx context.Context, s Settings) ([]Node, error) {
+func (c *Control) nodes(ctx context.Context) ([]Node, error) {
 	fields, err := c.rdb.HGetAll(ctx, c.keys.nodes).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read the nodes of limit %q: %w", c.name, err)
@@ -59,14 +55,10 @@ func (c *Control) nodes(ctx context.Context, s Settings) ([]Node, error) {
 		n, seen := decodeNode(id, value)
 		away := now.Sub(seen).Abs() // a clock that was set back shows nodes of the future
 		n.Seen = max(0, now.Sub(seen))
-		limit := goneAfter
-		if limit = max(limit, 2*s.LookEvery()); !n.Has(s) {
-			limit = max(limit, 2*lookMost)
-		}
 		switch {
 		case away > forgotten:
 			old = append(old, id)
-		case away <= limit:
+		case away <= goneAfter:
 			here = append(here, n)
 		}
 	}
@@ -82,9 +74,8 @@ func (c *Control) nodes(ctx context.Context, s Settings) ([]Node, error) {
 
 // decodeNode reads what book.lua wrote; what is no number is long ago.
 func decodeNode(id, value string) (n Node, seen time.Time) {
-	knows, at, _ := strings.Cut(value, " ")
-	us, _ := strconv.ParseInt(knows, 10, 64)
-	atUS, _ := strconv.ParseInt(at, 10, 64)
+	var us, atUS, since int64
+	_, _ = fmt.Sscan(value, &us, &atUS, &since)
 	n = Node{ID: id, Name: id, Knows: fromMicros(us)}
 	if cut := len(id) - nodeRandom; cut > 0 && id[cut] == '-' {
 		n.Name = id[:cut]
@@ -143,7 +134,7 @@ func (c *Control) Await(ctx context.Context, s Settings) (n int, took time.Durat
 	defer ticker.Stop()
 	var late *NotEverywhereError
 	for {
-		nodes, err := c.nodes(ctx, s)
+		nodes, err := c.nodes(ctx)
 		took = time.Since(begin)
 		if err == nil {
 			lack := slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool { return n.Has(s) })

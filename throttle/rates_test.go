@@ -47,7 +47,7 @@ func TestALowRateIsSharedInTurnAndReactsAtOnce(t *testing.T) {
 				calls.Add(1)
 				return book(ctx, a)
 			}, nil)
-			l.told.Store(true) // as if it were subscribed
+			l.heard.Store(true) // as if it were subscribed
 			limiters[i] = l
 			last := time.Now()
 			wg.Go(func() {

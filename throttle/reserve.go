@@ -259,7 +259,6 @@ func newShareMetrics(reg prometheus.Registerer, limit string) *shareMetrics {
 type shareScript struct {
 	rdb      redis.Scripter
 	keys     limitKeys
-	shares   string
 	node     string
 	identity Identity
 	script   *redis.Script
@@ -267,7 +266,7 @@ type shareScript struct {
 
 func newShareScript(rdb redis.Scripter, namespace, name, node string, identity Identity) shareScript {
 	return shareScript{
-		rdb: rdb, keys: keysOf(namespace, name), shares: "dispatcher:{" + namespace + "}:shares:" + name,
+		rdb: rdb, keys: keysOf(namespace, name),
 		node: node, identity: identity, script: redis.NewScript(lua.Share()),
 	}
 }
@@ -275,7 +274,7 @@ func newShareScript(rdb redis.Scripter, namespace, name, node string, identity I
 // run asks once; left counts where a share is given up.
 func (s shareScript) run(ctx context.Context, state shareState, left time.Duration) (lent, error) {
 	args := []any{s.node, string(s.identity), ShareLease.Microseconds(), int64(state), left.Microseconds()}
-	n, err := s.script.Run(ctx, s.rdb, []string{s.keys.limit, s.keys.history, s.shares}, args...).Int64Slice()
+	n, err := s.script.Run(ctx, s.rdb, []string{s.keys.limit, s.keys.history, s.keys.shares}, args...).Int64Slice()
 	if err != nil {
 		return lent{}, fmt.Errorf("ask for a share: %w", err)
 	}

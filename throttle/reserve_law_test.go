@@ -49,7 +49,7 @@ func (r *reserveRun) fresh() *reserveNode {
 	r.named++
 	name := fmt.Sprint("node", r.named)
 	n := &reserveNode{
-		book:  newScripts(r.rdb, "law", "provider", name, tokenBucket()),
+		book:  newScripts(r.rdb, "law", "provider", name),
 		ask:   newShareScript(r.rdb, "law", "provider", name, IdentityNone),
 		clock: clock{origin: time.UnixMicro(0)},
 	}
@@ -63,7 +63,7 @@ func newReserveRun(t tester, mini *miniredis.Miniredis, rdb redis.UniversalClien
 	c := contract(20 + roll(30))
 	c.MaxNodes = 1 + roll(3)
 	c.Reserve = c.MaxNodes * (1 + roll(4))
-	r := &reserveRun{t: t, text: text, mini: mini, rdb: rdb, set: seeded(c, Rails{}), roll: roll, now: 1_700_000_000_000_000}
+	r := &reserveRun{t: t, text: text, mini: mini, rdb: rdb, set: seeded("", c, Rails{}), roll: roll, now: 1_700_000_000_000_000}
 	for range c.MaxNodes + 2 {
 		r.nodes = append(r.nodes, r.fresh())
 	}

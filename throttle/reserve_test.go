@@ -161,7 +161,7 @@ func TestNoShareIsUsedByWhoMayNot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			now := time.Now()
-			b := &booker{known: seeded(withReserve(), Rails{}), learned: true, failures: awayAfter, mine: share{until: now.Add(time.Minute)}}
+			b := &booker{known: seeded("", withReserve(), Rails{}), learned: true, failures: awayAfter, mine: share{until: now.Add(time.Minute)}}
 			if !b.lending(now) {
 				t.Fatal("a node that may doesn't use its share")
 			}
@@ -178,7 +178,7 @@ func TestAShareMixesNoTwoPaces(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	s := share{until: now.Add(10 * time.Second)}
-	set := seeded(withReserve(), Rails{})
+	set := seeded("", withReserve(), Rails{})
 	before := s.slots(set, now, time.Second, 100)
 	set.Window = 2 * time.Second
 	after := s.slots(set, now.Add(time.Second), time.Minute, 100)

@@ -1,5 +1,7 @@
 package throttle
 
+import "math/bits"
+
 // schedule is a run of slots as book.lua gave them, on Redis's clock in µs.
 // The script books by the same formula; both are exact in integers.
 type schedule struct {
@@ -12,7 +14,43 @@ type schedule struct {
 
 // at is slot j, from 0 to given − 1.
 func (s schedule) at(j int64) int64 {
-	return max(s.floor, s.base+ceilDiv((s.n+j-s.debt)*s.period, s.units))
+	return max(s.floor, s.base+after(s.n+j-s.debt, s.units, s.period))
+}
+
+// far bounds what after and within return: 142 years in µs. A time plus this
+// stays below 2^53.
+const far = 1 << 52
+
+// after is ⌈count · period / units⌉: the time in which so many units pass, in
+// µs, as pace.lua computes it. It is bounded by far on both sides.
+func after(count, units, period int64) int64 { return -mulDiv(-count, period, units) }
+
+// within is ⌊us · units / period⌋: how many units pass in us, bounded likewise.
+func within(us, units, period int64) int64 { return mulDiv(us, units, period) }
+
+// mulDiv is ⌊a · b / c⌋ for b ≥ 0 and c > 0, bounded by far on both sides. The
+// product may have 128 bits.
+func mulDiv(a, b, c int64) int64 {
+	hi, lo := bits.Mul64(magnitude(a), uint64(b)) //nolint:gosec // not negative
+	q, rest := uint64(far), uint64(0)
+	if hi < uint64(c) { //nolint:gosec // positive
+		q, rest = bits.Div64(hi, lo, uint64(c)) //nolint:gosec // positive
+	}
+	if a < 0 && rest > 0 {
+		q++
+	}
+	q = min(q, far)
+	if a < 0 {
+		return -int64(q) //nolint:gosec // at most far
+	}
+	return int64(q) //nolint:gosec // at most far
+}
+
+func magnitude(a int64) uint64 {
+	if a < 0 {
+		return uint64(-a) //nolint:gosec // not negative
+	}
+	return uint64(a)
 }
 
 // ceilDiv is ⌈a/b⌉ for b > 0, for negative a as well.

@@ -12,6 +12,9 @@ type Slot struct {
 	NotBefore time.Time
 	NotAfter  time.Time
 
+	host  *host         // that the slot was mapped on; nil: its suspensions are not seen
+	slept time.Duration // for how long it had been suspended when the slot was asked for
+
 	full bool // no slot, but the word, good until NotAfter, that there was no room for one
 }
 
@@ -32,11 +35,20 @@ func (s Slot) Wait(ctx context.Context) error {
 	if err := sleepUntil(ctx, s.NotBefore); err != nil {
 		return err
 	}
-	if s.LateAt(time.Now().Add(margin)) {
+	if s.LateAt(time.Now().Add(margin)) || s.sleptThrough() {
 		return ErrLate
 	}
 	return nil
 }
+
+// host tells for how long the machine has been suspended since it booted. The
+// monotonic clock stands still meanwhile, so a slot would look fresh afterwards.
+type host struct{ suspended func() time.Duration }
+
+// sleptMost is by how much two readings of a host that was not suspended differ.
+const sleptMost = time.Millisecond
+
+func (s Slot) sleptThrough() bool { return s.host != nil && s.host.suspended()-s.slept > sleptMost }
 
 // margin is what a call needs from its permit to its write. A slot that has
 // less than this left would be found late at the wire, where that costs more.

@@ -94,8 +94,9 @@ func (l *Limiter) learn(s Settings, first bool) {
 	l.mu.Unlock()
 	l.metrics.settings(s)
 	l.spacing.Store(int64(s.Spacing()))
-	if first && s.Contract != old.Contract {
-		l.log.Warn("redis holds other settings than the file; redis counts", "redis", s.Contract, "file", old.Contract)
+	if first && (s.Contract != old.Contract || s.Algorithm != old.Algorithm) {
+		l.log.Warn("redis holds other settings than the file; redis counts; limit set changes them",
+			"redis", s.Contract, "redis_algorithm", s.Algorithm, "file", old.Contract, "file_algorithm", old.Algorithm)
 	}
-	l.log.Info("limit settings in force", "revision", s.Revision, "by", s.By, "paused", s.Paused, "contract", s.Contract)
+	l.log.Info("limit settings in force", "revision", s.Revision, "by", s.By, "paused", s.Paused, "algorithm", s.Algorithm, "contract", s.Contract)
 }

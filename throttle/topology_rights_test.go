@@ -16,8 +16,8 @@ import (
 var alsoNeeds = map[string]string{
 	"fixed_window":           "+exists +incrby",
 	"sliding_window_counter": "+exists",
-	"sliding_window_log":     "+exists +hincrby +zadd +zcard +zrange +zremrangebyscore",
-	"sliding_window_list":    "+exists +lindex +lpush +lrange +ltrim",
+	"sliding_window_log":     "+exists +lindex +ltrim +rpush",
+	"sliding_window_list":    "+exists +lindex +ltrim +rpush",
 	"redis_cell":             "+exists +cl.throttle",
 }
 

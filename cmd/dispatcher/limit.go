@@ -31,6 +31,7 @@ func newLimitCommand(s *settings) *cobra.Command {
 		newLimitUndoCommand(s, &asJSON),
 		newLimitHistoryCommand(s, &asJSON),
 		newLimitListCommand(s, &asJSON),
+		newLimitDeleteCommand(s, &asJSON),
 	)
 	g.Long = "Show or change a limit of the running fleet. It lives in Redis: a change acts on every node\n" +
 		"within half a second and outlasts restarts. The file only seeds a limit that Redis does not know."

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 
 // termsState are the terms of a limit in JSON.
 type termsState struct {
+	Algorithm string  `json:"algorithm"`
 	Cap       int64   `json:"cap"`
 	WindowS   float64 `json:"window_s"`
 	Burst     int64   `json:"burst"`
@@ -27,7 +29,8 @@ type termsState struct {
 
 func newTermsState(t throttle.Terms) termsState {
 	return termsState{
-		Cap: t.Cap, WindowS: t.Window.Seconds(), Burst: t.Burst, GuardS: t.Guard.Seconds(),
+		Algorithm: t.Algorithm,
+		Cap:       t.Cap, WindowS: t.Window.Seconds(), Burst: t.Burst, GuardS: t.Guard.Seconds(),
 		LatenessS: t.Lateness.Seconds(), HorizonS: t.Horizon.Seconds(), Paused: t.Paused,
 	}
 }
@@ -107,7 +110,7 @@ func printHistory(w io.Writer, name string, entries []throttle.Entry) error {
 // for, and the rest only where it changed.
 func became(e throttle.Entry) string {
 	words := []string{brief(e.To)}
-	for _, d := range differences(e.From.Contract, e.To.Contract) {
+	for _, d := range differences(e.From, e.To) {
 		if d.Field != "cap" && d.Field != "window" && d.Field != "burst" {
 			words = append(words, d.Field+" "+d.Redis)
 		}
@@ -165,6 +168,9 @@ func (c limitConn) list(ctx context.Context, w io.Writer, asJSON bool) error {
 			return err
 		}
 		now, err := control.Get(ctx)
+		if errors.Is(err, throttle.ErrUnknownLimit) {
+			continue // it is being deleted
+		}
 		if err != nil {
 			return err
 		}

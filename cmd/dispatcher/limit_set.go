@@ -78,6 +78,7 @@ func newLimitSetCommand(s *settings, asJSON *bool) *cobra.Command {
 		units, burst, maxCap             int64
 		maxStep                          float64
 		window, guard, lateness, horizon time.Duration
+		algorithm                        string
 	)
 	cmd := &cobra.Command{
 		Use: "set NAME", Short: "Change the limit", Args: cobra.ExactArgs(1),
@@ -91,6 +92,7 @@ func newLimitSetCommand(s *settings, asJSON *bool) *cobra.Command {
 	flags.DurationVar(&guard, "guard", 0, "by how much the calls' times may differ on their way, lateness included")
 	flags.DurationVar(&lateness, "lateness", 0, "how late a call may start")
 	flags.DurationVar(&horizon, "horizon", 0, "how far ahead slots are booked")
+	flags.StringVar(&algorithm, "algorithm", "", "`name` of the algorithm that keeps the limit; nothing is sent for a window while the nodes change over")
 	flags.Int64Var(&maxCap, "max-cap", 0, "the most `calls` that --cap takes without --force; 0 for any")
 	flags.Float64Var(&maxStep, "max-step", 0, "by which `factor` the rate may change at once without --force; 0 for any")
 	h.flags(flags)
@@ -101,7 +103,8 @@ func newLimitSetCommand(s *settings, asJSON *bool) *cobra.Command {
 			"cap": func() { h.change.Cap = &units }, "window": func() { h.change.Window = &window },
 			"burst": func() { h.change.Burst = &burst }, "guard": func() { h.change.Guard = &guard },
 			"lateness": func() { h.change.Lateness = &lateness }, "horizon": func() { h.change.Horizon = &horizon },
-			"max-cap": func() { h.change.MaxCap = &maxCap }, "max-step": func() { h.change.MaxStep = new(throttle.StepOf(maxStep)) },
+			"algorithm": func() { h.change.Algorithm = &algorithm },
+			"max-cap":   func() { h.change.MaxCap = &maxCap }, "max-step": func() { h.change.MaxStep = new(throttle.StepOf(maxStep)) },
 		} {
 			if flags.Changed(name) {
 				use()

@@ -126,21 +126,28 @@ func newLimitState(cfg configs.Config, name string, now throttle.Settings) limit
 	state := limitState{
 		Name: name, Namespace: cfg.Redis.Namespace,
 		termsState: newTermsState(now.Terms),
-		Share:      now.Share(), Revision: now.Revision, Changed: stamp(now.Changed), By: now.By, Why: now.Why,
+		Share:      share(now), Revision: now.Revision, Changed: stamp(now.Changed), By: now.By, Why: now.Why,
 		MaxCap: now.MaxCap, MaxStep: float64(now.MaxStep) / 1000, Differs: []difference{},
 	}
 	for _, l := range cfg.Limits {
 		if l.Name == name {
 			state.InFile = true
-			state.Differs = differences(l.Contract(), now.Contract)
+			state.Differs = differences(stated(l), now.Terms)
 		}
 	}
 	return state
 }
 
-func differences(file, redis throttle.Contract) []difference {
+// stated are the terms that the file states.
+func stated(l configs.Limit) throttle.Terms {
+	a, _ := throttle.AlgorithmNamed(l.Algorithm) // checked before
+	return throttle.Terms{Contract: l.Contract(), Algorithm: a.Name}
+}
+
+func differences(file, redis throttle.Terms) []difference {
 	found := []difference{}
 	for _, d := range []difference{
+		{"algorithm", file.Algorithm, redis.Algorithm},
 		{"cap", fmt.Sprint(file.Cap), fmt.Sprint(redis.Cap)},
 		{"window", short(file.Window), short(redis.Window)},
 		{"burst", fmt.Sprint(file.Burst), fmt.Sprint(redis.Burst)},
@@ -191,7 +198,8 @@ func (s limitState) print(w io.Writer, now throttle.Settings) error {
 		_, _ = fmt.Fprintf(table, "  until %s (%s), then %s\n", stamp(now.Until), soon(*s.UntilInS), brief(now.Was))
 	}
 	_, _ = fmt.Fprintf(table, "  %s\n", s.InForce)
-	_, _ = fmt.Fprintf(table, "  usable share\t%.3f\tof the cap: %.1f calls a window\n", s.Share, now.Share()*float64(now.Cap))
+	_, _ = fmt.Fprintf(table, "  algorithm\t%s\t\n", now.Algorithm)
+	_, _ = fmt.Fprintf(table, "  usable share\t%.3f\tof the cap: %.1f calls a window\n", s.Share, s.Share*float64(now.Cap))
 	_, _ = fmt.Fprintf(table, "  acts within\t%s\ton every node that knows it\n", now.Reaction())
 	if s.Changed == "" {
 		_, _ = fmt.Fprintf(table, "  revision\t%d\tseeded from a file\n", s.Revision)
@@ -218,4 +226,13 @@ func because(why string) string {
 		return ""
 	}
 	return ": " + why
+}
+
+// share is the part of the cap that the algorithm in force uses while jobs wait.
+func share(now throttle.Settings) float64 {
+	a, err := throttle.AlgorithmNamed(now.Algorithm)
+	if err != nil {
+		return now.Share() // Redis holds what a newer release wrote
+	}
+	return a.Share(now.Contract)
 }

@@ -60,6 +60,22 @@ func TestLimitIsShownAndChanged(t *testing.T) {
 	limit("resume", "provider").mustPrint(t, "at most 300 in any 1m, burst 1\n")
 }
 
+// An emergency cut to any ordinary number is taken, however odd.
+func TestOddNumbersAreTaken(t *testing.T) {
+	t.Parallel()
+	limit := limitOn(t, seeded(t))
+	for _, set := range []struct{ cap, window, says string }{
+		{"999999", "1h", "at most 999999 in any 1h"},
+		{"100000", "24h", "at most 100000 in any 24h"},
+		{"50021", "24h", "at most 50021 in any 24h"},
+		{"1001", "720h", "at most 1001 in any 720h"},
+		{"999983", "743h59m59.999999s", "at most 999983 in any 743h59m59.999999s"},
+	} {
+		limit("set", "provider", "--cap", set.cap, "--window", set.window, "--force").mustPrint(t, set.says)
+	}
+	limit("set", "provider", "--cap", "100000", "--window", "24h", "--burst", "100", "--force").mustPrint(t, "at most 100000 in any 24h", "burst 100")
+}
+
 // Who changes a limit needs no secret of the provider's; who calls it does.
 func TestALimitIsManagedWithoutTheProvidersSecrets(t *testing.T) {
 	t.Parallel()

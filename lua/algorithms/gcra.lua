@@ -1,32 +1,33 @@
--- with gcra_math.lua
+-- with pace.lua
 -- GCRA, as redis-cell counts, but exact: units follow each other by T = window / (cap - reserve) on average, and a
 -- limit that was idle gives a burst at once, which is not paid for. A window of the provider's may so hold
 -- burst - 1 + ceil((window + guard) / T).
 --
--- In the limit's hash: tat_us and rest, the theoretical arrival time, see gcra_math.lua.
+-- In the limit's hash: base_us and n, from which the theoretical arrival time lies n * T away.
 local algorithm = {name = 'gcra'}
 local SOON = 5000 -- when to ask again where others have their turn first
+local MOST = 2 ^ 21 -- see Contract.Pace
 
--- pace returns T as a reduced fraction: units in period µs.
+-- pace returns T as a fraction: units in period µs. It is exact up to a cap of MOST, and above that it is rounded to the
+-- slower side: floor(units / d) / ceil(period / d) is at most units / period.
 local function pace(c)
   local units, period = c.cap - c.reserve, c.window
-  local a, b = units, period
-  while b > 0 do a, b = b, a % b end
-  return units / a, period / a
+  local d = math.ceil(math.min(units, period) / MOST)
+  return {units = math.floor(units / d), period = math.ceil(period / d)}
 end
 
 local function spacing(c) return c.window / (c.cap - c.reserve) end
 
 function algorithm.whole()
-  local v = redis.call('HMGET', limit, 'tat', 'rest')
+  local v = redis.call('HMGET', limit, 'base', 'n')
   return v[1] and v[2]
 end
 
 -- binds: the arrival time of what was given lies no further ahead than a burst, and the bucket begins empty.
-function algorithm.binds(c) return math.ceil(spacing(c)) end
+function algorithm.binds(c) return after(pace(c), 1) end
 
 function algorithm.begin(c, quiet)
-  redis.call('HSET', limit, 'tat', int(quiet + math.ceil((c.burst - 1) * spacing(c))), 'rest', 0)
+  redis.call('HSET', limit, 'base', int(quiet), 'n', int(c.burst - 1))
 end
 
 -- change keeps what is owed, in units: all that was given is then what the faster of the two would have given too. A
@@ -34,23 +35,24 @@ end
 function algorithm.change(c, old, now, quiet)
   old.reserve = c.reserve
   if spacing(c) == spacing(old) and c.burst == old.burst then return nil end
-  local owed = math.max(0, tonumber(redis.call('HGET', limit, 'tat')) + 1 - now)
-  owed = (owed / spacing(old) + math.max(0, c.burst - old.burst)) * spacing(c)
-  redis.call('HSET', limit, 'tat', int(now + math.ceil(owed)), 'rest', 0)
+  local v = redis.call('HMGET', limit, 'base', 'n')
+  local owed = math.max(0, tonumber(v[1]) + after(pace(old), tonumber(v[2])) - now)
+  if owed > 0 then owed = math.ceil(owed / spacing(old) * spacing(c)) + 1 end -- 1 for the rounding of the fractions
+  redis.call('HSET', limit, 'base', int(now + owed), 'n', int(math.max(0, c.burst - old.burst)))
   return math.max(now, quiet)
 end
 
 function algorithm.take(c, now, want, _, ahead, quiet)
   if now < quiet then return quiet - now, 0 end
-  local v = redis.call('HMGET', limit, 'tat', 'rest')
-  local units, period = pace(c)
-  local owed = math.max(0, owes(now, tonumber(v[1]), tonumber(v[2]), units))
-  local given = math.max(0, math.min(want, math.floor((c.burst * period - owed) / period) - ahead))
+  local v, p = redis.call('HMGET', limit, 'base', 'n'), pace(c)
+  local base, n = tonumber(v[1]), tonumber(v[2])
+  if base + after(p, n) < now then base, n = now, 0 end -- idle: nothing is owed
+  local given = math.max(0, math.min(want, within(p, now - base) + c.burst - n - ahead))
   if given == 0 then
-    local over = owed - (c.burst - math.min(c.burst, want + ahead)) * period
-    return over > 0 and math.ceil(over / units) or SOON, 0
+    local over = base + after(p, n + math.min(c.burst, want + ahead) - c.burst) - now
+    return over > 0 and over or SOON, 0
   end
-  local tat, rest = later(now, 0, units, owed + given * period)
-  redis.call('HSET', limit, 'tat', int(tat), 'rest', int(rest))
+  local turned = math.floor((n + given - 1) / p.units) -- exact, and keeps n from 1 to units
+  redis.call('HSET', limit, 'base', int(base + turned * p.period), 'n', int(n + given - turned * p.units))
   return 0, given, now, 0, now, 1, 1, given
 end

@@ -1,12 +1,11 @@
+-- with pace.lua
 -- A leaky bucket: what is poured in leaves one by one, at units / period = (cap - reserve) / (window + guard). Each
 -- unit is told when it leaves, on one exact timeline; those that wait in the bucket lie within its reach, which is its
 -- capacity in time. Nothing is stored for later, so there is no burst, and no window + guard holds more than the cap.
 --
 -- In the limit's hash: base_us and n, from which the next unit leaves n spacings away; slot_us, when the last one
 -- given leaves.
-local algorithm = {name = 'leaky_bucket'}
-
-local function after(c, count) return math.ceil(count * c.period / c.units) end
+local algorithm = {name = 'leaky_bucket', paced = true}
 
 function algorithm.whole()
   local v = redis.call('HMGET', limit, 'base', 'n', 'slot')
@@ -36,11 +35,11 @@ function algorithm.take(c, now, want, lead, ahead)
   local v = redis.call('HMGET', limit, 'base', 'n')
   local base, n, floor = tonumber(v[1]), tonumber(v[2]), now + lead
   if base + after(c, n) < floor then base, n = floor, 0 end -- the bucket has run empty
-  local room = math.floor((now + c.reach - base) * c.units / c.period) + 1 - n - ahead
+  local room = within(c, now + c.reach - base) + 1 - n - ahead
   local given = math.max(0, math.min(want, room))
   if given == 0 then return math.max(0, base + after(c, n + ahead + want - 1) - now - c.reach), 0 end
   local count = n + given
-  -- Exact, and keeps count * period below 2^53; base stays behind the last one given, for change goes by it.
+  -- Exact, and keeps n from 1 to units; base stays behind the last one given, for change goes by it.
   local turned = math.floor((count - 1) / c.units)
   redis.call('HSET', limit, 'base', int(base + turned * c.period), 'n', int(count - turned * c.units),
     'slot', int(base + after(c, count - 1)))

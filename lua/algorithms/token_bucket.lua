@@ -1,12 +1,11 @@
+-- with pace.lua
 -- A token bucket that is booked ahead: slots on one exact timeline, each used at its own time. A bucket of burst is
 -- refilled at units / period = (cap - reserve - burst + 1) / (window + guard), so that no window + guard holds more
 -- slots than the cap, whatever burst was taken.
 --
 -- In the limit's hash, which the frame reads into c: base_us and n, from which slot j, from 0, lies n + j - burst + 1
 -- spacings away; slot_us, the last one given.
-local algorithm = {name = 'token_bucket'}
-
-local function after(c, count) return math.ceil(count * c.period / c.units) end
+local algorithm = {name = 'token_bucket', paced = true}
 
 function algorithm.whole(c) return c.base and c.n and c.slot end
 
@@ -38,12 +37,12 @@ function algorithm.take(c, now, want, lead, ahead)
   local floor, debt = now + lead, c.burst - 1
   if base + after(c, n) < floor then base, n = floor, 0 end -- idle: start anew, and store no more than the burst
   local function at(j) return math.max(floor, base + after(c, n + j - debt)) end
-  local room = math.floor((now + c.reach - base) * c.units / c.period) + 1 - n + debt - ahead
+  local room = within(c, now + c.reach - base) + 1 - n + debt - ahead
   local given = math.max(0, math.min(want, room))
   if given == 0 then return math.max(0, at(ahead + want - 1) - now - c.reach), 0 end
   local count = n + given
-  -- Exact, and keeps count * period below 2^53; base stays behind the last one given, for change goes by it.
-  local turned = math.floor((count - 1) / c.units)
+  -- Exact, and keeps n - debt from 1 to units; base stays behind the last one given, for change goes by it.
+  local turned = math.max(0, math.floor((count - 1 - debt) / c.units))
   redis.call('HSET', limit, 'base', int(base + turned * c.period), 'n', int(count - turned * c.units), 'slot', int(at(given - 1)))
   return 0, given, base, n, floor, c.units, c.period, debt
 end

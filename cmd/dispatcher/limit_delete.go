@@ -1,0 +1,26 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func newLimitDeleteCommand(s *settings, asJSON *bool) *cobra.Command {
+	return &cobra.Command{
+		Use: "delete NAME", Short: "Remove a limit that no node uses any more from Redis", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.connected(cmd, args[0], func(ctx context.Context, conn limitConn) error {
+				if err := conn.control.Delete(ctx); err != nil {
+					return err
+				}
+				if *asJSON {
+					return printJSON(cmd.OutOrStdout(), map[string]string{"deleted": conn.name})
+				}
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "limit %s: deleted\n", conn.name)
+				return err
+			})
+		},
+	}
+}

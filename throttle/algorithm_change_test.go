@@ -1,0 +1,226 @@
+package throttle
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"dispatcher/lua"
+)
+
+// rollout plays nodes that come and go with files of their own, operators who
+// change the algorithm, and a limit's key that is deleted, in simulated time.
+// Every file and change states the same cap and window.
+type rollout struct {
+	t      tester
+	mini   *miniredis.Miniredis
+	rdb    redis.UniversalClient
+	edit   func(script string) string // a mutation
+	roll   dice
+	now    int64
+	nodes  []*rolloutNode
+	named  int
+	grants []int64
+}
+
+type rolloutNode struct {
+	scripts scripts
+	known   Settings
+	seq     int64
+	epoch   int64
+	since   int64
+	read    int64
+	learned bool
+}
+
+const rolloutCap = 20
+
+// files are what nodes may be configured with.
+func files() []Settings {
+	var all []Settings
+	for _, f := range []struct {
+		algorithm string
+		burst     int64
+	}{{"token_bucket", 1}, {"token_bucket", 14}, {"token_bucket", 20}, {"leaky_bucket", 1}, {"sliding_window_log", 1}, {"sliding_window_list", 1}} {
+		c := contract(rolloutCap)
+		c.Burst = f.burst
+		all = append(all, seeded(f.algorithm, c, Rails{}))
+	}
+	return all
+}
+
+func newRollout(t tester, mini *miniredis.Miniredis, rdb redis.UniversalClient, roll dice, edit func(string) string) *rollout {
+	t.Helper()
+	mini.FlushAll()
+	r := &rollout{t: t, mini: mini, rdb: rdb, edit: edit, roll: roll, now: 1_700_000_000_000_000}
+	mini.SetTime(time.UnixMicro(r.now))
+	for range 1 + roll(3) {
+		r.nodes = append(r.nodes, r.fresh())
+	}
+	for _, n := range r.nodes {
+		r.poll(n)
+	}
+	return r
+}
+
+// fresh is a node that has just started with one of the files.
+func (r *rollout) fresh() *rolloutNode {
+	r.named++
+	all := files()
+	n := &rolloutNode{
+		scripts: newScripts(r.rdb, "rollout", "provider", fmt.Sprint("node", r.named)),
+		known:   all[r.roll(int64(len(all)))], seq: 1,
+	}
+	for name := range n.scripts.book {
+		n.scripts.book[name] = redis.NewScript(r.edit(lua.Book(name)))
+	}
+	return n
+}
+
+func (r *rollout) pass(us int64) {
+	r.now += us
+	r.mini.SetTime(time.UnixMicro(r.now))
+	r.mini.FastForward(duration(us))
+}
+
+func (r *rollout) ask(n *rolloutNode, want int64) booking {
+	b, err := n.scripts.runBook(contextOf(r.t), ask{
+		want: want, seq: n.seq, epoch: n.epoch, since: n.since, read: n.read, identity: IdentityNone, lead: lead, learned: n.learned, known: n.known,
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if n.epoch != b.epoch {
+		n.since = b.now
+	}
+	n.known, n.learned, n.epoch, n.read = b.settings, true, b.epoch, b.now
+	return b
+}
+
+func (r *rollout) poll(n *rolloutNode) { r.ask(n, 0) }
+
+func (r *rollout) reserve(n *rolloutNode, want int64) {
+	n.seq++
+	b := r.ask(n, want)
+	for j := range b.schedule.given {
+		r.grants = append(r.grants, b.schedule.at(j))
+	}
+}
+
+func (r *rollout) happen() {
+	n := r.nodes[r.roll(int64(len(r.nodes)))]
+	switch p := r.roll(100); {
+	case p < 60:
+		r.reserve(n, 1+r.roll(rolloutCap))
+	case p < 88:
+		r.pass(1 + r.roll([]int64{10_000, 100_000, 700_000, 3_000_000}[r.roll(4)]))
+	case p < 93: // a node is replaced, or all of them at once
+		for i := range r.nodes {
+			if r.nodes[i] == n || r.roll(3) == 0 {
+				r.nodes[i] = r.fresh()
+				r.poll(r.nodes[i])
+			}
+		}
+	case p < 97:
+		r.change()
+	default:
+		if err := r.rdb.Del(contextOf(r.t), n.scripts.keys.limit).Err(); err != nil {
+			r.t.Fatal(err)
+		}
+		for i := range r.nodes {
+			if p == 99 { // and nobody is left that knew it
+				r.nodes[i] = r.fresh()
+			}
+		}
+		for _, n := range r.nodes { // the key's loss is told to all
+			r.poll(n)
+		}
+	}
+}
+
+// change is an operator who sets another algorithm.
+func (r *rollout) change() {
+	control, err := NewControl(r.rdb, "rollout", "provider")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	all := files()
+	to := all[r.roll(int64(len(all)))]
+	if _, err := control.Set(contextOf(r.t), Change{Algorithm: &to.Algorithm, Burst: &to.Burst, By: "law", Force: true}); err != nil {
+		r.t.Fatal(err)
+	}
+	for _, n := range r.nodes {
+		r.poll(n)
+	}
+}
+
+// over is the first window that holds more than the cap.
+func (r *rollout) over() string {
+	slices.Sort(r.grants)
+	length := windowed(contract(rolloutCap)).Microseconds()
+	for i := rolloutCap; i < len(r.grants); i++ {
+		if span := r.grants[i] - r.grants[i-rolloutCap]; span < length {
+			return fmt.Sprintf("%d units in %d µs, and the cap is %d in %d µs", rolloutCap+1, span, rolloutCap, length)
+		}
+	}
+	return ""
+}
+
+// Whatever the files say, in any order of restarts, changes of the algorithm and
+// losses of the key: no window holds more than the cap.
+func TestAnotherAlgorithmNeverPassesTheCap(t *testing.T) {
+	t.Parallel()
+	mini := miniredis.RunT(t)
+	rdb := patient(t, mini.Addr())
+	given, runs := 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		r := newRollout(rt, mini, rdb, diceOf(rapid.Uint64().Draw(rt, "seed")), func(s string) string { return s })
+		for range 150 {
+			r.happen()
+		}
+		if over := r.over(); over != "" {
+			rt.Fatal(over)
+		}
+		given, runs = given+len(r.grants), runs+1
+	})
+	if given < 20*runs {
+		t.Errorf("got %d units in %d runs; so few prove nothing", given, runs)
+	}
+}
+
+// The law has teeth.
+func TestAnotherAlgorithmLawBreaksWithout(t *testing.T) {
+	t.Parallel()
+	for _, m := range []struct{ rule, from, to string }{
+		{"what is owed under the algorithm before", "and (fence > 3 or old.algorithm ~= set.algorithm) then", "and fence > 3 and fence < 7 then"},
+		{"the window that passes between algorithms", "+ span(old, set)\n", "\n"},
+		{"the window that passes where a limit's key was deleted", "redis.call('EXISTS', nodes, history) > 0", "false"},
+		{"one algorithm for all nodes", "if set and not newer and set.algorithm ~= algorithm.name then return nothing(0) end", ""},
+	} {
+		t.Run(m.rule, func(t *testing.T) {
+			t.Parallel()
+			if strings.Count(lua.Book(DefaultAlgorithm), m.from) != 1 {
+				t.Fatalf("the script has not exactly one %q; name the rule again", m.from)
+			}
+			mini := miniredis.RunT(t)
+			rdb := patient(t, mini.Addr())
+			for seed := range uint64(150) {
+				r := newRollout(t, mini, rdb, diceOf(seed), func(s string) string { return strings.Replace(s, m.from, m.to, 1) })
+				for range 150 {
+					r.happen()
+				}
+				if over := r.over(); over != "" {
+					t.Logf("history %d: %s", seed, over)
+					return
+				}
+			}
+			t.Error("no window over the cap was found")
+		})
+	}
+}

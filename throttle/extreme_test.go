@@ -1,0 +1,187 @@
+package throttle
+
+import (
+	"fmt"
+	"math/big"
+	"testing"
+	"time"
+)
+
+// extremes are contracts at the ends of what is ordinary, with a burst only where
+// the algorithm knows one.
+func extremes(a Algorithm) (list []Contract) {
+	for _, c := range refusedOnce() {
+		if len(a.check(c)) > 0 {
+			c.Burst = 1
+		}
+		if a.Name != "redis_cell" && errorsIn(a, c) == nil { // that needs a module
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// The script keeps the pace of every contract to the µs, never faster: for as
+// many units as any call gives, over many calls.
+func TestTheScriptKeepsEveryPace(t *testing.T) {
+	t.Parallel()
+	for _, a := range []Algorithm{tokenBucket(), leakyBucket(), gcra()} {
+		for i, c := range extremes(a) {
+			t.Run(fmt.Sprint(a.Name, " ", i), func(t *testing.T) {
+				t.Parallel()
+				keepsPace(newTrial(t, "", a, c, 1))
+			})
+		}
+		t.Run(a.Name+" any", func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(20) {
+				c := anyContract(diceOf(seed))
+				if len(a.check(c)) > 0 {
+					c.Burst = 1
+				}
+				keepsPace(newTrial(t, "", a, c, 1))
+			}
+		})
+	}
+}
+
+// keepsPace takes whatever there is, as soon as there is some, from an empty
+// bucket on. What is given first may be held up by the lead, and is no measure.
+func keepsPace(tr *trial) {
+	tr.Helper()
+	units, period := tr.c.Pace()
+	if tr.a.Name == "gcra" {
+		units, period = given(tr.c), tr.c.Window.Microseconds()
+	}
+	tr.pass(tr.greedy().wait.Microseconds())
+	var first, taken int64
+	for range 12 {
+		b := tr.greedy()
+		if g := b.schedule.given; g > 0 {
+			if taken == 0 {
+				first = b.schedule.at(0)
+			}
+			tr.paced(b.schedule.at(0)-first, taken, units, period)
+			tr.paced(b.schedule.at(g-1)-first, taken+g-1, units, period)
+			taken += g
+		}
+		tr.pass(max(1, b.wait.Microseconds()))
+	}
+	if taken < 5 {
+		tr.Errorf("%s, %v: got %d units; so few prove nothing", tr.a.Name, tr.c, taken)
+	}
+}
+
+// greedy takes all there is, or says when the next unit comes.
+func (tr *trial) greedy() booking {
+	tr.Helper()
+	if b := tr.reserve(0, tr.c.Cap); b.schedule.given > 0 {
+		return b
+	}
+	return tr.reserve(0, 1)
+}
+
+// paced wants the unit of that number at its time, in µs after the first one:
+// rounded up from a pace that may be slower by a part in 10⁸, and two in a million
+// above the ordinary caps.
+func (tr *trial) paced(at, number, units, period int64) {
+	tr.Helper()
+	early := new(big.Int).Mul(big.NewInt(at+1), big.NewInt(units))
+	if early.Cmp(new(big.Int).Mul(big.NewInt(number), big.NewInt(period))) <= 0 {
+		tr.Fatalf("%s, %v: unit %d came after %d µs, sooner than %d in %d µs", tr.a.Name, tr.c, number, at, units, period)
+	}
+	slack := 1e-8
+	if tr.c.Cap > ordinaryCap {
+		slack = 2e-6
+	}
+	exact, _ := new(big.Rat).SetFrac(new(big.Int).Mul(big.NewInt(number), big.NewInt(period)), big.NewInt(units)).Float64()
+	if late := float64(at) - exact; late > 2+exact*slack {
+		tr.Fatalf("%s, %v: unit %d came %.0f µs late", tr.a.Name, tr.c, number, late)
+	}
+}
+
+// At every extreme the whole cap is given within each window, no more than is
+// promised, and who was told to wait is served then.
+func TestWindowsAreFilledAtEveryExtreme(t *testing.T) {
+	t.Parallel()
+	for _, a := range []Algorithm{fixedWindow(), slidingWindowCounter(), slidingWindowLog(), slidingWindowList()} {
+		for i, c := range extremes(a) {
+			if c.Cap > ordinaryCap {
+				continue // each unit is noted here
+			}
+			t.Run(fmt.Sprint(a.Name, " ", i), func(t *testing.T) {
+				t.Parallel()
+				tr := newTrial(t, "", a, c, 1)
+				tr.pass(windowed(c).Microseconds())
+				fills(tr)
+				tr.mustKeep()
+			})
+		}
+	}
+}
+
+// fills takes all there is over four windows, in eighths of the cap.
+func fills(tr *trial) {
+	tr.Helper()
+	want, refused := (tr.c.Cap+7)/8, false
+	var taken int64
+	for end := tr.now + 4*windowed(tr.c).Microseconds(); tr.now < end; {
+		b := tr.book(0, want)
+		taken += b.schedule.given
+		if b.schedule.given > 0 {
+			refused = false
+			tr.pass(windowed(tr.c).Microseconds() / 50)
+			continue
+		}
+		if refused {
+			tr.Fatalf("%s, %v: refused after the wait, and told to wait %v more", tr.a.Name, tr.c, b.wait)
+		}
+		refused = true
+		tr.pass(b.wait.Microseconds())
+	}
+	if share := float64(taken) / float64(4*tr.c.Cap); share < tr.a.Share(tr.c)*0.97-1e-9 && tr.c.Cap > 1 {
+		tr.Errorf("%s, %v: used %.3f of the cap, and %.3f was promised", tr.a.Name, tr.c, share, tr.a.Share(tr.c))
+	}
+}
+
+// An idle bucket gives its burst at once, and no more than the cap in the window
+// that begins with it, at every extreme.
+func TestABurstIsPaidForAtEveryExtreme(t *testing.T) {
+	t.Parallel()
+	for i, c := range extremes(tokenBucket()) {
+		units, period := c.Pace()
+		filled := after(c.Burst, units, period)
+		if filled > far/4 {
+			continue // a bucket that fills within 30 years
+		}
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			tr := newTrial(t, "", tokenBucket(), c, 1)
+			tr.now += filled
+			tr.mini.SetTime(time.UnixMicro(tr.now))
+			b := tr.reserve(0, c.Cap)
+			if got := b.schedule.at(c.Burst-1) - b.schedule.at(0); b.schedule.given < c.Burst || got > 0 {
+				t.Errorf("%v: got %d units of an idle bucket, the burst within %d µs", c, b.schedule.given, got)
+			}
+			if over := b.schedule.at(c.Cap) - b.schedule.at(0); over < windowed(c).Microseconds() {
+				t.Errorf("%v: unit %d lies %d µs behind the first", c, c.Cap, over)
+			}
+			next := tr.reserve(0, 1)
+			tr.pass(next.wait.Microseconds())
+			for next.schedule.given == 0 {
+				next = tr.reserve(0, 1)
+				tr.pass(next.wait.Microseconds())
+			}
+			if got, want := next.schedule.at(0), b.schedule.at(b.schedule.given); got != want {
+				t.Errorf("%v: the unit behind the burst lies at %d, want %d (%d in %d µs)", c, got, want, units, period)
+			}
+		})
+	}
+}
+
+// reserve asks for units and does not note those given: there may be millions.
+func (tr *trial) reserve(node int, want int64) booking {
+	tr.Helper()
+	tr.seqs[node]++
+	return tr.ask(node, want)
+}

@@ -1,0 +1,132 @@
+package throttle
+
+import (
+	"math/big"
+	"testing"
+	"time"
+)
+
+// The part of the bucket before that still counts is rounded up: never in favour
+// of who asks.
+func TestSlidingWindowCounterRoundsAgainstTheCaller(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ left, want int64 }{ // 10 units in 1.01 s before
+		{1_009_999, 0},
+		{707_001, 2}, {707_000, 3}, {706_999, 3},
+		{606_001, 3}, {606_000, 4},
+		{1, 9},
+	} {
+		tr := newTrial(t, "", slidingWindowCounter(), contract(10), 1)
+		length := windowed(tr.c).Microseconds()
+		tr.pass(2*length - tr.now%length - 5_000) // shortly before a bucket's end
+		if got := tr.book(0, 10).schedule.given; got != 10 {
+			t.Fatalf("got %d units at first, want 10", got)
+		}
+		tr.pass(5_000 + length - tc.left)
+		if got := tr.book(0, 10).schedule.given; got != tc.want {
+			t.Errorf("with %d µs of the bucket before covered: got %d units, want %d", tc.left, got, tc.want)
+		}
+	}
+}
+
+// Where a script's numbers are too short for the part to be exact, it is rounded up
+// as well, by less than a unit.
+func TestSlidingWindowCounterRoundsLargeNumbersUp(t *testing.T) {
+	t.Parallel()
+	c := contractOf(ordinaryCap, MaxWindow)
+	tr := newTrial(t, "", slidingWindowCounter(), c, 1)
+	length := windowed(c).Microseconds()
+	tr.pass(2*length - tr.now%length - 5_000)
+	if got := tr.reserve(0, c.Cap).schedule.given; got != c.Cap {
+		t.Fatalf("got %d units at first, want %d", got, c.Cap)
+	}
+	tr.pass(5_000)
+	roll, taken := diceOf(1), int64(0)
+	for range 50 {
+		tr.pass(1 + roll(length/60))
+		taken += tr.reserve(0, c.Cap).schedule.given
+		part := new(big.Int).Mul(big.NewInt(c.Cap), big.NewInt(length-tr.now%length))
+		free := c.Cap - part.Add(part, big.NewInt(length-1)).Div(part, big.NewInt(length)).Int64()
+		if taken > free || taken < free-1 {
+			t.Fatalf("%d µs before the bucket's end: got %d units, want %d or one less", length-tr.now%length, taken, free)
+		}
+	}
+}
+
+// logs are the algorithms that keep runs.
+func logs() []Algorithm { return []Algorithm{slidingWindowLog(), slidingWindowList()} }
+
+// A run counts whole until it has left the window, to the µs.
+func TestARunCountsUntilItHasLeftTheWindow(t *testing.T) {
+	t.Parallel()
+	for _, a := range logs() {
+		t.Run(a.Name, func(t *testing.T) {
+			t.Parallel()
+			tr := newTrial(t, "", a, contract(10), 1)
+			length := windowed(tr.c).Microseconds()
+			tr.pass(2 * length)
+			tr.book(0, 4)
+			tr.pass(1_000)
+			tr.book(0, 9)
+			if got := tr.book(0, 1); got.schedule.given != 0 || got.wait != windowed(tr.c)-time.Millisecond {
+				t.Errorf("got %d units more in a full window, and a wait of %v", got.schedule.given, got.wait)
+			}
+			if got := tr.book(0, 6); got.wait != windowed(tr.c) {
+				t.Errorf("got a wait of %v for more than the oldest run, want %v", got.wait, windowed(tr.c))
+			}
+			tr.pass(length - 1_001)
+			if got := tr.book(0, 10); got.schedule.given != 0 || got.wait != 1_001*time.Microsecond {
+				t.Errorf("1 µs too early: got %d units and a wait of %v", got.schedule.given, got.wait)
+			}
+			tr.pass(1)
+			if got := tr.book(0, 10); got.schedule.given != 4 {
+				t.Errorf("got %d units when a run of 4 had left, want 4", got.schedule.given)
+			}
+			tr.pass(999)
+			if got := tr.book(0, 10); got.schedule.given != 0 {
+				t.Errorf("got %d units 1 µs before the second run had left", got.schedule.given)
+			}
+			tr.pass(1)
+			if got := tr.book(0, 10); got.schedule.given != 6 {
+				t.Errorf("got %d units when a run of 6 had left, want 6", got.schedule.given)
+			}
+			tr.mustKeep()
+		})
+	}
+}
+
+// Redis keeps one entry a reservation. However many have left the window, the
+// next call gets all that is free, and no call removes more than a thousand.
+func TestRunsAreForgottenInBoundedWork(t *testing.T) {
+	t.Parallel()
+	for _, a := range logs() {
+		t.Run(a.Name, func(t *testing.T) {
+			t.Parallel()
+			const units, dropped = 1200, 1000
+			tr := newTrial(t, "", a, contract(units), 1)
+			length := windowed(tr.c).Microseconds()
+			tr.pass(2 * length)
+			for range units {
+				tr.book(0, 1)
+				tr.pass(1)
+			}
+			tr.mustHold(units)
+			for _, entries := range []int64{units + 1 - dropped, 2} { // the newest one that has left stays
+				tr.pass(length)
+				if got := tr.book(0, units).schedule.given; got != units {
+					t.Errorf("got %d units of an empty window, want %d", got, units)
+				}
+				tr.mustHold(entries)
+			}
+			tr.mustKeep()
+		})
+	}
+}
+
+// mustHold wants so many entries in the state.
+func (tr *trial) mustHold(entries int64) {
+	tr.Helper()
+	if got := tr.rdb.LLen(tr.Context(), tr.nodes[0].keys.state).Val(); got != entries {
+		tr.Errorf("Redis holds %d runs, want %d", got, entries)
+	}
+}
