@@ -47,7 +47,8 @@ local SETTLED = 2000000 -- a node that is younger has no place in the queue: man
 local SPARE = 100000 -- what those ahead in the queue leave for this long goes to whoever asks, and half of the reach at most
 local AGAIN = 5000000 -- two nodes that report a step within this time confirm each other
 local POLL = 4000000 -- a node that can't be told a time comes by after this one
-local SELDOM = 2000000 -- a node that waits in the queue comes by no sooner than this, but for its own time
+local SELDOM = 3500000 -- a node that waits in the queue comes by no sooner than this, but for its own time
+local LATEST = 6000000 -- nor later
 local HOLD = 20000 -- while a report of a step waits for a second opinion
 
 local function flag(letter) return string.find(flags, letter, 1, true) end
@@ -256,7 +257,8 @@ if given == 0 and ahead > 0 and (algorithm.paced or spare > 0 and now - spare >=
   poll, given, first, nth, floor, units, period, debt = algorithm.take(c, now, 1, lead, 0, quiet)
   local spacing = c.period / c.units
   if poll < SELDOM then poll = poll + math.ceil((SELDOM - poll) / spacing) * spacing end
-  poll = math.min(POLL, math.ceil(poll))
+  poll = poll > LATEST and POLL or math.ceil(poll)
+  if wait <= LATEST then poll = wait end -- its own time is near enough
 end
 if given == 0 then
   if ticket < 0 and flag('w') and since > 0 and now - since >= SETTLED then

@@ -212,11 +212,16 @@ func (m *model) book(node string, a ask, now int64) booking {
 	if s.given == 0 && ahead > 0 {
 		horizon -= min(100_000, horizon/2)
 		poll = take(1, 0)
-		if poll < 2_000_000 {
+		if poll < 3_500_000 {
 			spacing := float64(period) / float64(units)
-			poll = int64(math.Ceil(float64(poll) + math.Ceil(float64(2_000_000-poll)/spacing)*spacing))
+			poll = int64(math.Ceil(float64(poll) + math.Ceil(float64(3_500_000-poll)/spacing)*spacing))
 		}
-		poll = min(4_000_000, poll)
+		switch {
+		case wait <= 6_000_000:
+			poll = wait
+		case poll > 6_000_000:
+			poll = 4_000_000
+		}
 	}
 	if s.given == 0 {
 		if ticket < 0 && !a.leaves && a.since > 0 && now-a.since >= 2_000_000 {
