@@ -243,6 +243,35 @@ func (h *hub) close(a *assignment) []commitPoint {
 	return a.dirty()
 }
 
+// roomy takes the partitions of an assignment that have room again.
+func (h *hub) roomy(a *assignment) []*partition {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	some := a.roomy
+	a.roomy = nil
+	return some
+}
+
+// overBudget tells whether the node's partitions hold all that they may, and
+// marks those of an assignment that hold their share of it then.
+func (h *hub) overBudget(a *assignment) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all, parts := 0, 0
+	for live := range h.live {
+		for _, p := range live.parts {
+			all += p.held()
+		}
+		parts += len(live.parts)
+	}
+	scarce := all >= nodeBytes
+	share := max(nodeBytes/max(parts, 1), leastShare)
+	for _, p := range a.parts {
+		p.over = scarce && p.held() >= share
+	}
+	return scarce
+}
+
 // dirty returns the offsets that Kafka doesn't have yet.
 func (h *hub) dirty(a *assignment) []commitPoint {
 	h.mu.Lock()

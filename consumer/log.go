@@ -4,40 +4,93 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
 	"time"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol/fetch"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // This file has what nodes and the commands for dead letters ask of a log.
 
-// fetchCommitted asks for records from an offset on, limit bytes at most, and
-// waits fetchWait for the first. With a partition's own error comes what the
-// broker says beside it.
-func fetchCommitted(ctx context.Context, cl *client, topic string, partition int, at int64, limit int32) (*fetch.ResponsePartition, error) {
-	msg, err := cl.transport.RoundTrip(ctx, cl.Addr, &fetch.Request{
-		ReplicaID: -1, SessionEpoch: -1, IsolationLevel: readCommitted,
-		MaxWaitTime: int32(fetchWait / time.Millisecond), MinBytes: 1, MaxBytes: limit,
-		Topics: []fetch.RequestTopic{{Topic: topic, Partitions: []fetch.RequestPartition{{
-			Partition: int32(partition), CurrentLeaderEpoch: -1, LogStartOffset: -1, FetchOffset: at, PartitionMaxBytes: limit,
-		}}}},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("fetch: %w", err)
-	}
-	res, ok := msg.(*fetch.Response)
+// fetchVersion is the last one that names topics and is not in the newer coding
+// of sizes; Kafka 4 still speaks it.
+const fetchVersion = 11
+
+// askRecords is a request for committed records of one topic. A broker waits for
+// the first of them, and answers as soon as any partition has some.
+func askRecords(topic string, wait time.Duration, most int32) *kmsg.FetchRequest {
+	req := kmsg.NewPtrFetchRequest()
+	req.SessionEpoch, req.IsolationLevel = -1, readCommitted
+	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = int32(wait/time.Millisecond), 1, most
+	t := kmsg.NewFetchRequestTopic()
+	t.Topic = topic
+	req.Topics = append(req.Topics, t)
+	return req
+}
+
+// askPartition adds a partition to such a request, with the next offset and the
+// most bytes of it.
+func askPartition(req *kmsg.FetchRequest, id int, at int64, most int32) {
+	p := kmsg.NewFetchRequestTopicPartition()
+	p.Partition, p.FetchOffset, p.PartitionMaxBytes = int32(id), at, most
+	p.CurrentLeaderEpoch, p.LogStartOffset = -1, -1
+	req.Topics[0].Partitions = append(req.Topics[0].Partitions, p)
+}
+
+// answeredBy is what a broker says of a topic's partitions.
+func answeredBy(res kmsg.Response) ([]kmsg.FetchResponseTopicPartition, error) {
+	r, ok := res.(*kmsg.FetchResponse)
 	switch {
-	case ok && res.ErrorCode != 0:
-		return nil, fmt.Errorf("fetch: %w", kafka.Error(res.ErrorCode))
-	case !ok || len(res.Topics) != 1 || len(res.Topics[0].Partitions) != 1:
-		return nil, errors.New("fetch: the answer does not hold the partition that was asked for")
+	case !ok || len(r.Topics) > 1:
+		return nil, errors.New("fetch: the answer is about other topics")
+	case r.ErrorCode != 0:
+		return nil, fmt.Errorf("fetch: %w", kafka.Error(r.ErrorCode))
+	case len(r.Topics) == 0:
+		return nil, nil
 	}
-	part := &res.Topics[0].Partitions[0]
-	if part.ErrorCode != 0 {
-		return part, fmt.Errorf("fetch: %w", kafka.Error(part.ErrorCode))
+	return r.Topics[0].Partitions, nil
+}
+
+// fetchCommitted asks for records of one partition from an offset on, limit bytes
+// at most, and waits fetchWait for the first. What it gives to use lasts no longer
+// than that call.
+func fetchCommitted(ctx context.Context, cl *client, topic string, partition int, at int64, limit int32, use func(*kmsg.FetchResponseTopicPartition) error) error {
+	addr, err := leaderOf(ctx, cl, topic, partition)
+	if err != nil {
+		return err
 	}
-	return part, nil
+	req := askRecords(topic, fetchWait, limit)
+	askPartition(req, partition, at, limit)
+	return cl.ask(ctx, addr, req, fetchVersion, func(res kmsg.Response) error {
+		parts, err := answeredBy(res)
+		switch {
+		case err != nil:
+			return err
+		case len(parts) != 1 || parts[0].Partition != int32(partition):
+			return errors.New("fetch: the answer does not hold the partition that was asked for")
+		case parts[0].ErrorCode != 0:
+			return fmt.Errorf("fetch: %w", kafka.Error(parts[0].ErrorCode))
+		}
+		return use(&parts[0])
+	})
+}
+
+// leaderOf is where a partition's leader listens, as far as kafka-go remembers.
+func leaderOf(ctx context.Context, cl *client, topic string, partition int) (string, error) {
+	res, err := cl.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
+	if err != nil {
+		return "", fmt.Errorf("ask for the leader: %w", err)
+	}
+	for _, t := range res.Topics {
+		for _, p := range t.Partitions {
+			if t.Name == topic && p.ID == partition && p.Leader.Host != "" {
+				return net.JoinHostPort(p.Leader.Host, strconv.Itoa(p.Leader.Port)), nil
+			}
+		}
+	}
+	return "", fmt.Errorf("fetch: %w", kafka.LeaderNotAvailable)
 }
 
 // committedIn is what a group has committed in the partitions of a topic; those
