@@ -58,14 +58,14 @@ func (f *fetcher) request(addr string, b *brokerLoad, kind int, all []*reading, 
 func (q *fetchRequest) run() {
 	ctx, cancel := context.WithTimeout(q.f.a.ctx, fetchWait+callTimeout)
 	defer cancel()
-	cl := q.f.a.g.c.client
-	err := cl.ask(ctx, q.addr, q.message(), fetchVersion, q.take)
+	asked := len(q.all)
+	err := q.f.a.g.c.client.ask(ctx, q.addr, q.message(), fetchVersion, q.take)
+	if err == nil && len(q.all) == asked {
+		err = errors.New("fetch: the answer holds no partition that was asked for")
+	}
 	last := answer{over: q}
-	for _, r := range q.all { // what the answer did not tell of
-		if err == nil {
-			err = errors.New("fetch: the answer does not hold a partition that was asked for")
-		}
-		last.outcomes = append(last.outcomes, outcome{r: r, err: err})
+	for _, r := range q.all { // those for which there was no room in the answer, or none at all
+		last.outcomes = append(last.outcomes, outcome{r: r, next: r.at, behind: r.behind, err: err})
 	}
 	q.tell(last)
 }

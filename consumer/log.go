@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -79,18 +80,32 @@ func fetchCommitted(ctx context.Context, cl *client, topic string, partition int
 
 // leaderOf is where a partition's leader listens, as far as kafka-go remembers.
 func leaderOf(ctx context.Context, cl *client, topic string, partition int) (string, error) {
+	leaders, err := leadersOf(ctx, cl, topic)
+	if err != nil {
+		return "", err
+	}
+	addr, known := leaders[partition]
+	if !known {
+		return "", fmt.Errorf("fetch: %w", kafka.LeaderNotAvailable)
+	}
+	return addr, nil
+}
+
+// leadersOf is likewise where all of a topic's leaders listen.
+func leadersOf(ctx context.Context, cl *client, topic string) (map[int]string, error) {
 	res, err := cl.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
 	if err != nil {
-		return "", fmt.Errorf("ask for the leader: %w", err)
+		return nil, fmt.Errorf("ask for the leaders: %w", err)
 	}
+	leaders := make(map[int]string)
 	for _, t := range res.Topics {
 		for _, p := range t.Partitions {
-			if t.Name == topic && p.ID == partition && p.Leader.Host != "" {
-				return net.JoinHostPort(p.Leader.Host, strconv.Itoa(p.Leader.Port)), nil
+			if t.Name == topic && p.Leader.Host != "" {
+				leaders[p.ID] = net.JoinHostPort(p.Leader.Host, strconv.Itoa(p.Leader.Port))
 			}
 		}
 	}
-	return "", fmt.Errorf("fetch: %w", kafka.LeaderNotAvailable)
+	return leaders, nil
 }
 
 // committedIn is what a group has committed in the partitions of a topic; those
@@ -134,16 +149,85 @@ func logEnds(ctx context.Context, cl *client, topic string, id int, level kafka.
 }
 
 // listEnds asks for that of several partitions; each has an error of its own.
+// kafka-go would send a request of its own, on a connection of its own, for each
+// end of each partition.
 func listEnds(ctx context.Context, cl *client, topic string, ids []int, level kafka.IsolationLevel) ([]kafka.PartitionOffsets, error) {
-	ask := make([]kafka.OffsetRequest, 0, 2*len(ids))
-	for _, id := range ids {
-		ask = append(ask, kafka.FirstOffsetOf(id), kafka.LastOffsetOf(id))
-	}
-	res, err := cl.ListOffsets(ctx, &kafka.ListOffsetsRequest{
-		Topics: map[string][]kafka.OffsetRequest{topic: ask}, IsolationLevel: level,
-	})
+	leaders, err := leadersOf(ctx, cl, topic)
 	if err != nil {
 		return nil, fmt.Errorf("list offsets: %w", err)
 	}
-	return res.Topics[topic], nil
+	all := make([]kafka.PartitionOffsets, len(ids))
+	led := make(map[string][]*kafka.PartitionOffsets)
+	for i, id := range ids {
+		all[i] = kafka.PartitionOffsets{Partition: id}
+		if addr, known := leaders[id]; known {
+			led[addr] = append(led[addr], &all[i])
+		} else {
+			all[i].Error = kafka.LeaderNotAvailable
+		}
+	}
+	var brokers sync.WaitGroup
+	for addr, some := range led {
+		brokers.Go(func() { endsAt(ctx, cl, addr, topic, some, level) })
+	}
+	brokers.Wait()
+	return all, nil
+}
+
+// endsAt asks one broker for the ends of partitions that it leads. A request
+// can't ask for two offsets of one partition.
+func endsAt(ctx context.Context, cl *client, addr, topic string, some []*kafka.PartitionOffsets, level kafka.IsolationLevel) {
+	for _, end := range []int64{kafka.FirstOffset, kafka.LastOffset} {
+		err := cl.ask(ctx, addr, askEnds(topic, some, end, level), listOffsetsVersion, func(res kmsg.Response) error {
+			return readEnds(res, some, end)
+		})
+		if err != nil {
+			for _, p := range some {
+				p.Error = fmt.Errorf("list offsets: %w", err)
+			}
+			return
+		}
+	}
+}
+
+// listOffsetsVersion is the last one in the older coding of sizes.
+const listOffsetsVersion = 5
+
+func askEnds(topic string, some []*kafka.PartitionOffsets, end int64, level kafka.IsolationLevel) *kmsg.ListOffsetsRequest {
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.IsolationLevel = int8(level)
+	t := kmsg.NewListOffsetsRequestTopic()
+	t.Topic = topic
+	for _, p := range some {
+		q := kmsg.NewListOffsetsRequestTopicPartition()
+		q.Partition, q.Timestamp, q.CurrentLeaderEpoch = int32(p.Partition), end, -1
+		t.Partitions = append(t.Partitions, q)
+	}
+	req.Topics = append(req.Topics, t)
+	return req
+}
+
+func readEnds(answer kmsg.Response, some []*kafka.PartitionOffsets, end int64) error {
+	res, ok := answer.(*kmsg.ListOffsetsResponse)
+	if !ok || len(res.Topics) != 1 {
+		return errors.New("the answer is not about one topic")
+	}
+	got := make(map[int]*kmsg.ListOffsetsResponseTopicPartition, len(some))
+	for i := range res.Topics[0].Partitions {
+		p := &res.Topics[0].Partitions[i]
+		got[int(p.Partition)] = p
+	}
+	for _, p := range some {
+		switch q := got[p.Partition]; {
+		case q == nil:
+			p.Error = errors.New("list offsets: the partition is not in the answer")
+		case q.ErrorCode != 0:
+			p.Error = kafka.Error(q.ErrorCode)
+		case end == kafka.FirstOffset:
+			p.FirstOffset = q.Offset
+		default:
+			p.LastOffset = q.Offset
+		}
+	}
+	return nil
 }

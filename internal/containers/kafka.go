@@ -29,7 +29,7 @@ transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=2
 group.initial.rebalance.delay.ms=0
-auto.create.topics.enable=false
+auto.create.topics.enable=%t
 P
 if [ ! -d /tmp/kafka-data ]; then
   java -cp '/opt/kafka/libs/*' kafka.tools.StorageTool format -t 4L6g3nShT-eMCtK--X86sw -c /tmp/server.properties || exit 1
@@ -41,23 +41,30 @@ exec java -Xmx512m -cp '/opt/kafka/libs/*' kafka.Kafka /tmp/server.properties
 // and topics are not made by asking for them.
 func Kafka(t testing.TB) *Server {
 	t.Helper()
-	return kafka(t, image("DISPATCHER_TEST_KAFKA_IMAGE", "apache/kafka:4.1.1"))
+	return kafka(t, image("DISPATCHER_TEST_KAFKA_IMAGE", "apache/kafka:4.1.1"), false)
+}
+
+// KafkaCreating starts a broker like [Kafka]'s that makes topics when they are
+// asked for, as brokers do unless they are told otherwise.
+func KafkaCreating(t testing.TB) *Server {
+	t.Helper()
+	return kafka(t, image("DISPATCHER_TEST_KAFKA_IMAGE", "apache/kafka:4.1.1"), true)
 }
 
 // KafkaOld starts one Apache Kafka 3.9 broker, set up like [Kafka]'s.
 func KafkaOld(t testing.TB) *Server {
 	t.Helper()
-	return kafka(t, image("DISPATCHER_TEST_KAFKA_OLD_IMAGE", "apache/kafka:3.9.1"))
+	return kafka(t, image("DISPATCHER_TEST_KAFKA_OLD_IMAGE", "apache/kafka:3.9.1"), false)
 }
 
-func kafka(t testing.TB, name string) *Server {
+func kafka(t testing.TB, name string, creates bool) *Server {
 	t.Helper()
 	host := freePort(t)
 	return start(t, spec{
 		image: name,
 		port:  9092,
 		host:  host,
-		entry: []string{"sh", "-c", fmt.Sprintf(kafkaScript, host)},
+		entry: []string{"sh", "-c", fmt.Sprintf(kafkaScript, host, creates)},
 		ready: wait.ForListeningPort("9092/tcp").WithStartupTimeout(2 * time.Minute),
 	})
 }
