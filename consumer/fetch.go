@@ -33,8 +33,10 @@ const (
 	pollGap     = time.Millisecond
 	pollGapEach = 25 * time.Microsecond
 
-	// budgetLook is how often the node's budget is looked at.
-	budgetLook = 5 * time.Millisecond
+	// budgetLook is how often the node's budget is looked at, or each time when so
+	// many bytes have come.
+	budgetLook      = 5 * time.Millisecond
+	budgetLookBytes = answerBytes / 2
 )
 
 // A request is a long poll, for partitions whose records have all been read, or a
@@ -65,6 +67,7 @@ type fetcher struct {
 	brokers map[string]*brokerLoad
 	scarce  bool      // the node's budget is used up
 	looked  time.Time // at the budget
+	brought int       // bytes since then
 
 	mu      sync.Mutex // guards what others bring
 	added   []*partition
@@ -254,8 +257,8 @@ func (f *fetcher) rotate() {
 // look finds out, now and then, whether the node's budget is used up. Then only
 // partitions that hold less than their share are fetched.
 func (f *fetcher) look(now time.Time) (again time.Time) {
-	if now.Sub(f.looked) >= budgetLook {
-		f.looked = now
+	if f.brought >= budgetLookBytes || now.Sub(f.looked) >= budgetLook {
+		f.looked, f.brought = now, 0
 		f.scarce = f.a.g.c.hub.overBudget(f.a)
 	}
 	if f.scarce {

@@ -26,6 +26,7 @@ type outcome struct {
 	next   int64 // the next offset to ask for
 	behind bool
 	served bool // there were records
+	bytes  int  // that they hold in memory
 	full   bool
 	cut    bool // more bytes have to be asked for
 	err    error
@@ -43,7 +44,7 @@ func (f *fetcher) request(addr string, b *brokerLoad, kind int, all []*reading, 
 	if kind == longPoll {
 		// Long polls end together, and then become one again.
 		if b.underWay[kind] > 0 && b.until.After(now) {
-			q.wait = b.until.Sub(now)
+			q.wait = max(b.until.Sub(now), time.Millisecond)
 		} else {
 			b.until = now.Add(fetchWait)
 		}
@@ -166,7 +167,7 @@ func (f *fetcher) records(r *reading, part *kmsg.FetchResponseTopicPartition) ou
 		o.cut, o.err = true, stuck(r.at)
 		return o
 	}
-	o.next, o.behind = b.next, part.LastStableOffset > b.next
+	o.next, o.behind, o.bytes = b.next, part.LastStableOffset > b.next, b.bytes
 	o.full = !c.hub.add(r.p, b)
 	return o
 }
@@ -190,6 +191,7 @@ func (f *fetcher) note(a answer, now time.Time) {
 	for _, o := range a.outcomes {
 		r := o.r
 		r.busy = false
+		f.brought += o.bytes
 		if o.err != nil {
 			if o.cut {
 				r.limit = min(r.limit*2, fetchBytesMax)

@@ -36,7 +36,7 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-func (d *dials) by(dial func(context.Context, string, string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
+func (d *dials) by(dial dialer) dialer {
 	d.open, d.most = map[string]int{}, map[string]int{}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)
@@ -55,9 +55,9 @@ func (d *dials) count(addr string, by int) {
 	d.most[addr] = max(d.most[addr], d.open[addr])
 }
 
-// fetches counts the requests for records, and the partitions that they name.
-func (w *world) fetches() (requests, partitions *atomic.Int64) {
-	requests, partitions = &atomic.Int64{}, &atomic.Int64{}
+// fetches counts the requests for records.
+func (w *world) fetches() *atomic.Int64 {
+	var requests atomic.Int64
 	var last atomic.Pointer[kmsg.FetchRequest]
 	w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.UnknownServerError, Count: -1, When: func(r kmsg.Request) bool {
 		req := r.(*kmsg.FetchRequest)
@@ -65,26 +65,25 @@ func (w *world) fetches() (requests, partitions *atomic.Int64) {
 			return false // it is asked about each partition
 		}
 		requests.Add(1)
-		for _, t := range req.Topics {
-			partitions.Add(int64(len(t.Partitions)))
-		}
 		return false
 	}})
-	return requests, partitions
+	return &requests
 }
 
 // A node with 300 partitions of one broker needs a few connections and a few
 // requests a second, and sees a job in any of them at once.
 func TestManyIdlePartitionsCostLittle(t *testing.T) {
 	t.Parallel()
-	const partitions = 300
+	const partitions, backlog = 300, 3000
 	bubble(t, partitions, func(w *world) {
-		requests, _ := w.fetches()
+		requests := w.fetches()
 		var d dials
 		o := w.options()
 		o.Dial = d.by(w.net.DialContext)
 		n := w.start(o, (*consumer.Delivery).Done)
 		w.until("it is joined", func() bool { return len(n.c.Status().Partitions) == partitions })
+		w.produce("jobs", slices.Repeat([]job.Record{keyed("k", "x")}, backlog)...) // its partition leaves the long poll, and comes back
+		w.until("the backlog is handed out", func() bool { return len(n.values()) == backlog })
 		time.Sleep(time.Second)
 		before := requests.Load()
 		time.Sleep(10 * time.Second)
@@ -99,7 +98,7 @@ func TestManyIdlePartitionsCostLittle(t *testing.T) {
 		for i := range 20 {
 			began := time.Now()
 			w.produce("jobs", job.Record{Key: fmt.Append(nil, i), Value: []byte("x")})
-			w.until("it is handed out", func() bool { return len(n.values()) == i+1 })
+			w.until("it is handed out", func() bool { return len(n.values()) == backlog+i+1 })
 			if took := time.Since(began); took > 100*time.Millisecond {
 				t.Errorf("job %d was handed out after %v, want at once", i, took)
 			}
@@ -117,7 +116,7 @@ func TestATrickleIsFetchedInHandfuls(t *testing.T) {
 		w.until("it is joined", func() bool { return len(n.c.Status().Partitions) == partitions })
 		p, err := consumer.NewProducer(consumer.ProducerOptions{Connection: w.options().Connection, Linger: 100 * time.Microsecond})
 		w.ok(err)
-		requests, _ := w.fetches()
+		requests := w.fetches()
 		for i := range jobs {
 			w.ok(p.WriteBatch(w.t.Context(), "jobs", []job.Record{{Key: fmt.Append(nil, i), Value: []byte("x")}}))
 			time.Sleep(time.Millisecond)
@@ -135,16 +134,19 @@ func TestATrickleIsFetchedInHandfuls(t *testing.T) {
 // and goes on as soon as it has room again.
 func TestAFullPartitionStallsNoOther(t *testing.T) {
 	t.Parallel()
-	const jobs = 3000
+	const jobs, size = 3000, 4000
 	bubble(t, 2, func(w *world) {
+		var read atomic.Int64
+		o := w.options()
+		o.Dial = countReads(w.net.DialContext, &read)
 		keys := [2]string{keysOf(0, 2, 1)[0], keysOf(1, 2, 1)[0]}
 		var stuck []job.Record
 		for i := range jobs {
-			stuck = append(stuck, job.Record{Key: []byte(keys[0]), Value: fmt.Appendf(nil, "stuck %d %s", i, strings.Repeat("x", 4000))})
+			stuck = append(stuck, job.Record{Key: []byte(keys[0]), Value: fmt.Appendf(nil, "stuck %d %s", i, strings.Repeat("x", size))})
 		}
 		w.produce("jobs", stuck...)
 		release := make(chan struct{})
-		n := w.start(w.options(), func(d *consumer.Delivery) {
+		n := w.start(o, func(d *consumer.Delivery) {
 			if d.Job.Partition == 0 {
 				go func() { <-release; d.Done() }()
 				return
@@ -153,7 +155,6 @@ func TestAFullPartitionStallsNoOther(t *testing.T) {
 		})
 		w.until("the first one is in hand", func() bool { return len(n.values()) == 1 })
 		time.Sleep(time.Second)
-		_, named := w.fetches()
 		for i := range 10 {
 			began := time.Now()
 			w.produce("jobs", keyed(keys[1], fmt.Sprint("free ", i)))
@@ -163,8 +164,8 @@ func TestAFullPartitionStallsNoOther(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Second)
-		if got, most := named.Load(), int64(40); got > most {
-			t.Errorf("got partitions named %d times, want at most %d: the full one is left out", got, most)
+		if got := read.Load(); got > jobs*size*2/3 {
+			t.Errorf("got %d bytes read of a partition without room, want at most two thirds of %d", got, jobs*size)
 		}
 		began := time.Now()
 		close(release)
@@ -209,6 +210,61 @@ func TestNoPartitionStarvesBesideLargeOnes(t *testing.T) {
 	})
 }
 
+// What nobody takes is held up to the node's budget and no further, whatever the
+// number of partitions, and each of them has its share of it.
+func TestTheNodesBytesAreShared(t *testing.T) {
+	t.Parallel()
+	const partitions, each, size, budget = 16, 100, 10_000, 4 << 20
+	bubble(t, partitions, func(w *world) {
+		for p := range partitions {
+			var jobs []job.Record
+			for range each {
+				jobs = append(jobs, keyed(keysOf(p, partitions, 1)[0], strings.Repeat("x", size)))
+			}
+			for some := range slices.Chunk(jobs, 2) { // batches are fetched whole
+				w.produce("jobs", some...)
+			}
+		}
+		var read atomic.Int64
+		o := w.options()
+		o.BufferBytes, o.InHand = budget, 1
+		o.Dial = countReads(w.net.DialContext, &read)
+		n := w.idle(o)
+		w.until("it is joined", func() bool { return len(n.c.Status().Partitions) == partitions })
+		time.Sleep(5 * time.Second)
+		held := read.Load()
+		if least, most := int64(budget), int64(2*budget); held < least || held > most {
+			t.Errorf("got %d bytes of %d read, want %d to %d", held, partitions*each*size, least, most)
+		}
+		go n.take((*consumer.Delivery).Done)
+		for p := range partitions {
+			w.waitFor("jobs", p, each)
+		}
+		w.ok(n.end())
+	})
+}
+
+type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// countReads counts the bytes that connections bring.
+func countReads(dial dialer, read *atomic.Int64) dialer {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		return &readConn{Conn: c, read: read}, err
+	}
+}
+
+type readConn struct {
+	net.Conn
+	read *atomic.Int64
+}
+
+func (c *readConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.read.Add(int64(n))
+	return n, err
+}
+
 // Partitions change their leaders, back and forth, while jobs come: each is
 // handed out once, without a wait for kafka-go's cache.
 func TestPartitionsAreFollowedToTheirLeaders(t *testing.T) {
@@ -227,7 +283,7 @@ func TestPartitionsAreFollowedToTheirLeaders(t *testing.T) {
 			for p := range partitions {
 				w.produce("jobs", keyed(keysOf(p, partitions, 1)[0], fmt.Sprint(i, " ", p)))
 			}
-			w.within(2*time.Second, "all are seen", func() bool { return len(n.values()) == (i+1)*partitions })
+			w.within(500*time.Millisecond, "all are seen", func() bool { return len(n.values()) == (i+1)*partitions })
 		}
 		for p := range partitions {
 			w.waitFor("jobs", p, rounds)

@@ -19,6 +19,7 @@ type hub struct {
 	parks bool            // ClassUnknown goes to a topic of its own
 
 	headTimeout time.Duration // how long a job may be in hand; 0: for ever
+	bytes       int           // what all partitions may hold together, about
 
 	mu       sync.Mutex
 	lanes    []*lane // in order of priority
@@ -30,7 +31,7 @@ type hub struct {
 
 func newHub(lanes []*lane, o *Options) *hub {
 	return &hub{
-		ready: make(chan struct{}, 1), lanes: lanes, order: o.Order, tiers: o.RetryTiers, parks: o.ParkUnknown, headTimeout: o.HeadTimeout,
+		ready: make(chan struct{}, 1), lanes: lanes, order: o.Order, tiers: o.RetryTiers, parks: o.ParkUnknown, headTimeout: o.HeadTimeout, bytes: o.BufferBytes,
 		alarms: newAlarms(), since: make(map[*Delivery]time.Time), live: make(map[*assignment]struct{}),
 	}
 }
@@ -264,8 +265,8 @@ func (h *hub) overBudget(a *assignment) bool {
 		}
 		parts += len(live.parts)
 	}
-	scarce := all >= nodeBytes
-	share := max(nodeBytes/max(parts, 1), leastShare)
+	scarce := all >= h.bytes
+	share := max(h.bytes/max(parts, 1), leastShare)
 	for _, p := range a.parts {
 		p.over = scarce && p.held() >= share
 	}

@@ -9,14 +9,8 @@ const (
 	parkedBytes = 4 << 20 // of jobs that wait for an earlier one of their key, for their time, or for the dead letters
 )
 
-// nodeBytes is what all partitions of a node may hold together. When it is used
-// up, a partition is fetched only while it holds less than an equal share, or
-// than leastShare: so all of them together hold a little more at most, and none
-// goes without.
-const (
-	nodeBytes  = 64 << 20
-	leastShare = 16 << 10
-)
+// leastShare of a node's bytes is each partition's, however many there are.
+const leastShare = 16 << 10
 
 // held is how many bytes of records a partition has in memory.
 func (p *partition) held() int { return p.bytes + p.parked }
