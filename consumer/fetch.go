@@ -37,6 +37,8 @@ const (
 	// many bytes have come.
 	budgetLook      = 5 * time.Millisecond
 	budgetLookBytes = answerBytes / 2
+	// scarceLook is when it is looked at again though nothing else happens.
+	scarceLook = 20 * time.Millisecond
 )
 
 // A request is a long poll, for partitions whose records have all been read, or a
@@ -262,7 +264,7 @@ func (f *fetcher) look(now time.Time) (again time.Time) {
 		f.scarce = f.a.g.c.hub.overBudget(f.a)
 	}
 	if f.scarce {
-		return f.looked.Add(budgetLook)
+		return f.looked.Add(scarceLook)
 	}
 	return now.Add(time.Hour)
 }
