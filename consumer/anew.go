@@ -5,13 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/segmentio/kafka-go"
 )
 
-// idInterval is how often a member looks whether its topic is still the same.
-const idInterval = time.Second
+const (
+	// idInterval is how often a member looks whether its topic is still the same.
+	idInterval = time.Second
+	// lookGap is the least time between two looks.
+	lookGap = 100 * time.Millisecond
+)
 
 // errAnew: the topic was deleted and made again. No offset that this member
 // knows means anything in it.
@@ -20,57 +25,106 @@ var errAnew = fmt.Errorf("the topic was made anew: %w", errFenced)
 // watchTopic looks whether the topic is still the one that the member's offsets
 // belong to, each second and once more before the last commit. By its offsets
 // alone a topic that was made anew can't be told: as soon as it has grown beyond
-// them they seem to fit, and the jobs before them would never be sent.
+// them they seem to fit, and the jobs before them would never be sent. The same
+// answer says who leads each partition.
 func (a *assignment) watchTopic() {
 	defer close(a.looked)
-	w := &idWire{client: a.g.c.client}
-	defer w.close()
-	t := time.NewTicker(idInterval)
-	defer t.Stop()
-	for {
+	d := &describer{client: a.g.c.client}
+	known := sync.OnceFunc(func() { close(a.described) })
+	for faults := 0; ; {
 		ctx, cancel := context.WithTimeout(a.ctx, callTimeout)
-		same, err := a.look(ctx, w)
+		same, err := a.look(ctx, d)
 		cancel()
-		switch {
-		case errors.Is(err, errNoTopicIDs):
-			return
-		case !same:
+		if !same {
 			a.anew.Store(true)
 			a.end(errAnew)
 			return
 		}
-		select {
-		case <-t.C:
-			continue
-		case <-a.ctx.Done():
+		if faults++; answeredAboutTopic(err) {
+			faults = 0
+			known()
 		}
-		break
+		if !a.awaitLook(faults) {
+			break
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), idInterval)
 	defer cancel()
-	if same, _ := a.look(ctx, w); !same {
+	if same, _ := a.look(ctx, d); !same {
 		a.anew.Store(true)
 	}
 }
 
+// awaitLook waits for the time of the next look, be it that somebody asks for it.
+// false: the assignment has ended.
+func (a *assignment) awaitLook(faults int) bool {
+	wait := idInterval
+	if faults > 0 {
+		wait = backoff(faults-1, lookGap, idInterval)
+	}
+	if !pause(a.ctx, lookGap) {
+		return false
+	}
+	t := time.NewTimer(wait - lookGap)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-a.soon:
+	case <-a.ctx.Done():
+		return false
+	}
+	return true
+}
+
+// lookSoon has the topic looked at before its time: a partition may have another
+// leader. Any goroutine may call it.
+func (a *assignment) lookSoon() {
+	select {
+	case a.soon <- struct{}{}:
+	default:
+	}
+}
+
+// answeredAboutTopic tells whether a broker has answered, whatever it said.
+func answeredAboutTopic(err error) bool {
+	_, answered := errors.AsType[kafka.Error](err)
+	return err == nil || answered || errors.Is(err, errNoTopicIDs)
+}
+
 // look compares the topic's id with the one the group has seen first. What can't
 // be found out counts as the same.
-func (a *assignment) look(ctx context.Context, w *idWire) (same bool, err error) {
-	id, err := w.ask(ctx, a.g.topic)
+func (a *assignment) look(ctx context.Context, d *describer) (same bool, err error) {
+	now, err := d.describe(ctx, a.g.topic)
 	gone := errors.Is(err, kafka.UnknownTopicOrPartition)
 	if gone && !a.gone {
 		a.g.log().Warn("the topic is gone", "topic", a.g.topic)
 	}
 	a.gone = gone
-	if err != nil || id == (topicID{}) {
+	if now.leaders != nil {
+		a.fetch.learn(now.leaders)
+	}
+	if now.id == (topicID{}) {
 		a.g.log().Debug("the topic's id is not known", "topic", a.g.topic, "error", err)
 		return true, err
 	}
 	if a.g.topicID == (topicID{}) {
-		a.g.topicID = id
+		a.g.topicID = now.id
 	}
-	a.newID = id
-	return id == a.g.topicID, nil
+	a.newID = now.id
+	if now.id != a.g.topicID {
+		return false, nil
+	}
+	a.id.Store(&now.id)
+	return true, nil
+}
+
+// topicID is that of the topic which the assignment's offsets belong to; zero: it
+// is not known.
+func (a *assignment) topicID() topicID {
+	if id := a.id.Load(); id != nil {
+		return *id
+	}
+	return topicID{}
 }
 
 // startAnew gives the group offsets in the new topic, as out_of_range says, in
@@ -115,8 +169,9 @@ func (a *assignment) commitAnew() error {
 	var points []commitPoint
 	for _, id := range ids {
 		// The log is new: it begins at 0. If it doesn't, that is told when it is read.
-		points = append(points, commitPoint{part: &partition{feed: a.g.feed, id: id}, plain: true})
+		points = append(points, commitPoint{part: &partition{feed: a.g.feed, id: id}})
 	}
+	a.id.Store(&a.newID) // which the commit says
 	if a.g.c.opts.OutOfRange == RangeLatest {
 		if err := a.atEnds(ctx, ids, points); err != nil {
 			return err

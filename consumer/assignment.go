@@ -25,16 +25,23 @@ type assignment struct {
 	doom   chan struct{} // condemned is not empty; one slot
 	fresh  bool          // the group has committed nothing yet, in no partition
 
-	anew   atomic.Bool   // the topic is not the one that the offsets belong to
-	looked chan struct{} // closed when that is known for the last commits
-	gone   bool          // the topic does not exist; the watcher's until looked is closed
-	newID  topicID       // as last seen; likewise
+	fetch *fetcher
+	wake  chan struct{} // there is news for fetch; one slot, since a second word says nothing new
+
+	anew      atomic.Bool             // the topic is not the one that the offsets belong to
+	id        atomic.Pointer[topicID] // of the topic that they belong to; nil: not known
+	described chan struct{}           // closed when the cluster has first answered about the topic
+	soon      chan struct{}           // ask about the topic before the next second; one slot
+	looked    chan struct{}           // closed when anew is known for the last commits
+	gone      bool                    // the topic does not exist; the watcher's until looked is closed
+	newID     topicID                 // as last seen; likewise
 
 	once  sync.Once
 	ended time.Time // when ctx did; written before that, read only after it
 
 	// Guarded by the hub's lock.
 	parts     []*partition // those that are being worked
+	roomy     []*partition // those that have room again, until the fetcher knows
 	condemned []*Delivery  // records that are no job, on their way to the dead letters
 	inHand    int
 	isIdle    bool
@@ -43,9 +50,21 @@ type assignment struct {
 }
 
 func newAssignment(g *group, gen *kafka.Generation) *assignment {
-	a := &assignment{g: g, gen: gen, idle: make(chan struct{}), doom: make(chan struct{}, 1), looked: make(chan struct{}), fresh: g.fresh.Load()}
+	a := &assignment{
+		g: g, gen: gen, idle: make(chan struct{}), doom: make(chan struct{}, 1), fresh: g.fresh.Load(),
+		wake: make(chan struct{}, 1), described: make(chan struct{}), soon: make(chan struct{}, 1), looked: make(chan struct{}),
+	}
 	a.ctx, a.cancel = context.WithCancelCause(context.Background())
+	a.fetch = newFetcher(a)
 	return a
+}
+
+// wakeFetcher tells the fetcher that there is room, or something else for it.
+func (a *assignment) wakeFetcher() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
 }
 
 // end begins the drain, the clock of which starts here.
@@ -83,7 +102,8 @@ func (a *assignment) run(stopped, revoked <-chan struct{}) bool {
 	wg.Go(func() { a.watch(stopped, revoked) })
 	wg.Go(a.buryAll)
 	wg.Go(a.watchTopic)
-	wg.Go(func() { a.begin(func(p *partition) { wg.Go(func() { a.fetchLoop(p) }) }) })
+	wg.Go(a.fetch.run)
+	wg.Go(a.begin)
 	a.commitLoop(a.ctx.Done(), nil)
 	hub := a.g.c.hub
 	hub.drain(a)
@@ -108,8 +128,14 @@ func (a *assignment) watch(stopped, revoked <-chan struct{}) {
 }
 
 // begin finds out where to start, and starts each partition as soon as that is
-// known: one without a leader holds up itself alone.
-func (a *assignment) begin(start func(*partition)) {
+// known: one without a leader holds up itself alone. Before that it has to be
+// known which topic this is: committed offsets may belong to another one.
+func (a *assignment) begin() {
+	select {
+	case <-a.described:
+	case <-a.ctx.Done():
+		return
+	}
 	var todo []int
 	for _, p := range a.gen.Assignments[a.g.topic] {
 		todo = append(todo, p.ID)
@@ -128,7 +154,7 @@ func (a *assignment) begin(start func(*partition)) {
 		}
 		for _, p := range parts {
 			a.g.c.state.works(source{sourceFetch, a.g.topic, p.id})
-			start(p)
+			a.fetch.add(p)
 		}
 		if todo = missing; len(todo) == 0 || a.ctx.Err() != nil {
 			return

@@ -18,7 +18,7 @@ const commitPatience = 5
 type commitPoint struct {
 	part *partition
 	snapshot
-	plain bool // without the marks, which the broker found too long
+	plain bool // without metadata, which the broker found too long
 }
 
 // dirty lists what Kafka doesn't have yet. The hub's lock is held.
@@ -176,11 +176,12 @@ func (a *assignment) send(ctx context.Context, points []commitPoint) error {
 }
 
 func (a *assignment) commitRequest(points []commitPoint) *kafka.OffsetCommitRequest {
+	topic := a.topicID()
 	commits := make([]kafka.OffsetCommit, len(points))
 	for i := range points {
 		commits[i] = kafka.OffsetCommit{Partition: points[i].part.id, Offset: points[i].base}
 		if !points[i].plain {
-			commits[i].Metadata = points[i].marks.encode()
+			commits[i].Metadata = points[i].marks.encodeOf(topic)
 		}
 	}
 	return &kafka.OffsetCommitRequest{

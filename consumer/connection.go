@@ -5,10 +5,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
+	"sync"
 	"time"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/sasl"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 const (
@@ -27,8 +30,13 @@ const (
 type client struct {
 	kafka.Client
 	transport *kafka.Transport
-	dialer    *kafka.Dialer
+	dialer    *kafka.Dialer // without TLS, which its connections bring along; see dialBelow
 	brokers   []string
+	dial      func(ctx context.Context, network, address string) (net.Conn, error)
+	tls       *tls.Config // nil: none
+	wires     wires
+	answers   sync.Pool // of *[]byte, for what wires read
+	unpack    kgo.Decompressor
 }
 
 // newClient prepares connections; topics are those whose layout it may ask for.
@@ -49,15 +57,45 @@ func newClient(c *Connection, topics []string) (*client, error) {
 		Dial: c.Dial, DialTimeout: dialTimeout, MetadataTTL: metadataTTL,
 		MetadataTopics: topics, ClientID: c.ClientID, TLS: conf, SASL: mechanism,
 	}
-	return &client{
+	cl := &client{
 		Client:    kafka.Client{Addr: kafka.TCP(c.Brokers...), Timeout: callTimeout, Transport: tr},
 		transport: tr,
-		dialer:    &kafka.Dialer{ClientID: c.ClientID, DialFunc: c.Dial, Timeout: dialTimeout, DualStack: true, TLS: conf, SASLMechanism: mechanism},
 		brokers:   c.Brokers,
-	}, nil
+		dial:      c.Dial,
+		tls:       conf,
+		unpack:    kgo.DefaultDecompressor(),
+	}
+	if cl.dial == nil {
+		cl.dial = new(net.Dialer).DialContext
+	}
+	cl.dialer = &kafka.Dialer{ClientID: c.ClientID, DialFunc: cl.dialReadOnly, Timeout: dialTimeout, SASLMechanism: mechanism}
+	return cl, nil
 }
 
-func (c *client) close() { c.transport.CloseIdleConnections() }
+func (c *client) close() {
+	c.transport.CloseIdleConnections()
+	c.wires.close()
+}
+
+// dialBelow opens a connection to a broker, with TLS where that is asked for.
+func (c *client) dialBelow(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := c.dial(ctx, network, addr)
+	if err != nil || c.tls == nil {
+		return conn, err
+	}
+	conf := c.tls.Clone()
+	if conf.ServerName == "" {
+		if conf.ServerName, _, err = net.SplitHostPort(addr); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+	}
+	secure := tls.Client(conn, conf)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return secure, nil
+}
 
 // greet opens one connection, for the sake of its error: the transport reports
 // a wrong password as an unexpected end of file.

@@ -7,15 +7,16 @@
 // It does not wait for a rate limit, call a provider or decide what a result
 // means; it hands out a [Delivery] and carries out what it is told. It does not
 // promise exactly once: a job whose call ended, and whose mark was not committed
-// when the node died, is handed out again. Compacted topics are not for jobs: a
-// batch of which compaction has left nothing can't be passed. A member that
-// stops while it joins waits for the join to end.
+// when the node died, is handed out again. Compacted topics are not for jobs:
+// compaction takes what was not worked. A member that stops while it joins waits
+// for the join to end.
 //
 // # How it works
 //
 // [Consumer.Run] checks the topics, then joins one group a topic and one a retry
 // tier, named <group>.<topic>. Each generation of a group makes an assignment: its
-// partitions with their ledgers, one fetcher a partition, and one committer.
+// partitions with their ledgers, one fetcher, and one committer. The fetcher asks
+// each broker for all partitions that it leads at once.
 //
 //	fetcher ─► buffer ─► ledger admits ─► due? ─► key free? ─► ready ─► Take ─► Done, Dead, Later, Return
 //	                                       │          └► behind the job of its key that goes before it
@@ -30,7 +31,8 @@
 // Topics belong to lanes. The job of the first lane is the best, unless another
 // one is owed its floor; see [Lane]. Each lane has room for InHand jobs.
 //
-// A fetcher whose partition has enough waiting doesn't fetch; heartbeats go on.
+// A partition that has enough waiting isn't fetched; heartbeats go on. Nor is one
+// that holds its share of [Options.BufferBytes] when these are used up.
 //
 // With [Options.Results] a job is settled through [Results], which first brings
 // what became of it to <topic>.results:
@@ -39,8 +41,8 @@
 //
 // The ledger of a partition knows the commit point, the lowest offset that is
 // not complete, and which later offsets are. Both are committed, the latter as
-// the commit's metadata, so that one stuck job costs neither its partition nor
-// repeats. It sees 8192 offsets; fetching pauses at three quarters of that.
+// the commit's metadata with the topic's id, so that one stuck job costs neither its
+// partition nor repeats. It sees 8192 offsets; fetching pauses at three quarters of that.
 //
 // Jobs of one key come one at a time, in the order of their offsets; in
 // partition order those of one partition do, which is the same with one chain
@@ -60,10 +62,11 @@
 //	group, one a feed            ends with the context of Run
 //	generation, one a group      kafka-go's; drains and commits before it returns
 //	watcher, one a generation    turns its end into the deliveries' cause
-//	fetcher, one a partition     ends with the deliveries' context
+//	fetcher, one a generation    ends with the deliveries' context
+//	fetch request, up to four a broker and generation; ends with its answer, or with that context
 //	digger, one a generation     brings to the dead letters what no worker is to see
-//	beginner, one a generation   starts the fetchers, each once it is known where
-//	id watcher, one a generation looks whether the topic is still the same; ends after one more look
+//	beginner, one a generation   hands the partitions to the fetcher, each once it is known where it begins
+//	id watcher, one a generation looks whether the topic is still the same, and who leads; ends after one more look
 //	courier, one a partition     of results with something to write; ends when there is no more
 //
 // The taker belongs to the caller. It receives from [Consumer.Ready] until Run
@@ -102,7 +105,9 @@
 //     log says so, and what is marked behind it still counts.
 //   - A topic that is deleted and made again while the node runs is waited for, and
 //     read from where Options.OutOfRange says. Its id tells, so not before Kafka 2.8.
-//   - A committed offset beyond the end of the log, or marks there, mean that the
-//     topic is not the one they were written for. Then the group starts at the
-//     first record, or without the marks: nothing is lost, jobs may be repeated.
+//   - A committed offset beyond the end of the log, with the topic's id: the log
+//     was cut. The group goes on at its end, and the log says so.
+//   - A committed offset with another topic's id, or beyond the end of the log
+//     without an id, is not one of this log. Then the group starts at the first
+//     record: nothing is lost, jobs may be repeated.
 package consumer

@@ -38,12 +38,21 @@ type world struct {
 
 func bubble(t *testing.T, partitions int32, test func(w *world), topics ...string) {
 	t.Helper()
+	bubbleWith(t, partitions, test, nil, topics...)
+}
+
+// bubbleWith is bubble on a cluster with options of its own.
+func bubbleWith(t *testing.T, partitions int32, test func(w *world), opts []kfake.Opt, topics ...string) {
+	t.Helper()
 	if len(topics) == 0 {
 		topics = []string{"jobs"}
 	}
 	synctest.Test(t, func(t *testing.T) {
 		n := &kfake.VirtualNetwork{}
-		cl, err := kfake.NewCluster(kfake.ListenFn(n.Listen), kfake.Ports(9092), kfake.NumBrokers(1), kfake.SeedTopics(partitions, topics...))
+		opts = append([]kfake.Opt{
+			kfake.ListenFn(n.Listen), kfake.Ports(9092), kfake.NumBrokers(1), kfake.SeedTopics(partitions, topics...),
+		}, opts...)
+		cl, err := kfake.NewCluster(opts...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,6 +19,7 @@ type hub struct {
 	parks bool            // ClassUnknown goes to a topic of its own
 
 	headTimeout time.Duration // how long a job may be in hand; 0: for ever
+	bytes       int           // what all partitions may hold together, about
 
 	mu       sync.Mutex
 	lanes    []*lane // in order of priority
@@ -30,7 +31,7 @@ type hub struct {
 
 func newHub(lanes []*lane, o *Options) *hub {
 	return &hub{
-		ready: make(chan struct{}, 1), lanes: lanes, order: o.Order, tiers: o.RetryTiers, parks: o.ParkUnknown, headTimeout: o.HeadTimeout,
+		ready: make(chan struct{}, 1), lanes: lanes, order: o.Order, tiers: o.RetryTiers, parks: o.ParkUnknown, headTimeout: o.HeadTimeout, bytes: o.BufferBytes,
 		alarms: newAlarms(), since: make(map[*Delivery]time.Time), live: make(map[*assignment]struct{}),
 	}
 }
@@ -241,6 +242,35 @@ func (h *hub) close(a *assignment) []commitPoint {
 	a.over = true
 	delete(h.live, a)
 	return a.dirty()
+}
+
+// roomy takes the partitions of an assignment that have room again.
+func (h *hub) roomy(a *assignment) []*partition {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	some := a.roomy
+	a.roomy = nil
+	return some
+}
+
+// overBudget tells whether the node's partitions hold all that they may, and
+// marks those of an assignment that hold their share of it then.
+func (h *hub) overBudget(a *assignment) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all, parts := 0, 0
+	for live := range h.live {
+		for _, p := range live.parts {
+			all += p.held()
+		}
+		parts += len(live.parts)
+	}
+	scarce := all >= h.bytes
+	share := max(h.bytes/max(parts, 1), leastShare)
+	for _, p := range a.parts {
+		p.over = scarce && p.held() >= share
+	}
+	return scarce
 }
 
 // dirty returns the offsets that Kafka doesn't have yet.

@@ -30,7 +30,7 @@ func (w *workshop) assignment() *assignment {
 func (w *workshop) partition(a *assignment, l *lane, id int) *partition {
 	p := &partition{
 		feed: &feed{topic: l.name, of: l.name, lane: l}, hub: w.hub, asg: a, id: id,
-		wake: make(chan struct{}, 1), keys: make(map[uint64]*Delivery), ledger: newLedger(0),
+		keys: make(map[uint64]*Delivery), ledger: newLedger(0),
 	}
 	w.hub.open(a, []*partition{p})
 	return p

@@ -102,6 +102,12 @@ func (w *world) check(t *rapid.T) {
 	if err != nil || got != s.marks || len(text) > maxMetadata {
 		t.Fatalf("the marks do not survive their encoding %q: %v", text, err)
 	}
+	id := topicID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "topic"))
+	text = s.marks.encodeOf(id)
+	of, got, err := decodeMetadata(text)
+	if err != nil || of != id || got != s.marks || len(text) > maxMetadata {
+		t.Fatalf("the marks of topic %x do not survive their encoding %q: topic %x, %v", id, text, of, err)
+	}
 	for o := range w.jobs {
 		if rel := o - s.base; rel >= 0 && rel < int64(s.marks.n) && s.marks.done(rel) != w.complete[o] {
 			t.Fatalf("offset %d: got complete %v, want %v", o, s.marks.done(rel), w.complete[o])

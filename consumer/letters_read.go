@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,8 @@ import (
 	"dispatcher/job"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol/fetch"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // letterPatience is how long a cluster may fail to answer an operator before
@@ -54,15 +56,15 @@ func (r *letterReader) next(ctx context.Context) ([]job.Record, error) {
 	return records, nil
 }
 
-func (r *letterReader) step(ctx context.Context) ([]job.Record, error) {
-	res, err := fetchCommitted(ctx, r.cl, r.topic, r.id, r.at, r.limit)
+func (r *letterReader) step(ctx context.Context) (records []job.Record, err error) {
+	next := r.at
+	err = fetchCommitted(ctx, r.cl, r.topic, r.id, r.at, r.limit, func(res *kmsg.FetchResponseTopicPartition) error {
+		records, next, err = r.read(res)
+		return err
+	})
 	if errors.Is(err, kafka.OffsetOutOfRange) {
 		return nil, r.followStart(ctx, err)
 	}
-	if err != nil {
-		return nil, err
-	}
-	records, next, err := r.read(res)
 	if err != nil {
 		return nil, err
 	}
@@ -89,48 +91,32 @@ func (r *letterReader) followStart(ctx context.Context, cause error) error {
 }
 
 // read copies the records out of an answer. Aborted ones and markers are passed.
-func (r *letterReader) read(res *fetch.ResponsePartition) (records []job.Record, next int64, err error) {
-	next = r.at
-	aborted := newAborted(res.AbortedTransactions)
-	for _, batch := range batches(res.RecordSet.Records) {
-		keep := aborted.keeps(batch)
-		for {
-			raw, err := batch.ReadRecord()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				return nil, 0, err
-			}
-			rec, err := ownRecord(raw)
-			if err != nil {
-				return nil, 0, err
-			}
-			if keep && rec.Offset >= next && rec.Offset < r.end {
-				rec.Topic, rec.Partition = r.topic, r.id
-				records = append(records, rec)
-			}
-			next = max(next, rec.Offset+1)
+func (r *letterReader) read(res *kmsg.FetchResponseTopicPartition) (records []job.Record, next int64, err error) {
+	all, next, err := committedRecords(res, r.at, r.cl.unpack)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, raw := range all {
+		if raw.Offset < r.end {
+			rec := ownRecord(raw)
+			rec.Topic, rec.Partition = r.topic, r.id
+			records = append(records, rec)
 		}
 	}
 	return records, next, nil
 }
 
-// ownRecord copies a record out of the client's pages and gives those back. It
-// keeps the difference between none and empty.
-func ownRecord(raw *kafka.Record) (job.Record, error) {
-	defer closeBytes(raw.Key)
-	defer closeBytes(raw.Value)
-	rec := job.Record{Offset: raw.Offset, Time: raw.Time, Headers: make([]job.Header, len(raw.Headers))}
+// ownRecord copies a record out of the answer. It keeps the difference between
+// none and empty.
+func ownRecord(raw *kgo.Record) job.Record {
+	rec := job.Record{
+		Offset: raw.Offset, Time: raw.Timestamp, Key: bytes.Clone(raw.Key), Value: bytes.Clone(raw.Value),
+		Headers: make([]job.Header, len(raw.Headers)),
+	}
 	for i, h := range raw.Headers {
-		rec.Headers[i] = job.Header{Key: h.Key, Value: h.Value}
+		rec.Headers[i] = job.Header{Key: h.Key, Value: bytes.Clone(h.Value)}
 	}
-	var err error
-	if rec.Key, err = kafka.ReadAll(raw.Key); err != nil {
-		return rec, err
-	}
-	rec.Value, err = kafka.ReadAll(raw.Value)
-	return rec, err
+	return rec
 }
 
 // patiently tries until it works, or what went wrong won't pass by itself, or

@@ -12,20 +12,43 @@ type place struct {
 	first, last int64
 	offset      int64
 	metadata    string
+	topic       topicID // of the log; zero: not known
 }
+
+// of is the id of the topic in which the offset was committed; zero: not known.
+func (at place) of() topicID {
+	id, _, _ := decodeMetadata(at.metadata)
+	return id
+}
+
+// known tells whether the ids of both topics are: the one in which the offset was
+// committed, and that of the log.
+func (at place) known() bool {
+	return at.topic != (topicID{}) && at.of() != (topicID{})
+}
+
+// foreign tells whether the offset was committed in another topic of that name,
+// which was deleted since.
+func (at place) foreign() bool { return at.offset >= 0 && at.known() && at.of() != at.topic }
+
+// cut tells whether the log has lost its end, as by an unclean election: the
+// offset was committed in this topic, and lies beyond the end.
+func (at place) cut() bool { return at.offset > at.last && at.known() && at.of() == at.topic }
 
 // locate sets up those of the partitions whose committed offset and log can be
 // read now. Of the others it returns the numbers, and what is wrong with one.
 func (a *assignment) locate(ids []int) (parts []*partition, missing []int, err error) {
 	places, err := a.places(ids)
+	topic := a.topicID()
 	for _, id := range ids {
 		at, ok := places[id]
+		at.topic = topic
 		switch {
 		case !ok:
 			missing = append(missing, id)
 		case at.lost() && a.g.c.opts.OutOfRange == RangeStop:
 			missing = append(missing, id)
-			a.g.refuse(rangeError(id, at.offset, at.first, at.last))
+			a.g.refuse(at.refusal(id))
 		default:
 			parts = append(parts, a.settleIn(id, at))
 		}
@@ -88,11 +111,16 @@ func merge(committed []kafka.OffsetFetchPartition, logs []kafka.PartitionOffsets
 func (a *assignment) settleIn(id int, at place) *partition {
 	p := &partition{
 		feed: a.g.feed, hub: a.g.c.hub, asg: a, id: id,
-		wake: make(chan struct{}, 1), keys: make(map[uint64]*Delivery),
+		keys:      make(map[uint64]*Delivery),
 		committed: at.offset, stable: at.last,
 	}
 	base, m, doubt := at.resolve(a.fresh)
-	if at.lost() && a.g.c.opts.OutOfRange == RangeLatest {
+	switch {
+	case at.cut():
+		a.g.log().Error("the log was cut: it ends before the committed offset; records that were in between are lost, going on at its end",
+			"topic", a.g.topic, "partition", id, "committed", at.offset, "log_end", at.last)
+		doubt = ""
+	case at.lost() && a.g.c.opts.OutOfRange == RangeLatest:
 		base, m, doubt = at.last, marks{}, "begin with what comes; what lies before is given up"
 	}
 	if doubt != "" {
@@ -102,16 +130,26 @@ func (a *assignment) settleIn(id int, at place) *partition {
 	p.ledger = newLedger(base)
 	p.ledger.restore(m)
 	p.begin, p.fetched = p.ledger.base, p.ledger.base
-	// Revision 0 counts as committed only where Kafka has exactly this.
-	if at.offset != base {
+	// Revision 0 counts as committed only where Kafka has exactly this, with the
+	// topic's id: without it a cut log could not be told from another one.
+	if at.offset != base || at.of() != at.topic {
 		p.ledger.rev = 1
 	}
 	return p
 }
 
-// lost tells whether what is committed is not in the log any more.
+// lost tells whether what is committed is not in the log any more, or never was.
 func (at place) lost() bool {
-	return at.offset >= 0 && (at.offset < at.first || at.offset > at.last)
+	return at.offset >= 0 && (at.offset < at.first || at.offset > at.last) || at.foreign()
+}
+
+// refusal is why a consumer that is to stop at what is lost does not begin.
+func (at place) refusal(partition int) error {
+	if !at.foreign() {
+		return rangeError(partition, at.offset, at.first, at.last)
+	}
+	return fmt.Errorf("partition %d: offset %d was committed in a topic that was deleted and made anew, and out_of_range is stop: "+
+		"see what became of its jobs, then set the group's offset, or out_of_range", partition, at.offset)
 }
 
 // rangeError ends a consumer that is to stop at what it can't go on from.
@@ -123,14 +161,19 @@ func rangeError(partition int, offset, first, last int64) error {
 // resolve decides where to begin and which marks to believe. doubt is empty
 // when the commit fits the log. atEnd: without a commit, begin with what comes.
 //
-// A commit beyond the log's end means that the topic was made anew or lost its
-// end. To begin with the first record may repeat jobs; anything else may lose some.
+// A commit beyond the log's end means that the log has lost its end, or that the
+// topic was made anew. The topic's id tells which. Where it is not known, to begin
+// with the first record may repeat jobs; anything else may lose some.
 func (at place) resolve(atEnd bool) (base int64, m marks, doubt string) {
 	switch {
 	case at.offset < 0 && atEnd:
 		return at.last, marks{}, ""
 	case at.offset < 0:
 		return at.first, marks{}, ""
+	case at.foreign():
+		return at.first, marks{}, "the offset is of a topic that was deleted: begin with the first record"
+	case at.cut():
+		return at.last, marks{}, "the log was cut: go on at its end"
 	case at.offset > at.last:
 		return at.first, marks{}, "begin with the first record"
 	}

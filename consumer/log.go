@@ -4,40 +4,108 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
+	"sync"
 	"time"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol/fetch"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // This file has what nodes and the commands for dead letters ask of a log.
 
-// fetchCommitted asks for records from an offset on, limit bytes at most, and
-// waits fetchWait for the first. With a partition's own error comes what the
-// broker says beside it.
-func fetchCommitted(ctx context.Context, cl *client, topic string, partition int, at int64, limit int32) (*fetch.ResponsePartition, error) {
-	msg, err := cl.transport.RoundTrip(ctx, cl.Addr, &fetch.Request{
-		ReplicaID: -1, SessionEpoch: -1, IsolationLevel: readCommitted,
-		MaxWaitTime: int32(fetchWait / time.Millisecond), MinBytes: 1, MaxBytes: limit,
-		Topics: []fetch.RequestTopic{{Topic: topic, Partitions: []fetch.RequestPartition{{
-			Partition: int32(partition), CurrentLeaderEpoch: -1, LogStartOffset: -1, FetchOffset: at, PartitionMaxBytes: limit,
-		}}}},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("fetch: %w", err)
-	}
-	res, ok := msg.(*fetch.Response)
+// fetchVersion is the last one that names topics and is not in the newer coding
+// of sizes; Kafka 4 still speaks it.
+const fetchVersion = 11
+
+// askRecords is a request for committed records of one topic. A broker waits for
+// the first of them, and answers as soon as any partition has some.
+func askRecords(topic string, wait time.Duration, most int32) *kmsg.FetchRequest {
+	req := kmsg.NewPtrFetchRequest()
+	req.SessionEpoch, req.IsolationLevel = -1, readCommitted
+	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = int32(wait/time.Millisecond), 1, most
+	t := kmsg.NewFetchRequestTopic()
+	t.Topic = topic
+	req.Topics = append(req.Topics, t)
+	return req
+}
+
+// askPartition adds a partition to such a request, with the next offset and the
+// most bytes of it.
+func askPartition(req *kmsg.FetchRequest, id int, at int64, most int32) {
+	p := kmsg.NewFetchRequestTopicPartition()
+	p.Partition, p.FetchOffset, p.PartitionMaxBytes = int32(id), at, most
+	p.CurrentLeaderEpoch, p.LogStartOffset = -1, -1
+	req.Topics[0].Partitions = append(req.Topics[0].Partitions, p)
+}
+
+// answeredBy is what a broker says of a topic's partitions.
+func answeredBy(res kmsg.Response) ([]kmsg.FetchResponseTopicPartition, error) {
+	r, ok := res.(*kmsg.FetchResponse)
 	switch {
-	case ok && res.ErrorCode != 0:
-		return nil, fmt.Errorf("fetch: %w", kafka.Error(res.ErrorCode))
-	case !ok || len(res.Topics) != 1 || len(res.Topics[0].Partitions) != 1:
-		return nil, errors.New("fetch: the answer does not hold the partition that was asked for")
+	case !ok || len(r.Topics) > 1:
+		return nil, errors.New("fetch: the answer is about other topics")
+	case r.ErrorCode != 0:
+		return nil, fmt.Errorf("fetch: %w", kafka.Error(r.ErrorCode))
+	case len(r.Topics) == 0:
+		return nil, nil
 	}
-	part := &res.Topics[0].Partitions[0]
-	if part.ErrorCode != 0 {
-		return part, fmt.Errorf("fetch: %w", kafka.Error(part.ErrorCode))
+	return r.Topics[0].Partitions, nil
+}
+
+// fetchCommitted asks for records of one partition from an offset on, limit bytes
+// at most, and waits fetchWait for the first. What it gives to use lasts no longer
+// than that call.
+func fetchCommitted(ctx context.Context, cl *client, topic string, partition int, at int64, limit int32, use func(*kmsg.FetchResponseTopicPartition) error) error {
+	addr, err := leaderOf(ctx, cl, topic, partition)
+	if err != nil {
+		return err
 	}
-	return part, nil
+	req := askRecords(topic, fetchWait, limit)
+	askPartition(req, partition, at, limit)
+	return cl.ask(ctx, addr, req, fetchVersion, func(res kmsg.Response) error {
+		parts, err := answeredBy(res)
+		switch {
+		case err != nil:
+			return err
+		case len(parts) != 1 || parts[0].Partition != int32(partition):
+			return errors.New("fetch: the answer does not hold the partition that was asked for")
+		case parts[0].ErrorCode != 0:
+			return fmt.Errorf("fetch: %w", kafka.Error(parts[0].ErrorCode))
+		}
+		return use(&parts[0])
+	})
+}
+
+// leaderOf is where a partition's leader listens, as far as kafka-go remembers.
+func leaderOf(ctx context.Context, cl *client, topic string, partition int) (string, error) {
+	leaders, err := leadersOf(ctx, cl, topic)
+	if err != nil {
+		return "", err
+	}
+	addr, known := leaders[partition]
+	if !known {
+		return "", fmt.Errorf("fetch: %w", kafka.LeaderNotAvailable)
+	}
+	return addr, nil
+}
+
+// leadersOf is likewise where all of a topic's leaders listen.
+func leadersOf(ctx context.Context, cl *client, topic string) (map[int]string, error) {
+	res, err := cl.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
+	if err != nil {
+		return nil, fmt.Errorf("ask for the leaders: %w", err)
+	}
+	leaders := make(map[int]string)
+	for _, t := range res.Topics {
+		for _, p := range t.Partitions {
+			if t.Name == topic && p.Leader.Host != "" {
+				leaders[p.ID] = net.JoinHostPort(p.Leader.Host, strconv.Itoa(p.Leader.Port))
+			}
+		}
+	}
+	return leaders, nil
 }
 
 // committedIn is what a group has committed in the partitions of a topic; those
@@ -81,16 +149,85 @@ func logEnds(ctx context.Context, cl *client, topic string, id int, level kafka.
 }
 
 // listEnds asks for that of several partitions; each has an error of its own.
+// kafka-go would send a request of its own, on a connection of its own, for each
+// end of each partition.
 func listEnds(ctx context.Context, cl *client, topic string, ids []int, level kafka.IsolationLevel) ([]kafka.PartitionOffsets, error) {
-	ask := make([]kafka.OffsetRequest, 0, 2*len(ids))
-	for _, id := range ids {
-		ask = append(ask, kafka.FirstOffsetOf(id), kafka.LastOffsetOf(id))
-	}
-	res, err := cl.ListOffsets(ctx, &kafka.ListOffsetsRequest{
-		Topics: map[string][]kafka.OffsetRequest{topic: ask}, IsolationLevel: level,
-	})
+	leaders, err := leadersOf(ctx, cl, topic)
 	if err != nil {
 		return nil, fmt.Errorf("list offsets: %w", err)
 	}
-	return res.Topics[topic], nil
+	all := make([]kafka.PartitionOffsets, len(ids))
+	led := make(map[string][]*kafka.PartitionOffsets)
+	for i, id := range ids {
+		all[i] = kafka.PartitionOffsets{Partition: id}
+		if addr, known := leaders[id]; known {
+			led[addr] = append(led[addr], &all[i])
+		} else {
+			all[i].Error = kafka.LeaderNotAvailable
+		}
+	}
+	var brokers sync.WaitGroup
+	for addr, some := range led {
+		brokers.Go(func() { endsAt(ctx, cl, addr, topic, some, level) })
+	}
+	brokers.Wait()
+	return all, nil
+}
+
+// endsAt asks one broker for the ends of partitions that it leads. A request
+// can't ask for two offsets of one partition.
+func endsAt(ctx context.Context, cl *client, addr, topic string, some []*kafka.PartitionOffsets, level kafka.IsolationLevel) {
+	for _, end := range []int64{kafka.FirstOffset, kafka.LastOffset} {
+		err := cl.ask(ctx, addr, askEnds(topic, some, end, level), listOffsetsVersion, func(res kmsg.Response) error {
+			return readEnds(res, some, end)
+		})
+		if err != nil {
+			for _, p := range some {
+				p.Error = fmt.Errorf("list offsets: %w", err)
+			}
+			return
+		}
+	}
+}
+
+// listOffsetsVersion is the last one in the older coding of sizes.
+const listOffsetsVersion = 5
+
+func askEnds(topic string, some []*kafka.PartitionOffsets, end int64, level kafka.IsolationLevel) *kmsg.ListOffsetsRequest {
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.IsolationLevel = int8(level)
+	t := kmsg.NewListOffsetsRequestTopic()
+	t.Topic = topic
+	for _, p := range some {
+		q := kmsg.NewListOffsetsRequestTopicPartition()
+		q.Partition, q.Timestamp, q.CurrentLeaderEpoch = int32(p.Partition), end, -1
+		t.Partitions = append(t.Partitions, q)
+	}
+	req.Topics = append(req.Topics, t)
+	return req
+}
+
+func readEnds(answer kmsg.Response, some []*kafka.PartitionOffsets, end int64) error {
+	res, ok := answer.(*kmsg.ListOffsetsResponse)
+	if !ok || len(res.Topics) != 1 {
+		return errors.New("the answer is not about one topic")
+	}
+	got := make(map[int]*kmsg.ListOffsetsResponseTopicPartition, len(some))
+	for i := range res.Topics[0].Partitions {
+		p := &res.Topics[0].Partitions[i]
+		got[int(p.Partition)] = p
+	}
+	for _, p := range some {
+		switch q := got[p.Partition]; {
+		case q == nil:
+			p.Error = errors.New("list offsets: the partition is not in the answer")
+		case q.ErrorCode != 0:
+			p.Error = kafka.Error(q.ErrorCode)
+		case end == kafka.FirstOffset:
+			p.FirstOffset = q.Offset
+		default:
+			p.LastOffset = q.Offset
+		}
+	}
+	return nil
 }

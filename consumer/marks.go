@@ -11,9 +11,21 @@ import (
 // marks are the offsets, counted from a commit point, that are complete though
 // an earlier one is not. They travel in the metadata of the offset commit.
 //
+// # Format v2 (frozen)
+//
+//	"v2;" base64(id)                    nothing beyond the committed offset is complete
+//	"v2;" base64(id kind payload)       standard alphabet, no padding, ≤ 4096 characters
+//
+// id are the 16 bytes of the topic's id, which is never zero. An offset that was
+// committed with another id belongs to a topic that was deleted and made again.
+// kind and payload are those of v1.
+//
 // # Format v1 (frozen)
 //
-//	"v1;" base64(kind payload)      standard alphabet, no padding, ≤ 4096 characters
+//	"v1;" base64(kind payload)          likewise; nothing complete is the empty string
+//
+// A writer that does not know the topic's id writes v1: brokers before Kafka 2.8
+// have none. A reader takes both.
 //
 // kind 0 is a list of unsigned varints: the lengths of runs, by turns not
 // complete and complete, the first one beginning at the committed offset. Each
@@ -22,9 +34,10 @@ import (
 // kind 1 is a bit set: bit i%8 (from the least significant) of byte i/8 is set
 // when committed offset + i is complete. The last byte is not 0.
 //
-// A writer takes the shorter one. Nothing complete is the empty string. The
-// runs come to at most 8192 offsets. The committed offset itself is never
-// complete. Metadata that differs in anything is someone else's, and ignored.
+// A writer takes the shorter kind. The runs come to at most 8192 offsets, so the
+// bit set has at most 1024 bytes and v2 at most 3 + ⌈(16+1+1024)·8/6⌉ = 1391
+// characters. The committed offset itself is never complete. Metadata that
+// differs in anything is someone else's, and ignored.
 type marks struct {
 	n    int // offsets from the commit point to the last complete one
 	bits [spanCap / 64]uint64
@@ -32,13 +45,14 @@ type marks struct {
 
 const (
 	marksPrefix  = "v1;"
+	idPrefix     = "v2;"
 	kindRuns     = 0
 	kindBits     = 1
 	maxMetadata  = 4096 // a broker's offset.metadata.max.bytes by default
 	maxMarkBytes = 1 + spanCap/8
 )
 
-var errForeignMarks = errors.New("metadata is not in format v1")
+var errForeignMarks = errors.New("metadata is neither in format v1 nor in v2")
 
 func (m *marks) set(i int64) {
 	m.bits[i/64] |= 1 << (i % 64)
@@ -77,22 +91,39 @@ func (m *marks) runEnd(i int) int {
 	return m.n
 }
 
-// encode renders the metadata of a commit.
+// encode renders the metadata of a commit of which the topic's id is not known.
 func (m *marks) encode() string {
 	if m.n == 0 {
 		return ""
 	}
-	limit := 1 + (m.n+7)/8
-	buf := append(make([]byte, 0, limit+binary.MaxVarintLen16), kindRuns)
-	for i := 0; i < m.n && len(buf) <= limit; {
+	return marksPrefix + base64.RawStdEncoding.EncodeToString(m.append(nil))
+}
+
+// encodeOf renders the metadata of a commit in a topic.
+func (m *marks) encodeOf(topic topicID) string {
+	if topic == (topicID{}) {
+		return m.encode()
+	}
+	return idPrefix + base64.RawStdEncoding.EncodeToString(m.append(topic[:]))
+}
+
+// append adds kind and payload; nothing if nothing is complete.
+func (m *marks) append(to []byte) []byte {
+	if m.n == 0 {
+		return to
+	}
+	from, limit := len(to), 1+(m.n+7)/8
+	buf := append(make([]byte, 0, from+limit+binary.MaxVarintLen16), to...)
+	buf = append(buf, kindRuns)
+	for i := 0; i < m.n && len(buf) <= from+limit; {
 		end := m.runEnd(i)
 		buf = binary.AppendUvarint(buf, uint64(end-i))
 		i = end
 	}
-	if len(buf) > limit {
-		buf = m.appendBits(append(buf[:0], kindBits))
+	if len(buf) > from+limit {
+		buf = m.appendBits(append(buf[:from], kindBits))
 	}
-	return marksPrefix + base64.RawStdEncoding.EncodeToString(buf)
+	return buf
 }
 
 func (m *marks) appendBits(buf []byte) []byte {
@@ -104,15 +135,44 @@ func (m *marks) appendBits(buf []byte) []byte {
 
 // decodeMarks reads the metadata of a commit. An empty one means no marks.
 func decodeMarks(metadata string) (marks, error) {
+	_, m, err := decodeMetadata(metadata)
+	return m, err
+}
+
+// decodeMetadata reads the metadata of a commit, of either format: the id of the
+// topic that it was written for, zero where it does not say, and the marks.
+func decodeMetadata(metadata string) (topicID, marks, error) {
 	if metadata == "" {
-		return marks{}, nil
+		return topicID{}, marks{}, nil
 	}
-	text, ok := strings.CutPrefix(metadata, marksPrefix)
-	if !ok || len(metadata) > maxMetadata {
-		return marks{}, errForeignMarks
+	var id topicID
+	text, plain := strings.CutPrefix(metadata, marksPrefix)
+	text, named := strings.CutPrefix(text, idPrefix)
+	if plain == named || len(metadata) > maxMetadata {
+		return topicID{}, marks{}, errForeignMarks
 	}
 	raw, err := base64.RawStdEncoding.Strict().DecodeString(text)
-	if err != nil || len(raw) < 2 {
+	if err != nil {
+		return topicID{}, marks{}, errForeignMarks
+	}
+	if named {
+		n := copy(id[:], raw)
+		if n < len(id) || id == (topicID{}) {
+			return topicID{}, marks{}, errForeignMarks
+		}
+		if raw = raw[n:]; len(raw) == 0 {
+			return id, marks{}, nil
+		}
+	}
+	m, err := decodeKind(raw)
+	if err != nil {
+		return topicID{}, marks{}, err
+	}
+	return id, m, nil
+}
+
+func decodeKind(raw []byte) (marks, error) {
+	if len(raw) < 2 {
 		return marks{}, errForeignMarks
 	}
 	switch raw[0] {

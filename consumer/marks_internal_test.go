@@ -52,6 +52,33 @@ func TestMarksFormatV1(t *testing.T) {
 	}
 }
 
+// As frozen as v1. An id that is not known leaves v1.
+func TestMarksFormatV2(t *testing.T) {
+	t.Parallel()
+	id := topicID{0: 1, 15: 2}
+	for _, c := range []struct {
+		name string
+		id   topicID
+		m    marks
+		want string
+	}{
+		{"nothing", id, marks{}, "v2;AQAAAAAAAAAAAAAAAAAAAg"},
+		{"one", id, marksOf(1), "v2;AQAAAAAAAAAAAAAAAAAAAgEC"},
+		{"bits", id, marksOf(1, 3, 5, 7, 9, 11), "v2;AQAAAAAAAAAAAAAAAAAAAgGqCg"},
+		{"no id and nothing", topicID{}, marks{}, ""},
+		{"no id", topicID{}, marksOf(1), "v1;AQI"},
+	} {
+		got := c.m.encodeOf(c.id)
+		of, back, err := decodeMetadata(got)
+		if err != nil || of != c.id || back != c.m {
+			t.Errorf("%s: %q reads as topic %x and other marks: %v", c.name, got, of, err)
+		}
+		if got != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
 func TestMarksAlwaysFit(t *testing.T) {
 	t.Parallel()
 	var m marks
@@ -60,6 +87,9 @@ func TestMarksAlwaysFit(t *testing.T) {
 	}
 	if got := len(m.encode()); got > 1400 {
 		t.Errorf("the worst pattern takes %d characters, want at most 1400", got)
+	}
+	if got := len(m.encodeOf(topicID{1})); got != 1391 {
+		t.Errorf("the worst pattern takes %d characters with an id, want 1391", got)
 	}
 }
 
@@ -88,6 +118,47 @@ func TestForeignMetadataIsNoMarks(t *testing.T) {
 			t.Errorf("%s: got %d marks and error %v, want an error", name, m.n, err)
 		}
 	}
+}
+
+func TestForeignMetadataNamesNoTopic(t *testing.T) {
+	t.Parallel()
+	raw := func(b ...byte) string { return idPrefix + base64.RawStdEncoding.EncodeToString(b) }
+	id := topicID{1, 15: 2}
+	for name, text := range map[string]string{
+		"prefix alone":        idPrefix,
+		"half an id":          raw(id[:8]...),
+		"no id":               raw(make([]byte, 16)...),
+		"kind alone":          raw(append(id[:], kindRuns)...),
+		"unknown kind":        raw(append(id[:], 2, 1, 1)...),
+		"last run not done":   raw(append(id[:], kindRuns, 1, 1, 1)...),
+		"commit point done":   raw(append(id[:], kindBits, 1)...),
+		"both versions":       marksPrefix + raw(id[:]...),
+		"padding":             raw(id[:]...) + "==",
+		"longer than brokers": idPrefix + strings.Repeat("A", maxMetadata),
+	} {
+		if of, m, err := decodeMetadata(text); err == nil || of != (topicID{}) || m != (marks{}) {
+			t.Errorf("%s: got topic %x, %d marks and error %v, want an error", name, of, m.n, err)
+		}
+	}
+}
+
+func FuzzDecodeMetadata(f *testing.F) {
+	for _, s := range []string{"", "v1;AAEB", "v2;AQAAAAAAAAAAAAAAAAAAAg", "v2;AQAAAAAAAAAAAAAAAAAAAgABAQ", "v2;AQAAAAAAAAAAAAAAAAAAAgGqCg", "v2;", "v1;v2;AA"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		id, m, err := decodeMetadata(text)
+		if err != nil {
+			return
+		}
+		if m.n > spanCap || m.done(0) {
+			t.Fatalf("%q: got %d marks, the first %v", text, m.n, m.done(0))
+		}
+		of, back, err := decodeMetadata(m.encodeOf(id))
+		if err != nil || of != id || back != m {
+			t.Fatalf("%q does not survive a round trip: topic %x for %x, %v", text, of, id, err)
+		}
+	})
 }
 
 func FuzzDecodeMarks(f *testing.F) {

@@ -75,6 +75,10 @@ type Options struct {
 	Order       Order // default key
 	InHand      int   // jobs ready or handed out and not settled, at most, of each lane; default 256
 	MaxJobBytes int   // largest value of a job; default 1 MiB
+	// BufferBytes is about what the jobs of all this node's partitions that nobody
+	// has taken hold in memory together. When it is used up, a partition is fetched
+	// only while it holds less than an equal share. Default 64 MiB.
+	BufferBytes int
 
 	CommitInterval time.Duration // default 100 ms
 	Heartbeat      time.Duration // default 1 s, which is also the most
@@ -128,6 +132,7 @@ func (o *Options) setDefaults() {
 	orDefault(&o.Node, o.ClientID)
 	orDefault(&o.InHand, 256)
 	orDefault(&o.MaxJobBytes, job.DefaultMaxBytes)
+	orDefault(&o.BufferBytes, 64<<20)
 	orDefault(&o.CommitInterval, 100*time.Millisecond)
 	orDefault(&o.Heartbeat, time.Second)
 	orDefault(&o.Session, 10*time.Second)
@@ -214,6 +219,9 @@ func (o *Options) validateSizes() error {
 	}
 	if o.MaxJobBytes < 1 || o.MaxJobBytes > 64<<20 {
 		faults = append(faults, fault("max_job_bytes", o.MaxJobBytes, "must be 1 to 67108864"))
+	}
+	if o.BufferBytes < 1<<20 || o.BufferBytes > 64<<30 {
+		faults = append(faults, fault("buffer_bytes", o.BufferBytes, "must be 1048576 to 68719476736"))
 	}
 	return errors.Join(faults...)
 }

@@ -9,6 +9,12 @@ const (
 	parkedBytes = 4 << 20 // of jobs that wait for an earlier one of their key, for their time, or for the dead letters
 )
 
+// leastShare of a node's bytes is each partition's, however many there are.
+const leastShare = 16 << 10
+
+// held is how many bytes of records a partition has in memory.
+func (p *partition) held() int { return p.bytes + p.parked }
+
 // list is a queue through Delivery.next.
 type list struct{ head, tail *Delivery }
 
@@ -38,8 +44,7 @@ type partition struct {
 	hub   *hub
 	asg   *assignment
 	id    int
-	begin int64         // where the first fetch begins
-	wake  chan struct{} // room again; one slot, since a second signal says nothing new
+	begin int64 // where the first fetch begins
 
 	ledger ledger
 	keys   map[uint64]*Delivery // last of each chain, whose first one is ready or in hand
@@ -56,7 +61,8 @@ type partition struct {
 	taken   int  // jobs in hand
 	napping bool // the first record in buffer is not due, and an alarm is set
 	fetched int64
-	waiting bool       // the fetcher waits for wake
+	waiting bool       // the fetcher waits until there is room
+	over    bool       // holds its share of the node's bytes, which are used up; the fetcher's
 	listed  bool       // in the lane's queue of those that may have something
 	after   *partition // the next one in that queue
 
@@ -211,8 +217,6 @@ func (p *partition) wakeFetcher() {
 		return
 	}
 	p.waiting = false
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	p.asg.roomy = append(p.asg.roomy, p)
+	p.asg.wakeFetcher()
 }

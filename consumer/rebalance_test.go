@@ -12,6 +12,9 @@ import (
 	"dispatcher/consumer"
 )
 
+// onlyID is how long a commit's metadata is that holds the topic's id and no marks.
+const onlyID = len("v2;") + 22
+
 // One stuck job costs neither its partition nor repeats after a restart.
 func TestOneStuckJobCostsNoRepeats(t *testing.T) {
 	t.Parallel()
@@ -27,8 +30,8 @@ func TestOneStuckJobCostsNoRepeats(t *testing.T) {
 		n := w.start(w.options(), stuck)
 		w.until("all seen", func() bool { return len(n.values()) == 2000 })
 		w.ok(n.end())
-		if offset, metadata := w.committed("jobs", 0); offset != 50 || !strings.HasPrefix(metadata, "v1;") {
-			t.Errorf("got offset %d and metadata %q, want 50 and marks", offset, metadata)
+		if offset, metadata := w.committed("jobs", 0); offset != 50 || !strings.HasPrefix(metadata, "v2;") || len(metadata) <= onlyID {
+			t.Errorf("got offset %d and metadata %q, want 50, the topic's id and marks", offset, metadata)
 		}
 		w.produce("jobs", numbered(2000, 2010)...)
 		next := w.start(w.options(), (*consumer.Delivery).Done)
@@ -37,8 +40,8 @@ func TestOneStuckJobCostsNoRepeats(t *testing.T) {
 		if got, want := strings.Join(next.values(), " "), "50 2000 2001 2002 2003 2004 2005 2006 2007 2008 2009"; got != want {
 			t.Errorf("after the restart: got %s, want %s", got, want)
 		}
-		if offset, metadata := w.committed("jobs", 0); offset != 2010 || metadata != "" {
-			t.Errorf("got offset %d and metadata %q, want 2010 and none", offset, metadata)
+		if offset, metadata := w.committed("jobs", 0); offset != 2010 || !strings.HasPrefix(metadata, "v2;") || len(metadata) != onlyID {
+			t.Errorf("got offset %d and metadata %q, want 2010, the topic's id and no marks", offset, metadata)
 		}
 	})
 }

@@ -33,13 +33,23 @@ func answered(code int16, id topicID) []byte {
 	return res.AppendTo([]byte{0})
 }
 
+// decodeTopic reads an answer to a question about a topic.
+func decodeTopic(answer []byte) (topicState, error) {
+	res := kmsg.NewPtrMetadataResponse()
+	res.SetVersion(metadataVersion)
+	if err := decodeAnswer(res, answer); err != nil {
+		return topicState{}, err
+	}
+	return readTopic(res)
+}
+
 func TestAnIDIsReadFromWhatABrokerSays(t *testing.T) {
 	t.Parallel()
 	want := topicID{1, 2, 15: 16}
-	if got, err := decodeTopicID(answered(0, want)); err != nil || got != want {
+	if got, err := decodeTopic(answered(0, want)); err != nil || got.id != want {
 		t.Errorf("got %v and %v, want %v", got, err, want)
 	}
-	if _, err := decodeTopicID(answered(3, topicID{})); !errors.Is(err, kafka.UnknownTopicOrPartition) {
+	if _, err := decodeTopic(answered(3, topicID{})); !errors.Is(err, kafka.UnknownTopicOrPartition) {
 		t.Errorf("got %v, want that there is no such topic", err)
 	}
 }
@@ -50,9 +60,9 @@ func FuzzDecodeTopicID(f *testing.F) {
 	f.Add(whole[:len(whole)/2])
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0x7f})
 	f.Fuzz(func(t *testing.T, answer []byte) {
-		id, err := decodeTopicID(answer)
-		if err != nil && id != (topicID{}) {
-			t.Errorf("got the id %v beside %v", id, err)
+		got, err := decodeTopic(answer)
+		if err != nil && got.id != (topicID{}) {
+			t.Errorf("got the id %v beside %v", got.id, err)
 		}
 	})
 }
@@ -87,19 +97,22 @@ func TestIDsAreAskedForByWayOfTLSAndSASL(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := &idWire{client: cl}
-			defer w.close()
-			first, err := w.ask(t.Context(), "jobs")
-			if !errors.Is(err, c.err) || (err == nil) == (first == topicID{}) {
-				t.Fatalf("got the id %x and %v", first, err)
+			t.Cleanup(cl.close)
+			d := &describer{client: cl}
+			first, err := d.describe(t.Context(), "jobs")
+			if !errors.Is(err, c.err) || (err == nil) == (first.id == topicID{}) {
+				t.Fatalf("got the id %x and %v", first.id, err)
+			}
+			if first.leaders[0] != c.conn.Brokers[0] {
+				t.Errorf("got the leaders %v, want %s for partition 0", first.leaders, c.conn.Brokers[0])
 			}
 			if err != nil {
 				return
 			}
-			if again, err := w.ask(t.Context(), "jobs"); err != nil || again != first {
-				t.Errorf("got %x and %v the second time, want %x", again, err, first)
+			if again, err := d.describe(t.Context(), "jobs"); err != nil || again.id != first.id {
+				t.Errorf("got %x and %v the second time, want %x", again.id, err, first.id)
 			}
-			if _, err := w.ask(t.Context(), "none"); !errors.Is(err, kafka.UnknownTopicOrPartition) {
+			if _, err := d.describe(t.Context(), "none"); !errors.Is(err, kafka.UnknownTopicOrPartition) {
 				t.Errorf("got %v for a topic that is not there", err)
 			}
 		})

@@ -56,6 +56,13 @@ func KafkaOAuth(t testing.TB) *Server {
 	return kafka(t, image("DISPATCHER_TEST_KAFKA_IMAGE", "apache/kafka:4.1.1"), "SASL_PLAINTEXT", oauthServer)
 }
 
+// KafkaCreating starts a broker like [Kafka]'s that makes topics when they are
+// asked for, as brokers do unless they are told otherwise.
+func KafkaCreating(t testing.TB) *Server {
+	t.Helper()
+	return kafka(t, image("DISPATCHER_TEST_KAFKA_IMAGE", "apache/kafka:4.1.1"), "PLAINTEXT", "auto.create.topics.enable=true")
+}
+
 // KafkaOld starts one Apache Kafka 3.9 broker, set up like [Kafka]'s.
 func KafkaOld(t testing.TB) *Server {
 	t.Helper()

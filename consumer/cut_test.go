@@ -1,0 +1,173 @@
+package consumer_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"dispatcher/consumer"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+)
+
+// ended runs a node until so much is committed, and returns the metadata that it
+// leaves behind.
+func (w *world) ended(offset int64) string {
+	w.t.Helper()
+	n := w.start(w.options(), (*consumer.Delivery).Done)
+	w.waitFor("jobs", 0, offset)
+	w.ok(n.end())
+	_, metadata := w.committed("jobs", 0)
+	return metadata
+}
+
+// A commit beyond the end of the log that says it is of this very topic: the log
+// was cut. What is left was worked, and is not handed out again.
+func TestACutLogGoesOnAtItsEnd(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", numbered(0, 10)...)
+		w.commit("jobs", 0, 100, w.ended(10))
+		var said bytes.Buffer
+		o := w.options()
+		o.Logger = slog.New(slog.NewTextHandler(&said, nil))
+		n := w.start(o, (*consumer.Delivery).Done)
+		w.waitFor("jobs", 0, 10)
+		w.produce("jobs", numbered(10, 15)...)
+		w.waitFor("jobs", 0, 15)
+		w.ok(n.end())
+		if got, want := fmt.Sprint(n.values()), "[10 11 12 13 14]"; got != want {
+			t.Errorf("got %s handed out, want %s", got, want)
+		}
+		for _, want := range []string{"the log was cut", "topic=jobs", "partition=0", "committed=100", "log_end=10"} {
+			if strings.Count(said.String(), want) == 0 {
+				t.Errorf("the log does not say %q", want)
+			}
+		}
+		if got := strings.Count(said.String(), "the log was cut"); got != 1 {
+			t.Errorf("got it said %d times, want once", got)
+		}
+		again := w.start(o, (*consumer.Delivery).Done)
+		w.until("it is joined", func() bool { return again.c.Status().Joined })
+		w.ok(again.end())
+		if got := strings.Count(said.String(), "the log was cut"); got != 1 || len(again.values()) != 0 {
+			t.Errorf("after a restart: got it said %d times and %v handed out, want once and nothing", got, again.values())
+		}
+	})
+}
+
+// A log that is cut beneath what a node has reached: likewise.
+func TestACutLogUnderOutOfRangeStopEndsTheNode(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", numbered(0, 10)...)
+		w.commit("jobs", 0, 100, w.ended(10))
+		o := w.options()
+		o.OutOfRange = consumer.RangeStop
+		n := w.start(o, (*consumer.Delivery).Done)
+		if err := <-n.err; err == nil || !strings.Contains(err.Error(), "offset 100 is outside of the log from 0 to 10") {
+			t.Errorf("got %v, want that the offset is not in the log", err)
+		}
+	})
+}
+
+// An offset that says it is of another topic means nothing, also where the log
+// reaches beyond it: no job of the new topic is left out.
+func TestAnOffsetOfAnotherTopicIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	for policy, want := range map[consumer.OutOfRange]int{consumer.RangeEarliest: 50, consumer.RangeLatest: 0} {
+		for name, offset := range map[string]int64{"within the log": 20, "beyond its end": 200} {
+			t.Run(fmt.Sprint(policy, " ", name), func(t *testing.T) {
+				t.Parallel()
+				bubble(t, 1, func(w *world) {
+					w.produce("jobs", numbered(0, 20)...)
+					old := w.ended(20)
+					w.anew(1, 50)
+					w.commit("jobs", 0, offset, old)
+					o := w.options()
+					o.OutOfRange = policy
+					n := w.start(o, (*consumer.Delivery).Done)
+					w.waitFor("jobs", 0, 50)
+					w.ok(n.end())
+					if got := len(news(n.values())); got != want {
+						t.Errorf("got %d jobs of the new topic handed out, want %d", got, want)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestAnOffsetOfAnotherTopicUnderOutOfRangeStop(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", numbered(0, 20)...)
+		old := w.ended(20)
+		w.anew(1, 50)
+		w.commit("jobs", 0, 20, old)
+		o := w.options()
+		o.OutOfRange = consumer.RangeStop
+		n := w.start(o, (*consumer.Delivery).Done)
+		if err := <-n.err; err == nil || !strings.Contains(err.Error(), "committed in a topic that was deleted") {
+			t.Errorf("got %v, want that the offset is of another topic", err)
+		}
+	})
+}
+
+// Marks of the old format hold, and what is committed names the topic from then
+// on, though no job is worked.
+func TestMarksWithoutATopicAreTakenOver(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", numbered(0, 5)...)
+		w.commit("jobs", 0, 1, "v1;AAEC") // 1 is open, 2 and 3 are complete
+		n := w.start(w.options(), nil)
+		held := n.holding(2)
+		if got := fmt.Sprint(n.values()); got != "[1 4]" {
+			t.Errorf("got %s handed out, want [1 4]", got)
+		}
+		w.until("the topic's id is committed", func() bool {
+			offset, metadata := w.committed("jobs", 0)
+			return offset == 1 && strings.HasPrefix(metadata, "v2;") && len(metadata) > onlyID
+		})
+		for _, d := range held {
+			d.Done()
+		}
+		w.ok(n.end())
+	})
+}
+
+// On a broker that makes topics when they are asked for, a topic that is deleted
+// stays deleted: neither the group's questions nor any other bring it back.
+func TestADeletedTopicStaysDeleted(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]func(*consumer.Options){
+		"plain":        func(*consumer.Options) {},
+		"retry topics": func(o *consumer.Options) { o.RetryTiers = []time.Duration{time.Second} },
+		"results":      func(o *consumer.Options) { o.Results = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubbleWith(t, 1, func(w *world) {
+				opts := w.options()
+				o(&opts)
+				w.produce("jobs", numbered(0, 10)...)
+				n := w.start(opts, (*consumer.Delivery).Done)
+				other := w.start(opts, (*consumer.Delivery).Done)
+				w.waitFor("jobs", 0, 10)
+				w.ok(w.cluster.DeleteTopic("jobs"))
+				for range 100 { // longer than kafka-go waits between its looks for new partitions
+					time.Sleep(time.Second)
+					if w.cluster.TopicInfo("jobs") != nil {
+						w.t.Fatal("the topic is there again")
+					}
+				}
+				w.ok(n.end())
+				w.ok(other.end())
+			}, []kfake.Opt{kfake.AllowAutoTopicCreation()})
+		})
+	}
+}
