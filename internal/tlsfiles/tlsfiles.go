@@ -1,0 +1,192 @@
+package tlsfiles
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+)
+
+// maxFile bounds each file, in bytes. The authorities of a whole system take
+// about a quarter of it.
+const maxFile = 1 << 20
+
+// Files says how a client's connections are encrypted. The zero value trusts the
+// system's authorities and shows no certificate.
+type Files struct {
+	CA         string       // PEM file of the authorities; empty: the system's
+	Cert, Key  string       // PEM files of the certificate that is shown; empty: none
+	ServerName string       // that the server's certificate must hold; empty: the host that is dialled
+	Log        *slog.Logger // nil: nothing is logged
+}
+
+// Client makes settings for handshakes. Its methods may be called from any
+// goroutine.
+type Client struct {
+	files Files
+
+	mu   sync.Mutex // never held while a file is read
+	good content
+	pool *x509.CertPool   // nil: the system's
+	pair *tls.Certificate // nil: none
+	told bool             // the last read failed, and was logged
+}
+
+// content is what the files held.
+type content struct{ ca, cert, key []byte }
+
+func (c content) equal(o content) bool {
+	return bytes.Equal(c.ca, o.ca) && bytes.Equal(c.cert, o.cert) && bytes.Equal(c.key, o.key)
+}
+
+// Open reads the files. An error names the setting (ca_file, cert_file or
+// key_file) and the file, and never holds what is in it.
+func Open(f Files) (*Client, error) {
+	if f.Log == nil {
+		f.Log = slog.New(slog.DiscardHandler)
+	}
+	c := &Client{files: f}
+	read, err := f.read()
+	if err != nil {
+		return nil, err
+	}
+	c.pool, c.pair, err = f.parse(read)
+	c.good = read
+	return c, err
+}
+
+// Config reads the files and returns settings for the next handshake; the caller
+// may change them. ServerName is empty unless it was configured.
+func (c *Client) Config() *tls.Config {
+	read, err := c.files.read()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.take(read, err)
+	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.files.ServerName, RootCAs: c.pool}
+	if c.pair != nil {
+		conf.Certificates = []tls.Certificate{*c.pair}
+	}
+	return conf
+}
+
+// take puts what was read in force, if it is good. The caller holds the lock.
+func (c *Client) take(read content, err error) {
+	changed := err == nil && !read.equal(c.good)
+	if changed {
+		var pool *x509.CertPool
+		var pair *tls.Certificate
+		if pool, pair, err = c.files.parse(read); err == nil {
+			c.good, c.pool, c.pair = read, pool, pair
+		}
+	}
+	switch {
+	case err != nil && !c.told:
+		c.files.Log.Warn("TLS files could not be read again; the last good ones stay in use", "error", err)
+	case changed && err == nil:
+		c.files.Log.Info("TLS files changed; new connections use them", "ca_file", c.files.CA, "cert_file", c.files.Cert)
+	case c.told && err == nil:
+		c.files.Log.Info("TLS files can be read again")
+	}
+	c.told = err != nil
+}
+
+// DialFunc opens a connection, as [net.Dialer.DialContext] does.
+type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// Dial returns a function that opens a connection with dial and makes the
+// handshake on it; the context bounds both. The connections are of type [*tls.Conn].
+func (c *Client) Dial(dial DialFunc) DialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		raw, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return Handshake(ctx, raw, c.Config(), address)
+	}
+}
+
+// Handshake makes raw, which was dialled at address, a TLS connection; it closes
+// raw where that fails. Without a ServerName in conf, which it may change, the
+// server's certificate must hold the address's host.
+func Handshake(ctx context.Context, raw net.Conn, conf *tls.Config, address string) (*tls.Conn, error) {
+	if conf.ServerName == "" {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			_ = raw.Close()
+			return nil, fmt.Errorf("TLS needs a server name: %w", err)
+		}
+		conf.ServerName = host
+	}
+	conn := tls.Client(raw, conf)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+func (f Files) read() (content, error) {
+	var c content
+	for _, file := range []struct {
+		setting, path string
+		into          *[]byte
+	}{{"ca_file", f.CA, &c.ca}, {"cert_file", f.Cert, &c.cert}, {"key_file", f.Key, &c.key}} {
+		if file.path == "" {
+			continue
+		}
+		held, err := readFile(file.path)
+		if err != nil {
+			return content{}, fmt.Errorf("%s: %w", file.setting, err)
+		}
+		*file.into = held
+	}
+	return c, nil
+}
+
+func (f Files) parse(c content) (pool *x509.CertPool, pair *tls.Certificate, err error) {
+	if f.CA != "" {
+		pool = x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(c.ca) {
+			return nil, nil, fmt.Errorf("ca_file: %s holds no certificate in PEM form", f.CA)
+		}
+	}
+	if f.Cert != "" || f.Key != "" {
+		p, err := tls.X509KeyPair(c.cert, c.key)
+		if err != nil {
+			return nil, nil, fmt.Errorf("cert_file %s, key_file %s: %w", f.Cert, f.Key, err)
+		}
+		pair = &p
+	}
+	return pool, pair, nil
+}
+
+// readFile takes regular files only: a pipe or a device could keep a handshake
+// waiting for ever.
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no regular file", path)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	held, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err = errors.Join(err, file.Close()); err != nil {
+		return nil, err
+	}
+	if len(held) > maxFile {
+		return nil, fmt.Errorf("%s has more than %d bytes", path, maxFile)
+	}
+	return held, nil
+}
