@@ -177,6 +177,7 @@ type HTTP struct {
 	Timeout          time.Duration     `yaml:"timeout"` // from the write to the end of the answer
 	DialTimeout      time.Duration     `yaml:"dial_timeout"`
 	IdleTimeout      time.Duration     `yaml:"idle_timeout"`
+	MaxConnAge       time.Duration     `yaml:"max_conn_age"` // 0: without a bound
 	MaxResponseBytes int               `yaml:"max_response_bytes"`
 	MessageID        string            `yaml:"message_id"`   // header:NAME, json:PATH
 	CloudEvents      string            `yaml:"cloud_events"` // as_is, binary

@@ -5,6 +5,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
+
+	"dispatcher/internal/tlsfiles"
 )
 
 // Build reads the files and makes the settings usable. It returns nil where TLS
@@ -32,6 +35,11 @@ func (t TLS) Build() (*tls.Config, error) {
 		built.Certificates = []tls.Certificate{pair}
 	}
 	return built, nil
+}
+
+// Files is what a client that follows its files needs.
+func (t TLS) Files(log *slog.Logger) tlsfiles.Files {
+	return tlsfiles.Files{CA: t.CAFile, Cert: t.CertFile, Key: t.KeyFile, ServerName: t.ServerName, Log: log}
 }
 
 // check says what is wrong with the settings as such; files are read by Build.

@@ -151,7 +151,7 @@ func TestTLSWithItsOwnAuthority(t *testing.T) {
 	roots.AddCert(srv.Certificate())
 
 	n := &tally{}
-	s := newSender(t, sender.HTTPOptions{URL: srv.URL, TLS: &tls.Config{RootCAs: roots}, DialContext: n.dial})
+	s := newSender(t, sender.HTTPOptions{URL: srv.URL, TLS: func() *tls.Config { return &tls.Config{RootCAs: roots} }, DialContext: n.dial})
 	permits := 0
 	for range 3 {
 		before := n.count()

@@ -39,8 +39,11 @@ type HTTPOptions struct {
 	// Headers are sent with every call and win over what the job says. Host is
 	// honoured; what belongs to the connection or names the job is refused.
 	Headers map[string]string
-	// TLS is for https; it is copied. Nil: the system's roots.
-	TLS *tls.Config
+	// MaxConnAge is for how long a connection is taken for calls; up to a quarter
+	// less, so that not all end at once. A call is never cut. 0: without a bound.
+	MaxConnAge time.Duration
+	// TLS makes the settings of one handshake, for https. Nil: the system's roots.
+	TLS func() *tls.Config
 	// MaxResponseBytes is how much of an answer's body is read. A longer answer
 	// still counts, but costs the connection.
 	MaxResponseBytes int64
@@ -66,6 +69,9 @@ func (o HTTPOptions) withDefaults() HTTPOptions {
 	if o.DialContext == nil {
 		o.DialContext = new(net.Dialer).DialContext
 	}
+	if o.TLS == nil {
+		o.TLS = func() *tls.Config { return new(tls.Config) }
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -83,6 +89,9 @@ func (o HTTPOptions) validate() error {
 		if d.value <= 0 {
 			errs = append(errs, fmt.Errorf("%s: %v is not a positive duration", d.name, d.value))
 		}
+	}
+	if o.MaxConnAge < 0 {
+		errs = append(errs, fmt.Errorf("max_conn_age: %v is negative; 0 is without a bound", o.MaxConnAge))
 	}
 	if o.MaxResponseBytes <= 0 || o.MaxResponseBytes > 1<<30 {
 		errs = append(errs, fmt.Errorf("max_response_bytes: %d is not between 1 and %d", o.MaxResponseBytes, 1<<30))

@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"dispatcher/consumer"
+	"dispatcher/sender"
 	"dispatcher/throttle"
 )
 
 // near is how long before its slot a job goes to a worker, at most: time to
-// render the request and to have a connection at hand, and no longer, for
-// whoever waits holds what it has. At high rates fewer slots than that are handed
+// render the request, and no longer, for whoever waits holds what it has. At high rates fewer slots than that are handed
 // out ahead, so that one timer wakes the line and not one each worker.
 const (
 	near      = 5 * time.Millisecond
@@ -35,9 +35,10 @@ const atWire = 64
 // turn is a job whose turn it is.
 type turn struct {
 	d     *consumer.Delivery
-	slot  throttle.Slot
-	since time.Time // when it came to the head of the line
-	full  bool      // there was no room for it, and it is not to wait
+	conn  sender.Conn   // for its call; none: the call opens one
+	slot  throttle.Slot // none: the connection stands for an error
+	since time.Time     // when it came to the head of the line
+	full  bool          // there was no room for it, and it is not to wait
 }
 
 // jobs is where the line takes them from.
@@ -47,15 +48,26 @@ type jobs interface {
 	Take() *consumer.Delivery
 }
 
+// connections is where the line gets them from: the sender.
+type connections interface {
+	Ready(d sender.Demand) bool
+	Await(ctx context.Context, d sender.Demand) error
+	Take() sender.Conn
+}
+
 // line waits for slots while jobs are ready, and only then takes the best job:
 // one that came later and goes first has not to wait behind others. It hands
-// each, with its slot, to a worker. It is one goroutine, so that order is kept
+// each, with its slot and a connection, to a worker. It asks for a slot only when
+// a connection is at hand: a slot that comes first would pass while one is dialled. It is one goroutine, so that order is kept
 // and no lock is needed.
 type line struct {
 	jobs    jobs
 	turns   chan<- turn
+	conns   connections
 	limiter *throttle.Limiter
 	gate    *gate
+	most    int           // connections that are dialled ahead: as many as there are workers
+	keep    time.Duration // for which an idle connection is kept
 	wire    chan struct{} // holds a token for each turn that has not been written yet
 	blocked *atomic.Bool  // jobs wait, and could not use a slot
 	claims  bool          // there is a send ledger
@@ -83,20 +95,50 @@ func (l *line) next(ctx context.Context) error {
 	if err := l.reach(ctx); err != nil {
 		return err
 	}
-	err := l.book(ctx)
-	full := errors.Is(err, throttle.ErrFull)
-	var d *consumer.Delivery
-	if err == nil || full {
-		d = l.jobs.Take()
+	t := turn{since: since}
+	err := l.connect(ctx)
+	switch {
+	case err == nil:
+		err = l.book(ctx)
+		t.full = errors.Is(err, throttle.ErrFull)
+	case ctx.Err() == nil:
+		t.conn, err = sender.Unreached(err), nil // a job's call, so that the outage is seen
 	}
-	if d == nil {
+	if err == nil || t.full {
+		t.d = l.jobs.Take()
+	}
+	if t.d == nil {
 		<-l.wire
 		return context.Cause(ctx)
 	}
-	t := turn{d: d, slot: l.slot, since: since, full: full}
-	l.slot = throttle.Slot{}
+	if t.conn.IsZero() {
+		t.slot, l.slot = l.slot, throttle.Slot{}
+		t.conn = l.conns.Take()
+	}
 	l.turns <- t
 	return nil
+}
+
+// connect waits until a connection is at hand, unless it would lie idle: while the
+// limit is paused, or if it would be closed before the next slot.
+func (l *line) connect(ctx context.Context) error {
+	d := l.demand()
+	if d.Every > l.keep/2 || l.limiter.State().Phase == throttle.PhasePaused || l.conns.Ready(d) {
+		return nil
+	}
+	l.blocked.Store(true)
+	defer l.blocked.Store(false)
+	return l.conns.Await(ctx, d)
+}
+
+// demand is what the jobs that wait need. A provider that is down is probed with
+// one connection.
+func (l *line) demand() sender.Demand {
+	jobs := min(l.jobs.Waiting(), l.most)
+	if !l.gate.isUp() {
+		jobs = min(jobs, 1)
+	}
+	return sender.Demand{Jobs: jobs, Every: l.limiter.Spacing()}
 }
 
 // reach waits until the provider may be called and a worker is free to do so.
@@ -134,6 +176,7 @@ func (l *line) book(ctx context.Context) error {
 		if l.slot, err = l.limiter.Next(ctx); err != nil {
 			return err
 		}
+		l.conns.Ready(l.demand()) // the slot may have been long in coming; what is missing now is dialled until its time
 	}
 	return l.slot.WaitNear(ctx, l.lead())
 }
