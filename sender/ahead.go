@@ -11,11 +11,13 @@ type Conn struct {
 	pool *conns
 	c    *conn
 	err  error
+	at   time.Time // of err
 }
 
-// Unreached stands for a connection that could not be opened: its call is not
-// made, and its result is [Unavailable] with this error.
-func Unreached(err error) Conn { return Conn{err: err} }
+// Unreached stands for a connection that could not be opened just now: its call is
+// not made, and its result is [Unavailable] with this error. A call that is begun
+// much later says nothing new with it, and opens a connection itself.
+func Unreached(err error) Conn { return Conn{err: err, at: time.Now()} }
 
 // IsZero reports whether there is no connection, and no error in its place.
 func (c *Conn) IsZero() bool { return c.c == nil && c.err == nil }
@@ -32,7 +34,7 @@ func (c *Conn) Release() {
 // Ready reports whether a connection is at hand. It has those dialled that the
 // demand needs, and doesn't wait for them.
 func (h *HTTP) Ready(d Demand) bool {
-	ready, _ := h.conns.look(d, 0)
+	ready, _ := h.conns.look(d, 0, 0)
 	return ready
 }
 
@@ -51,9 +53,10 @@ func (h *HTTP) Take() Conn {
 	return Conn{pool: h.conns, c: c}
 }
 
-// look begins the dials that are missing. It reports whether a connection is at
-// hand or, where none is, an error.
-func (p *conns) look(d Demand, waited time.Duration) (ready bool, err error) {
+// look begins the dials that are missing, for a caller that has waited on from one
+// time to another. It reports whether a connection is at hand or, where none is, an
+// error.
+func (p *conns) look(d Demand, from, to time.Duration) (ready bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -61,9 +64,7 @@ func (p *conns) look(d Demand, waited time.Duration) (ready bool, err error) {
 	}
 	now := time.Now()
 	ready = p.trimLocked(now)
-	if waited > 0 {
-		p.stock.waited(waited, d)
-	}
+	p.stock.waited(from, to, d)
 	if !ready {
 		if err = p.stock.failure(now); err != nil {
 			return false, err
@@ -77,7 +78,8 @@ func (p *conns) look(d Demand, waited time.Duration) (ready bool, err error) {
 }
 
 func (p *conns) await(ctx context.Context, d Demand) error {
-	ready, err := p.look(d, 0)
+	begin := time.Now()
+	ready, err := p.look(d, 0, 0)
 	if ready || err != nil {
 		return err
 	}
@@ -85,7 +87,7 @@ func (p *conns) await(ctx context.Context, d Demand) error {
 	defer timer.Stop()
 	p.waits(1)
 	defer p.waits(-1)
-	for last := time.Now(); ; {
+	for from := time.Duration(0); ; {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -93,11 +95,11 @@ func (p *conns) await(ctx context.Context, d Demand) error {
 		case <-timer.C:
 			timer.Reset(d.tick())
 		}
-		now := time.Now()
-		if ready, err = p.look(d, now.Sub(last)); ready || err != nil {
+		to := time.Since(begin)
+		if ready, err = p.look(d, from, to); ready || err != nil {
 			return err
 		}
-		last = now
+		from = to
 	}
 }
 

@@ -110,9 +110,10 @@ func (h *HTTP) send(ctx context.Context, on *Conn, j *job.Job, permit Permit) Re
 // connection takes the one that is set aside or an idle one, or dials one where
 // there is none or fresh asks for it.
 func (h *HTTP) connection(ctx context.Context, on *Conn, fresh bool) (*conn, error) {
-	if c, err := on.c, on.err; !on.IsZero() {
-		*on = Conn{}
-		return c, err
+	set := *on
+	*on = Conn{}
+	if set.c != nil || set.err != nil && time.Since(set.at) <= failureLasts {
+		return set.c, set.err
 	}
 	if !fresh {
 		if c, err := h.conns.pop(); c != nil || err != nil {

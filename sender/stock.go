@@ -14,6 +14,8 @@ const (
 	// leastTick bounds how often a wait for a connection looks again.
 	leastTick = time.Millisecond
 	mostTick  = 100 * time.Millisecond
+	// spareShare is the part of the wait between two calls that counts.
+	spareShare = 8
 	// reviewEvery is how often the stock may shrink.
 	reviewEvery = 5 * time.Second
 	// failureLasts is for how long a dial that failed answers for a job.
@@ -52,10 +54,14 @@ func (s *stock) missing(d Demand, idle int) int {
 	return max(0, min(want, d.Jobs)-idle-s.dialing)
 }
 
-// waited takes in that a caller waited for so long and nothing was at hand.
-func (s *stock) waited(wait time.Duration, d Demand) {
+// waited takes in that a caller, for whom nothing was at hand, waited on from one
+// time after its beginning to another. The first Every would have passed between
+// two calls in any case; it counts for little, so that a connection comes a bit
+// before its slot in the end. What goes beyond it cost slots.
+func (s *stock) waited(from, to time.Duration, d Demand) {
 	every := max(d.Every, time.Microsecond)
-	s.short += wait
+	counts := func(wait time.Duration) time.Duration { return min(wait, every)/spareShare + max(0, wait-every) }
+	s.short += counts(to) - counts(from)
 	s.target = max(s.target, min(s.target+int(s.short/every), d.Jobs))
 	s.short %= every
 }
@@ -67,7 +73,7 @@ func (s *stock) took(idle int, now time.Time) {
 		return
 	}
 	if !s.next.IsZero() {
-		s.target = max(0, s.target-(s.low+1)/2)
+		s.target = max(0, s.target-s.low/2)
 	}
 	s.low, s.next = idle, now.Add(reviewEvery)
 }

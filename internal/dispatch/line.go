@@ -67,7 +67,7 @@ type line struct {
 	limiter *throttle.Limiter
 	gate    *gate
 	most    int           // connections that are dialled ahead: as many as there are workers
-	keep    time.Duration // for which an idle connection is kept
+	keep    time.Duration // for which an idle connection is kept; 0: for ever
 	wire    chan struct{} // holds a token for each turn that has not been written yet
 	blocked *atomic.Bool  // jobs wait, and could not use a slot
 	claims  bool          // there is a send ledger
@@ -96,15 +96,14 @@ func (l *line) next(ctx context.Context) error {
 		return err
 	}
 	t := turn{since: since}
-	err := l.connect(ctx)
+	err := l.prepare(ctx)
 	switch {
-	case err == nil:
-		err = l.book(ctx)
-		t.full = errors.Is(err, throttle.ErrFull)
-	case ctx.Err() == nil:
+	case errors.Is(err, throttle.ErrFull):
+		t.full, err = true, nil
+	case err != nil && ctx.Err() == nil:
 		t.conn, err = sender.Unreached(err), nil // a job's call, so that the outage is seen
 	}
-	if err == nil || t.full {
+	if err == nil {
 		t.d = l.jobs.Take()
 	}
 	if t.d == nil {
@@ -119,16 +118,46 @@ func (l *line) next(ctx context.Context) error {
 	return nil
 }
 
-// connect waits until a connection is at hand, unless it would lie idle: while the
-// limit is paused, or if it would be closed before the next slot.
+// prepare sees to it that a connection is at hand, and a slot that is near. An
+// error is the context's cause, ErrFull, or why no connection could be opened.
+func (l *line) prepare(ctx context.Context) error {
+	if gives(l.limiter.State().Phase) {
+		if err := l.connect(ctx); err != nil {
+			return err
+		}
+	}
+	if l.slot.IsZero() || l.slot.LateAt(time.Now()) {
+		var err error
+		if l.slot, err = l.limiter.Next(ctx); err != nil {
+			return err
+		}
+		// It may have been long in coming, and the connection closed meanwhile.
+		if err := l.connect(ctx); err != nil {
+			return err
+		}
+	}
+	return l.slot.WaitNear(ctx, l.lead())
+}
+
+// connect waits until a connection is at hand. Where slots are rare, the worker
+// opens one when it has the slot: until then, one would be closed again.
 func (l *line) connect(ctx context.Context) error {
 	d := l.demand()
-	if d.Every > l.keep/2 || l.limiter.State().Phase == throttle.PhasePaused || l.conns.Ready(d) {
+	if l.rare() || l.conns.Ready(d) {
 		return nil
 	}
 	l.blocked.Store(true)
 	defer l.blocked.Store(false)
 	return l.conns.Await(ctx, d)
+}
+
+// rare reports whether a connection may be too old for use from one slot to the next.
+func (l *line) rare() bool { return l.keep > 0 && l.limiter.Spacing() > l.keep/2 }
+
+// gives reports whether a limiter gives slots in this phase. In the others nothing
+// is dialled that might wait for long.
+func gives(p throttle.Phase) bool {
+	return p == throttle.PhaseRunning || p == throttle.PhaseReserve
 }
 
 // demand is what the jobs that wait need. A provider that is down is probed with
@@ -169,20 +198,11 @@ func (l *line) reach(ctx context.Context) error {
 	}
 }
 
-// book sees to it that there is a slot, and that it is near.
-func (l *line) book(ctx context.Context) error {
-	if l.slot.IsZero() || l.slot.LateAt(time.Now()) {
-		var err error
-		if l.slot, err = l.limiter.Next(ctx); err != nil {
-			return err
-		}
-		l.conns.Ready(l.demand()) // the slot may have been long in coming; what is missing now is dialled until its time
-	}
-	return l.slot.WaitNear(ctx, l.lead())
-}
-
 // lead is how long before its slot a job goes to a worker.
 func (l *line) lead() time.Duration {
+	if l.rare() {
+		return l.keep // its worker may have to dial
+	}
 	few := nearSlots * l.limiter.Spacing()
 	if l.claims {
 		return min(nearClaimed, max(leastClaimed, few))
