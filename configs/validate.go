@@ -216,6 +216,11 @@ func (f *faults) sender(s Sender) {
 	f.refuse(sender.CheckMessageID(s.HTTP.MessageID) != nil, "sender.http.message_id", s.HTTP.MessageID,
 		"must be empty, header:NAME, or json:PATH as in json:messages.0.id")
 	f.oneOf("sender.http.cloud_events", s.HTTP.CloudEvents, string(sender.EventsAsIs), string(sender.EventsBinary))
+	for _, err := range joined(sender.CheckResults(s.HTTP.Results)) {
+		if bad, ok := errors.AsType[*sender.ResultError](err); ok {
+			f.refuse(true, "sender.http.results."+bad.Status, bad.Value, "%s", bad.Why)
+		}
+	}
 	f.headers("sender.http.headers", s.HTTP.Headers)
 	f.tls("sender.http.tls", s.HTTP.TLS)
 	f.oneOf("sender.on_unknown", s.OnUnknown, UnknownRetry, UnknownPark, UnknownDead)

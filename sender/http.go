@@ -27,6 +27,7 @@ type HTTP struct {
 	metrics  *metrics
 
 	messageID messageID
+	results   *results
 }
 
 // NewHTTP makes a sender; it doesn't call the provider yet. The error names
@@ -49,6 +50,11 @@ func NewHTTP(o HTTPOptions) (*HTTP, error) {
 	if h.messageID, err = parseMessageID(o.MessageID); err != nil {
 		return nil, err
 	}
+	rules, err := parseResults(o.Results)
+	if err != nil {
+		return nil, err
+	}
+	h.results = newResults(rules)
 	dialer := newDialer(o, t)
 	h.conns = newConns(func(ctx context.Context) (*conn, error) { return h.dial(ctx, dialer) })
 	h.metrics, err = newMetrics(o.Registerer, h.conns)
@@ -236,7 +242,7 @@ func (h *HTTP) answered(c *conn, resp *http.Response) (Result, error) {
 		h.conns.drop(c)
 		return failed(call, errBroken)
 	}
-	res := classify(resp.StatusCode, resp.Header)
+	res := h.results.classify(resp.StatusCode, resp.Header)
 	res.MessageID = h.messageID.read(resp.Header, body)
 	res.WroteAt = call.wroteAt
 	res.Elapsed = time.Since(call.wroteAt)

@@ -47,6 +47,9 @@ type HTTPOptions struct {
 	// MaxResponseBytes is how much of an answer's body is read. A longer answer
 	// still counts, but costs the connection.
 	MaxResponseBytes int64
+	// Results says what statuses mean that are not as by default: a status (404) or
+	// a range (500-599), and one of [ResultNames]. A status wins over a range.
+	Results map[string]string
 	// MessageID says where in an answer the provider names the message:
 	// header:NAME, or json:PATH with the dotted path of a text or a number, where
 	// a whole number is a place in a list. Empty: nowhere.
@@ -81,7 +84,7 @@ func (o HTTPOptions) withDefaults() HTTPOptions {
 // validate names every fault at once, so that a config is corrected in one go.
 func (o HTTPOptions) validate() error {
 	_, errURL := parseURL(o.URL)
-	errs := []error{errURL, checkMethod(o.Method), checkHeaders(o.Headers), CheckMessageID(o.MessageID), o.CloudEvents.check()}
+	errs := []error{errURL, checkMethod(o.Method), checkHeaders(o.Headers), CheckMessageID(o.MessageID), CheckResults(o.Results), o.CloudEvents.check()}
 	for _, d := range []struct {
 		name  string
 		value time.Duration
