@@ -74,8 +74,8 @@ type line struct {
 	slot    throttle.Slot // left over from jobs that went away
 }
 
-// patience is how long the line may wait for a worker to write before it stops
-// asking for slots that other nodes could use.
+// patience is how long the line may wait for a worker to write, or for a connection,
+// before it stops asking for slots that other nodes could use.
 const patience = 20 * time.Millisecond
 
 // run returns when the consumer is over. From the end of ctx on it hands nothing
@@ -146,8 +146,11 @@ func (l *line) connect(ctx context.Context) error {
 	if l.rare() || l.conns.Ready(d) {
 		return nil
 	}
-	l.blocked.Store(true)
-	defer l.blocked.Store(false)
+	timer := time.AfterFunc(patience, func() { l.blocked.Store(true) })
+	defer func() {
+		timer.Stop()
+		l.blocked.Store(false)
+	}()
 	return l.conns.Await(ctx, d)
 }
 
