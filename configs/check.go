@@ -63,6 +63,8 @@ func (c *checker) value(path string, f field, raw any) any {
 		c.wrong(path, f, raw, "a section with keys of its own")
 	case f.isSections():
 		return c.sections(path, f, raw)
+	case f.isResults():
+		return c.results(path, f, raw)
 	case f.isHeaders():
 		return c.headers(path, f, raw)
 	case f.typ.Kind() == reflect.Slice:
@@ -157,6 +159,35 @@ func (c *checker) sections(path string, f field, raw any) any {
 		list = append(list, c.section(at+".", f.sub, tree))
 	}
 	return list
+}
+
+// results takes 404 as a number too: nobody puts a status into quotes.
+func (c *checker) results(path string, f field, raw any) any {
+	results := make(map[string]any)
+	take := func(status, name any) {
+		key := fmt.Sprint(status)
+		at := path + "." + key
+		text, ok := name.(string)
+		if !ok {
+			c.wrong(at, field{}, name, "the name of a result")
+			return
+		}
+		results[key] = text
+	}
+	switch tree := raw.(type) {
+	case map[string]any:
+		for _, status := range sortedKeys(tree) {
+			take(status, tree[status])
+		}
+	case map[any]any:
+		for status, name := range tree {
+			take(status, name)
+		}
+	default:
+		c.wrong(path, f, raw, "a mapping of statuses to results")
+		return nil
+	}
+	return results
 }
 
 func (c *checker) headers(path string, f field, raw any) any {

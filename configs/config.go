@@ -208,12 +208,18 @@ type HTTP struct {
 	Timeout          time.Duration     `yaml:"timeout"` // from the write to the end of the answer
 	DialTimeout      time.Duration     `yaml:"dial_timeout"`
 	IdleTimeout      time.Duration     `yaml:"idle_timeout"`
+	MaxConnAge       time.Duration     `yaml:"max_conn_age"` // 0: without a bound
 	MaxResponseBytes int               `yaml:"max_response_bytes"`
 	MessageID        string            `yaml:"message_id"`   // header:NAME, json:PATH
 	CloudEvents      string            `yaml:"cloud_events"` // as_is, binary
+	Results          Results           `yaml:"results"`
 	Headers          map[string]string `yaml:"headers"`
 	TLS              TLS               `yaml:"tls"`
 }
+
+// Results are what statuses mean that are not as by default: a status (404) or a
+// range (500-599), and the result's name.
+type Results map[string]string
 
 // Retry says how often, and after which waits, a failed call is made again.
 type Retry struct {

@@ -12,6 +12,7 @@ import (
 const (
 	envPrefix  = "DISPATCHER_"
 	headersEnv = envPrefix + "SENDER_HTTP_HEADERS_"
+	resultsEnv = envPrefix + "SENDER_HTTP_RESULTS_"
 )
 
 // foreign says that a DISPATCHER_ variable is the program's own, but not a setting.
@@ -98,6 +99,9 @@ func compareSteps(a, b string) int {
 func envPath(name string, known map[string]string) (string, bool) {
 	if header, ok := strings.CutPrefix(name, headersEnv); ok && header != "" {
 		return "sender.http.headers." + strings.ToLower(strings.ReplaceAll(header, "_", "-")), true
+	}
+	if status, ok := strings.CutPrefix(name, resultsEnv); ok && status != "" {
+		return "sender.http.results." + strings.ReplaceAll(status, "_", "-"), true
 	}
 	for _, list := range []string{limitsKey, lanesKey} {
 		if rest, ok := strings.CutPrefix(name, envName(list)+"_"); ok {

@@ -202,3 +202,22 @@ func TestMistakesOutsideTheFile(t *testing.T) {
 		})
 	}
 }
+
+// Statuses are written as numbers or text, in every source.
+func TestResultsOfStatuses(t *testing.T) {
+	t.Parallel()
+	file := write(t, "sender: {http: {results: {404: rejected, 500-599: unavailable}}}\n")
+	c := load(t, configs.Source{
+		File: file, Set: []string{"sender.http.results.410=accepted", "sender.http.results.404=unknown"},
+		Environ: func() []string {
+			return []string{"DISPATCHER_SENDER_HTTP_RESULTS_403=rejected", "DISPATCHER_SENDER_HTTP_RESULTS_300_399=rejected"}
+		},
+	})
+	want := configs.Results{"404": "unknown", "500-599": "unavailable", "410": "accepted", "403": "rejected", "300-399": "rejected"}
+	if diff := cmp.Diff(want, c.Sender.HTTP.Results); diff != "" {
+		t.Errorf("results (-want +got):\n%s", diff)
+	}
+	if err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+}

@@ -112,6 +112,7 @@ func (c Config) Redacted() Config {
 	}
 	shown.Redis.Addrs = slices.Clone(c.Redis.Addrs)
 	shown.Limits = slices.Clone(c.Limits)
+	shown.Sender.HTTP.Results = maps.Clone(c.Sender.HTTP.Results)
 	shown.Sender.HTTP.Headers = maps.Clone(c.Sender.HTTP.Headers)
 	shown.eachText(func(path string, secret bool, text string) string {
 		written, referred := c.written[path]

@@ -28,6 +28,11 @@ func (t TLS) Build() (*tls.Config, error) {
 	return files.Config(), nil
 }
 
+// Files is what a client that follows its files needs.
+func (t TLS) Files(log *slog.Logger) tlsfiles.Files {
+	return tlsfiles.Files{CA: t.CAFile, Cert: t.CertFile, Key: t.KeyFile, ServerName: t.ServerName, Log: log}
+}
+
 // check says what is wrong with the settings as such; files are read by Build.
 func (t TLS) check() error {
 	switch {

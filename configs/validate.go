@@ -26,6 +26,7 @@ const (
 	maxHeaders       = 100
 	maxHeartbeat     = time.Second
 	maxDuration      = time.Hour
+	maxConnAge       = 24 * time.Hour
 	maxHeadTimeout   = 24 * time.Hour
 	minWedgedAfter   = 5 * time.Second
 	maxWedgedAfter   = time.Hour
@@ -218,10 +219,17 @@ func (f *faults) sender(s Sender) {
 	f.positive("sender.http.timeout", s.HTTP.Timeout)
 	f.positive("sender.http.dial_timeout", s.HTTP.DialTimeout)
 	f.positive("sender.http.idle_timeout", s.HTTP.IdleTimeout)
+	f.refuse(s.HTTP.MaxConnAge != 0 && (s.HTTP.MaxConnAge < time.Second || s.HTTP.MaxConnAge > maxConnAge), "sender.http.max_conn_age", s.HTTP.MaxConnAge,
+		"must be from 1s to %s, or 0s for no bound", maxConnAge)
 	f.within("sender.http.max_response_bytes", s.HTTP.MaxResponseBytes, 1, maxResponseBytes)
 	f.refuse(sender.CheckMessageID(s.HTTP.MessageID) != nil, "sender.http.message_id", s.HTTP.MessageID,
 		"must be empty, header:NAME, or json:PATH as in json:messages.0.id")
 	f.oneOf("sender.http.cloud_events", s.HTTP.CloudEvents, string(sender.EventsAsIs), string(sender.EventsBinary))
+	for _, err := range joined(sender.CheckResults(s.HTTP.Results)) {
+		if bad, ok := errors.AsType[*sender.ResultError](err); ok {
+			f.refuse(true, "sender.http.results."+bad.Status, bad.Value, "%s", bad.Why)
+		}
+	}
 	f.headers("sender.http.headers", s.HTTP.Headers)
 	f.tls("sender.http.tls", s.HTTP.TLS)
 	f.oneOf("sender.on_unknown", s.OnUnknown, UnknownRetry, UnknownPark, UnknownDead)

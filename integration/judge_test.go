@@ -20,6 +20,7 @@ import (
 // judge is the provider in its own process.
 type judge struct {
 	addr, control string
+	ca            string   // PEM; empty: plain HTTP
 	changes       []string // for the report: from when on which cap holds
 }
 
@@ -42,14 +43,14 @@ func (w *world) startJudge(t *testing.T, latency time.Duration, args ...string) 
 		_ = cmd.Wait()
 	})
 	line, err := bufio.NewReader(out).ReadBytes('\n')
-	var where struct{ Provider, Control string }
+	var where struct{ Provider, Control, CA string }
 	if err == nil {
 		err = json.Unmarshal(line, &where)
 	}
 	if err != nil {
 		t.Fatalf("the provider's addresses: %v", err)
 	}
-	return &judge{addr: where.Provider, control: where.Control}
+	return &judge{addr: where.Provider, control: where.Control, ca: where.CA}
 }
 
 func (j *judge) ask(t *testing.T, method, path, body string) []byte {

@@ -8,57 +8,10 @@ import (
 	"time"
 )
 
-// KindOf tells what an HTTP status means for the job. The rule behind it: a
-// job is rejected only for what is wrong with the job, because a rejected job
-// is not sent again.
-//
-//	below 200           Unknown      not a final answer
-//	2xx                 Accepted
-//	3xx                 Unavailable  a redirect, which is not followed: the URL
-//	                                 has moved, or a maintenance page is shown
-//	429                 Throttled
-//	401 402 403 407     Unavailable  a wrong key or an empty account is no job's
-//	                                 fault, and would dead-letter all of them
-//	404 405             Unavailable  a wrong URL or method, which is
-//	                                 configuration and would dead-letter all
-//	408 425             Unavailable  ask again
-//	421 426             Unavailable  the connection is wrong, and not the job
-//	other 4xx           Rejected     410 as well: it says that this is for good
-//	501 505             Rejected     it never will
-//	other 5xx           Unavailable
-//	600 and more        Unavailable  as a 5xx (RFC 9110, 15)
-//
-// Where a provider means the job's own recipient by its 404, the job is not
-// called for ever: the policy gives it up after some calls, while others succeed.
-//
-// A 5xx doesn't prove that nothing was done. The call is made again with the
-// same idempotency key, and the provider is to know it.
-func KindOf(status int) Kind {
-	switch status {
-	case http.StatusTooManyRequests:
-		return Throttled
-	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusProxyAuthRequired,
-		http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusRequestTimeout, http.StatusTooEarly,
-		http.StatusMisdirectedRequest, http.StatusUpgradeRequired:
-		return Unavailable
-	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
-		return Rejected
-	}
-	switch {
-	case status < 200:
-		return Unknown
-	case status < 300:
-		return Accepted
-	case status < 400:
-		return Unavailable
-	case status < 500:
-		return Rejected
-	}
-	return Unavailable
-}
-
-func classify(status int, header http.Header) Result {
-	res := Result{Kind: KindOf(status), Status: status}
+// classify makes the result of an answer. Some providers say "too often" with a 403
+// (GitHub): one that names a time is Throttled, unless a 403 is configured.
+func (r *results) classify(status int, header http.Header) Result {
+	res := Result{Kind: r.kind(status), Status: status}
 	if res.Kind == Accepted {
 		return res
 	}
@@ -66,8 +19,8 @@ func classify(status int, header http.Header) Result {
 		full := res.Kind == Throttled || status == http.StatusServiceUnavailable
 		res.RetryAfter = retryAfter(header, time.Now(), full)
 	}
-	if status == http.StatusForbidden && res.RetryAfter > 0 {
-		res.Kind = Throttled // some say "too often" with a 403 (GitHub)
+	if status == http.StatusForbidden && res.RetryAfter > 0 && !r.own403 {
+		res.Kind = Throttled
 	}
 	res.Err = statusError(status)
 	return res

@@ -2,9 +2,7 @@ package sender
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -23,6 +21,7 @@ type conn struct {
 	client *http.ClientConn
 	wire   *wire
 	keep   time.Duration // how long it may be idle
+	until  time.Time     // it is not taken for a call from then on; zero: for ever
 	idleAt time.Time     // since when it carries nothing: its last answer, or its dial
 	reused bool          // it has lain idle, and is not fresh from a dial
 }
@@ -33,16 +32,36 @@ func (c *conn) old(now time.Time) bool { return now.Sub(c.idleAt) >= c.keep }
 // soonOld says that it will be before a permit has come.
 func (c *conn) soonOld(now time.Time) bool { return c.old(now.Add(min(usualWait, c.keep/2))) }
 
+// retired says that the connection has been open for as long as it may be.
+func (c *conn) retired(now time.Time) bool { return !c.until.IsZero() && !now.Before(c.until) }
+
+// usable says that a call may be made on the connection, as far as one can tell.
+func (c *conn) usable(now time.Time) bool {
+	return !c.soonOld(now) && !c.retired(now) && c.client.Err() == nil
+}
+
 // conns keeps the connections: those in use are known, so that Close can end
 // them, and those that are idle lie on a stack. The last one used is taken
 // first, so that what isn't needed grows old at the bottom.
 type conns struct {
-	dial func(context.Context) (*conn, error)
+	dial   func(context.Context) (*conn, error)
+	ctx    context.Context //nolint:containedctx // of the dials ahead, which end with Close
+	cancel context.CancelFunc
+	ahead  sync.WaitGroup // dials ahead
+	moved  chan struct{}  // room for one: somebody waits, and a connection or an error has come
 
-	mu     sync.Mutex // never held across a dial or a call
-	idle   []*conn
-	open   map[*conn]struct{}
-	closed bool
+	mu      sync.Mutex // never held across a dial or a call
+	idle    []*conn
+	open    map[*conn]struct{}
+	stock   stock
+	waiting int // callers of await that have looked
+	closed  bool
+}
+
+func newConns(dial func(context.Context) (*conn, error)) *conns {
+	p := &conns{dial: dial, moved: make(chan struct{}, 1), open: make(map[*conn]struct{})}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	return p
 }
 
 // fresh dials a connection.
@@ -69,17 +88,32 @@ func (p *conns) pop() (*conn, error) {
 	if p.closed {
 		return nil, ErrClosed
 	}
+	now := time.Now()
+	if !p.trimLocked(now) {
+		return nil, nil
+	}
+	n := len(p.idle)
+	c := p.idle[n-1]
+	p.idle[n-1] = nil
+	p.idle = p.idle[:n-1]
+	c.reused = true
+	p.stock.took(n-1, now)
+	return c, nil
+}
+
+// trimLocked drops connections off the stack until one is usable, and reports
+// whether there is one.
+func (p *conns) trimLocked(now time.Time) bool {
 	for n := len(p.idle); n > 0; n = len(p.idle) {
 		c := p.idle[n-1]
+		if c.usable(now) {
+			return true
+		}
 		p.idle[n-1] = nil
 		p.idle = p.idle[:n-1]
-		if !c.soonOld(time.Now()) && c.client.Err() == nil {
-			c.reused = true
-			return c, nil
-		}
 		p.removeLocked(c)
 	}
-	return nil, nil
+	return false
 }
 
 // put gives a connection back. Its idle time is the caller's to say: one that
@@ -89,15 +123,17 @@ func (p *conns) pop() (*conn, error) {
 func (p *conns) put(c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	now := time.Now()
+	if p.closed || c.retired(now) {
 		p.removeLocked(c)
 		return
 	}
-	if len(p.idle) > 0 && p.idle[0].old(time.Now()) {
+	if len(p.idle) > 0 && (p.idle[0].old(now) || p.idle[0].retired(now)) {
 		p.removeLocked(p.idle[0])
 		p.idle = append(p.idle[:0], p.idle[1:]...)
 	}
 	p.idle = append(p.idle, c)
+	p.tellLocked()
 }
 
 // drop closes a connection that was taken.
@@ -112,8 +148,10 @@ func (p *conns) removeLocked(c *conn) {
 	c.close()
 }
 
-// close ends every connection, those in use as well.
+// close ends every connection, those in use as well, and every dial ahead.
 func (p *conns) close() {
+	p.cancel()
+	defer p.ahead.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
@@ -121,6 +159,7 @@ func (p *conns) close() {
 		p.removeLocked(c)
 	}
 	p.idle = nil
+	p.tellLocked()
 }
 
 func (p *conns) counts() (open, idle int) {
@@ -133,58 +172,4 @@ func (p *conns) counts() (open, idle int) {
 func (c *conn) close() {
 	_ = c.wire.Close()
 	_ = c.client.Close()
-}
-
-type wireKey struct{}
-
-// dialer makes connections. The transport dials through it and gives no way to
-// the connection below TLS, so the wire comes back through the context.
-type dialer struct {
-	transport *http.Transport
-	scheme    string
-	address   string
-	timeout   time.Duration
-	keep      time.Duration
-}
-
-func newDialer(o HTTPOptions, t *template) *dialer {
-	secure := t.url.Scheme == "https"
-	tr := &http.Transport{
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			c, err := o.DialContext(ctx, network, address)
-			if err != nil {
-				return nil, err
-			}
-			w := newWire(c, secure)
-			*ctx.Value(wireKey{}).(**wire) = w
-			return w, nil
-		},
-		Protocols:              new(http.Protocols),
-		DisableCompression:     true,
-		WriteBufferSize:        32 << 10, // headers and body of a normal job in one write
-		MaxResponseHeaderBytes: 64 << 10,
-	}
-	tr.Protocols.SetHTTP1(true)
-	if secure {
-		tr.TLSClientConfig = new(tls.Config)
-		if o.TLS != nil {
-			tr.TLSClientConfig = o.TLS.Clone()
-		}
-		// Small first records would split the one write of a call.
-		tr.TLSClientConfig.DynamicRecordSizingDisabled = true
-	}
-	return &dialer{transport: tr, scheme: t.url.Scheme, address: t.address(), timeout: o.DialTimeout, keep: o.IdleTimeout}
-}
-
-func (d *dialer) dial(ctx context.Context) (*conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, d.timeout)
-	defer cancel()
-	c := &conn{keep: d.keep}
-	client, err := d.transport.NewClientConn(context.WithValue(ctx, wireKey{}, &c.wire), d.scheme, d.address)
-	if err != nil {
-		return nil, err
-	}
-	c.client = client
-	c.idleAt = time.Now()
-	return c, nil
 }

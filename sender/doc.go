@@ -11,7 +11,12 @@
 // # How it works
 //
 // [HTTP.Send] renders the request completely, takes an idle connection or
-// dials one (TLS included), and only then asks for the [Permit]. What is left
+// dials one (TLS included), and only then asks for the [Permit]. A caller that
+// paces its calls gets a connection before it reserves time for a call: it
+// awaits one with [HTTP.Await], sets it aside with [HTTP.Take], and calls with
+// [HTTP.SendOn]. Meanwhile connections are dialled ahead, as many as the waits for
+// them show to be needed, and never more than there are jobs ([Demand]).
+// What is left
 // between the permit and the wire is one buffer that is flushed in one write.
 //
 // Below TLS every connection is wrapped. The wrapper is armed with the
@@ -27,13 +32,15 @@
 //
 // # Results
 //
-// Every HTTP status has one [Kind], see [KindOf]. An error before the first
+// Every HTTP status has one [Kind]: by default those of the table in docs/results.md,
+// and over them what [HTTPOptions.Results] says. An error before the first
 // byte left is [Unavailable]; after it, and without a status line, [Unknown]. A
 // status decides even where the body behind it is cut or hangs.
 //
 // # Goroutines
 //
-// This package starts none of its own. net/http runs two a connection; they
+// This package starts one for each dial ahead, which ends with the dial, at the
+// latest in [HTTP.Close]. net/http runs two a connection; they
 // end with the connection, at the latest in [HTTP.Close]. Idle connections are
 // dropped when they are found too old or closed by the peer, at the next call.
 // The wait for a permit counts as idle time: a permit that finds its connection

@@ -27,6 +27,7 @@ type HTTP struct {
 	metrics  *metrics
 
 	messageID messageID
+	results   *results
 }
 
 // NewHTTP makes a sender; it doesn't call the provider yet. The error names
@@ -42,7 +43,6 @@ func NewHTTP(o HTTPOptions) (*HTTP, error) {
 	}
 	h := &HTTP{
 		template: t,
-		conns:    &conns{dial: newDialer(o, t).dial, open: make(map[*conn]struct{})},
 		timeout:  o.Timeout,
 		maxBody:  o.MaxResponseBytes,
 		logger:   o.Logger,
@@ -50,6 +50,13 @@ func NewHTTP(o HTTPOptions) (*HTTP, error) {
 	if h.messageID, err = parseMessageID(o.MessageID); err != nil {
 		return nil, err
 	}
+	rules, err := parseResults(o.Results)
+	if err != nil {
+		return nil, err
+	}
+	h.results = newResults(rules)
+	dialer := newDialer(o, t)
+	h.conns = newConns(func(ctx context.Context) (*conn, error) { return h.dial(ctx, dialer) })
 	h.metrics, err = newMetrics(o.Registerer, h.conns)
 	return h, err
 }
@@ -58,17 +65,25 @@ func NewHTTP(o HTTPOptions) (*HTTP, error) {
 // calls return at once as Unknown. Calls that come later are Withheld.
 func (h *HTTP) Close() { h.conns.close() }
 
-// Send makes one call for j. It asks for the permit last, when the request is
+// Send makes one call for j, on a connection that it takes or opens itself. See
+// [HTTP.SendOn].
+func (h *HTTP) Send(ctx context.Context, j job.Job, permit Permit) Result {
+	return h.SendOn(ctx, new(Conn), j, permit)
+}
+
+// SendOn makes one call for j. It takes the connection out of on, and opens one
+// where there is none. It asks for the permit last, when the request is
 // rendered and a connection is at hand, and again only where nothing was
 // written under the one before. Ending ctx ends the wait for a connection or a
 // permit; a call that has begun is ended by its timeout or by Close.
-func (h *HTTP) Send(ctx context.Context, j job.Job, permit Permit) Result {
-	res := h.send(ctx, &j, permit)
+func (h *HTTP) SendOn(ctx context.Context, on *Conn, j job.Job, permit Permit) Result {
+	res := h.send(ctx, on, &j, permit)
+	on.Release()
 	h.metrics.observe(&res)
 	return res
 }
 
-func (h *HTTP) send(ctx context.Context, j *job.Job, permit Permit) Result {
+func (h *HTTP) send(ctx context.Context, on *Conn, j *job.Job, permit Permit) Result {
 	body, mediaType := h.template.payload(j)
 	header, err := h.template.headers(j, mediaType)
 	if err != nil {
@@ -78,7 +93,7 @@ func (h *HTTP) send(ctx context.Context, j *job.Job, permit Permit) Result {
 	for {
 		req := h.template.request(body) // a body is read once, so one a round
 		req.Header = header
-		c, err := h.connection(ctx, aged)
+		c, err := h.connection(ctx, on, aged)
 		if err != nil {
 			return unreached(ctx, err)
 		}
@@ -98,15 +113,25 @@ func (h *HTTP) send(ctx context.Context, j *job.Job, permit Permit) Result {
 	}
 }
 
-// connection takes an idle connection, or dials one where there is none or
-// fresh asks for it.
-func (h *HTTP) connection(ctx context.Context, fresh bool) (*conn, error) {
+// connection takes the one that is set aside or an idle one, or dials one where
+// there is none or fresh asks for it.
+func (h *HTTP) connection(ctx context.Context, on *Conn, fresh bool) (*conn, error) {
+	set := *on
+	*on = Conn{}
+	if set.c != nil || set.err != nil && time.Since(set.at) <= failureLasts {
+		return set.c, set.err
+	}
 	if !fresh {
 		if c, err := h.conns.pop(); c != nil || err != nil {
 			return c, err
 		}
 	}
-	c, err := h.conns.fresh(ctx)
+	return h.conns.fresh(ctx)
+}
+
+// dial opens a connection, and counts it.
+func (h *HTTP) dial(ctx context.Context, d *dialer) (*conn, error) {
+	c, err := d.dial(ctx)
 	h.metrics.dialed(err)
 	if err != nil {
 		h.logger.DebugContext(ctx, "connection to the provider could not be opened", "error", err)
@@ -217,7 +242,7 @@ func (h *HTTP) answered(c *conn, resp *http.Response) (Result, error) {
 		h.conns.drop(c)
 		return failed(call, errBroken)
 	}
-	res := classify(resp.StatusCode, resp.Header)
+	res := h.results.classify(resp.StatusCode, resp.Header)
 	res.MessageID = h.messageID.read(resp.Header, body)
 	res.WroteAt = call.wroteAt
 	res.Elapsed = time.Since(call.wroteAt)

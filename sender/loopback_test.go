@@ -64,9 +64,6 @@ func TestEveryStatus(t *testing.T) {
 	s := newSender(t, sender.HTTPOptions{URL: "http://" + p.Addr() + "/"})
 	permits := 0
 	for status := 100; status <= 599; status++ {
-		if got := sender.KindOf(status); got != wantKind(status) {
-			t.Errorf("%d: got %v, want %v", status, got, wantKind(status))
-		}
 		if status < 200 {
 			continue // a client goes on waiting after those
 		}
@@ -77,11 +74,6 @@ func TestEveryStatus(t *testing.T) {
 	}
 	if p.Count() != 400 || permits != 400 {
 		t.Errorf("got %d arrivals, %d permits; want 400", p.Count(), permits)
-	}
-	for status, want := range map[int]sender.Kind{0: sender.Unknown, 99: sender.Unknown, 600: sender.Unavailable, 999: sender.Unavailable} {
-		if got := sender.KindOf(status); got != want {
-			t.Errorf("%d: got %v, want %v", status, got, want)
-		}
 	}
 }
 
@@ -151,7 +143,7 @@ func TestTLSWithItsOwnAuthority(t *testing.T) {
 	roots.AddCert(srv.Certificate())
 
 	n := &tally{}
-	s := newSender(t, sender.HTTPOptions{URL: srv.URL, TLS: &tls.Config{RootCAs: roots}, DialContext: n.dial})
+	s := newSender(t, sender.HTTPOptions{URL: srv.URL, TLS: func() *tls.Config { return &tls.Config{RootCAs: roots} }, DialContext: n.dial})
 	permits := 0
 	for range 3 {
 		before := n.count()
@@ -240,4 +232,23 @@ func gather(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 		}
 	}
 	return out
+}
+
+// A status leads to what is configured for it.
+func TestConfiguredStatus(t *testing.T) {
+	t.Parallel()
+	p := startProvider(t, provider.Options{Answer: func(_ int, key string) provider.Answer {
+		status, _ := strconv.Atoi(key)
+		return provider.Answer{Status: status}
+	}})
+	s := newSender(t, sender.HTTPOptions{URL: "http://" + p.Addr() + "/", Results: map[string]string{"404": "rejected", "500-599": "unknown", "501": "accepted"}})
+	permits := 0
+	for status, want := range map[int]sender.Kind{404: sender.Rejected, 403: sender.Unavailable, 500: sender.Unknown, 501: sender.Accepted, 505: sender.Unknown} {
+		if res := s.Send(t.Context(), aJob(strconv.Itoa(status), "x"), always(&permits)); res.Kind != want || res.WroteAt.IsZero() {
+			t.Errorf("%d: got %+v, want %v", status, res, want)
+		}
+	}
+	if _, err := sender.NewHTTP(sender.HTTPOptions{URL: "http://" + p.Addr() + "/", Results: map[string]string{"404": "no"}}); err == nil {
+		t.Error("an unknown result is no error")
+	}
 }

@@ -39,11 +39,17 @@ type HTTPOptions struct {
 	// Headers are sent with every call and win over what the job says. Host is
 	// honoured; what belongs to the connection or names the job is refused.
 	Headers map[string]string
-	// TLS is for https; it is copied. Nil: the system's roots.
-	TLS *tls.Config
+	// MaxConnAge is for how long a connection is taken for calls; up to a quarter
+	// less, so that not all end at once. A call is never cut. 0: without a bound.
+	MaxConnAge time.Duration
+	// TLS makes the settings of one handshake, for https. Nil: the system's roots.
+	TLS func() *tls.Config
 	// MaxResponseBytes is how much of an answer's body is read. A longer answer
 	// still counts, but costs the connection.
 	MaxResponseBytes int64
+	// Results says what statuses mean that are not as by default: a status (404) or
+	// a range (500-599), and one of [ResultNames]. A status wins over a range.
+	Results map[string]string
 	// MessageID says where in an answer the provider names the message:
 	// header:NAME, or json:PATH with the dotted path of a text or a number, where
 	// a whole number is a place in a list. Empty: nowhere.
@@ -66,6 +72,9 @@ func (o HTTPOptions) withDefaults() HTTPOptions {
 	if o.DialContext == nil {
 		o.DialContext = new(net.Dialer).DialContext
 	}
+	if o.TLS == nil {
+		o.TLS = func() *tls.Config { return new(tls.Config) }
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -75,7 +84,7 @@ func (o HTTPOptions) withDefaults() HTTPOptions {
 // validate names every fault at once, so that a config is corrected in one go.
 func (o HTTPOptions) validate() error {
 	_, errURL := parseURL(o.URL)
-	errs := []error{errURL, checkMethod(o.Method), checkHeaders(o.Headers), CheckMessageID(o.MessageID), o.CloudEvents.check()}
+	errs := []error{errURL, checkMethod(o.Method), checkHeaders(o.Headers), CheckMessageID(o.MessageID), CheckResults(o.Results), o.CloudEvents.check()}
 	for _, d := range []struct {
 		name  string
 		value time.Duration
@@ -83,6 +92,9 @@ func (o HTTPOptions) validate() error {
 		if d.value <= 0 {
 			errs = append(errs, fmt.Errorf("%s: %v is not a positive duration", d.name, d.value))
 		}
+	}
+	if o.MaxConnAge < 0 {
+		errs = append(errs, fmt.Errorf("max_conn_age: %v is negative; 0 is without a bound", o.MaxConnAge))
 	}
 	if o.MaxResponseBytes <= 0 || o.MaxResponseBytes > 1<<30 {
 		errs = append(errs, fmt.Errorf("max_response_bytes: %d is not between 1 and %d", o.MaxResponseBytes, 1<<30))

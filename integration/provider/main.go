@@ -1,5 +1,6 @@
 // Command provider runs the simulated provider in a process of its own, so that
-// what it judges can't hold it up. It prints its addresses as one line of JSON
+// what it judges can't hold it up. It prints its addresses, and with TLS the
+// authority's certificate, as one line of JSON
 // and ends on SIGINT or SIGTERM.
 package main
 
@@ -37,6 +38,8 @@ func run(ctx context.Context, args []string) error {
 	fs.DurationVar(&o.Behaviour.Jitter, "jitter", 0, "up to this much more before each answer")
 	fs.DurationVar(&o.Guard, "guard", provider.DefaultGuard, "a stall of the judge longer than this leaves its windows unjudged")
 	scripted := fs.Bool("script", false, "answer by the idempotency key, as script.go says; of the behaviour only the latency holds")
+	handshake := fs.Duration("handshake", 0, "talk TLS, each handshake of which takes at least so long; 0: plain HTTP")
+	fs.BoolVar(&o.OneCall, "one-call", false, "close each connection with its answer")
 	control := fs.String("control", "127.0.0.1:0", "where the control endpoints are, host:port on the loopback")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -44,14 +47,22 @@ func run(ctx context.Context, args []string) error {
 	if err := errors.Join(o.Behaviour.Validate(), loopback(*control)); err != nil {
 		return err
 	}
+	var ca []byte
+	if *handshake > 0 {
+		slow, err := provider.NewSlowTLS(*handshake)
+		if err != nil {
+			return err
+		}
+		o.Listen, ca = slow.Listen, slow.CA
+	}
 	if !*scripted {
 		p := provider.New(o)
-		return serve(ctx, p, provider.Control(p), *control)
+		return serve(ctx, p, provider.Control(p), *control, ca)
 	}
 	sc := newScript(o.Behaviour.Latency)
 	o.Answer = sc.answer
 	p := provider.New(o)
-	return serve(ctx, p, sc.control(provider.Control(p)), *control)
+	return serve(ctx, p, sc.control(provider.Control(p)), *control, ca)
 }
 
 // loopback refuses other addresses: whoever reaches the control can take the
@@ -67,7 +78,7 @@ func loopback(address string) error {
 	return nil
 }
 
-func serve(ctx context.Context, p *provider.Provider, handler http.Handler, control string) error {
+func serve(ctx context.Context, p *provider.Provider, handler http.Handler, control string, ca []byte) error {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", control)
 	if err != nil {
 		return fmt.Errorf("control: %w", err)
@@ -77,7 +88,7 @@ func serve(ctx context.Context, p *provider.Provider, handler http.Handler, cont
 	if err := p.Up(ctx); err != nil {
 		return err
 	}
-	err = json.NewEncoder(os.Stdout).Encode(map[string]string{"provider": p.Addr(), "control": l.Addr().String()})
+	err = json.NewEncoder(os.Stdout).Encode(map[string]string{"provider": p.Addr(), "control": l.Addr().String(), "ca": string(ca)})
 	if err != nil {
 		return fmt.Errorf("print the addresses: %w", err)
 	}

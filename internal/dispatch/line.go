@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"dispatcher/consumer"
+	"dispatcher/sender"
 	"dispatcher/throttle"
 )
 
 // near is how long before its slot a job goes to a worker, at most: time to
-// render the request and to have a connection at hand, and no longer, for
-// whoever waits holds what it has. At high rates fewer slots than that are handed
+// render the request, and no longer, for whoever waits holds what it has. At high rates fewer slots than that are handed
 // out ahead, so that one timer wakes the line and not one each worker.
 const (
 	near      = 5 * time.Millisecond
@@ -35,9 +35,10 @@ const atWire = 64
 // turn is a job whose turn it is.
 type turn struct {
 	d     *consumer.Delivery
-	slot  throttle.Slot
-	since time.Time // when it came to the head of the line
-	full  bool      // there was no room for it, and it is not to wait
+	conn  sender.Conn   // for its call; none: the call opens one
+	slot  throttle.Slot // none: the connection stands for an error
+	since time.Time     // when it came to the head of the line
+	full  bool          // there was no room for it, and it is not to wait
 }
 
 // jobs is where the line takes them from.
@@ -47,23 +48,34 @@ type jobs interface {
 	Take() *consumer.Delivery
 }
 
+// connections is where the line gets them from: the sender.
+type connections interface {
+	Ready(d sender.Demand) bool
+	Await(ctx context.Context, d sender.Demand) error
+	Take() sender.Conn
+}
+
 // line waits for slots while jobs are ready, and only then takes the best job:
 // one that came later and goes first has not to wait behind others. It hands
-// each, with its slot, to a worker. It is one goroutine, so that order is kept
+// each, with its slot and a connection, to a worker. It asks for a slot only when
+// a connection is at hand: a slot that comes first would pass while one is dialled. It is one goroutine, so that order is kept
 // and no lock is needed.
 type line struct {
 	jobs    jobs
 	turns   chan<- turn
+	conns   connections
 	limiter *throttle.Limiter
 	gate    *gate
+	most    int           // connections that are dialled ahead: as many as there are workers
+	keep    time.Duration // for which an idle connection is kept; 0: for ever
 	wire    chan struct{} // holds a token for each turn that has not been written yet
 	blocked *atomic.Bool  // jobs wait, and could not use a slot
 	claims  bool          // there is a send ledger
 	slot    throttle.Slot // left over from jobs that went away
 }
 
-// patience is how long the line may wait for a worker to write before it stops
-// asking for slots that other nodes could use.
+// patience is how long the line may wait for a worker to write, or for a connection,
+// before it stops asking for slots that other nodes could use.
 const patience = 20 * time.Millisecond
 
 // run returns when the consumer is over. From the end of ctx on it hands nothing
@@ -83,20 +95,82 @@ func (l *line) next(ctx context.Context) error {
 	if err := l.reach(ctx); err != nil {
 		return err
 	}
-	err := l.book(ctx)
-	full := errors.Is(err, throttle.ErrFull)
-	var d *consumer.Delivery
-	if err == nil || full {
-		d = l.jobs.Take()
+	t := turn{since: since}
+	err := l.prepare(ctx)
+	switch {
+	case errors.Is(err, throttle.ErrFull):
+		t.full, err = true, nil
+	case err != nil && ctx.Err() == nil:
+		t.conn, err = sender.Unreached(err), nil // a job's call, so that the outage is seen
 	}
-	if d == nil {
+	if err == nil {
+		t.d = l.jobs.Take()
+	}
+	if t.d == nil {
 		<-l.wire
 		return context.Cause(ctx)
 	}
-	t := turn{d: d, slot: l.slot, since: since, full: full}
-	l.slot = throttle.Slot{}
+	if t.conn.IsZero() {
+		t.slot, l.slot = l.slot, throttle.Slot{}
+		t.conn = l.conns.Take()
+	}
 	l.turns <- t
 	return nil
+}
+
+// prepare sees to it that a connection is at hand, and a slot that is near. An
+// error is the context's cause, ErrFull, or why no connection could be opened.
+func (l *line) prepare(ctx context.Context) error {
+	if gives(l.limiter.State().Phase) {
+		if err := l.connect(ctx); err != nil {
+			return err
+		}
+	}
+	if l.slot.IsZero() || l.slot.LateAt(time.Now()) {
+		var err error
+		if l.slot, err = l.limiter.Next(ctx); err != nil {
+			return err
+		}
+		// It may have been long in coming, and the connection closed meanwhile.
+		if err := l.connect(ctx); err != nil {
+			return err
+		}
+	}
+	return l.slot.WaitNear(ctx, l.lead())
+}
+
+// connect waits until a connection is at hand. Where slots are rare, the worker
+// opens one when it has the slot: until then, one would be closed again.
+func (l *line) connect(ctx context.Context) error {
+	d := l.demand()
+	if l.rare() || l.conns.Ready(d) {
+		return nil
+	}
+	timer := time.AfterFunc(patience, func() { l.blocked.Store(true) })
+	defer func() {
+		timer.Stop()
+		l.blocked.Store(false)
+	}()
+	return l.conns.Await(ctx, d)
+}
+
+// rare reports whether a connection may be too old for use from one slot to the next.
+func (l *line) rare() bool { return l.keep > 0 && l.limiter.Spacing() > l.keep/2 }
+
+// gives reports whether a limiter gives slots in this phase. In the others nothing
+// is dialled that might wait for long.
+func gives(p throttle.Phase) bool {
+	return p == throttle.PhaseRunning || p == throttle.PhaseReserve
+}
+
+// demand is what the jobs that wait need. A provider that is down is probed with
+// one connection.
+func (l *line) demand() sender.Demand {
+	jobs := min(l.jobs.Waiting(), l.most)
+	if !l.gate.isUp() {
+		jobs = min(jobs, 1)
+	}
+	return sender.Demand{Jobs: jobs, Every: l.limiter.Spacing()}
 }
 
 // reach waits until the provider may be called and a worker is free to do so.
@@ -127,19 +201,11 @@ func (l *line) reach(ctx context.Context) error {
 	}
 }
 
-// book sees to it that there is a slot, and that it is near.
-func (l *line) book(ctx context.Context) error {
-	if l.slot.IsZero() || l.slot.LateAt(time.Now()) {
-		var err error
-		if l.slot, err = l.limiter.Next(ctx); err != nil {
-			return err
-		}
-	}
-	return l.slot.WaitNear(ctx, l.lead())
-}
-
 // lead is how long before its slot a job goes to a worker.
 func (l *line) lead() time.Duration {
+	if l.rare() {
+		return l.keep // its worker may have to dial
+	}
 	few := nearSlots * l.limiter.Spacing()
 	if l.claims {
 		return min(nearClaimed, max(leastClaimed, few))

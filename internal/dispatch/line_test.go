@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"dispatcher/consumer"
+	"dispatcher/sender"
 	"dispatcher/throttle"
 )
 
@@ -40,6 +41,13 @@ func (s *shelf) put(n int64) {
 }
 
 // withLine runs a line at ten slots a second in a bubble.
+// atHand always has a connection.
+type atHand struct{}
+
+func (atHand) Ready(sender.Demand) bool                   { return true }
+func (atHand) Await(context.Context, sender.Demand) error { return nil }
+func (atHand) Take() sender.Conn                          { return sender.Conn{} }
+
 func withLine(t *testing.T, test func(s *shelf, turns <-chan turn, l *line, stop func())) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -54,7 +62,7 @@ func withLine(t *testing.T, test func(s *shelf, turns <-chan turn, l *line, stop
 		go func() { defer close(ended); _ = lim.Run(ctx) }()
 		turns := make(chan turn)
 		l := &line{
-			jobs: s, turns: turns, limiter: lim, gate: newGate(5, time.Second, slog.New(slog.DiscardHandler)),
+			jobs: s, turns: turns, conns: atHand{}, keep: time.Minute, most: 256, limiter: lim, gate: newGate(5, time.Second, slog.New(slog.DiscardHandler)),
 			wire: make(chan struct{}, atWire), blocked: new(atomic.Bool),
 		}
 		go l.run(ctx)

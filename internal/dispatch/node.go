@@ -157,9 +157,13 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.ledger != nil {
 		services.Go(func() { fail(n.ledger.Run(service)) }) // brings what is left when the workers have ended
 	}
-	turns := make(chan turn) // unbuffered: a job that waits is in the line or in a worker
+	turns := make(chan turn)                                      // unbuffered: a job that waits is in the line or in a worker
+	count := n.cfg.Kafka.Workers * max(len(n.cfg.Kafka.Lanes), 1) // as many as the lanes may have in hand
 	gate := newGate(n.cfg.Sender.Breaker.Failures, n.cfg.Sender.Breaker.Probe, n.log)
-	l := &line{jobs: n.consumer, turns: turns, limiter: n.limiter, gate: gate, wire: make(chan struct{}, atWire), blocked: &n.blocked, claims: n.ledger != nil}
+	l := &line{
+		jobs: n.consumer, turns: turns, conns: n.sender, limiter: n.limiter, gate: gate, most: count, keep: n.cfg.Sender.HTTP.IdleTimeout,
+		wire: make(chan struct{}, atWire), blocked: &n.blocked, claims: n.ledger != nil,
+	}
 	crew := n.crew(gate, l.wire)
 	dog := &watchdog{
 		member: n.consumer, unfit: func() error { return unfit(n.limiter.State(), gate) }, log: n.log,
@@ -167,7 +171,7 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	services.Go(func() { dog.run(service) })
 	workers.Go(func() { l.run(ctx) })
-	for range n.cfg.Kafka.Workers * max(len(n.cfg.Kafka.Lanes), 1) { // as many as the lanes may have in hand
+	for range count {
 		workers.Go(func() { crew.work(turns) })
 	}
 

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"os"
@@ -10,6 +11,7 @@ import (
 
 	"dispatcher/configs"
 	"dispatcher/consumer"
+	"dispatcher/internal/tlsfiles"
 	"dispatcher/sender"
 	"dispatcher/throttle"
 )
@@ -82,14 +84,18 @@ func consumerOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Regist
 
 func senderOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Registerer) (sender.HTTPOptions, error) {
 	h := cfg.Sender.HTTP
-	tls, err := h.TLS.Build()
-	if err != nil {
-		return sender.HTTPOptions{}, fmt.Errorf("sender.http.tls.%w", err)
+	var handshake func() *tls.Config
+	if h.TLS.Enabled {
+		client, err := tlsfiles.Open(h.TLS.Files(log))
+		if err != nil {
+			return sender.HTTPOptions{}, fmt.Errorf("sender.http.tls.%w", err)
+		}
+		handshake = client.Config
 	}
 	return sender.HTTPOptions{
-		URL: h.URL, Method: h.Method, Timeout: h.Timeout, DialTimeout: h.DialTimeout, IdleTimeout: h.IdleTimeout,
-		Headers: h.Headers, TLS: tls, MaxResponseBytes: int64(h.MaxResponseBytes),
-		MessageID: h.MessageID, CloudEvents: sender.EventMode(h.CloudEvents),
+		URL: h.URL, Method: h.Method, Timeout: h.Timeout, DialTimeout: h.DialTimeout, IdleTimeout: h.IdleTimeout, MaxConnAge: h.MaxConnAge,
+		Headers: h.Headers, TLS: handshake, MaxResponseBytes: int64(h.MaxResponseBytes),
+		Results: h.Results, MessageID: h.MessageID, CloudEvents: sender.EventMode(h.CloudEvents),
 		Logger: log, Registerer: reg,
 	}, nil
 }

@@ -18,7 +18,7 @@ import (
 
 // caller makes one call: a sender.
 type caller interface {
-	Send(ctx context.Context, j job.Job, permit sender.Permit) sender.Result
+	SendOn(ctx context.Context, on *sender.Conn, j job.Job, permit sender.Permit) sender.Result
 }
 
 // crew is what the workers share.
@@ -51,6 +51,10 @@ func (c *crew) work(turns <-chan turn) {
 func (c *crew) handle(t turn) {
 	try := c.newTry(t)
 	defer try.leaveWire()
+	defer try.conn.Release()
+	if try.conn.IsZero() {
+		try.leaveWire() // dialling takes no place there
+	}
 	if t.full {
 		try.leaveWire()
 		c.results.Dead(t.d, consumer.Failure{Class: consumer.ClassLimited, Message: throttle.ErrFull.Error()}, try.outcome(sender.Result{}))
@@ -161,7 +165,7 @@ func (t *try) call() (sender.Result, error) {
 		return sender.Result{}, err
 	}
 	t.used = throttle.Slot{}
-	r := t.caller.Send(t.d.Context(), t.d.Job, t.permit)
+	r := t.caller.SendOn(t.d.Context(), &t.conn, t.d.Job, t.permit)
 	done(r)
 	if !r.WroteAt.IsZero() {
 		t.calls++

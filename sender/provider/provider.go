@@ -20,6 +20,7 @@ const DefaultGuard = 7 * time.Millisecond
 type Options struct {
 	Address   string        // host:port; default 127.0.0.1:0
 	Behaviour Behaviour     // how it answers at first
+	OneCall   bool          // a connection carries one call, and is closed with its answer
 	Guard     time.Duration // a stall longer than this is noted; default [DefaultGuard], negative: no watch
 
 	// Answer, where it is set, answers instead of the behaviour. It is called

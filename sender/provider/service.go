@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -139,8 +140,12 @@ func (s *service) answer(p *Provider, at time.Duration, br *bufio.Reader, c net.
 	if !s.pause(a.Delay) || a.Fault == Cut {
 		return false
 	}
-	_, err = io.WriteString(c, a.render())
-	return err == nil && !req.Close
+	answer := a.render()
+	if p.opts.OneCall {
+		answer = strings.Replace(answer, "\r\n", "\r\nConnection: close\r\n", 1)
+	}
+	_, err = io.WriteString(c, answer)
+	return err == nil && !req.Close && !p.opts.OneCall
 }
 
 func (p *Provider) decide(key string) Answer {

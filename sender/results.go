@@ -1,0 +1,169 @@
+package sender
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The statuses that have a result. Below them no answer is final.
+const (
+	leastStatus = 200
+	mostStatus  = 999
+)
+
+// rule says what the statuses from first to last mean for a job.
+type rule struct {
+	first, last int
+	kind        Kind
+}
+
+func (r rule) exact() bool { return r.first == r.last }
+
+func (r rule) String() string {
+	if r.exact() {
+		return strconv.Itoa(r.first)
+	}
+	return strconv.Itoa(r.first) + "-" + strconv.Itoa(r.last)
+}
+
+// defaultResults is what statuses mean that are not configured. The rule behind it: a
+// job is rejected only for what is wrong with the job, because a rejected job
+// is not sent again.
+//
+// A 5xx doesn't prove that nothing was done. The call is made again with the
+// same idempotency key, and the provider is to know it.
+func defaultResults() []rule {
+	return []rule{
+		{200, 299, Accepted},
+		{300, 399, Unavailable}, // not followed: the URL has moved, or a maintenance page is shown
+		{400, 499, Rejected},
+		{401, 401, Unavailable}, // a wrong key or an empty account is no job's fault, and would dead-letter all of them
+		{402, 402, Unavailable},
+		{403, 403, Unavailable},
+		{404, 404, Unavailable}, // a wrong URL or method would dead-letter all as well
+		{405, 405, Unavailable},
+		{407, 407, Unavailable},
+		{408, 408, Unavailable}, // ask again
+		{421, 421, Unavailable}, // the connection is wrong, and not the job
+		{425, 425, Unavailable},
+		{426, 426, Unavailable},
+		{429, 429, Throttled},
+		{500, 599, Unavailable},
+		{501, 501, Rejected}, // it never will
+		{505, 505, Rejected},
+		{600, 999, Unavailable}, // as a 5xx (RFC 9110, 15)
+	}
+}
+
+// ResultNames are what a status can be configured to mean, see [Kind].
+func ResultNames() []string {
+	var names []string
+	for _, k := range Kinds() {
+		if k != Withheld { // is no answer
+			names = append(names, k.String())
+		}
+	}
+	return names
+}
+
+// ResultError is a fault of one entry of [HTTPOptions.Results].
+type ResultError struct {
+	Status string // the entry's key
+	Value  string
+	Why    string
+}
+
+func (e *ResultError) Error() string {
+	return fmt.Sprintf("results.%s: %q: %s", e.Status, e.Value, e.Why)
+}
+
+// CheckResults joins a [ResultError] for each entry that can't be.
+func CheckResults(configured map[string]string) error {
+	_, err := parseResults(configured)
+	return err
+}
+
+// parseResults reads the entries, in the order of their statuses.
+func parseResults(configured map[string]string) ([]rule, error) {
+	var rules []rule
+	var faults []error
+	for status, name := range configured {
+		refuse := func(why string) { faults = append(faults, &ResultError{Status: status, Value: name, Why: why}) }
+		first, last, ok := parseStatus(status)
+		at := slices.Index(ResultNames(), name)
+		if !ok {
+			refuse(fmt.Sprintf("the key must be a status, such as 404, or a range, such as 500-599, from %d to %d", leastStatus, mostStatus))
+		}
+		if at < 0 {
+			refuse("must be one of " + strings.Join(ResultNames(), ", "))
+		}
+		if ok && at >= 0 {
+			rules = append(rules, rule{first, last, Kinds()[at]})
+		}
+	}
+	slices.SortFunc(rules, func(a, b rule) int { return strings.Compare(a.String(), b.String()) })
+	var before rule // the range with the highest statuses so far
+	for _, r := range rules {
+		if r.exact() {
+			continue
+		}
+		if before.last >= r.first {
+			faults = append(faults, &ResultError{Status: r.String(), Value: r.kind.String(), Why: "overlaps with " + before.String() + "; state each status in one range"})
+		}
+		before = r
+	}
+	slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return rules, errors.Join(faults...)
+}
+
+// parseStatus reads 404 or 500-599. There is one way to write each.
+func parseStatus(text string) (first, last int, ok bool) {
+	from, to, isRange := strings.Cut(text, "-")
+	if !isRange {
+		to = from
+	}
+	first, errFirst := strconv.Atoi(from)
+	last, errLast := strconv.Atoi(to)
+	if errFirst != nil || errLast != nil || len(from) != 3 || len(to) != 3 || first < leastStatus || last > mostStatus {
+		return 0, 0, false
+	}
+	return first, last, isRange && first < last || !isRange
+}
+
+// results is what each status means.
+type results struct {
+	kinds  [mostStatus + 1]Kind
+	own403 bool // a 403 is configured
+}
+
+// newResults puts the rules over the defaults; of each, an exact status over a range.
+func newResults(configured []rule) *results {
+	r := new(results)
+	for _, rules := range [][]rule{defaultResults(), configured} {
+		for _, exact := range []bool{false, true} {
+			for _, one := range rules {
+				if one.exact() != exact {
+					continue
+				}
+				for status := one.first; status <= one.last; status++ {
+					r.kinds[status] = one.kind
+				}
+			}
+		}
+	}
+	for _, one := range configured {
+		r.own403 = r.own403 || one.first <= 403 && 403 <= one.last
+	}
+	return r
+}
+
+// kind is what a status means. Below 200 no answer is final.
+func (r *results) kind(status int) Kind {
+	if status < leastStatus || status > mostStatus {
+		return Unknown
+	}
+	return r.kinds[status]
+}

@@ -1,0 +1,117 @@
+package sender
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// The table in the docs and the one in the code are one table.
+func TestTheDocsHaveTheDefaults(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/results.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, _, _ := strings.Cut(string(text), "What follows a result")
+	var documented []string
+	for _, row := range regexp.MustCompile(`(?m)^\| ([0-9-]+) \| ([a-z]+) \|`).FindAllStringSubmatch(table, -1) {
+		documented = append(documented, row[1]+" "+row[2])
+	}
+	var declared []string
+	for _, r := range defaultResults() {
+		declared = append(declared, r.String()+" "+r.kind.String())
+	}
+	if got, want := strings.Join(documented, "\n"), strings.Join(declared, "\n"); got != want {
+		t.Errorf("docs/results.md says\n%s\nwant\n%s", got, want)
+	}
+}
+
+// A status means what is stated for it, else what is stated for its range, else
+// what it means by default.
+func TestAStatusMeansWhatIsStated(t *testing.T) {
+	t.Parallel()
+	defaults := newResults(nil)
+	rapid.Check(t, func(t *rapid.T) {
+		names := rapid.SampledFrom(ResultNames())
+		exact := rapid.MapOfN(rapid.IntRange(leastStatus, mostStatus), names, 0, 5).Draw(t, "exact")
+		bounds := rapid.SliceOfNDistinct(rapid.IntRange(leastStatus, mostStatus), 0, 6, rapid.ID[int]).Draw(t, "bounds")
+		ranges := make(map[[2]int]string)
+		for i := 1; i < len(bounds); i += 2 { // in pairs; those that overlap are refused
+			ranges[[2]int{min(bounds[i-1], bounds[i]), max(bounds[i-1], bounds[i])}] = names.Draw(t, "of a range")
+		}
+		configured := make(map[string]string)
+		for status, name := range exact {
+			configured[fmt.Sprint(status)] = name
+		}
+		covered, overlap := make(map[int]string), false
+		for r, name := range ranges {
+			configured[fmt.Sprintf("%d-%d", r[0], r[1])] = name
+			for status := r[0]; status <= r[1]; status++ {
+				overlap = overlap || covered[status] != ""
+				covered[status] = name
+			}
+		}
+		rules, err := parseResults(configured)
+		if (err != nil) != overlap {
+			t.Fatalf("%v: got %v, want an error: %v", configured, err, overlap)
+		}
+		if overlap {
+			return
+		}
+		results := newResults(rules)
+		for status := -1; status <= mostStatus+1; status++ {
+			want := defaults.kind(status).String()
+			if name := covered[status]; name != "" {
+				want = name
+			}
+			if name := exact[status]; name != "" {
+				want = name
+			}
+			if got := results.kind(status).String(); got != want {
+				t.Fatalf("%v: %d is %s, want %s", configured, status, got, want)
+			}
+		}
+	})
+}
+
+// What can't be is refused, with the entry, its value and what may stand there.
+func TestBadResultsAreRefused(t *testing.T) {
+	t.Parallel()
+	for status, name := range map[string]string{
+		"404": "reject", "4xx": "rejected", "199": "rejected", "1000": "rejected", "0404": "rejected", "-404": "rejected", "404-": "rejected",
+		"404-404": "rejected", "500-404": "rejected", "": "rejected", "+404": "rejected", "404 ": "rejected", "503": "withheld", "504": "",
+	} {
+		err := CheckResults(map[string]string{status: name})
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("results.%s: %q: ", status, name)) {
+			t.Errorf("%s: %s: got %v, want it refused by name and value", status, name, err)
+		}
+	}
+	if err := CheckResults(nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// A 403 that names a time is throttled, unless it is stated what a 403 is.
+func TestAStated403IsWhatIsStated(t *testing.T) {
+	t.Parallel()
+	header := http.Header{"Retry-After": {"7"}}
+	for stated, want := range map[string]Kind{"": Throttled, "403": Unavailable, "400-499": Unavailable} {
+		configured := map[string]string{}
+		if stated != "" {
+			configured[stated] = "unavailable"
+		}
+		rules, err := parseResults(configured)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res := newResults(rules).classify(403, header); res.Kind != want || res.RetryAfter == 0 {
+			t.Errorf("%q stated: got %v after %v, want %v after 7s", stated, res.Kind, res.RetryAfter, want)
+		}
+	}
+}
