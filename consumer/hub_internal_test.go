@@ -17,7 +17,9 @@ type workshop struct {
 }
 
 func newWorkshop(lanes ...*lane) *workshop {
-	return &workshop{hub: newHub(lanes, &Options{Order: OrderKey})}
+	o := &Options{Order: OrderKey}
+	o.setDefaults()
+	return &workshop{hub: newHub(lanes, o)}
 }
 
 func (w *workshop) assignment() *assignment {

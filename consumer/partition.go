@@ -71,7 +71,7 @@ func closedKey(d *Delivery) bool { return d.settled }
 
 // room tells whether fetching may go on.
 func (p *partition) room() bool {
-	return p.count < bufferJobs && p.bytes < bufferBytes && p.parked < parkedBytes && p.ledger.span() < pauseSpan
+	return p.count < bufferJobs && p.bytes < bufferBytes && p.parked < parkedBytes && p.ledger.span() < pauseSpan && !p.hub.crowded()
 }
 
 // hasSome tells whether take may find something.
@@ -93,30 +93,39 @@ func (p *partition) take() *Delivery {
 	}
 	for p.buffer.head != nil {
 		d := p.buffer.head
-		if p.napping {
+		if p.napping || p.hub.crowded() {
 			return nil
 		}
 		if d.hop != nil && time.Until(d.hop.gate) > 0 {
 			p.sleep(d.hop.gate)
 			return nil
 		}
-		admitted := p.ledger.admit(d.Job.Offset)
-		if admitted == admitFull {
-			return nil
-		}
-		p.buffer.pop()
-		p.count--
-		p.bytes -= d.size
-		if admitted != admitOpen {
-			continue
-		}
-		p.link(d)
-		if p.free(d) {
+		if d, ok := p.admitNext(); d != nil || !ok {
 			return d
 		}
 	}
 	p.ledger.passTo(p.fetched)
 	return nil
+}
+
+// admitNext takes the next job out of the buffer; nil: it may not go at once. Not
+// ok: there is no room in the ledger.
+func (p *partition) admitNext() (d *Delivery, ok bool) {
+	admitted := p.ledger.admit(p.buffer.head.Job.Offset)
+	if admitted == admitFull {
+		return nil, false
+	}
+	d = p.buffer.pop()
+	p.count--
+	p.bytes -= d.size
+	if admitted != admitOpen {
+		return nil, true
+	}
+	p.link(d)
+	if p.free(d) {
+		return d, true
+	}
+	return nil, true
 }
 
 // free tells whether an admitted job may go at once. If not, it has found its
@@ -135,7 +144,7 @@ func (p *partition) free(d *Delivery) bool {
 			return false
 		}
 	}
-	if d.key == 0 {
+	if d.key == 0 || d.chained { // chained: it has slept, and kept its key
 		return true
 	}
 	last, inFlight := p.keys[d.key]

@@ -38,6 +38,8 @@ type turn struct {
 	slot  throttle.Slot
 	since time.Time // when it came to the head of the line
 	full  bool      // there was no room for it, and it is not to wait
+
+	sample bool // see gate.sample
 }
 
 // jobs is where the line takes them from.
@@ -45,6 +47,7 @@ type jobs interface {
 	Ready() <-chan struct{}
 	Waiting() int
 	Take() *consumer.Delivery
+	TakeSample() *consumer.Delivery
 }
 
 // line waits for slots while jobs are ready, and only then takes the best job:
@@ -86,17 +89,29 @@ func (l *line) next(ctx context.Context) error {
 	err := l.book(ctx)
 	full := errors.Is(err, throttle.ErrFull)
 	var d *consumer.Delivery
+	sample := false
 	if err == nil || full {
-		d = l.jobs.Take()
+		d, sample = l.take()
 	}
 	if d == nil {
 		<-l.wire
 		return context.Cause(ctx)
 	}
-	t := turn{d: d, slot: l.slot, since: since, full: full}
+	t := turn{d: d, slot: l.slot, since: since, full: full, sample: sample}
 	l.slot = throttle.Slot{}
 	l.turns <- t
 	return nil
+}
+
+// take takes the best job or, where calls fail, now and then a sample.
+func (l *line) take() (d *consumer.Delivery, sample bool) {
+	if !l.gate.sample() {
+		return l.jobs.Take(), false
+	}
+	if d = l.jobs.TakeSample(); d == nil {
+		l.gate.sampled()
+	}
+	return d, d != nil
 }
 
 // reach waits until the provider may be called and a worker is free to do so.

@@ -158,7 +158,7 @@ func (n *Node) Run(ctx context.Context) error {
 		services.Go(func() { fail(n.ledger.Run(service)) }) // brings what is left when the workers have ended
 	}
 	turns := make(chan turn) // unbuffered: a job that waits is in the line or in a worker
-	gate := newGate(n.cfg.Sender.Breaker.Failures, n.cfg.Sender.Breaker.Probe, n.log)
+	gate := newGate(n.cfg.Sender.Breaker.Failures, n.cfg.Sender.Breaker.Probe, n.log, n.consumer.Wake)
 	l := &line{jobs: n.consumer, turns: turns, limiter: n.limiter, gate: gate, wire: make(chan struct{}, atWire), blocked: &n.blocked, claims: n.ledger != nil}
 	crew := n.crew(gate, l.wire)
 	dog := &watchdog{
@@ -190,7 +190,7 @@ func (n *Node) crew(g *gate, wire <-chan struct{}) *crew {
 		caller: n.sender, limiter: n.limiter, results: n.consumer.Results(), gate: g,
 		policy: policy{onUnknown: OnUnknown(s.OnUnknown)}, metrics: newMetrics(n.registry), wire: wire,
 		ledger: n.ledger, grace: n.cfg.Kafka.Drain / 2,
-		attempts: s.Retry.Attempts, backoff: s.Retry.Backoff, backoffMost: s.Retry.MaxBackoff,
+		crowded: n.consumer.Crowded, attempts: s.Retry.Attempts, backoff: s.Retry.Backoff, backoffMost: s.Retry.MaxBackoff,
 	}
 }
 
