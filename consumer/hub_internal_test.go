@@ -51,8 +51,8 @@ func (w *workshop) bring(p *partition, keys ...uint64) {
 	w.hub.add(p, b)
 }
 
-// What is ready and in hand stays below the limit, keys keep their order, the
-// oldest job is the one at the commit point, and a drain leaves nothing behind that was not taken, whatever came before.
+// What is ready and in hand stays below the limit, but for samples; keys keep their
+// order, also while their jobs sleep and where samples are taken; the oldest job is the one at the commit point, and a drain leaves nothing behind that was not taken, whatever came before.
 func TestHubUnderAnyWork(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -60,7 +60,9 @@ func TestHubUnderAnyWork(t *testing.T) {
 		w := newWorkshop(l)
 		a := w.assignment()
 		parts := []*partition{w.partition(a, l, 0), w.partition(a, l, 1)}
-		var held []*Delivery
+		w.hub.maxAsleep = rapid.IntRange(1, 6).Draw(t, "most asleep")
+		var held, asleep []*Delivery
+		samples := map[*Delivery]bool{}
 		last := map[string]int64{}
 		done := 0
 		t.Repeat(map[string]func(*rapid.T){
@@ -78,12 +80,31 @@ func TestHubUnderAnyWork(t *testing.T) {
 					return
 				}
 				held = append(held, d)
-				if name := fmt.Sprint(d.part.id, "/", d.key); d.key != 0 {
-					if before, ok := last[name]; ok && before >= d.Job.Offset {
-						t.Fatalf("got offset %d of key %s after %d", d.Job.Offset, name, before)
-					}
-					last[name] = d.Job.Offset
+				inOrder(t, last, d)
+			},
+			"sample": func(t *rapid.T) {
+				if d := w.hub.takeSample(); d != nil {
+					held, samples[d] = append(held, d), true
+					inOrder(t, last, d)
+				} else if n := w.hub.waiting(); n > 0 {
+					t.Fatalf("got no sample of %d jobs that wait", n)
 				}
+			},
+			"sleep": func(t *rapid.T) {
+				if len(held) == 0 {
+					return
+				}
+				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
+				held[i].Sleep(Nap{Until: time.Now().Add(time.Hour), Early: true, Failed: true, Memo: 1})
+				if !held[i].gone {
+					asleep = append(asleep, held[i])
+				}
+				delete(samples, held[i])
+				held = append(held[:i], held[i+1:]...)
+			},
+			"wake": func(*rapid.T) {
+				w.hub.wakeEarly()
+				asleep = nil
 			},
 			"settle": func(t *rapid.T) {
 				if len(held) == 0 {
@@ -94,6 +115,7 @@ func TestHubUnderAnyWork(t *testing.T) {
 					done++
 				}
 				held[i].Done()
+				delete(samples, held[i])
 				held = append(held[:i], held[i+1:]...)
 			},
 			"expel": func(t *rapid.T) {
@@ -113,8 +135,11 @@ func TestHubUnderAnyWork(t *testing.T) {
 				}
 			},
 			"": func(t *rapid.T) {
-				if l.inHand != len(held) || l.inHand+l.count > l.limit {
+				if l.inHand != len(held) || l.inHand+l.count > l.limit+len(samples) {
 					t.Fatalf("got %d in hand and %d ready, want %d and at most %d", l.inHand, l.count, len(held), l.limit)
+				}
+				if w.hub.asleep != len(asleep) || w.hub.asleepBytes != len(asleep)*deliveryBytes || w.hub.crowded() != (len(asleep) >= w.hub.maxAsleep) {
+					t.Fatalf("got %d asleep in %d bytes, want %d", w.hub.asleep, w.hub.asleepBytes, len(asleep))
 				}
 				for _, p := range parts {
 					if (p.oldest == nil) != (p.ledger.open == 0) || p.oldest != nil && p.oldest.Job.Offset != p.ledger.base {
@@ -124,7 +149,7 @@ func TestHubUnderAnyWork(t *testing.T) {
 			},
 		})
 		w.hub.drain(a)
-		if w.hub.take() != nil || l.first != nil && l.first.hasSome() {
+		if w.hub.take() != nil || w.hub.takeSample() != nil || w.hub.asleep != 0 || l.first != nil && l.first.hasSome() {
 			t.Fatal("something is left after the drain")
 		}
 		for _, d := range held {
@@ -145,6 +170,20 @@ func TestHubUnderAnyWork(t *testing.T) {
 			t.Fatalf("got %d offsets complete, want the %d that were done", complete, done)
 		}
 	})
+}
+
+// inOrder fails the test for a job that came before an earlier one of its key, or
+// again without having slept.
+func inOrder(t *rapid.T, last map[string]int64, d *Delivery) {
+	t.Helper()
+	if d.key == 0 {
+		return
+	}
+	name := fmt.Sprint(d.part.id, "/", d.key)
+	if before, ok := last[name]; ok && (before > d.Job.Offset || before == d.Job.Offset && !d.failed) {
+		t.Fatalf("got offset %d of key %s after %d", d.Job.Offset, name, before)
+	}
+	last[name] = d.Job.Offset
 }
 
 // Ready jobs of a partition that goes away make room for those of others.
