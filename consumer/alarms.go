@@ -139,9 +139,11 @@ func (p *partition) awaken(one alarm) {
 	}
 	p.parked -= d.size
 	p.asleep--
-	if !one.retry {
+	if one.retry {
+		p.retries.push(d)
+	} else {
 		p.link(d)
+		p.woken.push(d)
 	}
-	p.woken.push(d)
 	p.hub.rise(d)
 }

@@ -7,7 +7,7 @@ import (
 	"dispatcher/job"
 )
 
-// Delivery is one job in hand. Exactly one of Done, Dead, Later, Sleep and Return is
+// Delivery is one job in hand. Exactly one of Done, Dead, Later, Sleep, PutBack and Return is
 // to be called, once; what comes after the first, or after the job
 // has been in hand for too long, has no effect. All methods are safe
 // to call from any goroutine.

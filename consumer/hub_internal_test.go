@@ -102,6 +102,18 @@ func TestHubUnderAnyWork(t *testing.T) {
 				delete(samples, held[i])
 				held = append(held[:i], held[i+1:]...)
 			},
+			"put back": func(t *rapid.T) {
+				if len(held) == 0 {
+					return
+				}
+				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
+				if held[i].key != 0 && !held[i].gone {
+					last[chainOf(held[i])]-- // it comes again
+				}
+				held[i].PutBack()
+				delete(samples, held[i])
+				held = append(held[:i], held[i+1:]...)
+			},
 			"wake": func(*rapid.T) {
 				w.hub.wakeEarly()
 				asleep = nil
@@ -179,12 +191,14 @@ func inOrder(t *rapid.T, last map[string]int64, d *Delivery) {
 	if d.key == 0 {
 		return
 	}
-	name := fmt.Sprint(d.part.id, "/", d.key)
+	name := chainOf(d)
 	if before, ok := last[name]; ok && (before > d.Job.Offset || before == d.Job.Offset && !d.failed) {
 		t.Fatalf("got offset %d of key %s after %d", d.Job.Offset, name, before)
 	}
 	last[name] = d.Job.Offset
 }
+
+func chainOf(d *Delivery) string { return fmt.Sprint(d.part.id, "/", d.key) }
 
 // Ready jobs of a partition that goes away make room for those of others.
 func TestADrainMakesRoomForOthers(t *testing.T) {

@@ -240,8 +240,8 @@ func (o *Options) validateSizes() error {
 	if o.MaxAsleep < 1 || o.MaxAsleep > 1<<20 {
 		faults = append(faults, fault("max_asleep", o.MaxAsleep, "must be 1 to 1048576"))
 	}
-	if o.MaxAsleepBytes < 1<<10 || o.MaxAsleepBytes > 1<<32 {
-		faults = append(faults, fault("max_asleep_bytes", o.MaxAsleepBytes, "must be 1024 to 4294967296"))
+	if o.MaxAsleepBytes < 1<<10 || o.MaxAsleepBytes > 1<<30 {
+		faults = append(faults, fault("max_asleep_bytes", o.MaxAsleepBytes, "must be 1024 to 1073741824"))
 	}
 	return errors.Join(faults...)
 }

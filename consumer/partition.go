@@ -49,6 +49,8 @@ type partition struct {
 	buffer  list // fetched, in the order of their offsets
 	freed   list // their predecessor is settled; they go before the buffer
 	woken   list // their time has come; they go before the buffer
+	retries list // failed jobs whose time has come; they take turns with the buffer
+	yields  bool // it is the buffer's turn
 	count   int  // in buffer
 	bytes   int  // in buffer
 	parked  int  // bytes in the chains behind keys, in freed, among the condemned and asleep
@@ -76,7 +78,7 @@ func (p *partition) room() bool {
 
 // hasSome tells whether take may find something.
 func (p *partition) hasSome() bool {
-	return p.freed.head != nil || p.woken.head != nil || (p.buffer.head != nil && !p.napping)
+	return p.freed.head != nil || p.woken.head != nil || p.retries.head != nil || (p.buffer.head != nil && !p.napping)
 }
 
 // take finds the next job that may go; nil: none for now.
@@ -91,6 +93,30 @@ func (p *partition) take() *Delivery {
 			return d
 		}
 	}
+	if d := p.takeRetry(); d != nil {
+		return d
+	}
+	if d := p.takeFresh(); d != nil {
+		p.yields = false
+		return d
+	}
+	p.yields = false
+	return p.takeRetry()
+}
+
+// takeRetry takes a job that failed before. The next turn is the buffer's, unless
+// nothing there may go before the job is settled.
+func (p *partition) takeRetry() *Delivery {
+	for p.retries.head != nil && !p.yields {
+		if d := p.retries.pop(); p.free(d) {
+			p.yields = p.hub.order != OrderPartition
+			return d
+		}
+	}
+	return nil
+}
+
+func (p *partition) takeFresh() *Delivery {
 	for p.buffer.head != nil {
 		d := p.buffer.head
 		if p.napping || p.hub.crowded() {
@@ -209,7 +235,7 @@ func (p *partition) settle(d *Delivery, done bool) {
 // back, the next mark would take the dropped jobs for a gap, and complete.
 func (p *partition) drop() {
 	p.fetched = p.ledger.end
-	p.buffer, p.freed, p.woken = list{}, list{}, list{}
+	p.buffer, p.freed, p.woken, p.retries = list{}, list{}, list{}, list{}
 	p.oldest, p.newest = nil, nil
 	p.count, p.bytes, p.parked, p.asleep = 0, 0, 0, 0
 }

@@ -27,7 +27,7 @@ func (d *Delivery) Sleep(n Nap) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case d.settled || h.heard(d):
+	case h.heard(d) || d.settled:
 	case d.part.asg.draining:
 		h.settleLocked(d, false)
 	default:
@@ -35,6 +35,28 @@ func (d *Delivery) Sleep(n Nap) {
 		h.leaveHand(d)
 		d.part.doze(alarm{at: n.Until, part: d.part, d: d, retry: true, early: n.Early})
 		h.pump(d.part.lane)
+	}
+}
+
+// PutBack makes the job ready again, ahead of those that were fetched after it: its
+// worker could not call it. It does not block.
+func (d *Delivery) PutBack() {
+	h, p := d.part.hub, d.part
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.heard(d) || d.settled:
+	case p.asg.draining:
+		h.settleLocked(d, false)
+	default:
+		h.leaveHand(d)
+		p.parked += d.size
+		d.next = p.freed.head
+		if p.freed.head = d; p.freed.tail == nil {
+			p.freed.tail = d
+		}
+		p.lane.enlist(p)
+		h.pump(p.lane)
 	}
 }
 

@@ -228,3 +228,31 @@ func TestSamplesComeFromAnywhere(t *testing.T) {
 		w.ok(n.end())
 	})
 }
+
+// Where only jobs that are ready are left, a sample is the first of them that has
+// not failed; and where all have failed, there is one all the same.
+func TestASampleHasNotFailed(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", numbered(0, 4)...)
+		o := w.options()
+		o.Order = consumer.OrderNone
+		n := w.idle(o)
+		w.until("all are ready", func() bool { return n.c.Waiting() == 4 })
+		for range 2 {
+			nap(n.c.Take(), time.Second, true)
+		}
+		time.Sleep(2 * time.Second) // they are ready again, behind the others
+		first := n.c.Take()         // 2
+		var got []string
+		for d := n.c.TakeSample(); d != nil; d = n.c.TakeSample() {
+			got = append(got, string(d.Job.Value))
+			d.Done()
+		}
+		first.Done()
+		if want := []string{"3", "0", "1"}; !slices.Equal(got, want) {
+			t.Errorf("got samples %v, want %v", got, want)
+		}
+		w.ok(n.end())
+	})
+}

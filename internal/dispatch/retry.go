@@ -79,17 +79,19 @@ func (t *try) tryAgain(v verdict, r sender.Result) {
 	t.sleep(until, !t.blamed && v.after == 0)
 }
 
-// awaitProvider has a job wait that was not called, since the provider is down.
-func (t *try) awaitProvider() {
+// putBack gives the worker up of a job that was not called, since the provider is
+// down. The line hands the job out again when its turn comes.
+func (t *try) putBack() {
+	t.spare()
 	t.release()
-	t.sleep(time.Now().Add(t.gate.probe), true)
+	t.d.PutBack()
 }
 
 // sleep gives the worker up until the job's next call. Early: what the job waits
 // for is over when the provider, having been down, answers again.
 func (t *try) sleep(until time.Time, early bool) {
 	t.spare()
-	t.d.Sleep(consumer.Nap{Until: until, Early: early, Failed: t.again, Past: t.past(), Memo: new(t.history)})
+	t.d.Sleep(consumer.Nap{Until: until, Early: early, Failed: true, Past: t.past(), Memo: new(t.history)})
 }
 
 // backOff is how long to wait before the next call: as long as the provider

@@ -76,7 +76,7 @@ func (t *try) once() (settled bool) {
 	r, err := t.call()
 	t.leaveWire()
 	if errors.Is(err, errDown) {
-		t.awaitProvider()
+		t.putBack()
 		return true
 	}
 	if refused, ok := errors.AsType[*sendledger.RefusedError](r.Err); ok {
