@@ -23,7 +23,7 @@ type alarm struct {
 // alarms are in the order of their times. The hub's lock guards them.
 type alarms struct {
 	all     []alarm
-	earlier chan struct{} // the first one has changed; one slot
+	earlier chan struct{} // the clock is to look again; one slot
 }
 
 func newAlarms() *alarms { return &alarms{earlier: make(chan struct{}, 1)} }
@@ -51,9 +51,13 @@ func (a *alarms) Pop() any {
 
 func (a *alarms) set(one alarm) {
 	heap.Push(a, one)
-	if a.all[0] != one {
-		return
+	if a.all[0] == one {
+		a.poke()
 	}
+}
+
+// poke has the clock look again.
+func (a *alarms) poke() {
 	select {
 	case a.earlier <- struct{}{}:
 	default:
@@ -100,6 +104,7 @@ func (h *hub) keepTime(done <-chan struct{}) {
 	defer t.Stop()
 	for {
 		t.Reset(h.ring())
+		h.tellCrowded()
 		select {
 		case <-t.C:
 		case <-h.alarms.earlier:

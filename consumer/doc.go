@@ -17,7 +17,7 @@
 // tier, named <group>.<topic>. Each generation of a group makes an assignment: its
 // partitions with their ledgers, one fetcher a partition, and one committer.
 //
-//	fetcher ─► buffer ─► ledger admits ─► due? ─► key free? ─► ready ─► Take ─► Done, Dead, Later, Return
+//	fetcher ─► buffer ─► ledger admits ─► due? ─► key free? ─► ready ─► Take ─► Done, Dead, Later, Sleep, Return
 //	                                       │          └► behind the job of its key that goes before it
 //	                                       └► a retry tier, or asleep in memory
 //
@@ -49,7 +49,8 @@
 // A job that is not due yet goes to a retry tier, <topic>.retry.<delay>, or waits
 // in memory for what is left. A tier is a feed like its topic, in the same lane,
 // but its first record is looked at only when its delay is over. [Delivery.Later]
-// brings a job that has failed there, in the order none.
+// brings a job that has failed there, in the order none. [Delivery.Sleep] keeps it in
+// memory: it has no place in flight then, and holds its key at most.
 //
 // # Who owns which goroutine
 //

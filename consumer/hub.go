@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"log/slog"
 	"sync"
 	"time"
 )
@@ -21,12 +22,14 @@ type hub struct {
 	headTimeout time.Duration // how long a job may be in hand; 0: for ever
 
 	maxAsleep, maxAsleepBytes int
+	log                       *slog.Logger
 
 	mu          sync.Mutex
 	lanes       []*lane // in order of priority
 	alarms      *alarms
 	asleep      int // jobs, as long as there is an alarm for them
 	asleepBytes int
+	toldCrowded bool
 	since       map[*Delivery]time.Time // when each was taken, with a headTimeout
 	live        map[*assignment]struct{}
 	finished    bool // ready is closed
@@ -35,7 +38,7 @@ type hub struct {
 func newHub(lanes []*lane, o *Options) *hub {
 	return &hub{
 		ready: make(chan struct{}, 1), lanes: lanes, order: o.Order, tiers: o.RetryTiers, parks: o.ParkUnknown, headTimeout: o.HeadTimeout,
-		maxAsleep: o.MaxAsleep, maxAsleepBytes: o.MaxAsleepBytes,
+		log: o.Logger, maxAsleep: o.MaxAsleep, maxAsleepBytes: o.MaxAsleepBytes,
 		alarms: newAlarms(), since: make(map[*Delivery]time.Time), live: make(map[*assignment]struct{}),
 	}
 }

@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -200,6 +201,30 @@ func inOrder(t *rapid.T, last map[string]int64, d *Delivery) {
 
 func chainOf(d *Delivery) string { return fmt.Sprint(d.part.id, "/", d.key) }
 
+// When fewer jobs sleep than may, partitions that were passed over meanwhile go on.
+func TestPartitionsGoOnWhenFewerSleep(t *testing.T) {
+	t.Parallel()
+	l := &lane{name: "default", limit: 1}
+	w := newWorkshop(l)
+	w.hub.maxAsleep = 1
+	a := w.assignment()
+	w.bring(w.partition(a, l, 0), 0, 0)
+	w.bring(w.partition(a, l, 1), 0, 0, 0)
+	w.hub.take().Sleep(Nap{Until: time.Now().Add(time.Hour), Early: true, Failed: true})
+	if d := w.hub.take(); d != nil {
+		t.Fatalf("got %v while as many sleep as may, want nothing", d)
+	}
+	w.hub.wakeEarly()
+	handled := map[int]int{}
+	for d := w.hub.take(); d != nil; d = w.hub.take() {
+		handled[d.part.id]++
+		d.Done()
+	}
+	if handled[0] != 2 || handled[1] != 3 {
+		t.Errorf("got %v handled of the two partitions, want 2 and 3", handled)
+	}
+}
+
 // Ready jobs of a partition that goes away make room for those of others.
 func TestADrainMakesRoomForOthers(t *testing.T) {
 	t.Parallel()
@@ -216,5 +241,40 @@ func TestADrainMakesRoomForOthers(t *testing.T) {
 	}
 	if d := w.hub.take(); d != nil {
 		t.Errorf("got %v, want nothing", d)
+	}
+}
+
+// Retries whose time has come and fresh jobs go in turn, so that neither holds up
+// the other. In partition order the retry is the only one that may go.
+func TestRetriesTakeTurns(t *testing.T) {
+	t.Parallel()
+	for order, want := range map[Order][]int64{OrderNone: {4, 0, 5, 1, 6, 2, 7, 3}, OrderPartition: {0, 1, 2, 3, 4, 5, 6, 7}} {
+		l := &lane{name: "default", limit: 1}
+		w := newWorkshop(l)
+		w.hub.order = order
+		p := w.partition(w.assignment(), l, 0)
+		key := uint64(0)
+		if order == OrderPartition {
+			key = 1
+		}
+		w.bring(p, key, key, key, key, key, key, key, key)
+		for range 4 {
+			if d := w.hub.take(); d != nil {
+				d.Sleep(Nap{Until: time.Now().Add(time.Hour), Early: true, Failed: true})
+			}
+		}
+		first := w.hub.take() // it is ready already
+		w.hub.wakeEarly()
+		if first == nil {
+			first = w.hub.take()
+		}
+		var got []int64
+		for d := first; d != nil; d = w.hub.take() {
+			got = append(got, d.Job.Offset)
+			d.Done()
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("order %s: got %v, want %v", order, got, want)
+		}
 	}
 }

@@ -94,6 +94,21 @@ func (p *partition) doze(a alarm) {
 // crowded tells whether as many jobs sleep as may.
 func (h *hub) crowded() bool { return h.asleep >= h.maxAsleep || h.asleepBytes >= h.maxAsleepBytes }
 
+// tellCrowded logs when the bound is reached, and when it is left.
+func (h *hub) tellCrowded() {
+	h.mu.Lock()
+	now, asleep, bytes := h.crowded(), h.asleep, h.asleepBytes
+	changed := now != h.toldCrowded
+	h.toldCrowded = now
+	h.mu.Unlock()
+	switch {
+	case changed && now:
+		h.log.Warn("as many jobs wait in memory as may, nothing new is fetched", "jobs", asleep, "bytes", bytes, "max_asleep", h.maxAsleep, "max_asleep_bytes", h.maxAsleepBytes)
+	case changed:
+		h.log.Info("fewer jobs wait in memory than may, fetching goes on", "jobs", asleep)
+	}
+}
+
 // rise notes that a job is not asleep any more. If that makes room for others,
 // all partitions go on.
 func (h *hub) rise(d *Delivery) {
@@ -103,6 +118,7 @@ func (h *hub) rise(d *Delivery) {
 	if !before || h.crowded() {
 		return
 	}
+	h.alarms.poke() // so that the log hears of it
 	for a := range h.live {
 		for _, p := range a.parts {
 			p.lane.enlist(p)

@@ -1,6 +1,7 @@
 package consumer_test
 
 import (
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -87,15 +88,17 @@ func TestAJobThatGoesToSleepInADrainIsReleased(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
 		w.produce("jobs", numbered(0, 1)...)
-		n := w.start(w.options(), nil)
+		o := w.options()
+		o.MaxAsleep = 1
+		n := w.start(o, nil)
 		d := n.holding(1)[0]
 		n.stop()
 		<-d.Context().Done()
 		nap(d, time.Hour, false)
 		begun := time.Now()
 		w.ok(<-n.err)
-		if took := time.Since(begun); took > 2*time.Second || n.c.Status().Lanes[0].Asleep != 0 {
-			t.Errorf("the end took %v with %d asleep, want none", took, n.c.Status().Lanes[0].Asleep)
+		if took := time.Since(begun); took > 2*time.Second || n.c.Crowded() {
+			t.Errorf("the end took %v and some sleep after it: %v, want none", took, n.c.Crowded())
 		}
 	})
 }
@@ -176,6 +179,8 @@ func TestBeyondTheBoundsOfSleep(t *testing.T) {
 		w.produce("jobs", numbered(0, 40)...)
 		o := w.options()
 		o.MaxAsleep, o.InHand, o.Order = 4, 1, consumer.OrderNone
+		var said strings.Builder
+		o.Logger = slog.New(slog.NewTextHandler(&said, nil))
 		n := w.idle(o)
 		var asleep []string
 		for len(asleep) < 4 {
@@ -185,6 +190,7 @@ func TestBeyondTheBoundsOfSleep(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
+		time.Sleep(2 * time.Second)
 		d := n.c.TakeSample()
 		if d == nil || slices.Contains(asleep, string(d.Job.Value)) || d.Memo() != nil {
 			t.Fatalf("got sample %v, want a job that has not failed", d)
@@ -200,6 +206,11 @@ func TestBeyondTheBoundsOfSleep(t *testing.T) {
 			return handled == 39
 		})
 		w.ok(n.end())
+		for _, want := range []string{"as many jobs wait in memory as may", "fewer jobs wait in memory than may"} {
+			if got := strings.Count(said.String(), want); got != 1 {
+				t.Errorf("got %d times word that %s, want once", got, want)
+			}
+		}
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"dispatcher/consumer"
 	"dispatcher/sender"
 )
 
@@ -129,6 +130,7 @@ func TestWaitingRetriesAreWokenWhenTheProviderAnswersAgain(t *testing.T) {
 // also where jobs were in flight when it began.
 func TestAnOutageBlamesNoJob(t *testing.T) {
 	t.Parallel()
+	const jobs = 110 // so many that each has to be the probe more than once
 	for _, more := range []bool{false, true} {
 		down := false
 		s := rigged{workers: 8, attempts: 2, backoff: 200 * time.Millisecond, most: 5 * time.Second, failures: 20}
@@ -144,7 +146,7 @@ func TestAnOutageBlamesNoJob(t *testing.T) {
 				defer r.mu.Unlock()
 				down = to
 			}
-			r.produce(ids("job", 200)...)
+			r.produce(ids("job", jobs)...)
 			r.until(time.Minute, "nothing is called", func() bool { return len(r.called("job-100")) == 1 })
 			set(true)
 			for i := range 60 {
@@ -154,11 +156,11 @@ func TestAnOutageBlamesNoJob(t *testing.T) {
 				}
 			}
 			set(false)
-			jobs := int64(200)
+			want := int64(jobs)
 			if more {
-				jobs += 120
+				want += 120
 			}
-			r.until(time.Minute, "not all are settled", func() bool { return r.settled() == jobs })
+			r.until(time.Minute, "not all are settled", func() bool { return r.settled() == want })
 			if r.dead() != 0 {
 				t.Errorf("more jobs %v: got %d dead letters, want none", more, r.dead())
 			}
@@ -214,4 +216,51 @@ func TestAWallOfFailingJobs(t *testing.T) {
 			t.Errorf("got %d dead letters, want %d", r.dead(), each)
 		}
 	})
+}
+
+// A job that a worker has when the provider is found to be down is not called, and
+// is the next to go: it has not failed.
+func TestAJobThatWasNotCalledKeepsItsTurn(t *testing.T) {
+	t.Parallel()
+	s := rigged{workers: 1, attempts: 3, backoff: time.Millisecond, most: time.Millisecond, failures: 1}
+	s.answer = func(string, int) sender.Result { return accepted }
+	withRig(t, s, func(r *rig) {
+		shut(t, r.gate, 1)
+		time.Sleep(time.Second + time.Millisecond)
+		probe, err := r.gate.enter() // so that the jobs find the gate shut
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.produce(ids("job", 3)...)
+		time.Sleep(5 * time.Second)
+		if s := r.consumer.Status().Lanes[0]; s.InHand != 0 || s.Asleep != 0 || len(r.called("job-0")) > 0 {
+			t.Errorf("got %+v while the provider is down, want the jobs ready", s)
+		}
+		begun := time.Now()
+		probe(sender.Result{Kind: sender.Accepted}, false)
+		r.until(time.Minute, "not all are settled", func() bool { return r.settled() == 3 })
+		first := r.called("job-0")
+		if len(first) != 1 || first[0].After(r.called("job-1")[0]) || first[0].Sub(begun) > time.Second {
+			t.Errorf("got the first job called at %v and the second at %v, want the first at once", first, r.called("job-1"))
+		}
+	})
+}
+
+// Where as many jobs sleep as may, one that fails goes to a retry tier in the
+// order none, though no job is to blame in an outage. In the others it sleeps.
+func TestBeyondTheBoundAJobGoesToATier(t *testing.T) {
+	t.Parallel()
+	for order, want := range map[consumer.Order]int64{consumer.OrderNone: 1, consumer.OrderKey: 0} {
+		s := rigged{workers: 1, attempts: 3, backoff: 4 * time.Second, most: 4 * time.Second, failures: 20, order: order, tiers: []time.Duration{time.Second}}
+		s.answer = func(string, int) sender.Result { return unavailable }
+		withRig(t, s, func(r *rig) {
+			r.crew.crowded = func() bool { return true }
+			r.produce("job")
+			r.until(time.Minute, "it is not called", func() bool { return len(r.called("job")) == 1 })
+			time.Sleep(time.Second)
+			if asleep := r.consumer.Status().Lanes[0].Asleep; r.records("jobs.retry.1s") != want || asleep != int(1-want) {
+				t.Errorf("order %s: got %d in the tier and %d asleep, want %d and %d", order, r.records("jobs.retry.1s"), asleep, want, 1-want)
+			}
+		})
+	}
 }

@@ -43,6 +43,7 @@ type rigged struct {
 	backoff, most     time.Duration
 	failures          int // of the breaker, which probes each second
 	order             consumer.Order
+	tiers             []time.Duration
 	answer            func(id string, nth int) sender.Result
 }
 
@@ -60,7 +61,7 @@ func withRig(t *testing.T, s rigged, test func(r *rig)) {
 		}
 		defer r.cluster.Close()
 		r.consumer, err = consumer.New(consumer.Options{
-			Connection: r.connection(), Group: "g", Topics: []string{"jobs"}, CreateCompanions: true, InHand: s.workers, Order: s.order,
+			Connection: r.connection(), Group: "g", Topics: []string{"jobs"}, CreateCompanions: true, InHand: s.workers, Order: s.order, RetryTiers: s.tiers,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -154,8 +155,10 @@ func (r *rig) called(id string) []time.Time {
 }
 
 // dead is how many jobs are dead-lettered, and settled how many are complete.
-func (r *rig) dead() (n int64) {
-	for _, p := range r.cluster.PartitionInfos("jobs.dlq") {
+func (r *rig) dead() (n int64) { return r.records("jobs.dlq") }
+
+func (r *rig) records(topic string) (n int64) {
+	for _, p := range r.cluster.PartitionInfos(topic) {
 		n += p.HighWatermark
 	}
 	return n
