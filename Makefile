@@ -10,7 +10,7 @@ FUZZTIME       ?= 30s
 # integration/, and the tests named Real of other packages.
 
 .DEFAULT_GOAL := help
-.PHONY: help build check lint lua fmt test race integration kills changes algorithms fuzz bench demo
+.PHONY: help build check lint lua fmt test race mutants integration kills changes algorithms fuzz bench demo
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ test: ## Run the tests that need nothing but Go
 
 race: ## The same under the race detector
 	$(GO) test -short -race -shuffle=on ./...
+
+mutants: ## Break each law on purpose, and demand that its test fails (AREA=NAME: one area)
+	$(GO) run ./internal/mutants $(if $(AREA),-area $(AREA))
 
 integration: ## The built binary against Kafka and Redis in containers (needs Docker)
 	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -p=1 -count=1 -timeout=70m -v -run='^Test(Measured|Faults|Friday|Kafka39|Inputs|[A-Za-z0-9]*Real)$$' ./consumer ./throttle ./integration

@@ -43,6 +43,8 @@ type Kafka struct {
 	RetryTiers       []string      `yaml:"retry_tiers"`  // durations, rising
 	HeadTimeout      time.Duration `yaml:"head_timeout"` // 0: none
 	WedgedAfter      time.Duration `yaml:"wedged_after"` // 0: never
+	MaxAsleep        int           `yaml:"max_asleep"`
+	MaxAsleepBytes   int           `yaml:"max_asleep_bytes"`
 	Workers          int           `yaml:"workers"`
 	MaxJobBytes      int           `yaml:"max_job_bytes"`
 	StartAt          string        `yaml:"start_at"`     // first, last

@@ -18,6 +18,9 @@ import (
 // Bounds on sizes that come from outside.
 const (
 	maxWorkers       = 65536
+	maxAsleep        = 1 << 20
+	minAsleepBytes   = 1 << 20
+	maxAsleepBytes   = 1 << 30
 	minJobBytes      = 1 << 10
 	maxJobBytes      = 64 << 20
 	maxResponseBytes = 16 << 20
@@ -137,6 +140,8 @@ func (f *faults) kafka(k Kafka) {
 	f.tiers(k)
 	f.oneOf("kafka.order", k.Order, "key", "partition", "none")
 	f.within("kafka.workers", k.Workers, 1, maxWorkers)
+	f.within("kafka.max_asleep", k.MaxAsleep, 1, maxAsleep)
+	f.within("kafka.max_asleep_bytes", k.MaxAsleepBytes, minAsleepBytes, maxAsleepBytes)
 	f.within("kafka.max_job_bytes", k.MaxJobBytes, minJobBytes, maxJobBytes)
 	f.oneOf("kafka.start_at", k.StartAt, "first", "last")
 	f.oneOf("kafka.out_of_range", k.OutOfRange, "earliest", "latest", "stop")

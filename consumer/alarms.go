@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"container/heap"
+	"slices"
 	"time"
 )
 
@@ -14,12 +15,15 @@ type alarm struct {
 	at   time.Time
 	part *partition
 	d    *Delivery
+
+	retry bool // the job was called before; it holds its key, and counts as waiting
+	early bool // [Consumer.Wake] rings it
 }
 
 // alarms are in the order of their times. The hub's lock guards them.
 type alarms struct {
 	all     []alarm
-	earlier chan struct{} // the first one has changed; one slot
+	earlier chan struct{} // the clock is to look again; one slot
 }
 
 func newAlarms() *alarms { return &alarms{earlier: make(chan struct{}, 1)} }
@@ -47,9 +51,13 @@ func (a *alarms) Pop() any {
 
 func (a *alarms) set(one alarm) {
 	heap.Push(a, one)
-	if a.all[0] != one {
-		return
+	if a.all[0] == one {
+		a.poke()
 	}
+}
+
+// poke has the clock look again.
+func (a *alarms) poke() {
 	select {
 	case a.earlier <- struct{}{}:
 	default:
@@ -73,17 +81,21 @@ func (a *alarms) wait(now time.Time) time.Duration {
 	return min(max(a.all[0].at.Sub(now), 0), clockStep)
 }
 
-// drop takes out those of an assignment.
-func (a *alarms) drop(of *assignment) {
+// remove takes out some, and returns them in the order of their times.
+func (a *alarms) remove(which func(alarm) bool) (removed []alarm) {
 	kept := a.all[:0]
 	for _, one := range a.all {
-		if one.part.asg != of {
+		if which(one) {
+			removed = append(removed, one)
+		} else {
 			kept = append(kept, one)
 		}
 	}
 	clear(a.all[len(kept):])
 	a.all = kept
 	heap.Init(a)
+	slices.SortStableFunc(removed, func(x, y alarm) int { return x.at.Compare(y.at) })
+	return removed
 }
 
 // keepTime rings the alarms until done.
@@ -92,6 +104,7 @@ func (h *hub) keepTime(done <-chan struct{}) {
 	defer t.Stop()
 	for {
 		t.Reset(h.ring())
+		h.tellCrowded()
 		select {
 		case <-t.C:
 		case <-h.alarms.earlier:
@@ -108,7 +121,7 @@ func (h *hub) ring() time.Duration {
 	defer h.mu.Unlock()
 	now := time.Now()
 	for one, ok := h.alarms.due(now); ok; one, ok = h.alarms.due(now) {
-		one.part.awaken(one.d)
+		one.part.awaken(one)
 		one.part.lane.enlist(one.part)
 		h.pump(one.part.lane)
 	}
@@ -123,13 +136,19 @@ func (p *partition) sleep(until time.Time) {
 
 // awaken is called when a job's time has come or, without one, that of the
 // partition's first record.
-func (p *partition) awaken(d *Delivery) {
+func (p *partition) awaken(one alarm) {
+	d := one.d
 	if d == nil {
 		p.napping = false
 		return
 	}
 	p.parked -= d.size
 	p.asleep--
-	p.link(d)
-	p.woken.push(d)
+	if one.retry {
+		p.retries.push(d)
+	} else {
+		p.link(d)
+		p.woken.push(d)
+	}
+	p.hub.rise(d)
 }

@@ -7,7 +7,7 @@ import (
 	"dispatcher/job"
 )
 
-// Delivery is one job in hand. Exactly one of Done, Dead, Later and Return is
+// Delivery is one job in hand. Exactly one of Done, Dead, Later, Sleep, PutBack and Return is
 // to be called, once; what comes after the first, or after the job
 // has been in hand for too long, has no effect. All methods are safe
 // to call from any goroutine.
@@ -28,6 +28,8 @@ type Delivery struct {
 	chained bool // in the chain
 	settled bool
 	tried   Past // what its worker has said of it
+	memo    any  // what its worker left when it went to sleep
+	failed  bool // it sleeps or slept since it was tried in vain
 	gone    bool // expelled: in hand for too long
 	left    bool // and its worker has let go of it
 }
@@ -42,6 +44,9 @@ type hop struct {
 // Past is what became of the job before it came to this delivery through a retry
 // tier.
 func (d *Delivery) Past() Past {
+	if d.memo != nil {
+		return d.tried
+	}
 	if d.hop == nil {
 		return Past{}
 	}

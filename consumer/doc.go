@@ -18,7 +18,7 @@
 // partitions with their ledgers, one fetcher, and one committer. The fetcher asks
 // each broker for all partitions that it leads at once.
 //
-//	fetcher ─► buffer ─► ledger admits ─► due? ─► key free? ─► ready ─► Take ─► Done, Dead, Later, Return
+//	fetcher ─► buffer ─► ledger admits ─► due? ─► key free? ─► ready ─► Take ─► Done, Dead, Later, Sleep, Return
 //	                                       │          └► behind the job of its key that goes before it
 //	                                       └► a retry tier, or asleep in memory
 //
@@ -51,7 +51,8 @@
 // A job that is not due yet goes to a retry tier, <topic>.retry.<delay>, or waits
 // in memory for what is left. A tier is a feed like its topic, in the same lane,
 // but its first record is looked at only when its delay is over. [Delivery.Later]
-// brings a job that has failed there, in the order none.
+// brings a job that has failed there, in the order none. [Delivery.Sleep] keeps it in
+// memory: it has no place in flight then, and holds its key at most.
 //
 // # Who owns which goroutine
 //

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"log/slog"
 	"sync"
 	"time"
 )
@@ -21,17 +22,24 @@ type hub struct {
 	headTimeout time.Duration // how long a job may be in hand; 0: for ever
 	bytes       int           // what all partitions may hold together, about
 
-	mu       sync.Mutex
-	lanes    []*lane // in order of priority
-	alarms   *alarms
-	since    map[*Delivery]time.Time // when each was taken, with a headTimeout
-	live     map[*assignment]struct{}
-	finished bool // ready is closed
+	maxAsleep, maxAsleepBytes int
+	log                       *slog.Logger
+
+	mu          sync.Mutex
+	lanes       []*lane // in order of priority
+	alarms      *alarms
+	asleep      int // jobs, as long as there is an alarm for them
+	asleepBytes int
+	toldCrowded bool
+	since       map[*Delivery]time.Time // when each was taken, with a headTimeout
+	live        map[*assignment]struct{}
+	finished    bool // ready is closed
 }
 
 func newHub(lanes []*lane, o *Options) *hub {
 	return &hub{
 		ready: make(chan struct{}, 1), lanes: lanes, order: o.Order, tiers: o.RetryTiers, parks: o.ParkUnknown, headTimeout: o.HeadTimeout, bytes: o.BufferBytes,
+		log: o.Logger, maxAsleep: o.MaxAsleep, maxAsleepBytes: o.MaxAsleepBytes,
 		alarms: newAlarms(), since: make(map[*Delivery]time.Time), live: make(map[*assignment]struct{}),
 	}
 }
@@ -109,6 +117,10 @@ func (h *hub) signal() {
 func (h *hub) take() *Delivery {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.takeBest()
+}
+
+func (h *hub) takeBest() *Delivery {
 	for {
 		l := pick(h.lanes)
 		if l == nil {
@@ -120,14 +132,19 @@ func (h *hub) take() *Delivery {
 			h.pump(l)
 			continue
 		}
-		l.inHand++
-		d.part.taken++
-		d.part.asg.inHand++
-		if h.headTimeout > 0 {
-			h.since[d] = time.Now()
-		}
-		return d
+		return h.handOut(d)
 	}
+}
+
+// handOut notes that a worker has the job.
+func (h *hub) handOut(d *Delivery) *Delivery {
+	d.part.lane.inHand++
+	d.part.taken++
+	d.part.asg.inHand++
+	if h.headTimeout > 0 {
+		h.since[d] = time.Now()
+	}
+	return d
 }
 
 // waiting is how many jobs are ready.
@@ -224,7 +241,11 @@ func (h *hub) drain(a *assignment) {
 	for _, p := range a.parts {
 		p.drop()
 	}
-	h.alarms.drop(a)
+	for _, one := range h.alarms.remove(func(one alarm) bool { return one.part.asg == a }) {
+		if one.d != nil {
+			h.rise(one.d)
+		}
+	}
 	for _, l := range h.lanes {
 		l.drop(a)
 		h.pump(l) // the room is for others

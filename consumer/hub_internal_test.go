@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,7 +18,9 @@ type workshop struct {
 }
 
 func newWorkshop(lanes ...*lane) *workshop {
-	return &workshop{hub: newHub(lanes, &Options{Order: OrderKey})}
+	o := &Options{Order: OrderKey}
+	o.setDefaults()
+	return &workshop{hub: newHub(lanes, o)}
 }
 
 func (w *workshop) assignment() *assignment {
@@ -49,8 +52,8 @@ func (w *workshop) bring(p *partition, keys ...uint64) {
 	w.hub.add(p, b)
 }
 
-// What is ready and in hand stays below the limit, keys keep their order, the
-// oldest job is the one at the commit point, and a drain leaves nothing behind that was not taken, whatever came before.
+// What is ready and in hand stays below the limit, but for samples; keys keep their
+// order, also while their jobs sleep and where samples are taken; the oldest job is the one at the commit point, and a drain leaves nothing behind that was not taken, whatever came before.
 func TestHubUnderAnyWork(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -58,7 +61,9 @@ func TestHubUnderAnyWork(t *testing.T) {
 		w := newWorkshop(l)
 		a := w.assignment()
 		parts := []*partition{w.partition(a, l, 0), w.partition(a, l, 1)}
-		var held []*Delivery
+		w.hub.maxAsleep = rapid.IntRange(1, 6).Draw(t, "most asleep")
+		var held, asleep []*Delivery
+		samples := map[*Delivery]bool{}
 		last := map[string]int64{}
 		done := 0
 		t.Repeat(map[string]func(*rapid.T){
@@ -76,12 +81,43 @@ func TestHubUnderAnyWork(t *testing.T) {
 					return
 				}
 				held = append(held, d)
-				if name := fmt.Sprint(d.part.id, "/", d.key); d.key != 0 {
-					if before, ok := last[name]; ok && before >= d.Job.Offset {
-						t.Fatalf("got offset %d of key %s after %d", d.Job.Offset, name, before)
-					}
-					last[name] = d.Job.Offset
+				inOrder(t, last, d)
+			},
+			"sample": func(t *rapid.T) {
+				if d := w.hub.takeSample(); d != nil {
+					held, samples[d] = append(held, d), true
+					inOrder(t, last, d)
+				} else if n := w.hub.waiting(); n > 0 {
+					t.Fatalf("got no sample of %d jobs that wait", n)
 				}
+			},
+			"sleep": func(t *rapid.T) {
+				if len(held) == 0 {
+					return
+				}
+				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
+				held[i].Sleep(Nap{Until: time.Now().Add(time.Hour), Early: true, Failed: true, Memo: 1})
+				if !held[i].gone {
+					asleep = append(asleep, held[i])
+				}
+				delete(samples, held[i])
+				held = append(held[:i], held[i+1:]...)
+			},
+			"put back": func(t *rapid.T) {
+				if len(held) == 0 {
+					return
+				}
+				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
+				if held[i].key != 0 && !held[i].gone {
+					last[chainOf(held[i])]-- // it comes again
+				}
+				held[i].PutBack()
+				delete(samples, held[i])
+				held = append(held[:i], held[i+1:]...)
+			},
+			"wake": func(*rapid.T) {
+				w.hub.wakeEarly()
+				asleep = nil
 			},
 			"settle": func(t *rapid.T) {
 				if len(held) == 0 {
@@ -92,6 +128,7 @@ func TestHubUnderAnyWork(t *testing.T) {
 					done++
 				}
 				held[i].Done()
+				delete(samples, held[i])
 				held = append(held[:i], held[i+1:]...)
 			},
 			"expel": func(t *rapid.T) {
@@ -111,8 +148,11 @@ func TestHubUnderAnyWork(t *testing.T) {
 				}
 			},
 			"": func(t *rapid.T) {
-				if l.inHand != len(held) || l.inHand+l.count > l.limit {
+				if l.inHand != len(held) || l.inHand+l.count > l.limit+len(samples) {
 					t.Fatalf("got %d in hand and %d ready, want %d and at most %d", l.inHand, l.count, len(held), l.limit)
+				}
+				if w.hub.asleep != len(asleep) || w.hub.asleepBytes != len(asleep)*deliveryBytes || w.hub.crowded() != (len(asleep) >= w.hub.maxAsleep) {
+					t.Fatalf("got %d asleep in %d bytes, want %d", w.hub.asleep, w.hub.asleepBytes, len(asleep))
 				}
 				for _, p := range parts {
 					if (p.oldest == nil) != (p.ledger.open == 0) || p.oldest != nil && p.oldest.Job.Offset != p.ledger.base {
@@ -122,7 +162,7 @@ func TestHubUnderAnyWork(t *testing.T) {
 			},
 		})
 		w.hub.drain(a)
-		if w.hub.take() != nil || l.first != nil && l.first.hasSome() {
+		if w.hub.take() != nil || w.hub.takeSample() != nil || w.hub.asleep != 0 || l.first != nil && l.first.hasSome() {
 			t.Fatal("something is left after the drain")
 		}
 		for _, d := range held {
@@ -145,6 +185,46 @@ func TestHubUnderAnyWork(t *testing.T) {
 	})
 }
 
+// inOrder fails the test for a job that came before an earlier one of its key, or
+// again without having slept.
+func inOrder(t *rapid.T, last map[string]int64, d *Delivery) {
+	t.Helper()
+	if d.key == 0 {
+		return
+	}
+	name := chainOf(d)
+	if before, ok := last[name]; ok && (before > d.Job.Offset || before == d.Job.Offset && !d.failed) {
+		t.Fatalf("got offset %d of key %s after %d", d.Job.Offset, name, before)
+	}
+	last[name] = d.Job.Offset
+}
+
+func chainOf(d *Delivery) string { return fmt.Sprint(d.part.id, "/", d.key) }
+
+// When fewer jobs sleep than may, partitions that were passed over meanwhile go on.
+func TestPartitionsGoOnWhenFewerSleep(t *testing.T) {
+	t.Parallel()
+	l := &lane{name: "default", limit: 1}
+	w := newWorkshop(l)
+	w.hub.maxAsleep = 1
+	a := w.assignment()
+	w.bring(w.partition(a, l, 0), 0, 0)
+	w.bring(w.partition(a, l, 1), 0, 0, 0)
+	w.hub.take().Sleep(Nap{Until: time.Now().Add(time.Hour), Early: true, Failed: true})
+	if d := w.hub.take(); d != nil {
+		t.Fatalf("got %v while as many sleep as may, want nothing", d)
+	}
+	w.hub.wakeEarly()
+	handled := map[int]int{}
+	for d := w.hub.take(); d != nil; d = w.hub.take() {
+		handled[d.part.id]++
+		d.Done()
+	}
+	if handled[0] != 2 || handled[1] != 3 {
+		t.Errorf("got %v handled of the two partitions, want 2 and 3", handled)
+	}
+}
+
 // Ready jobs of a partition that goes away make room for those of others.
 func TestADrainMakesRoomForOthers(t *testing.T) {
 	t.Parallel()
@@ -161,5 +241,40 @@ func TestADrainMakesRoomForOthers(t *testing.T) {
 	}
 	if d := w.hub.take(); d != nil {
 		t.Errorf("got %v, want nothing", d)
+	}
+}
+
+// Retries whose time has come and fresh jobs go in turn, so that neither holds up
+// the other. In partition order the retry is the only one that may go.
+func TestRetriesTakeTurns(t *testing.T) {
+	t.Parallel()
+	for order, want := range map[Order][]int64{OrderNone: {4, 0, 5, 1, 6, 2, 7, 3}, OrderPartition: {0, 1, 2, 3, 4, 5, 6, 7}} {
+		l := &lane{name: "default", limit: 1}
+		w := newWorkshop(l)
+		w.hub.order = order
+		p := w.partition(w.assignment(), l, 0)
+		key := uint64(0)
+		if order == OrderPartition {
+			key = 1
+		}
+		w.bring(p, key, key, key, key, key, key, key, key)
+		for range 4 {
+			if d := w.hub.take(); d != nil {
+				d.Sleep(Nap{Until: time.Now().Add(time.Hour), Early: true, Failed: true})
+			}
+		}
+		first := w.hub.take() // it is ready already
+		w.hub.wakeEarly()
+		if first == nil {
+			first = w.hub.take()
+		}
+		var got []int64
+		for d := first; d != nil; d = w.hub.take() {
+			got = append(got, d.Job.Offset)
+			d.Done()
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("order %s: got %v, want %v", order, got, want)
+		}
 	}
 }

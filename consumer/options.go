@@ -94,6 +94,12 @@ type Options struct {
 	// without tiers, to the dead letters, in any order; 0: for ever.
 	HeadTimeout time.Duration
 
+	// Jobs that wait in memory for their time or for their next try, over all
+	// partitions of the node. Beyond either bound the node fetches nothing until
+	// some have gone. Those in flight may still fail and pass the bound.
+	MaxAsleep      int // jobs; default 16384
+	MaxAsleepBytes int // default 64 MiB
+
 	// ParkUnknown writes dead letters of [ClassUnknown] to <topic>.parked: of jobs
 	// that may have been done, and that somebody has to look at.
 	ParkUnknown bool
@@ -133,6 +139,8 @@ func (o *Options) setDefaults() {
 	orDefault(&o.InHand, 256)
 	orDefault(&o.MaxJobBytes, job.DefaultMaxBytes)
 	orDefault(&o.BufferBytes, 64<<20)
+	orDefault(&o.MaxAsleep, 1<<14)
+	orDefault(&o.MaxAsleepBytes, 64<<20)
 	orDefault(&o.CommitInterval, 100*time.Millisecond)
 	orDefault(&o.Heartbeat, time.Second)
 	orDefault(&o.Session, 10*time.Second)
@@ -222,6 +230,12 @@ func (o *Options) validateSizes() error {
 	}
 	if o.BufferBytes < 1<<20 || o.BufferBytes > 64<<30 {
 		faults = append(faults, fault("buffer_bytes", o.BufferBytes, "must be 1048576 to 68719476736"))
+	}
+	if o.MaxAsleep < 1 || o.MaxAsleep > 1<<20 {
+		faults = append(faults, fault("max_asleep", o.MaxAsleep, "must be 1 to 1048576"))
+	}
+	if o.MaxAsleepBytes < 1<<10 || o.MaxAsleepBytes > 1<<30 {
+		faults = append(faults, fault("max_asleep_bytes", o.MaxAsleepBytes, "must be 1024 to 1073741824"))
 	}
 	return errors.Join(faults...)
 }

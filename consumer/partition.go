@@ -54,6 +54,8 @@ type partition struct {
 	buffer  list // fetched, in the order of their offsets
 	freed   list // their predecessor is settled; they go before the buffer
 	woken   list // their time has come; they go before the buffer
+	retries list // failed jobs whose time has come; they take turns with the buffer
+	yields  bool // it is the buffer's turn
 	count   int  // in buffer
 	bytes   int  // in buffer
 	parked  int  // bytes in the chains behind keys, in freed, among the condemned and asleep
@@ -77,12 +79,12 @@ func closedKey(d *Delivery) bool { return d.settled }
 
 // room tells whether fetching may go on.
 func (p *partition) room() bool {
-	return p.count < bufferJobs && p.bytes < bufferBytes && p.parked < parkedBytes && p.ledger.span() < pauseSpan
+	return p.count < bufferJobs && p.bytes < bufferBytes && p.parked < parkedBytes && p.ledger.span() < pauseSpan && !p.hub.crowded()
 }
 
 // hasSome tells whether take may find something.
 func (p *partition) hasSome() bool {
-	return p.freed.head != nil || p.woken.head != nil || (p.buffer.head != nil && !p.napping)
+	return p.freed.head != nil || p.woken.head != nil || p.retries.head != nil || (p.buffer.head != nil && !p.napping)
 }
 
 // take finds the next job that may go; nil: none for now.
@@ -97,32 +99,65 @@ func (p *partition) take() *Delivery {
 			return d
 		}
 	}
+	if d := p.takeRetry(); d != nil {
+		return d
+	}
+	if d := p.takeFresh(); d != nil {
+		p.yields = false
+		return d
+	}
+	p.yields = false
+	return p.takeRetry()
+}
+
+// takeRetry takes a job that failed before. The next turn is the buffer's, unless
+// nothing there may go before the job is settled.
+func (p *partition) takeRetry() *Delivery {
+	for p.retries.head != nil && !p.yields {
+		if d := p.retries.pop(); p.free(d) {
+			p.yields = p.hub.order != OrderPartition
+			return d
+		}
+	}
+	return nil
+}
+
+func (p *partition) takeFresh() *Delivery {
 	for p.buffer.head != nil {
 		d := p.buffer.head
-		if p.napping {
+		if p.napping || p.hub.crowded() {
 			return nil
 		}
 		if d.hop != nil && time.Until(d.hop.gate) > 0 {
 			p.sleep(d.hop.gate)
 			return nil
 		}
-		admitted := p.ledger.admit(d.Job.Offset)
-		if admitted == admitFull {
-			return nil
-		}
-		p.buffer.pop()
-		p.count--
-		p.bytes -= d.size
-		if admitted != admitOpen {
-			continue
-		}
-		p.link(d)
-		if p.free(d) {
+		if d, ok := p.admitNext(); d != nil || !ok {
 			return d
 		}
 	}
 	p.ledger.passTo(p.fetched)
 	return nil
+}
+
+// admitNext takes the next job out of the buffer; nil: it may not go at once. Not
+// ok: there is no room in the ledger.
+func (p *partition) admitNext() (d *Delivery, ok bool) {
+	admitted := p.ledger.admit(p.buffer.head.Job.Offset)
+	if admitted == admitFull {
+		return nil, false
+	}
+	d = p.buffer.pop()
+	p.count--
+	p.bytes -= d.size
+	if admitted != admitOpen {
+		return nil, true
+	}
+	p.link(d)
+	if p.free(d) {
+		return d, true
+	}
+	return nil, true
 }
 
 // free tells whether an admitted job may go at once. If not, it has found its
@@ -141,7 +176,7 @@ func (p *partition) free(d *Delivery) bool {
 			return false
 		}
 	}
-	if d.key == 0 {
+	if d.key == 0 || d.chained { // chained: it has slept, and kept its key
 		return true
 	}
 	last, inFlight := p.keys[d.key]
@@ -206,7 +241,7 @@ func (p *partition) settle(d *Delivery, done bool) {
 // back, the next mark would take the dropped jobs for a gap, and complete.
 func (p *partition) drop() {
 	p.fetched = p.ledger.end
-	p.buffer, p.freed, p.woken = list{}, list{}, list{}
+	p.buffer, p.freed, p.woken, p.retries = list{}, list{}, list{}, list{}
 	p.oldest, p.newest = nil, nil
 	p.count, p.bytes, p.parked, p.asleep = 0, 0, 0, 0
 }

@@ -104,14 +104,8 @@ func (p *partition) delay(d *Delivery, wait time.Duration) {
 // rest keeps a job in memory until it is due. It is open in the ledger, and holds
 // neither its key nor its partition.
 func (p *partition) rest(d *Delivery) {
-	p.parked += d.size
-	p.asleep++
 	p.unlink(d)
-	at := d.hop.due
-	if late := d.Job.NotAfter; !late.IsZero() && late.Before(at) {
-		at = late.Add(time.Millisecond) // it expires meanwhile
-	}
-	p.hub.alarms.set(alarm{at: at, part: p, d: d})
+	p.doze(alarm{at: d.hop.due, part: p, d: d})
 }
 
 // Later writes the job to the longest retry tier that is over by then and, once

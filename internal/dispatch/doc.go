@@ -5,9 +5,10 @@
 // The line is one goroutine. While jobs are ready it waits for slots; shortly
 // before a slot's time it takes the job that is best then and hands both to a
 // worker. A worker makes the call, asks the policy what the result means, and
-// settles the job or tries again in place. Jobs wait in the consumer, not in
-// workers: hundreds of goroutines that each wait for a slot would start in an
-// order of their own, and the span of open offsets would grow with it.
+// settles the job or has it sleep in the consumer until its next call (retry.go).
+// Jobs wait in the consumer, not in workers: hundreds of goroutines that each wait
+// for a slot would start in an order of their own, and the span of open offsets
+// would grow with it.
 //
 // With a send ledger a worker claims the job before its call is written, and it
 // is settled once Redis knows what became of the call (ledger.go).
@@ -21,8 +22,9 @@
 // then what they used is closed.
 //
 // Failure: a provider that is down opens the breaker; jobs wait in the line and
-// a probe goes now and then. A job is dead-lettered for failing only if others
-// succeeded meanwhile, so an outage dead-letters no failure; a call without an
-// answer goes by on_unknown. A node that can't work while others can gives its
-// partitions up until it can (watchdog.go).
+// a probe goes now and then. A failure is held against the job or against the
+// provider (evidence.go), so an outage dead-letters no failure, and a wall of
+// jobs that can't succeed stops nothing: samples from behind it clear the
+// provider. A call without an answer goes by on_unknown. A node that can't work
+// while others can gives its partitions up until it can (watchdog.go).
 package dispatch

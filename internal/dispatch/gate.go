@@ -15,16 +15,21 @@ import (
 )
 
 // gate keeps calls from a provider that is plainly down: after so many failures
-// in a row it is shut, and one probe goes through at a time until one succeeds.
+// in a row, of which no job is to blame, it is shut. One probe goes through at a
+// time then, until one succeeds.
 type gate struct {
+	evidence
+
 	breaker *gobreaker.TwoStepCircuitBreaker[struct{}]
 	probe   time.Duration
+	up      func() // called when the provider, having been down, answers again
 
-	untold atomic.Pointer[func()] // the last change, which is not in the log yet
+	untold   atomic.Pointer[func()] // the last change, which was not acted on yet
+	sampling atomic.Bool            // a job that was taken as a sample is in flight
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced when the breaker changes its state
-	up      chan struct{} // closed and replaced when the provider answers again
+	next    time.Time     // the next job may be a probe from then on
 }
 
 var (
@@ -32,19 +37,31 @@ var (
 	errNoCall     = errors.New("no call was made")
 )
 
-func newGate(failures int, probe time.Duration, log *slog.Logger) *gate {
-	g := &gate{probe: probe, changed: make(chan struct{}), up: make(chan struct{})}
+// errDown says that a job was not called, since the provider is down.
+var errDown = errors.New("the provider is down")
+
+// recent is the part of a probe's interval in which an answer keeps the gate
+// open: failures in a row may be a wall of jobs that are to blame themselves.
+const recent = 4
+
+func newGate(failures int, probe time.Duration, log *slog.Logger, up func()) *gate {
+	g := &gate{probe: probe, up: up, changed: make(chan struct{})}
 	g.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Name:        "provider",
 		MaxRequests: 1,
 		Timeout:     probe,
-		ReadyToTrip: func(c gobreaker.Counts) bool { return int(c.ConsecutiveFailures) >= failures },
-		IsExcluded:  func(err error) bool { return errors.Is(err, errNoCall) },
+		ReadyToTrip: func(c gobreaker.Counts) bool {
+			return int(c.ConsecutiveFailures) >= failures && !g.servedWithin(probe/recent)
+		},
+		IsExcluded: func(err error) bool { return errors.Is(err, errNoCall) },
 		OnStateChange: func(_ string, from, to gobreaker.State) {
-			// The breaker holds its lock here, and a log may be slow.
+			// The breaker holds its lock here; a log may be slow, and up takes locks.
 			switch {
 			case to == gobreaker.StateClosed:
-				g.untold.Store(new(func() { log.Info("provider answers again") }))
+				g.untold.Store(new(func() {
+					log.Info("provider answers again")
+					g.up()
+				}))
 			case from == gobreaker.StateClosed:
 				g.untold.Store(new(func() {
 					log.Warn("provider is down; jobs wait, and it is probed", "failures_in_a_row", failures, "probe_every", probe)
@@ -54,45 +71,65 @@ func newGate(failures int, probe time.Duration, log *slog.Logger) *gate {
 			defer g.mu.Unlock()
 			close(g.changed)
 			g.changed = make(chan struct{})
-			if to == gobreaker.StateClosed {
-				close(g.up)
-				g.up = make(chan struct{})
-			}
 		},
 	})
 	return g
 }
 
-// enter waits until a call may be made. The returned function is to be called
-// once, with its result.
-func (g *gate) enter(ctx context.Context) (func(sender.Result), error) {
-	for {
-		changed := g.change()
-		done, err := g.breaker.Allow()
-		if err == nil {
-			return func(r sender.Result) {
-				done(judgment(r))
-				g.tell()
-			}, nil
-		}
-		if err := g.wait(ctx, changed); err != nil {
-			return nil, err
-		}
+// enter asks whether a call may be made. If so, the returned function is to be
+// called once, with its result and whether the job is to blame for it.
+func (g *gate) enter() (done func(r sender.Result, blamed bool), err error) {
+	report, err := g.breaker.Allow()
+	if err != nil {
+		return nil, errDown
 	}
+	return func(r sender.Result, blamed bool) {
+		says := judgment(r)
+		if blamed {
+			says = errNoCall // it says nothing of the provider
+		}
+		report(says)
+		g.tell()
+	}, nil
 }
 
-// tell logs what has changed. Only a call's result opens or closes the breaker.
+// tell acts on what has changed. Only a call's result opens or closes the breaker.
 func (g *gate) tell() {
-	if say := g.untold.Swap(nil); say != nil {
-		(*say)()
+	if act := g.untold.Swap(nil); act != nil {
+		(*act)()
 	}
 }
 
-// isOpen reports whether the provider is not known to be down.
-func (g *gate) isOpen() bool { return g.breaker.State() != gobreaker.StateOpen }
+// isOpen reports whether a job may be taken: the provider is not known to be
+// down, or the job may be the next probe.
+func (g *gate) isOpen() bool {
+	switch g.breaker.State() {
+	case gobreaker.StateClosed:
+		return true
+	case gobreaker.StateHalfOpen:
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if now := time.Now(); !now.Before(g.next) {
+			g.next = now.Add(g.probe)
+			return true
+		}
+	case gobreaker.StateOpen:
+	}
+	return false
+}
 
 // isUp reports whether the provider answered last.
 func (g *gate) isUp() bool { return g.breaker.State() == gobreaker.StateClosed }
+
+// sample reports whether the next job is to be a sample: one that has not failed,
+// from anywhere in the backlog. Where all calls fail, it tells a provider that is
+// down from jobs that are to blame. One goes at a time, until sampled is called.
+func (g *gate) sample() bool {
+	return (!g.isUp() || g.doubts()) && g.sampling.CompareAndSwap(false, true)
+}
+
+// sampled notes that the sample is not in flight any more.
+func (g *gate) sampled() { g.sampling.Store(false) }
 
 // open waits until the provider is not known to be down, or a probe is due.
 func (g *gate) open(ctx context.Context) error {
@@ -113,14 +150,7 @@ func (g *gate) change() <-chan struct{} {
 	return g.changed
 }
 
-// answersAgain closes when the provider, having been down, answers again.
-func (g *gate) answersAgain() <-chan struct{} {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.up
-}
-
-// wait is spread a little, so that the same job is not always the probe.
+// wait is spread a little, so that nodes don't probe in step.
 func (g *gate) wait(ctx context.Context, changed <-chan struct{}) error {
 	timer := time.NewTimer(g.probe/4 + rand.N(g.probe/4+1))
 	defer timer.Stop()

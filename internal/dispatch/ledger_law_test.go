@@ -36,7 +36,7 @@ func ledgerOnRedis(t *testing.T, margin time.Duration) *sendledger.Ledger {
 
 // tryOf is a job's way with a ledger, as far as that goes.
 func tryOf(l *sendledger.Ledger, id string) *try {
-	return &try{crew: &crew{ledger: l}, entry: l.Open(id), entryID: id}
+	return &try{crew: &crew{ledger: l}, history: history{entry: l.Open(id), entryID: id}}
 }
 
 // A call must begin before the end of its slot and before the end of its claim,

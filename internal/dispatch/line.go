@@ -39,6 +39,8 @@ type turn struct {
 	slot  throttle.Slot // none: the connection stands for an error
 	since time.Time     // when it came to the head of the line
 	full  bool          // there was no room for it, and it is not to wait
+
+	sample bool // see gate.sample
 }
 
 // jobs is where the line takes them from.
@@ -46,6 +48,7 @@ type jobs interface {
 	Ready() <-chan struct{}
 	Waiting() int
 	Take() *consumer.Delivery
+	TakeSample() *consumer.Delivery
 }
 
 // connections is where the line gets them from: the sender.
@@ -104,7 +107,7 @@ func (l *line) next(ctx context.Context) error {
 		t.conn, err = sender.Unreached(err), nil // a job's call, so that the outage is seen
 	}
 	if err == nil {
-		t.d = l.jobs.Take()
+		t.d, t.sample = l.take()
 	}
 	if t.d == nil {
 		<-l.wire
@@ -171,6 +174,17 @@ func (l *line) demand() sender.Demand {
 		jobs = min(jobs, 1)
 	}
 	return sender.Demand{Jobs: jobs, Every: l.limiter.Spacing()}
+}
+
+// take takes the best job or, where calls fail, now and then a sample.
+func (l *line) take() (d *consumer.Delivery, sample bool) {
+	if !l.gate.sample() {
+		return l.jobs.Take(), false
+	}
+	if d = l.jobs.TakeSample(); d == nil {
+		l.gate.sampled()
+	}
+	return d, d != nil
 }
 
 // reach waits until the provider may be called and a worker is free to do so.

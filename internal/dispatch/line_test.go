@@ -32,6 +32,9 @@ func (s *shelf) Take() *consumer.Delivery {
 	return &consumer.Delivery{}
 }
 
+// TakeSample is Take: no job here has failed.
+func (s *shelf) TakeSample() *consumer.Delivery { return s.Take() }
+
 func (s *shelf) put(n int64) {
 	s.n.Add(n)
 	select {
@@ -62,7 +65,7 @@ func withLine(t *testing.T, test func(s *shelf, turns <-chan turn, l *line, stop
 		go func() { defer close(ended); _ = lim.Run(ctx) }()
 		turns := make(chan turn)
 		l := &line{
-			jobs: s, turns: turns, conns: atHand{}, keep: time.Minute, most: 256, limiter: lim, gate: newGate(5, time.Second, slog.New(slog.DiscardHandler)),
+			jobs: s, turns: turns, conns: atHand{}, keep: time.Minute, most: 256, limiter: lim, gate: newGate(5, time.Second, slog.New(slog.DiscardHandler), func() {}),
 			wire: make(chan struct{}, atWire), blocked: new(atomic.Bool),
 		}
 		go l.run(ctx)

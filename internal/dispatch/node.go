@@ -159,7 +159,7 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	turns := make(chan turn)                                      // unbuffered: a job that waits is in the line or in a worker
 	count := n.cfg.Kafka.Workers * max(len(n.cfg.Kafka.Lanes), 1) // as many as the lanes may have in hand
-	gate := newGate(n.cfg.Sender.Breaker.Failures, n.cfg.Sender.Breaker.Probe, n.log)
+	gate := newGate(n.cfg.Sender.Breaker.Failures, n.cfg.Sender.Breaker.Probe, n.log, n.consumer.Wake)
 	l := &line{
 		jobs: n.consumer, turns: turns, conns: n.sender, limiter: n.limiter, gate: gate, most: count, keep: n.cfg.Sender.HTTP.IdleTimeout,
 		wire: make(chan struct{}, atWire), blocked: &n.blocked, claims: n.ledger != nil,
@@ -194,7 +194,7 @@ func (n *Node) crew(g *gate, wire <-chan struct{}) *crew {
 		caller: n.sender, limiter: n.limiter, results: n.consumer.Results(), gate: g,
 		policy: policy{onUnknown: OnUnknown(s.OnUnknown)}, metrics: newMetrics(n.registry), wire: wire,
 		ledger: n.ledger, grace: n.cfg.Kafka.Drain / 2,
-		attempts: s.Retry.Attempts, backoff: s.Retry.Backoff, backoffMost: s.Retry.MaxBackoff,
+		crowded: n.consumer.Crowded, attempts: s.Retry.Attempts, backoff: s.Retry.Backoff, backoffMost: s.Retry.MaxBackoff,
 	}
 }
 

@@ -75,7 +75,7 @@ func consumerOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Regist
 	}
 	return consumer.Options{
 		Connection: conn, Group: k.Group, Topics: k.Topics, Lanes: lanes, Node: NodeName(cfg),
-		Order: consumer.Order(k.Order), RetryTiers: tiers, HeadTimeout: k.HeadTimeout, InHand: k.Workers, MaxJobBytes: k.MaxJobBytes,
+		Order: consumer.Order(k.Order), RetryTiers: tiers, HeadTimeout: k.HeadTimeout, InHand: k.Workers, MaxAsleep: k.MaxAsleep, MaxAsleepBytes: k.MaxAsleepBytes, MaxJobBytes: k.MaxJobBytes,
 		CommitInterval: k.CommitInterval, Heartbeat: k.Heartbeat, Session: k.Session, Drain: k.Drain,
 		CreateCompanions: k.CreateCompanions, Results: k.Results, ParkUnknown: cfg.Sender.OnUnknown == configs.UnknownPark, StartAt: consumer.StartAt(k.StartAt), OutOfRange: consumer.OutOfRange(k.OutOfRange),
 		Logger: log, Registerer: reg,

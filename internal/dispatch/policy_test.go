@@ -45,63 +45,65 @@ func TestFailureSaysWhatTheProviderSaid(t *testing.T) {
 	}
 }
 
-// After so many failures in a row one probe goes at a time, until one succeeds.
+// shut fails calls until the gate shuts.
+func shut(t *testing.T, g *gate, failures int) {
+	t.Helper()
+	for range failures {
+		done, err := g.enter()
+		if err != nil {
+			t.Fatal(err)
+		}
+		done(sender.Result{Kind: sender.Unavailable}, false)
+	}
+}
+
+// After so many failures in a row one job may go at a time, as a probe, until one
+// succeeds. Then what waits is woken.
 func TestGateProbesAProviderThatIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const failures, probe = 3, time.Second
-		g := newGate(failures, probe, slog.New(slog.DiscardHandler))
-		for range failures {
-			done, err := g.enter(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			done(sender.Result{Kind: sender.Unavailable})
-		}
+		woken := 0
+		g := newGate(failures, probe, slog.New(slog.DiscardHandler), func() { woken++ })
+		shut(t, g, failures)
 		start := time.Now()
-		entered := make(chan func(sender.Result))
-		for range 2 {
-			go func() {
-				done, err := g.enter(t.Context())
-				if err != nil {
-					t.Error(err)
-				}
-				entered <- done
-			}()
+		if _, err := g.enter(); !errors.Is(err, errDown) || g.isOpen() {
+			t.Errorf("got %v and open %v of a provider that is down", err, g.isOpen())
 		}
-		first := <-entered
-		if got := time.Since(start); got < probe {
-			t.Errorf("the first probe went after %v, want %v", got, probe)
-		}
-		select {
-		case <-entered:
-			t.Error("a second call went while the probe was out")
-		case <-time.After(5 * probe):
-		}
-		at := time.Now()
-		first(sender.Result{Kind: sender.Accepted})
-		second := <-entered
-		if got := time.Since(at); got != 0 {
-			t.Errorf("the other call went %v after the probe had succeeded, want at once", got)
-		}
-		second(sender.Result{Kind: sender.Accepted})
 		if err := g.open(t.Context()); err != nil {
-			t.Errorf("open: %v", err)
+			t.Fatal(err)
+		}
+		if got := time.Since(start); got < probe || got > 3*probe/2 {
+			t.Errorf("the first probe went after %v, want %v or a little more", got, probe)
+		}
+		first, err := g.enter()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := g.enter(); !errors.Is(err, errDown) || g.isOpen() {
+			t.Errorf("got %v and open %v while the probe is out", err, g.isOpen())
+		}
+		first(sender.Result{Kind: sender.Accepted}, false)
+		if woken != 1 || !g.isOpen() || !g.isOpen() {
+			t.Errorf("got %d times word that the provider answers again and open %v, want once and open", woken, g.isOpen())
 		}
 	})
 }
 
-// A call that was not made says nothing of the provider.
-func TestWithheldIsNoFailure(t *testing.T) {
+// A call that was not made says nothing of the provider, nor does a failure that
+// the job is to blame for.
+func TestWhatIsNoFailureOfTheProvider(t *testing.T) {
 	t.Parallel()
-	g := newGate(2, time.Hour, slog.New(slog.DiscardHandler))
+	g := newGate(2, time.Hour, slog.New(slog.DiscardHandler), func() {})
 	for range 10 {
-		done, err := g.enter(t.Context())
-		if err != nil {
-			t.Fatal(err)
+		for kind, blamed := range map[sender.Kind]bool{sender.Withheld: false, sender.Unavailable: true} {
+			done, err := g.enter()
+			if err != nil {
+				t.Fatal(err)
+			}
+			done(sender.Result{Kind: kind}, blamed)
 		}
-		done(sender.Result{Kind: sender.Withheld})
 	}
-	if err := g.open(t.Context()); err != nil {
-		t.Error(err)
+	if !g.isOpen() {
+		t.Error("got it shut")
 	}
 }

@@ -3,11 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"sync/atomic"
 	"time"
-
-	"github.com/cenkalti/backoff/v5"
 
 	"dispatcher/consumer"
 	"dispatcher/internal/sendledger"
@@ -37,7 +33,7 @@ type crew struct {
 	attempts             int // calls that fail before a job is dead-lettered
 	backoff, backoffMost time.Duration
 
-	answered atomic.Int64 // calls that the provider answered with yes or no
+	crowded func() bool // as many jobs sleep as may
 }
 
 // work handles turns until the line closes.
@@ -54,6 +50,9 @@ func (c *crew) handle(t turn) {
 	defer try.conn.Release()
 	if try.conn.IsZero() {
 		try.leaveWire() // dialling takes no place there
+	}
+	if t.sample {
+		defer c.gate.sampled()
 	}
 	if t.full {
 		try.leaveWire()
@@ -80,8 +79,8 @@ func (t *try) once() (settled bool) {
 	}
 	r, err := t.call()
 	t.leaveWire()
-	if err != nil {
-		t.giveBack()
+	if errors.Is(err, errDown) {
+		t.putBack()
 		return true
 	}
 	if refused, ok := errors.AsType[*sendledger.RefusedError](r.Err); ok {
@@ -98,51 +97,19 @@ func (t *try) once() (settled bool) {
 	case v.fate == fateDead:
 		t.dead(failure(v.class, r, t.calls), r)
 	default:
-		return t.again(v, r)
+		t.tryAgain(v, r)
 	}
 	return true
-}
-
-// again sees to a call that is to be made again, and returns whether the job is
-// settled with that.
-func (t *try) again(v verdict, r sender.Result) (settled bool) {
-	blamed := v.counts && t.blamed()
-	t.d.Tried(consumer.Past{Calls: t.calls, Failures: t.failed})
-	if blamed && t.failed >= t.attempts {
-		t.dead(failure(consumer.ClassExhausted, r, t.calls), r)
-		return true
-	}
-	t.missed(r)
-	wait, early := t.backOff(v.after)
-	if blamed {
-		// An outage is waited for in place, since it ends for all at once.
-		f := failure(v.class, r, t.calls)
-		f.Failures = t.failed
-		if t.d.Later(time.Now().Add(wait), f) {
-			return true
-		}
-	}
-	if pause(t.d.Context(), wait, early) != nil {
-		t.giveBack()
-		return true
-	}
-	return false
 }
 
 // try is what one job has been through.
 type try struct {
 	*crew
 	turn
-	used     throttle.Slot // the last slot that was given to the sender
-	calls    int           // calls that left the process
-	sentAt   time.Time     // when the last of them did
-	failed   int           // those that failed while the provider served others
-	answered int64         // of the crew, when this job began or failed last
-	pauses   *backoff.ExponentialBackOff
-	written  bool // or about to be: the line's token is given back
-
-	entry   *sendledger.Entry // nil: there is no ledger
-	entryID string
+	history
+	used    throttle.Slot // the last slot that was given to the sender
+	blamed  bool          // the job is to blame for the last call
+	written bool          // or about to be: the line's token is given back
 }
 
 func (t *try) leaveWire() {
@@ -153,28 +120,28 @@ func (t *try) leaveWire() {
 }
 
 func (c *crew) newTry(t turn) *try {
-	try := &try{crew: c, turn: t, calls: t.d.Past().Calls, failed: t.d.Past().Failures, answered: c.answered.Load()}
-	try.open()
+	try := &try{crew: c, turn: t}
+	if !try.recall() {
+		try.open()
+	}
 	return try
 }
 
-// call makes one call. An error means that none was made and none will be.
+// call makes one call. An error means that none was made, for the provider is down.
 func (t *try) call() (sender.Result, error) {
-	done, err := t.gate.enter(t.d.Context())
+	done, err := t.gate.enter()
 	if err != nil {
 		return sender.Result{}, err
 	}
 	t.used = throttle.Slot{}
 	r := t.caller.SendOn(t.d.Context(), &t.conn, t.d.Job, t.permit)
-	done(r)
+	t.blamed = t.judge(r)
+	done(r, t.blamed)
 	if !r.WroteAt.IsZero() {
 		t.calls++
 		t.sentAt = r.WroteAt
 		t.limiter.Used(t.used, r.WroteAt)
 		t.metrics.sent(t.turn, t.calls, r.WroteAt)
-	}
-	if judgment(r) == nil && r.Kind != sender.Throttled {
-		t.crew.answered.Add(1)
 	}
 	return r, nil
 }
@@ -239,45 +206,6 @@ func (t *try) present(ctx context.Context) (useBy time.Time, err error) {
 		return time.Time{}, errGone
 	}
 	return useBy, nil
-}
-
-// blamed takes in a failed call, and reports whether it counts: only if the
-// provider has served other jobs since this one failed last. When it is down for
-// all, no job is to blame.
-func (t *try) blamed() bool {
-	now := t.crew.answered.Load()
-	counts := now != t.answered
-	if counts {
-		t.failed++
-	}
-	t.answered = now
-	return counts
-}
-
-// backOff is how long to wait before the next call: as long as the provider
-// asked for, with some jitter on top, or else a backoff that doubles. The latter
-// ends early when the provider, having been down, answers again.
-func (t *try) backOff(asked time.Duration) (wait time.Duration, early <-chan struct{}) {
-	if t.pauses == nil {
-		t.pauses = backoff.NewExponentialBackOff()
-		t.pauses.InitialInterval, t.pauses.MaxInterval = t.doubled(t.d.Past().Failures), t.backoffMost
-		t.pauses.Multiplier = 2
-		t.pauses.Reset()
-	}
-	wait, early = t.pauses.NextBackOff(), t.gate.answersAgain()
-	if asked > 0 {
-		wait, early = asked+rand.N(asked/10+1), nil // what the provider asked for holds
-	}
-	return wait, early
-}
-
-// doubled is the backoff after so many failures.
-func (t *try) doubled(failures int) time.Duration {
-	b := t.backoff
-	for ; failures > 0 && b < t.backoffMost; failures-- {
-		b *= 2
-	}
-	return min(b, t.backoffMost)
 }
 
 func pause(ctx context.Context, wait time.Duration, early <-chan struct{}) error {

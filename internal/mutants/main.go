@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+)
+
+// parallel is how many tests run at once. Laws are often about time, which a
+// crowded machine spoils.
+const parallel = 2
+
+var errNotHeld = errors.New("not every law is held by its test")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
+	area := flags.String("area", "", "take only the mutations of internal/mutants/`NAME`.yaml")
+	dir := flags.String("dir", ".", "the module's root")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	all, err := load(*dir, *area)
+	if err != nil {
+		return err
+	}
+	return judge(ctx, *dir, all, out)
+}
+
+// judge tries every mutation, and reports in their order.
+func judge(ctx context.Context, dir string, all []mutation, out io.Writer) error {
+	plain := newTests(dir)
+	each(commands(all), func(args string) { plain.run(ctx, args) })
+	verdicts := make([]chan verdict, len(all))
+	for i := range verdicts {
+		verdicts[i] = make(chan verdict, 1)
+	}
+	var printed sync.WaitGroup
+	count := map[outcome]int{}
+	printed.Go(func() {
+		for i, m := range all {
+			v := <-verdicts[i]
+			count[v.outcome]++
+			_, _ = fmt.Fprintf(out, "%-8s  %s  %s\n", v.outcome, m.place(), m.Law)
+			if v.why != "" {
+				_, _ = fmt.Fprintf(out, "          %s\n", v.why)
+			}
+		}
+	})
+	order := make([]int, len(all))
+	for i := range order {
+		order[i] = i
+	}
+	each(order, func(i int) { verdicts[i] <- all[i].try(ctx, dir, plain) })
+	printed.Wait()
+	_, _ = fmt.Fprintf(out, "%d mutations: %d killed, %d survived, %d broken\n", len(all), count[killed], count[survived], count[broken])
+	if count[killed] != len(all) {
+		return errNotHeld
+	}
+	return nil
+}
+
+// commands are the different test commands of the mutations.
+func commands(all []mutation) (distinct []string) {
+	seen := map[string]bool{}
+	for _, m := range all {
+		if !seen[m.Test] {
+			seen[m.Test] = true
+			distinct = append(distinct, m.Test)
+		}
+	}
+	return distinct
+}
+
+// each handles every item, in order, a few at a time.
+func each[T any](items []T, handle func(T)) {
+	queue := make(chan T)
+	var workers sync.WaitGroup
+	for range parallel {
+		workers.Go(func() {
+			for item := range queue {
+				handle(item)
+			}
+		})
+	}
+	for _, item := range items {
+		queue <- item
+	}
+	close(queue)
+	workers.Wait()
+}

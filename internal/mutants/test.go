@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"sync"
+)
+
+// testTimeout ends a test that a mutation makes hang.
+const testTimeout = "-timeout=3m"
+
+// result is what go test said.
+type result struct {
+	failed bool
+	err    error // it says nothing of the law: no build, or no test
+}
+
+func (r result) String() string {
+	switch {
+	case r.err != nil:
+		return r.err.Error()
+	case r.failed:
+		return "the test fails"
+	}
+	return "the test passes"
+}
+
+// event is a line of go test -json.
+type event struct {
+	Action string
+	Test   string
+	Output string
+}
+
+// goTest runs one test command, which is split at blanks.
+func goTest(ctx context.Context, dir, args string, flags ...string) result {
+	argv := append([]string{"test", "-json", "-count=1", testTimeout}, flags...)
+	cmd := exec.CommandContext(ctx, "go", append(argv, strings.Fields(args)...)...) //nolint:gosec // the commands are the repository's own
+	cmd.Dir = dir
+	var said, complaint bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &complaint
+	failed := cmd.Run()
+	if failed != nil && cmd.ProcessState == nil {
+		return result{err: failed}
+	}
+	r, err := judgeOutput(&said, failed != nil)
+	if err != nil {
+		return result{err: fmt.Errorf("%w %s", err, lastLine(complaint.String()))}
+	}
+	return r
+}
+
+// judgeOutput reads what go test -json said. An error means that the run shows
+// nothing.
+func judgeOutput(said io.Reader, failed bool) (result, error) {
+	ran, skipped := 0, 0
+	for lines := json.NewDecoder(said); ; {
+		var e event
+		switch err := lines.Decode(&e); {
+		case errors.Is(err, io.EOF):
+			if ran == skipped {
+				return result{}, fmt.Errorf("no test was run, and %d were skipped", skipped)
+			}
+			return result{failed: failed}, nil
+		case err != nil:
+			return result{}, fmt.Errorf("reading go test's output: %w", err)
+		case e.Action == "build-fail":
+			return result{}, errors.New("it does not compile")
+		case e.Action == "run":
+			ran++
+		case e.Action == "skip" && e.Test != "":
+			skipped++
+		}
+	}
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
+}
+
+// tests remembers what test commands did without a mutation.
+type tests struct {
+	dir string
+	mu  sync.Mutex
+	ran map[string]result
+}
+
+func newTests(dir string) *tests { return &tests{dir: dir, ran: map[string]result{}} }
+
+func (t *tests) run(ctx context.Context, args string) result {
+	t.mu.Lock()
+	r, ran := t.ran[args]
+	t.mu.Unlock()
+	if ran {
+		return r
+	}
+	r = goTest(ctx, t.dir, args)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ran[args] = r
+	return r
+}
