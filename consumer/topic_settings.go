@@ -191,6 +191,9 @@ func (c *Consumer) reviewTopics(ctx context.Context, there []string) (map[string
 	if err != nil {
 		return nil, err
 	}
+	if len(all) < len(there) {
+		c.opts.Logger.Info("the settings of some topics may not be read, and are not checked", "topics", len(there), "read", len(all))
+	}
 	if err := c.opts.refuseCompacted(all); err != nil {
 		return nil, err
 	}

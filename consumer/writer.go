@@ -190,16 +190,6 @@ func (w *writer) watch() {
 	}
 }
 
-// pending is how many records have no outcome yet.
-func (w *writer) pending() (n int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, q := range w.queues {
-		n += q.pending()
-	}
-	return n
-}
-
 // close gives up what is on its way: some of it may still be written. It does not
 // wait for any broker.
 func (w *writer) close() {

@@ -26,7 +26,6 @@ type writeQueue struct {
 	out     map[*outgoing]struct{}
 	bytes   int       // of those that are out
 	alone   *outgoing // is out, and nothing else has been since it is
-	resting int       // refused, and waiting for their next try
 	room    int       // bytes that may be out
 	most    int       // records that may be out
 	shrunk  bool      // a batch was too large: all are awaited before the next one
@@ -136,7 +135,6 @@ func (q *writeQueue) answered(o *outgoing, err error) {
 		q.waiting = insert(q.waiting, o)
 	case verdictRest:
 		o.tries++
-		q.resting++
 		q.w.runs.Go(func() { q.rest(o, err) })
 	}
 	q.wake()
@@ -184,7 +182,6 @@ func (q *writeQueue) rest(o *outgoing, err error) {
 	defer context.AfterFunc(q.w.ctx, stop)()
 	pause(wait, backoff(o.tries-1, 50*time.Millisecond, 2*time.Second))
 	q.mu.Lock()
-	q.resting--
 	why := o.ctx.Err()
 	if q.closed {
 		why = kgo.ErrClientClosed
@@ -209,12 +206,6 @@ func (q *writeQueue) late(before time.Time) (late []*outgoing) {
 		}
 	}
 	return late
-}
-
-func (q *writeQueue) pending() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.waiting) + len(q.out) + q.resting
 }
 
 // close gives up what waits.
