@@ -142,8 +142,8 @@ func TestManyBadRecords(t *testing.T) {
 func TestDeadLetterTooLarge(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
-		for range 3 {
-			w.produce("jobs", job.Record{Value: noise('x', 300_000)})
+		for i := range 3 {
+			w.produce("jobs", job.Record{Value: noise('a'+byte(i), 300_000)})
 		}
 		w.refuse("jobs.dlq", 350_000)
 		w.produce("jobs", job.Record{Value: noise('y', 900_000)})
