@@ -81,7 +81,16 @@ func TestCompactedSourcesAreRefused(t *testing.T) {
 				w.configure(topic, "cleanup.policy", "delete,compact")
 				o := w.options()
 				o.RetryTiers = []time.Duration{5 * time.Second}
-				err := <-w.idle(o).err
+				n := w.idle(o)
+				var err error
+				w.until("it has ended", func() bool {
+					select {
+					case err = <-n.err:
+						return true
+					default:
+						return false
+					}
+				})
 				for _, want := range []string{topic + ":", "cleanup.policy=delete,compact", "--entity-name " + topic + " --add-config cleanup.policy=delete"} {
 					if err == nil || !strings.Contains(err.Error(), want) {
 						t.Errorf("got %v, want it to say %q", err, want)
