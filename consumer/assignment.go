@@ -21,9 +21,11 @@ type assignment struct {
 	gen    *kafka.Generation
 	ctx    context.Context //nolint:containedctx // the context that Delivery.Context promises
 	cancel context.CancelCauseFunc
-	idle   chan struct{} // closed when it drains and nothing is in hand
-	doom   chan struct{} // condemned is not empty; one slot
-	fresh  bool          // the group has committed nothing yet, in no partition
+	idle   chan struct{}   // closed when it drains and nothing is in hand
+	doom   chan struct{}   // condemned is not empty; one slot
+	life   context.Context //nolint:containedctx // ends when no outcome counts any more
+	finish context.CancelFunc
+	fresh  bool // the group has committed nothing yet, in no partition
 
 	fetch *fetcher
 	wake  chan struct{} // there is news for fetch; one slot, since a second word says nothing new
@@ -35,6 +37,8 @@ type assignment struct {
 	looked    chan struct{}           // closed when anew is known for the last commits
 	gone      bool                    // the topic does not exist; the watcher's until looked is closed
 	newID     topicID                 // as last seen; likewise
+
+	writing atomic.Int64 // records of its jobs without an outcome
 
 	once  sync.Once
 	ended time.Time // when ctx did; written before that, read only after it
@@ -56,6 +60,7 @@ func newAssignment(g *group, gen *kafka.Generation) *assignment {
 	}
 	a.ctx, a.cancel = context.WithCancelCause(context.Background())
 	a.fetch = newFetcher(a)
+	a.life, a.finish = context.WithCancel(context.Background())
 	return a
 }
 
@@ -98,6 +103,7 @@ func (a *assignment) run(stopped, revoked <-chan struct{}) bool {
 	defer a.g.c.state.forget(a.g.topic)
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	defer a.finish()
 	defer a.end(context.Canceled)
 	wg.Go(func() { a.watch(stopped, revoked) })
 	wg.Go(a.buryAll)
@@ -108,7 +114,10 @@ func (a *assignment) run(stopped, revoked <-chan struct{}) bool {
 	hub := a.g.c.hub
 	hub.drain(a)
 	a.awaitCalls()
-	a.commitLast(hub.close(a), stopped)
+	a.awaitWrites(stopped)
+	points := hub.close(a)
+	a.finish()
+	a.commitLast(points, stopped)
 	cause := context.Cause(a.ctx)
 	a.g.log().Info("partitions drained", "topic", a.g.topic, "partitions", len(a.parts), "cause", cause)
 	return errors.Is(cause, errFenced)

@@ -147,7 +147,7 @@ func (a *assignment) commit(points []commitPoint, timeout time.Duration) error {
 	// Not the deliveries' context: the last commits come after its end.
 	ctx, cancel := context.WithTimeout(context.Background(), min(timeout, callTimeout))
 	defer cancel()
-	err := a.send(ctx, points)
+	err := a.sendAll(ctx, points)
 	from := source{sourceCommit, a.g.topic, noPartition}
 	if err == nil {
 		a.g.fresh.Store(false)
@@ -159,6 +159,22 @@ func (a *assignment) commit(points []commitPoint, timeout time.Duration) error {
 		a.g.log().Warn("commits keep failing, what is done meanwhile would be sent again after a crash; trying again", "error", err)
 	}
 	return err
+}
+
+// commitPartitions is how many partitions one request commits at most: the
+// coordinator writes a request as one batch of at most 1 MiB, and a full bitmap
+// takes 1.4 KiB.
+const commitPartitions = 200
+
+// sendAll commits points, in as many requests as it takes. It ends with the first
+// that fails.
+func (a *assignment) sendAll(ctx context.Context, points []commitPoint) error {
+	for some := range slices.Chunk(points, commitPartitions) {
+		if err := a.send(ctx, some); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // send makes one request of a commit.

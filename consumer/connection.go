@@ -32,8 +32,7 @@ type client struct {
 	transport *kafka.Transport
 	dialer    *kafka.Dialer // without TLS, which its connections bring along; see dialBelow
 	brokers   []string
-	dial      func(ctx context.Context, network, address string) (net.Conn, error)
-	tls       *tls.Config // nil: none
+	dialBelow func(ctx context.Context, network, address string) (net.Conn, error) // with TLS
 	wires     wires
 	answers   sync.Pool // of *[]byte, for what wires read
 	unpack    kgo.Decompressor
@@ -61,12 +60,8 @@ func newClient(c *Connection, topics []string) (*client, error) {
 		Client:    kafka.Client{Addr: kafka.TCP(c.Brokers...), Timeout: callTimeout, Transport: tr},
 		transport: tr,
 		brokers:   c.Brokers,
-		dial:      c.Dial,
-		tls:       conf,
+		dialBelow: c.dialSecure,
 		unpack:    kgo.DefaultDecompressor(),
-	}
-	if cl.dial == nil {
-		cl.dial = new(net.Dialer).DialContext
 	}
 	cl.dialer = &kafka.Dialer{ClientID: c.ClientID, DialFunc: cl.dialReadOnly, Timeout: dialTimeout, SASLMechanism: mechanism}
 	return cl, nil
@@ -77,13 +72,18 @@ func (c *client) close() {
 	c.wires.close()
 }
 
-// dialBelow opens a connection to a broker, with TLS where that is asked for.
-func (c *client) dialBelow(ctx context.Context, network, addr string) (net.Conn, error) {
-	conn, err := c.dial(ctx, network, addr)
-	if err != nil || c.tls == nil {
+// dialSecure opens a connection to a broker, with TLS where that is asked for. Its
+// context bounds the handshake too.
+func (c *Connection) dialSecure(ctx context.Context, network, addr string) (net.Conn, error) {
+	dial := c.Dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	conn, err := dial(ctx, network, addr)
+	if err != nil || c.TLS == nil {
 		return conn, err
 	}
-	conf := c.tls.Clone()
+	conf := c.TLS.Clone()
 	if conf.ServerName == "" {
 		if conf.ServerName, _, err = net.SplitHostPort(addr); err != nil {
 			return nil, errors.Join(err, conn.Close())
@@ -91,8 +91,7 @@ func (c *client) dialBelow(ctx context.Context, network, addr string) (net.Conn,
 	}
 	secure := tls.Client(conn, conf)
 	if err := secure.HandshakeContext(ctx); err != nil {
-		_ = conn.Close()
-		return nil, err
+		return nil, errors.Join(err, conn.Close())
 	}
 	return secure, nil
 }

@@ -23,11 +23,13 @@ type Consumer struct {
 	client  *client
 	feeds   []*feed
 	hub     *hub
+	writer  *writer
 	results *Results // nil: none are written
 	metrics *metrics
 	state   state
 
 	membership membership
+	warned     map[string]bool // topics whose settings were warned of; prepare's
 }
 
 // New checks the options and prepares a consumer. It does not connect. Its
@@ -42,9 +44,8 @@ func New(o Options) (*Consumer, error) {
 		return nil, fmt.Errorf("consumer options: %w", err)
 	}
 	lanes, feeds := o.layout()
-	c := &Consumer{opts: o, client: cl, feeds: feeds, hub: newHub(lanes, &o), metrics: newMetrics(feeds)}
-	c.hub.dead = newDeadLetters(&o, cl, c.metrics, c.hub)
-	if c.results, err = makeResults(&o, cl, &c.state); err != nil {
+	c := &Consumer{opts: o, client: cl, feeds: feeds, hub: newHub(lanes, &o), metrics: newMetrics(feeds), warned: map[string]bool{}}
+	if err := c.addWriter(); err != nil {
 		return nil, err
 	}
 	if o.Registerer != nil {
@@ -86,8 +87,8 @@ func (c *Consumer) Waiting() int { return c.hub.waiting() }
 func (c *Consumer) Run(ctx context.Context) error {
 	defer c.hub.finish()
 	defer c.client.close()
+	defer c.writer.close()
 	if err := c.prepare(ctx); err != nil || ctx.Err() != nil {
-		c.hub.dead.close()
 		if err != nil {
 			c.state.failed(err)
 		}
@@ -104,8 +105,6 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 	close(late)
 	clock.Wait()
-	c.results.close()
-	c.hub.dead.close()
 	return err
 }
 

@@ -3,14 +3,14 @@ package consumer
 import (
 	"strconv"
 
-	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // cut makes a letter smaller. First the value, to what a broker takes by
 // default, then by halves, down to nothing; then the headers that are not about
 // the dead letter; then the key. What is left is a few kilobytes. The headers
 // say where the whole one lies. It returns false when nothing is left to cut.
-func cut(m *kafka.Message) bool {
+func cut(m *kgo.Record) bool {
 	size := len(m.Value)
 	switch {
 	case size > 0:
@@ -23,14 +23,14 @@ func cut(m *kafka.Message) bool {
 	}
 	if !hasHeader(m.Headers, headerTruncated) {
 		m.Headers = append(m.Headers,
-			kafka.Header{Key: headerTruncated, Value: []byte("true")},
-			kafka.Header{Key: headerOriginalSize, Value: strconv.AppendInt(nil, int64(size), 10)})
+			kgo.RecordHeader{Key: headerTruncated, Value: []byte("true")},
+			kgo.RecordHeader{Key: headerOriginalSize, Value: strconv.AppendInt(nil, int64(size), 10)})
 	}
 	return true
 }
 
 // fitting is how many bytes of the value to keep.
-func fitting(m *kafka.Message) int {
+func fitting(m *kgo.Record) int {
 	size, fit := len(m.Value), letterBytes-len(m.Key)
 	for _, h := range m.Headers {
 		fit -= len(h.Key) + len(h.Value) + 16
@@ -44,8 +44,8 @@ func fitting(m *kafka.Message) int {
 // strip drops the headers that a letter can do without: foreign ones, and what
 // a producer has put under one of our names though it is none of ours. It
 // returns whether there were any.
-func strip(m *kafka.Message) bool {
-	var kept []kafka.Header
+func strip(m *kgo.Record) bool {
+	var kept []kgo.RecordHeader
 	for _, h := range m.Headers {
 		if isOurs(h.Key) && len(h.Value) <= maxMessageBytes && !hasHeader(kept, h.Key) {
 			kept = append(kept, h)

@@ -142,26 +142,11 @@ func TestManyBadRecords(t *testing.T) {
 func TestDeadLetterTooLarge(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
-		for range 3 {
-			w.produce("jobs", job.Record{Value: bytes.Repeat([]byte("x"), 300_000)})
+		for i := range 3 {
+			w.produce("jobs", job.Record{Value: noise('a'+byte(i), 300_000)})
 		}
-		w.cluster.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
-			w.cluster.KeepControl()
-			p := r.(*kmsg.ProduceRequest)
-			rec := p.Topics[0].Partitions[0]
-			if p.Topics[0].Topic != "jobs.dlq" || len(rec.Records) <= 310_000 {
-				return nil, nil, false
-			}
-			res := p.ResponseKind().(*kmsg.ProduceResponse)
-			st := kmsg.NewProduceResponseTopic()
-			st.Topic = "jobs.dlq"
-			sp := kmsg.NewProduceResponseTopicPartition()
-			sp.ErrorCode = kerr.MessageTooLarge.Code
-			st.Partitions = append(st.Partitions, sp)
-			res.Topics = append(res.Topics, st)
-			return res, nil, true
-		})
-		w.produce("jobs", job.Record{Value: bytes.Repeat([]byte("y"), 900_000)})
+		w.refuse("jobs.dlq", 350_000)
+		w.produce("jobs", job.Record{Value: noise('y', 900_000)})
 		n := w.start(w.options(), func(d *consumer.Delivery) {
 			go d.Dead(consumer.Failure{Class: consumer.ClassPermanent})
 		})

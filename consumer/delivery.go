@@ -134,9 +134,10 @@ func (d *Delivery) Answered() { d.part.hub.claim(d) }
 func (d *Delivery) Done() { d.part.hub.answer(d, true) }
 
 // Dead writes the record to the dead-letter topic and, once Kafka has
-// acknowledged it, settles it. It blocks, and tries again, until that is done
-// or Context ends; then the job is returned. A write that has begun when
-// Context ends is still awaited, as a call on the wire is.
+// acknowledged it, settles it. It blocks, and Kafka's client tries again, until that
+// is done or Context ends; then the job is returned. A record that may have been
+// written when Context ends is awaited as long as the drain lasts, as a call on the
+// wire is. After that the job stays open.
 func (d *Delivery) Dead(f Failure) {
 	if h := d.part.hub; h.claim(d) {
 		h.dead.bury(d.Context(), []letter{{d: d, f: f}})

@@ -7,9 +7,9 @@
 // It does not wait for a rate limit, call a provider or decide what a result
 // means; it hands out a [Delivery] and carries out what it is told. It does not
 // promise exactly once: a job whose call ended, and whose mark was not committed
-// when the node died, is handed out again. Compacted topics are not for jobs:
-// compaction takes what was not worked. A member that stops while it joins waits
-// for the join to end.
+// when the node died, is handed out again. Compacted topics are refused: compaction
+// deletes jobs, and a batch of which it has left nothing can't be passed. A member
+// that stops while it joins waits for the join to end.
 //
 // # How it works
 //
@@ -37,7 +37,10 @@
 // With [Options.Results] a job is settled through [Results], which first brings
 // what became of it to <topic>.results:
 //
-//	Results.Done ─► courier of the partition ─► Kafka has it ─► Done
+//	Results.Done ─► writer ─► Kafka has it ─► Done
+//
+// One writer brings all records to derived topics, by one idempotent client of
+// Kafka: a record is written once for each settlement, also by a broker that hangs.
 //
 // The ledger of a partition knows the commit point, the lowest offset that is
 // not complete, and which later offsets are. Both are committed, the latter as
@@ -68,7 +71,7 @@
 //	digger, one a generation     brings to the dead letters what no worker is to see
 //	beginner, one a generation   hands the partitions to the fetcher, each once it is known where it begins
 //	id watcher, one a generation looks whether the topic is still the same, and who leads; ends after one more look
-//	courier, one a partition     of results with something to write; ends when there is no more
+//	writer's client, one         kgo's, and one a topic that hands it records; ends with Run
 //
 // The taker belongs to the caller. It receives from [Consumer.Ready] until Run
 // closes it.
@@ -96,7 +99,9 @@
 //     then. One that says that the group has moved on ends the assignment at once.
 //   - A dead-letter topic or a tier can't be written: tried again until the assignment
 //     ends; the job stays open, and other topics go on. A letter that is too large
-//     is cut until it fits.
+//     is cut until it fits; a job that is too large for its tier is tried in place.
+//   - A broker hangs: what may have been written is awaited, as long as the drain
+//     lasts, or as long as no broker answers.
 //   - Results can't be written: tried again until the drain ends; their jobs stay
 //     open, and after 10 seconds [Status.Ready] says so.
 //   - A partition without a leader, or whose fetches fail: tried again by itself,

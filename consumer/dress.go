@@ -9,7 +9,7 @@ import (
 
 	"dispatcher/job"
 
-	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // The headers of a letter, beside those about its origin in package job. All are
@@ -32,16 +32,16 @@ const (
 
 // message dresses a record as a letter. Key, value and foreign headers stay as
 // they are, byte for byte.
-func (q *deadLetters) message(l letter, now time.Time) kafka.Message {
+func (q *deadLetters) message(l letter, now time.Time) *kgo.Record {
 	rec := &l.d.Job.Record
 	set := q.headers(l, now)
-	headers := make([]kafka.Header, 0, len(rec.Headers)+len(set))
+	headers := make([]kgo.RecordHeader, 0, len(rec.Headers)+len(set))
 	for _, h := range rec.Headers {
 		if !hasHeader(set, h.Key) && (l.delayed() || !ofOtherHops(h.Key)) {
-			headers = append(headers, kafka.Header{Key: h.Key, Value: h.Value})
+			headers = append(headers, kgo.RecordHeader{Key: h.Key, Value: h.Value})
 		}
 	}
-	return kafka.Message{Topic: l.topic(), Key: rec.Key, Value: rec.Value, Headers: append(headers, set...), WriterData: l}
+	return &kgo.Record{Topic: l.topic(), Key: rec.Key, Value: rec.Value, Headers: append(headers, set...)}
 }
 
 // ofOtherHops tells whether a header says something that does not hold of a dead
@@ -57,10 +57,10 @@ func ofOtherHops(name string) bool {
 
 // headers are those the letter gets. What an earlier hop has said about the
 // origin holds.
-func (q *deadLetters) headers(l letter, now time.Time) []kafka.Header {
+func (q *deadLetters) headers(l letter, now time.Time) []kgo.RecordHeader {
 	rec := &l.d.Job.Record
-	var set []kafka.Header
-	add := func(name, value string) { set = append(set, kafka.Header{Key: name, Value: []byte(value)}) }
+	var set []kgo.RecordHeader
+	add := func(name, value string) { set = append(set, kgo.RecordHeader{Key: name, Value: []byte(value)}) }
 	if !hasOrigin(rec) {
 		add(job.HeaderOriginalTopic, rec.Topic)
 		add(job.HeaderOriginalPartition, strconv.Itoa(rec.Partition))
@@ -154,7 +154,7 @@ func isOurs(name string) bool {
 	return false
 }
 
-func hasHeader(headers []kafka.Header, name string) bool {
+func hasHeader(headers []kgo.RecordHeader, name string) bool {
 	for _, h := range headers {
 		if strings.EqualFold(h.Key, name) {
 			return true

@@ -2,6 +2,9 @@ package consumer_test
 
 import (
 	"context"
+	"crypto/tls"
+	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -208,6 +211,23 @@ func TestRightPassword(t *testing.T) {
 	addr := onLoopback(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-512", "u", "right"))
 	conn := consumer.Connection{Brokers: []string{addr}, SASL: &consumer.SASL{Mechanism: "SCRAM-SHA-512", Login: consumer.FixedLogin("u", "right")}}
 	consumeReal(t, conn, []string{"a"}, func() { write(t, conn, "a") })
+}
+
+// What is written goes over TLS, and after each mechanism of SASL, as what is read.
+func TestWritingOverTLSAndSASL(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
+	t.Cleanup(web.Close)
+	roots := web.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
+		addr := onLoopback(t, kfake.TLS(&tls.Config{Certificates: web.TLS.Certificates, MinVersion: tls.VersionTLS12}),
+			kfake.EnableSASL(), kfake.Superuser(mechanism, "u", "right"))
+		conn := consumer.Connection{
+			Brokers: []string{addr}, TLS: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+			SASL: &consumer.SASL{Mechanism: mechanism, Login: consumer.FixedLogin("u", "right")},
+		}
+		consumeReal(t, conn, []string{"a"}, func() { write(t, conn, "a") })
+	}
 }
 
 // consumeReal runs a consumer until it has seen as many jobs as are wanted.

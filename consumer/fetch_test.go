@@ -185,7 +185,7 @@ func TestNoPartitionStarvesBesideLargeOnes(t *testing.T) {
 		for p := range partitions {
 			key := keysOf(p, partitions, 1)[0]
 			for range each {
-				w.produce("jobs", keyed(key, strings.Repeat("x", size)))
+				w.produce("jobs", keyed(key, string(noise('x', size))))
 			}
 		}
 		var mu sync.Mutex
@@ -219,7 +219,7 @@ func TestTheNodesBytesAreShared(t *testing.T) {
 		for p := range partitions {
 			var jobs []job.Record
 			for range each {
-				jobs = append(jobs, keyed(keysOf(p, partitions, 1)[0], strings.Repeat("x", size)))
+				jobs = append(jobs, keyed(keysOf(p, partitions, 1)[0], string(noise('x', size))))
 			}
 			for some := range slices.Chunk(jobs, 2) { // batches are fetched whole
 				w.produce("jobs", some...)

@@ -2,12 +2,14 @@ package consumer_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strconv"
@@ -297,6 +299,19 @@ func (n *node) settleHeld() {
 		case <-time.After(time.Millisecond):
 		}
 	}
+}
+
+// noise is text that no compression makes much smaller. What is made of one
+// letter begins with it and is always the same.
+func noise(of byte, size int) []byte {
+	b := make([]byte, size)
+	r := rand.New(rand.NewPCG(uint64(of), 0))
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	text := []byte(base64.RawStdEncoding.EncodeToString(b))[:size]
+	text[0] = of
+	return text
 }
 
 // refuse lets a topic take no batch larger than limit bytes.

@@ -72,7 +72,7 @@ func TestNothingIsSettledThatWasNotWritten(t *testing.T) {
 		}
 		fault.Remove()
 		large := dead("5", 5)
-		large.Value = bytes.Repeat([]byte("x"), 100_000)
+		large.Value = noise('x', 100_000)
 		w.produce("jobs.dlq", large)
 		fault = w.refuse("jobs", 50_000)
 		tally, err = w.desk().Replay(w.t.Context(), ofJobs, consumer.ReplayOptions{})
@@ -208,8 +208,8 @@ func TestLettersOfTransactions(t *testing.T) {
 func TestACutLetterIsMadeWhole(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
-		value := bytes.Repeat([]byte("0123456789"), 2000)
-		header := job.Header{Key: "mine", Value: bytes.Repeat([]byte("h"), 9000)}
+		value := noise('0', 20_000)
+		header := job.Header{Key: "mine", Value: noise('h', 9000)}
 		for i := range 3 {
 			w.produce("jobs", job.Record{Key: []byte("k"), Value: append([]byte(strconv.Itoa(i)), value...), Headers: []job.Header{header}})
 		}
@@ -263,7 +263,7 @@ func TestRetentionOvertakesAList(t *testing.T) {
 	bubble(t, 1, func(w *world) {
 		letters := deadOnes(3000)
 		for i := range letters {
-			letters[i].Value = append(letters[i].Value, make([]byte, 1000)...)
+			letters[i].Value = append(letters[i].Value, noise(byte(i), 1000)...)
 		}
 		for i := 0; i < len(letters); i += 100 {
 			w.produce("jobs.dlq", letters[i:i+100]...)

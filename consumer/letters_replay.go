@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/segmentio/kafka-go"
+	"dispatcher/job"
 )
 
 // ReplayOptions says how letters are replayed. A zero field means its default.
@@ -42,25 +42,18 @@ func (l *Letters) Replay(ctx context.Context, f LetterFilter, o ReplayOptions) (
 	}
 	r := &replayer{o: o, tally: &s.tally, missing: map[string]bool{}, originals: newOriginals(&l.opts.Connection)}
 	defer r.originals.close()
-	for p, options := range map[**Producer]ProducerOptions{
-		&r.many:   {Connection: l.opts.Connection},
-		&r.single: {Connection: l.opts.Connection, BatchSize: 1, BatchBytes: math.MaxInt32},
-	} {
-		made, err := NewProducer(options)
-		if err != nil {
-			return LetterTally{}, err
-		}
-		defer func() { _ = made.Close() }() // nothing is pending: every write was awaited
-		*p = made
+	var err error
+	if r.out, err = NewProducer(ProducerOptions{Connection: l.opts.Connection, Timeout: 2 * letterPatience}); err != nil {
+		return LetterTally{}, err
 	}
+	defer func() { _ = r.out.Close() }() // always nil
 	return s.run(ctx, r.work)
 }
 
 // replayer writes the jobs of letters.
 type replayer struct {
 	o       ReplayOptions
-	many    *Producer // many small jobs at once
-	single  *Producer // one job a batch, for the large ones
+	out     *Producer
 	tally   *LetterTally
 	missing map[string]bool // topics that do not exist
 	due     time.Time       // when the rate allows more
@@ -144,7 +137,7 @@ func (r *replayer) target(ctx context.Context, l *Letter) (string, error) {
 		return "", nil
 	}
 	if !r.missing[to] {
-		_, err := r.many.topic(ctx, to)
+		err := r.out.check(ctx, to)
 		if _, none := errors.AsType[*missingError](err); err != nil && !none {
 			return "", err
 		}
@@ -166,70 +159,43 @@ func orUnknown(id RecordID) string {
 }
 
 // send writes letters of one topic and returns those that Kafka has. It goes on
-// to the end when ctx does: a write that was cancelled may still happen.
-func (r *replayer) send(ctx context.Context, to string, letters []Letter) ([]Letter, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*letterPatience)
-	defer cancel()
-	msgs := make([]kafka.Message, len(letters))
-	with := r.many
+// to the end when ctx does: a write that was cancelled may still happen. Among
+// several errors it prefers one that is not about a record's size.
+func (r *replayer) send(ctx context.Context, to string, letters []Letter) (done []Letter, err error) {
+	records := make([]job.Record, len(letters))
 	for i := range letters {
-		if recordBytes(&letters[i].Record) > letterBytes/2 {
-			with = r.single // all of them, or one might overtake another of its key
-		}
-		msgs[i] = replayed(&letters[i])
-		msgs[i].WriterData = i
+		records[i] = replayed(&letters[i])
 	}
-	left, err := r.try(ctx, with, to, msgs)
-	if tooLarge(err) && with != r.single {
-		left, err = r.try(ctx, r.single, to, left)
+	faults, err := r.out.write(context.WithoutCancel(ctx), to, records)
+	if err != nil {
+		r.tally.Unwritten += int64(len(letters))
+		return nil, err
 	}
-	open := make(map[int]bool, len(left))
-	for i := range left {
-		open[left[i].WriterData.(int)] = true
-	}
-	var done []Letter
-	for i := range letters {
-		if !open[i] {
+	for i, fault := range faults {
+		switch {
+		case fault == nil:
 			done = append(done, letters[i])
+			continue
+		case tooLarge(fault): // which is about this letter alone
+			r.tally.note(fmt.Sprintf("topic %s does not take a record as large as %s", to, letters[i].ID))
+		case err == nil:
+			err = brokerError(fault)
 		}
-	}
-	r.tally.Unwritten += int64(len(left))
-	if tooLarge(err) { // which is about these letters alone
-		r.tally.note(fmt.Sprintf("topic %s does not take a record as large as %s", to, letters[left[0].WriterData.(int)].ID))
-		err = nil
+		r.tally.Unwritten++
 	}
 	return done, err
 }
 
-// try writes and returns what is not known to be written, and why. Among
-// several reasons it prefers one that is not about a record's size.
-func (r *replayer) try(ctx context.Context, with *Producer, to string, msgs []kafka.Message) ([]kafka.Message, error) {
-	w, err := with.topic(ctx, to)
-	if err != nil {
-		return msgs, err
-	}
-	if err = w.writer.WriteMessages(ctx, msgs...); err == nil {
-		return nil, nil
-	}
-	each, _ := errors.AsType[kafka.WriteErrors](err)
-	for _, e := range each {
-		if e != nil && !tooLarge(e) {
-			return unwritten(msgs, err), e
-		}
-	}
-	return unwritten(msgs, err), firstError(err)
-}
-
 // replayed is the job of a letter, as it first was, and where it first lay.
-func replayed(l *Letter) kafka.Message {
-	headers := make([]kafka.Header, 0, len(l.Record.Headers)+1)
+func replayed(l *Letter) job.Record {
+	headers := make([]job.Header, 0, len(l.Record.Headers)+1)
 	for _, h := range l.Record.Headers {
 		if !ofTheFailure(h.Key) {
-			headers = append(headers, kafka.Header{Key: h.Key, Value: h.Value})
+			headers = append(headers, h)
 		}
 	}
-	headers = append(headers, kafka.Header{Key: headerRedrive, Value: strconv.AppendInt(nil, min(int64(l.Redrives)+1, math.MaxInt32), 10)})
-	return kafka.Message{Key: l.Record.Key, Value: l.Record.Value, Headers: headers}
+	headers = append(headers, job.Header{Key: headerRedrive, Value: strconv.AppendInt(nil, min(int64(l.Redrives)+1, math.MaxInt32), 10)})
+	return job.Record{Key: l.Record.Key, Value: l.Record.Value, Headers: headers}
 }
 
 // ofTheFailure tells whether a header is about how the job failed, or how it

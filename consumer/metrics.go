@@ -59,7 +59,7 @@ func newMetrics(feeds []*feed) *metrics {
 		deadLetters:  vec("dead_letters_total", "Records written to a dead-letter topic, by class.", "class", classes),
 		delayed:      vec("delayed_total", "Jobs written to a retry tier, by reason.", "reason", []string{reasonRetry, reasonSchedule}),
 		deadErrors: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: namespace, Name: "dead_letter_errors_total", Help: "Writes to a dead-letter topic or a retry tier that failed and were tried again.",
+			Namespace: namespace, Name: "dead_letter_errors_total", Help: "Records for a dead-letter topic or a retry tier found refused or not acknowledged for half a second, each half second; they are tried again.",
 		}),
 	}
 }

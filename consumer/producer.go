@@ -4,145 +4,176 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
 	"dispatcher/job"
 
-	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // ProducerOptions configures a [Producer]. A zero field means its default.
 type ProducerOptions struct {
 	Connection
 
-	BatchSize  int           // records a request and partition; default 1000
-	BatchBytes int           // bytes a request and partition; default 1 MiB less some room
-	Linger     time.Duration // how long a batch that isn't full waits; default 5 ms
-	Timeout    time.Duration // of one request; default 10 s
+	Linger  time.Duration // how long a batch that isn't full waits; default 5 ms
+	Timeout time.Duration // how long Kafka may take for a batch of WriteBatch; default 1 min
 }
 
 // Producer writes jobs to Kafka, acknowledged by all replicas, and with the
 // partitions that Java clients choose for the same keys. It is safe to use from
 // several goroutines; more than one at a time keeps more requests under way.
-// It is not idempotent: a request whose answer is lost is sent again.
+// It is idempotent: a request whose answer is lost is sent again, and written once.
 type Producer struct {
-	opts ProducerOptions
+	opts   ProducerOptions
+	writer *writer
 
 	mu     sync.Mutex
-	topics map[string]*topicWriter
-	closed bool
+	topics map[string]bool // that exist
 }
 
-// topicWriter is one topic that is known to exist.
-type topicWriter struct {
-	client *client
-	writer *kafka.Writer
-}
-
-func (w *topicWriter) close() error {
-	defer w.client.close()
-	return w.writer.Close()
-}
+// producerTries is how often a batch is tried that Kafka refuses.
+const producerTries = 5
 
 // NewProducer checks the options. It does not connect.
 func NewProducer(o ProducerOptions) (*Producer, error) {
 	o.setDefaults()
-	orDefault(&o.BatchSize, 1000)
-	orDefault(&o.BatchBytes, letterBytes)
-	orDefault(&o.Linger, deadLinger)
-	orDefault(&o.Timeout, 10*time.Second)
+	orDefault(&o.Linger, writeLinger)
+	orDefault(&o.Timeout, time.Minute)
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("producer options: %w", err)
 	}
-	return &Producer{opts: o, topics: make(map[string]*topicWriter)}, nil
+	w, err := newWriter(&o.Connection, slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		return nil, fmt.Errorf("producer options: %w", err)
+	}
+	w.linger, w.tries = o.Linger, producerTries
+	return &Producer{opts: o, writer: w, topics: make(map[string]bool)}, nil
+}
+
+// TooLargeError says that a record is larger than its topic takes.
+type TooLargeError struct {
+	Topic   string
+	Index   int // of the first such record among those of the batch
+	Bytes   int // of it, before compression
+	Written int // records of the batch that Kafka has
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("topic %s takes no record of %d bytes: raise its max.message.bytes, or make the record smaller", e.Topic, e.Bytes)
 }
 
 // WriteBatch writes records to a topic and returns when Kafka has all of them.
-// Only key, value, headers and time are taken; a zero time is Kafka's. Before
+// Only key, value, headers and time are taken; a zero time is the present. Before
 // the first batch of a topic it checks that the topic exists, and it never
-// creates one. After an error some of the records may have been written.
+// creates one. After an error some of the records may have been written, or may
+// still be until Close; a [*TooLargeError] names the first that is too large.
 func (p *Producer) WriteBatch(ctx context.Context, topic string, records []job.Record) error {
-	w, err := p.topic(ctx, topic)
+	faults, err := p.write(ctx, topic, records)
 	if err != nil {
 		return err
 	}
-	msgs := make([]kafka.Message, len(records))
-	for i := range records {
-		r := &records[i]
-		msgs[i] = kafka.Message{Key: r.Key, Value: r.Value, Time: r.Time, Headers: make([]kafka.Header, len(r.Headers))}
-		for k, h := range r.Headers {
-			msgs[i].Headers[k] = kafka.Header{Key: h.Key, Value: h.Value}
+	large, other, missing := -1, error(nil), 0
+	for i, fault := range faults {
+		switch {
+		case fault == nil:
+			continue
+		case tooLarge(fault) && large < 0:
+			large = i
+		case !tooLarge(fault) && other == nil:
+			other = brokerError(fault)
 		}
+		missing++
 	}
-	if err := w.writer.WriteMessages(ctx, msgs...); err != nil {
-		// Not wrapped: the client's error carries the records.
-		if _, large := errors.AsType[kafka.MessageTooLargeError](err); large {
-			return fmt.Errorf("write to topic %s: a record is larger than %d bytes", topic, p.opts.BatchBytes)
-		}
-		return fmt.Errorf("write to topic %s: %d of %d records not acknowledged: %w",
-			topic, len(unwritten(msgs, err)), len(msgs), firstError(err))
+	switch {
+	case large >= 0:
+		return &TooLargeError{Topic: topic, Index: large, Bytes: recordBytes(&records[large]), Written: len(records) - missing}
+	case other != nil:
+		return fmt.Errorf("write to topic %s: %d of %d records not acknowledged: %w", topic, missing, len(records), other)
 	}
 	return nil
 }
 
-// Close ends the connections. Calls to WriteBatch must have returned.
-func (p *Producer) Close() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var faults []error
-	for _, w := range p.topics {
-		faults = append(faults, w.close())
+// errUnacknowledged: whether the record was written is not known.
+var errUnacknowledged = errors.New("not acknowledged in time")
+
+// write returns of each record why it is not known to be written; nil: it is.
+func (p *Producer) write(ctx context.Context, topic string, records []job.Record) ([]error, error) {
+	if err := p.check(ctx, topic); err != nil {
+		return nil, err
 	}
-	p.topics, p.closed = nil, true
-	return errors.Join(faults...)
+	type outcome struct {
+		i   int
+		err error
+	}
+	outcomes := make(chan outcome, len(records)) // room for all, since told must not block
+	faults := make([]error, len(records))
+	for i := range records {
+		faults[i] = errUnacknowledged
+		// Not the caller's context: its end would fail the records of others too.
+		p.writer.put(&outgoing{record: kafkaRecord(topic, &records[i]), ctx: context.Background(), told: func(err error) { //nolint:contextcheck // see above
+			outcomes <- outcome{i, err}
+		}})
+	}
+	late := time.NewTimer(p.opts.Timeout)
+	defer late.Stop()
+	for range records {
+		select {
+		case o := <-outcomes:
+			faults[o.i] = o.err
+		case <-ctx.Done():
+			return faults, nil
+		case <-late.C:
+			return faults, nil
+		}
+	}
+	return faults, nil
 }
 
-// topic returns the writer of a topic, after a check that it exists.
-func (p *Producer) topic(ctx context.Context, topic string) (*topicWriter, error) {
-	p.mu.Lock()
-	w, closed := p.topics[topic], p.closed
-	p.mu.Unlock()
-	if w != nil {
-		return w, nil
+// kafkaRecord is a record for Kafka's client.
+func kafkaRecord(topic string, r *job.Record) *kgo.Record {
+	rec := &kgo.Record{Topic: topic, Key: r.Key, Value: r.Value, Timestamp: r.Time, Headers: make([]kgo.RecordHeader, len(r.Headers))}
+	for i, h := range r.Headers {
+		rec.Headers[i] = kgo.RecordHeader{Key: h.Key, Value: h.Value}
 	}
-	if closed {
-		return nil, errors.New("write: the producer is closed")
+	return rec
+}
+
+// Close ends the connections. What has not been acknowledged may or may not be
+// written.
+func (p *Producer) Close() error {
+	p.writer.close()
+	return nil
+}
+
+// check makes sure that a topic exists, and learns how large its batches may be.
+func (p *Producer) check(ctx context.Context, topic string) error {
+	p.mu.Lock()
+	known := p.topics[topic]
+	p.mu.Unlock()
+	if known {
+		return nil
 	}
 	if !topicName.MatchString(topic) {
-		return nil, fault("topic", fmt.Sprintf("%q", topic), "must be 1 to 249 of a-z A-Z 0-9 . _ -")
+		return fault("topic", fmt.Sprintf("%q", topic), "must be 1 to 249 of a-z A-Z 0-9 . _ -")
 	}
-	w, err := p.open(ctx, topic)
+	cl, err := newClient(&p.opts.Connection, []string{topic})
 	if err != nil {
-		return nil, err
+		return err
+	}
+	defer cl.close()
+	if err := cl.greet(ctx); err != nil {
+		return err
+	}
+	if _, err := topicLayout(ctx, &p.opts.Connection, []string{topic}, []string{topic}); err != nil {
+		return err
+	}
+	if settings, err := describeTopics(ctx, cl, []string{topic}); err == nil {
+		p.writer.fitTo(topic, settings[topic])
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
-		return nil, errors.Join(errors.New("write: the producer is closed"), w.close())
-	}
-	if known := p.topics[topic]; known != nil { // another goroutine was faster
-		return known, w.close()
-	}
-	p.topics[topic] = w
-	return w, nil
-}
-
-func (p *Producer) open(ctx context.Context, topic string) (*topicWriter, error) {
-	cl, err := newClient(&p.opts.Connection, []string{topic})
-	if err != nil {
-		return nil, err
-	}
-	if err := cl.greet(ctx); err != nil {
-		return nil, err
-	}
-	if _, err := topicLayout(ctx, &p.opts.Connection, []string{topic}, []string{topic}); err != nil {
-		return nil, err
-	}
-	return &topicWriter{client: cl, writer: &kafka.Writer{
-		Topic: topic, Addr: cl.Addr, Transport: cl.transport,
-		Balancer: kafka.Murmur2Balancer{}, RequiredAcks: kafka.RequireAll, MaxAttempts: 5,
-		BatchSize: p.opts.BatchSize, BatchBytes: int64(p.opts.BatchBytes), BatchTimeout: p.opts.Linger,
-		ReadTimeout: p.opts.Timeout, WriteTimeout: p.opts.Timeout,
-	}}, nil
+	p.topics[topic] = true
+	return nil
 }

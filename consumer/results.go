@@ -2,11 +2,8 @@ package consumer
 
 import (
 	"context"
-	"log/slog"
-	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/segmentio/kafka-go"
 )
 
 // Outcome is what became of a job, for its record on <topic>.results.
@@ -25,57 +22,19 @@ type Outcome struct {
 // is settled only when Kafka has its result: what a crash leaves unwritten is
 // worked again, so that no result is lost and some may come twice.
 //
-// Nobody waits for that but the job itself. Results are gathered and written in
-// batches beside the workers; at most as many wait as jobs are in hand. While a
-// results topic can't be written its jobs stay open, and once all in hand are,
-// nothing more is handed out.
+// Nobody waits for that but the job itself. Kafka's client gathers results and
+// writes them in batches beside the workers; at most as many wait as jobs are in
+// hand. While a results topic can't be written its jobs stay open, and once all in
+// hand are, nothing more is handed out.
 //
 // All methods are safe to call from any goroutine. Those of a nil Results
 // settle at once and write nothing.
 type Results struct {
-	client  *client
-	state   *state
+	writer  *writer
 	metrics *resultMetrics
-	log     *slog.Logger
+	reports *writeReports
 	node    string
-	attempt time.Duration   // for one write
-	ctx     context.Context //nolint:containedctx // the couriers' life: from New to the end of Run
-	cancel  context.CancelFunc
-	runs    sync.WaitGroup // couriers
-
-	mu       sync.Mutex
-	closed   bool
-	waiting  int
-	sizes    map[string][]int // the partitions of each results topic that is known
-	couriers map[route]*courier
-}
-
-// route is one partition of a results topic.
-type route struct {
-	topic     string
-	partition int
-}
-
-// entry is one result on its way. It belongs to the courier that holds it.
-type entry struct {
-	d       *Delivery
-	result  string
-	topic   string
-	key     []byte
-	value   []byte
-	at      time.Time
-	written chan bool // told in place of settling; nil: settle. One slot
-}
-
-func newResults(o *Options, cl *client, s *state) *Results {
-	r := &Results{
-		client: cl, state: s, metrics: newResultMetrics(), log: o.Logger, node: o.Node,
-		// As for dead letters: what has begun when the drain does ends within it.
-		attempt: min(o.Drain/2, callTimeout),
-		sizes:   make(map[string][]int), couriers: make(map[route]*courier),
-	}
-	r.ctx, r.cancel = context.WithCancel(context.Background())
-	return r
+	waiting atomic.Int64
 }
 
 // Done settles the job as [Delivery.Done] does, once Kafka has its result. It
@@ -87,7 +46,13 @@ func (r *Results) Done(d *Delivery, o Outcome) {
 		return
 	}
 	if d.part.hub.claim(d) {
-		r.put(r.entry(d, o, ""))
+		r.write(d.part.asg.life, r.record(d, o, ""), d, func(written bool) {
+			if written {
+				d.Done()
+			} else {
+				d.Return()
+			}
+		})
 	}
 }
 
@@ -102,13 +67,22 @@ func (r *Results) Dead(d *Delivery, f Failure, o Outcome) {
 	if !d.part.hub.claim(d) {
 		return
 	}
-	e := r.entry(d, o, f.Class)
-	e.written = make(chan bool, 1)
-	r.put(e)
-	if <-e.written {
+	written := make(chan bool, 1)
+	r.write(d.part.asg.life, r.record(d, o, f.Class), d, func(yes bool) { written <- yes })
+	if r.await(d.part.asg, written) {
 		d.Dead(f)
 	} else {
 		d.Return()
+	}
+}
+
+// await is false as well once the assignment is over.
+func (r *Results) await(a *assignment, written <-chan bool) bool {
+	select {
+	case yes := <-written:
+		return yes
+	case <-a.life.Done():
+		return false
 	}
 }
 
@@ -117,100 +91,45 @@ func (r *Results) Dead(d *Delivery, f Failure, o Outcome) {
 func (r *Results) owes(l *letter) bool { return r != nil && l.d.Job.ID != "" && !l.delayed() }
 
 // before writes the results of letters that no worker sees, all at once, and
-// returns those that may go on. Once ctx has ended it waits no longer: nobody is
-// working these jobs, and the drain is not to be held up for them. Of the others
-// the jobs are returned.
+// returns those that may go on. Of those that are known not to be written when ctx
+// ends the jobs are returned: nobody is working them, and the drain is not to be
+// held up for them.
 func (r *Results) before(ctx context.Context, letters []letter) (kept []letter) {
-	entries := make([]*entry, len(letters))
+	outcomes := make([]chan bool, len(letters))
 	for i := range letters {
 		l := &letters[i]
-		entries[i] = r.entry(l.d, Outcome{Attempts: l.f.Attempt, Error: l.f.Message}, l.f.Class)
-		entries[i].written = make(chan bool, 1)
-		r.put(entries[i])
+		outcomes[i] = make(chan bool, 1)
+		record := r.record(l.d, Outcome{Attempts: l.f.Attempt, Error: l.f.Message}, l.f.Class)
+		r.write(ctx, record, l.d, func(yes bool) { outcomes[i] <- yes })
 	}
-	for i, e := range entries {
-		written := false
-		select {
-		case written = <-e.written:
-		case <-ctx.Done():
-		}
-		if written {
+	for i, written := range outcomes {
+		d := letters[i].d
+		if r.await(d.part.asg, written) {
 			kept = append(kept, letters[i])
 		} else {
-			e.d.part.hub.settle(e.d, false)
+			d.part.hub.settle(d, false)
 		}
 	}
 	return kept
 }
 
-// end carries out what was to follow the write.
-func (e *entry) end(written bool) {
-	switch {
-	case e.written != nil:
-		e.written <- written
-	case written:
-		e.d.Done()
-	default:
-		e.d.Return()
+// write brings a result on its way. A result that is too large goes once more
+// under the job's id, since nothing but the key can be large.
+func (r *Results) write(ctx context.Context, record *resultRecord, d *Delivery, end func(written bool)) {
+	r.waiting.Add(1)
+	o := &outgoing{record: &record.Record, ctx: ctx}
+	o.told = func(err error) {
+		r.waiting.Add(-1)
+		switch {
+		case tooLarge(err) && len(record.Key) > len(d.Job.ID):
+			record.Key = []byte(d.Job.ID)
+			r.write(ctx, record, d, end)
+			return
+		case err == nil:
+			r.metrics.written.WithLabelValues(record.result).Inc()
+		}
+		r.reports.over(o)
+		end(err == nil)
 	}
-}
-
-// put gives a result to the courier of its partition.
-func (r *Results) put(e *entry) {
-	r.mu.Lock()
-	taken := r.deliver(e)
-	r.mu.Unlock()
-	if !taken {
-		e.end(false)
-	}
-}
-
-// deliver is put with the lock held; false: it is too late for that.
-func (r *Results) deliver(e *entry) bool {
-	ids := r.sizes[e.topic]
-	if r.closed || len(ids) == 0 {
-		return false
-	}
-	to := route{e.topic, kafka.Murmur2Balancer{}.Balance(kafka.Message{Key: e.key}, ids...)}
-	c := r.couriers[to]
-	if c == nil {
-		c = &courier{r: r, route: to, from: source{sourceResults, e.d.Job.Topic, to.partition}, most: resultBatch}
-		r.couriers[to] = c
-	}
-	c.waiting = append(c.waiting, e)
-	r.waiting++
-	if !c.busy {
-		c.busy = true
-		r.runs.Go(c.run)
-	}
-	return true
-}
-
-// close ends the couriers, after the last drain: no result counts any more. A
-// write that is under way is given up; it may still happen.
-func (r *Results) close() {
-	if r == nil {
-		return
-	}
-	r.mu.Lock()
-	r.closed = true
-	r.mu.Unlock()
-	r.cancel()
-	r.runs.Wait()
-}
-
-// know notes which partitions a results topic has, and returns whether that is
-// news.
-func (r *Results) know(t kafka.Topic) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(t.Partitions) == 0 || len(t.Partitions) == len(r.sizes[t.Name]) {
-		return false
-	}
-	ids := make([]int, len(t.Partitions))
-	for i := range ids {
-		ids[i] = i
-	}
-	r.sizes[t.Name] = ids
-	return true
+	d.part.asg.write(r.writer, o)
 }

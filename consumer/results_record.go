@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"dispatcher/job"
 )
@@ -17,7 +17,16 @@ import (
 // jobs.
 const maxResultKey = 16 << 10
 
-func resultsTopic(topic string) string { return topic + ".results" }
+const resultsSuffix = ".results"
+
+func resultsTopic(topic string) string { return topic + resultsSuffix }
+
+// resultRecord is the record of a result, and what the result is.
+type resultRecord struct {
+	kgo.Record
+
+	result string
+}
 
 // resultOf is what a dead letter of a class means for its job.
 func resultOf(c Class) string {
@@ -27,9 +36,9 @@ func resultOf(c Class) string {
 	return string(c)
 }
 
-// entry makes the record of a job's result. class is that of its dead letter;
+// record makes the record of a job's result. class is that of its dead letter;
 // empty: there is none.
-func (r *Results) entry(d *Delivery, o Outcome, class Class) *entry {
+func (r *Results) record(d *Delivery, o Outcome, class Class) *resultRecord {
 	result := o.Result
 	switch {
 	case result != "":
@@ -45,11 +54,13 @@ func (r *Results) entry(d *Delivery, o Outcome, class Class) *entry {
 		EnqueuedAt: d.FirstWritten().UTC(), SentAt: o.SentAt.UTC(), SettledAt: time.Now().UTC(), Node: clip(r.node, maxCodeBytes),
 	}
 	setOrigin(&v, &j.Record)
-	e := &entry{d: d, result: result, topic: resultsTopic(d.part.of), key: j.Key, value: encodeResult(&v), at: v.SettledAt}
+	rec := &resultRecord{result: result, Record: kgo.Record{
+		Topic: resultsTopic(d.part.of), Key: j.Key, Value: encodeResult(&v), Timestamp: v.SettledAt, Headers: resultHeaders(j),
+	}}
 	if len(j.Key) == 0 || len(j.Key) > maxResultKey {
-		e.key = []byte(j.ID)
+		rec.Key = []byte(j.ID)
 	}
-	return e
+	return rec
 }
 
 // encodeResult can't fail but for a time that no JSON holds: a producer may give
@@ -73,32 +84,21 @@ func setOrigin(v *job.Result, rec *job.Record) {
 	v.Offset, _ = strconv.ParseInt(string(recordHeader(rec, job.HeaderOriginalOffset)), 10, 64)
 }
 
-// learnResults tells the writer of results which partitions it has. A companion
-// that was not there has been made with those of its topic.
-func (c *Consumer) learnResults(topics []string, layout map[string]kafka.Topic) {
-	if c.results == nil {
-		return
+// resultHeaders say what the value is, and keep the trace together.
+func resultHeaders(j *job.Job) []kgo.RecordHeader {
+	h := []kgo.RecordHeader{{Key: job.HeaderContentType, Value: []byte("application/json")}}
+	if j.Traceparent != "" {
+		h = append(h, kgo.RecordHeader{Key: job.HeaderTraceparent, Value: []byte(j.Traceparent)})
 	}
-	for _, t := range topics {
-		name := resultsTopic(t)
-		there, ok := layout[name]
-		if !ok {
-			there = kafka.Topic{Name: name, Partitions: layout[t].Partitions}
-		}
-		c.results.know(there)
-	}
-	// What the client knows may be older than the topics, also where another node
-	// has made them. By itself it would look again after metadataTTL, and all jobs
-	// in hand would wait for that.
-	c.client.transport.CloseIdleConnections()
+	return h
 }
 
-// makeResults makes the writer of results; nil: none are to be written.
-func makeResults(o *Options, cl *client, s *state) (*Results, error) {
+// makeResults makes what writes results; nil: none are to be written.
+func makeResults(o *Options, w *writer) (*Results, error) {
 	if !o.Results {
 		return nil, nil
 	}
-	r := newResults(o, cl, s)
+	r := &Results{writer: w, metrics: newResultMetrics(), node: o.Node}
 	if o.Registerer == nil {
 		return r, nil
 	}
@@ -126,7 +126,7 @@ func newResultMetrics() *resultMetrics {
 			Namespace: namespace, Name: "results_total", Help: "Results written, by what became of the job.",
 		}, []string{"result"}),
 		errors: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: namespace, Name: "result_errors_total", Help: "Batches of results that were not written and are tried again.",
+			Namespace: namespace, Name: "result_errors_total", Help: "Results found refused or not acknowledged for half a second, each half second; they are tried again.",
 		}),
 	}
 	for _, result := range []string{
@@ -141,9 +141,5 @@ func newResultMetrics() *resultMetrics {
 func (r *Results) collectors() []prometheus.Collector {
 	return []prometheus.Collector{r.metrics.written, r.metrics.errors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "results_waiting", Help: "Results that are not known to be written, and whose jobs are open.",
-	}, func() float64 {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return float64(r.waiting)
-	})}
+	}, func() float64 { return float64(r.waiting.Load()) })}
 }

@@ -257,7 +257,7 @@ func TestResultsThatAreTooLarge(t *testing.T) {
 		w.refuse("jobs.results", 1000)
 		var all []job.Record
 		for i := range 20 {
-			all = append(all, job.Record{Key: bytes.Repeat([]byte{'a' + byte(i)}, 10+i%2*5000), Value: []byte("x")})
+			all = append(all, job.Record{Key: noise('a'+byte(i), 10+i%2*5000), Value: []byte("x")})
 		}
 		w.produce("jobs", all...)
 		n := w.startSettling(w.withResults(), accepted)

@@ -8,6 +8,7 @@ import (
 	"dispatcher/job"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -105,7 +106,8 @@ func TestHoleAtTheCommitPoint(t *testing.T) {
 			w.produce("compacted", job.Record{Key: []byte(key), Value: []byte(key)})
 		}
 		w.cluster.Compact()
-		w.commit("compacted", 0, 1, "v1;AAEC") // 1 is open, 2 and 3 are complete
+		w.configure("compacted", "cleanup.policy", "delete") // or it would be refused
+		w.commit("compacted", 0, 1, "v1;AAEC")               // 1 is open, 2 and 3 are complete
 		o := w.options()
 		o.Topics = []string{"compacted"}
 		n := w.start(o, (*consumer.Delivery).Done)
@@ -168,4 +170,15 @@ func (w *world) outOfRange(policy consumer.OutOfRange, want string, away bool) {
 	if got := strings.Join(next.values(), " "); got != want {
 		w.t.Errorf("got %q handed out, want %q", got, want)
 	}
+}
+
+// configure changes a topic's setting.
+func (w *world) configure(topic, name, value string) {
+	w.t.Helper()
+	res, err := w.client.IncrementalAlterConfigs(w.t.Context(), &kafka.IncrementalAlterConfigsRequest{Resources: []kafka.IncrementalAlterConfigsRequestResource{{
+		ResourceType: kafka.ResourceTypeTopic, ResourceName: topic,
+		Configs: []kafka.IncrementalAlterConfigsRequestConfig{{Name: name, Value: value, ConfigOperation: kafka.ConfigOperationSet}},
+	}}})
+	w.ok(err)
+	w.ok(res.Resources[0].Error)
 }

@@ -165,5 +165,9 @@ type kgoSession struct{ state sasl.StateMachine }
 
 // Challenge needs no context: no mechanism waits for anything in the middle.
 func (s kgoSession) Challenge(challenge []byte) (done bool, response []byte, err error) {
-	return s.state.Next(context.Background(), challenge)
+	done, response, err = s.state.Next(context.Background(), challenge)
+	if done {
+		response = nil // kafka-go does not send it either
+	}
+	return done, response, err
 }

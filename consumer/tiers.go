@@ -122,6 +122,10 @@ func (d *Delivery) Later(at time.Time, f Failure) bool {
 	if !h.claim(d) {
 		return true
 	}
-	h.dead.bury(d.Context(), []letter{{d: d, f: f, tier: tier, at: at}})
-	return true
+	if len(h.dead.bury(d.Context(), []letter{{d: d, f: f, tier: tier, at: at}})) == 0 {
+		return true
+	}
+	h.dead.tellUnfit(d, tier)
+	h.takeBack(d)
+	return false
 }

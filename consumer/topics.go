@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -24,7 +25,8 @@ func (c *Consumer) prepare(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the caller ended the run; what failed by that is no error
 		}
-		if _, missing := errors.AsType[*missingError](err); err == nil || missing || hopeless(err) {
+		_, missing := errors.AsType[*missingError](err)
+		if _, compacted := errors.AsType[*compactedError](err); err == nil || missing || compacted || hopeless(err) {
 			return err
 		}
 		c.state.failed(err)
@@ -43,16 +45,22 @@ func (c *Consumer) checkTopics(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	settings, err := c.reviewTopics(ctx, slices.Sorted(maps.Keys(layout)))
+	if err != nil {
+		return err
+	}
 	created := false
 	for _, t := range topics {
 		for _, companion := range c.opts.companionsOf(t) {
 			if _, ok := layout[companion]; ok {
+				c.writer.fitTo(companion, settings[companion])
 				continue
 			}
+			c.writer.fitTo(companion, settings[t])
 			if !c.opts.CreateCompanions {
 				return &missingError{companion, "create it, or let companions be created"}
 			}
-			if err := c.createCompanion(ctx, companion, layout[t]); err != nil {
+			if err := c.createCompanion(ctx, companion, layout[t], c.opts.derived(companion, t, settings[t])); err != nil {
 				return err
 			}
 			created = true
@@ -60,11 +68,8 @@ func (c *Consumer) checkTopics(ctx context.Context) error {
 	}
 	c.warnOfStranded(ctx)
 	if created && (len(c.opts.RetryTiers) > 0 || c.results != nil) {
-		if err := c.known(ctx, all); err != nil {
-			return err
-		}
+		return c.known(ctx, all)
 	}
-	c.learnResults(topics, layout)
 	return nil
 }
 
@@ -154,10 +159,12 @@ func askLayout(ctx context.Context, conn *Connection, topics []string) (map[stri
 
 // createCompanion gives a companion as many partitions and replicas as the topic
 // has, so that a key keeps its partition.
-func (c *Consumer) createCompanion(ctx context.Context, name string, like kafka.Topic) error {
-	res, err := c.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
-		Topic: name, NumPartitions: len(like.Partitions), ReplicationFactor: len(like.Partitions[0].Replicas),
-	}}})
+func (c *Consumer) createCompanion(ctx context.Context, name string, like kafka.Topic, with topicSettings) error {
+	topic := kafka.TopicConfig{Topic: name, NumPartitions: len(like.Partitions), ReplicationFactor: len(like.Partitions[0].Replicas)}
+	for _, setting := range slices.Sorted(maps.Keys(with)) {
+		topic.ConfigEntries = append(topic.ConfigEntries, kafka.ConfigEntry{ConfigName: setting, ConfigValue: with[setting].value})
+	}
+	res, err := c.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{topic}})
 	if err == nil {
 		err = res.Errors[name]
 	}

@@ -79,6 +79,16 @@ func (h *hub) claim(d *Delivery) bool {
 	return !h.heard(d)
 }
 
+// takeBack gives a job that was claimed to its worker again.
+func (h *hub) takeBack(d *Delivery) {
+	if h.headTimeout == 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.since[d] = time.Now()
+}
+
 // Tried takes in what the job has been through by now, for whoever gets it when it
 // has been in hand for too long.
 func (d *Delivery) Tried(p Past) {

@@ -174,6 +174,16 @@ func TestDLQReplayAndDrop(t *testing.T) {
 	}
 }
 
+// A dry drop says what it would do, and drops nothing.
+func TestDLQDryDropDropsNothing(t *testing.T) {
+	t.Parallel()
+	q := newDLQ(t, someLetters()...)
+	q.run("drop", "--all", "--dry-run").mustPrint(t, "would drop 3 letters; nothing was changed (3 match, of 3 open")
+	q.run("drop", "jobs.dlq/0/1", "--dry-run").mustPrint(t, "would drop 1 letters; nothing was changed")
+	q.run("show", "jobs.dlq/0/1").mustPrint(t, "letter jobs.dlq/0/1: open")
+	q.run("drop", "--all").mustPrint(t, "dropped 3 letters (3 match, of 3 open")
+}
+
 // Parked jobs are looked at and settled as dead letters are, and apart from them.
 func TestDLQParked(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/semaphore"
 
 	"dispatcher/configs"
 	"dispatcher/consumer"
@@ -18,6 +19,8 @@ import (
 )
 
 const (
+	// A batch ends where either is reached. While it is written, as much again is
+	// read.
 	batchRecords = 1000
 	batchBytes   = 4 << 20
 	// lingerTime is how long a batch that isn't full waits for more, so that
@@ -39,10 +42,12 @@ stands, as application/json unless a header content-type says otherwise. "key" i
 by, "id" becomes the header idempotency-key. An unknown field is an error.
 
 Empty lines are skipped. A line that can't be a job ends the work: all lines before it have been written
-then, none after it.`
+then, none after it. What else ends it says which lines may have been written, and where to go on with
+--resume-from LINE, which counts the lines before but does not write them.`
 
 func newEnqueueCommand(s *settings) *cobra.Command {
 	var topic, format, keyField string
+	var from int
 	cmd := &cobra.Command{
 		Use: "enqueue [FILE]", Short: "Write jobs to Kafka, from a file or standard input",
 		Long: enqueueHelp, Args: cobra.MaximumNArgs(1),
@@ -51,7 +56,11 @@ func newEnqueueCommand(s *settings) *cobra.Command {
 	cmd.Flags().StringVar(&topic, "topic", "", "`TOPIC` to write to (default: the first of kafka.topics or kafka.lanes)")
 	cmd.Flags().StringVar(&format, "format", "lines", "what a line is: lines or ndjson")
 	cmd.Flags().StringVar(&keyField, "key-field", "", "`NAME` of the JSON field that is the key")
+	cmd.Flags().IntVar(&from, "resume-from", 1, "`LINE` to begin with, from 1")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if from < 1 {
+			return fmt.Errorf("enqueue: --resume-from: %d: lines are counted from 1", from)
+		}
 		cfg, err := s.load(toManage, nil)
 		if err != nil {
 			return err
@@ -68,6 +77,7 @@ func newEnqueueCommand(s *settings) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		jobs.skip(from - 1)
 		out, err := newProducer(cfg, newLogger(cfg, cmd.ErrOrStderr()))
 		if err != nil {
 			return err
@@ -83,18 +93,12 @@ func newEnqueueCommand(s *settings) *cobra.Command {
 	return cmd
 }
 
-// newProducer lets a batch grow only where jobs are allowed to be larger than
-// what a broker takes by default.
 func newProducer(cfg configs.Config, log *slog.Logger) (*consumer.Producer, error) {
 	conn, err := dispatch.KafkaConnection(cfg, log)
 	if err != nil {
 		return nil, err
 	}
-	o := consumer.ProducerOptions{Connection: conn}
-	if cfg.Kafka.MaxJobBytes > job.DefaultMaxBytes {
-		o.BatchBytes = cfg.Kafka.MaxJobBytes + envelopeRoom
-	}
-	return consumer.NewProducer(o)
+	return consumer.NewProducer(consumer.ProducerOptions{Connection: conn})
 }
 
 // openInput opens the file, or takes standard input. The size is -1 where it
@@ -135,9 +139,9 @@ type enqueuer struct {
 	bar     bar
 	written int64
 
-	batch       []job.Record
-	bytes       int
-	first, last line // of the batch
+	batch []job.Record
+	lines []line // of its records
+	bytes int
 }
 
 // line is where a job was read.
@@ -160,7 +164,8 @@ func (e *enqueuer) run(ctx context.Context, jobs *reader) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	input := make(chan found, batchRecords) // room for a batch, to be read while another is written
-	go feed(ctx, jobs, input)
+	room := semaphore.NewWeighted(batchBytes)
+	go feed(ctx, jobs, input, room)
 	linger := time.NewTicker(lingerTime)
 	defer linger.Stop()
 	for {
@@ -172,11 +177,12 @@ func (e *enqueuer) run(ctx context.Context, jobs *reader) error {
 				return err
 			}
 		case f := <-input:
+			room.Release(weight(f))
 			switch {
 			case errors.Is(f.err, io.EOF):
 				return e.flush(ctx)
 			case f.err != nil:
-				return errors.Join(e.flush(ctx), fmt.Errorf("enqueue: %w", f.err))
+				return errors.Join(e.flush(ctx), fmt.Errorf("enqueue: %w; once it is mended, go on with --resume-from %d", f.err, f.at.number))
 			}
 			if err := e.add(ctx, f); err != nil {
 				return err
@@ -185,11 +191,16 @@ func (e *enqueuer) run(ctx context.Context, jobs *reader) error {
 	}
 }
 
-func feed(ctx context.Context, jobs *reader, input chan<- found) {
+// feed reads ahead, as far as there is room in bytes.
+func feed(ctx context.Context, jobs *reader, input chan<- found, room *semaphore.Weighted) {
 	for {
 		rec, err := jobs.next()
+		f := found{record: rec, at: line{number: jobs.line, consumed: jobs.consumed}, err: err}
+		if room.Acquire(ctx, weight(f)) != nil {
+			return
+		}
 		select {
-		case input <- found{record: rec, at: line{number: jobs.line, consumed: jobs.consumed}, err: err}:
+		case input <- f:
 		case <-ctx.Done():
 			return
 		}
@@ -199,13 +210,20 @@ func feed(ctx context.Context, jobs *reader, input chan<- found) {
 	}
 }
 
-func (e *enqueuer) add(ctx context.Context, f found) error {
-	if len(e.batch) == 0 {
-		e.first = f.at
+// weight is what a job takes of the room, which the largest one fills alone.
+func weight(f found) int64 { return min(int64(jobBytes(&f.record)), batchBytes) }
+
+func jobBytes(r *job.Record) int {
+	n := len(r.Value) + len(r.Key)
+	for _, h := range r.Headers {
+		n += len(h.Key) + len(h.Value)
 	}
-	e.last = f.at
-	e.batch = append(e.batch, f.record)
-	e.bytes += len(f.record.Value) + len(f.record.Key)
+	return n
+}
+
+func (e *enqueuer) add(ctx context.Context, f found) error {
+	e.batch, e.lines = append(e.batch, f.record), append(e.lines, f.at)
+	e.bytes += jobBytes(&f.record)
 	if len(e.batch) < batchRecords && e.bytes < batchBytes {
 		return nil
 	}
@@ -216,14 +234,31 @@ func (e *enqueuer) flush(ctx context.Context) error {
 	if len(e.batch) == 0 {
 		return nil
 	}
-	if err := e.out.WriteBatch(ctx, e.topic, e.batch); err != nil {
-		if ctx.Err() != nil {
-			err = errors.New("interrupted")
-		}
-		return fmt.Errorf("enqueue: lines %d to %d, which may have been written in part: %w", e.first.number, e.last.number, err)
+	err := e.out.WriteBatch(ctx, e.topic, e.batch)
+	if err != nil {
+		return e.failed(ctx, err)
 	}
 	e.written += int64(len(e.batch))
-	e.batch, e.bytes = e.batch[:0], 0
-	e.bar.at(e.last.consumed)
+	e.bar.at(e.lines[len(e.lines)-1].consumed)
+	clear(e.batch)
+	e.batch, e.lines, e.bytes = e.batch[:0], e.lines[:0], 0
 	return nil
+}
+
+// failed says which lines of the batch are written, and how to go on.
+func (e *enqueuer) failed(ctx context.Context, err error) error {
+	first, last := e.lines[0].number, e.lines[len(e.lines)-1].number
+	large, ok := errors.AsType[*consumer.TooLargeError](err)
+	switch {
+	case ok && large.Written == len(e.batch)-1:
+		e.written += int64(large.Written)
+		return fmt.Errorf("enqueue: line %d: %w; the lines up to %d but this one have been written: write it in another way, and go on with --resume-from %d",
+			e.lines[large.Index].number, err, last, last+1)
+	case ok:
+		return fmt.Errorf("enqueue: line %d: %w; lines %d to %d may have been written in part: go on with --resume-from %d",
+			e.lines[large.Index].number, err, first, last, first)
+	case ctx.Err() != nil:
+		err = errors.New("interrupted")
+	}
+	return fmt.Errorf("enqueue: lines %d to %d, which may have been written in part: %w; go on with --resume-from %d", first, last, err, first)
 }

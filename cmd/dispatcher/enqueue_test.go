@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -84,6 +85,67 @@ func TestLargeJobsMakeSmallBatches(t *testing.T) {
 		if len(batch) > batchBytes>>20 {
 			t.Errorf("batch %d: got %d MiB, want at most %d bytes", i, len(batch), batchBytes)
 		}
+	}
+}
+
+// While a batch is written no more than another one is read, in bytes as well.
+func TestReadingAheadIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		in := strings.NewReader(strings.Repeat(strings.Repeat("x", 1<<20)+"\n", 64))
+		out := &blocked{written: make(chan struct{})}
+		jobs, err := newReader(in, "lines", "", 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		e := &enqueuer{topic: "jobs", out: out}
+		go func() { ended <- e.run(t.Context(), jobs) }()
+		synctest.Wait()
+		if read := 64<<20 - in.Len(); read < batchBytes || read > 2*batchBytes+3<<20 {
+			t.Errorf("got %d bytes read while the first batch is written, want at most two batches of %d and some", read, batchBytes)
+		}
+		close(out.written)
+		if err := <-ended; err != nil || e.written != 64 {
+			t.Errorf("got %v and %d written, want 64", err, e.written)
+		}
+	})
+}
+
+// blocked writes nothing until it may.
+type blocked struct{ written chan struct{} }
+
+func (b *blocked) WriteBatch(context.Context, string, []job.Record) error {
+	<-b.written
+	return nil
+}
+
+// A value that its topic does not take is named by its line; the others of its
+// batch are written, and the next run can go on behind them.
+func TestAValueTooLargeNamesItsLine(t *testing.T) {
+	t.Parallel()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "jobs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	large := make([]byte, 1<<20-10)
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range large {
+		large[i] = '!' + byte(r.IntN(90)) // hardly compresses
+	}
+	with := func(input string, args ...string) outcome {
+		return dispatcher(t.Context(), input, []string{"DISPATCHER_KAFKA_BROKERS=" + cluster.ListenAddrs()[0]}, append([]string{"enqueue"}, args...)...)
+	}
+	input := "1\n2\n" + string(large) + "\n4\n5\n"
+	got := with(input)
+	got.mustFail(t, "line 3: topic jobs takes no record of")
+	got.mustFail(t, "the lines up to 5 but this one have been written")
+	got.mustFail(t, "--resume-from 6 (enqueued 4 jobs to jobs)")
+	with(input+"6\n7\n", "--resume-from", "6").mustPrint(t, "enqueued 2 jobs to jobs\n")
+	with("a\n", "--resume-from", "0").mustFail(t, "--resume-from: 0")
+	if got := last(t, cluster.ListenAddrs()[0], "jobs"); got != 6 {
+		t.Errorf("got %d records, want 6", got)
 	}
 }
 

@@ -24,6 +24,7 @@ type reader struct {
 	maxValue int // bytes
 	line     int // number of the last line read, from 1
 	consumed int64
+	skipped  int // lines that are left out
 }
 
 func newReader(in io.Reader, format, keyField string, maxValue int) (*reader, error) {
@@ -51,7 +52,7 @@ func (r *reader) next() (job.Record, error) {
 		if err != nil {
 			return job.Record{}, err
 		}
-		if len(line) == 0 {
+		if len(line) == 0 || r.line <= r.skipped {
 			continue
 		}
 		rec, err := r.parse(line)
@@ -65,6 +66,9 @@ func (r *reader) next() (job.Record, error) {
 	}
 }
 
+// skip leaves out the next lines, whatever they hold.
+func (r *reader) skip(lines int) { r.skipped = lines }
+
 // readLine returns a copy of the next line without its end.
 func (r *reader) readLine() ([]byte, error) {
 	var line []byte
@@ -73,6 +77,9 @@ func (r *reader) readLine() ([]byte, error) {
 		part, err := r.in.ReadSlice('\n')
 		r.consumed += int64(len(part))
 		line = append(line, part...)
+		if r.line <= r.skipped {
+			line = line[:0]
+		}
 		if len(line) > r.maxLine+len("\r\n") {
 			return nil, fmt.Errorf("line %d: %w", r.line, tooLong(r.maxLine))
 		}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/network"
+	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
 	"github.com/testcontainers/testcontainers-go/wait"
 )
@@ -27,6 +28,27 @@ import (
 // Server is a container with one published port.
 type Server struct {
 	Addr string // host:port on loopback
+
+	id string
+}
+
+// Pause stops the container's first process, or lets it go on. Meanwhile the server
+// takes connections and requests, as a host that hangs does, and answers none. It
+// is a signal, since not every engine can freeze a container.
+func (s *Server) Pause(t testing.TB, yes bool) {
+	t.Helper()
+	provider, err := testcontainers.NewDockerProvider()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = provider.Close() }()
+	signal := "SIGCONT"
+	if yes {
+		signal = "SIGSTOP"
+	}
+	if _, err = provider.Client().ContainerKill(t.Context(), s.id, client.ContainerKillOptions{Signal: signal}); err != nil {
+		t.Fatalf("send %s to the container: %v", signal, err)
+	}
 }
 
 // Need skips the test, or fails it, where containers can't be had.
@@ -93,7 +115,7 @@ func start(t testing.TB, s spec) *Server {
 	if err != nil {
 		t.Fatalf("start a container of %s: %v", s.image, err)
 	}
-	return &Server{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(s.host))}
+	return &Server{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(s.host)), id: c.GetContainerID()}
 }
 
 // freePort is a port on loopback that nothing listens on.

@@ -1,0 +1,118 @@
+package consumer_test
+
+import (
+	"testing"
+	"time"
+
+	"dispatcher/consumer"
+	"dispatcher/internal/containers"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// On a real broker that hangs for 18 s, with a drain of 2 s: each job that is to be
+// tried again is in its retry topic once, and has been called once. The retry topic
+// has the settings of its source.
+func TestAStalledBrokerReal(t *testing.T) {
+	containers.Need(t)
+	server := containers.Kafka(t)
+	cl := &kafka.Client{Addr: kafka.TCP(server.Addr)}
+	res, err := cl.CreateTopics(t.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
+		Topic: "jobs", NumPartitions: 1, ReplicationFactor: 1,
+		ConfigEntries: []kafka.ConfigEntry{{ConfigName: "max.message.bytes", ConfigValue: "3000000"}},
+	}}})
+	if err != nil || res.Errors["jobs"] != nil {
+		t.Fatal(err, res)
+	}
+	const jobs = 20
+	conn := consumer.Connection{Brokers: []string{server.Addr}}
+	p, err := consumer.NewProducer(consumer.ProducerOptions{Connection: conn})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.WriteBatch(t.Context(), "jobs", numbered(0, jobs)); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	held := make(chan *consumer.Delivery, 10*jobs)
+	end := runReal(t, consumer.Options{
+		Connection: conn, Group: "g", Topics: []string{"jobs"}, CreateCompanions: true, ParkUnknown: true,
+		Order: consumer.OrderNone, RetryTiers: []time.Duration{time.Hour}, Session: 40 * time.Second, Drain: 2 * time.Second,
+	}, func(d *consumer.Delivery) { held <- d })
+	var all []*consumer.Delivery
+	for range jobs {
+		all = append(all, <-held)
+	}
+	later := func(d *consumer.Delivery) {
+		d.Later(time.Now().Add(2*time.Hour), consumer.Failure{Class: consumer.ClassUnavailable, Attempt: 1, Failures: 1})
+	}
+	later(all[0]) // the writer is at work when the broker hangs
+	server.Pause(t, true)
+	for _, d := range all[1:] {
+		go later(d)
+	}
+	time.Sleep(18 * time.Second) //nolint:forbidigo // the length of the stall
+	server.Pause(t, false)
+	calls := jobs
+	for deadline := time.After(60 * time.Second); lastOffset(t, cl, "g.jobs") < jobs; {
+		select {
+		case d := <-held:
+			calls++
+			go later(d)
+		case <-time.After(100 * time.Millisecond):
+		case <-deadline:
+			t.Fatal("the jobs were not settled within a minute")
+		}
+	}
+	end()
+	ends, err := cl.ListOffsets(t.Context(), &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{"jobs.retry.1h": {kafka.LastOffsetOf(0)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := ends.Topics["jobs.retry.1h"][0].LastOffset
+	t.Logf("a stall of 18 s, a drain of 2 s: %d jobs, %d hand-outs, %d records in the retry topic", jobs, calls, got)
+	if got != jobs || calls != jobs {
+		t.Errorf("got %d records and %d hand-outs, want %d of each", got, calls, jobs)
+	}
+	w := &world{t: t, client: cl}
+	for topic, retention := range map[string]string{"jobs.dlq": "-1", "jobs.parked": "-1", "jobs.retry.1h": "608400000"} {
+		s := w.settings(topic, "max.message.bytes", "retention.ms", "retention.bytes", "cleanup.policy")
+		t.Logf("%s: %v", topic, s)
+		if s["max.message.bytes"] != "3000000" || s["retention.ms"] != retention || s["retention.bytes"] != "-1" || s["cleanup.policy"] != "delete" {
+			t.Errorf("%s: got %v", topic, s)
+		}
+	}
+	refuseCompactedReal(t, cl, conn)
+}
+
+func refuseCompactedReal(t *testing.T, cl *kafka.Client, conn consumer.Connection) {
+	t.Helper()
+	_, err := cl.CreateTopics(t.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
+		Topic: "compacted", NumPartitions: 1, ReplicationFactor: 1,
+		ConfigEntries: []kafka.ConfigEntry{{ConfigName: "cleanup.policy", ConfigValue: "compact"}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := consumer.New(consumer.Options{Connection: conn, Group: "g", Topics: []string{"compacted"}, CreateCompanions: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = c.Run(t.Context())
+	t.Logf("a compacted source: %v", err)
+	if err == nil {
+		t.Error("a compacted source was read")
+	}
+}
+
+// lastOffset is what a group has committed in the one partition of its topic.
+func lastOffset(t *testing.T, cl *kafka.Client, group string) int64 {
+	t.Helper()
+	res, err := cl.OffsetFetch(t.Context(), &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{group[2:]: {0}}})
+	if err != nil || res.Error != nil || len(res.Topics[group[2:]]) == 0 {
+		return -1
+	}
+	return res.Topics[group[2:]][0].CommittedOffset
+}

@@ -1,0 +1,225 @@
+package consumer_test
+
+import (
+	"context"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"dispatcher/consumer"
+)
+
+// stall withholds the answers to produce requests until it ends, or all answers.
+// The requests themselves arrive, as they do at a broker that was stopped for a
+// while.
+type stall struct {
+	over  chan struct{}
+	begun atomic.Int32 // produce requests
+	all   atomic.Bool
+}
+
+func (w *world) stall() *stall { return &stall{over: make(chan struct{})} }
+
+func (s *stall) dial(w *world) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := w.net.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &stalledConn{Conn: c, stall: s, closed: make(chan struct{})}, nil
+	}
+}
+
+type stalledConn struct {
+	net.Conn
+	stall    *stall
+	closed   chan struct{}
+	once     sync.Once
+	produces atomic.Bool
+	deadline atomic.Pointer[time.Time]
+}
+
+// Write relies on a client that writes a request's head in one piece.
+func (c *stalledConn) Write(b []byte) (int, error) {
+	if len(b) >= 8 && b[4] == 0 && b[5] == byte(kmsg.Produce) && b[6] == 0 && b[7] >= 3 {
+		c.produces.Store(true)
+		c.stall.begun.Add(1)
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *stalledConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil || !c.produces.Load() && !c.stall.all.Load() {
+		return n, err
+	}
+	for {
+		select {
+		case <-c.stall.over:
+			return n, nil
+		case <-c.closed:
+			return 0, net.ErrClosed
+		case <-time.After(10 * time.Millisecond): // a deadline may come later than the read
+		}
+		if at := c.deadline.Load(); at != nil && !at.IsZero() && !at.After(time.Now()) {
+			return 0, os.ErrDeadlineExceeded
+		}
+	}
+}
+
+func (c *stalledConn) SetDeadline(t time.Time) error {
+	c.deadline.Store(&t)
+	return c.Conn.SetDeadline(t)
+}
+
+func (c *stalledConn) SetReadDeadline(t time.Time) error {
+	c.deadline.Store(&t)
+	return c.Conn.SetReadDeadline(t)
+}
+
+func (c *stalledConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// A stall of the broker that lasts longer than any wait of ours leaves each
+// retried job once in its retry topic.
+func TestAStallWritesNoRetryTwice(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		const jobs = 20
+		s := w.stall()
+		o := w.options()
+		o.Order, o.RetryTiers = consumer.OrderNone, []time.Duration{time.Hour}
+		o.Session, o.Drain = 10*time.Second, 2*time.Second
+		o.Dial = s.dial(w)
+		n := w.start(o, func(d *consumer.Delivery) {
+			go d.Later(time.Now().Add(2*time.Hour), consumer.Failure{Class: consumer.ClassUnavailable, Attempt: 1, Failures: 1})
+		})
+		w.until("joined", func() bool { return n.c.Status().Joined })
+		w.produce("jobs", numbered(0, jobs)...)
+		w.until("the first record is on its way", func() bool { return s.begun.Load() > 0 })
+		time.Sleep(18 * time.Second)
+		if got, _ := w.committed("jobs", 0); got > 0 {
+			t.Errorf("got offset %d committed before an acknowledgement", got)
+		}
+		close(s.over)
+		w.waitFor("jobs", 0, jobs)
+		w.ok(n.end())
+		if got := len(w.records("jobs.retry.1h")); got != jobs || len(n.values()) != jobs {
+			t.Errorf("got %d records in the retry topic and %d hand-outs, want %d of each", got, len(n.values()), jobs)
+		}
+	})
+}
+
+// A broker that answers nobody for longer than the drain: the member's generation
+// ends by that, and its jobs are called again unless their records are awaited.
+func TestABrokerThatStallsWritesNoRetryTwice(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		const jobs = 20
+		s := w.stall()
+		o := w.options()
+		o.Order, o.RetryTiers = consumer.OrderNone, []time.Duration{time.Hour}
+		o.Session, o.Drain = 30*time.Second, 2*time.Second
+		o.Dial = s.dial(w)
+		n := w.start(o, func(d *consumer.Delivery) {
+			go d.Later(time.Now().Add(2*time.Hour), consumer.Failure{Class: consumer.ClassUnavailable, Attempt: 1, Failures: 1})
+		})
+		w.until("joined", func() bool { return n.c.Status().Joined })
+		w.produce("jobs", numbered(0, jobs)...)
+		w.until("the first record is on its way", func() bool { return s.begun.Load() > 0 })
+		s.all.Store(true)
+		time.Sleep(18 * time.Second)
+		close(s.over)
+		w.waitFor("jobs", 0, jobs)
+		w.ok(n.end())
+		if got := len(w.records("jobs.retry.1h")); got != jobs {
+			t.Errorf("got %d records in the retry topic of %d hand-outs, want %d", got, len(n.values()), jobs)
+		}
+	})
+}
+
+// A broker that stalls for good holds up no stop for longer than the drain and the
+// last commit.
+func TestAStalledBrokerHangsNoStop(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		s := w.stall()
+		o := w.withResults()
+		o.Session, o.Drain = 10*time.Second, 2*time.Second
+		o.Dial = s.dial(w)
+		n := w.startSettling(o, accepted)
+		w.until("joined", func() bool { return n.c.Status().Joined })
+		w.produce("jobs", numbered(0, 20)...)
+		w.until("the first result is on its way", func() bool { return s.begun.Load() > 0 })
+		s.all.Store(true)
+		began := time.Now()
+		n.stop()
+		<-n.over
+		if took := time.Since(began); took > 25*time.Second {
+			t.Errorf("the stop took %v", took)
+		} else {
+			t.Logf("the stop took %v", took)
+		}
+		close(s.over)
+	})
+}
+
+// A commit is split where it would be larger than the coordinator takes at once,
+// and all of it arrives.
+func TestALargeCommitIsSplit(t *testing.T) {
+	t.Parallel()
+	const partitions = 450
+	bubble(t, partitions, func(w *world) {
+		var largest, requests atomic.Int32
+		w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Count: -1, Observe: true, When: func(r kmsg.Request) bool {
+			for _, topic := range r.(*kmsg.OffsetCommitRequest).Topics {
+				largest.Store(max(largest.Load(), int32(len(topic.Partitions))))
+			}
+			requests.Add(1)
+			return true
+		}})
+		n := w.start(w.options(), nil)
+		w.until("joined", func() bool { return n.c.Status().Joined })
+		w.produceEach("jobs", partitions)
+		for _, d := range n.holding(256) { // all that may be in hand
+			d.Done()
+		}
+		for _, d := range n.holding(partitions - 256) {
+			d.Done()
+		}
+		w.until("all is committed", func() bool {
+			for p := range partitions {
+				if got, _ := w.committed("jobs", p); got != 1 {
+					return false
+				}
+			}
+			return true
+		})
+		w.ok(n.end())
+		if largest.Load() > 200 || largest.Load() < 100 {
+			t.Errorf("got %d partitions in the largest of %d commits, want at most 200", largest.Load(), requests.Load())
+		}
+	})
+}
+
+// produceEach writes one record to each partition.
+func (w *world) produceEach(topic string, partitions int32) {
+	w.t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(broker), kgo.Dialer(w.net.DialContext), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	w.ok(err)
+	defer cl.Close()
+	records := make([]*kgo.Record, partitions)
+	for p := range records {
+		records[p] = &kgo.Record{Topic: topic, Partition: int32(p), Value: []byte("x")}
+	}
+	w.ok(cl.ProduceSync(w.t.Context(), records...).FirstErr())
+}
