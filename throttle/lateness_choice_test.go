@@ -61,18 +61,33 @@ func TestChosenLatenessFits(t *testing.T) {
 	})
 }
 
+// However late slots are, a lateness takes no more than a twentieth of the window,
+// and leaves a contract that can be kept.
+func TestLatenessTakesATwentiethOfTheWindow(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		c := autoContract(time.Duration(rapid.Int64Range(100, 3000).Draw(t, "window_ms")) * time.Millisecond)
+		c = c.WithLateness(time.Duration(rapid.Int64Range(1, 100).Draw(t, "lateness_ms")) * time.Millisecond)
+		if err := c.Validate(); err != nil || c.Lateness > latenessClasses[0] && c.Lateness*20 > c.Window {
+			t.Fatalf("got lateness %v in a window of %v: %v", c.Lateness, c.Window, err)
+		}
+	})
+}
+
 // No class would have used more of the cap than the best one.
 func TestBestLatenessUsesMost(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		c := autoContract(time.Duration(rapid.Int64Range(100, 10_000).Draw(t, "window_ms")) * time.Millisecond)
 		counts := drawCounts(t, "count")
-		best, in := counts.best(c), int64(0)
+		best, in, used := counts.best(c), int64(0), map[time.Duration]float64{}
 		for i, class := range latenessClasses {
 			in += counts[i]
-			used := float64(c.Window) / float64(c.Window+class+c.Spread) * float64(in) / float64(max(1, counts.total()))
-			if counts.total() > 0 && fits(class, c.Window, c.Spread) && used > counts.used(c, best)+1e-12 {
-				t.Fatalf("%v: got best %v with %.5f, but %v would have used %.5f", counts, best, counts.used(c, best), class, used)
+			used[class] = float64(c.Window) / float64(c.Window+class+c.Spread) * float64(in) / float64(max(1, counts.total()))
+		}
+		for class, u := range used {
+			if counts.total() > 0 && fits(class, c.Window, c.Spread) && u > used[best]+1e-12 {
+				t.Fatalf("%v: got best %v with %.5f, but %v would have used %.5f", counts, best, used[best], class, u)
 			}
 		}
 	})

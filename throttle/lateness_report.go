@@ -200,10 +200,10 @@ func (b *booker) reportLate(ctx context.Context) {
 	b.reporter.note(b.Limiter, err)
 }
 
-// note says once that reports fail, and once that they do no more.
+// note says once that reports fail.
 func (r *lateReporter) note(l *Limiter, err error) {
 	if err != nil && !r.failed {
-		l.log.Warn("late slots could not be reported; the lateness stays as it is", "error", err)
+		l.log.Info("late slots could not be reported; the lateness stays as it is", "error", err)
 	}
 	r.failed = err != nil
 }
