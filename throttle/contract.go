@@ -116,8 +116,10 @@ func (c Contract) autoFaults() (faults []error) {
 		faults = append(faults, &FieldError{Field: "spread", Value: c.Spread, Why: fmt.Sprintf("must be from %s to 1m", MinSpread)})
 	}
 	if c.Auto && c.Guard != c.Lateness+c.Spread {
-		faults = append(faults, &FieldError{Field: "guard", Value: c.Guard,
-			Why: fmt.Sprintf("must be the lateness of %s and the spread of %s where the guard is auto", c.Lateness, c.Spread)})
+		faults = append(faults, &FieldError{
+			Field: "guard", Value: c.Guard,
+			Why: fmt.Sprintf("must be the lateness of %s and the spread of %s where the guard is auto", c.Lateness, c.Spread),
+		})
 	}
 	return faults
 }

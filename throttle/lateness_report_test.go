@@ -301,8 +301,11 @@ func TestNodesReportWhatIsWorthACall(t *testing.T) {
 		after time.Duration
 		want  bool
 	}{
-		{0, time.Hour, false}, {49, 14 * time.Second, false}, {1, 15 * time.Second, true},
-		{50, 900 * time.Millisecond, false}, {50, time.Second, true},
+		{0, time.Hour, false},
+		{49, 14 * time.Second, false},
+		{1, 15 * time.Second, true},
+		{50, 900 * time.Millisecond, false},
+		{50, time.Second, true},
 	} {
 		r := lateReporter{said: lateCounts{7, 1}, saidAt: begin}
 		news, got := r.due(lateCounts{7 + c.slots, 1}, begin.Add(c.after))
