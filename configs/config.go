@@ -158,8 +158,9 @@ type Limit struct {
 	Burst     int64         `yaml:"burst"`     // units
 	Capacity  int64         `yaml:"capacity"`  // units, of a leaky bucket; 0: what the horizon holds
 	WhenFull  string        `yaml:"when_full"` // of a leaky bucket: wait, refuse
-	Guard     time.Duration `yaml:"guard"`
-	Lateness  time.Duration `yaml:"lateness"`
+	Guard     string        `yaml:"guard"`     // auto, or a duration
+	Lateness  time.Duration `yaml:"lateness"`  // with guard auto: to begin with
+	Spread    time.Duration `yaml:"spread"`
 	Horizon   time.Duration `yaml:"horizon"`
 	MaxCap    int64         `yaml:"max_cap"`  // units; 0: no ceiling
 	MaxStep   float64       `yaml:"max_step"` // factor; 0: none
@@ -188,11 +189,28 @@ func (l Limit) Bucket() throttle.Bucket {
 
 // Contract is the limit in the limiter's own terms.
 func (l Limit) Contract() throttle.Contract {
+	guard, err := l.guard()
 	return throttle.Contract{
 		Cap: l.Cap, Window: l.Window, Burst: l.Burst,
-		Guard: l.Guard, Lateness: l.Lateness, Horizon: l.Horizon,
+		Guard: guard, Lateness: l.Lateness, Spread: l.Spread, Auto: l.Guard == GuardAuto || err != nil, Horizon: l.Horizon,
 		Reserve: l.Reserve, MaxNodes: l.MaxNodes,
 	}
+}
+
+// GuardAuto is a guard that the fleet chooses.
+const GuardAuto = "auto"
+
+// guard is the one to begin with. The error says that the text is none.
+func (l Limit) guard() (time.Duration, error) {
+	auto := l.Lateness + l.Spread
+	if l.Guard == GuardAuto {
+		return auto, nil
+	}
+	d, err := time.ParseDuration(l.Guard)
+	if err != nil {
+		return auto, err
+	}
+	return d, nil
 }
 
 // Sender says how a job is sent, and what follows when that fails.

@@ -192,7 +192,7 @@ func fillLimits(stated, base any) []any {
 	for _, entry := range list {
 		limit := map[string]any{"name": "", "cap": int64(0), "window": "0s"}
 		if standard, ok := base.([]any)[0].(map[string]any); ok {
-			for _, key := range []string{"burst", "guard", "lateness", "horizon"} {
+			for _, key := range []string{"burst", "guard", "lateness", "spread", "horizon"} {
 				limit[key] = standard[key]
 			}
 		}

@@ -42,7 +42,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	}
 	want := []configs.Limit{{
 		Name: "provider", Algorithm: "token_bucket", Cap: 400, Window: time.Second, Burst: 1,
-		Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond,
+		Guard: configs.GuardAuto, Lateness: 3 * time.Millisecond, Spread: 7 * time.Millisecond, Horizon: 200 * time.Millisecond,
 		Degraded: configs.DegradedWait, Scope: "cluster",
 		WhenFull: "wait",
 	}}
@@ -143,7 +143,7 @@ func TestLimitsInAFileReplaceTheList(t *testing.T) {
 	c := load(t, configs.Source{File: file, Set: []string{"limits.0.cap=300"}})
 	want := []configs.Limit{{
 		Name: "mine", Cap: 300, Window: time.Minute, Burst: 1,
-		Guard: 10 * time.Millisecond, Lateness: 2 * time.Millisecond, Horizon: 200 * time.Millisecond,
+		Guard: configs.GuardAuto, Lateness: 2 * time.Millisecond, Spread: 7 * time.Millisecond, Horizon: 200 * time.Millisecond,
 	}}
 	if diff := cmp.Diff(want, c.Limits); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)

@@ -173,6 +173,8 @@ func (f *faults) limits(limits []Limit) {
 	for i, l := range limits {
 		path := "limits." + strconv.Itoa(i) + "."
 		f.contract(path, throttle.CheckName("name", l.Name))
+		_, noGuard := l.guard()
+		f.refuse(noGuard != nil, path+"guard", l.Guard, "must be auto, or a duration with a unit, such as 10ms")
 		_, err := throttle.Check(l.Algorithm, l.Contract(), l.Rails())
 		f.contract(path, err)
 		f.contract(path, throttle.CheckScope(throttle.Scope(l.Scope), l.Contract(), l.Algorithm, l.WarmUp))

@@ -96,7 +96,8 @@ func (w *world) saturateOnce(t *testing.T, a throttle.Algorithm) (row, float64) 
 	// A quick provider, so that few connections have to be opened in a burst, and
 	// all the lateness there is: a unit that is given and comes late is not seen.
 	s := w.scene(t, saturatedCap, 12, time.Millisecond,
-		"limits.0.algorithm="+a.Name, "limits.0.burst="+strconv.Itoa(burst), "limits.0.lateness="+lateness.String())
+		"limits.0.algorithm="+a.Name, "limits.0.burst="+strconv.Itoa(burst), "limits.0.lateness="+lateness.String(),
+		"limits.0.guard="+throttle.DefaultGuard.String())
 	quiet(t)
 	s.start(t, 3)
 	c := throttle.Contract{

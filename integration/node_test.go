@@ -50,7 +50,9 @@ func (s *scene) startOne(t *testing.T, settings ...string) *node {
 	for _, set := range settings {
 		args = append(args, "--set", set)
 	}
-	n.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), s.dispatcher, args...)
+	command := append(append([]string{}, s.under...), s.dispatcher)
+	command = append(command, args...)
+	n.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), command[0], command[1:]...)
 	n.log = filepath.Join(t.TempDir(), "log")
 	log, err := os.Create(n.log)
 	if err != nil {

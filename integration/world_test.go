@@ -78,6 +78,7 @@ type scene struct {
 	judge     *judge
 	nodes     []*node
 	settings  []string
+	under     []string      // a command that starts the nodes, such as one that holds them to a part of the CPU
 	writer    *kafka.Writer // of produce
 	written   int
 }

@@ -39,6 +39,9 @@ func CLThrottle() string { return join("cl_throttle.lua") }
 // Share lends a node a share of the reserve.
 func Share() string { return join("limit.lua", "share.lua") }
 
+// Lateness takes in how late slots were, and gives the fleet's counts.
+func Lateness() string { return join("limit.lua", "lateness.lua") }
+
 // Sent keeps the send ledger.
 func Sent() string { return join("sent.lua") }
 

@@ -59,6 +59,8 @@ type booker struct {
 	mine share // of the reserve
 	lent bool  // slots of it are in the line
 
+	reporter lateReporter
+
 	most  int64 // slots that the node asks for at once: less than a block after it was late
 	given int64 // by the last booking
 	late  int64 // slots that were late since then
@@ -108,6 +110,7 @@ func (b *booker) step(ctx context.Context, now time.Time) time.Duration {
 	}
 	b.call(ctx, want)
 	b.askShare(ctx)
+	b.reportLate(ctx)
 	_, due = b.plan(time.Now())
 	return max(0, time.Until(due))
 }

@@ -119,5 +119,6 @@ func (c *clock) slot(us int64, lateness time.Duration, at time.Time) Slot {
 	return Slot{
 		NotBefore: c.origin.Add(duration(us) - lo),
 		NotAfter:  c.origin.Add(duration(us) - hi + lateness),
+		lateness:  lateness,
 	}
 }

@@ -19,6 +19,8 @@ type Contract struct {
 
 	Guard    time.Duration // by how much delivery times may spread: Lateness, and the way to the provider
 	Lateness time.Duration // how long after its time a slot may still be used
+	Spread   time.Duration // by how much the way to the provider differs; with Auto, Guard is Lateness + Spread
+	Auto     bool          // the fleet chooses Lateness, and Guard with it, by how late its slots are
 	Horizon  time.Duration // how far ahead slots are booked; also how long a change takes to act
 
 	Reserve  int64 // units of Cap that Redis never gives out: each node has its part of them while Redis is away
@@ -30,12 +32,14 @@ const (
 	DefaultBurst    = 1
 	DefaultGuard    = 10 * time.Millisecond
 	DefaultLateness = 3 * time.Millisecond
+	DefaultSpread   = 7 * time.Millisecond
 	DefaultHorizon  = 200 * time.Millisecond
 )
 
 // Bounds that [Contract.Validate] holds a contract to.
 const (
 	MinLateness     = time.Millisecond       // less, and timers alone would be late
+	MinSpread       = 100 * time.Microsecond // less, and no network would do
 	MinWindowGuards = 10                     // a window is at least this many guards, or the guard eats the cap
 	MinHorizon      = 20 * time.Millisecond  // less, and a node can't book before it needs
 	MaxHorizon      = 300 * time.Millisecond // more, and a change would act too late
@@ -72,11 +76,12 @@ func (c Contract) Validate() error {
 		fmt.Sprintf("must be at least %d times the guard of %s, or the guard eats the cap", MinWindowGuards, c.Guard))
 	refuse(c.Lateness < MinLateness, "lateness", c.Lateness, fmt.Sprintf("must be at least %s, or no slot could be used", MinLateness))
 	refuse(c.Lateness >= c.Guard, "lateness", c.Lateness, fmt.Sprintf("must be below the guard of %s", c.Guard))
+	faults = append(faults, c.autoFaults()...)
 	refuse(c.Horizon < MinHorizon || c.Horizon > MaxHorizon, "horizon", c.Horizon, fmt.Sprintf("must be from %s to %s", MinHorizon, MaxHorizon))
 	for _, d := range []struct {
 		field string
 		value time.Duration
-	}{{"window", c.Window}, {"guard", c.Guard}, {"lateness", c.Lateness}, {"horizon", c.Horizon}} {
+	}{{"window", c.Window}, {"guard", c.Guard}, {"lateness", c.Lateness}, {"spread", c.Spread}, {"horizon", c.Horizon}} {
 		refuse(d.value%time.Microsecond != 0, d.field, d.value, "must be whole microseconds")
 	}
 	return errors.Join(faults...)
@@ -105,12 +110,60 @@ func (c Contract) reserveFaults() []error {
 	return nil
 }
 
+// autoFaults: a guard that the fleet chooses follows from the lateness.
+func (c Contract) autoFaults() (faults []error) {
+	if c.Spread != 0 && (c.Spread < MinSpread || c.Spread > time.Minute) || c.Auto && c.Spread == 0 {
+		faults = append(faults, &FieldError{Field: "spread", Value: c.Spread, Why: fmt.Sprintf("must be from %s to 1m", MinSpread)})
+	}
+	if c.Auto && c.Guard != c.Lateness+c.Spread {
+		faults = append(faults, &FieldError{
+			Field: "guard", Value: c.Guard,
+			Why: fmt.Sprintf("must be the lateness of %s and the spread of %s where the guard is auto", c.Lateness, c.Spread),
+		})
+	}
+	return faults
+}
+
+// WithLateness is the contract with a guard that is auto, and the first class of
+// lateness that is as long as the one given, or the longest that the window has
+// room for.
+func (c Contract) WithLateness(lateness time.Duration) Contract {
+	longest := c.LongestLateness()
+	if i := latenessClass(lateness); i < len(latenessClasses) {
+		longest = min(longest, latenessClasses[i])
+	}
+	c.Auto, c.Lateness, c.Guard = true, longest, longest+c.Spread
+	return c
+}
+
+// LongestLateness is the most that the fleet chooses where the guard is auto.
+func (c Contract) LongestLateness() (longest time.Duration) {
+	for _, class := range latenessClasses {
+		if fits(class, c.Window, c.Spread) {
+			longest = class
+		}
+	}
+	return longest
+}
+
+// stated is the contract without what the fleet chooses.
+func (c Contract) stated() Contract {
+	if c.Auto {
+		c.Guard, c.Lateness = 0, 0
+	}
+	return c
+}
+
 // LogValue shows the contract in one line.
 func (c Contract) LogValue() slog.Value { return slog.StringValue(c.String()) }
 
 // String is the contract in one line.
 func (c Contract) String() string {
-	return fmt.Sprintf("%d in %s, burst %d, guard %s, lateness %s, horizon %s", c.Cap, c.Window, c.Burst, c.Guard, c.Lateness, c.Horizon)
+	guard := c.Guard.String()
+	if c.Auto {
+		guard = "auto (" + guard + ")"
+	}
+	return fmt.Sprintf("%d in %s, burst %d, guard %s, lateness %s, horizon %s", c.Cap, c.Window, c.Burst, guard, c.Lateness, c.Horizon)
 }
 
 // Pace is the sustained rate: units slots in every period microseconds, as a

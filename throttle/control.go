@@ -50,6 +50,8 @@ type Change struct {
 	Burst    *int64
 	Guard    *time.Duration
 	Lateness *time.Duration
+	Spread   *time.Duration
+	Auto     *bool // true: the fleet chooses Guard and Lateness, and begins with this Lateness
 	Horizon  *time.Duration
 	Paused   *bool
 	MaxCap   *int64
@@ -140,6 +142,9 @@ func (c *Control) set(ctx context.Context, ch Change) (Settings, error) {
 func (c *Control) changed(ctx context.Context, s Settings, ch Change, now time.Time) (Settings, error) {
 	if ch.IfRevision != 0 && ch.IfRevision != s.Revision {
 		return s, &RevisionError{Wanted: ch.IfRevision, Now: s}
+	}
+	if err := ch.guardFaults(s.Contract); err != nil {
+		return s, err
 	}
 	to := ch.apply(s, now)
 	return to, errors.Join(c.check(s, to, ch), c.has(ctx, s, to))
@@ -243,10 +248,43 @@ func (ch Change) applyTo(t *Terms) {
 	set(&t.Cap, ch.Cap)
 	set(&t.Window, ch.Window)
 	set(&t.Burst, ch.Burst)
-	set(&t.Guard, ch.Guard)
-	set(&t.Lateness, ch.Lateness)
+	ch.applyGuard(&t.Contract)
 	set(&t.Horizon, ch.Horizon)
 	set(&t.Paused, ch.Paused)
+}
+
+// applyGuard comes after the window, which bounds a lateness that is chosen. A
+// guard that is stated leaves the lateness what is not the spread, where it was
+// chosen before.
+func (ch Change) applyGuard(c *Contract) {
+	set(&c.Spread, ch.Spread)
+	auto := c.Auto && ch.Guard == nil
+	set(&auto, ch.Auto)
+	if !auto && c.Auto && ch.Guard != nil {
+		c.Lateness = *ch.Guard - c.Spread
+	}
+	c.Auto = auto
+	set(&c.Guard, ch.Guard)
+	set(&c.Lateness, ch.Lateness)
+	if auto {
+		if c.Spread == 0 {
+			c.Spread = DefaultSpread
+		}
+		*c = c.WithLateness(c.Lateness)
+	}
+}
+
+// guardFaults refuses a change of what the fleet chooses.
+func (ch Change) guardFaults(c Contract) error {
+	auto := c.Auto
+	set(&auto, ch.Auto)
+	switch {
+	case ch.Guard != nil && ch.Auto != nil && *ch.Auto:
+		return &FieldError{Field: "guard", Value: *ch.Guard, Why: "can't be auto as well"}
+	case auto && ch.Auto == nil && ch.Guard == nil && ch.Lateness != nil:
+		return &FieldError{Field: "lateness", Value: *ch.Lateness, Why: "is chosen by the fleet while the guard is auto; state the guard as well"}
+	}
+	return nil
 }
 
 func set[T any](field, to *T) {

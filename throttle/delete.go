@@ -33,5 +33,8 @@ func (c *Control) Delete(ctx context.Context) error {
 	case n[0] == 2:
 		return &InUseError{Name: c.name, Nodes: int(n[1])}
 	}
+	if err := c.rdb.Del(ctx, c.keys.lateness).Err(); err != nil {
+		return fmt.Errorf("delete the counts of limit %q: %w", c.name, err)
+	}
 	return nil
 }

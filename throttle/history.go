@@ -108,9 +108,15 @@ func (ch *Change) takeBack(s Settings, trail []Entry) error {
 	if len(trail) == 0 || trail[0].Revision != s.Revision || !trail[0].Changed.Equal(s.Changed) {
 		return fmt.Errorf("undo of revision %d: %w", s.Revision, ErrNotInTrail)
 	}
+	for len(trail) > 1 && trail[0].Chosen() { // what the fleet chose is not an operator's to take back
+		trail = trail[1:]
+	}
 	last := trail[0]
+	if last.Chosen() {
+		return fmt.Errorf("undo: no operator has changed the limit, as far as the history goes: %w", ErrNotInTrail)
+	}
 	if last.From == last.To && last.RailsFrom == last.RailsTo {
-		return fmt.Errorf("undo of revision %d: it changed neither the contract nor the pause nor a rail", s.Revision)
+		return fmt.Errorf("undo of revision %d: it changed neither the contract nor the pause nor a rail", last.Revision)
 	}
 	if len(trail) > 1 && !last.Until.Equal(trail[1].Until) {
 		if err := ch.mayReturnTo(trail[1]); err != nil {
@@ -120,7 +126,7 @@ func (ch *Change) takeBack(s Settings, trail []Entry) error {
 	ch.restore(last.To, last.From)
 	differs(&ch.MaxCap, last.RailsTo.MaxCap, last.RailsFrom.MaxCap)
 	differs(&ch.MaxStep, last.RailsTo.MaxStep, last.RailsFrom.MaxStep)
-	ch.because(fmt.Sprintf("undo of revision %d", s.Revision))
+	ch.because(fmt.Sprintf("undo of revision %d", last.Revision))
 	return nil
 }
 
@@ -160,10 +166,32 @@ func (ch *Change) restore(now, before Terms) {
 	differs(&ch.Cap, now.Cap, before.Cap)
 	differs(&ch.Window, now.Window, before.Window)
 	differs(&ch.Burst, now.Burst, before.Burst)
-	differs(&ch.Guard, now.Guard, before.Guard)
-	differs(&ch.Lateness, now.Lateness, before.Lateness)
+	differs(&ch.Spread, now.Spread, before.Spread)
+	ch.restoreGuard(now.Contract, before.Contract)
 	differs(&ch.Horizon, now.Horizon, before.Horizon)
 	differs(&ch.Paused, now.Paused, before.Paused)
+}
+
+// restoreGuard leaves a guard that was auto to the fleet.
+func (ch *Change) restoreGuard(now, before Contract) {
+	switch {
+	case before.Auto && now.Auto:
+	case before.Auto:
+		ch.Auto, ch.Lateness = &before.Auto, &before.Lateness
+	case now.Auto:
+		ch.Guard, ch.Lateness = &before.Guard, &before.Lateness
+	default:
+		differs(&ch.Guard, now.Guard, before.Guard)
+		differs(&ch.Lateness, now.Lateness, before.Lateness)
+	}
+}
+
+// Chosen reports whether the change was no operator's, but the fleet's choice of
+// another lateness.
+func (e Entry) Chosen() bool {
+	from, to := e.From, e.To
+	from.Contract, to.Contract = from.stated(), to.stated()
+	return e.By == Dispatcher && e.From.Auto && e.To.Auto && e.From.Lateness != e.To.Lateness && from == to
 }
 
 func differs[T comparable](field **T, now, before T) {

@@ -72,8 +72,11 @@ type Limiter struct {
 	book    bookFunc  // runs book.lua; a test puts a model in its place
 	share   shareFunc // runs share.lua; likewise
 	shares  *shareMetrics
-	node    string // unique per start
-	host    *host
+
+	lateness  reportFunc    // runs lateness.lua; likewise
+	configure configureFunc // runs configure.lua; likewise
+	node      string        // unique per start
+	host      *host
 
 	mu    sync.Mutex
 	state State
@@ -120,7 +123,10 @@ func New(opts Options) (*Limiter, error) {
 		book:    newScripts(opts.Redis, opts.Namespace, opts.Name, node).runBook,
 		share:   newShareScript(opts.Redis, opts.Namespace, opts.Name, node, opts.Identity).run,
 		shares:  newShareMetrics(opts.Registerer, opts.Name),
-		state:   State{Phase: PhaseStarting, Settings: seeded(opts.Algorithm, opts.Seed, opts.Rails), Fenced: opts.Identity != IdentityNone},
+
+		lateness:  newLatenessScript(opts.Redis, opts.Namespace, opts.Name).run,
+		configure: newScripts(opts.Redis, opts.Namespace, opts.Name, node).runConfigure,
+		state:     State{Phase: PhaseStarting, Settings: seeded(opts.Algorithm, opts.Seed, opts.Rails), Fenced: opts.Identity != IdentityNone},
 	}
 	l.node, l.host = node, &host{suspended: boottime.Suspended}
 	l.listen = l.subscribe
@@ -157,11 +163,16 @@ func (l *Limiter) join(ctx context.Context, again bool) (Slot, error) {
 // Spacing is the time between two slots under the settings in force.
 func (l *Limiter) Spacing() time.Duration { return time.Duration(l.spacing.Load()) }
 
-// Used reports when the call of a slot began, for the lateness histogram.
-func (l *Limiter) Used(s Slot, at time.Time) { l.metrics.used(at.Sub(s.NotBefore)) }
+// Used reports when the call of a slot began, for the lateness histogram and for
+// a guard that is auto.
+func (l *Limiter) Used(s Slot, at time.Time) {
+	l.metrics.used(at.Sub(s.NotBefore))
+	l.line.counter.count(s, at)
+}
 
-// Missed reports that a slot was late when it was to be used.
-func (l *Limiter) Missed() { l.line.missed() }
+// Missed reports that a slot is late now that it was to be used, or that its call
+// could not be written.
+func (l *Limiter) Missed(s Slot) { l.line.missed(s, time.Now()) }
 
 // GiveBack returns a slot that was taken and not used, for whoever waits here. It
 // may go to waste all the same.

@@ -17,10 +17,13 @@ type line struct {
 	held  []Slot // booked and not taken, earliest first; refusals among them
 	spare []Slot // the array that held slices of, reused when it is empty
 	late  int64  // slots whose time was over before anybody took them
+
+	counter latenessCounter // of slots that were used, and of those that were late
 }
 
-// missed counts a slot that was late after it was taken.
-func (l *line) missed() {
+// missed counts a slot that was late, at now, after it was taken.
+func (l *line) missed(s Slot, now time.Time) {
+	l.counter.count(s, now)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.late++
@@ -76,6 +79,7 @@ func (l *line) dropLate(now time.Time) {
 	for len(l.held) > 0 && l.held[0].LateAt(now) {
 		if !l.held[0].full {
 			l.late++
+			l.counter.count(l.held[0], now)
 		}
 		l.held = l.held[1:]
 	}

@@ -50,7 +50,7 @@ func newMetrics(reg prometheus.Registerer, limit string) *metrics {
 		fences:     vec("fences_total", "Times the timeline began anew, as this node saw it.", "reason", fenceNames[1:]...),
 		held:       gauge("held_slots", "Slots booked by this node and not taken yet."),
 		rtt:        histogram("script_seconds", "Time of a call of the booking script.", []float64{.0002, .0005, .001, .002, .003, .005, .01, .025, .05, .1, .25}),
-		lateness:   histogram("slot_lateness_seconds", "From a slot's time to the first byte of its call.", []float64{.0001, .00025, .0005, .001, .0015, .002, .003, .005}),
+		lateness:   histogram("slot_lateness_seconds", "From a slot's time to the first byte of its call.", []float64{.0001, .00025, .0005, .001, .0015, .002, .003, .005, .008, .012, .02, .03, .05}),
 		cap:        gauge("cap_units", "The cap in force, in units a window."),
 		window:     gauge("window_seconds", "The window in force."),
 		paused:     gauge("paused", "1 while the limit is paused."),

@@ -313,7 +313,7 @@ func TestScriptIsTheModel(t *testing.T) {
 // the other way round.
 func TestHeadersNameWhatTheBodyUses(t *testing.T) {
 	t.Parallel()
-	scripts := map[string]string{"configure": lua.Configure(), "cl_throttle": lua.CLThrottle(), "share": lua.Share(), "delete": lua.Delete()}
+	scripts := map[string]string{"configure": lua.Configure(), "cl_throttle": lua.CLThrottle(), "share": lua.Share(), "lateness": lua.Lateness(), "delete": lua.Delete()}
 	for _, a := range Algorithms() {
 		scripts[a.Name] = lua.Book(a.Name)
 	}

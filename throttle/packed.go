@@ -36,6 +36,8 @@ type packedTerms struct {
 	Burst     int64  `json:"burst"`
 	Guard     int64  `json:"guard"`
 	Lateness  int64  `json:"lateness"`
+	Spread    int64  `json:"spread"`
+	Auto      int    `json:"auto"`
 	Horizon   int64  `json:"horizon"`
 	Reserve   int64  `json:"reserve"`
 	MaxNodes  int64  `json:"max_nodes"`
@@ -55,7 +57,7 @@ func (s Settings) pack() string {
 		Version: packedVersion,
 		packedTerms: packedTerms{
 			Algorithm: s.Algorithm, Cap: s.Cap, Window: s.Window.Microseconds(), Burst: s.Burst, Guard: s.Guard.Microseconds(),
-			Lateness: s.Lateness.Microseconds(), Horizon: s.Horizon.Microseconds(), Reserve: s.Reserve, MaxNodes: s.MaxNodes,
+			Lateness: s.Lateness.Microseconds(), Spread: s.Spread.Microseconds(), Auto: flag(s.Auto), Horizon: s.Horizon.Microseconds(), Reserve: s.Reserve, MaxNodes: s.MaxNodes,
 			Units: units, Period: period, Paused: flag(s.Paused),
 		},
 		Changed: micros(s.Changed), Revision: s.Revision, MaxCap: s.MaxCap, MaxStep: s.MaxStep, By: s.By, Why: s.Why,
@@ -108,7 +110,7 @@ func (p packedTerms) terms() Terms {
 	return Terms{
 		Contract: Contract{
 			Cap: p.Cap, Window: duration(p.Window), Burst: p.Burst, Guard: duration(p.Guard), Lateness: duration(p.Lateness),
-			Horizon: duration(p.Horizon), Reserve: p.Reserve, MaxNodes: p.MaxNodes,
+			Spread: duration(p.Spread), Auto: p.Auto == 1, Horizon: duration(p.Horizon), Reserve: p.Reserve, MaxNodes: p.MaxNodes,
 		},
 		Algorithm: p.Algorithm, Paused: p.Paused == 1,
 	}

@@ -117,7 +117,7 @@ func (s *share) slots(set Settings, now time.Time, ahead time.Duration, want int
 	spacing := (period + time.Duration(units) - 1) / time.Duration(units)
 	var slots []Slot
 	for s.next = later(s.next, now); int64(len(slots)) < want && s.next.Before(now.Add(ahead)); s.next = s.next.Add(spacing) {
-		slot := Slot{NotBefore: s.next, NotAfter: s.next.Add(set.Lateness)}
+		slot := Slot{NotBefore: s.next, NotAfter: s.next.Add(set.Lateness), lateness: set.Lateness}
 		if slot.NotAfter.After(s.until) {
 			break
 		}

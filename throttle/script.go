@@ -109,12 +109,12 @@ type booking struct {
 // limitKeys are the keys of a limit; all in one hash slot per namespace. The
 // limit's own key is the channel as well that tells of changes.
 type limitKeys struct {
-	limit, history, state, nodes, shares string
+	limit, history, state, nodes, shares, lateness string
 }
 
 func keysOf(namespace, name string) limitKeys {
 	key := func(kind string) string { return "dispatcher:{" + namespace + "}:" + kind + ":" + name }
-	return limitKeys{limit: key("limit"), history: key("history"), state: key("state"), nodes: key("nodes"), shares: key("shares")}
+	return limitKeys{limit: key("limit"), history: key("history"), state: key("state"), nodes: key("nodes"), shares: key("shares"), lateness: key("lateness")}
 }
 
 func bookedKey(namespace, name, node string) string {

@@ -15,7 +15,8 @@ type Slot struct {
 	host  *host         // that the slot was mapped on; nil: its suspensions are not seen
 	slept time.Duration // for how long it had been suspended when the slot was asked for
 
-	full bool // no slot, but the word, good until NotAfter, that there was no room for one
+	lateness time.Duration // by how much NotAfter is behind the slot
+	full     bool          // no slot, but the word, good until NotAfter, that there was no room for one
 }
 
 // orFull tells a slot from the word that there is none.
@@ -59,6 +60,10 @@ const margin = 200 * time.Microsecond
 func (s Slot) WaitNear(ctx context.Context, lead time.Duration) error {
 	return sleepUntil(ctx, s.NotBefore.Add(-lead))
 }
+
+// lateBy is how late a call at t would be, as the lateness counts it: it is in
+// time with a lateness of that much. Negative where it would be early.
+func (s Slot) lateBy(t time.Time) time.Duration { return t.Sub(s.NotAfter) + s.lateness }
 
 // LateAt reports whether the slot must not be used at t any more.
 func (s Slot) LateAt(t time.Time) bool { return t.After(s.NotAfter) }

@@ -94,7 +94,7 @@ func (l *Limiter) learn(s Settings, first bool) {
 	l.mu.Unlock()
 	l.metrics.settings(s)
 	l.spacing.Store(int64(s.Spacing()))
-	if first && (s.Contract != old.Contract || s.Algorithm != old.Algorithm) {
+	if first && (s.stated() != old.stated() || s.Algorithm != old.Algorithm) {
 		l.log.Warn("redis holds other settings than the file; redis counts; limit set changes them",
 			"redis", s.Contract, "redis_algorithm", s.Algorithm, "file", old.Contract, "file_algorithm", old.Algorithm)
 	}

@@ -80,13 +80,13 @@ func (f *crew) call(ctx context.Context, node int, l *throttle.Limiter) {
 		}
 		if err := s.Wait(ctx); err != nil {
 			if errors.Is(err, throttle.ErrLate) {
-				l.Missed()
+				l.Missed(s)
 			}
 			continue
 		}
 		now := time.Now()
 		if s.LateAt(now) {
-			l.Missed()
+			l.Missed(s)
 			continue
 		}
 		f.mu.Lock()

@@ -93,12 +93,38 @@ func printCheck(w io.Writer, cfg configs.Config) error {
 		}
 		_, _ = fmt.Fprintf(table, "  spacing\t%s\tbetween two calls, %s\n", c.Spacing().Round(time.Microsecond), of)
 		_, _ = fmt.Fprintf(table, "  usable share\t%.3f\tof the cap: %.1f calls a window while jobs wait\n", a.Share(c), held(a, c))
+		printGuard(table, l, a)
 		printBucket(table, l)
 		printRedis(table, l, a)
 	}
 	printLedger(table, cfg)
 	_, _ = fmt.Fprintln(table, "config ok")
 	return table.Flush()
+}
+
+// printGuard says what the guard is, and how far the fleet may raise it.
+func printGuard(w io.Writer, l configs.Limit, a throttle.Algorithm) {
+	c := l.Contract()
+	most, raised := autoMost(l, a)
+	switch {
+	case !c.Auto:
+		_, _ = fmt.Fprintf(w, "  guard\t%s\tlateness %s, the rest for the way to the provider\n", short(c.Guard), short(c.Lateness))
+	case !raised:
+		_, _ = fmt.Fprintf(w, "  guard\tauto\tstays %s: %s and spread %s; only a fleet with token_bucket or leaky_bucket chooses another\n",
+			short(c.Guard), "lateness "+short(c.Lateness), short(c.Spread))
+	default:
+		_, _ = fmt.Fprintf(w, "  guard\tauto\tbegins at %s: lateness %s and spread %s; at %s at most, which leaves %.3f of the cap\n",
+			short(c.Guard), short(c.Lateness), short(c.Spread), short(most.Guard), a.Share(most))
+	}
+}
+
+// autoMost is the limit with the longest lateness that the fleet may choose.
+func autoMost(l configs.Limit, a throttle.Algorithm) (c throttle.Contract, raised bool) {
+	c = l.Contract()
+	if !c.Auto || !a.Ahead || l.Scope == string(throttle.ScopeNode) {
+		return c, false
+	}
+	return c.WithLateness(c.LongestLateness()), true
 }
 
 // printBucket says what a leaky bucket holds, where the file says so.
@@ -151,6 +177,9 @@ type limitReport struct {
 	WhenFull       string  `json:"when_full"`
 	SpacingS       float64 `json:"spacing_s"`
 	Share          float64 `json:"share"`
+	GuardAuto      bool    `json:"guard_auto"`
+	GuardS         float64 `json:"guard_s"`     // to begin with
+	LeastShare     float64 `json:"least_share"` // with the longest guard that the fleet may choose
 	CallsPerWindow float64 `json:"calls_per_window"`
 	ReactionS      float64 `json:"reaction_s"`
 	FenceS         float64 `json:"fence_s"`
@@ -170,10 +199,11 @@ func newCheckReport(cfg configs.Config, err error) checkReport {
 	for _, l := range cfg.Limits {
 		c := l.Contract()
 		a, _ := throttle.AlgorithmNamed(l.Algorithm) // checked before
+		most, _ := autoMost(l, a)
 		report.Limits = append(report.Limits, limitReport{
 			Name: l.Name, Algorithm: a.Name, Worst: a.Worst(c), Cap: c.Cap, WindowS: c.Window.Seconds(), Burst: c.Burst,
 			Capacity: l.Capacity, WhenFull: cmp.Or(l.WhenFull, string(throttle.FullWait)),
-			SpacingS: c.Spacing().Seconds(), Share: a.Share(c), CallsPerWindow: held(a, c),
+			SpacingS: c.Spacing().Seconds(), Share: a.Share(c), GuardAuto: c.Auto, GuardS: c.Guard.Seconds(), LeastShare: a.Share(most), CallsPerWindow: held(a, c),
 			ReactionS: c.Reaction().Seconds(), FenceS: a.Fence(c).Seconds(),
 			Scope: cmp.Or(l.Scope, string(throttle.ScopeCluster)), WarmUpS: l.WarmUp.Seconds(),
 			Degraded: cmp.Or(l.Degraded, configs.DegradedWait), ShareOfNode: c.ShareOfNode(), MaxNodes: c.MaxNodes,

@@ -125,13 +125,6 @@ func program() string {
 }
 
 func verdictText(v demo.Verdict) string {
-	word := "OK"
-	switch {
-	case !v.OK:
-		word = "NOT OK"
-	case v.Unjudged > 0.1:
-		word = "OK, as far as it could be judged"
-	}
 	now := ""
 	if v.Changes > 0 {
 		now = " now"
@@ -141,19 +134,46 @@ func verdictText(v demo.Verdict) string {
 		"  lost      %d\n"+
 		"  repeated  %d\n"+
 		"  fullest   %d in one window of %gs; %d are allowed%s\n"+
-		"  used      %.1f %% of the cap\n"+
+		"  used      %.1f %% of the cap, with a guard of %s\n"+
 		"  late      %d slots came too late to be used, and were not\n"+
 		"  redis     %.2f script calls a job\n"+
 		"  unjudged  %.1f %% of the windows: in those the judge itself was held up\n",
-		word, v.Sent, v.Jobs, v.Lost, v.Repeated, v.MaxInWindow, v.WindowS, v.Cap, now, 100*v.Utilisation, v.LateSlots, v.RedisCallsPerJob, 100*v.Unjudged)
+		headline(v), v.Sent, v.Jobs, v.Lost, v.Repeated, v.MaxInWindow, v.WindowS, v.Cap, now, 100*v.Utilisation, guardOf(v), v.LateSlots, v.RedisCallsPerJob, 100*v.Unjudged)
 	if v.Changes > 0 {
 		text += fmt.Sprintf("  changes   %d to the limit; each window was held to what was in force\n", v.Changes)
 	}
 	if v.Unjudged > 0.1 {
-		text += "  note      this machine is too busy to judge well; try again when it has less to do\n"
+		text += "  note      this machine is busy; a quiet one uses more of the cap, and more windows can be judged\n"
 	}
 	if v.WindowWasChanged {
 		text += "  note      the window was changed as well; all was judged by the first one\n"
+	}
+	return text
+}
+
+// headline is the verdict in a line: OK and the share used, or what is not.
+func headline(v demo.Verdict) string {
+	var faults []string
+	if v.BrokenWindows > 0 {
+		faults = append(faults, fmt.Sprintf("%d windows held more calls than were allowed", v.BrokenWindows))
+	}
+	if v.Lost > 0 {
+		faults = append(faults, fmt.Sprintf("%d jobs were lost", v.Lost))
+	}
+	switch {
+	case !v.OK:
+		return "NOT OK: " + strings.Join(faults, ", ")
+	case v.Unjudged > 0.1:
+		return fmt.Sprintf("OK, %.1f %% of the cap used; %.0f %% of the windows could be judged", 100*v.Utilisation, 100*(1-v.Unjudged))
+	}
+	return fmt.Sprintf("OK, %.1f %% of the cap used", 100*v.Utilisation)
+}
+
+// guardOf is the guard at the end, and whose choice it was.
+func guardOf(v demo.Verdict) string {
+	text := v.Guard.String()
+	if v.Chosen > 0 {
+		text += ", which the fleet chose since its nodes were held up"
 	}
 	return text
 }

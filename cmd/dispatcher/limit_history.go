@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -22,7 +23,9 @@ type termsState struct {
 	WindowS   float64 `json:"window_s"`
 	Burst     int64   `json:"burst"`
 	GuardS    float64 `json:"guard_s"`
+	GuardAuto bool    `json:"guard_auto"` // the fleet chooses guard and lateness
 	LatenessS float64 `json:"lateness_s"`
+	SpreadS   float64 `json:"spread_s"`
 	HorizonS  float64 `json:"horizon_s"`
 	Paused    bool    `json:"paused"`
 }
@@ -31,7 +34,7 @@ func newTermsState(t throttle.Terms) termsState {
 	return termsState{
 		Algorithm: t.Algorithm,
 		Cap:       t.Cap, WindowS: t.Window.Seconds(), Burst: t.Burst, GuardS: t.Guard.Seconds(),
-		LatenessS: t.Lateness.Seconds(), HorizonS: t.Horizon.Seconds(), Paused: t.Paused,
+		GuardAuto: t.Auto, LatenessS: t.Lateness.Seconds(), SpreadS: t.Spread.Seconds(), HorizonS: t.Horizon.Seconds(), Paused: t.Paused,
 	}
 }
 
@@ -111,9 +114,15 @@ func printHistory(w io.Writer, name string, entries []throttle.Entry) error {
 func became(e throttle.Entry) string {
 	words := []string{brief(e.To)}
 	for _, d := range differences(e.From, e.To) {
-		if d.Field != "cap" && d.Field != "window" && d.Field != "burst" {
+		if !slices.Contains([]string{"cap", "window", "burst", "guard", "lateness"}, d.Field) {
 			words = append(words, d.Field+" "+d.Redis)
 		}
+	}
+	if e.To.Auto != e.From.Auto || e.To.Guard != e.From.Guard {
+		words = append(words, "guard "+guardText(e.To))
+	}
+	if e.To.Auto != e.From.Auto || e.To.Lateness != e.From.Lateness {
+		words = append(words, "lateness "+short(e.To.Lateness))
 	}
 	if e.RailsTo.MaxCap != e.RailsFrom.MaxCap {
 		words = append(words, "max_cap "+railWord(e.RailsTo.MaxCap, 1))

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"dispatcher/configs"
 	"dispatcher/throttle"
 )
 
@@ -74,11 +75,12 @@ func (s *settings) change(cmd *cobra.Command, name string, asJSON bool, h how, d
 
 func newLimitSetCommand(s *settings, asJSON *bool) *cobra.Command {
 	var (
-		h                                how
-		units, burst, maxCap             int64
-		maxStep                          float64
-		window, guard, lateness, horizon time.Duration
-		algorithm                        string
+		h                                 how
+		units, burst, maxCap              int64
+		maxStep                           float64
+		guard                             string
+		window, lateness, spread, horizon time.Duration
+		algorithm                         string
 	)
 	cmd := &cobra.Command{
 		Use: "set NAME", Short: "Change the limit", Args: cobra.ExactArgs(1),
@@ -89,8 +91,9 @@ func newLimitSetCommand(s *settings, asJSON *bool) *cobra.Command {
 	flags.Int64Var(&units, "cap", 0, "`calls` the provider allows in any window")
 	flags.DurationVar(&window, "window", 0, "the provider's window, such as 1s or 1m")
 	flags.Int64Var(&burst, "burst", 0, "`calls` that may go at once after a pause")
-	flags.DurationVar(&guard, "guard", 0, "by how much the calls' times may differ on their way, lateness included")
+	flags.StringVar(&guard, "guard", "", "by how much the calls' times may differ on their way, lateness included: a `time`, or auto, which leaves it to the fleet")
 	flags.DurationVar(&lateness, "lateness", 0, "how late a call may start")
+	flags.DurationVar(&spread, "spread", 0, "by how much the way to the provider differs; with a guard of auto")
 	flags.DurationVar(&horizon, "horizon", 0, "how far ahead slots are booked")
 	flags.StringVar(&algorithm, "algorithm", "", "`name` of the algorithm that keeps the limit; nothing is sent for a window while the nodes change over")
 	flags.Int64Var(&maxCap, "max-cap", 0, "the most `calls` that --cap takes without --force; 0 for any")
@@ -101,7 +104,7 @@ func newLimitSetCommand(s *settings, asJSON *bool) *cobra.Command {
 		given := 0
 		for name, use := range map[string]func(){
 			"cap": func() { h.change.Cap = &units }, "window": func() { h.change.Window = &window },
-			"burst": func() { h.change.Burst = &burst }, "guard": func() { h.change.Guard = &guard },
+			"burst": func() { h.change.Burst = &burst }, "spread": func() { h.change.Spread = &spread },
 			"lateness": func() { h.change.Lateness = &lateness }, "horizon": func() { h.change.Horizon = &horizon },
 			"algorithm": func() { h.change.Algorithm = &algorithm },
 			"max-cap":   func() { h.change.MaxCap = &maxCap }, "max-step": func() { h.change.MaxStep = new(throttle.StepOf(maxStep)) },
@@ -111,12 +114,33 @@ func newLimitSetCommand(s *settings, asJSON *bool) *cobra.Command {
 				given++
 			}
 		}
+		if flags.Changed("guard") {
+			given++
+			if err := setGuard(&h.change, guard); err != nil {
+				return flagged(err)
+			}
+		}
 		if given == 0 {
 			return errors.New("limit set: nothing to change: give --cap, --window or --burst")
 		}
 		return s.change(cmd, args[0], *asJSON, h, makeChange)
 	}
 	return cmd
+}
+
+// setGuard reads a guard as the configuration does.
+func setGuard(ch *throttle.Change, guard string) error {
+	auto := guard == configs.GuardAuto
+	ch.Auto = &auto
+	if auto {
+		return nil
+	}
+	d, err := time.ParseDuration(guard)
+	if err != nil {
+		return &throttle.FieldError{Field: "guard", Value: guard, Why: "must be auto, or a duration with a unit, such as 10ms"}
+	}
+	ch.Guard = &d
+	return nil
 }
 
 func newLimitPauseCommand(s *settings, asJSON *bool, verb, about string, paused bool) *cobra.Command {

@@ -48,6 +48,9 @@ func (c limitConn) show(ctx context.Context, w io.Writer, now throttle.Settings,
 	}
 	report := newLimitState(c.cfg, c.name, now)
 	report.place(nodes, now, a)
+	if report.Chosen, err = c.chosenLateness(ctx, now); err != nil {
+		return err
+	}
 	if !now.Until.IsZero() {
 		left := max(0, now.Until.Sub(clock)).Seconds()
 		then := newTermsState(now.Was)
@@ -113,6 +116,34 @@ type limitState struct {
 	InForce  inForce      `json:"in_force"`
 	InFile   bool         `json:"in_file"`
 	Differs  []difference `json:"differs"`
+	Chosen   *chosen      `json:"lateness_chosen,omitempty"`
+}
+
+// chosen is when and why the fleet chose the lateness that is in force.
+type chosen struct {
+	At  string `json:"at"`
+	Why string `json:"why"`
+}
+
+// chosenLateness finds the choice in the history, if it is still the last word.
+func (c limitConn) chosenLateness(ctx context.Context, now throttle.Settings) (*chosen, error) {
+	const far = 1000 // all there is
+	if !now.Auto {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	entries, err := c.control.History(ctx, far)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if e.Chosen() {
+			return &chosen{At: exact(e.Changed), Why: strings.TrimPrefix(e.Why, "guard auto: ")}, nil
+		}
+		if !e.From.Auto || e.From.Lateness != e.To.Lateness {
+			break // somebody stated another one since
+		}
+	}
+	return nil, nil //nolint:nilnil // there is none
 }
 
 // difference is one setting of which the file and Redis say different things.
@@ -151,8 +182,9 @@ func differences(file, redis throttle.Terms) []difference {
 		{"cap", fmt.Sprint(file.Cap), fmt.Sprint(redis.Cap)},
 		{"window", short(file.Window), short(redis.Window)},
 		{"burst", fmt.Sprint(file.Burst), fmt.Sprint(redis.Burst)},
-		{"guard", short(file.Guard), short(redis.Guard)},
-		{"lateness", short(file.Lateness), short(redis.Lateness)},
+		{"guard", guardText(file), guardText(redis)},
+		{"spread", short(file.Spread), short(redis.Spread)},
+		{"lateness", latenessText(file), latenessText(redis)},
 		{"horizon", short(file.Horizon), short(redis.Horizon)},
 		{"reserve", fmt.Sprint(file.Reserve), fmt.Sprint(redis.Reserve)},
 		{"max_nodes", fmt.Sprint(file.MaxNodes), fmt.Sprint(redis.MaxNodes)},
@@ -162,6 +194,22 @@ func differences(file, redis throttle.Terms) []difference {
 		}
 	}
 	return found
+}
+
+// guardText is a guard as the configuration states it.
+func guardText(c throttle.Terms) string {
+	if c.Auto {
+		return configs.GuardAuto
+	}
+	return short(c.Guard)
+}
+
+// latenessText is a lateness, where it is not the fleet's to choose.
+func latenessText(c throttle.Terms) string {
+	if c.Auto {
+		return configs.GuardAuto
+	}
+	return short(c.Lateness)
 }
 
 // stamp is a time for people; none is empty.
@@ -200,6 +248,7 @@ func (s limitState) print(w io.Writer, now throttle.Settings) error {
 	_, _ = fmt.Fprintf(table, "  %s\n", s.InForce)
 	_, _ = fmt.Fprintf(table, "  algorithm\t%s\t\n", now.Algorithm)
 	_, _ = fmt.Fprintf(table, "  usable share\t%.3f\tof the cap: %.1f calls a window\n", s.Share, s.Share*float64(now.Cap))
+	_, _ = fmt.Fprintf(table, "  guard\t%s\t%s\n", short(now.Guard), s.guardWhy(now))
 	_, _ = fmt.Fprintf(table, "  acts within\t%s\ton every node that knows it\n", now.Reaction())
 	if s.Changed == "" {
 		_, _ = fmt.Fprintf(table, "  revision\t%d\tseeded from a file\n", s.Revision)
@@ -219,6 +268,19 @@ func (s limitState) print(w io.Writer, now throttle.Settings) error {
 		_, _ = fmt.Fprintln(table, "  this configuration states no limit of this name")
 	}
 	return table.Flush()
+}
+
+// guardWhy says where the guard comes from.
+func (s limitState) guardWhy(now throttle.Settings) string {
+	parts := fmt.Sprintf("lateness %s, the rest for the way to the provider", short(now.Lateness))
+	if !now.Auto {
+		return "stated: " + parts
+	}
+	parts = fmt.Sprintf("auto: lateness %s, spread %s", short(now.Lateness), short(now.Spread))
+	if s.Chosen == nil {
+		return parts + "; the fleet has seen no reason for another lateness yet"
+	}
+	return fmt.Sprintf("%s; chosen %s: %s", parts, s.Chosen.At, s.Chosen.Why)
 }
 
 func because(why string) string {

@@ -23,7 +23,7 @@ func seeded(t *testing.T) (redisAddr string) {
 		Redis: rdb, Namespace: "default", Name: "provider", Identity: throttle.IdentityNone,
 		Seed: throttle.Contract{
 			Cap: 400, Window: time.Second, Burst: 1,
-			Guard: throttle.DefaultGuard, Lateness: throttle.DefaultLateness, Horizon: throttle.DefaultHorizon,
+			Guard: throttle.DefaultGuard, Lateness: throttle.DefaultLateness, Spread: throttle.DefaultSpread, Auto: true, Horizon: throttle.DefaultHorizon,
 		},
 	})
 	if err != nil {
@@ -147,7 +147,7 @@ func working(t *testing.T, rails throttle.Rails) (redisAddr string) {
 		Redis: rdb, Namespace: "default", Name: "provider", Node: "node-1", Identity: throttle.IdentityNone, Rails: rails,
 		Seed: throttle.Contract{
 			Cap: 400, Window: time.Second, Burst: 1,
-			Guard: throttle.DefaultGuard, Lateness: throttle.DefaultLateness, Horizon: throttle.DefaultHorizon,
+			Guard: throttle.DefaultGuard, Lateness: throttle.DefaultLateness, Spread: throttle.DefaultSpread, Auto: true, Horizon: throttle.DefaultHorizon,
 		},
 	})
 	if err != nil {
@@ -194,7 +194,7 @@ func TestChangesAreShownAndTakenBack(t *testing.T) {
 	limit("history", "provider").mustPrint(t, "has not been changed")
 	limit("set", "provider", "--cap", "300", "--guard", "9ms", "--why", "they asked for it").mustPrint(t)
 	limit("undo", "provider", "--wait").mustPrint(t, "at most 400 in any 1s", "undo of revision 2", "on 1/1 nodes after")
-	limit("history", "provider").mustPrint(t, "they asked for it", "undo of revision 2", "guard 9ms", "guard 10ms")
+	limit("history", "provider").mustPrint(t, "they asked for it", "undo of revision 2", "guard 9ms, lateness 2ms", "guard auto, lateness 3ms")
 	limit("undo", "provider", "--to", "2", "--if-revision", "3").mustPrint(t, "at most 300 in any 1s", "back to revision 2")
 	limit("history", "provider", "-n", "1").mustPrint(t, "back to revision 2")
 	o := limit("history", "provider", "--json")
@@ -252,4 +252,18 @@ func TestAWaitNamesTheNodeThatLacksTheChange(t *testing.T) {
 	if !strings.Contains(o.out, "at most 300 in any 1s") {
 		t.Errorf("got %q, want to see the limit that was set all the same", o.out)
 	}
+}
+
+// A guard that is stated holds until auto gives it back to the fleet; limit get
+// says which it is.
+func TestGuardIsFixedAndGivenBack(t *testing.T) {
+	t.Parallel()
+	limit := limitOn(t, seeded(t))
+	limit("get", "provider").mustPrint(t, "auto: lateness 3ms, spread 7ms; the fleet has seen no reason")
+	limit("set", "provider", "--guard", "15ms").mustPrint(t, "stated: lateness 8ms", "but auto in this configuration")
+	limit("set", "provider", "--guard", "auto", "--spread", "2ms").mustPrint(t, "auto: lateness 8ms, spread 2ms")
+	limit("set", "provider", "--lateness", "5ms").mustFail(t, "is chosen by the fleet while the guard is auto; state the guard as well (--lateness); nothing was changed")
+	limit("set", "provider", "--guard", "soon").mustFail(t, "guard: soon: must be auto, or a duration with a unit, such as 10ms (--guard); nothing was changed")
+	o := limit("get", "provider", "--json")
+	o.mustPrint(t, `"guard_auto":true`, `"guard_s":0.01`, `"spread_s":0.002`)
 }

@@ -24,8 +24,11 @@ type Verdict struct {
 	OK               bool    `json:"ok"`       // no window over the cap in force, no job lost
 	WindowWasChanged bool    `json:"-"`
 	BrokenWindows    int     `json:"-"`
-	Changes          int64   `json:"-"` // of the settings, meanwhile
-	LateSlots        int     `json:"-"` // slots that no call could use in time
+	Changes          int64   `json:"-"` // of the settings by people, meanwhile
+	Chosen           int64   `json:"-"` // times that the fleet chose another lateness
+
+	Guard     time.Duration `json:"-"` // at the end
+	LateSlots int           `json:"-"` // slots that no call could use in time
 }
 
 // monitor looks at a run from outside.
@@ -89,7 +92,12 @@ func (m *monitor) verdict() Verdict {
 	last := m.history[len(m.history)-1]
 	contract := provider.Contract{Window: first.Window}
 	v := Verdict{Cap: last.Cap, WindowS: last.Window.Seconds(), Changes: last.Revision - first.Revision}
-	for _, s := range m.history {
+	v.Guard = last.Guard
+	for i, s := range m.history {
+		if i > 0 && s.Auto && s.By == throttle.Dispatcher && s.Lateness != m.history[i-1].Lateness {
+			v.Chosen++
+			v.Changes--
+		}
 		contract.Caps = append(contract.Caps, provider.CapFrom{From: m.parts.Provider.Since(s.Changed), Cap: int(s.Cap)})
 		v.WindowWasChanged = v.WindowWasChanged || s.Window != first.Window
 	}

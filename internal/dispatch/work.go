@@ -158,7 +158,7 @@ var errGone = errors.New("the job has been in hand for longer than head_timeout"
 // any more is given back.
 func (t *try) permit(ctx context.Context) (time.Time, error) {
 	if !t.used.IsZero() {
-		t.limiter.Missed() // it was given, and not written
+		t.limiter.Missed(t.used) // it was given, and not written
 	}
 	for {
 		if t.slot.IsZero() {
@@ -179,7 +179,7 @@ func (t *try) permit(ctx context.Context) (time.Time, error) {
 			t.spare()
 			return time.Time{}, err
 		}
-		t.limiter.Missed()
+		t.limiter.Missed(t.used)
 	}
 }
 

@@ -1,0 +1,77 @@
+-- Take in how late a node's slots were. Once a second one node gets the counts of the whole fleet, to choose the lateness
+-- by. limit.lua is joined in front.
+--
+-- KEYS[1] limit, KEYS[2] history: see limit.lua
+-- KEYS[3] lateness  dispatcher:{<namespace>}:lateness:<name>  hash: since, when counting began; patience, see lateness_choice.go;
+--                   fell, when the lateness fell last; asked, when the counts were handed out last; s0 to s7, counts of
+--                   one second, and t0 to t31, of ten: the number of that time, and behind it the slots by class
+--
+-- ARGV[1] counts       slots by class since the node's last report
+-- ARGV[2] moved        the node has just changed the lateness: rose or fell; empty: it has not
+-- ARGV[3] patience_us  with rose, the patience from now on
+--
+-- Reply: 1 now_us  2 since_us  3 patience_us  4 fell_us: 0 never
+--        5.. names and values of the hash, where it is this node's turn to choose
+--
+-- Missing key: counting begins. Counts that no node can have are refused: one node that is broken moves nobody.
+local lateness = KEYS[3]
+local CLASSES = 8
+local TURN = 1000000 -- between two nodes that get the counts
+local LONGEST = 30000000 -- no report covers more time than this
+local KEPT_MS = 7200000 -- nothing is remembered of a limit that was idle for this long
+
+-- numbers reads counts; nil where they are not the right number of whole numbers.
+local function numbers(text)
+  local list, sum = {}, 0
+  for word in string.gmatch(text, '%S+') do
+    local n = string.match(word, '^%d+$') and tonumber(word)
+    if not n then return nil end
+    list[#list + 1] = n
+    sum = sum + n
+  end
+  if #list ~= CLASSES then return nil end
+  return list, sum
+end
+
+-- count adds slots to those of a time. The field may still hold those of an earlier one.
+local function count(field, number, counts)
+  local stored = redis.call('HGET', lateness, field) or ''
+  local at, rest = string.match(stored, '^(%d+) (.*)$')
+  local old = at == int(number) and numbers(rest) or {}
+  local list = {int(number)}
+  for i, n in ipairs(counts) do list[#list + 1] = int(n + (old[i] or 0)) end
+  redis.call('HSET', lateness, field, table.concat(list, ' '))
+end
+
+local now = clock()
+local set = unpacked(redis.call('HGET', limit, 'settings'))
+local counts, sum = numbers(ARGV[1])
+if not set or set.auto ~= 1 then return {now, 0, 0, 0} end
+if not counts or sum > set.units / set.period * LONGEST + set.cap then
+  return redis.error_reply('COUNTS no node can have had these slots')
+end
+
+if ARGV[2] == 'rose' then -- counts from before say no more by which to go down
+  local fell = redis.call('HGET', lateness, 'fell')
+  redis.call('DEL', lateness)
+  redis.call('HSET', lateness, 'patience', ARGV[3], 'fell', fell or '0')
+elseif ARGV[2] == 'fell' then
+  redis.call('HSET', lateness, 'fell', int(now))
+end
+if redis.call('HEXISTS', lateness, 'since') == 0 then redis.call('HSET', lateness, 'since', int(now)) end
+if sum > 0 then
+  local second = math.floor(now / 1000000)
+  local ten = math.floor(second / 10)
+  count('s' .. second % 8, second, counts)
+  count('t' .. ten % 32, ten, counts)
+end
+
+local v = redis.call('HMGET', lateness, 'since', 'patience', 'fell', 'asked')
+local reply = {now, tonumber(v[1]), tonumber(v[2] or 0), tonumber(v[3] or 0)}
+local asked = tonumber(v[4] or 0)
+if ARGV[2] == '' and (now >= asked + TURN or now < asked) then
+  redis.call('HSET', lateness, 'asked', int(now))
+  redis.call('PEXPIRE', lateness, KEPT_MS)
+  for _, word in ipairs(redis.call('HGETALL', lateness)) do reply[#reply + 1] = word end
+end
+return reply

@@ -1,0 +1,137 @@
+package throttle
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// No window holds more than the cap while the lateness goes up and down, with
+// calls as early and as late as the terms of their slots allow.
+func TestNeverOverWhileTheLatenessChanges(t *testing.T) {
+	t.Parallel()
+	rdb := embeddedRedis(t)
+	for seed := range uint64(4) {
+		c := autoContract(time.Second)
+		roll := diceOf(seed)
+		if roll(2) == 0 {
+			c.Burst = 1 + roll(100)
+		}
+		f := newFleet(t, rdb, asWritten, roll, 3, c)
+		f.look()
+		f.pass(3_000_000)
+		for range 12 {
+			f.set(Change{Auto: new(true), Lateness: &latenessClasses[roll(int64(len(latenessClasses)))]})
+			f.look()
+			f.calling = []calling{anyTime, atOnce, atLast}[roll(3)]
+			for range 20 + roll(60) {
+				f.book(f.nodes[roll(3)], 1+roll(20), roll(500), roll(500), roll(20) == 0)
+				f.pass(roll(20_000))
+			}
+		}
+		if over := f.over(c.Window); over != "" {
+			t.Fatalf("seed %d: %s", seed, over)
+		}
+		if len(f.calls) < 500 {
+			t.Fatalf("seed %d: got %d calls; so few prove nothing", seed, len(f.calls))
+		}
+	}
+}
+
+// Nodes that are stopped now and then find out by themselves, and the lateness
+// that one of them chooses is in force on all.
+func TestStoppedNodesChooseALateness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		fleet := &lateFleet{model: m, counts: map[int64]lateCounts{}}
+		var all []*Limiter
+		for i := range 3 {
+			l, err := New(Options{
+				Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Seed: autoContract(time.Second), Waiting: func() int { return 100 },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.book, l.listen = m.local(fmt.Sprint(i), time.Millisecond), func(context.Context) {}
+			l.lateness, l.configure = fleet.report, fleet.configure
+			run(t, l)
+			all = append(all, l)
+		}
+		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+		defer stop()
+		var callers sync.WaitGroup
+		for i, l := range all {
+			callers.Go(func() { stoppedCaller(ctx, l, time.Duration(i)*7*time.Millisecond) })
+		}
+		callers.Wait()
+		for i, l := range all {
+			s := l.State().Settings
+			if s.Lateness < 12*time.Millisecond || s.By != Dispatcher || s.Guard != s.Lateness+s.Spread {
+				t.Errorf("node %d works with %v by %s, want a longer lateness", i, s.Contract, s.By)
+			}
+		}
+		if fleet.changes != 1 {
+			t.Errorf("got %d changes, want 1", fleet.changes)
+		}
+	})
+}
+
+// stoppedCaller uses slots on a node that stands still for 10 ms in each 100 ms.
+func stoppedCaller(ctx context.Context, l *Limiter, phase time.Duration) {
+	const every, length = 100 * time.Millisecond, 10 * time.Millisecond
+	for ctx.Err() == nil {
+		s, err := l.Next(ctx)
+		if err != nil {
+			return
+		}
+		time.Sleep(time.Until(s.NotBefore))
+		if at := (time.Duration(time.Now().UnixNano()) + phase) % every; at < length {
+			time.Sleep(length - at)
+		}
+		if now := time.Now(); s.LateAt(now) {
+			l.Missed(s)
+		} else {
+			l.Used(s, now)
+		}
+	}
+}
+
+// lateFleet does in Go what lateness.lua and configure.lua do.
+type lateFleet struct {
+	model   *model
+	counts  map[int64]lateCounts // by second
+	changes int
+}
+
+func (f *lateFleet) report(_ context.Context, r lateReport) (lateReply, error) {
+	f.model.mu.Lock()
+	defer f.model.mu.Unlock()
+	now := time.Now()
+	c := f.counts[now.Unix()]
+	c.add(r.counts)
+	f.counts[now.Unix()] = c
+	if r.moved == movedUp {
+		clear(f.counts)
+	}
+	reply := lateReply{now: now.UnixMicro(), mine: r.moved == movedNot, fell: -1, evidence: lateEvidence{patience: leastPatience}}
+	for i := range int64(5) {
+		reply.evidence.seconds = append(reply.evidence.seconds, f.counts[now.Unix()-i])
+	}
+	return reply, nil
+}
+
+func (f *lateFleet) configure(_ context.Context, expected, to Settings) (changeStatus, error) {
+	f.model.mu.Lock()
+	defer f.model.mu.Unlock()
+	if f.model.set.Revision != expected.Revision {
+		return changeConflict, nil
+	}
+	f.model.set = to
+	f.changes++
+	return changeDone, nil
+}
