@@ -1,5 +1,6 @@
 -- Redis runs Lua 5.1 and gives a script these globals.
 std = "lua51"
-read_globals = { "redis", "KEYS", "ARGV" }
+read_globals = { "redis", "cjson", "KEYS", "ARGV" }
 max_line_length = 140
-files["bin/lua/share.lua"] = { ignore = { "211/write", "211/record" } } -- it only reads the settings
+-- No command needs all of limit.lua and master.lua, which are joined in front of it.
+ignore = { "211/int", "211/clock", "211/unpacked", "211/record", "211/replication", "211/process", "211/promoted" }

@@ -53,7 +53,7 @@ func TestAStalledBrokerReal(t *testing.T) {
 	for _, d := range all[1:] {
 		go later(d)
 	}
-	time.Sleep(18 * time.Second) //nolint:forbidigo // the length of the stall
+	time.Sleep(18 * time.Second)
 	server.Pause(t, false)
 	calls := jobs
 	for deadline := time.After(60 * time.Second); lastOffset(t, cl, "g.jobs") < jobs; {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -75,19 +76,25 @@ func (p place) ticket() int64 {
 
 // flags are the letters that book.lua's header names.
 func (a ask) flags() string {
-	letters := ""
+	var letters strings.Builder
 	for _, f := range []struct {
 		on     bool
 		letter string
 	}{
-		{a.retry, "r"}, {a.stepped, "s"}, {!a.leaves, "w"}, {a.place.taken && a.place.due, "d"}, {a.report, "p"}, {a.hello, "h"},
-		{a.learned, "l"}, {a.end, "x"},
+		{a.retry, "r"},
+		{a.stepped, "s"},
+		{!a.leaves, "w"},
+		{a.place.taken && a.place.due, "d"},
+		{a.report, "p"},
+		{a.hello, "h"},
+		{a.learned, "l"},
+		{a.end, "x"},
 	} {
 		if f.on {
-			letters += f.letter
+			letters.WriteString(f.letter)
 		}
 	}
-	return letters
+	return letters.String()
 }
 
 // bookFunc asks for slots once.

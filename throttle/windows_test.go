@@ -12,8 +12,11 @@ func TestSlidingWindowCounterRoundsAgainstTheCaller(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ left, want int64 }{ // 10 units in 1.01 s before
 		{1_009_999, 0},
-		{707_001, 2}, {707_000, 3}, {706_999, 3},
-		{606_001, 3}, {606_000, 4},
+		{707_001, 2},
+		{707_000, 3},
+		{706_999, 3},
+		{606_001, 3},
+		{606_000, 4},
 		{1, 9},
 	} {
 		tr := newTrial(t, "", slidingWindowCounter(), contract(10), 1)
