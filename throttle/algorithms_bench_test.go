@@ -12,7 +12,14 @@ import (
 )
 
 // What one booking of a block costs a real Redis, by its own account.
-func BenchmarkScript(b *testing.B) {
+func BenchmarkScript(b *testing.B) { eachAlgorithm(b, benchScript) }
+
+// BenchmarkScriptHot is what one reservation costs a real Redis, by its own account,
+// when one follows the other at once.
+func BenchmarkScriptHot(b *testing.B) { eachAlgorithm(b, hotScript) }
+
+func eachAlgorithm(b *testing.B, bench func(*testing.B, *redis.Client, Algorithm)) {
+	b.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: realCell(b).Addr})
 	b.Cleanup(func() { _ = rdb.Close() })
 	for _, a := range Algorithms() {
@@ -20,7 +27,7 @@ func BenchmarkScript(b *testing.B) {
 			if a.Name == "redis_cell" && os.Getenv(cellModule) == "" {
 				b.Skipf("NOT SHOWN: %s names no redis-cell module inside the image", cellModule)
 			}
-			benchScript(b, rdb, a)
+			bench(b, rdb, a)
 		})
 	}
 }
@@ -53,6 +60,32 @@ func benchScript(b *testing.B, rdb *redis.Client, a Algorithm) {
 			served++
 		}
 		time.Sleep(block)
+	}
+	b.ReportMetric(serverTime(b, rdb), "server-µs/call")
+	b.ReportMetric(float64(served)/float64(q.seq-1), "served/call")
+}
+
+func hotScript(b *testing.B, rdb *redis.Client, a Algorithm) {
+	b.Helper()
+	s := newScripts(rdb, "hot-"+a.Name, "provider", "n")
+	q := ask{seq: 1, identity: IdentityInfo, lead: lead, learned: true, known: seeded(a.Name, contract(100_000), Rails{})}
+	reply, err := s.runBook(b.Context(), q)
+	if err != nil {
+		b.Fatal(err)
+	}
+	time.Sleep(duration(reply.quiet - reply.now))
+	if err := rdb.ConfigResetStat(b.Context()).Err(); err != nil {
+		b.Fatal(err)
+	}
+	q.want, q.epoch, q.since, q.read = 1, reply.epoch, reply.now, reply.now
+	served := 0
+	for b.Loop() {
+		q.seq++
+		reply, err := s.runBook(b.Context(), q)
+		if err != nil {
+			b.Fatal(err)
+		}
+		served += flag(reply.schedule.given > 0)
 	}
 	b.ReportMetric(serverTime(b, rdb), "server-µs/call")
 	b.ReportMetric(float64(served)/float64(q.seq-1), "served/call")
