@@ -10,7 +10,7 @@ FUZZTIME       ?= 30s
 # integration/, and the tests named Real of other packages.
 
 .DEFAULT_GOAL := help
-.PHONY: help build check lint lua fmt test race mutants integration kills changes algorithms fuzz bench demo
+.PHONY: help build check lint lua fmt test race mutants integration proof kills changes algorithms fuzz bench demo
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,9 +50,24 @@ race: ## The same under the race detector
 mutants: ## Break each law on purpose, and demand that its test fails (AREA=NAME: one area)
 	$(GO) run ./internal/mutants $(if $(AREA),-area $(AREA))
 
+# What measures is judged best by hand, on a machine that does nothing else: `make proof`. The rest is CI's.
+MEASURES = ^Test(Measured|Faults|Kafka39|NoRepeatsReal|DialsReal|WallReal|ManyPartitionsReal|StallsReal|AHighRateReal|ALowRateReal|ACrowdReal|ChangesReal)$$
+DOCKER   = DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -v
+
 integration: ## The built binary against Kafka and Redis in containers (needs Docker)
-	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -p=1 -count=1 -timeout=70m -v -run='^Test(Measured|Faults|Friday|Kafka39|Inputs|[A-Za-z0-9]*Real)$$' -skip='^TestStallsReal$$' ./consumer ./throttle ./integration
-	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -timeout=10m -v -run='^Test(NoRepeats|KilledNodes|Away|Account)Real$$' ./internal/sendledger
+	$(DOCKER) -timeout=20m -run='^Test(Friday|Inputs|[A-Za-z0-9]*Real)$$' -skip='$(MEASURES)' ./integration
+	$(DOCKER) -timeout=20m -run='Real$$' -skip='$(MEASURES)' ./consumer
+	$(DOCKER) -timeout=20m -run='Real$$' -skip='$(MEASURES)' ./throttle
+	$(DOCKER) -timeout=20m -run='^TestChangesReal$$' ./throttle -changes=4000
+	$(DOCKER) -timeout=10m -run='^Test(NoRepeats|KilledNodes|Away|Account)Real$$' ./internal/sendledger
+
+proof: ## What is measured on real Kafka and Redis, beside what it is compared with: 40 minutes (needs Docker)
+	$(DOCKER) -timeout=60m -run='$(MEASURES)' -skip='^TestChangesReal$$' ./throttle ./consumer
+	$(DOCKER) -timeout=90m -run='$(MEASURES)' ./integration
+	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -run='^$$' -bench='ScriptHot' -benchtime=3000x ./throttle
+	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -run='^$$' -bench='FullWindow' -benchtime=3x ./throttle
+	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -run='^$$' -bench='Throughput' -benchtime=200000x ./integration
+	$(MAKE) mutants changes
 
 changes: ## Change a limit 100,000 times under load: 5 minutes (needs Docker)
 	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -timeout=30m -v -run='^TestChangesReal$$' ./throttle -changes=100000

@@ -5,6 +5,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"dispatcher/internal/boottime"
 )
 
 // errLate is what a write gets whose permit was over.
@@ -15,12 +17,17 @@ var errLate = errors.New("the permit was over when the write began")
 // the shortest request with its record takes more than this.
 const tlsControl = 32
 
+// sleptMost is by how much two readings of a host that was not suspended differ.
+const sleptMost = time.Millisecond
+
 // wire is a provider's connection below TLS. It decides at the last moment, in
 // the goroutine that makes the system call, whether a call may still begin.
 type wire struct {
 	net.Conn
 	tls   bool
 	timer *time.Timer // ends the call; runs only from the first write to end
+
+	suspended func() time.Duration // of the host; the monotonic clock stands still meanwhile
 
 	mu   sync.Mutex // never held across a read or a write
 	call call
@@ -30,6 +37,7 @@ type wire struct {
 type call struct {
 	armed    bool
 	useBy    time.Time
+	slept    time.Duration // for how long the host had been suspended when it was armed
 	timeout  time.Duration
 	wroteAt  time.Time // zero: no byte of it left
 	late     bool      // its write was refused
@@ -37,7 +45,7 @@ type call struct {
 }
 
 func newWire(c net.Conn, tls bool) *wire {
-	w := &wire{Conn: c, tls: tls}
+	w := &wire{Conn: c, tls: tls, suspended: boottime.Suspended}
 	w.timer = time.AfterFunc(time.Hour, w.expire)
 	w.timer.Stop()
 	return w
@@ -47,7 +55,7 @@ func newWire(c net.Conn, tls bool) *wire {
 func (w *wire) arm(useBy time.Time, timeout time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.call = call{armed: true, useBy: useBy, timeout: timeout}
+	w.call = call{armed: true, useBy: useBy, timeout: timeout, slept: w.suspended()}
 }
 
 // end returns what became of the call and whether the connection outlived it.
@@ -86,13 +94,19 @@ func (w *wire) begin(size int) (first bool, err error) {
 	}
 	w.call.armed = false
 	now := time.Now()
-	if over(w.call.useBy, now) {
+	if over(w.call.useBy, now) || w.sleptThrough() {
 		w.call.late = true
 		return false, errLate
 	}
 	w.call.wroteAt = now
 	w.timer.Reset(w.call.timeout)
 	return true, nil
+}
+
+// sleptThrough reports whether the host was suspended since the call was armed: its
+// use-by looks fresh then, whatever the time is.
+func (w *wire) sleptThrough() bool {
+	return !w.call.useBy.IsZero() && w.suspended()-w.call.slept > sleptMost
 }
 
 func (w *wire) nothingLeft() {

@@ -118,6 +118,29 @@ func TestAnswerBeforeTheCall(t *testing.T) {
 	})
 }
 
+// A host that was suspended between the permit and the write does not write: the
+// monotonic clock stood still, and the use-by looks fresh.
+func TestWireWritesNothingAfterASuspension(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		slept time.Duration
+		want  error
+	}{{0, nil}, {500 * time.Microsecond, nil}, {2 * time.Millisecond, errLate}, {time.Hour, errLate}} {
+		client, server := net.Pipe()
+		go func() { _, _ = io.Copy(io.Discard, server) }()
+		w := newWire(client, false)
+		slept := 42 * time.Second
+		w.suspended = func() time.Duration { return slept }
+		w.arm(time.Now().Add(time.Hour), time.Hour)
+		slept += row.slept
+		if _, err := w.Write(make([]byte, 100)); !errors.Is(err, row.want) {
+			t.Errorf("after a suspension of %v: got %v, want %v", row.slept, err, row.want)
+		}
+		w.end()
+		_ = client.Close()
+	}
+}
+
 func TestWireWritesNothingAfterARefusal(t *testing.T) {
 	t.Parallel()
 	client, server := net.Pipe()

@@ -197,3 +197,32 @@ func contractOf(units int64, window time.Duration) Contract {
 	c.Window = window
 	return c
 }
+
+// A reply that was lost comes again with the slots of the first try. Those who
+// came since are not turned away for it: the bucket has room for them.
+func TestALostReplyRefusesNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		book, lose := newModel().local("n", time.Millisecond), atomic.Bool{}
+		l := refusing(t, contract(300), Bucket{Capacity: 30, WhenFull: FullRefuse}, func(ctx context.Context, a ask) (booking, error) {
+			b, err := book(ctx, a)
+			if b.schedule.given > 0 && lose.CompareAndSwap(true, false) {
+				return booking{}, errors.New("connection reset")
+			}
+			return b, err
+		}, nil)
+		settled(t, l)
+		lose.Store(true)
+		var first sync.WaitGroup
+		turned := 0
+		first.Go(func() { _, turned = pour(t, l, 5) })
+		time.Sleep(10 * time.Millisecond)
+		if lose.Load() {
+			t.Fatal("no reply was lost yet")
+		}
+		slots, away := pour(t, l, 10)
+		first.Wait()
+		if away != 0 || turned != 0 || len(slots) != 10 {
+			t.Errorf("got %d slots, and %d and %d turned away; the bucket had room for all 15", len(slots), away, turned)
+		}
+	})
+}
