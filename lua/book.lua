@@ -54,9 +54,9 @@ local HOLD = 20000 -- while a report of a step waits for a second opinion
 local function flag(letter) return string.find(flags, letter, 1, true) end
 
 local v = redis.call('HMGET', limit, 'settings', 'under', 'last', 'quiet', 'base', 'n', 'slot', 'epoch', 'master', 'run', 'from',
-  'queued', 'served', 'spare', 'suspect')
+  'queued', 'served', 'spare', 'suspect', 'start', 'keep', 'tat_ns')
 local stored, under, last, quiet = v[1], v[2], tonumber(v[3]), tonumber(v[4])
-local of, master, run, began = v[8], v[9], v[10], tonumber(v[11])
+local of, master, ran, began = v[8], v[9], v[10], tonumber(v[11])
 local queued, served, spare, suspect = tonumber(v[12] or 0), tonumber(v[13] or 0), tonumber(v[14] or 0), v[15]
 
 local now = clock()
@@ -75,6 +75,7 @@ if not mine then return redis.error_reply('ERR the settings that the node knows 
 local newer = set and mine.changed > set.changed
 
 local function reply(given, first, nth, floor, units, period, debt, wait, fence, place, poll)
+  flush()
   local r = {now, tonumber(epoch), given, first, nth, floor, units, period, debt, wait, fence, quiet or 0, began or 0, place or -1,
     poll or POLL}
   if stored ~= known then r[16] = stored end
@@ -138,15 +139,15 @@ end
 
 local old = under == stored and set or unpacked(under)
 local c = newer and mine or set or mine
-c.base, c.n, c.slot = tonumber(v[5]), tonumber(v[6]), tonumber(v[7])
+c.base, c.n, c.slot, c.start, c.keep, c.tat_ns = tonumber(v[5]), tonumber(v[6]), tonumber(v[7]), tonumber(v[16]), tonumber(v[17]), v[18]
 local waiting, unanswered
 local fence = 0
 if not set then fence = 1
 elseif newer then fence = 2
-elseif not (last and quiet and master and run and of and old) then fence = 3
+elseif not (last and quiet and master and ran and of and old) then fence = 3
 elseif old.algorithm ~= set.algorithm then fence = 7
 elseif not algorithm.whole(c, now) then fence = 3
-elseif history_id ~= master and (process(identity) ~= run or promoted(info)) then fence = 4
+elseif history_id ~= master and (process(identity) ~= ran or promoted(info)) then fence = 4
 elseif now < last - STEP then fence = 5
 elseif stepped() then fence = 6
 else
@@ -197,11 +198,12 @@ if epoch ~= '0' and epoch ~= of and known ~= stored and flag('l') and now < quie
   -- The node worked under other terms before the cooldown, and none is newer: what it used still counts.
   quiet = math.max(quiet, now + mine.horizon + mine.lateness + span(mine, set))
   algorithm.begin(set, quiet)
-  redis.call('HSET', limit, 'quiet', int(quiet))
-  local begun = redis.call('HMGET', limit, 'base', 'n', 'slot')
-  c.base, c.n, c.slot = tonumber(begun[1]), tonumber(begun[2]), tonumber(begun[3])
+  note('quiet', int(quiet))
+  flush()
+  local b = redis.call('HMGET', limit, 'base', 'n', 'slot', 'start', 'keep', 'tat_ns')
+  c.base, c.n, c.slot, c.start, c.keep, c.tat_ns = tonumber(b[1]), tonumber(b[2]), tonumber(b[3]), tonumber(b[4]), tonumber(b[5]), b[6]
 end
-if history_id ~= master then redis.call('HSET', limit, 'master', history_id) end
+if history_id ~= master then note('master', history_id) end
 
 if epoch == '0' then -- a node that has just come
   local there = 0
@@ -225,26 +227,30 @@ if under ~= stored then -- the settings have changed since the last reservation
   -- Slots of the old terms may be out for so long, which is longer than the new ones may say.
   began = math.max(algorithm.change(c, old, now, quiet) or began or 0, now + old.horizon + old.lateness)
   served, spare = queued, 0
-  redis.call('HSET', limit, 'under', stored, 'from', int(began), 'served', int(served), 'spare', 0)
+  note('under', stored)
+  note('from', int(began))
+  note('served', int(served))
+  note('spare', 0)
   redis.pcall('PUBLISH', limit, 'applied') -- whoever changed them may not be allowed to
 end
 
 if want == 0 then
   if ticket > served then -- it gives its place up: those behind it move on
     served = math.min(queued, served + 1)
-    redis.call('HSET', limit, 'served', int(served))
+    note('served', int(served))
   end
-  redis.call('HSET', limit, 'last', int(now))
+  note('last', int(now))
   return nothing(0, 0, nil, waiting and HOLD)
 end
 if waiting then return nothing(HOLD, 0, ticket) end
 if set.paused == 1 then
-  redis.call('HSET', limit, 'last', int(now))
+  note('last', int(now))
   return nothing(set['until'] > 0 and math.min(POLL, set['until'] - now) or POLL)
 end
 
 -- Nodes that were refused come again in the order in which they were, each at its time; what those ahead want is left
 -- to them. A place in the queue is the sum of what was wanted before it. Who comes at its time has let all before it pass.
+local before = served
 local due = flag('d') and ticket >= 0
 if due then served = math.max(served, ticket) end
 local ahead, poll = math.max(0, (ticket >= 0 and ticket or queued) - served), nil
@@ -255,21 +261,25 @@ if given == 0 and ahead > 0 and (algorithm.paced or spare > 0 and now - spare >=
   -- What could be taken for a while already, and those ahead did not come for, is anybody's.
   c.reach = c.reach - math.min(SPARE, math.floor(c.reach / 2))
   poll, given, first, nth, floor, units, period, debt = algorithm.take(c, now, 1, lead, 0, quiet)
-  local spacing = c.period / c.units
-  if poll < SELDOM then poll = poll + math.ceil((SELDOM - poll) / spacing) * spacing end
+  local apart = c.period / c.units
+  if poll < SELDOM then poll = poll + math.ceil((SELDOM - poll) / apart) * apart end
   poll = poll > LATEST and POLL or math.ceil(poll)
   if wait <= LATEST then poll = wait end -- its own time is near enough
 end
 if given == 0 then
   if ticket < 0 and flag('w') and since > 0 and now - since >= SETTLED then
     ticket, queued = queued, queued + want
+    note('queued', int(queued))
   end
-  if ahead > 0 and spare == 0 then spare = now end
-  redis.call('HSET', limit, 'last', int(now), 'queued', int(queued), 'served', int(served), 'spare', int(spare))
+  if ahead > 0 and spare == 0 then note('spare', int(now)) end
+  if served ~= before then note('served', int(served)) end
+  note('last', int(now))
   return nothing(wait, 0, ticket, poll)
 end
 if ticket >= 0 then served = math.max(served, math.min(queued, ticket + given)) end
-redis.call('HSET', limit, 'last', int(now), 'served', int(served), 'spare', 0)
+if served ~= before then note('served', int(served)) end
+if spare > 0 then note('spare', 0) end
+note('last', int(now))
 redis.call('SET', booked, table.concat({seq, epoch, int(given), int(first), int(nth), int(floor), int(units), int(period), int(debt)}, ' '),
   'PX', int(math.ceil((set.horizon + set.lateness) / 1000) + 1000))
 return reply(given, first, nth, floor, units, period, debt, 0, 0)

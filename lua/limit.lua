@@ -26,6 +26,17 @@ local function unpacked(packed)
   return nil
 end
 
+-- note sets a field of the limit's hash with the next flush, so that a call writes the hash once.
+local noted = {}
+local function note(field, value)
+  noted[#noted + 1] = field
+  noted[#noted + 1] = value
+end
+local function flush()
+  if #noted > 0 then redis.call('HSET', limit, unpack(noted)) end
+  noted = {}
+end
+
 -- record notes a change and wakes the nodes. Nodes poll by themselves where PUBLISH is not allowed.
 local function record(before, packed)
   redis.call('XADD', history, 'MAXLEN', KEPT, '*', 'from', before, 'to', packed)

@@ -11,24 +11,27 @@ local function length(c) return c.window + c.guard end
 
 local function allowed(c) return c.cap - c.reserve end
 
-function algorithm.whole(_, now)
-  local v = redis.call('HMGET', limit, 'start', 'slot', 'keep')
-  if not (v[1] and v[2] and v[3]) then return false end
-  return now >= tonumber(v[3]) or redis.call('EXISTS', KEYS[3]) == 1
+function algorithm.whole(c, now)
+  if not (c.start and c.slot and c.keep) then return false end
+  return now >= c.keep or redis.call('EXISTS', KEYS[3]) == 1
 end
 
 -- binds: a unit counts until it has left the window.
 function algorithm.binds(c) return length(c) end
 
 function algorithm.begin(_, quiet)
-  redis.call('HSET', limit, 'start', int(quiet), 'slot', int(quiet), 'keep', 0)
+  note('start', int(quiet))
+  note('slot', int(quiet))
+  note('keep', 0)
 end
 
 -- anew forgets the state, and begins when all that was given has left the window, the longer of the two.
 local function anew(c, old, now, quiet)
-  local from = math.max(now, quiet, tonumber(redis.call('HGET', limit, 'slot')) + math.max(length(c), length(old)))
+  local from = math.max(now, quiet, c.slot + math.max(length(c), length(old)))
   redis.call('DEL', KEYS[3])
-  redis.call('HSET', limit, 'start', int(from), 'keep', 0)
+  c.start, c.keep = from, 0
+  note('start', int(from))
+  note('keep', 0)
   return from
 end
 
@@ -39,12 +42,11 @@ function algorithm.change(c, old, now, quiet)
 end
 
 -- early is how long nothing may be given yet.
-local function early(now, quiet)
-  return math.max(quiet, tonumber(redis.call('HGET', limit, 'start'))) - now
-end
+local function early(c, now, quiet) return math.max(quiet, c.start) - now end
 
 -- gave notes that units were given, and that the state counts until then. It is removed a second later by itself.
 local function gave(now, keep)
-  redis.call('HSET', limit, 'slot', int(now), 'keep', int(keep))
+  note('slot', int(now))
+  note('keep', int(keep))
   redis.call('PEXPIRE', KEYS[3], int(math.ceil((keep - now) / 1000) + 1000))
 end

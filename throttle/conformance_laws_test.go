@@ -201,7 +201,7 @@ func TestConformanceFindsWhatARulePrevents(t *testing.T) {
 		{"sliding_window_log", "each run is kept while it counts", "newest(TIME, now - length(c))", "newest(TIME, now - length(c) + 50000)", "no window holds more after a late burst"},
 		{"sliding_window_list", "each run is kept while it counts", "newest(TIME, now - length(c))", "newest(TIME, now - length(c) + 50000)", "no window holds more after a late burst"},
 		{"sliding_window_log", "the units of a run are counted", "int(now) .. ' ' .. int(number)", "int(now) .. ' ' .. int(math.ceil(number / 2))", "no window holds more after a late burst"},
-		{"leaky_bucket", "the exact pace", "int(base + turned * c.period), 'n'", "int(base + turned * c.period - 1000), 'n'", "saturated, the share is used"},
+		{"leaky_bucket", "the exact pace", "note('base', int(base + turned * c.period))", "note('base', int(base + turned * c.period - 1000))", "saturated, the share is used"},
 	} {
 		t.Run(m.algorithm+" without "+m.rule, func(t *testing.T) {
 			t.Parallel()

@@ -181,7 +181,7 @@ type mutation struct {
 
 var mutations = []mutation{
 	{rule: "the fence", from: "quiet = now + set.horizon + set.lateness + algorithm.binds(set)\n  began = began or 0\n  if fence == 1 then\n    quiet = math.max(quiet, now + learn)", to: "quiet = now\n  began = began or 0\n  if fence == 1 then"},
-	{rule: "the burst rule", from: "'base', int(quiet), 'n', int(c.burst - 1)", to: "'base', int(quiet), 'n', '0'"},
+	{rule: "the burst rule", from: "note('n', int(c.burst - 1))", to: "note('n', '0')"},
 	{rule: "the fence after a clock step", from: "elseif stepped() then fence = 6\n", to: ""},
 	{rule: "the number of a booking", from: "if f[1] == seq and f[2] == epoch then", to: "if f[2] == epoch then"},
 	{rule: "the debt over a loss", from: "quiet = math.max(quiet, math.min(began, now + set.window + set.guard))", to: "", play: func(f *fleet) {

@@ -7,9 +7,9 @@
 algorithm.name = 'fixed_window'
 
 function algorithm.take(c, now, want, _, ahead, quiet)
-  local wait = early(now, quiet)
+  local wait = early(c, now, quiet)
   if wait > 0 then return wait, 0 end
-  local ends = tonumber(redis.call('HGET', limit, 'keep'))
+  local ends = c.keep
   if now >= ends then
     redis.call('DEL', KEYS[3])
     ends = now + length(c)

@@ -18,16 +18,14 @@ end
 
 local function spacing(c) return c.window / (c.cap - c.reserve) end
 
-function algorithm.whole()
-  local v = redis.call('HMGET', limit, 'base', 'n')
-  return v[1] and v[2]
-end
+function algorithm.whole(c) return c.base and c.n end
 
 -- binds: the arrival time of what was given lies no further ahead than a burst, and the bucket begins empty.
 function algorithm.binds(c) return after(pace(c), 1) end
 
 function algorithm.begin(c, quiet)
-  redis.call('HSET', limit, 'base', int(quiet), 'n', int(c.burst - 1))
+  note('base', int(quiet))
+  note('n', int(c.burst - 1))
 end
 
 -- change keeps what is owed, in units: all that was given is then what the faster of the two would have given too. A
@@ -35,17 +33,17 @@ end
 function algorithm.change(c, old, now, quiet)
   old.reserve = c.reserve
   if spacing(c) == spacing(old) and c.burst == old.burst then return nil end
-  local v = redis.call('HMGET', limit, 'base', 'n')
-  local owed = math.max(0, tonumber(v[1]) + after(pace(old), tonumber(v[2])) - now)
+  local owed = math.max(0, c.base + after(pace(old), c.n) - now)
   if owed > 0 then owed = math.ceil(owed / spacing(old) * spacing(c)) + 1 end -- 1 for the rounding of the fractions
-  redis.call('HSET', limit, 'base', int(now + owed), 'n', int(math.max(0, c.burst - old.burst)))
+  c.base, c.n = now + owed, math.max(0, c.burst - old.burst)
+  note('base', int(c.base))
+  note('n', int(c.n))
   return math.max(now, quiet)
 end
 
 function algorithm.take(c, now, want, _, ahead, quiet)
   if now < quiet then return quiet - now, 0 end
-  local v, p = redis.call('HMGET', limit, 'base', 'n'), pace(c)
-  local base, n = tonumber(v[1]), tonumber(v[2])
+  local p, base, n = pace(c), c.base, c.n
   if base + after(p, n) < now then base, n = now, 0 end -- idle: nothing is owed
   local given = math.max(0, math.min(want, within(p, now - base) + c.burst - n - ahead))
   if given == 0 then
@@ -53,6 +51,7 @@ function algorithm.take(c, now, want, _, ahead, quiet)
     return over > 0 and over or SOON, 0
   end
   local turned = math.floor((n + given - 1) / p.units) -- exact, and keeps n from 1 to units
-  redis.call('HSET', limit, 'base', int(base + turned * p.period), 'n', int(n + given - turned * p.units))
+  note('base', int(base + turned * p.period))
+  note('n', int(n + given - turned * p.units))
   return 0, given, now, 0, now, 1, 1, given
 end

@@ -21,24 +21,25 @@ local function put(tat, now)
   redis.call('SET', KEYS[3], tat, 'PX', int(math.max(1, math.ceil(tonumber(tat) / 1000000 - now / 1000))))
 end
 
-function algorithm.whole() return redis.call('HEXISTS', limit, 'tat_ns') == 1 end
+function algorithm.whole(c) return c.tat_ns end
 
 -- binds: the arrival time of what was given lies no further ahead than a burst, and the bucket begins empty.
 function algorithm.binds(c) return math.ceil(spacing(c)) end
 
 function algorithm.begin(c, quiet)
   throttle(c, 0)
-  redis.call('HSET', limit, 'tat_ns', int(quiet + math.ceil((c.burst - 1) * spacing(c))) .. '000')
+  note('tat_ns', int(quiet + math.ceil((c.burst - 1) * spacing(c))) .. '000')
 end
 
 -- change keeps what is owed, in units, and a larger burst begins as empty as it is larger: see gcra.lua.
 function algorithm.change(c, old, now, quiet)
   old.reserve = c.reserve
   if spacing(c) == spacing(old) and c.burst == old.burst then return nil end
-  local owed = math.max(0, math.ceil(tonumber(redis.call('HGET', limit, 'tat_ns')) / 1000) + 1 - now)
+  local owed = math.max(0, math.ceil(tonumber(c.tat_ns) / 1000) + 1 - now)
   owed = math.ceil((owed / spacing(old) + math.max(0, c.burst - old.burst)) * spacing(c))
   local tat = int(now + owed) .. '000'
-  redis.call('HSET', limit, 'tat_ns', tat)
+  c.tat_ns = tat
+  note('tat_ns', tat)
   redis.call('DEL', KEYS[3])
   if owed > 0 then put(tat, now) end
   return math.max(now, quiet)
@@ -46,7 +47,7 @@ end
 
 function algorithm.take(c, now, want, _, ahead, quiet)
   if now < quiet then return quiet - now, 0 end
-  local tat = redis.call('HGET', limit, 'tat_ns')
+  local tat = c.tat_ns
   if tonumber(tat) / 1000 > now and redis.call('EXISTS', KEYS[3]) == 0 then put(tat, now) end
   local given = math.max(0, math.min(want, throttle(c, 0)[3] - ahead))
   if given > 0 and throttle(c, given)[1] == 1 then given = 0 end
@@ -54,6 +55,6 @@ function algorithm.take(c, now, want, _, ahead, quiet)
     local over = tonumber(tat) / 1000 - now - (c.burst - math.min(c.burst, want + ahead)) * spacing(c)
     return over > 0 and math.ceil(over) + 1 or SOON, 0
   end
-  redis.call('HSET', limit, 'tat_ns', redis.call('GET', KEYS[3]) or tat)
+  note('tat_ns', redis.call('GET', KEYS[3]) or tat)
   return 0, given, now, 0, now, 1, 1, given
 end

@@ -46,7 +46,7 @@ function algorithm.change(c, old, now, quiet)
 end
 
 function algorithm.take(c, now, want, _, ahead, quiet)
-  local wait = early(now, quiet)
+  local wait = early(c, now, quiet)
   if wait > 0 then return wait, 0 end
   local long = length(c)
   local index = math.floor(now / long)

@@ -6,7 +6,7 @@
 algorithm.name = 'sliding_window_list'
 
 function algorithm.take(c, now, want, _, ahead, quiet)
-  local wait = early(now, quiet)
+  local wait = early(c, now, quiet)
   if wait > 0 then return wait, 0 end
   local last = run(-1)
   local number = last and last[NUMBER] or 0

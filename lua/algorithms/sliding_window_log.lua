@@ -6,7 +6,7 @@
 algorithm.name = 'sliding_window_log'
 
 function algorithm.take(c, now, want, _, ahead, quiet)
-  local wait = early(now, quiet)
+  local wait = early(c, now, quiet)
   if wait > 0 then return wait, 0 end
   local gone, left = newest(TIME, now - length(c))
   local last = run(-1)

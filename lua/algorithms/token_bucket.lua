@@ -14,7 +14,9 @@ function algorithm.binds(c) return after(c, 1) end
 
 -- begin starts with an empty bucket.
 function algorithm.begin(c, quiet)
-  redis.call('HSET', limit, 'base', int(quiet), 'n', int(c.burst - 1), 'slot', int(quiet))
+  note('base', int(quiet))
+  note('n', int(c.burst - 1))
+  note('slot', int(quiet))
 end
 
 -- change begins the new timeline behind the last slot given, at the shorter of the two spacings: each window then
@@ -28,7 +30,8 @@ function algorithm.change(c, old, now, quiet)
   behind = behind + math.max(0, old.guard - c.guard) -- the last ones may be as late as the old guard allowed
   local from = math.max(now, quiet, behind)
   c.base, c.n = from, c.burst - 1
-  redis.call('HSET', limit, 'base', int(c.base), 'n', int(c.n))
+  note('base', int(c.base))
+  note('n', int(c.n))
   return from
 end
 
@@ -43,6 +46,8 @@ function algorithm.take(c, now, want, lead, ahead)
   local count = n + given
   -- Exact, and keeps n - debt from 1 to units; base stays behind the last one given, for change goes by it.
   local turned = math.max(0, math.floor((count - 1 - debt) / c.units))
-  redis.call('HSET', limit, 'base', int(base + turned * c.period), 'n', int(count - turned * c.units), 'slot', int(at(given - 1)))
+  note('base', int(base + turned * c.period))
+  note('n', int(count - turned * c.units))
+  note('slot', int(at(given - 1)))
   return 0, given, base, n, floor, c.units, c.period, debt
 end
