@@ -1,6 +1,8 @@
 package integration
 
 import (
+	"encoding/base64"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -44,7 +46,7 @@ func (w *world) jobsThatAreNone(t *testing.T) {
 		record("bad", "unreadable", kafka.Header{Key: "cost", Value: []byte("many")}),
 		record("late", "expired", kafka.Header{Key: "not-after", Value: []byte("2020-01-01T00:00:00Z")}),
 		record("large", strings.Repeat("x", 1025)),
-		record("huge", strings.Repeat("y", 1_048_400)), // fits into the topic, but not with a dead letter's headers
+		record("huge", incompressible(1_048_400)), // fits into the topic, but not with a dead letter's headers
 	)
 	s.start(t, 1)
 	s.settled(t, time.Minute)
@@ -86,6 +88,13 @@ func (w *world) jobsThatAreNone(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("no dead letter for %v", want)
 	}
+}
+
+// incompressible is text that no compression makes much smaller.
+func incompressible(size int) string {
+	b := make([]byte, size)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(b) // never fails
+	return base64.RawStdEncoding.EncodeToString(b)[:size]
 }
 
 func record(key, value string, headers ...kafka.Header) kafka.Message {
