@@ -3,6 +3,7 @@
 -- KEYS[1] limit, KEYS[2] history: see limit.lua
 -- KEYS[3] state, KEYS[4] nodes: see book.lua
 -- KEYS[5] shares: see share.lua
+-- KEYS[6] lateness: see lateness.lua
 --
 -- ARGV[1] alive_us  a node that was here within this time uses the limit
 --
@@ -27,7 +28,7 @@ end
 if users > 0 then return {2, users} end
 
 local quiet = now + set.horizon + set.lateness + set.window + set.guard
-redis.call('DEL', limit, history, KEYS[3], KEYS[4], KEYS[5])
+redis.call('DEL', limit, history, KEYS[3], KEYS[4], KEYS[5], KEYS[6])
 redis.call('HSET', limit, 'quiet', int(quiet))
 redis.call('PEXPIRE', limit, int(math.ceil((quiet - now) / 1000) + 1000))
 return {0, 0}

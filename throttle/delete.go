@@ -21,7 +21,7 @@ func (e *InUseError) Error() string {
 // that begins again grants nothing until all calls under the old one have left its
 // window.
 func (c *Control) Delete(ctx context.Context) error {
-	keys := []string{c.keys.limit, c.keys.history, c.keys.state, c.keys.nodes, c.keys.shares}
+	keys := []string{c.keys.limit, c.keys.history, c.keys.state, c.keys.nodes, c.keys.shares, c.keys.lateness}
 	n, err := c.scripts.remove.Run(ctx, c.rdb, keys, goneAfter.Microseconds()).Int64Slice()
 	switch {
 	case err != nil:
@@ -32,9 +32,6 @@ func (c *Control) Delete(ctx context.Context) error {
 		return c.unknown()
 	case n[0] == 2:
 		return &InUseError{Name: c.name, Nodes: int(n[1])}
-	}
-	if err := c.rdb.Del(ctx, c.keys.lateness).Err(); err != nil {
-		return fmt.Errorf("delete the counts of limit %q: %w", c.name, err)
 	}
 	return nil
 }

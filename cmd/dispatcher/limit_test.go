@@ -60,6 +60,32 @@ func TestLimitIsShownAndChanged(t *testing.T) {
 	limit("resume", "provider").mustPrint(t, "at most 300 in any 1m, burst 1\n")
 }
 
+// The algorithm is a setting like the others, and the file's is only a seed.
+func TestTheAlgorithmIsChangedLikeTheRest(t *testing.T) {
+	t.Parallel()
+	limit := limitOn(t, seeded(t))
+	limit("get", "provider").mustPrint(t, "algorithm", "token_bucket")
+	limit("set", "provider", "--algorithm", "sliding_window_log").mustPrint(t, "sliding_window_log", "but token_bucket in this configuration")
+	limit("set", "provider", "--burst", "20").mustFail(t, "burst: 20: must be 1")
+	limit("set", "provider", "--algorithm", "magic").mustFail(t, "algorithm: magic: must be one of token_bucket")
+	limit("set", "provider", "--algorithm", "redis_cell").mustFail(t, "needs the module redis-cell")
+	limit("history", "provider").mustPrint(t, "algorithm sliding_window_log")
+	limit("undo", "provider").mustPrint(t, "token_bucket")
+}
+
+// A limit that nodes have left is deleted, and not listed any more.
+func TestALimitIsDeleted(t *testing.T) {
+	t.Parallel()
+	limit := limitOn(t, seeded(t))
+	limit("list").mustPrint(t, "provider")
+	limit("delete", "provider").mustPrint(t, "limit provider: deleted")
+	limit("get", "provider").mustFail(t, "no such limit in Redis")
+	limit("delete", "provider").mustFail(t, "no such limit in Redis")
+	if o := limit("list", "--json"); strings.Contains(o.out, "provider") {
+		t.Errorf("got %s, want no limit", o.out)
+	}
+}
+
 // An emergency cut to any ordinary number is taken, however odd.
 func TestOddNumbersAreTaken(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,67 @@
+package throttle
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+)
+
+// A limit is deleted when nobody uses it, with all its keys. One of that name that
+// begins again waits until the calls under the old one have left its window.
+func TestALimitIsDeletedWhenNobodyUsesIt(t *testing.T) {
+	t.Parallel()
+	mini := miniredis.RunT(t)
+	rdb := patient(t, mini.Addr())
+	now := time.UnixMicro(1_700_000_000_000_000)
+	mini.SetTime(now)
+	control, err := NewControl(rdb, "ns", "provider")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := control.Delete(t.Context()); !errors.Is(err, ErrUnknownLimit) {
+		t.Errorf("got %v before there is one, want %v", err, ErrUnknownLimit)
+	}
+	old := contractOf(20, time.Minute)
+	old.Burst = 14
+	known, seq := seeded("", old, Rails{}), int64(0)
+	ask1 := func(name string, set Settings, want int64, end bool) booking {
+		t.Helper()
+		seq++
+		b, err := newScripts(rdb, "ns", "provider", name).runBook(t.Context(), ask{want: want, seq: seq, end: end, identity: IdentityNone, lead: lead, known: set})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	ask1("a", known, 0, false)
+	var used *InUseError
+	if err := control.Delete(t.Context()); !errors.As(err, &used) || used.Nodes != 1 {
+		t.Errorf("got %v while a node is there, want a refusal that counts it", err)
+	}
+	now = now.Add(3 * time.Minute)
+	mini.SetTime(now)
+	if b := ask1("a", known, 14, false); b.schedule.given != 14 {
+		t.Fatalf("got %d units, want the burst of 14", b.schedule.given)
+	}
+	ask1("a", known, 0, true)
+	if err := control.Delete(t.Context()); err != nil {
+		t.Fatalf("after the node has signed off: %v", err)
+	}
+	if keys := mini.Keys(); len(keys) != 1 || keys[0] != control.keys.limit {
+		t.Errorf("got the keys %v left, want what tells a limit that begins again to wait", keys)
+	}
+	if _, err := control.Get(t.Context()); !errors.Is(err, ErrUnknownLimit) {
+		t.Errorf("got %v, want %v", err, ErrUnknownLimit)
+	}
+	deleted := now
+	lower := seeded("", contractOf(20, time.Minute), Rails{})
+	if b := ask1("b", lower, 0, false); duration(b.quiet-deleted.UnixMicro()) < windowed(old) {
+		t.Errorf("the new limit grants %v after the old one's burst, want a window of %v", duration(b.quiet-deleted.UnixMicro()), windowed(old))
+	}
+	mini.FastForward(time.Hour)
+	if _, err := control.Get(t.Context()); err != nil {
+		t.Errorf("the new limit did not last: %v", err)
+	}
+}
