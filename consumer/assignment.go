@@ -25,7 +25,11 @@ type assignment struct {
 	doom   chan struct{}   // condemned is not empty; one slot
 	life   context.Context //nolint:containedctx // ends when no outcome counts any more
 	finish context.CancelFunc
-	fresh  bool // the group has committed nothing yet, in no partition
+	// letters of jobs that were called go on for half the drain: such a job is not
+	// to be called again because its letter had not left yet.
+	letters    context.Context //nolint:containedctx // of writes, not of a call
+	endLetters context.CancelFunc
+	fresh      bool // the group has committed nothing yet, in no partition
 
 	fetch *fetcher
 	wake  chan struct{} // there is news for fetch; one slot, since a second word says nothing new
@@ -61,6 +65,7 @@ func newAssignment(g *group, gen *kafka.Generation) *assignment {
 	a.ctx, a.cancel = context.WithCancelCause(context.Background())
 	a.fetch = newFetcher(a)
 	a.life, a.finish = context.WithCancel(context.Background())
+	a.letters, a.endLetters = context.WithCancel(a.life)
 	return a
 }
 
@@ -111,6 +116,7 @@ func (a *assignment) run(stopped, revoked <-chan struct{}) bool {
 	wg.Go(a.fetch.run)
 	wg.Go(a.begin)
 	a.commitLoop(a.ctx.Done(), nil)
+	defer time.AfterFunc(a.drainLeft(a.g.c.opts.Drain)/2, a.endLetters).Stop()
 	hub := a.g.c.hub
 	hub.drain(a)
 	a.awaitCalls()

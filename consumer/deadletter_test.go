@@ -214,3 +214,27 @@ func TestDeadLetterIsReturnedAtTheStop(t *testing.T) {
 		}
 	})
 }
+
+// A call that ends while the node stops leaves its dead letter all the same: the
+// job is not called again.
+func TestADeadLetterIsWrittenDuringTheDrain(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", numbered(0, 1)...)
+		n := w.start(w.options(), func(d *consumer.Delivery) {
+			go func() {
+				<-d.Context().Done()
+				time.Sleep(time.Second) // the rest of its call
+				d.Dead(consumer.Failure{Class: consumer.ClassPermanent})
+			}()
+		})
+		w.until("it is in hand", func() bool { return len(n.values()) == 1 })
+		w.ok(n.end())
+		if got := len(w.letters("jobs")); got != 1 {
+			t.Errorf("got %d dead letters, want 1", got)
+		}
+		if offset, _ := w.committed("jobs", 0); offset != 1 {
+			t.Errorf("got offset %d committed, want 1: the job is called again", offset)
+		}
+	})
+}

@@ -140,7 +140,7 @@ func (d *Delivery) Done() { d.part.hub.answer(d, true) }
 // wire is. After that the job stays open.
 func (d *Delivery) Dead(f Failure) {
 	if h := d.part.hub; h.claim(d) {
-		h.dead.bury(d.Context(), []letter{{d: d, f: f}})
+		h.dead.bury(d.part.asg.letters, []letter{{d: d, f: f}})
 	}
 }
 

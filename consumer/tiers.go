@@ -122,7 +122,7 @@ func (d *Delivery) Later(at time.Time, f Failure) bool {
 	if !h.claim(d) {
 		return true
 	}
-	if len(h.dead.bury(d.Context(), []letter{{d: d, f: f, tier: tier, at: at}})) == 0 {
+	if len(h.dead.bury(d.part.asg.letters, []letter{{d: d, f: f, tier: tier, at: at}})) == 0 {
 		return true
 	}
 	h.dead.tellUnfit(d, tier)
