@@ -87,13 +87,9 @@ func decodeLateReply(reply []any) (lateReply, error) {
 	if len(reply) < lateNumbers || len(reply)%2 != 0 {
 		return lateReply{}, fmt.Errorf("report late slots: %w: %d values", errReply, len(reply))
 	}
-	var n [lateNumbers]int64
-	for i := range n {
-		v, ok := reply[i].(int64)
-		if !ok {
-			return lateReply{}, fmt.Errorf("report late slots: %w: value %d is %T", errReply, i+1, reply[i])
-		}
-		n[i] = v
+	n, err := numbersOf(reply[:lateNumbers])
+	if err != nil {
+		return lateReply{}, fmt.Errorf("report late slots: %w", err)
 	}
 	r := lateReply{now: n[0], mine: len(reply) > lateNumbers, fell: -1}
 	if n[3] > 0 {

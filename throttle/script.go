@@ -180,24 +180,32 @@ const bookNumbers = 15
 
 var errReply = errors.New("unexpected reply of a script")
 
+// numbersOf reads the numbers of a script's reply.
+func numbersOf(reply []any) ([]int64, error) {
+	n := make([]int64, len(reply))
+	for i := range n {
+		v, ok := reply[i].(int64)
+		if !ok {
+			return nil, fmt.Errorf("%w: value %d is %T", errReply, i+1, reply[i])
+		}
+		n[i] = v
+	}
+	return n, nil
+}
+
 // decodeBooking reads a reply to a node that knows the settings given; they are
 // in the reply only where they are others.
 func decodeBooking(reply []any, known Settings) (booking, error) {
 	if len(reply) != bookNumbers && len(reply) != bookNumbers+1 {
 		return booking{}, fmt.Errorf("reserve slots: %w: %d values", errReply, len(reply))
 	}
-	var n [bookNumbers]int64
-	for i := range n {
-		v, ok := reply[i].(int64)
-		if !ok {
-			return booking{}, fmt.Errorf("reserve slots: %w: value %d is %T", errReply, i+1, reply[i])
-		}
-		n[i] = v
+	n, err := numbersOf(reply[:bookNumbers])
+	if err != nil {
+		return booking{}, fmt.Errorf("reserve slots: %w", err)
 	}
 	set := known
 	if len(reply) > bookNumbers {
 		text, _ := reply[bookNumbers].(string)
-		var err error
 		if set, err = unpack(text); err != nil {
 			return booking{}, fmt.Errorf("reserve slots: %w: %w", errReply, err)
 		}
