@@ -172,16 +172,21 @@ if fence > 0 then
   if fence == 1 then
     quiet = math.max(quiet, now + learn)
     -- What is left of a limit that was deleted tells a node that knows only its file: others may have used other terms.
+    -- The nodes remember it as from, should the key be lost again meanwhile.
     if not flag('l') and redis.call('EXISTS', nodes, history) > 0 then
       quiet = math.max(quiet, now + set.horizon + set.lateness + span(set, set))
+      began = math.max(began, quiet)
     end
-    if before > now then quiet = math.max(quiet, before) end -- `limit delete` left it behind
+    if before > now then -- `limit delete` left it behind
+      quiet = math.max(quiet, before)
+      began = math.max(began, quiet)
+    end
   end
   if old and under ~= stored and (fence > 3 or old.algorithm ~= set.algorithm) then -- what is owed under other terms is paid by waiting
     began = now + math.max(old.horizon, set.horizon) + math.max(old.lateness, set.lateness) + span(old, set)
     quiet = math.max(quiet, began)
   end
-  quiet = math.max(quiet, math.min(began, now + set.window + set.guard))
+  quiet = math.max(quiet, math.min(began, now + set.horizon + set.lateness + set.window + set.guard))
   epoch = int(now)
   redis.call('DEL', KEYS[3], booked)
   algorithm.begin(set, quiet)
@@ -197,8 +202,10 @@ attend()
 if epoch ~= '0' and epoch ~= of and known ~= stored and flag('l') and now < quiet and mine.changed == set.changed then
   -- The node worked under other terms before the cooldown, and none is newer: what it used still counts.
   quiet = math.max(quiet, now + mine.horizon + mine.lateness + span(mine, set))
+  began = math.max(began or 0, quiet)
   algorithm.begin(set, quiet)
   note('quiet', int(quiet))
+  note('from', int(began))
   flush()
   local b = redis.call('HMGET', limit, 'base', 'n', 'slot', 'start', 'keep', 'tat_ns')
   c.base, c.n, c.slot, c.start, c.keep, c.tat_ns = tonumber(b[1]), tonumber(b[2]), tonumber(b[3]), tonumber(b[4]), tonumber(b[5]), b[6]

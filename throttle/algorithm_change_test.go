@@ -224,3 +224,37 @@ func TestAnotherAlgorithmLawBreaksWithout(t *testing.T) {
 		})
 	}
 }
+
+// A key that is lost again during the cooldown does not end it sooner: the nodes
+// remember until when it lasts.
+func TestAKeyLostTwiceKeepsItsCooldown(t *testing.T) {
+	t.Parallel()
+	mini := miniredis.RunT(t)
+	r := newRollout(t, mini, patient(t, mini.Addr()), diceOf(1), func(s string) string { return s })
+	lose := func() {
+		if err := r.rdb.Del(t.Context(), keysOf("rollout", "provider").limit).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.nodes = []*rolloutNode{r.fresh()}
+	lose()
+	r.nodes[0].known = files()[4] // a log gives all of the cap at once
+	r.poll(r.nodes[0])
+	r.pass(3_000_000)
+	r.reserve(r.nodes[0], rolloutCap)
+	lose()
+	r.nodes[0] = r.fresh()
+	r.nodes[0].known = files()[0]
+	r.poll(r.nodes[0])
+	lose()
+	for range 200 {
+		r.reserve(r.nodes[0], rolloutCap)
+		r.pass(10_000)
+	}
+	if over := r.over(); over != "" {
+		t.Error(over)
+	}
+	if len(r.grants) < rolloutCap+5 {
+		t.Errorf("got %d units; so few prove nothing", len(r.grants))
+	}
+}

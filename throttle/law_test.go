@@ -184,7 +184,7 @@ var mutations = []mutation{
 	{rule: "the burst rule", from: "note('n', int(c.burst - 1))", to: "note('n', '0')"},
 	{rule: "the fence after a clock step", from: "elseif stepped() then fence = 6\n", to: ""},
 	{rule: "the number of a booking", from: "if f[1] == seq and f[2] == epoch then", to: "if f[2] == epoch then"},
-	{rule: "the debt over a loss", from: "quiet = math.max(quiet, math.min(began, now + set.window + set.guard))", to: "", play: func(f *fleet) {
+	{rule: "the debt over a loss", from: "quiet = math.max(quiet, math.min(began, now + set.horizon + set.lateness + set.window + set.guard))", to: "", play: func(f *fleet) {
 		f.spendBurst()
 		f.set(burstOfOne())
 		f.look()

@@ -148,9 +148,10 @@ func (m *model) book(node string, a ask, now int64) booking {
 			m.quiet = max(m.quiet, now+m.learning)
 			if traces && !a.learned {
 				m.quiet = max(m.quiet, now+horizon+(m.set.Lateness+m.set.Window+m.set.Guard).Microseconds())
+				m.began = max(m.began, m.quiet)
 			}
 		}
-		m.quiet = max(m.quiet, min(m.began, now+(m.set.Window+m.set.Guard).Microseconds()))
+		m.quiet = max(m.quiet, min(m.began, now+horizon+(m.set.Lateness+m.set.Window+m.set.Guard).Microseconds()))
 		m.base, m.n, m.epoch, m.last, m.under, m.suspect = m.quiet, debt, now, now, m.set, suspicion{}
 		m.queued, m.served, m.spare = 0, 0, 0
 		delete(m.grants, node)
@@ -251,6 +252,7 @@ func (m *model) extend(a ask, same bool, now int64) {
 		return
 	}
 	m.quiet = max(m.quiet, now+(k.Horizon+k.Lateness+max(k.Window, m.set.Window)+max(k.Guard, m.set.Guard)).Microseconds())
+	m.began = max(m.began, m.quiet)
 	m.base, m.n = m.quiet, m.set.Burst-1
 }
 
