@@ -58,7 +58,7 @@ integration: ## The built binary against Kafka and Redis in containers (needs Do
 	$(DOCKER) -timeout=20m -run='^Test(Friday|Inputs|[A-Za-z0-9]*Real)$$' -skip='$(MEASURES)' ./integration
 	$(DOCKER) -timeout=20m -run='Real$$' -skip='$(MEASURES)' ./consumer
 	$(DOCKER) -timeout=20m -run='Real$$' -skip='$(MEASURES)' ./throttle
-	$(DOCKER) -timeout=20m -run='^TestChangesReal$$' ./throttle -changes=4000
+	$(DOCKER) -timeout=20m -run='^TestChangesReal$$' ./throttle
 	$(DOCKER) -timeout=10m -run='^Test(NoRepeats|KilledNodes|Away|Account)Real$$' ./internal/sendledger
 
 proof: ## What is measured on real Kafka and Redis, beside what it is compared with: 40 minutes (needs Docker)
