@@ -98,6 +98,10 @@ func (l *line) next(ctx context.Context) error {
 	if err := l.reach(ctx); err != nil {
 		return err
 	}
+	if l.jobs.Waiting() == 0 { // they were taken away while the provider was down
+		<-l.wire
+		return context.Cause(ctx)
+	}
 	t := turn{since: since}
 	err := l.prepare(ctx)
 	switch {
@@ -146,7 +150,8 @@ func (l *line) prepare(ctx context.Context) error {
 // opens one when it has the slot: until then, one would be closed again.
 func (l *line) connect(ctx context.Context) error {
 	d := l.demand()
-	if l.rare() || l.conns.Ready(d) {
+	// The jobs may have been taken away meanwhile: nothing would be dialled for none.
+	if d.Jobs == 0 || l.rare() || l.conns.Ready(d) {
 		return nil
 	}
 	timer := time.AfterFunc(patience, func() { l.blocked.Store(true) })
