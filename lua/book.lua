@@ -54,7 +54,7 @@ local HOLD = 20000 -- while a report of a step waits for a second opinion
 local function flag(letter) return string.find(flags, letter, 1, true) end
 
 local v = redis.call('HMGET', limit, 'settings', 'under', 'last', 'quiet', 'base', 'n', 'slot', 'epoch', 'master', 'run', 'from',
-  'queued', 'served', 'spare', 'suspect', 'start', 'keep', 'tat_ns')
+  'queued', 'served', 'spare', 'suspect', 'start', 'keep', 'tat_ns', 'passed')
 local stored, under, last, quiet = v[1], v[2], tonumber(v[3]), tonumber(v[4])
 local of, master, ran, began = v[8], v[9], v[10], tonumber(v[11])
 local queued, served, spare, suspect = tonumber(v[12] or 0), tonumber(v[13] or 0), tonumber(v[14] or 0), v[15]
@@ -139,7 +139,8 @@ end
 
 local old = under == stored and set or unpacked(under)
 local c = newer and mine or set or mine
-c.base, c.n, c.slot, c.start, c.keep, c.tat_ns = tonumber(v[5]), tonumber(v[6]), tonumber(v[7]), tonumber(v[16]), tonumber(v[17]), v[18]
+c.base, c.n, c.slot, c.passed = tonumber(v[5]), tonumber(v[6]), tonumber(v[7]), tonumber(v[19])
+c.start, c.keep, c.tat_ns = tonumber(v[16]), tonumber(v[17]), v[18]
 local waiting, unanswered
 local fence = 0
 if not set then fence = 1
@@ -207,8 +208,9 @@ if epoch ~= '0' and epoch ~= of and known ~= stored and flag('l') and now < quie
   note('quiet', int(quiet))
   note('from', int(began))
   flush()
-  local b = redis.call('HMGET', limit, 'base', 'n', 'slot', 'start', 'keep', 'tat_ns')
-  c.base, c.n, c.slot, c.start, c.keep, c.tat_ns = tonumber(b[1]), tonumber(b[2]), tonumber(b[3]), tonumber(b[4]), tonumber(b[5]), b[6]
+  local b = redis.call('HMGET', limit, 'base', 'n', 'slot', 'passed', 'start', 'keep', 'tat_ns')
+  c.base, c.n, c.slot, c.passed = tonumber(b[1]), tonumber(b[2]), tonumber(b[3]), tonumber(b[4])
+  c.start, c.keep, c.tat_ns = tonumber(b[5]), tonumber(b[6]), b[7]
 end
 if history_id ~= master then note('master', history_id) end
 

@@ -23,3 +23,11 @@ local function within(c, us)
   if after(c, count + 1) <= us then return count + 1 end
   return count
 end
+
+-- passed returns when all that was given has left every window: the last unit under the widest terms since it was given.
+-- Each change takes its own terms in, so that several in a row forget none of them. It bounds what a change waits for.
+local function passed(c, old)
+  c.passed = math.max(c.passed or 0, c.slot + math.max(c.window, old.window) + math.max(c.guard, old.guard))
+  note('passed', int(c.passed))
+  return c.passed
+end

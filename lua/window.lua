@@ -25,9 +25,10 @@ function algorithm.begin(_, quiet)
   note('keep', 0)
 end
 
--- anew forgets the state, and begins when all that was given has left the window, the longer of the two.
+-- anew forgets the state, and begins when all that was given has left the window, the longer of the two. A start that
+-- lies ahead stays: nothing was given since the change that set it, so the last unit was given under terms before old.
 local function anew(c, old, now, quiet)
-  local from = math.max(now, quiet, c.slot + math.max(length(c), length(old)))
+  local from = math.max(now, quiet, c.start, c.slot + math.max(length(c), length(old)))
   redis.call('DEL', KEYS[3])
   c.start, c.keep = from, 0
   note('start', int(from))

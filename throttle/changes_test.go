@@ -89,7 +89,7 @@ func TestChangesReal(t *testing.T) {
 // The same, as far as it goes without a server.
 func TestChangesEmbedded(t *testing.T) {
 	t.Parallel()
-	changesLaw(t, embeddedRedis(t), 1, 300, 60)
+	changesLaw(t, embeddedRedis(t), 1, 1_200, 60)
 }
 
 func changesLaw(t *testing.T, rdb redis.UniversalClient, seed uint64, all, each int) {

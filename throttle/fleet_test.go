@@ -94,7 +94,7 @@ type simNode struct {
 const shiftScript = `
 local d = tonumber(ARGV[1])
 local function less(v) return string.format('%.0f', tonumber(v) - d) end
-for _, f in ipairs({'base', 'last', 'slot', 'quiet', 'from', 'spare'}) do
+for _, f in ipairs({'base', 'last', 'slot', 'passed', 'quiet', 'from', 'spare'}) do
   local v = redis.call('HGET', KEYS[1], f)
   if v and v ~= '0' then redis.call('HSET', KEYS[1], f, less(v)) end
 end

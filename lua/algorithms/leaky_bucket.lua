@@ -4,7 +4,7 @@
 -- capacity in time. Nothing is stored for later, so there is no burst, and no window + guard holds more than the cap.
 --
 -- In the limit's hash: base_us and n, from which the next unit leaves n spacings away; slot_us, when the last one
--- given leaves.
+-- given leaves; passed_us, see pace.lua.
 local algorithm = {name = 'leaky_bucket', paced = true}
 
 function algorithm.whole(c) return c.base and c.n and c.slot end
@@ -16,6 +16,7 @@ function algorithm.begin(_, quiet)
   note('base', int(quiet))
   note('n', 0)
   note('slot', int(quiet))
+  note('passed', 0)
 end
 
 -- change: the bucket leaks at the new pace behind the last unit given, the first time by the shorter spacing, so that
@@ -24,7 +25,7 @@ function algorithm.change(c, old, now, quiet)
   if c.units == old.units and c.period == old.period then return nil end
   local behind = math.max(c.base, c.slot + math.min(after(old, 1), after(c, 1)))
   behind = behind + math.max(0, old.guard - c.guard) -- the last ones may be as late as the old guard allowed
-  local from = math.max(now, quiet, behind)
+  local from = math.max(now, quiet, math.min(behind, passed(c, old)))
   c.base, c.n = from, 0
   note('base', int(from))
   note('n', 0)

@@ -4,7 +4,7 @@
 -- slots than the cap, whatever burst was taken.
 --
 -- In the limit's hash, which the frame reads into c: base_us and n, from which slot j, from 0, lies n + j - burst + 1
--- spacings away; slot_us, the last one given.
+-- spacings away; slot_us, the last one given; passed_us, see pace.lua.
 local algorithm = {name = 'token_bucket', paced = true}
 
 function algorithm.whole(c) return c.base and c.n and c.slot end
@@ -17,6 +17,7 @@ function algorithm.begin(c, quiet)
   note('base', int(quiet))
   note('n', int(c.burst - 1))
   note('slot', int(quiet))
+  note('passed', 0)
 end
 
 -- change begins the new timeline behind the last slot given, at the shorter of the two spacings: each window then
@@ -26,9 +27,8 @@ function algorithm.change(c, old, now, quiet)
   if c.cap == old.cap and c.window == old.window and c.burst == old.burst and c.guard == old.guard then return nil end
   local behind = c.base + after(old, c.n)
   if old.burst == 1 then behind = math.max(c.base, c.slot + math.min(after(old, 1), after(c, 1))) end
-  behind = math.min(behind, c.slot + math.max(c.window, old.window) + math.max(c.guard, old.guard))
   behind = behind + math.max(0, old.guard - c.guard) -- the last ones may be as late as the old guard allowed
-  local from = math.max(now, quiet, behind)
+  local from = math.max(now, quiet, math.min(behind, passed(c, old)))
   c.base, c.n = from, c.burst - 1
   note('base', int(c.base))
   note('n', int(c.n))
