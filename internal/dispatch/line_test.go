@@ -43,7 +43,6 @@ func (s *shelf) put(n int64) {
 	}
 }
 
-// withLine runs a line at ten slots a second in a bubble.
 // atHand always has a connection.
 type atHand struct{}
 
@@ -51,6 +50,21 @@ func (atHand) Ready(sender.Demand) bool                   { return true }
 func (atHand) Await(context.Context, sender.Demand) error { return nil }
 func (atHand) Take() sender.Conn                          { return sender.Conn{} }
 
+// dialling has no connection at hand until one was awaited, and opens none
+// where no job needs it.
+type dialling struct{ atHand }
+
+func (dialling) Ready(sender.Demand) bool { return false }
+
+func (dialling) Await(ctx context.Context, d sender.Demand) error {
+	if d.Jobs > 0 {
+		return nil
+	}
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// withLine runs a line at ten slots a second in a bubble.
 func withLine(t *testing.T, test func(s *shelf, turns <-chan turn, l *line, stop func())) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -138,6 +152,36 @@ func TestAStopEndsTheLine(t *testing.T) {
 		synctest.Wait()
 		if len(l.wire) != 0 || s.taken.Load() != 1 {
 			t.Errorf("got %d tokens and %d jobs taken, want 0 and 1", len(l.wire), s.taken.Load())
+		}
+	})
+}
+
+// Jobs that are taken away while the provider is down leave the line free: it
+// asks for no slot, and awaits no connection that nobody would use.
+func TestJobsThatAreTakenAwayHoldTheLineNot(t *testing.T) {
+	t.Parallel()
+	withLine(t, func(s *shelf, turns <-chan turn, l *line, _ func()) {
+		l.conns = dialling{}
+		s.put(1)
+		<-turns
+		<-l.wire
+		shut(t, l.gate, 5)
+		s.put(1)
+		synctest.Wait()
+		s.n.Store(0)
+		time.Sleep(10 * time.Second)
+		if len(l.wire) != 0 || l.blocked.Load() || !l.slot.IsZero() {
+			t.Errorf("got %d tokens, blocked %v and slot %v without a job, want none of them", len(l.wire), l.blocked.Load(), l.slot)
+		}
+		if err := l.connect(t.Context()); err != nil { // they may go at any time
+			t.Error(err)
+		}
+		begin := time.Now()
+		s.put(1)
+		<-turns
+		<-l.wire
+		if took := time.Since(begin); took > 3*time.Second/2 {
+			t.Errorf("the next job waited for %v, want it to go with the probe that is due", took)
 		}
 	})
 }
