@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -63,6 +64,7 @@ type booker struct {
 
 	most  int64 // slots that the node asks for at once: less than a block after it was late
 	given int64 // by the last booking
+	less  bool  // than it asked for: all that may be booked is
 	late  int64 // slots that were late since then
 }
 
@@ -182,6 +184,9 @@ func (b *booker) bookingDue(st lineState, want int64) time.Time {
 	if want < b.blockSize() {
 		due = later(due, b.bookedAt.Add(minGap))
 	}
+	if b.less && b.kind.Ahead { // what becomes free meanwhile lies a horizon away, and is not lost
+		due = later(due, b.bookedAt.Add(min(block, cmp.Or(b.reach(), b.known.Horizon)/4)))
+	}
 	return due
 }
 
@@ -261,7 +266,7 @@ func (b *booker) call(ctx context.Context, want int64) {
 	}
 	b.take(reply)
 	if want > 0 {
-		b.receive(reply, answered)
+		b.receive(want, reply, answered)
 		b.turnAway(want-reply.schedule.given, reply, answered)
 		b.lost = false
 	}
@@ -343,10 +348,11 @@ func (b *booker) adapt(given int64) {
 // receive maps booked slots to this node's clock and puts them into the line.
 // After a step of Redis's clock they mean nothing, and are dropped. A refusal
 // says when it is this node's turn.
-func (b *booker) receive(reply booking, now time.Time) {
+func (b *booker) receive(want int64, reply booking, now time.Time) {
 	b.seq++
 	b.bookedAt = now
 	given := reply.schedule.given
+	b.less = given < want
 	b.adapt(given)
 	b.place = reply.place
 	if given == 0 {

@@ -172,6 +172,45 @@ func raise(t *testing.T, addr string, limit int64) (at time.Time, nodes int, too
 	return at, nodes, took
 }
 
+// Nodes whose callers take all that can be booked ahead ask for blocks, and not
+// for each unit that becomes free.
+func TestAFullTimelineIsAskedForBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const rate, nodes, played = 5_000, 4, 2 * time.Second
+		m := newModel()
+		var calls, taken atomic.Int64
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for i := range nodes {
+			book := m.local(fmt.Sprint("n", i), time.Millisecond)
+			l := begin(t, contract(rate), func(ctx context.Context, a ask) (booking, error) {
+				calls.Add(1)
+				return book(ctx, a)
+			}, func() int { return rate })
+			wg.Go(func() {
+				for {
+					if _, err := l.Next(ctx); err != nil {
+						return
+					}
+					taken.Add(1)
+				}
+			})
+		}
+		time.Sleep(time.Second) // past the fence of the start
+		units, asked := taken.Load(), calls.Load()
+		time.Sleep(played)
+		units, asked = taken.Load()-units, calls.Load()-asked
+		stop()
+		wg.Wait()
+		if perSecond := float64(asked) / played.Seconds(); perSecond > 250 {
+			t.Errorf("got %.0f script calls a second, want at most 250", perSecond)
+		}
+		if perSecond := float64(units) / played.Seconds(); perSecond < 0.95*rate || perSecond > 1.05*rate {
+			t.Errorf("got %.0f units a second, want 95 to 105 %% of %d", perSecond, rate)
+		}
+	})
+}
+
 // One timeline carries fifty thousand units a second, and Redis is asked no more
 // often for it.
 func TestAHighRateReal(t *testing.T) {
