@@ -22,11 +22,11 @@ const (
 )
 
 // A run as it is judged: what came before is start-up, and the time in which the
-// fleet chooses its lateness.
+// fleet chooses its lateness. Where 5 s of counts leave doubt it looks at a minute.
 const (
 	stallsCap  = 300
-	stallsJobs = 90 * stallsCap
-	settling   = 30 * time.Second
+	stallsJobs = 130 * stallsCap
+	settling   = 70 * time.Second
 )
 
 // guards are compared in one run, at the same time, so that the machine is the
