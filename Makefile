@@ -56,10 +56,8 @@ DOCKER   = DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -v
 
 integration: ## The built binary against Kafka and Redis in containers (needs Docker)
 	$(DOCKER) -timeout=20m -run='^Test(Friday|Inputs|[A-Za-z0-9]*Real)$$' -skip='$(MEASURES)' ./integration
-	$(DOCKER) -timeout=20m -run='Real$$' -skip='$(MEASURES)' ./consumer
-	$(DOCKER) -timeout=20m -run='Real$$' -skip='$(MEASURES)' ./throttle
+	$(DOCKER) -timeout=20m -p=3 -run='Real$$' -skip='$(MEASURES)|^Test(Cluster|Pace|MemoryAndCost)Real$$' ./consumer ./throttle ./internal/sendledger
 	$(DOCKER) -timeout=20m -run='^TestChangesReal$$' ./throttle
-	$(DOCKER) -timeout=10m -run='^Test(NoRepeats|KilledNodes|Away|Account)Real$$' ./internal/sendledger
 
 proof: ## What is measured on real Kafka and Redis, beside what it is compared with: 40 minutes (needs Docker)
 	$(DOCKER) -timeout=60m -run='$(MEASURES)' -skip='^TestChangesReal$$' ./throttle ./consumer

@@ -35,7 +35,7 @@ func onReal(t testing.TB) (redis.UniversalClient, clock, string) {
 	return rdb, c, strings.Replace(asWritten(), from, to, 1)
 }
 
-func TestNoRepeatsReal(t *testing.T) {
+func TestNobodyIsSentTwiceReal(t *testing.T) {
 	rdb, c, text := onReal(t)
 	t.Run("parked", func(t *testing.T) { lawNoRepeats(t, rdb, c, text, false, 1000) })
 	t.Run("taken over", func(t *testing.T) { lawNoRepeats(t, rdb, c, text, true, 1000) })
