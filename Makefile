@@ -31,6 +31,7 @@ lua: ## Lint the Redis scripts, joined as they run
 	@cat lua/limit.lua lua/master.lua lua/share.lua > bin/lua/share.lua
 	@cat lua/limit.lua lua/lateness.lua > bin/lua/lateness.lua
 	@cat lua/sent.lua > bin/lua/sent.lua
+	@cat lua/register.lua > bin/lua/register.lua
 	@set -e; for algorithm in lua/algorithms/*.lua; do \
 		with=$$(sed -n '1s|^-- with |lua/|p' $$algorithm); \
 		[ -z "$$with" ] || with="$$(sed -n '1s|^-- with |lua/|p' $$with) $$with"; \

@@ -1,6 +1,7 @@
 // Package lua holds the scripts that run inside Redis, and nothing else. The
-// packages that run them, throttle and for sent.lua internal/sendledger, are the
-// only ones that know the order of their arguments and replies.
+// packages that run them (throttle, internal/sendledger for sent.lua and
+// internal/fleet for register.lua) are the only ones that know the order of their
+// arguments and replies.
 //
 // A script is joined from parts: limit.lua, which all have in front, the
 // algorithm where there is one, and the command itself. A part whose first line
@@ -41,6 +42,9 @@ func Share() string { return join("limit.lua", "share.lua") }
 
 // Lateness takes in how late slots were, and gives the fleet's counts.
 func Lateness() string { return join("limit.lua", "lateness.lua") }
+
+// Register keeps the nodes of a Kafka group to one limit.
+func Register() string { return join("register.lua") }
 
 // Sent keeps the send ledger.
 func Sent() string { return join("sent.lua") }

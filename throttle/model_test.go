@@ -315,7 +315,7 @@ func TestScriptIsTheModel(t *testing.T) {
 // the other way round.
 func TestHeadersNameWhatTheBodyUses(t *testing.T) {
 	t.Parallel()
-	scripts := map[string]string{"configure": lua.Configure(), "cl_throttle": lua.CLThrottle(), "share": lua.Share(), "lateness": lua.Lateness(), "delete": lua.Delete()}
+	scripts := map[string]string{"configure": lua.Configure(), "cl_throttle": lua.CLThrottle(), "share": lua.Share(), "lateness": lua.Lateness(), "delete": lua.Delete(), "register": lua.Register()}
 	for _, a := range Algorithms() {
 		scripts[a.Name] = lua.Book(a.Name)
 	}

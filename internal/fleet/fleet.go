@@ -1,0 +1,194 @@
+// Package fleet keeps the nodes of a Kafka group to one limit. A node whose file
+// names another limit, by a slip of the pen, would send beside the others' limit
+// and so pass the provider's cap: it is refused, with both names.
+//
+// The nodes register in Redis every few seconds, for each group that they are in:
+// there is one a topic. The first of a group declares the
+// limit. Another one can be declared when no node of the group was there for ten
+// seconds: to change it on purpose, stop the fleet. Of nodes in another namespace
+// of the same Redis it warns, since they may mean another provider.
+//
+// It does not read or change the limit itself; that is throttle's.
+//
+// [Membership.Run] owns the only goroutine there is: its caller's.
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"dispatcher/lua"
+)
+
+const (
+	registerEvery = 3 * time.Second
+	retryEvery    = 300 * time.Millisecond // while Redis does not answer
+	goneAfter     = 10 * time.Second
+	callTimeout   = time.Second
+)
+
+// Options says who registers, and with what.
+type Options struct {
+	Redis     redis.UniversalClient
+	Namespace string   // of the limit
+	Groups    []string // of Kafka
+	Node      string   // the node's name
+	Limit     string   // its name
+	Scope     string   // the limit's
+	Logger    *slog.Logger
+}
+
+// Membership is one node's place in its fleet. Make it with [New]; it can be run
+// once.
+type Membership struct {
+	opts     Options
+	id       string // of the node, unique per start
+	script   *redis.Script
+	warned   []string // namespaces
+	noRights bool     // told that other namespaces can't be seen
+}
+
+// New makes a membership. It asks nothing yet.
+func New(o Options) *Membership {
+	return &Membership{opts: o, id: fmt.Sprintf("%s-%016x", o.Node, rand.Uint64()), script: redis.NewScript(lua.Register())}
+}
+
+// OtherLimitError says that the nodes of the group work under another limit.
+type OtherLimitError struct {
+	Group        string
+	Mine, Theirs string   // limit and scope
+	Nodes        []string // that are there, ten at most
+}
+
+func (e *OtherLimitError) Error() string {
+	return fmt.Sprintf("this node works under limit %s, and the nodes of the group %s under limit %s (%s): together they would pass the cap; "+
+		"correct limits.0, or stop those nodes first", e.Mine, e.Group, e.Theirs, strings.Join(e.Nodes, ", "))
+}
+
+// Run registers the node until ctx ends, and returns nil then. It returns an
+// [OtherLimitError] where the group's other nodes work under another limit. While
+// Redis does not answer, nobody gets a slot either, and it keeps trying.
+func (m *Membership) Run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			m.leave(ctx)
+			return nil
+		case <-timer.C:
+		}
+		now, err := m.register(ctx, false)
+		wait := registerEvery
+		switch {
+		case errors.As(err, new(*OtherLimitError)):
+			return err
+		case err != nil:
+			m.opts.Logger.Debug("the node could not register with its group", "error", err)
+			wait = retryEvery
+		default:
+			m.lookAround(ctx, now)
+		}
+		timer.Reset(wait)
+	}
+}
+
+func (m *Membership) declared() string {
+	return fmt.Sprintf("%q (scope %s)", m.opts.Limit, m.opts.Scope)
+}
+
+func (m *Membership) register(ctx context.Context, leave bool) (now int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	keys := make([]string, len(m.opts.Groups))
+	for i, group := range m.opts.Groups {
+		keys[i] = fmt.Sprintf("dispatcher:{%s}:group:%s", m.opts.Namespace, group)
+	}
+	ends := 0
+	if leave {
+		ends = 1
+	}
+	reply, err := m.script.Run(ctx, m.opts.Redis, keys, m.id, m.declared(), goneAfter.Microseconds(), ends).Slice()
+	if err != nil {
+		return 0, err
+	}
+	if len(reply) < 2 {
+		return 0, fmt.Errorf("register: a reply of %d parts", len(reply))
+	}
+	now, _ = reply[0].(int64)
+	which, _ := reply[1].(int64)
+	if which < 1 || int(which) > len(keys) || len(reply) < 3 {
+		return now, nil
+	}
+	theirs, _ := reply[2].(string)
+	other := &OtherLimitError{Group: m.opts.Groups[which-1], Mine: m.declared(), Theirs: theirs}
+	for _, node := range reply[3:] {
+		id, _ := node.(string)
+		other.Nodes = append(other.Nodes, nameOf(id))
+	}
+	slices.Sort(other.Nodes)
+	return now, other
+}
+
+// nameOf leaves out what New adds.
+func nameOf(id string) string {
+	if cut := len(id) - len("-0123456789abcdef"); cut > 0 {
+		return id[:cut]
+	}
+	return id
+}
+
+func (m *Membership) leave(ctx context.Context) {
+	if _, err := m.register(context.WithoutCancel(ctx), true); err != nil {
+		m.opts.Logger.Debug("the node could not sign off from its group; it is taken for gone after some seconds", "error", err)
+	}
+}
+
+// lookAround warns once of each other namespace in which a group works. The keys
+// lie outside the namespace, where the account may have no rights.
+func (m *Membership) lookAround(ctx context.Context, now int64) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	all := make([]*redis.MapStringStringCmd, len(m.opts.Groups))
+	_, err := m.opts.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, group := range m.opts.Groups {
+			key := "dispatcher:groups:" + group
+			p.HSet(ctx, key, m.opts.Namespace, now)
+			p.PExpire(ctx, key, goneAfter)
+			all[i] = p.HGetAll(ctx, key)
+		}
+		return nil
+	})
+	if err != nil {
+		if !m.noRights {
+			m.noRights = true
+			m.opts.Logger.Debug("the group's other namespaces can't be seen; that needs rights on dispatcher:groups:*", "error", err)
+		}
+		return
+	}
+	for i, group := range m.opts.Groups {
+		for namespace, at := range all[i].Val() {
+			if seen, err := strconv.ParseInt(at, 10, 64); err == nil && seen+goneAfter.Microseconds() >= now {
+				m.warn(group, namespace)
+			}
+		}
+	}
+}
+
+func (m *Membership) warn(group, namespace string) {
+	if namespace == m.opts.Namespace || slices.Contains(m.warned, namespace) {
+		return
+	}
+	m.warned = append(m.warned, namespace)
+	m.opts.Logger.Warn("nodes of this group work in another namespace of this redis, and so under a limit of their own",
+		"group", group, "namespace", m.opts.Namespace, "other_namespace", namespace)
+}

@@ -1,0 +1,46 @@
+-- Register a node of some Kafka groups with the limit that it works under. The first node of a group that is there
+-- declares the limit; a node with another one is refused while any node is there.
+--
+-- KEYS[1…] groups  dispatcher:{<namespace>}:group:<kafka group>  hash: of each node when it was here, and the limit declared
+--
+-- ARGV[1] node      its name, unique per start
+-- ARGV[2] declared  the limit that it works under, as text that is compared
+-- ARGV[3] gone_us   a node that was not here for longer is gone
+-- ARGV[4] leave     1: the node ends
+--
+-- Reply: 1 now_us  2 which of the keys has another limit, from 1; 0: none
+--        3 that limit  4… the nodes that are there then, ten at most
+--
+-- Missing key: the node declares its limit.
+local node, declared, gone = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local DECLARED = '=' -- a field that is no node's
+
+-- others removes the nodes that are gone, and returns the rest but for this one, and what was declared.
+local function others(group)
+  local there, theirs, all = {}, nil, redis.call('HGETALL', group)
+  for i = 1, #all, 2 do
+    if all[i] == DECLARED then theirs = all[i + 1]
+    elseif all[i] ~= node then
+      if tonumber(all[i + 1]) + gone < now then redis.call('HDEL', group, all[i]) else there[#there + 1] = all[i] end
+    end
+  end
+  return there, theirs
+end
+
+for i, group in ipairs(KEYS) do
+  local there, theirs = others(group)
+  if ARGV[4] == '1' then
+    if #there > 0 then redis.call('HDEL', group, node) else redis.call('DEL', group) end
+  elseif theirs and theirs ~= declared and #there > 0 then
+    return {now, i, theirs, unpack(there, 1, math.min(#there, 10))}
+  end
+end
+if ARGV[4] ~= '1' then
+  for _, group in ipairs(KEYS) do
+    redis.call('HSET', group, DECLARED, declared, node, string.format('%.0f', now))
+    redis.call('PEXPIRE', group, math.ceil(gone / 1000))
+  end
+end
+return {now, 0}
