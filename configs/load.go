@@ -43,6 +43,9 @@ type Source struct {
 	// CallsNobody: the provider is not going to be called, so the headers of its
 	// calls are left out, and the secrets that they refer to need not be there.
 	CallsNobody bool
+	// OnlyShown: the settings are going to be shown and no more, so references need
+	// not lead anywhere. They are shown as they were written.
+	OnlyShown bool
 }
 
 // Load reads the settings. Its error joins all that is wrong with the sources:
@@ -101,7 +104,7 @@ func readOver(file []byte, src Source) *reading {
 	if len(entries[lanesKey]) > 0 && !topicsStated {
 		v.Set(viperKey(topicsKey), []string{}) // the default gives way
 	}
-	r.decode(v, env, src.CallsNobody)
+	r.decode(v, env, src)
 	return r
 }
 
@@ -129,7 +132,7 @@ func asList(v any) []any {
 // one.
 type lists map[string][]any
 
-func (r *reading) decode(v *viper.Viper, env map[string]string, callsNobody bool) {
+func (r *reading) decode(v *viper.Viper, env map[string]string, src Source) {
 	c := &r.config
 	err := v.UnmarshalExact(c, func(dc *mapstructure.DecoderConfig) {
 		dc.TagName = "yaml"
@@ -141,10 +144,10 @@ func (r *reading) decode(v *viper.Viper, env map[string]string, callsNobody bool
 		*r = *unreadable(errors.New("config: the checked settings do not fit their struct"))
 		return
 	}
-	if callsNobody {
+	if src.CallsNobody {
 		c.Sender.HTTP.Headers = nil
 	}
-	c.resolve(env, r.fault)
+	c.resolve(env, src.OnlyShown, r.fault)
 }
 
 // parseYAML reads one document and returns only what the schema allows, with

@@ -20,11 +20,15 @@ const (
 func isURL(path string) bool { return path == urlKey || path == tokenKey }
 
 // resolve replaces the references in every text and remembers what was there.
-// Each fault is handed to fault.
-func (c *Config) resolve(env map[string]string, fault func(error)) {
+// Each fault is handed to fault. With onlyShown, references that lead nowhere stay.
+func (c *Config) resolve(env map[string]string, onlyShown bool, fault func(error)) {
 	c.written, c.env = map[string]string{}, env
 	c.eachText(func(path string, _ bool, text string) string {
 		value, err := expand(text, env)
+		if err != nil && onlyShown {
+			c.written[path] = text
+			return text
+		}
 		if err != nil {
 			fault(misreadAt(path, fmt.Errorf("%s: %w", path, err)))
 		}

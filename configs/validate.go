@@ -177,6 +177,9 @@ func (f *faults) limits(limits []Limit) {
 		f.refuse(noGuard != nil, path+"guard", l.Guard, "must be auto, or a duration with a unit, such as 10ms")
 		_, err := throttle.Check(l.Algorithm, l.Contract(), l.Rails())
 		f.contract(path, err)
+		if err == nil {
+			f.contract(path, throttle.CheckShare(l.Algorithm, l.Contract()))
+		}
 		f.contract(path, throttle.CheckScope(throttle.Scope(l.Scope), l.Contract(), l.Algorithm, l.WarmUp))
 		f.contract(path, throttle.CheckBucket(l.Bucket(), l.Algorithm, l.Contract()))
 		f.degraded(path, l)

@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -152,7 +153,7 @@ func (r *rollout) change() {
 	}
 	all := files()
 	to := all[r.roll(int64(len(all)))]
-	if _, err := control.Set(contextOf(r.t), Change{Algorithm: &to.Algorithm, Burst: &to.Burst, By: "law", Force: true}); err != nil {
+	if _, err := control.Set(contextOf(r.t), Change{Algorithm: &to.Algorithm, Burst: &to.Burst, By: "law", Force: true}); err != nil && !errors.Is(err, ErrUnchanged) {
 		r.t.Fatal(err)
 	}
 	for _, n := range r.nodes {

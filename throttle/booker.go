@@ -264,13 +264,14 @@ func (b *booker) call(ctx context.Context, want int64) {
 		b.log.Warn("redis's clock or this host's has stepped; slots that are held are dropped")
 		b.noteLate(b.line.drop()) // it may be this node's clock that stood still
 	}
+	isNew := !b.learned && reply.fence == fenceSettingsLost
 	b.take(reply)
 	if want > 0 {
 		b.receive(want, reply, answered)
 		b.turnAway(want-reply.schedule.given, reply, answered)
 		b.lost = false
 	}
-	b.report(reply, answered)
+	b.report(reply, answered, isNew)
 }
 
 // noteSaid notes what an answered call has told Redis and asked of it.
@@ -382,12 +383,15 @@ func (b *booker) turnAway(count int64, reply booking, now time.Time) {
 	b.metrics.turnedAway.Add(float64(b.line.refuse(count, now)))
 }
 
-// report moves the limiter into the phase that the reply tells of.
-func (b *booker) report(reply booking, now time.Time) {
+// report moves the limiter into the phase that the reply tells of. isNew: Redis did
+// not know the limit, and this node knows it from its file alone.
+func (b *booker) report(reply booking, now time.Time, isNew bool) {
 	width := b.clock.width(now)
-	if reply.fence != fenceNone {
-		b.log.Warn("timeline begins anew; the fleet waits until all slots that may be out are over",
-			"reason", reply.fence, "wait", duration(reply.quiet-reply.now))
+	switch wait := duration(reply.quiet - reply.now).Round(time.Millisecond); {
+	case isNew:
+		b.log.Info("the limit is new in redis and was seeded from the file", "sending_starts_in", wait)
+	case reply.fence != fenceNone:
+		b.log.Warn("cooldown began: nothing is sent until all slots that may be out are over", "reason", reply.fence, "wait", wait)
 	}
 	if reply.poll > 0 {
 		b.pollAt = now.Add(reply.poll)

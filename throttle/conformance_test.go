@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"os"
@@ -152,7 +153,7 @@ func (tr *trial) set(ch Change) {
 	}
 	ch.Force, ch.By = true, "law"
 	s, err := control.Set(tr.Context(), ch)
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrUnchanged) {
 		tr.Fatal(err)
 	}
 	tr.c = s.Contract

@@ -15,6 +15,9 @@ import (
 // back yet.
 var ErrUnknownLimit = errors.New("no such limit in Redis")
 
+// ErrUnchanged says that a change would change nothing. No revision was made.
+var ErrUnchanged = errors.New("nothing was changed: these settings are in force already")
+
 // errBusy says that others kept changing the settings while we tried.
 var errBusy = errors.New("others keep changing the settings")
 
@@ -60,6 +63,7 @@ type Change struct {
 	For        time.Duration // after which the terms return by themselves; 0: for good
 	IfRevision int64         // refuse where another one is in force; 0: whichever
 	Force      bool          // pass the rails
+	undid      int64         // the revision that the change takes back; 0: none
 	By         string        // who asks for it, for people
 	Why        string        // what for
 }
@@ -94,11 +98,12 @@ func (c *Control) unknown() error {
 
 // Set changes the settings and returns them as they are now in force. A change
 // that can't be kept, that passes a rail, or that was meant for another revision
-// is refused, and nothing is written. It may be violated by none but the slots
+// is refused, and nothing is written. A change that changes nothing is
+// [ErrUnchanged], beside the settings in force. A change may be violated by none but the slots
 // that were booked before it, for [Contract.Reaction].
 func (c *Control) Set(ctx context.Context, ch Change) (Settings, error) {
 	s, err := c.set(ctx, ch)
-	if err != nil && !errors.Is(err, ErrUnknownLimit) {
+	if err != nil && !errors.Is(err, ErrUnknownLimit) && !errors.Is(err, ErrUnchanged) {
 		err = fmt.Errorf("limit %q: %w", c.name, err)
 	}
 	return s, err
@@ -147,6 +152,9 @@ func (c *Control) changed(ctx context.Context, s Settings, ch Change, now time.T
 		return s, err
 	}
 	to := ch.apply(s, now)
+	if s.same(to) {
+		return s, ErrUnchanged
+	}
 	return to, errors.Join(c.check(s, to, ch), c.has(ctx, s, to))
 }
 
@@ -182,11 +190,16 @@ func (c *Control) check(from, to Settings, ch Change) error {
 	if err := ch.checkRails(to); err != nil || ch.Force {
 		return err
 	}
+	if to.share() < from.share() { // what is in force already may have been forced
+		if err := to.waste(); err != nil {
+			return fmt.Errorf("%w; --force passes it", err)
+		}
+	}
 	// The rails that were hold too: nobody passes one by moving it on the way.
-	if err := from.pass(from.Contract, to.Contract); err != nil {
+	if err := from.pass(from.Terms, to.Terms); err != nil {
 		return err
 	}
-	return to.pass(from.Contract, to.Contract)
+	return to.pass(from.Terms, to.Terms)
 }
 
 func (ch Change) validate() error {
@@ -211,7 +224,7 @@ func (ch Change) checkRails(to Settings) error {
 // apply returns the settings that the change leads to at now.
 func (ch Change) apply(s Settings, now time.Time) Settings {
 	to := s.edited()
-	to.By, to.Why = ch.By, ch.Why
+	to.By, to.Why, to.Undid = ch.By, ch.Why, ch.undid
 	to.Revision, to.Changed = s.Revision+1, now
 	if !now.After(s.Changed) {
 		to.Changed = s.Changed.Add(time.Microsecond)

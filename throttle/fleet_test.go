@@ -319,8 +319,8 @@ func (f *fleet) set(ch Change) {
 	c.scripts.configure = redis.NewScript(f.texts.configure)
 	s, err := c.Set(context.Background(), ch)
 	var refused *FieldError
-	if errors.Is(err, ErrUnknownLimit) || errors.As(err, &refused) {
-		return // just lost, or it does not fit what is in force
+	if errors.Is(err, ErrUnknownLimit) || errors.Is(err, ErrUnchanged) || errors.As(err, &refused) {
+		return // just lost, or nothing new, or it does not fit what is in force
 	}
 	if err != nil {
 		f.t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -20,6 +21,7 @@ type Entry struct {
 	Until    time.Time // when an override that was on then was to end; zero: there was none
 	By       string
 	Why      string
+	Undid    int64 // the revision that the change took back; 0: it was no undo
 	From, To Terms
 
 	RailsFrom, RailsTo Rails
@@ -66,7 +68,7 @@ func decodeEntry(m redis.XMessage) (Entry, error) {
 	from, err := side("from")
 	to, err2 := side("to")
 	return Entry{
-		Revision: to.Revision, Changed: to.Changed, Until: to.Until, By: to.By, Why: to.Why, From: from.Terms, To: to.Terms,
+		Revision: to.Revision, Changed: to.Changed, Until: to.Until, By: to.By, Why: to.Why, Undid: to.Undid, From: from.Terms, To: to.Terms,
 		RailsFrom: from.Rails, RailsTo: to.Rails,
 	}, errors.Join(err, err2)
 }
@@ -74,7 +76,8 @@ func decodeEntry(m redis.XMessage) (Entry, error) {
 // historyAll is more than the trail holds.
 const historyAll = 2000
 
-// Undo takes the last change back, or with a revision returns to the terms that
+// Undo takes the last change back that was not taken back yet: each further Undo goes
+// one change further back. With a revision it returns to the terms that
 // it had, as a plain change with the rest of ch. It is meant for the settings
 // that it reads: a change that comes between is a [RevisionError].
 //
@@ -108,13 +111,11 @@ func (ch *Change) takeBack(s Settings, trail []Entry) error {
 	if len(trail) == 0 || trail[0].Revision != s.Revision || !trail[0].Changed.Equal(s.Changed) {
 		return fmt.Errorf("undo of revision %d: %w", s.Revision, ErrNotInTrail)
 	}
-	for len(trail) > 1 && trail[0].Chosen() { // what the fleet chose is not an operator's to take back
-		trail = trail[1:]
-	}
-	last := trail[0]
-	if last.Chosen() {
+	trail = toUndo(trail)
+	if len(trail) == 0 {
 		return fmt.Errorf("undo: no operator has changed the limit, as far as the history goes: %w", ErrNotInTrail)
 	}
+	last := trail[0]
 	if last.From == last.To && last.RailsFrom == last.RailsTo {
 		return fmt.Errorf("undo of revision %d: it changed neither the contract nor the pause nor a rail", last.Revision)
 	}
@@ -127,6 +128,22 @@ func (ch *Change) takeBack(s Settings, trail []Entry) error {
 	differs(&ch.MaxCap, last.RailsTo.MaxCap, last.RailsFrom.MaxCap)
 	differs(&ch.MaxStep, last.RailsTo.MaxStep, last.RailsFrom.MaxStep)
 	ch.because(fmt.Sprintf("undo of revision %d", last.Revision))
+	ch.undid = last.Revision
+	return nil
+}
+
+// toUndo is the rest of the trail, from the last change on that was not taken back
+// yet. What the fleet chose is not an operator's to take back.
+func toUndo(trail []Entry) []Entry {
+	for before := int64(math.MaxInt64); len(trail) > 0; trail = trail[1:] {
+		switch e := trail[0]; {
+		case e.Revision >= before || e.Chosen():
+		case e.Undid > 0:
+			before = e.Undid
+		default:
+			return trail
+		}
+	}
 	return nil
 }
 

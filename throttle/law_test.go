@@ -70,7 +70,7 @@ func (f *fleet) happen(c Contract) {
 // change draws what an operator may do: another cap, a burst or none, a pause;
 // one of them or all; for good or for a while.
 func (f *fleet) change(c Contract) Change {
-	ch := Change{By: "law"}
+	ch := Change{By: "law", Force: true}
 	capacity, burst, paused := c.Cap, int64(1), f.dice(4) == 0
 	if f.dice(2) == 0 {
 		capacity = 1 + f.dice(2*c.Cap)

@@ -21,7 +21,8 @@ type Node struct {
 }
 
 const (
-	goneAfter  = 9 * time.Second  // a node that was not here for longer is gone: it polls every 4 s at least; as in book.lua
+	goneAfter  = 9 * time.Second  // a node that was not here for longer is missing: it polls every 4 s at least; as in book.lua
+	missed     = time.Minute      // a missing node is gone after this: it has to ask Redis before its next call
 	forgotten  = 10 * time.Minute // its field is removed
 	awaitEvery = 20 * time.Millisecond
 	nodeRandom = len("-0123456789abcdef") // what nodeID adds
@@ -30,7 +31,12 @@ const (
 // Has reports whether the node knows these settings or newer ones.
 func (n Node) Has(s Settings) bool { return !n.Knows.Before(s.Changed) }
 
-// Nodes returns the nodes that are there, by name.
+// Missing reports whether the node died, stands still or is cut off: it has not
+// signed off, and was not here for longer than any node that works.
+func (n Node) Missing() bool { return n.Seen > goneAfter }
+
+// Nodes returns the nodes that are there, by name, and those that have been missing
+// for less than a minute.
 func (c *Control) Nodes(ctx context.Context) ([]Node, error) {
 	if _, err := c.Get(ctx); err != nil {
 		return nil, err
@@ -38,8 +44,8 @@ func (c *Control) Nodes(ctx context.Context) ([]Node, error) {
 	return c.nodes(ctx)
 }
 
-// nodes are those that are there. Fields of nodes that
-// ended long ago are removed on the way.
+// nodes are those that are there or missing. Fields of nodes that ended long ago
+// are removed on the way.
 func (c *Control) nodes(ctx context.Context) ([]Node, error) {
 	fields, err := c.rdb.HGetAll(ctx, c.keys.nodes).Result()
 	if err != nil {
@@ -58,10 +64,11 @@ func (c *Control) nodes(ctx context.Context) ([]Node, error) {
 		switch {
 		case away > forgotten:
 			old = append(old, id)
-		case away <= goneAfter:
+		case away <= goneAfter || seen.Before(now) && away <= missed:
 			here = append(here, n)
 		}
 	}
+	here = withoutReplaced(here)
 	if len(old) > 0 {
 		// A node that comes by between is back at its next look.
 		if err := c.rdb.HDel(ctx, c.keys.nodes, old...).Err(); err != nil {
@@ -70,6 +77,16 @@ func (c *Control) nodes(ctx context.Context) ([]Node, error) {
 	}
 	slices.SortFunc(here, func(a, b Node) int { return cmp.Compare(a.ID, b.ID) })
 	return here, nil
+}
+
+// withoutReplaced leaves out the missing nodes that were started again under their
+// name.
+func withoutReplaced(nodes []Node) []Node {
+	works := map[string]bool{}
+	for _, n := range nodes {
+		works[n.Name] = works[n.Name] || !n.Missing()
+	}
+	return slices.DeleteFunc(nodes, func(n Node) bool { return n.Missing() && works[n.Name] })
 }
 
 // decodeNode reads what book.lua wrote; what is no number is long ago.
@@ -112,22 +129,24 @@ func holder(ctx context.Context, rdb redis.UniversalClient, key string) (redis.C
 // NotEverywhereError says that nodes did not learn new settings in time.
 type NotEverywhereError struct {
 	Revision int64
-	Lack     []Node // those that don't know it
-	Of       int    // nodes in all
+	Lack     []Node // those that don't know it; none of them has come by since
+	Of       int    // nodes in all; 0: no node works with the limit
 }
 
 func (e *NotEverywhereError) Error() string {
+	if e.Of == 0 {
+		return fmt.Sprintf("revision %d is set, and no node works with this limit; it is in force for those that start", e.Revision)
+	}
 	names := make([]string, len(e.Lack))
 	for i, n := range e.Lack {
-		names[i] = fmt.Sprintf("%s (seen %s ago)", n.Name, n.Seen.Round(time.Millisecond))
+		names[i] = fmt.Sprintf("%s was not seen for %s", n.Name, n.Seen.Round(100*time.Millisecond))
 	}
-	return fmt.Sprintf("revision %d is set, but in force on %d/%d nodes only; it lacks on %s",
-		e.Revision, e.Of-len(e.Lack), e.Of, strings.Join(names, ", "))
+	return fmt.Sprintf("revision %d is in force on %d of %d nodes; %s", e.Revision, e.Of-len(e.Lack), e.Of, strings.Join(names, ", "))
 }
 
-// Await waits until each node that is there knows these settings or newer ones,
-// and returns how many nodes that are. When the context ends first, the error is
-// a [NotEverywhereError].
+// Await waits until each node knows these settings or newer ones, and returns how
+// many nodes that are. The error is a [NotEverywhereError] when the context ends
+// first, when only missing nodes lack them, and when there is no node.
 func (c *Control) Await(ctx context.Context, s Settings) (n int, took time.Duration, err error) {
 	begin := time.Now()
 	ticker := time.NewTicker(awaitEvery)
@@ -138,10 +157,13 @@ func (c *Control) Await(ctx context.Context, s Settings) (n int, took time.Durat
 		took = time.Since(begin)
 		if err == nil {
 			lack := slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool { return n.Has(s) })
-			if len(lack) == 0 {
+			late = &NotEverywhereError{Revision: s.Revision, Lack: lack, Of: len(nodes)}
+			switch {
+			case len(nodes) == 0 || len(lack) > 0 && !slices.ContainsFunc(lack, func(n Node) bool { return !n.Missing() }):
+				return len(nodes), took, late
+			case len(lack) == 0:
 				return len(nodes), took, nil
 			}
-			late = &NotEverywhereError{Revision: s.Revision, Lack: lack, Of: len(nodes)}
 		} else if ctx.Err() == nil && !quiet(err) { // a time-out may be the end of ctx, told by the network first
 			return 0, took, err
 		}

@@ -25,6 +25,7 @@ type packed struct {
 	MaxStep  int64  `json:"max_step"`
 	By       string `json:"by"`
 	Why      string `json:"why"`
+	Undid    int64  `json:"undid,omitempty"`
 	Until    int64  `json:"until"`
 	After    string `json:"after,omitempty"` // packed: what takes over at until
 }
@@ -60,7 +61,7 @@ func (s Settings) pack() string {
 			Lateness: s.Lateness.Microseconds(), Spread: s.Spread.Microseconds(), Auto: flag(s.Auto), Horizon: s.Horizon.Microseconds(), Reserve: s.Reserve, MaxNodes: s.MaxNodes,
 			Units: units, Period: period, Paused: flag(s.Paused),
 		},
-		Changed: micros(s.Changed), Revision: s.Revision, MaxCap: s.MaxCap, MaxStep: s.MaxStep, By: s.By, Why: s.Why,
+		Changed: micros(s.Changed), Revision: s.Revision, MaxCap: s.MaxCap, MaxStep: s.MaxStep, By: s.By, Why: s.Why, Undid: s.Undid,
 		Until: micros(s.Until), After: s.after,
 	}
 	if !s.Until.IsZero() && s.after == "" {
@@ -89,7 +90,7 @@ func unpack(text string) (Settings, error) {
 	}
 	s := Settings{
 		Terms: p.terms(), Rails: Rails{MaxCap: p.MaxCap, MaxStep: p.MaxStep},
-		Revision: p.Revision, Changed: fromMicros(p.Changed), By: p.By, Why: p.Why,
+		Revision: p.Revision, Changed: fromMicros(p.Changed), By: p.By, Why: p.Why, Undid: p.Undid,
 		Until: fromMicros(p.Until), packed: text, after: p.After,
 	}
 	if s.Cap < 1 || s.Window < 1 || s.Guard < 0 || s.Reserve < 0 || s.Burst < 1 || s.Cap-s.Reserve-s.Burst < 0 || p.Units < 1 || p.Period < 1 {

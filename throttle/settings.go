@@ -37,6 +37,7 @@ type Settings struct {
 	Changed  time.Time // when, by Redis's clock; zero: seeded from a file
 	By       string    // who made the change
 	Why      string    // what for
+	Undid    int64     // the revision that the change took back; 0: it was no undo
 
 	Until time.Time // when the terms become Was again, by Redis's clock; zero: never
 	Was   Terms     // while there is an Until
@@ -52,6 +53,18 @@ func seeded(algorithm string, c Contract, r Rails) Settings {
 		algorithm = DefaultAlgorithm
 	}
 	return Settings{Terms: Terms{Contract: c, Algorithm: algorithm}, Rails: r, Revision: 1, By: "file"}
+}
+
+// same reports whether a change to other would change nothing. An override that ends
+// with what holds now is none.
+func (s Settings) same(other Settings) bool {
+	if s.Terms != other.Terms || s.Rails != other.Rails {
+		return false
+	}
+	if s.Until.IsZero() {
+		return other.Until.IsZero() || other.Was == s.Terms
+	}
+	return s.Until.Equal(other.Until) && s.Was == other.Was
 }
 
 // newer reports whether s was made after other. The time decides and not the

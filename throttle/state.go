@@ -62,6 +62,26 @@ func (s State) Ready() error {
 	return fmt.Errorf("limiter is %s: %w", s.Phase, s.Err)
 }
 
+// Note says, beside [State.Ready], why nothing is sent although the node is
+// ready; empty: slots can be had. It is for people, and shown in /readyz.
+func (s State) Note() string {
+	switch s.Phase {
+	case PhasePaused:
+		by := s.Settings.By
+		if s.Settings.Why != "" {
+			by += " (" + s.Settings.Why + ")"
+		}
+		if s.Settings.Until.IsZero() {
+			return fmt.Sprintf("paused by %s until somebody resumes it: dispatcher limit resume", by)
+		}
+		return fmt.Sprintf("paused by %s until %s", by, s.Settings.Until.UTC().Format(time.RFC3339))
+	case PhaseFenced:
+		return fmt.Sprintf("cooldown until %s: nothing is sent until all slots that may be out are over", s.Until.UTC().Format(time.RFC3339))
+	case PhaseStarting, PhaseRunning, PhaseAway, PhaseReserve, PhaseTooSlow, PhaseRefused, phaseNone:
+	}
+	return ""
+}
+
 // enter moves to a phase and says so once.
 func (l *Limiter) enter(phase Phase, until time.Time, err error, width time.Duration) {
 	l.mu.Lock()

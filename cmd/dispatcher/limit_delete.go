@@ -9,7 +9,7 @@ import (
 
 func newLimitDeleteCommand(s *settings, asJSON *bool) *cobra.Command {
 	return &cobra.Command{
-		Use: "delete NAME", Short: "Remove a limit that no node uses any more from Redis", Args: cobra.ExactArgs(1),
+		Use: "delete NAME", Short: "Remove a limit that no node uses any more from Redis", Args: oneName("limit", "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.connected(cmd, args[0], func(ctx context.Context, conn limitConn) error {
 				if err := conn.control.Delete(ctx); err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -44,6 +43,7 @@ type changeState struct {
 	Changed  string     `json:"changed"`
 	By       string     `json:"by"`
 	Why      string     `json:"why,omitempty"`
+	Undid    int64      `json:"undid,omitempty"` // the revision that it took back
 	Until    string     `json:"until,omitempty"`
 	From     termsState `json:"from"`
 	To       termsState `json:"to"`
@@ -55,7 +55,7 @@ type changeState struct {
 func newLimitHistoryCommand(s *settings, asJSON *bool) *cobra.Command {
 	var n int
 	cmd := &cobra.Command{
-		Use: "history NAME", Short: "Show who changed the limit, when and why; the newest change first", Args: cobra.ExactArgs(1),
+		Use: "history NAME", Short: "Show who changed the limit, when and why; the newest change first", Args: oneName("limit", "NAME"),
 	}
 	cmd.Flags().IntVarP(&n, "number", "n", 20, "`changes` to show, at most")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -80,7 +80,7 @@ func historyState(entries []throttle.Entry) []changeState {
 	list := make([]changeState, 0, len(entries))
 	for _, e := range entries {
 		list = append(list, changeState{
-			Revision: e.Revision, Changed: exact(e.Changed), By: e.By, Why: e.Why, Until: exact(e.Until),
+			Revision: e.Revision, Changed: exact(e.Changed), By: e.By, Why: e.Why, Undid: e.Undid, Until: exact(e.Until),
 			From: newTermsState(e.From), To: newTermsState(e.To),
 			MaxCap: e.RailsTo.MaxCap, MaxStep: float64(e.RailsTo.MaxStep) / 1000,
 		})
@@ -101,7 +101,7 @@ func printHistory(w io.Writer, name string, entries []throttle.Entry) error {
 	if len(entries) == 0 {
 		_, _ = fmt.Fprintf(table, "limit %s has not been changed since it was seeded\n", name)
 	} else {
-		_, _ = fmt.Fprintln(table, "REVISION\tCHANGED\tTO\tBY\tWHY")
+		_, _ = fmt.Fprintln(table, "REVISION\tCHANGED\tFROM → TO\tBY\tWHY")
 	}
 	for _, e := range entries {
 		_, _ = fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", e.Revision, stamp(e.Changed), became(e), e.By, e.Why)
@@ -109,26 +109,32 @@ func printHistory(w io.Writer, name string, entries []throttle.Entry) error {
 	return table.Flush()
 }
 
-// became is what a change made of the limit: a line that names what people look
-// for, and the rest only where it changed.
+// became is what a change made of the limit: each setting that it changed, as from →
+// to.
 func became(e throttle.Entry) string {
-	words := []string{brief(e.To)}
-	for _, d := range differences(e.From, e.To) {
-		if !slices.Contains([]string{"cap", "window", "burst", "guard", "lateness"}, d.Field) {
-			words = append(words, d.Field+" "+d.Redis)
+	var words []string
+	changed := func(field, from, to string) {
+		if from != to {
+			words = append(words, fmt.Sprintf("%s %s → %s", field, from, to))
 		}
 	}
-	if e.To.Auto != e.From.Auto || e.To.Guard != e.From.Guard {
-		words = append(words, "guard "+guardText(e.To))
+	for _, d := range differences(e.From, e.To) {
+		changed(d.Field, d.File, d.Redis)
 	}
-	if e.To.Auto != e.From.Auto || e.To.Lateness != e.From.Lateness {
-		words = append(words, "lateness "+short(e.To.Lateness))
+	if e.From.Auto && e.To.Auto { // chosen by the fleet
+		changed("lateness", short(e.From.Lateness), short(e.To.Lateness))
+		changed("guard", short(e.From.Guard), short(e.To.Guard))
 	}
-	if e.RailsTo.MaxCap != e.RailsFrom.MaxCap {
-		words = append(words, "max_cap "+railWord(e.RailsTo.MaxCap, 1))
+	changed("max_cap", railWord(e.RailsFrom.MaxCap, 1), railWord(e.RailsTo.MaxCap, 1))
+	changed("max_step", railWord(e.RailsFrom.MaxStep, 1000), railWord(e.RailsTo.MaxStep, 1000))
+	switch {
+	case e.To.Paused && !e.From.Paused:
+		words = append(words, "paused")
+	case e.From.Paused && !e.To.Paused:
+		words = append(words, "resumed")
 	}
-	if e.RailsTo.MaxStep != e.RailsFrom.MaxStep {
-		words = append(words, "max_step "+railWord(e.RailsTo.MaxStep, 1000))
+	if len(words) == 0 {
+		words = append(words, "the end of an override")
 	}
 	if !e.Until.IsZero() {
 		words = append(words, "until "+stamp(e.Until))

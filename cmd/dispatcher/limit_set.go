@@ -15,15 +15,19 @@ import (
 
 // how is what all commands that change a limit can be told.
 type how struct {
-	change throttle.Change
-	wait   bool
+	change  throttle.Change
+	by      string
+	wait    bool
+	missing bool // may be
 }
 
 func (h *how) flags(f *pflag.FlagSet) {
 	f.DurationVar(&h.change.For, "for", 0, "take it back after this `time`, such as 10m; 0 is for good")
 	f.Int64Var(&h.change.IfRevision, "if-revision", 0, "refuse unless this `revision` is in force")
 	f.StringVar(&h.change.Why, "why", "", "`text` for the history")
-	f.BoolVar(&h.wait, "wait", false, "wait until every node knows the change, for 5 s at most")
+	f.StringVar(&h.by, "by", operator(), "`who` makes the change, for the history")
+	f.BoolVar(&h.wait, "wait", false, "wait until every node knows the change, for 5 s at most; fail where one does not")
+	f.BoolVar(&h.missing, "allow-missing", false, "with --wait: don't fail where nodes were not seen since the change")
 }
 
 // force is for those commands that a rail can stop.
@@ -36,11 +40,19 @@ func (h *how) validate(f *pflag.FlagSet) error {
 	if f.Changed("for") && h.change.For == 0 {
 		return &throttle.FieldError{Field: "for", Value: h.change.For, Why: "must be a time; leave it out for a change that is for good"}
 	}
+	if h.by == "" || len(h.by) > maxBy {
+		return &throttle.FieldError{Field: "by", Value: h.by, Why: fmt.Sprintf("must have 1 to %d bytes", maxBy)}
+	}
+	if h.missing && !h.wait {
+		return &throttle.FieldError{Field: "allow_missing", Value: h.missing, Why: "goes with --wait"}
+	}
 	if f.Changed("if-revision") && h.change.IfRevision < 1 {
 		return &throttle.FieldError{Field: "if_revision", Value: h.change.IfRevision, Why: "must be at least 1"}
 	}
 	return nil
 }
+
+const maxBy = 200 // bytes
 
 // changeFunc makes a change and returns what is in force after it.
 type changeFunc func(context.Context, *throttle.Control, throttle.Change) (throttle.Settings, error)
@@ -54,21 +66,33 @@ func (s *settings) change(cmd *cobra.Command, name string, asJSON bool, h how, d
 	if err := flagged(h.validate(cmd.Flags())); err != nil {
 		return err
 	}
-	h.change.By = operator()
+	h.change.By = h.by
 	return s.connected(cmd, name, func(ctx context.Context, conn limitConn) error {
 		now, err := do(ctx, conn.control, h.change)
-		if err != nil {
+		unchanged := errors.Is(err, throttle.ErrUnchanged)
+		switch {
+		case unchanged:
+			cmd.PrintErrln(err)
+		case err != nil:
 			return err
 		}
 		if !h.wait {
-			return conn.show(ctx, cmd.OutOrStdout(), now, asJSON, nil)
+			made := &awaited{}
+			if unchanged {
+				made = nil
+			}
+			return conn.show(ctx, cmd.OutOrStdout(), now, asJSON, made)
 		}
 		wctx, cancel := context.WithTimeout(cmd.Context(), limitTimeout)
 		defer cancel()
 		n, took, late := conn.control.Await(wctx, now)
 		sctx, cancel := context.WithTimeout(cmd.Context(), limitTimeout)
 		defer cancel()
-		err = conn.show(sctx, cmd.OutOrStdout(), now, asJSON, &awaited{nodes: n, took: took, err: late})
+		err = conn.show(sctx, cmd.OutOrStdout(), now, asJSON, &awaited{waited: true, nodes: n, took: took, err: late})
+		if h.missing && errors.As(late, new(*throttle.NotEverywhereError)) {
+			cmd.PrintErrln(late)
+			late = nil
+		}
 		return errors.Join(late, err)
 	})
 }
@@ -83,7 +107,7 @@ func newLimitSetCommand(s *settings, asJSON *bool) *cobra.Command {
 		algorithm                         string
 	)
 	cmd := &cobra.Command{
-		Use: "set NAME", Short: "Change the limit", Args: cobra.ExactArgs(1),
+		Use: "set NAME", Short: "Change the limit", Args: oneName("limit", "NAME"),
 		Example: "  dispatcher limit set provider --cap 300 --window 1s\n" +
 			"  dispatcher limit set provider --cap 500 --for 10m --why \"backlog after the outage\" --wait",
 	}
@@ -146,7 +170,7 @@ func setGuard(ch *throttle.Change, guard string) error {
 func newLimitPauseCommand(s *settings, asJSON *bool, verb, about string, paused bool) *cobra.Command {
 	h := how{change: throttle.Change{Paused: &paused}}
 	cmd := &cobra.Command{
-		Use: verb + " NAME", Short: about, Args: cobra.ExactArgs(1),
+		Use: verb + " NAME", Short: about, Args: oneName("limit", "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.change(cmd, args[0], *asJSON, h, makeChange)
 		},
@@ -164,7 +188,7 @@ func newLimitUndoCommand(s *settings, asJSON *bool) *cobra.Command {
 		to int64
 	)
 	cmd := &cobra.Command{
-		Use: "undo NAME", Short: "Take the last change back, or return to the terms of a revision", Args: cobra.ExactArgs(1),
+		Use: "undo NAME", Short: "Take the last change back, one further with each undo, or return to the terms of a revision", Args: oneName("limit", "NAME"),
 		Example: "  dispatcher limit undo provider\n  dispatcher limit undo provider --to 7",
 	}
 	cmd.Flags().Int64Var(&to, "to", 0, "the `revision` to return to, as history shows it (default: the one before the last change)")

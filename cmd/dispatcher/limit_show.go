@@ -16,7 +16,7 @@ import (
 
 func newLimitGetCommand(s *settings, asJSON *bool) *cobra.Command {
 	return &cobra.Command{
-		Use: "get NAME", Short: "Show the limit in force, and where the file says otherwise", Args: cobra.ExactArgs(1),
+		Use: "get NAME", Short: "Show the limit in force, and where the file says otherwise", Args: oneName("limit", "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.connected(cmd, args[0], func(ctx context.Context, conn limitConn) error {
 				now, err := conn.control.Get(ctx)
@@ -29,11 +29,12 @@ func newLimitGetCommand(s *settings, asJSON *bool) *cobra.Command {
 	}
 }
 
-// awaited is how a wait for the nodes ended.
+// awaited is how a wait for the nodes ended, after a change.
 type awaited struct {
-	nodes int
-	took  time.Duration
-	err   error
+	waited bool // false: the change was made a moment ago
+	nodes  int
+	took   time.Duration
+	err    error
 }
 
 // show prints the settings, and on which nodes they are in force by now.
@@ -67,13 +68,17 @@ func (c limitConn) show(ctx context.Context, w io.Writer, now throttle.Settings,
 func (s *limitState) place(nodes []throttle.Node, now throttle.Settings, a *awaited) {
 	s.InForce = inForce{Of: len(nodes), Lacking: []string{}}
 	for _, n := range nodes {
-		if n.Has(now) {
+		switch {
+		case n.Has(now):
 			s.InForce.Nodes++
-		} else {
+		case n.Missing():
+			s.InForce.Lacking = append(s.InForce.Lacking, fmt.Sprintf("%s (not seen for %s)", n.Name, n.Seen.Round(100*time.Millisecond)))
+		default:
 			s.InForce.Lacking = append(s.InForce.Lacking, n.Name)
 		}
 	}
-	if a != nil && a.err == nil {
+	s.unconfirmed = a != nil && !a.waited
+	if a != nil && a.waited && a.err == nil {
 		after := a.took.Seconds()
 		s.InForce = inForce{Nodes: a.nodes, Of: a.nodes, AfterS: &after, Lacking: []string{}}
 	}
@@ -117,6 +122,8 @@ type limitState struct {
 	InFile   bool         `json:"in_file"`
 	Differs  []difference `json:"differs"`
 	Chosen   *chosen      `json:"lateness_chosen,omitempty"`
+
+	unconfirmed bool // changed just now, and nobody waited for the nodes
 }
 
 // chosen is when and why the fleet chose the lateness that is in force.
@@ -245,9 +252,16 @@ func (s limitState) print(w io.Writer, now throttle.Settings) error {
 	if s.Until != "" {
 		_, _ = fmt.Fprintf(table, "  until %s (%s), then %s\n", stamp(now.Until), soon(*s.UntilInS), brief(now.Was))
 	}
-	_, _ = fmt.Fprintf(table, "  %s\n", s.InForce)
+	if s.unconfirmed {
+		_, _ = fmt.Fprintf(table, "  acts within %s; no node has confirmed it yet (--wait does)\n", now.Reaction())
+	} else {
+		_, _ = fmt.Fprintf(table, "  %s\n", s.InForce)
+	}
 	_, _ = fmt.Fprintf(table, "  algorithm\t%s\t\n", now.Algorithm)
 	_, _ = fmt.Fprintf(table, "  usable share\t%.3f\tof the cap: %.1f calls a window\n", s.Share, s.Share*float64(now.Cap))
+	if s.Share < throttle.FairShare {
+		_, _ = fmt.Fprintf(table, "  warning\t%.0f %%\tof the cap is given up for good, by the burst, the reserve or the guard\n", 100*(1-s.Share))
+	}
 	_, _ = fmt.Fprintf(table, "  guard\t%s\t%s\n", short(now.Guard), s.guardWhy(now))
 	_, _ = fmt.Fprintf(table, "  acts within\t%s\ton every node that knows it\n", now.Reaction())
 	if s.Changed == "" {

@@ -69,7 +69,7 @@ func TestTheAlgorithmIsChangedLikeTheRest(t *testing.T) {
 	limit("set", "provider", "--burst", "20").mustFail(t, "burst: 20: must be 1")
 	limit("set", "provider", "--algorithm", "magic").mustFail(t, "algorithm: magic: must be one of token_bucket")
 	limit("set", "provider", "--algorithm", "redis_cell").mustFail(t, "needs the module redis-cell")
-	limit("history", "provider").mustPrint(t, "algorithm sliding_window_log")
+	limit("history", "provider").mustPrint(t, "algorithm token_bucket → sliding_window_log")
 	limit("undo", "provider").mustPrint(t, "token_bucket")
 }
 
@@ -102,15 +102,16 @@ func TestOddNumbersAreTaken(t *testing.T) {
 	limit("set", "provider", "--cap", "100000", "--window", "24h", "--burst", "100", "--force").mustPrint(t, "at most 100000 in any 24h", "burst 100")
 }
 
-// Who changes a limit needs no secret of the provider's; who calls it does.
+// Only who calls the provider needs its secrets. The check says what a run would lack.
 func TestALimitIsManagedWithoutTheProvidersSecrets(t *testing.T) {
 	t.Parallel()
 	addr := seeded(t)
 	file := writeFile(t, "dispatcher.yaml", `sender: {http: {headers: {Authorization: "Bearer ${env:PROVIDER_TOKEN}"}}}`)
 	limitOn(t, addr)("pause", "provider", "-c", file).mustPrint(t, "paused")
-	for _, calls := range [][]string{{"run"}, {"config", "check"}, {"config", "show"}} {
-		dispatcher(t.Context(), "", nil, append(calls, "-c", file)...).mustFail(t, "sender.http.headers.authorization: ${env:PROVIDER_TOKEN}: the environment has no such variable")
-	}
+	const lacks = "sender.http.headers.authorization: ${env:PROVIDER_TOKEN}: the environment has no such variable"
+	dispatcher(t.Context(), "", nil, "run", "-c", file).mustFail(t, lacks)
+	dispatcher(t.Context(), "", nil, "config", "show", "-c", file).mustPrint(t, "${env:PROVIDER_TOKEN}")
+	dispatcher(t.Context(), "", nil, "config", "check", "-c", file).mustPrint(t, "config ok, but a run would lack:", lacks)
 }
 
 // A reserve that only the file has is not in force, and is told.
@@ -132,10 +133,10 @@ func TestNonsenseChangesNothing(t *testing.T) {
 		{[]string{"set", "provider"}, "nothing to change"},
 		{[]string{"set", "provider", "--cap", "0"}, "cap: 0: must be from 1"},
 		{[]string{"set", "provider", "--cap", "-5"}, "cap: -5"},
-		{[]string{"set", "provider", "--cap", "many"}, `invalid argument "many"`},
+		{[]string{"set", "provider", "--cap", "many"}, "--cap: many is not a whole number"},
 		{[]string{"set", "provider", "--burst", "401"}, "burst: 401: must not be above the cap of 400"},
 		{[]string{"set", "provider", "--window", "50ms"}, "window: 50ms: must be at least 10 times the guard"},
-		{[]string{"set", "provider", "--window", "5"}, "invalid argument"},
+		{[]string{"set", "provider", "--window", "5"}, "--window: 5 is not a time with a unit, such as 10ms"},
 		{[]string{"set", "nobody", "--cap", "3"}, `limit "nobody"`},
 		{[]string{"get", "nobody"}, "no such limit"},
 		{[]string{"pause", "nobody"}, "no such limit"},
@@ -220,7 +221,7 @@ func TestChangesAreShownAndTakenBack(t *testing.T) {
 	limit("history", "provider").mustPrint(t, "has not been changed")
 	limit("set", "provider", "--cap", "300", "--guard", "9ms", "--why", "they asked for it").mustPrint(t)
 	limit("undo", "provider", "--wait").mustPrint(t, "at most 400 in any 1s", "undo of revision 2", "on 1/1 nodes after")
-	limit("history", "provider").mustPrint(t, "they asked for it", "undo of revision 2", "guard 9ms, lateness 2ms", "guard auto, lateness 3ms")
+	limit("history", "provider").mustPrint(t, "they asked for it", "undo of revision 2", "guard auto → 9ms, lateness auto → 2ms", "cap 300 → 400, guard 9ms → auto, lateness 2ms → auto")
 	limit("undo", "provider", "--to", "2", "--if-revision", "3").mustPrint(t, "at most 300 in any 1s", "back to revision 2")
 	limit("history", "provider", "-n", "1").mustPrint(t, "back to revision 2")
 	o := limit("history", "provider", "--json")
@@ -231,6 +232,84 @@ func TestChangesAreShownAndTakenBack(t *testing.T) {
 	}
 }
 
+// A change that changes nothing makes no revision.
+func TestNoRevisionForNoChange(t *testing.T) {
+	t.Parallel()
+	limit := limitOn(t, working(t, throttle.Rails{}))
+	limit("set", "provider", "--cap", "300").mustPrint(t, "acts within 203ms; no node has confirmed it yet")
+	for _, args := range [][]string{{"set", "provider", "--cap", "300"}, {"set", "provider", "--cap", "300", "--for", "1h"}, {"resume", "provider"}} {
+		o := limit(args...)
+		o.mustPrint(t, "at most 300 in any 1s", "in force on ", "revision")
+		if !strings.Contains(o.errOut, "nothing was changed: these settings are in force already") {
+			t.Errorf("%v: got %q, want to be told that nothing was changed", args, o.errOut)
+		}
+	}
+	o := limit("history", "provider", "--json")
+	o.mustPrint(t)
+	if n := strings.Count(o.out, `"revision"`); n != 1 {
+		t.Errorf("got %d changes in the history, want 1:\n%s", n, o.out)
+	}
+}
+
+// Each undo goes one change further back, and says which.
+func TestUndoGoesFurtherBack(t *testing.T) {
+	t.Parallel()
+	limit := limitOn(t, working(t, throttle.Rails{}))
+	for _, units := range []string{"500", "600", "700"} {
+		limit("set", "provider", "--cap", units).mustPrint(t)
+	}
+	limit("undo", "provider").mustPrint(t, "at most 600 in any 1s", "undo of revision 4")
+	limit("undo", "provider").mustPrint(t, "at most 500 in any 1s", "undo of revision 3")
+	limit("set", "provider", "--cap", "550").mustPrint(t)
+	limit("undo", "provider", "--by", "night shift").mustPrint(t, "at most 500 in any 1s", "undo of revision 7", "by night shift")
+	limit("undo", "provider").mustPrint(t, "at most 400 in any 1s", "undo of revision 2")
+	limit("undo", "provider").mustFail(t, "no operator has changed the limit, as far as the history goes")
+	limit("history", "provider").mustPrint(t, "cap 700 → 600", "cap 600 → 500", "cap 500 → 400")
+}
+
+// A burst that leaves less than half of the cap is refused; one that leaves less than
+// nine tenths is warned of. The step that max_step allows is one of the rate that
+// can be sustained.
+func TestABurstThatLeavesNothing(t *testing.T) {
+	t.Parallel()
+	limit := limitOn(t, working(t, throttle.Rails{MaxStep: 1500}))
+	limit("set", "provider", "--burst", "400").mustFail(t, "leaves 0.002 of the cap for a steady rate, since a burst may come in any window; at least 0.5 is to be left, so at most 200; --force passes it (--burst); nothing was changed")
+	limit("set", "provider", "--burst", "180").mustFail(t, "max_step: from 396 to 218.8 calls a second that can be sustained is a step of 1.81 times")
+	limit("set", "provider", "--burst", "60").mustPrint(t, "warning", "16 %", "of the cap is given up for good")
+	limit("set", "provider", "--burst", "400", "--force").mustPrint(t, "burst 400")
+	limit("set", "provider", "--horizon", "300ms").mustPrint(t, "burst 400") // what was forced stays
+}
+
+// A wait fails where no node is there, or one is missing; --allow-missing says that
+// this is known.
+func TestAWaitForNodesThatAreNotThere(t *testing.T) {
+	t.Parallel()
+	limitOn(t, seeded(t))("set", "provider", "--cap", "300", "--wait").mustFail(t, "no node works with this limit; it is in force for those that start")
+	limitOn(t, seeded(t))("set", "provider", "--cap", "300", "--wait", "--allow-missing").mustPrint(t, "at most 300 in any 1s")
+
+	addr := working(t, throttle.Rails{})
+	rdb := throttle.NewClient(throttle.ClientOptions{Addrs: []string{addr}})
+	t.Cleanup(func() { _ = rdb.Close() })
+	now, err := rdb.Time(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, ago := range map[string]time.Duration{"frozen-0123456789abcdef": 20 * time.Second, "dead-0123456789abcdef": 2 * time.Minute, "node-1-0123456789abcdef": 30 * time.Second} {
+		seen := fmt.Sprint("0 ", now.Add(-ago).UnixMicro(), " 0")
+		if err := rdb.HSet(t.Context(), "dispatcher:{default}:nodes:provider", name, seen).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin := time.Now()
+	limitOn(t, addr)("set", "provider", "--cap", "300", "--wait").mustFail(t, "revision 2 is in force on 1 of 2 nodes; frozen was not seen for 20")
+	if took := time.Since(begin); took > 4*time.Second {
+		t.Errorf("the wait for a node that is missing took %v, want it to end when the others know", took)
+	}
+	limitOn(t, addr)("set", "provider", "--cap", "200", "--wait", "--allow-missing").mustPrint(t, "at most 200 in any 1s")
+	limitOn(t, addr)("set", "provider", "--cap", "250", "--allow-missing").mustFail(t, "goes with --wait")
+	limitOn(t, addr)("get", "provider").mustPrint(t, "in force on 1/2 nodes, not yet on frozen (not seen for 2")
+}
+
 func TestARefusedChangeSaysWhichFlagAndChangesNothing(t *testing.T) {
 	t.Parallel()
 	limit := limitOn(t, working(t, throttle.Rails{MaxCap: 900, MaxStep: 2000}))
@@ -239,7 +318,7 @@ func TestARefusedChangeSaysWhichFlagAndChangesNothing(t *testing.T) {
 		want string
 	}{
 		{[]string{"set", "provider", "--cap", "901"}, "max_cap: a cap of 901 is above the ceiling of 900; nothing was changed: --force"},
-		{[]string{"set", "provider", "--cap", "100"}, "max_step: from 400 in 1s to 100 in 1s is a step of 4 times, and 2 is the most; nothing was changed"},
+		{[]string{"set", "provider", "--cap", "100"}, "max_step: from 396 to 99.01 calls a second that can be sustained is a step of 4 times, and 2 is the most; nothing was changed"},
 		{[]string{"set", "provider", "--max-step", "0.5"}, "0.5: must be above 1, or 0 for none (--max-step); nothing was changed"},
 		{[]string{"set", "provider", "--max-cap", "399"}, "(--max-cap); nothing was changed"},
 		{[]string{"set", "provider", "--cap", "500", "--for", "10ms"}, "10ms: must be from 1s to 744h0m0s (--for); nothing was changed"},
@@ -274,7 +353,7 @@ func TestAWaitNamesTheNodeThatLacksTheChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := limitOn(t, addr)("set", "provider", "--cap", "300", "--wait")
-	o.mustFail(t, "it lacks on deaf (seen ")
+	o.mustFail(t, "revision 2 is in force on 1 of 2 nodes; deaf was not seen for ")
 	if !strings.Contains(o.out, "at most 300 in any 1s") {
 		t.Errorf("got %q, want to see the limit that was set all the same", o.out)
 	}

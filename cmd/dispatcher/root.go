@@ -1,11 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"dispatcher/configs"
 )
@@ -32,8 +34,41 @@ func newRoot(environ func() []string) *cobra.Command {
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.PersistentFlags().StringVarP(&s.file, "config", "c", "", "`FILE` with settings (default $DISPATCHER_CONFIG)")
 	root.PersistentFlags().StringArrayVar(&s.set, "set", nil, "one setting as `path=value`, such as limits.0.cap=300; can be repeated")
+	root.SetFlagErrorFunc(flagFault)
 	root.AddCommand(newRunCommand(s), newDemoCommand(), newConfigCommand(s), newEnqueueCommand(s), newLimitCommand(s), newDLQCommand(s))
 	return root
+}
+
+// flagFault says what is wrong with a flag in words of the command line.
+func flagFault(cmd *cobra.Command, err error) error {
+	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		kinds := map[string]string{
+			"int": "a whole number", "int64": "a whole number", "float64": "a number", "duration": "a time with a unit, such as 10ms", "bool": "true or false",
+		}
+		if kind := kinds[wrong.GetFlag().Value.Type()]; kind != "" {
+			return fmt.Errorf("%s: --%s: %s is not %s", command(cmd), wrong.GetFlag().Name, wrong.GetValue(), kind)
+		}
+	}
+	return fmt.Errorf("%s: %w", command(cmd), err)
+}
+
+// command is a command's name without the program's, which main puts in front.
+func command(cmd *cobra.Command) string {
+	_, name, _ := strings.Cut(cmd.CommandPath(), " ")
+	return name
+}
+
+// oneName is for commands about one thing.
+func oneName(what, placeholder string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return fmt.Errorf("name the %s: %s %s", what, cmd.CommandPath(), placeholder)
+		case len(args) > 1:
+			return fmt.Errorf("%s: one %s at a time; %q is too much", command(cmd), what, args[1])
+		}
+		return nil
+	}
 }
 
 // group is a command that only holds others. Without this cobra would print
@@ -59,6 +94,7 @@ type purpose int
 const (
 	toSend   purpose = iota
 	toManage         // without the provider, whose secrets are not asked for then
+	toShow           // without any secret
 )
 
 // source is where the settings come from.
@@ -71,7 +107,7 @@ func (s *settings) source(p purpose) configs.Source {
 			}
 		}
 	}
-	return configs.Source{File: file, Set: s.set, Environ: s.environ, CallsNobody: p == toManage}
+	return configs.Source{File: file, Set: s.set, Environ: s.environ, CallsNobody: p == toManage, OnlyShown: p == toShow}
 }
 
 // read reads the settings for those that only show them.

@@ -70,7 +70,7 @@ func TestWhatDoesNotExistIsAnError(t *testing.T) {
 		{[]string{"config"}, "say which: check, show"},
 		{[]string{"config", "chek"}, `unknown command "chek"`},
 		{[]string{"config", "check", "x"}, "unknown command"},
-		{[]string{"limit", "get"}, "accepts 1 arg(s)"},
+		{[]string{"limit", "get"}, "name the limit: dispatcher limit get NAME"},
 		{[]string{"config", "check", "--jsno"}, "unknown flag"},
 		{[]string{"-c", "/no/such/file", "config", "check"}, "read config: stat /no/such/file"},
 	} {
