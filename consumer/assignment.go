@@ -185,7 +185,8 @@ func (a *assignment) begin() {
 func (a *assignment) meet(partitions int) {
 	a.g.c.state.joined()
 	a.g.c.metrics.rebalances.WithLabelValues(a.g.topic).Inc()
-	a.g.log().Info("partitions assigned", "topic", a.g.topic, "partitions", partitions)
+	before := a.g.had.Swap(int64(partitions))
+	a.g.log().Info("partitions assigned", "topic", a.g.topic, "partitions", partitions, "before", before)
 	if partitions == 0 {
 		a.g.log().Warn("no partition is left for this member: the group has more members than the topic has partitions")
 	}

@@ -11,7 +11,7 @@ import (
 var (
 	// ErrRevoked: the partition goes to another node, or this node has lost
 	// its place in the group.
-	ErrRevoked = errors.New("the partition was taken away")
+	ErrRevoked = errors.New("the group rebalances: its partitions are handed out again")
 	// ErrStopped: the consumer stops, or stands aside.
 	ErrStopped = errors.New("the consumer leaves its groups")
 )
@@ -97,6 +97,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	var clock sync.WaitGroup
 	late := make(chan struct{})
 	clock.Go(func() { c.hub.keepTime(late) })
+	clock.Go(func() { c.hub.dead.keepTelling(late) })
 	var err error
 	for err == nil && ctx.Err() == nil {
 		if aside := c.membership.await(ctx, false); aside == nil {

@@ -6,11 +6,14 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"dispatcher/internal/tally"
 )
 
 const (
 	maxMessageBytes = 1 << 10
 	maxCodeBytes    = 256
+	maxAnswerBytes  = 512
 	// letterBytes is a little below what a broker takes at once by default. A
 	// larger letter is tried as it is before it is cut to this.
 	letterBytes = 1<<20 - 16<<10
@@ -45,10 +48,11 @@ type deadLetters struct {
 	log     *slog.Logger
 	node    string
 	group   string
+	told    *tally.Tally[buried] // by class
 }
 
 func newDeadLetters(o *Options, w *writer, m *metrics, h *hub) *deadLetters {
-	return &deadLetters{writer: w, hub: h, metrics: m, log: o.Logger, node: o.Node, group: o.Group}
+	return &deadLetters{writer: w, hub: h, metrics: m, log: o.Logger, node: o.Node, group: o.Group, told: tally.New[buried](mostClasses)}
 }
 
 // bury writes letters of one assignment, and settles each once Kafka has it. It
@@ -88,8 +92,65 @@ func (q *deadLetters) write(ctx context.Context, l letter, record *kgo.Record, o
 			return
 		case err == nil:
 			q.metrics.written(l)
+			q.note(&l)
 		}
 		q.hub.settle(l.d, err == nil)
 		outcomes <- nil
 	}})
+}
+
+// buried is what the log shows of a dead letter.
+type buried struct {
+	class       Class
+	id, topic   string
+	code, cause string
+}
+
+const (
+	mostClasses = 16          // that the log tells apart
+	tellEvery   = time.Second // how often sums that are due are looked for
+)
+
+// note tells the log of a dead letter: the first of a class at once, then sums.
+func (q *deadLetters) note(l *letter) {
+	if l.delayed() {
+		return
+	}
+	j := &l.d.Job
+	id := j.ID
+	if id == "" {
+		id = RecordID{j.Topic, j.Partition, j.Offset}.String()
+	}
+	b := buried{class: l.f.Class, id: clip(id, maxCodeBytes), topic: l.topic(), code: l.f.Code, cause: clip(l.f.Message, maxMessageBytes)}
+	if sum, due := q.told.Note(time.Now(), string(b.class), b); due {
+		q.tell(sum)
+	}
+}
+
+// keepTelling tells sums whose letters have stopped coming, until end is closed.
+func (q *deadLetters) keepTelling(end <-chan struct{}) {
+	look := time.NewTicker(tellEvery)
+	defer look.Stop()
+	for {
+		select {
+		case <-end:
+			return
+		case now := <-look.C:
+			for _, sum := range q.told.Due(now) {
+				q.tell(sum)
+			}
+		}
+	}
+}
+
+func (q *deadLetters) tell(sum tally.Sum[buried]) {
+	b := sum.Last
+	attrs := []any{"class", b.class, "jobs", sum.Count, "topic", b.topic, "last_id", b.id}
+	if sum.Over > 0 {
+		attrs = append(attrs, "in", sum.Over.Round(time.Second))
+	}
+	if b.code != "" {
+		attrs = append(attrs, "code", b.code)
+	}
+	q.log.Warn("jobs were dead-lettered", append(attrs, "error", b.cause)...)
 }

@@ -70,14 +70,28 @@ func unreadable(d *Delivery, err error) *letter {
 // not give; nil: nothing. A job that names another lane than its topic's would
 // be sent at a priority that its producer did not mean.
 func (f *feed) refuses(d *Delivery) *letter {
-	j := &d.Job
+	switch err := CheckJob(&d.Job, f.lane.name); {
+	case errors.Is(err, errLane):
+		return &letter{d: d, f: Failure{Class: ClassUnsupported, Message: err.Error()}}
+	case err != nil:
+		return &letter{d: d, f: Failure{Class: ClassDecode, Message: err.Error()}}
+	}
+	return nil
+}
+
+var (
+	errLane  = errors.New("lane: is not the lane of the job's topic; write the job to a topic of that lane")
+	errTimes = errors.New("not-after: lies before not-before")
+)
+
+// CheckJob returns why a node dead-letters a job of a lane's topic unsent; nil: it
+// doesn't. Without lanes the lane is [DefaultLane].
+func CheckJob(j *job.Job, lane string) error {
 	switch {
-	case j.Lane != "" && j.Lane != f.lane.name:
-		return &letter{d: d, f: Failure{
-			Class: ClassUnsupported, Message: "lane: is not the lane of the job's topic; write the job to a topic of that lane",
-		}}
+	case j.Lane != "" && j.Lane != lane:
+		return errLane
 	case !j.NotBefore.IsZero() && !j.NotAfter.IsZero() && j.NotAfter.Before(j.NotBefore):
-		return &letter{d: d, f: Failure{Class: ClassDecode, Message: "not-after: lies before not-before"}}
+		return errTimes
 	}
 	return nil
 }

@@ -89,7 +89,8 @@ type Failure struct {
 	Class   Class
 	Code    string
 	Message string
-	Attempt int // calls that left the process, those of the past included
+	Answer  string // beginning of the provider's last answer, at most 512 bytes; only dead letters hold it, no log does
+	Attempt int    // calls that left the process, those of the past included
 	// Failures are those of them that count against the attempts allowed. Only
 	// a job that is tried again later carries them on.
 	Failures int
@@ -111,6 +112,11 @@ const (
 	ClassUnavailable Class = "unavailable"  // failed, and to be tried again; in retry tiers only
 )
 
+// Classes are those that a dead letter can have.
+func Classes() []Class {
+	return []Class{ClassDecode, ClassUnsupported, ClassPermanent, ClassExhausted, ClassExpired, ClassUnknown, ClassLimited, ClassHeadTimeout}
+}
+
 // expired tells whether the job's not-after has passed.
 func (d *Delivery) expired() bool {
 	return !d.Job.NotAfter.IsZero() && time.Now().After(d.Job.NotAfter)
@@ -131,7 +137,10 @@ func (d *Delivery) Context() context.Context { return d.part.asg.ctx }
 func (d *Delivery) Answered() { d.part.hub.claim(d) }
 
 // Done settles the job: its offset counts as complete.
-func (d *Delivery) Done() { d.part.hub.answer(d, true) }
+func (d *Delivery) Done() {
+	d.Step("settled", "result", "done")
+	d.part.hub.answer(d, true)
+}
 
 // Dead writes the record to the dead-letter topic and, once Kafka has
 // acknowledged it, settles it. It blocks, and Kafka's client tries again, until that
@@ -139,6 +148,7 @@ func (d *Delivery) Done() { d.part.hub.answer(d, true) }
 // written when Context ends is awaited as long as the drain lasts, as a call on the
 // wire is. After that the job stays open.
 func (d *Delivery) Dead(f Failure) {
+	d.Step("goes to the dead letters", "class", f.Class, "code", f.Code, "error", f.Message)
 	if h := d.part.hub; h.claim(d) {
 		h.dead.bury(d.part.asg.letters, []letter{{d: d, f: f}})
 	}
@@ -148,4 +158,7 @@ func (d *Delivery) Dead(f Failure) {
 // or this one later, gets it again. Until then no later job of its key (in
 // partition order: of its partition) is handed out on this node, or it would be
 // overtaken.
-func (d *Delivery) Return() { d.part.hub.answer(d, false) }
+func (d *Delivery) Return() {
+	d.Step("given back unsent")
+	d.part.hub.answer(d, false)
+}

@@ -27,6 +27,7 @@ const (
 	headerErrorClass    = "x-error-class"
 	headerErrorCode     = "x-error-code"
 	headerErrorMessage  = "x-error-message"
+	headerErrorAnswer   = "x-error-answer" // in dead letters only
 	headerNode          = "x-node"
 )
 
@@ -47,7 +48,7 @@ func (q *deadLetters) message(l letter, now time.Time) *kgo.Record {
 // ofOtherHops tells whether a header says something that does not hold of a dead
 // letter, unless it is said anew.
 func ofOtherHops(name string) bool {
-	for _, of := range []string{headerTruncated, headerOriginalSize, headerFailures, headerNotBefore} {
+	for _, of := range []string{headerTruncated, headerOriginalSize, headerFailures, headerNotBefore, headerErrorAnswer} {
 		if strings.EqualFold(name, of) {
 			return true
 		}
@@ -84,6 +85,9 @@ func (q *deadLetters) headers(l letter, now time.Time) []kgo.RecordHeader {
 	add(headerErrorClass, string(l.f.Class))
 	add(headerErrorCode, clip(l.f.Code, maxCodeBytes))
 	add(headerErrorMessage, clip(l.f.Message, maxMessageBytes))
+	if l.f.Answer != "" && !l.delayed() {
+		add(headerErrorAnswer, clip(l.f.Answer, maxAnswerBytes))
+	}
 	return set
 }
 
@@ -148,7 +152,7 @@ func isOurs(name string) bool {
 	switch strings.ToLower(name) {
 	case job.HeaderOriginalTopic, job.HeaderOriginalPartition, job.HeaderOriginalOffset,
 		headerOriginalTime, headerOriginalSize, headerTruncated, headerGroup, headerAttempt, headerFailures, headerNotBefore, headerFirstFailedAt, headerRedrive,
-		headerFailedAt, headerErrorClass, headerErrorCode, headerErrorMessage, headerNode:
+		headerFailedAt, headerErrorClass, headerErrorCode, headerErrorMessage, headerErrorAnswer, headerNode:
 		return true
 	}
 	return false

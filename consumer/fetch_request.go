@@ -168,6 +168,7 @@ func (f *fetcher) records(r *reading, part *kmsg.FetchResponseTopicPartition) ou
 		return o
 	}
 	o.next, o.behind, o.bytes = b.next, part.LastStableOffset > b.next, b.bytes
+	c.hub.fetched(b.jobs)
 	o.full = !c.hub.add(r.p, b)
 	return o
 }

@@ -29,6 +29,8 @@ type group struct {
 	// node hasn't either. Only StartLast asks.
 	fresh atomic.Bool
 
+	had atomic.Int64 // partitions, by the last assignment; for the log
+
 	topicID topicID // as first seen; the watcher's of the assignment
 }
 

@@ -55,6 +55,7 @@ type Letter struct {
 	Class    Class    // empty: the letter doesn't say
 	Code     string   // the provider's, or an HTTP status
 	Message  string   // for people; at most 1 KiB
+	Answer   string   // beginning of the provider's answer, at most 512 bytes; empty: none was kept
 	Attempts int      // calls that left the process
 	Redrives int      // times it was replayed
 	Node     string   // that gave it up
@@ -74,7 +75,7 @@ func newLetter(rec job.Record) Letter {
 	l := Letter{
 		ID: RecordID{rec.Topic, rec.Partition, rec.Offset}, Record: rec,
 		Class: Class(text(headerErrorClass, maxCodeBytes)), Code: text(headerErrorCode, maxCodeBytes),
-		Message: text(headerErrorMessage, maxMessageBytes), Node: text(headerNode, maxCodeBytes),
+		Message: text(headerErrorMessage, maxMessageBytes), Node: text(headerNode, maxCodeBytes), Answer: text(headerErrorAnswer, maxAnswerBytes),
 		Attempts: recordCount(&rec, headerAttempt), Redrives: recordCount(&rec, headerRedrive),
 		FailedAt: rec.Time, OriginalSize: int64(recordCount(&rec, headerOriginalSize)),
 		Cut: string(recordHeader(&rec, headerTruncated)) == "true",

@@ -48,9 +48,9 @@ func newMetrics(feeds []*feed) *metrics {
 		}
 		return v
 	}
-	classes := []string{
-		string(ClassDecode), string(ClassUnsupported), string(ClassPermanent),
-		string(ClassExhausted), string(ClassExpired), string(ClassUnknown), string(ClassLimited), string(ClassHeadTimeout),
+	var classes []string
+	for _, c := range Classes() {
+		classes = append(classes, string(c))
 	}
 	return &metrics{
 		rebalances:   vec("rebalances_total", "Assignments received, by topic.", "topic", topics),

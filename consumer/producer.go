@@ -64,11 +64,20 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("topic %s takes no record of %d bytes: raise its max.message.bytes, or make the record smaller", e.Topic, e.Bytes)
 }
 
+// UnwrittenError says that none of a batch was written, and none will be.
+type UnwrittenError struct{ Err error }
+
+func (e *UnwrittenError) Error() string { return "nothing was written: " + e.Err.Error() }
+
+// Unwrap gives the reason.
+func (e *UnwrittenError) Unwrap() error { return e.Err }
+
 // WriteBatch writes records to a topic and returns when Kafka has all of them.
 // Only key, value, headers and time are taken; a zero time is the present. Before
 // the first batch of a topic it checks that the topic exists, and it never
-// creates one. After an error some of the records may have been written, or may
-// still be until Close; a [*TooLargeError] names the first that is too large.
+// creates one. After an [*UnwrittenError] no record was written. After any other
+// error some may have been, or may still be until Close; a [*TooLargeError] names
+// the first that is too large.
 func (p *Producer) WriteBatch(ctx context.Context, topic string, records []job.Record) error {
 	faults, err := p.write(ctx, topic, records)
 	if err != nil {
@@ -101,7 +110,7 @@ var errUnacknowledged = errors.New("not acknowledged in time")
 // write returns of each record why it is not known to be written; nil: it is.
 func (p *Producer) write(ctx context.Context, topic string, records []job.Record) ([]error, error) {
 	if err := p.check(ctx, topic); err != nil {
-		return nil, err
+		return nil, &UnwrittenError{err}
 	}
 	type outcome struct {
 		i   int

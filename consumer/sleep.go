@@ -23,6 +23,7 @@ type Nap struct {
 // block. A job that sleeps is open: when its partition is taken away, or the
 // consumer stops, the job is released at once, as by [Delivery.Return].
 func (d *Delivery) Sleep(n Nap) {
+	d.Step("waits for its next call", "until", n.Until, "calls", n.Past.Calls, "failures", n.Past.Failures)
 	h := d.part.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -41,6 +42,7 @@ func (d *Delivery) Sleep(n Nap) {
 // PutBack makes the job ready again, ahead of those that were fetched after it: its
 // worker could not call it. It does not block.
 func (d *Delivery) PutBack() {
+	d.Step("put back, waits for the provider")
 	h, p := d.part.hub, d.part
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -46,6 +46,15 @@ func (s Status) Ready() error {
 	return nil
 }
 
+// Note says, beside [Status.Ready], why the node has nothing to do although it is
+// ready; empty: it has partitions. It is for people, and shown in /readyz.
+func (s Status) Note() string {
+	if s.Joined && len(s.Partitions) == 0 {
+		return "no partition: the other nodes of the group have all of them; this node waits for one"
+	}
+	return ""
+}
+
 // LaneStatus is one lane on this node, in order of priority.
 type LaneStatus struct {
 	Lane    string

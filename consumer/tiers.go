@@ -122,6 +122,7 @@ func (d *Delivery) Later(at time.Time, f Failure) bool {
 	if !h.claim(d) {
 		return true
 	}
+	d.Step("goes to a retry topic", "delay", tier, "until", at, "class", f.Class)
 	if len(h.dead.bury(d.part.asg.letters, []letter{{d: d, f: f, tier: tier, at: at}})) == 0 {
 		return true
 	}

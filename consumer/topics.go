@@ -102,6 +102,24 @@ func (c *Consumer) known(ctx context.Context, topics []string) error {
 	return err
 }
 
+// Reach connects to the brokers, and returns how many partitions the topics have
+// together. A topic that does not exist is an error.
+func Reach(ctx context.Context, conn Connection, topics []string) (partitions int, err error) {
+	cl, err := newClient(&conn, topics)
+	if err != nil {
+		return 0, err
+	}
+	defer cl.close()
+	if err := cl.greet(ctx); err != nil { // kafka-go's transport would not say why it can't log in
+		return 0, err
+	}
+	layout, err := topicLayout(ctx, &conn, topics, topics)
+	for _, t := range layout {
+		partitions += len(t.Partitions)
+	}
+	return partitions, err
+}
+
 // missingError names a topic that does not exist.
 type missingError struct{ topic, hint string }
 

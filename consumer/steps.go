@@ -1,0 +1,37 @@
+package consumer
+
+import (
+	"context"
+	"log/slog"
+)
+
+// This file writes one line for each step of a job, at log.level debug. No line
+// holds the payload or the key.
+
+// Step logs that the job has come to a step, with its id and its place.
+func (d *Delivery) Step(step string, attrs ...any) {
+	log := d.part.hub.log
+	if !log.Enabled(context.Background(), slog.LevelDebug) {
+		return
+	}
+	j := &d.Job
+	log.Debug("step of a job", append([]any{"step", step, "id", clip(j.ID, maxCodeBytes), "topic", j.Topic, "partition", j.Partition, "offset", j.Offset}, attrs...)...)
+}
+
+// fetched logs that jobs were fetched, and until when those wait that are not due.
+func (h *hub) fetched(jobs []Delivery) {
+	if !h.log.Enabled(context.Background(), slog.LevelDebug) {
+		return
+	}
+	for i := range jobs {
+		d := &jobs[i]
+		switch {
+		case d.hop != nil && !d.hop.due.IsZero():
+			d.Step("fetched, waits for its time", "until", d.hop.due)
+		case d.key != 0:
+			d.Step("fetched, waits for the jobs of its key and for a slot")
+		default:
+			d.Step("fetched, waits for a slot")
+		}
+	}
+}
