@@ -16,15 +16,17 @@ const checkTimeout = 2 * time.Second
 type Check struct {
 	// Name says what is checked, in one word.
 	Name string
-	// Check returns why it is not well, or nil. It is called from several
-	// goroutines at once and must return when its context ends. The error is
-	// shown to whoever asks, so it must hold no secret.
-	Check func(context.Context) error
+	// Check returns why it is not well, or nil, and in either case what else is
+	// to be known of it: a note. It is called from several goroutines at once and
+	// must return when its context ends. Both are shown to whoever asks, so they
+	// must hold no secret.
+	Check func(context.Context) (note string, err error)
 }
 
 type checkResult struct {
 	Name  string `json:"name"`
 	OK    bool   `json:"ok"`
+	Note  string `json:"note,omitempty"`
 	Error string `json:"error,omitempty"`
 }
 
@@ -55,7 +57,9 @@ func ask(ctx context.Context, checks []Check) readiness {
 	for i, c := range checks {
 		asked.Go(func() {
 			result := checkResult{Name: c.Name, OK: true}
-			if err := c.Check(ctx); err != nil {
+			note, err := c.Check(ctx)
+			result.Note = note
+			if err != nil {
 				result.OK, result.Error = false, err.Error()
 			}
 			answer.Checks[i] = result

@@ -70,8 +70,8 @@ func TestAnswers(t *testing.T) {
 	calls := prometheus.NewCounter(prometheus.CounterOpts{Name: "calls_total", Help: "Calls."})
 	registry.MustRegister(calls)
 	calls.Add(3)
-	well := admin.Check{Name: "kafka", Check: func(context.Context) error { return nil }}
-	ill := admin.Check{Name: "redis", Check: func(context.Context) error { return errors.New("connection refused") }}
+	well := admin.Check{Name: "kafka", Check: func(context.Context) (string, error) { return "two of four partitions", nil }}
+	ill := admin.Check{Name: "redis", Check: func(context.Context) (string, error) { return "", errors.New("connection refused") }}
 
 	base, _ := serve(t, admin.Options{Listen: "127.0.0.1:0", Checks: []admin.Check{well}, Gatherer: registry})
 	sick, _ := serve(t, admin.Options{Listen: "127.0.0.1:0", Checks: []admin.Check{well, ill}})
@@ -83,11 +83,11 @@ func TestAnswers(t *testing.T) {
 		{"GET", base + "/livez", 200, "ok\n"},
 		{"HEAD", base + "/livez", 200, ""},
 		{"POST", base + "/livez", 405, ""},
-		{"GET", base + "/readyz", 200, `{"ready":true,"checks":[{"name":"kafka","ok":true}]}`},
+		{"GET", base + "/readyz", 200, `{"ready":true,"checks":[{"name":"kafka","ok":true,"note":"two of four partitions"}]}`},
 		{"GET", base + "/metrics", 200, "calls_total 3\n"},
 		{"GET", base + "/", 404, ""},
 		{"GET", sick + "/livez", 200, "ok\n"},
-		{"GET", sick + "/readyz", 503, `{"ready":false,"checks":[{"name":"kafka","ok":true},{"name":"redis","ok":false,"error":"connection refused"}]}`},
+		{"GET", sick + "/readyz", 503, `{"ready":false,"checks":[{"name":"kafka","ok":true,"note":"two of four partitions"},{"name":"redis","ok":false,"error":"connection refused"}]}`},
 		{"GET", sick + "/metrics", 404, ""},
 	} {
 		status, body, _ := call(t, row.method, row.url)
@@ -102,8 +102,8 @@ func TestACheckThatHangsIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		status, body := admin.AskReady(t.Context(), []admin.Check{
-			{Name: "redis", Check: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }},
-			{Name: "kafka", Check: func(context.Context) error { return nil }},
+			{Name: "redis", Check: func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() }},
+			{Name: "kafka", Check: func(context.Context) (string, error) { return "two of four partitions", nil }},
 		})
 		if took := time.Since(start); took != 2*time.Second {
 			t.Errorf("got an answer after %s, want 2s", took)

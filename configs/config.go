@@ -230,6 +230,7 @@ type HTTP struct {
 	IdleTimeout      time.Duration     `yaml:"idle_timeout"`
 	MaxConnAge       time.Duration     `yaml:"max_conn_age"` // 0: without a bound
 	MaxResponseBytes int               `yaml:"max_response_bytes"`
+	KeepAnswers      bool              `yaml:"keep_answers"`
 	MessageID        string            `yaml:"message_id"`   // header:NAME, json:PATH
 	CloudEvents      string            `yaml:"cloud_events"` // as_is, binary
 	Results          Results           `yaml:"results"`

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"dispatcher/job"
@@ -26,8 +27,9 @@ type HTTP struct {
 	logger   *slog.Logger
 	metrics  *metrics
 
-	messageID messageID
-	results   *results
+	messageID   messageID
+	results     *results
+	keepAnswers bool
 }
 
 // NewHTTP makes a sender; it doesn't call the provider yet. The error names
@@ -46,6 +48,8 @@ func NewHTTP(o HTTPOptions) (*HTTP, error) {
 		timeout:  o.Timeout,
 		maxBody:  o.MaxResponseBytes,
 		logger:   o.Logger,
+
+		keepAnswers: o.KeepAnswers,
 	}
 	if h.messageID, err = parseMessageID(o.MessageID); err != nil {
 		return nil, err
@@ -64,6 +68,20 @@ func NewHTTP(o HTTPOptions) (*HTTP, error) {
 // Close closes every connection, those with a call on the wire as well: such
 // calls return at once as Unknown. Calls that come later are Withheld.
 func (h *HTTP) Close() { h.conns.close() }
+
+// Address is the provider as scheme://host, for people. What else the URL holds may
+// be secret.
+func (h *HTTP) Address() string { return h.template.url.Scheme + "://" + h.template.url.Host }
+
+// Reach opens a connection, TLS included, and keeps it for a call. It sends nothing.
+func (h *HTTP) Reach(ctx context.Context) error {
+	c, err := h.conns.fresh(ctx)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	h.conns.put(c)
+	return nil
+}
 
 // Send makes one call for j, on a connection that it takes or opens itself. See
 // [HTTP.SendOn].
@@ -227,6 +245,25 @@ func plain(err error) error {
 	return errBroken
 }
 
+var errWantsTLS = errors.New("the provider answered 400, for it wants https on this port; is the url right?")
+
+// maybeTLS reports whether an answer may come from a port that wants https.
+func (h *HTTP) maybeTLS(status int) bool {
+	return status == http.StatusBadRequest && h.template.url.Scheme == "http"
+}
+
+// wantsTLS recognises what the usual servers say to plain HTTP on such a port. No job
+// is to blame for it, and all of them would be dead-lettered.
+func wantsTLS(body []byte) bool {
+	text := string(body[:min(len(body), MaxAnswer)])
+	return strings.Contains(text, "Client sent an HTTP request to an HTTPS server") || // Go, Caddy, Traefik
+		strings.Contains(text, "The plain HTTP request was sent to HTTPS port") || // nginx, Envoy
+		strings.Contains(text, "speaking plain HTTP to an SSL-enabled server port") // Apache
+}
+
+// keeps reports whether the beginning of an answer of this status is kept.
+func (h *HTTP) keeps(status int) bool { return h.keepAnswers && h.results.kind(status) != Accepted }
+
 // answered reads the rest of an answer and gives the connection back if it can
 // be used again. The status alone decides: what is behind it may be cut. An
 // answer that came before the call was written belongs to something else.
@@ -234,7 +271,7 @@ func (h *HTTP) answered(c *conn, resp *http.Response) (Result, error) {
 	var body []byte
 	whole := false
 	if resp.StatusCode != http.StatusSwitchingProtocols {
-		body, whole = h.consume(resp.Body)
+		body, whole = h.consume(resp.Body, h.keeps(resp.StatusCode) || h.maybeTLS(resp.StatusCode))
 	}
 	_ = resp.Body.Close()
 	call, alive := c.wire.end()
@@ -244,6 +281,12 @@ func (h *HTTP) answered(c *conn, resp *http.Response) (Result, error) {
 	}
 	res := h.results.classify(resp.StatusCode, resp.Header)
 	res.MessageID = h.messageID.read(resp.Header, body)
+	if h.keeps(resp.StatusCode) {
+		res.Answer = beginningOf(body)
+	}
+	if h.maybeTLS(resp.StatusCode) && wantsTLS(body) {
+		res.Kind, res.Err = Unavailable, errWantsTLS
+	}
 	res.WroteAt = call.wroteAt
 	res.Elapsed = time.Since(call.wroteAt)
 	if whole && alive && c.client.Available() == 1 {

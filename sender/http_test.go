@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -288,6 +289,76 @@ func TestStatusDecidesWhateverTheBodyDoes(t *testing.T) {
 				}
 				if dials, _ := n.seen(); dials != 2 {
 					t.Errorf("got %d connections, want 2", dials)
+				}
+			})
+		})
+	}
+}
+
+// The beginning of an answer is kept where it did not accept the job, if that is
+// wanted, and never cut within a rune.
+func TestTheBeginningOfAnAnswerIsKept(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a", sender.MaxAnswer-1) + "é" + strings.Repeat("b", 1000)
+	for name, c := range map[string]struct {
+		status, body, messageID string
+		drop                    bool
+		want                    string
+	}{
+		"rejected":            {status: "400 Bad Request", body: `{"code":"21211"}`, want: `{"code":"21211"}`},
+		"unavailable":         {status: "503 Service Unavailable", body: "busy", want: "busy"},
+		"accepted":            {status: "200 OK", body: "fine"},
+		"long":                {status: "422 Unprocessable", body: long, want: strings.Repeat("a", sender.MaxAnswer-1)},
+		"no text":             {status: "400 Bad Request", body: "a\xff\xfeb", want: "ab"},
+		"empty":               {status: "400 Bad Request"},
+		"with a message's id": {status: "400 Bad Request", body: `{"code":"1"}`, messageID: "json:id", want: `{"code":"1"}`},
+		"not wanted":          {status: "400 Bad Request", body: "secret", drop: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				n := &network{serve: func(_ int, conn net.Conn, br *bufio.Reader) {
+					for readCall(br) {
+						_, _ = fmt.Fprintf(conn, "HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s", c.status, len(c.body), c.body)
+					}
+				}}
+				s := newSender(t, sender.HTTPOptions{DialContext: n.dial, MessageID: c.messageID, KeepAnswers: !c.drop})
+				defer s.Close()
+				permits := 0
+				for range 2 { // the second one shows that the answer was read to its end
+					if got := s.Send(t.Context(), aJob("a", "x"), always(&permits)).Answer; got != c.want {
+						t.Errorf("got %q, want %q", got, c.want)
+					}
+				}
+				if dials, _ := n.seen(); dials != 1 {
+					t.Errorf("got %d connections, want 1", dials)
+				}
+			})
+		})
+	}
+}
+
+// Plain HTTP on a port that wants https blames no job.
+func TestPlainHTTPOnAPortForHTTPS(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		body string
+		want sender.Kind
+	}{
+		"Go":            {"Client sent an HTTP request to an HTTPS server.\n", sender.Unavailable},
+		"nginx":         {"<html><head><title>400 The plain HTTP request was sent to HTTPS port</title></head>", sender.Unavailable},
+		"a job's fault": {`{"code":"21211","message":"not a number"}`, sender.Rejected},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				n := &network{serve: answering(fmt.Sprintf("HTTP/1.1 400 Bad Request\r\nContent-Length: %d\r\n\r\n%s", len(c.body), c.body))}
+				s := newSender(t, sender.HTTPOptions{DialContext: n.dial})
+				defer s.Close()
+				permits := 0
+				r := s.Send(t.Context(), aJob("a", "x"), always(&permits))
+				if r.Kind != c.want || r.Answer != "" || (c.want == sender.Unavailable) != strings.Contains(r.Err.Error(), "it wants https on this port") {
+					t.Errorf("got %v, %v, answer %q; want %v", r.Kind, r.Err, r.Answer, c.want)
 				}
 			})
 		})

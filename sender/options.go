@@ -53,7 +53,10 @@ type HTTPOptions struct {
 	// MessageID says where in an answer the provider names the message:
 	// header:NAME, or json:PATH with the dotted path of a text or a number, where
 	// a whole number is a place in a list. Empty: nowhere.
-	MessageID   string
+	MessageID string
+	// KeepAnswers keeps the beginning of each answer that did not accept its job, as
+	// [Result.Answer].
+	KeepAnswers bool
 	CloudEvents EventMode // how structured events are sent; default as_is
 	// DialContext opens the connections below TLS. Nil: a [net.Dialer].
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)

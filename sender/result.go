@@ -66,4 +66,9 @@ type Result struct {
 	WroteAt    time.Time     // when the first byte was handed to the kernel; zero: never
 	Elapsed    time.Duration // from the write to the end of the answer
 	MessageID  string        // what the provider calls the message, at most 256 bytes; empty: not known
+
+	// Answer is the beginning of an answer that did not accept the job, at most
+	// [MaxAnswer] bytes of UTF-8. It may hold the payload: it goes to dead letters,
+	// and never to a log.
+	Answer string
 }

@@ -30,7 +30,7 @@ func newConfigShowCommand(s *settings) *cobra.Command {
 			"References such as ${env:NAME} are shown as they were written, secrets as [redacted].",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := s.read(toSend)
+			cfg, err := s.read(toShow)
 			if err != nil {
 				return err
 			}
@@ -50,30 +50,78 @@ func newConfigShowCommand(s *settings) *cobra.Command {
 }
 
 func newConfigCheckCommand(s *settings) *cobra.Command {
-	var asJSON bool
+	var asJSON, connect bool
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Say whether the settings are good, and what the contract comes to",
 		Long: "Say everything that is wrong with the settings, or what the contract comes to: how far apart\n" +
 			"calls are, how much of the cap can be used, and how long a change takes to hold.\n" +
-			"Files that the settings name are read; nothing is connected to.",
+			"Files that the settings name are read; nothing is connected to, but with --connect.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := s.load(toSend, dispatch.Check)
-			if asJSON {
-				return errors.Join(err, printJSON(cmd.OutOrStdout(), newCheckReport(cfg, err)))
+			cfg, lacks, err := s.check()
+			var servers []dispatch.Reached
+			if connect && err == nil {
+				servers = dispatch.Reach(cmd.Context(), cfg)
+				err = unreached(servers)
 			}
-			if err != nil {
+			if asJSON {
+				report := newCheckReport(cfg, err)
+				report.Servers, report.Lacks = newServerReports(servers), lacks
+				return errors.Join(err, printJSON(cmd.OutOrStdout(), report))
+			}
+			if err != nil && servers == nil {
 				return err
 			}
-			return printCheck(cmd.OutOrStdout(), cfg)
+			return errors.Join(printCheck(cmd.OutOrStdout(), cfg, servers, lacks), err)
 		},
 	}
+	cmd.Flags().BoolVar(&connect, "connect", false, "connect to Kafka, Redis and the provider as well, and say what each answers; no job is sent")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, also of what is wrong")
 	return cmd
 }
 
-func printCheck(w io.Writer, cfg configs.Config) error {
+// check loads the settings as a node does. Where nothing but secrets of the provider
+// is missing, lacks says which: only a run needs them.
+func (s *settings) check() (cfg configs.Config, lacks []string, err error) {
+	cfg, err = s.load(toSend, dispatch.Check)
+	if err == nil {
+		return cfg, nil, nil
+	}
+	without, fault := s.load(toManage, dispatch.Check)
+	if fault != nil {
+		return cfg, nil, err
+	}
+	return without, faultLines(err), nil
+}
+
+// faultLines takes what load says apart.
+func faultLines(err error) []string {
+	return strings.Split(strings.TrimPrefix(err.Error(), "config:\n"), "\n")
+}
+
+// unreached joins why servers did not answer.
+func unreached(servers []dispatch.Reached) error {
+	var faults []error
+	for _, s := range servers {
+		if s.Err != nil {
+			faults = append(faults, fmt.Errorf("config check: %s at %s: %w", s.Name, s.Address, s.Err))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func printServers(w io.Writer, servers []dispatch.Reached) {
+	for _, s := range servers {
+		said := s.Said
+		if s.Err != nil {
+			said = "does not answer as it should: " + s.Err.Error()
+		}
+		_, _ = fmt.Fprintf(w, "%s %s: %s\n", s.Name, s.Address, said)
+	}
+}
+
+func printCheck(w io.Writer, cfg configs.Config, servers []dispatch.Reached, lacks []string) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	printKafka(table, cfg.Kafka)
 	for _, l := range cfg.Limits {
@@ -93,11 +141,19 @@ func printCheck(w io.Writer, cfg configs.Config) error {
 		}
 		_, _ = fmt.Fprintf(table, "  spacing\t%s\tbetween two calls, %s\n", c.Spacing().Round(time.Microsecond), of)
 		_, _ = fmt.Fprintf(table, "  usable share\t%.3f\tof the cap: %.1f calls a window while jobs wait\n", a.Share(c), held(a, c))
+		if left := a.Share(c); left < throttle.FairShare {
+			_, _ = fmt.Fprintf(table, "  warning\t%.0f %%\tof the cap is given up for good, by the burst, the reserve or the guard\n", 100*(1-left))
+		}
 		printGuard(table, l, a)
 		printBucket(table, l)
 		printRedis(table, l, a)
 	}
 	printLedger(table, cfg)
+	printServers(table, servers)
+	if len(lacks) > 0 {
+		_, _ = fmt.Fprintln(table, "config ok, but a run would lack:\n  "+strings.Join(lacks, "\n  "))
+		return table.Flush()
+	}
 	_, _ = fmt.Fprintln(table, "config ok")
 	return table.Flush()
 }
@@ -163,7 +219,30 @@ func held(a throttle.Algorithm, c throttle.Contract) float64 { return a.Share(c)
 type checkReport struct {
 	OK     bool          `json:"ok"`
 	Faults []string      `json:"faults,omitempty"`
+	Lacks  []string      `json:"lacks,omitempty"` // secrets that a run needs
 	Limits []limitReport `json:"limits,omitempty"`
+
+	Servers []serverReport `json:"servers,omitempty"` // with --connect
+}
+
+// serverReport is what a server said.
+type serverReport struct {
+	Name    string `json:"name"`
+	Address string `json:"address"`
+	Said    string `json:"said,omitempty"`
+	Error   string `json:"error,omitempty"`
+}
+
+func newServerReports(servers []dispatch.Reached) []serverReport {
+	var reports []serverReport
+	for _, s := range servers {
+		r := serverReport{Name: s.Name, Address: s.Address, Said: s.Said}
+		if s.Err != nil {
+			r.Error = s.Err.Error()
+		}
+		reports = append(reports, r)
+	}
+	return reports
 }
 
 type limitReport struct {
@@ -193,7 +272,7 @@ type limitReport struct {
 
 func newCheckReport(cfg configs.Config, err error) checkReport {
 	if err != nil {
-		return checkReport{Faults: strings.Split(strings.TrimPrefix(err.Error(), "config:\n"), "\n")}
+		return checkReport{Faults: faultLines(err)}
 	}
 	report := checkReport{OK: true}
 	for _, l := range cfg.Limits {

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -22,14 +21,14 @@ type gate struct {
 
 	breaker *gobreaker.TwoStepCircuitBreaker[struct{}]
 	probe   time.Duration
-	up      func() // called when the provider, having been down, answers again
+	changed func(open bool) // told when the breaker opens, and when the provider answers again
 
 	untold   atomic.Pointer[func()] // the last change, which was not acted on yet
 	sampling atomic.Bool            // a job that was taken as a sample is in flight
 
-	mu      sync.Mutex
-	changed chan struct{} // closed and replaced when the breaker changes its state
-	next    time.Time     // the next job may be a probe from then on
+	mu    sync.Mutex
+	state chan struct{} // closed and replaced when the breaker changes its state
+	next  time.Time     // the next job may be a probe from then on
 }
 
 var (
@@ -44,8 +43,8 @@ var errDown = errors.New("the provider is down")
 // open: failures in a row may be a wall of jobs that are to blame themselves.
 const recent = 4
 
-func newGate(failures int, probe time.Duration, log *slog.Logger, up func()) *gate {
-	g := &gate{probe: probe, up: up, changed: make(chan struct{})}
+func newGate(failures int, probe time.Duration, changed func(open bool)) *gate {
+	g := &gate{probe: probe, changed: changed, state: make(chan struct{})}
 	g.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Name:        "provider",
 		MaxRequests: 1,
@@ -55,22 +54,17 @@ func newGate(failures int, probe time.Duration, log *slog.Logger, up func()) *ga
 		},
 		IsExcluded: func(err error) bool { return errors.Is(err, errNoCall) },
 		OnStateChange: func(_ string, from, to gobreaker.State) {
-			// The breaker holds its lock here; a log may be slow, and up takes locks.
+			// The breaker holds its lock here; a log may be slow, and to wake jobs takes locks.
 			switch {
 			case to == gobreaker.StateClosed:
-				g.untold.Store(new(func() {
-					log.Info("provider answers again")
-					g.up()
-				}))
+				g.untold.Store(new(func() { g.changed(false) }))
 			case from == gobreaker.StateClosed:
-				g.untold.Store(new(func() {
-					log.Warn("provider is down; jobs wait, and it is probed", "failures_in_a_row", failures, "probe_every", probe)
-				}))
+				g.untold.Store(new(func() { g.changed(true) }))
 			}
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			close(g.changed)
-			g.changed = make(chan struct{})
+			close(g.state)
+			g.state = make(chan struct{})
 		},
 	})
 	return g
@@ -147,7 +141,7 @@ func (g *gate) open(ctx context.Context) error {
 func (g *gate) change() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.changed
+	return g.state
 }
 
 // wait is spread a little, so that nodes don't probe in step.

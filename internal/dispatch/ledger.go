@@ -166,7 +166,7 @@ func (t *try) refused(a sendledger.Answer) bool {
 }
 
 var (
-	errGivenUp = errors.New("it was about to be called before, and nobody has said what became of that")
+	errGivenUp = errors.New("the node that was to call it ended without a word of the result; it may have been sent")
 	errBefore  = errors.New("it was called before, with this result")
 )
 

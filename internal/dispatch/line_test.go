@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -79,7 +78,7 @@ func withLine(t *testing.T, test func(s *shelf, turns <-chan turn, l *line, stop
 		go func() { defer close(ended); _ = lim.Run(ctx) }()
 		turns := make(chan turn)
 		l := &line{
-			jobs: s, turns: turns, conns: atHand{}, keep: time.Minute, most: 256, limiter: lim, gate: newGate(5, time.Second, slog.New(slog.DiscardHandler), func() {}),
+			jobs: s, turns: turns, conns: atHand{}, keep: time.Minute, most: 256, limiter: lim, gate: newGate(5, time.Second, func(bool) {}),
 			wire: make(chan struct{}, atWire), blocked: new(atomic.Bool),
 		}
 		go l.run(ctx)

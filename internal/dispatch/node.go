@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"dispatcher/admin"
 	"dispatcher/configs"
 	"dispatcher/consumer"
+	"dispatcher/internal/fleet"
 	"dispatcher/internal/sendledger"
 	"dispatcher/sender"
 	"dispatcher/throttle"
@@ -29,8 +31,10 @@ type Node struct {
 	redis    redis.UniversalClient
 	consumer *consumer.Consumer
 	limiter  *throttle.Limiter
+	fleet    *fleet.Membership  // nil: each node keeps a limit of its own
 	ledger   *sendledger.Ledger // nil: there is none
 	sender   *sender.HTTP
+	provider *provider
 	admin    *admin.Server
 	blocked  atomic.Bool // the line can't use slots: set by it, read by the limiter
 }
@@ -98,6 +102,16 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 	if err != nil {
 		return fmt.Errorf("limits.0: %w", err)
 	}
+	if n.redis != nil {
+		var groups []string
+		for _, topic := range n.cfg.Kafka.JobTopics() {
+			groups = append(groups, n.cfg.Kafka.Group+"."+topic)
+		}
+		n.fleet = fleet.New(fleet.Options{
+			Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Groups: groups, Node: NodeName(n.cfg),
+			Limit: limit.Name, Scope: string(cmp.Or(scope, throttle.ScopeCluster)), Logger: n.log,
+		})
+	}
 	return nil
 }
 
@@ -126,16 +140,18 @@ func (n *Node) makeSender() error {
 	if n.sender, err = sender.NewHTTP(o); err != nil {
 		return fmt.Errorf("sender.http: %w", err)
 	}
+	n.provider = newProvider(n.sender.Address(), n.log, n.registry)
 	return nil
 }
 
 func (n *Node) makeAdmin() (err error) {
 	checks := []admin.Check{
-		{Name: "kafka", Check: func(context.Context) error { return n.consumer.Status().Ready() }},
-		{Name: "limit", Check: func(context.Context) error { return n.limiter.State().Ready() }},
+		{Name: "kafka", Check: func(context.Context) (string, error) { s := n.consumer.Status(); return s.Note(), s.Ready() }},
+		{Name: "limit", Check: func(context.Context) (string, error) { s := n.limiter.State(); return s.Note(), s.Ready() }},
+		{Name: "provider", Check: func(context.Context) (string, error) { return n.provider.standing(), nil }},
 	}
 	if n.ledger != nil {
-		checks = append(checks, admin.Check{Name: "ledger", Check: func(context.Context) error { return n.ledger.Ready() }})
+		checks = append(checks, admin.Check{Name: "ledger", Check: func(context.Context) (string, error) { return "", n.ledger.Ready() }})
 	}
 	n.admin, err = admin.New(admin.Options{Listen: n.cfg.Admin.Listen, Gatherer: n.registry, Logger: n.log, Checks: checks})
 	return err
@@ -154,12 +170,16 @@ func (n *Node) Run(ctx context.Context) error {
 	var services, workers sync.WaitGroup
 	services.Go(func() { fail(n.limiter.Run(service)) })
 	services.Go(func() { fail(n.admin.Run(service)) })
+	if n.fleet != nil {
+		services.Go(func() { fail(n.fleet.Run(service)) })
+	}
+	services.Go(func() { n.provider.run(service) })
 	if n.ledger != nil {
 		services.Go(func() { fail(n.ledger.Run(service)) }) // brings what is left when the workers have ended
 	}
 	turns := make(chan turn)                                      // unbuffered: a job that waits is in the line or in a worker
 	count := n.cfg.Kafka.Workers * max(len(n.cfg.Kafka.Lanes), 1) // as many as the lanes may have in hand
-	gate := newGate(n.cfg.Sender.Breaker.Failures, n.cfg.Sender.Breaker.Probe, n.log, n.consumer.Wake)
+	gate := n.gate()
 	l := &line{
 		jobs: n.consumer, turns: turns, conns: n.sender, limiter: n.limiter, gate: gate, most: count, keep: n.cfg.Sender.HTTP.IdleTimeout,
 		wire: make(chan struct{}, atWire), blocked: &n.blocked, claims: n.ledger != nil,
@@ -188,10 +208,20 @@ func (n *Node) Run(ctx context.Context) error {
 	return err
 }
 
+func (n *Node) gate() *gate {
+	b := n.cfg.Sender.Breaker
+	return newGate(b.Failures, b.Probe, func(open bool) {
+		n.provider.broken(open, b.Failures, b.Probe)
+		if !open {
+			n.consumer.Wake()
+		}
+	})
+}
+
 func (n *Node) crew(g *gate, wire <-chan struct{}) *crew {
 	s := n.cfg.Sender
 	return &crew{
-		caller: n.sender, limiter: n.limiter, results: n.consumer.Results(), gate: g,
+		caller: n.sender, limiter: n.limiter, results: n.consumer.Results(), gate: g, provider: n.provider,
 		policy: policy{onUnknown: OnUnknown(s.OnUnknown)}, metrics: newMetrics(n.registry), wire: wire,
 		ledger: n.ledger, grace: n.cfg.Kafka.Drain / 2,
 		crowded: n.consumer.Crowded, attempts: s.Retry.Attempts, backoff: s.Retry.Backoff, backoffMost: s.Retry.MaxBackoff,

@@ -95,7 +95,7 @@ func senderOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Register
 	return sender.HTTPOptions{
 		URL: h.URL, Method: h.Method, Timeout: h.Timeout, DialTimeout: h.DialTimeout, IdleTimeout: h.IdleTimeout, MaxConnAge: h.MaxConnAge,
 		Headers: h.Headers, TLS: handshake, MaxResponseBytes: int64(h.MaxResponseBytes),
-		Results: h.Results, MessageID: h.MessageID, CloudEvents: sender.EventMode(h.CloudEvents),
+		Results: h.Results, MessageID: h.MessageID, KeepAnswers: h.KeepAnswers, CloudEvents: sender.EventMode(h.CloudEvents),
 		Logger: log, Registerer: reg,
 	}, nil
 }

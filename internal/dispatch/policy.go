@@ -64,7 +64,7 @@ func (p policy) decide(r sender.Result) verdict {
 
 // failure is what a dead letter says of the last call.
 func failure(class consumer.Class, r sender.Result, calls int) consumer.Failure {
-	f := consumer.Failure{Class: class, Attempt: calls}
+	f := consumer.Failure{Class: class, Attempt: calls, Answer: r.Answer}
 	if r.Status != 0 {
 		f.Code = strconv.Itoa(r.Status)
 	}

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"errors"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,7 +62,11 @@ func TestGateProbesAProviderThatIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const failures, probe = 3, time.Second
 		woken := 0
-		g := newGate(failures, probe, slog.New(slog.DiscardHandler), func() { woken++ })
+		g := newGate(failures, probe, func(open bool) {
+			if !open {
+				woken++
+			}
+		})
 		shut(t, g, failures)
 		start := time.Now()
 		if _, err := g.enter(); !errors.Is(err, errDown) || g.isOpen() {
@@ -93,7 +96,7 @@ func TestGateProbesAProviderThatIsDown(t *testing.T) {
 // the job is to blame for.
 func TestWhatIsNoFailureOfTheProvider(t *testing.T) {
 	t.Parallel()
-	g := newGate(2, time.Hour, slog.New(slog.DiscardHandler), func() {})
+	g := newGate(2, time.Hour, func(bool) {})
 	for range 10 {
 		for kind, blamed := range map[sender.Kind]bool{sender.Withheld: false, sender.Unavailable: true} {
 			done, err := g.enter()

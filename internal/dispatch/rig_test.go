@@ -71,10 +71,10 @@ func withRig(t *testing.T, s rigged, test func(r *rig)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.gate = newGate(s.failures, time.Second, slog.New(slog.DiscardHandler), r.consumer.Wake)
+		r.gate = newGate(s.failures, time.Second, waking(r.consumer))
 		wire := make(chan struct{}, atWire)
 		r.crew = &crew{
-			caller: r, limiter: lim, results: r.consumer.Results(), gate: r.gate, policy: policy{onUnknown: UnknownRetry}, metrics: newMetrics(nil), wire: wire,
+			caller: r, limiter: lim, results: r.consumer.Results(), gate: r.gate, provider: newProvider("provider.test:80", slog.New(slog.DiscardHandler), nil), policy: policy{onUnknown: UnknownRetry}, metrics: newMetrics(nil), wire: wire,
 			crowded: r.consumer.Crowded, attempts: s.attempts, backoff: s.backoff, backoffMost: s.most,
 		}
 		stop := r.run(lim, wire, s.workers)
@@ -105,6 +105,15 @@ func (r *rig) run(lim *throttle.Limiter, wire chan struct{}, workers int) (stop 
 		work.Wait()
 		end()
 		services.Wait()
+	}
+}
+
+// waking wakes jobs when the provider answers again, as a node does.
+func waking(c *consumer.Consumer) func(open bool) {
+	return func(open bool) {
+		if !open {
+			c.Wake()
+		}
 	}
 }
 

@@ -239,7 +239,7 @@ func TestAStandbyGetsOneChance(t *testing.T) {
 // To wait one's turn is not to be wedged, nor is a pause.
 func TestWhatMakesANodeUnfit(t *testing.T) {
 	t.Parallel()
-	up := func() *gate { return newGate(2, time.Second, slog.New(slog.DiscardHandler), func() {}) }
+	up := func() *gate { return newGate(2, time.Second, func(bool) {}) }
 	down := up()
 	for range 2 {
 		done, err := down.breaker.Allow()

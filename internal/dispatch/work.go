@@ -19,13 +19,14 @@ type caller interface {
 
 // crew is what the workers share.
 type crew struct {
-	caller  caller
-	limiter *throttle.Limiter
-	results *consumer.Results // nil: none are written
-	gate    *gate
-	policy  policy
-	metrics *metrics
-	wire    <-chan struct{} // the line's tokens
+	caller   caller
+	limiter  *throttle.Limiter
+	results  *consumer.Results // nil: none are written
+	gate     *gate
+	provider *provider
+	policy   policy
+	metrics  *metrics
+	wire     <-chan struct{} // the line's tokens
 
 	ledger *sendledger.Ledger // nil: there is none
 	grace  time.Duration      // how long a done may go on when its job's context has ended
@@ -59,6 +60,7 @@ func (c *crew) handle(t turn) {
 		c.results.Dead(t.d, consumer.Failure{Class: consumer.ClassLimited, Message: throttle.ErrFull.Error()}, try.outcome(sender.Result{}))
 		return
 	}
+	try.d.Step("has a slot", "at", t.slot.NotBefore)
 	for !try.once() {
 	}
 }
@@ -135,6 +137,8 @@ func (t *try) call() (sender.Result, error) {
 	}
 	t.used = throttle.Slot{}
 	r := t.caller.SendOn(t.d.Context(), &t.conn, t.d.Job, t.permit)
+	t.provider.note(r)
+	t.d.Step("called", "result", r.Kind, "status", r.Status, "wrote_at", r.WroteAt, "error", r.Err)
 	t.blamed = t.judge(r)
 	done(r, t.blamed)
 	if !r.WroteAt.IsZero() {
