@@ -184,6 +184,7 @@ func TestMistakesOutsideTheFile(t *testing.T) {
 		{"index that is none", configs.Source{Environ: environ("DISPATCHER_LIMITS_X_CAP=1")}, `"X" is not the place of an entry`},
 		{"bad number", configs.Source{Environ: environ("DISPATCHER_KAFKA_WORKERS=many")}, `DISPATCHER_KAFKA_WORKERS: kafka.workers: "many": must be a whole number`},
 		{"unknown path", configs.Source{Set: []string{"kafka.worker=3"}}, `--set kafka.worker: unknown key "kafka.worker" (did you mean kafka.workers?)`},
+		{"another name", configs.Source{Set: []string{"limits.0.rate=3"}}, `unknown key "limits.0.rate" (did you mean limits.0.cap?)`},
 		{"section", configs.Source{Set: []string{"kafka=3"}}, "kafka: is a section"},
 		{"whole list", configs.Source{Set: []string{"limits=3"}}, `unknown key "limits"`},
 		{"step into a value", configs.Source{Set: []string{"node.x=3"}}, `unknown key "node.x"`},

@@ -3,6 +3,7 @@ package configs
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -18,6 +19,26 @@ func unknown(what, given string, known []string) error {
 	return errors.New(what)
 }
 
+// ourName is what we call a setting that others call so; empty: not known.
+func ourName(name string) string {
+	switch strings.ToLower(name) {
+	case "rate", "rps", "qps", "tps", "limit":
+		return "cap"
+	case "period", "interval":
+		return "window"
+	}
+	return ""
+}
+
+// lastPart splits a path, or the name of a variable, before its last word.
+func lastPart(path string) (parent, name string) {
+	at := strings.LastIndexByte(path, '.')
+	if at < 0 {
+		at = strings.LastIndexByte(path, '_')
+	}
+	return path[:at+1], path[at+1:]
+}
+
 // nearest is the candidate with the fewest letters to change, or "" where all
 // are too far off to be what was meant.
 func nearest(given string, candidates []string) string {
@@ -25,7 +46,11 @@ func nearest(given string, candidates []string) string {
 	if len(given) > longest {
 		return ""
 	}
-	best, least := "", max(2, len(given)/4)+1
+	parent, name := lastPart(given)
+	if meant := ourName(name); meant != "" && slices.Contains(candidates, parent+meant) {
+		return parent + meant
+	}
+	best, least := "", max(1, len(name)/3)+1
 	for _, c := range candidates {
 		if d := distance(given, c); d < least {
 			best, least = c, d

@@ -19,6 +19,7 @@ func TestInputs(t *testing.T) {
 	t.Run("a topic is missing", w.topicMissing)
 	t.Run("jobs that are none", w.jobsThatAreNone)
 	t.Run("a limit that is none", w.limitThatIsNone)
+	t.Run("a limit that is misspelt", w.misspeltLimit)
 	t.Run("the provider hangs", w.providerHangs)
 }
 
@@ -32,6 +33,23 @@ func (w *world) topicMissing(t *testing.T) {
 	if said := n.said(t); !strings.Contains(said, "nosuchtopic") {
 		t.Errorf("the topic is not named in: %s", said)
 	}
+}
+
+// A node of the group that names another limit would double the rate. It ends, and
+// says why.
+func (w *world) misspeltLimit(t *testing.T) {
+	const jobs = 1500
+	s := w.scene(t, faultCap, 6, 0)
+	s.enqueue(t, jobs)
+	s.start(t, 2)
+	n := s.startOne(t, "limits.0.name=providerx")
+	if err := n.wait(t, 30*time.Second); err == nil {
+		t.Error("the node ended with status 0")
+	}
+	n.tells(t, `this node works under limit "providerx"`, `under limit "provider"`, "node-1")
+	s.settled(t, time.Minute)
+	stop(t, s.nodes[:2]...)
+	once(t, s.judge.report(t, s.cap), jobs)
 }
 
 func (w *world) jobsThatAreNone(t *testing.T) {

@@ -196,7 +196,7 @@ func (w *world) killedWhileItReplays(t *testing.T) {
 	s.keepLettersForEver(t)
 	s.bury(t, odd(jobs))
 	stop(t, s.nodes...)
-	cmd := exec.CommandContext(t.Context(), s.dispatcher, append([]string{"dlq", "replay", "--rate", fmt.Sprint(batch)}, s.common()...)...)
+	cmd := exec.CommandContext(t.Context(), s.dispatcher, append([]string{"dlq", "replay", "--all", "--rate", fmt.Sprint(batch)}, s.common()...)...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func (w *world) killedWhileItReplays(t *testing.T) {
 	if len(count) != jobs || replayed-jobs > batch {
 		t.Errorf("got %d jobs replayed %d times, want %d and at most %d repeats", len(count), replayed, jobs, batch)
 	}
-	out := s.mustCommand(t, "dlq", "replay", "--dry-run")
+	out := s.mustCommand(t, "dlq", "replay", "--all", "--dry-run")
 	if want := s.topic + ".dlq keeps letters for ever, but 7 days after the last command the brokers forget"; !strings.Contains(out, want) {
 		t.Errorf("got %s, want a note that %s", out, want)
 	}

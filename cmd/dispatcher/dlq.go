@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -95,7 +96,11 @@ func (p *picks) filter(cfg configs.Config, ids []string, now time.Time) (consume
 		f.Topics = append(f.Topics, strings.TrimSuffix(strings.TrimSuffix(t, ".dlq"), ".parked"))
 	}
 	for _, r := range p.reasons {
-		f.Classes = append(f.Classes, consumer.Class(r))
+		c := consumer.Class(r)
+		if !slices.Contains(consumer.Classes(), c) {
+			return f, fmt.Errorf("--reason %q is no class of a dead letter; these are: %s", r, joined(consumer.Classes()))
+		}
+		f.Classes = append(f.Classes, c)
 	}
 	if p.flags.Changed("key") {
 		f.Key = []byte(p.key)
@@ -114,6 +119,14 @@ func (p *picks) filter(cfg configs.Config, ids []string, now time.Time) (consume
 		return f, fmt.Errorf("--since %s is not before --until %s", exact(f.Since), exact(f.Until))
 	}
 	return f, nil
+}
+
+func joined(classes []consumer.Class) string {
+	names := make([]string, len(classes))
+	for i, c := range classes {
+		names[i] = string(c)
+	}
+	return strings.Join(names, ", ")
 }
 
 // moment reads a time, a day in UTC, or how long ago something was.

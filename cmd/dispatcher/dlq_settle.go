@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -16,13 +18,17 @@ import (
 type settling struct {
 	verb, done string // replay, replayed
 	picks      picks
+	all        bool // without a filter
 	dry        bool
+	yes        bool // don't ask
 	to         string
 }
 
 func (x *settling) define(cmd *cobra.Command) {
 	x.picks.define(cmd.Flags())
+	cmd.Flags().BoolVar(&x.all, "all", false, x.verb+" all open letters, where no filter and no id is given")
 	cmd.Flags().BoolVar(&x.dry, "dry-run", false, "say what would be done, and change nothing")
+	cmd.Flags().BoolVarP(&x.yes, "yes", "y", false, "don't ask on a terminal")
 }
 
 func newDLQReplayCommand(s *settings, asJSON *bool) *cobra.Command {
@@ -33,7 +39,7 @@ func newDLQReplayCommand(s *settings, asJSON *bool) *cobra.Command {
 		Use: "replay [ID...]", Short: "Write the jobs of dead letters to their topics again",
 		Long: "Write the jobs of the open dead letters that match, or of those that are named, to the topics they came from,\n" +
 			"and settle each letter once Kafka has its job. A job keeps its key, its value, its headers and its id; the\n" +
-			"header x-redrive counts. A letter that was cut when it was buried holds only a part of its job, and is not\nreplayed but with --whole.\n\n" +
+			"header x-redrive counts. A letter that was cut when it was buried holds only a part of its job, and is not\nreplayed but with --whole. To replay all, say --all.\n\n" +
 			"If the command dies, up to 500 jobs that it has written may still be listed as open.",
 		Example: "  dispatcher dlq replay --reason exhausted --since 2h --dry-run\n  dispatcher dlq replay jobs.dlq/3/1042 jobs.dlq/0/17",
 	}
@@ -54,7 +60,6 @@ func newDLQReplayCommand(s *settings, asJSON *bool) *cobra.Command {
 
 func newDLQDropCommand(s *settings, asJSON *bool) *cobra.Command {
 	x := settling{verb: "drop", done: "dropped"}
-	var all bool
 	cmd := &cobra.Command{
 		Use: "drop [ID...]", Short: "Settle dead letters without replaying them",
 		Long: "Settle the open dead letters that match, or those that are named, without replaying them. They are listed no\n" +
@@ -62,15 +67,7 @@ func newDLQDropCommand(s *settings, asJSON *bool) *cobra.Command {
 		Example: "  dispatcher dlq drop --reason expired\n  dispatcher dlq drop --all --dry-run",
 	}
 	x.define(cmd)
-	cmd.Flags().BoolVar(&all, "all", false, "drop all letters, where no filter and no id is given")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		chosen := len(args) > 0 || len(x.picks.given()) > 0
-		if !chosen && !all {
-			return errors.New("dlq drop: name letters, give a filter, or say --all")
-		}
-		if chosen && all {
-			return errors.New("dlq drop: --all excludes ids and filters")
-		}
 		return x.run(cmd, s, args, *asJSON, func(ctx context.Context, desk *consumer.Letters, f consumer.LetterFilter) (consumer.LetterTally, error) {
 			return desk.Drop(ctx, f, x.dry)
 		})
@@ -83,6 +80,9 @@ type settleFunc func(context.Context, *consumer.Letters, consumer.LetterFilter) 
 // run settles letters and says what came of it. Whatever is left is an error,
 // and so the exit status.
 func (x *settling) run(cmd *cobra.Command, s *settings, ids []string, asJSON bool, do settleFunc) error {
+	if err := x.chosen(ids); err != nil {
+		return err
+	}
 	desk, cfg, bar, err := s.letters(cmd)
 	if err != nil {
 		return err
@@ -90,6 +90,12 @@ func (x *settling) run(cmd *cobra.Command, s *settings, ids []string, asJSON boo
 	f, err := x.picks.filter(cfg, ids, time.Now())
 	if err != nil {
 		return err
+	}
+	if x.asks(cmd, ids) {
+		if yes, err := x.confirm(cmd, desk, f, do); err != nil || !yes {
+			bar.end()
+			return told(cmd, err)
+		}
 	}
 	tally, err := do(cmd.Context(), desk, f)
 	bar.end()
@@ -104,6 +110,49 @@ func (x *settling) run(cmd *cobra.Command, s *settings, ids []string, asJSON boo
 		return err // nothing was looked at
 	}
 	return errors.Join(printLines(cmd.OutOrStdout(), x.lines(&tally, f)...), err)
+}
+
+// chosen refuses a command that doesn't say which letters it means.
+func (x *settling) chosen(ids []string) error {
+	chosen := len(ids) > 0 || len(x.picks.given()) > 0
+	switch {
+	case !chosen && !x.all:
+		return fmt.Errorf("dlq %s: name letters, give a filter, or say --all", x.verb)
+	case chosen && x.all:
+		return fmt.Errorf("dlq %s: --all excludes ids and filters", x.verb)
+	}
+	return nil
+}
+
+// asks reports whether somebody is there to be asked. Letters that are named one by
+// one are meant.
+func (x *settling) asks(cmd *cobra.Command, ids []string) bool {
+	return !x.dry && !x.yes && len(ids) == 0 && isTerminal(cmd.InOrStdin()) && isTerminal(cmd.ErrOrStderr())
+}
+
+// confirm says what would be done, and asks.
+func (x *settling) confirm(cmd *cobra.Command, desk *consumer.Letters, f consumer.LetterFilter, do settleFunc) (yes bool, err error) {
+	x.dry = true
+	tally, err := do(cmd.Context(), desk, f)
+	x.dry = false
+	if err != nil {
+		return false, err
+	}
+	w := cmd.ErrOrStderr()
+	if tally.Done == 0 {
+		return true, nil // the command itself says why
+	}
+	if _, err := fmt.Fprintf(w, "%s %d of %d open letters? [y/N] ", x.verb, tally.Done, tally.Open); err != nil {
+		return false, err
+	}
+	line, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, err
+	}
+	if strings.EqualFold(strings.TrimSpace(line), "y") || strings.EqualFold(strings.TrimSpace(line), "yes") {
+		return true, nil
+	}
+	return false, printLine(w, "nothing was changed")
 }
 
 // lines say what was done, and what was not and why.

@@ -40,7 +40,7 @@ type headerState struct {
 func newDLQShowCommand(s *settings, asJSON *bool) *cobra.Command {
 	var raw bool
 	cmd := &cobra.Command{
-		Use: "show ID", Short: "Show one dead letter, with its headers and its payload", Args: cobra.ExactArgs(1),
+		Use: "show ID", Short: "Show one dead letter, with its headers and its payload", Args: oneName("dead letter", "ID"),
 		Long: "Show one dead letter, settled or not, with its headers and its payload: text as it is, anything else in\n" +
 			"hexadecimal, both up to a bound.",
 		Example: "  dispatcher dlq show jobs.dlq/3/1042\n  dispatcher dlq show jobs.dlq/3/1042 --raw > job.bin",
@@ -113,6 +113,7 @@ func printLetter(w io.Writer, l *consumer.Letter) error {
 		{"class", plainly(string(l.Class), 0)},
 		{"code", plainly(l.Code, 0)},
 		{"message", plainly(l.Message, 0)},
+		{"answer", plainly(l.Answer, 0)},
 		{"attempts", fmt.Sprint(l.Attempts)},
 		{"redrives", fmt.Sprint(l.Redrives)},
 	} {

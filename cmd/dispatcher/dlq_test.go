@@ -85,7 +85,8 @@ func TestDLQListShowsNoPayload(t *testing.T) {
 		t.Errorf("got a payload or a control character in %q", out.out)
 	}
 	q.run("list", "--reason", "exhausted", "--limit", "1").mustPrint(t, "2 of 3 open letters match, the first 1 are shown")
-	q.run("list", "--reason", "exausted").mustPrint(t, "0 of 3 open letters match; their classes are exhausted (2), permanent (1)")
+	q.run("list", "--reason", "exausted").mustFail(t, `--reason "exausted" is no class of a dead letter; these are: decode,`)
+	q.run("list", "--reason", "expired").mustPrint(t, "0 of 3 open letters match; their classes are exhausted (2), permanent (1)")
 	q.run("list", "--since", "2026-01-03").mustPrint(t, "jobs.dlq/0/2", "1 of 3")
 	q.run("list", "--until", "2026-01-02T03:04:05Z").mustPrint(t, "0 of 3")
 	q.run("list", "--since", "1h").mustPrint(t, "0 of 3")
@@ -168,7 +169,7 @@ func TestDLQReplayAndDrop(t *testing.T) {
 	q.run("drop", "--all", "--key", "x").mustFail(t, "--all excludes")
 	q.run("drop", "--all").mustPrint(t, "dropped 1 letters (1 match, of 1 open")
 	q.run("list").mustPrint(t, "0 of 0 open letters match")
-	q.run("replay").mustPrint(t, "replayed 0 letters")
+	q.run("replay", "--all").mustPrint(t, "replayed 0 letters")
 	if jobs, other := last(t, q.broker, "jobs"), last(t, q.broker, "other"); jobs != 2 || other != 1 {
 		t.Errorf("got %d jobs and %d others, want 2 and 1", jobs, other)
 	}
@@ -217,7 +218,10 @@ func TestDLQSlips(t *testing.T) {
 		{[]string{"list", "--topic", "a b"}, `topic: "a b.dlq"`},
 		{[]string{"replay", "jobs.dlq/0/1", "--reason", "x", "--limit", "1"}, "leave out --reason, --limit"},
 		{[]string{"replay", "--rate", "-1"}, "--rate -1"},
-		{[]string{"replay", "--to", "a b"}, `to: "a b"`},
+		{[]string{"replay"}, "dlq replay: name letters, give a filter, or say --all"},
+		{[]string{"replay", "--all", "--limit", "1"}, "dlq replay: --all excludes ids and filters"},
+		{[]string{"replay", "--reason", "permament"}, `--reason "permament" is no class of a dead letter; these are: decode, unsupported, permanent, exhausted,`},
+		{[]string{"replay", "--all", "--to", "a b"}, `to: "a b"`},
 		{[]string{"drop", "jobs/0/1"}, "is not on a dead-letter topic"},
 	} {
 		q.run(row.args...).mustFail(t, row.want)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,6 +42,8 @@ Only "value" is required. If it is text, the job's value is that text; any other
 stands, as application/json unless a header content-type says otherwise. "key" is what jobs are ordered
 by, "id" becomes the header idempotency-key. An unknown field is an error.
 
+A line that a node would refuse as no job is refused here, with its number; --no-check writes it.
+
 Empty lines are skipped. A line that can't be a job ends the work: all lines before it have been written
 then, none after it. What else ends it says which lines may have been written, and where to go on with
 --resume-from LINE, which counts the lines before but does not write them.`
@@ -48,6 +51,7 @@ then, none after it. What else ends it says which lines may have been written, a
 func newEnqueueCommand(s *settings) *cobra.Command {
 	var topic, format, keyField string
 	var from int
+	var noCheck bool
 	cmd := &cobra.Command{
 		Use: "enqueue [FILE]", Short: "Write jobs to Kafka, from a file or standard input",
 		Long: enqueueHelp, Args: cobra.MaximumNArgs(1),
@@ -57,6 +61,7 @@ func newEnqueueCommand(s *settings) *cobra.Command {
 	cmd.Flags().StringVar(&format, "format", "lines", "what a line is: lines or ndjson")
 	cmd.Flags().StringVar(&keyField, "key-field", "", "`NAME` of the JSON field that is the key")
 	cmd.Flags().IntVar(&from, "resume-from", 1, "`LINE` to begin with, from 1")
+	cmd.Flags().BoolVar(&noCheck, "no-check", false, "write also what a node would refuse, and dead-letter")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if from < 1 {
 			return fmt.Errorf("enqueue: --resume-from: %d: lines are counted from 1", from)
@@ -78,6 +83,9 @@ func newEnqueueCommand(s *settings) *cobra.Command {
 			return err
 		}
 		jobs.skip(from - 1)
+		if !noCheck {
+			jobs.check = checkOf(cfg, topic)
+		}
 		out, err := newProducer(cfg, newLogger(cfg, cmd.ErrOrStderr()))
 		if err != nil {
 			return err
@@ -91,6 +99,31 @@ func newEnqueueCommand(s *settings) *cobra.Command {
 		return printLine(cmd.OutOrStdout(), fmt.Sprintf("enqueued %d jobs to %s", e.written, topic))
 	}
 	return cmd
+}
+
+// checkOf refuses what a node of this configuration would dead-letter unsent. Of a
+// topic that is not in the configuration any lane will do.
+func checkOf(cfg configs.Config, topic string) func(job.Record) error {
+	return func(rec job.Record) error {
+		j, err := job.Decode(rec, job.Limits{MaxBytes: cfg.Kafka.MaxJobBytes})
+		if err != nil {
+			return err
+		}
+		return consumer.CheckJob(&j, laneOf(cfg.Kafka, topic, j.Lane))
+	}
+}
+
+// laneOf is the lane of a topic; of one that the configuration doesn't name, other.
+func laneOf(k configs.Kafka, topic, other string) string {
+	for _, l := range k.Lanes {
+		if slices.Contains(l.Topics, topic) {
+			return l.Name
+		}
+	}
+	if slices.Contains(k.Topics, topic) {
+		return consumer.DefaultLane
+	}
+	return other
 }
 
 func newProducer(cfg configs.Config, log *slog.Logger) (*consumer.Producer, error) {
@@ -257,6 +290,11 @@ func (e *enqueuer) failed(ctx context.Context, err error) error {
 	case ok:
 		return fmt.Errorf("enqueue: line %d: %w; lines %d to %d may have been written in part: go on with --resume-from %d",
 			e.lines[large.Index].number, err, first, last, first)
+	case errors.As(err, new(*consumer.UnwrittenError)) && ctx.Err() == nil:
+		if e.written == 0 {
+			return fmt.Errorf("enqueue: %w", err)
+		}
+		return fmt.Errorf("enqueue: lines %d and later: %w; go on with --resume-from %d", first, err, first)
 	case ctx.Err() != nil:
 		err = errors.New("interrupted")
 	}

@@ -218,7 +218,14 @@ func TestEnqueueWritesToKafka(t *testing.T) {
 	with("a\nb\n").mustPrint(t, "enqueued 2 jobs to jobs\n")
 	with(`{"value":"c","key":"k","id":"7"}`, "-", "--format", "ndjson", "--topic", "other").mustPrint(t, "enqueued 1 jobs to other\n")
 
-	with("a\n", "--topic", "missing").mustFail(t, "missing")
+	with("a\n", "--topic", "missing").mustFail(t, "enqueue: nothing was written: topic missing does not exist: create it first, or correct the name (enqueued 0 jobs to missing)")
+	for header, want := range map[string]string{
+		`"cost":"3"`: "line 1: cost", `"not-after":"tomorrow"`: "line 1: not-after", `"lane":"otp"`: "line 1: lane: is not the lane of the job's topic",
+		`"not-before":"2030-01-02T00:00:00Z","not-after":"2030-01-01T00:00:00Z"`: "line 1: not-after: lies before not-before",
+	} {
+		with(`{"value":"a","headers":{`+header+`}}`, "--format", "ndjson").mustFail(t, want)
+	}
+	with(`{"value":"a","headers":{"cost":"3"}}`, "--format", "ndjson", "--no-check", "--topic", "other").mustPrint(t, "enqueued 1 jobs to other\n")
 	with("a\n", "--format", "csv").mustFail(t, "csv")
 	with("", "/no/such/file").mustFail(t, "/no/such/file")
 	with("", t.TempDir()).mustFail(t, "can't be read as a file")
@@ -228,8 +235,8 @@ func TestEnqueueWritesToKafka(t *testing.T) {
 	if got := last(t, broker, "jobs"); got != 1503 {
 		t.Errorf("got %d records in jobs, want 1503", got)
 	}
-	if got := last(t, broker, "other"); got != 1 {
-		t.Errorf("got %d records in other, want 1", got)
+	if got := last(t, broker, "other"); got != 2 {
+		t.Errorf("got %d records in other, want 2", got)
 	}
 }
 

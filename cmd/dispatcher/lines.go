@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"dispatcher/job"
@@ -20,9 +22,10 @@ const envelopeRoom = 64 << 10
 type reader struct {
 	in       *bufio.Reader
 	parse    func(line []byte) (job.Record, error)
-	maxLine  int // bytes
-	maxValue int // bytes
-	line     int // number of the last line read, from 1
+	check    func(job.Record) error // nil: none
+	maxLine  int                    // bytes
+	maxValue int                    // bytes
+	line     int                    // number of the last line read, from 1
 	consumed int64
 	skipped  int // lines that are left out
 }
@@ -58,6 +61,9 @@ func (r *reader) next() (job.Record, error) {
 		rec, err := r.parse(line)
 		if err == nil && len(rec.Value) > r.maxValue {
 			err = tooLong(r.maxValue)
+		}
+		if err == nil && r.check != nil {
+			err = r.check(rec)
 		}
 		if err != nil {
 			return job.Record{}, fmt.Errorf("line %d: %w", r.line, err)
@@ -140,7 +146,7 @@ func envelope(line []byte) (job.Record, error) {
 	dec := json.NewDecoder(bytes.NewReader(line))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&e); err != nil {
-		return job.Record{}, errors.New(`is no JSON object of "value", "key", "headers" and "id"`)
+		return job.Record{}, envelopeFault(err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return job.Record{}, errors.New("holds more than one JSON object")
@@ -164,6 +170,26 @@ func envelope(line []byte) (job.Record, error) {
 	headers, err := envelopeHeaders(e.Headers, e.ID)
 	rec.Headers = append(rec.Headers, headers...)
 	return rec, err
+}
+
+// envelopeFault says what is wrong with an envelope. It names fields and never what
+// stands in them.
+func envelopeFault(err error) error {
+	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		return fmt.Errorf("unknown field %.80s; there are value, key, headers and id", field)
+	}
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	switch {
+	case !ok:
+		return errors.New(`is no JSON object of "value", "key", "headers" and "id"`)
+	case wrong.Field == "":
+		return fmt.Errorf(`is a JSON %s, and must be an object of "value", "key", "headers" and "id"`, wrong.Value)
+	case wrong.Field == "headers" && wrong.Type.Kind() == reflect.Map:
+		return errors.New(`"headers" must be an object whose values are texts`)
+	case strings.HasPrefix(wrong.Field, "headers"):
+		return errors.New(`each value in "headers" must be text`)
+	}
+	return fmt.Errorf("%q must be text, and is a %s", wrong.Field, wrong.Value)
 }
 
 func envelopeHeaders(given map[string]string, id *string) ([]job.Header, error) {
