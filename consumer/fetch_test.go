@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -142,7 +141,7 @@ func TestAFullPartitionStallsNoOther(t *testing.T) {
 		keys := [2]string{keysOf(0, 2, 1)[0], keysOf(1, 2, 1)[0]}
 		var stuck []job.Record
 		for i := range jobs {
-			stuck = append(stuck, job.Record{Key: []byte(keys[0]), Value: fmt.Appendf(nil, "stuck %d %s", i, strings.Repeat("x", size))})
+			stuck = append(stuck, job.Record{Key: []byte(keys[0]), Value: append(fmt.Appendf(nil, "stuck %d ", i), noise(byte(i), size)...)})
 		}
 		w.produce("jobs", stuck...)
 		release := make(chan struct{})
