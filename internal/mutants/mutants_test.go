@@ -87,3 +87,22 @@ func TestBadMutations(t *testing.T) {
 		t.Error("got no error for an area that is not there")
 	}
 }
+
+// Every mutation still fits the code: a change that moves its place is seen in CI,
+// and not only when all are played.
+func TestMutationsFitTheCode(t *testing.T) {
+	t.Parallel()
+	const root = "../.."
+	all, err := load(root, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 100 {
+		t.Errorf("got %d mutations; so few prove nothing", len(all))
+	}
+	for _, m := range all {
+		if _, err := m.overlay(root, t.TempDir()); err != nil {
+			t.Errorf("%s: %s: %v", m.place(), m.Law, err)
+		}
+	}
+}
