@@ -41,7 +41,10 @@ func (w *world) misspeltLimit(t *testing.T) {
 	const jobs = 1500
 	s := w.scene(t, faultCap, 6, 0)
 	s.enqueue(t, jobs)
-	s.start(t, 2)
+	for _, n := range s.start(t, 2) {
+		eventually(t, 30*time.Second, func() bool { code, _ := n.ready(t); return code == 200 },
+			func() string { _, why := n.ready(t); return "the node is not ready: " + why })
+	}
 	n := s.startOne(t, "limits.0.name=providerx")
 	if err := n.wait(t, 30*time.Second); err == nil {
 		t.Error("the node ended with status 0")

@@ -209,7 +209,7 @@ func (w *world) killedWhileItReplays(t *testing.T) {
 	_ = cmd.Wait()
 	open := len(s.openLetters(t))
 	began := time.Now()
-	sum := s.settle(t, "replay")
+	sum := s.settle(t, "replay", "--all")
 	t.Logf("killed with %d of %d letters open; the next command had replayed them after %v", open, jobs, time.Since(began).Round(time.Millisecond))
 	if sum.Done != int64(open) || open == 0 || open == jobs || len(s.openLetters(t)) != 0 {
 		t.Errorf("got %+v, want the %d that were open", sum, open)

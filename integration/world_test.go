@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -313,10 +314,14 @@ func cpu(t *testing.T, d time.Duration) (busy, stolen float64) {
 // freeAddr is an address on loopback that nothing listens on.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const first, last = 10_000, 30_000 // below the ports that the system gives to connections, one of which might take it meanwhile
+	for range 100 {
+		addr := fmt.Sprint("127.0.0.1:", first+rand.IntN(last-first))
+		if l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", addr); err == nil {
+			_ = l.Close()
+			return addr
+		}
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }

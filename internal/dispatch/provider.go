@@ -34,7 +34,7 @@ type provider struct {
 
 const (
 	mostFailures = 16               // kinds of failure that are told apart
-	settled      = 10 * time.Second // without a failure, after which calls are said to succeed again
+	wellAfter    = 10 * time.Second // without a failure, after which calls are said to succeed again
 	flushEvery   = time.Second
 )
 
@@ -54,7 +54,7 @@ func (p *provider) run(ctx context.Context) {
 		for _, sum := range p.failures.Due(time.Now()) {
 			p.tell(sum)
 		}
-		p.recover(time.Now())
+		p.settle(time.Now())
 	}
 }
 
@@ -128,11 +128,11 @@ func isCredentials(status int) bool {
 	return status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusProxyAuthRequired
 }
 
-// recover says once that calls succeed again.
-func (p *provider) recover(now time.Time) {
+// settle says once that calls succeed again.
+func (p *provider) settle(now time.Time) {
 	p.mu.Lock()
 	well := p.last.Kind == sender.Accepted || p.last.Kind == sender.Rejected
-	over := !p.failedAt.IsZero() && well && p.down.IsZero() && now.Sub(p.failedAt) >= settled
+	over := !p.failedAt.IsZero() && well && p.down.IsZero() && now.Sub(p.failedAt) >= wellAfter
 	count, since := p.count, p.since
 	if over {
 		p.failedAt = time.Time{}

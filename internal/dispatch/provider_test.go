@@ -166,7 +166,7 @@ func TestWhatTheProviderAnswersIsShown(t *testing.T) {
 		}
 		w.broken(false, 5, time.Second)
 		w.note(sender.Result{Kind: sender.Accepted, Status: 202})
-		time.Sleep(settled + 2*flushEvery)
+		time.Sleep(wellAfter + 2*flushEvery)
 		if got := w.standing(); got != "answers" {
 			t.Errorf("got %q, want that it answers", got)
 		}

@@ -53,6 +53,7 @@ type Membership struct {
 	opts     Options
 	id       string // of the node, unique per start
 	script   *redis.Script
+	failing  bool     // the last call failed, and that was told
 	warned   []string // namespaces
 	noRights bool     // told that other namespaces can't be seen
 }
@@ -93,13 +94,23 @@ func (m *Membership) Run(ctx context.Context) error {
 		case errors.As(err, new(*OtherLimitError)):
 			return err
 		case err != nil:
-			m.opts.Logger.Debug("the node could not register with its group", "error", err)
+			m.failed(err)
 			wait = retryEvery
 		default:
+			m.failing = false
 			m.lookAround(ctx, now)
 		}
 		timer.Reset(wait)
 	}
+}
+
+// failed tells once that the node is not registered.
+func (m *Membership) failed(err error) {
+	if m.failing {
+		return
+	}
+	m.failing = true
+	m.opts.Logger.Warn("the node could not register with its group, trying again; meanwhile a node under another limit would go unseen", "error", err)
 }
 
 func (m *Membership) declared() string {

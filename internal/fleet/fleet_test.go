@@ -164,6 +164,27 @@ func TestAnotherGroupMayHaveAnotherLimit(t *testing.T) {
 	}
 }
 
+// A Redis that does not answer, or gives no rights, is told once.
+func TestThatANodeCanNotRegisterIsToldOnce(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	leave, log := p.join(t, "a", "ns", "sms")
+	p.server.SetError("NOPERM no rights")
+	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(log.String(), "could not register"); {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing was told")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(time.Second)
+	if err := leave(); err != nil {
+		t.Errorf("got %v, want the node to go on", err)
+	}
+	if n := strings.Count(log.String(), "could not register"); n != 1 || !strings.Contains(log.String(), "NOPERM") {
+		t.Errorf("got %d lines, want one with the cause: %s", n, log)
+	}
+}
+
 // Another namespace of the same group is warned of, once.
 func TestAnotherNamespaceIsWarnedOf(t *testing.T) {
 	t.Parallel()
