@@ -174,7 +174,11 @@ func change(t *testing.T, rdb redis.UniversalClient) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	horizon := 150 * time.Millisecond
+	now, err := c.Get(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	horizon := now.Horizon - 10*time.Millisecond // another one at each call
 	if _, err := c.Set(t.Context(), throttle.Change{Horizon: &horizon, By: "test", Why: "publish"}); err != nil {
 		t.Errorf("change a setting: %v", err)
 	}
