@@ -16,7 +16,6 @@ import (
 // how is what all commands that change a limit can be told.
 type how struct {
 	change  throttle.Change
-	by      string
 	wait    bool
 	missing bool // may be
 }
@@ -25,7 +24,7 @@ func (h *how) flags(f *pflag.FlagSet) {
 	f.DurationVar(&h.change.For, "for", 0, "take it back after this `time`, such as 10m; 0 is for good")
 	f.Int64Var(&h.change.IfRevision, "if-revision", 0, "refuse unless this `revision` is in force")
 	f.StringVar(&h.change.Why, "why", "", "`text` for the history")
-	f.StringVar(&h.by, "by", operator(), "`who` makes the change, for the history")
+	f.StringVar(&h.change.By, "by", "", "`who` makes the change, for the history (default: user@host)")
 	f.BoolVar(&h.wait, "wait", false, "wait until every node knows the change, for 5 s at most; fail where one does not")
 	f.BoolVar(&h.missing, "allow-missing", false, "with --wait: don't fail where nodes were not seen since the change")
 }
@@ -40,8 +39,8 @@ func (h *how) validate(f *pflag.FlagSet) error {
 	if f.Changed("for") && h.change.For == 0 {
 		return &throttle.FieldError{Field: "for", Value: h.change.For, Why: "must be a time; leave it out for a change that is for good"}
 	}
-	if h.by == "" || len(h.by) > maxBy {
-		return &throttle.FieldError{Field: "by", Value: h.by, Why: fmt.Sprintf("must have 1 to %d bytes", maxBy)}
+	if f.Changed("by") && (h.change.By == "" || len(h.change.By) > maxBy) {
+		return &throttle.FieldError{Field: "by", Value: h.change.By, Why: fmt.Sprintf("must have 1 to %d bytes", maxBy)}
 	}
 	if h.missing && !h.wait {
 		return &throttle.FieldError{Field: "allow_missing", Value: h.missing, Why: "goes with --wait"}
@@ -66,7 +65,9 @@ func (s *settings) change(cmd *cobra.Command, name string, asJSON bool, h how, d
 	if err := flagged(h.validate(cmd.Flags())); err != nil {
 		return err
 	}
-	h.change.By = h.by
+	if h.change.By == "" {
+		h.change.By = operator()
+	}
 	return s.connected(cmd, name, func(ctx context.Context, conn limitConn) error {
 		now, err := do(ctx, conn.control, h.change)
 		unchanged := errors.Is(err, throttle.ErrUnchanged)
