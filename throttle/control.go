@@ -190,7 +190,7 @@ func (c *Control) check(from, to Settings, ch Change) error {
 	if err := ch.checkRails(to); err != nil || ch.Force {
 		return err
 	}
-	if to.share() < from.share() { // what is in force already may have been forced
+	if to.UsableShare() < from.UsableShare() { // what is in force already may have been forced
 		if err := to.waste(); err != nil {
 			return fmt.Errorf("%w; --force passes it", err)
 		}

@@ -59,11 +59,12 @@ func (r Rails) pass(from, to Terms) error {
 
 // sustained is how many units a second are used while jobs wait.
 func (t Terms) sustained() float64 {
-	return t.share() * float64(t.Cap) / math.Max(t.Window.Seconds(), 1e-6)
+	return t.UsableShare() * float64(t.Cap) / math.Max(t.Window.Seconds(), 1e-6)
 }
 
-// share is the part of the cap that is used while jobs wait.
-func (t Terms) share() float64 {
+// UsableShare is the part of the cap, from 0 to 1, that the terms' algorithm uses while
+// jobs wait.
+func (t Terms) UsableShare() float64 {
 	a, err := AlgorithmNamed(t.Algorithm)
 	if err != nil {
 		return t.Share() // of a newer release
@@ -79,7 +80,7 @@ const (
 
 // waste is a [FieldError] about terms that leave less than [LeastShare] of the cap.
 func (t Terms) waste() error {
-	left := t.share()
+	left := t.UsableShare()
 	if left >= LeastShare {
 		return nil
 	}

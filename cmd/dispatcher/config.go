@@ -141,9 +141,7 @@ func printCheck(w io.Writer, cfg configs.Config, servers []dispatch.Reached, lac
 		}
 		_, _ = fmt.Fprintf(table, "  spacing\t%s\tbetween two calls, %s\n", c.Spacing().Round(time.Microsecond), of)
 		_, _ = fmt.Fprintf(table, "  usable share\t%.3f\tof the cap: %.1f calls a window while jobs wait\n", a.Share(c), held(a, c))
-		if left := a.Share(c); left < throttle.FairShare {
-			_, _ = fmt.Fprintf(table, "  warning\t%.0f %%\tof the cap is given up for good, by the burst, the reserve or the guard\n", 100*(1-left))
-		}
+		printWaste(table, a.Share(c))
 		printGuard(table, l, a)
 		printBucket(table, l)
 		printRedis(table, l, a)
@@ -156,6 +154,13 @@ func printCheck(w io.Writer, cfg configs.Config, servers []dispatch.Reached, lac
 	}
 	_, _ = fmt.Fprintln(table, "config ok")
 	return table.Flush()
+}
+
+// printWaste warns of terms that leave little of the cap.
+func printWaste(w io.Writer, share float64) {
+	if share < throttle.FairShare {
+		_, _ = fmt.Fprintf(w, "  warning\t%.0f %%\tof the cap is given up for good, by the burst, the reserve or the guard\n", 100*(1-share))
+	}
 }
 
 // printGuard says what the guard is, and how far the fleet may raise it.

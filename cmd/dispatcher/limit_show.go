@@ -164,7 +164,7 @@ func newLimitState(cfg configs.Config, name string, now throttle.Settings) limit
 	state := limitState{
 		Name: name, Namespace: cfg.Redis.Namespace,
 		termsState: newTermsState(now.Terms),
-		Share:      share(now), Revision: now.Revision, Changed: stamp(now.Changed), By: now.By, Why: now.Why,
+		Share:      now.UsableShare(), Revision: now.Revision, Changed: stamp(now.Changed), By: now.By, Why: now.Why,
 		MaxCap: now.MaxCap, MaxStep: float64(now.MaxStep) / 1000, Differs: []difference{},
 	}
 	for _, l := range cfg.Limits {
@@ -259,9 +259,7 @@ func (s limitState) print(w io.Writer, now throttle.Settings) error {
 	}
 	_, _ = fmt.Fprintf(table, "  algorithm\t%s\t\n", now.Algorithm)
 	_, _ = fmt.Fprintf(table, "  usable share\t%.3f\tof the cap: %.1f calls a window\n", s.Share, s.Share*float64(now.Cap))
-	if s.Share < throttle.FairShare {
-		_, _ = fmt.Fprintf(table, "  warning\t%.0f %%\tof the cap is given up for good, by the burst, the reserve or the guard\n", 100*(1-s.Share))
-	}
+	printWaste(table, s.Share)
 	_, _ = fmt.Fprintf(table, "  guard\t%s\t%s\n", short(now.Guard), s.guardWhy(now))
 	_, _ = fmt.Fprintf(table, "  acts within\t%s\ton every node that knows it\n", now.Reaction())
 	if s.Changed == "" {
@@ -302,13 +300,4 @@ func because(why string) string {
 		return ""
 	}
 	return ": " + why
-}
-
-// share is the part of the cap that the algorithm in force uses while jobs wait.
-func share(now throttle.Settings) float64 {
-	a, err := throttle.AlgorithmNamed(now.Algorithm)
-	if err != nil {
-		return now.Share() // Redis holds what a newer release wrote
-	}
-	return a.Share(now.Contract)
 }
