@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"dispatcher/job"
@@ -138,7 +139,7 @@ func (d *Delivery) Answered() { d.part.hub.claim(d) }
 
 // Done settles the job: its offset counts as complete.
 func (d *Delivery) Done() {
-	d.Step("settled", "result", "done")
+	d.Step("settled", slog.String("result", "done"))
 	d.part.hub.answer(d, true)
 }
 
@@ -148,7 +149,7 @@ func (d *Delivery) Done() {
 // written when Context ends is awaited as long as the drain lasts, as a call on the
 // wire is. After that the job stays open.
 func (d *Delivery) Dead(f Failure) {
-	d.Step("goes to the dead letters", "class", f.Class, "code", f.Code, "error", f.Message)
+	d.Step("goes to the dead letters", slog.String("class", string(f.Class)), slog.String("code", f.Code), slog.String("error", f.Message))
 	if h := d.part.hub; h.claim(d) {
 		h.dead.bury(d.part.asg.letters, []letter{{d: d, f: f}})
 	}

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"log/slog"
 	"math/rand/v2"
 	"time"
 )
@@ -23,7 +24,7 @@ type Nap struct {
 // block. A job that sleeps is open: when its partition is taken away, or the
 // consumer stops, the job is released at once, as by [Delivery.Return].
 func (d *Delivery) Sleep(n Nap) {
-	d.Step("waits for its next call", "until", n.Until, "calls", n.Past.Calls, "failures", n.Past.Failures)
+	d.Step("waits for its next call", slog.Time("until", n.Until), slog.Int("calls", n.Past.Calls), slog.Int("failures", n.Past.Failures))
 	h := d.part.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()

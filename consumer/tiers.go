@@ -3,6 +3,7 @@ package consumer
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -122,7 +123,7 @@ func (d *Delivery) Later(at time.Time, f Failure) bool {
 	if !h.claim(d) {
 		return true
 	}
-	d.Step("goes to a retry topic", "delay", tier, "until", at, "class", f.Class)
+	d.Step("goes to a retry topic", slog.Duration("delay", tier), slog.Time("until", at), slog.String("class", string(f.Class)))
 	if len(h.dead.bury(d.part.asg.letters, []letter{{d: d, f: f, tier: tier, at: at}})) == 0 {
 		return true
 	}

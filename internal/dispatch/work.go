@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"dispatcher/consumer"
@@ -60,7 +61,7 @@ func (c *crew) handle(t turn) {
 		c.results.Dead(t.d, consumer.Failure{Class: consumer.ClassLimited, Message: throttle.ErrFull.Error()}, try.outcome(sender.Result{}))
 		return
 	}
-	try.d.Step("has a slot", "at", t.slot.NotBefore)
+	try.d.Step("has a slot", slog.Time("at", t.slot.NotBefore))
 	for !try.once() {
 	}
 }
@@ -138,7 +139,7 @@ func (t *try) call() (sender.Result, error) {
 	t.used = throttle.Slot{}
 	r := t.caller.SendOn(t.d.Context(), &t.conn, t.d.Job, t.permit)
 	t.provider.note(r)
-	t.d.Step("called", "result", r.Kind, "status", r.Status, "wrote_at", r.WroteAt, "error", r.Err)
+	t.d.Step("called", slog.String("result", r.Kind.String()), slog.Int("status", r.Status), slog.Time("wrote_at", r.WroteAt), slog.Any("error", r.Err))
 	t.blamed = t.judge(r)
 	done(r, t.blamed)
 	if !r.WroteAt.IsZero() {
