@@ -4,11 +4,13 @@
 -- KEYS[1] limit, KEYS[2] history: see limit.lua
 -- KEYS[3] lateness  dispatcher:{<namespace>}:lateness:<name>  hash: since, when counting began; patience, see lateness_choice.go;
 --                   fell, when the lateness fell last; asked, when the counts were handed out last; s0 to s7, counts of
---                   one second, and t0 to t31, of ten: the number of that time, and behind it the slots by class
+--                   one second, and t0 to t31, of ten: the number of that time, and behind it the slots by class; m0 to m11,
+--                   round trips to the provider of one minute: its number, the connections, lowest and highest in µs
 --
 -- ARGV[1] counts       slots by class since the node's last report
 -- ARGV[2] moved        the node has just changed the lateness: rose or fell; empty: it has not
 -- ARGV[3] patience_us  with rose, the patience from now on
+-- ARGV[4] trips        connections opened since the node's last report, lowest and highest round trip in µs; empty: none
 --
 -- Reply: 1 now_us  2 since_us  3 patience_us  4 fell_us: 0 never
 --        5.. names and values of the hash, where it is this node's turn to choose
@@ -16,12 +18,13 @@
 -- Missing key: counting begins. Counts that no node can have are refused: one node that is broken moves nobody.
 local lateness = KEYS[3]
 local CLASSES = 8
+local MINUTES = 12
 local TURN = 1000000 -- between two nodes that get the counts
 local LONGEST = 30000000 -- no report covers more time than this
 local KEPT_MS = 7200000 -- nothing is remembered of a limit that was idle for this long
 
 -- numbers reads counts; nil where they are not the right number of whole numbers.
-local function numbers(text)
+local function numbers(text, many)
   local list, sum = {}, 0
   for word in string.gmatch(text, '%S+') do
     local n = string.match(word, '^%d+$') and tonumber(word)
@@ -29,32 +32,52 @@ local function numbers(text)
     list[#list + 1] = n
     sum = sum + n
   end
-  if #list ~= CLASSES then return nil end
+  if #list ~= many then return nil end
   return list, sum
 end
 
--- count adds slots to those of a time. The field may still hold those of an earlier one.
+-- stored returns the numbers of a field, where they are of this time and not of an earlier one.
+local function stored(field, number, many)
+  local at, rest = string.match(redis.call('HGET', lateness, field) or '', '^(%d+) (.*)$')
+  return at == int(number) and numbers(rest, many) or nil
+end
+
+local function store(field, number, list)
+  local words = {int(number)}
+  for _, n in ipairs(list) do words[#words + 1] = int(n) end
+  redis.call('HSET', lateness, field, table.concat(words, ' '))
+end
+
+-- count adds slots to those of a time.
 local function count(field, number, counts)
-  local stored = redis.call('HGET', lateness, field) or ''
-  local at, rest = string.match(stored, '^(%d+) (.*)$')
-  local old = at == int(number) and numbers(rest) or {}
-  local list = {int(number)}
-  for i, n in ipairs(counts) do list[#list + 1] = int(n + (old[i] or 0)) end
-  redis.call('HSET', lateness, field, table.concat(list, ' '))
+  local old, list = stored(field, number, CLASSES) or {}, {}
+  for i, n in ipairs(counts) do list[i] = n + (old[i] or 0) end
+  store(field, number, list)
+end
+
+-- join adds round trips to those of their minute.
+local function join(minute, trips)
+  local field = 'm' .. minute % MINUTES
+  local old = stored(field, minute, 3) or {0, trips[2], trips[3]}
+  store(field, minute, {old[1] + trips[1], math.min(old[2], trips[2]), math.max(old[3], trips[3])})
 end
 
 local now = clock()
 local set = unpacked(redis.call('HGET', limit, 'settings'))
-local counts, sum = numbers(ARGV[1])
+local counts, sum = numbers(ARGV[1], CLASSES)
+local trips = numbers(ARGV[4], 3)
 if not set or set.auto ~= 1 then return {now, 0, 0, 0} end
 if not counts or sum > set.units / set.period * LONGEST + set.cap then
   return redis.error_reply('COUNTS no node can have had these slots')
 end
 
 if ARGV[2] == 'rose' then -- counts from before say no more by which to go down
-  local fell = redis.call('HGET', lateness, 'fell')
-  redis.call('DEL', lateness)
-  redis.call('HSET', lateness, 'patience', ARGV[3], 'fell', fell or '0')
+  local old = {'since', 'asked'}
+  for _, name in ipairs(redis.call('HKEYS', lateness)) do
+    if string.find(name, '^[st]%d') then old[#old + 1] = name end
+  end
+  redis.call('HDEL', lateness, unpack(old))
+  redis.call('HSET', lateness, 'patience', ARGV[3])
 elseif ARGV[2] == 'fell' then
   redis.call('HSET', lateness, 'fell', int(now))
 end
@@ -65,6 +88,8 @@ if sum > 0 then
   count('s' .. second % 8, second, counts)
   count('t' .. ten % 32, ten, counts)
 end
+
+if trips and trips[1] > 0 and trips[2] <= trips[3] then join(math.floor(now / 60000000), trips) end
 
 local v = redis.call('HMGET', lateness, 'since', 'patience', 'fell', 'asked')
 local reply = {now, tonumber(v[1]), tonumber(v[2] or 0), tonumber(v[3] or 0)}

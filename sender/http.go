@@ -30,6 +30,7 @@ type HTTP struct {
 	messageID   messageID
 	results     *results
 	keepAnswers bool
+	onRoundTrip func(time.Duration)
 }
 
 // NewHTTP makes a sender; it doesn't call the provider yet. The error names
@@ -50,6 +51,7 @@ func NewHTTP(o HTTPOptions) (*HTTP, error) {
 		logger:   o.Logger,
 
 		keepAnswers: o.KeepAnswers,
+		onRoundTrip: o.OnRoundTrip,
 	}
 	if h.messageID, err = parseMessageID(o.MessageID); err != nil {
 		return nil, err
@@ -74,13 +76,14 @@ func (h *HTTP) Close() { h.conns.close() }
 func (h *HTTP) Address() string { return h.template.url.Scheme + "://" + h.template.url.Host }
 
 // Reach opens a connection, TLS included, and keeps it for a call. It sends nothing.
-func (h *HTTP) Reach(ctx context.Context) error {
+// It returns the round trip of the TCP handshake; 0: the system can't tell.
+func (h *HTTP) Reach(ctx context.Context) (roundTrip time.Duration, err error) {
 	c, err := h.conns.fresh(ctx)
 	if err != nil {
-		return fmt.Errorf("connect: %w", err)
+		return 0, fmt.Errorf("connect: %w", err)
 	}
 	h.conns.put(c)
-	return nil
+	return c.wire.roundTrip, nil
 }
 
 // Send makes one call for j, on a connection that it takes or opens itself. See
@@ -153,8 +156,13 @@ func (h *HTTP) dial(ctx context.Context, d *dialer) (*conn, error) {
 	h.metrics.dialed(err)
 	if err != nil {
 		h.logger.DebugContext(ctx, "connection to the provider could not be opened", "error", err)
+		return nil, err
 	}
-	return c, err
+	if d := c.wire.roundTrip; d > 0 {
+		h.metrics.roundTrip.Observe(d.Seconds())
+		h.onRoundTrip(d)
+	}
+	return c, nil
 }
 
 // unreached: no connection, hence no permit. Where the caller or Close ended

@@ -15,6 +15,8 @@ type metrics struct {
 	dialOK   prometheus.Counter
 	dialFail prometheus.Counter
 	late     prometheus.Counter
+
+	roundTrip prometheus.Histogram
 }
 
 func newMetrics(reg prometheus.Registerer, p *conns) (*metrics, error) {
@@ -39,6 +41,11 @@ func newMetrics(reg prometheus.Registerer, p *conns) (*metrics, error) {
 			Name: "dispatcher_sender_late_writes_refused_total",
 			Help: "Permits that were over when the write was to begin; nothing was written.",
 		}),
+		roundTrip: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "dispatcher_sender_round_trip_seconds",
+			Help:    "Round trips to the provider: of the TCP handshake of each new connection.",
+			Buckets: []float64{.0002, .0005, .001, .002, .003, .005, .007, .01, .015, .02, .03, .05, .1, .2, .5},
+		}),
 	}
 	for _, k := range Kinds() {
 		m.calls[k] = calls.WithLabelValues(k.String())
@@ -46,7 +53,7 @@ func newMetrics(reg prometheus.Registerer, p *conns) (*metrics, error) {
 	if reg == nil {
 		return m, nil
 	}
-	return m, register(reg, calls, dials, m.duration, m.late,
+	return m, register(reg, calls, dials, m.duration, m.late, m.roundTrip,
 		connections(p, "open", func(open, _ int) int { return open }),
 		connections(p, "idle", func(_, idle int) int { return idle }))
 }

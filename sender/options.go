@@ -58,6 +58,9 @@ type HTTPOptions struct {
 	// [Result.Answer].
 	KeepAnswers bool
 	CloudEvents EventMode // how structured events are sent; default as_is
+	// OnRoundTrip is called with the round trip of each new connection's TCP handshake,
+	// where the system can tell it. It must not block. Nil: nobody is told.
+	OnRoundTrip func(time.Duration)
 	// DialContext opens the connections below TLS. Nil: a [net.Dialer].
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
 
@@ -77,6 +80,9 @@ func (o HTTPOptions) withDefaults() HTTPOptions {
 	}
 	if o.TLS == nil {
 		o.TLS = func() *tls.Config { return new(tls.Config) }
+	}
+	if o.OnRoundTrip == nil {
+		o.OnRoundTrip = func(time.Duration) {}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

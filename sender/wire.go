@@ -27,6 +27,8 @@ type wire struct {
 	tls   bool
 	timer *time.Timer // ends the call; runs only from the first write to end
 
+	roundTrip time.Duration // of the TCP handshake; 0: unknown
+
 	suspended func() time.Duration // of the host; the monotonic clock stands still meanwhile
 
 	mu   sync.Mutex // never held across a read or a write

@@ -39,6 +39,7 @@ type lateReport struct {
 	counts   lateCounts
 	moved    latenessMove
 	patience time.Duration // with movedUp
+	trips    tripCount     // to the provider
 }
 
 // lateReply is its reply.
@@ -47,6 +48,7 @@ type lateReply struct {
 	mine     bool  // this node is to choose
 	evidence lateEvidence
 	fell     time.Duration // ago; negative: never
+	trips    RoundTrips    // of the fleet, where this node is to choose
 }
 
 // reportFunc reports once.
@@ -74,7 +76,7 @@ func (s latenessScript) run(ctx context.Context, r lateReport) (lateReply, error
 	for i, n := range r.counts {
 		words[i] = strconv.FormatInt(n, 10)
 	}
-	reply, err := s.script.Run(ctx, s.rdb, s.keys, strings.Join(words, " "), string(r.moved), r.patience.Microseconds()).Slice()
+	reply, err := s.script.Run(ctx, s.rdb, s.keys, strings.Join(words, " "), string(r.moved), r.patience.Microseconds(), r.trips.String()).Slice()
 	if err != nil {
 		return lateReply{}, fmt.Errorf("report late slots: %w", err)
 	}
@@ -97,7 +99,7 @@ func decodeLateReply(reply []any) (lateReply, error) {
 	}
 	r.evidence = lateEvidence{since: duration(n[0] - n[1]), patience: max(duration(n[2]), leastPatience)}
 	if r.mine {
-		r.evidence.read(reply[lateNumbers:], n[0])
+		r.readFields(reply[lateNumbers:], n[0])
 	}
 	return r, nil
 }
@@ -108,13 +110,16 @@ const (
 	keptTens    = 32
 )
 
-// read takes in the fields of the hash. What can't be read counts as no slots.
-func (e *lateEvidence) read(fields []any, now int64) {
+// readFields takes in the fields of the hash. What can't be read counts as nothing.
+func (r *lateReply) readFields(fields []any, now int64) {
 	second := now / time.Second.Microseconds()
+	e := &r.evidence
 	e.seconds, e.tens = make([]lateCounts, keptSeconds), make([]lateCounts, keptTens)
+	var trips tripMinutes
 	for i := 0; i+1 < len(fields); i += 2 {
 		name, _ := fields[i].(string)
 		text, _ := fields[i+1].(string)
+		trips.read(name, text, now)
 		number, counts, ok := readCounts(text)
 		if !ok || name == "" {
 			continue
@@ -126,6 +131,7 @@ func (e *lateEvidence) read(fields []any, now int64) {
 			put(e.tens, second/10-number, counts)
 		}
 	}
+	r.trips = trips.sum()
 }
 
 func put(list []lateCounts, ago int64, c lateCounts) {
@@ -159,6 +165,7 @@ type lateReporter struct {
 	said   lateCounts // totals that Redis has heard of
 	saidAt time.Time  // last report
 	failed bool       // and that was said
+	narrow bool       // the spread is too small for the way to the provider, and that was said
 }
 
 // due returns the slots that are to be reported now, if any.
@@ -179,6 +186,7 @@ func (b *booker) reportLate(ctx context.Context) {
 	now, totals := time.Now(), b.line.counter.totals()
 	if b.opts.Scope == ScopeNode || !b.learned || b.failures > 0 || !b.known.choosesLateness(b.kind) {
 		b.reporter.said, b.reporter.saidAt = totals, now
+		b.trips.take()
 		return
 	}
 	news, due := b.reporter.due(totals, now)
@@ -188,10 +196,14 @@ func (b *booker) reportLate(ctx context.Context) {
 	b.reporter.saidAt = now
 	cctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	reply, err := b.lateness(cctx, lateReport{counts: news})
+	trips := b.trips.take()
+	reply, err := b.lateness(cctx, lateReport{counts: news, trips: trips})
 	if err == nil {
 		b.reporter.said = totals
+		b.judgeSpread(reply.trips)
 		err = b.chooseLateness(cctx, reply)
+	} else {
+		b.trips.join(trips)
 	}
 	b.reporter.note(b.Limiter, err)
 }
@@ -202,6 +214,22 @@ func (r *lateReporter) note(l *Limiter, err error) {
 		l.log.Info("late slots could not be reported; the lateness stays as it is", "error", err)
 	}
 	r.failed = err != nil
+}
+
+// judgeSpread says when the spread is too small for the way to the provider, and
+// when it is enough again.
+func (b *booker) judgeSpread(trips RoundTrips) {
+	verdict, recommended := trips.Judge(b.known.Spread)
+	switch narrow := verdict == SpreadTooSmall; {
+	case verdict == SpreadUnknown || narrow == b.reporter.narrow:
+		return
+	case narrow:
+		b.log.Warn("the spread is too small: the way to the provider varies by more, so that calls may arrive closer together than the cap allows",
+			"spread", b.known.Spread, "varies_by", trips.Vary(), "connections", trips.Connections, "remedy", fmt.Sprintf("limit set %s --spread %s", b.opts.Name, recommended))
+	default:
+		b.log.Info("the spread is enough for the way to the provider", "spread", b.known.Spread, "varies_by", trips.Vary(), "connections", trips.Connections)
+	}
+	b.reporter.narrow = !b.reporter.narrow
 }
 
 // chooseLateness changes the lateness, where the fleet's counts ask for it. If

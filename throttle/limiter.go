@@ -77,6 +77,7 @@ type Limiter struct {
 	configure configureFunc // runs configure.lua; likewise
 	node      string        // unique per start
 	host      *host
+	trips     tripNotes
 
 	mu    sync.Mutex
 	state State

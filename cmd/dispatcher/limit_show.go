@@ -52,6 +52,9 @@ func (c limitConn) show(ctx context.Context, w io.Writer, now throttle.Settings,
 	if report.Chosen, err = c.chosenLateness(ctx, now); err != nil {
 		return err
 	}
+	if report.Trips, err = c.roundTrips(ctx, now); err != nil {
+		return err
+	}
 	if !now.Until.IsZero() {
 		left := max(0, now.Until.Sub(clock)).Seconds()
 		then := newTermsState(now.Was)
@@ -122,6 +125,7 @@ type limitState struct {
 	InFile   bool         `json:"in_file"`
 	Differs  []difference `json:"differs"`
 	Chosen   *chosen      `json:"lateness_chosen,omitempty"`
+	Trips    *roundTrips  `json:"round_trips,omitempty"` // where the guard is auto
 
 	unconfirmed bool // changed just now, and nobody waited for the nodes
 }
@@ -261,6 +265,9 @@ func (s limitState) print(w io.Writer, now throttle.Settings) error {
 	_, _ = fmt.Fprintf(table, "  usable share\t%.3f\tof the cap: %.1f calls a window\n", s.Share, s.Share*float64(now.Cap))
 	printWaste(table, s.Share)
 	_, _ = fmt.Fprintf(table, "  guard\t%s\t%s\n", short(now.Guard), s.guardWhy(now))
+	if s.Trips != nil {
+		s.Trips.row(table, now)
+	}
 	_, _ = fmt.Fprintf(table, "  acts within\t%s\ton every node that knows it\n", now.Reaction())
 	if s.Changed == "" {
 		_, _ = fmt.Fprintf(table, "  revision\t%d\tseeded from a file\n", s.Revision)

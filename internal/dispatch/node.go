@@ -137,6 +137,7 @@ func (n *Node) makeSender() error {
 	if err != nil {
 		return err
 	}
+	o.OnRoundTrip = n.limiter.NoteRoundTrip
 	if n.sender, err = sender.NewHTTP(o); err != nil {
 		return fmt.Errorf("sender.http: %w", err)
 	}

@@ -39,7 +39,12 @@ func Reach(ctx context.Context, cfg configs.Config) []Reached {
 	}
 	defer provider.Close()
 	return append(all, reach(ctx, "provider", provider.Address(), func(ctx context.Context) (string, error) {
-		return "a connection was opened, TLS included; nothing was sent", provider.Reach(ctx)
+		trip, err := provider.Reach(ctx)
+		said := "a connection was opened, TLS included; nothing was sent"
+		if trip > 0 {
+			said += fmt.Sprintf("; round trip %s", trip)
+		}
+		return said, err
 	}))
 }
 

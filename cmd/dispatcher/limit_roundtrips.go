@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"dispatcher/throttle"
+)
+
+// roundTrips are those to the provider, beside the spread that is to cover how much
+// they vary.
+type roundTrips struct {
+	Connections int64                  `json:"connections"` // opened over the last ten minutes
+	LowS        float64                `json:"low_s"`
+	HighS       float64                `json:"high_s"` // without the worst minute
+	Verdict     throttle.SpreadVerdict `json:"verdict"`
+	SpreadS     float64                `json:"recommended_spread_s,omitempty"`
+	Share       float64                `json:"share_with_it,omitempty"`
+}
+
+func (c limitConn) roundTrips(ctx context.Context, now throttle.Settings) (*roundTrips, error) {
+	if !now.Auto {
+		return nil, nil //nolint:nilnil // nobody reports any
+	}
+	trips, err := c.control.RoundTrips(ctx)
+	if err != nil {
+		return nil, err
+	}
+	verdict, spread := trips.Judge(now.Spread)
+	r := roundTrips{Connections: trips.Connections, LowS: trips.Low.Seconds(), HighS: trips.High.Seconds(), Verdict: verdict}
+	if spread > 0 {
+		then := now.Terms
+		then.Spread = spread
+		then.Guard = then.Lateness + spread
+		r.SpreadS, r.Share = spread.Seconds(), then.UsableShare()
+	}
+	return &r, nil
+}
+
+// row says how the spread fits.
+func (r roundTrips) row(w io.Writer, now throttle.Settings) {
+	if r.Connections == 0 {
+		_, _ = fmt.Fprintln(w, "  round trips\tunknown\tno node has reported a new connection to the provider in the last 10 minutes")
+		return
+	}
+	seconds := func(s float64) string {
+		return time.Duration(s * float64(time.Second)).Round(10 * time.Microsecond).String()
+	}
+	fits := "too few connections to judge the spread"
+	switch r.Verdict {
+	case throttle.SpreadTooSmall:
+		fits = fmt.Sprintf("WARNING: the spread of %s is too small; --spread %s is enough", short(now.Spread), seconds(r.SpreadS))
+	case throttle.SpreadTooLarge:
+		fits = fmt.Sprintf("the spread of %s is more than needed; with --spread %s the usable share is %.3f", short(now.Spread), seconds(r.SpreadS), r.Share)
+	case throttle.SpreadFits:
+		fits = fmt.Sprintf("the spread of %s fits", short(now.Spread))
+	case throttle.SpreadUnknown:
+	}
+	_, _ = fmt.Fprintf(w, "  round trips\t%s to %s\tof %d connections to the provider in 10 minutes: %s\n", seconds(r.LowS), seconds(r.HighS), r.Connections, fits)
+}

@@ -1,0 +1,36 @@
+package sender_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"dispatcher/sender"
+	"dispatcher/sender/provider"
+)
+
+// Each new connection tells its round trip once. The provider's own time is no part
+// of it, nor is that of TCP's delayed acknowledgements.
+func TestEachConnectionTellsItsRoundTripOnce(t *testing.T) {
+	t.Parallel()
+	const latency = 300 * time.Millisecond
+	p := startProvider(t, provider.Options{Behaviour: provider.Behaviour{Latency: latency}})
+	var told atomic.Int64
+	var longest atomic.Int64
+	s := newSender(t, sender.HTTPOptions{URL: "http://" + p.Addr() + "/", OnRoundTrip: func(d time.Duration) {
+		told.Add(1)
+		longest.Store(max(longest.Load(), int64(d)))
+	}})
+	permits := 0
+	for range 3 {
+		if res := s.Send(t.Context(), aJob("a", "x"), always(&permits)); res.Kind != sender.Accepted {
+			t.Fatalf("got %+v", res)
+		}
+	}
+	if d := time.Duration(longest.Load()); told.Load() != 1 || d <= 0 || d >= latency {
+		t.Errorf("got %d round trips, the longest of %v, from one connection to a provider that takes %v", told.Load(), d, latency)
+	}
+	if d, err := s.Reach(t.Context()); err != nil || d <= 0 || told.Load() != 2 {
+		t.Errorf("a second connection: got %v, %v, and %d round trips", d, err, told.Load())
+	}
+}

@@ -1,0 +1,133 @@
+package throttle
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const ms = time.Millisecond
+
+// A spread is judged by what round trips vary by, once there are enough of them.
+func TestASpreadIsJudgedByTheRoundTrips(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		trips       RoundTrips
+		spread      time.Duration
+		want        SpreadVerdict
+		recommended time.Duration
+	}{
+		{RoundTrips{Connections: 9, Minutes: 3, High: 50 * ms}, 7 * ms, SpreadUnknown, 0},
+		{RoundTrips{Connections: 99, Minutes: 2, High: 50 * ms}, 7 * ms, SpreadUnknown, 0},
+		{RoundTrips{Connections: 10, Minutes: 3, Low: 40 * ms, High: 40 * ms}, 7 * ms, SpreadTooLarge, 2 * ms},
+		{RoundTrips{Connections: 10, Minutes: 3, Low: ms, High: ms + 400*time.Microsecond}, 4 * ms, SpreadTooLarge, 2 * ms},
+		{RoundTrips{Connections: 10, Minutes: 3, Low: ms, High: ms + 400*time.Microsecond}, 4*ms - 1, SpreadFits, 2 * ms},
+		{RoundTrips{Connections: 10, Minutes: 3, Low: ms, High: 4 * ms}, 7 * ms, SpreadFits, 5 * ms},
+		{RoundTrips{Connections: 10, Minutes: 3, Low: ms, High: 8 * ms}, 7 * ms, SpreadFits, 11 * ms},
+		{RoundTrips{Connections: 10, Minutes: 3, Low: ms, High: 8*ms + 1}, 7 * ms, SpreadTooSmall, 11 * ms},
+	} {
+		if got, recommended := c.trips.Judge(c.spread); got != c.want || recommended != c.recommended {
+			t.Errorf("%+v, spread %v: got %s, %v, want %s, %v", c.trips, c.spread, got, recommended, c.want, c.recommended)
+		}
+	}
+}
+
+// Round trips of all nodes are joined by minute. The worst minute is left out, and
+// a lateness that rises does not forget them.
+func TestRoundTripsAreJoinedByMinute(t *testing.T) {
+	t.Parallel()
+	w := newLateWorld(t, autoContract(time.Second))
+	report := func(n int64, low, high time.Duration) lateReply {
+		return w.report(lateReport{trips: tripCount{n: n, low: low, high: high}})
+	}
+	want := func(want RoundTrips) {
+		t.Helper()
+		w.pass(time.Second)
+		got, err := w.control.RoundTrips(t.Context())
+		if err != nil || got != want {
+			t.Errorf("got %+v, %v, want %+v", got, err, want)
+		}
+		if reply := w.report(lateReport{}); !reply.mine || reply.trips != want {
+			t.Errorf("a node that is to choose got %+v, want %+v", reply.trips, want)
+		}
+	}
+	w.pass(time.Minute - w.now.Sub(w.now.Truncate(time.Minute)))
+	want(RoundTrips{})
+	report(2, 3*ms, 5*ms)
+	report(3, 2*ms, 4*ms)
+	want(RoundTrips{Connections: 5, Minutes: 1, Low: 2 * ms, High: 5 * ms})
+	w.pass(time.Minute)
+	report(1, 90*ms, 90*ms) // one host stood still
+	want(RoundTrips{Connections: 6, Minutes: 2, Low: 2 * ms, High: 5 * ms})
+	w.report(lateReport{moved: movedUp, patience: leastPatience})
+	w.pass(time.Minute)
+	report(1, ms, 6*ms)
+	want(RoundTrips{Connections: 7, Minutes: 3, Low: ms, High: 6 * ms})
+	w.pass(9 * time.Minute) // the first minute is over, and its field is taken by another
+	report(4, 2*ms, 2*ms)
+	want(RoundTrips{Connections: 6, Minutes: 3, Low: ms, High: 6 * ms})
+	w.pass(11 * time.Minute)
+	want(RoundTrips{})
+}
+
+// What no node can have measured, and a hash that holds rubbish, count as nothing.
+func TestAbsurdRoundTripsCountAsNone(t *testing.T) {
+	t.Parallel()
+	w := newLateWorld(t, autoContract(time.Second))
+	for _, trips := range []string{"1 5000 4000", "0 1 2", "1 2", "-1 2 3", "a b c", "1 2 3 4"} {
+		if err := w.script.script.Run(t.Context(), w.rdb, w.script.keys, "0 0 0 0 0 0 0 0", "", 0, trips).Err(); err != nil {
+			t.Errorf("%q: %v", trips, err)
+		}
+	}
+	minute := slog.Int64Value(w.now.Unix() / 60).String()
+	w.redis.HSet("dispatcher:{late}:lateness:provider", "m0", "rubbish", "m1", minute+" 1 2", "m2", minute+" -1 2 3", "m3", "9"+minute+" 1 2 3", "more", minute+" x y z")
+	if got, err := w.control.RoundTrips(t.Context()); err != nil || got != (RoundTrips{}) {
+		t.Errorf("got %+v, %v, want none", got, err)
+	}
+}
+
+// Round trips whose report failed are reported with the next one.
+func TestRoundTripsOfAFailedReportAreKept(t *testing.T) {
+	t.Parallel()
+	var n tripNotes
+	n.join(tripCount{n: 1, low: 3 * ms, high: 3 * ms})
+	n.join(tripCount{n: 1, low: 5 * ms, high: 5 * ms})
+	failed := n.take()
+	n.join(tripCount{n: 1, low: ms, high: ms})
+	n.join(failed)
+	n.join(tripCount{})
+	if got, want := n.take(), (tripCount{n: 3, low: ms, high: 5 * ms}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got := n.take(); got != (tripCount{}) {
+		t.Errorf("got %+v twice", got)
+	}
+}
+
+// A node says once that the spread is too small, with the remedy, and once that it
+// is enough.
+func TestASpreadThatIsTooSmallIsToldOnce(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	l, err := New(Options{
+		Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Seed: autoContract(time.Second),
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &booker{Limiter: l, known: seeded("", autoContract(time.Second), Rails{})}
+	far, near := RoundTrips{Connections: 20, Minutes: 5, Low: ms, High: 19 * ms}, RoundTrips{Connections: 20, Minutes: 5, Low: ms, High: 2 * ms}
+	for _, trips := range []RoundTrips{near, far, far, {}, far, near, near} {
+		b.judgeSpread(trips)
+	}
+	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+	if len(lines) != 2 || !strings.Contains(lines[0], "level=WARN") || !strings.Contains(lines[0], `remedy="limit set provider --spread 27ms"`) ||
+		!strings.Contains(lines[1], "level=INFO") {
+		t.Errorf("got:\n%s\nwant a warning with its remedy, and one line when it is over", log.String())
+	}
+}
