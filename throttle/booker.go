@@ -179,7 +179,7 @@ func (b *booker) bookingDue(st lineState, want int64) time.Time {
 	}
 	due := b.refusedUntil
 	if st.held > 0 {
-		due = later(due, st.last.Add(-max(prefetch, b.rtt+spare)))
+		due = later(due, st.last.Add(-b.atLeast(prefetch)))
 	}
 	if want < b.blockSize() {
 		due = later(due, b.bookedAt.Add(minGap))
@@ -213,7 +213,18 @@ func (b *booker) reach() time.Duration {
 // blockSize is how many slots lie in one block, at least 1.
 func (b *booker) blockSize() int64 {
 	c := b.known.Contract
-	return int64(math.Ceil(b.kind.Share(c)*float64(c.Cap)*max(block, b.rtt+spare).Seconds()/c.Window.Seconds() - 1e-9))
+	return int64(math.Ceil(b.kind.Share(c)*float64(c.Cap)*b.atLeast(block).Seconds()/c.Window.Seconds() - 1e-9))
+}
+
+// atLeast is how far ahead a node works: a time that saves calls, or more where
+// Redis is far. A node that is stopped loses the slots that it holds; where the
+// fleet chose a longer lateness, because its hosts stop, nodes hold as few as
+// the way to Redis allows.
+func (b *booker) atLeast(usual time.Duration) time.Duration {
+	if b.known.Auto && b.known.Lateness > latenessClasses[0] {
+		usual = 0
+	}
+	return max(usual, b.rtt+spare)
 }
 
 // tooWide reports whether the mapping leaves a slot too little time to be used:

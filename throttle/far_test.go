@@ -34,3 +34,33 @@ func TestAFarRedisCostsNoRate(t *testing.T) {
 		})
 	}
 }
+
+// A node that is stopped loses the slots that it holds. Where the fleet chose a longer
+// lateness, because its hosts stop, a node holds few, and still uses its limit.
+func TestAFleetThatStallsHoldsLess(t *testing.T) {
+	most := func(lateness time.Duration) (held int, share float64) {
+		synctest.Test(t, func(t *testing.T) {
+			c := autoContract(time.Second).WithLateness(lateness)
+			l := begin(t, c, newModel().local("n", time.Millisecond), func() int { return 1000 })
+			slots := 0
+			for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+				s, err := l.Next(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				held = max(held, l.line.state(time.Now()).held)
+				if s.Wait(t.Context()) == nil {
+					slots++
+				}
+			}
+			share = float64(slots) / (float64(c.Cap) * (10 - 0.8)) / c.Share()
+		})
+		return held, share
+	}
+	usual, shareUsual := most(3 * time.Millisecond)
+	few, shareFew := most(20 * time.Millisecond)
+	if few > usual/2 || min(shareUsual, shareFew) < 0.95 {
+		t.Errorf("held %d slots at most with a lateness of 3ms and %d with 20ms, and used %.3f and %.3f of what can be used",
+			usual, few, shareUsual, shareFew)
+	}
+}
