@@ -18,7 +18,37 @@ const commitPatience = 5
 type commitPoint struct {
 	part *partition
 	snapshot
-	plain bool // without metadata, which the broker found too long
+	detail detail
+}
+
+// detail is how much the metadata of a commit says. A broker may take less than
+// others do.
+type detail int
+
+const (
+	detailAll detail = iota
+	detailMarks
+	detailNone
+)
+
+// less is the next one to try where the broker found the metadata too long.
+func (c *commitPoint) less() detail {
+	if c.detail == detailAll && len(c.pasts) > 0 {
+		return detailMarks
+	}
+	return detailNone
+}
+
+func (c *commitPoint) metadata(topic topicID) string {
+	m := metadata{topic: topic, marks: c.marks}
+	switch c.detail {
+	case detailNone:
+		return ""
+	case detailAll:
+		m.pasts = c.pasts
+	case detailMarks:
+	}
+	return m.encode()
 }
 
 // dirty lists what Kafka doesn't have yet. The hub's lock is held.
@@ -162,8 +192,8 @@ func (a *assignment) commit(points []commitPoint, timeout time.Duration) error {
 }
 
 // commitPartitions is how many partitions one request commits at most: the
-// coordinator writes a request as one batch of at most 1 MiB, and a full bitmap
-// takes 1.4 KiB.
+// coordinator writes a request as one batch of at most 1 MiB, and metadata takes up
+// to 4 KiB.
 const commitPartitions = 200
 
 // sendAll commits points, in as many requests as it takes. It ends with the first
@@ -195,10 +225,7 @@ func (a *assignment) commitRequest(points []commitPoint) *kafka.OffsetCommitRequ
 	topic := a.topicID()
 	commits := make([]kafka.OffsetCommit, len(points))
 	for i := range points {
-		commits[i] = kafka.OffsetCommit{Partition: points[i].part.id, Offset: points[i].base}
-		if !points[i].plain {
-			commits[i].Metadata = points[i].marks.encodeOf(topic)
-		}
+		commits[i] = kafka.OffsetCommit{Partition: points[i].part.id, Offset: points[i].base, Metadata: points[i].metadata(topic)}
 	}
 	return &kafka.OffsetCommitRequest{
 		GroupID: a.g.id, GenerationID: int(a.gen.ID), MemberID: a.gen.MemberID,
@@ -225,8 +252,8 @@ func (a *assignment) judge(ctx context.Context, points []commitPoint, answers []
 			continue
 		case errors.Is(err, kafka.IllegalGeneration), errors.Is(err, kafka.UnknownMemberId), errors.Is(err, kafka.FencedInstanceID):
 			return fmt.Errorf("%w: %w", errFenced, err)
-		case errors.Is(err, kafka.OffsetMetadataTooLarge) && !c.plain:
-			c.plain = true
+		case errors.Is(err, kafka.OffsetMetadataTooLarge) && c.detail != detailNone:
+			c.detail = c.less()
 			tooLong = append(tooLong, c)
 			continue
 		}

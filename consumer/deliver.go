@@ -33,8 +33,8 @@ func (m *batchMaker) deliver(d *Delivery, rec job.Record, now time.Time) {
 // the tier is long, whatever other clocks say.
 func (d *Delivery) comeBack(tier time.Duration, now time.Time) *hop {
 	rec := &d.Job.Record
+	d.past = Past{Calls: recordCount(rec, headerAttempt), Failures: recordCount(rec, headerFailures)}
 	h := &hop{
-		past: Past{Calls: recordCount(rec, headerAttempt), Failures: recordCount(rec, headerFailures)},
 		due:  d.Job.NotBefore,
 		gate: earlier(rec.Time.Add(tier), now.Add(tier)),
 	}

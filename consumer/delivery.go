@@ -28,31 +28,23 @@ type Delivery struct {
 	newer   *Delivery
 	chained bool // in the chain
 	settled bool
-	tried   Past // what its worker has said of it
+	past    Past // what it has been through, as a tier, a former owner or its worker said last
 	memo    any  // what its worker left when it went to sleep
 	failed  bool // it sleeps or slept since it was tried in vain
 	gone    bool // expelled: in hand for too long
 	left    bool // and its worker has let go of it
 }
 
-// hop is what a delivery waits for and comes from, where it does.
+// hop is what a delivery waits for, where it does.
 type hop struct {
-	past Past
 	due  time.Time // not to be handed out before; zero: at once
 	gate time.Time // of a tier's record: not to be looked at before
 }
 
-// Past is what became of the job before it came to this delivery through a retry
-// tier.
-func (d *Delivery) Past() Past {
-	if d.memo != nil {
-		return d.tried
-	}
-	if d.hop == nil {
-		return Past{}
-	}
-	return d.hop.past
-}
+// Past is what the job has been through, on this node and before: a retry tier's
+// record tells it, and so does the commit of a node that failed with it. What
+// [Delivery.Tried] and [Delivery.Sleep] say replaces it.
+func (d *Delivery) Past() Past { return d.past }
 
 // FirstWritten is when the job was first written to Kafka. A record that was
 // replayed, or comes from a retry tier, says so.

@@ -31,6 +31,8 @@ type ledger struct {
 	open int   // admitted and not complete
 	rev  uint64
 	ring [spanCap / 64]uint64 // bit o%spanCap: o is complete, for o in [base, base+spanCap)
+
+	pasts pasts // of offsets from base on that are not complete
 }
 
 func newLedger(base int64) ledger { return ledger{base: base, end: base, top: base} }
@@ -51,17 +53,28 @@ func (l *ledger) unmark(o int64) {
 	l.ring[i/64] &^= 1 << (i % 64)
 }
 
-// restore takes over what a former owner had completed. It comes before the
-// first admit. Where the log's beginning has overtaken the commit point, the
-// offset there may be complete as well.
-func (l *ledger) restore(m marks) {
+// restore takes over what a former owner had completed, and what the jobs have been
+// through that it had not. It comes before the first admit. Where the log's
+// beginning has overtaken the commit point, the offset there may be complete as well.
+func (l *ledger) restore(m *metadata) {
 	base := l.base
-	for i := range int64(m.n) {
-		if m.done(i) {
+	for i := range int64(m.marks.n) {
+		if m.marks.done(i) {
 			l.mark(base + i)
 		}
 	}
+	l.pasts = m.pasts.shifted(0)
+	for i := range l.pasts {
+		l.pasts[i].at += base
+	}
 	l.advance()
+}
+
+// remember notes what an open job has been through, where it failed.
+func (l *ledger) remember(o int64, p Past) {
+	if p.Failures > 0 && o >= l.base && o < l.end && !l.marked(o) && l.pasts.set(o, p) {
+		l.rev++
+	}
 }
 
 // forget drops what restore brought, where it turns out not to fit the log.
@@ -123,6 +136,7 @@ func (l *ledger) complete(o int64) bool {
 		return false
 	}
 	l.mark(o)
+	l.pasts.remove(o)
 	l.open--
 	l.rev++
 	before := l.base
@@ -139,21 +153,24 @@ func (l *ledger) advance() {
 	}
 	l.end = max(l.end, l.base)
 	l.top = max(l.top, l.base)
+	l.pasts.cut(l.base)
 }
 
 // span is how far the window reaches, in offsets.
 func (l *ledger) span() int64 { return l.end - l.base }
 
-// snapshot is what a commit has to say: the commit point and the offsets
-// beyond it that are complete. rev tells two states apart.
+// snapshot is what a commit has to say: the commit point, the offsets beyond it
+// that are complete, and what the open ones have been through. rev tells two states
+// apart.
 type snapshot struct {
 	base  int64
 	marks marks
+	pasts pasts // counted from base
 	rev   uint64
 }
 
 func (l *ledger) snapshot() snapshot {
-	s := snapshot{base: l.base, rev: l.rev}
+	s := snapshot{base: l.base, rev: l.rev, pasts: l.pasts.shifted(l.base)}
 	for o := l.base; o < l.top; o++ {
 		if l.marked(o) {
 			s.marks.set(o - l.base)

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -14,10 +15,11 @@ type world struct {
 	open     map[int64]bool // handed out, not complete
 	complete map[int64]bool // jobs that are complete
 	jobs     map[int64]bool // offsets that hold a job
+	past     map[int64]Past // of those that are open and failed
 }
 
 func newWorld(base int64) *world {
-	return &world{ledger: newLedger(base), next: base, open: map[int64]bool{}, complete: map[int64]bool{}, jobs: map[int64]bool{}}
+	return &world{ledger: newLedger(base), next: base, open: map[int64]bool{}, complete: map[int64]bool{}, jobs: map[int64]bool{}, past: map[int64]Past{}}
 }
 
 // step fetches or completes something.
@@ -29,6 +31,8 @@ func (w *world) step(t *rapid.T) {
 		w.fetch(t, rapid.SampledFrom([]int64{0, 100, spanCap - 1, spanCap, 3 * spanCap}).Draw(t, "wide gap"))
 	case 5:
 		w.ledger.passTo(w.next)
+	case 6:
+		w.failOne(t)
 	default:
 		w.completeOne(t)
 	}
@@ -66,6 +70,23 @@ func (w *world) completeOne(t *rapid.T) {
 	w.ledger.complete(o)
 	delete(w.open, o)
 	w.complete[o] = true
+	delete(w.past, o)
+}
+
+func (w *world) failOne(t *rapid.T) {
+	offsets := sortedKeys(w.open)
+	if len(offsets) == 0 {
+		return
+	}
+	o := rapid.SampledFrom(offsets).Draw(t, "fail")
+	p := w.past[o]
+	p.Failures++
+	p.Calls = max(p.Calls, p.Failures) + rapid.IntRange(0, 300).Draw(t, "other calls")
+	rev := w.ledger.rev
+	w.ledger.remember(o, p)
+	if w.past[o] = p; w.ledger.rev == rev {
+		t.Fatalf("offset %d failed once more, and there is nothing to commit", o)
+	}
 }
 
 func sortedKeys(m map[int64]bool) []int64 {
@@ -96,17 +117,22 @@ func (w *world) check(t *rapid.T) {
 	if l.open != len(w.open) {
 		t.Fatalf("got %d open, want %d", l.open, len(w.open))
 	}
-	s := l.snapshot()
-	text := s.marks.encode()
-	got, err := decodeMarks(text)
-	if err != nil || got != s.marks || len(text) > maxMetadata {
-		t.Fatalf("the marks do not survive their encoding %q: %v", text, err)
+	if len(l.pasts) != len(w.past) {
+		t.Fatalf("got the pasts %v, want %v", l.pasts, w.past)
 	}
+	for o, want := range w.past {
+		if got, ok := l.pasts.get(o); !ok || got != want {
+			t.Fatalf("offset %d: got the past %+v, want %+v", o, got, want)
+		}
+	}
+	s := l.snapshot()
 	id := topicID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "topic"))
-	text = s.marks.encodeOf(id)
-	of, got, err := decodeMetadata(text)
-	if err != nil || of != id || got != s.marks || len(text) > maxMetadata {
-		t.Fatalf("the marks of topic %x do not survive their encoding %q: topic %x, %v", id, text, of, err)
+	for _, m := range []metadata{{marks: s.marks}, {topic: id, marks: s.marks, pasts: s.pasts}} {
+		text := m.encode()
+		got, err := decodeMetadata(text)
+		if err != nil || got.topic != m.topic || got.marks != m.marks || !slices.Equal(got.pasts, m.pasts) || len(text) > maxMetadata {
+			t.Fatalf("%+v does not survive its encoding %q: %v", m, text, err)
+		}
 	}
 	for o := range w.jobs {
 		if rel := o - s.base; rel >= 0 && rel < int64(s.marks.n) && s.marks.done(rel) != w.complete[o] {
@@ -140,12 +166,13 @@ func TestRedeliveryAfterASnapshot(t *testing.T) {
 				w.step(t)
 			}
 			s := w.ledger.snapshot()
-			m, err := decodeMarks(s.marks.encode())
+			said := metadata{topic: topicID{1}, marks: s.marks, pasts: s.pasts}
+			m, err := decodeMetadata(said.encode())
 			if err != nil {
 				t.Fatal(err)
 			}
 			next := newLedger(s.base)
-			next.restore(m)
+			next.restore(&m)
 			w.ledger, w.open = next, map[int64]bool{}
 			for _, o := range sortedKeys(w.jobs) {
 				if o < s.base {
@@ -170,13 +197,17 @@ func TestRedeliveryAfterASnapshot(t *testing.T) {
 func TestForgottenMarksAreWorkedAgain(t *testing.T) {
 	t.Parallel()
 	l := newLedger(10)
-	var m marks
-	m.set(2)
-	l.restore(m)
+	var m metadata
+	m.marks.set(2)
+	m.pasts.set(1, Past{Calls: 3, Failures: 3})
+	l.restore(&m)
 	l.forget()
 	for o := int64(10); o < 14; o++ {
 		if got := l.admit(o); got != admitOpen {
 			t.Errorf("offset %d: got admission %d, want %d", o, got, admitOpen)
+		}
+		if past, ok := l.pasts.get(o); ok {
+			t.Errorf("offset %d: got the past %+v of another log", o, past)
 		}
 	}
 }

@@ -156,7 +156,7 @@ func (l *Letters) Get(ctx context.Context, id RecordID) (*Letter, error) {
 	letter := newLetter(rec)
 	letter.JobID = letter.jobID()
 	base, m, _ := at.resolve(false)
-	letter.Settled = id.Offset < base || id.Offset-base < spanCap && m.done(id.Offset-base)
+	letter.Settled = id.Offset < base || id.Offset-base < spanCap && m.marks.done(id.Offset-base)
 	return &letter, nil
 }
 

@@ -58,11 +58,11 @@ func TestMarksOfTwoCommandsAddUp(t *testing.T) {
 					d.did = append(d.did, o)
 				}
 			case "save":
-				m, err := decodeMarks(text)
+				m, err := decodeMetadata(text)
 				if err != nil {
 					t.Fatal(err)
 				}
-				d.ledger.learn(base, &m)
+				d.ledger.learn(base, &m.marks)
 				s := d.ledger.snapshot()
 				base, text = s.base, s.marks.encode()
 				for _, o := range d.did {
@@ -71,12 +71,12 @@ func TestMarksOfTwoCommandsAddUp(t *testing.T) {
 				d.did = nil
 			}
 		}
-		m, err := decodeMarks(text)
+		m, err := decodeMetadata(text)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, o := range log {
-			got := o < base || o-base < spanCap && m.done(o-base)
+			got := o < base || o-base < spanCap && m.marks.done(o-base)
 			if got != settled[o] {
 				t.Fatalf("letter %d of %v: got settled %v, want %v; kafka has %d %q", o, log, got, settled[o], base, text)
 			}

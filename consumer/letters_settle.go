@@ -100,7 +100,7 @@ func (s *letterSession) newBook(topic string, id int, at place, hold *letterHold
 		s.tally.note(fmt.Sprintf("%s/%d: of group %s: %s", topic, id, s.group(topic), doubt))
 	}
 	b.ledger = newLedger(base)
-	b.ledger.restore(m)
+	b.ledger.restore(&m)
 	b.saved = b.ledger.rev
 	return b
 }
@@ -117,7 +117,7 @@ func (b *book) current(ctx context.Context) (*kafka.Generation, error) {
 		return nil, err
 	}
 	base, m, _ := places[b.id].resolve(false)
-	b.ledger.learn(base, &m)
+	b.ledger.learn(base, &m.marks)
 	b.gen = gen.ID
 	return gen, nil
 }

@@ -17,8 +17,8 @@ type place struct {
 
 // of is the id of the topic in which the offset was committed; zero: not known.
 func (at place) of() topicID {
-	id, _, _ := decodeMetadata(at.metadata)
-	return id
+	m, _ := decodeMetadata(at.metadata)
+	return m.topic
 }
 
 // known tells whether the ids of both topics are: the one in which the offset was
@@ -121,14 +121,14 @@ func (a *assignment) settleIn(id int, at place) *partition {
 			"topic", a.g.topic, "partition", id, "committed", at.offset, "log_end", at.last)
 		doubt = ""
 	case at.lost() && a.g.c.opts.OutOfRange == RangeLatest:
-		base, m, doubt = at.last, marks{}, "begin with what comes; what lies before is given up"
+		base, m, doubt = at.last, metadata{}, "begin with what comes; what lies before is given up"
 	}
 	if doubt != "" {
 		a.g.log().Warn("committed offset and log don't fit", "partition", id, "committed", at.offset,
 			"log_start", at.first, "log_end", at.last, "consequence", doubt)
 	}
 	p.ledger = newLedger(base)
-	p.ledger.restore(m)
+	p.ledger.restore(&m)
 	p.begin, p.fetched = p.ledger.base, p.ledger.base
 	// Revision 0 counts as committed only where Kafka has exactly this, with the
 	// topic's id: without it a cut log could not be told from another one.
@@ -158,35 +158,35 @@ func rangeError(partition int, offset, first, last int64) error {
 		"see what became of the records, then set the group's offset, or out_of_range", partition, offset, first, last)
 }
 
-// resolve decides where to begin and which marks to believe. doubt is empty
+// resolve decides where to begin and which metadata to believe. doubt is empty
 // when the commit fits the log. atEnd: without a commit, begin with what comes.
 //
 // A commit beyond the log's end means that the log has lost its end, or that the
 // topic was made anew. The topic's id tells which. Where it is not known, to begin
 // with the first record may repeat jobs; anything else may lose some.
-func (at place) resolve(atEnd bool) (base int64, m marks, doubt string) {
+func (at place) resolve(atEnd bool) (base int64, m metadata, doubt string) {
 	switch {
 	case at.offset < 0 && atEnd:
-		return at.last, marks{}, ""
+		return at.last, metadata{}, ""
 	case at.offset < 0:
-		return at.first, marks{}, ""
+		return at.first, metadata{}, ""
 	case at.foreign():
-		return at.first, marks{}, "the offset is of a topic that was deleted: begin with the first record"
+		return at.first, metadata{}, "the offset is of a topic that was deleted: begin with the first record"
 	case at.cut():
-		return at.last, marks{}, "the log was cut: go on at its end"
+		return at.last, metadata{}, "the log was cut: go on at its end"
 	case at.offset > at.last:
-		return at.first, marks{}, "begin with the first record"
+		return at.first, metadata{}, "begin with the first record"
 	}
 	base = max(at.offset, at.first)
 	if at.offset < at.first {
 		doubt = "records were deleted before they were worked"
 	}
-	m, err := decodeMarks(at.metadata)
+	m, err := decodeMetadata(at.metadata)
 	if err != nil {
-		return base, marks{}, "foreign metadata is ignored"
+		return base, metadata{}, "foreign metadata is ignored"
 	}
-	if at.offset+int64(m.n) > at.last {
-		return base, marks{}, "marks beyond the end of the log are dropped"
+	if at.offset+m.span() > at.last {
+		return base, metadata{}, "marks beyond the end of the log are dropped"
 	}
 	return base, m.from(base - at.offset), doubt
 }

@@ -3,56 +3,33 @@ package consumer
 import (
 	"encoding/base64"
 	"encoding/binary"
-	"errors"
 	"math/bits"
-	"strings"
 )
 
 // marks are the offsets, counted from a commit point, that are complete though
-// an earlier one is not. They travel in the metadata of the offset commit.
+// an earlier one is not. They travel in the metadata of the offset commit, as kind
+// and payload; see [metadata].
 //
-// # Format v2 (frozen)
-//
-//	"v2;" base64(id)                    nothing beyond the committed offset is complete
-//	"v2;" base64(id kind payload)       standard alphabet, no padding, ≤ 4096 characters
-//
-// id are the 16 bytes of the topic's id, which is never zero. An offset that was
-// committed with another id belongs to a topic that was deleted and made again.
-// kind and payload are those of v1.
-//
-// # Format v1 (frozen)
-//
-//	"v1;" base64(kind payload)          likewise; nothing complete is the empty string
-//
-// A writer that does not know the topic's id writes v1: brokers before Kafka 2.8
-// have none. A reader takes both.
-//
-// kind 0 is a list of unsigned varints: the lengths of runs, by turns not
+// Kind 0 is a list of unsigned varints: the lengths of runs, by turns not
 // complete and complete, the first one beginning at the committed offset. Each
 // is at least 1, and the last run is a complete one.
 //
-// kind 1 is a bit set: bit i%8 (from the least significant) of byte i/8 is set
+// Kind 1 is a bit set: bit i%8 (from the least significant) of byte i/8 is set
 // when committed offset + i is complete. The last byte is not 0.
 //
 // A writer takes the shorter kind. The runs come to at most 8192 offsets, so the
 // bit set has at most 1024 bytes and v2 at most 3 + ⌈(16+1+1024)·8/6⌉ = 1391
-// characters. The committed offset itself is never complete. Metadata that
-// differs in anything is someone else's, and ignored.
+// characters. The committed offset itself is never complete.
 type marks struct {
 	n    int // offsets from the commit point to the last complete one
 	bits [spanCap / 64]uint64
 }
 
 const (
-	marksPrefix  = "v1;"
-	idPrefix     = "v2;"
 	kindRuns     = 0
 	kindBits     = 1
-	maxMetadata  = 4096 // a broker's offset.metadata.max.bytes by default
 	maxMarkBytes = 1 + spanCap/8
 )
-
-var errForeignMarks = errors.New("metadata is neither in format v1 nor in v2")
 
 func (m *marks) set(i int64) {
 	m.bits[i/64] |= 1 << (i % 64)
@@ -99,14 +76,6 @@ func (m *marks) encode() string {
 	return marksPrefix + base64.RawStdEncoding.EncodeToString(m.append(nil))
 }
 
-// encodeOf renders the metadata of a commit in a topic.
-func (m *marks) encodeOf(topic topicID) string {
-	if topic == (topicID{}) {
-		return m.encode()
-	}
-	return idPrefix + base64.RawStdEncoding.EncodeToString(m.append(topic[:]))
-}
-
 // append adds kind and payload; nothing if nothing is complete.
 func (m *marks) append(to []byte) []byte {
 	if m.n == 0 {
@@ -133,47 +102,10 @@ func (m *marks) appendBits(buf []byte) []byte {
 	return buf
 }
 
-// decodeMarks reads the metadata of a commit. An empty one means no marks.
-func decodeMarks(metadata string) (marks, error) {
-	_, m, err := decodeMetadata(metadata)
-	return m, err
-}
-
-// decodeMetadata reads the metadata of a commit, of either format: the id of the
-// topic that it was written for, zero where it does not say, and the marks.
-func decodeMetadata(metadata string) (topicID, marks, error) {
-	if metadata == "" {
-		return topicID{}, marks{}, nil
-	}
-	var id topicID
-	text, plain := strings.CutPrefix(metadata, marksPrefix)
-	text, named := strings.CutPrefix(text, idPrefix)
-	if plain == named || len(metadata) > maxMetadata {
-		return topicID{}, marks{}, errForeignMarks
-	}
-	raw, err := base64.RawStdEncoding.Strict().DecodeString(text)
-	if err != nil {
-		return topicID{}, marks{}, errForeignMarks
-	}
-	if named {
-		n := copy(id[:], raw)
-		if n < len(id) || id == (topicID{}) {
-			return topicID{}, marks{}, errForeignMarks
-		}
-		if raw = raw[n:]; len(raw) == 0 {
-			return id, marks{}, nil
-		}
-	}
-	m, err := decodeKind(raw)
-	if err != nil {
-		return topicID{}, marks{}, err
-	}
-	return id, m, nil
-}
-
-func decodeKind(raw []byte) (marks, error) {
+// decodeMarks reads kind and payload; not ok: they are someone else's.
+func decodeMarks(raw []byte) (m marks, ok bool) {
 	if len(raw) < 2 {
-		return marks{}, errForeignMarks
+		return marks{}, false
 	}
 	switch raw[0] {
 	case kindRuns:
@@ -181,16 +113,16 @@ func decodeKind(raw []byte) (marks, error) {
 	case kindBits:
 		return decodeBits(raw[1:])
 	}
-	return marks{}, errForeignMarks
+	return marks{}, false
 }
 
-func decodeRuns(raw []byte) (marks, error) {
+func decodeRuns(raw []byte) (marks, bool) {
 	var m marks
 	at, complete := uint64(0), false
 	for ; len(raw) > 0; complete = !complete {
 		run, n := binary.Uvarint(raw)
 		if n <= 0 || run == 0 || run > spanCap || at+run > spanCap {
-			return marks{}, errForeignMarks
+			return marks{}, false
 		}
 		for i := at; complete && i < at+run; i++ {
 			m.set(int64(i))
@@ -198,14 +130,14 @@ func decodeRuns(raw []byte) (marks, error) {
 		at, raw = at+run, raw[n:]
 	}
 	if complete { // the next one would be: the last run was not
-		return marks{}, errForeignMarks
+		return marks{}, false
 	}
-	return m, nil
+	return m, true
 }
 
-func decodeBits(raw []byte) (marks, error) {
+func decodeBits(raw []byte) (marks, bool) {
 	if len(raw) >= maxMarkBytes || raw[len(raw)-1] == 0 || raw[0]&1 != 0 {
-		return marks{}, errForeignMarks
+		return marks{}, false
 	}
 	var m marks
 	for i, b := range raw {
@@ -214,5 +146,5 @@ func decodeBits(raw []byte) (marks, error) {
 			b &= b - 1
 		}
 	}
-	return m, nil
+	return m, true
 }

@@ -153,6 +153,9 @@ func (p *partition) admitNext() (d *Delivery, ok bool) {
 	if admitted != admitOpen {
 		return nil, true
 	}
+	if past, ok := p.ledger.pasts.get(d.Job.Offset); ok {
+		d.past = past // from the partition's last owner
+	}
 	p.link(d)
 	if p.free(d) {
 		return d, true

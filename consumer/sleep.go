@@ -33,7 +33,8 @@ func (d *Delivery) Sleep(n Nap) {
 	case d.part.asg.draining:
 		h.settleLocked(d, false)
 	default:
-		d.tried, d.memo, d.failed = n.Past, n.Memo, n.Failed
+		d.goneThrough(n.Past)
+		d.memo, d.failed = n.Memo, n.Failed
 		h.leaveHand(d)
 		d.part.doze(alarm{at: n.Until, part: d.part, d: d, retry: true, early: n.Early})
 		h.pump(d.part.lane)
@@ -197,9 +198,8 @@ func (p *partition) sample() *Delivery {
 	return d
 }
 
-// failedBefore tells whether the job was tried in vain, be it before it came
-// through a retry tier.
-func (d *Delivery) failedBefore() bool { return d.failed || d.hop != nil && d.hop.past != Past{} }
+// failedBefore tells whether the job was tried in vain, here or before.
+func (d *Delivery) failedBefore() bool { return d.failed || d.past != Past{} }
 
 // popFresh takes the first job that has not failed yet out of those that are
 // ready; nil: there is none.

@@ -67,8 +67,8 @@ func FuzzWhatATierSays(f *testing.F) {
 			{Key: headerOriginalTime, Value: []byte(original)},
 		}}}}
 		h := d.comeBack(5*time.Second, now)
-		if h.gate.After(now.Add(5*time.Second)) || h.past.Calls < 0 || h.past.Failures < 0 || h.due.Before(d.Job.NotBefore) {
-			t.Errorf("got %+v", h)
+		if h.gate.After(now.Add(5*time.Second)) || d.past.Calls < 0 || d.past.Failures < 0 || h.due.Before(d.Job.NotBefore) {
+			t.Errorf("got %+v of %+v", h, d.past)
 		}
 	})
 }

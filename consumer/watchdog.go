@@ -28,7 +28,7 @@ func (h *hub) expel(d *Delivery, now time.Time) {
 	d.gone = true
 	l := &letter{d: d, f: Failure{
 		Class: ClassHeadTimeout, Message: fmt.Sprintf("in hand for %v and not settled", h.headTimeout),
-		Attempt: max(d.tried.Calls, d.Past().Calls), Failures: max(d.tried.Failures, d.Past().Failures),
+		Attempt: d.past.Calls, Failures: d.past.Failures,
 	}}
 	if len(h.tiers) > 0 {
 		l.tier = max(tierFor(h.tiers, h.headTimeout), h.tiers[0])
@@ -89,16 +89,31 @@ func (h *hub) takeBack(d *Delivery) {
 	h.since[d] = time.Now()
 }
 
-// Tried takes in what the job has been through by now, for whoever gets it when it
-// has been in hand for too long.
+// Tried takes in what the job has been through by now, for whoever gets it next: the
+// next commit tells the partition's next owner.
 func (d *Delivery) Tried(p Past) {
 	h := d.part.hub
-	if h.headTimeout == 0 {
-		return
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	d.tried = p
+	d.goneThrough(p)
+}
+
+// Blame counts one more failure of a call that was made before: the worker learned
+// only now that the job was to blame. It may be called at any time.
+func (d *Delivery) Blame() {
+	h := d.part.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	d.goneThrough(Past{Calls: d.past.Calls, Failures: d.past.Failures + 1})
+}
+
+// goneThrough notes what the job has been through. The hub's lock is held. What
+// comes after the end of the assignment is not committed any more.
+func (d *Delivery) goneThrough(p Past) {
+	d.past = p
+	if !d.settled && !d.gone {
+		d.part.ledger.remember(d.Job.Offset, p)
+	}
 }
 
 // Gone tells whether the job has been in hand for too long and went elsewhere.

@@ -31,6 +31,9 @@ func TestConsumerReal(t *testing.T) {
 		t.Run("a topic is made anew", beside(w.topicMadeAnew))
 		t.Run("records are deleted before they are worked", beside(w.recordsDeleted))
 		t.Run("a backlog costs no memory", beside(w.memory))
+		for _, order := range []string{"none", "key", "partition"} {
+			t.Run("attempts count across nodes, order "+order, beside(func(t *testing.T) { t.Helper(); w.attempts(t, order) }))
+		}
 	})
 	t.Run("Kafka 3.9", func(t *testing.T) {
 		w := newWorld(t, containers.KafkaOld)

@@ -65,3 +65,51 @@ func TestDoubt(t *testing.T) {
 	e.answered(at(4))
 	expect("a later call was answered", false)
 }
+
+// A failure that could not be judged at once counts if the provider answered calls
+// shortly before and after it, once for all failures between two answers.
+func TestAFailureIsJudgedByTheNextAnswer(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
+	for name, c := range map[string]struct {
+		before, since int // 0: never answered before
+		answers       []int
+		judged, want  bool
+	}{
+		"nothing was answered since":          {5, 6, nil, false, false},
+		"a call written before was answered":  {5, 6, []int{6}, false, false},
+		"answered shortly before and after":   {5, 6, []int{15}, true, true},
+		"an outage lay between":               {5, 6, []int{16}, true, false},
+		"answered twice after":                {5, 6, []int{8, 9}, true, true},
+		"an outage, and answers after it":     {5, 6, []int{20, 21}, true, false},
+		"this node has had no answer before":  {0, 6, []int{7}, true, false},
+		"an older call was answered meantime": {5, 6, []int{4, 30}, true, false},
+	} {
+		var e evidence
+		if c.before > 0 {
+			e.answered(at(c.before))
+		}
+		told := 0
+		s := e.suspect(at(c.since), func() { told++ })
+		for _, a := range c.answers {
+			e.answered(at(a))
+		}
+		judged, blamed := e.verdict(s)
+		if judged != c.judged || blamed != c.want || told == 1 != c.want || len(e.suspects) == 0 != c.judged {
+			t.Errorf("%s: got judged %v, blamed %v, told %d times, %d left", name, judged, blamed, told, len(e.suspects))
+		}
+	}
+}
+
+// In a long outage the suspicions are bounded.
+func TestSuspicionsAreBounded(t *testing.T) {
+	t.Parallel()
+	var e evidence
+	for range mostSuspicions {
+		e.suspect(time.Now(), func() {})
+	}
+	if e.suspect(time.Now(), func() {}) != nil {
+		t.Error("one more was taken")
+	}
+}

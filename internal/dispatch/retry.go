@@ -18,12 +18,14 @@ import (
 // history is what a job has been through on this node. It travels with the job
 // while it sleeps.
 type history struct {
-	calls  int       // that left the process
-	sentAt time.Time // when the last of them did
-	failed int       // calls that the job is to blame for
-	waits  int       // between its calls
-	seen   time.Time // when it failed last, or began
-	again  bool      // it has failed
+	calls  int           // that left the process
+	sentAt time.Time     // when the last of them did
+	failed int           // calls that the job is to blame for
+	waits  int           // between its calls
+	seen   time.Time     // when it failed last, or began
+	again  bool          // it has failed
+	last   sender.Result // of the call that failed last
+	doubt  *suspicion    // of failures that are not judged yet; nil: there are none
 
 	entry   *sendledger.Entry // nil: there is no ledger
 	entryID string
@@ -33,6 +35,7 @@ type history struct {
 func (t *try) recall() bool {
 	if h, ok := t.d.Memo().(*history); ok {
 		t.history = *h
+		t.settleDoubt()
 		return true
 	}
 	past := t.d.Past()
@@ -49,13 +52,29 @@ func (t *try) judge(r sender.Result) (blamed bool) {
 	case err == nil && r.Kind != sender.Throttled:
 		t.gate.answered(r.WroteAt)
 	case errors.Is(err, errCallFailed):
+		t.settleDoubt()
 		now := time.Now()
 		if blamed = t.gate.failed(now, t.seen, t.again); blamed {
 			t.failed++
+		} else if t.doubt == nil {
+			t.doubt = t.gate.suspect(t.seen, t.d.Blame)
 		}
-		t.seen, t.again = now, true
+		t.seen, t.again, t.last = now, true, r
 	}
 	return blamed
+}
+
+// settleDoubt takes in what became of the failures that could not be judged.
+func (t *try) settleDoubt() {
+	if t.doubt == nil {
+		return
+	}
+	if judged, blamed := t.gate.verdict(t.doubt); judged {
+		t.doubt = nil
+		if blamed {
+			t.failed++
+		}
+	}
 }
 
 // tryAgain sees to a job that is to be called again, unless that was its last

@@ -1,9 +1,14 @@
 package dispatch
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"dispatcher/consumer"
 	"dispatcher/sender"
@@ -15,7 +20,7 @@ func TestAttemptsAreExact(t *testing.T) {
 	t.Parallel()
 	for _, attempts := range []int{1, 2, 3, 6} {
 		var r *rig
-		s := rigged{workers: 4, attempts: attempts, backoff: 100 * time.Millisecond, most: time.Second, failures: 20}
+		s := rigged{workers: 4, attempts: attempts, backoff: 10 * time.Second, most: 10 * time.Second, failures: 20}
 		s.answer = func(string, int) sender.Result {
 			r.gate.answered(time.Now()) // as by a call of another job
 			return unavailable
@@ -23,12 +28,101 @@ func TestAttemptsAreExact(t *testing.T) {
 		withRig(t, s, func(got *rig) {
 			r = got
 			r.produce("bad")
-			r.until(time.Minute, "the job is not dead", func() bool { return r.dead() == 1 })
-			if n := len(r.called("bad")); n != attempts {
-				t.Errorf("got %d calls, want %d", n, attempts)
+			r.until(2*time.Minute, "the job is not dead", func() bool { return r.dead() == 1 })
+			calls := r.called("bad")
+			if late := time.Since(calls[len(calls)-1]); len(calls) != attempts || late > time.Second {
+				t.Errorf("got %d calls and the dead letter %v after the last one, want %d and at once", len(calls), late, attempts)
 			}
 		})
 	}
+}
+
+// Beside other traffic the attempts are exact too: a failure that could not be judged at
+// once counts when another call is answered. The job is not called for that.
+func TestAttemptsAreExactBesideOtherTraffic(t *testing.T) {
+	t.Parallel()
+	for _, attempts := range []int{1, 2, 3, 6} {
+		s := rigged{workers: 4, attempts: attempts, backoff: 200 * time.Millisecond, most: time.Second, failures: 20}
+		s.answer = func(id string, _ int) sender.Result {
+			if id == "bad" {
+				return unavailable
+			}
+			return accepted
+		}
+		withRig(t, s, func(r *rig) {
+			r.produce("good-0")
+			r.until(time.Minute, "good is not called", func() bool { return len(r.called("good-0")) == 1 })
+			time.Sleep(time.Second)
+			r.produce("bad") // its first call is over before another one begins
+			r.until(time.Minute, "bad is not called", func() bool { return len(r.called("bad")) == 1 })
+			time.Sleep(50 * time.Millisecond)
+			for n := 1; r.dead() == 0 && n < 200; n++ {
+				r.produce(fmt.Sprint("good-", n))
+				time.Sleep(100 * time.Millisecond)
+			}
+			if n := len(r.called("bad")); n != attempts || r.dead() != 1 {
+				t.Errorf("got %d calls and %d dead letters, want %d and 1", n, r.dead(), attempts)
+			}
+		})
+	}
+}
+
+// The attempts are those of the job and not of a node: they count on across restarts, in
+// every order.
+func TestAttemptsCountAcrossRestarts(t *testing.T) {
+	t.Parallel()
+	const attempts = 6
+	for _, order := range []consumer.Order{consumer.OrderNone, consumer.OrderKey, consumer.OrderPartition} {
+		var r *rig
+		s := rigged{workers: 4, attempts: attempts, backoff: 10 * time.Second, most: 10 * time.Second, failures: 20, order: order}
+		s.answer = func(id string, _ int) sender.Result {
+			if id == "good" {
+				return accepted
+			}
+			r.gate.answered(time.Now()) // as by a call of another job
+			return unavailable
+		}
+		withRig(t, s, func(got *rig) {
+			r = got
+			r.produce("bad")
+			for n := 2; n < attempts; n += 2 {
+				r.until(time.Minute, "bad is not called", func() bool { return len(r.called("bad")) >= n })
+				time.Sleep(time.Second)
+				r.restart()
+			}
+			r.until(time.Minute, "the job is not dead", func() bool { return r.dead() == 1 })
+			r.produce("good")
+			r.until(time.Minute, "good is not called", func() bool { return len(r.called("good")) == 1 })
+			if n := len(r.called("bad")); n != attempts {
+				t.Errorf("order %s: got %d calls, want %d", order, n, attempts)
+			}
+		})
+	}
+}
+
+// A job that used its attempts up, and whose dead letter could not be written before
+// its node stopped, is dead-lettered without another call.
+func TestAJobWithoutAttemptsLeftIsNotCalled(t *testing.T) {
+	t.Parallel()
+	var r *rig
+	s := rigged{workers: 4, attempts: 3, backoff: time.Second, most: time.Second, failures: 20}
+	s.answer = func(string, int) sender.Result {
+		r.gate.answered(time.Now()) // as by a call of another job
+		return unavailable
+	}
+	withRig(t, s, func(got *rig) {
+		r = got
+		fault := r.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.dlq", Err: kerr.NotLeaderForPartition, Count: -1})
+		r.produce("bad")
+		r.until(time.Minute, "bad is not called", func() bool { return len(r.called("bad")) == 3 })
+		time.Sleep(time.Second)
+		r.restart()
+		fault.Remove()
+		r.until(time.Minute, "the job is not dead", func() bool { return r.dead() == 1 })
+		if n := len(r.called("bad")); n != 3 {
+			t.Errorf("got %d calls, want 3", n)
+		}
+	})
 }
 
 // The wait before each call is twice as long as the one before, up to the most,

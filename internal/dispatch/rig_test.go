@@ -25,9 +25,11 @@ type rig struct {
 	t        *testing.T
 	net      *kfake.VirtualNetwork
 	cluster  *kfake.Cluster
+	settings rigged
 	consumer *consumer.Consumer
 	crew     *crew
 	gate     *gate
+	stop     func()
 
 	// answer says what becomes of a job's nth call, from 1, after some time. It is
 	// called one at a time.
@@ -53,34 +55,47 @@ const latency = 20 * time.Millisecond
 func withRig(t *testing.T, s rigged, test func(r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{t: t, net: &kfake.VirtualNetwork{}, answer: s.answer, calls: map[string][]time.Time{}}
+		r := &rig{t: t, net: &kfake.VirtualNetwork{}, settings: s, answer: s.answer, calls: map[string][]time.Time{}}
 		var err error
 		r.cluster, err = kfake.NewCluster(kfake.ListenFn(r.net.Listen), kfake.Ports(9092), kfake.NumBrokers(1), kfake.SeedTopics(1, "jobs"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer r.cluster.Close()
-		r.consumer, err = consumer.New(consumer.Options{
-			Connection: r.connection(), Group: "g", Topics: []string{"jobs"}, CreateCompanions: true, InHand: s.workers, Order: s.order, RetryTiers: s.tiers,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := throttle.Contract{Cap: 1000, Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond}
-		lim, err := throttle.New(throttle.Options{Scope: throttle.ScopeNode, Namespace: "ns", Name: "provider", Node: "n", Seed: c, Waiting: r.consumer.Waiting})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.gate = newGate(s.failures, time.Second, waking(r.consumer))
-		wire := make(chan struct{}, atWire)
-		r.crew = &crew{
-			caller: r, limiter: lim, results: r.consumer.Results(), gate: r.gate, provider: newProvider("provider.test:80", slog.New(slog.DiscardHandler), nil), policy: policy{onUnknown: UnknownRetry}, metrics: newMetrics(nil), wire: wire,
-			crowded: r.consumer.Crowded, attempts: s.attempts, backoff: s.backoff, backoffMost: s.most,
-		}
-		stop := r.run(lim, wire, s.workers)
-		defer stop()
+		r.begin()
+		defer func() { r.stop() }()
 		test(r)
 	})
+}
+
+// restart ends the node as SIGTERM does, and starts another one.
+func (r *rig) restart() {
+	r.stop()
+	r.begin()
+}
+
+// begin starts a node.
+func (r *rig) begin() {
+	s, t := r.settings, r.t
+	var err error
+	r.consumer, err = consumer.New(consumer.Options{
+		Connection: r.connection(), Group: "g", Topics: []string{"jobs"}, CreateCompanions: true, InHand: s.workers, Order: s.order, RetryTiers: s.tiers,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := throttle.Contract{Cap: 1000, Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond}
+	lim, err := throttle.New(throttle.Options{Scope: throttle.ScopeNode, Namespace: "ns", Name: "provider", Node: "n", Seed: c, Waiting: r.consumer.Waiting})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.gate = newGate(s.failures, time.Second, waking(r.consumer))
+	wire := make(chan struct{}, atWire)
+	r.crew = &crew{
+		caller: r, limiter: lim, results: r.consumer.Results(), gate: r.gate, provider: newProvider("provider.test:80", slog.New(slog.DiscardHandler), nil), policy: policy{onUnknown: UnknownRetry}, metrics: newMetrics(nil), wire: wire,
+		crowded: r.consumer.Crowded, attempts: s.attempts, backoff: s.backoff, backoffMost: s.most,
+	}
+	r.stop = r.run(lim, wire, s.workers)
 }
 
 // run starts the node's goroutines, and returns what ends them.

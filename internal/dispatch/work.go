@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -73,11 +74,8 @@ func (t *try) once() (settled bool) {
 		t.giveBack()
 		return true
 	}
-	if expired(t.d.Job.NotAfter, time.Now()) {
-		t.spare()
-		t.leaveWire()
-		t.release()
-		t.results.Dead(t.d, consumer.Failure{Class: consumer.ClassExpired, Attempt: t.calls}, t.outcome(sender.Result{}))
+	if class, over := t.over(); over {
+		t.deadUncalled(class)
 		return true
 	}
 	r, err := t.call()
@@ -103,6 +101,32 @@ func (t *try) once() (settled bool) {
 		t.tryAgain(v, r)
 	}
 	return true
+}
+
+// over reports whether the job is not to be called any more, and why: its time is
+// over, or a node before this one used its attempts up.
+func (t *try) over() (class consumer.Class, over bool) {
+	switch {
+	case expired(t.d.Job.NotAfter, time.Now()):
+		return consumer.ClassExpired, true
+	case t.failed >= t.attempts:
+		return consumer.ClassExhausted, true
+	}
+	return "", false
+}
+
+// deadUncalled settles a job that is not to be called any more.
+func (t *try) deadUncalled(class consumer.Class) {
+	t.spare()
+	t.leaveWire()
+	t.release()
+	var last sender.Result
+	if class == consumer.ClassExhausted {
+		if last = t.last; last.Err == nil {
+			last.Err = fmt.Errorf("it failed %d times before, and retry.attempts is %d", t.failed, t.attempts)
+		}
+	}
+	t.results.Dead(t.d, failure(class, last, t.calls), t.outcome(last))
 }
 
 // try is what one job has been through.

@@ -1,0 +1,104 @@
+package consumer_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"dispatcher/consumer"
+)
+
+// A failed job's past goes with its partition to the next owner: after a graceful end
+// at once, after a crash as it was at the last commit. Nothing is told of jobs that
+// did not fail, nor of one that is settled.
+func TestThePastOfAFailedJobChangesHands(t *testing.T) {
+	t.Parallel()
+	for _, crash := range []bool{false, true} {
+		for _, order := range []consumer.Order{consumer.OrderNone, consumer.OrderKey, consumer.OrderPartition} {
+			t.Run(fmt.Sprintf("%s, crash %v", order, crash), func(t *testing.T) { pastChangesHands(t, order, crash) })
+		}
+	}
+}
+
+func pastChangesHands(t *testing.T, order consumer.Order, crash bool) {
+	t.Helper()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", keyed("a", "a1"), keyed("b", "b1"), keyed("a", "a2"))
+		o := w.options()
+		o.Order = order
+		asleep := consumer.Past{Calls: 5, Failures: 3}
+		first := w.start(o, func(d *consumer.Delivery) {
+			if string(d.Job.Value) == "a1" {
+				go func() {
+					time.Sleep(2 * time.Second) // there is nothing else to commit then
+					d.Sleep(consumer.Nap{Until: time.Now().Add(time.Hour), Failed: true, Past: asleep})
+				}()
+				return
+			}
+			go func() { <-d.Context().Done(); d.Return() }()
+		})
+		w.until("a1 sleeps", func() bool { return first.c.Status().Lanes[0].Asleep == 1 })
+		time.Sleep(time.Second) // a commit
+		if _, metadata := w.committed("jobs", 0); !strings.HasPrefix(metadata, "v3;") {
+			t.Errorf("got metadata %q before the end, want v3", metadata)
+		}
+		var lost *kfake.FaultHandle
+		if crash {
+			lost = w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.IllegalGeneration, Count: -1})
+		}
+		w.ok(first.end())
+		if crash {
+			lost.Remove()
+		}
+		pasts := map[string]consumer.Past{}
+		second := w.start(o, func(d *consumer.Delivery) {
+			pasts[string(d.Job.Value)] = d.Past()
+			d.Done()
+		})
+		w.until("all is committed", func() bool { got, _ := w.committed("jobs", 0); return got == 3 })
+		w.ok(second.end())
+		want := map[string]consumer.Past{"a1": asleep, "b1": {}, "a2": {}}
+		for value, past := range want {
+			if pasts[value] != past {
+				t.Errorf("%s: got past %+v, want %+v", value, pasts[value], past)
+			}
+		}
+		if _, metadata := w.committed("jobs", 0); len(metadata) != onlyID {
+			t.Errorf("got metadata %q when all is settled, want the topic's id alone", metadata)
+		}
+	})
+}
+
+// A broker that takes less metadata than others gets the marks without the pasts.
+func TestMarksOutrankPasts(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", numbered(0, 200)...)
+		n := w.start(w.options(), func(d *consumer.Delivery) {
+			if d.Job.Offset%2 == 1 {
+				d.Done()
+				return
+			}
+			calls := int(d.Job.Offset) + 1
+			d.Sleep(consumer.Nap{Until: time.Now().Add(time.Hour), Failed: true, Past: consumer.Past{Calls: calls, Failures: calls}})
+		})
+		w.until("half of them sleep", func() bool { return n.c.Status().Lanes[0].Asleep == 100 })
+		time.Sleep(time.Second) // a commit
+		w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.OffsetMetadataTooLarge, Count: 1})
+		w.produce("jobs", numbered(200, 202)...)
+		w.until("one more is done", func() bool { return len(n.values()) == 202 })
+		time.Sleep(time.Second) // a commit
+		if _, metadata := w.committed("jobs", 0); !strings.HasPrefix(metadata, "v2;") || len(metadata) <= onlyID {
+			t.Errorf("got metadata %q, want the marks", metadata)
+		}
+		w.ok(n.end())
+		next := w.start(w.options(), (*consumer.Delivery).Done)
+		w.until("the others are seen", func() bool { return len(next.values()) == 101 })
+		w.ok(next.end())
+	})
+}
