@@ -114,7 +114,7 @@ func TestDistance(t *testing.T) {
 	for _, row := range []struct {
 		a, b string
 		want int
-	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"broker", "brokers", 1}, {"kitten", "sitting", 3}} {
+	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"broker", "brokers", 1}, {"brust", "burst", 1}, {"ab", "ba", 1}, {"kitten", "sitting", 3}} {
 		if got := distance(row.a, row.b); got != row.want {
 			t.Errorf("distance(%q, %q): got %d, want %d", row.a, row.b, got, row.want)
 		}

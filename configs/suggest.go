@@ -59,23 +59,26 @@ func nearest(given string, candidates []string) string {
 	return best
 }
 
-// distance counts the letters to insert, delete or replace (Levenshtein).
+// distance counts the letters to insert, delete or replace, and the neighbours to
+// swap (Levenshtein's distance with transpositions).
 func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+	older, old, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range old {
+		old[j] = j
 	}
 	for i := range len(a) {
-		diagonal := row[0]
 		row[0] = i + 1
 		for j := range len(b) {
-			replace := diagonal
+			replace := old[j]
 			if a[i] != b[j] {
 				replace++
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(replace, diagonal+1, row[j]+1)
+			row[j+1] = min(replace, old[j+1]+1, row[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], older[j-1]+1)
+			}
 		}
+		older, old, row = old, row, older
 	}
-	return row[len(b)]
+	return old[len(b)]
 }
