@@ -3,22 +3,24 @@ package throttle_test
 import (
 	"context"
 	"os"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/containers"
+	"dispatcher/lua"
 	"dispatcher/throttle"
 )
 
 // alsoNeeds are the rights that an algorithm needs beside [rights].
 var alsoNeeds = map[string]string{
-	"fixed_window":           "+exists +incrby",
-	"sliding_window_counter": "+exists",
-	"sliding_window_log":     "+exists +lindex +ltrim +rpush",
-	"sliding_window_list":    "+exists +lindex +ltrim +rpush",
-	"redis_cell":             "+exists +cl.throttle",
+	"fixed_window":        "+incrby",
+	"sliding_window_log":  "+lindex +ltrim +rpush",
+	"sliding_window_list": "+lindex +ltrim +rpush",
+	"redis_cell":          "+cl.throttle",
 }
 
 // operators are the rights of those that change limits.
@@ -120,5 +122,38 @@ func operated(t *testing.T, rdb redis.UniversalClient) {
 	}
 	if names, err := throttle.Limits(t.Context(), rdb, "topology"); err != nil || len(names) != 1 {
 		t.Errorf("names: got %v and %v, want one", names, err)
+	}
+}
+
+var commandRE = regexp.MustCompile(`redis\.p?call\('([A-Z.]+)'`)
+
+// No script calls a command that the account of the documentation may not: where one
+// did, Redis would carry out what the script did before and refuse the rest.
+func TestScriptsCallOnlyWhatTheAccountMay(t *testing.T) {
+	t.Parallel()
+	if text, err := os.ReadFile("../docs/operations.md"); err != nil || !strings.Contains(string(text), strings.ReplaceAll(rights, "topology", "default")) {
+		t.Errorf("docs/operations.md does not state the rights %q (%v)", rights, err)
+	}
+	scripts := map[string]struct{ text, rights string }{
+		"lateness": {lua.Lateness(), rights}, "share": {lua.Share(), rights}, "configure": {lua.Configure(), rights},
+		"delete": {lua.Delete(), rights}, "register": {lua.Register(), rights},
+	}
+	for _, a := range throttle.Algorithms() {
+		scripts[a.Name] = struct{ text, rights string }{lua.Book(a.Name), rights + " " + alsoNeeds[a.Name]}
+	}
+	for name, s := range scripts {
+		may := map[string]bool{}
+		for word := range strings.FieldsSeq(s.rights) {
+			may[strings.TrimPrefix(word, "+")] = true
+		}
+		calls := commandRE.FindAllStringSubmatch(s.text, -1)
+		if len(calls) == 0 {
+			t.Errorf("%s: no command was found", name)
+		}
+		for _, call := range calls {
+			if !may[strings.ToLower(call[1])] {
+				t.Errorf("%s calls %s, which its account may not", name, call[1])
+			}
+		}
 	}
 }
