@@ -18,7 +18,7 @@
 -- Missing key: counting begins. Counts that no node can have are refused: one node that is broken moves nobody.
 local lateness = KEYS[3]
 local CLASSES = 8
-local MINUTES = 12
+local SECONDS, TENS, MINUTES = 8, 32, 12 -- times that are kept of each kind
 local TURN = 1000000 -- between two nodes that get the counts
 local LONGEST = 30000000 -- no report covers more time than this
 local KEPT_MS = 7200000 -- nothing is remembered of a limit that was idle for this long
@@ -73,9 +73,8 @@ end
 
 if ARGV[2] == 'rose' then -- counts from before say no more by which to go down
   local old = {'since', 'asked'}
-  for _, name in ipairs(redis.call('HKEYS', lateness)) do
-    if string.find(name, '^[st]%d') then old[#old + 1] = name end
-  end
+  for i = 0, SECONDS - 1 do old[#old + 1] = 's' .. i end
+  for i = 0, TENS - 1 do old[#old + 1] = 't' .. i end
   redis.call('HDEL', lateness, unpack(old))
   redis.call('HSET', lateness, 'patience', ARGV[3])
 elseif ARGV[2] == 'fell' then
@@ -85,8 +84,8 @@ if redis.call('HEXISTS', lateness, 'since') == 0 then redis.call('HSET', latenes
 if sum > 0 then
   local second = math.floor(now / 1000000)
   local ten = math.floor(second / 10)
-  count('s' .. second % 8, second, counts)
-  count('t' .. ten % 32, ten, counts)
+  count('s' .. second % SECONDS, second, counts)
+  count('t' .. ten % TENS, ten, counts)
 end
 
 if trips and trips[1] > 0 and trips[2] <= trips[3] then join(math.floor(now / 60000000), trips) end

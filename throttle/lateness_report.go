@@ -200,7 +200,7 @@ func (b *booker) reportLate(ctx context.Context) {
 	reply, err := b.lateness(cctx, lateReport{counts: news, trips: trips})
 	if err == nil {
 		b.reporter.said = totals
-		b.judgeSpread(reply.trips)
+		b.watchSpread(reply.trips)
 		err = b.chooseLateness(cctx, reply)
 	} else {
 		b.trips.join(trips)
@@ -216,18 +216,18 @@ func (r *lateReporter) note(l *Limiter, err error) {
 	r.failed = err != nil
 }
 
-// judgeSpread says when the spread is too small for the way to the provider, and
+// watchSpread says when the spread is too small for the way to the provider, and
 // when it is enough again.
-func (b *booker) judgeSpread(trips RoundTrips) {
-	verdict, recommended := trips.Judge(b.known.Spread)
-	switch narrow := verdict == SpreadTooSmall; {
-	case verdict == SpreadUnknown || narrow == b.reporter.narrow:
+func (b *booker) watchSpread(trips RoundTrips) {
+	fit, recommended := trips.Fit(b.known.Spread)
+	switch narrow := fit == SpreadTooSmall; {
+	case fit == SpreadUnknown || narrow == b.reporter.narrow:
 		return
 	case narrow:
 		b.log.Warn("the spread is too small: the way to the provider varies by more, so that calls may arrive closer together than the cap allows",
-			"spread", b.known.Spread, "varies_by", trips.Vary(), "connections", trips.Connections, "remedy", fmt.Sprintf("limit set %s --spread %s", b.opts.Name, recommended))
+			"spread", b.known.Spread, "varies_by", trips.Usual-trips.Low, "connections", trips.Connections, "remedy", fmt.Sprintf("limit set %s --spread %s", b.opts.Name, recommended))
 	default:
-		b.log.Info("the spread is enough for the way to the provider", "spread", b.known.Spread, "varies_by", trips.Vary(), "connections", trips.Connections)
+		b.log.Info("the spread is enough for the way to the provider", "spread", b.known.Spread, "varies_by", trips.Usual-trips.Low, "connections", trips.Connections)
 	}
 	b.reporter.narrow = !b.reporter.narrow
 }

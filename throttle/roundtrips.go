@@ -13,54 +13,57 @@ import (
 // This file answers whether the spread of a limit fits the way to its provider.
 // Each node notes the round trip of every connection that it opens and reports
 // them with its late slots; Redis keeps count, lowest and highest of each minute.
-// A call takes one way of the round trip, so that two calls can't differ by more
-// than two round trips do.
+// A call takes the way there alone; how much that differs is taken to be no more
+// than how much round trips do. Where a proxy ends the connection, the way behind
+// it is not seen.
 
 // RoundTrips are those of the connections that the fleet opened to the provider
 // over the last ten minutes.
 type RoundTrips struct {
 	Connections int64
 	Minutes     int // in which one was opened
-	Low         time.Duration
-	High        time.Duration // without the worst minute: a single stop of a host is no property of the way
+	Low, High   time.Duration
+	Usual       time.Duration // the highest without the worst minute: a single stop of a host is no property of the way
 }
 
-// Vary is by how much the round trips differ.
-func (r RoundTrips) Vary() time.Duration { return r.High - r.Low }
+// SpreadFit says whether a spread fits the round trips.
+type SpreadFit string
 
-// SpreadVerdict says whether a spread fits the round trips.
-type SpreadVerdict string
-
-// Verdicts of [RoundTrips.Judge].
+// What [RoundTrips.Fit] returns.
 const (
-	SpreadUnknown  SpreadVerdict = "unknown" // too few connections to tell
-	SpreadFits     SpreadVerdict = "fits"
-	SpreadTooSmall SpreadVerdict = "too_small" // calls can reach the provider closer together than the guard allows for
-	SpreadTooLarge SpreadVerdict = "more_than_needed"
+	SpreadUnknown  SpreadFit = "unknown" // too few connections to tell
+	SpreadFits     SpreadFit = "fits"
+	SpreadTooSmall SpreadFit = "too_small" // calls can reach the provider closer together than the guard allows for
+	SpreadTooLarge SpreadFit = "more_than_needed"
 )
 
-// What a verdict needs, and the least spread that one recommends.
+// How many connections, opened in how many of the ten minutes, it takes to tell. A
+// smaller spread is recommended on more evidence than a larger one.
 const (
-	judgeConnections = 10
-	judgeMinutes     = 3
-	nearSpread       = 2 * time.Millisecond
+	fitConnections = 10
+	fitMinutes     = 3
+	tooLargeFrom   = 6 // minutes
+	nearSpread     = 2 * time.Millisecond
 )
 
-// Judge compares a spread with the round trips. It recommends one half above what
-// they vary by, in whole milliseconds.
-func (r RoundTrips) Judge(spread time.Duration) (verdict SpreadVerdict, recommended time.Duration) {
-	if r.Connections < judgeConnections || r.Minutes < judgeMinutes {
+// Fit compares a spread with how much the round trips vary. The recommended spread is
+// one half above that, in whole milliseconds, and 2 ms at least.
+func (r RoundTrips) Fit(spread time.Duration) (fit SpreadFit, recommended time.Duration) {
+	if r.Connections < fitConnections || r.Minutes < fitMinutes {
 		return SpreadUnknown, 0
 	}
-	up := r.Vary() + r.Vary()/2 + time.Millisecond - 1
-	recommended = max(nearSpread, up.Truncate(time.Millisecond))
-	switch {
-	case r.Vary() > spread:
-		return SpreadTooSmall, recommended
-	case 2*recommended <= spread:
+	if usual := r.Usual - r.Low; usual > spread {
+		return SpreadTooSmall, recommend(usual)
+	}
+	if recommended = recommend(r.High - r.Low); r.Minutes >= tooLargeFrom && 2*recommended <= spread {
 		return SpreadTooLarge, recommended
 	}
 	return SpreadFits, recommended
+}
+
+func recommend(vary time.Duration) time.Duration {
+	up := vary + vary/2 + time.Millisecond - 1
+	return max(nearSpread, up.Truncate(time.Millisecond))
 }
 
 // tripCount are round trips of one node, or of one minute. The zero value is none.
@@ -172,5 +175,5 @@ func (m *tripMinutes) sum() (r RoundTrips) {
 		return RoundTrips{}
 	}
 	slices.Sort(highs)
-	return RoundTrips{Connections: all.n, Minutes: len(highs), Low: all.low, High: highs[max(0, len(highs)-2)]}
+	return RoundTrips{Connections: all.n, Minutes: len(highs), Low: all.low, High: all.high, Usual: highs[max(0, len(highs)-2)]}
 }

@@ -12,12 +12,12 @@ import (
 // roundTrips are those to the provider, beside the spread that is to cover how much
 // they vary.
 type roundTrips struct {
-	Connections int64                  `json:"connections"` // opened over the last ten minutes
-	LowS        float64                `json:"low_s"`
-	HighS       float64                `json:"high_s"` // without the worst minute
-	Verdict     throttle.SpreadVerdict `json:"verdict"`
-	SpreadS     float64                `json:"recommended_spread_s,omitempty"`
-	Share       float64                `json:"share_with_it,omitempty"`
+	Connections int64              `json:"connections"` // opened over the last ten minutes
+	LowS        float64            `json:"low_s"`
+	HighS       float64            `json:"high_s"`
+	Fit         throttle.SpreadFit `json:"fit"`
+	SpreadS     float64            `json:"recommended_spread_s,omitempty"`
+	Share       float64            `json:"share_with_it,omitempty"`
 }
 
 func (c limitConn) roundTrips(ctx context.Context, now throttle.Settings) (*roundTrips, error) {
@@ -28,8 +28,8 @@ func (c limitConn) roundTrips(ctx context.Context, now throttle.Settings) (*roun
 	if err != nil {
 		return nil, err
 	}
-	verdict, spread := trips.Judge(now.Spread)
-	r := roundTrips{Connections: trips.Connections, LowS: trips.Low.Seconds(), HighS: trips.High.Seconds(), Verdict: verdict}
+	fit, spread := trips.Fit(now.Spread)
+	r := roundTrips{Connections: trips.Connections, LowS: trips.Low.Seconds(), HighS: trips.High.Seconds(), Fit: fit}
 	if spread > 0 {
 		then := now.Terms
 		then.Spread = spread
@@ -48,8 +48,8 @@ func (r roundTrips) row(w io.Writer, now throttle.Settings) {
 	seconds := func(s float64) string {
 		return time.Duration(s * float64(time.Second)).Round(10 * time.Microsecond).String()
 	}
-	fits := "too few connections to judge the spread"
-	switch r.Verdict {
+	fits := "too few connections to compare the spread"
+	switch r.Fit {
 	case throttle.SpreadTooSmall:
 		fits = fmt.Sprintf("WARNING: the spread of %s is too small; --spread %s is enough", short(now.Spread), seconds(r.SpreadS))
 	case throttle.SpreadTooLarge:

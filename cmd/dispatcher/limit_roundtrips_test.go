@@ -9,7 +9,7 @@ import (
 )
 
 // Beside the spread limit get shows how much the way to the provider varies.
-func TestLimitGetJudgesTheSpread(t *testing.T) {
+func TestLimitGetComparesTheSpread(t *testing.T) {
 	t.Parallel()
 	addr := seeded(t)
 	limit := limitOn(t, addr)
@@ -22,7 +22,7 @@ func TestLimitGetJudgesTheSpread(t *testing.T) {
 	}
 	report := func(text string) {
 		t.Helper()
-		for ago := range 4 {
+		for ago := range 6 {
 			field, value := fmt.Sprint("m", ago), fmt.Sprint(now.Unix()/60-int64(ago), " ", text)
 			if err := rdb.HSet(t.Context(), "dispatcher:{default}:lateness:provider", field, value).Err(); err != nil {
 				t.Fatal(err)
@@ -30,15 +30,15 @@ func TestLimitGetJudgesTheSpread(t *testing.T) {
 		}
 	}
 	report("1 60 500")
-	limit("get", "provider").mustPrint(t, "60µs to 500µs", "of 4 connections to the provider in 10 minutes: too few connections to judge the spread")
+	limit("get", "provider").mustPrint(t, "60µs to 500µs", "of 6 connections to the provider in 10 minutes: too few connections to compare the spread")
 	report("5 60 500")
-	limit("get", "provider").mustPrint(t, "of 20 connections", "the spread of 7ms is more than needed; with --spread 2ms the usable share is 0.995")
+	limit("get", "provider").mustPrint(t, "of 30 connections", "the spread of 7ms is more than needed; with --spread 2ms the usable share is 0.995")
 	report("5 60 4000")
 	limit("get", "provider").mustPrint(t, "the spread of 7ms fits")
 	report("5 60 9000")
 	limit("get", "provider").mustPrint(t, "WARNING: the spread of 7ms is too small; --spread 14ms is enough")
 	o := limit("get", "provider", "--json")
-	o.mustPrint(t, `"round_trips":{"connections":20,"low_s":0.00006,"high_s":0.009,"verdict":"too_small","recommended_spread_s":0.014`)
+	o.mustPrint(t, `"round_trips":{"connections":30,"low_s":0.00006,"high_s":0.009,"fit":"too_small","recommended_spread_s":0.014`)
 	limit("set", "provider", "--guard", "15ms").mustPrint(t, "stated")
 	if o := limit("get", "provider"); strings.Contains(o.out, "round trips") {
 		t.Errorf("got %q, want no round trips beside a guard that is stated", o.out)
