@@ -46,6 +46,9 @@ type hop struct {
 // [Delivery.Tried] and [Delivery.Sleep] say replaces it.
 func (d *Delivery) Past() Past { return d.past }
 
+// FromRetryTopic tells whether the job came through a retry topic.
+func (d *Delivery) FromRetryTopic() bool { return d.part.tier > 0 }
+
 // FirstWritten is when the job was first written to Kafka. A record that was
 // replayed, or comes from a retry tier, says so.
 func (d *Delivery) FirstWritten() time.Time {

@@ -19,7 +19,7 @@ import (
 // committed offset is complete. marks are kind and payload, as in v1. pasts are at
 // least one run of four unsigned varints each: the offsets between the end of the
 // run before, at first the committed offset, and this run; its length, at least 1;
-// the failures of each of its jobs, at least 1; and their calls beyond these. The
+// the failures of each of its jobs, at least 1; and the calls of each. The
 // runs come to at most 8192 offsets. Those that would make the text too long are
 // left out, from the end.
 //

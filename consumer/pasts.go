@@ -88,8 +88,8 @@ func (p pasts) append(to []byte, most int) []byte {
 		}
 		longer := binary.AppendUvarint(to, uint64(p[0].at-end))
 		longer = binary.AppendUvarint(longer, uint64(run))
-		longer = binary.AppendUvarint(longer, uint64(p[0].Failures))
-		longer = binary.AppendUvarint(longer, uint64(max(0, p[0].Calls-p[0].Failures)))
+		longer = binary.AppendUvarint(longer, uint64(min(p[0].Failures, maxCount)))
+		longer = binary.AppendUvarint(longer, uint64(min(p[0].Calls, maxCount)))
 		if len(longer) > most {
 			break
 		}
@@ -98,7 +98,7 @@ func (p pasts) append(to []byte, most int) []byte {
 	return to
 }
 
-// maxCount is the most calls and the most failures that are believed.
+// maxCount is the most calls and the most failures that are written, and believed.
 const maxCount = 1 << 30
 
 // decodePasts reads the runs; not ok: they are someone else's.
@@ -113,12 +113,12 @@ func decodePasts(raw []byte) (p pasts, ok bool) {
 			}
 			v[i], raw = one, raw[n:]
 		}
-		at, run, failures, others := end+v[0], v[1], v[2], v[3]
+		at, run, failures, calls := end+v[0], v[1], v[2], v[3]
 		if end = at + run; run == 0 || failures == 0 || end > spanCap {
 			return nil, false
 		}
 		for ; at < end; at++ {
-			p = append(p, pastAt{at: int64(at), Past: Past{Calls: int(failures + others), Failures: int(failures)}})
+			p = append(p, pastAt{at: int64(at), Past: Past{Calls: int(calls), Failures: int(failures)}})
 		}
 	}
 	return p, true

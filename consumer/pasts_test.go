@@ -102,3 +102,27 @@ func TestMarksOutrankPasts(t *testing.T) {
 		w.ok(next.end())
 	})
 }
+
+// A failure that is blamed on a job later counts, though its worker does not know of it
+// yet, and a job that is settled is blamed for nothing.
+func TestABlameIsNotOverwritten(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs", numbered(0, 2)...)
+		n := w.start(w.options(), nil)
+		held := n.holding(2)
+		held[0].Tried(consumer.Past{Calls: 1})
+		held[0].Blame()
+		held[0].Sleep(consumer.Nap{Until: time.Now().Add(time.Hour), Past: consumer.Past{Calls: 2}})
+		held[1].Done()
+		held[1].Blame()
+		w.ok(n.end())
+		next := w.start(w.options(), nil)
+		d := next.holding(1)[0]
+		if got := d.Past(); got != (consumer.Past{Calls: 2, Failures: 1}) || d.Job.Offset != 0 {
+			t.Errorf("offset %d: got past %+v, want 2 calls and 1 failure", d.Job.Offset, got)
+		}
+		d.Done()
+		w.ok(next.end())
+	})
+}

@@ -110,6 +110,7 @@ func (d *Delivery) Blame() {
 // goneThrough notes what the job has been through. The hub's lock is held. What
 // comes after the end of the assignment is not committed any more.
 func (d *Delivery) goneThrough(p Past) {
+	p.Failures = max(p.Failures, d.past.Failures) // the worker may not know of a Blame yet
 	d.past = p
 	if !d.settled && !d.gone {
 		d.part.ledger.remember(d.Job.Offset, p)

@@ -44,15 +44,15 @@ type suspicion struct {
 // shortly is how far apart the answers before and after a failure may be.
 const shortly = 10 * time.Second
 
-// mostSuspicions bounds the memory in a long outage; a failure beyond it is not
-// judged once more.
+// mostSuspicions bounds the memory at the beginning of an outage.
 const mostSuspicions = 1 << 16
 
-// suspect begins a suspicion, which ends with the next answer; nil: there are too many.
-func (e *evidence) suspect(since time.Time, blame func()) *suspicion {
+// suspect begins a suspicion, which ends with the next answer. It is nil where none
+// could blame the job any more, or where there are too many.
+func (e *evidence) suspect(now, since time.Time, blame func()) *suspicion {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.suspects) >= mostSuspicions {
+	if now.Sub(e.served) > shortly || len(e.suspects) >= mostSuspicions {
 		return nil
 	}
 	s := &suspicion{since: since, before: e.served, blame: blame}
@@ -60,8 +60,8 @@ func (e *evidence) suspect(since time.Time, blame func()) *suspicion {
 	return s
 }
 
-// verdict reports whether a suspicion has ended, and whether the job is to blame.
-func (e *evidence) verdict(s *suspicion) (judged, blamed bool) {
+// decided reports whether a suspicion has ended, and whether the job is to blame.
+func (e *evidence) decided(s *suspicion) (judged, blamed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return s.judged, s.blamed
@@ -83,7 +83,7 @@ func (s *suspicion) judge(wrote time.Time) (judged bool) {
 		return false
 	}
 	s.judged = true
-	if s.blamed = !s.before.IsZero() && wrote.Sub(s.before) <= shortly; s.blamed {
+	if s.blamed = wrote.Sub(s.before) <= shortly; s.blamed {
 		s.blame()
 	}
 	return true

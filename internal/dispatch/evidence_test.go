@@ -73,7 +73,7 @@ func TestAFailureIsJudgedByTheNextAnswer(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
 	for name, c := range map[string]struct {
-		before, since int // 0: never answered before
+		before, since int
 		answers       []int
 		judged, want  bool
 	}{
@@ -83,33 +83,38 @@ func TestAFailureIsJudgedByTheNextAnswer(t *testing.T) {
 		"an outage lay between":               {5, 6, []int{16}, true, false},
 		"answered twice after":                {5, 6, []int{8, 9}, true, true},
 		"an outage, and answers after it":     {5, 6, []int{20, 21}, true, false},
-		"this node has had no answer before":  {0, 6, []int{7}, true, false},
 		"an older call was answered meantime": {5, 6, []int{4, 30}, true, false},
 	} {
 		var e evidence
-		if c.before > 0 {
-			e.answered(at(c.before))
-		}
+		e.answered(at(c.before))
 		told := 0
-		s := e.suspect(at(c.since), func() { told++ })
+		s := e.suspect(at(c.since), at(c.since), func() { told++ })
 		for _, a := range c.answers {
 			e.answered(at(a))
 		}
-		judged, blamed := e.verdict(s)
+		judged, blamed := e.decided(s)
 		if judged != c.judged || blamed != c.want || told == 1 != c.want || len(e.suspects) == 0 != c.judged {
 			t.Errorf("%s: got judged %v, blamed %v, told %d times, %d left", name, judged, blamed, told, len(e.suspects))
 		}
 	}
 }
 
-// In a long outage the suspicions are bounded.
+// Suspicions are bounded: there are none where no answer came shortly before.
 func TestSuspicionsAreBounded(t *testing.T) {
 	t.Parallel()
+	now := time.Now()
 	var e evidence
-	for range mostSuspicions {
-		e.suspect(time.Now(), func() {})
+	if e.suspect(now, now, func() {}) != nil {
+		t.Error("one began on a node that had no answer yet")
 	}
-	if e.suspect(time.Now(), func() {}) != nil {
-		t.Error("one more was taken")
+	e.answered(now)
+	if e.suspect(now.Add(shortly+1), now, func() {}) != nil {
+		t.Error("one began in a long outage")
+	}
+	for range mostSuspicions {
+		e.suspect(now.Add(shortly), now, func() {})
+	}
+	if e.suspect(now, now, func() {}) != nil || len(e.suspects) != mostSuspicions {
+		t.Errorf("got %d suspicions, want %d", len(e.suspects), mostSuspicions)
 	}
 }

@@ -39,7 +39,7 @@ func (t *try) recall() bool {
 		return true
 	}
 	past := t.d.Past()
-	t.history = history{calls: past.Calls, failed: past.Failures, waits: past.Failures, seen: time.Now(), again: past.Failures > 0}
+	t.history = history{calls: past.Calls, failed: past.Failures, waits: past.Failures, seen: time.Now(), again: past.Failures > 0 && t.d.FromRetryTopic()}
 	return false
 }
 
@@ -57,19 +57,19 @@ func (t *try) judge(r sender.Result) (blamed bool) {
 		if blamed = t.gate.failed(now, t.seen, t.again); blamed {
 			t.failed++
 		} else if t.doubt == nil {
-			t.doubt = t.gate.suspect(t.seen, t.d.Blame)
+			t.doubt = t.gate.suspect(now, t.seen, t.d.Blame)
 		}
 		t.seen, t.again, t.last = now, true, r
 	}
 	return blamed
 }
 
-// settleDoubt takes in what became of the failures that could not be judged.
+// settleDoubt counts a failure that was judged meanwhile.
 func (t *try) settleDoubt() {
 	if t.doubt == nil {
 		return
 	}
-	if judged, blamed := t.gate.verdict(t.doubt); judged {
+	if judged, blamed := t.gate.decided(t.doubt); judged {
 		t.doubt = nil
 		if blamed {
 			t.failed++
@@ -88,7 +88,7 @@ func (t *try) tryAgain(v verdict, r sender.Result) {
 	}
 	t.missed(r)
 	until := time.Now().Add(t.backOff(v.after))
-	if t.blamed || t.crowded() {
+	if t.blamed || t.doubt == nil && t.crowded() {
 		f := failure(v.class, r, t.calls)
 		f.Failures = t.failed
 		if t.d.Later(until, f) {

@@ -358,3 +358,35 @@ func TestBeyondTheBoundAJobGoesToATier(t *testing.T) {
 		})
 	}
 }
+
+// Jobs that failed on another node, and fail again on one that had no answer yet, are
+// not dead-lettered: the provider may be down.
+func TestAnOutageBlamesNoJobOfAnotherNode(t *testing.T) {
+	t.Parallel()
+	var r *rig
+	down := false
+	s := rigged{workers: 4, attempts: 6, backoff: time.Second, most: time.Second, failures: 20}
+	s.answer = func(id string, _ int) sender.Result {
+		if id != "bad" {
+			return accepted
+		}
+		if !down {
+			r.gate.answered(time.Now()) // as by a call of another job
+		}
+		return unavailable
+	}
+	withRig(t, s, func(got *rig) {
+		r = got
+		r.produce("bad")
+		r.until(time.Minute, "bad is not called", func() bool { return len(r.called("bad")) == 3 })
+		r.stop()
+		down = true
+		r.begin()
+		r.produce("good")
+		r.until(time.Minute, "good is not called", func() bool { return len(r.called("good")) == 1 })
+		time.Sleep(5 * time.Minute)
+		if r.dead() != 0 {
+			t.Errorf("the job was dead-lettered in an outage, after %d calls", len(r.called("bad")))
+		}
+	})
+}

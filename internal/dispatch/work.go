@@ -119,14 +119,16 @@ func (t *try) over() (class consumer.Class, over bool) {
 func (t *try) deadUncalled(class consumer.Class) {
 	t.spare()
 	t.leaveWire()
-	t.release()
-	var last sender.Result
-	if class == consumer.ClassExhausted {
-		if last = t.last; last.Err == nil {
-			last.Err = fmt.Errorf("it failed %d times before, and retry.attempts is %d", t.failed, t.attempts)
-		}
+	if class != consumer.ClassExhausted {
+		t.release()
+		t.results.Dead(t.d, consumer.Failure{Class: class, Attempt: t.calls}, t.outcome(sender.Result{}))
+		return
 	}
-	t.results.Dead(t.d, failure(class, last, t.calls), t.outcome(last))
+	last := t.last
+	if last.Err == nil { // of another node
+		last.Err = fmt.Errorf("it failed %d times before, and retry.attempts is %d", t.failed, t.attempts)
+	}
+	t.dead(failure(class, last, t.calls), last)
 }
 
 // try is what one job has been through.
