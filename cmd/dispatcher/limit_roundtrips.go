@@ -48,7 +48,7 @@ func (r roundTrips) row(w io.Writer, now throttle.Settings) {
 	seconds := func(s float64) string {
 		return time.Duration(s * float64(time.Second)).Round(10 * time.Microsecond).String()
 	}
-	fits := "too few connections to compare the spread"
+	fits := "not enough yet to say whether the spread fits"
 	switch r.Fit {
 	case throttle.SpreadTooSmall:
 		fits = fmt.Sprintf("WARNING: the spread of %s is too small; --spread %s is enough", short(now.Spread), seconds(r.SpreadS))
