@@ -9,7 +9,8 @@
 -- ARGV[4] leave     1: the node ends
 --
 -- Reply: 1 now_us  2 which of the keys has another limit, from 1; 0: none
---        3 that limit  4… the nodes that are there then, ten at most
+--        of another limit: 3 that limit  4… the nodes that are there then, ten at most
+--        else: 3 how many other nodes of the same name are there, in the group where they are most
 --
 -- Missing key: the node declares its limit.
 local node, declared, gone = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -29,8 +30,16 @@ local function others(group)
   return there, theirs
 end
 
+local function name(id) return string.sub(id, 1, -18) end -- without -0123456789abcdef
+
+local twins = 0
 for i, group in ipairs(KEYS) do
   local there, theirs = others(group)
+  local same = 0
+  for _, other in ipairs(there) do
+    if name(other) == name(node) then same = same + 1 end
+  end
+  twins = math.max(twins, same)
   if ARGV[4] == '1' then
     if #there > 0 then redis.call('HDEL', group, node) else redis.call('DEL', group) end
   elseif theirs and theirs ~= declared and #there > 0 then
@@ -43,4 +52,4 @@ if ARGV[4] ~= '1' then
     redis.call('PEXPIRE', group, math.ceil(gone / 1000))
   end
 end
-return {now, 0}
+return {now, 0, twins}

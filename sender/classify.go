@@ -37,7 +37,7 @@ func statusError(status int) error {
 	case http.StatusPaymentRequired:
 		return fmt.Errorf("the provider's account does not allow the call: %d %s", status, text)
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
-		return fmt.Errorf("the provider does not know the url, or not with this method: %d %s", status, text)
+		return fmt.Errorf("the provider does not know the url, the method or what the job names: %d %s", status, text)
 	}
 	if text == "" {
 		return fmt.Errorf("the provider answered %d", status)

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -100,6 +101,20 @@ func kindOf(r sender.Result) string {
 	return fmt.Sprint(r.Kind, err)
 }
 
+// remedy is what an operator can do about a failed call; empty: nothing that we know.
+func remedy(r sender.Result) string {
+	var noTLS tls.RecordHeaderError
+	switch {
+	case isCredentials(r.Status):
+		return "check the credentials in sender.http.headers"
+	case r.Status == http.StatusNotFound || r.Status == http.StatusMethodNotAllowed:
+		return fmt.Sprintf("check sender.http.url and method; if this status is about single jobs, set sender.http.results: {%d: rejected}", r.Status)
+	case errors.As(r.Err, &noTLS):
+		return "the provider speaks no TLS on this port; begin sender.http.url with http://, or name its port for https"
+	}
+	return ""
+}
+
 // tell writes one line about failures of one kind.
 func (p *provider) tell(sum tally.Sum[sender.Result]) {
 	r := sum.Last
@@ -113,8 +128,8 @@ func (p *provider) tell(sum tally.Sum[sender.Result]) {
 	if r.RetryAfter > 0 {
 		attrs = append(attrs, "retry_after", r.RetryAfter)
 	}
-	if isCredentials(r.Status) {
-		attrs = append(attrs, "remedy", "check the credentials in sender.http.headers")
+	if text := remedy(r); text != "" {
+		attrs = append(attrs, "remedy", text)
 	}
 	attrs = append(attrs, "error", r.Err)
 	if r.Kind == sender.Throttled {

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -174,4 +175,23 @@ func TestWhatTheProviderAnswersIsShown(t *testing.T) {
 			t.Errorf("got this log of a breaker that opens and closes:\n%s", log)
 		}
 	})
+}
+
+// The log says what to do about the faults that we know.
+func TestRemedies(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		r    sender.Result
+		want string
+	}{
+		{sender.Result{Status: 401}, "sender.http.headers"},
+		{sender.Result{Status: 404}, "sender.http.results: {404: rejected}"},
+		{sender.Result{Status: 405}, "sender.http.results: {405: rejected}"},
+		{sender.Result{Err: fmt.Errorf("connect: %w", tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"})}, "http://"},
+		{sender.Result{Status: 503}, ""},
+	} {
+		if got := remedy(c.r); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%d, %v: got %q, want %q in it", c.r.Status, c.r.Err, got, c.want)
+		}
+	}
 }

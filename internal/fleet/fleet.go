@@ -6,7 +6,8 @@
 // there is one a topic. The first of a group declares the
 // limit. Another one can be declared when no node of the group was there for ten
 // seconds: to change it on purpose, stop the fleet. Of nodes in another namespace
-// of the same Redis it warns, since they may mean another provider.
+// of the same Redis it warns, since they may mean another provider, and of two nodes
+// that have one name.
 //
 // It does not read or change the limit itself; that is throttle's.
 //
@@ -56,6 +57,8 @@ type Membership struct {
 	failing  bool     // the last call failed, and that was told
 	warned   []string // namespaces
 	noRights bool     // told that other namespaces can't be seen
+	first    int64    // when the node registered first, by Redis's clock; 0: not yet
+	namesake bool     // told that another node has the same name
 }
 
 // New makes a membership. It asks nothing yet.
@@ -88,7 +91,7 @@ func (m *Membership) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		}
-		now, err := m.register(ctx, false)
+		now, namesakes, err := m.register(ctx, false)
 		wait := registerEvery
 		switch {
 		case errors.As(err, new(*OtherLimitError)):
@@ -98,6 +101,7 @@ func (m *Membership) Run(ctx context.Context) error {
 			wait = retryEvery
 		default:
 			m.failing = false
+			m.noteNamesakes(now, namesakes)
 			m.lookAround(ctx, now)
 		}
 		timer.Reset(wait)
@@ -117,7 +121,22 @@ func (m *Membership) declared() string {
 	return fmt.Sprintf("%q (scope %s)", m.opts.Limit, m.opts.Scope)
 }
 
-func (m *Membership) register(ctx context.Context, leave bool) (now int64, err error) {
+// noteNamesakes warns once of another node with the same name. A node that was
+// killed is there for some seconds after it was started again.
+func (m *Membership) noteNamesakes(now, namesakes int64) {
+	if m.first == 0 {
+		m.first = now
+	}
+	if m.namesake || namesakes == 0 || now-m.first <= goneAfter.Microseconds() {
+		return
+	}
+	m.namesake = true
+	m.opts.Logger.Warn("another node of this group has the same name; limit get, metrics and logs can't tell them apart",
+		"name", m.opts.Node, "others", namesakes, "remedy", "give each node a name of its own with the setting node")
+}
+
+// register returns Redis's clock, and how many other nodes have the same name.
+func (m *Membership) register(ctx context.Context, leave bool) (now, namesakes int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	keys := make([]string, len(m.opts.Groups))
@@ -130,15 +149,16 @@ func (m *Membership) register(ctx context.Context, leave bool) (now int64, err e
 	}
 	reply, err := m.script.Run(ctx, m.opts.Redis, keys, m.id, m.declared(), goneAfter.Microseconds(), ends).Slice()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	if len(reply) < 2 {
-		return 0, fmt.Errorf("register: a reply of %d parts", len(reply))
+	if len(reply) < 3 {
+		return 0, 0, fmt.Errorf("register: a reply of %d parts", len(reply))
 	}
 	now, _ = reply[0].(int64)
 	which, _ := reply[1].(int64)
-	if which < 1 || int(which) > len(keys) || len(reply) < 3 {
-		return now, nil
+	if which < 1 || int(which) > len(keys) {
+		namesakes, _ = reply[2].(int64)
+		return now, namesakes, nil
 	}
 	theirs, _ := reply[2].(string)
 	other := &OtherLimitError{Group: m.opts.Groups[which-1], Mine: m.declared(), Theirs: theirs}
@@ -147,7 +167,7 @@ func (m *Membership) register(ctx context.Context, leave bool) (now int64, err e
 		other.Nodes = append(other.Nodes, nameOf(id))
 	}
 	slices.Sort(other.Nodes)
-	return now, other
+	return now, 0, other
 }
 
 // nameOf leaves out what New adds.
@@ -159,7 +179,7 @@ func nameOf(id string) string {
 }
 
 func (m *Membership) leave(ctx context.Context) {
-	if _, err := m.register(context.WithoutCancel(ctx), true); err != nil {
+	if _, _, err := m.register(context.WithoutCancel(ctx), true); err != nil {
 		m.opts.Logger.Debug("the node could not sign off from its group; it is taken for gone after some seconds", "error", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -202,5 +203,29 @@ func TestAnotherNamespaceIsWarnedOf(t *testing.T) {
 	}
 	if first.String() != "" {
 		t.Errorf("got %q of the first node before it looked again, want nothing", first)
+	}
+}
+
+// Two nodes of one name are told of. One that was killed and started again is not its
+// own namesake.
+func TestTwoNodesOfOneNameAreToldOf(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.server.HSet("dispatcher:{ns}:group:g", "a-0123456789abcdef", fmt.Sprint(p.now.UnixMicro()))
+	_, alone := p.join(t, "a", "ns", "provider")
+	p.pass(11 * time.Second)
+	_, log := p.join(t, "b", "ns", "provider")
+	p.join(t, "b", "ns", "provider")
+	const told = "another node of this group has the same name"
+	deadline := time.Now().Add(30 * time.Second)
+	for !strings.Contains(log.String(), told) && time.Now().Before(deadline) {
+		p.pass(2 * time.Second)
+		time.Sleep(time.Second)
+	}
+	if got := log.String(); strings.Count(got, told) != 1 || !strings.Contains(got, "name=b others=1") {
+		t.Errorf("got %q, want to hear once of the other b", got)
+	}
+	if strings.Contains(alone.String(), told) {
+		t.Errorf("a node is told of itself: %q", alone.String())
 	}
 }
