@@ -31,7 +31,6 @@ func newDialer(o HTTPOptions, t *template) *dialer {
 				return nil, err
 			}
 			w := newWire(c, false)
-			w.roundTrip = roundTrip(c)
 			*ctx.Value(wireKey{}).(**wire) = w
 			return w, nil
 		},
@@ -41,7 +40,6 @@ func newDialer(o HTTPOptions, t *template) *dialer {
 				return nil, err
 			}
 			w := newWire(c, true)
-			w.roundTrip = roundTrip(c)
 			*ctx.Value(wireKey{}).(**wire) = w
 			conf := o.TLS()
 			// Small first records would split the one write of a call.

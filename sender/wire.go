@@ -47,7 +47,7 @@ type call struct {
 }
 
 func newWire(c net.Conn, tls bool) *wire {
-	w := &wire{Conn: c, tls: tls, suspended: boottime.Suspended}
+	w := &wire{Conn: c, tls: tls, roundTrip: roundTrip(c), suspended: boottime.Suspended}
 	w.timer = time.AfterFunc(time.Hour, w.expire)
 	w.timer.Stop()
 	return w
