@@ -142,22 +142,28 @@ func put(list []lateCounts, ago int64, c lateCounts) {
 
 // readCounts reads the number of a time, and the slots by class behind it.
 func readCounts(text string) (number int64, c lateCounts, ok bool) {
-	words := strings.Fields(text)
-	if len(words) != 1+len(c) {
+	var n [1 + len(c)]int64
+	if !readNumbers(text, n[:]) {
 		return 0, c, false
+	}
+	return n[0], lateCounts(n[1:]), true
+}
+
+// readNumbers reads as many whole numbers as there are places for, none below 0. It
+// returns whether that is what the text holds.
+func readNumbers(text string, into []int64) bool {
+	words := strings.Fields(text)
+	if len(words) != len(into) {
+		return false
 	}
 	for i, w := range words {
 		n, err := strconv.ParseInt(w, 10, 64)
 		if err != nil || n < 0 {
-			return 0, c, false
+			return false
 		}
-		if i == 0 {
-			number = n
-		} else {
-			c[i-1] = n
-		}
+		into[i] = n
 	}
-	return number, c, true
+	return true
 }
 
 // lateReporter is what the reserving goroutine knows of its reports.

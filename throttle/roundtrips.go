@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -114,16 +113,12 @@ func (n *tripNotes) take() tripCount {
 // just opened. With a guard of auto the fleet compares them with the spread.
 func (l *Limiter) NoteRoundTrip(d time.Duration) { l.trips.join(tripCount{n: 1, low: d, high: d}) }
 
-// RoundTrips returns those that the nodes of a limit reported. There are none where
-// the guard is stated.
-func (c *Control) RoundTrips(ctx context.Context) (RoundTrips, error) {
+// RoundTrips returns those that the nodes of a limit reported up to now, by Redis's
+// clock. There are none where the guard is stated.
+func (c *Control) RoundTrips(ctx context.Context, now time.Time) (RoundTrips, error) {
 	fields, err := c.rdb.HGetAll(ctx, c.keys.lateness).Result()
 	if err != nil {
 		return RoundTrips{}, fmt.Errorf("read the round trips of limit %q: %w", c.name, err)
-	}
-	now, err := c.Now(ctx)
-	if err != nil {
-		return RoundTrips{}, err
 	}
 	var m tripMinutes
 	for name, text := range fields {
@@ -142,20 +137,9 @@ type tripMinutes [keptMinutes]tripCount
 // read takes in one field of the hash. Fields of other kinds, and those that can't
 // be read, count as no connections.
 func (m *tripMinutes) read(field, text string, now int64) {
-	if !strings.HasPrefix(field, "m") {
-		return
-	}
 	var n [4]int64
-	words := strings.Fields(text)
-	if len(words) != len(n) {
+	if !strings.HasPrefix(field, "m") || !readNumbers(text, n[:]) {
 		return
-	}
-	for i, w := range words {
-		v, err := strconv.ParseInt(w, 10, 64)
-		if err != nil || v < 0 {
-			return
-		}
-		n[i] = v
 	}
 	if ago := now/time.Minute.Microseconds() - n[0]; ago >= 0 && ago < int64(len(m)) {
 		m[ago] = tripCount{n: n[1], low: duration(n[2]), high: duration(n[3])}

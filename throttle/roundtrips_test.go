@@ -52,7 +52,7 @@ func TestRoundTripsAreJoinedByMinute(t *testing.T) {
 	want := func(want RoundTrips) {
 		t.Helper()
 		w.pass(time.Second)
-		got, err := w.control.RoundTrips(t.Context())
+		got, err := w.control.RoundTrips(t.Context(), w.now)
 		if err != nil || got != want {
 			t.Errorf("got %+v, %v, want %+v", got, err, want)
 		}
@@ -90,7 +90,7 @@ func TestAbsurdRoundTripsCountAsNone(t *testing.T) {
 	}
 	minute := slog.Int64Value(w.now.Unix() / 60).String()
 	w.redis.HSet("dispatcher:{late}:lateness:provider", "m0", "rubbish", "m1", minute+" 1 2", "m2", minute+" -1 2 3", "m3", "9"+minute+" 1 2 3", "more", minute+" x y z")
-	if got, err := w.control.RoundTrips(t.Context()); err != nil || got != (RoundTrips{}) {
+	if got, err := w.control.RoundTrips(t.Context(), w.now); err != nil || got != (RoundTrips{}) {
 		t.Errorf("got %+v, %v, want none", got, err)
 	}
 }

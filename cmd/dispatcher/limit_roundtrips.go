@@ -20,11 +20,8 @@ type roundTrips struct {
 	Share       float64            `json:"share_with_it,omitempty"`
 }
 
-func (c limitConn) roundTrips(ctx context.Context, now throttle.Settings) (*roundTrips, error) {
-	if !now.Auto {
-		return nil, nil //nolint:nilnil // nobody reports any
-	}
-	trips, err := c.control.RoundTrips(ctx)
+func (c limitConn) roundTrips(ctx context.Context, now throttle.Settings, clock time.Time) (*roundTrips, error) {
+	trips, err := c.control.RoundTrips(ctx, clock)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +30,7 @@ func (c limitConn) roundTrips(ctx context.Context, now throttle.Settings) (*roun
 	if spread > 0 {
 		then := now.Terms
 		then.Spread = spread
-		then.Guard = then.Lateness + spread
+		then.Contract = then.WithLateness(then.Lateness) // as limit set does
 		r.SpreadS, r.Share = spread.Seconds(), then.UsableShare()
 	}
 	return &r, nil

@@ -52,8 +52,10 @@ func (c limitConn) show(ctx context.Context, w io.Writer, now throttle.Settings,
 	if report.Chosen, err = c.chosenLateness(ctx, now); err != nil {
 		return err
 	}
-	if report.Trips, err = c.roundTrips(ctx, now); err != nil {
-		return err
+	if now.Auto { // else nobody reports any
+		if report.Trips, err = c.roundTrips(ctx, now, clock); err != nil {
+			return err
+		}
 	}
 	if !now.Until.IsZero() {
 		left := max(0, now.Until.Sub(clock)).Seconds()
