@@ -18,36 +18,24 @@ const commitPatience = 5
 type commitPoint struct {
 	part *partition
 	snapshot
-	detail detail
+	plain bool // without metadata, which the broker found too long
 }
 
-// detail is how much the metadata of a commit says. A broker may take less than
-// others do.
-type detail int
-
-const (
-	detailAll detail = iota
-	detailMarks
-	detailNone
-)
-
-// less is the next one to try where the broker found the metadata too long.
-func (c *commitPoint) less() detail {
-	if c.detail == detailAll && len(c.pasts) > 0 {
-		return detailMarks
+// shorten leaves out of the metadata what a broker that takes less can do without:
+// the pasts, then all.
+func (c *commitPoint) shorten() {
+	if len(c.pasts) > 0 {
+		c.pasts = nil
+		return
 	}
-	return detailNone
+	c.plain = true
 }
 
 func (c *commitPoint) metadata(topic topicID) string {
-	m := metadata{topic: topic, marks: c.marks}
-	switch c.detail {
-	case detailNone:
+	if c.plain {
 		return ""
-	case detailAll:
-		m.pasts = c.pasts
-	case detailMarks:
 	}
+	m := metadata{topic: topic, marks: c.marks, pasts: c.pasts}
 	return m.encode()
 }
 
@@ -252,8 +240,8 @@ func (a *assignment) judge(ctx context.Context, points []commitPoint, answers []
 			continue
 		case errors.Is(err, kafka.IllegalGeneration), errors.Is(err, kafka.UnknownMemberId), errors.Is(err, kafka.FencedInstanceID):
 			return fmt.Errorf("%w: %w", errFenced, err)
-		case errors.Is(err, kafka.OffsetMetadataTooLarge) && c.detail != detailNone:
-			c.detail = c.less()
+		case errors.Is(err, kafka.OffsetMetadataTooLarge) && !c.plain:
+			c.shorten()
 			tooLong = append(tooLong, c)
 			continue
 		}

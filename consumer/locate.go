@@ -11,15 +11,13 @@ import (
 type place struct {
 	first, last int64
 	offset      int64
-	metadata    string
-	topic       topicID // of the log; zero: not known
+	said        metadata // beside the offset
+	unread      bool     // that is someone else's
+	topic       topicID  // of the log; zero: not known
 }
 
 // of is the id of the topic in which the offset was committed; zero: not known.
-func (at place) of() topicID {
-	m, _ := decodeMetadata(at.metadata)
-	return m.topic
-}
+func (at place) of() topicID { return at.said.topic }
 
 // known tells whether the ids of both topics are: the one in which the offset was
 // committed, and that of the log.
@@ -100,7 +98,8 @@ func merge(committed []kafka.OffsetFetchPartition, logs []kafka.PartitionOffsets
 			continue
 		}
 		if c, ok := known[l.Partition]; ok {
-			places[l.Partition] = place{first: l.FirstOffset, last: l.LastOffset, offset: c.CommittedOffset, metadata: c.Metadata}
+			said, err := decodeMetadata(c.Metadata)
+			places[l.Partition] = place{first: l.FirstOffset, last: l.LastOffset, offset: c.CommittedOffset, said: said, unread: err != nil}
 		}
 	}
 	return places, fault
@@ -181,12 +180,11 @@ func (at place) resolve(atEnd bool) (base int64, m metadata, doubt string) {
 	if at.offset < at.first {
 		doubt = "records were deleted before they were worked"
 	}
-	m, err := decodeMetadata(at.metadata)
-	if err != nil {
+	if at.unread {
 		return base, metadata{}, "foreign metadata is ignored"
 	}
-	if at.offset+m.span() > at.last {
+	if at.offset+at.said.span() > at.last {
 		return base, metadata{}, "marks beyond the end of the log are dropped"
 	}
-	return base, m.from(base - at.offset), doubt
+	return base, at.said.from(base - at.offset), doubt
 }
