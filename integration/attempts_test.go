@@ -52,15 +52,12 @@ func (w *world) attempts(t *testing.T, order string) {
 		t.Errorf("%d dead letters, want %d", dead, attemptsParts/2)
 	}
 	stop(t, s.running()...)
-	calls := map[string]int{}
-	for _, a := range s.judge.arrivals(t) {
-		if strings.HasPrefix(a.Key, "refuse") {
-			calls[a.Key]++
-		}
-	}
-	moved := s.movedBetween(t)
+	all := slices.DeleteFunc(s.judge.arrivals(t), func(a provider.Arrival) bool { return !strings.HasPrefix(a.Key, "refuse") })
+	calls := statuses(all)
+	moved := movedBetween(all)
 	var counts []int
-	for job, n := range calls {
+	for job, answers := range calls {
+		n := len(answers)
 		counts = append(counts, n)
 		if n < attemptsOf || n > attemptsOf+kills {
 			t.Errorf("%s was called %d times, want %d to %d", job, n, attemptsOf, attemptsOf+kills)
@@ -73,11 +70,10 @@ func (w *world) attempts(t *testing.T, order string) {
 	t.Logf("order %s: %d jobs that always fail, %d of them called by several nodes: %v calls, attempts are %d", order, len(calls), moved, counts, attemptsOf)
 }
 
-// movedBetween is how many of the failing jobs were called by several nodes.
-func (s *scene) movedBetween(t *testing.T) (jobs int) {
-	t.Helper()
+// movedBetween is how many jobs were called by several nodes.
+func movedBetween(all []provider.Arrival) (jobs int) {
 	by := map[string]map[int]bool{}
-	for _, a := range slices.DeleteFunc(s.judge.arrivals(t), func(a provider.Arrival) bool { return !strings.HasPrefix(a.Key, "refuse") }) {
+	for _, a := range all {
 		if by[a.Key] == nil {
 			by[a.Key] = map[int]bool{}
 		}

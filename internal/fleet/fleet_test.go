@@ -101,6 +101,16 @@ func (l *safeLog) String() string {
 	return l.buf.String()
 }
 
+// await waits until the log holds a text.
+func (l *safeLog) await(t *testing.T, text string) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(l.String(), text); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("got %q, want %q in it", l, text)
+		}
+	}
+}
+
 // A node with another limit is refused with both names while a node of the group is
 // there, and declares its own when none is.
 func TestANodeWithAnotherLimitIsRefused(t *testing.T) {
@@ -171,12 +181,7 @@ func TestThatANodeCanNotRegisterIsToldOnce(t *testing.T) {
 	p := newPlace(t)
 	leave, log := p.join(t, "a", "ns", "sms")
 	p.server.SetError("NOPERM no rights")
-	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(log.String(), "could not register"); {
-		if time.Now().After(deadline) {
-			t.Fatal("nothing was told")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	log.await(t, "could not register")
 	time.Sleep(time.Second)
 	if err := leave(); err != nil {
 		t.Errorf("got %v, want the node to go on", err)
@@ -192,12 +197,7 @@ func TestAnotherNamespaceIsWarnedOf(t *testing.T) {
 	p := newPlace(t)
 	_, first := p.join(t, "a", "ns", "sms")
 	leave, second := p.join(t, "b", "other", "sms")
-	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(second.String(), "other_namespace=ns"); {
-		if time.Now().After(deadline) {
-			t.Fatalf("got %q, want a warning of the namespace ns", second)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	second.await(t, "other_namespace=ns")
 	if err := leave(); err != nil {
 		t.Errorf("got %v, want a warning and no error", err)
 	}
