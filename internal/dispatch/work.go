@@ -104,7 +104,8 @@ func (t *try) once() (settled bool) {
 }
 
 // over reports whether the job is not to be called any more, and why: its time is
-// over, or a node before this one used its attempts up.
+// over, or its attempts are used up: on another node, or by a failure that was judged
+// since.
 func (t *try) over() (class consumer.Class, over bool) {
 	switch {
 	case expired(t.d.Job.NotAfter, time.Now()):
