@@ -18,7 +18,7 @@ type Config struct {
 	Redis  Redis   `yaml:"redis"`
 	Limits []Limit `yaml:"limits"`
 	Sender Sender  `yaml:"sender"`
-	Ledger Ledger  `yaml:"ledger"`
+	Dedup  Dedup   `yaml:"dedup"`
 	Admin  Admin   `yaml:"admin"`
 
 	// written maps the path of each text that held references to what stood
@@ -35,35 +35,35 @@ type Log struct {
 
 // Kafka says where jobs come from. Sizes are in bytes.
 type Kafka struct {
-	Brokers          []string      `yaml:"brokers"`
-	Group            string        `yaml:"group"`
-	Topics           []string      `yaml:"topics"`
-	Lanes            []Lane        `yaml:"lanes"`        // instead of Topics, in order of priority
-	Order            string        `yaml:"order"`        // key, partition, none
-	RetryTiers       []string      `yaml:"retry_tiers"`  // durations, rising
-	HeadTimeout      time.Duration `yaml:"head_timeout"` // 0: none
-	WedgedAfter      time.Duration `yaml:"wedged_after"` // 0: never
-	MaxAsleep        int           `yaml:"max_asleep"`
-	MaxAsleepBytes   int           `yaml:"max_asleep_bytes"`
-	Workers          int           `yaml:"workers"`
-	MaxJobBytes      int           `yaml:"max_job_bytes"`
-	StartAt          string        `yaml:"start_at"`     // first, last
-	OutOfRange       string        `yaml:"out_of_range"` // earliest, latest, stop
-	CreateCompanions bool          `yaml:"create_companions"`
-	Results          bool          `yaml:"results"`
-	CommitInterval   time.Duration `yaml:"commit_interval"`
-	Heartbeat        time.Duration `yaml:"heartbeat"`
-	Session          time.Duration `yaml:"session"`
-	Drain            time.Duration `yaml:"drain"`
-	SASL             SASL          `yaml:"sasl"`
-	TLS              TLS           `yaml:"tls"`
+	Brokers        []string      `yaml:"brokers"`
+	Group          string        `yaml:"group"`
+	Topics         []string      `yaml:"topics"`
+	Lanes          []Lane        `yaml:"lanes"`         // instead of Topics, in order of priority
+	Order          string        `yaml:"order"`         // key, partition, none
+	RetryTopics    []string      `yaml:"retry_topics"`  // durations, rising
+	JobTimeout     time.Duration `yaml:"job_timeout"`   // 0: none
+	StalledAfter   time.Duration `yaml:"stalled_after"` // 0: never
+	MaxAsleep      int           `yaml:"max_asleep"`
+	MaxAsleepBytes int           `yaml:"max_asleep_bytes"`
+	Workers        int           `yaml:"workers"`
+	MaxJobBytes    int           `yaml:"max_job_bytes"`
+	StartAt        string        `yaml:"start_at"`     // first, last
+	OutOfRange     string        `yaml:"out_of_range"` // earliest, latest, stop
+	CreateTopics   bool          `yaml:"create_topics"`
+	Results        bool          `yaml:"results"`
+	CommitInterval time.Duration `yaml:"commit_interval"`
+	Heartbeat      time.Duration `yaml:"heartbeat"`
+	Session        time.Duration `yaml:"session"`
+	Drain          time.Duration `yaml:"drain"`
+	SASL           SASL          `yaml:"sasl"`
+	TLS            TLS           `yaml:"tls"`
 }
 
 // Lane is a set of topics whose jobs go before those of the lanes that follow.
 type Lane struct {
-	Name   string   `yaml:"name"`
-	Topics []string `yaml:"topics"`
-	Floor  float64  `yaml:"floor"` // least share of a node's hand-outs; 0: none
+	Name     string   `yaml:"name"`
+	Topics   []string `yaml:"topics"`
+	MinShare float64  `yaml:"min_share"` // least share of a node's hand-outs; 0: none
 }
 
 // JobTopics are the topics of all lanes, in order of priority.
@@ -75,13 +75,13 @@ func (k Kafka) JobTopics() []string {
 	return all
 }
 
-// Tiers are the RetryTiers as durations.
+// Tiers are the RetryTopics as durations.
 func (k Kafka) Tiers() ([]time.Duration, error) {
 	var tiers []time.Duration
-	for i, text := range k.RetryTiers {
+	for i, text := range k.RetryTopics {
 		d, err := time.ParseDuration(text)
 		if err != nil {
-			return nil, fmt.Errorf("kafka.retry_tiers.%d: %s: must be a duration with a unit, such as 5s", i, show(text))
+			return nil, fmt.Errorf("kafka.retry_topics.%d: %s: must be a duration with a unit, such as 5s", i, show(text))
 		}
 		tiers = append(tiers, d)
 	}
@@ -255,16 +255,16 @@ type Breaker struct {
 	Probe    time.Duration `yaml:"probe"`
 }
 
-// Ledger is the send ledger: what Redis remembers of jobs that are being sent
+// Dedup is the dedup store: what Redis remembers of jobs that are being sent
 // and that were.
-type Ledger struct {
+type Dedup struct {
 	Enabled bool          `yaml:"enabled"`
 	Window  time.Duration `yaml:"window"` // for how long a job is remembered
 	Margin  time.Duration `yaml:"margin"` // to use a claim in, and to say that it is done
 }
 
 // Hold is for how long a job that is being called is nobody else's.
-func (l Ledger) Hold(timeout time.Duration) time.Duration { return timeout + 2*l.Margin }
+func (l Dedup) Hold(timeout time.Duration) time.Duration { return timeout + 2*l.Margin }
 
 // What follows a call that was written and got no answer.
 const (

@@ -49,7 +49,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	if diff := cmp.Diff(want, c.Limits); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
 	}
-	if c.Kafka.Workers != 256 || c.Kafka.Drain != 7*time.Second || !c.Kafka.CreateCompanions || c.Admin.Listen != "127.0.0.1:8080" {
+	if c.Kafka.Workers != 256 || c.Kafka.Drain != 7*time.Second || !c.Kafka.CreateTopics || c.Admin.Listen != "127.0.0.1:8080" {
 		t.Errorf("got %+v and %+v", c.Kafka, c.Admin)
 	}
 }
@@ -85,7 +85,7 @@ func TestEnvironmentReachesEveryKind(t *testing.T) {
 	t.Parallel()
 	c := load(t, configs.Source{Environ: environ(
 		"DISPATCHER_KAFKA_BROKERS=a:1, b:2",
-		"DISPATCHER_KAFKA_CREATE_COMPANIONS=false",
+		"DISPATCHER_KAFKA_CREATE_TOPICS=false",
 		"DISPATCHER_KAFKA_TLS_CA_FILE=/ca.pem",
 		"DISPATCHER_SENDER_HTTP_DIAL_TIMEOUT=4s",
 		"DISPATCHER_SENDER_HTTP_HEADERS_X_API_KEY=k",
@@ -101,7 +101,7 @@ func TestEnvironmentReachesEveryKind(t *testing.T) {
 	if diff := cmp.Diff([]string{"a:1", "b:2"}, c.Kafka.Brokers); diff != "" {
 		t.Errorf("brokers (-want +got):\n%s", diff)
 	}
-	if c.Kafka.CreateCompanions || c.Kafka.TLS.CAFile != "/ca.pem" || c.Sender.HTTP.DialTimeout != 4*time.Second {
+	if c.Kafka.CreateTopics || c.Kafka.TLS.CAFile != "/ca.pem" || c.Sender.HTTP.DialTimeout != 4*time.Second {
 		t.Errorf("got %+v", c)
 	}
 	if diff := cmp.Diff(map[string]string{"x-api-key": "k", "x-port": "h"}, c.Sender.HTTP.Headers); diff != "" {
@@ -116,10 +116,10 @@ func TestEnvironmentReachesEveryKind(t *testing.T) {
 // that were stated do not.
 func TestLanesReplaceTheDefaultTopic(t *testing.T) {
 	t.Parallel()
-	file := write(t, "kafka:\n  lanes:\n    - {name: otp, topics: [codes]}\n    - {name: bulk, topics: [news], floor: 0.1}\n")
-	c := load(t, configs.Source{File: file, Set: []string{"kafka.lanes.1.floor=0.2", "kafka.lanes.2.name=rest", "kafka.lanes.2.topics=x,y"}})
+	file := write(t, "kafka:\n  lanes:\n    - {name: otp, topics: [codes]}\n    - {name: bulk, topics: [news], min_share: 0.1}\n")
+	c := load(t, configs.Source{File: file, Set: []string{"kafka.lanes.1.min_share=0.2", "kafka.lanes.2.name=rest", "kafka.lanes.2.topics=x,y"}})
 	want := []configs.Lane{
-		{Name: "otp", Topics: []string{"codes"}}, {Name: "bulk", Topics: []string{"news"}, Floor: 0.2}, {Name: "rest", Topics: []string{"x", "y"}},
+		{Name: "otp", Topics: []string{"codes"}}, {Name: "bulk", Topics: []string{"news"}, MinShare: 0.2}, {Name: "rest", Topics: []string{"x", "y"}},
 	}
 	if diff := cmp.Diff(want, c.Kafka.Lanes); diff != "" || len(c.Kafka.Topics) != 0 || c.Validate() != nil {
 		t.Errorf("topics %v, fault %v, lanes (-want +got):\n%s", c.Kafka.Topics, c.Validate(), diff)

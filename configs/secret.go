@@ -107,7 +107,7 @@ func (c Config) Redacted() Config {
 	shown := c
 	shown.Kafka.Brokers = slices.Clone(c.Kafka.Brokers)
 	shown.Kafka.Topics = slices.Clone(c.Kafka.Topics)
-	shown.Kafka.RetryTiers = slices.Clone(c.Kafka.RetryTiers)
+	shown.Kafka.RetryTopics = slices.Clone(c.Kafka.RetryTopics)
 	shown.Kafka.SASL.OAuth.Scopes = slices.Clone(c.Kafka.SASL.OAuth.Scopes)
 	shown.Kafka.SASL.OAuth.Extensions = slices.Clone(c.Kafka.SASL.OAuth.Extensions)
 	shown.Kafka.Lanes = slices.Clone(c.Kafka.Lanes)

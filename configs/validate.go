@@ -30,9 +30,9 @@ const (
 	maxHeartbeat     = time.Second
 	maxDuration      = time.Hour
 	maxConnAge       = 24 * time.Hour
-	maxHeadTimeout   = 24 * time.Hour
-	minWedgedAfter   = 5 * time.Second
-	maxWedgedAfter   = time.Hour
+	maxJobTimeout    = 24 * time.Hour
+	minStalledAfter  = 5 * time.Second
+	maxStalledAfter  = time.Hour
 )
 
 // topicName leaves room for the .dlq of a topic: Kafka takes 249 characters.
@@ -121,7 +121,7 @@ func (c Config) faultsBeside(unread []string) []error {
 	f.limits(c.Limits)
 	f.sender(c.Sender)
 	f.companions(c)
-	f.ledger(c)
+	f.dedup(c)
 	f.timing(c)
 	if c.Admin.Listen != "" {
 		f.address("admin.listen", c.Admin.Listen, 0)
@@ -311,12 +311,12 @@ func (f *faults) timing(c Config) {
 	drain, timeout := c.Kafka.Drain, c.Sender.HTTP.Timeout
 	f.refuse(timeout >= drain, "sender.http.timeout", timeout,
 		"must be below kafka.drain of %s, or a call outlives its partition; raise kafka.drain (and kafka.session with it)", drain)
-	head := c.Kafka.HeadTimeout
-	f.refuse(head != 0 && (head <= timeout || head < time.Second || head > maxHeadTimeout), "kafka.head_timeout", head,
-		"must be from 1s to %s and above sender.http.timeout of %s, or 0s for none", maxHeadTimeout, timeout)
-	wedged := c.Kafka.WedgedAfter
-	f.refuse(wedged != 0 && (wedged < minWedgedAfter || wedged > maxWedgedAfter), "kafka.wedged_after", wedged,
-		"must be from %s to %s, or 0s for never", minWedgedAfter, maxWedgedAfter)
+	head := c.Kafka.JobTimeout
+	f.refuse(head != 0 && (head <= timeout || head < time.Second || head > maxJobTimeout), "kafka.job_timeout", head,
+		"must be from 1s to %s and above sender.http.timeout of %s, or 0s for none", maxJobTimeout, timeout)
+	wedged := c.Kafka.StalledAfter
+	f.refuse(wedged != 0 && (wedged < minStalledAfter || wedged > maxStalledAfter), "kafka.stalled_after", wedged,
+		"must be from %s to %s, or 0s for never", minStalledAfter, maxStalledAfter)
 	left := c.Kafka.Session - c.Kafka.Heartbeat
 	f.refuse(drain >= left, "kafka.drain", drain,
 		"must be below kafka.session less kafka.heartbeat, %s; raise kafka.session above %s", left, drain+c.Kafka.Heartbeat)

@@ -87,19 +87,19 @@ func (f *faults) lanes(k Kafka) {
 		f.refuse(!laneName.MatchString(lane.Name), path+".name", lane.Name, "must be 1 to 64 letters, digits and . _ -")
 		f.refuse(slices.Contains(names, lane.Name), path+".name", lane.Name, "is named twice")
 		f.refuse(len(lane.Topics) == 0, path+".topics", lane.Topics, "name at least one")
-		inside := lane.Floor >= 0 && lane.Floor < 1 // false for what is no number
-		f.refuse(!inside, path+".floor", lane.Floor, "must be at least 0 and below 1")
-		names, sum = append(names, lane.Name), sum+lane.Floor
+		inside := lane.MinShare >= 0 && lane.MinShare < 1 // false for what is no number
+		f.refuse(!inside, path+".min_share", lane.MinShare, "must be at least 0 and below 1")
+		names, sum = append(names, lane.Name), sum+lane.MinShare
 	}
-	f.refuse(sum >= 1, "kafka.lanes", phrase("floors of "+strconv.FormatFloat(sum, 'g', 4, 64)+" together"), "must be below 1")
+	f.refuse(sum >= 1, "kafka.lanes", phrase("min_shares of "+strconv.FormatFloat(sum, 'g', 4, 64)+" together"), "must be below 1")
 }
 
 // tiers leaves names that are too long to the consumer, which makes them.
 func (f *faults) tiers(k Kafka) {
-	f.refuse(len(k.RetryTiers) > maxTiers, "kafka.retry_tiers", count(len(k.RetryTiers)), "at most %d", maxTiers)
+	f.refuse(len(k.RetryTopics) > maxTiers, "kafka.retry_topics", count(len(k.RetryTopics)), "at most %d", maxTiers)
 	before := time.Duration(0)
-	for i, text := range k.RetryTiers {
-		path := "kafka.retry_tiers." + strconv.Itoa(i)
+	for i, text := range k.RetryTopics {
+		path := "kafka.retry_topics." + strconv.Itoa(i)
 		d, err := time.ParseDuration(text)
 		f.refuse(err != nil || d < time.Second || d > time.Hour || d%time.Second != 0, path, text, "must be whole seconds from 1s to 1h")
 		f.refuse(err == nil && d <= before, path, text, "must be longer than the one before it")
@@ -108,6 +108,6 @@ func (f *faults) tiers(k Kafka) {
 	topics := k.JobTopics()
 	for _, n := range topicsOf(k) {
 		of, _, tier := strings.Cut(n.topic, ".retry.")
-		f.refuse(tier && len(k.RetryTiers) > 0 && slices.Contains(topics, of), n.path, n.topic, "is where delayed jobs of %s may go", of)
+		f.refuse(tier && len(k.RetryTopics) > 0 && slices.Contains(topics, of), n.path, n.topic, "is where delayed jobs of %s may go", of)
 	}
 }

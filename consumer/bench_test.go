@@ -68,7 +68,7 @@ func report(b *testing.B, before time.Duration) {
 // that settles at once; BenchmarkBareFetch is the same records without it.
 func BenchmarkConsume(b *testing.B) {
 	conn := filled(b, b.N)
-	c, err := consumer.New(consumer.Options{Connection: conn, Group: "g", Topics: []string{"jobs"}, CreateCompanions: true})
+	c, err := consumer.New(consumer.Options{Connection: conn, Group: "g", Topics: []string{"jobs"}, CreateTopics: true})
 	if err != nil {
 		b.Fatal(err)
 	}

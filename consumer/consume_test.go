@@ -51,7 +51,7 @@ func TestCompanionsMustExistUnlessCreated(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
 		o := w.options()
-		o.CreateCompanions = false
+		o.CreateTopics = false
 		n := w.start(o, nil)
 		if err := <-n.err; err == nil || !strings.Contains(err.Error(), "jobs.dlq") {
 			t.Errorf("got %v, want an error that names jobs.dlq", err)

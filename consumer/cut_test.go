@@ -146,7 +146,7 @@ func TestADeletedTopicStaysDeleted(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]func(*consumer.Options){
 		"plain":        func(*consumer.Options) {},
-		"retry topics": func(o *consumer.Options) { o.RetryTiers = []time.Duration{time.Second} },
+		"retry topics": func(o *consumer.Options) { o.RetryTopics = []time.Duration{time.Second} },
 		"results":      func(o *consumer.Options) { o.Results = true },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -97,20 +97,20 @@ type Class string
 
 // The classes a dead letter can have.
 const (
-	ClassDecode      Class = "decode"       // the record could not be read
-	ClassUnsupported Class = "unsupported"  // asks for something not built yet
-	ClassPermanent   Class = "permanent"    // the provider rejected it
-	ClassExhausted   Class = "exhausted"    // failed as often as allowed
-	ClassExpired     Class = "expired"      // its not-after passed before it was sent
-	ClassUnknown     Class = "unknown"      // written, no answer, and not to be called again; see Options.ParkUnknown
-	ClassLimited     Class = "limited"      // the limit had no room, and jobs are not to wait
-	ClassHeadTimeout Class = "head_timeout" // in hand for longer than head_timeout
-	ClassUnavailable Class = "unavailable"  // failed, and to be tried again; in retry tiers only
+	ClassDecode      Class = "decode"      // the record could not be read
+	ClassUnsupported Class = "unsupported" // asks for something not built yet
+	ClassPermanent   Class = "permanent"   // the provider rejected it
+	ClassExhausted   Class = "exhausted"   // failed as often as allowed
+	ClassExpired     Class = "expired"     // its not-after passed before it was sent
+	ClassUnknown     Class = "unknown"     // written, no answer, and not to be called again; see Options.ParkUnknown
+	ClassLimited     Class = "limited"     // the limit had no room, and jobs are not to wait
+	ClassJobTimeout  Class = "job_timeout" // in hand for longer than job_timeout
+	ClassUnavailable Class = "unavailable" // failed, and to be tried again; in retry tiers only
 )
 
 // Classes are those that a dead letter can have.
 func Classes() []Class {
-	return []Class{ClassDecode, ClassUnsupported, ClassPermanent, ClassExhausted, ClassExpired, ClassUnknown, ClassLimited, ClassHeadTimeout}
+	return []Class{ClassDecode, ClassUnsupported, ClassPermanent, ClassExhausted, ClassExpired, ClassUnknown, ClassLimited, ClassJobTimeout}
 }
 
 // expired tells whether the job's not-after has passed.

@@ -29,7 +29,7 @@
 // whose not-after has passed by then goes to the dead letters instead.
 //
 // Topics belong to lanes. The job of the first lane is the best, unless another
-// one is owed its floor; see [Lane]. Each lane has room for InHand jobs.
+// one is owed its min share; see [Lane]. Each lane has room for InHand jobs.
 //
 // A partition that has enough waiting isn't fetched; heartbeats go on. Nor is one
 // that holds its share of [Options.BufferBytes] when these are used up.

@@ -234,7 +234,7 @@ func TestWritingOverTLSAndSASL(t *testing.T) {
 func consumeReal(t *testing.T, conn consumer.Connection, want []string, produce func()) {
 	t.Helper()
 	produce()
-	c, err := consumer.New(consumer.Options{Connection: conn, Group: "g", Topics: []string{"jobs"}, CreateCompanions: true})
+	c, err := consumer.New(consumer.Options{Connection: conn, Group: "g", Topics: []string{"jobs"}, CreateTopics: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,7 @@ func bubbleWith(t *testing.T, partitions int32, test func(w *world), opts []kfak
 func (w *world) options() consumer.Options {
 	return consumer.Options{
 		Connection: consumer.Connection{Brokers: []string{broker}, Dial: w.net.DialContext},
-		Group:      "g", Topics: []string{"jobs"}, CreateCompanions: true,
+		Group:      "g", Topics: []string{"jobs"}, CreateTopics: true,
 	}
 }
 

@@ -19,8 +19,8 @@ type hub struct {
 	tiers []time.Duration // rising
 	parks bool            // ClassUnknown goes to a topic of its own
 
-	headTimeout time.Duration // how long a job may be in hand; 0: for ever
-	bytes       int           // what all partitions may hold together, about
+	jobTimeout time.Duration // how long a job may be in hand; 0: for ever
+	bytes      int           // what all partitions may hold together, about
 
 	maxAsleep, maxAsleepBytes int
 	log                       *slog.Logger
@@ -31,14 +31,14 @@ type hub struct {
 	asleep      int // jobs, as long as there is an alarm for them
 	asleepBytes int
 	toldCrowded bool
-	since       map[*Delivery]time.Time // when each was taken, with a headTimeout
+	since       map[*Delivery]time.Time // when each was taken, with a jobTimeout
 	live        map[*assignment]struct{}
 	finished    bool // ready is closed
 }
 
 func newHub(lanes []*lane, o *Options) *hub {
 	return &hub{
-		ready: make(chan struct{}, 1), lanes: lanes, order: o.Order, tiers: o.RetryTiers, parks: o.ParkUnknown, headTimeout: o.HeadTimeout, bytes: o.BufferBytes,
+		ready: make(chan struct{}, 1), lanes: lanes, order: o.Order, tiers: o.RetryTopics, parks: o.ParkUnknown, jobTimeout: o.JobTimeout, bytes: o.BufferBytes,
 		log: o.Logger, maxAsleep: o.MaxAsleep, maxAsleepBytes: o.MaxAsleepBytes,
 		alarms: newAlarms(), since: make(map[*Delivery]time.Time), live: make(map[*assignment]struct{}),
 	}
@@ -141,7 +141,7 @@ func (h *hub) handOut(d *Delivery) *Delivery {
 	d.part.lane.inHand++
 	d.part.taken++
 	d.part.asg.inHand++
-	if h.headTimeout > 0 {
+	if h.jobTimeout > 0 {
 		h.since[d] = time.Now()
 	}
 	return d

@@ -3,14 +3,14 @@ package consumer
 // lane is a set of topics that share a priority, a limit of jobs in hand and a
 // queue of jobs that are ready. The hub's lock guards it.
 type lane struct {
-	name  string
-	limit int     // jobs ready and in hand, at most
-	floor float64 // the least share of the hand-outs while something is ready
+	name     string
+	limit    int     // jobs ready and in hand, at most
+	minShare float64 // the least share of the hand-outs while something is ready
 
 	inHand int     // taken and not settled
 	ready  list    // admitted, and free to go; in the order in which they are taken
 	count  int     // in ready
-	credit float64 // hand-outs that the floor still owes
+	credit float64 // hand-outs that the min share still owes
 	done   meter   // jobs that were settled for good
 
 	first *partition // queue of partitions that may have a job to make ready
@@ -65,7 +65,7 @@ func (l *lane) drop(a *assignment) {
 }
 
 // pick chooses the lane whose job goes next; nil: none has one. The first lane
-// with a job wins, unless another one's floor is owed a whole hand-out. Lanes
+// with a job wins, unless another one's min share is owed a whole hand-out. Lanes
 // that have nothing ready are owed nothing for it.
 func pick(lanes []*lane) *lane {
 	var first, owed *lane
@@ -76,7 +76,7 @@ func pick(lanes []*lane) *lane {
 		if first == nil {
 			first = l
 		}
-		if l.credit += l.floor; l.credit >= 1 && (owed == nil || l.credit > owed.credit) {
+		if l.credit += l.minShare; l.credit >= 1 && (owed == nil || l.credit > owed.credit) {
 			owed = l
 		}
 	}

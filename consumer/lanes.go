@@ -13,10 +13,10 @@ import (
 type Lane struct {
 	Name   string   // 1 to 64 of a-z A-Z 0-9 . _ -
 	Topics []string // must exist; a topic belongs to one lane
-	// Floor is the least share of a node's hand-outs that the lane gets while it
-	// has jobs ready, whatever the lanes before it have; 0: none. All floors
+	// MinShare is the least share of a node's hand-outs that the lane gets while it
+	// has jobs ready, whatever the lanes before it have; 0: none. All min shares
 	// together are below 1.
-	Floor float64
+	MinShare float64
 }
 
 // DefaultLane is what the lane of plain topics is called.
@@ -65,13 +65,13 @@ func (o *Options) validateLanes() error {
 		if len(l.Topics) == 0 {
 			faults = append(faults, fault(at+".topics", "[]", "at least one is needed"))
 		}
-		if inside := l.Floor >= 0 && l.Floor < 1; !inside { // as is what is no number
-			faults = append(faults, fault(at+".floor", l.Floor, "must be at least 0 and below 1"))
+		if inside := l.MinShare >= 0 && l.MinShare < 1; !inside { // as is what is no number
+			faults = append(faults, fault(at+".min_share", l.MinShare, "must be at least 0 and below 1"))
 		}
-		names, sum = append(names, l.Name), sum+l.Floor
+		names, sum = append(names, l.Name), sum+l.MinShare
 	}
 	if sum >= 1 {
-		faults = append(faults, fault("lanes", sum, "the floors together must be below 1"))
+		faults = append(faults, fault("lanes", sum, "the shares together must be below 1"))
 	}
 	return errors.Join(faults...)
 }
@@ -87,11 +87,11 @@ type feed struct {
 // layout makes the lanes and feeds of a node.
 func (o *Options) layout() (lanes []*lane, feeds []*feed) {
 	for _, l := range o.inLanes() {
-		made := &lane{name: l.Name, limit: o.InHand, floor: l.Floor}
+		made := &lane{name: l.Name, limit: o.InHand, minShare: l.MinShare}
 		lanes = append(lanes, made)
 		for _, t := range l.Topics {
 			feeds = append(feeds, &feed{topic: t, of: t, lane: made})
-			for _, tier := range o.RetryTiers {
+			for _, tier := range o.RetryTopics {
 				feeds = append(feeds, &feed{topic: tierTopic(t, tier), of: t, lane: made, tier: tier})
 			}
 		}

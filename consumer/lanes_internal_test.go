@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Without floors, a lane gets nothing while one before it has a job.
+// Without min shares, a lane gets nothing while one before it has a job.
 func TestTheFirstLaneWithAJobGoesFirst(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -40,8 +40,8 @@ func TestTheFirstLaneWithAJobGoesFirst(t *testing.T) {
 	})
 }
 
-// In any stretch in which a lane always has a job ready it gets its floor of the
-// hand-outs, less a constant that is at most the number of floors.
+// In any stretch in which a lane always has a job ready it gets its min share of the
+// hand-outs, less a constant that is at most the number of min shares.
 func TestALaneGetsItsFloorInAnyStretch(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -49,9 +49,9 @@ func TestALaneGetsItsFloorInAnyStretch(t *testing.T) {
 		var lanes []*lane
 		left := 0.99
 		for i := range count {
-			floor := rapid.Float64Range(0, left).Draw(t, "floor")
-			left -= floor
-			lanes = append(lanes, &lane{name: fmt.Sprint(i), limit: 1 << 20, floor: floor})
+			share := rapid.Float64Range(0, left).Draw(t, "share")
+			left -= share
+			lanes = append(lanes, &lane{name: fmt.Sprint(i), limit: 1 << 20, minShare: share})
 		}
 		// Hand-outs since a lane was last empty, and those it got.
 		since, got := make([]int, count), make([]int, count)
@@ -70,7 +70,7 @@ func TestALaneGetsItsFloorInAnyStretch(t *testing.T) {
 				if lanes[i] == l {
 					got[i]++
 				}
-				if least := lanes[i].floor*float64(since[i]) - float64(count); float64(got[i]) < least {
+				if least := lanes[i].minShare*float64(since[i]) - float64(count); float64(got[i]) < least {
 					t.Fatalf("lane %d got %d of %d hand-outs, want at least %v", i, got[i], since[i], least)
 				}
 			}
@@ -81,7 +81,7 @@ func TestALaneGetsItsFloorInAnyStretch(t *testing.T) {
 // A lane whose jobs are all in hand stands in no other lane's way.
 func TestAFullLaneBlocksNobody(t *testing.T) {
 	t.Parallel()
-	high, low := &lane{name: "high", limit: 2}, &lane{name: "low", limit: 2, floor: 0.5}
+	high, low := &lane{name: "high", limit: 2}, &lane{name: "low", limit: 2, minShare: 0.5}
 	w := newWorkshop(high, low)
 	a := w.assignment()
 	w.bring(w.partition(a, high, 0), 0, 0, 0, 0, 0)

@@ -86,13 +86,13 @@ type Options struct {
 	Drain          time.Duration // how long calls on the wire are awaited; default 7 s
 	JoinBackoff    time.Duration // after a join that failed; default 500 ms
 
-	// RetryTiers are the delays of the topics <topic>.retry.<delay>, strictly
+	// RetryTopics are the delays of the topics <topic>.retry.<delay>, strictly
 	// rising whole seconds from 1 s to 1 h. None: jobs wait in place only.
-	RetryTiers []time.Duration
+	RetryTopics []time.Duration
 
-	// HeadTimeout is how long a job may be in hand before it goes to a tier or,
+	// JobTimeout is how long a job may be in hand before it goes to a tier or,
 	// without tiers, to the dead letters, in any order; 0: for ever.
-	HeadTimeout time.Duration
+	JobTimeout time.Duration
 
 	// Jobs that wait in memory for their time or for their next try, over all
 	// partitions of the node. Beyond either bound the node fetches nothing until
@@ -104,10 +104,10 @@ type Options struct {
 	// that may have been done, and that somebody has to look at.
 	ParkUnknown bool
 
-	CreateCompanions bool       // create <topic>.dlq and the others that are wanted where they are missing
-	Results          bool       // say on <topic>.results what became of each job; see [Results]
-	StartAt          StartAt    // default first
-	OutOfRange       OutOfRange // default earliest
+	CreateTopics bool       // create <topic>.dlq and the others that are wanted where they are missing
+	Results      bool       // say on <topic>.results what became of each job; see [Results]
+	StartAt      StartAt    // default first
+	OutOfRange   OutOfRange // default earliest
 
 	Logger     *slog.Logger          // nil: none
 	Registerer prometheus.Registerer // nil: no metrics
@@ -182,7 +182,7 @@ func (o *Options) validateNames() error {
 	if !topicName.MatchString(o.Group) {
 		faults = append(faults, fault("group", strconv.Quote(o.Group), "must be 1 to 249 of a-z A-Z 0-9 . _ -"))
 	}
-	faults = append(faults, o.validateLanes(), o.validateTopics(), validateTiers(o.RetryTiers))
+	faults = append(faults, o.validateLanes(), o.validateTopics(), validateTiers(o.RetryTopics))
 	if o.OutOfRange != RangeEarliest && o.OutOfRange != RangeLatest && o.OutOfRange != RangeStop {
 		faults = append(faults, fault("out_of_range", strconv.Quote(string(o.OutOfRange)), "must be earliest, latest or stop"))
 	}
@@ -253,8 +253,8 @@ func (o *Options) validateTimes() error {
 			faults = append(faults, fault(t.field, t.value, "must be 1ms to 1h"))
 		}
 	}
-	if o.HeadTimeout != 0 && (o.HeadTimeout < time.Second || o.HeadTimeout > 24*time.Hour) {
-		faults = append(faults, fault("head_timeout", o.HeadTimeout, "must be 1s to 24h, or 0 for none"))
+	if o.JobTimeout != 0 && (o.JobTimeout < time.Second || o.JobTimeout > 24*time.Hour) {
+		faults = append(faults, fault("job_timeout", o.JobTimeout, "must be 1s to 24h, or 0 for none"))
 	}
 	if o.Heartbeat > time.Second {
 		faults = append(faults, fault("heartbeat", o.Heartbeat, "must be at most 1s, or a rebalance takes too long"))

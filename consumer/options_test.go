@@ -26,7 +26,9 @@ func TestOptionsAreChecked(t *testing.T) {
 		"topics and lanes":  {func(o *consumer.Options) { o.Lanes = []consumer.Lane{{Name: "l", Topics: []string{"u"}}} }, []string{"topics", "[t]", "lanes"}},
 		"lane without name": {func(o *consumer.Options) { *o = inLanes(*o, consumer.Lane{Topics: []string{"u"}}) }, []string{"lanes.0.name", `""`}},
 		"lane of nothing":   {func(o *consumer.Options) { *o = inLanes(*o, consumer.Lane{Name: "l"}) }, []string{"lanes.0.topics", "[]"}},
-		"floor":             {func(o *consumer.Options) { *o = inLanes(*o, consumer.Lane{Name: "l", Topics: []string{"u"}, Floor: 1}) }, []string{"lanes.0.floor", "1"}},
+		"min_share": {func(o *consumer.Options) {
+			*o = inLanes(*o, consumer.Lane{Name: "l", Topics: []string{"u"}, MinShare: 1})
+		}, []string{"lanes.0.min_share", "1"}},
 		"topic in two lanes": {func(o *consumer.Options) {
 			*o = inLanes(*o, consumer.Lane{Name: "l", Topics: []string{"u"}}, consumer.Lane{Name: "m", Topics: []string{"u"}})
 		}, []string{"topics", `"u"`, "twice"}},

@@ -20,7 +20,7 @@ func TestResultsOfTiersAreThoseOfTheTopic(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
 		o := w.withResults()
-		o.Order, o.RetryTiers = consumer.OrderNone, []time.Duration{5 * time.Second}
+		o.Order, o.RetryTopics = consumer.OrderNone, []time.Duration{5 * time.Second}
 		n := w.startSettling(o, func(r *consumer.Results, d *consumer.Delivery) {
 			if d.Past().Calls == 0 {
 				go d.Later(time.Now().Add(6*time.Second), consumer.Failure{Class: consumer.ClassUnavailable, Attempt: 1, Failures: 1})
@@ -49,7 +49,7 @@ func TestAJobThatWaitsForItsResultIsNotStuck(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
 		o := w.withResults()
-		o.HeadTimeout = 3 * time.Second
+		o.JobTimeout = 3 * time.Second
 		n := w.startSettling(o, accepted)
 		w.until("joined", func() bool { return n.c.Status().Joined })
 		fault := w.failResults("jobs")
@@ -71,7 +71,7 @@ func TestResultsOfJobsThatWereNotCalled(t *testing.T) {
 	bubble(t, 1, func(w *world) {
 		header := func(key, value string) []job.Header { return []job.Header{{Key: key, Value: []byte(value)}} }
 		o := w.withResults()
-		o.HeadTimeout = 3 * time.Second
+		o.JobTimeout = 3 * time.Second
 		n := w.start(o, nil) // they are held
 		w.until("joined", func() bool { return n.c.Status().Joined })
 		fault := w.failResults("jobs")
@@ -88,7 +88,7 @@ func TestResultsOfJobsThatWereNotCalled(t *testing.T) {
 		fault.Remove()
 		w.waitFor("jobs", 0, 4)
 		w.ok(n.end())
-		want := map[int64]string{0: "expired", 1: "unsupported", 3: "head_timeout"}
+		want := map[int64]string{0: "expired", 1: "unsupported", 3: "job_timeout"}
 		_, got := w.results("jobs")
 		for _, r := range got {
 			if r.Result != want[r.Offset] || r.Error == "" != (r.Result == "expired") {

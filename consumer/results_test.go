@@ -344,7 +344,7 @@ func TestResultsTopicThatIsMissing(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
 		o := w.withResults()
-		o.CreateCompanions = false
+		o.CreateTopics = false
 		n := w.start(o, nil)
 		if err := <-n.err; err == nil || !strings.Contains(err.Error(), "topic jobs.results does not exist") {
 			t.Errorf("got %v, want an error that names the topic", err)

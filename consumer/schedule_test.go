@@ -56,13 +56,13 @@ func schedulesAreKept(w *world, o consumer.Options, most time.Duration) {
 	if took := time.Since(begin); took > 10*time.Second {
 		w.t.Errorf("it waited for %v", took)
 	}
-	if l := n.c.Status().Lanes[0]; l.Waiting > 0 && len(o.RetryTiers) == 0 || l.Asleep == 0 {
+	if l := n.c.Status().Lanes[0]; l.Waiting > 0 && len(o.RetryTopics) == 0 || l.Asleep == 0 {
 		w.t.Errorf("got %+v, want the jobs parked and none waiting", l)
 	}
 	w.within(most+10*time.Second, "all are seen", func() bool { return seen() == jobs+1 })
 	for value, by := range off {
 		if value != "at once" && (by < 0 || by > 300*time.Millisecond) {
-			w.t.Errorf("%s, tiers %v: job %s came %v off its time", o.Order, o.RetryTiers, value, by)
+			w.t.Errorf("%s, tiers %v: job %s came %v off its time", o.Order, o.RetryTopics, value, by)
 		}
 	}
 	w.ok(n.end())
@@ -85,7 +85,7 @@ func TestSchedulesThatCantBeKept(t *testing.T) {
 		for _, m := range w.letters("jobs") {
 			got[string(m.Value)] = headerMap(m)["x-error-class"] + ": " + headerMap(m)["x-error-message"]
 		}
-		if len(n.values()) != 0 || !strings.HasPrefix(got["far"], "unsupported: ") || !strings.Contains(got["far"], "kafka.retry_tiers") ||
+		if len(n.values()) != 0 || !strings.HasPrefix(got["far"], "unsupported: ") || !strings.Contains(got["far"], "kafka.retry_topics") ||
 			!strings.HasPrefix(got["backwards"], "decode: not-after") || !strings.HasPrefix(got["late"], "expired: ") {
 			t.Errorf("handed out %v, dead letters %v", n.values(), got)
 		}

@@ -56,14 +56,14 @@ func tierFor(tiers []time.Duration, wait time.Duration) time.Duration {
 func validateTiers(tiers []time.Duration) error {
 	var faults []error
 	if len(tiers) > maxTiers {
-		faults = append(faults, fault("retry_tiers", len(tiers), fmt.Sprintf("at most %d", maxTiers)))
+		faults = append(faults, fault("retry_topics", len(tiers), fmt.Sprintf("at most %d", maxTiers)))
 	}
 	for i, t := range tiers {
 		if t < minTier || t > maxTier || t%time.Second != 0 {
-			faults = append(faults, fault("retry_tiers", t, "must be whole seconds from 1s to 1h"))
+			faults = append(faults, fault("retry_topics", t, "must be whole seconds from 1s to 1h"))
 		}
 		if i > 0 && t <= tiers[i-1] {
-			faults = append(faults, fault("retry_tiers", t, fmt.Sprintf("must be longer than %v before it", tiers[i-1])))
+			faults = append(faults, fault("retry_topics", t, fmt.Sprintf("must be longer than %v before it", tiers[i-1])))
 		}
 	}
 	return errors.Join(faults...)
@@ -78,7 +78,7 @@ func (o *Options) companionsOf(topic string) []string {
 	if o.Results {
 		all = append(all, resultsTopic(topic))
 	}
-	for _, t := range o.RetryTiers {
+	for _, t := range o.RetryTopics {
 		all = append(all, tierTopic(topic, t))
 	}
 	return all
@@ -97,7 +97,7 @@ func (p *partition) delay(d *Delivery, wait time.Duration) {
 	default:
 		p.condemn(d, &letter{d: d, f: Failure{
 			Class: ClassUnsupported, Attempt: d.Past().Calls,
-			Message: fmt.Sprintf("not-before: is more than %v ahead; kafka.retry_tiers would allow it", restMost),
+			Message: fmt.Sprintf("not-before: is more than %v ahead; kafka.retry_topics would allow it", restMost),
 		}})
 	}
 }

@@ -30,8 +30,8 @@ func TestTiersReal(t *testing.T) {
 	conn := consumer.Connection{Brokers: []string{addr}}
 	writeSchedules(t, conn, jobs)
 	o := consumer.Options{
-		Connection: conn, Group: "g", Topics: []string{"jobs"}, CreateCompanions: true,
-		Order: consumer.OrderNone, RetryTiers: []time.Duration{time.Second, 5 * time.Second}, Session: 9 * time.Second,
+		Connection: conn, Group: "g", Topics: []string{"jobs"}, CreateTopics: true,
+		Order: consumer.OrderNone, RetryTopics: []time.Duration{time.Second, 5 * time.Second}, Session: 9 * time.Second,
 	}
 	s := &sum{rnd: rand.New(rand.NewPCG(1, 1)), least: time.Second, done: map[string]int{}, dead: map[string]int{}}
 	var worst time.Duration

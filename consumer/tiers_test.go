@@ -21,7 +21,7 @@ import (
 )
 
 func withTiers(o consumer.Options, order consumer.Order, tiers ...time.Duration) consumer.Options {
-	o.Order, o.RetryTiers = order, tiers
+	o.Order, o.RetryTopics = order, tiers
 	return o
 }
 
@@ -240,12 +240,12 @@ func TestTiersAreCompanions(t *testing.T) {
 	t.Parallel()
 	bubble(t, 3, func(w *world) {
 		o := withTiers(w.options(), consumer.OrderNone, 5*time.Second, 10*time.Minute)
-		o.CreateCompanions = false
+		o.CreateTopics = false
 		n := w.start(o, nil)
 		if err := <-n.err; err == nil || !strings.Contains(err.Error(), "jobs.dlq") {
 			t.Errorf("got %v, want an error that names jobs.dlq", err)
 		}
-		o.CreateCompanions = true
+		o.CreateTopics = true
 		n = w.start(o, nil)
 		w.until("it has joined", func() bool { return n.c.Status().Joined })
 		w.until("all partitions are there", func() bool { return len(n.c.Status().Partitions) == 9 })
@@ -267,7 +267,7 @@ func TestAStrandedTierIsNamed(t *testing.T) {
 		w.until("it has joined", func() bool { return n.c.Status().Joined })
 		w.ok(n.end())
 		var said strings.Builder
-		o.RetryTiers, o.Logger = o.RetryTiers[:1], slog.New(slog.NewTextHandler(&said, nil))
+		o.RetryTopics, o.Logger = o.RetryTopics[:1], slog.New(slog.NewTextHandler(&said, nil))
 		n = w.start(o, nil)
 		w.until("it has joined", func() bool { return n.c.Status().Joined })
 		w.ok(n.end())

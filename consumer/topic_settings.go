@@ -105,7 +105,7 @@ func alterCommand(topic, name, value string) string {
 func (o *Options) refuseCompacted(all map[string]topicSettings) error {
 	for _, t := range o.jobTopics() {
 		sources := []string{t}
-		for _, tier := range o.RetryTiers {
+		for _, tier := range o.RetryTopics {
 			sources = append(sources, tierTopic(t, tier))
 		}
 		for _, s := range sources {
@@ -171,7 +171,7 @@ func (o *Options) wrong(name, of string, source, is topicSettings) topicSettings
 
 // tierOf is the delay of a retry topic; 0: it is none.
 func (o *Options) tierOf(name, of string) time.Duration {
-	for _, tier := range o.RetryTiers {
+	for _, tier := range o.RetryTopics {
 		if name == tierTopic(of, tier) {
 			return tier
 		}

@@ -49,7 +49,7 @@ func TestDerivedTopicsCopyTheirSource(t *testing.T) {
 					w.configure("jobs", k, v)
 				}
 				o := w.withResults()
-				o.ParkUnknown, o.RetryTiers = true, []time.Duration{5 * time.Second}
+				o.ParkUnknown, o.RetryTopics = true, []time.Duration{5 * time.Second}
 				n := w.idle(o)
 				w.until("joined", func() bool { return n.c.Status().Joined })
 				w.ok(n.end())
@@ -80,7 +80,7 @@ func TestCompactedSourcesAreRefused(t *testing.T) {
 			bubble(t, 1, func(w *world) {
 				w.configure(topic, "cleanup.policy", "delete,compact")
 				o := w.options()
-				o.RetryTiers = []time.Duration{5 * time.Second}
+				o.RetryTopics = []time.Duration{5 * time.Second}
 				n := w.idle(o)
 				var err error
 				w.until("it has ended", func() bool {
@@ -114,7 +114,7 @@ func TestWrongSettingsAreToldOnce(t *testing.T) {
 		w.configure("more.dlq", "retention.ms", "-1")
 		var log bytes.Buffer
 		o := w.options()
-		o.Topics, o.RetryTiers = []string{"jobs", "more"}, []time.Duration{5 * time.Second, time.Hour}
+		o.Topics, o.RetryTopics = []string{"jobs", "more"}, []time.Duration{5 * time.Second, time.Hour}
 		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		n := w.idle(o)
 		w.until("joined", func() bool { return n.c.Status().Joined })
@@ -146,7 +146,7 @@ func TestAJobTooLargeForItsRetryTopicIsTriedInPlace(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
 		o := w.options()
-		o.Order, o.RetryTiers = consumer.OrderNone, []time.Duration{5 * time.Second}
+		o.Order, o.RetryTopics = consumer.OrderNone, []time.Duration{5 * time.Second}
 		w.refuse("jobs.retry.5s", 4000)
 		w.produce("jobs", job.Record{Value: noise('x', 5000)}, job.Record{Value: []byte("small")})
 		n := w.start(o, func(d *consumer.Delivery) {

@@ -57,7 +57,7 @@ func (c *Consumer) checkTopics(ctx context.Context) error {
 				continue
 			}
 			c.writer.fitTo(companion, settings[t])
-			if !c.opts.CreateCompanions {
+			if !c.opts.CreateTopics {
 				return &missingError{companion, "create it, or let companions be created"}
 			}
 			if err := c.createCompanion(ctx, companion, layout[t], c.opts.derived(companion, t, settings[t])); err != nil {
@@ -67,7 +67,7 @@ func (c *Consumer) checkTopics(ctx context.Context) error {
 		}
 	}
 	c.warnOfStranded(ctx)
-	if created && (len(c.opts.RetryTiers) > 0 || c.results != nil) {
+	if created && (len(c.opts.RetryTopics) > 0 || c.results != nil) {
 		return c.known(ctx, all)
 	}
 	return nil
@@ -85,7 +85,7 @@ func (c *Consumer) warnOfStranded(ctx context.Context) {
 	for _, of := range c.opts.jobTopics() {
 		for name := range layout {
 			if strings.HasPrefix(name, of+".retry.") && !slices.Contains(all, name) {
-				c.opts.Logger.Warn("a retry tier is not among retry_tiers, jobs that are left in it are not sent", "topic", name)
+				c.opts.Logger.Warn("a retry tier is not among retry_topics, jobs that are left in it are not sent", "topic", name)
 			}
 		}
 	}

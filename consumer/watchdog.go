@@ -5,33 +5,33 @@ import (
 	"time"
 )
 
-// A job that is in hand longer than HeadTimeout holds the commit point of its
+// A job that is in hand longer than JobTimeout holds the commit point of its
 // partition, and its key. So it is expelled: it goes to a tier or to the dead
 // letters, and what its worker says of it later only gives the hand back.
 
 // expelLate expels what has been in hand for too long. It returns how soon to look
 // again. The hub's lock is held.
 func (h *hub) expelLate(now time.Time) time.Duration {
-	if h.headTimeout == 0 {
+	if h.jobTimeout == 0 {
 		return time.Hour
 	}
 	for d, since := range h.since {
-		if now.Sub(since) >= h.headTimeout && !d.part.asg.draining {
+		if now.Sub(since) >= h.jobTimeout && !d.part.asg.draining {
 			h.expel(d, now)
 		}
 	}
-	return max(h.headTimeout/16, 10*time.Millisecond)
+	return max(h.jobTimeout/16, 10*time.Millisecond)
 }
 
 func (h *hub) expel(d *Delivery, now time.Time) {
 	delete(h.since, d)
 	d.gone = true
 	l := &letter{d: d, f: Failure{
-		Class: ClassHeadTimeout, Message: fmt.Sprintf("in hand for %v and not settled", h.headTimeout),
+		Class: ClassJobTimeout, Message: fmt.Sprintf("in hand for %v and not settled", h.jobTimeout),
 		Attempt: d.past.Calls, Failures: d.past.Failures,
 	}}
 	if len(h.tiers) > 0 {
-		l.tier = max(tierFor(h.tiers, h.headTimeout), h.tiers[0])
+		l.tier = max(tierFor(h.tiers, h.jobTimeout), h.tiers[0])
 		l.at = now.Add(l.tier)
 	}
 	d.part.condemn(d, l)
@@ -81,7 +81,7 @@ func (h *hub) claim(d *Delivery) bool {
 
 // takeBack gives a job that was claimed to its worker again.
 func (h *hub) takeBack(d *Delivery) {
-	if h.headTimeout == 0 {
+	if h.jobTimeout == 0 {
 		return
 	}
 	h.mu.Lock()
@@ -121,7 +121,7 @@ func (d *Delivery) goneThrough(p Past) {
 // Then it is not to be called any more, and to be returned.
 func (d *Delivery) Gone() bool {
 	h := d.part.hub
-	if h.headTimeout == 0 {
+	if h.jobTimeout == 0 {
 		return false
 	}
 	h.mu.Lock()

@@ -24,7 +24,7 @@ func TestAStuckJobIsExpelled(t *testing.T) {
 		bubble(t, 1, func(w *world) {
 			w.produce("jobs", keyed("a", "a1"), keyed("a", "a2"), keyed("b", "b1"))
 			o := w.options()
-			o.HeadTimeout = 10 * time.Second
+			o.JobTimeout = 10 * time.Second
 			n := w.start(o, nil)
 			held := n.holding(2)
 			held[1].Done()
@@ -44,7 +44,7 @@ func TestAStuckJobIsExpelled(t *testing.T) {
 			}
 			w.ok(n.end())
 			letters := w.letters("jobs")
-			if len(letters) != 1 || headerMap(letters[0])["x-error-class"] != "head_timeout" || !slices.Equal(n.values(), []string{"a1", "b1", "a2"}) {
+			if len(letters) != 1 || headerMap(letters[0])["x-error-class"] != "job_timeout" || !slices.Equal(n.values(), []string{"a1", "b1", "a2"}) {
 				t.Errorf("handed out %v, letters %v", n.values(), letters)
 			}
 		})
@@ -57,7 +57,7 @@ func TestAStuckJobComesBackFromATier(t *testing.T) {
 	bubble(t, 1, func(w *world) {
 		w.produce("jobs", keyed("a", "a1"))
 		o := withTiers(w.options(), consumer.OrderPartition, time.Second, 5*time.Second, time.Minute)
-		o.HeadTimeout = 10 * time.Second
+		o.JobTimeout = 10 * time.Second
 		n := w.start(o, nil)
 		first := n.holding(1)[0]
 		first.Tried(consumer.Past{Calls: 7, Failures: 4})
@@ -85,7 +85,7 @@ func TestAJobThatIsBeingBuriedIsNotExpelled(t *testing.T) {
 		w.produce("jobs", keyed("a", "a1"))
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.dlq", Err: kerr.NotLeaderForPartition, Count: -1})
 		o := w.options()
-		o.HeadTimeout = 5 * time.Second
+		o.JobTimeout = 5 * time.Second
 		n := w.start(o, func(d *consumer.Delivery) { go d.Dead(consumer.Failure{Class: consumer.ClassPermanent}) })
 		time.Sleep(20 * time.Second)
 		fault.Remove()
@@ -105,7 +105,7 @@ func TestADrainWithAStuckJob(t *testing.T) {
 		w.produce("jobs", keyed("a", "a1"))
 		w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.dlq", Err: kerr.NotLeaderForPartition, Count: -1})
 		o := w.options()
-		o.HeadTimeout = 2 * time.Second
+		o.JobTimeout = 2 * time.Second
 		n := w.start(o, nil)
 		held := n.holding(1)
 		time.Sleep(5 * time.Second)
@@ -129,7 +129,7 @@ func TestAJobThatWaitsForItsResultIsNotExpelled(t *testing.T) {
 	bubble(t, 1, func(w *world) {
 		w.produce("jobs", keyed("a", "slow"), keyed("b", "stuck"))
 		o := w.options()
-		o.Results, o.HeadTimeout = true, 5*time.Second
+		o.Results, o.JobTimeout = true, 5*time.Second
 		n := w.start(o, nil)
 		held := n.holding(2)
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.results", Err: kerr.NotLeaderForPartition, Count: -1})
@@ -158,7 +158,7 @@ func TestAJobThatWasAnsweredIsNotExpelled(t *testing.T) {
 	bubble(t, 1, func(w *world) {
 		w.produce("jobs", keyed("a", "a1"))
 		o := w.options()
-		o.HeadTimeout = 5 * time.Second
+		o.JobTimeout = 5 * time.Second
 		n := w.start(o, nil)
 		held := n.holding(1)[0]
 		held.Answered()

@@ -38,8 +38,8 @@ func TestAStalledBrokerReal(t *testing.T) {
 	}
 	held := make(chan *consumer.Delivery, 10*jobs)
 	end := runReal(t, consumer.Options{
-		Connection: conn, Group: "g", Topics: []string{"jobs"}, CreateCompanions: true, ParkUnknown: true,
-		Order: consumer.OrderNone, RetryTiers: []time.Duration{time.Hour}, Session: 40 * time.Second, Drain: 2 * time.Second,
+		Connection: conn, Group: "g", Topics: []string{"jobs"}, CreateTopics: true, ParkUnknown: true,
+		Order: consumer.OrderNone, RetryTopics: []time.Duration{time.Hour}, Session: 40 * time.Second, Drain: 2 * time.Second,
 	}, func(d *consumer.Delivery) { held <- d })
 	var all []*consumer.Delivery
 	for range jobs {
@@ -96,7 +96,7 @@ func refuseCompactedReal(t *testing.T, cl *kafka.Client, conn consumer.Connectio
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := consumer.New(consumer.Options{Connection: conn, Group: "g", Topics: []string{"compacted"}, CreateCompanions: true})
+	c, err := consumer.New(consumer.Options{Connection: conn, Group: "g", Topics: []string{"compacted"}, CreateTopics: true})
 	if err != nil {
 		t.Fatal(err)
 	}

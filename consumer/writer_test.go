@@ -97,7 +97,7 @@ func TestAStallWritesNoRetryTwice(t *testing.T) {
 		const jobs = 20
 		s := w.stall()
 		o := w.options()
-		o.Order, o.RetryTiers = consumer.OrderNone, []time.Duration{time.Hour}
+		o.Order, o.RetryTopics = consumer.OrderNone, []time.Duration{time.Hour}
 		o.Session, o.Drain = 10*time.Second, 2*time.Second
 		o.Dial = s.dial(w)
 		n := w.start(o, func(d *consumer.Delivery) {
@@ -127,7 +127,7 @@ func TestABrokerThatStallsWritesNoRetryTwice(t *testing.T) {
 		const jobs = 20
 		s := w.stall()
 		o := w.options()
-		o.Order, o.RetryTiers = consumer.OrderNone, []time.Duration{time.Hour}
+		o.Order, o.RetryTopics = consumer.OrderNone, []time.Duration{time.Hour}
 		o.Session, o.Drain = 30*time.Second, 2*time.Second
 		o.Dial = s.dial(w)
 		n := w.start(o, func(d *consumer.Delivery) {

@@ -13,7 +13,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"dispatcher/internal/containers"
-	"dispatcher/sender/provider"
+	"dispatcher/internal/provider"
 	"dispatcher/throttle"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"dispatcher/internal/containers"
-	"dispatcher/sender/provider"
+	"dispatcher/internal/provider"
 )
 
 // What brokers, topics and offsets do under nodes that run is survived, or

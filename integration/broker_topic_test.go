@@ -9,7 +9,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
-	"dispatcher/sender/provider"
+	"dispatcher/internal/provider"
 )
 
 // topicRemade: a topic is deleted and made again under nodes that run: at once,

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"dispatcher/sender/provider"
+	"dispatcher/internal/provider"
 )
 
 const churnEvery = 5 * time.Second

@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"dispatcher/internal/containers"
-	"dispatcher/sender/provider"
+	"dispatcher/internal/provider"
 )
 
 // The consumer keeps its word on real servers: each job ends where it should,
@@ -24,7 +24,7 @@ func TestConsumerReal(t *testing.T) {
 		t.Run("nodes come and go", func(t *testing.T) { w.churn(t, 12) })
 		t.Run("each job ends where it should, by way of retry tiers", beside(func(t *testing.T) {
 			t.Helper()
-			w.fates(t, "kafka.order=none", "kafka.retry_tiers=1s", "sender.retry.backoff=3s", "sender.retry.max_backoff=3s")
+			w.fates(t, "kafka.order=none", "kafka.retry_topics=1s", "sender.retry.backoff=3s", "sender.retry.max_backoff=3s")
 		}))
 		t.Run("no aborted job is sent", beside(w.aborted))
 		t.Run("a topic grows", beside(w.topicGrows))

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"dispatcher/internal/containers"
-	"dispatcher/sender/provider"
+	"dispatcher/internal/provider"
 )
 
 // A provider that keeps no connections and takes its time for a new one gets as

@@ -33,7 +33,7 @@ func (w *world) fates(t *testing.T, settings ...string) {
 	t.Helper()
 	// The provider is up: the breaker must not take those that are unavailable last for an outage.
 	s := w.scripted(t, 2000, 6, 5*time.Millisecond, append(settings, "sender.breaker.failures=1000")...)
-	tiers := slices.ContainsFunc(settings, func(set string) bool { return strings.Contains(set, "retry_tiers") })
+	tiers := slices.ContainsFunc(settings, func(set string) bool { return strings.Contains(set, "retry_topics") })
 	count := s.writeFates(t)
 	begin := time.Now()
 	nodes := s.start(t, 2)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"dispatcher/internal/containers"
-	"dispatcher/sender/provider"
+	"dispatcher/internal/provider"
 )
 
 // Whatever happens to nodes, Redis, the limit and the provider, no window is

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"dispatcher/internal/containers"
-	"dispatcher/sender/provider"
+	"dispatcher/internal/provider"
 )
 
 // A Friday evening: people change the limit of a fleet at work with the

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"dispatcher/sender/provider"
+	"dispatcher/internal/provider"
 )
 
 // judge is the provider in its own process.

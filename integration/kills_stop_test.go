@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"dispatcher/sender/provider"
+	"dispatcher/internal/provider"
 )
 
 // stopped is how long a kill was felt.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"dispatcher/sender/provider"
+	"dispatcher/internal/provider"
 )
 
 var (
@@ -46,7 +46,7 @@ const (
 type kill struct {
 	victim, heir *node
 	at           time.Time // just before the signal
-	read         time.Time // the ledger had been read by then
+	read         time.Time // the dedup store had been read by then
 	done         []string  // what Redis knew to be done
 	claimed      int
 }
@@ -55,13 +55,13 @@ type kill struct {
 // with its calls on the wire and replaced, again and again.
 type killing struct {
 	*scene
-	size   killSize
-	name   string
-	ledger bool
-	draw   *rand.Rand
-	began  time.Time
-	epoch  time.Time // of the provider's clock: some milliseconds after the true one at most
-	kills  []kill
+	size  killSize
+	name  string
+	dedup bool
+	draw  *rand.Rand
+	began time.Time
+	epoch time.Time // of the provider's clock: some milliseconds after the true one at most
+	kills []kill
 
 	arrivals []provider.Arrival
 	report   provider.Report
@@ -79,13 +79,13 @@ func (w *world) kill(t *testing.T, name string, settings ...string) *killing {
 	settings = append(settings, "sender.http.timeout=2s", "kafka.drain=3s", "kafka.session="+killSession.String())
 	k := &killing{
 		scene: w.scene(t, size.cap, 12, killLatency, settings...), size: size, name: name,
-		ledger: name != "none", draw: rand.New(rand.NewPCG(chosen, 0)),
+		dedup: name != "none", draw: rand.New(rand.NewPCG(chosen, 0)),
 	}
 	k.enqueue(t, size.jobs)
 	k.start(t, killNodes)
 	k.play(t)
 	k.settled(t, 2*time.Minute)
-	k.keptLedger(t)
+	k.keptDedup(t)
 	stop(t, k.running()...)
 	k.arrivals, k.report = k.judge.arrivals(t), k.judge.report(t, k.cap)
 	kept(t, k.report)
@@ -147,7 +147,7 @@ func (k *killing) killOne(t *testing.T) {
 	one := kill{victim: nodes[k.draw.IntN(len(nodes))], at: time.Now()}
 	one.victim.signal(t, syscall.SIGKILL)
 	_ = one.victim.wait(t, 10*time.Second)
-	if k.ledger {
+	if k.dedup {
 		one.done, one.claimed = k.remembered(t)
 	}
 	one.read = time.Now()
@@ -160,15 +160,15 @@ func (k *killing) killOne(t *testing.T) {
 	k.kills = append(k.kills, one)
 }
 
-// keptLedger expects that no node found the ledger gone.
-func (k *killing) keptLedger(t *testing.T) {
+// keptDedup expects that no node found the dedup store gone.
+func (k *killing) keptDedup(t *testing.T) {
 	t.Helper()
-	if !k.ledger {
+	if !k.dedup {
 		return
 	}
 	for _, n := range k.running() {
-		if lost := n.metric(t, "dispatcher_ledger_lost_total"); lost != 0 {
-			t.Errorf("node %d says that Redis lost the ledger %v times", n.number, lost)
+		if lost := n.metric(t, "dispatcher_dedup_lost_total"); lost != 0 {
+			t.Errorf("node %d says that Redis lost the dedup store %v times", n.number, lost)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"dispatcher/sender/provider"
+	"dispatcher/internal/provider"
 )
 
 const (

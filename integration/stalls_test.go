@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"dispatcher/internal/containers"
-	"dispatcher/sender/provider"
+	"dispatcher/internal/provider"
 )
 
 // What the nodes of a run are put through.

@@ -16,11 +16,11 @@ import (
 
 	"dispatcher/consumer"
 	"dispatcher/internal/containers"
-	"dispatcher/internal/sendledger"
+	"dispatcher/internal/dedup"
 	"dispatcher/job"
 )
 
-// BenchmarkThroughputReal is what the consumer and the send ledger cost without a
+// BenchmarkThroughputReal is what the consumer and the dedup store cost without a
 // limit and without calls, on real servers, beside a loop that only fetches the
 // same records. cpu-ns/job is this process's alone.
 //
@@ -34,10 +34,10 @@ func BenchmarkThroughputReal(b *testing.B) {
 	b.Run("consumer", func(b *testing.B) {
 		benchConsumer(b, brokers, func(d *consumer.Delivery) { d.Done() })
 	})
-	b.Run("consumer and send ledger", func(b *testing.B) {
-		ledger, stop := startLedger(b, rdb)
+	b.Run("consumer and dedup store", func(b *testing.B) {
+		dedup, stop := startDedup(b, rdb)
 		defer stop()
-		benchConsumer(b, brokers, claimAndDo(b, ledger))
+		benchConsumer(b, brokers, claimAndDo(b, dedup))
 		b.ReportMetric(float64(scriptCalls(b, rdb))/float64(b.N), "scripts/job")
 	})
 }
@@ -97,7 +97,7 @@ func benchConsumer(b *testing.B, brokers []string, work func(*consumer.Delivery)
 	b.Helper()
 	topic := filled(b, brokers)
 	c, err := consumer.New(consumer.Options{
-		Connection: consumer.Connection{Brokers: brokers}, Group: "bench", Topics: []string{topic}, CreateCompanions: true,
+		Connection: consumer.Connection{Brokers: brokers}, Group: "bench", Topics: []string{topic}, CreateTopics: true,
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -145,7 +145,7 @@ func eventuallySettled(b *testing.B, c *consumer.Consumer) {
 	}
 }
 
-func startLedger(b *testing.B, rdb *redis.Client) (*sendledger.Ledger, func()) {
+func startDedup(b *testing.B, rdb *redis.Client) (*dedup.Store, func()) {
 	b.Helper()
 	if err := rdb.FlushAll(b.Context()).Err(); err != nil {
 		b.Fatal(err)
@@ -153,7 +153,7 @@ func startLedger(b *testing.B, rdb *redis.Client) (*sendledger.Ledger, func()) {
 	if err := rdb.ConfigResetStat(b.Context()).Err(); err != nil {
 		b.Fatal(err)
 	}
-	l, err := sendledger.New(sendledger.Options{Redis: rdb, Namespace: "bench", CallTimeout: 5 * time.Second})
+	l, err := dedup.New(dedup.Options{Redis: rdb, Namespace: "bench", CallTimeout: 5 * time.Second})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -166,14 +166,14 @@ func startLedger(b *testing.B, rdb *redis.Client) (*sendledger.Ledger, func()) {
 	}
 }
 
-// claimAndDo is what a worker does of a job with a ledger, less its call.
-func claimAndDo(b *testing.B, l *sendledger.Ledger) func(*consumer.Delivery) {
+// claimAndDo is what a worker does of a job with a dedup store, less its call.
+func claimAndDo(b *testing.B, l *dedup.Store) func(*consumer.Delivery) {
 	b.Helper()
 	return func(d *consumer.Delivery) {
 		go func() {
 			e := l.Open(d.Job.ID)
 			a, err := e.Claim(b.Context(), time.Time{})
-			if err != nil || a.Verdict != sendledger.Granted {
+			if err != nil || a.Verdict != dedup.Granted {
 				b.Errorf("claim of %s: %+v, %v", d.Job.ID, a, err)
 				d.Return()
 				return

@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"dispatcher/sender/provider"
+	"dispatcher/internal/provider"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	"dispatcher/internal/containers"
 )
 
-const wedgedAfter = 5 * time.Second
+const stalledAfter = 5 * time.Second
 
 // A node that can't work while others can gives its partitions up, and asks for
 // some when it can again. Where nobody can, all stay where they are.
@@ -33,7 +33,7 @@ func TestWedgedReal(t *testing.T) {
 func (w *world) wedged(t *testing.T, j *judge, r *relay, way, why string) {
 	t.Helper()
 	const jobs, more = 4500, 1500
-	s := w.sceneBefore(t, j, 300, 6, "kafka.wedged_after="+wedgedAfter.String(), "sender.retry.backoff=100ms", "sender.retry.max_backoff=1s")
+	s := w.sceneBefore(t, j, 300, 6, "kafka.stalled_after="+stalledAfter.String(), "sender.retry.backoff=100ms", "sender.retry.max_backoff=1s")
 	s.enqueue(t, jobs)
 	well := s.startOne(t)
 	sick := s.startOne(t, way)
@@ -69,7 +69,7 @@ func (w *world) wedged(t *testing.T, j *judge, r *relay, way, why string) {
 	}
 	stop(t, s.running()...)
 	kept(t, s.judge.report(t, s.cap))
-	t.Logf("gave its partitions up %v after the cut (after %v of it), was back %v after the mend", gave.Round(100*time.Millisecond), wedgedAfter, back.Round(100*time.Millisecond))
+	t.Logf("gave its partitions up %v after the cut (after %v of it), was back %v after the mend", gave.Round(100*time.Millisecond), stalledAfter, back.Round(100*time.Millisecond))
 }
 
 // onceButCut: no job is lost, and none repeated but those that were on the wire
@@ -95,12 +95,12 @@ func (w *world) allCutOff(t *testing.T) {
 	const jobs = 3000
 	r := startRelay(t, w.redis.Addr)
 	// Calls that are on the wire at the cut still end, and look like work.
-	s := w.scene(t, 300, 6, 3*time.Second, "kafka.wedged_after="+wedgedAfter.String(), "redis.addrs="+r.addr, "kafka.workers=2000")
+	s := w.scene(t, 300, 6, 3*time.Second, "kafka.stalled_after="+stalledAfter.String(), "redis.addrs="+r.addr, "kafka.workers=2000")
 	s.enqueue(t, jobs)
 	s.start(t, 2)
 	s.judge.count(t, 500, time.Minute)
 	r.cut(true)
-	pass(3 * wedgedAfter)
+	pass(3 * stalledAfter)
 	r.cut(false)
 	s.finishOnce(t, jobs)
 	for _, n := range s.nodes {

@@ -1,5 +1,5 @@
 // Package lua holds the scripts that run inside Redis, and nothing else. The
-// packages that run them (throttle, internal/sendledger for sent.lua and
+// packages that run them (throttle, internal/dedup for dedup.lua and
 // internal/fleet for register.lua) are the only ones that know the order of their
 // arguments and replies.
 //
@@ -46,8 +46,8 @@ func Lateness() string { return join("limit.lua", "lateness.lua") }
 // Register keeps the nodes of a Kafka group to one limit.
 func Register() string { return join("register.lua") }
 
-// Sent keeps the send ledger.
-func Sent() string { return join("sent.lua") }
+// Dedup keeps the dedup store.
+func Dedup() string { return join("dedup.lua") }
 
 func join(names ...string) string {
 	var script strings.Builder

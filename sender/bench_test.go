@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"dispatcher/internal/provider"
 	"dispatcher/job"
 	"dispatcher/sender"
-	"dispatcher/sender/provider"
 )
 
 const helperEnv = "DISPATCHER_SENDER_TEST_PROVIDER"

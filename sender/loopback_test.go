@@ -17,8 +17,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"dispatcher/internal/provider"
 	"dispatcher/sender"
-	"dispatcher/sender/provider"
 )
 
 func startProvider(t *testing.T, o provider.Options) *provider.Provider {

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"dispatcher/internal/provider"
 	"dispatcher/sender"
-	"dispatcher/sender/provider"
 )
 
 // Each new connection tells its round trip once. The provider's own time is no part

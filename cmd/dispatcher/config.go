@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"dispatcher/configs"
-	"dispatcher/internal/dispatch"
+	"dispatcher/internal/node"
 	"dispatcher/throttle"
 )
 
@@ -60,9 +60,9 @@ func newConfigCheckCommand(s *settings) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, lacks, err := s.check()
-			var servers []dispatch.Reached
+			var servers []node.Reached
 			if connect && err == nil {
-				servers = dispatch.Reach(cmd.Context(), cfg)
+				servers = node.Reach(cmd.Context(), cfg)
 				err = unreached(servers)
 			}
 			if asJSON {
@@ -84,11 +84,11 @@ func newConfigCheckCommand(s *settings) *cobra.Command {
 // check loads the settings as a node does. Where nothing but secrets of the provider
 // is missing, lacks says which: only a run needs them.
 func (s *settings) check() (cfg configs.Config, lacks []string, err error) {
-	cfg, err = s.load(toSend, dispatch.Check)
+	cfg, err = s.load(toSend, node.Check)
 	if err == nil {
 		return cfg, nil, nil
 	}
-	without, fault := s.load(toManage, dispatch.Check)
+	without, fault := s.load(toManage, node.Check)
 	if fault != nil {
 		return cfg, nil, err
 	}
@@ -101,7 +101,7 @@ func faultLines(err error) []string {
 }
 
 // unreached joins why servers did not answer.
-func unreached(servers []dispatch.Reached) error {
+func unreached(servers []node.Reached) error {
 	var faults []error
 	for _, s := range servers {
 		if s.Err != nil {
@@ -111,7 +111,7 @@ func unreached(servers []dispatch.Reached) error {
 	return errors.Join(faults...)
 }
 
-func printServers(w io.Writer, servers []dispatch.Reached) {
+func printServers(w io.Writer, servers []node.Reached) {
 	for _, s := range servers {
 		said := s.Said
 		if s.Err != nil {
@@ -121,7 +121,7 @@ func printServers(w io.Writer, servers []dispatch.Reached) {
 	}
 }
 
-func printCheck(w io.Writer, cfg configs.Config, servers []dispatch.Reached, lacks []string) error {
+func printCheck(w io.Writer, cfg configs.Config, servers []node.Reached, lacks []string) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	printKafka(table, cfg.Kafka)
 	for _, l := range cfg.Limits {
@@ -146,7 +146,7 @@ func printCheck(w io.Writer, cfg configs.Config, servers []dispatch.Reached, lac
 		printBucket(table, l)
 		printRedis(table, l, a)
 	}
-	printLedger(table, cfg)
+	printDedup(table, cfg)
 	printServers(table, servers)
 	if len(lacks) > 0 {
 		_, _ = fmt.Fprintln(table, "config ok, but a run would lack:\n  "+strings.Join(lacks, "\n  "))
@@ -238,7 +238,7 @@ type serverReport struct {
 	Error   string `json:"error,omitempty"`
 }
 
-func newServerReports(servers []dispatch.Reached) []serverReport {
+func newServerReports(servers []node.Reached) []serverReport {
 	var reports []serverReport
 	for _, s := range servers {
 		r := serverReport{Name: s.Name, Address: s.Address, Said: s.Said}

@@ -12,18 +12,18 @@ import (
 func printKafka(w io.Writer, k configs.Kafka) {
 	_, _ = fmt.Fprintf(w, "kafka: %s\n", strings.Join(k.JobTopics(), ", "))
 	for i, l := range k.Lanes {
-		floor := "no floor"
-		if l.Floor > 0 {
-			floor = fmt.Sprintf("at least %g of a node's calls while it has jobs", l.Floor)
+		share := "no min_share"
+		if l.MinShare > 0 {
+			share = fmt.Sprintf("at least %g of a node's calls while it has jobs", l.MinShare)
 		}
-		_, _ = fmt.Fprintf(w, "  lane %d\t%s\t%s; %s\n", i+1, l.Name, strings.Join(l.Topics, ", "), floor)
+		_, _ = fmt.Fprintf(w, "  lane %d\t%s\t%s; %s\n", i+1, l.Name, strings.Join(l.Topics, ", "), share)
 	}
 	_, _ = fmt.Fprintf(w, "  order\t%s\t%s\n", k.Order, map[string]string{
 		"key":       "jobs of one key one at a time, retries included",
 		"partition": "jobs of one partition one at a time, retries included",
 		"none":      "any job at any time",
 	}[k.Order])
-	if len(k.RetryTiers) == 0 {
+	if len(k.RetryTopics) == 0 {
 		_, _ = fmt.Fprintf(w, "  retry tiers\tnone\ta not-before may lie a minute ahead\n")
 		return
 	}
@@ -31,5 +31,5 @@ func printKafka(w io.Writer, k configs.Kafka) {
 	if k.Order == "none" {
 		retries = "schedules and retries"
 	}
-	_, _ = fmt.Fprintf(w, "  retry tiers\t%s\tfor %s\n", strings.Join(k.RetryTiers, ", "), retries)
+	_, _ = fmt.Fprintf(w, "  retry tiers\t%s\tfor %s\n", strings.Join(k.RetryTopics, ", "), retries)
 }

@@ -7,16 +7,16 @@ import (
 	"dispatcher/configs"
 )
 
-// The check tells the lanes in their order, with their floors, and what waits in
+// The check tells the lanes in their order, with their min shares, and what waits in
 // tiers.
 func TestCheckTellsOfLanesAndTiers(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	printKafka(&out, configs.Kafka{
-		Lanes: []configs.Lane{{Name: "otp", Topics: []string{"codes"}}, {Name: "bulk", Topics: []string{"news"}, Floor: 0.1}},
-		Order: "none", RetryTiers: []string{"5s", "1m"},
+		Lanes: []configs.Lane{{Name: "otp", Topics: []string{"codes"}}, {Name: "bulk", Topics: []string{"news"}, MinShare: 0.1}},
+		Order: "none", RetryTopics: []string{"5s", "1m"},
 	})
-	for _, want := range []string{"kafka: codes, news\n", "lane 1\totp\tcodes; no floor", "lane 2\tbulk\tnews; at least 0.1", "order\tnone", "5s, 1m\tfor schedules and retries"} {
+	for _, want := range []string{"kafka: codes, news\n", "lane 1\totp\tcodes; no min_share", "lane 2\tbulk\tnews; at least 0.1", "order\tnone", "5s, 1m\tfor schedules and retries"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("got\n%s\nwant it to hold %q", out.String(), want)
 		}

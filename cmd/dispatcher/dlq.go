@@ -16,7 +16,7 @@ import (
 
 	"dispatcher/configs"
 	"dispatcher/consumer"
-	"dispatcher/internal/dispatch"
+	"dispatcher/internal/node"
 )
 
 const dlqHelp = `Look at the dead letters of job topics, and settle each by replaying or dropping it.
@@ -152,7 +152,7 @@ func (s *settings) letters(cmd *cobra.Command) (*consumer.Letters, configs.Confi
 	if err != nil {
 		return nil, cfg, bar{}, err
 	}
-	conn, err := dispatch.KafkaConnection(cfg, newLogger(cfg, cmd.ErrOrStderr()))
+	conn, err := node.KafkaConnection(cfg, newLogger(cfg, cmd.ErrOrStderr()))
 	if err != nil {
 		return nil, cfg, bar{}, err
 	}

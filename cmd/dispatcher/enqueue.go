@@ -15,7 +15,7 @@ import (
 
 	"dispatcher/configs"
 	"dispatcher/consumer"
-	"dispatcher/internal/dispatch"
+	"dispatcher/internal/node"
 	"dispatcher/job"
 )
 
@@ -127,7 +127,7 @@ func laneOf(k configs.Kafka, topic, other string) string {
 }
 
 func newProducer(cfg configs.Config, log *slog.Logger) (*consumer.Producer, error) {
-	conn, err := dispatch.KafkaConnection(cfg, log)
+	conn, err := node.KafkaConnection(cfg, log)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"dispatcher/configs"
-	"dispatcher/internal/dispatch"
+	"dispatcher/internal/node"
 	"dispatcher/throttle"
 )
 
@@ -58,7 +58,7 @@ func (s *settings) connected(cmd *cobra.Command, name string, do func(context.Co
 			return fmt.Errorf("limit %q is kept by each node for itself (scope: node) and is not in Redis: change the file, and restart the nodes", name)
 		}
 	}
-	rdb, err := dispatch.RedisClient(cfg, newLogger(cfg, cmd.ErrOrStderr()))
+	rdb, err := node.RedisClient(cfg, newLogger(cfg, cmd.ErrOrStderr()))
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"dispatcher/configs"
-	"dispatcher/internal/dispatch"
+	"dispatcher/internal/node"
 	"dispatcher/throttle"
 )
 
@@ -25,7 +25,7 @@ func newRunCommand(s *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			node, err := dispatch.New(cfg, newLogger(cfg, cmd.ErrOrStderr()), throttle.IdentityInfo)
+			node, err := node.New(cfg, newLogger(cfg, cmd.ErrOrStderr()), throttle.IdentityInfo)
 			if err != nil {
 				return err
 			}
@@ -50,7 +50,7 @@ func newLogger(cfg configs.Config, w io.Writer) *slog.Logger {
 	_ = level.UnmarshalText([]byte(cfg.Log.Level)) // valid: the configuration was checked
 	o := &slog.HandlerOptions{Level: level}
 	if cfg.Log.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, o)).With("node", dispatch.NodeName(cfg))
+		return slog.New(slog.NewJSONHandler(w, o)).With("node", node.Name(cfg))
 	}
-	return slog.New(slog.NewTextHandler(w, o)).With("node", dispatch.NodeName(cfg))
+	return slog.New(slog.NewTextHandler(w, o)).With("node", node.Name(cfg))
 }

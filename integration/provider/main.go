@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"dispatcher/sender/provider"
+	"dispatcher/internal/provider"
 )
 
 func main() {

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"dispatcher/sender/provider"
+	"dispatcher/internal/provider"
 )
 
 // script answers a call by what its idempotency key begins with, up to the first

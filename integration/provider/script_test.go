@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"dispatcher/sender/provider"
+	"dispatcher/internal/provider"
 )
 
 func TestAnswersGoByTheKey(t *testing.T) {

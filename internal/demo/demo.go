@@ -9,8 +9,8 @@ import (
 
 	"dispatcher/consumer"
 	"dispatcher/internal/embedded"
+	"dispatcher/internal/provider"
 	"dispatcher/job"
-	"dispatcher/sender/provider"
 	"dispatcher/throttle"
 )
 

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"dispatcher/internal/embedded"
-	"dispatcher/sender/provider"
+	"dispatcher/internal/provider"
 	"dispatcher/throttle"
 )
 

@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"dispatcher/internal/embedded"
-	"dispatcher/sender/provider"
+	"dispatcher/internal/provider"
 	"dispatcher/throttle"
 )
 
 // A provider that closes each connection with its answer, and takes its time for
 // a new one, costs no slots: a connection comes first, and the slot last. The share
 // says something only on a machine that is not busy with other things; the law
-// itself is held in internal/dispatch, in time of its own.
+// itself is held in internal/node, in time of its own.
 func TestCallsThatNeedANewConnectionKeepTheirSlots(t *testing.T) {
 	const limit = 200
 	// What is used with connections that are kept, by the same code on the same

@@ -7,13 +7,13 @@ import (
 	"log/slog"
 	"sync"
 
-	"dispatcher/internal/dispatch"
+	"dispatcher/internal/node"
 	"dispatcher/throttle"
 )
 
 // Fleet is a number of nodes in this process, all on the same parts.
 type Fleet struct {
-	Nodes []*dispatch.Node
+	Nodes []*node.Node
 }
 
 // NewFleet puts n nodes together, with settings as in [Parts.Config].
@@ -25,7 +25,7 @@ func NewFleet(p *Parts, n int, log *slog.Logger, settings ...string) (*Fleet, er
 		if err != nil {
 			return nil, err
 		}
-		node, err := dispatch.New(cfg, log.With("node", name), throttle.IdentityNone)
+		node, err := node.New(cfg, log.With("node", name), throttle.IdentityNone)
 		if err != nil {
 			return nil, err
 		}

@@ -11,8 +11,8 @@ import (
 
 	"dispatcher/consumer"
 	"dispatcher/internal/embedded"
+	"dispatcher/internal/provider"
 	"dispatcher/job"
-	"dispatcher/sender/provider"
 )
 
 // begin runs parts until the test ends.

@@ -9,18 +9,18 @@ import (
 	"testing"
 
 	"dispatcher/internal/embedded"
-	"dispatcher/sender/provider"
+	"dispatcher/internal/provider"
 )
 
-// ledger notes which jobs the provider accepted, in that order.
-type ledger struct {
+// acceptedJobs notes which jobs the provider accepted, in that order.
+type acceptedJobs struct {
 	mu   sync.Mutex
 	rand *rand.Rand
 	ids  []int
 }
 
 // answer fails one call in five.
-func (l *ledger) answer(_ int, key string) provider.Answer {
+func (l *acceptedJobs) answer(_ int, key string) provider.Answer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.rand.IntN(5) == 0 {
@@ -32,13 +32,13 @@ func (l *ledger) answer(_ int, key string) provider.Answer {
 }
 
 // However many calls fail, the provider accepts the jobs of a key in order; with
-// the send ledger as well.
+// the dedup store as well.
 func TestRetriesKeepTheOrderOfAKey(t *testing.T) {
 	t.Parallel()
-	for _, ledger := range []string{"ledger.enabled=false", "ledger.enabled=true"} {
-		t.Run(ledger, func(t *testing.T) {
+	for _, dedup := range []string{"dedup.enabled=false", "dedup.enabled=true"} {
+		t.Run(dedup, func(t *testing.T) {
 			t.Parallel()
-			retriesInOrder(t, ledger)
+			retriesInOrder(t, dedup)
 		})
 	}
 }
@@ -46,7 +46,7 @@ func TestRetriesKeepTheOrderOfAKey(t *testing.T) {
 func retriesInOrder(t *testing.T, setting string) {
 	t.Helper()
 	const jobs = 600
-	l := &ledger{rand: rand.New(rand.NewPCG(1, 2))}
+	l := &acceptedJobs{rand: rand.New(rand.NewPCG(1, 2))}
 	p := begin(t, embedded.Options{Provider: provider.Options{Answer: l.answer}})
 	enqueue(t, p, jobs)
 	fleet(t, p, 2, "sender.retry.attempts=100", "sender.breaker.failures=1000", setting)
@@ -66,7 +66,7 @@ func retriesInOrder(t *testing.T, setting string) {
 func TestRetriesKeepTheOrderOfAPartition(t *testing.T) {
 	t.Parallel()
 	const jobs = 150
-	l := &ledger{rand: rand.New(rand.NewPCG(3, 4))}
+	l := &acceptedJobs{rand: rand.New(rand.NewPCG(3, 4))}
 	p := begin(t, embedded.Options{Partitions: 1, Provider: provider.Options{Answer: l.answer}})
 	enqueue(t, p, jobs)
 	fleet(t, p, 2, "sender.retry.attempts=100", "sender.breaker.failures=1000", "kafka.order=partition")

@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"dispatcher/configs"
-	"dispatcher/sender/provider"
+	"dispatcher/internal/provider"
 )
 
 // Options of [New]. Zero fields have a default.

@@ -10,8 +10,8 @@ import (
 
 	"dispatcher/consumer"
 	"dispatcher/internal/embedded"
+	"dispatcher/internal/provider"
 	"dispatcher/job"
-	"dispatcher/sender/provider"
 )
 
 // fleet runs nodes on parts until all jobs are settled, and reports.
@@ -53,15 +53,15 @@ func TestPoisonIsDeadLettered(t *testing.T) {
 // many calls as are allowed, and the sum is exact.
 func TestRetriesThroughATierAreExact(t *testing.T) {
 	t.Parallel()
-	for _, ledger := range []string{"ledger.enabled=false", "ledger.enabled=true"} {
-		t.Run(ledger, func(t *testing.T) {
+	for _, dedup := range []string{"dedup.enabled=false", "dedup.enabled=true"} {
+		t.Run(dedup, func(t *testing.T) {
 			t.Parallel()
-			retriesThroughATier(t, ledger)
+			retriesThroughATier(t, dedup)
 		})
 	}
 }
 
-func retriesThroughATier(t *testing.T, ledger string) {
+func retriesThroughATier(t *testing.T, dedup string) {
 	t.Helper()
 	const jobs, attempts = 200, 3
 	var mu sync.Mutex
@@ -77,7 +77,7 @@ func retriesThroughATier(t *testing.T, ledger string) {
 		return provider.Answer{}
 	}}})
 	enqueue(t, p, jobs)
-	f, err := embedded.NewFleet(p, 1, logger(t), "limits.0.cap=100", "kafka.order=none", "kafka.retry_tiers=1s", ledger,
+	f, err := embedded.NewFleet(p, 1, logger(t), "limits.0.cap=100", "kafka.order=none", "kafka.retry_topics=1s", dedup,
 		"sender.retry.backoff=2s", "sender.retry.max_backoff=2s", fmt.Sprint("sender.retry.attempts=", attempts))
 	if err != nil {
 		t.Fatal(err)
@@ -156,14 +156,14 @@ func TestUnknown(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		onUnknown      string
-		ledger         bool
+		dedup          bool
 		accepted, dead int
 	}{{"retry", false, 10, 0}, {"dlq", false, 9, 1}, {"retry", true, 10, 0}, {"dlq", true, 9, 1}} {
-		t.Run(fmt.Sprint(c.onUnknown, " ledger ", c.ledger), func(t *testing.T) {
+		t.Run(fmt.Sprint(c.onUnknown, " dedup ", c.dedup), func(t *testing.T) {
 			t.Parallel()
 			p := begin(t, embedded.Options{Provider: provider.Options{Behaviour: provider.Behaviour{Fault: provider.Cut, First: 1}}})
 			enqueue(t, p, 10)
-			r := fleet(t, p, 1, "sender.on_unknown="+c.onUnknown, fmt.Sprint("ledger.enabled=", c.ledger))
+			r := fleet(t, p, 1, "sender.on_unknown="+c.onUnknown, fmt.Sprint("dedup.enabled=", c.dedup))
 			if r.Accepted != c.accepted || p.Dead() != int64(c.dead) || r.Doubled != 0 {
 				t.Errorf("got %d accepted, %d dead, %d doubled, want %d, %d and 0", r.Accepted, p.Dead(), r.Doubled, c.accepted, c.dead)
 			}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"dispatcher/internal/embedded"
+	"dispatcher/internal/provider"
 	"dispatcher/job"
-	"dispatcher/sender/provider"
 )
 
 // wall is a provider that never takes a job named bad. It counts the calls of each

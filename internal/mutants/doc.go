@@ -6,10 +6,10 @@
 // A mutation is an entry of internal/mutants/NAME.yaml:
 //
 //   - law: An expired job gives its slot back.
-//     file: internal/dispatch/work.go        # from the module's root
+//     file: internal/node/work.go        # from the module's root
 //     old: t.spare()                         # stands in the file exactly once
 //     new: _ = t
-//     test: ./internal/dispatch -run TestX   # arguments of go test, split at blanks
+//     test: ./internal/node -run TestX   # arguments of go test, split at blanks
 //
 // The command prints one line a mutation, and how many there are of each:
 //

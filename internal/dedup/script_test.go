@@ -1,0 +1,289 @@
+package dedup
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"dispatcher/lua"
+)
+
+// desk is one node's script on a miniredis whose clock it sets.
+type desk struct {
+	*testing.T
+	script
+	clock clock
+	now   time.Time
+}
+
+func newDesk(t *testing.T, text string) *desk {
+	t.Helper()
+	rdb, c := onMini(t)
+	d := &desk{T: t, clock: c, now: time.UnixMicro(1_800_000_000_000_000), script: script{
+		rdb: rdb, text: redis.NewScript(text), prefix: prefix("ns"),
+		terms: terms{period: time.Hour, window: 2 * time.Hour, hold: 7 * time.Second},
+	}}
+	c(d.now, 0)
+	return d
+}
+
+func (d *desk) pass(by time.Duration) {
+	d.now = d.now.Add(by)
+	d.clock(d.now, by)
+}
+
+func (d *desk) ask(v verb, id, who string, number int64) told {
+	d.Helper()
+	return d.batch(ask{verb: v, job: digestOf(id), who: who, number: number})[0]
+}
+
+func (d *desk) batch(asks ...ask) []told {
+	d.Helper()
+	answers, _, err := d.run(d.Context(), asks)
+	if err != nil {
+		d.Fatal(err)
+	}
+	return answers
+}
+
+// says fails the test unless an answer is as expected.
+func (d *desk) says(got, want told) {
+	d.Helper()
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(told{})); diff != "" {
+		d.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestALostReplyIsAnsweredTheSame(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, lua.Dedup())
+	for range 3 {
+		d.says(d.ask(verbClaim, "job", "a", 1), told{verdict: toldGranted})
+		d.pass(time.Second)
+	}
+	for range 2 {
+		d.says(d.ask(verbDone, "job", "a", 4095), told{})
+		d.says(d.ask(verbClaim, "job", "b", 1), told{toldSent, 4095})
+	}
+}
+
+func TestAClaimStandsForItsHoldAndIsThenUnknown(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, lua.Dedup())
+	d.ask(verbClaim, "job", "a", 1)
+	d.pass(4 * time.Second)
+	d.says(d.ask(verbClaim, "job", "b", 1), told{toldBusy, 3_000_000})
+	d.says(d.ask(verbClaim, "job", "a", 2), told{verdict: toldGranted})
+	d.pass(4 * time.Second)
+	d.says(d.ask(verbLook, "job", "b", 0), told{toldBusy, 3_000_000})
+	d.pass(3 * time.Second)
+	d.says(d.ask(verbClaim, "job", "b", 2), told{verdict: toldUnknown})
+	d.terms.take = true
+	d.says(d.ask(verbClaim, "job", "b", 3), told{verdict: toldTaken})
+	d.terms.take = false
+	d.says(d.ask(verbClaim, "job", "a", 3), told{toldBusy, 7_000_000})
+	d.ask(verbDone, "job", "a", 7)
+	d.says(d.ask(verbClaim, "job", "b", 4), told{toldSent, 7})
+}
+
+// A clock that was set back does not make a claim stand for hours.
+func TestAClaimBeginsAnewWhenTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, lua.Dedup())
+	d.ask(verbClaim, "job", "a", 1)
+	d.pass(-5 * time.Hour)
+	d.says(d.ask(verbClaim, "job", "b", 1), told{toldBusy, 7_000_000})
+	d.pass(6 * time.Second)
+	d.says(d.ask(verbClaim, "job", "b", 2), told{toldBusy, 1_000_000})
+	d.ask(verbRelease, "job", "b", 2)
+	d.pass(time.Second)
+	d.says(d.ask(verbClaim, "job", "b", 3), told{verdict: toldUnknown})
+	d.ask(verbRelease, "job", "a", 1)
+	d.says(d.ask(verbClaim, "job", "b", 4), told{verdict: toldGranted})
+}
+
+func TestAReleasedJobIsFree(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, lua.Dedup())
+	d.ask(verbClaim, "job", "a", 1)
+	d.ask(verbRelease, "job", "b", 1)
+	d.says(d.ask(verbLook, "job", "b", 0), told{toldBusy, 7_000_000})
+	d.ask(verbRelease, "job", "a", 1)
+	d.says(d.ask(verbLook, "job", "b", 0), told{})
+	d.ask(verbDone, "job", "a", 1)
+	d.ask(verbRelease, "job", "a", 1)
+	d.says(d.ask(verbLook, "job", "b", 0), told{toldSent, 1})
+}
+
+// Entries of one batch are answered in order, also of one job.
+func TestABatchIsInOrder(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, lua.Dedup())
+	one, two := digestOf("one"), digestOf("two")
+	got := d.batch(
+		ask{verbClaim, one, "a", 1}, ask{verbClaim, one, "b", 1}, ask{verbClaim, two, "b", 1},
+		ask{verbRelease, one, "a", 1}, ask{verbClaim, one, "b", 2}, ask{verbDone, two, "b", 200}, ask{verbLook, two, "c", 0},
+	)
+	want := []told{{verdict: toldGranted}, {toldBusy, 7_000_000}, {verdict: toldGranted}, {}, {verdict: toldGranted}, {}, {toldSent, 200}}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(told{})); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// An entry is found for a whole window after it was written, wherever in its
+// generation that was, and is gone after one and a half; so are all keys.
+func TestAnEntryIsKeptForTheWindowAndNotMuchLonger(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, lua.Dedup())
+	for i := range 12 {
+		id := fmt.Sprint(i)
+		d.ask(verbDone, id, "a", 5)
+		done := d.now
+		for _, after := range []time.Duration{0, 30 * time.Minute, time.Hour, 2*time.Hour - time.Second} {
+			d.pass(done.Add(after).Sub(d.now))
+			d.says(d.ask(verbLook, id, "b", 0), told{toldSent, 5})
+		}
+		if n := len(d.generations); n > 3 {
+			t.Fatalf("got %d generations, want 3 at most", n)
+		}
+		d.pass(time.Hour + time.Second)
+		d.says(d.ask(verbLook, id, "b", 0), told{})
+		d.pass(7 * time.Minute) // to begin elsewhere in a generation
+	}
+	d.pass(3*time.Hour + time.Second)
+	if keys := d.rdb.(redis.UniversalClient).DBSize(t.Context()).Val(); keys != 0 {
+		t.Errorf("got %d keys after all is over, want none", keys)
+	}
+}
+
+// A generation that fills up is followed by a larger one, and after hours with
+// few jobs by a smaller one.
+func TestBucketsStaySmallWhateverTheRate(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, strings.Replace(lua.Dedup(), "LEAST, MOST = 1024", "LEAST, MOST = 1", 1))
+	count := 0
+	send := func(jobs int) {
+		t.Helper()
+		for jobs > 0 {
+			var batch []ask
+			for range min(jobs, most) {
+				batch = append(batch, ask{verbDone, digestOf(fmt.Sprint(count)), "a", 1})
+				count++
+			}
+			jobs -= len(batch)
+			d.batch(batch...)
+			d.pass(10 * time.Millisecond)
+		}
+	}
+	send(6000)
+	if got := d.generations[0].buckets; got < 32 || got > 1024 {
+		t.Errorf("got %d buckets after 6000 jobs in a second, want 32 to 1024", got)
+	}
+	rdb := d.rdb.(redis.UniversalClient)
+	for _, key := range rdb.Keys(t.Context(), d.prefix+":*").Val() {
+		if n := rdb.HLen(t.Context(), key).Val(); n > 256 {
+			t.Errorf("%s holds %d jobs, want some 128", key, n)
+		}
+	}
+	for i := range count {
+		if got := d.ask(verbLook, fmt.Sprint(i), "b", 0); i%97 == 0 && got != (told{toldSent, 1}) {
+			t.Fatalf("job %d of %d is not known any more: %+v", i, count, got)
+		} else if i > 2000 {
+			break
+		}
+	}
+	for range 8 {
+		d.pass(time.Hour)
+		send(10)
+	}
+	if got := d.generations[0].buckets; got != 1 {
+		t.Errorf("got %d buckets at ten jobs an hour, want 1", got)
+	}
+}
+
+// A shorter window begins with the next generation; what was written under the
+// longer one is kept for that.
+func TestAnotherWindowHoldsForWhatIsWrittenUnderIt(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, lua.Dedup())
+	d.ask(verbDone, "old", "a", 1)
+	d.terms.period, d.terms.window = time.Minute, 2*time.Minute
+	for range 119 {
+		d.pass(time.Minute)
+		d.says(d.ask(verbLook, "old", "b", 0), told{toldSent, 1})
+	}
+	if n := len(d.generations); n > 6 {
+		t.Errorf("got %d generations, want 6 at most", n)
+	}
+}
+
+// A node that knew a generation that is gone before its time says so.
+func TestALedgerThatRedisLostIsNoticed(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, lua.Dedup())
+	look := []ask{{verbLook, digestOf("job"), "a", 0}}
+	for _, tc := range []struct {
+		name string
+		do   func()
+		want bool
+	}{
+		{"at first", func() {}, false},
+		{"rotated", func() { d.pass(90 * time.Minute) }, false},
+		{"flushed", func() { d.pass(time.Second); d.rdb.(redis.UniversalClient).FlushAll(t.Context()) }, true},
+		{"long idle", func() { d.pass(30 * time.Hour) }, false},
+	} {
+		tc.do()
+		if _, lost, err := d.run(t.Context(), look); err != nil || lost != tc.want {
+			t.Errorf("%s: got lost %v and %v, want %v", tc.name, lost, err, tc.want)
+		}
+	}
+}
+
+// Each key and argument that the script's header names is used in its body, and
+// the other way round.
+func TestTheHeaderNamesWhatTheBodyUses(t *testing.T) {
+	t.Parallel()
+	text := lua.Dedup()
+	word := regexp.MustCompile(`(KEYS|ARGV)\[(\d+|i|at)\]`)
+	named, used := map[string]bool{}, map[string]bool{}
+	for line := range strings.Lines(text) {
+		into := used
+		if strings.HasPrefix(line, "--") {
+			into = named
+		}
+		for _, w := range word.FindAllString(line, -1) {
+			into[strings.Replace(w, "[at]", "[i]", 1)] = true
+		}
+	}
+	if diff := cmp.Diff(named, used); diff != "" {
+		t.Errorf("(-header +body)\n%s", diff)
+	}
+}
+
+func FuzzReply(f *testing.F) {
+	f.Add("1:1024:5", int64(1), int64(2))
+	f.Add("2:4:9 1:1024:5", int64(5), int64(0))
+	f.Add("", int64(-1), int64(1<<62))
+	f.Fuzz(func(t *testing.T, list string, verdict, value int64) {
+		if generations, err := parseList(list); err == nil {
+			for _, g := range generations {
+				if g.buckets == 0 || g.name == "" || strings.ContainsAny(g.name, ": {}") {
+					t.Errorf("%q was taken for %+v", list, g)
+				}
+			}
+		}
+		answers, err := answersOf([]any{int64(1), int64(1), verdict, value}, 1)
+		if err == nil && (verdict < 0 || verdict >= toldEnd || value < 0 || answers[0] != told{verdict, value}) {
+			t.Errorf("%d, %d was taken for %+v", verdict, value, answers)
+		}
+		for _, reply := range [][]any{{int64(1), int64(0), list}, {list, int64(0), list}, {verdict, value}, {int64(1), verdict, list, value}} {
+			_, _, _ = listOf(reply)
+			_, _ = answersOf(reply, 1)
+		}
+	})
+}

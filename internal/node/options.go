@@ -1,0 +1,101 @@
+package node
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"dispatcher/configs"
+	"dispatcher/consumer"
+	"dispatcher/internal/tlsfiles"
+	"dispatcher/sender"
+	"dispatcher/throttle"
+)
+
+// This file maps the configuration to the rooms' own options.
+
+// Name is the configured name, or the host's.
+func Name(cfg configs.Config) string {
+	if cfg.Node != "" {
+		return cfg.Node
+	}
+	if host, err := os.Hostname(); err == nil && host != "" {
+		return host
+	}
+	return "node"
+}
+
+// RedisClient connects to the Redis of the configuration, lazily. The log says when
+// a file can't be read again.
+func RedisClient(cfg configs.Config, log *slog.Logger) (redis.UniversalClient, error) {
+	r := cfg.Redis
+	dial, err := dialOf("redis.tls", r.TLS, log)
+	if err != nil {
+		return nil, err
+	}
+	return throttle.NewClient(throttle.ClientOptions{
+		Addrs: r.Addrs, Master: r.Master, Cluster: r.Cluster,
+		Login:            accountOf(cfg, log, "redis", r.Username, r.Password),
+		SentinelUsername: r.SentinelUsername, SentinelPassword: r.SentinelPassword,
+		Dial: dial, Name: "dispatcher",
+	}), nil
+}
+
+// KafkaConnection is how to reach the brokers of the configuration. The log says
+// when a file can't be read again.
+func KafkaConnection(cfg configs.Config, log *slog.Logger) (consumer.Connection, error) {
+	dial, err := dialOf("kafka.tls", cfg.Kafka.TLS, log)
+	if err != nil {
+		return consumer.Connection{}, err
+	}
+	account, err := saslOf(cfg, log)
+	if err != nil {
+		return consumer.Connection{}, err
+	}
+	return consumer.Connection{Brokers: cfg.Kafka.Brokers, ClientID: "dispatcher-" + Name(cfg), SASL: account, Dial: dial}, nil
+}
+
+func consumerOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Registerer) (consumer.Options, error) {
+	conn, err := KafkaConnection(cfg, log)
+	if err != nil {
+		return consumer.Options{}, err
+	}
+	k := cfg.Kafka
+	tiers, err := k.Tiers()
+	if err != nil {
+		return consumer.Options{}, err
+	}
+	var lanes []consumer.Lane
+	for _, l := range k.Lanes {
+		lanes = append(lanes, consumer.Lane(l))
+	}
+	return consumer.Options{
+		Connection: conn, Group: k.Group, Topics: k.Topics, Lanes: lanes, Node: Name(cfg),
+		Order: consumer.Order(k.Order), RetryTopics: tiers, JobTimeout: k.JobTimeout, InHand: k.Workers, MaxAsleep: k.MaxAsleep, MaxAsleepBytes: k.MaxAsleepBytes, MaxJobBytes: k.MaxJobBytes,
+		CommitInterval: k.CommitInterval, Heartbeat: k.Heartbeat, Session: k.Session, Drain: k.Drain,
+		CreateTopics: k.CreateTopics, Results: k.Results, ParkUnknown: cfg.Sender.OnUnknown == configs.UnknownPark, StartAt: consumer.StartAt(k.StartAt), OutOfRange: consumer.OutOfRange(k.OutOfRange),
+		Logger: log, Registerer: reg,
+	}, nil
+}
+
+func senderOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Registerer) (sender.HTTPOptions, error) {
+	h := cfg.Sender.HTTP
+	var handshake func() *tls.Config
+	if h.TLS.Enabled {
+		client, err := tlsfiles.Open(h.TLS.Files(log))
+		if err != nil {
+			return sender.HTTPOptions{}, fmt.Errorf("sender.http.tls.%w", err)
+		}
+		handshake = client.Config
+	}
+	return sender.HTTPOptions{
+		URL: h.URL, Method: h.Method, Timeout: h.Timeout, DialTimeout: h.DialTimeout, IdleTimeout: h.IdleTimeout, MaxConnAge: h.MaxConnAge,
+		Headers: h.Headers, TLS: handshake, MaxResponseBytes: int64(h.MaxResponseBytes),
+		Results: h.Results, MessageID: h.MessageID, KeepAnswers: h.KeepAnswers, CloudEvents: sender.EventMode(h.CloudEvents),
+		Logger: log, Registerer: reg,
+	}, nil
+}

@@ -1,0 +1,48 @@
+package node
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"dispatcher/configs"
+	"dispatcher/consumer"
+)
+
+// What the configuration says of Kafka reaches the consumer.
+func TestTheConsumerGetsItsSettings(t *testing.T) {
+	t.Parallel()
+	cfg := configs.Config{Kafka: configs.Kafka{
+		Brokers: []string{"127.0.0.1:9092"}, Group: "g", Topics: []string{"jobs"}, Order: "partition", Workers: 7, MaxJobBytes: 12345,
+		CommitInterval: time.Second, Heartbeat: 2 * time.Second, Session: 30 * time.Second, Drain: 3 * time.Second, JobTimeout: time.Minute,
+		CreateTopics: true, Results: true, StartAt: "last", OutOfRange: "stop",
+	}}
+	got, err := consumerOptions(cfg, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		field     string
+		got, want any
+	}{
+		{"kafka.max_job_bytes", got.MaxJobBytes, 12345},
+		{"kafka.group", got.Group, "g"},
+		{"kafka.order", got.Order, consumer.OrderPartition},
+		{"kafka.workers", got.InHand, 7},
+		{"kafka.commit_interval", got.CommitInterval, time.Second},
+		{"kafka.heartbeat", got.Heartbeat, 2 * time.Second},
+		{"kafka.session", got.Session, 30 * time.Second},
+		{"kafka.drain", got.Drain, 3 * time.Second},
+		{"kafka.job_timeout", got.JobTimeout, time.Minute},
+		{"kafka.create_topics", got.CreateTopics, true},
+		{"kafka.results", got.Results, true},
+		{"kafka.start_at", got.StartAt, consumer.StartLast},
+		{"kafka.out_of_range", got.OutOfRange, consumer.RangeStop},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: got %v, want %v", c.field, c.got, c.want)
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"dispatcher/configs"
+	"dispatcher/consumer"
+	"dispatcher/sender"
+	"dispatcher/throttle"
+)
+
+// Reached is what one of the servers of a configuration said.
+type Reached struct {
+	Name    string // kafka, redis or provider
+	Address string
+	Said    string // where it answered
+	Err     error  // why it did not; nil: it did
+}
+
+const reachTimeout = 5 * time.Second
+
+// Reach connects to the servers of a valid configuration, with its credentials and
+// certificates. It sends no job, calls no URL of the provider and changes nothing.
+func Reach(ctx context.Context, cfg configs.Config) []Reached {
+	all := []Reached{reach(ctx, "kafka", strings.Join(cfg.Kafka.Brokers, ","), func(ctx context.Context) (string, error) { return reachKafka(ctx, cfg) })}
+	if throttle.Scope(cfg.Limits[0].Scope) != throttle.ScopeNode {
+		all = append(all, reach(ctx, "redis", strings.Join(cfg.Redis.Addrs, ","), func(ctx context.Context) (string, error) { return reachRedis(ctx, cfg) }))
+	}
+	provider, err := providerOf(cfg)
+	if err != nil {
+		return append(all, Reached{Name: "provider", Err: err})
+	}
+	defer provider.Close()
+	return append(all, reach(ctx, "provider", provider.Address(), func(ctx context.Context) (string, error) {
+		trip, err := provider.Reach(ctx)
+		said := "a connection was opened, TLS included; nothing was sent"
+		if trip > 0 {
+			said += fmt.Sprintf("; round trip %s", trip)
+		}
+		return said, err
+	}))
+}
+
+func reach(ctx context.Context, name, address string, ask func(context.Context) (string, error)) Reached {
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	said, err := ask(ctx)
+	if err != nil {
+		said = ""
+	}
+	return Reached{Name: name, Address: address, Said: said, Err: err}
+}
+
+func reachKafka(ctx context.Context, cfg configs.Config) (string, error) {
+	conn, err := KafkaConnection(cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return "", err
+	}
+	topics := cfg.Kafka.JobTopics()
+	partitions, err := consumer.Reach(ctx, conn, topics)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("topics %s have %d partitions", strings.Join(topics, ", "), partitions), nil
+}
+
+func reachRedis(ctx context.Context, cfg configs.Config) (string, error) {
+	rdb, err := RedisClient(cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = rdb.Close() }() // nothing is under way that its error could concern
+	control, err := throttle.NewControl(rdb, cfg.Redis.Namespace, cfg.Limits[0].Name)
+	if err != nil {
+		return "", err
+	}
+	s, err := control.Get(ctx)
+	switch {
+	case errors.Is(err, throttle.ErrUnknownLimit):
+		return fmt.Sprintf("does not know limit %s yet; the first node seeds it", cfg.Limits[0].Name), nil
+	case err != nil:
+		return "", err
+	}
+	return fmt.Sprintf("limit %s: %s", cfg.Limits[0].Name, s.Terms), nil
+}
+
+func providerOf(cfg configs.Config) (*sender.HTTP, error) {
+	o, err := senderOptions(cfg, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	if err != nil {
+		return nil, err
+	}
+	return sender.NewHTTP(o)
+}
