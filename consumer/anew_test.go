@@ -185,7 +185,7 @@ func TestAStopForATopicMadeAnewOutlastsStandingAside(t *testing.T) {
 		w.waitFor("jobs", 0, 20)
 		time.Sleep(2300 * time.Millisecond) // between two looks at the topic
 		w.anew(1, 50)
-		n.c.StandAside(errors.New("no hands"))
+		n.c.LeaveGroups(errors.New("no hands"))
 		w.until("it has ended", func() bool {
 			select {
 			case <-n.over:

@@ -19,14 +19,14 @@ type asideError struct{ why error }
 func (e *asideError) Error() string { return fmt.Sprintf("stands aside: %v", e.why) }
 func (e *asideError) Unwrap() error { return e.why }
 
-// StandAside gives this node's partitions up: it drains, commits and leaves its
+// LeaveGroups gives this node's partitions up: it drains, commits and leaves its
 // groups, as at its end, and [Consumer.Run] goes on without them until
-// [Consumer.TakePart]. It is for a node that can't work while others can, and is
+// [Consumer.RejoinGroups]. It is for a node that can't work while others can, and is
 // not awaited; [Status] shows why.
-func (c *Consumer) StandAside(why error) { c.membership.set(&asideError{why}) }
+func (c *Consumer) LeaveGroups(why error) { c.membership.set(&asideError{why}) }
 
-// TakePart joins the groups again, after [Consumer.StandAside].
-func (c *Consumer) TakePart() { c.membership.set(nil) }
+// RejoinGroups joins the groups again, after [Consumer.LeaveGroups].
+func (c *Consumer) RejoinGroups() { c.membership.set(nil) }
 
 func (m *membership) set(why error) {
 	m.mu.Lock()

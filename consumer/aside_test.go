@@ -17,11 +17,11 @@ func TestANodeThatStandsAsideGivesItsPartitionsUp(t *testing.T) {
 	bubble(t, 2, func(w *world) {
 		w.produce("jobs", numbered(0, 20)...)
 		o := w.options()
-		o.InHand = 2
+		o.MaxInFlight = 2
 		wedged := w.start(o, nil)
 		held := wedged.holding(2)
 		other := w.start(w.options(), done)
-		wedged.c.StandAside(errors.New("no hands"))
+		wedged.c.LeaveGroups(errors.New("no hands"))
 		w.until("the context of what is in hand has ended", func() bool { return held[0].Context().Err() != nil })
 		if err := context.Cause(held[0].Context()); !errors.Is(err, consumer.ErrStopped) && !errors.Is(err, consumer.ErrRevoked) {
 			t.Errorf("got cause %v", err)
@@ -34,7 +34,7 @@ func TestANodeThatStandsAsideGivesItsPartitionsUp(t *testing.T) {
 			t.Errorf("got %v from Ready, want why the node stands aside", err)
 		}
 
-		wedged.c.TakePart()
+		wedged.c.RejoinGroups()
 		w.until("both have a part", func() bool { return wedged.parts() == 1 && other.parts() == 1 })
 		if err := wedged.c.Status().Ready(); err != nil {
 			t.Errorf("got %v from Ready after it takes part again", err)
@@ -66,7 +66,7 @@ func TestANodeThatStandsAsideCanStop(t *testing.T) {
 	bubble(t, 1, func(w *world) {
 		n := w.start(w.options(), nil)
 		w.until("it has joined", func() bool { return n.c.Status().Joined })
-		n.c.StandAside(errors.New("no hands"))
+		n.c.LeaveGroups(errors.New("no hands"))
 		w.until("it has left", func() bool { return !n.c.Status().Joined })
 		w.ok(n.end())
 	})
@@ -75,10 +75,10 @@ func TestANodeThatStandsAsideCanStop(t *testing.T) {
 // moved and idle are what a node learns of the others, by what they did meanwhile.
 func (n *node) others(meanwhile func()) (moved, idle bool) {
 	n.w.t.Helper()
-	before, err := n.c.Elsewhere(n.w.t.Context())
+	before, err := n.c.PeerProgress(n.w.t.Context())
 	n.w.ok(err)
 	meanwhile()
-	now, err := n.c.Elsewhere(n.w.t.Context())
+	now, err := n.c.PeerProgress(n.w.t.Context())
 	n.w.ok(err)
 	return now.Moved(before), now.Idle()
 }
@@ -109,7 +109,7 @@ func TestANodeKnowsWhatOthersDo(t *testing.T) {
 		expect("with an idle one", a, nothing, false, true)
 
 		w.produce("jobs", numbered(20, 40)...)
-		w.until("both have work", func() bool { return a.c.Status().InHand > 0 && b.c.Status().InHand > 0 })
+		w.until("both have work", func() bool { return a.c.Status().InFlight > 0 && b.c.Status().InFlight > 0 })
 		expect("with one that stands still", a, nothing, false, false)
 		expect("with one that works", a, func() {
 			for _, d := range b.grab() {
@@ -119,7 +119,7 @@ func TestANodeKnowsWhatOthersDo(t *testing.T) {
 		}, true, true)
 		expect("beside a", b, nothing, false, false)
 		for _, d := range a.holding(1) {
-			d.Return()
+			d.Release()
 		}
 	})
 }

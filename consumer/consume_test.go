@@ -65,17 +65,17 @@ func TestInHandIsBounded(t *testing.T) {
 	bubble(t, 2, func(w *world) {
 		w.produce("jobs", numbered(0, 100)...)
 		o := w.options()
-		o.InHand = 7
+		o.MaxInFlight = 7
 		n := w.start(o, nil)
 		held := n.holding(7)
 		synctest.Wait()
-		if got := len(n.values()); got != 7 || n.c.Status().InHand != 7 {
-			t.Errorf("got %d jobs handed out and %d in hand, want 7", got, n.c.Status().InHand)
+		if got := len(n.values()); got != 7 || n.c.Status().InFlight != 7 {
+			t.Errorf("got %d jobs handed out and %d in hand, want 7", got, n.c.Status().InFlight)
 		}
 		for _, d := range held[:3] {
 			d.Done()
 			d.Done() // a second word has no effect
-			d.Return()
+			d.Release()
 		}
 		synctest.Wait()
 		if got := len(n.values()); got != 10 {
@@ -170,7 +170,7 @@ func TestReturnClosesTheKey(t *testing.T) {
 		w.produce("jobs", keyed("a", "a1"), keyed("a", "a2"), keyed("b", "b1"))
 		n := w.start(w.options(), nil)
 		held := n.holding(2)
-		held[0].Return()
+		held[0].Release()
 		held[1].Done()
 		w.produce("jobs", keyed("a", "a3"), keyed("c", "c1"))
 		n.holding(1)[0].Done()
@@ -198,7 +198,7 @@ func TestPartitionsTakeTurns(t *testing.T) {
 		}
 		w.produce("jobs", many...)
 		o := w.options()
-		o.InHand = 4
+		o.MaxInFlight = 4
 		n := w.start(o, nil)
 		held := n.holding(4)
 		w.produce("jobs", keyed(keysOf(1, 2, 1)[0], "slow"))

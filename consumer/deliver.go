@@ -33,7 +33,7 @@ func (m *batchMaker) deliver(d *Delivery, rec job.Record, now time.Time) {
 // the tier is long, whatever other clocks say.
 func (d *Delivery) comeBack(tier time.Duration, now time.Time) *hop {
 	rec := &d.Job.Record
-	d.past = Past{Calls: recordCount(rec, headerAttempt), Failures: recordCount(rec, headerFailures)}
+	d.attempts = Attempts{Calls: recordCount(rec, headerAttempt), Failures: recordCount(rec, headerFailures)}
 	h := &hop{
 		due:  d.Job.NotBefore,
 		gate: earlier(rec.Time.Add(tier), now.Add(tier)),
@@ -59,7 +59,7 @@ func earlier(a, b time.Time) time.Time {
 
 // unreadable is what a dead letter says of a record that is no job.
 func unreadable(d *Delivery, err error) *letter {
-	f := Failure{Class: ClassDecode, Message: err.Error(), Attempt: d.Past().Calls}
+	f := Failure{Class: ClassDecode, Message: err.Error(), Attempt: d.Attempts().Calls}
 	if e, ok := errors.AsType[*job.Error](err); ok && e.Reason == job.ReasonUnsupported {
 		f.Class = ClassUnsupported
 	}

@@ -24,15 +24,15 @@ type Delivery struct {
 	doom *letter   // why it goes to the dead letters; such a delivery is never handed out
 
 	// Guarded by the hub's lock.
-	older   *Delivery // its neighbours among the partition's open jobs
-	newer   *Delivery
-	chained bool // in the chain
-	settled bool
-	past    Past // what it has been through, as a tier, a former owner or its worker said last
-	memo    any  // what its worker left when it went to sleep
-	failed  bool // it sleeps or slept since it was tried in vain
-	gone    bool // expelled: in hand for too long
-	left    bool // and its worker has let go of it
+	older    *Delivery // its neighbours among the partition's open jobs
+	newer    *Delivery
+	chained  bool // in the chain
+	settled  bool
+	attempts Attempts // what it has been through, as a tier, a former owner or its worker said last
+	memo     any      // what its worker left when it went to sleep
+	failed   bool     // it sleeps or slept since it was tried in vain
+	timedOut bool     // expelled: in hand for too long
+	left     bool     // and its worker has let go of it
 }
 
 // hop is what a delivery waits for, where it does.
@@ -41,10 +41,10 @@ type hop struct {
 	gate time.Time // of a tier's record: not to be looked at before
 }
 
-// Past is what the job has been through, on this node and before: a retry tier's
+// Attempts is what the job has been through, on this node and before: a retry tier's
 // record tells it, and so does the commit of a node that failed with it. What
-// [Delivery.Tried] and [Delivery.Sleep] say replaces it.
-func (d *Delivery) Past() Past { return d.past }
+// [Delivery.SetAttempts] and [Delivery.Sleep] say replaces it.
+func (d *Delivery) Attempts() Attempts { return d.attempts }
 
 // FromRetryTopic tells whether the job came through a retry topic.
 func (d *Delivery) FromRetryTopic() bool { return d.part.tier > 0 }
@@ -72,8 +72,8 @@ func (d *Delivery) FirstTopic() string {
 // Redrives is how often the job was replayed from the dead letters.
 func (d *Delivery) Redrives() int { return recordCount(&d.Job.Record, headerRedrive) }
 
-// Past is what a job has been through.
-type Past struct {
+// Attempts is what a job has been through.
+type Attempts struct {
 	Calls    int // that left the process
 	Failures int // of them, those that count against the attempts allowed
 }
@@ -120,7 +120,7 @@ func (d *Delivery) expired() bool {
 
 // expiry is what a dead letter says of a job that is too late.
 func expiry(d *Delivery) *letter {
-	return &letter{d: d, f: Failure{Class: ClassExpired, Attempt: d.Past().Calls}}
+	return &letter{d: d, f: Failure{Class: ClassExpired, Attempt: d.Attempts().Calls}}
 }
 
 // Context ends when the job's partition is taken away or the consumer stops;
@@ -150,11 +150,11 @@ func (d *Delivery) Dead(f Failure) {
 	}
 }
 
-// Return gives the job back unsent: its offset stays open and another node,
+// Release gives the job back unsent: its offset stays open and another node,
 // or this one later, gets it again. Until then no later job of its key (in
 // partition order: of its partition) is handed out on this node, or it would be
 // overtaken.
-func (d *Delivery) Return() {
+func (d *Delivery) Release() {
 	d.Step("given back unsent")
 	d.part.hub.answer(d, false)
 }

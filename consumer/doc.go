@@ -53,7 +53,7 @@
 //
 // A job that is not due yet goes to a retry tier, <topic>.retry.<delay>, or waits
 // in memory for what is left. A tier is a feed like its topic, in the same lane,
-// but its first record is looked at only when its delay is over. [Delivery.Later]
+// but its first record is looked at only when its delay is over. [Delivery.RetryLater]
 // brings a job that has failed there, in the order none. [Delivery.Sleep] keeps it in
 // memory: it has no place in flight then, and holds its key at most.
 //
@@ -86,7 +86,7 @@
 // has no effect: it would move an offset that belongs to someone else. When the
 // consumer stops, heartbeats go on until then, and the group is left last.
 //
-// [Consumer.StandAside] does the same for a while, and Run goes on.
+// [Consumer.LeaveGroups] does the same for a while, and Run goes on.
 //
 // # Failure
 //

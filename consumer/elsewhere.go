@@ -7,8 +7,8 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// Elsewhere is how far this node's groups have come in the partitions of others.
-type Elsewhere struct {
+// PeerProgress is how far this node's groups have come in the partitions of others.
+type PeerProgress struct {
 	Committed map[TopicPartition]int64 // offsets
 	Lag       int64                    // jobs that are not complete there
 	Others    bool                     // another member, or a partition of one, is there at all
@@ -21,7 +21,7 @@ type TopicPartition struct {
 }
 
 // Moved tells whether others have completed jobs since before.
-func (e Elsewhere) Moved(before Elsewhere) bool {
+func (e PeerProgress) Moved(before PeerProgress) bool {
 	for at, offset := range e.Committed {
 		if then, ok := before.Committed[at]; ok && offset > then {
 			return true
@@ -31,22 +31,22 @@ func (e Elsewhere) Moved(before Elsewhere) bool {
 }
 
 // Idle tells whether there are others, and they have nothing to do.
-func (e Elsewhere) Idle() bool { return e.Others && e.Lag == 0 }
+func (e PeerProgress) Idle() bool { return e.Others && e.Lag == 0 }
 
-// Elsewhere asks the brokers; up to four requests a group.
-func (c *Consumer) Elsewhere(ctx context.Context) (Elsewhere, error) {
+// PeerProgress asks the brokers; up to four requests a group.
+func (c *Consumer) PeerProgress(ctx context.Context) (PeerProgress, error) {
 	mine := c.hub.places()
-	e := Elsewhere{Committed: make(map[TopicPartition]int64)}
+	e := PeerProgress{Committed: make(map[TopicPartition]int64)}
 	for _, f := range c.feeds {
 		if err := c.elsewhere(ctx, f.topic, mine, &e); err != nil {
-			return Elsewhere{}, fmt.Errorf("topic %s: %w", f.topic, err)
+			return PeerProgress{}, fmt.Errorf("topic %s: %w", f.topic, err)
 		}
 	}
 	return e, nil
 }
 
 // elsewhere adds what there is in one topic.
-func (c *Consumer) elsewhere(ctx context.Context, topic string, mine map[TopicPartition]bool, e *Elsewhere) error {
+func (c *Consumer) elsewhere(ctx context.Context, topic string, mine map[TopicPartition]bool, e *PeerProgress) error {
 	group := c.opts.Group + "." + topic
 	layout, err := topicLayout(ctx, &c.opts.Connection, []string{topic}, []string{topic})
 	if err != nil {

@@ -145,7 +145,7 @@ func TestMetricsAndStatus(t *testing.T) {
 		n := w.start(o, nil)
 		held := n.holding(100)
 		s := n.c.Status()
-		if !s.Joined || s.Lag != 100 || s.InHand != 100 || len(s.Partitions) != 2 || s.LastError != nil {
+		if !s.Joined || s.Lag != 100 || s.InFlight != 100 || len(s.Partitions) != 2 || s.LastError != nil {
 			t.Errorf("got status %+v", s)
 		}
 		if got := gather(t, reg); got["dispatcher_consumer_lag"] != 100 || got["dispatcher_consumer_in_hand"] != 100 ||
@@ -157,7 +157,7 @@ func TestMetricsAndStatus(t *testing.T) {
 		}
 		w.until("no lag is left", func() bool { return n.c.Status().Lag == 0 })
 		w.ok(n.end())
-		if s := n.c.Status(); s.Joined || len(s.Partitions) != 0 || s.InHand != 0 {
+		if s := n.c.Status(); s.Joined || len(s.Partitions) != 0 || s.InFlight != 0 {
 			t.Errorf("after the end: got status %+v", s)
 		}
 	})

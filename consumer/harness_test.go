@@ -138,7 +138,7 @@ func (w *world) idle(o consumer.Options) *node {
 func (n *node) take(work func(*consumer.Delivery)) {
 	for d := range taken(n.c) {
 		if d.Context().Err() != nil {
-			d.Return()
+			d.Release()
 			continue
 		}
 		n.mu.Lock()

@@ -96,8 +96,8 @@ func TestHubUnderAnyWork(t *testing.T) {
 					return
 				}
 				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
-				held[i].Sleep(Nap{Until: time.Now().Add(time.Hour), Early: true, Failed: true, Memo: 1})
-				if !held[i].gone {
+				held[i].Sleep(SleepOptions{Until: time.Now().Add(time.Hour), WakeEarly: true, Failed: true, Memo: 1})
+				if !held[i].timedOut {
 					asleep = append(asleep, held[i])
 				}
 				delete(samples, held[i])
@@ -108,10 +108,10 @@ func TestHubUnderAnyWork(t *testing.T) {
 					return
 				}
 				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
-				if held[i].key != 0 && !held[i].gone {
+				if held[i].key != 0 && !held[i].timedOut {
 					last[chainOf(held[i])]-- // it comes again
 				}
-				held[i].PutBack()
+				held[i].Requeue()
 				delete(samples, held[i])
 				held = append(held[:i], held[i+1:]...)
 			},
@@ -124,7 +124,7 @@ func TestHubUnderAnyWork(t *testing.T) {
 					return
 				}
 				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
-				if !held[i].gone {
+				if !held[i].timedOut {
 					done++
 				}
 				held[i].Done()
@@ -137,7 +137,7 @@ func TestHubUnderAnyWork(t *testing.T) {
 				}
 				w.hub.mu.Lock()
 				defer w.hub.mu.Unlock()
-				if d := rapid.SampledFrom(held).Draw(t, "which"); !d.gone {
+				if d := rapid.SampledFrom(held).Draw(t, "which"); !d.timedOut {
 					w.hub.expel(d, time.Now())
 				}
 			},
@@ -166,7 +166,7 @@ func TestHubUnderAnyWork(t *testing.T) {
 			t.Fatal("something is left after the drain")
 		}
 		for _, d := range held {
-			d.Return()
+			d.Release()
 		}
 		<-a.idle
 		complete := int64(0)
@@ -210,7 +210,7 @@ func TestPartitionsGoOnWhenFewerSleep(t *testing.T) {
 	a := w.assignment()
 	w.bring(w.partition(a, l, 0), 0, 0)
 	w.bring(w.partition(a, l, 1), 0, 0, 0)
-	w.hub.take().Sleep(Nap{Until: time.Now().Add(time.Hour), Early: true, Failed: true})
+	w.hub.take().Sleep(SleepOptions{Until: time.Now().Add(time.Hour), WakeEarly: true, Failed: true})
 	if d := w.hub.take(); d != nil {
 		t.Fatalf("got %v while as many sleep as may, want nothing", d)
 	}
@@ -260,7 +260,7 @@ func TestRetriesTakeTurns(t *testing.T) {
 		w.bring(p, key, key, key, key, key, key, key, key)
 		for range 4 {
 			if d := w.hub.take(); d != nil {
-				d.Sleep(Nap{Until: time.Now().Add(time.Hour), Early: true, Failed: true})
+				d.Sleep(SleepOptions{Until: time.Now().Add(time.Hour), WakeEarly: true, Failed: true})
 			}
 		}
 		first := w.hub.take() // it is ready already

@@ -87,7 +87,7 @@ type feed struct {
 // layout makes the lanes and feeds of a node.
 func (o *Options) layout() (lanes []*lane, feeds []*feed) {
 	for _, l := range o.inLanes() {
-		made := &lane{name: l.Name, limit: o.InHand, minShare: l.MinShare}
+		made := &lane{name: l.Name, limit: o.MaxInFlight, minShare: l.MinShare}
 		lanes = append(lanes, made)
 		for _, t := range l.Topics {
 			feeds = append(feeds, &feed{topic: t, of: t, lane: made})

@@ -21,7 +21,7 @@ func TestALateJobOfTheFirstLaneGoesFirst(t *testing.T) {
 	bubble(t, 2, func(w *world) {
 		w.produce("bulk", numbered(0, 1000)...)
 		o := inLanes(w.options(), consumer.Lane{Name: "otp", Topics: []string{"codes"}}, consumer.Lane{Name: "rest", Topics: []string{"bulk"}})
-		o.InHand = 20
+		o.MaxInFlight = 20
 		n := w.idle(o)
 		w.until("bulk is ready", func() bool { return n.c.Waiting() == 20 })
 		w.produce("codes", numbered(5000, 5003)...)
@@ -51,13 +51,13 @@ func TestEachLaneHasItsOwnRoom(t *testing.T) {
 		w.produce("codes", numbered(0, 50)...)
 		w.produce("bulk", numbered(100, 150)...)
 		o := inLanes(w.options(), consumer.Lane{Name: "otp", Topics: []string{"codes"}}, consumer.Lane{Name: "rest", Topics: []string{"bulk"}})
-		o.InHand = 5
+		o.MaxInFlight = 5
 		n := w.start(o, func(d *consumer.Delivery) {
 			if d.Job.Topic == "bulk" {
 				d.Done()
 				return
 			}
-			go func() { <-d.Context().Done(); d.Return() }()
+			go func() { <-d.Context().Done(); d.Release() }()
 		})
 		w.until("the other lane is through", func() bool { offset, _ := w.committed("bulk", 0); return offset == 50 })
 		if lanes := n.c.Status().Lanes; lanes[0].InHand != 5 || lanes[1].InHand != 0 {

@@ -71,7 +71,7 @@ func (l *ledger) restore(m *metadata) {
 }
 
 // remember notes what an open job has been through, where it failed.
-func (l *ledger) remember(o int64, p Past) {
+func (l *ledger) remember(o int64, p Attempts) {
 	if p.Failures > 0 && o >= l.base && o < l.end && !l.marked(o) && l.pasts.set(o, p) {
 		l.rev++
 	}

@@ -10,16 +10,16 @@ import (
 // world is the truth that a ledger is judged by.
 type world struct {
 	ledger   ledger
-	next     int64          // the next offset of the log
-	waits    int64          // an offset that the ledger had no room for; 0: none
-	open     map[int64]bool // handed out, not complete
-	complete map[int64]bool // jobs that are complete
-	jobs     map[int64]bool // offsets that hold a job
-	past     map[int64]Past // of those that are open and failed
+	next     int64              // the next offset of the log
+	waits    int64              // an offset that the ledger had no room for; 0: none
+	open     map[int64]bool     // handed out, not complete
+	complete map[int64]bool     // jobs that are complete
+	jobs     map[int64]bool     // offsets that hold a job
+	past     map[int64]Attempts // of those that are open and failed
 }
 
 func newWorld(base int64) *world {
-	return &world{ledger: newLedger(base), next: base, open: map[int64]bool{}, complete: map[int64]bool{}, jobs: map[int64]bool{}, past: map[int64]Past{}}
+	return &world{ledger: newLedger(base), next: base, open: map[int64]bool{}, complete: map[int64]bool{}, jobs: map[int64]bool{}, past: map[int64]Attempts{}}
 }
 
 // step fetches or completes something.
@@ -199,7 +199,7 @@ func TestForgottenMarksAreWorkedAgain(t *testing.T) {
 	l := newLedger(10)
 	var m metadata
 	m.marks.set(2)
-	m.pasts.set(1, Past{Calls: 3, Failures: 3})
+	m.pasts.set(1, Attempts{Calls: 3, Failures: 3})
 	l.restore(&m)
 	l.forget()
 	for o := int64(10); o < 14; o++ {

@@ -148,7 +148,7 @@ func TestForeignMetadataNamesNoTopic(t *testing.T) {
 func TestMetadataFormatV3(t *testing.T) {
 	t.Parallel()
 	id := topicID{0: 1, 15: 2}
-	two := pasts{{at: 0, Past: Past{Calls: 3, Failures: 2}}, {at: 7, Past: Past{Calls: 1, Failures: 1}}, {at: 8, Past: Past{Calls: 1, Failures: 1}}}
+	two := pasts{{at: 0, Attempts: Attempts{Calls: 3, Failures: 2}}, {at: 7, Attempts: Attempts{Calls: 1, Failures: 1}}, {at: 8, Attempts: Attempts{Calls: 1, Failures: 1}}}
 	for _, c := range []struct {
 		name string
 		m    metadata
@@ -156,8 +156,8 @@ func TestMetadataFormatV3(t *testing.T) {
 	}{
 		{"no marks", metadata{topic: id, pasts: two[:1]}, "v3;AQAAAAAAAAAAAAAAAAAAAgAAAQID"},
 		{"marks and runs", metadata{topic: id, marks: marksOf(1), pasts: two}, "v3;AQAAAAAAAAAAAAAAAAAAAgIBAgABAgMGAgEB"},
-		{"far", metadata{topic: id, pasts: pasts{{at: spanCap - 1, Past: Past{Calls: 300, Failures: 299}}}}, "v3;AQAAAAAAAAAAAAAAAAAAAgD/PwGrAqwC"},
-		{"no call left", metadata{topic: id, pasts: pasts{{at: 0, Past: Past{Failures: 3}}}}, "v3;AQAAAAAAAAAAAAAAAAAAAgAAAQMA"},
+		{"far", metadata{topic: id, pasts: pasts{{at: spanCap - 1, Attempts: Attempts{Calls: 300, Failures: 299}}}}, "v3;AQAAAAAAAAAAAAAAAAAAAgD/PwGrAqwC"},
+		{"no call left", metadata{topic: id, pasts: pasts{{at: 0, Attempts: Attempts{Failures: 3}}}}, "v3;AQAAAAAAAAAAAAAAAAAAAgAAAQMA"},
 		{"no id", metadata{marks: marksOf(1), pasts: two}, "v1;AQI"},
 	} {
 		got := c.m.encode()
@@ -179,7 +179,7 @@ func TestPastsThatDontFitAreLeftOut(t *testing.T) {
 		m.marks.set(i)
 	}
 	for i := int64(0); i < spanCap; i += 2 {
-		m.pasts.set(i, Past{Calls: int(i%7) + 9, Failures: int(i%5) + 1})
+		m.pasts.set(i, Attempts{Calls: int(i%7) + 9, Failures: int(i%5) + 1})
 	}
 	text := m.encode()
 	got, err := decodeMetadata(text)
@@ -188,12 +188,12 @@ func TestPastsThatDontFitAreLeftOut(t *testing.T) {
 	}
 	wall := metadata{topic: topicID{1}}
 	for i := range int64(spanCap) {
-		wall.pasts.set(i, Past{Calls: 4, Failures: 4})
+		wall.pasts.set(i, Attempts{Calls: 4, Failures: 4})
 	}
 	if text := wall.encode(); len(text) > 40 {
 		t.Errorf("a wall of jobs that failed equally often takes %d characters", len(text))
 	}
-	huge := metadata{topic: topicID{1}, pasts: pasts{{Past: Past{Calls: math.MaxInt32, Failures: math.MaxInt32}}}}
+	huge := metadata{topic: topicID{1}, pasts: pasts{{Attempts: Attempts{Calls: math.MaxInt32, Failures: math.MaxInt32}}}}
 	if got, err := decodeMetadata(huge.encode()); err != nil || len(got.pasts) != 1 {
 		t.Errorf("counts that a producer made up: got %+v, %v", got.pasts, err)
 	}

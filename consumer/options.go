@@ -73,7 +73,7 @@ type Options struct {
 	Node   string   // this node's name in dead letters; default the client id
 
 	Order       Order // default key
-	InHand      int   // jobs ready or handed out and not settled, at most, of each lane; default 256
+	MaxInFlight int   // jobs ready or handed out and not settled, at most, of each lane; default 256
 	MaxJobBytes int   // largest value of a job; default 1 MiB
 	// BufferBytes is about what the jobs of all this node's partitions that nobody
 	// has taken hold in memory together. When it is used up, a partition is fetched
@@ -136,7 +136,7 @@ func (c *Connection) setDefaults() { orDefault(&c.ClientID, defaultClientID) }
 func (o *Options) setDefaults() {
 	o.Connection.setDefaults()
 	orDefault(&o.Node, o.ClientID)
-	orDefault(&o.InHand, 256)
+	orDefault(&o.MaxInFlight, 256)
 	orDefault(&o.MaxJobBytes, job.DefaultMaxBytes)
 	orDefault(&o.BufferBytes, 64<<20)
 	orDefault(&o.MaxAsleep, 1<<14)
@@ -222,8 +222,8 @@ func (o *Options) validateTopics() error {
 
 func (o *Options) validateSizes() error {
 	var faults []error
-	if o.InHand < 1 || o.InHand > 1<<20 {
-		faults = append(faults, fault("in_hand", o.InHand, "must be 1 to 1048576"))
+	if o.MaxInFlight < 1 || o.MaxInFlight > 1<<20 {
+		faults = append(faults, fault("in_hand", o.MaxInFlight, "must be 1 to 1048576"))
 	}
 	if o.MaxJobBytes < 1 || o.MaxJobBytes > 64<<20 {
 		faults = append(faults, fault("max_job_bytes", o.MaxJobBytes, "must be 1 to 67108864"))

@@ -154,7 +154,7 @@ func (p *partition) admitNext() (d *Delivery, ok bool) {
 		return nil, true
 	}
 	if past, ok := p.ledger.pasts.get(d.Job.Offset); ok {
-		d.past = past // from the partition's last owner
+		d.attempts = past // from the partition's last owner
 	}
 	p.link(d)
 	if p.free(d) {

@@ -15,7 +15,7 @@ type pasts []pastAt
 // pastAt is what one job has been through.
 type pastAt struct {
 	at int64 // its offset; in a commit, counted from the committed one
-	Past
+	Attempts
 }
 
 func (p pasts) find(at int64) (int, bool) {
@@ -23,23 +23,23 @@ func (p pasts) find(at int64) (int, bool) {
 }
 
 // get returns what the job at an offset has been through.
-func (p pasts) get(at int64) (Past, bool) {
+func (p pasts) get(at int64) (Attempts, bool) {
 	if i, found := p.find(at); found {
-		return p[i].Past, true
+		return p[i].Attempts, true
 	}
-	return Past{}, false
+	return Attempts{}, false
 }
 
 // set notes what the job at an offset has been through. It returns whether the
 // failures are others than before: calls alone are not worth a commit.
-func (p *pasts) set(at int64, past Past) (news bool) {
+func (p *pasts) set(at int64, past Attempts) (news bool) {
 	i, found := p.find(at)
 	if !found {
-		*p = slices.Insert(*p, i, pastAt{at: at, Past: past})
+		*p = slices.Insert(*p, i, pastAt{at: at, Attempts: past})
 		return true
 	}
 	news = (*p)[i].Failures != past.Failures
-	(*p)[i].Past = past
+	(*p)[i].Attempts = past
 	return news
 }
 
@@ -83,7 +83,7 @@ func (p pasts) append(to []byte, most int) []byte {
 	end := int64(0) // of the run before
 	for len(p) > 0 {
 		run := 1
-		for run < len(p) && p[run].at == p[0].at+int64(run) && p[run].Past == p[0].Past {
+		for run < len(p) && p[run].at == p[0].at+int64(run) && p[run].Attempts == p[0].Attempts {
 			run++
 		}
 		longer := binary.AppendUvarint(to, uint64(p[0].at-end))
@@ -118,7 +118,7 @@ func decodePasts(raw []byte) (p pasts, ok bool) {
 			return nil, false
 		}
 		for ; at < end; at++ {
-			p = append(p, pastAt{at: int64(at), Past: Past{Calls: int(calls), Failures: int(failures)}})
+			p = append(p, pastAt{at: int64(at), Attempts: Attempts{Calls: int(calls), Failures: int(failures)}})
 		}
 	}
 	return p, true

@@ -31,16 +31,16 @@ func pastChangesHands(t *testing.T, order consumer.Order, crash bool) {
 		w.produce("jobs", keyed("a", "a1"), keyed("b", "b1"), keyed("a", "a2"))
 		o := w.options()
 		o.Order = order
-		asleep := consumer.Past{Calls: 5, Failures: 3}
+		asleep := consumer.Attempts{Calls: 5, Failures: 3}
 		first := w.start(o, func(d *consumer.Delivery) {
 			if string(d.Job.Value) == "a1" {
 				go func() {
 					time.Sleep(2 * time.Second) // there is nothing else to commit then
-					d.Sleep(consumer.Nap{Until: time.Now().Add(time.Hour), Failed: true, Past: asleep})
+					d.Sleep(consumer.SleepOptions{Until: time.Now().Add(time.Hour), Failed: true, Attempts: asleep})
 				}()
 				return
 			}
-			go func() { <-d.Context().Done(); d.Return() }()
+			go func() { <-d.Context().Done(); d.Release() }()
 		})
 		w.until("a1 sleeps", func() bool { return first.c.Status().Lanes[0].Asleep == 1 })
 		time.Sleep(time.Second) // a commit
@@ -55,14 +55,14 @@ func pastChangesHands(t *testing.T, order consumer.Order, crash bool) {
 		if crash {
 			lost.Remove()
 		}
-		pasts := map[string]consumer.Past{}
+		pasts := map[string]consumer.Attempts{}
 		second := w.start(o, func(d *consumer.Delivery) {
-			pasts[string(d.Job.Value)] = d.Past()
+			pasts[string(d.Job.Value)] = d.Attempts()
 			d.Done()
 		})
 		w.until("all is committed", func() bool { got, _ := w.committed("jobs", 0); return got == 3 })
 		w.ok(second.end())
-		want := map[string]consumer.Past{"a1": asleep, "b1": {}, "a2": {}}
+		want := map[string]consumer.Attempts{"a1": asleep, "b1": {}, "a2": {}}
 		for value, past := range want {
 			if pasts[value] != past {
 				t.Errorf("%s: got past %+v, want %+v", value, pasts[value], past)
@@ -85,7 +85,7 @@ func TestMarksOutrankPasts(t *testing.T) {
 				return
 			}
 			calls := int(d.Job.Offset) + 1
-			d.Sleep(consumer.Nap{Until: time.Now().Add(time.Hour), Failed: true, Past: consumer.Past{Calls: calls, Failures: calls}})
+			d.Sleep(consumer.SleepOptions{Until: time.Now().Add(time.Hour), Failed: true, Attempts: consumer.Attempts{Calls: calls, Failures: calls}})
 		})
 		w.until("half of them sleep", func() bool { return n.c.Status().Lanes[0].Asleep == 100 })
 		time.Sleep(time.Second) // a commit
@@ -111,15 +111,15 @@ func TestABlameIsNotOverwritten(t *testing.T) {
 		w.produce("jobs", numbered(0, 2)...)
 		n := w.start(w.options(), nil)
 		held := n.holding(2)
-		held[0].Tried(consumer.Past{Calls: 1})
-		held[0].Blame()
-		held[0].Sleep(consumer.Nap{Until: time.Now().Add(time.Hour), Past: consumer.Past{Calls: 2}})
+		held[0].SetAttempts(consumer.Attempts{Calls: 1})
+		held[0].CountFailure()
+		held[0].Sleep(consumer.SleepOptions{Until: time.Now().Add(time.Hour), Attempts: consumer.Attempts{Calls: 2}})
 		held[1].Done()
-		held[1].Blame()
+		held[1].CountFailure()
 		w.ok(n.end())
 		next := w.start(w.options(), nil)
 		d := next.holding(1)[0]
-		if got := d.Past(); got != (consumer.Past{Calls: 2, Failures: 1}) || d.Job.Offset != 0 {
+		if got := d.Attempts(); got != (consumer.Attempts{Calls: 2, Failures: 1}) || d.Job.Offset != 0 {
 			t.Errorf("offset %d: got past %+v, want 2 calls and 1 failure", d.Job.Offset, got)
 		}
 		d.Done()

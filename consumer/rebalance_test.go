@@ -22,7 +22,7 @@ func TestOneStuckJobCostsNoRepeats(t *testing.T) {
 		w.produce("jobs", numbered(0, 2000)...)
 		stuck := func(d *consumer.Delivery) {
 			if string(d.Job.Value) == "50" {
-				go func() { <-d.Context().Done(); d.Return() }()
+				go func() { <-d.Context().Done(); d.Release() }()
 				return
 			}
 			d.Done()
@@ -79,7 +79,7 @@ func TestRebalanceWhileSending(t *testing.T) {
 	bubble(t, 4, func(w *world) {
 		w.produce("jobs", numbered(0, 2000)...)
 		o := w.options()
-		o.InHand = 50
+		o.MaxInFlight = 50
 		slow := func(d *consumer.Delivery) {
 			// On the wire at once: the stop of the assignment doesn't touch it.
 			go func() { time.Sleep(100 * time.Millisecond); d.Done() }()
@@ -107,12 +107,12 @@ func TestRevokeReachesWaiters(t *testing.T) {
 	bubble(t, 2, func(w *world) {
 		w.produce("jobs", numbered(0, 100)...)
 		o := w.options()
-		o.InHand = 20
+		o.MaxInFlight = 20
 		causes := make(chan error, 100)
 		a := w.start(o, func(d *consumer.Delivery) {
-			go func() { <-d.Context().Done(); causes <- context.Cause(d.Context()); d.Return() }()
+			go func() { <-d.Context().Done(); causes <- context.Cause(d.Context()); d.Release() }()
 		})
-		w.until("in hand", func() bool { return a.c.Status().InHand == 20 })
+		w.until("in hand", func() bool { return a.c.Status().InFlight == 20 })
 		b := w.start(o, (*consumer.Delivery).Done)
 		if err := <-causes; !errors.Is(err, consumer.ErrRevoked) {
 			t.Errorf("got cause %v, want ErrRevoked", err)

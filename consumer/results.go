@@ -50,7 +50,7 @@ func (r *Results) Done(d *Delivery, o Outcome) {
 			if written {
 				d.Done()
 			} else {
-				d.Return()
+				d.Release()
 			}
 		})
 	}
@@ -72,7 +72,7 @@ func (r *Results) Dead(d *Delivery, f Failure, o Outcome) {
 	if r.await(d.part.asg, written) {
 		d.Dead(f)
 	} else {
-		d.Return()
+		d.Release()
 	}
 }
 

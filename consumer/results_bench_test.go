@@ -25,7 +25,7 @@ func settleAll(b *testing.B, results bool, inHand int) {
 	b.Helper()
 	conn := filled(b, b.N)
 	c, err := consumer.New(consumer.Options{
-		Connection: conn, Group: "g", Topics: []string{"jobs"}, CreateTopics: true, Results: results, InHand: inHand,
+		Connection: conn, Group: "g", Topics: []string{"jobs"}, CreateTopics: true, Results: results, MaxInFlight: inHand,
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -22,8 +22,8 @@ func TestResultsOfTiersAreThoseOfTheTopic(t *testing.T) {
 		o := w.withResults()
 		o.Order, o.RetryTopics = consumer.OrderNone, []time.Duration{5 * time.Second}
 		n := w.startSettling(o, func(r *consumer.Results, d *consumer.Delivery) {
-			if d.Past().Calls == 0 {
-				go d.Later(time.Now().Add(6*time.Second), consumer.Failure{Class: consumer.ClassUnavailable, Attempt: 1, Failures: 1})
+			if d.Attempts().Calls == 0 {
+				go d.RetryLater(time.Now().Add(6*time.Second), consumer.Failure{Class: consumer.ClassUnavailable, Attempt: 1, Failures: 1})
 				return
 			}
 			r.Done(d, consumer.Outcome{Status: 200, Attempts: 2})

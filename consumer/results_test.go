@@ -175,7 +175,7 @@ func TestResultsThatWaitAreInHand(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
 		o := w.withResults()
-		o.InHand = 4
+		o.MaxInFlight = 4
 		n := w.startSettling(o, accepted)
 		w.until("joined", func() bool { return n.c.Status().Joined })
 		fault := w.failResults("jobs")

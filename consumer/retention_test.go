@@ -17,7 +17,7 @@ import (
 // exceptZero settles all jobs but the first of the log, which is given back.
 func exceptZero(d *consumer.Delivery) {
 	if d.Job.Offset == 0 {
-		go func() { <-d.Context().Done(); d.Return() }()
+		go func() { <-d.Context().Done(); d.Release() }()
 		return
 	}
 	d.Done()

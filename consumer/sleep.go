@@ -10,21 +10,21 @@ import (
 // asleep: it has no worker and no place in flight. It holds its key, or in
 // partition order its partition, so that none of its successors overtakes it.
 
-// Nap is how a job waits for its next try.
-type Nap struct {
-	Until time.Time // when it is handed out again
-	Early bool      // [Consumer.Wake] ends the nap
+// SleepOptions is how a job waits for its next try.
+type SleepOptions struct {
+	Until     time.Time // when it is handed out again
+	WakeEarly bool      // [Consumer.Wake] ends the nap
 	// Failed: the job was tried in vain, so that [Consumer.TakeSample] passes it over.
-	Failed bool
-	Past   Past // what [Delivery.Past] says from now on
-	Memo   any  // what [Delivery.Memo] says from now on; the consumer does not look into it
+	Failed   bool
+	Attempts Attempts // what [Delivery.Attempts] says from now on
+	Memo     any      // what [Delivery.Memo] says from now on; the consumer does not look into it
 }
 
 // Sleep gives the job's place up, and has it handed out again later. It does not
 // block. A job that sleeps is open: when its partition is taken away, or the
-// consumer stops, the job is released at once, as by [Delivery.Return].
-func (d *Delivery) Sleep(n Nap) {
-	d.Step("waits for its next call", slog.Time("until", n.Until), slog.Int("calls", n.Past.Calls), slog.Int("failures", n.Past.Failures))
+// consumer stops, the job is released at once, as by [Delivery.Release].
+func (d *Delivery) Sleep(n SleepOptions) {
+	d.Step("waits for its next call", slog.Time("until", n.Until), slog.Int("calls", n.Attempts.Calls), slog.Int("failures", n.Attempts.Failures))
 	h := d.part.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -33,17 +33,17 @@ func (d *Delivery) Sleep(n Nap) {
 	case d.part.asg.draining:
 		h.settleLocked(d, false)
 	default:
-		d.goneThrough(n.Past)
+		d.goneThrough(n.Attempts)
 		d.memo, d.failed = n.Memo, n.Failed
 		h.leaveHand(d)
-		d.part.doze(alarm{at: n.Until, part: d.part, d: d, retry: true, early: n.Early})
+		d.part.doze(alarm{at: n.Until, part: d.part, d: d, retry: true, early: n.WakeEarly})
 		h.pump(d.part.lane)
 	}
 }
 
-// PutBack makes the job ready again, ahead of those that were fetched after it: its
+// Requeue makes the job ready again, ahead of those that were fetched after it: its
 // worker could not call it. It does not block.
-func (d *Delivery) PutBack() {
+func (d *Delivery) Requeue() {
 	d.Step("put back, waits for the provider")
 	h, p := d.part.hub, d.part
 	h.mu.Lock()
@@ -67,9 +67,9 @@ func (d *Delivery) PutBack() {
 // Memo is what the last [Delivery.Sleep] left; nil: the job has not slept.
 func (d *Delivery) Memo() any { return d.memo }
 
-// Crowded tells whether as many jobs sleep on this node as may: then no new job
+// SleepersFull tells whether as many jobs sleep on this node as may: then no new job
 // is fetched. One that fails sleeps all the same, or goes to a retry tier.
-func (c *Consumer) Crowded() bool {
+func (c *Consumer) SleepersFull() bool {
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()
 	return c.hub.crowded()
@@ -199,7 +199,7 @@ func (p *partition) sample() *Delivery {
 }
 
 // failedBefore tells whether the job was tried in vain, here or before.
-func (d *Delivery) failedBefore() bool { return d.failed || d.past != Past{} }
+func (d *Delivery) failedBefore() bool { return d.failed || d.attempts != Attempts{} }
 
 // popFresh takes the first job that has not failed yet out of those that are
 // ready; nil: there is none.

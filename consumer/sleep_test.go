@@ -13,7 +13,7 @@ import (
 
 // nap has a job sleep for so long.
 func nap(d *consumer.Delivery, wait time.Duration, early bool) {
-	d.Sleep(consumer.Nap{Until: time.Now().Add(wait), Early: early, Failed: true, Past: consumer.Past{Calls: 2, Failures: 1}, Memo: "memo"})
+	d.Sleep(consumer.SleepOptions{Until: time.Now().Add(wait), WakeEarly: early, Failed: true, Attempts: consumer.Attempts{Calls: 2, Failures: 1}, Memo: "memo"})
 }
 
 // A job that sleeps holds no place in flight, and its key or partition at most.
@@ -26,7 +26,7 @@ func TestASleepingJobHoldsItsKeyAtMost(t *testing.T) {
 		bubble(t, 1, func(w *world) {
 			w.produce("jobs", keyed("a", "a1"), keyed("a", "a2"), keyed("b", "b1"))
 			o := w.options()
-			o.Order, o.InHand = order, 1
+			o.Order, o.MaxInFlight = order, 1
 			var begun time.Time
 			n := w.start(o, func(d *consumer.Delivery) {
 				if string(d.Job.Value) == "a1" && d.Memo() == nil {
@@ -35,7 +35,7 @@ func TestASleepingJobHoldsItsKeyAtMost(t *testing.T) {
 					return
 				}
 				if string(d.Job.Value) == "a1" {
-					if got := d.Past(); got != (consumer.Past{Calls: 2, Failures: 1}) || d.Memo() != "memo" || time.Since(begun) != 30*time.Second {
+					if got := d.Attempts(); got != (consumer.Attempts{Calls: 2, Failures: 1}) || d.Memo() != "memo" || time.Since(begun) != 30*time.Second {
 						t.Errorf("got past %+v and memo %v after %v", got, d.Memo(), time.Since(begun))
 					}
 				}
@@ -97,8 +97,8 @@ func TestAJobThatGoesToSleepInADrainIsReleased(t *testing.T) {
 		nap(d, time.Hour, false)
 		begun := time.Now()
 		w.ok(<-n.err)
-		if took := time.Since(begun); took > 2*time.Second || n.c.Crowded() {
-			t.Errorf("the end took %v and some sleep after it: %v, want none", took, n.c.Crowded())
+		if took := time.Since(begun); took > 2*time.Second || n.c.SleepersFull() {
+			t.Errorf("the end took %v and some sleep after it: %v, want none", took, n.c.SleepersFull())
 		}
 	})
 }
@@ -158,12 +158,12 @@ func TestBoundsOfSleep(t *testing.T) {
 				}
 				w.produce("jobs", records...)
 				o := w.options()
-				o.Order, o.InHand = order, 1
+				o.Order, o.MaxInFlight = order, 1
 				bound(&o)
 				n := w.start(o, func(d *consumer.Delivery) { nap(d, 30*time.Second, true) })
 				time.Sleep(20 * time.Second)
-				if got := len(n.values()); got != 3 || !n.c.Crowded() {
-					t.Errorf("%s, order %s: got %d jobs handed out and crowded %v, want 3 and true", name, order, got, n.c.Crowded())
+				if got := len(n.values()); got != 3 || !n.c.SleepersFull() {
+					t.Errorf("%s, order %s: got %d jobs handed out and crowded %v, want 3 and true", name, order, got, n.c.SleepersFull())
 				}
 				w.ok(n.end())
 			})
@@ -178,7 +178,7 @@ func TestBeyondTheBoundsOfSleep(t *testing.T) {
 	bubble(t, 2, func(w *world) {
 		w.produce("jobs", numbered(0, 40)...)
 		o := w.options()
-		o.MaxAsleep, o.InHand, o.Order = 4, 1, consumer.OrderNone
+		o.MaxAsleep, o.MaxInFlight, o.Order = 4, 1, consumer.OrderNone
 		var said strings.Builder
 		o.Logger = slog.New(slog.NewTextHandler(&said, nil))
 		n := w.idle(o)
@@ -221,7 +221,7 @@ func TestSamplesComeFromAnywhere(t *testing.T) {
 		const jobs = 500
 		w.produce("jobs", numbered(0, jobs)...)
 		o := w.options()
-		o.InHand, o.Order = 4, consumer.OrderNone
+		o.MaxInFlight, o.Order = 4, consumer.OrderNone
 		n := w.idle(o)
 		w.until("some are ready", func() bool { return n.c.Waiting() > 0 })
 		time.Sleep(time.Second) // and all are fetched

@@ -9,10 +9,10 @@ import (
 // Status is what a consumer is doing now.
 type Status struct {
 	Joined     bool  // every topic's and tier's group has given this node its part, be it empty
-	Aside      error // why the node stands aside; nil: it doesn't
+	Left       error // why the node stands aside; nil: it doesn't
 	Partitions []PartitionStatus
 	Lag        int64 // records that are not complete, over all partitions of this node, those of tiers included
-	InHand     int   // jobs handed out and not settled
+	InFlight   int   // jobs handed out and not settled
 	Lanes      []LaneStatus
 	// LastError is the most recent fault; nil: none since a group was last
 	// joined. It never holds a payload or a secret.
@@ -31,8 +31,8 @@ const readyPatience = 10 * time.Second
 // part of a topic, or fetches or commits have been failing for 10 seconds. nil: it does.
 func (s Status) Ready() error {
 	switch {
-	case s.Aside != nil:
-		return s.Aside
+	case s.Left != nil:
+		return s.Left
 	case !s.Joined && s.LastError != nil:
 		return fmt.Errorf("not joined: %w", s.LastError)
 	case !s.Joined:
@@ -94,7 +94,7 @@ type PartitionStatus struct {
 func (c *Consumer) Status() Status {
 	s := c.hub.status(len(c.feeds))
 	s.LastError, s.Faulty, s.Fault = c.state.read()
-	_, s.Aside = c.membership.read()
+	_, s.Left = c.membership.read()
 	for _, p := range s.Partitions {
 		s.Lag += p.Lag
 	}
@@ -111,7 +111,7 @@ func (h *hub) status(topics int) Status {
 	for i, l := range h.lanes {
 		s.Lanes[i] = LaneStatus{Lane: l.name, InHand: l.inHand, Ready: l.count, Rate: l.done.perSecond(now)}
 		at[l] = &s.Lanes[i]
-		s.InHand += l.inHand
+		s.InFlight += l.inHand
 	}
 	joined := 0 // a topic has one assignment at a time
 	for a := range h.live {

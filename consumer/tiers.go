@@ -90,13 +90,13 @@ func (p *partition) delay(d *Delivery, wait time.Duration) {
 	tier := tierFor(p.hub.tiers, wait)
 	switch {
 	case tier > 0:
-		f := Failure{Attempt: d.Past().Calls, Failures: d.Past().Failures}
+		f := Failure{Attempt: d.Attempts().Calls, Failures: d.Attempts().Failures}
 		p.condemn(d, &letter{d: d, f: f, tier: tier, at: d.hop.due})
 	case len(p.hub.tiers) > 0 || wait <= restMost:
 		p.rest(d)
 	default:
 		p.condemn(d, &letter{d: d, f: Failure{
-			Class: ClassUnsupported, Attempt: d.Past().Calls,
+			Class: ClassUnsupported, Attempt: d.Attempts().Calls,
 			Message: fmt.Sprintf("not-before: is more than %v ahead; kafka.retry_topics would allow it", restMost),
 		}})
 	}
@@ -109,12 +109,12 @@ func (p *partition) rest(d *Delivery) {
 	p.doze(alarm{at: d.hop.due, part: p, d: d})
 }
 
-// Later writes the job to the longest retry tier that is over by then and, once
+// RetryLater writes the job to the longest retry tier that is over by then and, once
 // Kafka has acknowledged it, settles it. It blocks as [Delivery.Dead] does. The
-// job comes back with its calls and failures as its [Delivery.Past], at that time. Only in
+// job comes back with its calls and failures as its [Delivery.Attempts], at that time. Only in
 // the order none, and only where a tier is short enough: it returns false, and
 // has done nothing, where the job is to wait in place.
-func (d *Delivery) Later(at time.Time, f Failure) bool {
+func (d *Delivery) RetryLater(at time.Time, f Failure) bool {
 	h := d.part.hub
 	tier := tierFor(h.tiers, time.Until(at)+tierSlack)
 	if h.order != OrderNone || tier == 0 {

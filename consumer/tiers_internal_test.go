@@ -67,8 +67,8 @@ func FuzzWhatATierSays(f *testing.F) {
 			{Key: headerOriginalTime, Value: []byte(original)},
 		}}}}
 		h := d.comeBack(5*time.Second, now)
-		if h.gate.After(now.Add(5*time.Second)) || d.past.Calls < 0 || d.past.Failures < 0 || h.due.Before(d.Job.NotBefore) {
-			t.Errorf("got %+v of %+v", h, d.past)
+		if h.gate.After(now.Add(5*time.Second)) || d.attempts.Calls < 0 || d.attempts.Failures < 0 || h.due.Before(d.Job.NotBefore) {
+			t.Errorf("got %+v of %+v", h, d.attempts)
 		}
 	})
 }

@@ -37,7 +37,7 @@ func TestTiersReal(t *testing.T) {
 	var worst time.Duration
 	var mu sync.Mutex
 	work := func(d *consumer.Delivery) {
-		if at := d.Job.NotBefore; !at.IsZero() && d.Past().Calls == 0 {
+		if at := d.Job.NotBefore; !at.IsZero() && d.Attempts().Calls == 0 {
 			mu.Lock()
 			worst = max(worst, time.Since(at))
 			mu.Unlock()

@@ -38,11 +38,11 @@ func TestALaterJobComesBackAsItWas(t *testing.T) {
 		}})
 		n := w.start(withTiers(w.options(), consumer.OrderNone, 5*time.Second, time.Minute), nil)
 		first := n.holding(1)[0]
-		if first.Past() != (consumer.Past{}) {
-			t.Errorf("got past %+v at first, want none", first.Past())
+		if first.Attempts() != (consumer.Attempts{}) {
+			t.Errorf("got past %+v at first, want none", first.Attempts())
 		}
 		at := time.Now().Add(8 * time.Second)
-		if !first.Later(at, consumer.Failure{Class: consumer.ClassUnavailable, Code: "503", Message: "m", Attempt: 3, Failures: 2}) {
+		if !first.RetryLater(at, consumer.Failure{Class: consumer.ClassUnavailable, Code: "503", Message: "m", Attempt: 3, Failures: 2}) {
 			t.Fatal("there is a tier for 8s")
 		}
 		record := headerMap(w.records("jobs.retry.5s")[0])
@@ -64,7 +64,7 @@ func TestALaterJobComesBackAsItWas(t *testing.T) {
 				foreign = append(foreign, string(h.Value))
 			}
 		}
-		if second.Past() != (consumer.Past{Calls: 3, Failures: 2}) || second.Job.ID != first.Job.ID || string(second.Job.Key) != "k" ||
+		if second.Attempts() != (consumer.Attempts{Calls: 3, Failures: 2}) || second.Job.ID != first.Job.ID || string(second.Job.Key) != "k" ||
 			string(second.Job.Value) != "v" || strings.Join(foreign, "") != "12" || !second.Job.Time.Equal(first.Job.Time) {
 			t.Errorf("got %+v", second)
 		}
@@ -87,10 +87,10 @@ func TestNoTierWhereAJobIsToWaitInPlace(t *testing.T) {
 			w.produce("jobs", numbered(0, 1)...)
 			n := w.start(withTiers(w.options(), order, 5*time.Second), nil)
 			d := n.holding(1)[0]
-			if d.Later(time.Now().Add(4*time.Second), consumer.Failure{}) {
+			if d.RetryLater(time.Now().Add(4*time.Second), consumer.Failure{}) {
 				t.Errorf("%s: a wait of 4s went to a tier", order)
 			}
-			if order != consumer.OrderNone && d.Later(time.Now().Add(time.Hour), consumer.Failure{}) {
+			if order != consumer.OrderNone && d.RetryLater(time.Now().Add(time.Hour), consumer.Failure{}) {
 				t.Errorf("%s: a failed job went to a tier", order)
 			}
 			d.Done()
@@ -108,16 +108,16 @@ func TestATierThatFailsLeavesTheJobOpen(t *testing.T) {
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.retry.5s", Err: kerr.NotLeaderForPartition, Count: -1})
 		o := withTiers(w.options(), consumer.OrderNone, 5*time.Second)
 		later := func(d *consumer.Delivery) {
-			if d.Past().Calls > 0 {
+			if d.Attempts().Calls > 0 {
 				d.Done()
 				return
 			}
-			go d.Later(time.Now().Add(6*time.Second), consumer.Failure{Class: consumer.ClassUnavailable, Attempt: 1})
+			go d.RetryLater(time.Now().Add(6*time.Second), consumer.Failure{Class: consumer.ClassUnavailable, Attempt: 1})
 		}
 		n := w.start(o, later)
 		time.Sleep(20 * time.Second)
-		if offset, _ := w.committed("jobs", 0); offset != 0 || n.c.Status().InHand != 1 {
-			t.Errorf("got offset %d and %d in hand, want 0 and 1", offset, n.c.Status().InHand)
+		if offset, _ := w.committed("jobs", 0); offset != 0 || n.c.Status().InFlight != 1 {
+			t.Errorf("got offset %d and %d in hand, want 0 and 1", offset, n.c.Status().InFlight)
 		}
 		w.ok(n.end())
 		fault.Remove()
@@ -167,7 +167,7 @@ func TestNothingIsLostBetweenTiersAndRestarts(t *testing.T) {
 			}
 			w.produce("jobs", records...)
 			o := withTiers(w.options(), consumer.OrderNone, 2*time.Second, 20*time.Second)
-			o.InHand = 40
+			o.MaxInFlight = 40
 			s := &sum{rnd: rand.New(rand.NewPCG(seed, 10)), done: map[string]int{}, dead: map[string]int{}}
 			for i := range 8 {
 				n := w.start(o, s.work)
@@ -221,14 +221,14 @@ func (s *sum) work(d *consumer.Delivery) {
 	case s.rnd.IntN(2) > 0:
 		s.done[value]++
 		d.Done()
-	case d.Past().Failures >= 4:
+	case d.Attempts().Failures >= 4:
 		s.dead[value]++
-		go d.Dead(consumer.Failure{Class: consumer.ClassExhausted, Attempt: d.Past().Calls + 1})
+		go d.Dead(consumer.Failure{Class: consumer.ClassExhausted, Attempt: d.Attempts().Calls + 1})
 	default:
 		wait := cmp.Or(s.least, 2*time.Second) + time.Duration(s.rnd.IntN(15))*cmp.Or(s.least, 2*time.Second)/2
-		past := consumer.Failure{Class: consumer.ClassUnavailable, Attempt: d.Past().Calls + 1, Failures: d.Past().Failures + 1}
+		past := consumer.Failure{Class: consumer.ClassUnavailable, Attempt: d.Attempts().Calls + 1, Failures: d.Attempts().Failures + 1}
 		go func() {
-			if !d.Later(time.Now().Add(wait), past) {
+			if !d.RetryLater(time.Now().Add(wait), past) {
 				panic(fmt.Sprint("no tier for ", wait))
 			}
 		}()

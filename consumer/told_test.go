@@ -84,7 +84,7 @@ func TestStepsOfAJob(t *testing.T) {
 		o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		n := w.start(o, func(d *consumer.Delivery) {
 			if d.Memo() == nil {
-				d.Sleep(consumer.Nap{Until: time.Now().Add(time.Second), Memo: 1})
+				d.Sleep(consumer.SleepOptions{Until: time.Now().Add(time.Second), Memo: 1})
 				return
 			}
 			d.Done()

@@ -25,10 +25,10 @@ func (h *hub) expelLate(now time.Time) time.Duration {
 
 func (h *hub) expel(d *Delivery, now time.Time) {
 	delete(h.since, d)
-	d.gone = true
+	d.timedOut = true
 	l := &letter{d: d, f: Failure{
 		Class: ClassJobTimeout, Message: fmt.Sprintf("in hand for %v and not settled", h.jobTimeout),
-		Attempt: d.past.Calls, Failures: d.past.Failures,
+		Attempt: d.attempts.Calls, Failures: d.attempts.Failures,
 	}}
 	if len(h.tiers) > 0 {
 		l.tier = max(tierFor(h.tiers, h.jobTimeout), h.tiers[0])
@@ -42,8 +42,8 @@ func (h *hub) expel(d *Delivery, now time.Time) {
 // is held.
 func (h *hub) heard(d *Delivery) (late bool) {
 	delete(h.since, d)
-	if !d.gone || d.left {
-		return d.gone
+	if !d.timedOut || d.left {
+		return d.timedOut
 	}
 	d.left = true
 	h.leaveHand(d)
@@ -89,42 +89,42 @@ func (h *hub) takeBack(d *Delivery) {
 	h.since[d] = time.Now()
 }
 
-// Tried takes in what the job has been through by now, for whoever gets it next: the
+// SetAttempts takes in what the job has been through by now, for whoever gets it next: the
 // next commit tells the partition's next owner.
-func (d *Delivery) Tried(p Past) {
+func (d *Delivery) SetAttempts(p Attempts) {
 	h := d.part.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	d.goneThrough(p)
 }
 
-// Blame counts one more failure of a call that was made before: the worker learned
+// CountFailure counts one more failure of a call that was made before: the worker learned
 // only now that the job was to blame. It may be called at any time.
-func (d *Delivery) Blame() {
+func (d *Delivery) CountFailure() {
 	h := d.part.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	d.goneThrough(Past{Calls: d.past.Calls, Failures: d.past.Failures + 1})
+	d.goneThrough(Attempts{Calls: d.attempts.Calls, Failures: d.attempts.Failures + 1})
 }
 
 // goneThrough notes what the job has been through. The hub's lock is held. What
 // comes after the end of the assignment is not committed any more.
-func (d *Delivery) goneThrough(p Past) {
-	p.Failures = max(p.Failures, d.past.Failures) // the worker may not know of a Blame yet
-	d.past = p
-	if !d.settled && !d.gone {
+func (d *Delivery) goneThrough(p Attempts) {
+	p.Failures = max(p.Failures, d.attempts.Failures) // the worker may not know of a Blame yet
+	d.attempts = p
+	if !d.settled && !d.timedOut {
 		d.part.ledger.remember(d.Job.Offset, p)
 	}
 }
 
-// Gone tells whether the job has been in hand for too long and went elsewhere.
+// TimedOut tells whether the job has been in hand for too long and went elsewhere.
 // Then it is not to be called any more, and to be returned.
-func (d *Delivery) Gone() bool {
+func (d *Delivery) TimedOut() bool {
 	h := d.part.hub
 	if h.jobTimeout == 0 {
 		return false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return d.gone
+	return d.timedOut
 }

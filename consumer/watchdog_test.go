@@ -18,7 +18,7 @@ import (
 func TestAStuckJobIsExpelled(t *testing.T) {
 	t.Parallel()
 	for _, late := range []func(*consumer.Delivery){
-		(*consumer.Delivery).Done, (*consumer.Delivery).Return,
+		(*consumer.Delivery).Done, (*consumer.Delivery).Release,
 		func(d *consumer.Delivery) { d.Dead(consumer.Failure{Class: consumer.ClassPermanent}) },
 	} {
 		bubble(t, 1, func(w *world) {
@@ -29,17 +29,17 @@ func TestAStuckJobIsExpelled(t *testing.T) {
 			held := n.holding(2)
 			held[1].Done()
 			time.Sleep(9 * time.Second)
-			if got, _ := w.committed("jobs", 0); got != 0 || held[0].Gone() {
-				t.Errorf("got offset %d and gone %v before the time, want 0 and false", got, held[0].Gone())
+			if got, _ := w.committed("jobs", 0); got != 0 || held[0].TimedOut() {
+				t.Errorf("got offset %d and gone %v before the time, want 0 and false", got, held[0].TimedOut())
 			}
 			n.holding(1)[0].Done() // a2
 			w.until("all is committed", func() bool { got, _ := w.committed("jobs", 0); return got == 3 })
-			if got := n.c.Status().InHand; got != 1 || !held[0].Gone() {
-				t.Errorf("got %d in hand and gone %v, want 1 and true", got, held[0].Gone())
+			if got := n.c.Status().InFlight; got != 1 || !held[0].TimedOut() {
+				t.Errorf("got %d in hand and gone %v, want 1 and true", got, held[0].TimedOut())
 			}
 			late(held[0])
 			late(held[0])
-			if got := n.c.Status().InHand; got != 0 {
+			if got := n.c.Status().InFlight; got != 0 {
 				t.Errorf("got %d in hand after the worker let go, want 0", got)
 			}
 			w.ok(n.end())
@@ -60,16 +60,16 @@ func TestAStuckJobComesBackFromATier(t *testing.T) {
 		o.JobTimeout = 10 * time.Second
 		n := w.start(o, nil)
 		first := n.holding(1)[0]
-		first.Tried(consumer.Past{Calls: 7, Failures: 4})
+		first.SetAttempts(consumer.Attempts{Calls: 7, Failures: 4})
 		begin := time.Now()
 		second := n.holding(1)[0]
 		if took := time.Since(begin); took < 15*time.Second || took > 16*time.Second || second.Job.ID != first.Job.ID {
 			t.Errorf("job %s came back as %s after %v, want 15s", first.Job.ID, second.Job.ID, took)
 		}
-		if got := second.Past(); got != (consumer.Past{Calls: 7, Failures: 4}) {
+		if got := second.Attempts(); got != (consumer.Attempts{Calls: 7, Failures: 4}) {
 			t.Errorf("got past %+v, want what the worker had said", got)
 		}
-		first.Return()
+		first.Release()
 		second.Done()
 		w.ok(n.end())
 		if got, _ := w.committed("jobs.retry.5s", 0); got != 1 {
@@ -115,8 +115,8 @@ func TestADrainWithAStuckJob(t *testing.T) {
 			t.Errorf("the end took %v", took)
 		}
 		held[0].Done()
-		if got, _ := w.committed("jobs", 0); got != 0 || n.c.Status().InHand != 0 {
-			t.Errorf("got offset %d and %d in hand, want 0 and 0", got, n.c.Status().InHand)
+		if got, _ := w.committed("jobs", 0); got != 0 || n.c.Status().InFlight != 0 {
+			t.Errorf("got offset %d and %d in hand, want 0 and 0", got, n.c.Status().InFlight)
 		}
 	})
 }
@@ -163,8 +163,8 @@ func TestAJobThatWasAnsweredIsNotExpelled(t *testing.T) {
 		held := n.holding(1)[0]
 		held.Answered()
 		time.Sleep(20 * time.Second)
-		if got, _ := w.committed("jobs", 0); got > 0 || held.Gone() || n.c.Status().InHand != 1 {
-			t.Errorf("got offset %d, gone %v and %d in hand, want it to wait", got, held.Gone(), n.c.Status().InHand)
+		if got, _ := w.committed("jobs", 0); got > 0 || held.TimedOut() || n.c.Status().InFlight != 1 {
+			t.Errorf("got offset %d, gone %v and %d in hand, want it to wait", got, held.TimedOut(), n.c.Status().InFlight)
 		}
 		held.Done()
 		w.until("it is settled", func() bool { got, _ := w.committed("jobs", 0); return got == 1 })

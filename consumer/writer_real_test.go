@@ -46,7 +46,7 @@ func TestAStalledBrokerReal(t *testing.T) {
 		all = append(all, <-held)
 	}
 	later := func(d *consumer.Delivery) {
-		d.Later(time.Now().Add(2*time.Hour), consumer.Failure{Class: consumer.ClassUnavailable, Attempt: 1, Failures: 1})
+		d.RetryLater(time.Now().Add(2*time.Hour), consumer.Failure{Class: consumer.ClassUnavailable, Attempt: 1, Failures: 1})
 	}
 	later(all[0]) // the writer is at work when the broker hangs
 	server.Pause(t, true)

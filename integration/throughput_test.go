@@ -136,7 +136,7 @@ func eventuallySettled(b *testing.B, c *consumer.Consumer) {
 	look := time.NewTicker(time.Millisecond)
 	defer look.Stop()
 	for range look.C {
-		if s := c.Status(); s.Lag == 0 && s.InHand == 0 {
+		if s := c.Status(); s.Lag == 0 && s.InFlight == 0 {
 			return
 		}
 		if b.Context().Err() != nil {
@@ -175,7 +175,7 @@ func claimAndDo(b *testing.B, l *dedup.Store) func(*consumer.Delivery) {
 			a, err := e.Claim(b.Context(), time.Time{})
 			if err != nil || a.Verdict != dedup.Granted {
 				b.Errorf("claim of %s: %+v, %v", d.Job.ID, a, err)
-				d.Return()
+				d.Release()
 				return
 			}
 			e.Done(b.Context(), 0, func(error) { d.Done() })

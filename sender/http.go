@@ -68,7 +68,7 @@ func NewHTTP(o HTTPOptions) (*HTTP, error) {
 }
 
 // Close closes every connection, those with a call on the wire as well: such
-// calls return at once as Unknown. Calls that come later are Withheld.
+// calls return at once as Unknown. Calls that come later are NotSent.
 func (h *HTTP) Close() { h.conns.close() }
 
 // Address is the provider as scheme://host, for people. What else the URL holds may
@@ -169,10 +169,10 @@ func (h *HTTP) dial(ctx context.Context, d *dialer) (*conn, error) {
 // the wait, it is not the provider's fault.
 func unreached(ctx context.Context, err error) Result {
 	if ctx.Err() != nil {
-		return Result{Kind: Withheld, Err: fmt.Errorf("connect: %w", context.Cause(ctx))}
+		return Result{Kind: NotSent, Err: fmt.Errorf("connect: %w", context.Cause(ctx))}
 	}
 	if errors.Is(err, ErrClosed) {
-		return Result{Kind: Withheld, Err: err}
+		return Result{Kind: NotSent, Err: err}
 	}
 	return Result{Kind: Unavailable, Err: fmt.Errorf("connect: %w", err)}
 }
@@ -187,7 +187,7 @@ func (h *HTTP) attempt(ctx context.Context, c *conn, req *http.Request, permit P
 	useBy, err := h.permitted(ctx, permit)
 	if err != nil {
 		h.conns.put(c)
-		return Result{Kind: Withheld, Err: fmt.Errorf("permit: %w", err)}, nil
+		return Result{Kind: NotSent, Err: fmt.Errorf("permit: %w", err)}, nil
 	}
 	if c.reused && c.old(time.Now()) {
 		h.conns.drop(c)

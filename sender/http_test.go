@@ -49,8 +49,8 @@ func TestPermitRefusedWritesNothing(t *testing.T) {
 		defer s.Close()
 		stopping := errors.New("the node stops")
 		res := s.Send(t.Context(), aJob("a", "x"), func(context.Context) (time.Time, error) { return time.Time{}, stopping })
-		if res.Kind != sender.Withheld || !errors.Is(res.Err, stopping) || !res.WroteAt.IsZero() {
-			t.Errorf("got %+v, want withheld and never written", res)
+		if res.Kind != sender.NotSent || !errors.Is(res.Err, stopping) || !res.WroteAt.IsZero() {
+			t.Errorf("got %+v, want not sent and never written", res)
 		}
 		permits := 0
 		s.Send(t.Context(), aJob("b", "x"), always(&permits))
@@ -118,8 +118,8 @@ func TestContextEndsTheWaitButNotTheCall(t *testing.T) {
 			t.Errorf("got %+v, want accepted after 2s", res)
 		}
 		waits := func(ctx context.Context) (time.Time, error) { <-ctx.Done(); return time.Time{}, ctx.Err() }
-		if res := s.Send(ctx, aJob("b", "x"), waits); res.Kind != sender.Withheld {
-			t.Errorf("got %+v, want withheld", res)
+		if res := s.Send(ctx, aJob("b", "x"), waits); res.Kind != sender.NotSent {
+			t.Errorf("got %+v, want not sent", res)
 		}
 	})
 }
@@ -136,8 +136,8 @@ func TestDialThatHangs(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if res := s.Send(ctx, aJob("a", "x"), always(&permits)); res.Kind != sender.Withheld {
-			t.Errorf("got %+v, want withheld: the caller gave up, the provider didn't", res)
+		if res := s.Send(ctx, aJob("a", "x"), always(&permits)); res.Kind != sender.NotSent {
+			t.Errorf("got %+v, want not sent: the caller gave up, the provider didn't", res)
 		}
 		if permits != 0 {
 			t.Errorf("got %d permits, want none", permits)
@@ -408,8 +408,8 @@ func TestCloseEndsCallsOnTheWire(t *testing.T) {
 		if res := s.Send(t.Context(), aJob("a", "x"), always(&permits)); res.Kind != sender.Unknown || res.Elapsed != time.Second {
 			t.Errorf("got %+v, want unknown after 1s", res)
 		}
-		if res := s.Send(t.Context(), aJob("b", "x"), always(&permits)); res.Kind != sender.Withheld || !errors.Is(res.Err, sender.ErrClosed) {
-			t.Errorf("got %+v, want withheld: closed", res)
+		if res := s.Send(t.Context(), aJob("b", "x"), always(&permits)); res.Kind != sender.NotSent || !errors.Is(res.Err, sender.ErrClosed) {
+			t.Errorf("got %+v, want not sent: closed", res)
 		}
 		if permits != 1 {
 			t.Errorf("got %d permits, want 1", permits)

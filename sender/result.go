@@ -29,13 +29,13 @@ const (
 	Unavailable
 	// Unknown: the call was written, and no answer came. It may have been done.
 	Unknown
-	// Withheld: the permit was refused; nothing was written.
-	Withheld
+	// NotSent: the permit was refused; nothing was written.
+	NotSent
 )
 
 // Kinds lists every kind, in order.
 func Kinds() []Kind {
-	return []Kind{Accepted, Rejected, Throttled, Unavailable, Unknown, Withheld}
+	return []Kind{Accepted, Rejected, Throttled, Unavailable, Unknown, NotSent}
 }
 
 // String returns the kind in lower case, as in the label of a metric.
@@ -51,8 +51,8 @@ func (k Kind) String() string {
 		return "unavailable"
 	case Unknown:
 		return "unknown"
-	case Withheld:
-		return "withheld"
+	case NotSent:
+		return "not_sent"
 	}
 	return "kind " + strconv.Itoa(int(k))
 }

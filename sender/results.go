@@ -62,7 +62,7 @@ func defaultResults() []rule {
 func ResultNames() []string {
 	var names []string
 	for _, k := range Kinds() {
-		if k != Withheld { // is no answer
+		if k != NotSent { // is no answer
 			names = append(names, k.String())
 		}
 	}

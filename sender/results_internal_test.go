@@ -85,7 +85,7 @@ func TestBadResultsAreRefused(t *testing.T) {
 	t.Parallel()
 	for status, name := range map[string]string{
 		"404": "reject", "4xx": "rejected", "199": "rejected", "1000": "rejected", "0404": "rejected", "-404": "rejected", "404-": "rejected",
-		"404-404": "rejected", "500-404": "rejected", "": "rejected", "+404": "rejected", "404 ": "rejected", "503": "withheld", "504": "",
+		"404-404": "rejected", "500-404": "rejected", "": "rejected", "+404": "rejected", "404 ": "rejected", "503": "not_sent", "504": "",
 	} {
 		err := CheckResults(map[string]string{status: name})
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("results.%s: %q: ", status, name)) {

@@ -72,7 +72,7 @@ func (t *try) handle() {
 			t.entry.Unknown()
 		case sender.Throttled, sender.Unavailable:
 			t.entry.Release() // it did nothing, and nobody need ask whether it did
-		case sender.Withheld:
+		case sender.NotSent:
 			t.entry.Release()
 			t.d.Return()
 			return
@@ -118,7 +118,7 @@ func Example() {
 	calls := 0
 	call := func(permit sender.Permit) sender.Result {
 		if _, err := permit(ctx); err != nil {
-			return sender.Result{Kind: sender.Withheld, Err: fmt.Errorf("permit: %w", err)}
+			return sender.Result{Kind: sender.NotSent, Err: fmt.Errorf("permit: %w", err)}
 		}
 		calls++
 		return sender.Result{Kind: sender.Accepted, Status: 200}

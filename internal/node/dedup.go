@@ -78,7 +78,7 @@ func (t *try) release() {
 func (t *try) giveBack() {
 	t.spare()
 	t.release()
-	t.d.Return()
+	t.d.Release()
 }
 
 // missed says of a call that is to be made again whether it may have been done.
@@ -140,7 +140,7 @@ func (t *try) outlast() (context.Context, context.CancelFunc) {
 // refused carries out what the dedup store says of a job that may not be called. It
 // returns whether the job is settled with that.
 func (t *try) refused(a dedup.Answer) bool {
-	for a.Verdict == dedup.Busy && !t.d.Gone() {
+	for a.Verdict == dedup.Busy && !t.d.TimedOut() {
 		err := pause(t.d.Context(), min(a.Wait, busyLook), nil)
 		if err == nil {
 			a, err = t.dedup.Look(t.d.Context(), t.entryID)

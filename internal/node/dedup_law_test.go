@@ -83,7 +83,7 @@ func TestAClaimStaysAfterACallWithoutAnAnswer(t *testing.T) {
 		{sender.Unknown, false},
 		{sender.Unavailable, true},
 		{sender.Throttled, true},
-		{sender.Withheld, true},
+		{sender.NotSent, true},
 	} {
 		try := tryOf(l, "job "+c.result.String())
 		slot := throttle.Slot{NotBefore: time.Now(), NotAfter: time.Now().Add(time.Minute)}

@@ -164,7 +164,7 @@ func judgment(r sender.Result) error {
 		return nil
 	case sender.Unavailable, sender.Unknown:
 		return errCallFailed
-	case sender.Withheld:
+	case sender.NotSent:
 		return errNoCall
 	}
 	return errNoCall

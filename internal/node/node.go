@@ -225,7 +225,7 @@ func (n *Node) crew(g *gate, wire <-chan struct{}) *crew {
 		caller: n.sender, limiter: n.limiter, results: n.consumer.Results(), gate: g, provider: n.provider,
 		policy: policy{onUnknown: OnUnknown(s.OnUnknown)}, metrics: newMetrics(n.registry), wire: wire,
 		dedup: n.dedup, grace: n.cfg.Kafka.Drain / 2,
-		crowded: n.consumer.Crowded, attempts: s.Retry.Attempts, backoff: s.Retry.Backoff, backoffMost: s.Retry.MaxBackoff,
+		crowded: n.consumer.SleepersFull, attempts: s.Retry.Attempts, backoff: s.Retry.Backoff, backoffMost: s.Retry.MaxBackoff,
 	}
 }
 

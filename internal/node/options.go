@@ -75,7 +75,7 @@ func consumerOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Regist
 	}
 	return consumer.Options{
 		Connection: conn, Group: k.Group, Topics: k.Topics, Lanes: lanes, Node: Name(cfg),
-		Order: consumer.Order(k.Order), RetryTopics: tiers, JobTimeout: k.JobTimeout, InHand: k.Workers, MaxAsleep: k.MaxAsleep, MaxAsleepBytes: k.MaxAsleepBytes, MaxJobBytes: k.MaxJobBytes,
+		Order: consumer.Order(k.Order), RetryTopics: tiers, JobTimeout: k.JobTimeout, MaxInFlight: k.Workers, MaxAsleep: k.MaxAsleep, MaxAsleepBytes: k.MaxAsleepBytes, MaxJobBytes: k.MaxJobBytes,
 		CommitInterval: k.CommitInterval, Heartbeat: k.Heartbeat, Session: k.Session, Drain: k.Drain,
 		CreateTopics: k.CreateTopics, Results: k.Results, ParkUnknown: cfg.Sender.OnUnknown == configs.UnknownPark, StartAt: consumer.StartAt(k.StartAt), OutOfRange: consumer.OutOfRange(k.OutOfRange),
 		Logger: log, Registerer: reg,

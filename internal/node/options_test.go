@@ -30,7 +30,7 @@ func TestTheConsumerGetsItsSettings(t *testing.T) {
 		{"kafka.max_job_bytes", got.MaxJobBytes, 12345},
 		{"kafka.group", got.Group, "g"},
 		{"kafka.order", got.Order, consumer.OrderPartition},
-		{"kafka.workers", got.InHand, 7},
+		{"kafka.workers", got.MaxInFlight, 7},
 		{"kafka.commit_interval", got.CommitInterval, time.Second},
 		{"kafka.heartbeat", got.Heartbeat, 2 * time.Second},
 		{"kafka.session", got.Session, 30 * time.Second},

@@ -77,7 +77,7 @@ func TestAJobThatExpiresAtTheWireIsNotWritten(t *testing.T) {
 				w.handle(callerFunc(func(ctx context.Context, permit sender.Permit) sender.Result {
 					if _, err := permit(ctx); err != nil {
 						w.sameSlot(s)
-						return sender.Result{Kind: sender.Withheld, Err: err}
+						return sender.Result{Kind: sender.NotSent, Err: err}
 					}
 					written = true
 					return sender.Result{Kind: sender.Accepted, WroteAt: time.Now()}
@@ -110,7 +110,7 @@ func TestAPermitThatFailsGivesItsSlotBack(t *testing.T) {
 				t.Errorf("got %v, want the end of the context", err)
 			}
 			w.sameSlot(s)
-			return sender.Result{Kind: sender.Withheld, Err: err}
+			return sender.Result{Kind: sender.NotSent, Err: err}
 		}), d, s)
 	})
 }
@@ -144,7 +144,7 @@ func TestAJobThatWasSentBeforeKeepsNoSlot(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(ctx)
 			cancel(&dedup.RefusedError{Answer: dedup.Answer{Verdict: dedup.Sent}})
 			_, err := permit(ctx)
-			return sender.Result{Kind: sender.Withheld, Err: err}
+			return sender.Result{Kind: sender.NotSent, Err: err}
 		}), d, s)
 		w.sameSlot(s)
 		w.until("it is settled", func() bool { return w.settled() == 1 })

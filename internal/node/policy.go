@@ -56,7 +56,7 @@ func (p policy) decide(r sender.Result) verdict {
 			return verdict{fate: fateRetry, class: consumer.ClassUnknown, counts: true}
 		}
 		return verdict{fate: fateDead, class: consumer.ClassUnknown} // the consumer knows which of the two topics
-	case sender.Withheld:
+	case sender.NotSent:
 		return verdict{fate: fateReturn}
 	}
 	return verdict{fate: fateReturn}

@@ -26,7 +26,7 @@ func TestPolicy(t *testing.T) {
 		{sender.Unknown, UnknownRetry, verdict{fate: fateRetry, class: consumer.ClassUnknown, counts: true}},
 		{sender.Unknown, UnknownDead, verdict{fate: fateDead, class: consumer.ClassUnknown}},
 		{sender.Unknown, UnknownPark, verdict{fate: fateDead, class: consumer.ClassUnknown}},
-		{sender.Withheld, UnknownRetry, verdict{fate: fateReturn}},
+		{sender.NotSent, UnknownRetry, verdict{fate: fateReturn}},
 	} {
 		got := policy{onUnknown: c.onUnknown}.decide(sender.Result{Kind: c.kind, RetryAfter: asked})
 		if got != c.want {
@@ -98,7 +98,7 @@ func TestWhatIsNoFailureOfTheProvider(t *testing.T) {
 	t.Parallel()
 	g := newGate(2, time.Hour, func(bool) {})
 	for range 10 {
-		for kind, blamed := range map[sender.Kind]bool{sender.Withheld: false, sender.Unavailable: true} {
+		for kind, blamed := range map[sender.Kind]bool{sender.NotSent: false, sender.Unavailable: true} {
 			done, err := g.enter()
 			if err != nil {
 				t.Fatal(err)

@@ -61,7 +61,7 @@ func (p *provider) run(ctx context.Context) {
 
 // note takes in the result of a call.
 func (p *provider) note(r sender.Result) {
-	if r.Kind == sender.Withheld {
+	if r.Kind == sender.NotSent {
 		return // no call was made
 	}
 	now := time.Now()

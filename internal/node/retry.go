@@ -38,12 +38,12 @@ func (t *try) recall() bool {
 		t.settleDoubt()
 		return true
 	}
-	past := t.d.Past()
+	past := t.d.Attempts()
 	t.history = history{calls: past.Calls, failed: past.Failures, waits: past.Failures, seen: time.Now(), again: past.Failures > 0 && t.d.FromRetryTopic()}
 	return false
 }
 
-func (t *try) past() consumer.Past { return consumer.Past{Calls: t.calls, Failures: t.failed} }
+func (t *try) past() consumer.Attempts { return consumer.Attempts{Calls: t.calls, Failures: t.failed} }
 
 // judge takes in what a call shows of the provider, and reports whether the job
 // is to blame for it.
@@ -57,7 +57,7 @@ func (t *try) judge(r sender.Result) (blamed bool) {
 		if blamed = t.gate.failed(now, t.seen, t.again); blamed {
 			t.failed++
 		} else if t.doubt == nil {
-			t.doubt = t.gate.suspect(now, t.seen, t.d.Blame)
+			t.doubt = t.gate.suspect(now, t.seen, t.d.CountFailure)
 		}
 		t.seen, t.again, t.last = now, true, r
 	}
@@ -81,7 +81,7 @@ func (t *try) settleDoubt() {
 // attempt. An outage is waited for in memory, since it ends for all at once, as
 // long as there is room.
 func (t *try) tryAgain(v verdict, r sender.Result) {
-	t.d.Tried(t.past())
+	t.d.SetAttempts(t.past())
 	if t.blamed && t.failed >= t.attempts {
 		t.dead(failure(consumer.ClassExhausted, r, t.calls), r)
 		return
@@ -91,7 +91,7 @@ func (t *try) tryAgain(v verdict, r sender.Result) {
 	if t.blamed || t.doubt == nil && t.crowded() {
 		f := failure(v.class, r, t.calls)
 		f.Failures = t.failed
-		if t.d.Later(until, f) {
+		if t.d.RetryLater(until, f) {
 			return
 		}
 	}
@@ -103,14 +103,14 @@ func (t *try) tryAgain(v verdict, r sender.Result) {
 func (t *try) putBack() {
 	t.spare()
 	t.release()
-	t.d.PutBack()
+	t.d.Requeue()
 }
 
 // sleep gives the worker up until the job's next call. Early: what the job waits
 // for is over when the provider, having been down, answers again.
 func (t *try) sleep(until time.Time, early bool) {
 	t.spare()
-	t.d.Sleep(consumer.Nap{Until: until, Early: early, Failed: true, Past: t.past(), Memo: new(t.history)})
+	t.d.Sleep(consumer.SleepOptions{Until: until, WakeEarly: early, Failed: true, Attempts: t.past(), Memo: new(t.history)})
 }
 
 // backOff is how long to wait before the next call: as long as the provider

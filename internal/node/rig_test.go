@@ -79,7 +79,7 @@ func (r *rig) begin() {
 	s, t := r.settings, r.t
 	var err error
 	r.consumer, err = consumer.New(consumer.Options{
-		Connection: r.connection(), Group: "g", Topics: []string{"jobs"}, CreateTopics: true, InHand: s.workers, Order: s.order, RetryTopics: s.tiers,
+		Connection: r.connection(), Group: "g", Topics: []string{"jobs"}, CreateTopics: true, MaxInFlight: s.workers, Order: s.order, RetryTopics: s.tiers,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func (r *rig) begin() {
 	wire := make(chan struct{}, atWire)
 	r.crew = &crew{
 		caller: r, limiter: lim, results: r.consumer.Results(), gate: r.gate, provider: newProvider("provider.test:80", slog.New(slog.DiscardHandler), nil), policy: policy{onUnknown: UnknownRetry}, metrics: newMetrics(nil), wire: wire,
-		crowded: r.consumer.Crowded, attempts: s.attempts, backoff: s.backoff, backoffMost: s.most,
+		crowded: r.consumer.SleepersFull, attempts: s.attempts, backoff: s.backoff, backoffMost: s.most,
 	}
 	r.stop = r.run(lim, wire, s.workers)
 }
@@ -139,7 +139,7 @@ func (r *rig) connection() consumer.Connection {
 // SendOn makes a call as the script says.
 func (r *rig) SendOn(ctx context.Context, _ *sender.Conn, j job.Job, permit sender.Permit) sender.Result {
 	if _, err := permit(ctx); err != nil {
-		return sender.Result{Kind: sender.Withheld, Err: err}
+		return sender.Result{Kind: sender.NotSent, Err: err}
 	}
 	wrote := time.Now()
 	r.mu.Lock()

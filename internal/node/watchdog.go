@@ -22,9 +22,9 @@ var errProvider = errors.New("the provider does not answer this node")
 // member is the consumer, to a watchdog.
 type member interface {
 	Status() consumer.Status
-	Elsewhere(ctx context.Context) (consumer.Elsewhere, error)
-	StandAside(why error)
-	TakePart()
+	PeerProgress(ctx context.Context) (consumer.PeerProgress, error)
+	LeaveGroups(why error)
+	RejoinGroups()
 }
 
 // watchdog gives a wedged node's partitions up: one that has had work and could
@@ -53,12 +53,12 @@ func (w *watchdog) run(ctx context.Context) {
 			return
 		}
 		w.log.Warn("this node can't work and others can: it gives its partitions up", "why", why, "for", w.after)
-		w.member.StandAside(why)
+		w.member.LeaveGroups(why)
 		if !w.rest(ctx, look.C) {
 			return
 		}
 		w.log.Info("this node asks for partitions again")
-		w.member.TakePart()
+		w.member.RejoinGroups()
 	}
 }
 
@@ -101,7 +101,7 @@ func (w *watchdog) patience() time.Duration {
 // stretch is the time over which the others are watched.
 func (w *watchdog) stretch() time.Duration { return w.after / 4 }
 
-func hasWork(s consumer.Status) bool { return s.InHand > 0 || s.Lag > 0 }
+func hasWork(s consumer.Status) bool { return s.InFlight > 0 || s.Lag > 0 }
 
 // rest waits until the node can work again, or has nothing to gain by standing
 // aside; false: ctx ended. Whether the provider answers shows only in a call, so
@@ -137,7 +137,7 @@ type progress struct {
 	*watchdog
 
 	at   time.Time // of then; zero: not known
-	then consumer.Elsewhere
+	then consumer.PeerProgress
 }
 
 // look tells, at the end of each stretch, whether others have done something in
@@ -148,7 +148,7 @@ func (p *progress) look(ctx context.Context) (moved, idle, known bool) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	now, err := p.member.Elsewhere(ctx)
+	now, err := p.member.PeerProgress(ctx)
 	if err != nil {
 		p.log.Debug("can't ask what the others do", "error", err)
 		p.at = time.Time{}

@@ -16,7 +16,7 @@ import (
 // post is a member of a fleet whose others a test moves.
 type post struct {
 	mu     sync.Mutex
-	others func() consumer.Elsewhere
+	others func() consumer.PeerProgress
 	fault  error
 	work   bool
 	aside  error
@@ -34,14 +34,14 @@ func (p *post) Status() consumer.Status {
 	return consumer.Status{}
 }
 
-func (p *post) Elsewhere(context.Context) (consumer.Elsewhere, error) {
+func (p *post) PeerProgress(context.Context) (consumer.PeerProgress, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.others(), p.fault
 }
 
-func (p *post) StandAside(why error) { p.turn(why) }
-func (p *post) TakePart()            { p.turn(nil) }
+func (p *post) LeaveGroups(why error) { p.turn(why) }
+func (p *post) RejoinGroups()         { p.turn(nil) }
 
 func (p *post) turn(why error) {
 	p.mu.Lock()
@@ -57,29 +57,29 @@ func (p *post) unfit() error {
 }
 
 // is sets how the node and the others are from now on.
-func (p *post) is(sick error, work bool, others func() consumer.Elsewhere) {
+func (p *post) is(sick error, work bool, others func() consumer.PeerProgress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sick, p.work, p.others = sick, work, others
 }
 
 // still: others have work, and don't do it.
-func still() consumer.Elsewhere {
-	return consumer.Elsewhere{Others: true, Lag: 1, Committed: map[consumer.TopicPartition]int64{{Topic: "jobs", Partition: 1}: 7}}
+func still() consumer.PeerProgress {
+	return consumer.PeerProgress{Others: true, Lag: 1, Committed: map[consumer.TopicPartition]int64{{Topic: "jobs", Partition: 1}: 7}}
 }
 
 // works: they do it.
-func works() consumer.Elsewhere {
+func works() consumer.PeerProgress {
 	e := still()
 	e.Committed = map[consumer.TopicPartition]int64{{Topic: "jobs", Partition: 1}: time.Now().UnixNano()}
 	return e
 }
 
 // idle: they have none.
-func idle() consumer.Elsewhere { return consumer.Elsewhere{Others: true} }
+func idle() consumer.PeerProgress { return consumer.PeerProgress{Others: true} }
 
 // alone: there are none.
-func alone() consumer.Elsewhere { return consumer.Elsewhere{} }
+func alone() consumer.PeerProgress { return consumer.PeerProgress{} }
 
 func watched(t *testing.T, test func(p *post)) {
 	t.Helper()
@@ -118,7 +118,7 @@ func (p *post) turned(t *testing.T, after time.Duration, want ...time.Duration) 
 // its time, and takes part again as soon as it can.
 func TestAWedgedNodeStandsAside(t *testing.T) {
 	t.Parallel()
-	for name, others := range map[string]func() consumer.Elsewhere{"they work": works, "they are idle": idle} {
+	for name, others := range map[string]func() consumer.PeerProgress{"they work": works, "they are idle": idle} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			watched(t, func(p *post) {

@@ -70,7 +70,7 @@ func (c *crew) handle(t turn) {
 // once is one call and what follows from it. It returns whether the job is
 // settled with that.
 func (t *try) once() (settled bool) {
-	if t.d.Gone() {
+	if t.d.TimedOut() {
 		t.giveBack()
 		return true
 	}
@@ -234,7 +234,7 @@ func (t *try) present(ctx context.Context) (useBy time.Time, err error) {
 		return time.Time{}, err
 	case expired(t.d.Job.NotAfter, time.Now()):
 		return time.Time{}, errExpired
-	case t.d.Gone():
+	case t.d.TimedOut():
 		return time.Time{}, errGone
 	}
 	return useBy, nil

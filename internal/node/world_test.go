@@ -59,7 +59,7 @@ func inWorld(t *testing.T, rate int64, test func(w *world)) {
 		w.must(err)
 		w.crew = &crew{
 			limiter: w.limiter, results: w.consumer.Results(), gate: newGate(20, time.Second, waking(w.consumer)), provider: newProvider("provider.test:80", slog.New(slog.DiscardHandler), nil),
-			policy: policy{onUnknown: UnknownRetry}, metrics: newMetrics(nil), wire: w.wire, grace: time.Second, crowded: w.consumer.Crowded,
+			policy: policy{onUnknown: UnknownRetry}, metrics: newMetrics(nil), wire: w.wire, grace: time.Second, crowded: w.consumer.SleepersFull,
 			attempts: 3, backoff: 100 * time.Millisecond, backoffMost: time.Second,
 		}
 		ctx, stop := context.WithCancel(context.Background())
