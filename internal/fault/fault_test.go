@@ -1,0 +1,55 @@
+package fault_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"dispatcher/internal/fault"
+)
+
+func TestFaultsNameFieldValueAndRemedy(t *testing.T) {
+	t.Parallel()
+	var own, outer fault.List
+	own.Refuse(false, "fine", 1, "never shown")
+	own.Refuse(true, "url", "ftp://x", "must begin with %s", "http://")
+	own.Within("workers", 0, 1, 8)
+	own.Between("timeout", time.Minute, time.Second, 5*time.Second)
+	own.OneOf("order", "any", "key", "none")
+	own.Refuse(true, "lanes", fault.Entries(17), "at most 16")
+	own.Refuse(true, "password", fault.Hidden, "must not be empty")
+	outer.Under("sender.http", own.Err())
+	outer.Under("sender.tls", errors.New("no such file"))
+	outer.Under("redis", nil)
+	want := strings.Join([]string{
+		`sender.http.url: "ftp://x": must begin with http://`,
+		`sender.http.workers: 0: must be from 1 to 8`,
+		`sender.http.timeout: 1m0s: must be from 1s to 5s`,
+		`sender.http.order: "any": must be one of key, none`,
+		`sender.http.lanes: 17 entries: at most 16`,
+		`sender.http.password: (hidden): must not be empty`,
+		`sender.tls: refused: no such file`,
+	}, "\n")
+	if got := outer.Err().Error(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestNoFaultIsNoError(t *testing.T) {
+	t.Parallel()
+	var l fault.List
+	l.Within("n", 1, 1, 1)
+	if err := l.Err(); err != nil {
+		t.Errorf("got %v, want nil", err)
+	}
+}
+
+func TestALongTextIsShownInPart(t *testing.T) {
+	t.Parallel()
+	var l fault.List
+	l.OneOf("mode", strings.Repeat("x", 1<<20), "a")
+	if got := len(l.Err().Error()); got > 300 {
+		t.Errorf("got %d bytes, want at most 300", got)
+	}
+}
