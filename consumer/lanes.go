@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"dispatcher/consumer/internal/topicname"
+	"dispatcher/internal/fault"
 )
 
 // Lane is a set of topics whose jobs go before those of the lanes that follow.
@@ -47,31 +50,31 @@ func (o *Options) jobTopics() []string {
 func (o *Options) validateLanes() error {
 	var faults []error
 	if len(o.Lanes) > 0 && len(o.Topics) > 0 {
-		faults = append(faults, fault("topics", o.Topics, "must be empty where lanes are given: name them there"))
+		faults = append(faults, fault.New("topics", o.Topics, "must be empty where lanes are given: name them there"))
 	}
 	if len(o.Lanes) > maxLanes {
-		faults = append(faults, fault("lanes", len(o.Lanes), fmt.Sprintf("at most %d", maxLanes)))
+		faults = append(faults, fault.New("lanes", len(o.Lanes), fmt.Sprintf("at most %d", maxLanes)))
 	}
 	var names []string
 	sum := 0.0
 	for i, l := range o.Lanes {
 		at := "lanes." + strconv.Itoa(i)
 		if !laneName.MatchString(l.Name) {
-			faults = append(faults, fault(at+".name", strconv.Quote(l.Name), "must be 1 to 64 of a-z A-Z 0-9 . _ -"))
+			faults = append(faults, fault.New(at+".name", l.Name, "must be 1 to 64 of a-z A-Z 0-9 . _ -"))
 		}
 		if slices.Contains(names, l.Name) {
-			faults = append(faults, fault(at+".name", strconv.Quote(l.Name), "is named twice"))
+			faults = append(faults, fault.New(at+".name", l.Name, "is named twice"))
 		}
 		if len(l.Topics) == 0 {
-			faults = append(faults, fault(at+".topics", "[]", "at least one is needed"))
+			faults = append(faults, fault.New(at+".topics", fault.Phrase("[]"), "at least one is needed"))
 		}
 		if inside := l.MinShare >= 0 && l.MinShare < 1; !inside { // as is what is no number
-			faults = append(faults, fault(at+".min_share", l.MinShare, "must be at least 0 and below 1"))
+			faults = append(faults, fault.New(at+".min_share", l.MinShare, "must be at least 0 and below 1"))
 		}
 		names, sum = append(names, l.Name), sum+l.MinShare
 	}
 	if sum >= 1 {
-		faults = append(faults, fault("lanes", sum, "the shares together must be below 1"))
+		faults = append(faults, fault.New("lanes", sum, "the shares together must be below 1"))
 	}
 	return errors.Join(faults...)
 }
@@ -92,7 +95,7 @@ func (o *Options) layout() (lanes []*lane, feeds []*feed) {
 		for _, t := range l.Topics {
 			feeds = append(feeds, &feed{topic: t, of: t, lane: made})
 			for _, tier := range o.RetryTopics {
-				feeds = append(feeds, &feed{topic: tierTopic(t, tier), of: t, lane: made, tier: tier})
+				feeds = append(feeds, &feed{topic: topicname.Retry(t, tier), of: t, lane: made, tier: tier})
 			}
 		}
 	}

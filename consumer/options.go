@@ -1,17 +1,16 @@
 package consumer
 
 import (
-	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"regexp"
 	"slices"
-	"strconv"
 	"time"
 
+	"dispatcher/consumer/internal/broker"
+
+	"dispatcher/consumer/internal/topicname"
+	"dispatcher/internal/fault"
 	"dispatcher/job"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -51,21 +50,9 @@ const (
 	RangeStop     OutOfRange = "stop"     // the consumer ends with an error, for somebody to look
 )
 
-// Connection is how to reach the cluster.
-type Connection struct {
-	Brokers  []string // host:port; one that answers is enough
-	ClientID string   // what brokers show in their logs, and by which a node knows itself again; empty: dispatcher
-	SASL     *SASL    // nil: no authentication
-	TLS      *tls.Config
-
-	// Dial opens a connection; nil: the network's own. One that encrypts by itself,
-	// and may do so anew each time, goes with a TLS of nil.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-}
-
 // Options configures a [Consumer]. A zero field means its default.
 type Options struct {
-	Connection
+	broker.Connection
 
 	Group  string   // prefix: the group of a topic is <group>.<topic>
 	Topics []string // one lane called default; they must exist
@@ -117,11 +104,6 @@ type Options struct {
 // the session, so that the last commit is not refused.
 const lastCommit = 500 * time.Millisecond
 
-// maxTopicName is what Kafka allows.
-const maxTopicName = 249
-
-var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
-
 func orDefault[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
@@ -129,12 +111,8 @@ func orDefault[T comparable](field *T, value T) {
 	}
 }
 
-const defaultClientID = "dispatcher"
-
-func (c *Connection) setDefaults() { orDefault(&c.ClientID, defaultClientID) }
-
 func (o *Options) setDefaults() {
-	o.Connection.setDefaults()
+	o.Connection.SetDefaults()
 	orDefault(&o.Node, o.ClientID)
 	orDefault(&o.MaxInFlight, 256)
 	orDefault(&o.MaxJobBytes, job.DefaultMaxBytes)
@@ -152,45 +130,24 @@ func (o *Options) setDefaults() {
 	orDefault(&o.Logger, slog.New(slog.DiscardHandler))
 }
 
-func fault(field string, value any, rule string) error {
-	return fmt.Errorf("%s: %v: %s", field, value, rule)
-}
-
-func (c *Connection) validate() error {
-	var faults []error
-	if len(c.Brokers) == 0 {
-		faults = append(faults, fault("brokers", "[]", "at least one is needed"))
-	}
-	for _, b := range c.Brokers {
-		_, port, err := net.SplitHostPort(b)
-		if n, perr := strconv.Atoi(port); err != nil || perr != nil || n < 1 || n > 65535 {
-			faults = append(faults, fault("brokers", strconv.Quote(b), "is not host:port"))
-		}
-	}
-	if c.SASL != nil {
-		faults = append(faults, c.SASL.validate())
-	}
-	return errors.Join(faults...)
-}
-
 func (o *Options) validate() error {
-	return errors.Join(o.Connection.validate(), o.validateNames(), o.validateSizes(), o.validateTimes())
+	return errors.Join(o.Connection.Validate(), o.validateNames(), o.validateSizes(), o.validateTimes())
 }
 
 func (o *Options) validateNames() error {
 	var faults []error
-	if !topicName.MatchString(o.Group) {
-		faults = append(faults, fault("group", strconv.Quote(o.Group), "must be 1 to 249 of a-z A-Z 0-9 . _ -"))
+	if !topicname.Valid(o.Group) {
+		faults = append(faults, fault.New("group", o.Group, topicname.Rule))
 	}
 	faults = append(faults, o.validateLanes(), o.validateTopics(), validateTiers(o.RetryTopics))
 	if o.OutOfRange != RangeEarliest && o.OutOfRange != RangeLatest && o.OutOfRange != RangeStop {
-		faults = append(faults, fault("out_of_range", strconv.Quote(string(o.OutOfRange)), "must be earliest, latest or stop"))
+		faults = append(faults, fault.New("out_of_range", string(o.OutOfRange), "must be earliest, latest or stop"))
 	}
 	if o.StartAt != StartFirst && o.StartAt != StartLast {
-		faults = append(faults, fault("start_at", strconv.Quote(string(o.StartAt)), "must be first or last"))
+		faults = append(faults, fault.New("start_at", string(o.StartAt), "must be first or last"))
 	}
 	if !slices.Contains([]Order{OrderKey, OrderPartition, OrderNone}, o.Order) {
-		faults = append(faults, fault("order", strconv.Quote(string(o.Order)), "must be key, partition or none"))
+		faults = append(faults, fault.New("order", string(o.Order), "must be key, partition or none"))
 	}
 	return errors.Join(faults...)
 }
@@ -199,21 +156,21 @@ func (o *Options) validateTopics() error {
 	var faults []error
 	topics := o.jobTopics()
 	if len(topics) == 0 {
-		faults = append(faults, fault("topics", "[]", "at least one is needed"))
+		faults = append(faults, fault.New("topics", fault.Phrase("[]"), "at least one is needed"))
 	}
 	for i, t := range topics {
-		if !topicName.MatchString(t) || !topicName.MatchString(deadTopic(t)) {
-			faults = append(faults, fault("topics", strconv.Quote(t), "must be 1 to 245 of a-z A-Z 0-9 . _ -"))
+		if !topicname.Valid(t) || !topicname.Valid(topicname.Dead(t)) {
+			faults = append(faults, fault.New("topics", t, "must be 1 to 245 of a-z A-Z 0-9 . _ -"))
 		}
 		if slices.Contains(topics[:i], t) {
-			faults = append(faults, fault("topics", strconv.Quote(t), "is named twice"))
+			faults = append(faults, fault.New("topics", t, "is named twice"))
 		}
 		for _, c := range o.companionsOf(t) {
 			if slices.Contains(topics, c) {
-				faults = append(faults, fault("topics", strconv.Quote(c), "is a companion of "+t))
+				faults = append(faults, fault.New("topics", c, "is a companion of "+t))
 			}
-			if len(c) > maxTopicName {
-				faults = append(faults, fault("topics", strconv.Quote(t), fmt.Sprintf("is too long for its companion %s: Kafka takes %d characters", c, maxTopicName)))
+			if len(c) > topicname.Longest {
+				faults = append(faults, fault.New("topics", t, fmt.Sprintf("is too long for its companion %s: Kafka takes %d characters", c, topicname.Longest)))
 			}
 		}
 	}
@@ -223,19 +180,19 @@ func (o *Options) validateTopics() error {
 func (o *Options) validateSizes() error {
 	var faults []error
 	if o.MaxInFlight < 1 || o.MaxInFlight > 1<<20 {
-		faults = append(faults, fault("in_hand", o.MaxInFlight, "must be 1 to 1048576"))
+		faults = append(faults, fault.New("in_hand", o.MaxInFlight, "must be 1 to 1048576"))
 	}
 	if o.MaxJobBytes < 1 || o.MaxJobBytes > 64<<20 {
-		faults = append(faults, fault("max_job_bytes", o.MaxJobBytes, "must be 1 to 67108864"))
+		faults = append(faults, fault.New("max_job_bytes", o.MaxJobBytes, "must be 1 to 67108864"))
 	}
 	if o.BufferBytes < 1<<20 || o.BufferBytes > 64<<30 {
-		faults = append(faults, fault("buffer_bytes", o.BufferBytes, "must be 1048576 to 68719476736"))
+		faults = append(faults, fault.New("buffer_bytes", o.BufferBytes, "must be 1048576 to 68719476736"))
 	}
 	if o.MaxAsleep < 1 || o.MaxAsleep > 1<<20 {
-		faults = append(faults, fault("max_asleep", o.MaxAsleep, "must be 1 to 1048576"))
+		faults = append(faults, fault.New("max_asleep", o.MaxAsleep, "must be 1 to 1048576"))
 	}
 	if o.MaxAsleepBytes < 1<<10 || o.MaxAsleepBytes > 1<<30 {
-		faults = append(faults, fault("max_asleep_bytes", o.MaxAsleepBytes, "must be 1024 to 1073741824"))
+		faults = append(faults, fault.New("max_asleep_bytes", o.MaxAsleepBytes, "must be 1024 to 1073741824"))
 	}
 	return errors.Join(faults...)
 }
@@ -250,20 +207,20 @@ func (o *Options) validateTimes() error {
 		value time.Duration
 	}{{"commit_interval", o.CommitInterval}, {"heartbeat", o.Heartbeat}, {"session", o.Session}, {"drain", o.Drain}, {"join_backoff", o.JoinBackoff}} {
 		if t.value < time.Millisecond || t.value > time.Hour {
-			faults = append(faults, fault(t.field, t.value, "must be 1ms to 1h"))
+			faults = append(faults, fault.New(t.field, t.value, "must be 1ms to 1h"))
 		}
 	}
 	if o.JobTimeout != 0 && (o.JobTimeout < time.Second || o.JobTimeout > 24*time.Hour) {
-		faults = append(faults, fault("job_timeout", o.JobTimeout, "must be 1s to 24h, or 0 for none"))
+		faults = append(faults, fault.New("job_timeout", o.JobTimeout, "must be 1s to 24h, or 0 for none"))
 	}
 	if o.Heartbeat > time.Second {
-		faults = append(faults, fault("heartbeat", o.Heartbeat, "must be at most 1s, or a rebalance takes too long"))
+		faults = append(faults, fault.New("heartbeat", o.Heartbeat, "must be at most 1s, or a rebalance takes too long"))
 	}
 	if o.Heartbeat >= o.Session {
-		faults = append(faults, fault("heartbeat", o.Heartbeat, fmt.Sprintf("must be below the session of %v: raise session", o.Session)))
+		faults = append(faults, fault.New("heartbeat", o.Heartbeat, fmt.Sprintf("must be below the session of %v: raise session", o.Session)))
 	}
 	if least := o.Drain + o.Heartbeat; least >= o.Session {
-		faults = append(faults, fault("drain", o.Drain,
+		faults = append(faults, fault.New("drain", o.Drain,
 			fmt.Sprintf("must be below session − heartbeat = %v: raise session above %v, or lower drain", o.Session-o.Heartbeat, least)))
 	}
 	return errors.Join(faults...)

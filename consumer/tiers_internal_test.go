@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"dispatcher/consumer/internal/topicname"
 	"dispatcher/job"
 
 	"pgregory.net/rapid"
@@ -13,7 +14,7 @@ import (
 
 // By way of tiers and a last wait in memory a job is due exactly when it is due:
 // each tier is over in time, and what is left at the end is shorter than the
-// first one.
+// LogStart one.
 func TestTiersNeverOvershoot(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -46,7 +47,7 @@ func TestTierNames(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		time.Second: "t.retry.1s", 90 * time.Second: "t.retry.1m30s", time.Minute: "t.retry.1m", 10 * time.Minute: "t.retry.10m", time.Hour: "t.retry.1h",
 	} {
-		if got := tierTopic("t", d); got != want {
+		if got := topicname.Retry("t", d); got != want {
 			t.Errorf("%v: got %s, want %s", d, got, want)
 		}
 	}
