@@ -28,28 +28,6 @@ const (
 	StartLast  StartAt = "last"  // with what comes from now on, if the group is new
 )
 
-// Order is which jobs are handed out one at a time, in the order of their
-// offsets. A job that is tried again in place holds those behind it.
-type Order string
-
-// The orders.
-const (
-	OrderKey       Order = "key"       // those of one key
-	OrderPartition Order = "partition" // those of one partition
-	OrderNone      Order = "none"      // none
-)
-
-// OutOfRange is what follows when the offset that a group has reached is not in
-// the log any more: retention has deleted it, or the log is another one.
-type OutOfRange string
-
-// The choices.
-const (
-	RangeEarliest OutOfRange = "earliest" // go on with the first record there is
-	RangeLatest   OutOfRange = "latest"   // go on with what comes from now on; what lies before is given up
-	RangeStop     OutOfRange = "stop"     // the consumer ends with an error, for somebody to look
-)
-
 // Options configures a [Consumer]. A zero field means its default.
 type Options struct {
 	broker.Connection
@@ -100,10 +78,6 @@ type Options struct {
 	Registerer prometheus.Registerer // nil: no metrics
 }
 
-// lastCommit is what has to fit between the end of the drain and the end of
-// the session, so that the last commit is not refused.
-const lastCommit = 500 * time.Millisecond
-
 func orDefault[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
@@ -112,7 +86,7 @@ func orDefault[T comparable](field *T, value T) {
 }
 
 func (o *Options) setDefaults() {
-	o.Connection.SetDefaults()
+	o.SetDefaults()
 	orDefault(&o.Node, o.ClientID)
 	orDefault(&o.MaxInFlight, 256)
 	orDefault(&o.MaxJobBytes, job.DefaultMaxBytes)
@@ -131,7 +105,7 @@ func (o *Options) setDefaults() {
 }
 
 func (o *Options) validate() error {
-	return errors.Join(o.Connection.Validate(), o.validateNames(), o.validateSizes(), o.validateTimes())
+	return errors.Join(o.Validate(), o.validateNames(), o.validateSizes(), o.validateTimes())
 }
 
 func (o *Options) validateNames() error {
@@ -139,7 +113,7 @@ func (o *Options) validateNames() error {
 	if !topicname.Valid(o.Group) {
 		faults = append(faults, fault.New("group", o.Group, topicname.Rule))
 	}
-	faults = append(faults, o.validateLanes(), o.validateTopics(), validateTiers(o.RetryTopics))
+	faults = append(faults, o.validateLanes(), o.validateTopics(), validateRetryTopics(o.RetryTopics))
 	if o.OutOfRange != RangeEarliest && o.OutOfRange != RangeLatest && o.OutOfRange != RangeStop {
 		faults = append(faults, fault.New("out_of_range", string(o.OutOfRange), "must be earliest, latest or stop"))
 	}
@@ -165,7 +139,7 @@ func (o *Options) validateTopics() error {
 		if slices.Contains(topics[:i], t) {
 			faults = append(faults, fault.New("topics", t, "is named twice"))
 		}
-		for _, c := range o.companionsOf(t) {
+		for _, c := range o.derivedTopics(t) {
 			if slices.Contains(topics, c) {
 				faults = append(faults, fault.New("topics", c, "is a companion of "+t))
 			}
