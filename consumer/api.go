@@ -3,6 +3,8 @@ package consumer
 import (
 	"context"
 
+	"dispatcher/consumer/internal/auth"
+
 	"dispatcher/consumer/deadletter"
 	"dispatcher/consumer/internal/broker"
 	"dispatcher/consumer/internal/fetch"
@@ -17,11 +19,11 @@ import (
 type Connection = broker.Connection
 
 // SASL is how a client proves who it is.
-type SASL = broker.SASL
+type SASL = auth.SASL
 
 // FixedLogin is a login for [SASL] that never changes.
 func FixedLogin(username, password string) func(context.Context) (string, string, error) {
-	return broker.FixedLogin(username, password)
+	return auth.FixedLogin(username, password)
 }
 
 // Attempts are the calls that a job has had, and how many of them count as failures.

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"dispatcher/consumer/dlq"
+
 	"dispatcher/consumer/deadletter"
 
 	"dispatcher/consumer"
@@ -30,17 +32,17 @@ func TestTwoCommandsAtOnce(t *testing.T) {
 		const all = 3000
 		w.produce("jobs.dlq", deadOnes(all)...)
 		type outcome struct {
-			tally deadletter.Tally
+			tally dlq.Tally
 			err   error
 		}
 		outcomes := make(chan outcome, 3)
 		for i := range 3 {
-			f := deadletter.Filter{Topics: []string{"jobs"}}
+			f := dlq.Filter{Topics: []string{"jobs"}}
 			go func() {
-				var tally deadletter.Tally
+				var tally dlq.Tally
 				var err error
 				if i < 2 {
-					tally, err = w.desk().Replay(w.t.Context(), f, deadletter.ReplayOptions{Rate: 500})
+					tally, err = w.desk().Replay(w.t.Context(), f, dlq.ReplayOptions{Rate: 500})
 				} else {
 					f.Key = []byte("k2999")
 					tally, err = w.desk().Drop(w.t.Context(), f, false)
@@ -68,7 +70,7 @@ func TestNothingIsSettledThatWasNotWritten(t *testing.T) {
 	bubble(t, 1, func(w *world) {
 		w.produce("jobs.dlq", deadOnes(5)...)
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs", Err: kerr.NotEnoughReplicas, Count: -1})
-		tally, err := w.desk().Replay(w.t.Context(), ofJobs, deadletter.ReplayOptions{})
+		tally, err := w.desk().Replay(w.t.Context(), ofJobs, dlq.ReplayOptions{})
 		if !errors.Is(err, kafka.NotEnoughReplicas) || tally.Done != 0 || tally.Unwritten != 5 {
 			t.Errorf("got %+v, %v", tally, err)
 		}
@@ -77,7 +79,7 @@ func TestNothingIsSettledThatWasNotWritten(t *testing.T) {
 		large.Value = noise('x', 100_000)
 		w.produce("jobs.dlq", large)
 		fault = w.refuse("jobs", 50_000)
-		tally, err = w.desk().Replay(w.t.Context(), ofJobs, deadletter.ReplayOptions{})
+		tally, err = w.desk().Replay(w.t.Context(), ofJobs, dlq.ReplayOptions{})
 		if err != nil || tally.Done != 5 || tally.Unwritten != 1 || len(tally.Notes) != 1 {
 			t.Errorf("one too large: got %+v, %v", tally, err)
 		}
@@ -95,7 +97,7 @@ func TestAnInterruptedReplaySettlesWhatItWrote(t *testing.T) {
 		w.produce("jobs.dlq", deadOnes(100)...)
 		ctx, stop := context.WithCancel(w.t.Context())
 		time.AfterFunc(30*time.Second, stop)
-		tally, err := w.desk().Replay(ctx, ofJobs, deadletter.ReplayOptions{Rate: 1})
+		tally, err := w.desk().Replay(ctx, ofJobs, dlq.ReplayOptions{Rate: 1})
 		if !errors.Is(err, context.Canceled) || tally.Done < 20 || tally.Done > 31 {
 			t.Errorf("got %d replayed, %v", tally.Done, err)
 		}
@@ -131,24 +133,24 @@ func TestACommandThatWasGivenUpOverwritesNothing(t *testing.T) {
 		const all, rate = 200, 5
 		w.produce("jobs.dlq", deadOnes(all)...)
 		var silent atomic.Bool
-		o := deadletter.ClientOptions{Connection: consumer.Connection{Brokers: []string{broker}, Dial: w.lossy(func(key int16, _ int) bool {
+		o := dlq.Options{Connection: consumer.Connection{Brokers: []string{broker}, Dial: w.lossy(func(key int16, _ int) bool {
 			return silent.Load() && (key == int16(kmsg.Heartbeat) || key == int16(kmsg.JoinGroup))
 		})}, Group: "g"}
-		first, err := deadletter.NewClient(o)
+		first, err := dlq.New(o)
 		w.ok(err)
 		type outcome struct {
-			tally deadletter.Tally
+			tally dlq.Tally
 			err   error
 		}
 		one := make(chan outcome, 1)
 		go func() {
-			tally, err := first.Replay(w.t.Context(), ofJobs, deadletter.ReplayOptions{Rate: rate})
+			tally, err := first.Replay(w.t.Context(), ofJobs, dlq.ReplayOptions{Rate: rate})
 			one <- outcome{tally, err}
 		}()
 		time.Sleep(10 * time.Second)
 		silent.Store(true)
 		time.Sleep(20 * time.Second)
-		other, err := w.desk().Drop(w.t.Context(), deadletter.Filter{Topics: []string{"jobs"}, Key: []byte("k199")}, false)
+		other, err := w.desk().Drop(w.t.Context(), dlq.Filter{Topics: []string{"jobs"}, Key: []byte("k199")}, false)
 		if err != nil || other.Done != 1 {
 			t.Errorf("the other: got %+v, %v", other, err)
 		}
@@ -176,7 +178,7 @@ func TestLettersOfTransactions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cl.Close()
-	letters, err := deadletter.NewClient(deadletter.ClientOptions{Connection: conn, Group: "g"})
+	letters, err := dlq.New(dlq.Options{Connection: conn, Group: "g"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +198,7 @@ func TestLettersOfTransactions(t *testing.T) {
 			t.Fatalf("got %v, %v", got, err)
 		}
 	}
-	tally, err := letters.Replay(t.Context(), ofJobs, deadletter.ReplayOptions{To: "jobs"})
+	tally, err := letters.Replay(t.Context(), ofJobs, dlq.ReplayOptions{To: "jobs"})
 	if err != nil || tally.Done != 2 {
 		t.Fatalf("got %+v, %v", tally, err)
 	}
@@ -228,11 +230,11 @@ func TestACutLetterIsMadeWhole(t *testing.T) {
 			}
 		}
 		w.write("jobs.dlq", forged)
-		tally, err := w.desk().Replay(w.t.Context(), ofJobs, deadletter.ReplayOptions{})
+		tally, err := w.desk().Replay(w.t.Context(), ofJobs, dlq.ReplayOptions{})
 		if err != nil || tally.Truncated != 4 || tally.Done != 0 {
 			t.Fatalf("got %+v, %v", tally, err)
 		}
-		tally, err = w.desk().Replay(w.t.Context(), ofJobs, deadletter.ReplayOptions{Whole: true})
+		tally, err = w.desk().Replay(w.t.Context(), ofJobs, dlq.ReplayOptions{Whole: true})
 		if err != nil || tally.Truncated != 2 || tally.Done != 2 {
 			t.Fatalf("got %+v, %v", tally, err)
 		}
@@ -294,7 +296,7 @@ func TestLettersOutlastPassingFaults(t *testing.T) {
 		} {
 			w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Err: err, Count: 3})
 		}
-		tally, err := w.desk().Replay(w.t.Context(), ofJobs, deadletter.ReplayOptions{})
+		tally, err := w.desk().Replay(w.t.Context(), ofJobs, dlq.ReplayOptions{})
 		if err != nil || tally.Done != 5 {
 			t.Fatalf("got %+v, %v", tally, err)
 		}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"dispatcher/consumer/dlq"
+
 	"dispatcher/consumer/deadletter"
 
 	"dispatcher/consumer"
@@ -18,19 +20,19 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-func (w *world) desk() *deadletter.Client {
+func (w *world) desk() *dlq.Client {
 	w.t.Helper()
-	l, err := deadletter.NewClient(deadletter.ClientOptions{
+	l, err := dlq.New(dlq.Options{
 		Connection: consumer.Connection{Brokers: []string{broker}, Dial: w.net.DialContext}, Group: "g",
 	})
 	w.ok(err)
 	return l
 }
 
-var ofJobs = deadletter.Filter{Topics: []string{"jobs"}}
+var ofJobs = dlq.Filter{Topics: []string{"jobs"}}
 
 // list returns the values of the open letters.
-func (w *world) list(f deadletter.Filter) (values []string, tally deadletter.Tally) {
+func (w *world) list(f dlq.Filter) (values []string, tally dlq.Tally) {
 	w.t.Helper()
 	tally, err := w.desk().List(w.t.Context(), f, func(l *deadletter.Letter) error {
 		values = append(values, string(l.Record.Value))
@@ -85,7 +87,7 @@ func TestAReplayedJobIsTheSameJob(t *testing.T) {
 				letter.Attempts != 1 || letter.Settled || letter.FailedAt.IsZero() || letter.FirstFailedAt.IsZero() {
 				t.Errorf("round %d: got %+v", round, letter)
 			}
-			tally, err := w.desk().Replay(w.t.Context(), ofJobs, deadletter.ReplayOptions{})
+			tally, err := w.desk().Replay(w.t.Context(), ofJobs, dlq.ReplayOptions{})
 			if err != nil || tally.Done != 1 || tally.Left() != 0 {
 				t.Fatalf("round %d: got %+v, %v", round, tally, err)
 			}
@@ -122,17 +124,17 @@ func TestFiltersPick(t *testing.T) {
 			job.Record{Value: []byte("3"), Headers: []job.Header{at(4)}})
 		hour := func(h int) time.Time { return time.Date(2026, 1, 2, h, 0, 0, 0, time.UTC) }
 		for name, c := range map[string]struct {
-			f    deadletter.Filter
+			f    dlq.Filter
 			want string
 		}{
-			"all":     {deadletter.Filter{}, "0 1 2 3"},
-			"class":   {deadletter.Filter{Classes: []deadletter.Class{"exhausted"}}, "0 1"},
-			"classes": {deadletter.Filter{Classes: []deadletter.Class{"permanent", ""}}, "2 3"},
-			"since":   {deadletter.Filter{Since: hour(2)}, "1 2 3"},
-			"until":   {deadletter.Filter{Until: hour(3)}, "0 1"},
-			"key":     {deadletter.Filter{Key: []byte("k1")}, "1"},
-			"no key":  {deadletter.Filter{Key: []byte{}}, ""},
-			"limit":   {deadletter.Filter{Since: hour(2), Limit: 2}, "1 2"},
+			"all":     {dlq.Filter{}, "0 1 2 3"},
+			"class":   {dlq.Filter{Classes: []deadletter.Class{"exhausted"}}, "0 1"},
+			"classes": {dlq.Filter{Classes: []deadletter.Class{"permanent", ""}}, "2 3"},
+			"since":   {dlq.Filter{Since: hour(2)}, "1 2 3"},
+			"until":   {dlq.Filter{Until: hour(3)}, "0 1"},
+			"key":     {dlq.Filter{Key: []byte("k1")}, "1"},
+			"no key":  {dlq.Filter{Key: []byte{}}, ""},
+			"limit":   {dlq.Filter{Since: hour(2), Limit: 2}, "1 2"},
 		} {
 			c.f.Topics = []string{"jobs"}
 			got, tally := w.list(c.f)
@@ -150,7 +152,7 @@ func TestSettledLettersAreGoneForGood(t *testing.T) {
 	bubble(t, 1, func(w *world) {
 		w.produce("jobs.dlq", deadOnes(10)...)
 		id := func(offset int64) deadletter.RecordID { return deadletter.RecordID{Topic: "jobs.dlq", Offset: offset} }
-		named := deadletter.Filter{IDs: []deadletter.RecordID{id(7), id(2), id(2), id(12)}}
+		named := dlq.Filter{IDs: []deadletter.RecordID{id(7), id(2), id(2), id(12)}}
 		tally, err := w.desk().Drop(w.t.Context(), named, true)
 		if err != nil || tally.Done != 2 || len(tally.Missing) != 1 {
 			t.Errorf("a trial: got %+v, %v", tally, err)
@@ -165,14 +167,14 @@ func TestSettledLettersAreGoneForGood(t *testing.T) {
 		if got, _ := w.list(ofJobs); strings.Join(got, "") != "01345689" {
 			t.Errorf("got %v listed", got)
 		}
-		tally, err = w.desk().Replay(w.t.Context(), named, deadletter.ReplayOptions{})
+		tally, err = w.desk().Replay(w.t.Context(), named, dlq.ReplayOptions{})
 		if err != nil || tally.Done != 0 || len(tally.Closed) != 2 || tally.Left() != 3 {
 			t.Errorf("once more: got %+v, %v", tally, err)
 		}
 		if letter, err := w.desk().Get(w.t.Context(), id(7)); err != nil || !letter.Settled || string(letter.Record.Value) != "7" {
 			t.Errorf("got %+v, %v", letter, err)
 		}
-		tally, err = w.desk().Replay(w.t.Context(), deadletter.Filter{Topics: []string{"jobs"}, Limit: 3}, deadletter.ReplayOptions{})
+		tally, err = w.desk().Replay(w.t.Context(), dlq.Filter{Topics: []string{"jobs"}, Limit: 3}, dlq.ReplayOptions{})
 		if err != nil || tally.Done != 3 {
 			t.Errorf("the first three: got %+v, %v", tally, err)
 		}
@@ -230,9 +232,9 @@ func TestLettersOutOfReachAreLeft(t *testing.T) {
 		letters := deadOnes(all)
 		letters[0].Headers = append(letters[0].Headers, job.Header{Key: "x-error-class", Value: []byte("permanent")})
 		w.produce("jobs.dlq", letters...)
-		exhausted := deadletter.Filter{Topics: []string{"jobs"}, Classes: []deadletter.Class{"exhausted"}}
+		exhausted := dlq.Filter{Topics: []string{"jobs"}, Classes: []deadletter.Class{"exhausted"}}
 		for _, dry := range []bool{true, false} {
-			tally, err := w.desk().Replay(w.t.Context(), exhausted, deadletter.ReplayOptions{Dry: dry})
+			tally, err := w.desk().Replay(w.t.Context(), exhausted, dlq.ReplayOptions{Dry: dry})
 			if err != nil || tally.Done != span-1 || tally.Matched != all-1 || tally.OutOfReach != all-span || len(tally.Notes) != 1 {
 				t.Fatalf("dry %v: got %+v, %v", dry, tally, err)
 			}
@@ -240,11 +242,11 @@ func TestLettersOutOfReachAreLeft(t *testing.T) {
 		if got, _ := w.list(ofJobs); len(got) != all-span+1 {
 			t.Errorf("got %d letters left, want %d", len(got), all-span+1)
 		}
-		tally, err := w.desk().Drop(w.t.Context(), deadletter.Filter{Topics: []string{"jobs"}, Classes: []deadletter.Class{"permanent"}}, false)
+		tally, err := w.desk().Drop(w.t.Context(), dlq.Filter{Topics: []string{"jobs"}, Classes: []deadletter.Class{"permanent"}}, false)
 		if err != nil || tally.Done != 1 {
 			t.Fatalf("got %+v, %v", tally, err)
 		}
-		tally, err = w.desk().Replay(w.t.Context(), exhausted, deadletter.ReplayOptions{})
+		tally, err = w.desk().Replay(w.t.Context(), exhausted, dlq.ReplayOptions{})
 		if err != nil || tally.Done != all-span || tally.Left() != 0 {
 			t.Fatalf("got %+v, %v", tally, err)
 		}
@@ -261,11 +263,11 @@ func TestWhatIsNotAWholeJobIsNotReplayed(t *testing.T) {
 		gone.Headers[0].Value = []byte("elsewhere")
 		w.produce("jobs.dlq",
 			dead("0", 0, job.Header{Key: "x-truncated", Value: []byte("true")}), job.Record{Value: []byte("1")}, gone, dead("3", 3))
-		tally, err := w.desk().Replay(w.t.Context(), ofJobs, deadletter.ReplayOptions{})
+		tally, err := w.desk().Replay(w.t.Context(), ofJobs, dlq.ReplayOptions{})
 		if err != nil || tally.Done != 1 || tally.Truncated != 1 || tally.NoTopic != 2 || len(tally.Notes) != 3 {
 			t.Errorf("got %+v, %v", tally, err)
 		}
-		tally, err = w.desk().Replay(w.t.Context(), ofJobs, deadletter.ReplayOptions{To: "jobs"})
+		tally, err = w.desk().Replay(w.t.Context(), ofJobs, dlq.ReplayOptions{To: "jobs"})
 		if err != nil || tally.Done != 2 || tally.Truncated != 1 {
 			t.Errorf("with a topic: got %+v, %v", tally, err)
 		}
@@ -298,7 +300,7 @@ func TestWhatCanNotBeAskedFor(t *testing.T) {
 				t.Errorf("%q reads as %v", text, id)
 			}
 		}
-		if _, err := w.desk().Replay(w.t.Context(), ofJobs, deadletter.ReplayOptions{To: "a b"}); err == nil {
+		if _, err := w.desk().Replay(w.t.Context(), ofJobs, dlq.ReplayOptions{To: "a b"}); err == nil {
 			t.Error("a topic that can't be is written to")
 		}
 	}, "jobs", "jobs.dlq")

@@ -10,6 +10,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"dispatcher/consumer/dlq"
+
 	"dispatcher/consumer/deadletter"
 
 	"github.com/schollz/progressbar/v3"
@@ -78,8 +80,8 @@ func (p *picks) given() []string {
 }
 
 // filter is what the flags or the ids come to.
-func (p *picks) filter(cfg configs.Config, ids []string, now time.Time) (deadletter.Filter, error) {
-	f := deadletter.Filter{Topics: cfg.Kafka.JobTopics(), Limit: p.limit, Parked: p.parked}
+func (p *picks) filter(cfg configs.Config, ids []string, now time.Time) (dlq.Filter, error) {
+	f := dlq.Filter{Topics: cfg.Kafka.JobTopics(), Limit: p.limit, Parked: p.parked}
 	if used := p.given(); len(ids) > 0 && len(used) > 0 {
 		return f, fmt.Errorf("ids name letters one by one: leave out %s", strings.Join(used, ", "))
 	}
@@ -148,7 +150,7 @@ func moment(flag, text string, now time.Time) (time.Time, error) {
 }
 
 // letters connects to the dead letters, and draws a bar of what is done.
-func (s *settings) letters(cmd *cobra.Command) (*deadletter.Client, configs.Config, bar, error) {
+func (s *settings) letters(cmd *cobra.Command) (*dlq.Client, configs.Config, bar, error) {
 	cfg, err := s.load(toManage, nil)
 	if err != nil {
 		return nil, cfg, bar{}, err
@@ -158,7 +160,7 @@ func (s *settings) letters(cmd *cobra.Command) (*deadletter.Client, configs.Conf
 		return nil, cfg, bar{}, err
 	}
 	b := newLetterBar(cmd)
-	desk, err := deadletter.NewClient(deadletter.ClientOptions{
+	desk, err := dlq.New(dlq.Options{
 		Connection: conn, Group: cfg.Kafka.Group,
 		Progress: func(passed, all int64) {
 			if b.shown != nil {

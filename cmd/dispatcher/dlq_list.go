@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"dispatcher/consumer/dlq"
+
 	"dispatcher/consumer/deadletter"
 
 	"github.com/spf13/cobra"
@@ -97,7 +99,7 @@ func newDLQListCommand(s *settings, asJSON *bool) *cobra.Command {
 }
 
 // sumLine is the line under a list.
-func sumLine(t *deadletter.Tally, f deadletter.Filter) string {
+func sumLine(t *dlq.Tally, f dlq.Filter) string {
 	text := fmt.Sprintf("%d of %d open letters match", t.Matched, t.Open)
 	if t.Done < t.Matched {
 		text += fmt.Sprintf(", the first %d are shown", t.Done)
@@ -108,7 +110,7 @@ func sumLine(t *deadletter.Tally, f deadletter.Filter) string {
 	return text
 }
 
-func classes(t *deadletter.Tally) string {
+func classes(t *dlq.Tally) string {
 	var all []string
 	for class, n := range t.Classes {
 		name := plainly(string(class), 40)
@@ -121,7 +123,7 @@ func classes(t *deadletter.Tally) string {
 	return strings.Join(all, ", ")
 }
 
-func notes(t *deadletter.Tally) []string {
+func notes(t *dlq.Tally) []string {
 	lines := make([]string, len(t.Notes))
 	for i, n := range t.Notes {
 		lines[i] = "note: " + n

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"dispatcher/consumer/dlq"
+
 	"dispatcher/consumer/deadletter"
 
 	"github.com/spf13/cobra"
@@ -51,8 +53,8 @@ func newDLQReplayCommand(s *settings, asJSON *bool) *cobra.Command {
 		if rate != 0 && rate < 0.01 {
 			return fmt.Errorf("dlq replay: --rate %g: must be at least 0.01, or 0", rate)
 		}
-		return x.run(cmd, s, args, *asJSON, func(ctx context.Context, desk *deadletter.Client, f deadletter.Filter) (deadletter.Tally, error) {
-			return desk.Replay(ctx, f, deadletter.ReplayOptions{To: x.to, Rate: rate, Whole: whole, Dry: x.dry})
+		return x.run(cmd, s, args, *asJSON, func(ctx context.Context, desk *dlq.Client, f dlq.Filter) (dlq.Tally, error) {
+			return desk.Replay(ctx, f, dlq.ReplayOptions{To: x.to, Rate: rate, Whole: whole, Dry: x.dry})
 		})
 	}
 	return cmd
@@ -68,14 +70,14 @@ func newDLQDropCommand(s *settings, asJSON *bool) *cobra.Command {
 	}
 	x.define(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return x.run(cmd, s, args, *asJSON, func(ctx context.Context, desk *deadletter.Client, f deadletter.Filter) (deadletter.Tally, error) {
+		return x.run(cmd, s, args, *asJSON, func(ctx context.Context, desk *dlq.Client, f dlq.Filter) (dlq.Tally, error) {
 			return desk.Drop(ctx, f, x.dry)
 		})
 	}
 	return cmd
 }
 
-type settleFunc func(context.Context, *deadletter.Client, deadletter.Filter) (deadletter.Tally, error)
+type settleFunc func(context.Context, *dlq.Client, dlq.Filter) (dlq.Tally, error)
 
 // run settles letters and says what came of it. Whatever is left is an error,
 // and so the exit status.
@@ -131,7 +133,7 @@ func (x *settling) asks(cmd *cobra.Command, ids []string) bool {
 }
 
 // confirm says what would be done, and asks.
-func (x *settling) confirm(cmd *cobra.Command, desk *deadletter.Client, f deadletter.Filter, do settleFunc) (yes bool, err error) {
+func (x *settling) confirm(cmd *cobra.Command, desk *dlq.Client, f dlq.Filter, do settleFunc) (yes bool, err error) {
 	x.dry = true
 	tally, err := do(cmd.Context(), desk, f)
 	x.dry = false
@@ -156,7 +158,7 @@ func (x *settling) confirm(cmd *cobra.Command, desk *deadletter.Client, f deadle
 }
 
 // lines say what was done, and what was not and why.
-func (x *settling) lines(t *deadletter.Tally, f deadletter.Filter) []string {
+func (x *settling) lines(t *dlq.Tally, f dlq.Filter) []string {
 	did := fmt.Sprintf("%s %d letters", x.done, t.Done)
 	if x.dry {
 		did = fmt.Sprintf("would %s %d letters; nothing was changed", x.verb, t.Done)
@@ -217,7 +219,7 @@ type settleState struct {
 	Error         string   `json:"error,omitempty"`
 }
 
-func (x *settling) state(t *deadletter.Tally, err error) settleState {
+func (x *settling) state(t *dlq.Tally, err error) settleState {
 	s := settleState{
 		Command: x.verb, DryRun: x.dry, To: x.to, Open: t.Open, Matched: t.Matched, Done: t.Done, Left: t.Left(),
 		Cut: t.Truncated, WithoutTopic: t.NoTopic, Unwritten: t.Unwritten, OutOfReach: t.OutOfReach,

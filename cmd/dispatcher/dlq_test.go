@@ -14,25 +14,25 @@ import (
 	"dispatcher/job"
 )
 
-// dlq is a cluster with a topic and its dead letters.
-type dlq struct {
+// deadLetters is a cluster with a topic and its dead letters.
+type deadLetters struct {
 	t      *testing.T
 	broker string
 }
 
-func newDLQ(t *testing.T, letters ...job.Record) *dlq {
+func newDLQ(t *testing.T, letters ...job.Record) *deadLetters {
 	t.Helper()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "jobs", "jobs.dlq", "jobs.parked", "other"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
-	q := &dlq{t: t, broker: cluster.ListenAddrs()[0]}
+	q := &deadLetters{t: t, broker: cluster.ListenAddrs()[0]}
 	q.write("jobs.dlq", letters...)
 	return q
 }
 
-func (q *dlq) write(topic string, letters ...job.Record) {
+func (q *deadLetters) write(topic string, letters ...job.Record) {
 	q.t.Helper()
 	p, err := consumer.NewProducer(consumer.ProducerOptions{Connection: consumer.Connection{Brokers: []string{q.broker}}})
 	if err != nil {
@@ -46,7 +46,7 @@ func (q *dlq) write(topic string, letters ...job.Record) {
 	}
 }
 
-func (q *dlq) run(args ...string) outcome {
+func (q *deadLetters) run(args ...string) outcome {
 	return dispatcher(q.t.Context(), "", []string{"DISPATCHER_KAFKA_BROKERS=" + q.broker}, append([]string{"dlq"}, args...)...)
 }
 

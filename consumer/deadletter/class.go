@@ -1,5 +1,6 @@
 package deadletter
 
+// Bounds of texts in headers, in bytes.
 const (
 	MaxMessageBytes = 1 << 10 // of a failure's message, as it is written
 	MaxCodeBytes    = 256     // of a code, a name or an id

@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// cut makes a letter smaller. First the value, to what a broker takes by
+// Truncate makes a letter smaller. First the value, to what a broker takes by
 // default, then by halves, down to nothing; then the headers that are not about
 // the dead letter; then the key. What is left is a few kilobytes. The headers
 // say where the whole one lies. It returns false when nothing is left to cut.

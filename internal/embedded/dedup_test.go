@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"dispatcher/consumer/deadletter"
+	"dispatcher/consumer/dlq"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/segmentio/kafka-go"
@@ -206,7 +206,7 @@ func TestAReplayedJobIsCalledAgain(t *testing.T) {
 	}
 	background(t, f.Run)
 	settle(t, p)
-	tally := replay(t, p, deadletter.Filter{Topics: []string{"jobs"}})
+	tally := replay(t, p, dlq.Filter{Topics: []string{"jobs"}})
 	await(t, func() bool { return a.of("job") == 2 })
 	settle(t, p)
 	if a.of("job") != 2 || tally.Done != 2 || p.Dead() != 2 {
@@ -359,13 +359,13 @@ func claimAndGo(t *testing.T, p *embedded.Parts, id string) {
 	}
 }
 
-func replay(t *testing.T, p *embedded.Parts, filter deadletter.Filter) deadletter.Tally {
+func replay(t *testing.T, p *embedded.Parts, filter dlq.Filter) dlq.Tally {
 	t.Helper()
-	letters, err := deadletter.NewClient(deadletter.ClientOptions{Connection: consumer.Connection{Brokers: p.Brokers()}, Group: "dispatcher"})
+	letters, err := dlq.New(dlq.Options{Connection: consumer.Connection{Brokers: p.Brokers()}, Group: "dispatcher"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	done, err := letters.Replay(t.Context(), filter, deadletter.ReplayOptions{})
+	done, err := letters.Replay(t.Context(), filter, dlq.ReplayOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -405,7 +405,7 @@ func TestUnknownIsParked(t *testing.T) {
 			if r := resultsIn(t, p.Brokers())["job-7"]; r.Result != job.ResultUnknown {
 				t.Errorf("got the result %+v, want unknown", r)
 			}
-			replay(t, p, deadletter.Filter{Topics: []string{"jobs"}, Parked: true})
+			replay(t, p, dlq.Filter{Topics: []string{"jobs"}, Parked: true})
 			await(t, func() bool { return a.of("job-7") == 2 })
 		})
 	}

@@ -42,7 +42,7 @@ type Client struct {
 func NewClient(c *Connection, topics []string) (*Client, error) {
 	var mechanism sasl.Mechanism
 	if c.SASL != nil {
-		m, err := c.SASL.mechanism()
+		m, err := c.SASL.Kafka()
 		if err != nil {
 			return nil, err
 		}

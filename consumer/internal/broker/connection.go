@@ -8,6 +8,8 @@ import (
 	"net"
 	"strconv"
 
+	"dispatcher/consumer/internal/auth"
+
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"dispatcher/internal/fault"
@@ -15,9 +17,9 @@ import (
 
 // Connection is how to reach the cluster.
 type Connection struct {
-	Brokers  []string // host:port; one that answers is enough
-	ClientID string   // what brokers show in their logs, and by which a node knows itself again; empty: dispatcher
-	SASL     *SASL    // nil: no authentication
+	Brokers  []string   // host:port; one that answers is enough
+	ClientID string     // what brokers show in their logs, and by which a node knows itself again; empty: dispatcher
+	SASL     *auth.SASL // nil: no authentication
 	TLS      *tls.Config
 
 	// Dial opens a connection; nil: the network's own. One that encrypts by itself,
@@ -44,7 +46,7 @@ func (c *Connection) Validate() error {
 		}
 	}
 	if c.SASL != nil {
-		faults = append(faults, c.SASL.validate())
+		faults = append(faults, c.SASL.Validate())
 	}
 	return errors.Join(faults...)
 }
@@ -56,7 +58,7 @@ func (c *Connection) KgoOptions() ([]kgo.Opt, error) {
 	if c.SASL == nil {
 		return opts, nil
 	}
-	m, err := c.SASL.kgoMechanism()
+	m, err := c.SASL.Kgo()
 	if err != nil {
 		return nil, err
 	}

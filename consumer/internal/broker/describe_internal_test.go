@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"dispatcher/consumer/internal/auth"
+
 	"dispatcher/consumer/internal/topicname"
 
 	"github.com/segmentio/kafka-go"
@@ -76,7 +78,7 @@ func TestIDsAreAskedForByWayOfTLSAndSASL(t *testing.T) {
 	t.Cleanup(web.Close)
 	roots := web.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 	server := &tls.Config{Certificates: web.TLS.Certificates, MinVersion: tls.VersionTLS12}
-	secret := &SASL{Mechanism: "SCRAM-SHA-256", Login: FixedLogin("u", "right")}
+	secret := &auth.SASL{Mechanism: "SCRAM-SHA-256", Login: auth.FixedLogin("u", "right")}
 	for name, c := range map[string]struct {
 		opts []kfake.Opt
 		conn Connection

@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"errors"
 
+	"dispatcher/consumer/internal/auth"
+
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
@@ -11,7 +13,7 @@ import (
 // Hopeless tells whether trying again can't help: the broker answered, and
 // what it says is that the configuration is wrong.
 func Hopeless(err error) bool {
-	if _, bad := errors.AsType[*tls.CertificateVerificationError](err); bad || errors.Is(err, errUnfit) {
+	if _, bad := errors.AsType[*tls.CertificateVerificationError](err); bad || errors.Is(err, auth.ErrUnfit) {
 		return true
 	}
 	for _, e := range []kafka.Error{

@@ -1,4 +1,4 @@
-package deadletter
+package dlq
 
 import (
 	"context"
@@ -40,13 +40,13 @@ type partitionState struct {
 	topic      string
 	id         int
 	tracker    offsets.Tracker
-	saved      uint64       // the ledger's revision that Kafka has
-	membership *membership2 // nil: nothing is to be written
-	gen        int32        // the generation for which the ledger holds
+	saved      uint64      // the ledger's revision that Kafka has
+	membership *membership // nil: nothing is to be written
+	gen        int32       // the generation for which the ledger holds
 }
 
 // newState begins where the group stands.
-func (s *session) newState(topic string, id int, at offsets.Position, hold *membership2, gen int32) *partitionState {
+func (s *session) newState(topic string, id int, at offsets.Position, hold *membership, gen int32) *partitionState {
 	b := &partitionState{s: s, topic: topic, id: id, membership: hold, gen: gen}
 	base, m, doubt := at.Resolve(false)
 	switch {

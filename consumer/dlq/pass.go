@@ -1,4 +1,4 @@
-package deadletter
+package dlq
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+
+	"dispatcher/consumer/deadletter"
 
 	"dispatcher/consumer/internal/broker"
 
@@ -21,11 +23,11 @@ type pass struct {
 	reader *reader
 	named  int // letters asked for by name that lie ahead
 
-	batch []Letter // for the work
+	batch []deadletter.Letter // for the work
 	bytes int
 }
 
-func (s *session) newPass(topic string, id int, at offsets.Position, hold *membership2, gen int32) *pass {
+func (s *session) newPass(topic string, id int, at offsets.Position, hold *membership, gen int32) *pass {
 	b := s.newState(topic, id, at, hold, gen)
 	p := &pass{s: s, state: b, reader: newReader(s.cl, topic, id, b.tracker.Low(), at.LogEnd)}
 	s.all += max(0, at.LogEnd-b.tracker.Low())
@@ -42,7 +44,7 @@ func (s *session) newPass(topic string, id int, at offsets.Position, hold *membe
 	return p
 }
 
-func (s *session) closed(id RecordID) {
+func (s *session) closed(id deadletter.RecordID) {
 	delete(s.named, id)
 	s.tally.Closed = append(s.tally.Closed, id)
 }
@@ -77,7 +79,7 @@ func (p *pass) finished() bool {
 
 // take takes in the next record of the partition.
 func (p *pass) take(ctx context.Context, rec job.Record) error {
-	id := RecordID{rec.Topic, rec.Partition, rec.Offset}
+	id := deadletter.RecordID{Topic: rec.Topic, Partition: rec.Partition, Offset: rec.Offset}
 	at, err := p.admit(ctx, rec.Offset)
 	if err != nil {
 		return err
@@ -86,7 +88,7 @@ func (p *pass) take(ctx context.Context, rec job.Record) error {
 	if at == offsets.AlreadyComplete {
 		return nil
 	}
-	l, s := readLetter(rec), p.s
+	l, s := deadletter.ReadLetter(rec), p.s
 	s.tally.saw(&l)
 	if !named || !s.f.matches(&l) {
 		return nil
@@ -123,7 +125,7 @@ func (p *pass) admit(ctx context.Context, offset int64) (offsets.Admission, erro
 
 // wanted strikes a letter off the list of those asked for by name. It returns
 // whether the letter is wanted as far as names go.
-func (p *pass) wanted(id RecordID, settled bool) bool {
+func (p *pass) wanted(id deadletter.RecordID, settled bool) bool {
 	if !p.s.named[id] {
 		return len(p.s.f.IDs) == 0
 	}
@@ -149,7 +151,7 @@ func (p *pass) flush(ctx context.Context) error {
 	}
 	var err error
 	if len(p.batch) > 0 {
-		var done []Letter
+		var done []deadletter.Letter
 		done, err = s.work(ctx, p.batch)
 		s.tally.Done += int64(len(done))
 		for i := range done {
@@ -166,7 +168,7 @@ func (p *pass) flush(ctx context.Context) error {
 func (p *pass) dropSettled() {
 	l := &p.state.tracker
 	before := len(p.batch)
-	p.batch = slices.DeleteFunc(p.batch, func(x Letter) bool { return x.ID.Offset < l.Low() || l.IsComplete(x.ID.Offset) })
+	p.batch = slices.DeleteFunc(p.batch, func(x deadletter.Letter) bool { return x.ID.Offset < l.Low() || l.IsComplete(x.ID.Offset) })
 	if gone := int64(before - len(p.batch)); gone > 0 {
 		p.s.tally.Open -= gone
 		p.s.tally.Matched -= gone

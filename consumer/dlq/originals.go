@@ -1,12 +1,12 @@
-package deadletter
+package dlq
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+
+	"dispatcher/consumer/deadletter"
 
 	"dispatcher/consumer/internal/broker"
 
@@ -36,7 +36,7 @@ func (o *originals) close() {
 
 // whole is the letter as it would be if it had not been cut. false: the record
 // is no longer at its origin, or another one is.
-func (o *originals) whole(ctx context.Context, l *Letter) (Letter, bool, error) {
+func (o *originals) whole(ctx context.Context, l *deadletter.Letter) (deadletter.Letter, bool, error) {
 	if l.Origin.Topic == "" {
 		return *l, false, nil
 	}
@@ -56,23 +56,10 @@ func (o *originals) whole(ctx context.Context, l *Letter) (Letter, bool, error) 
 		return *l, false, nil
 	}
 	rec, found, err := readRecord(ctx, cl, l.Origin)
-	if err != nil || !found || !cutFrom(l, &rec) {
+	if err != nil || !found || !deadletter.PartOf(l, &rec) {
 		return *l, false, err
 	}
-	whole := *l
-	whole.Truncated, whole.Record.Key, whole.Record.Value = false, rec.Key, rec.Value
-	whole.Record.Headers = nil
-	for _, h := range rec.Headers {
-		if !aboutTheOrigin(h.Key) {
-			whole.Record.Headers = append(whole.Record.Headers, h)
-		}
-	}
-	for _, h := range l.Record.Headers {
-		if aboutTheOrigin(h.Key) {
-			whole.Record.Headers = append(whole.Record.Headers, h)
-		}
-	}
-	return whole, true, nil
+	return deadletter.Whole(l, &rec), true, nil
 }
 
 func (o *originals) client(ctx context.Context, topic string) (*broker.Client, error) {
@@ -94,17 +81,8 @@ func (o *originals) client(ctx context.Context, topic string) (*broker.Client, e
 	return cl, err
 }
 
-// cutFrom tells whether the letter is a part of the record: its topic may have
-// been made anew since.
-func cutFrom(l *Letter, rec *job.Record) bool {
-	written, ok := originalTime(&l.Record)
-	sameKey := len(l.Record.Key) == 0 || bytes.Equal(l.Record.Key, rec.Key)
-	return ok && written.Equal(rec.Time) && sameKey &&
-		int64(len(rec.Value)) == l.OriginalSize && bytes.HasPrefix(rec.Value, l.Record.Value)
-}
-
 // readRecord reads one record. false: none lies there.
-func readRecord(ctx context.Context, cl *broker.Client, id RecordID) (job.Record, bool, error) {
+func readRecord(ctx context.Context, cl *broker.Client, id deadletter.RecordID) (job.Record, bool, error) {
 	r := newReader(cl, id.Topic, id.Partition, id.Offset, id.Offset+1)
 	for {
 		records, err := r.next(ctx)
@@ -117,12 +95,4 @@ func readRecord(ctx context.Context, cl *broker.Client, id RecordID) (job.Record
 			return job.Record{}, false, err
 		}
 	}
-}
-
-func aboutTheOrigin(name string) bool {
-	switch strings.ToLower(name) {
-	case job.HeaderOriginalTopic, job.HeaderOriginalPartition, job.HeaderOriginalOffset, HeaderOriginalTime:
-		return true
-	}
-	return false
 }

@@ -1,10 +1,12 @@
-package deadletter
+package dlq
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+
+	"dispatcher/consumer/deadletter"
 
 	"dispatcher/consumer/internal/broker"
 	"dispatcher/consumer/internal/offsets"
@@ -13,8 +15,8 @@ import (
 	"dispatcher/internal/fault"
 )
 
-// ClientOptions configures [Client]. A zero field means its default.
-type ClientOptions struct {
+// Options configures [Client]. A zero field means its default.
+type Options struct {
 	broker.Connection
 
 	Group string // prefix, as of the consumer: <group>.<topic>.dlq remembers what is settled
@@ -48,10 +50,10 @@ type ClientOptions struct {
 //
 // Its methods may be called from any goroutine. Each connects anew and leaves
 // nothing behind.
-type Client struct{ opts ClientOptions }
+type Client struct{ opts Options }
 
-// NewClient checks the options. It does not connect.
-func NewClient(o ClientOptions) (*Client, error) {
+// New checks the options. It does not connect.
+func New(o Options) (*Client, error) {
 	o.SetDefaults()
 	err := o.Validate()
 	if !topicname.Valid(o.Group) {
@@ -72,17 +74,17 @@ func NewClient(o ClientOptions) (*Client, error) {
 type Tally struct {
 	Open    int64
 	Matched int64
-	Done    int64           // listed, replayed or dropped; of a dry run: would be
-	Classes map[Class]int64 // the open ones by class
+	Done    int64                      // listed, replayed or dropped; of a dry run: would be
+	Classes map[deadletter.Class]int64 // the open ones by class
 
 	Truncated  int64 // not replayed: only a part of the job is there
 	NoTopic    int64 // not replayed: their topic is not known or does not exist
 	Unwritten  int64 // not replayed: Kafka did not take them, or did not say so
 	OutOfReach int64 // not settled: more than 8192 offsets beyond an open letter
 
-	Closed  []RecordID // named, and settled already
-	Missing []RecordID // named, and no letter lies there
-	Notes   []string   // what a person should know, a sentence each
+	Closed  []deadletter.RecordID // named, and settled already
+	Missing []deadletter.RecordID // named, and no letter lies there
+	Notes   []string              // what a person should know, a sentence each
 }
 
 // Left is how many letters were asked for and are not done.
@@ -96,7 +98,7 @@ const (
 	maxNotes   = 20
 )
 
-func (t *Tally) saw(l *Letter) {
+func (t *Tally) saw(l *deadletter.Letter) {
 	t.Open++
 	if _, known := t.Classes[l.Class]; known || len(t.Classes) < maxClasses {
 		t.Classes[l.Class]++
@@ -112,11 +114,11 @@ func (t *Tally) note(text string) {
 // List gives each of the open letters that the filter picks, partition by
 // partition, from those that are at the start; with a limit so many. It
 // ends with the first error of each, whose letter is valid during the call.
-func (l *Client) List(ctx context.Context, f Filter, each func(*Letter) error) (Tally, error) {
+func (l *Client) List(ctx context.Context, f Filter, each func(*deadletter.Letter) error) (Tally, error) {
 	s := &session{o: &l.opts, f: &f}
-	return s.run(ctx, func(_ context.Context, letters []Letter) ([]Letter, error) {
+	return s.run(ctx, func(_ context.Context, letters []deadletter.Letter) ([]deadletter.Letter, error) {
 		for i := range letters {
-			letters[i].JobID = letters[i].jobID()
+			letters[i].JobID = letters[i].FindJobID()
 			if err := each(&letters[i]); err != nil {
 				return letters[:i], err
 			}
@@ -126,8 +128,8 @@ func (l *Client) List(ctx context.Context, f Filter, each func(*Letter) error) (
 }
 
 // Get reads one letter, settled or not.
-func (l *Client) Get(ctx context.Context, id RecordID) (*Letter, error) {
-	f := Filter{IDs: []RecordID{id}}
+func (l *Client) Get(ctx context.Context, id deadletter.RecordID) (*deadletter.Letter, error) {
+	f := Filter{IDs: []deadletter.RecordID{id}}
 	s := &session{o: &l.opts, f: &f}
 	topics, partitions, err := f.plan()
 	if err != nil {
@@ -158,8 +160,8 @@ func (l *Client) Get(ctx context.Context, id RecordID) (*Letter, error) {
 	if err != nil {
 		return nil, err
 	}
-	letter := readLetter(rec)
-	letter.JobID = letter.jobID()
+	letter := deadletter.ReadLetter(rec)
+	letter.JobID = letter.FindJobID()
 	base, m, _ := at.Resolve(false)
 	letter.Settled = id.Offset < base || id.Offset-base < offsets.Window && m.Bitmap.Has(id.Offset-base)
 	return &letter, nil
@@ -169,5 +171,5 @@ func (l *Client) Get(ctx context.Context, id RecordID) (*Letter, error) {
 // An error comes beside what was done until then.
 func (l *Client) Drop(ctx context.Context, f Filter, dry bool) (Tally, error) {
 	s := &session{o: &l.opts, f: &f, settles: true, dry: dry}
-	return s.run(ctx, func(_ context.Context, letters []Letter) ([]Letter, error) { return letters, nil })
+	return s.run(ctx, func(_ context.Context, letters []deadletter.Letter) ([]deadletter.Letter, error) { return letters, nil })
 }

@@ -1,13 +1,12 @@
-package deadletter
+package dlq
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"strconv"
-	"strings"
 	"time"
+
+	"dispatcher/consumer/deadletter"
 
 	"dispatcher/consumer/internal/produce"
 
@@ -39,7 +38,7 @@ type ReplayOptions struct {
 // until then; what is counted as unwritten may have been written.
 func (l *Client) Replay(ctx context.Context, f Filter, o ReplayOptions) (Tally, error) {
 	if o.To != "" && !topicname.Valid(o.To) {
-		return Tally{}, fault.New("to", clip.Text(o.To, MaxCodeBytes), topicname.Rule)
+		return Tally{}, fault.New("to", clip.Text(o.To, deadletter.MaxCodeBytes), topicname.Rule)
 	}
 	if !(o.Rate == 0 || o.Rate >= 0.01) {
 		return Tally{}, fault.New("rate", o.Rate, "must be at least 0.01, or 0 for none")
@@ -71,7 +70,7 @@ type replayer struct {
 
 // work replays letters in the order they come, at the rate. It ends with a topic
 // that can't be written; by then those of other topics may be done.
-func (r *replayer) work(ctx context.Context, letters []Letter) ([]Letter, error) {
+func (r *replayer) work(ctx context.Context, letters []deadletter.Letter) ([]deadletter.Letter, error) {
 	if !wait.For(ctx, time.Until(r.due)) {
 		return nil, ctx.Err()
 	}
@@ -82,9 +81,9 @@ func (r *replayer) work(ctx context.Context, letters []Letter) ([]Letter, error)
 	return done, err
 }
 
-func (r *replayer) write(ctx context.Context, letters []Letter) (done []Letter, err error) {
+func (r *replayer) write(ctx context.Context, letters []deadletter.Letter) (done []deadletter.Letter, err error) {
 	var order []string
-	parts := map[string][]Letter{}
+	parts := map[string][]deadletter.Letter{}
 	for i := range letters {
 		if err := r.complete(ctx, &letters[i]); err != nil {
 			return nil, err
@@ -116,7 +115,7 @@ func (r *replayer) write(ctx context.Context, letters []Letter) (done []Letter, 
 }
 
 // complete makes a letter whole that was cut, where that is wanted and can be.
-func (r *replayer) complete(ctx context.Context, l *Letter) error {
+func (r *replayer) complete(ctx context.Context, l *deadletter.Letter) error {
 	if !l.Truncated || !r.o.Whole {
 		return nil
 	}
@@ -129,7 +128,7 @@ func (r *replayer) complete(ctx context.Context, l *Letter) error {
 
 // target is the topic that a letter goes to. Empty: it can't be replayed, and
 // has been counted.
-func (r *replayer) target(ctx context.Context, l *Letter) (string, error) {
+func (r *replayer) target(ctx context.Context, l *deadletter.Letter) (string, error) {
 	to := r.o.To
 	if to == "" {
 		to = l.Origin.Topic
@@ -159,7 +158,7 @@ func (r *replayer) target(ctx context.Context, l *Letter) (string, error) {
 	return to, nil
 }
 
-func orUnknown(id RecordID) string {
+func orUnknown(id deadletter.RecordID) string {
 	if id.Topic == "" {
 		return "a place it does not name"
 	}
@@ -169,10 +168,10 @@ func orUnknown(id RecordID) string {
 // send writes letters of one topic and returns those that Kafka has. It goes on
 // to the end when ctx does: a write that was cancelled may still happen. Among
 // several errors it prefers one that is not about a record's size.
-func (r *replayer) send(ctx context.Context, to string, letters []Letter) (done []Letter, err error) {
+func (r *replayer) send(ctx context.Context, to string, letters []deadletter.Letter) (done []deadletter.Letter, err error) {
 	records := make([]job.Record, len(letters))
 	for i := range letters {
-		records[i] = jobOf(&letters[i])
+		records[i] = deadletter.JobOf(&letters[i])
 	}
 	faults, err := r.out.Write(context.WithoutCancel(ctx), to, records)
 	if err != nil {
@@ -192,29 +191,4 @@ func (r *replayer) send(ctx context.Context, to string, letters []Letter) (done 
 		r.tally.Unwritten++
 	}
 	return done, err
-}
-
-// jobOf is the job of a letter, as it first was, and where it first lay.
-func jobOf(l *Letter) job.Record {
-	headers := make([]job.Header, 0, len(l.Record.Headers)+1)
-	for _, h := range l.Record.Headers {
-		if !aboutTheFailure(h.Key) {
-			headers = append(headers, h)
-		}
-	}
-	headers = append(headers, job.Header{Key: headerRedrive, Value: strconv.AppendInt(nil, min(int64(l.Redrives)+1, math.MaxInt32), 10)})
-	return job.Record{Key: l.Record.Key, Value: l.Record.Value, Headers: headers}
-}
-
-// aboutTheFailure tells whether a header is about how the job failed, or how it
-// was waiting, and not part of what its producer wrote. The count of redrives is
-// written anew.
-func aboutTheFailure(name string) bool {
-	name = strings.ToLower(name)
-	switch name {
-	case headerOriginalSize, headerTruncated, headerGroup, HeaderAttempt, headerFirstFailedAt, headerFailedAt,
-		headerNode, headerRedrive, HeaderNotBefore, HeaderFailures:
-		return true
-	}
-	return strings.HasPrefix(name, "x-error-")
 }

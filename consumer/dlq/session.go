@@ -1,4 +1,4 @@
-package deadletter
+package dlq
 
 import (
 	"cmp"
@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"dispatcher/consumer/deadletter"
 
 	"dispatcher/consumer/internal/broker"
 
@@ -22,11 +24,11 @@ const (
 
 // work does with letters what a command is for, and returns those that it
 // is done with, which may be some beside an error.
-type work func(context.Context, []Letter) ([]Letter, error)
+type work func(context.Context, []deadletter.Letter) ([]deadletter.Letter, error)
 
 // session is one command at work.
 type session struct {
-	o       *ClientOptions
+	o       *Options
 	f       *Filter
 	settles bool
 	dry     bool
@@ -37,21 +39,21 @@ type session struct {
 	layout map[string]kafka.Topic
 	tally  Tally
 
-	passed, all int64             // offsets
-	named       map[RecordID]bool // and not met yet
+	passed, all int64                        // offsets
+	named       map[deadletter.RecordID]bool // and not met yet
 }
 
 func (s *session) group(topic string) string { return s.o.Group + "." + topic }
 
 // run brings the letters before the work, partition by partition.
 func (s *session) run(ctx context.Context, work work) (Tally, error) {
-	s.work, s.tally.Classes = work, map[Class]int64{}
+	s.work, s.tally.Classes = work, map[deadletter.Class]int64{}
 	s.batch = cmp.Or(s.batch, batchLetters)
 	topics, partitions, err := s.f.plan()
 	if err != nil {
 		return s.tally, err
 	}
-	s.named = make(map[RecordID]bool, len(s.f.IDs))
+	s.named = make(map[deadletter.RecordID]bool, len(s.f.IDs))
 	for _, id := range s.f.IDs {
 		s.named[id] = true
 	}
@@ -75,7 +77,7 @@ func (s *session) run(ctx context.Context, work work) (Tally, error) {
 	return s.tally, nil
 }
 
-func compareIDs(a, b RecordID) int {
+func compareIDs(a, b deadletter.RecordID) int {
 	return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
 }
 
@@ -121,7 +123,7 @@ func (s *session) topic(ctx context.Context, topic string, asked []int) error {
 	if s.settles {
 		s.warnOfForgetting(ctx, topic)
 	}
-	var hold *membership2
+	var hold *membership
 	var gen int32
 	if s.settles && !s.dry {
 		if hold, err = joinAlone(ctx, s.o, s.cl, topic); err != nil {

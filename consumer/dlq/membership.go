@@ -1,4 +1,4 @@
-package deadletter
+package dlq
 
 import (
 	"bytes"
@@ -16,14 +16,14 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// membership2 is the right to settle the letters of one dead-letter topic: the
+// membership is the right to settle the letters of one dead-letter topic: the
 // membership of the group that remembers what is settled, with all partitions.
 // Other commands that want the same wait as members without any.
 //
 // It is what makes reading an offset and writing it back one step: a commit
 // carries the generation, Kafka refuses one of a generation that is over, and
 // whoever holds the next one reads only when it has begun.
-type membership2 struct {
+type membership struct {
 	group, topic string
 	cg           *kafka.ConsumerGroup
 	watcher      sync.WaitGroup
@@ -41,8 +41,8 @@ type membership2 struct {
 const memberSession = 10 * time.Second
 
 // joinAlone joins the group. It does not wait for that.
-func joinAlone(ctx context.Context, o *ClientOptions, cl *broker.Client, topic string) (*membership2, error) {
-	h := &membership2{group: o.Group + "." + topic, topic: topic, changed: make(chan struct{})}
+func joinAlone(ctx context.Context, o *Options, cl *broker.Client, topic string) (*membership, error) {
+	h := &membership{group: o.Group + "." + topic, topic: topic, changed: make(chan struct{})}
 	cg, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
 		ID: h.group, Brokers: o.Brokers, Dialer: cl.Dialer, Topics: []string{topic},
 		GroupBalancers:    []kafka.GroupBalancer{&exclusiveBalancer{member: h, since: time.Now()}},
@@ -59,7 +59,7 @@ func joinAlone(ctx context.Context, o *ClientOptions, cl *broker.Client, topic s
 }
 
 // watch follows the generations until the hold is released.
-func (h *membership2) watch(ctx context.Context) {
+func (h *membership) watch(ctx context.Context) {
 	for {
 		gen, err := h.cg.Next(ctx)
 		switch {
@@ -83,7 +83,7 @@ func (h *membership2) watch(ctx context.Context) {
 	}
 }
 
-func (h *membership2) set(gen *kafka.Generation, member bool, err error) {
+func (h *membership) set(gen *kafka.Generation, member bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.gen, h.held, h.member, h.err = gen, gen != nil, member, err
@@ -92,7 +92,7 @@ func (h *membership2) set(gen *kafka.Generation, member bool, err error) {
 }
 
 // lost forgets a generation that is over, unless the next one was faster.
-func (h *membership2) lost(gen *kafka.Generation) {
+func (h *membership) lost(gen *kafka.Generation) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.gen == gen {
@@ -100,7 +100,7 @@ func (h *membership2) lost(gen *kafka.Generation) {
 	}
 }
 
-func (h *membership2) hasHeld() bool {
+func (h *membership) hasHeld() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.held
@@ -108,7 +108,7 @@ func (h *membership2) hasHeld() bool {
 
 // get returns the generation in which this command holds the group, and waits
 // for one.
-func (h *membership2) get(ctx context.Context) (*kafka.Generation, error) {
+func (h *membership) get(ctx context.Context) (*kafka.Generation, error) {
 	patience := time.NewTimer(Patience)
 	defer patience.Stop()
 	for {
@@ -134,7 +134,7 @@ func (h *membership2) get(ctx context.Context) (*kafka.Generation, error) {
 	}
 }
 
-func (h *membership2) refused(err error) error {
+func (h *membership) refused(err error) error {
 	if errors.Is(err, kafka.InconsistentGroupProtocol) {
 		return fmt.Errorf("group %s is in use by a consumer of %s, which decides itself what is settled: %w", h.group, h.topic, err)
 	}
@@ -142,7 +142,7 @@ func (h *membership2) refused(err error) error {
 }
 
 // release leaves the group, so that the next command needn't wait.
-func (h *membership2) release() {
+func (h *membership) release() {
 	h.stop()
 	_ = h.cg.Close() // always nil; what was under way has been awaited
 	h.watcher.Wait()
@@ -152,7 +152,7 @@ func (h *membership2) release() {
 // one that has waited longest. The choice is about fairness alone: what a
 // member may do hangs on its generation.
 type exclusiveBalancer struct {
-	member *membership2
+	member *membership
 	since  time.Time
 }
 

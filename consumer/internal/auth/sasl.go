@@ -1,4 +1,4 @@
-package broker
+package auth
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"time"
 
 	"dispatcher/internal/fault"
 
@@ -47,21 +48,25 @@ func (s SASL) String() string { return s.Mechanism }
 // GoString names the mechanism, and nothing else.
 func (s SASL) GoString() string { return s.String() }
 
-// errUnfit says that a credential can't be sent by its mechanism.
-var errUnfit = errors.New("the credential does not suit the mechanism")
+// credentialTimeout bounds how long a credential may take, as a connection may.
+const credentialTimeout = 3 * time.Second
 
-func (s *SASL) validate() error {
-	_, err := s.mechanism()
+// ErrUnfit says that a credential can't be sent by its mechanism.
+var ErrUnfit = errors.New("the credential does not suit the mechanism")
+
+// Validate returns a fault of the account.
+func (s *SASL) Validate() error {
+	_, err := s.Kafka()
 	return err
 }
 
-// mechanism is the SASL mechanism for kafka-go.
-func (s *SASL) mechanism() (sasl.Mechanism, error) {
+// Kafka is the SASL mechanism for kafka-go.
+func (s *SASL) Kafka() (sasl.Mechanism, error) {
 	switch strings.ToLower(s.Mechanism) {
 	case "plain":
 		return s.withLogin("PLAIN", func(username, password string) (sasl.Mechanism, error) {
 			if strings.ContainsRune(username+password, 0) {
-				return nil, fmt.Errorf("%w: the user name or the password holds a NUL", errUnfit)
+				return nil, fmt.Errorf("%w: the user name or the password holds a NUL", ErrUnfit)
 			}
 			return plain.Mechanism{Username: username, Password: password}, nil
 		})
@@ -77,9 +82,9 @@ func (s *SASL) mechanism() (sasl.Mechanism, error) {
 	return nil, fault.New("sasl.mechanism", s.Mechanism, "must be plain, scram-sha-256, scram-sha-512, oauthbearer or aws_msk_iam")
 }
 
-// kgoMechanism is the same mechanism for kgo.
-func (s *SASL) kgoMechanism() (kgosasl.Mechanism, error) {
-	m, err := s.mechanism()
+// Kgo is the same mechanism for kgo.
+func (s *SASL) Kgo() (kgosasl.Mechanism, error) {
+	m, err := s.Kafka()
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +126,7 @@ func scramWith(algorithm scram.Algorithm) func(username, password string) (sasl.
 	return func(username, password string) (sasl.Mechanism, error) {
 		m, err := scram.Mechanism(algorithm, username, password)
 		if err != nil {
-			return nil, fmt.Errorf("%w: the user name or the password holds characters that SCRAM forbids", errUnfit)
+			return nil, fmt.Errorf("%w: the user name or the password holds characters that SCRAM forbids", ErrUnfit)
 		}
 		return m, nil
 	}
@@ -157,7 +162,7 @@ func (m kgoMechanism) Authenticate(ctx context.Context, broker string) (kgosasl.
 	if err != nil {
 		return nil, nil, fmt.Errorf("sasl: the port of %s: %w", broker, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	ctx, cancel := context.WithTimeout(ctx, credentialTimeout)
 	defer cancel()
 	state, first, err := m.Start(sasl.WithMetadata(ctx, &sasl.Metadata{Host: host, Port: port}))
 	return kgoSession{state}, first, err
