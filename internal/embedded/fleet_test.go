@@ -141,7 +141,7 @@ func TestANodeThatCannotGoOnEnds(t *testing.T) {
 // So does one whose jobs wait for a slot that is long in coming.
 func TestANodeThatCannotGoOnEndsWhileItsJobsWait(t *testing.T) {
 	t.Parallel()
-	p := begin(t, embedded.Options{More: []string{"other"}, Partitions: 1})
+	p := begin(t, embedded.Options{MoreTopics: []string{"other"}, Partitions: 1})
 	enqueue(t, p, 10)
 	f, err := embedded.NewFleet(p, 1, logger(t), "limits.0.cap=1", "limits.0.window=24h", "kafka.topics=jobs,other", "kafka.out_of_range=stop")
 	if err != nil {
@@ -152,7 +152,7 @@ func TestANodeThatCannotGoOnEndsWhileItsJobsWait(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- f.Run(ctx) }()
 	await(t, func() bool { s := f.Nodes[0].Consumer(); return len(s.Partitions) == 2 && s.Lanes[0].Ready == 10 })
-	makeAnew(t, p, "other")
+	recreate(t, p, "other")
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "topic other: the topic was deleted") || ctx.Err() != nil {
 		t.Errorf("got %v and context error %v, want an end by itself, with what is wrong with the topic", err, ctx.Err())
 	}

@@ -14,7 +14,7 @@ import (
 func TestUrgentJobsPassTheQueue(t *testing.T) {
 	t.Parallel()
 	const urgent, first = 60, 10_000
-	p := begin(t, embedded.Options{More: []string{"urgent"}})
+	p := begin(t, embedded.Options{MoreTopics: []string{"urgent"}})
 	enqueue(t, p, 3000)
 	f, err := embedded.NewFleet(p, 1, logger(t), "limits.0.cap=200", "kafka.topics=",
 		"kafka.lanes.0.name=urgent", "kafka.lanes.0.topics=urgent", "kafka.lanes.1.name=bulk", "kafka.lanes.1.topics=jobs", "kafka.lanes.1.min_share=0.25")

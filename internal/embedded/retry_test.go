@@ -48,20 +48,20 @@ func TestPoisonIsDeadLettered(t *testing.T) {
 	}
 }
 
-// Without order, a job that fails goes through a tier and comes back with its
+// Without order, a job that fails goes to a retry topic and comes back with its
 // attempts: those that get well are accepted once, the others are dead after as
 // many calls as are allowed, and the sum is exact.
-func TestRetriesThroughATierAreExact(t *testing.T) {
+func TestRetriesByARetryTopicAreExact(t *testing.T) {
 	t.Parallel()
 	for _, dedup := range []string{"dedup.enabled=false", "dedup.enabled=true"} {
 		t.Run(dedup, func(t *testing.T) {
 			t.Parallel()
-			retriesThroughATier(t, dedup)
+			retriesByARetryTopic(t, dedup)
 		})
 	}
 }
 
-func retriesThroughATier(t *testing.T, dedup string) {
+func retriesByARetryTopic(t *testing.T, dedup string) {
 	t.Helper()
 	const jobs, attempts = 200, 3
 	var mu sync.Mutex

@@ -175,7 +175,7 @@ func TestAnotherGroupMayHaveAnotherLimit(t *testing.T) {
 	}
 }
 
-// A Redis that does not answer, or gives no rights, is told once.
+// A Redis that does not answer, or gives no rights, is logged once.
 func TestThatANodeCanNotRegisterIsToldOnce(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -206,7 +206,7 @@ func TestAnotherNamespaceIsWarnedOf(t *testing.T) {
 	}
 }
 
-// Two nodes of one name are told of. One that was killed and started again is not its
+// Two nodes of one name are logged. One that was killed and started again is not its
 // own namesake.
 func TestTwoNodesOfOneNameAreToldOf(t *testing.T) {
 	t.Parallel()
@@ -216,16 +216,16 @@ func TestTwoNodesOfOneNameAreToldOf(t *testing.T) {
 	p.pass(11 * time.Second)
 	_, log := p.join(t, "b", "ns", "provider")
 	p.join(t, "b", "ns", "provider")
-	const told = "another node of this group has the same name"
+	const message = "another node of this group has the same name"
 	deadline := time.Now().Add(30 * time.Second)
-	for !strings.Contains(log.String(), told) && time.Now().Before(deadline) {
+	for !strings.Contains(log.String(), message) && time.Now().Before(deadline) {
 		p.pass(2 * time.Second)
 		time.Sleep(time.Second)
 	}
-	if got := log.String(); strings.Count(got, told) != 1 || !strings.Contains(got, "name=b others=1") {
+	if got := log.String(); strings.Count(got, message) != 1 || !strings.Contains(got, "name=b others=1") {
 		t.Errorf("got %q, want to hear once of the other b", got)
 	}
-	if strings.Contains(alone.String(), told) {
-		t.Errorf("a node is told of itself: %q", alone.String())
+	if strings.Contains(alone.String(), message) {
+		t.Errorf("a node is warned of itself: %q", alone.String())
 	}
 }
