@@ -56,14 +56,6 @@ func (c *recorder) call(key string) call {
 	return c.calls[key]
 }
 
-func rec(value string, pairs ...string) job.Record {
-	r := job.Record{Value: []byte(value)}
-	for i := 0; i < len(pairs); i += 2 {
-		r.Headers = append(r.Headers, job.Header{Key: pairs[i], Value: []byte(pairs[i+1])})
-	}
-	return r
-}
-
 // resultsIn reads the results of a topic with one partition, by the job's id.
 func resultsIn(t *testing.T, brokers []string) map[string]job.Result {
 	t.Helper()

@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"dispatcher/internal/embedded"
 )
@@ -39,16 +38,4 @@ func TestUrgentJobsPassTheQueue(t *testing.T) {
 	if others < urgent/4 || others > urgent/3+20 {
 		t.Errorf("got %d jobs of the other lane between %d urgent ones, want about %d", others, urgent, urgent/3)
 	}
-}
-
-// await waits for half a minute at most.
-func await(t *testing.T, is func() bool) {
-	t.Helper()
-	for range 1500 {
-		if is() {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	t.Fatal("half a minute passed")
 }

@@ -144,7 +144,7 @@ func TestANodeWithAnotherLimitIsRefused(t *testing.T) {
 	}
 }
 
-// A node that died without a word counts for ten seconds.
+// A node that was killed counts for ten seconds.
 func TestADeadNodeHoldsTheLimitForTenSeconds(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -191,7 +191,7 @@ func TestThatANodeCanNotRegisterIsToldOnce(t *testing.T) {
 	}
 }
 
-// Another namespace of the same group is warned of, once.
+// The node warns of another namespace of its group once.
 func TestAnotherNamespaceIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -206,8 +206,8 @@ func TestAnotherNamespaceIsWarnedOf(t *testing.T) {
 	}
 }
 
-// Two nodes of one name are logged. One that was killed and started again is not its
-// own namesake.
+// A node warns of another one with its name. A node that was killed and started again is
+// not another one.
 func TestTwoNodesOfOneNameAreToldOf(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

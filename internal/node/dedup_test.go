@@ -65,9 +65,9 @@ func TestAPacerWithClaimsHandsOutEarlier(t *testing.T) {
 	}
 }
 
-// An id from the header names a job everywhere, one from the value within the
-// topic that the job was first written to, a place together with its time. Each
-// replay is another job. What names a job survives a retry topic.
+// An id from the header names a job everywhere. An id from the value counts within the
+// topic that the job was first written to, and a place together with its timestamp. Each
+// replay is another job. The name stays the same through a retry topic.
 func TestAJobHasOneNameInTheDedupStore(t *testing.T) {
 	t.Parallel()
 	first := time.UnixMilli(1_700_000_000_000)

@@ -17,7 +17,7 @@ func expiring(at time.Time) job.Record {
 	return job.Record{Value: []byte(`{"id":"a"}`), Headers: []job.Header{{Key: "not-after", Value: []byte(at.UTC().Format(time.RFC3339Nano))}}}
 }
 
-// ahead returns the second of two slots that follow one another: it lies ahead.
+// ahead returns a slot that lies ahead: the second of two.
 func (b *bubble) ahead() throttle.Slot {
 	b.Helper()
 	b.slot()
@@ -28,7 +28,7 @@ func (b *bubble) ahead() throttle.Slot {
 	return s
 }
 
-// sameSlot says that the next slot is the one that was given back.
+// sameSlot demands that the next slot is the one that was given back.
 func (b *bubble) sameSlot(given throttle.Slot) {
 	b.Helper()
 	if next := b.slot(); next != given {
@@ -95,8 +95,7 @@ func TestAJobThatExpiresBeforeItsSlotIsNotWritten(t *testing.T) {
 	}
 }
 
-// A permit that fails keeps no slot: the next job has it at once, and not only when
-// the call is over.
+// A permit that fails gives its slot back at once, and not only when the call is over.
 func TestAPermitThatFailsGivesItsSlotBack(t *testing.T) {
 	t.Parallel()
 	atRate(t, 10, func(b *bubble) {
@@ -115,8 +114,8 @@ func TestAPermitThatFailsGivesItsSlotBack(t *testing.T) {
 	})
 }
 
-// A permit that is asked for again, since nothing was written under it, is one for
-// another slot.
+// A second permit for a call, after nothing was written under the first, is for another
+// slot.
 func TestAPermitThatWasNotUsedIsNotGivenTwice(t *testing.T) {
 	t.Parallel()
 	atRate(t, 10, func(b *bubble) {

@@ -68,8 +68,8 @@ func TestAttemptsAreExactBesideOtherTraffic(t *testing.T) {
 	}
 }
 
-// The attempts are those of the job and not of a node: they count on across restarts, in
-// every order.
+// Attempts belong to the job and not to a node: counting goes on across restarts, in every
+// order.
 func TestAttemptsCountAcrossRestarts(t *testing.T) {
 	t.Parallel()
 	const attempts = 6
@@ -126,8 +126,8 @@ func TestAJobWithoutAttemptsLeftIsNotCalled(t *testing.T) {
 	})
 }
 
-// The wait before each call is twice as long as the one before, up to the most,
-// and spread by half.
+// The wait before each call is twice as long as the one before, up to the maximum,
+// and is spread by half.
 func TestTheBackoffDoubles(t *testing.T) {
 	t.Parallel()
 	const attempts, base, most = 8, 100 * time.Millisecond, 3 * time.Second
@@ -263,8 +263,8 @@ func TestAnOutageIsAttributedToNoJob(t *testing.T) {
 	}
 }
 
-// What the provider asks for holds: the job waits for so long, has no worker
-// meanwhile, and its call does not count.
+// A wait that the provider asks for is kept: the job has no worker meanwhile, and its
+// call does not count.
 func TestRetryAfterHolds(t *testing.T) {
 	t.Parallel()
 	const after = 20 * time.Second
@@ -291,9 +291,9 @@ func TestRetryAfterHolds(t *testing.T) {
 	})
 }
 
-// A wall of jobs that always fail, in front of good ones: all good ones are
-// called, and all bad ones end as dead letters, with nothing left to prove that
-// the provider is up.
+// Many jobs that always fail stand in front of good ones. All good ones are called, and
+// all bad ones end as dead letters, though no other job is left that could show that the
+// provider is up.
 func TestAWallOfFailingJobs(t *testing.T) {
 	t.Parallel()
 	const each = 300
