@@ -37,10 +37,9 @@ var (
 	errNoCall     = errors.New("no call was made")
 )
 
-// recentProbes is the divisor of the probe interval: while an answer is more recent than that
-// part of it, failures in a row don't open the breaker. They may all be attributed
-// to their jobs later.
-const recentProbes = 4
+// recentPart is the part of the probe interval, one in so many, in which an answer keeps
+// the breaker closed: failures in a row may all be of jobs that can never succeed.
+const recentPart = 4
 
 // New makes a closed breaker that opens after so many failures in a row, and probes
 // at this interval. It calls changed when it opens, and when the provider answers
@@ -52,7 +51,7 @@ func New(failures int, probe time.Duration, changed func(open bool)) *Breaker {
 		MaxRequests: 1,
 		Timeout:     probe,
 		ReadyToTrip: func(c gobreaker.Counts) bool {
-			return int(c.ConsecutiveFailures) >= failures && !b.answeredWithin(probe/recentProbes)
+			return int(c.ConsecutiveFailures) >= failures && !b.answeredWithin(probe/recentPart)
 		},
 		IsExcluded:    func(err error) bool { return errors.Is(err, errNoCall) },
 		OnStateChange: func(_ string, from, to gobreaker.State) { b.onStateChange(from, to) },
