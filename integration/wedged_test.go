@@ -40,7 +40,7 @@ func (w *world) wedged(t *testing.T, j *judge, r *relay, way, why string) {
 	s.judge.count(t, 500, time.Minute)
 	r.cut(true)
 	cut := time.Now()
-	eventually(t, time.Minute, func() bool { return strings.Contains(sick.said(t), "it gives its partitions up") },
+	eventually(t, time.Minute, func() bool { return strings.Contains(sick.said(t), "stalled node left its groups") },
 		func() string { return "the node keeps its partitions" })
 	gave := time.Since(cut)
 	sick.tells(t, why)
@@ -49,7 +49,7 @@ func (w *world) wedged(t *testing.T, j *judge, r *relay, way, why string) {
 	}
 	s.settled(t, 2*time.Minute) // by the other one alone
 	s.onceButCut(t, sick, jobs)
-	if strings.Contains(well.said(t), "it gives its partitions up") {
+	if strings.Contains(well.said(t), "stalled node left its groups") {
 		t.Error("the other node gave its partitions up as well")
 	}
 
@@ -104,7 +104,7 @@ func (w *world) allCutOff(t *testing.T) {
 	r.cut(false)
 	s.finishOnce(t, jobs)
 	for _, n := range s.nodes {
-		if strings.Contains(n.said(t), "it gives its partitions up") {
+		if strings.Contains(n.said(t), "stalled node left its groups") {
 			t.Errorf("node %d gave its partitions up, and no other could work", n.number)
 		}
 	}

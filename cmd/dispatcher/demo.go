@@ -55,7 +55,7 @@ func newDemoCommand() *cobra.Command {
 	return cmd
 }
 
-func runDemo(ctx context.Context, o demo.Options, asJSON, verbose bool, out io.Writer) (demo.Verdict, error) {
+func runDemo(ctx context.Context, o demo.Options, asJSON, verbose bool, out io.Writer) (demo.Summary, error) {
 	// A fleet, a broker, a Redis and a provider share one small heap here; at the
 	// default, collections so often would hold up the judge among them.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
@@ -75,7 +75,7 @@ func runDemo(ctx context.Context, o demo.Options, asJSON, verbose bool, out io.W
 }
 
 // watchDemo shows a live view on a terminal, and plain lines elsewhere.
-func watchDemo(ctx context.Context, o demo.Options, verbose bool, out io.Writer) (demo.Verdict, error) {
+func watchDemo(ctx context.Context, o demo.Options, verbose bool, out io.Writer) (demo.Summary, error) {
 	if f, ok := out.(*os.File); ok && !verbose && term.IsTerminal(int(f.Fd())) { //nolint:gosec // a descriptor is a small number
 		return liveDemo(ctx, o, f)
 	}
@@ -124,7 +124,7 @@ func program() string {
 	return "go run ./cmd/dispatcher"
 }
 
-func verdictText(v demo.Verdict) string {
+func verdictText(v demo.Summary) string {
 	now := ""
 	if v.Changes > 0 {
 		now = " now"
@@ -152,7 +152,7 @@ func verdictText(v demo.Verdict) string {
 }
 
 // headline is the verdict in a line: OK and the share used, or what is not.
-func headline(v demo.Verdict) string {
+func headline(v demo.Summary) string {
 	var faults []string
 	if v.BrokenWindows > 0 {
 		faults = append(faults, fmt.Sprintf("%d windows held more calls than were allowed", v.BrokenWindows))
@@ -170,7 +170,7 @@ func headline(v demo.Verdict) string {
 }
 
 // guardOf is the guard at the end, and whose choice it was.
-func guardOf(v demo.Verdict) string {
+func guardOf(v demo.Summary) string {
 	text := v.Guard.String()
 	if v.Chosen > 0 {
 		text += ", which the fleet chose since its nodes were held up"

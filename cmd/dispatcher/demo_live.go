@@ -18,12 +18,12 @@ import (
 var errInterrupted = errors.New("interrupted")
 
 // liveDemo shows the run as it goes on, and leaves the last picture standing.
-func liveDemo(ctx context.Context, o demo.Options, out *os.File) (demo.Verdict, error) {
+func liveDemo(ctx context.Context, o demo.Options, out *os.File) (demo.Summary, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	p := tea.NewProgram(liveView{stop: func() { cancel(errInterrupted) }}, tea.WithOutput(out), tea.WithContext(ctx))
 	type outcome struct {
-		v   demo.Verdict
+		v   demo.Summary
 		err error
 	}
 	done := make(chan outcome, 1)

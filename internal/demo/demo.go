@@ -23,7 +23,7 @@ type Options struct {
 	Logger *slog.Logger // nil: none
 }
 
-// Validate names the option that can't be.
+// Validate names each option that is out of its range.
 func (o Options) Validate() error {
 	var errs []error
 	if o.Nodes < 1 || o.Nodes > 50 {
@@ -39,7 +39,7 @@ func (o Options) Validate() error {
 	return errors.Join(append(errs, c.Validate())...)
 }
 
-// Snapshot is how far a run is.
+// Snapshot is the progress of a run.
 type Snapshot struct {
 	Elapsed   time.Duration
 	Jobs      int64 // in the topic
@@ -54,12 +54,12 @@ type Snapshot struct {
 	RedisAddr string
 }
 
-// Run plays the demo. It calls show with a snapshot ten times a second, and
-// returns the verdict once all jobs are settled, or an error when the context
+// Run runs the demo. It calls show with a snapshot ten times a second, and
+// returns the summary once all jobs are settled, or an error when the context
 // ends before or a part fails.
-func Run(ctx context.Context, o Options, show func(Snapshot)) (Verdict, error) {
+func Run(ctx context.Context, o Options, show func(Snapshot)) (Summary, error) {
 	if err := o.Validate(); err != nil {
-		return Verdict{}, err
+		return Summary{}, err
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -70,21 +70,21 @@ func Run(ctx context.Context, o Options, show func(Snapshot)) (Verdict, error) {
 		Behaviour: provider.Behaviour{Latency: 20 * time.Millisecond, Jitter: 20 * time.Millisecond},
 	}})
 	if err != nil {
-		return Verdict{}, err
+		return Summary{}, err
 	}
 	if err := parts.Provider.Up(ctx); err != nil {
-		return Verdict{}, err
+		return Summary{}, err
 	}
 	partsDone := run(ctx, fail, parts.Run)
 	defer func() { fail(nil); <-partsDone }()
 	if err := fill(ctx, parts, o.Jobs); err != nil {
-		return Verdict{}, err
+		return Summary{}, err
 	}
 	return o.play(ctx, fail, parts, show)
 }
 
-// workersAll is how many workers the nodes of a fleet have together, at least:
-// they share one process here.
+// workersAll is how many workers the nodes have together: they share one process. Each
+// has at least 64.
 const workersAll = 768
 
 func (o Options) settings() []string {
@@ -95,10 +95,10 @@ func (o Options) settings() []string {
 }
 
 // play runs the fleet until the backlog is gone.
-func (o Options) play(ctx context.Context, fail context.CancelCauseFunc, parts *embedded.Parts, show func(Snapshot)) (Verdict, error) {
+func (o Options) play(ctx context.Context, fail context.CancelCauseFunc, parts *embedded.Parts, show func(Snapshot)) (Summary, error) {
 	fleet, err := embedded.NewFleet(parts, o.Nodes, o.Logger, o.settings()...)
 	if err != nil {
-		return Verdict{}, err
+		return Summary{}, err
 	}
 	fctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -108,9 +108,9 @@ func (o Options) play(ctx context.Context, fail context.CancelCauseFunc, parts *
 	stop() // the drain and the last commit belong to the run
 	<-fleetDone
 	if err := context.Cause(ctx); err != nil {
-		return Verdict{}, err
+		return Summary{}, err
 	}
-	return m.verdict(), nil
+	return m.summary(), nil
 }
 
 // run starts f and returns a channel that closes when it has ended.

@@ -31,7 +31,7 @@ func TestARunEndsWithAllJobsSent(t *testing.T) {
 	}
 }
 
-func TestWhatCanNotBeIsNamed(t *testing.T) {
+func TestAnOptionOutOfItsRangeIsNamed(t *testing.T) {
 	t.Parallel()
 	good := demo.Options{Nodes: 3, Cap: 300, Window: time.Second, Jobs: 3000}
 	if err := good.Validate(); err != nil {

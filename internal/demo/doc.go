@@ -1,5 +1,7 @@
-// Package demo runs a whole fleet in one process on embedded parts, and judges
-// it at the provider. It is what `dispatcher demo` shows.
+// Package demo runs a whole fleet in one process on embedded parts, and measures it at
+// the provider. `dispatcher demo` shows it.
 //
-// It shows nothing itself: [Run] hands out snapshots, and returns the verdict.
+// It shows nothing itself: [Run] passes snapshots to its caller, and returns a summary.
+// All goroutines that Run starts have ended when it returns. If a part or a node fails, Run
+// stops the rest and returns that error.
 package demo

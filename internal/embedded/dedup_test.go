@@ -6,12 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"dispatcher/consumer/dlq"
-
 	"github.com/redis/go-redis/v9"
 	"github.com/segmentio/kafka-go"
 
 	"dispatcher/consumer"
+	"dispatcher/consumer/dlq"
 	"dispatcher/internal/dedup"
 	"dispatcher/internal/embedded"
 	"dispatcher/internal/provider"
@@ -26,14 +25,14 @@ func with(more ...string) []string {
 	}, more...)
 }
 
-// tally counts the calls of each job, and answers as it is told.
-type tally struct {
+// callCounter counts the calls of each job, and answers as the test says.
+type callCounter struct {
 	mu     sync.Mutex
 	calls  map[string]int
 	answer func(key string, call int) provider.Answer
 }
 
-func (a *tally) provider() provider.Options {
+func (a *callCounter) provider() provider.Options {
 	a.calls = map[string]int{}
 	return provider.Options{Answer: func(_ int, key string) provider.Answer {
 		a.mu.Lock()
@@ -46,7 +45,7 @@ func (a *tally) provider() provider.Options {
 	}}
 }
 
-func (a *tally) of(key string) int {
+func (a *callCounter) of(key string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.calls[key]
@@ -68,7 +67,7 @@ func twice(id string) []job.Record {
 func TestAJobThatWasSentIsNotCalledAgain(t *testing.T) {
 	t.Parallel()
 	const jobs = 50
-	a := &tally{answer: func(key string, _ int) provider.Answer {
+	a := &callCounter{answer: func(key string, _ int) provider.Answer {
 		if key == "bad" {
 			return provider.Answer{Status: 400}
 		}
@@ -86,7 +85,7 @@ func TestAJobThatWasSentIsNotCalledAgain(t *testing.T) {
 	}
 	stop := background(t, f.Run)
 	settle(t, p)
-	// What comes later, when the first ones are settled, is no other matter.
+	// The same holds for deliveries that come after the first ones are settled.
 	writeTo(t, p, "jobs", append(twice("job-1"), twice("bad")...)...)
 	settle(t, p)
 	stop()
@@ -103,7 +102,7 @@ func TestAJobThatWasSentIsNotCalledAgain(t *testing.T) {
 		t.Errorf("got %d jobs with a result, the last of job-1 %+v", len(results), results["job-1"])
 	}
 	if bad := results["bad"]; bad.Result != job.ResultRejected || bad.Status != 400 || bad.Attempts != 0 {
-		t.Errorf("got %+v of the job that is refused, want what it was told first, without a call", bad)
+		t.Errorf("got %+v of the job that is refused, want the provider's first answer, without a call", bad)
 	}
 	if got := f.Sum("dispatcher_dedup_claims_total"); got < 2*jobs+4 {
 		t.Errorf("got %v claims, want one a delivery at least", got)
@@ -114,8 +113,8 @@ func TestAJobThatWasSentIsNotCalledAgain(t *testing.T) {
 // another job on another topic. One from the header is the same job on both.
 func TestAnIDInTheValueCountsWithinItsTopic(t *testing.T) {
 	t.Parallel()
-	a := &tally{}
-	p := begin(t, embedded.Options{More: []string{"other"}, Partitions: 1, Provider: a.provider()})
+	a := &callCounter{}
+	p := begin(t, embedded.Options{MoreTopics: []string{"other"}, Partitions: 1, Provider: a.provider()})
 	f, err := embedded.NewFleet(p, 1, logger(t), with("kafka.topics=jobs,other")...)
 	if err != nil {
 		t.Fatal(err)
@@ -131,12 +130,12 @@ func TestAnIDInTheValueCountsWithinItsTopic(t *testing.T) {
 	}
 }
 
-// A topic that was made anew has other jobs in the places of the old ones: where
-// jobs have no id of their own, the dedup store tells them apart.
-func TestATopicMadeAnewHasOtherJobs(t *testing.T) {
+// A recreated topic has other jobs in the places of the old ones. Where jobs have no id
+// of their own, the dedup store distinguishes them.
+func TestARecreatedTopicHasOtherJobs(t *testing.T) {
 	t.Parallel()
 	const before, after = 20, 8
-	a := &tally{}
+	a := &callCounter{}
 	p := begin(t, embedded.Options{Partitions: 1, Provider: a.provider()})
 	work := func(jobs int, text string) {
 		t.Helper()
@@ -155,7 +154,7 @@ func TestATopicMadeAnewHasOtherJobs(t *testing.T) {
 	}
 	work(before, "old")
 	time.Sleep(2 * time.Millisecond) // timestamps are in milliseconds
-	makeAnew(t, p, "jobs")
+	recreate(t, p, "jobs")
 	work(after, "new")
 	for i := range before {
 		want := 1
@@ -168,8 +167,8 @@ func TestATopicMadeAnewHasOtherJobs(t *testing.T) {
 	}
 }
 
-// makeAnew deletes a topic and makes it again, with one partition.
-func makeAnew(t *testing.T, p *embedded.Parts, topic string) {
+// recreate deletes a topic and creates it again, with one partition.
+func recreate(t *testing.T, p *embedded.Parts, topic string) {
 	t.Helper()
 	client := &kafka.Client{Addr: kafka.TCP(p.Brokers()...), Transport: &kafka.Transport{}}
 	gone, err := client.DeleteTopics(t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{topic}})
@@ -192,7 +191,7 @@ func makeAnew(t *testing.T, p *embedded.Parts, topic string) {
 // knows it.
 func TestAReplayedJobIsCalledAgain(t *testing.T) {
 	t.Parallel()
-	a := &tally{answer: func(_ string, call int) provider.Answer {
+	a := &callCounter{answer: func(_ string, call int) provider.Answer {
 		if call == 1 {
 			return provider.Answer{Status: 400}
 		}
@@ -206,11 +205,11 @@ func TestAReplayedJobIsCalledAgain(t *testing.T) {
 	}
 	background(t, f.Run)
 	settle(t, p)
-	tally := replay(t, p, dlq.Filter{Topics: []string{"jobs"}})
+	replayed := replay(t, p, dlq.Filter{Topics: []string{"jobs"}})
 	await(t, func() bool { return a.of("job") == 2 })
 	settle(t, p)
-	if a.of("job") != 2 || tally.Done != 2 || p.Dead() != 2 {
-		t.Errorf("got %d calls after %d replays, and %d dead letters; want 2, since both letters are one job, 2 and 2", a.of("job"), tally.Done, p.Dead())
+	if a.of("job") != 2 || replayed.Done != 2 || p.Dead() != 2 {
+		t.Errorf("got %d calls after %d replays, and %d dead letters; want 2, since both letters are one job, 2 and 2", a.of("job"), replayed.Done, p.Dead())
 	}
 }
 
@@ -225,7 +224,7 @@ func TestAJobOfANodeThatIsGone(t *testing.T) {
 	}{{"retry", 1, 0, 0}, {"park", 0, 1, 0}, {"dlq", 0, 0, 1}} {
 		t.Run(c.onUnknown, func(t *testing.T) {
 			t.Parallel()
-			a := &tally{}
+			a := &callCounter{}
 			p := begin(t, embedded.Options{Partitions: 1, Provider: a.provider()})
 			const hold = 1400 * time.Millisecond
 			began := time.Now()
@@ -247,7 +246,7 @@ func TestAJobOfANodeThatIsGone(t *testing.T) {
 // when the node stops: the call was made.
 func TestAStopWithoutRedisSettlesWhatWasAnswered(t *testing.T) {
 	t.Parallel()
-	a := &tally{answer: func(string, int) provider.Answer { return provider.Answer{Delay: 300 * time.Millisecond} }}
+	a := &callCounter{answer: func(string, int) provider.Answer { return provider.Answer{Delay: 300 * time.Millisecond} }}
 	p := begin(t, embedded.Options{Partitions: 1, Provider: a.provider()})
 	enqueue(t, p, 1)
 	f, err := embedded.NewFleet(p, 1, logger(t), with("kafka.drain=2s")...)
@@ -267,11 +266,11 @@ func TestAStopWithoutRedisSettlesWhatWasAnswered(t *testing.T) {
 	}
 }
 
-// A call that is on the wire when the node stops is awaited, and so is the word of
-// it in Redis: the dedup store ends after the workers.
-func TestTheDedupOutlivesTheCalls(t *testing.T) {
+// A call in flight when the node stops is awaited, and so is its record in Redis: the
+// dedup store ends after the workers.
+func TestTheDedupStoreOutlivesTheCalls(t *testing.T) {
 	t.Parallel()
-	a := &tally{answer: func(string, int) provider.Answer { return provider.Answer{Delay: 500 * time.Millisecond} }}
+	a := &callCounter{answer: func(string, int) provider.Answer { return provider.Answer{Delay: 500 * time.Millisecond} }}
 	p := begin(t, embedded.Options{Partitions: 1, Provider: a.provider()})
 	enqueue(t, p, 1)
 	f, err := embedded.NewFleet(p, 1, logger(t), with()...)
@@ -284,7 +283,7 @@ func TestTheDedupOutlivesTheCalls(t *testing.T) {
 	if _, settled := p.Backlog(); settled != 1 || f.Sum("dispatcher_dedup_unwritten_total") != 0 {
 		t.Errorf("got %d jobs settled and %v that the dedup store does not know of, want 1 and none", settled, f.Sum("dispatcher_dedup_unwritten_total"))
 	}
-	if v := standing(t, p, inTopic("jobs", "job-0")); v != dedup.Sent {
+	if v := verdictOn(t, p, inTopic("jobs", "job-0")); v != dedup.Sent {
 		t.Errorf("the dedup store says %s of a job whose call was answered, want sent", v)
 	}
 }
@@ -292,8 +291,8 @@ func TestTheDedupOutlivesTheCalls(t *testing.T) {
 // inTopic names a job to the dedup store whose id stands in its value.
 func inTopic(topic, id string) string { return id + "\x00in " + topic }
 
-// standing is what the dedup store says of a job.
-func standing(t *testing.T, p *embedded.Parts, id string) dedup.Verdict {
+// verdictOn is what the dedup store says of a job.
+func verdictOn(t *testing.T, p *embedded.Parts, id string) dedup.Verdict {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: p.RedisAddr()})
 	defer func() { _ = rdb.Close() }()
@@ -310,12 +309,12 @@ func standing(t *testing.T, p *embedded.Parts, id string) dedup.Verdict {
 	return a.Verdict
 }
 
-// A call without an answer keeps its job to itself: a node that gets the job next
-// calls it when the claim is over, and not before.
+// A job whose call got no answer stays claimed: a node that gets the job next calls it
+// when the claim is over, and not before.
 func TestAJobWithoutAnAnswerWaitsForItsClaim(t *testing.T) {
 	t.Parallel()
 	const margin, timeout = time.Second, time.Second
-	a := &tally{answer: func(_ string, call int) provider.Answer {
+	a := &callCounter{answer: func(_ string, call int) provider.Answer {
 		if call == 1 {
 			return provider.Answer{Fault: provider.Cut}
 		}
@@ -330,20 +329,20 @@ func TestAJobWithoutAnAnswerWaitsForItsClaim(t *testing.T) {
 	}
 	stop := background(t, f.Run)
 	await(t, func() bool { return a.of("job-0") == 1 })
-	stop() // the job waits for its next call, and is given back
+	stop() // the job waits for its next call, and is released
 	fleet(t, p, 1, settings...)
 	arrivals := p.Provider.Arrivals()
 	if len(arrivals) != 2 {
 		t.Fatalf("got %d calls, want 2", len(arrivals))
 	}
-	// The first call began within a margin of its claim, which stands for the
+	// The first call began within a margin of its claim, which lasts for the
 	// timeout and two margins.
 	if apart := arrivals[1].At - arrivals[0].At; apart < timeout+margin {
 		t.Errorf("got the calls %v apart, want %v at least", apart, timeout+margin)
 	}
 }
 
-// claimAndGo claims a job as a node does that dies then.
+// claimAndGo claims a job, as a node does that dies before its call.
 func claimAndGo(t *testing.T, p *embedded.Parts, id string) {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: p.RedisAddr()})
@@ -379,7 +378,7 @@ func TestUnknownIsParked(t *testing.T) {
 	for _, dedup := range []bool{true, false} {
 		t.Run(fmt.Sprint("dedup ", dedup), func(t *testing.T) {
 			t.Parallel()
-			a := &tally{answer: func(key string, call int) provider.Answer {
+			a := &callCounter{answer: func(key string, call int) provider.Answer {
 				if key == "job-7" && call == 1 {
 					return provider.Answer{Fault: provider.Cut}
 				}

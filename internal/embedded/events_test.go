@@ -20,8 +20,8 @@ import (
 	"dispatcher/job"
 )
 
-// callee is a provider that names each message, and keeps what came.
-type callee struct {
+// recorder is a provider that names each message, and keeps each call.
+type recorder struct {
 	*httptest.Server
 	mu    sync.Mutex
 	calls map[string]call // by idempotency key
@@ -32,9 +32,9 @@ type call struct {
 	body   string
 }
 
-func newCallee(t *testing.T) *callee {
+func newRecorder(t *testing.T) *recorder {
 	t.Helper()
-	c := &callee{calls: map[string]call{}}
+	c := &recorder{calls: map[string]call{}}
 	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		key := r.Header.Get("Idempotency-Key")
@@ -50,18 +50,10 @@ func newCallee(t *testing.T) *callee {
 	return c
 }
 
-func (c *callee) call(key string) call {
+func (c *recorder) call(key string) call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.calls[key]
-}
-
-func rec(value string, pairs ...string) job.Record {
-	r := job.Record{Value: []byte(value)}
-	for i := 0; i < len(pairs); i += 2 {
-		r.Headers = append(r.Headers, job.Header{Key: pairs[i], Value: []byte(pairs[i+1])})
-	}
-	return r
 }
 
 // resultsIn reads the results of a topic with one partition, by the job's id.
@@ -97,8 +89,8 @@ func resultsIn(t *testing.T, brokers []string) map[string]job.Result {
 	}
 }
 
-// From the producer to the provider no byte changes, whatever a value is; and
-// what became of each job is told.
+// From the producer to the provider no byte changes, whatever a value is. Each job has
+// its result record.
 func TestEventsAndResultsThroughANode(t *testing.T) {
 	const (
 		order    = `{"specversion":"1.0","id":"8","source":"/shop","type":"t","data":{"id":"inner"}}`
@@ -106,7 +98,7 @@ func TestEventsAndResultsThroughANode(t *testing.T) {
 		framed   = "\x00\x00\x00\x00\x0c{\"id\":\"a\"}"
 	)
 	p := begin(t, embedded.Options{Partitions: 1})
-	to := newCallee(t)
+	to := newRecorder(t)
 	writeTo(t, p, "jobs",
 		rec("hello", "ce_specversion", "1.0", "ce_id", "7", "ce_source", "/shop", "ce_type", "t", "content-type", "text/plain"),
 		rec(order, "content-type", "application/cloudevents+json"),

@@ -11,7 +11,7 @@ import (
 	"dispatcher/throttle"
 )
 
-// Fleet is a number of nodes in this process, all on the same parts.
+// Fleet is several nodes in this process, all on the same parts.
 type Fleet struct {
 	Nodes []*node.Node
 }
@@ -34,8 +34,8 @@ func NewFleet(p *Parts, n int, log *slog.Logger, settings ...string) (*Fleet, er
 	return f, nil
 }
 
-// Run runs all nodes until ctx ends, and joins their errors. If one ends before,
-// all do.
+// Run runs all nodes until ctx ends, and joins their errors. If one node ends before,
+// it stops the others.
 func (f *Fleet) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -61,8 +61,7 @@ func (f *Fleet) Working() (n int) {
 	return n
 }
 
-// Sum adds a counter up over all nodes and labels; a metric that is not there
-// counts as 0.
+// Sum adds a counter up over all nodes and labels; a missing metric counts as 0.
 func (f *Fleet) Sum(metric string) (sum float64) {
 	for _, node := range f.Nodes {
 		families, err := node.Gatherer().Gather()

@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"dispatcher/internal/embedded"
 )
@@ -14,7 +13,7 @@ import (
 func TestUrgentJobsPassTheQueue(t *testing.T) {
 	t.Parallel()
 	const urgent, first = 60, 10_000
-	p := begin(t, embedded.Options{More: []string{"urgent"}})
+	p := begin(t, embedded.Options{MoreTopics: []string{"urgent"}})
 	enqueue(t, p, 3000)
 	f, err := embedded.NewFleet(p, 1, logger(t), "limits.0.cap=200", "kafka.topics=",
 		"kafka.lanes.0.name=urgent", "kafka.lanes.0.topics=urgent", "kafka.lanes.1.name=bulk", "kafka.lanes.1.topics=jobs", "kafka.lanes.1.min_share=0.25")
@@ -39,16 +38,4 @@ func TestUrgentJobsPassTheQueue(t *testing.T) {
 	if others < urgent/4 || others > urgent/3+20 {
 		t.Errorf("got %d jobs of the other lane between %d urgent ones, want about %d", others, urgent, urgent/3)
 	}
-}
-
-// await waits for half a minute at most.
-func await(t *testing.T, is func() bool) {
-	t.Helper()
-	for range 1500 {
-		if is() {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	t.Fatal("half a minute passed")
 }

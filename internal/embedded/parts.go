@@ -15,7 +15,7 @@ import (
 // Options of [New]. Zero fields have a default.
 type Options struct {
 	Topic      string   // default jobs
-	More       []string // further topics, for lanes
+	MoreTopics []string // further topics, for lanes
 	Partitions int      // of each; default 12
 	Group      string   // prefix, default dispatcher
 	Provider   provider.Options
@@ -30,8 +30,7 @@ type Parts struct {
 	group    string
 }
 
-// New starts a Kafka with the topics, and a Redis; the provider is brought up by
-// [Parts.Run].
+// New starts a Kafka with the topics, and a Redis. [Parts.Run] starts the provider.
 func New(o Options) (*Parts, error) {
 	if o.Topic == "" {
 		o.Topic = "jobs"
@@ -42,7 +41,7 @@ func New(o Options) (*Parts, error) {
 	if o.Group == "" {
 		o.Group = "dispatcher"
 	}
-	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(int32(o.Partitions), append(o.More, o.Topic)...), //nolint:gosec // a small number
+	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(int32(o.Partitions), append(o.MoreTopics, o.Topic)...), //nolint:gosec // a small number
 		kfake.GroupMinSessionTimeout(100*time.Millisecond))
 	if err != nil {
 		return nil, fmt.Errorf("embedded kafka: %w", err)
@@ -68,7 +67,7 @@ func (p *Parts) Brokers() []string { return p.kafka.ListenAddrs() }
 // RedisAddr is the address of the embedded Redis.
 func (p *Parts) RedisAddr() string { return p.redis.Addr() }
 
-// RedisFails has the embedded Redis answer everything with an error; empty: as
+// RedisFails has the embedded Redis answer every command with this error; empty: as
 // usual.
 func (p *Parts) RedisFails(why string) { p.redis.SetError(why) }
 

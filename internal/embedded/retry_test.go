@@ -14,23 +14,6 @@ import (
 	"dispatcher/job"
 )
 
-// fleet runs nodes on parts until all jobs are settled, and reports.
-func fleet(t *testing.T, p *embedded.Parts, nodes int, settings ...string) provider.Report {
-	t.Helper()
-	f, err := embedded.NewFleet(p, nodes, logger(t), append([]string{"limits.0.cap=1000", "sender.retry.backoff=10ms", "sender.retry.max_backoff=50ms"}, settings...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stop := background(t, f.Run)
-	settle(t, p)
-	stop()
-	r := p.Provider.Report(provider.Contract{Window: time.Second, Caps: []provider.CapFrom{{Cap: 1000}}})
-	if !r.Kept {
-		t.Errorf("got windows over the cap: %+v", r.Over)
-	}
-	return r
-}
-
 // A job that fails while others succeed is dead-lettered after its attempts.
 func TestPoisonIsDeadLettered(t *testing.T) {
 	t.Parallel()
@@ -48,20 +31,20 @@ func TestPoisonIsDeadLettered(t *testing.T) {
 	}
 }
 
-// Without order, a job that fails goes through a tier and comes back with its
+// Without order, a job that fails goes to a retry topic and comes back with its
 // attempts: those that get well are accepted once, the others are dead after as
 // many calls as are allowed, and the sum is exact.
-func TestRetriesThroughATierAreExact(t *testing.T) {
+func TestRetriesByARetryTopicAreExact(t *testing.T) {
 	t.Parallel()
 	for _, dedup := range []string{"dedup.enabled=false", "dedup.enabled=true"} {
 		t.Run(dedup, func(t *testing.T) {
 			t.Parallel()
-			retriesThroughATier(t, dedup)
+			retriesByARetryTopic(t, dedup)
 		})
 	}
 }
 
-func retriesThroughATier(t *testing.T, dedup string) {
+func retriesByARetryTopic(t *testing.T, dedup string) {
 	t.Helper()
 	const jobs, attempts = 200, 3
 	var mu sync.Mutex

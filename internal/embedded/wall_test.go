@@ -80,12 +80,12 @@ func beatsTheWall(t *testing.T, settings ...string) {
 		t.Errorf("got %d good jobs sent within %v and %d dead letters, want %d within 15s and %d", good, last.Sub(begun), p.Dead(), each, each)
 	}
 	settle(t, p)
-	w.judge(t, each, attempts)
+	w.checkCalls(t, each, attempts)
 }
 
-// judge holds each bad job to its attempts. Calls that failed while nothing
+// checkCalls demands that each bad job had its attempts. Calls that failed while nothing
 // showed that the provider was up may come on top.
-func (w *wall) judge(t *testing.T, each, attempts int) {
+func (w *wall) checkCalls(t *testing.T, each, attempts int) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,17 +1,16 @@
-// Package fleet keeps the nodes of a Kafka group to one limit. A node whose file
-// names another limit, by a slip of the pen, would send beside the others' limit
-// and so pass the provider's cap: it is refused, with both names.
+// Package fleet refuses a node that names another limit than the other nodes of its
+// Kafka group. Both limits together would pass the provider's cap. The error names both.
 //
-// The nodes register in Redis every few seconds, for each group that they are in:
-// there is one a topic. The first of a group declares the
-// limit. Another one can be declared when no node of the group was there for ten
-// seconds: to change it on purpose, stop the fleet. Of nodes in another namespace
-// of the same Redis it warns, since they may mean another provider, and of two nodes
-// that have one name.
+// Each node registers in Redis every few seconds, in each of its groups: there is one
+// for each topic. The first node of a group declares the limit. Another limit can be
+// declared when no node of the group registered for ten seconds: to change the limit's
+// name, stop the fleet. The package warns of nodes in another namespace of the same Redis,
+// which may be for another provider, and of two nodes with one name.
 //
-// It does not read or change the limit itself; that is throttle's.
+// It does not read or change the limit itself; throttle does.
 //
-// [Membership.Run] owns the only goroutine there is: its caller's.
+// While Redis does not answer a node is not registered, and gets no slots either.
+// [Membership.Run] runs on its caller's goroutine and starts none.
 package fleet
 
 import (
@@ -37,7 +36,7 @@ const (
 	callTimeout   = time.Second
 )
 
-// Options says who registers, and with what.
+// Options are the node's registration.
 type Options struct {
 	Redis     redis.UniversalClient
 	Namespace string   // of the limit
@@ -54,11 +53,11 @@ type Membership struct {
 	opts     Options
 	id       string // of the node, unique per start
 	script   *redis.Script
-	failing  bool     // the last call failed, and that was told
+	failing  bool     // the last call failed, and that was logged
 	warned   []string // namespaces
-	noRights bool     // told that other namespaces can't be seen
+	noRights bool     // logged that other namespaces can't be seen
 	first    int64    // when the node registered first, by Redis's clock; 0: not yet
-	namesake bool     // told that another node has the same name
+	namesake bool     // warned that another node has the same name
 }
 
 // New makes a membership. It asks nothing yet.
@@ -66,7 +65,7 @@ func New(o Options) *Membership {
 	return &Membership{opts: o, id: fmt.Sprintf("%s-%016x", o.Node, rand.Uint64()), script: redis.NewScript(lua.Register())}
 }
 
-// OtherLimitError says that the nodes of the group work under another limit.
+// OtherLimitError says that other nodes of the group work under another limit.
 type OtherLimitError struct {
 	Group        string
 	Mine, Theirs string   // limit and scope
@@ -79,8 +78,8 @@ func (e *OtherLimitError) Error() string {
 }
 
 // Run registers the node until ctx ends, and returns nil then. It returns an
-// [OtherLimitError] where the group's other nodes work under another limit. While
-// Redis does not answer, nobody gets a slot either, and it keeps trying.
+// [OtherLimitError] where other nodes of the group work under another limit. While
+// Redis does not answer, it keeps trying.
 func (m *Membership) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -108,7 +107,7 @@ func (m *Membership) Run(ctx context.Context) error {
 	}
 }
 
-// failed tells once that the node is not registered.
+// failed logs once that the node is not registered.
 func (m *Membership) failed(err error) {
 	if m.failing {
 		return
@@ -121,8 +120,8 @@ func (m *Membership) declared() string {
 	return fmt.Sprintf("%q (scope %s)", m.opts.Limit, m.opts.Scope)
 }
 
-// noteNamesakes warns once of another node with the same name. A node that was
-// killed is there for some seconds after it was started again.
+// noteNamesakes warns once of another node with the same name. The registration of a
+// killed node lasts for some seconds, and is not another node when it starts again.
 func (m *Membership) noteNamesakes(now, namesakes int64) {
 	if m.first == 0 {
 		m.first = now
@@ -170,7 +169,7 @@ func (m *Membership) register(ctx context.Context, leave bool) (now, namesakes i
 	return now, 0, other
 }
 
-// nameOf leaves out what New adds.
+// nameOf removes the suffix that New adds to the name.
 func nameOf(id string) string {
 	if cut := len(id) - len("-0123456789abcdef"); cut > 0 {
 		return id[:cut]
@@ -180,7 +179,7 @@ func nameOf(id string) string {
 
 func (m *Membership) leave(ctx context.Context) {
 	if _, _, err := m.register(context.WithoutCancel(ctx), true); err != nil {
-		m.opts.Logger.Debug("the node could not sign off from its group; it is taken for gone after some seconds", "error", err)
+		m.opts.Logger.Debug("the node could not remove its registration, which ends after some seconds", "error", err)
 	}
 }
 

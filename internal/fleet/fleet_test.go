@@ -144,7 +144,7 @@ func TestANodeWithAnotherLimitIsRefused(t *testing.T) {
 	}
 }
 
-// A node that died without a word counts for ten seconds.
+// A node that was killed counts for ten seconds.
 func TestADeadNodeHoldsTheLimitForTenSeconds(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -175,7 +175,7 @@ func TestAnotherGroupMayHaveAnotherLimit(t *testing.T) {
 	}
 }
 
-// A Redis that does not answer, or gives no rights, is told once.
+// A Redis that does not answer, or gives no rights, is logged once.
 func TestThatANodeCanNotRegisterIsToldOnce(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -191,7 +191,7 @@ func TestThatANodeCanNotRegisterIsToldOnce(t *testing.T) {
 	}
 }
 
-// Another namespace of the same group is warned of, once.
+// The node warns of another namespace of its group once.
 func TestAnotherNamespaceIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -206,8 +206,8 @@ func TestAnotherNamespaceIsWarnedOf(t *testing.T) {
 	}
 }
 
-// Two nodes of one name are told of. One that was killed and started again is not its
-// own namesake.
+// A node warns of another one with its name. A node that was killed and started again is
+// not another one.
 func TestTwoNodesOfOneNameAreToldOf(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -216,16 +216,16 @@ func TestTwoNodesOfOneNameAreToldOf(t *testing.T) {
 	p.pass(11 * time.Second)
 	_, log := p.join(t, "b", "ns", "provider")
 	p.join(t, "b", "ns", "provider")
-	const told = "another node of this group has the same name"
+	const message = "another node of this group has the same name"
 	deadline := time.Now().Add(30 * time.Second)
-	for !strings.Contains(log.String(), told) && time.Now().Before(deadline) {
+	for !strings.Contains(log.String(), message) && time.Now().Before(deadline) {
 		p.pass(2 * time.Second)
 		time.Sleep(time.Second)
 	}
-	if got := log.String(); strings.Count(got, told) != 1 || !strings.Contains(got, "name=b others=1") {
+	if got := log.String(); strings.Count(got, message) != 1 || !strings.Contains(got, "name=b others=1") {
 		t.Errorf("got %q, want to hear once of the other b", got)
 	}
-	if strings.Contains(alone.String(), told) {
-		t.Errorf("a node is told of itself: %q", alone.String())
+	if strings.Contains(alone.String(), message) {
+		t.Errorf("a node is warned of itself: %q", alone.String())
 	}
 }

@@ -12,10 +12,10 @@ import (
 	"dispatcher/internal/tlsfiles"
 )
 
-// This file maps the accounts of the configuration to what is asked at each new
-// connection.
+// This file maps the credentials of the configuration to functions that are called at
+// each new connection.
 
-// login is the account of the settings at two paths, as it is when it is asked.
+// login returns the account of two settings as it is now: it may stand in files that change.
 type login func(ctx context.Context) (username, password string, err error)
 
 func accountOf(cfg configs.Config, log *slog.Logger, at, username, password string) login {
@@ -24,7 +24,7 @@ func accountOf(cfg configs.Config, log *slog.Logger, at, username, password stri
 	return func(context.Context) (string, string, error) { return user.Now(), secret.Now(), nil }
 }
 
-// saslOf is how a node proves to Kafka who it is; nil: it does not.
+// saslOf is how a node authenticates to Kafka; nil: it does not.
 func saslOf(cfg configs.Config, log *slog.Logger) (*consumer.SASL, error) {
 	s := cfg.Kafka.SASL
 	if s.Mechanism == "" {
@@ -58,8 +58,8 @@ func tokenOf(cfg configs.Config, log *slog.Logger) (func(context.Context) (strin
 	}).Token, nil
 }
 
-// dialOf opens connections that are encrypted as the files say at that moment; nil:
-// they are not encrypted.
+// dialOf opens connections with TLS by the files as they are at that moment; nil:
+// without TLS.
 func dialOf(at string, t configs.TLS, log *slog.Logger) (tlsfiles.DialFunc, error) {
 	files, err := t.Open(log)
 	if err != nil {

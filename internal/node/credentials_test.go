@@ -32,7 +32,7 @@ import (
 	"dispatcher/throttle"
 )
 
-// hold writes a file that settings refer to, in one step.
+// hold replaces a file that settings refer to, atomically.
 func hold(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
@@ -52,7 +52,7 @@ func configured(t *testing.T, set ...string) configs.Config {
 	return cfg
 }
 
-// lines are the connections of a client; a test cuts them.
+// lines are the connections of a client, which a test can cut.
 type lines struct {
 	mu   sync.Mutex
 	open []net.Conn
@@ -114,7 +114,7 @@ func keep(t *testing.T, cfg configs.Config) *keeper {
 	return k
 }
 
-// next is the value of the next job, which is settled with that.
+// next returns the value of the next job, and settles the job.
 func (k *keeper) next(t *testing.T) string {
 	t.Helper()
 	late := time.After(30 * time.Second)
@@ -131,7 +131,7 @@ func (k *keeper) next(t *testing.T) string {
 	}
 }
 
-// operator talks to the cluster in a way of its own.
+// operator is a client of the cluster with its own account.
 func operator(t *testing.T, brokers []string, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	client, err := kgo.NewClient(append(opts, kgo.SeedBrokers(brokers...))...)
@@ -149,7 +149,7 @@ func produce(t *testing.T, client *kgo.Client, value string) {
 	}
 }
 
-// changePassword makes another one the account's, at the broker.
+// changePassword changes the account's password at the broker.
 func changePassword(t *testing.T, client *kgo.Client, user, password string) {
 	t.Helper()
 	const iterations = 4096
@@ -167,8 +167,8 @@ func changePassword(t *testing.T, client *kgo.Client, user, password string) {
 	}
 }
 
-// A password that is changed, at the broker and in its file, is used by the next
-// connections of a running consumer.
+// When a password changes at the broker and in its file, a running consumer uses the new
+// one for its next connections.
 func TestAPasswordIsRotatedUnderARunningConsumer(t *testing.T) {
 	t.Parallel()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "jobs"), kfake.EnableSASL(),
@@ -197,7 +197,8 @@ func TestAPasswordIsRotatedUnderARunningConsumer(t *testing.T) {
 	}
 }
 
-// So it is with Redis, under a running limiter.
+// When Redis's password changes there and in its file, a running limiter uses the new one
+// for its next connections.
 func TestAPasswordIsRotatedUnderARunningLimiter(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)
@@ -296,8 +297,8 @@ func pemOf(kind string, der []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 }
 
-// server is a broker's side: it shows a certificate of this authority, and takes
-// clients with another one of it only.
+// server is a broker's TLS: it shows a certificate of this authority, and accepts only
+// clients that show one of it too.
 func (a *authority) server(t *testing.T) *tls.Config {
 	t.Helper()
 	raw, key := a.issue(t, false)
@@ -322,8 +323,8 @@ func (a *authority) trust(t *testing.T, dir string) {
 	hold(t, filepath.Join(dir, "key.pem"), pemOf("PRIVATE KEY", der))
 }
 
-// A broker that changes its authority, and asks clients for certificates of the new
-// one, is followed by a running consumer whose files change with it.
+// When a broker changes its authority, and demands client certificates of the new one, a
+// running consumer whose files change as well reconnects.
 func TestCertificatesAreRotatedUnderARunningConsumer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

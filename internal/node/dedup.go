@@ -6,35 +6,22 @@ import (
 	"strconv"
 	"time"
 
-	"dispatcher/consumer/deadletter"
-
 	"dispatcher/consumer"
+	"dispatcher/consumer/deadletter"
 	"dispatcher/internal/dedup"
 	"dispatcher/job"
 	"dispatcher/sender"
 )
 
-// This file is what the dedup store adds to a job's way. Without one a try has
-// no entry, and each step is as if it weren't here.
-
-// busyLook is how often a job that another delivery may be calling is looked at.
-const busyLook = 250 * time.Millisecond
-
-// open makes the job's entry.
-func (t *try) open() {
-	if t.dedup == nil {
-		return
-	}
-	t.entryID = entryID(t.d)
-	t.entry = t.dedup.Open(t.entryID)
-}
+// This file is the dedup store's part in an attempt. Without a store an attempt has
+// no entry: a claim is granted at once, and its end has nothing to record.
 
 // entryID names a job to the dedup store. An id from the value counts within the topic
 // that the job was first written to: two topics may hold different jobs under one
-// such id. A place counts together with its time: a topic that was created again,
-// or one of another cluster, has other jobs there. A job that was replayed from
-// the dead letters is another job: an operator wants it called again. No id and no
-// topic holds a control character.
+// such id. A place (topic, partition and offset) counts together with its timestamp: a
+// recreated topic, or one of another cluster, has other jobs there. A job that was
+// replayed from the dead letters is another job: an operator wants it called again. No
+// id and no topic holds a control character.
 func entryID(d *consumer.Delivery) string {
 	id := d.Job.ID
 	switch d.Job.IDFrom {
@@ -50,157 +37,114 @@ func entryID(d *consumer.Delivery) string {
 	return id
 }
 
-// claim asks for the job, for the slot in hand. It returns by when the call must
-// be written.
-func (t *try) claim(ctx context.Context) (useBy time.Time, err error) {
-	if t.entry == nil {
-		return t.used.NotAfter, nil
+// claim claims the job for the slot in use. It returns by when the call must be
+// written.
+func (a *attempt) claim(ctx context.Context) (useBy time.Time, err error) {
+	if a.entry == nil {
+		return a.used.NotAfter, nil
 	}
-	// A claim does not last for as long as a slot may lie ahead.
-	if err := t.used.WaitNear(ctx, nearClaimed); err != nil {
+	// A slot may lie further ahead than a claim lasts.
+	if err := a.used.WaitNear(ctx, leadWithClaim); err != nil {
 		return time.Time{}, err
 	}
-	if useBy, err = t.entry.Permit(ctx, t.used.NotBefore); err != nil {
+	if useBy, err = a.entry.Permit(ctx, a.used.NotBefore); err != nil {
 		return time.Time{}, err
 	}
-	if t.used.NotAfter.Before(useBy) {
-		return t.used.NotAfter, nil
+	if a.used.NotAfter.Before(useBy) {
+		return a.used.NotAfter, nil
 	}
 	return useBy, nil
 }
 
-// release gives the claim up: the job was not called, or surely not done.
-func (t *try) release() {
-	if t.entry != nil {
-		t.entry.Release()
+// pollDedup asks the dedup store again, after a wait, about a job that another
+// delivery may be calling.
+func (a *attempt) pollDedup(wait time.Duration) event {
+	ctx := a.d.Context()
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return event{hasResult: true, result: sender.Result{Kind: sender.NotSent, Err: context.Cause(ctx)}}
+	case <-timer.C:
 	}
+	answer, err := a.dedup.Look(ctx, a.entryID)
+	if err != nil {
+		return event{hasResult: true, result: sender.Result{Kind: sender.NotSent, Err: err}}
+	}
+	e := a.beforeCall()
+	e.refusal = answer
+	return e
 }
 
-// giveBack returns the job, free for whoever gets it next.
-func (t *try) giveBack() {
-	t.spare()
-	t.release()
-	t.d.Release()
-}
-
-// missed says of a call that is to be made again whether it may have been done.
-func (t *try) missed(r sender.Result) {
+// endClaim ends the job's claim, then calls then. A record is written first, so that
+// no later delivery calls the job again. If Redis has not acknowledged the record in time,
+// the job is settled all the same: its call was answered.
+func (a *attempt) endClaim(d decision, then func()) {
 	switch {
-	case t.entry == nil:
-	case r.Kind == sender.Unknown:
-		t.entry.Unknown()
-	default:
-		t.entry.Release()
-	}
-}
-
-// done settles the job, once the dedup store knows that it was sent. Nobody waits for
-// that. Where Redis did not take it in time it is settled all the same: the call
-// was answered.
-func (t *try) done(o consumer.Outcome) {
-	if t.entry == nil {
-		t.results.Done(t.d, o)
+	case a.entry == nil:
+	case d.claim == claimReleased:
+		a.entry.Release()
+	case d.claim == claimKept:
+		a.entry.Unknown()
+	case d.claim == claimRecorded:
+		a.d.Answered()
+		ctx, end := a.withGrace()
+		a.entry.Done(ctx, outcomeOf(d.class, d.last.Status), func(error) {
+			end()
+			then()
+		})
 		return
 	}
-	t.d.Answered()
-	ctx, end := t.outlast()
-	t.entry.Done(ctx, noteAccepted, func(error) {
-		end()
-		t.results.Done(t.d, o)
-	})
+	then()
 }
 
-// dead settles a job that the provider was asked to take: the dedup store knows first
-// what became of it, so that who gets it next does not ask again.
-func (t *try) dead(f deadletter.Failure, r sender.Result) {
-	switch {
-	case t.entry == nil:
-	case r.WroteAt.IsZero():
-		t.entry.Release()
-	default:
-		t.d.Answered()
-		ctx, end := t.outlast()
-		known := make(chan struct{})
-		t.entry.Done(ctx, note(f.Class, r.Status), func(error) { close(known) })
-		<-known
-		end()
-	}
-	t.results.Dead(t.d, f, t.outcome(r))
-}
-
-// outlast is a context that ends some time after the job's own: what was sent is
-// worth that.
-func (t *try) outlast() (context.Context, context.CancelFunc) {
+// withGrace is a context that ends some time after the job's own: a record of what was
+// sent is worth the wait.
+func (a *attempt) withGrace() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
-	stop := context.AfterFunc(t.d.Context(), func() { time.AfterFunc(t.grace, cancel) })
+	stop := context.AfterFunc(a.d.Context(), func() { time.AfterFunc(a.grace, cancel) })
 	return ctx, func() {
 		stop()
 		cancel()
 	}
 }
 
-// refused carries out what the dedup store says of a job that may not be called. It
-// returns whether the job is settled with that.
-func (t *try) refused(a dedup.Answer) bool {
-	for a.Verdict == dedup.Busy && !t.d.TimedOut() {
-		err := pause(t.d.Context(), min(a.Wait, busyLook), nil)
-		if err == nil {
-			a, err = t.dedup.Look(t.d.Context(), t.entryID)
-		}
-		if err != nil {
-			t.giveBack()
-			return true
-		}
-	}
-	switch {
-	case a.Verdict == dedup.Sent && a.Outcome == noteAccepted:
-		t.results.Done(t.d, t.outcome(sender.Result{}))
-	case a.Verdict == dedup.Sent:
-		class, r := noted(a.Outcome)
-		t.results.Dead(t.d, failure(class, r, t.calls), t.outcome(r))
-	case a.Verdict == dedup.Unknown && t.policy.onUnknown != UnknownRetry:
-		r := sender.Result{Err: errGivenUp}
-		t.results.Dead(t.d, failure(deadletter.ClassUnknown, r, t.calls), t.outcome(r))
-	default: // free or taken over, as the next claim will say
-		return false
-	}
-	return true
-}
-
-var (
-	errGivenUp = errors.New("the node that was to call it ended without a word of the result; it may have been sent")
-	errBefore  = errors.New("it was called before, with this result")
-)
-
-// What a done notes: 0 for a job that was accepted; else the class of its dead
-// letter in thousands, and the status of the last call. The numbers stay as they
-// are: Redis remembers them.
+// The outcomes in the dedup store: 0 for a job that was accepted; else the class of
+// its dead letter in thousands, and the status of the last call. The numbers are
+// frozen: Redis holds them.
 const (
-	noteAccepted dedup.Outcome = 0
+	outcomeAccepted dedup.Outcome = 0
 
-	notePermanent = 1
-	noteExhausted = 2
-	noteUnknown   = 3
-	noteClass     = 1000
+	outcomePermanent = 1
+	outcomeExhausted = 2
+	outcomeUnknown   = 3
+	outcomeClass     = 1000
 )
 
-func note(c deadletter.Class, status int) dedup.Outcome {
-	of, ok := map[deadletter.Class]int{deadletter.ClassPermanent: notePermanent, deadletter.ClassExhausted: noteExhausted}[c]
-	if !ok {
-		of = noteUnknown
+// outcomeOf is the outcome of a job that ends with a dead letter of this class or,
+// without a class, was accepted.
+func outcomeOf(c deadletter.Class, status int) dedup.Outcome {
+	if c == "" {
+		return outcomeAccepted
 	}
-	return dedup.Outcome(of*noteClass + min(max(status, 0), noteClass-1))
+	of, ok := map[deadletter.Class]int{deadletter.ClassPermanent: outcomePermanent, deadletter.ClassExhausted: outcomeExhausted}[c]
+	if !ok {
+		of = outcomeUnknown
+	}
+	return dedup.Outcome(of*outcomeClass + min(max(status, 0), outcomeClass-1))
 }
 
-// noted is what a note means. One that is not known is of a later release: the
-// job was called, and that is all we can say.
-func noted(o dedup.Outcome) (deadletter.Class, sender.Result) {
-	r := sender.Result{Status: int(o % noteClass), Err: errBefore}
-	switch int(o) / noteClass {
-	case notePermanent:
+// recorded reads an outcome. One that is not known is of a later release: the job was
+// called, and no more is known.
+func recorded(o dedup.Outcome) (deadletter.Class, sender.Result) {
+	r := sender.Result{Status: int(o % outcomeClass), Err: errCalledBefore}
+	switch int(o) / outcomeClass {
+	case outcomePermanent:
 		return deadletter.ClassPermanent, r
-	case noteExhausted:
+	case outcomeExhausted:
 		return deadletter.ClassExhausted, r
 	}
 	return deadletter.ClassUnknown, r
 }
+
+var errCalledBefore = errors.New("it was called before, with this result")

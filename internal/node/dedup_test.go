@@ -4,17 +4,16 @@ import (
 	"testing"
 	"time"
 
-	"dispatcher/consumer/deadletter"
-
 	"dispatcher/consumer"
+	"dispatcher/consumer/deadletter"
 	"dispatcher/internal/dedup"
 	"dispatcher/job"
 	"dispatcher/throttle"
 )
 
-// What a done notes of a dead job comes back as it was, and fits into the dedup store.
-// The numbers are Redis's memory: they must not change.
-func TestNotesComeBack(t *testing.T) {
+// The outcome of a dead job is read as it was recorded, and fits into the dedup store.
+// The numbers stand in Redis: they must not change.
+func TestOutcomesAreReadAsRecorded(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		class  deadletter.Class
@@ -27,31 +26,31 @@ func TestNotesComeBack(t *testing.T) {
 		{deadletter.ClassUnknown, 0, 3000},
 		{deadletter.ClassExhausted, 999, 2999},
 	} {
-		o := note(c.class, c.status)
-		class, r := noted(o)
+		o := outcomeOf(c.class, c.status)
+		class, r := recorded(o)
 		if o != c.want || class != c.class || r.Status != c.status || r.Err == nil {
 			t.Errorf("%s, %d: got %d, which means %s, %d, %v", c.class, c.status, o, class, r.Status, r.Err)
 		}
 	}
-	if o := note(deadletter.ClassUnknown, 1<<20); o > dedup.MaxOutcome || o == noteAccepted {
+	if o := outcomeOf(deadletter.ClassUnknown, 1<<20); o > dedup.MaxOutcome || o == outcomeAccepted {
 		t.Errorf("got %d of a status that can't be, want at most %d", o, dedup.MaxOutcome)
 	}
-	if class, _ := noted(dedup.MaxOutcome); class != deadletter.ClassUnknown {
-		t.Errorf("got %s of a note of a later release, want unknown", class)
+	if class, _ := recorded(dedup.MaxOutcome); class != deadletter.ClassUnknown {
+		t.Errorf("got %s of an outcome of a later release, want unknown", class)
 	}
 }
 
-// However high the rate is, with the dedup store a job is handed out so early that its
-// claim is there before its slot.
-func TestALineThatClaimsHandsOutEarlier(t *testing.T) {
+// However high the rate is, with the dedup store a job is handed out so early that it is
+// claimed before its slot.
+func TestAPacerWithClaimsHandsOutEarlier(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		cap           int64
 		plain, claims time.Duration
 	}{
-		{10, near, nearClaimed},
-		{1000, near, nearClaimed},
-		{10_000, 1_616 * time.Microsecond, leastClaimed},
+		{10, maxLead, leadWithClaim},
+		{1000, maxLead, leadWithClaim},
+		{10_000, 1_616 * time.Microsecond, minLeadWithClaim},
 	} {
 		lim, err := throttle.New(throttle.Options{
 			Scope: throttle.ScopeNode, Namespace: "ns", Name: "provider", Node: "n", Waiting: func() int { return 0 },
@@ -60,17 +59,17 @@ func TestALineThatClaimsHandsOutEarlier(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plain, claims := (&line{limiter: lim}).lead(), (&line{limiter: lim, claims: true}).lead()
+		plain, claims := (&pacer{limiter: lim}).lead(), (&pacer{limiter: lim, claims: true}).lead()
 		if plain.Round(time.Microsecond) != c.plain || claims != c.claims {
 			t.Errorf("%d a second: got %v, and %v with claims; want %v and %v", c.cap, plain, claims, c.plain, c.claims)
 		}
 	}
 }
 
-// An id from the header names a job everywhere, one from the value within the
-// topic that the job was first written to, a place together with its time. Each
-// replay is another job. What names a job survives a retry topic.
-func TestWhatNamesAJobToTheDedup(t *testing.T) {
+// An id from the header names a job everywhere. An id from the value counts within the
+// topic that the job was first written to, and a place together with its timestamp. Each
+// replay is another job. The name stays the same through a retry topic.
+func TestAJobHasOneNameInTheDedupStore(t *testing.T) {
 	t.Parallel()
 	first := time.UnixMilli(1_700_000_000_000)
 	delivery := func(value, topic string, at time.Time, headers ...string) *consumer.Delivery {

@@ -1,30 +1,32 @@
-// Package node puts a node together and is the way of one job through it.
+// Package node puts one node together and takes each job through it.
 //
-//	consumer ─► line ─► worker ─► sender (permit) ─► policy ─► consumer
+//	consumer ─► pacer ─► worker ─► sender (permit) ─► decision ─► consumer
 //
-// The line is one goroutine. While jobs are ready it waits for slots; shortly
-// before a slot's time it takes the job that is best then and hands both to a
-// worker. A worker makes the call, asks the policy what the result means, and
-// settles the job or has it sleep in the consumer until its next call (retry.go).
-// Jobs wait in the consumer, not in workers: hundreds of goroutines that each wait
-// for a slot would start in an order of their own, and the span of open offsets
-// would grow with it.
+// One job's way: the pacer waits for a connection and reserves a slot (pacer.go).
+// Shortly before the slot's time it takes the best job, and hands all three to a
+// worker. The worker makes the call (attempt.go). One pure function decides what
+// follows the result (decision.go), and the worker carries the decision out: it
+// settles, dead-letters or releases the job, or has it wait for its next call
+// (worker.go).
 //
-// With a dedup store a worker claims the job before its call is written, and it
-// is settled once Redis knows what became of the call (dedup.go).
+// Jobs wait in the consumer, not in workers. If hundreds of workers each waited for a
+// slot, their jobs would start in no order, and many offsets would stay open.
 //
-// It does not speak Kafka, Redis or HTTP; the rooms do.
+// With a dedup store a worker claims the job before its call is written, and settles
+// the job after Redis has recorded the result (dedup.go).
 //
-// Goroutines: [Node.Run] starts the booking goroutine, the line, the workers,
-// the dedup store's, the watchdog, the admin server and the consumer, and
-// returns when all have ended. The consumer ends first, after its drain and last
-// commit; its word of ready jobs closes, so the line ends, then the workers;
-// then what they used is closed.
+// The package does not speak Kafka, Redis or HTTP: consumer, throttle and sender do.
+// Its subpackages know nothing of it: breaker keeps calls from a provider that is
+// down and attributes failures, health takes a stalled node out of its groups, report
+// shows operators what the provider answers.
 //
-// Failure: a provider that is down opens the breaker; jobs wait in the line and
-// a probe goes now and then. A failure is held against the job or against the
-// provider (evidence.go), so an outage dead-letters no failure, and a wall of
-// jobs that can't succeed stops nothing: samples from behind it clear the
-// provider. A call without an answer goes by on_unknown. A node that can't work
-// while others can gives its partitions up until it can (watchdog.go).
+// Goroutines: [Node.Run] starts those of the limiter, the admin server, the fleet
+// membership, the provider's report, the dedup store and the health check; then the
+// pacer, the workers and the consumer. It returns when all have ended. The consumer
+// ends first, after its drain and last commit. That ends the pacer, and then the
+// workers; the others end last.
+//
+// Failure: when the provider is down the breaker opens, the pacer waits, and a probe
+// goes now and then. An outage uses up no job's attempts. A call without an answer
+// follows on_unknown. A node that can't work while others can leaves its groups.
 package node

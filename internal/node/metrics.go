@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics of a node's way of a job. All series exist from the start.
+// metrics of a job's way through the node. All series exist from the start.
 type metrics struct {
 	wait prometheus.Histogram
 	age  prometheus.Histogram
@@ -16,7 +16,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		wait: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "dispatcher_job_wait_seconds",
-			Help:    "From the head of this node's line to the first byte of the call: mostly the wait for a slot.",
+			Help:    "From the time at which the pacer began to reserve a job's slot to the first byte of its call: mostly the wait for the slot.",
 			Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 5, 30},
 		}),
 		age: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -31,13 +31,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-// sent takes in the first call of a job.
-func (m *metrics) sent(t turn, calls int, at time.Time) {
+// sent records the first call of a job.
+func (m *metrics) sent(item workItem, calls int, at time.Time) {
 	if calls > 1 {
 		return
 	}
-	m.wait.Observe(at.Sub(t.since).Seconds())
-	if !t.d.Job.Time.IsZero() {
-		m.age.Observe(max(0, at.Sub(t.d.Job.Time).Seconds()))
+	m.wait.Observe(at.Sub(item.since).Seconds())
+	if !item.d.Job.Time.IsZero() {
+		m.age.Observe(max(0, at.Sub(item.d.Job.Time).Seconds()))
 	}
 }

@@ -19,6 +19,9 @@ import (
 	"dispatcher/consumer"
 	"dispatcher/internal/dedup"
 	"dispatcher/internal/fleet"
+	"dispatcher/internal/node/breaker"
+	"dispatcher/internal/node/health"
+	"dispatcher/internal/node/report"
 	"dispatcher/sender"
 	"dispatcher/throttle"
 )
@@ -34,14 +37,14 @@ type Node struct {
 	fleet    *fleet.Membership // nil: each node keeps a limit of its own
 	dedup    *dedup.Store      // nil: there is none
 	sender   *sender.HTTP
-	provider *provider
+	provider *report.Provider
 	admin    *admin.Server
-	blocked  atomic.Bool // the line can't use slots: set by it, read by the limiter
+	blocked  atomic.Bool // the pacer can't use slots: it sets this, and the limiter reads it
 }
 
-// New puts a node together from a valid configuration. It connects to nothing
-// yet but listens for the admin server. The identity says how Redis's master is
-// told from another; the zero value suits a real one.
+// New puts a node together from a valid configuration. It listens for the admin
+// server, and connects to nothing yet. The identity says how the limiter recognises
+// Redis's master; the zero value suits a real Redis.
 func New(cfg configs.Config, log *slog.Logger, identity throttle.Identity) (*Node, error) {
 	n := &Node{cfg: cfg, log: log, registry: prometheus.NewRegistry()}
 	n.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -56,9 +59,9 @@ func New(cfg configs.Config, log *slog.Logger, identity throttle.Identity) (*Nod
 	return n, nil
 }
 
-// Check makes all of a node but its admin server, and throws it away: what it
-// does not refuse, [New] does not refuse either, as long as the address is free.
-// Nothing is connected to.
+// Check makes all of a node but its admin server, and closes it again. A configuration
+// that Check accepts, [New] accepts too, as long as the admin address is free. Check
+// connects to nothing.
 func Check(cfg configs.Config) error {
 	n := &Node{cfg: cfg, log: slog.New(slog.DiscardHandler), registry: prometheus.NewRegistry()}
 	defer n.close()
@@ -90,9 +93,9 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 	}
 	waiting := func() int {
 		if n.blocked.Load() {
-			return 0 // what waits can't use a slot
+			return 0 // the waiting jobs can't use a slot
 		}
-		return max(n.consumer.Waiting()-1, 0) // the line itself asks for one
+		return max(n.consumer.Waiting()-1, 0) // the pacer itself waits for one
 	}
 	n.limiter, err = throttle.New(throttle.Options{
 		Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Name: limit.Name, Node: Name(n.cfg),
@@ -115,7 +118,7 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 	return nil
 }
 
-// makeDedup comes after makeLimiter, whose connection to Redis it shares.
+// makeDedup runs after makeLimiter, whose connection to Redis it shares.
 func (n *Node) makeDedup() (err error) {
 	l := n.cfg.Dedup
 	if !l.Enabled {
@@ -141,7 +144,7 @@ func (n *Node) makeSender() error {
 	if n.sender, err = sender.NewHTTP(o); err != nil {
 		return fmt.Errorf("sender.http: %w", err)
 	}
-	n.provider = newProvider(n.sender.Address(), n.log, n.registry)
+	n.provider = report.New(n.sender.Address(), n.log, n.registry)
 	return nil
 }
 
@@ -149,7 +152,7 @@ func (n *Node) makeAdmin() (err error) {
 	checks := []admin.Check{
 		{Name: "kafka", Check: func(context.Context) (string, error) { s := n.consumer.Status(); return s.Note(), s.Ready() }},
 		{Name: "limit", Check: func(context.Context) (string, error) { s := n.limiter.State(); return s.Note(), s.Ready() }},
-		{Name: "provider", Check: func(context.Context) (string, error) { return n.provider.standing(), nil }},
+		{Name: "provider", Check: func(context.Context) (string, error) { return n.provider.State(), nil }},
 	}
 	if n.dedup != nil {
 		checks = append(checks, admin.Check{Name: "dedup", Check: func(context.Context) (string, error) { return "", n.dedup.Ready() }})
@@ -158,14 +161,14 @@ func (n *Node) makeAdmin() (err error) {
 	return err
 }
 
-// Run works until ctx ends, then drains: jobs that wait are given back, calls on
-// the wire are awaited, the last offsets are committed and the groups left. It
-// returns nil then, and an error when the node can't go on.
+// Run works until ctx ends, then drains: it releases waiting jobs, awaits calls in
+// flight, commits the last offsets and leaves the groups. It returns nil then, and an
+// error when the node can't go on.
 func (n *Node) Run(ctx context.Context) error {
 	defer n.close()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	// What the drain still needs outlives ctx.
+	// The services outlive ctx, since the drain needs them.
 	service, stop := context.WithCancel(context.WithoutCancel(ctx))
 
 	var services, workers sync.WaitGroup
@@ -174,31 +177,27 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.fleet != nil {
 		services.Go(func() { fail(n.fleet.Run(service)) })
 	}
-	services.Go(func() { n.provider.run(service) })
+	services.Go(func() { n.provider.Run(service) })
 	if n.dedup != nil {
-		services.Go(func() { fail(n.dedup.Run(service)) }) // brings what is left when the workers have ended
+		services.Go(func() { fail(n.dedup.Run(service)) }) // writes the last records after the workers have ended
 	}
-	turns := make(chan turn)                                      // unbuffered: a job that waits is in the line or in a worker
-	count := n.cfg.Kafka.Workers * max(len(n.cfg.Kafka.Lanes), 1) // as many as the lanes may have in hand
-	gate := n.gate()
-	l := &line{
-		jobs: n.consumer, turns: turns, conns: n.sender, limiter: n.limiter, gate: gate, most: count, keep: n.cfg.Sender.HTTP.IdleTimeout,
-		wire: make(chan struct{}, atWire), blocked: &n.blocked, claims: n.dedup != nil,
+	items := make(chan workItem)                                  // unbuffered: a job waits in the consumer, not in a channel
+	count := n.cfg.Kafka.Workers * max(len(n.cfg.Kafka.Lanes), 1) // as many jobs as the lanes may have in flight
+	b := n.breaker()
+	p := &pacer{
+		jobs: n.consumer, items: items, conns: n.sender, limiter: n.limiter, breaker: b, maxConns: count, idleTimeout: n.cfg.Sender.HTTP.IdleTimeout,
+		places: make(chan struct{}, maxUnwritten), blocked: &n.blocked, claims: n.dedup != nil,
 	}
-	crew := n.crew(gate, l.wire)
-	dog := &watchdog{
-		member: n.consumer, unfit: func() error { return unfit(n.limiter.State(), gate) }, log: n.log,
-		after: n.cfg.Kafka.StalledAfter, calls: n.cfg.Sender.HTTP.Timeout + n.cfg.Kafka.CommitInterval + time.Second,
-	}
-	services.Go(func() { dog.run(service) })
-	workers.Go(func() { l.run(ctx) })
+	pool := n.workerPool(b, p.places)
+	services.Go(func() { n.healthCheck(b).Run(service) })
+	workers.Go(func() { p.run(ctx) })
 	for range count {
-		workers.Go(func() { crew.work(turns) })
+		workers.Go(func() { pool.work(items) })
 	}
 
 	err := n.consumer.Run(ctx)
 	if err != nil {
-		fail(err) // the line may wait for a slot that is long in coming
+		fail(err) // the pacer may wait for a slot that is far ahead
 	}
 	workers.Wait()
 	stop()
@@ -209,33 +208,39 @@ func (n *Node) Run(ctx context.Context) error {
 	return err
 }
 
-func (n *Node) gate() *gate {
+func (n *Node) breaker() *breaker.Breaker {
 	b := n.cfg.Sender.Breaker
-	return newGate(b.Failures, b.Probe, func(open bool) {
-		n.provider.broken(open, b.Failures, b.Probe)
+	return breaker.New(b.Failures, b.Probe, func(open bool) {
+		n.provider.BreakerChanged(open, b.Failures, b.Probe)
 		if !open {
 			n.consumer.Wake()
 		}
 	})
 }
 
-func (n *Node) crew(g *gate, wire <-chan struct{}) *crew {
+func (n *Node) workerPool(b *breaker.Breaker, places <-chan struct{}) *workerPool {
 	s := n.cfg.Sender
-	return &crew{
-		caller: n.sender, limiter: n.limiter, results: n.consumer.Results(), gate: g, provider: n.provider,
-		policy: policy{onUnknown: OnUnknown(s.OnUnknown)}, metrics: newMetrics(n.registry), wire: wire,
-		dedup: n.dedup, grace: n.cfg.Kafka.Drain / 2,
-		crowded: n.consumer.SleepersFull, attempts: s.Retry.Attempts, backoff: s.Retry.Backoff, backoffMost: s.Retry.MaxBackoff,
+	return &workerPool{
+		sender: n.sender, limiter: n.limiter, results: n.consumer.Results(), breaker: b, provider: n.provider,
+		policy:  policy{onUnknown: s.OnUnknown, attempts: s.Retry.Attempts, backoff: s.Retry.Backoff, maxBackoff: s.Retry.MaxBackoff},
+		metrics: newMetrics(n.registry), places: places, dedup: n.dedup, grace: n.cfg.Kafka.Drain / 2, sleepersFull: n.consumer.SleepersFull,
+	}
+}
+
+func (n *Node) healthCheck(b *breaker.Breaker) *health.Check {
+	return &health.Check{
+		Member: n.consumer, Cause: func() error { return health.Cause(n.limiter.State(), b.Closed()) }, Log: n.log,
+		StalledAfter: n.cfg.Kafka.StalledAfter, LastCalls: n.cfg.Sender.HTTP.Timeout + n.cfg.Kafka.CommitInterval + time.Second,
 	}
 }
 
 // Gatherer gives the node's metrics.
 func (n *Node) Gatherer() prometheus.Gatherer { return n.registry }
 
-// Limit is what the limiter is about right now.
+// Limit is the limiter's state now.
 func (n *Node) Limit() throttle.State { return n.limiter.State() }
 
-// Consumer is what the consumer is about right now.
+// Consumer is the consumer's status now.
 func (n *Node) Consumer() consumer.Status { return n.consumer.Status() }
 
 func (n *Node) close() {

@@ -16,7 +16,7 @@ import (
 	"dispatcher/throttle"
 )
 
-// This file maps the configuration to the rooms' own options.
+// This file maps the configuration to the options of the packages.
 
 // Name is the configured name, or the host's.
 func Name(cfg configs.Config) string {
@@ -29,8 +29,8 @@ func Name(cfg configs.Config) string {
 	return "node"
 }
 
-// RedisClient connects to the Redis of the configuration, lazily. The log says when
-// a file can't be read again.
+// RedisClient connects to the Redis of the configuration, at the first command. It
+// logs when a file with credentials can't be read again.
 func RedisClient(cfg configs.Config, log *slog.Logger) (redis.UniversalClient, error) {
 	r := cfg.Redis
 	dial, err := dialOf("redis.tls", r.TLS, log)
@@ -45,8 +45,8 @@ func RedisClient(cfg configs.Config, log *slog.Logger) (redis.UniversalClient, e
 	}), nil
 }
 
-// KafkaConnection is how to reach the brokers of the configuration. The log says
-// when a file can't be read again.
+// KafkaConnection is how to reach the brokers of the configuration. It logs when a
+// file with credentials can't be read again.
 func KafkaConnection(cfg configs.Config, log *slog.Logger) (consumer.Connection, error) {
 	dial, err := dialOf("kafka.tls", cfg.Kafka.TLS, log)
 	if err != nil {
@@ -65,7 +65,7 @@ func consumerOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Regist
 		return consumer.Options{}, err
 	}
 	k := cfg.Kafka
-	tiers, err := k.Tiers()
+	retryTopics, err := k.Tiers()
 	if err != nil {
 		return consumer.Options{}, err
 	}
@@ -74,8 +74,8 @@ func consumerOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Regist
 		lanes = append(lanes, consumer.Lane(l))
 	}
 	return consumer.Options{
-		Connection: conn, Group: k.Group, Topics: k.Topics, Lanes: lanes, Node: Name(cfg),
-		Order: consumer.Order(k.Order), RetryTopics: tiers, JobTimeout: k.JobTimeout, MaxInFlight: k.Workers, MaxAsleep: k.MaxAsleep, MaxAsleepBytes: k.MaxAsleepBytes, MaxJobBytes: k.MaxJobBytes,
+		Connection: conn, Group: k.Group, Topics: k.Topics, Lanes: lanes, Node: Name(cfg), Order: consumer.Order(k.Order), RetryTopics: retryTopics,
+		JobTimeout: k.JobTimeout, MaxInFlight: k.Workers, MaxAsleep: k.MaxAsleep, MaxAsleepBytes: k.MaxAsleepBytes, MaxJobBytes: k.MaxJobBytes,
 		CommitInterval: k.CommitInterval, Heartbeat: k.Heartbeat, Session: k.Session, Drain: k.Drain,
 		CreateTopics: k.CreateTopics, Results: k.Results, ParkUnknown: cfg.Sender.OnUnknown == configs.UnknownPark, StartAt: consumer.StartAt(k.StartAt), OutOfRange: consumer.OutOfRange(k.OutOfRange),
 		Logger: log, Registerer: reg,

@@ -11,7 +11,7 @@ import (
 	"dispatcher/consumer"
 )
 
-// What the configuration says of Kafka reaches the consumer.
+// The Kafka settings of the configuration reach the consumer.
 func TestTheConsumerGetsItsSettings(t *testing.T) {
 	t.Parallel()
 	cfg := configs.Config{Kafka: configs.Kafka{

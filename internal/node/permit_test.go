@@ -17,22 +17,22 @@ func expiring(at time.Time) job.Record {
 	return job.Record{Value: []byte(`{"id":"a"}`), Headers: []job.Header{{Key: "not-after", Value: []byte(at.UTC().Format(time.RFC3339Nano))}}}
 }
 
-// ahead returns the second of two slots that follow one another: it lies ahead.
-func (w *world) ahead() throttle.Slot {
-	w.Helper()
-	w.slot()
-	s := w.slot()
+// ahead returns a slot that lies ahead: the second of two.
+func (b *bubble) ahead() throttle.Slot {
+	b.Helper()
+	b.slot()
+	s := b.slot()
 	if lead := time.Until(s.NotBefore); lead < 20*time.Millisecond {
-		w.Fatalf("got a slot %v ahead, want time for a test", lead)
+		b.Fatalf("got a slot %v ahead, want time for a test", lead)
 	}
 	return s
 }
 
-// sameSlot says that the next slot is the one that was given back.
-func (w *world) sameSlot(given throttle.Slot) {
-	w.Helper()
-	if next := w.slot(); next != given {
-		w.Errorf("the next slot is %v later than the one that was not used; want that one", next.NotBefore.Sub(given.NotBefore))
+// sameSlot demands that the next slot is the one that was given back.
+func (b *bubble) sameSlot(given throttle.Slot) {
+	b.Helper()
+	if next := b.slot(); next != given {
+		b.Errorf("the next slot is %v later than the one that was not used; want that one", next.NotBefore.Sub(given.NotBefore))
 	}
 }
 
@@ -40,23 +40,23 @@ func (w *world) sameSlot(given throttle.Slot) {
 // the next job.
 func TestAnExpiredJobGivesItsSlotBack(t *testing.T) {
 	t.Parallel()
-	inWorld(t, 10, func(w *world) {
-		w.write(expiring(time.Now().Add(2 * time.Second)))
-		d := w.take()
+	atRate(t, 10, func(b *bubble) {
+		b.write(expiring(time.Now().Add(2 * time.Second)))
+		d := b.take()
 		time.Sleep(time.Until(d.Job.NotAfter) + time.Millisecond)
-		s := w.ahead()
-		w.handle(callerFunc(func(context.Context, sender.Permit) sender.Result {
+		s := b.ahead()
+		b.handle(callerFunc(func(context.Context, sender.Permit) sender.Result {
 			t.Error("the job was called")
 			return sender.Result{Kind: sender.Accepted}
 		}), d, s)
-		w.sameSlot(s)
-		w.until("it is a dead letter", func() bool { return w.dead() == 1 })
+		b.sameSlot(s)
+		b.until(time.Minute, "it is a dead letter", func() bool { return b.dead() == 1 })
 	})
 }
 
-// A job that expires while it waits at the wire is not written, goes to the dead
+// A job that expires while it waits for its slot is not written, goes to the dead
 // letters, and leaves its slot to the next job.
-func TestAJobThatExpiresAtTheWireIsNotWritten(t *testing.T) {
+func TestAJobThatExpiresBeforeItsSlotIsNotWritten(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		after   time.Duration // not-after, from the slot's time
@@ -68,15 +68,15 @@ func TestAJobThatExpiresAtTheWireIsNotWritten(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inWorld(t, 10, func(w *world) {
-				w.writeMany(1)
-				d := w.take()
-				s := w.ahead()
+			atRate(t, 10, func(b *bubble) {
+				b.writeMany(1)
+				d := b.take()
+				s := b.ahead()
 				d.Job.NotAfter = s.NotBefore.Add(c.after)
 				written := false
-				w.handle(callerFunc(func(ctx context.Context, permit sender.Permit) sender.Result {
+				b.handle(callerFunc(func(ctx context.Context, permit sender.Permit) sender.Result {
 					if _, err := permit(ctx); err != nil {
-						w.sameSlot(s)
+						b.sameSlot(s)
 						return sender.Result{Kind: sender.NotSent, Err: err}
 					}
 					written = true
@@ -86,43 +86,42 @@ func TestAJobThatExpiresAtTheWireIsNotWritten(t *testing.T) {
 					t.Errorf("written: %v, want %v", written, c.written)
 				}
 				dead := map[bool]int64{false: 1, true: 0}[c.written]
-				w.until("it is settled", func() bool { return w.settled() == 1 })
-				if w.dead() != dead {
-					t.Errorf("got %d dead letters, want %d", w.dead(), dead)
+				b.until(time.Minute, "it is settled", func() bool { return b.settled() == 1 })
+				if b.dead() != dead {
+					t.Errorf("got %d dead letters, want %d", b.dead(), dead)
 				}
 			})
 		})
 	}
 }
 
-// A permit that fails keeps no slot: the next job has it at once, and not only when
-// the call is over.
+// A permit that fails gives its slot back at once, and not only when the call is over.
 func TestAPermitThatFailsGivesItsSlotBack(t *testing.T) {
 	t.Parallel()
-	inWorld(t, 10, func(w *world) {
-		w.writeMany(1)
-		d, s := w.take(), w.ahead()
-		w.handle(callerFunc(func(ctx context.Context, permit sender.Permit) sender.Result {
+	atRate(t, 10, func(b *bubble) {
+		b.writeMany(1)
+		d, s := b.take(), b.ahead()
+		b.handle(callerFunc(func(ctx context.Context, permit sender.Permit) sender.Result {
 			ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 			defer cancel()
 			_, err := permit(ctx)
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("got %v, want the end of the context", err)
 			}
-			w.sameSlot(s)
+			b.sameSlot(s)
 			return sender.Result{Kind: sender.NotSent, Err: err}
 		}), d, s)
 	})
 }
 
-// A permit that is asked for again, since nothing was written under it, is one for
-// another slot.
+// A second permit for a call, after nothing was written under the first, is for another
+// slot.
 func TestAPermitThatWasNotUsedIsNotGivenTwice(t *testing.T) {
 	t.Parallel()
-	inWorld(t, 10, func(w *world) {
-		w.writeMany(1)
-		d, s := w.take(), w.ahead()
-		w.handle(callerFunc(func(ctx context.Context, permit sender.Permit) sender.Result {
+	atRate(t, 10, func(b *bubble) {
+		b.writeMany(1)
+		d, s := b.take(), b.ahead()
+		b.handle(callerFunc(func(ctx context.Context, permit sender.Permit) sender.Result {
 			first, err1 := permit(ctx)
 			second, err2 := permit(ctx)
 			if err1 != nil || err2 != nil || !first.Equal(s.NotAfter) || second.Sub(first) < 100*time.Millisecond {
@@ -130,23 +129,23 @@ func TestAPermitThatWasNotUsedIsNotGivenTwice(t *testing.T) {
 			}
 			return sender.Result{Kind: sender.Accepted, WroteAt: time.Now()}
 		}), d, s)
-		w.until("it is settled", func() bool { return w.settled() == 1 })
+		b.until(time.Minute, "it is settled", func() bool { return b.settled() == 1 })
 	})
 }
 
-// A job that the dedup store refuses leaves its slot too.
+// A job that the dedup store refuses gives its slot back too.
 func TestAJobThatWasSentBeforeKeepsNoSlot(t *testing.T) {
 	t.Parallel()
-	inWorld(t, 10, func(w *world) {
-		w.writeMany(1)
-		d, s := w.take(), w.ahead()
-		w.handle(callerFunc(func(ctx context.Context, permit sender.Permit) sender.Result {
+	atRate(t, 10, func(b *bubble) {
+		b.writeMany(1)
+		d, s := b.take(), b.ahead()
+		b.handle(callerFunc(func(ctx context.Context, permit sender.Permit) sender.Result {
 			ctx, cancel := context.WithCancelCause(ctx)
 			cancel(&dedup.RefusedError{Answer: dedup.Answer{Verdict: dedup.Sent}})
 			_, err := permit(ctx)
 			return sender.Result{Kind: sender.NotSent, Err: err}
 		}), d, s)
-		w.sameSlot(s)
-		w.until("it is settled", func() bool { return w.settled() == 1 })
+		b.sameSlot(s)
+		b.until(time.Minute, "it is settled", func() bool { return b.settled() == 1 })
 	})
 }

@@ -16,18 +16,18 @@ import (
 	"dispatcher/throttle"
 )
 
-// Reached is what one of the servers of a configuration said.
+// Reached is the reply of one of the servers of a configuration.
 type Reached struct {
 	Name    string // kafka, redis or provider
 	Address string
-	Said    string // where it answered
-	Err     error  // why it did not; nil: it did
+	Said    string // if it answered
+	Err     error  // why it did not; nil: it answered
 }
 
 const reachTimeout = 5 * time.Second
 
 // Reach connects to the servers of a valid configuration, with its credentials and
-// certificates. It sends no job, calls no URL of the provider and changes nothing.
+// certificates. It sends no job, makes no call to the provider and changes nothing.
 func Reach(ctx context.Context, cfg configs.Config) []Reached {
 	all := []Reached{reach(ctx, "kafka", strings.Join(cfg.Kafka.Brokers, ","), func(ctx context.Context) (string, error) { return reachKafka(ctx, cfg) })}
 	if throttle.Scope(cfg.Limits[0].Scope) != throttle.ScopeNode {

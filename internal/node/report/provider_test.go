@@ -1,4 +1,4 @@
-package node
+package report
 
 import (
 	"bytes"
@@ -19,20 +19,20 @@ import (
 	"dispatcher/sender"
 )
 
-// reported is a provider's report in a bubble, and what it logs.
-type reported struct {
-	*provider
+// logged is a report in a bubble, and what it logs.
+type logged struct {
+	*Provider
 	log      bytes.Buffer
 	registry *prometheus.Registry
 }
 
-func report(t *testing.T, test func(w *reported)) {
+func withReport(t *testing.T, test func(w *logged)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &reported{registry: prometheus.NewRegistry()}
-		w.provider = newProvider("https://provider.test", slog.New(slog.NewTextHandler(&w.log, nil)), w.registry)
+		w := &logged{registry: prometheus.NewRegistry()}
+		w.Provider = New("https://provider.test", slog.New(slog.NewTextHandler(&w.log, nil)), w.registry)
 		ctx, stop := context.WithCancel(t.Context())
-		go w.run(ctx)
+		go w.Run(ctx)
 		test(w)
 		stop()
 		synctest.Wait()
@@ -40,7 +40,7 @@ func report(t *testing.T, test func(w *reported)) {
 }
 
 // lines are those logged so far, without their time.
-func (w *reported) lines() []string {
+func (w *logged) lines() []string {
 	synctest.Wait()
 	var all []string
 	for line := range strings.Lines(w.log.String()) {
@@ -51,7 +51,7 @@ func (w *reported) lines() []string {
 }
 
 // metrics are those of the report, in one line.
-func (w *reported) metrics(t *testing.T) string {
+func (w *logged) metrics(t *testing.T) string {
 	t.Helper()
 	families, err := w.registry.Gather()
 	if err != nil {
@@ -74,13 +74,13 @@ func unauthorized() sender.Result {
 	return sender.Result{Kind: sender.Unavailable, Status: 401, Err: errors.New("the provider does not accept the credentials: 401 unauthorized")}
 }
 
-// A wrong token is told with the first call, by its status, the address and what to
-// do; one call a few seconds makes no line each.
-func TestAWrongTokenIsTold(t *testing.T) {
+// A wrong token is logged with the first call, with its status, the address and what
+// to do. Further calls every few seconds don't make a line each.
+func TestAWrongTokenIsLogged(t *testing.T) {
 	t.Parallel()
-	report(t, func(w *reported) {
+	withReport(t, func(w *logged) {
 		for range 9 {
-			w.note(unauthorized())
+			w.Note(unauthorized())
 			time.Sleep(5 * time.Second)
 		}
 		lines := w.lines()
@@ -95,12 +95,12 @@ func TestAWrongTokenIsTold(t *testing.T) {
 	})
 }
 
-// A provider that throttles is told once, then with its rate, and when it is over.
-func TestThrottlingIsTold(t *testing.T) {
+// Throttling is logged once, then with its rate, and when it is over.
+func TestThrottlingIsLogged(t *testing.T) {
 	t.Parallel()
-	report(t, func(w *reported) {
+	withReport(t, func(w *logged) {
 		for range 29 * 186 {
-			w.note(sender.Result{Kind: sender.Throttled, Status: 429, RetryAfter: 3 * time.Second, Err: errors.New("the provider answered 429 too many requests")})
+			w.Note(sender.Result{Kind: sender.Throttled, Status: 429, RetryAfter: 3 * time.Second, Err: errors.New("the provider answered 429 too many requests")})
 			time.Sleep(time.Second / 186)
 		}
 		lines := w.lines()
@@ -108,7 +108,7 @@ func TestThrottlingIsTold(t *testing.T) {
 			t.Errorf("got these lines of 29 s in which all calls are throttled, want one at once and one with the rate:\n%s", strings.Join(lines, "\n"))
 		}
 		for range 12 {
-			w.note(sender.Result{Kind: sender.Accepted, Status: 200})
+			w.Note(sender.Result{Kind: sender.Accepted, Status: 200})
 			time.Sleep(time.Second)
 		}
 		if lines = w.lines(); !strings.Contains(lines[len(lines)-1], "succeed again") || !strings.Contains(lines[len(lines)-1], fmt.Sprint("failed=", 29*186)) {
@@ -117,23 +117,23 @@ func TestThrottlingIsTold(t *testing.T) {
 	})
 }
 
-// Each kind of failure is told by itself, and at a thousand calls a second, every
+// Each kind of failure has its own lines, and at a thousand calls a second, every
 // second of which fails in one of many ways, the lines are bounded.
 func TestTheLogIsBounded(t *testing.T) {
 	t.Parallel()
-	report(t, func(w *reported) {
+	withReport(t, func(w *logged) {
 		const minutes = 5
 		for i := range minutes * 60 * 1000 {
 			r := sender.Result{Kind: sender.Accepted, Status: 200}
 			if i%2 == 1 {
-				// A port of this host's makes no kind of its own.
+				// Another local port is not another kind.
 				err := &net.OpError{Op: "read", Net: "tcp", Source: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: i % 65536}, Err: syscall.ECONNRESET}
 				r = sender.Result{Kind: sender.Unknown, Err: fmt.Errorf("no answer: %w", err)}
 			}
 			if i%10 == 3 {
 				r = sender.Result{Kind: sender.Unavailable, Status: 500 + i/10%100, Err: errors.New("the provider answered 5xx")}
 			}
-			w.note(r)
+			w.Note(r)
 			time.Sleep(time.Millisecond)
 		}
 		lines := w.lines()
@@ -147,28 +147,28 @@ func TestTheLogIsBounded(t *testing.T) {
 	})
 }
 
-// /readyz and the metrics say what the provider answers.
-func TestWhatTheProviderAnswersIsShown(t *testing.T) {
+// /readyz and the metrics show what the provider answers.
+func TestAnswersAreShown(t *testing.T) {
 	t.Parallel()
-	report(t, func(w *reported) {
-		if got := w.standing(); got != "not called yet" {
+	withReport(t, func(w *logged) {
+		if got := w.State(); got != "not called yet" {
 			t.Errorf("got %q before the first call", got)
 		}
-		w.note(unauthorized())
-		if got := w.standing(); !strings.HasPrefix(got, "1 calls failed since ") || !strings.HasSuffix(got, "last: 401 Unauthorized") {
+		w.Note(unauthorized())
+		if got := w.State(); !strings.HasPrefix(got, "1 calls failed since ") || !strings.HasSuffix(got, "last: 401 Unauthorized") {
 			t.Errorf("got %q of a call that failed", got)
 		}
-		w.broken(true, 5, time.Second)
-		if got, want := w.standing(), fmt.Sprintf("down since %s, last: 401 Unauthorized", time.Now().Format(time.RFC3339)); got != want {
+		w.BreakerChanged(true, 5, time.Second)
+		if got, want := w.State(), fmt.Sprintf("down since %s, last: 401 Unauthorized", time.Now().Format(time.RFC3339)); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 		if got, want := w.metrics(t), "dispatcher_provider_last_result{result=unavailable,status=401} 1, dispatcher_provider_up{} 0"; got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
-		w.broken(false, 5, time.Second)
-		w.note(sender.Result{Kind: sender.Accepted, Status: 202})
-		time.Sleep(wellAfter + 2*flushEvery)
-		if got := w.standing(); got != "answers" {
+		w.BreakerChanged(false, 5, time.Second)
+		w.Note(sender.Result{Kind: sender.Accepted, Status: 202})
+		time.Sleep(settledAfter + 2*flushEvery)
+		if got := w.State(); got != "answers" {
 			t.Errorf("got %q, want that it answers", got)
 		}
 		if log := strings.Join(w.lines(), "\n"); !strings.Contains(log, `provider is down; jobs wait, and it is probed" provider=https://provider.test failures_in_a_row=5 probe_every=1s last="401 Unauthorized"`) || !strings.Contains(log, "provider answers again") {
@@ -177,7 +177,7 @@ func TestWhatTheProviderAnswersIsShown(t *testing.T) {
 	})
 }
 
-// The log says what to do about the faults that we know.
+// The log says what to do about known faults.
 func TestRemedies(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -9,8 +9,8 @@ import (
 	"dispatcher/throttle"
 )
 
-// Verdict is what a run came to, as the provider saw it.
-type Verdict struct {
+// Summary is the outcome of a run, as the provider saw it.
+type Summary struct {
 	Jobs             int64   `json:"jobs"`
 	Sent             int     `json:"sent"`     // calls that arrived
 	Lost             int64   `json:"lost"`     // jobs that never arrived, and are no dead letters either
@@ -20,7 +20,7 @@ type Verdict struct {
 	MaxInWindow      int     `json:"max_in_window"`
 	Utilisation      float64 `json:"utilisation"` // (sent − 1) / (last − first), over the cap
 	RedisCallsPerJob float64 `json:"redis_calls_per_job"`
-	Unjudged         float64 `json:"unjudged"` // share of the windows in which the judge itself was held up
+	Unjudged         float64 `json:"unjudged"` // share of the windows in which the provider itself was held up
 	OK               bool    `json:"ok"`       // no window over the cap in force, no job lost
 	WindowWasChanged bool    `json:"-"`
 	BrokenWindows    int     `json:"-"`
@@ -31,7 +31,7 @@ type Verdict struct {
 	LateSlots int           `json:"-"` // slots that no call could use in time
 }
 
-// monitor looks at a run from outside.
+// monitor observes a run from outside.
 type monitor struct {
 	options Options
 	parts   *embedded.Parts
@@ -41,11 +41,11 @@ type monitor struct {
 	history []throttle.Settings // each revision that was in force
 }
 
-const glance = 100 * time.Millisecond
+const snapshotEvery = 100 * time.Millisecond
 
 // watch shows snapshots until all jobs are settled.
 func (m *monitor) watch(ctx context.Context) {
-	ticker := time.NewTicker(glance)
+	ticker := time.NewTicker(snapshotEvery)
 	defer ticker.Stop()
 	for {
 		s := m.snapshot()
@@ -72,8 +72,8 @@ func (m *monitor) snapshot() Snapshot {
 	return s
 }
 
-// inForce is the newest settings that any node has seen; each new revision is
-// kept for the judge.
+// inForce is the newest settings that any node has seen. It keeps each new revision for
+// the summary.
 func (m *monitor) inForce() throttle.Settings {
 	var newest throttle.Settings
 	for _, node := range m.fleet.Nodes {
@@ -87,11 +87,11 @@ func (m *monitor) inForce() throttle.Settings {
 	return newest
 }
 
-func (m *monitor) verdict() Verdict {
+func (m *monitor) summary() Summary {
 	first := m.history[0]
 	last := m.history[len(m.history)-1]
 	contract := provider.Contract{Window: first.Window}
-	v := Verdict{Cap: last.Cap, WindowS: last.Window.Seconds(), Changes: last.Revision - first.Revision}
+	v := Summary{Cap: last.Cap, WindowS: last.Window.Seconds(), Changes: last.Revision - first.Revision}
 	v.Guard = last.Guard
 	for i, s := range m.history {
 		if i > 0 && s.Auto && s.By == throttle.Dispatcher && s.Lateness != m.history[i-1].Lateness {

@@ -1,4 +1,4 @@
-package node
+package report
 
 import (
 	"context"
@@ -16,9 +16,8 @@ import (
 	"dispatcher/sender"
 )
 
-// provider tells operators what the provider answers: in the log, as metrics and
-// in /readyz. It decides nothing; the gate does that.
-type provider struct {
+// Provider reports what the provider answers. Make it with [New].
+type Provider struct {
 	log     *slog.Logger
 	address string // of the provider, without credentials
 
@@ -28,53 +27,60 @@ type provider struct {
 	last     sender.Result // of the last call
 	failed   sender.Result // of the last call that failed
 	failedAt time.Time     // zero: no call failed since calls last succeeded for a while
-	since    time.Time     // first failure of that time
-	count    int           // failures of that time
-	down     time.Time     // the breaker is open since; zero: it is closed
+	since    time.Time     // of the first failure since then
+	count    int           // failures since then
+	down     time.Time     // when the breaker opened; zero: it is closed
 }
 
 const (
-	mostFailures = 16               // kinds of failure that are told apart
-	wellAfter    = 10 * time.Second // without a failure, after which calls are said to succeed again
+	mostFailures = 16               // kinds of failure with lines of their own
+	settledAfter = 10 * time.Second // without a failure: calls succeed again
 	flushEvery   = time.Second
 )
 
-func newProvider(address string, log *slog.Logger, reg prometheus.Registerer) *provider {
-	p := &provider{log: log, address: address, failures: tally.New[sender.Result](mostFailures)}
+// New makes a report of the provider at this address, which holds no credentials.
+func New(address string, log *slog.Logger, reg prometheus.Registerer) *Provider {
+	p := &Provider{log: log, address: address, failures: tally.New[sender.Result](mostFailures)}
 	if reg != nil {
 		reg.MustRegister(p)
 	}
 	return p
 }
 
-// run tells what is left of failures that have stopped, until ctx ends.
-func (p *provider) run(ctx context.Context) {
+// Run logs the last failures of each kind, and that calls succeed again, until ctx
+// ends.
+func (p *Provider) Run(ctx context.Context) {
 	flush := time.NewTicker(flushEvery)
 	defer flush.Stop()
-	for tick(ctx, flush.C) {
-		for _, sum := range p.failures.Due(time.Now()) {
-			p.tell(sum)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-flush.C:
 		}
-		p.settle(time.Now())
+		for _, sum := range p.failures.Due(time.Now()) {
+			p.logFailures(sum)
+		}
+		p.logSuccess(time.Now())
 	}
 }
 
-// note takes in the result of a call.
-func (p *provider) note(r sender.Result) {
+// Note records the result of a call.
+func (p *Provider) Note(r sender.Result) {
 	if r.Kind == sender.NotSent {
 		return // no call was made
 	}
 	now := time.Now()
-	if !p.take(r, now) {
+	if !p.record(r, now) {
 		return
 	}
 	if sum, due := p.failures.Note(now, kindOf(r), r); due {
-		p.tell(sum)
+		p.logFailures(sum)
 	}
 }
 
-// take notes a result, and returns whether the call failed.
-func (p *provider) take(r sender.Result, now time.Time) (failed bool) {
+// record returns whether the call failed.
+func (p *Provider) record(r sender.Result, now time.Time) (failed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last = r
@@ -89,19 +95,19 @@ func (p *provider) take(r sender.Result, now time.Time) (failed bool) {
 	return true
 }
 
-// kindOf tells failures apart: by status, or by what the network said.
+// kindOf distinguishes failures by status or, without one, by the network's error.
 func kindOf(r sender.Result) string {
 	if r.Status != 0 {
 		return fmt.Sprint(r.Kind, r.Status)
 	}
 	err := r.Err
 	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
-		err = next // the innermost names no port, which would make each a kind of its own
+		err = next // the innermost holds no port, which would make each failure a kind of its own
 	}
 	return fmt.Sprint(r.Kind, err)
 }
 
-// remedy is what an operator can do about a failed call; empty: nothing that we know.
+// remedy is what an operator can do about a failed call; empty: not known.
 func remedy(r sender.Result) string {
 	var noTLS tls.RecordHeaderError
 	switch {
@@ -115,8 +121,8 @@ func remedy(r sender.Result) string {
 	return ""
 }
 
-// tell writes one line about failures of one kind.
-func (p *provider) tell(sum tally.Sum[sender.Result]) {
+// logFailures writes one line about failures of one kind.
+func (p *Provider) logFailures(sum tally.Sum[sender.Result]) {
 	r := sum.Last
 	attrs := []any{"provider", p.address, "result", r.Kind, "calls", sum.Count}
 	if r.Status != 0 {
@@ -143,11 +149,11 @@ func isCredentials(status int) bool {
 	return status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusProxyAuthRequired
 }
 
-// settle says once that calls succeed again.
-func (p *provider) settle(now time.Time) {
+// logSuccess logs once that calls succeed again.
+func (p *Provider) logSuccess(now time.Time) {
 	p.mu.Lock()
-	well := p.last.Kind == sender.Accepted || p.last.Kind == sender.Rejected
-	over := !p.failedAt.IsZero() && well && p.down.IsZero() && now.Sub(p.failedAt) >= wellAfter
+	succeeds := p.last.Kind == sender.Accepted || p.last.Kind == sender.Rejected
+	over := !p.failedAt.IsZero() && succeeds && p.down.IsZero() && now.Sub(p.failedAt) >= settledAfter
 	count, since := p.count, p.since
 	if over {
 		p.failedAt = time.Time{}
@@ -158,8 +164,8 @@ func (p *provider) settle(now time.Time) {
 	}
 }
 
-// broken is told when the breaker opens, and when it closes again.
-func (p *provider) broken(open bool, failures int, probe time.Duration) {
+// BreakerChanged records and logs that the circuit breaker opened, or closed again.
+func (p *Provider) BreakerChanged(open bool, failures int, probe time.Duration) {
 	now := time.Now()
 	p.mu.Lock()
 	since, last := p.down, p.failed
@@ -169,14 +175,14 @@ func (p *provider) broken(open bool, failures int, probe time.Duration) {
 	}
 	p.mu.Unlock()
 	if open {
-		p.log.Warn("provider is down; jobs wait, and it is probed", "provider", p.address, "failures_in_a_row", failures, "probe_every", probe, "last", said(last))
+		p.log.Warn("provider is down; jobs wait, and it is probed", "provider", p.address, "failures_in_a_row", failures, "probe_every", probe, "last", answerOf(last))
 		return
 	}
 	p.log.Info("provider answers again", "provider", p.address, "after", now.Sub(since).Round(time.Millisecond))
 }
 
-// said is the provider's answer in a few words.
-func said(r sender.Result) string {
+// answerOf is the provider's answer in a few words.
+func answerOf(r sender.Result) string {
 	switch {
 	case r.Status != 0 && http.StatusText(r.Status) != "":
 		return fmt.Sprint(r.Status, " ", http.StatusText(r.Status))
@@ -188,15 +194,15 @@ func said(r sender.Result) string {
 	return "nothing"
 }
 
-// standing is what /readyz shows. A provider that is down makes no node unready.
-func (p *provider) standing() string {
+// State is what /readyz shows. A provider that is down makes no node unready.
+func (p *Provider) State() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case !p.down.IsZero():
-		return fmt.Sprintf("down since %s, last: %s", p.down.Format(time.RFC3339), said(p.failed))
+		return fmt.Sprintf("down since %s, last: %s", p.down.Format(time.RFC3339), answerOf(p.failed))
 	case !p.failedAt.IsZero():
-		return fmt.Sprintf("%d calls failed since %s, last: %s", p.count, p.since.Format(time.RFC3339), said(p.failed))
+		return fmt.Sprintf("%d calls failed since %s, last: %s", p.count, p.since.Format(time.RFC3339), answerOf(p.failed))
 	case p.last.Kind == 0:
 		return "not called yet"
 	}
@@ -207,18 +213,18 @@ func providerDescs() (up, last *prometheus.Desc) {
 	return prometheus.NewDesc("dispatcher_provider_up",
 			"1 while the breaker lets calls through; 0 while the provider counts as down.", nil, nil),
 		prometheus.NewDesc("dispatcher_provider_last_result",
-			"1 for what became of the last call: its result, and the HTTP status (0: no answer).", []string{"result", "status"}, nil)
+			"1 for the result of the last call, and its HTTP status (0: no answer).", []string{"result", "status"}, nil)
 }
 
 // Describe implements [prometheus.Collector].
-func (p *provider) Describe(ch chan<- *prometheus.Desc) {
+func (p *Provider) Describe(ch chan<- *prometheus.Desc) {
 	up, last := providerDescs()
 	ch <- up
 	ch <- last
 }
 
 // Collect implements [prometheus.Collector].
-func (p *provider) Collect(ch chan<- prometheus.Metric) {
+func (p *Provider) Collect(ch chan<- prometheus.Metric) {
 	p.mu.Lock()
 	up, r := 1.0, p.last
 	if !p.down.IsZero() {

@@ -1,0 +1,20 @@
+// Package breaker is the circuit breaker of one node: it keeps calls from a
+// provider that is down.
+//
+// It opens after a number of failed calls in a row that are not attributed to their
+// jobs. While it is open it lets one call through at a time, as a probe, until one
+// of them is answered.
+//
+// Attribution decides whether a failed call counts against its job or against the
+// provider (attribution.go). A failure that counts against its job uses up one of
+// the job's attempts and does not open the breaker. So an outage dead-letters no
+// job, and a backlog of jobs that can't succeed does not stop the others. Where calls
+// fail, the node also calls samples: jobs that have not failed yet, from anywhere in
+// the backlog. An answer to one of them shows that the provider is up.
+//
+// Each node decides from its own calls. Nothing is shared through Redis. After a
+// restart the breaker is closed, and no call was answered yet.
+//
+// The package has no goroutine. All methods of [Breaker] may be called from any
+// goroutine; a [Job] belongs to the worker that holds the job.
+package breaker

@@ -1,0 +1,308 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"dispatcher/configs"
+	"dispatcher/consumer"
+	"dispatcher/internal/node/breaker"
+	"dispatcher/internal/node/report"
+	"dispatcher/job"
+	"dispatcher/sender"
+	"dispatcher/throttle"
+)
+
+// bubble is a node in a synctest bubble: a real consumer on a fake Kafka, a real
+// limiter with a limit of its own, a breaker and workers.
+type bubble struct {
+	*testing.T
+	setup
+	network  *kfake.VirtualNetwork
+	kafka    *kfake.Cluster
+	consumer *consumer.Consumer
+	limiter  *throttle.Limiter
+	blocked  atomic.Bool
+	places   chan struct{}
+	breaker  *breaker.Breaker
+	pool     *workerPool
+	work     sync.WaitGroup
+	ctx      context.Context //nolint:containedctx // of the node that runs now
+	stop     func()          // drains the node
+
+	mu    sync.Mutex
+	calls map[string][]time.Time // when each call of a job was written
+}
+
+// setup is how a node is set up.
+type setup struct {
+	rate                int64 // default 1000 a second
+	workers, attempts   int
+	backoff, maxBackoff time.Duration
+	failures            int // of the breaker, which probes each second
+	order               consumer.Order
+	retryTopics         []time.Duration
+
+	// answer is the result of a job's nth call, from 1. It is called one at a time.
+	// nil: the test makes the calls.
+	answer func(id string, nth int) sender.Result
+}
+
+const latency = 20 * time.Millisecond // of an answer
+
+// inBubble runs a node until the test has ended.
+func inBubble(t *testing.T, s setup, test func(b *bubble)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bubble{T: t, network: &kfake.VirtualNetwork{}, setup: s, calls: map[string][]time.Time{}}
+		var err error
+		b.kafka, err = kfake.NewCluster(kfake.ListenFn(b.network.Listen), kfake.Ports(9092), kfake.NumBrokers(1), kfake.SeedTopics(1, "jobs"))
+		b.must(err)
+		defer b.kafka.Close()
+		b.start()
+		defer func() { b.stop() }()
+		test(b)
+	})
+}
+
+// atRate is inBubble for a test that makes the calls itself.
+func atRate(t *testing.T, rate int64, test func(b *bubble)) {
+	t.Helper()
+	inBubble(t, setup{rate: rate, failures: 20, attempts: 3, backoff: 100 * time.Millisecond, maxBackoff: time.Second, order: consumer.OrderNone}, test)
+}
+
+// restart stops the node as SIGTERM does, and starts another one.
+func (b *bubble) restart() {
+	b.stop()
+	b.start()
+}
+
+func (b *bubble) start() {
+	var err error
+	b.consumer, err = consumer.New(consumer.Options{
+		Connection: b.connection(), Group: "g", Topics: []string{"jobs"}, CreateTopics: true, MaxInFlight: b.workers, Order: b.order, RetryTopics: b.retryTopics,
+	})
+	b.must(err)
+	c := throttle.Contract{Cap: max(b.rate, 1), Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond}
+	if b.rate == 0 {
+		c.Cap = 1000
+	}
+	b.limiter, err = throttle.New(throttle.Options{Scope: throttle.ScopeNode, Namespace: "ns", Name: "provider", Node: "n", Seed: c, Waiting: b.waiting})
+	b.must(err)
+	b.breaker = breaker.New(b.failures, time.Second, func(open bool) {
+		if !open {
+			b.consumer.Wake()
+		}
+	})
+	b.places = make(chan struct{}, maxUnwritten)
+	b.pool = &workerPool{
+		sender: b, limiter: b.limiter, results: b.consumer.Results(), breaker: b.breaker, provider: report.New("provider.test:80", slog.New(slog.DiscardHandler), nil),
+		policy:  policy{onUnknown: configs.UnknownRetry, attempts: b.attempts, backoff: b.backoff, maxBackoff: b.maxBackoff},
+		metrics: newMetrics(nil), places: b.places, grace: time.Second, sleepersFull: b.consumer.SleepersFull,
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	service, end := context.WithCancel(context.Background())
+	b.ctx = ctx
+	var services sync.WaitGroup
+	services.Go(func() { _ = b.limiter.Run(service) })
+	b.work.Go(func() {
+		if err := b.consumer.Run(ctx); err != nil {
+			b.Errorf("consumer: %v", err)
+		}
+	})
+	if b.answer != nil {
+		b.dispatch(b, alwaysReady{}, b.workers)
+	}
+	b.stop = func() {
+		cancel()
+		b.work.Wait()
+		end()
+		services.Wait()
+	}
+}
+
+// dispatch has a pacer and workers make the calls.
+func (b *bubble) dispatch(c caller, conns connections, workers int) {
+	ctx := b.ctx
+	b.pool.sender = c
+	items := make(chan workItem)
+	p := &pacer{
+		jobs: b.consumer, items: items, conns: conns, limiter: b.limiter, breaker: b.breaker, maxConns: workers, idleTimeout: time.Minute,
+		places: b.places, blocked: &b.blocked,
+	}
+	b.work.Go(func() { p.run(ctx) })
+	for range workers {
+		b.work.Go(func() { b.pool.work(items) })
+	}
+}
+
+func (b *bubble) waiting() int {
+	if b.blocked.Load() {
+		return 0
+	}
+	return max(b.consumer.Waiting()-1, 0)
+}
+
+func (b *bubble) must(err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bubble) connection() consumer.Connection {
+	return consumer.Connection{Brokers: []string{"localhost:9092"}, Dial: b.network.DialContext}
+}
+
+// SendOn makes a call, and returns the setup's answer.
+func (b *bubble) SendOn(ctx context.Context, _ *sender.Conn, j job.Job, permit sender.Permit) sender.Result {
+	if _, err := permit(ctx); err != nil {
+		return sender.Result{Kind: sender.NotSent, Err: err}
+	}
+	wrote := time.Now()
+	b.mu.Lock()
+	b.calls[j.ID] = append(b.calls[j.ID], wrote)
+	nth := len(b.calls[j.ID])
+	b.mu.Unlock()
+	time.Sleep(latency)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	result := b.answer(j.ID, nth)
+	result.WroteAt = wrote
+	return result
+}
+
+// callerFunc makes calls.
+type callerFunc func(ctx context.Context, permit sender.Permit) sender.Result
+
+func (f callerFunc) SendOn(ctx context.Context, on *sender.Conn, _ job.Job, permit sender.Permit) sender.Result {
+	on.Release()
+	return f(ctx, permit)
+}
+
+// write puts records into the topic.
+func (b *bubble) write(records ...job.Record) {
+	b.Helper()
+	p, err := consumer.NewProducer(consumer.ProducerOptions{Connection: b.connection()})
+	b.must(err)
+	defer func() { b.must(p.Close()) }()
+	b.must(p.WriteBatch(b.Context(), "jobs", records))
+}
+
+// writeMany writes so many jobs without a key.
+func (b *bubble) writeMany(count int) {
+	b.Helper()
+	var all []job.Record
+	for i := range count {
+		all = append(all, job.Record{Value: []byte(`{"id":"` + strconv.Itoa(i) + `"}`)})
+	}
+	b.write(all...)
+}
+
+// produce writes jobs, each with a key of its own.
+func (b *bubble) produce(ids ...string) {
+	b.Helper()
+	var records []job.Record
+	for _, id := range ids {
+		records = append(records, job.Record{Key: []byte(id), Value: []byte(id), Headers: []job.Header{{Key: job.HeaderIdempotencyKey, Value: []byte(id)}}})
+	}
+	b.write(records...)
+}
+
+// take returns the next job, as the pacer would.
+func (b *bubble) take() *consumer.Delivery {
+	b.Helper()
+	b.until(time.Minute, "a job is ready", func() bool { return b.consumer.Waiting() > 0 })
+	return b.consumer.Take()
+}
+
+// slot returns the next slot.
+func (b *bubble) slot() throttle.Slot {
+	b.Helper()
+	s, err := b.limiter.Next(b.Context())
+	b.must(err)
+	return s
+}
+
+// handle has a worker handle a job with a slot.
+func (b *bubble) handle(c caller, d *consumer.Delivery, s throttle.Slot) {
+	b.pool.sender = c
+	b.places <- struct{}{}
+	b.pool.handle(workItem{d: d, slot: s, since: time.Now()})
+	if len(b.places) != 0 {
+		b.Errorf("got %d places that are still taken, want none", len(b.places))
+	}
+}
+
+// called is when a job was called.
+func (b *bubble) called(id string) []time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.calls[id])
+}
+
+// dead is how many jobs were dead-lettered.
+func (b *bubble) dead() int64 { return b.records("jobs.dlq") }
+
+func (b *bubble) records(topic string) (n int64) {
+	for _, p := range b.kafka.PartitionInfos(topic) {
+		n += p.HighWatermark
+	}
+	return n
+}
+
+// settled is the group's committed offset.
+func (b *bubble) settled() (n int64) {
+	if g := b.kafka.GroupInfo("g.jobs"); g != nil {
+		n = g.Commits["jobs"][0].Offset
+	}
+	return n
+}
+
+// until lets the bubble's time pass until something is true, for so long at most.
+func (b *bubble) until(most time.Duration, what string, is func() bool) {
+	b.Helper()
+	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
+		synctest.Wait()
+		if is() {
+			return
+		}
+		if time.Since(begun) > most {
+			b.Fatalf("%v passed and not yet: %s", most, what)
+		}
+	}
+}
+
+func ids(kind string, n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprint(kind, "-", i))
+	}
+	return all
+}
+
+// openBreaker fails calls until the breaker opens.
+func openBreaker(t *testing.T, b *breaker.Breaker, failures int) {
+	t.Helper()
+	for range failures {
+		done, err := b.Allow()
+		if err != nil {
+			t.Fatal(err)
+		}
+		done(sender.Result{Kind: sender.Unavailable}, breaker.ToProvider)
+	}
+}
+
+var (
+	accepted    = sender.Result{Kind: sender.Accepted, Status: 200}
+	unavailable = sender.Result{Kind: sender.Unavailable, Status: 503}
+)
