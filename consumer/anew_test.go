@@ -45,7 +45,7 @@ func TestATopicMadeAnewUnderANodeIsReadFromItsBeginning(t *testing.T) {
 			t.Parallel()
 			bubble(t, 1, func(w *world) {
 				w.produce("jobs", numbered(0, 20)...)
-				n := w.start(w.options(), (*consumer.Delivery).Done)
+				n := w.start(w.options(), settled)
 				w.waitFor("jobs", 0, 20)
 				if !worked {
 					w.ok(n.end())
@@ -54,7 +54,7 @@ func TestATopicMadeAnewUnderANodeIsReadFromItsBeginning(t *testing.T) {
 					held := n.holding(256)
 					w.anew(1, 500)
 					for _, d := range held {
-						d.Done()
+						d.Done(consumer.Outcome{})
 					}
 				} else {
 					w.anew(1, 50)
@@ -62,7 +62,7 @@ func TestATopicMadeAnewUnderANodeIsReadFromItsBeginning(t *testing.T) {
 				want := map[bool]int{true: 50, false: 500}[worked]
 				w.until("all of the new topic is handed out", func() bool {
 					for _, d := range n.grab() {
-						d.Done()
+						d.Done(consumer.Outcome{})
 					}
 					return len(news(n.values())) == want
 				})
@@ -85,7 +85,7 @@ func TestATopicMadeAnewStopsWhoAsksForThat(t *testing.T) {
 		o := w.options()
 		o.OutOfRange = consumer.RangeStop
 		w.produce("jobs", numbered(0, 20)...)
-		n := w.start(o, (*consumer.Delivery).Done)
+		n := w.start(o, settled)
 		w.waitFor("jobs", 0, 20)
 		time.Sleep(2 * time.Second)
 		w.anew(1, 50)
@@ -108,7 +108,7 @@ func TestATopicThatIsGoneForLongIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
 		w.produce("jobs", numbered(0, 20)...)
-		n := w.start(w.options(), (*consumer.Delivery).Done)
+		n := w.start(w.options(), settled)
 		w.waitFor("jobs", 0, 20)
 		deleted, err := w.client.DeleteTopics(w.t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{"jobs"}})
 		w.ok(err)

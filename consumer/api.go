@@ -5,13 +5,11 @@ import (
 
 	"dispatcher/consumer/internal/auth"
 
-	"dispatcher/consumer/deadletter"
 	"dispatcher/consumer/internal/broker"
 	"dispatcher/consumer/internal/fetch"
 	"dispatcher/consumer/internal/offsets"
 	"dispatcher/consumer/internal/produce"
 	"dispatcher/consumer/internal/schedule"
-	"dispatcher/consumer/internal/settle"
 	"dispatcher/job"
 )
 
@@ -90,32 +88,3 @@ var (
 // CheckJob returns why a node dead-letters a job of a lane's topic unsent; nil: it doesn't.
 // Without lanes the lane is [DefaultLane].
 func CheckJob(j *job.Job, lane string) error { return fetch.CheckJob(j, lane) }
-
-// Results settles jobs with a record of each on <topic>.results, where those are written.
-type Results struct{ s *settle.Settler }
-
-// Results returns what settles jobs; nil: no results are written.
-func (c *Consumer) Results() *Results {
-	if !c.opts.Results {
-		return nil
-	}
-	return &Results{c.settler}
-}
-
-// Done settles the job as [Delivery.Done] does, once Kafka has its result.
-func (r *Results) Done(d *Delivery, o Outcome) {
-	if r == nil {
-		d.Done()
-		return
-	}
-	r.s.Done(d, o)
-}
-
-// Dead writes the job's result and then does as [Delivery.Dead] does.
-func (r *Results) Dead(d *Delivery, f deadletter.Failure, o Outcome) {
-	if r == nil {
-		d.Dead(f)
-		return
-	}
-	r.s.DeadWithResult(d, f, o)
-}

@@ -27,7 +27,7 @@ func TestANodeThatStandsAsideGivesItsPartitionsUp(t *testing.T) {
 			t.Errorf("got cause %v", err)
 		}
 		for _, d := range held {
-			d.Done()
+			d.Done(consumer.Outcome{})
 		}
 		w.until("the other one has done the rest", func() bool { return len(other.values()) == 18 })
 		if err := wedged.c.Status().Ready(); err == nil || !strings.Contains(err.Error(), "left its groups: no hands") {
@@ -42,7 +42,7 @@ func TestANodeThatStandsAsideGivesItsPartitionsUp(t *testing.T) {
 		w.produce("jobs", numbered(20, 40)...)
 		w.until("it gets jobs again", func() bool {
 			for _, d := range wedged.grab() {
-				d.Done()
+				d.Done(consumer.Outcome{})
 			}
 			return len(wedged.values())+len(other.values()) == 40
 		})
@@ -55,7 +55,7 @@ func TestANodeThatStandsAsideGivesItsPartitionsUp(t *testing.T) {
 	})
 }
 
-func done(d *consumer.Delivery) { d.Done() }
+func done(d *consumer.Delivery) { d.Done(consumer.Outcome{}) }
 
 // parts is how many partitions a node works.
 func (n *node) parts() int { return len(n.c.Status().Partitions) }
@@ -99,7 +99,7 @@ func TestANodeKnowsWhatOthersDo(t *testing.T) {
 		w.produce("jobs", numbered(0, 20)...)
 		a := w.start(w.options(), nil)
 		for _, d := range a.holding(20) {
-			d.Done()
+			d.Done(consumer.Outcome{})
 		}
 		w.until("all is committed", func() bool { return a.c.Status().Lag == 0 })
 		expect("alone", a, nothing, false, false)
@@ -113,7 +113,7 @@ func TestANodeKnowsWhatOthersDo(t *testing.T) {
 		expect("with one that stands still", a, nothing, false, false)
 		expect("with one that works", a, func() {
 			for _, d := range b.grab() {
-				d.Done()
+				d.Done(consumer.Outcome{})
 			}
 			w.until("b has done its work", func() bool { return b.c.Status().Lag == 0 })
 		}, true, true)

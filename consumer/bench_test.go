@@ -80,7 +80,7 @@ func BenchmarkConsume(b *testing.B) {
 	go func() { ended <- c.Run(ctx) }()
 	seen := 0
 	for d := range taken(c) {
-		d.Done()
+		d.Done(consumer.Outcome{})
 		if seen++; seen == b.N {
 			break
 		}

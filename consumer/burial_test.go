@@ -47,7 +47,9 @@ func TestDeadLetterThatNeverFits(t *testing.T) {
 			bubble(t, 1, func(w *world) {
 				w.produce("jobs", c.rec)
 				w.refuse("jobs.dlq", 8000)
-				n := w.start(w.options(), func(d *consumer.Delivery) { go d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent}) })
+				n := w.start(w.options(), func(d *consumer.Delivery) {
+					go d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent}, consumer.Outcome{})
+				})
 				w.waitFor("jobs", 0, 1)
 				w.ok(n.end())
 				m := w.letters("jobs")[0]
@@ -72,7 +74,7 @@ func TestDeadLettersOfAnotherTopicGoOn(t *testing.T) {
 		w.produce("jobs", bad("1"))
 		o := w.options()
 		o.Topics = []string{"jobs", "more"}
-		n := w.start(o, (*consumer.Delivery).Done)
+		n := w.start(o, settled)
 		w.until("the first topic's letter is refused", func() bool { return fault.Hits() > 0 })
 		w.produce("more", bad("2"))
 		w.waitFor("more", 0, 1)
@@ -99,7 +101,7 @@ func TestCondemnedRecordsAreBounded(t *testing.T) {
 				for range 20 {
 					w.produce("jobs", rec)
 				}
-				n := w.start(w.options(), (*consumer.Delivery).Done)
+				n := w.start(w.options(), settled)
 				time.Sleep(10 * time.Second)
 				synctest.Wait()
 				if open := n.c.Status().Partitions[0].Open; open < 1 || open > 9 {
@@ -119,7 +121,7 @@ func TestNoLetterIsBegunAfterTheStop(t *testing.T) {
 	bubble(t, 1, func(w *world) {
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.dlq", Err: kerr.NotEnoughReplicas, Count: -1})
 		w.produce("jobs", bad("1"))
-		n := w.start(w.options(), (*consumer.Delivery).Done)
+		n := w.start(w.options(), settled)
 		w.until("it is refused", func() bool { return fault.Hits() > 0 })
 		w.produce("jobs", bad("2"), bad("3"))
 		w.until("the others wait", func() bool { return n.c.Status().Partitions[0].Open == 3 })
@@ -153,7 +155,7 @@ func TestHangingLettersShareOneDrain(t *testing.T) {
 			lost.Add(1)
 			return true
 		})
-		n := w.start(o, (*consumer.Delivery).Done)
+		n := w.start(o, settled)
 		w.until("the first one hangs", func() bool { return lost.Load() == 1 })
 		began := time.Now()
 		w.ok(n.end())
@@ -177,7 +179,9 @@ func TestDeadLetterWithHalfAnOrigin(t *testing.T) {
 			t.Parallel()
 			bubble(t, 1, func(w *world) {
 				w.produce("jobs", job.Record{Value: []byte("x"), Headers: headers})
-				n := w.start(w.options(), func(d *consumer.Delivery) { d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent}) })
+				n := w.start(w.options(), func(d *consumer.Delivery) {
+					d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent}, consumer.Outcome{})
+				})
 				w.waitFor("jobs", 0, 1)
 				w.ok(n.end())
 				m := w.letters("jobs")[0]

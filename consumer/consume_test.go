@@ -18,7 +18,7 @@ func TestConsumesEverythingOnce(t *testing.T) {
 	t.Parallel()
 	bubble(t, 4, func(w *world) {
 		w.produce("jobs", numbered(0, 5000)...)
-		n := w.start(w.options(), (*consumer.Delivery).Done)
+		n := w.start(w.options(), settled)
 		w.until("all seen", func() bool { return len(n.values()) >= 5000 })
 		if err := n.end(); err != nil {
 			t.Errorf("got %v from Run, want nil", err)
@@ -75,8 +75,8 @@ func TestInHandIsBounded(t *testing.T) {
 			t.Errorf("got %d jobs handed out and %d in hand, want 7", got, n.c.Status().InFlight)
 		}
 		for _, d := range held[:3] {
-			d.Done()
-			d.Done() // a second word has no effect
+			d.Done(consumer.Outcome{})
+			d.Done(consumer.Outcome{}) // a second word has no effect
 			d.Release()
 		}
 		synctest.Wait()
@@ -84,7 +84,7 @@ func TestInHandIsBounded(t *testing.T) {
 			t.Errorf("after 3 were settled: got %d jobs handed out, want 10", got)
 		}
 		for _, d := range append(held[3:], n.holding(3)...) {
-			d.Done()
+			d.Done(consumer.Outcome{})
 		}
 		go n.settleHeld()
 		w.until("all seen", func() bool { return len(n.values()) == 100 })
@@ -103,15 +103,15 @@ func TestOrderByKey(t *testing.T) {
 		if got, want := strings.Join(n.values(), " "), "a1 b1 x1 x2"; got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
-		first[0].Done()
+		first[0].Done(consumer.Outcome{})
 		second := n.holding(1)
-		second[0].Done()
-		n.holding(1)[0].Done()
+		second[0].Done(consumer.Outcome{})
+		n.holding(1)[0].Done(consumer.Outcome{})
 		if got, want := strings.Join(n.values(), " "), "a1 b1 x1 x2 a2 a3"; got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 		for _, d := range first[1:] {
-			d.Done()
+			d.Done(consumer.Outcome{})
 		}
 		w.ok(n.end())
 		if offset, _ := w.committed("jobs", 0); offset != 6 {
@@ -137,7 +137,7 @@ func TestOrderByPartition(t *testing.T) {
 				t.Fatalf("got %d jobs handed out in round %d, want %d", got, round, want)
 			}
 			for _, d := range held {
-				d.Done()
+				d.Done(consumer.Outcome{})
 			}
 		}
 		w.ok(n.end())
@@ -158,7 +158,7 @@ func TestNoOrder(t *testing.T) {
 		o.Order = consumer.OrderNone
 		n := w.start(o, nil)
 		for _, d := range n.holding(3) {
-			d.Done()
+			d.Done(consumer.Outcome{})
 		}
 		w.ok(n.end())
 	})
@@ -173,15 +173,15 @@ func TestReturnClosesTheKey(t *testing.T) {
 		n := w.start(w.options(), nil)
 		held := n.holding(2)
 		held[0].Release()
-		held[1].Done()
+		held[1].Done(consumer.Outcome{})
 		w.produce("jobs", keyed("a", "a3"), keyed("c", "c1"))
-		n.holding(1)[0].Done()
+		n.holding(1)[0].Done(consumer.Outcome{})
 		synctest.Wait()
 		if got, want := strings.Join(n.values(), " "), "a1 b1 c1"; got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 		w.ok(n.end())
-		next := w.start(w.options(), (*consumer.Delivery).Done)
+		next := w.start(w.options(), settled)
 		w.until("the key's jobs are seen", func() bool { return len(next.values()) >= 3 })
 		w.ok(next.end())
 		if got, want := strings.Join(next.values(), " "), "a1 a2 a3"; got != want {
@@ -206,7 +206,7 @@ func TestPartitionsTakeTurns(t *testing.T) {
 		w.produce("jobs", keyed(keysOf(1, 2, 1)[0], "slow"))
 		time.Sleep(time.Second) // it is fetched by then
 		for range 2 {
-			held[0].Done()
+			held[0].Done(consumer.Outcome{})
 			held = append(held[1:], n.holding(1)...)
 		}
 		if got := n.values()[4:]; !slices.Contains(got, "slow") {
@@ -214,7 +214,7 @@ func TestPartitionsTakeTurns(t *testing.T) {
 		}
 		go n.settleHeld()
 		for _, d := range held {
-			d.Done()
+			d.Done(consumer.Outcome{})
 		}
 		w.ok(n.end())
 	})
@@ -233,7 +233,7 @@ func TestOneLargeBatch(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
 		w.produce("jobs", job.Record{Value: bytes.Repeat([]byte("x"), 900_000)}, job.Record{Value: []byte("after")})
-		n := w.start(w.options(), (*consumer.Delivery).Done)
+		n := w.start(w.options(), settled)
 		w.until("both seen", func() bool { return len(n.values()) == 2 })
 		w.ok(n.end())
 	})
@@ -245,7 +245,7 @@ func TestStartLast(t *testing.T) {
 		w.produce("jobs", numbered(0, 10)...)
 		o := w.options()
 		o.StartAt = consumer.StartLast
-		n := w.start(o, (*consumer.Delivery).Done)
+		n := w.start(o, settled)
 		w.until("the offset is committed", func() bool { offset, _ := w.committed("jobs", 0); return offset == 10 })
 		w.produce("jobs", numbered(10, 12)...)
 		w.until("both seen", func() bool { return len(n.values()) == 2 })
@@ -273,10 +273,10 @@ func TestTwoTopics(t *testing.T) {
 		o.Topics = []string{"jobs", "more"}
 		n := w.start(o, func(d *consumer.Delivery) {
 			if d.Job.Topic == "more" && d.Job.Offset == 3 {
-				go d.Dead(deadletter.Failure{Class: deadletter.ClassExpired})
+				go d.Dead(deadletter.Failure{Class: deadletter.ClassExpired}, consumer.Outcome{})
 				return
 			}
-			d.Done()
+			d.Done(consumer.Outcome{})
 		})
 		w.until("all are settled", func() bool {
 			a, _ := w.committed("jobs", 0)

@@ -17,7 +17,7 @@ import (
 // leaves behind.
 func (w *world) ended(offset int64) string {
 	w.t.Helper()
-	n := w.start(w.options(), (*consumer.Delivery).Done)
+	n := w.start(w.options(), settled)
 	w.waitFor("jobs", 0, offset)
 	w.ok(n.end())
 	_, metadata := w.committed("jobs", 0)
@@ -34,7 +34,7 @@ func TestACutLogGoesOnAtItsEnd(t *testing.T) {
 		var said bytes.Buffer
 		o := w.options()
 		o.Logger = slog.New(slog.NewTextHandler(&said, nil))
-		n := w.start(o, (*consumer.Delivery).Done)
+		n := w.start(o, settled)
 		w.waitFor("jobs", 0, 10)
 		w.produce("jobs", numbered(10, 15)...)
 		w.waitFor("jobs", 0, 15)
@@ -50,7 +50,7 @@ func TestACutLogGoesOnAtItsEnd(t *testing.T) {
 		if got := strings.Count(said.String(), "the log was cut"); got != 1 {
 			t.Errorf("got it said %d times, want once", got)
 		}
-		again := w.start(o, (*consumer.Delivery).Done)
+		again := w.start(o, settled)
 		w.until("it is joined", func() bool { return again.c.Status().Joined })
 		w.ok(again.end())
 		if got := strings.Count(said.String(), "the log was cut"); got != 1 || len(again.values()) != 0 {
@@ -67,7 +67,7 @@ func TestACutLogUnderOutOfRangeStopEndsTheNode(t *testing.T) {
 		w.commit("jobs", 0, 100, w.ended(10))
 		o := w.options()
 		o.OutOfRange = consumer.RangeStop
-		n := w.start(o, (*consumer.Delivery).Done)
+		n := w.start(o, settled)
 		if err := <-n.err; err == nil || !strings.Contains(err.Error(), "offset 100 is outside of the log from 0 to 10") {
 			t.Errorf("got %v, want that the offset is not in the log", err)
 		}
@@ -89,7 +89,7 @@ func TestAnOffsetOfAnotherTopicIsNotBelieved(t *testing.T) {
 					w.commit("jobs", 0, offset, old)
 					o := w.options()
 					o.OutOfRange = policy
-					n := w.start(o, (*consumer.Delivery).Done)
+					n := w.start(o, settled)
 					w.waitFor("jobs", 0, 50)
 					w.ok(n.end())
 					if got := len(news(n.values())); got != want {
@@ -110,7 +110,7 @@ func TestAnOffsetOfAnotherTopicUnderOutOfRangeStop(t *testing.T) {
 		w.commit("jobs", 0, 20, old)
 		o := w.options()
 		o.OutOfRange = consumer.RangeStop
-		n := w.start(o, (*consumer.Delivery).Done)
+		n := w.start(o, settled)
 		if err := <-n.err; err == nil || !strings.Contains(err.Error(), "committed in a topic that was deleted") {
 			t.Errorf("got %v, want that the offset is of another topic", err)
 		}
@@ -134,7 +134,7 @@ func TestMarksWithoutATopicAreTakenOver(t *testing.T) {
 			return offset == 1 && strings.HasPrefix(metadata, "v2;") && len(metadata) > onlyID
 		})
 		for _, d := range held {
-			d.Done()
+			d.Done(consumer.Outcome{})
 		}
 		w.ok(n.end())
 	})
@@ -155,8 +155,8 @@ func TestADeletedTopicStaysDeleted(t *testing.T) {
 				opts := w.options()
 				o(&opts)
 				w.produce("jobs", numbered(0, 10)...)
-				n := w.start(opts, (*consumer.Delivery).Done)
-				other := w.start(opts, (*consumer.Delivery).Done)
+				n := w.start(opts, settled)
+				other := w.start(opts, settled)
 				w.waitFor("jobs", 0, 10)
 				w.ok(w.cluster.DeleteTopic("jobs"))
 				for range 100 { // longer than kafka-go waits between its looks for new partitions

@@ -30,7 +30,7 @@ func TestDeadLetterKeepsTheRecord(t *testing.T) {
 		o := w.options()
 		o.Node = "n1"
 		n := w.start(o, func(d *consumer.Delivery) {
-			d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent, Code: "422", Message: strings.Repeat("é", 1000), Attempt: 3})
+			d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent, Code: "422", Message: strings.Repeat("é", 1000), Attempt: 3}, consumer.Outcome{})
 		})
 		w.until("it is settled", func() bool { offset, _ := w.committed("jobs", 0); return offset == 1 })
 		w.ok(n.end())
@@ -79,7 +79,7 @@ func TestDeadLetterKeepsItsOrigin(t *testing.T) {
 		var id string
 		n := w.start(w.options(), func(d *consumer.Delivery) {
 			id = d.Job.ID
-			d.Dead(deadletter.Failure{Class: deadletter.ClassExhausted, Attempt: 6})
+			d.Dead(deadletter.Failure{Class: deadletter.ClassExhausted, Attempt: 6}, consumer.Outcome{})
 		})
 		w.until("it is settled", func() bool { offset, _ := w.committed("jobs", 0); return offset == 1 })
 		w.ok(n.end())
@@ -107,7 +107,7 @@ func TestBadRecordsGoToTheDeadLetters(t *testing.T) {
 		)
 		o := w.options()
 		o.MaxJobBytes = 100
-		n := w.start(o, (*consumer.Delivery).Done)
+		n := w.start(o, settled)
 		w.until("all are settled", func() bool { offset, _ := w.committed("jobs", 0); return offset == 6 })
 		w.ok(n.end())
 		classes := map[string]string{}
@@ -130,7 +130,7 @@ func TestManyBadRecords(t *testing.T) {
 			bad = append(bad, job.Record{Value: []byte(strconv.Itoa(i)), Headers: []job.Header{{Key: "lane", Value: []byte("x")}}})
 		}
 		w.produce("jobs", append(bad, job.Record{Value: []byte("good")})...)
-		n := w.start(w.options(), (*consumer.Delivery).Done)
+		n := w.start(w.options(), settled)
 		w.until("all are settled", func() bool { offset, _ := w.committed("jobs", 0); return offset == 3001 })
 		w.ok(n.end())
 		if got := len(w.letters("jobs")); got != 3000 || len(n.values()) != 1 {
@@ -150,7 +150,7 @@ func TestDeadLetterTooLarge(t *testing.T) {
 		w.refuse("jobs.dlq", 350_000)
 		w.produce("jobs", job.Record{Value: noise('y', 900_000)})
 		n := w.start(w.options(), func(d *consumer.Delivery) {
-			go d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent})
+			go d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent}, consumer.Outcome{})
 		})
 		w.until("all are settled", func() bool { offset, _ := w.committed("jobs", 0); return offset == 4 })
 		w.ok(n.end())
@@ -179,10 +179,10 @@ func TestDeadLetterWaitsForKafka(t *testing.T) {
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.dlq", Err: kerr.NotEnoughReplicas, Count: -1})
 		n := w.start(w.options(), func(d *consumer.Delivery) {
 			if string(d.Job.Value) == "0" {
-				go d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent})
+				go d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent}, consumer.Outcome{})
 				return
 			}
-			d.Done()
+			d.Done(consumer.Outcome{})
 		})
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
@@ -204,7 +204,9 @@ func TestDeadLetterIsReturnedAtTheStop(t *testing.T) {
 	bubble(t, 1, func(w *world) {
 		w.produce("jobs", numbered(0, 1)...)
 		w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.dlq", Err: kerr.NotEnoughReplicas, Count: -1})
-		n := w.start(w.options(), func(d *consumer.Delivery) { go d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent}) })
+		n := w.start(w.options(), func(d *consumer.Delivery) {
+			go d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent}, consumer.Outcome{})
+		})
 		w.until("it is in hand", func() bool { return len(n.values()) == 1 })
 		began := time.Now()
 		w.ok(n.end())
@@ -227,7 +229,7 @@ func TestADeadLetterIsWrittenDuringTheDrain(t *testing.T) {
 			go func() {
 				<-d.Context().Done()
 				time.Sleep(time.Second) // the rest of its call
-				d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent})
+				d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent}, consumer.Outcome{})
 			}()
 		})
 		w.until("it is in hand", func() bool { return len(n.values()) == 1 })

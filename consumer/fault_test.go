@@ -33,15 +33,15 @@ func TestFencedCommitJoinsAgain(t *testing.T) {
 				n := w.start(w.options(), nil)
 				held := n.holding(10)
 				fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: e})
-				held[0].Done()
+				held[0].Done(consumer.Outcome{})
 				w.until("the commit is refused", func() bool { return fault.Hits() == 1 })
 				<-held[1].Context().Done()
 				for _, d := range held[1:] {
-					d.Done() // too late
+					d.Done(consumer.Outcome{}) // too late
 				}
 				again := n.holding(10)
 				for _, d := range again {
-					d.Done()
+					d.Done(consumer.Outcome{})
 				}
 				w.ok(n.end())
 				if offset, _ := w.committed("jobs", 0); offset != 10 {
@@ -65,7 +65,7 @@ func TestFailedCommitIsTriedAgain(t *testing.T) {
 				w.until("the first commit", func() bool { offset, _ := w.committed("jobs", 0); return offset == 0 })
 				fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: e, Count: 2})
 				for _, d := range held {
-					d.Done()
+					d.Done(consumer.Outcome{})
 				}
 				w.until("the commit", func() bool { offset, _ := w.committed("jobs", 0); return offset == 10 })
 				if fault.Hits() != 2 || held[0].Context().Err() != nil {
@@ -83,7 +83,7 @@ func TestFetchFaultsAreTriedAgain(t *testing.T) {
 	bubble(t, 1, func(w *world) {
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "jobs", Err: kerr.NotLeaderForPartition, Count: 10})
 		w.produce("jobs", numbered(0, 10)...)
-		n := w.start(w.options(), (*consumer.Delivery).Done)
+		n := w.start(w.options(), settled)
 		w.until("all seen", func() bool { return len(n.values()) == 10 })
 		if fault.Hits() != 10 {
 			t.Errorf("got %d faults, want 10", fault.Hits())
@@ -106,7 +106,7 @@ func TestWaitingKeepsTheMembership(t *testing.T) {
 		}
 		go n.settleHeld()
 		for _, d := range held {
-			d.Done()
+			d.Done(consumer.Outcome{})
 		}
 		w.until("all seen", func() bool { return len(n.values()) == 5000 })
 		w.ok(n.end())
@@ -153,7 +153,7 @@ func TestMetricsAndStatus(t *testing.T) {
 			t.Errorf("got metrics %v", got)
 		}
 		for _, d := range held {
-			d.Done()
+			d.Done(consumer.Outcome{})
 		}
 		w.until("no lag is left", func() bool { return n.c.Status().Lag == 0 })
 		w.ok(n.end())
@@ -244,7 +244,7 @@ func consumeReal(t *testing.T, conn consumer.Connection, want []string, produce 
 	var got []string
 	for d := range taken(c) {
 		got = append(got, string(d.Job.Value))
-		d.Done()
+		d.Done(consumer.Outcome{})
 		if len(got) == len(want) {
 			stop()
 		}

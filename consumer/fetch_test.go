@@ -79,7 +79,7 @@ func TestManyIdlePartitionsCostLittle(t *testing.T) {
 		var d dials
 		o := w.options()
 		o.Dial = d.by(w.net.DialContext)
-		n := w.start(o, (*consumer.Delivery).Done)
+		n := w.start(o, settled)
 		w.until("it is joined", func() bool { return len(n.c.Status().Partitions) == partitions })
 		w.produce("jobs", slices.Repeat([]job.Record{keyed("k", "x")}, backlog)...) // its partition leaves the long poll, and comes back
 		w.until("the backlog is handed out", func() bool { return len(n.values()) == backlog })
@@ -111,7 +111,7 @@ func TestATrickleIsFetchedInHandfuls(t *testing.T) {
 	t.Parallel()
 	const partitions, jobs = 300, 1000
 	bubble(t, partitions, func(w *world) {
-		n := w.start(w.options(), (*consumer.Delivery).Done)
+		n := w.start(w.options(), settled)
 		w.until("it is joined", func() bool { return len(n.c.Status().Partitions) == partitions })
 		p, err := consumer.NewProducer(consumer.ProducerOptions{Connection: w.options().Connection, Linger: 100 * time.Microsecond})
 		w.ok(err)
@@ -147,10 +147,10 @@ func TestAFullPartitionStallsNoOther(t *testing.T) {
 		release := make(chan struct{})
 		n := w.start(o, func(d *consumer.Delivery) {
 			if d.Job.Partition == 0 {
-				go func() { <-release; d.Done() }()
+				go func() { <-release; d.Done(consumer.Outcome{}) }()
 				return
 			}
-			d.Done()
+			d.Done(consumer.Outcome{})
 		})
 		w.until("the first one is in hand", func() bool { return len(n.values()) == 1 })
 		time.Sleep(time.Second)
@@ -193,7 +193,7 @@ func TestNoPartitionStarvesBesideLargeOnes(t *testing.T) {
 			mu.Lock()
 			order = append(order, d.Job.Partition)
 			mu.Unlock()
-			d.Done()
+			d.Done(consumer.Outcome{})
 		})
 		for p := range partitions {
 			w.waitFor("jobs", p, each)
@@ -235,7 +235,7 @@ func TestTheNodesBytesAreShared(t *testing.T) {
 		if least, most := int64(budget), int64(2*budget); held < least || held > most {
 			t.Errorf("got %d bytes of %d read, want %d to %d", held, partitions*each*size, least, most)
 		}
-		go n.take((*consumer.Delivery).Done)
+		go n.take(settled)
 		for p := range partitions {
 			w.waitFor("jobs", p, each)
 		}
@@ -273,7 +273,7 @@ func TestPartitionsAreFollowedToTheirLeaders(t *testing.T) {
 		var d dials
 		o := w.options()
 		o.Dial = d.by(w.net.DialContext)
-		n := w.start(o, (*consumer.Delivery).Done)
+		n := w.start(o, settled)
 		w.until("it is joined", func() bool { return len(n.c.Status().Partitions) == partitions })
 		for i := range rounds {
 			for p := range int32(partitions) {

@@ -291,7 +291,7 @@ func sortedSet(lists ...[]string) (set []string, repeats int) {
 func (n *node) settleHeld() {
 	for {
 		for _, d := range n.grab() {
-			d.Done()
+			d.Done(consumer.Outcome{})
 		}
 		select {
 		case <-n.over:
@@ -396,3 +396,6 @@ func keysOf(partition, partitions, count int) []string {
 	}
 	return keys
 }
+
+// settled is a worker that settles each job at once.
+func settled(d *consumer.Delivery) { d.Done(consumer.Outcome{}) }

@@ -35,7 +35,7 @@ func TestALateJobOfTheFirstLaneGoesFirst(t *testing.T) {
 		for range 5 {
 			d := n.c.Take()
 			topics = append(topics, d.Job.Topic)
-			d.Done()
+			d.Done(consumer.Outcome{})
 		}
 		if want := []string{"codes", "codes", "codes", "bulk", "bulk"}; !slices.Equal(topics, want) {
 			t.Errorf("got %v, want %v", topics, want)
@@ -54,7 +54,7 @@ func TestEachLaneHasItsOwnRoom(t *testing.T) {
 		o.MaxInFlight = 5
 		n := w.start(o, func(d *consumer.Delivery) {
 			if d.Job.Topic == "bulk" {
-				d.Done()
+				d.Done(consumer.Outcome{})
 				return
 			}
 			go func() { <-d.Context().Done(); d.Release() }()
@@ -74,7 +74,7 @@ func TestAJobIsOfItsTopicsLane(t *testing.T) {
 		lane := func(name string) []job.Header { return []job.Header{{Key: "lane", Value: []byte(name)}} }
 		w.produce("bulk", job.Record{Value: []byte("same"), Headers: lane("rest")}, job.Record{Value: []byte("other"), Headers: lane("otp")})
 		o := inLanes(w.options(), consumer.Lane{Name: "otp", Topics: []string{"codes"}}, consumer.Lane{Name: "rest", Topics: []string{"bulk"}})
-		n := w.start(o, (*consumer.Delivery).Done)
+		n := w.start(o, settled)
 		w.until("both are settled", func() bool { offset, _ := w.committed("bulk", 0); return offset == 2 })
 		w.ok(n.end())
 		letters := w.letters("bulk")
@@ -103,15 +103,15 @@ func TestTheOldestJobIsKnown(t *testing.T) {
 			}
 		}
 		age(30 * time.Second)
-		held[1].Done()
+		held[1].Done(consumer.Outcome{})
 		age(30 * time.Second)
-		held[0].Done()
+		held[0].Done(consumer.Outcome{})
 		age(20 * time.Second)
-		held[2].Done()
+		held[2].Done(consumer.Outcome{})
 		age(0)
 		time.Sleep(15 * time.Second) // the last one is due for 5 s
 		age(5 * time.Second)
-		n.holding(1)[0].Done()
+		n.holding(1)[0].Done(consumer.Outcome{})
 		age(0)
 		w.ok(n.end())
 	})

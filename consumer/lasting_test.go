@@ -59,7 +59,7 @@ func TestLastingFaults(t *testing.T) {
 				log := newBook()
 				o := w.options()
 				o.Logger = slog.New(log)
-				n := w.start(o, (*consumer.Delivery).Done)
+				n := w.start(o, settled)
 				w.waitFor("jobs", 0, 0)
 				fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{c.key}, Topic: "jobs", Err: kerr.NotCoordinator, Count: -1})
 				w.produce("jobs", numbered(0, 5)...)
@@ -110,14 +110,14 @@ func TestPartitionWithoutALeader(t *testing.T) {
 		if s := n.c.Status(); string(held[0].Job.Value) != "led" || !s.Joined || s.Ready() == nil || len(s.Partitions) != 1 {
 			t.Errorf("got %s in hand, readiness %v and status %+v", held[0].Job.Value, s.Ready(), s)
 		}
-		held[0].Done()
+		held[0].Done(consumer.Outcome{})
 		w.waitFor("jobs", 0, 1)
 		fault.Remove()
 		late := n.holding(1)
 		if held[0].Context().Err() != nil || n.c.Status().Ready() != nil {
 			t.Errorf("got context error %v and readiness %v, want none", held[0].Context().Err(), n.c.Status().Ready())
 		}
-		late[0].Done()
+		late[0].Done(consumer.Outcome{})
 		w.ok(n.end())
 		if got, _ := w.committed("jobs", 1); got != 1 {
 			t.Errorf("got offset %d committed of the late one, want 1", got)
@@ -134,7 +134,7 @@ func TestStartLastInAnAddedPartition(t *testing.T) {
 		w.produce("jobs", job.Record{Key: []byte(keysOf(1, 2, 1)[0]), Value: []byte("early")})
 		o := w.options()
 		o.StartAt = consumer.StartLast
-		n := w.start(o, (*consumer.Delivery).Done)
+		n := w.start(o, settled)
 		w.waitFor("jobs", 1, 1)
 		w.ok(n.end())
 		if got := n.values(); len(got) != 1 {
@@ -151,7 +151,7 @@ func TestStartLastWithTwoMembers(t *testing.T) {
 		w.produce("jobs", job.Record{Key: []byte(keysOf(0, 2, 1)[0])}, job.Record{Key: []byte(keysOf(1, 2, 1)[0])})
 		o := w.options()
 		o.StartAt = consumer.StartLast
-		a, b := w.start(o, (*consumer.Delivery).Done), w.start(o, (*consumer.Delivery).Done)
+		a, b := w.start(o, settled), w.start(o, settled)
 		w.waitFor("jobs", 0, 1)
 		w.waitFor("jobs", 1, 1)
 		w.ok(a.end())
@@ -182,7 +182,7 @@ func TestDrainIsCountedFromTheStop(t *testing.T) {
 		held := n.holding(2)
 		w.waitFor("jobs", 0, 0)
 		broken.Store(true)
-		held[0].Done()
+		held[0].Done(consumer.Outcome{})
 		w.until("a commit hangs", lost.Load)
 		began := time.Now()
 		w.ok(n.end())

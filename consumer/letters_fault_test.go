@@ -218,7 +218,9 @@ func TestACutLetterIsMadeWhole(t *testing.T) {
 			w.produce("jobs", job.Record{Key: []byte("k"), Value: append([]byte(strconv.Itoa(i)), value...), Headers: []job.Header{header}})
 		}
 		fault := w.refuse("jobs.dlq", 5000)
-		n := w.start(w.options(), func(d *consumer.Delivery) { d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent}) })
+		n := w.start(w.options(), func(d *consumer.Delivery) {
+			d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent}, consumer.Outcome{})
+		})
 		w.waitFor("jobs", 0, 3)
 		w.ok(n.end())
 		fault.Remove()

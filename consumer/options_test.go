@@ -112,7 +112,7 @@ func TestProducerPartitionsByKey(t *testing.T) {
 			if got, want := d.Job.Partition, int(d.Job.Value[0]-'0'); got != want {
 				t.Errorf("key %s: got partition %d, want %d", d.Job.Key, got, want)
 			}
-			d.Done()
+			d.Done(consumer.Outcome{})
 		}
 		w.ok(n.end())
 	})

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"dispatcher/consumer"
 )
 
 // wires is a network that can be cut, and be whole again.
@@ -52,7 +54,7 @@ func (w *world) cutOff(jobs int) (*node, *wires) {
 	held := n.holding(jobs)
 	net.cut(true)
 	for _, d := range held {
-		d.Done()
+		d.Done(consumer.Outcome{})
 	}
 	return n, net
 }
@@ -73,7 +75,7 @@ func TestWhatIsSettledOutlastsTheBrokersAbsence(t *testing.T) {
 			t.Errorf("got %d jobs handed out, want each of 25 once", got)
 		}
 		for _, d := range n.holding(5) {
-			d.Done()
+			d.Done(consumer.Outcome{})
 		}
 		w.ok(n.end())
 	})

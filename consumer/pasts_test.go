@@ -58,7 +58,7 @@ func pastChangesHands(t *testing.T, order consumer.Order, crash bool) {
 		pasts := map[string]consumer.Attempts{}
 		second := w.start(o, func(d *consumer.Delivery) {
 			pasts[string(d.Job.Value)] = d.Attempts()
-			d.Done()
+			d.Done(consumer.Outcome{})
 		})
 		w.until("all is committed", func() bool { got, _ := w.committed("jobs", 0); return got == 3 })
 		w.ok(second.end())
@@ -81,7 +81,7 @@ func TestMarksOutrankPasts(t *testing.T) {
 		w.produce("jobs", numbered(0, 200)...)
 		n := w.start(w.options(), func(d *consumer.Delivery) {
 			if d.Job.Offset%2 == 1 {
-				d.Done()
+				d.Done(consumer.Outcome{})
 				return
 			}
 			calls := int(d.Job.Offset) + 1
@@ -97,7 +97,7 @@ func TestMarksOutrankPasts(t *testing.T) {
 			t.Errorf("got metadata %q, want the marks", metadata)
 		}
 		w.ok(n.end())
-		next := w.start(w.options(), (*consumer.Delivery).Done)
+		next := w.start(w.options(), settled)
 		w.until("the others are seen", func() bool { return len(next.values()) == 101 })
 		w.ok(next.end())
 	})
@@ -114,7 +114,7 @@ func TestABlameIsNotOverwritten(t *testing.T) {
 		held[0].SetAttempts(consumer.Attempts{Calls: 1})
 		held[0].CountFailure()
 		held[0].Sleep(consumer.SleepOptions{Until: time.Now().Add(time.Hour), Attempts: consumer.Attempts{Calls: 2}})
-		held[1].Done()
+		held[1].Done(consumer.Outcome{})
 		held[1].CountFailure()
 		w.ok(n.end())
 		next := w.start(w.options(), nil)
@@ -122,7 +122,7 @@ func TestABlameIsNotOverwritten(t *testing.T) {
 		if got := d.Attempts(); got != (consumer.Attempts{Calls: 2, Failures: 1}) || d.Job.Offset != 0 {
 			t.Errorf("offset %d: got past %+v, want 2 calls and 1 failure", d.Job.Offset, got)
 		}
-		d.Done()
+		d.Done(consumer.Outcome{})
 		w.ok(next.end())
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"dispatcher/consumer"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -47,7 +49,7 @@ func TestAPauseOfAnHourIsHarmless(t *testing.T) {
 					t.Errorf("job %s came twice", d.Job.Value)
 				}
 				seen[string(d.Job.Value)] = true
-				d.Done()
+				d.Done(consumer.Outcome{})
 			}
 			return len(seen) == jobs
 		})

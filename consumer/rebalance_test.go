@@ -25,7 +25,7 @@ func TestOneStuckJobCostsNoRepeats(t *testing.T) {
 				go func() { <-d.Context().Done(); d.Release() }()
 				return
 			}
-			d.Done()
+			d.Done(consumer.Outcome{})
 		}
 		n := w.start(w.options(), stuck)
 		w.until("all seen", func() bool { return len(n.values()) == 2000 })
@@ -34,7 +34,7 @@ func TestOneStuckJobCostsNoRepeats(t *testing.T) {
 			t.Errorf("got offset %d and metadata %q, want 50, the topic's id and marks", offset, metadata)
 		}
 		w.produce("jobs", numbered(2000, 2010)...)
-		next := w.start(w.options(), (*consumer.Delivery).Done)
+		next := w.start(w.options(), settled)
 		w.until("the rest is seen", func() bool { return len(next.values()) >= 11 })
 		w.ok(next.end())
 		if got, want := strings.Join(next.values(), " "), "50 2000 2001 2002 2003 2004 2005 2006 2007 2008 2009"; got != want {
@@ -58,7 +58,7 @@ func TestTheWindowIsBounded(t *testing.T) {
 				first = d
 				return
 			}
-			d.Done()
+			d.Done(consumer.Outcome{})
 		})
 		w.until("the window is full", func() bool { return len(n.values()) >= 8192 })
 		time.Sleep(5 * time.Second)
@@ -66,7 +66,7 @@ func TestTheWindowIsBounded(t *testing.T) {
 		if got := len(n.values()); got != 8192 {
 			t.Errorf("got %d jobs handed out, want 8192", got)
 		}
-		first.Done()
+		first.Done(consumer.Outcome{})
 		w.until("all seen", func() bool { return len(n.values()) == 20_000 })
 		w.ok(n.end())
 	})
@@ -82,7 +82,7 @@ func TestRebalanceWhileSending(t *testing.T) {
 		o.MaxInFlight = 50
 		slow := func(d *consumer.Delivery) {
 			// On the wire at once: the stop of the assignment doesn't touch it.
-			go func() { time.Sleep(100 * time.Millisecond); d.Done() }()
+			go func() { time.Sleep(100 * time.Millisecond); d.Done(consumer.Outcome{}) }()
 		}
 		a := w.start(o, slow)
 		w.until("the first one works", func() bool { return len(a.values()) > 200 })
@@ -113,7 +113,7 @@ func TestRevokeReachesWaiters(t *testing.T) {
 			go func() { <-d.Context().Done(); causes <- context.Cause(d.Context()); d.Release() }()
 		})
 		w.until("in hand", func() bool { return a.c.Status().InFlight == 20 })
-		b := w.start(o, (*consumer.Delivery).Done)
+		b := w.start(o, settled)
 		if err := <-causes; !errors.Is(err, consumer.ErrRevoked) {
 			t.Errorf("got cause %v, want ErrRevoked", err)
 		}
@@ -148,13 +148,13 @@ func TestNoMarkAfterRevoke(t *testing.T) {
 		a := w.start(o, nil)
 		held := a.holding(10)
 		for _, d := range held[1:] {
-			d.Done()
+			d.Done(consumer.Outcome{})
 		}
 		stuck := held[0]
 		b := w.start(o, nil) // the group changes; one of the two gets the partition
 		<-stuck.Context().Done()
 		w.until("the job is handed out again", func() bool { return len(a.values()) == 11 || len(b.values()) == 1 })
-		stuck.Done() // late
+		stuck.Done(consumer.Outcome{}) // late
 		time.Sleep(time.Second)
 		if offset, _ := w.committed("jobs", 0); offset != 0 {
 			t.Errorf("got offset %d committed after a late mark, want 0", offset)
@@ -182,7 +182,7 @@ func TestStopAwaitsCalls(t *testing.T) {
 		go func() {
 			time.Sleep(5 * time.Second)
 			for _, d := range held {
-				d.Done()
+				d.Done(consumer.Outcome{})
 			}
 		}()
 		w.ok(<-n.err)
@@ -203,7 +203,7 @@ func TestDrainIsBounded(t *testing.T) {
 		n := w.start(w.options(), nil)
 		held := n.holding(10)
 		for _, d := range held[:4] {
-			d.Done()
+			d.Done(consumer.Outcome{})
 		}
 		began := time.Now()
 		w.ok(n.end())
@@ -213,7 +213,7 @@ func TestDrainIsBounded(t *testing.T) {
 		if offset, _ := w.committed("jobs", 0); offset != 4 {
 			t.Errorf("got offset %d committed, want 4", offset)
 		}
-		held[5].Done() // after the end: no effect, no panic
+		held[5].Done(consumer.Outcome{}) // after the end: no effect, no panic
 	})
 }
 
@@ -226,7 +226,7 @@ func TestMarksBeyondTheLogAreDropped(t *testing.T) {
 			bubble(t, 1, func(w *world) {
 				w.produce("jobs", numbered(0, 10)...)
 				w.commit("jobs", 0, 2, metadata)
-				n := w.start(w.options(), (*consumer.Delivery).Done)
+				n := w.start(w.options(), settled)
 				w.until("the rest is seen", func() bool { return len(n.values()) >= 8 })
 				w.ok(n.end())
 				if got, want := fmt.Sprint(n.values()), "[2 3 4 5 6 7 8 9]"; got != want {
@@ -243,7 +243,7 @@ func TestCommitBeyondTheLogStartsAgain(t *testing.T) {
 	bubble(t, 1, func(w *world) {
 		w.produce("jobs", numbered(0, 5)...)
 		w.commit("jobs", 0, 1000, "")
-		n := w.start(w.options(), (*consumer.Delivery).Done)
+		n := w.start(w.options(), settled)
 		w.until("all seen", func() bool { return len(n.values()) == 5 })
 		w.ok(n.end())
 		if offset, _ := w.committed("jobs", 0); offset != 5 {

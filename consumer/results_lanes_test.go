@@ -23,12 +23,12 @@ func TestResultsOfTiersAreThoseOfTheTopic(t *testing.T) {
 	bubble(t, 1, func(w *world) {
 		o := w.withResults()
 		o.Order, o.RetryTopics = consumer.OrderNone, []time.Duration{5 * time.Second}
-		n := w.startSettling(o, func(r *consumer.Results, d *consumer.Delivery) {
+		n := w.startSettling(o, func(d *consumer.Delivery) {
 			if d.Attempts().Calls == 0 {
 				go d.RetryLater(time.Now().Add(6*time.Second), deadletter.Failure{Class: deadletter.ClassUnavailable, Attempt: 1, Failures: 1})
 				return
 			}
-			r.Done(d, consumer.Outcome{Status: 200, Attempts: 2})
+			d.Done(consumer.Outcome{Status: 200, Attempts: 2})
 		})
 		w.produce("jobs", numbered(0, 3)...)
 		w.waitFor("jobs.retry.5s", 0, 3)

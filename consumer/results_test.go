@@ -60,20 +60,20 @@ func (w *world) failResults(topic string) *kfake.FaultHandle {
 }
 
 // startSettling runs a node that settles each job with a result.
-func (w *world) startSettling(o consumer.Options, settle func(*consumer.Results, *consumer.Delivery)) *node {
+func (w *world) startSettling(o consumer.Options, settle func(*consumer.Delivery)) *node {
 	w.t.Helper()
 	var n *node
 	ready := make(chan struct{})
 	n = w.start(o, func(d *consumer.Delivery) {
 		<-ready
-		settle(n.c.Results(), d)
+		settle(d)
 	})
 	close(ready)
 	return n
 }
 
-func accepted(r *consumer.Results, d *consumer.Delivery) {
-	r.Done(d, consumer.Outcome{Status: 202, Attempts: 1})
+func accepted(d *consumer.Delivery) {
+	d.Done(consumer.Outcome{Status: 202, Attempts: 1})
 }
 
 func TestResultsSayWhatBecameOfEachJob(t *testing.T) {
@@ -96,13 +96,13 @@ func TestResultsSayWhatBecameOfEachJob(t *testing.T) {
 		sent := began.Add(time.Second)
 		o := w.withResults()
 		o.Node = "n1"
-		n := w.startSettling(o, func(r *consumer.Results, d *consumer.Delivery) {
+		n := w.startSettling(o, func(d *consumer.Delivery) {
 			out := consumer.Outcome{Status: 202, Attempts: 2, SentAt: sent, MessageID: "m-1"}
 			if class := string(d.Job.Value); class != "done" {
-				r.Dead(d, deadletter.Failure{Class: deadletter.Class(class), Attempt: 2}, consumer.Outcome{Attempts: 2, Error: "it said no"})
+				d.Dead(deadletter.Failure{Class: deadletter.Class(class), Attempt: 2}, consumer.Outcome{Attempts: 2, Error: "it said no"})
 				return
 			}
-			r.Done(d, out)
+			d.Done(out)
 		})
 		w.waitFor("jobs", 0, 8)
 		w.ok(n.end())
@@ -141,9 +141,9 @@ func TestResultsSayWhatBecameOfEachJob(t *testing.T) {
 func TestAJobIsSettledOnceItsResultIsThere(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
-		n := w.startSettling(w.withResults(), func(r *consumer.Results, d *consumer.Delivery) {
+		n := w.startSettling(w.withResults(), func(d *consumer.Delivery) {
 			began := time.Now()
-			accepted(r, d)
+			accepted(d)
 			if took := time.Since(began); took != 0 {
 				t.Errorf("Done took %v, want nothing", took)
 			}
@@ -308,8 +308,8 @@ func TestResultsAfterTheEnd(t *testing.T) {
 		n := w.start(w.withResults(), nil)
 		held := n.holding(2)
 		w.ok(n.end())
-		n.c.Results().Done(held[0], consumer.Outcome{})
-		n.c.Results().Dead(held[1], deadletter.Failure{Class: deadletter.ClassPermanent}, consumer.Outcome{})
+		held[0].Done(consumer.Outcome{})
+		held[1].Dead(deadletter.Failure{Class: deadletter.ClassPermanent}, consumer.Outcome{})
 		if _, got := w.results("jobs"); len(got) != 0 {
 			t.Errorf("got results %v", got)
 		}
@@ -324,15 +324,12 @@ func TestNoResultsSettleAtOnce(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
 		w.produce("jobs", numbered(0, 2)...)
-		n := w.startSettling(w.options(), func(r *consumer.Results, d *consumer.Delivery) {
-			if r != nil {
-				t.Error("got results that nobody asked for")
-			}
+		n := w.startSettling(w.options(), func(d *consumer.Delivery) {
 			if string(d.Job.Value) == "0" {
-				r.Done(d, consumer.Outcome{})
+				d.Done(consumer.Outcome{})
 				return
 			}
-			r.Dead(d, deadletter.Failure{Class: deadletter.ClassPermanent}, consumer.Outcome{})
+			d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent}, consumer.Outcome{})
 		})
 		w.waitFor("jobs", 0, 2)
 		w.ok(n.end())
@@ -361,8 +358,8 @@ func TestDeadLettersComeAfterTheirResults(t *testing.T) {
 		reg := prometheus.NewRegistry()
 		o := w.withResults()
 		o.Registerer = reg
-		n := w.startSettling(o, func(r *consumer.Results, d *consumer.Delivery) {
-			go r.Dead(d, deadletter.Failure{Class: deadletter.ClassPermanent}, consumer.Outcome{Attempts: 1})
+		n := w.startSettling(o, func(d *consumer.Delivery) {
+			go d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent}, consumer.Outcome{Attempts: 1})
 		})
 		w.until("joined", func() bool { return n.c.Status().Joined })
 		fault := w.failResults("jobs")

@@ -20,7 +20,7 @@ func exceptZero(d *consumer.Delivery) {
 		go func() { <-d.Context().Done(); d.Release() }()
 		return
 	}
-	d.Done()
+	d.Done(consumer.Outcome{})
 }
 
 // Retention that overtakes a stuck job does not repeat what was complete behind
@@ -40,7 +40,7 @@ func TestRetentionOvertakesAStuckJob(t *testing.T) {
 				}
 				fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "jobs", Err: kerr.NotLeaderForPartition, Count: -1})
 				w.produce("jobs", numbered(10, 13)...)
-				next := w.start(w.options(), (*consumer.Delivery).Done)
+				next := w.start(w.options(), settled)
 				w.until("it is joined", func() bool { return next.c.Status().Joined })
 				if late {
 					w.ok(w.cluster.DeleteRecords("jobs", 0, 3))
@@ -61,7 +61,7 @@ func TestRetentionOvertakesTheFetch(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "jobs", Err: kerr.NotLeaderForPartition, Count: -1})
-		n := w.start(w.options(), (*consumer.Delivery).Done)
+		n := w.start(w.options(), settled)
 		w.waitFor("jobs", 0, 0)
 		w.produce("jobs", numbered(0, 10)...)
 		w.ok(w.cluster.DeleteRecords("jobs", 0, 4))
@@ -80,7 +80,7 @@ func TestLogThatIsShorterThanItWas(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
 		w.produce("jobs", numbered(0, 10)...)
-		n := w.start(w.options(), (*consumer.Delivery).Done)
+		n := w.start(w.options(), settled)
 		w.waitFor("jobs", 0, 10)
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "jobs", Err: kerr.NotLeaderForPartition, Count: -1})
 		w.ok(w.cluster.DeleteTopic("jobs"))
@@ -110,7 +110,7 @@ func TestHoleAtTheCommitPoint(t *testing.T) {
 		w.commit("compacted", 0, 1, "v1;AAEC")               // 1 is open, 2 and 3 are complete
 		o := w.options()
 		o.Topics = []string{"compacted"}
-		n := w.start(o, (*consumer.Delivery).Done)
+		n := w.start(o, settled)
 		w.waitFor("compacted", 0, 5)
 		w.ok(n.end())
 		if diff := cmp.Diff([]string{"a", "b", "c"}, n.values()); diff != "" {
@@ -141,7 +141,7 @@ func (w *world) outOfRange(policy consumer.OutOfRange, want string, away bool) {
 	o := w.options()
 	o.OutOfRange = policy
 	w.produce("jobs", numbered(0, 2)...)
-	first := w.start(o, (*consumer.Delivery).Done)
+	first := w.start(o, settled)
 	w.waitFor("jobs", 0, 2)
 	w.ok(first.end())
 	w.produce("jobs", numbered(2, 10)...)
@@ -149,7 +149,7 @@ func (w *world) outOfRange(policy consumer.OutOfRange, want string, away bool) {
 		w.ok(w.cluster.DeleteRecords("jobs", 0, 6))
 	}
 	fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "jobs", Err: kerr.NotLeaderForPartition, Count: -1})
-	next := w.start(o, (*consumer.Delivery).Done)
+	next := w.start(o, settled)
 	if policy != consumer.RangeStop || !away {
 		w.until("it is joined", func() bool { return next.c.Status().Joined })
 	}

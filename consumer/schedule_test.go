@@ -51,7 +51,7 @@ func schedulesAreKept(w *world, o consumer.Options, most time.Duration) {
 		mu.Lock()
 		defer mu.Unlock()
 		off[string(d.Job.Value)] = time.Since(d.Job.NotBefore)
-		d.Done()
+		d.Done(consumer.Outcome{})
 	})
 	seen := func() int { mu.Lock(); defer mu.Unlock(); return len(off) }
 	w.until("the one that waits for nothing is seen", func() bool { return seen() > 0 })

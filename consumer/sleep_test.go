@@ -39,7 +39,7 @@ func TestASleepingJobHoldsItsKeyAtMost(t *testing.T) {
 						t.Errorf("got past %+v and memo %v after %v", got, d.Memo(), time.Since(begun))
 					}
 				}
-				d.Done()
+				d.Done(consumer.Outcome{})
 			})
 			w.until("a1 sleeps", func() bool { s := n.c.Status().Lanes[0]; return s.Asleep == 1 && s.InFlight == 0 })
 			w.until("all is committed", func() bool { got, _ := w.committed("jobs", 0); return got == 3 })
@@ -62,7 +62,7 @@ func TestAStopReleasesWhatSleeps(t *testing.T) {
 				nap(d, time.Hour, true)
 				return
 			}
-			d.Done()
+			d.Done(consumer.Outcome{})
 		}
 		n := w.start(w.options(), work)
 		w.until("two sleep", func() bool { s := n.c.Status().Lanes[0]; return s.Asleep == 2 && s.InFlight == 0 && s.Waiting == 0 })
@@ -74,7 +74,7 @@ func TestAStopReleasesWhatSleeps(t *testing.T) {
 		if got, marks := w.committed("jobs", 0); got != 1 || marks == "" {
 			t.Errorf("got offset %d committed with marks %q, want 1 and the later ones marked", got, marks)
 		}
-		again := w.start(w.options(), (*consumer.Delivery).Done)
+		again := w.start(w.options(), settled)
 		w.until("all is committed", func() bool { got, _ := w.committed("jobs", 0); return got == 6 })
 		w.ok(again.end())
 		if got := again.values(); !slices.Equal(got, []string{"1", "3"}) {
@@ -114,7 +114,7 @@ func TestWakeEndsEarlyNaps(t *testing.T) {
 		}
 		n.c.Wake()
 		for _, d := range n.holding(2) {
-			d.Done()
+			d.Done(consumer.Outcome{})
 		}
 		w.ok(n.end())
 		if got := n.values()[4:]; !slices.Equal(got, []string{"0", "2"}) {
@@ -195,13 +195,13 @@ func TestBeyondTheBoundsOfSleep(t *testing.T) {
 		if d == nil || slices.Contains(asleep, string(d.Job.Value)) || d.Memo() != nil {
 			t.Fatalf("got sample %v, want a job that has not failed", d)
 		}
-		d.Done()
+		d.Done(consumer.Outcome{})
 		n.c.Wake()
 		handled := 0
 		w.until("all are handed out", func() bool {
 			for d := n.c.Take(); d != nil; d = n.c.Take() {
 				handled++
-				d.Done()
+				d.Done(consumer.Outcome{})
 			}
 			return handled == 39
 		})
@@ -231,7 +231,7 @@ func TestSamplesComeFromAnywhere(t *testing.T) {
 			if d.Job.Offset >= jobs/2 {
 				behind++
 			}
-			d.Done()
+			d.Done(consumer.Outcome{})
 		}
 		if behind < 3 || behind > 17 {
 			t.Errorf("got %d of 20 samples from the second half, want about half", behind)
@@ -258,9 +258,9 @@ func TestASampleHasNotFailed(t *testing.T) {
 		var got []string
 		for d := n.c.TakeSample(); d != nil; d = n.c.TakeSample() {
 			got = append(got, string(d.Job.Value))
-			d.Done()
+			d.Done(consumer.Outcome{})
 		}
-		first.Done()
+		first.Done(consumer.Outcome{})
 		if want := []string{"3", "0", "1"}; !slices.Equal(got, want) {
 			t.Errorf("got samples %v, want %v", got, want)
 		}

@@ -70,7 +70,7 @@ func TestALaterJobComesBackAsItWas(t *testing.T) {
 			string(second.Job.Value) != "v" || strings.Join(foreign, "") != "12" || !second.Job.Time.Equal(first.Job.Time) {
 			t.Errorf("got %+v", second)
 		}
-		second.Done()
+		second.Done(consumer.Outcome{})
 		w.until("both are committed", func() bool {
 			a, _ := w.committed("jobs", 0)
 			b, _ := w.committed("jobs.retry.5s", 0)
@@ -95,7 +95,7 @@ func TestNoTierWhereAJobIsToWaitInPlace(t *testing.T) {
 			if order != consumer.OrderNone && d.RetryLater(time.Now().Add(time.Hour), deadletter.Failure{}) {
 				t.Errorf("%s: a failed job went to a tier", order)
 			}
-			d.Done()
+			d.Done(consumer.Outcome{})
 			w.ok(n.end())
 		})
 	}
@@ -111,7 +111,7 @@ func TestATierThatFailsLeavesTheJobOpen(t *testing.T) {
 		o := withTiers(w.options(), consumer.OrderNone, 5*time.Second)
 		later := func(d *consumer.Delivery) {
 			if d.Attempts().Calls > 0 {
-				d.Done()
+				d.Done(consumer.Outcome{})
 				return
 			}
 			go d.RetryLater(time.Now().Add(6*time.Second), deadletter.Failure{Class: deadletter.ClassUnavailable, Attempt: 1})
@@ -222,10 +222,10 @@ func (s *sum) work(d *consumer.Delivery) {
 	switch {
 	case s.rnd.IntN(2) > 0:
 		s.done[value]++
-		d.Done()
+		d.Done(consumer.Outcome{})
 	case d.Attempts().Failures >= 4:
 		s.dead[value]++
-		go d.Dead(deadletter.Failure{Class: deadletter.ClassExhausted, Attempt: d.Attempts().Calls + 1})
+		go d.Dead(deadletter.Failure{Class: deadletter.ClassExhausted, Attempt: d.Attempts().Calls + 1}, consumer.Outcome{})
 	default:
 		wait := cmp.Or(s.least, 2*time.Second) + time.Duration(s.rnd.IntN(15))*cmp.Or(s.least, 2*time.Second)/2
 		past := deadletter.Failure{Class: deadletter.ClassUnavailable, Attempt: d.Attempts().Calls + 1, Failures: d.Attempts().Failures + 1}

@@ -40,7 +40,7 @@ func TestDeadLettersAreTold(t *testing.T) {
 		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		n := w.start(o, func(d *consumer.Delivery) {
 			time.Sleep(time.Second)
-			d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent, Code: "400", Message: "the provider answered 400 bad request", Answer: strings.Repeat("é", 400)})
+			d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent, Code: "400", Message: "the provider answered 400 bad request", Answer: strings.Repeat("é", 400)}, consumer.Outcome{})
 		})
 		w.until("all are settled", func() bool { offset, _ := w.committed("jobs", 0); return offset == jobs })
 		time.Sleep(2 * time.Minute)
@@ -89,7 +89,7 @@ func TestStepsOfAJob(t *testing.T) {
 				d.Sleep(consumer.SleepOptions{Until: time.Now().Add(time.Second), Memo: 1})
 				return
 			}
-			d.Done()
+			d.Done(consumer.Outcome{})
 		})
 		w.until("it is settled", func() bool { offset, _ := w.committed("jobs", 0); return offset == 1 })
 		w.ok(n.end())

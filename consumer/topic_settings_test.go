@@ -156,7 +156,7 @@ func TestAJobTooLargeForItsRetryTopicIsTriedInPlace(t *testing.T) {
 				return
 			}
 			time.Sleep(6 * time.Second)
-			d.Done()
+			d.Done(consumer.Outcome{})
 		})
 		w.waitFor("jobs", 0, 2)
 		w.waitFor("jobs.retry.5s", 0, 1)
@@ -178,7 +178,7 @@ func TestAScheduledJobTooLargeForItsRetryTopicWaitsInMemory(t *testing.T) {
 			if time.Now().Before(due) {
 				t.Errorf("handed out %v early", time.Until(due))
 			}
-			d.Done()
+			d.Done(consumer.Outcome{})
 		})
 		w.produce("jobs", scheduled(string(noise('x', 5000)), due))
 		w.within(2*time.Minute, "it is done", func() bool { got, _ := w.committed("jobs", 0); return got == 1 })

@@ -20,8 +20,10 @@ import (
 func TestAStuckJobIsExpelled(t *testing.T) {
 	t.Parallel()
 	for _, late := range []func(*consumer.Delivery){
-		(*consumer.Delivery).Done, (*consumer.Delivery).Release,
-		func(d *consumer.Delivery) { d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent}) },
+		settled, (*consumer.Delivery).Release,
+		func(d *consumer.Delivery) {
+			d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent}, consumer.Outcome{})
+		},
 	} {
 		bubble(t, 1, func(w *world) {
 			w.produce("jobs", keyed("a", "a1"), keyed("a", "a2"), keyed("b", "b1"))
@@ -29,12 +31,12 @@ func TestAStuckJobIsExpelled(t *testing.T) {
 			o.JobTimeout = 10 * time.Second
 			n := w.start(o, nil)
 			held := n.holding(2)
-			held[1].Done()
+			held[1].Done(consumer.Outcome{})
 			time.Sleep(9 * time.Second)
 			if got, _ := w.committed("jobs", 0); got != 0 || held[0].TimedOut() {
 				t.Errorf("got offset %d and gone %v before the time, want 0 and false", got, held[0].TimedOut())
 			}
-			n.holding(1)[0].Done() // a2
+			n.holding(1)[0].Done(consumer.Outcome{}) // a2
 			w.until("all is committed", func() bool { got, _ := w.committed("jobs", 0); return got == 3 })
 			if got := n.c.Status().InFlight; got != 1 || !held[0].TimedOut() {
 				t.Errorf("got %d in hand and gone %v, want 1 and true", got, held[0].TimedOut())
@@ -72,7 +74,7 @@ func TestAStuckJobComesBackFromATier(t *testing.T) {
 			t.Errorf("got past %+v, want what the worker had said", got)
 		}
 		first.Release()
-		second.Done()
+		second.Done(consumer.Outcome{})
 		w.ok(n.end())
 		if got, _ := w.committed("jobs.retry.5s", 0); got != 1 {
 			t.Errorf("got offset %d in the tier, want 1", got)
@@ -88,7 +90,9 @@ func TestAJobThatIsBeingBuriedIsNotExpelled(t *testing.T) {
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.dlq", Err: kerr.NotLeaderForPartition, Count: -1})
 		o := w.options()
 		o.JobTimeout = 5 * time.Second
-		n := w.start(o, func(d *consumer.Delivery) { go d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent}) })
+		n := w.start(o, func(d *consumer.Delivery) {
+			go d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent}, consumer.Outcome{})
+		})
 		time.Sleep(20 * time.Second)
 		fault.Remove()
 		w.until("it is settled", func() bool { got, _ := w.committed("jobs", 0); return got == 1 })
@@ -116,7 +120,7 @@ func TestADrainWithAStuckJob(t *testing.T) {
 		if took := time.Since(begin); took > o.Drain+9*time.Second {
 			t.Errorf("the end took %v", took)
 		}
-		held[0].Done()
+		held[0].Done(consumer.Outcome{})
 		if got, _ := w.committed("jobs", 0); got != 0 || n.c.Status().InFlight != 0 {
 			t.Errorf("got offset %d and %d in hand, want 0 and 0", got, n.c.Status().InFlight)
 		}
@@ -135,11 +139,11 @@ func TestAJobThatWaitsForItsResultIsNotExpelled(t *testing.T) {
 		n := w.start(o, nil)
 		held := n.holding(2)
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.results", Err: kerr.NotLeaderForPartition, Count: -1})
-		n.c.Results().Done(held[0], consumer.Outcome{Attempts: 1})
+		held[0].Done(consumer.Outcome{Attempts: 1})
 		time.Sleep(20 * time.Second)
 		fault.Remove()
 		w.until("both are settled", func() bool { got, _ := w.committed("jobs", 0); return got == 2 })
-		n.c.Results().Done(held[1], consumer.Outcome{Attempts: 1})
+		held[1].Done(consumer.Outcome{Attempts: 1})
 		time.Sleep(time.Second)
 		w.ok(n.end())
 		var results []string
@@ -168,7 +172,7 @@ func TestAJobThatWasAnsweredIsNotExpelled(t *testing.T) {
 		if got, _ := w.committed("jobs", 0); got > 0 || held.TimedOut() || n.c.Status().InFlight != 1 {
 			t.Errorf("got offset %d, gone %v and %d in hand, want it to wait", got, held.TimedOut(), n.c.Status().InFlight)
 		}
-		held.Done()
+		held.Done(consumer.Outcome{})
 		w.until("it is settled", func() bool { got, _ := w.committed("jobs", 0); return got == 1 })
 		w.ok(n.end())
 		if letters := w.letters("jobs"); len(letters) != 0 {

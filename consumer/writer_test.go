@@ -193,10 +193,10 @@ func TestALargeCommitIsSplit(t *testing.T) {
 		w.until("joined", func() bool { return n.c.Status().Joined })
 		w.produceEach("jobs", partitions)
 		for _, d := range n.holding(256) { // all that may be in hand
-			d.Done()
+			d.Done(consumer.Outcome{})
 		}
 		for _, d := range n.holding(partitions - 256) {
-			d.Done()
+			d.Done(consumer.Outcome{})
 		}
 		w.until("all is committed", func() bool {
 			for p := range partitions {

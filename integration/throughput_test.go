@@ -32,7 +32,7 @@ func BenchmarkThroughputReal(b *testing.B) {
 	b.Cleanup(func() { _ = rdb.Close() })
 	b.Run("bare fetch", func(b *testing.B) { benchFetch(b, brokers) })
 	b.Run("consumer", func(b *testing.B) {
-		benchConsumer(b, brokers, func(d *consumer.Delivery) { d.Done() })
+		benchConsumer(b, brokers, func(d *consumer.Delivery) { d.Done(consumer.Outcome{}) })
 	})
 	b.Run("consumer and dedup store", func(b *testing.B) {
 		dedup, stop := startDedup(b, rdb)
@@ -178,7 +178,7 @@ func claimAndDo(b *testing.B, l *dedup.Store) func(*consumer.Delivery) {
 				d.Release()
 				return
 			}
-			e.Done(b.Context(), 0, func(error) { d.Done() })
+			e.Done(b.Context(), 0, func(error) { d.Done(consumer.Outcome{}) })
 		}()
 	}
 }

@@ -120,7 +120,7 @@ func (k *keeper) next(t *testing.T) string {
 	late := time.After(30 * time.Second)
 	for {
 		if d := k.c.Take(); d != nil {
-			d.Done()
+			d.Done(consumer.Outcome{})
 			return string(d.Job.Value)
 		}
 		select {

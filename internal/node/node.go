@@ -221,7 +221,7 @@ func (n *Node) breaker() *breaker.Breaker {
 func (n *Node) workerPool(b *breaker.Breaker, places <-chan struct{}) *workerPool {
 	s := n.cfg.Sender
 	return &workerPool{
-		sender: n.sender, limiter: n.limiter, results: n.consumer.Results(), breaker: b, provider: n.provider,
+		sender: n.sender, limiter: n.limiter, breaker: b, provider: n.provider,
 		policy:  policy{onUnknown: s.OnUnknown, attempts: s.Retry.Attempts, backoff: s.Retry.Backoff, maxBackoff: s.Retry.MaxBackoff},
 		metrics: newMetrics(n.registry), places: places, dedup: n.dedup, grace: n.cfg.Kafka.Drain / 2, sleepersFull: n.consumer.SleepersFull,
 	}

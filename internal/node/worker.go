@@ -15,7 +15,6 @@ import (
 type workerPool struct {
 	sender   caller
 	limiter  *throttle.Limiter
-	results  *consumer.Results // nil: none are written
 	breaker  *breaker.Breaker
 	provider *report.Provider
 	policy   policy
@@ -63,7 +62,7 @@ func (a *attempt) carryOut(d decision) {
 	}
 	outcome := a.outcome(d.last)
 	if d.action == doSettle {
-		a.endClaim(d, func() { a.results.Done(a.d, outcome) }) // no worker waits for it
+		a.endClaim(d, func() { a.d.Done(outcome) }) // no worker waits for it
 		return
 	}
 	ended := make(chan struct{})
@@ -71,7 +70,7 @@ func (a *attempt) carryOut(d decision) {
 	<-ended
 	switch d.action {
 	case doDeadLetter:
-		a.results.Dead(a.d, a.failure(d), outcome)
+		a.d.Dead(a.failure(d), outcome)
 	case doRelease:
 		a.d.Release()
 	case doRequeue:

@@ -44,5 +44,5 @@ func fill(s *schedule.Scheduler, p *schedule.Partition) {
 		schedule.Prepare(&b.Jobs[i], p, schedule.Prepared{Size: 1 << 20})
 	}
 	s.Add(p, b)
-	s.Take().Done()
+	s.Answer(s.Take(), true)
 }

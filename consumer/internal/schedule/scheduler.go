@@ -23,8 +23,11 @@ type Options struct {
 
 // Settler writes what has to be written before a job is settled.
 type Settler interface {
-	// Dead writes a dead letter. It blocks until that is done or given up.
-	Dead(d *Delivery, f deadletter.Failure)
+	// Done answers once the job's result is written, where results are. It does not block.
+	Done(d *Delivery, o Outcome)
+	// Dead writes the result and the dead letter of a job that is claimed. It blocks until
+	// that is done or given up.
+	Dead(d *Delivery, f deadletter.Failure, o Outcome)
 	// RetryLater writes the job to the retry topic of a delay. false: it is too large.
 	RetryLater(d *Delivery, delay time.Duration, due time.Time, f deadletter.Failure) bool
 }

@@ -17,10 +17,20 @@ import (
 // bench is a scheduler with assignments and partitions, and no Kafka.
 type bench struct{ *Scheduler }
 
+// atOnce settles jobs without writing anything.
+type atOnce struct {
+	Settler
+	s *Scheduler
+}
+
+func (a atOnce) Done(d *Delivery, _ Outcome) { a.s.Answer(d, true) }
+
 func newBench(lanes ...*Lane) *bench {
-	return &bench{New(Options{
+	b := &bench{New(Options{
 		Lanes: lanes, Order: OrderKey, BufferBytes: 64 << 20, MaxAsleep: 1 << 14, MaxAsleepBytes: 64 << 20, Log: slog.New(slog.DiscardHandler),
 	})}
+	b.UseSettler(atOnce{s: b.Scheduler})
+	return b
 }
 
 // partition adds one to an assignment.
@@ -120,7 +130,7 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 				if !held[i].timedOutNow() {
 					done++
 				}
-				held[i].Done()
+				held[i].Done(Outcome{})
 				delete(samples, held[i])
 				held = append(held[:i], held[i+1:]...)
 			},
@@ -211,7 +221,7 @@ func TestPartitionsGoOnWhenFewerSleep(t *testing.T) {
 	handled := map[int]int{}
 	for d := w.Take(); d != nil; d = w.Take() {
 		handled[d.part.id]++
-		d.Done()
+		d.Done(Outcome{})
 	}
 	if handled[0] != 2 || handled[1] != 3 {
 		t.Errorf("got %v handled of the two partitions, want 2 and 3", handled)
@@ -264,7 +274,7 @@ func TestRetriesTakeTurns(t *testing.T) {
 		var got []int64
 		for d := first; d != nil; d = w.Take() {
 			got = append(got, d.Job.Offset)
-			d.Done()
+			d.Done(Outcome{})
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("order %s: got %v, want %v", order, got, want)

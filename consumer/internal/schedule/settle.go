@@ -20,10 +20,12 @@ import (
 //
 // A write that is given up, since the assignment ends, leaves the offset open.
 
-// Done settles the job: its offset counts as complete.
-func (d *Delivery) Done() {
+// Done settles the job: its offset counts as complete, once Kafka has its result where
+// results are written. It does not block. If the result is not written when the drain ends,
+// the job is released.
+func (d *Delivery) Done(o Outcome) {
 	d.Step("settled", slog.String("result", "done"))
-	d.part.sched.Answer(d, true)
+	d.part.sched.settler.Done(d, o)
 }
 
 // Release gives the job back unsent: its offset stays open, and another node, or this one
@@ -34,14 +36,14 @@ func (d *Delivery) Release() {
 	d.part.sched.Answer(d, false)
 }
 
-// Dead writes the record to the dead-letter topic and, once Kafka has acknowledged it,
-// settles it. It blocks, and Kafka's client tries again, until that is done or Context
+// Dead writes the job's result, where results are written, then its dead letter and, once
+// Kafka has acknowledged that, settles it. It blocks, and Kafka's client tries again, until that is done or Context
 // ends; then the job is released. A record that may have been written when Context ends is
 // awaited as long as the drain lasts, as a call in flight is. After that the job stays open.
-func (d *Delivery) Dead(f deadletter.Failure) {
+func (d *Delivery) Dead(f deadletter.Failure, o Outcome) {
 	d.Step("goes to the dead letters", slog.String("class", string(f.Class)), slog.String("code", f.Code), slog.String("error", f.Message))
 	if s := d.part.sched; s.Claim(d) {
-		s.settler.Dead(d, f)
+		s.settler.Dead(d, f, o)
 	}
 }
 

@@ -51,45 +51,29 @@ func New(o Options) (*Settler, error) {
 // UseWriter says who brings the records to Kafka, before the first of them.
 func (s *Settler) UseWriter(w *produce.Writer) { s.o.Writer = w }
 
-// Done settles the job, once Kafka has its result. It does not block. If the result is not
-// written when the drain ends the job is released.
+// Done completes the job's offset, once Kafka has its result. Without results that is at
+// once.
 func (s *Settler) Done(d *schedule.Delivery, o schedule.Outcome) {
 	if s.results == nil {
-		d.Done()
+		s.o.Scheduler.Answer(d, true)
 		return
 	}
 	if s.o.Scheduler.Claim(d) {
-		s.putResult(schedule.AssignmentOf(d).Over(), d, o, "", func(written bool) {
-			if written {
-				d.Done()
-			} else {
-				d.Release()
-			}
-		})
+		s.putResult(schedule.AssignmentOf(d).Over(), d, o, "", func(written bool) { s.o.Scheduler.Answer(d, written) })
 	}
 }
 
-// DeadWithResult writes the job's result and then does as [Settler.Dead] does. If the
-// result is not written when the drain ends the job is released.
-func (s *Settler) DeadWithResult(d *schedule.Delivery, f deadletter.Failure, o schedule.Outcome) {
-	if s.results == nil {
-		d.Dead(f)
-		return
+// Dead writes the result and the dead letter of a job that a worker has. If the result is
+// not written when the drain ends, the job is released.
+func (s *Settler) Dead(d *schedule.Delivery, f deadletter.Failure, o schedule.Outcome) {
+	if s.results != nil {
+		written := make(chan bool, 1)
+		s.putResult(schedule.AssignmentOf(d).Over(), d, o, f.Class, func(yes bool) { written <- yes })
+		if !await(d, written) {
+			s.o.Scheduler.Answer(d, false)
+			return
+		}
 	}
-	if !s.o.Scheduler.Claim(d) {
-		return
-	}
-	written := make(chan bool, 1)
-	s.putResult(schedule.AssignmentOf(d).Over(), d, o, f.Class, func(yes bool) { written <- yes })
-	if await(d, written) {
-		d.Dead(f)
-	} else {
-		d.Release()
-	}
-}
-
-// Dead writes the dead letter of a job that a worker has.
-func (s *Settler) Dead(d *schedule.Delivery, f deadletter.Failure) {
 	s.write(schedule.AssignmentOf(d).Letters(), []letter{{d, schedule.Rejection{Failure: f}}})
 }
 
