@@ -130,6 +130,9 @@ func (c *checker) list(path string, f field, raw any) any {
 		c.wrong(path, f, raw, "a list")
 		return nil
 	}
+	if f.typ.Elem() == reflect.TypeFor[time.Duration]() {
+		return c.durations(path, elements)
+	}
 	list := make([]string, 0, len(elements))
 	for i, element := range elements {
 		text, ok := element.(string)
@@ -138,6 +141,19 @@ func (c *checker) list(path string, f field, raw any) any {
 			continue
 		}
 		list = append(list, text)
+	}
+	return list
+}
+
+// durations keeps the places of the elements: one that can't be read is 0.
+func (c *checker) durations(path string, elements []any) any {
+	list := make([]time.Duration, len(elements))
+	for i, element := range elements {
+		text, _ := element.(string)
+		d, err := time.ParseDuration(text)
+		if list[i] = d; err != nil {
+			c.wrong(path+"."+strconv.Itoa(i), field{}, element, "a duration with a unit, such as 200ms")
+		}
 	}
 	return list
 }

@@ -1,25 +1,24 @@
 package configs
 
 import (
-	"fmt"
-	"slices"
-	"strings"
 	"time"
 
+	"dispatcher/consumer"
+	"dispatcher/internal/tlsfiles"
 	"dispatcher/throttle"
 )
 
 // Config is all that can be set. default.yaml says what each key means and what
 // it is by default.
 type Config struct {
-	Node   string  `yaml:"node"`
-	Log    Log     `yaml:"log"`
-	Kafka  Kafka   `yaml:"kafka"`
-	Redis  Redis   `yaml:"redis"`
-	Limits []Limit `yaml:"limits"`
-	Sender Sender  `yaml:"sender"`
-	Dedup  Dedup   `yaml:"dedup"`
-	Admin  Admin   `yaml:"admin"`
+	Node   string          `yaml:"node"`
+	Log    Log             `yaml:"log"`
+	Kafka  consumer.Config `yaml:"kafka"`
+	Redis  Redis           `yaml:"redis"`
+	Limits []Limit         `yaml:"limits"`
+	Sender Sender          `yaml:"sender"`
+	Dedup  Dedup           `yaml:"dedup"`
+	Admin  Admin           `yaml:"admin"`
 
 	// written maps the path of each text that held references to what stood
 	// there before they were replaced.
@@ -31,106 +30,6 @@ type Config struct {
 type Log struct {
 	Level  string `yaml:"level"`  // debug, info, warn, error
 	Format string `yaml:"format"` // text, json
-}
-
-// Kafka says where jobs come from. Sizes are in bytes.
-type Kafka struct {
-	Brokers        []string      `yaml:"brokers"`
-	Group          string        `yaml:"group"`
-	Topics         []string      `yaml:"topics"`
-	Lanes          []Lane        `yaml:"lanes"`         // instead of Topics, in order of priority
-	Order          string        `yaml:"order"`         // key, partition, none
-	RetryTopics    []string      `yaml:"retry_topics"`  // durations, rising
-	JobTimeout     time.Duration `yaml:"job_timeout"`   // 0: none
-	StalledAfter   time.Duration `yaml:"stalled_after"` // 0: never
-	MaxAsleep      int           `yaml:"max_asleep"`
-	MaxAsleepBytes int           `yaml:"max_asleep_bytes"`
-	Workers        int           `yaml:"workers"`
-	MaxJobBytes    int           `yaml:"max_job_bytes"`
-	StartAt        string        `yaml:"start_at"`     // first, last
-	OutOfRange     string        `yaml:"out_of_range"` // earliest, latest, stop
-	CreateTopics   bool          `yaml:"create_topics"`
-	Results        bool          `yaml:"results"`
-	CommitInterval time.Duration `yaml:"commit_interval"`
-	Heartbeat      time.Duration `yaml:"heartbeat"`
-	Session        time.Duration `yaml:"session"`
-	Drain          time.Duration `yaml:"drain"`
-	SASL           SASL          `yaml:"sasl"`
-	TLS            TLS           `yaml:"tls"`
-}
-
-// Lane is a set of topics whose jobs go before those of the lanes that follow.
-type Lane struct {
-	Name     string   `yaml:"name"`
-	Topics   []string `yaml:"topics"`
-	MinShare float64  `yaml:"min_share"` // least share of a node's hand-outs; 0: none
-}
-
-// JobTopics are the topics of all lanes, in order of priority.
-func (k Kafka) JobTopics() []string {
-	all := slices.Clone(k.Topics)
-	for _, l := range k.Lanes {
-		all = append(all, l.Topics...)
-	}
-	return all
-}
-
-// Tiers are the RetryTopics as durations.
-func (k Kafka) Tiers() ([]time.Duration, error) {
-	var tiers []time.Duration
-	for i, text := range k.RetryTopics {
-		d, err := time.ParseDuration(text)
-		if err != nil {
-			return nil, fmt.Errorf("kafka.retry_topics.%d: %s: must be a duration with a unit, such as 5s", i, show(text))
-		}
-		tiers = append(tiers, d)
-	}
-	return tiers, nil
-}
-
-// SASL says how a node proves to Kafka who it is.
-type SASL struct {
-	Mechanism string `yaml:"mechanism"` // "", plain, scram-sha-256, scram-sha-512, oauthbearer, aws_msk_iam
-	Username  string `yaml:"username"`
-	Password  string `yaml:"password" secret:"true"`
-	OAuth     OAuth  `yaml:"oauth"`
-	AWS       AWS    `yaml:"aws"`
-}
-
-// OAuth is for the mechanism oauthbearer: a token, or where to get one.
-type OAuth struct {
-	Token        string   `yaml:"token" secret:"true"`
-	TokenURL     string   `yaml:"token_url"`
-	ClientID     string   `yaml:"client_id"`
-	ClientSecret string   `yaml:"client_secret" secret:"true"`
-	Scopes       []string `yaml:"scopes"`
-	Audience     string   `yaml:"audience"`
-	Extensions   []string `yaml:"extensions"` // name=value
-	CAFile       string   `yaml:"ca_file"`    // for TokenURL
-}
-
-// ExtensionsByName are the Extensions taken apart.
-func (o OAuth) ExtensionsByName() map[string]string {
-	all := make(map[string]string, len(o.Extensions))
-	for _, text := range o.Extensions {
-		name, value, _ := strings.Cut(text, "=")
-		all[name] = value
-	}
-	return all
-}
-
-// AWS is for the mechanism aws_msk_iam.
-type AWS struct {
-	Region string `yaml:"region"` // empty: found as AWS's SDK does, or in the brokers' names
-}
-
-// TLS says how a connection is encrypted; [TLS.Open] makes it usable.
-type TLS struct {
-	Enabled    bool   `yaml:"enabled"`
-	CAFile     string `yaml:"ca_file"`
-	CertFile   string `yaml:"cert_file"`
-	KeyFile    string `yaml:"key_file"`
-	ServerName string `yaml:"server_name"`
 }
 
 // Redis says where the fleet shares its limit. One address is a single server;
@@ -145,8 +44,8 @@ type Redis struct {
 	SentinelUsername string `yaml:"sentinel_username"`
 	SentinelPassword string `yaml:"sentinel_password" secret:"true"`
 
-	Namespace string `yaml:"namespace"`
-	TLS       TLS    `yaml:"tls"`
+	Namespace string            `yaml:"namespace"`
+	TLS       tlsfiles.Settings `yaml:"tls"`
 }
 
 // Limit seeds one limit: what the provider allows, and how that is kept.
@@ -235,7 +134,7 @@ type HTTP struct {
 	CloudEvents      string            `yaml:"cloud_events"` // as_is, binary
 	Results          Results           `yaml:"results"`
 	Headers          map[string]string `yaml:"headers"`
-	TLS              TLS               `yaml:"tls"`
+	TLS              tlsfiles.Settings `yaml:"tls"`
 }
 
 // Results are what statuses mean that are not as by default: a status (404) or a

@@ -11,6 +11,7 @@ import (
 // field is one key: where it is, and what may stand there.
 type field struct {
 	name   string
+	index  []int // of the struct's field
 	typ    reflect.Type
 	secret bool
 	sub    []field // the keys of a section, or of each section of a list
@@ -21,12 +22,12 @@ func schema() []field { return fieldsOf(reflect.TypeFor[Config]()) }
 
 func fieldsOf(t reflect.Type) []field {
 	var fields []field
-	for sf := range t.Fields() {
+	for _, sf := range reflect.VisibleFields(t) {
 		name := sf.Tag.Get("yaml")
-		if name == "" {
+		if name == "" || name == "-" || sf.Anonymous {
 			continue
 		}
-		f := field{name: name, typ: sf.Type, secret: sf.Tag.Get("secret") == "true"}
+		f := field{name: name, index: sf.Index, typ: sf.Type, secret: sf.Tag.Get("secret") == "true"}
 		switch {
 		case sf.Type.Kind() == reflect.Struct:
 			f.sub = fieldsOf(sf.Type)
@@ -123,6 +124,16 @@ func (f field) parse(path, text string) (any, error) {
 	case f.typ.Kind() == reflect.Bool:
 		b, err := strconv.ParseBool(text)
 		return b, wants(err, path, shown, "true or false")
+	case f.typ == reflect.TypeFor[[]time.Duration]():
+		var list []time.Duration
+		for i, part := range splitList(text) {
+			d, err := time.ParseDuration(part)
+			if err != nil {
+				return nil, wants(err, path+"."+strconv.Itoa(i), show(part), "a duration with a unit, such as 200ms")
+			}
+			list = append(list, d)
+		}
+		return list, nil
 	case f.typ.Kind() == reflect.Slice:
 		return splitList(text), nil
 	}

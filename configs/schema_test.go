@@ -86,6 +86,9 @@ func TestEveryKeyCanBeSetFromTheEnvironment(t *testing.T) {
 		if f.typ.String() == "time.Duration" {
 			text = "17s"
 		}
+		if f.typ.String() == "[]time.Duration" {
+			text = "17s"
+		}
 		c, err := Load(Source{Environ: func() []string { return []string{envName(path) + "=" + text} }})
 		if err != nil {
 			t.Errorf("%s: %v", path, err)

@@ -107,7 +107,6 @@ func (c Config) Redacted() Config {
 	shown := c
 	shown.Kafka.Brokers = slices.Clone(c.Kafka.Brokers)
 	shown.Kafka.Topics = slices.Clone(c.Kafka.Topics)
-	shown.Kafka.RetryTopics = slices.Clone(c.Kafka.RetryTopics)
 	shown.Kafka.SASL.OAuth.Scopes = slices.Clone(c.Kafka.SASL.OAuth.Scopes)
 	shown.Kafka.SASL.OAuth.Extensions = slices.Clone(c.Kafka.SASL.OAuth.Extensions)
 	shown.Kafka.Lanes = slices.Clone(c.Kafka.Lanes)
@@ -220,8 +219,8 @@ func (c *Config) eachText(replace func(path string, secret bool, text string) st
 }
 
 func eachText(section reflect.Value, fields []field, prefix string, replace func(string, bool, string) string) {
-	for i, f := range fields {
-		path, v := prefix+f.name, section.Field(i)
+	for _, f := range fields {
+		path, v := prefix+f.name, section.FieldByIndex(f.index)
 		switch {
 		case f.isSection():
 			eachText(v, f.sub, path+".", replace)
@@ -234,7 +233,7 @@ func eachText(section reflect.Value, fields []field, prefix string, replace func
 				text := replace(path+"."+name.String(), secretHeader(name.String()), v.MapIndex(name).String())
 				v.SetMapIndex(name, reflect.ValueOf(text))
 			}
-		case f.typ.Kind() == reflect.Slice:
+		case f.typ.Kind() == reflect.Slice && f.typ.Elem().Kind() == reflect.String:
 			for j := range v.Len() {
 				v.Index(j).SetString(replace(path+"."+strconv.Itoa(j), f.secret, v.Index(j).String()))
 			}

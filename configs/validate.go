@@ -5,38 +5,27 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"dispatcher/consumer"
+	"dispatcher/internal/fault"
+	"dispatcher/internal/tlsfiles"
 	"dispatcher/sender"
 	"dispatcher/throttle"
 )
 
 // Bounds on sizes that come from outside.
 const (
-	maxWorkers       = 65536
-	maxAsleep        = 1 << 20
-	minAsleepBytes   = 1 << 20
-	maxAsleepBytes   = 1 << 30
-	minJobBytes      = 1 << 10
-	maxJobBytes      = 64 << 20
 	maxResponseBytes = 16 << 20
 	maxAttempts      = 1000
 	maxFailures      = 100_000
 	maxHeaders       = 100
-	maxHeartbeat     = time.Second
 	maxDuration      = time.Hour
 	maxConnAge       = 24 * time.Hour
-	maxJobTimeout    = 24 * time.Hour
-	minStalledAfter  = 5 * time.Second
-	maxStalledAfter  = time.Hour
 )
-
-// topicName leaves room for the .dlq of a topic: Kafka takes 249 characters.
-var topicName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,245}$`)
 
 // faults collects what Validate finds. It knows the config, to show a value
 // that came from a reference as that reference.
@@ -85,11 +74,7 @@ func (f *faults) positive(path string, value time.Duration) {
 	f.refuse(value < time.Millisecond || value > maxDuration, path, value, "must be from 1ms to %s", maxDuration)
 }
 
-func (f *faults) tls(path string, t TLS) {
-	if err := t.check(); err != nil {
-		f.add(path, fmt.Errorf("%s.%w", path, err))
-	}
-}
+func (f *faults) tls(path string, t tlsfiles.Settings) { f.under(path, t.Validate()) }
 
 // address wants host:port. Port 0 is only good to listen on.
 func (f *faults) address(path, value string, leastPort int) {
@@ -116,11 +101,10 @@ func (c Config) faultsBeside(unread []string) []error {
 	f := &faults{config: &c, unread: unread}
 	f.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	f.oneOf("log.format", c.Log.Format, "text", "json")
-	f.kafka(c.Kafka)
+	f.kafka(c.Kafka, c.Sender.OnUnknown == UnknownPark)
 	f.redis(c.Redis)
 	f.limits(c.Limits)
 	f.sender(c.Sender)
-	f.companions(c)
 	f.dedup(c)
 	f.timing(c)
 	if c.Admin.Listen != "" {
@@ -129,31 +113,32 @@ func (c Config) faultsBeside(unread []string) []error {
 	return f.found
 }
 
-func (f *faults) kafka(k Kafka) {
-	f.refuse(len(k.Brokers) == 0, "kafka.brokers", k.Brokers, "name at least one")
-	for i, broker := range k.Brokers {
-		f.address("kafka.brokers."+strconv.Itoa(i), broker, 1)
+func (f *faults) kafka(k consumer.Config, parks bool) {
+	k.ParkUnknown = parks
+	f.under("kafka", k.Validate())
+}
+
+// under takes over the faults that the owner of a section found.
+func (f *faults) under(path string, err error) {
+	var l fault.List
+	l.Under(path, err)
+	for _, e := range fault.All(l.Err()) {
+		f.refuse(true, e.Field, f.shown(e.Field, e.Value), "%s", e.Remedy)
 	}
-	f.refuse(!topicName.MatchString(k.Group), "kafka.group", k.Group, "must be 1 to 245 letters, digits and . _ -")
-	f.lanes(k)
-	f.topics(k)
-	f.tiers(k)
-	f.oneOf("kafka.order", k.Order, "key", "partition", "none")
-	f.within("kafka.workers", k.Workers, 1, maxWorkers)
-	f.within("kafka.max_asleep", k.MaxAsleep, 1, maxAsleep)
-	f.within("kafka.max_asleep_bytes", k.MaxAsleepBytes, minAsleepBytes, maxAsleepBytes)
-	f.within("kafka.max_job_bytes", k.MaxJobBytes, minJobBytes, maxJobBytes)
-	f.oneOf("kafka.start_at", k.StartAt, "first", "last")
-	f.oneOf("kafka.out_of_range", k.OutOfRange, "earliest", "latest", "stop")
-	f.positive("kafka.commit_interval", k.CommitInterval)
-	f.refuse(k.CommitInterval > time.Second, "kafka.commit_interval", k.CommitInterval,
-		"must be at most 1s: a crash repeats what was settled in it")
-	f.positive("kafka.heartbeat", k.Heartbeat)
-	f.refuse(k.Heartbeat > maxHeartbeat, "kafka.heartbeat", k.Heartbeat, "must be at most %s", maxHeartbeat)
-	f.positive("kafka.session", k.Session)
-	f.positive("kafka.drain", k.Drain)
-	f.sasl(k.SASL)
-	f.tls("kafka.tls", k.TLS)
+}
+
+// shown is what may be shown of a value, which its owner may have hidden.
+func (f *faults) shown(path string, value any) any {
+	switch {
+	case value == fault.Hidden && path == tokenKey:
+		return redactURL(f.config.Kafka.SASL.OAuth.TokenURL)
+	case value == fault.Hidden:
+		return phrase(redacted)
+	}
+	if said, ok := value.(fault.Phrase); ok {
+		return phrase(said)
+	}
+	return value
 }
 
 func (f *faults) redis(r Redis) {
@@ -305,19 +290,11 @@ func isToken(name string) bool {
 	})
 }
 
-// timing: a call on the wire must end before its partition is given up, and
-// the partition must be given up before the group takes it away.
+// timing: a call in flight must end before its partition is given up.
 func (f *faults) timing(c Config) {
 	drain, timeout := c.Kafka.Drain, c.Sender.HTTP.Timeout
 	f.refuse(timeout >= drain, "sender.http.timeout", timeout,
 		"must be below kafka.drain of %s, or a call outlives its partition; raise kafka.drain (and kafka.session with it)", drain)
-	head := c.Kafka.JobTimeout
-	f.refuse(head != 0 && (head <= timeout || head < time.Second || head > maxJobTimeout), "kafka.job_timeout", head,
-		"must be from 1s to %s and above sender.http.timeout of %s, or 0s for none", maxJobTimeout, timeout)
-	wedged := c.Kafka.StalledAfter
-	f.refuse(wedged != 0 && (wedged < minStalledAfter || wedged > maxStalledAfter), "kafka.stalled_after", wedged,
-		"must be from %s to %s, or 0s for never", minStalledAfter, maxStalledAfter)
-	left := c.Kafka.Session - c.Kafka.Heartbeat
-	f.refuse(drain >= left, "kafka.drain", drain,
-		"must be below kafka.session less kafka.heartbeat, %s; raise kafka.session above %s", left, drain+c.Kafka.Heartbeat)
+	f.refuse(c.Kafka.JobTimeout != 0 && c.Kafka.JobTimeout <= timeout, "kafka.job_timeout", c.Kafka.JobTimeout,
+		"must be above sender.http.timeout of %s, or 0s for no bound", timeout)
 }

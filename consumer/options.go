@@ -3,15 +3,12 @@ package consumer
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"regexp"
-	"slices"
-	"strconv"
 	"time"
 
+	faults "dispatcher/internal/fault"
 	"dispatcher/job"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -53,74 +50,71 @@ const (
 
 // Connection is how to reach the cluster.
 type Connection struct {
-	Brokers  []string // host:port; one that answers is enough
-	ClientID string   // what brokers show in their logs, and by which a node knows itself again; empty: dispatcher
-	SASL     *SASL    // nil: no authentication
-	TLS      *tls.Config
+	Brokers  []string    `yaml:"brokers"` // host:port; one that answers is enough
+	ClientID string      `yaml:"-"`       // shown in the brokers' logs; a node recognises its own earlier membership by it; empty: dispatcher
+	SASL     *SASL       `yaml:"-"`       // nil: no authentication
+	TLS      *tls.Config `yaml:"-"`
 
 	// Dial opens a connection; nil: the network's own. One that encrypts by itself,
 	// and may do so anew each time, goes with a TLS of nil.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	Dial func(ctx context.Context, network, address string) (net.Conn, error) `yaml:"-"`
 }
 
-// Options configures a [Consumer]. A zero field means its default.
+// Options configures a [Consumer]. A zero field means its default. The fields with
+// a key of the configuration file are part of [Config].
 type Options struct {
-	Connection
+	Connection `yaml:",inline"`
 
-	Group  string   // prefix: the group of a topic is <group>.<topic>
-	Topics []string // one lane called default; they must exist
-	Lanes  []Lane   // instead of Topics, in order of priority
-	Node   string   // this node's name in dead letters; default the client id
+	Group  string   `yaml:"group"`  // prefix: the group of a topic is <group>.<topic>
+	Topics []string `yaml:"topics"` // one lane called default; they must exist
+	Lanes  []Lane   `yaml:"lanes"`  // instead of Topics, in order of priority
 
-	Order       Order // default key
-	MaxInFlight int   // jobs ready or handed out and not settled, at most, of each lane; default 256
-	MaxJobBytes int   // largest value of a job; default 1 MiB
-	// BufferBytes is about what the jobs of all this node's partitions that nobody
-	// has taken hold in memory together. When it is used up, a partition is fetched
-	// only while it holds less than an equal share. Default 64 MiB.
-	BufferBytes int
-
-	CommitInterval time.Duration // default 100 ms
-	Heartbeat      time.Duration // default 1 s, which is also the most
-	Session        time.Duration // default 10 s
-	Drain          time.Duration // how long calls on the wire are awaited; default 7 s
-	JoinBackoff    time.Duration // after a join that failed; default 500 ms
+	Order Order `yaml:"order"` // default key
 
 	// RetryTopics are the delays of the topics <topic>.retry.<delay>, strictly
 	// rising whole seconds from 1 s to 1 h. None: jobs wait in place only.
-	RetryTopics []time.Duration
+	RetryTopics []time.Duration `yaml:"retry_topics"`
 
-	// JobTimeout is how long a job may be in hand before it goes to a tier or,
-	// without tiers, to the dead letters, in any order; 0: for ever.
-	JobTimeout time.Duration
+	// JobTimeout is how long a job may be in flight before it goes to a retry topic
+	// or, without retry topics, to the dead letters, in any order; 0: no bound.
+	JobTimeout time.Duration `yaml:"job_timeout"`
 
-	// Jobs that wait in memory for their time or for their next try, over all
+	// Jobs that wait in memory for their time or for their next attempt, over all
 	// partitions of the node. Beyond either bound the node fetches nothing until
 	// some have gone. Those in flight may still fail and pass the bound.
-	MaxAsleep      int // jobs; default 16384
-	MaxAsleepBytes int // default 64 MiB
+	MaxAsleep      int `yaml:"max_asleep"`       // jobs; default 16384
+	MaxAsleepBytes int `yaml:"max_asleep_bytes"` // default 64 MiB
 
+	MaxInFlight int `yaml:"workers"`       // jobs ready or handed out and not settled, at most, of each lane; default 256
+	MaxJobBytes int `yaml:"max_job_bytes"` // largest value of a job; default 1 MiB
+
+	StartAt      StartAt    `yaml:"start_at"`      // default first
+	OutOfRange   OutOfRange `yaml:"out_of_range"`  // default earliest
+	CreateTopics bool       `yaml:"create_topics"` // create <topic>.dlq and the other derived topics where they are missing
+	Results      bool       `yaml:"results"`       // write the outcome of each job to <topic>.results; see [Results]
+
+	CommitInterval time.Duration `yaml:"commit_interval"` // default 100 ms
+	Heartbeat      time.Duration `yaml:"heartbeat"`       // default 1 s, which is also the most
+	Session        time.Duration `yaml:"session"`         // default 10 s
+	Drain          time.Duration `yaml:"drain"`           // how long calls in flight are awaited; default 7 s
+
+	Node        string        `yaml:"-"` // this node's name in dead letters; default the client id
+	JoinBackoff time.Duration `yaml:"-"` // after a join that failed; default 500 ms
+	// BufferBytes is about what the jobs of all this node's partitions that nobody
+	// has taken hold in memory together. When it is used up, a partition is fetched
+	// only while it holds less than an equal share. Default 64 MiB.
+	BufferBytes int `yaml:"-"`
 	// ParkUnknown writes dead letters of [ClassUnknown] to <topic>.parked: of jobs
 	// that may have been done, and that somebody has to look at.
-	ParkUnknown bool
+	ParkUnknown bool `yaml:"-"`
 
-	CreateTopics bool       // create <topic>.dlq and the others that are wanted where they are missing
-	Results      bool       // say on <topic>.results what became of each job; see [Results]
-	StartAt      StartAt    // default first
-	OutOfRange   OutOfRange // default earliest
-
-	Logger     *slog.Logger          // nil: none
-	Registerer prometheus.Registerer // nil: no metrics
+	Logger     *slog.Logger          `yaml:"-"` // nil: none
+	Registerer prometheus.Registerer `yaml:"-"` // nil: no metrics
 }
 
 // lastCommit is what has to fit between the end of the drain and the end of
 // the session, so that the last commit is not refused.
 const lastCommit = 500 * time.Millisecond
-
-// maxTopicName is what Kafka allows.
-const maxTopicName = 249
-
-var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
 func orDefault[T comparable](field *T, value T) {
 	var zero T
@@ -152,119 +146,28 @@ func (o *Options) setDefaults() {
 	orDefault(&o.Logger, slog.New(slog.DiscardHandler))
 }
 
+// fault is one setting or argument that is refused.
 func fault(field string, value any, rule string) error {
-	return fmt.Errorf("%s: %v: %s", field, value, rule)
+	return &faults.Error{Field: field, Value: faults.Phrase(fmt.Sprint(value)), Remedy: rule}
 }
 
 func (c *Connection) validate() error {
-	var faults []error
-	if len(c.Brokers) == 0 {
-		faults = append(faults, fault("brokers", "[]", "at least one is needed"))
-	}
-	for _, b := range c.Brokers {
-		_, port, err := net.SplitHostPort(b)
-		if n, perr := strconv.Atoi(port); err != nil || perr != nil || n < 1 || n > 65535 {
-			faults = append(faults, fault("brokers", strconv.Quote(b), "is not host:port"))
-		}
-	}
+	var l faults.List
+	c.checkBrokers(&l)
 	if c.SASL != nil {
-		faults = append(faults, c.SASL.validate())
+		l.Under("", c.SASL.validate())
 	}
-	return errors.Join(faults...)
+	return l.Err()
 }
 
+// validate checks the options after their defaults were set.
 func (o *Options) validate() error {
-	return errors.Join(o.Connection.validate(), o.validateNames(), o.validateSizes(), o.validateTimes())
-}
-
-func (o *Options) validateNames() error {
-	var faults []error
-	if !topicName.MatchString(o.Group) {
-		faults = append(faults, fault("group", strconv.Quote(o.Group), "must be 1 to 249 of a-z A-Z 0-9 . _ -"))
-	}
-	faults = append(faults, o.validateLanes(), o.validateTopics(), validateTiers(o.RetryTopics))
-	if o.OutOfRange != RangeEarliest && o.OutOfRange != RangeLatest && o.OutOfRange != RangeStop {
-		faults = append(faults, fault("out_of_range", strconv.Quote(string(o.OutOfRange)), "must be earliest, latest or stop"))
-	}
-	if o.StartAt != StartFirst && o.StartAt != StartLast {
-		faults = append(faults, fault("start_at", strconv.Quote(string(o.StartAt)), "must be first or last"))
-	}
-	if !slices.Contains([]Order{OrderKey, OrderPartition, OrderNone}, o.Order) {
-		faults = append(faults, fault("order", strconv.Quote(string(o.Order)), "must be key, partition or none"))
-	}
-	return errors.Join(faults...)
-}
-
-func (o *Options) validateTopics() error {
-	var faults []error
-	topics := o.jobTopics()
-	if len(topics) == 0 {
-		faults = append(faults, fault("topics", "[]", "at least one is needed"))
-	}
-	for i, t := range topics {
-		if !topicName.MatchString(t) || !topicName.MatchString(deadTopic(t)) {
-			faults = append(faults, fault("topics", strconv.Quote(t), "must be 1 to 245 of a-z A-Z 0-9 . _ -"))
-		}
-		if slices.Contains(topics[:i], t) {
-			faults = append(faults, fault("topics", strconv.Quote(t), "is named twice"))
-		}
-		for _, c := range o.companionsOf(t) {
-			if slices.Contains(topics, c) {
-				faults = append(faults, fault("topics", strconv.Quote(c), "is a companion of "+t))
-			}
-			if len(c) > maxTopicName {
-				faults = append(faults, fault("topics", strconv.Quote(t), fmt.Sprintf("is too long for its companion %s: Kafka takes %d characters", c, maxTopicName)))
-			}
-		}
-	}
-	return errors.Join(faults...)
-}
-
-func (o *Options) validateSizes() error {
-	var faults []error
-	if o.MaxInFlight < 1 || o.MaxInFlight > 1<<20 {
-		faults = append(faults, fault("in_hand", o.MaxInFlight, "must be 1 to 1048576"))
-	}
-	if o.MaxJobBytes < 1 || o.MaxJobBytes > 64<<20 {
-		faults = append(faults, fault("max_job_bytes", o.MaxJobBytes, "must be 1 to 67108864"))
-	}
-	if o.BufferBytes < 1<<20 || o.BufferBytes > 64<<30 {
-		faults = append(faults, fault("buffer_bytes", o.BufferBytes, "must be 1048576 to 68719476736"))
-	}
-	if o.MaxAsleep < 1 || o.MaxAsleep > 1<<20 {
-		faults = append(faults, fault("max_asleep", o.MaxAsleep, "must be 1 to 1048576"))
-	}
-	if o.MaxAsleepBytes < 1<<10 || o.MaxAsleepBytes > 1<<30 {
-		faults = append(faults, fault("max_asleep_bytes", o.MaxAsleepBytes, "must be 1024 to 1073741824"))
-	}
-	return errors.Join(faults...)
-}
-
-// validateTimes refuses times that do not fit each other: a drain that outlasts
-// the session would let another node work a partition that this one still
-// commits for.
-func (o *Options) validateTimes() error {
-	var faults []error
-	for _, t := range []struct {
-		field string
-		value time.Duration
-	}{{"commit_interval", o.CommitInterval}, {"heartbeat", o.Heartbeat}, {"session", o.Session}, {"drain", o.Drain}, {"join_backoff", o.JoinBackoff}} {
-		if t.value < time.Millisecond || t.value > time.Hour {
-			faults = append(faults, fault(t.field, t.value, "must be 1ms to 1h"))
-		}
-	}
-	if o.JobTimeout != 0 && (o.JobTimeout < time.Second || o.JobTimeout > 24*time.Hour) {
-		faults = append(faults, fault("job_timeout", o.JobTimeout, "must be 1s to 24h, or 0 for none"))
-	}
-	if o.Heartbeat > time.Second {
-		faults = append(faults, fault("heartbeat", o.Heartbeat, "must be at most 1s, or a rebalance takes too long"))
-	}
-	if o.Heartbeat >= o.Session {
-		faults = append(faults, fault("heartbeat", o.Heartbeat, fmt.Sprintf("must be below the session of %v: raise session", o.Session)))
-	}
-	if least := o.Drain + o.Heartbeat; least >= o.Session {
-		faults = append(faults, fault("drain", o.Drain,
-			fmt.Sprintf("must be below session − heartbeat = %v: raise session above %v, or lower drain", o.Session-o.Heartbeat, least)))
-	}
-	return errors.Join(faults...)
+	var l faults.List
+	l.Under("", o.Connection.validate())
+	o.checkNames(&l)
+	o.checkSizes(&l, 1, 1<<10)
+	o.checkTimes(&l)
+	l.Within("buffer_bytes", o.BufferBytes, 1<<20, 64<<30)
+	l.Between("join_backoff", o.JoinBackoff, time.Millisecond, time.Hour)
+	return l.Err()
 }

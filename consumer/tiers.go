@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -14,10 +13,6 @@ import (
 // which they are due, and only the first one has to be looked at.
 
 const (
-	minTier  = time.Second
-	maxTier  = time.Hour
-	maxTiers = 8
-
 	// restMost is how long a job may wait in memory for its time where there
 	// are no tiers. Meanwhile its offset is open, and the ledger's window ends
 	// so many offsets further on.
@@ -51,22 +46,6 @@ func tierFor(tiers []time.Duration, wait time.Duration) time.Duration {
 		}
 	}
 	return 0
-}
-
-func validateTiers(tiers []time.Duration) error {
-	var faults []error
-	if len(tiers) > maxTiers {
-		faults = append(faults, fault("retry_topics", len(tiers), fmt.Sprintf("at most %d", maxTiers)))
-	}
-	for i, t := range tiers {
-		if t < minTier || t > maxTier || t%time.Second != 0 {
-			faults = append(faults, fault("retry_topics", t, "must be whole seconds from 1s to 1h"))
-		}
-		if i > 0 && t <= tiers[i-1] {
-			faults = append(faults, fault("retry_topics", t, fmt.Sprintf("must be longer than %v before it", tiers[i-1])))
-		}
-	}
-	return errors.Join(faults...)
 }
 
 // companionsOf are the topics that belong to a job topic.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	faults "dispatcher/internal/fault"
 	"dispatcher/job"
 
 	"pgregory.net/rapid"
@@ -21,8 +22,9 @@ func TestTiersNeverOvershoot(t *testing.T) {
 			return time.Duration(rapid.IntRange(1, 3600).Draw(t, "seconds")) * time.Second
 		}), 1, maxTiers, rapid.ID).Draw(t, "tiers")
 		slices.Sort(tiers)
-		if err := validateTiers(tiers); err != nil {
-			t.Fatal(err)
+		var l faults.List
+		if checkRetryTopics(&l, tiers); l.Err() != nil {
+			t.Fatal(l.Err())
 		}
 		left := time.Duration(rapid.Int64Range(0, int64(24*time.Hour)).Draw(t, "wait"))
 		hops := 0

@@ -114,7 +114,7 @@ func checkOf(cfg configs.Config, topic string) func(job.Record) error {
 }
 
 // laneOf is the lane of a topic; of one that the configuration doesn't name, other.
-func laneOf(k configs.Kafka, topic, other string) string {
+func laneOf(k consumer.Config, topic, other string) string {
 	for _, l := range k.Lanes {
 		if slices.Contains(l.Topics, topic) {
 			return l.Name

@@ -60,7 +60,7 @@ func tokenOf(cfg configs.Config, log *slog.Logger) (func(context.Context) (strin
 
 // dialOf opens connections that are encrypted as the files say at that moment; nil:
 // they are not encrypted.
-func dialOf(at string, t configs.TLS, log *slog.Logger) (tlsfiles.DialFunc, error) {
+func dialOf(at string, t tlsfiles.Settings, log *slog.Logger) (tlsfiles.DialFunc, error) {
 	files, err := t.Open(log)
 	if err != nil {
 		return nil, fmt.Errorf("%s.%w", at, err)

@@ -178,8 +178,8 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.dedup != nil {
 		services.Go(func() { fail(n.dedup.Run(service)) }) // brings what is left when the workers have ended
 	}
-	turns := make(chan turn)                                      // unbuffered: a job that waits is in the line or in a worker
-	count := n.cfg.Kafka.Workers * max(len(n.cfg.Kafka.Lanes), 1) // as many as the lanes may have in hand
+	turns := make(chan turn)                                          // unbuffered: a job that waits is in the line or in a worker
+	count := n.cfg.Kafka.MaxInFlight * max(len(n.cfg.Kafka.Lanes), 1) // as many as the lanes may have in hand
 	gate := n.gate()
 	l := &line{
 		jobs: n.consumer, turns: turns, conns: n.sender, limiter: n.limiter, gate: gate, most: count, keep: n.cfg.Sender.HTTP.IdleTimeout,

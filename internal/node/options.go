@@ -11,7 +11,6 @@ import (
 
 	"dispatcher/configs"
 	"dispatcher/consumer"
-	"dispatcher/internal/tlsfiles"
 	"dispatcher/sender"
 	"dispatcher/throttle"
 )
@@ -64,32 +63,20 @@ func consumerOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Regist
 	if err != nil {
 		return consumer.Options{}, err
 	}
-	k := cfg.Kafka
-	tiers, err := k.Tiers()
-	if err != nil {
-		return consumer.Options{}, err
-	}
-	var lanes []consumer.Lane
-	for _, l := range k.Lanes {
-		lanes = append(lanes, consumer.Lane(l))
-	}
-	return consumer.Options{
-		Connection: conn, Group: k.Group, Topics: k.Topics, Lanes: lanes, Node: Name(cfg),
-		Order: consumer.Order(k.Order), RetryTopics: tiers, JobTimeout: k.JobTimeout, MaxInFlight: k.Workers, MaxAsleep: k.MaxAsleep, MaxAsleepBytes: k.MaxAsleepBytes, MaxJobBytes: k.MaxJobBytes,
-		CommitInterval: k.CommitInterval, Heartbeat: k.Heartbeat, Session: k.Session, Drain: k.Drain,
-		CreateTopics: k.CreateTopics, Results: k.Results, ParkUnknown: cfg.Sender.OnUnknown == configs.UnknownPark, StartAt: consumer.StartAt(k.StartAt), OutOfRange: consumer.OutOfRange(k.OutOfRange),
-		Logger: log, Registerer: reg,
-	}, nil
+	o := cfg.Kafka.Options
+	o.Connection, o.Node, o.ParkUnknown = conn, Name(cfg), cfg.Sender.OnUnknown == configs.UnknownPark
+	o.Logger, o.Registerer = log, reg
+	return o, nil
 }
 
 func senderOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Registerer) (sender.HTTPOptions, error) {
 	h := cfg.Sender.HTTP
 	var handshake func() *tls.Config
-	if h.TLS.Enabled {
-		client, err := tlsfiles.Open(h.TLS.Files(log))
-		if err != nil {
-			return sender.HTTPOptions{}, fmt.Errorf("sender.http.tls.%w", err)
-		}
+	client, err := h.TLS.Open(log)
+	if err != nil {
+		return sender.HTTPOptions{}, fmt.Errorf("sender.http.tls.%w", err)
+	}
+	if client != nil {
 		handshake = client.Config
 	}
 	return sender.HTTPOptions{
