@@ -8,6 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"dispatcher/consumer/internal/broker"
+
+	"dispatcher/consumer/internal/topicname"
+	"dispatcher/internal/wait"
+
 	"github.com/segmentio/kafka-go"
 )
 
@@ -29,10 +34,10 @@ var errAnew = fmt.Errorf("the topic was made anew: %w", errFenced)
 // answer says who leads each partition.
 func (a *assignment) watchTopic() {
 	defer close(a.looked)
-	d := &describer{client: a.g.c.client}
+	d := &broker.Describer{Client: a.g.c.client}
 	known := sync.OnceFunc(func() { close(a.described) })
 	for faults := 0; ; {
-		ctx, cancel := context.WithTimeout(a.ctx, callTimeout)
+		ctx, cancel := context.WithTimeout(a.ctx, broker.CallTimeout)
 		same, err := a.look(ctx, d)
 		cancel()
 		if !same {
@@ -40,7 +45,7 @@ func (a *assignment) watchTopic() {
 			a.end(errAnew)
 			return
 		}
-		if faults++; answeredAboutTopic(err) {
+		if faults++; broker.Answered(err) {
 			faults = 0
 			known()
 		}
@@ -58,14 +63,14 @@ func (a *assignment) watchTopic() {
 // awaitLook waits for the time of the next look, be it that somebody asks for it.
 // false: the assignment has ended.
 func (a *assignment) awaitLook(faults int) bool {
-	wait := idInterval
+	delay := idInterval
 	if faults > 0 {
-		wait = backoff(faults-1, lookGap, idInterval)
+		delay = wait.Backoff(faults-1, lookGap, idInterval)
 	}
-	if !pause(a.ctx, lookGap) {
+	if !wait.For(a.ctx, lookGap) {
 		return false
 	}
-	t := time.NewTimer(wait - lookGap)
+	t := time.NewTimer(delay - lookGap)
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -85,53 +90,47 @@ func (a *assignment) lookSoon() {
 	}
 }
 
-// answeredAboutTopic tells whether a broker has answered, whatever it said.
-func answeredAboutTopic(err error) bool {
-	_, answered := errors.AsType[kafka.Error](err)
-	return err == nil || answered || errors.Is(err, errNoTopicIDs)
-}
-
 // look compares the topic's id with the one the group has seen first. What can't
 // be found out counts as the same.
-func (a *assignment) look(ctx context.Context, d *describer) (same bool, err error) {
-	now, err := d.describe(ctx, a.g.topic)
+func (a *assignment) look(ctx context.Context, d *broker.Describer) (same bool, err error) {
+	now, err := d.Describe(ctx, a.g.topic)
 	gone := errors.Is(err, kafka.UnknownTopicOrPartition)
 	if gone && !a.gone {
 		a.g.log().Warn("the topic is gone", "topic", a.g.topic)
 	}
 	a.gone = gone
-	if now.leaders != nil {
-		a.fetch.learn(now.leaders)
+	if now.Leaders != nil {
+		a.fetch.learn(now.Leaders)
 	}
-	if now.id == (topicID{}) {
+	if now.ID == (topicname.ID{}) {
 		a.g.log().Debug("the topic's id is not known", "topic", a.g.topic, "error", err)
 		return true, err
 	}
-	if a.g.topicID == (topicID{}) {
-		a.g.topicID = now.id
+	if a.g.topicID == (topicname.ID{}) {
+		a.g.topicID = now.ID
 	}
-	a.newID = now.id
-	if now.id != a.g.topicID {
+	a.newID = now.ID
+	if now.ID != a.g.topicID {
 		return false, nil
 	}
-	a.id.Store(&now.id)
+	a.id.Store(&now.ID)
 	return true, nil
 }
 
 // topicID is that of the topic which the assignment's offsets belong to; zero: it
 // is not known.
-func (a *assignment) topicID() topicID {
+func (a *assignment) topicID() topicname.ID {
 	if id := a.id.Load(); id != nil {
 		return *id
 	}
-	return topicID{}
+	return topicname.ID{}
 }
 
 // startAnew gives the group offsets in the new topic, as out_of_range says, in
-// place of those that were committed in the old one or, since, by a member that
+// Position of those that were committed in the old one or, since, by a member that
 // had not noticed yet. It goes on until it has: to join before would be to work
-// from an offset that means nothing. Where the group has moved on meanwhile, the
-// next assignment notices the topic again.
+// From an offset that means nothing. Where the group has moved on meanwhile, the
+// nextNumber assignment notices the topic again.
 func (a *assignment) startAnew(stopped <-chan struct{}) {
 	policy := a.g.c.opts.OutOfRange
 	a.g.log().Error("the topic was deleted and made anew, what the group had done belongs to the old one", "topic", a.g.topic, "out_of_range", policy)
@@ -152,7 +151,7 @@ func (a *assignment) startAnew(stopped <-chan struct{}) {
 		if n == leastTries {
 			a.g.log().Warn("could not set the group's offsets in the new topic, trying again", "error", err)
 		}
-		pause(context.Background(), backoff(n, 20*time.Millisecond, 200*time.Millisecond))
+		wait.For(context.Background(), wait.Backoff(n, 20*time.Millisecond, 200*time.Millisecond))
 	}
 }
 
@@ -160,7 +159,7 @@ func (a *assignment) startAnew(stopped <-chan struct{}) {
 const leastTries = 3
 
 func (a *assignment) commitAnew() error {
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), broker.CallTimeout)
 	defer cancel()
 	ids, err := a.stillThere(ctx)
 	if err != nil || len(ids) == 0 {
@@ -183,7 +182,7 @@ func (a *assignment) commitAnew() error {
 // stillThere are the assignment's partitions that the new topic has as well.
 func (a *assignment) stillThere(ctx context.Context) ([]int, error) {
 	topics := []string{a.g.topic}
-	layout, err := topicLayout(ctx, &a.g.c.opts.Connection, topics, topics)
+	layout, err := broker.RequireTopics(ctx, &a.g.c.opts.Connection, topics, topics)
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +197,7 @@ func (a *assignment) stillThere(ctx context.Context) ([]int, error) {
 
 // atEnds moves points to the ends of their logs.
 func (a *assignment) atEnds(ctx context.Context, ids []int, points []commitPoint) error {
-	logs, err := listEnds(ctx, a.g.c.client, a.g.topic, ids, kafka.ReadUncommitted)
+	logs, err := broker.ListEnds(ctx, a.g.c.client, a.g.topic, ids, kafka.ReadUncommitted)
 	if err != nil {
 		return err
 	}
@@ -210,7 +209,7 @@ func (a *assignment) atEnds(ctx context.Context, ids []int, points []commitPoint
 		ends[l.Partition] = l.LastOffset
 	}
 	for i := range points {
-		points[i].base = ends[points[i].part.id]
+		points[i].Low = ends[points[i].part.id]
 	}
 	return nil
 }
@@ -226,15 +225,15 @@ func (a *assignment) awaitTopic(ctx context.Context) {
 	from := source{sourceFetch, a.g.topic, noPartition}
 	defer a.g.c.state.works(from)
 	for n := 0; ctx.Err() == nil; n++ {
-		call, cancel := context.WithTimeout(ctx, callTimeout)
-		_, err := topicLayout(call, &a.g.c.opts.Connection, topics, topics)
+		call, cancel := context.WithTimeout(ctx, broker.CallTimeout)
+		_, err := broker.RequireTopics(call, &a.g.c.opts.Connection, topics, topics)
 		cancel()
-		if _, missing := errors.AsType[*missingError](err); !missing {
+		if _, missing := errors.AsType[*broker.MissingTopicError](err); !missing {
 			return
 		}
 		if a.g.c.state.fails(from, err, 0) {
 			a.g.log().Warn("the topic is gone, waiting until it is made again", "topic", a.g.topic)
 		}
-		pause(ctx, backoff(n, 250*time.Millisecond, 2*time.Second))
+		wait.For(ctx, wait.Backoff(n, 250*time.Millisecond, 2*time.Second))
 	}
 }

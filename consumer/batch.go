@@ -1,9 +1,10 @@
 package consumer
 
 import (
-	"fmt"
 	"hash/maphash"
 	"time"
+
+	"dispatcher/consumer/internal/broker"
 
 	"dispatcher/job"
 
@@ -28,9 +29,9 @@ type batchMaker struct {
 }
 
 // make reads what committed transactions and plain producers have written,
-// from offset at on. Aborted records and markers are passed.
+// From offset at on. Aborted records and markers are passed.
 func (m *batchMaker) make(res *kmsg.FetchResponseTopicPartition, at int64) (*fetchedBatch, error) {
-	records, next, err := committedRecords(res, at, m.unpack)
+	records, next, err := broker.CommittedRecords(res, at, m.unpack)
 	if err != nil {
 		return nil, err
 	}
@@ -38,18 +39,6 @@ func (m *batchMaker) make(res *kmsg.FetchResponseTopicPartition, at int64) (*fet
 	b.gap = len(records) > 0 && records[0].Offset > at
 	m.build(b, records)
 	return b, nil
-}
-
-// committedRecords reads a partition's part of an answer, from offset at on, and
-// says where the next fetch begins. The records last as long as the answer.
-func committedRecords(res *kmsg.FetchResponseTopicPartition, at int64, unpack kgo.Decompressor) ([]*kgo.Record, int64, error) {
-	part, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
-		Offset: at, IsolationLevel: kgo.ReadCommitted(), Partition: res.Partition,
-	}, res, unpack, nil)
-	if part.Err != nil && next == at {
-		return nil, at, fmt.Errorf("read records from offset %d: %w", at, part.Err)
-	}
-	return part.Records, next, nil // what can't be read is met again at the next fetch
 }
 
 // build copies the records out of the answer and decodes them.

@@ -7,6 +7,12 @@ import (
 	"slices"
 	"time"
 
+	"dispatcher/consumer/internal/broker"
+	"dispatcher/consumer/internal/offsets"
+
+	"dispatcher/consumer/internal/topicname"
+	"dispatcher/internal/wait"
+
 	"github.com/segmentio/kafka-go"
 )
 
@@ -17,34 +23,34 @@ const commitPatience = 5
 // commitPoint is what one partition has to commit.
 type commitPoint struct {
 	part *partition
-	snapshot
+	offsets.Snapshot
 	plain bool // without metadata, which the broker found too long
 }
 
 // shorten leaves out of the metadata what a broker that takes less can do without:
 // the pasts, then all.
 func (c *commitPoint) shorten() {
-	if len(c.pasts) > 0 {
-		c.pasts = nil
+	if len(c.Attempts) > 0 {
+		c.Attempts = nil
 		return
 	}
 	c.plain = true
 }
 
-func (c *commitPoint) metadata(topic topicID) string {
+func (c *commitPoint) metadata(topic topicname.ID) string {
 	if c.plain {
 		return ""
 	}
-	m := metadata{topic: topic, marks: c.marks, pasts: c.pasts}
-	return m.encode()
+	m := offsets.Metadata{Topic: topic, Bitmap: c.Bitmap, Attempts: c.Attempts}
+	return m.Encode()
 }
 
 // dirty lists what Kafka doesn't have yet. The hub's lock is held.
 func (a *assignment) dirty() []commitPoint {
 	var points []commitPoint
 	for _, p := range a.parts {
-		if p.ledger.rev != p.committedRev {
-			points = append(points, commitPoint{part: p, snapshot: p.ledger.snapshot()})
+		if p.tracker.Rev() != p.committedRev {
+			points = append(points, commitPoint{part: p, Snapshot: p.tracker.Snapshot()})
 		}
 	}
 	return points
@@ -56,7 +62,7 @@ func (a *assignment) commitLoop(done <-chan struct{}, deadline <-chan time.Time)
 	t := time.NewTicker(a.g.c.opts.CommitInterval)
 	defer t.Stop()
 	for {
-		if errors.Is(a.commit(a.g.c.hub.dirty(a), a.drainLeft(callTimeout)), errFenced) {
+		if errors.Is(a.commit(a.g.c.hub.dirty(a), a.drainLeft(broker.CallTimeout)), errFenced) {
 			a.end(errFenced)
 			return
 		}
@@ -106,7 +112,7 @@ func (a *assignment) commitLast(points []commitPoint, stopped <-chan struct{}) {
 			}
 		}
 		points = a.g.c.hub.stillDirty(points)
-		pause(context.Background(), min(backoff(n, 20*time.Millisecond, 200*time.Millisecond), time.Until(until)))
+		wait.For(context.Background(), min(wait.Backoff(n, 20*time.Millisecond, 200*time.Millisecond), time.Until(until)))
 	}
 	if len(points) > 0 {
 		a.g.log().Warn("the last commit failed, jobs settled since the one before will be sent again", "error", err)
@@ -119,7 +125,7 @@ func (a *assignment) lastWord(points []commitPoint, timeout time.Duration, leave
 	if len(points) > 0 || leaves {
 		return a.commit(points, timeout)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), min(timeout, callTimeout))
+	ctx, cancel := context.WithTimeout(context.Background(), min(timeout, broker.CallTimeout))
 	defer cancel()
 	res, err := a.g.c.client.Heartbeat(ctx, &kafka.HeartbeatRequest{
 		GroupID: a.g.id, GenerationID: a.gen.ID, MemberID: a.gen.MemberID,
@@ -163,7 +169,7 @@ func (a *assignment) commit(points []commitPoint, timeout time.Duration) error {
 		return nil
 	}
 	// Not the deliveries' context: the last commits come after its end.
-	ctx, cancel := context.WithTimeout(context.Background(), min(timeout, callTimeout))
+	ctx, cancel := context.WithTimeout(context.Background(), min(timeout, broker.CallTimeout))
 	defer cancel()
 	err := a.sendAll(ctx, points)
 	from := source{sourceCommit, a.g.topic, noPartition}
@@ -213,7 +219,7 @@ func (a *assignment) commitRequest(points []commitPoint) *kafka.OffsetCommitRequ
 	topic := a.topicID()
 	commits := make([]kafka.OffsetCommit, len(points))
 	for i := range points {
-		commits[i] = kafka.OffsetCommit{Partition: points[i].part.id, Offset: points[i].base, Metadata: points[i].metadata(topic)}
+		commits[i] = kafka.OffsetCommit{Partition: points[i].part.id, Offset: points[i].Low, Metadata: points[i].metadata(topic)}
 	}
 	return &kafka.OffsetCommitRequest{
 		GroupID: a.g.id, GenerationID: int(a.gen.ID), MemberID: a.gen.MemberID,
@@ -221,7 +227,7 @@ func (a *assignment) commitRequest(points []commitPoint) *kafka.OffsetCommitRequ
 	}
 }
 
-// judge sorts the answers. Only three of them mean that the group has moved
+// nextNumber sorts the answers. Only three of them mean that the group has moved
 // on; all others are tried again at the next interval, with what is true then.
 func (a *assignment) judge(ctx context.Context, points []commitPoint, answers []kafka.OffsetCommitPartition) error {
 	byID := make(map[int]error, len(answers))

@@ -7,32 +7,26 @@ import (
 	"strings"
 	"time"
 
-	faults "dispatcher/internal/fault"
+	"dispatcher/consumer/internal/topicname"
+	"dispatcher/internal/fault"
 )
 
-// What Kafka takes, and how many lanes each hand-out has to look at.
 const (
-	maxTopicName = 249
-	maxLanes     = 16
-	minTier      = time.Second
-	maxTier      = time.Hour
-	maxTiers     = 8
+	maxLanes = 16 // each hand-out looks at all of them
+	maxTiers = 8
 )
 
-var (
-	topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
-	laneName  = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,64}$`)
-)
+var laneName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,64}$`)
 
 // isJobTopic tells whether a topic of jobs can have the name. Its dead-letter topic
 // must have room, too.
 func isJobTopic(name string) bool {
-	return topicName.MatchString(name) && len(deadTopic(name)) <= maxTopicName && name != "." && name != ".."
+	return topicname.Valid(name) && topicname.Valid(topicname.Dead(name)) && name != "." && name != ".."
 }
 
-func (o *Options) checkLanes(l *faults.List) {
+func (o *Options) checkLanes(l *fault.List) {
 	l.Refuse(len(o.Lanes) > 0 && len(o.Topics) > 0, "topics", o.Topics, "must be empty with kafka.lanes: name the topics there")
-	l.Refuse(len(o.Lanes) > maxLanes, "lanes", faults.Entries(len(o.Lanes)), "at most %d", maxLanes)
+	l.Refuse(len(o.Lanes) > maxLanes, "lanes", fault.Entries(len(o.Lanes)), "at most %d", maxLanes)
 	var names []string
 	sum := 0.0
 	for i, lane := range o.Lanes {
@@ -44,7 +38,7 @@ func (o *Options) checkLanes(l *faults.List) {
 		l.Refuse(!inside, at+".min_share", lane.MinShare, "must be at least 0 and below 1")
 		names, sum = append(names, lane.Name), sum+lane.MinShare
 	}
-	l.Refuse(sum >= 1, "lanes", faults.Phrase("min_shares of "+strconv.FormatFloat(sum, 'g', 4, 64)+" together"), "must be below 1")
+	l.Refuse(sum >= 1, "lanes", fault.Phrase("min_shares of "+strconv.FormatFloat(sum, 'g', 4, 64)+" together"), "must be below 1")
 }
 
 // placedTopic is a topic of jobs and the key that names it.
@@ -65,7 +59,7 @@ func (o *Options) placedTopics() []placedTopic {
 
 // checkTopics also refuses a topic of jobs that is derived from another one: its
 // records would become jobs.
-func (o *Options) checkTopics(l *faults.List) {
+func (o *Options) checkTopics(l *fault.List) {
 	l.Refuse(len(o.Topics) == 0 && len(o.Lanes) == 0, "topics", o.Topics, "name at least one")
 	all := o.placedTopics()
 	var topics []string
@@ -79,21 +73,21 @@ func (o *Options) checkTopics(l *faults.List) {
 		l.Refuse(slices.Contains(topics[:i], t.topic), t.key, t.topic, "is named twice")
 		of, holds := o.source(t.topic)
 		l.Refuse(holds != "" && slices.Contains(topics, of), t.key, t.topic, "is where the %s of %s go", holds, of)
-		l.Refuse(fits && len(t.topic)+len(suffix) > maxTopicName, t.key, t.topic,
-			"must be at most %d characters: %s is added to it, and Kafka takes %d", maxTopicName-len(suffix), suffix, maxTopicName)
+		l.Refuse(fits && len(t.topic)+len(suffix) > topicname.Longest, t.key, t.topic,
+			"must be at most %d characters: %s is added to it, and Kafka takes %d", topicname.Longest-len(suffix), suffix, topicname.Longest)
 	}
 }
 
 // source returns the topic that a derived topic belongs to, and the records there;
 // empty: the name is not that of a derived topic.
 func (o *Options) source(topic string) (of, holds string) {
-	if of, ok := strings.CutSuffix(topic, deadTopic("")); ok {
+	if of, ok := strings.CutSuffix(topic, topicname.Dead("")); ok {
 		return of, "dead letters"
 	}
-	if of, ok := strings.CutSuffix(topic, parkedTopic("")); ok && o.ParkUnknown {
+	if of, ok := strings.CutSuffix(topic, topicname.Parked("")); ok && o.ParkUnknown {
 		return of, "parked jobs"
 	}
-	if of, ok := strings.CutSuffix(topic, resultsTopic("")); ok && o.Results {
+	if of, ok := topicname.ResultsOf(topic); ok && o.Results {
 		return of, "results"
 	}
 	if of, _, ok := strings.Cut(topic, ".retry."); ok && len(o.RetryTopics) > 0 {
@@ -107,12 +101,12 @@ func (o *Options) longestSuffix() string {
 	return slices.MaxFunc(o.companionsOf(""), func(a, b string) int { return len(a) - len(b) })
 }
 
-func checkRetryTopics(l *faults.List, delays []time.Duration) {
-	l.Refuse(len(delays) > maxTiers, "retry_topics", faults.Entries(len(delays)), "at most %d", maxTiers)
+func checkRetryTopics(l *fault.List, delays []time.Duration) {
+	l.Refuse(len(delays) > maxTiers, "retry_topics", fault.Entries(len(delays)), "at most %d", maxTiers)
 	before := time.Duration(0)
 	for i, d := range delays {
 		key := "retry_topics." + strconv.Itoa(i)
-		l.Refuse(d < minTier || d > maxTier || d%time.Second != 0, key, d, "must be whole seconds from 1s to 1h")
+		l.Refuse(d < time.Second || d > time.Hour || d%time.Second != 0, key, d, "must be whole seconds from 1s to 1h")
 		l.Refuse(d <= before, key, d, "must be longer than the one before it")
 		before = d
 	}

@@ -163,7 +163,7 @@ func TestNoOrder(t *testing.T) {
 }
 
 // A returned job closes its key until the partition is assigned anew: nothing
-// of it overtakes.
+// committedIn it overtakes.
 func TestReturnClosesTheKey(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {

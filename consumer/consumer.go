@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"dispatcher/consumer/internal/broker"
+	"dispatcher/consumer/internal/produce"
 )
 
 // Why a delivery's context ended; ask with [context.Cause].
@@ -20,10 +23,10 @@ var (
 // be run once.
 type Consumer struct {
 	opts    Options
-	client  *client
+	client  *broker.Client
 	feeds   []*feed
 	hub     *hub
-	writer  *writer
+	writer  *produce.Writer
 	results *Results // nil: none are written
 	metrics *metrics
 	state   state
@@ -36,10 +39,10 @@ type Consumer struct {
 // error joins every fault, each naming the field and the value.
 func New(o Options) (*Consumer, error) {
 	o.setDefaults()
-	if err := o.validate(); err != nil {
+	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("consumer options: %w", err)
 	}
-	cl, err := newClient(&o.Connection, o.allTopics())
+	cl, err := broker.NewClient(&o.Connection, o.allTopics())
 	if err != nil {
 		return nil, fmt.Errorf("consumer options: %w", err)
 	}
@@ -66,7 +69,7 @@ func (o *Options) allTopics() []string {
 }
 
 // Ready is told when jobs have become ready, at least once after [Consumer.Take]
-// last said that there is none. It is closed when Run is over. One goroutine is
+// LogEnd said that there is none. It is closed when Run is over. One goroutine is
 // to receive from it.
 func (c *Consumer) Ready() <-chan struct{} { return c.hub.ready }
 
@@ -86,8 +89,8 @@ func (c *Consumer) Waiting() int { return c.hub.waiting() }
 // what the configuration asks for.
 func (c *Consumer) Run(ctx context.Context) error {
 	defer c.hub.finish()
-	defer c.client.close()
-	defer c.writer.close()
+	defer c.client.Close()
+	defer c.writer.Close()
 	if err := c.prepare(ctx); err != nil || ctx.Err() != nil {
 		if err != nil {
 			c.state.failed(err)

@@ -3,10 +3,12 @@ package consumer
 import (
 	"strconv"
 
+	"dispatcher/consumer/internal/produce"
+
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// cut makes a letter smaller. First the value, to what a broker takes by
+// Truncated makes a letter smaller. First the value, to what a broker takes by
 // default, then by halves, down to nothing; then the headers that are not about
 // the dead letter; then the key. What is left is a few kilobytes. The headers
 // say where the whole one lies. It returns false when nothing is left to cut.
@@ -31,7 +33,7 @@ func cut(m *kgo.Record) bool {
 
 // fitting is how many bytes of the value to keep.
 func fitting(m *kgo.Record) int {
-	size, fit := len(m.Value), letterBytes-len(m.Key)
+	size, fit := len(m.Value), produce.DefaultBatchBytes-len(m.Key)
 	for _, h := range m.Headers {
 		fit -= len(h.Key) + len(h.Value) + 16
 	}

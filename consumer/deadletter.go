@@ -5,8 +5,13 @@ import (
 	"log/slog"
 	"time"
 
+	"dispatcher/consumer/internal/broker"
+	"dispatcher/consumer/internal/produce"
+
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"dispatcher/consumer/internal/topicname"
+	"dispatcher/internal/clip"
 	"dispatcher/internal/tally"
 )
 
@@ -14,9 +19,6 @@ const (
 	maxMessageBytes = 1 << 10
 	maxCodeBytes    = 256
 	maxAnswerBytes  = 512
-	// letterBytes is a little below what a broker takes at once by default. A
-	// larger letter is tried as it is before it is cut to this.
-	letterBytes = 1<<20 - 16<<10
 )
 
 // letter is a delivery on its way to the dead letters or to a retry tier.
@@ -31,18 +33,18 @@ func (l *letter) delayed() bool { return l.tier > 0 }
 
 func (l *letter) topic() string {
 	if l.delayed() {
-		return tierTopic(l.d.part.of, l.tier)
+		return topicname.Retry(l.d.part.of, l.tier)
 	}
 	if l.f.Class == ClassUnknown && l.d.part.hub.parks {
-		return parkedTopic(l.d.part.of)
+		return topicname.Parked(l.d.part.of)
 	}
-	return deadTopic(l.d.part.of)
+	return topicname.Dead(l.d.part.of)
 }
 
 // deadLetters writes to the dead-letter topics and the retry topics. Its methods
 // block and may be called from any goroutine.
 type deadLetters struct {
-	writer  *writer
+	writer  *produce.Writer
 	hub     *hub
 	metrics *metrics
 	log     *slog.Logger
@@ -51,7 +53,7 @@ type deadLetters struct {
 	told    *tally.Tally[buried] // by class
 }
 
-func newDeadLetters(o *Options, w *writer, m *metrics, h *hub) *deadLetters {
+func newDeadLetters(o *Options, w *produce.Writer, m *metrics, h *hub) *deadLetters {
 	return &deadLetters{writer: w, hub: h, metrics: m, log: o.Logger, node: o.Node, group: o.Group, told: tally.New[buried](mostClasses)}
 }
 
@@ -82,12 +84,12 @@ func (q *deadLetters) bury(ctx context.Context, letters []letter) (unfit []lette
 // write brings a letter on its way. Of one that is settled it sends nil, of one
 // that does not fit its retry topic the letter.
 func (q *deadLetters) write(ctx context.Context, l letter, record *kgo.Record, outcomes chan<- *letter) {
-	l.d.part.asg.write(q.writer, &outgoing{record: record, ctx: ctx, told: func(err error) {
+	l.d.part.asg.write(q.writer, &produce.Request{Record: record, Context: ctx, Done: func(err error) {
 		switch {
-		case tooLarge(err) && l.delayed():
+		case broker.TooLarge(err) && l.delayed():
 			outcomes <- &l
 			return
-		case tooLarge(err) && cut(record):
+		case broker.TooLarge(err) && cut(record):
 			q.write(ctx, l, record, outcomes)
 			return
 		case err == nil:
@@ -121,7 +123,7 @@ func (q *deadLetters) note(l *letter) {
 	if id == "" {
 		id = RecordID{j.Topic, j.Partition, j.Offset}.String()
 	}
-	b := buried{class: l.f.Class, id: clip(id, maxCodeBytes), topic: l.topic(), code: l.f.Code, cause: clip(l.f.Message, maxMessageBytes)}
+	b := buried{class: l.f.Class, id: clip.Text(id, maxCodeBytes), topic: l.topic(), code: l.f.Code, cause: clip.Text(l.f.Message, maxMessageBytes)}
 	if sum, due := q.told.Note(time.Now(), string(b.class), b); due {
 		q.tell(sum)
 	}

@@ -91,7 +91,7 @@ func TestDeadLetterKeepsItsOrigin(t *testing.T) {
 }
 
 // Records that are no job go to the dead letters by themselves, and the
-// partition goes on.
+// Partition goes on.
 func TestBadRecordsGoToTheDeadLetters(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
@@ -169,7 +169,7 @@ func TestDeadLetterTooLarge(t *testing.T) {
 }
 
 // While the dead-letter topic can't be written the job stays open; nothing is
-// lost, and it is written when the topic is back.
+// Lost, and it is written when the topic is back.
 func TestDeadLetterWaitsForKafka(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {

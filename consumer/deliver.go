@@ -5,6 +5,8 @@ import (
 	"hash/maphash"
 	"time"
 
+	"dispatcher/consumer/internal/offsets"
+
 	"dispatcher/job"
 )
 
@@ -33,7 +35,7 @@ func (m *batchMaker) deliver(d *Delivery, rec job.Record, now time.Time) {
 // the tier is long, whatever other clocks say.
 func (d *Delivery) comeBack(tier time.Duration, now time.Time) *hop {
 	rec := &d.Job.Record
-	d.attempts = Attempts{Calls: recordCount(rec, headerAttempt), Failures: recordCount(rec, headerFailures)}
+	d.attempts = offsets.Attempts{Calls: recordCount(rec, headerAttempt), Failures: recordCount(rec, headerFailures)}
 	h := &hop{
 		due:  d.Job.NotBefore,
 		gate: earlier(rec.Time.Add(tier), now.Add(tier)),

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"time"
 
+	"dispatcher/consumer/internal/offsets"
+
 	"dispatcher/job"
 )
 
@@ -28,23 +30,23 @@ type Delivery struct {
 	newer    *Delivery
 	chained  bool // in the chain
 	settled  bool
-	attempts Attempts // what it has been through, as a tier, a former owner or its worker said last
-	memo     any      // what its worker left when it went to sleep
-	failed   bool     // it sleeps or slept since it was tried in vain
-	timedOut bool     // expelled: in hand for too long
-	left     bool     // and its worker has let go of it
+	attempts offsets.Attempts // what it has been through, as a tier, a former owner or its worker said last
+	memo     any              // what its worker left when it went to sleep
+	failed   bool             // it sleeps or slept since it was tried in vain
+	timedOut bool             // expelled: in hand for too long
+	left     bool             // and its worker has let go of it
 }
 
 // hop is what a delivery waits for, where it does.
 type hop struct {
 	due  time.Time // not to be handed out before; zero: at once
-	gate time.Time // of a tier's record: not to be looked at before
+	gate time.Time // committedIn a tier's record: not to be looked at before
 }
 
 // Attempts is what the job has been through, on this node and before: a retry tier's
-// record tells it, and so does the commit of a node that failed with it. What
+// Record tells it, and so does the commit of a node that failed with it. What
 // [Delivery.SetAttempts] and [Delivery.Sleep] say replaces it.
-func (d *Delivery) Attempts() Attempts { return d.attempts }
+func (d *Delivery) Attempts() offsets.Attempts { return d.attempts }
 
 // FromRetryTopic tells whether the job came through a retry topic.
 func (d *Delivery) FromRetryTopic() bool { return d.part.tier > 0 }
@@ -71,12 +73,6 @@ func (d *Delivery) FirstTopic() string {
 
 // Redrives is how often the job was replayed from the dead letters.
 func (d *Delivery) Redrives() int { return recordCount(&d.Job.Record, headerRedrive) }
-
-// Attempts is what a job has been through.
-type Attempts struct {
-	Calls    int // that left the process
-	Failures int // of them, those that count against the attempts allowed
-}
 
 // Failure says why a job is dead-lettered, or tried again later. Class is one of the closed set in
 // the Class constants; Code is the provider's or an HTTP status; Message is
@@ -142,7 +138,7 @@ func (d *Delivery) Done() {
 // acknowledged it, settles it. It blocks, and Kafka's client tries again, until that
 // is done or Context ends; then the job is returned. A record that may have been
 // written when Context ends is awaited as long as the drain lasts, as a call on the
-// wire is. After that the job stays open.
+// rawConn is. After that the job stays open.
 func (d *Delivery) Dead(f Failure) {
 	d.Step("goes to the dead letters", slog.String("class", string(f.Class)), slog.String("code", f.Code), slog.String("error", f.Message))
 	if h := d.part.hub; h.claim(d) {
@@ -152,7 +148,7 @@ func (d *Delivery) Dead(f Failure) {
 
 // Release gives the job back unsent: its offset stays open and another node,
 // or this one later, gets it again. Until then no later job of its key (in
-// partition order: of its partition) is handed out on this node, or it would be
+// Partition order: of its partition) is handed out on this node, or it would be
 // overtaken.
 func (d *Delivery) Release() {
 	d.Step("given back unsent")

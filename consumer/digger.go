@@ -3,6 +3,8 @@ package consumer
 import (
 	"fmt"
 	"time"
+
+	"dispatcher/consumer/internal/topicname"
 )
 
 // buryAll brings what an assignment has condemned to the dead letters and the
@@ -45,7 +47,7 @@ func (a *assignment) buryThese(some []*Delivery) {
 
 // buryUnfit sees to jobs that are too large for their retry topic. One that only
 // waits for its time does so in memory, where that is not too long, as without
-// retry topics. The others go to the dead letters.
+// Retry topics. The others go to the dead letters.
 func (a *assignment) buryUnfit(unfit []letter) {
 	hub := a.g.c.hub
 	var dead []*Delivery
@@ -89,5 +91,5 @@ func (h *hub) restInstead(d *Delivery) {
 func (q *deadLetters) tellUnfit(d *Delivery, tier time.Duration) {
 	j := &d.Job
 	q.log.Warn("a job with its headers is larger than its retry topic takes and does not go there; raise the topic's max.message.bytes",
-		"topic", tierTopic(d.part.of, tier), "from", j.Topic, "partition", j.Partition, "offset", j.Offset, "bytes", d.size)
+		"topic", topicname.Retry(d.part.of, tier), "from", j.Topic, "partition", j.Partition, "offset", j.Offset, "bytes", d.size)
 }

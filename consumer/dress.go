@@ -5,8 +5,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"dispatcher/consumer/internal/topicname"
+	"dispatcher/internal/clip"
 	"dispatcher/job"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -16,11 +17,11 @@ import (
 // text. They replace headers of the same name, they are not appended.
 const (
 	headerOriginalTime  = "x-original-timestamp" // RFC 3339
-	headerOriginalSize  = "x-original-size"      // of a value that was cut, in bytes
+	headerOriginalSize  = "x-original-size"      // committedIn a value that was cut, in bytes
 	headerTruncated     = "x-truncated"
 	headerGroup         = "x-consumer-group"
 	headerAttempt       = "x-attempt"    // calls so far
-	headerFailures      = "x-failures"   // of them, those that count; in tiers only
+	headerFailures      = "x-failures"   // committedIn them, those that count; in tiers only
 	headerNotBefore     = "x-not-before" // in tiers only; RFC 3339
 	headerFirstFailedAt = "x-first-failed-at"
 	headerFailedAt      = "x-failed-at"
@@ -74,7 +75,7 @@ func (q *deadLetters) headers(l letter, now time.Time) []kgo.RecordHeader {
 		add(headerFailures, strconv.Itoa(l.f.Failures))
 		add(headerNotBefore, stamp(l.at))
 	}
-	add(headerNode, clip(q.node, maxCodeBytes))
+	add(headerNode, clip.Text(q.node, maxCodeBytes))
 	if l.f.Class == "" {
 		return set
 	}
@@ -83,10 +84,10 @@ func (q *deadLetters) headers(l letter, now time.Time) []kgo.RecordHeader {
 	}
 	add(headerFailedAt, stamp(now))
 	add(headerErrorClass, string(l.f.Class))
-	add(headerErrorCode, clip(l.f.Code, maxCodeBytes))
-	add(headerErrorMessage, clip(l.f.Message, maxMessageBytes))
+	add(headerErrorCode, clip.Text(l.f.Code, maxCodeBytes))
+	add(headerErrorMessage, clip.Text(l.f.Message, maxMessageBytes))
 	if l.f.Answer != "" && !l.delayed() {
-		add(headerErrorAnswer, clip(l.f.Answer, maxAnswerBytes))
+		add(headerErrorAnswer, clip.Text(l.f.Answer, maxAnswerBytes))
 	}
 	return set
 }
@@ -98,7 +99,7 @@ func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 func hasOrigin(rec *job.Record) bool {
 	_, perr := strconv.ParseUint(string(recordHeader(rec, job.HeaderOriginalPartition)), 10, 31)
 	_, oerr := strconv.ParseUint(string(recordHeader(rec, job.HeaderOriginalOffset)), 10, 63)
-	return topicName.Match(recordHeader(rec, job.HeaderOriginalTopic)) && perr == nil && oerr == nil
+	return topicname.Valid(string(recordHeader(rec, job.HeaderOriginalTopic))) && perr == nil && oerr == nil
 }
 
 // originalTime is when an earlier hop says that the record was written first.
@@ -134,18 +135,6 @@ func recordHas(rec *job.Record, name string) bool {
 		}
 	}
 	return false
-}
-
-// clip cuts text at a rune's edge.
-func clip(text string, limit int) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit]
 }
 
 func isOurs(name string) bool {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"dispatcher/consumer/internal/broker"
+
 	"github.com/segmentio/kafka-go"
 )
 
@@ -48,7 +50,7 @@ func (c *Consumer) PeerProgress(ctx context.Context) (PeerProgress, error) {
 // elsewhere adds what there is in one topic.
 func (c *Consumer) elsewhere(ctx context.Context, topic string, mine map[TopicPartition]bool, e *PeerProgress) error {
 	group := c.opts.Group + "." + topic
-	layout, err := topicLayout(ctx, &c.opts.Connection, []string{topic}, []string{topic})
+	layout, err := broker.RequireTopics(ctx, &c.opts.Connection, []string{topic}, []string{topic})
 	if err != nil {
 		return err
 	}
@@ -59,16 +61,16 @@ func (c *Consumer) elsewhere(ctx context.Context, topic string, mine map[TopicPa
 		}
 	}
 	if len(theirs) == 0 {
-		members, err := c.members(ctx, group)
+		members, err := c.client.Members(ctx, group)
 		e.Others = e.Others || len(members) > 1
 		return err
 	}
 	e.Others = true
-	committed, err := c.committedIn(ctx, group, topic)
+	committed, err := c.client.CommittedIn(ctx, group, topic)
 	if err != nil {
 		return err
 	}
-	logs, err := listEnds(ctx, c.client, topic, theirs, kafka.ReadCommitted)
+	logs, err := broker.ListEnds(ctx, c.client, topic, theirs, kafka.ReadCommitted)
 	if err != nil {
 		return err
 	}

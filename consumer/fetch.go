@@ -8,21 +8,16 @@ import (
 	"sync"
 	"time"
 
+	"dispatcher/consumer/internal/broker"
+
+	"dispatcher/internal/wait"
+
 	"github.com/segmentio/kafka-go"
 )
 
 const (
-	// fetchWait bounds a long poll, and with it how long a partition whose records
-	// have all been read may have to wait for its place in one.
-	fetchWait = 250 * time.Millisecond
-	// fetchBytes of a partition are plenty at throttled rates. A single batch that
-	// is larger comes whole all the same; where a broker cuts it, the limit grows.
-	fetchBytes    = 256 << 10
-	fetchBytesMax = 128 << 20
 	// answerBytes bounds an answer about several partitions.
 	answerBytes = 1 << 20
-
-	readCommitted = 1
 
 	// fetchPatience is how long a partition may fail before it is worth a
 	// warning: a change of leaders is mostly over by then.
@@ -114,7 +109,7 @@ func (f *fetcher) add(p *partition) {
 	f.a.wakeFetcher()
 }
 
-// learn brings the partitions' leaders. Any goroutine may call it.
+// Merge brings the partitions' leaders. Any goroutine may call it.
 func (f *fetcher) learn(leaders map[int]string) {
 	f.mu.Lock()
 	f.learned = leaders
@@ -149,7 +144,7 @@ func (f *fetcher) collect(now time.Time) {
 	f.added, f.learned = nil, nil
 	f.mu.Unlock()
 	for _, p := range added {
-		r := &reading{p: p, at: p.begin, limit: fetchBytes, behind: p.begin < p.stable}
+		r := &reading{p: p, at: p.begin, limit: broker.FetchBytes, behind: p.begin < p.stable}
 		f.order = append(f.order, r)
 		f.byID[p.id] = r
 	}
@@ -274,7 +269,7 @@ func (f *fetcher) failed(all []*reading, err error, now time.Time) {
 	var tell []int
 	for _, r := range all {
 		r.faults++
-		r.after = now.Add(backoff(r.faults, 25*time.Millisecond, time.Second))
+		r.after = now.Add(wait.Backoff(r.faults, 25*time.Millisecond, time.Second))
 		if f.a.g.c.state.fails(source{sourceFetch, r.p.topic, r.p.id}, err, fetchPatience) {
 			tell = append(tell, r.p.id)
 		}

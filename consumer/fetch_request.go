@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"dispatcher/consumer/internal/broker"
+
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -40,13 +42,13 @@ type answer struct {
 
 // request asks a broker for partitions.
 func (f *fetcher) request(addr string, b *brokerLoad, kind int, all []*reading, now time.Time) {
-	q := &fetchRequest{f: f, addr: addr, kind: kind, wait: fetchWait, all: slices.Clone(all)}
+	q := &fetchRequest{f: f, addr: addr, kind: kind, wait: broker.FetchWait, all: slices.Clone(all)}
 	if kind == longPoll {
 		// Long polls end together, and then become one again.
 		if b.underWay[kind] > 0 && b.until.After(now) {
 			q.wait = max(b.until.Sub(now), time.Millisecond)
 		} else {
-			b.until = now.Add(fetchWait)
+			b.until = now.Add(broker.FetchWait)
 		}
 	}
 	b.underWay[kind]++
@@ -57,10 +59,10 @@ func (f *fetcher) request(addr string, b *brokerLoad, kind int, all []*reading, 
 }
 
 func (q *fetchRequest) run() {
-	ctx, cancel := context.WithTimeout(q.f.a.ctx, fetchWait+callTimeout)
+	ctx, cancel := context.WithTimeout(q.f.a.ctx, broker.FetchWait+broker.CallTimeout)
 	defer cancel()
 	asked := len(q.all)
-	err := q.f.a.g.c.client.ask(ctx, q.addr, q.message(), fetchVersion, q.take)
+	err := q.f.a.g.c.client.Ask(ctx, q.addr, q.message(), broker.FetchVersion, q.take)
 	if err == nil && len(q.all) == asked {
 		err = errors.New("fetch: the answer holds no partition that was asked for")
 	}
@@ -80,9 +82,9 @@ func (q *fetchRequest) tell(a answer) {
 }
 
 func (q *fetchRequest) message() *kmsg.FetchRequest {
-	req := askRecords(q.f.a.g.topic, q.wait, answerBytes)
+	req := broker.NewFetch(q.f.a.g.topic, q.wait, answerBytes)
 	for _, r := range q.all {
-		askPartition(req, r.p.id, r.at, r.limit)
+		broker.AddToFetch(req, r.p.id, r.at, r.limit)
 		req.MaxBytes = max(req.MaxBytes, r.limit)
 	}
 	return req
@@ -91,7 +93,7 @@ func (q *fetchRequest) message() *kmsg.FetchRequest {
 // take hands over what an answer holds: first that there is nothing, then
 // records, partition by partition, and last what takes time to find out.
 func (q *fetchRequest) take(res kmsg.Response) error {
-	parts, err := answeredBy(res)
+	parts, err := broker.FetchedPartitions(res)
 	if err != nil {
 		return err
 	}
@@ -157,7 +159,7 @@ func (f *fetcher) nothing(r *reading, part *kmsg.FetchResponseTopicPartition) ou
 func (f *fetcher) records(r *reading, part *kmsg.FetchResponseTopicPartition) outcome {
 	o := outcome{r: r, next: r.at, served: true}
 	c := f.a.g.c
-	m := batchMaker{p: r.p, maxBytes: c.opts.MaxJobBytes, order: c.opts.Order, seed: f.seed, unpack: c.client.unpack}
+	m := batchMaker{p: r.p, maxBytes: c.opts.MaxJobBytes, order: c.opts.Order, seed: f.seed, unpack: c.client.Decompress}
 	b, err := m.make(part, r.at)
 	if err != nil {
 		o.err = err
@@ -195,7 +197,7 @@ func (f *fetcher) note(a answer, now time.Time) {
 		f.brought += o.bytes
 		if o.err != nil {
 			if o.cut {
-				r.limit = min(r.limit*2, fetchBytesMax)
+				r.limit = min(r.limit*2, broker.MaxFetchBytes)
 			}
 			if failed = append(failed, r); err == nil {
 				err = o.err
@@ -206,7 +208,7 @@ func (f *fetcher) note(a answer, now time.Time) {
 			f.a.g.c.state.works(source{sourceFetch, r.p.topic, r.p.id})
 		}
 		r.at, r.behind, r.served = o.next, o.behind, o.served
-		r.limit, r.faults, r.full = fetchBytes, 0, o.full && !r.roomy
+		r.limit, r.faults, r.full = broker.FetchBytes, 0, o.full && !r.roomy
 	}
 	if len(failed) > 0 {
 		f.failed(failed, err, now)
@@ -223,9 +225,9 @@ func (f *fetcher) note(a answer, now time.Time) {
 // outOfRange follows a log whose beginning has overtaken us. If its end fell
 // behind instead, the commit is to be judged anew, so the member joins again.
 func (f *fetcher) outOfRange(r *reading, part *kmsg.FetchResponseTopicPartition, err error) outcome {
-	ctx, cancel := context.WithTimeout(f.a.ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(f.a.ctx, broker.CallTimeout)
 	defer cancel()
-	first, last, ferr := logEnds(ctx, f.a.g.c.client, r.p.topic, r.p.id, kafka.ReadUncommitted)
+	first, last, ferr := broker.LogEnds(ctx, f.a.g.c.client, r.p.topic, r.p.id, kafka.ReadUncommitted)
 	if ferr != nil {
 		return outcome{r: r, next: r.at, err: ferr}
 	}

@@ -7,6 +7,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"dispatcher/consumer/internal/broker"
+
+	"dispatcher/consumer/internal/topicname"
+	"dispatcher/internal/wait"
+
 	"github.com/segmentio/kafka-go"
 )
 
@@ -31,7 +36,7 @@ type group struct {
 
 	had atomic.Int64 // partitions, by the last assignment; for the log
 
-	topicID topicID // as first seen; the watcher's of the assignment
+	topicID topicname.ID // as first seen; the watcher's of the assignment
 }
 
 func (g *group) log() *slog.Logger { return g.c.opts.Logger.With("group", g.id) }
@@ -39,7 +44,7 @@ func (g *group) log() *slog.Logger { return g.c.opts.Logger.With("group", g.id) 
 func (g *group) config() kafka.ConsumerGroupConfig {
 	o := &g.c.opts
 	return kafka.ConsumerGroupConfig{
-		ID: g.id, Brokers: o.Brokers, Dialer: g.c.client.dialer, Topics: []string{g.topic},
+		ID: g.id, Brokers: o.Brokers, Dialer: g.c.client.Dialer, Topics: []string{g.topic},
 		GroupBalancers:    []kafka.GroupBalancer{kafka.RangeGroupBalancer{}},
 		HeartbeatInterval: o.Heartbeat, SessionTimeout: o.Session, RebalanceTimeout: o.Session,
 		JoinGroupBackoff: o.JoinBackoff, Timeout: 5 * time.Second, StartOffset: kafka.FirstOffset,
@@ -69,7 +74,7 @@ func (g *group) run(ctx context.Context) error {
 			break
 		}
 		if err != nil {
-			if !joined && hopeless(err) {
+			if !joined && broker.Hopeless(err) {
 				_ = cg.Close()
 				return err
 			}
@@ -83,7 +88,7 @@ func (g *group) run(ctx context.Context) error {
 	return ignoreClosed(cg.Close())
 }
 
-// learn finds out whether the group is new, for [StartLast]. A tier is read from
+// Merge finds out whether the group is new, for [StartLast]. A tier is read from
 // its beginning: what is there was put there to be sent. It has to be known
 // before joining: in the first generation another member may commit earlier
 // than this one asks. It returns nil when ctx ends.
@@ -97,19 +102,19 @@ func (g *group) learn(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the caller ended the run; what failed by that is no error
 		}
-		if hopeless(err) {
+		if broker.Hopeless(err) {
 			return err
 		}
 		g.c.state.failed(err)
 		g.log().Warn("could not ask what the group has committed, trying again", "error", err)
-		pause(ctx, backoff(n, 250*time.Millisecond, 5*time.Second))
+		wait.For(ctx, wait.Backoff(n, 250*time.Millisecond, 5*time.Second))
 	}
 	return nil
 }
 
 // isNew tells whether the group has committed nothing in any partition.
 func (g *group) isNew(ctx context.Context) (bool, error) {
-	all, err := g.c.committedIn(ctx, g.id, g.topic)
+	all, err := g.c.client.CommittedIn(ctx, g.id, g.topic)
 	return err == nil && len(all) == 0, err
 }
 

@@ -60,8 +60,8 @@ func (h *hub) add(p *partition, b *fetchedBatch) bool {
 	if p.asg.draining {
 		return false
 	}
-	if b.gap && p.ledger.end == p.ledger.base {
-		p.ledger.forget()
+	if b.gap && p.tracker.End() == p.tracker.Low() {
+		p.tracker.DropRestored()
 	}
 	for i := range b.jobs {
 		p.buffer.push(&b.jobs[i])
@@ -70,7 +70,7 @@ func (h *hub) add(p *partition, b *fetchedBatch) bool {
 	p.bytes += b.bytes
 	p.fetched, p.stable = b.next, b.stable
 	if p.buffer.head == nil {
-		p.ledger.passTo(p.fetched)
+		p.tracker.PassTo(p.fetched)
 	}
 	p.lane.enlist(p)
 	h.pump(p.lane)
@@ -255,8 +255,8 @@ func (h *hub) drain(a *assignment) {
 	}
 }
 
-// close ends an assignment: no mark counts after it. What it returns is the
-// last word on the assignment's offsets.
+// Close ends an assignment: no mark counts after it. What it returns is the
+// LogEnd word on the assignment's offsets.
 func (h *hub) close(a *assignment) []commitPoint {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -275,7 +275,7 @@ func (h *hub) roomy(a *assignment) []*partition {
 }
 
 // overBudget tells whether the node's partitions hold all that they may, and
-// marks those of an assignment that hold their share of it then.
+// Bitmap those of an assignment that hold their share of it then.
 func (h *hub) overBudget(a *assignment) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -306,7 +306,7 @@ func (h *hub) clean(points []commitPoint) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, c := range points {
-		c.part.committed, c.part.committedRev = c.base, c.rev
+		c.part.committed, c.part.committedRev = c.Low, c.Rev
 	}
 }
 
@@ -316,7 +316,7 @@ func (h *hub) stillDirty(points []commitPoint) []commitPoint {
 	defer h.mu.Unlock()
 	var left []commitPoint
 	for _, c := range points {
-		if c.part.committedRev != c.rev {
+		if c.part.committedRev != c.Rev {
 			left = append(left, c)
 		}
 	}

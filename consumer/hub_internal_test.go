@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"dispatcher/consumer/internal/offsets"
+
 	"dispatcher/job"
 
 	"pgregory.net/rapid"
@@ -29,11 +31,11 @@ func (w *workshop) assignment() *assignment {
 	return a
 }
 
-// partition adds one to an assignment.
+// Partition adds one to an assignment.
 func (w *workshop) partition(a *assignment, l *lane, id int) *partition {
 	p := &partition{
 		feed: &feed{topic: l.name, of: l.name, lane: l}, hub: w.hub, asg: a, id: id,
-		keys: make(map[uint64]*Delivery), ledger: newLedger(0),
+		keys: make(map[uint64]*Delivery), tracker: offsets.NewTracker(0),
 	}
 	w.hub.open(a, []*partition{p})
 	return p
@@ -155,8 +157,8 @@ func TestHubUnderAnyWork(t *testing.T) {
 					t.Fatalf("got %d asleep in %d bytes, want %d", w.hub.asleep, w.hub.asleepBytes, len(asleep))
 				}
 				for _, p := range parts {
-					if (p.oldest == nil) != (p.ledger.open == 0) || p.oldest != nil && p.oldest.Job.Offset != p.ledger.base {
-						t.Fatalf("got %+v for the oldest, want offset %d, one of %d", p.oldest, p.ledger.base, p.ledger.open)
+					if (p.oldest == nil) != (p.tracker.Open() == 0) || p.oldest != nil && p.oldest.Job.Offset != p.tracker.Low() {
+						t.Fatalf("got %+v for the oldest, want offset %d, one of %d", p.oldest, p.tracker.Low(), p.tracker.Open())
 					}
 				}
 			},
@@ -171,10 +173,10 @@ func TestHubUnderAnyWork(t *testing.T) {
 		<-a.idle
 		complete := int64(0)
 		for _, p := range parts {
-			s := p.ledger.snapshot()
-			complete += s.base
-			for i := range int64(s.marks.n) {
-				if s.marks.done(i) {
+			s := p.tracker.Snapshot()
+			complete += s.Low
+			for i := range int64(s.Bitmap.N) {
+				if s.Bitmap.Has(i) {
 					complete++
 				}
 			}

@@ -1,6 +1,10 @@
 package consumer
 
-import "time"
+import (
+	"time"
+
+	"dispatcher/consumer/internal/topicname"
+)
 
 // Lane is a set of topics whose jobs go before those of the lanes that follow.
 type Lane struct {
@@ -48,7 +52,7 @@ func (o *Options) layout() (lanes []*lane, feeds []*feed) {
 		for _, t := range l.Topics {
 			feeds = append(feeds, &feed{topic: t, of: t, lane: made})
 			for _, tier := range o.RetryTopics {
-				feeds = append(feeds, &feed{topic: tierTopic(t, tier), of: t, lane: made, tier: tier})
+				feeds = append(feeds, &feed{topic: topicname.Retry(t, tier), of: t, lane: made, tier: tier})
 			}
 		}
 	}

@@ -5,12 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
+
+	"dispatcher/consumer/internal/broker"
+	"dispatcher/consumer/internal/offsets"
+
+	"dispatcher/consumer/internal/topicname"
+	"dispatcher/internal/fault"
 )
 
 // LettersOptions configures [Letters]. A zero field means its default.
 type LettersOptions struct {
-	Connection
+	broker.Connection
 
 	Group string // prefix, as of the consumer: <group>.<topic>.dlq remembers what is settled
 
@@ -26,7 +31,7 @@ type LettersOptions struct {
 //
 // Kafka remembers it, as it does for jobs: the committed offset of the group
 // <group>.<topic>.dlq, and as metadata the marks beyond it, in format v1. The
-// marks reach 8192 offsets beyond the first open letter. A letter further away
+// Bitmap reach 8192 offsets beyond the first open letter. A letter further away
 // can be settled only when those before it are.
 //
 // Kafka forgets a group's offsets when nothing was committed for its
@@ -47,10 +52,10 @@ type Letters struct{ opts LettersOptions }
 
 // NewLetters checks the options. It does not connect.
 func NewLetters(o LettersOptions) (*Letters, error) {
-	o.setDefaults()
-	err := o.validate()
-	if !topicName.MatchString(o.Group) {
-		err = errors.Join(err, fault("group", strconv.Quote(o.Group), "must be 1 to 249 of a-z A-Z 0-9 . _ -"))
+	o.SetDefaults()
+	err := o.Validate()
+	if !topicname.Valid(o.Group) {
+		err = errors.Join(err, fault.New("group", o.Group, topicname.Rule))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("letters options: %w", err)
@@ -105,7 +110,7 @@ func (t *LetterTally) note(text string) {
 }
 
 // List gives each of the open letters that the filter picks, partition by
-// partition, from those that are at the start; with a limit so many. It
+// Partition, from those that are at the start; with a limit so many. It
 // ends with the first error of each, whose letter is valid during the call.
 func (l *Letters) List(ctx context.Context, f LetterFilter, each func(*Letter) error) (LetterTally, error) {
 	s := &letterSession{o: &l.opts, f: &f}
@@ -131,20 +136,20 @@ func (l *Letters) Get(ctx context.Context, id RecordID) (*Letter, error) {
 	if err := s.connect(ctx, topics); err != nil {
 		return nil, err
 	}
-	defer s.cl.close()
+	defer s.cl.Close()
 	if _, err := s.partitions(id.Topic, partitions[id.Topic]); err != nil {
 		return nil, err
 	}
-	places, err := s.places(ctx, id.Topic, []int{id.Partition})
+	places, err := s.positions(ctx, id.Topic, []int{id.Partition})
 	if err != nil {
 		return nil, err
 	}
 	at := places[id.Partition]
 	switch {
-	case id.Offset < at.first:
-		return nil, fmt.Errorf("letter %s is gone: the log begins at offset %d", id, at.first)
-	case id.Offset >= at.last:
-		return nil, fmt.Errorf("letter %s does not exist: the log ends before offset %d", id, at.last)
+	case id.Offset < at.LogStart:
+		return nil, fmt.Errorf("letter %s is gone: the log begins at offset %d", id, at.LogStart)
+	case id.Offset >= at.LogEnd:
+		return nil, fmt.Errorf("letter %s does not exist: the log ends before offset %d", id, at.LogEnd)
 	}
 	rec, found, err := readRecord(ctx, s.cl, id)
 	if err == nil && !found {
@@ -155,8 +160,8 @@ func (l *Letters) Get(ctx context.Context, id RecordID) (*Letter, error) {
 	}
 	letter := newLetter(rec)
 	letter.JobID = letter.jobID()
-	base, m, _ := at.resolve(false)
-	letter.Settled = id.Offset < base || id.Offset-base < spanCap && m.marks.done(id.Offset-base)
+	base, m, _ := at.Resolve(false)
+	letter.Settled = id.Offset < base || id.Offset-base < offsets.Window && m.Bitmap.Has(id.Offset-base)
 	return &letter, nil
 }
 

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"dispatcher/consumer/internal/broker"
+
 	"github.com/segmentio/kafka-go"
 )
 
@@ -30,7 +32,7 @@ type letterHold struct {
 	mu      sync.Mutex
 	gen     *kafka.Generation // in which this member holds; nil: none
 	held    bool              // in the last generation it was part of
-	member  bool              // of a generation, though another one may hold
+	member  bool              // committedIn a generation, though another one may hold
 	err     error             // the cluster refuses for good
 	changed chan struct{}     // closed, and made anew, when any of these changes
 }
@@ -39,10 +41,10 @@ type letterHold struct {
 const holdSession = 10 * time.Second
 
 // newLetterHold joins the group. It does not wait for that.
-func newLetterHold(ctx context.Context, o *LettersOptions, cl *client, topic string) (*letterHold, error) {
+func newLetterHold(ctx context.Context, o *LettersOptions, cl *broker.Client, topic string) (*letterHold, error) {
 	h := &letterHold{group: o.Group + "." + topic, topic: topic, changed: make(chan struct{})}
 	cg, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
-		ID: h.group, Brokers: o.Brokers, Dialer: cl.dialer, Topics: []string{topic},
+		ID: h.group, Brokers: o.Brokers, Dialer: cl.Dialer, Topics: []string{topic},
 		GroupBalancers:    []kafka.GroupBalancer{&oneHolder{hold: h, since: time.Now()}},
 		HeartbeatInterval: time.Second, SessionTimeout: holdSession, RebalanceTimeout: holdSession,
 		JoinGroupBackoff: 500 * time.Millisecond, Timeout: 5 * time.Second, StartOffset: kafka.FirstOffset,
@@ -63,7 +65,7 @@ func (h *letterHold) watch(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil, errors.Is(err, kafka.ErrGroupClosed):
 			return
-		case err != nil && hopeless(err):
+		case err != nil && broker.Hopeless(err):
 			h.set(nil, false, err)
 			return
 		case err != nil:
@@ -89,7 +91,7 @@ func (h *letterHold) set(gen *kafka.Generation, member bool, err error) {
 	h.changed = make(chan struct{})
 }
 
-// lost forgets a generation that is over, unless the next one was faster.
+// Lost forgets a generation that is over, unless the next one was faster.
 func (h *letterHold) lost(gen *kafka.Generation) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"dispatcher/consumer/internal/broker"
+	"dispatcher/consumer/internal/offsets"
+
 	"dispatcher/job"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,7 +17,7 @@ import (
 
 // desk is what one command knows of a partition, beside what is true.
 type desk struct {
-	ledger ledger
+	ledger offsets.Tracker
 	read   int     // records of the log
 	open   []int64 // admitted
 	did    []int64 // completed here
@@ -26,7 +29,7 @@ type desk struct {
 func TestMarksOfTwoCommandsAddUp(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		gaps := rapid.SliceOfN(rapid.SampledFrom([]int64{1, 1, 1, 1, 2, 7, spanCap - 1, spanCap, 2 * spanCap}), 1, 60).Draw(t, "gaps")
+		gaps := rapid.SliceOfN(rapid.SampledFrom([]int64{1, 1, 1, 1, 2, 7, offsets.Window - 1, offsets.Window, 2 * offsets.Window}), 1, 60).Draw(t, "gaps")
 		var log []int64
 		is := map[int64]bool{}
 		at := int64(-1)
@@ -36,47 +39,47 @@ func TestMarksOfTwoCommandsAddUp(t *testing.T) {
 		}
 		base, text := int64(0), "" // what Kafka has
 		settled := map[int64]bool{}
-		desks := [2]desk{{ledger: newLedger(0)}, {ledger: newLedger(0)}}
+		desks := [2]desk{{ledger: offsets.NewTracker(0)}, {ledger: offsets.NewTracker(0)}}
 		for range rapid.IntRange(1, 80).Draw(t, "steps") {
 			d := &desks[rapid.IntRange(0, 1).Draw(t, "who")]
 			switch rapid.SampledFrom([]string{"read", "read", "settle", "save"}).Draw(t, "what") {
 			case "read":
 				if d.read < len(log) {
-					switch d.ledger.admit(log[d.read]) {
-					case admitOpen:
+					switch d.ledger.Admit(log[d.read]) {
+					case offsets.Admitted:
 						d.open = append(d.open, log[d.read])
 						d.read++
-					case admitSkip:
+					case offsets.AlreadyComplete:
 						d.read++
-					case admitFull:
+					case offsets.BeyondWindow:
 					}
 				}
 			case "settle":
 				if len(d.open) > 0 {
 					o := rapid.SampledFrom(d.open).Draw(t, "letter")
-					d.ledger.complete(o)
+					d.ledger.Complete(o)
 					d.did = append(d.did, o)
 				}
 			case "save":
-				m, err := decodeMetadata(text)
+				m, err := offsets.DecodeMetadata(text)
 				if err != nil {
 					t.Fatal(err)
 				}
-				d.ledger.learn(base, &m.marks)
-				s := d.ledger.snapshot()
-				base, text = s.base, s.marks.encode()
+				d.ledger.Merge(base, &m.Bitmap)
+				s := d.ledger.Snapshot()
+				base, text = s.Low, s.Bitmap.Encode()
 				for _, o := range d.did {
 					settled[o] = true
 				}
 				d.did = nil
 			}
 		}
-		m, err := decodeMetadata(text)
+		m, err := offsets.DecodeMetadata(text)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, o := range log {
-			got := o < base || o-base < spanCap && m.marks.done(o-base)
+			got := o < base || o-base < offsets.Window && m.Bitmap.Has(o-base)
 			if got != settled[o] {
 				t.Fatalf("letter %d of %v: got settled %v, want %v; kafka has %d %q", o, log, got, settled[o], base, text)
 			}
@@ -188,7 +191,7 @@ func TestTimesOfRetention(t *testing.T) {
 		{"2160", time.Minute, "36h"},
 		{"x", time.Minute, ""},
 	} {
-		got := times(c.text, c.unit)
+		got := broker.ParseDuration(c.text, c.unit)
 		if text := span(got); got != 0 && text != c.want || got == 0 && c.want != "" {
 			t.Errorf("%s: got %q, want %q", c.text, text, c.want)
 		}

@@ -7,6 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"dispatcher/consumer/internal/offsets"
+
+	"dispatcher/consumer/internal/topicname"
+	"dispatcher/internal/clip"
+	"dispatcher/internal/fault"
 	"dispatcher/job"
 )
 
@@ -36,13 +41,13 @@ func ParseRecordID(text string) (RecordID, error) {
 			return id, nil
 		}
 	}
-	return RecordID{}, fault("id", strconv.Quote(clip(text, maxCodeBytes)), "must be topic/partition/offset, such as jobs.dlq/3/1042")
+	return RecordID{}, fault.New("id", clip.Text(text, maxCodeBytes), "must be topic/partition/offset, such as jobs.dlq/3/1042")
 }
 
 func recordID(topic, partition, offset []byte) (RecordID, bool) {
 	p, perr := strconv.ParseUint(string(partition), 10, 31)
 	o, oerr := strconv.ParseUint(string(offset), 10, 63)
-	return RecordID{string(topic), int(p), int64(o)}, topicName.Match(topic) && perr == nil && oerr == nil
+	return RecordID{string(topic), int(p), int64(o)}, topicname.Valid(string(topic)) && perr == nil && oerr == nil
 }
 
 // Letter is one dead letter, read.
@@ -50,14 +55,14 @@ type Letter struct {
 	ID     RecordID   // where it lies
 	Record job.Record // as it lies there, headers and all
 
-	JobID    string   // of the job; where the record is none, its first place
+	JobID    string   // committedIn the job; where the record is none, its first place
 	Origin   RecordID // its first place; without a topic: not known
 	Class    Class    // empty: the letter doesn't say
 	Code     string   // the provider's, or an HTTP status
 	Message  string   // for people; at most 1 KiB
 	Answer   string   // beginning of the provider's answer, at most 512 bytes; empty: none was kept
 	Attempts int      // calls that left the process
-	Redrives int      // times it was replayed
+	Redrives int      // ParseDuration it was replayed
 	Node     string   // that gave it up
 
 	FailedAt      time.Time // where the letter doesn't say: when it was written
@@ -71,7 +76,7 @@ type Letter struct {
 // newLetter reads what the headers say, and leaves the job id out. A header that can't be read counts as
 // not there: a letter that somebody wrote by hand is to be seen as well.
 func newLetter(rec job.Record) Letter {
-	text := func(name string, limit int) string { return clip(string(recordHeader(&rec, name)), limit) }
+	text := func(name string, limit int) string { return clip.Text(string(recordHeader(&rec, name)), limit) }
 	l := Letter{
 		ID: RecordID{rec.Topic, rec.Partition, rec.Offset}, Record: rec,
 		Class: Class(text(headerErrorClass, maxCodeBytes)), Code: text(headerErrorCode, maxCodeBytes),
@@ -95,7 +100,7 @@ func newLetter(rec job.Record) Letter {
 }
 
 // jobID is what the node called the job that it gave up. What is no job has no
-// id but its place.
+// ID but its place.
 func (l *Letter) jobID() string {
 	if j, err := job.Decode(l.Record, job.Limits{MaxBytes: letterValueBytes}); err == nil {
 		return j.ID
@@ -109,7 +114,7 @@ func (l *Letter) jobID() string {
 // LetterFilter picks dead letters. A zero field picks all.
 type LetterFilter struct {
 	Topics  []string   // job topics whose dead letters are meant; with IDs they are not asked
-	Parked  bool       // of Topics, the parked ones (on_unknown: park), not the dead letters
+	Parked  bool       // committedIn Topics, the parked ones (on_unknown: park), not the dead letters
 	IDs     []RecordID // these letters alone
 	Classes []Class
 	Since   time.Time // failed then or later
@@ -132,18 +137,18 @@ func (f *LetterFilter) matches(l *Letter) bool {
 }
 
 // maxLetterIDs is how many letters may be named in one command.
-const maxLetterIDs = spanCap
+const maxLetterIDs = offsets.Window
 
 // plan is which partitions of which dead-letter topics to read; an empty list
 // means all of them.
 func (f *LetterFilter) plan() (topics []string, partitions map[string][]int, err error) {
 	if len(f.IDs) > maxLetterIDs {
-		return nil, nil, fault("ids", len(f.IDs), fmt.Sprintf("at most %d can be named at once", maxLetterIDs))
+		return nil, nil, fault.New("ids", len(f.IDs), fmt.Sprintf("at most %d can be named at once", maxLetterIDs))
 	}
 	partitions = map[string][]int{}
-	topicOf := deadTopic
+	topicOf := topicname.Dead
 	if f.Parked {
-		topicOf = parkedTopic
+		topicOf = topicname.Parked
 	}
 	for _, t := range f.Topics {
 		if name := topicOf(t); len(f.IDs) == 0 && !slices.Contains(topics, name) {
@@ -151,8 +156,8 @@ func (f *LetterFilter) plan() (topics []string, partitions map[string][]int, err
 		}
 	}
 	for _, id := range f.IDs {
-		if !strings.HasSuffix(id.Topic, deadTopic("")) && !strings.HasSuffix(id.Topic, parkedTopic("")) {
-			return nil, nil, fault("id", id, "is not on a dead-letter topic")
+		if !topicname.HoldsDead(id.Topic) {
+			return nil, nil, fault.New("id", id, "is not on a dead-letter topic")
 		}
 		if !slices.Contains(topics, id.Topic) {
 			topics = append(topics, id.Topic)
@@ -162,12 +167,12 @@ func (f *LetterFilter) plan() (topics []string, partitions map[string][]int, err
 		}
 	}
 	for _, t := range topics {
-		if !topicName.MatchString(t) {
-			return nil, nil, fault("topic", strconv.Quote(clip(t, maxCodeBytes)), "must be 1 to 249 of a-z A-Z 0-9 . _ -, .dlq included")
+		if !topicname.Valid(t) {
+			return nil, nil, fault.New("topic", clip.Text(t, maxCodeBytes), "must be 1 to 249 of a-z A-Z 0-9 . _ -, .dlq included")
 		}
 	}
 	if len(topics) == 0 {
-		return nil, nil, fault("topics", "[]", "at least one is needed")
+		return nil, nil, fault.New("topics", fault.Phrase("[]"), "at least one is needed")
 	}
 	return topics, partitions, nil
 }

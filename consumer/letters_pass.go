@@ -7,6 +7,8 @@ import (
 	"io"
 	"slices"
 
+	"dispatcher/consumer/internal/offsets"
+
 	"dispatcher/job"
 )
 
@@ -21,15 +23,15 @@ type letterPass struct {
 	bytes int
 }
 
-func (s *letterSession) newPass(topic string, id int, at place, hold *letterHold, gen int32) *letterPass {
+func (s *letterSession) newPass(topic string, id int, at offsets.Position, hold *letterHold, gen int32) *letterPass {
 	b := s.newBook(topic, id, at, hold, gen)
-	p := &letterPass{s: s, book: b, reader: newLetterReader(s.cl, topic, id, b.ledger.base, at.last)}
-	s.all += max(0, at.last-b.ledger.base)
+	p := &letterPass{s: s, book: b, reader: newLetterReader(s.cl, topic, id, b.tracker.Low(), at.LogEnd)}
+	s.all += max(0, at.LogEnd-b.tracker.Low())
 	for name := range s.named {
 		switch {
 		case name.Topic != topic || name.Partition != id:
-		case name.Offset < at.first: // gone, and so it stays among the missing
-		case name.Offset < b.ledger.base:
+		case name.Offset < at.LogStart: // gone, and so it stays among the missing
+		case name.Offset < b.tracker.Low():
 			s.closed(name)
 		default:
 			p.named++
@@ -78,8 +80,8 @@ func (p *letterPass) see(ctx context.Context, rec job.Record) error {
 	if err != nil {
 		return err
 	}
-	named := p.meet(id, at == admitSkip)
-	if at == admitSkip {
+	named := p.meet(id, at == offsets.AlreadyComplete)
+	if at == offsets.AlreadyComplete {
 		return nil
 	}
 	l, s := newLetter(rec), p.s
@@ -89,10 +91,10 @@ func (p *letterPass) see(ctx context.Context, rec job.Record) error {
 	}
 	s.tally.Matched++
 	switch {
-	case s.settles && at == admitFull:
+	case s.settles && at == offsets.BeyondWindow:
 		s.tally.OutOfReach++
 		s.tally.note(fmt.Sprintf("letters of %s/%d from offset %d on lie too far behind the open letter %s/%d/%d to be settled before it",
-			rec.Topic, rec.Partition, p.book.ledger.base+spanCap, rec.Topic, rec.Partition, p.book.ledger.base))
+			rec.Topic, rec.Partition, p.book.tracker.Low()+offsets.Window, rec.Topic, rec.Partition, p.book.tracker.Low()))
 		return nil
 	case s.f.Limit > 0 && s.tally.Matched > int64(s.f.Limit):
 		return nil
@@ -105,16 +107,16 @@ func (p *letterPass) see(ctx context.Context, rec job.Record) error {
 	return p.flush(ctx)
 }
 
-// admit asks the ledger, and once more when settling what waits has moved it.
-func (p *letterPass) admit(ctx context.Context, offset int64) (admission, error) {
-	at := p.book.ledger.admit(offset)
-	if at != admitFull || len(p.batch) == 0 || !p.s.settles {
+// Admit asks the ledger, and once more when settling what waits has moved it.
+func (p *letterPass) admit(ctx context.Context, offset int64) (offsets.Admission, error) {
+	at := p.book.tracker.Admit(offset)
+	if at != offsets.BeyondWindow || len(p.batch) == 0 || !p.s.settles {
 		return at, nil
 	}
 	if err := p.flush(ctx); err != nil {
 		return at, err
 	}
-	return p.book.ledger.admit(offset), nil
+	return p.book.tracker.Admit(offset), nil
 }
 
 // meet strikes a letter off the list of those asked for by name. It returns
@@ -150,7 +152,7 @@ func (p *letterPass) flush(ctx context.Context) error {
 		s.tally.Done += int64(len(done))
 		for i := range done {
 			if s.settles {
-				p.book.ledger.complete(done[i].ID.Offset)
+				p.book.tracker.Complete(done[i].ID.Offset)
 			}
 		}
 	}
@@ -160,9 +162,9 @@ func (p *letterPass) flush(ctx context.Context) error {
 
 // dropSettled leaves out what another command has settled since it was read.
 func (p *letterPass) dropSettled() {
-	l := &p.book.ledger
+	l := &p.book.tracker
 	before := len(p.batch)
-	p.batch = slices.DeleteFunc(p.batch, func(x Letter) bool { return x.ID.Offset < l.base || l.marked(x.ID.Offset) })
+	p.batch = slices.DeleteFunc(p.batch, func(x Letter) bool { return x.ID.Offset < l.Low() || l.IsComplete(x.ID.Offset) })
 	if gone := int64(before - len(p.batch)); gone > 0 {
 		p.s.tally.Open -= gone
 		p.s.tally.Matched -= gone

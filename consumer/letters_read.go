@@ -9,6 +9,9 @@ import (
 	"net"
 	"time"
 
+	"dispatcher/consumer/internal/broker"
+
+	"dispatcher/internal/wait"
 	"dispatcher/job"
 
 	"github.com/segmentio/kafka-go"
@@ -26,7 +29,7 @@ var errStill = errors.New("nothing more came")
 // letterReader reads the committed records of one partition from at to end,
 // without a group. It holds one answer of a broker at a time.
 type letterReader struct {
-	cl    *client
+	cl    *broker.Client
 	topic string
 	id    int
 	at    int64 // the next offset to ask for
@@ -34,11 +37,11 @@ type letterReader struct {
 	limit int32 // bytes to ask for
 }
 
-func newLetterReader(cl *client, topic string, id int, at, end int64) *letterReader {
-	return &letterReader{cl: cl, topic: topic, id: id, at: at, end: end, limit: fetchBytes}
+func newLetterReader(cl *broker.Client, topic string, id int, at, end int64) *letterReader {
+	return &letterReader{cl: cl, topic: topic, id: id, at: at, end: end, limit: broker.FetchBytes}
 }
 
-// next returns the next records, which may be none, and io.EOF at the end.
+// nextNumber returns the next records, which may be none, and io.EOF at the end.
 // Offsets that are left out between two records hold no letter.
 func (r *letterReader) next(ctx context.Context) ([]job.Record, error) {
 	if r.at >= r.end {
@@ -58,7 +61,7 @@ func (r *letterReader) next(ctx context.Context) ([]job.Record, error) {
 
 func (r *letterReader) step(ctx context.Context) (records []job.Record, err error) {
 	next := r.at
-	err = fetchCommitted(ctx, r.cl, r.topic, r.id, r.at, r.limit, func(res *kmsg.FetchResponseTopicPartition) error {
+	err = broker.FetchPartition(ctx, r.cl, r.topic, r.id, r.at, r.limit, func(res *kmsg.FetchResponseTopicPartition) error {
 		records, next, err = r.read(res)
 		return err
 	})
@@ -70,16 +73,16 @@ func (r *letterReader) step(ctx context.Context) (records []job.Record, err erro
 	}
 	if next == r.at {
 		// More than was asked for may be one batch, which some brokers then cut.
-		r.limit = min(r.limit*2, fetchBytesMax)
+		r.limit = min(r.limit*2, broker.MaxFetchBytes)
 		return nil, errStill
 	}
-	r.at, r.limit = next, fetchBytes
+	r.at, r.limit = next, broker.FetchBytes
 	return records, nil
 }
 
 // followStart goes on where the log begins now: what lay before is gone.
 func (r *letterReader) followStart(ctx context.Context, cause error) error {
-	first, _, err := logEnds(ctx, r.cl, r.topic, r.id, kafka.ReadCommitted)
+	first, _, err := broker.LogEnds(ctx, r.cl, r.topic, r.id, kafka.ReadCommitted)
 	if err != nil {
 		return err
 	}
@@ -92,7 +95,7 @@ func (r *letterReader) followStart(ctx context.Context, cause error) error {
 
 // read copies the records out of an answer. Aborted ones and markers are passed.
 func (r *letterReader) read(res *kmsg.FetchResponseTopicPartition) (records []job.Record, next int64, err error) {
-	all, next, err := committedRecords(res, r.at, r.cl.unpack)
+	all, next, err := broker.CommittedRecords(res, r.at, r.cl.Decompress)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -124,13 +127,13 @@ func ownRecord(raw *kgo.Record) job.Record {
 func patiently(ctx context.Context, try func(context.Context) error) error {
 	until := time.Now().Add(letterPatience)
 	for n := 0; ; n++ {
-		once, cancel := context.WithTimeout(ctx, callTimeout+fetchWait)
+		once, cancel := context.WithTimeout(ctx, broker.CallTimeout+broker.FetchWait)
 		err := try(once)
 		cancel()
 		if err == nil || !passing(err) || time.Now().After(until) {
 			return err
 		}
-		if !pause(ctx, backoff(n, 25*time.Millisecond, time.Second)) {
+		if !wait.For(ctx, wait.Backoff(n, 25*time.Millisecond, time.Second)) {
 			return ctx.Err()
 		}
 	}
@@ -139,7 +142,7 @@ func patiently(ctx context.Context, try func(context.Context) error) error {
 // passing tells whether an error may be over soon: brokers and leaders come and
 // go, and connections with them.
 func passing(err error) bool {
-	if hopeless(err) {
+	if broker.Hopeless(err) {
 		return false
 	}
 	if e, ok := errors.AsType[kafka.Error](err); ok {

@@ -9,6 +9,12 @@ import (
 	"strings"
 	"time"
 
+	"dispatcher/consumer/internal/broker"
+
+	"dispatcher/consumer/internal/topicname"
+	"dispatcher/internal/clip"
+	"dispatcher/internal/fault"
+	"dispatcher/internal/wait"
 	"dispatcher/job"
 )
 
@@ -30,11 +36,11 @@ type ReplayOptions struct {
 // A letter that was cut is not replayed, unless its whole can be had. An error comes beside what was done
 // until then; what is counted as unwritten may have been written.
 func (l *Letters) Replay(ctx context.Context, f LetterFilter, o ReplayOptions) (LetterTally, error) {
-	if o.To != "" && !topicName.MatchString(o.To) {
-		return LetterTally{}, fault("to", strconv.Quote(clip(o.To, maxCodeBytes)), "must be 1 to 249 of a-z A-Z 0-9 . _ -")
+	if o.To != "" && !topicname.Valid(o.To) {
+		return LetterTally{}, fault.New("to", clip.Text(o.To, maxCodeBytes), topicname.Rule)
 	}
 	if !(o.Rate == 0 || o.Rate >= 0.01) {
-		return LetterTally{}, fault("rate", o.Rate, "must be at least 0.01, or 0 for none")
+		return LetterTally{}, fault.New("rate", o.Rate, "must be at least 0.01, or 0 for none")
 	}
 	s := &letterSession{o: &l.opts, f: &f, settles: true, dry: o.Dry}
 	if o.Rate > 0 {
@@ -64,7 +70,7 @@ type replayer struct {
 // work replays letters in the order they come, at the rate. It ends with a topic
 // that can't be written; by then those of other topics may be done.
 func (r *replayer) work(ctx context.Context, letters []Letter) ([]Letter, error) {
-	if !pause(ctx, time.Until(r.due)) {
+	if !wait.For(ctx, time.Until(r.due)) {
 		return nil, ctx.Err()
 	}
 	done, err := r.write(ctx, letters)
@@ -107,7 +113,7 @@ func (r *replayer) write(ctx context.Context, letters []Letter) (done []Letter, 
 	return done, nil
 }
 
-// complete makes a letter whole that was cut, where that is wanted and can be.
+// Complete makes a letter whole that was cut, where that is wanted and can be.
 func (r *replayer) complete(ctx context.Context, l *Letter) error {
 	if !l.Cut || !r.o.Whole {
 		return nil
@@ -138,7 +144,7 @@ func (r *replayer) target(ctx context.Context, l *Letter) (string, error) {
 	}
 	if !r.missing[to] {
 		err := r.out.check(ctx, to)
-		if _, none := errors.AsType[*missingError](err); err != nil && !none {
+		if _, none := errors.AsType[*broker.MissingTopicError](err); err != nil && !none {
 			return "", err
 		}
 		r.missing[to] = err != nil
@@ -176,10 +182,10 @@ func (r *replayer) send(ctx context.Context, to string, letters []Letter) (done 
 		case fault == nil:
 			done = append(done, letters[i])
 			continue
-		case tooLarge(fault): // which is about this letter alone
+		case broker.TooLarge(fault): // which is about this letter alone
 			r.tally.note(fmt.Sprintf("topic %s does not take a record as large as %s", to, letters[i].ID))
 		case err == nil:
-			err = brokerError(fault)
+			err = broker.KafkaError(fault)
 		}
 		r.tally.Unwritten++
 	}

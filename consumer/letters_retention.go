@@ -3,20 +3,21 @@ package consumer
 import (
 	"context"
 	"fmt"
-	"math"
 	"strconv"
 	"time"
 
+	"dispatcher/consumer/internal/broker"
+
+	"dispatcher/consumer/internal/topicname"
+
 	"github.com/segmentio/kafka-go"
 )
-
-const forever = time.Duration(math.MaxInt64)
 
 // warnOfForgetting notes when the topic keeps letters for longer than Kafka
 // remembers what was settled: those would be open again, and be replayed once
 // more. Where the cluster doesn't tell, nothing is noted.
 func (s *letterSession) warnOfForgetting(ctx context.Context, topic string) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, broker.CallTimeout)
 	defer cancel()
 	res, err := s.cl.DescribeConfigs(ctx, &kafka.DescribeConfigsRequest{Resources: []kafka.DescribeConfigRequestResource{
 		{
@@ -33,9 +34,9 @@ func (s *letterSession) warnOfForgetting(ctx context.Context, topic string) {
 		for _, c := range r.ConfigEntries {
 			switch c.ConfigName {
 			case "offsets.retention.minutes":
-				remembered = times(c.ConfigValue, time.Minute)
+				remembered = broker.ParseDuration(c.ConfigValue, time.Minute)
 			case "retention.ms":
-				kept = times(c.ConfigValue, time.Millisecond)
+				kept = broker.ParseDuration(c.ConfigValue, time.Millisecond)
 			}
 		}
 	}
@@ -45,25 +46,13 @@ func (s *letterSession) warnOfForgetting(ctx context.Context, topic string) {
 	}
 }
 
-// times reads so many units; 0: can't be read. -1 is for ever.
-func times(text string, unit time.Duration) time.Duration {
-	n, err := strconv.ParseInt(text, 10, 64)
-	switch {
-	case err != nil:
-		return 0
-	case n < 0 || n > int64(forever/unit):
-		return forever
-	}
-	return time.Duration(n) * unit
-}
-
 func span(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
-	case d == forever:
+	case d == broker.Forever:
 		return "ever"
 	case d >= 2*day:
 		return fmt.Sprintf("%d days", d/day)
 	}
-	return tierName(d)
+	return topicname.Delay(d)
 }

@@ -7,6 +7,10 @@ import (
 	"slices"
 	"strings"
 
+	"dispatcher/consumer/internal/broker"
+
+	"dispatcher/internal/fault"
+
 	"github.com/segmentio/kafka-go"
 )
 
@@ -29,7 +33,7 @@ type letterSession struct {
 	work    letterWork
 	batch   int // letters
 
-	cl     *client
+	cl     *broker.Client
 	layout map[string]kafka.Topic
 	tally  LetterTally
 
@@ -54,7 +58,7 @@ func (s *letterSession) run(ctx context.Context, work letterWork) (LetterTally, 
 	if err := s.connect(ctx, topics); err != nil {
 		return s.tally, err
 	}
-	defer s.cl.close()
+	defer s.cl.Close()
 	for _, topic := range topics {
 		if s.full() {
 			break
@@ -76,15 +80,15 @@ func compareIDs(a, b RecordID) int {
 }
 
 func (s *letterSession) connect(ctx context.Context, topics []string) error {
-	cl, err := newClient(&s.o.Connection, topics)
+	cl, err := broker.NewClient(&s.o.Connection, topics)
 	if err != nil {
 		return err
 	}
-	if err = cl.greet(ctx); err == nil {
-		s.layout, err = topicLayout(ctx, &s.o.Connection, topics, topics)
+	if err = cl.Greet(ctx); err == nil {
+		s.layout, err = broker.RequireTopics(ctx, &s.o.Connection, topics, topics)
 	}
 	if err != nil {
-		cl.close()
+		cl.Close()
 		return err
 	}
 	s.cl = cl
@@ -102,7 +106,7 @@ func (s *letterSession) partitions(topic string, asked []int) ([]int, error) {
 	}
 	for _, id := range asked {
 		if !slices.Contains(all, id) {
-			return nil, fault("partition", id, fmt.Sprintf("topic %s has %d of them", topic, len(all)))
+			return nil, fault.New("partition", id, fmt.Sprintf("topic %s has %d of them", topic, len(all)))
 		}
 	}
 	slices.Sort(asked)
@@ -130,7 +134,7 @@ func (s *letterSession) topic(ctx context.Context, topic string, asked []int) er
 		}
 		gen = held.ID
 	}
-	places, err := s.places(ctx, topic, ids)
+	places, err := s.positions(ctx, topic, ids)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 	"io"
 	"strings"
 
+	"dispatcher/consumer/internal/broker"
+
 	"dispatcher/job"
 
 	"github.com/segmentio/kafka-go"
@@ -16,18 +18,18 @@ import (
 // originals reads the records that letters were cut from. It belongs to one
 // goroutine.
 type originals struct {
-	conn    *Connection
-	clients map[string]*client // by topic; nil: the topic does not exist
+	conn    *broker.Connection
+	clients map[string]*broker.Client // by topic; nil: the topic does not exist
 }
 
-func newOriginals(conn *Connection) *originals {
-	return &originals{conn: conn, clients: map[string]*client{}}
+func newOriginals(conn *broker.Connection) *originals {
+	return &originals{conn: conn, clients: map[string]*broker.Client{}}
 }
 
 func (o *originals) close() {
 	for _, cl := range o.clients {
 		if cl != nil {
-			cl.close()
+			cl.Close()
 		}
 	}
 }
@@ -44,7 +46,7 @@ func (o *originals) whole(ctx context.Context, l *Letter) (Letter, bool, error) 
 	}
 	var first, last int64
 	err = patiently(ctx, func(ctx context.Context) error {
-		first, last, err = logEnds(ctx, cl, l.Origin.Topic, l.Origin.Partition, kafka.ReadCommitted)
+		first, last, err = broker.LogEnds(ctx, cl, l.Origin.Topic, l.Origin.Partition, kafka.ReadCommitted)
 		return err
 	})
 	if err != nil {
@@ -73,19 +75,19 @@ func (o *originals) whole(ctx context.Context, l *Letter) (Letter, bool, error) 
 	return whole, true, nil
 }
 
-func (o *originals) client(ctx context.Context, topic string) (*client, error) {
+func (o *originals) client(ctx context.Context, topic string) (*broker.Client, error) {
 	if cl, known := o.clients[topic]; known {
 		return cl, nil
 	}
-	_, err := topicLayout(ctx, o.conn, []string{topic}, []string{topic})
-	if _, missing := errors.AsType[*missingError](err); missing {
+	_, err := broker.RequireTopics(ctx, o.conn, []string{topic}, []string{topic})
+	if _, missing := errors.AsType[*broker.MissingTopicError](err); missing {
 		o.clients[topic] = nil
 		return nil, nil //nolint:nilnil // what does not exist is remembered as well
 	}
 	if err != nil {
 		return nil, err
 	}
-	cl, err := newClient(o.conn, []string{topic})
+	cl, err := broker.NewClient(o.conn, []string{topic})
 	if err == nil {
 		o.clients[topic] = cl
 	}
@@ -102,7 +104,7 @@ func cutFrom(l *Letter, rec *job.Record) bool {
 }
 
 // readRecord reads one record. false: none lies there.
-func readRecord(ctx context.Context, cl *client, id RecordID) (job.Record, bool, error) {
+func readRecord(ctx context.Context, cl *broker.Client, id RecordID) (job.Record, bool, error) {
 	r := newLetterReader(cl, id.Topic, id.Partition, id.Offset, id.Offset+1)
 	for {
 		records, err := r.next(ctx)

@@ -1,14 +1,11 @@
 package consumer
 
 import (
-	"context"
-	"crypto/tls"
-	"fmt"
 	"log/slog"
-	"net"
 	"time"
 
-	faults "dispatcher/internal/fault"
+	"dispatcher/consumer/internal/broker"
+	"dispatcher/internal/fault"
 	"dispatcher/job"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -48,22 +45,10 @@ const (
 	RangeStop     OutOfRange = "stop"     // the consumer ends with an error, for somebody to look
 )
 
-// Connection is how to reach the cluster.
-type Connection struct {
-	Brokers  []string    `yaml:"brokers"` // host:port; one that answers is enough
-	ClientID string      `yaml:"-"`       // shown in the brokers' logs; a node recognises its own earlier membership by it; empty: dispatcher
-	SASL     *SASL       `yaml:"-"`       // nil: no authentication
-	TLS      *tls.Config `yaml:"-"`
-
-	// Dial opens a connection; nil: the network's own. One that encrypts by itself,
-	// and may do so anew each time, goes with a TLS of nil.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error) `yaml:"-"`
-}
-
 // Options configures a [Consumer]. A zero field means its default. The fields with
 // a key of the configuration file are part of [Config].
 type Options struct {
-	Connection `yaml:",inline"`
+	broker.Connection `yaml:",inline"`
 
 	Group  string   `yaml:"group"`  // prefix: the group of a topic is <group>.<topic>
 	Topics []string `yaml:"topics"` // one lane called default; they must exist
@@ -123,12 +108,8 @@ func orDefault[T comparable](field *T, value T) {
 	}
 }
 
-const defaultClientID = "dispatcher"
-
-func (c *Connection) setDefaults() { orDefault(&c.ClientID, defaultClientID) }
-
 func (o *Options) setDefaults() {
-	o.Connection.setDefaults()
+	o.Connection.SetDefaults()
 	orDefault(&o.Node, o.ClientID)
 	orDefault(&o.MaxInFlight, 256)
 	orDefault(&o.MaxJobBytes, job.DefaultMaxBytes)
@@ -146,24 +127,10 @@ func (o *Options) setDefaults() {
 	orDefault(&o.Logger, slog.New(slog.DiscardHandler))
 }
 
-// fault is one setting or argument that is refused.
-func fault(field string, value any, rule string) error {
-	return &faults.Error{Field: field, Value: faults.Phrase(fmt.Sprint(value)), Remedy: rule}
-}
-
-func (c *Connection) validate() error {
-	var l faults.List
-	c.checkBrokers(&l)
-	if c.SASL != nil {
-		l.Under("", c.SASL.validate())
-	}
-	return l.Err()
-}
-
-// validate checks the options after their defaults were set.
-func (o *Options) validate() error {
-	var l faults.List
-	l.Under("", o.Connection.validate())
+// Validate checks the options after their defaults were set.
+func (o *Options) Validate() error {
+	var l fault.List
+	l.Under("", o.Connection.Validate())
 	o.checkNames(&l)
 	o.checkSizes(&l, 1, 1<<10)
 	o.checkTimes(&l)

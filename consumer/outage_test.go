@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// wires is a network that can be cut, and be whole again.
+// idle is a network that can be cut, and be whole again.
 type wires struct {
 	dial func(context.Context, string, string) (net.Conn, error)
 

@@ -1,12 +1,16 @@
 package consumer
 
-import "time"
+import (
+	"time"
+
+	"dispatcher/consumer/internal/offsets"
+)
 
 // A partition's buffer ends where either of these is reached; fetching pauses.
 const (
 	bufferJobs  = 1024
 	bufferBytes = 1 << 20
-	parkedBytes = 4 << 20 // of jobs that wait for an earlier one of their key, for their time, or for the dead letters
+	parkedBytes = 4 << 20 // committedIn jobs that wait for an earlier one of their key, for their time, or for the dead letters
 )
 
 // leastShare of a node's bytes is each partition's, however many there are.
@@ -36,7 +40,7 @@ func (l *list) pop() *Delivery {
 	return d
 }
 
-// partition is one partition for as long as one assignment lasts. The hub's
+// Partition is one partition for as long as one assignment lasts. The hub's
 // lock guards everything below the first block.
 type partition struct {
 	*feed
@@ -46,10 +50,10 @@ type partition struct {
 	id    int
 	begin int64 // where the first fetch begins
 
-	ledger ledger
-	keys   map[uint64]*Delivery // last of each chain, whose first one is ready or in hand
+	tracker offsets.Tracker
+	keys    map[uint64]*Delivery // LogEnd of each chain, whose first one is ready or in hand
 
-	oldest  *Delivery // of those that are open and not asleep
+	oldest  *Delivery // committedIn those that are open and not asleep
 	newest  *Delivery
 	buffer  list // fetched, in the order of their offsets
 	freed   list // their predecessor is settled; they go before the buffer
@@ -70,7 +74,7 @@ type partition struct {
 
 	committed    int64  // what Kafka has; -1: nothing yet
 	committedRev uint64 // the ledger's revision then
-	stable       int64  // last stable offset, as of the last fetch
+	stable       int64  // LogEnd stable offset, as of the last fetch
 }
 
 // closedKey stands in keys for a key whose job was returned: nothing of it may
@@ -79,7 +83,7 @@ func closedKey(d *Delivery) bool { return d.settled }
 
 // room tells whether fetching may go on.
 func (p *partition) room() bool {
-	return p.count < bufferJobs && p.bytes < bufferBytes && p.parked < parkedBytes && p.ledger.span() < pauseSpan && !p.hub.crowded()
+	return p.count < bufferJobs && p.bytes < bufferBytes && p.parked < parkedBytes && p.tracker.Span() < offsets.PauseWindow && !p.hub.crowded()
 }
 
 // hasSome tells whether take may find something.
@@ -136,25 +140,25 @@ func (p *partition) takeFresh() *Delivery {
 			return d
 		}
 	}
-	p.ledger.passTo(p.fetched)
+	p.tracker.PassTo(p.fetched)
 	return nil
 }
 
 // admitNext takes the next job out of the buffer; nil: it may not go at once. Not
 // ok: there is no room in the ledger.
 func (p *partition) admitNext() (d *Delivery, ok bool) {
-	admitted := p.ledger.admit(p.buffer.head.Job.Offset)
-	if admitted == admitFull {
+	admitted := p.tracker.Admit(p.buffer.head.Job.Offset)
+	if admitted == offsets.BeyondWindow {
 		return nil, false
 	}
 	d = p.buffer.pop()
 	p.count--
 	p.bytes -= d.size
-	if admitted != admitOpen {
+	if admitted != offsets.Admitted {
 		return nil, true
 	}
-	if past, ok := p.ledger.pasts.get(d.Job.Offset); ok {
-		d.attempts = past // from the partition's last owner
+	if past, ok := p.tracker.Attempts(d.Job.Offset); ok {
+		d.attempts = past // From the partition's last owner
 	}
 	p.link(d)
 	if p.free(d) {
@@ -164,7 +168,7 @@ func (p *partition) admitNext() (d *Delivery, ok bool) {
 }
 
 // free tells whether an admitted job may go at once. If not, it has found its
-// place: with the dead, among those that wait for their time, or in its chain.
+// Position: with the dead, among those that wait for their time, or in its chain.
 func (p *partition) free(d *Delivery) bool {
 	if d.doom == nil && d.expired() {
 		d.doom = expiry(d)
@@ -232,9 +236,9 @@ func (p *partition) release(d *Delivery, done bool) {
 func (p *partition) settle(d *Delivery, done bool) {
 	if done {
 		p.unlink(d)
-		p.ledger.complete(d.Job.Offset)
+		p.tracker.Complete(d.Job.Offset)
 		if p.buffer.head == nil {
-			p.ledger.passTo(p.fetched)
+			p.tracker.PassTo(p.fetched)
 		}
 	}
 	p.release(d, done)
@@ -243,7 +247,7 @@ func (p *partition) settle(d *Delivery, done bool) {
 // drop forgets what was fetched and not handed out. Without moving fetched
 // back, the next mark would take the dropped jobs for a gap, and complete.
 func (p *partition) drop() {
-	p.fetched = p.ledger.end
+	p.fetched = p.tracker.End()
 	p.buffer, p.freed, p.woken, p.retries = list{}, list{}, list{}, list{}
 	p.oldest, p.newest = nil, nil
 	p.count, p.bytes, p.parked, p.asleep = 0, 0, 0, 0

@@ -8,6 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"dispatcher/consumer/internal/broker"
+	"dispatcher/consumer/internal/produce"
+
+	"dispatcher/consumer/internal/topicname"
+	"dispatcher/internal/fault"
 	"dispatcher/job"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -15,7 +20,7 @@ import (
 
 // ProducerOptions configures a [Producer]. A zero field means its default.
 type ProducerOptions struct {
-	Connection
+	broker.Connection
 
 	Linger  time.Duration // how long a batch that isn't full waits; default 5 ms
 	Timeout time.Duration // how long Kafka may take for a batch of WriteBatch; default 1 min
@@ -27,7 +32,7 @@ type ProducerOptions struct {
 // It is idempotent: a request whose answer is lost is sent again, and written once.
 type Producer struct {
 	opts   ProducerOptions
-	writer *writer
+	writer *produce.Writer
 
 	mu     sync.Mutex
 	topics map[string]bool // that exist
@@ -38,25 +43,25 @@ const producerTries = 5
 
 // NewProducer checks the options. It does not connect.
 func NewProducer(o ProducerOptions) (*Producer, error) {
-	o.setDefaults()
-	orDefault(&o.Linger, writeLinger)
+	o.SetDefaults()
+	orDefault(&o.Linger, produce.DefaultLinger)
 	orDefault(&o.Timeout, time.Minute)
-	if err := o.validate(); err != nil {
+	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("producer options: %w", err)
 	}
-	w, err := newWriter(&o.Connection, slog.New(slog.DiscardHandler), nil)
+	w, err := produce.NewWriter(&o.Connection, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		return nil, fmt.Errorf("producer options: %w", err)
 	}
-	w.linger, w.tries = o.Linger, producerTries
+	w.Linger, w.Tries = o.Linger, producerTries
 	return &Producer{opts: o, writer: w, topics: make(map[string]bool)}, nil
 }
 
 // TooLargeError says that a record is larger than its topic takes.
 type TooLargeError struct {
 	Topic   string
-	Index   int // of the first such record among those of the batch
-	Bytes   int // of it, before compression
+	Index   int // committedIn the first such record among those of the batch
+	Bytes   int // committedIn it, before compression
 	Written int // records of the batch that Kafka has
 }
 
@@ -88,10 +93,10 @@ func (p *Producer) WriteBatch(ctx context.Context, topic string, records []job.R
 		switch {
 		case fault == nil:
 			continue
-		case tooLarge(fault) && large < 0:
+		case broker.TooLarge(fault) && large < 0:
 			large = i
-		case !tooLarge(fault) && other == nil:
-			other = brokerError(fault)
+		case !broker.TooLarge(fault) && other == nil:
+			other = broker.KafkaError(fault)
 		}
 		missing++
 	}
@@ -121,7 +126,7 @@ func (p *Producer) write(ctx context.Context, topic string, records []job.Record
 	for i := range records {
 		faults[i] = errUnacknowledged
 		// Not the caller's context: its end would fail the records of others too.
-		p.writer.put(&outgoing{record: kafkaRecord(topic, &records[i]), ctx: context.Background(), told: func(err error) { //nolint:contextcheck // see above
+		p.writer.Put(&produce.Request{Record: kafkaRecord(topic, &records[i]), Context: context.Background(), Done: func(err error) { //nolint:contextcheck // see above
 			outcomes <- outcome{i, err}
 		}})
 	}
@@ -152,7 +157,7 @@ func kafkaRecord(topic string, r *job.Record) *kgo.Record {
 // Close ends the connections. What has not been acknowledged may or may not be
 // written.
 func (p *Producer) Close() error {
-	p.writer.close()
+	p.writer.Close()
 	return nil
 }
 
@@ -164,22 +169,22 @@ func (p *Producer) check(ctx context.Context, topic string) error {
 	if known {
 		return nil
 	}
-	if !topicName.MatchString(topic) {
-		return fault("topic", fmt.Sprintf("%q", topic), "must be 1 to 249 of a-z A-Z 0-9 . _ -")
+	if !topicname.Valid(topic) {
+		return fault.New("topic", topic, topicname.Rule)
 	}
-	cl, err := newClient(&p.opts.Connection, []string{topic})
+	cl, err := broker.NewClient(&p.opts.Connection, []string{topic})
 	if err != nil {
 		return err
 	}
-	defer cl.close()
-	if err := cl.greet(ctx); err != nil {
+	defer cl.Close()
+	if err := cl.Greet(ctx); err != nil {
 		return err
 	}
-	if _, err := topicLayout(ctx, &p.opts.Connection, []string{topic}, []string{topic}); err != nil {
+	if _, err := broker.RequireTopics(ctx, &p.opts.Connection, []string{topic}, []string{topic}); err != nil {
 		return err
 	}
-	if settings, err := describeTopics(ctx, cl, []string{topic}); err == nil {
-		p.writer.fitTo(topic, settings[topic])
+	if settings, err := broker.DescribeTopics(ctx, cl, []string{topic}); err == nil {
+		p.writer.Fit(topic, settings[topic])
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -4,6 +4,9 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"dispatcher/consumer/internal/broker"
+	"dispatcher/consumer/internal/produce"
 )
 
 // Outcome is what became of a job, for its record on <topic>.results.
@@ -30,7 +33,7 @@ type Outcome struct {
 // All methods are safe to call from any goroutine. Those of a nil Results
 // settle at once and write nothing.
 type Results struct {
-	writer  *writer
+	writer  *produce.Writer
 	metrics *resultMetrics
 	reports *writeReports
 	node    string
@@ -117,11 +120,11 @@ func (r *Results) before(ctx context.Context, letters []letter) (kept []letter) 
 // under the job's id, since nothing but the key can be large.
 func (r *Results) write(ctx context.Context, record *resultRecord, d *Delivery, end func(written bool)) {
 	r.waiting.Add(1)
-	o := &outgoing{record: &record.Record, ctx: ctx}
-	o.told = func(err error) {
+	o := &produce.Request{Record: &record.Record, Context: ctx}
+	o.Done = func(err error) {
 		r.waiting.Add(-1)
 		switch {
-		case tooLarge(err) && len(record.Key) > len(d.Job.ID):
+		case broker.TooLarge(err) && len(record.Key) > len(d.Job.ID):
 			record.Key = []byte(d.Job.ID)
 			r.write(ctx, record, d, end)
 			return

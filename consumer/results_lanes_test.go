@@ -15,7 +15,7 @@ import (
 )
 
 // A job that comes back through a tier has its result where the results of its
-// topic are, and under the place it had first.
+// Topic are, and under the place it had first.
 func TestResultsOfTiersAreThoseOfTheTopic(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {

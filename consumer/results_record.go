@@ -6,9 +6,13 @@ import (
 	"strconv"
 	"time"
 
+	"dispatcher/consumer/internal/produce"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"dispatcher/consumer/internal/topicname"
+	"dispatcher/internal/clip"
 	"dispatcher/job"
 )
 
@@ -16,10 +20,6 @@ import (
 // bytes. A longer one gives way to the id: it would make results as large as
 // jobs.
 const maxResultKey = 16 << 10
-
-const resultsSuffix = ".results"
-
-func resultsTopic(topic string) string { return topic + resultsSuffix }
 
 // resultRecord is the record of a result, and what the result is.
 type resultRecord struct {
@@ -36,7 +36,7 @@ func resultOf(c Class) string {
 	return string(c)
 }
 
-// record makes the record of a job's result. class is that of its dead letter;
+// Record makes the record of a job's result. class is that of its dead letter;
 // empty: there is none.
 func (r *Results) record(d *Delivery, o Outcome, class Class) *resultRecord {
 	result := o.Result
@@ -50,12 +50,12 @@ func (r *Results) record(d *Delivery, o Outcome, class Class) *resultRecord {
 	j := &d.Job
 	v := job.Result{
 		ID: j.ID, Topic: j.Topic, Partition: j.Partition, Offset: j.Offset,
-		Result: result, Attempts: o.Attempts, Status: o.Status, MessageID: clip(o.MessageID, maxCodeBytes), Error: clip(o.Error, maxMessageBytes),
-		EnqueuedAt: d.FirstWritten().UTC(), SentAt: o.SentAt.UTC(), SettledAt: time.Now().UTC(), Node: clip(r.node, maxCodeBytes),
+		Result: result, Attempts: o.Attempts, Status: o.Status, MessageID: clip.Text(o.MessageID, maxCodeBytes), Error: clip.Text(o.Error, maxMessageBytes),
+		EnqueuedAt: d.FirstWritten().UTC(), SentAt: o.SentAt.UTC(), SettledAt: time.Now().UTC(), Node: clip.Text(r.node, maxCodeBytes),
 	}
 	setOrigin(&v, &j.Record)
 	rec := &resultRecord{result: result, Record: kgo.Record{
-		Topic: resultsTopic(d.part.of), Key: j.Key, Value: encodeResult(&v), Timestamp: v.SettledAt, Headers: resultHeaders(j),
+		Topic: topicname.Results(d.part.of), Key: j.Key, Value: encodeResult(&v), Timestamp: v.SettledAt, Headers: resultHeaders(j),
 	}}
 	if len(j.Key) == 0 || len(j.Key) > maxResultKey {
 		rec.Key = []byte(j.ID)
@@ -94,7 +94,7 @@ func resultHeaders(j *job.Job) []kgo.RecordHeader {
 }
 
 // makeResults makes what writes results; nil: none are to be written.
-func makeResults(o *Options, w *writer) (*Results, error) {
+func makeResults(o *Options, w *produce.Writer) (*Results, error) {
 	if !o.Results {
 		return nil, nil
 	}

@@ -170,7 +170,7 @@ func TestAJobIsSettledOnceItsResultIsThere(t *testing.T) {
 }
 
 // What waits for its result counts as in hand, so that memory is bounded and a
-// topic that can't be written stops its jobs and not their results.
+// Topic that can't be written stops its jobs and not their results.
 func TestResultsThatWaitAreInHand(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {

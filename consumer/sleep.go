@@ -4,11 +4,13 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"time"
+
+	"dispatcher/consumer/internal/offsets"
 )
 
 // This file is about jobs that wait in memory for their next try. Such a job is
 // asleep: it has no worker and no place in flight. It holds its key, or in
-// partition order its partition, so that none of its successors overtakes it.
+// Partition order its partition, so that none of its successors overtakes it.
 
 // SleepOptions is how a job waits for its next try.
 type SleepOptions struct {
@@ -16,8 +18,8 @@ type SleepOptions struct {
 	WakeEarly bool      // [Consumer.Wake] ends the nap
 	// Failed: the job was tried in vain, so that [Consumer.TakeSample] passes it over.
 	Failed   bool
-	Attempts Attempts // what [Delivery.Attempts] says from now on
-	Memo     any      // what [Delivery.Memo] says from now on; the consumer does not look into it
+	Attempts offsets.Attempts // what [Delivery.Attempts] says from now on
+	Memo     any              // what [Delivery.Memo] says from now on; the consumer does not look into it
 }
 
 // Sleep gives the job's place up, and has it handed out again later. It does not
@@ -199,7 +201,7 @@ func (p *partition) sample() *Delivery {
 }
 
 // failedBefore tells whether the job was tried in vain, here or before.
-func (d *Delivery) failedBefore() bool { return d.failed || d.attempts != Attempts{} }
+func (d *Delivery) failedBefore() bool { return d.failed || d.attempts != offsets.Attempts{} }
 
 // popFresh takes the first job that has not failed yet out of those that are
 // ready; nil: there is none.

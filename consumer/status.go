@@ -86,7 +86,7 @@ type PartitionStatus struct {
 	Lane      string
 	Partition int
 	Committed int64 // -1: nothing yet
-	Lag       int64 // last stable offset less the committed one
+	Lag       int64 // LogEnd stable offset less the committed one
 	Open      int   // offsets fetched and not complete
 }
 
@@ -121,7 +121,7 @@ func (h *hub) status(topics int) Status {
 		for _, p := range a.parts {
 			at[p.lane].count(p, now)
 			s.Partitions = append(s.Partitions, PartitionStatus{
-				Topic: p.topic, Lane: p.lane.name, Partition: p.id, Committed: p.committed, Lag: p.lag(), Open: p.ledger.open,
+				Topic: p.topic, Lane: p.lane.name, Partition: p.id, Committed: p.committed, Lag: p.lag(), Open: p.tracker.Open(),
 			})
 		}
 	}
@@ -133,7 +133,7 @@ func (h *hub) status(topics int) Status {
 func (p *partition) lag() int64 {
 	from := p.committed
 	if from < 0 {
-		from = p.ledger.base
+		from = p.tracker.Low()
 	}
 	return max(p.stable-from, 0)
 }
@@ -141,7 +141,7 @@ func (p *partition) lag() int64 {
 // count takes in a partition's offsets that are not complete, as far as is known.
 func (s *LaneStatus) count(p *partition, now time.Time) {
 	s.Oldest = max(s.Oldest, p.age(now))
-	backlog := int64(p.ledger.open) + max(p.stable-p.ledger.end, 0) - int64(p.taken+p.asleep)
+	backlog := int64(p.tracker.Open()) + max(p.stable-p.tracker.End(), 0) - int64(p.taken+p.asleep)
 	s.Asleep += p.asleep
 	if p.tier > 0 {
 		s.Delayed += backlog

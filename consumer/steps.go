@@ -3,6 +3,8 @@ package consumer
 import (
 	"context"
 	"log/slog"
+
+	"dispatcher/internal/clip"
 )
 
 // This file writes one line for each step of a job, at log.level debug. No line
@@ -17,7 +19,7 @@ func (d *Delivery) Step(step string, attrs ...slog.Attr) {
 	}
 	j := &d.Job
 	log.LogAttrs(context.Background(), slog.LevelDebug, "step of a job", append([]slog.Attr{
-		slog.String("step", step), slog.String("id", clip(j.ID, maxCodeBytes)),
+		slog.String("step", step), slog.String("id", clip.Text(j.ID, maxCodeBytes)),
 		slog.String("topic", j.Topic), slog.Int("partition", j.Partition), slog.Int64("offset", j.Offset),
 	}, attrs...)...)
 }

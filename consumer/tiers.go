@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
+
+	"dispatcher/consumer/internal/topicname"
 )
 
 // A retry tier is a companion of a topic, <topic>.retry.<delay>, whose records
@@ -23,21 +24,6 @@ const (
 	tierSlack = 10 * time.Millisecond
 )
 
-// tierTopic is where a topic's jobs wait for so long.
-func tierTopic(topic string, delay time.Duration) string { return topic + ".retry." + tierName(delay) }
-
-// tierName is a duration without the zeros that Go adds: 1m0s is 1m.
-func tierName(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}
-
 // tierFor is the longest tier that is over within a wait; 0: none is.
 func tierFor(tiers []time.Duration, wait time.Duration) time.Duration {
 	for _, t := range slices.Backward(tiers) {
@@ -50,15 +36,15 @@ func tierFor(tiers []time.Duration, wait time.Duration) time.Duration {
 
 // companionsOf are the topics that belong to a job topic.
 func (o *Options) companionsOf(topic string) []string {
-	all := []string{deadTopic(topic)}
+	all := []string{topicname.Dead(topic)}
 	if o.ParkUnknown {
-		all = append(all, parkedTopic(topic))
+		all = append(all, topicname.Parked(topic))
 	}
 	if o.Results {
-		all = append(all, resultsTopic(topic))
+		all = append(all, topicname.Results(topic))
 	}
 	for _, t := range o.RetryTopics {
-		all = append(all, tierTopic(topic, t))
+		all = append(all, topicname.Retry(topic, t))
 	}
 	return all
 }
@@ -81,7 +67,7 @@ func (p *partition) delay(d *Delivery, wait time.Duration) {
 	}
 }
 
-// rest keeps a job in memory until it is due. It is open in the ledger, and holds
+// retryLater keeps a job in memory until it is due. It is open in the ledger, and holds
 // neither its key nor its partition.
 func (p *partition) rest(d *Delivery) {
 	p.unlink(d)

@@ -6,7 +6,8 @@ import (
 	"testing"
 	"time"
 
-	faults "dispatcher/internal/fault"
+	"dispatcher/consumer/internal/topicname"
+	"dispatcher/internal/fault"
 	"dispatcher/job"
 
 	"pgregory.net/rapid"
@@ -14,7 +15,7 @@ import (
 
 // By way of tiers and a last wait in memory a job is due exactly when it is due:
 // each tier is over in time, and what is left at the end is shorter than the
-// first one.
+// LogStart one.
 func TestTiersNeverOvershoot(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -22,7 +23,7 @@ func TestTiersNeverOvershoot(t *testing.T) {
 			return time.Duration(rapid.IntRange(1, 3600).Draw(t, "seconds")) * time.Second
 		}), 1, maxTiers, rapid.ID).Draw(t, "tiers")
 		slices.Sort(tiers)
-		var l faults.List
+		var l fault.List
 		if checkRetryTopics(&l, tiers); l.Err() != nil {
 			t.Fatal(l.Err())
 		}
@@ -48,7 +49,7 @@ func TestTierNames(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		time.Second: "t.retry.1s", 90 * time.Second: "t.retry.1m30s", time.Minute: "t.retry.1m", 10 * time.Minute: "t.retry.10m", time.Hour: "t.retry.1h",
 	} {
-		if got := tierTopic("t", d); got != want {
+		if got := topicname.Retry("t", d); got != want {
 			t.Errorf("%v: got %s, want %s", d, got, want)
 		}
 	}

@@ -28,8 +28,8 @@ func withTiers(o consumer.Options, order consumer.Order, tiers ...time.Duration)
 func header(name, value string) job.Header { return job.Header{Key: name, Value: []byte(value)} }
 
 // A job that is tried again later comes back at that time as the same job: key,
-// value, id and foreign headers as they were, with its past. What a producer has
-// said of such a past is not believed.
+// Value, id and foreign headers as they were, with its past. What a producer has
+// Metadata of such a past is not believed.
 func TestALaterJobComesBackAsItWas(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {

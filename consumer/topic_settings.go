@@ -4,95 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
-	"github.com/segmentio/kafka-go"
-)
+	"dispatcher/consumer/internal/broker"
 
-// The settings of topics that matter here.
-const (
-	settingBytes     = "max.message.bytes"
-	settingCleanup   = "cleanup.policy"
-	settingReplicas  = "min.insync.replicas"
-	settingRetention = "retention.ms"
-	settingSize      = "retention.bytes"
+	"dispatcher/consumer/internal/topicname"
+
+	"github.com/segmentio/kafka-go"
 )
 
 // retryRetention is how long at least a retry topic keeps its jobs beyond their
 // delay, unless its source topic keeps them for a shorter time.
 const retryRetention = 7 * 24 * time.Hour
 
-// setting is the value of a topic's setting.
-type setting struct {
-	value string
-	own   bool // set for this topic, not for the cluster
-}
-
-// topicSettings are by name. Those that the cluster does not tell are missing.
-type topicSettings map[string]setting
-
-// number of a setting; false: it is not told.
-func (s topicSettings) number(name string) (int64, bool) {
-	n, err := strconv.ParseInt(s[name].value, 10, 64)
-	return n, err == nil
-}
-
-// retention is how long records are kept; 0: it is not told.
-func (s topicSettings) retention() time.Duration {
-	return times(s[settingRetention].value, time.Millisecond)
-}
-
-func (s topicSettings) compacted() bool {
-	return slices.Contains(strings.Split(strings.ReplaceAll(s[settingCleanup].value, " ", ""), ","), "compact")
-}
-
-// configSourceTopic: the setting is the topic's own.
-const configSourceTopic = 1
-
-// describeTopics asks for the settings of topics. Of those that this client may
-// not see it returns none.
-func describeTopics(ctx context.Context, cl *client, topics []string) (map[string]topicSettings, error) {
-	req := &kafka.DescribeConfigsRequest{}
-	for _, t := range topics {
-		req.Resources = append(req.Resources, kafka.DescribeConfigRequestResource{
-			ResourceType: kafka.ResourceTypeTopic, ResourceName: t,
-			ConfigNames: []string{settingBytes, settingCleanup, settingReplicas, settingRetention, settingSize},
-		})
-	}
-	res, err := cl.DescribeConfigs(ctx, req)
-	if err != nil {
-		return nil, fmt.Errorf("ask for the settings of topics: %w", err)
-	}
-	all := make(map[string]topicSettings, len(res.Resources))
-	for _, r := range res.Resources {
-		if r.Error != nil {
-			continue
-		}
-		s := make(topicSettings, len(r.ConfigEntries))
-		for _, e := range r.ConfigEntries {
-			s[e.ConfigName] = setting{e.ConfigValue, e.ConfigSource == configSourceTopic}
-		}
-		all[r.ResourceName] = s
-	}
-	return all, nil
-}
-
-// fitTo takes over how large a topic's batches may be.
-func (w *writer) fitTo(topic string, s topicSettings) {
-	if n, ok := s.number(settingBytes); ok && n > 0 {
-		w.fit(topic, int(min(n, writeMost)))
-	}
-}
-
 // compactedError says that a topic can't be read for jobs.
 type compactedError struct{ topic, value string }
 
 func (e *compactedError) Error() string {
 	return fmt.Sprintf("topic %s: %s=%s: compaction would delete jobs that were not sent, those with the key of a later one; mend it with %s",
-		e.topic, settingCleanup, e.value, alterCommand(e.topic, settingCleanup, "delete"))
+		e.topic, broker.CleanupPolicy, e.value, alterCommand(e.topic, broker.CleanupPolicy, "delete"))
 }
 
 // alterCommand is what an operator runs to change a setting.
@@ -102,15 +33,15 @@ func alterCommand(topic, name, value string) string {
 
 // refuseCompacted returns an error for the first topic that jobs are read from
 // and whose log is compacted.
-func (o *Options) refuseCompacted(all map[string]topicSettings) error {
+func (o *Options) refuseCompacted(all map[string]broker.TopicSettings) error {
 	for _, t := range o.jobTopics() {
 		sources := []string{t}
 		for _, tier := range o.RetryTopics {
-			sources = append(sources, tierTopic(t, tier))
+			sources = append(sources, topicname.Retry(t, tier))
 		}
 		for _, s := range sources {
-			if all[s].compacted() {
-				return &compactedError{s, all[s][settingCleanup].value}
+			if all[s].Compacted() {
+				return &compactedError{s, all[s][broker.CleanupPolicy].Value}
 			}
 		}
 	}
@@ -120,51 +51,51 @@ func (o *Options) refuseCompacted(all map[string]topicSettings) error {
 // derived says what settings a derived topic is created with. Its source's size
 // limit and durability are copied where they are the source's own; otherwise the
 // cluster's hold for both.
-func (o *Options) derived(name, of string, source topicSettings) topicSettings {
-	wanted := topicSettings{}
-	for _, copied := range []string{settingBytes, settingReplicas} {
-		if s := source[copied]; s.own {
+func (o *Options) derived(name, of string, source broker.TopicSettings) broker.TopicSettings {
+	wanted := broker.TopicSettings{}
+	for _, copied := range []string{broker.MaxMessageBytes, broker.MinInsyncReplicas} {
+		if s := source[copied]; s.Own {
 			wanted[copied] = s
 		}
 	}
-	if name == resultsTopic(of) {
+	if name == topicname.Results(of) {
 		return wanted // is for others to keep
 	}
-	wanted[settingCleanup] = setting{value: "delete"}
-	wanted[settingSize] = setting{value: "-1"}
-	wanted[settingRetention] = setting{value: "-1"} // an open dead letter does not vanish
-	if tier := o.tierOf(name, of); tier > 0 && source.retention() < forever {
-		keep := max(source.retention(), retryRetention) + tier
-		wanted[settingRetention] = setting{value: strconv.FormatInt(keep.Milliseconds(), 10)}
+	wanted[broker.CleanupPolicy] = broker.Setting{Value: "delete"}
+	wanted[broker.RetentionBytes] = broker.Setting{Value: "-1"}
+	wanted[broker.RetentionTime] = broker.Setting{Value: "-1"} // an open dead letter does not vanish
+	if tier := o.tierOf(name, of); tier > 0 && source.Retention() < broker.Forever {
+		keep := max(source.Retention(), retryRetention) + tier
+		wanted[broker.RetentionTime] = broker.Setting{Value: strconv.FormatInt(keep.Milliseconds(), 10)}
 	}
 	return wanted
 }
 
 // wrong returns the settings of a derived topic that lose or cut what is written
 // to it, and the values they should have.
-func (o *Options) wrong(name, of string, source, is topicSettings) topicSettings {
-	bad := topicSettings{}
+func (o *Options) wrong(name, of string, source, is broker.TopicSettings) broker.TopicSettings {
+	bad := broker.TopicSettings{}
 	should := o.derived(name, of, source)
-	if s, ok := source.number(settingBytes); ok {
-		if n, told := is.number(settingBytes); told && n < s {
-			bad[settingBytes] = setting{value: source[settingBytes].value}
+	if s, ok := source.Number(broker.MaxMessageBytes); ok {
+		if n, told := is.Number(broker.MaxMessageBytes); told && n < s {
+			bad[broker.MaxMessageBytes] = broker.Setting{Value: source[broker.MaxMessageBytes].Value}
 		}
 	}
-	if _, matters := should[settingCleanup]; !matters {
+	if _, matters := should[broker.CleanupPolicy]; !matters {
 		return bad
 	}
-	if is.compacted() {
-		bad[settingCleanup] = should[settingCleanup]
+	if is.Compacted() {
+		bad[broker.CleanupPolicy] = should[broker.CleanupPolicy]
 	}
-	if n, told := is.number(settingSize); told && n >= 0 {
-		bad[settingSize] = should[settingSize]
+	if n, told := is.Number(broker.RetentionBytes); told && n >= 0 {
+		bad[broker.RetentionBytes] = should[broker.RetentionBytes]
 	}
-	least := forever
+	least := broker.Forever
 	if tier := o.tierOf(name, of); tier > 0 {
-		least = min(source.retention(), retryRetention) + tier
+		least = min(source.Retention(), retryRetention) + tier
 	}
-	if kept := is.retention(); kept > 0 && kept < least {
-		bad[settingRetention] = should[settingRetention]
+	if kept := is.Retention(); kept > 0 && kept < least {
+		bad[broker.RetentionTime] = should[broker.RetentionTime]
 	}
 	return bad
 }
@@ -172,7 +103,7 @@ func (o *Options) wrong(name, of string, source, is topicSettings) topicSettings
 // tierOf is the delay of a retry topic; 0: it is none.
 func (o *Options) tierOf(name, of string) time.Duration {
 	for _, tier := range o.RetryTopics {
-		if name == tierTopic(of, tier) {
+		if name == topicname.Retry(of, tier) {
 			return tier
 		}
 	}
@@ -180,10 +111,10 @@ func (o *Options) tierOf(name, of string) time.Duration {
 }
 
 // reviewTopics takes the settings of the topics in: it refuses sources that are
-// compacted, warns of derived topics that can't hold what they are for, and tells
+// Compacted, warns of derived topics that can't hold what they are for, and tells
 // the writer how large their batches may be.
-func (c *Consumer) reviewTopics(ctx context.Context, there []string) (map[string]topicSettings, error) {
-	all, err := describeTopics(ctx, c.client, there)
+func (c *Consumer) reviewTopics(ctx context.Context, there []string) (map[string]broker.TopicSettings, error) {
+	all, err := broker.DescribeTopics(ctx, c.client, there)
 	if _, answered := errors.AsType[kafka.Error](err); answered {
 		c.opts.Logger.Info("the settings of topics could not be read, and are not checked", "error", err)
 		return nil, nil
@@ -208,13 +139,13 @@ func (c *Consumer) reviewTopics(ctx context.Context, there []string) (map[string
 }
 
 // warnOfSettings says once what is wrong with a derived topic.
-func (c *Consumer) warnOfSettings(topic string, wrong, is topicSettings) {
+func (c *Consumer) warnOfSettings(topic string, wrong, is broker.TopicSettings) {
 	if len(wrong) == 0 || c.warned[topic] {
 		return
 	}
 	c.warned[topic] = true
 	for name, should := range wrong {
 		c.opts.Logger.Warn("a derived topic may cut or lose what is written to it",
-			"topic", topic, "setting", name, "value", is[name].value, "mend", alterCommand(topic, name, should.value))
+			"topic", topic, "setting", name, "value", is[name].Value, "mend", alterCommand(topic, name, should.Value))
 	}
 }

@@ -6,15 +6,15 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
+
+	"dispatcher/consumer/internal/broker"
+
+	"dispatcher/consumer/internal/topicname"
+	"dispatcher/internal/wait"
 
 	"github.com/segmentio/kafka-go"
 )
-
-// topicLag is how long a topic that was just created may stay unknown to the
-// broker that is asked.
-const topicLag = 500 * time.Millisecond
 
 // prepare waits for a broker, and checks the topics before any group is
 // joined: one missing topic would leave the members without any partition and
@@ -25,23 +25,23 @@ func (c *Consumer) prepare(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the caller ended the run; what failed by that is no error
 		}
-		_, missing := errors.AsType[*missingError](err)
-		if _, compacted := errors.AsType[*compactedError](err); err == nil || missing || compacted || hopeless(err) {
+		_, missing := errors.AsType[*broker.MissingTopicError](err)
+		if _, compacted := errors.AsType[*compactedError](err); err == nil || missing || compacted || broker.Hopeless(err) {
 			return err
 		}
 		c.state.failed(err)
 		c.opts.Logger.Warn("kafka is not ready, trying again", "error", err)
-		pause(ctx, backoff(n, 250*time.Millisecond, 5*time.Second))
+		wait.For(ctx, wait.Backoff(n, 250*time.Millisecond, 5*time.Second))
 	}
 	return nil
 }
 
 func (c *Consumer) checkTopics(ctx context.Context) error {
-	if err := c.client.greet(ctx); err != nil {
+	if err := c.client.Greet(ctx); err != nil {
 		return err
 	}
 	topics, all := c.opts.jobTopics(), c.opts.allTopics()
-	layout, err := topicLayout(ctx, &c.opts.Connection, all, topics)
+	layout, err := broker.RequireTopics(ctx, &c.opts.Connection, all, topics)
 	if err != nil {
 		return err
 	}
@@ -53,12 +53,12 @@ func (c *Consumer) checkTopics(ctx context.Context) error {
 	for _, t := range topics {
 		for _, companion := range c.opts.companionsOf(t) {
 			if _, ok := layout[companion]; ok {
-				c.writer.fitTo(companion, settings[companion])
+				c.writer.Fit(companion, settings[companion])
 				continue
 			}
-			c.writer.fitTo(companion, settings[t])
+			c.writer.Fit(companion, settings[t])
 			if !c.opts.CreateTopics {
-				return &missingError{companion, "create it, or let companions be created"}
+				return &broker.MissingTopicError{Topic: companion, Hint: "create it, or let companions be created"}
 			}
 			if err := c.createCompanion(ctx, companion, layout[t], c.opts.derived(companion, t, settings[t])); err != nil {
 				return err
@@ -76,7 +76,7 @@ func (c *Consumer) checkTopics(ctx context.Context) error {
 // warnOfStranded tells of tiers that nobody reads any more since their delay was
 // taken out of the settings: jobs may wait there for ever.
 func (c *Consumer) warnOfStranded(ctx context.Context) {
-	layout, err := askLayout(ctx, &c.opts.Connection, nil)
+	layout, err := broker.Topics(ctx, &c.opts.Connection, nil)
 	if err != nil {
 		c.opts.Logger.Debug("could not list the topics", "error", err)
 		return
@@ -84,103 +84,48 @@ func (c *Consumer) warnOfStranded(ctx context.Context) {
 	all := c.opts.allTopics()
 	for _, of := range c.opts.jobTopics() {
 		for name := range layout {
-			if strings.HasPrefix(name, of+".retry.") && !slices.Contains(all, name) {
+			if topicname.IsRetryOf(of, name) && !slices.Contains(all, name) {
 				c.opts.Logger.Warn("a retry tier is not among retry_topics, jobs that are left in it are not sent", "topic", name)
 			}
 		}
 	}
 }
 
-// known returns nil once the cluster knows topics that were just created. A group
+// idsKnown returns nil once the cluster knows topics that were just created. A group
 // that is joined before gets no partitions, and never any later; a result that is
 // written before waits.
 func (c *Consumer) known(ctx context.Context, topics []string) error {
-	_, err := topicLayout(ctx, &c.opts.Connection, topics, topics)
-	if missing, ok := errors.AsType[*missingError](err); ok {
-		return fmt.Errorf("topic %s was created and is not known yet", missing.topic) // and so is asked for again
+	_, err := broker.RequireTopics(ctx, &c.opts.Connection, topics, topics)
+	if missing, ok := errors.AsType[*broker.MissingTopicError](err); ok {
+		return fmt.Errorf("topic %s was created and is not known yet", missing.Topic) // and so is asked for again
 	}
 	return err
 }
 
 // Reach connects to the brokers, and returns how many partitions the topics have
 // together. A topic that does not exist is an error.
-func Reach(ctx context.Context, conn Connection, topics []string) (partitions int, err error) {
-	cl, err := newClient(&conn, topics)
+func Reach(ctx context.Context, conn broker.Connection, topics []string) (partitions int, err error) {
+	cl, err := broker.NewClient(&conn, topics)
 	if err != nil {
 		return 0, err
 	}
-	defer cl.close()
-	if err := cl.greet(ctx); err != nil { // kafka-go's transport would not say why it can't log in
+	defer cl.Close()
+	if err := cl.Greet(ctx); err != nil { // kafka-go's transport would not say why it can't log in
 		return 0, err
 	}
-	layout, err := topicLayout(ctx, &conn, topics, topics)
+	layout, err := broker.RequireTopics(ctx, &conn, topics, topics)
 	for _, t := range layout {
 		partitions += len(t.Partitions)
 	}
 	return partitions, err
 }
 
-// missingError names a topic that does not exist.
-type missingError struct{ topic, hint string }
-
-func (e *missingError) Error() string {
-	return fmt.Sprintf("topic %s does not exist: %s", e.topic, e.hint)
-}
-
-// topicLayout asks for topics, with a connection of its own so that no cache
-// answers. It never creates a topic. Those in needed must exist; of the others
-// the answer holds the ones that do.
-func topicLayout(ctx context.Context, conn *Connection, topics, needed []string) (map[string]kafka.Topic, error) {
-	for n := 0; ; n++ {
-		layout, err := askLayout(ctx, conn, topics)
-		if err != nil {
-			return nil, err
-		}
-		missing := ""
-		for _, t := range needed {
-			if _, ok := layout[t]; !ok {
-				missing = t
-				break
-			}
-		}
-		if missing == "" {
-			return layout, nil
-		}
-		if n == 1 || !pause(ctx, topicLag) {
-			return nil, &missingError{missing, "create it first, or correct the name"}
-		}
-	}
-}
-
-func askLayout(ctx context.Context, conn *Connection, topics []string) (map[string]kafka.Topic, error) {
-	cl, err := newClient(conn, topics)
-	if err != nil {
-		return nil, err
-	}
-	defer cl.close()
-	res, err := cl.Metadata(ctx, &kafka.MetadataRequest{Topics: topics})
-	if err != nil {
-		return nil, fmt.Errorf("ask for topics: %w", err)
-	}
-	layout := make(map[string]kafka.Topic, len(topics))
-	for _, t := range res.Topics {
-		switch {
-		case errors.Is(t.Error, kafka.UnknownTopicOrPartition):
-		case t.Error != nil:
-			return nil, fmt.Errorf("ask for topic %s: %w", t.Name, t.Error)
-		case len(t.Partitions) > 0:
-			layout[t.Name] = t
-		}
-	}
-	return layout, nil
-}
-
 // createCompanion gives a companion as many partitions and replicas as the topic
 // has, so that a key keeps its partition.
-func (c *Consumer) createCompanion(ctx context.Context, name string, like kafka.Topic, with topicSettings) error {
+func (c *Consumer) createCompanion(ctx context.Context, name string, like kafka.Topic, with broker.TopicSettings) error {
 	topic := kafka.TopicConfig{Topic: name, NumPartitions: len(like.Partitions), ReplicationFactor: len(like.Partitions[0].Replicas)}
 	for _, setting := range slices.Sorted(maps.Keys(with)) {
-		topic.ConfigEntries = append(topic.ConfigEntries, kafka.ConfigEntry{ConfigName: setting, ConfigValue: with[setting].value})
+		topic.ConfigEntries = append(topic.ConfigEntries, kafka.ConfigEntry{ConfigName: setting, ConfigValue: with[setting].Value})
 	}
 	res, err := c.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{topic}})
 	if err == nil {

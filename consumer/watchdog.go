@@ -3,10 +3,12 @@ package consumer
 import (
 	"fmt"
 	"time"
+
+	"dispatcher/consumer/internal/offsets"
 )
 
 // A job that is in hand longer than JobTimeout holds the commit point of its
-// partition, and its key. So it is expelled: it goes to a tier or to the dead
+// Partition, and its key. So it is expelled: it goes to a tier or to the dead
 // letters, and what its worker says of it later only gives the hand back.
 
 // expelLate expels what has been in hand for too long. It returns how soon to look
@@ -90,8 +92,8 @@ func (h *hub) takeBack(d *Delivery) {
 }
 
 // SetAttempts takes in what the job has been through by now, for whoever gets it next: the
-// next commit tells the partition's next owner.
-func (d *Delivery) SetAttempts(p Attempts) {
+// nextNumber commit tells the partition's next owner.
+func (d *Delivery) SetAttempts(p offsets.Attempts) {
 	h := d.part.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -104,16 +106,16 @@ func (d *Delivery) CountFailure() {
 	h := d.part.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	d.goneThrough(Attempts{Calls: d.attempts.Calls, Failures: d.attempts.Failures + 1})
+	d.goneThrough(offsets.Attempts{Calls: d.attempts.Calls, Failures: d.attempts.Failures + 1})
 }
 
 // goneThrough notes what the job has been through. The hub's lock is held. What
 // comes after the end of the assignment is not committed any more.
-func (d *Delivery) goneThrough(p Attempts) {
+func (d *Delivery) goneThrough(p offsets.Attempts) {
 	p.Failures = max(p.Failures, d.attempts.Failures) // the worker may not know of a Blame yet
 	d.attempts = p
 	if !d.settled && !d.timedOut {
-		d.part.ledger.remember(d.Job.Offset, p)
+		d.part.tracker.SetAttempts(d.Job.Offset, p)
 	}
 }
 

@@ -2,7 +2,10 @@ package consumer
 
 import (
 	"log/slog"
-	"strings"
+
+	"dispatcher/consumer/internal/produce"
+
+	"dispatcher/consumer/internal/topicname"
 )
 
 const (
@@ -12,19 +15,19 @@ const (
 
 // writeReports are what becomes known of records that Kafka has not taken yet.
 type writeReports struct {
-	state   *state // of the consumer
-	letters state  // of records that are no results: they make no node unready
+	state   *state // committedIn the consumer
+	letters state  // committedIn records that are no results: they make no node unready
 	metrics *metrics
 	results *resultMetrics // nil: there are none
 	log     *slog.Logger
 }
 
 // report notes that a record was refused, or is late.
-func (r *writeReports) report(o *outgoing, err error) {
-	topic, partition := o.record.Topic, int(o.partition.Load())
-	if of, ok := strings.CutSuffix(topic, resultsSuffix); ok && r.results != nil {
+func (r *writeReports) report(o *produce.Request, err error) {
+	topic, partition := o.Record.Topic, int(o.Partition.Load())
+	if of, ok := topicname.ResultsOf(topic); ok && r.results != nil {
 		r.results.errors.Inc()
-		if r.state.fails(source{sourceResults, of, partition}, err, writePatience) {
+		if r.state.fails(source{sourceResults, of, partition}, err, produce.Patience) {
 			r.log.Error("results could not be written, their jobs stay open, trying again",
 				"topic", topic, "partition", partition, "error", err)
 		}
@@ -38,8 +41,8 @@ func (r *writeReports) report(o *outgoing, err error) {
 }
 
 // over notes that a result has its outcome.
-func (r *writeReports) over(o *outgoing) {
-	if of, ok := strings.CutSuffix(o.record.Topic, resultsSuffix); ok {
-		r.state.works(source{sourceResults, of, int(o.partition.Load())})
+func (r *writeReports) over(o *produce.Request) {
+	if of, ok := topicname.ResultsOf(o.Record.Topic); ok {
+		r.state.works(source{sourceResults, of, int(o.Partition.Load())})
 	}
 }

@@ -148,7 +148,7 @@ func TestABrokerThatStallsWritesNoRetryTwice(t *testing.T) {
 }
 
 // A broker that stalls for good holds up no stop for longer than the drain and the
-// last commit.
+// LogEnd commit.
 func TestAStalledBrokerHangsNoStop(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {

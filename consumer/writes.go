@@ -4,24 +4,29 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"dispatcher/consumer/internal/broker"
+	"dispatcher/consumer/internal/produce"
+
+	"dispatcher/internal/wait"
 )
 
 // write brings a record on its way that belongs to one of the assignment's jobs.
-func (a *assignment) write(w *writer, o *outgoing) {
-	told := o.told
-	o.told = func(err error) {
+func (a *assignment) write(w *produce.Writer, o *produce.Request) {
+	told := o.Done
+	o.Done = func(err error) {
 		told(err)
 		a.writing.Add(-1)
 	}
 	a.writing.Add(1)
-	w.put(o)
+	w.Put(o)
 }
 
 // awaitWrites follows the drain: while no broker answers, it goes on to wait for
 // records that may have been written. Nothing could be committed meanwhile, and
 // nobody can take over; to give up would be to have their jobs called, and their
 // records written, again. Once a broker answers, the records have as long as a
-// last commit has.
+// LogEnd commit has.
 func (a *assignment) awaitWrites(stopped <-chan struct{}) {
 	if errors.Is(context.Cause(a.ctx), errFenced) {
 		return
@@ -30,7 +35,7 @@ func (a *assignment) awaitWrites(stopped <-chan struct{}) {
 	room := max(o.Session-o.Heartbeat-o.Drain, lastCommit)
 	var until time.Time // zero: brokers have answered so far
 	for n := 0; a.writing.Load() > 0 && !ended(stopped); n++ {
-		err := a.lastWord(nil, callTimeout, false)
+		err := a.lastWord(nil, broker.CallTimeout, false)
 		switch {
 		case err != nil && until.IsZero():
 			a.g.log().Warn("no broker answers; records that may have been written are awaited until one does", "error", err)
@@ -40,7 +45,7 @@ func (a *assignment) awaitWrites(stopped <-chan struct{}) {
 		case !time.Now().Before(until):
 			return
 		}
-		pause(context.Background(), backoff(n, 20*time.Millisecond, 200*time.Millisecond))
+		wait.For(context.Background(), wait.Backoff(n, 20*time.Millisecond, 200*time.Millisecond))
 	}
 }
 
@@ -48,10 +53,10 @@ func (a *assignment) awaitWrites(stopped <-chan struct{}) {
 func (c *Consumer) addWriter() (err error) {
 	o := &c.opts
 	r := &writeReports{state: &c.state, metrics: c.metrics, log: o.Logger}
-	if c.writer, err = newWriter(&o.Connection, o.Logger, r.report); err != nil {
+	if c.writer, err = produce.NewWriter(&o.Connection, o.Logger, r.report); err != nil {
 		return err
 	}
-	c.writer.retry = true
+	c.writer.Retry = true
 	c.hub.dead = newDeadLetters(o, c.writer, c.metrics, c.hub)
 	if c.results, err = makeResults(o, c.writer); err == nil && c.results != nil {
 		r.results = c.results.metrics

@@ -112,3 +112,8 @@ func All(err error) []*Error {
 	}
 	return []*Error{{Value: Phrase("refused"), Remedy: err.Error()}}
 }
+
+// New is one fault, as an error.
+func New(field string, value any, remedy string) error {
+	return &Error{Field: field, Value: value, Remedy: remedy}
+}

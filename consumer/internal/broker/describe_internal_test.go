@@ -1,4 +1,4 @@
-package consumer
+package broker
 
 import (
 	"crypto/tls"
@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"dispatcher/consumer/internal/topicname"
+
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -14,7 +16,7 @@ import (
 )
 
 // answered is what a broker says, behind the number, as another client writes it.
-func answered(code int16, id topicID) []byte {
+func answered(code int16, id topicname.ID) []byte {
 	res := kmsg.NewPtrMetadataResponse()
 	res.SetVersion(metadataVersion)
 	res.ClusterID = new("a cluster")
@@ -34,35 +36,35 @@ func answered(code int16, id topicID) []byte {
 }
 
 // decodeTopic reads an answer to a question about a topic.
-func decodeTopic(answer []byte) (topicState, error) {
+func decodeTopic(answer []byte) (TopicState, error) {
 	res := kmsg.NewPtrMetadataResponse()
 	res.SetVersion(metadataVersion)
 	if err := decodeAnswer(res, answer); err != nil {
-		return topicState{}, err
+		return TopicState{}, err
 	}
 	return readTopic(res)
 }
 
 func TestAnIDIsReadFromWhatABrokerSays(t *testing.T) {
 	t.Parallel()
-	want := topicID{1, 2, 15: 16}
-	if got, err := decodeTopic(answered(0, want)); err != nil || got.id != want {
+	want := topicname.ID{1, 2, 15: 16}
+	if got, err := decodeTopic(answered(0, want)); err != nil || got.ID != want {
 		t.Errorf("got %v and %v, want %v", got, err, want)
 	}
-	if _, err := decodeTopic(answered(3, topicID{})); !errors.Is(err, kafka.UnknownTopicOrPartition) {
+	if _, err := decodeTopic(answered(3, topicname.ID{})); !errors.Is(err, kafka.UnknownTopicOrPartition) {
 		t.Errorf("got %v, want that there is no such topic", err)
 	}
 }
 
 func FuzzDecodeTopicID(f *testing.F) {
-	whole := answered(0, topicID{1})
+	whole := answered(0, topicname.ID{1})
 	f.Add(whole)
 	f.Add(whole[:len(whole)/2])
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0x7f})
 	f.Fuzz(func(t *testing.T, answer []byte) {
 		got, err := decodeTopic(answer)
-		if err != nil && got.id != (topicID{}) {
-			t.Errorf("got the id %v beside %v", got.id, err)
+		if err != nil && got.ID != (topicname.ID{}) {
+			t.Errorf("got the id %v beside %v", got.ID, err)
 		}
 	})
 }
@@ -83,7 +85,7 @@ func TestIDsAreAskedForByWayOfTLSAndSASL(t *testing.T) {
 		"plain":      {},
 		"SASL":       {opts: []kfake.Opt{kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "u", "right")}, conn: Connection{SASL: secret}},
 		"TLS":        {opts: []kfake.Opt{kfake.TLS(server)}, conn: Connection{TLS: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}},
-		"old broker": {opts: []kfake.Opt{kfake.MaxVersions(kversion.V2_4_0())}, err: errNoTopicIDs},
+		"old broker": {opts: []kfake.Opt{kfake.MaxVersions(kversion.V2_4_0())}, err: ErrNoTopicIDs},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -93,26 +95,26 @@ func TestIDsAreAskedForByWayOfTLSAndSASL(t *testing.T) {
 			}
 			t.Cleanup(cluster.Close)
 			c.conn.Brokers = cluster.ListenAddrs()
-			cl, err := newClient(&c.conn, []string{"jobs"})
+			cl, err := NewClient(&c.conn, []string{"jobs"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(cl.close)
-			d := &describer{client: cl}
-			first, err := d.describe(t.Context(), "jobs")
-			if !errors.Is(err, c.err) || (err == nil) == (first.id == topicID{}) {
-				t.Fatalf("got the id %x and %v", first.id, err)
+			t.Cleanup(cl.Close)
+			d := &Describer{Client: cl}
+			first, err := d.Describe(t.Context(), "jobs")
+			if !errors.Is(err, c.err) || (err == nil) == (first.ID == topicname.ID{}) {
+				t.Fatalf("got the id %x and %v", first.ID, err)
 			}
-			if first.leaders[0] != c.conn.Brokers[0] {
-				t.Errorf("got the leaders %v, want %s for partition 0", first.leaders, c.conn.Brokers[0])
+			if first.Leaders[0] != c.conn.Brokers[0] {
+				t.Errorf("got the leaders %v, want %s for partition 0", first.Leaders, c.conn.Brokers[0])
 			}
 			if err != nil {
 				return
 			}
-			if again, err := d.describe(t.Context(), "jobs"); err != nil || again.id != first.id {
-				t.Errorf("got %x and %v the second time, want %x", again.id, err, first.id)
+			if again, err := d.Describe(t.Context(), "jobs"); err != nil || again.ID != first.ID {
+				t.Errorf("got %x and %v the second time, want %x", again.ID, err, first.ID)
 			}
-			if _, err := d.describe(t.Context(), "none"); !errors.Is(err, kafka.UnknownTopicOrPartition) {
+			if _, err := d.Describe(t.Context(), "none"); !errors.Is(err, kafka.UnknownTopicOrPartition) {
 				t.Errorf("got %v for a topic that is not there", err)
 			}
 		})

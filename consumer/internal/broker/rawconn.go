@@ -1,4 +1,4 @@
-package consumer
+package broker
 
 import (
 	"context"
@@ -18,17 +18,17 @@ import (
 const (
 	// maxAnswer bounds what a broker may send: the largest batch that is asked
 	// for, with room for the rest of an answer.
-	maxAnswer = fetchBytesMax + 16<<20
+	maxAnswer = MaxFetchBytes + 16<<20
 	// keptAnswer bounds the memory that an answer leaves behind for the next one.
 	keptAnswer = 2 << 20
-	// wireIdle is how long a connection without a request is kept.
-	wireIdle = time.Minute
+	// connIdle is how long a connection without a request is kept.
+	connIdle = time.Minute
 )
 
-// wire is one connection to a broker. It carries the requests that kafka-go
+// rawConn is one connection to a broker. It carries the requests that kafka-go
 // does not know, or whose answers it reads at too high a cost. kafka-go opens it
 // and authenticates. One goroutine at a time uses it.
-type wire struct {
+type rawConn struct {
 	conn   net.Conn
 	id     string                     // the client's
 	spoken map[int16]kafka.ApiVersion // versions of each request that the broker speaks
@@ -37,15 +37,15 @@ type wire struct {
 	since  time.Time                  // when it became idle
 }
 
-// wires are a client's connections without a request, by the broker's address.
-type wires struct {
+// idle are a client's connections without a request, by the broker's address.
+type connPool struct {
 	mu     sync.Mutex
-	idle   map[string][]*wire
+	idle   map[string][]*rawConn
 	closed bool
 }
 
 // grab returns an idle connection to a broker; nil: there is none.
-func (s *wires) grab(addr string) *wire {
+func (s *connPool) grab(addr string) *rawConn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := s.idle[addr]
@@ -57,9 +57,9 @@ func (s *wires) grab(addr string) *wire {
 	return w
 }
 
-// put keeps a connection for the next request, and closes those that had none
+// Put keeps a connection for the next request, and closes those that had none
 // for long.
-func (s *wires) put(addr string, w *wire) {
+func (s *connPool) put(addr string, w *rawConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -68,12 +68,12 @@ func (s *wires) put(addr string, w *wire) {
 	}
 	w.since = time.Now()
 	if s.idle == nil {
-		s.idle = make(map[string][]*wire)
+		s.idle = make(map[string][]*rawConn)
 	}
 	s.idle[addr] = append(s.idle[addr], w)
 	for other, all := range s.idle {
-		s.idle[other] = slices.DeleteFunc(all, func(old *wire) bool {
-			stale := w.since.Sub(old.since) > wireIdle
+		s.idle[other] = slices.DeleteFunc(all, func(old *rawConn) bool {
+			stale := w.since.Sub(old.since) > connIdle
 			if stale {
 				_ = old.conn.Close()
 			}
@@ -82,7 +82,7 @@ func (s *wires) put(addr string, w *wire) {
 	}
 }
 
-func (s *wires) close() {
+func (s *connPool) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
@@ -94,13 +94,13 @@ func (s *wires) close() {
 	s.idle = nil
 }
 
-// ask sends a request to the broker at an address, in a version of at most most,
+// Ask sends a request to the broker at an address, in a version of at most most,
 // and gives its answer to use. The answer's bytes are reused after that.
-func (c *client) ask(ctx context.Context, addr string, req kmsg.Request, most int16, use func(kmsg.Response) error) error {
-	w := c.wires.grab(addr)
+func (c *Client) Ask(ctx context.Context, addr string, req kmsg.Request, most int16, use func(kmsg.Response) error) error {
+	w := c.idle.grab(addr)
 	if w == nil {
 		var err error
-		if w, err = c.openWire(ctx, addr); err != nil {
+		if w, err = c.openConn(ctx, addr); err != nil {
 			return err
 		}
 	}
@@ -117,7 +117,7 @@ func (c *client) ask(ctx context.Context, addr string, req kmsg.Request, most in
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	res, err := w.exchange(req, most, buf)
 	if stop() && err == nil {
-		c.wires.put(addr, w)
+		c.idle.put(addr, w)
 	} else {
 		_ = conn.Close()
 	}
@@ -127,12 +127,12 @@ func (c *client) ask(ctx context.Context, addr string, req kmsg.Request, most in
 	return use(res)
 }
 
-// openWire has kafka-go authenticate, and keeps the connection below it.
-func (c *client) openWire(ctx context.Context, addr string) (*wire, error) {
+// openConn has kafka-go authenticate, and keeps the connection below it.
+func (c *Client) openConn(ctx context.Context, addr string) (*rawConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	var below net.Conn
-	d := *c.dialer
+	d := *c.Dialer
 	d.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := c.dialBelow(ctx, network, addr)
 		below = conn
@@ -151,7 +151,7 @@ func (c *client) openWire(ctx context.Context, addr string) (*wire, error) {
 		_ = conn.Close()
 		return nil, err
 	}
-	w := &wire{conn: below, id: d.ClientID, spoken: make(map[int16]kafka.ApiVersion, len(versions))}
+	w := &rawConn{conn: below, id: d.ClientID, spoken: make(map[int16]kafka.ApiVersion, len(versions))}
 	for _, v := range versions {
 		w.spoken[v.ApiKey] = v
 	}
@@ -159,7 +159,7 @@ func (c *client) openWire(ctx context.Context, addr string) (*wire, error) {
 }
 
 // exchange sends a request and reads its answer into buf.
-func (w *wire) exchange(req kmsg.Request, most int16, buf *[]byte) (kmsg.Response, error) {
+func (w *rawConn) exchange(req kmsg.Request, most int16, buf *[]byte) (kmsg.Response, error) {
 	v, ok := w.spoken[req.Key()]
 	if !ok || v.MinVersion > most {
 		return nil, fmt.Errorf("the broker does not speak version %d of request %d", most, req.Key())
@@ -179,7 +179,7 @@ func (w *wire) exchange(req kmsg.Request, most int16, buf *[]byte) (kmsg.Respons
 }
 
 // read returns an answer behind its number.
-func (w *wire) read(buf *[]byte) ([]byte, error) {
+func (w *rawConn) read(buf *[]byte) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(w.conn, head[:]); err != nil {
 		return nil, err

@@ -1,25 +1,27 @@
-package consumer
+package offsets
 
 import (
 	"slices"
 	"testing"
+
+	"dispatcher/consumer/internal/topicname"
 
 	"pgregory.net/rapid"
 )
 
 // world is the truth that a ledger is judged by.
 type world struct {
-	ledger   ledger
+	ledger   Tracker
 	next     int64              // the next offset of the log
 	waits    int64              // an offset that the ledger had no room for; 0: none
 	open     map[int64]bool     // handed out, not complete
 	complete map[int64]bool     // jobs that are complete
 	jobs     map[int64]bool     // offsets that hold a job
-	past     map[int64]Attempts // of those that are open and failed
+	past     map[int64]Attempts // committedIn those that are open and failed
 }
 
 func newWorld(base int64) *world {
-	return &world{ledger: newLedger(base), next: base, open: map[int64]bool{}, complete: map[int64]bool{}, jobs: map[int64]bool{}, past: map[int64]Attempts{}}
+	return &world{ledger: NewTracker(base), next: base, open: map[int64]bool{}, complete: map[int64]bool{}, jobs: map[int64]bool{}, past: map[int64]Attempts{}}
 }
 
 // step fetches or completes something.
@@ -28,9 +30,9 @@ func (w *world) step(t *rapid.T) {
 	case 0, 1, 2, 3:
 		w.fetch(t, rapid.Int64Range(0, 3).Draw(t, "gap"))
 	case 4:
-		w.fetch(t, rapid.SampledFrom([]int64{0, 100, spanCap - 1, spanCap, 3 * spanCap}).Draw(t, "wide gap"))
+		w.fetch(t, rapid.SampledFrom([]int64{0, 100, Window - 1, Window, 3 * Window}).Draw(t, "wide gap"))
 	case 5:
-		w.ledger.passTo(w.next)
+		w.ledger.PassTo(w.next)
 	case 6:
 		w.failOne(t)
 	default:
@@ -44,16 +46,16 @@ func (w *world) fetch(t *rapid.T, gap int64) {
 		o = w.waits
 	}
 	w.waits = 0
-	switch w.ledger.admit(o) {
-	case admitOpen:
+	switch w.ledger.Admit(o) {
+	case Admitted:
 		w.open[o], w.jobs[o] = true, true
 		w.next = o + 1
-	case admitSkip:
+	case AlreadyComplete:
 		if !w.complete[o] {
 			t.Fatalf("offset %d was skipped and is not complete", o)
 		}
 		w.next = max(w.next, o+1)
-	case admitFull:
+	case BeyondWindow:
 		if len(w.open) == 0 {
 			t.Fatalf("offset %d was refused with nothing open", o)
 		}
@@ -67,7 +69,7 @@ func (w *world) completeOne(t *rapid.T) {
 		return
 	}
 	o := rapid.SampledFrom(offsets).Draw(t, "complete")
-	w.ledger.complete(o)
+	w.ledger.Complete(o)
 	delete(w.open, o)
 	w.complete[o] = true
 	delete(w.past, o)
@@ -83,7 +85,7 @@ func (w *world) failOne(t *rapid.T) {
 	p.Failures++
 	p.Calls = max(p.Calls, p.Failures) + rapid.IntRange(0, 300).Draw(t, "other calls")
 	rev := w.ledger.rev
-	w.ledger.remember(o, p)
+	w.ledger.SetAttempts(o, p)
 	if w.past[o] = p; w.ledger.rev == rev {
 		t.Fatalf("offset %d failed once more, and there is nothing to commit", o)
 	}
@@ -107,38 +109,38 @@ func sortedKeys(m map[int64]bool) []int64 {
 func (w *world) check(t *rapid.T) {
 	l := &w.ledger
 	for o := range w.open {
-		if l.base > o {
-			t.Fatalf("the commit point %d passed the open offset %d", l.base, o)
+		if l.low > o {
+			t.Fatalf("the commit point %d passed the open offset %d", l.low, o)
 		}
 	}
-	if len(w.open) == 0 && l.base != l.end {
-		t.Fatalf("nothing is open and the commit point %d is not at the end %d", l.base, l.end)
+	if len(w.open) == 0 && l.low != l.end {
+		t.Fatalf("nothing is open and the commit point %d is not at the end %d", l.low, l.end)
 	}
 	if l.open != len(w.open) {
 		t.Fatalf("got %d open, want %d", l.open, len(w.open))
 	}
-	if len(l.pasts) != len(w.past) {
-		t.Fatalf("got the pasts %v, want %v", l.pasts, w.past)
+	if len(l.attempts) != len(w.past) {
+		t.Fatalf("got the pasts %v, want %v", l.attempts, w.past)
 	}
 	for o, want := range w.past {
-		if got, ok := l.pasts.get(o); !ok || got != want {
+		if got, ok := l.attempts.get(o); !ok || got != want {
 			t.Fatalf("offset %d: got the past %+v, want %+v", o, got, want)
 		}
 	}
-	s := l.snapshot()
-	id := topicID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "topic"))
-	for _, m := range []metadata{{marks: s.marks}, {topic: id, marks: s.marks, pasts: s.pasts}} {
-		text := m.encode()
-		got, err := decodeMetadata(text)
-		if err != nil || got.topic != m.topic || got.marks != m.marks || !slices.Equal(got.pasts, m.pasts) || len(text) > maxMetadata {
+	s := l.Snapshot()
+	id := topicname.ID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "topic"))
+	for _, m := range []Metadata{{Bitmap: s.Bitmap}, {Topic: id, Bitmap: s.Bitmap, Attempts: s.Attempts}} {
+		text := m.Encode()
+		got, err := DecodeMetadata(text)
+		if err != nil || got.Topic != m.Topic || got.Bitmap != m.Bitmap || !slices.Equal(got.Attempts, m.Attempts) || len(text) > maxMetadata {
 			t.Fatalf("%+v does not survive its encoding %q: %v", m, text, err)
 		}
 	}
 	for o := range w.jobs {
-		if rel := o - s.base; rel >= 0 && rel < int64(s.marks.n) && s.marks.done(rel) != w.complete[o] {
-			t.Fatalf("offset %d: got complete %v, want %v", o, s.marks.done(rel), w.complete[o])
+		if rel := o - s.Low; rel >= 0 && rel < int64(s.Bitmap.N) && s.Bitmap.Has(rel) != w.complete[o] {
+			t.Fatalf("offset %d: got complete %v, want %v", o, s.Bitmap.Has(rel), w.complete[o])
 		}
-		if rel := o - s.base; rel >= int64(s.marks.n) && w.complete[o] {
+		if rel := o - s.Low; rel >= int64(s.Bitmap.N) && w.complete[o] {
 			t.Fatalf("offset %d is complete and not marked", o)
 		}
 	}
@@ -156,7 +158,7 @@ func TestWatermarkNeverPassesAnOpenOffset(t *testing.T) {
 }
 
 // A new owner that starts with a snapshot gets exactly the jobs that were not
-// complete at the time, whatever the old one did afterwards.
+// Complete at the time, whatever the old one did afterwards.
 func TestRedeliveryAfterASnapshot(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -165,27 +167,27 @@ func TestRedeliveryAfterASnapshot(t *testing.T) {
 			for range rapid.IntRange(0, 100).Draw(t, "steps") {
 				w.step(t)
 			}
-			s := w.ledger.snapshot()
-			said := metadata{topic: topicID{1}, marks: s.marks, pasts: s.pasts}
-			m, err := decodeMetadata(said.encode())
+			s := w.ledger.Snapshot()
+			said := Metadata{Topic: topicname.ID{1}, Bitmap: s.Bitmap, Attempts: s.Attempts}
+			m, err := DecodeMetadata(said.Encode())
 			if err != nil {
 				t.Fatal(err)
 			}
-			next := newLedger(s.base)
-			next.restore(&m)
+			next := NewTracker(s.Low)
+			next.Restore(&m)
 			w.ledger, w.open = next, map[int64]bool{}
 			for _, o := range sortedKeys(w.jobs) {
-				if o < s.base {
+				if o < s.Low {
 					if !w.complete[o] {
 						t.Fatalf("owner %d: offset %d was left behind", owner, o)
 					}
 					continue
 				}
-				admitted := w.ledger.admit(o)
-				if (admitted == admitOpen) == w.complete[o] || admitted == admitFull {
+				admitted := w.ledger.Admit(o)
+				if (admitted == Admitted) == w.complete[o] || admitted == BeyondWindow {
 					t.Fatalf("owner %d: offset %d: got admission %d, complete %v", owner, o, admitted, w.complete[o])
 				}
-				if admitted == admitOpen {
+				if admitted == Admitted {
 					w.open[o] = true
 				}
 			}
@@ -196,17 +198,17 @@ func TestRedeliveryAfterASnapshot(t *testing.T) {
 
 func TestForgottenMarksAreWorkedAgain(t *testing.T) {
 	t.Parallel()
-	l := newLedger(10)
-	var m metadata
-	m.marks.set(2)
-	m.pasts.set(1, Attempts{Calls: 3, Failures: 3})
-	l.restore(&m)
-	l.forget()
+	l := NewTracker(10)
+	var m Metadata
+	m.Bitmap.set(2)
+	m.Attempts.set(1, Attempts{Calls: 3, Failures: 3})
+	l.Restore(&m)
+	l.DropRestored()
 	for o := int64(10); o < 14; o++ {
-		if got := l.admit(o); got != admitOpen {
-			t.Errorf("offset %d: got admission %d, want %d", o, got, admitOpen)
+		if got := l.Admit(o); got != Admitted {
+			t.Errorf("offset %d: got admission %d, want %d", o, got, Admitted)
 		}
-		if past, ok := l.pasts.get(o); ok {
+		if past, ok := l.attempts.get(o); ok {
 			t.Errorf("offset %d: got the past %+v of another log", o, past)
 		}
 	}
@@ -214,26 +216,26 @@ func TestForgottenMarksAreWorkedAgain(t *testing.T) {
 
 func TestLedgerIgnoresWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
-	l := newLedger(10)
-	l.admit(10)
+	l := NewTracker(10)
+	l.Admit(10)
 	for _, o := range []int64{9, 11, 1 << 40} {
-		if l.complete(o) || l.base != 10 {
-			t.Errorf("completing %d moved the commit point to %d", o, l.base)
+		if l.Complete(o) || l.low != 10 {
+			t.Errorf("completing %d moved the commit point to %d", o, l.low)
 		}
 	}
-	l.complete(10)
-	if rev := l.rev; l.complete(10) || l.rev != rev || l.base != 11 {
-		t.Errorf("a second completion changed the ledger: commit point %d", l.base)
+	l.Complete(10)
+	if rev := l.rev; l.Complete(10) || l.rev != rev || l.low != 11 {
+		t.Errorf("a second completion changed the ledger: commit point %d", l.low)
 	}
 }
 
 func BenchmarkLedger(b *testing.B) {
-	l := newLedger(0)
+	l := NewTracker(0)
 	b.ReportAllocs()
 	for o := int64(0); b.Loop(); o++ {
-		l.admit(o)
+		l.Admit(o)
 		if o >= 256 {
-			l.complete(o - 256)
+			l.Complete(o - 256)
 		}
 	}
 }

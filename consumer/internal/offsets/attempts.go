@@ -1,4 +1,4 @@
-package consumer
+package offsets
 
 import (
 	"cmp"
@@ -6,24 +6,30 @@ import (
 	"slices"
 )
 
-// pasts are what the open jobs of a partition have been through that failed in
-// place, rising by offset. They travel in the metadata of the offset commit, so
-// that a job that changes hands is not called more often than it may be. See
-// [metadata] for the format.
-type pasts []pastAt
+// Attempts is what a job has been through.
+type Attempts struct {
+	Calls    int // that left the process
+	Failures int // committedIn them, those that count against the attempts allowed
+}
 
-// pastAt is what one job has been through.
-type pastAt struct {
+// attempts are what the open jobs of a partition have been through that failed in
+// Position, rising by offset. They travel in the metadata of the offset commit, so
+// that a job that changes hands is not called more often than it may be. See
+// [Metadata] for the format.
+type AttemptList []attemptsAt
+
+// attemptsAt is what one job has been through.
+type attemptsAt struct {
 	at int64 // its offset; in a commit, counted from the committed one
 	Attempts
 }
 
-func (p pasts) find(at int64) (int, bool) {
-	return slices.BinarySearchFunc(p, at, func(one pastAt, at int64) int { return cmp.Compare(one.at, at) })
+func (p AttemptList) find(at int64) (int, bool) {
+	return slices.BinarySearchFunc(p, at, func(one attemptsAt, at int64) int { return cmp.Compare(one.at, at) })
 }
 
 // get returns what the job at an offset has been through.
-func (p pasts) get(at int64) (Attempts, bool) {
+func (p AttemptList) get(at int64) (Attempts, bool) {
 	if i, found := p.find(at); found {
 		return p[i].Attempts, true
 	}
@@ -32,10 +38,10 @@ func (p pasts) get(at int64) (Attempts, bool) {
 
 // set notes what the job at an offset has been through. It returns whether the
 // failures are others than before: calls alone are not worth a commit.
-func (p *pasts) set(at int64, past Attempts) (news bool) {
+func (p *AttemptList) set(at int64, past Attempts) (news bool) {
 	i, found := p.find(at)
 	if !found {
-		*p = slices.Insert(*p, i, pastAt{at: at, Attempts: past})
+		*p = slices.Insert(*p, i, attemptsAt{at: at, Attempts: past})
 		return true
 	}
 	news = (*p)[i].Failures != past.Failures
@@ -43,21 +49,21 @@ func (p *pasts) set(at int64, past Attempts) (news bool) {
 	return news
 }
 
-func (p *pasts) remove(at int64) {
+func (p *AttemptList) remove(at int64) {
 	if i, found := p.find(at); found {
 		*p = slices.Delete(*p, i, i+1)
 	}
 }
 
-// cut drops those below an offset.
-func (p *pasts) cut(below int64) {
+// Truncated drops those below an offset.
+func (p *AttemptList) cut(below int64) {
 	if i, _ := p.find(below); i > 0 {
 		*p = slices.Delete(*p, 0, i)
 	}
 }
 
 // shifted are those from an offset on, counted from there.
-func (p pasts) shifted(by int64) pasts {
+func (p AttemptList) shifted(by int64) AttemptList {
 	i, _ := p.find(by)
 	if i == len(p) {
 		return nil
@@ -69,8 +75,8 @@ func (p pasts) shifted(by int64) pasts {
 	return later
 }
 
-// span is how far they reach, in offsets.
-func (p pasts) span() int64 {
+// Span is how far they reach, in offsets.
+func (p AttemptList) span() int64 {
 	if len(p) == 0 {
 		return 0
 	}
@@ -78,9 +84,9 @@ func (p pasts) span() int64 {
 }
 
 // append adds the pasts as runs, those of the lowest offsets first, as long as they
-// fit into so many bytes in all.
-func (p pasts) append(to []byte, most int) []byte {
-	end := int64(0) // of the run before
+// setBatchBytes into so many bytes in all.
+func (p AttemptList) append(to []byte, most int) []byte {
+	end := int64(0) // committedIn the run before
 	for len(p) > 0 {
 		run := 1
 		for run < len(p) && p[run].at == p[0].at+int64(run) && p[run].Attempts == p[0].Attempts {
@@ -101,8 +107,8 @@ func (p pasts) append(to []byte, most int) []byte {
 // maxCount is the most calls and the most failures that are written, and believed.
 const maxCount = 1 << 30
 
-// decodePasts reads the runs; not ok: they are someone else's.
-func decodePasts(raw []byte) (p pasts, ok bool) {
+// decodeAttempts reads the runs; not ok: they are someone else's.
+func decodeAttempts(raw []byte) (p AttemptList, ok bool) {
 	end := uint64(0)
 	for len(raw) > 0 {
 		var v [4]uint64
@@ -114,11 +120,11 @@ func decodePasts(raw []byte) (p pasts, ok bool) {
 			v[i], raw = one, raw[n:]
 		}
 		at, run, failures, calls := end+v[0], v[1], v[2], v[3]
-		if end = at + run; run == 0 || failures == 0 || end > spanCap {
+		if end = at + run; run == 0 || failures == 0 || end > Window {
 			return nil, false
 		}
 		for ; at < end; at++ {
-			p = append(p, pastAt{at: int64(at), Attempts: Attempts{Calls: int(calls), Failures: int(failures)}})
+			p = append(p, attemptsAt{at: int64(at), Attempts: Attempts{Calls: int(calls), Failures: int(failures)}})
 		}
 	}
 	return p, true

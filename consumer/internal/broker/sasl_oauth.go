@@ -1,4 +1,4 @@
-package consumer
+package broker
 
 import (
 	"context"
@@ -7,7 +7,9 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strconv"
+
+	"dispatcher/internal/clip"
+	"dispatcher/internal/fault"
 
 	"github.com/segmentio/kafka-go/sasl"
 )
@@ -48,10 +50,10 @@ func checkExtensions(extensions map[string]string) error {
 	var faults []error
 	for _, name := range slices.Sorted(maps.Keys(extensions)) {
 		if !isExtensionName(name) {
-			faults = append(faults, fault("sasl.extensions", strconv.Quote(clip(name, 64)), "a name must be 1 to 64 letters, and not auth"))
+			faults = append(faults, fault.New("sasl.extensions", clip.Text(name, 64), "a name must be 1 to 64 letters, and not auth"))
 		}
 		if !extensionValue.MatchString(extensions[name]) {
-			faults = append(faults, fault("sasl.extensions", clip(name, 64), "the value must be 1 to 1000 printable ASCII characters"))
+			faults = append(faults, fault.New("sasl.extensions", fault.Phrase(clip.Text(name, 64)), "the value must be 1 to 1000 printable ASCII characters"))
 		}
 	}
 	return errors.Join(faults...)

@@ -1,4 +1,4 @@
-package consumer
+package broker
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"net"
 	"strconv"
 	"strings"
+
+	"dispatcher/internal/fault"
 
 	"github.com/segmentio/kafka-go/sasl"
 	"github.com/segmentio/kafka-go/sasl/plain"
@@ -72,7 +74,7 @@ func (s *SASL) mechanism() (sasl.Mechanism, error) {
 	case saslAWS:
 		return newMSK(s.Region), nil
 	}
-	return nil, fault("sasl.mechanism", strconv.Quote(s.Mechanism), "must be plain, scram-sha-256, scram-sha-512, oauthbearer or aws_msk_iam")
+	return nil, fault.New("sasl.mechanism", s.Mechanism, "must be plain, scram-sha-256, scram-sha-512, oauthbearer or aws_msk_iam")
 }
 
 // kgoMechanism is the same mechanism for kgo.
@@ -86,7 +88,7 @@ func (s *SASL) kgoMechanism() (kgosasl.Mechanism, error) {
 
 func (s *SASL) withLogin(name string, with func(username, password string) (sasl.Mechanism, error)) (sasl.Mechanism, error) {
 	if s.Login == nil {
-		return nil, fault("sasl.login", "nil", "the mechanism "+s.Mechanism+" needs a user name and a password")
+		return nil, fault.New("sasl.login", fault.Phrase("nil"), "the mechanism "+s.Mechanism+" needs a user name and a password")
 	}
 	return perConnection{name, func(ctx context.Context) (sasl.Mechanism, error) {
 		username, password, err := s.Login(ctx)
@@ -99,7 +101,7 @@ func (s *SASL) withLogin(name string, with func(username, password string) (sasl
 
 func (s *SASL) withToken() (sasl.Mechanism, error) {
 	if s.Token == nil {
-		return nil, fault("sasl.token", "nil", "the mechanism "+s.Mechanism+" needs a token")
+		return nil, fault.New("sasl.token", fault.Phrase("nil"), "the mechanism "+s.Mechanism+" needs a token")
 	}
 	if err := checkExtensions(s.Extensions); err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package consumer
+package offsets
 
 import (
 	"encoding/base64"
@@ -6,18 +6,20 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"dispatcher/consumer/internal/topicname"
 )
 
-func marksOf(offsets ...int64) marks {
-	var m marks
+func marksOf(offsets ...int64) Bitmap {
+	var m Bitmap
 	for _, o := range offsets {
 		m.set(o)
 	}
 	return m
 }
 
-func run(from, to int64) marks {
-	var m marks
+func run(from, to int64) Bitmap {
+	var m Bitmap
 	for o := from; o < to; o++ {
 		m.set(o)
 	}
@@ -27,25 +29,25 @@ func run(from, to int64) marks {
 // The format is frozen: these texts are in the offsets topics of clusters.
 func TestMarksFormatV1(t *testing.T) {
 	t.Parallel()
-	stripes := marks{}
+	stripes := Bitmap{}
 	for i := int64(1); i < 64; i += 2 {
 		stripes.set(i)
 	}
 	for _, c := range []struct {
 		name string
-		m    marks
+		m    Bitmap
 		want string
 	}{
-		{"nothing", marks{}, ""},
+		{"nothing", Bitmap{}, ""},
 		{"one", marksOf(1), "v1;AQI"},
 		{"far", marksOf(8191), "v1;AP8/AQ"},
 		{"runs", marksOf(2, 3, 4, 9), "v1;ARwC"},
 		{"long run", run(100, 900), "v1;AGSgBg"},
 		{"stripes", stripes, "v1;Aaqqqqqqqqqq"},
 	} {
-		got := c.m.encode()
-		back, err := decodeMetadata(got)
-		if err != nil || back.marks != c.m || back.topic != (topicID{}) || back.pasts != nil {
+		got := c.m.Encode()
+		back, err := DecodeMetadata(got)
+		if err != nil || back.Bitmap != c.m || back.Topic != (topicname.ID{}) || back.Attempts != nil {
 			t.Errorf("%s: %q reads as other marks: %v", c.name, got, err)
 		}
 		if got != c.want {
@@ -57,23 +59,23 @@ func TestMarksFormatV1(t *testing.T) {
 // As frozen as v1. An id that is not known leaves v1.
 func TestMarksFormatV2(t *testing.T) {
 	t.Parallel()
-	id := topicID{0: 1, 15: 2}
+	id := topicname.ID{0: 1, 15: 2}
 	for _, c := range []struct {
 		name string
-		id   topicID
-		m    marks
+		id   topicname.ID
+		m    Bitmap
 		want string
 	}{
-		{"nothing", id, marks{}, "v2;AQAAAAAAAAAAAAAAAAAAAg"},
+		{"nothing", id, Bitmap{}, "v2;AQAAAAAAAAAAAAAAAAAAAg"},
 		{"one", id, marksOf(1), "v2;AQAAAAAAAAAAAAAAAAAAAgEC"},
 		{"bits", id, marksOf(1, 3, 5, 7, 9, 11), "v2;AQAAAAAAAAAAAAAAAAAAAgGqCg"},
-		{"no id and nothing", topicID{}, marks{}, ""},
-		{"no id", topicID{}, marksOf(1), "v1;AQI"},
+		{"no id and nothing", topicname.ID{}, Bitmap{}, ""},
+		{"no id", topicname.ID{}, marksOf(1), "v1;AQI"},
 	} {
-		got := (&metadata{topic: c.id, marks: c.m}).encode()
-		back, err := decodeMetadata(got)
-		if err != nil || back.topic != c.id || back.marks != c.m || back.pasts != nil {
-			t.Errorf("%s: %q reads as topic %x, and other marks or pasts: %v", c.name, got, back.topic, err)
+		got := (&Metadata{Topic: c.id, Bitmap: c.m}).Encode()
+		back, err := DecodeMetadata(got)
+		if err != nil || back.Topic != c.id || back.Bitmap != c.m || back.Attempts != nil {
+			t.Errorf("%s: %q reads as topic %x, and other marks or pasts: %v", c.name, got, back.Topic, err)
 		}
 		if got != c.want {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
@@ -83,21 +85,21 @@ func TestMarksFormatV2(t *testing.T) {
 
 func TestMarksAlwaysFit(t *testing.T) {
 	t.Parallel()
-	var m marks
-	for i := int64(1); i < spanCap; i += 2 {
+	var m Bitmap
+	for i := int64(1); i < Window; i += 2 {
 		m.set(i)
 	}
-	if got := len(m.encode()); got > 1400 {
+	if got := len(m.Encode()); got > 1400 {
 		t.Errorf("the worst pattern takes %d characters, want at most 1400", got)
 	}
-	if got := len((&metadata{topic: topicID{1}, marks: m}).encode()); got != 1391 {
+	if got := len((&Metadata{Topic: topicname.ID{1}, Bitmap: m}).Encode()); got != 1391 {
 		t.Errorf("the worst pattern takes %d characters with an id, want 1391", got)
 	}
 }
 
 func TestForeignMetadataIsNoMarks(t *testing.T) {
 	t.Parallel()
-	raw := func(b ...byte) string { return marksPrefix + base64.RawStdEncoding.EncodeToString(b) }
+	raw := func(b ...byte) string { return prefixV1 + base64.RawStdEncoding.EncodeToString(b) }
 	for name, text := range map[string]string{
 		"other":               "hello",
 		"other version":       "v2;AAEB",
@@ -114,31 +116,31 @@ func TestForeignMetadataIsNoMarks(t *testing.T) {
 		"too many bits":       raw(append([]byte{kindBits, 2}, []byte(strings.Repeat("\x01", 1024))...)...),
 		"padding":             "v1;AAEB====",
 		"not base64":          "v1;!!!!",
-		"longer than brokers": marksPrefix + strings.Repeat("A", maxMetadata),
+		"longer than brokers": prefixV1 + strings.Repeat("A", maxMetadata),
 	} {
-		if m, err := decodeMetadata(text); err == nil || m.marks != (marks{}) {
-			t.Errorf("%s: got %d marks and error %v, want an error", name, m.marks.n, err)
+		if m, err := DecodeMetadata(text); err == nil || m.Bitmap != (Bitmap{}) {
+			t.Errorf("%s: got %d marks and error %v, want an error", name, m.Bitmap.N, err)
 		}
 	}
 }
 
 func TestForeignMetadataNamesNoTopic(t *testing.T) {
 	t.Parallel()
-	raw := func(b ...byte) string { return idPrefix + base64.RawStdEncoding.EncodeToString(b) }
-	id := topicID{1, 15: 2}
+	raw := func(b ...byte) string { return prefixV2 + base64.RawStdEncoding.EncodeToString(b) }
+	id := topicname.ID{1, 15: 2}
 	for name, text := range map[string]string{
-		"prefix alone":        idPrefix,
+		"prefix alone":        prefixV2,
 		"half an id":          raw(id[:8]...),
 		"no id":               raw(make([]byte, 16)...),
 		"kind alone":          raw(append(id[:], kindRuns)...),
 		"unknown kind":        raw(append(id[:], 2, 1, 1)...),
 		"last run not done":   raw(append(id[:], kindRuns, 1, 1, 1)...),
 		"commit point done":   raw(append(id[:], kindBits, 1)...),
-		"both versions":       marksPrefix + raw(id[:]...),
+		"both versions":       prefixV1 + raw(id[:]...),
 		"padding":             raw(id[:]...) + "==",
-		"longer than brokers": idPrefix + strings.Repeat("A", maxMetadata),
+		"longer than brokers": prefixV2 + strings.Repeat("A", maxMetadata),
 	} {
-		if m, err := decodeMetadata(text); err == nil || m.topic != (topicID{}) || m.marks != (marks{}) || m.pasts != nil {
+		if m, err := DecodeMetadata(text); err == nil || m.Topic != (topicname.ID{}) || m.Bitmap != (Bitmap{}) || m.Attempts != nil {
 			t.Errorf("%s: got %+v and error %v, want an error", name, m, err)
 		}
 	}
@@ -147,22 +149,22 @@ func TestForeignMetadataNamesNoTopic(t *testing.T) {
 // As frozen as v1 and v2.
 func TestMetadataFormatV3(t *testing.T) {
 	t.Parallel()
-	id := topicID{0: 1, 15: 2}
-	two := pasts{{at: 0, Attempts: Attempts{Calls: 3, Failures: 2}}, {at: 7, Attempts: Attempts{Calls: 1, Failures: 1}}, {at: 8, Attempts: Attempts{Calls: 1, Failures: 1}}}
+	id := topicname.ID{0: 1, 15: 2}
+	two := AttemptList{{at: 0, Attempts: Attempts{Calls: 3, Failures: 2}}, {at: 7, Attempts: Attempts{Calls: 1, Failures: 1}}, {at: 8, Attempts: Attempts{Calls: 1, Failures: 1}}}
 	for _, c := range []struct {
 		name string
-		m    metadata
+		m    Metadata
 		want string
 	}{
-		{"no marks", metadata{topic: id, pasts: two[:1]}, "v3;AQAAAAAAAAAAAAAAAAAAAgAAAQID"},
-		{"marks and runs", metadata{topic: id, marks: marksOf(1), pasts: two}, "v3;AQAAAAAAAAAAAAAAAAAAAgIBAgABAgMGAgEB"},
-		{"far", metadata{topic: id, pasts: pasts{{at: spanCap - 1, Attempts: Attempts{Calls: 300, Failures: 299}}}}, "v3;AQAAAAAAAAAAAAAAAAAAAgD/PwGrAqwC"},
-		{"no call left", metadata{topic: id, pasts: pasts{{at: 0, Attempts: Attempts{Failures: 3}}}}, "v3;AQAAAAAAAAAAAAAAAAAAAgAAAQMA"},
-		{"no id", metadata{marks: marksOf(1), pasts: two}, "v1;AQI"},
+		{"no marks", Metadata{Topic: id, Attempts: two[:1]}, "v3;AQAAAAAAAAAAAAAAAAAAAgAAAQID"},
+		{"marks and runs", Metadata{Topic: id, Bitmap: marksOf(1), Attempts: two}, "v3;AQAAAAAAAAAAAAAAAAAAAgIBAgABAgMGAgEB"},
+		{"far", Metadata{Topic: id, Attempts: AttemptList{{at: Window - 1, Attempts: Attempts{Calls: 300, Failures: 299}}}}, "v3;AQAAAAAAAAAAAAAAAAAAAgD/PwGrAqwC"},
+		{"no call left", Metadata{Topic: id, Attempts: AttemptList{{at: 0, Attempts: Attempts{Failures: 3}}}}, "v3;AQAAAAAAAAAAAAAAAAAAAgAAAQMA"},
+		{"no id", Metadata{Bitmap: marksOf(1), Attempts: two}, "v1;AQI"},
 	} {
-		got := c.m.encode()
-		back, err := decodeMetadata(got)
-		if err != nil || back.topic != c.m.topic || back.marks != c.m.marks || c.m.topic != (topicID{}) && !slices.Equal(back.pasts, c.m.pasts) {
+		got := c.m.Encode()
+		back, err := DecodeMetadata(got)
+		if err != nil || back.Topic != c.m.Topic || back.Bitmap != c.m.Bitmap || c.m.Topic != (topicname.ID{}) && !slices.Equal(back.Attempts, c.m.Attempts) {
 			t.Errorf("%s: %q reads as %+v, %v", c.name, got, back, err)
 		}
 		if got != c.want {
@@ -174,38 +176,38 @@ func TestMetadataFormatV3(t *testing.T) {
 // However many jobs failed, the marks fit, and the pasts of the first jobs with them.
 func TestPastsThatDontFitAreLeftOut(t *testing.T) {
 	t.Parallel()
-	m := metadata{topic: topicID{1}}
-	for i := int64(1); i < spanCap; i += 2 {
-		m.marks.set(i)
+	m := Metadata{Topic: topicname.ID{1}}
+	for i := int64(1); i < Window; i += 2 {
+		m.Bitmap.set(i)
 	}
-	for i := int64(0); i < spanCap; i += 2 {
-		m.pasts.set(i, Attempts{Calls: int(i%7) + 9, Failures: int(i%5) + 1})
+	for i := int64(0); i < Window; i += 2 {
+		m.Attempts.set(i, Attempts{Calls: int(i%7) + 9, Failures: int(i%5) + 1})
 	}
-	text := m.encode()
-	got, err := decodeMetadata(text)
-	if n := len(got.pasts); err != nil || len(text) > maxMetadata || got.marks != m.marks || n < 400 || !slices.Equal(got.pasts, m.pasts[:n]) {
+	text := m.Encode()
+	got, err := DecodeMetadata(text)
+	if n := len(got.Attempts); err != nil || len(text) > maxMetadata || got.Bitmap != m.Bitmap || n < 400 || !slices.Equal(got.Attempts, m.Attempts[:n]) {
 		t.Errorf("got %d pasts in %d characters, %v; want the marks and the first pasts", n, len(text), err)
 	}
-	wall := metadata{topic: topicID{1}}
-	for i := range int64(spanCap) {
-		wall.pasts.set(i, Attempts{Calls: 4, Failures: 4})
+	wall := Metadata{Topic: topicname.ID{1}}
+	for i := range int64(Window) {
+		wall.Attempts.set(i, Attempts{Calls: 4, Failures: 4})
 	}
-	if text := wall.encode(); len(text) > 40 {
+	if text := wall.Encode(); len(text) > 40 {
 		t.Errorf("a wall of jobs that failed equally often takes %d characters", len(text))
 	}
-	huge := metadata{topic: topicID{1}, pasts: pasts{{Attempts: Attempts{Calls: math.MaxInt32, Failures: math.MaxInt32}}}}
-	if got, err := decodeMetadata(huge.encode()); err != nil || len(got.pasts) != 1 {
-		t.Errorf("counts that a producer made up: got %+v, %v", got.pasts, err)
+	huge := Metadata{Topic: topicname.ID{1}, Attempts: AttemptList{{Attempts: Attempts{Calls: math.MaxInt32, Failures: math.MaxInt32}}}}
+	if got, err := DecodeMetadata(huge.Encode()); err != nil || len(got.Attempts) != 1 {
+		t.Errorf("counts that a producer made up: got %+v, %v", got.Attempts, err)
 	}
 }
 
 func TestForeignPastsAreIgnored(t *testing.T) {
 	t.Parallel()
-	raw := func(b ...byte) string { return pastsPrefix + base64.RawStdEncoding.EncodeToString(b) }
-	id := topicID{1, 15: 2}
+	raw := func(b ...byte) string { return prefixV3 + base64.RawStdEncoding.EncodeToString(b) }
+	id := topicname.ID{1, 15: 2}
 	with := func(b ...byte) string { return raw(append(id[:], b...)...) }
 	for name, text := range map[string]string{
-		"prefix alone":        pastsPrefix,
+		"prefix alone":        prefixV3,
 		"half an id":          raw(id[:8]...),
 		"no id":               raw(append(make([]byte, 16), 0, 0, 1, 1, 0)...),
 		"no length":           with(),
@@ -219,9 +221,9 @@ func TestForeignPastsAreIgnored(t *testing.T) {
 		"too many failures":   with(0, 0, 1, 0xff, 0xff, 0xff, 0xff, 0x7f, 0),
 		"cut varint":          with(0, 0, 1, 1, 0x80),
 		"padding":             with(0, 0, 1, 1, 0) + "=",
-		"longer than brokers": pastsPrefix + strings.Repeat("A", maxMetadata),
+		"longer than brokers": prefixV3 + strings.Repeat("A", maxMetadata),
 	} {
-		if m, err := decodeMetadata(text); err == nil || m.topic != (topicID{}) || m.marks != (marks{}) || m.pasts != nil {
+		if m, err := DecodeMetadata(text); err == nil || m.Topic != (topicname.ID{}) || m.Bitmap != (Bitmap{}) || m.Attempts != nil {
 			t.Errorf("%s: got %+v and error %v, want an error", name, m, err)
 		}
 	}
@@ -235,15 +237,15 @@ func FuzzDecodeMetadata(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		m, err := decodeMetadata(text)
+		m, err := DecodeMetadata(text)
 		if err != nil {
 			return
 		}
-		if m.marks.n > spanCap || m.marks.done(0) || m.pasts.span() > spanCap {
+		if m.Bitmap.N > Window || m.Bitmap.Has(0) || m.Attempts.span() > Window {
 			t.Fatalf("%q: got %+v", text, m)
 		}
-		back, err := decodeMetadata(m.encode())
-		if err != nil || back.topic != m.topic || back.marks != m.marks || !slices.Equal(back.pasts, m.pasts) {
+		back, err := DecodeMetadata(m.Encode())
+		if err != nil || back.Topic != m.Topic || back.Bitmap != m.Bitmap || !slices.Equal(back.Attempts, m.Attempts) {
 			t.Fatalf("%q does not survive a round trip: %+v, %v", text, back, err)
 		}
 	})

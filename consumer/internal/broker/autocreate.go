@@ -1,4 +1,4 @@
-package consumer
+package broker
 
 import (
 	"bytes"
@@ -12,10 +12,10 @@ import (
 // kafka-go's group membership asks for its topic with AllowAutoTopicCreation, and
 // has no setting for that. On a broker that creates topics, a deleted topic would
 // come back empty, with the broker's own number of partitions. So the connections
-// of the membership clear that flag in each request that they write.
+// committedIn the membership clear that flag in each request that they write.
 
 // dialReadOnly opens a connection that creates no topic.
-func (c *client) dialReadOnly(ctx context.Context, network, addr string) (net.Conn, error) {
+func (c *Client) dialReadOnly(ctx context.Context, network, addr string) (net.Conn, error) {
 	conn, err := c.dialBelow(ctx, network, addr)
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ const requestHead = 4 + 2 + 2
 // requestStream follows the requests in what a client writes.
 type requestStream struct {
 	head [requestHead]byte
-	have int // of head
+	have int // committedIn head
 	left int // bytes of the request behind head
 }
 

@@ -1,4 +1,4 @@
-package consumer
+package broker
 
 import (
 	"context"
@@ -10,18 +10,43 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // This file has what nodes and the commands for dead letters ask of a log.
 
-// fetchVersion is the last one that names topics and is not in the newer coding
-// of sizes; Kafka 4 still speaks it.
-const fetchVersion = 11
+// FetchVersion is the last one that names topics and is not in the newer coding
+// committedIn sizes; Kafka 4 still speaks it.
+const FetchVersion = 11
 
-// askRecords is a request for committed records of one topic. A broker waits for
+const (
+	// FetchWait bounds a long poll, and with it how long a partition whose records
+	// have all been read may have to wait for its place in one.
+	FetchWait = 250 * time.Millisecond
+	// FetchBytes of a partition are plenty at throttled rates. A single batch that
+	// is larger comes whole all the same; where a broker cuts it, the limit grows.
+	FetchBytes    = 256 << 10
+	MaxFetchBytes = 128 << 20
+
+	readCommitted = 1
+)
+
+// CommittedRecords reads a partition's part of an answer, from offset at on, and
+// says where the next fetch begins. The records last as long as the answer.
+func CommittedRecords(res *kmsg.FetchResponseTopicPartition, at int64, unpack kgo.Decompressor) ([]*kgo.Record, int64, error) {
+	part, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
+		Offset: at, IsolationLevel: kgo.ReadCommitted(), Partition: res.Partition,
+	}, res, unpack, nil)
+	if part.Err != nil && next == at {
+		return nil, at, fmt.Errorf("read records from offset %d: %w", at, part.Err)
+	}
+	return part.Records, next, nil // what can't be read is met again at the next fetch
+}
+
+// NewFetch is a request for committed records of one topic. A broker waits for
 // the first of them, and answers as soon as any partition has some.
-func askRecords(topic string, wait time.Duration, most int32) *kmsg.FetchRequest {
+func NewFetch(topic string, wait time.Duration, most int32) *kmsg.FetchRequest {
 	req := kmsg.NewPtrFetchRequest()
 	req.SessionEpoch, req.IsolationLevel = -1, readCommitted
 	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = int32(wait/time.Millisecond), 1, most
@@ -31,17 +56,17 @@ func askRecords(topic string, wait time.Duration, most int32) *kmsg.FetchRequest
 	return req
 }
 
-// askPartition adds a partition to such a request, with the next offset and the
+// AddToFetch adds a partition to such a request, with the next offset and the
 // most bytes of it.
-func askPartition(req *kmsg.FetchRequest, id int, at int64, most int32) {
+func AddToFetch(req *kmsg.FetchRequest, id int, at int64, most int32) {
 	p := kmsg.NewFetchRequestTopicPartition()
 	p.Partition, p.FetchOffset, p.PartitionMaxBytes = int32(id), at, most
 	p.CurrentLeaderEpoch, p.LogStartOffset = -1, -1
 	req.Topics[0].Partitions = append(req.Topics[0].Partitions, p)
 }
 
-// answeredBy is what a broker says of a topic's partitions.
-func answeredBy(res kmsg.Response) ([]kmsg.FetchResponseTopicPartition, error) {
+// FetchedPartitions is what a broker says of a topic's partitions.
+func FetchedPartitions(res kmsg.Response) ([]kmsg.FetchResponseTopicPartition, error) {
 	r, ok := res.(*kmsg.FetchResponse)
 	switch {
 	case !ok || len(r.Topics) > 1:
@@ -54,18 +79,18 @@ func answeredBy(res kmsg.Response) ([]kmsg.FetchResponseTopicPartition, error) {
 	return r.Topics[0].Partitions, nil
 }
 
-// fetchCommitted asks for records of one partition from an offset on, limit bytes
+// FetchPartition asks for records of one partition from an offset on, limit bytes
 // at most, and waits fetchWait for the first. What it gives to use lasts no longer
 // than that call.
-func fetchCommitted(ctx context.Context, cl *client, topic string, partition int, at int64, limit int32, use func(*kmsg.FetchResponseTopicPartition) error) error {
+func FetchPartition(ctx context.Context, cl *Client, topic string, partition int, at int64, limit int32, use func(*kmsg.FetchResponseTopicPartition) error) error {
 	addr, err := leaderOf(ctx, cl, topic, partition)
 	if err != nil {
 		return err
 	}
-	req := askRecords(topic, fetchWait, limit)
-	askPartition(req, partition, at, limit)
-	return cl.ask(ctx, addr, req, fetchVersion, func(res kmsg.Response) error {
-		parts, err := answeredBy(res)
+	req := NewFetch(topic, FetchWait, limit)
+	AddToFetch(req, partition, at, limit)
+	return cl.Ask(ctx, addr, req, FetchVersion, func(res kmsg.Response) error {
+		parts, err := FetchedPartitions(res)
 		switch {
 		case err != nil:
 			return err
@@ -79,7 +104,7 @@ func fetchCommitted(ctx context.Context, cl *client, topic string, partition int
 }
 
 // leaderOf is where a partition's leader listens, as far as kafka-go remembers.
-func leaderOf(ctx context.Context, cl *client, topic string, partition int) (string, error) {
+func leaderOf(ctx context.Context, cl *Client, topic string, partition int) (string, error) {
 	leaders, err := leadersOf(ctx, cl, topic)
 	if err != nil {
 		return "", err
@@ -92,7 +117,7 @@ func leaderOf(ctx context.Context, cl *client, topic string, partition int) (str
 }
 
 // leadersOf is likewise where all of a topic's leaders listen.
-func leadersOf(ctx context.Context, cl *client, topic string) (map[int]string, error) {
+func leadersOf(ctx context.Context, cl *Client, topic string) (map[int]string, error) {
 	res, err := cl.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
 	if err != nil {
 		return nil, fmt.Errorf("ask for the leaders: %w", err)
@@ -108,35 +133,10 @@ func leadersOf(ctx context.Context, cl *client, topic string) (map[int]string, e
 	return leaders, nil
 }
 
-// committedIn is what a group has committed in the partitions of a topic; those
-// where it has nothing are left out.
-func (c *Consumer) committedIn(ctx context.Context, group, topic string) (map[int]int64, error) {
-	res, err := c.client.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: group}) // no topics: all
-	if err == nil {
-		err = res.Error
-	}
-	if errors.Is(err, kafka.GroupIdNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("fetch offsets: %w", err)
-	}
-	all := make(map[int]int64)
-	for _, p := range res.Topics[topic] {
-		if p.Error != nil {
-			return nil, fmt.Errorf("fetch offset of partition %d: %w", p.Partition, p.Error)
-		}
-		if p.CommittedOffset >= 0 {
-			all[p.Partition] = p.CommittedOffset
-		}
-	}
-	return all, nil
-}
-
-// logEnds are the first offset of a partition, and the one behind its last: of all
+// LogEnds are the first offset of a partition, and the one behind its last: of all
 // records, or of those that are settled among transactions.
-func logEnds(ctx context.Context, cl *client, topic string, id int, level kafka.IsolationLevel) (first, last int64, err error) {
-	logs, err := listEnds(ctx, cl, topic, []int{id}, level)
+func LogEnds(ctx context.Context, cl *Client, topic string, id int, level kafka.IsolationLevel) (first, last int64, err error) {
+	logs, err := ListEnds(ctx, cl, topic, []int{id}, level)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -148,10 +148,10 @@ func logEnds(ctx context.Context, cl *client, topic string, id int, level kafka.
 	return 0, 0, errors.New("list offsets: the partition is not in the answer")
 }
 
-// listEnds asks for that of several partitions; each has an error of its own.
+// ListEnds asks for that of several partitions; each has an error of its own.
 // kafka-go would send a request of its own, on a connection of its own, for each
 // end of each partition.
-func listEnds(ctx context.Context, cl *client, topic string, ids []int, level kafka.IsolationLevel) ([]kafka.PartitionOffsets, error) {
+func ListEnds(ctx context.Context, cl *Client, topic string, ids []int, level kafka.IsolationLevel) ([]kafka.PartitionOffsets, error) {
 	leaders, err := leadersOf(ctx, cl, topic)
 	if err != nil {
 		return nil, fmt.Errorf("list offsets: %w", err)
@@ -168,17 +168,17 @@ func listEnds(ctx context.Context, cl *client, topic string, ids []int, level ka
 	}
 	var brokers sync.WaitGroup
 	for addr, some := range led {
-		brokers.Go(func() { endsAt(ctx, cl, addr, topic, some, level) })
+		brokers.Go(func() { endsFrom(ctx, cl, addr, topic, some, level) })
 	}
 	brokers.Wait()
 	return all, nil
 }
 
-// endsAt asks one broker for the ends of partitions that it leads. A request
+// endsFrom asks one broker for the ends of partitions that it leads. A request
 // can't ask for two offsets of one partition.
-func endsAt(ctx context.Context, cl *client, addr, topic string, some []*kafka.PartitionOffsets, level kafka.IsolationLevel) {
+func endsFrom(ctx context.Context, cl *Client, addr, topic string, some []*kafka.PartitionOffsets, level kafka.IsolationLevel) {
 	for _, end := range []int64{kafka.FirstOffset, kafka.LastOffset} {
-		err := cl.ask(ctx, addr, askEnds(topic, some, end, level), listOffsetsVersion, func(res kmsg.Response) error {
+		err := cl.Ask(ctx, addr, askEnds(topic, some, end, level), listOffsetsVersion, func(res kmsg.Response) error {
 			return readEnds(res, some, end)
 		})
 		if err != nil {

@@ -1,0 +1,22 @@
+package consumer
+
+import (
+	"context"
+
+	"dispatcher/consumer/internal/broker"
+	"dispatcher/consumer/internal/offsets"
+)
+
+// Connection is how to reach the cluster: brokers, client id, SASL, TLS and Dial.
+type Connection = broker.Connection
+
+// SASL is how a client proves who it is.
+type SASL = broker.SASL
+
+// FixedLogin is a login for [SASL] that never changes.
+func FixedLogin(username, password string) func(context.Context) (string, string, error) {
+	return broker.FixedLogin(username, password)
+}
+
+// Attempts are the calls that a job has had, and how many of them count as failures.
+type Attempts = offsets.Attempts

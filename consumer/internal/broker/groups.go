@@ -1,0 +1,106 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"dispatcher/consumer/internal/offsets"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// CommittedIn is what a group has committed in the partitions of a topic; those
+// where it has nothing are left out.
+func (c *Client) CommittedIn(ctx context.Context, group, topic string) (map[int]int64, error) {
+	res, err := c.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: group}) // no topics: all
+	if err == nil {
+		err = res.Error
+	}
+	if errors.Is(err, kafka.GroupIdNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("fetch offsets: %w", err)
+	}
+	all := make(map[int]int64)
+	for _, p := range res.Topics[topic] {
+		if p.Error != nil {
+			return nil, fmt.Errorf("fetch offset of partition %d: %w", p.Partition, p.Error)
+		}
+		if p.CommittedOffset >= 0 {
+			all[p.Partition] = p.CommittedOffset
+		}
+	}
+	return all, nil
+}
+
+// Members are those of a group.
+func (c *Client) Members(ctx context.Context, group string) ([]kafka.DescribeGroupsResponseMember, error) {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
+	res, err := c.DescribeGroups(ctx, &kafka.DescribeGroupsRequest{GroupIDs: []string{group}})
+	if err != nil {
+		return nil, fmt.Errorf("describe group: %w", err)
+	}
+	if len(res.Groups) != 1 {
+		return nil, errors.New("describe group: it is not in the answer")
+	}
+	if err := res.Groups[0].Error; err != nil {
+		return nil, fmt.Errorf("describe group: %w", err)
+	}
+	return res.Groups[0].Members, nil
+}
+
+// Positions asks what a group has committed in partitions, and where their logs begin
+// and end. It leaves out the partitions of which something is not known; its error is
+// about one of them then.
+func (c *Client) Positions(ctx context.Context, group, topic string, ids []int, level kafka.IsolationLevel) (map[int]offsets.Position, error) {
+	// The offsets first: a log's end that is read later can only be higher.
+	committed, fault, err := c.committedOf(ctx, group, topic, ids)
+	if err != nil {
+		return nil, fmt.Errorf("fetch offsets of group %s: %w", group, err)
+	}
+	ends, err := ListEnds(ctx, c, topic, ids, level)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[int]offsets.Position, len(ends))
+	for _, l := range ends {
+		if l.Error != nil {
+			fault = fmt.Errorf("list offsets of partition %d: %w", l.Partition, l.Error)
+			continue
+		}
+		if at, ok := committed[l.Partition]; ok {
+			all[l.Partition] = offsets.NewPosition(l.FirstOffset, l.LastOffset, at.CommittedOffset, at.Metadata)
+		}
+	}
+	return all, fault
+}
+
+// committedOf leaves out the partitions that have a fault; it returns one of these. A
+// group that does not exist has committed nothing.
+func (c *Client) committedOf(ctx context.Context, group, topic string, ids []int) (all map[int]kafka.OffsetFetchPartition, fault, err error) {
+	res, err := c.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{topic: ids}})
+	if err == nil {
+		err = res.Error
+	}
+	all = make(map[int]kafka.OffsetFetchPartition, len(ids))
+	if errors.Is(err, kafka.GroupIdNotFound) {
+		for _, id := range ids {
+			all[id] = kafka.OffsetFetchPartition{Partition: id, CommittedOffset: -1}
+		}
+		return all, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, p := range res.Topics[topic] {
+		if p.Error != nil {
+			fault = fmt.Errorf("fetch offset of partition %d: %w", p.Partition, p.Error)
+			continue
+		}
+		all[p.Partition] = p
+	}
+	return all, fault, nil
+}

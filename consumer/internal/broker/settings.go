@@ -1,0 +1,91 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+)
+
+const Forever = time.Duration(math.MaxInt64)
+
+// The settings of topics that matter here.
+const (
+	MaxMessageBytes   = "max.message.bytes"
+	CleanupPolicy     = "cleanup.policy"
+	MinInsyncReplicas = "min.insync.replicas"
+	RetentionTime     = "retention.ms"
+	RetentionBytes    = "retention.bytes"
+)
+
+// Setting is the value of a topic's setting.
+type Setting struct {
+	Value string
+	Own   bool // set for this topic, not for the cluster
+}
+
+// TopicSettings are by name. Those that the cluster does not tell are missing.
+type TopicSettings map[string]Setting
+
+// Number of a setting; false: it is not told.
+func (s TopicSettings) Number(name string) (int64, bool) {
+	n, err := strconv.ParseInt(s[name].Value, 10, 64)
+	return n, err == nil
+}
+
+// Retention is how long records are kept; 0: it is not told.
+func (s TopicSettings) Retention() time.Duration {
+	return ParseDuration(s[RetentionTime].Value, time.Millisecond)
+}
+
+func (s TopicSettings) Compacted() bool {
+	return slices.Contains(strings.Split(strings.ReplaceAll(s[CleanupPolicy].Value, " ", ""), ","), "compact")
+}
+
+// configSourceTopic: the setting is the topic's own.
+const configSourceTopic = 1
+
+// DescribeTopics asks for the settings of topics. Of those that this client may
+// not see it returns none.
+func DescribeTopics(ctx context.Context, cl *Client, topics []string) (map[string]TopicSettings, error) {
+	req := &kafka.DescribeConfigsRequest{}
+	for _, t := range topics {
+		req.Resources = append(req.Resources, kafka.DescribeConfigRequestResource{
+			ResourceType: kafka.ResourceTypeTopic, ResourceName: t,
+			ConfigNames: []string{MaxMessageBytes, CleanupPolicy, MinInsyncReplicas, RetentionTime, RetentionBytes},
+		})
+	}
+	res, err := cl.DescribeConfigs(ctx, req)
+	if err != nil {
+		return nil, fmt.Errorf("ask for the settings of topics: %w", err)
+	}
+	all := make(map[string]TopicSettings, len(res.Resources))
+	for _, r := range res.Resources {
+		if r.Error != nil {
+			continue
+		}
+		s := make(TopicSettings, len(r.ConfigEntries))
+		for _, e := range r.ConfigEntries {
+			s[e.ConfigName] = Setting{e.ConfigValue, e.ConfigSource == configSourceTopic}
+		}
+		all[r.ResourceName] = s
+	}
+	return all, nil
+}
+
+// ParseDuration reads so many units; 0: can't be read. -1 is for ever.
+func ParseDuration(text string, unit time.Duration) time.Duration {
+	n, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case err != nil:
+		return 0
+	case n < 0 || n > int64(Forever/unit):
+		return Forever
+	}
+	return time.Duration(n) * unit
+}
