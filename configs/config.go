@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"dispatcher/internal/tlsfiles"
 	"dispatcher/throttle"
 )
 
@@ -35,28 +36,28 @@ type Log struct {
 
 // Kafka says where jobs come from. Sizes are in bytes.
 type Kafka struct {
-	Brokers        []string      `yaml:"brokers"`
-	Group          string        `yaml:"group"`
-	Topics         []string      `yaml:"topics"`
-	Lanes          []Lane        `yaml:"lanes"`         // instead of Topics, in order of priority
-	Order          string        `yaml:"order"`         // key, partition, none
-	RetryTopics    []string      `yaml:"retry_topics"`  // durations, rising
-	JobTimeout     time.Duration `yaml:"job_timeout"`   // 0: none
-	StalledAfter   time.Duration `yaml:"stalled_after"` // 0: never
-	MaxAsleep      int           `yaml:"max_asleep"`
-	MaxAsleepBytes int           `yaml:"max_asleep_bytes"`
-	Workers        int           `yaml:"workers"`
-	MaxJobBytes    int           `yaml:"max_job_bytes"`
-	StartAt        string        `yaml:"start_at"`     // first, last
-	OutOfRange     string        `yaml:"out_of_range"` // earliest, latest, stop
-	CreateTopics   bool          `yaml:"create_topics"`
-	Results        bool          `yaml:"results"`
-	CommitInterval time.Duration `yaml:"commit_interval"`
-	Heartbeat      time.Duration `yaml:"heartbeat"`
-	Session        time.Duration `yaml:"session"`
-	Drain          time.Duration `yaml:"drain"`
-	SASL           SASL          `yaml:"sasl"`
-	TLS            TLS           `yaml:"tls"`
+	Brokers        []string        `yaml:"brokers"`
+	Group          string          `yaml:"group"`
+	Topics         []string        `yaml:"topics"`
+	Lanes          []Lane          `yaml:"lanes"`         // instead of Topics, in order of priority
+	Order          string          `yaml:"order"`         // key, partition, none
+	RetryTopics    []string        `yaml:"retry_topics"`  // durations, rising
+	JobTimeout     time.Duration   `yaml:"job_timeout"`   // 0: none
+	StalledAfter   time.Duration   `yaml:"stalled_after"` // 0: never
+	MaxAsleep      int             `yaml:"max_asleep"`
+	MaxAsleepBytes int             `yaml:"max_asleep_bytes"`
+	Workers        int             `yaml:"workers"`
+	MaxJobBytes    int             `yaml:"max_job_bytes"`
+	StartAt        string          `yaml:"start_at"`     // first, last
+	OutOfRange     string          `yaml:"out_of_range"` // earliest, latest, stop
+	CreateTopics   bool            `yaml:"create_topics"`
+	Results        bool            `yaml:"results"`
+	CommitInterval time.Duration   `yaml:"commit_interval"`
+	Heartbeat      time.Duration   `yaml:"heartbeat"`
+	Session        time.Duration   `yaml:"session"`
+	Drain          time.Duration   `yaml:"drain"`
+	SASL           SASL            `yaml:"sasl"`
+	TLS            tlsfiles.Config `yaml:"tls"`
 }
 
 // Lane is a set of topics whose jobs go before those of the lanes that follow.
@@ -124,15 +125,6 @@ type AWS struct {
 	Region string `yaml:"region"` // empty: found as AWS's SDK does, or in the brokers' names
 }
 
-// TLS says how a connection is encrypted; [TLS.Open] makes it usable.
-type TLS struct {
-	Enabled    bool   `yaml:"enabled"`
-	CAFile     string `yaml:"ca_file"`
-	CertFile   string `yaml:"cert_file"`
-	KeyFile    string `yaml:"key_file"`
-	ServerName string `yaml:"server_name"`
-}
-
 // Redis says where the fleet shares its limit. One address is a single server;
 // several are a cluster or, with Master set, its sentinels.
 type Redis struct {
@@ -145,8 +137,8 @@ type Redis struct {
 	SentinelUsername string `yaml:"sentinel_username"`
 	SentinelPassword string `yaml:"sentinel_password" secret:"true"`
 
-	Namespace string `yaml:"namespace"`
-	TLS       TLS    `yaml:"tls"`
+	Namespace string          `yaml:"namespace"`
+	TLS       tlsfiles.Config `yaml:"tls"`
 }
 
 // Limit seeds one limit: what the provider allows, and how that is kept.
@@ -235,7 +227,7 @@ type HTTP struct {
 	CloudEvents      string            `yaml:"cloud_events"` // as_is, binary
 	Results          Results           `yaml:"results"`
 	Headers          map[string]string `yaml:"headers"`
-	TLS              TLS               `yaml:"tls"`
+	TLS              tlsfiles.Config   `yaml:"tls"`
 }
 
 // Results are what statuses mean that are not as by default: a status (404) or a

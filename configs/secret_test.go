@@ -125,22 +125,3 @@ func TestFaultsShowReferencesOnly(t *testing.T) {
 		t.Errorf("got %v, want the fault with the reference", err)
 	}
 }
-
-func TestTLSFilesAreNamed(t *testing.T) {
-	t.Parallel()
-	if built, err := (configs.TLS{}).Build(); built != nil || err != nil {
-		t.Errorf("disabled: got %v, %v, want nothing", built, err)
-	}
-	if built, err := (configs.TLS{Enabled: true, ServerName: "a"}).Build(); err != nil || built.ServerName != "a" || built.RootCAs != nil {
-		t.Errorf("enabled: got %v, %v", built, err)
-	}
-	for name, bad := range map[string]configs.TLS{
-		"ca_file":   {Enabled: true, CAFile: "default.yaml"},
-		"stat none": {Enabled: true, CAFile: "none"},
-		"cert_file": {Enabled: true, CertFile: "none", KeyFile: "none"},
-	} {
-		if _, err := bad.Build(); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("got %v, want it to name %s", err, name)
-		}
-	}
-}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"dispatcher/internal/fault"
 	"dispatcher/sender"
 	"dispatcher/throttle"
 )
@@ -85,9 +86,21 @@ func (f *faults) positive(path string, value time.Duration) {
 	f.refuse(value < time.Millisecond || value > maxDuration, path, value, "must be from 1ms to %s", maxDuration)
 }
 
-func (f *faults) tls(path string, t TLS) {
-	if err := t.check(); err != nil {
-		f.add(path, fmt.Errorf("%s.%w", path, err))
+// under takes over the faults that the owner of a section found. A hidden value
+// that came from references is shown as these alone.
+func (f *faults) under(path string, err error) {
+	var section fault.List
+	section.Under(path, err)
+	for _, e := range fault.All(section.Err()) {
+		written, referred := f.config.written[e.Field]
+		switch {
+		case e.Value == fault.Hidden && referred:
+			f.add(e.Field, fmt.Errorf("%s: %s: %s", e.Field, references(written), e.Remedy))
+		case e.Value == fault.Hidden:
+			f.refuse(true, e.Field, phrase(redacted), "%s", e.Remedy)
+		default:
+			f.refuse(true, e.Field, e.Value, "%s", e.Remedy)
+		}
 	}
 }
 
@@ -153,7 +166,7 @@ func (f *faults) kafka(k Kafka) {
 	f.positive("kafka.session", k.Session)
 	f.positive("kafka.drain", k.Drain)
 	f.sasl(k.SASL)
-	f.tls("kafka.tls", k.TLS)
+	f.under("kafka.tls", k.TLS.Validate())
 }
 
 func (f *faults) redis(r Redis) {
@@ -165,7 +178,7 @@ func (f *faults) redis(r Redis) {
 	f.refuse(r.Master == "" && r.SentinelUsername != "", "redis.sentinel_username", r.SentinelUsername, "there are sentinels only with redis.master")
 	f.refuse(r.Master == "" && r.SentinelPassword != "", "redis.sentinel_password", "***", "there are sentinels only with redis.master")
 	f.contract("redis.", throttle.CheckName("namespace", r.Namespace))
-	f.tls("redis.tls", r.TLS)
+	f.under("redis.tls", r.TLS.Validate())
 }
 
 func (f *faults) limits(limits []Limit) {
@@ -241,7 +254,7 @@ func (f *faults) sender(s Sender) {
 		}
 	}
 	f.headers("sender.http.headers", s.HTTP.Headers)
-	f.tls("sender.http.tls", s.HTTP.TLS)
+	f.under("sender.http.tls", s.HTTP.TLS.Validate())
 	f.oneOf("sender.on_unknown", s.OnUnknown, UnknownRetry, UnknownPark, UnknownDead)
 	f.within("sender.retry.attempts", s.Retry.Attempts, 1, maxAttempts)
 	f.positive("sender.retry.backoff", s.Retry.Backoff)

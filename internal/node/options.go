@@ -11,7 +11,6 @@ import (
 
 	"dispatcher/configs"
 	"dispatcher/consumer"
-	"dispatcher/internal/tlsfiles"
 	"dispatcher/sender"
 	"dispatcher/throttle"
 )
@@ -85,11 +84,11 @@ func consumerOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Regist
 func senderOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Registerer) (sender.HTTPOptions, error) {
 	h := cfg.Sender.HTTP
 	var handshake func() *tls.Config
-	if h.TLS.Enabled {
-		client, err := tlsfiles.Open(h.TLS.Files(log))
-		if err != nil {
-			return sender.HTTPOptions{}, fmt.Errorf("sender.http.tls.%w", err)
-		}
+	client, err := h.TLS.Open(log)
+	if err != nil {
+		return sender.HTTPOptions{}, fmt.Errorf("sender.http.tls.%w", err)
+	}
+	if client != nil {
 		handshake = client.Config
 	}
 	return sender.HTTPOptions{
