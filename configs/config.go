@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"dispatcher/internal/tlsfiles"
+	"dispatcher/sender"
 	"dispatcher/throttle"
 )
 
@@ -207,32 +208,11 @@ func (l Limit) guard() (time.Duration, error) {
 
 // Sender says how a job is sent, and what follows when that fails.
 type Sender struct {
-	HTTP      HTTP    `yaml:"http"`
-	OnUnknown string  `yaml:"on_unknown"` // retry, park, dlq
-	Retry     Retry   `yaml:"retry"`
-	Breaker   Breaker `yaml:"breaker"`
+	HTTP      sender.Config `yaml:"http"`       // header names are in lower case
+	OnUnknown string        `yaml:"on_unknown"` // retry, park, dlq
+	Retry     Retry         `yaml:"retry"`
+	Breaker   Breaker       `yaml:"breaker"`
 }
-
-// HTTP is the call to the provider. Header names are in lower case.
-type HTTP struct {
-	URL              string            `yaml:"url"`
-	Method           string            `yaml:"method"`
-	Timeout          time.Duration     `yaml:"timeout"` // from the write to the end of the answer
-	DialTimeout      time.Duration     `yaml:"dial_timeout"`
-	IdleTimeout      time.Duration     `yaml:"idle_timeout"`
-	MaxConnAge       time.Duration     `yaml:"max_conn_age"` // 0: without a bound
-	MaxResponseBytes int               `yaml:"max_response_bytes"`
-	KeepAnswers      bool              `yaml:"keep_answers"`
-	MessageID        string            `yaml:"message_id"`   // header:NAME, json:PATH
-	CloudEvents      string            `yaml:"cloud_events"` // as_is, binary
-	Results          Results           `yaml:"results"`
-	Headers          map[string]string `yaml:"headers"`
-	TLS              tlsfiles.Config   `yaml:"tls"`
-}
-
-// Results are what statuses mean that are not as by default: a status (404) or a
-// range (500-599), and the result's name.
-type Results map[string]string
 
 // Retry says how often, and after which waits, a failed call is made again.
 type Retry struct {

@@ -12,28 +12,24 @@ import (
 	"time"
 
 	"dispatcher/internal/fault"
-	"dispatcher/sender"
 	"dispatcher/throttle"
 )
 
 // Bounds on sizes that come from outside.
 const (
-	maxWorkers       = 65536
-	maxAsleep        = 1 << 20
-	minAsleepBytes   = 1 << 20
-	maxAsleepBytes   = 1 << 30
-	minJobBytes      = 1 << 10
-	maxJobBytes      = 64 << 20
-	maxResponseBytes = 16 << 20
-	maxAttempts      = 1000
-	maxFailures      = 100_000
-	maxHeaders       = 100
-	maxHeartbeat     = time.Second
-	maxDuration      = time.Hour
-	maxConnAge       = 24 * time.Hour
-	maxJobTimeout    = 24 * time.Hour
-	minStalledAfter  = 5 * time.Second
-	maxStalledAfter  = time.Hour
+	maxWorkers      = 65536
+	maxAsleep       = 1 << 20
+	minAsleepBytes  = 1 << 20
+	maxAsleepBytes  = 1 << 30
+	minJobBytes     = 1 << 10
+	maxJobBytes     = 64 << 20
+	maxAttempts     = 1000
+	maxFailures     = 100_000
+	maxHeartbeat    = time.Second
+	maxDuration     = time.Hour
+	maxJobTimeout   = 24 * time.Hour
+	minStalledAfter = 5 * time.Second
+	maxStalledAfter = time.Hour
 )
 
 // topicName leaves room for the .dlq of a topic: Kafka takes 249 characters.
@@ -237,24 +233,7 @@ func joined(err error) []error {
 }
 
 func (f *faults) sender(s Sender) {
-	f.oneOf("sender.http.method", s.HTTP.Method, "POST", "PUT", "PATCH", "GET", "DELETE")
-	f.url(urlKey, s.HTTP)
-	f.positive("sender.http.timeout", s.HTTP.Timeout)
-	f.positive("sender.http.dial_timeout", s.HTTP.DialTimeout)
-	f.positive("sender.http.idle_timeout", s.HTTP.IdleTimeout)
-	f.refuse(s.HTTP.MaxConnAge != 0 && (s.HTTP.MaxConnAge < time.Second || s.HTTP.MaxConnAge > maxConnAge), "sender.http.max_conn_age", s.HTTP.MaxConnAge,
-		"must be from 1s to %s, or 0s for no bound", maxConnAge)
-	f.within("sender.http.max_response_bytes", s.HTTP.MaxResponseBytes, 1, maxResponseBytes)
-	f.refuse(sender.CheckMessageID(s.HTTP.MessageID) != nil, "sender.http.message_id", s.HTTP.MessageID,
-		"must be empty, header:NAME, or json:PATH as in json:messages.0.id")
-	f.oneOf("sender.http.cloud_events", s.HTTP.CloudEvents, string(sender.EventsAsIs), string(sender.EventsBinary))
-	for _, err := range joined(sender.CheckResults(s.HTTP.Results)) {
-		if bad, ok := errors.AsType[*sender.ResultError](err); ok {
-			f.refuse(true, "sender.http.results."+bad.Status, bad.Value, "%s", bad.Why)
-		}
-	}
-	f.headers("sender.http.headers", s.HTTP.Headers)
-	f.under("sender.http.tls", s.HTTP.TLS.Validate())
+	f.under("sender.http", s.HTTP.Validate())
 	f.oneOf("sender.on_unknown", s.OnUnknown, UnknownRetry, UnknownPark, UnknownDead)
 	f.within("sender.retry.attempts", s.Retry.Attempts, 1, maxAttempts)
 	f.positive("sender.retry.backoff", s.Retry.Backoff)
@@ -262,11 +241,6 @@ func (f *faults) sender(s Sender) {
 		"must be at least sender.retry.backoff of %s", s.Retry.Backoff)
 	f.within("sender.breaker.failures", s.Breaker.Failures, 1, maxFailures)
 	f.positive("sender.breaker.probe", s.Breaker.Probe)
-}
-
-func (f *faults) url(path string, h HTTP) {
-	scheme, shown := f.plainURL(path, h.URL, "sender.http.headers")
-	f.refuse(h.TLS.Enabled && scheme == "http", path, shown, "is not encrypted, but sender.http.tls.enabled is true")
 }
 
 // plainURL wants the URL of a call, without credentials: these have keys of their
@@ -285,37 +259,6 @@ func (f *faults) plainURL(path, text, credentials string) (scheme, shown string)
 	f.refuse(u.User != nil, path, shown, "holds a user; put credentials into %s", credentials)
 	f.refuse(u.Fragment != "", path, shown, "holds a fragment, which is never sent")
 	return u.Scheme, shown
-}
-
-// headers that the call sets itself, or that would break it. A fixed
-// idempotency key would make all jobs one.
-func (f *faults) headers(path string, headers map[string]string) {
-	f.refuse(len(headers) > maxHeaders, path, count(len(headers)), "at most %d are sent", maxHeaders)
-	own := []string{
-		"connection", "content-length", "expect", "idempotency-key", "keep-alive", "proxy-connection",
-		"te", "trailer", "transfer-encoding", "upgrade",
-	}
-	names := make([]string, 0, len(headers))
-	for name := range headers {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		at, value := path+"."+name, headers[name]
-		f.refuse(!isToken(name), at, phrase(redacted), "is no name of a header")
-		f.refuse(slices.Contains(own, name), at, phrase(redacted), "is set by the call itself")
-		f.refuse(strings.ContainsFunc(value, unprintable), at, phrase(redacted), "holds a line break or another control character")
-	}
-}
-
-func unprintable(r rune) bool { return (r < ' ' && r != '\t') || r == 0x7f }
-
-// isToken says that a name can be a header's (RFC 9110, 5.6.2).
-func isToken(name string) bool {
-	const special = "!#$%&'*+-.^_`|~"
-	return name != "" && len(name) <= 200 && !strings.ContainsFunc(name, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(special, r)
-	})
 }
 
 // timing: a call on the wire must end before its partition is given up, and

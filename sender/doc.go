@@ -33,7 +33,7 @@
 // # Results
 //
 // Every HTTP status has one [Kind]: by default those of the table in docs/results.md,
-// and over them what [HTTPOptions.Results] says. An error before the first
+// and over them what [Results] says. An error before the first
 // byte left is [Unavailable]; after it, and without a status line, [Unknown]. A
 // status decides even where the body behind it is cut or hangs.
 //

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"dispatcher/internal/fault"
 	"dispatcher/job"
 )
 
@@ -28,41 +29,35 @@ type HTTP struct {
 	metrics  *metrics
 
 	messageID   messageID
-	results     *results
+	results     *statusTable
 	keepAnswers bool
 	onRoundTrip func(time.Duration)
 }
 
-// NewHTTP makes a sender; it doesn't call the provider yet. The error names
-// every faulty option and its value, but never a secret.
-func NewHTTP(o HTTPOptions) (*HTTP, error) {
+// NewHTTP makes a sender; it doesn't call the provider yet. The error names every
+// faulty option and its value, but never a secret.
+func NewHTTP(o Options) (*HTTP, error) {
 	o = o.withDefaults()
-	if err := o.validate(); err != nil {
+	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	t, err := newTemplate(o)
-	if err != nil {
-		return nil, err
+	if err := o.openTLS(); err != nil {
+		return nil, fmt.Errorf("tls.%w", err)
 	}
+	var none fault.List // the results were validated
 	h := &HTTP{
-		template: t,
-		timeout:  o.Timeout,
-		maxBody:  o.MaxResponseBytes,
-		logger:   o.Logger,
-
+		template:    newTemplate(o.Config),
+		results:     newStatusTable(o.Results.parse(&none)),
+		timeout:     o.Timeout,
+		maxBody:     int64(o.MaxResponseBytes),
 		keepAnswers: o.KeepAnswers,
 		onRoundTrip: o.OnRoundTrip,
+		logger:      o.Logger,
 	}
-	if h.messageID, err = parseMessageID(o.MessageID); err != nil {
-		return nil, err
-	}
-	rules, err := parseResults(o.Results)
-	if err != nil {
-		return nil, err
-	}
-	h.results = newResults(rules)
-	dialer := newDialer(o, t)
+	h.messageID, _ = parseMessageID(o.MessageID)
+	dialer := newDialer(o, h.template)
 	h.conns = newConns(func(ctx context.Context) (*conn, error) { return h.dial(ctx, dialer) })
+	var err error
 	h.metrics, err = newMetrics(o.Registerer, h.conns)
 	return h, err
 }

@@ -79,7 +79,7 @@ func answering(answer string) func(int, net.Conn, *bufio.Reader) {
 	}
 }
 
-func newSender(t *testing.T, o sender.HTTPOptions) *sender.HTTP {
+func newSender(t *testing.T, o sender.Options) *sender.HTTP {
 	t.Helper()
 	if o.URL == "" {
 		o.URL = "http://provider.test/send"

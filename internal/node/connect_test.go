@@ -10,7 +10,7 @@ import (
 
 func (w *world) sender(far *faraway) *sender.HTTP {
 	w.Helper()
-	h, err := sender.NewHTTP(sender.HTTPOptions{URL: "http://provider.test/send", DialContext: far.DialContext})
+	h, err := sender.NewHTTP(sender.Options{Config: sender.Config{URL: "http://provider.test/send"}, Dial: far.DialContext})
 	w.must(err)
 	return h
 }

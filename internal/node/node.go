@@ -132,13 +132,11 @@ func (n *Node) makeDedup() (err error) {
 	return nil
 }
 
-func (n *Node) makeSender() error {
-	o, err := senderOptions(n.cfg, n.log, n.registry)
+func (n *Node) makeSender() (err error) {
+	n.sender, err = sender.NewHTTP(sender.Options{
+		Config: n.cfg.Sender.HTTP, OnRoundTrip: n.limiter.NoteRoundTrip, Logger: n.log, Registerer: n.registry,
+	})
 	if err != nil {
-		return err
-	}
-	o.OnRoundTrip = n.limiter.NoteRoundTrip
-	if n.sender, err = sender.NewHTTP(o); err != nil {
 		return fmt.Errorf("sender.http: %w", err)
 	}
 	n.provider = newProvider(n.sender.Address(), n.log, n.registry)

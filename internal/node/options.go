@@ -1,8 +1,6 @@
 package node
 
 import (
-	"crypto/tls"
-	"fmt"
 	"log/slog"
 	"os"
 
@@ -11,7 +9,6 @@ import (
 
 	"dispatcher/configs"
 	"dispatcher/consumer"
-	"dispatcher/sender"
 	"dispatcher/throttle"
 )
 
@@ -77,24 +74,6 @@ func consumerOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Regist
 		Order: consumer.Order(k.Order), RetryTopics: tiers, JobTimeout: k.JobTimeout, MaxInFlight: k.Workers, MaxAsleep: k.MaxAsleep, MaxAsleepBytes: k.MaxAsleepBytes, MaxJobBytes: k.MaxJobBytes,
 		CommitInterval: k.CommitInterval, Heartbeat: k.Heartbeat, Session: k.Session, Drain: k.Drain,
 		CreateTopics: k.CreateTopics, Results: k.Results, ParkUnknown: cfg.Sender.OnUnknown == configs.UnknownPark, StartAt: consumer.StartAt(k.StartAt), OutOfRange: consumer.OutOfRange(k.OutOfRange),
-		Logger: log, Registerer: reg,
-	}, nil
-}
-
-func senderOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Registerer) (sender.HTTPOptions, error) {
-	h := cfg.Sender.HTTP
-	var handshake func() *tls.Config
-	client, err := h.TLS.Open(log)
-	if err != nil {
-		return sender.HTTPOptions{}, fmt.Errorf("sender.http.tls.%w", err)
-	}
-	if client != nil {
-		handshake = client.Config
-	}
-	return sender.HTTPOptions{
-		URL: h.URL, Method: h.Method, Timeout: h.Timeout, DialTimeout: h.DialTimeout, IdleTimeout: h.IdleTimeout, MaxConnAge: h.MaxConnAge,
-		Headers: h.Headers, TLS: handshake, MaxResponseBytes: int64(h.MaxResponseBytes),
-		Results: h.Results, MessageID: h.MessageID, KeepAnswers: h.KeepAnswers, CloudEvents: sender.EventMode(h.CloudEvents),
 		Logger: log, Registerer: reg,
 	}, nil
 }
