@@ -179,7 +179,7 @@ func TestConnectionsEndAtTheirAge(t *testing.T) {
 			})
 		})
 	}
-	if _, err := sender.NewHTTP(sender.Options{Config: sender.Config{URL: "http://provider.test/", MaxConnAge: -time.Second}}); err == nil || !strings.Contains(err.Error(), "max_conn_age: -1s") {
+	if _, err := sender.New(sender.Options{Config: sender.Config{URL: "http://provider.test/", MaxConnAge: -time.Second}}); err == nil || !strings.Contains(err.Error(), "max_conn_age: -1s") {
 		t.Errorf("got %v, want the option and its value named", err)
 	}
 }

@@ -209,7 +209,7 @@ func TestMetricsAreThereFromTheBeginning(t *testing.T) {
 			t.Errorf("no series for %v in %v", k, m)
 		}
 	}
-	if _, err := sender.NewHTTP(sender.Options{Config: sender.Config{URL: "http://127.0.0.1:1/"}, Registerer: reg}); err == nil {
+	if _, err := sender.New(sender.Options{Config: sender.Config{URL: "http://127.0.0.1:1/"}, Registerer: reg}); err == nil {
 		t.Error("two senders share a registry's series without an error")
 	}
 }
@@ -248,7 +248,7 @@ func TestConfiguredStatus(t *testing.T) {
 			t.Errorf("%d: got %+v, want %v", status, res, want)
 		}
 	}
-	if _, err := sender.NewHTTP(sender.Options{Config: sender.Config{URL: "http://" + p.Addr() + "/", Results: map[string]string{"404": "no"}}}); err == nil {
+	if _, err := sender.New(sender.Options{Config: sender.Config{URL: "http://" + p.Addr() + "/", Results: map[string]string{"404": "no"}}}); err == nil {
 		t.Error("an unknown result is no error")
 	}
 }

@@ -108,7 +108,7 @@ const MaxAnswer = 512
 
 // consume reads an answer's body to its end and reports whether it got there. It
 // keeps all where the message's id is in it, else the beginning or nothing.
-func (h *HTTP) consume(body io.Reader, beginning bool) (kept []byte, whole bool) {
+func (h *Sender) consume(body io.Reader, beginning bool) (kept []byte, whole bool) {
 	if body == http.NoBody {
 		return nil, true
 	}

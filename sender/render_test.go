@@ -116,7 +116,7 @@ func TestOptionsThatCannotBe(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := sender.NewHTTP(c.options)
+			_, err := sender.New(c.options)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("got error %v, want one with %q", err, c.want)
 			}

@@ -48,7 +48,7 @@ func TestLateWriteIsRefused(t *testing.T) {
 			}()
 			return client, nil
 		}}
-		h, err := NewHTTP(o)
+		h, err := New(o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +94,7 @@ func TestAnswerBeforeTheCall(t *testing.T) {
 			}()
 			return client, nil
 		}}
-		h, err := NewHTTP(o)
+		h, err := New(o)
 		if err != nil {
 			t.Fatal(err)
 		}

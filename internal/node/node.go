@@ -33,7 +33,7 @@ type Node struct {
 	limiter  *throttle.Limiter
 	fleet    *fleet.Membership // nil: each node keeps a limit of its own
 	dedup    *dedup.Store      // nil: there is none
-	sender   *sender.HTTP
+	sender   *sender.Sender
 	provider *provider
 	admin    *admin.Server
 	blocked  atomic.Bool // the line can't use slots: set by it, read by the limiter
@@ -133,7 +133,7 @@ func (n *Node) makeDedup() (err error) {
 }
 
 func (n *Node) makeSender() (err error) {
-	n.sender, err = sender.NewHTTP(sender.Options{
+	n.sender, err = sender.New(sender.Options{
 		Config: n.cfg.Sender.HTTP, OnRoundTrip: n.limiter.NoteRoundTrip, Logger: n.log, Registerer: n.registry,
 	})
 	if err != nil {

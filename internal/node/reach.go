@@ -31,7 +31,7 @@ func Reach(ctx context.Context, cfg configs.Config) []Reached {
 	if throttle.Scope(cfg.Limits[0].Scope) != throttle.ScopeNode {
 		all = append(all, reach(ctx, "redis", strings.Join(cfg.Redis.Addrs, ","), func(ctx context.Context) (string, error) { return reachRedis(ctx, cfg) }))
 	}
-	provider, err := sender.NewHTTP(sender.Options{Config: cfg.Sender.HTTP})
+	provider, err := sender.New(sender.Options{Config: cfg.Sender.HTTP})
 	if err != nil {
 		return append(all, Reached{Name: "provider", Err: fmt.Errorf("sender.http: %w", err)})
 	}
