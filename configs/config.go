@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"dispatcher/admin"
+	"dispatcher/internal/dedup"
 	"dispatcher/internal/tlsfiles"
 	"dispatcher/sender"
 	"dispatcher/throttle"
@@ -14,14 +16,14 @@ import (
 // Config is all that can be set. default.yaml says what each key means and what
 // it is by default.
 type Config struct {
-	Node   string  `yaml:"node"`
-	Log    Log     `yaml:"log"`
-	Kafka  Kafka   `yaml:"kafka"`
-	Redis  Redis   `yaml:"redis"`
-	Limits []Limit `yaml:"limits"`
-	Sender Sender  `yaml:"sender"`
-	Dedup  Dedup   `yaml:"dedup"`
-	Admin  Admin   `yaml:"admin"`
+	Node   string       `yaml:"node"`
+	Log    Log          `yaml:"log"`
+	Kafka  Kafka        `yaml:"kafka"`
+	Redis  Redis        `yaml:"redis"`
+	Limits []Limit      `yaml:"limits"`
+	Sender Sender       `yaml:"sender"`
+	Dedup  dedup.Config `yaml:"dedup"`
+	Admin  admin.Config `yaml:"admin"`
 
 	// written maps the path of each text that held references to what stood
 	// there before they were replaced.
@@ -37,28 +39,28 @@ type Log struct {
 
 // Kafka says where jobs come from. Sizes are in bytes.
 type Kafka struct {
-	Brokers        []string        `yaml:"brokers"`
-	Group          string          `yaml:"group"`
-	Topics         []string        `yaml:"topics"`
-	Lanes          []Lane          `yaml:"lanes"`         // instead of Topics, in order of priority
-	Order          string          `yaml:"order"`         // key, partition, none
-	RetryTopics    []string        `yaml:"retry_topics"`  // durations, rising
-	JobTimeout     time.Duration   `yaml:"job_timeout"`   // 0: none
-	StalledAfter   time.Duration   `yaml:"stalled_after"` // 0: never
-	MaxAsleep      int             `yaml:"max_asleep"`
-	MaxAsleepBytes int             `yaml:"max_asleep_bytes"`
-	Workers        int             `yaml:"workers"`
-	MaxJobBytes    int             `yaml:"max_job_bytes"`
-	StartAt        string          `yaml:"start_at"`     // first, last
-	OutOfRange     string          `yaml:"out_of_range"` // earliest, latest, stop
-	CreateTopics   bool            `yaml:"create_topics"`
-	Results        bool            `yaml:"results"`
-	CommitInterval time.Duration   `yaml:"commit_interval"`
-	Heartbeat      time.Duration   `yaml:"heartbeat"`
-	Session        time.Duration   `yaml:"session"`
-	Drain          time.Duration   `yaml:"drain"`
-	SASL           SASL            `yaml:"sasl"`
-	TLS            tlsfiles.Config `yaml:"tls"`
+	Brokers        []string          `yaml:"brokers"`
+	Group          string            `yaml:"group"`
+	Topics         []string          `yaml:"topics"`
+	Lanes          []Lane            `yaml:"lanes"`         // instead of Topics, in order of priority
+	Order          string            `yaml:"order"`         // key, partition, none
+	RetryTopics    []string          `yaml:"retry_topics"`  // durations, rising
+	JobTimeout     time.Duration     `yaml:"job_timeout"`   // 0: none
+	StalledAfter   time.Duration     `yaml:"stalled_after"` // 0: never
+	MaxAsleep      int               `yaml:"max_asleep"`
+	MaxAsleepBytes int               `yaml:"max_asleep_bytes"`
+	Workers        int               `yaml:"workers"`
+	MaxJobBytes    int               `yaml:"max_job_bytes"`
+	StartAt        string            `yaml:"start_at"`     // first, last
+	OutOfRange     string            `yaml:"out_of_range"` // earliest, latest, stop
+	CreateTopics   bool              `yaml:"create_topics"`
+	Results        bool              `yaml:"results"`
+	CommitInterval time.Duration     `yaml:"commit_interval"`
+	Heartbeat      time.Duration     `yaml:"heartbeat"`
+	Session        time.Duration     `yaml:"session"`
+	Drain          time.Duration     `yaml:"drain"`
+	SASL           SASL              `yaml:"sasl"`
+	TLS            tlsfiles.Settings `yaml:"tls"`
 }
 
 // Lane is a set of topics whose jobs go before those of the lanes that follow.
@@ -138,8 +140,8 @@ type Redis struct {
 	SentinelUsername string `yaml:"sentinel_username"`
 	SentinelPassword string `yaml:"sentinel_password" secret:"true"`
 
-	Namespace string          `yaml:"namespace"`
-	TLS       tlsfiles.Config `yaml:"tls"`
+	Namespace string            `yaml:"namespace"`
+	TLS       tlsfiles.Settings `yaml:"tls"`
 }
 
 // Limit seeds one limit: what the provider allows, and how that is kept.
@@ -227,25 +229,9 @@ type Breaker struct {
 	Probe    time.Duration `yaml:"probe"`
 }
 
-// Dedup is the dedup store: what Redis remembers of jobs that are being sent
-// and that were.
-type Dedup struct {
-	Enabled bool          `yaml:"enabled"`
-	Window  time.Duration `yaml:"window"` // for how long a job is remembered
-	Margin  time.Duration `yaml:"margin"` // to use a claim in, and to say that it is done
-}
-
-// Hold is for how long a job that is being called is nobody else's.
-func (l Dedup) Hold(timeout time.Duration) time.Duration { return timeout + 2*l.Margin }
-
 // What follows a call that was written and got no answer.
 const (
 	UnknownRetry = "retry"
 	UnknownPark  = "park"
 	UnknownDead  = "dlq"
 )
-
-// Admin says where health and metrics are served; an empty Listen means nowhere.
-type Admin struct {
-	Listen string `yaml:"listen"` // host:port
-}

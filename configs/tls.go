@@ -12,10 +12,10 @@ func (c Config) faultsOfFiles(unread []string) []error {
 	f := &faults{config: &c, unread: unread}
 	for _, section := range []struct {
 		path string
-		tls  tlsfiles.Config
+		tls  tlsfiles.Settings
 	}{
 		{"kafka.tls", c.Kafka.TLS},
-		{"kafka.sasl.oauth", tlsfiles.Config{Enabled: true, CAFile: c.Kafka.SASL.OAuth.CAFile}},
+		{"kafka.sasl.oauth", tlsfiles.Settings{Enabled: true, CAFile: c.Kafka.SASL.OAuth.CAFile}},
 		{"redis.tls", c.Redis.TLS},
 		{"sender.http.tls", c.Sender.HTTP.TLS},
 	} {

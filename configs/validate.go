@@ -83,13 +83,15 @@ func (f *faults) positive(path string, value time.Duration) {
 }
 
 // under takes over the faults that the owner of a section found. A hidden value
-// that came from references is shown as these alone.
+// that came from references is shown as these alone, and a URL without its secrets.
 func (f *faults) under(path string, err error) {
 	var section fault.List
 	section.Under(path, err)
 	for _, e := range fault.All(section.Err()) {
 		written, referred := f.config.written[e.Field]
 		switch {
+		case e.Value == fault.Hidden && e.Field == urlKey:
+			f.refuse(true, e.Field, redactURL(f.config.Sender.HTTP.URL), "%s", e.Remedy)
 		case e.Value == fault.Hidden && referred:
 			f.add(e.Field, fmt.Errorf("%s: %s: %s", e.Field, references(written), e.Remedy))
 		case e.Value == fault.Hidden:
@@ -132,9 +134,7 @@ func (c Config) faultsBeside(unread []string) []error {
 	f.companions(c)
 	f.dedup(c)
 	f.timing(c)
-	if c.Admin.Listen != "" {
-		f.address("admin.listen", c.Admin.Listen, 0)
-	}
+	f.under("admin", c.Admin.Validate())
 	return f.found
 }
 

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -41,7 +40,7 @@ type Config struct {
 	// Headers are sent with every call and win over the job's own. Host is honoured;
 	// headers that belong to the connection or name the job are refused.
 	Headers map[string]string `yaml:"headers"`
-	TLS     tlsfiles.Config   `yaml:"tls"`
+	TLS     tlsfiles.Settings `yaml:"tls"`
 }
 
 // Bounds on what comes from outside.
@@ -55,8 +54,8 @@ const (
 	longestName      = 200 // bytes of a header's name
 )
 
-// Validate returns every fault at once. It shows no secret: neither the values of
-// headers nor the user and the query of the URL.
+// Validate returns every fault at once. It shows no secret: neither values of
+// headers nor a URL that may hold one.
 func (c Config) Validate() error {
 	var l fault.List
 	c.checkURL(&l)
@@ -76,40 +75,19 @@ func (c Config) Validate() error {
 	l.Under("tls", c.TLS.Validate())
 	if l.Err() == nil { // net/http looks at the host only when it writes, which is after the permit
 		err := newTemplate(c).check()
-		l.Refuse(err != nil, "url", shownURL(c.URL), "net/http refuses it: %v", err)
+		l.Refuse(err != nil, "url", fault.Hidden, "net/http refuses it: %v", err)
 	}
 	return l.Err()
 }
 
 func (c Config) checkURL(l *fault.List) {
+	l.URL("url", c.URL, "sender.http.headers")
 	u, err := url.Parse(c.URL)
-	shown := shownURL(c.URL)
-	if err != nil || u.Hostname() == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		l.Refuse(true, "url", shown, "must be an http:// or https:// URL with a host")
+	if err != nil || u.Host == "" {
 		return
 	}
-	port, err := strconv.Atoi(u.Port())
-	l.Refuse(u.Port() != "" && (err != nil || port < 1 || port > 65535), "url", shown, "has a port that is none; ports are 1 to 65535")
-	l.Refuse(u.User != nil, "url", shown, "holds a user; put credentials into sender.http.headers")
-	l.Refuse(u.Fragment != "", "url", shown, "holds a fragment, which is never sent")
-	l.Refuse(c.TLS.Enabled && u.Scheme == "http", "url", shown, "is not encrypted, but sender.http.tls.enabled is true")
-}
-
-// shownURL is what an error may show of a URL. The user, the query and the fragment
-// may hold a secret, and so may any text that can't be parsed and has a place for one.
-func shownURL(text string) any {
-	u, err := url.Parse(text)
-	if err != nil || u.Host == "" {
-		if strings.ContainsAny(text, "@?") {
-			return fault.Hidden
-		}
-		return text
-	}
-	shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
-	if u.User != nil {
-		shown.User = url.User("[redacted]")
-	}
-	return shown.String()
+	l.Refuse(u.Hostname() == "", "url", fault.Hidden, "has no host")
+	l.Refuse(c.TLS.Enabled && u.Scheme == "http", "url", fault.Hidden, "is not encrypted, but sender.http.tls.enabled is true")
 }
 
 func (c Config) checkHeaders(l *fault.List) {

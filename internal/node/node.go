@@ -117,19 +117,15 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 
 // makeDedup comes after makeLimiter, whose connection to Redis it shares.
 func (n *Node) makeDedup() (err error) {
-	l := n.cfg.Dedup
-	if !l.Enabled {
+	if !n.cfg.Dedup.Enabled {
 		return nil
 	}
 	n.dedup, err = dedup.New(dedup.Options{
-		Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Window: l.Window, Margin: l.Margin,
+		Config: n.cfg.Dedup, Redis: n.redis, Namespace: n.cfg.Redis.Namespace,
 		CallTimeout: n.cfg.Sender.HTTP.Timeout, TakeOver: n.cfg.Sender.OnUnknown == configs.UnknownRetry,
 		Logger: n.log, Registerer: n.registry,
 	})
-	if err != nil {
-		return fmt.Errorf("dedup: %w", err)
-	}
-	return nil
+	return err
 }
 
 func (n *Node) makeSender() (err error) {
@@ -152,7 +148,7 @@ func (n *Node) makeAdmin() (err error) {
 	if n.dedup != nil {
 		checks = append(checks, admin.Check{Name: "dedup", Check: func(context.Context) (string, error) { return "", n.dedup.Ready() }})
 	}
-	n.admin, err = admin.New(admin.Options{Listen: n.cfg.Admin.Listen, Gatherer: n.registry, Logger: n.log, Checks: checks})
+	n.admin, err = admin.New(admin.Options{Config: n.cfg.Admin, Gatherer: n.registry, Logger: n.log, Checks: checks})
 	return err
 }
 

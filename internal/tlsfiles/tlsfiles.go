@@ -21,7 +21,7 @@ const maxFile = 1 << 20
 // Client makes settings for handshakes. Its methods may be called from any
 // goroutine.
 type Client struct {
-	files Config
+	files Settings
 	log   *slog.Logger
 
 	mu   sync.Mutex // never held while a file is read
@@ -108,12 +108,12 @@ func Handshake(ctx context.Context, raw net.Conn, conf *tls.Config, address stri
 	return conn, nil
 }
 
-func (c Config) read() (content, error) {
+func (s Settings) read() (content, error) {
 	var all content
 	for _, file := range []struct {
 		setting, path string
 		into          *[]byte
-	}{{"ca_file", c.CAFile, &all.ca}, {"cert_file", c.CertFile, &all.cert}, {"key_file", c.KeyFile, &all.key}} {
+	}{{"ca_file", s.CAFile, &all.ca}, {"cert_file", s.CertFile, &all.cert}, {"key_file", s.KeyFile, &all.key}} {
 		if file.path == "" {
 			continue
 		}
@@ -126,17 +126,17 @@ func (c Config) read() (content, error) {
 	return all, nil
 }
 
-func (c Config) parse(held content) (pool *x509.CertPool, pair *tls.Certificate, err error) {
-	if c.CAFile != "" {
+func (s Settings) parse(held content) (pool *x509.CertPool, pair *tls.Certificate, err error) {
+	if s.CAFile != "" {
 		pool = x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(held.ca) {
-			return nil, nil, fmt.Errorf("ca_file: %s holds no certificate in PEM form", c.CAFile)
+			return nil, nil, fmt.Errorf("ca_file: %s holds no certificate in PEM form", s.CAFile)
 		}
 	}
-	if c.CertFile != "" || c.KeyFile != "" {
+	if s.CertFile != "" || s.KeyFile != "" {
 		p, err := tls.X509KeyPair(held.cert, held.key)
 		if err != nil {
-			return nil, nil, fmt.Errorf("cert_file %s, key_file %s: %w", c.CertFile, c.KeyFile, err)
+			return nil, nil, fmt.Errorf("cert_file %s, key_file %s: %w", s.CertFile, s.KeyFile, err)
 		}
 		pair = &p
 	}

@@ -79,7 +79,7 @@ func write(t *testing.T, path, kind string, der []byte) {
 }
 
 // pair writes a client's certificate and key, and returns what the server is to see.
-func (a *authority) pair(t *testing.T, f tlsfiles.Config, name string) {
+func (a *authority) pair(t *testing.T, f tlsfiles.Settings, name string) {
 	t.Helper()
 	raw, key := a.issue(t, &x509.Certificate{Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	der, err := x509.MarshalPKCS8PrivateKey(key)
@@ -90,15 +90,15 @@ func (a *authority) pair(t *testing.T, f tlsfiles.Config, name string) {
 	write(t, f.KeyFile, "PRIVATE KEY", der)
 }
 
-func (a *authority) trust(t *testing.T, f tlsfiles.Config) {
+func (a *authority) trust(t *testing.T, f tlsfiles.Settings) {
 	t.Helper()
 	write(t, f.CAFile, "CERTIFICATE", a.cert.Raw)
 }
 
-func files(t *testing.T) tlsfiles.Config {
+func files(t *testing.T) tlsfiles.Settings {
 	t.Helper()
 	dir := t.TempDir()
-	return tlsfiles.Config{
+	return tlsfiles.Settings{
 		Enabled: true, CAFile: filepath.Join(dir, "ca.pem"), CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem"),
 	}
 }
@@ -204,12 +204,12 @@ func TestTheServerMustBeTheOneThatWasDialled(t *testing.T) {
 // be read again.
 func TestABadReadKeepsTheLastGoodFiles(t *testing.T) {
 	t.Parallel()
-	for name, spoil := range map[string]func(*testing.T, tlsfiles.Config){
-		"gone":           func(_ *testing.T, f tlsfiles.Config) { _ = os.Remove(f.KeyFile) },
-		"half of a pair": func(t *testing.T, f tlsfiles.Config) { t.Helper(); halfPair(t, f) },
-		"no PEM":         func(_ *testing.T, f tlsfiles.Config) { _ = os.WriteFile(f.CAFile, []byte("x"), 0o600) },
-		"too large":      func(_ *testing.T, f tlsfiles.Config) { _ = os.Truncate(f.CAFile, 1<<20+1) },
-		"a directory":    func(_ *testing.T, f tlsfiles.Config) { _ = os.Remove(f.CAFile); _ = os.Mkdir(f.CAFile, 0o700) },
+	for name, spoil := range map[string]func(*testing.T, tlsfiles.Settings){
+		"gone":           func(_ *testing.T, f tlsfiles.Settings) { _ = os.Remove(f.KeyFile) },
+		"half of a pair": func(t *testing.T, f tlsfiles.Settings) { t.Helper(); halfPair(t, f) },
+		"no PEM":         func(_ *testing.T, f tlsfiles.Settings) { _ = os.WriteFile(f.CAFile, []byte("x"), 0o600) },
+		"too large":      func(_ *testing.T, f tlsfiles.Settings) { _ = os.Truncate(f.CAFile, 1<<20+1) },
+		"a directory":    func(_ *testing.T, f tlsfiles.Settings) { _ = os.Remove(f.CAFile); _ = os.Mkdir(f.CAFile, 0o700) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -244,7 +244,7 @@ func TestABadReadKeepsTheLastGoodFiles(t *testing.T) {
 	}
 }
 
-func halfPair(t *testing.T, f tlsfiles.Config) {
+func halfPair(t *testing.T, f tlsfiles.Settings) {
 	t.Helper()
 	key, err := os.ReadFile(f.KeyFile)
 	if err != nil {
@@ -260,18 +260,18 @@ func halfPair(t *testing.T, f tlsfiles.Config) {
 func TestErrorsNameTheSetting(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
-		config tlsfiles.Config
+		config tlsfiles.Settings
 		want   string
 	}{
-		{tlsfiles.Config{CAFile: "ca.pem"}, "enabled: false: but other TLS settings are made"},
-		{tlsfiles.Config{ServerName: "a"}, "enabled: false: but other TLS settings are made"},
-		{tlsfiles.Config{Enabled: true, KeyFile: "key.pem"}, "cert_file and key_file: one without the other"},
+		{tlsfiles.Settings{CAFile: "ca.pem"}, "enabled: false: but other TLS settings are made"},
+		{tlsfiles.Settings{ServerName: "a"}, "enabled: false: but other TLS settings are made"},
+		{tlsfiles.Settings{Enabled: true, KeyFile: "key.pem"}, "cert_file and key_file: one without the other"},
 	} {
 		if err := row.config.Validate(); err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%+v: got %v, want %s", row.config, err, row.want)
 		}
 	}
-	for want, config := range map[string]tlsfiles.Config{
+	for want, config := range map[string]tlsfiles.Settings{
 		"ca_file":   {Enabled: true, CAFile: "tlsfiles_test.go"},
 		"stat none": {Enabled: true, CAFile: "none"},
 		"cert_file": {Enabled: true, CertFile: "none", KeyFile: "none"},
@@ -280,7 +280,7 @@ func TestErrorsNameTheSetting(t *testing.T) {
 			t.Errorf("%+v: got %v, want an error that names %s", config, err, want)
 		}
 	}
-	if c, err := (tlsfiles.Config{}).Open(nil); c != nil || err != nil {
+	if c, err := (tlsfiles.Settings{}).Open(nil); c != nil || err != nil {
 		t.Errorf("not enabled: got %v, %v, want no client and no error", c, err)
 	}
 }
@@ -288,7 +288,7 @@ func TestErrorsNameTheSetting(t *testing.T) {
 // Without files the system's authorities are trusted and no certificate is shown.
 func TestNoFilesAreTheSystems(t *testing.T) {
 	t.Parallel()
-	c, err := tlsfiles.Config{Enabled: true, ServerName: "a"}.Open(nil)
+	c, err := tlsfiles.Settings{Enabled: true, ServerName: "a"}.Open(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
