@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"dispatcher/sender"
 )
 
 // checker holds a YAML tree against the schema. YAML guesses types (cap: 1.5,
@@ -224,7 +226,7 @@ func (c *checker) headers(path string, f field, raw any) any {
 		if _, twice := headers[lower]; twice {
 			c.fault(at, "%s: stated twice; names are case-insensitive", at)
 		}
-		if !isToken(lower) {
+		if !sender.IsHeaderName(lower) {
 			c.fault(at, "%s: is no name of a header", show(at))
 			continue
 		}

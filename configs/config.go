@@ -3,8 +3,11 @@ package configs
 import (
 	"time"
 
+	"dispatcher/admin"
 	"dispatcher/consumer"
+	"dispatcher/internal/dedup"
 	"dispatcher/internal/tlsfiles"
+	"dispatcher/sender"
 	"dispatcher/throttle"
 )
 
@@ -17,8 +20,8 @@ type Config struct {
 	Redis  Redis           `yaml:"redis"`
 	Limits []Limit         `yaml:"limits"`
 	Sender Sender          `yaml:"sender"`
-	Dedup  Dedup           `yaml:"dedup"`
-	Admin  Admin           `yaml:"admin"`
+	Dedup  dedup.Config    `yaml:"dedup"`
+	Admin  admin.Config    `yaml:"admin"`
 
 	// written maps the path of each text that held references to what stood
 	// there before they were replaced.
@@ -114,32 +117,11 @@ func (l Limit) guard() (time.Duration, error) {
 
 // Sender says how a job is sent, and what follows when that fails.
 type Sender struct {
-	HTTP      HTTP    `yaml:"http"`
-	OnUnknown string  `yaml:"on_unknown"` // retry, park, dlq
-	Retry     Retry   `yaml:"retry"`
-	Breaker   Breaker `yaml:"breaker"`
+	HTTP      sender.Config `yaml:"http"`       // header names are in lower case
+	OnUnknown string        `yaml:"on_unknown"` // retry, park, dlq
+	Retry     Retry         `yaml:"retry"`
+	Breaker   Breaker       `yaml:"breaker"`
 }
-
-// HTTP is the call to the provider. Header names are in lower case.
-type HTTP struct {
-	URL              string            `yaml:"url"`
-	Method           string            `yaml:"method"`
-	Timeout          time.Duration     `yaml:"timeout"` // from the write to the end of the answer
-	DialTimeout      time.Duration     `yaml:"dial_timeout"`
-	IdleTimeout      time.Duration     `yaml:"idle_timeout"`
-	MaxConnAge       time.Duration     `yaml:"max_conn_age"` // 0: without a bound
-	MaxResponseBytes int               `yaml:"max_response_bytes"`
-	KeepAnswers      bool              `yaml:"keep_answers"`
-	MessageID        string            `yaml:"message_id"`   // header:NAME, json:PATH
-	CloudEvents      string            `yaml:"cloud_events"` // as_is, binary
-	Results          Results           `yaml:"results"`
-	Headers          map[string]string `yaml:"headers"`
-	TLS              tlsfiles.Settings `yaml:"tls"`
-}
-
-// Results are what statuses mean that are not as by default: a status (404) or a
-// range (500-599), and the result's name.
-type Results map[string]string
 
 // Retry says how often, and after which waits, a failed call is made again.
 type Retry struct {
@@ -154,25 +136,9 @@ type Breaker struct {
 	Probe    time.Duration `yaml:"probe"`
 }
 
-// Dedup is the dedup store: what Redis remembers of jobs that are being sent
-// and that were.
-type Dedup struct {
-	Enabled bool          `yaml:"enabled"`
-	Window  time.Duration `yaml:"window"` // for how long a job is remembered
-	Margin  time.Duration `yaml:"margin"` // to use a claim in, and to say that it is done
-}
-
-// Hold is for how long a job that is being called is nobody else's.
-func (l Dedup) Hold(timeout time.Duration) time.Duration { return timeout + 2*l.Margin }
-
 // What follows a call that was written and got no answer.
 const (
 	UnknownRetry = "retry"
 	UnknownPark  = "park"
 	UnknownDead  = "dlq"
 )
-
-// Admin says where health and metrics are served; an empty Listen means nowhere.
-type Admin struct {
-	Listen string `yaml:"listen"` // host:port
-}

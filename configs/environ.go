@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"dispatcher/sender"
 )
 
 const (
@@ -150,7 +152,7 @@ func newOverride(from, path, text string) (override, error) {
 		return override{}, fmt.Errorf("%s: %w", from, err)
 	}
 	if name, ok := strings.CutPrefix(path, "sender.http.headers."); ok {
-		if !isToken(name) {
+		if !sender.IsHeaderName(name) {
 			return override{}, fmt.Errorf("%s: %s is no name of a header", from, show(name))
 		}
 		steps = append(steps[:3:3], strings.ToLower(name))

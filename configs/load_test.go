@@ -13,6 +13,7 @@ import (
 
 	"dispatcher/configs"
 	"dispatcher/consumer"
+	"dispatcher/sender"
 )
 
 func environ(entries ...string) func() []string { return func() []string { return entries } }
@@ -215,7 +216,7 @@ func TestResultsOfStatuses(t *testing.T) {
 			return []string{"DISPATCHER_SENDER_HTTP_RESULTS_403=rejected", "DISPATCHER_SENDER_HTTP_RESULTS_300_399=rejected"}
 		},
 	})
-	want := configs.Results{"404": "unknown", "500-599": "unavailable", "410": "accepted", "403": "rejected", "300-399": "rejected"}
+	want := sender.Results{"404": "unknown", "500-599": "unavailable", "410": "accepted", "403": "rejected", "300-399": "rejected"}
 	if diff := cmp.Diff(want, c.Sender.HTTP.Results); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
 	}

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"dispatcher/sender"
 )
 
 // field is one key: where it is, and what may stand there.
@@ -41,7 +43,7 @@ func fieldsOf(t reflect.Type) []field {
 
 func (f field) isSection() bool { return f.typ.Kind() == reflect.Struct }
 func (f field) isHeaders() bool { return f.typ.Kind() == reflect.Map }
-func (f field) isResults() bool { return f.typ == reflect.TypeFor[Results]() }
+func (f field) isResults() bool { return f.typ == reflect.TypeFor[sender.Results]() }
 func (f field) isSections() bool {
 	return f.typ.Kind() == reflect.Slice && f.typ.Elem().Kind() == reflect.Struct
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,19 +11,14 @@ import (
 
 	"dispatcher/consumer"
 	"dispatcher/internal/fault"
-	"dispatcher/internal/tlsfiles"
-	"dispatcher/sender"
 	"dispatcher/throttle"
 )
 
 // Bounds on sizes that come from outside.
 const (
-	maxResponseBytes = 16 << 20
-	maxAttempts      = 1000
-	maxFailures      = 100_000
-	maxHeaders       = 100
-	maxDuration      = time.Hour
-	maxConnAge       = 24 * time.Hour
+	maxAttempts = 1000
+	maxFailures = 100_000
+	maxDuration = time.Hour
 )
 
 // faults collects what Validate finds. It knows the config, to show a value
@@ -74,7 +68,27 @@ func (f *faults) positive(path string, value time.Duration) {
 	f.refuse(value < time.Millisecond || value > maxDuration, path, value, "must be from 1ms to %s", maxDuration)
 }
 
-func (f *faults) tls(path string, t tlsfiles.Settings) { f.under(path, t.Validate()) }
+// under takes over the faults that the owner of a section found. A hidden value
+// that came from references is shown as these alone, and a URL without its secrets.
+func (f *faults) under(path string, err error) {
+	var section fault.List
+	section.Under(path, err)
+	for _, e := range fault.All(section.Err()) {
+		written, referred := f.config.written[e.Field]
+		switch {
+		case e.Value == fault.Hidden && e.Field == urlKey:
+			f.refuse(true, e.Field, redactURL(f.config.Sender.HTTP.URL), "%s", e.Remedy)
+		case e.Value == fault.Hidden && e.Field == tokenKey:
+			f.refuse(true, e.Field, redactURL(f.config.Kafka.SASL.OAuth.TokenURL), "%s", e.Remedy)
+		case e.Value == fault.Hidden && referred:
+			f.add(e.Field, fmt.Errorf("%s: %s: %s", e.Field, references(written), e.Remedy))
+		case e.Value == fault.Hidden:
+			f.refuse(true, e.Field, phrase(redacted), "%s", e.Remedy)
+		default:
+			f.refuse(true, e.Field, e.Value, "%s", e.Remedy)
+		}
+	}
+}
 
 // address wants host:port. Port 0 is only good to listen on.
 func (f *faults) address(path, value string, leastPort int) {
@@ -107,38 +121,13 @@ func (c Config) faultsBeside(unread []string) []error {
 	f.sender(c.Sender)
 	f.dedup(c)
 	f.timing(c)
-	if c.Admin.Listen != "" {
-		f.address("admin.listen", c.Admin.Listen, 0)
-	}
+	f.under("admin", c.Admin.Validate())
 	return f.found
 }
 
 func (f *faults) kafka(k consumer.Config, parks bool) {
 	k.ParkUnknown = parks
 	f.under("kafka", k.Validate())
-}
-
-// under takes over the faults that the owner of a section found.
-func (f *faults) under(path string, err error) {
-	var l fault.List
-	l.Under(path, err)
-	for _, e := range fault.All(l.Err()) {
-		f.refuse(true, e.Field, f.shown(e.Field, e.Value), "%s", e.Remedy)
-	}
-}
-
-// shown is what may be shown of a value, which its owner may have hidden.
-func (f *faults) shown(path string, value any) any {
-	switch {
-	case value == fault.Hidden && path == tokenKey:
-		return redactURL(f.config.Kafka.SASL.OAuth.TokenURL)
-	case value == fault.Hidden:
-		return phrase(redacted)
-	}
-	if said, ok := value.(fault.Phrase); ok {
-		return phrase(said)
-	}
-	return value
 }
 
 func (f *faults) redis(r Redis) {
@@ -150,7 +139,7 @@ func (f *faults) redis(r Redis) {
 	f.refuse(r.Master == "" && r.SentinelUsername != "", "redis.sentinel_username", r.SentinelUsername, "there are sentinels only with redis.master")
 	f.refuse(r.Master == "" && r.SentinelPassword != "", "redis.sentinel_password", "***", "there are sentinels only with redis.master")
 	f.contract("redis.", throttle.CheckName("namespace", r.Namespace))
-	f.tls("redis.tls", r.TLS)
+	f.under("redis.tls", r.TLS.Validate())
 }
 
 func (f *faults) limits(limits []Limit) {
@@ -209,24 +198,7 @@ func joined(err error) []error {
 }
 
 func (f *faults) sender(s Sender) {
-	f.oneOf("sender.http.method", s.HTTP.Method, "POST", "PUT", "PATCH", "GET", "DELETE")
-	f.url(urlKey, s.HTTP)
-	f.positive("sender.http.timeout", s.HTTP.Timeout)
-	f.positive("sender.http.dial_timeout", s.HTTP.DialTimeout)
-	f.positive("sender.http.idle_timeout", s.HTTP.IdleTimeout)
-	f.refuse(s.HTTP.MaxConnAge != 0 && (s.HTTP.MaxConnAge < time.Second || s.HTTP.MaxConnAge > maxConnAge), "sender.http.max_conn_age", s.HTTP.MaxConnAge,
-		"must be from 1s to %s, or 0s for no bound", maxConnAge)
-	f.within("sender.http.max_response_bytes", s.HTTP.MaxResponseBytes, 1, maxResponseBytes)
-	f.refuse(sender.CheckMessageID(s.HTTP.MessageID) != nil, "sender.http.message_id", s.HTTP.MessageID,
-		"must be empty, header:NAME, or json:PATH as in json:messages.0.id")
-	f.oneOf("sender.http.cloud_events", s.HTTP.CloudEvents, string(sender.EventsAsIs), string(sender.EventsBinary))
-	for _, err := range joined(sender.CheckResults(s.HTTP.Results)) {
-		if bad, ok := errors.AsType[*sender.ResultError](err); ok {
-			f.refuse(true, "sender.http.results."+bad.Status, bad.Value, "%s", bad.Why)
-		}
-	}
-	f.headers("sender.http.headers", s.HTTP.Headers)
-	f.tls("sender.http.tls", s.HTTP.TLS)
+	f.under("sender.http", s.HTTP.Validate())
 	f.oneOf("sender.on_unknown", s.OnUnknown, UnknownRetry, UnknownPark, UnknownDead)
 	f.within("sender.retry.attempts", s.Retry.Attempts, 1, maxAttempts)
 	f.positive("sender.retry.backoff", s.Retry.Backoff)
@@ -234,60 +206,6 @@ func (f *faults) sender(s Sender) {
 		"must be at least sender.retry.backoff of %s", s.Retry.Backoff)
 	f.within("sender.breaker.failures", s.Breaker.Failures, 1, maxFailures)
 	f.positive("sender.breaker.probe", s.Breaker.Probe)
-}
-
-func (f *faults) url(path string, h HTTP) {
-	scheme, shown := f.plainURL(path, h.URL, "sender.http.headers")
-	f.refuse(h.TLS.Enabled && scheme == "http", path, shown, "is not encrypted, but sender.http.tls.enabled is true")
-}
-
-// plainURL wants the URL of a call, without credentials: these have keys of their
-// own. It returns the scheme, and the URL as it may be shown.
-func (f *faults) plainURL(path, text, credentials string) (scheme, shown string) {
-	u, err := url.Parse(text)
-	shown = redactURL(text)
-	if err != nil && !strings.ContainsAny(text, "@?") {
-		shown = text // no place in it for a secret, and the reader needs to see it
-	}
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		f.refuse(true, path, shown, "must be an http:// or https:// URL with a host")
-		return "", shown
-	}
-	f.refuse(u.Port() != "" && !isPort(u.Port(), 1), path, shown, "has a port that is none")
-	f.refuse(u.User != nil, path, shown, "holds a user; put credentials into %s", credentials)
-	f.refuse(u.Fragment != "", path, shown, "holds a fragment, which is never sent")
-	return u.Scheme, shown
-}
-
-// headers that the call sets itself, or that would break it. A fixed
-// idempotency key would make all jobs one.
-func (f *faults) headers(path string, headers map[string]string) {
-	f.refuse(len(headers) > maxHeaders, path, count(len(headers)), "at most %d are sent", maxHeaders)
-	own := []string{
-		"connection", "content-length", "expect", "idempotency-key", "keep-alive", "proxy-connection",
-		"te", "trailer", "transfer-encoding", "upgrade",
-	}
-	names := make([]string, 0, len(headers))
-	for name := range headers {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		at, value := path+"."+name, headers[name]
-		f.refuse(!isToken(name), at, phrase(redacted), "is no name of a header")
-		f.refuse(slices.Contains(own, name), at, phrase(redacted), "is set by the call itself")
-		f.refuse(strings.ContainsFunc(value, unprintable), at, phrase(redacted), "holds a line break or another control character")
-	}
-}
-
-func unprintable(r rune) bool { return (r < ' ' && r != '\t') || r == 0x7f }
-
-// isToken says that a name can be a header's (RFC 9110, 5.6.2).
-func isToken(name string) bool {
-	const special = "!#$%&'*+-.^_`|~"
-	return name != "" && len(name) <= 200 && !strings.ContainsFunc(name, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(special, r)
-	})
 }
 
 // timing: a call in flight must end before its partition is given up.

@@ -295,7 +295,7 @@ func standing(t *testing.T, p *embedded.Parts, id string) dedup.Verdict {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: p.RedisAddr()})
 	defer func() { _ = rdb.Close() }()
-	l, err := dedup.New(dedup.Options{Redis: rdb, Namespace: "default", CallTimeout: time.Second, Margin: 200 * time.Millisecond})
+	l, err := dedup.New(dedup.Options{Redis: rdb, Namespace: "default", CallTimeout: time.Second, Config: dedup.Config{Margin: 200 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -346,7 +346,7 @@ func claimAndGo(t *testing.T, p *embedded.Parts, id string) {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: p.RedisAddr()})
 	defer func() { _ = rdb.Close() }()
-	l, err := dedup.New(dedup.Options{Redis: rdb, Namespace: "default", CallTimeout: time.Second, Margin: 200 * time.Millisecond})
+	l, err := dedup.New(dedup.Options{Redis: rdb, Namespace: "default", CallTimeout: time.Second, Config: dedup.Config{Margin: 200 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}

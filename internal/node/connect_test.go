@@ -8,9 +8,9 @@ import (
 	"dispatcher/sender"
 )
 
-func (w *world) sender(far *faraway) *sender.HTTP {
+func (w *world) sender(far *faraway) *sender.Sender {
 	w.Helper()
-	h, err := sender.NewHTTP(sender.HTTPOptions{URL: "http://provider.test/send", DialContext: far.DialContext})
+	h, err := sender.New(sender.Options{Config: sender.Config{URL: "http://provider.test/send"}, Dial: far.DialContext})
 	w.must(err)
 	return h
 }

@@ -47,7 +47,7 @@ func tokenOf(cfg configs.Config, log *slog.Logger) (func(context.Context) (strin
 		token := credentials.NewText(at+"token", o.Token, cfg.Reread(at+"token"), log)
 		return func(context.Context) (string, error) { return token.Now(), nil }, nil
 	}
-	files, err := tlsfiles.Open(tlsfiles.Files{CA: o.CAFile, Log: log})
+	files, err := tlsfiles.Settings{Enabled: true, CAFile: o.CAFile}.Open(log)
 	if err != nil {
 		return nil, fmt.Errorf("%s%w", at, err)
 	}

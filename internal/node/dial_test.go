@@ -32,7 +32,7 @@ func TestAConnectionComesFirstAndTheSlotLast(t *testing.T) {
 			t.Parallel()
 			inWorld(t, int64(c.rate), func(w *world) {
 				far := &faraway{dial: c.dial, jitter: c.jitter, latency: 50 * time.Millisecond, once: c.once}
-				h, err := sender.NewHTTP(sender.HTTPOptions{URL: "http://provider.test/send", DialContext: far.DialContext})
+				h, err := sender.New(sender.Options{Config: sender.Config{URL: "http://provider.test/send"}, Dial: far.DialContext})
 				w.must(err)
 				defer h.Close()
 				jobs := 10 * c.rate

@@ -33,7 +33,7 @@ type Node struct {
 	limiter  *throttle.Limiter
 	fleet    *fleet.Membership // nil: each node keeps a limit of its own
 	dedup    *dedup.Store      // nil: there is none
-	sender   *sender.HTTP
+	sender   *sender.Sender
 	provider *provider
 	admin    *admin.Server
 	blocked  atomic.Bool // the line can't use slots: set by it, read by the limiter
@@ -117,28 +117,22 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 
 // makeDedup comes after makeLimiter, whose connection to Redis it shares.
 func (n *Node) makeDedup() (err error) {
-	l := n.cfg.Dedup
-	if !l.Enabled {
+	if !n.cfg.Dedup.Enabled {
 		return nil
 	}
 	n.dedup, err = dedup.New(dedup.Options{
-		Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Window: l.Window, Margin: l.Margin,
+		Config: n.cfg.Dedup, Redis: n.redis, Namespace: n.cfg.Redis.Namespace,
 		CallTimeout: n.cfg.Sender.HTTP.Timeout, TakeOver: n.cfg.Sender.OnUnknown == configs.UnknownRetry,
 		Logger: n.log, Registerer: n.registry,
 	})
-	if err != nil {
-		return fmt.Errorf("dedup: %w", err)
-	}
-	return nil
+	return err
 }
 
-func (n *Node) makeSender() error {
-	o, err := senderOptions(n.cfg, n.log, n.registry)
+func (n *Node) makeSender() (err error) {
+	n.sender, err = sender.New(sender.Options{
+		Config: n.cfg.Sender.HTTP, OnRoundTrip: n.limiter.NoteRoundTrip, Logger: n.log, Registerer: n.registry,
+	})
 	if err != nil {
-		return err
-	}
-	o.OnRoundTrip = n.limiter.NoteRoundTrip
-	if n.sender, err = sender.NewHTTP(o); err != nil {
 		return fmt.Errorf("sender.http: %w", err)
 	}
 	n.provider = newProvider(n.sender.Address(), n.log, n.registry)
@@ -154,7 +148,7 @@ func (n *Node) makeAdmin() (err error) {
 	if n.dedup != nil {
 		checks = append(checks, admin.Check{Name: "dedup", Check: func(context.Context) (string, error) { return "", n.dedup.Ready() }})
 	}
-	n.admin, err = admin.New(admin.Options{Listen: n.cfg.Admin.Listen, Gatherer: n.registry, Logger: n.log, Checks: checks})
+	n.admin, err = admin.New(admin.Options{Config: n.cfg.Admin, Gatherer: n.registry, Logger: n.log, Checks: checks})
 	return err
 }
 

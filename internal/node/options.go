@@ -1,8 +1,6 @@
 package node
 
 import (
-	"crypto/tls"
-	"fmt"
 	"log/slog"
 	"os"
 
@@ -11,11 +9,10 @@ import (
 
 	"dispatcher/configs"
 	"dispatcher/consumer"
-	"dispatcher/sender"
 	"dispatcher/throttle"
 )
 
-// This file maps the configuration to the rooms' own options.
+// This file maps the configuration to the packages' own options.
 
 // Name is the configured name, or the host's.
 func Name(cfg configs.Config) string {
@@ -67,22 +64,4 @@ func consumerOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Regist
 	o.Connection, o.Node, o.ParkUnknown = conn, Name(cfg), cfg.Sender.OnUnknown == configs.UnknownPark
 	o.Logger, o.Registerer = log, reg
 	return o, nil
-}
-
-func senderOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Registerer) (sender.HTTPOptions, error) {
-	h := cfg.Sender.HTTP
-	var handshake func() *tls.Config
-	client, err := h.TLS.Open(log)
-	if err != nil {
-		return sender.HTTPOptions{}, fmt.Errorf("sender.http.tls.%w", err)
-	}
-	if client != nil {
-		handshake = client.Config
-	}
-	return sender.HTTPOptions{
-		URL: h.URL, Method: h.Method, Timeout: h.Timeout, DialTimeout: h.DialTimeout, IdleTimeout: h.IdleTimeout, MaxConnAge: h.MaxConnAge,
-		Headers: h.Headers, TLS: handshake, MaxResponseBytes: int64(h.MaxResponseBytes),
-		Results: h.Results, MessageID: h.MessageID, KeepAnswers: h.KeepAnswers, CloudEvents: sender.EventMode(h.CloudEvents),
-		Logger: log, Registerer: reg,
-	}, nil
 }

@@ -164,7 +164,7 @@ func (w *world) settled() int64 {
 }
 
 // run has a line and workers call through the sender until count jobs are settled.
-func (w *world) run(h *sender.HTTP, workers, count int) {
+func (w *world) run(h *sender.Sender, workers, count int) {
 	w.Helper()
 	w.crew.caller = h
 	turns := make(chan turn)

@@ -6,31 +6,43 @@ import (
 	"dispatcher/internal/fault"
 )
 
-// Settings is a section tls of the configuration: how a connection is encrypted.
+// Settings is a section tls of the configuration. With no file named, the
+// client trusts the system's authorities and shows no certificate.
 type Settings struct {
 	Enabled    bool   `yaml:"enabled"`
-	CAFile     string `yaml:"ca_file"`
-	CertFile   string `yaml:"cert_file"`
-	KeyFile    string `yaml:"key_file"`
+	CAFile     string `yaml:"ca_file"`   // PEM, the authorities; empty: the system's
+	CertFile   string `yaml:"cert_file"` // PEM, the client's certificate; empty: none
+	KeyFile    string `yaml:"key_file"`  // PEM, the key of that certificate
 	ServerName string `yaml:"server_name"`
 }
 
-// Validate returns the faults of the settings as such; [Settings.Open] reads the
-// files.
+// Validate checks the settings as such; [Settings.Open] reads the files.
 func (s Settings) Validate() error {
 	var l fault.List
 	l.Refuse(s.CertFile != "" && s.KeyFile == "", "key_file", "", "is needed with cert_file")
 	l.Refuse(s.KeyFile != "" && s.CertFile == "", "cert_file", "", "is needed with key_file")
-	l.Refuse(!s.Enabled && (s.CAFile != "" || s.CertFile != "" || s.KeyFile != "" || s.ServerName != ""), "enabled", false,
+	l.Refuse(!s.Enabled && (s.CAFile != "" || s.CertFile != "" || s.KeyFile != "" || s.ServerName != ""), "enabled", s.Enabled,
 		"but other TLS settings are made; set it to true or remove them")
 	return l.Err()
 }
 
-// Open is [Open] with the files of the settings. It returns nil where TLS is not
-// enabled.
+// Open reads the files. It returns nil where TLS is not enabled. An error names the
+// setting and the file, and never holds the file's content. A nil log discards.
 func (s Settings) Open(log *slog.Logger) (*Client, error) {
 	if !s.Enabled {
 		return nil, nil
 	}
-	return Open(Files{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile, ServerName: s.ServerName, Log: log})
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	client := &Client{files: s, log: log}
+	read, err := s.read()
+	if err != nil {
+		return nil, err
+	}
+	if client.pool, client.pair, err = s.parse(read); err != nil {
+		return nil, err
+	}
+	client.good = read
+	return client, nil
 }
