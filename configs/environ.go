@@ -2,6 +2,7 @@ package configs
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -52,7 +53,7 @@ func envName(path string) string {
 // setting. Each fault is handed to fault.
 func envOverrides(env map[string]string, fault func(error)) []override {
 	known := map[string]string{} // variable → path
-	for _, path := range paths(schema(), "") {
+	for _, path := range paths() {
 		known[envName(path)] = path
 	}
 	names := make([]string, 0, len(env))
@@ -157,8 +158,9 @@ func newOverride(from, path, text string) (override, error) {
 		}
 		steps = append(steps[:3:3], strings.ToLower(name))
 	}
-	value, err := f.parse(path, text)
-	if err != nil {
+	var c checker
+	value := c.value(path, f, f.fromText(text))
+	if err := errors.Join(c.faults...); err != nil {
 		return override{}, fmt.Errorf("%s: %w", from, err)
 	}
 	return override{from: from, path: steps, value: value}, nil

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -173,7 +174,7 @@ func parseYAML(text []byte) (tree map[string]any, faults []error, err error) {
 		return nil, nil, errors.New("is no mapping of keys to values")
 	}
 	var c checker
-	tree = c.section("", schema(), mapping)
+	tree = c.section("", reflect.TypeFor[Config](), mapping)
 	return tree, c.faults, nil
 }
 

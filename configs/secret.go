@@ -3,12 +3,12 @@ package configs
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
+
+	"dispatcher/internal/fault"
 )
 
 const (
@@ -104,34 +104,36 @@ func dereference(reference string, env map[string]string) (string, error) {
 // secrets that stand there literally as [redacted]. Secrets are passwords,
 // headers whose name says so, and parts of the URL that usually hold one.
 func (c Config) Redacted() Config {
-	shown := c
-	shown.Kafka.Brokers = slices.Clone(c.Kafka.Brokers)
-	shown.Kafka.Topics = slices.Clone(c.Kafka.Topics)
-	shown.Kafka.SASL.OAuth.Scopes = slices.Clone(c.Kafka.SASL.OAuth.Scopes)
-	shown.Kafka.SASL.OAuth.Extensions = slices.Clone(c.Kafka.SASL.OAuth.Extensions)
-	shown.Kafka.Lanes = slices.Clone(c.Kafka.Lanes)
-	for i := range shown.Kafka.Lanes {
-		shown.Kafka.Lanes[i].Topics = slices.Clone(shown.Kafka.Lanes[i].Topics)
-	}
-	shown.Redis.Addrs = slices.Clone(c.Redis.Addrs)
-	shown.Limits = slices.Clone(c.Limits)
-	shown.Sender.HTTP.Results = maps.Clone(c.Sender.HTTP.Results)
-	shown.Sender.HTTP.Headers = maps.Clone(c.Sender.HTTP.Headers)
-	shown.eachText(func(path string, secret bool, text string) string {
+	shown, _ := c.shown()
+	return shown
+}
+
+// shown is the redacted copy, and the value that a fault shows for each text that
+// differs in it, by path.
+func (c Config) shown() (Config, map[string]any) {
+	values := map[string]any{}
+	c.eachText(func(path string, secret bool, text string) string {
 		written, referred := c.written[path]
+		at := text
 		switch {
 		case referred && secret:
-			return references(written)
+			at = references(written)
 		case referred:
-			return asWritten(path, written)
+			at = asWritten(path, written)
 		case secret && text != "", addressKey(path) && mayHoldSecret(text):
-			return redacted
+			at = redacted
 		case isURL(path):
-			return redactURL(text)
+			at = redactURL(text)
 		}
-		return text
+		switch {
+		case isURL(path) && !referred:
+			values[path] = at
+		case at != text:
+			values[path] = fault.Phrase(at)
+		}
+		return at
 	})
-	return shown
+	return c, values
 }
 
 // addressKey says that an address is wanted, where people put URLs by mistake.
@@ -213,32 +215,33 @@ func secretHeader(name string) bool {
 	return false
 }
 
-// eachText calls replace with every text of the config and puts its answer there.
+// eachText puts the answer of replace in the place of every text. It copies lists
+// and mappings, which other copies of the config may share.
 func (c *Config) eachText(replace func(path string, secret bool, text string) string) {
-	eachText(reflect.ValueOf(c).Elem(), schema(), "", replace)
+	section := field{typ: reflect.TypeFor[Config]()}
+	section.eachText(reflect.ValueOf(c).Elem(), "", replace)
 }
 
-func eachText(section reflect.Value, fields []field, prefix string, replace func(string, bool, string) string) {
-	for _, f := range fields {
-		path, v := prefix+f.name, section.FieldByIndex(f.index)
-		switch {
-		case f.isSection():
-			eachText(v, f.sub, path+".", replace)
-		case f.isSections():
-			for j := range v.Len() {
-				eachText(v.Index(j), f.sub, path+"."+strconv.Itoa(j)+".", replace)
-			}
-		case f.isHeaders():
-			for _, name := range v.MapKeys() {
-				text := replace(path+"."+name.String(), secretHeader(name.String()), v.MapIndex(name).String())
-				v.SetMapIndex(name, reflect.ValueOf(text))
-			}
-		case f.typ.Kind() == reflect.Slice && f.typ.Elem().Kind() == reflect.String:
-			for j := range v.Len() {
-				v.Index(j).SetString(replace(path+"."+strconv.Itoa(j), f.secret, v.Index(j).String()))
-			}
-		case f.typ.Kind() == reflect.String:
-			v.SetString(replace(path, f.secret, v.String()))
+func (f field) eachText(v reflect.Value, path string, replace func(string, bool, string) string) {
+	switch f.typ.Kind() {
+	case reflect.Struct:
+		for _, key := range fieldsOf(f.typ) {
+			key.eachText(v.FieldByIndex(key.index), strings.TrimPrefix(path+"."+key.name, "."), replace)
 		}
+	case reflect.Slice:
+		v.Set(reflect.AppendSlice(reflect.MakeSlice(f.typ, 0, v.Len()), v))
+		for i := range v.Len() {
+			field{typ: f.typ.Elem(), secret: f.secret}.eachText(v.Index(i), path+"."+strconv.Itoa(i), replace)
+		}
+	case reflect.Map:
+		texts := reflect.MakeMap(f.typ)
+		for _, name := range v.MapKeys() {
+			text := replace(path+"."+name.String(), secretHeader(name.String()), v.MapIndex(name).String())
+			texts.SetMapIndex(name, reflect.ValueOf(text))
+		}
+		v.Set(texts)
+	case reflect.String:
+		v.SetString(replace(path, f.secret, v.String()))
+	default: // no text
 	}
 }

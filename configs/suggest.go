@@ -8,8 +8,9 @@ import (
 )
 
 // unknownKey says that a path names nothing, and what was probably meant.
-func unknownKey(path, known []string) error {
-	return unknown("unknown key "+show(strings.Join(path, ".")), strings.Join(path, "."), known)
+func unknownKey(path []string) error {
+	given := strings.Join(path, ".")
+	return unknown("unknown key "+show(given), given, paths())
 }
 
 func unknown(what, given string, known []string) error {

@@ -9,7 +9,7 @@ import (
 // faultsOfFiles are those of the files that the settings name, but for the
 // settings that could not be read.
 func (c Config) faultsOfFiles(unread []string) []error {
-	f := &faults{config: &c, unread: unread}
+	var found []error
 	for _, section := range []struct {
 		path string
 		tls  tlsfiles.Settings
@@ -19,9 +19,9 @@ func (c Config) faultsOfFiles(unread []string) []error {
 		{"redis.tls", c.Redis.TLS},
 		{"sender.http.tls", c.Sender.HTTP.TLS},
 	} {
-		if _, err := section.tls.Open(nil); err != nil {
-			f.add(section.path, fmt.Errorf("%s.%w", section.path, err))
+		if _, err := section.tls.Open(nil); err != nil && !concerns(section.path, unread) {
+			found = append(found, fmt.Errorf("%s.%w", section.path, err))
 		}
 	}
-	return f.found
+	return found
 }
