@@ -135,7 +135,7 @@ func (p *partition) sleep(until time.Time) {
 }
 
 // awaken is called when a job's time has come or, without one, that of the
-// Partition's first record.
+// partition's first record.
 func (p *partition) awaken(one alarm) {
 	d := one.d
 	if d == nil {

@@ -127,10 +127,10 @@ func (a *assignment) topicID() topicname.ID {
 }
 
 // startAnew gives the group offsets in the new topic, as out_of_range says, in
-// Position of those that were committed in the old one or, since, by a member that
+// place of those that were committed in the old one or, since, by a member that
 // had not noticed yet. It goes on until it has: to join before would be to work
-// From an offset that means nothing. Where the group has moved on meanwhile, the
-// nextNumber assignment notices the topic again.
+// from an offset that means nothing. Where the group has moved on meanwhile, the
+// next assignment notices the topic again.
 func (a *assignment) startAnew(stopped <-chan struct{}) {
 	policy := a.g.c.opts.OutOfRange
 	a.g.log().Error("the topic was deleted and made anew, what the group had done belongs to the old one", "topic", a.g.topic, "out_of_range", policy)

@@ -5,6 +5,7 @@ import (
 
 	"dispatcher/consumer/internal/broker"
 	"dispatcher/consumer/internal/offsets"
+	"dispatcher/consumer/internal/produce"
 )
 
 // Connection is how to reach the cluster: brokers, client id, SASL, TLS and Dial.
@@ -20,3 +21,18 @@ func FixedLogin(username, password string) func(context.Context) (string, string
 
 // Attempts are the calls that a job has had, and how many of them count as failures.
 type Attempts = offsets.Attempts
+
+// Producer writes jobs to Kafka.
+type Producer = produce.Producer
+
+// ProducerOptions configures a [Producer].
+type ProducerOptions = produce.ProducerOptions
+
+// NewProducer checks the options. It does not connect.
+func NewProducer(o ProducerOptions) (*Producer, error) { return produce.NewProducer(o) }
+
+// TooLargeError says that a record is larger than its topic takes.
+type TooLargeError = produce.TooLargeError
+
+// UnwrittenError says that none of a batch was written, and none will be.
+type UnwrittenError = produce.UnwrittenError

@@ -38,9 +38,9 @@ type assignment struct {
 	wake  chan struct{} // there is news for fetch; one slot, since a second word says nothing new
 
 	anew      atomic.Bool                  // the topic is not the one that the offsets belong to
-	id        atomic.Pointer[topicname.ID] // committedIn the topic that they belong to; nil: not known
+	id        atomic.Pointer[topicname.ID] // of the topic that they belong to; nil: not known
 	described chan struct{}                // closed when the cluster has first answered about the topic
-	soon      chan struct{}                // Ask about the topic before the next second; one slot
+	soon      chan struct{}                // ask about the topic before the next second; one slot
 	looked    chan struct{}                // closed when anew is known for the last commits
 	gone      bool                         // the topic does not exist; the watcher's until looked is closed
 	newID     topicname.ID                 // as last seen; likewise
@@ -146,8 +146,8 @@ func (a *assignment) watch(stopped, revoked <-chan struct{}) {
 }
 
 // begin finds out where to start, and starts each partition as soon as that is
-// idsKnown: one without a leader holds up itself alone. Before that it has to be
-// idsKnown which topic this is: committed offsets may belong to another one.
+// known: one without a leader holds up itself alone. Before that it has to be
+// known which topic this is: committed offsets may belong to another one.
 func (a *assignment) begin() {
 	select {
 	case <-a.described:

@@ -12,11 +12,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-const (
-	deliveryBytes = 512 // stands for what a delivery costs beside its record
-	headerBytes   = 40  // stands for what a header costs beside its text
-)
-
 // batchMaker turns what a fetch brought of one partition into deliveries. Per
 // batch it allocates one block each for the deliveries, the bytes and the
 // headers, so that a job costs little more than its id.
@@ -29,7 +24,7 @@ type batchMaker struct {
 }
 
 // make reads what committed transactions and plain producers have written,
-// From offset at on. Aborted records and markers are passed.
+// from offset at on. Aborted records and markers are passed.
 func (m *batchMaker) make(res *kmsg.FetchResponseTopicPartition, at int64) (*fetchedBatch, error) {
 	records, next, err := broker.CommittedRecords(res, at, m.unpack)
 	if err != nil {
@@ -63,16 +58,6 @@ func (m *batchMaker) build(b *fetchedBatch, records []*kgo.Record) {
 		m.deliver(&b.jobs[i], rec, now)
 		b.bytes += b.jobs[i].size
 	}
-}
-
-// recordBytes is about what a delivery holds in memory. Headers count: a
-// producer may put a megabyte there as well as into the value.
-func recordBytes(rec *job.Record) int {
-	size := deliveryBytes + len(rec.Key) + len(rec.Value)
-	for i := range rec.Headers {
-		size += headerBytes + len(rec.Headers[i].Key) + len(rec.Headers[i].Value)
-	}
-	return size
 }
 
 // block holds the bytes and headers of one batch.

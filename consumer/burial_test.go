@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"dispatcher/consumer/deadletter"
+
 	"dispatcher/consumer"
 	"dispatcher/job"
 
@@ -45,7 +47,7 @@ func TestDeadLetterThatNeverFits(t *testing.T) {
 			bubble(t, 1, func(w *world) {
 				w.produce("jobs", c.rec)
 				w.refuse("jobs.dlq", 8000)
-				n := w.start(w.options(), func(d *consumer.Delivery) { go d.Dead(consumer.Failure{Class: consumer.ClassPermanent}) })
+				n := w.start(w.options(), func(d *consumer.Delivery) { go d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent}) })
 				w.waitFor("jobs", 0, 1)
 				w.ok(n.end())
 				m := w.letters("jobs")[0]
@@ -132,7 +134,7 @@ func TestNoLetterIsBegunAfterTheStop(t *testing.T) {
 	})
 }
 
-// Letters that hang in the network are awaited until the drain ends, all of them
+// Dead letters that hang in the network are awaited until the drain ends, all of them
 // together, and no longer: their jobs stay open. None goes out twice.
 func TestHangingLettersShareOneDrain(t *testing.T) {
 	t.Parallel()
@@ -175,7 +177,7 @@ func TestDeadLetterWithHalfAnOrigin(t *testing.T) {
 			t.Parallel()
 			bubble(t, 1, func(w *world) {
 				w.produce("jobs", job.Record{Value: []byte("x"), Headers: headers})
-				n := w.start(w.options(), func(d *consumer.Delivery) { d.Dead(consumer.Failure{Class: consumer.ClassPermanent}) })
+				n := w.start(w.options(), func(d *consumer.Delivery) { d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent}) })
 				w.waitFor("jobs", 0, 1)
 				w.ok(n.end())
 				m := w.letters("jobs")[0]

@@ -227,7 +227,7 @@ func (a *assignment) commitRequest(points []commitPoint) *kafka.OffsetCommitRequ
 	}
 }
 
-// nextNumber sorts the answers. Only three of them mean that the group has moved
+// judge sorts the answers. Only three of them mean that the group has moved
 // on; all others are tried again at the next interval, with what is true then.
 func (a *assignment) judge(ctx context.Context, points []commitPoint, answers []kafka.OffsetCommitPartition) error {
 	byID := make(map[int]error, len(answers))

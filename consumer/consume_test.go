@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"dispatcher/consumer/deadletter"
+
 	"dispatcher/consumer"
 	"dispatcher/job"
 )
@@ -163,7 +165,7 @@ func TestNoOrder(t *testing.T) {
 }
 
 // A returned job closes its key until the partition is assigned anew: nothing
-// committedIn it overtakes.
+// of it overtakes.
 func TestReturnClosesTheKey(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
@@ -271,7 +273,7 @@ func TestTwoTopics(t *testing.T) {
 		o.Topics = []string{"jobs", "more"}
 		n := w.start(o, func(d *consumer.Delivery) {
 			if d.Job.Topic == "more" && d.Job.Offset == 3 {
-				go d.Dead(consumer.Failure{Class: consumer.ClassExpired})
+				go d.Dead(deadletter.Failure{Class: deadletter.ClassExpired})
 				return
 			}
 			d.Done()

@@ -69,7 +69,7 @@ func (o *Options) allTopics() []string {
 }
 
 // Ready is told when jobs have become ready, at least once after [Consumer.Take]
-// LogEnd said that there is none. It is closed when Run is over. One goroutine is
+// last said that there is none. It is closed when Run is over. One goroutine is
 // to receive from it.
 func (c *Consumer) Ready() <-chan struct{} { return c.hub.ready }
 

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"time"
 
+	"dispatcher/consumer/deadletter"
+
 	"dispatcher/consumer/internal/broker"
 	"dispatcher/consumer/internal/produce"
 
@@ -15,18 +17,12 @@ import (
 	"dispatcher/internal/tally"
 )
 
-const (
-	maxMessageBytes = 1 << 10
-	maxCodeBytes    = 256
-	maxAnswerBytes  = 512
-)
-
 // letter is a delivery on its way to the dead letters or to a retry tier.
 type letter struct {
 	d    *Delivery
-	f    Failure       // without a class: nothing has failed
-	tier time.Duration // 0: to the dead letters
-	at   time.Time     // in a tier: when the job is due
+	f    deadletter.Failure // without a class: nothing has failed
+	tier time.Duration      // 0: to the dead letters
+	at   time.Time          // in a tier: when the job is due
 }
 
 func (l *letter) delayed() bool { return l.tier > 0 }
@@ -35,7 +31,7 @@ func (l *letter) topic() string {
 	if l.delayed() {
 		return topicname.Retry(l.d.part.of, l.tier)
 	}
-	if l.f.Class == ClassUnknown && l.d.part.hub.parks {
+	if l.f.Class == deadletter.ClassUnknown && l.d.part.hub.parks {
 		return topicname.Parked(l.d.part.of)
 	}
 	return topicname.Dead(l.d.part.of)
@@ -65,7 +61,7 @@ func (q *deadLetters) bury(ctx context.Context, letters []letter) (unfit []lette
 	outcomes := make(chan *letter, len(letters)) // room for all, since told must not block
 	now := time.Now()
 	for i := range letters {
-		q.write(ctx, letters[i], q.message(letters[i], now), outcomes)
+		q.write(ctx, letters[i], q.record(&letters[i], now), outcomes)
 	}
 	over := letters[0].d.part.asg.life.Done()
 	for range letters {
@@ -81,6 +77,14 @@ func (q *deadLetters) bury(ctx context.Context, letters []letter) (unfit []lette
 	return unfit
 }
 
+func (q *deadLetters) record(l *letter, now time.Time) *kgo.Record {
+	n := &deadletter.Note{Topic: l.topic(), Group: q.group, Node: q.node, Failure: l.f}
+	if l.delayed() {
+		n.Due = l.at
+	}
+	return deadletter.Compose(&l.d.Job.Record, n, now)
+}
+
 // write brings a letter on its way. Of one that is settled it sends nil, of one
 // that does not fit its retry topic the letter.
 func (q *deadLetters) write(ctx context.Context, l letter, record *kgo.Record, outcomes chan<- *letter) {
@@ -89,7 +93,7 @@ func (q *deadLetters) write(ctx context.Context, l letter, record *kgo.Record, o
 		case broker.TooLarge(err) && l.delayed():
 			outcomes <- &l
 			return
-		case broker.TooLarge(err) && cut(record):
+		case broker.TooLarge(err) && deadletter.Truncate(record):
 			q.write(ctx, l, record, outcomes)
 			return
 		case err == nil:
@@ -103,7 +107,7 @@ func (q *deadLetters) write(ctx context.Context, l letter, record *kgo.Record, o
 
 // buried is what the log shows of a dead letter.
 type buried struct {
-	class       Class
+	class       deadletter.Class
 	id, topic   string
 	code, cause string
 }
@@ -121,9 +125,9 @@ func (q *deadLetters) note(l *letter) {
 	j := &l.d.Job
 	id := j.ID
 	if id == "" {
-		id = RecordID{j.Topic, j.Partition, j.Offset}.String()
+		id = deadletter.RecordID{Topic: j.Topic, Partition: j.Partition, Offset: j.Offset}.String()
 	}
-	b := buried{class: l.f.Class, id: clip.Text(id, maxCodeBytes), topic: l.topic(), code: l.f.Code, cause: clip.Text(l.f.Message, maxMessageBytes)}
+	b := buried{class: l.f.Class, id: clip.Text(id, deadletter.MaxCodeBytes), topic: l.topic(), code: l.f.Code, cause: clip.Text(l.f.Message, deadletter.MaxMessageBytes)}
 	if sum, due := q.told.Note(time.Now(), string(b.class), b); due {
 		q.tell(sum)
 	}

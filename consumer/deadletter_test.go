@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"dispatcher/consumer/deadletter"
+
 	"dispatcher/consumer"
 	"dispatcher/job"
 
@@ -28,7 +30,7 @@ func TestDeadLetterKeepsTheRecord(t *testing.T) {
 		o := w.options()
 		o.Node = "n1"
 		n := w.start(o, func(d *consumer.Delivery) {
-			d.Dead(consumer.Failure{Class: consumer.ClassPermanent, Code: "422", Message: strings.Repeat("é", 1000), Attempt: 3})
+			d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent, Code: "422", Message: strings.Repeat("é", 1000), Attempt: 3})
 		})
 		w.until("it is settled", func() bool { offset, _ := w.committed("jobs", 0); return offset == 1 })
 		w.ok(n.end())
@@ -77,7 +79,7 @@ func TestDeadLetterKeepsItsOrigin(t *testing.T) {
 		var id string
 		n := w.start(w.options(), func(d *consumer.Delivery) {
 			id = d.Job.ID
-			d.Dead(consumer.Failure{Class: consumer.ClassExhausted, Attempt: 6})
+			d.Dead(deadletter.Failure{Class: deadletter.ClassExhausted, Attempt: 6})
 		})
 		w.until("it is settled", func() bool { offset, _ := w.committed("jobs", 0); return offset == 1 })
 		w.ok(n.end())
@@ -91,7 +93,7 @@ func TestDeadLetterKeepsItsOrigin(t *testing.T) {
 }
 
 // Records that are no job go to the dead letters by themselves, and the
-// Partition goes on.
+// partition goes on.
 func TestBadRecordsGoToTheDeadLetters(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
@@ -148,7 +150,7 @@ func TestDeadLetterTooLarge(t *testing.T) {
 		w.refuse("jobs.dlq", 350_000)
 		w.produce("jobs", job.Record{Value: noise('y', 900_000)})
 		n := w.start(w.options(), func(d *consumer.Delivery) {
-			go d.Dead(consumer.Failure{Class: consumer.ClassPermanent})
+			go d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent})
 		})
 		w.until("all are settled", func() bool { offset, _ := w.committed("jobs", 0); return offset == 4 })
 		w.ok(n.end())
@@ -169,7 +171,7 @@ func TestDeadLetterTooLarge(t *testing.T) {
 }
 
 // While the dead-letter topic can't be written the job stays open; nothing is
-// Lost, and it is written when the topic is back.
+// lost, and it is written when the topic is back.
 func TestDeadLetterWaitsForKafka(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
@@ -177,7 +179,7 @@ func TestDeadLetterWaitsForKafka(t *testing.T) {
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.dlq", Err: kerr.NotEnoughReplicas, Count: -1})
 		n := w.start(w.options(), func(d *consumer.Delivery) {
 			if string(d.Job.Value) == "0" {
-				go d.Dead(consumer.Failure{Class: consumer.ClassPermanent})
+				go d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent})
 				return
 			}
 			d.Done()
@@ -202,7 +204,7 @@ func TestDeadLetterIsReturnedAtTheStop(t *testing.T) {
 	bubble(t, 1, func(w *world) {
 		w.produce("jobs", numbered(0, 1)...)
 		w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.dlq", Err: kerr.NotEnoughReplicas, Count: -1})
-		n := w.start(w.options(), func(d *consumer.Delivery) { go d.Dead(consumer.Failure{Class: consumer.ClassPermanent}) })
+		n := w.start(w.options(), func(d *consumer.Delivery) { go d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent}) })
 		w.until("it is in hand", func() bool { return len(n.values()) == 1 })
 		began := time.Now()
 		w.ok(n.end())
@@ -225,7 +227,7 @@ func TestADeadLetterIsWrittenDuringTheDrain(t *testing.T) {
 			go func() {
 				<-d.Context().Done()
 				time.Sleep(time.Second) // the rest of its call
-				d.Dead(consumer.Failure{Class: consumer.ClassPermanent})
+				d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent})
 			}()
 		})
 		w.until("it is in hand", func() bool { return len(n.values()) == 1 })

@@ -5,7 +5,8 @@ import (
 	"hash/maphash"
 	"time"
 
-	"dispatcher/consumer/internal/offsets"
+	"dispatcher/consumer/deadletter"
+	"dispatcher/consumer/internal/broker"
 
 	"dispatcher/job"
 )
@@ -14,7 +15,7 @@ import (
 func (m *batchMaker) deliver(d *Delivery, rec job.Record, now time.Time) {
 	d.part = m.p
 	d.key = m.chain(rec.Key)
-	d.size = recordBytes(&rec)
+	d.size = broker.RecordBytes(&rec)
 	j, err := job.Decode(rec, job.Limits{MaxBytes: m.maxBytes})
 	d.Job = j
 	if !j.NotBefore.IsZero() {
@@ -35,21 +36,27 @@ func (m *batchMaker) deliver(d *Delivery, rec job.Record, now time.Time) {
 // the tier is long, whatever other clocks say.
 func (d *Delivery) comeBack(tier time.Duration, now time.Time) *hop {
 	rec := &d.Job.Record
-	d.attempts = offsets.Attempts{Calls: recordCount(rec, headerAttempt), Failures: recordCount(rec, headerFailures)}
+	said := deadletter.ReadRetry(rec)
+	d.attempts = said.Attempts
 	h := &hop{
 		due:  d.Job.NotBefore,
 		gate: earlier(rec.Time.Add(tier), now.Add(tier)),
 	}
-	if at, err := time.Parse(time.RFC3339, string(recordHeader(rec, headerNotBefore))); err == nil {
-		h.gate = earlier(h.gate, at)
-		if at.After(h.due) {
-			h.due = at
-		}
+	if !said.Due.IsZero() {
+		h.gate = earlier(h.gate, said.Due)
+		h.due = later(h.due, said.Due)
 	}
-	if at, ok := originalTime(rec); ok {
-		rec.Time = at
+	if !said.Written.IsZero() {
+		rec.Time = said.Written
 	}
 	return h
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -61,9 +68,9 @@ func earlier(a, b time.Time) time.Time {
 
 // unreadable is what a dead letter says of a record that is no job.
 func unreadable(d *Delivery, err error) *letter {
-	f := Failure{Class: ClassDecode, Message: err.Error(), Attempt: d.Attempts().Calls}
+	f := deadletter.Failure{Class: deadletter.ClassDecode, Message: err.Error(), Attempt: d.Attempts().Calls}
 	if e, ok := errors.AsType[*job.Error](err); ok && e.Reason == job.ReasonUnsupported {
-		f.Class = ClassUnsupported
+		f.Class = deadletter.ClassUnsupported
 	}
 	return &letter{d: d, f: f}
 }
@@ -74,9 +81,9 @@ func unreadable(d *Delivery, err error) *letter {
 func (f *feed) refuses(d *Delivery) *letter {
 	switch err := CheckJob(&d.Job, f.lane.name); {
 	case errors.Is(err, errLane):
-		return &letter{d: d, f: Failure{Class: ClassUnsupported, Message: err.Error()}}
+		return &letter{d: d, f: deadletter.Failure{Class: deadletter.ClassUnsupported, Message: err.Error()}}
 	case err != nil:
-		return &letter{d: d, f: Failure{Class: ClassDecode, Message: err.Error()}}
+		return &letter{d: d, f: deadletter.Failure{Class: deadletter.ClassDecode, Message: err.Error()}}
 	}
 	return nil
 }

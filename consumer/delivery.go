@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"time"
 
+	"dispatcher/consumer/deadletter"
+
 	"dispatcher/consumer/internal/offsets"
 
 	"dispatcher/job"
@@ -40,11 +42,11 @@ type Delivery struct {
 // hop is what a delivery waits for, where it does.
 type hop struct {
 	due  time.Time // not to be handed out before; zero: at once
-	gate time.Time // committedIn a tier's record: not to be looked at before
+	gate time.Time // of a tier's record: not to be looked at before
 }
 
 // Attempts is what the job has been through, on this node and before: a retry tier's
-// Record tells it, and so does the commit of a node that failed with it. What
+// record tells it, and so does the commit of a node that failed with it. What
 // [Delivery.SetAttempts] and [Delivery.Sleep] say replaces it.
 func (d *Delivery) Attempts() offsets.Attempts { return d.attempts }
 
@@ -52,62 +54,14 @@ func (d *Delivery) Attempts() offsets.Attempts { return d.attempts }
 func (d *Delivery) FromRetryTopic() bool { return d.part.tier > 0 }
 
 // FirstWritten is when the job was first written to Kafka. A record that was
-// replayed, or comes from a retry tier, says so.
-func (d *Delivery) FirstWritten() time.Time {
-	rec := &d.Job.Record
-	if at, ok := originalTime(rec); ok && hasOrigin(rec) {
-		return at
-	}
-	return rec.Time
-}
+// replayed, or comes from a retry topic, says so.
+func (d *Delivery) FirstWritten() time.Time { return deadletter.FirstWritten(&d.Job.Record) }
 
-// FirstTopic is the topic that the job was first written to. A record that was
-// replayed, or comes from a retry tier, says so.
-func (d *Delivery) FirstTopic() string {
-	rec := &d.Job.Record
-	if hasOrigin(rec) {
-		return string(recordHeader(rec, job.HeaderOriginalTopic))
-	}
-	return rec.Topic
-}
+// FirstTopic is the topic that the job was first written to, likewise.
+func (d *Delivery) FirstTopic() string { return deadletter.FirstPlace(&d.Job.Record).Topic }
 
 // Redrives is how often the job was replayed from the dead letters.
-func (d *Delivery) Redrives() int { return recordCount(&d.Job.Record, headerRedrive) }
-
-// Failure says why a job is dead-lettered, or tried again later. Class is one of the closed set in
-// the Class constants; Code is the provider's or an HTTP status; Message is
-// for people and never holds the payload.
-type Failure struct {
-	Class   Class
-	Code    string
-	Message string
-	Answer  string // beginning of the provider's last answer, at most 512 bytes; only dead letters hold it, no log does
-	Attempt int    // calls that left the process, those of the past included
-	// Failures are those of them that count against the attempts allowed. Only
-	// a job that is tried again later carries them on.
-	Failures int
-}
-
-// Class is the closed set of reasons for a dead letter (header x-error-class).
-type Class string
-
-// The classes a dead letter can have.
-const (
-	ClassDecode      Class = "decode"      // the record could not be read
-	ClassUnsupported Class = "unsupported" // asks for something not built yet
-	ClassPermanent   Class = "permanent"   // the provider rejected it
-	ClassExhausted   Class = "exhausted"   // failed as often as allowed
-	ClassExpired     Class = "expired"     // its not-after passed before it was sent
-	ClassUnknown     Class = "unknown"     // written, no answer, and not to be called again; see Options.ParkUnknown
-	ClassLimited     Class = "limited"     // the limit had no room, and jobs are not to wait
-	ClassJobTimeout  Class = "job_timeout" // in hand for longer than job_timeout
-	ClassUnavailable Class = "unavailable" // failed, and to be tried again; in retry tiers only
-)
-
-// Classes are those that a dead letter can have.
-func Classes() []Class {
-	return []Class{ClassDecode, ClassUnsupported, ClassPermanent, ClassExhausted, ClassExpired, ClassUnknown, ClassLimited, ClassJobTimeout}
-}
+func (d *Delivery) Redrives() int { return deadletter.Redrives(&d.Job.Record) }
 
 // expired tells whether the job's not-after has passed.
 func (d *Delivery) expired() bool {
@@ -116,7 +70,7 @@ func (d *Delivery) expired() bool {
 
 // expiry is what a dead letter says of a job that is too late.
 func expiry(d *Delivery) *letter {
-	return &letter{d: d, f: Failure{Class: ClassExpired, Attempt: d.Attempts().Calls}}
+	return &letter{d: d, f: deadletter.Failure{Class: deadletter.ClassExpired, Attempt: d.Attempts().Calls}}
 }
 
 // Context ends when the job's partition is taken away or the consumer stops;
@@ -138,8 +92,8 @@ func (d *Delivery) Done() {
 // acknowledged it, settles it. It blocks, and Kafka's client tries again, until that
 // is done or Context ends; then the job is returned. A record that may have been
 // written when Context ends is awaited as long as the drain lasts, as a call on the
-// rawConn is. After that the job stays open.
-func (d *Delivery) Dead(f Failure) {
+// wire is. After that the job stays open.
+func (d *Delivery) Dead(f deadletter.Failure) {
 	d.Step("goes to the dead letters", slog.String("class", string(f.Class)), slog.String("code", f.Code), slog.String("error", f.Message))
 	if h := d.part.hub; h.claim(d) {
 		h.dead.bury(d.part.asg.letters, []letter{{d: d, f: f}})
@@ -148,7 +102,7 @@ func (d *Delivery) Dead(f Failure) {
 
 // Release gives the job back unsent: its offset stays open and another node,
 // or this one later, gets it again. Until then no later job of its key (in
-// Partition order: of its partition) is handed out on this node, or it would be
+// partition order: of its partition) is handed out on this node, or it would be
 // overtaken.
 func (d *Delivery) Release() {
 	d.Step("given back unsent")

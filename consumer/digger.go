@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"dispatcher/consumer/deadletter"
+
 	"dispatcher/consumer/internal/topicname"
 )
 
@@ -47,7 +49,7 @@ func (a *assignment) buryThese(some []*Delivery) {
 
 // buryUnfit sees to jobs that are too large for their retry topic. One that only
 // waits for its time does so in memory, where that is not too long, as without
-// Retry topics. The others go to the dead letters.
+// retry topics. The others go to the dead letters.
 func (a *assignment) buryUnfit(unfit []letter) {
 	hub := a.g.c.hub
 	var dead []*Delivery
@@ -59,7 +61,7 @@ func (a *assignment) buryUnfit(unfit []letter) {
 			continue
 		}
 		if l.f.Class == "" {
-			l.f.Class = ClassUnsupported
+			l.f.Class = deadletter.ClassUnsupported
 			l.f.Message = fmt.Sprintf("not-before: is more than %v ahead, and with its headers the job is larger than %s takes", restMost, l.topic())
 		}
 		l.tier = 0

@@ -45,10 +45,10 @@
 // The ledger of a partition knows the commit point, the lowest offset that is
 // not complete, and which later offsets are. Both are committed, the latter as
 // the commit's metadata with the topic's id, so that one stuck job costs neither its
-// Partition nor repeats. It sees 8192 offsets; fetching pauses at three quarters of that.
+// partition nor repeats. It sees 8192 offsets; fetching pauses at three quarters of that.
 //
 // Jobs of one key come one at a time, in the order of their offsets; in
-// Partition order those of one partition do, which is the same with one chain
+// partition order those of one partition do, which is the same with one chain
 // for all. A returned job closes its chain until the next assignment.
 //
 // A job that is not due yet goes to a retry tier, <topic>.retry.<delay>, or waits

@@ -109,7 +109,7 @@ func (f *fetcher) add(p *partition) {
 	f.a.wakeFetcher()
 }
 
-// Merge brings the partitions' leaders. Any goroutine may call it.
+// learn brings the partitions' leaders. Any goroutine may call it.
 func (f *fetcher) learn(leaders map[int]string) {
 	f.mu.Lock()
 	f.learned = leaders

@@ -210,7 +210,7 @@ func TestNoPartitionStarvesBesideLargeOnes(t *testing.T) {
 }
 
 // What nobody takes is held up to the node's budget and no further, whatever the
-// Number of partitions, and each of them has its share of it.
+// number of partitions, and each of them has its share of it.
 func TestTheNodesBytesAreShared(t *testing.T) {
 	t.Parallel()
 	const partitions, each, size, budget = 16, 100, 10_000, 4 << 20

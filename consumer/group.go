@@ -88,7 +88,7 @@ func (g *group) run(ctx context.Context) error {
 	return ignoreClosed(cg.Close())
 }
 
-// Merge finds out whether the group is new, for [StartLast]. A tier is read from
+// learn finds out whether the group is new, for [StartLast]. A tier is read from
 // its beginning: what is there was put there to be sent. It has to be known
 // before joining: in the first generation another member may commit earlier
 // than this one asks. It returns nil when ctx ends.

@@ -255,8 +255,8 @@ func (h *hub) drain(a *assignment) {
 	}
 }
 
-// Close ends an assignment: no mark counts after it. What it returns is the
-// LogEnd word on the assignment's offsets.
+// close ends an assignment: no mark counts after it. What it returns is the
+// last word on the assignment's offsets.
 func (h *hub) close(a *assignment) []commitPoint {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -275,7 +275,7 @@ func (h *hub) roomy(a *assignment) []*partition {
 }
 
 // overBudget tells whether the node's partitions hold all that they may, and
-// Bitmap those of an assignment that hold their share of it then.
+// marks those of an assignment that hold their share of it then.
 func (h *hub) overBudget(a *assignment) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"dispatcher/consumer/internal/broker"
+
 	"dispatcher/consumer/internal/offsets"
 
 	"dispatcher/job"
@@ -31,7 +33,7 @@ func (w *workshop) assignment() *assignment {
 	return a
 }
 
-// Partition adds one to an assignment.
+// partition adds one to an assignment.
 func (w *workshop) partition(a *assignment, l *lane, id int) *partition {
 	p := &partition{
 		feed: &feed{topic: l.name, of: l.name, lane: l}, hub: w.hub, asg: a, id: id,
@@ -47,9 +49,9 @@ func (w *workshop) bring(p *partition, keys ...uint64) {
 	for i, key := range keys {
 		b.jobs[i] = Delivery{
 			Job:  job.Job{Record: job.Record{Topic: p.topic, Partition: p.id, Offset: p.fetched + int64(i)}},
-			part: p, key: key, size: deliveryBytes,
+			part: p, key: key, size: broker.DeliveryBytes,
 		}
-		b.bytes += deliveryBytes
+		b.bytes += broker.DeliveryBytes
 	}
 	w.hub.add(p, b)
 }
@@ -153,7 +155,7 @@ func TestHubUnderAnyWork(t *testing.T) {
 				if l.inHand != len(held) || l.inHand+l.count > l.limit+len(samples) {
 					t.Fatalf("got %d in hand and %d ready, want %d and at most %d", l.inHand, l.count, len(held), l.limit)
 				}
-				if w.hub.asleep != len(asleep) || w.hub.asleepBytes != len(asleep)*deliveryBytes || w.hub.crowded() != (len(asleep) >= w.hub.maxAsleep) {
+				if w.hub.asleep != len(asleep) || w.hub.asleepBytes != len(asleep)*broker.DeliveryBytes || w.hub.crowded() != (len(asleep) >= w.hub.maxAsleep) {
 					t.Fatalf("got %d asleep in %d bytes, want %d", w.hub.asleep, w.hub.asleepBytes, len(asleep))
 				}
 				for _, p := range parts {

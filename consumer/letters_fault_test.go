@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"dispatcher/consumer/deadletter"
+
 	"dispatcher/consumer"
 	"dispatcher/job"
 
@@ -28,17 +30,17 @@ func TestTwoCommandsAtOnce(t *testing.T) {
 		const all = 3000
 		w.produce("jobs.dlq", deadOnes(all)...)
 		type outcome struct {
-			tally consumer.LetterTally
+			tally deadletter.Tally
 			err   error
 		}
 		outcomes := make(chan outcome, 3)
 		for i := range 3 {
-			f := consumer.LetterFilter{Topics: []string{"jobs"}}
+			f := deadletter.Filter{Topics: []string{"jobs"}}
 			go func() {
-				var tally consumer.LetterTally
+				var tally deadletter.Tally
 				var err error
 				if i < 2 {
-					tally, err = w.desk().Replay(w.t.Context(), f, consumer.ReplayOptions{Rate: 500})
+					tally, err = w.desk().Replay(w.t.Context(), f, deadletter.ReplayOptions{Rate: 500})
 				} else {
 					f.Key = []byte("k2999")
 					tally, err = w.desk().Drop(w.t.Context(), f, false)
@@ -66,7 +68,7 @@ func TestNothingIsSettledThatWasNotWritten(t *testing.T) {
 	bubble(t, 1, func(w *world) {
 		w.produce("jobs.dlq", deadOnes(5)...)
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs", Err: kerr.NotEnoughReplicas, Count: -1})
-		tally, err := w.desk().Replay(w.t.Context(), ofJobs, consumer.ReplayOptions{})
+		tally, err := w.desk().Replay(w.t.Context(), ofJobs, deadletter.ReplayOptions{})
 		if !errors.Is(err, kafka.NotEnoughReplicas) || tally.Done != 0 || tally.Unwritten != 5 {
 			t.Errorf("got %+v, %v", tally, err)
 		}
@@ -75,7 +77,7 @@ func TestNothingIsSettledThatWasNotWritten(t *testing.T) {
 		large.Value = noise('x', 100_000)
 		w.produce("jobs.dlq", large)
 		fault = w.refuse("jobs", 50_000)
-		tally, err = w.desk().Replay(w.t.Context(), ofJobs, consumer.ReplayOptions{})
+		tally, err = w.desk().Replay(w.t.Context(), ofJobs, deadletter.ReplayOptions{})
 		if err != nil || tally.Done != 5 || tally.Unwritten != 1 || len(tally.Notes) != 1 {
 			t.Errorf("one too large: got %+v, %v", tally, err)
 		}
@@ -93,7 +95,7 @@ func TestAnInterruptedReplaySettlesWhatItWrote(t *testing.T) {
 		w.produce("jobs.dlq", deadOnes(100)...)
 		ctx, stop := context.WithCancel(w.t.Context())
 		time.AfterFunc(30*time.Second, stop)
-		tally, err := w.desk().Replay(ctx, ofJobs, consumer.ReplayOptions{Rate: 1})
+		tally, err := w.desk().Replay(ctx, ofJobs, deadletter.ReplayOptions{Rate: 1})
 		if !errors.Is(err, context.Canceled) || tally.Done < 20 || tally.Done > 31 {
 			t.Errorf("got %d replayed, %v", tally.Done, err)
 		}
@@ -129,24 +131,24 @@ func TestACommandThatWasGivenUpOverwritesNothing(t *testing.T) {
 		const all, rate = 200, 5
 		w.produce("jobs.dlq", deadOnes(all)...)
 		var silent atomic.Bool
-		o := consumer.LettersOptions{Connection: consumer.Connection{Brokers: []string{broker}, Dial: w.lossy(func(key int16, _ int) bool {
+		o := deadletter.ClientOptions{Connection: consumer.Connection{Brokers: []string{broker}, Dial: w.lossy(func(key int16, _ int) bool {
 			return silent.Load() && (key == int16(kmsg.Heartbeat) || key == int16(kmsg.JoinGroup))
 		})}, Group: "g"}
-		first, err := consumer.NewLetters(o)
+		first, err := deadletter.NewClient(o)
 		w.ok(err)
 		type outcome struct {
-			tally consumer.LetterTally
+			tally deadletter.Tally
 			err   error
 		}
 		one := make(chan outcome, 1)
 		go func() {
-			tally, err := first.Replay(w.t.Context(), ofJobs, consumer.ReplayOptions{Rate: rate})
+			tally, err := first.Replay(w.t.Context(), ofJobs, deadletter.ReplayOptions{Rate: rate})
 			one <- outcome{tally, err}
 		}()
 		time.Sleep(10 * time.Second)
 		silent.Store(true)
 		time.Sleep(20 * time.Second)
-		other, err := w.desk().Drop(w.t.Context(), consumer.LetterFilter{Topics: []string{"jobs"}, Key: []byte("k199")}, false)
+		other, err := w.desk().Drop(w.t.Context(), deadletter.Filter{Topics: []string{"jobs"}, Key: []byte("k199")}, false)
 		if err != nil || other.Done != 1 {
 			t.Errorf("the other: got %+v, %v", other, err)
 		}
@@ -174,7 +176,7 @@ func TestLettersOfTransactions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cl.Close()
-	letters, err := consumer.NewLetters(consumer.LettersOptions{Connection: conn, Group: "g"})
+	letters, err := deadletter.NewClient(deadletter.ClientOptions{Connection: conn, Group: "g"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,14 +189,14 @@ func TestLettersOfTransactions(t *testing.T) {
 	}
 	for range 2 {
 		var got []string
-		if _, err := letters.List(t.Context(), ofJobs, func(l *consumer.Letter) error {
+		if _, err := letters.List(t.Context(), ofJobs, func(l *deadletter.Letter) error {
 			got = append(got, string(l.Record.Value))
 			return nil
 		}); err != nil || strings.Join(got, " ") != "c1 c4" {
 			t.Fatalf("got %v, %v", got, err)
 		}
 	}
-	tally, err := letters.Replay(t.Context(), ofJobs, consumer.ReplayOptions{To: "jobs"})
+	tally, err := letters.Replay(t.Context(), ofJobs, deadletter.ReplayOptions{To: "jobs"})
 	if err != nil || tally.Done != 2 {
 		t.Fatalf("got %+v, %v", tally, err)
 	}
@@ -214,7 +216,7 @@ func TestACutLetterIsMadeWhole(t *testing.T) {
 			w.produce("jobs", job.Record{Key: []byte("k"), Value: append([]byte(strconv.Itoa(i)), value...), Headers: []job.Header{header}})
 		}
 		fault := w.refuse("jobs.dlq", 5000)
-		n := w.start(w.options(), func(d *consumer.Delivery) { d.Dead(consumer.Failure{Class: consumer.ClassPermanent}) })
+		n := w.start(w.options(), func(d *consumer.Delivery) { d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent}) })
 		w.waitFor("jobs", 0, 3)
 		w.ok(n.end())
 		fault.Remove()
@@ -226,12 +228,12 @@ func TestACutLetterIsMadeWhole(t *testing.T) {
 			}
 		}
 		w.write("jobs.dlq", forged)
-		tally, err := w.desk().Replay(w.t.Context(), ofJobs, consumer.ReplayOptions{})
-		if err != nil || tally.Cut != 4 || tally.Done != 0 {
+		tally, err := w.desk().Replay(w.t.Context(), ofJobs, deadletter.ReplayOptions{})
+		if err != nil || tally.Truncated != 4 || tally.Done != 0 {
 			t.Fatalf("got %+v, %v", tally, err)
 		}
-		tally, err = w.desk().Replay(w.t.Context(), ofJobs, consumer.ReplayOptions{Whole: true})
-		if err != nil || tally.Cut != 2 || tally.Done != 2 {
+		tally, err = w.desk().Replay(w.t.Context(), ofJobs, deadletter.ReplayOptions{Whole: true})
+		if err != nil || tally.Truncated != 2 || tally.Done != 2 {
 			t.Fatalf("got %+v, %v", tally, err)
 		}
 		jobs := w.recordsFrom("jobs", 3)
@@ -269,7 +271,7 @@ func TestRetentionOvertakesAList(t *testing.T) {
 			w.produce("jobs.dlq", letters[i:i+100]...)
 		}
 		seen := 0
-		_, err := w.desk().List(w.t.Context(), ofJobs, func(*consumer.Letter) error {
+		_, err := w.desk().List(w.t.Context(), ofJobs, func(*deadletter.Letter) error {
 			if seen++; seen == 1 {
 				w.ok(w.cluster.DeleteRecords("jobs.dlq", 0, 2900))
 			}
@@ -292,7 +294,7 @@ func TestLettersOutlastPassingFaults(t *testing.T) {
 		} {
 			w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Err: err, Count: 3})
 		}
-		tally, err := w.desk().Replay(w.t.Context(), ofJobs, consumer.ReplayOptions{})
+		tally, err := w.desk().Replay(w.t.Context(), ofJobs, deadletter.ReplayOptions{})
 		if err != nil || tally.Done != 5 {
 			t.Fatalf("got %+v, %v", tally, err)
 		}

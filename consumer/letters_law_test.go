@@ -3,7 +3,8 @@ package consumer_test
 import (
 	"testing"
 
-	"dispatcher/consumer"
+	"dispatcher/consumer/deadletter"
+
 	"dispatcher/job"
 )
 
@@ -42,11 +43,11 @@ func TestALetterBeyondReachIsTriedAgainAfterACommit(t *testing.T) {
 		for i := 0; i < len(letters); i += 1000 {
 			w.produce("jobs.dlq", letters[i:min(i+1000, len(letters))]...)
 		}
-		between := consumer.LetterFilter{Topics: []string{"jobs"}, Key: []byte("kbetween")}
+		between := deadletter.Filter{Topics: []string{"jobs"}, Key: []byte("kbetween")}
 		if tally, err := w.desk().Drop(w.t.Context(), between, false); err != nil || tally.Done != reach-1 {
 			t.Fatalf("got %d dropped, %v", tally.Done, err)
 		}
-		ends := consumer.LetterFilter{Topics: []string{"jobs"}, Key: []byte("kend")}
+		ends := deadletter.Filter{Topics: []string{"jobs"}, Key: []byte("kend")}
 		tally, err := w.desk().Drop(w.t.Context(), ends, false)
 		if err != nil || tally.Matched != 2 || tally.Done != 2 || tally.OutOfReach != 0 {
 			t.Errorf("got %+v, %v, want both ends dropped in one run", tally, err)

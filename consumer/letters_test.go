@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"dispatcher/consumer/deadletter"
+
 	"dispatcher/consumer"
 	"dispatcher/job"
 
@@ -16,21 +18,21 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-func (w *world) desk() *consumer.Letters {
+func (w *world) desk() *deadletter.Client {
 	w.t.Helper()
-	l, err := consumer.NewLetters(consumer.LettersOptions{
+	l, err := deadletter.NewClient(deadletter.ClientOptions{
 		Connection: consumer.Connection{Brokers: []string{broker}, Dial: w.net.DialContext}, Group: "g",
 	})
 	w.ok(err)
 	return l
 }
 
-var ofJobs = consumer.LetterFilter{Topics: []string{"jobs"}}
+var ofJobs = deadletter.Filter{Topics: []string{"jobs"}}
 
 // list returns the values of the open letters.
-func (w *world) list(f consumer.LetterFilter) (values []string, tally consumer.LetterTally) {
+func (w *world) list(f deadletter.Filter) (values []string, tally deadletter.Tally) {
 	w.t.Helper()
-	tally, err := w.desk().List(w.t.Context(), f, func(l *consumer.Letter) error {
+	tally, err := w.desk().List(w.t.Context(), f, func(l *deadletter.Letter) error {
 		values = append(values, string(l.Record.Value))
 		return nil
 	})
@@ -70,20 +72,20 @@ func TestAReplayedJobIsTheSameJob(t *testing.T) {
 		var got []job.Job
 		n := w.start(w.options(), func(d *consumer.Delivery) {
 			got = append(got, d.Job)
-			d.Dead(consumer.Failure{Class: consumer.ClassPermanent, Code: "422", Message: "no such number", Attempt: 1})
+			d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent, Code: "422", Message: "no such number", Attempt: 1})
 		})
 		for round := range 3 {
 			w.waitFor("jobs", 0, int64(round+1))
-			if values, tally := w.list(ofJobs); len(values) != 1 || tally.Classes[consumer.ClassPermanent] != 1 {
+			if values, tally := w.list(ofJobs); len(values) != 1 || tally.Classes[deadletter.ClassPermanent] != 1 {
 				t.Fatalf("round %d: got %v listed, classes %v", round, values, tally.Classes)
 			}
-			letter, err := w.desk().Get(w.t.Context(), consumer.RecordID{Topic: "jobs.dlq", Offset: int64(round)})
+			letter, err := w.desk().Get(w.t.Context(), deadletter.RecordID{Topic: "jobs.dlq", Offset: int64(round)})
 			w.ok(err)
 			if letter.JobID != "jobs/0/0" || letter.Origin.String() != "jobs/0/0" || letter.Redrives != round || letter.Code != "422" ||
 				letter.Attempts != 1 || letter.Settled || letter.FailedAt.IsZero() || letter.FirstFailedAt.IsZero() {
 				t.Errorf("round %d: got %+v", round, letter)
 			}
-			tally, err := w.desk().Replay(w.t.Context(), ofJobs, consumer.ReplayOptions{})
+			tally, err := w.desk().Replay(w.t.Context(), ofJobs, deadletter.ReplayOptions{})
 			if err != nil || tally.Done != 1 || tally.Left() != 0 {
 				t.Fatalf("round %d: got %+v, %v", round, tally, err)
 			}
@@ -120,17 +122,17 @@ func TestFiltersPick(t *testing.T) {
 			job.Record{Value: []byte("3"), Headers: []job.Header{at(4)}})
 		hour := func(h int) time.Time { return time.Date(2026, 1, 2, h, 0, 0, 0, time.UTC) }
 		for name, c := range map[string]struct {
-			f    consumer.LetterFilter
+			f    deadletter.Filter
 			want string
 		}{
-			"all":     {consumer.LetterFilter{}, "0 1 2 3"},
-			"class":   {consumer.LetterFilter{Classes: []consumer.Class{"exhausted"}}, "0 1"},
-			"classes": {consumer.LetterFilter{Classes: []consumer.Class{"permanent", ""}}, "2 3"},
-			"since":   {consumer.LetterFilter{Since: hour(2)}, "1 2 3"},
-			"until":   {consumer.LetterFilter{Until: hour(3)}, "0 1"},
-			"key":     {consumer.LetterFilter{Key: []byte("k1")}, "1"},
-			"no key":  {consumer.LetterFilter{Key: []byte{}}, ""},
-			"limit":   {consumer.LetterFilter{Since: hour(2), Limit: 2}, "1 2"},
+			"all":     {deadletter.Filter{}, "0 1 2 3"},
+			"class":   {deadletter.Filter{Classes: []deadletter.Class{"exhausted"}}, "0 1"},
+			"classes": {deadletter.Filter{Classes: []deadletter.Class{"permanent", ""}}, "2 3"},
+			"since":   {deadletter.Filter{Since: hour(2)}, "1 2 3"},
+			"until":   {deadletter.Filter{Until: hour(3)}, "0 1"},
+			"key":     {deadletter.Filter{Key: []byte("k1")}, "1"},
+			"no key":  {deadletter.Filter{Key: []byte{}}, ""},
+			"limit":   {deadletter.Filter{Since: hour(2), Limit: 2}, "1 2"},
 		} {
 			c.f.Topics = []string{"jobs"}
 			got, tally := w.list(c.f)
@@ -147,8 +149,8 @@ func TestSettledLettersAreGoneForGood(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
 		w.produce("jobs.dlq", deadOnes(10)...)
-		id := func(offset int64) consumer.RecordID { return consumer.RecordID{Topic: "jobs.dlq", Offset: offset} }
-		named := consumer.LetterFilter{IDs: []consumer.RecordID{id(7), id(2), id(2), id(12)}}
+		id := func(offset int64) deadletter.RecordID { return deadletter.RecordID{Topic: "jobs.dlq", Offset: offset} }
+		named := deadletter.Filter{IDs: []deadletter.RecordID{id(7), id(2), id(2), id(12)}}
 		tally, err := w.desk().Drop(w.t.Context(), named, true)
 		if err != nil || tally.Done != 2 || len(tally.Missing) != 1 {
 			t.Errorf("a trial: got %+v, %v", tally, err)
@@ -163,14 +165,14 @@ func TestSettledLettersAreGoneForGood(t *testing.T) {
 		if got, _ := w.list(ofJobs); strings.Join(got, "") != "01345689" {
 			t.Errorf("got %v listed", got)
 		}
-		tally, err = w.desk().Replay(w.t.Context(), named, consumer.ReplayOptions{})
+		tally, err = w.desk().Replay(w.t.Context(), named, deadletter.ReplayOptions{})
 		if err != nil || tally.Done != 0 || len(tally.Closed) != 2 || tally.Left() != 3 {
 			t.Errorf("once more: got %+v, %v", tally, err)
 		}
 		if letter, err := w.desk().Get(w.t.Context(), id(7)); err != nil || !letter.Settled || string(letter.Record.Value) != "7" {
 			t.Errorf("got %+v, %v", letter, err)
 		}
-		tally, err = w.desk().Replay(w.t.Context(), consumer.LetterFilter{Topics: []string{"jobs"}, Limit: 3}, consumer.ReplayOptions{})
+		tally, err = w.desk().Replay(w.t.Context(), deadletter.Filter{Topics: []string{"jobs"}, Limit: 3}, deadletter.ReplayOptions{})
 		if err != nil || tally.Done != 3 {
 			t.Errorf("the first three: got %+v, %v", tally, err)
 		}
@@ -228,9 +230,9 @@ func TestLettersOutOfReachAreLeft(t *testing.T) {
 		letters := deadOnes(all)
 		letters[0].Headers = append(letters[0].Headers, job.Header{Key: "x-error-class", Value: []byte("permanent")})
 		w.produce("jobs.dlq", letters...)
-		exhausted := consumer.LetterFilter{Topics: []string{"jobs"}, Classes: []consumer.Class{"exhausted"}}
+		exhausted := deadletter.Filter{Topics: []string{"jobs"}, Classes: []deadletter.Class{"exhausted"}}
 		for _, dry := range []bool{true, false} {
-			tally, err := w.desk().Replay(w.t.Context(), exhausted, consumer.ReplayOptions{Dry: dry})
+			tally, err := w.desk().Replay(w.t.Context(), exhausted, deadletter.ReplayOptions{Dry: dry})
 			if err != nil || tally.Done != span-1 || tally.Matched != all-1 || tally.OutOfReach != all-span || len(tally.Notes) != 1 {
 				t.Fatalf("dry %v: got %+v, %v", dry, tally, err)
 			}
@@ -238,11 +240,11 @@ func TestLettersOutOfReachAreLeft(t *testing.T) {
 		if got, _ := w.list(ofJobs); len(got) != all-span+1 {
 			t.Errorf("got %d letters left, want %d", len(got), all-span+1)
 		}
-		tally, err := w.desk().Drop(w.t.Context(), consumer.LetterFilter{Topics: []string{"jobs"}, Classes: []consumer.Class{"permanent"}}, false)
+		tally, err := w.desk().Drop(w.t.Context(), deadletter.Filter{Topics: []string{"jobs"}, Classes: []deadletter.Class{"permanent"}}, false)
 		if err != nil || tally.Done != 1 {
 			t.Fatalf("got %+v, %v", tally, err)
 		}
-		tally, err = w.desk().Replay(w.t.Context(), exhausted, consumer.ReplayOptions{})
+		tally, err = w.desk().Replay(w.t.Context(), exhausted, deadletter.ReplayOptions{})
 		if err != nil || tally.Done != all-span || tally.Left() != 0 {
 			t.Fatalf("got %+v, %v", tally, err)
 		}
@@ -259,12 +261,12 @@ func TestWhatIsNotAWholeJobIsNotReplayed(t *testing.T) {
 		gone.Headers[0].Value = []byte("elsewhere")
 		w.produce("jobs.dlq",
 			dead("0", 0, job.Header{Key: "x-truncated", Value: []byte("true")}), job.Record{Value: []byte("1")}, gone, dead("3", 3))
-		tally, err := w.desk().Replay(w.t.Context(), ofJobs, consumer.ReplayOptions{})
-		if err != nil || tally.Done != 1 || tally.Cut != 1 || tally.Homeless != 2 || len(tally.Notes) != 3 {
+		tally, err := w.desk().Replay(w.t.Context(), ofJobs, deadletter.ReplayOptions{})
+		if err != nil || tally.Done != 1 || tally.Truncated != 1 || tally.NoTopic != 2 || len(tally.Notes) != 3 {
 			t.Errorf("got %+v, %v", tally, err)
 		}
-		tally, err = w.desk().Replay(w.t.Context(), ofJobs, consumer.ReplayOptions{To: "jobs"})
-		if err != nil || tally.Done != 2 || tally.Cut != 1 {
+		tally, err = w.desk().Replay(w.t.Context(), ofJobs, deadletter.ReplayOptions{To: "jobs"})
+		if err != nil || tally.Done != 2 || tally.Truncated != 1 {
 			t.Errorf("with a topic: got %+v, %v", tally, err)
 		}
 		if got, _ := w.list(ofJobs); strings.Join(got, "") != "0" {
@@ -285,18 +287,18 @@ func TestWhatCanNotBeAskedFor(t *testing.T) {
 			"jobs/0/0":     "is not on a dead-letter topic",
 			"none.dlq/0/0": "topic none.dlq does not exist",
 		} {
-			id, err := consumer.ParseRecordID(text)
+			id, err := deadletter.ParseRecordID(text)
 			w.ok(err)
 			if _, err := w.desk().Get(w.t.Context(), id); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: got %v, want %q", text, err, want)
 			}
 		}
 		for _, text := range []string{"", "jobs.dlq", "jobs.dlq/0", "jobs.dlq/x/1", "jobs.dlq/0/-1", "a b/0/1", "/0/1", "jobs.dlq/0/1/2", "jobs.dlq/+1/1"} {
-			if id, err := consumer.ParseRecordID(text); err == nil {
+			if id, err := deadletter.ParseRecordID(text); err == nil {
 				t.Errorf("%q reads as %v", text, id)
 			}
 		}
-		if _, err := w.desk().Replay(w.t.Context(), ofJobs, consumer.ReplayOptions{To: "a b"}); err == nil {
+		if _, err := w.desk().Replay(w.t.Context(), ofJobs, deadletter.ReplayOptions{To: "a b"}); err == nil {
 			t.Error("a topic that can't be is written to")
 		}
 	}, "jobs", "jobs.dlq")

@@ -65,7 +65,7 @@ func (a *assignment) settleIn(id int, at offsets.Position) *partition {
 	p.tracker.Restore(&m)
 	p.begin, p.fetched = p.tracker.Low(), p.tracker.Low()
 	// Revision 0 counts as committed only where Kafka has exactly this, with the
-	// Topic's id: without it a cut log could not be told from another one.
+	// topic's id: without it a cut log could not be told from another one.
 	if at.Committed != base || at.CommittedIn() != at.Topic {
 		p.tracker.Touch()
 	}

@@ -3,6 +3,8 @@ package consumer
 import (
 	"strconv"
 
+	"dispatcher/consumer/deadletter"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -49,7 +51,7 @@ func newMetrics(feeds []*feed) *metrics {
 		return v
 	}
 	var classes []string
-	for _, c := range Classes() {
+	for _, c := range deadletter.Classes() {
 		classes = append(classes, string(c))
 	}
 	return &metrics{

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// idle is a network that can be cut, and be whole again.
+// wires is a network that can be cut, and be whole again.
 type wires struct {
 	dial func(context.Context, string, string) (net.Conn, error)
 

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"dispatcher/consumer/deadletter"
+
 	"dispatcher/consumer"
 	"dispatcher/job"
 )
@@ -17,11 +19,11 @@ func TestUnknownIsParkedWhereThatIsWanted(t *testing.T) {
 		o := w.options()
 		o.ParkUnknown = true
 		n := w.start(o, func(d *consumer.Delivery) {
-			class := consumer.ClassUnknown
+			class := deadletter.ClassUnknown
 			if d.Job.Offset == 1 {
-				class = consumer.ClassPermanent
+				class = deadletter.ClassPermanent
 			}
-			d.Dead(consumer.Failure{Class: class, Attempt: 1})
+			d.Dead(deadletter.Failure{Class: class, Attempt: 1})
 		})
 		w.until("both are settled", func() bool { offset, _ := w.committed("jobs", 0); return offset == 2 })
 		w.ok(n.end())

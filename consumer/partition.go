@@ -10,7 +10,7 @@ import (
 const (
 	bufferJobs  = 1024
 	bufferBytes = 1 << 20
-	parkedBytes = 4 << 20 // committedIn jobs that wait for an earlier one of their key, for their time, or for the dead letters
+	parkedBytes = 4 << 20 // of jobs that wait for an earlier one of their key, for their time, or for the dead letters
 )
 
 // leastShare of a node's bytes is each partition's, however many there are.
@@ -40,7 +40,7 @@ func (l *list) pop() *Delivery {
 	return d
 }
 
-// Partition is one partition for as long as one assignment lasts. The hub's
+// partition is one partition for as long as one assignment lasts. The hub's
 // lock guards everything below the first block.
 type partition struct {
 	*feed
@@ -51,9 +51,9 @@ type partition struct {
 	begin int64 // where the first fetch begins
 
 	tracker offsets.Tracker
-	keys    map[uint64]*Delivery // LogEnd of each chain, whose first one is ready or in hand
+	keys    map[uint64]*Delivery // last of each chain, whose first one is ready or in hand
 
-	oldest  *Delivery // committedIn those that are open and not asleep
+	oldest  *Delivery // of those that are open and not asleep
 	newest  *Delivery
 	buffer  list // fetched, in the order of their offsets
 	freed   list // their predecessor is settled; they go before the buffer
@@ -74,7 +74,7 @@ type partition struct {
 
 	committed    int64  // what Kafka has; -1: nothing yet
 	committedRev uint64 // the ledger's revision then
-	stable       int64  // LogEnd stable offset, as of the last fetch
+	stable       int64  // last stable offset, as of the last fetch
 }
 
 // closedKey stands in keys for a key whose job was returned: nothing of it may
@@ -158,7 +158,7 @@ func (p *partition) admitNext() (d *Delivery, ok bool) {
 		return nil, true
 	}
 	if past, ok := p.tracker.Attempts(d.Job.Offset); ok {
-		d.attempts = past // From the partition's last owner
+		d.attempts = past // from the partition's last owner
 	}
 	p.link(d)
 	if p.free(d) {
@@ -168,7 +168,7 @@ func (p *partition) admitNext() (d *Delivery, ok bool) {
 }
 
 // free tells whether an admitted job may go at once. If not, it has found its
-// Position: with the dead, among those that wait for their time, or in its chain.
+// place: with the dead, among those that wait for their time, or in its chain.
 func (p *partition) free(d *Delivery) bool {
 	if d.doom == nil && d.expired() {
 		d.doom = expiry(d)

@@ -138,7 +138,7 @@ func TestRevokeReachesWaiters(t *testing.T) {
 }
 
 // A call that outlasts the drain belongs to an assignment that is over. Its
-// setComplete must not reach the next one's ledger: the job is worked again.
+// mark must not reach the next one's ledger: the job is worked again.
 func TestNoMarkAfterRevoke(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {

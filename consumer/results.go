@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"dispatcher/consumer/deadletter"
+
 	"dispatcher/consumer/internal/broker"
 	"dispatcher/consumer/internal/produce"
 )
@@ -62,7 +64,7 @@ func (r *Results) Done(d *Delivery, o Outcome) {
 // Dead writes the job's result and then does as [Delivery.Dead] does. It blocks
 // as that does; if the result is not written when the drain ends the job is
 // returned.
-func (r *Results) Dead(d *Delivery, f Failure, o Outcome) {
+func (r *Results) Dead(d *Delivery, f deadletter.Failure, o Outcome) {
 	if r == nil {
 		d.Dead(f)
 		return

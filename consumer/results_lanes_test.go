@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"dispatcher/consumer/deadletter"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -15,7 +17,7 @@ import (
 )
 
 // A job that comes back through a tier has its result where the results of its
-// Topic are, and under the place it had first.
+// topic are, and under the place it had first.
 func TestResultsOfTiersAreThoseOfTheTopic(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
@@ -23,7 +25,7 @@ func TestResultsOfTiersAreThoseOfTheTopic(t *testing.T) {
 		o.Order, o.RetryTopics = consumer.OrderNone, []time.Duration{5 * time.Second}
 		n := w.startSettling(o, func(r *consumer.Results, d *consumer.Delivery) {
 			if d.Attempts().Calls == 0 {
-				go d.RetryLater(time.Now().Add(6*time.Second), consumer.Failure{Class: consumer.ClassUnavailable, Attempt: 1, Failures: 1})
+				go d.RetryLater(time.Now().Add(6*time.Second), deadletter.Failure{Class: deadletter.ClassUnavailable, Attempt: 1, Failures: 1})
 				return
 			}
 			r.Done(d, consumer.Outcome{Status: 200, Attempts: 2})

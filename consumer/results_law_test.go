@@ -84,7 +84,7 @@ func (w *world) runOutages(outages []outage) {
 	}
 }
 
-// nextNumber holds results to what is promised of them.
+// judge holds results to what is promised of them.
 func (w *world) judge(keys []string, got []job.Result, jobs int) {
 	w.t.Helper()
 	seen, reached := map[int64]int{}, map[string]int64{}

@@ -3,8 +3,9 @@ package consumer
 import (
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"time"
+
+	"dispatcher/consumer/deadletter"
 
 	"dispatcher/consumer/internal/produce"
 
@@ -29,16 +30,16 @@ type resultRecord struct {
 }
 
 // resultOf is what a dead letter of a class means for its job.
-func resultOf(c Class) string {
-	if c == ClassPermanent {
+func resultOf(c deadletter.Class) string {
+	if c == deadletter.ClassPermanent {
 		return job.ResultRejected
 	}
 	return string(c)
 }
 
-// Record makes the record of a job's result. class is that of its dead letter;
+// record makes the record of a job's result. class is that of its dead letter;
 // empty: there is none.
-func (r *Results) record(d *Delivery, o Outcome, class Class) *resultRecord {
+func (r *Results) record(d *Delivery, o Outcome, class deadletter.Class) *resultRecord {
 	result := o.Result
 	switch {
 	case result != "":
@@ -48,12 +49,12 @@ func (r *Results) record(d *Delivery, o Outcome, class Class) *resultRecord {
 		result = resultOf(class)
 	}
 	j := &d.Job
+	first := deadletter.FirstPlace(&j.Record)
 	v := job.Result{
-		ID: j.ID, Topic: j.Topic, Partition: j.Partition, Offset: j.Offset,
-		Result: result, Attempts: o.Attempts, Status: o.Status, MessageID: clip.Text(o.MessageID, maxCodeBytes), Error: clip.Text(o.Error, maxMessageBytes),
-		EnqueuedAt: d.FirstWritten().UTC(), SentAt: o.SentAt.UTC(), SettledAt: time.Now().UTC(), Node: clip.Text(r.node, maxCodeBytes),
+		ID: j.ID, Topic: first.Topic, Partition: first.Partition, Offset: first.Offset,
+		Result: result, Attempts: o.Attempts, Status: o.Status, MessageID: clip.Text(o.MessageID, deadletter.MaxCodeBytes), Error: clip.Text(o.Error, deadletter.MaxMessageBytes),
+		EnqueuedAt: d.FirstWritten().UTC(), SentAt: o.SentAt.UTC(), SettledAt: time.Now().UTC(), Node: clip.Text(r.node, deadletter.MaxCodeBytes),
 	}
-	setOrigin(&v, &j.Record)
 	rec := &resultRecord{result: result, Record: kgo.Record{
 		Topic: topicname.Results(d.part.of), Key: j.Key, Value: encodeResult(&v), Timestamp: v.SettledAt, Headers: resultHeaders(j),
 	}}
@@ -72,16 +73,6 @@ func encodeResult(v *job.Result) []byte {
 		text, _ = json.Marshal(v)
 	}
 	return text
-}
-
-// setOrigin names the place that the job had first.
-func setOrigin(v *job.Result, rec *job.Record) {
-	if !hasOrigin(rec) {
-		return
-	}
-	v.Topic = string(recordHeader(rec, job.HeaderOriginalTopic))
-	v.Partition, _ = strconv.Atoi(string(recordHeader(rec, job.HeaderOriginalPartition)))
-	v.Offset, _ = strconv.ParseInt(string(recordHeader(rec, job.HeaderOriginalOffset)), 10, 64)
 }
 
 // resultHeaders say what the value is, and keep the trace together.

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"dispatcher/consumer/deadletter"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus"
@@ -97,7 +99,7 @@ func TestResultsSayWhatBecameOfEachJob(t *testing.T) {
 		n := w.startSettling(o, func(r *consumer.Results, d *consumer.Delivery) {
 			out := consumer.Outcome{Status: 202, Attempts: 2, SentAt: sent, MessageID: "m-1"}
 			if class := string(d.Job.Value); class != "done" {
-				r.Dead(d, consumer.Failure{Class: consumer.Class(class), Attempt: 2}, consumer.Outcome{Attempts: 2, Error: "it said no"})
+				r.Dead(d, deadletter.Failure{Class: deadletter.Class(class), Attempt: 2}, consumer.Outcome{Attempts: 2, Error: "it said no"})
 				return
 			}
 			r.Done(d, out)
@@ -170,7 +172,7 @@ func TestAJobIsSettledOnceItsResultIsThere(t *testing.T) {
 }
 
 // What waits for its result counts as in hand, so that memory is bounded and a
-// Topic that can't be written stops its jobs and not their results.
+// topic that can't be written stops its jobs and not their results.
 func TestResultsThatWaitAreInHand(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
@@ -307,7 +309,7 @@ func TestResultsAfterTheEnd(t *testing.T) {
 		held := n.holding(2)
 		w.ok(n.end())
 		n.c.Results().Done(held[0], consumer.Outcome{})
-		n.c.Results().Dead(held[1], consumer.Failure{Class: consumer.ClassPermanent}, consumer.Outcome{})
+		n.c.Results().Dead(held[1], deadletter.Failure{Class: deadletter.ClassPermanent}, consumer.Outcome{})
 		if _, got := w.results("jobs"); len(got) != 0 {
 			t.Errorf("got results %v", got)
 		}
@@ -330,7 +332,7 @@ func TestNoResultsSettleAtOnce(t *testing.T) {
 				r.Done(d, consumer.Outcome{})
 				return
 			}
-			r.Dead(d, consumer.Failure{Class: consumer.ClassPermanent}, consumer.Outcome{})
+			r.Dead(d, deadletter.Failure{Class: deadletter.ClassPermanent}, consumer.Outcome{})
 		})
 		w.waitFor("jobs", 0, 2)
 		w.ok(n.end())
@@ -360,7 +362,7 @@ func TestDeadLettersComeAfterTheirResults(t *testing.T) {
 		o := w.withResults()
 		o.Registerer = reg
 		n := w.startSettling(o, func(r *consumer.Results, d *consumer.Delivery) {
-			go r.Dead(d, consumer.Failure{Class: consumer.ClassPermanent}, consumer.Outcome{Attempts: 1})
+			go r.Dead(d, deadletter.Failure{Class: deadletter.ClassPermanent}, consumer.Outcome{Attempts: 1})
 		})
 		w.until("joined", func() bool { return n.c.Status().Joined })
 		fault := w.failResults("jobs")

@@ -120,7 +120,7 @@ func TestHoleAtTheCommitPoint(t *testing.T) {
 }
 
 // What follows when the offset that was reached is not in the log any more: each
-// committedIn the choices, with the records deleted while the node is away and while it
+// of the choices, with the records deleted while the node is away and while it
 // fetches.
 func TestOutOfRange(t *testing.T) {
 	t.Parallel()

@@ -10,7 +10,7 @@ import (
 
 // This file is about jobs that wait in memory for their next try. Such a job is
 // asleep: it has no worker and no place in flight. It holds its key, or in
-// Partition order its partition, so that none of its successors overtakes it.
+// partition order its partition, so that none of its successors overtakes it.
 
 // SleepOptions is how a job waits for its next try.
 type SleepOptions struct {

@@ -83,7 +83,7 @@ func (s *state) works(from source) {
 	delete(s.troubles, from)
 }
 
-// DropRestored drops a topic's troubles: they belong to an assignment that is over.
+// forget drops a topic's troubles: they belong to an assignment that is over.
 func (s *state) forget(topic string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

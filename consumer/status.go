@@ -86,7 +86,7 @@ type PartitionStatus struct {
 	Lane      string
 	Partition int
 	Committed int64 // -1: nothing yet
-	Lag       int64 // LogEnd stable offset less the committed one
+	Lag       int64 // last stable offset less the committed one
 	Open      int   // offsets fetched and not complete
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 
+	"dispatcher/consumer/deadletter"
+
 	"dispatcher/internal/clip"
 )
 
@@ -19,7 +21,7 @@ func (d *Delivery) Step(step string, attrs ...slog.Attr) {
 	}
 	j := &d.Job
 	log.LogAttrs(context.Background(), slog.LevelDebug, "step of a job", append([]slog.Attr{
-		slog.String("step", step), slog.String("id", clip.Text(j.ID, maxCodeBytes)),
+		slog.String("step", step), slog.String("id", clip.Text(j.ID, deadletter.MaxCodeBytes)),
 		slog.String("topic", j.Topic), slog.Int("partition", j.Partition), slog.Int64("offset", j.Offset),
 	}, attrs...)...)
 }

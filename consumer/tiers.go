@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"dispatcher/consumer/deadletter"
+
 	"dispatcher/consumer/internal/topicname"
 )
 
@@ -55,19 +57,19 @@ func (p *partition) delay(d *Delivery, wait time.Duration) {
 	tier := tierFor(p.hub.tiers, wait)
 	switch {
 	case tier > 0:
-		f := Failure{Attempt: d.Attempts().Calls, Failures: d.Attempts().Failures}
+		f := deadletter.Failure{Attempt: d.Attempts().Calls, Failures: d.Attempts().Failures}
 		p.condemn(d, &letter{d: d, f: f, tier: tier, at: d.hop.due})
 	case len(p.hub.tiers) > 0 || wait <= restMost:
 		p.rest(d)
 	default:
-		p.condemn(d, &letter{d: d, f: Failure{
-			Class: ClassUnsupported, Attempt: d.Attempts().Calls,
+		p.condemn(d, &letter{d: d, f: deadletter.Failure{
+			Class: deadletter.ClassUnsupported, Attempt: d.Attempts().Calls,
 			Message: fmt.Sprintf("not-before: is more than %v ahead; kafka.retry_topics would allow it", restMost),
 		}})
 	}
 }
 
-// retryLater keeps a job in memory until it is due. It is open in the ledger, and holds
+// rest keeps a job in memory until it is due. It is open in the ledger, and holds
 // neither its key nor its partition.
 func (p *partition) rest(d *Delivery) {
 	p.unlink(d)
@@ -79,7 +81,7 @@ func (p *partition) rest(d *Delivery) {
 // job comes back with its calls and failures as its [Delivery.Attempts], at that time. Only in
 // the order none, and only where a tier is short enough: it returns false, and
 // has done nothing, where the job is to wait in place.
-func (d *Delivery) RetryLater(at time.Time, f Failure) bool {
+func (d *Delivery) RetryLater(at time.Time, f deadletter.Failure) bool {
 	h := d.part.hub
 	tier := tierFor(h.tiers, time.Until(at)+tierSlack)
 	if h.order != OrderNone || tier == 0 {

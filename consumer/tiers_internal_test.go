@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"dispatcher/consumer/deadletter"
+
 	"dispatcher/consumer/internal/topicname"
 	"dispatcher/internal/fault"
 	"dispatcher/job"
@@ -15,7 +17,7 @@ import (
 
 // By way of tiers and a last wait in memory a job is due exactly when it is due:
 // each tier is over in time, and what is left at the end is shorter than the
-// LogStart one.
+// first one.
 func TestTiersNeverOvershoot(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -64,10 +66,10 @@ func FuzzWhatATierSays(f *testing.F) {
 	f.Fuzz(func(t *testing.T, attempt, failures, notBefore, original string, stamp int64) {
 		now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 		d := Delivery{Job: job.Job{NotBefore: now.Add(time.Minute), Record: job.Record{Time: time.UnixMilli(stamp % (1 << 50)), Headers: []job.Header{
-			{Key: headerAttempt, Value: []byte(attempt)},
-			{Key: strings.ToUpper(headerFailures), Value: []byte(failures)},
-			{Key: headerNotBefore, Value: []byte(notBefore)},
-			{Key: headerOriginalTime, Value: []byte(original)},
+			{Key: deadletter.HeaderAttempt, Value: []byte(attempt)},
+			{Key: strings.ToUpper(deadletter.HeaderFailures), Value: []byte(failures)},
+			{Key: deadletter.HeaderNotBefore, Value: []byte(notBefore)},
+			{Key: deadletter.HeaderOriginalTime, Value: []byte(original)},
 		}}}}
 		h := d.comeBack(5*time.Second, now)
 		if h.gate.After(now.Add(5*time.Second)) || d.attempts.Calls < 0 || d.attempts.Failures < 0 || h.due.Before(d.Job.NotBefore) {

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"dispatcher/consumer/deadletter"
+
 	"dispatcher/consumer"
 	"dispatcher/job"
 
@@ -28,8 +30,8 @@ func withTiers(o consumer.Options, order consumer.Order, tiers ...time.Duration)
 func header(name, value string) job.Header { return job.Header{Key: name, Value: []byte(value)} }
 
 // A job that is tried again later comes back at that time as the same job: key,
-// Value, id and foreign headers as they were, with its past. What a producer has
-// Metadata of such a past is not believed.
+// value, id and foreign headers as they were, with its attempts. What a producer has written as
+// such metadata is not believed.
 func TestALaterJobComesBackAsItWas(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
@@ -42,7 +44,7 @@ func TestALaterJobComesBackAsItWas(t *testing.T) {
 			t.Errorf("got past %+v at first, want none", first.Attempts())
 		}
 		at := time.Now().Add(8 * time.Second)
-		if !first.RetryLater(at, consumer.Failure{Class: consumer.ClassUnavailable, Code: "503", Message: "m", Attempt: 3, Failures: 2}) {
+		if !first.RetryLater(at, deadletter.Failure{Class: deadletter.ClassUnavailable, Code: "503", Message: "m", Attempt: 3, Failures: 2}) {
 			t.Fatal("there is a tier for 8s")
 		}
 		record := headerMap(w.records("jobs.retry.5s")[0])
@@ -87,10 +89,10 @@ func TestNoTierWhereAJobIsToWaitInPlace(t *testing.T) {
 			w.produce("jobs", numbered(0, 1)...)
 			n := w.start(withTiers(w.options(), order, 5*time.Second), nil)
 			d := n.holding(1)[0]
-			if d.RetryLater(time.Now().Add(4*time.Second), consumer.Failure{}) {
+			if d.RetryLater(time.Now().Add(4*time.Second), deadletter.Failure{}) {
 				t.Errorf("%s: a wait of 4s went to a tier", order)
 			}
-			if order != consumer.OrderNone && d.RetryLater(time.Now().Add(time.Hour), consumer.Failure{}) {
+			if order != consumer.OrderNone && d.RetryLater(time.Now().Add(time.Hour), deadletter.Failure{}) {
 				t.Errorf("%s: a failed job went to a tier", order)
 			}
 			d.Done()
@@ -112,7 +114,7 @@ func TestATierThatFailsLeavesTheJobOpen(t *testing.T) {
 				d.Done()
 				return
 			}
-			go d.RetryLater(time.Now().Add(6*time.Second), consumer.Failure{Class: consumer.ClassUnavailable, Attempt: 1})
+			go d.RetryLater(time.Now().Add(6*time.Second), deadletter.Failure{Class: deadletter.ClassUnavailable, Attempt: 1})
 		}
 		n := w.start(o, later)
 		time.Sleep(20 * time.Second)
@@ -223,10 +225,10 @@ func (s *sum) work(d *consumer.Delivery) {
 		d.Done()
 	case d.Attempts().Failures >= 4:
 		s.dead[value]++
-		go d.Dead(consumer.Failure{Class: consumer.ClassExhausted, Attempt: d.Attempts().Calls + 1})
+		go d.Dead(deadletter.Failure{Class: deadletter.ClassExhausted, Attempt: d.Attempts().Calls + 1})
 	default:
 		wait := cmp.Or(s.least, 2*time.Second) + time.Duration(s.rnd.IntN(15))*cmp.Or(s.least, 2*time.Second)/2
-		past := consumer.Failure{Class: consumer.ClassUnavailable, Attempt: d.Attempts().Calls + 1, Failures: d.Attempts().Failures + 1}
+		past := deadletter.Failure{Class: deadletter.ClassUnavailable, Attempt: d.Attempts().Calls + 1, Failures: d.Attempts().Failures + 1}
 		go func() {
 			if !d.RetryLater(time.Now().Add(wait), past) {
 				panic(fmt.Sprint("no tier for ", wait))

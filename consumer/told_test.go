@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"dispatcher/consumer/deadletter"
+
 	"dispatcher/consumer"
 	"dispatcher/job"
 )
@@ -38,7 +40,7 @@ func TestDeadLettersAreTold(t *testing.T) {
 		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		n := w.start(o, func(d *consumer.Delivery) {
 			time.Sleep(time.Second)
-			d.Dead(consumer.Failure{Class: consumer.ClassPermanent, Code: "400", Message: "the provider answered 400 bad request", Answer: strings.Repeat("é", 400)})
+			d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent, Code: "400", Message: "the provider answered 400 bad request", Answer: strings.Repeat("é", 400)})
 		})
 		w.until("all are settled", func() bool { offset, _ := w.committed("jobs", 0); return offset == jobs })
 		time.Sleep(2 * time.Minute)

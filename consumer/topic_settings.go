@@ -111,7 +111,7 @@ func (o *Options) tierOf(name, of string) time.Duration {
 }
 
 // reviewTopics takes the settings of the topics in: it refuses sources that are
-// Compacted, warns of derived topics that can't hold what they are for, and tells
+// compacted, warns of derived topics that can't hold what they are for, and tells
 // the writer how large their batches may be.
 func (c *Consumer) reviewTopics(ctx context.Context, there []string) (map[string]broker.TopicSettings, error) {
 	all, err := broker.DescribeTopics(ctx, c.client, there)

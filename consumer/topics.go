@@ -91,7 +91,7 @@ func (c *Consumer) warnOfStranded(ctx context.Context) {
 	}
 }
 
-// idsKnown returns nil once the cluster knows topics that were just created. A group
+// known returns nil once the cluster knows topics that were just created. A group
 // that is joined before gets no partitions, and never any later; a result that is
 // written before waits.
 func (c *Consumer) known(ctx context.Context, topics []string) error {

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"time"
 
+	"dispatcher/consumer/deadletter"
+
 	"dispatcher/consumer/internal/offsets"
 )
 
 // A job that is in hand longer than JobTimeout holds the commit point of its
-// Partition, and its key. So it is expelled: it goes to a tier or to the dead
+// partition, and its key. So it is expelled: it goes to a tier or to the dead
 // letters, and what its worker says of it later only gives the hand back.
 
 // expelLate expels what has been in hand for too long. It returns how soon to look
@@ -28,8 +30,8 @@ func (h *hub) expelLate(now time.Time) time.Duration {
 func (h *hub) expel(d *Delivery, now time.Time) {
 	delete(h.since, d)
 	d.timedOut = true
-	l := &letter{d: d, f: Failure{
-		Class: ClassJobTimeout, Message: fmt.Sprintf("in hand for %v and not settled", h.jobTimeout),
+	l := &letter{d: d, f: deadletter.Failure{
+		Class: deadletter.ClassJobTimeout, Message: fmt.Sprintf("in hand for %v and not settled", h.jobTimeout),
 		Attempt: d.attempts.Calls, Failures: d.attempts.Failures,
 	}}
 	if len(h.tiers) > 0 {
@@ -92,7 +94,7 @@ func (h *hub) takeBack(d *Delivery) {
 }
 
 // SetAttempts takes in what the job has been through by now, for whoever gets it next: the
-// nextNumber commit tells the partition's next owner.
+// next commit tells the partition's next owner.
 func (d *Delivery) SetAttempts(p offsets.Attempts) {
 	h := d.part.hub
 	h.mu.Lock()

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"dispatcher/consumer/deadletter"
+
 	"dispatcher/consumer"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -19,7 +21,7 @@ func TestAStuckJobIsExpelled(t *testing.T) {
 	t.Parallel()
 	for _, late := range []func(*consumer.Delivery){
 		(*consumer.Delivery).Done, (*consumer.Delivery).Release,
-		func(d *consumer.Delivery) { d.Dead(consumer.Failure{Class: consumer.ClassPermanent}) },
+		func(d *consumer.Delivery) { d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent}) },
 	} {
 		bubble(t, 1, func(w *world) {
 			w.produce("jobs", keyed("a", "a1"), keyed("a", "a2"), keyed("b", "b1"))
@@ -86,7 +88,7 @@ func TestAJobThatIsBeingBuriedIsNotExpelled(t *testing.T) {
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.dlq", Err: kerr.NotLeaderForPartition, Count: -1})
 		o := w.options()
 		o.JobTimeout = 5 * time.Second
-		n := w.start(o, func(d *consumer.Delivery) { go d.Dead(consumer.Failure{Class: consumer.ClassPermanent}) })
+		n := w.start(o, func(d *consumer.Delivery) { go d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent}) })
 		time.Sleep(20 * time.Second)
 		fault.Remove()
 		w.until("it is settled", func() bool { got, _ := w.committed("jobs", 0); return got == 1 })

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"dispatcher/consumer/deadletter"
+
 	"dispatcher/consumer"
 	"dispatcher/internal/containers"
 
@@ -46,7 +48,7 @@ func TestAStalledBrokerReal(t *testing.T) {
 		all = append(all, <-held)
 	}
 	later := func(d *consumer.Delivery) {
-		d.RetryLater(time.Now().Add(2*time.Hour), consumer.Failure{Class: consumer.ClassUnavailable, Attempt: 1, Failures: 1})
+		d.RetryLater(time.Now().Add(2*time.Hour), deadletter.Failure{Class: deadletter.ClassUnavailable, Attempt: 1, Failures: 1})
 	}
 	later(all[0]) // the writer is at work when the broker hangs
 	server.Pause(t, true)

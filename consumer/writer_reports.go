@@ -15,8 +15,8 @@ const (
 
 // writeReports are what becomes known of records that Kafka has not taken yet.
 type writeReports struct {
-	state   *state // committedIn the consumer
-	letters state  // committedIn records that are no results: they make no node unready
+	state   *state // of the consumer
+	letters state  // of records that are no results: they make no node unready
 	metrics *metrics
 	results *resultMetrics // nil: there are none
 	log     *slog.Logger

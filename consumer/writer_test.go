@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"dispatcher/consumer/deadletter"
+
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -101,7 +103,7 @@ func TestAStallWritesNoRetryTwice(t *testing.T) {
 		o.Session, o.Drain = 10*time.Second, 2*time.Second
 		o.Dial = s.dial(w)
 		n := w.start(o, func(d *consumer.Delivery) {
-			go d.RetryLater(time.Now().Add(2*time.Hour), consumer.Failure{Class: consumer.ClassUnavailable, Attempt: 1, Failures: 1})
+			go d.RetryLater(time.Now().Add(2*time.Hour), deadletter.Failure{Class: deadletter.ClassUnavailable, Attempt: 1, Failures: 1})
 		})
 		w.until("joined", func() bool { return n.c.Status().Joined })
 		w.produce("jobs", numbered(0, jobs)...)
@@ -131,7 +133,7 @@ func TestABrokerThatStallsWritesNoRetryTwice(t *testing.T) {
 		o.Session, o.Drain = 30*time.Second, 2*time.Second
 		o.Dial = s.dial(w)
 		n := w.start(o, func(d *consumer.Delivery) {
-			go d.RetryLater(time.Now().Add(2*time.Hour), consumer.Failure{Class: consumer.ClassUnavailable, Attempt: 1, Failures: 1})
+			go d.RetryLater(time.Now().Add(2*time.Hour), deadletter.Failure{Class: deadletter.ClassUnavailable, Attempt: 1, Failures: 1})
 		})
 		w.until("joined", func() bool { return n.c.Status().Joined })
 		w.produce("jobs", numbered(0, jobs)...)
@@ -148,7 +150,7 @@ func TestABrokerThatStallsWritesNoRetryTwice(t *testing.T) {
 }
 
 // A broker that stalls for good holds up no stop for longer than the drain and the
-// LogEnd commit.
+// last commit.
 func TestAStalledBrokerHangsNoStop(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {

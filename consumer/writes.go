@@ -26,7 +26,7 @@ func (a *assignment) write(w *produce.Writer, o *produce.Request) {
 // records that may have been written. Nothing could be committed meanwhile, and
 // nobody can take over; to give up would be to have their jobs called, and their
 // records written, again. Once a broker answers, the records have as long as a
-// LogEnd commit has.
+// last commit has.
 func (a *assignment) awaitWrites(stopped <-chan struct{}) {
 	if errors.Is(context.Cause(a.ctx), errFenced) {
 		return

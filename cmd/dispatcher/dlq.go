@@ -10,12 +10,13 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"dispatcher/consumer/deadletter"
+
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"dispatcher/configs"
-	"dispatcher/consumer"
 	"dispatcher/internal/node"
 )
 
@@ -77,13 +78,13 @@ func (p *picks) given() []string {
 }
 
 // filter is what the flags or the ids come to.
-func (p *picks) filter(cfg configs.Config, ids []string, now time.Time) (consumer.LetterFilter, error) {
-	f := consumer.LetterFilter{Topics: cfg.Kafka.JobTopics(), Limit: p.limit, Parked: p.parked}
+func (p *picks) filter(cfg configs.Config, ids []string, now time.Time) (deadletter.Filter, error) {
+	f := deadletter.Filter{Topics: cfg.Kafka.JobTopics(), Limit: p.limit, Parked: p.parked}
 	if used := p.given(); len(ids) > 0 && len(used) > 0 {
 		return f, fmt.Errorf("ids name letters one by one: leave out %s", strings.Join(used, ", "))
 	}
 	for _, text := range ids {
-		id, err := consumer.ParseRecordID(text)
+		id, err := deadletter.ParseRecordID(text)
 		if err != nil {
 			return f, err
 		}
@@ -96,9 +97,9 @@ func (p *picks) filter(cfg configs.Config, ids []string, now time.Time) (consume
 		f.Topics = append(f.Topics, strings.TrimSuffix(strings.TrimSuffix(t, ".dlq"), ".parked"))
 	}
 	for _, r := range p.reasons {
-		c := consumer.Class(r)
-		if !slices.Contains(consumer.Classes(), c) {
-			return f, fmt.Errorf("--reason %q is no class of a dead letter; these are: %s", r, joined(consumer.Classes()))
+		c := deadletter.Class(r)
+		if !slices.Contains(deadletter.Classes(), c) {
+			return f, fmt.Errorf("--reason %q is no class of a dead letter; these are: %s", r, joined(deadletter.Classes()))
 		}
 		f.Classes = append(f.Classes, c)
 	}
@@ -121,7 +122,7 @@ func (p *picks) filter(cfg configs.Config, ids []string, now time.Time) (consume
 	return f, nil
 }
 
-func joined(classes []consumer.Class) string {
+func joined(classes []deadletter.Class) string {
 	names := make([]string, len(classes))
 	for i, c := range classes {
 		names[i] = string(c)
@@ -147,7 +148,7 @@ func moment(flag, text string, now time.Time) (time.Time, error) {
 }
 
 // letters connects to the dead letters, and draws a bar of what is done.
-func (s *settings) letters(cmd *cobra.Command) (*consumer.Letters, configs.Config, bar, error) {
+func (s *settings) letters(cmd *cobra.Command) (*deadletter.Client, configs.Config, bar, error) {
 	cfg, err := s.load(toManage, nil)
 	if err != nil {
 		return nil, cfg, bar{}, err
@@ -157,7 +158,7 @@ func (s *settings) letters(cmd *cobra.Command) (*consumer.Letters, configs.Confi
 		return nil, cfg, bar{}, err
 	}
 	b := newLetterBar(cmd)
-	desk, err := consumer.NewLetters(consumer.LettersOptions{
+	desk, err := deadletter.NewClient(deadletter.ClientOptions{
 		Connection: conn, Group: cfg.Kafka.Group,
 		Progress: func(passed, all int64) {
 			if b.shown != nil {

@@ -10,9 +10,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/spf13/cobra"
+	"dispatcher/consumer/deadletter"
 
-	"dispatcher/consumer"
+	"github.com/spf13/cobra"
 )
 
 // listPage is how many lines share their columns' widths, so that a long list
@@ -40,11 +40,11 @@ type letterState struct {
 	OriginalBytes int64   `json:"original_bytes,omitempty"`
 }
 
-func newLetterState(l *consumer.Letter) letterState {
+func newLetterState(l *deadletter.Letter) letterState {
 	s := letterState{
 		ID: l.ID.String(), FailedAt: exact(l.FailedAt), FirstFailedAt: exact(l.FirstFailedAt),
 		Class: string(l.Class), Code: l.Code, Message: l.Message, Attempts: l.Attempts, Redrives: l.Redrives,
-		Job: l.JobID, Origin: origin(l), Node: l.Node, Bytes: len(l.Record.Value), Cut: l.Cut, OriginalBytes: l.OriginalSize,
+		Job: l.JobID, Origin: origin(l), Node: l.Node, Bytes: len(l.Record.Value), Cut: l.Truncated, OriginalBytes: l.OriginalSize,
 	}
 	switch key := l.Record.Key; {
 	case key == nil:
@@ -57,7 +57,7 @@ func newLetterState(l *consumer.Letter) letterState {
 	return s
 }
 
-func origin(l *consumer.Letter) string {
+func origin(l *deadletter.Letter) string {
 	if l.Origin.Topic == "" {
 		return ""
 	}
@@ -97,7 +97,7 @@ func newDLQListCommand(s *settings, asJSON *bool) *cobra.Command {
 }
 
 // sumLine is the line under a list.
-func sumLine(t *consumer.LetterTally, f consumer.LetterFilter) string {
+func sumLine(t *deadletter.Tally, f deadletter.Filter) string {
 	text := fmt.Sprintf("%d of %d open letters match", t.Matched, t.Open)
 	if t.Done < t.Matched {
 		text += fmt.Sprintf(", the first %d are shown", t.Done)
@@ -108,7 +108,7 @@ func sumLine(t *consumer.LetterTally, f consumer.LetterFilter) string {
 	return text
 }
 
-func classes(t *consumer.LetterTally) string {
+func classes(t *deadletter.Tally) string {
 	var all []string
 	for class, n := range t.Classes {
 		name := plainly(string(class), 40)
@@ -121,7 +121,7 @@ func classes(t *consumer.LetterTally) string {
 	return strings.Join(all, ", ")
 }
 
-func notes(t *consumer.LetterTally) []string {
+func notes(t *deadletter.Tally) []string {
 	lines := make([]string, len(t.Notes))
 	for i, n := range t.Notes {
 		lines[i] = "note: " + n
@@ -137,7 +137,7 @@ type letterList struct {
 	lines  int // of the page
 }
 
-func (l *letterList) add(x *consumer.Letter) error {
+func (l *letterList) add(x *deadletter.Letter) error {
 	if l.asJSON {
 		return printJSON(l.w, newLetterState(x))
 	}
@@ -146,7 +146,7 @@ func (l *letterList) add(x *consumer.Letter) error {
 		_, _ = fmt.Fprintln(l.page, "ID\tFAILED\tCLASS\tCODE\tATTEMPTS\tREDRIVES\tKEY\tJOB\tORIGIN\tMESSAGE")
 	}
 	message := x.Message
-	if x.Cut {
+	if x.Truncated {
 		message = "(cut) " + message
 	}
 	_, _ = fmt.Fprintf(l.page, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", x.ID, stamp(x.FailedAt),

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
+	"dispatcher/consumer/deadletter"
 
-	"dispatcher/consumer"
+	"github.com/spf13/cobra"
 )
 
 // settling is what replay and drop have in common.
@@ -51,8 +51,8 @@ func newDLQReplayCommand(s *settings, asJSON *bool) *cobra.Command {
 		if rate != 0 && rate < 0.01 {
 			return fmt.Errorf("dlq replay: --rate %g: must be at least 0.01, or 0", rate)
 		}
-		return x.run(cmd, s, args, *asJSON, func(ctx context.Context, desk *consumer.Letters, f consumer.LetterFilter) (consumer.LetterTally, error) {
-			return desk.Replay(ctx, f, consumer.ReplayOptions{To: x.to, Rate: rate, Whole: whole, Dry: x.dry})
+		return x.run(cmd, s, args, *asJSON, func(ctx context.Context, desk *deadletter.Client, f deadletter.Filter) (deadletter.Tally, error) {
+			return desk.Replay(ctx, f, deadletter.ReplayOptions{To: x.to, Rate: rate, Whole: whole, Dry: x.dry})
 		})
 	}
 	return cmd
@@ -68,14 +68,14 @@ func newDLQDropCommand(s *settings, asJSON *bool) *cobra.Command {
 	}
 	x.define(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return x.run(cmd, s, args, *asJSON, func(ctx context.Context, desk *consumer.Letters, f consumer.LetterFilter) (consumer.LetterTally, error) {
+		return x.run(cmd, s, args, *asJSON, func(ctx context.Context, desk *deadletter.Client, f deadletter.Filter) (deadletter.Tally, error) {
 			return desk.Drop(ctx, f, x.dry)
 		})
 	}
 	return cmd
 }
 
-type settleFunc func(context.Context, *consumer.Letters, consumer.LetterFilter) (consumer.LetterTally, error)
+type settleFunc func(context.Context, *deadletter.Client, deadletter.Filter) (deadletter.Tally, error)
 
 // run settles letters and says what came of it. Whatever is left is an error,
 // and so the exit status.
@@ -131,7 +131,7 @@ func (x *settling) asks(cmd *cobra.Command, ids []string) bool {
 }
 
 // confirm says what would be done, and asks.
-func (x *settling) confirm(cmd *cobra.Command, desk *consumer.Letters, f consumer.LetterFilter, do settleFunc) (yes bool, err error) {
+func (x *settling) confirm(cmd *cobra.Command, desk *deadletter.Client, f deadletter.Filter, do settleFunc) (yes bool, err error) {
 	x.dry = true
 	tally, err := do(cmd.Context(), desk, f)
 	x.dry = false
@@ -156,7 +156,7 @@ func (x *settling) confirm(cmd *cobra.Command, desk *consumer.Letters, f consume
 }
 
 // lines say what was done, and what was not and why.
-func (x *settling) lines(t *consumer.LetterTally, f consumer.LetterFilter) []string {
+func (x *settling) lines(t *deadletter.Tally, f deadletter.Filter) []string {
 	did := fmt.Sprintf("%s %d letters", x.done, t.Done)
 	if x.dry {
 		did = fmt.Sprintf("would %s %d letters; nothing was changed", x.verb, t.Done)
@@ -170,8 +170,8 @@ func (x *settling) lines(t *consumer.LetterTally, f consumer.LetterFilter) []str
 		n   int64
 		why string
 	}{
-		{t.Cut, "were cut when they were buried, and hold only a part of their job (see --whole)"},
-		{t.Homeless, "have no topic to go back to; name one with --to"},
+		{t.Truncated, "were cut when they were buried, and hold only a part of their job (see --whole)"},
+		{t.NoTopic, "have no topic to go back to; name one with --to"},
 		{t.Unwritten, "were not taken by Kafka, or it did not say so in time"},
 		{t.OutOfReach, "lie too far behind an open letter; settle that one first"},
 		{int64(len(t.Closed)), "were settled before: " + some(t.Closed)},
@@ -185,7 +185,7 @@ func (x *settling) lines(t *consumer.LetterTally, f consumer.LetterFilter) []str
 }
 
 // some are the first few of many.
-func some(ids []consumer.RecordID) string {
+func some(ids []deadletter.RecordID) string {
 	const few = 5
 	var names []string
 	for _, id := range ids[:min(few, len(ids))] {
@@ -217,10 +217,10 @@ type settleState struct {
 	Error         string   `json:"error,omitempty"`
 }
 
-func (x *settling) state(t *consumer.LetterTally, err error) settleState {
+func (x *settling) state(t *deadletter.Tally, err error) settleState {
 	s := settleState{
 		Command: x.verb, DryRun: x.dry, To: x.to, Open: t.Open, Matched: t.Matched, Done: t.Done, Left: t.Left(),
-		Cut: t.Cut, WithoutTopic: t.Homeless, Unwritten: t.Unwritten, OutOfReach: t.OutOfReach,
+		Cut: t.Truncated, WithoutTopic: t.NoTopic, Unwritten: t.Unwritten, OutOfReach: t.OutOfReach,
 		SettledBefore: texts(t.Closed), Missing: texts(t.Missing), Notes: append([]string{}, t.Notes...),
 	}
 	if err != nil {
@@ -229,7 +229,7 @@ func (x *settling) state(t *consumer.LetterTally, err error) settleState {
 	return s
 }
 
-func texts(ids []consumer.RecordID) []string {
+func texts(ids []deadletter.RecordID) []string {
 	all := make([]string, 0, len(ids))
 	for _, id := range ids {
 		all = append(all, id.String())

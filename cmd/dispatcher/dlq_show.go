@@ -10,9 +10,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/spf13/cobra"
+	"dispatcher/consumer/deadletter"
 
-	"dispatcher/consumer"
+	"github.com/spf13/cobra"
 )
 
 // What is shown of a value. --raw writes all of it.
@@ -50,7 +50,7 @@ func newDLQShowCommand(s *settings, asJSON *bool) *cobra.Command {
 		if raw && *asJSON {
 			return errors.New("dlq show: --raw and --json exclude each other")
 		}
-		id, err := consumer.ParseRecordID(args[0])
+		id, err := deadletter.ParseRecordID(args[0])
 		if err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func newDLQShowCommand(s *settings, asJSON *bool) *cobra.Command {
 	return cmd
 }
 
-func newWholeLetter(l *consumer.Letter) wholeLetter {
+func newWholeLetter(l *deadletter.Letter) wholeLetter {
 	whole := wholeLetter{letterState: newLetterState(l), Settled: l.Settled, Headers: []headerState{}}
 	for _, h := range l.Record.Headers {
 		state := headerState{Name: h.Key}
@@ -97,7 +97,7 @@ func asText(raw []byte) (*string, string) {
 	return &text, ""
 }
 
-func printLetter(w io.Writer, l *consumer.Letter) error {
+func printLetter(w io.Writer, l *deadletter.Letter) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	settled := "open"
 	if l.Settled {
@@ -121,7 +121,7 @@ func printLetter(w io.Writer, l *consumer.Letter) error {
 			_, _ = fmt.Fprintf(table, "  %s\t%s\n", row[0], row[1])
 		}
 	}
-	if l.Cut {
+	if l.Truncated {
 		_, _ = fmt.Fprintf(table, "  cut\tthis is a part; the whole had %d bytes\n", l.OriginalSize)
 	}
 	_, _ = fmt.Fprintf(table, "headers: %d\n", len(l.Record.Headers))

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"dispatcher/consumer/deadletter"
+
 	"github.com/redis/go-redis/v9"
 	"github.com/segmentio/kafka-go"
 
@@ -204,7 +206,7 @@ func TestAReplayedJobIsCalledAgain(t *testing.T) {
 	}
 	background(t, f.Run)
 	settle(t, p)
-	tally := replay(t, p, consumer.LetterFilter{Topics: []string{"jobs"}})
+	tally := replay(t, p, deadletter.Filter{Topics: []string{"jobs"}})
 	await(t, func() bool { return a.of("job") == 2 })
 	settle(t, p)
 	if a.of("job") != 2 || tally.Done != 2 || p.Dead() != 2 {
@@ -357,13 +359,13 @@ func claimAndGo(t *testing.T, p *embedded.Parts, id string) {
 	}
 }
 
-func replay(t *testing.T, p *embedded.Parts, filter consumer.LetterFilter) consumer.LetterTally {
+func replay(t *testing.T, p *embedded.Parts, filter deadletter.Filter) deadletter.Tally {
 	t.Helper()
-	letters, err := consumer.NewLetters(consumer.LettersOptions{Connection: consumer.Connection{Brokers: p.Brokers()}, Group: "dispatcher"})
+	letters, err := deadletter.NewClient(deadletter.ClientOptions{Connection: consumer.Connection{Brokers: p.Brokers()}, Group: "dispatcher"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	done, err := letters.Replay(t.Context(), filter, consumer.ReplayOptions{})
+	done, err := letters.Replay(t.Context(), filter, deadletter.ReplayOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -403,7 +405,7 @@ func TestUnknownIsParked(t *testing.T) {
 			if r := resultsIn(t, p.Brokers())["job-7"]; r.Result != job.ResultUnknown {
 				t.Errorf("got the result %+v, want unknown", r)
 			}
-			replay(t, p, consumer.LetterFilter{Topics: []string{"jobs"}, Parked: true})
+			replay(t, p, deadletter.Filter{Topics: []string{"jobs"}, Parked: true})
 			await(t, func() bool { return a.of("job-7") == 2 })
 		})
 	}

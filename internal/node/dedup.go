@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"dispatcher/consumer/deadletter"
+
 	"dispatcher/consumer"
 	"dispatcher/internal/dedup"
 	"dispatcher/job"
@@ -110,7 +112,7 @@ func (t *try) done(o consumer.Outcome) {
 
 // dead settles a job that the provider was asked to take: the dedup store knows first
 // what became of it, so that who gets it next does not ask again.
-func (t *try) dead(f consumer.Failure, r sender.Result) {
+func (t *try) dead(f deadletter.Failure, r sender.Result) {
 	switch {
 	case t.entry == nil:
 	case r.WroteAt.IsZero():
@@ -158,7 +160,7 @@ func (t *try) refused(a dedup.Answer) bool {
 		t.results.Dead(t.d, failure(class, r, t.calls), t.outcome(r))
 	case a.Verdict == dedup.Unknown && t.policy.onUnknown != UnknownRetry:
 		r := sender.Result{Err: errGivenUp}
-		t.results.Dead(t.d, failure(consumer.ClassUnknown, r, t.calls), t.outcome(r))
+		t.results.Dead(t.d, failure(deadletter.ClassUnknown, r, t.calls), t.outcome(r))
 	default: // free or taken over, as the next claim will say
 		return false
 	}
@@ -182,8 +184,8 @@ const (
 	noteClass     = 1000
 )
 
-func note(c consumer.Class, status int) dedup.Outcome {
-	of, ok := map[consumer.Class]int{consumer.ClassPermanent: notePermanent, consumer.ClassExhausted: noteExhausted}[c]
+func note(c deadletter.Class, status int) dedup.Outcome {
+	of, ok := map[deadletter.Class]int{deadletter.ClassPermanent: notePermanent, deadletter.ClassExhausted: noteExhausted}[c]
 	if !ok {
 		of = noteUnknown
 	}
@@ -192,13 +194,13 @@ func note(c consumer.Class, status int) dedup.Outcome {
 
 // noted is what a note means. One that is not known is of a later release: the
 // job was called, and that is all we can say.
-func noted(o dedup.Outcome) (consumer.Class, sender.Result) {
+func noted(o dedup.Outcome) (deadletter.Class, sender.Result) {
 	r := sender.Result{Status: int(o % noteClass), Err: errBefore}
 	switch int(o) / noteClass {
 	case notePermanent:
-		return consumer.ClassPermanent, r
+		return deadletter.ClassPermanent, r
 	case noteExhausted:
-		return consumer.ClassExhausted, r
+		return deadletter.ClassExhausted, r
 	}
-	return consumer.ClassUnknown, r
+	return deadletter.ClassUnknown, r
 }

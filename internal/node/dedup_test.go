@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"dispatcher/consumer/deadletter"
+
 	"dispatcher/consumer"
 	"dispatcher/internal/dedup"
 	"dispatcher/job"
@@ -15,15 +17,15 @@ import (
 func TestNotesComeBack(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		class  consumer.Class
+		class  deadletter.Class
 		status int
 		want   dedup.Outcome
 	}{
-		{consumer.ClassPermanent, 400, 1400},
-		{consumer.ClassPermanent, 0, 1000},
-		{consumer.ClassExhausted, 503, 2503},
-		{consumer.ClassUnknown, 0, 3000},
-		{consumer.ClassExhausted, 999, 2999},
+		{deadletter.ClassPermanent, 400, 1400},
+		{deadletter.ClassPermanent, 0, 1000},
+		{deadletter.ClassExhausted, 503, 2503},
+		{deadletter.ClassUnknown, 0, 3000},
+		{deadletter.ClassExhausted, 999, 2999},
 	} {
 		o := note(c.class, c.status)
 		class, r := noted(o)
@@ -31,10 +33,10 @@ func TestNotesComeBack(t *testing.T) {
 			t.Errorf("%s, %d: got %d, which means %s, %d, %v", c.class, c.status, o, class, r.Status, r.Err)
 		}
 	}
-	if o := note(consumer.ClassUnknown, 1<<20); o > dedup.MaxOutcome || o == noteAccepted {
+	if o := note(deadletter.ClassUnknown, 1<<20); o > dedup.MaxOutcome || o == noteAccepted {
 		t.Errorf("got %d of a status that can't be, want at most %d", o, dedup.MaxOutcome)
 	}
-	if class, _ := noted(dedup.MaxOutcome); class != consumer.ClassUnknown {
+	if class, _ := noted(dedup.MaxOutcome); class != deadletter.ClassUnknown {
 		t.Errorf("got %s of a note of a later release, want unknown", class)
 	}
 }

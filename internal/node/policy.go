@@ -4,8 +4,9 @@ import (
 	"strconv"
 	"time"
 
+	"dispatcher/consumer/deadletter"
+
 	"dispatcher/configs"
-	"dispatcher/consumer"
 	"dispatcher/sender"
 )
 
@@ -32,9 +33,9 @@ const (
 // verdict is what a result leads to.
 type verdict struct {
 	fate   fate
-	class  consumer.Class // of a dead letter, or of a retry that counts
-	counts bool           // a retry that counts as an attempt, if the provider is otherwise up
-	after  time.Duration  // the provider's own wait, for a retry; 0: our backoff
+	class  deadletter.Class // of a dead letter, or of a retry that counts
+	counts bool             // a retry that counts as an attempt, if the provider is otherwise up
+	after  time.Duration    // the provider's own wait, for a retry; 0: our backoff
 }
 
 // policy maps what happened to what is to be done. It is a table: no state, no
@@ -46,16 +47,16 @@ func (p policy) decide(r sender.Result) verdict {
 	case sender.Accepted:
 		return verdict{fate: fateDone}
 	case sender.Rejected:
-		return verdict{fate: fateDead, class: consumer.ClassPermanent}
+		return verdict{fate: fateDead, class: deadletter.ClassPermanent}
 	case sender.Throttled:
 		return verdict{fate: fateRetry, after: r.RetryAfter}
 	case sender.Unavailable:
-		return verdict{fate: fateRetry, class: consumer.ClassUnavailable, counts: true, after: r.RetryAfter}
+		return verdict{fate: fateRetry, class: deadletter.ClassUnavailable, counts: true, after: r.RetryAfter}
 	case sender.Unknown:
 		if p.onUnknown == UnknownRetry {
-			return verdict{fate: fateRetry, class: consumer.ClassUnknown, counts: true}
+			return verdict{fate: fateRetry, class: deadletter.ClassUnknown, counts: true}
 		}
-		return verdict{fate: fateDead, class: consumer.ClassUnknown} // the consumer knows which of the two topics
+		return verdict{fate: fateDead, class: deadletter.ClassUnknown} // the consumer knows which of the two topics
 	case sender.NotSent:
 		return verdict{fate: fateReturn}
 	}
@@ -63,8 +64,8 @@ func (p policy) decide(r sender.Result) verdict {
 }
 
 // failure is what a dead letter says of the last call.
-func failure(class consumer.Class, r sender.Result, calls int) consumer.Failure {
-	f := consumer.Failure{Class: class, Attempt: calls, Answer: r.Answer}
+func failure(class deadletter.Class, r sender.Result, calls int) deadletter.Failure {
+	f := deadletter.Failure{Class: class, Attempt: calls, Answer: r.Answer}
 	if r.Status != 0 {
 		f.Code = strconv.Itoa(r.Status)
 	}

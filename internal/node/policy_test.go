@@ -6,7 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"dispatcher/consumer"
+	"dispatcher/consumer/deadletter"
+
 	"dispatcher/sender"
 )
 
@@ -20,12 +21,12 @@ func TestPolicy(t *testing.T) {
 		want      verdict
 	}{
 		{sender.Accepted, UnknownRetry, verdict{fate: fateDone}},
-		{sender.Rejected, UnknownRetry, verdict{fate: fateDead, class: consumer.ClassPermanent}},
+		{sender.Rejected, UnknownRetry, verdict{fate: fateDead, class: deadletter.ClassPermanent}},
 		{sender.Throttled, UnknownRetry, verdict{fate: fateRetry, after: asked}},
-		{sender.Unavailable, UnknownRetry, verdict{fate: fateRetry, class: consumer.ClassUnavailable, counts: true, after: asked}},
-		{sender.Unknown, UnknownRetry, verdict{fate: fateRetry, class: consumer.ClassUnknown, counts: true}},
-		{sender.Unknown, UnknownDead, verdict{fate: fateDead, class: consumer.ClassUnknown}},
-		{sender.Unknown, UnknownPark, verdict{fate: fateDead, class: consumer.ClassUnknown}},
+		{sender.Unavailable, UnknownRetry, verdict{fate: fateRetry, class: deadletter.ClassUnavailable, counts: true, after: asked}},
+		{sender.Unknown, UnknownRetry, verdict{fate: fateRetry, class: deadletter.ClassUnknown, counts: true}},
+		{sender.Unknown, UnknownDead, verdict{fate: fateDead, class: deadletter.ClassUnknown}},
+		{sender.Unknown, UnknownPark, verdict{fate: fateDead, class: deadletter.ClassUnknown}},
 		{sender.NotSent, UnknownRetry, verdict{fate: fateReturn}},
 	} {
 		got := policy{onUnknown: c.onUnknown}.decide(sender.Result{Kind: c.kind, RetryAfter: asked})
@@ -37,8 +38,8 @@ func TestPolicy(t *testing.T) {
 
 func TestFailureSaysWhatTheProviderSaid(t *testing.T) {
 	t.Parallel()
-	got := failure(consumer.ClassExhausted, sender.Result{Status: 503, Err: errors.New("status 503")}, 4)
-	want := consumer.Failure{Class: consumer.ClassExhausted, Code: "503", Message: "status 503", Attempt: 4}
+	got := failure(deadletter.ClassExhausted, sender.Result{Status: 503, Err: errors.New("status 503")}, 4)
+	want := deadletter.Failure{Class: deadletter.ClassExhausted, Code: "503", Message: "status 503", Attempt: 4}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"dispatcher/consumer/deadletter"
+
 	"github.com/cenkalti/backoff/v5"
 
 	"dispatcher/consumer"
@@ -83,7 +85,7 @@ func (t *try) settleDoubt() {
 func (t *try) tryAgain(v verdict, r sender.Result) {
 	t.d.SetAttempts(t.past())
 	if t.blamed && t.failed >= t.attempts {
-		t.dead(failure(consumer.ClassExhausted, r, t.calls), r)
+		t.dead(failure(deadletter.ClassExhausted, r, t.calls), r)
 		return
 	}
 	t.missed(r)

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"time"
 
+	"dispatcher/consumer/deadletter"
+
 	"dispatcher/consumer"
 	"dispatcher/internal/dedup"
 	"dispatcher/job"
@@ -59,7 +61,7 @@ func (c *crew) handle(t turn) {
 	}
 	if t.full {
 		try.leaveWire()
-		c.results.Dead(t.d, consumer.Failure{Class: consumer.ClassLimited, Message: throttle.ErrFull.Error()}, try.outcome(sender.Result{}))
+		c.results.Dead(t.d, deadletter.Failure{Class: deadletter.ClassLimited, Message: throttle.ErrFull.Error()}, try.outcome(sender.Result{}))
 		return
 	}
 	try.d.Step("has a slot", slog.Time("at", t.slot.NotBefore))
@@ -106,23 +108,23 @@ func (t *try) once() (settled bool) {
 // over reports whether the job is not to be called any more, and why: its time is
 // over, or its attempts are used up: on another node, or by a failure that was judged
 // since.
-func (t *try) over() (class consumer.Class, over bool) {
+func (t *try) over() (class deadletter.Class, over bool) {
 	switch {
 	case expired(t.d.Job.NotAfter, time.Now()):
-		return consumer.ClassExpired, true
+		return deadletter.ClassExpired, true
 	case t.failed >= t.attempts:
-		return consumer.ClassExhausted, true
+		return deadletter.ClassExhausted, true
 	}
 	return "", false
 }
 
 // deadUncalled settles a job that is not to be called any more.
-func (t *try) deadUncalled(class consumer.Class) {
+func (t *try) deadUncalled(class deadletter.Class) {
 	t.spare()
 	t.leaveWire()
-	if class != consumer.ClassExhausted {
+	if class != deadletter.ClassExhausted {
 		t.release()
-		t.results.Dead(t.d, consumer.Failure{Class: class, Attempt: t.calls}, t.outcome(sender.Result{}))
+		t.results.Dead(t.d, deadletter.Failure{Class: class, Attempt: t.calls}, t.outcome(sender.Result{}))
 		return
 	}
 	last := t.last

@@ -12,7 +12,7 @@ import (
 // kafka-go's group membership asks for its topic with AllowAutoTopicCreation, and
 // has no setting for that. On a broker that creates topics, a deleted topic would
 // come back empty, with the broker's own number of partitions. So the connections
-// committedIn the membership clear that flag in each request that they write.
+// of the membership clear that flag in each request that they write.
 
 // dialReadOnly opens a connection that creates no topic.
 func (c *Client) dialReadOnly(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -39,7 +39,7 @@ const requestHead = 4 + 2 + 2
 // requestStream follows the requests in what a client writes.
 type requestStream struct {
 	head [requestHead]byte
-	have int // committedIn head
+	have int // of head
 	left int // bytes of the request behind head
 }
 

@@ -34,7 +34,7 @@ type Client struct {
 	brokers    []string
 	dialBelow  func(ctx context.Context, network, address string) (net.Conn, error) // with TLS
 	idle       connPool
-	answers    sync.Pool // committedIn *[]byte, for what wires read
+	answers    sync.Pool // of *[]byte, for what wires read
 	Decompress kgo.Decompressor
 }
 

@@ -17,7 +17,7 @@ import (
 // This file has what nodes and the commands for dead letters ask of a log.
 
 // FetchVersion is the last one that names topics and is not in the newer coding
-// committedIn sizes; Kafka 4 still speaks it.
+// of sizes; Kafka 4 still speaks it.
 const FetchVersion = 11
 
 const (

@@ -37,7 +37,7 @@ type rawConn struct {
 	since  time.Time                  // when it became idle
 }
 
-// idle are a client's connections without a request, by the broker's address.
+// wires are a client's connections without a request, by the broker's address.
 type connPool struct {
 	mu     sync.Mutex
 	idle   map[string][]*rawConn
@@ -57,7 +57,7 @@ func (s *connPool) grab(addr string) *rawConn {
 	return w
 }
 
-// Put keeps a connection for the next request, and closes those that had none
+// put keeps a connection for the next request, and closes those that had none
 // for long.
 func (s *connPool) put(addr string, w *rawConn) {
 	s.mu.Lock()

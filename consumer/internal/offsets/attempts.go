@@ -9,11 +9,11 @@ import (
 // Attempts is what a job has been through.
 type Attempts struct {
 	Calls    int // that left the process
-	Failures int // committedIn them, those that count against the attempts allowed
+	Failures int // of them, those that count against the attempts allowed
 }
 
-// attempts are what the open jobs of a partition have been through that failed in
-// Position, rising by offset. They travel in the metadata of the offset commit, so
+// AttemptList are what the open jobs of a partition have been through that failed in
+// place, rising by offset. They travel in the metadata of the offset commit, so
 // that a job that changes hands is not called more often than it may be. See
 // [Metadata] for the format.
 type AttemptList []attemptsAt
@@ -55,7 +55,7 @@ func (p *AttemptList) remove(at int64) {
 	}
 }
 
-// Truncated drops those below an offset.
+// cut drops those below an offset.
 func (p *AttemptList) cut(below int64) {
 	if i, _ := p.find(below); i > 0 {
 		*p = slices.Delete(*p, 0, i)
@@ -75,7 +75,7 @@ func (p AttemptList) shifted(by int64) AttemptList {
 	return later
 }
 
-// Span is how far they reach, in offsets.
+// span is how far they reach, in offsets.
 func (p AttemptList) span() int64 {
 	if len(p) == 0 {
 		return 0
@@ -84,9 +84,9 @@ func (p AttemptList) span() int64 {
 }
 
 // append adds the pasts as runs, those of the lowest offsets first, as long as they
-// setBatchBytes into so many bytes in all.
+// fit into so many bytes in all.
 func (p AttemptList) append(to []byte, most int) []byte {
-	end := int64(0) // committedIn the run before
+	end := int64(0) // of the run before
 	for len(p) > 0 {
 		run := 1
 		for run < len(p) && p[run].at == p[0].at+int64(run) && p[run].Attempts == p[0].Attempts {

@@ -11,7 +11,7 @@ import (
 // and payload; see [Metadata].
 //
 // Kind 0 is a list of unsigned varints: the lengths of runs, by turns not
-// Complete and complete, the first one beginning at the committed offset. Each
+// complete and complete, the first one beginning at the committed offset. Each
 // is at least 1, and the last run is a complete one.
 //
 // Kind 1 is a bit set: bit i%8 (from the least significant) of byte i/8 is set
@@ -38,7 +38,7 @@ func (m *Bitmap) set(i int64) {
 
 func (m *Bitmap) Has(i int64) bool { return m.bits[i/64]&(1<<(i%64)) != 0 }
 
-// From counts the marks from a later offset on.
+// from counts the marks from a later offset on.
 func (m *Bitmap) from(by int64) Bitmap {
 	if by == 0 {
 		return *m

@@ -15,7 +15,7 @@ import (
 //
 //	"v3;" base64(id length marks pasts)  standard alphabet, no padding, ≤ 4096 characters
 //
-// ID are the 16 bytes of the topic's id, which is never zero. An offset that was
+// id are the 16 bytes of the topic's id, which is never zero. An offset that was
 // committed with another id belongs to a topic that was deleted and made again.
 // length is an unsigned varint: the bytes of marks, 0 where nothing beyond the
 // committed offset is complete. marks are kind and payload, as in v1. pasts are at
@@ -35,7 +35,7 @@ import (
 //	"v1;" base64(kind payload)          nothing complete is the empty string
 //
 // A writer takes v3 where there are pasts, else v2. One that does not know the
-// Topic's id writes v1: brokers before Kafka 2.8 have none. A reader takes all.
+// topic's id writes v1: brokers before Kafka 2.8 have none. A reader takes all.
 // Metadata that differs in anything is someone else's, and ignored. What kind and
 // payload are says [Bitmap].
 type Metadata struct {

@@ -9,10 +9,10 @@ type Position struct {
 	Committed        int64
 	Metadata         Metadata     // beside the offset
 	Foreign          bool         // that is someone else's
-	Topic            topicname.ID // committedIn the log; zero: not known
+	Topic            topicname.ID // of the log; zero: not known
 }
 
-// committedIn is the id of the topic in which the offset was committed; zero: not known.
+// of is the id of the topic in which the offset was committed; zero: not known.
 func (at Position) CommittedIn() topicname.ID { return at.Metadata.Topic }
 
 // idsKnown tells whether the ids of both topics are: the one in which the offset was
@@ -28,7 +28,7 @@ func (at Position) Recreated() bool {
 }
 
 // Truncated tells whether the log has lost its end, as by an unclean election: the
-// Committed was committed in this topic, and lies beyond the end.
+// offset was committed in this topic, and lies beyond the end.
 func (at Position) Truncated() bool {
 	return at.Committed > at.LogEnd && at.idsKnown() && at.CommittedIn() == at.Topic
 }
@@ -42,7 +42,7 @@ func (at Position) Lost() bool {
 // when the commit fits the log. atEnd: without a commit, begin with what comes.
 //
 // A commit beyond the log's end means that the log has lost its end, or that the
-// Topic was made anew. The topic's id tells which. Where it is not known, to begin
+// topic was made anew. The topic's id tells which. Where it is not known, to begin
 // with the first record may repeat jobs; anything else may lose some.
 func (at Position) Resolve(atEnd bool) (base int64, m Metadata, doubt string) {
 	switch {

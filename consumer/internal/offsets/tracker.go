@@ -14,7 +14,7 @@ type Admission int
 
 const (
 	Admitted        Admission = iota // open from now on; to be completed
-	AlreadyComplete                  // Complete already, by us or by a former owner
+	AlreadyComplete                  // complete already, by us or by a former owner
 	BeyondWindow                     // beyond the window; ask again once it has moved
 )
 
@@ -23,7 +23,7 @@ const (
 //
 // The commit point, base, is the lowest offset that is not complete. Offsets
 // that hold no job (transaction markers, aborted records, gaps) count as
-// Complete as soon as they have been passed.
+// complete as soon as they have been passed.
 type Tracker struct {
 	low  int64 // the commit point
 	end  int64 // all offsets below have been admitted or passed; base ≤ end
@@ -32,7 +32,7 @@ type Tracker struct {
 	rev  uint64
 	ring [Window / 64]uint64 // bit o%spanCap: o is complete, for o in [base, base+spanCap)
 
-	attempts AttemptList // committedIn offsets from base on that are not complete
+	attempts AttemptList // of offsets from base on that are not complete
 }
 
 // NewTracker begins at an offset below which everything is complete.
@@ -200,7 +200,7 @@ func (l *Tracker) Snapshot() Snapshot {
 }
 
 // Merge takes over what someone else has settled: all below base, and the marks
-// From there on. What is settled here stays so.
+// from there on. What is settled here stays so.
 func (l *Tracker) Merge(base int64, m *Bitmap) {
 	for o := l.low; o < min(base, l.end); o++ {
 		l.Complete(o)

@@ -17,7 +17,7 @@ type world struct {
 	open     map[int64]bool     // handed out, not complete
 	complete map[int64]bool     // jobs that are complete
 	jobs     map[int64]bool     // offsets that hold a job
-	past     map[int64]Attempts // committedIn those that are open and failed
+	past     map[int64]Attempts // of those that are open and failed
 }
 
 func newWorld(base int64) *world {
@@ -158,7 +158,7 @@ func TestWatermarkNeverPassesAnOpenOffset(t *testing.T) {
 }
 
 // A new owner that starts with a snapshot gets exactly the jobs that were not
-// Complete at the time, whatever the old one did afterwards.
+// complete at the time, whatever the old one did afterwards.
 func TestRedeliveryAfterASnapshot(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

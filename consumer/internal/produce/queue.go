@@ -28,7 +28,7 @@ type queue struct {
 	mu         sync.Mutex
 	waiting    []*Request // in the order of their numbers
 	out        map[*Request]struct{}
-	bytes      int      // committedIn those that are out
+	bytes      int      // of those that are out
 	alone      *Request // is out, and nothing else has been since it is
 	room       int      // bytes that may be out
 	most       int      // records that may be out
@@ -48,7 +48,7 @@ func (q *queue) setBatchBytes(most int) {
 	q.room = max(most-1<<10, 1)
 }
 
-// Put queues a record; false: it is too late for that.
+// put queues a record; false: it is too late for that.
 func (q *queue) put(o *Request) bool {
 	o.size = recordBytes2(o.Record)
 	o.Record.Context = context.WithValue(o.Context, requestKey{}, o)
@@ -152,7 +152,7 @@ func (q *queue) answered(o *Request, err error) {
 	o.Done(err)
 }
 
-// nextNumber decides what follows. The lock is held.
+// next decides what follows. The lock is held.
 func (q *queue) next(o *Request, err error) step {
 	switch {
 	case err == nil:
@@ -212,7 +212,7 @@ func (q *queue) late(before time.Time) (late []*Request) {
 	return late
 }
 
-// Close gives up what waits.
+// close gives up what waits.
 func (q *queue) close() {
 	q.mu.Lock()
 	waiting := q.waiting

@@ -58,13 +58,13 @@ type Request struct {
 // Writer brings records to Kafka: jobs and what they become. It hands each record
 // to Kafka's client once. That repeats a request whose answer is lost under the
 // same number, so that the broker writes it once. All methods are safe to call
-// From any goroutine.
+// from any goroutine.
 type Writer struct {
 	conn      *broker.Connection
 	Retry     bool // try again what Kafka refuses, as long as the record's context lasts
 	report    func(o *Request, err error)
 	Linger    time.Duration
-	Tries     int // committedIn the client; 0: no end
+	Tries     int // of the client; 0: no end
 	clientLog *clientLog
 
 	ctx    context.Context //nolint:containedctx // the writer's life: from the first record to close
@@ -173,7 +173,7 @@ func (w *Writer) Fit(topic string, s broker.TopicSettings) {
 	}
 }
 
-// DropRestored drops what the client knows about a topic that is not there any more:
+// forget drops what the client knows about a topic that is not there any more:
 // it may have been deleted and made again.
 func (w *Writer) forget(topic string) { w.client.PurgeTopicsFromProducing(topic) }
 

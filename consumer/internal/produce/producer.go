@@ -1,6 +1,7 @@
-package consumer
+package produce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"time"
 
 	"dispatcher/consumer/internal/broker"
-	"dispatcher/consumer/internal/produce"
 
 	"dispatcher/consumer/internal/topicname"
 	"dispatcher/internal/fault"
@@ -32,7 +32,7 @@ type ProducerOptions struct {
 // It is idempotent: a request whose answer is lost is sent again, and written once.
 type Producer struct {
 	opts   ProducerOptions
-	writer *produce.Writer
+	writer *Writer
 
 	mu     sync.Mutex
 	topics map[string]bool // that exist
@@ -44,12 +44,12 @@ const producerTries = 5
 // NewProducer checks the options. It does not connect.
 func NewProducer(o ProducerOptions) (*Producer, error) {
 	o.SetDefaults()
-	orDefault(&o.Linger, produce.DefaultLinger)
-	orDefault(&o.Timeout, time.Minute)
+	o.Linger = cmp.Or(o.Linger, DefaultLinger)
+	o.Timeout = cmp.Or(o.Timeout, time.Minute)
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("producer options: %w", err)
 	}
-	w, err := produce.NewWriter(&o.Connection, slog.New(slog.DiscardHandler), nil)
+	w, err := NewWriter(&o.Connection, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		return nil, fmt.Errorf("producer options: %w", err)
 	}
@@ -60,8 +60,8 @@ func NewProducer(o ProducerOptions) (*Producer, error) {
 // TooLargeError says that a record is larger than its topic takes.
 type TooLargeError struct {
 	Topic   string
-	Index   int // committedIn the first such record among those of the batch
-	Bytes   int // committedIn it, before compression
+	Index   int // of the first such record among those of the batch
+	Bytes   int // of it, before compression
 	Written int // records of the batch that Kafka has
 }
 
@@ -84,7 +84,7 @@ func (e *UnwrittenError) Unwrap() error { return e.Err }
 // error some may have been, or may still be until Close; a [*TooLargeError] names
 // the first that is too large.
 func (p *Producer) WriteBatch(ctx context.Context, topic string, records []job.Record) error {
-	faults, err := p.write(ctx, topic, records)
+	faults, err := p.Write(ctx, topic, records)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (p *Producer) WriteBatch(ctx context.Context, topic string, records []job.R
 	}
 	switch {
 	case large >= 0:
-		return &TooLargeError{Topic: topic, Index: large, Bytes: recordBytes(&records[large]), Written: len(records) - missing}
+		return &TooLargeError{Topic: topic, Index: large, Bytes: broker.RecordBytes(&records[large]), Written: len(records) - missing}
 	case other != nil:
 		return fmt.Errorf("write to topic %s: %d of %d records not acknowledged: %w", topic, missing, len(records), other)
 	}
@@ -112,9 +112,9 @@ func (p *Producer) WriteBatch(ctx context.Context, topic string, records []job.R
 // errUnacknowledged: whether the record was written is not known.
 var errUnacknowledged = errors.New("not acknowledged in time")
 
-// write returns of each record why it is not known to be written; nil: it is.
-func (p *Producer) write(ctx context.Context, topic string, records []job.Record) ([]error, error) {
-	if err := p.check(ctx, topic); err != nil {
+// Write returns of each record why it is not known to be written; nil: it is.
+func (p *Producer) Write(ctx context.Context, topic string, records []job.Record) ([]error, error) {
+	if err := p.Check(ctx, topic); err != nil {
 		return nil, &UnwrittenError{err}
 	}
 	type outcome struct {
@@ -126,7 +126,7 @@ func (p *Producer) write(ctx context.Context, topic string, records []job.Record
 	for i := range records {
 		faults[i] = errUnacknowledged
 		// Not the caller's context: its end would fail the records of others too.
-		p.writer.Put(&produce.Request{Record: kafkaRecord(topic, &records[i]), Context: context.Background(), Done: func(err error) { //nolint:contextcheck // see above
+		p.writer.Put(&Request{Record: kafkaRecord(topic, &records[i]), Context: context.Background(), Done: func(err error) { //nolint:contextcheck // see above
 			outcomes <- outcome{i, err}
 		}})
 	}
@@ -161,8 +161,8 @@ func (p *Producer) Close() error {
 	return nil
 }
 
-// check makes sure that a topic exists, and learns how large its batches may be.
-func (p *Producer) check(ctx context.Context, topic string) error {
+// Check makes sure that a topic exists, and learns how large its batches may be.
+func (p *Producer) Check(ctx context.Context, topic string) error {
 	p.mu.Lock()
 	known := p.topics[topic]
 	p.mu.Unlock()

@@ -1,4 +1,4 @@
-package consumer
+package deadletter
 
 import (
 	"strings"
@@ -100,7 +100,7 @@ func TestOneMemberHoldsAll(t *testing.T) {
 			}
 		}
 		partitions := []kafka.Partition{{Topic: "a.dlq", ID: 0}, {Topic: "a.dlq", ID: 1}}
-		got := (&oneHolder{}).AssignGroups(members, partitions)
+		got := (&exclusiveBalancer{}).AssignGroups(members, partitions)
 		holders := 0
 		for _, m := range members {
 			parts, told := got[m.ID]
@@ -137,18 +137,18 @@ func TestAReplayUndoesABurial(t *testing.T) {
 			Value:   rapid.SliceOf(rapid.Byte()).Draw(t, "value"),
 			Headers: rapid.SliceOfN(header, 0, 6).Draw(t, "headers"),
 		}
-		letter := newLetter(rec)
+		letter := readLetter(rec)
 		before := letter.Redrives
 		for range rapid.IntRange(1, 3).Draw(t, "times") {
 			buried := rec
 			for _, name := range []string{
-				headerGroup, headerAttempt, "X-First-Failed-At", headerFailedAt, headerErrorClass, headerErrorCode,
-				headerErrorMessage, headerNode, "x-error-other", headerNotBefore, headerFailures,
+				headerGroup, HeaderAttempt, "X-First-Failed-At", headerFailedAt, headerErrorClass, headerErrorCode,
+				headerErrorMessage, headerNode, "x-error-other", HeaderNotBefore, HeaderFailures,
 			} {
 				buried.Headers = append(buried.Headers, job.Header{Key: name, Value: []byte("x")})
 			}
-			letter = newLetter(buried)
-			m := replayed(&letter)
+			letter = readLetter(buried)
+			m := jobOf(&letter)
 			rec.Headers = nil
 			for _, h := range m.Headers {
 				rec.Headers = append(rec.Headers, job.Header{Key: h.Key, Value: h.Value})
@@ -156,7 +156,7 @@ func TestAReplayUndoesABurial(t *testing.T) {
 			if string(m.Key) != string(rec.Key) || string(m.Value) != string(rec.Value) {
 				t.Fatal("key or value changed")
 			}
-			again := newLetter(rec)
+			again := readLetter(rec)
 			if before++; again.Redrives != before {
 				t.Fatalf("got %d redrives, want %d", again.Redrives, before)
 			}
@@ -169,7 +169,7 @@ func TestAReplayUndoesABurial(t *testing.T) {
 
 func foreign(headers []job.Header) (kept []string) {
 	for _, h := range headers {
-		if !ofTheFailure(h.Key) {
+		if !aboutTheFailure(h.Key) {
 			kept = append(kept, h.Key+"="+string(h.Value))
 		}
 	}
@@ -222,12 +222,12 @@ func FuzzNewLetter(f *testing.F) {
 	f.Add("x-original-offset", []byte("-1"), []byte{})
 	f.Fuzz(func(t *testing.T, name string, header, value []byte) {
 		rec := job.Record{Topic: "jobs.dlq", Offset: 5, Value: value, Headers: []job.Header{{Key: name, Value: header}, {Key: name, Value: header}}}
-		l := newLetter(rec)
-		if l.Attempts < 0 || l.Redrives < 0 || l.OriginalSize < 0 || len(l.Message) > maxMessageBytes || l.jobID() == "" {
+		l := readLetter(rec)
+		if l.Attempts < 0 || l.Redrives < 0 || l.OriginalSize < 0 || len(l.Message) > MaxMessageBytes || l.jobID() == "" {
 			t.Fatalf("got %+v", l)
 		}
-		m := replayed(&l)
-		if string(m.Value) != string(value) || newLetter(job.Record{Headers: []job.Header{{Key: headerRedrive, Value: m.Headers[len(m.Headers)-1].Value}}}).Redrives < 1 {
+		m := jobOf(&l)
+		if string(m.Value) != string(value) || readLetter(job.Record{Headers: []job.Header{{Key: headerRedrive, Value: m.Headers[len(m.Headers)-1].Value}}}).Redrives < 1 {
 			t.Fatalf("got %+v", m)
 		}
 	})

@@ -1,4 +1,4 @@
-package consumer
+package deadletter
 
 import (
 	"bytes"
@@ -19,16 +19,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// letterPatience is how long a cluster may fail to answer an operator before
+// Patience is how long a cluster may fail to answer an operator before
 // the command gives up: longer than a change of leaders or coordinators takes.
-const letterPatience = 30 * time.Second
+const Patience = 30 * time.Second
 
-// errStill: a broker answered, and nothing came of it.
-var errStill = errors.New("nothing more came")
+// errNoProgress: a broker answered, and nothing came of it.
+var errNoProgress = errors.New("nothing more came")
 
-// letterReader reads the committed records of one partition from at to end,
+// reader reads the committed records of one partition from at to end,
 // without a group. It holds one answer of a broker at a time.
-type letterReader struct {
+type reader struct {
 	cl    *broker.Client
 	topic string
 	id    int
@@ -37,18 +37,18 @@ type letterReader struct {
 	limit int32 // bytes to ask for
 }
 
-func newLetterReader(cl *broker.Client, topic string, id int, at, end int64) *letterReader {
-	return &letterReader{cl: cl, topic: topic, id: id, at: at, end: end, limit: broker.FetchBytes}
+func newReader(cl *broker.Client, topic string, id int, at, end int64) *reader {
+	return &reader{cl: cl, topic: topic, id: id, at: at, end: end, limit: broker.FetchBytes}
 }
 
-// nextNumber returns the next records, which may be none, and io.EOF at the end.
+// next returns the next records, which may be none, and io.EOF at the end.
 // Offsets that are left out between two records hold no letter.
-func (r *letterReader) next(ctx context.Context) ([]job.Record, error) {
+func (r *reader) next(ctx context.Context) ([]job.Record, error) {
 	if r.at >= r.end {
 		return nil, io.EOF
 	}
 	var records []job.Record
-	err := patiently(ctx, func(ctx context.Context) error {
+	err := retry(ctx, func(ctx context.Context) error {
 		var err error
 		records, err = r.step(ctx)
 		return err
@@ -59,7 +59,7 @@ func (r *letterReader) next(ctx context.Context) ([]job.Record, error) {
 	return records, nil
 }
 
-func (r *letterReader) step(ctx context.Context) (records []job.Record, err error) {
+func (r *reader) step(ctx context.Context) (records []job.Record, err error) {
 	next := r.at
 	err = broker.FetchPartition(ctx, r.cl, r.topic, r.id, r.at, r.limit, func(res *kmsg.FetchResponseTopicPartition) error {
 		records, next, err = r.read(res)
@@ -74,14 +74,14 @@ func (r *letterReader) step(ctx context.Context) (records []job.Record, err erro
 	if next == r.at {
 		// More than was asked for may be one batch, which some brokers then cut.
 		r.limit = min(r.limit*2, broker.MaxFetchBytes)
-		return nil, errStill
+		return nil, errNoProgress
 	}
 	r.at, r.limit = next, broker.FetchBytes
 	return records, nil
 }
 
 // followStart goes on where the log begins now: what lay before is gone.
-func (r *letterReader) followStart(ctx context.Context, cause error) error {
+func (r *reader) followStart(ctx context.Context, cause error) error {
 	first, _, err := broker.LogEnds(ctx, r.cl, r.topic, r.id, kafka.ReadCommitted)
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func (r *letterReader) followStart(ctx context.Context, cause error) error {
 }
 
 // read copies the records out of an answer. Aborted ones and markers are passed.
-func (r *letterReader) read(res *kmsg.FetchResponseTopicPartition) (records []job.Record, next int64, err error) {
+func (r *reader) read(res *kmsg.FetchResponseTopicPartition) (records []job.Record, next int64, err error) {
 	all, next, err := broker.CommittedRecords(res, r.at, r.cl.Decompress)
 	if err != nil {
 		return nil, 0, err
@@ -122,15 +122,15 @@ func ownRecord(raw *kgo.Record) job.Record {
 	return rec
 }
 
-// patiently tries until it works, or what went wrong won't pass by itself, or
+// retry tries until it works, or what went wrong won't pass by itself, or
 // patience is at its end.
-func patiently(ctx context.Context, try func(context.Context) error) error {
-	until := time.Now().Add(letterPatience)
+func retry(ctx context.Context, try func(context.Context) error) error {
+	until := time.Now().Add(Patience)
 	for n := 0; ; n++ {
 		once, cancel := context.WithTimeout(ctx, broker.CallTimeout+broker.FetchWait)
 		err := try(once)
 		cancel()
-		if err == nil || !passing(err) || time.Now().After(until) {
+		if err == nil || !temporary(err) || time.Now().After(until) {
 			return err
 		}
 		if !wait.For(ctx, wait.Backoff(n, 25*time.Millisecond, time.Second)) {
@@ -139,9 +139,9 @@ func patiently(ctx context.Context, try func(context.Context) error) error {
 	}
 }
 
-// passing tells whether an error may be over soon: brokers and leaders come and
+// temporary tells whether an error may be over soon: brokers and leaders come and
 // go, and connections with them.
-func passing(err error) bool {
+func temporary(err error) bool {
 	if broker.Hopeless(err) {
 		return false
 	}
@@ -149,6 +149,6 @@ func passing(err error) bool {
 		return e.Temporary()
 	}
 	_, network := errors.AsType[net.Error](err)
-	return network || errors.Is(err, errStill) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+	return network || errors.Is(err, errNoProgress) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, context.DeadlineExceeded)
 }

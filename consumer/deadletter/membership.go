@@ -1,4 +1,4 @@
-package consumer
+package deadletter
 
 import (
 	"bytes"
@@ -16,14 +16,14 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// letterHold is the right to settle the letters of one dead-letter topic: the
+// membership2 is the right to settle the letters of one dead-letter topic: the
 // membership of the group that remembers what is settled, with all partitions.
 // Other commands that want the same wait as members without any.
 //
 // It is what makes reading an offset and writing it back one step: a commit
 // carries the generation, Kafka refuses one of a generation that is over, and
 // whoever holds the next one reads only when it has begun.
-type letterHold struct {
+type membership2 struct {
 	group, topic string
 	cg           *kafka.ConsumerGroup
 	watcher      sync.WaitGroup
@@ -32,21 +32,21 @@ type letterHold struct {
 	mu      sync.Mutex
 	gen     *kafka.Generation // in which this member holds; nil: none
 	held    bool              // in the last generation it was part of
-	member  bool              // committedIn a generation, though another one may hold
+	member  bool              // of a generation, though another one may hold
 	err     error             // the cluster refuses for good
 	changed chan struct{}     // closed, and made anew, when any of these changes
 }
 
 // The group is told of a holder's death after this long.
-const holdSession = 10 * time.Second
+const memberSession = 10 * time.Second
 
-// newLetterHold joins the group. It does not wait for that.
-func newLetterHold(ctx context.Context, o *LettersOptions, cl *broker.Client, topic string) (*letterHold, error) {
-	h := &letterHold{group: o.Group + "." + topic, topic: topic, changed: make(chan struct{})}
+// joinAlone joins the group. It does not wait for that.
+func joinAlone(ctx context.Context, o *ClientOptions, cl *broker.Client, topic string) (*membership2, error) {
+	h := &membership2{group: o.Group + "." + topic, topic: topic, changed: make(chan struct{})}
 	cg, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
 		ID: h.group, Brokers: o.Brokers, Dialer: cl.Dialer, Topics: []string{topic},
-		GroupBalancers:    []kafka.GroupBalancer{&oneHolder{hold: h, since: time.Now()}},
-		HeartbeatInterval: time.Second, SessionTimeout: holdSession, RebalanceTimeout: holdSession,
+		GroupBalancers:    []kafka.GroupBalancer{&exclusiveBalancer{member: h, since: time.Now()}},
+		HeartbeatInterval: time.Second, SessionTimeout: memberSession, RebalanceTimeout: memberSession,
 		JoinGroupBackoff: 500 * time.Millisecond, Timeout: 5 * time.Second, StartOffset: kafka.FirstOffset,
 	})
 	if err != nil {
@@ -59,7 +59,7 @@ func newLetterHold(ctx context.Context, o *LettersOptions, cl *broker.Client, to
 }
 
 // watch follows the generations until the hold is released.
-func (h *letterHold) watch(ctx context.Context) {
+func (h *membership2) watch(ctx context.Context) {
 	for {
 		gen, err := h.cg.Next(ctx)
 		switch {
@@ -83,7 +83,7 @@ func (h *letterHold) watch(ctx context.Context) {
 	}
 }
 
-func (h *letterHold) set(gen *kafka.Generation, member bool, err error) {
+func (h *membership2) set(gen *kafka.Generation, member bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.gen, h.held, h.member, h.err = gen, gen != nil, member, err
@@ -91,8 +91,8 @@ func (h *letterHold) set(gen *kafka.Generation, member bool, err error) {
 	h.changed = make(chan struct{})
 }
 
-// Lost forgets a generation that is over, unless the next one was faster.
-func (h *letterHold) lost(gen *kafka.Generation) {
+// lost forgets a generation that is over, unless the next one was faster.
+func (h *membership2) lost(gen *kafka.Generation) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.gen == gen {
@@ -100,7 +100,7 @@ func (h *letterHold) lost(gen *kafka.Generation) {
 	}
 }
 
-func (h *letterHold) hasHeld() bool {
+func (h *membership2) hasHeld() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.held
@@ -108,8 +108,8 @@ func (h *letterHold) hasHeld() bool {
 
 // get returns the generation in which this command holds the group, and waits
 // for one.
-func (h *letterHold) get(ctx context.Context) (*kafka.Generation, error) {
-	patience := time.NewTimer(letterPatience)
+func (h *membership2) get(ctx context.Context) (*kafka.Generation, error) {
+	patience := time.NewTimer(Patience)
 	defer patience.Stop()
 	for {
 		h.mu.Lock()
@@ -129,12 +129,12 @@ func (h *letterHold) get(ctx context.Context) (*kafka.Generation, error) {
 			if member {
 				return nil, fmt.Errorf("group %s: another command replays or drops letters of %s; try again when it has ended", h.group, h.topic)
 			}
-			return nil, fmt.Errorf("group %s could not be joined within %v", h.group, letterPatience)
+			return nil, fmt.Errorf("group %s could not be joined within %v", h.group, Patience)
 		}
 	}
 }
 
-func (h *letterHold) refused(err error) error {
+func (h *membership2) refused(err error) error {
 	if errors.Is(err, kafka.InconsistentGroupProtocol) {
 		return fmt.Errorf("group %s is in use by a consumer of %s, which decides itself what is settled: %w", h.group, h.topic, err)
 	}
@@ -142,34 +142,34 @@ func (h *letterHold) refused(err error) error {
 }
 
 // release leaves the group, so that the next command needn't wait.
-func (h *letterHold) release() {
+func (h *membership2) release() {
 	h.stop()
 	_ = h.cg.Close() // always nil; what was under way has been awaited
 	h.watcher.Wait()
 }
 
-// oneHolder gives all partitions to one member: the one that had them, else the
+// exclusiveBalancer gives all partitions to one member: the one that had them, else the
 // one that has waited longest. The choice is about fairness alone: what a
 // member may do hangs on its generation.
-type oneHolder struct {
-	hold  *letterHold
-	since time.Time
+type exclusiveBalancer struct {
+	member *membership2
+	since  time.Time
 }
 
 // ProtocolName differs from that of consumers, so that Kafka keeps the two apart.
-func (*oneHolder) ProtocolName() string { return "dispatcher-letters" }
+func (*exclusiveBalancer) ProtocolName() string { return "dispatcher-letters" }
 
 // UserData sorts like the members' right: 0 for who held, then the time.
-func (b *oneHolder) UserData() ([]byte, error) {
+func (b *exclusiveBalancer) UserData() ([]byte, error) {
 	rank := byte(1)
-	if b.hold.hasHeld() {
+	if b.member.hasHeld() {
 		rank = 0
 	}
 	return binary.BigEndian.AppendUint64([]byte{rank}, uint64(b.since.UnixNano())), nil
 }
 
 // AssignGroups is asked on one of the members, for all of them.
-func (*oneHolder) AssignGroups(members []kafka.GroupMember, partitions []kafka.Partition) kafka.GroupMemberAssignments {
+func (*exclusiveBalancer) AssignGroups(members []kafka.GroupMember, partitions []kafka.Partition) kafka.GroupMemberAssignments {
 	all := make(kafka.GroupMemberAssignments, len(members))
 	if len(members) == 0 {
 		return all

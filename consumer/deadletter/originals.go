@@ -1,4 +1,4 @@
-package consumer
+package deadletter
 
 import (
 	"bytes"
@@ -45,7 +45,7 @@ func (o *originals) whole(ctx context.Context, l *Letter) (Letter, bool, error) 
 		return *l, false, err
 	}
 	var first, last int64
-	err = patiently(ctx, func(ctx context.Context) error {
+	err = retry(ctx, func(ctx context.Context) error {
 		first, last, err = broker.LogEnds(ctx, cl, l.Origin.Topic, l.Origin.Partition, kafka.ReadCommitted)
 		return err
 	})
@@ -60,7 +60,7 @@ func (o *originals) whole(ctx context.Context, l *Letter) (Letter, bool, error) 
 		return *l, false, err
 	}
 	whole := *l
-	whole.Cut, whole.Record.Key, whole.Record.Value = false, rec.Key, rec.Value
+	whole.Truncated, whole.Record.Key, whole.Record.Value = false, rec.Key, rec.Value
 	whole.Record.Headers = nil
 	for _, h := range rec.Headers {
 		if !aboutTheOrigin(h.Key) {
@@ -105,7 +105,7 @@ func cutFrom(l *Letter, rec *job.Record) bool {
 
 // readRecord reads one record. false: none lies there.
 func readRecord(ctx context.Context, cl *broker.Client, id RecordID) (job.Record, bool, error) {
-	r := newLetterReader(cl, id.Topic, id.Partition, id.Offset, id.Offset+1)
+	r := newReader(cl, id.Topic, id.Partition, id.Offset, id.Offset+1)
 	for {
 		records, err := r.next(ctx)
 		switch {
@@ -121,7 +121,7 @@ func readRecord(ctx context.Context, cl *broker.Client, id RecordID) (job.Record
 
 func aboutTheOrigin(name string) bool {
 	switch strings.ToLower(name) {
-	case job.HeaderOriginalTopic, job.HeaderOriginalPartition, job.HeaderOriginalOffset, headerOriginalTime:
+	case job.HeaderOriginalTopic, job.HeaderOriginalPartition, job.HeaderOriginalOffset, HeaderOriginalTime:
 		return true
 	}
 	return false

@@ -1,4 +1,4 @@
-package consumer
+package deadletter
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"dispatcher/consumer/internal/produce"
 
 	"dispatcher/consumer/internal/broker"
 
@@ -35,22 +37,22 @@ type ReplayOptions struct {
 //
 // A letter that was cut is not replayed, unless its whole can be had. An error comes beside what was done
 // until then; what is counted as unwritten may have been written.
-func (l *Letters) Replay(ctx context.Context, f LetterFilter, o ReplayOptions) (LetterTally, error) {
+func (l *Client) Replay(ctx context.Context, f Filter, o ReplayOptions) (Tally, error) {
 	if o.To != "" && !topicname.Valid(o.To) {
-		return LetterTally{}, fault.New("to", clip.Text(o.To, maxCodeBytes), topicname.Rule)
+		return Tally{}, fault.New("to", clip.Text(o.To, MaxCodeBytes), topicname.Rule)
 	}
 	if !(o.Rate == 0 || o.Rate >= 0.01) {
-		return LetterTally{}, fault.New("rate", o.Rate, "must be at least 0.01, or 0 for none")
+		return Tally{}, fault.New("rate", o.Rate, "must be at least 0.01, or 0 for none")
 	}
-	s := &letterSession{o: &l.opts, f: &f, settles: true, dry: o.Dry}
+	s := &session{o: &l.opts, f: &f, settles: true, dry: o.Dry}
 	if o.Rate > 0 {
-		s.batch = int(min(letterBatch, max(1, o.Rate)))
+		s.batch = int(min(batchLetters, max(1, o.Rate)))
 	}
 	r := &replayer{o: o, tally: &s.tally, missing: map[string]bool{}, originals: newOriginals(&l.opts.Connection)}
 	defer r.originals.close()
 	var err error
-	if r.out, err = NewProducer(ProducerOptions{Connection: l.opts.Connection, Timeout: 2 * letterPatience}); err != nil {
-		return LetterTally{}, err
+	if r.out, err = produce.NewProducer(produce.ProducerOptions{Connection: l.opts.Connection, Timeout: 2 * Patience}); err != nil {
+		return Tally{}, err
 	}
 	defer func() { _ = r.out.Close() }() // always nil
 	return s.run(ctx, r.work)
@@ -59,8 +61,8 @@ func (l *Letters) Replay(ctx context.Context, f LetterFilter, o ReplayOptions) (
 // replayer writes the jobs of letters.
 type replayer struct {
 	o       ReplayOptions
-	out     *Producer
-	tally   *LetterTally
+	out     *produce.Producer
+	tally   *Tally
 	missing map[string]bool // topics that do not exist
 	due     time.Time       // when the rate allows more
 
@@ -113,9 +115,9 @@ func (r *replayer) write(ctx context.Context, letters []Letter) (done []Letter, 
 	return done, nil
 }
 
-// Complete makes a letter whole that was cut, where that is wanted and can be.
+// complete makes a letter whole that was cut, where that is wanted and can be.
 func (r *replayer) complete(ctx context.Context, l *Letter) error {
-	if !l.Cut || !r.o.Whole {
+	if !l.Truncated || !r.o.Whole {
 		return nil
 	}
 	whole, ok, err := r.originals.whole(ctx, l)
@@ -133,24 +135,24 @@ func (r *replayer) target(ctx context.Context, l *Letter) (string, error) {
 		to = l.Origin.Topic
 	}
 	switch {
-	case l.Cut:
-		r.tally.Cut++
+	case l.Truncated:
+		r.tally.Truncated++
 		r.tally.note(fmt.Sprintf("%s was too large when it was buried, and holds only a part of the record that was at %s", l.ID, orUnknown(l.Origin)))
 		return "", nil
 	case to == "":
-		r.tally.Homeless++
+		r.tally.NoTopic++
 		r.tally.note(fmt.Sprintf("%s does not say which topic it came from", l.ID))
 		return "", nil
 	}
 	if !r.missing[to] {
-		err := r.out.check(ctx, to)
+		err := r.out.Check(ctx, to)
 		if _, none := errors.AsType[*broker.MissingTopicError](err); err != nil && !none {
 			return "", err
 		}
 		r.missing[to] = err != nil
 	}
 	if r.missing[to] {
-		r.tally.Homeless++
+		r.tally.NoTopic++
 		r.tally.note(fmt.Sprintf("topic %s does not exist", to))
 		return "", nil
 	}
@@ -170,9 +172,9 @@ func orUnknown(id RecordID) string {
 func (r *replayer) send(ctx context.Context, to string, letters []Letter) (done []Letter, err error) {
 	records := make([]job.Record, len(letters))
 	for i := range letters {
-		records[i] = replayed(&letters[i])
+		records[i] = jobOf(&letters[i])
 	}
-	faults, err := r.out.write(context.WithoutCancel(ctx), to, records)
+	faults, err := r.out.Write(context.WithoutCancel(ctx), to, records)
 	if err != nil {
 		r.tally.Unwritten += int64(len(letters))
 		return nil, err
@@ -192,11 +194,11 @@ func (r *replayer) send(ctx context.Context, to string, letters []Letter) (done 
 	return done, err
 }
 
-// replayed is the job of a letter, as it first was, and where it first lay.
-func replayed(l *Letter) job.Record {
+// jobOf is the job of a letter, as it first was, and where it first lay.
+func jobOf(l *Letter) job.Record {
 	headers := make([]job.Header, 0, len(l.Record.Headers)+1)
 	for _, h := range l.Record.Headers {
-		if !ofTheFailure(h.Key) {
+		if !aboutTheFailure(h.Key) {
 			headers = append(headers, h)
 		}
 	}
@@ -204,14 +206,14 @@ func replayed(l *Letter) job.Record {
 	return job.Record{Key: l.Record.Key, Value: l.Record.Value, Headers: headers}
 }
 
-// ofTheFailure tells whether a header is about how the job failed, or how it
+// aboutTheFailure tells whether a header is about how the job failed, or how it
 // was waiting, and not part of what its producer wrote. The count of redrives is
 // written anew.
-func ofTheFailure(name string) bool {
+func aboutTheFailure(name string) bool {
 	name = strings.ToLower(name)
 	switch name {
-	case headerOriginalSize, headerTruncated, headerGroup, headerAttempt, headerFirstFailedAt, headerFailedAt,
-		headerNode, headerRedrive, headerNotBefore, headerFailures:
+	case headerOriginalSize, headerTruncated, headerGroup, HeaderAttempt, headerFirstFailedAt, headerFailedAt,
+		headerNode, headerRedrive, HeaderNotBefore, HeaderFailures:
 		return true
 	}
 	return strings.HasPrefix(name, "x-error-")

@@ -1,4 +1,4 @@
-package consumer
+package deadletter
 
 import (
 	"context"
@@ -14,17 +14,17 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// errLetterCommit: Kafka refused to remember what was settled, for good.
-var errLetterCommit = errors.New("what was settled could not be committed")
+// errCommit: Kafka refused to remember what was settled, for good.
+var errCommit = errors.New("what was settled could not be committed")
 
 // positions asks what is settled in partitions of a dead-letter topic, and where their
 // logs begin and end for a reader of committed records.
-func (s *letterSession) positions(ctx context.Context, topic string, ids []int) (map[int]offsets.Position, error) {
+func (s *session) positions(ctx context.Context, topic string, ids []int) (map[int]offsets.Position, error) {
 	var found map[int]offsets.Position
-	err := patiently(ctx, func(ctx context.Context) error {
+	err := retry(ctx, func(ctx context.Context) error {
 		var err error
 		if found, err = s.cl.Positions(ctx, s.group(topic), topic, ids, kafka.ReadCommitted); err == nil && len(found) < len(ids) {
-			err = errStill
+			err = errNoProgress
 		}
 		return err
 	})
@@ -35,19 +35,19 @@ func (s *letterSession) positions(ctx context.Context, topic string, ids []int) 
 }
 
 // book is what is settled of one partition while a command works on it.
-type book struct {
-	s       *letterSession
-	topic   string
-	id      int
-	tracker offsets.Tracker
-	saved   uint64      // the ledger's revision that Kafka has
-	hold    *letterHold // nil: nothing is to be written
-	gen     int32       // the generation for which the ledger holds
+type partitionState struct {
+	s          *session
+	topic      string
+	id         int
+	tracker    offsets.Tracker
+	saved      uint64       // the ledger's revision that Kafka has
+	membership *membership2 // nil: nothing is to be written
+	gen        int32        // the generation for which the ledger holds
 }
 
-// newBook begins where the group stands.
-func (s *letterSession) newBook(topic string, id int, at offsets.Position, hold *letterHold, gen int32) *book {
-	b := &book{s: s, topic: topic, id: id, hold: hold, gen: gen}
+// newState begins where the group stands.
+func (s *session) newState(topic string, id int, at offsets.Position, hold *membership2, gen int32) *partitionState {
+	b := &partitionState{s: s, topic: topic, id: id, membership: hold, gen: gen}
 	base, m, doubt := at.Resolve(false)
 	switch {
 	case at.Committed > at.LogEnd:
@@ -65,8 +65,8 @@ func (s *letterSession) newBook(topic string, id int, at offsets.Position, hold 
 
 // current makes sure that the ledger is what Kafka has and what was settled
 // here, and that nobody else can change it as long as the generation lasts.
-func (b *book) current(ctx context.Context) (*kafka.Generation, error) {
-	gen, err := b.hold.get(ctx)
+func (b *partitionState) current(ctx context.Context) (*kafka.Generation, error) {
+	gen, err := b.membership.get(ctx)
 	if err != nil || gen.ID == b.gen {
 		return gen, err
 	}
@@ -82,36 +82,36 @@ func (b *book) current(ctx context.Context) (*kafka.Generation, error) {
 
 // save commits what is settled. An interrupt does not end it: the letters have
 // been written by now.
-func (b *book) save(ctx context.Context) error {
-	if b.hold == nil || b.tracker.Rev() == b.saved {
+func (b *partitionState) save(ctx context.Context) error {
+	if b.membership == nil || b.tracker.Rev() == b.saved {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*letterPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*Patience)
 	defer cancel()
-	until := time.Now().Add(letterPatience)
+	until := time.Now().Add(Patience)
 	for n := 0; ; n++ {
 		gen, err := b.current(ctx)
 		if err != nil {
-			return fmt.Errorf("%w: %w", errLetterCommit, err)
+			return fmt.Errorf("%w: %w", errCommit, err)
 		}
 		err = b.commit(ctx, gen)
 		if err == nil {
 			b.saved = b.tracker.Rev()
 			return nil
 		}
-		if (!passing(err) && !fenced(err)) || time.Now().After(until) || !wait.For(ctx, wait.Backoff(n, 25*time.Millisecond, time.Second)) {
-			return fmt.Errorf("%w: %s/%d: %w", errLetterCommit, b.topic, b.id, err)
+		if (!temporary(err) && !generationOver(err)) || time.Now().After(until) || !wait.For(ctx, wait.Backoff(n, 25*time.Millisecond, time.Second)) {
+			return fmt.Errorf("%w: %s/%d: %w", errCommit, b.topic, b.id, err)
 		}
 	}
 }
 
-// fenced: the generation is over, and another one will come.
-func fenced(err error) bool {
+// generationOver: the generation is over, and another one will come.
+func generationOver(err error) bool {
 	return errors.Is(err, kafka.IllegalGeneration) || errors.Is(err, kafka.UnknownMemberId) ||
 		errors.Is(err, kafka.RebalanceInProgress) || errors.Is(err, kafka.FencedInstanceID)
 }
 
-func (b *book) commit(ctx context.Context, gen *kafka.Generation) error {
+func (b *partitionState) commit(ctx context.Context, gen *kafka.Generation) error {
 	ctx, cancel := context.WithTimeout(ctx, broker.CallTimeout)
 	defer cancel()
 	snap := b.tracker.Snapshot()

@@ -1,4 +1,4 @@
-package consumer
+package deadletter
 
 import (
 	"cmp"
@@ -16,37 +16,37 @@ import (
 
 // What is worked at once. A commit follows each such batch.
 const (
-	letterBatch      = 500
-	letterBatchBytes = 4 << 20
+	batchLetters = 500
+	batchBytes   = 4 << 20
 )
 
-// letterWork does with letters what a command is for, and returns those that it
+// work does with letters what a command is for, and returns those that it
 // is done with, which may be some beside an error.
-type letterWork func(context.Context, []Letter) ([]Letter, error)
+type work func(context.Context, []Letter) ([]Letter, error)
 
-// letterSession is one command at work.
-type letterSession struct {
-	o       *LettersOptions
-	f       *LetterFilter
+// session is one command at work.
+type session struct {
+	o       *ClientOptions
+	f       *Filter
 	settles bool
 	dry     bool
-	work    letterWork
+	work    work
 	batch   int // letters
 
 	cl     *broker.Client
 	layout map[string]kafka.Topic
-	tally  LetterTally
+	tally  Tally
 
 	passed, all int64             // offsets
 	named       map[RecordID]bool // and not met yet
 }
 
-func (s *letterSession) group(topic string) string { return s.o.Group + "." + topic }
+func (s *session) group(topic string) string { return s.o.Group + "." + topic }
 
 // run brings the letters before the work, partition by partition.
-func (s *letterSession) run(ctx context.Context, work letterWork) (LetterTally, error) {
+func (s *session) run(ctx context.Context, work work) (Tally, error) {
 	s.work, s.tally.Classes = work, map[Class]int64{}
-	orDefault(&s.batch, letterBatch)
+	s.batch = cmp.Or(s.batch, batchLetters)
 	topics, partitions, err := s.f.plan()
 	if err != nil {
 		return s.tally, err
@@ -79,7 +79,7 @@ func compareIDs(a, b RecordID) int {
 	return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
 }
 
-func (s *letterSession) connect(ctx context.Context, topics []string) error {
+func (s *session) connect(ctx context.Context, topics []string) error {
 	cl, err := broker.NewClient(&s.o.Connection, topics)
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func (s *letterSession) connect(ctx context.Context, topics []string) error {
 }
 
 // partitions are those asked for, or all.
-func (s *letterSession) partitions(topic string, asked []int) ([]int, error) {
+func (s *session) partitions(topic string, asked []int) ([]int, error) {
 	var all []int
 	for _, p := range s.layout[topic].Partitions {
 		all = append(all, p.ID)
@@ -113,7 +113,7 @@ func (s *letterSession) partitions(topic string, asked []int) ([]int, error) {
 	return asked, nil
 }
 
-func (s *letterSession) topic(ctx context.Context, topic string, asked []int) error {
+func (s *session) topic(ctx context.Context, topic string, asked []int) error {
 	ids, err := s.partitions(topic, asked)
 	if err != nil {
 		return err
@@ -121,10 +121,10 @@ func (s *letterSession) topic(ctx context.Context, topic string, asked []int) er
 	if s.settles {
 		s.warnOfForgetting(ctx, topic)
 	}
-	var hold *letterHold
+	var hold *membership2
 	var gen int32
 	if s.settles && !s.dry {
-		if hold, err = newLetterHold(ctx, s.o, s.cl, topic); err != nil {
+		if hold, err = joinAlone(ctx, s.o, s.cl, topic); err != nil {
 			return err
 		}
 		defer hold.release()
@@ -138,7 +138,7 @@ func (s *letterSession) topic(ctx context.Context, topic string, asked []int) er
 	if err != nil {
 		return err
 	}
-	passes := make([]*letterPass, len(ids))
+	passes := make([]*pass, len(ids))
 	for i, id := range ids {
 		passes[i] = s.newPass(topic, id, places[id], hold, gen)
 	}
@@ -151,6 +151,6 @@ func (s *letterSession) topic(ctx context.Context, topic string, asked []int) er
 }
 
 // full: no more letters are wanted. A list goes on, for the count.
-func (s *letterSession) full() bool {
+func (s *session) full() bool {
 	return s.settles && s.f.Limit > 0 && s.tally.Matched >= int64(s.f.Limit)
 }

@@ -1,4 +1,4 @@
-package consumer
+package deadletter
 
 import (
 	"strconv"
@@ -8,16 +8,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Truncated makes a letter smaller. First the value, to what a broker takes by
+// cut makes a letter smaller. First the value, to what a broker takes by
 // default, then by halves, down to nothing; then the headers that are not about
 // the dead letter; then the key. What is left is a few kilobytes. The headers
 // say where the whole one lies. It returns false when nothing is left to cut.
-func cut(m *kgo.Record) bool {
+func Truncate(m *kgo.Record) bool {
 	size := len(m.Value)
 	switch {
 	case size > 0:
-		m.Value = m.Value[:fitting(m)]
-	case strip(m):
+		m.Value = m.Value[:bytesToKeep(m)]
+	case dropHeaders(m):
 	case len(m.Key) > 0:
 		m.Key = nil
 	default:
@@ -31,8 +31,8 @@ func cut(m *kgo.Record) bool {
 	return true
 }
 
-// fitting is how many bytes of the value to keep.
-func fitting(m *kgo.Record) int {
+// bytesToKeep is how many bytes of the value to keep.
+func bytesToKeep(m *kgo.Record) int {
 	size, fit := len(m.Value), produce.DefaultBatchBytes-len(m.Key)
 	for _, h := range m.Headers {
 		fit -= len(h.Key) + len(h.Value) + 16
@@ -43,13 +43,13 @@ func fitting(m *kgo.Record) int {
 	return fit
 }
 
-// strip drops the headers that a letter can do without: foreign ones, and what
+// dropHeaders drops the headers that a letter can do without: foreign ones, and what
 // a producer has put under one of our names though it is none of ours. It
 // returns whether there were any.
-func strip(m *kgo.Record) bool {
+func dropHeaders(m *kgo.Record) bool {
 	var kept []kgo.RecordHeader
 	for _, h := range m.Headers {
-		if isOurs(h.Key) && len(h.Value) <= maxMessageBytes && !hasHeader(kept, h.Key) {
+		if known(h.Key) && len(h.Value) <= MaxMessageBytes && !hasHeader(kept, h.Key) {
 			kept = append(kept, h)
 		}
 	}

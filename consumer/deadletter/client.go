@@ -1,4 +1,4 @@
-package consumer
+package deadletter
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"dispatcher/internal/fault"
 )
 
-// LettersOptions configures [Letters]. A zero field means its default.
-type LettersOptions struct {
+// ClientOptions configures [Client]. A zero field means its default.
+type ClientOptions struct {
 	broker.Connection
 
 	Group string // prefix, as of the consumer: <group>.<topic>.dlq remembers what is settled
@@ -24,14 +24,14 @@ type LettersOptions struct {
 	Progress func(passed, all int64)
 }
 
-// Letters is an operator's way to the dead letters: to look at them, and to
+// Client is an operator's way to the dead letters: to look at them, and to
 // settle each by replaying or dropping it. The consumer never reads them.
 //
 // # What is settled
 //
 // Kafka remembers it, as it does for jobs: the committed offset of the group
 // <group>.<topic>.dlq, and as metadata the marks beyond it, in format v1. The
-// Bitmap reach 8192 offsets beyond the first open letter. A letter further away
+// marks reach 8192 offsets beyond the first open letter. A letter further away
 // can be settled only when those before it are.
 //
 // Kafka forgets a group's offsets when nothing was committed for its
@@ -48,10 +48,10 @@ type LettersOptions struct {
 //
 // Its methods may be called from any goroutine. Each connects anew and leaves
 // nothing behind.
-type Letters struct{ opts LettersOptions }
+type Client struct{ opts ClientOptions }
 
-// NewLetters checks the options. It does not connect.
-func NewLetters(o LettersOptions) (*Letters, error) {
+// NewClient checks the options. It does not connect.
+func NewClient(o ClientOptions) (*Client, error) {
 	o.SetDefaults()
 	err := o.Validate()
 	if !topicname.Valid(o.Group) {
@@ -63,20 +63,20 @@ func NewLetters(o LettersOptions) (*Letters, error) {
 	if o.Progress == nil {
 		o.Progress = func(int64, int64) {}
 	}
-	return &Letters{opts: o}, nil
+	return &Client{opts: o}, nil
 }
 
-// LetterTally is what a command came to. Open counts the letters it looked at
+// Tally is what a command came to. Open counts the letters it looked at
 // that were not settled; Matched those of them that the filter picks, and all
 // that follow Matched are parts of it.
-type LetterTally struct {
+type Tally struct {
 	Open    int64
 	Matched int64
 	Done    int64           // listed, replayed or dropped; of a dry run: would be
 	Classes map[Class]int64 // the open ones by class
 
-	Cut        int64 // not replayed: only a part of the job is there
-	Homeless   int64 // not replayed: their topic is not known or does not exist
+	Truncated  int64 // not replayed: only a part of the job is there
+	NoTopic    int64 // not replayed: their topic is not known or does not exist
 	Unwritten  int64 // not replayed: Kafka did not take them, or did not say so
 	OutOfReach int64 // not settled: more than 8192 offsets beyond an open letter
 
@@ -86,8 +86,8 @@ type LetterTally struct {
 }
 
 // Left is how many letters were asked for and are not done.
-func (t *LetterTally) Left() int64 {
-	return t.Cut + t.Homeless + t.Unwritten + t.OutOfReach + int64(len(t.Closed)+len(t.Missing))
+func (t *Tally) Left() int64 {
+	return t.Truncated + t.NoTopic + t.Unwritten + t.OutOfReach + int64(len(t.Closed)+len(t.Missing))
 }
 
 // The classes in a tally are what letters say, so they are bounded; as are notes.
@@ -96,24 +96,24 @@ const (
 	maxNotes   = 20
 )
 
-func (t *LetterTally) saw(l *Letter) {
+func (t *Tally) saw(l *Letter) {
 	t.Open++
 	if _, known := t.Classes[l.Class]; known || len(t.Classes) < maxClasses {
 		t.Classes[l.Class]++
 	}
 }
 
-func (t *LetterTally) note(text string) {
+func (t *Tally) note(text string) {
 	if len(t.Notes) < maxNotes && !slices.Contains(t.Notes, text) {
 		t.Notes = append(t.Notes, text)
 	}
 }
 
 // List gives each of the open letters that the filter picks, partition by
-// Partition, from those that are at the start; with a limit so many. It
+// partition, from those that are at the start; with a limit so many. It
 // ends with the first error of each, whose letter is valid during the call.
-func (l *Letters) List(ctx context.Context, f LetterFilter, each func(*Letter) error) (LetterTally, error) {
-	s := &letterSession{o: &l.opts, f: &f}
+func (l *Client) List(ctx context.Context, f Filter, each func(*Letter) error) (Tally, error) {
+	s := &session{o: &l.opts, f: &f}
 	return s.run(ctx, func(_ context.Context, letters []Letter) ([]Letter, error) {
 		for i := range letters {
 			letters[i].JobID = letters[i].jobID()
@@ -126,9 +126,9 @@ func (l *Letters) List(ctx context.Context, f LetterFilter, each func(*Letter) e
 }
 
 // Get reads one letter, settled or not.
-func (l *Letters) Get(ctx context.Context, id RecordID) (*Letter, error) {
-	f := LetterFilter{IDs: []RecordID{id}}
-	s := &letterSession{o: &l.opts, f: &f}
+func (l *Client) Get(ctx context.Context, id RecordID) (*Letter, error) {
+	f := Filter{IDs: []RecordID{id}}
+	s := &session{o: &l.opts, f: &f}
 	topics, partitions, err := f.plan()
 	if err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func (l *Letters) Get(ctx context.Context, id RecordID) (*Letter, error) {
 	if err != nil {
 		return nil, err
 	}
-	letter := newLetter(rec)
+	letter := readLetter(rec)
 	letter.JobID = letter.jobID()
 	base, m, _ := at.Resolve(false)
 	letter.Settled = id.Offset < base || id.Offset-base < offsets.Window && m.Bitmap.Has(id.Offset-base)
@@ -167,7 +167,7 @@ func (l *Letters) Get(ctx context.Context, id RecordID) (*Letter, error) {
 
 // Drop settles the letters that the filter picks. dry only counts them.
 // An error comes beside what was done until then.
-func (l *Letters) Drop(ctx context.Context, f LetterFilter, dry bool) (LetterTally, error) {
-	s := &letterSession{o: &l.opts, f: &f, settles: true, dry: dry}
+func (l *Client) Drop(ctx context.Context, f Filter, dry bool) (Tally, error) {
+	s := &session{o: &l.opts, f: &f, settles: true, dry: dry}
 	return s.run(ctx, func(_ context.Context, letters []Letter) ([]Letter, error) { return letters, nil })
 }

@@ -1,4 +1,4 @@
-package consumer
+package deadletter
 
 import (
 	"fmt"
@@ -18,8 +18,8 @@ import (
 // headerRedrive counts how often a job has been replayed from the dead letters.
 const headerRedrive = "x-redrive"
 
-// letterValueBytes lets any letter be read for its job id.
-const letterValueBytes = 1 << 30
+// maxValueBytes lets any letter be read for its job id.
+const maxValueBytes = 1 << 30
 
 // RecordID is where a record lies, written as topic/partition/offset.
 type RecordID struct {
@@ -41,7 +41,7 @@ func ParseRecordID(text string) (RecordID, error) {
 			return id, nil
 		}
 	}
-	return RecordID{}, fault.New("id", clip.Text(text, maxCodeBytes), "must be topic/partition/offset, such as jobs.dlq/3/1042")
+	return RecordID{}, fault.New("id", clip.Text(text, MaxCodeBytes), "must be topic/partition/offset, such as jobs.dlq/3/1042")
 }
 
 func recordID(topic, partition, offset []byte) (RecordID, bool) {
@@ -55,54 +55,52 @@ type Letter struct {
 	ID     RecordID   // where it lies
 	Record job.Record // as it lies there, headers and all
 
-	JobID    string   // committedIn the job; where the record is none, its first place
+	JobID    string   // of the job; where the record is none, its first place
 	Origin   RecordID // its first place; without a topic: not known
 	Class    Class    // empty: the letter doesn't say
 	Code     string   // the provider's, or an HTTP status
 	Message  string   // for people; at most 1 KiB
 	Answer   string   // beginning of the provider's answer, at most 512 bytes; empty: none was kept
 	Attempts int      // calls that left the process
-	Redrives int      // ParseDuration it was replayed
+	Redrives int      // times it was replayed
 	Node     string   // that gave it up
 
 	FailedAt      time.Time // where the letter doesn't say: when it was written
 	FirstFailedAt time.Time // zero: the letter doesn't say
 
-	Cut          bool  // key, value or headers are not whole
+	Truncated    bool  // key, value or headers are not whole
 	OriginalSize int64 // bytes of the value before it was cut; 0: not said
 	Settled      bool  // replayed or dropped; known to Get only
 }
 
-// newLetter reads what the headers say, and leaves the job id out. A header that can't be read counts as
+// readLetter reads what the headers say, and leaves the job id out. A header that can't be read counts as
 // not there: a letter that somebody wrote by hand is to be seen as well.
-func newLetter(rec job.Record) Letter {
+func readLetter(rec job.Record) Letter {
 	text := func(name string, limit int) string { return clip.Text(string(recordHeader(&rec, name)), limit) }
 	l := Letter{
 		ID: RecordID{rec.Topic, rec.Partition, rec.Offset}, Record: rec,
-		Class: Class(text(headerErrorClass, maxCodeBytes)), Code: text(headerErrorCode, maxCodeBytes),
-		Message: text(headerErrorMessage, maxMessageBytes), Node: text(headerNode, maxCodeBytes), Answer: text(headerErrorAnswer, maxAnswerBytes),
-		Attempts: recordCount(&rec, headerAttempt), Redrives: recordCount(&rec, headerRedrive),
+		Class: Class(text(headerErrorClass, MaxCodeBytes)), Code: text(headerErrorCode, MaxCodeBytes),
+		Message: text(headerErrorMessage, MaxMessageBytes), Node: text(headerNode, MaxCodeBytes), Answer: text(headerErrorAnswer, maxAnswerBytes),
+		Attempts: recordCount(&rec, HeaderAttempt), Redrives: recordCount(&rec, headerRedrive),
 		FailedAt: rec.Time, OriginalSize: int64(recordCount(&rec, headerOriginalSize)),
-		Cut: string(recordHeader(&rec, headerTruncated)) == "true",
+		Truncated: string(recordHeader(&rec, headerTruncated)) == "true",
 	}
-	if t, err := time.Parse(time.RFC3339, text(headerFailedAt, maxCodeBytes)); err == nil {
+	if t, err := time.Parse(time.RFC3339, text(headerFailedAt, MaxCodeBytes)); err == nil {
 		l.FailedAt = t
 	}
-	if t, err := time.Parse(time.RFC3339, text(headerFirstFailedAt, maxCodeBytes)); err == nil {
+	if t, err := time.Parse(time.RFC3339, text(headerFirstFailedAt, MaxCodeBytes)); err == nil {
 		l.FirstFailedAt = t
 	}
-	id, ok := recordID(recordHeader(&rec, job.HeaderOriginalTopic), recordHeader(&rec, job.HeaderOriginalPartition),
-		recordHeader(&rec, job.HeaderOriginalOffset))
-	if ok {
+	if id, ok := Origin(&rec); ok {
 		l.Origin = id
 	}
 	return l
 }
 
 // jobID is what the node called the job that it gave up. What is no job has no
-// ID but its place.
+// id but its place.
 func (l *Letter) jobID() string {
-	if j, err := job.Decode(l.Record, job.Limits{MaxBytes: letterValueBytes}); err == nil {
+	if j, err := job.Decode(l.Record, job.Limits{MaxBytes: maxValueBytes}); err == nil {
 		return j.ID
 	}
 	if l.Origin.Topic != "" {
@@ -111,10 +109,10 @@ func (l *Letter) jobID() string {
 	return l.ID.String()
 }
 
-// LetterFilter picks dead letters. A zero field picks all.
-type LetterFilter struct {
+// Filter picks dead letters. A zero field picks all.
+type Filter struct {
 	Topics  []string   // job topics whose dead letters are meant; with IDs they are not asked
-	Parked  bool       // committedIn Topics, the parked ones (on_unknown: park), not the dead letters
+	Parked  bool       // of Topics, the parked ones (on_unknown: park), not the dead letters
 	IDs     []RecordID // these letters alone
 	Classes []Class
 	Since   time.Time // failed then or later
@@ -124,7 +122,7 @@ type LetterFilter struct {
 }
 
 // matches leaves IDs aside, which the session looks up.
-func (f *LetterFilter) matches(l *Letter) bool {
+func (f *Filter) matches(l *Letter) bool {
 	switch {
 	case len(f.Classes) > 0 && !slices.Contains(f.Classes, l.Class):
 	case !f.Since.IsZero() && l.FailedAt.Before(f.Since):
@@ -136,14 +134,14 @@ func (f *LetterFilter) matches(l *Letter) bool {
 	return false
 }
 
-// maxLetterIDs is how many letters may be named in one command.
-const maxLetterIDs = offsets.Window
+// maxIDs is how many letters may be named in one command.
+const maxIDs = offsets.Window
 
 // plan is which partitions of which dead-letter topics to read; an empty list
 // means all of them.
-func (f *LetterFilter) plan() (topics []string, partitions map[string][]int, err error) {
-	if len(f.IDs) > maxLetterIDs {
-		return nil, nil, fault.New("ids", len(f.IDs), fmt.Sprintf("at most %d can be named at once", maxLetterIDs))
+func (f *Filter) plan() (topics []string, partitions map[string][]int, err error) {
+	if len(f.IDs) > maxIDs {
+		return nil, nil, fault.New("ids", len(f.IDs), fmt.Sprintf("at most %d can be named at once", maxIDs))
 	}
 	partitions = map[string][]int{}
 	topicOf := topicname.Dead
@@ -168,7 +166,7 @@ func (f *LetterFilter) plan() (topics []string, partitions map[string][]int, err
 	}
 	for _, t := range topics {
 		if !topicname.Valid(t) {
-			return nil, nil, fault.New("topic", clip.Text(t, maxCodeBytes), "must be 1 to 249 of a-z A-Z 0-9 . _ -, .dlq included")
+			return nil, nil, fault.New("topic", clip.Text(t, MaxCodeBytes), "must be 1 to 249 of a-z A-Z 0-9 . _ -, .dlq included")
 		}
 	}
 	if len(topics) == 0 {
