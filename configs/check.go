@@ -64,7 +64,7 @@ func (c *checker) value(path string, f field, raw any) any {
 		}
 		return c.wrong(path, f, raw, "a duration with a unit, such as 200ms")
 	}
-	switch f.typ.Kind() {
+	switch f.typ.Kind() { //nolint:exhaustive // no setting has another kind
 	case reflect.Struct:
 		if tree, ok := raw.(map[string]any); ok {
 			return c.section(path+".", f.typ, tree)

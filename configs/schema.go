@@ -102,7 +102,7 @@ func (f field) fromText(text string) any {
 	if f.typ == reflect.TypeFor[time.Duration]() {
 		return text
 	}
-	switch f.typ.Kind() {
+	switch f.typ.Kind() { //nolint:exhaustive // no setting has another kind
 	case reflect.Int, reflect.Int64:
 		value, err = strconv.ParseInt(text, 10, 64)
 	case reflect.Float64:

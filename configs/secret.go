@@ -223,7 +223,7 @@ func (c *Config) eachText(replace func(path string, secret bool, text string) st
 }
 
 func (f field) eachText(v reflect.Value, path string, replace func(string, bool, string) string) {
-	switch f.typ.Kind() {
+	switch f.typ.Kind() { //nolint:exhaustive // no setting has another kind
 	case reflect.Struct:
 		for _, key := range fieldsOf(f.typ) {
 			key.eachText(v.FieldByIndex(key.index), strings.TrimPrefix(path+"."+key.name, "."), replace)
@@ -242,6 +242,5 @@ func (f field) eachText(v reflect.Value, path string, replace func(string, bool,
 		v.Set(texts)
 	case reflect.String:
 		v.SetString(replace(path, f.secret, v.String()))
-	default: // no text
 	}
 }
