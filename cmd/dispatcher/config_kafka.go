@@ -8,7 +8,7 @@ import (
 	"dispatcher/consumer"
 )
 
-// printKafka says which jobs go first, and what may overtake what.
+// printKafka prints which jobs go first, and which may overtake others.
 func printKafka(w io.Writer, k consumer.Config) {
 	_, _ = fmt.Fprintf(w, "kafka: %s\n", strings.Join(k.JobTopics(), ", "))
 	for i, l := range k.Lanes {
@@ -24,7 +24,7 @@ func printKafka(w io.Writer, k consumer.Config) {
 		"none":      "any job at any time",
 	}[string(k.Order)])
 	if len(k.RetryTopics) == 0 {
-		_, _ = fmt.Fprintf(w, "  retry tiers\tnone\ta not-before may lie a minute ahead\n")
+		_, _ = fmt.Fprintf(w, "  retry topics\tnone\ta not-before may be at most a minute ahead\n")
 		return
 	}
 	var delays []string
@@ -35,5 +35,5 @@ func printKafka(w io.Writer, k consumer.Config) {
 	if k.Order == "none" {
 		retries = "schedules and retries"
 	}
-	_, _ = fmt.Fprintf(w, "  retry tiers\t%s\tfor %s\n", strings.Join(delays, ", "), retries)
+	_, _ = fmt.Fprintf(w, "  retry topics\t%s\tfor %s\n", strings.Join(delays, ", "), retries)
 }

@@ -8,9 +8,9 @@ import (
 	"dispatcher/consumer"
 )
 
-// The check tells the lanes in their order, with their min shares, and what waits in
-// tiers.
-func TestCheckTellsOfLanesAndTiers(t *testing.T) {
+// The check prints the lanes in their order, with their min shares, and which jobs wait
+// in retry topics.
+func TestCheckPrintsLanesAndRetryTopics(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	printKafka(&out, consumer.Config{Options: consumer.Options{
