@@ -13,11 +13,11 @@ import (
 
 func printServers(w io.Writer, servers []node.Reached) {
 	for _, s := range servers {
-		said := s.Said
+		answer := s.Said
 		if s.Err != nil {
-			said = "does not answer as it should: " + s.Err.Error()
+			answer = "does not answer as it should: " + s.Err.Error()
 		}
-		_, _ = fmt.Fprintf(w, "%s %s: %s\n", s.Name, s.Address, said)
+		_, _ = fmt.Fprintf(w, "%s %s: %s\n", s.Name, s.Address, answer)
 	}
 }
 

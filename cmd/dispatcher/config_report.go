@@ -21,14 +21,14 @@ type checkReport struct {
 type serverReport struct {
 	Name    string `json:"name"`
 	Address string `json:"address"`
-	Said    string `json:"said,omitempty"`
+	Answer  string `json:"answer,omitempty"`
 	Error   string `json:"error,omitempty"`
 }
 
 func newServerReports(servers []node.Reached) []serverReport {
 	var reports []serverReport
 	for _, s := range servers {
-		r := serverReport{Name: s.Name, Address: s.Address, Said: s.Said}
+		r := serverReport{Name: s.Name, Address: s.Address, Answer: s.Said}
 		if s.Err != nil {
 			r.Error = s.Err.Error()
 		}
@@ -53,7 +53,7 @@ type limitReport struct {
 	LeastShare     float64 `json:"least_share"` // with the longest guard that the fleet may choose
 	CallsPerWindow float64 `json:"calls_per_window"`
 	ReactionS      float64 `json:"reaction_s"`
-	FenceS         float64 `json:"fence_s"`
+	CooldownS      float64 `json:"cooldown_s"`
 	Scope          string  `json:"scope"`
 	WarmUpS        float64 `json:"warm_up_s"`
 	Degraded       string  `json:"degraded"`
@@ -75,7 +75,7 @@ func newCheckReport(cfg configs.Config, err error) checkReport {
 			Name: l.Name, Algorithm: a.Name, Worst: a.Worst(c), Cap: c.Cap, WindowS: c.Window.Seconds(), Burst: c.Burst,
 			Capacity: l.Capacity, WhenFull: cmp.Or(l.WhenFull, string(throttle.FullWait)),
 			SpacingS: c.Spacing().Seconds(), Share: a.Share(c), GuardAuto: c.Auto, GuardS: c.Guard.Seconds(), LeastShare: a.Share(most), CallsPerWindow: held(a, c),
-			ReactionS: c.Reaction().Seconds(), FenceS: a.Fence(c).Seconds(),
+			ReactionS: c.Reaction().Seconds(), CooldownS: a.Fence(c).Seconds(),
 			Scope: cmp.Or(l.Scope, string(throttle.ScopeCluster)), WarmUpS: l.WarmUp.Seconds(),
 			Degraded: cmp.Or(l.Degraded, configs.DegradedWait), ShareOfNode: c.ShareOfNode(), MaxNodes: c.MaxNodes,
 			LeaseS: throttle.ShareLease.Seconds(),

@@ -140,7 +140,7 @@ func verdictText(v demo.Verdict) string {
 		"  unjudged  %.1f %% of the windows: in those the judge itself was held up\n",
 		headline(v), v.Sent, v.Jobs, v.Lost, v.Repeated, v.MaxInWindow, v.WindowS, v.Cap, now, 100*v.Utilisation, guardOf(v), v.LateSlots, v.RedisCallsPerJob, 100*v.Unjudged)
 	if v.Changes > 0 {
-		text += fmt.Sprintf("  changes   %d to the limit; each window was held to what was in force\n", v.Changes)
+		text += fmt.Sprintf("  changes   %d to the limit; each window was judged by the limit in force\n", v.Changes)
 	}
 	if v.Unjudged > 0.1 {
 		text += "  note      this machine is busy; a quiet one uses more of the cap, and more windows can be judged\n"
@@ -151,7 +151,7 @@ func verdictText(v demo.Verdict) string {
 	return text
 }
 
-// headline is the verdict in a line: OK and the share used, or what is not.
+// headline is the verdict in a line: OK and the share used, or the faults.
 func headline(v demo.Verdict) string {
 	var faults []string
 	if v.BrokenWindows > 0 {

@@ -23,7 +23,7 @@ const (
 	lingerTime = 200 * time.Millisecond
 )
 
-// batchWriter is what enqueue needs of a producer.
+// batchWriter is the part of a producer that enqueue uses.
 type batchWriter interface {
 	// WriteBatch returns when Kafka has all records, or an error after which
 	// some of them may have been written.
@@ -31,7 +31,7 @@ type batchWriter interface {
 }
 
 // enqueuer gathers jobs into batches and writes them, one batch after the
-// other, so that what is written is always a beginning of what was read.
+// other, so that the written lines are always the first ones of the input.
 type enqueuer struct {
 	topic   string
 	out     batchWriter
@@ -90,7 +90,7 @@ func (e *enqueuer) run(ctx context.Context, jobs *reader) error {
 	}
 }
 
-// feed reads ahead, as far as there is room in bytes.
+// feed reads ahead, as far as the room in bytes allows.
 func feed(ctx context.Context, jobs *reader, input chan<- found, room *semaphore.Weighted) {
 	for {
 		rec, err := jobs.next()
@@ -109,7 +109,7 @@ func feed(ctx context.Context, jobs *reader, input chan<- found, room *semaphore
 	}
 }
 
-// weight is what a job takes of the room, which the largest one fills alone.
+// weight is the room that a job takes. The largest job fills the room alone.
 func weight(f found) int64 { return min(int64(jobBytes(&f.record)), batchBytes) }
 
 func jobBytes(r *job.Record) int {
@@ -144,7 +144,7 @@ func (e *enqueuer) flush(ctx context.Context) error {
 	return nil
 }
 
-// failed says which lines of the batch are written, and how to go on.
+// failed names the lines of the batch that may be written, and where to continue.
 func (e *enqueuer) failed(ctx context.Context, err error) error {
 	first, last := e.lines[0].number, e.lines[len(e.lines)-1].number
 	large, ok := errors.AsType[*consumer.TooLargeError](err)

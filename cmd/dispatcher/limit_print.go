@@ -67,7 +67,7 @@ func because(why string) string {
 	return ": " + why
 }
 
-// brief are the terms that people look for.
+// brief are the most important terms.
 func brief(t throttle.Terms) string {
 	text := fmt.Sprintf("at most %d in any %s, burst %d", t.Cap, short(t.Window), t.Burst)
 	if t.Paused {
