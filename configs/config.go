@@ -11,8 +11,8 @@ import (
 	"dispatcher/throttle"
 )
 
-// Config is all that can be set. default.yaml says what each key means and what
-// it is by default.
+// Config is everything that can be set. default.yaml has the meaning and the default
+// of each key.
 type Config struct {
 	Node   string          `yaml:"node"`
 	Log    Log             `yaml:"log"`
@@ -23,24 +23,22 @@ type Config struct {
 	Dedup  dedup.Config    `yaml:"dedup"`
 	Admin  admin.Config    `yaml:"admin"`
 
-	// written maps the path of each text that held references to what stood
-	// there before they were replaced.
-	written map[string]string
-	env     map[string]string // that the references were looked up in
+	written map[string]string // the texts with references, as they were written, by path
+	env     map[string]string // the environment in which the references were looked up
 }
 
-// Log says what is logged, and how.
+// Log is the section log.
 type Log struct {
 	Level  string `yaml:"level"`  // debug, info, warn, error
 	Format string `yaml:"format"` // text, json
 }
 
-// Redis says where the fleet shares its limit. One address is a single server;
-// several are a cluster or, with Master set, its sentinels.
+// Redis is the section redis: the server of the fleet's limit. One address is a single
+// server; several are a Redis Cluster or, with Master set, its sentinels.
 type Redis struct {
 	Addrs    []string `yaml:"addrs"`
 	Master   string   `yaml:"master"`
-	Cluster  bool     `yaml:"cluster"` // even where one address stands for it
+	Cluster  bool     `yaml:"cluster"` // also with one address
 	Username string   `yaml:"username"`
 	Password string   `yaml:"password" secret:"true"`
 
@@ -115,7 +113,7 @@ func (l Limit) guard() (time.Duration, error) {
 	return d, nil
 }
 
-// Sender says how a job is sent, and what follows when that fails.
+// Sender is the section sender: how a job is sent, and what follows if that fails.
 type Sender struct {
 	HTTP      sender.Config `yaml:"http"`       // header names are in lower case
 	OnUnknown string        `yaml:"on_unknown"` // retry, park, dlq
@@ -123,20 +121,20 @@ type Sender struct {
 	Breaker   Breaker       `yaml:"breaker"`
 }
 
-// Retry says how often, and after which waits, a failed call is made again.
+// Retry is how often, and after which waits, a failed call is repeated.
 type Retry struct {
 	Attempts   int           `yaml:"attempts"` // calls in all
 	Backoff    time.Duration `yaml:"backoff"`
 	MaxBackoff time.Duration `yaml:"max_backoff"`
 }
 
-// Breaker says when the provider counts as down, and how often it is probed then.
+// Breaker is when the provider counts as down, and how often it is probed then.
 type Breaker struct {
 	Failures int           `yaml:"failures"` // in a row
 	Probe    time.Duration `yaml:"probe"`
 }
 
-// What follows a call that was written and got no answer.
+// The choices after a call that was written and got no answer.
 const (
 	UnknownRetry = "retry"
 	UnknownPark  = "park"

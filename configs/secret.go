@@ -19,8 +19,8 @@ const (
 
 func isURL(path string) bool { return path == urlKey || path == tokenKey }
 
-// resolve replaces the references in every text and remembers what was there.
-// Each fault is handed to fault. With onlyShown, references that lead nowhere stay.
+// resolve replaces the references in every text and remembers the text as written.
+// It passes each fault to fault. With onlyShown, references that lead nowhere stay.
 func (c *Config) resolve(env map[string]string, onlyShown bool, fault func(error)) {
 	c.written, c.env = map[string]string{}, env
 	c.eachText(func(path string, _ bool, text string) string {
@@ -39,9 +39,9 @@ func (c *Config) resolve(env map[string]string, onlyShown bool, fault func(error
 	})
 }
 
-// Reread returns how the text at a path is read again; nil: it refers to no file,
-// and never changes. What it returns may be called from any goroutine; its error
-// names the reference, and never holds what it stands for.
+// Reread returns a function that reads the text at a path again; nil: it refers to no
+// file, and never changes. The function may be called from any goroutine. Its error
+// names the reference, and never holds its value.
 func (c Config) Reread(path string) func() (string, error) {
 	written, env := c.written[path], c.env
 	if !strings.Contains(written, "${file:") {
@@ -50,8 +50,8 @@ func (c Config) Reread(path string) func() (string, error) {
 	return func() (string, error) { return expand(written, env) }
 }
 
-// expand replaces ${env:NAME} and ${file:/path}; $${ stands for a literal ${.
-// What a reference yields is not looked through again.
+// expand replaces ${env:NAME} and ${file:/path}; $${ is a literal ${. References in
+// the value of a reference are not replaced.
 func expand(text string, env map[string]string) (string, error) {
 	var out strings.Builder
 	for {
@@ -96,7 +96,7 @@ func dereference(reference string, env map[string]string) (string, error) {
 		line := strings.TrimSuffix(string(content), "\n")
 		return strings.TrimSuffix(line, "\r"), nil
 	}
-	// Not shown: without a kind it may as well be a piece of a password.
+	// Not shown: without a kind it may be a piece of a password.
 	return "", errors.New("a ${…} that is neither ${env:NAME} nor ${file:/path}; write $${ for a literal ${")
 }
 
@@ -136,12 +136,12 @@ func (c Config) shown() (Config, map[string]any) {
 	return c, values
 }
 
-// addressKey says that an address is wanted, where people put URLs by mistake.
+// addressKey tells the keys of addresses, where people put URLs by mistake.
 func addressKey(path string) bool {
 	return strings.HasPrefix(path, "redis.addrs.") || strings.HasPrefix(path, "kafka.brokers.") || path == "admin.listen"
 }
 
-// mayHoldSecret says that a text looks like a URL with a place for a secret in it.
+// mayHoldSecret tells whether a text looks like a URL that can hold a secret.
 func mayHoldSecret(text string) bool { return strings.ContainsAny(text, "@?") }
 
 // asWritten shows a text with references that isn't a secret as a whole.
@@ -155,7 +155,7 @@ func asWritten(path, written string) string {
 	return references(written)
 }
 
-// references keeps the references of a text and blots out what is around them.
+// references keeps the references of a text and redacts the text around them.
 func references(written string) string {
 	var out strings.Builder
 	for {
@@ -176,8 +176,8 @@ func references(written string) string {
 	}
 }
 
-// redactURL blots out user information and the values of telling parameters,
-// but for references. Of what is no URL, nothing else is left.
+// redactURL redacts user information and the values of parameters that suggest a
+// secret, except references. Of a text that is no URL only references are left.
 func redactURL(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || (u.Host == "" && mayHoldSecret(text)) { // a user without a scheme isn't seen as one
@@ -202,9 +202,8 @@ func redactURL(text string) string {
 	return u.String()
 }
 
-// secretHeader says that the name of a header, or of a URL's parameter, suggests
-// a secret. It guesses wide:
-// a harmless value that is not shown costs less than a key that is.
+// secretHeader tells whether the name of a header, or of a URL's parameter, suggests a
+// secret. It guesses wide: hiding a harmless value costs less than showing a key.
 func secretHeader(name string) bool {
 	name = strings.ToLower(name)
 	for _, telling := range []string{"auth", "key", "token", "secret", "pass", "pwd", "sig", "cookie", "credential"} {

@@ -6,8 +6,8 @@ import (
 	"dispatcher/internal/tlsfiles"
 )
 
-// faultsOfFiles are those of the files that the settings name, but for the
-// settings that could not be read.
+// faultsOfFiles are the faults of the TLS files, except those of settings that could
+// not be read.
 func (c Config) faultsOfFiles(unread []string) []error {
 	var found []error
 	for _, section := range []struct {
