@@ -125,3 +125,27 @@ func TestFaultsShowReferencesOnly(t *testing.T) {
 		t.Errorf("got %v, want the fault with the reference", err)
 	}
 }
+
+// Text around the references of a secret is a part of the secret. A list shows the
+// references of its entries.
+func TestFaultsShowNoPartOfASecret(t *testing.T) {
+	t.Parallel()
+	c := load(t, configs.Source{
+		Set: []string{
+			"redis.sentinel_password=hunter2${env:SECRET}", "kafka.topics=${env:SECRET},b",
+			"kafka.lanes.0.name=a", "kafka.lanes.0.topics=x", "kafka.sasl.password=hunter2",
+		},
+		Environ: environ("SECRET=hunter2"),
+	})
+	err := c.Validate()
+	if err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Fatalf("got %v, want faults that do not show the secret", err)
+	}
+	for _, want := range []string{
+		"redis.sentinel_password: [redacted]${env:SECRET}: ", "kafka.topics: [${env:SECRET} b]: must be empty", "kafka.sasl.password: [redacted]: ",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("got\n%v\nwant it to hold %s", err, want)
+		}
+	}
+}

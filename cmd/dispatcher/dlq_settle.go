@@ -26,7 +26,7 @@ type settling struct {
 
 func (x *settling) define(cmd *cobra.Command) {
 	x.filter.define(cmd.Flags())
-	cmd.Flags().BoolVar(&x.all, "all", false, x.verb+" all open dead letters; needs no filter and no id")
+	cmd.Flags().BoolVar(&x.all, "all", false, x.verb+" all open dead letters; excludes filters and ids")
 	cmd.Flags().BoolVar(&x.dry, "dry-run", false, "show the outcome, and change nothing")
 	cmd.Flags().BoolVarP(&x.yes, "yes", "y", false, "don't ask for confirmation")
 }

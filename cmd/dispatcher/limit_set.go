@@ -20,7 +20,7 @@ func newLimitSetCommand(s *settings, asJSON *bool) *cobra.Command {
 		algorithm                         string
 	)
 	cmd := &cobra.Command{
-		Use: "set NAME", Short: "Change the limit, at once on all nodes", Args: oneName("limit", "NAME"),
+		Use: "set NAME", Short: "Change the limit on all nodes", Args: oneName("limit", "NAME"),
 		Example: "  dispatcher limit set provider --cap 300 --window 1s\n" +
 			"  dispatcher limit set provider --cap 500 --for 10m --why \"backlog after the outage\" --wait",
 	}
