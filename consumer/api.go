@@ -3,9 +3,14 @@ package consumer
 import (
 	"context"
 
+	"dispatcher/consumer/deadletter"
 	"dispatcher/consumer/internal/broker"
+	"dispatcher/consumer/internal/fetch"
 	"dispatcher/consumer/internal/offsets"
 	"dispatcher/consumer/internal/produce"
+	"dispatcher/consumer/internal/schedule"
+	"dispatcher/consumer/internal/settle"
+	"dispatcher/job"
 )
 
 // Connection is how to reach the cluster: brokers, client id, SASL, TLS and Dial.
@@ -36,3 +41,79 @@ type TooLargeError = produce.TooLargeError
 
 // UnwrittenError says that none of a batch was written, and none will be.
 type UnwrittenError = produce.UnwrittenError
+
+// Delivery is one job that a worker has. The worker ends with exactly one of Done, Dead,
+// RetryLater, Sleep, Requeue and Release; package schedule says what each does.
+type Delivery = schedule.Delivery
+
+// SleepOptions says how a job waits for its next try.
+type SleepOptions = schedule.SleepOptions
+
+// Outcome is the result of a job, for its record on <topic>.results.
+type Outcome = schedule.Outcome
+
+// LaneStatus is one lane on this node.
+type LaneStatus = schedule.LaneStatus
+
+// PartitionStatus is one partition that this node works.
+type PartitionStatus = schedule.PartitionStatus
+
+// Order is which jobs are handed out one at a time, in the order of their offsets.
+type Order = schedule.Order
+
+// The orders.
+const (
+	OrderKey       = schedule.OrderKey       // those of one key
+	OrderPartition = schedule.OrderPartition // those of one partition
+	OrderNone      = schedule.OrderNone      // none
+)
+
+// OutOfRange is what follows when the offset that a group has reached is not in the log any
+// more: retention has deleted it, or the log is another one.
+type OutOfRange = offsets.OutOfRange
+
+// The choices.
+const (
+	RangeEarliest = offsets.RangeEarliest // go on with the first record there is
+	RangeLatest   = offsets.RangeLatest   // go on with records that come from now on
+	RangeStop     = offsets.RangeStop     // the consumer ends with an error
+)
+
+// Why a delivery's context ended; ask with [context.Cause].
+var (
+	ErrRevoked = schedule.ErrRevoked // the partition goes to another node
+	ErrStopped = schedule.ErrStopped // the consumer stops, or leaves its groups
+)
+
+// CheckJob returns why a node dead-letters a job of a lane's topic unsent; nil: it doesn't.
+// Without lanes the lane is [DefaultLane].
+func CheckJob(j *job.Job, lane string) error { return fetch.CheckJob(j, lane) }
+
+// Results settles jobs with a record of each on <topic>.results, where those are written.
+type Results struct{ s *settle.Settler }
+
+// Results returns what settles jobs; nil: no results are written.
+func (c *Consumer) Results() *Results {
+	if !c.opts.Results {
+		return nil
+	}
+	return &Results{c.settler}
+}
+
+// Done settles the job as [Delivery.Done] does, once Kafka has its result.
+func (r *Results) Done(d *Delivery, o Outcome) {
+	if r == nil {
+		d.Done()
+		return
+	}
+	r.s.Done(d, o)
+}
+
+// Dead writes the job's result and then does as [Delivery.Dead] does.
+func (r *Results) Dead(d *Delivery, f deadletter.Failure, o Outcome) {
+	if r == nil {
+		d.Dead(f)
+		return
+	}
+	r.s.DeadWithResult(d, f, o)
+}

@@ -30,7 +30,7 @@ func TestANodeThatStandsAsideGivesItsPartitionsUp(t *testing.T) {
 			d.Done()
 		}
 		w.until("the other one has done the rest", func() bool { return len(other.values()) == 18 })
-		if err := wedged.c.Status().Ready(); err == nil || !strings.Contains(err.Error(), "stands aside: no hands") {
+		if err := wedged.c.Status().Ready(); err == nil || !strings.Contains(err.Error(), "left its groups: no hands") {
 			t.Errorf("got %v from Ready, want why the node stands aside", err)
 		}
 

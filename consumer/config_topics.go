@@ -98,7 +98,7 @@ func (o *Options) source(topic string) (of, holds string) {
 
 // longestSuffix is the longest one of a topic's derived topics.
 func (o *Options) longestSuffix() string {
-	return slices.MaxFunc(o.companionsOf(""), func(a, b string) int { return len(a) - len(b) })
+	return slices.MaxFunc(o.derivedTopics(""), func(a, b string) int { return len(a) - len(b) })
 }
 
 func checkRetryTopics(l *fault.List, delays []time.Duration) {
@@ -110,4 +110,19 @@ func checkRetryTopics(l *fault.List, delays []time.Duration) {
 		l.Refuse(d <= before, key, d, "must be longer than the one before it")
 		before = d
 	}
+}
+
+// derivedTopics are the topics that are derived from a topic of jobs.
+func (o *Options) derivedTopics(topic string) []string {
+	all := []string{topicname.Dead(topic)}
+	if o.ParkUnknown {
+		all = append(all, topicname.Parked(topic))
+	}
+	if o.Results {
+		all = append(all, topicname.Results(topic))
+	}
+	for _, t := range o.RetryTopics {
+		all = append(all, topicname.Retry(topic, t))
+	}
+	return all
 }

@@ -6,37 +6,33 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"dispatcher/consumer/internal/broker"
+	"dispatcher/consumer/internal/group"
+	"dispatcher/consumer/internal/health"
 	"dispatcher/consumer/internal/produce"
+	"dispatcher/consumer/internal/schedule"
+	"dispatcher/consumer/internal/settle"
 )
 
-// Why a delivery's context ended; ask with [context.Cause].
-var (
-	// ErrRevoked: the partition goes to another node, or this node has lost
-	// its place in the group.
-	ErrRevoked = errors.New("the group rebalances: its partitions are handed out again")
-	// ErrStopped: the consumer stops, or stands aside.
-	ErrStopped = errors.New("the consumer leaves its groups")
-)
-
-// Consumer takes jobs from the topics of one node. Make it with [New]; it can
-// be run once.
+// Consumer takes jobs from the topics of one node. Make it with [New]; it can be run once.
 type Consumer struct {
-	opts    Options
-	client  *broker.Client
-	feeds   []*feed
-	hub     *hub
-	writer  *produce.Writer
-	results *Results // nil: none are written
-	metrics *metrics
-	state   state
+	opts      Options
+	client    *broker.Client
+	sources   []*schedule.Source
+	scheduler *schedule.Scheduler
+	writer    *produce.Writer
+	settler   *settle.Settler
+	metrics   *group.Metrics
+	health    health.Health
 
 	membership membership
 	warned     map[string]bool // topics whose settings were warned of; prepare's
 }
 
-// New checks the options and prepares a consumer. It does not connect. Its
-// error joins every fault, each naming the field and the value.
+// New checks the options and prepares a consumer. It does not connect. Its error joins
+// every fault, each naming the field and the value.
 func New(o Options) (*Consumer, error) {
 	o.setDefaults()
 	if err := o.Validate(); err != nil {
@@ -46,64 +42,110 @@ func New(o Options) (*Consumer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("consumer options: %w", err)
 	}
-	lanes, feeds := o.layout()
-	c := &Consumer{opts: o, client: cl, feeds: feeds, hub: newHub(lanes, &o), metrics: newMetrics(feeds), warned: map[string]bool{}}
-	if err := c.addWriter(); err != nil {
+	lanes, sources := o.layout()
+	var topics []string
+	for _, s := range sources {
+		topics = append(topics, s.Topic)
+	}
+	c := &Consumer{
+		opts: o, client: cl, sources: sources, metrics: group.NewMetrics(topics), warned: map[string]bool{},
+		scheduler: schedule.New(schedule.Options{
+			Lanes: lanes, Order: o.Order, RetryTopics: o.RetryTopics, JobTimeout: o.JobTimeout, BufferBytes: o.BufferBytes,
+			MaxAsleep: o.MaxAsleep, MaxAsleepBytes: o.MaxAsleepBytes, Log: o.Logger,
+		}),
+	}
+	if err := c.makeSettler(); err != nil {
 		return nil, err
 	}
-	if o.Registerer != nil {
-		if err := errors.Join(o.Registerer.Register(c.metrics), o.Registerer.Register(gauges{c})); err != nil {
-			return nil, fmt.Errorf("register metrics: %w", err)
-		}
-	}
-	return c, nil
+	return c, c.register()
 }
 
-// allTopics are the job topics with their companions.
+// makeSettler makes what writes dead letters and results, and its writer.
+func (c *Consumer) makeSettler() (err error) {
+	o := &c.opts
+	c.settler, err = settle.New(settle.Options{
+		Scheduler: c.scheduler, Health: &c.health, Log: o.Logger, Registerer: o.Registerer,
+		Group: o.Group, Node: o.Node, ParkUnknown: o.ParkUnknown, Results: o.Results,
+	})
+	if err != nil {
+		return err
+	}
+	if c.writer, err = produce.NewWriter(&o.Connection, o.Logger, c.settler.Report); err != nil {
+		return err
+	}
+	c.writer.Retry = true
+	c.settler.UseWriter(c.writer)
+	c.scheduler.UseSettler(c.settler)
+	return nil
+}
+
+func (c *Consumer) register() error {
+	if c.opts.Registerer == nil {
+		return nil
+	}
+	for _, m := range append(c.metrics.Collectors(), prometheus.Collector(gauges{c})) {
+		if err := c.opts.Registerer.Register(m); err != nil {
+			return fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return nil
+}
+
+// allTopics are the topics of jobs with their derived topics.
 func (o *Options) allTopics() []string {
 	var all []string
 	for _, t := range o.jobTopics() {
-		all = append(append(all, t), o.companionsOf(t)...)
+		all = append(append(all, t), o.derivedTopics(t)...)
 	}
 	return all
 }
 
-// Ready is told when jobs have become ready, at least once after [Consumer.Take]
-// last said that there is none. It is closed when Run is over. One goroutine is
-// to receive from it.
-func (c *Consumer) Ready() <-chan struct{} { return c.hub.ready }
+// Ready gets a notice when jobs have become ready, at least one after [Consumer.Take] last
+// found none. It is closed when Run is over. One goroutine is to receive from it.
+func (c *Consumer) Ready() <-chan struct{} { return c.scheduler.Ready() }
 
-// Take hands out the job that is to go next; nil: none is ready. It never
-// blocks. Whoever takes a job settles it, also after its context has ended: a
-// job that nobody settles holds up the drain.
-func (c *Consumer) Take() *Delivery { return c.hub.take() }
+// Take hands out the job that goes next; nil: none is ready. It never blocks. Whoever takes
+// a job settles it, also after its context has ended: a job that nobody settles holds up
+// the drain.
+func (c *Consumer) Take() *Delivery { return c.scheduler.Take() }
 
-// Waiting is how many jobs Take could hand out now. What is ready and not taken
-// is dropped by itself when its partition goes away.
-func (c *Consumer) Waiting() int { return c.hub.waiting() }
+// TakeSample hands out a job that has not failed yet, from anywhere in what was fetched: it
+// shows more of the provider than the next one in turn would. Where there is none, it is
+// [Consumer.Take].
+func (c *Consumer) TakeSample() *Delivery { return c.scheduler.TakeSample() }
 
-// Run consumes until ctx ends, and returns nil after the drain, the last
-// commit and leaving the groups. While no broker can be reached it keeps
-// trying. It returns an error, after the same steps, when a topic is missing,
-// when credentials or a certificate are refused, or when the cluster forbids
-// what the configuration asks for.
+// Waiting is how many jobs Take could hand out now. A job that is ready and not taken is
+// dropped by itself when its partition goes away.
+func (c *Consumer) Waiting() int { return c.scheduler.Waiting() }
+
+// SleepersFull tells whether as many jobs sleep on this node as may: then no new job is
+// fetched. A job that fails sleeps all the same, or goes to a retry topic.
+func (c *Consumer) SleepersFull() bool { return c.scheduler.SleepersFull() }
+
+// Wake hands out again, in turn, the jobs whose sleep may end early.
+func (c *Consumer) Wake() { c.scheduler.Wake() }
+
+// Run consumes until ctx ends, and returns nil after the drain, the last commit and leaving
+// the groups. While no broker can be reached it keeps trying. It returns an error, after
+// the same steps, when a topic is missing, when credentials or a certificate are refused,
+// or when the cluster forbids what the configuration asks for.
 func (c *Consumer) Run(ctx context.Context) error {
-	defer c.hub.finish()
+	defer c.scheduler.Finish()
 	defer c.client.Close()
 	defer c.writer.Close()
 	if err := c.prepare(ctx); err != nil || ctx.Err() != nil {
 		if err != nil {
-			c.state.failed(err)
+			c.health.Failed(err)
 		}
 		return err
 	}
 	var clock sync.WaitGroup
 	late := make(chan struct{})
-	clock.Go(func() { c.hub.keepTime(late) })
-	clock.Go(func() { c.hub.dead.keepTelling(late) })
+	clock.Go(func() { c.scheduler.KeepTime(late) })
+	clock.Go(func() { c.settler.KeepLogging(late) })
 	var err error
 	for err == nil && ctx.Err() == nil {
-		if aside := c.membership.await(ctx, false); aside == nil {
+		if left := c.membership.await(ctx, false); left == nil {
 			err = c.takePart(ctx)
 		}
 	}
@@ -112,28 +154,27 @@ func (c *Consumer) Run(ctx context.Context) error {
 	return err
 }
 
-// takePart is a member of all groups until ctx ends, the node is to stand aside
-// or a group fails. It returns the error of the latter.
+// takePart is a member of all groups until ctx ends, the node is to leave them or a group
+// fails. It returns the error of the latter.
 func (c *Consumer) takePart(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	refusals := make(chan error, 1) // the first is enough
 	var groups, watch sync.WaitGroup
-	for _, f := range c.feeds {
-		g := &group{c: c, feed: f, id: c.opts.Group + "." + f.topic}
+	for _, src := range c.sources {
 		fail := func(err error) error {
-			err = fmt.Errorf("topic %s: %w", f.topic, err)
+			err = fmt.Errorf("topic %s: %w", src.Topic, err)
 			stop(err)
 			return err
 		}
-		g.refuse = func(err error) {
+		g := c.group(src, func(err error) {
 			select {
 			case refusals <- fail(err):
 			default:
 			}
-		}
+		})
 		groups.Go(func() {
-			if err := g.run(ctx); err != nil {
+			if err := g.Run(ctx); err != nil {
 				_ = fail(err)
 			}
 		})
@@ -149,21 +190,31 @@ func (c *Consumer) takePart(ctx context.Context) error {
 	watch.Wait()
 	select {
 	case err = <-refusals: // whatever else ended the membership
-		c.state.failed(err)
+		c.health.Failed(err)
 	default:
 	}
 	return err
 }
 
+func (c *Consumer) group(src *schedule.Source, refuse func(error)) *group.Group {
+	o := &c.opts
+	return group.New(group.Options{
+		ID: o.Group + "." + src.Topic, Source: src, Connection: &o.Connection, Client: c.client,
+		Scheduler: c.scheduler, Settler: c.settler, Health: &c.health, Metrics: c.metrics, Log: o.Logger,
+		Heartbeat: o.Heartbeat, Session: o.Session, Drain: o.Drain, JoinBackoff: o.JoinBackoff, CommitInterval: o.CommitInterval,
+		StartLast: o.StartAt == StartLast, OutOfRange: o.OutOfRange, Order: o.Order, MaxJobBytes: o.MaxJobBytes, Refuse: refuse,
+	})
+}
+
 // outcome is nil when the caller ended the membership.
 func (c *Consumer) outcome(ctx context.Context) error {
 	err := context.Cause(ctx)
-	if _, ok := errors.AsType[*asideError](err); ok {
+	if _, ok := errors.AsType[*leftError](err); ok {
 		return nil
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ctx.Err()) {
 		return nil
 	}
-	c.state.failed(err)
+	c.health.Failed(err)
 	return err
 }

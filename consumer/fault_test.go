@@ -148,7 +148,7 @@ func TestMetricsAndStatus(t *testing.T) {
 		if !s.Joined || s.Lag != 100 || s.InFlight != 100 || len(s.Partitions) != 2 || s.LastError != nil {
 			t.Errorf("got status %+v", s)
 		}
-		if got := gather(t, reg); got["dispatcher_consumer_lag"] != 100 || got["dispatcher_consumer_in_hand"] != 100 ||
+		if got := gather(t, reg); got["dispatcher_consumer_lag"] != 100 || got["dispatcher_consumer_in_flight"] != 100 ||
 			got["dispatcher_consumer_rebalances_total"] != 1 || got["dispatcher_consumer_joined"] != 1 || got["dispatcher_consumer_open_offsets"] != 100 {
 			t.Errorf("got metrics %v", got)
 		}

@@ -1,8 +1,7 @@
 package consumer
 
 import (
-	"time"
-
+	"dispatcher/consumer/internal/schedule"
 	"dispatcher/consumer/internal/topicname"
 )
 
@@ -36,25 +35,17 @@ func (o *Options) jobTopics() []string {
 	return all
 }
 
-// feed is a topic that jobs come from.
-type feed struct {
-	topic string
-	of    string // the job topic it belongs to; itself, if it is one
-	lane  *lane
-	tier  time.Duration // how long its records wait; 0: it is a job topic
-}
-
-// layout makes the lanes and feeds of a node.
-func (o *Options) layout() (lanes []*lane, feeds []*feed) {
+// layout makes the lanes of a node, and the topics that its jobs come from.
+func (o *Options) layout() (lanes []*schedule.Lane, sources []*schedule.Source) {
 	for _, l := range o.inLanes() {
-		made := &lane{name: l.Name, limit: o.MaxInFlight, minShare: l.MinShare}
+		made := schedule.NewLane(l.Name, o.MaxInFlight, l.MinShare)
 		lanes = append(lanes, made)
 		for _, t := range l.Topics {
-			feeds = append(feeds, &feed{topic: t, of: t, lane: made})
-			for _, tier := range o.RetryTopics {
-				feeds = append(feeds, &feed{topic: topicname.Retry(t, tier), of: t, lane: made, tier: tier})
+			sources = append(sources, &schedule.Source{Topic: t, JobTopic: t, Lane: made})
+			for _, delay := range o.RetryTopics {
+				sources = append(sources, &schedule.Source{Topic: topicname.Retry(t, delay), JobTopic: t, Lane: made, Delay: delay})
 			}
 		}
 	}
-	return lanes, feeds
+	return lanes, sources
 }

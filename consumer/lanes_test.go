@@ -60,7 +60,7 @@ func TestEachLaneHasItsOwnRoom(t *testing.T) {
 			go func() { <-d.Context().Done(); d.Release() }()
 		})
 		w.until("the other lane is through", func() bool { offset, _ := w.committed("bulk", 0); return offset == 50 })
-		if lanes := n.c.Status().Lanes; lanes[0].InHand != 5 || lanes[1].InHand != 0 {
+		if lanes := n.c.Status().Lanes; lanes[0].InFlight != 5 || lanes[1].InFlight != 0 {
 			t.Errorf("got %+v, want 5 and 0 in hand", lanes)
 		}
 		w.ok(n.end())

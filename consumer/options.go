@@ -23,28 +23,6 @@ const (
 	StartLast  StartAt = "last"  // with what comes from now on, if the group is new
 )
 
-// Order is which jobs are handed out one at a time, in the order of their
-// offsets. A job that is tried again in place holds those behind it.
-type Order string
-
-// The orders.
-const (
-	OrderKey       Order = "key"       // those of one key
-	OrderPartition Order = "partition" // those of one partition
-	OrderNone      Order = "none"      // none
-)
-
-// OutOfRange is what follows when the offset that a group has reached is not in
-// the log any more: retention has deleted it, or the log is another one.
-type OutOfRange string
-
-// The choices.
-const (
-	RangeEarliest OutOfRange = "earliest" // go on with the first record there is
-	RangeLatest   OutOfRange = "latest"   // go on with what comes from now on; what lies before is given up
-	RangeStop     OutOfRange = "stop"     // the consumer ends with an error, for somebody to look
-)
-
 // Options configures a [Consumer]. A zero field means its default. The fields with
 // a key of the configuration file are part of [Config].
 type Options struct {
@@ -97,10 +75,6 @@ type Options struct {
 	Registerer prometheus.Registerer `yaml:"-"` // nil: no metrics
 }
 
-// lastCommit is what has to fit between the end of the drain and the end of
-// the session, so that the last commit is not refused.
-const lastCommit = 500 * time.Millisecond
-
 func orDefault[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
@@ -109,7 +83,7 @@ func orDefault[T comparable](field *T, value T) {
 }
 
 func (o *Options) setDefaults() {
-	o.Connection.SetDefaults()
+	o.SetDefaults()
 	orDefault(&o.Node, o.ClientID)
 	orDefault(&o.MaxInFlight, 256)
 	orDefault(&o.MaxJobBytes, job.DefaultMaxBytes)

@@ -41,7 +41,7 @@ func TestASleepingJobHoldsItsKeyAtMost(t *testing.T) {
 				}
 				d.Done()
 			})
-			w.until("a1 sleeps", func() bool { s := n.c.Status().Lanes[0]; return s.Asleep == 1 && s.InHand == 0 })
+			w.until("a1 sleeps", func() bool { s := n.c.Status().Lanes[0]; return s.Asleep == 1 && s.InFlight == 0 })
 			w.until("all is committed", func() bool { got, _ := w.committed("jobs", 0); return got == 3 })
 			w.ok(n.end())
 			if got := strings.Join(n.values(), " "); got != "a1 "+want {
@@ -65,7 +65,7 @@ func TestAStopReleasesWhatSleeps(t *testing.T) {
 			d.Done()
 		}
 		n := w.start(w.options(), work)
-		w.until("two sleep", func() bool { s := n.c.Status().Lanes[0]; return s.Asleep == 2 && s.InHand == 0 && s.Waiting == 0 })
+		w.until("two sleep", func() bool { s := n.c.Status().Lanes[0]; return s.Asleep == 2 && s.InFlight == 0 && s.Waiting == 0 })
 		begun := time.Now()
 		w.ok(n.end())
 		if took := time.Since(begun); took > 2*time.Second {

@@ -129,7 +129,7 @@ func (c *Consumer) reviewTopics(ctx context.Context, there []string) (map[string
 		return nil, err
 	}
 	for _, of := range c.opts.jobTopics() {
-		for _, name := range c.opts.companionsOf(of) {
+		for _, name := range c.opts.derivedTopics(of) {
 			if is, ok := all[name]; ok {
 				c.warnOfSettings(name, c.opts.wrong(name, of, all[of], is), is)
 			}

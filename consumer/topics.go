@@ -29,7 +29,7 @@ func (c *Consumer) prepare(ctx context.Context) error {
 		if _, compacted := errors.AsType[*compactedError](err); err == nil || missing || compacted || broker.Hopeless(err) {
 			return err
 		}
-		c.state.failed(err)
+		c.health.Failed(err)
 		c.opts.Logger.Warn("kafka is not ready, trying again", "error", err)
 		wait.For(ctx, wait.Backoff(n, 250*time.Millisecond, 5*time.Second))
 	}
@@ -51,7 +51,7 @@ func (c *Consumer) checkTopics(ctx context.Context) error {
 	}
 	created := false
 	for _, t := range topics {
-		for _, companion := range c.opts.companionsOf(t) {
+		for _, companion := range c.opts.derivedTopics(t) {
 			if _, ok := layout[companion]; ok {
 				c.writer.Fit(companion, settings[companion])
 				continue
@@ -67,7 +67,7 @@ func (c *Consumer) checkTopics(ctx context.Context) error {
 		}
 	}
 	c.warnOfStranded(ctx)
-	if created && (len(c.opts.RetryTopics) > 0 || c.results != nil) {
+	if created && (len(c.opts.RetryTopics) > 0 || c.opts.Results) {
 		return c.known(ctx, all)
 	}
 	return nil

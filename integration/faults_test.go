@@ -251,7 +251,7 @@ func (w *world) joinAndDie(t *testing.T) provider.Report {
 	s.judge.count(t, 600, time.Minute)
 	inHand := 0.0
 	eventually(t, time.Minute, func() bool {
-		inHand = first.metric(t, "dispatcher_consumer_in_hand")
+		inHand = first.metric(t, "dispatcher_consumer_in_flight")
 		return inHand >= 100
 	}, func() string {
 		return fmt.Sprintf("%v jobs are in hand, want 100 at least, or the scenario shows nothing", inHand)

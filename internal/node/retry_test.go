@@ -327,7 +327,7 @@ func TestAJobThatWasNotCalledKeepsItsTurn(t *testing.T) {
 		}
 		r.produce(ids("job", 3)...)
 		time.Sleep(5 * time.Second)
-		if s := r.consumer.Status().Lanes[0]; s.InHand != 0 || s.Asleep != 0 || len(r.called("job-0")) > 0 {
+		if s := r.consumer.Status().Lanes[0]; s.InFlight != 0 || s.Asleep != 0 || len(r.called("job-0")) > 0 {
 			t.Errorf("got %+v while the provider is down, want the jobs ready", s)
 		}
 		begun := time.Now()

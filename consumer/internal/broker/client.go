@@ -67,6 +67,7 @@ func NewClient(c *Connection, topics []string) (*Client, error) {
 	return cl, nil
 }
 
+// Close ends idle connections.
 func (c *Client) Close() {
 	c.transport.CloseIdleConnections()
 	c.idle.close()

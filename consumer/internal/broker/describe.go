@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// ErrNoTopicIDs: a broker from before Kafka 2.8.
+// ErrNoTopicIDs says that the broker is from before Kafka 2.8.
 var ErrNoTopicIDs = errors.New("the broker knows no ids of topics")
 
 // metadataVersion is the first one with ids; kafka-go ends at 8, so kmsg says it.

@@ -26,7 +26,8 @@ const (
 	FetchWait = 250 * time.Millisecond
 	// FetchBytes of a partition are plenty at throttled rates. A single batch that
 	// is larger comes whole all the same; where a broker cuts it, the limit grows.
-	FetchBytes    = 256 << 10
+	FetchBytes = 256 << 10
+	// MaxFetchBytes is the most that is asked for.
 	MaxFetchBytes = 128 << 20
 
 	readCommitted = 1

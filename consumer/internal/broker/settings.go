@@ -12,6 +12,7 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
+// Forever is a retention without an end.
 const Forever = time.Duration(math.MaxInt64)
 
 // The settings of topics that matter here.
@@ -43,6 +44,7 @@ func (s TopicSettings) Retention() time.Duration {
 	return ParseDuration(s[RetentionTime].Value, time.Millisecond)
 }
 
+// Compacted tells whether the topic's log is compacted.
 func (s TopicSettings) Compacted() bool {
 	return slices.Contains(strings.Split(strings.ReplaceAll(s[CleanupPolicy].Value, " ", ""), ","), "compact")
 }

@@ -47,6 +47,7 @@ func RequireTopics(ctx context.Context, conn *Connection, topics, needed []strin
 	}
 }
 
+// Topics asks for topics, nil for all; the answer holds those that exist.
 func Topics(ctx context.Context, conn *Connection, topics []string) (map[string]kafka.Topic, error) {
 	cl, err := NewClient(conn, topics)
 	if err != nil {

@@ -36,6 +36,7 @@ func (m *Bitmap) set(i int64) {
 	m.N = max(m.N, int(i)+1)
 }
 
+// Has tells whether an offset, counted from the committed one, is complete.
 func (m *Bitmap) Has(i int64) bool { return m.bits[i/64]&(1<<(i%64)) != 0 }
 
 // from counts the marks from a later offset on.

@@ -1,6 +1,10 @@
 package offsets
 
-import "dispatcher/consumer/internal/topicname"
+import (
+	"fmt"
+
+	"dispatcher/consumer/internal/topicname"
+)
 
 // Position is where a partition's log begins and ends, and what the group has
 // committed there; offset -1: nothing yet.
@@ -12,7 +16,7 @@ type Position struct {
 	Topic            topicname.ID // of the log; zero: not known
 }
 
-// of is the id of the topic in which the offset was committed; zero: not known.
+// CommittedIn is the id of the topic in which the offset was committed; zero: not known.
 func (at Position) CommittedIn() topicname.ID { return at.Metadata.Topic }
 
 // idsKnown tells whether the ids of both topics are: the one in which the offset was
@@ -75,4 +79,30 @@ func (at Position) Resolve(atEnd bool) (base int64, m Metadata, doubt string) {
 func NewPosition(logStart, logEnd, committed int64, text string) Position {
 	m, err := DecodeMetadata(text)
 	return Position{LogStart: logStart, LogEnd: logEnd, Committed: committed, Metadata: m, Foreign: err != nil}
+}
+
+// OutOfRange is what follows when the offset that a group has reached is not in the log any
+// more: retention has deleted it, or the log is another one.
+type OutOfRange string
+
+// The choices.
+const (
+	RangeEarliest OutOfRange = "earliest" // go on with the first record there is
+	RangeLatest   OutOfRange = "latest"   // go on with records that come from now on; those before are given up
+	RangeStop     OutOfRange = "stop"     // the consumer ends with an error, so that somebody looks
+)
+
+// RangeError ends a consumer that is to stop where its offset is not in the log.
+func RangeError(partition int, offset, first, last int64) error {
+	return fmt.Errorf("partition %d: offset %d is outside of the log from %d to %d, and out_of_range is stop: "+
+		"see what became of the records, then set the group's offset, or out_of_range", partition, offset, first, last)
+}
+
+// LostError is RangeError for a position that is [Position.Lost].
+func (at Position) LostError(partition int) error {
+	if !at.Recreated() {
+		return RangeError(partition, at.Committed, at.LogStart, at.LogEnd)
+	}
+	return fmt.Errorf("partition %d: offset %d was committed in a topic that was deleted and created again, and out_of_range is stop: "+
+		"see what became of its jobs, then set the group's offset, or out_of_range", partition, at.Committed)
 }

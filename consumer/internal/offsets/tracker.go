@@ -12,6 +12,7 @@ const PauseWindow = Window * 3 / 4
 // Admission is what a ledger says to an offset that wants to be worked.
 type Admission int
 
+// The admissions.
 const (
 	Admitted        Admission = iota // open from now on; to be completed
 	AlreadyComplete                  // complete already, by us or by a former owner
@@ -189,6 +190,7 @@ type Snapshot struct {
 	Rev      uint64
 }
 
+// Snapshot is the state to commit.
 func (l *Tracker) Snapshot() Snapshot {
 	s := Snapshot{Low: l.low, Rev: l.rev, Attempts: l.attempts.shifted(l.low)}
 	for o := l.low; o < l.top; o++ {

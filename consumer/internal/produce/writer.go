@@ -19,7 +19,8 @@ const (
 	// DefaultBatchBytes is a little below what a broker takes at once by default. A
 	// larger letter is tried as it is before it is cut to this.
 	DefaultBatchBytes = 1<<20 - 16<<10
-	DefaultLinger     = 5 * time.Millisecond
+	// DefaultLinger is how long a batch that is not full waits.
+	DefaultLinger = 5 * time.Millisecond
 	// Patience is how long Kafka may take to acknowledge a record before
 	// that is worth a word.
 	Patience = 500 * time.Millisecond

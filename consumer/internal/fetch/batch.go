@@ -1,0 +1,87 @@
+package fetch
+
+import (
+	"hash/maphash"
+	"time"
+
+	"dispatcher/consumer/internal/broker"
+	"dispatcher/consumer/internal/schedule"
+
+	"dispatcher/job"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// batchMaker turns what a fetch brought of one partition into deliveries. Per
+// batch it allocates one block each for the deliveries, the bytes and the
+// headers, so that a job costs little more than its id.
+type batchMaker struct {
+	p        *schedule.Partition
+	maxBytes int // largest value of a job
+	order    schedule.Order
+	seed     maphash.Seed
+	unpack   kgo.Decompressor
+}
+
+// make reads what committed transactions and plain producers have written,
+// from offset at on. Aborted records and markers are passed.
+func (m *batchMaker) make(res *kmsg.FetchResponseTopicPartition, at int64) (*schedule.Batch, error) {
+	records, next, err := broker.CommittedRecords(res, at, m.unpack)
+	if err != nil {
+		return nil, err
+	}
+	b := &schedule.Batch{Next: next, Stable: res.LastStableOffset}
+	b.Gap = len(records) > 0 && records[0].Offset > at
+	m.build(b, records)
+	return b, nil
+}
+
+// build copies the records out of the answer and decodes them.
+func (m *batchMaker) build(b *schedule.Batch, records []*kgo.Record) {
+	if len(records) == 0 {
+		return
+	}
+	bytes, headers := 0, 0
+	for _, r := range records {
+		bytes += len(r.Key) + len(r.Value)
+		headers += len(r.Headers)
+		for i := range r.Headers {
+			bytes += len(r.Headers[i].Value)
+		}
+	}
+	blk := block{bytes: make([]byte, 0, bytes), headers: make([]job.Header, 0, headers)}
+	b.Jobs = make([]schedule.Delivery, len(records))
+	now := time.Now()
+	for i, r := range records {
+		rec := blk.record(r)
+		rec.Topic, rec.Partition = m.p.Source().Topic, m.p.ID()
+		b.Bytes += m.deliver(&b.Jobs[i], rec, now)
+	}
+}
+
+// block holds the bytes and headers of one batch.
+type block struct {
+	bytes   []byte
+	headers []job.Header
+}
+
+func (k *block) record(r *kgo.Record) job.Record {
+	rec := job.Record{Offset: r.Offset, Time: r.Timestamp, Key: k.copy(r.Key), Value: k.copy(r.Value)}
+	from := len(k.headers)
+	for _, h := range r.Headers {
+		k.headers = append(k.headers, job.Header{Key: h.Key, Value: k.copy(h.Value)})
+	}
+	rec.Headers = k.headers[from:len(k.headers):len(k.headers)]
+	return rec
+}
+
+// copy keeps the difference between none and empty.
+func (k *block) copy(b []byte) []byte {
+	if b == nil {
+		return nil
+	}
+	from := len(k.bytes)
+	k.bytes = append(k.bytes, b...)
+	return k.bytes[from:len(k.bytes):len(k.bytes)]
+}

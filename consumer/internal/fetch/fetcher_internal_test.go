@@ -1,0 +1,48 @@
+package fetch
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"dispatcher/consumer/internal/offsets"
+	"dispatcher/consumer/internal/schedule"
+)
+
+// The scheduler may say that there is room again before the fetcher has heard that there
+// was none.
+func TestRoomThatComesEarlyIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	lane := schedule.NewLane("jobs", 1, 0)
+	sched := schedule.New(schedule.Options{Lanes: []*schedule.Lane{lane}, BufferBytes: 1 << 20, MaxAsleep: 1, MaxAsleepBytes: 1 << 20, Log: slog.New(slog.DiscardHandler)})
+	src := &schedule.Source{Topic: "jobs", JobTopic: "jobs", Lane: lane}
+	a := schedule.NewAssignment()
+	f := New(Options{Scheduler: sched, Assignment: a, Source: src})
+	p := sched.NewPartition(a, src, schedule.PartitionOptions{Tracker: offsets.NewTracker(0)})
+	sched.Open(a, []*schedule.Partition{p})
+	f.Add(p)
+	f.collect(time.Now())
+	r := f.order[0]
+	for _, early := range []bool{false, true} {
+		r.busy, r.full, r.roomy = true, false, false // in a request
+		if early {
+			fill(sched, p)
+			f.collect(time.Now())
+		}
+		f.note(answer{outcomes: []outcome{{r: r, full: true}}}, time.Now())
+		if r.full == early {
+			t.Errorf("room came early: %v; got full %v", early, r.full)
+		}
+	}
+}
+
+// fill takes the room of a partition, and gives it back.
+func fill(s *schedule.Scheduler, p *schedule.Partition) {
+	b := &schedule.Batch{Jobs: make([]schedule.Delivery, 2), Bytes: 2 << 20, Next: 2, Stable: 2}
+	for i := range b.Jobs {
+		b.Jobs[i].Job.Offset = int64(i)
+		schedule.Prepare(&b.Jobs[i], p, schedule.Prepared{Size: 1 << 20})
+	}
+	s.Add(p, b)
+	s.Take().Done()
+}

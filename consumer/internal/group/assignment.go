@@ -1,0 +1,165 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"dispatcher/consumer/internal/fetch"
+	"dispatcher/consumer/internal/schedule"
+	"dispatcher/consumer/internal/topicname"
+	"dispatcher/internal/wait"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// errRemoved: the group has moved on without this member. There is nothing to wait for,
+// and nothing that could still be committed.
+var errRemoved = errors.New("the group no longer knows this member")
+
+// assignment is what one generation gave this node of one topic: the membership's side of
+// a [schedule.Assignment].
+type assignment struct {
+	*schedule.Assignment
+
+	g     *Group
+	gen   *kafka.Generation
+	fresh bool // the group has committed nothing yet, in no partition
+	fetch *fetch.Fetcher
+
+	recreated atomic.Bool                  // the topic is not the one that the offsets belong to
+	id        atomic.Pointer[topicname.ID] // of the topic that they belong to; nil: not known
+	described chan struct{}                // closed when the cluster has first answered about the topic
+	soon      chan struct{}                // ask about the topic before the next second; one slot
+	looked    chan struct{}                // closed when recreated is known for the last commits
+	gone      bool                         // the topic does not exist; the watcher's until looked is closed
+	newID     topicname.ID                 // as last seen; likewise
+}
+
+func newAssignment(g *Group, gen *kafka.Generation) *assignment {
+	a := &assignment{
+		Assignment: schedule.NewAssignment(), g: g, gen: gen, fresh: g.fresh.Load(),
+		described: make(chan struct{}), soon: make(chan struct{}, 1), looked: make(chan struct{}),
+	}
+	a.fetch = fetch.New(fetch.Options{
+		Scheduler: g.o.Scheduler, Assignment: a.Assignment, Source: g.o.Source, Client: g.o.Client, Health: g.o.Health, Log: g.o.Log,
+		MaxJobBytes: g.o.MaxJobBytes, Order: g.o.Order, OutOfRange: g.o.OutOfRange,
+		LeaderMoved: a.lookSoon, Rejoin: func() { a.End(errRemoved) }, Refuse: g.o.Refuse,
+	})
+	return a
+}
+
+// drainLeft is how long something that begins now may take: most of it, and once the
+// assignment has ended no longer than the drain.
+func (a *assignment) drainLeft(most time.Duration) time.Duration {
+	ended := a.Ended()
+	if ended.IsZero() {
+		return most
+	}
+	return max(min(most, time.Until(ended.Add(a.g.o.Drain))), 0)
+}
+
+// run works the partitions until the consumer stops, the generation ends or
+// the group refuses the member. Then it drains and commits. It returns whether
+// the group refused.
+func (a *assignment) run(stopped, revoked <-chan struct{}) bool {
+	defer a.g.o.Health.Forget(a.g.topic())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer a.EndOver()
+	defer a.End(context.Canceled)
+	wg.Go(func() { a.watch(stopped, revoked) })
+	wg.Go(func() { a.g.o.Settler.RunRejected(a.Assignment) })
+	wg.Go(a.watchTopic)
+	wg.Go(a.fetch.Run)
+	wg.Go(a.begin)
+	a.commitLoop(a.Context().Done(), nil)
+	defer time.AfterFunc(a.drainLeft(a.g.o.Drain)/2, a.EndLetters).Stop()
+	a.g.o.Scheduler.Drain(a.Assignment)
+	a.awaitCalls()
+	a.awaitWrites(stopped)
+	last, partitions := a.g.o.Scheduler.Close(a.Assignment)
+	a.EndOver()
+	a.commitLast(pointsOf(last), stopped)
+	cause := context.Cause(a.Context())
+	a.g.o.Log.Info("partitions drained", "topic", a.g.topic(), "partitions", partitions, "cause", cause)
+	return errors.Is(cause, errRemoved)
+}
+
+// watch ends the deliveries' context with its cause, and the handing out with
+// it: the commit that may be under way is not waited for.
+func (a *assignment) watch(stopped, revoked <-chan struct{}) {
+	select {
+	case <-stopped:
+		a.End(schedule.ErrStopped)
+	case <-revoked:
+		a.End(schedule.ErrRevoked)
+	case <-a.Context().Done():
+	}
+	a.g.o.Scheduler.Drain(a.Assignment)
+}
+
+// begin finds out where to start, and starts each partition as soon as that is
+// known: one without a leader holds up itself alone. Before that it has to be
+// known which topic this is: committed offsets may belong to another one.
+func (a *assignment) begin() {
+	select {
+	case <-a.described:
+	case <-a.Context().Done():
+		return
+	}
+	var todo []int
+	for _, p := range a.gen.Assignments[a.g.topic()] {
+		todo = append(todo, p.ID)
+	}
+	met := false
+	for n := 0; ; n++ {
+		parts, missing, err := a.locate(todo)
+		if err == nil || len(parts) > 0 {
+			if !a.g.o.Scheduler.Open(a.Assignment, parts) {
+				return
+			}
+			if !met {
+				met = true
+				a.meet(len(todo))
+			}
+		}
+		for _, p := range parts {
+			a.g.o.Health.Works(a.g.fetchOf(p.ID()))
+			a.fetch.Add(p)
+		}
+		if todo = missing; len(todo) == 0 || a.Context().Err() != nil {
+			return
+		}
+		a.unlocated(todo, err)
+		if !wait.For(a.Context(), wait.Backoff(n, 100*time.Millisecond, 2*time.Second)) {
+			return
+		}
+	}
+}
+
+// meet says that the member has its part of the topic.
+func (a *assignment) meet(partitions int) {
+	a.g.o.Health.Joined()
+	a.g.o.Metrics.rebalances.WithLabelValues(a.g.topic()).Inc()
+	before := a.g.had.Swap(int64(partitions))
+	a.g.o.Log.Info("partitions assigned", "topic", a.g.topic(), "partitions", partitions, "before", before)
+	if partitions == 0 {
+		a.g.o.Log.Warn("no partition is left for this member: the group has more members than the topic has partitions")
+	}
+}
+
+// unlocated notes the partitions that can't be started yet.
+func (a *assignment) unlocated(ids []int, err error) {
+	tell := false
+	for _, id := range ids {
+		if a.g.o.Health.Fails(a.g.fetchOf(id), err, fetch.Patience) {
+			tell = true
+		}
+	}
+	if tell {
+		a.g.o.Log.Warn("could not find out where to begin, trying again", "partitions", ids, "error", err)
+	}
+}

@@ -1,0 +1,275 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"dispatcher/consumer/internal/broker"
+	"dispatcher/consumer/internal/health"
+	"dispatcher/consumer/internal/offsets"
+	"dispatcher/consumer/internal/schedule"
+
+	"dispatcher/consumer/internal/topicname"
+	"dispatcher/internal/wait"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// commitPatience is how many intervals commits may fail before it is worth a
+// warning: a change of coordinators is over by then.
+const commitPatience = 5
+
+// lastCommit is what has to fit between the end of the drain and the end of
+// the session, so that the last commit is not refused.
+const lastCommit = 500 * time.Millisecond
+
+// commitPoint is what one partition has to commit.
+type commitPoint struct {
+	schedule.CommitPoint
+
+	plain bool // without metadata, which the broker found too long
+}
+
+func pointsOf(all []schedule.CommitPoint) []commitPoint {
+	points := make([]commitPoint, len(all))
+	for i := range all {
+		points[i].CommitPoint = all[i]
+	}
+	return points
+}
+
+// shorten leaves out of the metadata what a broker that takes less can do without: the
+// attempts, then all.
+func (c *commitPoint) shorten() {
+	if len(c.Attempts) > 0 {
+		c.Attempts = nil
+		return
+	}
+	c.plain = true
+}
+
+func (c *commitPoint) metadata(topic topicname.ID) string {
+	if c.plain {
+		return ""
+	}
+	m := offsets.Metadata{Topic: topic, Bitmap: c.Bitmap, Attempts: c.Attempts}
+	return m.Encode()
+}
+
+// commitLoop commits what has changed, at the interval, until done or the
+// deadline.
+func (a *assignment) commitLoop(done <-chan struct{}, deadline <-chan time.Time) {
+	t := time.NewTicker(a.g.o.CommitInterval)
+	defer t.Stop()
+	for {
+		if errors.Is(a.commit(pointsOf(a.g.o.Scheduler.Uncommitted(a.Assignment)), a.drainLeft(broker.CallTimeout)), errRemoved) {
+			a.End(errRemoved)
+			return
+		}
+		select {
+		case <-t.C:
+		case <-done:
+			return
+		case <-deadline:
+			return
+		}
+	}
+}
+
+// commitLast tries the last commit as often as the session allows, which is
+// counted from the end of the assignment. What it can't bring home will be sent
+// again by the next owner.
+//
+// While no broker answers it goes on until the consumer stops: the group's clock
+// stands as well, nobody can take over by way of a broker that is away, and one
+// that comes back still knows this member. To join meanwhile would be in vain,
+// and kafka-go would forget who it was; the group then waits for a whole session.
+func (a *assignment) commitLast(points []commitPoint, stopped <-chan struct{}) {
+	if <-a.looked; a.recreated.Load() {
+		a.startAgain(stopped)
+		return
+	}
+	if errors.Is(context.Cause(a.Context()), errRemoved) {
+		return
+	}
+	o := &a.g.o
+	room := max(o.Session-o.Heartbeat-o.Drain, lastCommit)
+	until := time.Now().Add(room)
+	if latest := a.Ended().Add(o.Drain + room); latest.Before(until) {
+		until = latest
+	}
+	var err error
+	for n := 0; time.Now().Before(until); n++ {
+		if err = a.lastWord(points, time.Until(until), ended(stopped)); err == nil {
+			return
+		}
+		if errors.Is(err, errRemoved) {
+			break
+		}
+		if unanswered(err) && !ended(stopped) {
+			if until = time.Now().Add(room); n == 0 {
+				a.g.o.Log.Warn("no broker answers; what is settled is kept until one does, and then committed", "error", err)
+			}
+		}
+		points = a.stillUncommitted(points)
+		wait.For(context.Background(), min(wait.Backoff(n, 20*time.Millisecond, 200*time.Millisecond), time.Until(until)))
+	}
+	if len(points) > 0 {
+		a.g.o.Log.Warn("the last commit failed, jobs settled since the one before will be sent again", "error", err)
+	}
+}
+
+// lastWord commits points. Where there are none it asks the coordinator whether
+// it is there, unless the member leaves anyway.
+func (a *assignment) lastWord(points []commitPoint, timeout time.Duration, leaves bool) error {
+	if len(points) > 0 || leaves {
+		return a.commit(points, timeout)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), min(timeout, broker.CallTimeout))
+	defer cancel()
+	res, err := a.g.o.Client.Heartbeat(ctx, &kafka.HeartbeatRequest{
+		GroupID: a.g.o.ID, GenerationID: a.gen.ID, MemberID: a.gen.MemberID,
+	})
+	if err == nil {
+		err = res.Error
+	}
+	if unanswered(err) {
+		return err
+	}
+	return nil // whatever it says, joining is next
+}
+
+func (a *assignment) stillUncommitted(points []commitPoint) []commitPoint {
+	all := make([]schedule.CommitPoint, len(points))
+	for i := range points {
+		all[i] = points[i].CommitPoint
+	}
+	return pointsOf(a.g.o.Scheduler.StillUncommitted(all))
+}
+
+// unanswered tells whether no coordinator has answered.
+func unanswered(err error) bool {
+	if err == nil {
+		return false
+	}
+	code, answered := errors.AsType[kafka.Error](err)
+	if !answered {
+		return true
+	}
+	return slices.Contains([]kafka.Error{
+		kafka.GroupCoordinatorNotAvailable, kafka.GroupLoadInProgress, kafka.NotCoordinatorForGroup, kafka.BrokerNotAvailable,
+	}, code)
+}
+
+func ended(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// commit brings points to the group's coordinator. It notes those that were
+// taken. Its error is errRemoved, or the first one that is worth another try.
+func (a *assignment) commit(points []commitPoint, timeout time.Duration) error {
+	if len(points) == 0 || a.recreated.Load() {
+		return nil
+	}
+	// Not the deliveries' context: the last commits come after its end.
+	ctx, cancel := context.WithTimeout(context.Background(), min(timeout, broker.CallTimeout))
+	defer cancel()
+	err := a.sendAll(ctx, points)
+	from := health.Source{Doing: health.Commit, Topic: a.g.topic(), Partition: health.NoPartition}
+	if err == nil {
+		a.g.fresh.Store(false)
+		a.g.o.Health.Works(from)
+		return nil
+	}
+	a.g.o.Log.Debug("commit failed", "error", err)
+	if a.g.o.Health.Fails(from, err, commitPatience*a.g.o.CommitInterval) {
+		a.g.o.Log.Warn("commits keep failing, what is done meanwhile would be sent again after a crash; trying again", "error", err)
+	}
+	return err
+}
+
+// commitPartitions is how many partitions one request commits at most: the
+// coordinator writes a request as one batch of at most 1 MiB, and metadata takes up
+// to 4 KiB.
+const commitPartitions = 200
+
+// sendAll commits points, in as many requests as it takes. It ends with the first
+// that fails.
+func (a *assignment) sendAll(ctx context.Context, points []commitPoint) error {
+	for some := range slices.Chunk(points, commitPartitions) {
+		if err := a.send(ctx, some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send makes one request of a commit.
+func (a *assignment) send(ctx context.Context, points []commitPoint) error {
+	o := &a.g.o
+	o.Metrics.commits.WithLabelValues(a.g.topic()).Inc()
+	res, err := o.Client.OffsetCommit(ctx, a.commitRequest(points))
+	if err == nil {
+		err = a.judge(ctx, points, res.Topics[a.g.topic()])
+	}
+	if err != nil {
+		o.Metrics.commitErrors.WithLabelValues(a.g.topic()).Inc()
+	}
+	return err
+}
+
+func (a *assignment) commitRequest(points []commitPoint) *kafka.OffsetCommitRequest {
+	topic := a.topicID()
+	commits := make([]kafka.OffsetCommit, len(points))
+	for i := range points {
+		commits[i] = kafka.OffsetCommit{Partition: points[i].ID, Offset: points[i].Low, Metadata: points[i].metadata(topic)}
+	}
+	return &kafka.OffsetCommitRequest{
+		GroupID: a.g.o.ID, GenerationID: int(a.gen.ID), MemberID: a.gen.MemberID,
+		Topics: map[string][]kafka.OffsetCommit{a.g.topic(): commits},
+	}
+}
+
+// judge sorts the answers. Only three of them mean that the group has moved
+// on; all others are tried again at the next interval, with what is true then.
+func (a *assignment) judge(ctx context.Context, points []commitPoint, answers []kafka.OffsetCommitPartition) error {
+	byID := make(map[int]error, len(answers))
+	for _, r := range answers {
+		byID[r.Partition] = r.Error
+	}
+	var taken []schedule.CommitPoint
+	var tooLong []commitPoint
+	var first error
+	for _, c := range points {
+		err, answered := byID[c.ID]
+		switch {
+		case !answered:
+			err = errors.New("the partition is not in the answer")
+		case err == nil:
+			taken = append(taken, c.CommitPoint)
+			continue
+		case errors.Is(err, kafka.IllegalGeneration), errors.Is(err, kafka.UnknownMemberId), errors.Is(err, kafka.FencedInstanceID):
+			return fmt.Errorf("%w: %w", errRemoved, err)
+		case errors.Is(err, kafka.OffsetMetadataTooLarge) && !c.plain:
+			c.shorten()
+			tooLong = append(tooLong, c)
+			continue
+		}
+		if first == nil {
+			first = fmt.Errorf("partition %d: %w", c.ID, err)
+		}
+	}
+	a.g.o.Scheduler.Committed(taken)
+	if len(tooLong) > 0 && first == nil {
+		return a.send(ctx, tooLong)
+	}
+	return first
+}

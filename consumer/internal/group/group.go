@@ -1,0 +1,180 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"dispatcher/consumer/internal/broker"
+	"dispatcher/consumer/internal/health"
+	"dispatcher/consumer/internal/offsets"
+	"dispatcher/consumer/internal/schedule"
+	"dispatcher/consumer/internal/settle"
+
+	"dispatcher/consumer/internal/topicname"
+	"dispatcher/internal/wait"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// watchInterval is how often a member looks for new partitions of its topic.
+const watchInterval = 30 * time.Second
+
+// Options configures a [Group]. Times are those of the consumer.
+type Options struct {
+	ID         string // of the group
+	Source     *schedule.Source
+	Connection *broker.Connection
+	Client     *broker.Client
+	Scheduler  *schedule.Scheduler
+	Settler    *settle.Settler
+	Health     *health.Health
+	Metrics    *Metrics
+	Log        *slog.Logger
+
+	Heartbeat, Session, Drain   time.Duration
+	JoinBackoff, CommitInterval time.Duration
+	StartLast                   bool // a new group begins with jobs that come from now on
+	OutOfRange                  offsets.OutOfRange
+	Order                       schedule.Order
+	MaxJobBytes                 int
+
+	Refuse func(error) // ends the consumer's run, for all groups, with an error
+}
+
+// Group is this node's membership in the group of one topic. Each topic has a group of its
+// own: in one for several topics a missing topic leaves all of them without partitions.
+type Group struct {
+	o Options
+
+	// fresh: the group had committed nothing when this node came, and this node hasn't
+	// either. Only StartLast asks.
+	fresh  atomic.Bool
+	had    atomic.Int64 // partitions, by the last assignment; for the log
+	seenID topicname.ID // of the topic, as first seen; the watcher's of the assignment
+}
+
+// New makes a group. It does not connect.
+func New(o Options) *Group {
+	o.Log = o.Log.With("group", o.ID)
+	return &Group{o: o}
+}
+
+func (g *Group) topic() string { return g.o.Source.Topic }
+
+// fetchOf names the fetching of a partition in what the node says of its health.
+func (g *Group) fetchOf(partition int) health.Source {
+	return health.Source{Doing: health.Fetch, Topic: g.topic(), Partition: partition}
+}
+
+func (g *Group) config() kafka.ConsumerGroupConfig {
+	o := &g.o
+	return kafka.ConsumerGroupConfig{
+		ID: o.ID, Brokers: o.Connection.Brokers, Dialer: g.o.Client.Dialer, Topics: []string{g.topic()},
+		GroupBalancers:    []kafka.GroupBalancer{kafka.RangeGroupBalancer{}},
+		HeartbeatInterval: o.Heartbeat, SessionTimeout: o.Session, RebalanceTimeout: o.Session,
+		JoinGroupBackoff: o.JoinBackoff, Timeout: 5 * time.Second, StartOffset: kafka.FirstOffset,
+		WatchPartitionChanges: true, PartitionWatchInterval: watchInterval,
+	}
+}
+
+// Run holds the membership until ctx ends or the cluster refuses it for good.
+//
+// When ctx ends, the generation's function drains and commits first, while
+// heartbeats go on, and only then the group is left: closing it first would
+// stop the heartbeats, and rejoining would disturb the others.
+func (g *Group) Run(ctx context.Context) error {
+	if err := g.learn(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	g.awaitStale(ctx)
+	cg, err := kafka.NewConsumerGroup(g.config())
+	if err != nil {
+		return err
+	}
+	drained := make(chan struct{})
+	close(drained)
+	for joined := false; ; {
+		gen, err := cg.Next(ctx)
+		if ctx.Err() != nil && gen == nil {
+			break
+		}
+		if err != nil {
+			if !joined && broker.Hopeless(err) {
+				_ = cg.Close()
+				return err
+			}
+			g.missed(err)
+			continue
+		}
+		joined = true
+		drained = g.start(ctx, gen)
+	}
+	<-drained
+	return ignoreClosed(cg.Close())
+}
+
+// learn finds out whether the group is new, for StartLast. A retry topic is read from
+// its beginning: its jobs were put there to be sent. It has to be known
+// before joining: in the first generation another member may commit earlier
+// than this one asks. It returns nil when ctx ends.
+func (g *Group) learn(ctx context.Context) error {
+	for n := 0; g.o.StartLast && g.o.Source.Delay == 0; n++ {
+		fresh, err := g.isNew(ctx)
+		if err == nil {
+			g.fresh.Store(fresh)
+			return nil
+		}
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // the caller ended the run; what failed by that is no error
+		}
+		if broker.Hopeless(err) {
+			return err
+		}
+		g.o.Health.Failed(err)
+		g.o.Log.Warn("could not ask what the group has committed, trying again", "error", err)
+		wait.For(ctx, wait.Backoff(n, 250*time.Millisecond, 5*time.Second))
+	}
+	return nil
+}
+
+// isNew tells whether the group has committed nothing in any partition.
+func (g *Group) isNew(ctx context.Context) (bool, error) {
+	all, err := g.o.Client.CommittedIn(ctx, g.o.ID, g.topic())
+	return err == nil && len(all) == 0, err
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, kafka.ErrGroupClosed) {
+		return nil
+	}
+	return err
+}
+
+func (g *Group) missed(err error) {
+	g.o.Health.Failed(err)
+	if errors.Is(err, kafka.RebalanceInProgress) {
+		g.o.Log.Debug("joining again, the group changes")
+		return
+	}
+	g.o.Log.Warn("could not join the group, trying again", "error", err)
+}
+
+// start works a generation's partitions. The returned channel closes when they
+// have been drained and committed.
+func (g *Group) start(ctx context.Context, gen *kafka.Generation) chan struct{} {
+	drained := make(chan struct{})
+	a := newAssignment(g, gen)
+	gen.Start(func(genCtx context.Context) {
+		fenced := a.run(ctx.Done(), genCtx.Done()) //nolint:contextcheck // the last commits come after both contexts
+		close(drained)
+		if !fenced {
+			// To return is to end the generation, and to join again.
+			<-genCtx.Done()
+		}
+		a.awaitTopic(ctx)
+	})
+	return drained
+}

@@ -1,0 +1,116 @@
+// Package health remembers what fails and works again by itself, so that the log tells of
+// it once a minute and [Health.Read] can say what lasts.
+package health
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// tellAgain is how long the log is silent about a fault that lasts.
+const tellAgain = time.Minute
+
+// Source is what can fail and work again by itself.
+type Source struct {
+	Doing     string // one of the constants
+	Topic     string
+	Partition int // or NoPartition
+}
+
+// What a source does.
+const (
+	Fetch       = "fetch"
+	Commit      = "commit"
+	Results     = "results"
+	DeadLetters = "dead letters"
+)
+
+// NoPartition is the partition of a source that is a whole topic.
+const NoPartition = -1
+
+// String names the source in an error.
+func (s Source) String() string {
+	if s.Partition == NoPartition {
+		return s.Doing + " of topic " + s.Topic
+	}
+	return fmt.Sprintf("%s of topic %s, partition %d", s.Doing, s.Topic, s.Partition)
+}
+
+// Health is the state of all sources. Its zero value says that all of them work. Its
+// methods may be called from any goroutine.
+type Health struct {
+	mu     sync.Mutex
+	last   error
+	faults map[Source]*fault
+}
+
+// fault is a source that has been failing.
+type fault struct {
+	since time.Time
+	told  time.Time // when the log last told of it; zero: not yet
+	err   error
+}
+
+// Failed notes a fault that is not of a source.
+func (h *Health) Failed(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.last = err
+}
+
+// Joined notes that a group gave this node its part.
+func (h *Health) Joined() { h.Failed(nil) }
+
+// Fails notes that a source failed. It returns whether the log is to tell: once the fault
+// has lasted longer than patience, and then once a minute.
+func (h *Health) Fails(from Source, err error, patience time.Duration) (tell bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	f := h.faults[from]
+	if f == nil {
+		f = &fault{since: now}
+		if h.faults == nil {
+			h.faults = make(map[Source]*fault)
+		}
+		h.faults[from] = f
+	}
+	f.err = fmt.Errorf("%v: %w", from, err)
+	h.last = f.err
+	if now.Sub(f.since) < patience || now.Sub(f.told) < tellAgain {
+		return false
+	}
+	f.told = now
+	return true
+}
+
+// Works notes that a source does its work.
+func (h *Health) Works(from Source) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.faults, from)
+}
+
+// Forget drops a topic's faults: they belong to an assignment that is over.
+func (h *Health) Forget(topic string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for from := range h.faults {
+		if from.Topic == topic {
+			delete(h.faults, from)
+		}
+	}
+}
+
+// Read returns the last fault, and the one that has lasted longest.
+func (h *Health) Read() (last error, since time.Time, lasting error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, f := range h.faults {
+		if lasting == nil || f.since.Before(since) {
+			since, lasting = f.since, f.err
+		}
+	}
+	return h.last, since, lasting
+}

@@ -1,0 +1,98 @@
+package schedule
+
+// Lane is a set of topics that share a priority, a limit of jobs in flight and a queue
+// of jobs that are ready. The scheduler's lock guards it.
+type Lane struct {
+	name     string
+	limit    int     // jobs ready and in flight, at most
+	minShare float64 // least share of the hand-outs while a job is ready
+
+	inFlight int     // handed out, and a worker still has them
+	ready    list    // in the order in which they are taken
+	count    int     // in ready
+	credit   float64 // hand-outs that the min share still owes
+	settled  meter   // jobs whose offset was completed
+
+	first *Partition // queue of partitions that may have a job to make ready
+	last  *Partition
+}
+
+// NewLane makes a lane of so many jobs ready and in flight.
+func NewLane(name string, limit int, minShare float64) *Lane {
+	return &Lane{name: name, limit: limit, minShare: minShare}
+}
+
+// Name is what the lane is called.
+func (l *Lane) Name() string { return l.name }
+
+// room tells whether one more job may be made ready.
+func (l *Lane) room() bool { return l.inFlight+l.count < l.limit }
+
+// enlist queues a partition that may have a job to make ready.
+func (l *Lane) enlist(p *Partition) {
+	if p.listed || p.asg.draining || !p.hasSome() {
+		return
+	}
+	p.listed, p.after = true, nil
+	if l.last == nil {
+		l.first = p
+	} else {
+		l.last.after = p
+	}
+	l.last = p
+}
+
+func (l *Lane) delist() *Partition {
+	p := l.first
+	if l.first = p.after; l.first == nil {
+		l.last = nil
+	}
+	p.listed, p.after = false, nil
+	return p
+}
+
+func (l *Lane) push(d *Delivery) {
+	l.ready.push(d)
+	l.count++
+}
+
+func (l *Lane) pop() *Delivery {
+	l.count--
+	return l.ready.pop()
+}
+
+// drop takes an assignment's jobs out of the queue.
+func (l *Lane) drop(a *Assignment) {
+	all := l.ready
+	l.ready, l.count = list{}, 0
+	for all.head != nil {
+		if d := all.pop(); d.part.asg != a {
+			l.push(d)
+		}
+	}
+}
+
+// pick chooses the lane whose job goes next; nil: no lane has one. The first lane with a
+// job wins, unless another lane's min share is owed a whole hand-out. A lane that has
+// nothing ready is owed nothing for that time.
+func pick(lanes []*Lane) *Lane {
+	var first, owed *Lane
+	for _, l := range lanes {
+		if l.count == 0 {
+			continue
+		}
+		if first == nil {
+			first = l
+		}
+		if l.credit += l.minShare; l.credit >= 1 && (owed == nil || l.credit > owed.credit) {
+			owed = l
+		}
+	}
+	if owed == nil {
+		owed = first
+	}
+	if owed != nil {
+		owed.credit = max(owed.credit-1, 0)
+	}
+	return owed
+}

@@ -1,0 +1,96 @@
+package schedule
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Without min shares, a lane gets nothing while one before it has a job.
+func TestTheFirstLaneWithAJobGoesFirst(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var lanes []*Lane
+		for i := range rapid.IntRange(2, 5).Draw(t, "lanes") {
+			lanes = append(lanes, &Lane{name: fmt.Sprint(i), limit: 1000})
+		}
+		w := newBench(lanes...)
+		a := NewAssignment()
+		var parts []*Partition
+		for i, l := range lanes {
+			parts = append(parts, w.partition(a, l, i))
+		}
+		for range rapid.IntRange(1, 100).Draw(t, "steps") {
+			if rapid.Bool().Draw(t, "bring") {
+				w.bring(rapid.SampledFrom(parts).Draw(t, "to"), 0)
+				continue
+			}
+			var best *Lane
+			for _, l := range lanes {
+				if l.count > 0 {
+					best = l
+					break
+				}
+			}
+			if d := w.Take(); d == nil && best != nil || d != nil && d.part.src.Lane != best {
+				t.Fatalf("got job %v, want one of lane %v", d, best)
+			}
+		}
+	})
+}
+
+// In any stretch in which a lane always has a job ready it gets its min share of the
+// hand-outs, less a constant that is at most the number of min shares.
+func TestALaneGetsItsMinShareInAnyStretch(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		count := rapid.IntRange(2, 5).Draw(t, "lanes")
+		var lanes []*Lane
+		left := 0.99
+		for i := range count {
+			share := rapid.Float64Range(0, left).Draw(t, "share")
+			left -= share
+			lanes = append(lanes, &Lane{name: fmt.Sprint(i), limit: 1 << 20, minShare: share})
+		}
+		// Hand-outs since a lane was last empty, and those it got.
+		since, got := make([]int, count), make([]int, count)
+		for range rapid.IntRange(1, 400).Draw(t, "hand-outs") {
+			for i, l := range lanes {
+				if l.count = 1; rapid.IntRange(0, 9).Draw(t, "there") == 0 && i != count-1 {
+					l.count, since[i], got[i] = 0, 0, 0
+				}
+			}
+			l := pick(lanes)
+			for i := range lanes {
+				if lanes[i].count == 0 {
+					continue
+				}
+				since[i]++
+				if lanes[i] == l {
+					got[i]++
+				}
+				if least := lanes[i].minShare*float64(since[i]) - float64(count); float64(got[i]) < least {
+					t.Fatalf("lane %d got %d of %d hand-outs, want at least %v", i, got[i], since[i], least)
+				}
+			}
+		}
+	})
+}
+
+// A lane whose jobs are all in hand stands in no other lane's way.
+func TestAFullLaneBlocksNobody(t *testing.T) {
+	t.Parallel()
+	high, low := &Lane{name: "high", limit: 2}, &Lane{name: "low", limit: 2, minShare: 0.5}
+	w := newBench(high, low)
+	a := NewAssignment()
+	w.bring(w.partition(a, high, 0), 0, 0, 0, 0, 0)
+	w.bring(w.partition(a, low, 1), 0, 0)
+	got := map[string]int{}
+	for d := w.Take(); d != nil; d = w.Take() {
+		got[d.part.src.Lane.name]++
+	}
+	if got["high"] != 2 || got["low"] != 2 || w.Waiting() != 0 {
+		t.Errorf("got %v and %d waiting, want 2 of each and none", got, w.Waiting())
+	}
+}

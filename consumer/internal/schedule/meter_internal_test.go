@@ -1,0 +1,46 @@
+package schedule
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+// A steady pace is what the meter shows after a few spans, and a pace that ends
+// is forgotten in a few.
+func TestAMeterFollowsThePace(t *testing.T) {
+	t.Parallel()
+	var m meter
+	now := time.Unix(1000, 0)
+	if got := m.perSecond(now); got != 0 {
+		t.Errorf("got %v before anything was counted, want 0", got)
+	}
+	for range 200 * 120 { // 200 a second for two minutes
+		now = now.Add(5 * time.Millisecond)
+		m.tick(now)
+	}
+	if got := m.perSecond(now); math.Abs(got-200) > 6 {
+		t.Errorf("got %v a second, want about 200", got)
+	}
+	if got := m.perSecond(now.Add(3 * time.Minute)); got > 1 {
+		t.Errorf("got %v a second three minutes after the last one, want next to nothing", got)
+	}
+}
+
+func TestTimeToDrain(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		s    LaneStatus
+		want float64
+	}{
+		{LaneStatus{Waiting: 600, InFlight: 0, Rate: 200}, 3},
+		{LaneStatus{Waiting: 590, InFlight: 10, Rate: 200}, 3},
+		{LaneStatus{Rate: 200}, 0},
+		{LaneStatus{}, 0},
+		{LaneStatus{Waiting: 1}, math.Inf(1)},
+	} {
+		if got := c.s.Drain(); got != c.want {
+			t.Errorf("got %v s for %+v, want %v", got, c.s, c.want)
+		}
+	}
+}

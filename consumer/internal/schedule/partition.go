@@ -1,0 +1,225 @@
+package schedule
+
+import (
+	"time"
+
+	"dispatcher/consumer/internal/offsets"
+)
+
+// Fetching of a partition pauses where its buffer reaches either of these.
+const (
+	bufferJobs  = 1024
+	bufferBytes = 1 << 20
+	parkedBytes = 4 << 20 // of jobs that wait behind their key, for their time, or to be written as rejected
+)
+
+// Partition is one partition for as long as one assignment lasts. The scheduler's lock
+// guards everything below the first block.
+type Partition struct {
+	src   *Source
+	sched *Scheduler
+	asg   *Assignment
+	id    int
+	begin int64 // where the first fetch begins
+
+	tracker offsets.Tracker
+	keys    map[uint64]*Delivery // last of each key queue, whose first is ready or in flight; nil: the key is closed
+
+	oldest *Delivery // of those that are open and do not sleep
+	newest *Delivery
+
+	buffer    list // fetched, in the order of their offsets
+	freed     list // the job before them in their key queue is settled; they go before the buffer
+	woken     list // their time has come; they go before the buffer
+	retries   list // failed jobs whose time has come; they take turns with the buffer
+	yields    bool // it is the buffer's turn
+	count     int  // in buffer
+	bytes     int  // in buffer
+	parked    int  // bytes in the key queues, in freed, among the rejected and asleep
+	asleep    int  // jobs that wait for their time
+	taken     int  // jobs that a worker has
+	headWaits bool // the first record in buffer is not due, and a timer is set
+
+	fetched    int64      // where the next fetch begins
+	fullBuffer bool       // the fetcher waits until there is room
+	overShare  bool       // holds its share of the node's bytes, which are used up; the fetcher's
+	listed     bool       // in the lane's queue of those that may have a job to make ready
+	after      *Partition // the next one in that queue
+
+	committed    int64  // what Kafka has; -1: nothing yet
+	committedRev uint64 // the tracker's revision then
+	stable       int64  // last stable offset, as of the last fetch
+}
+
+// PartitionOptions says where a partition begins.
+type PartitionOptions struct {
+	ID        int
+	Tracker   offsets.Tracker
+	Committed int64 // what Kafka has; -1: nothing yet
+	Stable    int64 // last stable offset
+}
+
+// NewPartition makes a partition of an assignment. It takes part once [Scheduler.Open] got it.
+func (s *Scheduler) NewPartition(a *Assignment, src *Source, o PartitionOptions) *Partition {
+	at := o.Tracker.Low()
+	return &Partition{
+		src: src, sched: s, asg: a, id: o.ID, begin: at, fetched: at,
+		tracker: o.Tracker, keys: make(map[uint64]*Delivery), committed: o.Committed, stable: o.Stable,
+	}
+}
+
+// ID is the partition's number.
+func (p *Partition) ID() int { return p.id }
+
+// Source is the topic.
+func (p *Partition) Source() *Source { return p.src }
+
+// Begin is where the first fetch begins, and the last stable offset known then.
+func (p *Partition) Begin() (offset, stable int64) { return p.begin, p.stable }
+
+// OverShare tells whether the partition must not be fetched, as of the last
+// [Scheduler.OverBudget]. It belongs to the goroutine that calls that.
+func (p *Partition) OverShare() bool { return p.overShare }
+
+// held is how many bytes of records the partition has in memory.
+func (p *Partition) held() int { return p.bytes + p.parked }
+
+// room tells whether fetching may go on.
+func (p *Partition) room() bool {
+	return p.count < bufferJobs && p.bytes < bufferBytes && p.parked < parkedBytes && p.tracker.Span() < offsets.PauseWindow && !p.sched.sleepersFull()
+}
+
+// hasSome tells whether take may find a job.
+func (p *Partition) hasSome() bool {
+	return p.freed.head != nil || p.woken.head != nil || p.retries.head != nil || (p.buffer.head != nil && !p.headWaits)
+}
+
+// take finds the next job that may go; nil: none for now.
+func (p *Partition) take() *Delivery {
+	if p.freed.head != nil {
+		d := p.freed.pop()
+		p.parked -= d.size
+		return d
+	}
+	for p.woken.head != nil {
+		if d := p.woken.pop(); p.mayGo(d) {
+			return d
+		}
+	}
+	if d := p.takeRetry(); d != nil {
+		return d
+	}
+	if d := p.takeFresh(); d != nil {
+		p.yields = false
+		return d
+	}
+	p.yields = false
+	return p.takeRetry()
+}
+
+// takeRetry takes a job that failed before. The next turn is the buffer's, unless nothing
+// there may go before the job is settled.
+func (p *Partition) takeRetry() *Delivery {
+	for p.retries.head != nil && !p.yields {
+		if d := p.retries.pop(); p.mayGo(d) {
+			p.yields = p.sched.opts.Order != OrderPartition
+			return d
+		}
+	}
+	return nil
+}
+
+func (p *Partition) takeFresh() *Delivery {
+	for p.buffer.head != nil {
+		d := p.buffer.head
+		if p.headWaits || p.sched.sleepersFull() {
+			return nil
+		}
+		if d.times != nil && time.Until(d.times.lookAt) > 0 {
+			p.waitForHead(d.times.lookAt)
+			return nil
+		}
+		if d, ok := p.admitNext(); d != nil || !ok {
+			return d
+		}
+	}
+	p.tracker.PassTo(p.fetched)
+	return nil
+}
+
+// admitNext takes the next job out of the buffer; nil: it may not go at once. Not ok: the
+// tracker has no room.
+func (p *Partition) admitNext() (d *Delivery, ok bool) {
+	admission := p.tracker.Admit(p.buffer.head.Job.Offset)
+	if admission == offsets.BeyondWindow {
+		return nil, false
+	}
+	d = p.buffer.pop()
+	p.count--
+	p.bytes -= d.size
+	if admission == offsets.AlreadyComplete {
+		return nil, true
+	}
+	d.on(admit)
+	if attempts, ok := p.tracker.Attempts(d.Job.Offset); ok {
+		d.attempts = attempts // from the partition's last owner
+	}
+	p.link(d)
+	if p.mayGo(d) {
+		return d, true
+	}
+	return nil, true
+}
+
+// mayGo tells whether an admitted job may go at once. If not, the job has found its place:
+// among the rejected, asleep, or in its key queue.
+func (p *Partition) mayGo(d *Delivery) bool {
+	if d.rejection == nil && d.expired() {
+		d.rejection = d.expiry()
+	}
+	if d.rejection != nil {
+		p.reject(d, d.rejection)
+		return false
+	}
+	if d.times != nil {
+		if wait := time.Until(d.times.due); wait > 0 {
+			p.delay(d, wait)
+			return false
+		}
+	}
+	return p.keyFree(d)
+}
+
+// reject gives a job over to the dead letters, or to a retry topic. It does not count as
+// handed out; its assignment waits for it all the same.
+func (p *Partition) reject(d *Delivery, r *Rejection) {
+	d.on(reject)
+	p.queueRejected(d, r)
+}
+
+func (p *Partition) queueRejected(d *Delivery, r *Rejection) {
+	d.rejection = r
+	p.parked += d.size
+	p.asg.inFlight++
+	p.asg.rejected = append(p.asg.rejected, d)
+	notify(p.asg.hasRejected)
+}
+
+// drop forgets what was fetched and not handed out. Without moving fetched back, the
+// tracker would take the dropped jobs for a gap, and complete.
+func (p *Partition) drop() {
+	p.fetched = p.tracker.End()
+	p.buffer, p.freed, p.woken, p.retries = list{}, list{}, list{}, list{}
+	p.oldest, p.newest = nil, nil
+	p.count, p.bytes, p.parked, p.asleep = 0, 0, 0, 0
+}
+
+// wakeFetcher tells the fetcher that there is room again.
+func (p *Partition) wakeFetcher() {
+	if !p.fullBuffer || !p.room() {
+		return
+	}
+	p.fullBuffer = false
+	p.asg.roomy = append(p.asg.roomy, p)
+	p.asg.WakeFetcher()
+}

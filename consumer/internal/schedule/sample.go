@@ -1,0 +1,85 @@
+package schedule
+
+import (
+	"math/rand/v2"
+
+	"dispatcher/consumer/internal/offsets"
+)
+
+// TakeSample hands out a job that has not failed yet, from anywhere in what was fetched: it
+// shows more of the provider than the next one in turn would. Where there is none, it is
+// [Scheduler.Take].
+func (s *Scheduler) TakeSample() *Delivery {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if parts := s.withFresh(); len(parts) > 0 {
+		p := parts[rand.IntN(len(parts))]
+		d := p.sample()
+		p.src.Lane.enlist(p)
+		p.wakeFetcher()
+		if d != nil && !d.expired() {
+			d.on(enqueue)
+			return s.handOut(d)
+		}
+		if d != nil {
+			p.reject(d, d.expiry())
+		}
+	}
+	for _, l := range s.opts.Lanes {
+		if d := l.popFresh(); d != nil {
+			return s.handOut(d)
+		}
+	}
+	return s.takeBest()
+}
+
+// withFresh are the partitions of topics of jobs that have jobs which are not ready yet.
+func (s *Scheduler) withFresh() (parts []*Partition) {
+	for a := range s.live {
+		for _, p := range a.parts {
+			if p.src.Delay == 0 && !a.draining && (p.freed.head != nil || p.buffer.head != nil) {
+				parts = append(parts, p)
+			}
+		}
+	}
+	return parts
+}
+
+// sample takes a job out of what was fetched, each with the same chance. The jobs before it
+// keep their order, and their keys.
+func (p *Partition) sample() *Delivery {
+	freed := p.freed.len()
+	n := rand.IntN(freed + p.count)
+	for at := freed; at <= n && p.buffer.head != nil; at++ {
+		d, ok := p.admitNext()
+		if !ok {
+			break
+		}
+		if d != nil {
+			p.parked += d.size
+			p.freed.push(d)
+		}
+	}
+	d := p.freed.remove(min(n, p.freed.len()-1))
+	if d != nil {
+		p.parked -= d.size
+	}
+	return d
+}
+
+// popFresh takes the first job that has not failed yet out of those that are ready; nil:
+// there is none.
+func (l *Lane) popFresh() *Delivery {
+	n := 0
+	for d := l.ready.head; d != nil; d = d.next {
+		if !d.failedBefore() && !d.expired() {
+			l.count--
+			return l.ready.remove(n)
+		}
+		n++
+	}
+	return nil
+}
+
+// failedBefore tells whether the job was tried in vain, here or before.
+func (d *Delivery) failedBefore() bool { return d.failed || d.attempts != offsets.Attempts{} }

@@ -1,0 +1,131 @@
+package schedule
+
+import (
+	"log/slog"
+	"time"
+
+	"dispatcher/consumer/internal/offsets"
+)
+
+// A job that waits in memory for its next try has no worker and no place in flight. It
+// holds its key, or in partition order its partition, so that no job behind it overtakes it.
+
+// SleepOptions says how a job waits for its next try.
+type SleepOptions struct {
+	Until     time.Time // when it is handed out again
+	WakeEarly bool      // [Scheduler.Wake] ends the sleep
+	// Failed: the job was tried in vain, so that [Scheduler.TakeSample] passes it over.
+	Failed   bool
+	Attempts offsets.Attempts // what [Delivery.Attempts] says from now on
+	Memo     any              // what [Delivery.Memo] says from now on; the consumer does not look into it
+}
+
+// Sleep gives the job's place up, and has it handed out again later. It does not block. A
+// job that sleeps is open: when its partition is taken away, or the consumer stops, the job
+// is released at once, as by [Delivery.Release].
+func (d *Delivery) Sleep(o SleepOptions) {
+	d.Step("waits for its next call", slog.Time("until", o.Until), slog.Int("calls", o.Attempts.Calls), slog.Int("failures", o.Attempts.Failures))
+	d.part.sched.handBack(d, func(p *Partition) {
+		d.setAttempts(o.Attempts)
+		d.memo, d.failed = o.Memo, o.Failed
+		p.sleepUntil(timer{at: o.Until, part: p, d: d, retry: true, early: o.WakeEarly})
+	})
+}
+
+// Requeue makes the job ready again, ahead of those that were fetched after it: its worker
+// could not call it. It does not block.
+func (d *Delivery) Requeue() {
+	d.Step("requeued, waits for the provider")
+	d.part.sched.handBack(d, func(p *Partition) {
+		d.on(requeue)
+		p.parked += d.size
+		p.freed.pushFront(d)
+		p.src.Lane.enlist(p)
+	})
+}
+
+// handBack takes a job from its worker that is not settled yet, and puts it where it
+// belongs. While the assignment drains, the job is released instead.
+func (s *Scheduler) handBack(d *Delivery, put func(*Partition)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !d.state.mayAnswer() || d.part.asg.draining {
+		s.answer(d, false)
+		return
+	}
+	s.workerLeaves(d)
+	put(d.part)
+	s.fill(d.part.src.Lane)
+}
+
+// sleepUntil keeps a job in memory until its timer ends. Its offset is open.
+func (p *Partition) sleepUntil(t timer) {
+	s, d := p.sched, t.d
+	d.on(sleep)
+	p.parked += d.size
+	p.asleep++
+	s.asleep++
+	s.asleepBytes += d.size
+	if late := d.Job.NotAfter; !late.IsZero() && late.Before(t.at) {
+		t.at = late.Add(time.Millisecond) // it expires meanwhile
+	}
+	s.timers.set(t)
+}
+
+// SleepersFull tells whether as many jobs sleep on this node as may: then no new job is
+// fetched. A job that fails sleeps all the same, or goes to a retry topic.
+func (s *Scheduler) SleepersFull() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sleepersFull()
+}
+
+func (s *Scheduler) sleepersFull() bool {
+	return s.asleep >= s.opts.MaxAsleep || s.asleepBytes >= s.opts.MaxAsleepBytes
+}
+
+// logSleepersFull logs when the bound is reached, and when it is left.
+func (s *Scheduler) logSleepersFull() {
+	s.mu.Lock()
+	now, asleep, bytes := s.sleepersFull(), s.asleep, s.asleepBytes
+	changed := now != s.toldFull
+	s.toldFull = now
+	s.mu.Unlock()
+	switch {
+	case changed && now:
+		s.opts.Log.Warn("as many jobs wait in memory as may, nothing new is fetched", "jobs", asleep, "bytes", bytes, "max_asleep", s.opts.MaxAsleep, "max_asleep_bytes", s.opts.MaxAsleepBytes)
+	case changed:
+		s.opts.Log.Info("fewer jobs wait in memory than may, fetching goes on", "jobs", asleep)
+	}
+}
+
+// wokeUp notes that a job does not sleep any more. If that makes room for others, all
+// partitions go on.
+func (s *Scheduler) wokeUp(d *Delivery) {
+	before := s.sleepersFull()
+	s.asleep--
+	s.asleepBytes -= d.size
+	if !before || s.sleepersFull() {
+		return
+	}
+	notify(s.timers.earlier) // so that the log gets its line
+	for a := range s.live {
+		for _, p := range a.parts {
+			p.src.Lane.enlist(p)
+			p.wakeFetcher()
+		}
+	}
+}
+
+// Wake hands out again, in turn, the jobs whose sleep may end early.
+func (s *Scheduler) Wake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range s.timers.remove(func(t timer) bool { return t.early }) {
+		one.part.wake(one)
+		one.part.src.Lane.enlist(one.part)
+	}
+	for _, l := range s.opts.Lanes {
+		s.fill(l)
+	}
+}

@@ -1,0 +1,104 @@
+package schedule
+
+// state is where a delivery is. The scheduler's lock guards it.
+type state uint8
+
+const (
+	fetched   state = iota // in its partition's buffer
+	waiting                // admitted: behind a job of its key, or in a queue of its partition
+	asleep                 // in memory until a timer ends
+	ready                  // in its lane's queue
+	inFlight               // a worker has it
+	writing                // a worker has decided; settled once a record is written
+	rejected               // goes to the dead letters or to a retry topic, and to no worker
+	timedOut               // likewise, while a worker still has it
+	abandoned              // settled, while a worker still has it
+	settled                // over for this node: its offset is complete, or stays open
+)
+
+// event is what happens to a delivery.
+type event uint8
+
+const (
+	admit    event = iota // the offset tracker takes its offset
+	sleep                 // it has to wait for a time
+	wake                  // that time has come
+	enqueue               // it may go as soon as a worker is free
+	handOut               // a worker takes it
+	requeue               // the worker could not call it
+	claim                 // the worker decides something that has to be written first
+	unclaim               // that can't be written; the worker goes on
+	reject                // no worker is to see it
+	timeOut               // a worker has had it for too long
+	answer                // the worker settles it or lets go of it
+	recorded              // the record of a claim or a rejection has its outcome
+)
+
+// next is the state that follows an event. It returns false for an event that has no
+// effect in a state, such as a worker's second answer.
+func next(s state, e event) (state, bool) {
+	switch e {
+	case admit:
+		return waiting, s == fetched
+	case sleep:
+		return asleep, s == waiting || s == inFlight || s == writing || s == rejected
+	case wake:
+		return waiting, s == asleep
+	case enqueue:
+		return ready, s == waiting
+	case handOut:
+		return inFlight, s == ready
+	case requeue:
+		return waiting, s == inFlight || s == writing
+	case claim:
+		return writing, s == inFlight || s == writing
+	case unclaim:
+		return inFlight, s == writing
+	case reject:
+		return rejected, s == waiting || s == ready
+	case timeOut:
+		return timedOut, s == inFlight
+	case answer:
+		return afterAnswer(s)
+	case recorded:
+		return afterRecord(s)
+	}
+	return s, false
+}
+
+// afterAnswer: an answer that comes after the timeout only frees the worker.
+func afterAnswer(s state) (state, bool) {
+	switch s {
+	case timedOut:
+		return rejected, true
+	case inFlight, writing, abandoned:
+		return settled, true
+	case fetched, waiting, asleep, ready, rejected, settled:
+	}
+	return s, false
+}
+
+func afterRecord(s state) (state, bool) {
+	switch s {
+	case timedOut:
+		return abandoned, true
+	case writing, rejected:
+		return settled, true
+	case fetched, waiting, asleep, ready, inFlight, abandoned, settled:
+	}
+	return s, false
+}
+
+// on moves the delivery on. It returns the state before, and whether the event had an
+// effect. The lock is held.
+func (d *Delivery) on(e event) (before state, ok bool) {
+	before = d.state
+	d.state, ok = next(before, e)
+	if !ok {
+		d.state = before
+	}
+	return before, ok
+}
+
+// mayAnswer tells whether a worker's last word on a delivery in this state settles it.
+func (s state) mayAnswer() bool { return s == inFlight || s == writing }

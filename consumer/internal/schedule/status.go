@@ -1,0 +1,84 @@
+package schedule
+
+import "time"
+
+// LaneStatus is one lane on this node, in order of priority.
+type LaneStatus struct {
+	Lane     string
+	InFlight int   // jobs that a worker has
+	Ready    int   // jobs that only wait for a slot
+	Waiting  int64 // records of its topics that are not complete, less those in flight and asleep
+	Asleep   int   // jobs that wait in memory for their time
+	Delayed  int64 // records of its retry topics that are not complete, less those in flight and asleep
+	// Oldest is how long the oldest job has been waiting or in flight on this node, since
+	// it was written or since it was due; 0: none waits.
+	Oldest time.Duration
+	// Rate is how many jobs a second had their offsets completed, lately.
+	Rate float64
+}
+
+// Drain is the time in seconds until all that waits or is in flight would be settled at the
+// present rate; +Inf where nothing is settled at present.
+func (s LaneStatus) Drain() float64 {
+	left := float64(s.Waiting) + float64(s.InFlight)
+	if left == 0 {
+		return 0
+	}
+	return left / s.Rate
+}
+
+// PartitionStatus is one partition that this node works.
+type PartitionStatus struct {
+	Topic     string
+	Lane      string
+	Partition int
+	Committed int64 // -1: nothing yet
+	Lag       int64 // last stable offset less the committed one
+	Open      int   // offsets fetched and not complete
+}
+
+// Status is a snapshot. working is how many assignments hand out jobs.
+func (s *Scheduler) Status() (lanes []LaneStatus, partitions []PartitionStatus, working int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	at := make(map[*Lane]*LaneStatus, len(s.opts.Lanes))
+	lanes = make([]LaneStatus, len(s.opts.Lanes))
+	for i, l := range s.opts.Lanes {
+		lanes[i] = LaneStatus{Lane: l.name, InFlight: l.inFlight, Ready: l.count, Rate: l.settled.perSecond(now)}
+		at[l] = &lanes[i]
+	}
+	for a := range s.live {
+		if !a.draining {
+			working++
+		}
+		for _, p := range a.parts {
+			at[p.src.Lane].add(p, now)
+			partitions = append(partitions, PartitionStatus{
+				Topic: p.src.Topic, Lane: p.src.Lane.name, Partition: p.id, Committed: p.committed, Lag: p.lag(), Open: p.tracker.Open(),
+			})
+		}
+	}
+	return lanes, partitions, working
+}
+
+// lag counts from the lowest open offset where nothing is committed yet.
+func (p *Partition) lag() int64 {
+	from := p.committed
+	if from < 0 {
+		from = p.tracker.Low()
+	}
+	return max(p.stable-from, 0)
+}
+
+// add counts a partition's offsets that are not complete, as far as is known.
+func (s *LaneStatus) add(p *Partition, now time.Time) {
+	s.Oldest = max(s.Oldest, p.age(now))
+	backlog := int64(p.tracker.Open()) + max(p.stable-p.tracker.End(), 0) - int64(p.taken+p.asleep)
+	s.Asleep += p.asleep
+	if p.src.Delay > 0 {
+		s.Delayed += backlog
+	} else {
+		s.Waiting += backlog
+	}
+}

@@ -1,0 +1,90 @@
+package settle
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"dispatcher/consumer/deadletter"
+	"dispatcher/job"
+)
+
+const namespace = "dispatcher_consumer"
+
+const (
+	reasonRetry    = "retry"
+	reasonSchedule = "schedule"
+)
+
+// metrics are the counters. Every series is there from the start, so that a rate over its
+// first event is not lost.
+type metrics struct {
+	deadLetters *prometheus.CounterVec // by class
+	delayed     *prometheus.CounterVec // by reason
+	errors      prometheus.Counter
+}
+
+func newMetrics() *metrics {
+	var classes []string
+	for _, c := range deadletter.Classes() {
+		classes = append(classes, string(c))
+	}
+	return &metrics{
+		deadLetters: counters("dead_letters_total", "Records written to a dead-letter topic, by class.", "class", classes),
+		delayed:     counters("delayed_total", "Jobs written to a retry topic, by reason.", "reason", []string{reasonRetry, reasonSchedule}),
+		errors: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: namespace, Name: "dead_letter_errors_total", Help: "Records for a dead-letter topic or a retry topic found refused or not acknowledged for half a second, each half second; they are tried again.",
+		}),
+	}
+}
+
+func counters(name, help, label string, values []string) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, []string{label})
+	for _, value := range values {
+		v.WithLabelValues(value)
+	}
+	return v
+}
+
+// count counts a letter that Kafka has.
+func (m *metrics) count(l *letter) {
+	switch {
+	case !l.Delayed():
+		m.deadLetters.WithLabelValues(string(l.Failure.Class)).Inc()
+	case l.Failure.Class == "":
+		m.delayed.WithLabelValues(reasonSchedule).Inc()
+	default:
+		m.delayed.WithLabelValues(reasonRetry).Inc()
+	}
+}
+
+// resultMetrics are there only where results are written.
+type resultMetrics struct {
+	written *prometheus.CounterVec // by result
+	errors  prometheus.Counter
+}
+
+func newResultMetrics() *resultMetrics {
+	return &resultMetrics{
+		written: counters("results_total", "Results written, by what became of the job.", "result",
+			[]string{job.ResultAccepted, job.ResultRejected, job.ResultExpired, job.ResultExhausted, job.ResultUnknown}),
+		errors: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: namespace, Name: "result_errors_total", Help: "Results found refused or not acknowledged for half a second, each half second; they are tried again.",
+		}),
+	}
+}
+
+func (s *Settler) register() error {
+	all := []prometheus.Collector{s.metrics.deadLetters, s.metrics.delayed, s.metrics.errors}
+	if r := s.results; r != nil {
+		all = append(all, r.metrics.written, r.metrics.errors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: namespace, Name: "results_waiting", Help: "Results that are not known to be written, and whose jobs are open.",
+		}, func() float64 { return float64(r.waiting.Load()) }))
+	}
+	for _, c := range all {
+		if err := s.o.Registerer.Register(c); err != nil {
+			return fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package settle
+
+import (
+	"time"
+
+	"dispatcher/consumer/deadletter"
+	"dispatcher/consumer/internal/health"
+	"dispatcher/consumer/internal/produce"
+	"dispatcher/consumer/internal/topicname"
+	"dispatcher/internal/clip"
+	"dispatcher/internal/tally"
+)
+
+// Report tells that Kafka refused a record, or has not taken it in time. Results that can't
+// be written make the node unready after a while; dead letters don't.
+func (s *Settler) Report(r *produce.Request, err error) {
+	topic, partition := r.Record.Topic, int(r.Partition.Load())
+	if of, ok := topicname.ResultsOf(topic); ok && s.results != nil {
+		s.results.metrics.errors.Inc()
+		if s.o.Health.Fails(health.Source{Doing: health.Results, Topic: of, Partition: partition}, err, produce.Patience) {
+			s.o.Log.Error("results could not be written, their jobs stay open, trying again",
+				"topic", topic, "partition", partition, "error", err)
+		}
+		return
+	}
+	s.metrics.errors.Inc()
+	if s.letters.Fails(health.Source{Doing: health.DeadLetters, Topic: topic, Partition: partition}, err, 0) {
+		s.o.Log.Error("a dead letter or a job that is tried again later could not be written, the job stays open, trying again",
+			"topic", topic, "partition", partition, "error", err)
+	}
+}
+
+// logged is what the log shows of a dead letter.
+type logged struct {
+	class       deadletter.Class
+	id, topic   string
+	code, cause string
+}
+
+const (
+	mostClasses = 16          // that the log tells apart
+	logEvery    = time.Second // how often sums that are due are looked for
+)
+
+// log tells of a dead letter: the first of a class at once, then sums.
+func (s *Settler) log(l *letter) {
+	if l.Delayed() {
+		return
+	}
+	j := &l.d.Job
+	id := j.ID
+	if id == "" {
+		id = deadletter.RecordID{Topic: j.Topic, Partition: j.Partition, Offset: j.Offset}.String()
+	}
+	b := logged{class: l.Failure.Class, id: clip.Text(id, deadletter.MaxCodeBytes), topic: s.topic(l), code: l.Failure.Code, cause: clip.Text(l.Failure.Message, deadletter.MaxMessageBytes)}
+	if sum, due := s.sums.Note(time.Now(), string(b.class), b); due {
+		s.logSum(sum)
+	}
+}
+
+// KeepLogging logs sums whose letters have stopped coming, until end is closed.
+func (s *Settler) KeepLogging(end <-chan struct{}) {
+	t := time.NewTicker(logEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-end:
+			return
+		case now := <-t.C:
+			for _, sum := range s.sums.Due(now) {
+				s.logSum(sum)
+			}
+		}
+	}
+}
+
+func (s *Settler) logSum(sum tally.Sum[logged]) {
+	b := sum.Last
+	attrs := []any{"class", b.class, "jobs", sum.Count, "topic", b.topic, "last_id", b.id}
+	if sum.Over > 0 {
+		attrs = append(attrs, "in", sum.Over.Round(time.Second))
+	}
+	if b.code != "" {
+		attrs = append(attrs, "code", b.code)
+	}
+	s.o.Log.Warn("jobs were dead-lettered", append(attrs, "error", b.cause)...)
+}

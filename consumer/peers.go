@@ -1,0 +1,89 @@
+package consumer
+
+import (
+	"context"
+	"fmt"
+
+	"dispatcher/consumer/internal/broker"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// PeerProgress is how far this node's groups have come in the partitions of others.
+type PeerProgress struct {
+	Committed map[TopicPartition]int64 // offsets
+	Lag       int64                    // jobs that are not complete there
+	Others    bool                     // another member, or a partition of one, is there at all
+}
+
+// TopicPartition is a partition of a topic.
+type TopicPartition struct {
+	Topic     string
+	Partition int
+}
+
+// Moved tells whether others have completed jobs since before.
+func (e PeerProgress) Moved(before PeerProgress) bool {
+	for at, offset := range e.Committed {
+		if then, ok := before.Committed[at]; ok && offset > then {
+			return true
+		}
+	}
+	return false
+}
+
+// Idle tells whether there are others, and they have nothing to do.
+func (e PeerProgress) Idle() bool { return e.Others && e.Lag == 0 }
+
+// PeerProgress asks the brokers; up to four requests a group.
+func (c *Consumer) PeerProgress(ctx context.Context) (PeerProgress, error) {
+	mine := c.scheduler.Places()
+	e := PeerProgress{Committed: make(map[TopicPartition]int64)}
+	for _, src := range c.sources {
+		if err := c.addPeers(ctx, src.Topic, mine[src.Topic], &e); err != nil {
+			return PeerProgress{}, fmt.Errorf("topic %s: %w", src.Topic, err)
+		}
+	}
+	return e, nil
+}
+
+// addPeers adds the progress in one topic.
+func (c *Consumer) addPeers(ctx context.Context, topic string, mine map[int]bool, e *PeerProgress) error {
+	group := c.opts.Group + "." + topic
+	layout, err := broker.RequireTopics(ctx, &c.opts.Connection, []string{topic}, []string{topic})
+	if err != nil {
+		return err
+	}
+	var theirs []int
+	for _, p := range layout[topic].Partitions {
+		if !mine[p.ID] {
+			theirs = append(theirs, p.ID)
+		}
+	}
+	if len(theirs) == 0 {
+		members, err := c.client.Members(ctx, group)
+		e.Others = e.Others || len(members) > 1
+		return err
+	}
+	e.Others = true
+	committed, err := c.client.CommittedIn(ctx, group, topic)
+	if err != nil {
+		return err
+	}
+	logs, err := broker.ListEnds(ctx, c.client, topic, theirs, kafka.ReadCommitted)
+	if err != nil {
+		return err
+	}
+	for _, l := range logs {
+		if l.Error != nil {
+			continue // it has no leader, so nobody completes anything there
+		}
+		offset, ok := committed[l.Partition]
+		if !ok {
+			offset = l.FirstOffset
+		}
+		e.Committed[TopicPartition{topic, l.Partition}] = offset
+		e.Lag += max(l.LastOffset-offset, 0)
+	}
+	return nil
+}
