@@ -11,6 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"dispatcher/internal/fault"
 )
 
 const (
@@ -22,16 +24,30 @@ const (
 	stopTimeout    = time.Second
 )
 
-// Options says what is served, and where.
-type Options struct {
+// Config is the section admin of the configuration.
+type Config struct {
 	// Listen is host:port; port 0 picks a free one. Empty: nothing is served.
-	Listen string
+	Listen string `yaml:"listen"`
+}
+
+// Validate returns the fault of the settings.
+func (c Config) Validate() error {
+	var l fault.List
+	if c.Listen != "" {
+		l.Address("listen", c.Listen, 0)
+	}
+	return l.Err()
+}
+
+// Options for [New].
+type Options struct {
+	Config
+
 	// Checks say whether the node is ready. It is if none of them fails.
 	Checks []Check
 	// Gatherer yields the metrics. Nil: there are none.
 	Gatherer prometheus.Gatherer
-	// Logger is told where the server listens. Nil: nobody is.
-	Logger *slog.Logger
+	Logger   *slog.Logger // nil: nothing is logged
 }
 
 // Server answers questions about the node.

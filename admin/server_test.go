@@ -73,8 +73,8 @@ func TestAnswers(t *testing.T) {
 	well := admin.Check{Name: "kafka", Check: func(context.Context) (string, error) { return "two of four partitions", nil }}
 	ill := admin.Check{Name: "redis", Check: func(context.Context) (string, error) { return "", errors.New("connection refused") }}
 
-	base, _ := serve(t, admin.Options{Listen: "127.0.0.1:0", Checks: []admin.Check{well}, Gatherer: registry})
-	sick, _ := serve(t, admin.Options{Listen: "127.0.0.1:0", Checks: []admin.Check{well, ill}})
+	base, _ := serve(t, admin.Options{Config: admin.Config{Listen: "127.0.0.1:0"}, Checks: []admin.Check{well}, Gatherer: registry})
+	sick, _ := serve(t, admin.Options{Config: admin.Config{Listen: "127.0.0.1:0"}, Checks: []admin.Check{well, ill}})
 	for _, row := range []struct {
 		method, url string
 		status      int
@@ -121,7 +121,7 @@ func TestLogSaysWhereItListens(t *testing.T) {
 		warned bool
 	}{{"127.0.0.1:0", false}, {"0.0.0.0:0", true}} {
 		var log bytes.Buffer
-		base, stop := serve(t, admin.Options{Listen: row.listen, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		base, stop := serve(t, admin.Options{Config: admin.Config{Listen: row.listen}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		_, port, err := net.SplitHostPort(strings.TrimPrefix(base, "http://"))
 		if err != nil || port == "0" {
 			t.Fatalf("got %s, want the port that was picked", base)
@@ -151,8 +151,8 @@ func TestNoAddressServesNothing(t *testing.T) {
 
 func TestATakenPortIsAnError(t *testing.T) {
 	t.Parallel()
-	base, _ := serve(t, admin.Options{Listen: "127.0.0.1:0"})
-	if _, err := admin.New(admin.Options{Listen: strings.TrimPrefix(base, "http://")}); err == nil || !strings.Contains(err.Error(), "admin.listen") {
+	base, _ := serve(t, admin.Options{Config: admin.Config{Listen: "127.0.0.1:0"}})
+	if _, err := admin.New(admin.Options{Config: admin.Config{Listen: strings.TrimPrefix(base, "http://")}}); err == nil || !strings.Contains(err.Error(), "admin.listen") {
 		t.Errorf("got %v, want an error that names admin.listen", err)
 	}
 }
@@ -161,7 +161,7 @@ func TestATakenPortIsAnError(t *testing.T) {
 // still writing. So the bytes are written here.
 func TestOversizedHeadersAreRefused(t *testing.T) {
 	t.Parallel()
-	base, _ := serve(t, admin.Options{Listen: "127.0.0.1:0"})
+	base, _ := serve(t, admin.Options{Config: admin.Config{Listen: "127.0.0.1:0"}})
 	for size, want := range map[int]int{8 << 10: http.StatusOK, 24 << 10: http.StatusRequestHeaderFieldsTooLarge} {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(base, "http://"))
 		if err != nil {

@@ -2,27 +2,28 @@ package configs
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"dispatcher/internal/fault"
+	"dispatcher/sender"
 )
 
-// checker holds a YAML tree against the schema. YAML guesses types (cap: 1.5,
-// timeout: 5, password: 0123); a guess that isn't the field's type is refused
-// here rather than bent into shape, since 5 would become 5 ns and 0123 83.
+// checker compares a YAML tree with the types of [Config]. YAML guesses types
+// (cap: 1.5, timeout: 5, password: 0123). Where the guess differs from the field's
+// type, the value is refused and not converted: 5 would become 5 ns, and 0123 83.
 type checker struct{ faults []error }
 
-func (c *checker) fault(path, format string, args ...any) {
-	c.faults = append(c.faults, misreadAt(path, fmt.Errorf(format, args...)))
-}
-
-// section returns what the tree holds for the fields, under lower-case keys.
-func (c *checker) section(prefix string, fields []field, tree map[string]any) map[string]any {
+// section returns the part of a tree that fits the section's type.
+func (c *checker) section(prefix string, t reflect.Type, tree map[string]any) map[string]any {
+	fields := fieldsOf(t)
 	clean := make(map[string]any, len(tree))
-	for _, key := range sortedKeys(tree) {
+	for _, key := range slices.Sorted(maps.Keys(tree)) {
 		f, ok := find(fields, key)
 		if !ok {
 			c.unknown(prefix, key, fields)
@@ -45,71 +46,58 @@ func (c *checker) unknown(prefix, key string, fields []field) {
 	for _, f := range fields {
 		known = append(known, prefix+f.name)
 	}
-	fault := unknown("unknown key "+show(prefix+key), prefix+key, known)
+	err := unknown("unknown key "+show(prefix+key), prefix+key, known)
 	meant := nearest(prefix+key, known)
 	if f, ok := find(fields, strings.TrimPrefix(meant, prefix)); ok && !f.isSection() && !f.isSections() {
-		fault = misreadAt(meant, fault)
+		err = misreadAt(meant, err)
 	}
-	c.faults = append(c.faults, fault)
+	c.faults = append(c.faults, err)
 }
 
-// value returns what is to stand for the field, or nil after a fault.
+// value returns the field's value, or nil after a fault.
 func (c *checker) value(path string, f field, raw any) any {
-	switch {
-	case f.isSection():
-		if tree, ok := raw.(map[string]any); ok {
-			return c.section(path+".", f.sub, tree)
-		}
-		c.wrong(path, f, raw, "a section with keys of its own")
-	case f.isSections():
-		return c.sections(path, f, raw)
-	case f.isResults():
-		return c.results(path, f, raw)
-	case f.isHeaders():
-		return c.headers(path, f, raw)
-	case f.typ.Kind() == reflect.Slice:
-		return c.list(path, f, raw)
-	default:
-		return c.scalar(path, f, raw)
-	}
-	return nil
-}
-
-func (c *checker) scalar(path string, f field, raw any) any {
-	text, isText := raw.(string)
-	switch {
-	case f.typ == reflect.TypeFor[time.Duration]():
-		if isText {
-			if _, err := time.ParseDuration(text); err == nil {
-				return text
+	if f.typ == reflect.TypeFor[time.Duration]() {
+		if text, ok := raw.(string); ok {
+			if d, err := time.ParseDuration(text); err == nil {
+				return d
 			}
 		}
-		c.wrong(path, f, raw, "a duration with a unit, such as 200ms")
-	case f.typ.Kind() == reflect.String:
-		if isText {
+		return c.wrong(path, f, raw, "a duration with a unit, such as 200ms")
+	}
+	switch f.typ.Kind() { //nolint:exhaustive // no setting has another kind
+	case reflect.Struct:
+		if tree, ok := raw.(map[string]any); ok {
+			return c.section(path+".", f.typ, tree)
+		}
+		return c.wrong(path, f, raw, "a section with keys of its own")
+	case reflect.Slice:
+		return c.list(path, f, raw)
+	case reflect.Map:
+		return c.mapping(path, f, raw)
+	case reflect.String:
+		if text, ok := raw.(string); ok {
 			return text
 		}
-		c.wrong(path, f, raw, "text; put it in quotes")
-	case f.typ.Kind() == reflect.Bool:
+		return c.wrong(path, f, raw, "text; put it in quotes")
+	case reflect.Bool:
 		if b, ok := raw.(bool); ok {
 			return b
 		}
-		c.wrong(path, f, raw, "true or false")
-	case f.typ.Kind() == reflect.Float64:
+		return c.wrong(path, f, raw, "true or false")
+	case reflect.Float64:
 		if n, ok := raw.(float64); ok {
 			return n
 		}
 		if n, ok := whole(raw); ok {
 			return float64(n)
 		}
-		c.wrong(path, f, raw, "a number")
+		return c.wrong(path, f, raw, "a number")
 	default:
 		if n, ok := whole(raw); ok {
 			return n
 		}
-		c.wrong(path, f, raw, "a whole number")
+		return c.wrong(path, f, raw, "a whole number")
 	}
-	return nil
 }
 
 func whole(raw any) (int64, bool) {
@@ -124,128 +112,96 @@ func whole(raw any) (int64, bool) {
 	return 0, false
 }
 
+// list keeps the places of the entries: one that can't be read is empty.
 func (c *checker) list(path string, f field, raw any) any {
-	elements, ok := raw.([]any)
+	entries, ok := raw.([]any)
 	if !ok {
-		c.wrong(path, f, raw, "a list")
-		return nil
+		return c.wrong(path, f, raw, "a list")
 	}
-	list := make([]string, 0, len(elements))
-	for i, element := range elements {
-		text, ok := element.(string)
-		if !ok {
-			c.wrong(path+"."+strconv.Itoa(i), f, element, "text; put it in quotes")
-			continue
+	entry := field{typ: f.typ.Elem(), secret: f.secret}
+	list := make([]any, len(entries))
+	for i := range entries {
+		list[i] = c.value(path+"."+strconv.Itoa(i), entry, entries[i])
+		switch {
+		case list[i] != nil:
+		case entry.isSection():
+			list[i] = map[string]any{}
+		default:
+			list[i] = reflect.Zero(entry.typ).Interface()
 		}
-		list = append(list, text)
 	}
 	return list
 }
 
-func (c *checker) sections(path string, f field, raw any) any {
-	elements, ok := raw.([]any)
-	if !ok {
-		c.wrong(path, f, raw, "a list")
-		return nil
+// mapping reads headers and results. A status may be a number: nobody puts one
+// into quotes.
+func (c *checker) mapping(path string, f field, raw any) any {
+	results := f.typ == reflect.TypeFor[sender.Results]()
+	tree, ok := textKeys(raw)
+	switch {
+	case !ok && results:
+		return c.wrong(path, f, raw, "a mapping of statuses to results")
+	case !ok:
+		return c.wrong(path, f, raw, "a mapping of names to text")
 	}
-	list := make([]any, 0, len(elements))
-	for i, element := range elements {
-		at := path + "." + strconv.Itoa(i)
-		tree, ok := element.(map[string]any)
-		if !ok {
-			c.wrong(at, f, element, "a section with keys of its own")
-			continue
-		}
-		list = append(list, c.section(at+".", f.sub, tree))
-	}
-	return list
-}
-
-// results takes 404 as a number too: nobody puts a status into quotes.
-func (c *checker) results(path string, f field, raw any) any {
-	results := make(map[string]any)
-	take := func(status, name any) {
-		key := fmt.Sprint(status)
-		at := path + "." + key
-		text, ok := name.(string)
-		if !ok {
-			c.wrong(at, field{}, name, "the name of a result")
-			return
-		}
-		results[key] = text
-	}
-	switch tree := raw.(type) {
-	case map[string]any:
-		for _, status := range sortedKeys(tree) {
-			take(status, tree[status])
-		}
-	case map[any]any:
-		for status, name := range tree {
-			take(status, name)
-		}
-	default:
-		c.wrong(path, f, raw, "a mapping of statuses to results")
-		return nil
-	}
-	return results
-}
-
-func (c *checker) headers(path string, f field, raw any) any {
-	tree, ok := raw.(map[string]any)
-	if !ok {
-		c.wrong(path, f, raw, "a mapping of names to text")
-		return nil
-	}
-	headers := make(map[string]any, len(tree))
-	for _, name := range sortedKeys(tree) {
+	clean := make(map[string]any, len(tree))
+	for _, name := range slices.Sorted(maps.Keys(tree)) {
 		at := path + "." + name
 		text, ok := tree[name].(string)
-		if !ok {
-			c.wrong(at, field{secret: true}, tree[name], "text; put it in quotes")
-			continue
-		}
 		lower := strings.ToLower(name)
-		if _, twice := headers[lower]; twice {
-			c.fault(at, "%s: stated twice; names are case-insensitive", at)
+		_, twice := clean[lower]
+		switch {
+		case !ok && results:
+			c.wrong(at, field{}, tree[name], "the name of a result")
+		case !ok:
+			c.wrong(at, field{secret: true}, tree[name], "text; put it in quotes")
+		case results:
+			clean[name] = text
+		case !sender.IsHeaderName(lower):
+			c.faults = append(c.faults, misreadAt(at, fmt.Errorf("%s: is no name of a header", show(at))))
+		case twice:
+			c.faults = append(c.faults, misreadAt(at, fmt.Errorf("%s: stated twice; names are case-insensitive", at)))
+		default:
+			clean[lower] = text
 		}
-		if !isToken(lower) {
-			c.fault(at, "%s: is no name of a header", show(at))
-			continue
-		}
-		headers[lower] = text
 	}
-	return headers
+	return clean
 }
 
-// wrong names the field and, where it is a plain value and no secret, the value.
-func (c *checker) wrong(path string, f field, raw any, want string) {
-	shown := "is something else"
+// textKeys is a mapping with its keys as text.
+func textKeys(raw any) (map[string]any, bool) {
+	switch tree := raw.(type) {
+	case map[string]any:
+		return tree, true
+	case map[any]any:
+		texts := make(map[string]any, len(tree))
+		for key, value := range tree {
+			texts[fmt.Sprint(key)] = value
+		}
+		return texts, true
+	}
+	return nil, false
+}
+
+// wrong records a value of another type than the field's. A secret is not shown.
+// It returns nil.
+func (c *checker) wrong(path string, f field, raw any, want string) any {
+	value := raw
 	switch v := raw.(type) {
 	case nil:
-		shown = "is empty"
+		value = fault.Phrase("is empty")
 	case map[string]any, map[any]any:
-		shown = "is a mapping"
+		value = fault.Phrase("is a mapping")
 	case []any:
-		shown = "is a list"
+		value = fault.Phrase("is a list")
 	case string:
-		shown = show(v)
 		if mayHoldSecret(v) {
-			shown = redacted
+			value = fault.Phrase(redacted)
 		}
-	case int, int64, uint64, float64, bool:
-		shown = fmt.Sprint(v)
 	}
 	if f.secret {
-		shown = redacted
+		value = fault.Phrase(redacted)
 	}
-	c.fault(path, "%s: %s: must be %s", path, shown, want)
-}
-
-func sortedKeys(tree map[string]any) []string {
-	keys := make([]string, 0, len(tree))
-	for key := range tree {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
+	c.faults = append(c.faults, misreadAt(path, fault.New(path, value, "must be "+want)))
+	return nil
 }

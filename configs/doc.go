@@ -1,34 +1,36 @@
-// Package configs holds what can be set, what it is when nobody sets it, and
-// how it is read.
+// Package configs reads the settings: the defaults, a file, the environment and the
+// command line.
 //
-// default.yaml, which is built in, is the only place a default is written down.
-// Over it go, in this order, the file the user names, DISPATCHER_ variables of
-// the environment and --set path=value; the last one that speaks wins. [Load]
-// returns the result, and [Config.Validate] says everything that is wrong with
-// its values. [Check] does both, and says all of it at once.
+// default.yaml, which is built in, is the only place where a default is written
+// down. Over it go, in this order, the user's file, DISPATCHER_ variables of the
+// environment and --set path=value; the last source that names a key wins. [Load]
+// returns the result, [Config.Validate] returns everything that is wrong with its
+// values, and [Check] does both.
+//
+// The package that uses a section declares its keys and checks their values
+// (consumer.Config, sender.Config, dedup.Config, admin.Config, tlsfiles.Settings).
+// This package checks only what concerns two sections.
 //
 // It does not connect to anything, and it does not hold the limit that is in
 // force: that lives in Redis, and the file only seeds it.
 //
 // # How it works
 //
-// The struct [Config] is read by reflection into a list of keys. Each source is
-// checked against that list before it is merged, so that an unknown key, or a
-// number where text is wanted, is an error that names the key and the source:
-// a misspelt setting must not be a setting silently left at its default. viper
-// merges the sources and fills the struct.
+// The yaml tags of [Config] are the list of keys. Each source is compared with it
+// before the sources are merged. So an unknown key, or a number where text is
+// wanted, is an error that names the key and the source, and a misspelt setting is
+// never left at its default silently. viper merges the sources and fills the struct.
 //
 // # Secrets
 //
-// Text may hold ${env:NAME} and ${file:/path}. Load replaces them and keeps in
-// mind what was written, so that [Config.Redacted] and all errors show the
-// reference and never what it stands for. A secret written out in the file is
-// shown as [redacted].
+// Text may hold ${env:NAME} and ${file:/path}. Load replaces these references and
+// remembers them. [Config.Redacted] and all errors show the reference and never its
+// value. A secret that is written out in the file is shown as [redacted].
 //
 // # Goroutines and failure
 //
-// There are no goroutines. Load fails on what it can't read or doesn't know;
-// it does not check whether the values make sense together. Validate does. Check
-// goes on past what it can't read, with the value that the setting has without it,
-// and says nothing of that value.
+// There are no goroutines. Load fails on everything it can't read or doesn't know;
+// it does not check whether the values make sense together. Check continues past a
+// value that it can't read. It keeps the value of the earlier source, and reports
+// nothing more about that setting.
 package configs

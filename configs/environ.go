@@ -2,11 +2,14 @@ package configs
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"dispatcher/sender"
 )
 
 const (
@@ -15,15 +18,15 @@ const (
 	resultsEnv = envPrefix + "SENDER_HTTP_RESULTS_"
 )
 
-// foreign says that a DISPATCHER_ variable is the program's own, but not a setting.
+// foreign tells the DISPATCHER_ variables that are no settings.
 func foreign(name string) bool {
 	return name == "DISPATCHER_CONFIG" || name == "DISPATCHER_REQUIRE_DOCKER" ||
 		strings.HasPrefix(name, "DISPATCHER_TEST_")
 }
 
-// serviceLink is how the variables end that Kubernetes puts into every pod for
-// each Service of its namespace. Those of dispatcher, and of dispatcher-redis,
-// begin as ours do; what is no setting and ends so must not keep a pod down.
+// serviceLink matches the ends of the variables that Kubernetes puts into every pod
+// for each Service of its namespace. Those of the Services dispatcher and
+// dispatcher-redis begin as ours do, and must not keep a pod from starting.
 var serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
 // environment makes a map of NAME=value entries; the last of a name wins.
@@ -40,7 +43,7 @@ func environment(environ func() []string) map[string]string {
 	return env
 }
 
-// envName is the variable that stands for a path: kafka.tls.ca_file is
+// envName is the variable of a path: kafka.tls.ca_file has
 // DISPATCHER_KAFKA_TLS_CA_FILE.
 func envName(path string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
@@ -50,7 +53,7 @@ func envName(path string) string {
 // setting. Each fault is handed to fault.
 func envOverrides(env map[string]string, fault func(error)) []override {
 	known := map[string]string{} // variable → path
-	for _, path := range paths(schema(), "") {
+	for _, path := range paths() {
 		known[envName(path)] = path
 	}
 	names := make([]string, 0, len(env))
@@ -79,8 +82,8 @@ func envOverrides(env map[string]string, fault func(error)) []override {
 	return overrides
 }
 
-// compareNames has the places in a list in their order: each is made when the one
-// before it is there.
+// compareNames sorts the places in a list by number: an entry is created only after
+// the one before it.
 func compareNames(a, b string) int {
 	return slices.CompareFunc(strings.Split(a, "_"), strings.Split(b, "_"), compareSteps)
 }
@@ -94,8 +97,8 @@ func compareSteps(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// envPath finds the path a variable stands for. Which underscore is a step and
-// which part of a name can only be told from the list of known ones.
+// envPath finds the path of a variable. Only the list of known variables tells an
+// underscore that is a step from one in a name.
 func envPath(name string, known map[string]string) (string, bool) {
 	if header, ok := strings.CutPrefix(name, headersEnv); ok && header != "" {
 		return "sender.http.headers." + strings.ToLower(strings.ReplaceAll(header, "_", "-")), true
@@ -150,13 +153,14 @@ func newOverride(from, path, text string) (override, error) {
 		return override{}, fmt.Errorf("%s: %w", from, err)
 	}
 	if name, ok := strings.CutPrefix(path, "sender.http.headers."); ok {
-		if !isToken(name) {
+		if !sender.IsHeaderName(name) {
 			return override{}, fmt.Errorf("%s: %s is no name of a header", from, show(name))
 		}
 		steps = append(steps[:3:3], strings.ToLower(name))
 	}
-	value, err := f.parse(path, text)
-	if err != nil {
+	var c checker
+	value := c.value(path, f, f.fromText(text))
+	if err := errors.Join(c.faults...); err != nil {
 		return override{}, fmt.Errorf("%s: %w", from, err)
 	}
 	return override{from: from, path: steps, value: value}, nil

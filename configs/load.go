@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -31,26 +32,26 @@ const (
 	topicsKey = "kafka.topics"
 )
 
-// Source says where settings come from, besides the defaults.
+// Source is where settings come from, besides the defaults.
 type Source struct {
 	// File is the path of a YAML file; empty: there is none.
 	File string
-	// Set are settings as path=value. They win over all else.
+	// Set are settings as path=value. They win over all other sources.
 	Set []string
-	// Environ returns the environment as NAME=value, as os.Environ does. It
-	// also answers ${env:NAME}. Nil: the environment is empty.
+	// Environ returns the environment as NAME=value, as os.Environ does. References
+	// ${env:NAME} are looked up in it, too. Nil: the environment is empty.
 	Environ func() []string
-	// CallsNobody: the provider is not going to be called, so the headers of its
-	// calls are left out, and the secrets that they refer to need not be there.
+	// CallsNobody leaves out the headers of the calls, since the provider will not be
+	// called. So the secrets that the headers refer to may be missing.
 	CallsNobody bool
-	// OnlyShown: the settings are going to be shown and no more, so references need
-	// not lead anywhere. They are shown as they were written.
+	// OnlyShown is for settings that will only be shown. References may lead nowhere,
+	// and are shown as they were written.
 	OnlyShown bool
 }
 
-// Load reads the settings. Its error joins all that is wrong with the sources:
-// what can't be read, unknown keys, values of the wrong type, references that
-// lead nowhere. Whether the values make sense is for [Config.Validate] to say.
+// Load reads the settings. Its error joins everything that is wrong with the sources:
+// unreadable files, unknown keys, values of the wrong type, references that lead
+// nowhere. [Config.Validate] checks whether the values make sense.
 func Load(src Source) (Config, error) {
 	r := read(src)
 	if len(r.faults) > 0 {
@@ -71,7 +72,7 @@ func read(src Source) *reading {
 	return readOver(file, src)
 }
 
-// readOver is read with the file's bytes at hand.
+// readOver is read with the content of the file.
 func readOver(file []byte, src Source) *reading {
 	r := &reading{}
 	tree, faults, err := parseYAML(file)
@@ -135,12 +136,12 @@ type lists map[string][]any
 func (r *reading) decode(v *viper.Viper, env map[string]string, src Source) {
 	c := &r.config
 	err := v.UnmarshalExact(c, func(dc *mapstructure.DecoderConfig) {
-		dc.TagName = "yaml"
+		dc.TagName, dc.SquashTagOption = "yaml", "inline"
 		dc.WeaklyTypedInput = false
 	})
 	if err != nil {
-		// The sources were checked one by one: this is a fault of the program,
-		// and the decoder's own words may hold a secret.
+		// The sources were checked one by one, so this is a fault of the program. The
+		// decoder's own message may hold a secret.
 		*r = *unreadable(errors.New("config: the checked settings do not fit their struct"))
 		return
 	}
@@ -150,9 +151,8 @@ func (r *reading) decode(v *viper.Viper, env map[string]string, src Source) {
 	c.resolve(env, src.OnlyShown, r.fault)
 }
 
-// parseYAML reads one document and returns only what the schema allows, with
-// the types it allows, and a fault of each thing that it had to leave out. A key
-// without a value counts as left out.
+// parseYAML reads one document. It returns the keys and values that fit [Config], and
+// a fault for each other one. A key without a value counts as left out.
 func parseYAML(text []byte) (tree map[string]any, faults []error, err error) {
 	dec := yaml.NewDecoder(strings.NewReader(string(text)))
 	var doc any
@@ -173,12 +173,12 @@ func parseYAML(text []byte) (tree map[string]any, faults []error, err error) {
 		return nil, nil, errors.New("is no mapping of keys to values")
 	}
 	var c checker
-	tree = c.section("", schema(), mapping)
+	tree = c.section("", reflect.TypeFor[Config](), mapping)
 	return tree, c.faults, nil
 }
 
-// plain is what the parser says of a text, on one line and without the words of
-// the text that it quotes: an alias may be a password that lacks its quotes.
+// plain is the parser's message on one line. It leaves out the name of an unknown
+// alias, which may be a password that lacks its quotes.
 func plain(err error) string {
 	text := strings.ReplaceAll(err.Error(), "\n  ", " ")
 	if strings.Contains(text, "unknown anchor") {
@@ -187,8 +187,8 @@ func plain(err error) string {
 	return text
 }
 
-// fillLimits gives each limit the defaults of what it left out. Only the name,
-// the cap and the window have none: they are the contract.
+// fillLimits gives each limit the defaults of the keys that it leaves out. The name,
+// the cap and the window have no default: they are the contract.
 func fillLimits(stated, base any) []any {
 	var filled []any
 	list, _ := stated.([]any)
@@ -209,7 +209,7 @@ func fillLimits(stated, base any) []any {
 
 // override is one setting from the environment or the command line.
 type override struct {
-	from  string // what the user wrote, for errors
+	from  string // its source, for errors
 	path  []string
 	value any
 }
@@ -225,8 +225,8 @@ func (o override) apply(v *viper.Viper, entries lists) error {
 	return nil
 }
 
-// applyTo sets a field of a list's entry. There are lanes by being set; a limit
-// has to be stated.
+// applyTo sets a field of a list's entry. Setting the next lane creates it; a limit
+// must be in the file.
 func (o override) applyTo(entries lists, key, index, field string) error {
 	list := entries[key]
 	i, err := strconv.Atoi(index)
@@ -244,8 +244,8 @@ func (o override) applyTo(entries lists, key, index, field string) error {
 	return nil
 }
 
-// readFile reads a file that is a plain file and no larger than a config is:
-// a pipe or a device could keep the start waiting for ever.
+// readFile reads a regular file of bounded size: a pipe or a device could block the
+// start for ever.
 func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"dispatcher/configs"
+	"dispatcher/consumer"
+	"dispatcher/sender"
 )
 
 func environ(entries ...string) func() []string { return func() []string { return entries } }
@@ -49,7 +51,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	if diff := cmp.Diff(want, c.Limits); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
 	}
-	if c.Kafka.Workers != 256 || c.Kafka.Drain != 7*time.Second || !c.Kafka.CreateTopics || c.Admin.Listen != "127.0.0.1:8080" {
+	if c.Kafka.MaxInFlight != 256 || c.Kafka.Drain != 7*time.Second || !c.Kafka.CreateTopics || c.Admin.Listen != "127.0.0.1:8080" {
 		t.Errorf("got %+v and %+v", c.Kafka, c.Admin)
 	}
 }
@@ -76,7 +78,7 @@ func TestLaterSourcesWin(t *testing.T) {
 	file := write(t, "kafka: {workers: 2, group: from-file, topics: [a]}\nnode: from-file\n")
 	env := environ("DISPATCHER_KAFKA_WORKERS=3", "DISPATCHER_KAFKA_GROUP=from-env", "PATH=/bin")
 	c := load(t, configs.Source{File: file, Environ: env, Set: []string{"kafka.workers=4", "kafka.workers=5"}})
-	if c.Kafka.Workers != 5 || c.Kafka.Group != "from-env" || c.Node != "from-file" || c.Kafka.Session != 10*time.Second {
+	if c.Kafka.MaxInFlight != 5 || c.Kafka.Group != "from-env" || c.Node != "from-file" || c.Kafka.Session != 10*time.Second {
 		t.Errorf("got %+v, node %q", c.Kafka, c.Node)
 	}
 }
@@ -118,7 +120,7 @@ func TestLanesReplaceTheDefaultTopic(t *testing.T) {
 	t.Parallel()
 	file := write(t, "kafka:\n  lanes:\n    - {name: otp, topics: [codes]}\n    - {name: bulk, topics: [news], min_share: 0.1}\n")
 	c := load(t, configs.Source{File: file, Set: []string{"kafka.lanes.1.min_share=0.2", "kafka.lanes.2.name=rest", "kafka.lanes.2.topics=x,y"}})
-	want := []configs.Lane{
+	want := []consumer.Lane{
 		{Name: "otp", Topics: []string{"codes"}}, {Name: "bulk", Topics: []string{"news"}, MinShare: 0.2}, {Name: "rest", Topics: []string{"x", "y"}},
 	}
 	if diff := cmp.Diff(want, c.Kafka.Lanes); diff != "" || len(c.Kafka.Topics) != 0 || c.Validate() != nil {
@@ -214,7 +216,7 @@ func TestResultsOfStatuses(t *testing.T) {
 			return []string{"DISPATCHER_SENDER_HTTP_RESULTS_403=rejected", "DISPATCHER_SENDER_HTTP_RESULTS_300_399=rejected"}
 		},
 	})
-	want := configs.Results{"404": "unknown", "500-599": "unavailable", "410": "accepted", "403": "rejected", "300-399": "rejected"}
+	want := sender.Results{"404": "unknown", "500-599": "unavailable", "410": "accepted", "403": "rejected", "300-399": "rejected"}
 	if diff := cmp.Diff(want, c.Sender.HTTP.Results); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
 	}

@@ -2,21 +2,21 @@ package configs
 
 import (
 	"errors"
+	"slices"
 	"strings"
 )
 
-// reading is what the sources hold, as far as it can be read. What can't be read
-// is a fault, and the setting keeps the value that it has without it.
+// reading is the config as far as the sources can be read. A value that can't be
+// read is a fault, and its setting keeps the value of the earlier source.
 type reading struct {
-	config Config
-	faults []error
-	// nothing: the config is empty, for a source can't be read at all.
-	nothing bool
+	config  Config
+	faults  []error
+	nothing bool // a source can't be read at all, so the config is empty
 }
 
 func unreadable(why error) *reading { return &reading{faults: []error{why}, nothing: true} }
 
-// fault records what can't be read; nil is no fault.
+// fault records a fault; nil is none.
 func (r *reading) fault(err error) {
 	if err != nil {
 		r.faults = append(r.faults, err)
@@ -34,7 +34,7 @@ func (r *reading) unread() []string {
 	return paths
 }
 
-// misread is a fault of the setting at a path, which keeps another value.
+// misread is the fault of a setting that can't be read.
 type misread struct {
 	path string
 	err  error
@@ -50,11 +50,11 @@ func misreadAt(path string, err error) error {
 func (m *misread) Error() string { return m.err.Error() }
 func (m *misread) Unwrap() error { return m.err }
 
-// Check is [Load] and [Config.Validate] in one: its error joins all that is wrong
-// with the settings. A value that can't be read is named once: what Validate says
-// of the value in its place is left out. If the values are sound, node says what
-// the parts of a node refuse beyond that; nil: it is not asked. If they are not,
-// the files that the settings name are read all the same.
+// Check is [Load] and [Config.Validate] in one: its error joins everything that is
+// wrong with the settings. A value that can't be read is named once: the faults that
+// Validate finds in the value in its place are left out. If the values are sound,
+// node returns what the parts of a node refuse beyond that; it may be nil. If they
+// are not, the files that the settings name are read all the same.
 func Check(src Source, node func(Config) error) (Config, error) {
 	r := read(src)
 	if r.nothing {
@@ -72,7 +72,9 @@ func Check(src Source, node func(Config) error) (Config, error) {
 	return r.config, errors.Join(all...)
 }
 
-// related tells whether one path is the other one, or leads to it.
-func related(a, b string) bool {
-	return a == b || strings.HasPrefix(a, b+".") || strings.HasPrefix(b, a+".")
+// concerns tells whether a path is one of those, leads to one or lies below one.
+func concerns(path string, those []string) bool {
+	return slices.ContainsFunc(those, func(other string) bool {
+		return path == other || strings.HasPrefix(path, other+".") || strings.HasPrefix(other, path+".")
+	})
 }

@@ -8,39 +8,27 @@ import (
 	"time"
 )
 
-// field is one key: where it is, and what may stand there.
+// field is one key of a section.
 type field struct {
 	name   string
+	index  []int // of the struct's field
 	typ    reflect.Type
 	secret bool
-	sub    []field // the keys of a section, or of each section of a list
 }
 
-// schema lists the keys of Config in the order of its fields.
-func schema() []field { return fieldsOf(reflect.TypeFor[Config]()) }
-
+// fieldsOf lists the keys of a section in the order of its struct.
 func fieldsOf(t reflect.Type) []field {
 	var fields []field
-	for sf := range t.Fields() {
-		name := sf.Tag.Get("yaml")
-		if name == "" {
-			continue
+	for _, sf := range reflect.VisibleFields(t) {
+		if name := sf.Tag.Get("yaml"); name != "" && name != "-" && !sf.Anonymous {
+			fields = append(fields, field{name: name, index: sf.Index, typ: sf.Type, secret: sf.Tag.Get("secret") == "true"})
 		}
-		f := field{name: name, typ: sf.Type, secret: sf.Tag.Get("secret") == "true"}
-		switch {
-		case sf.Type.Kind() == reflect.Struct:
-			f.sub = fieldsOf(sf.Type)
-		case f.isSections():
-			f.sub = fieldsOf(sf.Type.Elem())
-		}
-		fields = append(fields, f)
 	}
 	return fields
 }
 
 func (f field) isSection() bool { return f.typ.Kind() == reflect.Struct }
-func (f field) isHeaders() bool { return f.typ.Kind() == reflect.Map }
-func (f field) isResults() bool { return f.typ == reflect.TypeFor[Results]() }
+func (f field) isMapping() bool { return f.typ.Kind() == reflect.Map }
 func (f field) isSections() bool {
 	return f.typ.Kind() == reflect.Slice && f.typ.Elem().Kind() == reflect.Struct
 }
@@ -54,48 +42,50 @@ func find(fields []field, name string) (field, bool) {
 	return field{}, false
 }
 
-// lookup follows a path to the one value it names. A step into a list is its
-// index, a step into headers any name.
+// lookup follows a path to the one value it names. A step into a list is the place
+// of an entry, a step into a mapping any name.
 func lookup(path []string) (field, error) {
-	fields := schema()
+	section := reflect.TypeFor[Config]()
 	for i := 0; i < len(path); i++ {
-		f, ok := find(fields, path[i])
-		if !ok {
-			return field{}, unknownKey(path, paths(schema(), ""))
-		}
+		f, ok := find(fieldsOf(section), path[i])
 		rest := path[i+1:]
 		switch {
+		case !ok:
+			return field{}, unknownKey(path)
 		case f.isSection():
-			fields = f.sub
+			section = f.typ
 			continue
 		case f.isSections() && len(rest) == 2:
 			if _, err := strconv.ParseUint(rest[0], 10, 8); err != nil {
 				return field{}, fmt.Errorf("%s: %q is not the place of an entry: write %s.0.%s", strings.Join(path, "."), rest[0], f.name, rest[1])
 			}
-			fields, i = f.sub, i+1
+			section, i = f.typ.Elem(), i+1
 			continue
-		case f.isHeaders() && len(rest) >= 1:
+		case f.isMapping() && len(rest) >= 1:
 			// A header's name may hold dots, so all that is left is the name.
-			return field{name: strings.Join(rest, "."), typ: f.typ.Elem(), secret: secretHeader(strings.Join(rest, "."))}, nil
-		case len(rest) == 0 && !f.isSections() && !f.isHeaders():
+			name := strings.Join(rest, ".")
+			return field{name: name, typ: f.typ.Elem(), secret: secretHeader(name)}, nil
+		case len(rest) == 0 && !f.isSections() && !f.isMapping():
 			return f, nil
 		}
-		return field{}, unknownKey(path, paths(schema(), ""))
+		return field{}, unknownKey(path)
 	}
 	return field{}, fmt.Errorf("%s: is a section; name one of its keys", strings.Join(path, "."))
 }
 
 // paths lists every path that takes a value; 0 stands for any place in a list
-// and NAME for any header.
-func paths(fields []field, prefix string) []string {
+// and NAME for any name in a mapping.
+func paths() []string { return pathsOf(reflect.TypeFor[Config](), "") }
+
+func pathsOf(section reflect.Type, prefix string) []string {
 	var all []string
-	for _, f := range fields {
+	for _, f := range fieldsOf(section) {
 		switch {
 		case f.isSection():
-			all = append(all, paths(f.sub, prefix+f.name+".")...)
+			all = append(all, pathsOf(f.typ, prefix+f.name+".")...)
 		case f.isSections():
-			all = append(all, paths(f.sub, prefix+f.name+".0.")...)
-		case f.isHeaders():
+			all = append(all, pathsOf(f.typ.Elem(), prefix+f.name+".0.")...)
+		case f.isMapping():
 			all = append(all, prefix+f.name+".NAME")
 		default:
 			all = append(all, prefix+f.name)
@@ -104,41 +94,35 @@ func paths(fields []field, prefix string) []string {
 	return all
 }
 
-// parse reads text from the environment or the command line as the field's type.
-func (f field) parse(path, text string) (any, error) {
-	shown := show(text)
-	if f.secret {
-		shown = redacted
+// fromText reads text from the environment or the command line as YAML would: text
+// that is no value of the field's type stays text, which the checker refuses.
+func (f field) fromText(text string) any {
+	var value any
+	var err error
+	if f.typ == reflect.TypeFor[time.Duration]() {
+		return text
 	}
-	switch {
-	case f.typ == reflect.TypeFor[time.Duration]():
-		d, err := time.ParseDuration(text)
-		return d, wants(err, path, shown, "a duration with a unit, such as 200ms")
-	case f.typ.Kind() == reflect.Int || f.typ.Kind() == reflect.Int64:
-		n, err := strconv.ParseInt(text, 10, 64)
-		return n, wants(err, path, shown, "a whole number")
-	case f.typ.Kind() == reflect.Float64:
-		n, err := strconv.ParseFloat(text, 64)
-		return n, wants(err, path, shown, "a number")
-	case f.typ.Kind() == reflect.Bool:
-		b, err := strconv.ParseBool(text)
-		return b, wants(err, path, shown, "true or false")
-	case f.typ.Kind() == reflect.Slice:
-		return splitList(text), nil
+	switch f.typ.Kind() { //nolint:exhaustive // no setting has another kind
+	case reflect.Int, reflect.Int64:
+		value, err = strconv.ParseInt(text, 10, 64)
+	case reflect.Float64:
+		value, err = strconv.ParseFloat(text, 64)
+	case reflect.Bool:
+		value, err = strconv.ParseBool(text)
+	case reflect.Slice:
+		return splitList(text)
+	default:
+		return text
 	}
-	return text, nil
+	if err != nil {
+		return text
+	}
+	return value
 }
 
-func wants(err error, path, shown, what string) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %s: must be %s", path, shown, what)
-}
-
-// splitList reads "a, b" as two elements, and nothing as none.
-func splitList(text string) []string {
-	list := []string{}
+// splitList reads "a, b" as two entries, and nothing as none.
+func splitList(text string) []any {
+	list := []any{}
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part != "" {
 			list = append(list, part)
@@ -147,7 +131,7 @@ func splitList(text string) []string {
 	return list
 }
 
-// show makes a value fit for an error: quoted, on one line, not too long.
+// show makes text fit for an error: quoted, on one line, not too long.
 func show(text string) string {
 	const most = 80
 	if len(text) > most {

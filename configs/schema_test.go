@@ -19,7 +19,7 @@ func TestEveryKeyIsInDefaultYAMLWithAComment(t *testing.T) {
 	var got []string
 	walk(t, doc.Content[0], "", &got)
 	var want []string
-	for _, path := range paths(schema(), "") {
+	for _, path := range paths() {
 		path = strings.TrimSuffix(path, ".NAME")
 		if strings.HasPrefix(path, lanesKey+".") {
 			path = lanesKey // empty by default: the comment on it is for all its keys
@@ -59,7 +59,7 @@ func walk(t *testing.T, node *yaml.Node, prefix string, leaves *[]string) {
 func TestEveryKeyHasAVariableOfItsOwn(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
-	for _, path := range paths(schema(), "") {
+	for _, path := range paths() {
 		name := envName(path)
 		if other, taken := seen[name]; taken {
 			t.Errorf("%s and %s are both %s", path, other, name)
@@ -77,13 +77,16 @@ func TestEveryKeyHasAVariableOfItsOwn(t *testing.T) {
 
 func TestEveryKeyCanBeSetFromTheEnvironment(t *testing.T) {
 	t.Parallel()
-	for _, path := range paths(schema(), "") {
+	for _, path := range paths() {
 		f, err := lookup(strings.Split(path, "."))
 		if err != nil {
 			t.Fatal(err)
 		}
 		text := map[string]string{"int": "17", "int64": "17", "float64": "17.5", "bool": "true", "string": "seventeen", "slice": "seventeen"}[f.typ.Kind().String()]
 		if f.typ.String() == "time.Duration" {
+			text = "17s"
+		}
+		if f.typ.String() == "[]time.Duration" {
 			text = "17s"
 		}
 		c, err := Load(Source{Environ: func() []string { return []string{envName(path) + "=" + text} }})

@@ -3,12 +3,12 @@ package configs
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
+
+	"dispatcher/internal/fault"
 )
 
 const (
@@ -19,8 +19,8 @@ const (
 
 func isURL(path string) bool { return path == urlKey || path == tokenKey }
 
-// resolve replaces the references in every text and remembers what was there.
-// Each fault is handed to fault. With onlyShown, references that lead nowhere stay.
+// resolve replaces the references in every text and remembers the text as written.
+// It passes each fault to fault. With onlyShown, references that lead nowhere stay.
 func (c *Config) resolve(env map[string]string, onlyShown bool, fault func(error)) {
 	c.written, c.env = map[string]string{}, env
 	c.eachText(func(path string, _ bool, text string) string {
@@ -39,9 +39,9 @@ func (c *Config) resolve(env map[string]string, onlyShown bool, fault func(error
 	})
 }
 
-// Reread returns how the text at a path is read again; nil: it refers to no file,
-// and never changes. What it returns may be called from any goroutine; its error
-// names the reference, and never holds what it stands for.
+// Reread returns a function that reads the text at a path again; nil: it refers to no
+// file, and never changes. The function may be called from any goroutine. Its error
+// names the reference, and never holds its value.
 func (c Config) Reread(path string) func() (string, error) {
 	written, env := c.written[path], c.env
 	if !strings.Contains(written, "${file:") {
@@ -50,8 +50,8 @@ func (c Config) Reread(path string) func() (string, error) {
 	return func() (string, error) { return expand(written, env) }
 }
 
-// expand replaces ${env:NAME} and ${file:/path}; $${ stands for a literal ${.
-// What a reference yields is not looked through again.
+// expand replaces ${env:NAME} and ${file:/path}; $${ is a literal ${. References in
+// the value of a reference are not replaced.
 func expand(text string, env map[string]string) (string, error) {
 	var out strings.Builder
 	for {
@@ -96,7 +96,7 @@ func dereference(reference string, env map[string]string) (string, error) {
 		line := strings.TrimSuffix(string(content), "\n")
 		return strings.TrimSuffix(line, "\r"), nil
 	}
-	// Not shown: without a kind it may as well be a piece of a password.
+	// Not shown: without a kind it may be a piece of a password.
 	return "", errors.New("a ${…} that is neither ${env:NAME} nor ${file:/path}; write $${ for a literal ${")
 }
 
@@ -104,43 +104,44 @@ func dereference(reference string, env map[string]string) (string, error) {
 // secrets that stand there literally as [redacted]. Secrets are passwords,
 // headers whose name says so, and parts of the URL that usually hold one.
 func (c Config) Redacted() Config {
-	shown := c
-	shown.Kafka.Brokers = slices.Clone(c.Kafka.Brokers)
-	shown.Kafka.Topics = slices.Clone(c.Kafka.Topics)
-	shown.Kafka.RetryTopics = slices.Clone(c.Kafka.RetryTopics)
-	shown.Kafka.SASL.OAuth.Scopes = slices.Clone(c.Kafka.SASL.OAuth.Scopes)
-	shown.Kafka.SASL.OAuth.Extensions = slices.Clone(c.Kafka.SASL.OAuth.Extensions)
-	shown.Kafka.Lanes = slices.Clone(c.Kafka.Lanes)
-	for i := range shown.Kafka.Lanes {
-		shown.Kafka.Lanes[i].Topics = slices.Clone(shown.Kafka.Lanes[i].Topics)
-	}
-	shown.Redis.Addrs = slices.Clone(c.Redis.Addrs)
-	shown.Limits = slices.Clone(c.Limits)
-	shown.Sender.HTTP.Results = maps.Clone(c.Sender.HTTP.Results)
-	shown.Sender.HTTP.Headers = maps.Clone(c.Sender.HTTP.Headers)
-	shown.eachText(func(path string, secret bool, text string) string {
-		written, referred := c.written[path]
-		switch {
-		case referred && secret:
-			return references(written)
-		case referred:
-			return asWritten(path, written)
-		case secret && text != "", addressKey(path) && mayHoldSecret(text):
-			return redacted
-		case isURL(path):
-			return redactURL(text)
-		}
-		return text
-	})
+	shown, _ := c.shown()
 	return shown
 }
 
-// addressKey says that an address is wanted, where people put URLs by mistake.
+// shown is the redacted copy, and the value that a fault shows for each text that
+// differs in it, by path.
+func (c Config) shown() (Config, map[string]any) {
+	values := map[string]any{}
+	c.eachText(func(path string, secret bool, text string) string {
+		written, referred := c.written[path]
+		at := text
+		switch {
+		case referred && secret:
+			at = references(written)
+		case referred:
+			at = asWritten(path, written)
+		case secret && text != "", addressKey(path) && mayHoldSecret(text):
+			at = redacted
+		case isURL(path):
+			at = redactURL(text)
+		}
+		switch {
+		case isURL(path) && !referred:
+			values[path] = at
+		case at != text:
+			values[path] = fault.Phrase(at)
+		}
+		return at
+	})
+	return c, values
+}
+
+// addressKey tells the keys of addresses, where people put URLs by mistake.
 func addressKey(path string) bool {
 	return strings.HasPrefix(path, "redis.addrs.") || strings.HasPrefix(path, "kafka.brokers.") || path == "admin.listen"
 }
 
-// mayHoldSecret says that a text looks like a URL with a place for a secret in it.
+// mayHoldSecret tells whether a text looks like a URL that can hold a secret.
 func mayHoldSecret(text string) bool { return strings.ContainsAny(text, "@?") }
 
 // asWritten shows a text with references that isn't a secret as a whole.
@@ -154,7 +155,7 @@ func asWritten(path, written string) string {
 	return references(written)
 }
 
-// references keeps the references of a text and blots out what is around them.
+// references keeps the references of a text and redacts the text around them.
 func references(written string) string {
 	var out strings.Builder
 	for {
@@ -175,8 +176,8 @@ func references(written string) string {
 	}
 }
 
-// redactURL blots out user information and the values of telling parameters,
-// but for references. Of what is no URL, nothing else is left.
+// redactURL redacts user information and the values of parameters that suggest a
+// secret, except references. Of a text that is no URL only references are left.
 func redactURL(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || (u.Host == "" && mayHoldSecret(text)) { // a user without a scheme isn't seen as one
@@ -201,9 +202,8 @@ func redactURL(text string) string {
 	return u.String()
 }
 
-// secretHeader says that the name of a header, or of a URL's parameter, suggests
-// a secret. It guesses wide:
-// a harmless value that is not shown costs less than a key that is.
+// secretHeader tells whether the name of a header, or of a URL's parameter, suggests a
+// secret. It guesses wide: hiding a harmless value costs less than showing a key.
 func secretHeader(name string) bool {
 	name = strings.ToLower(name)
 	for _, telling := range []string{"auth", "key", "token", "secret", "pass", "pwd", "sig", "cookie", "credential"} {
@@ -214,32 +214,32 @@ func secretHeader(name string) bool {
 	return false
 }
 
-// eachText calls replace with every text of the config and puts its answer there.
+// eachText puts the answer of replace in the place of every text. It copies lists
+// and mappings, which other copies of the config may share.
 func (c *Config) eachText(replace func(path string, secret bool, text string) string) {
-	eachText(reflect.ValueOf(c).Elem(), schema(), "", replace)
+	section := field{typ: reflect.TypeFor[Config]()}
+	section.eachText(reflect.ValueOf(c).Elem(), "", replace)
 }
 
-func eachText(section reflect.Value, fields []field, prefix string, replace func(string, bool, string) string) {
-	for i, f := range fields {
-		path, v := prefix+f.name, section.Field(i)
-		switch {
-		case f.isSection():
-			eachText(v, f.sub, path+".", replace)
-		case f.isSections():
-			for j := range v.Len() {
-				eachText(v.Index(j), f.sub, path+"."+strconv.Itoa(j)+".", replace)
-			}
-		case f.isHeaders():
-			for _, name := range v.MapKeys() {
-				text := replace(path+"."+name.String(), secretHeader(name.String()), v.MapIndex(name).String())
-				v.SetMapIndex(name, reflect.ValueOf(text))
-			}
-		case f.typ.Kind() == reflect.Slice:
-			for j := range v.Len() {
-				v.Index(j).SetString(replace(path+"."+strconv.Itoa(j), f.secret, v.Index(j).String()))
-			}
-		case f.typ.Kind() == reflect.String:
-			v.SetString(replace(path, f.secret, v.String()))
+func (f field) eachText(v reflect.Value, path string, replace func(string, bool, string) string) {
+	switch f.typ.Kind() { //nolint:exhaustive // no setting has another kind
+	case reflect.Struct:
+		for _, key := range fieldsOf(f.typ) {
+			key.eachText(v.FieldByIndex(key.index), strings.TrimPrefix(path+"."+key.name, "."), replace)
 		}
+	case reflect.Slice:
+		v.Set(reflect.AppendSlice(reflect.MakeSlice(f.typ, 0, v.Len()), v))
+		for i := range v.Len() {
+			field{typ: f.typ.Elem(), secret: f.secret}.eachText(v.Index(i), path+"."+strconv.Itoa(i), replace)
+		}
+	case reflect.Map:
+		texts := reflect.MakeMap(f.typ)
+		for _, name := range v.MapKeys() {
+			text := replace(path+"."+name.String(), secretHeader(name.String()), v.MapIndex(name).String())
+			texts.SetMapIndex(name, reflect.ValueOf(text))
+		}
+		v.Set(texts)
+	case reflect.String:
+		v.SetString(replace(path, f.secret, v.String()))
 	}
 }

@@ -126,21 +126,26 @@ func TestFaultsShowReferencesOnly(t *testing.T) {
 	}
 }
 
-func TestTLSFilesAreNamed(t *testing.T) {
+// Text around the references of a secret is a part of the secret. A list shows the
+// references of its entries.
+func TestFaultsShowNoPartOfASecret(t *testing.T) {
 	t.Parallel()
-	if built, err := (configs.TLS{}).Build(); built != nil || err != nil {
-		t.Errorf("disabled: got %v, %v, want nothing", built, err)
+	c := load(t, configs.Source{
+		Set: []string{
+			"redis.sentinel_password=hunter2${env:SECRET}", "kafka.topics=${env:SECRET},b",
+			"kafka.lanes.0.name=a", "kafka.lanes.0.topics=x", "kafka.sasl.password=hunter2",
+		},
+		Environ: environ("SECRET=hunter2"),
+	})
+	err := c.Validate()
+	if err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Fatalf("got %v, want faults that do not show the secret", err)
 	}
-	if built, err := (configs.TLS{Enabled: true, ServerName: "a"}).Build(); err != nil || built.ServerName != "a" || built.RootCAs != nil {
-		t.Errorf("enabled: got %v, %v", built, err)
-	}
-	for name, bad := range map[string]configs.TLS{
-		"ca_file":   {Enabled: true, CAFile: "default.yaml"},
-		"stat none": {Enabled: true, CAFile: "none"},
-		"cert_file": {Enabled: true, CertFile: "none", KeyFile: "none"},
+	for _, want := range []string{
+		"redis.sentinel_password: [redacted]${env:SECRET}: ", "kafka.topics: [${env:SECRET} b]: must be empty", "kafka.sasl.password: [redacted]: ",
 	} {
-		if _, err := bad.Build(); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("got %v, want it to name %s", err, name)
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("got\n%v\nwant it to hold %s", err, want)
 		}
 	}
 }

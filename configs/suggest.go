@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// unknownKey says that a path names nothing, and what was probably meant.
-func unknownKey(path, known []string) error {
-	return unknown("unknown key "+show(strings.Join(path, ".")), strings.Join(path, "."), known)
+// unknownKey is the error of a path that names no key. It suggests the nearest one.
+func unknownKey(path []string) error {
+	given := strings.Join(path, ".")
+	return unknown("unknown key "+show(given), given, paths())
 }
 
 func unknown(what, given string, known []string) error {
@@ -19,7 +20,7 @@ func unknown(what, given string, known []string) error {
 	return errors.New(what)
 }
 
-// ourName is what we call a setting that others call so; empty: not known.
+// ourName translates common names of other programs; empty: not known.
 func ourName(name string) string {
 	switch strings.ToLower(name) {
 	case "rate", "rps", "qps", "tps", "limit":
@@ -39,8 +40,8 @@ func lastPart(path string) (parent, name string) {
 	return path[:at+1], path[at+1:]
 }
 
-// nearest is the candidate with the fewest letters to change, or "" where all
-// are too far off to be what was meant.
+// nearest is the candidate with the fewest letters to change, or "" if all differ too
+// much.
 func nearest(given string, candidates []string) string {
 	const longest = 200 // a key is short; don't compare a novel with it
 	if len(given) > longest {

@@ -35,7 +35,7 @@ type Consumer struct {
 // every fault, each naming the field and the value.
 func New(o Options) (*Consumer, error) {
 	o.setDefaults()
-	if err := o.validate(); err != nil {
+	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("consumer options: %w", err)
 	}
 	cl, err := broker.NewClient(&o.Connection, o.allTopics())

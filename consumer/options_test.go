@@ -33,12 +33,12 @@ func TestOptionsAreChecked(t *testing.T) {
 			*o = inLanes(*o, consumer.Lane{Name: "l", Topics: []string{"u"}}, consumer.Lane{Name: "m", Topics: []string{"u"}})
 		}, []string{"topics", `"u"`, "twice"}},
 		"start":             {func(o *consumer.Options) { o.StartAt = "middle" }, []string{"start_at", `"middle"`}},
-		"in hand":           {func(o *consumer.Options) { o.MaxInFlight = -1 }, []string{"in_hand", "-1"}},
+		"in hand":           {func(o *consumer.Options) { o.MaxInFlight = -1 }, []string{"workers", "-1"}},
 		"job bytes":         {func(o *consumer.Options) { o.MaxJobBytes = 1 << 30 }, []string{"max_job_bytes", "1073741824"}},
 		"commit interval":   {func(o *consumer.Options) { o.CommitInterval = time.Microsecond }, []string{"commit_interval", "1µs"}},
 		"slow heartbeat":    {func(o *consumer.Options) { o.Heartbeat = 2 * time.Second }, []string{"heartbeat", "2s", "at most 1s"}},
-		"heartbeat session": {func(o *consumer.Options) { o.Session, o.Drain = time.Second, time.Millisecond }, []string{"heartbeat", "raise session"}},
-		"drain":             {func(o *consumer.Options) { o.Drain = 9 * time.Second }, []string{"drain", "9s", "raise session above 10s"}},
+		"heartbeat session": {func(o *consumer.Options) { o.Session, o.Drain = time.Second, time.Millisecond }, []string{"heartbeat", "raise kafka.session"}},
+		"drain":             {func(o *consumer.Options) { o.Drain = 9 * time.Second }, []string{"drain", "9s", "raise kafka.session above 10s"}},
 		"mechanism": {func(o *consumer.Options) {
 			o.SASL = &consumer.SASL{Mechanism: "md5", Login: consumer.FixedLogin("u", "hush")}
 		}, []string{"sasl.mechanism", `"md5"`}},

@@ -40,14 +40,17 @@ func TestUnknownIsParkedWhereThatIsWanted(t *testing.T) {
 // The topic of the parked jobs can't be one of jobs, and needs a name.
 func TestTheParkedTopicIsACompanion(t *testing.T) {
 	t.Parallel()
-	for _, topics := range [][]string{{"jobs", "jobs.parked"}, {strings.Repeat("t", 243)}} {
+	for want, topics := range map[string][]string{
+		"is where the parked jobs of jobs go":              {"jobs", "jobs.parked"},
+		"must be at most 242 characters: .parked is added": {strings.Repeat("t", 243)},
+	} {
 		o := consumer.Options{Connection: consumer.Connection{Brokers: []string{"a:1"}}, Group: "g", Topics: topics}
 		if _, err := consumer.New(o); err != nil {
 			t.Fatalf("without: %v", err)
 		}
 		o.ParkUnknown = true
-		if _, err := consumer.New(o); err == nil || !strings.Contains(err.Error(), "companion") {
-			t.Errorf("%.20s: got %v, want a word of the companion", topics, err)
+		if _, err := consumer.New(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.20s: got %v, want %s", topics, err, want)
 		}
 	}
 }

@@ -134,7 +134,7 @@ func TestResultsAreNoJobsInAnyLane(t *testing.T) {
 		Connection: consumer.Connection{Brokers: []string{"127.0.0.1:9092"}}, Group: "g", Results: true,
 		Lanes: []consumer.Lane{{Name: "a", Topics: []string{"jobs"}}, {Name: "b", Topics: []string{"jobs.results"}}},
 	})
-	if err == nil || !strings.Contains(err.Error(), `"jobs.results": is a companion of jobs`) {
+	if err == nil || !strings.Contains(err.Error(), `"jobs.results": is where the results of jobs go`) {
 		t.Errorf("got %v, want a refusal of jobs.results", err)
 	}
 }

@@ -33,7 +33,7 @@ func (c *Conn) Release() {
 
 // Ready reports whether a connection is at hand. It has those dialled that the
 // demand needs, and doesn't wait for them.
-func (h *HTTP) Ready(d Demand) bool {
+func (h *Sender) Ready(d Demand) bool {
 	ready, _ := h.conns.look(d, 0, 0)
 	return ready
 }
@@ -42,10 +42,10 @@ func (h *HTTP) Ready(d Demand) bool {
 // the demand needs. It returns the context's cause where that ends first, and else
 // why a connection could not be opened: each dial that fails while nothing is at
 // hand is told once. A caller makes a call of that, with [Unreached].
-func (h *HTTP) Await(ctx context.Context, d Demand) error { return h.conns.await(ctx, d) }
+func (h *Sender) Await(ctx context.Context, d Demand) error { return h.conns.await(ctx, d) }
 
 // Take sets a connection aside; the zero value where none is at hand.
-func (h *HTTP) Take() Conn {
+func (h *Sender) Take() Conn {
 	c, err := h.conns.pop()
 	if c == nil || err != nil {
 		return Conn{}

@@ -33,7 +33,7 @@ func TestNoMoreIsDialledThanIsNeeded(t *testing.T) {
 	for _, jobs := range []int{0, 1, 5, 100} {
 		synctest.Test(t, func(t *testing.T) {
 			n := &network{serve: answering(ok)}
-			s := newSender(t, sender.HTTPOptions{DialContext: slowly(n, 100*time.Millisecond)})
+			s := newSender(t, sender.Options{Dial: slowly(n, 100*time.Millisecond)})
 			defer s.Close()
 			d := sender.Demand{Jobs: jobs, Every: 10 * time.Millisecond}
 			if s.Ready(d) {
@@ -60,7 +60,7 @@ func TestAConnectionIsTakenOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{serve: answering(ok)}
-		s := newSender(t, sender.HTTPOptions{DialContext: n.dial})
+		s := newSender(t, sender.Options{Dial: n.dial})
 		defer s.Close()
 		d := sender.Demand{Jobs: 1, Every: time.Millisecond}
 		if err := s.Await(t.Context(), d); err != nil {
@@ -97,7 +97,7 @@ func TestADialThatFailsIsToldOnce(t *testing.T) {
 		var down atomic.Bool
 		down.Store(true)
 		refused := errors.New("connection refused")
-		s := newSender(t, sender.HTTPOptions{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		s := newSender(t, sender.Options{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 			if down.Load() {
 				return nil, refused
 			}
@@ -130,7 +130,7 @@ func TestCloseEndsTheDialsAhead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{serve: answering(ok)}
-		s := newSender(t, sender.HTTPOptions{DialContext: slowly(n, time.Hour), DialTimeout: 2 * time.Hour})
+		s := newSender(t, sender.Options{Config: sender.Config{DialTimeout: time.Hour}, Dial: slowly(n, time.Hour)})
 		ended := make(chan error, 1)
 		go func() { ended <- s.Await(t.Context(), sender.Demand{Jobs: 10, Every: time.Second}) }()
 		time.Sleep(time.Minute)
@@ -154,13 +154,13 @@ func TestConnectionsEndAtTheirAge(t *testing.T) {
 	}{
 		"without a bound": {0, 1},
 		"ten seconds":     {10 * time.Second, 11}, // each lives for 7.5 to 10 s
-		"below a call":    {time.Millisecond, 100},
+		"below a call":    {time.Second, 100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				n := &network{serve: answering(ok)}
-				s := newSender(t, sender.HTTPOptions{DialContext: n.dial, MaxConnAge: c.age})
+				s := newSender(t, sender.Options{Config: sender.Config{MaxConnAge: c.age}, Dial: n.dial})
 				defer s.Close()
 				permits := 0
 				for range 100 {
@@ -179,7 +179,7 @@ func TestConnectionsEndAtTheirAge(t *testing.T) {
 			})
 		})
 	}
-	if _, err := sender.NewHTTP(sender.HTTPOptions{URL: "http://provider.test/", MaxConnAge: -time.Second}); err == nil || !strings.Contains(err.Error(), "max_conn_age: -1s") {
+	if _, err := sender.New(sender.Options{Config: sender.Config{URL: "http://provider.test/", MaxConnAge: -time.Second}}); err == nil || !strings.Contains(err.Error(), "max_conn_age: -1s") {
 		t.Errorf("got %v, want the option and its value named", err)
 	}
 }
@@ -200,7 +200,7 @@ func TestAnAnswerIsReadUpToItsBound(t *testing.T) {
 					c, err := n.dial(ctx, network, address)
 					return counted{c, &wrote}, err
 				}
-				s := newSender(t, sender.HTTPOptions{DialContext: dial, MessageID: id, MaxResponseBytes: bound})
+				s := newSender(t, sender.Options{Config: sender.Config{MessageID: id, MaxResponseBytes: bound}, Dial: dial})
 				defer s.Close()
 				res := s.Send(t.Context(), aJob("a", "x"), always(new(int)))
 				if res.Kind != sender.Accepted || res.MessageID != "" {

@@ -96,7 +96,7 @@ func BenchmarkSend(b *testing.B) {
 		})
 	})
 	b.Run("send", func(b *testing.B) {
-		s, err := sender.NewHTTP(sender.HTTPOptions{URL: "http://" + otherProcess(b) + "/send"})
+		s, err := sender.New(sender.Options{Config: sender.Config{URL: "http://" + otherProcess(b) + "/send"}})
 		if err != nil {
 			b.Fatal(err)
 		}

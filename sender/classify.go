@@ -10,7 +10,7 @@ import (
 
 // classify makes the result of an answer. Some providers say "too often" with a 403
 // (GitHub): one that names a time is Throttled, unless a 403 is configured.
-func (r *results) classify(status int, header http.Header) Result {
+func (r *statusTable) classify(status int, header http.Header) Result {
 	res := Result{Kind: r.kind(status), Status: status}
 	if res.Kind == Accepted {
 		return res

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// ErrClosed is the error of a call that [HTTP.Close] came before.
+// ErrClosed is the error of a call that [Sender.Close] came before.
 var ErrClosed = errors.New("the sender is closed")
 
 // usualWait is how long a permit takes at most where nothing is in its way. A

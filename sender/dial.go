@@ -23,10 +23,10 @@ type dialer struct {
 	age       time.Duration // 0: without a bound
 }
 
-func newDialer(o HTTPOptions, t *template) *dialer {
+func newDialer(o Options, t *template) *dialer {
 	tr := &http.Transport{
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			c, err := o.DialContext(ctx, network, address)
+			c, err := o.Dial(ctx, network, address)
 			if err != nil {
 				return nil, err
 			}
@@ -35,13 +35,13 @@ func newDialer(o HTTPOptions, t *template) *dialer {
 			return w, nil
 		},
 		DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			c, err := o.DialContext(ctx, network, address)
+			c, err := o.Dial(ctx, network, address)
 			if err != nil {
 				return nil, err
 			}
 			w := newWire(c, true)
 			*ctx.Value(wireKey{}).(**wire) = w
-			conf := o.TLS()
+			conf := o.TLSConfig()
 			// Small first records would split the one write of a call.
 			conf.DynamicRecordSizingDisabled = true
 			return tlsfiles.Handshake(ctx, w, conf, address)

@@ -10,11 +10,11 @@
 //
 // # How it works
 //
-// [HTTP.Send] renders the request completely, takes an idle connection or
+// [Sender.Send] renders the request completely, takes an idle connection or
 // dials one (TLS included), and only then asks for the [Permit]. A caller that
 // paces its calls gets a connection before it reserves time for a call: it
-// awaits one with [HTTP.Await], sets it aside with [HTTP.Take], and calls with
-// [HTTP.SendOn]. Meanwhile connections are dialled ahead, as many as the waits for
+// awaits one with [Sender.Await], sets it aside with [Sender.Take], and calls with
+// [Sender.SendOn]. Meanwhile connections are dialled ahead, as many as the waits for
 // them show to be needed, and never more than there are jobs ([Demand]).
 // What is left
 // between the permit and the wire is one buffer that is flushed in one write.
@@ -28,20 +28,20 @@
 //
 // The call's timeout begins at the first write. Until then the caller's context
 // ends everything; from then on it ends nothing, because a cancelled call on
-// the wire is a call of unknown fate. [HTTP.Close] ends such calls as well.
+// the wire is a call of unknown fate. [Sender.Close] ends such calls as well.
 //
 // # Results
 //
 // Every HTTP status has one [Kind]: by default those of the table in docs/results.md,
-// and over them what [HTTPOptions.Results] says. An error before the first
+// and over them what [Results] says. An error before the first
 // byte left is [Unavailable]; after it, and without a status line, [Unknown]. A
 // status decides even where the body behind it is cut or hangs.
 //
 // # Goroutines
 //
 // This package starts one for each dial ahead, which ends with the dial, at the
-// latest in [HTTP.Close]. net/http runs two a connection; they
-// end with the connection, at the latest in [HTTP.Close]. Idle connections are
+// latest in [Sender.Close]. net/http runs two a connection; they
+// end with the connection, at the latest in [Sender.Close]. Idle connections are
 // dropped when they are found too old or closed by the peer, at the next call.
 // The wait for a permit counts as idle time: a permit that finds its connection
 // too old is given up with it, and the call goes on with a fresh one.

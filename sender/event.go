@@ -1,7 +1,6 @@
 package sender
 
 import (
-	"fmt"
 	"net/http"
 
 	"dispatcher/job"
@@ -20,13 +19,6 @@ const (
 	// own content type, and its attributes are ce- headers.
 	EventsBinary EventMode = "binary"
 )
-
-func (m EventMode) check() error {
-	if m == EventsAsIs || m == EventsBinary {
-		return nil
-	}
-	return fmt.Errorf("cloud_events: %q is neither %s nor %s", string(m), EventsAsIs, EventsBinary)
-}
 
 // payload is a job's body and its content type.
 func (t *template) payload(j *job.Job) (body []byte, contentType string) {

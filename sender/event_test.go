@@ -23,14 +23,14 @@ import (
 )
 
 // sent makes one call for a record and returns what the provider read.
-func sent(t *testing.T, o sender.HTTPOptions, rec job.Record) (http.Header, string) {
+func sent(t *testing.T, o sender.Options, rec job.Record) (http.Header, string) {
 	t.Helper()
 	j, err := job.Decode(rec, job.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := &network{serve: answering(ok)}
-	o.DialContext = n.dial
+	o.Dial = n.dial
 	s := newSender(t, o)
 	defer s.Close()
 	permits := 0
@@ -75,7 +75,7 @@ func TestEventsOnTheWire(t *testing.T) {
 		"ce_traceparent", traceID, "ce_tracestate", "v=1", "content-type", "text/plain",
 	}
 	for name, c := range map[string]struct {
-		options sender.HTTPOptions
+		options sender.Options
 		rec     job.Record
 		want    http.Header
 		body    string
@@ -95,7 +95,7 @@ func TestEventsOnTheWire(t *testing.T) {
 			body: anOrder,
 		},
 		"structured, as binary": {
-			options: sender.HTTPOptions{CloudEvents: sender.EventsBinary},
+			options: sender.Options{Config: sender.Config{CloudEvents: sender.EventsBinary}},
 			rec:     withHeaders(anOrder, "content-type", event),
 			want: http.Header{
 				"Ce-Specversion": {"1.0"}, "Ce-Id": {"7"}, "Ce-Source": {"/shop"}, "Ce-Type": {"t"}, "Ce-Subject": {"50%20%25"},
@@ -104,7 +104,7 @@ func TestEventsOnTheWire(t *testing.T) {
 			body: "5 € \"\n",
 		},
 		"a configured header wins": {
-			options: sender.HTTPOptions{Headers: map[string]string{"ce-id": "mine"}},
+			options: sender.Options{Config: sender.Config{Headers: map[string]string{"ce-id": "mine"}}},
 			rec:     withHeaders("hello", "ce_specversion", "1.0", "ce_id", "7", "ce_source", "/shop", "ce_type", "t"),
 			want: http.Header{
 				"Ce-Specversion": {"1.0"}, "Ce-Id": {"mine"}, "Ce-Source": {"/shop"}, "Ce-Type": {"t"}, "Idempotency-Key": {"/shop|7"},
@@ -112,7 +112,7 @@ func TestEventsOnTheWire(t *testing.T) {
 			body: "hello",
 		},
 		"no event": {
-			options: sender.HTTPOptions{CloudEvents: sender.EventsBinary},
+			options: sender.Options{Config: sender.Config{CloudEvents: sender.EventsBinary}},
 			rec:     withHeaders("hello", "ce_other", "1", "traceparent", traceID, "tracestate", "v=1"),
 			want:    http.Header{"Traceparent": {traceID}, "Tracestate": {"v=1"}, "Idempotency-Key": {"jobs/0/7"}},
 			body:    "hello",
@@ -144,7 +144,7 @@ func TestForeignBytesPassUntouched(t *testing.T) {
 	values = append(values, string(binary.BigEndian.AppendUint32([]byte{0}, 12)), confluent+strings.Repeat("\xff\x00", 50_000))
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{serve: echo}
-		s := newSender(t, sender.HTTPOptions{DialContext: n.dial, MessageID: "header:X-Hex", CloudEvents: sender.EventsBinary})
+		s := newSender(t, sender.Options{Config: sender.Config{MessageID: "header:X-Hex", CloudEvents: sender.EventsBinary}, Dial: n.dial})
 		defer s.Close()
 		for _, value := range values {
 			j, err := job.Decode(withHeaders(value, "content-type", "application/x-protobuf"), job.Limits{})
@@ -209,7 +209,7 @@ func TestMessageIDOfAnAnswer(t *testing.T) {
 						_, _ = io.WriteString(conn, c.answer)
 					}
 				}}
-				s := newSender(t, sender.HTTPOptions{DialContext: n.dial, MessageID: c.option, MaxResponseBytes: 50})
+				s := newSender(t, sender.Options{Config: sender.Config{MessageID: c.option, MaxResponseBytes: 50}, Dial: n.dial})
 				defer s.Close()
 				permits := 0
 				if res := s.Send(t.Context(), aJob("a", "x"), always(&permits)); res.Kind != c.kind || res.MessageID != c.want {

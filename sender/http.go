@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"dispatcher/internal/fault"
 	"dispatcher/job"
 )
 
@@ -18,8 +19,8 @@ import (
 // permit before the provider counts as unavailable.
 const maxDead = 3
 
-// HTTP calls one provider. Its methods may be called from any goroutine.
-type HTTP struct {
+// Sender calls one provider. Its methods may be called from any goroutine.
+type Sender struct {
 	template *template
 	conns    *conns
 	timeout  time.Duration
@@ -28,56 +29,50 @@ type HTTP struct {
 	metrics  *metrics
 
 	messageID   messageID
-	results     *results
+	results     *statusTable
 	keepAnswers bool
 	onRoundTrip func(time.Duration)
 }
 
-// NewHTTP makes a sender; it doesn't call the provider yet. The error names
-// every faulty option and its value, but never a secret.
-func NewHTTP(o HTTPOptions) (*HTTP, error) {
+// New makes a sender; it doesn't call the provider yet. The error names every
+// faulty option and its value, but never a secret.
+func New(o Options) (*Sender, error) {
 	o = o.withDefaults()
-	if err := o.validate(); err != nil {
+	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	t, err := newTemplate(o)
-	if err != nil {
-		return nil, err
+	if err := o.openTLS(); err != nil {
+		return nil, fmt.Errorf("tls.%w", err)
 	}
-	h := &HTTP{
-		template: t,
-		timeout:  o.Timeout,
-		maxBody:  o.MaxResponseBytes,
-		logger:   o.Logger,
-
+	var none fault.List // the results were validated
+	h := &Sender{
+		template:    newTemplate(o.Config),
+		results:     newStatusTable(o.Results.parse(&none)),
+		timeout:     o.Timeout,
+		maxBody:     int64(o.MaxResponseBytes),
 		keepAnswers: o.KeepAnswers,
 		onRoundTrip: o.OnRoundTrip,
+		logger:      o.Logger,
 	}
-	if h.messageID, err = parseMessageID(o.MessageID); err != nil {
-		return nil, err
-	}
-	rules, err := parseResults(o.Results)
-	if err != nil {
-		return nil, err
-	}
-	h.results = newResults(rules)
-	dialer := newDialer(o, t)
+	h.messageID, _ = parseMessageID(o.MessageID)
+	dialer := newDialer(o, h.template)
 	h.conns = newConns(func(ctx context.Context) (*conn, error) { return h.dial(ctx, dialer) })
+	var err error
 	h.metrics, err = newMetrics(o.Registerer, h.conns)
 	return h, err
 }
 
 // Close closes every connection, those with a call on the wire as well: such
 // calls return at once as Unknown. Calls that come later are NotSent.
-func (h *HTTP) Close() { h.conns.close() }
+func (h *Sender) Close() { h.conns.close() }
 
 // Address is the provider as scheme://host, for people. What else the URL holds may
 // be secret.
-func (h *HTTP) Address() string { return h.template.url.Scheme + "://" + h.template.url.Host }
+func (h *Sender) Address() string { return h.template.url.Scheme + "://" + h.template.url.Host }
 
 // Reach opens a connection, TLS included, and keeps it for a call. It sends nothing.
 // It returns the round trip of the TCP handshake; 0: the system can't tell.
-func (h *HTTP) Reach(ctx context.Context) (roundTrip time.Duration, err error) {
+func (h *Sender) Reach(ctx context.Context) (roundTrip time.Duration, err error) {
 	c, err := h.conns.fresh(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("connect: %w", err)
@@ -87,8 +82,8 @@ func (h *HTTP) Reach(ctx context.Context) (roundTrip time.Duration, err error) {
 }
 
 // Send makes one call for j, on a connection that it takes or opens itself. See
-// [HTTP.SendOn].
-func (h *HTTP) Send(ctx context.Context, j job.Job, permit Permit) Result {
+// [Sender.SendOn].
+func (h *Sender) Send(ctx context.Context, j job.Job, permit Permit) Result {
 	return h.SendOn(ctx, new(Conn), j, permit)
 }
 
@@ -97,14 +92,14 @@ func (h *HTTP) Send(ctx context.Context, j job.Job, permit Permit) Result {
 // rendered and a connection is at hand, and again only where nothing was
 // written under the one before. Ending ctx ends the wait for a connection or a
 // permit; a call that has begun is ended by its timeout or by Close.
-func (h *HTTP) SendOn(ctx context.Context, on *Conn, j job.Job, permit Permit) Result {
+func (h *Sender) SendOn(ctx context.Context, on *Conn, j job.Job, permit Permit) Result {
 	res := h.send(ctx, on, &j, permit)
 	on.Release()
 	h.metrics.observe(&res)
 	return res
 }
 
-func (h *HTTP) send(ctx context.Context, on *Conn, j *job.Job, permit Permit) Result {
+func (h *Sender) send(ctx context.Context, on *Conn, j *job.Job, permit Permit) Result {
 	body, mediaType := h.template.payload(j)
 	header, err := h.template.headers(j, mediaType)
 	if err != nil {
@@ -136,7 +131,7 @@ func (h *HTTP) send(ctx context.Context, on *Conn, j *job.Job, permit Permit) Re
 
 // connection takes the one that is set aside or an idle one, or dials one where
 // there is none or fresh asks for it.
-func (h *HTTP) connection(ctx context.Context, on *Conn, fresh bool) (*conn, error) {
+func (h *Sender) connection(ctx context.Context, on *Conn, fresh bool) (*conn, error) {
 	set := *on
 	*on = Conn{}
 	if set.c != nil || set.err != nil && time.Since(set.at) <= failureLasts {
@@ -151,7 +146,7 @@ func (h *HTTP) connection(ctx context.Context, on *Conn, fresh bool) (*conn, err
 }
 
 // dial opens a connection, and counts it.
-func (h *HTTP) dial(ctx context.Context, d *dialer) (*conn, error) {
+func (h *Sender) dial(ctx context.Context, d *dialer) (*conn, error) {
 	c, err := d.dial(ctx)
 	h.metrics.dialed(err)
 	if err != nil {
@@ -183,7 +178,7 @@ var errAged = errors.New("the connection grew old while the call waited for its 
 
 // attempt makes the call on c. An error means that nothing was written and
 // that c is gone.
-func (h *HTTP) attempt(ctx context.Context, c *conn, req *http.Request, permit Permit) (Result, error) {
+func (h *Sender) attempt(ctx context.Context, c *conn, req *http.Request, permit Permit) (Result, error) {
 	useBy, err := h.permitted(ctx, permit)
 	if err != nil {
 		h.conns.put(c)
@@ -207,7 +202,7 @@ func (h *HTTP) attempt(ctx context.Context, c *conn, req *http.Request, permit P
 
 // permitted asks for a permit until it gets one that isn't over yet. The wire
 // checks again; here a late one doesn't cost the connection.
-func (h *HTTP) permitted(ctx context.Context, permit Permit) (time.Time, error) {
+func (h *Sender) permitted(ctx context.Context, permit Permit) (time.Time, error) {
 	for {
 		useBy, err := permit(ctx)
 		if err != nil || !over(useBy, time.Now()) {
@@ -256,7 +251,7 @@ func plain(err error) error {
 var errWantsTLS = errors.New("the provider answered 400, for it wants https on this port; is the url right?")
 
 // maybeTLS reports whether an answer may come from a port that wants https.
-func (h *HTTP) maybeTLS(status int) bool {
+func (h *Sender) maybeTLS(status int) bool {
 	return status == http.StatusBadRequest && h.template.url.Scheme == "http"
 }
 
@@ -270,12 +265,12 @@ func wantsTLS(body []byte) bool {
 }
 
 // keeps reports whether the beginning of an answer of this status is kept.
-func (h *HTTP) keeps(status int) bool { return h.keepAnswers && h.results.kind(status) != Accepted }
+func (h *Sender) keeps(status int) bool { return h.keepAnswers && h.results.kind(status) != Accepted }
 
 // answered reads the rest of an answer and gives the connection back if it can
 // be used again. The status alone decides: what is behind it may be cut. An
 // answer that came before the call was written belongs to something else.
-func (h *HTTP) answered(c *conn, resp *http.Response) (Result, error) {
+func (h *Sender) answered(c *conn, resp *http.Response) (Result, error) {
 	var body []byte
 	whole := false
 	if resp.StatusCode != http.StatusSwitchingProtocols {

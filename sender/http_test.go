@@ -20,7 +20,7 @@ func TestPermitIsAskedLast(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{serve: answering(ok)}
-		s := newSender(t, sender.HTTPOptions{DialContext: n.dial})
+		s := newSender(t, sender.Options{Dial: n.dial})
 		defer s.Close()
 		var granted time.Time
 		res := s.Send(t.Context(), aJob("a", "hello"), func(context.Context) (time.Time, error) {
@@ -45,7 +45,7 @@ func TestPermitRefusedWritesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{serve: answering(ok)}
-		s := newSender(t, sender.HTTPOptions{DialContext: n.dial})
+		s := newSender(t, sender.Options{Dial: n.dial})
 		defer s.Close()
 		stopping := errors.New("the node stops")
 		res := s.Send(t.Context(), aJob("a", "x"), func(context.Context) (time.Time, error) { return time.Time{}, stopping })
@@ -64,7 +64,7 @@ func TestLatePermitIsAskedAgainOnTheSameConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{serve: answering(ok)}
-		s := newSender(t, sender.HTTPOptions{DialContext: n.dial})
+		s := newSender(t, sender.Options{Dial: n.dial})
 		defer s.Close()
 		asked := 0
 		res := s.Send(t.Context(), aJob("a", "x"), func(context.Context) (time.Time, error) {
@@ -85,7 +85,7 @@ func TestTimeoutStartsAtTheWrite(t *testing.T) {
 			readCall(br)
 			_, _ = br.Peek(1) // hangs until the other side closes
 		}}
-		s := newSender(t, sender.HTTPOptions{DialContext: n.dial, Timeout: 2 * time.Second})
+		s := newSender(t, sender.Options{Config: sender.Config{Timeout: 2 * time.Second}, Dial: n.dial})
 		defer s.Close()
 		res := s.Send(t.Context(), aJob("a", "x"), func(context.Context) (time.Time, error) {
 			time.Sleep(time.Hour)
@@ -109,7 +109,7 @@ func TestContextEndsTheWaitButNotTheCall(t *testing.T) {
 				_, _ = io.WriteString(c, ok)
 			}
 		}}
-		s := newSender(t, sender.HTTPOptions{DialContext: n.dial})
+		s := newSender(t, sender.Options{Dial: n.dial})
 		defer s.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -128,7 +128,7 @@ func TestDialThatHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		hang := func(ctx context.Context, _, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }
-		s := newSender(t, sender.HTTPOptions{DialContext: hang, DialTimeout: 3 * time.Second})
+		s := newSender(t, sender.Options{Config: sender.Config{DialTimeout: 3 * time.Second}, Dial: hang})
 		defer s.Close()
 		begun, permits := time.Now(), 0
 		if res := s.Send(t.Context(), aJob("a", "x"), always(&permits)); res.Kind != sender.Unavailable || time.Since(begun) != 3*time.Second {
@@ -152,7 +152,7 @@ func TestConnectionClosedWhileIdle(t *testing.T) {
 			readCall(br)
 			_, _ = io.WriteString(c, ok) // and close
 		}}
-		s := newSender(t, sender.HTTPOptions{DialContext: n.dial})
+		s := newSender(t, sender.Options{Dial: n.dial})
 		defer s.Close()
 		permits := 0
 		for range 3 {
@@ -177,7 +177,7 @@ func TestConnectionThatDiesUnderThePermit(t *testing.T) {
 			}
 			answering(ok)(n, c, br)
 		}}
-		s := newSender(t, sender.HTTPOptions{DialContext: n.dial})
+		s := newSender(t, sender.Options{Dial: n.dial})
 		defer s.Close()
 		asked := 0
 		res := s.Send(t.Context(), aJob("a", "x"), func(context.Context) (time.Time, error) {
@@ -199,7 +199,7 @@ func TestProviderThatClosesEveryConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{serve: func(int, net.Conn, *bufio.Reader) {}}
-		s := newSender(t, sender.HTTPOptions{DialContext: n.dial})
+		s := newSender(t, sender.Options{Dial: n.dial})
 		defer s.Close()
 		asked := 0
 		res := s.Send(t.Context(), aJob("a", "x"), func(context.Context) (time.Time, error) {
@@ -226,7 +226,7 @@ func TestNothingIsSentAgain(t *testing.T) {
 				_, _ = io.WriteString(c, ok)
 			}
 		}}
-		s := newSender(t, sender.HTTPOptions{DialContext: n.dial})
+		s := newSender(t, sender.Options{Dial: n.dial})
 		defer s.Close()
 		permits := 0
 		s.Send(t.Context(), aJob("a", "x"), always(&permits))
@@ -243,7 +243,7 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{serve: answering("HTTP/1.1 307 Temporary Redirect\r\nLocation: http://provider.test/other\r\nContent-Length: 0\r\n\r\n")}
-		s := newSender(t, sender.HTTPOptions{DialContext: n.dial})
+		s := newSender(t, sender.Options{Dial: n.dial})
 		defer s.Close()
 		permits := 0
 		res := s.Send(t.Context(), aJob("a", "x"), always(&permits))
@@ -278,7 +278,7 @@ func TestStatusDecidesWhateverTheBodyDoes(t *testing.T) {
 						_, _ = br.Peek(1)
 					}
 				}}
-				s := newSender(t, sender.HTTPOptions{DialContext: n.dial, Timeout: 2 * time.Second})
+				s := newSender(t, sender.Options{Config: sender.Config{Timeout: 2 * time.Second}, Dial: n.dial})
 				defer s.Close()
 				permits := 0
 				for range 2 { // the second one shows that the connection was given up
@@ -322,7 +322,7 @@ func TestTheBeginningOfAnAnswerIsKept(t *testing.T) {
 						_, _ = fmt.Fprintf(conn, "HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s", c.status, len(c.body), c.body)
 					}
 				}}
-				s := newSender(t, sender.HTTPOptions{DialContext: n.dial, MessageID: c.messageID, KeepAnswers: !c.drop})
+				s := newSender(t, sender.Options{Config: sender.Config{MessageID: c.messageID, KeepAnswers: !c.drop}, Dial: n.dial})
 				defer s.Close()
 				permits := 0
 				for range 2 { // the second one shows that the answer was read to its end
@@ -353,7 +353,7 @@ func TestPlainHTTPOnAPortForHTTPS(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				n := &network{serve: answering(fmt.Sprintf("HTTP/1.1 400 Bad Request\r\nContent-Length: %d\r\n\r\n%s", len(c.body), c.body))}
-				s := newSender(t, sender.HTTPOptions{DialContext: n.dial})
+				s := newSender(t, sender.Options{Dial: n.dial})
 				defer s.Close()
 				permits := 0
 				r := s.Send(t.Context(), aJob("a", "x"), always(&permits))
@@ -380,7 +380,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 					readCall(br)
 					_, _ = io.WriteString(c, answer)
 				}}
-				s := newSender(t, sender.HTTPOptions{DialContext: n.dial})
+				s := newSender(t, sender.Options{Dial: n.dial})
 				defer s.Close()
 				permits := 0
 				res := s.Send(t.Context(), aJob("a", "x"), always(&permits))
@@ -402,7 +402,7 @@ func TestCloseEndsCallsOnTheWire(t *testing.T) {
 			readCall(br)
 			_, _ = br.Peek(1)
 		}}
-		s := newSender(t, sender.HTTPOptions{DialContext: n.dial, Timeout: time.Hour})
+		s := newSender(t, sender.Options{Config: sender.Config{Timeout: time.Hour}, Dial: n.dial})
 		time.AfterFunc(time.Second, s.Close)
 		permits := 0
 		if res := s.Send(t.Context(), aJob("a", "x"), always(&permits)); res.Kind != sender.Unknown || res.Elapsed != time.Second {

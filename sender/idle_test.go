@@ -28,7 +28,7 @@ func TestIdleConnectionsGrowOld(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				n := &network{serve: answering(c.answer)}
-				s := newSender(t, sender.HTTPOptions{DialContext: n.dial, IdleTimeout: 10 * time.Second})
+				s := newSender(t, sender.Options{Config: sender.Config{IdleTimeout: 10 * time.Second}, Dial: n.dial})
 				defer s.Close()
 				permits := 0
 				s.Send(t.Context(), aJob("a", "x"), always(&permits))
@@ -58,7 +58,7 @@ func TestIdleConnectionsGrowOldUnderThePermit(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				n := &network{serve: answering(ok)}
-				s := newSender(t, sender.HTTPOptions{DialContext: n.dial, IdleTimeout: 10 * time.Second})
+				s := newSender(t, sender.Options{Config: sender.Config{IdleTimeout: 10 * time.Second}, Dial: n.dial})
 				defer s.Close()
 				permits := 0
 				s.Send(t.Context(), aJob("before", "x"), always(new(int)))
@@ -81,7 +81,7 @@ func TestOldConnectionCostsOnePermit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{serve: answering(ok)}
-		s := newSender(t, sender.HTTPOptions{DialContext: n.dial, IdleTimeout: 10 * time.Second})
+		s := newSender(t, sender.Options{Config: sender.Config{IdleTimeout: 10 * time.Second}, Dial: n.dial})
 		defer s.Close()
 		asked, others := 0, 0
 		s.Send(t.Context(), aJob("a", "x"), always(&others))
@@ -104,7 +104,7 @@ func TestRefusedPermitDoesNotMakeAConnectionYoung(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{serve: answering(ok)}
-		s := newSender(t, sender.HTTPOptions{DialContext: n.dial, IdleTimeout: 10 * time.Second})
+		s := newSender(t, sender.Options{Config: sender.Config{IdleTimeout: 10 * time.Second}, Dial: n.dial})
 		defer s.Close()
 		permits := 0
 		refused := func(context.Context) (time.Time, error) {

@@ -61,7 +61,7 @@ func TestEveryStatus(t *testing.T) {
 		status, _ := strconv.Atoi(key)
 		return provider.Answer{Status: status}
 	}})
-	s := newSender(t, sender.HTTPOptions{URL: "http://" + p.Addr() + "/"})
+	s := newSender(t, sender.Options{Config: sender.Config{URL: "http://" + p.Addr() + "/"}})
 	permits := 0
 	for status := 100; status <= 599; status++ {
 		if status < 200 {
@@ -83,7 +83,7 @@ func TestRetryAfterOnTheWire(t *testing.T) {
 		status, _ := strconv.Atoi(key)
 		return provider.Answer{Status: status, RetryAfter: 7 * time.Second}
 	}})
-	s := newSender(t, sender.HTTPOptions{URL: "http://" + p.Addr() + "/"})
+	s := newSender(t, sender.Options{Config: sender.Config{URL: "http://" + p.Addr() + "/"}})
 	permits := 0
 	for status, want := range map[int]sender.Kind{
 		429: sender.Throttled, 503: sender.Unavailable, 500: sender.Unavailable, 403: sender.Throttled,
@@ -101,7 +101,7 @@ func TestRetryAfterOnTheWire(t *testing.T) {
 func TestProviderDownAndUp(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t, provider.Options{})
-	s := newSender(t, sender.HTTPOptions{URL: "http://" + p.Addr() + "/"})
+	s := newSender(t, sender.Options{Config: sender.Config{URL: "http://" + p.Addr() + "/"}})
 	permits := 0
 	s.Send(t.Context(), aJob("a", "x"), always(&permits))
 	p.Down()
@@ -143,7 +143,7 @@ func TestTLSWithItsOwnAuthority(t *testing.T) {
 	roots.AddCert(srv.Certificate())
 
 	n := &tally{}
-	s := newSender(t, sender.HTTPOptions{URL: srv.URL, TLS: func() *tls.Config { return &tls.Config{RootCAs: roots} }, DialContext: n.dial})
+	s := newSender(t, sender.Options{Config: sender.Config{URL: srv.URL}, TLSConfig: func() *tls.Config { return &tls.Config{RootCAs: roots} }, Dial: n.dial})
 	permits := 0
 	for range 3 {
 		before := n.count()
@@ -160,7 +160,7 @@ func TestTLSWithItsOwnAuthority(t *testing.T) {
 		t.Errorf("got %d calls, %d permits; want 3", calls.Load(), permits)
 	}
 
-	stranger := newSender(t, sender.HTTPOptions{URL: srv.URL})
+	stranger := newSender(t, sender.Options{Config: sender.Config{URL: srv.URL}})
 	if res := stranger.Send(t.Context(), aJob("a", "x"), always(&permits)); res.Kind != sender.Unavailable || permits != 3 {
 		t.Errorf("got %+v, want unavailable and no permit: the authority is unknown", res)
 	}
@@ -170,7 +170,7 @@ func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t, provider.Options{Behaviour: provider.Behaviour{Jitter: 2 * time.Millisecond}})
 	reg := prometheus.NewRegistry()
-	s := newSender(t, sender.HTTPOptions{URL: "http://" + p.Addr() + "/", Registerer: reg})
+	s := newSender(t, sender.Options{Config: sender.Config{URL: "http://" + p.Addr() + "/"}, Registerer: reg})
 	permit := func(context.Context) (time.Time, error) { return time.Time{}, nil }
 	var wg sync.WaitGroup
 	for w := range 16 {
@@ -202,14 +202,14 @@ func TestManyAtOnce(t *testing.T) {
 func TestMetricsAreThereFromTheBeginning(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
-	newSender(t, sender.HTTPOptions{URL: "http://127.0.0.1:1/", Registerer: reg})
+	newSender(t, sender.Options{Config: sender.Config{URL: "http://127.0.0.1:1/"}, Registerer: reg})
 	m := gather(t, reg)
 	for _, k := range sender.Kinds() {
 		if _, found := m["dispatcher_sender_calls_total "+k.String()]; !found {
 			t.Errorf("no series for %v in %v", k, m)
 		}
 	}
-	if _, err := sender.NewHTTP(sender.HTTPOptions{URL: "http://127.0.0.1:1/", Registerer: reg}); err == nil {
+	if _, err := sender.New(sender.Options{Config: sender.Config{URL: "http://127.0.0.1:1/"}, Registerer: reg}); err == nil {
 		t.Error("two senders share a registry's series without an error")
 	}
 }
@@ -241,14 +241,14 @@ func TestConfiguredStatus(t *testing.T) {
 		status, _ := strconv.Atoi(key)
 		return provider.Answer{Status: status}
 	}})
-	s := newSender(t, sender.HTTPOptions{URL: "http://" + p.Addr() + "/", Results: map[string]string{"404": "rejected", "500-599": "unknown", "501": "accepted"}})
+	s := newSender(t, sender.Options{Config: sender.Config{URL: "http://" + p.Addr() + "/", Results: map[string]string{"404": "rejected", "500-599": "unknown", "501": "accepted"}}})
 	permits := 0
 	for status, want := range map[int]sender.Kind{404: sender.Rejected, 403: sender.Unavailable, 500: sender.Unknown, 501: sender.Accepted, 505: sender.Unknown} {
 		if res := s.Send(t.Context(), aJob(strconv.Itoa(status), "x"), always(&permits)); res.Kind != want || res.WroteAt.IsZero() {
 			t.Errorf("%d: got %+v, want %v", status, res, want)
 		}
 	}
-	if _, err := sender.NewHTTP(sender.HTTPOptions{URL: "http://" + p.Addr() + "/", Results: map[string]string{"404": "no"}}); err == nil {
+	if _, err := sender.New(sender.Options{Config: sender.Config{URL: "http://" + p.Addr() + "/", Results: map[string]string{"404": "no"}}}); err == nil {
 		t.Error("an unknown result is no error")
 	}
 }

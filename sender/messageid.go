@@ -3,7 +3,6 @@ package sender
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -17,7 +16,7 @@ const (
 	// maxMessageID is the longest id of a message that is kept, in bytes. A
 	// longer one is none: half an id finds nothing at the provider.
 	maxMessageID = 256
-	maxPath      = 16 // steps of a path into JSON
+	mostSteps    = 16 // steps of a path into JSON
 )
 
 // messageID says where in an answer the provider names the message. At most one
@@ -28,34 +27,18 @@ type messageID struct {
 }
 
 // parseMessageID reads header:NAME, json:PATH, or nothing.
-func parseMessageID(text string) (messageID, error) {
+func parseMessageID(text string) (_ messageID, ok bool) {
 	if text == "" {
-		return messageID{}, nil
+		return messageID{}, true
 	}
-	wrong := func(why string) (messageID, error) { return messageID{}, fmt.Errorf("message_id: %q %s", text, why) }
 	switch kind, rest, _ := strings.Cut(text, ":"); kind {
 	case "header":
-		if !isToken(rest) {
-			return wrong("does not name a header, as in header:X-Message-Id")
-		}
-		return messageID{header: http.CanonicalHeaderKey(rest)}, nil
+		return messageID{header: http.CanonicalHeaderKey(rest)}, IsHeaderName(rest)
 	case "json":
 		path := strings.Split(rest, ".")
-		if slices.Contains(path, "") {
-			return wrong("does not name a field, as in json:messages.0.id")
-		}
-		if len(path) > maxPath {
-			return wrong(fmt.Sprintf("has more than %d steps", maxPath))
-		}
-		return messageID{path: path}, nil
+		return messageID{path: path}, len(path) <= mostSteps && !slices.Contains(path, "")
 	}
-	return wrong("is neither header:NAME nor json:PATH")
-}
-
-// CheckMessageID tells whether [HTTPOptions.MessageID] can be text.
-func CheckMessageID(text string) error {
-	_, err := parseMessageID(text)
-	return err
+	return messageID{}, false
 }
 
 // read takes the id out of an answer; body may be nil. What can't be read is no
@@ -125,7 +108,7 @@ const MaxAnswer = 512
 
 // consume reads an answer's body to its end and reports whether it got there. It
 // keeps all where the message's id is in it, else the beginning or nothing.
-func (h *HTTP) consume(body io.Reader, beginning bool) (kept []byte, whole bool) {
+func (h *Sender) consume(body io.Reader, beginning bool) (kept []byte, whole bool) {
 	if body == http.NoBody {
 		return nil, true
 	}

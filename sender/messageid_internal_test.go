@@ -42,9 +42,9 @@ func TestMessageIDIsFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m, err := parseMessageID(c.option)
-			if err != nil {
-				t.Fatal(err)
+			m, ok := parseMessageID(c.option)
+			if !ok {
+				t.Fatalf("%s: refused, want it read", c.option)
 			}
 			if got := m.read(c.header, []byte(c.body)); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
@@ -56,7 +56,7 @@ func TestMessageIDIsFound(t *testing.T) {
 func TestMessageIDOptionsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"x", "header:", "header:a b", "json:", "json:a..b", "json:.a", "xml:a", "json:" + strings.Repeat("a.", 16) + "a"} {
-		if err := CheckMessageID(text); err == nil || !strings.HasPrefix(err.Error(), `message_id: "`+text+`"`) {
+		if err := (Config{MessageID: text}).Validate(); err == nil || !strings.Contains(err.Error(), `message_id: "`+text+`": must be empty, header:NAME, or json:PATH`) {
 			t.Errorf("%s: got %v, want an error that names it", text, err)
 		}
 	}
@@ -67,8 +67,8 @@ func FuzzMessageID(f *testing.F) {
 	f.Add("messages.0.id", []byte(`{"messages":[{"id":12}]}`))
 	f.Add("0.0.0", []byte(`[[["\ud800"]]]`))
 	f.Fuzz(func(t *testing.T, path string, body []byte) {
-		m, err := parseMessageID("json:" + path)
-		if err != nil {
+		m, ok := parseMessageID("json:" + path)
+		if !ok {
 			return
 		}
 		got := m.read(nil, body)

@@ -79,12 +79,12 @@ func answering(answer string) func(int, net.Conn, *bufio.Reader) {
 	}
 }
 
-func newSender(t *testing.T, o sender.HTTPOptions) *sender.HTTP {
+func newSender(t *testing.T, o sender.Options) *sender.Sender {
 	t.Helper()
 	if o.URL == "" {
 		o.URL = "http://provider.test/send"
 	}
-	s, err := sender.NewHTTP(o)
+	s, err := sender.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}

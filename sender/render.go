@@ -3,7 +3,6 @@ package sender
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -32,27 +31,25 @@ type template struct {
 	events EventMode
 }
 
-func newTemplate(o HTTPOptions) (*template, error) {
-	u, err := parseURL(o.URL)
-	if err != nil {
-		return nil, err
-	}
-	t := &template{method: o.Method, url: u, header: http.Header{userAgent: {"dispatcher"}}, events: o.CloudEvents}
-	for name, value := range o.Headers {
+// newTemplate takes settings that were validated, all but the host's name.
+func newTemplate(c Config) *template {
+	u, _ := url.Parse(c.URL)
+	t := &template{method: c.Method, url: u, header: http.Header{userAgent: {"dispatcher"}}, events: c.CloudEvents}
+	for name, value := range c.Headers {
 		if strings.EqualFold(name, "Host") {
 			t.host = value
 			continue
 		}
 		t.header[http.CanonicalHeaderKey(name)] = []string{value}
 	}
-	// net/http looks at the host only when it writes, which is after the permit.
-	// Better to fail here than to waste every permit.
+	return t
+}
+
+// check writes a request to nowhere, which is how net/http checks the host.
+func (t *template) check() error {
 	sample := t.request(nil)
 	sample.Header = t.header
-	if err := sample.Write(io.Discard); err != nil {
-		return nil, fmt.Errorf("url: %q: %w", shown(u), err)
-	}
-	return t, nil
+	return sample.Write(io.Discard)
 }
 
 // address is where to dial: host and port, the scheme's port by default.
@@ -135,26 +132,4 @@ func percentEncoded(text string, plain func(byte) bool) string {
 		b.Write([]byte{'%', hex[text[i]>>4], hex[text[i]&15]})
 	}
 	return b.String()
-}
-
-// isHeaderValue: no control bytes but the tab (RFC 9110, 5.5).
-func isHeaderValue(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
-			return false
-		}
-	}
-	return true
-}
-
-// isToken: what a header's name may be (RFC 9110, 5.6.2).
-func isToken(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		alnum := '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
-		if !alnum && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
-			return false
-		}
-	}
-	return s != ""
 }

@@ -18,7 +18,7 @@ func TestWhatIsSent(t *testing.T) {
 	t.Parallel()
 	host := map[string]string{"host": "other.test", "authorization": "Bearer x", "User-Agent": "me"}
 	for name, c := range map[string]struct {
-		options sender.HTTPOptions
+		options sender.Options
 		job     job.Job
 		want    http.Header
 		host    string
@@ -35,7 +35,7 @@ func TestWhatIsSent(t *testing.T) {
 			host: "provider.test",
 		},
 		"configured headers": {
-			options: sender.HTTPOptions{Headers: host, Method: http.MethodPut},
+			options: sender.Options{Config: sender.Config{Headers: host, Method: http.MethodPut}},
 			job:     aJob("a", "hello"),
 			want:    http.Header{"Idempotency-Key": {"a"}, "Content-Type": {"text/plain"}, "User-Agent": {"me"}, "Authorization": {"Bearer x"}, "Content-Length": {"5"}},
 			host:    "other.test", length: 5,
@@ -50,7 +50,7 @@ func TestWhatIsSent(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				n := &network{serve: answering(ok)}
-				c.options.DialContext = n.dial
+				c.options.Dial = n.dial
 				s := newSender(t, c.options)
 				defer s.Close()
 				permits := 0
@@ -75,7 +75,7 @@ func TestWhatIsSent(t *testing.T) {
 
 func TestContentTypeThatNoHeaderMayHold(t *testing.T) {
 	t.Parallel()
-	s := newSender(t, sender.HTTPOptions{})
+	s := newSender(t, sender.Options{})
 	permits := 0
 	res := s.Send(t.Context(), job.Job{ID: "a", ContentType: "text/plain\r\nX: 1"}, always(&permits))
 	if res.Kind != sender.Rejected || permits != 0 || !res.WroteAt.IsZero() {
@@ -86,37 +86,38 @@ func TestContentTypeThatNoHeaderMayHold(t *testing.T) {
 func TestOptionsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		options sender.HTTPOptions
+		options sender.Options
 		want    string
 	}{
-		"no url":        {sender.HTTPOptions{}, `url: ""`},
-		"no scheme":     {sender.HTTPOptions{URL: "provider/send"}, `"provider/send" is neither http nor https`},
-		"other scheme":  {sender.HTTPOptions{URL: "ftp://provider"}, `"ftp://provider" is neither`},
-		"no host":       {sender.HTTPOptions{URL: "http:///send"}, `"http:///send" has no host`},
-		"not a url":     {sender.HTTPOptions{URL: "http://a:secret@b:port/"}, "url: it can't be parsed"},
-		"user":          {sender.HTTPOptions{URL: "http://me:secret@provider/"}, "user information"},
-		"query":         {sender.HTTPOptions{URL: "http:///?key=secret"}, "has no host"},
-		"no user":       {sender.HTTPOptions{URL: "me:secret@provider"}, "neither http nor https"},
-		"fragment":      {sender.HTTPOptions{URL: "http://provider/#x"}, "fragment"},
-		"host name":     {sender.HTTPOptions{URL: "http://xn--\u00e9.test/"}, "url:"},
-		"method":        {sender.HTTPOptions{URL: "http://p/", Method: "post"}, `method: "post"`},
-		"timeout":       {sender.HTTPOptions{URL: "http://p/", Timeout: -1}, "timeout: -1ns"},
-		"dial timeout":  {sender.HTTPOptions{URL: "http://p/", DialTimeout: -1}, "dial_timeout: -1ns"},
-		"idle timeout":  {sender.HTTPOptions{URL: "http://p/", IdleTimeout: -1}, "idle_timeout: -1ns"},
-		"response size": {sender.HTTPOptions{URL: "http://p/", MaxResponseBytes: -5}, "max_response_bytes: -5"},
-		"header name":   {withHeader("a b", "x"), `"a b" is not a header name`},
-		"header value":  {withHeader("A", "secret\n"), `value of "A"`},
-		"length":        {withHeader("content-length", "5"), `"content-length"`},
-		"expect":        {withHeader("Expect", "100-continue"), `"Expect"`},
-		"one key":       {withHeader("Idempotency-Key", "1"), `"Idempotency-Key"`},
+		"no url":          {sender.Options{}, `url: ""`},
+		"no scheme":       {sender.Options{Config: sender.Config{URL: "provider/send"}}, `url: "provider/send": must be an http:// or https:// URL`},
+		"other scheme":    {sender.Options{Config: sender.Config{URL: "ftp://provider"}}, `url: "ftp://provider": must be an http:// or https:// URL`},
+		"no host":         {sender.Options{Config: sender.Config{URL: "http:///send"}}, `url: "http:///send": must be an http:// or https:// URL with a host`},
+		"no host, a port": {sender.Options{Config: sender.Config{URL: "http://:80/"}}, "url: (hidden): has no host"},
+		"not a url":       {sender.Options{Config: sender.Config{URL: "http://a:secret@b:port/"}}, "url: (hidden): must be"},
+		"user":            {sender.Options{Config: sender.Config{URL: "http://me:secret@provider/"}}, "url: (hidden): holds a user"},
+		"query":           {sender.Options{Config: sender.Config{URL: "http:///?key=secret"}}, "url: (hidden): must be an http:// or https:// URL with a host"},
+		"no user":         {sender.Options{Config: sender.Config{URL: "me:secret@provider"}}, "url: (hidden): must be"},
+		"fragment":        {sender.Options{Config: sender.Config{URL: "http://provider/#x"}}, `url: "http://provider/#x": holds a fragment`},
+		"host name":       {sender.Options{Config: sender.Config{URL: "http://xn--\u00e9.test/"}}, "url: (hidden): net/http refuses it: "},
+		"method":          {sender.Options{Config: sender.Config{URL: "http://p/", Method: "post"}}, `method: "post"`},
+		"timeout":         {sender.Options{Config: sender.Config{URL: "http://p/", Timeout: -1}}, "timeout: -1ns"},
+		"dial timeout":    {sender.Options{Config: sender.Config{URL: "http://p/", DialTimeout: -1}}, "dial_timeout: -1ns"},
+		"idle timeout":    {sender.Options{Config: sender.Config{URL: "http://p/", IdleTimeout: -1}}, "idle_timeout: -1ns"},
+		"response size":   {sender.Options{Config: sender.Config{URL: "http://p/", MaxResponseBytes: -5}}, "max_response_bytes: -5"},
+		"header name":     {withHeader("a b", "x"), "headers.a b: (hidden): is no name of a header"},
+		"header value":    {withHeader("A", "secret\n"), "headers.A: (hidden): holds a line break"},
+		"length":          {withHeader("content-length", "5"), "headers.content-length: (hidden): is set by the call itself"},
+		"expect":          {withHeader("Expect", "100-continue"), "headers.Expect: (hidden): is set by the call itself"},
+		"one key":         {withHeader("Idempotency-Key", "1"), "headers.Idempotency-Key: (hidden): is set by the call itself"},
 		"twice": {
-			sender.HTTPOptions{URL: "http://p/", Headers: map[string]string{"a": "1", "A": "2"}},
-			`"A" and "a" are the same header`,
+			sender.Options{Config: sender.Config{URL: "http://p/", Headers: map[string]string{"a": "1", "A": "2"}}},
+			"headers.a: (hidden): is the same header as A",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := sender.NewHTTP(c.options)
+			_, err := sender.New(c.options)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("got error %v, want one with %q", err, c.want)
 			}
@@ -127,6 +128,6 @@ func TestOptionsThatCannotBe(t *testing.T) {
 	}
 }
 
-func withHeader(name, value string) sender.HTTPOptions {
-	return sender.HTTPOptions{URL: "http://p/", Headers: map[string]string{name: value}}
+func withHeader(name, value string) sender.Options {
+	return sender.Options{Config: sender.Config{URL: "http://p/", Headers: map[string]string{name: value}}}
 }

@@ -1,11 +1,12 @@
 package sender
 
 import (
-	"errors"
-	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
+
+	"dispatcher/internal/fault"
 )
 
 // The statuses that have a result. Below them no answer is final.
@@ -69,54 +70,33 @@ func ResultNames() []string {
 	return names
 }
 
-// ResultError is a fault of one entry of [HTTPOptions.Results].
-type ResultError struct {
-	Status string // the entry's key
-	Value  string
-	Why    string
-}
+// Results are what statuses mean that differ from the defaults: a status (404) or a
+// range (500-599), and one of [ResultNames]. A status wins over a range.
+type Results map[string]string
 
-func (e *ResultError) Error() string {
-	return fmt.Sprintf("results.%s: %q: %s", e.Status, e.Value, e.Why)
-}
-
-// CheckResults joins a [ResultError] for each entry that can't be.
-func CheckResults(configured map[string]string) error {
-	_, err := parseResults(configured)
-	return err
-}
-
-// parseResults reads the entries, in the order of their statuses.
-func parseResults(configured map[string]string) ([]rule, error) {
+// parse reads the entries, in the order of their statuses, and adds a fault for
+// each entry that can't be.
+func (r Results) parse(l *fault.List) []rule {
 	var rules []rule
-	var faults []error
-	for status, name := range configured {
-		refuse := func(why string) { faults = append(faults, &ResultError{Status: status, Value: name, Why: why}) }
+	for _, status := range slices.Sorted(maps.Keys(r)) {
+		name, field := r[status], "results."+status
 		first, last, ok := parseStatus(status)
 		at := slices.Index(ResultNames(), name)
-		if !ok {
-			refuse(fmt.Sprintf("the key must be a status, such as 404, or a range, such as 500-599, from %d to %d", leastStatus, mostStatus))
-		}
-		if at < 0 {
-			refuse("must be one of " + strings.Join(ResultNames(), ", "))
-		}
+		l.Refuse(!ok, field, name, "the key must be a status, such as 404, or a range, such as 500-599, from %d to %d", leastStatus, mostStatus)
+		l.Refuse(at < 0, field, name, "must be one of %s", strings.Join(ResultNames(), ", "))
 		if ok && at >= 0 {
 			rules = append(rules, rule{first, last, Kinds()[at]})
 		}
 	}
-	slices.SortFunc(rules, func(a, b rule) int { return strings.Compare(a.String(), b.String()) })
 	var before rule // the range with the highest statuses so far
 	for _, r := range rules {
 		if r.exact() {
 			continue
 		}
-		if before.last >= r.first {
-			faults = append(faults, &ResultError{Status: r.String(), Value: r.kind.String(), Why: "overlaps with " + before.String() + "; state each status in one range"})
-		}
+		l.Refuse(before.last >= r.first, "results."+r.String(), r.kind.String(), "overlaps with %s; state each status in one range", before)
 		before = r
 	}
-	slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	return rules, errors.Join(faults...)
+	return rules
 }
 
 // parseStatus reads 404 or 500-599. There is one way to write each.
@@ -133,15 +113,15 @@ func parseStatus(text string) (first, last int, ok bool) {
 	return first, last, isRange && first < last || !isRange
 }
 
-// results is what each status means.
-type results struct {
+// statusTable is what each status means.
+type statusTable struct {
 	kinds  [mostStatus + 1]Kind
 	own403 bool // a 403 is configured
 }
 
-// newResults puts the rules over the defaults; of each, an exact status over a range.
-func newResults(configured []rule) *results {
-	r := new(results)
+// newStatusTable puts the rules over the defaults; of each, an exact status over a range.
+func newStatusTable(configured []rule) *statusTable {
+	r := new(statusTable)
 	for _, rules := range [][]rule{defaultResults(), configured} {
 		for _, exact := range []bool{false, true} {
 			for _, one := range rules {
@@ -161,7 +141,7 @@ func newResults(configured []rule) *results {
 }
 
 // kind is what a status means. Below 200 no answer is final.
-func (r *results) kind(status int) Kind {
+func (r *statusTable) kind(status int) Kind {
 	if status < leastStatus || status > mostStatus {
 		return Unknown
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"dispatcher/internal/fault"
 )
 
 // The table in the docs and the one in the code are one table.
@@ -36,7 +38,7 @@ func TestTheDocsHaveTheDefaults(t *testing.T) {
 // what it means by default.
 func TestAStatusMeansWhatIsStated(t *testing.T) {
 	t.Parallel()
-	defaults := newResults(nil)
+	defaults := newStatusTable(nil)
 	rapid.Check(t, func(t *rapid.T) {
 		names := rapid.SampledFrom(ResultNames())
 		exact := rapid.MapOfN(rapid.IntRange(leastStatus, mostStatus), names, 0, 5).Draw(t, "exact")
@@ -45,7 +47,7 @@ func TestAStatusMeansWhatIsStated(t *testing.T) {
 		for i := 1; i < len(bounds); i += 2 { // in pairs; those that overlap are refused
 			ranges[[2]int{min(bounds[i-1], bounds[i]), max(bounds[i-1], bounds[i])}] = names.Draw(t, "of a range")
 		}
-		configured := make(map[string]string)
+		configured := make(Results)
 		for status, name := range exact {
 			configured[fmt.Sprint(status)] = name
 		}
@@ -57,14 +59,15 @@ func TestAStatusMeansWhatIsStated(t *testing.T) {
 				covered[status] = name
 			}
 		}
-		rules, err := parseResults(configured)
-		if (err != nil) != overlap {
-			t.Fatalf("%v: got %v, want an error: %v", configured, err, overlap)
+		var faults fault.List
+		rules := configured.parse(&faults)
+		if (faults.Err() != nil) != overlap {
+			t.Fatalf("%v: got %v, want an error: %v", configured, faults.Err(), overlap)
 		}
 		if overlap {
 			return
 		}
-		results := newResults(rules)
+		table := newStatusTable(rules)
 		for status := -1; status <= mostStatus+1; status++ {
 			want := defaults.kind(status).String()
 			if name := covered[status]; name != "" {
@@ -73,7 +76,7 @@ func TestAStatusMeansWhatIsStated(t *testing.T) {
 			if name := exact[status]; name != "" {
 				want = name
 			}
-			if got := results.kind(status).String(); got != want {
+			if got := table.kind(status).String(); got != want {
 				t.Fatalf("%v: %d is %s, want %s", configured, status, got, want)
 			}
 		}
@@ -87,13 +90,15 @@ func TestBadResultsAreRefused(t *testing.T) {
 		"404": "reject", "4xx": "rejected", "199": "rejected", "1000": "rejected", "0404": "rejected", "-404": "rejected", "404-": "rejected",
 		"404-404": "rejected", "500-404": "rejected", "": "rejected", "+404": "rejected", "404 ": "rejected", "503": "not_sent", "504": "",
 	} {
-		err := CheckResults(map[string]string{status: name})
-		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("results.%s: %q: ", status, name)) {
+		var faults fault.List
+		Results{status: name}.parse(&faults)
+		if err := faults.Err(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("results.%s: %q: ", status, name)) {
 			t.Errorf("%s: %s: got %v, want it refused by name and value", status, name, err)
 		}
 	}
-	if err := CheckResults(nil); err != nil {
-		t.Error(err)
+	var faults fault.List
+	if Results(nil).parse(&faults); faults.Err() != nil {
+		t.Errorf("no results: got %v, want no fault", faults.Err())
 	}
 }
 
@@ -102,15 +107,12 @@ func TestAStated403IsWhatIsStated(t *testing.T) {
 	t.Parallel()
 	header := http.Header{"Retry-After": {"7"}}
 	for stated, want := range map[string]Kind{"": Throttled, "403": Unavailable, "400-499": Unavailable} {
-		configured := map[string]string{}
+		configured := Results{}
 		if stated != "" {
 			configured[stated] = "unavailable"
 		}
-		rules, err := parseResults(configured)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if res := newResults(rules).classify(403, header); res.Kind != want || res.RetryAfter == 0 {
+		var faults fault.List
+		if res := newStatusTable(configured.parse(&faults)).classify(403, header); res.Kind != want || res.RetryAfter == 0 {
 			t.Errorf("%q stated: got %v after %v, want %v after 7s", stated, res.Kind, res.RetryAfter, want)
 		}
 	}

@@ -17,7 +17,7 @@ func TestEachConnectionTellsItsRoundTripOnce(t *testing.T) {
 	p := startProvider(t, provider.Options{Behaviour: provider.Behaviour{Latency: latency}})
 	var told atomic.Int64
 	var longest atomic.Int64
-	s := newSender(t, sender.HTTPOptions{URL: "http://" + p.Addr() + "/", OnRoundTrip: func(d time.Duration) {
+	s := newSender(t, sender.Options{Config: sender.Config{URL: "http://" + p.Addr() + "/"}, OnRoundTrip: func(d time.Duration) {
 		told.Add(1)
 		longest.Store(max(longest.Load(), int64(d)))
 	}})

@@ -33,7 +33,7 @@ func TestLateWriteIsRefused(t *testing.T) {
 		const useful = 3 * time.Millisecond
 		var arrivals []time.Time
 		dials := 0
-		o := HTTPOptions{URL: "http://provider.test/", DialContext: func(context.Context, string, string) (net.Conn, error) {
+		o := Options{Config: Config{URL: "http://provider.test/"}, Dial: func(context.Context, string, string) (net.Conn, error) {
 			client, server := net.Pipe()
 			go func() {
 				br := bufio.NewReader(server)
@@ -48,7 +48,7 @@ func TestLateWriteIsRefused(t *testing.T) {
 			}()
 			return client, nil
 		}}
-		h, err := NewHTTP(o)
+		h, err := New(o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +84,7 @@ func TestAnswerBeforeTheCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var written atomic.Int64
-		o := HTTPOptions{URL: "http://provider.test/", DialContext: func(context.Context, string, string) (net.Conn, error) {
+		o := Options{Config: Config{URL: "http://provider.test/"}, Dial: func(context.Context, string, string) (net.Conn, error) {
 			client, server := net.Pipe()
 			go func() {
 				time.Sleep(time.Millisecond)
@@ -94,7 +94,7 @@ func TestAnswerBeforeTheCall(t *testing.T) {
 			}()
 			return client, nil
 		}}
-		h, err := NewHTTP(o)
+		h, err := New(o)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,11 +5,11 @@ import (
 	"io"
 	"strings"
 
-	"dispatcher/configs"
+	"dispatcher/consumer"
 )
 
-// printKafka says which jobs go first, and what may overtake what.
-func printKafka(w io.Writer, k configs.Kafka) {
+// printKafka prints which jobs go first, and which may overtake others.
+func printKafka(w io.Writer, k consumer.Config) {
 	_, _ = fmt.Fprintf(w, "kafka: %s\n", strings.Join(k.JobTopics(), ", "))
 	for i, l := range k.Lanes {
 		share := "no min_share"
@@ -22,14 +22,18 @@ func printKafka(w io.Writer, k configs.Kafka) {
 		"key":       "jobs of one key one at a time, retries included",
 		"partition": "jobs of one partition one at a time, retries included",
 		"none":      "any job at any time",
-	}[k.Order])
+	}[string(k.Order)])
 	if len(k.RetryTopics) == 0 {
-		_, _ = fmt.Fprintf(w, "  retry tiers\tnone\ta not-before may lie a minute ahead\n")
+		_, _ = fmt.Fprintf(w, "  retry topics\tnone\ta not-before may be at most a minute ahead\n")
 		return
+	}
+	var delays []string
+	for _, d := range k.RetryTopics {
+		delays = append(delays, short(d))
 	}
 	retries := "schedules"
 	if k.Order == "none" {
 		retries = "schedules and retries"
 	}
-	_, _ = fmt.Fprintf(w, "  retry tiers\t%s\tfor %s\n", strings.Join(k.RetryTopics, ", "), retries)
+	_, _ = fmt.Fprintf(w, "  retry topics\t%s\tfor %s\n", strings.Join(delays, ", "), retries)
 }

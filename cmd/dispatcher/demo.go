@@ -13,13 +13,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"dispatcher/internal/demo"
 )
 
-// errVerdict is the exit status of a demo that passed the cap or lost a job;
-// the verdict has said which.
+// errVerdict is for a demo that exceeded the cap or lost a job. The verdict, which was
+// printed, says which.
 var errVerdict = errors.New("demo: the verdict is not ok")
 
 func newDemoCommand() *cobra.Command {
@@ -28,8 +27,9 @@ func newDemoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Run a whole fleet in this process, and judge it",
-		Long: "Run a whole fleet in this process, on an embedded Kafka and Redis and a simulated provider that judges.\n" +
-			"It needs nothing else, and ends with a verdict; exit status 1 if the cap was passed or a job was lost.",
+		Long: "Run a whole fleet in this process, with an embedded Kafka and Redis and a simulated provider that counts\n" +
+			"the calls. It needs no servers. At the end it prints a verdict; the exit status is 1 if the cap was exceeded\n" +
+			"or a job was lost.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if verbose {
@@ -46,18 +46,18 @@ func newDemoCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.Nodes, "nodes", 3, "nodes in the fleet")
+	f.IntVar(&o.Nodes, "nodes", 3, "`number` of nodes in the fleet")
 	f.Int64Var(&o.Cap, "cap", 300, "`calls` the provider allows in any window")
 	f.DurationVar(&o.Window, "window", time.Second, "the provider's window")
-	f.IntVar(&o.Jobs, "jobs", 3000, "jobs to send")
-	f.BoolVar(&asJSON, "json", false, "print nothing but the verdict, as one line of JSON")
-	f.BoolVar(&verbose, "verbose", false, "log what the nodes do, to standard error")
+	f.IntVar(&o.Jobs, "jobs", 3000, "`number` of jobs to send")
+	f.BoolVar(&asJSON, "json", false, "print only the verdict, as one line of JSON")
+	f.BoolVar(&verbose, "verbose", false, "print the nodes' logs to standard error")
 	return cmd
 }
 
 func runDemo(ctx context.Context, o demo.Options, asJSON, verbose bool, out io.Writer) (demo.Summary, error) {
-	// A fleet, a broker, a Redis and a provider share one small heap here; at the
-	// default, collections so often would hold up the judge among them.
+	// A fleet, a broker, a Redis and a provider share one small heap here. With the
+	// default, frequent collections would delay the provider that measures.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	if asJSON {
 		v, err := demo.Run(ctx, o, func(demo.Snapshot) {})
@@ -76,7 +76,7 @@ func runDemo(ctx context.Context, o demo.Options, asJSON, verbose bool, out io.W
 
 // watchDemo shows a live view on a terminal, and plain lines elsewhere.
 func watchDemo(ctx context.Context, o demo.Options, verbose bool, out io.Writer) (demo.Summary, error) {
-	if f, ok := out.(*os.File); ok && !verbose && term.IsTerminal(int(f.Fd())) { //nolint:gosec // a descriptor is a small number
+	if f, ok := out.(*os.File); ok && !verbose && isTerminal(f) {
 		return liveDemo(ctx, o, f)
 	}
 	p := &plainView{out: out}
@@ -140,7 +140,7 @@ func verdictText(v demo.Summary) string {
 		"  unjudged  %.1f %% of the windows: in those the judge itself was held up\n",
 		headline(v), v.Sent, v.Jobs, v.Lost, v.Repeated, v.MaxInWindow, v.WindowS, v.Cap, now, 100*v.Utilisation, guardOf(v), v.LateSlots, v.RedisCallsPerJob, 100*v.Unjudged)
 	if v.Changes > 0 {
-		text += fmt.Sprintf("  changes   %d to the limit; each window was held to what was in force\n", v.Changes)
+		text += fmt.Sprintf("  changes   %d to the limit; each window was judged by the limit in force\n", v.Changes)
 	}
 	if v.Unjudged > 0.1 {
 		text += "  note      this machine is busy; a quiet one uses more of the cap, and more windows can be judged\n"
@@ -151,7 +151,7 @@ func verdictText(v demo.Summary) string {
 	return text
 }
 
-// headline is the verdict in a line: OK and the share used, or what is not.
+// headline is the verdict in a line: OK and the share used, or the faults.
 func headline(v demo.Summary) string {
 	var faults []string
 	if v.BrokenWindows > 0 {

@@ -14,10 +14,10 @@ import (
 	"dispatcher/internal/demo"
 )
 
-// errInterrupted is what a user who presses Ctrl-C gets.
+// errInterrupted is the error after Ctrl-C.
 var errInterrupted = errors.New("interrupted")
 
-// liveDemo shows the run as it goes on, and leaves the last picture standing.
+// liveDemo shows the run while it lasts, and leaves the last picture on the screen.
 func liveDemo(ctx context.Context, o demo.Options, out *os.File) (demo.Summary, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

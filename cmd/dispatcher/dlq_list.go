@@ -10,18 +10,17 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"dispatcher/consumer/dlq"
-
 	"dispatcher/consumer/deadletter"
+	"dispatcher/consumer/dlq"
 
 	"github.com/spf13/cobra"
 )
 
-// listPage is how many lines share their columns' widths, so that a long list
-// need not be held.
+// listPage is how many lines share their columns' widths, so that a long list is
+// not kept in memory.
 const listPage = 200
 
-// letterState is a letter in JSON, without its payload. Key and key_hex exclude
+// letterState is a dead letter in JSON, without its payload. Key and key_hex exclude
 // each other; a record without a key has neither.
 type letterState struct {
 	ID            string  `json:"id"`
@@ -38,7 +37,7 @@ type letterState struct {
 	Origin        string  `json:"origin,omitempty"`
 	Node          string  `json:"node,omitempty"`
 	Bytes         int     `json:"bytes"`
-	Cut           bool    `json:"cut,omitempty"`
+	Truncated     bool    `json:"truncated,omitempty"`
 	OriginalBytes int64   `json:"original_bytes,omitempty"`
 }
 
@@ -46,7 +45,7 @@ func newLetterState(l *deadletter.Letter) letterState {
 	s := letterState{
 		ID: l.ID.String(), FailedAt: exact(l.FailedAt), FirstFailedAt: exact(l.FirstFailedAt),
 		Class: string(l.Class), Code: l.Code, Message: l.Message, Attempts: l.Attempts, Redrives: l.Redrives,
-		Job: l.JobID, Origin: origin(l), Node: l.Node, Bytes: len(l.Record.Value), Cut: l.Truncated, OriginalBytes: l.OriginalSize,
+		Job: l.JobID, Origin: origin(l), Node: l.Node, Bytes: len(l.Record.Value), Truncated: l.Truncated, OriginalBytes: l.OriginalSize,
 	}
 	switch key := l.Record.Key; {
 	case key == nil:
@@ -67,27 +66,27 @@ func origin(l *deadletter.Letter) string {
 }
 
 func newDLQListCommand(s *settings, asJSON *bool) *cobra.Command {
-	var p picks
+	var selected letterFlags
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the open dead letters, without their payloads", Args: cobra.NoArgs,
-		Long: "List the dead letters that are open when the command starts, without their payloads. With --json there is\n" +
-			"an object on each line, and the sum goes to standard error.",
+		Long: "List the dead letters that are open when the command starts, without their payloads. With --json each line\n" +
+			"is an object, and the total goes to standard error.",
 		Example: "  dispatcher dlq list --reason exhausted --since 2h\n  dispatcher dlq list --json | jq -r .id",
 	}
-	p.define(cmd.Flags())
+	selected.define(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		desk, cfg, _, err := s.letters(cmd)
+		client, cfg, _, err := s.deadLetters(cmd)
 		if err != nil {
 			return err
 		}
-		f, err := p.filter(cfg, nil, time.Now())
+		f, err := selected.filter(cfg, nil, time.Now())
 		if err != nil {
 			return err
 		}
 		list := letterList{w: cmd.OutOrStdout(), asJSON: *asJSON}
-		tally, err := desk.List(cmd.Context(), f, list.add)
+		tally, err := client.List(cmd.Context(), f, list.add)
 		if err = errors.Join(err, list.flush()); err != nil {
-			return told(cmd, err)
+			return dlqError(cmd, err)
 		}
 		w := cmd.OutOrStdout()
 		if *asJSON {
@@ -98,9 +97,9 @@ func newDLQListCommand(s *settings, asJSON *bool) *cobra.Command {
 	return cmd
 }
 
-// sumLine is the line under a list.
+// sumLine is the total under a list.
 func sumLine(t *dlq.Tally, f dlq.Filter) string {
-	text := fmt.Sprintf("%d of %d open letters match", t.Matched, t.Open)
+	text := fmt.Sprintf("%d of %d open dead letters match", t.Matched, t.Open)
 	if t.Done < t.Matched {
 		text += fmt.Sprintf(", the first %d are shown", t.Done)
 	}
@@ -131,7 +130,7 @@ func notes(t *dlq.Tally) []string {
 	return lines
 }
 
-// letterList prints letters as they come.
+// letterList prints dead letters as they are read.
 type letterList struct {
 	w      io.Writer
 	asJSON bool
@@ -144,12 +143,12 @@ func (l *letterList) add(x *deadletter.Letter) error {
 		return printJSON(l.w, newLetterState(x))
 	}
 	if l.page == nil {
-		l.page = tabwriter.NewWriter(l.w, 0, 0, 2, ' ', 0)
+		l.page = newTable(l.w)
 		_, _ = fmt.Fprintln(l.page, "ID\tFAILED\tCLASS\tCODE\tATTEMPTS\tREDRIVES\tKEY\tJOB\tORIGIN\tMESSAGE")
 	}
 	message := x.Message
 	if x.Truncated {
-		message = "(cut) " + message
+		message = "(truncated) " + message
 	}
 	_, _ = fmt.Fprintf(l.page, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", x.ID, stamp(x.FailedAt),
 		plainly(string(x.Class), 20), plainly(x.Code, 20), x.Attempts, x.Redrives, textOrHex(x.Record.Key, 40),

@@ -9,142 +9,98 @@ import (
 	"strings"
 	"time"
 
-	"dispatcher/consumer/dlq"
-
 	"dispatcher/consumer/deadletter"
+	"dispatcher/consumer/dlq"
 
 	"github.com/spf13/cobra"
 )
 
-// settling is what replay and drop have in common.
+// settling is the common part of replay and drop.
 type settling struct {
 	verb, done string // replay, replayed
-	picks      picks
-	all        bool // without a filter
+	filter     letterFlags
+	all        bool
 	dry        bool
-	yes        bool // don't ask
+	yes        bool // without confirmation
 	to         string
 }
 
 func (x *settling) define(cmd *cobra.Command) {
-	x.picks.define(cmd.Flags())
-	cmd.Flags().BoolVar(&x.all, "all", false, x.verb+" all open letters, where no filter and no id is given")
-	cmd.Flags().BoolVar(&x.dry, "dry-run", false, "say what would be done, and change nothing")
-	cmd.Flags().BoolVarP(&x.yes, "yes", "y", false, "don't ask on a terminal")
+	x.filter.define(cmd.Flags())
+	cmd.Flags().BoolVar(&x.all, "all", false, x.verb+" all open dead letters; excludes filters and ids")
+	cmd.Flags().BoolVar(&x.dry, "dry-run", false, "show the outcome, and change nothing")
+	cmd.Flags().BoolVarP(&x.yes, "yes", "y", false, "don't ask for confirmation")
 }
 
-func newDLQReplayCommand(s *settings, asJSON *bool) *cobra.Command {
-	x := settling{verb: "replay", done: "replayed"}
-	var rate float64
-	var whole bool
-	cmd := &cobra.Command{
-		Use: "replay [ID...]", Short: "Write the jobs of dead letters to their topics again",
-		Long: "Write the jobs of the open dead letters that match, or of those that are named, to the topics they came from,\n" +
-			"and settle each letter once Kafka has its job. A job keeps its key, its value, its headers and its id; the\n" +
-			"header x-redrive counts. A letter that was cut when it was buried holds only a part of its job, and is not\nreplayed but with --whole. To replay all, say --all.\n\n" +
-			"If the command dies, up to 500 jobs that it has written may still be listed as open.",
-		Example: "  dispatcher dlq replay --reason exhausted --since 2h --dry-run\n  dispatcher dlq replay jobs.dlq/3/1042 jobs.dlq/0/17",
-	}
-	x.define(cmd)
-	cmd.Flags().StringVar(&x.to, "to", "", "write to this `TOPIC` instead")
-	cmd.Flags().BoolVar(&whole, "whole", false, "take letters that were cut from the record they were cut from, where that is still there")
-	cmd.Flags().Float64Var(&rate, "rate", 0, "`JOBS` a second at most; 0 is as fast as it goes")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if rate != 0 && rate < 0.01 {
-			return fmt.Errorf("dlq replay: --rate %g: must be at least 0.01, or 0", rate)
-		}
-		return x.run(cmd, s, args, *asJSON, func(ctx context.Context, desk *dlq.Client, f dlq.Filter) (dlq.Tally, error) {
-			return desk.Replay(ctx, f, dlq.ReplayOptions{To: x.to, Rate: rate, Whole: whole, Dry: x.dry})
-		})
-	}
-	return cmd
-}
-
-func newDLQDropCommand(s *settings, asJSON *bool) *cobra.Command {
-	x := settling{verb: "drop", done: "dropped"}
-	cmd := &cobra.Command{
-		Use: "drop [ID...]", Short: "Settle dead letters without replaying them",
-		Long: "Settle the open dead letters that match, or those that are named, without replaying them. They are listed no\n" +
-			"more, and stay in their topic until retention deletes them. To drop all, say --all.",
-		Example: "  dispatcher dlq drop --reason expired\n  dispatcher dlq drop --all --dry-run",
-	}
-	x.define(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return x.run(cmd, s, args, *asJSON, func(ctx context.Context, desk *dlq.Client, f dlq.Filter) (dlq.Tally, error) {
-			return desk.Drop(ctx, f, x.dry)
-		})
-	}
-	return cmd
-}
-
+// settleFunc settles the dead letters that a filter selects.
 type settleFunc func(context.Context, *dlq.Client, dlq.Filter) (dlq.Tally, error)
 
-// run settles letters and says what came of it. Whatever is left is an error,
-// and so the exit status.
+// run settles dead letters and prints the outcome. It returns an error if any are
+// left.
 func (x *settling) run(cmd *cobra.Command, s *settings, ids []string, asJSON bool, do settleFunc) error {
 	if err := x.chosen(ids); err != nil {
 		return err
 	}
-	desk, cfg, bar, err := s.letters(cmd)
+	client, cfg, bar, err := s.deadLetters(cmd)
 	if err != nil {
 		return err
 	}
-	f, err := x.picks.filter(cfg, ids, time.Now())
+	f, err := x.filter.filter(cfg, ids, time.Now())
 	if err != nil {
 		return err
 	}
 	if x.asks(cmd, ids) {
-		if yes, err := x.confirm(cmd, desk, f, do); err != nil || !yes {
+		if yes, err := x.confirm(cmd, client, f, do); err != nil || !yes {
 			bar.end()
-			return told(cmd, err)
+			return dlqError(cmd, err)
 		}
 	}
-	tally, err := do(cmd.Context(), desk, f)
+	tally, err := do(cmd.Context(), client, f)
 	bar.end()
 	if err == nil && tally.Left() > 0 {
-		err = fmt.Errorf("%d letters are left", tally.Left())
+		err = fmt.Errorf("%d dead letters are left", tally.Left())
 	}
-	err = told(cmd, err)
+	err = dlqError(cmd, err)
 	if asJSON {
 		return errors.Join(printJSON(cmd.OutOrStdout(), x.state(&tally, err)), err)
 	}
 	if err != nil && tally.Open == 0 && tally.Left() == 0 {
-		return err // nothing was looked at
+		return err // no dead letter was read
 	}
 	return errors.Join(printLines(cmd.OutOrStdout(), x.lines(&tally, f)...), err)
 }
 
-// chosen refuses a command that doesn't say which letters it means.
+// chosen refuses a command that selects no dead letters.
 func (x *settling) chosen(ids []string) error {
-	chosen := len(ids) > 0 || len(x.picks.given()) > 0
+	chosen := len(ids) > 0 || len(x.filter.given()) > 0
 	switch {
 	case !chosen && !x.all:
-		return fmt.Errorf("dlq %s: name letters, give a filter, or say --all", x.verb)
+		return fmt.Errorf("dlq %s: name dead letters, give a filter, or give --all", x.verb)
 	case chosen && x.all:
 		return fmt.Errorf("dlq %s: --all excludes ids and filters", x.verb)
 	}
 	return nil
 }
 
-// asks reports whether somebody is there to be asked. Letters that are named one by
-// one are meant.
+// asks tells whether the command asks for confirmation. Dead letters that are named
+// by id need none.
 func (x *settling) asks(cmd *cobra.Command, ids []string) bool {
 	return !x.dry && !x.yes && len(ids) == 0 && isTerminal(cmd.InOrStdin()) && isTerminal(cmd.ErrOrStderr())
 }
 
-// confirm says what would be done, and asks.
-func (x *settling) confirm(cmd *cobra.Command, desk *dlq.Client, f dlq.Filter, do settleFunc) (yes bool, err error) {
+// confirm shows what would be done, and asks.
+func (x *settling) confirm(cmd *cobra.Command, client *dlq.Client, f dlq.Filter, do settleFunc) (yes bool, err error) {
 	x.dry = true
-	tally, err := do(cmd.Context(), desk, f)
+	tally, err := do(cmd.Context(), client, f)
 	x.dry = false
 	if err != nil {
 		return false, err
 	}
 	w := cmd.ErrOrStderr()
 	if tally.Done == 0 {
-		return true, nil // the command itself says why
+		return true, nil // the command itself prints the reason
 	}
-	if _, err := fmt.Fprintf(w, "%s %d of %d open letters? [y/N] ", x.verb, tally.Done, tally.Open); err != nil {
+	if _, err := fmt.Fprintf(w, "%s %d of %d open dead letters? [y/N] ", x.verb, tally.Done, tally.Open); err != nil {
 		return false, err
 	}
 	line, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
@@ -157,13 +113,13 @@ func (x *settling) confirm(cmd *cobra.Command, desk *dlq.Client, f dlq.Filter, d
 	return false, printLine(w, "nothing was changed")
 }
 
-// lines say what was done, and what was not and why.
+// lines are the outcome: how many dead letters are settled, and why others are not.
 func (x *settling) lines(t *dlq.Tally, f dlq.Filter) []string {
-	did := fmt.Sprintf("%s %d letters", x.done, t.Done)
+	did := fmt.Sprintf("%s %d dead letters", x.done, t.Done)
 	if x.dry {
-		did = fmt.Sprintf("would %s %d letters; nothing was changed", x.verb, t.Done)
+		did = fmt.Sprintf("would %s %d dead letters; nothing was changed", x.verb, t.Done)
 	}
-	did += fmt.Sprintf(" (%d match, of %d open ones that were looked at)", t.Matched, t.Open)
+	did += fmt.Sprintf(" (%d match, of %d open ones that were read)", t.Matched, t.Open)
 	if t.Matched == 0 && t.Open > 0 && len(f.Classes) > 0 {
 		did += "; their classes are " + classes(t)
 	}
@@ -172,10 +128,10 @@ func (x *settling) lines(t *dlq.Tally, f dlq.Filter) []string {
 		n   int64
 		why string
 	}{
-		{t.Truncated, "were cut when they were buried, and hold only a part of their job (see --whole)"},
-		{t.NoTopic, "have no topic to go back to; name one with --to"},
-		{t.Unwritten, "were not taken by Kafka, or it did not say so in time"},
-		{t.OutOfReach, "lie too far behind an open letter; settle that one first"},
+		{t.Truncated, "are truncated, and hold only a part of their job (see --whole)"},
+		{t.NoTopic, "have no topic to go to; name one with --to"},
+		{t.Unwritten, "were refused by Kafka, or not acknowledged in time"},
+		{t.OutOfReach, "lie too far behind an open dead letter; settle that one first"},
 		{int64(len(t.Closed)), "were settled before: " + some(t.Closed)},
 		{int64(len(t.Missing)), "do not exist: " + some(t.Missing)},
 	} {
@@ -186,7 +142,7 @@ func (x *settling) lines(t *dlq.Tally, f dlq.Filter) []string {
 	return append(lines, notes(t)...)
 }
 
-// some are the first few of many.
+// some names the first few ids.
 func some(ids []deadletter.RecordID) string {
 	const few = 5
 	var names []string
@@ -199,8 +155,8 @@ func some(ids []deadletter.RecordID) string {
 	return strings.Join(names, ", ")
 }
 
-// settleState is the outcome in JSON. done counts what was replayed or dropped,
-// or would have been; the sum of the others is left.
+// settleState is the outcome in JSON. done counts the dead letters that were
+// replayed or dropped, or would be; left is the sum of the counts after it.
 type settleState struct {
 	Command       string   `json:"command"`
 	DryRun        bool     `json:"dry_run"`
@@ -209,7 +165,7 @@ type settleState struct {
 	Matched       int64    `json:"matched"`
 	Done          int64    `json:"done"`
 	Left          int64    `json:"left"`
-	Cut           int64    `json:"cut"`
+	Truncated     int64    `json:"truncated"`
 	WithoutTopic  int64    `json:"without_topic"`
 	Unwritten     int64    `json:"unwritten"`
 	OutOfReach    int64    `json:"out_of_reach"`
@@ -222,7 +178,7 @@ type settleState struct {
 func (x *settling) state(t *dlq.Tally, err error) settleState {
 	s := settleState{
 		Command: x.verb, DryRun: x.dry, To: x.to, Open: t.Open, Matched: t.Matched, Done: t.Done, Left: t.Left(),
-		Cut: t.Truncated, WithoutTopic: t.NoTopic, Unwritten: t.Unwritten, OutOfReach: t.OutOfReach,
+		Truncated: t.Truncated, WithoutTopic: t.NoTopic, Unwritten: t.Unwritten, OutOfReach: t.OutOfReach,
 		SettledBefore: texts(t.Closed), Missing: texts(t.Missing), Notes: append([]string{}, t.Notes...),
 	}
 	if err != nil {

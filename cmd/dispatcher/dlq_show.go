@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"unicode"
 	"unicode/utf8"
 
@@ -15,14 +14,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// What is shown of a value. --raw writes all of it.
+// How much of a value is shown. --raw writes all of it.
 const (
 	shownText = 64 << 10 // bytes of text
 	shownHex  = 4 << 10  // bytes of anything else
 )
 
-// wholeLetter is a letter in JSON with all there is. Of value and value_hex one
-// is there, unless the record has no value; a header likewise.
+// wholeLetter is a dead letter in JSON with its headers and its payload. It has
+// either value or value_hex, unless the record has no value; a header likewise.
 type wholeLetter struct {
 	letterState
 	Settled  bool          `json:"settled"`
@@ -41,8 +40,8 @@ func newDLQShowCommand(s *settings, asJSON *bool) *cobra.Command {
 	var raw bool
 	cmd := &cobra.Command{
 		Use: "show ID", Short: "Show one dead letter, with its headers and its payload", Args: oneName("dead letter", "ID"),
-		Long: "Show one dead letter, settled or not, with its headers and its payload: text as it is, anything else in\n" +
-			"hexadecimal, both up to a bound.",
+		Long: "Show one dead letter, settled or not, with its headers and its payload: text as it is, other bytes in\n" +
+			"hexadecimal. A long payload is shown in part.",
 		Example: "  dispatcher dlq show jobs.dlq/3/1042\n  dispatcher dlq show jobs.dlq/3/1042 --raw > job.bin",
 	}
 	cmd.Flags().BoolVar(&raw, "raw", false, "write the bytes of the payload and nothing else")
@@ -54,13 +53,13 @@ func newDLQShowCommand(s *settings, asJSON *bool) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		desk, _, _, err := s.letters(cmd)
+		client, _, _, err := s.deadLetters(cmd)
 		if err != nil {
 			return err
 		}
-		letter, err := desk.Get(cmd.Context(), id)
+		letter, err := client.Get(cmd.Context(), id)
 		if err != nil {
-			return told(cmd, err)
+			return dlqError(cmd, err)
 		}
 		w := cmd.OutOrStdout()
 		switch {
@@ -98,12 +97,12 @@ func asText(raw []byte) (*string, string) {
 }
 
 func printLetter(w io.Writer, l *deadletter.Letter) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	table := newTable(w)
 	settled := "open"
 	if l.Settled {
 		settled = "settled: replayed or dropped"
 	}
-	_, _ = fmt.Fprintf(table, "letter %s: %s\n", l.ID, settled)
+	_, _ = fmt.Fprintf(table, "dead letter %s: %s\n", l.ID, settled)
 	for _, row := range [][2]string{
 		{"job", plainly(l.JobID, 0)},
 		{"origin", origin(l)},
@@ -122,7 +121,7 @@ func printLetter(w io.Writer, l *deadletter.Letter) error {
 		}
 	}
 	if l.Truncated {
-		_, _ = fmt.Fprintf(table, "  cut\tthis is a part; the whole had %d bytes\n", l.OriginalSize)
+		_, _ = fmt.Fprintf(table, "  truncated\tthis is a part; the original had %d bytes\n", l.OriginalSize)
 	}
 	_, _ = fmt.Fprintf(table, "headers: %d\n", len(l.Record.Headers))
 	for _, h := range l.Record.Headers {
@@ -150,7 +149,7 @@ func printValue(w io.Writer, value []byte) error {
 	return err
 }
 
-// isPlain: a terminal shows it and does nothing else.
+// isPlain tells whether a terminal shows the bytes and does nothing else.
 func isPlain(value []byte) bool {
 	if !utf8.Valid(value) {
 		return false

@@ -80,13 +80,13 @@ func TestDLQListShowsNoPayload(t *testing.T) {
 	q := newDLQ(t, someLetters()...)
 	out := q.run("list")
 	out.mustPrint(t, "jobs.dlq/0/0  2026-01-02T03:04:05Z  exhausted  503   10        0         k0    a          jobs/0/17  away\\x1b[2J",
-		"jobs.dlq/0/1", "0xff", "3 of 3 open letters match")
+		"jobs.dlq/0/1", "0xff", "3 of 3 open dead letters match")
 	if strings.Contains(out.out, "secret") || strings.Contains(out.out, "\x1b") {
 		t.Errorf("got a payload or a control character in %q", out.out)
 	}
-	q.run("list", "--reason", "exhausted", "--limit", "1").mustPrint(t, "2 of 3 open letters match, the first 1 are shown")
-	q.run("list", "--reason", "exausted").mustFail(t, `--reason "exausted" is no class of a dead letter; these are: decode,`)
-	q.run("list", "--reason", "expired").mustPrint(t, "0 of 3 open letters match; their classes are exhausted (2), permanent (1)")
+	q.run("list", "--reason", "exhausted", "--limit", "1").mustPrint(t, "2 of 3 open dead letters match, the first 1 are shown")
+	q.run("list", "--reason", "exausted").mustFail(t, `--reason "exausted" is no class of a dead letter; the classes are decode,`)
+	q.run("list", "--reason", "expired").mustPrint(t, "0 of 3 open dead letters match; their classes are exhausted (2), permanent (1)")
 	q.run("list", "--since", "2026-01-03").mustPrint(t, "jobs.dlq/0/2", "1 of 3")
 	q.run("list", "--until", "2026-01-02T03:04:05Z").mustPrint(t, "0 of 3")
 	q.run("list", "--since", "1h").mustPrint(t, "0 of 3")
@@ -98,7 +98,7 @@ func TestDLQListInJSON(t *testing.T) {
 	q := newDLQ(t, someLetters()...)
 	out := q.run("list", "--json")
 	lines := strings.Split(strings.TrimSpace(out.out), "\n")
-	if out.err != nil || len(lines) != 3 || !strings.Contains(out.errOut, "3 of 3 open letters match") {
+	if out.err != nil || len(lines) != 3 || !strings.Contains(out.errOut, "3 of 3 open dead letters match") {
 		t.Fatalf("got %v\n%s\n%s", out.err, out.out, out.errOut)
 	}
 	var got letterState
@@ -126,7 +126,7 @@ func TestDLQShow(t *testing.T) {
 	}
 	q.run("show", "jobs.dlq/0/0", "--json").mustPrint(t, `"settled":false`, `{"name":"x-error-class","value":"exhausted"}`, `"value":"{\"id\":\"a\",\"secret\":\"pw\"}"`)
 	q.run("show", "jobs.dlq/0/2", "--json").mustPrint(t, `"value_hex":"00ff"`, `"key_hex":"ff"`)
-	q.run("drop", "jobs.dlq/0/2").mustPrint(t, "dropped 1 letters")
+	q.run("drop", "jobs.dlq/0/2").mustPrint(t, "dropped 1 dead letters")
 	q.run("show", "jobs.dlq/0/2").mustPrint(t, "letter jobs.dlq/0/2: settled")
 	q.run("show", "jobs.dlq/0/9").mustFail(t, "dlq show: letter jobs.dlq/0/9 does not exist")
 	q.run("show", "x").mustFail(t, `id: "x": must be topic/partition/offset`)
@@ -138,38 +138,38 @@ func TestDLQReplayAndDrop(t *testing.T) {
 	t.Parallel()
 	q := newDLQ(t, append(someLetters(), deadLetter("exhausted", "", "part", job.Header{Key: "x-truncated", Value: []byte("true")}))...)
 	dry := q.run("replay", "--reason", "exhausted", "--dry-run")
-	dry.mustFail(t, "1 letters are left")
-	if !strings.Contains(dry.out, "would replay 2 letters; nothing was changed (3 match, of 4 open") {
+	dry.mustFail(t, "1 dead letters are left")
+	if !strings.Contains(dry.out, "would replay 2 dead letters; nothing was changed (3 match, of 4 open") {
 		t.Errorf("got %s", dry.out)
 	}
-	q.run("replay", "--key", "k0", "--dry-run").mustPrint(t, "would replay 1 letters; nothing was changed")
+	q.run("replay", "--key", "k0", "--dry-run").mustPrint(t, "would replay 1 dead letters; nothing was changed")
 	if got := last(t, q.broker, "jobs"); got != 0 {
 		t.Fatalf("a dry run has written %d jobs", got)
 	}
 	out := q.run("replay", "--reason", "exhausted", "--json")
-	out.mustFail(t, "dlq replay: 1 letters are left")
+	out.mustFail(t, "dlq replay: 1 dead letters are left")
 	var sum settleState
 	if err := json.Unmarshal([]byte(out.out), &sum); err != nil {
 		t.Fatal(err)
 	}
 	want := settleState{
-		Command: "replay", Open: 4, Matched: 3, Done: 2, Left: 1, Cut: 1, SettledBefore: []string{}, Missing: []string{},
-		Notes: []string{"jobs.dlq/0/3 was too large when it was buried, and holds only a part of the record that was at jobs/0/17"}, Error: "dlq replay: 1 letters are left",
+		Command: "replay", Open: 4, Matched: 3, Done: 2, Left: 1, Truncated: 1, SettledBefore: []string{}, Missing: []string{},
+		Notes: []string{"jobs.dlq/0/3 was too large when it was buried, and holds only a part of the record that was at jobs/0/17"}, Error: "dlq replay: 1 dead letters are left",
 	}
 	if diff := cmp.Diff(want, sum); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	q.run("replay", "jobs.dlq/0/1", "--to", "other").mustPrint(t, "replayed 1 letters (1 match, of 1 open")
+	q.run("replay", "jobs.dlq/0/1", "--to", "other").mustPrint(t, "replayed 1 dead letters (1 match, of 1 open")
 	again := q.run("replay", "jobs.dlq/0/1", "jobs.dlq/0/77")
-	again.mustFail(t, "2 letters are left")
+	again.mustFail(t, "2 dead letters are left")
 	if !strings.Contains(again.out, "left: 1 that were settled before: jobs.dlq/0/1") || !strings.Contains(again.out, "left: 1 that do not exist: jobs.dlq/0/77") {
 		t.Errorf("got %s", again.out)
 	}
-	q.run("drop").mustFail(t, "say --all")
+	q.run("drop").mustFail(t, "give --all")
 	q.run("drop", "--all", "--key", "x").mustFail(t, "--all excludes")
-	q.run("drop", "--all").mustPrint(t, "dropped 1 letters (1 match, of 1 open")
-	q.run("list").mustPrint(t, "0 of 0 open letters match")
-	q.run("replay", "--all").mustPrint(t, "replayed 0 letters")
+	q.run("drop", "--all").mustPrint(t, "dropped 1 dead letters (1 match, of 1 open")
+	q.run("list").mustPrint(t, "0 of 0 open dead letters match")
+	q.run("replay", "--all").mustPrint(t, "replayed 0 dead letters")
 	if jobs, other := last(t, q.broker, "jobs"), last(t, q.broker, "other"); jobs != 2 || other != 1 {
 		t.Errorf("got %d jobs and %d others, want 2 and 1", jobs, other)
 	}
@@ -179,10 +179,10 @@ func TestDLQReplayAndDrop(t *testing.T) {
 func TestDLQDryDropDropsNothing(t *testing.T) {
 	t.Parallel()
 	q := newDLQ(t, someLetters()...)
-	q.run("drop", "--all", "--dry-run").mustPrint(t, "would drop 3 letters; nothing was changed (3 match, of 3 open")
-	q.run("drop", "jobs.dlq/0/1", "--dry-run").mustPrint(t, "would drop 1 letters; nothing was changed")
+	q.run("drop", "--all", "--dry-run").mustPrint(t, "would drop 3 dead letters; nothing was changed (3 match, of 3 open")
+	q.run("drop", "jobs.dlq/0/1", "--dry-run").mustPrint(t, "would drop 1 dead letters; nothing was changed")
 	q.run("show", "jobs.dlq/0/1").mustPrint(t, "letter jobs.dlq/0/1: open")
-	q.run("drop", "--all").mustPrint(t, "dropped 3 letters (3 match, of 3 open")
+	q.run("drop", "--all").mustPrint(t, "dropped 3 dead letters (3 match, of 3 open")
 }
 
 // Parked jobs are looked at and settled as dead letters are, and apart from them.
@@ -190,12 +190,12 @@ func TestDLQParked(t *testing.T) {
 	t.Parallel()
 	q := newDLQ(t, someLetters()...)
 	q.write("jobs.parked", deadLetter("unknown", "p", "may be done"), deadLetter("unknown", "q", "may be done as well"))
-	q.run("list", "--parked").mustPrint(t, "jobs.parked/0/0", "unknown", "2 of 2 open letters match")
+	q.run("list", "--parked").mustPrint(t, "jobs.parked/0/0", "unknown", "2 of 2 open dead letters match")
 	q.run("show", "jobs.parked/0/0").mustPrint(t, "may be done")
-	q.run("replay", "jobs.parked/0/0").mustPrint(t, "replayed 1 letters (1 match, of 1 open")
-	q.run("drop", "--parked").mustFail(t, "say --all")
-	q.run("drop", "--parked", "--all").mustPrint(t, "dropped 1 letters (1 match, of 1 open")
-	q.run("list").mustPrint(t, "3 of 3 open letters match")
+	q.run("replay", "jobs.parked/0/0").mustPrint(t, "replayed 1 dead letters (1 match, of 1 open")
+	q.run("drop", "--parked").mustFail(t, "give --all")
+	q.run("drop", "--parked", "--all").mustPrint(t, "dropped 1 dead letters (1 match, of 1 open")
+	q.run("list").mustPrint(t, "3 of 3 open dead letters match")
 	if jobs := last(t, q.broker, "jobs"); jobs != 1 {
 		t.Errorf("got %d jobs, want the one that was replayed", jobs)
 	}
@@ -208,7 +208,7 @@ func TestDLQSlips(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "dispatcher dlq: say which: list, show, replay, drop"},
+		{nil, "dispatcher dlq: name a subcommand: list, show, replay, drop"},
 		{[]string{"lst"}, `unknown command "lst"`},
 		{[]string{"list", "jobs.dlq/0/1"}, "unknown command"},
 		{[]string{"list", "--since", "yesterday"}, `--since "yesterday": must be a time`},
@@ -218,9 +218,9 @@ func TestDLQSlips(t *testing.T) {
 		{[]string{"list", "--topic", "a b"}, `topic: "a b.dlq"`},
 		{[]string{"replay", "jobs.dlq/0/1", "--reason", "x", "--limit", "1"}, "leave out --reason, --limit"},
 		{[]string{"replay", "--rate", "-1"}, "--rate -1"},
-		{[]string{"replay"}, "dlq replay: name letters, give a filter, or say --all"},
+		{[]string{"replay"}, "dlq replay: name dead letters, give a filter, or give --all"},
 		{[]string{"replay", "--all", "--limit", "1"}, "dlq replay: --all excludes ids and filters"},
-		{[]string{"replay", "--reason", "permament"}, `--reason "permament" is no class of a dead letter; these are: decode, unsupported, permanent, exhausted,`},
+		{[]string{"replay", "--reason", "permament"}, `--reason "permament" is no class of a dead letter; the classes are decode, unsupported, permanent, exhausted,`},
 		{[]string{"replay", "--all", "--to", "a b"}, `to: "a b"`},
 		{[]string{"drop", "jobs/0/1"}, "is not on a dead-letter topic"},
 	} {

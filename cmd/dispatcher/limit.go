@@ -17,8 +17,8 @@ import (
 	"dispatcher/throttle"
 )
 
-// limitTimeout bounds a command: an operator who changes a rate wants to know
-// soon that it didn't work. A wait for the nodes has as long again.
+// limitTimeout bounds a command: an operator who changes a rate must soon see that it
+// failed. A wait for the nodes has the same time again.
 const limitTimeout = 5 * time.Second
 
 func newLimitCommand(s *settings) *cobra.Command {
@@ -33,17 +33,17 @@ func newLimitCommand(s *settings) *cobra.Command {
 		newLimitListCommand(s, &asJSON),
 		newLimitDeleteCommand(s, &asJSON),
 	)
-	g.Long = "Show or change a limit of the running fleet. It lives in Redis: a change acts on every node\n" +
-		"within half a second and outlasts restarts. The file only seeds a limit that Redis does not know."
+	g.Long = "Show or change a limit of the running fleet. The limit is kept in Redis: a change acts on every node\n" +
+		"within half a second, and survives restarts. The file only seeds a limit that Redis does not know."
 	g.PersistentFlags().BoolVar(&asJSON, "json", false, "print JSON")
 	return g
 }
 
-// limitConn is what a command of a limit works with.
+// limitConn is the connection of a limit command.
 type limitConn struct {
 	cfg     configs.Config
 	rdb     redis.UniversalClient
-	control *throttle.Control // of the limit named; nil where none is
+	control *throttle.Control // of the named limit; nil: no limit is named
 	name    string
 }
 
@@ -74,7 +74,7 @@ func (s *settings) connected(cmd *cobra.Command, name string, do func(context.Co
 	return flagged(do(ctx, conn))
 }
 
-// flagged says by which flag a refused value comes.
+// flagged names the flag of a refused value.
 func flagged(err error) error {
 	var field *throttle.FieldError
 	if !errors.As(err, &field) {
@@ -83,7 +83,7 @@ func flagged(err error) error {
 	return fmt.Errorf("%w (--%s); nothing was changed", err, strings.ReplaceAll(field.Field, "_", "-"))
 }
 
-// operator names who makes a change, for the people who will wonder.
+// operator names the author of a change, for the history.
 func operator() string {
 	name := "unknown"
 	if u, err := user.Current(); err == nil {

@@ -2,40 +2,15 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"dispatcher/throttle"
 )
-
-// termsState are the terms of a limit in JSON.
-type termsState struct {
-	Algorithm string  `json:"algorithm"`
-	Cap       int64   `json:"cap"`
-	WindowS   float64 `json:"window_s"`
-	Burst     int64   `json:"burst"`
-	GuardS    float64 `json:"guard_s"`
-	GuardAuto bool    `json:"guard_auto"` // the fleet chooses guard and lateness
-	LatenessS float64 `json:"lateness_s"`
-	SpreadS   float64 `json:"spread_s"`
-	HorizonS  float64 `json:"horizon_s"`
-	Paused    bool    `json:"paused"`
-}
-
-func newTermsState(t throttle.Terms) termsState {
-	return termsState{
-		Algorithm: t.Algorithm,
-		Cap:       t.Cap, WindowS: t.Window.Seconds(), Burst: t.Burst, GuardS: t.Guard.Seconds(),
-		GuardAuto: t.Auto, LatenessS: t.Lateness.Seconds(), SpreadS: t.Spread.Seconds(), HorizonS: t.Horizon.Seconds(), Paused: t.Paused,
-	}
-}
 
 // changeState is one change of a limit.
 type changeState struct {
@@ -55,9 +30,9 @@ type changeState struct {
 func newLimitHistoryCommand(s *settings, asJSON *bool) *cobra.Command {
 	var n int
 	cmd := &cobra.Command{
-		Use: "history NAME", Short: "Show who changed the limit, when and why; the newest change first", Args: oneName("limit", "NAME"),
+		Use: "history NAME", Short: "Show the changes of the limit with author, time and reason, newest first", Args: oneName("limit", "NAME"),
 	}
-	cmd.Flags().IntVarP(&n, "number", "n", 20, "`changes` to show, at most")
+	cmd.Flags().IntVarP(&n, "number", "n", 20, "`number` of changes to show, at most")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if n < 1 {
 			return fmt.Errorf("limit history: --number %d: must be at least 1", n)
@@ -88,16 +63,8 @@ func historyState(entries []throttle.Entry) []changeState {
 	return list
 }
 
-// exact is a time to be compared with others; none is empty.
-func exact(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format("2006-01-02T15:04:05.000000Z07:00")
-}
-
 func printHistory(w io.Writer, name string, entries []throttle.Entry) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	table := newTable(w)
 	if len(entries) == 0 {
 		_, _ = fmt.Fprintf(table, "limit %s has not been changed since it was seeded\n", name)
 	} else {
@@ -109,8 +76,7 @@ func printHistory(w io.Writer, name string, entries []throttle.Entry) error {
 	return table.Flush()
 }
 
-// became is what a change made of the limit: each setting that it changed, as from →
-// to.
+// became lists the settings that a change changed, as from → to.
 func became(e throttle.Entry) string {
 	var words []string
 	changed := func(field, from, to string) {
@@ -142,62 +108,10 @@ func became(e throttle.Entry) string {
 	return strings.Join(words, ", ")
 }
 
-// railWord is a rail as it was stated.
+// railWord writes a guardrail as it is written in the configuration.
 func railWord(value int64, unit float64) string {
 	if value == 0 {
 		return "none"
 	}
 	return strconv.FormatFloat(float64(value)/unit, 'g', -1, 64)
-}
-
-func newLimitListCommand(s *settings, asJSON *bool) *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "Show the limits that Redis holds in the namespace", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.connected(cmd, "", func(ctx context.Context, conn limitConn) error {
-				return conn.list(ctx, cmd.OutOrStdout(), *asJSON)
-			})
-		},
-	}
-}
-
-// listed is one limit of the list.
-type listed struct {
-	Name string `json:"name"`
-	termsState
-	Revision int64  `json:"revision"`
-	Until    string `json:"until,omitempty"`
-}
-
-func (c limitConn) list(ctx context.Context, w io.Writer, asJSON bool) error {
-	names, err := throttle.Limits(ctx, c.rdb, c.cfg.Redis.Namespace)
-	if err != nil {
-		return err
-	}
-	all := make([]listed, 0, len(names))
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(table, "NAME\tREVISION\tIN FORCE\tUNTIL")
-	for _, name := range names {
-		control, err := throttle.NewControl(c.rdb, c.cfg.Redis.Namespace, name)
-		if err != nil {
-			return err
-		}
-		now, err := control.Get(ctx)
-		if errors.Is(err, throttle.ErrUnknownLimit) {
-			continue // it is being deleted
-		}
-		if err != nil {
-			return err
-		}
-		all = append(all, listed{Name: name, termsState: newTermsState(now.Terms), Revision: now.Revision, Until: exact(now.Until)})
-		_, _ = fmt.Fprintf(table, "%s\t%d\t%s\t%s\n", name, now.Revision, brief(now.Terms), stamp(now.Until))
-	}
-	switch {
-	case asJSON:
-		return printJSON(w, all)
-	case len(all) == 0:
-		_, err := fmt.Fprintf(w, "redis holds no limits in namespace %s\n", c.cfg.Redis.Namespace)
-		return err
-	}
-	return table.Flush()
 }

@@ -9,8 +9,7 @@ import (
 	"dispatcher/throttle"
 )
 
-// roundTrips are those to the provider, beside the spread that is to cover how much
-// they vary.
+// roundTrips are measured to the provider. The spread must cover how much they vary.
 type roundTrips struct {
 	Connections int64              `json:"connections"` // opened over the last ten minutes
 	LowS        float64            `json:"low_s"`
@@ -36,7 +35,7 @@ func (c limitConn) roundTrips(ctx context.Context, now throttle.Settings, clock 
 	return &r, nil
 }
 
-// row says how the spread fits.
+// row prints whether the spread fits.
 func (r roundTrips) row(w io.Writer, now throttle.Settings) {
 	if r.Connections == 0 {
 		_, _ = fmt.Fprintln(w, "  round trips\tunknown\tno node has reported a new connection to the provider in the last 10 minutes")

@@ -1,7 +1,7 @@
 // Command dispatcher sends jobs from Kafka to a provider, at a rate that a whole
 // fleet of nodes keeps together. Each subcommand has a file of its own and
-// returns an error; the program exits once, here, and with 0 only if what was
-// asked for was done.
+// returns an error. The program exits once, here, and with 0 only if the command
+// did what was asked for.
 package main
 
 import (
@@ -15,11 +15,11 @@ import (
 )
 
 func main() {
-	// net/http quotes what it does not understand there, which may be a payload.
+	// net/http quotes input that it can't parse in this log. It may be a payload.
 	log.SetOutput(io.Discard)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The first signal asks for an orderly end. From then on signals have their
-	// usual effect again, so that a second one ends the process at once.
+	// The first signal starts an orderly stop. After it, signals have their usual
+	// effect again: a second one ends the process at once.
 	context.AfterFunc(ctx, stop)
 	if err := newRoot(os.Environ).ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "dispatcher:", err)

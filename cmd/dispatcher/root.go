@@ -10,18 +10,20 @@ import (
 	"github.com/spf13/pflag"
 
 	"dispatcher/configs"
+	"dispatcher/consumer"
+	"dispatcher/internal/node"
 )
 
-// settings is what every subcommand can ask for: the configuration, from
-// wherever the flags say.
+// settings reads the configuration for every subcommand, from the sources that the
+// flags name.
 type settings struct {
 	file    string
 	set     []string
 	environ func() []string
 }
 
-// newRoot is the command line. environ is asked instead of the process, so that
-// a test has an environment of its own.
+// newRoot makes the command line. environ replaces the environment of the process, so
+// that a test has one of its own.
 func newRoot(environ func() []string) *cobra.Command {
 	s := &settings{environ: environ}
 	root := &cobra.Command{
@@ -33,13 +35,13 @@ func newRoot(environ func() []string) *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.PersistentFlags().StringVarP(&s.file, "config", "c", "", "`FILE` with settings (default $DISPATCHER_CONFIG)")
-	root.PersistentFlags().StringArrayVar(&s.set, "set", nil, "one setting as `path=value`, such as limits.0.cap=300; can be repeated")
+	root.PersistentFlags().StringArrayVar(&s.set, "set", nil, "one setting as `path=value`, such as limits.0.cap=300; can be repeated, and wins over all other sources")
 	root.SetFlagErrorFunc(flagFault)
 	root.AddCommand(newRunCommand(s), newDemoCommand(), newConfigCommand(s), newEnqueueCommand(s), newLimitCommand(s), newDLQCommand(s))
 	return root
 }
 
-// flagFault says what is wrong with a flag in words of the command line.
+// flagFault words the error of a flag for the user of the command line.
 func flagFault(cmd *cobra.Command, err error) error {
 	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		kinds := map[string]string{
@@ -58,14 +60,14 @@ func command(cmd *cobra.Command) string {
 	return name
 }
 
-// oneName is for commands about one thing.
+// oneName requires one argument.
 func oneName(what, placeholder string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) == 0:
 			return fmt.Errorf("name the %s: %s %s", what, cmd.CommandPath(), placeholder)
 		case len(args) > 1:
-			return fmt.Errorf("%s: one %s at a time; %q is too much", command(cmd), what, args[1])
+			return fmt.Errorf("%s: one %s at a time; %q is one too many", command(cmd), what, args[1])
 		}
 		return nil
 	}
@@ -81,23 +83,24 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 			for _, c := range commands {
 				names = append(names, c.Name())
 			}
-			return fmt.Errorf("%s: say which: %s", cmd.CommandPath(), strings.Join(names, ", "))
+			return fmt.Errorf("%s: name a subcommand: %s", cmd.CommandPath(), strings.Join(names, ", "))
 		},
 	}
 	g.AddCommand(commands...)
 	return g
 }
 
-// purpose is what a command is going to do with the configuration.
+// purpose is how a command uses the configuration. It decides which secrets must be
+// there.
 type purpose int
 
 const (
-	toSend   purpose = iota
-	toManage         // without the provider, whose secrets are not asked for then
-	toShow           // without any secret
+	toSend   purpose = iota // needs all secrets
+	toManage                // does not call the provider, and needs none of its secrets
+	toShow                  // needs no secret
 )
 
-// source is where the settings come from.
+// source lists the sources of the settings.
 func (s *settings) source(p purpose) configs.Source {
 	file := s.file
 	if file == "" {
@@ -110,11 +113,11 @@ func (s *settings) source(p purpose) configs.Source {
 	return configs.Source{File: file, Set: s.set, Environ: s.environ, CallsNobody: p == toManage, OnlyShown: p == toShow}
 }
 
-// read reads the settings for those that only show them.
+// read reads the settings to show them, and does not check their values.
 func (s *settings) read(p purpose) (configs.Config, error) { return configs.Load(s.source(p)) }
 
-// load reads the settings for those that are going to work with them. What a node
-// refuses beyond that, node says; nil: it is not asked.
+// load reads and checks the settings. If node is not nil, it checks them further, as
+// a node does.
 func (s *settings) load(p purpose, node func(configs.Config) error) (configs.Config, error) {
 	cfg, err := configs.Check(s.source(p), node)
 	if err != nil {
@@ -123,7 +126,18 @@ func (s *settings) load(p purpose, node func(configs.Config) error) (configs.Con
 	return cfg, nil
 }
 
-// version is the module's, or what is known of the commit it was built from.
+// kafka reads the settings and makes the connection of a command that works with
+// topics. It connects to nothing yet.
+func (s *settings) kafka(cmd *cobra.Command) (configs.Config, consumer.Connection, error) {
+	cfg, err := s.load(toManage, nil)
+	if err != nil {
+		return cfg, consumer.Connection{}, err
+	}
+	conn, err := node.KafkaConnection(cfg, newLogger(cfg, cmd.ErrOrStderr()))
+	return cfg, conn, err
+}
+
+// version is the module's version, or the commit that the program was built from.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

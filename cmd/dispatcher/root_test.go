@@ -65,9 +65,9 @@ func TestWhatDoesNotExistIsAnError(t *testing.T) {
 		want string
 	}{
 		{[]string{"rum"}, `unknown command "rum"`},
-		{[]string{"limit"}, "dispatcher limit: say which: get, set, pause, resume"},
+		{[]string{"limit"}, "dispatcher limit: name a subcommand: get, set, pause, resume"},
 		{[]string{"limit", "gat", "x"}, `unknown command "gat"`},
-		{[]string{"config"}, "say which: check, show"},
+		{[]string{"config"}, "name a subcommand: check, show"},
 		{[]string{"config", "chek"}, `unknown command "chek"`},
 		{[]string{"config", "check", "x"}, "unknown command"},
 		{[]string{"limit", "get"}, "name the limit: dispatcher limit get NAME"},

@@ -17,8 +17,8 @@ func newRunCommand(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "run",
 		Short: "Work as a node of the fleet",
-		Long: "Work as a node of the fleet until SIGINT or SIGTERM. Then jobs that wait are given back, calls on\n" +
-			"the wire are awaited, and the last offsets are committed. A second signal ends at once.",
+		Long: "Work as a node of the fleet until SIGINT or SIGTERM. Then the node releases the jobs that wait, awaits\n" +
+			"the calls in flight, and commits the last offsets. A second signal ends the process at once.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := s.load(toSend, nil)
@@ -35,16 +35,16 @@ func newRunCommand(s *settings) *cobra.Command {
 	}
 }
 
-// calmCollector lets the heap grow to five times what lives before it is
-// collected: a node's live heap is a few MiB, and would be collected dozens of
-// times a second for what its calls leave behind. GOGC says otherwise.
+// calmCollector lets the heap grow to five times the live heap before it is
+// collected. A node's live heap is a few MiB, and the garbage of its calls would
+// start dozens of collections a second. GOGC overrides it.
 func calmCollector() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
 	}
 }
 
-// newLogger writes to w as the configuration says.
+// newLogger writes to w, with the configured level and format.
 func newLogger(cfg configs.Config, w io.Writer) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(cfg.Log.Level)) // valid: the configuration was checked

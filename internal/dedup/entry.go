@@ -88,7 +88,7 @@ func (l *Store) Open(id string) *Entry {
 // ends first: then the claim is released. While a claim can still be used for
 // half the margin, it returns at once.
 func (e *Entry) Claim(ctx context.Context, by time.Time) (Answer, error) {
-	margin := e.store.opts.Margin
+	margin := e.store.margin
 	if now := time.Now(); e.useBy.Sub(now) > margin/2 && e.useBy.After(by) {
 		return Answer{Verdict: Granted, UseBy: e.useBy}, nil
 	}

@@ -106,7 +106,7 @@ func Example() {
 	defer server.Close()
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer func() { _ = rdb.Close() }()
-	store, err := dedup.New(dedup.Options{Redis: rdb, Namespace: "ns", CallTimeout: 100 * time.Millisecond, Margin: 100 * time.Millisecond})
+	store, err := dedup.New(dedup.Options{Redis: rdb, Namespace: "ns", CallTimeout: 100 * time.Millisecond, Config: dedup.Config{Margin: 100 * time.Millisecond}})
 	if err != nil {
 		fmt.Println(err)
 		return

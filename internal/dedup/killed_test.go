@@ -88,8 +88,8 @@ func (f *killed) node(n int, last bool) {
 	rdb := redis.NewClient(&redis.Options{Addr: f.addr, MaxRetries: -1, ContextTimeoutEnabled: true})
 	defer func() { _ = rdb.Close() }()
 	l, err := New(Options{
-		Redis: rdb, Namespace: fmt.Sprint("killed", f.takeOver), CallTimeout: 100 * time.Millisecond, Margin: 500 * time.Millisecond,
-		TakeOver: f.takeOver, Gather: 2 * time.Millisecond,
+		Redis: rdb, Namespace: fmt.Sprint("killed", f.takeOver), CallTimeout: 100 * time.Millisecond,
+		Config: Config{Margin: 500 * time.Millisecond}, TakeOver: f.takeOver,
 	})
 	if err != nil {
 		f.Error(err)
@@ -100,6 +100,7 @@ func (f *killed) node(n int, last bool) {
 	service, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var running, workers sync.WaitGroup
 	running.Go(func() { _ = l.Run(service) })
+	l.gather = 2 * time.Millisecond
 	run := l.run
 	l.run = func(of context.Context, batch []ask) ([]told, bool, error) {
 		if ctx.Err() != nil {

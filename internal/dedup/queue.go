@@ -78,7 +78,7 @@ func (l *Store) enqueue(o *op, now time.Time) bool {
 	if q.closed || o.verb == verbRelease && q.releases == mostRelease {
 		return false
 	}
-	o.due = now.Add(l.opts.Gather)
+	o.due = now.Add(l.gather)
 	if o.verb == verbClaim || o.verb == verbLook {
 		if at := o.by.Add(-lead - 2*q.usual); at.Before(o.due) {
 			o.due = at

@@ -30,10 +30,10 @@ func TestAClaimIsAnsweredBeforeItIsNeeded(t *testing.T) {
 			began := time.Now()
 			a := mustClaim(t, l.Open(fmt.Sprint(i)), began.Add(ahead), Granted)
 			took := time.Since(began)
-			if most := max(ahead, s.slow); took > most || took > DefaultGather+s.slow {
+			if most := max(ahead, s.slow); took > most || took > gather+s.slow {
 				t.Errorf("needed in %v: answered after %v", ahead, took)
 			}
-			if usable := a.UseBy.Sub(began); usable < DefaultMargin || usable > DefaultMargin+took {
+			if usable := a.UseBy.Sub(began); usable < l.margin || usable > l.margin+took {
 				t.Errorf("may be used for %v, want the margin from when it was asked", usable)
 			}
 		}
@@ -245,9 +245,9 @@ func TestAClaimIsUsedUntilItsTimeIsOver(t *testing.T) {
 		}{
 			{func() {}, 1},
 			{func() {}, 1},
-			{func() { time.Sleep(DefaultMargin * 3 / 4) }, 2},
+			{func() { time.Sleep(l.margin * 3 / 4) }, 2},
 			{func() { e.Unknown() }, 3},
-			{func() { time.Sleep(2 * DefaultMargin) }, 4},
+			{func() { time.Sleep(2 * l.margin) }, 4},
 		} {
 			step.do()
 			if a := mustClaim(t, e, time.Time{}, Granted); !a.UseBy.After(time.Now()) {
@@ -313,10 +313,9 @@ func TestOptionsAreRefused(t *testing.T) {
 		{"window", func(o *Options) { o.Window = time.Second }},
 		{"window", func(o *Options) { o.Window = 1000 * time.Hour }},
 		{"call timeout", func(o *Options) { o.CallTimeout = 0 }},
-		{"call timeout", func(o *Options) { o.CallTimeout = 3 * time.Hour }},
+		{"window", func(o *Options) { o.CallTimeout = 3 * time.Hour }},
 		{"margin", func(o *Options) { o.Margin = time.Millisecond }},
-		{"gather", func(o *Options) { o.Gather = time.Second }},
-		{"gather", func(o *Options) { o.Gather = -1 }},
+		{"margin", func(o *Options) { o.Margin = 2 * time.Minute }},
 	} {
 		o := good
 		tc.edit(&o)

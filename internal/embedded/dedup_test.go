@@ -296,7 +296,7 @@ func verdictOn(t *testing.T, p *embedded.Parts, id string) dedup.Verdict {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: p.RedisAddr()})
 	defer func() { _ = rdb.Close() }()
-	l, err := dedup.New(dedup.Options{Redis: rdb, Namespace: "default", CallTimeout: time.Second, Margin: 200 * time.Millisecond})
+	l, err := dedup.New(dedup.Options{Redis: rdb, Namespace: "default", CallTimeout: time.Second, Config: dedup.Config{Margin: 200 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -347,7 +347,7 @@ func claimAndGo(t *testing.T, p *embedded.Parts, id string) {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: p.RedisAddr()})
 	defer func() { _ = rdb.Close() }()
-	l, err := dedup.New(dedup.Options{Redis: rdb, Namespace: "default", CallTimeout: time.Second, Margin: 200 * time.Millisecond})
+	l, err := dedup.New(dedup.Options{Redis: rdb, Namespace: "default", CallTimeout: time.Second, Config: dedup.Config{Margin: 200 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}

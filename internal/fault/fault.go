@@ -38,7 +38,7 @@ const Hidden Phrase = "(hidden)"
 // Entries stands for a list of which the length is at fault.
 func Entries(n int) Phrase { return Phrase(strconv.Itoa(n) + " entries") }
 
-const longestShown = 200 // bytes of a text
+const longestShown = 80 // bytes of a text
 
 func shown(value any) string {
 	text, ok := value.(string)
@@ -46,7 +46,7 @@ func shown(value any) string {
 		return fmt.Sprint(value)
 	}
 	if len(text) > longestShown {
-		text = text[:longestShown] + "…"
+		return strconv.Quote(text[:longestShown]) + "…"
 	}
 	return strconv.Quote(text)
 }
@@ -81,10 +81,8 @@ func (l *List) OneOf(field, value string, allowed ...string) {
 // section itself.
 func (l *List) Under(path string, err error) {
 	for _, e := range All(err) {
-		if e.Field != "" {
-			e.Field = "." + e.Field
-		}
-		l.found = append(l.found, &Error{Field: path + e.Field, Value: e.Value, Remedy: e.Remedy})
+		e.Field = strings.Trim(path+"."+e.Field, ".")
+		l.found = append(l.found, e)
 	}
 }
 

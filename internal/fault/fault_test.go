@@ -53,3 +53,36 @@ func TestALongTextIsShownInPart(t *testing.T) {
 		t.Errorf("got %d bytes, want at most 300", got)
 	}
 }
+
+// An address and a URL hold no credentials, and an error shows none.
+func TestAddressesAndURLs(t *testing.T) {
+	t.Parallel()
+	var l fault.List
+	l.Address("a", "h:1", 1)
+	l.Address("a", ":0", 0)
+	l.URL("u", "https://h/path?x=1", "headers")
+	if l.Err() != nil {
+		t.Errorf("got %v, want no fault", l.Err())
+	}
+	l.Address("a", "h", 1)
+	l.Address("a", ":1", 1)
+	l.Address("a", "h:0", 1)
+	l.Address("a", "u:hush@h:1", 1)
+	l.URL("u", "ftp://h", "headers")
+	l.URL("u", "http://h:99999", "headers")
+	l.URL("u", "http://u:hush@h", "headers")
+	l.URL("u", "http://h#hash", "headers")
+	want := strings.Join([]string{
+		`a: "h": must be host:port`,
+		`a: ":1": has no host`,
+		`a: "h:0": must be host:port`,
+		`a: (hidden): must be host:port and no more; credentials have keys of their own`,
+		`u: "ftp://h": must be an http:// or https:// URL with a host`,
+		`u: "http://h:99999": has a port that is none`,
+		`u: (hidden): holds a user; put credentials into headers`,
+		`u: "http://h#hash": holds a fragment, which is never sent`,
+	}, "\n")
+	if got := l.Err().Error(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}

@@ -9,15 +9,15 @@ import (
 	"dispatcher/sender"
 )
 
-func (b *bubble) sender(p *pipeProvider) *sender.HTTP {
+func (b *bubble) sender(p *pipeProvider) *sender.Sender {
 	b.Helper()
-	h, err := sender.NewHTTP(sender.HTTPOptions{URL: "http://provider.test/send", DialContext: p.DialContext})
+	h, err := sender.New(sender.Options{Config: sender.Config{URL: "http://provider.test/send"}, Dial: p.DialContext})
 	b.must(err)
 	return h
 }
 
 // run calls a provider through a pacer and workers, until count jobs are settled.
-func (b *bubble) run(h *sender.HTTP, workers, count int) {
+func (b *bubble) run(h *sender.Sender, workers, count int) {
 	b.Helper()
 	b.dispatch(h, h, workers)
 	b.until(time.Minute, "all jobs are settled", func() bool { return b.settled() == int64(count) })

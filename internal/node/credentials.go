@@ -47,7 +47,7 @@ func tokenOf(cfg configs.Config, log *slog.Logger) (func(context.Context) (strin
 		token := credentials.NewText(at+"token", o.Token, cfg.Reread(at+"token"), log)
 		return func(context.Context) (string, error) { return token.Now(), nil }, nil
 	}
-	files, err := tlsfiles.Open(tlsfiles.Files{CA: o.CAFile, Log: log})
+	files, err := tlsfiles.Settings{Enabled: true, CAFile: o.CAFile}.Open(log)
 	if err != nil {
 		return nil, fmt.Errorf("%s%w", at, err)
 	}
@@ -60,7 +60,7 @@ func tokenOf(cfg configs.Config, log *slog.Logger) (func(context.Context) (strin
 
 // dialOf opens connections with TLS by the files as they are at that moment; nil:
 // without TLS.
-func dialOf(at string, t configs.TLS, log *slog.Logger) (tlsfiles.DialFunc, error) {
+func dialOf(at string, t tlsfiles.Settings, log *slog.Logger) (tlsfiles.DialFunc, error) {
 	files, err := t.Open(log)
 	if err != nil {
 		return nil, fmt.Errorf("%s.%w", at, err)

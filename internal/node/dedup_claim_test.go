@@ -18,7 +18,7 @@ import (
 func dedupStore(t *testing.T, margin time.Duration) *dedup.Store {
 	t.Helper()
 	rdb := throttle.NewClient(throttle.ClientOptions{Addrs: []string{miniredis.RunT(t).Addr()}})
-	store, err := dedup.New(dedup.Options{Redis: rdb, Namespace: "default", CallTimeout: time.Second, Margin: margin})
+	store, err := dedup.New(dedup.Options{Redis: rdb, Namespace: "default", CallTimeout: time.Second, Config: dedup.Config{Margin: margin}})
 	if err != nil {
 		t.Fatal(err)
 	}

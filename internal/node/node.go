@@ -36,7 +36,7 @@ type Node struct {
 	limiter  *throttle.Limiter
 	fleet    *fleet.Membership // nil: each node keeps a limit of its own
 	dedup    *dedup.Store      // nil: there is none
-	sender   *sender.HTTP
+	sender   *sender.Sender
 	provider *report.Provider
 	admin    *admin.Server
 	blocked  atomic.Bool // the pacer can't use slots: it sets this, and the limiter reads it
@@ -120,28 +120,22 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 
 // makeDedup runs after makeLimiter, whose connection to Redis it shares.
 func (n *Node) makeDedup() (err error) {
-	l := n.cfg.Dedup
-	if !l.Enabled {
+	if !n.cfg.Dedup.Enabled {
 		return nil
 	}
 	n.dedup, err = dedup.New(dedup.Options{
-		Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Window: l.Window, Margin: l.Margin,
+		Config: n.cfg.Dedup, Redis: n.redis, Namespace: n.cfg.Redis.Namespace,
 		CallTimeout: n.cfg.Sender.HTTP.Timeout, TakeOver: n.cfg.Sender.OnUnknown == configs.UnknownRetry,
 		Logger: n.log, Registerer: n.registry,
 	})
-	if err != nil {
-		return fmt.Errorf("dedup: %w", err)
-	}
-	return nil
+	return err
 }
 
-func (n *Node) makeSender() error {
-	o, err := senderOptions(n.cfg, n.log, n.registry)
+func (n *Node) makeSender() (err error) {
+	n.sender, err = sender.New(sender.Options{
+		Config: n.cfg.Sender.HTTP, OnRoundTrip: n.limiter.NoteRoundTrip, Logger: n.log, Registerer: n.registry,
+	})
 	if err != nil {
-		return err
-	}
-	o.OnRoundTrip = n.limiter.NoteRoundTrip
-	if n.sender, err = sender.NewHTTP(o); err != nil {
 		return fmt.Errorf("sender.http: %w", err)
 	}
 	n.provider = report.New(n.sender.Address(), n.log, n.registry)
@@ -157,7 +151,7 @@ func (n *Node) makeAdmin() (err error) {
 	if n.dedup != nil {
 		checks = append(checks, admin.Check{Name: "dedup", Check: func(context.Context) (string, error) { return "", n.dedup.Ready() }})
 	}
-	n.admin, err = admin.New(admin.Options{Listen: n.cfg.Admin.Listen, Gatherer: n.registry, Logger: n.log, Checks: checks})
+	n.admin, err = admin.New(admin.Options{Config: n.cfg.Admin, Gatherer: n.registry, Logger: n.log, Checks: checks})
 	return err
 }
 
@@ -181,8 +175,8 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.dedup != nil {
 		services.Go(func() { fail(n.dedup.Run(service)) }) // writes the last records after the workers have ended
 	}
-	items := make(chan workItem)                                  // unbuffered: a job waits in the consumer, not in a channel
-	count := n.cfg.Kafka.Workers * max(len(n.cfg.Kafka.Lanes), 1) // as many jobs as the lanes may have in flight
+	items := make(chan workItem)                                      // unbuffered: a job waits in the consumer, not in a channel
+	count := n.cfg.Kafka.MaxInFlight * max(len(n.cfg.Kafka.Lanes), 1) // as many jobs as the lanes may have in flight
 	b := n.breaker()
 	p := &pacer{
 		jobs: n.consumer, items: items, conns: n.sender, limiter: n.limiter, breaker: b, maxConns: count, idleTimeout: n.cfg.Sender.HTTP.IdleTimeout,

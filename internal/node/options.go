@@ -1,8 +1,6 @@
 package node
 
 import (
-	"crypto/tls"
-	"fmt"
 	"log/slog"
 	"os"
 
@@ -11,12 +9,10 @@ import (
 
 	"dispatcher/configs"
 	"dispatcher/consumer"
-	"dispatcher/internal/tlsfiles"
-	"dispatcher/sender"
 	"dispatcher/throttle"
 )
 
-// This file maps the configuration to the options of the packages.
+// This file maps the configuration to the packages' own options.
 
 // Name is the configured name, or the host's.
 func Name(cfg configs.Config) string {
@@ -29,8 +25,8 @@ func Name(cfg configs.Config) string {
 	return "node"
 }
 
-// RedisClient connects to the Redis of the configuration, at the first command. It
-// logs when a file with credentials can't be read again.
+// RedisClient connects to the Redis of the configuration, lazily. The log says when
+// a file can't be read again.
 func RedisClient(cfg configs.Config, log *slog.Logger) (redis.UniversalClient, error) {
 	r := cfg.Redis
 	dial, err := dialOf("redis.tls", r.TLS, log)
@@ -45,8 +41,8 @@ func RedisClient(cfg configs.Config, log *slog.Logger) (redis.UniversalClient, e
 	}), nil
 }
 
-// KafkaConnection is how to reach the brokers of the configuration. It logs when a
-// file with credentials can't be read again.
+// KafkaConnection is how to reach the brokers of the configuration. The log says
+// when a file can't be read again.
 func KafkaConnection(cfg configs.Config, log *slog.Logger) (consumer.Connection, error) {
 	dial, err := dialOf("kafka.tls", cfg.Kafka.TLS, log)
 	if err != nil {
@@ -64,38 +60,8 @@ func consumerOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Regist
 	if err != nil {
 		return consumer.Options{}, err
 	}
-	k := cfg.Kafka
-	retryTopics, err := k.Tiers()
-	if err != nil {
-		return consumer.Options{}, err
-	}
-	var lanes []consumer.Lane
-	for _, l := range k.Lanes {
-		lanes = append(lanes, consumer.Lane(l))
-	}
-	return consumer.Options{
-		Connection: conn, Group: k.Group, Topics: k.Topics, Lanes: lanes, Node: Name(cfg), Order: consumer.Order(k.Order), RetryTopics: retryTopics,
-		JobTimeout: k.JobTimeout, MaxInFlight: k.Workers, MaxAsleep: k.MaxAsleep, MaxAsleepBytes: k.MaxAsleepBytes, MaxJobBytes: k.MaxJobBytes,
-		CommitInterval: k.CommitInterval, Heartbeat: k.Heartbeat, Session: k.Session, Drain: k.Drain,
-		CreateTopics: k.CreateTopics, Results: k.Results, ParkUnknown: cfg.Sender.OnUnknown == configs.UnknownPark, StartAt: consumer.StartAt(k.StartAt), OutOfRange: consumer.OutOfRange(k.OutOfRange),
-		Logger: log, Registerer: reg,
-	}, nil
-}
-
-func senderOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Registerer) (sender.HTTPOptions, error) {
-	h := cfg.Sender.HTTP
-	var handshake func() *tls.Config
-	if h.TLS.Enabled {
-		client, err := tlsfiles.Open(h.TLS.Files(log))
-		if err != nil {
-			return sender.HTTPOptions{}, fmt.Errorf("sender.http.tls.%w", err)
-		}
-		handshake = client.Config
-	}
-	return sender.HTTPOptions{
-		URL: h.URL, Method: h.Method, Timeout: h.Timeout, DialTimeout: h.DialTimeout, IdleTimeout: h.IdleTimeout, MaxConnAge: h.MaxConnAge,
-		Headers: h.Headers, TLS: handshake, MaxResponseBytes: int64(h.MaxResponseBytes),
-		Results: h.Results, MessageID: h.MessageID, KeepAnswers: h.KeepAnswers, CloudEvents: sender.EventMode(h.CloudEvents),
-		Logger: log, Registerer: reg,
-	}, nil
+	o := cfg.Kafka.Options
+	o.Connection, o.Node, o.ParkUnknown = conn, Name(cfg), cfg.Sender.OnUnknown == configs.UnknownPark
+	o.Logger, o.Registerer = log, reg
+	return o, nil
 }

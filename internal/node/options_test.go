@@ -14,11 +14,12 @@ import (
 // The Kafka settings of the configuration reach the consumer.
 func TestTheConsumerGetsItsSettings(t *testing.T) {
 	t.Parallel()
-	cfg := configs.Config{Kafka: configs.Kafka{
-		Brokers: []string{"127.0.0.1:9092"}, Group: "g", Topics: []string{"jobs"}, Order: "partition", Workers: 7, MaxJobBytes: 12345,
+	cfg := configs.Config{Kafka: consumer.Config{Options: consumer.Options{
+		Connection: consumer.Connection{Brokers: []string{"127.0.0.1:9092"}},
+		Group:      "g", Topics: []string{"jobs"}, Order: "partition", MaxInFlight: 7, MaxJobBytes: 12345,
 		CommitInterval: time.Second, Heartbeat: 2 * time.Second, Session: 30 * time.Second, Drain: 3 * time.Second, JobTimeout: time.Minute,
 		CreateTopics: true, Results: true, StartAt: "last", OutOfRange: "stop",
-	}}
+	}}}
 	got, err := consumerOptions(cfg, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"dispatcher/configs"
 	"dispatcher/consumer"
 	"dispatcher/sender"
@@ -33,9 +31,9 @@ func Reach(ctx context.Context, cfg configs.Config) []Reached {
 	if throttle.Scope(cfg.Limits[0].Scope) != throttle.ScopeNode {
 		all = append(all, reach(ctx, "redis", strings.Join(cfg.Redis.Addrs, ","), func(ctx context.Context) (string, error) { return reachRedis(ctx, cfg) }))
 	}
-	provider, err := providerOf(cfg)
+	provider, err := sender.New(sender.Options{Config: cfg.Sender.HTTP})
 	if err != nil {
-		return append(all, Reached{Name: "provider", Err: err})
+		return append(all, Reached{Name: "provider", Err: fmt.Errorf("sender.http: %w", err)})
 	}
 	defer provider.Close()
 	return append(all, reach(ctx, "provider", provider.Address(), func(ctx context.Context) (string, error) {
@@ -89,12 +87,4 @@ func reachRedis(ctx context.Context, cfg configs.Config) (string, error) {
 		return "", err
 	}
 	return fmt.Sprintf("limit %s: %s", cfg.Limits[0].Name, s.Terms), nil
-}
-
-func providerOf(cfg configs.Config) (*sender.HTTP, error) {
-	o, err := senderOptions(cfg, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	if err != nil {
-		return nil, err
-	}
-	return sender.NewHTTP(o)
 }

@@ -18,19 +18,11 @@ import (
 // about a quarter of it.
 const maxFile = 1 << 20
 
-// Files says how a client's connections are encrypted. The zero value trusts the
-// system's authorities and shows no certificate.
-type Files struct {
-	CA         string       // PEM file of the authorities; empty: the system's
-	Cert, Key  string       // PEM files of the certificate that is shown; empty: none
-	ServerName string       // that the server's certificate must hold; empty: the host that is dialled
-	Log        *slog.Logger // nil: nothing is logged
-}
-
 // Client makes settings for handshakes. Its methods may be called from any
 // goroutine.
 type Client struct {
-	files Files
+	files Settings
+	log   *slog.Logger
 
 	mu   sync.Mutex // never held while a file is read
 	good content
@@ -44,22 +36,6 @@ type content struct{ ca, cert, key []byte }
 
 func (c content) equal(o content) bool {
 	return bytes.Equal(c.ca, o.ca) && bytes.Equal(c.cert, o.cert) && bytes.Equal(c.key, o.key)
-}
-
-// Open reads the files. An error names the setting (ca_file, cert_file or
-// key_file) and the file, and never holds what is in it.
-func Open(f Files) (*Client, error) {
-	if f.Log == nil {
-		f.Log = slog.New(slog.DiscardHandler)
-	}
-	c := &Client{files: f}
-	read, err := f.read()
-	if err != nil {
-		return nil, err
-	}
-	c.pool, c.pair, err = f.parse(read)
-	c.good = read
-	return c, err
 }
 
 // Config reads the files and returns settings for the next handshake; the caller
@@ -88,11 +64,11 @@ func (c *Client) take(read content, err error) {
 	}
 	switch {
 	case err != nil && !c.told:
-		c.files.Log.Warn("TLS files could not be read again; the last good ones stay in use", "error", err)
+		c.log.Warn("TLS files could not be read again; the last good ones stay in use", "error", err)
 	case changed && err == nil:
-		c.files.Log.Info("TLS files changed; new connections use them", "ca_file", c.files.CA, "cert_file", c.files.Cert)
+		c.log.Info("TLS files changed; new connections use them", "ca_file", c.files.CAFile, "cert_file", c.files.CertFile)
 	case c.told && err == nil:
-		c.files.Log.Info("TLS files can be read again")
+		c.log.Info("TLS files can be read again")
 	}
 	c.told = err != nil
 }
@@ -132,12 +108,12 @@ func Handshake(ctx context.Context, raw net.Conn, conf *tls.Config, address stri
 	return conn, nil
 }
 
-func (f Files) read() (content, error) {
-	var c content
+func (s Settings) read() (content, error) {
+	var all content
 	for _, file := range []struct {
 		setting, path string
 		into          *[]byte
-	}{{"ca_file", f.CA, &c.ca}, {"cert_file", f.Cert, &c.cert}, {"key_file", f.Key, &c.key}} {
+	}{{"ca_file", s.CAFile, &all.ca}, {"cert_file", s.CertFile, &all.cert}, {"key_file", s.KeyFile, &all.key}} {
 		if file.path == "" {
 			continue
 		}
@@ -147,20 +123,20 @@ func (f Files) read() (content, error) {
 		}
 		*file.into = held
 	}
-	return c, nil
+	return all, nil
 }
 
-func (f Files) parse(c content) (pool *x509.CertPool, pair *tls.Certificate, err error) {
-	if f.CA != "" {
+func (s Settings) parse(held content) (pool *x509.CertPool, pair *tls.Certificate, err error) {
+	if s.CAFile != "" {
 		pool = x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(c.ca) {
-			return nil, nil, fmt.Errorf("ca_file: %s holds no certificate in PEM form", f.CA)
+		if !pool.AppendCertsFromPEM(held.ca) {
+			return nil, nil, fmt.Errorf("ca_file: %s holds no certificate in PEM form", s.CAFile)
 		}
 	}
-	if f.Cert != "" || f.Key != "" {
-		p, err := tls.X509KeyPair(c.cert, c.key)
+	if s.CertFile != "" || s.KeyFile != "" {
+		p, err := tls.X509KeyPair(held.cert, held.key)
 		if err != nil {
-			return nil, nil, fmt.Errorf("cert_file %s, key_file %s: %w", f.Cert, f.Key, err)
+			return nil, nil, fmt.Errorf("cert_file %s, key_file %s: %w", s.CertFile, s.KeyFile, err)
 		}
 		pair = &p
 	}

@@ -79,30 +79,31 @@ func write(t *testing.T, path, kind string, der []byte) {
 }
 
 // pair writes a client's certificate and key, and returns what the server is to see.
-func (a *authority) pair(t *testing.T, f tlsfiles.Files, name string) {
+func (a *authority) pair(t *testing.T, f tlsfiles.Settings, name string) {
 	t.Helper()
 	raw, key := a.issue(t, &x509.Certificate{Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, f.Cert, "CERTIFICATE", raw)
-	write(t, f.Key, "PRIVATE KEY", der)
+	write(t, f.CertFile, "CERTIFICATE", raw)
+	write(t, f.KeyFile, "PRIVATE KEY", der)
 }
 
-func (a *authority) trust(t *testing.T, f tlsfiles.Files) {
+func (a *authority) trust(t *testing.T, f tlsfiles.Settings) {
 	t.Helper()
-	write(t, f.CA, "CERTIFICATE", a.cert.Raw)
+	write(t, f.CAFile, "CERTIFICATE", a.cert.Raw)
 }
 
-func files(t *testing.T, log io.Writer) tlsfiles.Files {
+func files(t *testing.T) tlsfiles.Settings {
 	t.Helper()
 	dir := t.TempDir()
-	return tlsfiles.Files{
-		CA: filepath.Join(dir, "ca.pem"), Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem"),
-		Log: slog.New(slog.NewTextHandler(log, nil)),
+	return tlsfiles.Settings{
+		Enabled: true, CAFile: filepath.Join(dir, "ca.pem"), CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem"),
 	}
 }
+
+func logTo(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
 
 // meet has a client dial a server at address, and returns the name in the
 // client's certificate.
@@ -145,11 +146,11 @@ func meet(t *testing.T, c *tlsfiles.Client, server tls.Certificate, address stri
 func TestEachHandshakeReadsTheFiles(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	f := files(t, &log)
+	f := files(t)
 	first, second := newAuthority(t), newAuthority(t)
 	first.trust(t, f)
 	first.pair(t, f, "one")
-	c, err := tlsfiles.Open(f)
+	c, err := f.Open(logTo(&log))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,11 +178,11 @@ func TestEachHandshakeReadsTheFiles(t *testing.T) {
 // Verification stays whole: another host, and another address, are refused.
 func TestTheServerMustBeTheOneThatWasDialled(t *testing.T) {
 	t.Parallel()
-	f := files(t, io.Discard)
+	f := files(t)
 	a := newAuthority(t)
 	a.trust(t, f)
 	a.pair(t, f, "client")
-	c, err := tlsfiles.Open(f)
+	c, err := f.Open(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +192,7 @@ func TestTheServerMustBeTheOneThatWasDialled(t *testing.T) {
 		}
 	}
 	f.ServerName = "provider.test"
-	if c, err = tlsfiles.Open(f); err != nil {
+	if c, err = f.Open(nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := meet(t, c, a.server(t), "10.0.0.1:443"); err != nil {
@@ -203,26 +204,26 @@ func TestTheServerMustBeTheOneThatWasDialled(t *testing.T) {
 // be read again.
 func TestABadReadKeepsTheLastGoodFiles(t *testing.T) {
 	t.Parallel()
-	for name, spoil := range map[string]func(*testing.T, tlsfiles.Files){
-		"gone":           func(_ *testing.T, f tlsfiles.Files) { _ = os.Remove(f.Key) },
-		"half of a pair": func(t *testing.T, f tlsfiles.Files) { t.Helper(); halfPair(t, f) },
-		"no PEM":         func(_ *testing.T, f tlsfiles.Files) { _ = os.WriteFile(f.CA, []byte("x"), 0o600) },
-		"too large":      func(_ *testing.T, f tlsfiles.Files) { _ = os.Truncate(f.CA, 1<<20+1) },
-		"a directory":    func(_ *testing.T, f tlsfiles.Files) { _ = os.Remove(f.CA); _ = os.Mkdir(f.CA, 0o700) },
+	for name, spoil := range map[string]func(*testing.T, tlsfiles.Settings){
+		"gone":           func(_ *testing.T, f tlsfiles.Settings) { _ = os.Remove(f.KeyFile) },
+		"half of a pair": func(t *testing.T, f tlsfiles.Settings) { t.Helper(); halfPair(t, f) },
+		"no PEM":         func(_ *testing.T, f tlsfiles.Settings) { _ = os.WriteFile(f.CAFile, []byte("x"), 0o600) },
+		"too large":      func(_ *testing.T, f tlsfiles.Settings) { _ = os.Truncate(f.CAFile, 1<<20+1) },
+		"a directory":    func(_ *testing.T, f tlsfiles.Settings) { _ = os.Remove(f.CAFile); _ = os.Mkdir(f.CAFile, 0o700) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
-			f := files(t, &log)
+			f := files(t)
 			a := newAuthority(t)
 			a.trust(t, f)
 			a.pair(t, f, "good")
-			c, err := tlsfiles.Open(f)
+			c, err := f.Open(logTo(&log))
 			if err != nil {
 				t.Fatal(err)
 			}
 			spoil(t, f)
-			if _, err := tlsfiles.Open(f); err == nil {
+			if _, err := f.Open(logTo(&log)); err == nil {
 				t.Error("a start with such files is no error")
 			}
 			for range 3 {
@@ -233,7 +234,7 @@ func TestABadReadKeepsTheLastGoodFiles(t *testing.T) {
 			if n := strings.Count(log.String(), "could not be read again"); n != 1 {
 				t.Errorf("it was logged %d times, want once:\n%s", n, &log)
 			}
-			_ = os.Remove(f.CA)
+			_ = os.Remove(f.CAFile)
 			a.trust(t, f)
 			a.pair(t, f, "new")
 			if name, err := meet(t, c, a.server(t), "127.0.0.1:443"); name != "new" || err != nil {
@@ -243,26 +244,56 @@ func TestABadReadKeepsTheLastGoodFiles(t *testing.T) {
 	}
 }
 
-func halfPair(t *testing.T, f tlsfiles.Files) {
+func halfPair(t *testing.T, f tlsfiles.Settings) {
 	t.Helper()
-	key, err := os.ReadFile(f.Key)
+	key, err := os.ReadFile(f.KeyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	newAuthority(t).pair(t, f, "half")
-	if err := os.WriteFile(f.Key, key, 0o600); err != nil {
+	if err := os.WriteFile(f.KeyFile, key, 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Each setting that can't be used is named, at the check or when the files are read.
+func TestErrorsNameTheSetting(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		config tlsfiles.Settings
+		want   string
+	}{
+		{tlsfiles.Settings{CAFile: "ca.pem"}, "enabled: false: but other TLS settings are made"},
+		{tlsfiles.Settings{ServerName: "a"}, "enabled: false: but other TLS settings are made"},
+		{tlsfiles.Settings{Enabled: true, KeyFile: "key.pem"}, `cert_file: "": is needed with key_file`},
+		{tlsfiles.Settings{Enabled: true, CertFile: "cert.pem"}, `key_file: "": is needed with cert_file`},
+	} {
+		if err := row.config.Validate(); err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%+v: got %v, want %s", row.config, err, row.want)
+		}
+	}
+	for want, config := range map[string]tlsfiles.Settings{
+		"ca_file":   {Enabled: true, CAFile: "tlsfiles_test.go"},
+		"stat none": {Enabled: true, CAFile: "none"},
+		"cert_file": {Enabled: true, CertFile: "none", KeyFile: "none"},
+	} {
+		if _, err := config.Open(nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: got %v, want an error that names %s", config, err, want)
+		}
+	}
+	if c, err := (tlsfiles.Settings{}).Open(nil); c != nil || err != nil {
+		t.Errorf("not enabled: got %v, %v, want no client and no error", c, err)
 	}
 }
 
 // Without files the system's authorities are trusted and no certificate is shown.
 func TestNoFilesAreTheSystems(t *testing.T) {
 	t.Parallel()
-	c, err := tlsfiles.Open(tlsfiles.Files{})
+	c, err := tlsfiles.Settings{Enabled: true, ServerName: "a"}.Open(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if conf := c.Config(); conf.RootCAs != nil || len(conf.Certificates) != 0 || conf.InsecureSkipVerify || conf.MinVersion != tls.VersionTLS12 {
+	if conf := c.Config(); conf.ServerName != "a" || conf.RootCAs != nil || len(conf.Certificates) != 0 || conf.InsecureSkipVerify || conf.MinVersion != tls.VersionTLS12 {
 		t.Errorf("got %+v, want the system's settings from TLS 1.2 on", conf)
 	}
 }

@@ -63,20 +63,20 @@ func (s *SASL) Validate() error {
 // Kafka is the SASL mechanism for kafka-go.
 func (s *SASL) Kafka() (sasl.Mechanism, error) {
 	switch strings.ToLower(s.Mechanism) {
-	case "plain":
+	case saslPlain:
 		return s.withLogin("PLAIN", func(username, password string) (sasl.Mechanism, error) {
 			if strings.ContainsRune(username+password, 0) {
 				return nil, fmt.Errorf("%w: the user name or the password holds a NUL", ErrUnfit)
 			}
 			return plain.Mechanism{Username: username, Password: password}, nil
 		})
-	case "scram-sha-256":
+	case saslSCRAM256:
 		return s.withLogin(scram.SHA256.Name(), scramWith(scram.SHA256))
-	case "scram-sha-512":
+	case saslSCRAM512:
 		return s.withLogin(scram.SHA512.Name(), scramWith(scram.SHA512))
-	case "oauthbearer":
+	case saslOAuth:
 		return s.withToken()
-	case "aws_msk_iam":
+	case saslAWS:
 		return newMSK(s.Region), nil
 	}
 	return nil, fault.New("sasl.mechanism", s.Mechanism, "must be plain, scram-sha-256, scram-sha-512, oauthbearer or aws_msk_iam")

@@ -44,10 +44,12 @@ func newOAuthBearer(token string, extensions map[string]string) (sasl.Mechanism,
 	return oauthBearer{append(first, 1)}, nil
 }
 
+func isExtensionName(name string) bool { return extensionName.MatchString(name) && name != "auth" }
+
 func checkExtensions(extensions map[string]string) error {
 	var faults []error
 	for _, name := range slices.Sorted(maps.Keys(extensions)) {
-		if !extensionName.MatchString(name) || name == "auth" {
+		if !isExtensionName(name) {
 			faults = append(faults, fault.New("sasl.extensions", clip.Text(name, 64), "a name must be 1 to 64 letters, and not auth"))
 		}
 		if !extensionValue.MatchString(extensions[name]) {

@@ -4,27 +4,25 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"net"
 	"strconv"
 
-	"dispatcher/consumer/internal/auth"
-
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"dispatcher/consumer/internal/auth"
 	"dispatcher/internal/fault"
 )
 
 // Connection is how to reach the cluster.
 type Connection struct {
-	Brokers  []string   // host:port; one that answers is enough
-	ClientID string     // what brokers show in their logs, and by which a node knows itself again; empty: dispatcher
-	SASL     *auth.SASL // nil: no authentication
-	TLS      *tls.Config
+	Brokers  []string    `yaml:"brokers"` // host:port; one that answers is enough
+	ClientID string      `yaml:"-"`       // shown in the brokers' logs; a node recognises its own earlier membership by it; empty: dispatcher
+	SASL     *auth.SASL  `yaml:"-"`       // nil: no authentication
+	TLS      *tls.Config `yaml:"-"`
 
 	// Dial opens a connection; nil: the network's own. One that encrypts by itself,
 	// and may do so anew each time, goes with a TLS of nil.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	Dial func(ctx context.Context, network, address string) (net.Conn, error) `yaml:"-"`
 }
 
 // DefaultClientID is the client id of a node that gives none.
@@ -35,20 +33,15 @@ func (c *Connection) SetDefaults() { c.ClientID = cmp.Or(c.ClientID, DefaultClie
 
 // Validate joins a fault for each field that can't be used.
 func (c *Connection) Validate() error {
-	var faults []error
-	if len(c.Brokers) == 0 {
-		faults = append(faults, fault.New("brokers", fault.Phrase("[]"), "at least one is needed"))
-	}
-	for _, b := range c.Brokers {
-		_, port, err := net.SplitHostPort(b)
-		if n, perr := strconv.Atoi(port); err != nil || perr != nil || n < 1 || n > 65535 {
-			faults = append(faults, fault.New("brokers", b, "is not host:port"))
-		}
+	var l fault.List
+	l.Refuse(len(c.Brokers) == 0, "brokers", c.Brokers, "name at least one")
+	for i, b := range c.Brokers {
+		l.Address("brokers."+strconv.Itoa(i), b, 1)
 	}
 	if c.SASL != nil {
-		faults = append(faults, c.SASL.Validate())
+		l.Under("", c.SASL.Validate())
 	}
-	return errors.Join(faults...)
+	return l.Err()
 }
 
 // KgoOptions are what kgo needs to reach the cluster, from the same

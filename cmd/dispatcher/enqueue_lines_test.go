@@ -92,7 +92,7 @@ func TestBadLinesAreNamedAndNotShown(t *testing.T) {
 		{"key field of another type", `{"to":{"a":"s3cret"}}`, "lines", "to", `line 1: field "to" is neither`},
 		{"null key field", `{"to":null}`, "lines", "to", `line 1: field "to" is neither`},
 		{"unknown format", "", "csv", "", `--format: "csv": must be lines or ndjson`},
-		{"key field in an envelope", "", "ndjson", "to", "--key-field goes with --format lines"},
+		{"key field in an envelope", "", "ndjson", "to", "--key-field is for --format lines"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

@@ -15,7 +15,7 @@ import (
 	"dispatcher/job"
 )
 
-// envelopeRoom is what an envelope may hold besides the value.
+// envelopeRoom bounds the bytes of an envelope besides the value.
 const envelopeRoom = 64 << 10
 
 // reader makes jobs of lines.
@@ -40,7 +40,7 @@ func newReader(in io.Reader, format, keyField string, maxValue int) (*reader, er
 		// Escapes can make a value's text up to six times as long as the value.
 		r.maxLine, r.parse = 6*maxValue+envelopeRoom, envelope
 	case format == "ndjson":
-		return nil, errors.New("enqueue: --key-field goes with --format lines; an envelope has its key in \"key\"")
+		return nil, errors.New("enqueue: --key-field is for --format lines; an envelope has its key in \"key\"")
 	default:
 		return nil, fmt.Errorf("enqueue: --format: %q: must be lines or ndjson", format)
 	}
@@ -48,7 +48,7 @@ func newReader(in io.Reader, format, keyField string, maxValue int) (*reader, er
 }
 
 // next returns the next job. It skips empty lines, ends with io.EOF, and names
-// the line in any other error, never what stands there.
+// the line in any other error, and never shows its text.
 func (r *reader) next() (job.Record, error) {
 	for {
 		line, err := r.readLine()
@@ -172,8 +172,8 @@ func envelope(line []byte) (job.Record, error) {
 	return rec, err
 }
 
-// envelopeFault says what is wrong with an envelope. It names fields and never what
-// stands in them.
+// envelopeFault explains why an envelope can't be parsed. It names fields and never
+// shows their values.
 func envelopeFault(err error) error {
 	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		return fmt.Errorf("unknown field %.80s; there are value, key, headers and id", field)

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"dispatcher/configs"
+	"dispatcher/internal/node"
+	"dispatcher/throttle"
+)
+
+func printServers(w io.Writer, servers []node.Reached) {
+	for _, s := range servers {
+		answer := s.Said
+		if s.Err != nil {
+			answer = "does not answer as it should: " + s.Err.Error()
+		}
+		_, _ = fmt.Fprintf(w, "%s %s: %s\n", s.Name, s.Address, answer)
+	}
+}
+
+func printCheck(w io.Writer, cfg configs.Config, servers []node.Reached, lacks []string) error {
+	table := newTable(w)
+	printKafka(table, cfg.Kafka)
+	for _, l := range cfg.Limits {
+		c := l.Contract()
+		a, err := throttle.AlgorithmNamed(l.Algorithm)
+		if err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintf(table, "limit %s: at most %d in any %s, burst %d\n", l.Name, c.Cap, short(c.Window), c.Burst)
+		_, _ = fmt.Fprintf(table, "  algorithm\t%s\t%s\n", a.Name, a.Promise)
+		if worst := a.Worst(c); worst != c.Cap {
+			_, _ = fmt.Fprintf(table, "  worst window\t%d\tcalls, where the cap is %d\n", worst, c.Cap)
+		}
+		of := "over the whole fleet"
+		if l.Scope == string(throttle.ScopeNode) {
+			of = "of one node"
+		}
+		_, _ = fmt.Fprintf(table, "  spacing\t%s\tbetween two calls, %s\n", c.Spacing().Round(time.Microsecond), of)
+		_, _ = fmt.Fprintf(table, "  usable share\t%.3f\tof the cap: %.1f calls a window while jobs wait\n", a.Share(c), held(a, c))
+		printWaste(table, a.Share(c))
+		printGuard(table, l, a)
+		printBucket(table, l)
+		printRedis(table, l, a)
+	}
+	printDedup(table, cfg)
+	printServers(table, servers)
+	if len(lacks) > 0 {
+		_, _ = fmt.Fprintln(table, "config ok, but a run would lack:\n  "+strings.Join(lacks, "\n  "))
+		return table.Flush()
+	}
+	_, _ = fmt.Fprintln(table, "config ok")
+	return table.Flush()
+}
+
+// printWaste warns if the terms leave little of the cap.
+func printWaste(w io.Writer, share float64) {
+	if share < throttle.FairShare {
+		_, _ = fmt.Fprintf(w, "  warning\t%.0f %%\tof the cap is given up for good, by the burst, the reserve or the guard\n", 100*(1-share))
+	}
+}
+
+// printGuard prints the guard, and how far the fleet may raise it.
+func printGuard(w io.Writer, l configs.Limit, a throttle.Algorithm) {
+	c := l.Contract()
+	most, raised := autoMost(l, a)
+	switch {
+	case !c.Auto:
+		_, _ = fmt.Fprintf(w, "  guard\t%s\tlateness %s, the rest for delays on the network\n", short(c.Guard), short(c.Lateness))
+	case !raised:
+		_, _ = fmt.Fprintf(w, "  guard\tauto\tstays %s: %s and spread %s; only a fleet with token_bucket or leaky_bucket chooses another\n",
+			short(c.Guard), "lateness "+short(c.Lateness), short(c.Spread))
+	default:
+		_, _ = fmt.Fprintf(w, "  guard\tauto\tbegins at %s: lateness %s and spread %s; at %s at most, which leaves %.3f of the cap\n",
+			short(c.Guard), short(c.Lateness), short(c.Spread), short(most.Guard), a.Share(most))
+	}
+}
+
+// autoMost is the limit with the longest lateness that the fleet may choose.
+func autoMost(l configs.Limit, a throttle.Algorithm) (c throttle.Contract, raised bool) {
+	c = l.Contract()
+	if !c.Auto || !a.Ahead || l.Scope == string(throttle.ScopeNode) {
+		return c, false
+	}
+	return c.WithLateness(c.LongestLateness()), true
+}
+
+// printBucket prints the settings of a leaky bucket that differ from the defaults.
+func printBucket(w io.Writer, l configs.Limit) {
+	if l.Capacity > 0 {
+		_, _ = fmt.Fprintf(w, "  capacity\t%d\tcalls that wait in the bucket, at most\n", l.Capacity)
+	}
+	if l.Bucket().WhenFull == throttle.FullRefuse {
+		_, _ = fmt.Fprintf(w, "  when full\trefuse\tjobs go to the dead letters as limited\n")
+	}
+}
+
+// printRedis prints who keeps the limit, and what happens while Redis is away.
+func printRedis(w io.Writer, l configs.Limit, a throttle.Algorithm) {
+	c := l.Contract()
+	if l.Scope == string(throttle.ScopeNode) {
+		_, _ = fmt.Fprintf(w, "  scope\tnode\teach node keeps the limit for itself; Redis is not asked\n")
+		if l.WarmUp > 0 {
+			_, _ = fmt.Fprintf(w, "  warm-up\t%s\tfrom a third of the rate to the whole\n", short(l.WarmUp))
+		}
+		return
+	}
+	_, _ = fmt.Fprintf(w, "  reaction\t%s\tuntil a change holds for every call\n", c.Reaction())
+	_, _ = fmt.Fprintf(w, "  cooldown\t%s\twithout calls, after Redis lost its state\n", a.Fence(c).Round(time.Millisecond))
+	if l.Degraded == configs.DegradedReserve {
+		_, _ = fmt.Fprintf(w, "  degraded\treserve\twhile Redis is away: %d units a window on each of at most %d nodes, for up to %s\n",
+			c.ShareOfNode(), c.MaxNodes, short(throttle.ShareLease))
+	} else {
+		_, _ = fmt.Fprintf(w, "  degraded\twait\twhile Redis is away nothing is sent\n")
+	}
+}
+
+// held is the average number of calls in a window while jobs wait.
+func held(a throttle.Algorithm, c throttle.Contract) float64 { return a.Share(c) * float64(c.Cap) }

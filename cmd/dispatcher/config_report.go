@@ -1,0 +1,85 @@
+package main
+
+import (
+	"cmp"
+
+	"dispatcher/configs"
+	"dispatcher/internal/node"
+	"dispatcher/throttle"
+)
+
+type checkReport struct {
+	OK     bool          `json:"ok"`
+	Faults []string      `json:"faults,omitempty"`
+	Lacks  []string      `json:"lacks,omitempty"` // secrets of the provider that are missing
+	Limits []limitReport `json:"limits,omitempty"`
+
+	Servers []serverReport `json:"servers,omitempty"` // with --connect
+}
+
+// serverReport is the answer of a server.
+type serverReport struct {
+	Name    string `json:"name"`
+	Address string `json:"address"`
+	Answer  string `json:"answer,omitempty"`
+	Error   string `json:"error,omitempty"`
+}
+
+func newServerReports(servers []node.Reached) []serverReport {
+	var reports []serverReport
+	for _, s := range servers {
+		r := serverReport{Name: s.Name, Address: s.Address, Answer: s.Said}
+		if s.Err != nil {
+			r.Error = s.Err.Error()
+		}
+		reports = append(reports, r)
+	}
+	return reports
+}
+
+type limitReport struct {
+	Name           string  `json:"name"`
+	Algorithm      string  `json:"algorithm"`
+	Worst          int64   `json:"worst_window"`
+	Cap            int64   `json:"cap"`
+	WindowS        float64 `json:"window_s"`
+	Burst          int64   `json:"burst"`
+	Capacity       int64   `json:"capacity"` // of a leaky bucket; 0: what the horizon holds
+	WhenFull       string  `json:"when_full"`
+	SpacingS       float64 `json:"spacing_s"`
+	Share          float64 `json:"share"`
+	GuardAuto      bool    `json:"guard_auto"`
+	GuardS         float64 `json:"guard_s"`     // to begin with
+	LeastShare     float64 `json:"least_share"` // with the longest guard that the fleet may choose
+	CallsPerWindow float64 `json:"calls_per_window"`
+	ReactionS      float64 `json:"reaction_s"`
+	CooldownS      float64 `json:"cooldown_s"`
+	Scope          string  `json:"scope"`
+	WarmUpS        float64 `json:"warm_up_s"`
+	Degraded       string  `json:"degraded"`
+	ShareOfNode    int64   `json:"share_of_node"` // units a window while Redis is away
+	MaxNodes       int64   `json:"max_nodes"`
+	LeaseS         float64 `json:"lease_s"` // of a share
+}
+
+func newCheckReport(cfg configs.Config, err error) checkReport {
+	if err != nil {
+		return checkReport{Faults: faultLines(err)}
+	}
+	report := checkReport{OK: true}
+	for _, l := range cfg.Limits {
+		c := l.Contract()
+		a, _ := throttle.AlgorithmNamed(l.Algorithm) // checked before
+		most, _ := autoMost(l, a)
+		report.Limits = append(report.Limits, limitReport{
+			Name: l.Name, Algorithm: a.Name, Worst: a.Worst(c), Cap: c.Cap, WindowS: c.Window.Seconds(), Burst: c.Burst,
+			Capacity: l.Capacity, WhenFull: cmp.Or(l.WhenFull, string(throttle.FullWait)),
+			SpacingS: c.Spacing().Seconds(), Share: a.Share(c), GuardAuto: c.Auto, GuardS: c.Guard.Seconds(), LeastShare: a.Share(most), CallsPerWindow: held(a, c),
+			ReactionS: c.Reaction().Seconds(), CooldownS: a.Fence(c).Seconds(),
+			Scope: cmp.Or(l.Scope, string(throttle.ScopeCluster)), WarmUpS: l.WarmUp.Seconds(),
+			Degraded: cmp.Or(l.Degraded, configs.DegradedWait), ShareOfNode: c.ShareOfNode(), MaxNodes: c.MaxNodes,
+			LeaseS: throttle.ShareLease.Seconds(),
+		})
+	}
+	return report
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"dispatcher/throttle"
+)
+
+// how are the options of all commands that change a limit.
+type how struct {
+	change  throttle.Change
+	wait    bool
+	missing bool // a node that was not seen is no error
+}
+
+func (h *how) flags(f *pflag.FlagSet) {
+	f.DurationVar(&h.change.For, "for", 0, "take the change back after this `time`, such as 10m (default: keep it)")
+	f.Int64Var(&h.change.IfRevision, "if-revision", 0, "refuse unless this `revision` is in force")
+	f.StringVar(&h.change.Why, "why", "", "`reason` of the change, for the history")
+	f.StringVar(&h.change.By, "by", "", "`author` of the change, for the history (default: user@host)")
+	f.BoolVar(&h.wait, "wait", false, "wait until every node knows the change, for 5 s at most; fail if one does not")
+	f.BoolVar(&h.missing, "allow-missing", false, "with --wait: don't fail because of nodes that were not seen since the change")
+}
+
+// force adds the flag of the commands that a guardrail can stop.
+func (h *how) force(f *pflag.FlagSet) {
+	f.BoolVar(&h.change.Force, "force", false, "ignore max_cap and max_step")
+}
+
+// validate refuses values that would silently mean something else.
+func (h *how) validate(f *pflag.FlagSet) error {
+	if f.Changed("for") && h.change.For == 0 {
+		return &throttle.FieldError{Field: "for", Value: h.change.For, Why: "must be above 0; leave it out to keep the change"}
+	}
+	if f.Changed("by") && (h.change.By == "" || len(h.change.By) > maxBy) {
+		return &throttle.FieldError{Field: "by", Value: h.change.By, Why: fmt.Sprintf("must have 1 to %d bytes", maxBy)}
+	}
+	if h.missing && !h.wait {
+		return &throttle.FieldError{Field: "allow_missing", Value: h.missing, Why: "goes with --wait"}
+	}
+	if f.Changed("if-revision") && h.change.IfRevision < 1 {
+		return &throttle.FieldError{Field: "if_revision", Value: h.change.IfRevision, Why: "must be at least 1"}
+	}
+	return nil
+}
+
+const maxBy = 200 // bytes
+
+// changeFunc makes a change and returns what is in force after it.
+type changeFunc func(context.Context, *throttle.Control, throttle.Change) (throttle.Settings, error)
+
+func makeChange(ctx context.Context, c *throttle.Control, ch throttle.Change) (throttle.Settings, error) {
+	return c.Set(ctx, ch)
+}
+
+// change makes a change, waits for the nodes with --wait, and prints the limit.
+func (s *settings) change(cmd *cobra.Command, name string, asJSON bool, h how, do changeFunc) error {
+	if err := flagged(h.validate(cmd.Flags())); err != nil {
+		return err
+	}
+	if h.change.By == "" {
+		h.change.By = operator()
+	}
+	return s.connected(cmd, name, func(ctx context.Context, conn limitConn) error {
+		now, err := do(ctx, conn.control, h.change)
+		unchanged := errors.Is(err, throttle.ErrUnchanged)
+		switch {
+		case unchanged:
+			cmd.PrintErrln(err)
+		case err != nil:
+			return err
+		}
+		if !h.wait {
+			made := &awaited{}
+			if unchanged {
+				made = nil
+			}
+			return conn.show(ctx, cmd.OutOrStdout(), now, asJSON, made)
+		}
+		wctx, cancel := context.WithTimeout(cmd.Context(), limitTimeout)
+		defer cancel()
+		n, took, late := conn.control.Await(wctx, now)
+		sctx, cancel := context.WithTimeout(cmd.Context(), limitTimeout)
+		defer cancel()
+		err = conn.show(sctx, cmd.OutOrStdout(), now, asJSON, &awaited{waited: true, nodes: n, took: took, err: late})
+		if h.missing && errors.As(late, new(*throttle.NotEverywhereError)) {
+			cmd.PrintErrln(late)
+			late = nil
+		}
+		return errors.Join(late, err)
+	})
+}

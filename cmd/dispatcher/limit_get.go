@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"dispatcher/throttle"
+)
+
+func newLimitGetCommand(s *settings, asJSON *bool) *cobra.Command {
+	return &cobra.Command{
+		Use: "get NAME", Short: "Show the limit in force, and where the file differs from it", Args: oneName("limit", "NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.connected(cmd, args[0], func(ctx context.Context, conn limitConn) error {
+				now, err := conn.control.Get(ctx)
+				if err != nil {
+					return err
+				}
+				return conn.show(ctx, cmd.OutOrStdout(), now, *asJSON, nil)
+			})
+		},
+	}
+}
+
+// awaited is the outcome of a wait for the nodes after a change.
+type awaited struct {
+	waited bool // false: the change was made a moment ago
+	nodes  int
+	took   time.Duration
+	err    error
+}
+
+// show prints the settings, and the nodes on which they are in force.
+func (c limitConn) show(ctx context.Context, w io.Writer, now throttle.Settings, asJSON bool, a *awaited) error {
+	nodes, err := c.control.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	clock, err := c.control.Now(ctx)
+	if err != nil {
+		return err
+	}
+	report := newLimitState(c.cfg, c.name, now)
+	report.place(nodes, now, a)
+	if report.Chosen, err = c.chosenLateness(ctx, now); err != nil {
+		return err
+	}
+	if now.Auto { // otherwise no node reports any
+		if report.Trips, err = c.roundTrips(ctx, now, clock); err != nil {
+			return err
+		}
+	}
+	if !now.Until.IsZero() {
+		left := max(0, now.Until.Sub(clock)).Seconds()
+		then := newTermsState(now.Was)
+		report.Until, report.UntilInS, report.Then = exact(now.Until), &left, &then
+	}
+	if asJSON {
+		return printJSON(w, report)
+	}
+	return report.print(w, now)
+}
+
+// place notes the nodes that know the settings: those at the end of a wait, or those
+// of now.
+func (s *limitState) place(nodes []throttle.Node, now throttle.Settings, a *awaited) {
+	s.InForce = inForce{Of: len(nodes), Lacking: []string{}}
+	for _, n := range nodes {
+		switch {
+		case n.Has(now):
+			s.InForce.Nodes++
+		case n.Missing():
+			s.InForce.Lacking = append(s.InForce.Lacking, fmt.Sprintf("%s (not seen for %s)", n.Name, n.Seen.Round(100*time.Millisecond)))
+		default:
+			s.InForce.Lacking = append(s.InForce.Lacking, n.Name)
+		}
+	}
+	s.unconfirmed = a != nil && !a.waited
+	if a != nil && a.waited && a.err == nil {
+		after := a.took.Seconds()
+		s.InForce = inForce{Nodes: a.nodes, Of: a.nodes, AfterS: &after, Lacking: []string{}}
+	}
+}
+
+// inForce is the number of nodes on which the settings are in force.
+type inForce struct {
+	Nodes   int      `json:"nodes"`
+	Of      int      `json:"of"`
+	AfterS  *float64 `json:"after_s,omitempty"` // where it was waited for
+	Lacking []string `json:"lacking"`
+}
+
+func (f inForce) String() string {
+	text := fmt.Sprintf("in force on %d/%d nodes", f.Nodes, f.Of)
+	if f.AfterS != nil {
+		text += fmt.Sprintf(" after %d ms", int64(*f.AfterS*1000))
+	}
+	if len(f.Lacking) > 0 {
+		text += ", not yet on " + strings.Join(f.Lacking, ", ")
+	}
+	return text
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"dispatcher/throttle"
+)
+
+func newLimitListCommand(s *settings, asJSON *bool) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "Show the limits that Redis holds in the namespace", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.connected(cmd, "", func(ctx context.Context, conn limitConn) error {
+				return conn.list(ctx, cmd.OutOrStdout(), *asJSON)
+			})
+		},
+	}
+}
+
+// listed is one limit of the list.
+type listed struct {
+	Name string `json:"name"`
+	termsState
+	Revision int64  `json:"revision"`
+	Until    string `json:"until,omitempty"`
+}
+
+func (c limitConn) list(ctx context.Context, w io.Writer, asJSON bool) error {
+	names, err := throttle.Limits(ctx, c.rdb, c.cfg.Redis.Namespace)
+	if err != nil {
+		return err
+	}
+	all := make([]listed, 0, len(names))
+	table := newTable(w)
+	_, _ = fmt.Fprintln(table, "NAME\tREVISION\tIN FORCE\tUNTIL")
+	for _, name := range names {
+		control, err := throttle.NewControl(c.rdb, c.cfg.Redis.Namespace, name)
+		if err != nil {
+			return err
+		}
+		now, err := control.Get(ctx)
+		if errors.Is(err, throttle.ErrUnknownLimit) {
+			continue // it is being deleted
+		}
+		if err != nil {
+			return err
+		}
+		all = append(all, listed{Name: name, termsState: newTermsState(now.Terms), Revision: now.Revision, Until: exact(now.Until)})
+		_, _ = fmt.Fprintf(table, "%s\t%d\t%s\t%s\n", name, now.Revision, brief(now.Terms), stamp(now.Until))
+	}
+	switch {
+	case asJSON:
+		return printJSON(w, all)
+	case len(all) == 0:
+		_, err := fmt.Fprintf(w, "redis holds no limits in namespace %s\n", c.cfg.Redis.Namespace)
+		return err
+	}
+	return table.Flush()
+}

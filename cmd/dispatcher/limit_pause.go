@@ -1,0 +1,22 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"dispatcher/throttle"
+)
+
+func newLimitPauseCommand(s *settings, asJSON *bool, verb, about string, paused bool) *cobra.Command {
+	h := how{change: throttle.Change{Paused: &paused}}
+	cmd := &cobra.Command{
+		Use: verb + " NAME", Short: about, Args: oneName("limit", "NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.change(cmd, args[0], *asJSON, h, makeChange)
+		},
+	}
+	if paused {
+		cmd.Example = "  dispatcher limit pause provider --for 15m --why \"maintenance at the provider\""
+	}
+	h.flags(cmd.Flags())
+	return cmd
+}

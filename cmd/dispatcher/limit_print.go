@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"dispatcher/throttle"
+)
+
+func (s limitState) print(w io.Writer, now throttle.Settings) error {
+	table := newTable(w)
+	_, _ = fmt.Fprintf(table, "limit %s: %s\n", s.Name, brief(now.Terms))
+	if s.Until != "" {
+		_, _ = fmt.Fprintf(table, "  until %s (%s), then %s\n", stamp(now.Until), soon(*s.UntilInS), brief(now.Was))
+	}
+	if s.unconfirmed {
+		_, _ = fmt.Fprintf(table, "  acts within %s; no node has confirmed it yet (--wait does)\n", now.Reaction())
+	} else {
+		_, _ = fmt.Fprintf(table, "  %s\n", s.InForce)
+	}
+	_, _ = fmt.Fprintf(table, "  algorithm\t%s\t\n", now.Algorithm)
+	_, _ = fmt.Fprintf(table, "  usable share\t%.3f\tof the cap: %.1f calls a window\n", s.Share, s.Share*float64(now.Cap))
+	printWaste(table, s.Share)
+	_, _ = fmt.Fprintf(table, "  guard\t%s\t%s\n", short(now.Guard), s.guardWhy(now))
+	if s.Trips != nil {
+		s.Trips.row(table, now)
+	}
+	_, _ = fmt.Fprintf(table, "  acts within\t%s\ton every node that knows it\n", now.Reaction())
+	if s.Changed == "" {
+		_, _ = fmt.Fprintf(table, "  revision\t%d\tseeded from a file\n", s.Revision)
+	} else {
+		_, _ = fmt.Fprintf(table, "  revision\t%d\tof %s by %s%s\n", s.Revision, s.Changed, s.By, because(s.Why))
+	}
+	if s.MaxCap != 0 {
+		_, _ = fmt.Fprintf(table, "  max_cap\t%d\ta higher cap needs --force\n", s.MaxCap)
+	}
+	if s.MaxStep != 0 {
+		_, _ = fmt.Fprintf(table, "  max_step\t%g\ta larger factor, up or down, needs --force\n", s.MaxStep)
+	}
+	for _, d := range s.Differs {
+		_, _ = fmt.Fprintf(table, "  %s\t%s\tbut %s in this configuration, which only seeds\n", d.Field, d.Redis, d.File)
+	}
+	if !s.InFile {
+		_, _ = fmt.Fprintln(table, "  this configuration has no limit of this name")
+	}
+	return table.Flush()
+}
+
+// guardWhy explains the guard.
+func (s limitState) guardWhy(now throttle.Settings) string {
+	parts := fmt.Sprintf("lateness %s, the rest for delays on the network", short(now.Lateness))
+	if !now.Auto {
+		return "stated: " + parts
+	}
+	parts = fmt.Sprintf("auto: lateness %s, spread %s", short(now.Lateness), short(now.Spread))
+	if s.Chosen == nil {
+		return parts + "; the fleet has seen no reason for another lateness yet"
+	}
+	return fmt.Sprintf("%s; chosen %s: %s", parts, s.Chosen.At, s.Chosen.Why)
+}
+
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return ": " + why
+}
+
+// brief are the most important terms.
+func brief(t throttle.Terms) string {
+	text := fmt.Sprintf("at most %d in any %s, burst %d", t.Cap, short(t.Window), t.Burst)
+	if t.Paused {
+		text += ", paused"
+	}
+	return text
+}
+
+// soon is when an override ends. The next node that asks Redis ends it, so an override
+// may be over and still in force.
+func soon(seconds float64) string {
+	left := time.Duration(seconds * float64(time.Second)).Round(time.Second)
+	if left <= 0 {
+		return "over; the next node that asks ends it"
+	}
+	return "in " + left.String()
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+// newTable aligns the columns of what is written to it, once it is flushed.
+func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
+
+func printJSON(w io.Writer, v any) error {
+	return json.NewEncoder(w).Encode(v)
+}
+
+func printLine(w io.Writer, line string) error {
+	_, err := fmt.Fprintln(w, line)
+	return err
+}
+
+func printLines(w io.Writer, lines ...string) error {
+	for _, line := range lines {
+		if err := printLine(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// short writes a duration without the zeros that Go adds: 1m0s is 1m.
+func short(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// exact writes a time for programs; the zero time is empty.
+func exact(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000000Z07:00")
+}
+
+// stamp writes a time for people; the zero time is empty.
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// plainly shows text from elsewhere so that it can't act on a terminal or break
+// a table. It shows at most so many runes; 0: all.
+func plainly(text string, most int) string {
+	var b strings.Builder
+	n := 0
+	for _, r := range text {
+		if n++; most > 0 && n > most {
+			b.WriteString("…")
+			break
+		}
+		switch {
+		case r == utf8.RuneError || !unicode.IsPrint(r):
+			quoted := strconv.QuoteRuneToASCII(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// textOrHex shows text as it is, and all other bytes in hexadecimal.
+func textOrHex(raw []byte, most int) string {
+	if utf8.Valid(raw) {
+		return plainly(string(raw), most)
+	}
+	rest := ""
+	if most > 0 && len(raw) > most/2 {
+		raw, rest = raw[:most/2], "…"
+	}
+	return fmt.Sprintf("0x%x%s", raw, rest)
+}
+
+// isTerminal tells whether a stream of the process is a terminal.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd())) //nolint:gosec // a descriptor is a small number
+}
