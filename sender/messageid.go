@@ -3,7 +3,6 @@ package sender
 import (
 	"bytes"
 	"encoding/json"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -101,33 +100,4 @@ func cleanID(id string) string {
 		return ""
 	}
 	return id
-}
-
-// MaxAnswer is how much of an answer that did not accept its job is kept, in bytes.
-const MaxAnswer = 512
-
-// consume reads an answer's body to its end and reports whether it got there. It
-// keeps all where the message's id is in it, else the beginning or nothing.
-func (h *Sender) consume(body io.Reader, beginning bool) (kept []byte, whole bool) {
-	if body == http.NoBody {
-		return nil, true
-	}
-	limited := io.LimitReader(body, h.maxBody+1)
-	if h.messageID.path == nil {
-		if beginning {
-			kept, _ = io.ReadAll(io.LimitReader(limited, MaxAnswer)) // the next read fails as well
-		}
-		n, err := io.Copy(io.Discard, limited)
-		return kept, err == nil && n+int64(len(kept)) <= h.maxBody
-	}
-	kept, err := io.ReadAll(limited)
-	if err != nil || int64(len(kept)) > h.maxBody {
-		return nil, false
-	}
-	return kept, true
-}
-
-// beginningOf is what is kept of an answer: whole runes.
-func beginningOf(body []byte) string {
-	return strings.ToValidUTF8(string(body[:min(len(body), MaxAnswer)]), "")
 }

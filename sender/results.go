@@ -1,10 +1,13 @@
 package sender
 
 import (
+	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"dispatcher/internal/fault"
 )
@@ -146,4 +149,41 @@ func (r *statusTable) kind(status int) Kind {
 		return Unknown
 	}
 	return r.kinds[status]
+}
+
+// classify makes the result of an answer. Some providers say "too often" with a 403
+// (GitHub): one that names a time is Throttled, unless a 403 is configured.
+func (r *statusTable) classify(status int, header http.Header) Result {
+	res := Result{Kind: r.kind(status), Status: status}
+	if res.Kind == Accepted {
+		return res
+	}
+	if res.Kind == Throttled || res.Kind == Unavailable {
+		full := res.Kind == Throttled || status == http.StatusServiceUnavailable
+		res.RetryAfter = retryAfter(header, time.Now(), full)
+	}
+	if status == http.StatusForbidden && res.RetryAfter > 0 && !r.own403 {
+		res.Kind = Throttled
+	}
+	res.Err = statusError(status)
+	return res
+}
+
+func statusError(status int) error {
+	text := strings.ToLower(http.StatusText(status))
+	if status >= 300 && status < 400 {
+		return fmt.Errorf("the provider answered %d, a redirect, which is not followed; is the url right?", status)
+	}
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired:
+		return fmt.Errorf("the provider does not accept the credentials: %d %s", status, text)
+	case http.StatusPaymentRequired:
+		return fmt.Errorf("the provider's account does not allow the call: %d %s", status, text)
+	case http.StatusNotFound, http.StatusMethodNotAllowed:
+		return fmt.Errorf("the provider does not know the url, the method or what the job names: %d %s", status, text)
+	}
+	if text == "" {
+		return fmt.Errorf("the provider answered %d", status)
+	}
+	return fmt.Errorf("the provider answered %d %s", status, text)
 }
