@@ -33,24 +33,18 @@ func newAnswerReader(c Config, scheme string) answerReader {
 	return r
 }
 
-// read reads an answer's body to its end, and reports whether it got there.
-func (r *answerReader) read(resp *http.Response) (body []byte, whole bool) {
-	if resp.StatusCode != http.StatusSwitchingProtocols {
-		body, whole = r.consume(resp.Body, r.keeps(resp.StatusCode) || r.maybeTLS(resp.StatusCode))
+// read reads an answer's body to its end, and reports whether it got there. It keeps
+// the whole body where the message's id is in it, else the beginning or nothing.
+func (r *answerReader) read(resp *http.Response) (kept []byte, whole bool) {
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return nil, false
 	}
-	_ = resp.Body.Close()
-	return body, whole
-}
-
-// consume keeps the whole body where the message's id is in it, else the beginning
-// or nothing.
-func (r *answerReader) consume(body io.Reader, beginning bool) (kept []byte, whole bool) {
-	if body == http.NoBody {
+	if resp.Body == http.NoBody {
 		return nil, true
 	}
-	limited := io.LimitReader(body, r.maxBody+1)
+	limited := io.LimitReader(resp.Body, r.maxBody+1)
 	if r.messageID.path == nil {
-		if beginning {
+		if r.keeps(resp.StatusCode) || r.maybeTLS(resp.StatusCode) {
 			kept, _ = io.ReadAll(io.LimitReader(limited, MaxAnswer)) // the next read fails as well
 		}
 		n, err := io.Copy(io.Discard, limited)

@@ -9,8 +9,8 @@ import (
 	"dispatcher/sender/internal/conns"
 )
 
-// metrics of one sender. The series are made up front, so that a rate of zero
-// is a zero and not a gap.
+// metrics of one sender. All series exist from the start, so that a rate of zero is a
+// zero and not a gap.
 type metrics struct {
 	calls    map[Kind]prometheus.Counter // read-only once made
 	duration prometheus.Histogram

@@ -40,7 +40,7 @@ func TestAStatusMeansWhatIsStated(t *testing.T) {
 	t.Parallel()
 	defaults := newStatusTable(nil)
 	rapid.Check(t, func(t *rapid.T) {
-		names := rapid.SampledFrom(ResultNames())
+		names := rapid.SampledFrom(resultNames())
 		exact := rapid.MapOfN(rapid.IntRange(leastStatus, mostStatus), names, 0, 5).Draw(t, "exact")
 		bounds := rapid.SliceOfNDistinct(rapid.IntRange(leastStatus, mostStatus), 0, 6, rapid.ID[int]).Draw(t, "bounds")
 		ranges := make(map[[2]int]string)

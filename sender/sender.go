@@ -213,6 +213,7 @@ func (s *Sender) unanswered(call conns.Call, err error) (Result, error) {
 // call was written belongs to something else.
 func (s *Sender) answered(c *conns.Conn, resp *http.Response) (Result, error) {
 	body, whole := s.reader.read(resp)
+	_ = resp.Body.Close()
 	call, alive := c.End()
 	if call.WroteAt.IsZero() {
 		s.pool.Drop(c)
