@@ -3,7 +3,6 @@ package sender
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -115,12 +114,13 @@ func headerSafe(id string) string {
 
 // percentEncoded encodes the bytes that are not plain.
 func percentEncoded(text string, plain func(byte) bool) string {
+	const hex = "0123456789ABCDEF"
 	var b strings.Builder
 	done := 0
 	for i := range len(text) {
 		if !plain(text[i]) {
 			b.WriteString(text[done:i])
-			fmt.Fprintf(&b, "%%%02X", text[i])
+			b.Write([]byte{'%', hex[text[i]>>4], hex[text[i]&15]})
 			done = i + 1
 		}
 	}

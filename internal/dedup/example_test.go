@@ -83,11 +83,11 @@ func (t *try) handle() {
 // settle does what the dedup store says of a job that may not be called.
 func (t *try) settle(refused *dedup.RefusedError) bool {
 	switch {
-	case refused.Verdict == dedup.Sent && refused.Outcome == accepted:
+	case refused.Standing == dedup.Sent && refused.Outcome == accepted:
 		t.d.Done()
-	case refused.Verdict == dedup.Sent:
+	case refused.Standing == dedup.Sent:
 		t.d.Dead("permanent") // its letter may not have been written
-	case refused.Verdict == dedup.Unknown:
+	case refused.Standing == dedup.Unknown:
 		t.d.Dead("unknown")
 	default: // busy
 		timer := time.NewTimer(refused.Wait)

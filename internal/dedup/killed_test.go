@@ -102,7 +102,7 @@ func (f *killed) node(n int, last bool) {
 	running.Go(func() { _ = l.Run(service) })
 	l.gather = 2 * time.Millisecond
 	run := l.run
-	l.run = func(of context.Context, batch []ask) ([]told, bool, error) {
+	l.run = func(of context.Context, batch []request) ([]result, bool, error) {
 		if ctx.Err() != nil {
 			return nil, false, errAway // Redis hears no more of a node that was killed
 		}
@@ -149,14 +149,14 @@ func (f *killed) job(ctx context.Context, l *Store, i int, called func()) {
 		switch {
 		case err != nil:
 			return
-		case a.Verdict == Sent:
+		case a.Standing == Sent:
 			f.sent.Add(1)
 			return
-		case a.Verdict == Unknown:
+		case a.Standing == Unknown:
 			f.unknown.Add(1)
 			f.parked[i].Store(true)
 			return
-		case a.Verdict == Busy:
+		case a.Standing == Busy:
 			time.Sleep(a.Wait)
 			continue
 		case !time.Now().Before(a.UseBy):

@@ -37,12 +37,12 @@ func (d *desk) pass(by time.Duration) {
 	d.clock(d.now, by)
 }
 
-func (d *desk) ask(v verb, id, who string, number int64) told {
+func (d *desk) ask(v verb, id, who string, number int64) result {
 	d.Helper()
-	return d.batch(ask{verb: v, job: digestOf(id), who: who, number: number})[0]
+	return d.batch(request{verb: v, job: digestOf(id), owner: who, number: number})[0]
 }
 
-func (d *desk) batch(asks ...ask) []told {
+func (d *desk) batch(asks ...request) []result {
 	d.Helper()
 	answers, _, err := d.run(d.Context(), asks)
 	if err != nil {
@@ -52,9 +52,9 @@ func (d *desk) batch(asks ...ask) []told {
 }
 
 // says fails the test unless an answer is as expected.
-func (d *desk) says(got, want told) {
+func (d *desk) says(got, want result) {
 	d.Helper()
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(told{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(result{})); diff != "" {
 		d.Errorf("(-want +got)\n%s", diff)
 	}
 }
@@ -63,12 +63,12 @@ func TestALostReplyIsAnsweredTheSame(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, lua.Dedup())
 	for range 3 {
-		d.says(d.ask(verbClaim, "job", "a", 1), told{verdict: toldGranted})
+		d.says(d.ask(verbClaim, "job", "a", 1), result{code: codeGranted})
 		d.pass(time.Second)
 	}
 	for range 2 {
-		d.says(d.ask(verbDone, "job", "a", 4095), told{})
-		d.says(d.ask(verbClaim, "job", "b", 1), told{toldSent, 4095})
+		d.says(d.ask(verbDone, "job", "a", 4095), result{})
+		d.says(d.ask(verbClaim, "job", "b", 1), result{codeSent, 4095})
 	}
 }
 
@@ -77,18 +77,18 @@ func TestAClaimStandsForItsHoldAndIsThenUnknown(t *testing.T) {
 	d := newDesk(t, lua.Dedup())
 	d.ask(verbClaim, "job", "a", 1)
 	d.pass(4 * time.Second)
-	d.says(d.ask(verbClaim, "job", "b", 1), told{toldBusy, 3_000_000})
-	d.says(d.ask(verbClaim, "job", "a", 2), told{verdict: toldGranted})
+	d.says(d.ask(verbClaim, "job", "b", 1), result{codeBusy, 3_000_000})
+	d.says(d.ask(verbClaim, "job", "a", 2), result{code: codeGranted})
 	d.pass(4 * time.Second)
-	d.says(d.ask(verbLook, "job", "b", 0), told{toldBusy, 3_000_000})
+	d.says(d.ask(verbPeek, "job", "b", 0), result{codeBusy, 3_000_000})
 	d.pass(3 * time.Second)
-	d.says(d.ask(verbClaim, "job", "b", 2), told{verdict: toldUnknown})
-	d.terms.take = true
-	d.says(d.ask(verbClaim, "job", "b", 3), told{verdict: toldTaken})
-	d.terms.take = false
-	d.says(d.ask(verbClaim, "job", "a", 3), told{toldBusy, 7_000_000})
+	d.says(d.ask(verbClaim, "job", "b", 2), result{code: codeUnknown})
+	d.terms.takeOver = true
+	d.says(d.ask(verbClaim, "job", "b", 3), result{code: codeTaken})
+	d.terms.takeOver = false
+	d.says(d.ask(verbClaim, "job", "a", 3), result{codeBusy, 7_000_000})
 	d.ask(verbDone, "job", "a", 7)
-	d.says(d.ask(verbClaim, "job", "b", 4), told{toldSent, 7})
+	d.says(d.ask(verbClaim, "job", "b", 4), result{codeSent, 7})
 }
 
 // A clock that was set back does not make a claim stand for hours.
@@ -97,14 +97,14 @@ func TestAClaimBeginsAnewWhenTheClockIsSetBack(t *testing.T) {
 	d := newDesk(t, lua.Dedup())
 	d.ask(verbClaim, "job", "a", 1)
 	d.pass(-5 * time.Hour)
-	d.says(d.ask(verbClaim, "job", "b", 1), told{toldBusy, 7_000_000})
+	d.says(d.ask(verbClaim, "job", "b", 1), result{codeBusy, 7_000_000})
 	d.pass(6 * time.Second)
-	d.says(d.ask(verbClaim, "job", "b", 2), told{toldBusy, 1_000_000})
+	d.says(d.ask(verbClaim, "job", "b", 2), result{codeBusy, 1_000_000})
 	d.ask(verbRelease, "job", "b", 2)
 	d.pass(time.Second)
-	d.says(d.ask(verbClaim, "job", "b", 3), told{verdict: toldUnknown})
+	d.says(d.ask(verbClaim, "job", "b", 3), result{code: codeUnknown})
 	d.ask(verbRelease, "job", "a", 1)
-	d.says(d.ask(verbClaim, "job", "b", 4), told{verdict: toldGranted})
+	d.says(d.ask(verbClaim, "job", "b", 4), result{code: codeGranted})
 }
 
 func TestAReleasedJobIsFree(t *testing.T) {
@@ -112,12 +112,12 @@ func TestAReleasedJobIsFree(t *testing.T) {
 	d := newDesk(t, lua.Dedup())
 	d.ask(verbClaim, "job", "a", 1)
 	d.ask(verbRelease, "job", "b", 1)
-	d.says(d.ask(verbLook, "job", "b", 0), told{toldBusy, 7_000_000})
+	d.says(d.ask(verbPeek, "job", "b", 0), result{codeBusy, 7_000_000})
 	d.ask(verbRelease, "job", "a", 1)
-	d.says(d.ask(verbLook, "job", "b", 0), told{})
+	d.says(d.ask(verbPeek, "job", "b", 0), result{})
 	d.ask(verbDone, "job", "a", 1)
 	d.ask(verbRelease, "job", "a", 1)
-	d.says(d.ask(verbLook, "job", "b", 0), told{toldSent, 1})
+	d.says(d.ask(verbPeek, "job", "b", 0), result{codeSent, 1})
 }
 
 // Entries of one batch are answered in order, also of one job.
@@ -126,11 +126,11 @@ func TestABatchIsInOrder(t *testing.T) {
 	d := newDesk(t, lua.Dedup())
 	one, two := digestOf("one"), digestOf("two")
 	got := d.batch(
-		ask{verbClaim, one, "a", 1}, ask{verbClaim, one, "b", 1}, ask{verbClaim, two, "b", 1},
-		ask{verbRelease, one, "a", 1}, ask{verbClaim, one, "b", 2}, ask{verbDone, two, "b", 200}, ask{verbLook, two, "c", 0},
+		request{verbClaim, one, "a", 1}, request{verbClaim, one, "b", 1}, request{verbClaim, two, "b", 1},
+		request{verbRelease, one, "a", 1}, request{verbClaim, one, "b", 2}, request{verbDone, two, "b", 200}, request{verbPeek, two, "c", 0},
 	)
-	want := []told{{verdict: toldGranted}, {toldBusy, 7_000_000}, {verdict: toldGranted}, {}, {verdict: toldGranted}, {}, {toldSent, 200}}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(told{})); diff != "" {
+	want := []result{{code: codeGranted}, {codeBusy, 7_000_000}, {code: codeGranted}, {}, {code: codeGranted}, {}, {codeSent, 200}}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(result{})); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
@@ -146,13 +146,13 @@ func TestAnEntryIsKeptForTheWindowAndNotMuchLonger(t *testing.T) {
 		done := d.now
 		for _, after := range []time.Duration{0, 30 * time.Minute, time.Hour, 2*time.Hour - time.Second} {
 			d.pass(done.Add(after).Sub(d.now))
-			d.says(d.ask(verbLook, id, "b", 0), told{toldSent, 5})
+			d.says(d.ask(verbPeek, id, "b", 0), result{codeSent, 5})
 		}
 		if n := len(d.generations); n > 3 {
 			t.Fatalf("got %d generations, want 3 at most", n)
 		}
 		d.pass(time.Hour + time.Second)
-		d.says(d.ask(verbLook, id, "b", 0), told{})
+		d.says(d.ask(verbPeek, id, "b", 0), result{})
 		d.pass(7 * time.Minute) // to begin elsewhere in a generation
 	}
 	d.pass(3*time.Hour + time.Second)
@@ -170,9 +170,9 @@ func TestBucketsStaySmallWhateverTheRate(t *testing.T) {
 	send := func(jobs int) {
 		t.Helper()
 		for jobs > 0 {
-			var batch []ask
-			for range min(jobs, most) {
-				batch = append(batch, ask{verbDone, digestOf(fmt.Sprint(count)), "a", 1})
+			var batch []request
+			for range min(jobs, mostEntries) {
+				batch = append(batch, request{verbDone, digestOf(fmt.Sprint(count)), "a", 1})
 				count++
 			}
 			jobs -= len(batch)
@@ -191,7 +191,7 @@ func TestBucketsStaySmallWhateverTheRate(t *testing.T) {
 		}
 	}
 	for i := range count {
-		if got := d.ask(verbLook, fmt.Sprint(i), "b", 0); i%97 == 0 && got != (told{toldSent, 1}) {
+		if got := d.ask(verbPeek, fmt.Sprint(i), "b", 0); i%97 == 0 && got != (result{codeSent, 1}) {
 			t.Fatalf("job %d of %d is not known any more: %+v", i, count, got)
 		} else if i > 2000 {
 			break
@@ -215,7 +215,7 @@ func TestAnotherWindowHoldsForWhatIsWrittenUnderIt(t *testing.T) {
 	d.terms.period, d.terms.window = time.Minute, 2*time.Minute
 	for range 119 {
 		d.pass(time.Minute)
-		d.says(d.ask(verbLook, "old", "b", 0), told{toldSent, 1})
+		d.says(d.ask(verbPeek, "old", "b", 0), result{codeSent, 1})
 	}
 	if n := len(d.generations); n > 6 {
 		t.Errorf("got %d generations, want 6 at most", n)
@@ -226,7 +226,7 @@ func TestAnotherWindowHoldsForWhatIsWrittenUnderIt(t *testing.T) {
 func TestALedgerThatRedisLostIsNoticed(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, lua.Dedup())
-	look := []ask{{verbLook, digestOf("job"), "a", 0}}
+	look := []request{{verbPeek, digestOf("job"), "a", 0}}
 	for _, tc := range []struct {
 		name string
 		do   func()
@@ -277,13 +277,13 @@ func FuzzReply(f *testing.F) {
 				}
 			}
 		}
-		answers, err := answersOf([]any{int64(1), int64(1), verdict, value}, 1)
-		if err == nil && (verdict < 0 || verdict >= toldEnd || value < 0 || answers[0] != told{verdict, value}) {
+		answers, err := resultsOf([]any{int64(1), int64(1), verdict, value}, 1)
+		if err == nil && (verdict < 0 || verdict >= codeEnd || value < 0 || answers[0] != result{verdict, value}) {
 			t.Errorf("%d, %d was taken for %+v", verdict, value, answers)
 		}
 		for _, reply := range [][]any{{int64(1), int64(0), list}, {list, int64(0), list}, {verdict, value}, {int64(1), verdict, list, value}} {
 			_, _, _ = listOf(reply)
-			_, _ = answersOf(reply, 1)
+			_, _ = resultsOf(reply, 1)
 		}
 	})
 }

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-func mustClaim(t testing.TB, e *Entry, by time.Time, want Verdict) Answer {
+func mustClaim(t testing.TB, e *Entry, by time.Time, want Standing) Answer {
 	t.Helper()
 	a, err := e.Claim(t.Context(), by)
-	if err != nil || a.Verdict != want {
-		t.Fatalf("got %v and %v, want %v", a.Verdict, err, want)
+	if err != nil || a.Standing != want {
+		t.Fatalf("got %v and %v, want %v", a.Standing, err, want)
 	}
 	return a
 }
@@ -85,8 +85,8 @@ func TestABatchHasABound(t *testing.T) {
 		}
 		settled.Wait()
 		for _, call := range s.verbs() {
-			if n := len(strings.Fields(call)); n > most {
-				t.Errorf("got %d entries in a call, want at most %d", n, most)
+			if n := len(strings.Fields(call)); n > mostEntries {
+				t.Errorf("got %d entries in a call, want at most %d", n, mostEntries)
 			}
 		}
 	})
@@ -176,7 +176,7 @@ func TestADoneIsTriedOnceMoreWhenTheJobIsTakenAway(t *testing.T) {
 			if took := time.Since(revoked); took > callTimeout {
 				t.Errorf("said so after %v", took)
 			}
-			if away != errors.Is(err, ErrUnwritten) || !away && err != nil {
+			if away != errors.Is(err, ErrUnacknowledged) || !away && err != nil {
 				t.Errorf("away %v: got %v", away, err)
 			}
 		})
@@ -226,8 +226,8 @@ func TestTwoDeliveriesOnOneNodeAreTwo(t *testing.T) {
 		if a := mustClaim(t, one, time.Time{}, Sent); a.Outcome != 200 {
 			t.Errorf("got outcome %d, want 200", a.Outcome)
 		}
-		if a, err := l.Look(t.Context(), "job"); err != nil || a.Verdict != Sent {
-			t.Errorf("got %v and %v, want sent", a.Verdict, err)
+		if a, err := l.Peek(t.Context(), "job"); err != nil || a.Standing != Sent {
+			t.Errorf("got %v and %v, want sent", a.Standing, err)
 		}
 	})
 }

@@ -291,7 +291,7 @@ func TestTheDedupOutlivesTheCalls(t *testing.T) {
 func inTopic(topic, id string) string { return id + "\x00in " + topic }
 
 // standing is what the dedup store says of a job.
-func standing(t *testing.T, p *embedded.Parts, id string) dedup.Verdict {
+func standing(t *testing.T, p *embedded.Parts, id string) dedup.Standing {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: p.RedisAddr()})
 	defer func() { _ = rdb.Close() }()
@@ -301,11 +301,11 @@ func standing(t *testing.T, p *embedded.Parts, id string) dedup.Verdict {
 	}
 	stop := background(t, l.Run)
 	defer stop()
-	a, err := l.Look(t.Context(), id)
+	a, err := l.Peek(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a.Verdict
+	return a.Standing
 }
 
 // A call without an answer keeps its job to itself: a node that gets the job next
@@ -352,7 +352,7 @@ func claimAndGo(t *testing.T, p *embedded.Parts, id string) {
 	}
 	stop := background(t, l.Run)
 	defer stop()
-	if a, err := l.Open(id).Claim(t.Context(), time.Time{}); err != nil || a.Verdict != dedup.Granted {
+	if a, err := l.Open(id).Claim(t.Context(), time.Time{}); err != nil || a.Standing != dedup.Granted {
 		t.Fatalf("got %+v, %v, want the claim", a, err)
 	}
 }

@@ -140,10 +140,10 @@ func (t *try) outlast() (context.Context, context.CancelFunc) {
 // refused carries out what the dedup store says of a job that may not be called. It
 // returns whether the job is settled with that.
 func (t *try) refused(a dedup.Answer) bool {
-	for a.Verdict == dedup.Busy && !t.d.TimedOut() {
+	for a.Standing == dedup.Busy && !t.d.TimedOut() {
 		err := pause(t.d.Context(), min(a.Wait, busyLook), nil)
 		if err == nil {
-			a, err = t.dedup.Look(t.d.Context(), t.entryID)
+			a, err = t.dedup.Peek(t.d.Context(), t.entryID)
 		}
 		if err != nil {
 			t.giveBack()
@@ -151,12 +151,12 @@ func (t *try) refused(a dedup.Answer) bool {
 		}
 	}
 	switch {
-	case a.Verdict == dedup.Sent && a.Outcome == noteAccepted:
+	case a.Standing == dedup.Sent && a.Outcome == noteAccepted:
 		t.results.Done(t.d, t.outcome(sender.Result{}))
-	case a.Verdict == dedup.Sent:
+	case a.Standing == dedup.Sent:
 		class, r := noted(a.Outcome)
 		t.results.Dead(t.d, failure(class, r, t.calls), t.outcome(r))
-	case a.Verdict == dedup.Unknown && t.policy.onUnknown != UnknownRetry:
+	case a.Standing == dedup.Unknown && t.policy.onUnknown != UnknownRetry:
 		r := sender.Result{Err: errGivenUp}
 		t.results.Dead(t.d, failure(consumer.ClassUnknown, r, t.calls), t.outcome(r))
 	default: // free or taken over, as the next claim will say
