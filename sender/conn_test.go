@@ -88,9 +88,9 @@ func TestAConnectionIsTakenOnce(t *testing.T) {
 	})
 }
 
-// A dial that fails is told to whoever waits, once; its call is Unavailable and has
+// A dial that fails is reported to one waiting caller. Its call is Unavailable and has
 // asked for no permit. Later on the call dials itself.
-func TestADialThatFailsIsToldOnce(t *testing.T) {
+func TestAFailedDialIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{serve: answering(ok)}

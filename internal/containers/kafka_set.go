@@ -50,7 +50,7 @@ echo $! >/tmp/%[1]d.pid
 // replica on each.
 func KafkaSetOf(t testing.TB, brokers int) *KafkaSet {
 	t.Helper()
-	k := &KafkaSet{processes: room(t, image("DISPATCHER_TEST_KAFKA_IMAGE", "apache/kafka:4.1.1"), brokers+1, nil)}
+	k := &KafkaSet{processes: startProcesses(t, image("DISPATCHER_TEST_KAFKA_IMAGE", "apache/kafka:4.1.1"), brokers+1, nil)}
 	k.quorum = k.take()
 	for range brokers {
 		k.ports = append(k.ports, k.take())

@@ -58,7 +58,7 @@ func RedisSentinel(t testing.TB, strict bool) *Sentinel {
 }
 
 // RedisSentinelTLS starts them with TLS everywhere, to one another too. The set
-// has room for six processes, and talks TLS.
+// takes six processes, and talks TLS.
 func RedisSentinelTLS(t testing.TB, set *RedisSet) *Sentinel {
 	t.Helper()
 	return sentinels(set, true)

@@ -119,8 +119,8 @@ func TestALastTokenOutlivesItsEndpoint(t *testing.T) {
 			t.Errorf("got %q, %v, want the fault when the token has ended", got, err)
 		}
 		e.fault = nil
-		if got, err := tokens.Token(t.Context()); err != nil || !strings.Contains(log.String(), "gives tokens again") {
-			t.Errorf("got %s, %v, and the log %s, want a token and a word of it", got, err, &log)
+		if got, err := tokens.Token(t.Context()); err != nil || !strings.Contains(log.String(), "token endpoint answers again") {
+			t.Errorf("got %s, %v, and the log %s, want a token, and a line that the endpoint answers again", got, err, &log)
 		}
 	})
 }

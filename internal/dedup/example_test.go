@@ -86,7 +86,7 @@ func (t *try) settle(refused *dedup.RefusedError) bool {
 	case refused.Standing == dedup.Sent && refused.Outcome == accepted:
 		t.d.Done()
 	case refused.Standing == dedup.Sent:
-		t.d.Dead("permanent") // its letter may not have been written
+		t.d.Dead("permanent") // its dead letter may not have been written
 	case refused.Standing == dedup.Unknown:
 		t.d.Dead("unknown")
 	default: // busy

@@ -72,7 +72,7 @@ func (f *killed) play() {
 			parked++
 		}
 	}
-	f.Logf("%d jobs: %d lost, %d called twice, %d calls of what was acknowledged; %d parked, %d deliveries told as sent, %d as unknown",
+	f.Logf("%d jobs: %d lost, %d called twice, %d calls of what was acknowledged; %d parked, %d deliveries of sent jobs, %d of unknown ones",
 		len(f.calls), lost, twice, f.repeats.Load(), parked, f.sent.Load(), f.unknown.Load())
 	if f.repeats.Load() > 0 || !f.takeOver && twice > 0 || lost > 0 {
 		f.Error("want none of them")
@@ -104,7 +104,7 @@ func (f *killed) node(n int, last bool) {
 	run := l.run
 	l.run = func(of context.Context, batch []request) ([]result, bool, error) {
 		if ctx.Err() != nil {
-			return nil, false, errAway // Redis hears no more of a node that was killed
+			return nil, false, errAway // a killed node sends nothing more
 		}
 		lost := rand.N(20)
 		if lost == 0 {

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// Control serves what a test needs of a provider in another process:
+// Control lets a test control a provider in another process:
 //
 //	POST /down, /up, /reset
 //	POST /behave    a Behaviour as JSON, durations as text: {"latency":"20ms","status":429}
 //	GET  /arrivals  one line each, see [ReadArrivals]
 //	GET  /report?cap=300&window=1s[&change=<unix ns>:<cap>…]   a Report as JSON
 //
-// A fault of the request is answered with 400 and what is wrong in plain text.
+// A wrong request gets a 400 and the reason in plain text.
 func Control(p *Provider) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /down", func(http.ResponseWriter, *http.Request) { p.Down() })
@@ -81,7 +81,7 @@ func parseContract(q url.Values, since func(time.Time) time.Duration) (Contract,
 	return c, nil
 }
 
-// behaviourJSON has the durations as people write them.
+// behaviourJSON has durations as text.
 type behaviourJSON struct {
 	Latency    string `json:"latency,omitempty"`
 	Jitter     string `json:"jitter,omitempty"`
@@ -103,7 +103,7 @@ func (b Behaviour) MarshalJSON() ([]byte, error) {
 	return json.Marshal(behaviourJSON{text(b.Latency), text(b.Jitter), b.Status, text(b.RetryAfter), b.Fault, b.Every, b.First})
 }
 
-// UnmarshalJSON reads what MarshalJSON writes. An unknown field is an error.
+// UnmarshalJSON reads durations as text. An unknown field is an error.
 func (b *Behaviour) UnmarshalJSON(data []byte) error {
 	var in behaviourJSON
 	dec := json.NewDecoder(strings.NewReader(string(data)))
@@ -146,9 +146,9 @@ func writeArrivals(w io.Writer, arrivals []Arrival) error {
 	return bw.Flush()
 }
 
-// ReadArrivals reads what GET /arrivals gives: one arrival a line, its stamp in
-// nanoseconds, its status, its node and its key, apart by one space each. The error names
-// the line.
+// ReadArrivals reads the answer to GET /arrivals: a line for each arrival with its time
+// in nanoseconds, status, node and key, separated by one space. The error names the
+// line.
 func ReadArrivals(r io.Reader) ([]Arrival, error) {
 	var out []Arrival
 	lines := bufio.NewScanner(r)

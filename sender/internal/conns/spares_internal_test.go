@@ -9,12 +9,12 @@ import (
 )
 
 // Whatever happens, no more is dialled than jobs wait, nothing is dialled for no
-// job, one that waits always gets a dial, and every failure is told once at most.
+// job, one that waits always gets a dial, and every failure is reported at most once.
 func TestDialsFollowTheDemand(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var s spares
-		now, idle, failures, told := time.Now(), 0, 0, 0
+		now, idle, failures, reported := time.Now(), 0, 0, 0
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(0, int(time.Second)).Draw(t, "pass")))
 			d := Demand{Jobs: rapid.IntRange(0, 50).Draw(t, "jobs"), Every: time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "every"))}
@@ -45,7 +45,7 @@ func TestDialsFollowTheDemand(t *testing.T) {
 				idle++
 			}
 			if idle == 0 && s.failure(now) != nil {
-				told++
+				reported++
 			}
 			busy := s.dialing + idle
 			n := s.missing(d, idle)
@@ -53,8 +53,8 @@ func TestDialsFollowTheDemand(t *testing.T) {
 				t.Fatalf("%d dials begin for %d jobs, with %d idle and %d on their way", n, d.Jobs, idle, s.dialing)
 			}
 			s.dialing += n
-			if told > failures || s.target < 0 {
-				t.Fatalf("%d failures, told %d times; target %d", failures, told, s.target)
+			if reported > failures || s.target < 0 {
+				t.Fatalf("%d failures, reported %d times; target %d", failures, reported, s.target)
 			}
 		}
 	})
@@ -82,6 +82,6 @@ func TestAnOldFailureAnswersNoCall(t *testing.T) {
 	s.dialed(errors.New("refused"), now)
 	s.dialed(errors.New("refused"), now)
 	if s.failure(now) == nil || s.failure(now.Add(time.Second)) != nil {
-		t.Error("want one failure told at once, and none a second later")
+		t.Error("want one failure reported at once, and none a second later")
 	}
 }
