@@ -26,7 +26,7 @@ const maxTopicBytes = 249
 // maxTextBytes bounds the other text headers, which go into logs and calls.
 const maxTextBytes = 1024
 
-// Limits bounds what [Decode] accepts.
+// Limits are the bounds of [Decode].
 type Limits struct {
 	MaxBytes int // largest value, in bytes; 0: [DefaultMaxBytes]
 }

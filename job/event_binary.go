@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// ceHeader is what the name of an attribute's header begins with.
+// ceHeader is the prefix of an attribute's header.
 const ceHeader = "ce_"
 
-// structuredType is what the content type of a structured event begins with.
+// structuredType is the prefix of a structured event's content type.
 const structuredType = "application/cloudevents"
 
 // isAttribute tells whether a header holds an attribute of a CloudEvent. It is called

@@ -132,7 +132,7 @@ func (s *scanner) space() {
 	}
 }
 
-// str reads a string and returns what is between its quotes, still escaped.
+// str reads a string and returns its inside, still escaped.
 func (s *scanner) str() ([]byte, bool) {
 	s.i++
 	from := s.i

@@ -43,7 +43,7 @@ type Config struct {
 	TLS     tlsfiles.Settings `yaml:"tls"`
 }
 
-// Bounds on what comes from outside.
+// Bounds of the settings.
 const (
 	leastDuration    = time.Millisecond // less is surely a slip, and so is more than an hour
 	mostDuration     = time.Hour

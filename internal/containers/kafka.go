@@ -45,7 +45,7 @@ func Kafka(t testing.TB) *Server {
 	return kafka(t, image("DISPATCHER_TEST_KAFKA_IMAGE", "apache/kafka:4.1.1"), "PLAINTEXT", "")
 }
 
-// oauthServer takes tokens that nobody has signed, as Kafka has it for tests.
+// oauthServer takes unsigned tokens, as Kafka allows for tests.
 const oauthServer = `sasl.enabled.mechanisms=OAUTHBEARER
 listener.name.client.oauthbearer.sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";`
 

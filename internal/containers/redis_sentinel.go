@@ -39,8 +39,8 @@ sentinel sentinel-user watcher
 sentinel sentinel-pass %[5]s
 `
 
-// SentinelUser and SentinelPassword are what the sentinels ask of clients, and
-// SentinelRights is all that these may do there.
+// SentinelUser and SentinelPassword are the account of clients at the sentinels, and
+// SentinelRights are its rights.
 const (
 	SentinelUser     = "client"
 	SentinelPassword = "clientword"

@@ -40,8 +40,7 @@ func (v Standing) String() string {
 	return "standing " + strconv.Itoa(int(v))
 }
 
-// Outcome is what became of a job, in the caller's own numbers: 0 to
-// [MaxOutcome]. It takes one to three bytes in Redis.
+// Outcome is the outcome of a job, in the caller's own numbers: 0 to [MaxOutcome]. It takes one to three bytes in Redis.
 type Outcome int
 
 // MaxOutcome is the largest outcome that is kept.

@@ -48,10 +48,10 @@ func (t *attempt) permit(ctx context.Context) (time.Time, error) {
 	return notAfter, nil
 }
 
-// What a done notes here: 0 accepted, else the status of what was dead-lettered.
+// The outcome of a done: 0 for an accepted job, else the status of a dead-lettered one.
 const accepted dedup.Outcome = 0
 
-// handle is the way of one job.
+// handle handles one job.
 func (t *attempt) handle() {
 	for {
 		r := t.call(t.permit)
@@ -80,7 +80,7 @@ func (t *attempt) handle() {
 	}
 }
 
-// settle does what the dedup store says of a job that may not be called.
+// settle handles a job that may not be called, by its standing.
 func (t *attempt) settle(refused *dedup.RefusedError) bool {
 	switch {
 	case refused.Standing == dedup.Sent && refused.Outcome == accepted:

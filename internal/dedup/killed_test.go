@@ -15,8 +15,9 @@ import (
 
 // Three nodes send jobs over real connections; one call in ten to Redis is lost,
 // on the way there or back. Nodes are killed with calls under way, and every job
-// is delivered again, by Kafka's habit, to any node. What Redis has acknowledged
-// is never called again; where unknown ones are parked, no job is called twice.
+// is delivered again to any node, as Kafka does it. A job whose done Redis has
+// acknowledged is never called again. If unknown jobs are parked, no job is called
+// twice.
 func nodesAreKilled(t *testing.T, addr string, takeOver bool, jobs int) {
 	t.Helper()
 	f := &killed{
@@ -43,7 +44,7 @@ type killed struct {
 	takeOver bool
 	calls    []atomic.Int32
 	acked    []atomic.Bool
-	repeats  atomic.Int32 // calls of what was acknowledged before it was claimed
+	repeats  atomic.Int32 // calls of jobs that were acknowledged before the claim
 	unknown  atomic.Int32
 	sent     atomic.Int32
 	parked   []atomic.Bool
@@ -139,8 +140,8 @@ func (f *killed) node(n int, last bool) {
 	running.Wait()
 }
 
-// job is one delivery. A call that is under way at the kill reaches the
-// provider, and nobody hears the answer.
+// job is one delivery. A call in flight at the kill reaches the provider, and its
+// answer is lost.
 func (f *killed) job(ctx context.Context, l *Store, i int, called func()) {
 	e := l.Open(fmt.Sprint("job", i))
 	for ctx.Err() == nil {

@@ -48,7 +48,7 @@ func runOn(t testing.TB, rdb redis.UniversalClient, o Options) *running {
 	return r
 }
 
-// send claims a job and notes that it is done; it returns what the claim said.
+// send claims a job and marks it done; it returns the claim's answer.
 func (r *running) send(t *testing.T, id string) Answer {
 	t.Helper()
 	e := r.Open(id)
@@ -68,7 +68,7 @@ func (r *running) send(t *testing.T, id string) Answer {
 	return a
 }
 
-// What a node at a steady pace asks of Redis, and what its jobs wait for.
+// A node at a steady pace needs few calls of Redis, and its jobs hardly wait for them.
 func TestPaceReal(t *testing.T) {
 	addr := containers.Redis(t).Addr
 	for _, tc := range []struct {
@@ -210,8 +210,8 @@ func TestAwayReal(t *testing.T) {
 	}
 }
 
-// What an account needs beside what the limiter needs; and a Redis that is out
-// of memory grants nothing and says so.
+// The rights of an account beside those for the limiter. A Redis without free memory
+// grants nothing, and reports that.
 func TestAccountReal(t *testing.T) {
 	addr := containers.Redis(t).Addr
 	admin := throttle.NewClient(throttle.ClientOptions{Addrs: []string{addr}})

@@ -41,8 +41,8 @@ func TestNobodyIsSentTwiceReal(t *testing.T) {
 	t.Run("taken over", func(t *testing.T) { lawNoRepeats(t, rdb, c, text, true, 1000) })
 }
 
-// A million jobs, as they are kept, beside a string key for each job; and what
-// a job costs among them.
+// The memory of a million jobs, beside that of a string key for each job, and the cost
+// of a job among them.
 func TestMemoryAndCostReal(t *testing.T) {
 	rdb := patient(t, containers.Redis(t).Addr)
 	const million = 1_000_000
@@ -125,7 +125,7 @@ func number(t testing.TB, rdb redis.UniversalClient, section, pattern string) st
 	return found[1]
 }
 
-// costOf is what a claim and a done of new jobs cost Redis, in µs.
+// costOf is Redis's time for a claim and a done of new jobs, in µs.
 func costOf(t *testing.T, rdb redis.UniversalClient, s *script, size int) float64 {
 	t.Helper()
 	if err := rdb.Do(t.Context(), "config", "resetstat").Err(); err != nil {

@@ -92,7 +92,7 @@ func TestAClaimStandsForItsHoldAndIsThenUnknown(t *testing.T) {
 }
 
 // A clock that was set back does not make a claim stand for hours.
-func TestAClaimBeginsAnewWhenTheClockIsSetBack(t *testing.T) {
+func TestAClaimBeginsAgainWhenTheClockIsSetBack(t *testing.T) {
 	t.Parallel()
 	d := newScriptTest(t, lua.Dedup())
 	d.ask(verbClaim, "job", "a", 1)
@@ -206,9 +206,9 @@ func TestBucketsStaySmallWhateverTheRate(t *testing.T) {
 	}
 }
 
-// A shorter window begins with the next generation; what was written under the
-// longer one is kept for that.
-func TestAnotherWindowHoldsForWhatIsWrittenUnderIt(t *testing.T) {
+// A shorter window begins with the next generation. Entries from the longer one are
+// kept for that.
+func TestAnEntryKeepsTheWindowOfItsTime(t *testing.T) {
 	t.Parallel()
 	d := newScriptTest(t, lua.Dedup())
 	d.ask(verbDone, "old", "a", 1)
@@ -223,7 +223,7 @@ func TestAnotherWindowHoldsForWhatIsWrittenUnderIt(t *testing.T) {
 }
 
 // A node that knew a generation that is gone before its time says so.
-func TestALedgerThatRedisLostIsNoticed(t *testing.T) {
+func TestALostDedupStoreIsNoticed(t *testing.T) {
 	t.Parallel()
 	d := newScriptTest(t, lua.Dedup())
 	look := []request{{verbPeek, digestOf("job"), "a", 0}}

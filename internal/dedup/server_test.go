@@ -25,7 +25,7 @@ type server struct {
 	times   []time.Time
 }
 
-// nobody is a Redis that is never asked.
+// nobody is a Redis that is never called.
 type nobody struct{ redis.Scripter }
 
 var errAway = errors.New("connection refused")
@@ -83,7 +83,7 @@ func (s *server) set(change func()) {
 	change()
 }
 
-// verbs are what Redis was asked, call by call.
+// verbs are the verbs of each call.
 func (s *server) verbs() (calls []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -41,7 +41,7 @@ func TestAClaimIsAnsweredBeforeItIsNeeded(t *testing.T) {
 }
 
 // At a steady 300 a second, with slots that are known 8 ms ahead, three jobs
-// share a call, and what was done rides along.
+// share a call, and their dones go with it.
 func TestJobsShareCalls(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t bubble) {
@@ -130,7 +130,7 @@ func TestNothingIsGrantedOrSettledWithoutRedis(t *testing.T) {
 	})
 }
 
-// A call whose reply was lost is made again as it was, before anything else.
+// A call whose reply was lost is repeated as it was, before anything else.
 func TestALostReplyIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t bubble) {
@@ -183,8 +183,7 @@ func TestADoneIsTriedOnceMoreWhenTheJobIsTakenAway(t *testing.T) {
 	}
 }
 
-// A claim that nobody waits for any more is given back, whether or not it had
-// reached Redis.
+// A claim whose caller is gone is released, whether or not it had reached Redis.
 func TestAClaimThatIsGivenUpIsReleased(t *testing.T) {
 	t.Parallel()
 	for _, deaf := range []bool{false, true} {
@@ -215,7 +214,7 @@ func TestTwoDeliveriesOnOneNodeAreTwo(t *testing.T) {
 		one, two := l.Open("job"), l.Open("job")
 		mustClaim(t, one, time.Time{}, Granted)
 		if a := mustClaim(t, two, time.Time{}, Busy); a.Wait != time.Second {
-			t.Errorf("told to wait %v, want 1s", a.Wait)
+			t.Errorf("got a wait of %v, want 1s", a.Wait)
 		}
 		one.Release()
 		mustClaim(t, two, time.Time{}, Granted)
@@ -265,9 +264,9 @@ func TestAClaimIsUsedUntilItsTimeIsOver(t *testing.T) {
 	})
 }
 
-// What was queued when the node ends still reaches Redis, and what comes later
-// is told.
-func TestTheEndWaitsForWhatIsQueued(t *testing.T) {
+// Entries that were queued before the node ends still reach Redis. Later ones get an
+// error.
+func TestTheEndWaitsForQueuedEntries(t *testing.T) {
 	t.Parallel()
 	var l *Store
 	synctest.Test(t, func(t *testing.T) {

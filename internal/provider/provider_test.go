@@ -53,7 +53,7 @@ func request(key string) string {
 	return "POST / HTTP/1.1\r\nHost: x\r\nIdempotency-Key: " + key + "\r\nContent-Length: 5\r\n\r\nhello"
 }
 
-// answer is what one call got; the zero value: nothing.
+// answer is the answer to one call; the zero value: none.
 type answer struct {
 	status int
 	header http.Header

@@ -48,8 +48,7 @@ func (c *Conn) RoundTrip(req *http.Request, useBy time.Time, timeout time.Durati
 	return c.client.RoundTrip(req)
 }
 
-// End ends the call. It returns what became of it, and whether the connection
-// outlived it. net/http has seen its writing goroutine end before RoundTrip returns
+// End ends the call. It returns the outcome, and whether the connection outlived it. net/http has seen its writing goroutine end before RoundTrip returns
 // an error, so the result is final.
 func (c *Conn) End() (call Call, alive bool) { return c.raw.end() }
 

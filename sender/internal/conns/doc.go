@@ -22,7 +22,7 @@
 // therefore never makes a late call. The remaining delay is the kernel's.
 //
 // The call's timeout begins at the first write, and closes the connection.
-// [Conn.End] says what became of the call.
+// [Conn.End] returns the outcome of the call.
 //
 // # Goroutines
 //

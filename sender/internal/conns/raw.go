@@ -33,7 +33,7 @@ type rawConn struct {
 	call callState
 }
 
-// Call is what became of one call.
+// Call is the outcome of one call on a connection.
 type Call struct {
 	WroteAt  time.Time // when the first byte was written; zero: no byte left
 	Late     bool      // the use-by had passed, and the write was refused
@@ -63,7 +63,7 @@ func (r *rawConn) arm(useBy time.Time, timeout time.Duration) {
 	r.call = callState{armed: true, useBy: useBy, timeout: timeout, slept: r.suspended()}
 }
 
-// end returns what became of the call and whether the connection outlived it.
+// end returns the outcome of the call and whether the connection outlived it.
 func (r *rawConn) end() (done Call, alive bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
