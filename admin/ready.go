@@ -8,18 +8,17 @@ import (
 	"time"
 )
 
-// checkTimeout bounds all checks together. It lies below what probes usually
-// wait, so that they get the reason and not a timeout of their own.
+// checkTimeout bounds all checks together. It is below the usual timeout of probes, so
+// that they get the reason.
 const checkTimeout = 2 * time.Second
 
 // Check is one thing a node needs to be able to work.
 type Check struct {
-	// Name says what is checked, in one word.
+	// Name is one word for the checked part.
 	Name string
-	// Check returns why it is not well, or nil, and in either case what else is
-	// to be known of it: a note. It is called from several goroutines at once and
-	// must return when its context ends. Both are shown to whoever asks, so they
-	// must hold no secret.
+	// Check returns why the part does not work, or nil, and a note for people. It is
+	// called from several goroutines at once, and must return when its context ends.
+	// Everybody can read both, so they must hold no secret.
 	Check func(context.Context) (note string, err error)
 }
 
@@ -43,12 +42,11 @@ func ready(checks []Check) http.Handler {
 		if !answer.Ready {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		_ = json.NewEncoder(w).Encode(answer) // whoever asked has gone; nobody is left to tell
+		_ = json.NewEncoder(w).Encode(answer) // the client is gone
 	})
 }
 
-// ask runs all checks at the same time: one that hangs must not keep the others
-// from being heard.
+// ask runs all checks at the same time, so that one that hangs does not hide the others.
 func ask(ctx context.Context, checks []Check) readiness {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()

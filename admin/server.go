@@ -20,7 +20,7 @@ const (
 	requestTimeout = 10 * time.Second // reading the request and writing the answer, each
 	idleTimeout    = time.Minute
 	maxHeaderBytes = 16 << 10
-	maxScrapes     = 4 // at once; more than that are not scrapes but load
+	maxScrapes     = 4 // at once
 	stopTimeout    = time.Second
 )
 
@@ -57,8 +57,8 @@ type Server struct {
 	log      *slog.Logger
 }
 
-// New takes the port. A port that can't be had is an error; with an empty
-// Listen there is no port, and Run only waits. Run gives the port back.
+// New opens the port, and Run closes it. A port that can't be opened is an error. With an
+// empty Listen there is no port, and Run only waits.
 func New(o Options) (*Server, error) {
 	s := &Server{log: o.Logger}
 	if s.log == nil {
@@ -85,8 +85,7 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Addr is where the server listens, as host:port with the port really taken;
-// empty: nowhere.
+// Addr is where the server listens, as host:port with the real port; empty: nowhere.
 func (s *Server) Addr() string {
 	if s.listener == nil {
 		return ""
@@ -102,9 +101,9 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.log.Info("admin server listens", "addr", s.Addr())
 	if !loopback(s.listener.Addr()) {
-		s.log.Warn("admin server can be reached from other hosts and asks nobody who they are", "addr", s.Addr())
+		s.log.Warn("admin server can be reached from other hosts without authentication", "addr", s.Addr())
 	}
-	failed := make(chan error, 1) // room for one, so that the server's end waits for no reader
+	failed := make(chan error, 1) // one slot, so that the server's end waits for no reader
 	go func() { failed <- s.http.Serve(s.listener) }()
 	select {
 	case err := <-failed:
@@ -118,13 +117,13 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// stop lets requests finish, but not for long: nobody who asks how a node is
-// doing may keep it from stopping.
+// stop lets requests finish, but not for long: a client must not keep the node from
+// stopping.
 func (s *Server) stop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	if err := s.http.Shutdown(ctx); err != nil {
-		s.log.Debug("admin requests are cut off", "error", err)
+		s.log.Debug("admin requests were cut off", "error", err)
 		_ = s.http.Close()
 	}
 }

@@ -114,6 +114,18 @@ func TestAddressesThatHoldCredentialsAreNotShown(t *testing.T) {
 	}
 }
 
+func TestFaultsOfHeadersShowReferencesOnly(t *testing.T) {
+	t.Parallel()
+	c := load(t, configs.Source{
+		Set:     []string{"sender.http.headers.x-key=hunter1${env:SECRET}"},
+		Environ: environ("SECRET=hunter2\n"),
+	})
+	err := c.Validate()
+	if err == nil || strings.Contains(err.Error(), "hunter") || !strings.Contains(err.Error(), "sender.http.headers.x-key: [redacted]${env:SECRET}: holds a line break") {
+		t.Errorf("got %v, want the fault with the reference alone", err)
+	}
+}
+
 func TestFaultsShowReferencesOnly(t *testing.T) {
 	t.Parallel()
 	c := load(t, configs.Source{

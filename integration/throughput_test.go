@@ -173,7 +173,7 @@ func claimAndDo(b *testing.B, l *dedup.Store) func(*consumer.Delivery) {
 		go func() {
 			e := l.Open(d.Job.ID)
 			a, err := e.Claim(b.Context(), time.Time{})
-			if err != nil || a.Verdict != dedup.Granted {
+			if err != nil || a.Standing != dedup.Granted {
 				b.Errorf("claim of %s: %+v, %v", d.Job.ID, a, err)
 				d.Release()
 				return

@@ -8,25 +8,25 @@ import (
 	"unicode/utf8"
 )
 
-// The headers a dead letter carries about its origin. A record that was
-// replayed keeps them, and with them its identity.
+// The headers of a dead letter that name its origin. A replayed record keeps them,
+// and with them its identity.
 const (
 	HeaderOriginalTopic     = "x-original-topic"
 	HeaderOriginalPartition = "x-original-partition"
 	HeaderOriginalOffset    = "x-original-offset"
 )
 
-// MaxIDBytes is the longest id a job may bring, in bytes.
+// MaxIDBytes is the longest id that a job may state, in bytes.
 const MaxIDBytes = 256
 
-// maxTopicBytes is the longest name a topic may have. An id that is a place may
-// be longer than those that jobs bring.
+// maxTopicBytes is the longest name of a topic. An id of topic, partition and offset
+// may be longer than MaxIDBytes.
 const maxTopicBytes = 249
 
-// maxTextBytes bounds the other text headers, which travel into logs and calls.
+// maxTextBytes bounds the other text headers, which go into logs and calls.
 const maxTextBytes = 1024
 
-// Limits bounds what [Decode] accepts.
+// Limits are the bounds of [Decode].
 type Limits struct {
 	MaxBytes int // largest value, in bytes; 0: [DefaultMaxBytes]
 }
@@ -34,12 +34,11 @@ type Limits struct {
 // DefaultMaxBytes is the largest value of a job unless the limits say otherwise.
 const DefaultMaxBytes = 1 << 20
 
-// Decode reads a record; whether a job is due is for the consumer to say. When a
-// header occurs more than once, the last one counts; names are matched without
-// regard to case.
+// Decode reads a record. It does not decide whether the job is due. If a header occurs
+// more than once, the last one counts; names are case-insensitive.
 //
-// The job that is returned beside an error holds the record and nothing else.
-// Every error is an [*Error].
+// With an error, the job holds the record and nothing else. Every error is an
+// [*Error].
 func Decode(r Record, lim Limits) (Job, error) {
 	j := Job{Record: r, Cost: 1}
 	if err := j.decode(lim); err != nil {
@@ -61,7 +60,7 @@ func (j *Job) decode(lim Limits) error {
 		return err
 	}
 	if j.Event != nil {
-		if err := h.lend(j.Event); err != nil {
+		if err := h.fillFrom(j.Event); err != nil {
 			return err
 		}
 	}
@@ -93,11 +92,11 @@ type headers struct {
 	topic, partition, offset                         []byte
 
 	attributes int  // how many headers hold an attribute of a CloudEvent
-	isEvent    bool // and one of them is of those that an event must have
+	isEvent    bool // one of these is a required attribute
 }
 
-// slot finds where the value of a header belongs; nil: not one of ours. The
-// switch on the length spares foreign headers the comparison.
+// slot finds the field for the value of a header; nil: the header is unknown. The
+// switch on the length saves a comparison for most unknown headers.
 func (h *headers) slot(name string) *[]byte {
 	pick := func(want string, at *[]byte) *[]byte {
 		if strings.EqualFold(name, want) {
@@ -203,8 +202,8 @@ func checkRunes(field string, b []byte) error {
 	return nil
 }
 
-// fill reads everything but the id. A broken header wins over one that is
-// only not supported yet, since it would stay broken.
+// fill reads everything but the id. The error of a broken header takes precedence over
+// an unsupported one, because it stays.
 func (h *headers) fill(j *Job) error {
 	var err error
 	if j.NotBefore, err = instant(HeaderNotBefore, h.notBefore); err != nil {

@@ -1,25 +1,26 @@
-// Package job is the wire contract between producers and dispatcher: what a
-// Kafka record must hold to be a job, and how it is read.
+// Package job is the contract between producers and dispatcher: what a Kafka record
+// must hold to be a job, and how it is read.
 //
-// It is a leaf. It knows no Kafka client, no Redis and no provider, so that a
-// producer can import it and drag in nothing but the standard library.
+// It imports no Kafka client, no Redis and no provider. A producer that imports it
+// needs nothing but the standard library.
 //
-// It does not decide what happens to a job that can't be read or isn't
-// supported yet: [Decode] returns an [Error] with a closed reason, and the
-// consumer dead-letters the record with its original bytes.
+// # What it does not do
+//
+// It does not decide what happens to a record that is no job, or asks for something
+// that is not supported: [Decode] returns an [Error] with one of a closed set of
+// reasons, and the consumer writes the original bytes to the dead letters.
 //
 // # How it works
 //
-// [Decode] looks at each header once, and at the value only when no header
-// names the job: then it scans for a top-level "id" and stops at the first one.
-// The scan decodes nothing else and keeps no state, so its cost is that of
-// reading the bytes before the id, and the size limit bounds it.
+// [Decode] reads each header once. It reads the value only if no header holds the
+// job's id: then it scans for a top-level "id" and stops at the first one. The scan
+// decodes nothing else, so it costs as much as reading the bytes before the id, and
+// the size limit bounds it.
 //
-// The package starts no goroutine, keeps no state and reads no clock; the time
-// is an argument.
+// The package starts no goroutine, keeps no state and reads no clock.
 //
 // # Failure
 //
-// Every error of [Decode] is an [*Error]. Its text names the field and the
-// rule, never a value: an id may well be a phone number.
+// Every error of [Decode] is an [*Error]. Its text names the field and the rule, never
+// a value, because an id may be a phone number.
 package job

@@ -7,16 +7,16 @@ type Reason string
 const (
 	// ReasonDecode: the record breaks the contract; it can never be sent.
 	ReasonDecode Reason = "decode"
-	// ReasonUnsupported: the record is well formed, but asks for something
-	// that is not built yet. Sending it all the same would ignore the wish.
+	// ReasonUnsupported: the record is well formed, but requests something that is not
+	// implemented. Sending the job would ignore the request.
 	ReasonUnsupported Reason = "unsupported"
 )
 
-// Error says why a record is not a job. It never holds a value of the record.
+// Error is why a record is not a job. It never holds a value of the record.
 type Error struct {
 	Reason Reason
 	Field  string // the header's name, "value" or "id"
-	Rule   string // what the field would have to be
+	Rule   string // that the field breaks
 }
 
 // Error names the field and the rule it breaks.

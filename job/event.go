@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// What a CloudEvent may bring along. An intermediary is to forward events of up
-// to 64 KiB; nearly all of that is data, and attributes travel as headers.
+// Bounds of a CloudEvent. Intermediaries forward events of up to 64 KiB; nearly all of
+// that is data, and attributes become headers.
 const (
 	maxAttributes     = 64
 	maxAttributeBytes = 16 << 10 // names and values of one event, together
 	maxNameBytes      = 64       // the specification advises 20
 )
 
-// The attributes that mean something here. partitionkey does not: the record's
-// key is the producer's own choice.
+// The attributes that are used here. partitionkey is not: the producer has chosen the
+// record's key.
 const (
 	attrSpecVersion = "specversion"
 	attrID          = "id"
@@ -27,8 +27,8 @@ const (
 	attrExpiryTime  = "expirytime"
 )
 
-// Event is what makes a job a CloudEvent (1.0, Kafka binding). The job's Value
-// is what was written to Kafka, in both modes; see [Job.Payload].
+// Event is the CloudEvent of a job (1.0, Kafka binding). The job's Value holds the
+// record's bytes in both modes; see [Job.Payload].
 type Event struct {
 	// Structured: the value is the whole event, as JSON. Otherwise (binary
 	// mode) the value is the data, and the attributes came as ce_ headers.
@@ -68,7 +68,7 @@ func (e *Event) field(name string) string {
 	return ceHeader + name
 }
 
-// check holds the event against the specification: what it must have.
+// check checks the attributes that the specification requires, and the sizes.
 func (e *Event) check() error {
 	for _, name := range [...]string{attrSpecVersion, attrID, attrSource, attrType} {
 		value := e.Attribute(name)
@@ -93,8 +93,8 @@ func (e *Event) check() error {
 	return nil
 }
 
-// shownVersion shows a version in an error where it is plainly one. Anything
-// else may be a value that has no place there.
+// shownVersion shows a version in an error if it plainly is one. Other text may be a
+// value in the wrong place.
 func shownVersion(v []byte) string {
 	if len(v) > 5 || strings.Trim(string(v), "0123456789.") != "" {
 		return ""
@@ -102,8 +102,8 @@ func shownVersion(v []byte) string {
 	return "is " + string(v) + "; "
 }
 
-// lend fills what no header of ours has said from the event's extensions.
-func (h *headers) lend(e *Event) error {
+// fillFrom takes values that no header states from the event's extensions.
+func (h *headers) fillFrom(e *Event) error {
 	if h.notAfter == nil {
 		h.notAfter = e.Attribute(attrExpiryTime)
 		if _, err := instant(e.field(attrExpiryTime), h.notAfter); err != nil {
@@ -120,16 +120,16 @@ func (h *headers) lend(e *Event) error {
 	return err
 }
 
-// short returns an attribute that is held to the length of a header.
+// short returns an attribute that may be as long as a header.
 func (e *Event) short(name string) ([]byte, error) {
 	value := e.Attribute(name)
 	return value, checkText(e.field(name), value, maxTextBytes)
 }
 
-// id names the event for good: source and id together are unique (CloudEvents,
-// 3.1). The bar is no part of a URI reference, which a source is, so that no two
-// events share a name; where the two are too long, or a source holds a bar all
-// the same, their hash stands for them.
+// id identifies the event: source and id together are unique (CloudEvents, 3.1). A
+// source is a URI reference and so has no bar; with the bar between them no two events
+// share an id. If the two are too long, or the source holds a bar all the same, their
+// hash is the id.
 func (e *Event) id() string {
 	source, id := e.Attribute(attrSource), e.Attribute(attrID)
 	if len(source)+1+len(id) <= MaxIDBytes && !slices.Contains(source, '|') {

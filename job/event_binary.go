@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// ceHeader is what the name of an attribute's header begins with.
+// ceHeader is the prefix of an attribute's header.
 const ceHeader = "ce_"
 
-// structuredType is what the content type of a structured event begins with.
+// structuredType is the prefix of a structured event's content type.
 const structuredType = "application/cloudevents"
 
-// isAttribute tells whether a header holds an attribute of a CloudEvent. It is
-// asked of each header of each job.
+// isAttribute tells whether a header holds an attribute of a CloudEvent. It is called
+// for each header of each job.
 func isAttribute(name string) bool {
 	return len(name) > len(ceHeader) && name[2] == '_' && name[0]|0x20 == 'c' && name[1]|0x20 == 'e'
 }
 
-// required tells the attributes whose header makes a record an event. Others
-// may be of anybody's making.
+// required tells the attributes whose header makes a record an event. Any producer may
+// use other ce_ headers.
 func required(name string) bool {
 	for _, a := range [...]string{attrSpecVersion, attrID, attrSource, attrType} {
 		if strings.EqualFold(name, a) {
@@ -29,7 +29,7 @@ func required(name string) bool {
 	return false
 }
 
-// event reads the CloudEvent that a record holds; nil: it is none.
+// event reads the CloudEvent that a record holds; nil: it holds none.
 func (h *headers) event(r *Record) (*Event, error) {
 	var e *Event
 	var err error
@@ -55,8 +55,8 @@ func isStructured(contentType []byte) bool {
 	return len(contentType) >= n && bytes.EqualFold(contentType[:n], []byte(structuredType))
 }
 
-// checkFormat refuses what is no single event in JSON. It names the formats
-// there are, and no other: the header is the producer's.
+// checkFormat refuses everything but a single event in JSON. It names standard formats
+// only, because the header may hold anything.
 func checkFormat(contentType []byte) error {
 	media, _, _ := strings.Cut(strings.ToLower(string(contentType[len(structuredType):])), ";")
 	switch media = strings.TrimSpace(media); {
@@ -83,7 +83,7 @@ func (h *headers) binary(all []Header) (*Event, error) {
 			return nil, broken(ceHeader+"*", "the name of an attribute holds letters and digits only, at most "+strconv.Itoa(maxNameBytes))
 		}
 		if name == attrContentType {
-			continue // in this mode the header content-type says it
+			continue // in this mode the header content-type holds it
 		}
 		if len(e.Attributes) == maxAttributes && e.Attribute(name) == nil {
 			return nil, tooMany(e)

@@ -11,8 +11,7 @@ import (
 	"dispatcher/job"
 )
 
-// lawful holds what a decoder returned to what is promised of it; false: the
-// record was refused.
+// lawful checks a decoder's result against its contract; false: the record was refused.
 func lawful(t *testing.T, j job.Job, err error) bool {
 	t.Helper()
 	var e *job.Error

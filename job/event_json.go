@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// structured reads an event in the JSON format. Unlike other values it is read
-// as a whole: what can't be read to its end says nothing for certain.
+// structured reads an event in the JSON format. Unlike other values it must be valid to
+// its end, because an attribute may be anywhere in it.
 func structured(value []byte) (*Event, error) {
 	s := scanner{b: value}
 	if s.space(); s.at() != '{' || !json.Valid(value) {
@@ -34,7 +34,7 @@ func structured(value []byte) (*Event, error) {
 	return e, nil
 }
 
-// member takes in one member of the event's object; both parts are JSON.
+// member adds one member of the event's object; both parts are JSON.
 func (e *Event) member(key, raw []byte) error {
 	name := string(key)
 	if bytes.IndexByte(key, '\\') >= 0 {
@@ -72,8 +72,8 @@ func (e *Event) member(key, raw []byte) error {
 	return nil
 }
 
-// attributeValue gives a JSON value's canonical text: of a string what it says,
-// of a number or a truth value how it is written.
+// attributeValue is a JSON value's canonical text: a string's content, or a number or
+// boolean as it is written.
 func attributeValue(name string, raw []byte) ([]byte, error) {
 	switch raw[0] {
 	case '{', '[':
@@ -84,8 +84,7 @@ func attributeValue(name string, raw []byte) ([]byte, error) {
 	return raw, nil
 }
 
-// jsonText is what a JSON string says. It points into raw where nothing in it
-// is escaped.
+// jsonText is a JSON string's content. It points into raw if nothing is escaped.
 func jsonText(name string, raw []byte) ([]byte, error) {
 	inside := raw[1 : len(raw)-1]
 	if bytes.IndexByte(inside, '\\') < 0 {
@@ -101,7 +100,7 @@ func jsonText(name string, raw []byte) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// setData remembers where the data lies; [Job.Payload] reads it.
+// setData keeps the data for [Job.Payload].
 func (e *Event) setData(name string, raw []byte, encoded bool) error {
 	if e.data != nil {
 		return broken(name, "the data is stated twice")
@@ -128,8 +127,8 @@ func jsonString(raw []byte) string {
 	return text
 }
 
-// Payload is what the job is about, and its content type: the value as it is
-// or, of a structured CloudEvent, the data in it. That may be none: nil.
+// Payload is the job's data and its content type: the value or, for a structured
+// CloudEvent, the data in it. Nil: the event has no data.
 func (j *Job) Payload() (body []byte, contentType string) {
 	if j.Event == nil || !j.Event.Structured {
 		return j.Value, j.ContentType
@@ -142,10 +141,10 @@ func (e *Event) payload() ([]byte, string) {
 	case e.data == nil:
 		return nil, e.contentType
 	case e.base64:
-		data, _ := base64.StdEncoding.DecodeString(jsonString(e.data)) // it was checked when it was read
+		data, _ := base64.StdEncoding.DecodeString(jsonString(e.data)) // setData checked it
 		return data, e.contentType
 	case e.contentType == "":
-		return e.data, "application/json" // what the format says is meant then
+		return e.data, "application/json" // the format's default
 	case isJSON(e.contentType) || e.data[0] != '"':
 		return e.data, e.contentType
 	}

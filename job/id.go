@@ -21,7 +21,7 @@ func identify(r *Record, h *headers, e *Event) (id string, from IDSource, err er
 	return id, IDPlace, err
 }
 
-// given is the id that the header or the CloudEvent gives; empty: neither does.
+// given is the id from the header or the CloudEvent; empty: there is none.
 func given(h *headers, e *Event) (string, error) {
 	if h.id != nil {
 		if len(h.id) == 0 {
@@ -38,11 +38,11 @@ func given(h *headers, e *Event) (string, error) {
 	return "", nil
 }
 
-// mayHoldID tells whether a value is to be searched for an id. A type that was
-// declared, and is neither JSON nor text, is believed: there are protobuf
-// messages that begin like JSON after a line break, for their first bytes are a
-// field's tag (10) and its length. Where nothing is declared, space in front is
-// taken for that unless the whole value is JSON.
+// mayHoldID tells whether a value is searched for an id. A declared type other than
+// JSON or text is trusted: some protobuf messages look like JSON after a line break,
+// because their first bytes are a field's tag (10) and its length. If no type is
+// declared, a value that begins with space counts as such a message unless the whole
+// value is JSON.
 func mayHoldID(value, contentType []byte) bool {
 	if len(contentType) > 0 && !mayBeText(contentType) {
 		return false
@@ -53,7 +53,7 @@ func mayHoldID(value, contentType []byte) bool {
 	return len(contentType) > 0 || json.Valid(value)
 }
 
-// mayBeText: text/..., and all whose name tells of JSON.
+// mayBeText: text/..., and all types whose name holds JSON.
 func mayBeText(contentType []byte) bool {
 	const text = "text/"
 	if len(contentType) >= len(text) && bytes.EqualFold(contentType[:len(text)], []byte(text)) {
@@ -68,8 +68,8 @@ func mayBeText(contentType []byte) bool {
 	return false
 }
 
-// origin names the record by its place. A replayed record is named by the
-// place it first had, so that a provider recognises it.
+// origin is the id of a record without one: topic, partition and offset. A replayed
+// record keeps its first ones, so that a provider recognises it.
 func origin(r *Record, h *headers) (string, error) {
 	if h.topic == nil || h.partition == nil || h.offset == nil {
 		return place(r.Topic, int64(r.Partition), r.Offset), nil
@@ -92,8 +92,8 @@ func origin(r *Record, h *headers) (string, error) {
 }
 
 func place(topic string, partition, offset int64) string {
-	var room [maxTopicBytes + 40]byte
-	b := append(room[:0], topic...)
+	var buffer [maxTopicBytes + 40]byte
+	b := append(buffer[:0], topic...)
 	b = append(b, '/')
 	b = strconv.AppendInt(b, partition, 10)
 	b = append(b, '/')

@@ -20,7 +20,7 @@ type Header struct {
 	Value []byte
 }
 
-// Record is a job still in Kafka's clothes: everything [Decode] reads.
+// Record is a Kafka record, as far as [Decode] reads it.
 type Record struct {
 	Topic     string
 	Partition int
@@ -36,29 +36,28 @@ type IDSource int
 
 // The sources of an ID.
 const (
-	// IDGiven: the idempotency-key header, or source|id of a CloudEvent. It names
-	// one job, whatever topic it lies in.
+	// IDGiven: the idempotency-key header, or source|id of a CloudEvent. It identifies
+	// one job on all topics.
 	IDGiven IDSource = iota
-	// IDValue: the JSON field "id" of the value. It names one job of its topic:
+	// IDValue: the JSON field "id" of the value. It identifies one job of its topic:
 	// another topic may count its ids from 1 as well.
 	IDValue
-	// IDPlace: topic/partition/offset, for the job has no id of its own. A topic
-	// that is deleted and created again gives its places again.
+	// IDPlace: topic/partition/offset, because the job has no id of its own. A topic
+	// that is deleted and created again repeats them.
 	IDPlace
 )
 
-// Job is what a producer asked for: one call to the provider.
+// Job is one call to the provider, as a producer requests it.
 type Job struct {
 	// Record is where the job came from. Its Value is the body that is sent.
 	Record
 
-	// ID names the job for people and, as the idempotency key, for the
-	// provider: the idempotency-key header, else of a CloudEvent source|id, else
-	// the JSON field "id" of the value, else topic/partition/offset. It survives
-	// a redelivery.
+	// ID identifies the job for people and, as the idempotency key, for the provider:
+	// the idempotency-key header, else of a CloudEvent source|id, else the JSON field
+	// "id" of the value, else topic/partition/offset. It stays the same when Kafka
+	// delivers the job again.
 	ID string
-	// IDFrom says where the ID was found, and with that among which jobs it tells
-	// this one from the others.
+	// IDFrom is where the ID was found, and so among which jobs it is unique.
 	IDFrom IDSource
 
 	Lane        string

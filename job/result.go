@@ -2,19 +2,18 @@ package job
 
 import "time"
 
-// What can have become of a job.
+// The values of [Result.Result].
 const (
 	ResultAccepted  = "accepted"  // the provider took it
 	ResultRejected  = "rejected"  // the provider will never take it
 	ResultExpired   = "expired"   // its not-after passed before it was sent
 	ResultExhausted = "exhausted" // it failed as often as allowed
-	ResultUnknown   = "unknown"   // written, no answer, and not to be sent again
+	ResultUnknown   = "unknown"   // written, without an answer, and not sent again
 )
 
-// Result is what became of a job: the value, as JSON, of a record on
-// <topic>.results. The record's key is the job's own, or the job's id where it
-// has none. After a crash a job may have more than one; topic, partition and
-// offset are then the same.
+// Result is the outcome of a job: the value, as JSON, of a record on <topic>.results.
+// The record's key is the job's key, or its id if it has none. After a crash a job may
+// have several results, with the same topic, partition and offset.
 type Result struct {
 	ID        string `json:"id"`
 	Topic     string `json:"topic"` // where the job was first written
@@ -26,11 +25,11 @@ type Result struct {
 	Result    string `json:"result"`
 	Attempts  int    `json:"attempts"`             // calls that left the process
 	Status    int    `json:"status,omitempty"`     // HTTP status of the last call; 0: none
-	MessageID string `json:"message_id,omitempty"` // what the provider calls the message
+	MessageID string `json:"message_id,omitempty"` // the provider's id of the message
 	Error     string `json:"error,omitempty"`      // for people, at most 1 KiB
 
 	EnqueuedAt time.Time `json:"enqueued_at,omitzero"` // the record's timestamp
 	SentAt     time.Time `json:"sent_at,omitzero"`     // when the last call was written; none: never
-	SettledAt  time.Time `json:"settled_at"`           // when it was known what became of it
+	SettledAt  time.Time `json:"settled_at"`           // when the outcome was known
 	Node       string    `json:"node"`
 }

@@ -14,9 +14,9 @@ import (
 const maxKeyBytes = 12
 
 // scanID finds the top-level "id" of a JSON object: a string or a number, the
-// first one when there are several. It returns "" when there is none, also for
-// a value that isn't an object or isn't well formed up to there. It does not
-// check what follows: the value is the provider's business, not ours.
+// first one if there are several. It returns "" if there is none, or if the value is no
+// object or not well formed up to the id. It does not check the rest: only the
+// provider needs that.
 func scanID(value []byte) (string, error) {
 	s := scanner{b: value}
 	if s.space(); !s.take('{') {
@@ -53,9 +53,9 @@ func spellsID(key []byte) bool {
 	return ok && text == "id"
 }
 
-// unescape decodes the inside of a JSON string. What is no text, as a half of a
-// surrogate pair, is refused: the library has one sign for all of that, which
-// would make two ids one.
+// unescape decodes the inside of a JSON string. It refuses invalid text, such as half of
+// a surrogate pair: the library replaces all of that by one character, which would make
+// two ids equal.
 func unescape(inside []byte) (string, bool) {
 	var text string
 	quoted := append(append([]byte{'"'}, inside...), '"')
@@ -99,8 +99,8 @@ func unit(text []byte) (rune, bool) {
 	return rune(n), err == nil //nolint:gosec // 16 bits
 }
 
-// scanner walks over JSON without decoding it. Its methods leave i after what
-// they have read; past the end, at is 0, which no JSON holds outside a string.
+// scanner reads JSON without decoding it. Its methods leave i after the part they read.
+// Past the end, at is 0, which no JSON holds outside a string.
 type scanner struct {
 	b []byte
 	i int
@@ -132,7 +132,7 @@ func (s *scanner) space() {
 	}
 }
 
-// str reads a string and returns what is between its quotes, still escaped.
+// str reads a string and returns its inside, still escaped.
 func (s *scanner) str() ([]byte, bool) {
 	s.i++
 	from := s.i

@@ -1,27 +1,27 @@
--- The dedup store: which jobs are being sent, and which were. One call takes a batch of entries, of any jobs.
+-- The dedup store: which jobs are being sent, and which were sent. One call takes a batch of entries, of any jobs.
 --
--- KEYS[1]  dedup  dispatcher:{<namespace>}:sent  hash: list, the generations there are, newest first, each as
---                  name:buckets:expires; and of the newest when it began and ends, and the room left in it
+-- KEYS[1]  dedup  dispatcher:{<namespace>}:sent  hash: list, the generations, newest first, each as
+--                  name:buckets:expires; and of the newest when it began and ends, and the entries it still takes
 -- KEYS[i]  buckets dispatcher:{<namespace>}:sent:<generation>:<bucket>  hash: of each job, by its digest, the outcome, or
---                  who claimed it, under which number and until when. From 2 on; each entry has one of each generation
+--                  the owner of its claim, the claim's number and its end. From 2 on; each entry has one of each generation
 --
--- ARGV[1] known      the list as the node knows it; KEYS follow from it
+-- ARGV[1] known      the caller's list; KEYS follow from it
 -- ARGV[2] period_us  for how long a generation takes entries
 -- ARGV[3] window_us  for how long an entry is kept at least
 -- ARGV[4] hold_us    for how long a claim stands: then its call is over, or its node is gone
--- ARGV[5] take       1: a claim that stood for too long is taken over; 0: it is told
--- ARGV[i] entries    from 6 on, four each: verb (claim, done, release, look), digest, who, number. A done's number is its
+-- ARGV[5] take_over  1: a claim whose hold is over is taken over; 0: it is reported as unknown
+-- ARGV[i] entries    from 6 on, four each: verb (claim, done, release, peek), digest, owner, number. A done's number is its
 --                    outcome
 --
 -- Reply: 1 now_us  2 known: 1 or 0. 0: 3 list, and nothing was done. 1: of each entry two:
---        verdict  0 free, or nothing to say  1 granted  2 sent  3 busy  4 unknown  5 granted, taken over
---        value    of sent: the outcome; of busy: in how many µs it is over
+--        code   0 free, or nothing to report  1 granted  2 sent  3 busy  4 unknown  5 granted, taken over
+--        value  of sent: the outcome; of busy: in how many µs the claim ends
 --
--- Missing key: of a bucket, its jobs are free. Of the dedup store: the generations before are forgotten.
+-- Missing key: of a bucket, its jobs are free. Of the dedup store: the earlier generations are forgotten.
 local EACH = 128 -- jobs in a bucket: few enough to be packed (hash-max-listpack-entries)
 local LEAST, MOST = 1024, 1048576 -- buckets of a generation
-local GENERATIONS = 8 -- that are looked at for each entry
-local FAR = 10 -- holds: a claim that ends so far ahead was written before the clock was set back, and begins anew
+local GENERATIONS = 8 -- that are searched for each entry
+local FAR = 10 -- holds: a claim that ends so far ahead was written before the clock was set back, and begins again
 
 local function int(x) return string.format('%.0f', x) end
 
@@ -33,7 +33,7 @@ local is = redis.call('HMGET', dedup, 'list', 'began', 'ends', 'expires', 'bucke
 local list, began, ends, expires = is[1] or '', tonumber(is[2] or 0), tonumber(is[3] or 0), tonumber(is[4] or 0)
 local buckets, room = tonumber(is[5] or LEAST), tonumber(is[6] or 0)
 
--- enough is how many buckets the next generation needs, if the rate stays; it may double.
+-- enough is how many buckets the next generation needs at the current rate; the rate may double.
 local function enough()
   local rate = (buckets * EACH - room) / math.max(now - began, 1000000)
   local count = LEAST
@@ -62,7 +62,7 @@ if list ~= known then return {now, 0, list} end
 
 local added = 0
 
--- find looks for a digest among an entry's buckets, and says what is there and where.
+-- find searches an entry's buckets for a digest, and returns its value and the bucket's index.
 local function find(first, digest)
   for i = first, first + generations - 1 do
     local value = redis.call('HGET', KEYS[i], digest)
@@ -70,8 +70,8 @@ local function find(first, digest)
   end
 end
 
--- put writes into the newest generation, so that the entry is kept for a whole window from now on; where says in which
--- bucket it is now, if that is known. A bucket of one is new, and is told when it ends.
+-- put writes into the newest generation, so that the entry is kept for a whole window from now on. where is the index of
+-- the bucket that holds the entry now, if that is known. A bucket with its first entry gets its expiry.
 local function put(first, digest, value, where)
   if redis.call('HSET', KEYS[first], digest, value) == 0 then return end
   added = added + 1
@@ -81,63 +81,63 @@ local function put(first, digest, value, where)
   end
 end
 
--- claim_of reads who claimed a job, under which number and until when; nothing where it was sent.
+-- claim_of reads a claim's owner, number and end; nothing if the job was sent.
 local function claim_of(value)
-  local who, number, till = string.match(value, '^(%S+) (%d+) (%d+)$')
-  return who, tonumber(number), tonumber(till)
+  local owner, number, till = string.match(value, '^(%S+) (%d+) (%d+)$')
+  return owner, tonumber(number), tonumber(till)
 end
 
--- judge says what a job's entry means to somebody.
-local function judge(value, me)
+-- standing returns the code and the value of a job's entry for a delivery.
+local function standing(value, me)
   if not value then return 0, 0 end
-  local who, _, till = claim_of(value)
-  if not who then return 2, tonumber(value) or 0 end
-  if who == me then return 0, 0 end
+  local owner, _, till = claim_of(value)
+  if not owner then return 2, tonumber(value) or 0 end
+  if owner == me then return 0, 0 end
   if now < till then return 3, till - now end
   return 4, 0
 end
 
-local act = {}
+local commands = {}
 
-function act.look(first, digest, me)
-  return judge((find(first, digest)), me)
+function commands.peek(first, digest, me)
+  return standing((find(first, digest)), me)
 end
 
-function act.claim(first, digest, me, number)
+function commands.claim(first, digest, me, number)
   local mine = me .. ' ' .. number .. ' ' .. int(now + hold)
   local value, where = find(first, digest)
-  local who, other, till = claim_of(value or '')
-  if who and till - now > FAR * hold then
-    value = who .. ' ' .. int(other) .. ' ' .. int(now + hold)
+  local owner, other, till = claim_of(value or '')
+  if owner and till - now > FAR * hold then
+    value = owner .. ' ' .. int(other) .. ' ' .. int(now + hold)
     put(first, digest, value, where)
     where = first
   end
-  if who == me and other > tonumber(number) then return 3, hold end -- an old one that was under way for long
-  local verdict, rest = judge(value, me)
-  if verdict == 4 and ARGV[5] == '1' then verdict = 5 end
-  if verdict == 0 then verdict = 1 end
-  if verdict == 1 or verdict == 5 then put(first, digest, mine, where or 0) end
-  return verdict, rest
+  if owner == me and other > tonumber(number) then return 3, hold end -- an old command that was delayed
+  local code, rest = standing(value, me)
+  if code == 4 and ARGV[5] == '1' then code = 5 end
+  if code == 0 then code = 1 end
+  if code == 1 or code == 5 then put(first, digest, mine, where or 0) end
+  return code, rest
 end
 
-function act.done(first, digest, _, outcome)
+function commands.done(first, digest, _, outcome)
   put(first, digest, outcome)
   return 0, 0
 end
 
--- A release is of the claims up to its own: one that comes late does not end the next.
-function act.release(first, digest, me, number)
+-- A release ends the claims up to its own number, so a late release does not end the next claim.
+function commands.release(first, digest, me, number)
   local value, i = find(first, digest)
-  local who, other = claim_of(value or '')
-  if who == me and other <= tonumber(number) then redis.call('HDEL', KEYS[i], digest) end
+  local owner, other = claim_of(value or '')
+  if owner == me and other <= tonumber(number) then redis.call('HDEL', KEYS[i], digest) end
   return 0, 0
 end
 
 local reply = {now, 1}
 for i = 0, (#ARGV - 5) / 4 - 1 do
   local at = 6 + 4 * i
-  local verdict, value = act[ARGV[at]](2 + generations * i, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
-  reply[#reply + 1], reply[#reply + 2] = verdict, value
+  local code, value = commands[ARGV[at]](2 + generations * i, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
+  reply[#reply + 1], reply[#reply + 2] = code, value
 end
 if added > 0 then redis.call('HINCRBY', dedup, 'room', -added) end
 return reply

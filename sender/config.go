@@ -43,7 +43,7 @@ type Config struct {
 	TLS     tlsfiles.Settings `yaml:"tls"`
 }
 
-// Bounds on what comes from outside.
+// Bounds of the settings.
 const (
 	leastDuration    = time.Millisecond // less is surely a slip, and so is more than an hour
 	mostDuration     = time.Hour
@@ -74,8 +74,7 @@ func (c Config) Validate() error {
 	c.checkHeaders(&l)
 	l.Under("tls", c.TLS.Validate())
 	if l.Err() == nil { // net/http looks at the host only when it writes, which is after the permit
-		err := newTemplate(c).check()
-		l.Refuse(err != nil, "url", fault.Hidden, "net/http refuses it: %v", err)
+		l.Refuse(newTemplate(c).check() != nil, "url", fault.Hidden, "no request can name this host; correct it, or the header host")
 	}
 	return l.Err()
 }

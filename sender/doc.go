@@ -1,48 +1,48 @@
-// Package sender makes one outbound call and reports what happened: render,
-// connection, permit, write, answer.
+// Package sender makes one outbound call and reports its result: render the request,
+// get a connection, ask for the permit, write, read the answer.
 //
 // # What it does not do
 //
-// It does not know the limiter, Kafka, or what a result leads to. It never
-// calls twice: no redirect is followed and nothing is sent again by itself, so
-// one permit is one call at the provider. It speaks HTTP/1.1 only, one call a
-// connection at a time, and uses no proxy.
+// It does not know the limiter, Kafka, or what follows a result. It never calls
+// twice: it follows no redirect and repeats nothing by itself, so one permit is one
+// call at the provider. It speaks HTTP/1.1 only, makes one call at a time on a
+// connection, and uses no proxy.
 //
 // # How it works
 //
-// [Sender.Send] renders the request completely, takes an idle connection or
-// dials one (TLS included), and only then asks for the [Permit]. A caller that
-// paces its calls gets a connection before it reserves time for a call: it
-// awaits one with [Sender.Await], sets it aside with [Sender.Take], and calls with
-// [Sender.SendOn]. Meanwhile connections are dialled ahead, as many as the waits for
-// them show to be needed, and never more than there are jobs ([Demand]).
-// What is left
-// between the permit and the wire is one buffer that is flushed in one write.
+// [Sender.Send] renders the whole request, takes an idle connection or dials one
+// (TLS included), and only then asks for the [Permit]. After the permit, all that is
+// left is one buffer that leaves in one write.
 //
-// Below TLS every connection is wrapped. The wrapper is armed with the
-// permit's use-by just before the call; the first write after that stamps the
-// time and, where the use-by has passed, refuses: nothing leaves, the
-// connection is given up, and the permit is asked for again. A goroutine that
-// was not scheduled for a while therefore costs a permit, and never makes a
-// late call. What remains is what happens inside the kernel after that check.
+// A caller that paces its calls gets a connection before it reserves time for a
+// call. It waits for one with [Sender.Await], sets it aside with [Sender.Take], and
+// calls with [Sender.SendOn]. Meanwhile spare connections are dialled ahead, see
+// [Demand] and package conns.
 //
-// The call's timeout begins at the first write. Until then the caller's context
-// ends everything; from then on it ends nothing, because a cancelled call on
-// the wire is a call of unknown fate. [Sender.Close] ends such calls as well.
+// A connection checks the permit's use-by once more at the first write. If it has
+// passed, no byte leaves, and the sender asks for another permit. So a goroutine
+// that was not scheduled for a while costs a permit, and never makes a late call.
+//
+// The call's timeout begins at the first write. Until then the caller's context ends
+// everything. From then on it ends nothing, because nobody knows whether a cancelled
+// call was done. [Sender.Close] ends calls in flight as well.
 //
 // # Results
 //
 // Every HTTP status has one [Kind]: by default those of the table in docs/results.md,
-// and over them what [Results] says. An error before the first
-// byte left is [Unavailable]; after it, and without a status line, [Unknown]. A
-// status decides even where the body behind it is cut or hangs.
+// and over them those in [Results]. An error before the first byte left is
+// [Unavailable]. An error after it, without a status line, is [Unknown]. A status
+// counts even if the body behind it is cut or hangs.
 //
 // # Goroutines
 //
-// This package starts one for each dial ahead, which ends with the dial, at the
-// latest in [Sender.Close]. net/http runs two a connection; they
-// end with the connection, at the latest in [Sender.Close]. Idle connections are
-// dropped when they are found too old or closed by the peer, at the next call.
-// The wait for a permit counts as idle time: a permit that finds its connection
-// too old is given up with it, and the call goes on with a fresh one.
+// This package starts none. Package conns has one for each dial ahead, and net/http
+// two for each connection. They end with the dial or the connection, at the latest in
+// [Sender.Close].
+//
+// # Failure
+//
+// A connection that died before the write costs a permit, and the sender tries again
+// on another. The third in a row makes the call [Unavailable]. A connection that was
+// idle for too long when the permit came is dropped for a new one.
 package sender

@@ -6,14 +6,14 @@ import (
 	"dispatcher/job"
 )
 
-// EventMode says how a job that is a structured CloudEvent is sent. One in
-// binary mode is always sent as such: its data, with ce- headers.
+// EventMode is how a job that is a structured CloudEvent is sent. An event in binary
+// mode is always sent in binary mode: its data, with ce- headers.
 type EventMode string
 
 // The modes.
 const (
-	// EventsAsIs sends what was written to Kafka, the whole event as JSON under
-	// its content type; this is the structured mode of the HTTP binding as well.
+	// EventsAsIs sends the bytes of the Kafka record, the whole event as JSON under
+	// its content type. This is the structured mode of the HTTP binding as well.
 	EventsAsIs EventMode = "as_is"
 	// EventsBinary takes the event apart: its data is the body, under the data's
 	// own content type, and its attributes are ce- headers.
@@ -39,6 +39,6 @@ func (t *template) addEvent(header http.Header, e *job.Event) {
 	}
 }
 
-// isEventText tells the bytes of an attribute that need no encoding. The
-// binding lists what does: space, quote, percent, and all but visible ASCII.
+// isEventText tells the bytes of an attribute that need no encoding. The binding
+// encodes space, quote, percent, and all but visible ASCII.
 func isEventText(c byte) bool { return c > ' ' && c < 0x7f && c != '"' && c != '%' }

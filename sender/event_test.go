@@ -68,7 +68,7 @@ const (
 	confluent = "\x00\x00\x00\x00\x0c"
 )
 
-func TestEventsOnTheWire(t *testing.T) {
+func TestEventsAreSentInBothModes(t *testing.T) {
 	t.Parallel()
 	asBinary := []string{
 		"ce_specversion", "1.0", "ce_id", "7", "ce_source", "/shop", "ce_type", "t", "ce_subject", "50 % \"é\"",
@@ -132,7 +132,7 @@ func TestEventsOnTheWire(t *testing.T) {
 	}
 }
 
-// What is no text comes to the provider byte for byte, with its content type:
+// A value that is no text comes to the provider byte for byte, with its content type:
 // protobuf, what a schema registry's serializer has framed, and anything else.
 func TestForeignBytesPassUntouched(t *testing.T) {
 	t.Parallel()
@@ -165,7 +165,7 @@ func digest(mediaType string, body []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// echo answers each call with the digest of what came.
+// echo answers each call with the digest of its body.
 func echo(_ int, c net.Conn, br *bufio.Reader) {
 	for {
 		req, err := http.ReadRequest(br)

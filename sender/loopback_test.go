@@ -77,7 +77,7 @@ func TestEveryStatus(t *testing.T) {
 	}
 }
 
-func TestRetryAfterOnTheWire(t *testing.T) {
+func TestRetryAfterIsReported(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t, provider.Options{Answer: func(_ int, key string) provider.Answer {
 		status, _ := strconv.Atoi(key)
@@ -234,7 +234,7 @@ func gather(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	return out
 }
 
-// A status leads to what is configured for it.
+// A status has the result that is configured for it.
 func TestConfiguredStatus(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t, provider.Options{Answer: func(_ int, key string) provider.Answer {

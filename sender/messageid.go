@@ -3,7 +3,6 @@ package sender
 import (
 	"bytes"
 	"encoding/json"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -13,8 +12,8 @@ import (
 )
 
 const (
-	// maxMessageID is the longest id of a message that is kept, in bytes. A
-	// longer one is none: half an id finds nothing at the provider.
+	// maxMessageID is the longest id that is kept, in bytes. A longer one is dropped:
+	// half an id finds nothing at the provider.
 	maxMessageID = 256
 	mostSteps    = 16 // steps of a path into JSON
 )
@@ -41,8 +40,8 @@ func parseMessageID(text string) (_ messageID, ok bool) {
 	return messageID{}, false
 }
 
-// read takes the id out of an answer; body may be nil. What can't be read is no
-// id: the call has succeeded all the same.
+// read takes the id out of an answer; body may be nil. Without a readable id it
+// returns an empty one, and the call counts all the same.
 func (m *messageID) read(header http.Header, body []byte) string {
 	switch {
 	case m.header != "":
@@ -82,7 +81,7 @@ func follow(raw json.RawMessage, path []string) json.RawMessage {
 	return raw
 }
 
-// scalar is what a JSON string says, or a number as it is written.
+// scalar is the text of a JSON string, or a number as it is written.
 func scalar(raw json.RawMessage) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
@@ -95,39 +94,10 @@ func scalar(raw json.RawMessage) string {
 	return ""
 }
 
-// cleanID refuses what would do harm in a log or a record.
+// cleanID drops an id that would do harm in a log or a record.
 func cleanID(id string) string {
 	if len(id) > maxMessageID || !utf8.ValidString(id) || strings.ContainsFunc(id, unicode.IsControl) {
 		return ""
 	}
 	return id
-}
-
-// MaxAnswer is how much of an answer that did not accept its job is kept, in bytes.
-const MaxAnswer = 512
-
-// consume reads an answer's body to its end and reports whether it got there. It
-// keeps all where the message's id is in it, else the beginning or nothing.
-func (h *Sender) consume(body io.Reader, beginning bool) (kept []byte, whole bool) {
-	if body == http.NoBody {
-		return nil, true
-	}
-	limited := io.LimitReader(body, h.maxBody+1)
-	if h.messageID.path == nil {
-		if beginning {
-			kept, _ = io.ReadAll(io.LimitReader(limited, MaxAnswer)) // the next read fails as well
-		}
-		n, err := io.Copy(io.Discard, limited)
-		return kept, err == nil && n+int64(len(kept)) <= h.maxBody
-	}
-	kept, err := io.ReadAll(limited)
-	if err != nil || int64(len(kept)) > h.maxBody {
-		return nil, false
-	}
-	return kept, true
-}
-
-// beginningOf is what is kept of an answer: whole runes.
-func beginningOf(body []byte) string {
-	return strings.ToValidUTF8(string(body[:min(len(body), MaxAnswer)]), "")
 }

@@ -5,10 +5,12 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"dispatcher/sender/internal/conns"
 )
 
-// metrics of one sender. The series are made up front, so that a rate of zero
-// is a zero and not a gap.
+// metrics of one sender. All series exist from the start, so that a rate of zero is a
+// zero and not a gap.
 type metrics struct {
 	calls    map[Kind]prometheus.Counter // read-only once made
 	duration prometheus.Histogram
@@ -19,7 +21,7 @@ type metrics struct {
 	roundTrip prometheus.Histogram
 }
 
-func newMetrics(reg prometheus.Registerer, p *conns) (*metrics, error) {
+func newMetrics(reg prometheus.Registerer, p *conns.Pool) (*metrics, error) {
 	calls := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "dispatcher_sender_calls_total",
 		Help: "Jobs handed to the sender, by what happened.",
@@ -58,12 +60,12 @@ func newMetrics(reg prometheus.Registerer, p *conns) (*metrics, error) {
 		connections(p, "idle", func(_, idle int) int { return idle }))
 }
 
-func connections(p *conns, state string, pick func(open, idle int) int) prometheus.Collector {
+func connections(p *conns.Pool, state string, pick func(open, idle int) int) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "dispatcher_sender_connections",
 		Help:        "Connections to the provider. Open ones are idle or in use.",
 		ConstLabels: prometheus.Labels{"state": state},
-	}, func() float64 { return float64(pick(p.counts())) })
+	}, func() float64 { return float64(pick(p.Counts())) })
 }
 
 func register(reg prometheus.Registerer, cs ...prometheus.Collector) error {

@@ -21,8 +21,8 @@ const (
 	tracestate     = "Tracestate"
 )
 
-// template is what all requests share. It is read-only once made: the requests
-// point into it.
+// template is the part that all requests share. It is read-only once made: the
+// requests point into it.
 type template struct {
 	method string
 	url    *url.URL
@@ -63,8 +63,8 @@ func (t *template) address() string {
 
 var errContentType = errors.New("render: the job's content type has bytes that no header may hold")
 
-// headers gives the headers of one job's call, whose body is of this type. Its
-// values are checked here, as net/http would refuse them only after the permit.
+// headers makes the headers of a job's call with a body of this type. It checks their
+// values, because net/http would refuse them only after the permit.
 func (t *template) headers(j *job.Job, mediaType string) (http.Header, error) {
 	header := make(http.Header, len(t.header)+3)
 	values := make([]string, 2) // one allocation for both
@@ -75,7 +75,7 @@ func (t *template) headers(j *job.Job, mediaType string) (http.Header, error) {
 		values[0] = mediaType
 		header[contentType] = values[0:1:1]
 	}
-	if j.Traceparent != "" && isHeaderValue(j.Traceparent) { // a trace is no reason to refuse a job
+	if j.Traceparent != "" && isHeaderValue(j.Traceparent) { // a bad trace is no reason to reject a job
 		header[traceparent] = []string{j.Traceparent}
 		if j.Tracestate != "" && isHeaderValue(j.Tracestate) { // means nothing without the other
 			header[tracestate] = []string{j.Tracestate}
@@ -98,38 +98,35 @@ func (t *template) request(body []byte) *http.Request {
 		Body: http.NoBody,
 	}
 	if len(body) > 0 {
-		// A reader in memory, known as such to net/http, so that headers and body
-		// leave in one write; no GetBody, so that it can't be sent again.
+		// net/http knows this reader as one in memory, so headers and body leave in one
+		// write. Without GetBody it can't send the request again.
 		req.Body = io.NopCloser(bytes.NewReader(body))
 		req.ContentLength = int64(len(body))
 	}
 	return req
 }
 
-// headerSafe percent-encodes what is not visible ASCII, and the percent sign
-// with it: two different ids never become the same key.
+// headerSafe percent-encodes the percent sign and all but visible ASCII, so two
+// different ids never become the same key.
 func headerSafe(id string) string {
 	return percentEncoded(id, func(c byte) bool { return c > ' ' && c < 0x7f && c != '%' })
 }
 
 // percentEncoded encodes the bytes that are not plain.
 func percentEncoded(text string, plain func(byte) bool) string {
-	first := 0
-	for first < len(text) && plain(text[first]) {
-		first++
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	done := 0
+	for i := range len(text) {
+		if !plain(text[i]) {
+			b.WriteString(text[done:i])
+			b.Write([]byte{'%', hex[text[i]>>4], hex[text[i]&15]})
+			done = i + 1
+		}
 	}
-	if first == len(text) {
+	if done == 0 {
 		return text
 	}
-	var b strings.Builder
-	b.WriteString(text[:first])
-	for i := first; i < len(text); i++ {
-		if plain(text[i]) {
-			b.WriteByte(text[i])
-			continue
-		}
-		const hex = "0123456789ABCDEF"
-		b.Write([]byte{'%', hex[text[i]>>4], hex[text[i]&15]})
-	}
+	b.WriteString(text[done:])
 	return b.String()
 }

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Permit waits until one call may be written, and says by when the write must
-// have begun. It is called once per wire attempt, when all else is at hand. An
-// error means that the call must not be made (the node stops, the job was
-// taken away).
+// Permit waits until one call may be written, and returns the time by which the write
+// must have begun. It is called once for each attempt to write, when everything else
+// is ready. An error means that the call must not be made (the node stops, or the job
+// was taken away).
 type Permit func(ctx context.Context) (useBy time.Time, err error)
 
-// Kind is what happened to a call. The set is closed; the policy that maps a
-// kind to a verdict is checked by the exhaustive linter.
+// Kind is what happened to a call. The set is closed: the exhaustive linter checks
+// the policy that maps a kind to a decision.
 type Kind int
 
 // The kinds of result.
@@ -22,12 +22,12 @@ const (
 	Accepted Kind = iota + 1
 	// Rejected: the provider will never take this job.
 	Rejected
-	// Throttled: the provider says that it was asked too often.
+	// Throttled: the provider says that it was called too often.
 	Throttled
-	// Unavailable: the provider could not be reached or says that it can't
-	// take anything now. The job was not done.
+	// Unavailable: the provider could not be reached, or says that it can't take any
+	// job now. The job was not done.
 	Unavailable
-	// Unknown: the call was written, and no answer came. It may have been done.
+	// Unknown: the call was written, and no answer came. The job may have been done.
 	Unknown
 	// NotSent: the permit was refused; nothing was written.
 	NotSent
@@ -61,14 +61,14 @@ func (k Kind) String() string {
 type Result struct {
 	Kind       Kind
 	Status     int           // Sender status; 0: there was none
-	RetryAfter time.Duration // what the provider asked for; 0: it didn't
+	RetryAfter time.Duration // for how long the provider wants no call; 0: not stated
 	Err        error         // for people; never holds the payload or a secret
 	WroteAt    time.Time     // when the first byte was handed to the kernel; zero: never
 	Elapsed    time.Duration // from the write to the end of the answer
 	MessageID  string        // what the provider calls the message, at most 256 bytes; empty: not known
 
 	// Answer is the beginning of an answer that did not accept the job, at most
-	// [MaxAnswer] bytes of UTF-8. It may hold the payload: it goes to dead letters,
+	// [MaxAnswer] bytes of UTF-8. It may hold the payload, so it goes to dead letters
 	// and never to a log.
 	Answer string
 }

@@ -34,13 +34,13 @@ func TestTheDocsHaveTheDefaults(t *testing.T) {
 	}
 }
 
-// A status means what is stated for it, else what is stated for its range, else
-// what it means by default.
+// A status has the result that is stated for it, else that of its range, else the
+// default.
 func TestAStatusMeansWhatIsStated(t *testing.T) {
 	t.Parallel()
 	defaults := newStatusTable(nil)
 	rapid.Check(t, func(t *rapid.T) {
-		names := rapid.SampledFrom(ResultNames())
+		names := rapid.SampledFrom(resultNames())
 		exact := rapid.MapOfN(rapid.IntRange(leastStatus, mostStatus), names, 0, 5).Draw(t, "exact")
 		bounds := rapid.SliceOfNDistinct(rapid.IntRange(leastStatus, mostStatus), 0, 6, rapid.ID[int]).Draw(t, "bounds")
 		ranges := make(map[[2]int]string)
@@ -83,7 +83,7 @@ func TestAStatusMeansWhatIsStated(t *testing.T) {
 	})
 }
 
-// What can't be is refused, with the entry, its value and what may stand there.
+// A wrong entry is refused, with its name, its value and the remedy.
 func TestBadResultsAreRefused(t *testing.T) {
 	t.Parallel()
 	for status, name := range map[string]string{
@@ -102,7 +102,7 @@ func TestBadResultsAreRefused(t *testing.T) {
 	}
 }
 
-// A 403 that names a time is throttled, unless it is stated what a 403 is.
+// A 403 that names a time is throttled, unless a result is stated for it.
 func TestAStated403IsWhatIsStated(t *testing.T) {
 	t.Parallel()
 	header := http.Header{"Retry-After": {"7"}}

@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// maxRetryAfter bounds what a provider can ask for: one mistaken header must
+	// maxRetryAfter bounds the wait that a provider can ask for: one wrong header must
 	// not stop a fleet for a day.
 	maxRetryAfter = 10 * time.Minute
-	// maxHint is how long a header may be to be looked at.
+	// maxHint is the length of the longest header that is read.
 	maxHint = 4 << 10
 )
 
-// retryAfter reads how long the provider wants to be left alone; 0: it doesn't
-// say. In order of trust: Retry-After; and with full also the RateLimit header
-// in its shapes and X-RateLimit-Reset. What is malformed is passed over.
+// retryAfter reads for how long the provider wants no call; 0: not stated. It trusts
+// Retry-After first. With full it then tries the RateLimit headers and
+// X-RateLimit-Reset. It skips malformed headers.
 func retryAfter(h http.Header, now time.Time, full bool) time.Duration {
 	if date, err := http.ParseTime(h.Get("Date")); err == nil {
 		now = date // the provider's clock, as its dates are
@@ -56,8 +56,8 @@ func parseRetryAfter(s string, now time.Time) (time.Duration, bool) {
 	return clamp(date.Sub(now)), true
 }
 
-// parseReset reads a time that may be seconds from now, or seconds or
-// milliseconds since 1970: vendors differ, and the size tells.
+// parseReset reads seconds from now, or seconds or milliseconds since 1970. Providers
+// differ, and the size tells which it is.
 func parseReset(s string, now time.Time) (time.Duration, bool) {
 	n, ok := parseNumber(s)
 	switch {
@@ -90,7 +90,7 @@ func isDigits(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789") == ""
 }
 
-// seconds rounds up: to come early is what the header is there to prevent.
+// seconds rounds up: the header is there to prevent an early call.
 func seconds(n float64) time.Duration {
 	n = min(n, maxRetryAfter.Seconds())
 	return clamp(time.Duration(math.Ceil(n*1e3)) * time.Millisecond)
@@ -98,11 +98,11 @@ func seconds(n float64) time.Duration {
 
 func clamp(d time.Duration) time.Duration { return min(max(d, 0), maxRetryAfter) }
 
-// parseRateLimit reads the RateLimit header: a list of policies with what
-// remains (r) and the seconds until there is more (t), or the older
-// `limit=…, remaining=…, reset=…`. Where a policy is used up, the longest such
-// wait holds; else the shortest of all, for a policy of a day with much left
-// is not what stopped this call.
+// parseRateLimit reads the RateLimit header: a list of policies with the calls that
+// remain (r) and the seconds until there are more (t), or the older
+// `limit=…, remaining=…, reset=…`. If policies are used up, the longest wait of those
+// holds. Otherwise the shortest of all holds: a policy of a day with many calls left
+// did not stop this call.
 func parseRateLimit(s string) (time.Duration, bool) {
 	if len(s) > maxHint {
 		return 0, false

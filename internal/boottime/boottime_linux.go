@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// closely is how close together the readings of the two clocks are to be; a
-// process that loses its processor between them reads again.
+// closely is how close together the readings of the two clocks must be. A process that
+// lost its processor between them reads again.
 const closely = 200 * time.Microsecond
 
 // Suspended returns for how long the host has been suspended since it booted.

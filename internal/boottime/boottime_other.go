@@ -4,5 +4,5 @@ package boottime
 
 import "time"
 
-// Suspended returns 0: this system is not asked.
+// Suspended returns 0: suspensions are not seen on this system.
 func Suspended() time.Duration { return 0 }

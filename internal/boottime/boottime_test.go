@@ -13,7 +13,7 @@ func TestNothingIsSeenWithoutASuspension(t *testing.T) {
 	first := boottime.Suspended()
 	for range 1000 {
 		if grown := boottime.Suspended() - first; grown > 50*time.Millisecond || grown < -50*time.Millisecond {
-			t.Fatalf("a suspension of %v was seen", grown)
+			t.Fatalf("got a suspension of %v, want none", grown)
 		}
 	}
 }

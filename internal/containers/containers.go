@@ -1,10 +1,10 @@
 // Package containers starts real Redis and Kafka servers for tests, with
 // testcontainers-go. Images can be named in the environment:
 // DISPATCHER_TEST_REDIS_IMAGE, DISPATCHER_TEST_KAFKA_IMAGE and
-// DISPATCHER_TEST_KAFKA_OLD_IMAGE. DISPATCHER_TEST_VALKEY_IMAGE has no default:
-// without it what needs Valkey is skipped. The same goes for redis-cell and
+// DISPATCHER_TEST_KAFKA_OLD_IMAGE. DISPATCHER_TEST_VALKEY_IMAGE has no default: without
+// it tests that need Valkey are skipped. The same holds for redis-cell and
 // DISPATCHER_TEST_REDIS_CELL, the module's path in the Redis image. With
-// DISPATCHER_TEST_NOISY=1 a figure that was missed is printed as not shown.
+// DISPATCHER_TEST_NOISY=1 a missed figure is printed as not shown.
 //
 // Without a Docker engine, or with -short, a test is skipped and says so;
 // DISPATCHER_REQUIRE_DOCKER=1 turns the skip into a failure. Each test ends
@@ -51,7 +51,7 @@ func (s *Server) Pause(t testing.TB, yes bool) {
 	}
 }
 
-// Need skips the test, or fails it, where containers can't be had.
+// Need skips the test, or fails it, if containers can't be started.
 func Need(t testing.TB) {
 	t.Helper()
 	required := os.Getenv("DISPATCHER_REQUIRE_DOCKER") == "1"
@@ -74,7 +74,7 @@ func Need(t testing.TB) {
 
 // Figure fails the test where a figure was missed. With DISPATCHER_TEST_NOISY=1
 // it is printed as not shown instead: such a machine loses its processors for
-// minutes at a time, and what it measures then says nothing.
+// minutes at a time, and figures from then mean nothing.
 func Figure(t testing.TB, ok bool, format string, args ...any) {
 	t.Helper()
 	switch {
@@ -86,7 +86,7 @@ func Figure(t testing.TB, ok bool, format string, args ...any) {
 	}
 }
 
-// spec is what differs between the servers.
+// spec holds the differences between the servers.
 type spec struct {
 	image string
 	port  int // inside the container

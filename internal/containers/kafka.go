@@ -38,14 +38,14 @@ fi
 exec java -Xmx512m -cp '/opt/kafka/libs/*' kafka.Kafka /tmp/server.properties
 `
 
-// Kafka starts one Apache Kafka 4.1 broker. Its first rebalance does not wait,
-// and topics are not made by asking for them.
+// Kafka starts one Apache Kafka 4.1 broker. Its first rebalance does not wait, and a
+// request for a topic does not create it.
 func Kafka(t testing.TB) *Server {
 	t.Helper()
 	return kafka(t, image("DISPATCHER_TEST_KAFKA_IMAGE", "apache/kafka:4.1.1"), "PLAINTEXT", "")
 }
 
-// oauthServer takes tokens that nobody has signed, as Kafka has it for tests.
+// oauthServer takes unsigned tokens, as Kafka allows for tests.
 const oauthServer = `sasl.enabled.mechanisms=OAUTHBEARER
 listener.name.client.oauthbearer.sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";`
 
@@ -57,7 +57,7 @@ func KafkaOAuth(t testing.TB) *Server {
 }
 
 // KafkaCreating starts a broker like [Kafka]'s that makes topics when they are
-// asked for, as brokers do unless they are told otherwise.
+// requested, as brokers do by default.
 func KafkaCreating(t testing.TB) *Server {
 	t.Helper()
 	return kafka(t, image("DISPATCHER_TEST_KAFKA_IMAGE", "apache/kafka:4.1.1"), "PLAINTEXT", "auto.create.topics.enable=true")

@@ -50,7 +50,7 @@ echo $! >/tmp/%[1]d.pid
 // replica on each.
 func KafkaSetOf(t testing.TB, brokers int) *KafkaSet {
 	t.Helper()
-	k := &KafkaSet{processes: room(t, image("DISPATCHER_TEST_KAFKA_IMAGE", "apache/kafka:4.1.1"), brokers+1, nil)}
+	k := &KafkaSet{processes: startProcesses(t, image("DISPATCHER_TEST_KAFKA_IMAGE", "apache/kafka:4.1.1"), brokers+1, nil)}
 	k.quorum = k.take()
 	for range brokers {
 		k.ports = append(k.ports, k.take())
@@ -85,8 +85,8 @@ func (k *KafkaSet) launch(broker int) {
 	k.Exec("sh", "-c", fmt.Sprintf(kafkaSetScript, port, broker, roles, k.quorum, listeners, len(k.ports)))
 }
 
-// await asks the kernel who listens: the published port takes connections before
-// the broker does, and not every image has a logger.
+// await waits until the kernel shows that the broker listens. The published port takes
+// connections before, and not every image has a logger.
 func (k *KafkaSet) await(broker int) {
 	k.t.Helper()
 	port := k.ports[broker-1]

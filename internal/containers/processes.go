@@ -28,9 +28,9 @@ type processes struct {
 // idle waits for processes that are started into the container one by one.
 const idle = `trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done`
 
-// room starts a container of an image for that many processes, and puts the
+// startProcesses starts a container of an image for that many processes, and puts the
 // files into it: their paths and contents.
-func room(t testing.TB, name string, count int, files map[string][]byte) *processes {
+func startProcesses(t testing.TB, name string, count int, files map[string][]byte) *processes {
 	t.Helper()
 	Need(t)
 	p := &processes{t: t}
@@ -62,11 +62,11 @@ func room(t testing.TB, name string, count int, files map[string][]byte) *proces
 	return p
 }
 
-// take is a port that no process has yet.
+// take returns a port that no process has yet.
 func (p *processes) take() int {
 	p.t.Helper()
 	if p.next == len(p.port) {
-		p.t.Fatalf("there is room for %d processes only", p.next)
+		p.t.Fatalf("got more than %d processes, want at most that many ports", p.next)
 	}
 	p.next++
 	return p.port[p.next-1]

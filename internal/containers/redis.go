@@ -29,11 +29,23 @@ func modules() string {
 // for two seconds, and then back and empty.
 func Redis(t testing.TB) *Server {
 	t.Helper()
+	return redis(t, "sh", "-c", fmt.Sprintf(redisScript, modules()))
+}
+
+// RedisWith starts a Redis 7 that keeps nothing on disk, with more arguments
+// for the server.
+func RedisWith(t testing.TB, args ...string) *Server {
+	t.Helper()
+	return redis(t, append([]string{"redis-server", "--protected-mode", "no", "--save", "", "--appendonly", "no"}, args...)...)
+}
+
+func redis(t testing.TB, entry ...string) *Server {
+	t.Helper()
 	return start(t, spec{
 		image: image("DISPATCHER_TEST_REDIS_IMAGE", "redis:7"),
 		port:  6379,
 		host:  freePort(t),
-		entry: []string{"sh", "-c", fmt.Sprintf(redisScript, modules())},
+		entry: entry,
 		ready: wait.ForLog("Ready to accept connections").WithStartupTimeout(time.Minute),
 	})
 }

@@ -39,8 +39,8 @@ sentinel sentinel-user watcher
 sentinel sentinel-pass %[5]s
 `
 
-// SentinelUser and SentinelPassword are what the sentinels ask of clients, and
-// SentinelRights is all that these may do there.
+// SentinelUser and SentinelPassword are the account of clients at the sentinels, and
+// SentinelRights are its rights.
 const (
 	SentinelUser     = "client"
 	SentinelPassword = "clientword"
@@ -58,7 +58,7 @@ func RedisSentinel(t testing.TB, strict bool) *Sentinel {
 }
 
 // RedisSentinelTLS starts them with TLS everywhere, to one another too. The set
-// has room for six processes, and talks TLS.
+// takes six processes, and talks TLS.
 func RedisSentinelTLS(t testing.TB, set *RedisSet) *Sentinel {
 	t.Helper()
 	return sentinels(set, true)

@@ -12,15 +12,15 @@ import (
 )
 
 // RedisSet is several Redis processes in one container. Each listens on the
-// same port inside and on loopback outside, so that the addresses they tell one
-// another are good for clients too, and one of them can die without the machine
-// being held up by a container that stops.
+// same port inside and on loopback outside, so that the addresses they announce
+// are good for clients too. One of them can die without the machine being held up by a
+// container that stops.
 type RedisSet struct {
 	*processes
 	tls *TLSFiles // nil: plain
 }
 
-// TLSFiles are the paths in the container of what servers talk TLS with.
+// TLSFiles are the paths in the container of the files that servers use for TLS.
 type TLSFiles struct{ Authority, Cert, Key string }
 
 // flags are a server's, or a sentinel's in its file without the dashes.
@@ -31,11 +31,11 @@ func (f TLSFiles) flags() []string {
 	}
 }
 
-// RedisSetOf starts a container of the Redis image with room for that many
+// RedisSetOf starts a container of the Redis image for that many
 // processes, and puts the files into it: their paths and contents.
 func RedisSetOf(t testing.TB, processes int, files map[string][]byte) *RedisSet {
 	t.Helper()
-	return &RedisSet{processes: room(t, image("DISPATCHER_TEST_REDIS_IMAGE", "redis:7"), processes, files)}
+	return &RedisSet{processes: startProcesses(t, image("DISPATCHER_TEST_REDIS_IMAGE", "redis:7"), processes, files)}
 }
 
 // ValkeySetOf does the same with the Valkey image of the environment, which has
@@ -47,7 +47,7 @@ func ValkeySetOf(t testing.TB, processes int) *RedisSet {
 	if name == "" {
 		t.Skip("not shown: needs DISPATCHER_TEST_VALKEY_IMAGE, the name of a Valkey image")
 	}
-	return &RedisSet{processes: room(t, name, processes, nil)}
+	return &RedisSet{processes: startProcesses(t, name, processes, nil)}
 }
 
 // Start runs one more redis-server with these arguments and returns its port.
@@ -105,8 +105,8 @@ func (s *RedisSet) CLI(port int, args ...string) string {
 	return s.Exec(s.cli(port, args)...)
 }
 
-// await asks a port until the answer holds the words.
-func (s *RedisSet) await(port int, words string, args ...string) {
+// await repeats a command on a port until the answer holds the text.
+func (s *RedisSet) await(port int, want string, args ...string) {
 	s.t.Helper()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -116,16 +116,16 @@ func (s *RedisSet) await(port int, words string, args ...string) {
 		code, out, err := s.c.Exec(s.t.Context(), s.cli(port, args), exec.Multiplexed())
 		if err == nil && code == 0 {
 			text, _ := io.ReadAll(out)
-			if last = string(text); strings.Contains(last, words) {
+			if last = string(text); strings.Contains(last, want) {
 				return
 			}
 		}
 		timer.Reset(100 * time.Millisecond)
 	}
-	s.t.Fatalf("redis on port %d never answered %q to %q; last %q", port, words, args, last)
+	s.t.Fatalf("redis on port %d never answered %q to %q; last %q", port, want, args, last)
 }
 
-// Again starts a killed process anew, with these arguments; it has nothing left.
+// Again starts a killed process with these arguments; its data is lost.
 func (s *RedisSet) Again(port int, args ...string) {
 	s.t.Helper()
 	s.server(port, append(s.listens(port), args...))

@@ -1,13 +1,17 @@
-// Package credentials gives what a client proves itself with, as it is when a
-// connection is made.
+// Package credentials returns the credentials of a client as they are when a connection
+// is made.
 //
-// A [Text] follows its file: a password or a token that was rotated is used by the
-// next connection. [Tokens] asks a token endpoint (OAuth 2.0, client credentials)
-// and uses a token until shortly before its end.
+// A [Text] follows its file: the next connection uses a rotated password or token.
+// [Tokens] gets tokens from an endpoint (OAuth 2.0, client credentials), and uses each
+// until shortly before its end.
 //
-// What can't be had anew keeps the last good value as long as that is of use, and
-// is logged once. No error and no log line holds a credential.
+// # Goroutines
 //
-// There are no goroutines but one for each request to a token endpoint; it ends
-// with the request, after at most 10 seconds.
+// One for each request to a token endpoint. It ends with the request, after at most 10
+// seconds.
+//
+// # Failure
+//
+// A credential that can't be renewed keeps its last good value as long as that is
+// valid. The failure is logged once. No error and no log line holds a credential.
 package credentials

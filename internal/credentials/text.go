@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// errEmpty: a file that is being written is empty for a moment.
+// errEmpty: a file is empty for a moment while it is written.
 var errEmpty = errors.New("it is empty")
 
 // Text is a setting that is read again each time. Its methods may be called from
@@ -16,13 +16,13 @@ type Text struct {
 	read    func() (string, error)
 	log     *slog.Logger
 
-	mu   sync.Mutex // never held while a file is read
-	good string
-	told bool // the last read failed, and was logged
+	mu     sync.Mutex // never held while a file is read
+	good   string
+	warned bool // the last read failed, and was logged
 }
 
-// NewText makes a text of what is in force now, and of how it is read again; nil:
-// it never changes. The setting is its name in the log; a nil logger is no logger.
+// NewText makes a text with its current value, and with a function that reads it again;
+// nil: it never changes. The setting is its name in the log. A nil log discards.
 func NewText(setting, now string, read func() (string, error), log *slog.Logger) *Text {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -30,8 +30,8 @@ func NewText(setting, now string, read func() (string, error), log *slog.Logger)
 	return &Text{setting: setting, read: read, log: log, good: now}
 }
 
-// Now reads the text and returns it. If it can't be read, or is empty and was not,
-// the last good one is returned.
+// Now reads the text and returns it. If it can't be read, or has become empty, Now
+// returns the last good one.
 func (t *Text) Now() string {
 	if t.read == nil {
 		return t.good
@@ -43,14 +43,14 @@ func (t *Text) Now() string {
 		err = errEmpty
 	}
 	switch {
-	case err != nil && !t.told:
+	case err != nil && !t.warned:
 		t.log.Warn("a credential could not be read again; the last good one stays in use", "setting", t.setting, "error", err)
 	case err == nil && text != t.good:
 		t.log.Info("a credential changed; new connections use it", "setting", t.setting)
-	case err == nil && t.told:
+	case err == nil && t.warned:
 		t.log.Info("a credential can be read again", "setting", t.setting)
 	}
-	if t.told = err != nil; !t.told {
+	if t.warned = err != nil; !t.warned {
 		t.good = text
 	}
 	return t.good

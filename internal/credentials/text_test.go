@@ -10,9 +10,8 @@ import (
 	"dispatcher/internal/credentials"
 )
 
-// A text is as it is when it is read. One that can't be read, or that is empty for a
-// moment, keeps its last good value; that is logged once, and so is the end of it,
-// and never what it holds.
+// A text follows its file. If the file can't be read, or is empty for a moment, the last
+// good value stays. The failure and its end are logged once each, and never the value.
 func TestATextFollowsWhatIsRead(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer

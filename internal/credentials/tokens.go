@@ -25,24 +25,24 @@ const (
 	renewBefore = time.Minute
 )
 
-// errorCode is what is shown of an answer: invalid_client and the like.
+// errorCode is the only part of an answer that is shown, such as invalid_client.
 var errorCode = regexp.MustCompile(`^[a-z_]{1,64}$`)
 
-// Endpoint says how to get a token by the client credentials of OAuth 2.0 (RFC
-// 6749, 4.4).
+// Endpoint is where and how to get a token by client credentials (OAuth 2.0, RFC 6749,
+// 4.4).
 type Endpoint struct {
 	URL      string
 	ClientID string
 	Secret   func() string // the client's secret, as it is now
 	Scopes   []string      // none: the endpoint decides
-	Audience string        // whom the token is for, as some endpoints want; empty: not said
+	Audience string        // of the token, which some endpoints require; empty: not stated
 
 	Transport http.RoundTripper // nil: the standard one
 	Log       *slog.Logger      // nil: nothing is logged
 }
 
-// OverTLS is a transport that makes each request on a connection of its own, with
-// the settings that conf returns then: hours may lie between two requests.
+// OverTLS is a transport that makes each request on a new connection with the current
+// settings from conf, because hours may lie between two requests.
 func OverTLS(conf func() *tls.Config) http.RoundTripper { return overTLS{conf} }
 
 type overTLS struct{ conf func() *tls.Config }
@@ -60,14 +60,14 @@ type Tokens struct {
 	conf     *clientcredentials.Config // only the request under way uses it
 	asking   singleflight.Group
 
-	mu    sync.Mutex // never held while the endpoint is asked
-	token string
-	renew time.Time // from then on another one is wanted
-	ends  time.Time // zero: there is no token, or its end is not known
-	told  bool      // the last request failed, and was logged
+	mu     sync.Mutex // never held while the endpoint is asked
+	token  string
+	renew  time.Time // when a new token is requested
+	ends   time.Time // zero: there is no token, or its end is not known
+	warned bool      // the last request failed, and was logged
 }
 
-// NewTokens asks nothing yet.
+// NewTokens makes no request yet.
 func NewTokens(e Endpoint) *Tokens {
 	client := &http.Client{
 		Transport: e.Transport,
@@ -116,10 +116,10 @@ func (t *Tokens) ask(ctx context.Context) (string, error) {
 	if err != nil {
 		return t.keep(t.explain(err))
 	}
-	if t.told {
-		t.endpoint.Log.Info("the token endpoint gives tokens again")
+	if t.warned {
+		t.endpoint.Log.Info("token endpoint answers again")
 	}
-	t.told, t.token, t.ends = false, got.AccessToken, got.Expiry
+	t.warned, t.token, t.ends = false, got.AccessToken, got.Expiry
 	// Without an end the token serves this connection only.
 	t.renew = asked
 	if !t.ends.IsZero() {
@@ -128,20 +128,20 @@ func (t *Tokens) ask(ctx context.Context) (string, error) {
 	return t.token, nil
 }
 
-// keep returns the last token as long as it lasts. The lock is held.
+// keep returns the last token as long as it is valid. The lock is held.
 func (t *Tokens) keep(why error) (string, error) {
 	if !time.Now().Before(t.ends) {
 		return "", why
 	}
-	if !t.told {
-		t.endpoint.Log.Warn("the token endpoint gave no token; the last one stays in use until it ends", "ends", t.ends, "error", why)
-		t.told = true
+	if !t.warned {
+		t.endpoint.Log.Warn("token endpoint gave no token; the last one stays in use until it ends", "ends", t.ends, "error", why)
+		t.warned = true
 	}
 	return t.token, nil
 }
 
-// explain says what went wrong without the words of the endpoint, which may repeat
-// what it was sent; only its error code is shown.
+// explain hides the endpoint's text, which may repeat the request. Only its error code is
+// shown.
 func (t *Tokens) explain(err error) error {
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		status := 0

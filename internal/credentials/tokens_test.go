@@ -119,13 +119,13 @@ func TestALastTokenOutlivesItsEndpoint(t *testing.T) {
 			t.Errorf("got %q, %v, want the fault when the token has ended", got, err)
 		}
 		e.fault = nil
-		if got, err := tokens.Token(t.Context()); err != nil || !strings.Contains(log.String(), "gives tokens again") {
-			t.Errorf("got %s, %v, and the log %s, want a token and a word of it", got, err, &log)
+		if got, err := tokens.Token(t.Context()); err != nil || !strings.Contains(log.String(), "token endpoint answers again") {
+			t.Errorf("got %s, %v, and the log %s, want a token, and a line that the endpoint answers again", got, err, &log)
 		}
 	})
 }
 
-// No error shows the secret, what the endpoint says of it, or the URL's parameters.
+// No error shows the secret, the endpoint's text, or the URL's parameters.
 func TestAnErrorOfAnEndpointShowsNoSecret(t *testing.T) {
 	t.Parallel()
 	for want, e := range map[string]*endpoint{
@@ -139,8 +139,8 @@ func TestAnErrorOfAnEndpointShowsNoSecret(t *testing.T) {
 	}
 }
 
-// Whoever waits for a token that somebody else has asked for leaves when it likes,
-// and the request goes on for the others. It ends by itself.
+// A caller that waits for the request of another one can leave, and the request goes on
+// for the others. It ends by itself.
 func TestConnectionsShareARequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -175,9 +175,9 @@ func TestConnectionsShareARequest(t *testing.T) {
 	})
 }
 
-// The request is that of RFC 6749, 4.4, with what was configured, and the secret as
-// it is then. A redirect is not followed: it would carry the secret elsewhere.
-func TestWhatTheEndpointIsAsked(t *testing.T) {
+// The request is that of RFC 6749, 4.4, with the configured values and the current
+// secret. A redirect is not followed: it would carry the secret elsewhere.
+func TestTheRequestToTheEndpoint(t *testing.T) {
 	t.Parallel()
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") }))
 	defer elsewhere.Close()

@@ -9,25 +9,24 @@ import (
 	"time"
 )
 
-// Verdict is what the dedup store says of a job. The set is closed.
-type Verdict int
+// Standing is how a job stands in the dedup store. The set is closed.
+type Standing int
 
-// The verdicts.
+// The standings.
 const (
-	// Granted: the job is claimed, and may be called until [Answer.UseBy]. To
-	// [Store.Look] it means that the job is free.
-	Granted Verdict = iota + 1
-	// Sent: somebody was answered. [Answer.Outcome] is what they noted.
+	// Granted: the job is claimed, and may be called until [Answer.UseBy]. From
+	// [Store.Peek] it means that the job is free.
+	Granted Standing = iota + 1
+	// Sent: a call was answered. [Answer.Outcome] is what its caller recorded.
 	Sent
-	// Busy: somebody else may be calling. Ask again after [Answer.Wait].
+	// Busy: another delivery may be calling. Ask again after [Answer.Wait].
 	Busy
-	// Unknown: it was claimed, its call must be over, and nobody said what
-	// became of it.
+	// Unknown: the job was claimed, its call must be over, and no outcome was recorded.
 	Unknown
 )
 
-// String returns the verdict in lower case, as in the label of a metric.
-func (v Verdict) String() string {
+// String returns the standing in lower case, as in the label of a metric.
+func (v Standing) String() string {
 	switch v {
 	case Granted:
 		return "granted"
@@ -38,131 +37,130 @@ func (v Verdict) String() string {
 	case Unknown:
 		return "unknown"
 	}
-	return "verdict " + strconv.Itoa(int(v))
+	return "standing " + strconv.Itoa(int(v))
 }
 
-// Outcome is what became of a job, in the caller's own numbers: 0 to
-// [MaxOutcome]. It takes one to three bytes in Redis.
+// Outcome is the outcome of a job, in the caller's own numbers: 0 to [MaxOutcome]. It takes one to three bytes in Redis.
 type Outcome int
 
 // MaxOutcome is the largest outcome that is kept.
 const MaxOutcome Outcome = 32767
 
-// Answer is what the dedup store says of a job.
+// Answer is the dedup store's answer about a job.
 type Answer struct {
-	Verdict Verdict
-	Outcome Outcome       // of Sent
-	Wait    time.Duration // of Busy: until the other call must be over
-	UseBy   time.Time     // of Granted: the first byte must be written before
-	Taken   bool          // of Granted: it was Unknown and is taken over
+	Standing Standing
+	Outcome  Outcome       // of Sent
+	Wait     time.Duration // of Busy: until the other call must be over
+	UseBy    time.Time     // of Granted: the first byte must be written before this time
+	Taken    bool          // of Granted: the job was Unknown and is taken over
 }
 
 // Errors of a dedup store.
 var (
-	// ErrClosed says that the dedup store's Run has ended.
+	// ErrClosed: the store's Run has ended.
 	ErrClosed = errors.New("dedup: closed")
-	// ErrUnwritten says that Redis had not acknowledged a done when the job's
-	// context had ended and it was asked once more.
-	ErrUnwritten = errors.New("dedup: redis has not acknowledged it")
+	// ErrUnacknowledged: Redis has not acknowledged a done, also not at the last
+	// attempt after the end of the job's context.
+	ErrUnacknowledged = errors.New("dedup: redis has not acknowledged it")
 )
 
 // Entry is one delivery of a job in the dedup store. It belongs to one goroutine at
-// a time. Two deliveries of one job are two entries, on one node as well, and
-// only one of them is granted the job.
+// a time. Two deliveries of one job are two entries, also on one node, and only one of
+// them is granted the job.
 type Entry struct {
-	store  *Store
-	job    digest
-	who    string
-	number int64     // of the last claim
-	useBy  time.Time // zero: no claim is granted
-	kept   bool      // a call of this job is unknown: its claim must stay
+	store     *Store
+	job       digest
+	owner     string
+	number    int64     // of the last claim
+	useBy     time.Time // zero: no claim is granted
+	keepClaim bool      // a call of this job is unknown, so its claim must stay
 }
 
-// Open makes an entry for a delivery of the job with this id. It asks nothing.
-func (l *Store) Open(id string) *Entry {
-	return &Entry{store: l, job: digestOf(id), who: l.name + "." + strconv.FormatUint(l.opened.Add(1), 36)}
+// Open makes an entry for a delivery of the job with this id. It does not call Redis.
+func (s *Store) Open(id string) *Entry {
+	return &Entry{store: s, job: digestOf(id), owner: s.name + "." + strconv.FormatUint(s.opened.Add(1), 36)}
 }
 
-// Claim asks for the job, for one call that is to begin at by; zero means now.
-// It waits while Redis is away, and returns ctx's cause or [ErrClosed] when that
-// ends first: then the claim is released. While a claim can still be used for
-// half the margin, it returns at once.
+// Claim claims the job for one call that is to begin at by; zero means now. It waits
+// while Redis is away. It returns ctx's cause or [ErrClosed] if that comes first, and
+// releases the claim then. While an earlier claim can still be used for half the
+// margin, Claim returns it at once.
 func (e *Entry) Claim(ctx context.Context, by time.Time) (Answer, error) {
 	margin := e.store.margin
 	if now := time.Now(); e.useBy.Sub(now) > margin/2 && e.useBy.After(by) {
-		return Answer{Verdict: Granted, UseBy: e.useBy}, nil
+		return Answer{Standing: Granted, UseBy: e.useBy}, nil
 	}
 	e.number++
 	e.useBy = time.Time{}
-	o := &op{ask: ask{verb: verbClaim, job: e.job, who: e.who, number: e.number}, by: by}
-	r, err := e.store.ask(ctx, o)
+	p := &pending{request: request{verb: verbClaim, job: e.job, owner: e.owner, number: e.number}, neededBy: by}
+	r, err := e.store.await(ctx, p)
 	if err != nil {
 		e.release()
 		return Answer{}, err
 	}
 	a := r.answer()
-	if a.Verdict == Granted {
+	if a.Standing == Granted {
 		a.UseBy = r.askedAt.Add(margin)
 		e.useBy = a.UseBy
-		e.kept = e.kept || a.Taken
+		e.keepClaim = e.keepClaim || a.Taken
 	}
 	return a, nil
 }
 
-// RefusedError is why a permit was not given: any verdict but Granted.
+// RefusedError is why a permit was not given: any standing but Granted.
 type RefusedError struct{ Answer }
 
 func (r *RefusedError) Error() string {
-	if r.Verdict == Busy {
-		return fmt.Sprintf("dedup store: busy: another delivery may be calling for %v yet", r.Wait)
+	if r.Standing == Busy {
+		return fmt.Sprintf("dedup store: busy: another delivery may be calling for another %v", r.Wait)
 	}
-	return "dedup store: " + r.Verdict.String()
+	return "dedup store: " + r.Standing.String()
 }
 
-// Permit is [Entry.Claim] in the shape of a sender's permit: it says by when the
-// call must be written, or returns a [RefusedError] or what Claim returns.
+// Permit is [Entry.Claim] in the form of a sender's permit: it returns the time by
+// which the call must be written, a [RefusedError], or the error of Claim.
 func (e *Entry) Permit(ctx context.Context, by time.Time) (useBy time.Time, err error) {
 	a, err := e.Claim(ctx, by)
 	if err != nil {
 		return time.Time{}, err
 	}
-	if a.Verdict != Granted {
+	if a.Standing != Granted {
 		return time.Time{}, &RefusedError{a}
 	}
 	return a.UseBy, nil
 }
 
-// Done notes that the job was answered. It returns at once; then is called when
-// Redis has acknowledged it, with nil, and only then may the job's offset be
-// marked. Until ctx ends it is tried for as long as it takes, and then once
-// more; then gets [ErrUnwritten] or [ErrClosed] if that fails. It is called
-// exactly once, from the dedup store's goroutine or this one, and must not block.
+// Done records that the job was answered, and returns at once. It calls then with nil
+// when Redis has acknowledged the record; only then may the job's offset be committed.
+// It repeats attempts until ctx ends, and makes one more after that. If that fails,
+// then gets [ErrUnacknowledged] or [ErrClosed]. It is called exactly once, from Run's
+// goroutine or this one, and must not block.
 func (e *Entry) Done(ctx context.Context, outcome Outcome, then func(error)) {
 	if outcome < 0 || outcome > MaxOutcome {
-		then(fmt.Errorf("dedup: outcome: %d: must be 0 to %d", outcome, MaxOutcome))
+		then(fmt.Errorf("dedup: outcome: %d: must be from 0 to %d", outcome, MaxOutcome))
 		return
 	}
 	e.useBy = time.Time{}
-	o := &op{ask: ask{verb: verbDone, job: e.job, who: e.who, number: int64(outcome)}}
+	p := &pending{request: request{verb: verbDone, job: e.job, owner: e.owner, number: int64(outcome)}}
 	var ended atomic.Bool
-	o.ended = ended.Load
+	p.ended = ended.Load
 	stop := context.AfterFunc(ctx, func() {
 		ended.Store(true)
 		e.store.hurry()
 	})
-	o.then = func(_ reply, err error) {
+	p.then = func(_ reply, err error) {
 		stop()
 		if err != nil {
 			e.store.metrics.unwritten.Inc()
 		}
 		then(err)
 	}
-	e.store.push(o)
+	e.store.push(p)
 }
 
-// Release gives the claim up: its call was not written, or the provider said
-// that it did nothing. It returns at once, and may be called without a claim.
-// After [Entry.Unknown], and where the job was taken over, the claim stays.
+// Release gives the claim up, because the call was not written or the provider did
+// nothing. It returns at once, and may be called without a claim. After
+// [Entry.Unknown], or if the job was taken over, the claim stays.
 func (e *Entry) Release() {
 	if e.useBy.IsZero() {
 		return
@@ -172,35 +170,36 @@ func (e *Entry) Release() {
 
 func (e *Entry) release() {
 	e.useBy = time.Time{}
-	if !e.kept {
-		e.store.push(&op{ask: ask{verb: verbRelease, job: e.job, who: e.who, number: e.number}})
+	if !e.keepClaim {
+		e.store.push(&pending{request: request{verb: verbRelease, job: e.job, owner: e.owner, number: e.number}})
 	}
 }
 
-// Unknown notes that a call was written and no answer came. The claim stands
-// until the job is claimed again by this entry, or it is done.
+// Unknown notes that a call was written and no answer came. The claim stands until
+// this entry claims the job again, or it is done.
 func (e *Entry) Unknown() {
-	e.useBy, e.kept = time.Time{}, true
+	e.useBy, e.keepClaim = time.Time{}, true
 }
 
-// Look says how a job stands, without claiming it.
-func (l *Store) Look(ctx context.Context, id string) (Answer, error) {
-	o := &op{ask: ask{verb: verbLook, job: digestOf(id), who: l.name}, by: time.Now().Add(lookWait)}
-	r, err := l.ask(ctx, o)
+// Peek returns how a job stands, without claiming it.
+func (s *Store) Peek(ctx context.Context, id string) (Answer, error) {
+	p := &pending{request: request{verb: verbPeek, job: digestOf(id), owner: s.name}, neededBy: time.Now().Add(peekWait)}
+	r, err := s.await(ctx, p)
 	if err != nil {
 		return Answer{}, err
 	}
 	return r.answer(), nil
 }
 
-func (r reply) answer() Answer {
-	switch r.verdict {
-	case toldSent:
-		return Answer{Verdict: Sent, Outcome: Outcome(r.value)}
-	case toldBusy:
-		return Answer{Verdict: Busy, Wait: time.Duration(r.value) * time.Microsecond}
-	case toldUnknown:
-		return Answer{Verdict: Unknown}
+// answer is the result in the callers' terms.
+func (r result) answer() Answer {
+	switch r.code {
+	case codeSent:
+		return Answer{Standing: Sent, Outcome: Outcome(r.value)}
+	case codeBusy:
+		return Answer{Standing: Busy, Wait: time.Duration(r.value) * time.Microsecond}
+	case codeUnknown:
+		return Answer{Standing: Unknown}
 	}
-	return Answer{Verdict: Granted, Taken: r.verdict == toldTaken}
+	return Answer{Standing: Granted, Taken: r.code == codeTaken}
 }

@@ -24,15 +24,15 @@ func (d *delivery) Done()             { d.settled <- "done" }
 func (d *delivery) Dead(class string) { d.settled <- "dead: " + class }
 func (d *delivery) Return()           { d.settled <- "returned" }
 
-// try is one job on its way, as in internal/node.
-type try struct {
+// attempt is one job on its way, as in internal/node.
+type attempt struct {
 	d     *delivery
 	entry *dedup.Entry
 	call  func(sender.Permit) sender.Result
 }
 
 // permit is the sender's: the claim is asked for while the slot is still ahead.
-func (t *try) permit(ctx context.Context) (time.Time, error) {
+func (t *attempt) permit(ctx context.Context) (time.Time, error) {
 	slot := time.Now().Add(5 * time.Millisecond) // from the limiter, with its NotAfter
 	notAfter := slot.Add(3 * time.Millisecond)
 	useBy, err := t.entry.Permit(ctx, slot)
@@ -48,11 +48,11 @@ func (t *try) permit(ctx context.Context) (time.Time, error) {
 	return notAfter, nil
 }
 
-// What a done notes here: 0 accepted, else the status of what was dead-lettered.
+// The outcome of a done: 0 for an accepted job, else the status of a dead-lettered one.
 const accepted dedup.Outcome = 0
 
-// handle is the way of one job.
-func (t *try) handle() {
+// handle handles one job.
+func (t *attempt) handle() {
 	for {
 		r := t.call(t.permit)
 		if refused, ok := errors.AsType[*dedup.RefusedError](r.Err); ok {
@@ -80,14 +80,14 @@ func (t *try) handle() {
 	}
 }
 
-// settle does what the dedup store says of a job that may not be called.
-func (t *try) settle(refused *dedup.RefusedError) bool {
+// settle handles a job that may not be called, by its standing.
+func (t *attempt) settle(refused *dedup.RefusedError) bool {
 	switch {
-	case refused.Verdict == dedup.Sent && refused.Outcome == accepted:
+	case refused.Standing == dedup.Sent && refused.Outcome == accepted:
 		t.d.Done()
-	case refused.Verdict == dedup.Sent:
-		t.d.Dead("permanent") // its letter may not have been written
-	case refused.Verdict == dedup.Unknown:
+	case refused.Standing == dedup.Sent:
+		t.d.Dead("permanent") // its dead letter may not have been written
+	case refused.Standing == dedup.Unknown:
 		t.d.Dead("unknown")
 	default: // busy
 		timer := time.NewTimer(refused.Wait)
@@ -98,8 +98,8 @@ func (t *try) settle(refused *dedup.RefusedError) bool {
 	return true
 }
 
-// The lines that a node needs: a claim in the permit, and a word behind each
-// result. A job that was sent is settled without a call.
+// How a node uses the store: it claims a job in the permit, and records each result. A
+// job that was sent is settled without a call.
 func Example() {
 	server := miniredis.NewMiniRedis()
 	_ = server.Start()
@@ -125,14 +125,14 @@ func Example() {
 	}
 	deliver := func(id string) string {
 		d := &delivery{ctx: ctx, id: id, settled: make(chan string, 1)}
-		t := &try{d: d, entry: store.Open(id), call: call}
+		t := &attempt{d: d, entry: store.Open(id), call: call}
 		t.handle()
 		return <-d.settled
 	}
 	fmt.Println("first:", deliver("job-1"), "calls:", calls)
 	fmt.Println("again:", deliver("job-1"), "calls:", calls)
 
-	// Another node claims a job and is gone.
+	// Another node claims a job and dies.
 	_, _ = store.Open("job-2").Claim(ctx, time.Time{})
 	fmt.Println("of a node that is gone:", deliver("job-2"), "calls:", calls)
 

@@ -15,8 +15,9 @@ import (
 
 // Three nodes send jobs over real connections; one call in ten to Redis is lost,
 // on the way there or back. Nodes are killed with calls under way, and every job
-// is delivered again, by Kafka's habit, to any node. What Redis has acknowledged
-// is never called again; where unknown ones are parked, no job is called twice.
+// is delivered again to any node, as Kafka does it. A job whose done Redis has
+// acknowledged is never called again. If unknown jobs are parked, no job is called
+// twice.
 func nodesAreKilled(t *testing.T, addr string, takeOver bool, jobs int) {
 	t.Helper()
 	f := &killed{
@@ -43,7 +44,7 @@ type killed struct {
 	takeOver bool
 	calls    []atomic.Int32
 	acked    []atomic.Bool
-	repeats  atomic.Int32 // calls of what was acknowledged before it was claimed
+	repeats  atomic.Int32 // calls of jobs that were acknowledged before the claim
 	unknown  atomic.Int32
 	sent     atomic.Int32
 	parked   []atomic.Bool
@@ -72,7 +73,7 @@ func (f *killed) play() {
 			parked++
 		}
 	}
-	f.Logf("%d jobs: %d lost, %d called twice, %d calls of what was acknowledged; %d parked, %d deliveries told as sent, %d as unknown",
+	f.Logf("%d jobs: %d lost, %d called twice, %d calls of what was acknowledged; %d parked, %d deliveries of sent jobs, %d of unknown ones",
 		len(f.calls), lost, twice, f.repeats.Load(), parked, f.sent.Load(), f.unknown.Load())
 	if f.repeats.Load() > 0 || !f.takeOver && twice > 0 || lost > 0 {
 		f.Error("want none of them")
@@ -102,9 +103,9 @@ func (f *killed) node(n int, last bool) {
 	running.Go(func() { _ = l.Run(service) })
 	l.gather = 2 * time.Millisecond
 	run := l.run
-	l.run = func(of context.Context, batch []ask) ([]told, bool, error) {
+	l.run = func(of context.Context, batch []request) ([]result, bool, error) {
 		if ctx.Err() != nil {
-			return nil, false, errAway // Redis hears no more of a node that was killed
+			return nil, false, errAway // a killed node sends nothing more
 		}
 		lost := rand.N(20)
 		if lost == 0 {
@@ -139,8 +140,8 @@ func (f *killed) node(n int, last bool) {
 	running.Wait()
 }
 
-// job is one delivery. A call that is under way at the kill reaches the
-// provider, and nobody hears the answer.
+// job is one delivery. A call in flight at the kill reaches the provider, and its
+// answer is lost.
 func (f *killed) job(ctx context.Context, l *Store, i int, called func()) {
 	e := l.Open(fmt.Sprint("job", i))
 	for ctx.Err() == nil {
@@ -149,14 +150,14 @@ func (f *killed) job(ctx context.Context, l *Store, i int, called func()) {
 		switch {
 		case err != nil:
 			return
-		case a.Verdict == Sent:
+		case a.Standing == Sent:
 			f.sent.Add(1)
 			return
-		case a.Verdict == Unknown:
+		case a.Standing == Unknown:
 			f.unknown.Add(1)
 			f.parked[i].Store(true)
 			return
-		case a.Verdict == Busy:
+		case a.Standing == Busy:
 			time.Sleep(a.Wait)
 			continue
 		case !time.Now().Before(a.UseBy):

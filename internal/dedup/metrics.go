@@ -31,12 +31,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		return v
 	}
 	m := &metrics{
-		entries:   vec("entries_total", "Entries that Redis has acknowledged.", "verb", string(verbClaim), string(verbDone), string(verbRelease), string(verbLook)),
-		claims:    vec("claims_total", "What claims were told.", "verdict", Granted.String(), "taken", Sent.String(), Busy.String(), Unknown.String()),
+		entries:   vec("entries_total", "Entries that Redis has acknowledged.", "verb", string(verbClaim), string(verbDone), string(verbRelease), string(verbPeek)),
+		claims:    vec("claims_total", "Claims that Redis has answered, by result.", "result", Granted.String(), "taken", Sent.String(), Busy.String(), Unknown.String()),
 		calls:     counter("script_calls_total", "Calls of the dedup store's script that were answered."),
 		errors:    counter("script_errors_total", "Calls of the dedup store's script that failed or were not answered in time."),
 		lost:      counter("lost_total", "Times that Redis had lost the dedup store, as this node saw it."),
-		unwritten: counter("unwritten_total", "Jobs that were sent, and Redis had not acknowledged it when they were taken away."),
+		unwritten: counter("unwritten_total", "Jobs that were sent, and whose record Redis had not acknowledged when they were taken away."),
 		waiting:   prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "waiting_entries", Help: "Entries that Redis has not answered yet."}),
 		rtt: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: prefix + "script_seconds", Help: "Time of a call of the dedup store's script.",
@@ -58,14 +58,14 @@ func (m *metrics) called(err error, took time.Duration) {
 	m.calls.Inc()
 }
 
-func (m *metrics) told(v verb, t told) {
+func (m *metrics) answered(v verb, t result) {
 	m.entries.WithLabelValues(string(v)).Inc()
 	if v != verbClaim {
 		return
 	}
-	verdict := reply{told: t}.answer().Verdict.String()
-	if t.verdict == toldTaken {
-		verdict = "taken"
+	label := t.answer().Standing.String()
+	if t.code == codeTaken {
+		label = "taken"
 	}
-	m.claims.WithLabelValues(verdict).Inc()
+	m.claims.WithLabelValues(label).Inc()
 }

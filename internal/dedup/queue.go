@@ -6,103 +6,108 @@ import (
 )
 
 const (
-	mostRelease = 4096                 // releases that are kept while Redis is away; a claim that stays is only looked into for longer
-	lookWait    = 3 * time.Millisecond // a look gathers for about one
-	lead        = time.Millisecond     // before a claim is needed, on top of twice the usual time of a call
+	mostReleases = 4096                 // kept while Redis is away; beyond it a claim stays until its hold is over
+	peekWait     = 3 * time.Millisecond // within which a peek is needed
+	lead         = time.Millisecond     // before a claim is needed, on top of twice the usual latency
 )
 
-// reply is what Redis said of an entry, and when it was asked.
+// reply is Redis's result for an entry, and when it was asked for.
 type reply struct {
-	told
+	result
 	askedAt time.Time
 }
 
-// op is an entry on its way.
-type op struct {
-	ask
-	by    time.Time          // when a claim or look is needed; zero: now
-	due   time.Time          // when it goes at the latest
-	gone  func() bool        // nobody waits for it any more; nil: somebody does
-	ended func() bool        // it is tried once more only; nil: never
-	then  func(reply, error) // nil: nobody wants to know
+// pending is an entry that Redis has not answered.
+type pending struct {
+	request
+	neededBy  time.Time          // when a claim or peek is needed; zero: now
+	due       time.Time          // when it is sent at the latest
+	abandoned func() bool        // nobody waits for it any more; nil: never
+	ended     func() bool        // its job's context has ended, so one attempt is left; nil: never
+	then      func(reply, error) // nil: nobody needs the reply
+
+	// Owned by Run's goroutine.
+	last    bool // it had ended before the attempt under way
+	replied bool
+	reply   reply
 }
 
-func (o *op) answered(r reply, err error) {
-	if o.then != nil {
-		o.then(r, err)
+func (p *pending) answer(err error) {
+	if p.then != nil {
+		p.then(p.reply, err)
 	}
 }
 
-// queue is the entries that Redis has not answered, in order. An entry leaves
-// it only when it is answered, so a call that failed is made again as it was.
+// queue holds the pending entries in order. An entry leaves it only when it is
+// answered, so a call that failed is repeated as it was.
 type queue struct {
-	ops      []*op
+	entries  []*pending
 	releases int
-	usual    time.Duration // of a call, smoothed
-	hurried  bool
+	latency  time.Duration // of a call, smoothed
+	urgent   bool
 	closed   bool
 }
 
-// ask queues an entry and waits for its answer.
-func (l *Store) ask(ctx context.Context, o *op) (reply, error) {
-	type result struct {
+// await queues an entry and waits for its reply.
+func (s *Store) await(ctx context.Context, p *pending) (reply, error) {
+	type outcome struct {
 		reply
 		err error
 	}
-	ch := make(chan result, 1)
-	o.gone = func() bool { return ctx.Err() != nil }
-	o.then = func(r reply, err error) { ch <- result{r, err} }
-	l.push(o)
+	ch := make(chan outcome, 1) // one slot: the caller may be gone
+	p.abandoned = func() bool { return ctx.Err() != nil }
+	p.then = func(r reply, err error) { ch <- outcome{r, err} }
+	s.push(p)
 	select {
-	case r := <-ch:
-		return r.reply, r.err
+	case o := <-ch:
+		return o.reply, o.err
 	case <-ctx.Done():
 		return reply{}, context.Cause(ctx)
 	}
 }
 
-func (l *Store) push(o *op) {
-	if !l.enqueue(o, time.Now()) {
-		o.answered(reply{}, ErrClosed)
+func (s *Store) push(p *pending) {
+	if !s.enqueue(p, time.Now()) {
+		p.answer(ErrClosed)
 		return
 	}
-	l.signal()
+	s.signal()
 }
 
-// enqueue takes an entry, unless the dedup store is closed. Of releases beyond the
-// bound none is taken: the claim stands, and ends as unknown.
-func (l *Store) enqueue(o *op, now time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	q := &l.queue
-	if q.closed || o.verb == verbRelease && q.releases == mostRelease {
+// enqueue takes an entry, unless the store is closed. It takes no release beyond the
+// bound: that claim stands, and ends as unknown.
+func (s *Store) enqueue(p *pending, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := &s.queue
+	if q.closed || p.verb == verbRelease && q.releases == mostReleases {
 		return false
 	}
-	o.due = now.Add(l.gather)
-	if o.verb == verbClaim || o.verb == verbLook {
-		if at := o.by.Add(-lead - 2*q.usual); at.Before(o.due) {
-			o.due = at
+	p.due = now.Add(s.gather)
+	if p.verb == verbClaim || p.verb == verbPeek {
+		if at := p.neededBy.Add(-lead - 2*q.latency); at.Before(p.due) {
+			p.due = at
 		}
 	}
-	if o.verb == verbRelease {
+	if p.verb == verbRelease {
 		q.releases++
 	}
-	q.ops = append(q.ops, o)
-	l.metrics.waiting.Set(float64(len(q.ops)))
+	q.entries = append(q.entries, p)
+	s.metrics.waiting.Set(float64(len(q.entries)))
 	return true
 }
 
-func (l *Store) signal() {
+func (s *Store) signal() {
 	select {
-	case l.wake <- struct{}{}:
+	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-// hurry has Redis asked at once, for a job whose context has ended.
-func (l *Store) hurry() {
-	l.mu.Lock()
-	l.queue.hurried = true
-	l.mu.Unlock()
-	l.signal()
+// hurry has Run call Redis at once, for a job whose context has ended.
+func (s *Store) hurry() {
+	s.mu.Lock()
+	s.queue.urgent = true
+	s.mu.Unlock()
+	s.signal()
 }

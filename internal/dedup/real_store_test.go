@@ -32,7 +32,7 @@ func runOn(t testing.TB, rdb redis.UniversalClient, o Options) *running {
 	}
 	r := &running{Store: l}
 	run := l.run
-	l.run = func(ctx context.Context, batch []ask) ([]told, bool, error) {
+	l.run = func(ctx context.Context, batch []request) ([]result, bool, error) {
 		r.calls.Add(1)
 		return run(ctx, batch)
 	}
@@ -48,7 +48,7 @@ func runOn(t testing.TB, rdb redis.UniversalClient, o Options) *running {
 	return r
 }
 
-// send claims a job and notes that it is done; it returns what the claim said.
+// send claims a job and marks it done; it returns the claim's answer.
 func (r *running) send(t *testing.T, id string) Answer {
 	t.Helper()
 	e := r.Open(id)
@@ -57,7 +57,7 @@ func (r *running) send(t *testing.T, id string) Answer {
 		t.Error(err)
 		return a
 	}
-	if a.Verdict != Granted {
+	if a.Standing != Granted {
 		return a
 	}
 	settled := make(chan error, 1)
@@ -68,7 +68,7 @@ func (r *running) send(t *testing.T, id string) Answer {
 	return a
 }
 
-// What a node at a steady pace asks of Redis, and what its jobs wait for.
+// A node at a steady pace needs few calls of Redis, and its jobs hardly wait for them.
 func TestPaceReal(t *testing.T) {
 	addr := containers.Redis(t).Addr
 	for _, tc := range []struct {
@@ -86,7 +86,7 @@ func TestPaceReal(t *testing.T) {
 			<-timer.C
 			jobs.Go(func() {
 				e := r.Open(fmt.Sprint(tc, i))
-				if a, err := e.Claim(t.Context(), slot); err != nil || a.Verdict != Granted {
+				if a, err := e.Claim(t.Context(), slot); err != nil || a.Standing != Granted {
 					t.Error(a, err)
 					return
 				}
@@ -123,9 +123,9 @@ func TestClusterReal(t *testing.T) {
 		var jobs sync.WaitGroup
 		for i := range 300 {
 			jobs.Go(func() {
-				want := []Verdict{Granted, Sent}[round]
-				if a := r.send(t, fmt.Sprint(i)); a.Verdict != want {
-					t.Errorf("round %d: got %v, want %v", round, a.Verdict, want)
+				want := []Standing{Granted, Sent}[round]
+				if a := r.send(t, fmt.Sprint(i)); a.Standing != want {
+					t.Errorf("round %d: got %v, want %v", round, a.Standing, want)
 				}
 			})
 		}
@@ -154,7 +154,7 @@ func failsOver(t *testing.T, r *running, kill func()) {
 		senders.Go(func() {
 			for after.Load() < 200 && !t.Failed() {
 				id := fmt.Sprint("failover", next.Add(1))
-				if before := !killed.Load(); r.send(t, id).Verdict == Granted && before {
+				if before := !killed.Load(); r.send(t, id).Standing == Granted && before {
 					acked.Store(id, true)
 				} else if !before {
 					after.Add(1)
@@ -173,7 +173,7 @@ func failsOver(t *testing.T, r *running, kill func()) {
 	total, forgotten := 0, 0
 	acked.Range(func(id, _ any) bool {
 		total++
-		if a, err := r.Look(t.Context(), id.(string)); err != nil || a.Verdict != Sent {
+		if a, err := r.Peek(t.Context(), id.(string)); err != nil || a.Standing != Sent {
 			forgotten++
 		}
 		return true
@@ -191,27 +191,27 @@ func TestAwayReal(t *testing.T) {
 	t.Cleanup(func() { _ = rdb.Close() })
 	reg := prometheus.NewRegistry()
 	r := runOn(t, rdb, Options{CallTimeout: 5 * time.Second, Registerer: reg})
-	if a := r.send(t, "before"); a.Verdict != Granted {
-		t.Fatalf("got %v, want granted", a.Verdict)
+	if a := r.send(t, "before"); a.Standing != Granted {
+		t.Fatalf("got %v, want granted", a.Standing)
 	}
 	down := time.Now()
 	_ = rdb.Shutdown(t.Context()).Err() // it does not answer
-	if a := r.send(t, "meanwhile"); a.Verdict != Granted {
-		t.Errorf("got %v, want granted", a.Verdict)
+	if a := r.send(t, "meanwhile"); a.Standing != Granted {
+		t.Errorf("got %v, want granted", a.Standing)
 	}
 	took := time.Since(down)
 	if took < time.Second || r.Ready() != nil {
 		t.Errorf("granted after %v, ready %v; want about 2s and nil", took, r.Ready())
 	}
 	a := r.send(t, "before")
-	t.Logf("granted %v after redis went away; what was sent before is %v", took.Round(10*time.Millisecond), a.Verdict)
+	t.Logf("granted %v after redis went away; what was sent before is %v", took.Round(10*time.Millisecond), a.Standing)
 	if lost := counted(t, reg, "dispatcher_dedup_lost_total"); lost != 1 {
 		t.Errorf("got %v lost ledgers, want 1", lost)
 	}
 }
 
-// What an account needs beside what the limiter needs; and a Redis that is out
-// of memory grants nothing and says so.
+// The rights of an account beside those for the limiter. A Redis without free memory
+// grants nothing, and reports that.
 func TestAccountReal(t *testing.T) {
 	addr := containers.Redis(t).Addr
 	admin := throttle.NewClient(throttle.ClientOptions{Addrs: []string{addr}})
@@ -226,9 +226,9 @@ func TestAccountReal(t *testing.T) {
 	rdb := throttle.NewClient(throttle.ClientOptions{Addrs: []string{addr}, Username: "dedup", Password: "secret"})
 	t.Cleanup(func() { _ = rdb.Close() })
 	r := runOn(t, rdb, Options{CallTimeout: 5 * time.Second})
-	for _, want := range []Verdict{Granted, Sent} {
-		if a := r.send(t, "job"); a.Verdict != want {
-			t.Errorf("got %v, want %v", a.Verdict, want)
+	for _, want := range []Standing{Granted, Sent} {
+		if a := r.send(t, "job"); a.Standing != want {
+			t.Errorf("got %v, want %v", a.Standing, want)
 		}
 	}
 	limit := func(bytes string) {
@@ -244,8 +244,8 @@ func TestAccountReal(t *testing.T) {
 		t.Errorf("out of memory: got %v, %v and ready %v, want none and the reason", a, err, r.Ready())
 	}
 	limit("0")
-	if a := r.send(t, "other"); a.Verdict != Granted {
-		t.Errorf("with memory again: got %v, want granted", a.Verdict)
+	if a := r.send(t, "other"); a.Standing != Granted {
+		t.Errorf("with memory again: got %v, want granted", a.Standing)
 	}
 }
 

@@ -41,8 +41,8 @@ func TestNobodyIsSentTwiceReal(t *testing.T) {
 	t.Run("taken over", func(t *testing.T) { lawNoRepeats(t, rdb, c, text, true, 1000) })
 }
 
-// A million jobs, as they are kept, beside a string key for each job; and what
-// a job costs among them.
+// The memory of a million jobs, beside that of a string key for each job, and the cost
+// of a job among them.
 func TestMemoryAndCostReal(t *testing.T) {
 	rdb := patient(t, containers.Redis(t).Addr)
 	const million = 1_000_000
@@ -79,14 +79,14 @@ func fill(t *testing.T, rdb redis.UniversalClient, jobs, steps int) *script {
 		terms: terms{period: 12 * time.Hour, window: 24 * time.Hour, hold: 7 * time.Second},
 	}
 	now := time.Now()
-	for i := 0; i < jobs; i += most {
+	for i := 0; i < jobs; i += mostEntries {
 		at := now.Add(24 * time.Hour * time.Duration(i*steps/jobs) / time.Duration(steps))
 		if err := rdb.HSet(t.Context(), "clock", "s", at.Unix(), "us", 0).Err(); err != nil {
 			t.Fatal(err)
 		}
-		batch := make([]ask, 0, most)
-		for j := range most {
-			batch = append(batch, ask{verbDone, digestOf(fmt.Sprint(i + j)), "a", 17})
+		batch := make([]request, 0, mostEntries)
+		for j := range mostEntries {
+			batch = append(batch, request{verbDone, digestOf(fmt.Sprint(i + j)), "a", 17})
 		}
 		if _, _, err := s.run(t.Context(), batch); err != nil {
 			t.Fatal(err)
@@ -125,7 +125,7 @@ func number(t testing.TB, rdb redis.UniversalClient, section, pattern string) st
 	return found[1]
 }
 
-// costOf is what a claim and a done of new jobs cost Redis, in µs.
+// costOf is Redis's time for a claim and a done of new jobs, in µs.
 func costOf(t *testing.T, rdb redis.UniversalClient, s *script, size int) float64 {
 	t.Helper()
 	if err := rdb.Do(t.Context(), "config", "resetstat").Err(); err != nil {
@@ -134,9 +134,9 @@ func costOf(t *testing.T, rdb redis.UniversalClient, s *script, size int) float6
 	jobs := 500 * size
 	for i := 0; i < jobs; i += size {
 		for _, v := range []verb{verbClaim, verbDone} {
-			batch := make([]ask, 0, size)
+			batch := make([]request, 0, size)
 			for j := range size {
-				batch = append(batch, ask{v, digestOf(fmt.Sprint("new", size, i+j)), "name-of-11x.1a2b", 1})
+				batch = append(batch, request{v, digestOf(fmt.Sprint("new", size, i+j)), "name-of-11x.1a2b", 1})
 			}
 			if _, _, err := s.run(t.Context(), batch); err != nil {
 				t.Fatal(err)
@@ -167,7 +167,7 @@ func BenchmarkDedupReal(b *testing.B) {
 	}
 	var calls atomic.Int64
 	run := l.run
-	l.run = func(ctx context.Context, batch []ask) ([]told, bool, error) {
+	l.run = func(ctx context.Context, batch []request) ([]result, bool, error) {
 		calls.Add(1)
 		return run(ctx, batch)
 	}
@@ -179,7 +179,7 @@ func BenchmarkDedupReal(b *testing.B) {
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			e := l.Open(fmt.Sprint("job", jobs.Add(1)))
-			if a, err := e.Claim(ctx, time.Time{}); err != nil || a.Verdict != Granted {
+			if a, err := e.Claim(ctx, time.Time{}); err != nil || a.Standing != Granted {
 				b.Error(a, err)
 				return
 			}

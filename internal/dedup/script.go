@@ -16,19 +16,19 @@ import (
 // This file and the script's header are the only places that know the order of
 // its arguments and replies, and how keys are named.
 
-// verb is what is to be done with an entry.
+// verb is the command for an entry.
 type verb string
 
 const (
 	verbClaim   verb = "claim"
 	verbDone    verb = "done"
 	verbRelease verb = "release"
-	verbLook    verb = "look"
+	verbPeek    verb = "peek"
 )
 
-// digest stands for a job's id: four bytes choose its bucket, ten are kept. Of
-// 50 million jobs that are remembered, fewer than one in 10¹⁶ new ones is taken
-// for one of them, even where there are only a thousand buckets.
+// digest is the hash of a job's id: four bytes choose its bucket, ten are kept. With 50
+// million jobs remembered, fewer than one new job in 10¹⁶ is mistaken for one of them,
+// even with only a thousand buckets.
 type digest struct {
 	bucket uint32
 	field  string
@@ -39,46 +39,46 @@ func digestOf(id string) digest {
 	return digest{bucket: binary.BigEndian.Uint32(sum[:4]), field: string(sum[4:14])}
 }
 
-// ask is one entry of a call.
-type ask struct {
+// request is one entry in a call of the script.
+type request struct {
 	verb   verb
 	job    digest
-	who    string
+	owner  string
 	number int64 // of a claim; the outcome of a done
 }
 
-// told is what the script says of one entry.
-type told struct {
-	verdict int64
-	value   int64
+// result is the script's reply to one entry.
+type result struct {
+	code  int64
+	value int64
 }
 
-// The script's verdicts.
+// The script's reply codes.
 const (
-	toldFree = iota
-	toldGranted
-	toldSent
-	toldBusy
-	toldUnknown
-	toldTaken
-	toldEnd
+	codeFree = iota
+	codeGranted
+	codeSent
+	codeBusy
+	codeUnknown
+	codeTaken
+	codeEnd
 )
 
 // terms are the settings that go with each call.
 type terms struct {
 	period, window, hold time.Duration
-	take                 bool
+	takeOver             bool
 }
 
-// generation is where entries were put for a while.
+// generation is the set of buckets that took new entries for one period.
 type generation struct {
 	name    string
 	buckets uint32
 	expires int64 // µs, by Redis's clock
 }
 
-// runFunc brings a batch to Redis once.
-type runFunc func(context.Context, []ask) (answers []told, lost bool, err error)
+// runFunc sends a batch to Redis once.
+type runFunc func(context.Context, []request) (results []result, lost bool, err error)
 
 // script runs dedup.lua. It belongs to one goroutine.
 type script struct {
@@ -97,9 +97,9 @@ var errReply = errors.New("unexpected reply of the script")
 // mostLists is how many new lists in a row may answer one call.
 const mostLists = 3
 
-// run brings a batch to Redis, and returns what it says of each entry. It
-// reports whether generations are gone that should still be there.
-func (s *script) run(ctx context.Context, batch []ask) (answers []told, lost bool, err error) {
+// run sends a batch to Redis, and returns the result of each entry. It reports
+// whether Redis has lost generations that had not expired.
+func (s *script) run(ctx context.Context, batch []request) (results []result, lost bool, err error) {
 	for range mostLists {
 		reply, err := s.text.Run(ctx, s.rdb, s.keys(batch), s.args(batch)...).Slice()
 		if err != nil {
@@ -110,8 +110,8 @@ func (s *script) run(ctx context.Context, batch []ask) (answers []told, lost boo
 			return nil, lost, err
 		}
 		if list == "" {
-			answers, err = answersOf(reply, len(batch))
-			return answers, lost, err
+			results, err = resultsOf(reply, len(batch))
+			return results, lost, err
 		}
 		gone, err := s.learn(list, now)
 		if err != nil {
@@ -122,7 +122,7 @@ func (s *script) run(ctx context.Context, batch []ask) (answers []told, lost boo
 	return nil, lost, fmt.Errorf("dedup store: %w: %d lists in a row", errReply, mostLists)
 }
 
-func (s *script) keys(batch []ask) []string {
+func (s *script) keys(batch []request) []string {
 	keys := make([]string, 0, 1+len(batch)*len(s.generations))
 	keys = append(keys, s.prefix)
 	for _, a := range batch {
@@ -133,21 +133,21 @@ func (s *script) keys(batch []ask) []string {
 	return keys
 }
 
-func (s *script) args(batch []ask) []any {
-	take := 0
-	if s.terms.take {
-		take = 1
+func (s *script) args(batch []request) []any {
+	takeOver := 0
+	if s.terms.takeOver {
+		takeOver = 1
 	}
 	args := make([]any, 0, 5+4*len(batch))
-	args = append(args, s.list, s.terms.period.Microseconds(), s.terms.window.Microseconds(), s.terms.hold.Microseconds(), take)
+	args = append(args, s.list, s.terms.period.Microseconds(), s.terms.window.Microseconds(), s.terms.hold.Microseconds(), takeOver)
 	for _, a := range batch {
-		args = append(args, string(a.verb), a.job.field, a.who, a.number)
+		args = append(args, string(a.verb), a.job.field, a.owner, a.number)
 	}
 	return args
 }
 
-// listOf is the list that the script wants to be asked by, or nothing where it
-// knew the one it was given.
+// listOf is the current list of generations, or nothing if the caller's list was
+// current.
 func listOf(reply []any) (list string, now int64, err error) {
 	if len(reply) < 2 {
 		return "", 0, fmt.Errorf("dedup store: %w: %d values", errReply, len(reply))
@@ -169,41 +169,41 @@ func listOf(reply []any) (list string, now int64, err error) {
 	return list, now, nil
 }
 
-func answersOf(reply []any, entries int) ([]told, error) {
+func resultsOf(reply []any, entries int) ([]result, error) {
 	if len(reply) != 2+2*entries {
 		return nil, fmt.Errorf("dedup store: %w: %d values for %d entries", errReply, len(reply), entries)
 	}
-	answers := make([]told, entries)
-	for i := range answers {
-		verdict, ok1 := reply[2+2*i].(int64)
+	results := make([]result, entries)
+	for i := range results {
+		code, ok1 := reply[2+2*i].(int64)
 		value, ok2 := reply[3+2*i].(int64)
-		if !ok1 || !ok2 || verdict < 0 || verdict >= toldEnd || value < 0 {
+		if !ok1 || !ok2 || code < 0 || code >= codeEnd || value < 0 {
 			return nil, fmt.Errorf("dedup store: %w: of entry %d %v, %v", errReply, i, reply[2+2*i], reply[3+2*i])
 		}
-		answers[i] = told{verdict: verdict, value: value}
+		results[i] = result{code: code, value: value}
 	}
-	return answers, nil
+	return results, nil
 }
 
-// learn takes a new list. It reports whether the newest generation that was
-// known is missing though it has not expired: then Redis has lost the dedup store.
+// learn takes a new list. It reports whether the newest known generation is missing
+// though it has not expired: then Redis has lost the dedup store.
 func (s *script) learn(list string, now int64) (lost bool, err error) {
 	generations, err := parseList(list)
 	if err != nil {
 		return false, err
 	}
 	if len(s.generations) > 0 {
-		was := s.generations[0]
-		lost = was.expires > now
+		before := s.generations[0]
+		lost = before.expires > now
 		for _, g := range generations {
-			lost = lost && g.name != was.name
+			lost = lost && g.name != before.name
 		}
 	}
 	s.list, s.generations = list, generations
 	return lost, nil
 }
 
-// mostGenerations is a bound for a list that is not the script's.
+// mostGenerations bounds a list that the script did not write.
 const mostGenerations = 64
 
 func parseList(list string) ([]generation, error) {

@@ -13,18 +13,18 @@ import (
 	"dispatcher/lua"
 )
 
-// desk is one node's script on a miniredis whose clock it sets.
-type desk struct {
+// scriptTest is one node's script on a miniredis whose clock it sets.
+type scriptTest struct {
 	*testing.T
 	script
 	clock clock
 	now   time.Time
 }
 
-func newDesk(t *testing.T, text string) *desk {
+func newScriptTest(t *testing.T, text string) *scriptTest {
 	t.Helper()
 	rdb, c := onMini(t)
-	d := &desk{T: t, clock: c, now: time.UnixMicro(1_800_000_000_000_000), script: script{
+	d := &scriptTest{T: t, clock: c, now: time.UnixMicro(1_800_000_000_000_000), script: script{
 		rdb: rdb, text: redis.NewScript(text), prefix: prefix("ns"),
 		terms: terms{period: time.Hour, window: 2 * time.Hour, hold: 7 * time.Second},
 	}}
@@ -32,17 +32,17 @@ func newDesk(t *testing.T, text string) *desk {
 	return d
 }
 
-func (d *desk) pass(by time.Duration) {
+func (d *scriptTest) pass(by time.Duration) {
 	d.now = d.now.Add(by)
 	d.clock(d.now, by)
 }
 
-func (d *desk) ask(v verb, id, who string, number int64) told {
+func (d *scriptTest) ask(v verb, id, who string, number int64) result {
 	d.Helper()
-	return d.batch(ask{verb: v, job: digestOf(id), who: who, number: number})[0]
+	return d.batch(request{verb: v, job: digestOf(id), owner: who, number: number})[0]
 }
 
-func (d *desk) batch(asks ...ask) []told {
+func (d *scriptTest) batch(asks ...request) []result {
 	d.Helper()
 	answers, _, err := d.run(d.Context(), asks)
 	if err != nil {
@@ -51,86 +51,86 @@ func (d *desk) batch(asks ...ask) []told {
 	return answers
 }
 
-// says fails the test unless an answer is as expected.
-func (d *desk) says(got, want told) {
+// expect fails the test unless an answer is as expected.
+func (d *scriptTest) expect(got, want result) {
 	d.Helper()
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(told{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(result{})); diff != "" {
 		d.Errorf("(-want +got)\n%s", diff)
 	}
 }
 
 func TestALostReplyIsAnsweredTheSame(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, lua.Dedup())
+	d := newScriptTest(t, lua.Dedup())
 	for range 3 {
-		d.says(d.ask(verbClaim, "job", "a", 1), told{verdict: toldGranted})
+		d.expect(d.ask(verbClaim, "job", "a", 1), result{code: codeGranted})
 		d.pass(time.Second)
 	}
 	for range 2 {
-		d.says(d.ask(verbDone, "job", "a", 4095), told{})
-		d.says(d.ask(verbClaim, "job", "b", 1), told{toldSent, 4095})
+		d.expect(d.ask(verbDone, "job", "a", 4095), result{})
+		d.expect(d.ask(verbClaim, "job", "b", 1), result{codeSent, 4095})
 	}
 }
 
 func TestAClaimStandsForItsHoldAndIsThenUnknown(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, lua.Dedup())
+	d := newScriptTest(t, lua.Dedup())
 	d.ask(verbClaim, "job", "a", 1)
 	d.pass(4 * time.Second)
-	d.says(d.ask(verbClaim, "job", "b", 1), told{toldBusy, 3_000_000})
-	d.says(d.ask(verbClaim, "job", "a", 2), told{verdict: toldGranted})
+	d.expect(d.ask(verbClaim, "job", "b", 1), result{codeBusy, 3_000_000})
+	d.expect(d.ask(verbClaim, "job", "a", 2), result{code: codeGranted})
 	d.pass(4 * time.Second)
-	d.says(d.ask(verbLook, "job", "b", 0), told{toldBusy, 3_000_000})
+	d.expect(d.ask(verbPeek, "job", "b", 0), result{codeBusy, 3_000_000})
 	d.pass(3 * time.Second)
-	d.says(d.ask(verbClaim, "job", "b", 2), told{verdict: toldUnknown})
-	d.terms.take = true
-	d.says(d.ask(verbClaim, "job", "b", 3), told{verdict: toldTaken})
-	d.terms.take = false
-	d.says(d.ask(verbClaim, "job", "a", 3), told{toldBusy, 7_000_000})
+	d.expect(d.ask(verbClaim, "job", "b", 2), result{code: codeUnknown})
+	d.terms.takeOver = true
+	d.expect(d.ask(verbClaim, "job", "b", 3), result{code: codeTaken})
+	d.terms.takeOver = false
+	d.expect(d.ask(verbClaim, "job", "a", 3), result{codeBusy, 7_000_000})
 	d.ask(verbDone, "job", "a", 7)
-	d.says(d.ask(verbClaim, "job", "b", 4), told{toldSent, 7})
+	d.expect(d.ask(verbClaim, "job", "b", 4), result{codeSent, 7})
 }
 
 // A clock that was set back does not make a claim stand for hours.
-func TestAClaimBeginsAnewWhenTheClockIsSetBack(t *testing.T) {
+func TestAClaimBeginsAgainWhenTheClockIsSetBack(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, lua.Dedup())
+	d := newScriptTest(t, lua.Dedup())
 	d.ask(verbClaim, "job", "a", 1)
 	d.pass(-5 * time.Hour)
-	d.says(d.ask(verbClaim, "job", "b", 1), told{toldBusy, 7_000_000})
+	d.expect(d.ask(verbClaim, "job", "b", 1), result{codeBusy, 7_000_000})
 	d.pass(6 * time.Second)
-	d.says(d.ask(verbClaim, "job", "b", 2), told{toldBusy, 1_000_000})
+	d.expect(d.ask(verbClaim, "job", "b", 2), result{codeBusy, 1_000_000})
 	d.ask(verbRelease, "job", "b", 2)
 	d.pass(time.Second)
-	d.says(d.ask(verbClaim, "job", "b", 3), told{verdict: toldUnknown})
+	d.expect(d.ask(verbClaim, "job", "b", 3), result{code: codeUnknown})
 	d.ask(verbRelease, "job", "a", 1)
-	d.says(d.ask(verbClaim, "job", "b", 4), told{verdict: toldGranted})
+	d.expect(d.ask(verbClaim, "job", "b", 4), result{code: codeGranted})
 }
 
 func TestAReleasedJobIsFree(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, lua.Dedup())
+	d := newScriptTest(t, lua.Dedup())
 	d.ask(verbClaim, "job", "a", 1)
 	d.ask(verbRelease, "job", "b", 1)
-	d.says(d.ask(verbLook, "job", "b", 0), told{toldBusy, 7_000_000})
+	d.expect(d.ask(verbPeek, "job", "b", 0), result{codeBusy, 7_000_000})
 	d.ask(verbRelease, "job", "a", 1)
-	d.says(d.ask(verbLook, "job", "b", 0), told{})
+	d.expect(d.ask(verbPeek, "job", "b", 0), result{})
 	d.ask(verbDone, "job", "a", 1)
 	d.ask(verbRelease, "job", "a", 1)
-	d.says(d.ask(verbLook, "job", "b", 0), told{toldSent, 1})
+	d.expect(d.ask(verbPeek, "job", "b", 0), result{codeSent, 1})
 }
 
 // Entries of one batch are answered in order, also of one job.
 func TestABatchIsInOrder(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, lua.Dedup())
+	d := newScriptTest(t, lua.Dedup())
 	one, two := digestOf("one"), digestOf("two")
 	got := d.batch(
-		ask{verbClaim, one, "a", 1}, ask{verbClaim, one, "b", 1}, ask{verbClaim, two, "b", 1},
-		ask{verbRelease, one, "a", 1}, ask{verbClaim, one, "b", 2}, ask{verbDone, two, "b", 200}, ask{verbLook, two, "c", 0},
+		request{verbClaim, one, "a", 1}, request{verbClaim, one, "b", 1}, request{verbClaim, two, "b", 1},
+		request{verbRelease, one, "a", 1}, request{verbClaim, one, "b", 2}, request{verbDone, two, "b", 200}, request{verbPeek, two, "c", 0},
 	)
-	want := []told{{verdict: toldGranted}, {toldBusy, 7_000_000}, {verdict: toldGranted}, {}, {verdict: toldGranted}, {}, {toldSent, 200}}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(told{})); diff != "" {
+	want := []result{{code: codeGranted}, {codeBusy, 7_000_000}, {code: codeGranted}, {}, {code: codeGranted}, {}, {codeSent, 200}}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(result{})); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
@@ -139,20 +139,20 @@ func TestABatchIsInOrder(t *testing.T) {
 // generation that was, and is gone after one and a half; so are all keys.
 func TestAnEntryIsKeptForTheWindowAndNotMuchLonger(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, lua.Dedup())
+	d := newScriptTest(t, lua.Dedup())
 	for i := range 12 {
 		id := fmt.Sprint(i)
 		d.ask(verbDone, id, "a", 5)
 		done := d.now
 		for _, after := range []time.Duration{0, 30 * time.Minute, time.Hour, 2*time.Hour - time.Second} {
 			d.pass(done.Add(after).Sub(d.now))
-			d.says(d.ask(verbLook, id, "b", 0), told{toldSent, 5})
+			d.expect(d.ask(verbPeek, id, "b", 0), result{codeSent, 5})
 		}
 		if n := len(d.generations); n > 3 {
 			t.Fatalf("got %d generations, want 3 at most", n)
 		}
 		d.pass(time.Hour + time.Second)
-		d.says(d.ask(verbLook, id, "b", 0), told{})
+		d.expect(d.ask(verbPeek, id, "b", 0), result{})
 		d.pass(7 * time.Minute) // to begin elsewhere in a generation
 	}
 	d.pass(3*time.Hour + time.Second)
@@ -165,14 +165,14 @@ func TestAnEntryIsKeptForTheWindowAndNotMuchLonger(t *testing.T) {
 // few jobs by a smaller one.
 func TestBucketsStaySmallWhateverTheRate(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, strings.Replace(lua.Dedup(), "LEAST, MOST = 1024", "LEAST, MOST = 1", 1))
+	d := newScriptTest(t, strings.Replace(lua.Dedup(), "LEAST, MOST = 1024", "LEAST, MOST = 1", 1))
 	count := 0
 	send := func(jobs int) {
 		t.Helper()
 		for jobs > 0 {
-			var batch []ask
-			for range min(jobs, most) {
-				batch = append(batch, ask{verbDone, digestOf(fmt.Sprint(count)), "a", 1})
+			var batch []request
+			for range min(jobs, mostEntries) {
+				batch = append(batch, request{verbDone, digestOf(fmt.Sprint(count)), "a", 1})
 				count++
 			}
 			jobs -= len(batch)
@@ -191,7 +191,7 @@ func TestBucketsStaySmallWhateverTheRate(t *testing.T) {
 		}
 	}
 	for i := range count {
-		if got := d.ask(verbLook, fmt.Sprint(i), "b", 0); i%97 == 0 && got != (told{toldSent, 1}) {
+		if got := d.ask(verbPeek, fmt.Sprint(i), "b", 0); i%97 == 0 && got != (result{codeSent, 1}) {
 			t.Fatalf("job %d of %d is not known any more: %+v", i, count, got)
 		} else if i > 2000 {
 			break
@@ -206,16 +206,16 @@ func TestBucketsStaySmallWhateverTheRate(t *testing.T) {
 	}
 }
 
-// A shorter window begins with the next generation; what was written under the
-// longer one is kept for that.
-func TestAnotherWindowHoldsForWhatIsWrittenUnderIt(t *testing.T) {
+// A shorter window begins with the next generation. Entries from the longer one are
+// kept for that.
+func TestAnEntryKeepsTheWindowOfItsTime(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, lua.Dedup())
+	d := newScriptTest(t, lua.Dedup())
 	d.ask(verbDone, "old", "a", 1)
 	d.terms.period, d.terms.window = time.Minute, 2*time.Minute
 	for range 119 {
 		d.pass(time.Minute)
-		d.says(d.ask(verbLook, "old", "b", 0), told{toldSent, 1})
+		d.expect(d.ask(verbPeek, "old", "b", 0), result{codeSent, 1})
 	}
 	if n := len(d.generations); n > 6 {
 		t.Errorf("got %d generations, want 6 at most", n)
@@ -223,10 +223,10 @@ func TestAnotherWindowHoldsForWhatIsWrittenUnderIt(t *testing.T) {
 }
 
 // A node that knew a generation that is gone before its time says so.
-func TestALedgerThatRedisLostIsNoticed(t *testing.T) {
+func TestALostDedupStoreIsNoticed(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, lua.Dedup())
-	look := []ask{{verbLook, digestOf("job"), "a", 0}}
+	d := newScriptTest(t, lua.Dedup())
+	look := []request{{verbPeek, digestOf("job"), "a", 0}}
 	for _, tc := range []struct {
 		name string
 		do   func()
@@ -269,21 +269,21 @@ func FuzzReply(f *testing.F) {
 	f.Add("1:1024:5", int64(1), int64(2))
 	f.Add("2:4:9 1:1024:5", int64(5), int64(0))
 	f.Add("", int64(-1), int64(1<<62))
-	f.Fuzz(func(t *testing.T, list string, verdict, value int64) {
+	f.Fuzz(func(t *testing.T, list string, code, value int64) {
 		if generations, err := parseList(list); err == nil {
 			for _, g := range generations {
 				if g.buckets == 0 || g.name == "" || strings.ContainsAny(g.name, ": {}") {
-					t.Errorf("%q was taken for %+v", list, g)
+					t.Errorf("got %+v from %q, want an error", g, list)
 				}
 			}
 		}
-		answers, err := answersOf([]any{int64(1), int64(1), verdict, value}, 1)
-		if err == nil && (verdict < 0 || verdict >= toldEnd || value < 0 || answers[0] != told{verdict, value}) {
-			t.Errorf("%d, %d was taken for %+v", verdict, value, answers)
+		results, err := resultsOf([]any{int64(1), int64(1), code, value}, 1)
+		if err == nil && (code < 0 || code >= codeEnd || value < 0 || results[0] != result{code, value}) {
+			t.Errorf("got %+v from %d, %d, want an error", results, code, value)
 		}
-		for _, reply := range [][]any{{int64(1), int64(0), list}, {list, int64(0), list}, {verdict, value}, {int64(1), verdict, list, value}} {
+		for _, reply := range [][]any{{int64(1), int64(0), list}, {list, int64(0), list}, {code, value}, {int64(1), code, list, value}} {
 			_, _, _ = listOf(reply)
-			_, _ = answersOf(reply, 1)
+			_, _ = resultsOf(reply, 1)
 		}
 	})
 }

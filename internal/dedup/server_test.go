@@ -20,17 +20,17 @@ type server struct {
 	away    bool
 	slow    time.Duration
 	deaf    bool // it does what it is asked, and its replies are lost
-	jobs    map[string]ask
-	batches [][]ask
+	jobs    map[string]request
+	batches [][]request
 	times   []time.Time
 }
 
-// nobody is a Redis that is never asked.
+// nobody is a Redis that is never called.
 type nobody struct{ redis.Scripter }
 
 var errAway = errors.New("connection refused")
 
-func (s *server) run(ctx context.Context, batch []ask) ([]told, bool, error) {
+func (s *server) run(ctx context.Context, batch []request) ([]result, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.times = append(s.times, time.Now())
@@ -47,7 +47,7 @@ func (s *server) run(ctx context.Context, batch []ask) ([]told, bool, error) {
 		return nil, false, errAway
 	}
 	s.batches = append(s.batches, slices.Clone(batch))
-	answers := make([]told, len(batch))
+	answers := make([]result, len(batch))
 	for i, a := range batch {
 		answers[i] = s.one(a)
 	}
@@ -57,24 +57,24 @@ func (s *server) run(ctx context.Context, batch []ask) ([]told, bool, error) {
 	return answers, false, nil
 }
 
-func (s *server) one(a ask) told {
+func (s *server) one(a request) result {
 	was, ok := s.jobs[a.job.field]
 	switch {
 	case a.verb == verbRelease:
-		if was.verb == verbClaim && was.who == a.who {
+		if was.verb == verbClaim && was.owner == a.owner {
 			delete(s.jobs, a.job.field)
 		}
 	case a.verb == verbDone:
 		s.jobs[a.job.field] = a
 	case ok && was.verb == verbDone:
-		return told{toldSent, was.number}
-	case ok && was.who != a.who:
-		return told{toldBusy, 1_000_000}
+		return result{codeSent, was.number}
+	case ok && was.owner != a.owner:
+		return result{codeBusy, 1_000_000}
 	case a.verb == verbClaim:
 		s.jobs[a.job.field] = a
-		return told{verdict: toldGranted}
+		return result{code: codeGranted}
 	}
-	return told{}
+	return result{}
 }
 
 func (s *server) set(change func()) {
@@ -83,7 +83,7 @@ func (s *server) set(change func()) {
 	change()
 }
 
-// verbs are what Redis was asked, call by call.
+// verbs are the verbs of each call.
 func (s *server) verbs() (calls []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +114,7 @@ func inBubble(t *testing.T, test func(bubble)) {
 
 func onServer(t *testing.T, test func(bubble)) {
 	t.Helper()
-	s := &server{jobs: map[string]ask{}}
+	s := &server{jobs: map[string]request{}}
 	l, err := New(Options{Redis: nobody{}, Namespace: "ns", CallTimeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)

@@ -13,25 +13,25 @@ import (
 	"dispatcher/lua"
 )
 
-// Store is one node's side of the dedup store. [Store.Run] talks to Redis;
-// everything else may be called from any goroutine.
+// Store is one node's side of the dedup store. [Store.Run] calls Redis. All other
+// methods may be called from any goroutine.
 type Store struct {
 	margin  time.Duration
 	gather  time.Duration
 	log     *slog.Logger
 	metrics *metrics
 	run     runFunc       // runs dedup.lua; a test puts a model in its place
-	name    string        // of this start: 64 random bits
-	opened  atomic.Uint64 // entries, which each have a number of their own
-	wake    chan struct{} // room for one: something was queued, or hurries
+	name    string        // 64 random bits, new at each start
+	opened  atomic.Uint64 // entries; their numbers tell them apart
+	wake    chan struct{} // one slot: an entry was queued, or is urgent
 
 	mu    sync.Mutex
 	queue queue
-	state error // why Redis did not answer last; nil: it did
+	state error // of the last call
 }
 
-// gather is how long an entry may wait for others to share its call: a claim that is
-// needed later, and all that nobody waits for.
+// gather is how long an entry waits for others to share its call, unless it is needed
+// earlier.
 const gather = 8 * time.Millisecond
 
 // New checks the options; it does not talk to Redis.
@@ -44,7 +44,7 @@ func New(o Options) (*Store, error) {
 	_, _ = rand.Read(random) // never fails
 	s := script{
 		rdb: o.Redis, text: redis.NewScript(lua.Dedup()), prefix: prefix(o.Namespace),
-		terms: terms{period: o.Window / 2, window: o.Window, hold: o.Hold(o.CallTimeout), take: o.TakeOver},
+		terms: terms{period: o.Window / 2, window: o.Window, hold: o.Hold(o.CallTimeout), takeOver: o.TakeOver},
 	}
 	return &Store{
 		margin:  o.Margin,
@@ -57,9 +57,9 @@ func New(o Options) (*Store, error) {
 	}, nil
 }
 
-// Ready is why nothing can be claimed now, or nil.
-func (l *Store) Ready() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.state
+// Ready returns why no job can be claimed now, or nil.
+func (s *Store) Ready() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
 }

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-func mustClaim(t testing.TB, e *Entry, by time.Time, want Verdict) Answer {
+func mustClaim(t testing.TB, e *Entry, by time.Time, want Standing) Answer {
 	t.Helper()
 	a, err := e.Claim(t.Context(), by)
-	if err != nil || a.Verdict != want {
-		t.Fatalf("got %v and %v, want %v", a.Verdict, err, want)
+	if err != nil || a.Standing != want {
+		t.Fatalf("got %v and %v, want %v", a.Standing, err, want)
 	}
 	return a
 }
@@ -41,7 +41,7 @@ func TestAClaimIsAnsweredBeforeItIsNeeded(t *testing.T) {
 }
 
 // At a steady 300 a second, with slots that are known 8 ms ahead, three jobs
-// share a call, and what was done rides along.
+// share a call, and their dones go with it.
 func TestJobsShareCalls(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t bubble) {
@@ -85,8 +85,8 @@ func TestABatchHasABound(t *testing.T) {
 		}
 		settled.Wait()
 		for _, call := range s.verbs() {
-			if n := len(strings.Fields(call)); n > most {
-				t.Errorf("got %d entries in a call, want at most %d", n, most)
+			if n := len(strings.Fields(call)); n > mostEntries {
+				t.Errorf("got %d entries in a call, want at most %d", n, mostEntries)
 			}
 		}
 	})
@@ -130,7 +130,7 @@ func TestNothingIsGrantedOrSettledWithoutRedis(t *testing.T) {
 	})
 }
 
-// A call whose reply was lost is made again as it was, before anything else.
+// A call whose reply was lost is repeated as it was, before anything else.
 func TestALostReplyIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t bubble) {
@@ -176,15 +176,14 @@ func TestADoneIsTriedOnceMoreWhenTheJobIsTakenAway(t *testing.T) {
 			if took := time.Since(revoked); took > callTimeout {
 				t.Errorf("said so after %v", took)
 			}
-			if away != errors.Is(err, ErrUnwritten) || !away && err != nil {
+			if away != errors.Is(err, ErrUnacknowledged) || !away && err != nil {
 				t.Errorf("away %v: got %v", away, err)
 			}
 		})
 	}
 }
 
-// A claim that nobody waits for any more is given back, whether or not it had
-// reached Redis.
+// A claim whose caller is gone is released, whether or not it had reached Redis.
 func TestAClaimThatIsGivenUpIsReleased(t *testing.T) {
 	t.Parallel()
 	for _, deaf := range []bool{false, true} {
@@ -215,7 +214,7 @@ func TestTwoDeliveriesOnOneNodeAreTwo(t *testing.T) {
 		one, two := l.Open("job"), l.Open("job")
 		mustClaim(t, one, time.Time{}, Granted)
 		if a := mustClaim(t, two, time.Time{}, Busy); a.Wait != time.Second {
-			t.Errorf("told to wait %v, want 1s", a.Wait)
+			t.Errorf("got a wait of %v, want 1s", a.Wait)
 		}
 		one.Release()
 		mustClaim(t, two, time.Time{}, Granted)
@@ -226,8 +225,8 @@ func TestTwoDeliveriesOnOneNodeAreTwo(t *testing.T) {
 		if a := mustClaim(t, one, time.Time{}, Sent); a.Outcome != 200 {
 			t.Errorf("got outcome %d, want 200", a.Outcome)
 		}
-		if a, err := l.Look(t.Context(), "job"); err != nil || a.Verdict != Sent {
-			t.Errorf("got %v and %v, want sent", a.Verdict, err)
+		if a, err := l.Peek(t.Context(), "job"); err != nil || a.Standing != Sent {
+			t.Errorf("got %v and %v, want sent", a.Standing, err)
 		}
 	})
 }
@@ -265,9 +264,9 @@ func TestAClaimIsUsedUntilItsTimeIsOver(t *testing.T) {
 	})
 }
 
-// What was queued when the node ends still reaches Redis, and what comes later
-// is told.
-func TestTheEndWaitsForWhatIsQueued(t *testing.T) {
+// Entries that were queued before the node ends still reach Redis. Later ones get an
+// error.
+func TestTheEndWaitsForQueuedEntries(t *testing.T) {
 	t.Parallel()
 	var l *Store
 	synctest.Test(t, func(t *testing.T) {

@@ -292,7 +292,7 @@ func TestTheDedupStoreOutlivesTheCalls(t *testing.T) {
 func inTopic(topic, id string) string { return id + "\x00in " + topic }
 
 // verdictOn is what the dedup store says of a job.
-func verdictOn(t *testing.T, p *embedded.Parts, id string) dedup.Verdict {
+func verdictOn(t *testing.T, p *embedded.Parts, id string) dedup.Standing {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: p.RedisAddr()})
 	defer func() { _ = rdb.Close() }()
@@ -302,11 +302,11 @@ func verdictOn(t *testing.T, p *embedded.Parts, id string) dedup.Verdict {
 	}
 	stop := background(t, l.Run)
 	defer stop()
-	a, err := l.Look(t.Context(), id)
+	a, err := l.Peek(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a.Verdict
+	return a.Standing
 }
 
 // A job whose call got no answer stays claimed: a node that gets the job next calls it
@@ -353,7 +353,7 @@ func claimAndGo(t *testing.T, p *embedded.Parts, id string) {
 	}
 	stop := background(t, l.Run)
 	defer stop()
-	if a, err := l.Open(id).Claim(t.Context(), time.Time{}); err != nil || a.Verdict != dedup.Granted {
+	if a, err := l.Open(id).Claim(t.Context(), time.Time{}); err != nil || a.Standing != dedup.Granted {
 		t.Fatalf("got %+v, %v, want the claim", a, err)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// parallel is how many tests run at once. Laws are often about time, which a
-// crowded machine spoils.
+// parallel is how many tests run at once. Many laws are about time, so a busy machine
+// would fail them.
 const parallel = 2
 
 var errNotHeld = errors.New("not every law is held by its test")
@@ -38,16 +38,16 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return judge(ctx, *dir, all, out)
+	return tryAll(ctx, *dir, all, out)
 }
 
-// judge tries every mutation, and reports in their order.
-func judge(ctx context.Context, dir string, all []mutation, out io.Writer) error {
+// tryAll tries every mutation, and reports in their order.
+func tryAll(ctx context.Context, dir string, all []mutation, out io.Writer) error {
 	plain := newTests(dir)
 	each(commands(all), func(args string) { plain.run(ctx, args) })
-	verdicts := make([]chan verdict, len(all))
+	verdicts := make([]chan outcomeOf, len(all))
 	for i := range verdicts {
-		verdicts[i] = make(chan verdict, 1)
+		verdicts[i] = make(chan outcomeOf, 1)
 	}
 	var printed sync.WaitGroup
 	count := map[outcome]int{}

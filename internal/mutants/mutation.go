@@ -14,12 +14,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// mutation is a fault that breaks a law, and the test that must see it.
+// mutation is a change that breaks a law, and the test that must detect it.
 type mutation struct {
 	Law  string `yaml:"law"`
 	File string `yaml:"file"` // from the module's root, with slashes
 	Old  string `yaml:"old"`  // stands in the file exactly once
-	New  string `yaml:"new"`  // stands there instead; may be empty
+	New  string `yaml:"new"`  // its replacement; may be empty
 	Test string `yaml:"test"` // arguments of go test
 
 	area string
@@ -113,7 +113,7 @@ func (m *mutation) overlay(dir, into string) (string, error) {
 	return path, os.WriteFile(path, list, 0o600)
 }
 
-// outcome is what became of a mutation.
+// outcome is the result of a mutation.
 type outcome string
 
 const (
@@ -122,31 +122,31 @@ const (
 	broken   outcome = "broken"
 )
 
-type verdict struct {
+type outcomeOf struct {
 	outcome outcome
 	why     string // of one that is broken
 }
 
 // try runs the mutation's test with it.
-func (m *mutation) try(ctx context.Context, dir string, plain *tests) verdict {
+func (m *mutation) try(ctx context.Context, dir string, plain *tests) outcomeOf {
 	if r := plain.run(ctx, m.Test); r.err != nil || r.failed {
-		return verdict{broken, "without the mutation: " + r.String()}
+		return outcomeOf{broken, "without the mutation: " + r.String()}
 	}
 	into, err := os.MkdirTemp("", "mutant-")
 	if err != nil {
-		return verdict{broken, err.Error()}
+		return outcomeOf{broken, err.Error()}
 	}
 	defer func() { _ = os.RemoveAll(into) }()
 	overlay, err := m.overlay(dir, into)
 	if err != nil {
-		return verdict{broken, err.Error()}
+		return outcomeOf{broken, err.Error()}
 	}
 	r := goTest(ctx, dir, m.Test, "-overlay="+overlay)
 	switch {
 	case r.err != nil:
-		return verdict{broken, r.String()}
+		return outcomeOf{broken, r.String()}
 	case r.failed:
-		return verdict{outcome: killed}
+		return outcomeOf{outcome: killed}
 	}
-	return verdict{outcome: survived}
+	return outcomeOf{outcome: survived}
 }

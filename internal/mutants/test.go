@@ -15,10 +15,10 @@ import (
 // testTimeout ends a test that a mutation makes hang.
 const testTimeout = "-timeout=3m"
 
-// result is what go test said.
+// result is the result of go test.
 type result struct {
 	failed bool
-	err    error // it says nothing of the law: no build, or no test
+	err    error // no result: no build, or no test
 }
 
 func (r result) String() string {
@@ -49,16 +49,16 @@ func goTest(ctx context.Context, dir, args string, flags ...string) result {
 	if failed != nil && cmd.ProcessState == nil {
 		return result{err: failed}
 	}
-	r, err := judgeOutput(&said, failed != nil)
+	r, err := parseOutput(&said, failed != nil)
 	if err != nil {
 		return result{err: fmt.Errorf("%w %s", err, lastLine(complaint.String()))}
 	}
 	return r
 }
 
-// judgeOutput reads what go test -json said. An error means that the run shows
+// parseOutput reads the output of go test -json. An error means that the run shows
 // nothing.
-func judgeOutput(said io.Reader, failed bool) (result, error) {
+func parseOutput(said io.Reader, failed bool) (result, error) {
 	ran, skipped := 0, 0
 	for lines := json.NewDecoder(said); ; {
 		var e event
@@ -85,7 +85,7 @@ func lastLine(text string) string {
 	return lines[len(lines)-1]
 }
 
-// tests remembers what test commands did without a mutation.
+// tests remembers the results of test commands without a mutation.
 type tests struct {
 	dir string
 	mu  sync.Mutex

@@ -90,7 +90,7 @@ func decide(p policy, h history, e event) decision {
 		return deadLetter(deadletter.ClassLimited, sender.Result{Err: throttle.ErrFull})
 	case e.breakerOpen:
 		return decision{action: doRequeue}
-	case e.refusal.Verdict != 0 && !e.timedOut:
+	case e.refusal.Standing != 0 && !e.timedOut:
 		return afterRefusal(p, h, e)
 	case e.hasResult:
 		return afterCall(p, h, e)
@@ -122,13 +122,13 @@ const maxPollWait = 250 * time.Millisecond
 // afterRefusal decides on a job that the dedup store lets nobody call now.
 func afterRefusal(p policy, h history, e event) decision {
 	switch a := e.refusal; {
-	case a.Verdict == dedup.Busy:
+	case a.Standing == dedup.Busy:
 		return decision{action: doPoll, wait: min(a.Wait, maxPollWait)}
-	case a.Verdict == dedup.Sent && a.Outcome == outcomeAccepted:
+	case a.Standing == dedup.Sent && a.Outcome == outcomeAccepted:
 		return decision{action: doSettle}
-	case a.Verdict == dedup.Sent:
+	case a.Standing == dedup.Sent:
 		return deadLetter(recorded(a.Outcome))
-	case a.Verdict == dedup.Unknown && p.onUnknown != configs.UnknownRetry:
+	case a.Standing == dedup.Unknown && p.onUnknown != configs.UnknownRetry:
 		return deadLetter(deadletter.ClassUnknown, sender.Result{Err: errNodeGone})
 	}
 	return beforeCall(p, h, e) // free or taken over, as the next claim will show

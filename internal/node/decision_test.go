@@ -112,19 +112,19 @@ func TestDecisions(t *testing.T) {
 		"unknown, last attempt":            {repeat, failures(3), after(result(sender.Unknown), breaker.ToJob), exhausted(result(sender.Unknown))},
 
 		// Refusals of the dedup store.
-		"sent before":                   {repeat, failures(0), refused(dedup.Answer{Verdict: dedup.Sent}), decision{action: doSettle}},
-		"sent before, and expired":      {repeat, failures(3), event{expired: true, refusal: dedup.Answer{Verdict: dedup.Sent}}, decision{action: doSettle}},
-		"sent before, and rejected":     {repeat, failures(0), refused(dedup.Answer{Verdict: dedup.Sent, Outcome: 1400}), uncalled(deadletter.ClassPermanent, sender.Result{Status: 400, Err: errCalledBefore})},
-		"sent before, exhausted":        {repeat, failures(0), refused(dedup.Answer{Verdict: dedup.Sent, Outcome: 2503}), uncalled(deadletter.ClassExhausted, sender.Result{Status: 503, Err: errCalledBefore})},
-		"busy for long":                 {repeat, failures(0), refused(dedup.Answer{Verdict: dedup.Busy, Wait: time.Minute}), decision{action: doPoll, wait: maxPollWait}},
-		"busy for a moment":             {repeat, failures(0), refused(dedup.Answer{Verdict: dedup.Busy, Wait: time.Millisecond}), decision{action: doPoll, wait: time.Millisecond}},
-		"busy, and expired":             {repeat, failures(0), event{expired: true, refusal: dedup.Answer{Verdict: dedup.Busy}}, decision{action: doPoll}},
-		"busy, and timed out":           {repeat, failures(0), event{timedOut: true, refusal: dedup.Answer{Verdict: dedup.Busy}}, decision{action: doRelease}},
-		"its node is gone":              {repeat, failures(0), refused(dedup.Answer{Verdict: dedup.Unknown}), decision{action: doCall}},
-		"its node is gone, and expired": {repeat, failures(0), event{expired: true, refusal: dedup.Answer{Verdict: dedup.Unknown}}, uncalled(deadletter.ClassExpired, sender.Result{})},
-		"its node is gone, to park":     {park, failures(0), refused(dedup.Answer{Verdict: dedup.Unknown}), uncalled(unknownClass, sender.Result{Err: errNodeGone})},
-		"its node is gone, to dlq":      {dlq, failures(0), refused(dedup.Answer{Verdict: dedup.Unknown}), uncalled(unknownClass, sender.Result{Err: errNodeGone})},
-		"free again":                    {repeat, failures(0), refused(dedup.Answer{Verdict: dedup.Granted}), decision{action: doCall}},
+		"sent before":                   {repeat, failures(0), refused(dedup.Answer{Standing: dedup.Sent}), decision{action: doSettle}},
+		"sent before, and expired":      {repeat, failures(3), event{expired: true, refusal: dedup.Answer{Standing: dedup.Sent}}, decision{action: doSettle}},
+		"sent before, and rejected":     {repeat, failures(0), refused(dedup.Answer{Standing: dedup.Sent, Outcome: 1400}), uncalled(deadletter.ClassPermanent, sender.Result{Status: 400, Err: errCalledBefore})},
+		"sent before, exhausted":        {repeat, failures(0), refused(dedup.Answer{Standing: dedup.Sent, Outcome: 2503}), uncalled(deadletter.ClassExhausted, sender.Result{Status: 503, Err: errCalledBefore})},
+		"busy for long":                 {repeat, failures(0), refused(dedup.Answer{Standing: dedup.Busy, Wait: time.Minute}), decision{action: doPoll, wait: maxPollWait}},
+		"busy for a moment":             {repeat, failures(0), refused(dedup.Answer{Standing: dedup.Busy, Wait: time.Millisecond}), decision{action: doPoll, wait: time.Millisecond}},
+		"busy, and expired":             {repeat, failures(0), event{expired: true, refusal: dedup.Answer{Standing: dedup.Busy}}, decision{action: doPoll}},
+		"busy, and timed out":           {repeat, failures(0), event{timedOut: true, refusal: dedup.Answer{Standing: dedup.Busy}}, decision{action: doRelease}},
+		"its node is gone":              {repeat, failures(0), refused(dedup.Answer{Standing: dedup.Unknown}), decision{action: doCall}},
+		"its node is gone, and expired": {repeat, failures(0), event{expired: true, refusal: dedup.Answer{Standing: dedup.Unknown}}, uncalled(deadletter.ClassExpired, sender.Result{})},
+		"its node is gone, to park":     {park, failures(0), refused(dedup.Answer{Standing: dedup.Unknown}), uncalled(unknownClass, sender.Result{Err: errNodeGone})},
+		"its node is gone, to dlq":      {dlq, failures(0), refused(dedup.Answer{Standing: dedup.Unknown}), uncalled(unknownClass, sender.Result{Err: errNodeGone})},
+		"free again":                    {repeat, failures(0), refused(dedup.Answer{Standing: dedup.Granted}), decision{action: doCall}},
 	} {
 		if got := decide(settings(c.onUnknown), c.history, c.event); got != c.want {
 			t.Errorf("%s: got %+v, want %+v", name, got, c.want)

@@ -67,7 +67,7 @@ func (a *attempt) pollDedup(wait time.Duration) event {
 		return event{hasResult: true, result: sender.Result{Kind: sender.NotSent, Err: context.Cause(ctx)}}
 	case <-timer.C:
 	}
-	answer, err := a.dedup.Look(ctx, a.entryID)
+	answer, err := a.dedup.Peek(ctx, a.entryID)
 	if err != nil {
 		return event{hasResult: true, result: sender.Result{Kind: sender.NotSent, Err: err}}
 	}

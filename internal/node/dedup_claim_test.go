@@ -99,8 +99,8 @@ func TestAClaimStaysAfterACallWithoutAnAnswer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if free := other.Verdict == dedup.Granted; free != c.free {
-			t.Errorf("after a call that is %s another delivery got %s; want it free: %t", c.result, other.Verdict, c.free)
+		if free := other.Standing == dedup.Granted; free != c.free {
+			t.Errorf("after a call that is %s another delivery got %s; want it free: %t", c.result, other.Standing, c.free)
 		}
 	}
 }

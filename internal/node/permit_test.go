@@ -141,7 +141,7 @@ func TestAJobThatWasSentBeforeKeepsNoSlot(t *testing.T) {
 		d, s := b.take(), b.ahead()
 		b.handle(callerFunc(func(ctx context.Context, permit sender.Permit) sender.Result {
 			ctx, cancel := context.WithCancelCause(ctx)
-			cancel(&dedup.RefusedError{Answer: dedup.Answer{Verdict: dedup.Sent}})
+			cancel(&dedup.RefusedError{Answer: dedup.Answer{Standing: dedup.Sent}})
 			_, err := permit(ctx)
 			return sender.Result{Kind: sender.NotSent, Err: err}
 		}), d, s)

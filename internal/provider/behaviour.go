@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// Fault is a way not to answer.
+// Fault is a way to leave a call without an answer.
 type Fault string
 
 // The faults.
 const (
 	NoFault Fault = ""
-	Hang    Fault = "hang" // keep the connection and say nothing
+	Hang    Fault = "hang" // keep the connection open, and do not answer
 	Cut     Fault = "cut"  // close the connection once the call has been read
 )
 
-// Behaviour is a script: how calls are answered from now on. The zero value
-// accepts everything at once.
+// Behaviour is how calls are answered from now on. The zero value accepts every call
+// at once.
 type Behaviour struct {
 	Latency time.Duration // before each answer
 	Jitter  time.Duration // up to this much more, evenly spread
@@ -30,13 +30,13 @@ type Behaviour struct {
 	RetryAfter time.Duration // sent with the status, in whole seconds rounded up; 0: not sent
 	Fault      Fault         // instead of the status
 
-	// Every and First say which calls get the status or the fault: every n-th,
-	// and only among the first n. 0: all. The others are accepted.
+	// Every and First select the calls that get the status or the fault: every n-th,
+	// and only the first n. 0: all. Other calls are accepted.
 	Every int
 	First int
 }
 
-// Validate names the field and the value that can't be.
+// Validate returns an error with each wrong field and its value.
 func (b Behaviour) Validate() error {
 	var errs []error
 	if b.Latency < 0 || b.Jitter < 0 || b.RetryAfter < 0 {
@@ -54,7 +54,7 @@ func (b Behaviour) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Answer is what one call gets.
+// Answer is the answer to one call.
 type Answer struct {
 	Delay      time.Duration
 	Status     int // 0: 200
@@ -62,7 +62,7 @@ type Answer struct {
 	Fault      Fault
 }
 
-// script is a behaviour in use; it counts the calls it was asked about.
+// script is a behaviour in use; it counts its calls.
 type script struct {
 	Behaviour
 	asked atomic.Int64
@@ -83,8 +83,7 @@ func (s *script) next() Answer {
 // accepted is the answer that nearly every call gets, made once.
 const accepted = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
-// render makes the bytes of an answer. It has no body: what a client reads of
-// one changes nothing here.
+// render makes the bytes of an answer, without a body.
 func (a Answer) render() string {
 	if a.Status == 0 || a.Status == http.StatusOK && a.RetryAfter == 0 {
 		return accepted

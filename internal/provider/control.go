@@ -2,6 +2,7 @@ package provider
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,14 +14,14 @@ import (
 	"time"
 )
 
-// Control serves what a test needs of a provider in another process:
+// Control lets a test control a provider in another process:
 //
 //	POST /down, /up, /reset
 //	POST /behave    a Behaviour as JSON, durations as text: {"latency":"20ms","status":429}
 //	GET  /arrivals  one line each, see [ReadArrivals]
 //	GET  /report?cap=300&window=1s[&change=<unix ns>:<cap>…]   a Report as JSON
 //
-// A fault of the request is answered with 400 and what is wrong in plain text.
+// A wrong request gets a 400 and the reason in plain text.
 func Control(p *Provider) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /down", func(http.ResponseWriter, *http.Request) { p.Down() })
@@ -32,9 +33,8 @@ func Control(p *Provider) http.Handler {
 	})
 	mux.HandleFunc("POST /behave", func(w http.ResponseWriter, r *http.Request) {
 		var b Behaviour
-		dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16))
-		dec.DisallowUnknownFields()
-		if err := errors.Join(dec.Decode(&b), b.Validate()); err != nil {
+		read := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16)).Decode(&b)
+		if err := errors.Join(read, b.Validate()); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
@@ -81,50 +81,35 @@ func parseContract(q url.Values, since func(time.Time) time.Duration) (Contract,
 	return c, nil
 }
 
-// behaviourJSON has the durations as people write them.
-type behaviourJSON struct {
-	Latency    string `json:"latency,omitempty"`
-	Jitter     string `json:"jitter,omitempty"`
-	Status     int    `json:"status,omitempty"`
-	RetryAfter string `json:"retry_after,omitempty"`
-	Fault      Fault  `json:"fault,omitempty"`
-	Every      int    `json:"every,omitempty"`
-	First      int    `json:"first,omitempty"`
-}
-
-// MarshalJSON writes durations as text.
-func (b Behaviour) MarshalJSON() ([]byte, error) {
-	text := func(d time.Duration) string {
-		if d == 0 {
-			return ""
-		}
-		return d.String()
-	}
-	return json.Marshal(behaviourJSON{text(b.Latency), text(b.Jitter), b.Status, text(b.RetryAfter), b.Fault, b.Every, b.First})
-}
-
-// UnmarshalJSON reads what MarshalJSON writes. An unknown field is an error.
+// UnmarshalJSON reads durations as text. An unknown field is an error.
 func (b *Behaviour) UnmarshalJSON(data []byte) error {
-	var in behaviourJSON
-	dec := json.NewDecoder(strings.NewReader(string(data)))
+	var in struct {
+		Latency    duration `json:"latency"`
+		Jitter     duration `json:"jitter"`
+		Status     int      `json:"status"`
+		RetryAfter duration `json:"retry_after"`
+		Fault      Fault    `json:"fault"`
+		Every      int      `json:"every"`
+		First      int      `json:"first"`
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&in); err != nil {
 		return fmt.Errorf("behaviour: %w", err)
 	}
-	*b = Behaviour{Status: in.Status, Fault: in.Fault, Every: in.Every, First: in.First}
-	for _, d := range []struct {
-		name, text string
-		to         *time.Duration
-	}{{"latency", in.Latency, &b.Latency}, {"jitter", in.Jitter, &b.Jitter}, {"retry_after", in.RetryAfter, &b.RetryAfter}} {
-		if d.text == "" {
-			continue
-		}
-		var err error
-		if *d.to, err = time.ParseDuration(d.text); err != nil {
-			return fmt.Errorf("behaviour: %s: %q is not a duration", d.name, d.text)
-		}
+	*b = Behaviour{
+		Latency: time.Duration(in.Latency), Jitter: time.Duration(in.Jitter), Status: in.Status,
+		RetryAfter: time.Duration(in.RetryAfter), Fault: in.Fault, Every: in.Every, First: in.First,
 	}
 	return nil
+}
+
+type duration time.Duration
+
+func (d *duration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	*d = duration(parsed)
+	return err
 }
 
 // writeArrivals writes a line each: nanoseconds, status, node, key.
@@ -146,9 +131,9 @@ func writeArrivals(w io.Writer, arrivals []Arrival) error {
 	return bw.Flush()
 }
 
-// ReadArrivals reads what GET /arrivals gives: one arrival a line, its stamp in
-// nanoseconds, its status, its node and its key, apart by one space each. The error names
-// the line.
+// ReadArrivals reads the answer to GET /arrivals: a line for each arrival with its time
+// in nanoseconds, status, node and key, separated by one space. The error names the
+// line.
 func ReadArrivals(r io.Reader) ([]Arrival, error) {
 	var out []Arrival
 	lines := bufio.NewScanner(r)

@@ -1,35 +1,33 @@
-// Package provider is a simulated provider that judges: an HTTP/1.1 server that
-// answers by a script, stamps every arrival, and tells afterwards whether a cap
-// was kept.
+// Package provider is a simulated provider for tests and the demo: an HTTP/1.1 server
+// that answers by a script, records the time of every call, and reports afterwards
+// whether the calls kept within a cap.
 //
 // # What it does not do
 //
-// It checks no bodies and keeps none, and it limits nothing: a call over the
-// cap is answered like any other, and is found afterwards. Its clock is its
-// own; it knows nothing of when a call was meant to be made.
+// It neither checks nor keeps bodies, and it limits nothing: it answers a call over the
+// cap like any other, and reports it afterwards. It uses its own clock, and does not
+// know when a call was meant to be made.
 //
 // # How it works
 //
-// Each connection is a loop of its own around a bare socket. The stamp is taken
-// when the read returns that brings the first byte of a request, before that
-// byte is looked at. An arrival takes 16 bytes and its key, so that millions
-// fit, and nothing that the garbage collector must follow.
+// Each connection is a loop around a bare socket. The time of a call is taken when the
+// read with its first byte returns, before anything else is done. An arrival takes 24
+// bytes and its key, without pointers for the garbage collector, so that millions fit.
 //
-// [Judge] is a pure function of arrivals, stalls and the [Contract]: it looks
-// at every window, wherever it begins. The cap can change on the way: a window
-// that begins [Settle] or more after a change is held to the new cap, an
-// earlier one that touches it to the larger of the two.
+// [Judge] is a pure function of arrivals, stalls and the [Contract]. It checks every
+// window, wherever it begins. The cap can change meanwhile: a window that begins
+// [Settle] or more after a change must keep the new cap, and an earlier one that
+// overlaps the change the larger of the two.
 //
-// # Who watches the judge
-//
-// A process that did not run for a while stamps everything that came meanwhile
-// at one instant. A thread of its own wakes each millisecond and notes when it
-// was held up for longer than the guard. A window that touches such a stall is
-// unjudged: neither kept nor broken. [Verdict.Unjudged] is their share.
+// A process that did not run for a while records all calls of that time at one
+// instant. So a thread wakes each millisecond, and records a stall when it woke too
+// late by more than the guard. A window that overlaps a stall is unjudged: neither
+// kept nor broken. [Verdict.Unjudged] is the share of such windows.
 //
 // # Goroutines
 //
-// [Provider.Run] owns them all: the watch, one a listener, one a connection. It
-// returns when they have ended. [Provider.Down] ends the listener and its
-// connections, [Provider.Up] makes new ones on the same address.
+// [Provider.Run] owns all of them: one that watches for stalls, one for each listener
+// and one for each connection. It returns when they have ended. [Provider.Down] closes
+// the listener and its connections, and [Provider.Up] listens again on the same
+// address.
 package provider

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// Settle is how long after a change of the cap a window may begin that is still
-// allowed the larger of the two.
+// Settle is for how long after a change of the cap a window may still hold as many
+// calls as the larger of the two caps allows.
 const Settle = 500 * time.Millisecond
 
-// maxOver is how many broken windows a verdict lists.
+// maxOver is the most broken windows that a verdict lists.
 const maxOver = 10
 
-// CapFrom is a cap and since when it holds, on the clock of the stamps.
+// CapFrom is a cap and since when it holds, on the clock of the arrivals.
 type CapFrom struct {
 	From time.Duration
 	Cap  int
 }
 
-// Contract is what the calls are judged by: at most Cap in any window. Caps are
-// in order of time; the first one holds from the beginning, whatever its From.
+// Contract is the rule for the calls: at most Cap in any window. Caps are in order of
+// time; the first one holds from the beginning, whatever its From.
 type Contract struct {
 	Window time.Duration
 	Caps   []CapFrom
@@ -33,7 +33,7 @@ type Over struct {
 	Allowed int           `json:"allowed"`
 }
 
-// Verdict is what the arrivals come to.
+// Verdict is the result of [Judge].
 type Verdict struct {
 	Sent     int `json:"sent"`     // arrivals
 	Distinct int `json:"distinct"` // different keys among them; a call without a key is different from all
@@ -55,8 +55,8 @@ type Verdict struct {
 // Kept reports whether no judged window was over its cap.
 func (v Verdict) Kept() bool { return v.OverCount == 0 }
 
-// Judge looks at every window [t, t+Window), wherever it begins. A window that
-// touches a stall is unjudged. The arguments need no order and aren't changed.
+// Judge checks every window [t, t+Window), wherever it begins. A window that overlaps a
+// stall is unjudged. The arguments need no order and aren't changed.
 func Judge(arrivals []Arrival, stalls []Stall, c Contract) Verdict {
 	v := census(arrivals)
 	if v.Sent == 0 || c.Window <= 0 || len(c.Caps) == 0 {
@@ -75,12 +75,11 @@ func Judge(arrivals []Arrival, stalls []Stall, c Contract) Verdict {
 	return v
 }
 
-// slide moves the window over all the times where it can be at its worst for
-// what is allowed there. The count only drops when an arrival falls out at the
-// window's beginning, so a window may be moved later until its first arrival is
-// at its beginning, and is no better then; unless on the way it touches a new
-// cap, which may allow more, or a stall, which leaves it unjudged. So the last
-// window that touches neither is looked at too.
+// slide moves the window over the times at which it can be worst. A window's count
+// drops only when an arrival leaves at its beginning. So a window can be moved later,
+// until its first arrival is at its beginning, without a lower count. On the way it may
+// come to a new cap, which may allow more, or to a stall, which leaves it unjudged. So
+// the last window before each of these is checked as well.
 func (c Contract) slide(v *Verdict, at []time.Duration, stalls []Stall) {
 	lo, hi, stall := 0, 0, 0
 	for _, t := range c.starts(at, stalls) {
@@ -108,7 +107,7 @@ func (c Contract) slide(v *Verdict, at []time.Duration, stalls []Stall) {
 	}
 }
 
-// starts lists, in order, the beginnings to look at.
+// starts lists, in order, the beginnings of the windows to check.
 func (c Contract) starts(at []time.Duration, stalls []Stall) []time.Duration {
 	starts := slices.Clone(at)
 	for _, change := range c.Caps[1:] {
@@ -135,8 +134,8 @@ func (c Contract) allowed(t time.Duration) int {
 	return most
 }
 
-// share is what was sent, less the first, over what could have been sent after
-// it until the last.
+// share is the number of calls after the first one, divided by the number that the caps
+// allowed from the first to the last.
 func (c Contract) share(v Verdict) float64 {
 	var could float64
 	for i, in := range c.Caps {
@@ -195,11 +194,11 @@ func merged(stalls []Stall) []Stall {
 	return out
 }
 
-// unjudged is the share of [first, last] in which a window begins that touches
-// a stall.
+// unjudged is the share of [first, last] in which a window begins that overlaps a
+// stall.
 func unjudged(stalls []Stall, window, first, last time.Duration) float64 {
 	var sum time.Duration
-	done := first // up to here it is counted
+	done := first // counted up to here
 	for _, s := range stalls {
 		from, to := max(s.From-window, done), min(s.To, last)
 		if to > from {

@@ -149,8 +149,8 @@ func TestUnjudgedShare(t *testing.T) {
 	}
 }
 
-// The law: the judge says what one finds who looks at every window there is.
-func TestJudgeAgreesWithLookingEverywhere(t *testing.T) {
+// The judge finds the same as a check of every single window.
+func TestJudgeAgreesWithACheckOfEveryWindow(t *testing.T) {
 	t.Parallel()
 	// Settle is fixed, so that time runs in steps of a tenth of it here, and a
 	// window that begins a nanosecond off a step is looked at as well.

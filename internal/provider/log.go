@@ -11,18 +11,18 @@ import (
 type Arrival struct {
 	At     time.Duration // since the provider's epoch, monotonic
 	Key    string        // the idempotency key; empty: there was none
-	Status int           // what it was answered; 0: nothing
-	Node   int           // who sent it, from the header [NodeHeader]; 0: not said
+	Status int           // of the answer; 0: none
+	Node   int           // the sender, from the header [NodeHeader]; 0: not stated
 }
 
 // NodeHeader may hold the sending node's number, from 1 to 255.
 const NodeHeader = "X-Node"
 
-// maxKey is how much of a key is kept.
+// maxKey is how many bytes of a key are kept.
 const maxKey = 1 << 10
 
-// arrivalLog holds millions of arrivals. It grows by chunks and never copies
-// them, since growing one slice would hold up the arrivals that it counts.
+// arrivalLog holds millions of arrivals. It grows by chunks and never copies them: the
+// growth of one large slice would hold up the calls.
 type arrivalLog struct {
 	mu     sync.Mutex
 	chunks []*chunk
@@ -74,8 +74,8 @@ func (l *arrivalLog) count() int {
 	return l.total
 }
 
-// since counts the arrivals after t. It looks back from the end, so that its
-// cost is that of the answer.
+// since counts the arrivals after t. It reads from the end, so it costs no more than the
+// arrivals that it counts.
 func (l *arrivalLog) since(t time.Duration) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,8 +90,8 @@ func (l *arrivalLog) since(t time.Duration) (n int) {
 	return n
 }
 
-// all copies the log. Only the list of chunks is taken under the lock, and the
-// arrivals go on meanwhile: what a chunk held then is never changed.
+// all copies the log. It takes only the list of chunks under the lock, so that arrivals
+// go on meanwhile. The records that a chunk held then never change.
 func (l *arrivalLog) all() []Arrival {
 	l.mu.Lock()
 	chunks := make([]chunkView, len(l.chunks))

@@ -11,20 +11,19 @@ import (
 	"time"
 )
 
-// DefaultGuard is the stall that leaves a window unjudged: what is left of the
-// guard of 10 ms when 3 ms of it are spent on lateness.
+// DefaultGuard is the longest delay of this process that is no stall: the limiter's
+// guard of 10 ms less 3 ms for lateness.
 const DefaultGuard = 7 * time.Millisecond
 
-// Options of a Provider. The zero value is one that accepts everything on a
-// free port of the loopback.
+// Options for [New]. The zero value accepts every call on a free port of the loopback.
 type Options struct {
 	Address   string        // host:port; default 127.0.0.1:0
 	Behaviour Behaviour     // how it answers at first
 	OneCall   bool          // a connection carries one call, and is closed with its answer
-	Guard     time.Duration // a stall longer than this is noted; default [DefaultGuard], negative: no watch
+	Guard     time.Duration // a longer stall is recorded; default [DefaultGuard], negative: stalls are not watched
 
-	// Answer, where it is set, answers instead of the behaviour. It is called
-	// from many goroutines; n counts the arrivals from 0.
+	// Answer answers instead of the behaviour if it is set. It is called from many
+	// goroutines; n counts the arrivals from 0.
 	Answer func(n int, key string) Answer
 	// Listen opens the listener. Nil: TCP.
 	Listen func(ctx context.Context, address string) (net.Listener, error)
@@ -34,19 +33,19 @@ type Options struct {
 // goroutine.
 type Provider struct {
 	opts   Options
-	epoch  time.Time // all stamps are monotonic time since this
+	epoch  time.Time // all times of arrivals and stalls count from here
 	log    arrivalLog
 	watch  stallWatch
 	script atomic.Pointer[script]
-	asked  atomic.Int64 // arrivals that Options.Answer was asked about
+	asked  atomic.Int64 // calls of Options.Answer
 
 	mu      sync.Mutex
 	address string
 	up      *service      // nil: down
-	started chan *service // to Run; holds one, so that Up never waits for it
+	started chan *service // to Run; one slot, so that Up never waits for it
 }
 
-// New makes a provider that is down. Up or Run bring it up.
+// New makes a provider that is down. Up and Run bring it up.
 func New(o Options) *Provider {
 	o.Address = cmp.Or(o.Address, "127.0.0.1:0")
 	o.Guard = cmp.Or(o.Guard, DefaultGuard)
@@ -99,15 +98,15 @@ func (p *Provider) Up(ctx context.Context) error {
 	p.address = l.Addr().String()
 	p.up = &service{listener: l, done: make(chan struct{}), conns: make(map[net.Conn]struct{})}
 	select {
-	case <-p.started: // one that went down before Run saw it
+	case <-p.started: // it went down before Run received it
 	default:
 	}
 	p.started <- p.up
 	return nil
 }
 
-// Down closes the listener and every connection, calls in hand included. It is
-// no error if the provider is down.
+// Down closes the listener and every connection, also those with a call in flight. It
+// does nothing if the provider is down.
 func (p *Provider) Down() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,13 +135,13 @@ func (p *Provider) Behave(b Behaviour) {
 	p.script.Store(&script{Behaviour: b})
 }
 
-// Reset forgets all arrivals and stalls. The clock of the stamps goes on.
+// Reset forgets all arrivals and stalls. Their clock goes on.
 func (p *Provider) Reset() {
 	p.log.reset()
 	p.watch.reset()
 }
 
-// Since turns a wall-clock or monotonic time into the clock of the stamps.
+// Since converts a time to the clock of arrivals and stalls.
 func (p *Provider) Since(t time.Time) time.Duration { return t.Sub(p.epoch) }
 
 // Count is how many calls arrived.
@@ -151,9 +150,9 @@ func (p *Provider) Count() int { return p.log.count() }
 // Recent is how many calls arrived in the last d.
 func (p *Provider) Recent(d time.Duration) int { return p.log.since(time.Since(p.epoch) - d) }
 
-// Arrivals copies what arrived, in the order it was noted, which may differ
-// from that of the stamps by a little.
+// Arrivals copies the arrivals in the order of recording, which may differ a little
+// from that of their times.
 func (p *Provider) Arrivals() []Arrival { return p.log.all() }
 
-// Stalls copies the stalls of the judge itself, in order of time.
+// Stalls copies the stalls of this process, in order of time.
 func (p *Provider) Stalls() []Stall { return p.watch.all() }

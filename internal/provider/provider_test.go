@@ -53,7 +53,7 @@ func request(key string) string {
 	return "POST / HTTP/1.1\r\nHost: x\r\nIdempotency-Key: " + key + "\r\nContent-Length: 5\r\n\r\nhello"
 }
 
-// answer is what one call got; the zero value: nothing.
+// answer is the answer to one call; the zero value: none.
 type answer struct {
 	status int
 	header http.Header
@@ -331,17 +331,14 @@ func TestControl(t *testing.T) {
 	}
 }
 
-func TestBehaviourReadsWhatItWrites(t *testing.T) {
+func TestABehaviourIsReadFromJSON(t *testing.T) {
 	t.Parallel()
 	want := provider.Behaviour{
 		Latency: 20 * ms, Jitter: ms, Status: 429, RetryAfter: time.Second, Fault: provider.Hang, Every: 2, First: 3,
 	}
-	text, err := json.Marshal(want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	const text = `{"latency":"20ms","jitter":"1ms","status":429,"retry_after":"1s","fault":"hang","every":2,"first":3}`
 	var got provider.Behaviour
-	if err := json.Unmarshal(text, &got); err != nil || got != want {
+	if err := json.Unmarshal([]byte(text), &got); err != nil || got != want {
 		t.Errorf("%s: got %+v, %v; want %+v", text, got, err, want)
 	}
 }

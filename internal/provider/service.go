@@ -15,7 +15,7 @@ import (
 // maxBody is how much of a request's body is read; a longer one is refused.
 const maxBody = 4 << 20
 
-// service is one stretch of being up: a listener and its connections.
+// service is a listener and its connections, from Up to Down.
 type service struct {
 	listener net.Listener
 	done     chan struct{} // closed by close
@@ -38,7 +38,7 @@ func (s *service) run(p *Provider) {
 			_ = c.Close()
 			return
 		case errors.Is(err, net.ErrClosed) || !s.pause(10*time.Millisecond):
-			return // else short of descriptors, or the like: try again
+			return // other errors, such as too few descriptors, may pass
 		}
 	}
 }
@@ -86,7 +86,7 @@ func (s *service) pause(d time.Duration) bool {
 	}
 }
 
-// stamped notes when bytes came, before anyone looks at them.
+// stamped records when bytes came, before they are read any further.
 type stamped struct {
 	net.Conn
 	epoch time.Time
@@ -107,8 +107,8 @@ func (s *service) serve(p *Provider, c net.Conn) {
 	in := &stamped{Conn: c, epoch: p.epoch}
 	br := bufio.NewReaderSize(in, 16<<10)
 	for {
-		// One read brings the first byte; a call that was sent before its
-		// predecessor was answered has the stamp of the read it came with.
+		// A call that was sent before its predecessor was answered has the time of the
+		// read that returned both.
 		if _, err := br.Peek(1); err != nil {
 			return
 		}
@@ -118,18 +118,18 @@ func (s *service) serve(p *Provider, c net.Conn) {
 	}
 }
 
-// answer reads one call, notes it and answers it. It reports whether the
-// connection can carry another one.
+// answer reads one call, records it and answers it. It reports whether the connection
+// can carry another one.
 func (s *service) answer(p *Provider, at time.Duration, br *bufio.Reader, c net.Conn) bool {
 	req, err := http.ReadRequest(br)
 	if err != nil {
-		p.log.add(at, "", http.StatusBadRequest, 0) // whatever it was, it arrived
+		p.log.add(at, "", http.StatusBadRequest, 0) // it arrived, whatever it was
 		return false
 	}
 	key := req.Header.Get("Idempotency-Key")
 	a := p.decide(key)
-	node, _ := strconv.ParseUint(req.Header.Get(NodeHeader), 10, 8) // 0 where there is none
-	p.log.add(at, key, a.noted(), uint8(node))
+	node, _ := strconv.ParseUint(req.Header.Get(NodeHeader), 10, 8) // 0: not stated
+	p.log.add(at, key, a.recorded(), uint8(node))
 	if !readBody(req) {
 		return false
 	}
@@ -155,8 +155,8 @@ func (p *Provider) decide(key string) Answer {
 	return p.script.Load().next()
 }
 
-// noted is the status in the log: 0 for a call that gets no answer.
-func (a Answer) noted() int {
+// recorded is the status in the log: 0 for a call that gets no answer.
+func (a Answer) recorded() int {
 	switch {
 	case a.Fault != NoFault:
 		return 0

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// SlowTLS is a provider far away: a TLS handshake with it takes a while.
+// SlowTLS makes TLS handshakes with the provider take as long as if it were far away.
 type SlowTLS struct {
 	CA        []byte        // PEM of the authority that signs for 127.0.0.1
 	handshake time.Duration // at least
@@ -65,7 +65,7 @@ func (l slowListener) Accept() (net.Conn, error) {
 	return &slowConn{Conn: c, wait: l.wait}, nil
 }
 
-// slowConn holds its first read up, which is that of the client's first message.
+// slowConn delays its first read, of the client's first message.
 type slowConn struct {
 	net.Conn
 	wait  time.Duration

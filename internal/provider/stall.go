@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// Stall is a time in which the judge did not run as it should: From up to, and
-// without, To, on the clock of the stamps.
+// Stall is a time in which this process did not run as it should: [From, To), on the
+// clock of the arrivals.
 type Stall struct {
 	From time.Duration
 	To   time.Duration
 }
 
-// stallWatch notes when this process was held up.
+// stallWatch records when this process was held up.
 type stallWatch struct {
 	mu     sync.Mutex
 	stalls []Stall // in order, apart from each other
 }
 
-// run wakes each millisecond, on a thread of its own, and notes the gaps that
-// are longer than guard.
+// run wakes each millisecond, on its own thread, and records the gaps that are longer
+// than guard.
 func (w *stallWatch) run(ctx context.Context, epoch time.Time, guard time.Duration) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -43,9 +43,8 @@ func (w *stallWatch) run(ctx context.Context, epoch time.Time, guard time.Durati
 	}
 }
 
-// note adds a stall. What piled up in it is stamped when the connections'
-// goroutines get their turn, which may be a little after the watch got its own:
-// the stall is taken to last for another guard.
+// note adds a stall. The connections' goroutines may run a little after this one, and
+// only then record the calls of the stall. So the stall lasts for another guard.
 func (w *stallWatch) note(from, woke, guard time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

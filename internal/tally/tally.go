@@ -1,10 +1,9 @@
-// Package tally bounds what a log says of events that repeat. Of each kind the
-// first event is told at once, then a sum after five seconds, and from then on
-// one sum a minute. A kind that was silent for a minute begins again.
+// Package tally bounds how often a log repeats an event. Of each kind the first event
+// is logged at once, then a sum after five seconds, and from then on one sum a minute.
+// A kind without an event for a minute begins again.
 //
-// It logs nothing itself, starts no goroutine and reads no clock: the caller
-// passes the time in and writes the lines. Its methods are safe to call from any
-// goroutine.
+// It logs nothing itself, starts no goroutine and reads no clock: the caller passes the
+// time in and writes the lines. Its methods may be called from any goroutine.
 package tally
 
 import (
@@ -18,7 +17,7 @@ const (
 	Every = time.Minute     // after each later one
 )
 
-// Tally counts events by kind. T is what a line shows of the last event.
+// Tally counts events by kind. A line shows the last event as a T.
 type Tally[T any] struct {
 	most int
 
@@ -33,7 +32,7 @@ type events[T any] struct {
 	lines  int
 }
 
-// Sum is what a line is to say.
+// Sum is the content of a line.
 type Sum[T any] struct {
 	Count int           // events since the line before
 	Over  time.Duration // from the line before until now; 0: this is the first line
@@ -48,12 +47,12 @@ func (s Sum[T]) PerSecond() float64 {
 	return float64(s.Count) / s.Over.Seconds()
 }
 
-// New counts so many kinds at most. Further kinds are counted as one.
+// New counts at most so many kinds. Further kinds are counted as one.
 func New[T any](kinds int) *Tally[T] {
 	return &Tally[T]{most: kinds, kinds: map[string]*events[T]{}}
 }
 
-// Note counts an event. It returns true where a line is due now.
+// Note counts an event. It returns true if a line is due now.
 func (t *Tally[T]) Note(now time.Time, kind string, event T) (Sum[T], bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -63,11 +62,11 @@ func (t *Tally[T]) Note(now time.Time, kind string, event T) (Sum[T], bool) {
 	if now.Before(e.due()) {
 		return Sum[T]{}, false
 	}
-	return e.tell(now), true
+	return e.sum(now), true
 }
 
-// Due returns the sums that are due although no event has come, and forgets the
-// kinds that were silent. It is to be called every few seconds.
+// Due returns the sums that are due without a further event, and forgets kinds without
+// events. The caller calls it every few seconds.
 func (t *Tally[T]) Due(now time.Time) []Sum[T] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,7 +74,7 @@ func (t *Tally[T]) Due(now time.Time) []Sum[T] {
 	for kind, e := range t.kinds {
 		switch {
 		case e.count > 0 && !now.Before(e.due()):
-			sums = append(sums, e.tell(now))
+			sums = append(sums, e.sum(now))
 		case e.count == 0 && now.Sub(e.lineAt) >= Every:
 			delete(t.kinds, kind)
 		}
@@ -83,7 +82,7 @@ func (t *Tally[T]) Due(now time.Time) []Sum[T] {
 	return sums
 }
 
-// rest is the kind that counts what is beyond the bound.
+// rest counts the kinds beyond the bound.
 const rest = ""
 
 func (t *Tally[T]) of(kind string) *events[T] {
@@ -106,7 +105,7 @@ func (e *events[T]) due() time.Time {
 	return e.lineAt.Add(Every)
 }
 
-func (e *events[T]) tell(now time.Time) Sum[T] {
+func (e *events[T]) sum(now time.Time) Sum[T] {
 	s := Sum[T]{Count: e.count, Last: e.last}
 	if e.lines > 0 {
 		s.Over = now.Sub(e.lineAt)

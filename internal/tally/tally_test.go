@@ -10,8 +10,8 @@ import (
 	"dispatcher/internal/tally"
 )
 
-// Of a kind, the first event is told at once, then a sum after five seconds and
-// one a minute; each says how many events there were since the line before.
+// Of a kind, the first event is due at once, then a sum after five seconds and one a
+// minute. Each sum counts the events since the line before.
 func TestLines(t *testing.T) {
 	t.Parallel()
 	c := tally.New[int](4)
@@ -37,8 +37,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// What is left when no further event comes is told by Due, once. A kind that was
-// silent for a minute begins again.
+// Due returns the remaining sum once if no further event comes. A kind without events
+// for a minute begins again.
 func TestDue(t *testing.T) {
 	t.Parallel()
 	c := tally.New[string](4)

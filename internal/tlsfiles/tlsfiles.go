@@ -24,14 +24,14 @@ type Client struct {
 	files Settings
 	log   *slog.Logger
 
-	mu   sync.Mutex // never held while a file is read
-	good content
-	pool *x509.CertPool   // nil: the system's
-	pair *tls.Certificate // nil: none
-	told bool             // the last read failed, and was logged
+	mu     sync.Mutex // never held while a file is read
+	good   content
+	pool   *x509.CertPool   // nil: the system's
+	pair   *tls.Certificate // nil: none
+	warned bool             // the last read failed, and was logged
 }
 
-// content is what the files held.
+// content is the content of the files.
 type content struct{ ca, cert, key []byte }
 
 func (c content) equal(o content) bool {
@@ -52,7 +52,7 @@ func (c *Client) Config() *tls.Config {
 	return conf
 }
 
-// take puts what was read in force, if it is good. The caller holds the lock.
+// take uses what was read, if it is good. The caller holds the lock.
 func (c *Client) take(read content, err error) {
 	changed := err == nil && !read.equal(c.good)
 	if changed {
@@ -63,14 +63,14 @@ func (c *Client) take(read content, err error) {
 		}
 	}
 	switch {
-	case err != nil && !c.told:
+	case err != nil && !c.warned:
 		c.log.Warn("TLS files could not be read again; the last good ones stay in use", "error", err)
 	case changed && err == nil:
 		c.log.Info("TLS files changed; new connections use them", "ca_file", c.files.CAFile, "cert_file", c.files.CertFile)
-	case c.told && err == nil:
+	case c.warned && err == nil:
 		c.log.Info("TLS files can be read again")
 	}
-	c.told = err != nil
+	c.warned = err != nil
 }
 
 // DialFunc opens a connection, as [net.Dialer.DialContext] does.
@@ -143,8 +143,8 @@ func (s Settings) parse(held content) (pool *x509.CertPool, pair *tls.Certificat
 	return pool, pair, nil
 }
 
-// readFile takes regular files only: a pipe or a device could keep a handshake
-// waiting for ever.
+// readFile takes regular files only: a pipe or a device could block a handshake for
+// ever.
 func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {

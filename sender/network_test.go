@@ -18,7 +18,7 @@ import (
 const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 // network hands out pipes instead of sockets, so that a call fits in a bubble,
-// and keeps what was written to each of them, write by write.
+// and keeps each write to them.
 type network struct {
 	serve func(n int, c net.Conn, br *bufio.Reader) // n: which connection, from 0
 

@@ -395,7 +395,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 	}
 }
 
-func TestCloseEndsCallsOnTheWire(t *testing.T) {
+func TestCloseEndsCallsInFlight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{serve: func(_ int, _ net.Conn, br *bufio.Reader) {

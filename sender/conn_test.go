@@ -26,7 +26,7 @@ func slowly(n *network, wait time.Duration) func(context.Context, string, string
 	}
 }
 
-// What waits for a connection has more and more of them dialled, but never more
+// A caller that waits for a connection has more and more of them dialled, but never more
 // than there are jobs.
 func TestNoMoreIsDialledThanIsNeeded(t *testing.T) {
 	t.Parallel()
@@ -88,9 +88,9 @@ func TestAConnectionIsTakenOnce(t *testing.T) {
 	})
 }
 
-// A dial that fails is told to whoever waits, once; its call is Unavailable and has
+// A dial that fails is reported to one waiting caller. Its call is Unavailable and has
 // asked for no permit. Later on the call dials itself.
-func TestADialThatFailsIsToldOnce(t *testing.T) {
+func TestAFailedDialIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{serve: answering(ok)}
@@ -125,7 +125,7 @@ func TestADialThatFailsIsToldOnce(t *testing.T) {
 	})
 }
 
-// Close ends the dials ahead and those who wait for them.
+// Close ends the dials ahead and the waits for them.
 func TestCloseEndsTheDialsAhead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -214,7 +214,7 @@ func TestAnAnswerIsReadUpToItsBound(t *testing.T) {
 	}
 }
 
-// counted counts what is read.
+// counted counts the bytes read.
 type counted struct {
 	net.Conn
 	read *atomic.Int64

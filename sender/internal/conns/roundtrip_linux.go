@@ -1,4 +1,4 @@
-package sender
+package conns
 
 import (
 	"net"
@@ -9,9 +9,9 @@ import (
 )
 
 // roundTrip returns the round trip of a connection's TCP handshake, as the kernel
-// measured it. It must be asked before anything is written: later readings
+// measured it. It must be read before anything is written: later readings
 // (tcpi_rtt, tcpi_rttvar) also hold the time for which the provider's kernel
-// delays its acknowledgements, up to 40 ms. 0: the connection can't tell.
+// delays its acknowledgements, up to 40 ms. 0: not known.
 func roundTrip(c net.Conn) (d time.Duration) {
 	s, ok := c.(syscall.Conn)
 	if !ok {

@@ -1,11 +1,11 @@
 //go:build !linux
 
-package sender
+package conns
 
 import (
 	"net"
 	"time"
 )
 
-// roundTrip returns 0: this system is not asked.
+// roundTrip returns 0: it is not known on this system.
 func roundTrip(net.Conn) time.Duration { return 0 }

@@ -9,16 +9,16 @@ import (
 	"dispatcher/sender"
 )
 
-// Each new connection tells its round trip once. The provider's own time is no part
-// of it, nor is that of TCP's delayed acknowledgements.
-func TestEachConnectionTellsItsRoundTripOnce(t *testing.T) {
+// Each new connection reports its round trip once. It includes neither the provider's
+// own time nor TCP's delayed acknowledgements.
+func TestEachConnectionReportsItsRoundTripOnce(t *testing.T) {
 	t.Parallel()
 	const latency = 300 * time.Millisecond
 	p := startProvider(t, provider.Options{Behaviour: provider.Behaviour{Latency: latency}})
-	var told atomic.Int64
+	var reported atomic.Int64
 	var longest atomic.Int64
 	s := newSender(t, sender.Options{Config: sender.Config{URL: "http://" + p.Addr() + "/"}, OnRoundTrip: func(d time.Duration) {
-		told.Add(1)
+		reported.Add(1)
 		longest.Store(max(longest.Load(), int64(d)))
 	}})
 	permits := 0
@@ -27,10 +27,10 @@ func TestEachConnectionTellsItsRoundTripOnce(t *testing.T) {
 			t.Fatalf("got %+v", res)
 		}
 	}
-	if d := time.Duration(longest.Load()); told.Load() != 1 || d <= 0 || d >= latency {
-		t.Errorf("got %d round trips, the longest of %v, from one connection to a provider that takes %v", told.Load(), d, latency)
+	if d := time.Duration(longest.Load()); reported.Load() != 1 || d <= 0 || d >= latency {
+		t.Errorf("got %d round trips, the longest of %v, from one connection to a provider that takes %v", reported.Load(), d, latency)
 	}
-	if d, err := s.Reach(t.Context()); err != nil || d <= 0 || told.Load() != 2 {
-		t.Errorf("a second connection: got %v, %v, and %d round trips", d, err, told.Load())
+	if d, err := s.Reach(t.Context()); err != nil || d <= 0 || reported.Load() != 2 {
+		t.Errorf("a second connection: got %v, %v, and %d round trips", d, err, reported.Load())
 	}
 }

@@ -1,4 +1,4 @@
-package sender
+package conns
 
 import (
 	"errors"
@@ -9,16 +9,16 @@ import (
 )
 
 // Whatever happens, no more is dialled than jobs wait, nothing is dialled for no
-// job, one that waits always gets a dial, and every failure is told once at most.
-func TestStockLaws(t *testing.T) {
+// job, one that waits always gets a dial, and every failure is reported at most once.
+func TestDialsFollowTheDemand(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		var s stock
-		now, idle, failures, told := time.Now(), 0, 0, 0
+		var s spares
+		now, idle, failures, reported := time.Now(), 0, 0, 0
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(0, int(time.Second)).Draw(t, "pass")))
 			d := Demand{Jobs: rapid.IntRange(0, 50).Draw(t, "jobs"), Every: time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "every"))}
-			switch rapid.SampledFrom([]string{"look", "wait", "take", "dialed", "failed", "put"}).Draw(t, "step") {
+			switch rapid.SampledFrom([]string{"check", "wait", "take", "dialed", "failed", "put"}).Draw(t, "step") {
 			case "wait":
 				from := time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "from"))
 				before := s.target
@@ -45,7 +45,7 @@ func TestStockLaws(t *testing.T) {
 				idle++
 			}
 			if idle == 0 && s.failure(now) != nil {
-				told++
+				reported++
 			}
 			busy := s.dialing + idle
 			n := s.missing(d, idle)
@@ -53,18 +53,18 @@ func TestStockLaws(t *testing.T) {
 				t.Fatalf("%d dials begin for %d jobs, with %d idle and %d on their way", n, d.Jobs, idle, s.dialing)
 			}
 			s.dialing += n
-			if told > failures || s.target < 0 {
-				t.Fatalf("%d failures, told %d times; target %d", failures, told, s.target)
+			if reported > failures || s.target < 0 {
+				t.Fatalf("%d failures, reported %d times; target %d", failures, reported, s.target)
 			}
 		}
 	})
 }
 
 // Connections that nobody needs are not wanted for long.
-func TestStockShrinks(t *testing.T) {
+func TestUnusedConnectionsLowerTheTarget(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	s := stock{target: 90}
+	s := spares{target: 90}
 	for range 600 { // a minute of takes that leave 40
 		s.took(40, now)
 		now = now.Add(100 * time.Millisecond)
@@ -75,13 +75,13 @@ func TestStockShrinks(t *testing.T) {
 }
 
 // A failure of long ago answers for no job.
-func TestStockForgetsFailures(t *testing.T) {
+func TestAnOldFailureAnswersNoCall(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	s := stock{dialing: 2}
+	s := spares{dialing: 2}
 	s.dialed(errors.New("refused"), now)
 	s.dialed(errors.New("refused"), now)
 	if s.failure(now) == nil || s.failure(now.Add(time.Second)) != nil {
-		t.Error("want one failure told at once, and none a second later")
+		t.Error("want one failure reported at once, and none a second later")
 	}
 }

@@ -1,0 +1,101 @@
+package conns
+
+import (
+	"context"
+	"time"
+)
+
+// Ready reports whether an idle connection is there. It begins the dials that the
+// demand needs, and doesn't wait for them.
+func (p *Pool) Ready(d Demand) bool {
+	ready, _ := p.check(d, 0, 0)
+	return ready
+}
+
+// Await waits until an idle connection is there, and has the pool dial meanwhile as
+// many as the demand needs. It returns the context's cause when that ends first, and
+// else why a connection could not be opened. Each dial that fails while there is no
+// idle connection is returned once.
+func (p *Pool) Await(ctx context.Context, d Demand) error {
+	begin := time.Now()
+	ready, err := p.check(d, 0, 0)
+	if ready || err != nil {
+		return err
+	}
+	timer := time.NewTimer(d.tick())
+	defer timer.Stop()
+	p.addWaiting(1)
+	defer p.addWaiting(-1)
+	for from := time.Duration(0); ; {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-p.progress:
+		case <-timer.C:
+			timer.Reset(d.tick())
+		}
+		to := time.Since(begin)
+		if ready, err = p.check(d, from, to); ready || err != nil {
+			return err
+		}
+		from = to
+	}
+}
+
+// check begins the missing dials, for a caller whose wait went on from one time to
+// another. It reports whether there is an idle connection or, if not, an error.
+func (p *Pool) check(d Demand, from, to time.Duration) (ready bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false, ErrClosed
+	}
+	now := time.Now()
+	ready = p.trimLocked(now)
+	p.spares.waited(from, to, d)
+	if !ready {
+		if err = p.spares.failure(now); err != nil {
+			return false, err
+		}
+	}
+	for range p.spares.missing(d, len(p.idle)) {
+		p.spares.dialing++
+		p.ahead.Go(p.dialAhead)
+	}
+	return ready, nil
+}
+
+func (p *Pool) addWaiting(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting += n
+	if n > 0 {
+		p.notifyLocked() // a connection may have come before
+	}
+}
+
+func (p *Pool) notifyLocked() {
+	if p.waiting == 0 {
+		return
+	}
+	select {
+	case p.progress <- struct{}{}:
+	default:
+	}
+}
+
+// dialAhead opens one connection for whoever takes it.
+func (p *Pool) dialAhead() {
+	c, err := p.Dial(p.ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.spares.dialed(err, time.Now())
+	switch {
+	case err != nil:
+	case p.closed:
+		p.removeLocked(c)
+	default:
+		p.idle = append(p.idle, c)
+	}
+	p.notifyLocked()
+}

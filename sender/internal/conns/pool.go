@@ -1,0 +1,155 @@
+package conns
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// ErrClosed is the error of a call after [Pool.Close].
+var ErrClosed = errors.New("the sender is closed")
+
+// Pool keeps the connections. Those in use are known, so that Close can end them.
+// Its methods may be called from any goroutine.
+type Pool struct {
+	dialer   *dialer
+	onDial   func(context.Context, *Conn, error)
+	ctx      context.Context //nolint:containedctx // of the dials ahead, which end with Close
+	cancel   context.CancelFunc
+	ahead    sync.WaitGroup // dials ahead
+	progress chan struct{}  // one slot: somebody waits, and a connection or an error has come
+
+	mu      sync.Mutex // never held across a dial or a call
+	idle    []*Conn    // a stack
+	open    map[*Conn]struct{}
+	spares  spares
+	waiting int // callers in Await
+	closed  bool
+}
+
+// New makes a pool without connections.
+func New(o Options) *Pool {
+	p := &Pool{dialer: newDialer(o), onDial: o.OnDial, progress: make(chan struct{}, 1), open: make(map[*Conn]struct{})}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	return p
+}
+
+// Dial opens a connection. The caller gives it back with Put, Finish or Drop.
+func (p *Pool) Dial(ctx context.Context) (*Conn, error) {
+	c, err := p.dialer.dial(ctx)
+	p.onDial(ctx, c, err)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		c.close()
+		return nil, ErrClosed
+	}
+	p.open[c] = struct{}{}
+	return c, nil
+}
+
+// Get takes an idle connection that looks usable; nil: there is none.
+func (p *Pool) Get() (*Conn, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, ErrClosed
+	}
+	now := time.Now()
+	if !p.trimLocked(now) {
+		return nil, nil
+	}
+	c := p.popLocked()
+	c.reused = true
+	p.spares.took(len(p.idle), now)
+	return c, nil
+}
+
+func (p *Pool) popLocked() *Conn {
+	last := len(p.idle) - 1
+	c := p.idle[last]
+	p.idle[last] = nil
+	p.idle = p.idle[:last]
+	return c
+}
+
+// trimLocked drops connections off the stack until one is usable, and reports
+// whether there is one.
+func (p *Pool) trimLocked(now time.Time) bool {
+	for len(p.idle) > 0 {
+		if p.idle[len(p.idle)-1].usable(now) {
+			return true
+		}
+		p.removeLocked(p.popLocked())
+	}
+	return false
+}
+
+// Put gives a connection back on which no call was made. Its idle time goes on. Put
+// also drops the oldest idle connection if it is too old: in steady work that alone
+// keeps the stack free of connections that nobody needs.
+func (p *Pool) Put(c *Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if p.closed || c.retired(now) {
+		p.removeLocked(c)
+		return
+	}
+	if len(p.idle) > 0 && (p.idle[0].idleTooLong(now) || p.idle[0].retired(now)) {
+		p.removeLocked(p.idle[0])
+		p.idle = append(p.idle[:0], p.idle[1:]...)
+	}
+	p.idle = append(p.idle, c)
+	p.notifyLocked()
+}
+
+// Finish gives a connection back after a call. It is dropped unless it is reusable,
+// for the caller and for net/http.
+func (p *Pool) Finish(c *Conn, answer http.Header, reusable bool) {
+	if !reusable || c.client.Available() != 1 {
+		p.Drop(c)
+		return
+	}
+	c.limitIdle(answer)
+	c.idleSince = time.Now()
+	p.Put(c)
+}
+
+// Drop closes a connection that was taken.
+func (p *Pool) Drop(c *Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.removeLocked(c)
+}
+
+func (p *Pool) removeLocked(c *Conn) {
+	delete(p.open, c)
+	c.close()
+}
+
+// Close ends every connection, those in use as well, and every dial ahead.
+func (p *Pool) Close() {
+	p.cancel()
+	defer p.ahead.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for c := range p.open {
+		p.removeLocked(c)
+	}
+	p.idle = nil
+	p.notifyLocked()
+}
+
+// Counts returns how many connections are open, and how many of them are idle.
+func (p *Pool) Counts() (open, idle int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.open), len(p.idle)
+}
