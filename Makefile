@@ -10,7 +10,7 @@ FUZZTIME       ?= 30s
 # integration/, and the tests named Real of other packages.
 
 .DEFAULT_GOAL := help
-.PHONY: help build check lint lua fmt test race mutants integration proof kills changes algorithms fuzz bench demo
+.PHONY: help build check lint lua words fmt test race mutants integration proof kills changes algorithms fuzz bench demo
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,7 +18,7 @@ help: ## Say what can be made
 build: ## Build bin/dispatcher
 	$(GO) build -trimpath -o bin/dispatcher ./cmd/dispatcher
 
-check: lint lua test ## Everything that needs neither Docker nor much time
+check: lint lua words test ## Everything that needs neither Docker nor much time
 
 lint: ## Lint the Go code, formatting included
 	$(GOLANGCI_LINT) run $(PACKAGES)
@@ -38,6 +38,9 @@ lua: ## Lint the Redis scripts, joined as they run
 		cat lua/limit.lua $$with $$algorithm lua/master.lua lua/book.lua > bin/lua/book_$${algorithm##*/}; \
 	done
 	$(LUACHECK) --quiet bin/lua
+
+words: ## Find retired words, and name the terms that took their place
+	@$(GO) run ./internal/words
 
 fmt: ## Format the Go code
 	$(GOLANGCI_LINT) fmt

@@ -32,7 +32,7 @@ type row struct {
 // Each algorithm, three nodes, twenty seconds of all they can take, after an
 // opening that is the worst for those that can be hurt by one.
 func TestAlgorithms(t *testing.T) {
-	w := newWorld(t, containers.Kafka)
+	w := startServers(t, containers.Kafka)
 	var rows []row
 	for _, a := range throttle.Algorithms() {
 		t.Run(a.Name, func(t *testing.T) {
@@ -63,7 +63,7 @@ const (
 // saturate plays one algorithm until the judge could judge it and its bound was
 // reached: whether a burst falls on the end of a window is a matter of some 10 ms,
 // so the worst of a few runs counts.
-func (w *world) saturate(t *testing.T, a throttle.Algorithm) row {
+func (w *servers) saturate(t *testing.T, a throttle.Algorithm) row {
 	t.Helper()
 	worst := 0
 	for try := 1; ; try++ {
@@ -84,7 +84,7 @@ func (w *world) saturate(t *testing.T, a throttle.Algorithm) row {
 	}
 }
 
-func (w *world) saturateOnce(t *testing.T, a throttle.Algorithm) (row, float64) {
+func (w *servers) saturateOnce(t *testing.T, a throttle.Algorithm) (row, float64) {
 	t.Helper()
 	burst, lateness := 1, throttle.DefaultLateness
 	if !a.Strict {
@@ -217,7 +217,7 @@ func (s *scene) produce(t *testing.T, n int) {
 	}
 }
 
-// stateBytes is what Redis keeps of the limit, but for its trail of changes and
+// stateBytes is what Redis keeps of the limit, but for its history of changes and
 // what it keeps of each node.
 func (s *scene) stateBytes(t *testing.T) (sum int64) {
 	t.Helper()
@@ -232,7 +232,7 @@ func (s *scene) stateBytes(t *testing.T) (sum int64) {
 
 var perCall = regexp.MustCompile(`cmdstat_evalsha:.*usec_per_call=([0-9.]+)`)
 
-func (w *world) scriptTime(t *testing.T) float64 {
+func (w *servers) scriptTime(t *testing.T) float64 {
 	t.Helper()
 	info, err := w.rdb.Info(t.Context(), "commandstats").Result()
 	if err != nil {

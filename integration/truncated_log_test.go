@@ -17,7 +17,7 @@ import (
 //	go test -run TestCutLogReal -v ./integration
 func TestCutLogReal(t *testing.T) {
 	var set *containers.KafkaSet
-	w := newWorld(t, func(t testing.TB) *containers.Server {
+	w := startServers(t, func(t testing.TB) *containers.Server {
 		t.Helper()
 		set = containers.KafkaSetOf(t, 3)
 		return &containers.Server{Addr: set.Addr(1)}
@@ -77,7 +77,7 @@ func (s *scene) onBrokers(t *testing.T, brokers ...int) {
 //
 //	go test -run TestDeletedTopicReal -v ./integration
 func TestDeletedTopicReal(t *testing.T) {
-	w := newWorld(t, containers.KafkaCreating)
+	w := startServers(t, containers.KafkaCreating)
 	const jobs, partitions, away = 300, 3, 75 * time.Second // twice as long as a member waits between its looks for new partitions
 	s := w.scene(t, 1000, partitions, 0)
 	s.spread(t, "old", partitions, jobs)

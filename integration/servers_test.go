@@ -23,8 +23,8 @@ import (
 	"dispatcher/internal/containers"
 )
 
-// world is what all scenarios of a test share: the servers and the binaries.
-type world struct {
+// servers is what all scenarios of a test share: the servers and the binaries.
+type servers struct {
 	kafka, redis *containers.Server
 	rdb          *redis.Client
 	dispatcher   string // path of the binary
@@ -33,13 +33,13 @@ type world struct {
 	scenarios    atomic.Int64
 }
 
-func newWorld(t *testing.T, startKafka func(testing.TB) *containers.Server) *world {
+func startServers(t *testing.T, startKafka func(testing.TB) *containers.Server) *servers {
 	t.Helper()
 	containers.Need(t)
 	if err := binaries(); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{dispatcher: filepath.Join(binDir, "dispatcher"), provider: filepath.Join(binDir, "provider"), replicas: 1}
+	w := &servers{dispatcher: filepath.Join(binDir, "dispatcher"), provider: filepath.Join(binDir, "provider"), replicas: 1}
 	w.redis, w.kafka = containers.Redis(t), startKafka(t)
 	w.rdb = redis.NewClient(&redis.Options{Addr: w.redis.Addr})
 	t.Cleanup(func() { _ = w.rdb.Close() })
@@ -72,7 +72,7 @@ var binaries = sync.OnceValue(func() error {
 
 // scene is one scenario: a topic, a namespace, a provider and its nodes.
 type scene struct {
-	*world
+	*servers
 	topic     string
 	namespace string
 	cap       int
@@ -85,29 +85,29 @@ type scene struct {
 }
 
 // setting changes a scene's nodes, as --set does.
-func (w *world) scene(t *testing.T, limit, partitions int, latency time.Duration, settings ...string) *scene {
+func (w *servers) scene(t *testing.T, limit, partitions int, latency time.Duration, settings ...string) *scene {
 	t.Helper()
 	return w.sceneBefore(t, w.startJudge(t, latency), limit, partitions, settings...)
 }
 
-func (w *world) sceneBefore(t *testing.T, j *judge, limit, partitions int, settings ...string) *scene {
+func (w *servers) sceneBefore(t *testing.T, j *judge, limit, partitions int, settings ...string) *scene {
 	t.Helper()
 	n := w.scenarios.Add(1)
-	s := &scene{world: w, topic: fmt.Sprintf("jobs%d", n), namespace: fmt.Sprintf("ns%d", n), cap: limit, judge: j, settings: settings}
+	s := &scene{servers: w, topic: fmt.Sprintf("jobs%d", n), namespace: fmt.Sprintf("ns%d", n), cap: limit, judge: j, settings: settings}
 	w.createTopic(t, s.topic, partitions)
 	return s
 }
 
 // createTopic makes a topic, unless it is there: a broker that is just starting
 // may have made it without saying so.
-func (w *world) createTopic(t *testing.T, topic string, partitions int) {
+func (w *servers) createTopic(t *testing.T, topic string, partitions int) {
 	t.Helper()
 	w.create(t, topic, partitions, kafka.TopicAlreadyExists)
 }
 
 // create goes on until the cluster says that the topic is made, or the error
 // that will do as well.
-func (w *world) create(t *testing.T, topic string, partitions int, fine error) {
+func (w *servers) create(t *testing.T, topic string, partitions int, fine error) {
 	t.Helper()
 	client := w.client(t)
 	var failed error
@@ -124,7 +124,7 @@ func (w *world) create(t *testing.T, topic string, partitions int, fine error) {
 
 // client asks the broker itself: one that lives longer would remember which
 // topics there were.
-func (w *world) client(t *testing.T) *kafka.Client {
+func (w *servers) client(t *testing.T) *kafka.Client {
 	t.Helper()
 	transport := &kafka.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)

@@ -26,7 +26,7 @@ func TestDeadLettersReal(t *testing.T) {
 	}{{"Kafka 4.1", containers.Kafka}, {"Kafka 3.9", containers.KafkaOld}} {
 		t.Run(version.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, version.start)
+			w := startServers(t, version.start)
 			t.Run("replayed and dropped", w.replayedAndDropped)
 			if version.name == "Kafka 4.1" {
 				t.Run("killed while it replays", w.killedWhileItReplays)
@@ -46,9 +46,9 @@ func odd(n int) []kafka.Message {
 	return all
 }
 
-// bury has the provider refuse the jobs until they are all dead, and takes it
+// deadLetter has the provider refuse the jobs until they are all dead, and takes it
 // back then.
-func (s *scene) bury(t *testing.T, jobs []kafka.Message) {
+func (s *scene) deadLetter(t *testing.T, jobs []kafka.Message) {
 	t.Helper()
 	s.judge.post(t, "/behave", `{"status":400}`)
 	var err error
@@ -103,10 +103,10 @@ func (s *scene) openLetters(t *testing.T, args ...string) (ids []string) {
 	return ids
 }
 
-func (w *world) replayedAndDropped(t *testing.T) {
+func (w *servers) replayedAndDropped(t *testing.T) {
 	const jobs, part = 1000, 300
 	s := w.scene(t, 2000, 3, 0)
-	s.bury(t, odd(jobs))
+	s.deadLetter(t, odd(jobs))
 	ids := s.openLetters(t)
 	if len(ids) != jobs {
 		t.Fatalf("got %d letters listed, want %d", len(ids), jobs)
@@ -190,11 +190,11 @@ func (s *scene) sameJobs(t *testing.T, want int) {
 
 // A command that is killed loses nothing and repeats at most what it had in its
 // hands; the next one gets the letters when Kafka has noticed.
-func (w *world) killedWhileItReplays(t *testing.T) {
+func (w *servers) killedWhileItReplays(t *testing.T) {
 	const jobs, batch = 600, 50
 	s := w.scene(t, 2000, 2, 0)
 	s.keepLettersForEver(t)
-	s.bury(t, odd(jobs))
+	s.deadLetter(t, odd(jobs))
 	stop(t, s.nodes...)
 	cmd := exec.CommandContext(t.Context(), s.dispatcher, append([]string{"dlq", "replay", "--all", "--rate", fmt.Sprint(batch)}, s.common()...)...)
 	if err := cmd.Start(); err != nil {

@@ -13,24 +13,24 @@ const stalledAfter = 5 * time.Second
 
 // A node that can't work while others can gives its partitions up, and asks for
 // some when it can again. Where nobody can, all stay where they are.
-func TestWedgedReal(t *testing.T) {
-	w := newWorld(t, containers.Kafka)
+func TestStalledNodeReal(t *testing.T) {
+	w := startServers(t, containers.Kafka)
 	t.Run("Redis is cut off from a node", func(t *testing.T) {
 		t.Parallel()
 		r := startRelay(t, w.redis.Addr)
-		w.wedged(t, w.startJudge(t, 0), r, "redis.addrs="+r.addr, "limiter is away")
+		w.stalled(t, w.startJudge(t, 0), r, "redis.addrs="+r.addr, "limiter is away")
 	})
 	t.Run("the provider is cut off from a node", func(t *testing.T) {
 		t.Parallel()
 		j := w.startJudge(t, 0)
 		r := startRelay(t, j.addr)
-		w.wedged(t, j, r, "sender.http.url=http://"+r.addr+"/send", "the provider does not answer this node")
+		w.stalled(t, j, r, "sender.http.url=http://"+r.addr+"/send", "the provider does not answer this node")
 	})
 	t.Run("Redis is cut off from all", w.allCutOff)
 }
 
-// wedged plays two nodes, of which one has a way of its own that is cut.
-func (w *world) wedged(t *testing.T, j *judge, r *relay, way, why string) {
+// stalled plays two nodes, of which one has a way of its own that is cut.
+func (w *servers) stalled(t *testing.T, j *judge, r *relay, way, why string) {
 	t.Helper()
 	const jobs, more = 4500, 1500
 	s := w.sceneBefore(t, j, 300, 6, "kafka.stalled_after="+stalledAfter.String(), "sender.retry.backoff=100ms", "sender.retry.max_backoff=1s")
@@ -44,8 +44,8 @@ func (w *world) wedged(t *testing.T, j *judge, r *relay, way, why string) {
 		func() string { return "the node keeps its partitions" })
 	gave := time.Since(cut)
 	sick.tells(t, why)
-	if code, text := sick.ready(t); code != 503 || !strings.Contains(text, "stands aside") {
-		t.Errorf("got %d and %s from /readyz, want 503 and that the node stands aside", code, text)
+	if code, text := sick.ready(t); code != 503 || !strings.Contains(text, "left its groups") {
+		t.Errorf("got %d and %s from /readyz, want 503 and that the node left its groups", code, text)
 	}
 	s.settled(t, 2*time.Minute) // by the other one alone
 	s.onceButCut(t, sick, jobs)
@@ -90,7 +90,7 @@ func (s *scene) onceButCut(t *testing.T, sick *node, jobs int) {
 }
 
 // allCutOff: nobody gives up what nobody else could do.
-func (w *world) allCutOff(t *testing.T) {
+func (w *servers) allCutOff(t *testing.T) {
 	t.Parallel()
 	const jobs = 3000
 	r := startRelay(t, w.redis.Addr)
