@@ -135,7 +135,7 @@ type lists map[string][]any
 func (r *reading) decode(v *viper.Viper, env map[string]string, src Source) {
 	c := &r.config
 	err := v.UnmarshalExact(c, func(dc *mapstructure.DecoderConfig) {
-		dc.TagName = "yaml"
+		dc.TagName, dc.SquashTagOption = "yaml", "inline"
 		dc.WeaklyTypedInput = false
 	})
 	if err != nil {

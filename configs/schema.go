@@ -11,6 +11,7 @@ import (
 // field is one key: where it is, and what may stand there.
 type field struct {
 	name   string
+	index  []int // of the struct's field, embedded ones included
 	typ    reflect.Type
 	secret bool
 	sub    []field // the keys of a section, or of each section of a list
@@ -21,12 +22,12 @@ func schema() []field { return fieldsOf(reflect.TypeFor[Config]()) }
 
 func fieldsOf(t reflect.Type) []field {
 	var fields []field
-	for sf := range t.Fields() {
+	for _, sf := range reflect.VisibleFields(t) {
 		name := sf.Tag.Get("yaml")
-		if name == "" {
+		if name == "" || name == "-" || sf.Anonymous {
 			continue
 		}
-		f := field{name: name, typ: sf.Type, secret: sf.Tag.Get("secret") == "true"}
+		f := field{name: name, index: sf.Index, typ: sf.Type, secret: sf.Tag.Get("secret") == "true"}
 		switch {
 		case sf.Type.Kind() == reflect.Struct:
 			f.sub = fieldsOf(sf.Type)

@@ -220,8 +220,8 @@ func (c *Config) eachText(replace func(path string, secret bool, text string) st
 }
 
 func eachText(section reflect.Value, fields []field, prefix string, replace func(string, bool, string) string) {
-	for i, f := range fields {
-		path, v := prefix+f.name, section.Field(i)
+	for _, f := range fields {
+		path, v := prefix+f.name, section.FieldByIndex(f.index)
 		switch {
 		case f.isSection():
 			eachText(v, f.sub, path+".", replace)

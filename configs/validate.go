@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"dispatcher/internal/fault"
 	"dispatcher/sender"
 	"dispatcher/throttle"
 )
@@ -175,36 +176,20 @@ func (f *faults) limits(limits []Limit) {
 		f.contract(path, throttle.CheckName("name", l.Name))
 		_, noGuard := l.guard()
 		f.refuse(noGuard != nil, path+"guard", l.Guard, "must be auto, or a duration with a unit, such as 10ms")
-		_, err := throttle.Check(l.Algorithm, l.Contract(), l.Rails())
-		f.contract(path, err)
-		if err == nil {
-			f.contract(path, throttle.CheckShare(l.Algorithm, l.Contract()))
-		}
-		f.contract(path, throttle.CheckScope(throttle.Scope(l.Scope), l.Contract(), l.Algorithm, l.WarmUp))
-		f.contract(path, throttle.CheckBucket(l.Bucket(), l.Algorithm, l.Contract()))
-		f.degraded(path, l)
+		f.contract(path, l.Stated().Validate())
 	}
-}
-
-// degraded: a reserve that nobody uses would only make the limit smaller.
-func (f *faults) degraded(path string, l Limit) {
-	f.oneOf(path+"degraded", l.Degraded, "", DegradedWait, DegradedReserve)
-	f.refuse(l.Degraded == DegradedReserve && l.Reserve == 0 && l.MaxNodes == 0, path+"reserve", l.Reserve,
-		"is required with degraded: reserve, and max_nodes as well")
-	f.refuse(l.Degraded != DegradedReserve && l.Reserve != 0, path+"reserve", l.Reserve, "must be 0 without degraded: reserve")
-	f.refuse(l.Degraded != DegradedReserve && l.MaxNodes != 0, path+"max_nodes", l.MaxNodes, "must be 0 without degraded: reserve")
 }
 
 // contract takes over the limiter's own faults under the paths of the file.
 func (f *faults) contract(path string, err error) {
 	for _, err := range joined(err) {
-		fe, ok := errors.AsType[*throttle.FieldError](err)
+		fe, ok := errors.AsType[*fault.Error](err)
 		if !ok {
 			path := strings.TrimSuffix(path, ".")
 			f.add(path, fmt.Errorf("%s: %w", path, err))
 			continue
 		}
-		f.refuse(true, path+fe.Field, phrase(fmt.Sprint(fe.Value)), "%s", fe.Why)
+		f.refuse(true, path+fe.Field, fe.Value, "%s", fe.Remedy)
 	}
 }
 

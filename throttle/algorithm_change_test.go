@@ -11,8 +11,6 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
-
-	"dispatcher/lua"
 )
 
 // rollout plays nodes that come and go with files of their own, operators who
@@ -31,7 +29,7 @@ type rollout struct {
 }
 
 type rolloutNode struct {
-	scripts scripts
+	Scripts Scripts
 	known   Settings
 	seq     int64
 	epoch   int64
@@ -51,7 +49,7 @@ func files() []Settings {
 	}{{"token_bucket", 1}, {"token_bucket", 14}, {"token_bucket", 20}, {"leaky_bucket", 1}, {"sliding_window_log", 1}, {"sliding_window_list", 1}} {
 		c := contract(rolloutCap)
 		c.Burst = f.burst
-		all = append(all, seeded(f.algorithm, c, Rails{}))
+		all = append(all, seededBy(f.algorithm, c))
 	}
 	return all
 }
@@ -75,11 +73,11 @@ func (r *rollout) fresh() *rolloutNode {
 	r.named++
 	all := files()
 	n := &rolloutNode{
-		scripts: newScripts(r.rdb, "rollout", "provider", fmt.Sprint("node", r.named)),
+		Scripts: NewScripts(r.rdb, "rollout", "provider", fmt.Sprint("node", r.named)),
 		known:   all[r.roll(int64(len(all)))], seq: 1,
 	}
-	for name := range n.scripts.book {
-		n.scripts.book[name] = redis.NewScript(r.edit(lua.Book(name)))
+	for name := range n.Scripts.reserving {
+		n.Scripts.reserving[name] = redis.NewScript(r.edit(scriptOf(name)))
 	}
 	return n
 }
@@ -90,8 +88,8 @@ func (r *rollout) pass(us int64) {
 	r.mini.FastForward(duration(us))
 }
 
-func (r *rollout) ask(n *rolloutNode, want int64) booking {
-	b, err := n.scripts.runBook(contextOf(r.t), ask{
+func (r *rollout) ask(n *rolloutNode, want int64) reservation {
+	b, err := n.Scripts.Reserve(contextOf(r.t), ask{
 		want: want, seq: n.seq, epoch: n.epoch, since: n.since, read: n.read, identity: IdentityNone, lead: lead, learned: n.learned, known: n.known,
 	})
 	if err != nil {
@@ -131,7 +129,7 @@ func (r *rollout) happen() {
 	case p < 97:
 		r.change()
 	default:
-		if err := r.rdb.Del(contextOf(r.t), n.scripts.keys.limit).Err(); err != nil {
+		if err := r.rdb.Del(contextOf(r.t), n.Scripts.keys.Limit).Err(); err != nil {
 			r.t.Fatal(err)
 		}
 		for i := range r.nodes {
@@ -199,14 +197,14 @@ func TestAnotherAlgorithmNeverPassesTheCap(t *testing.T) {
 func TestAnotherAlgorithmLawBreaksWithout(t *testing.T) {
 	t.Parallel()
 	for _, m := range []struct{ rule, from, to string }{
-		{"what is owed under the algorithm before", "and (fence > 3 or old.algorithm ~= set.algorithm) then", "and fence > 3 and fence < 7 then"},
+		{"what is owed under the algorithm before", "and (why > STATE_LOST or old.algorithm ~= set.algorithm) then", "and why > STATE_LOST and why < OTHER_ALGORITHM then"},
 		{"the window that passes between algorithms", "+ span(old, set)\n", "\n"},
 		{"the window that passes where a limit's key was deleted", "redis.call('EXISTS', nodes, history) > 0", "false"},
-		{"one algorithm for all nodes", "if set and not newer and set.algorithm ~= algorithm.name then return nothing(0) end", ""},
+		{"one algorithm for all nodes", "if set and not newer and set.algorithm ~= ALGORITHM then return nothing(0) end", ""},
 	} {
 		t.Run(m.rule, func(t *testing.T) {
 			t.Parallel()
-			if strings.Count(lua.Book(DefaultAlgorithm), m.from) != 1 {
+			if strings.Count(scriptOf(DefaultAlgorithm), m.from) != 1 {
 				t.Fatalf("the script has not exactly one %q; name the rule again", m.from)
 			}
 			mini := miniredis.RunT(t)
@@ -233,7 +231,7 @@ func TestAKeyLostTwiceKeepsItsCooldown(t *testing.T) {
 	mini := miniredis.RunT(t)
 	r := newRollout(t, mini, patient(t, mini.Addr()), diceOf(1), func(s string) string { return s })
 	lose := func() {
-		if err := r.rdb.Del(t.Context(), keysOf("rollout", "provider").limit).Err(); err != nil {
+		if err := r.rdb.Del(t.Context(), KeysOf("rollout", "provider").Limit).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}

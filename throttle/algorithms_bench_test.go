@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What one booking of a block costs a real Redis, by its own account.
+// What one reservation of a block costs a real Redis, by its own account.
 func BenchmarkScript(b *testing.B) { eachAlgorithm(b, benchScript) }
 
 // BenchmarkScriptHot is what one reservation costs a real Redis, by its own account,
@@ -32,19 +32,19 @@ func eachAlgorithm(b *testing.B, bench func(*testing.B, *redis.Client, Algorithm
 	}
 }
 
-// benchScript books as one node does at 3000 a second: 60 units every 20 ms. The
+// benchScript reserves as one node does at 3000 a second: 60 units every 20 ms. The
 // time of an operation is that pause and means nothing; the server's figure is
 // what counts.
 func benchScript(b *testing.B, rdb *redis.Client, a Algorithm) {
 	b.Helper()
 	c := contract(3000)
-	s := newScripts(rdb, "bench-"+a.Name, "provider", "n")
-	q := ask{seq: 1, identity: IdentityNone, lead: lead, known: seeded(a.Name, c, Rails{})}
-	reply, err := s.runBook(b.Context(), q)
+	s := NewScripts(rdb, "bench-"+a.Name, "provider", "n")
+	q := ask{seq: 1, identity: IdentityNone, lead: lead, known: seededBy(a.Name, c)}
+	reply, err := s.Reserve(b.Context(), q)
 	if err != nil {
 		b.Fatal(err)
 	}
-	time.Sleep(duration(reply.quiet - reply.now))
+	time.Sleep(duration(reply.notBefore - reply.now))
 	if err := rdb.ConfigResetStat(b.Context()).Err(); err != nil {
 		b.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func benchScript(b *testing.B, rdb *redis.Client, a Algorithm) {
 	served := 0
 	for b.Loop() {
 		q.seq++
-		reply, err := s.runBook(b.Context(), q)
+		reply, err := s.Reserve(b.Context(), q)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -67,13 +67,13 @@ func benchScript(b *testing.B, rdb *redis.Client, a Algorithm) {
 
 func hotScript(b *testing.B, rdb *redis.Client, a Algorithm) {
 	b.Helper()
-	s := newScripts(rdb, "hot-"+a.Name, "provider", "n")
-	q := ask{seq: 1, identity: IdentityInfo, lead: lead, learned: true, known: seeded(a.Name, contract(100_000), Rails{})}
-	reply, err := s.runBook(b.Context(), q)
+	s := NewScripts(rdb, "hot-"+a.Name, "provider", "n")
+	q := ask{seq: 1, identity: IdentityInfo, lead: lead, learned: true, known: seededBy(a.Name, contract(100_000))}
+	reply, err := s.Reserve(b.Context(), q)
 	if err != nil {
 		b.Fatal(err)
 	}
-	time.Sleep(duration(reply.quiet - reply.now))
+	time.Sleep(duration(reply.notBefore - reply.now))
 	if err := rdb.ConfigResetStat(b.Context()).Err(); err != nil {
 		b.Fatal(err)
 	}
@@ -81,11 +81,11 @@ func hotScript(b *testing.B, rdb *redis.Client, a Algorithm) {
 	served := 0
 	for b.Loop() {
 		q.seq++
-		reply, err := s.runBook(b.Context(), q)
+		reply, err := s.Reserve(b.Context(), q)
 		if err != nil {
 			b.Fatal(err)
 		}
-		served += flag(reply.schedule.given > 0)
+		served += countInt(reply.schedule.given > 0)
 	}
 	b.ReportMetric(serverTime(b, rdb), "server-µs/call")
 	b.ReportMetric(float64(served)/float64(q.seq-1), "served/call")
@@ -113,7 +113,7 @@ func serverTime(b *testing.B, rdb *redis.Client) float64 {
 func BenchmarkFullWindow(b *testing.B) {
 	rdb := redis.NewClient(&redis.Options{Addr: realCell(b).Addr})
 	b.Cleanup(func() { _ = rdb.Close() })
-	for _, a := range []Algorithm{slidingWindowLog(), slidingWindowList()} {
+	for _, a := range []Algorithm{algorithm(SlidingWindowLog), algorithm(SlidingWindowList)} {
 		for _, size := range []int64{20_000, 2_000} {
 			b.Run(fmt.Sprint(a.Name, "/blocks of ", size), func(b *testing.B) { benchFullWindow(b, rdb, a, size) })
 		}
@@ -124,14 +124,14 @@ func benchFullWindow(b *testing.B, rdb *redis.Client, a Algorithm, size int64) {
 	b.Helper()
 	c := contract(1_000_000)
 	c.Window = 4 * time.Second
-	s := newScripts(rdb, fmt.Sprint("bench-full-", a.Name, size), "provider", "n")
-	q := ask{seq: 1, identity: IdentityNone, lead: lead, known: seeded(a.Name, c, Rails{})}
+	s := NewScripts(rdb, fmt.Sprint("bench-full-", a.Name, size), "provider", "n")
+	q := ask{seq: 1, identity: IdentityNone, lead: lead, known: seededBy(a.Name, c)}
 	call := func(want int64) (took float64, given int64) {
 		q.seq, q.want = q.seq+1, want
 		if err := rdb.ConfigResetStat(b.Context()).Err(); err != nil {
 			b.Fatal(err)
 		}
-		reply, err := s.runBook(b.Context(), q)
+		reply, err := s.Reserve(b.Context(), q)
 		if err != nil {
 			b.Fatal(err)
 		}

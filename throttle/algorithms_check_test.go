@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"dispatcher/internal/fault"
 )
 
 // What an algorithm can't honour is refused, with the setting's name.
@@ -27,12 +29,12 @@ func TestAnAlgorithmRefusesWhatItCannotHonour(t *testing.T) {
 		t.Run(tc.algorithm+" "+tc.field, func(t *testing.T) {
 			t.Parallel()
 			c := contract(300)
-			if _, err := Check(tc.algorithm, c, Rails{}); err != nil {
+			if err := (Terms{Contract: c, Algorithm: tc.algorithm}).Validate(); err != nil {
 				t.Fatalf("the contract to begin with: %v", err)
 			}
 			tc.edit(&c)
-			_, err := Check(tc.algorithm, c, Rails{})
-			var field *FieldError
+			err := Terms{Contract: c, Algorithm: tc.algorithm}.Validate()
+			var field *fault.Error
 			if !errors.As(err, &field) || field.Field != tc.field {
 				t.Errorf("got %v, want a refusal of %s", err, tc.field)
 			}
@@ -51,8 +53,8 @@ func TestPromisesAreInProportion(t *testing.T) {
 			if a.Strict != (worst == c.Cap) && n > 2 || worst < c.Cap || worst > 2*c.Cap+1 {
 				t.Errorf("%s: strict is %v, and the worst of a cap of %d is %d", a.Name, a.Strict, n, worst)
 			}
-			if share <= 0.4 || share > 1 || a.Binds(c) <= 0 || a.Promise == "" {
-				t.Errorf("%s: got a share of %v, binds for %v, promises %q", a.Name, share, a.Binds(c), a.Promise)
+			if share <= 0.4 || share > 1 || a.Cooldown(c) <= 0 || a.Promise == "" {
+				t.Errorf("%s: got a share of %v, a cooldown of %v, promises %q", a.Name, share, a.Cooldown(c), a.Promise)
 			}
 		}
 	}

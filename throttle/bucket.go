@@ -1,10 +1,11 @@
 package throttle
 
 import (
-	"errors"
-	"fmt"
+	"cmp"
 	"math"
 	"time"
+
+	"dispatcher/internal/fault"
 )
 
 // WhenFull says what becomes of a caller for whom a leaky bucket has no room.
@@ -12,25 +13,22 @@ type WhenFull string
 
 // The choices.
 const (
-	FullWait   WhenFull = "wait"   // it waits for its turn
-	FullRefuse WhenFull = "refuse" // it gets [ErrFull]
+	FullWait   WhenFull = "wait"   // it waits
+	FullRefuse WhenFull = "refuse" // it gets an error
 )
-
-// ErrFull says that the bucket had no room, and that callers are not to wait.
-var ErrFull = errors.New("the bucket is full")
 
 // Bucket is how much a leaky bucket holds, and what follows when it is full.
 type Bucket struct {
-	Capacity int64    // units that wait in it, at most; 0: as many as the horizon holds
-	WhenFull WhenFull // default FullWait
+	Capacity int64    `yaml:"capacity"`  // units that wait in it, at most; 0: as many as the horizon holds
+	WhenFull WhenFull `yaml:"when_full"` // default FullWait
 }
 
-// refuses reports whether callers are turned away.
-func (b Bucket) refuses() bool { return b.WhenFull == FullRefuse }
+// Refuses reports whether callers are turned away.
+func (b Bucket) Refuses() bool { return b.WhenFull == FullRefuse }
 
-// reach is how far ahead the last unit of a full bucket lies; 0: the horizon
-// alone says. After a change of the rate it stays within what can be booked.
-func (b Bucket) reach(c Contract) time.Duration {
+// Reach is how far ahead the last unit of a full bucket lies; 0: the horizon
+// alone bounds it. After a change of the rate it stays within what can be reserved.
+func (b Bucket) Reach(c Contract) time.Duration {
 	if b.Capacity == 0 {
 		return 0
 	}
@@ -43,33 +41,23 @@ func (b Bucket) holds(c Contract) time.Duration {
 	return time.Duration(math.Ceil(float64(b.Capacity)*float64(period)/float64(units))) * time.Microsecond
 }
 
-// CheckBucket joins a [FieldError] for each setting of a bucket that does not go
-// with the algorithm or the contract.
-func CheckBucket(b Bucket, algorithm string, c Contract) error {
-	var faults []error
-	refuse := func(bad bool, field string, value any, why string) {
-		if bad {
-			faults = append(faults, &FieldError{Field: field, Value: value, Why: why})
-		}
-	}
-	leaky := algorithm == leakyBucket().Name
-	known := b.WhenFull == "" || b.WhenFull == FullWait || b.WhenFull == FullRefuse
-	refuse(!known, "when_full", string(b.WhenFull), "must be wait or refuse")
-	refuse(!leaky && b.refuses(), "when_full", string(b.WhenFull), "is for algorithm leaky_bucket only")
-	refuse(!leaky && b.Capacity != 0, "capacity", b.Capacity, "is for algorithm leaky_bucket only")
-	refuse(b.Capacity < 0 || b.Capacity > MaxCap, "capacity", b.Capacity, fmt.Sprintf("must be from 0 to %d", MaxCap))
-	if leaky && b.Capacity > 0 && len(faults) == 0 && c.Validate() == nil {
+// Validate refuses settings of a bucket that do not go with the algorithm or the
+// contract, with a [fault.Error] for each.
+func (b Bucket) Validate(algorithm string, c Contract) error {
+	var faults fault.List
+	leaky := algorithm == LeakyBucket
+	faults.OneOf("when_full", string(cmp.Or(b.WhenFull, FullWait)), string(FullWait), string(FullRefuse))
+	faults.Refuse(!leaky && b.Refuses(), "when_full", string(b.WhenFull), "is for algorithm leaky_bucket only")
+	faults.Refuse(!leaky && b.Capacity != 0, "capacity", b.Capacity, "is for algorithm leaky_bucket only")
+	faults.Refuse(b.Capacity < 0 || b.Capacity > MaxCap, "capacity", b.Capacity, "must be from 0 to %d", MaxCap)
+	if leaky && b.Capacity > 0 && faults.Err() == nil && c.Validate() == nil {
 		holds := b.holds(c)
-		refuse(holds > c.Horizon, "capacity", b.Capacity,
-			fmt.Sprintf("takes %s to run empty, and slots are booked no further ahead than the horizon of %s", holds, c.Horizon))
-		refuse(holds < MinHorizon, "capacity", b.Capacity,
-			fmt.Sprintf("runs empty in %s, and nodes need %s to book: must be at least %d at this rate", holds, MinHorizon, b.least(c)))
+		units, period := c.Pace()
+		faults.Refuse(holds > c.Horizon, "capacity", b.Capacity,
+			"takes %s to run empty, and slots are reserved no further ahead than the horizon of %s", holds, c.Horizon)
+		faults.Refuse(holds < MinHorizon, "capacity", b.Capacity,
+			"runs empty in %s, and nodes need %s to reserve: must be at least %d at this rate",
+			holds, MinHorizon, ceilDiv(MinHorizon.Microseconds()*units, period))
 	}
-	return errors.Join(faults...)
-}
-
-// least is the smallest capacity that nodes can keep filled.
-func (Bucket) least(c Contract) int64 {
-	units, period := c.Pace()
-	return ceilDiv(MinHorizon.Microseconds()*units, period)
+	return faults.Err()
 }

@@ -13,16 +13,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-func refusing(t *testing.T, c Contract, b Bucket, book bookFunc, waiting func() int) *Limiter {
+func refusing(t *testing.T, c Contract, b Bucket, reserve reserveFunc, waiting func() int) *Limiter {
 	t.Helper()
-	l, err := New(Options{
-		Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Seed: c, Waiting: waiting,
-		Algorithm: "leaky_bucket", Bucket: b,
-	})
+	spec := specOf(c)
+	spec.Algorithm, spec.Bucket = LeakyBucket, b
+	l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Limit: spec, Waiting: waiting})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.book = book
+	l.reserve = reserve
 	l.listen = func(context.Context) {}
 	run(t, l)
 	return l
@@ -174,20 +173,20 @@ func TestHeldRefusalsStopNobody(t *testing.T) {
 func TestABucketRefusesWhatItCannotHonour(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{
-		"capacity: 5: is for algorithm leaky_bucket only":                  CheckBucket(Bucket{Capacity: 5}, "token_bucket", contract(300)),
-		"when_full: refuse: is for algorithm leaky_bucket only":            CheckBucket(Bucket{WhenFull: FullRefuse}, "gcra", contract(300)),
-		"when_full: explode: must be wait or refuse":                       CheckBucket(Bucket{WhenFull: "explode"}, "leaky_bucket", contract(300)),
-		"capacity: 300: takes 1.01s to run empty":                          CheckBucket(Bucket{Capacity: 300}, "leaky_bucket", contract(300)),
-		"capacity: 5: runs empty in 16.834ms, and nodes need 20ms":         CheckBucket(Bucket{Capacity: 5}, "leaky_bucket", contract(300)),
-		"must be at least 6 at this rate":                                  CheckBucket(Bucket{Capacity: 5}, "leaky_bucket", contract(300)),
-		"capacity: -1: must be from 0 to":                                  CheckBucket(Bucket{Capacity: -1}, "leaky_bucket", contract(300)),
-		"capacity: 1: takes 10.001667s to run empty, and slots are booked": CheckBucket(Bucket{Capacity: 1}, "leaky_bucket", contractOf(6, time.Minute)),
+		"capacity: 5: is for algorithm leaky_bucket only":                    (Bucket{Capacity: 5}).Validate("token_bucket", contract(300)),
+		"when_full: \"refuse\": is for algorithm leaky_bucket only":          (Bucket{WhenFull: FullRefuse}).Validate("gcra", contract(300)),
+		"when_full: \"explode\": must be one of wait, refuse":                (Bucket{WhenFull: "explode"}).Validate("leaky_bucket", contract(300)),
+		"capacity: 300: takes 1.01s to run empty":                            (Bucket{Capacity: 300}).Validate("leaky_bucket", contract(300)),
+		"capacity: 5: runs empty in 16.834ms, and nodes need 20ms":           (Bucket{Capacity: 5}).Validate("leaky_bucket", contract(300)),
+		"must be at least 6 at this rate":                                    (Bucket{Capacity: 5}).Validate("leaky_bucket", contract(300)),
+		"capacity: -1: must be from 0 to":                                    (Bucket{Capacity: -1}).Validate("leaky_bucket", contract(300)),
+		"capacity: 1: takes 10.001667s to run empty, and slots are reserved": (Bucket{Capacity: 1}).Validate("leaky_bucket", contractOf(6, time.Minute)),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	if err := CheckBucket(Bucket{Capacity: 6, WhenFull: FullRefuse}, "leaky_bucket", contract(300)); err != nil {
+	if err := (Bucket{Capacity: 6, WhenFull: FullRefuse}).Validate("leaky_bucket", contract(300)); err != nil {
 		t.Errorf("got %v for the least capacity there is", err)
 	}
 }
@@ -202,11 +201,11 @@ func contractOf(units int64, window time.Duration) Contract {
 // came since are not turned away for it: the bucket has room for them.
 func TestALostReplyRefusesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		book, lose := newModel().local("n", time.Millisecond), atomic.Bool{}
-		l := refusing(t, contract(300), Bucket{Capacity: 30, WhenFull: FullRefuse}, func(ctx context.Context, a ask) (booking, error) {
-			b, err := book(ctx, a)
+		reserve, lose := newModel().local("n", time.Millisecond), atomic.Bool{}
+		l := refusing(t, contract(300), Bucket{Capacity: 30, WhenFull: FullRefuse}, func(ctx context.Context, a ask) (reservation, error) {
+			b, err := reserve(ctx, a)
 			if b.schedule.given > 0 && lose.CompareAndSwap(true, false) {
-				return booking{}, errors.New("connection reset")
+				return reservation{}, errors.New("connection reset")
 			}
 			return b, err
 		}, nil)

@@ -21,8 +21,8 @@ func storm(t tester, rdb redis.UniversalClient, seed uint64, changes int) (f *fl
 		Guard: DefaultGuard, Lateness: DefaultLateness, Horizon: DefaultHorizon,
 	}
 	f = newFleet(t, rdb, asWritten, roll, 1+int(roll(3)), c)
-	f.look()
-	f.pass(600_000) // past the fence of the start
+	f.poll()
+	f.pass(600_000) // past the cooldown of the start
 	for f.made.changes < changes {
 		for range 1 + roll(9) {
 			f.set(f.change(c))
@@ -48,12 +48,12 @@ func (f *fleet) between(c Contract) {
 	}
 	switch roll(60) {
 	case 0:
-		f.look() // each node looks more often than a change may take to act
+		f.poll() // each node looks more often than a change may take to act
 		f.lose()
-		f.look()
+		f.poll()
 	case 1:
 		f.shift([]int64{-1, 1}[roll(2)] * (4_000 + roll([]int64{100_000, 5_000_000}[roll(2)])))
-		f.look()
+		f.poll()
 	case 2, 3, 4, 5, 6:
 		f.pass(1_000_000 + roll(10_000_000))
 	}
@@ -64,7 +64,7 @@ func (f *fleet) work(c Contract, gap int64) {
 	roll := f.dice
 	n := f.nodes[roll(int64(len(f.nodes)))]
 	delay := []int64{0, 300, 20_000}[roll(3)]
-	f.book(n, 1+roll(max(1, c.Cap/4)), roll(delay+1), roll(min(delay, 2_000)+1), roll(8) == 0)
+	f.reserve(n, 1+roll(max(1, c.Cap/4)), roll(delay+1), roll(min(delay, 2_000)+1), roll(8) == 0)
 	f.pass(roll(gap))
 }
 

@@ -2,16 +2,16 @@ package throttle
 
 import "time"
 
-// clock maps Redis's clock to this node's monotonic one. It knows no more than
-// an interval for the offset between the two: a reading that was asked for at
-// m0 and answered at m1 was made somewhere between. Each reading narrows the
+// clock maps Redis's clock to this node's monotonic one. It knows only an interval for
+// the offset between the two: a reading that was asked for at m0 and answered at m1
+// was made somewhere between. Each reading narrows the
 // interval, and time widens it again, for quartz is not exact.
 //
-// The node's wall clock is never asked.
+// The node's wall clock is never read.
 type clock struct {
 	origin  time.Time // of the node's monotonic time in offsets
 	now     bounds    // what is known of the offset
-	former  [3]bounds // the same at earlier times, the oldest first: by that one a slew is seen
+	former  [3]bounds // the same at earlier times, the oldest first, which shows a slew
 	epoch   int64     // the timeline's epoch that the bounds belong to; 0: no reading yet
 	since   int64     // first reading in that epoch, by Redis's clock
 	trusted int64     // last reading, by Redis's clock; after a step the last one before it
@@ -30,7 +30,7 @@ const (
 	// twice what a poor quartz does, and a fifth of what NTP may slew.
 	driftPPM = 100
 	// stepTolerance is the smallest difference between two readings that counts as a
-	// step. What is smaller is followed, and has to be covered by the guard.
+	// step. The mapping follows a smaller one, which the guard has to cover.
 	stepTolerance = 1200 * time.Microsecond
 	// slewPPM is how far the clocks may drift apart where more than stepTolerance
 	// comes together: NTP may slew by 500 parts per million at any time.
@@ -41,16 +41,16 @@ const (
 	formerEvery = 500 * time.Millisecond
 )
 
-// reading is one look at Redis's clock.
+// reading is one reading of Redis's clock.
 type reading struct {
 	asked, answered time.Time // the node's time, around the call
 	now             int64     // Redis's clock, µs since 1970
 	epoch           int64
 }
 
-// observe takes a reading in, and reports whether Redis's clock has stepped or
-// slewed since earlier ones. A step, or a new epoch, makes the reading the only
-// knowledge.
+// observe adds a reading, and reports whether Redis's clock has stepped or
+// slewed since earlier ones. After a step, or in a new epoch, only
+// this reading counts.
 func (c *clock) observe(r reading) (stepped bool) {
 	now := duration(r.now)
 	raw := bounds{lo: now - r.answered.Sub(c.origin), hi: now - r.asked.Sub(c.origin), at: r.answered.Sub(c.origin), read: r.now}
@@ -74,13 +74,13 @@ func (c *clock) observe(r reading) (stepped bool) {
 	return false
 }
 
-// begin forgets what was known.
+// begin forgets the bounds.
 func (c *clock) begin(b bounds, epoch int64) {
 	c.now, c.epoch, c.since, c.trusted = b, epoch, b.read, b.read
 	c.former = [3]bounds{b, b, b}
 }
 
-// narrow takes in a reading that agrees with those before it.
+// narrow adds a reading that agrees with those before it.
 func (c *clock) narrow(raw bounds) {
 	lo, hi := c.now.atTime(raw.at)
 	if max(raw.lo, lo) <= min(raw.hi, hi) {
@@ -92,7 +92,7 @@ func (c *clock) narrow(raw bounds) {
 	}
 }
 
-// beyond reports whether b lies further from what was known than clocks drift.
+// beyond reports whether b lies further from the known bounds than clocks drift.
 func (b bounds) beyond(known bounds) bool {
 	lo, hi := known.atTime(b.at)
 	allowed := max(stepTolerance, (b.at-known.at)*slewPPM/1_000_000)
@@ -112,13 +112,9 @@ func (c *clock) width(t time.Time) time.Duration {
 }
 
 // slot maps a slot that lies at us on Redis's clock. Whatever the true offset
-// is, a call that begins between NotBefore and NotAfter begins no earlier than
+// is, a call that begins between notBefore and notAfter begins no earlier than
 // the slot and no more than lateness after it.
-func (c *clock) slot(us int64, lateness time.Duration, at time.Time) Slot {
+func (c *clock) slot(us int64, lateness time.Duration, at time.Time) (notBefore, notAfter time.Time) {
 	lo, hi := c.now.atTime(at.Sub(c.origin))
-	return Slot{
-		NotBefore: c.origin.Add(duration(us) - lo),
-		NotAfter:  c.origin.Add(duration(us) - hi + lateness),
-		lateness:  lateness,
-	}
+	return c.origin.Add(duration(us) - lo), c.origin.Add(duration(us) - hi + lateness)
 }

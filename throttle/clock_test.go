@@ -61,11 +61,11 @@ func TestASlewDoesNotPassTheCap(t *testing.T) {
 	for _, ppm := range []int64{2_000, 20_000, 83_333} {
 		f := newFleet(t, embeddedRedis(t), asWritten, diceOf(1), 2, contract(300))
 		f.calling = atOnce
-		f.look()
+		f.poll()
 		f.pass(3_000_000)
 		play := func(steps int, ppm int64) {
 			for i := range steps {
-				f.book(f.nodes[i%2], 6, 100, 100, false)
+				f.reserve(f.nodes[i%2], 6, 100, 100, false)
 				f.pass(10_000)
 				f.shift(10_200 * ppm / 1_000_000)
 			}

@@ -1,6 +1,8 @@
 package throttle
 
 import (
+	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -12,13 +14,78 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"dispatcher/lua"
+	"dispatcher/internal/fault"
 )
+
+// clThrottleScript answers as redis-cell does, on a Redis without the module.
+//
+//go:embed testdata/cl_throttle.lua
+var clThrottleScript string
+
+// cellReply is what CL.THROTTLE answers, in its order.
+type cellReply struct {
+	Limited    bool
+	Limit      int64         // max_burst + 1
+	Remaining  int64         // of the limit
+	RetryAfter time.Duration // whole seconds; -1 s unless limited, and where it would never do
+	ResetAfter time.Duration // whole seconds, until all of the limit remains
+}
+
+// maxTolerance is what CLThrottle can count exactly, in ns: about 104 days.
+const maxTolerance = 1 << 53
+
+// clThrottle is CL.THROTTLE of redis-cell for a Redis that has no such module:
+// count units in periodSeconds, and maxBurst at once beside the first. A
+// quantity of 0 only looks; one below 0 gives back. The key holds what the
+// module would hold.
+//
+// One thing differs: who is limited is told to come again after 1 s where the
+// module may say 0.
+func clThrottle(ctx context.Context, rdb redis.Scripter, key string, maxBurst, count, periodSeconds, quantity int64) (cellReply, error) {
+	if err := clThrottleFaults(maxBurst, count, periodSeconds, quantity); err != nil {
+		return cellReply{}, err
+	}
+	n, err := redis.NewScript(clThrottleScript).Run(ctx, rdb, []string{key}, maxBurst, count, periodSeconds, quantity).Int64Slice()
+	if err != nil {
+		return cellReply{}, fmt.Errorf("throttle %q: %w", key, err)
+	}
+	return cellReplyOf(n)
+}
+
+func cellReplyOf(n []int64) (cellReply, error) {
+	if len(n) != 5 {
+		return cellReply{}, fmt.Errorf("throttle: %w: %d values", ErrReply, len(n))
+	}
+	return cellReply{
+		Limited: n[0] == 1, Limit: n[1], Remaining: n[2],
+		RetryAfter: time.Duration(n[3]) * time.Second, ResetAfter: time.Duration(n[4]) * time.Second,
+	}, nil
+}
+
+func clThrottleFaults(maxBurst, count, periodSeconds, quantity int64) error {
+	const most = int64(maxTolerance / time.Second)
+	var faults []error
+	refuse := func(bad bool, field string, value int64, why string) {
+		if bad {
+			faults = append(faults, &fault.Error{Field: field, Value: value, Remedy: why})
+		}
+	}
+	refuse(maxBurst < 0, "max_burst", maxBurst, "must be at least 0")
+	refuse(count < 1, "count", count, "must be at least 1")
+	refuse(periodSeconds < 1 || periodSeconds > most, "period", periodSeconds, fmt.Sprintf("must be from 1 to %d seconds", most))
+	if err := errors.Join(faults...); err != nil {
+		return err
+	}
+	spacing := float64(periodSeconds) * 1e9 / float64(count)
+	refuse(spacing*(float64(maxBurst)+1) > maxTolerance, "max_burst", maxBurst, "is too large to be counted exactly with this period")
+	refuse(spacing*max(float64(quantity), -float64(quantity)) > maxTolerance, "quantity", quantity, "is too large to be counted exactly")
+	return errors.Join(faults...)
+}
 
 // numbers are the five that CL.THROTTLE answers.
 type numbers [5]int64
 
-func (r Reply) numbers() numbers {
+func (r cellReply) numbers() numbers {
 	n := numbers{0, r.Limit, r.Remaining, int64(r.RetryAfter / time.Second), int64(r.ResetAfter / time.Second)}
 	if r.Limited {
 		n[0] = 1
@@ -61,7 +128,7 @@ func TestCLThrottleAnswersAsTheModule(t *testing.T) {
 			t.Parallel()
 			rdb := embeddedRedis(t)
 			for i, c := range calls {
-				r, err := CLThrottle(t.Context(), rdb, "k", c.burst, c.count, c.period, c.quantity)
+				r, err := clThrottle(t.Context(), rdb, "k", c.burst, c.count, c.period, c.quantity)
 				if got := r.numbers(); err != nil || got != c.want {
 					t.Errorf("call %d: got %v, %v, want %v", i+1, got, err, c.want)
 				}
@@ -100,7 +167,7 @@ func TestCLThrottleAnswersAsTheModuleOverTime(t *testing.T) {
 		m.SetTime(begin.Add(c.at))
 		m.FastForward(c.at - last)
 		last = c.at
-		r, err := CLThrottle(t.Context(), rdb, "k", 4, 1, 1, c.quantity)
+		r, err := clThrottle(t.Context(), rdb, "k", 4, 1, 1, c.quantity)
 		if got := r.numbers(); err != nil || got != c.want {
 			t.Errorf("call %d at %v: got %v, %v, want %v", i+1, c.at, got, err, c.want)
 		}
@@ -112,8 +179,8 @@ func TestCLThrottleRefuses(t *testing.T) {
 	for field, args := range map[string][4]int64{
 		"max_burst": {-1, 1, 1, 1}, "count": {0, 0, 1, 1}, "period": {0, 1, 0, 1}, "quantity": {0, 1, 60, 1 << 40},
 	} {
-		_, err := CLThrottle(t.Context(), nil, "k", args[0], args[1], args[2], args[3])
-		var fault *FieldError
+		_, err := clThrottle(t.Context(), nil, "k", args[0], args[1], args[2], args[3])
+		var fault *fault.Error
 		if !errors.As(err, &fault) || fault.Field != field {
 			t.Errorf("got %v, want a refusal of %s", err, field)
 		}
@@ -123,8 +190,8 @@ func TestCLThrottleRefuses(t *testing.T) {
 func TestRedisCellSaysThatTheModuleIsMissing(t *testing.T) {
 	t.Parallel()
 	c := contract(40)
-	s := newScripts(embeddedRedis(t), "cell", "provider", "n")
-	_, err := s.runBook(t.Context(), ask{want: 1, seq: 1, identity: IdentityNone, known: seeded(redisCell().Name, c, Rails{})})
+	s := NewScripts(embeddedRedis(t), "cell", "provider", "n")
+	_, err := s.Reserve(t.Context(), ask{want: 1, seq: 1, identity: IdentityNone, known: seededBy(RedisCell, c)})
 	if err == nil || !strings.Contains(err.Error(), "MODULE this Redis has no redis-cell (CL.THROTTLE)") || !refusal(err) {
 		t.Errorf("got %v, want a lasting refusal that names the module", err)
 	}
@@ -160,7 +227,7 @@ func both(t *testing.T, rdb redis.UniversalClient, key string, args ...any) (p p
 	t.Helper()
 	tx := rdb.TxPipeline()
 	module := tx.Do(t.Context(), append([]any{"CL.THROTTLE", key + ":module"}, args...)...)
-	ours := redis.NewScript(lua.CLThrottle()).EvalSha(t.Context(), tx, []string{key + ":ours"}, args...)
+	ours := redis.NewScript(clThrottleScript).EvalSha(t.Context(), tx, []string{key + ":ours"}, args...)
 	if _, err := tx.Exec(t.Context()); err != nil {
 		t.Fatal(args, err)
 	}
@@ -179,7 +246,7 @@ func TestCLThrottleAgreesWithTheModuleReal(t *testing.T) {
 		t.Skipf("NOT SHOWN: %s names no redis-cell module inside the image", cellModule)
 	}
 	rdb := patient(t, realCell(t).Addr)
-	if err := redis.NewScript(lua.CLThrottle()).Load(t.Context(), rdb).Err(); err != nil {
+	if err := redis.NewScript(clThrottleScript).Load(t.Context(), rdb).Err(); err != nil {
 		t.Fatal(err)
 	}
 	const calls = 10_000

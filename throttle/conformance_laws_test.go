@@ -8,8 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
-
-	"dispatcher/lua"
 )
 
 // conforming are the laws that each algorithm keeps.
@@ -20,9 +18,9 @@ var conforming = []struct {
 	{"no window holds more after a late burst", func(tr *trial) {
 		length := windowed(tr.c).Microseconds()
 		tr.pass(3*length - tr.now%length) // to the beginning of a bucket, with nothing given before
-		tr.book(0, 1)
+		tr.reserve(0, 1)
 		tr.pass(length - tr.now%length - 20_000)
-		tr.book(0, tr.c.Cap)
+		tr.reserve(0, tr.c.Cap)
 		tr.saturate(2*length, 1)
 		tr.Logf("found %d of %d", tr.found(), tr.worst)
 		if !tr.a.Strict && tr.mini != nil && tr.found() <= tr.c.Cap {
@@ -31,7 +29,7 @@ var conforming = []struct {
 	}},
 	{"a lost reply comes again", func(tr *trial) {
 		tr.pass(windowed(tr.c).Microseconds())
-		first := tr.book(0, 5)
+		first := tr.reserve(0, 5)
 		tr.pass(1_000)
 		again := tr.ask(0, 5)
 		if diff := cmp.Diff(first.schedule, again.schedule, cmp.AllowUnexported(schedule{})); first.schedule.given == 0 || diff != "" {
@@ -41,7 +39,7 @@ var conforming = []struct {
 	{"nothing lies beyond the reach", func(tr *trial) {
 		tr.reach = MinHorizon
 		for range 20 {
-			b := tr.book(0, tr.c.Cap)
+			b := tr.reserve(0, tr.c.Cap)
 			for j := range b.schedule.given {
 				if ahead := duration(b.schedule.at(j) - b.now); ahead > tr.reach {
 					tr.Fatalf("%s: got a unit %v ahead, want at most %v", tr.a.Name, ahead, tr.reach)
@@ -66,19 +64,19 @@ var conforming = []struct {
 		}
 	}},
 	{"a lost limit gives no more", func(tr *trial) {
-		tr.lose(tr.nodes[0].keys.limit)
+		tr.lose(tr.nodes[0].keys.Limit)
 	}},
 	{"a lost state gives no more", func(tr *trial) {
-		tr.lose(tr.nodes[0].keys.state)
+		tr.lose(tr.nodes[0].keys.State)
 	}},
 	{"who was refused is served after the wait", func(tr *trial) {
 		for served := 0; served < 20; {
-			b := tr.book(0, 3)
+			b := tr.reserve(0, 3)
 			if b.schedule.given > 0 {
 				continue
 			}
 			tr.pass(b.wait.Microseconds())
-			if again := tr.book(0, 3); again.schedule.given == 0 {
+			if again := tr.reserve(0, 3); again.schedule.given == 0 {
 				tr.Fatalf("%s: told to wait %v, and refused then for %v", tr.a.Name, b.wait, again.wait)
 			}
 			served++
@@ -109,7 +107,7 @@ var conforming = []struct {
 		tr.pass(2 * windowed(tr.c).Microseconds())
 		tr.saturate(tr.c.Window.Microseconds(), 1)
 		tr.pass(windowed(tr.c).Microseconds())
-		tr.book(0, 1) // all but this one has left the window
+		tr.reserve(0, 1) // all but this one has left the window
 		longer := 3 * tr.c.Window
 		tr.set(Change{Window: &longer})
 		changed := tr.now
@@ -142,7 +140,7 @@ var conforming = []struct {
 }
 
 // looksBack says that units of before a change count in a longer window too.
-func (tr *trial) looksBack() bool { return !tr.a.Ahead && tr.a.Binds(tr.c) == windowed(tr.c) }
+func (tr *trial) looksBack() bool { return !tr.a.Ahead && tr.a.Cooldown(tr.c) == windowed(tr.c) }
 
 // worstCap is what the trials begin with.
 func (*trial) worstCap() int64 { return 40 }
@@ -154,7 +152,7 @@ func (tr *trial) lose(key string) {
 	tr.pass(2 * length)
 	for range 4 {
 		tr.saturate(length/3, tr.c.Cap)
-		tr.book(0, tr.c.Cap)
+		tr.reserve(0, tr.c.Cap)
 		tr.del(key)
 	}
 	tr.saturate(2*length, tr.c.Cap)
@@ -165,7 +163,7 @@ func (tr *trial) happen(roll dice) {
 	node := int(roll(int64(len(tr.nodes))))
 	switch p := roll(100); {
 	case p < 60:
-		b := tr.book(node, 1+roll([]int64{5, tr.c.Cap}[roll(2)]))
+		b := tr.reserve(node, 1+roll([]int64{5, tr.c.Cap}[roll(2)]))
 		if again := tr.ask(node, 1); b.schedule.given > 0 && again.schedule != b.schedule {
 			tr.Errorf("%s: the same number got other slots: %v, then %v", tr.a.Name, b.schedule, again.schedule)
 		}
@@ -173,11 +171,11 @@ func (tr *trial) happen(roll dice) {
 		tr.pass(roll([]int64{1_000, 20_000, 300_000}[roll(3)]) / tr.slow())
 	case p < 99:
 		next := tr.c.Burst + roll(tr.worstCap()-tr.c.Burst+1)
-		tr.look() // brings back what was deleted
+		tr.poll() // brings back what was deleted
 		tr.set(Change{Cap: &next})
-		tr.look()
+		tr.poll()
 	default:
-		tr.del([]string{tr.nodes[0].keys.limit, tr.nodes[0].keys.state}[roll(2)])
+		tr.del([]string{tr.nodes[0].keys.Limit, tr.nodes[0].keys.State}[roll(2)])
 	}
 }
 
@@ -216,13 +214,13 @@ func TestConformanceFindsWhatARulePrevents(t *testing.T) {
 func breaks(t *testing.T, algorithm, from, to, law string) bool {
 	t.Helper()
 	a, err := AlgorithmNamed(algorithm)
-	text := lua.Book(algorithm)
+	text := scriptOf(algorithm)
 	if err != nil || strings.Count(text, from) != 1 {
 		t.Fatalf("the script has not exactly one %q; name the rule anew (%v)", from, err)
 	}
 	tr := newTrial(t, "", a, trialContract(a, time.Second), 3)
 	for i := range tr.nodes {
-		tr.nodes[i].book[algorithm] = redis.NewScript(strings.Replace(text, from, to, 1))
+		tr.nodes[i].reserving[algorithm] = redis.NewScript(strings.Replace(text, from, to, 1))
 	}
 	for _, l := range conforming {
 		if l.name == law {

@@ -20,20 +20,20 @@ import (
 // Redis in its own time, or on a real one.
 type trial struct {
 	*testing.T
-	rdb    redis.UniversalClient
-	mini   *miniredis.Miniredis // nil: a real one
-	a      Algorithm
-	c      Contract
-	worst  int64  // the most that a window may hold, over all settings so far
-	space  string // the limit's namespace
-	nodes  []scripts
-	known  []Settings
-	seqs   []int64
-	now    int64 // Redis's clock
-	quiet  int64
-	reach  time.Duration // 0: up to the horizon
-	grants []int64
-	places []place
+	rdb       redis.UniversalClient
+	mini      *miniredis.Miniredis // nil: a real one
+	a         Algorithm
+	c         Contract
+	worst     int64  // the most that a window may hold, over all settings so far
+	space     string // the limit's namespace
+	nodes     []Scripts
+	known     []Settings
+	seqs      []int64
+	now       int64 // Redis's clock
+	notBefore int64
+	reach     time.Duration // 0: up to the horizon
+	grants    []int64
+	places    []place
 }
 
 // newTrial is on a Redis: the embedded one where addr is empty.
@@ -51,17 +51,17 @@ func newTrial(t *testing.T, addr string, a Algorithm, c Contract, nodes int) *tr
 	}
 	tr.rdb = patient(t, addr)
 	for i := range nodes {
-		tr.nodes = append(tr.nodes, newScripts(tr.rdb, space, "provider", fmt.Sprint("node", i)))
-		tr.known = append(tr.known, seeded(a.Name, c, Rails{}))
+		tr.nodes = append(tr.nodes, NewScripts(tr.rdb, space, "provider", fmt.Sprint("node", i)))
+		tr.known = append(tr.known, seededBy(a.Name, c))
 	}
 	tr.seqs, tr.places = make([]int64, nodes), make([]place, nodes)
-	tr.look()
-	tr.pass(tr.quiet - tr.now)
+	tr.poll()
+	tr.pass(tr.notBefore - tr.now)
 	return tr
 }
 
 func errorsIn(a Algorithm, c Contract) error {
-	_, err := Check(a.Name, c, Rails{})
+	err := Terms{Contract: c, Algorithm: a.Name}.Validate()
 	return err
 }
 
@@ -79,21 +79,21 @@ func (tr *trial) pass(us int64) {
 	tr.mini.FastForward(duration(us))
 }
 
-func (tr *trial) ask(node int, want int64) booking {
+func (tr *trial) ask(node int, want int64) reservation {
 	tr.Helper()
-	b, err := tr.nodes[node].runBook(tr.Context(), ask{
+	b, err := tr.nodes[node].Reserve(tr.Context(), ask{
 		want: want, seq: tr.seqs[node], retry: true, epoch: 1, learned: true, place: tr.places[node], identity: IdentityNone, lead: lead, reach: tr.reach, known: tr.known[node],
 	})
 	if err != nil {
 		tr.Fatal(err)
 	}
-	tr.known[node], tr.quiet, tr.places[node] = b.settings, b.quiet, b.place
+	tr.known[node], tr.notBefore, tr.places[node] = b.settings, b.notBefore, b.place
 	tr.now = max(tr.now, b.now)
 	return b
 }
 
 // book asks for units and notes when those given are.
-func (tr *trial) book(node int, want int64) booking {
+func (tr *trial) reserve(node int, want int64) reservation {
 	tr.Helper()
 	tr.seqs[node]++
 	b := tr.ask(node, want)
@@ -103,7 +103,7 @@ func (tr *trial) book(node int, want int64) booking {
 	return b
 }
 
-func (tr *trial) look() {
+func (tr *trial) poll() {
 	tr.Helper()
 	for i := range tr.nodes {
 		tr.ask(i, 0)
@@ -114,7 +114,7 @@ func (tr *trial) look() {
 func (tr *trial) saturate(us, want int64) (given int64) {
 	tr.Helper()
 	for end := tr.now + us; tr.now < end; {
-		b := tr.book(0, want)
+		b := tr.reserve(0, want)
 		given += b.schedule.given
 		if tr.mini == nil {
 			tr.pass(2_000)
@@ -220,21 +220,21 @@ func TestARaiseIsFeltAtOnce(t *testing.T) {
 			t.Parallel()
 			tr := newTrial(t, "", a, contractOf(6, time.Minute), 1)
 			for given := range int64(13) {
-				for taken := int64(0); taken <= given%4; taken += tr.book(0, 1).schedule.given {
+				for taken := int64(0); taken <= given%4; taken += tr.reserve(0, 1).schedule.given {
 					tr.pass(100_000)
 				}
 				tr.pass(1_000_000 * given % 10_000_000)
 				high, low := int64(6000), int64(6)
 				tr.set(Change{Cap: &high})
 				before, end := len(tr.grants), tr.now+500_000
-				for tr.look(); tr.now < end && len(tr.grants) == before; tr.pass(5_000) {
-					tr.book(0, 1)
+				for tr.poll(); tr.now < end && len(tr.grants) == before; tr.pass(5_000) {
+					tr.reserve(0, 1)
 				}
 				if len(tr.grants) == before || tr.grants[before] > end {
 					t.Fatalf("after %d units nothing was given within half a second of a raise", before)
 				}
 				tr.set(Change{Cap: &low})
-				tr.look()
+				tr.poll()
 			}
 		})
 	}

@@ -1,30 +1,32 @@
 package throttle
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
 	"time"
+
+	"dispatcher/internal/fault"
 )
 
 // Contract is what the operator states: at most Cap units in any Window. The
 // rest says how the fleet keeps it. Rate, spacing and guard time follow from it.
 //
-// All durations have a resolution of one microsecond.
+// The tags are the keys of the configuration and of the settings in Redis. All
+// durations have a resolution of one microsecond.
 type Contract struct {
-	Cap    int64         // units the provider allows in any Window
-	Window time.Duration // the provider's window, wherever it begins
-	Burst  int64         // units that may go at once after a pause; paid for out of the sustained rate
+	Cap    int64         `yaml:"cap" json:"cap"`       // units the provider allows in any Window
+	Window time.Duration `yaml:"window" json:"window"` // the provider's window, wherever it begins
+	Burst  int64         `yaml:"burst" json:"burst"`   // units that may go at once after a pause; paid for out of the sustained rate
 
-	Guard    time.Duration // by how much delivery times may spread: Lateness, and the way to the provider
-	Lateness time.Duration // how long after its time a slot may still be used
-	Spread   time.Duration // by how much the way to the provider differs; with Auto, Guard is Lateness + Spread
-	Auto     bool          // the fleet chooses Lateness, and Guard with it, by how late its slots are
-	Horizon  time.Duration // how far ahead slots are booked; also how long a change takes to act
+	Guard    time.Duration `yaml:"-" json:"guard"`           // by how much delivery times may spread: Lateness, and the way to the provider
+	Auto     bool          `yaml:"-" json:"auto"`            // the fleet chooses Lateness, and Guard with it, by how late its slots are
+	Lateness time.Duration `yaml:"lateness" json:"lateness"` // how long after its time a slot may still be used
+	Spread   time.Duration `yaml:"spread" json:"spread"`     // by how much the way to the provider differs; with Auto, Guard is Lateness + Spread
+	Horizon  time.Duration `yaml:"horizon" json:"horizon"`   // how far ahead slots are reserved; also how long a change takes to act
 
-	Reserve  int64 // units of Cap that Redis never gives out: each node has its part of them while Redis is away
-	MaxNodes int64 // that have a part of the reserve; required where there is one
+	Reserve  int64 `yaml:"reserve" json:"reserve"`     // units of Cap that Redis never gives out: nodes use them while Redis is away
+	MaxNodes int64 `yaml:"max_nodes" json:"max_nodes"` // that lease a part of the reserve; required where there is one
 }
 
 // Defaults for what a contract leaves open.
@@ -41,117 +43,61 @@ const (
 	MinLateness     = time.Millisecond       // less, and timers alone would be late
 	MinSpread       = 100 * time.Microsecond // less, and no network would do
 	MinWindowGuards = 10                     // a window is at least this many guards, or the guard eats the cap
-	MinHorizon      = 20 * time.Millisecond  // less, and a node can't book before it needs
+	MinHorizon      = 20 * time.Millisecond  // less, and a node can't reserve before it needs
 	MaxHorizon      = 300 * time.Millisecond // more, and a change would act too late
 	MaxCap          = 1_000_000_000
 	MaxWindow       = 31 * 24 * time.Hour
 	maxUnits        = 1 << 21 // of a pace that is counted exactly: see [Contract.Pace]
 )
 
-// FieldError is a setting that can't be honoured: which, what it was, and why.
-type FieldError struct {
-	Field string
-	Value any
-	Why   string
-}
-
-func (e *FieldError) Error() string { return fmt.Sprintf("%s: %v: %s", e.Field, e.Value, e.Why) }
-
-// Validate says whether the contract can be kept. It joins a [FieldError] for
-// each field that stands in the way.
+// Validate says whether the contract can be kept: a [fault.Error] for each field
+// that stands in the way.
 func (c Contract) Validate() error {
-	var faults []error
-	refuse := func(bad bool, field string, value any, why string) {
-		if bad {
-			faults = append(faults, &FieldError{Field: field, Value: value, Why: why})
-		}
-	}
-	refuse(c.Cap < 1 || c.Cap > MaxCap, "cap", c.Cap, fmt.Sprintf("must be from 1 to %d", MaxCap))
-	refuse(c.Window < time.Millisecond || c.Window > MaxWindow, "window", c.Window, fmt.Sprintf("must be from 1ms to %s", MaxWindow))
-	refuse(c.Guard < time.Millisecond || c.Guard > time.Minute, "guard", c.Guard, "must be from 1ms to 1m")
-	refuse(c.Burst < 1, "burst", c.Burst, "must be at least 1")
-	refuse(c.Burst > c.Cap && c.Cap >= 1, "burst", c.Burst, fmt.Sprintf("must not be above the cap of %d", c.Cap))
-	faults = append(faults, c.reserveFaults()...)
-	refuse(c.Window < MinWindowGuards*c.Guard, "window", c.Window,
-		fmt.Sprintf("must be at least %d times the guard of %s, or the guard eats the cap", MinWindowGuards, c.Guard))
-	refuse(c.Lateness < MinLateness, "lateness", c.Lateness, fmt.Sprintf("must be at least %s, or no slot could be used", MinLateness))
-	refuse(c.Lateness >= c.Guard, "lateness", c.Lateness, fmt.Sprintf("must be below the guard of %s", c.Guard))
-	faults = append(faults, c.autoFaults()...)
-	refuse(c.Horizon < MinHorizon || c.Horizon > MaxHorizon, "horizon", c.Horizon, fmt.Sprintf("must be from %s to %s", MinHorizon, MaxHorizon))
+	var faults fault.List
+	faults.Refuse(c.Cap < 1 || c.Cap > MaxCap, "cap", c.Cap, "must be from 1 to %d", MaxCap)
+	faults.Between("window", c.Window, time.Millisecond, MaxWindow)
+	faults.Between("guard", c.Guard, time.Millisecond, time.Minute)
+	faults.Refuse(c.Burst < 1, "burst", c.Burst, "must be at least 1")
+	faults.Refuse(c.Burst > c.Cap && c.Cap >= 1, "burst", c.Burst, "must not be above the cap of %d", c.Cap)
+	c.checkReserve(&faults)
+	faults.Refuse(c.Window < MinWindowGuards*c.Guard, "window", c.Window,
+		"must be at least %d times the guard of %s, or the guard eats the cap", MinWindowGuards, c.Guard)
+	faults.Refuse(c.Lateness < MinLateness, "lateness", c.Lateness, "must be at least %s, or no slot could be used", MinLateness)
+	faults.Refuse(c.Lateness >= c.Guard, "lateness", c.Lateness, "must be below the guard of %s", c.Guard)
+	c.checkAuto(&faults)
+	faults.Between("horizon", c.Horizon, MinHorizon, MaxHorizon)
 	for _, d := range []struct {
 		field string
 		value time.Duration
 	}{{"window", c.Window}, {"guard", c.Guard}, {"lateness", c.Lateness}, {"spread", c.Spread}, {"horizon", c.Horizon}} {
-		refuse(d.value%time.Microsecond != 0, d.field, d.value, "must be whole microseconds")
+		faults.Refuse(d.value%time.Microsecond != 0, d.field, d.value, "must be whole microseconds")
 	}
-	return errors.Join(faults...)
+	return faults.Err()
 }
 
-// reserveFaults: what a node may send while it can't ask must be whole units,
+// checkReserve: what a node may send while it can't ask must be whole units,
 // and must not be given out by Redis as well.
-func (c Contract) reserveFaults() []error {
-	if c.Reserve == 0 && c.MaxNodes == 0 {
-		return nil
-	}
-	fault := func(field string, value int64, why string, args ...any) []error {
-		return []error{&FieldError{Field: field, Value: value, Why: fmt.Sprintf(why, args...)}}
-	}
+func (c Contract) checkReserve(faults *fault.List) {
 	switch {
+	case c.Reserve == 0 && c.MaxNodes == 0:
 	case c.Reserve < 1:
-		return fault("reserve", c.Reserve, "must be at least 1 with max_nodes, or both 0")
+		faults.Refuse(true, "reserve", c.Reserve, "must be at least 1 with max_nodes, or both 0")
 	case c.MaxNodes < 1:
-		return fault("max_nodes", c.MaxNodes, "must say among how many nodes the reserve of %d is divided", c.Reserve)
+		faults.Refuse(true, "max_nodes", c.MaxNodes, "must say among how many nodes the reserve of %d is divided", c.Reserve)
 	case c.Reserve%c.MaxNodes != 0:
-		return fault("reserve", c.Reserve, "for %d nodes is %.4g units each: must be a multiple of max_nodes, for only whole units keep the cap",
+		faults.Refuse(true, "reserve", c.Reserve, "for %d nodes is %.4g units each: must be a multiple of max_nodes, for only whole units keep the cap",
 			c.MaxNodes, float64(c.Reserve)/float64(c.MaxNodes))
 	case c.Reserve+max(c.Burst, 1) > c.Cap:
-		return fault("reserve", c.Reserve, "must leave more of the cap of %d than the burst of %d", c.Cap, c.Burst)
+		faults.Refuse(true, "reserve", c.Reserve, "must leave more of the cap of %d than the burst of %d", c.Cap, c.Burst)
 	}
-	return nil
 }
 
-// autoFaults: a guard that the fleet chooses follows from the lateness.
-func (c Contract) autoFaults() (faults []error) {
-	if c.Spread != 0 && (c.Spread < MinSpread || c.Spread > time.Minute) || c.Auto && c.Spread == 0 {
-		faults = append(faults, &FieldError{Field: "spread", Value: c.Spread, Why: fmt.Sprintf("must be from %s to 1m", MinSpread)})
-	}
-	if c.Auto && c.Guard != c.Lateness+c.Spread {
-		faults = append(faults, &FieldError{
-			Field: "guard", Value: c.Guard,
-			Why: fmt.Sprintf("must be the lateness of %s and the spread of %s where the guard is auto", c.Lateness, c.Spread),
-		})
-	}
-	return faults
-}
-
-// WithLateness is the contract with a guard that is auto, and the first class of
-// lateness that is as long as the one given, or the longest that the window has
-// room for.
-func (c Contract) WithLateness(lateness time.Duration) Contract {
-	longest := c.LongestLateness()
-	if i := latenessClass(lateness); i < len(latenessClasses) {
-		longest = min(longest, latenessClasses[i])
-	}
-	c.Auto, c.Lateness, c.Guard = true, longest, longest+c.Spread
-	return c
-}
-
-// LongestLateness is the most that the fleet chooses where the guard is auto.
-func (c Contract) LongestLateness() (longest time.Duration) {
-	for _, class := range latenessClasses {
-		if fits(class, c.Window, c.Spread) {
-			longest = class
-		}
-	}
-	return longest
-}
-
-// stated is the contract without what the fleet chooses.
-func (c Contract) stated() Contract {
-	if c.Auto {
-		c.Guard, c.Lateness = 0, 0
-	}
-	return c
+// checkAuto: a guard that the fleet chooses follows from the lateness.
+func (c Contract) checkAuto(faults *fault.List) {
+	faults.Refuse(c.Spread != 0 && (c.Spread < MinSpread || c.Spread > time.Minute) || c.Auto && c.Spread == 0,
+		"spread", c.Spread, "must be from %s to 1m", MinSpread)
+	faults.Refuse(c.Auto && c.Guard != c.Lateness+c.Spread, "guard", c.Guard,
+		"must be the lateness of %s and the spread of %s where the guard is auto", c.Lateness, c.Spread)
 }
 
 // LogValue shows the contract in one line.
@@ -196,20 +142,35 @@ func (c Contract) Spacing() time.Duration {
 	return time.Duration(math.Ceil(float64(period)*1000/float64(units))) * time.Nanosecond
 }
 
-// Reaction is how long a change of the settings takes, at most, to hold for
-// every call: a node may be using slots it booked just before.
-func (c Contract) Reaction() time.Duration { return c.Horizon + c.Lateness }
-
-// LookEvery is how often a node asks Redis at least, to see changes of the
-// settings and steps of the clock: at low rates less often, for there a fleet
-// that stands still while it finds out loses less than a spacing.
-func (c Contract) LookEvery() time.Duration {
-	return min(max(lookEvery, c.Spacing()/5), lookMost)
+// UnitsOfNode is how many units a node may use in any Window + Guard while it can't
+// ask Redis: 0 where there is no reserve.
+func (c Contract) UnitsOfNode() int64 {
+	if c.MaxNodes == 0 {
+		return 0
+	}
+	return c.Reserve / c.MaxNodes
 }
 
-// Relearn is how long nothing is given after Redis lost its settings, at least:
-// each node has come by in that time and has brought back the newest.
-func (c Contract) Relearn() time.Duration { return c.LookEvery() * 5 / 2 }
+// Reaction is how long a change of the settings takes, at most, to hold for
+// every call: a node may be using slots it reserved just before.
+func (c Contract) Reaction() time.Duration { return c.Horizon + c.Lateness }
+
+// How often a node polls that gets no notifications.
+const (
+	PollEvery = 200 * time.Millisecond // at rates that are not low
+	PollMost  = 2 * time.Second        // at any rate
+)
+
+// PollInterval is how often a node asks Redis at least, to see changes of the
+// settings and steps of the clock. At low rates it asks less often: a fleet that
+// stands still while it finds out loses less than a spacing there.
+func (c Contract) PollInterval() time.Duration {
+	return min(max(PollEvery, c.Spacing()/5), PollMost)
+}
+
+// Relearn is how long nothing is granted after Redis lost its settings, at least:
+// each node has polled in that time and has restored the newest.
+func (c Contract) Relearn() time.Duration { return c.PollInterval() * 5 / 2 }
 
 func gcd(a, b int64) int64 {
 	for b != 0 {

@@ -22,7 +22,7 @@ type desk struct {
 	rdb    redis.UniversalClient
 }
 
-func newDesk(t *testing.T, rails throttle.Rails, nodes int) *desk {
+func newDesk(t *testing.T, guardrails throttle.Guardrails, nodes int) *desk {
 	t.Helper()
 	c := &desk{server: miniredis.RunT(t)}
 	c.rdb = redis.NewClient(&redis.Options{Addr: c.server.Addr()})
@@ -32,7 +32,7 @@ func newDesk(t *testing.T, rails throttle.Rails, nodes int) *desk {
 		t.Fatal(err)
 	}
 	for i := range nodes {
-		c.join(t, fmt.Sprint("node-", i+1), rails)
+		c.join(t, fmt.Sprint("node-", i+1), guardrails)
 	}
 	c.until(t, "the nodes are there", func() bool {
 		here, err := c.Nodes(t.Context())
@@ -42,14 +42,14 @@ func newDesk(t *testing.T, rails throttle.Rails, nodes int) *desk {
 }
 
 // join starts a node; leave ends it.
-func (c *desk) join(t *testing.T, name string, rails throttle.Rails) (leave func()) {
+func (c *desk) join(t *testing.T, name string, guardrails throttle.Guardrails) (leave func()) {
 	t.Helper()
 	l, err := throttle.New(throttle.Options{
-		Redis: c.rdb, Namespace: "default", Name: "provider", Node: name, Identity: throttle.IdentityNone, Rails: rails,
-		Seed: throttle.Contract{
+		Redis: c.rdb, Namespace: "default", Name: "provider", Node: name, Identity: throttle.IdentityNone,
+		Limit: throttle.Spec{Guardrails: guardrails, Terms: throttle.Terms{Contract: throttle.Contract{
 			Cap: 300, Window: time.Second, Burst: 1,
 			Guard: throttle.DefaultGuard, Lateness: throttle.DefaultLateness, Horizon: throttle.DefaultHorizon,
-		},
+		}}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -101,65 +101,65 @@ func paused(p bool) throttle.Change { return throttle.Change{Paused: &p, By: "op
 
 func TestAPlainChangeHoldsNowAndAfterTheOverride(t *testing.T) {
 	t.Parallel()
-	c := newDesk(t, throttle.Rails{}, 1)
+	c := newDesk(t, throttle.Guardrails{}, 1)
 	c.must(t, capFor(500, time.Minute))
 	s := c.must(t, paused(true))
-	if s.Cap != 500 || !s.Paused || s.Was.Cap != 300 || !s.Was.Paused || s.Until.IsZero() {
+	if s.Cap != 500 || !s.Paused || s.RevertTo.Cap != 300 || !s.RevertTo.Paused || s.RevertAt.IsZero() {
 		t.Errorf("got %+v after a pause in an override, want it paused now and then, with the caps as they were", s)
 	}
 	burst := int64(3)
-	if s = c.must(t, throttle.Change{Burst: &burst}); s.Burst != 3 || s.Was.Burst != 3 || s.Cap != 500 || s.Was.Cap != 300 {
+	if s = c.must(t, throttle.Change{Burst: &burst}); s.Burst != 3 || s.RevertTo.Burst != 3 || s.Cap != 500 || s.RevertTo.Cap != 300 {
 		t.Errorf("got %+v, want the burst now and then", s)
 	}
-	if s = c.must(t, capOf(250)); s.Cap != 250 || !s.Until.IsZero() || s.Was != (throttle.Terms{}) {
+	if s = c.must(t, capOf(250)); s.Cap != 250 || !s.RevertAt.IsZero() || s.RevertTo != (throttle.Terms{}) {
 		t.Errorf("got %+v after a plain cap, want it for good: nothing is left to return to", s)
 	}
 }
 
 func TestAnOverrideOfAnOverrideReturnsToWhatWasBeforeBoth(t *testing.T) {
 	t.Parallel()
-	c := newDesk(t, throttle.Rails{}, 1)
+	c := newDesk(t, throttle.Guardrails{}, 1)
 	first := c.must(t, capFor(500, time.Minute))
 	second := c.must(t, capFor(400, time.Hour))
-	if second.Was.Cap != 300 || second.Cap != 400 || second.Until.Before(first.Until.Add(50*time.Minute)) {
+	if second.RevertTo.Cap != 300 || second.Cap != 400 || second.RevertAt.Before(first.RevertAt.Add(50*time.Minute)) {
 		t.Errorf("got %+v, want 400 for an hour, then 300", second)
 	}
 }
 
 func TestAnOverrideEndsByItselfAndIsInTheTrail(t *testing.T) {
 	t.Parallel()
-	c := newDesk(t, throttle.Rails{}, 1)
+	c := newDesk(t, throttle.Guardrails{}, 1)
 	set := c.must(t, capFor(500, throttle.MinOverride))
 	c.until(t, "the override is over", func() bool {
 		s, err := c.Get(t.Context())
 		return err == nil && s.Revision > set.Revision
 	})
 	s, err := c.Get(t.Context())
-	if err != nil || s.Cap != 300 || !s.Until.IsZero() {
+	if err != nil || s.Cap != 300 || !s.RevertAt.IsZero() {
 		t.Errorf("got %+v, %v, want the cap of 300 for good", s, err)
 	}
 	trail, err := c.History(t.Context(), 10)
 	if err != nil || len(trail) != 2 {
 		t.Fatalf("got %+v, %v, want two changes", trail, err)
 	}
-	if e := trail[0]; e.By != "dispatcher" || e.From.Cap != 500 || e.To.Cap != 300 || e.Changed.Before(set.Until) {
+	if e := trail[0]; e.By != "dispatcher" || e.From.Cap != 500 || e.To.Cap != 300 || e.Changed.Before(set.RevertAt) {
 		t.Errorf("got %+v, want the end of the override", e)
 	}
-	if e := trail[1]; e.By != "ops" || !e.Until.Equal(set.Until) || e.Revision != set.Revision || !e.Changed.Equal(set.Changed) {
+	if e := trail[1]; e.By != "ops" || !e.RevertAt.Equal(set.RevertAt) || e.Revision != set.Revision || !e.Changed.Equal(set.Changed) {
 		t.Errorf("got %+v, want the override", e)
 	}
 }
 
 func TestUndoTakesTheLastChangeBack(t *testing.T) {
 	t.Parallel()
-	c := newDesk(t, throttle.Rails{}, 1)
+	c := newDesk(t, throttle.Guardrails{}, 1)
 	window := 2 * time.Second
 	s := c.must(t, throttle.Change{Cap: capOf(200).Cap, Window: &window})
 	undone, err := c.Undo(t.Context(), 0, throttle.Change{By: "ops"})
 	if err != nil || undone.Cap != 300 || undone.Window != time.Second || undone.Revision != s.Revision+1 || undone.Why != "undo of revision 2" {
 		t.Errorf("got %+v, %v, want the cap and window before", undone, err)
 	}
-	if again, err := c.Undo(t.Context(), 0, throttle.Change{}); !errors.Is(err, throttle.ErrNotInTrail) {
+	if again, err := c.Undo(t.Context(), 0, throttle.Change{}); !errors.Is(err, throttle.ErrNotInHistory) {
 		t.Errorf("got %+v, %v, want to be told that nothing is left to be undone", again, err)
 	}
 	if second, err := c.Undo(t.Context(), 2, throttle.Change{Why: "no, it was right"}); err != nil || second.Cap != 200 || second.Why != "no, it was right" {
@@ -172,10 +172,10 @@ func TestUndoTakesTheLastChangeBack(t *testing.T) {
 
 func TestUndoInAnOverrideLeavesTheRestOfItAlone(t *testing.T) {
 	t.Parallel()
-	c := newDesk(t, throttle.Rails{}, 1)
+	c := newDesk(t, throttle.Guardrails{}, 1)
 	c.must(t, capFor(500, time.Minute))
 	c.must(t, paused(true))
-	if s, err := c.Undo(t.Context(), 0, throttle.Change{}); err != nil || s.Paused || s.Was.Paused || s.Cap != 500 || s.Until.IsZero() {
+	if s, err := c.Undo(t.Context(), 0, throttle.Change{}); err != nil || s.Paused || s.RevertTo.Paused || s.Cap != 500 || s.RevertAt.IsZero() {
 		t.Errorf("got %+v, %v, want the pause undone and the override going on", s, err)
 	}
 	c.must(t, capOf(200))
@@ -183,35 +183,35 @@ func TestUndoInAnOverrideLeavesTheRestOfItAlone(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "was an override until") {
 		t.Errorf("got %v, want a refusal to make an override hold for good", err)
 	}
-	if s, err := c.Undo(t.Context(), 0, throttle.Change{For: time.Minute}); err != nil || s.Cap != 500 || s.Was.Cap != 200 {
+	if s, err := c.Undo(t.Context(), 0, throttle.Change{For: time.Minute}); err != nil || s.Cap != 500 || s.RevertTo.Cap != 200 {
 		t.Errorf("got %+v, %v, want 500 for a minute", s, err)
 	}
 }
 
 func TestUndoRefusesWhatTheTrailDoesNotHold(t *testing.T) {
 	t.Parallel()
-	c := newDesk(t, throttle.Rails{}, 1)
-	if _, err := c.Undo(t.Context(), 0, throttle.Change{}); !errors.Is(err, throttle.ErrNotInTrail) {
-		t.Errorf("got %v for a limit that was never changed, want %v", err, throttle.ErrNotInTrail)
+	c := newDesk(t, throttle.Guardrails{}, 1)
+	if _, err := c.Undo(t.Context(), 0, throttle.Change{}); !errors.Is(err, throttle.ErrNotInHistory) {
+		t.Errorf("got %v for a limit that was never changed, want %v", err, throttle.ErrNotInHistory)
 	}
 	c.must(t, capOf(200))
-	if _, err := c.Undo(t.Context(), 7, throttle.Change{}); !errors.Is(err, throttle.ErrNotInTrail) {
-		t.Errorf("got %v for a revision that never was, want %v", err, throttle.ErrNotInTrail)
+	if _, err := c.Undo(t.Context(), 7, throttle.Change{}); !errors.Is(err, throttle.ErrNotInHistory) {
+		t.Errorf("got %v for a revision that never was, want %v", err, throttle.ErrNotInHistory)
 	}
 	c.server.Del("dispatcher:{default}:history:provider")
-	if _, err := c.Undo(t.Context(), 0, throttle.Change{}); !errors.Is(err, throttle.ErrNotInTrail) {
-		t.Errorf("got %v without a trail, want %v", err, throttle.ErrNotInTrail)
+	if _, err := c.Undo(t.Context(), 0, throttle.Change{}); !errors.Is(err, throttle.ErrNotInHistory) {
+		t.Errorf("got %v without a trail, want %v", err, throttle.ErrNotInHistory)
 	}
 }
 
 func TestRailsStandUnlessForced(t *testing.T) {
 	t.Parallel()
-	c := newDesk(t, throttle.Rails{MaxCap: 500, MaxStep: 2000}, 1)
+	c := newDesk(t, throttle.Guardrails{MaxCap: 500, MaxStep: 2}, 1)
 	before, err := c.Get(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	low, small := int64(200), int64(900)
+	low, small := int64(200), 0.9
 	for name, ch := range map[string]throttle.Change{
 		"max_cap": capOf(501), "max_step": capOf(149),
 		"max_cap below the cap": {MaxCap: &low}, "max_step below 1": {MaxStep: &small},
@@ -227,30 +227,30 @@ func TestRailsStandUnlessForced(t *testing.T) {
 	}
 	forced := capOf(100)
 	forced.Force = true
-	if s := c.must(t, forced); s.Cap != 100 || s.MaxCap != 500 || s.MaxStep != 2000 {
-		t.Errorf("got %+v, want a cap of 100 under the same rails", s)
+	if s := c.must(t, forced); s.Cap != 100 || s.MaxCap != 500 || s.MaxStep != 2 {
+		t.Errorf("got %+v, want a cap of 100 under the same guardrails", s)
 	}
 }
 
 func TestARailIsNotPassedByMovingItOnTheWay(t *testing.T) {
 	t.Parallel()
-	c := newDesk(t, throttle.Rails{MaxCap: 500, MaxStep: 2000}, 1)
-	high, wide := int64(600), int64(10_000)
+	c := newDesk(t, throttle.Guardrails{MaxCap: 500, MaxStep: 2}, 1)
+	high, wide := int64(600), 10.0
 	ch := capOf(600)
 	ch.MaxCap, ch.MaxStep = &high, &wide
-	var rail *throttle.RailError
-	if _, err := c.Set(t.Context(), ch); !errors.As(err, &rail) || rail.Rail != "max_cap" {
+	var guardrail *throttle.GuardrailError
+	if _, err := c.Set(t.Context(), ch); !errors.As(err, &guardrail) || guardrail.Guardrail != "max_cap" {
 		t.Errorf("got %v, want a refusal by the ceiling that is in force", err)
 	}
 }
 
 func TestRailsAreInTheTrailAndAreUndone(t *testing.T) {
 	t.Parallel()
-	c := newDesk(t, throttle.Rails{MaxCap: 500}, 1)
+	c := newDesk(t, throttle.Guardrails{MaxCap: 500}, 1)
 	high := int64(600)
 	c.must(t, throttle.Change{MaxCap: &high})
 	trail, err := c.History(t.Context(), 1)
-	if err != nil || len(trail) != 1 || trail[0].RailsFrom.MaxCap != 500 || trail[0].RailsTo.MaxCap != 600 {
+	if err != nil || len(trail) != 1 || trail[0].GuardrailsFrom.MaxCap != 500 || trail[0].GuardrailsTo.MaxCap != 600 {
 		t.Errorf("got %+v, %v, want the ceiling from 500 to 600", trail, err)
 	}
 	if s, err := c.Undo(t.Context(), 0, throttle.Change{}); err != nil || s.MaxCap != 500 || s.Cap != 300 {
@@ -260,7 +260,7 @@ func TestRailsAreInTheTrailAndAreUndone(t *testing.T) {
 
 func TestOneOfTwoOperatorsLoses(t *testing.T) {
 	t.Parallel()
-	c := newDesk(t, throttle.Rails{}, 1)
+	c := newDesk(t, throttle.Guardrails{}, 1)
 	first, second := capOf(200), capOf(100)
 	first.IfRevision, second.IfRevision = 1, 1
 	c.must(t, first)
@@ -273,7 +273,7 @@ func TestOneOfTwoOperatorsLoses(t *testing.T) {
 
 func TestEachNodeLearnsAChange(t *testing.T) {
 	t.Parallel()
-	c := newDesk(t, throttle.Rails{}, 3)
+	c := newDesk(t, throttle.Guardrails{}, 3)
 	s := c.must(t, capOf(200))
 	n, took, err := c.Await(t.Context(), s)
 	if err != nil || n != 3 {
@@ -292,7 +292,7 @@ func TestEachNodeLearnsAChange(t *testing.T) {
 
 func TestANodeThatLacksAChangeIsNamed(t *testing.T) {
 	t.Parallel()
-	c := newDesk(t, throttle.Rails{}, 1)
+	c := newDesk(t, throttle.Guardrails{}, 1)
 	now, err := c.Now(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -321,8 +321,8 @@ func TestANodeThatLacksAChangeIsNamed(t *testing.T) {
 
 func TestANodeThatEndsIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
-	c := newDesk(t, throttle.Rails{}, 1)
-	leave := c.join(t, "node-2", throttle.Rails{})
+	c := newDesk(t, throttle.Guardrails{}, 1)
+	leave := c.join(t, "node-2", throttle.Guardrails{})
 	c.until(t, "two nodes", func() bool { n, err := c.Nodes(t.Context()); return err == nil && len(n) == 2 })
 	leave()
 	s := c.must(t, capOf(200))
@@ -333,7 +333,7 @@ func TestANodeThatEndsIsNotWaitedFor(t *testing.T) {
 
 func TestLimitsAreListed(t *testing.T) {
 	t.Parallel()
-	c := newDesk(t, throttle.Rails{}, 1)
+	c := newDesk(t, throttle.Guardrails{}, 1)
 	c.server.HSet("dispatcher:{default}:limit:another", "cap", "1")
 	c.server.HSet("dispatcher:{other}:limit:third", "cap", "1")
 	names, err := throttle.Limits(t.Context(), c.rdb, "default")

@@ -25,11 +25,11 @@ func TestALimitIsDeletedWhenNobodyUsesIt(t *testing.T) {
 	}
 	old := contractOf(20, time.Minute)
 	old.Burst = 14
-	known, seq := seeded("", old, Rails{}), int64(0)
-	ask1 := func(name string, set Settings, want int64, end bool) booking {
+	known, seq := seeded(old), int64(0)
+	ask1 := func(name string, set Settings, want int64, end bool) reservation {
 		t.Helper()
 		seq++
-		b, err := newScripts(rdb, "ns", "provider", name).runBook(t.Context(), ask{want: want, seq: seq, end: end, identity: IdentityNone, lead: lead, known: set})
+		b, err := NewScripts(rdb, "ns", "provider", name).Reserve(t.Context(), ask{want: want, seq: seq, leaves: end, identity: IdentityNone, lead: lead, known: set})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,16 +49,16 @@ func TestALimitIsDeletedWhenNobodyUsesIt(t *testing.T) {
 	if err := control.Delete(t.Context()); err != nil {
 		t.Fatalf("after the node has signed off: %v", err)
 	}
-	if keys := mini.Keys(); len(keys) != 1 || keys[0] != control.keys.limit {
+	if keys := mini.Keys(); len(keys) != 1 || keys[0] != control.keys.Limit {
 		t.Errorf("got the keys %v left, want what tells a limit that begins again to wait", keys)
 	}
 	if _, err := control.Get(t.Context()); !errors.Is(err, ErrUnknownLimit) {
 		t.Errorf("got %v, want %v", err, ErrUnknownLimit)
 	}
 	deleted := now
-	lower := seeded("", contractOf(20, time.Minute), Rails{})
-	if b := ask1("b", lower, 0, false); duration(b.quiet-deleted.UnixMicro()) < windowed(old) {
-		t.Errorf("the new limit grants %v after the old one's burst, want a window of %v", duration(b.quiet-deleted.UnixMicro()), windowed(old))
+	lower := seeded(contractOf(20, time.Minute))
+	if b := ask1("b", lower, 0, false); duration(b.notBefore-deleted.UnixMicro()) < windowed(old) {
+		t.Errorf("the new limit grants %v after the old one's burst, want a window of %v", duration(b.notBefore-deleted.UnixMicro()), windowed(old))
 	}
 	mini.FastForward(time.Hour)
 	if _, err := control.Get(t.Context()); err != nil {

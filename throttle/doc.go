@@ -4,7 +4,7 @@
 // limit for itself, without Redis.
 //
 // It hands out slots, not permission. The slots of a limit lie on one timeline
-// in Redis, at the contract's spacing; a node books the next few of them for
+// in Redis, at the contract's spacing; a node reserves the next few of them for
 // callers that wait already, at most one horizon ahead, and each caller gets a
 // time of its own. Nobody polls, and the number of calls to Redis does not
 // depend on the rate.
@@ -30,15 +30,15 @@
 // # Failure
 //
 // A timeline that was lost, or may have been (the key is gone, another master,
-// a stepped clock), begins anew behind a fence: after all that may have been
-// booked is over. Settings live in Redis; each node remembers the newest that it
+// a stepped clock), begins anew behind a cooldown: after all that may have been
+// reserved is over. Settings live in Redis; each node remembers the newest that it
 // has seen, and brings them back to a Redis that lost them. A lost reply is
 // asked for again under the same number and brings the same slots.
 //
 // # Goroutines
 //
-// [Limiter.Run] is one goroutine that books; it owns the clock mapping and the
-// state of booking. A second one, which ends with it, hears of changes and wakes
+// [Limiter.Run] is one goroutine that reserves; it owns the clock mapping and the
+// state of reservation. A second one, which ends with it, hears of changes and wakes
 // it. Callers wait in their own goroutines. [line] is where callers and slots
 // meet, under one mutex that is never held while anything waits.
 package throttle

@@ -11,7 +11,7 @@ import (
 // the algorithm knows one.
 func extremes(a Algorithm) (list []Contract) {
 	for _, c := range refusedOnce() {
-		if len(a.check(c)) > 0 {
+		if (Terms{Contract: c, Algorithm: a.Name}).Validate() != nil {
 			c.Burst = 1
 		}
 		if a.Name != "redis_cell" && errorsIn(a, c) == nil { // that needs a module
@@ -25,7 +25,7 @@ func extremes(a Algorithm) (list []Contract) {
 // many units as any call gives, over many calls.
 func TestTheScriptKeepsEveryPace(t *testing.T) {
 	t.Parallel()
-	for _, a := range []Algorithm{tokenBucket(), leakyBucket(), gcra()} {
+	for _, a := range []Algorithm{algorithm(TokenBucket), algorithm(LeakyBucket), algorithm(GCRA)} {
 		for i, c := range extremes(a) {
 			t.Run(fmt.Sprint(a.Name, " ", i), func(t *testing.T) {
 				t.Parallel()
@@ -36,7 +36,7 @@ func TestTheScriptKeepsEveryPace(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(20) {
 				c := anyContract(diceOf(seed))
-				if len(a.check(c)) > 0 {
+				if (Terms{Contract: c, Algorithm: a.Name}).Validate() != nil {
 					c.Burst = 1
 				}
 				keepsPace(newTrial(t, "", a, c, 1))
@@ -73,12 +73,12 @@ func keepsPace(tr *trial) {
 }
 
 // greedy takes all there is, or says when the next unit comes.
-func (tr *trial) greedy() booking {
+func (tr *trial) greedy() reservation {
 	tr.Helper()
-	if b := tr.reserve(0, tr.c.Cap); b.schedule.given > 0 {
+	if b := tr.grant(0, tr.c.Cap); b.schedule.given > 0 {
 		return b
 	}
-	return tr.reserve(0, 1)
+	return tr.grant(0, 1)
 }
 
 // paced wants the unit of that number at its time, in µs after the first one:
@@ -104,7 +104,7 @@ func (tr *trial) paced(at, number, units, period int64) {
 // promised, and who was told to wait is served then.
 func TestWindowsAreFilledAtEveryExtreme(t *testing.T) {
 	t.Parallel()
-	for _, a := range []Algorithm{fixedWindow(), slidingWindowCounter(), slidingWindowLog(), slidingWindowList()} {
+	for _, a := range []Algorithm{algorithm(FixedWindow), algorithm(SlidingWindowCounter), algorithm(SlidingWindowLog), algorithm(SlidingWindowList)} {
 		for i, c := range extremes(a) {
 			if c.Cap > ordinaryCap {
 				continue // each unit is noted here
@@ -126,7 +126,7 @@ func fills(tr *trial) {
 	want, refused := (tr.c.Cap+7)/8, false
 	var taken int64
 	for end := tr.now + 4*windowed(tr.c).Microseconds(); tr.now < end; {
-		b := tr.book(0, want)
+		b := tr.reserve(0, want)
 		taken += b.schedule.given
 		if b.schedule.given > 0 {
 			refused = false
@@ -148,7 +148,7 @@ func fills(tr *trial) {
 // that begins with it, at every extreme.
 func TestABurstIsPaidForAtEveryExtreme(t *testing.T) {
 	t.Parallel()
-	for i, c := range extremes(tokenBucket()) {
+	for i, c := range extremes(algorithm(TokenBucket)) {
 		units, period := c.Pace()
 		filled := after(c.Burst, units, period)
 		if filled > far/4 {
@@ -156,20 +156,20 @@ func TestABurstIsPaidForAtEveryExtreme(t *testing.T) {
 		}
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
-			tr := newTrial(t, "", tokenBucket(), c, 1)
+			tr := newTrial(t, "", algorithm(TokenBucket), c, 1)
 			tr.now += filled
 			tr.mini.SetTime(time.UnixMicro(tr.now))
-			b := tr.reserve(0, c.Cap)
+			b := tr.grant(0, c.Cap)
 			if got := b.schedule.at(c.Burst-1) - b.schedule.at(0); b.schedule.given < c.Burst || got > 0 {
 				t.Errorf("%v: got %d units of an idle bucket, the burst within %d µs", c, b.schedule.given, got)
 			}
 			if over := b.schedule.at(c.Cap) - b.schedule.at(0); over < windowed(c).Microseconds() {
 				t.Errorf("%v: unit %d lies %d µs behind the first", c, c.Cap, over)
 			}
-			next := tr.reserve(0, 1)
+			next := tr.grant(0, 1)
 			tr.pass(next.wait.Microseconds())
 			for next.schedule.given == 0 {
-				next = tr.reserve(0, 1)
+				next = tr.grant(0, 1)
 				tr.pass(next.wait.Microseconds())
 			}
 			if got, want := next.schedule.at(0), b.schedule.at(b.schedule.given); got != want {
@@ -180,7 +180,7 @@ func TestABurstIsPaidForAtEveryExtreme(t *testing.T) {
 }
 
 // reserve asks for units and does not note those given: there may be millions.
-func (tr *trial) reserve(node int, want int64) booking {
+func (tr *trial) grant(node int, want int64) reservation {
 	tr.Helper()
 	tr.seqs[node]++
 	return tr.ask(node, want)

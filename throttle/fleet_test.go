@@ -11,6 +11,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+
+	"dispatcher/internal/fault"
 )
 
 // fleet simulates nodes, a provider and an operator around the real script on
@@ -19,7 +21,7 @@ import (
 // own time is taken out again: a machine that loses its processor for a while
 // plays the same history.
 //
-// Three clocks: the server's own (s), what the scripts' stored times make of
+// Three clocks: the server's own (s), what the Scripts' stored times make of
 // it (the simulated Redis clock, s + skew), and true time (s + gone), by which
 // the nodes' monotonic clocks run and the provider judges.
 type fleet struct {
@@ -35,7 +37,7 @@ type fleet struct {
 	gone   int64 // true time − server's clock
 	calls  []int64
 	caps   []capFrom
-	keys   limitKeys
+	keys   Keys
 	made   made
 	file   Contract
 	named  int
@@ -68,8 +70,8 @@ type tester interface {
 	Fatal(args ...any)
 }
 
-// texts are the scripts, or what a mutation made of them.
-type texts struct{ book, configure string }
+// texts are the scripts, or a mutation of them.
+type texts struct{ reserve string }
 
 // dice draws a number from 0 to n − 1.
 type dice func(n int64) int64
@@ -82,7 +84,7 @@ type capFrom struct {
 }
 
 type simNode struct {
-	scripts scripts
+	Scripts Scripts
 	clock   clock
 	known   Settings
 	seq     int64
@@ -94,14 +96,14 @@ type simNode struct {
 const shiftScript = `
 local d = tonumber(ARGV[1])
 local function less(v) return string.format('%.0f', tonumber(v) - d) end
-for _, f in ipairs({'base', 'last', 'slot', 'passed', 'quiet', 'from', 'spare'}) do
+for _, f in ipairs({'base', 'last', 'slot', 'passed', 'not_before', 'began', 'spare'}) do
   local v = redis.call('HGET', KEYS[1], f)
   if v and v ~= '0' then redis.call('HSET', KEYS[1], f, less(v)) end
 end
-for _, f in ipairs({'settings', 'under'}) do
+for _, f in ipairs({'settings', 'applied'}) do
   local v = redis.call('HGET', KEYS[1], f)
   if v then
-    v = string.gsub(v, '"until":([1-9]%d*)', function(at) return '"until":' .. less(at) end)
+    v = string.gsub(v, '"revert_at":([1-9]%d*)', function(at) return '"revert_at":' .. less(at) end)
     redis.call('HSET', KEYS[1], f, v)
   end
 end
@@ -128,7 +130,7 @@ func newFleet(t tester, rdb redis.UniversalClient, with texts, roll dice, nodes 
 	t.Helper()
 	f := &fleet{
 		t: t, rdb: rdb, texts: with, dice: roll, origin: time.Unix(1000, 0),
-		keys: keysOf("law", "provider"),
+		keys: KeysOf("law", "provider"),
 	}
 	flush(t, rdb)
 	f.file = c
@@ -144,10 +146,10 @@ func newFleet(t tester, rdb redis.UniversalClient, with texts, roll dice, nodes 
 func (f *fleet) fresh() *simNode {
 	f.named++
 	n := &simNode{
-		scripts: newScripts(f.rdb, "law", "provider", fmt.Sprint("node", f.named)), seq: 1,
-		clock: clock{origin: f.origin}, known: seeded("", f.file, Rails{}),
+		Scripts: NewScripts(f.rdb, "law", "provider", fmt.Sprint("node", f.named)), seq: 1,
+		clock: clock{origin: f.origin}, known: seeded(f.file),
 	}
-	n.scripts.book[DefaultAlgorithm] = redis.NewScript(f.texts.book)
+	n.Scripts.reserving[DefaultAlgorithm] = redis.NewScript(f.texts.reserve)
 	return n
 }
 
@@ -186,9 +188,9 @@ func (f *fleet) settle() {
 	if f.owed == 0 {
 		return
 	}
-	keys := []string{f.keys.limit, f.keys.nodes}
+	keys := []string{f.keys.Limit, f.keys.Nodes}
 	for _, n := range f.nodes {
-		keys = append(keys, n.scripts.booked)
+		keys = append(keys, n.Scripts.keys.Reserved(n.Scripts.node))
 	}
 	if err := f.rdb.Eval(context.Background(), shiftScript, keys, f.owed).Err(); err != nil {
 		f.t.Fatal(err)
@@ -203,12 +205,12 @@ func (f *fleet) pass(d int64) {
 
 // book lets a node ask once. If the reply is lost, the node knows nothing of
 // it, and asks again with the same number the next time.
-func (f *fleet) book(n *simNode, want int64, before, after int64, lost bool) {
+func (f *fleet) reserve(n *simNode, want int64, before, after int64, lost bool) {
 	f.pass(before)
 	f.settle()
 	known := n.known
-	known.from, known.Until, known.packed = moved(known.from, -f.skew), moved(known.Until, -f.skew), ""
-	b, err := n.scripts.runBook(context.Background(), ask{
+	known.Began, known.RevertAt, known.packed = moved(known.Began, -f.skew), moved(known.RevertAt, -f.skew), ""
+	b, err := n.Scripts.Reserve(context.Background(), ask{
 		want: want, seq: n.seq, retry: true, epoch: n.clock.epoch, stepped: n.stepped, since: f.stored(n.clock.since), read: f.stored(n.clock.trusted),
 		identity: IdentityNone, lead: lead, learned: n.clock.epoch != 0, place: n.placeAt(f.trueTime()), known: known,
 	})
@@ -224,14 +226,14 @@ func (f *fleet) book(n *simNode, want int64, before, after int64, lost bool) {
 	}
 	n.place, n.dueAt = b.place, f.trueTime()+b.wait.Microseconds()
 	b.now += f.skew - after // the simulated clock at the moment of the script
-	b.settings.from, b.settings.Until = moved(b.settings.from, f.skew-after), moved(b.settings.Until, f.skew-after)
+	b.settings.Began, b.settings.RevertAt = moved(b.settings.Began, f.skew-after), moved(b.settings.RevertAt, f.skew-after)
 	r := reading{asked: f.at(asked), answered: f.at(f.trueTime()), now: b.now, epoch: b.epoch}
 	n.stepped = n.clock.observe(r)
-	if !n.known.newer(b.settings) {
+	if !n.known.Newer(b.settings) {
 		n.known = b.settings
 	}
 	if want == 0 || n.stepped {
-		n.seq += flag64(want > 0)
+		n.seq += count(want > 0)
 		return
 	}
 	n.seq++
@@ -253,7 +255,7 @@ func (f *fleet) stored(us int64) int64 {
 	return us - f.skew
 }
 
-// note takes in what a booking found in force: an override may have ended in it,
+// note takes in what a reservation found in force: an override may have ended in it,
 // or a node have brought older settings back.
 func (f *fleet) note(s Settings) {
 	if last := f.caps[len(f.caps)-1]; last.cap != s.Cap {
@@ -267,7 +269,7 @@ func (f *fleet) note(s Settings) {
 
 // use makes the calls of the slots given: each somewhere between its bounds,
 // most often at one of them, and on its way for up to what the guard leaves.
-func (f *fleet) use(n *simNode, b booking, after int64) {
+func (f *fleet) use(n *simNode, b reservation, after int64) {
 	c := b.settings.Contract
 	spread := (c.Guard - c.Lateness).Microseconds()
 	if f.slews {
@@ -275,8 +277,8 @@ func (f *fleet) use(n *simNode, b booking, after int64) {
 	}
 	for j := range b.schedule.given {
 		us := b.schedule.at(j) + f.skew - after
-		s := n.clock.slot(us, c.Lateness, f.at(f.trueTime()))
-		lo, hi := s.NotBefore.Sub(f.origin).Microseconds(), s.NotAfter.Sub(f.origin).Microseconds()
+		notBefore, notAfter := n.clock.slot(us, c.Lateness, f.at(f.trueTime()))
+		lo, hi := notBefore.Sub(f.origin).Microseconds(), notAfter.Sub(f.origin).Microseconds()
 		lo = max(lo, f.trueTime())
 		if lo > hi || f.dice(20) == 0 { // too late, or the job is gone
 			continue
@@ -304,7 +306,7 @@ func moved(t time.Time, d int64) time.Time {
 
 func (f *fleet) lose() {
 	f.settle()
-	if err := f.rdb.Del(context.Background(), f.keys.limit).Err(); err != nil {
+	if err := f.rdb.Del(context.Background(), f.keys.Limit).Err(); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -316,9 +318,8 @@ func (f *fleet) set(ch Change) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	c.scripts.configure = redis.NewScript(f.texts.configure)
 	s, err := c.Set(context.Background(), ch)
-	var refused *FieldError
+	var refused *fault.Error
 	if errors.Is(err, ErrUnknownLimit) || errors.Is(err, ErrUnchanged) || errors.As(err, &refused) {
 		return // just lost, or nothing new, or it does not fit what is in force
 	}
@@ -326,9 +327,9 @@ func (f *fleet) set(ch Change) {
 		f.t.Fatal(err)
 	}
 	f.made.changes++
-	f.made.pauses += flag(ch.Paused != nil && *ch.Paused)
-	f.made.overrides += flag(ch.For > 0)
-	f.made.ends += flag(s.Revision > f.made.revision+1 && f.made.revision > 0) // one that was over, and no node had come by since
+	f.made.pauses += countInt(ch.Paused != nil && *ch.Paused)
+	f.made.overrides += countInt(ch.For > 0)
+	f.made.ends += countInt(s.Revision > f.made.revision+1 && f.made.revision > 0) // one that was over, and no node had come by since
 	f.made.revision = s.Revision
 	f.server = max(f.server, f.serverTime())
 	f.caps = append(f.caps, capFrom{f.trueTime(), s.Cap})
@@ -362,7 +363,14 @@ func (f *fleet) over(window time.Duration) string {
 	return ""
 }
 
-func flag64(b bool) int64 { return int64(flag(b)) }
+func countInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func count(b bool) int64 { return int64(countInt(b)) }
 
 func embeddedRedis(t testing.TB) redis.UniversalClient {
 	t.Helper()

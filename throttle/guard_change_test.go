@@ -8,8 +8,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
-
-	"dispatcher/lua"
 )
 
 // guardChanges plays operators who change the guard again and again, with and
@@ -27,13 +25,13 @@ func guardChanges(t *testing.T, a Algorithm, script string, roll dice, ops int) 
 		}
 	}
 	tr := newTrial(t, "", a, c, 1)
-	tr.nodes[0].book[a.Name] = redis.NewScript(script)
+	tr.nodes[0].reserving[a.Name] = redis.NewScript(script)
 	var arrived []int64
 	var told time.Duration // to wait
 	for range ops {
 		switch p := roll(10); {
 		case p < 5:
-			b := tr.book(0, 1+roll(c.Cap))
+			b := tr.reserve(0, 1+roll(c.Cap))
 			late := []time.Duration{0, b.settings.Guard}[roll(2)]
 			told = b.wait
 			for j := range b.schedule.given {
@@ -47,7 +45,7 @@ func guardChanges(t *testing.T, a Algorithm, script string, roll dice, ops int) 
 				lateness := guard / 2
 				tr.set(Change{Guard: &guard, Lateness: &lateness})
 				if roll(4) > 0 {
-					tr.look()
+					tr.poll()
 				}
 			}
 		}
@@ -82,7 +80,7 @@ func TestChangesOfTheGuardNeverPassTheCap(t *testing.T) {
 			t.Parallel()
 			calls, runs := 0, 0
 			rapid.Check(t, func(rt *rapid.T) {
-				most, n, c := guardChanges(t, a, lua.Book(a.Name), diceOf(rapid.Uint64().Draw(rt, "seed")), guardChangeOps)
+				most, n, c := guardChanges(t, a, scriptOf(a.Name), diceOf(rapid.Uint64().Draw(rt, "seed")), guardChangeOps)
 				if int64(most) > c.Cap {
 					rt.Fatalf("%d calls in %v, and the cap is %d (burst %d)", most, c.Window, c.Cap, c.Burst)
 				}
@@ -103,12 +101,12 @@ func TestChangesOfTheGuardLawBreaksWithout(t *testing.T) {
 		{"token_bucket", "the last unit may be late", "behind + math.max(0, old.guard - c.guard)", "behind"},
 		{"leaky_bucket", "each change takes the widest terms since the last unit in", "math.max(c.passed or 0, ", "math.max(0, "},
 		{"leaky_bucket", "the last unit may be late", "behind + math.max(0, old.guard - c.guard)", "behind"},
-		{"sliding_window_log", "a start that lies ahead stays", "quiet, c.start, c.slot", "quiet, c.slot"},
+		{"sliding_window_log", "a start that lies ahead stays", "not_before, c.start, c.slot", "not_before, c.slot"},
 		{"sliding_window_list", "a smaller guard begins anew", " or c.guard < old.guard", ""},
 	} {
 		t.Run(m.algorithm+" without "+m.rule, func(t *testing.T) {
 			t.Parallel()
-			text := lua.Book(m.algorithm)
+			text := scriptOf(m.algorithm)
 			a, err := AlgorithmNamed(m.algorithm)
 			if err != nil || strings.Count(text, m.from) != 1 {
 				t.Fatalf("the script has not exactly one %q; name the rule again (%v)", m.from, err)

@@ -5,15 +5,17 @@ import (
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
+
+	"dispatcher/internal/fault"
 )
 
 // An operator can't ask of a limit what its algorithm can't honour.
 func TestAChangeIsRefusedThatTheAlgorithmCanNotKeep(t *testing.T) {
 	t.Parallel()
 	rdb := patient(t, miniredis.RunT(t).Addr())
-	a := slidingWindowLog()
-	known := seeded(a.Name, contract(300), Rails{})
-	if _, err := newScripts(rdb, "ns", "provider", "n").runBook(t.Context(), ask{seq: 1, identity: IdentityNone, known: known}); err != nil {
+	a := algorithm(SlidingWindowLog)
+	known := seededBy(a.Name, contract(300))
+	if _, err := NewScripts(rdb, "ns", "provider", "n").Reserve(t.Context(), ask{seq: 1, identity: IdentityNone, known: known}); err != nil {
 		t.Fatal(err)
 	}
 	control, err := NewControl(rdb, "ns", "provider")
@@ -22,7 +24,7 @@ func TestAChangeIsRefusedThatTheAlgorithmCanNotKeep(t *testing.T) {
 	}
 	burst := int64(20)
 	_, err = control.Set(t.Context(), Change{Burst: &burst, By: "test"})
-	var fault *FieldError
+	var fault *fault.Error
 	if !errors.As(err, &fault) || fault.Field != "burst" {
 		t.Errorf("got %v, want an error that names the burst", err)
 	}
@@ -40,9 +42,9 @@ func TestABlockIsOfTheAlgorithmsRate(t *testing.T) {
 		a     Algorithm
 		burst int64
 		want  int64
-	}{{tokenBucket(), 1, 6}, {tokenBucket(), 151, 3}, {gcra(), 300, 6}, {redisCell(), 300, 6}, {slidingWindowList(), 1, 6}} {
+	}{{algorithm(TokenBucket), 1, 6}, {algorithm(TokenBucket), 151, 3}, {algorithm(GCRA), 300, 6}, {algorithm(RedisCell), 300, 6}, {algorithm(SlidingWindowList), 1, 6}} {
 		c.Burst = row.burst
-		b := &booker{kind: row.a, known: seeded(row.a.Name, c, Rails{})}
+		b := &reserver{kind: row.a, known: seededBy(row.a.Name, c)}
 		if got := b.blockSize(); got != row.want {
 			t.Errorf("%s with a burst of %d: got %d, want %d", row.a.Name, row.burst, got, row.want)
 		}

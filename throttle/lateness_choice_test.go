@@ -16,7 +16,7 @@ func autoContract(window time.Duration) Contract {
 }
 
 // drawCounts draws a second or ten of slots; most are in time.
-func drawCounts(t *rapid.T, name string) (c lateCounts) {
+func drawCounts(t *rapid.T, name string) (c Counts) {
 	c[0] = rapid.Int64Range(0, 3000).Draw(t, name)
 	for i := 1; i < len(c); i++ {
 		c[i] = rapid.Int64Range(0, 1+c[0]/20).Draw(t, name)
@@ -24,13 +24,13 @@ func drawCounts(t *rapid.T, name string) (c lateCounts) {
 	return c
 }
 
-func drawEvidence(t *rapid.T) lateEvidence {
-	e := lateEvidence{since: time.Duration(rapid.Int64Range(0, int64(10*time.Minute)).Draw(t, "since"))}
+func drawEvidence(t *rapid.T) Evidence {
+	e := Evidence{Since: time.Duration(rapid.Int64Range(0, int64(10*time.Minute)).Draw(t, "since"))}
 	for range rapid.IntRange(0, 5).Draw(t, "seconds") {
-		e.seconds = append(e.seconds, drawCounts(t, "second"))
+		e.Seconds = append(e.Seconds, drawCounts(t, "second"))
 	}
 	for range rapid.IntRange(0, 30).Draw(t, "tens") {
-		e.tens = append(e.tens, drawCounts(t, "ten"))
+		e.Tens = append(e.Tens, drawCounts(t, "ten"))
 	}
 	return e
 }
@@ -42,21 +42,21 @@ func TestChosenLatenessFits(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		c := autoContract(time.Duration(rapid.Int64Range(100, 10_000).Draw(t, "window_ms")) * time.Millisecond)
-		c = c.WithLateness(rapid.SampledFrom(latenessClasses[:]).Draw(t, "lateness"))
+		c = c.WithLateness(rapid.SampledFrom(LatenessClasses[:]).Draw(t, "lateness"))
 		e := drawEvidence(t)
-		got, ok := chooseLateness(c, e)
+		got, ok := Choose(c, e)
 		if !ok {
 			return
 		}
-		to := c.WithLateness(got.lateness)
-		if err := to.Validate(); err != nil || to.Lateness != got.lateness || got.lateness == c.Lateness {
-			t.Fatalf("got lateness %v instead of %v in a window of %v: %v", got.lateness, c.Lateness, c.Window, err)
+		to := c.WithLateness(got.Lateness)
+		if err := to.Validate(); err != nil || to.Lateness != got.Lateness || got.Lateness == c.Lateness {
+			t.Fatalf("got lateness %v instead of %v in a window of %v: %v", got.Lateness, c.Lateness, c.Window, err)
 		}
-		if got.lateness > latenessClasses[0] && got.lateness*20 > c.Window {
-			t.Fatalf("got lateness %v, more than a twentieth of %v", got.lateness, c.Window)
+		if got.Lateness > LatenessClasses[0] && got.Lateness*20 > c.Window {
+			t.Fatalf("got lateness %v, more than a twentieth of %v", got.Lateness, c.Window)
 		}
-		if got.lateness < c.Lateness && e.since < 5*time.Minute {
-			t.Fatalf("got lateness %v instead of %v after %v of counting", got.lateness, c.Lateness, e.since)
+		if got.Lateness < c.Lateness && e.Since < 5*time.Minute {
+			t.Fatalf("got lateness %v instead of %v after %v of counting", got.Lateness, c.Lateness, e.Since)
 		}
 	})
 }
@@ -68,7 +68,7 @@ func TestLatenessTakesATwentiethOfTheWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := autoContract(time.Duration(rapid.Int64Range(100, 3000).Draw(t, "window_ms")) * time.Millisecond)
 		c = c.WithLateness(time.Duration(rapid.Int64Range(1, 100).Draw(t, "lateness_ms")) * time.Millisecond)
-		if err := c.Validate(); err != nil || c.Lateness > latenessClasses[0] && c.Lateness*20 > c.Window {
+		if err := c.Validate(); err != nil || c.Lateness > LatenessClasses[0] && c.Lateness*20 > c.Window {
 			t.Fatalf("got lateness %v in a window of %v: %v", c.Lateness, c.Window, err)
 		}
 	})
@@ -81,12 +81,12 @@ func TestBestLatenessUsesMost(t *testing.T) {
 		c := autoContract(time.Duration(rapid.Int64Range(100, 10_000).Draw(t, "window_ms")) * time.Millisecond)
 		counts := drawCounts(t, "count")
 		best, in, used := counts.best(c), int64(0), map[time.Duration]float64{}
-		for i, class := range latenessClasses {
+		for i, class := range LatenessClasses {
 			in += counts[i]
-			used[class] = float64(c.Window) / float64(c.Window+class+c.Spread) * float64(in) / float64(max(1, counts.total()))
+			used[class] = float64(c.Window) / float64(c.Window+class+c.Spread) * float64(in) / float64(max(1, counts.Total()))
 		}
 		for class, u := range used {
-			if counts.total() > 0 && fits(class, c.Window, c.Spread) && u > used[best]+1e-12 {
+			if counts.Total() > 0 && c.Fits(class) && u > used[best]+1e-12 {
 				t.Fatalf("%v: got best %v with %.5f, but %v would have used %.5f", counts, best, used[best], class, u)
 			}
 		}
@@ -96,13 +96,13 @@ func TestBestLatenessUsesMost(t *testing.T) {
 // A few slots choose nothing, however late they were.
 func TestFewSlotsChooseNoLateness(t *testing.T) {
 	t.Parallel()
-	second := lateCounts{0: 6, 4: leastSlots/5 - 7}
-	e := lateEvidence{since: time.Hour, seconds: []lateCounts{second, second, second, second, second}}
-	if got, ok := chooseLateness(autoContract(time.Second), e); ok {
-		t.Errorf("got lateness %v by %d slots", got.lateness, 5*second.total())
+	second := Counts{0: 6, 4: leastSlots/5 - 7}
+	e := Evidence{Since: time.Hour, Seconds: []Counts{second, second, second, second, second}}
+	if got, ok := Choose(autoContract(time.Second), e); ok {
+		t.Errorf("got lateness %v by %d slots", got.Lateness, 5*second.Total())
 	}
-	e.seconds[0][4] += 5
-	if _, ok := chooseLateness(autoContract(time.Second), e); !ok {
+	e.Seconds[0][4] += 5
+	if _, ok := Choose(autoContract(time.Second), e); !ok {
 		t.Errorf("no lateness was chosen by %d slots of which most are late", leastSlots)
 	}
 }
@@ -111,14 +111,14 @@ func TestFewSlotsChooseNoLateness(t *testing.T) {
 // to wait longer for all the others.
 func TestOneStopChoosesNoLateness(t *testing.T) {
 	t.Parallel()
-	good, bad := lateCounts{0: 300}, lateCounts{0: 270, 5: 30}
-	e := lateEvidence{since: 20 * time.Second, seconds: []lateCounts{good, bad, bad, good, good}}
-	if got, ok := chooseLateness(autoContract(time.Second), e); ok {
-		t.Errorf("got lateness %v by a stop that falls into two seconds", got.lateness)
+	good, bad := Counts{0: 300}, Counts{0: 270, 5: 30}
+	e := Evidence{Since: 20 * time.Second, Seconds: []Counts{good, bad, bad, good, good}}
+	if got, ok := Choose(autoContract(time.Second), e); ok {
+		t.Errorf("got lateness %v by a stop that falls into two seconds", got.Lateness)
 	}
-	e.seconds[0], e.seconds[3] = bad, bad
-	if got, ok := chooseLateness(autoContract(time.Second), e); !ok || got.lateness != 30*time.Millisecond {
-		t.Errorf("got lateness %v, %v by stops in four of five seconds, want 30ms", got.lateness, ok)
+	e.Seconds[0], e.Seconds[3] = bad, bad
+	if got, ok := Choose(autoContract(time.Second), e); !ok || got.Lateness != 30*time.Millisecond {
+		t.Errorf("got lateness %v, %v by stops in four of five seconds, want 30ms", got.Lateness, ok)
 	}
 }
 
@@ -129,8 +129,8 @@ type fleetOfClocks struct {
 	c       Contract
 	r       *rand.Rand
 	stalls  []stallsOf // one each node
-	seconds []lateCounts
-	tens    []lateCounts
+	seconds []Counts
+	tens    []Counts
 	since   int // seconds
 	now     int // likewise
 
@@ -163,47 +163,47 @@ func (s *stallsOf) late(r *rand.Rand, t float64) float64 {
 }
 
 func (f *fleetOfClocks) second(at int) {
-	var counts lateCounts
+	var counts Counts
 	n := int(float64(f.c.Cap) * f.c.Share())
 	for i := range n {
 		t := float64(at) + float64(i)/float64(n)
 		late := f.stalls[i/6%len(f.stalls)].late(f.r, t)
-		counts[latenessClass(time.Duration(late*float64(time.Second)))]++
+		counts[LatenessClass(time.Duration(late*float64(time.Second)))]++
 	}
 	f.slots += float64(f.c.Cap)
 	f.used += float64(f.c.Cap) * counts.used(f.c, f.c.Lateness)
 	f.seconds = newest(counts, f.seconds, 5)
 	if f.since%10 == 0 {
-		f.tens = newest(lateCounts{}, f.tens, 32)
+		f.tens = newest(Counts{}, f.tens, 32)
 	}
 	f.tens[0].add(counts)
 	f.since++
 	if !f.c.Auto {
 		return
 	}
-	if to, ok := chooseLateness(f.c, lateEvidence{since: time.Duration(f.since) * time.Second, patience: f.patience, seconds: f.seconds, tens: f.tens}); ok {
-		if to.lateness > f.c.Lateness { // counts from before say no more to go down by
+	if to, ok := Choose(f.c, Evidence{Since: time.Duration(f.since) * time.Second, Patience: f.patience, Seconds: f.seconds, Tens: f.tens}); ok {
+		if to.Lateness > f.c.Lateness { // counts from before say no more to go down by
 			f.seconds, f.tens, f.since = nil, nil, 0
 			fell := -time.Second
 			if f.fell > 0 {
 				fell = time.Duration(at-f.fell) * time.Second
 			}
-			f.patience = patienceAfter(f.patience, fell)
+			f.patience = PatienceAfter(f.patience, fell)
 		} else {
 			f.fell = at
 		}
-		f.c = f.c.WithLateness(to.lateness)
+		f.c = f.c.WithLateness(to.Lateness)
 		f.changes++
 	}
 }
 
 // newest puts a count in front of the others, and keeps so many.
-func newest(c lateCounts, others []lateCounts, kept int) []lateCounts {
-	return append([]lateCounts{c}, others[:min(len(others), kept-1)]...)
+func newest(c Counts, others []Counts, kept int) []Counts {
+	return append([]Counts{c}, others[:min(len(others), kept-1)]...)
 }
 
 func newFleetOfClocks(c Contract, seed uint64, stalls stallsOf) *fleetOfClocks {
-	return &fleetOfClocks{c: c, patience: leastPatience, r: rand.New(rand.NewPCG(seed, 7)), stalls: []stallsOf{stalls, stalls, stalls}}
+	return &fleetOfClocks{c: c, patience: LeastPatience, r: rand.New(rand.NewPCG(seed, 7)), stalls: []stallsOf{stalls, stalls, stalls}}
 }
 
 // play returns the share of the cap that was used from a second on.
@@ -308,14 +308,14 @@ func TestOneBadNodeMovesTheFleetByItsSlotsOnly(t *testing.T) {
 		c := autoContract(time.Second)
 		good := rapid.Int64Range(100, 1000).Draw(t, "good")
 		bad := rapid.Int64Range(0, good).Draw(t, "bad")
-		class := rapid.IntRange(1, len(latenessClasses)-1).Draw(t, "class")
-		second := lateCounts{0: good}
+		class := rapid.IntRange(1, len(LatenessClasses)-1).Draw(t, "class")
+		second := Counts{0: good}
 		second[class] = bad
-		e := lateEvidence{seconds: []lateCounts{second, second, second, second, second}}
-		got, ok := chooseLateness(c, e)
-		gain := 1/(1+(latenessClasses[class]+c.Spread).Seconds()) - float64(good)/float64(good+bad)/(1+c.Guard.Seconds())
-		if ok != (gain > 0.01) || ok && got.lateness != latenessClasses[class] {
-			t.Fatalf("%d good slots and %d late by %v: got %v, %v; the gain is %.4f", good, bad, latenessClasses[class], got.lateness, ok, gain)
+		e := Evidence{Seconds: []Counts{second, second, second, second, second}}
+		got, ok := Choose(c, e)
+		gain := 1/(1+(LatenessClasses[class]+c.Spread).Seconds()) - float64(good)/float64(good+bad)/(1+c.Guard.Seconds())
+		if ok != (gain > 0.01) || ok && got.Lateness != LatenessClasses[class] {
+			t.Fatalf("%d good slots and %d late by %v: got %v, %v; the gain is %.4f", good, bad, LatenessClasses[class], got.Lateness, ok, gain)
 		}
 	})
 }

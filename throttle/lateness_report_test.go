@@ -8,6 +8,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+
+	"dispatcher/internal/fault"
 )
 
 // lateWorld is a limit on an embedded Redis whose clock only the test moves.
@@ -16,7 +18,7 @@ type lateWorld struct {
 	redis   *miniredis.Miniredis
 	rdb     redis.UniversalClient
 	control *Control
-	script  latenessScript
+	scripts Scripts
 	now     time.Time
 }
 
@@ -29,9 +31,9 @@ func newLateWorld(t *testing.T, c Contract) *lateWorld {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.control, w.script = control, newLatenessScript(w.rdb, "late", "provider")
-	seed := seeded("", c, Rails{})
-	if err := w.rdb.HSet(t.Context(), control.keys.limit, "settings", seed.pack()).Err(); err != nil {
+	w.control, w.scripts = control, NewScripts(w.rdb, "late", "provider", "")
+	seed := seeded(c)
+	if err := w.rdb.HSet(t.Context(), control.keys.Limit, "settings", seed.Pack()).Err(); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -42,9 +44,9 @@ func (w *lateWorld) pass(d time.Duration) {
 	w.redis.SetTime(w.now)
 }
 
-func (w *lateWorld) report(r lateReport) lateReply {
+func (w *lateWorld) report(r Report) Reply {
 	w.Helper()
-	reply, err := w.script.run(w.Context(), r)
+	reply, err := r.Send(w.Context(), w.scripts)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -74,8 +76,8 @@ func (w *lateWorld) choose(lateness time.Duration) Settings {
 	w.Helper()
 	w.pass(time.Second)
 	s := w.settings()
-	to := s.withLateness(latenessChoice{lateness: lateness, why: "guard auto: by a test"}, w.now)
-	if status, err := w.control.scripts.runConfigure(w.Context(), s, to); err != nil || status != changeDone {
+	to := s.WithLateness(lateness, "guard auto: by a test", w.now)
+	if status, err := w.scripts.Configure(w.Context(), s, to); err != nil || status != ChangeDone {
 		w.Fatalf("got status %d, %v", status, err)
 	}
 	return w.settings()
@@ -87,26 +89,26 @@ func TestReportsAreAddedAndHandedOutOnceASecond(t *testing.T) {
 	t.Parallel()
 	w := newLateWorld(t, autoContract(time.Second))
 	for range 25 {
-		a, b := w.report(lateReport{counts: lateCounts{90, 0, 0, 0, 7}}), w.report(lateReport{counts: lateCounts{100, 0, 0, 0, 0, 0, 0, 3}})
-		if !a.mine || b.mine {
-			t.Fatalf("got turns %v and %v in one second, want the first only", a.mine, b.mine)
+		a, b := w.report(Report{Counts: Counts{90, 0, 0, 0, 7}}), w.report(Report{Counts: Counts{100, 0, 0, 0, 0, 0, 0, 3}})
+		if !a.Chooses || b.Chooses {
+			t.Fatalf("got turns %v and %v in one second, want the first only", a.Chooses, b.Chooses)
 		}
 		w.pass(time.Second)
 	}
-	got := w.report(lateReport{}).evidence
-	second := lateCounts{0: 190, 4: 7, 7: 3}
-	if got.seconds[0] != (lateCounts{}) || got.seconds[1] != second || got.seconds[5] != second {
-		t.Errorf("got seconds %v, want %v in each that is over", got.seconds, second)
+	got := w.report(Report{}).Evidence
+	second := Counts{0: 190, 4: 7, 7: 3}
+	if got.Seconds[0] != (Counts{}) || got.Seconds[1] != second || got.Seconds[5] != second {
+		t.Errorf("got seconds %v, want %v in each that is over", got.Seconds, second)
 	}
-	if want := (lateCounts{0: 1900, 4: 70, 7: 30}); got.tens[1] != want || got.tens[0].total() != 5*200 {
-		t.Errorf("got tens %v, want %v in each that is over", got.tens[:4], want)
+	if want := (Counts{0: 1900, 4: 70, 7: 30}); got.Tens[1] != want || got.Tens[0].Total() != 5*200 {
+		t.Errorf("got tens %v, want %v in each that is over", got.Tens[:4], want)
 	}
-	if got.since != 25*time.Second || got.patience != leastPatience {
-		t.Errorf("got counts since %v and a patience of %v", got.since, got.patience)
+	if got.Since != 25*time.Second || got.Patience != LeastPatience {
+		t.Errorf("got counts since %v and a patience of %v", got.Since, got.Patience)
 	}
 	w.pass(400 * time.Second)
-	if got := w.report(lateReport{}).evidence; got.tens[0].total() != 0 || got.tens[31].total() != 0 || got.seconds[1].total() != 0 {
-		t.Errorf("got counts %v of a time that is past", got.tens)
+	if got := w.report(Report{}).Evidence; got.Tens[0].Total() != 0 || got.Tens[31].Total() != 0 || got.Seconds[1].Total() != 0 {
+		t.Errorf("got counts %v of a time that is past", got.Tens)
 	}
 }
 
@@ -114,17 +116,17 @@ func TestReportsAreAddedAndHandedOutOnceASecond(t *testing.T) {
 func TestAbsurdReportsAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newLateWorld(t, autoContract(time.Second))
-	for _, counts := range []lateCounts{{0: 1 << 40}, {3: 300 * 40}, {0: -5, 1: 10}} {
-		if _, err := w.script.run(t.Context(), lateReport{counts: counts}); err == nil || !strings.Contains(err.Error(), "COUNTS") {
+	for _, counts := range []Counts{{0: 1 << 40}, {3: 300 * 40}, {0: -5, 1: 10}} {
+		if _, err := (Report{Counts: counts}).Send(t.Context(), w.scripts); err == nil || !strings.Contains(err.Error(), "COUNTS") {
 			t.Errorf("%v: got error %v, want COUNTS", counts, err)
 		}
 	}
-	if got := w.report(lateReport{}).evidence; got.tens[0].total() != 0 {
-		t.Errorf("got counts %v, want none", got.tens[0])
+	if got := w.report(Report{}).Evidence; got.Tens[0].Total() != 0 {
+		t.Errorf("got counts %v, want none", got.Tens[0])
 	}
 	w.redis.HSet("dispatcher:{late}:lateness:provider", "s0", "rubbish", "t1", "1 2 3", "", "x", "s1", "1 -1 0 0 0 0 0 0 0")
 	w.pass(time.Second)
-	if got := w.report(lateReport{counts: lateCounts{9}}); !got.mine || got.evidence.seconds[0] != (lateCounts{9}) {
+	if got := w.report(Report{Counts: Counts{9}}); !got.Chooses || got.Evidence.Seconds[0] != (Counts{9}) {
 		t.Errorf("got %+v of a hash that holds rubbish", got)
 	}
 }
@@ -133,7 +135,7 @@ func TestAbsurdReportsAreRefused(t *testing.T) {
 func TestNothingIsCountedUnderAStatedGuard(t *testing.T) {
 	t.Parallel()
 	w := newLateWorld(t, contract(300))
-	if got := w.report(lateReport{counts: lateCounts{100}}); got.mine {
+	if got := w.report(Report{Counts: Counts{100}}); got.Chooses {
 		t.Errorf("got %+v under a stated guard", got)
 	}
 	if w.redis.Exists("dispatcher:{late}:lateness:provider") {
@@ -146,18 +148,18 @@ func TestNothingIsCountedUnderAStatedGuard(t *testing.T) {
 func TestCountsBeginAgainWhenTheLatenessRose(t *testing.T) {
 	t.Parallel()
 	w := newLateWorld(t, autoContract(time.Second))
-	w.report(lateReport{counts: lateCounts{100}})
+	w.report(Report{Counts: Counts{100}})
 	w.pass(time.Second)
-	w.report(lateReport{moved: movedDown})
+	w.report(Report{Moved: MovedDown})
 	w.pass(time.Minute)
-	w.report(lateReport{moved: movedUp, patience: 10 * time.Minute})
+	w.report(Report{Moved: MovedUp, Patience: 10 * time.Minute})
 	w.pass(time.Second)
-	got := w.report(lateReport{})
-	if !got.mine || got.evidence.tens[6].total() != 0 || got.evidence.since != time.Second {
-		t.Errorf("got %+v, want no counts from before", got.evidence)
+	got := w.report(Report{})
+	if !got.Chooses || got.Evidence.Tens[6].Total() != 0 || got.Evidence.Since != time.Second {
+		t.Errorf("got %+v, want no counts from before", got.Evidence)
 	}
-	if got.evidence.patience != 10*time.Minute || got.fell != 61*time.Second {
-		t.Errorf("got a patience of %v and a fall %v ago, want 10m and 61s", got.evidence.patience, got.fell)
+	if got.Evidence.Patience != 10*time.Minute || got.Fell != 61*time.Second {
+		t.Errorf("got a patience of %v and a fall %v ago, want 10m and 61s", got.Evidence.Patience, got.Fell)
 	}
 }
 
@@ -165,13 +167,13 @@ func TestCountsBeginAgainWhenTheLatenessRose(t *testing.T) {
 func TestPatienceGrowsOnTheEdge(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ patience, fell, want time.Duration }{
-		{leastPatience, -1, leastPatience},
-		{leastPatience, time.Minute, 10 * time.Minute},
-		{leastPatience, 11 * time.Minute, leastPatience},
+		{LeastPatience, -1, LeastPatience},
+		{LeastPatience, time.Minute, 10 * time.Minute},
+		{LeastPatience, 11 * time.Minute, LeastPatience},
 		{40 * time.Minute, time.Minute, time.Hour},
-		{time.Hour, 3 * time.Hour, leastPatience},
+		{time.Hour, 3 * time.Hour, LeastPatience},
 	} {
-		if got := patienceAfter(c.patience, c.fell); got != c.want {
+		if got := PatienceAfter(c.patience, c.fell); got != c.want {
 			t.Errorf("patience %v, fell %v ago: got %v, want %v", c.patience, c.fell, got, c.want)
 		}
 	}
@@ -187,8 +189,8 @@ func TestChoiceIsAChangeLikeAnyOther(t *testing.T) {
 	if after.Lateness != 20*time.Millisecond || after.Guard != 27*time.Millisecond || after.Revision != before.Revision+1 || after.By != Dispatcher {
 		t.Errorf("got %v, revision %d by %s", after.Contract, after.Revision, after.By)
 	}
-	late := before.withLateness(latenessChoice{lateness: 50 * time.Millisecond}, w.now)
-	if status, err := w.control.scripts.runConfigure(t.Context(), before, late); err != nil || status != changeConflict {
+	late := before.WithLateness(50*time.Millisecond, "", w.now)
+	if status, err := w.scripts.Configure(t.Context(), before, late); err != nil || status != ChangeConflict {
 		t.Errorf("a second choice by older settings: got status %d, %v, want a conflict", status, err)
 	}
 	trail, err := w.control.History(t.Context(), 10)
@@ -204,14 +206,14 @@ func TestChoiceDuringAnOverride(t *testing.T) {
 	w := newLateWorld(t, autoContract(time.Second))
 	w.set(Change{Cap: new(int64(500)), For: time.Minute})
 	s := w.choose(12 * time.Millisecond)
-	if s.Cap != 500 || s.Lateness != 12*time.Millisecond || s.Was.Cap != 300 || s.Was.Lateness != 12*time.Millisecond || s.Until.IsZero() {
-		t.Errorf("got %v, then %v", s.Terms, s.Was)
+	if s.Cap != 500 || s.Lateness != 12*time.Millisecond || s.RevertTo.Cap != 300 || s.RevertTo.Lateness != 12*time.Millisecond || s.RevertAt.IsZero() {
+		t.Errorf("got %v, then %v", s.Terms, s.RevertTo)
 	}
 	s = w.set(Change{Guard: new(40 * time.Millisecond), Lateness: new(25 * time.Millisecond), For: time.Minute})
-	if s.Auto || s.Guard != 40*time.Millisecond || !s.Was.Auto || s.Was.Lateness != 12*time.Millisecond {
-		t.Errorf("got %v, then %v", s.Terms, s.Was)
+	if s.Auto || s.Guard != 40*time.Millisecond || !s.RevertTo.Auto || s.RevertTo.Lateness != 12*time.Millisecond {
+		t.Errorf("got %v, then %v", s.Terms, s.RevertTo)
 	}
-	if s.choosesLateness(tokenBucket()) {
+	if s.ChoosesLateness() {
 		t.Error("the fleet would choose under a guard that is stated for a while")
 	}
 }
@@ -222,7 +224,7 @@ func TestOperatorsFixTheGuardAndGiveItBack(t *testing.T) {
 	t.Parallel()
 	w := newLateWorld(t, autoContract(time.Second))
 	w.choose(20 * time.Millisecond)
-	var field *FieldError
+	var field *fault.Error
 	if _, err := w.control.Set(t.Context(), Change{Lateness: new(5 * time.Millisecond)}); !errors.As(err, &field) || field.Field != "lateness" {
 		t.Errorf("a lateness under a guard of auto: got error %v", err)
 	}
@@ -238,7 +240,7 @@ func TestOperatorsFixTheGuardAndGiveItBack(t *testing.T) {
 	if s := w.set(Change{Window: new(200 * time.Millisecond)}); s.Lateness != 8*time.Millisecond {
 		t.Errorf("got %v, want a lateness that fits", s.Contract)
 	}
-	if s := w.set(Change{Window: new(100 * time.Millisecond)}); s.Lateness != 5*time.Millisecond || s.Validate() != nil {
+	if s := w.set(Change{Window: new(100 * time.Millisecond)}); s.Lateness != 5*time.Millisecond || s.Contract.Validate() != nil {
 		t.Errorf("got %v, want the longest lateness that fits a window of 100ms", s.Contract)
 	}
 }
@@ -249,7 +251,7 @@ func TestUndoPassesChoicesOver(t *testing.T) {
 	t.Parallel()
 	w := newLateWorld(t, autoContract(time.Second))
 	w.choose(5 * time.Millisecond)
-	if _, err := w.control.Undo(t.Context(), 0, Change{}); !errors.Is(err, ErrNotInTrail) {
+	if _, err := w.control.Undo(t.Context(), 0, Change{}); !errors.Is(err, ErrNotInHistory) {
 		t.Errorf("undo without a change by an operator: got error %v", err)
 	}
 	w.set(Change{Cap: new(int64(200))})
@@ -275,18 +277,18 @@ func TestEachSlotIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	at := time.Now()
 	slot := Slot{NotBefore: at, NotAfter: at.Add(2900 * time.Microsecond), lateness: 3 * time.Millisecond}
-	l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Seed: autoContract(time.Second)})
+	l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Limit: specOf(autoContract(time.Second))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.Used(slot, at.Add(time.Millisecond))
 	l.Used(slot, slot.NotAfter)
-	l.line.missed(slot, at.Add(7*time.Millisecond))
-	l.line.add([]Slot{slot, slot, {full: true, NotAfter: at}}, at)
-	l.line.state(at.Add(45 * time.Millisecond))
-	l.line.state(at.Add(time.Second))
-	l.line.missed(slot, at.Add(time.Minute))
-	if got, want := l.line.counter.totals(), (lateCounts{0: 2, 2: 1, 6: 2, 7: 1}); got != want {
+	l.queue.missed(slot, at.Add(7*time.Millisecond))
+	l.queue.add([]Slot{slot, slot, {full: true, NotAfter: at}}, at)
+	l.queue.state(at.Add(45 * time.Millisecond))
+	l.queue.state(at.Add(time.Second))
+	l.queue.missed(slot, at.Add(time.Minute))
+	if got, want := l.queue.counter.Totals(), (Counts{0: 2, 2: 1, 6: 2, 7: 1}); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -307,9 +309,9 @@ func TestNodesReportWhatIsWorthACall(t *testing.T) {
 		{50, 900 * time.Millisecond, false},
 		{50, time.Second, true},
 	} {
-		r := lateReporter{said: lateCounts{7, 1}, saidAt: begin}
-		news, got := r.due(lateCounts{7 + c.slots, 1}, begin.Add(c.after))
-		if got != c.want || news != (lateCounts{c.slots}) {
+		r := lateReporter{said: Counts{7, 1}, saidAt: begin}
+		news, got := r.due(Counts{7 + c.slots, 1}, begin.Add(c.after))
+		if got != c.want || news != (Counts{c.slots}) {
 			t.Errorf("%d slots after %v: got %v, %v, want %v", c.slots, c.after, news, got, c.want)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // alone runs a limiter of scope node, without a Redis, until the test ends.
 func alone(t *testing.T, c Contract, warmUp time.Duration, waiting *atomic.Int64) *Limiter {
 	t.Helper()
-	l, err := New(Options{Namespace: "ns", Name: "provider", Seed: c, Scope: ScopeNode, WarmUp: warmUp, Waiting: func() int { return int(waiting.Load()) }})
+	l, err := New(Options{Namespace: "ns", Name: "provider", Limit: scopedSpec(c, warmUp), Waiting: func() int { return int(waiting.Load()) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,11 +76,11 @@ func TestScopeNodeNeverOver(t *testing.T) {
 		if warmUp == 0 {
 			c.Burst = rapid.Int64Range(1, c.Cap).Draw(rt, "burst")
 		}
-		l := newLocal(c, warmUp, time.Unix(0, 0))
+		l := newLocal(scopedSpec(c, warmUp), time.Unix(0, 0))
 		now, slots := int64(localStart), []int64{}
-		for range rapid.IntRange(50, 300).Draw(rt, "bookings") {
+		for range rapid.IntRange(50, 300).Draw(rt, "reservations") {
 			now += rapid.SampledFrom([]int64{10, 3_000, 20_000, 20_000, 2_000_000, 40_000_000}).Draw(rt, "gap")
-			b := l.bookAt(now, rapid.Int64Range(0, c.Cap).Draw(rt, "want"), lead.Microseconds())
+			b := l.reserveAt(now, rapid.Int64Range(0, c.Cap).Draw(rt, "want"), lead.Microseconds())
 			for j := range b.schedule.given {
 				slots = append(slots, b.schedule.at(j))
 			}
@@ -105,18 +105,25 @@ func TestScopeRefusals(t *testing.T) {
 	burst := contract(300)
 	burst.Burst = 2
 	for name, err := range map[string]error{
-		"warm_up: 1s: is for scope node only":              CheckScope(ScopeCluster, contract(300), "", time.Second),
-		"warm_up: 2h0m0s: must be from 0s to 1h0m0s":       CheckScope(ScopeNode, contract(300), "", 2*time.Hour),
-		"burst: 2: must be 1 with warm_up":                 CheckScope(ScopeNode, burst, "", time.Second),
-		"reserve: 30: is for scope cluster":                CheckScope(ScopeNode, withReserve(), "", 0),
-		"algorithm: gcra: must be token_bucket with scope": CheckScope(ScopeNode, contract(300), "gcra", 0),
-		"scope: planet: must be cluster or node":           CheckScope("planet", contract(300), "", 0),
+		"warm_up: 1s: is for scope node only":                  scoped(ScopeCluster, contract(300), "", time.Second),
+		"warm_up: 2h0m0s: must be from 0s to 1h0m0s":           scoped(ScopeNode, contract(300), "", 2*time.Hour),
+		"burst: 2: must be 1 with warm_up":                     scoped(ScopeNode, burst, "", time.Second),
+		"reserve: 30: is for scope cluster":                    scoped(ScopeNode, withReserve(), "", 0),
+		"algorithm: \"gcra\": must be token_bucket with scope": scoped(ScopeNode, contract(300), "gcra", 0),
+		"scope: \"planet\": must be cluster or node":           scoped("planet", contract(300), "", 0),
 	} {
 		if err == nil || len(err.Error()) < len(name) || err.Error()[:len(name)] != name {
 			t.Errorf("got %v, want %s", err, name)
 		}
 	}
-	if err := CheckScope(ScopeNode, contract(300), "", 30*time.Second); err != nil {
+	if err := scoped(ScopeNode, contract(300), "", 30*time.Second); err != nil {
 		t.Error(err)
 	}
+}
+
+// scoped validates a limit with a scope.
+func scoped(scope Scope, c Contract, algorithm string, warmUp time.Duration) error {
+	s := scopedSpec(c, warmUp)
+	s.Scope, s.Algorithm = scope, algorithm
+	return s.Validate()
 }

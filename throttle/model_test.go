@@ -17,7 +17,7 @@ import (
 	"dispatcher/lua"
 )
 
-// model does in Go what book.lua does in Redis with a token bucket, at a time that
+// model does in Go what reserve.lua does in Redis with a token bucket, at a time that
 // is given. It is what tests of the waiting side run on, and it is held to the script.
 type model struct {
 	mu             sync.Mutex
@@ -25,7 +25,7 @@ type model struct {
 	set, under     Settings
 	base, n        int64
 	last           int64
-	quiet          int64
+	notBefore      int64
 	epoch          int64
 	began          int64
 	queued, served int64
@@ -63,24 +63,24 @@ func (m *model) publish(what string) {
 	}
 }
 
-func (m *model) fence(node string, a ask, now int64) (why fence, waiting bool) {
+func (m *model) cooldown(node string, a ask, now int64) (why cooldown, waiting bool) {
 	switch {
 	case !m.has:
-		return fenceSettingsLost, false
-	case a.known.newer(m.set):
-		return fenceSettingsOld, false
+		return cooldownSettingsLost, false
+	case a.known.Newer(m.set):
+		return cooldownSettingsOld, false
 	case m.epoch == 0:
-		return fenceTimelineLost, false
+		return cooldownTimelineLost, false
 	case now < m.last-2000:
-		return fenceClockBack, false
+		return cooldownClockBack, false
 	case a.stepped && a.epoch == m.epoch && m.confirmed(node, a, now):
-		return fenceClockStep, false
+		return cooldownClockStep, false
 	}
 	waiting, unanswered := m.waits(node, a, now)
 	if unanswered {
-		return fenceClockStep, false
+		return cooldownClockStep, false
 	}
-	return fenceNone, waiting
+	return cooldownNone, waiting
 }
 
 // confirmed takes a report of a step in, and says whether it is to be believed.
@@ -112,51 +112,51 @@ func (m *model) waits(node string, a ask, now int64) (waiting, unanswered bool) 
 	return true, now-s.at > a.known.Relearn().Microseconds()
 }
 
-func (m *model) book(node string, a ask, now int64) booking {
+func (m *model) reserve(node string, a ask, now int64) reservation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	same := m.has && a.known.pack() == m.set.pack()
+	same := m.has && a.known.Pack() == m.set.Pack()
 	traces := len(m.here) > 0
-	if a.end {
+	if a.leaves {
 		delete(m.here, node)
 		delete(m.grants, node)
 	} else if a.want == 0 || a.report {
 		m.here[node] = presence{now, a.since}
 	}
-	why, waiting := m.fence(node, a, now)
-	if why == fenceSettingsLost || why == fenceSettingsOld {
-		m.has, m.set, m.began, same = true, a.known, micros(a.known.from), true
+	why, waiting := m.cooldown(node, a, now)
+	if why == cooldownSettingsLost || why == cooldownSettingsOld {
+		m.has, m.set, m.began, same = true, a.known, Micros(a.known.Began), true
 	}
 	units, period := m.set.Pace()
 	debt := m.set.Burst - 1
 	horizon := m.set.Horizon.Microseconds()
 	after := func(count int64) int64 { return after(count, units, period) }
-	reply := func(s schedule, wait int64) booking {
+	reply := func(s schedule, wait int64) reservation {
 		set := m.set
 		if same {
 			set = a.known
 		}
-		set.from = fromMicros(m.began)
-		return booking{
-			now: now, epoch: m.epoch, schedule: s, wait: duration(wait), fence: why, quiet: m.quiet, settings: set, poll: 4 * time.Second,
+		set.Began = FromMicros(m.began)
+		return reservation{
+			now: now, epoch: m.epoch, schedule: s, wait: duration(wait), cooldown: why, notBefore: m.notBefore, settings: set, poll: 4 * time.Second,
 		}
 	}
-	nothing := func(wait int64) booking { return reply(schedule{base: now, floor: now, units: 1, period: 1}, wait) }
-	if why != fenceNone {
-		m.quiet = now + horizon + m.set.Lateness.Microseconds() + after(1)
-		if why == fenceSettingsLost {
-			m.quiet = max(m.quiet, now+m.learning)
+	nothing := func(wait int64) reservation { return reply(schedule{base: now, floor: now, units: 1, period: 1}, wait) }
+	if why != cooldownNone {
+		m.notBefore = now + horizon + m.set.Lateness.Microseconds() + after(1)
+		if why == cooldownSettingsLost {
+			m.notBefore = max(m.notBefore, now+m.learning)
 			if traces && !a.learned {
-				m.quiet = max(m.quiet, now+horizon+(m.set.Lateness+m.set.Window+m.set.Guard).Microseconds())
-				m.began = max(m.began, m.quiet)
+				m.notBefore = max(m.notBefore, now+horizon+(m.set.Lateness+m.set.Window+m.set.Guard).Microseconds())
+				m.began = max(m.began, m.notBefore)
 			}
 		}
-		m.quiet = max(m.quiet, min(m.began, now+horizon+(m.set.Lateness+m.set.Window+m.set.Guard).Microseconds()))
-		m.base, m.n, m.epoch, m.last, m.under, m.suspect = m.quiet, debt, now, now, m.set, suspicion{}
+		m.notBefore = max(m.notBefore, min(m.began, now+horizon+(m.set.Lateness+m.set.Window+m.set.Guard).Microseconds()))
+		m.base, m.n, m.epoch, m.last, m.under, m.suspect = m.notBefore, debt, now, now, m.set, suspicion{}
 		m.queued, m.served, m.spare = 0, 0, 0
 		delete(m.grants, node)
 		m.publish("epoch")
-		return nothing(m.quiet - now - horizon)
+		return nothing(m.notBefore - now - horizon)
 	}
 	m.extend(a, same, now)
 	if a.epoch == 0 && len(m.here) > 1 && now-m.last > 100_000 {
@@ -225,7 +225,7 @@ func (m *model) book(node string, a ask, now int64) booking {
 		}
 	}
 	if s.given == 0 {
-		if ticket < 0 && !a.leaves && a.since > 0 && now-a.since >= 2_000_000 {
+		if ticket < 0 && !a.refuses && a.since > 0 && now-a.since >= 2_000_000 {
 			ticket, m.queued = m.queued, m.queued+a.want
 		}
 		if ahead > 0 && m.spare == 0 {
@@ -248,12 +248,12 @@ func (m *model) book(node string, a ask, now int64) booking {
 // extend is for a node that worked under other terms before the cooldown.
 func (m *model) extend(a ask, same bool, now int64) {
 	k := a.known
-	if a.epoch == 0 || a.epoch == m.epoch || same || !a.learned || now >= m.quiet || !k.Changed.Equal(m.set.Changed) {
+	if a.epoch == 0 || a.epoch == m.epoch || same || !a.learned || now >= m.notBefore || !k.Changed.Equal(m.set.Changed) {
 		return
 	}
-	m.quiet = max(m.quiet, now+(k.Horizon+k.Lateness+max(k.Window, m.set.Window)+max(k.Guard, m.set.Guard)).Microseconds())
-	m.began = max(m.began, m.quiet)
-	m.base, m.n = m.quiet, m.set.Burst-1
+	m.notBefore = max(m.notBefore, now+(k.Horizon+k.Lateness+max(k.Window, m.set.Window)+max(k.Guard, m.set.Guard)).Microseconds())
+	m.began = max(m.began, m.notBefore)
+	m.base, m.n = m.notBefore, m.set.Burst-1
 }
 
 func placed(ticket int64) place { return place{taken: ticket >= 0, at: max(0, ticket)} }
@@ -276,13 +276,13 @@ func TestScriptIsTheModel(t *testing.T) {
 		}
 		now, want := int64(1_700_000_000_000_000), newModel()
 		seq := map[string]int64{}
-		files := []Settings{seeded("", c, Rails{}), seeded("", c, Rails{}), seeded("", c, Rails{MaxCap: 1000})} // what each node's says
+		files := []Settings{seeded(c), seeded(c), seeded(c, Guardrails{MaxCap: 1000})} // what each node's says
 		places := map[string]place{}
 		files[1].Lateness, files[1].Guard, files[1].Reserve, files[1].MaxNodes = 20*time.Millisecond, 30*time.Millisecond, r.Int64N(c.Cap-c.Burst+1), 1
 		for op := range 60 {
 			which := r.IntN(3)
 			node := fmt.Sprint(which)
-			s := newScripts(rdb, "model", "provider", node)
+			s := NewScripts(rdb, "model", "provider", node)
 			now += r.Int64N(steps[r.IntN(len(steps))])
 			m.SetTime(time.UnixMicro(now))
 			if r.IntN(5) > 0 {
@@ -293,18 +293,18 @@ func TestScriptIsTheModel(t *testing.T) {
 			a := ask{
 				want: r.Int64N(30), seq: seq[node], retry: true, stepped: r.IntN(40) == 0, identity: IdentityNone,
 				epoch: []int64{want.epoch, want.epoch, want.epoch, want.epoch - 1}[r.IntN(4)], learned: r.IntN(2) == 0, place: here,
-				since: now - r.Int64N(4_000_000), read: now - r.Int64N(500_000), report: r.IntN(3) == 0, end: r.IntN(50) == 0,
-				lead: lead, reach: []time.Duration{0, 50 * time.Millisecond, time.Second}[r.IntN(3)], leaves: r.IntN(3) == 0,
+				since: now - r.Int64N(4_000_000), read: now - r.Int64N(500_000), report: r.IntN(3) == 0, leaves: r.IntN(50) == 0,
+				lead: lead, reach: []time.Duration{0, 50 * time.Millisecond, time.Second}[r.IntN(3)], refuses: r.IntN(3) == 0,
 				known: files[which],
 			}
-			got, err := s.runBook(t.Context(), a)
+			got, err := s.Reserve(t.Context(), a)
 			if err != nil {
 				t.Fatal(err)
 			}
 			places[node] = got.place
-			expected := want.book(node, a, now)
+			expected := want.reserve(node, a, now)
 			got.settings.packed, expected.settings.packed = "", ""
-			if diff := cmp.Diff(expected, got, cmp.AllowUnexported(booking{}, schedule{}, Settings{}, place{})); diff != "" {
+			if diff := cmp.Diff(expected, got, cmp.AllowUnexported(reservation{}, schedule{}, Settings{}, place{})); diff != "" {
 				t.Fatalf("seed %d, op %d: the script differs from the model (-want +got):\n%s", seed, op, diff)
 			}
 		}
@@ -315,9 +315,9 @@ func TestScriptIsTheModel(t *testing.T) {
 // the other way round.
 func TestHeadersNameWhatTheBodyUses(t *testing.T) {
 	t.Parallel()
-	scripts := map[string]string{"configure": lua.Configure(), "cl_throttle": lua.CLThrottle(), "share": lua.Share(), "lateness": lua.Lateness(), "delete": lua.Delete(), "register": lua.Register()}
+	scripts := map[string]string{"configure": lua.Configure(), "cl_throttle": clThrottleScript, "lease": lua.Lease(), "lateness": lua.Lateness(), "delete": lua.Delete(), "register": lua.Register()}
 	for _, a := range Algorithms() {
-		scripts[a.Name] = lua.Book(a.Name)
+		scripts[a.Name] = scriptOf(a.Name)
 	}
 	word := regexp.MustCompile(`(KEYS|ARGV)\[\d+\]`)
 	for name, text := range scripts {
@@ -349,8 +349,8 @@ func TestEachNodeComesByWithinRelearn(t *testing.T) {
 	for _, window := range []time.Duration{time.Second, time.Minute, time.Hour} {
 		c := contract(6)
 		c.Window = window
-		if 2*max(c.LookEvery(), lookEvery) > c.Relearn() {
-			t.Errorf("nodes look every %v, which is too seldom to bring settings back within %v", c.LookEvery(), c.Relearn())
+		if 2*max(c.PollInterval(), PollEvery) > c.Relearn() {
+			t.Errorf("nodes look every %v, which is too seldom to bring settings back within %v", c.PollInterval(), c.Relearn())
 		}
 	}
 }
@@ -377,10 +377,10 @@ func (m *model) lose() {
 }
 
 // local answers like a Redis that is rtt away, in the bubble's time.
-func (m *model) local(node string, rtt time.Duration) bookFunc {
-	return func(ctx context.Context, a ask) (booking, error) {
+func (m *model) local(node string, rtt time.Duration) reserveFunc {
+	return func(ctx context.Context, a ask) (reservation, error) {
 		time.Sleep(rtt / 2)
-		b := m.book(node, a, time.Now().UnixMicro())
+		b := m.reserve(node, a, time.Now().UnixMicro())
 		time.Sleep(rtt - rtt/2)
 		return b, ctx.Err()
 	}

@@ -9,8 +9,6 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"pgregory.net/rapid"
-
-	"dispatcher/lua"
 )
 
 // What an ordinary contract may ask for.
@@ -64,10 +62,10 @@ func TestEveryOrdinaryContractIsTaken(t *testing.T) {
 					c.Window = (c.Window + time.Second - 1).Truncate(time.Second) // whole seconds, and room for the guard
 					c.Window = min(c.Window, MaxWindow)
 				}
-				if len(a.check(c)) > 0 {
+				if (Terms{Contract: c, Algorithm: a.Name}).Validate() != nil {
 					c.Burst = 1
 				}
-				if _, err := Check(a.Name, c, Rails{}); err != nil {
+				if err := (Terms{Contract: c, Algorithm: a.Name}).Validate(); err != nil {
 					rt.Errorf("%v, reserve %d: %v", c, c.Reserve, err)
 				}
 			})
@@ -141,12 +139,12 @@ func questions(roll dice) (list []question) {
 	return list
 }
 
-// The scripts and the limiter count a pace alike, and exactly: held to numbers
+// The Scripts and the limiter count a pace alike, and exactly: held to numbers
 // of any size.
 func TestScriptsCountAPaceExactly(t *testing.T) {
 	t.Parallel()
 	rdb := patient(t, miniredis.RunT(t).Addr())
-	_, text, found := strings.Cut(lua.Book("token_bucket"), "-- The arithmetic of a pace")
+	_, text, found := strings.Cut(scriptOf(TokenBucket), "-- The arithmetic of a pace")
 	pace, _, ends := strings.Cut(text, "-- A token bucket")
 	if !found || !ends {
 		t.Fatal("the script has no pace.lua in front of the algorithm")

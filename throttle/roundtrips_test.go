@@ -46,8 +46,8 @@ func TestASpreadIsComparedWithTheRoundTrips(t *testing.T) {
 func TestRoundTripsAreJoinedByMinute(t *testing.T) {
 	t.Parallel()
 	w := newLateWorld(t, autoContract(time.Second))
-	report := func(n int64, low, high time.Duration) lateReply {
-		return w.report(lateReport{trips: tripCount{n: n, low: low, high: high}})
+	report := func(n int64, low, high time.Duration) Reply {
+		return w.report(Report{Trips: Trips{N: n, Low: low, High: high}})
 	}
 	want := func(want RoundTrips) {
 		t.Helper()
@@ -56,8 +56,8 @@ func TestRoundTripsAreJoinedByMinute(t *testing.T) {
 		if err != nil || got != want {
 			t.Errorf("got %+v, %v, want %+v", got, err, want)
 		}
-		if reply := w.report(lateReport{}); !reply.mine || reply.trips != want {
-			t.Errorf("a node that is to choose got %+v, want %+v", reply.trips, want)
+		if reply := w.report(Report{}); !reply.Chooses || reply.Trips != want {
+			t.Errorf("a node that is to choose got %+v, want %+v", reply.Trips, want)
 		}
 	}
 	w.pass(time.Minute - w.now.Sub(w.now.Truncate(time.Minute)))
@@ -68,7 +68,7 @@ func TestRoundTripsAreJoinedByMinute(t *testing.T) {
 	w.pass(time.Minute)
 	report(1, 90*ms, 90*ms) // one host stood still
 	want(RoundTrips{Connections: 6, Minutes: 2, Low: 2 * ms, High: 90 * ms, Usual: 5 * ms})
-	w.report(lateReport{moved: movedUp, patience: leastPatience})
+	w.report(Report{Moved: MovedUp, Patience: LeastPatience})
 	w.pass(time.Minute)
 	report(1, ms, 6*ms)
 	want(RoundTrips{Connections: 7, Minutes: 3, Low: ms, High: 90 * ms, Usual: 6 * ms})
@@ -84,7 +84,7 @@ func TestAbsurdRoundTripsCountAsNone(t *testing.T) {
 	t.Parallel()
 	w := newLateWorld(t, autoContract(time.Second))
 	for _, trips := range []string{"1 5000 4000", "0 1 2", "1 2", "-1 2 3", "a b c", "1 2 3 4"} {
-		if err := w.script.script.Run(t.Context(), w.rdb, w.script.keys, "0 0 0 0 0 0 0 0", "", 0, trips).Err(); err != nil {
+		if err := w.scripts.counting.Run(t.Context(), w.rdb, []string{w.scripts.keys.Limit, w.scripts.keys.History, w.scripts.keys.Lateness}, "0 0 0 0 0 0 0 0", "", 0, trips).Err(); err != nil {
 			t.Errorf("%q: %v", trips, err)
 		}
 	}
@@ -98,17 +98,17 @@ func TestAbsurdRoundTripsCountAsNone(t *testing.T) {
 // Round trips whose report failed are reported with the next one.
 func TestRoundTripsOfAFailedReportAreKept(t *testing.T) {
 	t.Parallel()
-	var n tripNotes
-	n.join(tripCount{n: 1, low: 3 * ms, high: 3 * ms})
-	n.join(tripCount{n: 1, low: 5 * ms, high: 5 * ms})
-	failed := n.take()
-	n.join(tripCount{n: 1, low: ms, high: ms})
-	n.join(failed)
-	n.join(tripCount{})
-	if got, want := n.take(), (tripCount{n: 3, low: ms, high: 5 * ms}); got != want {
+	var n TripNotes
+	n.Join(Trips{N: 1, Low: 3 * ms, High: 3 * ms})
+	n.Join(Trips{N: 1, Low: 5 * ms, High: 5 * ms})
+	failed := n.Take()
+	n.Join(Trips{N: 1, Low: ms, High: ms})
+	n.Join(failed)
+	n.Join(Trips{})
+	if got, want := n.Take(), (Trips{N: 3, Low: ms, High: 5 * ms}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if got := n.take(); got != (tripCount{}) {
+	if got := n.Take(); got != (Trips{}) {
 		t.Errorf("got %+v twice", got)
 	}
 }
@@ -119,13 +119,13 @@ func TestASpreadThatIsTooSmallIsToldOnce(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	l, err := New(Options{
-		Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Seed: autoContract(time.Second),
+		Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Limit: specOf(autoContract(time.Second)),
 		Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &booker{Limiter: l, known: seeded("", autoContract(time.Second), Rails{})}
+	b := &reserver{Limiter: l, known: seeded(autoContract(time.Second))}
 	far, near := RoundTrips{Connections: 20, Minutes: 5, Low: ms, High: 19 * ms, Usual: 19 * ms}, RoundTrips{Connections: 20, Minutes: 5, Low: ms, High: 2 * ms, Usual: 2 * ms}
 	for _, trips := range []RoundTrips{near, far, far, {}, far, near, near} {
 		b.watchSpread(trips)

@@ -1,9 +1,12 @@
 package throttle
 
-import "math/bits"
+import (
+	"math/bits"
+	"time"
+)
 
-// schedule is a run of slots as book.lua gave them, on Redis's clock in µs.
-// The script books by the same formula; both are exact in integers.
+// schedule is a run of slots as reserve.lua granted them, on Redis's clock in µs.
+// The script reserves by the same formula; both are exact in integers.
 type schedule struct {
 	given         int64
 	base, n       int64
@@ -21,7 +24,7 @@ func (s schedule) at(j int64) int64 {
 // stays below 2^53.
 const far = 1 << 52
 
-// after is ⌈count · period / units⌉: the time in which so many units pass, in
+// after is ⌈count · period / units⌉: the time in which count units pass, in
 // µs, as pace.lua computes it. It is bounded by far on both sides.
 func after(count, units, period int64) int64 { return -mulDiv(-count, period, units) }
 
@@ -61,3 +64,5 @@ func ceilDiv(a, b int64) int64 {
 	}
 	return q
 }
+
+func duration(us int64) time.Duration { return time.Duration(us) * time.Microsecond }

@@ -1,13 +1,30 @@
 package throttle
 
-import "time"
+import (
+	"errors"
+	"time"
+
+	"dispatcher/internal/fault"
+)
 
 // Terms are what operators change: the contract, the algorithm that keeps it, and
 // whether it is paused.
 type Terms struct {
-	Contract
-	Algorithm string // name of one of [Algorithms]
-	Paused    bool
+	Contract  `yaml:",inline"`
+	Algorithm string `yaml:"algorithm" json:"algorithm"` // name of one of [Algorithms]
+	Paused    bool   `yaml:"-" json:"paused"`
+}
+
+// Validate refuses terms that the algorithm can't keep, with a [fault.Error] for
+// each.
+func (t Terms) Validate() error {
+	a, unknown := AlgorithmNamed(t.Algorithm)
+	if err := errors.Join(unknown, t.Contract.Validate()); err != nil {
+		return err
+	}
+	var faults fault.List
+	a.check(t.Contract, &faults)
+	return faults.Err()
 }
 
 // String is the terms in one line.
@@ -22,57 +39,47 @@ func (t Terms) String() string {
 	return text
 }
 
-// Rails are what a change does not pass unless it is forced. Zero: no such rail.
-type Rails struct {
-	MaxCap  int64 // units in a window
-	MaxStep int64 // thousandths: by which factor the rate may grow or shrink at once; 2000 is double or half
-}
-
-// Settings are a limit as it is in force: its terms, and which change made them
-// so. They live in Redis; the file only seeds them.
+// Settings are a limit as it is in force: its terms and guardrails, and the change
+// that made them so. They live in Redis; the file only seeds them.
 type Settings struct {
 	Terms
-	Rails
-	Revision int64     // counts the changes, from 1
-	Changed  time.Time // when, by Redis's clock; zero: seeded from a file
-	By       string    // who made the change
-	Why      string    // what for
-	Undid    int64     // the revision that the change took back; 0: it was no undo
+	Guardrails
+	Revision int64     `json:"revision"`        // counts the changes, from 1
+	Changed  time.Time `json:"-"`               // when, by Redis's clock; zero: seeded from a file
+	By       string    `json:"by"`              // who made the change
+	Why      string    `json:"why"`             // what for
+	Undid    int64     `json:"undid,omitempty"` // the revision that the change took back; 0: it was no undo
 
-	Until time.Time // when the terms become Was again, by Redis's clock; zero: never
-	Was   Terms     // while there is an Until
+	RevertAt time.Time `json:"-"` // when an override ends and RevertTo holds, by Redis's clock; zero: no override
+	RevertTo Terms     `json:"-"`
 
-	packed string    // as Redis holds them; empty: made here
-	after  string    // the packed settings that take over at Until; empty: made of Was
-	from   time.Time // where the timeline of this revision began, by Redis's clock; zero: seeded
+	Began time.Time `json:"-"` // where the timeline of these settings began, by Redis's clock; zero: seeded
+
+	packed   string // as Redis holds them; empty: made here
+	revertTo string // the packed settings that hold from RevertAt on; empty: made of RevertTo
 }
 
-// seeded are the settings that a file states.
-func seeded(algorithm string, c Contract, r Rails) Settings {
-	if algorithm == "" {
-		algorithm = DefaultAlgorithm
-	}
-	return Settings{Terms: Terms{Contract: c, Algorithm: algorithm}, Rails: r, Revision: 1, By: "file"}
-}
+// Dispatcher is who made a change that no operator made.
+const Dispatcher = "dispatcher"
 
-// same reports whether a change to other would change nothing. An override that ends
-// with what holds now is none.
-func (s Settings) same(other Settings) bool {
-	if s.Terms != other.Terms || s.Rails != other.Rails {
+// Same reports whether a change to other would change nothing. An override that ends
+// with the terms in force is none.
+func (s Settings) Same(other Settings) bool {
+	if s.Terms != other.Terms || s.Guardrails != other.Guardrails {
 		return false
 	}
-	if s.Until.IsZero() {
-		return other.Until.IsZero() || other.Was == s.Terms
+	if s.RevertAt.IsZero() {
+		return other.RevertAt.IsZero() || other.RevertTo == s.Terms
 	}
-	return s.Until.Equal(other.Until) && s.Was == other.Was
+	return s.RevertAt.Equal(other.RevertAt) && s.RevertTo == other.RevertTo
 }
 
-// newer reports whether s was made after other. The time decides and not the
+// Newer reports whether s was made after other. The time decides and not the
 // count: a Redis that lost its data and was seeded again counts from 1 again.
-func (s Settings) newer(other Settings) bool { return s.Changed.After(other.Changed) }
+func (s Settings) Newer(other Settings) bool { return s.Changed.After(other.Changed) }
 
-// stricter reports whether slots that were reserved under old may be too many for s.
-func (s Settings) stricter(old Settings) bool {
+// Stricter reports whether slots that were reserved under old may be too many for s.
+func (s Settings) Stricter(old Settings) bool {
 	if s.Algorithm != old.Algorithm {
 		return true
 	}
@@ -84,10 +91,35 @@ func (s Settings) stricter(old Settings) bool {
 	return float64(units)*float64(periodOld) < float64(unitsOld)*float64(period) || s.Window > old.Window
 }
 
-// ended are the settings that follow an override at its end.
-func (s Settings) ended() Settings {
-	if after, err := unpack(s.after); err == nil {
+// Successor is a copy of the settings for a change made at now, which is behind the
+// change that made s.
+func (s Settings) Successor(by, why string, now time.Time) Settings {
+	s.packed, s.revertTo = "", ""
+	if !now.After(s.Changed) {
+		now = s.Changed.Add(time.Microsecond)
+	}
+	s.By, s.Why, s.Undid, s.Revision, s.Changed = by, why, 0, s.Revision+1, now
+	return s
+}
+
+// Reverted are the settings that follow an override at its end.
+func (s Settings) Reverted() Settings {
+	if after, err := Unpack(s.revertTo); err == nil {
 		return after
 	}
-	return Settings{Terms: s.Was, Rails: s.Rails, Changed: s.Until, Revision: s.Revision + 1, By: "dispatcher", Why: "the override is over"}
+	return Settings{
+		Terms: s.RevertTo, Guardrails: s.Guardrails,
+		Changed: s.RevertAt, Revision: s.Revision + 1, By: Dispatcher, Why: "the override is over",
+	}
+}
+
+// ReservePeriod is the time in which a node's units of the reserve may be used: under an
+// override the longer one of the override and of what follows it, since a node that
+// is cut off does not see it end.
+func (s Settings) ReservePeriod() time.Duration {
+	period := s.Window + s.Guard
+	if !s.RevertAt.IsZero() {
+		period = max(period, s.RevertTo.Window+s.RevertTo.Guard)
+	}
+	return period
 }

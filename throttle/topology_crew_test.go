@@ -58,7 +58,7 @@ func startCrew(t *testing.T, c throttle.Contract, clients ...redis.UniversalClie
 	t.Cleanup(f.done)
 	for i, rdb := range clients {
 		l, err := throttle.New(throttle.Options{
-			Redis: rdb, Namespace: "topology", Name: "provider", Node: fmt.Sprint("node", i), Seed: c,
+			Redis: rdb, Namespace: "topology", Name: "provider", Node: fmt.Sprint("node", i), Limit: throttle.Spec{Terms: throttle.Terms{Contract: c}},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -159,7 +159,7 @@ func (f *crew) goesOn(fault time.Time) {
 	containers.Figure(f.t, gap <= standstill, "work stood still for %s, want at most %s", gap, standstill)
 }
 
-// comesBack waits for the first use that was not booked before the fault.
+// comesBack waits for the first use that was not reserved before the fault.
 func (f *crew) comesBack(fault time.Time) {
 	f.t.Helper()
 	anew := fault.Add(f.contract.Horizon + f.contract.Lateness + 500*time.Millisecond)

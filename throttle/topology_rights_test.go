@@ -64,7 +64,7 @@ func refused(t *testing.T, rdb redis.UniversalClient, algorithm string) {
 	defer stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	go func() { _, _ = l.Next(ctx) }() // so that it books
+	go func() { _, _ = l.Next(ctx) }() // so that it reserves
 	for l.State().Phase != throttle.PhaseRefused && ctx.Err() == nil {
 		pause(10 * time.Millisecond)
 	}
@@ -76,7 +76,7 @@ func refused(t *testing.T, rdb redis.UniversalClient, algorithm string) {
 // playing is a node with an algorithm, until it is stopped.
 func playing(t *testing.T, rdb redis.UniversalClient, algorithm string) (l *throttle.Limiter, stop func()) {
 	t.Helper()
-	l, err := throttle.New(throttle.Options{Redis: rdb, Namespace: "topology", Name: "provider", Seed: usual(), Algorithm: algorithm})
+	l, err := throttle.New(throttle.Options{Redis: rdb, Namespace: "topology", Name: "provider", Limit: throttle.Spec{Terms: throttle.Terms{Contract: usual(), Algorithm: algorithm}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,11 +135,11 @@ func TestScriptsCallOnlyWhatTheAccountMay(t *testing.T) {
 		t.Errorf("docs/operations.md does not state the rights %q (%v)", rights, err)
 	}
 	scripts := map[string]struct{ text, rights string }{
-		"lateness": {lua.Lateness(), rights}, "share": {lua.Share(), rights}, "configure": {lua.Configure(), rights},
+		"lateness": {lua.Lateness(), rights}, "lease": {lua.Lease(), rights}, "configure": {lua.Configure(), rights},
 		"delete": {lua.Delete(), rights}, "register": {lua.Register(), rights},
 	}
 	for _, a := range throttle.Algorithms() {
-		scripts[a.Name] = struct{ text, rights string }{lua.Book(a.Name), rights + " " + alsoNeeds[a.Name]}
+		scripts[a.Name] = struct{ text, rights string }{lua.Reserve(a.Name, a.Script), rights + " " + alsoNeeds[a.Name]}
 	}
 	for name, s := range scripts {
 		may := map[string]bool{}

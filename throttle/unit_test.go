@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"dispatcher/internal/fault"
 )
 
 func TestContractRefusals(t *testing.T) {
@@ -33,7 +35,7 @@ func TestContractRefusals(t *testing.T) {
 			}
 			tc.edit(&c)
 			err := c.Validate()
-			var field *FieldError
+			var field *fault.Error
 			if !errors.As(err, &field) || field.Field != tc.field {
 				t.Errorf("got %v, want a refusal of %s", err, tc.field)
 			}
@@ -94,12 +96,12 @@ func TestClockIsConservative(t *testing.T) {
 			at += there + back
 		}
 		slot := at + 100*time.Millisecond // true time of the slot, on the node's clock
-		s := c.slot(redis(slot).Microseconds(), DefaultLateness, origin.Add(at))
+		notBefore, notAfter := c.slot(redis(slot).Microseconds(), DefaultLateness, origin.Add(at))
 		const tick = 12 * time.Microsecond // of the clocks' microseconds, and the drift until the slot
-		if early := slot - s.NotBefore.Sub(origin); early > tick {
+		if early := slot - notBefore.Sub(origin); early > tick {
 			rt.Errorf("a call could begin %v before its slot", early)
 		}
-		if late := s.NotAfter.Sub(origin) - slot; late > DefaultLateness+tick {
+		if late := notAfter.Sub(origin) - slot; late > DefaultLateness+tick {
 			rt.Errorf("a call could begin %v after its slot, want at most %v", late, DefaultLateness)
 		}
 	})

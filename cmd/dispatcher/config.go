@@ -125,7 +125,7 @@ func printCheck(w io.Writer, cfg configs.Config, servers []node.Reached, lacks [
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	printKafka(table, cfg.Kafka)
 	for _, l := range cfg.Limits {
-		c := l.Contract()
+		c := l.Stated().Contract
 		a, err := throttle.AlgorithmNamed(l.Algorithm)
 		if err != nil {
 			return err
@@ -136,7 +136,7 @@ func printCheck(w io.Writer, cfg configs.Config, servers []node.Reached, lacks [
 			_, _ = fmt.Fprintf(table, "  worst window\t%d\tcalls, where the cap is %d\n", worst, c.Cap)
 		}
 		of := "over the whole fleet"
-		if l.Scope == string(throttle.ScopeNode) {
+		if l.Scope == throttle.ScopeNode {
 			of = "of one node"
 		}
 		_, _ = fmt.Fprintf(table, "  spacing\t%s\tbetween two calls, %s\n", c.Spacing().Round(time.Microsecond), of)
@@ -165,7 +165,7 @@ func printWaste(w io.Writer, share float64) {
 
 // printGuard says what the guard is, and how far the fleet may raise it.
 func printGuard(w io.Writer, l configs.Limit, a throttle.Algorithm) {
-	c := l.Contract()
+	c := l.Stated().Contract
 	most, raised := autoMost(l, a)
 	switch {
 	case !c.Auto:
@@ -181,8 +181,8 @@ func printGuard(w io.Writer, l configs.Limit, a throttle.Algorithm) {
 
 // autoMost is the limit with the longest lateness that the fleet may choose.
 func autoMost(l configs.Limit, a throttle.Algorithm) (c throttle.Contract, raised bool) {
-	c = l.Contract()
-	if !c.Auto || !a.Ahead || l.Scope == string(throttle.ScopeNode) {
+	c = l.Stated().Contract
+	if !c.Auto || !a.Ahead || l.Scope == throttle.ScopeNode {
 		return c, false
 	}
 	return c.WithLateness(c.LongestLateness()), true
@@ -193,15 +193,15 @@ func printBucket(w io.Writer, l configs.Limit) {
 	if l.Capacity > 0 {
 		_, _ = fmt.Fprintf(w, "  capacity\t%d\tcalls that wait in the bucket, at most\n", l.Capacity)
 	}
-	if l.Bucket().WhenFull == throttle.FullRefuse {
+	if l.Refuses() {
 		_, _ = fmt.Fprintf(w, "  when full\trefuse\tjobs go to the dead letters as limited\n")
 	}
 }
 
 // printRedis says what the limit has of Redis, and what holds while that is away.
 func printRedis(w io.Writer, l configs.Limit, a throttle.Algorithm) {
-	c := l.Contract()
-	if l.Scope == string(throttle.ScopeNode) {
+	c := l.Stated().Contract
+	if l.Scope == throttle.ScopeNode {
 		_, _ = fmt.Fprintf(w, "  scope\tnode\teach node keeps the limit for itself; Redis is not asked\n")
 		if l.WarmUp > 0 {
 			_, _ = fmt.Fprintf(w, "  warm-up\t%s\tfrom a third of the rate to the whole\n", short(l.WarmUp))
@@ -209,10 +209,10 @@ func printRedis(w io.Writer, l configs.Limit, a throttle.Algorithm) {
 		return
 	}
 	_, _ = fmt.Fprintf(w, "  reaction\t%s\tuntil a change holds for every call\n", c.Reaction())
-	_, _ = fmt.Fprintf(w, "  standstill\t%s\tafter Redis lost its state\n", a.Fence(c).Round(time.Millisecond))
-	if l.Degraded == configs.DegradedReserve {
+	_, _ = fmt.Fprintf(w, "  standstill\t%s\tafter Redis lost its state\n", a.Standstill(c).Round(time.Millisecond))
+	if l.Degraded == throttle.DegradedReserve {
 		_, _ = fmt.Fprintf(w, "  degraded\treserve\twhile Redis is away: %d units a window on each of at most %d nodes, for up to %s\n",
-			c.ShareOfNode(), c.MaxNodes, short(throttle.ShareLease))
+			c.UnitsOfNode(), c.MaxNodes, short(throttle.LeaseLength))
 	} else {
 		_, _ = fmt.Fprintf(w, "  degraded\twait\twhile Redis is away nothing is sent\n")
 	}
@@ -266,13 +266,13 @@ type limitReport struct {
 	LeastShare     float64 `json:"least_share"` // with the longest guard that the fleet may choose
 	CallsPerWindow float64 `json:"calls_per_window"`
 	ReactionS      float64 `json:"reaction_s"`
-	FenceS         float64 `json:"fence_s"`
+	StandstillS    float64 `json:"standstill_s"`
 	Scope          string  `json:"scope"`
 	WarmUpS        float64 `json:"warm_up_s"`
 	Degraded       string  `json:"degraded"`
-	ShareOfNode    int64   `json:"share_of_node"` // units a window while Redis is away
+	UnitsOfNode    int64   `json:"units_of_node"` // units a window while Redis is away
 	MaxNodes       int64   `json:"max_nodes"`
-	LeaseS         float64 `json:"lease_s"` // of a share
+	LeaseS         float64 `json:"lease_s"`
 }
 
 func newCheckReport(cfg configs.Config, err error) checkReport {
@@ -281,17 +281,17 @@ func newCheckReport(cfg configs.Config, err error) checkReport {
 	}
 	report := checkReport{OK: true}
 	for _, l := range cfg.Limits {
-		c := l.Contract()
+		c := l.Stated().Contract
 		a, _ := throttle.AlgorithmNamed(l.Algorithm) // checked before
 		most, _ := autoMost(l, a)
 		report.Limits = append(report.Limits, limitReport{
 			Name: l.Name, Algorithm: a.Name, Worst: a.Worst(c), Cap: c.Cap, WindowS: c.Window.Seconds(), Burst: c.Burst,
-			Capacity: l.Capacity, WhenFull: cmp.Or(l.WhenFull, string(throttle.FullWait)),
+			Capacity: l.Capacity, WhenFull: string(cmp.Or(l.WhenFull, throttle.FullWait)),
 			SpacingS: c.Spacing().Seconds(), Share: a.Share(c), GuardAuto: c.Auto, GuardS: c.Guard.Seconds(), LeastShare: a.Share(most), CallsPerWindow: held(a, c),
-			ReactionS: c.Reaction().Seconds(), FenceS: a.Fence(c).Seconds(),
-			Scope: cmp.Or(l.Scope, string(throttle.ScopeCluster)), WarmUpS: l.WarmUp.Seconds(),
-			Degraded: cmp.Or(l.Degraded, configs.DegradedWait), ShareOfNode: c.ShareOfNode(), MaxNodes: c.MaxNodes,
-			LeaseS: throttle.ShareLease.Seconds(),
+			ReactionS: c.Reaction().Seconds(), StandstillS: a.Standstill(c).Seconds(),
+			Scope: string(cmp.Or(l.Scope, throttle.ScopeCluster)), WarmUpS: l.WarmUp.Seconds(),
+			Degraded: string(cmp.Or(l.Degraded, throttle.DegradedWait)), UnitsOfNode: c.UnitsOfNode(), MaxNodes: c.MaxNodes,
+			LeaseS: throttle.LeaseLength.Seconds(),
 		})
 	}
 	return report

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"dispatcher/configs"
+	"dispatcher/internal/fault"
 	"dispatcher/internal/node"
 	"dispatcher/throttle"
 )
@@ -54,7 +55,7 @@ func (s *settings) connected(cmd *cobra.Command, name string, do func(context.Co
 		return err
 	}
 	for _, l := range cfg.Limits {
-		if l.Name == name && throttle.Scope(l.Scope) == throttle.ScopeNode {
+		if l.Name == name && l.Scope == throttle.ScopeNode {
 			return fmt.Errorf("limit %q is kept by each node for itself (scope: node) and is not in Redis: change the file, and restart the nodes", name)
 		}
 	}
@@ -76,7 +77,7 @@ func (s *settings) connected(cmd *cobra.Command, name string, do func(context.Co
 
 // flagged says by which flag a refused value comes.
 func flagged(err error) error {
-	var field *throttle.FieldError
+	var field *fault.Error
 	if !errors.As(err, &field) {
 		return err
 	}

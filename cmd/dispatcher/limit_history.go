@@ -44,7 +44,7 @@ type changeState struct {
 	By       string     `json:"by"`
 	Why      string     `json:"why,omitempty"`
 	Undid    int64      `json:"undid,omitempty"` // the revision that it took back
-	Until    string     `json:"until,omitempty"`
+	RevertAt string     `json:"revert_at,omitempty"`
 	From     termsState `json:"from"`
 	To       termsState `json:"to"`
 
@@ -80,9 +80,9 @@ func historyState(entries []throttle.Entry) []changeState {
 	list := make([]changeState, 0, len(entries))
 	for _, e := range entries {
 		list = append(list, changeState{
-			Revision: e.Revision, Changed: exact(e.Changed), By: e.By, Why: e.Why, Undid: e.Undid, Until: exact(e.Until),
+			Revision: e.Revision, Changed: exact(e.Changed), By: e.By, Why: e.Why, Undid: e.Undid, RevertAt: exact(e.RevertAt),
 			From: newTermsState(e.From), To: newTermsState(e.To),
-			MaxCap: e.RailsTo.MaxCap, MaxStep: float64(e.RailsTo.MaxStep) / 1000,
+			MaxCap: e.GuardrailsTo.MaxCap, MaxStep: e.GuardrailsTo.MaxStep,
 		})
 	}
 	return list
@@ -125,8 +125,8 @@ func became(e throttle.Entry) string {
 		changed("lateness", short(e.From.Lateness), short(e.To.Lateness))
 		changed("guard", short(e.From.Guard), short(e.To.Guard))
 	}
-	changed("max_cap", railWord(e.RailsFrom.MaxCap, 1), railWord(e.RailsTo.MaxCap, 1))
-	changed("max_step", railWord(e.RailsFrom.MaxStep, 1000), railWord(e.RailsTo.MaxStep, 1000))
+	changed("max_cap", guardrail(float64(e.GuardrailsFrom.MaxCap)), guardrail(float64(e.GuardrailsTo.MaxCap)))
+	changed("max_step", guardrail(e.GuardrailsFrom.MaxStep), guardrail(e.GuardrailsTo.MaxStep))
 	switch {
 	case e.To.Paused && !e.From.Paused:
 		words = append(words, "paused")
@@ -136,18 +136,18 @@ func became(e throttle.Entry) string {
 	if len(words) == 0 {
 		words = append(words, "the end of an override")
 	}
-	if !e.Until.IsZero() {
-		words = append(words, "until "+stamp(e.Until))
+	if !e.RevertAt.IsZero() {
+		words = append(words, "until "+stamp(e.RevertAt))
 	}
 	return strings.Join(words, ", ")
 }
 
-// railWord is a rail as it was stated.
-func railWord(value int64, unit float64) string {
+// guardrail is one as it was stated.
+func guardrail(value float64) string {
 	if value == 0 {
 		return "none"
 	}
-	return strconv.FormatFloat(float64(value)/unit, 'g', -1, 64)
+	return strconv.FormatFloat(value, 'g', -1, 64)
 }
 
 func newLimitListCommand(s *settings, asJSON *bool) *cobra.Command {
@@ -166,7 +166,7 @@ type listed struct {
 	Name string `json:"name"`
 	termsState
 	Revision int64  `json:"revision"`
-	Until    string `json:"until,omitempty"`
+	RevertAt string `json:"revert_at,omitempty"`
 }
 
 func (c limitConn) list(ctx context.Context, w io.Writer, asJSON bool) error {
@@ -189,8 +189,8 @@ func (c limitConn) list(ctx context.Context, w io.Writer, asJSON bool) error {
 		if err != nil {
 			return err
 		}
-		all = append(all, listed{Name: name, termsState: newTermsState(now.Terms), Revision: now.Revision, Until: exact(now.Until)})
-		_, _ = fmt.Fprintf(table, "%s\t%d\t%s\t%s\n", name, now.Revision, brief(now.Terms), stamp(now.Until))
+		all = append(all, listed{Name: name, termsState: newTermsState(now.Terms), Revision: now.Revision, RevertAt: exact(now.RevertAt)})
+		_, _ = fmt.Fprintf(table, "%s\t%d\t%s\t%s\n", name, now.Revision, brief(now.Terms), stamp(now.RevertAt))
 	}
 	switch {
 	case asJSON:

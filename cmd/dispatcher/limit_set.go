@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"dispatcher/configs"
+	"dispatcher/internal/fault"
 	"dispatcher/throttle"
 )
 
@@ -29,7 +30,7 @@ func (h *how) flags(f *pflag.FlagSet) {
 	f.BoolVar(&h.missing, "allow-missing", false, "with --wait: don't fail where nodes were not seen since the change")
 }
 
-// force is for those commands that a rail can stop.
+// force is for the commands that a guardrail can stop.
 func (h *how) force(f *pflag.FlagSet) {
 	f.BoolVar(&h.change.Force, "force", false, "pass max_cap and max_step")
 }
@@ -37,16 +38,16 @@ func (h *how) force(f *pflag.FlagSet) {
 // validate refuses what would be taken for something else.
 func (h *how) validate(f *pflag.FlagSet) error {
 	if f.Changed("for") && h.change.For == 0 {
-		return &throttle.FieldError{Field: "for", Value: h.change.For, Why: "must be a time; leave it out for a change that is for good"}
+		return &fault.Error{Field: "for", Value: h.change.For, Remedy: "must be a time; leave it out for a change that is for good"}
 	}
 	if f.Changed("by") && (h.change.By == "" || len(h.change.By) > maxBy) {
-		return &throttle.FieldError{Field: "by", Value: h.change.By, Why: fmt.Sprintf("must have 1 to %d bytes", maxBy)}
+		return &fault.Error{Field: "by", Value: h.change.By, Remedy: fmt.Sprintf("must have 1 to %d bytes", maxBy)}
 	}
 	if h.missing && !h.wait {
-		return &throttle.FieldError{Field: "allow_missing", Value: h.missing, Why: "goes with --wait"}
+		return &fault.Error{Field: "allow_missing", Value: h.missing, Remedy: "goes with --wait"}
 	}
 	if f.Changed("if-revision") && h.change.IfRevision < 1 {
-		return &throttle.FieldError{Field: "if_revision", Value: h.change.IfRevision, Why: "must be at least 1"}
+		return &fault.Error{Field: "if_revision", Value: h.change.IfRevision, Remedy: "must be at least 1"}
 	}
 	return nil
 }
@@ -119,7 +120,7 @@ func newLimitSetCommand(s *settings, asJSON *bool) *cobra.Command {
 	flags.StringVar(&guard, "guard", "", "by how much the calls' times may differ on their way, lateness included: a `time`, or auto, which leaves it to the fleet")
 	flags.DurationVar(&lateness, "lateness", 0, "how late a call may start")
 	flags.DurationVar(&spread, "spread", 0, "by how much the way to the provider differs; with a guard of auto")
-	flags.DurationVar(&horizon, "horizon", 0, "how far ahead slots are booked")
+	flags.DurationVar(&horizon, "horizon", 0, "how far ahead slots are reserved")
 	flags.StringVar(&algorithm, "algorithm", "", "`name` of the algorithm that keeps the limit; nothing is sent for a window while the nodes change over")
 	flags.Int64Var(&maxCap, "max-cap", 0, "the most `calls` that --cap takes without --force; 0 for any")
 	flags.Float64Var(&maxStep, "max-step", 0, "by which `factor` the rate may change at once without --force; 0 for any")
@@ -132,7 +133,7 @@ func newLimitSetCommand(s *settings, asJSON *bool) *cobra.Command {
 			"burst": func() { h.change.Burst = &burst }, "spread": func() { h.change.Spread = &spread },
 			"lateness": func() { h.change.Lateness = &lateness }, "horizon": func() { h.change.Horizon = &horizon },
 			"algorithm": func() { h.change.Algorithm = &algorithm },
-			"max-cap":   func() { h.change.MaxCap = &maxCap }, "max-step": func() { h.change.MaxStep = new(throttle.StepOf(maxStep)) },
+			"max-cap":   func() { h.change.MaxCap = &maxCap }, "max-step": func() { h.change.MaxStep = &maxStep },
 		} {
 			if flags.Changed(name) {
 				use()
@@ -162,7 +163,7 @@ func setGuard(ch *throttle.Change, guard string) error {
 	}
 	d, err := time.ParseDuration(guard)
 	if err != nil {
-		return &throttle.FieldError{Field: "guard", Value: guard, Why: "must be auto, or a duration with a unit, such as 10ms"}
+		return &fault.Error{Field: "guard", Value: guard, Remedy: "must be auto, or a duration with a unit, such as 10ms"}
 	}
 	ch.Guard = &d
 	return nil

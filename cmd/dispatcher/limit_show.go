@@ -57,10 +57,10 @@ func (c limitConn) show(ctx context.Context, w io.Writer, now throttle.Settings,
 			return err
 		}
 	}
-	if !now.Until.IsZero() {
-		left := max(0, now.Until.Sub(clock)).Seconds()
-		then := newTermsState(now.Was)
-		report.Until, report.UntilInS, report.Then = exact(now.Until), &left, &then
+	if !now.RevertAt.IsZero() {
+		left := max(0, now.RevertAt.Sub(clock)).Seconds()
+		then := newTermsState(now.RevertTo)
+		report.RevertAt, report.RevertInS, report.RevertTo = exact(now.RevertAt), &left, &then
 	}
 	if asJSON {
 		return printJSON(w, report)
@@ -113,21 +113,21 @@ type limitState struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
 	termsState
-	Share    float64      `json:"share"`
-	Revision int64        `json:"revision"`
-	Changed  string       `json:"changed,omitempty"`
-	By       string       `json:"by,omitempty"`
-	Why      string       `json:"why,omitempty"`
-	MaxCap   int64        `json:"max_cap"`  // 0: none
-	MaxStep  float64      `json:"max_step"` // a factor; 0: none
-	Until    string       `json:"until,omitempty"`
-	UntilInS *float64     `json:"until_in_s,omitempty"`
-	Then     *termsState  `json:"then,omitempty"` // what holds from until on
-	InForce  inForce      `json:"in_force"`
-	InFile   bool         `json:"in_file"`
-	Differs  []difference `json:"differs"`
-	Chosen   *chosen      `json:"lateness_chosen,omitempty"`
-	Trips    *roundTrips  `json:"round_trips,omitempty"` // where the guard is auto
+	Share     float64      `json:"share"`
+	Revision  int64        `json:"revision"`
+	Changed   string       `json:"changed,omitempty"`
+	By        string       `json:"by,omitempty"`
+	Why       string       `json:"why,omitempty"`
+	MaxCap    int64        `json:"max_cap"`             // 0: none
+	MaxStep   float64      `json:"max_step"`            // a factor; 0: none
+	RevertAt  string       `json:"revert_at,omitempty"` // when an override ends
+	RevertInS *float64     `json:"revert_in_s,omitempty"`
+	RevertTo  *termsState  `json:"revert_to,omitempty"` // the terms that hold then
+	InForce   inForce      `json:"in_force"`
+	InFile    bool         `json:"in_file"`
+	Differs   []difference `json:"differs"`
+	Chosen    *chosen      `json:"lateness_chosen,omitempty"`
+	Trips     *roundTrips  `json:"round_trips,omitempty"` // where the guard is auto
 
 	unconfirmed bool // changed just now, and nobody waited for the nodes
 }
@@ -171,7 +171,7 @@ func newLimitState(cfg configs.Config, name string, now throttle.Settings) limit
 		Name: name, Namespace: cfg.Redis.Namespace,
 		termsState: newTermsState(now.Terms),
 		Share:      now.UsableShare(), Revision: now.Revision, Changed: stamp(now.Changed), By: now.By, Why: now.Why,
-		MaxCap: now.MaxCap, MaxStep: float64(now.MaxStep) / 1000, Differs: []difference{},
+		MaxCap: now.MaxCap, MaxStep: now.MaxStep, Differs: []difference{},
 	}
 	for _, l := range cfg.Limits {
 		if l.Name == name {
@@ -184,8 +184,7 @@ func newLimitState(cfg configs.Config, name string, now throttle.Settings) limit
 
 // stated are the terms that the file states.
 func stated(l configs.Limit) throttle.Terms {
-	a, _ := throttle.AlgorithmNamed(l.Algorithm) // checked before
-	return throttle.Terms{Contract: l.Contract(), Algorithm: a.Name}
+	return l.Stated().Settings().Terms
 }
 
 func differences(file, redis throttle.Terms) []difference {
@@ -247,7 +246,7 @@ func brief(t throttle.Terms) string {
 func soon(seconds float64) string {
 	left := time.Duration(seconds * float64(time.Second)).Round(time.Second)
 	if left <= 0 {
-		return "over, with the next look of a node"
+		return "over, with the next poll of a node"
 	}
 	return "in " + left.String()
 }
@@ -255,8 +254,8 @@ func soon(seconds float64) string {
 func (s limitState) print(w io.Writer, now throttle.Settings) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintf(table, "limit %s: %s\n", s.Name, brief(now.Terms))
-	if s.Until != "" {
-		_, _ = fmt.Fprintf(table, "  until %s (%s), then %s\n", stamp(now.Until), soon(*s.UntilInS), brief(now.Was))
+	if s.RevertAt != "" {
+		_, _ = fmt.Fprintf(table, "  until %s (%s), then %s\n", stamp(now.RevertAt), soon(*s.RevertInS), brief(now.RevertTo))
 	}
 	if s.unconfirmed {
 		_, _ = fmt.Fprintf(table, "  acts within %s; no node has confirmed it yet (--wait does)\n", now.Reaction())

@@ -52,8 +52,10 @@ func TestALineThatClaimsHandsOutEarlier(t *testing.T) {
 		{10_000, 1_616 * time.Microsecond, leastClaimed},
 	} {
 		lim, err := throttle.New(throttle.Options{
-			Scope: throttle.ScopeNode, Namespace: "ns", Name: "provider", Node: "n", Waiting: func() int { return 0 },
-			Seed: throttle.Contract{Cap: c.cap, Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond},
+			Namespace: "ns", Name: "provider", Node: "n", Waiting: func() int { return 0 },
+			Limit: throttle.Spec{Scope: throttle.ScopeNode, Terms: throttle.Terms{Contract: throttle.Contract{
+				Cap: c.cap, Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond,
+			}}},
 		})
 		if err != nil {
 			t.Fatal(err)

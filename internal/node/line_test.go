@@ -69,7 +69,7 @@ func withLine(t *testing.T, test func(s *shelf, turns <-chan turn, l *line, stop
 	synctest.Test(t, func(t *testing.T) {
 		c := throttle.Contract{Cap: 10, Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond}
 		s := &shelf{ready: make(chan struct{}, 1)}
-		lim, err := throttle.New(throttle.Options{Scope: throttle.ScopeNode, Namespace: "ns", Name: "provider", Node: "n", Seed: c, Waiting: s.Waiting})
+		lim, err := throttle.New(throttle.Options{Namespace: "ns", Name: "provider", Node: "n", Limit: throttle.Spec{Terms: throttle.Terms{Contract: c}, Scope: throttle.ScopeNode}, Waiting: s.Waiting})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -82,7 +82,7 @@ func (n *Node) makeConsumer() error {
 
 func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 	limit := n.cfg.Limits[0]
-	scope := throttle.Scope(limit.Scope)
+	scope := limit.Scope
 	if scope != throttle.ScopeNode {
 		if n.redis, err = RedisClient(n.cfg, n.log); err != nil {
 			return err
@@ -96,8 +96,7 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 	}
 	n.limiter, err = throttle.New(throttle.Options{
 		Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Name: limit.Name, Node: Name(n.cfg),
-		Algorithm: limit.Algorithm, Bucket: limit.Bucket(), Seed: limit.Contract(), Rails: limit.Rails(), Identity: identity,
-		Scope: scope, WarmUp: limit.WarmUp, Waiting: waiting, Logger: n.log, Registerer: n.registry,
+		Limit: limit.Stated(), Identity: identity, Waiting: waiting, Logger: n.log, Registerer: n.registry,
 	})
 	if err != nil {
 		return fmt.Errorf("limits.0: %w", err)

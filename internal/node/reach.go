@@ -30,7 +30,7 @@ const reachTimeout = 5 * time.Second
 // certificates. It sends no job, calls no URL of the provider and changes nothing.
 func Reach(ctx context.Context, cfg configs.Config) []Reached {
 	all := []Reached{reach(ctx, "kafka", strings.Join(cfg.Kafka.Brokers, ","), func(ctx context.Context) (string, error) { return reachKafka(ctx, cfg) })}
-	if throttle.Scope(cfg.Limits[0].Scope) != throttle.ScopeNode {
+	if cfg.Limits[0].Scope != throttle.ScopeNode {
 		all = append(all, reach(ctx, "redis", strings.Join(cfg.Redis.Addrs, ","), func(ctx context.Context) (string, error) { return reachRedis(ctx, cfg) }))
 	}
 	provider, err := providerOf(cfg)

@@ -85,7 +85,7 @@ func (r *rig) begin() {
 		t.Fatal(err)
 	}
 	c := throttle.Contract{Cap: 1000, Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond}
-	lim, err := throttle.New(throttle.Options{Scope: throttle.ScopeNode, Namespace: "ns", Name: "provider", Node: "n", Seed: c, Waiting: r.consumer.Waiting})
+	lim, err := throttle.New(throttle.Options{Namespace: "ns", Name: "provider", Node: "n", Limit: throttle.Spec{Terms: throttle.Terms{Contract: c}, Scope: throttle.ScopeNode}, Waiting: r.consumer.Waiting})
 	if err != nil {
 		t.Fatal(err)
 	}

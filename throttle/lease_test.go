@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"dispatcher/internal/fault"
 )
 
 // withReserve is a contract of 300 a second, 30 of which are divided among 10.
@@ -29,7 +31,7 @@ func TestReserveIsOfWholeUnits(t *testing.T) {
 	}
 	c.Reserve = 15
 	err := c.Validate()
-	var field *FieldError
+	var field *fault.Error
 	if !errors.As(err, &field) || field.Field != "reserve" || !strings.Contains(err.Error(), "reserve: 15: for 10 nodes is 1.5 units each") {
 		t.Errorf("got %v, want a refusal of the reserve of 15", err)
 	}
@@ -45,36 +47,36 @@ type away struct {
 
 var errCut = errors.New("connection refused")
 
-func (a *away) book(ctx context.Context, q ask) (booking, error) {
+func (a *away) reserve(ctx context.Context, q ask) (reservation, error) {
 	if a.cut.Load() {
 		time.Sleep(callTimeout / 2) // it takes its time to fail
-		return booking{}, errCut
+		return reservation{}, errCut
 	}
 	return a.model.local("n", time.Millisecond)(ctx, q)
 }
 
-func (a *away) share(_ context.Context, state shareState, _ time.Duration) (lent, error) {
+func (a *away) leaseOf(_ context.Context, state LeaseState, _ time.Duration) (LeaseReply, error) {
 	if a.cut.Load() {
-		return lent{}, errCut
+		return LeaseReply{}, errCut
 	}
 	a.leases.Add(1)
-	a.left.Store(state == shareLeft)
+	a.left.Store(state == LeaseLeft)
 	a.model.mu.Lock()
 	defer a.model.mu.Unlock()
-	return lent{now: time.Now().UnixMicro(), epoch: a.model.epoch, granted: true}, nil
+	return LeaseReply{Now: time.Now().UnixMicro(), Epoch: a.model.epoch, Granted: true}, nil
 }
 
 // limiter runs one that asks it, and returns what ends it.
 func (a *away) limiter(t *testing.T) (*Limiter, context.CancelFunc) {
 	t.Helper()
 	l, err := New(Options{
-		Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Seed: withReserve(), Waiting: func() int { return 1000 },
+		Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Limit: specOf(withReserve()), Waiting: func() int { return 1000 },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	a.model = newModel()
-	l.book, l.share, l.listen = a.book, a.share, func(context.Context) {}
+	l.reserve, l.askLease, l.listen = a.reserve, a.leaseOf, func(context.Context) {}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- l.Run(ctx) }()
@@ -131,7 +133,7 @@ func TestANodeLivesOnItsShareWhileRedisIsAway(t *testing.T) {
 		if s := l.State(); s.Phase != PhaseReserve || s.Ready() == nil || !strings.Contains(s.Ready().Error(), "3 calls in 1.01s out of the reserve") {
 			t.Errorf("got phase %s and readiness %v, want one that says it lives on the reserve", s.Phase, s.Ready())
 		}
-		time.Sleep(ShareLease)
+		time.Sleep(LeaseLength)
 		if got := len(used(t, l, time.Minute)); got > 0 || l.State().Phase != PhaseAway {
 			t.Errorf("got %d calls in phase %s after the lease, want none", got, l.State().Phase)
 		}
@@ -149,23 +151,23 @@ func TestANodeLivesOnItsShareWhileRedisIsAway(t *testing.T) {
 // Nothing is sent out of the reserve by a node that was paused, was refused, or
 // has never heard of Redis.
 func TestNoShareIsUsedByWhoMayNot(t *testing.T) {
-	for name, edit := range map[string]func(*booker){
-		"paused":        func(b *booker) { b.known.Paused = true },
-		"refused":       func(b *booker) { b.refusing = true },
-		"never heard":   func(b *booker) { b.learned = false },
-		"no reserve":    func(b *booker) { b.known.Reserve, b.known.MaxNodes = 0, 0 },
-		"no share":      func(b *booker) { b.mine.until = time.Time{} },
-		"not away yet":  func(b *booker) { b.failures = awayAfter - 1 },
-		"lease is over": func(b *booker) { b.mine.until = time.UnixMicro(0) },
+	for name, edit := range map[string]func(*reserver){
+		"paused":        func(b *reserver) { b.known.Paused = true },
+		"refused":       func(b *reserver) { b.refusing = true },
+		"never heard":   func(b *reserver) { b.learned = false },
+		"no reserve":    func(b *reserver) { b.known.Reserve, b.known.MaxNodes = 0, 0 },
+		"no share":      func(b *reserver) { b.lease.until = time.Time{} },
+		"not away yet":  func(b *reserver) { b.failures = awayAfter - 1 },
+		"lease is over": func(b *reserver) { b.lease.until = time.UnixMicro(0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			now := time.Now()
-			b := &booker{known: seeded("", withReserve(), Rails{}), learned: true, failures: awayAfter, mine: share{until: now.Add(time.Minute)}}
-			if !b.lending(now) {
+			b := &reserver{known: seeded(withReserve()), learned: true, failures: awayAfter, lease: lease{until: now.Add(time.Minute)}}
+			if !b.onLease(now) {
 				t.Fatal("a node that may doesn't use its share")
 			}
-			if edit(b); b.lending(now) {
+			if edit(b); b.onLease(now) {
 				t.Error("the node uses its share")
 			}
 		})
@@ -177,8 +179,8 @@ func TestNoShareIsUsedByWhoMayNot(t *testing.T) {
 func TestAShareMixesNoTwoPaces(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
-	s := share{until: now.Add(10 * time.Second)}
-	set := seeded("", withReserve(), Rails{})
+	s := lease{until: now.Add(10 * time.Second)}
+	set := seeded(withReserve())
 	before := s.slots(set, now, time.Second, 100)
 	set.Window = 2 * time.Second
 	after := s.slots(set, now.Add(time.Second), time.Minute, 100)

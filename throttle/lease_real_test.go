@@ -68,7 +68,7 @@ func (r *recorder) use(ctx context.Context, l *Limiter) {
 // lendNow makes Redis believe that its leases have been known for a whole lease.
 func lendNow(t *testing.T, rdb redis.UniversalClient) {
 	t.Helper()
-	if err := rdb.HIncrBy(t.Context(), "dispatcher:{ns}:shares:provider", "since", -2*ShareLease.Microseconds()).Err(); err != nil {
+	if err := rdb.HIncrBy(t.Context(), "dispatcher:{ns}:shares:provider", "since", -2*LeaseLength.Microseconds()).Err(); err != nil {
 		t.Error(err)
 	}
 }
@@ -84,18 +84,18 @@ func TestReserveReal(t *testing.T) {
 	t.Cleanup(func() { stop(); fleet.Wait() })
 	var calls recorder
 	var limiters []*Limiter
-	shares := make(chan lent, 1000)
+	shares := make(chan LeaseReply, 1000)
 	for i := range 3 {
 		rdb := NewClient(ClientOptions{Addrs: []string{server.Addr}})
 		t.Cleanup(func() { stop(); fleet.Wait(); _ = rdb.Close() })
-		l, err := New(Options{Redis: rdb, Namespace: "ns", Name: "provider", Node: fmt.Sprint("n", i), Seed: c, Waiting: func() int { return 5 }})
+		l, err := New(Options{Redis: rdb, Namespace: "ns", Name: "provider", Node: fmt.Sprint("n", i), Limit: specOf(c), Waiting: func() int { return 5 }})
 		if err != nil {
 			t.Fatal(err)
 		}
-		ask := l.share
-		l.share = func(ctx context.Context, s shareState, left time.Duration) (lent, error) {
+		ask := l.askLease
+		l.askLease = func(ctx context.Context, s LeaseState, left time.Duration) (LeaseReply, error) {
 			got, err := ask(ctx, s, left)
-			for err == nil && !got.granted && s == shareNone { // a lease is too long for a test
+			for err == nil && !got.Granted && s == LeaseNone { // a lease is too long for a test
 				lendNow(t, rdb)
 				got, err = ask(ctx, s, left)
 			}
@@ -135,7 +135,7 @@ func TestReserveReal(t *testing.T) {
 	stop()
 	fleet.Wait()
 
-	from := down.Add(500 * time.Millisecond) // some failures, and slots that were booked before
+	from := down.Add(500 * time.Millisecond) // some failures, and slots that were reserved before
 	away := float64(calls.between(from, up)) / up.Sub(from).Seconds()
 	after := float64(calls.between(up.Add(2*time.Second), end)) / end.Sub(up.Add(2*time.Second)).Seconds()
 	worst := calls.worst(c.Window)

@@ -15,24 +15,24 @@ import (
 // A node hears of each change from Redis, without asking.
 func hearsOfChanges(t *testing.T, rdb redis.UniversalClient) {
 	t.Helper()
-	l, err := New(Options{Redis: rdb, Namespace: "told", Name: "provider", Node: "n", Seed: contract(300), Identity: IdentityNone})
+	l, err := New(Options{Redis: rdb, Namespace: "told", Name: "provider", Node: "n", Limit: specOf(contract(300)), Identity: IdentityNone})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.book(t.Context(), ask{seq: 1, identity: IdentityNone, known: seeded("", contract(300), Rails{})}); err != nil {
+	if _, err := l.reserve(t.Context(), ask{seq: 1, identity: IdentityNone, known: seeded(contract(300))}); err != nil {
 		t.Fatal(err) // seeds the limit
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { l.subscribe(ctx); close(done) }() // nobody asks: what is heard, Redis has told
 	awaitChange(t, l, "the subscription")
-	if l.heard.Load() {
+	if l.notified.Load() {
 		t.Error("the node counts on hearing of changes before it has heard anything")
 	}
-	if _, err := l.book(t.Context(), ask{seq: 1, hello: true, identity: IdentityNone, known: seeded("", contract(300), Rails{})}); err != nil {
+	if _, err := l.reserve(t.Context(), ask{seq: 1, hello: true, identity: IdentityNone, known: seeded(contract(300))}); err != nil {
 		t.Fatal(err)
 	}
-	for !l.heard.Load() {
+	for !l.notified.Load() {
 		runtime.Gosched() // the word to the node itself is on its way
 	}
 	control, err := NewControl(rdb, "told", "provider")
@@ -47,7 +47,7 @@ func hearsOfChanges(t *testing.T, rdb redis.UniversalClient) {
 	}
 	stop()
 	<-done
-	if l.heard.Load() {
+	if l.notified.Load() {
 		t.Error("the node counts on hearing of changes, and nothing listens any more")
 	}
 }

@@ -15,12 +15,12 @@ import (
 	"dispatcher/lua"
 )
 
-// reserveRun is a fleet with a reserve around the real scripts, in simulated
+// reserveRun is a fleet with a reserve around the real Scripts, in simulated
 // time. Nodes with a share use it whenever they like, Redis gives out the rest
 // without a gap, and the provider counts both.
 type reserveRun struct {
 	t     tester
-	text  string // of share.lua
+	text  string // of lease.lua
 	mini  *miniredis.Miniredis
 	rdb   redis.UniversalClient
 	set   Settings
@@ -35,10 +35,9 @@ type reserveRun struct {
 }
 
 type reserveNode struct {
-	book    scripts
-	ask     shareScript
+	scripts Scripts
 	clock   clock
-	mine    share
+	lease   lease
 	stepped bool
 	cut     bool
 }
@@ -49,11 +48,10 @@ func (r *reserveRun) fresh() *reserveNode {
 	r.named++
 	name := fmt.Sprint("node", r.named)
 	n := &reserveNode{
-		book:  newScripts(r.rdb, "law", "provider", name),
-		ask:   newShareScript(r.rdb, "law", "provider", name, IdentityNone),
-		clock: clock{origin: time.UnixMicro(0)},
+		scripts: NewScripts(r.rdb, "law", "provider", name),
+		clock:   clock{origin: time.UnixMicro(0)},
 	}
-	n.ask.script = redis.NewScript(r.text)
+	n.scripts.leasing = redis.NewScript(r.text)
 	return n
 }
 
@@ -63,15 +61,15 @@ func newReserveRun(t tester, mini *miniredis.Miniredis, rdb redis.UniversalClien
 	c := contract(20 + roll(30))
 	c.MaxNodes = 1 + roll(3)
 	c.Reserve = c.MaxNodes * (1 + roll(4))
-	r := &reserveRun{t: t, text: text, mini: mini, rdb: rdb, set: seeded("", c, Rails{}), roll: roll, now: 1_700_000_000_000_000}
+	r := &reserveRun{t: t, text: text, mini: mini, rdb: rdb, set: seeded(c), roll: roll, now: 1_700_000_000_000_000}
 	for range c.MaxNodes + 2 {
 		r.nodes = append(r.nodes, r.fresh())
 	}
-	r.look()
-	r.look() // the first one fenced
+	r.poll()
+	r.poll() // the first one cooling down
 	r.ask(r.nodes[0], false)
-	r.jump((ShareLease + 2*time.Second).Microseconds())
-	r.look()
+	r.jump((LeaseLength + 2*time.Second).Microseconds())
+	r.poll()
 	r.askAll()
 	return r
 }
@@ -102,7 +100,7 @@ func (r *reserveRun) call(slot int64) {
 
 // use lets a node use its share, as it would if it were cut off.
 func (r *reserveRun) use(n *reserveNode) {
-	for _, s := range n.mine.slots(r.set, r.time(), aheadOfCall, r.roll(10)) {
+	for _, s := range n.lease.slots(r.set, r.time(), aheadOfCall, r.roll(10)) {
 		r.call(s.NotBefore.UnixMicro())
 		r.used++
 	}
@@ -113,19 +111,19 @@ func (r *reserveRun) observe(n *reserveNode, now, epoch int64) {
 }
 
 // look lets each node that is not cut off look, and tell of a step, as the
-// booking goroutine does five times a second.
-func (r *reserveRun) look() {
+// reservation goroutine does five times a second.
+func (r *reserveRun) poll() {
 	for range 2 {
 		for _, n := range r.nodes {
 			if !n.cut {
-				r.lookOf(n)
+				r.pollOf(n)
 			}
 		}
 	}
 }
 
-func (r *reserveRun) lookOf(n *reserveNode) {
-	b, err := n.book.runBook(context.Background(), ask{seq: 1, epoch: n.clock.epoch, stepped: n.stepped, identity: IdentityNone, lead: lead, known: r.set})
+func (r *reserveRun) pollOf(n *reserveNode) {
+	b, err := n.scripts.Reserve(context.Background(), ask{seq: 1, epoch: n.clock.epoch, stepped: n.stepped, identity: IdentityNone, lead: lead, known: r.set})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -137,19 +135,19 @@ func (r *reserveRun) ask(n *reserveNode, lost bool) {
 	if n.cut || n.stepped || n.clock.epoch == 0 {
 		return
 	}
-	got, err := n.ask.run(context.Background(), n.mine.state(r.time()), 0)
+	got, err := n.scripts.Lease(context.Background(), IdentityNone, LeaseLength, n.lease.state(r.time()), 0)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	if lost {
 		return
 	}
-	trusted := got.epoch == n.clock.epoch
+	trusted := got.Epoch == n.clock.epoch
 	if trusted {
-		r.observe(n, got.now, got.epoch)
+		r.observe(n, got.Now, got.Epoch)
 		trusted = !n.stepped
 	}
-	n.mine.take(r.time(), got.granted, trusted)
+	n.lease.take(r.time(), got.Granted, trusted)
 }
 
 func (r *reserveRun) askAll() {
@@ -161,17 +159,17 @@ func (r *reserveRun) askAll() {
 // end ends a node, gracefully or not, and begins another.
 func (r *reserveRun) end(i int64) {
 	n := r.nodes[i]
-	if r.roll(2) == 0 && !n.cut && n.mine.held(r.time()) {
+	if r.roll(2) == 0 && !n.cut && n.lease.held(r.time()) {
 		left := -2 * MaxWindow
-		if !n.mine.end.IsZero() {
-			left = n.mine.end.Sub(r.time())
+		if !n.lease.end.IsZero() {
+			left = n.lease.end.Sub(r.time())
 		}
-		if _, err := n.ask.run(context.Background(), shareLeft, left); err != nil {
+		if _, err := n.scripts.Lease(context.Background(), IdentityNone, LeaseLength, LeaseLeft, left); err != nil {
 			r.t.Fatal(err)
 		}
 	}
 	r.nodes[i] = r.fresh()
-	r.look() // it books nothing, and asks for nothing, before each other node has looked
+	r.poll() // it reserves nothing, and asks for nothing, before each other node has looked
 }
 
 // step makes Redis's clock jump, where a node is there to see it.
@@ -179,13 +177,13 @@ func (r *reserveRun) step(i int64) {
 	if n := r.nodes[i]; n.cut || n.clock.epoch == 0 {
 		return
 	}
-	r.look()
-	r.skew += []int64{-1, 1}[r.roll(2)] * (10_000 + r.roll((2 * ShareLease).Microseconds()))
+	r.poll()
+	r.skew += []int64{-1, 1}[r.roll(2)] * (10_000 + r.roll((2 * LeaseLength).Microseconds()))
 	r.jump(0)
 	if r.roll(2) == 0 {
 		r.ask(r.nodes[i], false) // it may come before the look
 	}
-	r.look()
+	r.poll()
 }
 
 func (r *reserveRun) happen() {
@@ -202,14 +200,14 @@ func (r *reserveRun) happen() {
 	case p < 72:
 		n.cut = !n.cut
 	case p < 80:
-		if n.mine.held(r.time()) { // to the end of a lease, where it may be handed on
-			r.jump(n.mine.until.UnixMicro() - r.now - r.roll(1_500_000))
+		if n.lease.held(r.time()) { // to the end of a lease, where it may be handed on
+			r.jump(n.lease.until.UnixMicro() - r.now - r.roll(1_500_000))
 		}
-		r.look()
+		r.poll()
 		r.askAll()
 	case p < 90:
-		r.jump(r.roll((2 * ShareLease).Microseconds()))
-		r.look()
+		r.jump(r.roll((2 * LeaseLength).Microseconds()))
+		r.poll()
 		r.askAll()
 	case p < 95:
 		r.end(i)
@@ -219,14 +217,14 @@ func (r *reserveRun) happen() {
 		r.mini.HSet("dispatcher:{law}:shares:provider", "master", "another")
 	default:
 		r.mini.FlushAll()
-		r.look()
+		r.poll()
 	}
 }
 
 // heldAtOnce is how many shares can be used now.
 func (r *reserveRun) heldAtOnce() (held int64) {
 	for _, n := range r.nodes {
-		held += flag64(n.mine.held(r.time()))
+		held += count(n.lease.held(r.time()))
 	}
 	return held
 }
@@ -257,7 +255,7 @@ func TestReserveNeverOver(t *testing.T) {
 	rdb := patient(t, mini.Addr())
 	used, runs := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
-		r := newReserveRun(rt, mini, rdb, lua.Share(), diceOf(rapid.Uint64().Draw(rt, "seed")))
+		r := newReserveRun(rt, mini, rdb, lua.Lease(), diceOf(rapid.Uint64().Draw(rt, "seed")))
 		if over := r.play(100); over != "" {
 			rt.Fatal(over)
 		}
@@ -274,13 +272,13 @@ func TestReserveLawBreaksWithout(t *testing.T) {
 	mini := miniredis.RunT(t)
 	rdb := patient(t, mini.Addr())
 	for _, m := range []struct{ rule, from, to string }{
-		{"the window behind a lease", "+ binds <= now", "<= now"},
-		{"the number of shares", "others >= set.max_nodes or", ""},
+		{"the window behind a lease", "+ counts <= now", "<= now"},
+		{"the number of leases", "others >= set.max_nodes or", ""},
 		{"the wait after a loss", "or complete)", "or true)"},
-		{"the fence of leases that may be unknown", "or known[3] ~= epoch then", "then"},
+		{"the cooldown of leases that may be unknown", "or known[3] ~= epoch then", "then"},
 	} {
-		text := strings.Replace(lua.Share(), m.from, m.to, 1)
-		if text == lua.Share() {
+		text := strings.Replace(lua.Lease(), m.from, m.to, 1)
+		if text == lua.Lease() {
 			t.Fatalf("the script has no %q; name the rule anew", m.from)
 		}
 		broken := func() string {
