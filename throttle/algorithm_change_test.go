@@ -90,7 +90,7 @@ func (r *rollout) pass(us int64) {
 
 func (r *rollout) ask(n *rolloutNode, want int64) reservation {
 	b, err := n.Scripts.Reserve(contextOf(r.t), ask{
-		want: want, seq: n.seq, epoch: n.epoch, since: n.since, read: n.read, identity: IdentityNone, lead: lead, learned: n.learned, known: n.known,
+		want: want, seq: n.seq, epoch: n.epoch, since: n.since, read: n.read, identity: string(IdentityNone), lead: lead, learned: n.learned, known: n.known,
 	})
 	if err != nil {
 		r.t.Fatal(err)

@@ -39,7 +39,7 @@ func benchScript(b *testing.B, rdb *redis.Client, a Algorithm) {
 	b.Helper()
 	c := contract(3000)
 	s := NewScripts(rdb, "bench-"+a.Name, "provider", "n")
-	q := ask{seq: 1, identity: IdentityNone, lead: lead, known: seededBy(a.Name, c)}
+	q := ask{seq: 1, identity: string(IdentityNone), lead: lead, known: seededBy(a.Name, c)}
 	reply, err := s.Reserve(b.Context(), q)
 	if err != nil {
 		b.Fatal(err)
@@ -68,7 +68,7 @@ func benchScript(b *testing.B, rdb *redis.Client, a Algorithm) {
 func hotScript(b *testing.B, rdb *redis.Client, a Algorithm) {
 	b.Helper()
 	s := NewScripts(rdb, "hot-"+a.Name, "provider", "n")
-	q := ask{seq: 1, identity: IdentityInfo, lead: lead, learned: true, known: seededBy(a.Name, contract(100_000))}
+	q := ask{seq: 1, identity: string(IdentityInfo), lead: lead, learned: true, known: seededBy(a.Name, contract(100_000))}
 	reply, err := s.Reserve(b.Context(), q)
 	if err != nil {
 		b.Fatal(err)
@@ -125,7 +125,7 @@ func benchFullWindow(b *testing.B, rdb *redis.Client, a Algorithm, size int64) {
 	c := contract(1_000_000)
 	c.Window = 4 * time.Second
 	s := NewScripts(rdb, fmt.Sprint("bench-full-", a.Name, size), "provider", "n")
-	q := ask{seq: 1, identity: IdentityNone, lead: lead, known: seededBy(a.Name, c)}
+	q := ask{seq: 1, identity: string(IdentityNone), lead: lead, known: seededBy(a.Name, c)}
 	call := func(want int64) (took float64, given int64) {
 		q.seq, q.want = q.seq+1, want
 		if err := rdb.ConfigResetStat(b.Context()).Err(); err != nil {

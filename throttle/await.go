@@ -49,7 +49,7 @@ func (c *Control) Await(ctx context.Context, s Settings) (n int, took time.Durat
 			case len(lack) == 0:
 				return len(nodes), took, nil
 			}
-		} else if ctx.Err() == nil && !timedOut(err) { // a time-out may be the end of ctx, told by the network first
+		} else if ctx.Err() == nil && !TimedOut(err) { // a time-out may be the end of ctx, told by the network first
 			return 0, took, err
 		}
 		select {

@@ -191,7 +191,7 @@ func TestRedisCellSaysThatTheModuleIsMissing(t *testing.T) {
 	t.Parallel()
 	c := contract(40)
 	s := NewScripts(embeddedRedis(t), "cell", "provider", "n")
-	_, err := s.Reserve(t.Context(), ask{want: 1, seq: 1, identity: IdentityNone, known: seededBy(RedisCell, c)})
+	_, err := s.Reserve(t.Context(), ask{want: 1, seq: 1, identity: string(IdentityNone), known: seededBy(RedisCell, c)})
 	if err == nil || !strings.Contains(err.Error(), "MODULE this Redis has no redis-cell (CL.THROTTLE)") || !refusal(err) {
 		t.Errorf("got %v, want a lasting refusal that names the module", err)
 	}

@@ -82,7 +82,7 @@ func (tr *trial) pass(us int64) {
 func (tr *trial) ask(node int, want int64) reservation {
 	tr.Helper()
 	b, err := tr.nodes[node].Reserve(tr.Context(), ask{
-		want: want, seq: tr.seqs[node], retry: true, epoch: 1, learned: true, place: tr.places[node], identity: IdentityNone, lead: lead, reach: tr.reach, known: tr.known[node],
+		want: want, seq: tr.seqs[node], retry: true, epoch: 1, learned: true, place: tr.places[node], identity: string(IdentityNone), lead: lead, reach: tr.reach, known: tr.known[node],
 	})
 	if err != nil {
 		tr.Fatal(err)

@@ -178,3 +178,6 @@ func gcd(a, b int64) int64 {
 	}
 	return a
 }
+
+// ceilDiv is a / b, rounded up, for numbers above 0.
+func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }

@@ -29,7 +29,7 @@ func TestALimitIsDeletedWhenNobodyUsesIt(t *testing.T) {
 	ask1 := func(name string, set Settings, want int64, end bool) reservation {
 		t.Helper()
 		seq++
-		b, err := NewScripts(rdb, "ns", "provider", name).Reserve(t.Context(), ask{want: want, seq: seq, leaves: end, identity: IdentityNone, lead: lead, known: set})
+		b, err := NewScripts(rdb, "ns", "provider", name).Reserve(t.Context(), ask{want: want, seq: seq, leaves: end, identity: string(IdentityNone), lead: lead, known: set})
 		if err != nil {
 			t.Fatal(err)
 		}

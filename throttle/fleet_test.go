@@ -212,7 +212,7 @@ func (f *fleet) reserve(n *simNode, want int64, before, after int64, lost bool) 
 	known.Began, known.RevertAt, known.packed = moved(known.Began, -f.skew), moved(known.RevertAt, -f.skew), ""
 	b, err := n.Scripts.Reserve(context.Background(), ask{
 		want: want, seq: n.seq, retry: true, epoch: n.clock.epoch, stepped: n.stepped, since: f.stored(n.clock.since), read: f.stored(n.clock.trusted),
-		identity: IdentityNone, lead: lead, learned: n.clock.epoch != 0, place: n.placeAt(f.trueTime()), known: known,
+		identity: string(IdentityNone), lead: lead, learned: n.clock.epoch != 0, place: n.placeAt(f.trueTime()), known: known,
 	})
 	if err != nil {
 		f.t.Fatal(err)

@@ -27,7 +27,7 @@ func TestWhatCountsAsAnotherMasterReal(t *testing.T) {
 	known, epoch := seeded(contract(300)), int64(0)
 	asks := func(port int, want cooldown, when string) {
 		t.Helper()
-		b, err := NewScripts(on(port), "ns", "provider", "n").Reserve(t.Context(), ask{seq: 1, epoch: epoch, identity: IdentityInfo, learned: epoch != 0, known: known})
+		b, err := NewScripts(on(port), "ns", "provider", "n").Reserve(t.Context(), ask{seq: 1, epoch: epoch, identity: string(IdentityInfo), learned: epoch != 0, known: known})
 		if err != nil {
 			t.Fatalf("%s: %v", when, err)
 		}

@@ -15,7 +15,7 @@ func TestAChangeIsRefusedThatTheAlgorithmCanNotKeep(t *testing.T) {
 	rdb := patient(t, miniredis.RunT(t).Addr())
 	a := algorithm(SlidingWindowLog)
 	known := seededBy(a.Name, contract(300))
-	if _, err := NewScripts(rdb, "ns", "provider", "n").Reserve(t.Context(), ask{seq: 1, identity: IdentityNone, known: known}); err != nil {
+	if _, err := NewScripts(rdb, "ns", "provider", "n").Reserve(t.Context(), ask{seq: 1, identity: string(IdentityNone), known: known}); err != nil {
 		t.Fatal(err)
 	}
 	control, err := NewControl(rdb, "ns", "provider")

@@ -77,7 +77,7 @@ func newReserveRun(t tester, mini *miniredis.Miniredis, rdb redis.UniversalClien
 // pass lets time go on while everybody sends what he may.
 func (r *reserveRun) pass(d int64) {
 	units, period := r.set.Pace()
-	spacing := ceilDiv(period, units)
+	spacing := (period + units - 1) / units
 	for r.slot < r.now+d {
 		r.slot = max(r.slot, r.now)
 		r.call(r.slot)
@@ -123,7 +123,7 @@ func (r *reserveRun) poll() {
 }
 
 func (r *reserveRun) pollOf(n *reserveNode) {
-	b, err := n.scripts.Reserve(context.Background(), ask{seq: 1, epoch: n.clock.epoch, stepped: n.stepped, identity: IdentityNone, lead: lead, known: r.set})
+	b, err := n.scripts.Reserve(context.Background(), ask{seq: 1, epoch: n.clock.epoch, stepped: n.stepped, identity: string(IdentityNone), lead: lead, known: r.set})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func (r *reserveRun) ask(n *reserveNode, lost bool) {
 	if n.cut || n.stepped || n.clock.epoch == 0 {
 		return
 	}
-	got, err := n.scripts.Lease(context.Background(), IdentityNone, LeaseLength, n.lease.state(r.time()), 0)
+	got, err := n.scripts.Lease(context.Background(), string(IdentityNone), LeaseLength, n.lease.state(r.time()), 0)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func (r *reserveRun) end(i int64) {
 		if !n.lease.end.IsZero() {
 			left = n.lease.end.Sub(r.time())
 		}
-		if _, err := n.scripts.Lease(context.Background(), IdentityNone, LeaseLength, LeaseLeft, left); err != nil {
+		if _, err := n.scripts.Lease(context.Background(), string(IdentityNone), LeaseLength, LeaseLeft, left); err != nil {
 			r.t.Fatal(err)
 		}
 	}

@@ -16,6 +16,19 @@ import (
 	"dispatcher/internal/boottime"
 )
 
+// Identity is how a script learns which Redis master it runs on, so that the
+// timeline begins again after a failover.
+type Identity string
+
+const (
+	// IdentityInfo reads master_replid from INFO replication. It changes on
+	// promotion, fail-back and restart.
+	IdentityInfo Identity = "info"
+	// IdentityNone is for a server that can't tell, as the embedded one: nobody
+	// would notice a failover.
+	IdentityNone Identity = "none"
+)
+
 // Options for [New]. Redis, Namespace, Name and Limit are required; Redis not with [ScopeNode].
 type Options struct {
 	Redis     redis.UniversalClient // as from [NewClient]; its timeouts matter
@@ -101,7 +114,7 @@ func New(opts Options) (*Limiter, error) {
 		state:     State{Phase: PhaseStarting, Settings: opts.Limit.Settings()},
 	}
 	l.askLease = func(ctx context.Context, state LeaseState, left time.Duration) (LeaseReply, error) {
-		return scripts.Lease(ctx, opts.Identity, LeaseLength, state, left)
+		return scripts.Lease(ctx, string(opts.Identity), LeaseLength, state, left)
 	}
 	l.listen = l.subscribe
 	if opts.Limit.Scope == ScopeNode {

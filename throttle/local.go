@@ -85,6 +85,7 @@ func (l *local) pace(at int64) (units, period int64) {
 		return units, period
 	}
 	up := min(max(0, at-l.warm), l.warmUp)
-	slower := ceilDiv(1000*coldFactor*l.warmUp, l.warmUp+(coldFactor-1)*up)
-	return units, ceilDiv(period*slower, 1000)
+	warm := l.warmUp + (coldFactor-1)*up
+	slower := (1000*coldFactor*l.warmUp + warm - 1) / warm
+	return units, (period*slower + 999) / 1000
 }

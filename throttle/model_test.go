@@ -291,7 +291,7 @@ func TestScriptIsTheModel(t *testing.T) {
 			here := places[node]
 			here.due = r.IntN(2) == 0
 			a := ask{
-				want: r.Int64N(30), seq: seq[node], retry: true, stepped: r.IntN(40) == 0, identity: IdentityNone,
+				want: r.Int64N(30), seq: seq[node], retry: true, stepped: r.IntN(40) == 0, identity: string(IdentityNone),
 				epoch: []int64{want.epoch, want.epoch, want.epoch, want.epoch - 1}[r.IntN(4)], learned: r.IntN(2) == 0, place: here,
 				since: now - r.Int64N(4_000_000), read: now - r.Int64N(500_000), report: r.IntN(3) == 0, leaves: r.IntN(50) == 0,
 				lead: lead, reach: []time.Duration{0, 50 * time.Millisecond, time.Second}[r.IntN(3)], refuses: r.IntN(3) == 0,

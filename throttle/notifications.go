@@ -2,8 +2,6 @@ package throttle
 
 import (
 	"context"
-	"errors"
-	"net"
 	"strings"
 	"time"
 
@@ -33,7 +31,7 @@ func (l *Limiter) subscribe(ctx context.Context) {
 		case err == nil:
 			silent = false
 			l.receive(message)
-		case timedOut(err) && !silent && sub.Ping(ctx) == nil:
+		case TimedOut(err) && !silent && sub.Ping(ctx) == nil:
 			silent = true
 		default:
 			l.unsubscribed()
@@ -74,11 +72,6 @@ func (l *Limiter) receive(message any) {
 	case l.changed <- struct{}{}:
 	default:
 	}
-}
-
-func timedOut(err error) bool {
-	timeout, ok := errors.AsType[net.Error](err)
-	return ok && timeout.Timeout()
 }
 
 func pause(ctx context.Context, d time.Duration) {

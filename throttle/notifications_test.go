@@ -19,7 +19,7 @@ func hearsOfChanges(t *testing.T, rdb redis.UniversalClient) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.reserve(t.Context(), ask{seq: 1, identity: IdentityNone, known: seeded(contract(300))}); err != nil {
+	if _, err := l.reserve(t.Context(), ask{seq: 1, identity: string(IdentityNone), known: seeded(contract(300))}); err != nil {
 		t.Fatal(err) // seeds the limit
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -29,7 +29,7 @@ func hearsOfChanges(t *testing.T, rdb redis.UniversalClient) {
 	if l.notified.Load() {
 		t.Error("the node counts on hearing of changes before it has heard anything")
 	}
-	if _, err := l.reserve(t.Context(), ask{seq: 1, hello: true, identity: IdentityNone, known: seeded(contract(300))}); err != nil {
+	if _, err := l.reserve(t.Context(), ask{seq: 1, hello: true, identity: string(IdentityNone), known: seeded(contract(300))}); err != nil {
 		t.Fatal(err)
 	}
 	for !l.notified.Load() {

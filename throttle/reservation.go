@@ -11,19 +11,6 @@ import (
 // This file and reserve/call.lua are the only places that know the order of the
 // arguments and the reply of a reservation.
 
-// Identity is how a script learns which Redis master it runs on, so that the
-// timeline begins again after a failover.
-type Identity string
-
-const (
-	// IdentityInfo reads master_replid from INFO replication. It changes on
-	// promotion, fail-back and restart.
-	IdentityInfo Identity = "info"
-	// IdentityNone is for a server that can't tell, as the embedded one: nobody
-	// would notice a failover.
-	IdentityNone Identity = "none"
-)
-
 // cooldown is why a cooldown began: the timeline was lost, or may have been.
 type cooldown int64
 
@@ -51,12 +38,12 @@ func (c cooldown) String() string {
 type ask struct {
 	want     int64
 	seq      int64
-	retry    bool  // the reply to this seq may have been lost
-	epoch    int64 // of the node's mapping of Redis's clock; 0: it has none
-	stepped  bool  // the node saw that clock step
-	since    int64 // first reading of that clock in the epoch
-	read     int64 // last reading that the node trusts
-	identity Identity
+	retry    bool   // the reply to this seq may have been lost
+	epoch    int64  // of the node's mapping of Redis's clock; 0: it has none
+	stepped  bool   // the node saw that clock step
+	since    int64  // first reading of that clock in the epoch
+	read     int64  // last reading that the node trusts
+	identity string // info or none: how the script learns which master it runs on
 	lead     time.Duration
 	reach    time.Duration // 0: up to the horizon
 	refuses  bool          // a refused caller does not ask again
@@ -136,7 +123,7 @@ func (s Scripts) reserveOnce(ctx context.Context, a ask) (reservation, error) {
 	}
 	keys := []string{s.keys.Limit, s.keys.History, s.keys.State, s.keys.Reserved(s.node), s.keys.Nodes}
 	reply, err := script.Run(ctx, s.rdb, keys,
-		a.want, a.seq, a.flags(), a.epoch, a.since, a.read, string(a.identity), a.lead.Microseconds(), s.node,
+		a.want, a.seq, a.flags(), a.epoch, a.since, a.read, a.identity, a.lead.Microseconds(), s.node,
 		a.known.Relearn().Microseconds(), a.reach.Microseconds(), a.place.ticket(), a.known.Pack(), Micros(a.known.Began)).Slice()
 	if err != nil {
 		return reservation{}, fmt.Errorf("reserve slots: %w", err)

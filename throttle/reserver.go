@@ -110,7 +110,7 @@ func (r *reserver) question(want int64, now time.Time) ask {
 	place.due = !now.Before(r.refusedUntil)
 	return ask{
 		want: want, seq: r.seq, retry: r.lost, epoch: r.clock.epoch, stepped: r.stepped, since: r.clock.since, read: r.clock.trusted,
-		identity: r.opts.Identity, lead: lead, reach: r.reach(), refuses: r.refuses(), place: place,
+		identity: string(r.opts.Identity), lead: lead, reach: r.reach(), refuses: r.refuses(), place: place,
 		report:  now.Sub(r.saidAt) >= reportMost,
 		hello:   r.subscribed.Load() && !r.notified.Load() && now.Sub(r.helloAt) >= PollMost,
 		learned: r.learned, known: r.known,

@@ -56,13 +56,4 @@ func magnitude(a int64) uint64 {
 	return uint64(a)
 }
 
-// ceilDiv is ⌈a/b⌉ for b > 0, for negative a as well.
-func ceilDiv(a, b int64) int64 {
-	q := a / b
-	if a%b > 0 {
-		q++
-	}
-	return q
-}
-
 func duration(us int64) time.Duration { return time.Duration(us) * time.Microsecond }

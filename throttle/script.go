@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -132,9 +133,9 @@ type LeaseReply struct {
 
 // Lease asks for a lease of the reserve once, or gives it up; left is then how long
 // the last call under it may last.
-func (s Scripts) Lease(ctx context.Context, identity Identity, length time.Duration, state LeaseState, left time.Duration) (LeaseReply, error) {
+func (s Scripts) Lease(ctx context.Context, identity string, length time.Duration, state LeaseState, left time.Duration) (LeaseReply, error) {
 	n, err := s.leasing.Run(ctx, s.rdb, []string{s.keys.Limit, s.keys.History, s.keys.Leases},
-		s.node, string(identity), length.Microseconds(), int64(state), left.Microseconds()).Int64Slice()
+		s.node, identity, length.Microseconds(), int64(state), left.Microseconds()).Int64Slice()
 	if err == nil && len(n) != 3 {
 		err = fmt.Errorf("%w: %d values", ErrReply, len(n))
 	}
@@ -161,4 +162,10 @@ func (s Scripts) Lateness(ctx context.Context, counts, moved string, patience ti
 		return nil, nil, fmt.Errorf("report late slots: %w", err)
 	}
 	return numbers, reply[latenessNumbers:], nil
+}
+
+// TimedOut reports whether an error says that an answer did not come in time.
+func TimedOut(err error) bool {
+	timeout, ok := errors.AsType[net.Error](err)
+	return ok && timeout.Timeout()
 }

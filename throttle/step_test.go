@@ -44,7 +44,7 @@ func (w *witnessed) call(node int, want int64, stepped bool) reservation {
 	n := w.nodes[node]
 	n.seq++
 	b, err := n.Scripts.Reserve(w.Context(), ask{
-		want: want, seq: n.seq, epoch: n.epoch, stepped: stepped, since: n.since, read: n.read, identity: IdentityNone,
+		want: want, seq: n.seq, epoch: n.epoch, stepped: stepped, since: n.since, read: n.read, identity: string(IdentityNone),
 		lead: lead, learned: n.learned, known: n.known,
 	})
 	if err != nil {
