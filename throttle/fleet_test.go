@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -209,7 +211,8 @@ func (f *fleet) reserve(n *simNode, want int64, before, after int64, lost bool) 
 	f.pass(before)
 	f.settle()
 	known := n.known
-	known.Began, known.RevertAt, known.packed = moved(known.Began, -f.skew), moved(known.RevertAt, -f.skew), ""
+	known = revertingAt(f.t, known, moved(known.RevertAt, -f.skew))
+	known.Began = moved(n.known.Began, -f.skew)
 	b, err := n.Scripts.Reserve(context.Background(), ask{
 		want: want, seq: n.seq, retry: true, epoch: n.clock.epoch, stepped: n.stepped, since: f.stored(n.clock.since), read: f.stored(n.clock.trusted),
 		identity: string(IdentityNone), lead: lead, learned: n.clock.epoch != 0, place: n.placeAt(f.trueTime()), known: known,
@@ -294,6 +297,20 @@ func (f *fleet) use(n *simNode, b reservation, after int64) {
 		}
 		f.calls = append(f.calls, begin+way)
 	}
+}
+
+// revertingAt are the settings with another end of their override, packed with it.
+func revertingAt(t tester, s Settings, at time.Time) Settings {
+	if at.IsZero() {
+		return s
+	}
+	field := regexp.MustCompile(`"revert_at":\d+`)
+	text := strings.Replace(s.Pack(), field.FindString(s.Pack()), fmt.Sprint(`"revert_at":`, at.UnixMicro()), 1)
+	s, err := Unpack(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // moved is t on another clock; no time stays none.
