@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"dispatcher/throttle"
+	"dispatcher/throttle/limit"
 )
 
 // Config is all that can be set. default.yaml says what each key means and what
@@ -151,16 +151,16 @@ type Redis struct {
 
 // Limit seeds one limit: what the provider allows, and how that is kept.
 type Limit struct {
-	Name          string `yaml:"name"`
-	throttle.Spec `yaml:",inline"`
-	Guard         string `yaml:"guard"` // auto, or a duration
+	Name       string `yaml:"name"`
+	limit.Spec `yaml:",inline"`
+	Guard      string `yaml:"guard"` // auto, or a duration
 }
 
 // GuardAuto is a guard that the fleet chooses.
 const GuardAuto = "auto"
 
 // Stated is the limit in the limiter's own terms.
-func (l Limit) Stated() throttle.Spec {
+func (l Limit) Stated() limit.Spec {
 	guard, err := l.guard()
 	l.Spec.Guard, l.Auto = guard, l.Guard == GuardAuto || err != nil
 	return l.Spec

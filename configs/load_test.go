@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"dispatcher/configs"
-	"dispatcher/throttle"
+	"dispatcher/throttle/limit"
 )
 
 func environ(entries ...string) func() []string { return func() []string { return entries } }
@@ -43,12 +43,12 @@ func TestDefaultsAreValid(t *testing.T) {
 	}
 	want := []configs.Limit{{
 		Name: "provider", Guard: configs.GuardAuto,
-		Spec: throttle.Spec{
-			Terms: throttle.Terms{Algorithm: "token_bucket", Contract: throttle.Contract{
+		Spec: limit.Spec{
+			Terms: limit.Terms{Algorithm: "token_bucket", Contract: limit.Contract{
 				Cap: 400, Window: time.Second, Burst: 1, Lateness: 3 * time.Millisecond, Spread: 7 * time.Millisecond, Horizon: 200 * time.Millisecond,
 			}},
-			Bucket:   throttle.Bucket{WhenFull: throttle.FullWait},
-			Degraded: throttle.DegradedWait, Scope: throttle.ScopeCluster,
+			Bucket:   limit.Bucket{WhenFull: limit.FullWait},
+			Degraded: limit.DegradedWait, Scope: limit.ScopeCluster,
 		},
 	}}
 	if diff := cmp.Diff(want, c.Limits); diff != "" {
@@ -148,7 +148,7 @@ func TestLimitsInAFileReplaceTheList(t *testing.T) {
 	c := load(t, configs.Source{File: file, Set: []string{"limits.0.cap=300"}})
 	want := []configs.Limit{{
 		Name: "mine", Guard: configs.GuardAuto,
-		Spec: throttle.Spec{Terms: throttle.Terms{Contract: throttle.Contract{
+		Spec: limit.Spec{Terms: limit.Terms{Contract: limit.Contract{
 			Cap: 300, Window: time.Minute, Burst: 1, Lateness: 2 * time.Millisecond, Spread: 7 * time.Millisecond, Horizon: 200 * time.Millisecond,
 		}}},
 	}}

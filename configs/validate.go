@@ -13,7 +13,7 @@ import (
 
 	"dispatcher/internal/fault"
 	"dispatcher/sender"
-	"dispatcher/throttle"
+	"dispatcher/throttle/limit"
 )
 
 // Bounds on sizes that come from outside.
@@ -165,7 +165,7 @@ func (f *faults) redis(r Redis) {
 	f.refuse(r.Master != "" && r.Cluster, "redis.cluster", r.Cluster, "can't be together with redis.master of %s", r.Master)
 	f.refuse(r.Master == "" && r.SentinelUsername != "", "redis.sentinel_username", r.SentinelUsername, "there are sentinels only with redis.master")
 	f.refuse(r.Master == "" && r.SentinelPassword != "", "redis.sentinel_password", "***", "there are sentinels only with redis.master")
-	f.contract("redis.", throttle.CheckName("namespace", r.Namespace))
+	f.contract("redis.", limit.CheckName("namespace", r.Namespace))
 	f.tls("redis.tls", r.TLS)
 }
 
@@ -173,7 +173,7 @@ func (f *faults) limits(limits []Limit) {
 	f.refuse(len(limits) != 1, "limits", count(len(limits)), "exactly one limit is supported for now")
 	for i, l := range limits {
 		path := "limits." + strconv.Itoa(i) + "."
-		f.contract(path, throttle.CheckName("name", l.Name))
+		f.contract(path, limit.CheckName("name", l.Name))
 		_, noGuard := l.guard()
 		f.refuse(noGuard != nil, path+"guard", l.Guard, "must be auto, or a duration with a unit, such as 10ms")
 		f.contract(path, l.Stated().Validate())

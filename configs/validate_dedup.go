@@ -3,7 +3,7 @@ package configs
 import (
 	"time"
 
-	"dispatcher/throttle"
+	"dispatcher/throttle/limit"
 )
 
 // Bounds of the dedup store. A window of less than ten holds would be mostly claims.
@@ -29,10 +29,10 @@ func (f *faults) dedup(c Config) {
 	head := c.Kafka.JobTimeout
 	f.refuse(head != 0 && head <= hold, "kafka.job_timeout", head,
 		"must be above the dedup store's hold of %s (sender.http.timeout and twice dedup.margin), or 0s for none: a job may have to wait for that", hold)
-	for _, limit := range c.Limits {
-		f.refuse(limit.Degraded == throttle.DegradedReserve, "dedup.enabled", l.Enabled,
+	for _, one := range c.Limits {
+		f.refuse(one.Degraded == limit.DegradedReserve, "dedup.enabled", l.Enabled,
 			"can't be together with degraded: reserve: without Redis no job can be claimed")
-		f.refuse(limit.Scope == throttle.ScopeNode, "dedup.enabled", l.Enabled,
+		f.refuse(one.Scope == limit.ScopeNode, "dedup.enabled", l.Enabled,
 			"can't be together with scope: node: the dedup store lies in the fleet's Redis, which is not asked then")
 	}
 }

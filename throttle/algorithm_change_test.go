@@ -11,6 +11,11 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
+
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
 )
 
 // rollout plays nodes that come and go with files of their own, operators who
@@ -29,8 +34,8 @@ type rollout struct {
 }
 
 type rolloutNode struct {
-	Scripts Scripts
-	known   Settings
+	Scripts script.Scripts
+	known   limit.Settings
 	seq     int64
 	epoch   int64
 	since   int64
@@ -41,8 +46,8 @@ type rolloutNode struct {
 const rolloutCap = 20
 
 // files are what nodes may be configured with.
-func files() []Settings {
-	var all []Settings
+func files() []limit.Settings {
+	var all []limit.Settings
 	for _, f := range []struct {
 		algorithm string
 		burst     int64
@@ -73,11 +78,11 @@ func (r *rollout) fresh() *rolloutNode {
 	r.named++
 	all := files()
 	n := &rolloutNode{
-		Scripts: NewScripts(r.rdb, "rollout", "provider", fmt.Sprint("node", r.named)),
+		Scripts: script.NewScripts(r.rdb, "rollout", "provider", fmt.Sprint("node", r.named)),
 		known:   all[r.roll(int64(len(all)))], seq: 1,
 	}
-	for name := range n.Scripts.reserving {
-		n.Scripts.reserving[name] = redis.NewScript(r.edit(scriptOf(name)))
+	for name := range n.Scripts.Reserving {
+		n.Scripts.Reserving[name] = redis.NewScript(r.edit(scriptOf(name)))
 	}
 	return n
 }
@@ -85,20 +90,20 @@ func (r *rollout) fresh() *rolloutNode {
 func (r *rollout) pass(us int64) {
 	r.now += us
 	r.mini.SetTime(time.UnixMicro(r.now))
-	r.mini.FastForward(duration(us))
+	r.mini.FastForward(clock.Duration(us))
 }
 
-func (r *rollout) ask(n *rolloutNode, want int64) reservation {
-	b, err := n.Scripts.Reserve(contextOf(r.t), ask{
-		want: want, seq: n.seq, epoch: n.epoch, since: n.since, read: n.read, identity: string(IdentityNone), lead: lead, learned: n.learned, known: n.known,
+func (r *rollout) ask(n *rolloutNode, want int64) script.Reservation {
+	b, err := n.Scripts.Reserve(contextOf(r.t), script.Ask{
+		Want: want, Seq: n.seq, Epoch: n.epoch, Since: n.since, Read: n.read, Identity: string(IdentityNone), Lead: lead, Learned: n.learned, Known: n.known,
 	})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if n.epoch != b.epoch {
-		n.since = b.now
+	if n.epoch != b.Epoch {
+		n.since = b.Now
 	}
-	n.known, n.learned, n.epoch, n.read = b.settings, true, b.epoch, b.now
+	n.known, n.learned, n.epoch, n.read = b.Settings, true, b.Epoch, b.Now
 	return b
 }
 
@@ -107,8 +112,8 @@ func (r *rollout) poll(n *rolloutNode) { r.ask(n, 0) }
 func (r *rollout) reserve(n *rolloutNode, want int64) {
 	n.seq++
 	b := r.ask(n, want)
-	for j := range b.schedule.given {
-		r.grants = append(r.grants, b.schedule.at(j))
+	for j := range b.Schedule.Given {
+		r.grants = append(r.grants, b.Schedule.At(j))
 	}
 }
 
@@ -129,7 +134,7 @@ func (r *rollout) happen() {
 	case p < 97:
 		r.change()
 	default:
-		if err := r.rdb.Del(contextOf(r.t), n.Scripts.keys.Limit).Err(); err != nil {
+		if err := r.rdb.Del(contextOf(r.t), n.Scripts.Keys.Limit).Err(); err != nil {
 			r.t.Fatal(err)
 		}
 		for i := range r.nodes {
@@ -145,13 +150,13 @@ func (r *rollout) happen() {
 
 // change is an operator who sets another algorithm.
 func (r *rollout) change() {
-	control, err := NewControl(r.rdb, "rollout", "provider")
+	operator, err := control.NewControl(r.rdb, "rollout", "provider")
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	all := files()
 	to := all[r.roll(int64(len(all)))]
-	if _, err := control.Set(contextOf(r.t), Change{Algorithm: &to.Algorithm, Burst: &to.Burst, By: "law", Force: true}); err != nil && !errors.Is(err, ErrUnchanged) {
+	if _, err := operator.Set(contextOf(r.t), control.Change{Algorithm: &to.Algorithm, Burst: &to.Burst, By: "law", Force: true}); err != nil && !errors.Is(err, control.ErrUnchanged) {
 		r.t.Fatal(err)
 	}
 	for _, n := range r.nodes {
@@ -162,7 +167,7 @@ func (r *rollout) change() {
 // over is the first window that holds more than the cap.
 func (r *rollout) over() string {
 	slices.Sort(r.grants)
-	length := windowed(contract(rolloutCap)).Microseconds()
+	length := limit.Windowed(contract(rolloutCap)).Microseconds()
 	for i := rolloutCap; i < len(r.grants); i++ {
 		if span := r.grants[i] - r.grants[i-rolloutCap]; span < length {
 			return fmt.Sprintf("%d units in %d µs, and the cap is %d in %d µs", rolloutCap+1, span, rolloutCap, length)
@@ -204,7 +209,7 @@ func TestAnotherAlgorithmLawBreaksWithout(t *testing.T) {
 	} {
 		t.Run(m.rule, func(t *testing.T) {
 			t.Parallel()
-			if strings.Count(scriptOf(DefaultAlgorithm), m.from) != 1 {
+			if strings.Count(scriptOf(limit.DefaultAlgorithm), m.from) != 1 {
 				t.Fatalf("the script has not exactly one %q; name the rule again", m.from)
 			}
 			mini := miniredis.RunT(t)
@@ -231,7 +236,7 @@ func TestAKeyLostTwiceKeepsItsCooldown(t *testing.T) {
 	mini := miniredis.RunT(t)
 	r := newRollout(t, mini, patient(t, mini.Addr()), diceOf(1), func(s string) string { return s })
 	lose := func() {
-		if err := r.rdb.Del(t.Context(), KeysOf("rollout", "provider").Limit).Err(); err != nil {
+		if err := r.rdb.Del(t.Context(), script.KeysOf("rollout", "provider").Limit).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -6,15 +6,16 @@ import (
 	"time"
 
 	"dispatcher/internal/fault"
+	"dispatcher/throttle/limit"
 )
 
 // What an algorithm can't honour is refused, with the setting's name.
 func TestAnAlgorithmRefusesWhatItCannotHonour(t *testing.T) {
 	t.Parallel()
-	burst := func(c *Contract) { c.Burst = 2 }
+	burst := func(c *limit.Contract) { c.Burst = 2 }
 	for _, tc := range []struct {
 		algorithm string
-		edit      func(*Contract)
+		edit      func(*limit.Contract)
 		field     string
 	}{
 		{"leaky_bucket", burst, "burst"},
@@ -22,18 +23,18 @@ func TestAnAlgorithmRefusesWhatItCannotHonour(t *testing.T) {
 		{"sliding_window_counter", burst, "burst"},
 		{"sliding_window_log", burst, "burst"},
 		{"sliding_window_list", burst, "burst"},
-		{"sliding_window_log", func(c *Contract) { c.Cap = 1_000_001 }, "cap"},
-		{"sliding_window_list", func(c *Contract) { c.Cap = 1_000_001 }, "cap"},
-		{"redis_cell", func(c *Contract) { c.Window = 1500 * time.Millisecond }, "window"},
+		{"sliding_window_log", func(c *limit.Contract) { c.Cap = 1_000_001 }, "cap"},
+		{"sliding_window_list", func(c *limit.Contract) { c.Cap = 1_000_001 }, "cap"},
+		{"redis_cell", func(c *limit.Contract) { c.Window = 1500 * time.Millisecond }, "window"},
 	} {
 		t.Run(tc.algorithm+" "+tc.field, func(t *testing.T) {
 			t.Parallel()
 			c := contract(300)
-			if err := (Terms{Contract: c, Algorithm: tc.algorithm}).Validate(); err != nil {
+			if err := (limit.Terms{Contract: c, Algorithm: tc.algorithm}).Validate(); err != nil {
 				t.Fatalf("the contract to begin with: %v", err)
 			}
 			tc.edit(&c)
-			err := Terms{Contract: c, Algorithm: tc.algorithm}.Validate()
+			err := limit.Terms{Contract: c, Algorithm: tc.algorithm}.Validate()
 			var field *fault.Error
 			if !errors.As(err, &field) || field.Field != tc.field {
 				t.Errorf("got %v, want a refusal of %s", err, tc.field)
@@ -46,7 +47,7 @@ func TestAnAlgorithmRefusesWhatItCannotHonour(t *testing.T) {
 // less than that or more than about twice.
 func TestPromisesAreInProportion(t *testing.T) {
 	t.Parallel()
-	for _, a := range Algorithms() {
+	for _, a := range limit.Algorithms() {
 		for _, n := range []int64{1, 2, 300} {
 			c := contract(n)
 			worst, share := a.Worst(c), a.Share(c)

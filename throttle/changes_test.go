@@ -9,6 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/containers"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/limit"
 )
 
 // storm plays operators who change their minds all the time while the nodes
@@ -16,9 +18,9 @@ import (
 // lost replies, lost settings and clock steps. It ends after so many changes.
 func storm(t tester, rdb redis.UniversalClient, seed uint64, changes int) (f *fleet, over string) {
 	roll := diceOf(seed)
-	c := Contract{
+	c := limit.Contract{
 		Cap: []int64{1, 7, 50, 300}[roll(4)], Window: time.Second, Burst: 1,
-		Guard: DefaultGuard, Lateness: DefaultLateness, Horizon: DefaultHorizon,
+		Guard: limit.DefaultGuard, Lateness: limit.DefaultLateness, Horizon: limit.DefaultHorizon,
 	}
 	f = newFleet(t, rdb, asWritten, roll, 1+int(roll(3)), c)
 	f.poll()
@@ -36,12 +38,12 @@ func storm(t tester, rdb redis.UniversalClient, seed uint64, changes int) (f *fl
 }
 
 // between is what happens until the next change.
-func (f *fleet) between(c Contract) {
+func (f *fleet) between(c limit.Contract) {
 	roll := f.dice
 	steps := 1 + roll(3)
 	if roll(8) == 0 {
 		steps = 30 // long enough for a window that is full, and for the end of an override
-		f.set(Change{Paused: new(false), By: "law"})
+		f.set(control.Change{Paused: new(false), By: "law"})
 	}
 	for range steps {
 		f.work(c, []int64{2_000, 50_000, 200_000}[roll(3)])
@@ -60,7 +62,7 @@ func (f *fleet) between(c Contract) {
 }
 
 // work lets a node book, and then up to so many microseconds pass.
-func (f *fleet) work(c Contract, gap int64) {
+func (f *fleet) work(c limit.Contract, gap int64) {
 	roll := f.dice
 	n := f.nodes[roll(int64(len(f.nodes)))]
 	delay := []int64{0, 300, 20_000}[roll(3)]

@@ -15,6 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/fault"
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
 )
 
 // clThrottleScript answers as redis-cell does, on a Redis without the module.
@@ -54,7 +56,7 @@ func clThrottle(ctx context.Context, rdb redis.Scripter, key string, maxBurst, c
 
 func cellReplyOf(n []int64) (cellReply, error) {
 	if len(n) != 5 {
-		return cellReply{}, fmt.Errorf("throttle: %w: %d values", ErrReply, len(n))
+		return cellReply{}, fmt.Errorf("throttle: %w: %d values", script.ErrReply, len(n))
 	}
 	return cellReply{
 		Limited: n[0] == 1, Limit: n[1], Remaining: n[2],
@@ -190,8 +192,8 @@ func TestCLThrottleRefuses(t *testing.T) {
 func TestRedisCellSaysThatTheModuleIsMissing(t *testing.T) {
 	t.Parallel()
 	c := contract(40)
-	s := NewScripts(embeddedRedis(t), "cell", "provider", "n")
-	_, err := s.Reserve(t.Context(), ask{want: 1, seq: 1, identity: string(IdentityNone), known: seededBy(RedisCell, c)})
+	s := script.NewScripts(embeddedRedis(t), "cell", "provider", "n")
+	_, err := s.Reserve(t.Context(), script.Ask{Want: 1, Seq: 1, Identity: string(IdentityNone), Known: seededBy(limit.RedisCell, c)})
 	if err == nil || !strings.Contains(err.Error(), "MODULE this Redis has no redis-cell (CL.THROTTLE)") || !refusal(err) {
 		t.Errorf("got %v, want a lasting refusal that names the module", err)
 	}

@@ -8,6 +8,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
+
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/limit"
 )
 
 // conforming are the laws that each algorithm keeps.
@@ -16,7 +20,7 @@ var conforming = []struct {
 	law  func(*trial)
 }{
 	{"no window holds more after a late burst", func(tr *trial) {
-		length := windowed(tr.c).Microseconds()
+		length := limit.Windowed(tr.c).Microseconds()
 		tr.pass(3*length - tr.now%length) // to the beginning of a bucket, with nothing given before
 		tr.reserve(0, 1)
 		tr.pass(length - tr.now%length - 20_000)
@@ -28,24 +32,24 @@ var conforming = []struct {
 		}
 	}},
 	{"a lost reply comes again", func(tr *trial) {
-		tr.pass(windowed(tr.c).Microseconds())
+		tr.pass(limit.Windowed(tr.c).Microseconds())
 		first := tr.reserve(0, 5)
 		tr.pass(1_000)
 		again := tr.ask(0, 5)
-		if diff := cmp.Diff(first.schedule, again.schedule, cmp.AllowUnexported(schedule{})); first.schedule.given == 0 || diff != "" {
+		if diff := cmp.Diff(first.Schedule, again.Schedule, cmp.AllowUnexported(clock.Schedule{})); first.Schedule.Given == 0 || diff != "" {
 			tr.Errorf("%s: the same number got other slots (-first +again):\n%s", tr.a.Name, diff)
 		}
 	}},
 	{"nothing lies beyond the reach", func(tr *trial) {
-		tr.reach = MinHorizon
+		tr.reach = limit.MinHorizon
 		for range 20 {
 			b := tr.reserve(0, tr.c.Cap)
-			for j := range b.schedule.given {
-				if ahead := duration(b.schedule.at(j) - b.now); ahead > tr.reach {
+			for j := range b.Schedule.Given {
+				if ahead := clock.Duration(b.Schedule.At(j) - b.Now); ahead > tr.reach {
 					tr.Fatalf("%s: got a unit %v ahead, want at most %v", tr.a.Name, ahead, tr.reach)
 				}
 			}
-			tr.pass(max(b.wait.Microseconds(), 5_000))
+			tr.pass(max(b.Wait.Microseconds(), 5_000))
 		}
 		if len(tr.grants) < 5 {
 			tr.Errorf("%s: got %d units; so few prove nothing", tr.a.Name, len(tr.grants))
@@ -53,37 +57,37 @@ var conforming = []struct {
 	}},
 	{"nothing while paused", func(tr *trial) {
 		on, off := true, false
-		tr.set(Change{Paused: &on})
-		tr.pass(windowed(tr.c).Microseconds())
-		if got := tr.saturate(windowed(tr.c).Microseconds(), 5); got > 0 {
+		tr.set(control.Change{Paused: &on})
+		tr.pass(limit.Windowed(tr.c).Microseconds())
+		if got := tr.saturate(limit.Windowed(tr.c).Microseconds(), 5); got > 0 {
 			tr.Errorf("%s: %d units were given while paused", tr.a.Name, got)
 		}
-		tr.set(Change{Paused: &off})
-		if got := tr.saturate(windowed(tr.c).Microseconds(), 5); got == 0 {
+		tr.set(control.Change{Paused: &off})
+		if got := tr.saturate(limit.Windowed(tr.c).Microseconds(), 5); got == 0 {
 			tr.Errorf("%s: nothing was given after the pause", tr.a.Name)
 		}
 	}},
 	{"a lost limit gives no more", func(tr *trial) {
-		tr.lose(tr.nodes[0].keys.Limit)
+		tr.lose(tr.nodes[0].Keys.Limit)
 	}},
 	{"a lost state gives no more", func(tr *trial) {
-		tr.lose(tr.nodes[0].keys.State)
+		tr.lose(tr.nodes[0].Keys.State)
 	}},
 	{"who was refused is served after the wait", func(tr *trial) {
 		for served := 0; served < 20; {
 			b := tr.reserve(0, 3)
-			if b.schedule.given > 0 {
+			if b.Schedule.Given > 0 {
 				continue
 			}
-			tr.pass(b.wait.Microseconds())
-			if again := tr.reserve(0, 3); again.schedule.given == 0 {
-				tr.Fatalf("%s: told to wait %v, and refused then for %v", tr.a.Name, b.wait, again.wait)
+			tr.pass(b.Wait.Microseconds())
+			if again := tr.reserve(0, 3); again.Schedule.Given == 0 {
+				tr.Fatalf("%s: told to wait %v, and refused then for %v", tr.a.Name, b.Wait, again.Wait)
 			}
 			served++
 		}
 	}},
 	{"saturated, the share is used", func(tr *trial) {
-		tr.pass(2 * windowed(tr.c).Microseconds())
+		tr.pass(2 * limit.Windowed(tr.c).Microseconds())
 		us := 4 * tr.c.Window.Microseconds()
 		if tr.mini != nil {
 			us *= 3
@@ -99,24 +103,24 @@ var conforming = []struct {
 		for _, part := range []int64{2, 1, 4, 1} {
 			tr.saturate(tr.c.Window.Microseconds()/2, tr.c.Cap)
 			next := tr.worstCap() / part
-			tr.set(Change{Cap: &next})
+			tr.set(control.Change{Cap: &next})
 		}
 		tr.saturate(tr.c.Window.Microseconds(), tr.c.Cap)
 	}},
 	{"a longer window holds no more either", func(tr *trial) {
-		tr.pass(2 * windowed(tr.c).Microseconds())
+		tr.pass(2 * limit.Windowed(tr.c).Microseconds())
 		tr.saturate(tr.c.Window.Microseconds(), 1)
-		tr.pass(windowed(tr.c).Microseconds())
+		tr.pass(limit.Windowed(tr.c).Microseconds())
 		tr.reserve(0, 1) // all but this one has left the window
 		longer := 3 * tr.c.Window
-		tr.set(Change{Window: &longer})
+		tr.set(control.Change{Window: &longer})
 		changed := tr.now
 		tr.saturate(2*longer.Microseconds(), 1)
 		if tr.a.Ahead {
 			changed += tr.c.Horizon.Microseconds()
 		}
 		if i := slices.IndexFunc(tr.grants, func(at int64) bool { return at > changed }); tr.looksBack() {
-			old := tr.grants[i] - windowed(tr.c).Microseconds()
+			old := tr.grants[i] - limit.Windowed(tr.c).Microseconds()
 			for i > 0 && tr.grants[i-1] > old {
 				i--
 			}
@@ -140,7 +144,7 @@ var conforming = []struct {
 }
 
 // looksBack says that units of before a change count in a longer window too.
-func (tr *trial) looksBack() bool { return !tr.a.Ahead && tr.a.Cooldown(tr.c) == windowed(tr.c) }
+func (tr *trial) looksBack() bool { return !tr.a.Ahead && tr.a.Cooldown(tr.c) == limit.Windowed(tr.c) }
 
 // worstCap is what the trials begin with.
 func (*trial) worstCap() int64 { return 40 }
@@ -148,7 +152,7 @@ func (*trial) worstCap() int64 { return 40 }
 // lose deletes a key at the worst time, when all has just been given.
 func (tr *trial) lose(key string) {
 	tr.Helper()
-	length := windowed(tr.c).Microseconds()
+	length := limit.Windowed(tr.c).Microseconds()
 	tr.pass(2 * length)
 	for range 4 {
 		tr.saturate(length/3, tr.c.Cap)
@@ -164,18 +168,18 @@ func (tr *trial) happen(roll dice) {
 	switch p := roll(100); {
 	case p < 60:
 		b := tr.reserve(node, 1+roll([]int64{5, tr.c.Cap}[roll(2)]))
-		if again := tr.ask(node, 1); b.schedule.given > 0 && again.schedule != b.schedule {
-			tr.Errorf("%s: the same number got other slots: %v, then %v", tr.a.Name, b.schedule, again.schedule)
+		if again := tr.ask(node, 1); b.Schedule.Given > 0 && again.Schedule != b.Schedule {
+			tr.Errorf("%s: the same number got other slots: %v, then %v", tr.a.Name, b.Schedule, again.Schedule)
 		}
 	case p < 96:
 		tr.pass(roll([]int64{1_000, 20_000, 300_000}[roll(3)]) / tr.slow())
 	case p < 99:
 		next := tr.c.Burst + roll(tr.worstCap()-tr.c.Burst+1)
 		tr.poll() // brings back what was deleted
-		tr.set(Change{Cap: &next})
+		tr.set(control.Change{Cap: &next})
 		tr.poll()
 	default:
-		tr.del([]string{tr.nodes[0].keys.Limit, tr.nodes[0].keys.State}[roll(2)])
+		tr.del([]string{tr.nodes[0].Keys.Limit, tr.nodes[0].Keys.State}[roll(2)])
 	}
 }
 
@@ -213,14 +217,14 @@ func TestConformanceFindsWhatARulePrevents(t *testing.T) {
 // breaks plays a law with a script that was changed.
 func breaks(t *testing.T, algorithm, from, to, law string) bool {
 	t.Helper()
-	a, err := AlgorithmNamed(algorithm)
+	a, err := limit.AlgorithmNamed(algorithm)
 	text := scriptOf(algorithm)
 	if err != nil || strings.Count(text, from) != 1 {
 		t.Fatalf("the script has not exactly one %q; name the rule anew (%v)", from, err)
 	}
 	tr := newTrial(t, "", a, trialContract(a, time.Second), 3)
 	for i := range tr.nodes {
-		tr.nodes[i].reserving[algorithm] = redis.NewScript(strings.Replace(text, from, to, 1))
+		tr.nodes[i].Reserving[algorithm] = redis.NewScript(strings.Replace(text, from, to, 1))
 	}
 	for _, l := range conforming {
 		if l.name == law {

@@ -14,6 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/containers"
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
 )
 
 // crowd are nodes of one limit, and what each of them has used.
@@ -30,9 +32,9 @@ func newCrowd() *crowd { return &crowd{uses: map[string][]time.Time{}} }
 func (c *crowd) node(ctx context.Context, t *testing.T, l *Limiter, name string, hungry bool) {
 	t.Helper()
 	reserve := l.reserve
-	l.reserve = func(inner context.Context, a ask) (reservation, error) {
+	l.reserve = func(inner context.Context, a script.Ask) (script.Reservation, error) {
 		if ctx.Err() != nil {
-			return reservation{}, errors.New("the node was killed")
+			return script.Reservation{}, errors.New("the node was killed")
 		}
 		c.calls.Add(1)
 		return reserve(inner, a)
@@ -96,7 +98,7 @@ func sum(list []int) (n int) {
 }
 
 // limiterOn is a limiter on the model, that hears of changes.
-func limiterOn(t *testing.T, m *model, name string, c Contract) *Limiter {
+func limiterOn(t *testing.T, m *model, name string, c limit.Contract) *Limiter {
 	t.Helper()
 	l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: name, Limit: specOf(c), Waiting: func() int { return 100 }})
 	if err != nil {
@@ -185,7 +187,7 @@ func TestACrowdSharesInTurn(t *testing.T) {
 }
 
 // restarts lets one node work, and another one start and be killed again and again.
-func restarts(t *testing.T, c Contract, lives []time.Duration) (used int, played time.Duration) {
+func restarts(t *testing.T, c limit.Contract, lives []time.Duration) (used int, played time.Duration) {
 	t.Helper()
 	m, all := newModel(), newCrowd()
 	ctx, stop := context.WithCancel(t.Context())

@@ -8,13 +8,16 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
+
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/limit"
 )
 
 // guardChanges plays operators who change the guard again and again, with and
 // without units in between, and calls that come as soon or as late as the guard
 // of their time allows. It returns the most calls that a window holds, and how
 // many there were.
-func guardChanges(t *testing.T, a Algorithm, script string, roll dice, ops int) (most, calls int, c Contract) {
+func guardChanges(t *testing.T, a limit.Algorithm, script string, roll dice, ops int) (most, calls int, c limit.Contract) {
 	t.Helper()
 	c = contract(1 + roll(4))
 	if roll(2) == 0 {
@@ -25,17 +28,17 @@ func guardChanges(t *testing.T, a Algorithm, script string, roll dice, ops int) 
 		}
 	}
 	tr := newTrial(t, "", a, c, 1)
-	tr.nodes[0].reserving[a.Name] = redis.NewScript(script)
+	tr.nodes[0].Reserving[a.Name] = redis.NewScript(script)
 	var arrived []int64
 	var told time.Duration // to wait
 	for range ops {
 		switch p := roll(10); {
 		case p < 5:
 			b := tr.reserve(0, 1+roll(c.Cap))
-			late := []time.Duration{0, b.settings.Guard}[roll(2)]
-			told = b.wait
-			for j := range b.schedule.given {
-				arrived = append(arrived, b.schedule.at(j)+late.Microseconds())
+			late := []time.Duration{0, b.Settings.Guard}[roll(2)]
+			told = b.Wait
+			for j := range b.Schedule.Given {
+				arrived = append(arrived, b.Schedule.At(j)+late.Microseconds())
 			}
 		case p < 8:
 			tr.pass([]int64{1_000, 100_000, 1_000_000, told.Microseconds()}[roll(4)])
@@ -43,7 +46,7 @@ func guardChanges(t *testing.T, a Algorithm, script string, roll dice, ops int) 
 			for range 1 + roll(4) {
 				guard := time.Duration(2+roll(99)) * time.Millisecond
 				lateness := guard / 2
-				tr.set(Change{Guard: &guard, Lateness: &lateness})
+				tr.set(control.Change{Guard: &guard, Lateness: &lateness})
 				if roll(4) > 0 {
 					tr.poll()
 				}
@@ -72,7 +75,7 @@ func fullest(arrived []int64, window time.Duration) int {
 // of their time: no window holds more than the cap.
 func TestChangesOfTheGuardNeverPassTheCap(t *testing.T) {
 	t.Parallel()
-	for _, a := range Algorithms() {
+	for _, a := range limit.Algorithms() {
 		if !a.Strict {
 			continue
 		}
@@ -107,7 +110,7 @@ func TestChangesOfTheGuardLawBreaksWithout(t *testing.T) {
 		t.Run(m.algorithm+" without "+m.rule, func(t *testing.T) {
 			t.Parallel()
 			text := scriptOf(m.algorithm)
-			a, err := AlgorithmNamed(m.algorithm)
+			a, err := limit.AlgorithmNamed(m.algorithm)
 			if err != nil || strings.Count(text, m.from) != 1 {
 				t.Fatalf("the script has not exactly one %q; name the rule again (%v)", m.from, err)
 			}

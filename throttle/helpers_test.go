@@ -4,10 +4,11 @@ import (
 	"time"
 
 	"dispatcher/lua"
+	"dispatcher/throttle/limit"
 )
 
 // seeded are the settings that a file seeds.
-func seeded(c Contract, g ...Guardrails) Settings {
+func seeded(c limit.Contract, g ...limit.Guardrails) limit.Settings {
 	s := specOf(c)
 	if len(g) > 0 {
 		s.Guardrails = g[0]
@@ -15,24 +16,24 @@ func seeded(c Contract, g ...Guardrails) Settings {
 	return s.Settings()
 }
 
-func seededBy(algorithm string, c Contract) Settings {
+func seededBy(algorithm string, c limit.Contract) limit.Settings {
 	s := specOf(c)
 	s.Algorithm = algorithm
 	return s.Settings()
 }
 
 // specOf is a limit with a contract, as a file states it.
-func specOf(c Contract) Spec {
-	s := Spec{Terms: Terms{Contract: c}}
+func specOf(c limit.Contract) limit.Spec {
+	s := limit.Spec{Terms: limit.Terms{Contract: c}}
 	if c.Reserve > 0 {
-		s.Degraded = DegradedReserve
+		s.Degraded = limit.DegradedReserve
 	}
 	return s
 }
 
 // algorithm is the one of a name that exists.
-func algorithm(name string) Algorithm {
-	a, err := AlgorithmNamed(name)
+func algorithm(name string) limit.Algorithm {
+	a, err := limit.AlgorithmNamed(name)
 	if err != nil {
 		panic(err)
 	}
@@ -40,9 +41,9 @@ func algorithm(name string) Algorithm {
 }
 
 // scopedSpec is a limit that each node keeps for itself.
-func scopedSpec(c Contract, warmUp time.Duration) Spec {
+func scopedSpec(c limit.Contract, warmUp time.Duration) limit.Spec {
 	s := specOf(c)
-	s.Scope, s.WarmUp = ScopeNode, warmUp
+	s.Scope, s.WarmUp = limit.ScopeNode, warmUp
 	return s
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/containers"
+	"dispatcher/throttle/internal/script"
 )
 
 // Whether a master may have lost what was written is told from what replication
@@ -25,16 +26,16 @@ func TestWhatCountsAsAnotherMasterReal(t *testing.T) {
 		return rdb
 	}
 	known, epoch := seeded(contract(300)), int64(0)
-	asks := func(port int, want cooldown, when string) {
+	asks := func(port int, want script.Cooldown, when string) {
 		t.Helper()
-		b, err := NewScripts(on(port), "ns", "provider", "n").Reserve(t.Context(), ask{seq: 1, epoch: epoch, identity: string(IdentityInfo), learned: epoch != 0, known: known})
+		b, err := script.NewScripts(on(port), "ns", "provider", "n").Reserve(t.Context(), script.Ask{Seq: 1, Epoch: epoch, Identity: string(IdentityInfo), Learned: epoch != 0, Known: known})
 		if err != nil {
 			t.Fatalf("%s: %v", when, err)
 		}
-		if b.cooldown != want {
-			t.Errorf("%s: got %v, want %v", when, b.cooldown, want)
+		if b.Cooldown != want {
+			t.Errorf("%s: got %v, want %v", when, b.Cooldown, want)
 		}
-		known, epoch = b.settings, b.epoch
+		known, epoch = b.Settings, b.Epoch
 	}
 	history := func(port int) string {
 		info := on(port).Info(t.Context(), "replication").Val()
@@ -58,33 +59,33 @@ func TestWhatCountsAsAnotherMasterReal(t *testing.T) {
 		})
 	}
 
-	asks(a, cooldownSettingsLost, "at the start")
+	asks(a, script.CooldownSettingsLost, "at the start")
 	first := history(a)
 	b := set.Start("--repl-backlog-ttl", "1")
 	follows(b, a)
 	if history(a) == first {
 		t.Error("the id of the history did not change with the first replica; so the test proves nothing")
 	}
-	asks(a, cooldownNone, "after the first replica attached")
+	asks(a, script.CooldownNone, "after the first replica attached")
 	second := history(a)
 	on(b).Do(t.Context(), "replicaof", "no", "one")
 	await("the end of the backlog", func() bool { return history(a) != second })
-	asks(a, cooldownNone, "after the backlog was dropped")
+	asks(a, script.CooldownNone, "after the backlog was dropped")
 	follows(b, a)
-	asks(a, cooldownNone, "after a replica attached again")
+	asks(a, script.CooldownNone, "after a replica attached again")
 	on(b).Do(t.Context(), "replicaof", "no", "one")
-	asks(b, cooldownOtherMaster, "after a promotion")
+	asks(b, script.CooldownOtherMaster, "after a promotion")
 	follows(a, b)
 	on(a).Do(t.Context(), "replicaof", "no", "one")
-	asks(a, cooldownOtherMaster, "after the fail-back")
-	asks(a, cooldownNone, "after that")
+	asks(a, script.CooldownOtherMaster, "after the fail-back")
+	asks(a, script.CooldownNone, "after that")
 	// The former master takes over again before the other one has granted anything.
 	follows(b, a)
 	on(b).Do(t.Context(), "replicaof", "no", "one")
 	follows(a, b)
 	on(a).Do(t.Context(), "replicaof", "no", "one")
-	asks(a, cooldownOtherMaster, "after two promotions between two calls")
+	asks(a, script.CooldownOtherMaster, "after two promotions between two calls")
 	set.Kill(a)
 	set.Again(a, append(args, "--appenddirname", "a", "--appendfilename", "a")...)
-	asks(a, cooldownOtherMaster, "after a restart")
+	asks(a, script.CooldownOtherMaster, "after a restart")
 }

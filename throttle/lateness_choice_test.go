@@ -7,16 +7,19 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"dispatcher/throttle/lateness"
+	"dispatcher/throttle/limit"
 )
 
-func autoContract(window time.Duration) Contract {
+func autoContract(window time.Duration) limit.Contract {
 	c := contract(300)
-	c.Window, c.Spread = window, DefaultSpread
-	return c.WithLateness(DefaultLateness)
+	c.Window, c.Spread = window, limit.DefaultSpread
+	return c.WithLateness(limit.DefaultLateness)
 }
 
 // drawCounts draws a second or ten of slots; most are in time.
-func drawCounts(t *rapid.T, name string) (c Counts) {
+func drawCounts(t *rapid.T, name string) (c lateness.Counts) {
 	c[0] = rapid.Int64Range(0, 3000).Draw(t, name)
 	for i := 1; i < len(c); i++ {
 		c[i] = rapid.Int64Range(0, 1+c[0]/20).Draw(t, name)
@@ -24,8 +27,8 @@ func drawCounts(t *rapid.T, name string) (c Counts) {
 	return c
 }
 
-func drawEvidence(t *rapid.T) Evidence {
-	e := Evidence{Since: time.Duration(rapid.Int64Range(0, int64(10*time.Minute)).Draw(t, "since"))}
+func drawEvidence(t *rapid.T) lateness.Evidence {
+	e := lateness.Evidence{Since: time.Duration(rapid.Int64Range(0, int64(10*time.Minute)).Draw(t, "since"))}
 	for range rapid.IntRange(0, 5).Draw(t, "seconds") {
 		e.Seconds = append(e.Seconds, drawCounts(t, "second"))
 	}
@@ -42,9 +45,9 @@ func TestChosenLatenessFits(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		c := autoContract(time.Duration(rapid.Int64Range(100, 10_000).Draw(t, "window_ms")) * time.Millisecond)
-		c = c.WithLateness(rapid.SampledFrom(LatenessClasses[:]).Draw(t, "lateness"))
+		c = c.WithLateness(rapid.SampledFrom(limit.LatenessClasses[:]).Draw(t, "lateness"))
 		e := drawEvidence(t)
-		got, ok := Choose(c, e)
+		got, ok := lateness.Choose(c, e)
 		if !ok {
 			return
 		}
@@ -52,7 +55,7 @@ func TestChosenLatenessFits(t *testing.T) {
 		if err := to.Validate(); err != nil || to.Lateness != got.Lateness || got.Lateness == c.Lateness {
 			t.Fatalf("got lateness %v instead of %v in a window of %v: %v", got.Lateness, c.Lateness, c.Window, err)
 		}
-		if got.Lateness > LatenessClasses[0] && got.Lateness*20 > c.Window {
+		if got.Lateness > limit.LatenessClasses[0] && got.Lateness*20 > c.Window {
 			t.Fatalf("got lateness %v, more than a twentieth of %v", got.Lateness, c.Window)
 		}
 		if got.Lateness < c.Lateness && e.Since < 5*time.Minute {
@@ -68,7 +71,7 @@ func TestLatenessTakesATwentiethOfTheWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := autoContract(time.Duration(rapid.Int64Range(100, 3000).Draw(t, "window_ms")) * time.Millisecond)
 		c = c.WithLateness(time.Duration(rapid.Int64Range(1, 100).Draw(t, "lateness_ms")) * time.Millisecond)
-		if err := c.Validate(); err != nil || c.Lateness > LatenessClasses[0] && c.Lateness*20 > c.Window {
+		if err := c.Validate(); err != nil || c.Lateness > limit.LatenessClasses[0] && c.Lateness*20 > c.Window {
 			t.Fatalf("got lateness %v in a window of %v: %v", c.Lateness, c.Window, err)
 		}
 	})
@@ -80,8 +83,8 @@ func TestBestLatenessUsesMost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := autoContract(time.Duration(rapid.Int64Range(100, 10_000).Draw(t, "window_ms")) * time.Millisecond)
 		counts := drawCounts(t, "count")
-		best, in, used := counts.best(c), int64(0), map[time.Duration]float64{}
-		for i, class := range LatenessClasses {
+		best, in, used := counts.Best(c), int64(0), map[time.Duration]float64{}
+		for i, class := range limit.LatenessClasses {
 			in += counts[i]
 			used[class] = float64(c.Window) / float64(c.Window+class+c.Spread) * float64(in) / float64(max(1, counts.Total()))
 		}
@@ -96,14 +99,14 @@ func TestBestLatenessUsesMost(t *testing.T) {
 // A few slots choose nothing, however late they were.
 func TestFewSlotsChooseNoLateness(t *testing.T) {
 	t.Parallel()
-	second := Counts{0: 6, 4: leastSlots/5 - 7}
-	e := Evidence{Since: time.Hour, Seconds: []Counts{second, second, second, second, second}}
-	if got, ok := Choose(autoContract(time.Second), e); ok {
+	second := lateness.Counts{0: 6, 4: lateness.LeastSlots/5 - 7}
+	e := lateness.Evidence{Since: time.Hour, Seconds: []lateness.Counts{second, second, second, second, second}}
+	if got, ok := lateness.Choose(autoContract(time.Second), e); ok {
 		t.Errorf("got lateness %v by %d slots", got.Lateness, 5*second.Total())
 	}
 	e.Seconds[0][4] += 5
-	if _, ok := Choose(autoContract(time.Second), e); !ok {
-		t.Errorf("no lateness was chosen by %d slots of which most are late", leastSlots)
+	if _, ok := lateness.Choose(autoContract(time.Second), e); !ok {
+		t.Errorf("no lateness was chosen by %d slots of which most are late", lateness.LeastSlots)
 	}
 }
 
@@ -111,13 +114,13 @@ func TestFewSlotsChooseNoLateness(t *testing.T) {
 // to wait longer for all the others.
 func TestOneStopChoosesNoLateness(t *testing.T) {
 	t.Parallel()
-	good, bad := Counts{0: 300}, Counts{0: 270, 5: 30}
-	e := Evidence{Since: 20 * time.Second, Seconds: []Counts{good, bad, bad, good, good}}
-	if got, ok := Choose(autoContract(time.Second), e); ok {
+	good, bad := lateness.Counts{0: 300}, lateness.Counts{0: 270, 5: 30}
+	e := lateness.Evidence{Since: 20 * time.Second, Seconds: []lateness.Counts{good, bad, bad, good, good}}
+	if got, ok := lateness.Choose(autoContract(time.Second), e); ok {
 		t.Errorf("got lateness %v by a stop that falls into two seconds", got.Lateness)
 	}
 	e.Seconds[0], e.Seconds[3] = bad, bad
-	if got, ok := Choose(autoContract(time.Second), e); !ok || got.Lateness != 30*time.Millisecond {
+	if got, ok := lateness.Choose(autoContract(time.Second), e); !ok || got.Lateness != 30*time.Millisecond {
 		t.Errorf("got lateness %v, %v by stops in four of five seconds, want 30ms", got.Lateness, ok)
 	}
 }
@@ -126,11 +129,11 @@ func TestOneStopChoosesNoLateness(t *testing.T) {
 // stopped at times of their own. Each second it counts slots by how late they
 // were, and chooses as the fleet does.
 type fleetOfClocks struct {
-	c       Contract
+	c       limit.Contract
 	r       *rand.Rand
 	stalls  []stallsOf // one each node
-	seconds []Counts
-	tens    []Counts
+	seconds []lateness.Counts
+	tens    []lateness.Counts
 	since   int // seconds
 	now     int // likewise
 
@@ -163,32 +166,32 @@ func (s *stallsOf) late(r *rand.Rand, t float64) float64 {
 }
 
 func (f *fleetOfClocks) second(at int) {
-	var counts Counts
+	var counts lateness.Counts
 	n := int(float64(f.c.Cap) * f.c.Share())
 	for i := range n {
 		t := float64(at) + float64(i)/float64(n)
 		late := f.stalls[i/6%len(f.stalls)].late(f.r, t)
-		counts[LatenessClass(time.Duration(late*float64(time.Second)))]++
+		counts[limit.LatenessClass(time.Duration(late*float64(time.Second)))]++
 	}
 	f.slots += float64(f.c.Cap)
-	f.used += float64(f.c.Cap) * counts.used(f.c, f.c.Lateness)
+	f.used += float64(f.c.Cap) * counts.Used(f.c, f.c.Lateness)
 	f.seconds = newest(counts, f.seconds, 5)
 	if f.since%10 == 0 {
-		f.tens = newest(Counts{}, f.tens, 32)
+		f.tens = newest(lateness.Counts{}, f.tens, 32)
 	}
-	f.tens[0].add(counts)
+	f.tens[0].Add(counts)
 	f.since++
 	if !f.c.Auto {
 		return
 	}
-	if to, ok := Choose(f.c, Evidence{Since: time.Duration(f.since) * time.Second, Patience: f.patience, Seconds: f.seconds, Tens: f.tens}); ok {
+	if to, ok := lateness.Choose(f.c, lateness.Evidence{Since: time.Duration(f.since) * time.Second, Patience: f.patience, Seconds: f.seconds, Tens: f.tens}); ok {
 		if to.Lateness > f.c.Lateness { // counts from before say no more to go down by
 			f.seconds, f.tens, f.since = nil, nil, 0
 			fell := -time.Second
 			if f.fell > 0 {
 				fell = time.Duration(at-f.fell) * time.Second
 			}
-			f.patience = PatienceAfter(f.patience, fell)
+			f.patience = lateness.PatienceAfter(f.patience, fell)
 		} else {
 			f.fell = at
 		}
@@ -198,12 +201,12 @@ func (f *fleetOfClocks) second(at int) {
 }
 
 // newest puts a count in front of the others, and keeps so many.
-func newest(c Counts, others []Counts, kept int) []Counts {
-	return append([]Counts{c}, others[:min(len(others), kept-1)]...)
+func newest(c lateness.Counts, others []lateness.Counts, kept int) []lateness.Counts {
+	return append([]lateness.Counts{c}, others[:min(len(others), kept-1)]...)
 }
 
-func newFleetOfClocks(c Contract, seed uint64, stalls stallsOf) *fleetOfClocks {
-	return &fleetOfClocks{c: c, patience: LeastPatience, r: rand.New(rand.NewPCG(seed, 7)), stalls: []stallsOf{stalls, stalls, stalls}}
+func newFleetOfClocks(c limit.Contract, seed uint64, stalls stallsOf) *fleetOfClocks {
+	return &fleetOfClocks{c: c, patience: lateness.LeastPatience, r: rand.New(rand.NewPCG(seed, 7)), stalls: []stallsOf{stalls, stalls, stalls}}
 }
 
 // play returns the share of the cap that was used from a second on.
@@ -285,10 +288,10 @@ func TestLatenessRisesFastAndFallsSlowly(t *testing.T) {
 			f.stalls = []stallsOf{{}, {}, {}}
 		}
 		f.second(at)
-		if f.c.Lateness > DefaultLateness {
+		if f.c.Lateness > limit.DefaultLateness {
 			up = min(up, float64(at+1-300))
 		}
-		if at > 400 && f.c.Lateness == DefaultLateness {
+		if at > 400 && f.c.Lateness == limit.DefaultLateness {
 			down = min(down, float64(at+1-400))
 		}
 	}
@@ -308,14 +311,14 @@ func TestOneBadNodeMovesTheFleetByItsSlotsOnly(t *testing.T) {
 		c := autoContract(time.Second)
 		good := rapid.Int64Range(100, 1000).Draw(t, "good")
 		bad := rapid.Int64Range(0, good).Draw(t, "bad")
-		class := rapid.IntRange(1, len(LatenessClasses)-1).Draw(t, "class")
-		second := Counts{0: good}
+		class := rapid.IntRange(1, len(limit.LatenessClasses)-1).Draw(t, "class")
+		second := lateness.Counts{0: good}
 		second[class] = bad
-		e := Evidence{Seconds: []Counts{second, second, second, second, second}}
-		got, ok := Choose(c, e)
-		gain := 1/(1+(LatenessClasses[class]+c.Spread).Seconds()) - float64(good)/float64(good+bad)/(1+c.Guard.Seconds())
-		if ok != (gain > 0.01) || ok && got.Lateness != LatenessClasses[class] {
-			t.Fatalf("%d good slots and %d late by %v: got %v, %v; the gain is %.4f", good, bad, LatenessClasses[class], got.Lateness, ok, gain)
+		e := lateness.Evidence{Seconds: []lateness.Counts{second, second, second, second, second}}
+		got, ok := lateness.Choose(c, e)
+		gain := 1/(1+(limit.LatenessClasses[class]+c.Spread).Seconds()) - float64(good)/float64(good+bad)/(1+c.Guard.Seconds())
+		if ok != (gain > 0.01) || ok && got.Lateness != limit.LatenessClasses[class] {
+			t.Fatalf("%d good slots and %d late by %v: got %v, %v; the gain is %.4f", good, bad, limit.LatenessClasses[class], got.Lateness, ok, gain)
 		}
 	})
 }

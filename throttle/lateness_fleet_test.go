@@ -9,6 +9,11 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/lateness"
+	"dispatcher/throttle/limit"
 )
 
 // No window holds more than the cap while the lateness goes up and down, with
@@ -26,7 +31,7 @@ func TestNeverOverWhileTheLatenessChanges(t *testing.T) {
 		f.poll()
 		f.pass(3_000_000)
 		for range 12 {
-			f.set(Change{Auto: new(true), Lateness: &LatenessClasses[roll(int64(len(LatenessClasses)))]})
+			f.set(control.Change{Auto: new(true), Lateness: &limit.LatenessClasses[roll(int64(len(limit.LatenessClasses)))]})
 			f.poll()
 			f.calling = []calling{anyTime, atOnce, atLast}[roll(3)]
 			for range 20 + roll(60) {
@@ -48,7 +53,7 @@ func TestNeverOverWhileTheLatenessChanges(t *testing.T) {
 func TestStoppedNodesChooseALateness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newModel()
-		fleet := &lateFleet{model: m, counts: map[int64]Counts{}}
+		fleet := &lateFleet{model: m, counts: map[int64]lateness.Counts{}}
 		var all []*Limiter
 		for i := range 3 {
 			l, err := New(Options{
@@ -71,7 +76,7 @@ func TestStoppedNodesChooseALateness(t *testing.T) {
 		callers.Wait()
 		for i, l := range all {
 			s := l.State().Settings
-			if s.Lateness < 12*time.Millisecond || s.By != Dispatcher || s.Guard != s.Lateness+s.Spread {
+			if s.Lateness < 12*time.Millisecond || s.By != limit.Dispatcher || s.Guard != s.Lateness+s.Spread {
 				t.Errorf("node %d works with %v by %s, want a longer lateness", i, s.Contract, s.By)
 			}
 		}
@@ -104,34 +109,34 @@ func stoppedCaller(ctx context.Context, l *Limiter, phase time.Duration) {
 // lateFleet does in Go what lateness.lua and configure.lua do.
 type lateFleet struct {
 	model   *model
-	counts  map[int64]Counts // by second
+	counts  map[int64]lateness.Counts // by second
 	changes int
 }
 
-func (f *lateFleet) report(_ context.Context, r Report) (Reply, error) {
+func (f *lateFleet) report(_ context.Context, r lateness.Report) (lateness.Reply, error) {
 	f.model.mu.Lock()
 	defer f.model.mu.Unlock()
 	now := time.Now()
 	c := f.counts[now.Unix()]
-	c.add(r.Counts)
+	c.Add(r.Counts)
 	f.counts[now.Unix()] = c
-	if r.Moved == MovedUp {
+	if r.Moved == lateness.MovedUp {
 		clear(f.counts)
 	}
-	reply := Reply{Now: now.UnixMicro(), Chooses: r.Moved == MovedNot, Fell: -1, Evidence: Evidence{Patience: LeastPatience}}
+	reply := lateness.Reply{Now: now.UnixMicro(), Chooses: r.Moved == lateness.MovedNot, Fell: -1, Evidence: lateness.Evidence{Patience: lateness.LeastPatience}}
 	for i := range int64(5) {
 		reply.Evidence.Seconds = append(reply.Evidence.Seconds, f.counts[now.Unix()-i])
 	}
 	return reply, nil
 }
 
-func (f *lateFleet) configure(_ context.Context, expected, to Settings) (ChangeStatus, error) {
+func (f *lateFleet) configure(_ context.Context, expected, to limit.Settings) (script.ChangeStatus, error) {
 	f.model.mu.Lock()
 	defer f.model.mu.Unlock()
 	if f.model.set.Revision != expected.Revision {
-		return ChangeConflict, nil
+		return script.ChangeConflict, nil
 	}
 	f.model.set = to
 	f.changes++
-	return ChangeDone, nil
+	return script.ChangeDone, nil
 }

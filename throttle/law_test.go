@@ -9,6 +9,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
+
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/limit"
 )
 
 // history plays one random history against the script and returns the first
@@ -17,9 +20,9 @@ import (
 // Nodes book, sometimes slowly, and lose replies; operators change cap and
 // burst, pause and resume; the key is deleted; Redis's clock steps.
 func history(t tester, rdb redis.UniversalClient, with texts, roll dice, ops int) (over string, calls int) {
-	c := Contract{
+	c := limit.Contract{
 		Cap: []int64{1, 3, 7, 50, 300, 1000}[roll(6)], Window: time.Second, Burst: 1,
-		Guard: DefaultGuard, Lateness: DefaultLateness, Horizon: DefaultHorizon,
+		Guard: limit.DefaultGuard, Lateness: limit.DefaultLateness, Horizon: limit.DefaultHorizon,
 	}
 	if roll(2) == 0 {
 		c.Burst = 1 + roll(c.Cap)
@@ -34,7 +37,7 @@ func history(t tester, rdb redis.UniversalClient, with texts, roll dice, ops int
 	return f.over(c.Window), len(f.calls)
 }
 
-func (f *fleet) happen(c Contract) {
+func (f *fleet) happen(c limit.Contract) {
 	roll := f.dice
 	n := f.nodes[roll(int64(len(f.nodes)))]
 	switch p := roll(100); {
@@ -67,8 +70,8 @@ func (f *fleet) happen(c Contract) {
 
 // change draws what an operator may do: another cap, a burst or none, a pause;
 // one of them or all; for good or for a while.
-func (f *fleet) change(c Contract) Change {
-	ch := Change{By: "law", Force: true}
+func (f *fleet) change(c limit.Contract) control.Change {
+	ch := control.Change{By: "law", Force: true}
 	capacity, burst, paused := c.Cap, int64(1), f.dice(4) == 0
 	if f.dice(2) == 0 {
 		capacity = 1 + f.dice(2*c.Cap)
@@ -170,7 +173,7 @@ func lawBreaksWithout(t *testing.T, rdb redis.UniversalClient, m mutation, ops i
 }
 
 // asWritten are the Scripts without a mutation.
-var asWritten = texts{reserve: scriptOf(TokenBucket)}
+var asWritten = texts{reserve: scriptOf(limit.TokenBucket)}
 
 type mutation struct {
 	rule, from, to string
@@ -253,14 +256,14 @@ func (f *fleet) promote() {
 }
 
 // spread is a change of guard and lateness, in ms.
-func spread(guard, lateness int64) Change {
+func spread(guard, lateness int64) control.Change {
 	g, l := time.Duration(guard)*time.Millisecond, time.Duration(lateness)*time.Millisecond
-	return Change{Guard: &g, Lateness: &l, By: "law"}
+	return control.Change{Guard: &g, Lateness: &l, By: "law"}
 }
 
-func burstOfOne() Change {
+func burstOfOne() control.Change {
 	one := int64(1)
-	return Change{Burst: &one, By: "law"}
+	return control.Change{Burst: &one, By: "law"}
 }
 
 func laws(t *testing.T, rdb redis.UniversalClient, ops int, teeth []mutation) {

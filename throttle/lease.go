@@ -5,6 +5,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
 )
 
 // LeaseLength is how long a lease of the reserve lasts, and so how long a node can
@@ -30,7 +34,7 @@ const (
 )
 
 // leaseFunc asks Redis for a lease once, or gives it up.
-type leaseFunc func(ctx context.Context, state LeaseState, left time.Duration) (LeaseReply, error)
+type leaseFunc func(ctx context.Context, state script.LeaseState, left time.Duration) (script.LeaseReply, error)
 
 // lease is a node's part of the reserve, on its own monotonic clock. Times are
 // arguments; it belongs to the reserving goroutine.
@@ -50,11 +54,11 @@ func (l *lease) held(now time.Time) bool {
 }
 
 // state is what the node says of its lease at now.
-func (l *lease) state(now time.Time) LeaseState {
+func (l *lease) state(now time.Time) script.LeaseState {
 	if l.held(now) {
-		return LeaseHeld
+		return script.LeaseHeld
 	}
-	return LeaseNone
+	return script.LeaseNone
 }
 
 // take handles a reply to a call made at asked. The lease counts from there, so that
@@ -69,7 +73,7 @@ func (l *lease) take(asked time.Time, granted, trusted bool) {
 	case trusted || l.held(asked):
 		l.until = asked.Add(LeaseLength - leaseSlack)
 	default:
-		l.askAt = asked.Add(PollMost)
+		l.askAt = asked.Add(limit.PollMost)
 	}
 }
 
@@ -77,7 +81,7 @@ func (l *lease) take(asked time.Time, granted, trusted bool) {
 // schedule: any units + 1 of them span at least Window + Guard, and gaps only
 // grow. After a change of the pace a whole period passes first, so that no span
 // mixes the two.
-func (l *lease) slots(set Settings, now time.Time, ahead time.Duration, want int64) []Slot {
+func (l *lease) slots(set limit.Settings, now time.Time, ahead time.Duration, want int64) []Slot {
 	units, period := set.UnitsOfNode(), set.ReservePeriod()
 	if units == 0 || set.Paused || !l.held(now) {
 		return nil
@@ -141,13 +145,13 @@ func (r *reserver) renewLease(ctx context.Context) {
 	reply, err := r.askLease(cctx, r.lease.state(asked), 0)
 	answered := time.Now()
 	if err != nil {
-		r.lease.askAt = answered.Add(PollMost)
+		r.lease.askAt = answered.Add(limit.PollMost)
 		r.leases.calls.WithLabelValues("failed").Inc()
 		return
 	}
-	trusted := reply.Epoch == r.clock.epoch
+	trusted := reply.Epoch == r.clock.Epoch
 	if trusted {
-		r.stepped = r.clock.observe(reading{asked: asked, answered: answered, now: reply.Now, epoch: reply.Epoch})
+		r.stepped = r.clock.Observe(clock.Reading{Asked: asked, Answered: answered, Now: reply.Now, Epoch: reply.Epoch})
 		trusted = !r.stepped
 	}
 	had := r.lease.held(answered)
@@ -175,13 +179,13 @@ func (r *reserver) giveLeaseUp(ctx context.Context) {
 	if !r.lease.held(now) || r.failures > 0 {
 		return
 	}
-	left := -2 * MaxWindow // never used
+	left := -2 * limit.MaxWindow // never used
 	if !r.lease.end.IsZero() {
 		left = r.lease.end.Sub(now)
 	}
 	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	if _, err := r.askLease(cctx, LeaseLeft, left); err != nil {
+	if _, err := r.askLease(cctx, script.LeaseLeft, left); err != nil {
 		r.log.Info("lease of the reserve was not given up; it runs out by itself", "error", err)
 	}
 }

@@ -13,6 +13,9 @@ import (
 	"pgregory.net/rapid"
 
 	"dispatcher/lua"
+	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
 )
 
 // reserveRun is a fleet with a reserve around the real Scripts, in simulated
@@ -23,7 +26,7 @@ type reserveRun struct {
 	text  string // of lease.lua
 	mini  *miniredis.Miniredis
 	rdb   redis.UniversalClient
-	set   Settings
+	set   limit.Settings
 	roll  dice
 	now   int64 // true time, µs
 	skew  int64 // Redis's clock − true time
@@ -35,8 +38,8 @@ type reserveRun struct {
 }
 
 type reserveNode struct {
-	scripts Scripts
-	clock   clock
+	scripts script.Scripts
+	clock   clock.Clock
 	lease   lease
 	stepped bool
 	cut     bool
@@ -48,10 +51,10 @@ func (r *reserveRun) fresh() *reserveNode {
 	r.named++
 	name := fmt.Sprint("node", r.named)
 	n := &reserveNode{
-		scripts: NewScripts(r.rdb, "law", "provider", name),
-		clock:   clock{origin: time.UnixMicro(0)},
+		scripts: script.NewScripts(r.rdb, "law", "provider", name),
+		clock:   clock.Clock{Origin: time.UnixMicro(0)},
 	}
-	n.scripts.leasing = redis.NewScript(r.text)
+	n.scripts.Leasing = redis.NewScript(r.text)
 	return n
 }
 
@@ -107,7 +110,7 @@ func (r *reserveRun) use(n *reserveNode) {
 }
 
 func (r *reserveRun) observe(n *reserveNode, now, epoch int64) {
-	n.stepped = n.clock.observe(reading{asked: r.time(), answered: r.time(), now: now, epoch: epoch})
+	n.stepped = n.clock.Observe(clock.Reading{Asked: r.time(), Answered: r.time(), Now: now, Epoch: epoch})
 }
 
 // look lets each node that is not cut off look, and tell of a step, as the
@@ -123,16 +126,16 @@ func (r *reserveRun) poll() {
 }
 
 func (r *reserveRun) pollOf(n *reserveNode) {
-	b, err := n.scripts.Reserve(context.Background(), ask{seq: 1, epoch: n.clock.epoch, stepped: n.stepped, identity: string(IdentityNone), lead: lead, known: r.set})
+	b, err := n.scripts.Reserve(context.Background(), script.Ask{Seq: 1, Epoch: n.clock.Epoch, Stepped: n.stepped, Identity: string(IdentityNone), Lead: lead, Known: r.set})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.observe(n, b.now, b.epoch)
+	r.observe(n, b.Now, b.Epoch)
 }
 
 // ask lets a node ask for a share; the reply may be lost.
 func (r *reserveRun) ask(n *reserveNode, lost bool) {
-	if n.cut || n.stepped || n.clock.epoch == 0 {
+	if n.cut || n.stepped || n.clock.Epoch == 0 {
 		return
 	}
 	got, err := n.scripts.Lease(context.Background(), string(IdentityNone), LeaseLength, n.lease.state(r.time()), 0)
@@ -142,7 +145,7 @@ func (r *reserveRun) ask(n *reserveNode, lost bool) {
 	if lost {
 		return
 	}
-	trusted := got.Epoch == n.clock.epoch
+	trusted := got.Epoch == n.clock.Epoch
 	if trusted {
 		r.observe(n, got.Now, got.Epoch)
 		trusted = !n.stepped
@@ -160,11 +163,11 @@ func (r *reserveRun) askAll() {
 func (r *reserveRun) end(i int64) {
 	n := r.nodes[i]
 	if r.roll(2) == 0 && !n.cut && n.lease.held(r.time()) {
-		left := -2 * MaxWindow
+		left := -2 * limit.MaxWindow
 		if !n.lease.end.IsZero() {
 			left = n.lease.end.Sub(r.time())
 		}
-		if _, err := n.scripts.Lease(context.Background(), string(IdentityNone), LeaseLength, LeaseLeft, left); err != nil {
+		if _, err := n.scripts.Lease(context.Background(), string(IdentityNone), LeaseLength, script.LeaseLeft, left); err != nil {
 			r.t.Fatal(err)
 		}
 	}
@@ -174,7 +177,7 @@ func (r *reserveRun) end(i int64) {
 
 // step makes Redis's clock jump, where a node is there to see it.
 func (r *reserveRun) step(i int64) {
-	if n := r.nodes[i]; n.cut || n.clock.epoch == 0 {
+	if n := r.nodes[i]; n.cut || n.clock.Epoch == 0 {
 		return
 	}
 	r.poll()
@@ -240,7 +243,7 @@ func (r *reserveRun) play(ops int) string {
 	}
 	slices.Sort(r.calls)
 	for i, c := int(r.set.Cap), r.calls; i < len(c); i++ {
-		if span := duration(c[i] - c[i-int(r.set.Cap)]); span < r.set.Window {
+		if span := clock.Duration(c[i] - c[i-int(r.set.Cap)]); span < r.set.Window {
 			return fmt.Sprintf("%d calls in %v, and the cap is %d in %v", r.set.Cap+1, span, r.set.Cap, r.set.Window)
 		}
 	}

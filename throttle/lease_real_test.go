@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/containers"
+	"dispatcher/throttle/internal/script"
 )
 
 // recorder is when calls were made, over the fleet.
@@ -84,7 +85,7 @@ func TestReserveReal(t *testing.T) {
 	t.Cleanup(func() { stop(); fleet.Wait() })
 	var calls recorder
 	var limiters []*Limiter
-	shares := make(chan LeaseReply, 1000)
+	shares := make(chan script.LeaseReply, 1000)
 	for i := range 3 {
 		rdb := NewClient(ClientOptions{Addrs: []string{server.Addr}})
 		t.Cleanup(func() { stop(); fleet.Wait(); _ = rdb.Close() })
@@ -93,9 +94,9 @@ func TestReserveReal(t *testing.T) {
 			t.Fatal(err)
 		}
 		ask := l.askLease
-		l.askLease = func(ctx context.Context, s LeaseState, left time.Duration) (LeaseReply, error) {
+		l.askLease = func(ctx context.Context, s script.LeaseState, left time.Duration) (script.LeaseReply, error) {
 			got, err := ask(ctx, s, left)
-			for err == nil && !got.Granted && s == LeaseNone { // a lease is too long for a test
+			for err == nil && !got.Granted && s == script.LeaseNone { // a lease is too long for a test
 				lendNow(t, rdb)
 				got, err = ask(ctx, s, left)
 			}

@@ -13,10 +13,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/fault"
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
 )
 
 // withReserve is a contract of 300 a second, 30 of which are divided among 10.
-func withReserve() Contract {
+func withReserve() limit.Contract {
 	c := contract(300)
 	c.Reserve, c.MaxNodes = 30, 10
 	return c
@@ -47,23 +49,23 @@ type away struct {
 
 var errCut = errors.New("connection refused")
 
-func (a *away) reserve(ctx context.Context, q ask) (reservation, error) {
+func (a *away) reserve(ctx context.Context, q script.Ask) (script.Reservation, error) {
 	if a.cut.Load() {
 		time.Sleep(callTimeout / 2) // it takes its time to fail
-		return reservation{}, errCut
+		return script.Reservation{}, errCut
 	}
 	return a.model.local("n", time.Millisecond)(ctx, q)
 }
 
-func (a *away) leaseOf(_ context.Context, state LeaseState, _ time.Duration) (LeaseReply, error) {
+func (a *away) leaseOf(_ context.Context, state script.LeaseState, _ time.Duration) (script.LeaseReply, error) {
 	if a.cut.Load() {
-		return LeaseReply{}, errCut
+		return script.LeaseReply{}, errCut
 	}
 	a.leases.Add(1)
-	a.left.Store(state == LeaseLeft)
+	a.left.Store(state == script.LeaseLeft)
 	a.model.mu.Lock()
 	defer a.model.mu.Unlock()
-	return LeaseReply{Now: time.Now().UnixMicro(), Epoch: a.model.epoch, Granted: true}, nil
+	return script.LeaseReply{Now: time.Now().UnixMicro(), Epoch: a.model.epoch, Granted: true}, nil
 }
 
 // limiter runs one that asks it, and returns what ends it.
@@ -126,7 +128,7 @@ func TestANodeLivesOnItsShareWhileRedisIsAway(t *testing.T) {
 			t.Errorf("got %d calls in a minute without Redis, want three in 1.01 s", len(at))
 		}
 		for i := 3; i < len(at); i++ {
-			if span := at[i].Sub(at[i-3]); span < 1010*time.Millisecond-DefaultLateness {
+			if span := at[i].Sub(at[i-3]); span < 1010*time.Millisecond-limit.DefaultLateness {
 				t.Fatalf("got four calls in %v, and a share is three in 1.01 s", span)
 			}
 		}

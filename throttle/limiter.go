@@ -14,6 +14,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/boottime"
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/lateness"
+	"dispatcher/throttle/limit"
 )
 
 // Identity is how a script learns which Redis master it runs on, so that the
@@ -35,7 +38,7 @@ type Options struct {
 	Namespace string                // limits of one namespace share a hash slot
 	Name      string                // of the limit
 	Node      string                // for people; a random part is added per start
-	Limit     Spec                  // as the file states it: terms and guardrails seed a Redis that, like the other nodes, knows none
+	Limit     limit.Spec            // as the file states it: terms and guardrails seed a Redis that, like the other nodes, knows none
 	Identity  Identity              // default IdentityInfo
 
 	// Waiting returns how many callers could use a slot now but have not called
@@ -58,7 +61,7 @@ type Limiter struct {
 	queue   waitQueue
 	node    string // unique per start
 	host    *host
-	trips   TripNotes
+	trips   lateness.TripNotes
 	spacing atomic.Int64 // of the settings in force, in nanoseconds
 
 	subscribed atomic.Bool   // to the limit's channel
@@ -78,14 +81,14 @@ type Limiter struct {
 }
 
 // reserveFunc asks for slots once.
-type reserveFunc func(context.Context, ask) (reservation, error)
+type reserveFunc func(context.Context, script.Ask) (script.Reservation, error)
 
 // New checks the options; it does not talk to Redis.
 func New(opts Options) (*Limiter, error) {
-	if opts.Redis == nil && opts.Limit.Scope != ScopeNode {
+	if opts.Redis == nil && opts.Limit.Scope != limit.ScopeNode {
 		return nil, errors.New("throttle: Options.Redis is nil")
 	}
-	if err := errors.Join(CheckName("namespace", opts.Namespace), CheckName("name", opts.Name), opts.Limit.Validate()); err != nil {
+	if err := errors.Join(limit.CheckName("namespace", opts.Namespace), limit.CheckName("name", opts.Name), opts.Limit.Validate()); err != nil {
 		return nil, err
 	}
 	if opts.Identity == "" {
@@ -98,7 +101,7 @@ func New(opts Options) (*Limiter, error) {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	node := nodeID(opts.Node)
-	scripts := NewScripts(opts.Redis, opts.Namespace, opts.Name, node)
+	scripts := script.NewScripts(opts.Redis, opts.Namespace, opts.Name, node)
 	l := &Limiter{
 		opts:      opts,
 		log:       opts.Logger.With("limit", opts.Name),
@@ -109,15 +112,15 @@ func New(opts Options) (*Limiter, error) {
 		wake:      make(chan struct{}, 1),
 		changed:   make(chan struct{}, 1),
 		reserve:   scripts.Reserve,
-		lateness:  func(ctx context.Context, r Report) (Reply, error) { return r.Send(ctx, scripts) },
+		lateness:  func(ctx context.Context, r lateness.Report) (lateness.Reply, error) { return r.Send(ctx, scripts) },
 		configure: scripts.Configure,
 		state:     State{Phase: PhaseStarting, Settings: opts.Limit.Settings()},
 	}
-	l.askLease = func(ctx context.Context, state LeaseState, left time.Duration) (LeaseReply, error) {
+	l.askLease = func(ctx context.Context, state script.LeaseState, left time.Duration) (script.LeaseReply, error) {
 		return scripts.Lease(ctx, string(opts.Identity), LeaseLength, state, left)
 	}
 	l.listen = l.subscribe
-	if opts.Limit.Scope == ScopeNode {
+	if opts.Limit.Scope == limit.ScopeNode {
 		l.reserve = newLocal(opts.Limit, time.Now()).reserve
 		l.listen = func(context.Context) {} // nobody notifies the node
 	}
@@ -167,7 +170,7 @@ func (l *Limiter) GiveBack(s Slot) { l.queue.giveBack(s, time.Now()) }
 
 // NoteRoundTrip counts the round trip of a connection to the provider that was
 // just opened. With a guard of auto the fleet compares them with the spread.
-func (l *Limiter) NoteRoundTrip(d time.Duration) { l.trips.Join(Trips{N: 1, Low: d, High: d}) }
+func (l *Limiter) NoteRoundTrip(d time.Duration) { l.trips.Join(lateness.Trips{N: 1, Low: d, High: d}) }
 
 // nodeID is unique per start: two processes with one name must never be taken
 // for each other, or both would use the same slots.

@@ -13,10 +13,13 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
 )
 
-func contract(limit int64) Contract {
-	return Contract{Cap: limit, Window: time.Second, Burst: 1, Guard: DefaultGuard, Lateness: DefaultLateness, Horizon: DefaultHorizon}
+func contract(units int64) limit.Contract {
+	return limit.Contract{Cap: units, Window: time.Second, Burst: 1, Guard: limit.DefaultGuard, Lateness: limit.DefaultLateness, Horizon: limit.DefaultHorizon}
 }
 
 // run runs a limiter until the test ends.
@@ -34,7 +37,7 @@ func run(t *testing.T, l *Limiter) {
 }
 
 // begin runs a limiter in the bubble until the test ends.
-func begin(t *testing.T, c Contract, reserve reserveFunc, waiting func() int) *Limiter {
+func begin(t *testing.T, c limit.Contract, reserve reserveFunc, waiting func() int) *Limiter {
 	t.Helper()
 	l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Limit: specOf(c), Waiting: waiting})
 	if err != nil {
@@ -52,7 +55,7 @@ func TestSlotsComeAtTheirSpacing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64
 		reserve := newModel().local("n", time.Millisecond)
-		l := begin(t, contract(300), func(ctx context.Context, a ask) (reservation, error) {
+		l := begin(t, contract(300), func(ctx context.Context, a script.Ask) (script.Reservation, error) {
 			calls.Add(1)
 			return reserve(ctx, a)
 		}, func() int { return 1000 })
@@ -138,14 +141,14 @@ func TestLostReplyIsAskedForAgain(t *testing.T) {
 		reserve, lose := m.local("n", time.Millisecond), 0
 		var mu sync.Mutex
 		var seqs []int64
-		l := begin(t, contract(10), func(ctx context.Context, a ask) (reservation, error) {
+		l := begin(t, contract(10), func(ctx context.Context, a script.Ask) (script.Reservation, error) {
 			b, err := reserve(ctx, a)
-			if a.want > 0 && b.schedule.given > 0 {
+			if a.Want > 0 && b.Schedule.Given > 0 {
 				mu.Lock()
 				defer mu.Unlock()
-				seqs = append(seqs, a.seq)
+				seqs = append(seqs, a.Seq)
 				if lose++; lose == 1 {
-					return reservation{}, errors.New("connection reset")
+					return script.Reservation{}, errors.New("connection reset")
 				}
 			}
 			return b, err
@@ -168,9 +171,9 @@ func TestRedisAwayIsWaitedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var back atomic.Bool
 		reserve := newModel().local("n", time.Millisecond)
-		l := begin(t, contract(10), func(ctx context.Context, a ask) (reservation, error) {
+		l := begin(t, contract(10), func(ctx context.Context, a script.Ask) (script.Reservation, error) {
 			if !back.Load() {
-				return reservation{}, errors.New("connection refused")
+				return script.Reservation{}, errors.New("connection refused")
 			}
 			return reserve(ctx, a)
 		}, nil)
@@ -200,7 +203,7 @@ func TestSlowRedis(t *testing.T) {
 		var rtt atomic.Int64
 		rtt.Store(int64(50 * time.Millisecond))
 		m := newModel()
-		l := begin(t, contract(10), func(ctx context.Context, a ask) (reservation, error) {
+		l := begin(t, contract(10), func(ctx context.Context, a script.Ask) (script.Reservation, error) {
 			return m.local("n", time.Duration(rtt.Load()))(ctx, a)
 		}, nil)
 		time.Sleep(5 * time.Second)
@@ -232,7 +235,7 @@ func TestLostSettingsComeBack(t *testing.T) {
 		cut := m.settings()
 		cut.Cap, cut.Revision, cut.Changed, cut.By = 150, 2, time.UnixMicro(time.Now().UnixMicro()), "ops"
 		m.change(cut)
-		time.Sleep(PollEvery + 10*time.Millisecond)
+		time.Sleep(limit.PollEvery + 10*time.Millisecond)
 		if got := l.State().Settings; got.Cap != 150 || got.Revision != 2 {
 			t.Errorf("got %+v half a second after the change, want a cap of 150", got)
 		}
@@ -251,7 +254,7 @@ func TestWhatRedisHoldsIsInForce(t *testing.T) {
 	rdb := patient(t, miniredis.RunT(t).Addr())
 	first, other := contract(300), contract(100)
 	other.Guard, other.Lateness, other.Reserve, other.MaxNodes = 30*time.Millisecond, 20*time.Millisecond, 40, 4
-	for i, c := range []Contract{first, other} {
+	for i, c := range []limit.Contract{first, other} {
 		l, err := New(Options{Redis: rdb, Namespace: "ns", Name: "provider", Node: fmt.Sprint(i), Limit: specOf(c), Identity: IdentityNone})
 		if err != nil {
 			t.Fatal(err)
@@ -298,9 +301,9 @@ func TestASlotIsNotUsedAfterASuspension(t *testing.T) {
 // What a node holds was reserved under the terms before. After a cut or a pause it
 // is not used.
 func TestHeldSlotsAreDroppedAtACut(t *testing.T) {
-	for name, change := range map[string]func(*Settings){
-		"pause": func(s *Settings) { s.Paused = true },
-		"cut":   func(s *Settings) { s.Cap = 10 },
+	for name, change := range map[string]func(*limit.Settings){
+		"pause": func(s *limit.Settings) { s.Paused = true },
+		"cut":   func(s *limit.Settings) { s.Cap = 10 },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			m := newModel()

@@ -3,6 +3,10 @@ package throttle
 import (
 	"context"
 	"time"
+
+	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
 )
 
 // coldFactor is by how much slower than its pace a limit with a warm-up begins.
@@ -14,7 +18,7 @@ const coldFactor = 3
 // as long. It belongs to the reserving goroutine.
 type local struct {
 	origin    time.Time // of its clock
-	set       Settings
+	set       limit.Settings
 	warmUp    int64 // µs; 0: none
 	base, n   int64
 	warm      int64 // since when the rate has been rising
@@ -24,7 +28,7 @@ type local struct {
 // localStart is an arbitrary time on the clock of a [local], in µs: 0 would mean none.
 const localStart = 1_000_000_000
 
-func newLocal(s Spec, now time.Time) *local {
+func newLocal(s limit.Spec, now time.Time) *local {
 	l := &local{origin: now, set: s.Settings(), warmUp: s.WarmUp.Microseconds()}
 	l.notBefore = localStart + (s.Lateness + s.Spacing()).Microseconds() + 1
 	l.base, l.n, l.warm = l.notBefore, s.Burst-1, l.notBefore
@@ -32,16 +36,16 @@ func newLocal(s Spec, now time.Time) *local {
 }
 
 // reserve is a [reserveFunc]; it never fails.
-func (l *local) reserve(_ context.Context, a ask) (reservation, error) {
-	return l.reserveAt(localStart+time.Since(l.origin).Microseconds(), a.want, a.lead.Microseconds()), nil
+func (l *local) reserve(_ context.Context, a script.Ask) (script.Reservation, error) {
+	return l.reserveAt(localStart+time.Since(l.origin).Microseconds(), a.Want, a.Lead.Microseconds()), nil
 }
 
-func (l *local) reserveAt(now, want, lead int64) reservation {
-	reply := func(s schedule, wait int64) reservation {
-		return reservation{now: now, epoch: localStart, schedule: s, wait: duration(wait), notBefore: l.notBefore, settings: l.set}
+func (l *local) reserveAt(now, want, lead int64) script.Reservation {
+	reply := func(s clock.Schedule, wait int64) script.Reservation {
+		return script.Reservation{Now: now, Epoch: localStart, Schedule: s, Wait: clock.Duration(wait), NotBefore: l.notBefore, Settings: l.set}
 	}
-	nothing := func(wait int64) reservation {
-		return reply(schedule{base: now, floor: now, units: 1, period: 1}, wait)
+	nothing := func(wait int64) script.Reservation {
+		return reply(clock.Schedule{Base: now, Floor: now, Units: 1, Period: 1}, wait)
 	}
 	if want == 0 {
 		return nothing(0)
@@ -49,17 +53,17 @@ func (l *local) reserveAt(now, want, lead int64) reservation {
 	floor, horizon := now+lead, l.set.Horizon.Microseconds()
 	l.idle(floor)
 	units, period := l.pace(l.base)
-	s := schedule{base: l.base, n: l.n, floor: floor, units: units, period: period, debt: l.set.Burst - 1}
-	free := within(now+horizon-s.base, units, period) + 1 - s.n + s.debt
-	if s.given = min(want, max(0, free)); s.given == 0 {
-		return nothing(max(0, s.at(want-1)-now-horizon))
+	s := clock.Schedule{Base: l.base, N: l.n, Floor: floor, Units: units, Period: period, Debt: l.set.Burst - 1}
+	free := clock.Within(now+horizon-s.Base, units, period) + 1 - s.N + s.Debt
+	if s.Given = min(want, max(0, free)); s.Given == 0 {
+		return nothing(max(0, s.At(want-1)-now-horizon))
 	}
 	if l.warmUp > 0 { // each reservation has a pace of its own, and the next begins a spacing behind it
-		l.base, l.n = s.at(s.given), 0
+		l.base, l.n = s.At(s.Given), 0
 		return reply(s, 0)
 	}
-	turned := max(0, s.n+s.given-1-s.debt) / units
-	l.base, l.n = s.base+turned*period, s.n+s.given-turned*units
+	turned := max(0, s.N+s.Given-1-s.Debt) / units
+	l.base, l.n = s.Base+turned*period, s.N+s.Given-turned*units
 	return reply(s, 0)
 }
 
@@ -67,7 +71,7 @@ func (l *local) reserveAt(now, want, lead int64) reservation {
 // warm-up as well where the limit has been idle for as long as that.
 func (l *local) idle(floor int64) {
 	units, period := l.set.Pace()
-	full := l.base + after(l.n, units, period)
+	full := l.base + clock.After(l.n, units, period)
 	if full >= floor {
 		return
 	}

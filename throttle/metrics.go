@@ -4,6 +4,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
 )
 
 // metrics of one limiter. All series exist from the start.
@@ -47,7 +50,7 @@ func newMetrics(reg prometheus.Registerer, limit string) *metrics {
 		turnedAway: counter("turned_away_total", "Jobs for which a full bucket had no room, where it refuses."),
 		errors:     counter("script_errors_total", "Calls of reserve.lua that failed or were not answered in time."),
 		calls:      vec("script_calls_total", "Calls of reserve.lua that were answered.", "outcome", "granted", "refused", "poll"),
-		cooldowns:  vec("cooldowns_total", "Cooldowns that began with a call of this node.", "reason", cooldownNames[1:]...),
+		cooldowns:  vec("cooldowns_total", "Cooldowns that began with a call of this node.", "reason", script.CooldownNames[1:]...),
 		held:       gauge("held_slots", "Slots reserved by this node and not taken yet."),
 		rtt:        histogram("script_seconds", "Time of a call of reserve.lua.", []float64{.0002, .0005, .001, .002, .003, .005, .01, .025, .05, .1, .25}),
 		lateness:   histogram("slot_lateness_seconds", "From a slot's time to the first byte of its call.", []float64{.0001, .00025, .0005, .001, .0015, .002, .003, .005, .008, .012, .02, .03, .05}),
@@ -62,25 +65,25 @@ func newMetrics(reg prometheus.Registerer, limit string) *metrics {
 	return m
 }
 
-func (m *metrics) called(want int64, r reservation, took time.Duration) {
+func (m *metrics) called(want int64, r script.Reservation, took time.Duration) {
 	m.rtt.Observe(took.Seconds())
 	switch {
-	case r.schedule.given > 0:
-		m.granted.Add(float64(r.schedule.given))
+	case r.Schedule.Given > 0:
+		m.granted.Add(float64(r.Schedule.Given))
 		m.calls.WithLabelValues("granted").Inc()
 	case want > 0:
 		m.calls.WithLabelValues("refused").Inc()
 	default:
 		m.calls.WithLabelValues("poll").Inc()
 	}
-	if r.cooldown != cooldownNone {
-		m.cooldowns.WithLabelValues(r.cooldown.String()).Inc()
+	if r.Cooldown != script.CooldownNone {
+		m.cooldowns.WithLabelValues(r.Cooldown.String()).Inc()
 	}
 }
 
 func (m *metrics) used(lateness time.Duration) { m.lateness.Observe(lateness.Seconds()) }
 
-func (m *metrics) settings(s Settings) {
+func (m *metrics) settings(s limit.Settings) {
 	m.cap.Set(float64(s.Cap))
 	m.window.Set(s.Window.Seconds())
 	m.paused.Set(0)

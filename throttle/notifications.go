@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"dispatcher/throttle/internal/script"
 )
 
 // silenceMost is how long no notification may come before the node tries the
@@ -18,7 +20,7 @@ const silenceMost = 2 * time.Second
 // no connection or a fleet that may not publish, polls more often instead.
 // subscribe returns when ctx ends.
 func (l *Limiter) subscribe(ctx context.Context) {
-	sub := l.opts.Redis.Subscribe(ctx, KeysOf(l.opts.Namespace, l.opts.Name).Limit)
+	sub := l.opts.Redis.Subscribe(ctx, script.KeysOf(l.opts.Namespace, l.opts.Name).Limit)
 	// ReceiveTimeout ignores ctx. Nothing is under way that the error of closing
 	// could concern.
 	defer context.AfterFunc(ctx, func() { _ = sub.Close() })()
@@ -31,7 +33,7 @@ func (l *Limiter) subscribe(ctx context.Context) {
 		case err == nil:
 			silent = false
 			l.receive(message)
-		case TimedOut(err) && !silent && sub.Ping(ctx) == nil:
+		case script.TimedOut(err) && !silent && sub.Ping(ctx) == nil:
 			silent = true
 		default:
 			l.unsubscribed()

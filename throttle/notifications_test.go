@@ -10,6 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/containers"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/internal/script"
 )
 
 // A node hears of each change from Redis, without asking.
@@ -19,7 +21,7 @@ func hearsOfChanges(t *testing.T, rdb redis.UniversalClient) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.reserve(t.Context(), ask{seq: 1, identity: string(IdentityNone), known: seeded(contract(300))}); err != nil {
+	if _, err := l.reserve(t.Context(), script.Ask{Seq: 1, Identity: string(IdentityNone), Known: seeded(contract(300))}); err != nil {
 		t.Fatal(err) // seeds the limit
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -29,18 +31,18 @@ func hearsOfChanges(t *testing.T, rdb redis.UniversalClient) {
 	if l.notified.Load() {
 		t.Error("the node counts on hearing of changes before it has heard anything")
 	}
-	if _, err := l.reserve(t.Context(), ask{seq: 1, hello: true, identity: string(IdentityNone), known: seeded(contract(300))}); err != nil {
+	if _, err := l.reserve(t.Context(), script.Ask{Seq: 1, Hello: true, Identity: string(IdentityNone), Known: seeded(contract(300))}); err != nil {
 		t.Fatal(err)
 	}
 	for !l.notified.Load() {
 		runtime.Gosched() // the word to the node itself is on its way
 	}
-	control, err := NewControl(rdb, "told", "provider")
+	operator, err := control.NewControl(rdb, "told", "provider")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, units := range []int64{200, 100} {
-		if _, err := control.Set(t.Context(), Change{Cap: &units, By: "test"}); err != nil {
+		if _, err := operator.Set(t.Context(), control.Change{Cap: &units, By: "test"}); err != nil {
 			t.Fatal(err)
 		}
 		awaitChange(t, l, "a change")

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"dispatcher/internal/containers"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/internal/script"
 )
 
 // drain takes slots one after the other, each at its time, until ctx ends, and
@@ -43,7 +45,7 @@ func TestALowRateIsSharedInTurnAndReactsAtOnce(t *testing.T) {
 		limiters := make([]*Limiter, nodes)
 		for i := range nodes {
 			reserve := m.local(fmt.Sprint("n", i), time.Millisecond)
-			l := begin(t, c, func(ctx context.Context, a ask) (reservation, error) {
+			l := begin(t, c, func(ctx context.Context, a script.Ask) (script.Reservation, error) {
 				calls.Add(1)
 				return reserve(ctx, a)
 			}, nil)
@@ -121,7 +123,7 @@ func TestALowRateReal(t *testing.T) {
 			t.Fatal(err)
 		}
 		reserve := l.reserve
-		l.reserve = func(ctx context.Context, a ask) (reservation, error) {
+		l.reserve = func(ctx context.Context, a script.Ask) (script.Reservation, error) {
 			asked.Add(1)
 			return reserve(ctx, a)
 		}
@@ -155,18 +157,18 @@ func TestALowRateReal(t *testing.T) {
 // raise changes the cap as an operator does, who waits until it is in force.
 func raise(t *testing.T, addr string, limit int64) (at time.Time, nodes int, took time.Duration) {
 	t.Helper()
-	control, err := NewControl(patient(t, addr), "low", "provider")
+	operator, err := control.NewControl(patient(t, addr), "low", "provider")
 	if err != nil {
 		t.Fatal(err)
 	}
 	at = time.Now()
-	set, err := control.Set(t.Context(), Change{Cap: &limit, By: "test"})
+	set, err := operator.Set(t.Context(), control.Change{Cap: &limit, By: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if nodes, took, err = control.Await(ctx, set); err != nil {
+	if nodes, took, err = operator.Await(ctx, set); err != nil {
 		t.Fatal(err)
 	}
 	return at, nodes, took
@@ -183,7 +185,7 @@ func TestAFullTimelineIsAskedForBlocks(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range nodes {
 			reserve := m.local(fmt.Sprint("n", i), time.Millisecond)
-			l := begin(t, contract(rate), func(ctx context.Context, a ask) (reservation, error) {
+			l := begin(t, contract(rate), func(ctx context.Context, a script.Ask) (script.Reservation, error) {
 				calls.Add(1)
 				return reserve(ctx, a)
 			}, func() int { return rate })
@@ -231,7 +233,7 @@ func TestAHighRateReal(t *testing.T) {
 			t.Fatal(err)
 		}
 		reserve := l.reserve
-		l.reserve = func(ctx context.Context, a ask) (reservation, error) {
+		l.reserve = func(ctx context.Context, a script.Ask) (script.Reservation, error) {
 			asked.Add(1)
 			return reserve(ctx, a)
 		}

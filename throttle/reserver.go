@@ -4,6 +4,10 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
 )
 
 const (
@@ -20,19 +24,19 @@ const (
 // reserver is the state of the reserving goroutine; nobody else touches it.
 type reserver struct {
 	*Limiter
-	clock   clock
-	known   Settings      // the newest settings seen
-	kind    Algorithm     // that keeps them
-	place   place         // in the queue of refused nodes; due from refusedUntil on
-	slept   time.Duration // for how long the host had been suspended before the last call
-	lost    bool          // the reply to the last reservation may have been lost
-	pollAt  time.Time     // the script asks this node to poll by then
-	saidAt  time.Time     // last record
-	helloAt time.Time     // last call that asked for a message to this node alone
-	learned bool          // known came from Redis and not only from the file
-	seq     int64         // of the next reservation; unchanged while a reply is missing
-	stepped bool          // the clock stepped, and the script does not know yet
-	pollNow bool          // the settings have changed, or the script must know that the node learned them
+	clock   clock.Clock
+	known   limit.Settings  // the newest settings seen
+	kind    limit.Algorithm // that keeps them
+	place   script.Place    // in the queue of refused nodes; due from refusedUntil on
+	slept   time.Duration   // for how long the host had been suspended before the last call
+	lost    bool            // the reply to the last reservation may have been lost
+	pollAt  time.Time       // the script asks this node to poll by then
+	saidAt  time.Time       // last record
+	helloAt time.Time       // last call that asked for a message to this node alone
+	learned bool            // known came from Redis and not only from the file
+	seq     int64           // of the next reservation; unchanged while a reply is missing
+	stepped bool            // the clock stepped, and the script does not know yet
+	pollNow bool            // the settings have changed, or the script must know that the node learned them
 
 	calledAt     time.Time     // last call
 	reservedAt   time.Time     // last reservation
@@ -60,11 +64,11 @@ type reserver struct {
 func (l *Limiter) Run(ctx context.Context) error {
 	r := &reserver{
 		Limiter: l,
-		clock:   clock{origin: time.Now()},
+		clock:   clock.Clock{Origin: time.Now()},
 		known:   l.State().Settings,
 		seq:     1,
 	}
-	r.kind, _ = AlgorithmNamed(r.known.Algorithm) // checked by New
+	r.kind, _ = limit.AlgorithmNamed(r.known.Algorithm) // checked by New
 	r.most = r.blockSize()
 	if l.opts.Identity == IdentityNone {
 		l.log.Warn("failover would go unnoticed: this redis can't tell which master it is")
@@ -105,15 +109,15 @@ func (r *reserver) step(ctx context.Context, now time.Time) time.Duration {
 }
 
 // question is the next call.
-func (r *reserver) question(want int64, now time.Time) ask {
+func (r *reserver) question(want int64, now time.Time) script.Ask {
 	place := r.place
-	place.due = !now.Before(r.refusedUntil)
-	return ask{
-		want: want, seq: r.seq, retry: r.lost, epoch: r.clock.epoch, stepped: r.stepped, since: r.clock.since, read: r.clock.trusted,
-		identity: string(r.opts.Identity), lead: lead, reach: r.reach(), refuses: r.refuses(), place: place,
-		report:  now.Sub(r.saidAt) >= reportMost,
-		hello:   r.subscribed.Load() && !r.notified.Load() && now.Sub(r.helloAt) >= PollMost,
-		learned: r.learned, known: r.known,
+	place.Due = !now.Before(r.refusedUntil)
+	return script.Ask{
+		Want: want, Seq: r.seq, Retry: r.lost, Epoch: r.clock.Epoch, Stepped: r.stepped, Since: r.clock.Since, Read: r.clock.Trusted,
+		Identity: string(r.opts.Identity), Lead: lead, Reach: r.reach(), Refuses: r.refuses(), Place: place,
+		Report:  now.Sub(r.saidAt) >= reportMost,
+		Hello:   r.subscribed.Load() && !r.notified.Load() && now.Sub(r.helloAt) >= limit.PollMost,
+		Learned: r.learned, Known: r.known,
 	}
 }
 
@@ -138,33 +142,33 @@ func (r *reserver) call(ctx context.Context, want int64) {
 	r.noteTrip(answered.Sub(asked))
 	r.noteSaid(a, asked)
 	r.metrics.called(want, reply, answered.Sub(asked))
-	if r.clock.epoch == 0 {
-		r.settledAt = answered.Add(reply.settings.PollInterval())
+	if r.clock.Epoch == 0 {
+		r.settledAt = answered.Add(reply.Settings.PollInterval())
 	}
-	if r.stepped = r.clock.observe(reading{asked: asked, answered: answered, now: reply.now, epoch: reply.epoch}); r.stepped {
+	if r.stepped = r.clock.Observe(clock.Reading{Asked: asked, Answered: answered, Now: reply.Now, Epoch: reply.Epoch}); r.stepped {
 		r.log.Warn("clock step seen, of redis or of this host; slots that are held are dropped")
 		r.noteLate(r.queue.drop()) // it may be this node's clock that stood still
 	}
-	isNew := !r.learned && reply.cooldown == cooldownSettingsLost
+	isNew := !r.learned && reply.Cooldown == script.CooldownSettingsLost
 	r.take(reply)
 	if want > 0 {
 		r.receive(want, reply, answered)
-		r.turnAway(want-reply.schedule.given, reply, answered)
+		r.turnAway(want-reply.Schedule.Given, reply, answered)
 		r.lost = false
 	}
 	r.report(reply, answered, isNew)
 }
 
 // noteSaid notes what an answered call has told Redis.
-func (r *reserver) noteSaid(a ask, now time.Time) {
+func (r *reserver) noteSaid(a script.Ask, now time.Time) {
 	r.pollAt = time.Time{}
-	if a.want == 0 {
-		r.place = place{} // a poll gives it up
+	if a.Want == 0 {
+		r.place = script.Place{} // a poll gives it up
 	}
-	if a.want == 0 || a.report {
+	if a.Want == 0 || a.Report {
 		r.saidAt = now
 	}
-	if a.hello {
+	if a.Hello {
 		r.helloAt = now
 	}
 }
@@ -172,13 +176,13 @@ func (r *reserver) noteSaid(a ask, now time.Time) {
 // leave removes the node's record at a graceful end. At any other end the scripts
 // take the node for dead after some seconds.
 func (r *reserver) leave(ctx context.Context) {
-	if r.clock.epoch == 0 || r.failures > 0 {
+	if r.clock.Epoch == 0 || r.failures > 0 {
 		return
 	}
 	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	a := r.question(0, time.Now())
-	a.leaves = true
+	a.Leaves = true
 	if _, err := r.reserve(cctx, a); err != nil {
 		r.log.Info("node could not sign off at redis; it counts as missing after some seconds", "error", err)
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"time"
+
+	"dispatcher/throttle/limit"
 )
 
 // How the reserving goroutine paces itself. Slots are reserved in blocks, so that
@@ -26,7 +28,7 @@ func (r *reserver) plan(now time.Time) (want int64, due time.Time) {
 		poll = r.pollAt
 	}
 	switch {
-	case r.clock.epoch == 0 || r.stepped || r.tooWide(now) || r.onLease(now):
+	case r.clock.Epoch == 0 || r.stepped || r.tooWide(now) || r.onLease(now):
 		return 0, r.retryAt
 	case now.Before(r.settledAt):
 		// Until every other node has polled once, nobody notices a step that Redis's
@@ -91,16 +93,16 @@ func (r *reserver) pollInterval() time.Duration {
 	if r.notified.Load() {
 		return idleEvery
 	}
-	return PollEvery
+	return limit.PollEvery
 }
 
 // refuses reports whether a full bucket turns callers away, under the algorithm in
 // force.
-func (r *reserver) refuses() bool { return r.kind.Name == LeakyBucket && r.opts.Limit.Refuses() }
+func (r *reserver) refuses() bool { return r.kind.Name == limit.LeakyBucket && r.opts.Limit.Refuses() }
 
 // reach is how far ahead this node's slots may lie; 0: the horizon alone bounds it.
 func (r *reserver) reach() time.Duration {
-	if r.kind.Name != LeakyBucket {
+	if r.kind.Name != limit.LeakyBucket {
 		return 0
 	}
 	return r.opts.Limit.Reach(r.known.Contract)
@@ -117,7 +119,7 @@ func (r *reserver) blockSize() int64 {
 // fleet chose a longer lateness, because its hosts stop, nodes hold as few as
 // the way to Redis allows.
 func (r *reserver) atLeast(usual time.Duration) time.Duration {
-	if r.known.Auto && r.known.Lateness > LatenessClasses[0] {
+	if r.known.Auto && r.known.Lateness > limit.LatenessClasses[0] {
 		usual = 0
 	}
 	return max(usual, r.rtt+spare)
@@ -127,7 +129,7 @@ func (r *reserver) atLeast(usual time.Duration) time.Duration {
 // the margin before the write, and the timer that wakes its caller.
 func (r *reserver) tooWide(now time.Time) bool {
 	const timer = 300 * time.Microsecond
-	return r.clock.width(now)+margin+timer >= r.known.Lateness
+	return r.clock.Width(now)+margin+timer >= r.known.Lateness
 }
 
 func later(a, b time.Time) time.Time {

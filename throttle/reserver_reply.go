@@ -6,21 +6,25 @@ import (
 	"math/rand/v2"
 	"strings"
 	"time"
+
+	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
 )
 
 // take learns the settings in force. New ones may end a refusal, and are reported
 // back at once, for those who wait to see them in force. Slots that were reserved
 // before a cut are given up: that only lowers the rate.
-func (r *reserver) take(reply reservation) {
-	if r.learned && (reply.settings == r.known || r.known.Newer(reply.settings)) {
+func (r *reserver) take(reply script.Reservation) {
+	if r.learned && (reply.Settings == r.known || r.known.Newer(reply.Settings)) {
 		return
 	}
-	if r.learned && reply.settings.Stricter(r.known) {
+	if r.learned && reply.Settings.Stricter(r.known) {
 		r.noteLate(r.queue.drop())
 	}
-	r.learn(reply.settings, !r.learned)
-	r.learned, r.known, r.refusedUntil, r.place = true, reply.settings, time.Time{}, place{}
-	r.kind, _ = AlgorithmNamed(reply.settings.Algorithm) // the script that answered is one of these
+	r.learn(reply.Settings, !r.learned)
+	r.learned, r.known, r.refusedUntil, r.place = true, reply.Settings, time.Time{}, script.Place{}
+	r.kind, _ = limit.AlgorithmNamed(reply.Settings.Algorithm) // the script that answered is one of these
 	r.pollNow = true
 }
 
@@ -45,25 +49,25 @@ func (r *reserver) adapt(given int64) {
 // receive maps reserved slots to this node's clock and puts them into the wait queue.
 // After a step of Redis's clock they mean nothing, and are dropped. A refusal
 // says when this node is to ask again.
-func (r *reserver) receive(want int64, reply reservation, now time.Time) {
+func (r *reserver) receive(want int64, reply script.Reservation, now time.Time) {
 	r.seq++
 	r.reservedAt = now
-	given := reply.schedule.given
+	given := reply.Schedule.Given
 	r.less = given < want
 	r.adapt(given)
-	r.place = reply.place
+	r.place = reply.Place
 	if given == 0 {
-		r.refusedUntil = now.Add(reply.wait)
+		r.refusedUntil = now.Add(reply.Wait)
 		return
 	}
 	if r.stepped {
 		r.noteLate(given)
 		return
 	}
-	lateness := reply.settings.Lateness
+	lateness := reply.Settings.Lateness
 	slots := make([]Slot, 0, given)
 	for j := range given {
-		notBefore, notAfter := r.clock.slot(reply.schedule.at(j), lateness, now)
+		notBefore, notAfter := r.clock.Slot(reply.Schedule.At(j), lateness, now)
 		slots = append(slots, Slot{NotBefore: notBefore, NotAfter: notAfter, lateness: lateness, host: r.host, slept: r.slept})
 	}
 	r.queue.add(slots, now)
@@ -71,8 +75,8 @@ func (r *reserver) receive(want int64, reply reservation, now time.Time) {
 
 // turnAway refuses the callers for whom a full bucket had no room. A limit that gives
 // nothing for another reason lets them wait.
-func (r *reserver) turnAway(count int64, reply reservation, now time.Time) {
-	gives := !r.stepped && !r.lost && !reply.settings.Paused && reply.notBefore <= reply.now && reply.cooldown == cooldownNone
+func (r *reserver) turnAway(count int64, reply script.Reservation, now time.Time) {
+	gives := !r.stepped && !r.lost && !reply.Settings.Paused && reply.NotBefore <= reply.Now && reply.Cooldown == script.CooldownNone
 	if !r.refuses() || !gives {
 		return
 	}
@@ -81,16 +85,16 @@ func (r *reserver) turnAway(count int64, reply reservation, now time.Time) {
 
 // report moves the limiter into the phase that follows from the reply. isNew: Redis did
 // not know the limit, and this node knows it from its file alone.
-func (r *reserver) report(reply reservation, now time.Time, isNew bool) {
-	width := r.clock.width(now)
-	switch wait := duration(reply.notBefore - reply.now).Round(time.Millisecond); {
+func (r *reserver) report(reply script.Reservation, now time.Time, isNew bool) {
+	width := r.clock.Width(now)
+	switch wait := clock.Duration(reply.NotBefore - reply.Now).Round(time.Millisecond); {
 	case isNew:
 		r.log.Info("limit is new in redis and was seeded from the file", "sending_starts_in", wait)
-	case reply.cooldown != cooldownNone:
-		r.log.Warn("cooldown began: nothing is sent until all slots that may be out are over", "reason", reply.cooldown, "wait", wait)
+	case reply.Cooldown != script.CooldownNone:
+		r.log.Warn("cooldown began: nothing is sent until all slots that may be out are over", "reason", reply.Cooldown, "wait", wait)
 	}
-	if reply.poll > 0 {
-		r.pollAt = now.Add(reply.poll)
+	if reply.Poll > 0 {
+		r.pollAt = now.Add(reply.Poll)
 	}
 	if r.tooWide(now) {
 		// The first reading may hold a dial, and another one is soon made.
@@ -100,12 +104,12 @@ func (r *reserver) report(reply reservation, now time.Time, isNew bool) {
 		r.wide = 0
 	}
 	switch {
-	case reply.settings.Paused:
+	case reply.Settings.Paused:
 		r.enter(PhasePaused, time.Time{}, nil, width)
 	case r.wide > 3:
 		r.enter(PhaseTooSlow, time.Time{}, nil, width)
-	case reply.notBefore > reply.now:
-		r.enter(PhaseCooldown, now.Add(duration(reply.notBefore-reply.now)), nil, width)
+	case reply.NotBefore > reply.Now:
+		r.enter(PhaseCooldown, now.Add(clock.Duration(reply.NotBefore-reply.Now)), nil, width)
 	case r.wide == 0:
 		r.enter(PhaseRunning, time.Time{}, nil, width)
 	}
@@ -129,7 +133,7 @@ func (r *reserver) failed(ctx context.Context, err error, now time.Time) {
 	case r.onLease(now):
 		phase, until = PhaseReserve, r.lease.until
 	}
-	r.enter(phase, until, err, r.clock.width(now))
+	r.enter(phase, until, err, r.clock.Width(now))
 }
 
 // refusal tells an answer that stays the same however often one asks from a
@@ -144,5 +148,5 @@ func refusal(err error) bool {
 			return true
 		}
 	}
-	return errors.Is(err, ErrReply)
+	return errors.Is(err, script.ErrReply)
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"dispatcher/throttle/limit"
 )
 
 // Phase is what a limiter is doing.
@@ -24,11 +26,11 @@ const (
 // State is a limiter's state at one moment.
 type State struct {
 	Phase    Phase
-	Settings Settings      // the newest that this node knows
-	Width    time.Duration // how uncertain Redis's clock is to this node
-	Since    time.Time     // of the phase
-	Until    time.Time     // the end of a cooldown, or of the lease in the phase reserve; else zero
-	Err      error         // Redis's answer, in the phases away, reserve and refused
+	Settings limit.Settings // the newest that this node knows
+	Width    time.Duration  // how uncertain Redis's clock is to this node
+	Since    time.Time      // of the phase
+	Until    time.Time      // the end of a cooldown, or of the lease in the phase reserve; else zero
+	Err      error          // Redis's answer, in the phases away, reserve and refused
 }
 
 // State returns a snapshot.
@@ -105,7 +107,7 @@ func (l *Limiter) enter(phase Phase, until time.Time, err error, width time.Dura
 }
 
 // learn stores the settings in force; first: Redis's answer is the first one.
-func (l *Limiter) learn(s Settings, first bool) {
+func (l *Limiter) learn(s limit.Settings, first bool) {
 	l.mu.Lock()
 	old := l.state.Settings
 	l.state.Settings = s

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"dispatcher/throttle/lateness"
 )
 
 // waitQueue is where callers and slots meet. Callers wait in order, those of Again
@@ -18,7 +20,7 @@ type waitQueue struct {
 	spare []Slot // the array that held slices of, reused when it is empty
 	late  int64  // slots whose time was over before a caller took them
 
-	counter Counter // of slots that were used, and of those that were late
+	counter lateness.Counter // of slots that were used, and of those that were late
 }
 
 // missed counts a slot that was late, at now, after it was taken.

@@ -15,6 +15,7 @@ import (
 	"dispatcher/configs"
 	"dispatcher/internal/node"
 	"dispatcher/throttle"
+	"dispatcher/throttle/limit"
 )
 
 func newConfigCommand(s *settings) *cobra.Command {
@@ -126,7 +127,7 @@ func printCheck(w io.Writer, cfg configs.Config, servers []node.Reached, lacks [
 	printKafka(table, cfg.Kafka)
 	for _, l := range cfg.Limits {
 		c := l.Stated().Contract
-		a, err := throttle.AlgorithmNamed(l.Algorithm)
+		a, err := limit.AlgorithmNamed(l.Algorithm)
 		if err != nil {
 			return err
 		}
@@ -136,7 +137,7 @@ func printCheck(w io.Writer, cfg configs.Config, servers []node.Reached, lacks [
 			_, _ = fmt.Fprintf(table, "  worst window\t%d\tcalls, where the cap is %d\n", worst, c.Cap)
 		}
 		of := "over the whole fleet"
-		if l.Scope == throttle.ScopeNode {
+		if l.Scope == limit.ScopeNode {
 			of = "of one node"
 		}
 		_, _ = fmt.Fprintf(table, "  spacing\t%s\tbetween two calls, %s\n", c.Spacing().Round(time.Microsecond), of)
@@ -158,13 +159,13 @@ func printCheck(w io.Writer, cfg configs.Config, servers []node.Reached, lacks [
 
 // printWaste warns of terms that leave little of the cap.
 func printWaste(w io.Writer, share float64) {
-	if share < throttle.FairShare {
+	if share < limit.FairShare {
 		_, _ = fmt.Fprintf(w, "  warning\t%.0f %%\tof the cap is given up for good, by the burst, the reserve or the guard\n", 100*(1-share))
 	}
 }
 
 // printGuard says what the guard is, and how far the fleet may raise it.
-func printGuard(w io.Writer, l configs.Limit, a throttle.Algorithm) {
+func printGuard(w io.Writer, l configs.Limit, a limit.Algorithm) {
 	c := l.Stated().Contract
 	most, raised := autoMost(l, a)
 	switch {
@@ -180,9 +181,9 @@ func printGuard(w io.Writer, l configs.Limit, a throttle.Algorithm) {
 }
 
 // autoMost is the limit with the longest lateness that the fleet may choose.
-func autoMost(l configs.Limit, a throttle.Algorithm) (c throttle.Contract, raised bool) {
+func autoMost(l configs.Limit, a limit.Algorithm) (c limit.Contract, raised bool) {
 	c = l.Stated().Contract
-	if !c.Auto || !a.Ahead || l.Scope == throttle.ScopeNode {
+	if !c.Auto || !a.Ahead || l.Scope == limit.ScopeNode {
 		return c, false
 	}
 	return c.WithLateness(c.LongestLateness()), true
@@ -199,9 +200,9 @@ func printBucket(w io.Writer, l configs.Limit) {
 }
 
 // printRedis says what the limit has of Redis, and what holds while that is away.
-func printRedis(w io.Writer, l configs.Limit, a throttle.Algorithm) {
+func printRedis(w io.Writer, l configs.Limit, a limit.Algorithm) {
 	c := l.Stated().Contract
-	if l.Scope == throttle.ScopeNode {
+	if l.Scope == limit.ScopeNode {
 		_, _ = fmt.Fprintf(w, "  scope\tnode\teach node keeps the limit for itself; Redis is not asked\n")
 		if l.WarmUp > 0 {
 			_, _ = fmt.Fprintf(w, "  warm-up\t%s\tfrom a third of the rate to the whole\n", short(l.WarmUp))
@@ -210,7 +211,7 @@ func printRedis(w io.Writer, l configs.Limit, a throttle.Algorithm) {
 	}
 	_, _ = fmt.Fprintf(w, "  reaction\t%s\tuntil a change holds for every call\n", c.Reaction())
 	_, _ = fmt.Fprintf(w, "  standstill\t%s\tafter Redis lost its state\n", a.Standstill(c).Round(time.Millisecond))
-	if l.Degraded == throttle.DegradedReserve {
+	if l.Degraded == limit.DegradedReserve {
 		_, _ = fmt.Fprintf(w, "  degraded\treserve\twhile Redis is away: %d units a window on each of at most %d nodes, for up to %s\n",
 			c.UnitsOfNode(), c.MaxNodes, short(throttle.LeaseLength))
 	} else {
@@ -219,7 +220,7 @@ func printRedis(w io.Writer, l configs.Limit, a throttle.Algorithm) {
 }
 
 // held is how many calls a window holds on average while jobs wait.
-func held(a throttle.Algorithm, c throttle.Contract) float64 { return a.Share(c) * float64(c.Cap) }
+func held(a limit.Algorithm, c limit.Contract) float64 { return a.Share(c) * float64(c.Cap) }
 
 type checkReport struct {
 	OK     bool          `json:"ok"`
@@ -282,15 +283,15 @@ func newCheckReport(cfg configs.Config, err error) checkReport {
 	report := checkReport{OK: true}
 	for _, l := range cfg.Limits {
 		c := l.Stated().Contract
-		a, _ := throttle.AlgorithmNamed(l.Algorithm) // checked before
+		a, _ := limit.AlgorithmNamed(l.Algorithm) // checked before
 		most, _ := autoMost(l, a)
 		report.Limits = append(report.Limits, limitReport{
 			Name: l.Name, Algorithm: a.Name, Worst: a.Worst(c), Cap: c.Cap, WindowS: c.Window.Seconds(), Burst: c.Burst,
-			Capacity: l.Capacity, WhenFull: string(cmp.Or(l.WhenFull, throttle.FullWait)),
+			Capacity: l.Capacity, WhenFull: string(cmp.Or(l.WhenFull, limit.FullWait)),
 			SpacingS: c.Spacing().Seconds(), Share: a.Share(c), GuardAuto: c.Auto, GuardS: c.Guard.Seconds(), LeastShare: a.Share(most), CallsPerWindow: held(a, c),
 			ReactionS: c.Reaction().Seconds(), StandstillS: a.Standstill(c).Seconds(),
-			Scope: string(cmp.Or(l.Scope, throttle.ScopeCluster)), WarmUpS: l.WarmUp.Seconds(),
-			Degraded: string(cmp.Or(l.Degraded, throttle.DegradedWait)), UnitsOfNode: c.UnitsOfNode(), MaxNodes: c.MaxNodes,
+			Scope: string(cmp.Or(l.Scope, limit.ScopeCluster)), WarmUpS: l.WarmUp.Seconds(),
+			Degraded: string(cmp.Or(l.Degraded, limit.DegradedWait)), UnitsOfNode: c.UnitsOfNode(), MaxNodes: c.MaxNodes,
 			LeaseS: throttle.LeaseLength.Seconds(),
 		})
 	}

@@ -12,7 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"dispatcher/throttle"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/limit"
 )
 
 // termsState are the terms of a limit in JSON.
@@ -29,7 +30,7 @@ type termsState struct {
 	Paused    bool    `json:"paused"`
 }
 
-func newTermsState(t throttle.Terms) termsState {
+func newTermsState(t limit.Terms) termsState {
 	return termsState{
 		Algorithm: t.Algorithm,
 		Cap:       t.Cap, WindowS: t.Window.Seconds(), Burst: t.Burst, GuardS: t.Guard.Seconds(),
@@ -76,7 +77,7 @@ func newLimitHistoryCommand(s *settings, asJSON *bool) *cobra.Command {
 	return cmd
 }
 
-func historyState(entries []throttle.Entry) []changeState {
+func historyState(entries []control.Entry) []changeState {
 	list := make([]changeState, 0, len(entries))
 	for _, e := range entries {
 		list = append(list, changeState{
@@ -96,7 +97,7 @@ func exact(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000000Z07:00")
 }
 
-func printHistory(w io.Writer, name string, entries []throttle.Entry) error {
+func printHistory(w io.Writer, name string, entries []control.Entry) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if len(entries) == 0 {
 		_, _ = fmt.Fprintf(table, "limit %s has not been changed since it was seeded\n", name)
@@ -111,7 +112,7 @@ func printHistory(w io.Writer, name string, entries []throttle.Entry) error {
 
 // became is what a change made of the limit: each setting that it changed, as from →
 // to.
-func became(e throttle.Entry) string {
+func became(e control.Entry) string {
 	var words []string
 	changed := func(field, from, to string) {
 		if from != to {
@@ -170,7 +171,7 @@ type listed struct {
 }
 
 func (c limitConn) list(ctx context.Context, w io.Writer, asJSON bool) error {
-	names, err := throttle.Limits(ctx, c.rdb, c.cfg.Redis.Namespace)
+	names, err := control.Limits(ctx, c.rdb, c.cfg.Redis.Namespace)
 	if err != nil {
 		return err
 	}
@@ -178,12 +179,12 @@ func (c limitConn) list(ctx context.Context, w io.Writer, asJSON bool) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "NAME\tREVISION\tIN FORCE\tUNTIL")
 	for _, name := range names {
-		control, err := throttle.NewControl(c.rdb, c.cfg.Redis.Namespace, name)
+		operator, err := control.NewControl(c.rdb, c.cfg.Redis.Namespace, name)
 		if err != nil {
 			return err
 		}
-		now, err := control.Get(ctx)
-		if errors.Is(err, throttle.ErrUnknownLimit) {
+		now, err := operator.Get(ctx)
+		if errors.Is(err, control.ErrUnknownLimit) {
 			continue // it is being deleted
 		}
 		if err != nil {

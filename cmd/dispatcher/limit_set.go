@@ -11,12 +11,13 @@ import (
 
 	"dispatcher/configs"
 	"dispatcher/internal/fault"
-	"dispatcher/throttle"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/limit"
 )
 
 // how is what all commands that change a limit can be told.
 type how struct {
-	change  throttle.Change
+	change  control.Change
 	wait    bool
 	missing bool // may be
 }
@@ -55,9 +56,9 @@ func (h *how) validate(f *pflag.FlagSet) error {
 const maxBy = 200 // bytes
 
 // changeFunc makes a change and returns what is in force after it.
-type changeFunc func(context.Context, *throttle.Control, throttle.Change) (throttle.Settings, error)
+type changeFunc func(context.Context, *control.Control, control.Change) (limit.Settings, error)
 
-func makeChange(ctx context.Context, c *throttle.Control, ch throttle.Change) (throttle.Settings, error) {
+func makeChange(ctx context.Context, c *control.Control, ch control.Change) (limit.Settings, error) {
 	return c.Set(ctx, ch)
 }
 
@@ -71,7 +72,7 @@ func (s *settings) change(cmd *cobra.Command, name string, asJSON bool, h how, d
 	}
 	return s.connected(cmd, name, func(ctx context.Context, conn limitConn) error {
 		now, err := do(ctx, conn.control, h.change)
-		unchanged := errors.Is(err, throttle.ErrUnchanged)
+		unchanged := errors.Is(err, control.ErrUnchanged)
 		switch {
 		case unchanged:
 			cmd.PrintErrln(err)
@@ -91,7 +92,7 @@ func (s *settings) change(cmd *cobra.Command, name string, asJSON bool, h how, d
 		sctx, cancel := context.WithTimeout(cmd.Context(), limitTimeout)
 		defer cancel()
 		err = conn.show(sctx, cmd.OutOrStdout(), now, asJSON, &awaited{waited: true, nodes: n, took: took, err: late})
-		if h.missing && errors.As(late, new(*throttle.NotEverywhereError)) {
+		if h.missing && errors.As(late, new(*control.NotEverywhereError)) {
 			cmd.PrintErrln(late)
 			late = nil
 		}
@@ -155,7 +156,7 @@ func newLimitSetCommand(s *settings, asJSON *bool) *cobra.Command {
 }
 
 // setGuard reads a guard as the configuration does.
-func setGuard(ch *throttle.Change, guard string) error {
+func setGuard(ch *control.Change, guard string) error {
 	auto := guard == configs.GuardAuto
 	ch.Auto = &auto
 	if auto {
@@ -170,7 +171,7 @@ func setGuard(ch *throttle.Change, guard string) error {
 }
 
 func newLimitPauseCommand(s *settings, asJSON *bool, verb, about string, paused bool) *cobra.Command {
-	h := how{change: throttle.Change{Paused: &paused}}
+	h := how{change: control.Change{Paused: &paused}}
 	cmd := &cobra.Command{
 		Use: verb + " NAME", Short: about, Args: oneName("limit", "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -200,7 +201,7 @@ func newLimitUndoCommand(s *settings, asJSON *bool) *cobra.Command {
 		if cmd.Flags().Changed("to") && to < 1 {
 			return fmt.Errorf("limit undo: --to %d: must be at least 1; nothing was changed", to)
 		}
-		return s.change(cmd, args[0], *asJSON, h, func(ctx context.Context, c *throttle.Control, ch throttle.Change) (throttle.Settings, error) {
+		return s.change(cmd, args[0], *asJSON, h, func(ctx context.Context, c *control.Control, ch control.Change) (limit.Settings, error) {
 			return c.Undo(ctx, to, ch)
 		})
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"dispatcher/configs"
-	"dispatcher/throttle"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/limit"
 )
 
 func newLimitGetCommand(s *settings, asJSON *bool) *cobra.Command {
@@ -38,7 +39,7 @@ type awaited struct {
 }
 
 // show prints the settings, and on which nodes they are in force by now.
-func (c limitConn) show(ctx context.Context, w io.Writer, now throttle.Settings, asJSON bool, a *awaited) error {
+func (c limitConn) show(ctx context.Context, w io.Writer, now limit.Settings, asJSON bool, a *awaited) error {
 	nodes, err := c.control.Nodes(ctx)
 	if err != nil {
 		return err
@@ -70,7 +71,7 @@ func (c limitConn) show(ctx context.Context, w io.Writer, now throttle.Settings,
 
 // place notes which nodes know the settings: those that a wait ended with, or
 // those of now.
-func (s *limitState) place(nodes []throttle.Node, now throttle.Settings, a *awaited) {
+func (s *limitState) place(nodes []control.Node, now limit.Settings, a *awaited) {
 	s.InForce = inForce{Of: len(nodes), Lacking: []string{}}
 	for _, n := range nodes {
 		switch {
@@ -139,7 +140,7 @@ type chosen struct {
 }
 
 // chosenLateness finds the choice in the history, if it is still the last word.
-func (c limitConn) chosenLateness(ctx context.Context, now throttle.Settings) (*chosen, error) {
+func (c limitConn) chosenLateness(ctx context.Context, now limit.Settings) (*chosen, error) {
 	const far = 1000 // all there is
 	if !now.Auto {
 		return nil, nil //nolint:nilnil // there is none
@@ -166,7 +167,7 @@ type difference struct {
 	Redis string `json:"redis"`
 }
 
-func newLimitState(cfg configs.Config, name string, now throttle.Settings) limitState {
+func newLimitState(cfg configs.Config, name string, now limit.Settings) limitState {
 	state := limitState{
 		Name: name, Namespace: cfg.Redis.Namespace,
 		termsState: newTermsState(now.Terms),
@@ -183,11 +184,11 @@ func newLimitState(cfg configs.Config, name string, now throttle.Settings) limit
 }
 
 // stated are the terms that the file states.
-func stated(l configs.Limit) throttle.Terms {
+func stated(l configs.Limit) limit.Terms {
 	return l.Stated().Settings().Terms
 }
 
-func differences(file, redis throttle.Terms) []difference {
+func differences(file, redis limit.Terms) []difference {
 	found := []difference{}
 	for _, d := range []difference{
 		{"algorithm", file.Algorithm, redis.Algorithm},
@@ -209,7 +210,7 @@ func differences(file, redis throttle.Terms) []difference {
 }
 
 // guardText is a guard as the configuration states it.
-func guardText(c throttle.Terms) string {
+func guardText(c limit.Terms) string {
 	if c.Auto {
 		return configs.GuardAuto
 	}
@@ -217,7 +218,7 @@ func guardText(c throttle.Terms) string {
 }
 
 // latenessText is a lateness, where it is not the fleet's to choose.
-func latenessText(c throttle.Terms) string {
+func latenessText(c limit.Terms) string {
 	if c.Auto {
 		return configs.GuardAuto
 	}
@@ -233,7 +234,7 @@ func stamp(t time.Time) string {
 }
 
 // brief are the terms that people look for.
-func brief(t throttle.Terms) string {
+func brief(t limit.Terms) string {
 	text := fmt.Sprintf("at most %d in any %s, burst %d", t.Cap, short(t.Window), t.Burst)
 	if t.Paused {
 		text += ", paused"
@@ -251,7 +252,7 @@ func soon(seconds float64) string {
 	return "in " + left.String()
 }
 
-func (s limitState) print(w io.Writer, now throttle.Settings) error {
+func (s limitState) print(w io.Writer, now limit.Settings) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintf(table, "limit %s: %s\n", s.Name, brief(now.Terms))
 	if s.RevertAt != "" {
@@ -291,7 +292,7 @@ func (s limitState) print(w io.Writer, now throttle.Settings) error {
 }
 
 // guardWhy says where the guard comes from.
-func (s limitState) guardWhy(now throttle.Settings) string {
+func (s limitState) guardWhy(now limit.Settings) string {
 	parts := fmt.Sprintf("lateness %s, the rest for the way to the provider", short(now.Lateness))
 	if !now.Auto {
 		return "stated: " + parts

@@ -8,6 +8,7 @@ import (
 	"dispatcher/internal/dedup"
 	"dispatcher/job"
 	"dispatcher/throttle"
+	"dispatcher/throttle/limit"
 )
 
 // What a done notes of a dead job comes back as it was, and fits into the dedup store.
@@ -53,7 +54,7 @@ func TestALineThatClaimsHandsOutEarlier(t *testing.T) {
 	} {
 		lim, err := throttle.New(throttle.Options{
 			Namespace: "ns", Name: "provider", Node: "n", Waiting: func() int { return 0 },
-			Limit: throttle.Spec{Scope: throttle.ScopeNode, Terms: throttle.Terms{Contract: throttle.Contract{
+			Limit: limit.Spec{Scope: limit.ScopeNode, Terms: limit.Terms{Contract: limit.Contract{
 				Cap: c.cap, Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond,
 			}}},
 		})

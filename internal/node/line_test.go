@@ -10,6 +10,7 @@ import (
 	"dispatcher/consumer"
 	"dispatcher/sender"
 	"dispatcher/throttle"
+	"dispatcher/throttle/limit"
 )
 
 // shelf holds jobs for a line.
@@ -67,9 +68,9 @@ func (dialling) Await(ctx context.Context, d sender.Demand) error {
 func withLine(t *testing.T, test func(s *shelf, turns <-chan turn, l *line, stop func())) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c := throttle.Contract{Cap: 10, Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond}
+		c := limit.Contract{Cap: 10, Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond}
 		s := &shelf{ready: make(chan struct{}, 1)}
-		lim, err := throttle.New(throttle.Options{Namespace: "ns", Name: "provider", Node: "n", Limit: throttle.Spec{Terms: throttle.Terms{Contract: c}, Scope: throttle.ScopeNode}, Waiting: s.Waiting})
+		lim, err := throttle.New(throttle.Options{Namespace: "ns", Name: "provider", Node: "n", Limit: limit.Spec{Terms: limit.Terms{Contract: c}, Scope: limit.ScopeNode}, Waiting: s.Waiting})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,6 +17,7 @@ import (
 	"dispatcher/job"
 	"dispatcher/sender"
 	"dispatcher/throttle"
+	"dispatcher/throttle/limit"
 )
 
 // rig is a node in a bubble: a consumer on a fake Kafka, a limit of 1000/s that
@@ -84,8 +85,8 @@ func (r *rig) begin() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := throttle.Contract{Cap: 1000, Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond}
-	lim, err := throttle.New(throttle.Options{Namespace: "ns", Name: "provider", Node: "n", Limit: throttle.Spec{Terms: throttle.Terms{Contract: c}, Scope: throttle.ScopeNode}, Waiting: r.consumer.Waiting})
+	c := limit.Contract{Cap: 1000, Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond}
+	lim, err := throttle.New(throttle.Options{Namespace: "ns", Name: "provider", Node: "n", Limit: limit.Spec{Terms: limit.Terms{Contract: c}, Scope: limit.ScopeNode}, Waiting: r.consumer.Waiting})
 	if err != nil {
 		t.Fatal(err)
 	}

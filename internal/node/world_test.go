@@ -21,6 +21,7 @@ import (
 	"dispatcher/job"
 	"dispatcher/sender"
 	"dispatcher/throttle"
+	"dispatcher/throttle/limit"
 )
 
 const broker = "localhost:9092"
@@ -49,8 +50,8 @@ func inWorld(t *testing.T, rate int64, test func(w *world)) {
 		}
 		defer kafka.Close()
 		w := &world{T: t, kafka: kafka, dial: network.DialContext, wire: make(chan struct{}, atWire)}
-		c := throttle.Contract{Cap: rate, Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond}
-		w.limiter, err = throttle.New(throttle.Options{Namespace: "ns", Name: "provider", Node: "n", Limit: throttle.Spec{Terms: throttle.Terms{Contract: c}, Scope: throttle.ScopeNode}, Waiting: w.waiting})
+		c := limit.Contract{Cap: rate, Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond}
+		w.limiter, err = throttle.New(throttle.Options{Namespace: "ns", Name: "provider", Node: "n", Limit: limit.Spec{Terms: limit.Terms{Contract: c}, Scope: limit.ScopeNode}, Waiting: w.waiting})
 		w.must(err)
 		w.consumer, err = consumer.New(consumer.Options{
 			Connection: consumer.Connection{Brokers: []string{broker}, Dial: network.DialContext},

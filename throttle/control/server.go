@@ -1,4 +1,4 @@
-package throttle
+package control
 
 import (
 	"context"
@@ -8,11 +8,15 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/lateness"
+	"dispatcher/throttle/limit"
 )
 
 // Now is the clock of the Redis that holds the limit.
 func (c *Control) Now(ctx context.Context) (time.Time, error) {
-	rdb, err := holder(ctx, c.rdb, c.keys.Limit)
+	rdb, err := holder(ctx, c.rdb, c.Keys.Limit)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -25,12 +29,12 @@ func (c *Control) Now(ctx context.Context) (time.Time, error) {
 
 // RoundTrips returns those that the nodes of a limit reported up to now, by Redis's
 // clock. There are none where the guard is stated.
-func (c *Control) RoundTrips(ctx context.Context, now time.Time) (RoundTrips, error) {
-	fields, err := c.rdb.HGetAll(ctx, c.keys.Lateness).Result()
+func (c *Control) RoundTrips(ctx context.Context, now time.Time) (lateness.RoundTrips, error) {
+	fields, err := c.rdb.HGetAll(ctx, c.Keys.Lateness).Result()
 	if err != nil {
-		return RoundTrips{}, fmt.Errorf("read the round trips of limit %q: %w", c.name, err)
+		return lateness.RoundTrips{}, fmt.Errorf("read the round trips of limit %q: %w", c.name, err)
 	}
-	return ReadRoundTrips(fields, now.UnixMicro()), nil
+	return lateness.ReadRoundTrips(fields, now.UnixMicro()), nil
 }
 
 // holder is the server that holds a key.
@@ -49,10 +53,10 @@ func holder(ctx context.Context, rdb redis.UniversalClient, key string) (redis.C
 // Limits returns the names of the limits that Redis holds in a namespace. A
 // namespace lies on one server of a Cluster.
 func Limits(ctx context.Context, rdb redis.UniversalClient, namespace string) ([]string, error) {
-	if err := CheckName("namespace", namespace); err != nil {
+	if err := limit.CheckName("namespace", namespace); err != nil {
 		return nil, err
 	}
-	prefix := KeysOf(namespace, "").Limit
+	prefix := script.KeysOf(namespace, "").Limit
 	server, err := holder(ctx, rdb, prefix)
 	if err != nil {
 		return nil, err

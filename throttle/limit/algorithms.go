@@ -1,4 +1,4 @@
-package throttle
+package limit
 
 import (
 	"math"
@@ -70,8 +70,8 @@ var algorithms = []Algorithm{ //nolint:gochecknoglobals // a constant table
 		Name: GCRA, Script: GCRA,
 		Promise: "the cap sustained, and a burst beside it: over by about the burst; as redis-cell, exact to the µs",
 		Worst: func(c Contract) int64 {
-			inGuard := ceilDiv(c.Guard.Microseconds()*given(c), c.Window.Microseconds())
-			return c.Burst - 1 + given(c) + inGuard + c.Reserve
+			inGuard := ceilDiv(c.Guard.Microseconds()*Given(c), c.Window.Microseconds())
+			return c.Burst - 1 + Given(c) + inGuard + c.Reserve
 		},
 		Share: unpaidShare, Cooldown: unpaidSpacing, check: nothing,
 	},
@@ -79,8 +79,8 @@ var algorithms = []Algorithm{ //nolint:gochecknoglobals // a constant table
 		Name: RedisCell, Script: RedisCell, // a module, which Redis must have loaded
 		Promise: "as gcra, by the module redis-cell, in whole ns",
 		Worst: func(c Contract) int64 {
-			spacing := c.Window.Nanoseconds() / given(c) // rounded down, as the module does
-			return c.Burst - 1 + ceilDiv(windowed(c).Nanoseconds(), spacing) + c.Reserve
+			spacing := c.Window.Nanoseconds() / Given(c) // rounded down, as the module does
+			return c.Burst - 1 + ceilDiv(Windowed(c).Nanoseconds(), spacing) + c.Reserve
 		},
 		Share: unpaidShare, Cooldown: unpaidSpacing,
 		check: func(c Contract, faults *fault.List) {
@@ -90,27 +90,27 @@ var algorithms = []Algorithm{ //nolint:gochecknoglobals // a constant table
 	{
 		Name: FixedWindow, Script: FixedWindow,
 		Promise: "up to twice the cap where two windows meet; one number in Redis",
-		Worst:   sideBySide, Share: Contract.Share, Cooldown: windowed, check: noBurst(burstIsCap),
+		Worst:   sideBySide, Share: Contract.Share, Cooldown: Windowed, check: noBurst(burstIsCap),
 	},
 	{
 		Name: SlidingWindowCounter, Script: SlidingWindowCounter,
 		Promise: "near the cap under steady load, up to twice the cap after a late burst; two numbers in Redis",
 		Worst:   sideBySide,
 		Share: func(c Contract) float64 { // after a full bucket the last unit comes free only when the bucket is over
-			n := float64(given(c))
+			n := float64(Given(c))
 			return c.Share() * max((n-1)/n, 0.5)
 		},
-		Cooldown: windowed, check: noBurst(burstIsCap),
+		Cooldown: Windowed, check: noBurst(burstIsCap),
 	},
 	{
 		Name: SlidingWindowLog, Script: SlidingWindowLog, Strict: true,
 		Promise: "never over, at the full rate and with bursts of the cap; Redis keeps each reservation of a window",
-		Worst:   wholeCap, Share: Contract.Share, Cooldown: windowed, check: listed,
+		Worst:   wholeCap, Share: Contract.Share, Cooldown: Windowed, check: listed,
 	},
 	{
 		Name: SlidingWindowList, Script: SlidingWindowLog, Strict: true,
 		Promise: "as sliding_window_log, with which it shares its script",
-		Worst:   wholeCap, Share: Contract.Share, Cooldown: windowed, check: listed,
+		Worst:   wholeCap, Share: Contract.Share, Cooldown: Windowed, check: listed,
 	},
 }
 
@@ -146,20 +146,20 @@ func wholeCap(c Contract) int64 { return c.Cap }
 
 // sideBySide is the most that a window holds where two fillings may meet, all
 // but one unit: the one that the first filling began with, or the last.
-func sideBySide(c Contract) int64 { return 2*given(c) - 1 + c.Reserve }
+func sideBySide(c Contract) int64 { return 2*Given(c) - 1 + c.Reserve }
 
 // given is what Redis gives out of the cap.
-func given(c Contract) int64 { return c.Cap - c.Reserve }
+func Given(c Contract) int64 { return c.Cap - c.Reserve }
 
 // windowed is how long a unit counts, and an algorithm has to look back.
-func windowed(c Contract) time.Duration { return c.Window + c.Guard }
+func Windowed(c Contract) time.Duration { return c.Window + c.Guard }
 
 // unpaidShare is the part of the cap that Redis gives where neither the burst nor
 // the guard is paid for.
-func unpaidShare(c Contract) float64 { return float64(given(c)) / float64(c.Cap) }
+func unpaidShare(c Contract) float64 { return float64(Given(c)) / float64(c.Cap) }
 
 func unpaidSpacing(c Contract) time.Duration {
-	return time.Duration(math.Ceil(c.Window.Seconds()/float64(given(c))*1e6)) * time.Microsecond
+	return time.Duration(math.Ceil(c.Window.Seconds()/float64(Given(c))*1e6)) * time.Microsecond
 }
 
 func nothing(Contract, *fault.List) {}

@@ -1,4 +1,4 @@
-package throttle
+package limit
 
 import (
 	"encoding/json"

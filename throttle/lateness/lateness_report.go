@@ -1,10 +1,13 @@
-package throttle
+package lateness
 
 import (
 	"context"
 	"strconv"
 	"strings"
 	"time"
+
+	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/script"
 )
 
 // Move is a change of the lateness that the reporting node has just made.
@@ -35,7 +38,7 @@ type Reply struct {
 }
 
 // Send reports once.
-func (r Report) Send(ctx context.Context, s Scripts) (Reply, error) {
+func (r Report) Send(ctx context.Context, s script.Scripts) (Reply, error) {
 	words := make([]string, len(r.Counts))
 	for i, n := range r.Counts {
 		words[i] = strconv.FormatInt(n, 10)
@@ -46,9 +49,9 @@ func (r Report) Send(ctx context.Context, s Scripts) (Reply, error) {
 	}
 	reply := Reply{Now: n[0], Chooses: len(fields) > 0, Fell: -1}
 	if n[3] > 0 {
-		reply.Fell = duration(n[0] - n[3])
+		reply.Fell = clock.Duration(n[0] - n[3])
 	}
-	reply.Evidence = Evidence{Since: duration(n[0] - n[1]), Patience: max(duration(n[2]), LeastPatience)}
+	reply.Evidence = Evidence{Since: clock.Duration(n[0] - n[1]), Patience: max(clock.Duration(n[2]), LeastPatience)}
 	if reply.Chooses {
 		reply.readFields(fields)
 	}

@@ -1,4 +1,4 @@
-package throttle
+package script
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/lua"
+	"dispatcher/throttle/limit"
 )
 
 // Keys are the keys of a limit. All keys of a namespace lie in one hash slot. The
@@ -36,22 +37,22 @@ func (k Keys) Reserved(node string) string { return k.prefix + "reserved:" + k.n
 // Scripts runs the scripts of one limit, for one node or operator.
 type Scripts struct {
 	rdb  redis.Scripter
-	keys Keys
-	node string
+	Keys Keys
+	Node string
 
-	reserving                                map[string]*redis.Script // by algorithm
-	configuring, deleting, leasing, counting *redis.Script
+	Reserving                                map[string]*redis.Script // by algorithm
+	configuring, deleting, Leasing, Counting *redis.Script
 }
 
 // NewScripts is for a limit of a namespace; an operator has no node.
 func NewScripts(rdb redis.Scripter, namespace, name, node string) Scripts {
 	s := Scripts{
-		rdb: rdb, keys: KeysOf(namespace, name), node: node, reserving: make(map[string]*redis.Script),
+		rdb: rdb, Keys: KeysOf(namespace, name), Node: node, Reserving: make(map[string]*redis.Script),
 		configuring: redis.NewScript(lua.Configure()), deleting: redis.NewScript(lua.Delete()),
-		leasing: redis.NewScript(lua.Lease()), counting: redis.NewScript(lua.Lateness()),
+		Leasing: redis.NewScript(lua.Lease()), Counting: redis.NewScript(lua.Lateness()),
 	}
-	for _, a := range Algorithms() {
-		s.reserving[a.Name] = redis.NewScript(lua.Reserve(a.Name, a.Script))
+	for _, a := range limit.Algorithms() {
+		s.Reserving[a.Name] = redis.NewScript(lua.Reserve(a.Name, a.Script))
 	}
 	return s
 }
@@ -83,8 +84,8 @@ const (
 )
 
 // Configure replaces the settings, if those expected still are in force.
-func (s Scripts) Configure(ctx context.Context, expected, to Settings) (ChangeStatus, error) {
-	n, err := s.configuring.Run(ctx, s.rdb, []string{s.keys.Limit, s.keys.History}, expected.Pack(), to.Pack()).Int64()
+func (s Scripts) Configure(ctx context.Context, expected, to limit.Settings) (ChangeStatus, error) {
+	n, err := s.configuring.Run(ctx, s.rdb, []string{s.Keys.Limit, s.Keys.History}, expected.Pack(), to.Pack()).Int64()
 	if err != nil {
 		return 0, fmt.Errorf("change settings: %w", err)
 	}
@@ -104,7 +105,7 @@ const (
 // Delete deletes the limit if no node uses it. A node that polled within alive, or
 // has a lease, does.
 func (s Scripts) Delete(ctx context.Context, alive time.Duration) (status DeleteStatus, nodes int64, err error) {
-	k := s.keys
+	k := s.Keys
 	n, err := s.deleting.Run(ctx, s.rdb, []string{k.Limit, k.History, k.State, k.Nodes, k.Leases, k.Lateness}, alive.Microseconds()).Int64Slice()
 	if err == nil && len(n) != 2 {
 		err = fmt.Errorf("%w: %d values", ErrReply, len(n))
@@ -134,8 +135,8 @@ type LeaseReply struct {
 // Lease asks for a lease of the reserve once, or gives it up; left is then how long
 // the last call under it may last.
 func (s Scripts) Lease(ctx context.Context, identity string, length time.Duration, state LeaseState, left time.Duration) (LeaseReply, error) {
-	n, err := s.leasing.Run(ctx, s.rdb, []string{s.keys.Limit, s.keys.History, s.keys.Leases},
-		s.node, identity, length.Microseconds(), int64(state), left.Microseconds()).Int64Slice()
+	n, err := s.Leasing.Run(ctx, s.rdb, []string{s.Keys.Limit, s.Keys.History, s.Keys.Leases},
+		s.Node, identity, length.Microseconds(), int64(state), left.Microseconds()).Int64Slice()
 	if err == nil && len(n) != 3 {
 		err = fmt.Errorf("%w: %d values", ErrReply, len(n))
 	}
@@ -151,7 +152,7 @@ const latenessNumbers = 4
 // Lateness runs lateness.lua once, and returns the numbers of its reply, and the
 // names and values of the fields behind them.
 func (s Scripts) Lateness(ctx context.Context, counts, moved string, patience time.Duration, trips string) (numbers []int64, fields []any, err error) {
-	reply, err := s.counting.Run(ctx, s.rdb, []string{s.keys.Limit, s.keys.History, s.keys.Lateness}, counts, moved, patience.Microseconds(), trips).Slice()
+	reply, err := s.Counting.Run(ctx, s.rdb, []string{s.Keys.Limit, s.Keys.History, s.Keys.Lateness}, counts, moved, patience.Microseconds(), trips).Slice()
 	if err == nil && (len(reply) < latenessNumbers || len(reply)%2 != 0) {
 		err = fmt.Errorf("%w: %d values", ErrReply, len(reply))
 	}

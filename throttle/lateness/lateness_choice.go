@@ -1,25 +1,27 @@
-package throttle
+package lateness
 
 import (
 	"fmt"
 	"math"
 	"time"
+
+	"dispatcher/throttle/limit"
 )
 
 // used is the share of the cap that these slots would have used with a lateness.
-func (c Counts) used(k Contract, lateness time.Duration) float64 {
+func (c Counts) Used(k limit.Contract, lateness time.Duration) float64 {
 	return k.Window.Seconds() / (k.Window + lateness + k.Spread).Seconds() * c.inTime(lateness)
 }
 
 // gain is by how much more of the cap these slots would have used with a lateness
 // than with the one in force.
-func (c Counts) gain(k Contract, to time.Duration) float64 {
-	return c.used(k, to) - c.used(k, k.Lateness)
+func (c Counts) gain(k limit.Contract, to time.Duration) float64 {
+	return c.Used(k, to) - c.Used(k, k.Lateness)
 }
 
 // chance is the standard error of the gain: how far chance alone may have moved
 // it. It is infinite where there are too few counts to tell.
-func chance(k Contract, to time.Duration, counts []Counts) float64 {
+func chance(k limit.Contract, to time.Duration, counts []Counts) float64 {
 	n, sum, squares := 0.0, 0.0, 0.0
 	for _, c := range counts {
 		if c.Total() == 0 {
@@ -37,10 +39,10 @@ func chance(k Contract, to time.Duration, counts []Counts) float64 {
 
 // best is the class with which these slots would have used most of the cap; the
 // lowest of several.
-func (c Counts) best(k Contract) (lateness time.Duration) {
+func (c Counts) Best(k limit.Contract) (lateness time.Duration) {
 	most := -1.0
-	for _, class := range LatenessClasses {
-		if used := c.used(k, class); k.Fits(class) && used > most {
+	for _, class := range limit.LatenessClasses {
+		if used := c.Used(k, class); k.Fits(class) && used > most {
 			lateness, most = class, used
 		}
 	}
@@ -92,7 +94,7 @@ var rules = [...]rule{ //nolint:gochecknoglobals // a constant table
 
 // leastSlots are the fewest that say anything: one more or less of them in time
 // changes no choice.
-const leastSlots = 200
+const LeastSlots = 200
 
 // Choice is a lateness to take, and the reason that the counts give.
 type Choice struct {
@@ -102,7 +104,7 @@ type Choice struct {
 
 // Choose returns the lateness to take instead of the one in force; ok is
 // false where that one stays.
-func Choose(k Contract, e Evidence) (choice Choice, ok bool) {
+func Choose(k limit.Contract, e Evidence) (choice Choice, ok bool) {
 	for _, r := range rules {
 		counts := e.Seconds
 		if r.tens {
@@ -116,14 +118,14 @@ func Choose(k Contract, e Evidence) (choice Choice, ok bool) {
 	return Choice{}, false
 }
 
-func (r rule) choose(k Contract, e Evidence, counts []Counts) (Choice, bool) {
+func (r rule) choose(k limit.Contract, e Evidence, counts []Counts) (Choice, bool) {
 	var all Counts
 	for _, c := range counts {
-		all.add(c)
+		all.Add(c)
 	}
-	to := all.best(k)
+	to := all.Best(k)
 	switch {
-	case e.Since < r.after || all.Total() < leastSlots:
+	case e.Since < r.after || all.Total() < LeastSlots:
 		return Choice{}, false
 	case to == k.Lateness || (to < k.Lateness && (!r.down || e.Since < e.Patience)):
 		return Choice{}, false

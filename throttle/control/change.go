@@ -1,4 +1,4 @@
-package throttle
+package control
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"dispatcher/internal/fault"
+	"dispatcher/throttle/limit"
 )
 
 // Change says which settings are to become different; nil leaves one as it is. A
@@ -65,7 +66,7 @@ func (ch *Change) each(of any, f func(pointer reflect.Value, name string)) {
 }
 
 // assign puts the fields that the change sets into terms or guardrails.
-func assign[T Terms | Guardrails](ch Change, to *T) {
+func assign[T limit.Terms | limit.Guardrails](ch Change, to *T) {
 	ch.each(*to, func(pointer reflect.Value, name string) {
 		if !pointer.IsNil() {
 			reflect.ValueOf(to).Elem().FieldByName(name).Set(pointer.Elem())
@@ -75,7 +76,7 @@ func assign[T Terms | Guardrails](ch Change, to *T) {
 
 // restore makes the change set the fields in which now differs from before, as they
 // were before.
-func restore[T Terms | Guardrails](ch *Change, now, before T) {
+func restore[T limit.Terms | limit.Guardrails](ch *Change, now, before T) {
 	ch.each(now, func(pointer reflect.Value, name string) {
 		is, was := reflect.ValueOf(now).FieldByName(name), reflect.ValueOf(before).FieldByName(name)
 		if !is.Equal(was) {
@@ -86,7 +87,7 @@ func restore[T Terms | Guardrails](ch *Change, now, before T) {
 }
 
 // apply returns the settings that the change leads to at now.
-func (ch Change) apply(s Settings, now time.Time) Settings {
+func (ch Change) apply(s limit.Settings, now time.Time) limit.Settings {
 	to := s.Successor(ch.By, ch.Why, now)
 	to.Undid = ch.undid
 	assign(ch, &to.Guardrails)
@@ -105,11 +106,11 @@ func (ch Change) apply(s Settings, now time.Time) Settings {
 			return to
 		}
 	}
-	to.RevertTo, to.RevertAt = Terms{}, time.Time{}
+	to.RevertTo, to.RevertAt = limit.Terms{}, time.Time{}
 	return to
 }
 
-func (ch Change) applyTo(t *Terms) {
+func (ch Change) applyTo(t *limit.Terms) {
 	assign(ch, t)
 	ch.applyGuard(&t.Contract)
 }
@@ -117,7 +118,7 @@ func (ch Change) applyTo(t *Terms) {
 // applyGuard comes after the window, which bounds a lateness that is chosen. Where
 // the fleet chose before, a guard that is stated is the spread and, the rest of it,
 // the lateness.
-func (ch Change) applyGuard(c *Contract) {
+func (ch Change) applyGuard(c *limit.Contract) {
 	auto := c.Auto && ch.Guard == nil
 	set(&auto, ch.Auto)
 	if !auto && c.Auto && ch.Guard != nil {
@@ -128,14 +129,14 @@ func (ch Change) applyGuard(c *Contract) {
 	set(&c.Lateness, ch.Lateness)
 	if auto {
 		if c.Spread == 0 {
-			c.Spread = DefaultSpread
+			c.Spread = limit.DefaultSpread
 		}
 		*c = c.WithLateness(c.Lateness)
 	}
 }
 
 // checkGuard refuses a change of the values that the fleet chooses.
-func (ch Change) checkGuard(c Contract) error {
+func (ch Change) checkGuard(c limit.Contract) error {
 	var faults fault.List
 	auto := c.Auto
 	set(&auto, ch.Auto)
@@ -149,11 +150,11 @@ func (ch Change) checkGuard(c Contract) error {
 }
 
 // check refuses settings that can't be kept, or that a guardrail refuses.
-func (ch Change) check(from, to Settings) error {
+func (ch Change) check(from, to limit.Settings) error {
 	if err := to.Terms.Validate(); err != nil {
 		return err
 	}
-	if to.RevertTo != (Terms{}) {
+	if to.RevertTo != (limit.Terms{}) {
 		if err := to.RevertTo.Validate(); err != nil {
 			return fmt.Errorf("when the override ends: %w", err)
 		}
@@ -165,7 +166,7 @@ func (ch Change) check(from, to Settings) error {
 	if err := faults.Err(); err != nil {
 		return err
 	}
-	var given Guardrails // the ones that the change leaves alone may have been passed by force
+	var given limit.Guardrails // the ones that the change leaves alone may have been passed by force
 	assign(ch, &given)
 	if err := given.Validate(to.Contract); err != nil || ch.Force {
 		return err

@@ -1,15 +1,17 @@
-package throttle
+package lateness
 
 import (
 	"sync/atomic"
 	"time"
+
+	"dispatcher/throttle/limit"
 )
 
 // Counts counts slots by the first class in which they are in time. The last
 // element counts those that are later than every class.
-type Counts [len(LatenessClasses) + 1]int64
+type Counts [len(limit.LatenessClasses) + 1]int64
 
-func (c *Counts) add(other Counts) {
+func (c *Counts) Add(other Counts) {
 	for i := range c {
 		c[i] += other[i]
 	}
@@ -38,7 +40,7 @@ func (c Counts) inTime(lateness time.Duration) float64 {
 		return 1
 	}
 	var n int64
-	for i, class := range LatenessClasses {
+	for i, class := range limit.LatenessClasses {
 		if i == 0 || class <= lateness {
 			n += c[i]
 		}
@@ -49,10 +51,10 @@ func (c Counts) inTime(lateness time.Duration) float64 {
 // Counter counts a node's slots by how late they were when they were used, or when
 // they were found to be too late. The counts are running totals; any goroutine may
 // count.
-type Counter [len(LatenessClasses) + 1]atomic.Int64
+type Counter [len(limit.LatenessClasses) + 1]atomic.Int64
 
 // Count adds a slot that was late by d.
-func (c *Counter) Count(d time.Duration) { c[LatenessClass(d)].Add(1) }
+func (c *Counter) Count(d time.Duration) { c[limit.LatenessClass(d)].Add(1) }
 
 // Totals are the counts so far.
 func (c *Counter) Totals() (n Counts) {

@@ -1,4 +1,4 @@
-package throttle
+package control
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/fault"
+	"dispatcher/throttle/limit"
 )
 
 // Entry is one change of a limit, as the history in Redis holds it. The end of an
@@ -20,9 +21,9 @@ type Entry struct {
 	By       string
 	Why      string
 	Undid    int64 // the revision that the change took back; 0: it was no undo
-	From, To Terms
+	From, To limit.Terms
 
-	GuardrailsFrom, GuardrailsTo Guardrails
+	GuardrailsFrom, GuardrailsTo limit.Guardrails
 }
 
 // History returns the last n changes, the newest first. Redis keeps about a
@@ -35,7 +36,7 @@ func (c *Control) History(ctx context.Context, n int) ([]Entry, error) {
 	if unknown != nil && !errors.Is(unknown, ErrUnknownLimit) {
 		return nil, unknown
 	}
-	messages, err := c.rdb.XRevRangeN(ctx, c.keys.History, "+", "-", int64(n)).Result()
+	messages, err := c.rdb.XRevRangeN(ctx, c.Keys.History, "+", "-", int64(n)).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read the history of limit %q: %w", c.name, err)
 	}
@@ -55,9 +56,9 @@ func (c *Control) History(ctx context.Context, n int) ([]Entry, error) {
 
 // decodeEntry reads what record in limit.lua wrote.
 func decodeEntry(m redis.XMessage) (Entry, error) {
-	side := func(field string) (Settings, error) {
+	side := func(field string) (limit.Settings, error) {
 		text, _ := m.Values[field].(string)
-		s, err := Unpack(text)
+		s, err := limit.Unpack(text)
 		if err != nil {
 			return s, fmt.Errorf("%s of change %s: %w", field, m.ID, err)
 		}
@@ -76,5 +77,5 @@ func decodeEntry(m redis.XMessage) (Entry, error) {
 func (e Entry) Chosen() bool {
 	from, to := e.From, e.To
 	from.Contract, to.Contract = from.Stated(), to.Stated()
-	return e.By == Dispatcher && e.From.Auto && e.To.Auto && e.From.Lateness != e.To.Lateness && from == to
+	return e.By == limit.Dispatcher && e.From.Auto && e.To.Auto && e.From.Lateness != e.To.Lateness && from == to
 }

@@ -1,4 +1,4 @@
-package throttle
+package control
 
 import (
 	"cmp"
@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"dispatcher/throttle/limit"
 )
 
 // ErrNotInHistory says that the history does not hold the change that is to be undone.
@@ -21,14 +23,14 @@ const historyAll = 2000
 // that it reads: a change that comes between is a [RevisionError].
 //
 // Terms that were an override are not made to hold for good: that needs a For.
-func (c *Control) Undo(ctx context.Context, to int64, ch Change) (Settings, error) {
+func (c *Control) Undo(ctx context.Context, to int64, ch Change) (limit.Settings, error) {
 	s, err := c.Get(ctx)
 	if err != nil {
-		return Settings{}, err
+		return limit.Settings{}, err
 	}
 	entries, err := c.History(ctx, historyAll)
 	if err != nil {
-		return Settings{}, err
+		return limit.Settings{}, err
 	}
 	if ch.IfRevision == 0 {
 		ch.IfRevision = s.Revision
@@ -39,14 +41,14 @@ func (c *Control) Undo(ctx context.Context, to int64, ch Change) (Settings, erro
 		err = ch.goBack(to, entries)
 	}
 	if err != nil {
-		return Settings{}, fmt.Errorf("limit %q: %w; nothing was changed", c.name, err)
+		return limit.Settings{}, fmt.Errorf("limit %q: %w; nothing was changed", c.name, err)
 	}
 	return c.Set(ctx, ch)
 }
 
 // takeBack fills in the settings that the change behind s altered, as they were before.
 // The others stay, so that an override that was on already goes on.
-func (ch *Change) takeBack(s Settings, entries []Entry) error {
+func (ch *Change) takeBack(s limit.Settings, entries []Entry) error {
 	if len(entries) == 0 || entries[0].Revision != s.Revision || !entries[0].Changed.Equal(s.Changed) {
 		return fmt.Errorf("undo of revision %d: %w", s.Revision, ErrNotInHistory)
 	}
@@ -92,11 +94,11 @@ func (ch *Change) goBack(to int64, entries []Entry) error {
 			if err := ch.mayReturnTo(e); err != nil {
 				return err
 			}
-			ch.returnTo(Terms{Paused: !e.To.Paused}, e.To)
+			ch.returnTo(limit.Terms{Paused: !e.To.Paused}, e.To)
 			break
 		}
 		if e.Revision == to+1 { // the seeded revision has no entry of its own; others are found behind
-			ch.returnTo(Terms{Paused: !e.From.Paused}, e.From)
+			ch.returnTo(limit.Terms{Paused: !e.From.Paused}, e.From)
 		}
 	}
 	if ch.Cap == nil {
@@ -117,13 +119,13 @@ func (ch *Change) mayReturnTo(e Entry) error {
 
 // returnTo makes the change set the terms in which now differs from before, as they
 // were before.
-func (ch *Change) returnTo(now, before Terms) {
+func (ch *Change) returnTo(now, before limit.Terms) {
 	restore(ch, now, before)
 	ch.restoreGuard(now.Contract, before.Contract)
 }
 
 // restoreGuard leaves a guard that was auto to the fleet.
-func (ch *Change) restoreGuard(now, before Contract) {
+func (ch *Change) restoreGuard(now, before limit.Contract) {
 	switch {
 	case before.Auto && now.Auto:
 	case before.Auto:

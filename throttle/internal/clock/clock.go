@@ -1,4 +1,4 @@
-package throttle
+package clock
 
 import "time"
 
@@ -8,13 +8,13 @@ import "time"
 // interval, and time widens it again, for quartz is not exact.
 //
 // The node's wall clock is never read.
-type clock struct {
-	origin  time.Time // of the node's monotonic time in offsets
+type Clock struct {
+	Origin  time.Time // of the node's monotonic time in offsets
 	now     bounds    // what is known of the offset
 	former  [3]bounds // the same at earlier times, the oldest first, which shows a slew
-	epoch   int64     // the timeline's epoch that the bounds belong to; 0: no reading yet
-	since   int64     // first reading in that epoch, by Redis's clock
-	trusted int64     // last reading, by Redis's clock; after a step the last one before it
+	Epoch   int64     // the timeline's epoch that the bounds belong to; 0: no reading yet
+	Since   int64     // first reading in that epoch, by Redis's clock
+	Trusted int64     // last reading, by Redis's clock; after a step the last one before it
 }
 
 // bounds of (Redis's clock − the node's time since origin), as they were known at
@@ -28,7 +28,7 @@ type bounds struct {
 const (
 	// driftPPM is how far two clocks may run apart: 100 parts per million is
 	// twice what a poor quartz does, and a fifth of what NTP may slew.
-	driftPPM = 100
+	DriftPPM = 100
 	// stepTolerance is the smallest difference between two readings that counts as a
 	// step. The mapping follows a smaller one, which the guard has to cover.
 	stepTolerance = 1200 * time.Microsecond
@@ -42,23 +42,23 @@ const (
 )
 
 // reading is one reading of Redis's clock.
-type reading struct {
-	asked, answered time.Time // the node's time, around the call
-	now             int64     // Redis's clock, µs since 1970
-	epoch           int64
+type Reading struct {
+	Asked, Answered time.Time // the node's time, around the call
+	Now             int64     // Redis's clock, µs since 1970
+	Epoch           int64
 }
 
 // observe adds a reading, and reports whether Redis's clock has stepped or
 // slewed since earlier ones. After a step, or in a new epoch, only
 // this reading counts.
-func (c *clock) observe(r reading) (stepped bool) {
-	now := duration(r.now)
-	raw := bounds{lo: now - r.answered.Sub(c.origin), hi: now - r.asked.Sub(c.origin), at: r.answered.Sub(c.origin), read: r.now}
-	if c.epoch == 0 || c.epoch != r.epoch {
-		c.begin(raw, r.epoch)
+func (c *Clock) Observe(r Reading) (stepped bool) {
+	now := Duration(r.Now)
+	raw := bounds{lo: now - r.Answered.Sub(c.Origin), hi: now - r.Asked.Sub(c.Origin), at: r.Answered.Sub(c.Origin), read: r.Now}
+	if c.Epoch == 0 || c.Epoch != r.Epoch {
+		c.begin(raw, r.Epoch)
 		return false
 	}
-	last := c.trusted
+	last := c.Trusted
 	switch slow := c.former[0]; {
 	case raw.beyond(c.now):
 		stepped = true
@@ -66,8 +66,8 @@ func (c *clock) observe(r reading) (stepped bool) {
 		stepped, last = true, slow.read
 	}
 	if stepped {
-		c.begin(raw, r.epoch)
-		c.trusted = last
+		c.begin(raw, r.Epoch)
+		c.Trusted = last
 		return true
 	}
 	c.narrow(raw)
@@ -75,18 +75,18 @@ func (c *clock) observe(r reading) (stepped bool) {
 }
 
 // begin forgets the bounds.
-func (c *clock) begin(b bounds, epoch int64) {
-	c.now, c.epoch, c.since, c.trusted = b, epoch, b.read, b.read
+func (c *Clock) begin(b bounds, epoch int64) {
+	c.now, c.Epoch, c.Since, c.Trusted = b, epoch, b.read, b.read
 	c.former = [3]bounds{b, b, b}
 }
 
 // narrow adds a reading that agrees with those before it.
-func (c *clock) narrow(raw bounds) {
+func (c *Clock) narrow(raw bounds) {
 	lo, hi := c.now.atTime(raw.at)
 	if max(raw.lo, lo) <= min(raw.hi, hi) {
 		raw.lo, raw.hi = max(raw.lo, lo), min(raw.hi, hi)
 	}
-	c.now, c.trusted = raw, raw.read
+	c.now, c.Trusted = raw, raw.read
 	if raw.at-c.former[2].at >= formerEvery {
 		c.former = [3]bounds{c.former[1], c.former[2], raw}
 	}
@@ -101,20 +101,20 @@ func (b bounds) beyond(known bounds) bool {
 
 // atTime are the bounds as wide as they are at a later time.
 func (b bounds) atTime(at time.Duration) (lo, hi time.Duration) {
-	drift := (at - b.at) * driftPPM / 1_000_000
+	drift := (at - b.at) * DriftPPM / 1_000_000
 	return b.lo - drift, b.hi + drift
 }
 
 // width is how uncertain the mapping is at time t.
-func (c *clock) width(t time.Time) time.Duration {
-	lo, hi := c.now.atTime(t.Sub(c.origin))
+func (c *Clock) Width(t time.Time) time.Duration {
+	lo, hi := c.now.atTime(t.Sub(c.Origin))
 	return hi - lo
 }
 
 // slot maps a slot that lies at us on Redis's clock. Whatever the true offset
 // is, a call that begins between notBefore and notAfter begins no earlier than
 // the slot and no more than lateness after it.
-func (c *clock) slot(us int64, lateness time.Duration, at time.Time) (notBefore, notAfter time.Time) {
-	lo, hi := c.now.atTime(at.Sub(c.origin))
-	return c.origin.Add(duration(us) - lo), c.origin.Add(duration(us) - hi + lateness)
+func (c *Clock) Slot(us int64, lateness time.Duration, at time.Time) (notBefore, notAfter time.Time) {
+	lo, hi := c.now.atTime(at.Sub(c.Origin))
+	return c.Origin.Add(Duration(us) - lo), c.Origin.Add(Duration(us) - hi + lateness)
 }

@@ -1,4 +1,4 @@
-package throttle
+package control
 
 import (
 	"context"
@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
 )
 
 const awaitEvery = 20 * time.Millisecond
@@ -32,7 +35,7 @@ func (e *NotEverywhereError) Error() string {
 // Await waits until each node knows these settings or newer ones, and returns how
 // many nodes that are. The error is a [NotEverywhereError] when the context ends
 // first, when only missing nodes lack them, and when there is no node.
-func (c *Control) Await(ctx context.Context, s Settings) (n int, took time.Duration, err error) {
+func (c *Control) Await(ctx context.Context, s limit.Settings) (n int, took time.Duration, err error) {
 	begin := time.Now()
 	ticker := time.NewTicker(awaitEvery)
 	defer ticker.Stop()
@@ -49,7 +52,7 @@ func (c *Control) Await(ctx context.Context, s Settings) (n int, took time.Durat
 			case len(lack) == 0:
 				return len(nodes), took, nil
 			}
-		} else if ctx.Err() == nil && !TimedOut(err) { // a time-out may be the end of ctx, told by the network first
+		} else if ctx.Err() == nil && !script.TimedOut(err) { // a time-out may be the end of ctx, told by the network first
 			return 0, took, err
 		}
 		select {

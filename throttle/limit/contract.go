@@ -1,4 +1,4 @@
-package throttle
+package limit
 
 import (
 	"fmt"
@@ -47,7 +47,7 @@ const (
 	MaxHorizon      = 300 * time.Millisecond // more, and a change would act too late
 	MaxCap          = 1_000_000_000
 	MaxWindow       = 31 * 24 * time.Hour
-	maxUnits        = 1 << 21 // of a pace that is counted exactly: see [Contract.Pace]
+	MaxUnits        = 1 << 21 // of a pace that is counted exactly: see [Contract.Pace]
 )
 
 // Validate says whether the contract can be kept: a [fault.Error] for each field
@@ -126,7 +126,7 @@ func (c Contract) Pace() (units, period int64) {
 	period = (c.Window + c.Guard).Microseconds()
 	d := gcd(units, period)
 	units, period = units/d, period/d
-	d = ceilDiv(min(units, period), maxUnits)
+	d = ceilDiv(min(units, period), MaxUnits)
 	return units / d, ceilDiv(period, d)
 }
 

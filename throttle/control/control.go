@@ -1,4 +1,4 @@
-package throttle
+package control
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/fault"
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
 )
 
 // ErrUnknownLimit says that Redis holds no such limit: no node has begun to
@@ -26,7 +28,7 @@ var errBusy = errors.New("others keep changing the settings")
 // force: another change was faster.
 type RevisionError struct {
 	Wanted int64
-	Now    Settings
+	Now    limit.Settings
 }
 
 func (e *RevisionError) Error() string {
@@ -37,36 +39,36 @@ func (e *RevisionError) Error() string {
 // reserves nothing.
 type Control struct {
 	rdb       redis.UniversalClient
-	scripts   Scripts
-	keys      Keys
+	scripts   script.Scripts
+	Keys      script.Keys
 	namespace string
 	name      string
 }
 
 // NewControl is for one limit of a namespace.
 func NewControl(rdb redis.UniversalClient, namespace, name string) (*Control, error) {
-	if err := errors.Join(CheckName("namespace", namespace), CheckName("name", name)); err != nil {
+	if err := errors.Join(limit.CheckName("namespace", namespace), limit.CheckName("name", name)); err != nil {
 		return nil, err
 	}
 	return &Control{
-		rdb: rdb, scripts: NewScripts(rdb, namespace, name, ""), keys: KeysOf(namespace, name),
+		rdb: rdb, scripts: script.NewScripts(rdb, namespace, name, ""), Keys: script.KeysOf(namespace, name),
 		namespace: namespace, name: name,
 	}, nil
 }
 
 // Get reads the settings in force. It returns [ErrUnknownLimit] where there
 // are none.
-func (c *Control) Get(ctx context.Context) (Settings, error) {
-	text, err := c.rdb.HGet(ctx, c.keys.Limit, "settings").Result()
+func (c *Control) Get(ctx context.Context) (limit.Settings, error) {
+	text, err := c.rdb.HGet(ctx, c.Keys.Limit, "settings").Result()
 	if errors.Is(err, redis.Nil) {
-		return Settings{}, c.unknown()
+		return limit.Settings{}, c.unknown()
 	}
 	if err != nil {
-		return Settings{}, fmt.Errorf("read limit %q: %w", c.name, err)
+		return limit.Settings{}, fmt.Errorf("read limit %q: %w", c.name, err)
 	}
-	s, err := Unpack(text)
+	s, err := limit.Unpack(text)
 	if err != nil {
-		return Settings{}, fmt.Errorf("read limit %q: %w", c.name, err)
+		return limit.Settings{}, fmt.Errorf("read limit %q: %w", c.name, err)
 	}
 	return s, nil
 }
@@ -80,7 +82,7 @@ func (c *Control) unknown() error {
 // is refused, and nothing is written. A change that changes nothing is
 // [ErrUnchanged], beside the settings in force. For [Contract.Reaction] slots that
 // were reserved before a change may violate it; none does later.
-func (c *Control) Set(ctx context.Context, ch Change) (Settings, error) {
+func (c *Control) Set(ctx context.Context, ch Change) (limit.Settings, error) {
 	s, err := c.set(ctx, ch)
 	if err != nil && !errors.Is(err, ErrUnknownLimit) && !errors.Is(err, ErrUnchanged) {
 		err = fmt.Errorf("limit %q: %w", c.name, err)
@@ -88,19 +90,19 @@ func (c *Control) Set(ctx context.Context, ch Change) (Settings, error) {
 	return s, err
 }
 
-func (c *Control) set(ctx context.Context, ch Change) (Settings, error) {
+func (c *Control) set(ctx context.Context, ch Change) (limit.Settings, error) {
 	if err := ch.validate(); err != nil {
-		return Settings{}, err
+		return limit.Settings{}, err
 	}
 	const tries = 5
 	for range tries {
 		s, err := c.Get(ctx)
 		if err != nil {
-			return Settings{}, err
+			return limit.Settings{}, err
 		}
 		now, err := c.Now(ctx)
 		if err != nil {
-			return Settings{}, err
+			return limit.Settings{}, err
 		}
 		to, over := s.Reverted(), !s.RevertAt.IsZero() && !now.Before(s.RevertAt) // and no node has polled since
 		if !over {
@@ -110,20 +112,20 @@ func (c *Control) set(ctx context.Context, ch Change) (Settings, error) {
 		}
 		status, err := c.scripts.Configure(ctx, s, to)
 		if err != nil {
-			return Settings{}, err
+			return limit.Settings{}, err
 		}
 		switch {
-		case status == ChangeUnknown:
-			return Settings{}, c.unknown()
-		case status == ChangeDone && !over:
+		case status == script.ChangeUnknown:
+			return limit.Settings{}, c.unknown()
+		case status == script.ChangeDone && !over:
 			return to, nil
 		}
 	}
-	return Settings{}, errBusy
+	return limit.Settings{}, errBusy
 }
 
 // changed returns the settings as they are after the change, made at now.
-func (c *Control) changed(ctx context.Context, s Settings, ch Change, now time.Time) (Settings, error) {
+func (c *Control) changed(ctx context.Context, s limit.Settings, ch Change, now time.Time) (limit.Settings, error) {
 	if ch.IfRevision != 0 && ch.IfRevision != s.Revision {
 		return s, &RevisionError{Wanted: ch.IfRevision, Now: s}
 	}
@@ -138,11 +140,11 @@ func (c *Control) changed(ctx context.Context, s Settings, ch Change, now time.T
 }
 
 // hasModule refuses an algorithm whose module the server lacks.
-func (c *Control) hasModule(ctx context.Context, from, to Settings) error {
-	if to.Algorithm == from.Algorithm || to.Algorithm != RedisCell {
+func (c *Control) hasModule(ctx context.Context, from, to limit.Settings) error {
+	if to.Algorithm == from.Algorithm || to.Algorithm != limit.RedisCell {
 		return nil
 	}
-	rdb, err := holder(ctx, c.rdb, c.keys.Limit)
+	rdb, err := holder(ctx, c.rdb, c.Keys.Limit)
 	if err != nil {
 		return err
 	}
@@ -172,9 +174,9 @@ func (c *Control) Delete(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("delete limit %q: %w", c.name, err)
-	case status == DeleteUnknown:
+	case status == script.DeleteUnknown:
 		return c.unknown()
-	case status == DeleteInUse:
+	case status == script.DeleteInUse:
 		return &InUseError{Name: c.name, Nodes: int(nodes)}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package throttle
+package control
 
 import (
 	"cmp"
@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"dispatcher/throttle/limit"
 )
 
 // Node is one node of the fleet, as of its last record in Redis.
@@ -24,7 +26,7 @@ const (
 )
 
 // Has reports whether the node knows these settings or newer ones.
-func (n Node) Has(s Settings) bool { return !n.Knows.Before(s.Changed) }
+func (n Node) Has(s limit.Settings) bool { return !n.Knows.Before(s.Changed) }
 
 // Missing reports whether the node died, stands still or is cut off: it has not
 // signed off, and was not seen for longer than any node that works.
@@ -42,7 +44,7 @@ func (c *Control) Nodes(ctx context.Context) ([]Node, error) {
 // nodes are those that work or are missing. Fields of nodes that ended long ago
 // are removed on the way.
 func (c *Control) nodes(ctx context.Context) ([]Node, error) {
-	fields, err := c.rdb.HGetAll(ctx, c.keys.Nodes).Result()
+	fields, err := c.rdb.HGetAll(ctx, c.Keys.Nodes).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read the nodes of limit %q: %w", c.name, err)
 	}
@@ -66,7 +68,7 @@ func (c *Control) nodes(ctx context.Context) ([]Node, error) {
 	here = withoutReplaced(here)
 	if len(old) > 0 {
 		// A node that polls between is back with its next poll.
-		if err := c.rdb.HDel(ctx, c.keys.Nodes, old...).Err(); err != nil {
+		if err := c.rdb.HDel(ctx, c.Keys.Nodes, old...).Err(); err != nil {
 			return nil, fmt.Errorf("forget old nodes of limit %q: %w", c.name, err)
 		}
 	}
@@ -88,7 +90,7 @@ func withoutReplaced(nodes []Node) []Node {
 func decodeNode(id, value string) (n Node, seen time.Time) {
 	var us, atUS, since int64
 	_, _ = fmt.Sscan(value, &us, &atUS, &since)
-	n = Node{ID: id, Name: id, Knows: FromMicros(us)}
+	n = Node{ID: id, Name: id, Knows: limit.FromMicros(us)}
 	if cut := len(id) - nodeRandom; cut > 0 && id[cut] == '-' {
 		n.Name = id[:cut]
 	}

@@ -1,4 +1,4 @@
-package throttle
+package lateness
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"dispatcher/throttle/internal/clock"
 )
 
 // RoundTrips are those of the connections that the fleet opened to the provider
@@ -120,7 +122,7 @@ func ReadRoundTrips(fields map[string]string, now int64) (r RoundTrips) {
 			continue
 		}
 		if ago := now/time.Minute.Microseconds() - n[0]; ago >= 0 && ago < keptMinutes {
-			t := Trips{N: n[1], Low: duration(n[2]), High: duration(n[3])}
+			t := Trips{N: n[1], Low: clock.Duration(n[2]), High: clock.Duration(n[3])}
 			all.Join(t)
 			highs = append(highs, t.High)
 		}
