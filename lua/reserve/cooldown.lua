@@ -46,7 +46,8 @@ local function cool_down(why, old)
     end
     if before > now then extend(before) end -- `limit delete` left it behind
   end
-  if old and applied ~= stored and (why > STATE_LOST or old.algorithm ~= set.algorithm) then -- a debt under other terms is paid by waiting
+  -- A debt under other terms is paid by waiting.
+  if old and applied ~= stored and (why > STATE_LOST or old.algorithm ~= set.algorithm) then
     began = now + math.max(old.horizon, set.horizon) + math.max(old.lateness, set.lateness) + span(old, set)
     not_before = math.max(not_before, began)
   end

@@ -34,7 +34,8 @@ local function take(c)
   if served ~= before then note('served', int(served)) end
   note('last', int(now))
   if given == 0 then return nothing(wait, 0, ticket, poll) end
-  redis.call('SET', reserved, table.concat({seq, epoch, int(given), int(first), int(nth), int(floor), int(units), int(period), int(debt)}, ' '),
+  local kept = {seq, epoch, int(given), int(first), int(nth), int(floor), int(units), int(period), int(debt)}
+  redis.call('SET', reserved, table.concat(kept, ' '),
     'PX', int(math.ceil((set.horizon + set.lateness) / 1000) + 1000))
   return reply(given, first, nth, floor, units, period, debt, 0, 0)
 end

@@ -148,10 +148,10 @@ func wholeCap(c Contract) int64 { return c.Cap }
 // but one unit: the one that the first filling began with, or the last.
 func sideBySide(c Contract) int64 { return 2*Given(c) - 1 + c.Reserve }
 
-// given is what Redis gives out of the cap.
+// Given is what Redis gives out of the cap.
 func Given(c Contract) int64 { return c.Cap - c.Reserve }
 
-// windowed is how long a unit counts, and an algorithm has to look back.
+// Windowed is how long a unit counts, and an algorithm has to look back.
 func Windowed(c Contract) time.Duration { return c.Window + c.Guard }
 
 // unpaidShare is the part of the cap that Redis gives where neither the burst nor

@@ -2,7 +2,7 @@ package clock
 
 import "time"
 
-// clock maps Redis's clock to this node's monotonic one. It knows only an interval for
+// Clock maps Redis's clock to this node's monotonic one. It knows only an interval for
 // the offset between the two: a reading that was asked for at m0 and answered at m1
 // was made somewhere between. Each reading narrows the
 // interval, and time widens it again, for quartz is not exact.
@@ -26,7 +26,7 @@ type bounds struct {
 }
 
 const (
-	// driftPPM is how far two clocks may run apart: 100 parts per million is
+	// DriftPPM is how far two clocks may run apart: 100 parts per million is
 	// twice what a poor quartz does, and a fifth of what NTP may slew.
 	DriftPPM = 100
 	// stepTolerance is the smallest difference between two readings that counts as a
@@ -41,14 +41,14 @@ const (
 	formerEvery = 500 * time.Millisecond
 )
 
-// reading is one reading of Redis's clock.
+// Reading is one reading of Redis's clock.
 type Reading struct {
 	Asked, Answered time.Time // the node's time, around the call
 	Now             int64     // Redis's clock, µs since 1970
 	Epoch           int64
 }
 
-// observe adds a reading, and reports whether Redis's clock has stepped or
+// Observe adds a reading, and reports whether Redis's clock has stepped or
 // slewed since earlier ones. After a step, or in a new epoch, only
 // this reading counts.
 func (c *Clock) Observe(r Reading) (stepped bool) {
@@ -105,13 +105,13 @@ func (b bounds) atTime(at time.Duration) (lo, hi time.Duration) {
 	return b.lo - drift, b.hi + drift
 }
 
-// width is how uncertain the mapping is at time t.
+// Width is how uncertain the mapping is at time t.
 func (c *Clock) Width(t time.Time) time.Duration {
 	lo, hi := c.now.atTime(t.Sub(c.Origin))
 	return hi - lo
 }
 
-// slot maps a slot that lies at us on Redis's clock. Whatever the true offset
+// Slot maps a slot that lies at us on Redis's clock. Whatever the true offset
 // is, a call that begins between notBefore and notAfter begins no earlier than
 // the slot and no more than lateness after it.
 func (c *Clock) Slot(us int64, lateness time.Duration, at time.Time) (notBefore, notAfter time.Time) {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// schedule is a run of slots as reserve.lua granted them, on Redis's clock in µs.
+// Schedule is a run of slots as reserve.lua granted them, on Redis's clock in µs.
 // The script reserves by the same formula; both are exact in integers.
 type Schedule struct {
 	Given         int64
@@ -15,20 +15,20 @@ type Schedule struct {
 	Debt          int64
 }
 
-// at is slot j, from 0 to given − 1.
+// At is slot j, from 0 to given − 1.
 func (s Schedule) At(j int64) int64 {
 	return max(s.Floor, s.Base+After(s.N+j-s.Debt, s.Units, s.Period))
 }
 
-// far bounds what after and within return: 142 years in µs. A time plus this
+// Far bounds what After and Within return: 142 years in µs. A time plus this
 // stays below 2^53.
 const Far = 1 << 52
 
-// after is ⌈count · period / units⌉: the time in which count units pass, in
+// After is ⌈count · period / units⌉: the time in which count units pass, in
 // µs, as pace.lua computes it. It is bounded by far on both sides.
 func After(count, units, period int64) int64 { return -mulDiv(-count, period, units) }
 
-// within is ⌊us · units / period⌋: how many units pass in us, bounded likewise.
+// Within is ⌊us · units / period⌋: how many units pass in us, bounded likewise.
 func Within(us, units, period int64) int64 { return mulDiv(us, units, period) }
 
 // mulDiv is ⌊a · b / c⌋ for b ≥ 0 and c > 0, bounded by far on both sides. The
@@ -56,4 +56,5 @@ func magnitude(a int64) uint64 {
 	return uint64(a)
 }
 
+// Duration is a number of µs.
 func Duration(us int64) time.Duration { return time.Duration(us) * time.Microsecond }

@@ -14,9 +14,10 @@ import (
 // This file and reserve/call.lua are the only places that know the order of the
 // arguments and the reply of a reservation.
 
-// cooldown is why a cooldown began: the timeline was lost, or may have been.
+// Cooldown is why a cooldown began: the timeline was lost, or may have been.
 type Cooldown int64
 
+// The causes of a cooldown, as reserve/cooldown.lua numbers them.
 const (
 	CooldownNone Cooldown = iota
 	CooldownSettingsLost
@@ -28,6 +29,7 @@ const (
 	cooldownOtherAlgorithm
 )
 
+// CooldownNames are the causes' names in metrics and logs.
 var CooldownNames = [...]string{"none", "settings_lost", "settings_old", "timeline_lost", "other_master", "clock_back", "clock_step", "other_algorithm"} //nolint:gochecknoglobals // a constant table
 
 func (c Cooldown) String() string {
@@ -37,7 +39,7 @@ func (c Cooldown) String() string {
 	return CooldownNames[c]
 }
 
-// ask is one call of reserve.lua.
+// Ask is one call of reserve.lua.
 type Ask struct {
 	Want     int64
 	Seq      int64
@@ -58,13 +60,14 @@ type Ask struct {
 	Known    limit.Settings
 }
 
-// place is a node's place in the queue of those that were refused.
+// Place is a node's place in the queue of those that were refused.
 type Place struct {
 	Taken bool
 	At    int64 // units that were wanted before it
 	Due   bool  // its time has come
 }
 
+// Ticket is the place as the script knows it; -1: none.
 func (p Place) Ticket() int64 {
 	if !p.Taken {
 		return -1
@@ -95,7 +98,7 @@ func (a Ask) flags() string {
 	return letters.String()
 }
 
-// reservation is the reply: slots on Redis's clock, and the settings in force.
+// Reservation is the reply: slots on Redis's clock, and the settings in force.
 type Reservation struct {
 	Now       int64 // Redis's clock, µs since 1970
 	Epoch     int64 // changes when the timeline begins again

@@ -8,7 +8,7 @@ import (
 	"dispatcher/throttle/limit"
 )
 
-// used is the share of the cap that these slots would have used with a lateness.
+// Used is the share of the cap that these slots would have used with a lateness.
 func (c Counts) Used(k limit.Contract, lateness time.Duration) float64 {
 	return k.Window.Seconds() / (k.Window + lateness + k.Spread).Seconds() * c.inTime(lateness)
 }
@@ -37,7 +37,7 @@ func chance(k limit.Contract, to time.Duration, counts []Counts) float64 {
 	return math.Sqrt(max(0, squares/n-mean*mean) / (n - 1))
 }
 
-// best is the class with which these slots would have used most of the cap; the
+// Best is the class with which these slots would have used most of the cap; the
 // lowest of several.
 func (c Counts) Best(k limit.Contract) (lateness time.Duration) {
 	most := -1.0
@@ -92,7 +92,7 @@ var rules = [...]rule{ //nolint:gochecknoglobals // a constant table
 	{over: "5m", tens: true, counts: 30, gain: 0.001, sure: 2, after: 5 * time.Minute, down: true},
 }
 
-// leastSlots are the fewest that say anything: one more or less of them in time
+// LeastSlots are the fewest that say anything: one more or less of them in time
 // changes no choice.
 const LeastSlots = 200
 

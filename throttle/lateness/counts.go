@@ -11,12 +11,14 @@ import (
 // element counts those that are later than every class.
 type Counts [len(limit.LatenessClasses) + 1]int64
 
+// Add adds other counts.
 func (c *Counts) Add(other Counts) {
 	for i := range c {
 		c[i] += other[i]
 	}
 }
 
+// Minus are the counts without others.
 func (c Counts) Minus(other Counts) Counts {
 	for i := range c {
 		c[i] -= other[i]
@@ -24,6 +26,7 @@ func (c Counts) Minus(other Counts) Counts {
 	return c
 }
 
+// Total is the number of slots.
 func (c Counts) Total() (n int64) {
 	for _, v := range c {
 		n += v
