@@ -69,7 +69,7 @@ func newReserveRun(t tester, mini *miniredis.Miniredis, rdb redis.UniversalClien
 		r.nodes = append(r.nodes, r.fresh())
 	}
 	r.poll()
-	r.poll() // the first one cooling down
+	r.poll() // the first one began a cooldown
 	r.ask(r.nodes[0], false)
 	r.jump((LeaseLength + 2*time.Second).Microseconds())
 	r.poll()

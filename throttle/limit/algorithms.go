@@ -109,7 +109,7 @@ var algorithms = []Algorithm{ //nolint:gochecknoglobals // a constant table
 	},
 	{
 		Name: SlidingWindowList, Script: SlidingWindowLog, Strict: true,
-		Promise: "as sliding_window_log, with which it shares its script",
+		Promise: "never over, at the full rate and with bursts of the cap; Redis keeps each reservation of a window",
 		Worst:   wholeCap, Share: Contract.Share, Cooldown: Windowed, check: listed,
 	},
 }
