@@ -199,7 +199,7 @@ func TestConformanceFindsWhatARulePrevents(t *testing.T) {
 		{"sliding_window_list", "a lost state is noticed", "redis.call('EXISTS', KEYS[3]) == 1", "true", "a lost state gives no more"},
 		{"fixed_window", "a lost state is noticed", "redis.call('EXISTS', KEYS[3]) == 1", "true", "a lost state gives no more"},
 		{"sliding_window_counter", "a lost state is noticed", "redis.call('EXISTS', KEYS[3]) == 1", "true", "a lost state gives no more"},
-		{"fixed_window", "a longer window begins anew", "length(c) > length(old)", "false", "a longer window holds no more either"},
+		{"fixed_window", "a longer window begins again", "length(c) > length(old)", "false", "a longer window holds no more either"},
 		{"sliding_window_log", "each run is kept while it counts", "newest(TIME, now - length(c))", "newest(TIME, now - length(c) + 50000)", "no window holds more after a late burst"},
 		{"sliding_window_list", "each run is kept while it counts", "newest(TIME, now - length(c))", "newest(TIME, now - length(c) + 50000)", "no window holds more after a late burst"},
 		{"sliding_window_log", "the units of a run are counted", "int(now) .. ' ' .. int(number)", "int(now) .. ' ' .. int(math.ceil(number / 2))", "no window holds more after a late burst"},
@@ -220,7 +220,7 @@ func breaks(t *testing.T, algorithm, from, to, law string) bool {
 	a, err := limit.AlgorithmNamed(algorithm)
 	text := scriptOf(algorithm)
 	if err != nil || strings.Count(text, from) != 1 {
-		t.Fatalf("the script has not exactly one %q; name the rule anew (%v)", from, err)
+		t.Fatalf("the script has not exactly one %q; name the rule again (%v)", from, err)
 	}
 	tr := newTrial(t, "", a, trialContract(a, time.Second), 3)
 	for i := range tr.nodes {

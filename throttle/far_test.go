@@ -26,7 +26,7 @@ func TestAFarRedisCostsNoRate(t *testing.T) {
 						slots++
 					}
 				}
-				share := float64(slots) / (300 * (10 - 0.8)) // less the cooldown and the look of the start
+				share := float64(slots) / (300 * (10 - 0.8)) // less the cooldown and the poll of the start
 				if share < 0.95*c.Share() {
 					t.Errorf("used %.3f of the cap, want %.3f", share, c.Share())
 				}

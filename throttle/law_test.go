@@ -115,7 +115,7 @@ func (f *fleet) slew() {
 }
 
 // look lets each node look, and those that saw a step say so at once, as the
-// reservation goroutine does.
+// reserving goroutine does.
 func (f *fleet) poll() {
 	for _, n := range f.nodes {
 		f.reserve(n, 0, 100, 100, false)
@@ -150,7 +150,7 @@ func lawBreaksWithout(t *testing.T, rdb redis.UniversalClient, m mutation, ops i
 	with := asWritten
 	text := &with.reserve
 	if strings.Count(*text, m.from) != 1 {
-		t.Fatalf("the script has not exactly one %q; name the rule anew", m.from)
+		t.Fatalf("the script has not exactly one %q; name the rule again", m.from)
 	}
 	*text = strings.Replace(*text, m.from, m.to, 1)
 	if m.play != nil {

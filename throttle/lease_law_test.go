@@ -19,7 +19,7 @@ import (
 )
 
 // reserveRun is a fleet with a reserve around the real Scripts, in simulated
-// time. Nodes with a share use it whenever they like, Redis gives out the rest
+// time. Nodes with a lease use it whenever they like, Redis gives out the rest
 // without a gap, and the provider counts both.
 type reserveRun struct {
 	t     tester
@@ -101,7 +101,7 @@ func (r *reserveRun) call(slot int64) {
 	r.calls = append(r.calls, slot+[]int64{0, r.roll(10_001), 10_000}[r.roll(3)])
 }
 
-// use lets a node use its share, as it would if it were cut off.
+// use lets a node use its lease, as it would if it were cut off.
 func (r *reserveRun) use(n *reserveNode) {
 	for _, s := range n.lease.slots(r.set, r.time(), aheadOfCall, r.roll(10)) {
 		r.call(s.NotBefore.UnixMicro())
@@ -114,7 +114,7 @@ func (r *reserveRun) observe(n *reserveNode, now, epoch int64) {
 }
 
 // look lets each node that is not cut off look, and tell of a step, as the
-// reservation goroutine does five times a second.
+// reserving goroutine does five times a second.
 func (r *reserveRun) poll() {
 	for range 2 {
 		for _, n := range r.nodes {
@@ -133,7 +133,7 @@ func (r *reserveRun) pollOf(n *reserveNode) {
 	r.observe(n, b.Now, b.Epoch)
 }
 
-// ask lets a node ask for a share; the reply may be lost.
+// ask lets a node ask for a lease; the reply may be lost.
 func (r *reserveRun) ask(n *reserveNode, lost bool) {
 	if n.cut || n.stepped || n.clock.Epoch == 0 {
 		return
@@ -172,7 +172,7 @@ func (r *reserveRun) end(i int64) {
 		}
 	}
 	r.nodes[i] = r.fresh()
-	r.poll() // it reserves nothing, and asks for nothing, before each other node has looked
+	r.poll() // it reserves nothing, and asks for nothing, before each other node has polled
 }
 
 // step makes Redis's clock jump, where a node is there to see it.
@@ -238,7 +238,7 @@ func (r *reserveRun) play(ops int) string {
 		r.happen()
 		held := r.heldAtOnce()
 		if held > r.set.MaxNodes {
-			return fmt.Sprintf("%d shares can be used at once, and there are %d", held, r.set.MaxNodes)
+			return fmt.Sprintf("%d leases can be used at once, and there are %d", held, r.set.MaxNodes)
 		}
 	}
 	slices.Sort(r.calls)
@@ -251,7 +251,7 @@ func (r *reserveRun) play(ops int) string {
 }
 
 // Whoever is cut off, whatever is lost, ends, or steps: no window holds more
-// than the cap, and no more shares than there are can be used at once.
+// than the cap, and no more leases than there are can be used at once.
 func TestReserveNeverOver(t *testing.T) {
 	t.Parallel()
 	mini := miniredis.RunT(t)
@@ -282,7 +282,7 @@ func TestReserveLawBreaksWithout(t *testing.T) {
 	} {
 		text := strings.Replace(lua.Lease(), m.from, m.to, 1)
 		if text == lua.Lease() {
-			t.Fatalf("the script has no %q; name the rule anew", m.from)
+			t.Fatalf("the script has no %q; name the rule again", m.from)
 		}
 		broken := func() string {
 			for seed := range uint64(100) {

@@ -74,7 +74,7 @@ func lendNow(t *testing.T, rdb redis.UniversalClient) {
 	}
 }
 
-// The fleet goes on at the pace of its shares while Redis is away, is never over,
+// The fleet goes on at the pace of its leases while Redis is away, is never over,
 // and goes on as before when Redis is back, empty.
 func TestReserveReal(t *testing.T) {
 	server := containers.Redis(t)
@@ -113,7 +113,7 @@ func TestReserveReal(t *testing.T) {
 		select {
 		case <-shares:
 		case <-time.After(30 * time.Second):
-			t.Fatal("not every node got a share within 30 s")
+			t.Fatal("not every node got a lease within 30 s")
 		}
 	}
 	time.Sleep(3 * time.Second)

@@ -112,9 +112,9 @@ func used(t *testing.T, l *Limiter, d time.Duration) []time.Time {
 	}
 }
 
-// While Redis is away the node goes on at the pace of its share, says so, stops
+// While Redis is away the node goes on at the pace of its lease, says so, stops
 // when the lease ends, and takes what Redis gives when it is back.
-func TestANodeLivesOnItsShareWhileRedisIsAway(t *testing.T) {
+func TestANodeSendsByItsLeaseWhileRedisIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &away{}
 		l, stop := a.limiter(t)
@@ -129,7 +129,7 @@ func TestANodeLivesOnItsShareWhileRedisIsAway(t *testing.T) {
 		}
 		for i := 3; i < len(at); i++ {
 			if span := at[i].Sub(at[i-3]); span < 1010*time.Millisecond-limit.DefaultLateness {
-				t.Fatalf("got four calls in %v, and a share is three in 1.01 s", span)
+				t.Fatalf("got four calls in %v, and a lease is three in 1.01 s", span)
 			}
 		}
 		if s := l.State(); s.Phase != PhaseReserve || s.Ready() == nil || !strings.Contains(s.Ready().Error(), "3 calls in 1.01s out of the reserve") {
@@ -145,20 +145,20 @@ func TestANodeLivesOnItsShareWhileRedisIsAway(t *testing.T) {
 		}
 		stop()
 		if !a.left.Load() {
-			t.Error("the share was not given up at the end")
+			t.Error("the lease was not given up at the end")
 		}
 	})
 }
 
 // Nothing is sent out of the reserve by a node that was paused, was refused, or
 // has never heard of Redis.
-func TestNoShareIsUsedByWhoMayNot(t *testing.T) {
+func TestNoLeaseIsUsedByANodeThatMayNot(t *testing.T) {
 	for name, edit := range map[string]func(*reserver){
 		"paused":        func(b *reserver) { b.known.Paused = true },
 		"refused":       func(b *reserver) { b.refusing = true },
 		"never heard":   func(b *reserver) { b.learned = false },
 		"no reserve":    func(b *reserver) { b.known.Reserve, b.known.MaxNodes = 0, 0 },
-		"no share":      func(b *reserver) { b.lease.until = time.Time{} },
+		"no lease":      func(b *reserver) { b.lease.until = time.Time{} },
 		"not away yet":  func(b *reserver) { b.failures = awayAfter - 1 },
 		"lease is over": func(b *reserver) { b.lease.until = time.UnixMicro(0) },
 	} {
@@ -167,10 +167,10 @@ func TestNoShareIsUsedByWhoMayNot(t *testing.T) {
 			now := time.Now()
 			b := &reserver{known: seeded(withReserve()), learned: true, failures: awayAfter, lease: lease{until: now.Add(time.Minute)}}
 			if !b.onLease(now) {
-				t.Fatal("a node that may doesn't use its share")
+				t.Fatal("a node that may doesn't use its lease")
 			}
 			if edit(b); b.onLease(now) {
-				t.Error("the node uses its share")
+				t.Error("the node uses its lease")
 			}
 		})
 	}
@@ -178,7 +178,7 @@ func TestNoShareIsUsedByWhoMayNot(t *testing.T) {
 
 // After a change of the pace a whole period passes, and a slot ends before the
 // lease does.
-func TestAShareMixesNoTwoPaces(t *testing.T) {
+func TestALeaseMixesNoTwoPaces(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	s := lease{until: now.Add(10 * time.Second)}

@@ -63,12 +63,12 @@ func awaitChange(t *testing.T, l *Limiter, what string) {
 	}
 }
 
-func TestANodeHearsOfChanges(t *testing.T) {
+func TestANodeIsNotifiedOfChanges(t *testing.T) {
 	t.Parallel()
 	hearsOfChanges(t, patient(t, miniredis.RunT(t).Addr()))
 }
 
-func TestANodeHearsOfChangesReal(t *testing.T) {
+func TestANodeIsNotifiedOfChangesReal(t *testing.T) {
 	t.Parallel()
 	hearsOfChanges(t, NewClient(ClientOptions{Addrs: []string{containers.Redis(t).Addr}}))
 }

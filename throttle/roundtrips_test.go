@@ -117,7 +117,7 @@ func TestRoundTripsOfAFailedReportAreKept(t *testing.T) {
 
 // A node says once that the spread is too small, with the remedy, and once that it
 // is enough.
-func TestASpreadThatIsTooSmallIsToldOnce(t *testing.T) {
+func TestASpreadThatIsTooSmallIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	l, err := New(Options{

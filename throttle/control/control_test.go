@@ -1,4 +1,4 @@
-package throttle_test
+package control_test
 
 import (
 	"context"
@@ -128,7 +128,7 @@ func TestAnOverrideOfAnOverrideReturnsToWhatWasBeforeBoth(t *testing.T) {
 	}
 }
 
-func TestAnOverrideEndsByItselfAndIsInTheTrail(t *testing.T) {
+func TestAnOverrideEndsByItselfAndIsInTheHistory(t *testing.T) {
 	t.Parallel()
 	c := newDesk(t, limit.Guardrails{}, 1)
 	set := c.must(t, capFor(500, control.MinOverride))
@@ -190,7 +190,7 @@ func TestUndoInAnOverrideLeavesTheRestOfItAlone(t *testing.T) {
 	}
 }
 
-func TestUndoRefusesWhatTheTrailDoesNotHold(t *testing.T) {
+func TestUndoRefusesChangesThatTheHistoryDoesNotHold(t *testing.T) {
 	t.Parallel()
 	c := newDesk(t, limit.Guardrails{}, 1)
 	if _, err := c.Undo(t.Context(), 0, control.Change{}); !errors.Is(err, control.ErrNotInHistory) {
@@ -206,7 +206,7 @@ func TestUndoRefusesWhatTheTrailDoesNotHold(t *testing.T) {
 	}
 }
 
-func TestRailsStandUnlessForced(t *testing.T) {
+func TestGuardrailsStandUnlessForced(t *testing.T) {
 	t.Parallel()
 	c := newDesk(t, limit.Guardrails{MaxCap: 500, MaxStep: 2}, 1)
 	before, err := c.Get(t.Context())
@@ -234,7 +234,7 @@ func TestRailsStandUnlessForced(t *testing.T) {
 	}
 }
 
-func TestARailIsNotPassedByMovingItOnTheWay(t *testing.T) {
+func TestAGuardrailIsNotPassedByMovingItOnTheWay(t *testing.T) {
 	t.Parallel()
 	c := newDesk(t, limit.Guardrails{MaxCap: 500, MaxStep: 2}, 1)
 	high, wide := int64(600), 10.0
@@ -246,7 +246,7 @@ func TestARailIsNotPassedByMovingItOnTheWay(t *testing.T) {
 	}
 }
 
-func TestRailsAreInTheTrailAndAreUndone(t *testing.T) {
+func TestGuardrailsAreInTheHistoryAndAreUndone(t *testing.T) {
 	t.Parallel()
 	c := newDesk(t, limit.Guardrails{MaxCap: 500}, 1)
 	high := int64(600)
