@@ -53,7 +53,7 @@ func (l *lease) held(now time.Time) bool {
 	return now.Before(l.until) && now.Round(0).Before(l.until.Round(0))
 }
 
-// state is what the node says of its lease at now.
+// state is the node's report of its lease at now.
 func (l *lease) state(now time.Time) script.LeaseState {
 	if l.held(now) {
 		return script.LeaseHeld

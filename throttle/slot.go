@@ -54,7 +54,7 @@ const sleptMost = time.Millisecond
 
 func (s Slot) sleptThrough() bool { return s.host != nil && s.host.suspended()-s.slept > sleptMost }
 
-// margin is what a call needs from its permit to its write. A slot that has
+// margin is the time from a call's permit to its write. A slot that has
 // less than this left would be found late at the wire, where that costs more.
 const margin = 200 * time.Microsecond
 

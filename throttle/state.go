@@ -8,7 +8,7 @@ import (
 	"dispatcher/throttle/limit"
 )
 
-// Phase is what a limiter is doing.
+// Phase is the present activity of a limiter.
 type Phase string
 
 // The phases of a limiter.

@@ -54,7 +54,7 @@ func (c *Control) History(ctx context.Context, n int) ([]Entry, error) {
 	return entries, nil
 }
 
-// decodeEntry reads what record in limit.lua wrote.
+// decodeEntry reads an entry that limit.lua recorded.
 func decodeEntry(m redis.XMessage) (Entry, error) {
 	side := func(field string) (limit.Settings, error) {
 		text, _ := m.Values[field].(string)

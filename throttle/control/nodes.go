@@ -86,7 +86,7 @@ func withoutReplaced(nodes []Node) []Node {
 	return slices.DeleteFunc(nodes, func(n Node) bool { return n.Missing() && works[n.Name] })
 }
 
-// decodeNode reads what reserve.lua wrote; a value that is no number is long ago.
+// decodeNode reads a record of reserve/nodes.lua; a value that is no number is long ago.
 func decodeNode(id, value string) (n Node, seen time.Time) {
 	var us, atUS, since int64
 	_, _ = fmt.Sscan(value, &us, &atUS, &since)

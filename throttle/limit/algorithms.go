@@ -148,7 +148,7 @@ func wholeCap(c Contract) int64 { return c.Cap }
 // but one unit: the one that the first filling began with, or the last.
 func sideBySide(c Contract) int64 { return 2*Given(c) - 1 + c.Reserve }
 
-// Given is what Redis gives out of the cap.
+// Given is the part of the cap that Redis gives out, in units.
 func Given(c Contract) int64 { return c.Cap - c.Reserve }
 
 // Windowed is how long a unit counts, and an algorithm has to look back.
@@ -164,7 +164,7 @@ func unpaidSpacing(c Contract) time.Duration {
 
 func nothing(Contract, *fault.List) {}
 
-// burstIsCap is for algorithms that let go at once whatever the window still holds.
+// burstIsCap is for algorithms that grant at once all that the window has left.
 const burstIsCap = "must be 1: this algorithm lets up to the whole cap go at once; for a smaller burst use token_bucket"
 
 // noBurst refuses a burst where there is nothing that it could set.

@@ -8,7 +8,7 @@ import (
 	"dispatcher/internal/fault"
 )
 
-// WhenFull says what becomes of a caller for whom a leaky bucket has no room.
+// WhenFull is the treatment of a caller for whom a leaky bucket has no room.
 type WhenFull string
 
 // The choices.
@@ -17,7 +17,7 @@ const (
 	FullRefuse WhenFull = "refuse" // it gets an error
 )
 
-// Bucket is how much a leaky bucket holds, and what follows when it is full.
+// Bucket is how much a leaky bucket holds, and how it treats callers when it is full.
 type Bucket struct {
 	Capacity int64    `yaml:"capacity"`  // units that wait in it, at most; 0: as many as the horizon holds
 	WhenFull WhenFull `yaml:"when_full"` // default FullWait
@@ -27,7 +27,7 @@ type Bucket struct {
 func (b Bucket) Refuses() bool { return b.WhenFull == FullRefuse }
 
 // Reach is how far ahead the last unit of a full bucket lies; 0: the horizon
-// alone bounds it. After a change of the rate it stays within what can be reserved.
+// alone bounds it. After a change of the rate it stays within the horizon.
 func (b Bucket) Reach(c Contract) time.Duration {
 	if b.Capacity == 0 {
 		return 0

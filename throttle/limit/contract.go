@@ -9,8 +9,8 @@ import (
 	"dispatcher/internal/fault"
 )
 
-// Contract is what the operator states: at most Cap units in any Window. The
-// rest says how the fleet keeps it. Rate, spacing and guard time follow from it.
+// Contract is the operator's statement: at most Cap units in any Window. The
+// other fields say how the fleet keeps it. Rate, spacing and guard time follow from it.
 //
 // The tags are the keys of the configuration and of the settings in Redis. All
 // durations have a resolution of one microsecond.
@@ -29,7 +29,7 @@ type Contract struct {
 	MaxNodes int64 `yaml:"max_nodes" json:"max_nodes"` // that lease a part of the reserve; required where there is one
 }
 
-// Defaults for what a contract leaves open.
+// Defaults for fields that a contract leaves open.
 const (
 	DefaultBurst    = 1
 	DefaultGuard    = 10 * time.Millisecond
@@ -75,8 +75,8 @@ func (c Contract) Validate() error {
 	return faults.Err()
 }
 
-// checkReserve: what a node may send while it can't ask must be whole units,
-// and must not be given out by Redis as well.
+// checkReserve: a node that can't ask Redis may send whole units only, and Redis must
+// not give these out as well.
 func (c Contract) checkReserve(faults *fault.List) {
 	switch {
 	case c.Reserve == 0 && c.MaxNodes == 0:

@@ -21,7 +21,7 @@ func LatenessClass(d time.Duration) int {
 }
 
 // Fits reports whether the fleet may choose a class: a lateness takes at most a
-// twentieth of the window, and the guard at most what [Contract.Validate] allows.
+// twentieth of the window, and the guard at most as much as [Contract.Validate] allows.
 func (c Contract) Fits(class time.Duration) bool {
 	return class == LatenessClasses[0] || (class*20 <= c.Window && MinWindowGuards*(class+c.Spread) <= c.Window)
 }

@@ -7,7 +7,7 @@ import (
 	"dispatcher/internal/fault"
 )
 
-// Guardrails are what a change does not pass unless it is forced. Zero: none.
+// Guardrails are bounds that no change passes unless it is forced. Zero: none.
 type Guardrails struct {
 	MaxCap  int64   `yaml:"max_cap" json:"max_cap"`   // units in a window
 	MaxStep float64 `yaml:"max_step" json:"max_step"` // by which factor the rate may grow or shrink at once: 2 is double or half

@@ -10,7 +10,7 @@ import (
 // packedVersion is the version of the settings in Redis. limit.lua knows it too.
 const packedVersion = 3
 
-// maxPacked bounds what is read from Redis, in bytes.
+// maxPacked bounds a value that is read from Redis, in bytes.
 const maxPacked = 16 << 10
 
 // packed are the settings as Redis holds them: one JSON value. Durations are in

@@ -7,7 +7,7 @@ import (
 	"dispatcher/internal/fault"
 )
 
-// Terms are what operators change: the contract, the algorithm that keeps it, and
+// Terms are the settings that operators change: the contract, the algorithm that keeps it, and
 // whether it is paused.
 type Terms struct {
 	Contract  `yaml:",inline"`
@@ -59,7 +59,7 @@ type Settings struct {
 	revertTo string // the packed settings that hold from RevertAt on; empty: made of RevertTo
 }
 
-// Dispatcher is who made a change that no operator made.
+// Dispatcher is the author of a change that no operator made.
 const Dispatcher = "dispatcher"
 
 // Same reports whether a change to other would change nothing. An override that ends

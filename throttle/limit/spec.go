@@ -9,8 +9,8 @@ import (
 	"dispatcher/internal/fault"
 )
 
-// Spec is a limit as a file states it. Redis is seeded with it, and a node goes by
-// it for what is not shared.
+// Spec is a limit as a file states it. It seeds Redis with the terms and the
+// guardrails; the other settings are each node's own.
 type Spec struct {
 	Terms      `yaml:",inline"`
 	Guardrails `yaml:",inline"`
@@ -29,7 +29,7 @@ const (
 	ScopeNode    Scope = "node"    // each node for itself; Redis is not asked
 )
 
-// Degraded says what a node does while Redis is away.
+// Degraded is a node's behaviour while Redis is away.
 type Degraded string
 
 // The choices.

@@ -10,7 +10,7 @@ import "time"
 // The node's wall clock is never read.
 type Clock struct {
 	Origin  time.Time // of the node's monotonic time in offsets
-	now     bounds    // what is known of the offset
+	now     bounds    // of the offset, as known now
 	former  [3]bounds // the same at earlier times, the oldest first, which shows a slew
 	Epoch   int64     // the timeline's epoch that the bounds belong to; 0: no reading yet
 	Since   int64     // first reading in that epoch, by Redis's clock
