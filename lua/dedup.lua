@@ -8,8 +8,8 @@
 -- ARGV[1] known      the list as the node knows it; KEYS follow from it
 -- ARGV[2] period_us  for how long a generation takes entries
 -- ARGV[3] window_us  for how long an entry is kept at least
--- ARGV[4] hold_us    for how long a claim stands: then its call is over, or its node is gone
--- ARGV[5] take       1: a claim that stood for too long is taken over; 0: it is told
+-- ARGV[4] hold_us    for how long a claim stands: then its call is over, or its node has ended
+-- ARGV[5] take       1: a claim that stood for too long is taken over; 0: the reply says unknown
 -- ARGV[i] entries    from 6 on, four each: verb (claim, done, release, look), digest, who, number. A done's number is its
 --                    outcome
 --
@@ -20,8 +20,8 @@
 -- Missing key: of a bucket, its jobs are free. Of the dedup store: the generations before are forgotten.
 local EACH = 128 -- jobs in a bucket: few enough to be packed (hash-max-listpack-entries)
 local LEAST, MOST = 1024, 1048576 -- buckets of a generation
-local GENERATIONS = 8 -- that are looked at for each entry
-local FAR = 10 -- holds: a claim that ends so far ahead was written before the clock was set back, and begins anew
+local GENERATIONS = 8 -- that are searched for each entry
+local FAR = 10 -- holds: a claim that ends so far ahead was written before the clock was set back, and begins again
 
 local function int(x) return string.format('%.0f', x) end
 
@@ -62,7 +62,7 @@ if list ~= known then return {now, 0, list} end
 
 local added = 0
 
--- find looks for a digest among an entry's buckets, and says what is there and where.
+-- find searches an entry's buckets for a digest, and returns its value and place.
 local function find(first, digest)
   for i = first, first + generations - 1 do
     local value = redis.call('HGET', KEYS[i], digest)
