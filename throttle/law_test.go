@@ -172,7 +172,7 @@ func lawBreaksWithout(t *testing.T, rdb redis.UniversalClient, m mutation, ops i
 	t.Errorf("without %s, no window over the cap was found in %d histories", m.rule, runs)
 }
 
-// asWritten are the Scripts without a mutation.
+// asWritten are the scripts without a mutation.
 var asWritten = texts{reserve: scriptOf(limit.TokenBucket)}
 
 type mutation struct {

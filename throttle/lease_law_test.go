@@ -18,7 +18,7 @@ import (
 	"dispatcher/throttle/limit"
 )
 
-// reserveRun is a fleet with a reserve around the real Scripts, in simulated
+// reserveRun is a fleet with a reserve around the real scripts, in simulated
 // time. Nodes with a lease use it whenever they like, Redis gives out the rest
 // without a gap, and the provider counts both.
 type reserveRun struct {

@@ -142,7 +142,7 @@ func questions(roll dice) (list []question) {
 	return list
 }
 
-// The Scripts and the limiter count a pace alike, and exactly: held to numbers
+// The scripts and the limiter count a pace alike, and exactly: held to numbers
 // of any size.
 func TestScriptsCountAPaceExactly(t *testing.T) {
 	t.Parallel()
@@ -159,7 +159,7 @@ for i = 1, #ARGV, 4 do
   reply[#reply + 1] = string.format('%.0f %.0f', after(c, tonumber(ARGV[i + 2])) + 0, within(c, tonumber(ARGV[i + 3])) + 0)
 end
 return reply`
-	rapid.Check(t, func(rt *rapid.T) {
+	ask := func(rt *rapid.T) {
 		list := questions(rolls(rt))
 		var args []any
 		for _, q := range list {
@@ -179,7 +179,10 @@ return reply`
 			}
 			q.mustStayExact(rt)
 		}
-	})
+	}
+	for range 4 { // once, and the fault of a pace that is not exact is missed one time in six
+		rapid.Check(t, ask)
+	}
 }
 
 // exactly is the answer in numbers of any size, bounded as theirs is.
