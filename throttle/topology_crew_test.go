@@ -14,14 +14,15 @@ import (
 
 	"dispatcher/internal/containers"
 	"dispatcher/throttle"
+	"dispatcher/throttle/limit"
 )
 
 // usual is the contract of these tests. A window and a cap this small leave
 // nowhere for an extra call to hide: at most 200 slots lie in any second.
-func usual() throttle.Contract {
-	return throttle.Contract{
+func usual() limit.Contract {
+	return limit.Contract{
 		Cap: 200, Window: time.Second, Burst: 1,
-		Guard: throttle.DefaultGuard, Lateness: throttle.DefaultLateness, Horizon: throttle.DefaultHorizon,
+		Guard: limit.DefaultGuard, Lateness: limit.DefaultLateness, Horizon: limit.DefaultHorizon,
 	}
 }
 
@@ -32,7 +33,7 @@ func usual() throttle.Contract {
 // left unjudged when the machine holds the test up: what is late is not used.
 type crew struct {
 	t        *testing.T
-	contract throttle.Contract
+	contract limit.Contract
 	nodes    []*throttle.Limiter
 	done     func()
 
@@ -49,7 +50,7 @@ type use struct {
 const callers = 40
 
 // startCrew lets one node work on each client until the test, or halt, ends it.
-func startCrew(t *testing.T, c throttle.Contract, clients ...redis.UniversalClient) *crew {
+func startCrew(t *testing.T, c limit.Contract, clients ...redis.UniversalClient) *crew {
 	t.Helper()
 	f := &crew{t: t, contract: c}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -58,7 +59,7 @@ func startCrew(t *testing.T, c throttle.Contract, clients ...redis.UniversalClie
 	t.Cleanup(f.done)
 	for i, rdb := range clients {
 		l, err := throttle.New(throttle.Options{
-			Redis: rdb, Namespace: "topology", Name: "provider", Node: fmt.Sprint("node", i), Seed: c,
+			Redis: rdb, Namespace: "topology", Name: "provider", Node: fmt.Sprint("node", i), Limit: limit.Spec{Terms: limit.Terms{Contract: c}},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -159,7 +160,7 @@ func (f *crew) goesOn(fault time.Time) {
 	containers.Figure(f.t, gap <= standstill, "work stood still for %s, want at most %s", gap, standstill)
 }
 
-// comesBack waits for the first use that was not booked before the fault.
+// comesBack waits for the first use that was not reserved before the fault.
 func (f *crew) comesBack(fault time.Time) {
 	f.t.Helper()
 	anew := fault.Add(f.contract.Horizon + f.contract.Lateness + 500*time.Millisecond)

@@ -22,8 +22,8 @@ type way struct {
 
 func newWay(t *testing.T, upstream string) *way {
 	t.Helper()
-	quiet := zerolog.Nop()
-	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), quiet)
+	notBefore := zerolog.Nop()
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), notBefore)
 	p := toxiproxy.NewProxy(server, t.Name(), "127.0.0.1:0", upstream)
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestRedisOneNodeCutOffReal(t *testing.T) {
 	list[0].bad("timeout", "upstream", `{"timeout": 0}`)
 	list[0].bad("timeout", "downstream", `{"timeout": 0}`)
 	f.says(0, throttle.PhaseAway, "")
-	cut := time.Now().Add(250 * time.Millisecond) // what was booked before is over
+	cut := time.Now().Add(250 * time.Millisecond) // what was reserved before is over
 	whole := func() bool { return f.fullest(cut) >= int(0.9*float64(usual().Cap)) }
 	containers.Figure(t, f.eventually(30*time.Second, whole), "got %d calls in the fullest second, want nearly the cap of %d", f.fullest(cut), usual().Cap)
 	alone := f.since(cut)
@@ -81,7 +81,7 @@ func TestRedisOneNodeCutOffReal(t *testing.T) {
 	f.halt()
 }
 
-// Replies are lost in several ways: a booking that is asked for again gives the
+// Replies are lost in several ways: a reservation that is asked for again gives the
 // same slots, and never more.
 func TestRedisLostRepliesReal(t *testing.T) {
 	t.Parallel()

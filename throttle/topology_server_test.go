@@ -12,6 +12,7 @@ import (
 
 	"dispatcher/internal/containers"
 	"dispatcher/throttle"
+	"dispatcher/throttle/control"
 )
 
 // rights are all that a node's account needs.
@@ -23,7 +24,7 @@ const (
 		"+subscribe +hello +auth +ping +client|setname"
 )
 
-// Scripts that Redis forgets are sent again.
+// scripts that Redis forgets are sent again.
 func TestRedisForgetsScriptsReal(t *testing.T) {
 	t.Parallel()
 	s := containers.Redis(t)
@@ -170,7 +171,7 @@ func allowAs(t *testing.T, admin redis.UniversalClient, name, rights string) {
 // change makes an operator's change that leaves the cap alone.
 func change(t *testing.T, rdb redis.UniversalClient) {
 	t.Helper()
-	c, err := throttle.NewControl(rdb, "topology", "provider")
+	c, err := control.NewControl(rdb, "topology", "provider")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +180,7 @@ func change(t *testing.T, rdb redis.UniversalClient) {
 		t.Fatal(err)
 	}
 	horizon := now.Horizon - 10*time.Millisecond // another one at each call
-	if _, err := c.Set(t.Context(), throttle.Change{Horizon: &horizon, By: "test", Why: "publish"}); err != nil {
+	if _, err := c.Set(t.Context(), control.Change{Horizon: &horizon, By: "test", Why: "publish"}); err != nil {
 		t.Errorf("change a setting: %v", err)
 	}
 }
