@@ -56,7 +56,7 @@ func (s *settings) connected(cmd *cobra.Command, name string, do func(context.Co
 		return err
 	}
 	for _, l := range cfg.Limits {
-		if l.Name == name && limit.Scope(l.Scope) == limit.ScopeNode {
+		if l.Name == name && l.Scope == limit.ScopeNode {
 			return fmt.Errorf("limit %q is kept by each node for itself (scope: node) and is not in Redis: change the file, and restart the nodes", name)
 		}
 	}
