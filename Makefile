@@ -34,7 +34,7 @@ lua: ## Lint the Redis scripts, joined as they run
 	@set -e; for algorithm in lua/algorithms/*.lua; do \
 		with=$$(sed -n '1s|^-- with |lua/|p' $$algorithm); \
 		{ echo "local ALGORITHM = ''"; cat lua/limit.lua $$with $$algorithm lua/master.lua \
-			lua/reserve/call.lua lua/reserve/nodes.lua lua/reserve/steps.lua lua/reserve/cooldown.lua lua/reserve/queue.lua lua/reserve.lua; \
+			lua/reserve/call.lua lua/reserve/nodes.lua lua/reserve/steps.lua lua/reserve/cooldown.lua lua/reserve/change.lua lua/reserve.lua; \
 		} > bin/lua/reserve_$${algorithm##*/}; \
 	done
 	$(LUACHECK) --quiet bin/lua

@@ -27,7 +27,7 @@ var files embed.FS
 func Reserve(algorithm, file string) string {
 	return fmt.Sprintf("local ALGORITHM = %q\n", algorithm) + join(
 		"limit.lua", "algorithms/"+file+".lua", "master.lua",
-		"reserve/call.lua", "reserve/nodes.lua", "reserve/steps.lua", "reserve/cooldown.lua", "reserve/queue.lua", "reserve.lua")
+		"reserve/call.lua", "reserve/nodes.lua", "reserve/steps.lua", "reserve/cooldown.lua", "reserve/change.lua", "reserve.lua")
 }
 
 // Configure changes a limit's settings.

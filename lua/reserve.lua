@@ -1,55 +1,42 @@
--- Reserve units of a limit for a node. reserve/call.lua says what is asked and replied; it and the other parts of reserve/
--- are joined in front.
-local HOLD = 20000 -- while a report of a step waits for a second opinion
-local NEWS = 100000 -- a limit that nobody asked for in this time may have missed a step of the clock
+-- Reserve units of a limit for a node. reserve/call.lua says which arguments and reply there are; it and the other parts of
+-- reserve/ are joined in front.
+--
+-- Refused nodes wait in a queue. They ask again in the order in which they were refused, each at its time; the units that
+-- those ahead want are left to them. A place in the queue is the sum of the units that were wanted before it. A node that
+-- asks at its time has let all before it pass.
+local SETTLED = 2000000 -- a node that is younger has no place in the queue: many that come and go would fill it
+local SPARE = 100000 -- units that those ahead leave for this long go to whoever asks, and half of the reach at most
+local SELDOM = 3500000 -- a node that waits in the queue polls no sooner than this, but for its own time
+local LATEST = 6000000 -- nor later
 
-if flag('x') then leave() end
-
-if set and not newer and set.revert_at > 0 and now >= set.revert_at then -- the override has ended
-  local before = stored
-  stored = set.revert_to
-  set = unpacked(stored)
-  redis.call('HSET', limit, 'settings', stored)
-  record(before, stored)
+local before = served
+if flag('d') and ticket >= 0 then served = math.max(served, ticket) end
+local ahead, poll = math.max(0, (ticket >= 0 and ticket or queued) - served), nil
+c.reach = reach > 0 and math.min(c.horizon, reach) or c.horizon
+local wait, given, first, nth, floor, units, period, debt = algorithm.take(c, now, want, lead, ahead, not_before)
+if given == 0 and ahead > 0 and (algorithm.paced or spare > 0 and now - spare >= SPARE) then
+  -- Units that were free for a while already, and that those ahead did not ask for, are anybody's.
+  c.reach = c.reach - math.min(SPARE, math.floor(c.reach / 2))
+  poll, given, first, nth, floor, units, period, debt = algorithm.take(c, now, 1, lead, 0, not_before)
+  local apart = c.period / c.units
+  if poll < SELDOM then poll = poll + math.ceil((SELDOM - poll) / apart) * apart end
+  poll = poll > LATEST and POLL or math.ceil(poll)
+  if wait <= LATEST then poll = wait end -- its own time is near enough
 end
-if set and not newer and set.algorithm ~= ALGORITHM then return nothing(0) end
-
-local old = applied == stored and set or unpacked(applied)
-local c = newer and own or set or own
-timeline(c, v)
-local why, waits = cause(c, old)
-if why > 0 then return cool_down(why, old) end
-
-attend()
-lengthen(c)
-if history_id ~= master then note('master', history_id) end
-if epoch == '0' then -- the node has just started
-  local there = 0
-  others(function() there = there + 1 end)
-  -- A node that has been here for longer would see a step of this clock; this one waits for it.
-  if there > 0 and now - last > NEWS then redis.pcall('PUBLISH', limit, 'poll') end
+if given == 0 then
+  if ticket < 0 and flag('w') and since > 0 and now - since >= SETTLED then
+    ticket, queued = queued, queued + want
+    note('queued', int(queued))
+  end
+  if ahead > 0 and spare == 0 then note('spare', int(now)) end
+else
+  if ticket >= 0 then served = math.max(served, math.min(queued, ticket + given)) end
+  if spare > 0 then note('spare', 0) end
 end
-if flag('h') then redis.pcall('PUBLISH', limit, 'hello ' .. node) end
-
-epoch, now = current, math.max(now, last)
-local repeated = flag('r') and want > 0 and again()
-if repeated then return repeated end
-
-if applied ~= stored then -- the settings have changed since the last reservation
-  -- Slots of the old terms may be out for so long, which is longer than the new ones may say.
-  began = math.max(algorithm.change(c, old, now, not_before) or began or 0, now + old.horizon + old.lateness)
-  served, spare = queued, 0
-  note('applied', stored)
-  note('began', int(began))
-  note('served', int(served))
-  note('spare', 0)
-  redis.pcall('PUBLISH', limit, 'applied') -- whoever changed them may not be allowed to
-end
-
-if want == 0 then return yield(waits and HOLD) end
-if waits then return nothing(HOLD, 0, ticket) end
-if set.paused then
-  note('last', int(now))
-  return nothing(set.revert_at > 0 and math.min(POLL, set.revert_at - now) or POLL)
-end
-return take(c)
+if served ~= before then note('served', int(served)) end
+note('last', int(now))
+if given == 0 then return nothing(wait, 0, ticket, poll) end
+local kept = {seq, epoch, int(given), int(first), int(nth), int(floor), int(units), int(period), int(debt)}
+redis.call('SET', reserved, table.concat(kept, ' '),
+  'PX', int(math.ceil((set.horizon + set.lateness) / 1000) + 1000))
+return reply(given, first, nth, floor, units, period, debt, 0, 0)

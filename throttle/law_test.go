@@ -183,8 +183,8 @@ type mutation struct {
 var mutations = []mutation{
 	{rule: "the cooldown", from: "not_before = now + set.horizon + set.lateness + algorithm.cooldown(set)\n  began = began or 0\n  if why == SETTINGS_LOST then\n    not_before = math.max(not_before, now + learn)", to: "not_before = now\n  began = began or 0\n  if why == SETTINGS_LOST then"},
 	{rule: "the burst rule", from: "note('n', int(c.burst - 1))", to: "note('n', '0')"},
-	{rule: "the cooldown after a clock step", from: "  if stepped() then return CLOCK_STEP end\n", to: ""},
-	{rule: "the number of a reservation", from: "if f[1] ~= seq or f[2] ~= epoch then", to: "if f[2] ~= epoch then"},
+	{rule: "the cooldown after a clock step", from: "elseif stepped() then why = CLOCK_STEP\n", to: ""},
+	{rule: "the number of a reservation", from: "if f[1] == seq and f[2] == epoch then", to: "if f[2] == epoch then"},
 	{rule: "the debt over a loss", from: "not_before = math.max(not_before, math.min(began, now + set.horizon + set.lateness + set.window + set.guard))", to: "", play: func(f *fleet) {
 		f.spendBurst()
 		f.set(burstOfOne())

@@ -217,7 +217,7 @@ func (r *reserveRun) happen() {
 	case p < 97:
 		r.step(i)
 	case p < 98:
-		r.mini.HSet("dispatcher:{law}:shares:provider", "master", "another")
+		r.mini.HSet("dispatcher:{law}:leases:provider", "master", "another")
 	default:
 		r.mini.FlushAll()
 		r.poll()

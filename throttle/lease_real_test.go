@@ -69,7 +69,7 @@ func (r *recorder) use(ctx context.Context, l *Limiter) {
 // lendNow makes Redis believe that its leases have been known for a whole lease.
 func lendNow(t *testing.T, rdb redis.UniversalClient) {
 	t.Helper()
-	if err := rdb.HIncrBy(t.Context(), "dispatcher:{ns}:shares:provider", "since", -2*LeaseLength.Microseconds()).Err(); err != nil {
+	if err := rdb.HIncrBy(t.Context(), "dispatcher:{ns}:leases:provider", "since", -2*LeaseLength.Microseconds()).Err(); err != nil {
 		t.Error(err)
 	}
 }

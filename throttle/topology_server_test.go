@@ -24,7 +24,7 @@ const (
 		"+subscribe +hello +auth +ping +client|setname"
 )
 
-// scripts that Redis forgets are sent again.
+// Scripts that Redis forgets are sent again.
 func TestRedisForgetsScriptsReal(t *testing.T) {
 	t.Parallel()
 	s := containers.Redis(t)

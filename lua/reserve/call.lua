@@ -45,7 +45,6 @@ local POLL = 4000000 -- a node that can't be given a time polls after this one
 local function flag(letter) return string.find(flags, letter, 1, true) end
 
 -- timeline puts an algorithm's fields of the limit's hash into c.
-local TIMELINE = {'base', 'n', 'slot', 'passed', 'start', 'keep', 'tat_ns'}
 local function timeline(c, v)
   c.base, c.n, c.slot, c.passed = tonumber(v[1]), tonumber(v[2]), tonumber(v[3]), tonumber(v[4])
   c.start, c.keep, c.tat_ns = tonumber(v[5]), tonumber(v[6]), v[7]

@@ -9,12 +9,6 @@ local function attend()
   end
 end
 
--- leave forgets the node: nobody waits for it.
-local function leave()
-  redis.call('HDEL', nodes, node)
-  redis.call('DEL', reserved)
-end
-
 -- others calls f with the first reading of each other node that is alive.
 local function others(f)
   local all = redis.call('HGETALL', nodes)
