@@ -51,22 +51,22 @@ func (s SASL) GoString() string { return s.String() }
 // credentialTimeout bounds how long a credential may take, as a connection may.
 const credentialTimeout = 3 * time.Second
 
-// ErrUnfit says that a credential can't be sent by its mechanism.
-var ErrUnfit = errors.New("the credential does not suit the mechanism")
+// ErrUnsuitable says that a credential can't be sent by its mechanism.
+var ErrUnsuitable = errors.New("the credential does not suit the mechanism")
 
 // Validate returns a fault of the account.
 func (s *SASL) Validate() error {
-	_, err := s.Kafka()
+	_, err := s.KafkaGo()
 	return err
 }
 
-// Kafka is the SASL mechanism for kafka-go.
-func (s *SASL) Kafka() (sasl.Mechanism, error) {
+// KafkaGo is the SASL mechanism for kafka-go.
+func (s *SASL) KafkaGo() (sasl.Mechanism, error) {
 	switch strings.ToLower(s.Mechanism) {
 	case saslPlain:
 		return s.withLogin("PLAIN", func(username, password string) (sasl.Mechanism, error) {
 			if strings.ContainsRune(username+password, 0) {
-				return nil, fmt.Errorf("%w: the user name or the password holds a NUL", ErrUnfit)
+				return nil, fmt.Errorf("%w: the user name or the password holds a NUL", ErrUnsuitable)
 			}
 			return plain.Mechanism{Username: username, Password: password}, nil
 		})
@@ -84,7 +84,7 @@ func (s *SASL) Kafka() (sasl.Mechanism, error) {
 
 // Kgo is the same mechanism for kgo.
 func (s *SASL) Kgo() (kgosasl.Mechanism, error) {
-	m, err := s.Kafka()
+	m, err := s.KafkaGo()
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func scramWith(algorithm scram.Algorithm) func(username, password string) (sasl.
 	return func(username, password string) (sasl.Mechanism, error) {
 		m, err := scram.Mechanism(algorithm, username, password)
 		if err != nil {
-			return nil, fmt.Errorf("%w: the user name or the password holds characters that SCRAM forbids", ErrUnfit)
+			return nil, fmt.Errorf("%w: the user name or the password holds characters that SCRAM forbids", ErrUnsuitable)
 		}
 		return m, nil
 	}

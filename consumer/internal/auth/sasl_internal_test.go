@@ -18,7 +18,7 @@ func tokenSASL(token string, extensions map[string]string) *SASL {
 
 func mechanismOf(t *testing.T, s *SASL) sasl.Mechanism {
 	t.Helper()
-	m, err := s.Kafka()
+	m, err := s.KafkaGo()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestNoTokenLeavesItsField(t *testing.T) {
 	t.Parallel()
 	for _, token := range []string{"", "hush\x01auth=Bearer x", "hush hush", "hush\n", "=hush", strings.Repeat("h", maxTokenBytes+1)} {
 		_, _, err := mechanismOf(t, tokenSASL(token, nil)).Start(t.Context())
-		if err == nil || !errors.Is(err, ErrUnfit) || strings.Contains(err.Error(), "hush") {
+		if err == nil || !errors.Is(err, ErrUnsuitable) || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%.20q: got %v, want an error without it that is not tried again", token, err)
 		}
 	}
@@ -72,7 +72,7 @@ func TestWhatAMechanismCannotCarry(t *testing.T) {
 	t.Parallel()
 	for mechanism, password := range map[string]string{"plain": "hush\x00", "scram-sha-256": "hush\x07", "scram-sha-512": "hush\x07"} {
 		_, _, err := mechanismOf(t, &SASL{Mechanism: mechanism, Login: FixedLogin("u", password)}).Start(t.Context())
-		if err == nil || !errors.Is(err, ErrUnfit) || strings.Contains(err.Error(), "hush") {
+		if err == nil || !errors.Is(err, ErrUnsuitable) || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: got %v, want an error without it that is not tried again", mechanism, err)
 		}
 	}
@@ -81,7 +81,7 @@ func TestWhatAMechanismCannotCarry(t *testing.T) {
 		{Mechanism: "plain", Login: func(context.Context) (string, string, error) { return "", "", away }},
 		{Mechanism: "oauthbearer", Token: func(context.Context) (string, error) { return "", away }},
 	} {
-		if _, _, err := mechanismOf(t, s).Start(t.Context()); !errors.Is(err, away) || errors.Is(err, ErrUnfit) {
+		if _, _, err := mechanismOf(t, s).Start(t.Context()); !errors.Is(err, away) || errors.Is(err, ErrUnsuitable) {
 			t.Errorf("%s: got %v, want %v, and that it is tried again", s.Mechanism, err, away)
 		}
 	}
@@ -125,7 +125,7 @@ func TestMSKSignsForTheBroker(t *testing.T) {
 		m := mechanismOf(t, &SASL{Mechanism: "AWS_MSK_IAM", Region: c.set})
 		_, first, err := m.Start(sasl.WithMetadata(t.Context(), &sasl.Metadata{Host: c.host, Port: 9098}))
 		if c.want == "" {
-			if err == nil || !errors.Is(err, ErrUnfit) {
+			if err == nil || !errors.Is(err, ErrUnsuitable) {
 				t.Errorf("%+v: got %v, want an error that is not tried again", c, err)
 			}
 			continue

@@ -42,7 +42,7 @@ type Client struct {
 func NewClient(c *Connection, topics []string) (*Client, error) {
 	var mechanism sasl.Mechanism
 	if c.SASL != nil {
-		m, err := c.SASL.Kafka()
+		m, err := c.SASL.KafkaGo()
 		if err != nil {
 			return nil, err
 		}
@@ -97,9 +97,9 @@ func (c *Connection) dialSecure(ctx context.Context, network, addr string) (net.
 	return secure, nil
 }
 
-// Greet opens one connection, for the sake of its error: the transport reports
+// Ping opens one connection, for the sake of its error: the transport reports
 // a wrong password as an unexpected end of file.
-func (c *Client) Greet(ctx context.Context) error {
+func (c *Client) Ping(ctx context.Context) error {
 	var faults []error
 	for _, b := range c.brokers {
 		conn, err := c.Dialer.DialContext(ctx, "tcp", b)

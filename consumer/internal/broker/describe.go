@@ -28,7 +28,7 @@ type TopicState struct {
 // Describer asks one broker of a cluster about topics. It belongs to one goroutine.
 type Describer struct {
 	Client *Client
-	from   int // which broker to begin with: the one before did not answer
+	next   int // which broker to begin with: the one before did not answer
 }
 
 // Describe asks for a topic, and does not create it. Its error may be
@@ -38,14 +38,14 @@ func (d *Describer) Describe(ctx context.Context, topic string) (TopicState, err
 	var faults []error
 	for range d.Client.brokers {
 		var s TopicState
-		err := d.Client.Ask(ctx, d.Client.brokers[d.from], askTopic(topic), metadataVersion, func(res kmsg.Response) (err error) {
+		err := d.Client.Request(ctx, d.Client.brokers[d.next], askTopic(topic), metadataVersion, func(res kmsg.Response) (err error) {
 			s, err = readTopic(res)
 			return err
 		})
 		if Answered(err) {
 			return s, err
 		}
-		d.from = (d.from + 1) % len(d.Client.brokers)
+		d.next = (d.next + 1) % len(d.Client.brokers)
 		if faults = append(faults, err); ctx.Err() != nil {
 			break
 		}

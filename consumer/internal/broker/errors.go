@@ -10,10 +10,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// Hopeless tells whether trying again can't help: the broker answered, and
+// Permanent tells whether trying again can't help: the broker answered, and
 // what it says is that the configuration is wrong.
-func Hopeless(err error) bool {
-	if _, bad := errors.AsType[*tls.CertificateVerificationError](err); bad || errors.Is(err, auth.ErrUnfit) {
+func Permanent(err error) bool {
+	if _, bad := errors.AsType[*tls.CertificateVerificationError](err); bad || errors.Is(err, auth.ErrUnsuitable) {
 		return true
 	}
 	for _, e := range []kafka.Error{

@@ -10,9 +10,9 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// CommittedIn is what a group has committed in the partitions of a topic; those
+// CommittedOffsets is what a group has committed in the partitions of a topic; those
 // where it has nothing are left out.
-func (c *Client) CommittedIn(ctx context.Context, group, topic string) (map[int]int64, error) {
+func (c *Client) CommittedOffsets(ctx context.Context, group, topic string) (map[int]int64, error) {
 	res, err := c.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: group}) // no topics: all
 	if err == nil {
 		err = res.Error
@@ -61,7 +61,7 @@ func (c *Client) Positions(ctx context.Context, group, topic string, ids []int, 
 	if err != nil {
 		return nil, fmt.Errorf("fetch offsets of group %s: %w", group, err)
 	}
-	ends, err := ListEnds(ctx, c, topic, ids, level)
+	ends, err := LogRanges(ctx, c, topic, ids, level)
 	if err != nil {
 		return nil, err
 	}

@@ -20,12 +20,12 @@ type AttemptList []attemptsAt
 
 // attemptsAt is what one job has been through.
 type attemptsAt struct {
-	at int64 // its offset; in a commit, counted from the committed one
+	offset int64 // its offset; in a commit, counted from the committed one
 	Attempts
 }
 
 func (p AttemptList) find(at int64) (int, bool) {
-	return slices.BinarySearchFunc(p, at, func(one attemptsAt, at int64) int { return cmp.Compare(one.at, at) })
+	return slices.BinarySearchFunc(p, at, func(one attemptsAt, at int64) int { return cmp.Compare(one.offset, at) })
 }
 
 // get returns what the job at an offset has been through.
@@ -41,7 +41,7 @@ func (p AttemptList) get(at int64) (Attempts, bool) {
 func (p *AttemptList) set(at int64, past Attempts) (news bool) {
 	i, found := p.find(at)
 	if !found {
-		*p = slices.Insert(*p, i, attemptsAt{at: at, Attempts: past})
+		*p = slices.Insert(*p, i, attemptsAt{offset: at, Attempts: past})
 		return true
 	}
 	news = (*p)[i].Failures != past.Failures
@@ -55,22 +55,22 @@ func (p *AttemptList) remove(at int64) {
 	}
 }
 
-// cut drops those below an offset.
-func (p *AttemptList) cut(below int64) {
+// dropBelow drops those below an offset.
+func (p *AttemptList) dropBelow(below int64) {
 	if i, _ := p.find(below); i > 0 {
 		*p = slices.Delete(*p, 0, i)
 	}
 }
 
-// shifted are those from an offset on, counted from there.
-func (p AttemptList) shifted(by int64) AttemptList {
+// from are those from an offset on, counted from there.
+func (p AttemptList) from(by int64) AttemptList {
 	i, _ := p.find(by)
 	if i == len(p) {
 		return nil
 	}
 	later := slices.Clone(p[i:])
 	for i := range later {
-		later[i].at -= by
+		later[i].offset -= by
 	}
 	return later
 }
@@ -80,7 +80,7 @@ func (p AttemptList) span() int64 {
 	if len(p) == 0 {
 		return 0
 	}
-	return p[len(p)-1].at + 1
+	return p[len(p)-1].offset + 1
 }
 
 // append adds the pasts as runs, those of the lowest offsets first, as long as they
@@ -89,17 +89,17 @@ func (p AttemptList) append(to []byte, most int) []byte {
 	end := int64(0) // of the run before
 	for len(p) > 0 {
 		run := 1
-		for run < len(p) && p[run].at == p[0].at+int64(run) && p[run].Attempts == p[0].Attempts {
+		for run < len(p) && p[run].offset == p[0].offset+int64(run) && p[run].Attempts == p[0].Attempts {
 			run++
 		}
-		longer := binary.AppendUvarint(to, uint64(p[0].at-end))
+		longer := binary.AppendUvarint(to, uint64(p[0].offset-end))
 		longer = binary.AppendUvarint(longer, uint64(run))
 		longer = binary.AppendUvarint(longer, uint64(min(p[0].Failures, maxCount)))
 		longer = binary.AppendUvarint(longer, uint64(min(p[0].Calls, maxCount)))
 		if len(longer) > most {
 			break
 		}
-		to, end, p = longer, p[0].at+int64(run), p[run:]
+		to, end, p = longer, p[0].offset+int64(run), p[run:]
 	}
 	return to
 }
@@ -124,7 +124,7 @@ func decodeAttempts(raw []byte) (p AttemptList, ok bool) {
 			return nil, false
 		}
 		for ; at < end; at++ {
-			p = append(p, attemptsAt{at: int64(at), Attempts: Attempts{Calls: int(calls), Failures: int(failures)}})
+			p = append(p, attemptsAt{offset: int64(at), Attempts: Attempts{Calls: int(calls), Failures: int(failures)}})
 		}
 	}
 	return p, true

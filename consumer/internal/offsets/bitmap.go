@@ -28,7 +28,7 @@ type Bitmap struct {
 const (
 	kindRuns     = 0
 	kindBits     = 1
-	maxMarkBytes = 1 + Window/8
+	maxBitmapBytes = 1 + Window/8
 )
 
 func (m *Bitmap) set(i int64) {
@@ -137,7 +137,7 @@ func decodeRuns(raw []byte) (Bitmap, bool) {
 }
 
 func decodeBits(raw []byte) (Bitmap, bool) {
-	if len(raw) >= maxMarkBytes || raw[len(raw)-1] == 0 || raw[0]&1 != 0 {
+	if len(raw) >= maxBitmapBytes || raw[len(raw)-1] == 0 || raw[0]&1 != 0 {
 		return Bitmap{}, false
 	}
 	var m Bitmap

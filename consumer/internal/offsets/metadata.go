@@ -83,7 +83,7 @@ func DecodeMetadata(text string) (m Metadata, err error) {
 	case prefixV1:
 		m.Bitmap, ok = decodeBitmap(raw)
 	case prefixV2, prefixV3:
-		m, ok = decodeNamed(raw, prefix == prefixV3)
+		m, ok = decodeWithTopic(raw, prefix == prefixV3)
 	}
 	if !ok {
 		return Metadata{}, errForeignMetadata
@@ -91,8 +91,8 @@ func DecodeMetadata(text string) (m Metadata, err error) {
 	return m, nil
 }
 
-// decodeNamed reads what begins with a topic's id.
-func decodeNamed(raw []byte, withPasts bool) (m Metadata, ok bool) {
+// decodeWithTopic reads what begins with a topic's id.
+func decodeWithTopic(raw []byte, withPasts bool) (m Metadata, ok bool) {
 	n := copy(m.Topic[:], raw)
 	if raw = raw[n:]; n < len(m.Topic) || m.Topic == (topicname.ID{}) {
 		return Metadata{}, false
@@ -118,7 +118,7 @@ func decodeNamed(raw []byte, withPasts bool) (m Metadata, ok bool) {
 
 // From counts everything from a later offset on.
 func (m *Metadata) From(by int64) Metadata {
-	return Metadata{Topic: m.Topic, Bitmap: m.Bitmap.from(by), Attempts: m.Attempts.shifted(by)}
+	return Metadata{Topic: m.Topic, Bitmap: m.Bitmap.from(by), Attempts: m.Attempts.from(by)}
 }
 
 // Span is how far it reaches beyond the committed offset.

@@ -150,7 +150,7 @@ func TestForeignMetadataNamesNoTopic(t *testing.T) {
 func TestMetadataFormatV3(t *testing.T) {
 	t.Parallel()
 	id := topicname.ID{0: 1, 15: 2}
-	two := AttemptList{{at: 0, Attempts: Attempts{Calls: 3, Failures: 2}}, {at: 7, Attempts: Attempts{Calls: 1, Failures: 1}}, {at: 8, Attempts: Attempts{Calls: 1, Failures: 1}}}
+	two := AttemptList{{offset: 0, Attempts: Attempts{Calls: 3, Failures: 2}}, {offset: 7, Attempts: Attempts{Calls: 1, Failures: 1}}, {offset: 8, Attempts: Attempts{Calls: 1, Failures: 1}}}
 	for _, c := range []struct {
 		name string
 		m    Metadata
@@ -158,8 +158,8 @@ func TestMetadataFormatV3(t *testing.T) {
 	}{
 		{"no marks", Metadata{Topic: id, Attempts: two[:1]}, "v3;AQAAAAAAAAAAAAAAAAAAAgAAAQID"},
 		{"marks and runs", Metadata{Topic: id, Bitmap: marksOf(1), Attempts: two}, "v3;AQAAAAAAAAAAAAAAAAAAAgIBAgABAgMGAgEB"},
-		{"far", Metadata{Topic: id, Attempts: AttemptList{{at: Window - 1, Attempts: Attempts{Calls: 300, Failures: 299}}}}, "v3;AQAAAAAAAAAAAAAAAAAAAgD/PwGrAqwC"},
-		{"no call left", Metadata{Topic: id, Attempts: AttemptList{{at: 0, Attempts: Attempts{Failures: 3}}}}, "v3;AQAAAAAAAAAAAAAAAAAAAgAAAQMA"},
+		{"far", Metadata{Topic: id, Attempts: AttemptList{{offset: Window - 1, Attempts: Attempts{Calls: 300, Failures: 299}}}}, "v3;AQAAAAAAAAAAAAAAAAAAAgD/PwGrAqwC"},
+		{"no call left", Metadata{Topic: id, Attempts: AttemptList{{offset: 0, Attempts: Attempts{Failures: 3}}}}, "v3;AQAAAAAAAAAAAAAAAAAAAgAAAQMA"},
 		{"no id", Metadata{Bitmap: marksOf(1), Attempts: two}, "v1;AQI"},
 	} {
 		got := c.m.Encode()

@@ -16,25 +16,25 @@ type Position struct {
 	Topic            topicname.ID // of the log; zero: not known
 }
 
-// CommittedIn is the id of the topic in which the offset was committed; zero: not known.
-func (at Position) CommittedIn() topicname.ID { return at.Metadata.Topic }
+// CommittedTopic is the id of the topic in which the offset was committed; zero: not known.
+func (at Position) CommittedTopic() topicname.ID { return at.Metadata.Topic }
 
 // idsKnown tells whether the ids of both topics are: the one in which the offset was
 // committed, and that of the log.
 func (at Position) idsKnown() bool {
-	return at.Topic != (topicname.ID{}) && at.CommittedIn() != (topicname.ID{})
+	return at.Topic != (topicname.ID{}) && at.CommittedTopic() != (topicname.ID{})
 }
 
 // Recreated tells whether the offset was committed in another topic of that name,
 // which was deleted since.
 func (at Position) Recreated() bool {
-	return at.Committed >= 0 && at.idsKnown() && at.CommittedIn() != at.Topic
+	return at.Committed >= 0 && at.idsKnown() && at.CommittedTopic() != at.Topic
 }
 
 // Truncated tells whether the log has lost its end, as by an unclean election: the
 // offset was committed in this topic, and lies beyond the end.
 func (at Position) Truncated() bool {
-	return at.Committed > at.LogEnd && at.idsKnown() && at.CommittedIn() == at.Topic
+	return at.Committed > at.LogEnd && at.idsKnown() && at.CommittedTopic() == at.Topic
 }
 
 // Lost tells whether what is committed is not in the log any more, or never was.

@@ -84,9 +84,9 @@ func (l *Tracker) Restore(m *Metadata) {
 			l.setComplete(base + i)
 		}
 	}
-	l.attempts = m.Attempts.shifted(0)
+	l.attempts = m.Attempts.from(0)
 	for i := range l.attempts {
-		l.attempts[i].at += base
+		l.attempts[i].offset += base
 	}
 	l.advance()
 }
@@ -109,7 +109,7 @@ func (l *Tracker) Admit(o int64) Admission {
 	if o < l.end {
 		return AlreadyComplete
 	}
-	if !l.PassTo(o) || o-l.low >= Window {
+	if !l.SkipTo(o) || o-l.low >= Window {
 		return BeyondWindow
 	}
 	l.end = o + 1
@@ -121,9 +121,9 @@ func (l *Tracker) Admit(o int64) Admission {
 	return Admitted
 }
 
-// PassTo notes that no job lies between the last admitted offset and to. It
+// SkipTo notes that no job lies between the last admitted offset and to. It
 // returns false, and notes nothing, when the window does not reach that far.
-func (l *Tracker) PassTo(to int64) bool {
+func (l *Tracker) SkipTo(to int64) bool {
 	if to <= l.end {
 		return true
 	}
@@ -174,7 +174,7 @@ func (l *Tracker) advance() {
 	}
 	l.end = max(l.end, l.low)
 	l.top = max(l.top, l.low)
-	l.attempts.cut(l.low)
+	l.attempts.dropBelow(l.low)
 }
 
 // Span is how far the window reaches, in offsets.
@@ -192,7 +192,7 @@ type Snapshot struct {
 
 // Snapshot is the state to commit.
 func (l *Tracker) Snapshot() Snapshot {
-	s := Snapshot{Low: l.low, Rev: l.rev, Attempts: l.attempts.shifted(l.low)}
+	s := Snapshot{Low: l.low, Rev: l.rev, Attempts: l.attempts.from(l.low)}
 	for o := l.low; o < l.top; o++ {
 		if l.IsComplete(o) {
 			s.Bitmap.set(o - l.low)
@@ -208,7 +208,7 @@ func (l *Tracker) Merge(base int64, m *Bitmap) {
 		l.Complete(o)
 	}
 	if base > l.end {
-		l.PassTo(base) // nothing below is open any more
+		l.SkipTo(base) // nothing below is open any more
 	}
 	for i := range int64(m.N) {
 		switch o := base + i; {

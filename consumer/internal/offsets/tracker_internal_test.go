@@ -32,7 +32,7 @@ func (w *world) step(t *rapid.T) {
 	case 4:
 		w.fetch(t, rapid.SampledFrom([]int64{0, 100, Window - 1, Window, 3 * Window}).Draw(t, "wide gap"))
 	case 5:
-		w.ledger.PassTo(w.next)
+		w.ledger.SkipTo(w.next)
 	case 6:
 		w.failOne(t)
 	default:

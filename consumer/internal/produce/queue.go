@@ -50,7 +50,7 @@ func (q *queue) setBatchBytes(most int) {
 
 // put queues a record; false: it is too late for that.
 func (q *queue) put(o *Request) bool {
-	o.size = recordBytes2(o.Record)
+	o.size = bytesInBatch(o.Record)
 	o.Record.Context = context.WithValue(o.Context, requestKey{}, o)
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -223,8 +223,8 @@ func (q *queue) close() {
 	}
 }
 
-// recordBytes2 is what a record takes in a batch, about and before compression.
-func recordBytes2(r *kgo.Record) int {
+// bytesInBatch is what a record takes in a batch, about and before compression.
+func bytesInBatch(r *kgo.Record) int {
 	n := len(r.Key) + len(r.Value) + 64
 	for _, h := range r.Headers {
 		n += len(h.Key) + len(h.Value) + 16

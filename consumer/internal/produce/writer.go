@@ -23,7 +23,7 @@ const (
 	DefaultLinger = 5 * time.Millisecond
 	// Patience is how long Kafka may take to acknowledge a record before
 	// that is worth a word.
-	Patience = 500 * time.Millisecond
+	LateAfter = 500 * time.Millisecond
 	// produceTimeout is how long a broker may wait for its replicas, and
 	// produceOverhead how much later its answer may come. Then the connection is
 	// given up, and the same request goes over another one.
@@ -105,7 +105,7 @@ func (w *Writer) options() ([]kgo.Opt, error) {
 		kgo.ProducerBatchCompression(kgo.SnappyCompression(), kgo.NoCompression()),
 		kgo.ProducerLinger(w.Linger), kgo.ProducerBatchMaxBytes(maxRecordBytes), kgo.MaxBufferedRecords(1<<17),
 		kgo.ProduceRequestTimeout(produceTimeout), kgo.RequestTimeoutOverhead(produceOverhead),
-		kgo.MetadataMinAge(Patience), kgo.MetadataMaxAge(writeLayoutAge),
+		kgo.MetadataMinAge(LateAfter), kgo.MetadataMaxAge(writeLayoutAge),
 		kgo.RetryBackoffFn(func(n int) time.Duration { return wait.Backoff(max(n-1, 0), 50*time.Millisecond, 2*time.Second) }),
 	)
 	if w.Tries > 0 {
@@ -167,8 +167,8 @@ func (w *Writer) setBatchBytes(topic string, most int) {
 	}
 }
 
-// Fit takes over how large a topic's batches may be.
-func (w *Writer) Fit(topic string, s broker.TopicSettings) {
+// UseSettings takes over how large a topic's batches may be.
+func (w *Writer) UseSettings(topic string, s broker.TopicSettings) {
 	if n, ok := s.Number(broker.MaxMessageBytes); ok && n > 0 {
 		w.setBatchBytes(topic, int(min(n, maxRecordBytes)))
 	}
@@ -180,7 +180,7 @@ func (w *Writer) forget(topic string) { w.client.PurgeTopicsFromProducing(topic)
 
 // watch reports records that are not acknowledged in time, until the writer ends.
 func (w *Writer) watch() {
-	t := time.NewTicker(Patience)
+	t := time.NewTicker(LateAfter)
 	defer t.Stop()
 	for {
 		select {
@@ -196,7 +196,7 @@ func (w *Writer) watch() {
 		w.mu.Unlock()
 		var late []*Request
 		for _, q := range queues {
-			late = append(late, q.late(time.Now().Add(-Patience))...)
+			late = append(late, q.late(time.Now().Add(-LateAfter))...)
 		}
 		w.clientLog.listen(len(late) > 0)
 		for _, o := range late {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Longest is the longest name that Kafka takes, in characters.
-const Longest = 249
+// MaxLength is the longest name that Kafka takes, in characters.
+const MaxLength = 249
 
 // Rule is what a message says of a name that is not valid.
 const Rule = "must be 1 to 249 of a-z A-Z 0-9 . _ -"

@@ -90,7 +90,7 @@ func FetchPartition(ctx context.Context, cl *Client, topic string, partition int
 	}
 	req := NewFetch(topic, FetchWait, limit)
 	AddToFetch(req, partition, at, limit)
-	return cl.Ask(ctx, addr, req, FetchVersion, func(res kmsg.Response) error {
+	return cl.Request(ctx, addr, req, FetchVersion, func(res kmsg.Response) error {
 		parts, err := FetchedPartitions(res)
 		switch {
 		case err != nil:
@@ -134,10 +134,10 @@ func leadersOf(ctx context.Context, cl *Client, topic string) (map[int]string, e
 	return leaders, nil
 }
 
-// LogEnds are the first offset of a partition, and the one behind its last: of all
+// LogRange are the first offset of a partition, and the one behind its last: of all
 // records, or of those that are settled among transactions.
-func LogEnds(ctx context.Context, cl *Client, topic string, id int, level kafka.IsolationLevel) (first, last int64, err error) {
-	logs, err := ListEnds(ctx, cl, topic, []int{id}, level)
+func LogRange(ctx context.Context, cl *Client, topic string, id int, level kafka.IsolationLevel) (first, last int64, err error) {
+	logs, err := LogRanges(ctx, cl, topic, []int{id}, level)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -149,10 +149,10 @@ func LogEnds(ctx context.Context, cl *Client, topic string, id int, level kafka.
 	return 0, 0, errors.New("list offsets: the partition is not in the answer")
 }
 
-// ListEnds asks for that of several partitions; each has an error of its own.
+// LogRanges asks for that of several partitions; each has an error of its own.
 // kafka-go would send a request of its own, on a connection of its own, for each
 // end of each partition.
-func ListEnds(ctx context.Context, cl *Client, topic string, ids []int, level kafka.IsolationLevel) ([]kafka.PartitionOffsets, error) {
+func LogRanges(ctx context.Context, cl *Client, topic string, ids []int, level kafka.IsolationLevel) ([]kafka.PartitionOffsets, error) {
 	leaders, err := leadersOf(ctx, cl, topic)
 	if err != nil {
 		return nil, fmt.Errorf("list offsets: %w", err)
@@ -179,7 +179,7 @@ func ListEnds(ctx context.Context, cl *Client, topic string, ids []int, level ka
 // can't ask for two offsets of one partition.
 func endsFrom(ctx context.Context, cl *Client, addr, topic string, some []*kafka.PartitionOffsets, level kafka.IsolationLevel) {
 	for _, end := range []int64{kafka.FirstOffset, kafka.LastOffset} {
-		err := cl.Ask(ctx, addr, askEnds(topic, some, end, level), listOffsetsVersion, func(res kmsg.Response) error {
+		err := cl.Request(ctx, addr, askEnds(topic, some, end, level), listOffsetsVersion, func(res kmsg.Response) error {
 			return readEnds(res, some, end)
 		})
 		if err != nil {

@@ -38,7 +38,7 @@ func (m *msk) start(ctx context.Context) (sasl.Mechanism, error) {
 		region = regionOf(sasl.MetadataFromContext(ctx))
 	}
 	if region == "" {
-		return nil, fmt.Errorf("%w: aws: the region is not known: set it, or AWS_REGION", ErrUnfit)
+		return nil, fmt.Errorf("%w: aws: the region is not known: set it, or AWS_REGION", ErrUnsuitable)
 	}
 	return &aws_msk_iam_v2.Mechanism{Signer: signer.NewSigner(), Credentials: found.Credentials, Region: region}, nil
 }

@@ -35,7 +35,7 @@ type oauthBearer struct{ first []byte }
 // newOAuthBearer makes the mechanism for one token, which its errors don't show.
 func newOAuthBearer(token string, extensions map[string]string) (sasl.Mechanism, error) {
 	if len(token) > maxTokenBytes || !oauthToken.MatchString(token) {
-		return nil, fmt.Errorf("%w: a token of %d bytes: must be 1 to %d letters, digits and . _ ~ + / - =", ErrUnfit, len(token), maxTokenBytes)
+		return nil, fmt.Errorf("%w: a token of %d bytes: must be 1 to %d letters, digits and . _ ~ + / - =", ErrUnsuitable, len(token), maxTokenBytes)
 	}
 	first := []byte("n,,\x01auth=Bearer " + token + "\x01")
 	for _, name := range slices.Sorted(maps.Keys(extensions)) {

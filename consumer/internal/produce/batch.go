@@ -18,31 +18,31 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// ProducerOptions configures a [Producer]. A zero field means its default.
-type ProducerOptions struct {
+// BatchOptions configures a [BatchWriter]. A zero field means its default.
+type BatchOptions struct {
 	broker.Connection
 
 	Linger  time.Duration // how long a batch that isn't full waits; default 5 ms
 	Timeout time.Duration // how long Kafka may take for a batch of WriteBatch; default 1 min
 }
 
-// Producer writes jobs to Kafka, acknowledged by all replicas, and with the
+// BatchWriter writes jobs to Kafka, acknowledged by all replicas, and with the
 // partitions that Java clients choose for the same keys. It is safe to use from
 // several goroutines; more than one at a time keeps more requests under way.
 // It is idempotent: a request whose answer is lost is sent again, and written once.
-type Producer struct {
-	opts   ProducerOptions
+type BatchWriter struct {
+	opts   BatchOptions
 	writer *Writer
 
 	mu     sync.Mutex
 	topics map[string]bool // that exist
 }
 
-// producerTries is how often a batch is tried that Kafka refuses.
-const producerTries = 5
+// batchTries is how often a batch is tried that Kafka refuses.
+const batchTries = 5
 
-// NewProducer checks the options. It does not connect.
-func NewProducer(o ProducerOptions) (*Producer, error) {
+// NewBatchWriter checks the options. It does not connect.
+func NewBatchWriter(o BatchOptions) (*BatchWriter, error) {
 	o.SetDefaults()
 	o.Linger = cmp.Or(o.Linger, DefaultLinger)
 	o.Timeout = cmp.Or(o.Timeout, time.Minute)
@@ -53,8 +53,8 @@ func NewProducer(o ProducerOptions) (*Producer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("producer options: %w", err)
 	}
-	w.Linger, w.Tries = o.Linger, producerTries
-	return &Producer{opts: o, writer: w, topics: make(map[string]bool)}, nil
+	w.Linger, w.Tries = o.Linger, batchTries
+	return &BatchWriter{opts: o, writer: w, topics: make(map[string]bool)}, nil
 }
 
 // TooLargeError says that a record is larger than its topic takes.
@@ -83,7 +83,7 @@ func (e *UnwrittenError) Unwrap() error { return e.Err }
 // creates one. After an [*UnwrittenError] no record was written. After any other
 // error some may have been, or may still be until Close; a [*TooLargeError] names
 // the first that is too large.
-func (p *Producer) WriteBatch(ctx context.Context, topic string, records []job.Record) error {
+func (p *BatchWriter) WriteBatch(ctx context.Context, topic string, records []job.Record) error {
 	faults, err := p.Write(ctx, topic, records)
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func (p *Producer) WriteBatch(ctx context.Context, topic string, records []job.R
 var errUnacknowledged = errors.New("not acknowledged in time")
 
 // Write returns of each record why it is not known to be written; nil: it is.
-func (p *Producer) Write(ctx context.Context, topic string, records []job.Record) ([]error, error) {
+func (p *BatchWriter) Write(ctx context.Context, topic string, records []job.Record) ([]error, error) {
 	if err := p.Check(ctx, topic); err != nil {
 		return nil, &UnwrittenError{err}
 	}
@@ -156,13 +156,13 @@ func kafkaRecord(topic string, r *job.Record) *kgo.Record {
 
 // Close ends the connections. What has not been acknowledged may or may not be
 // written.
-func (p *Producer) Close() error {
+func (p *BatchWriter) Close() error {
 	p.writer.Close()
 	return nil
 }
 
 // Check makes sure that a topic exists, and learns how large its batches may be.
-func (p *Producer) Check(ctx context.Context, topic string) error {
+func (p *BatchWriter) Check(ctx context.Context, topic string) error {
 	p.mu.Lock()
 	known := p.topics[topic]
 	p.mu.Unlock()
@@ -177,14 +177,14 @@ func (p *Producer) Check(ctx context.Context, topic string) error {
 		return err
 	}
 	defer cl.Close()
-	if err := cl.Greet(ctx); err != nil {
+	if err := cl.Ping(ctx); err != nil {
 		return err
 	}
 	if _, err := broker.RequireTopics(ctx, &p.opts.Connection, []string{topic}, []string{topic}); err != nil {
 		return err
 	}
 	if settings, err := broker.DescribeTopics(ctx, cl, []string{topic}); err == nil {
-		p.writer.Fit(topic, settings[topic])
+		p.writer.UseSettings(topic, settings[topic])
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

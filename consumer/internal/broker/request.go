@@ -94,9 +94,9 @@ func (s *connPool) close() {
 	s.idle = nil
 }
 
-// Ask sends a request to the broker at an address, in a version of at most most,
+// Request sends a request to the broker at an address, in a version of at most most,
 // and gives its answer to use. The answer's bytes are reused after that.
-func (c *Client) Ask(ctx context.Context, addr string, req kmsg.Request, most int16, use func(kmsg.Response) error) error {
+func (c *Client) Request(ctx context.Context, addr string, req kmsg.Request, most int16, use func(kmsg.Response) error) error {
 	w := c.idle.grab(addr)
 	if w == nil {
 		var err error
