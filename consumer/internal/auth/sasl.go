@@ -55,7 +55,7 @@ const credentialTimeout = 3 * time.Second
 // ErrUnsuitable says that the mechanism can't carry the credential.
 var ErrUnsuitable = errors.New("the credential does not suit the mechanism")
 
-// Validate returns the first fault of the account.
+// Validate returns an error if the fields make no mechanism.
 func (s *SASL) Validate() error {
 	_, err := s.KafkaGo()
 	return err
