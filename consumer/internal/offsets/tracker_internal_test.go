@@ -1,6 +1,7 @@
 package offsets
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -26,7 +27,7 @@ func newModel(base int64) *model {
 
 // step fetches, fails or completes a job.
 func (m *model) step(t *rapid.T) {
-	switch rapid.IntRange(0, 9).Draw(t, "what") {
+	switch rapid.IntRange(0, 9).Draw(t, "step") {
 	case 0, 1, 2, 3:
 		m.fetch(t, rapid.Int64Range(0, 3).Draw(t, "gap"))
 	case 4:
@@ -91,19 +92,8 @@ func (m *model) failOne(t *rapid.T) {
 	}
 }
 
-func sortedKeys(m map[int64]bool) []int64 {
-	var all []int64
-	for o := range m {
-		all = append(all, o)
-	}
-	// A fixed order, so that a failure can be replayed.
-	for i := range all {
-		for j := i; j > 0 && all[j] < all[j-1]; j-- {
-			all[j], all[j-1] = all[j-1], all[j]
-		}
-	}
-	return all
-}
+// sortedKeys gives a fixed order, so that a failure can be replayed.
+func sortedKeys(m map[int64]bool) []int64 { return slices.Sorted(maps.Keys(m)) }
 
 // check compares the tracker with the model.
 func (m *model) check(t *rapid.T) {
