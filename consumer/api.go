@@ -28,13 +28,13 @@ func FixedLogin(username, password string) func(context.Context) (string, string
 type Attempts = offsets.Attempts
 
 // Producer writes jobs to Kafka.
-type Producer = produce.Producer
+type Producer = produce.BatchWriter
 
 // ProducerOptions configures a [Producer].
-type ProducerOptions = produce.ProducerOptions
+type ProducerOptions = produce.BatchOptions
 
 // NewProducer checks the options. It does not connect.
-func NewProducer(o ProducerOptions) (*Producer, error) { return produce.NewProducer(o) }
+func NewProducer(o ProducerOptions) (*Producer, error) { return produce.NewBatchWriter(o) }
 
 // TooLargeError says that a record is larger than its topic takes.
 type TooLargeError = produce.TooLargeError

@@ -70,10 +70,10 @@ func (c *Consumer) makeSettler() (err error) {
 	if err != nil {
 		return err
 	}
-	if c.writer, err = produce.NewWriter(&o.Connection, o.Logger, c.settler.Report); err != nil {
+	w := produce.WriterOptions{Logger: o.Logger, Report: c.settler.Report, Retry: true}
+	if c.writer, err = produce.NewWriter(&o.Connection, w); err != nil {
 		return err
 	}
-	c.writer.Retry = true
 	c.settler.UseWriter(c.writer)
 	c.scheduler.UseSettler(c.settler)
 	return nil

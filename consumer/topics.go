@@ -26,7 +26,7 @@ func (c *Consumer) prepare(ctx context.Context) error {
 			return nil //nolint:nilerr // the caller ended the run; what failed by that is no error
 		}
 		_, missing := errors.AsType[*broker.MissingTopicError](err)
-		if _, compacted := errors.AsType[*compactedError](err); err == nil || missing || compacted || broker.Hopeless(err) {
+		if _, compacted := errors.AsType[*compactedError](err); err == nil || missing || compacted || broker.Permanent(err) {
 			return err
 		}
 		c.health.Failed(err)
@@ -37,7 +37,7 @@ func (c *Consumer) prepare(ctx context.Context) error {
 }
 
 func (c *Consumer) checkTopics(ctx context.Context) error {
-	if err := c.client.Greet(ctx); err != nil {
+	if err := c.client.Ping(ctx); err != nil {
 		return err
 	}
 	topics, all := c.opts.jobTopics(), c.opts.allTopics()
@@ -53,10 +53,10 @@ func (c *Consumer) checkTopics(ctx context.Context) error {
 	for _, t := range topics {
 		for _, companion := range c.opts.derivedTopics(t) {
 			if _, ok := layout[companion]; ok {
-				c.writer.Fit(companion, settings[companion])
+				c.writer.UseSettings(companion, settings[companion])
 				continue
 			}
-			c.writer.Fit(companion, settings[t])
+			c.writer.UseSettings(companion, settings[t])
 			if !c.opts.CreateTopics {
 				return &broker.MissingTopicError{Topic: companion, Hint: "create it, or let companions be created"}
 			}
@@ -110,7 +110,7 @@ func Reach(ctx context.Context, conn broker.Connection, topics []string) (partit
 		return 0, err
 	}
 	defer cl.Close()
-	if err := cl.Greet(ctx); err != nil { // kafka-go's transport would not say why it can't log in
+	if err := cl.Ping(ctx); err != nil { // kafka-go's transport would not say why it can't log in
 		return 0, err
 	}
 	layout, err := broker.RequireTopics(ctx, &conn, topics, topics)

@@ -50,16 +50,16 @@ func Compose(rec *job.Record, n *Note, now time.Time) *kgo.Record {
 	set := n.headers(rec, now)
 	headers := make([]kgo.RecordHeader, 0, len(rec.Headers)+len(set))
 	for _, h := range rec.Headers {
-		if !hasHeader(set, h.Key) && (n.delayed() || !notOfADeadLetter(h.Key)) {
+		if !hasHeader(set, h.Key) && (n.delayed() || !notInherited(h.Key)) {
 			headers = append(headers, kgo.RecordHeader{Key: h.Key, Value: h.Value})
 		}
 	}
 	return &kgo.Record{Topic: n.Topic, Key: rec.Key, Value: rec.Value, Headers: append(headers, set...)}
 }
 
-// notOfADeadLetter tells whether a header of an earlier record does not hold of a dead
+// notInherited tells whether a header of an earlier record does not hold of a dead
 // letter, unless it is written again.
-func notOfADeadLetter(name string) bool {
+func notInherited(name string) bool {
 	for _, of := range []string{headerTruncated, headerOriginalSize, HeaderFailures, HeaderNotBefore, headerErrorAnswer} {
 		if strings.EqualFold(name, of) {
 			return true
@@ -121,8 +121,8 @@ func FirstWritten(rec *job.Record) time.Time {
 	return rec.Time
 }
 
-// FirstPlace is where the job was first written.
-func FirstPlace(rec *job.Record) RecordID {
+// FirstID is where the job was first written.
+func FirstID(rec *job.Record) RecordID {
 	if id, known := Origin(rec); known {
 		return id
 	}
@@ -187,7 +187,7 @@ func recordHas(rec *job.Record, name string) bool {
 	return false
 }
 
-func known(name string) bool {
+func isOwnHeader(name string) bool {
 	switch strings.ToLower(name) {
 	case job.HeaderOriginalTopic, job.HeaderOriginalPartition, job.HeaderOriginalOffset,
 		HeaderOriginalTime, headerOriginalSize, headerTruncated, headerGroup, HeaderAttempt, HeaderFailures, HeaderNotBefore, headerFirstFailedAt, headerRedrive,

@@ -55,7 +55,7 @@ func TestAReplayUndoesABurial(t *testing.T) {
 
 func foreign(headers []job.Header) (kept []string) {
 	for _, h := range headers {
-		if !aboutTheFailure(h.Key) {
+		if !describesFailure(h.Key) {
 			kept = append(kept, h.Key+"="+string(h.Value))
 		}
 	}

@@ -49,7 +49,7 @@ func bytesToKeep(m *kgo.Record) int {
 func dropHeaders(m *kgo.Record) bool {
 	var kept []kgo.RecordHeader
 	for _, h := range m.Headers {
-		if known(h.Key) && len(h.Value) <= MaxMessageBytes && !hasHeader(kept, h.Key) {
+		if isOwnHeader(h.Key) && len(h.Value) <= MaxMessageBytes && !hasHeader(kept, h.Key) {
 			kept = append(kept, h)
 		}
 	}

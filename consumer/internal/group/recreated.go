@@ -200,7 +200,7 @@ func (a *assignment) stillThere(ctx context.Context) ([]int, error) {
 
 // atEnds moves points to the ends of their logs.
 func (a *assignment) atEnds(ctx context.Context, ids []int, points []commitPoint) error {
-	logs, err := broker.ListEnds(ctx, a.g.o.Client, a.g.topic(), ids, kafka.ReadUncommitted)
+	logs, err := broker.LogRanges(ctx, a.g.o.Client, a.g.topic(), ids, kafka.ReadUncommitted)
 	if err != nil {
 		return err
 	}

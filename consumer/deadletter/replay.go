@@ -13,7 +13,7 @@ import (
 func JobOf(l *Letter) job.Record {
 	headers := make([]job.Header, 0, len(l.Record.Headers)+1)
 	for _, h := range l.Record.Headers {
-		if !aboutTheFailure(h.Key) {
+		if !describesFailure(h.Key) {
 			headers = append(headers, h)
 		}
 	}
@@ -21,10 +21,10 @@ func JobOf(l *Letter) job.Record {
 	return job.Record{Key: l.Record.Key, Value: l.Record.Value, Headers: headers}
 }
 
-// aboutTheFailure tells whether a header is about how the job failed, or how it
+// describesFailure tells whether a header is about how the job failed, or how it
 // was waiting, and not part of what its producer wrote. The count of redrives is
 // written anew.
-func aboutTheFailure(name string) bool {
+func describesFailure(name string) bool {
 	name = strings.ToLower(name)
 	switch name {
 	case headerOriginalSize, headerTruncated, headerGroup, HeaderAttempt, headerFirstFailedAt, headerFailedAt,
@@ -34,34 +34,34 @@ func aboutTheFailure(name string) bool {
 	return strings.HasPrefix(name, "x-error-")
 }
 
-// PartOf tells whether the letter is a part of the record: its topic may have
+// TruncatedFrom tells whether the letter is a part of the record: its topic may have
 // been made anew since.
-func PartOf(l *Letter, rec *job.Record) bool {
+func TruncatedFrom(l *Letter, rec *job.Record) bool {
 	written, ok := originalTime(&l.Record)
 	sameKey := len(l.Record.Key) == 0 || bytes.Equal(l.Record.Key, rec.Key)
 	return ok && written.Equal(rec.Time) && sameKey &&
 		int64(len(rec.Value)) == l.OriginalSize && bytes.HasPrefix(rec.Value, l.Record.Value)
 }
 
-// Whole is a truncated letter as it would be with the whole record that it is a part of.
-func Whole(l *Letter, rec *job.Record) Letter {
+// Restored is a truncated letter as it would be with the whole record that it is a part of.
+func Restored(l *Letter, rec *job.Record) Letter {
 	whole := *l
 	whole.Truncated, whole.Record.Key, whole.Record.Value = false, rec.Key, rec.Value
 	whole.Record.Headers = nil
 	for _, h := range rec.Headers {
-		if !aboutTheOrigin(h.Key) {
+		if !describesOrigin(h.Key) {
 			whole.Record.Headers = append(whole.Record.Headers, h)
 		}
 	}
 	for _, h := range l.Record.Headers {
-		if aboutTheOrigin(h.Key) {
+		if describesOrigin(h.Key) {
 			whole.Record.Headers = append(whole.Record.Headers, h)
 		}
 	}
 	return whole
 }
 
-func aboutTheOrigin(name string) bool {
+func describesOrigin(name string) bool {
 	switch strings.ToLower(name) {
 	case job.HeaderOriginalTopic, job.HeaderOriginalPartition, job.HeaderOriginalOffset, HeaderOriginalTime:
 		return true

@@ -26,8 +26,8 @@ const (
 // is done with, which may be some beside an error.
 type work func(context.Context, []deadletter.Letter) ([]deadletter.Letter, error)
 
-// session is one command at work.
-type session struct {
+// command is one command at work.
+type command struct {
 	o       *Options
 	f       *Filter
 	settles bool
@@ -43,10 +43,10 @@ type session struct {
 	named       map[deadletter.RecordID]bool // and not met yet
 }
 
-func (s *session) group(topic string) string { return s.o.Group + "." + topic }
+func (s *command) group(topic string) string { return s.o.Group + "." + topic }
 
 // run brings the letters before the work, partition by partition.
-func (s *session) run(ctx context.Context, work work) (Tally, error) {
+func (s *command) run(ctx context.Context, work work) (Tally, error) {
 	s.work, s.tally.Classes = work, map[deadletter.Class]int64{}
 	s.batch = cmp.Or(s.batch, batchLetters)
 	topics, partitions, err := s.f.plan()
@@ -73,7 +73,7 @@ func (s *session) run(ctx context.Context, work work) (Tally, error) {
 		s.tally.Missing = append(s.tally.Missing, id)
 	}
 	slices.SortFunc(s.tally.Missing, compareIDs)
-	slices.SortFunc(s.tally.Closed, compareIDs)
+	slices.SortFunc(s.tally.Settled, compareIDs)
 	return s.tally, nil
 }
 
@@ -81,12 +81,12 @@ func compareIDs(a, b deadletter.RecordID) int {
 	return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
 }
 
-func (s *session) connect(ctx context.Context, topics []string) error {
+func (s *command) connect(ctx context.Context, topics []string) error {
 	cl, err := broker.NewClient(&s.o.Connection, topics)
 	if err != nil {
 		return err
 	}
-	if err = cl.Greet(ctx); err == nil {
+	if err = cl.Ping(ctx); err == nil {
 		s.layout, err = broker.RequireTopics(ctx, &s.o.Connection, topics, topics)
 	}
 	if err != nil {
@@ -98,7 +98,7 @@ func (s *session) connect(ctx context.Context, topics []string) error {
 }
 
 // partitions are those asked for, or all.
-func (s *session) partitions(topic string, asked []int) ([]int, error) {
+func (s *command) partitions(topic string, asked []int) ([]int, error) {
 	var all []int
 	for _, p := range s.layout[topic].Partitions {
 		all = append(all, p.ID)
@@ -115,7 +115,7 @@ func (s *session) partitions(topic string, asked []int) ([]int, error) {
 	return asked, nil
 }
 
-func (s *session) topic(ctx context.Context, topic string, asked []int) error {
+func (s *command) topic(ctx context.Context, topic string, asked []int) error {
 	ids, err := s.partitions(topic, asked)
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func (s *session) topic(ctx context.Context, topic string, asked []int) error {
 	if err != nil {
 		return err
 	}
-	passes := make([]*pass, len(ids))
+	passes := make([]*scan, len(ids))
 	for i, id := range ids {
 		passes[i] = s.newPass(topic, id, places[id], hold, gen)
 	}
@@ -153,6 +153,6 @@ func (s *session) topic(ctx context.Context, topic string, asked []int) error {
 }
 
 // full: no more letters are wanted. A list goes on, for the count.
-func (s *session) full() bool {
+func (s *command) full() bool {
 	return s.settles && s.f.Limit > 0 && s.tally.Matched >= int64(s.f.Limit)
 }

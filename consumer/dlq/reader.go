@@ -82,7 +82,7 @@ func (r *reader) step(ctx context.Context) (records []job.Record, err error) {
 
 // followStart goes on where the log begins now: what lay before is gone.
 func (r *reader) followStart(ctx context.Context, cause error) error {
-	first, _, err := broker.LogEnds(ctx, r.cl, r.topic, r.id, kafka.ReadCommitted)
+	first, _, err := broker.LogRange(ctx, r.cl, r.topic, r.id, kafka.ReadCommitted)
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func retry(ctx context.Context, try func(context.Context) error) error {
 // temporary tells whether an error may be over soon: brokers and leaders come and
 // go, and connections with them.
 func temporary(err error) bool {
-	if broker.Hopeless(err) {
+	if broker.Permanent(err) {
 		return false
 	}
 	if e, ok := errors.AsType[kafka.Error](err); ok {

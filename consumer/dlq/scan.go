@@ -16,9 +16,9 @@ import (
 	"dispatcher/job"
 )
 
-// pass goes through the letters of one partition.
-type pass struct {
-	s      *session
+// scan goes through the letters of one partition.
+type scan struct {
+	s      *command
 	state  *partitionState
 	reader *reader
 	named  int // letters asked for by name that lie ahead
@@ -27,16 +27,16 @@ type pass struct {
 	bytes int
 }
 
-func (s *session) newPass(topic string, id int, at offsets.Position, hold *membership, gen int32) *pass {
+func (s *command) newPass(topic string, id int, at offsets.Position, hold *membership, gen int32) *scan {
 	b := s.newState(topic, id, at, hold, gen)
-	p := &pass{s: s, state: b, reader: newReader(s.cl, topic, id, b.tracker.Low(), at.LogEnd)}
+	p := &scan{s: s, state: b, reader: newReader(s.cl, topic, id, b.tracker.Low(), at.LogEnd)}
 	s.all += max(0, at.LogEnd-b.tracker.Low())
 	for name := range s.named {
 		switch {
 		case name.Topic != topic || name.Partition != id:
 		case name.Offset < at.LogStart: // gone, and so it stays among the missing
 		case name.Offset < b.tracker.Low():
-			s.closed(name)
+			s.alreadySettled(name)
 		default:
 			p.named++
 		}
@@ -44,12 +44,12 @@ func (s *session) newPass(topic string, id int, at offsets.Position, hold *membe
 	return p
 }
 
-func (s *session) closed(id deadletter.RecordID) {
+func (s *command) alreadySettled(id deadletter.RecordID) {
 	delete(s.named, id)
-	s.tally.Closed = append(s.tally.Closed, id)
+	s.tally.Settled = append(s.tally.Settled, id)
 }
 
-func (p *pass) run(ctx context.Context) error {
+func (p *scan) run(ctx context.Context) error {
 	for !p.finished() {
 		from := p.reader.at
 		records, err := p.reader.next(ctx)
@@ -73,12 +73,12 @@ func (p *pass) run(ctx context.Context) error {
 	return p.flush(ctx)
 }
 
-func (p *pass) finished() bool {
+func (p *scan) finished() bool {
 	return p.s.full() || len(p.s.f.IDs) > 0 && p.named == 0
 }
 
 // take takes in the next record of the partition.
-func (p *pass) take(ctx context.Context, rec job.Record) error {
+func (p *scan) take(ctx context.Context, rec job.Record) error {
 	id := deadletter.RecordID{Topic: rec.Topic, Partition: rec.Partition, Offset: rec.Offset}
 	at, err := p.admit(ctx, rec.Offset)
 	if err != nil {
@@ -112,7 +112,7 @@ func (p *pass) take(ctx context.Context, rec job.Record) error {
 }
 
 // admit asks the ledger, and once more when settling what waits has moved it.
-func (p *pass) admit(ctx context.Context, offset int64) (offsets.Admission, error) {
+func (p *scan) admit(ctx context.Context, offset int64) (offsets.Admission, error) {
 	at := p.state.tracker.Admit(offset)
 	if at != offsets.BeyondWindow || len(p.batch) == 0 || !p.s.settles {
 		return at, nil
@@ -125,20 +125,20 @@ func (p *pass) admit(ctx context.Context, offset int64) (offsets.Admission, erro
 
 // wanted strikes a letter off the list of those asked for by name. It returns
 // whether the letter is wanted as far as names go.
-func (p *pass) wanted(id deadletter.RecordID, settled bool) bool {
+func (p *scan) wanted(id deadletter.RecordID, settled bool) bool {
 	if !p.s.named[id] {
 		return len(p.s.f.IDs) == 0
 	}
 	p.named--
 	if settled {
-		p.s.closed(id)
+		p.s.alreadySettled(id)
 	}
 	delete(p.s.named, id)
 	return true
 }
 
 // flush has the work done, and what it came to committed.
-func (p *pass) flush(ctx context.Context) error {
+func (p *scan) flush(ctx context.Context) error {
 	s := p.s
 	if ctx.Err() != nil {
 		return ctx.Err() // what was done before has been committed
@@ -165,7 +165,7 @@ func (p *pass) flush(ctx context.Context) error {
 }
 
 // dropSettled leaves out what another command has settled since it was read.
-func (p *pass) dropSettled() {
+func (p *scan) dropSettled() {
 	l := &p.state.tracker
 	before := len(p.batch)
 	p.batch = slices.DeleteFunc(p.batch, func(x deadletter.Letter) bool { return x.ID.Offset < l.Low() || l.IsComplete(x.ID.Offset) })

@@ -13,13 +13,12 @@ import (
 	"github.com/segmentio/kafka-go/sasl/aws_msk_iam_v2"
 )
 
-// msk is the mechanism AWS_MSK_IAM. What AWS's SDK finds in the environment, in
-// files or at a service of the host is looked for at the first connection; from
-// then on the SDK renews the credentials by itself.
+// msk is the mechanism AWS_MSK_IAM. At the first connection, AWS's SDK looks for credentials
+// in the environment, in files and at services of the host. From then on, the SDK renews them.
 type msk struct {
-	region string // empty: as found
+	region string // empty: the one that the SDK finds
 
-	mu    sync.Mutex // held while files are read, never while a service is asked
+	mu    sync.Mutex // held while files are read, but not while a service is called
 	found *aws.Config
 }
 
@@ -38,7 +37,7 @@ func (m *msk) start(ctx context.Context) (sasl.Mechanism, error) {
 		region = regionOf(sasl.MetadataFromContext(ctx))
 	}
 	if region == "" {
-		return nil, fmt.Errorf("%w: aws: the region is not known: set it, or AWS_REGION", ErrUnfit)
+		return nil, fmt.Errorf("%w: aws: the region is not known: set it, or AWS_REGION", ErrUnsuitable)
 	}
 	return &aws_msk_iam_v2.Mechanism{Signer: signer.NewSigner(), Credentials: found.Credentials, Region: region}, nil
 }
@@ -62,7 +61,7 @@ func (m *msk) find(ctx context.Context) (aws.Config, error) {
 
 var mskHost = regexp.MustCompile(`\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?$`)
 
-// regionOf reads the region from the name of a broker of MSK; empty: it says none.
+// regionOf reads the region from the host name of an MSK broker; empty: it holds none.
 func regionOf(broker *sasl.Metadata) string {
 	if broker == nil {
 		return ""

@@ -168,7 +168,7 @@ func TestSettledLettersAreGoneForGood(t *testing.T) {
 			t.Errorf("got %v listed", got)
 		}
 		tally, err = w.desk().Replay(w.t.Context(), named, dlq.ReplayOptions{})
-		if err != nil || tally.Done != 0 || len(tally.Closed) != 2 || tally.Left() != 3 {
+		if err != nil || tally.Done != 0 || len(tally.Settled) != 2 || tally.Left() != 3 {
 			t.Errorf("once more: got %+v, %v", tally, err)
 		}
 		if letter, err := w.desk().Get(w.t.Context(), id(7)); err != nil || !letter.Settled || string(letter.Record.Value) != "7" {
