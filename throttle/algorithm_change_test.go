@@ -142,7 +142,7 @@ func (r *rollout) happen() {
 				r.nodes[i] = r.fresh()
 			}
 		}
-		for _, n := range r.nodes { // the key's loss is told to all
+		for _, n := range r.nodes { // all nodes notice the key's loss
 			r.poll(n)
 		}
 	}

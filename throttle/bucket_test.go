@@ -55,7 +55,7 @@ func pour(t *testing.T, l *Limiter, callers int) (slots []Slot, turnedAway int) 
 	return slots, turnedAway
 }
 
-// What a full bucket has no room for is told at once, and not when a slot would
+// What a full bucket has no room for is refused at once, and not when a slot would
 // have come free.
 func TestAFullBucketTurnsAwayAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -61,7 +61,7 @@ func (f *fleet) between(c limit.Contract) {
 	}
 }
 
-// work lets a node book, and then up to so many microseconds pass.
+// work lets a node reserve, and then up to so many microseconds pass.
 func (f *fleet) work(c limit.Contract, gap int64) {
 	roll := f.dice
 	n := f.nodes[roll(int64(len(f.nodes)))]

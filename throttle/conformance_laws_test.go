@@ -81,7 +81,7 @@ var conforming = []struct {
 			}
 			tr.pass(b.Wait.Microseconds())
 			if again := tr.reserve(0, 3); again.Schedule.Given == 0 {
-				tr.Fatalf("%s: told to wait %v, and refused then for %v", tr.a.Name, b.Wait, again.Wait)
+				tr.Fatalf("%s: got a wait of %v, and refused then for %v", tr.a.Name, b.Wait, again.Wait)
 			}
 			served++
 		}

@@ -96,7 +96,7 @@ func (tr *trial) ask(node int, want int64) script.Reservation {
 	return b
 }
 
-// book asks for units and notes when those given are.
+// reserve asks for units and notes when those given are.
 func (tr *trial) reserve(node int, want int64) script.Reservation {
 	tr.Helper()
 	tr.seqs[node]++

@@ -105,7 +105,7 @@ func (tr *trial) paced(at, number, units, period int64) {
 }
 
 // At every extreme the whole cap is given within each window, no more than is
-// promised, and who was told to wait is served then.
+// promised, and a caller with a wait is served then.
 func TestWindowsAreFilledAtEveryExtreme(t *testing.T) {
 	t.Parallel()
 	for _, a := range []limit.Algorithm{algorithm(limit.FixedWindow), algorithm(limit.SlidingWindowCounter), algorithm(limit.SlidingWindowLog), algorithm(limit.SlidingWindowList)} {
@@ -138,7 +138,7 @@ func fills(tr *trial) {
 			continue
 		}
 		if refused {
-			tr.Fatalf("%s, %v: refused after the wait, and told to wait %v more", tr.a.Name, tr.c, b.Wait)
+			tr.Fatalf("%s, %v: refused after the wait, with %v more to wait", tr.a.Name, tr.c, b.Wait)
 		}
 		refused = true
 		tr.pass(b.Wait.Microseconds())

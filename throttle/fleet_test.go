@@ -113,8 +113,8 @@ for _, f in ipairs({'settings', 'applied'}) do
     redis.call('HSET', KEYS[1], f, v)
   end
 end
-local by, at, before = string.match(redis.call('HGET', KEYS[1], 'suspect') or '', '^(%S+) (%d+) (%d+)$')
-if by then redis.call('HSET', KEYS[1], 'suspect', by .. ' ' .. less(at) .. ' ' .. (before == '0' and '0' or less(before))) end
+local by, at, before = string.match(redis.call('HGET', KEYS[1], 'step_report') or '', '^(%S+) (%d+) (%d+)$')
+if by then redis.call('HSET', KEYS[1], 'step_report', by .. ' ' .. less(at) .. ' ' .. (before == '0' and '0' or less(before))) end
 local all = redis.call('HGETALL', KEYS[2])
 for i = 1, #all, 2 do
   local knows, seen, since = string.match(all[i + 1], '(%d+) (%d+) (%d+)')
@@ -209,7 +209,7 @@ func (f *fleet) pass(d int64) {
 	f.gone += d
 }
 
-// book lets a node ask once. If the reply is lost, the node knows nothing of
+// reserve lets a node ask once. If the reply is lost, the node knows nothing of
 // it, and asks again with the same number the next time.
 func (f *fleet) reserve(n *simNode, want int64, before, after int64, lost bool) {
 	f.pass(before)

@@ -30,18 +30,18 @@ func guardChanges(t *testing.T, a limit.Algorithm, script string, roll dice, ops
 	tr := newTrial(t, "", a, c, 1)
 	tr.nodes[0].Reserving[a.Name] = redis.NewScript(script)
 	var arrived []int64
-	var told time.Duration // to wait
+	var wait time.Duration
 	for range ops {
 		switch p := roll(10); {
 		case p < 5:
 			b := tr.reserve(0, 1+roll(c.Cap))
 			late := []time.Duration{0, b.Settings.Guard}[roll(2)]
-			told = b.Wait
+			wait = b.Wait
 			for j := range b.Schedule.Given {
 				arrived = append(arrived, b.Schedule.At(j)+late.Microseconds())
 			}
 		case p < 8:
-			tr.pass([]int64{1_000, 100_000, 1_000_000, told.Microseconds()}[roll(4)])
+			tr.pass([]int64{1_000, 100_000, 1_000_000, wait.Microseconds()}[roll(4)])
 		default:
 			for range 1 + roll(4) {
 				guard := time.Duration(2+roll(99)) * time.Millisecond

@@ -12,7 +12,7 @@ import (
 	"dispatcher/throttle/internal/script"
 )
 
-// Whether a master may have lost what was written is told from what replication
+// Whether a master may have lost writes is seen from what replication
 // does anyway: a replica that attaches, and a backlog that is dropped, change the
 // id of the history too.
 func TestWhatCountsAsAnotherMasterReal(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 	"dispatcher/throttle/limit"
 )
 
-// lateWorld is a limit on an embedded Redis whose clock only the test moves.
-type lateWorld struct {
+// latenessTest is a limit on an embedded Redis whose clock only the test moves.
+type latenessTest struct {
 	*testing.T
 	redis   *miniredis.Miniredis
 	rdb     redis.UniversalClient
@@ -26,9 +26,9 @@ type lateWorld struct {
 	now     time.Time
 }
 
-func newLateWorld(t *testing.T, c limit.Contract) *lateWorld {
+func newLatenessTest(t *testing.T, c limit.Contract) *latenessTest {
 	t.Helper()
-	w := &lateWorld{T: t, redis: miniredis.RunT(t), now: time.Unix(1_700_000_000, 0)}
+	w := &latenessTest{T: t, redis: miniredis.RunT(t), now: time.Unix(1_700_000_000, 0)}
 	w.rdb = patient(t, w.redis.Addr())
 	w.redis.SetTime(w.now)
 	control, err := control.NewControl(w.rdb, "late", "provider")
@@ -43,12 +43,12 @@ func newLateWorld(t *testing.T, c limit.Contract) *lateWorld {
 	return w
 }
 
-func (w *lateWorld) pass(d time.Duration) {
+func (w *latenessTest) pass(d time.Duration) {
 	w.now = w.now.Add(d)
 	w.redis.SetTime(w.now)
 }
 
-func (w *lateWorld) report(r lateness.Report) lateness.Reply {
+func (w *latenessTest) report(r lateness.Report) lateness.Reply {
 	w.Helper()
 	reply, err := r.Send(w.Context(), w.scripts)
 	if err != nil {
@@ -57,7 +57,7 @@ func (w *lateWorld) report(r lateness.Report) lateness.Reply {
 	return reply
 }
 
-func (w *lateWorld) settings() limit.Settings {
+func (w *latenessTest) settings() limit.Settings {
 	w.Helper()
 	s, err := w.control.Get(w.Context())
 	if err != nil {
@@ -66,7 +66,7 @@ func (w *lateWorld) settings() limit.Settings {
 	return s
 }
 
-func (w *lateWorld) set(ch control.Change) limit.Settings {
+func (w *latenessTest) set(ch control.Change) limit.Settings {
 	w.Helper()
 	s, err := w.control.Set(w.Context(), ch)
 	if err != nil {
@@ -76,7 +76,7 @@ func (w *lateWorld) set(ch control.Change) limit.Settings {
 }
 
 // choose makes the lateness another one, as a node does.
-func (w *lateWorld) choose(lateness time.Duration) limit.Settings {
+func (w *latenessTest) choose(lateness time.Duration) limit.Settings {
 	w.Helper()
 	w.pass(time.Second)
 	s := w.settings()
@@ -91,7 +91,7 @@ func (w *lateWorld) choose(lateness time.Duration) limit.Settings {
 // one node a second gets them.
 func TestReportsAreAddedAndHandedOutOnceASecond(t *testing.T) {
 	t.Parallel()
-	w := newLateWorld(t, autoContract(time.Second))
+	w := newLatenessTest(t, autoContract(time.Second))
 	for range 25 {
 		a, b := w.report(lateness.Report{Counts: lateness.Counts{90, 0, 0, 0, 7}}), w.report(lateness.Report{Counts: lateness.Counts{100, 0, 0, 0, 0, 0, 0, 3}})
 		if !a.Chooses || b.Chooses {
@@ -119,7 +119,7 @@ func TestReportsAreAddedAndHandedOutOnceASecond(t *testing.T) {
 // A node that is broken can't report what no node can have had, nor what is no count.
 func TestAbsurdReportsAreRefused(t *testing.T) {
 	t.Parallel()
-	w := newLateWorld(t, autoContract(time.Second))
+	w := newLatenessTest(t, autoContract(time.Second))
 	for _, counts := range []lateness.Counts{{0: 1 << 40}, {3: 300 * 40}, {0: -5, 1: 10}} {
 		if _, err := (lateness.Report{Counts: counts}).Send(t.Context(), w.scripts); err == nil || !strings.Contains(err.Error(), "COUNTS") {
 			t.Errorf("%v: got error %v, want COUNTS", counts, err)
@@ -138,7 +138,7 @@ func TestAbsurdReportsAreRefused(t *testing.T) {
 // While a guard is stated nothing is counted, and nobody chooses.
 func TestNothingIsCountedUnderAStatedGuard(t *testing.T) {
 	t.Parallel()
-	w := newLateWorld(t, contract(300))
+	w := newLatenessTest(t, contract(300))
 	if got := w.report(lateness.Report{Counts: lateness.Counts{100}}); got.Chooses {
 		t.Errorf("got %+v under a stated guard", got)
 	}
@@ -151,7 +151,7 @@ func TestNothingIsCountedUnderAStatedGuard(t *testing.T) {
 // outlives that.
 func TestCountsBeginAgainWhenTheLatenessRose(t *testing.T) {
 	t.Parallel()
-	w := newLateWorld(t, autoContract(time.Second))
+	w := newLatenessTest(t, autoContract(time.Second))
 	w.report(lateness.Report{Counts: lateness.Counts{100}})
 	w.pass(time.Second)
 	w.report(lateness.Report{Moved: lateness.MovedDown})
@@ -187,7 +187,7 @@ func TestPatienceGrowsOnTheEdge(t *testing.T) {
 // revision; and only one of two nodes that choose at once makes it.
 func TestChoiceIsAChangeLikeAnyOther(t *testing.T) {
 	t.Parallel()
-	w := newLateWorld(t, autoContract(time.Second))
+	w := newLatenessTest(t, autoContract(time.Second))
 	before := w.settings()
 	after := w.choose(20 * time.Millisecond)
 	if after.Lateness != 20*time.Millisecond || after.Guard != 27*time.Millisecond || after.Revision != before.Revision+1 || after.By != limit.Dispatcher {
@@ -197,9 +197,9 @@ func TestChoiceIsAChangeLikeAnyOther(t *testing.T) {
 	if status, err := w.scripts.Configure(t.Context(), before, late); err != nil || status != script.ChangeConflict {
 		t.Errorf("a second choice by older settings: got status %d, %v, want a conflict", status, err)
 	}
-	trail, err := w.control.History(t.Context(), 10)
-	if err != nil || len(trail) != 1 || !trail[0].Chosen() || trail[0].By != limit.Dispatcher || trail[0].Why == "" {
-		t.Errorf("got history %+v, %v", trail, err)
+	history, err := w.control.History(t.Context(), 10)
+	if err != nil || len(history) != 1 || !history[0].Chosen() || history[0].By != limit.Dispatcher || history[0].Why == "" {
+		t.Errorf("got history %+v, %v", history, err)
 	}
 }
 
@@ -207,7 +207,7 @@ func TestChoiceIsAChangeLikeAnyOther(t *testing.T) {
 // lateness that was chosen meanwhile; one that states it is left alone.
 func TestChoiceDuringAnOverride(t *testing.T) {
 	t.Parallel()
-	w := newLateWorld(t, autoContract(time.Second))
+	w := newLatenessTest(t, autoContract(time.Second))
 	w.set(control.Change{Cap: new(int64(500)), For: time.Minute})
 	s := w.choose(12 * time.Millisecond)
 	if s.Cap != 500 || s.Lateness != 12*time.Millisecond || s.RevertTo.Cap != 300 || s.RevertTo.Lateness != 12*time.Millisecond || s.RevertAt.IsZero() {
@@ -226,7 +226,7 @@ func TestChoiceDuringAnOverride(t *testing.T) {
 // alone is refused while the fleet chooses it.
 func TestOperatorsFixTheGuardAndGiveItBack(t *testing.T) {
 	t.Parallel()
-	w := newLateWorld(t, autoContract(time.Second))
+	w := newLatenessTest(t, autoContract(time.Second))
 	w.choose(20 * time.Millisecond)
 	var field *fault.Error
 	if _, err := w.control.Set(t.Context(), control.Change{Lateness: new(5 * time.Millisecond)}); !errors.As(err, &field) || field.Field != "lateness" {
@@ -253,7 +253,7 @@ func TestOperatorsFixTheGuardAndGiveItBack(t *testing.T) {
 // a guard back to the fleet.
 func TestUndoPassesChoicesOver(t *testing.T) {
 	t.Parallel()
-	w := newLateWorld(t, autoContract(time.Second))
+	w := newLatenessTest(t, autoContract(time.Second))
 	w.choose(5 * time.Millisecond)
 	if _, err := w.control.Undo(t.Context(), 0, control.Change{}); !errors.Is(err, control.ErrNotInHistory) {
 		t.Errorf("undo without a change by an operator: got error %v", err)

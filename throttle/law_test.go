@@ -17,7 +17,7 @@ import (
 // history plays one random history against the script and returns the first
 // window over the cap, if there is one, and how many calls were made.
 //
-// Nodes book, sometimes slowly, and lose replies; operators change cap and
+// Nodes reserve, sometimes slowly, and lose replies; operators change cap and
 // burst, pause and resume; the key is deleted; Redis's clock steps.
 func history(t tester, rdb redis.UniversalClient, with texts, roll dice, ops int) (over string, calls int) {
 	c := limit.Contract{

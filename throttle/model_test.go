@@ -34,7 +34,7 @@ type model struct {
 	began          int64
 	queued, served int64
 	spare          int64
-	suspect        suspicion
+	step           stepReport
 	here           map[string]presence
 	grants         map[string]grant
 	learning       int64
@@ -50,9 +50,9 @@ type grant struct {
 // presence is a node's record.
 type presence struct{ seen, since int64 }
 
-// suspicion is a node's report of a step of the clock, while before is not 0 one
+// stepReport is a node's report of a step of the clock, while before is not 0 one
 // that nobody has denied.
-type suspicion struct {
+type stepReport struct {
 	by         string
 	at, before int64
 }
@@ -89,12 +89,12 @@ func (m *model) cooldown(node string, a script.Ask, now int64) (why script.Coold
 
 // confirmed takes a report of a step in, and says whether it is to be believed.
 func (m *model) confirmed(node string, a script.Ask, now int64) bool {
-	if m.suspect.by != "" && now-m.suspect.at < 5_000_000 {
-		return m.suspect.by != node
+	if m.step.by != "" && now-m.step.at < 5_000_000 {
+		return m.step.by != node
 	}
 	for other, p := range m.here {
 		if other != node && p.seen >= now-9_000_000 && p.since > 0 && p.since <= a.Read {
-			m.suspect = suspicion{node, now, a.Read}
+			m.step = stepReport{node, now, a.Read}
 			m.publish("poll")
 			return false
 		}
@@ -105,12 +105,12 @@ func (m *model) confirmed(node string, a script.Ask, now int64) bool {
 // waits says whether a report still waits for a second opinion, and whether none
 // will come.
 func (m *model) waits(node string, a script.Ask, now int64) (waiting, unanswered bool) {
-	s := m.suspect
+	s := m.step
 	if s.before == 0 {
 		return false, false
 	}
 	if s.by != node && a.Epoch == m.epoch && !a.Stepped && a.Since > 0 && a.Since <= s.before && a.Read >= s.at {
-		m.suspect.before = 0
+		m.step.before = 0
 		return false, false
 	}
 	return true, now-s.at > a.Known.Relearn().Microseconds()
@@ -158,7 +158,7 @@ func (m *model) reserve(node string, a script.Ask, now int64) script.Reservation
 			}
 		}
 		m.notBefore = max(m.notBefore, min(m.began, now+horizon+(m.set.Lateness+m.set.Window+m.set.Guard).Microseconds()))
-		m.base, m.n, m.epoch, m.last, m.under, m.suspect = m.notBefore, debt, now, now, m.set, suspicion{}
+		m.base, m.n, m.epoch, m.last, m.under, m.step = m.notBefore, debt, now, now, m.set, stepReport{}
 		m.queued, m.served, m.spare = 0, 0, 0
 		delete(m.grants, node)
 		m.publish("epoch")
@@ -347,7 +347,7 @@ func TestHeadersNameWhatTheBodyUses(t *testing.T) {
 	}
 }
 
-// What people are told of the standstill after a loss is long enough for each
+// The standstill that people are shown after a loss is long enough for each
 // node to come by.
 func TestEachNodeComesByWithinRelearn(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ import (
 // A node hears of each change from Redis, without asking.
 func hearsOfChanges(t *testing.T, rdb redis.UniversalClient) {
 	t.Helper()
-	l, err := New(Options{Redis: rdb, Namespace: "told", Name: "provider", Node: "n", Limit: specOf(contract(300)), Identity: IdentityNone})
+	l, err := New(Options{Redis: rdb, Namespace: "notices", Name: "provider", Node: "n", Limit: specOf(contract(300)), Identity: IdentityNone})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func hearsOfChanges(t *testing.T, rdb redis.UniversalClient) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { l.subscribe(ctx); close(done) }() // nobody asks: what is heard, Redis has told
+	go func() { l.subscribe(ctx); close(done) }() // nobody asks: only notifications of Redis arrive
 	awaitChange(t, l, "the subscription")
 	if l.notified.Load() {
 		t.Error("the node counts on hearing of changes before it has heard anything")
@@ -37,7 +37,7 @@ func hearsOfChanges(t *testing.T, rdb redis.UniversalClient) {
 	for !l.notified.Load() {
 		runtime.Gosched() // the word to the node itself is on its way
 	}
-	operator, err := control.NewControl(rdb, "told", "provider")
+	operator, err := control.NewControl(rdb, "notices", "provider")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ const maxTolerance = 1 << 53
 // quantity of 0 only looks; one below 0 gives back. The key holds what the
 // module would hold.
 //
-// One thing differs: who is limited is told to come again after 1 s where the
+// One thing differs: a limited caller gets a wait of 1 s where the
 // module may say 0.
 func clThrottle(ctx context.Context, rdb redis.Scripter, key string, maxBurst, count, periodSeconds, quantity int64) (cellReply, error) {
 	if err := clThrottleFaults(maxBurst, count, periodSeconds, quantity); err != nil {

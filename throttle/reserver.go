@@ -159,7 +159,7 @@ func (r *reserver) call(ctx context.Context, want int64) {
 	r.report(reply, answered, isNew)
 }
 
-// noteSaid notes what an answered call has told Redis.
+// noteSaid notes what an answered call reported to Redis.
 func (r *reserver) noteSaid(a script.Ask, now time.Time) {
 	r.pollAt = time.Time{}
 	if a.Want == 0 {

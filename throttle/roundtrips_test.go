@@ -47,7 +47,7 @@ func TestASpreadIsComparedWithTheRoundTrips(t *testing.T) {
 // a lateness that rises does not forget them.
 func TestRoundTripsAreJoinedByMinute(t *testing.T) {
 	t.Parallel()
-	w := newLateWorld(t, autoContract(time.Second))
+	w := newLatenessTest(t, autoContract(time.Second))
 	report := func(n int64, low, high time.Duration) lateness.Reply {
 		return w.report(lateness.Report{Trips: lateness.Trips{N: n, Low: low, High: high}})
 	}
@@ -84,7 +84,7 @@ func TestRoundTripsAreJoinedByMinute(t *testing.T) {
 // What no node can have measured, and a hash that holds rubbish, count as nothing.
 func TestAbsurdRoundTripsCountAsNone(t *testing.T) {
 	t.Parallel()
-	w := newLateWorld(t, autoContract(time.Second))
+	w := newLatenessTest(t, autoContract(time.Second))
 	for _, trips := range []string{"1 5000 4000", "0 1 2", "1 2", "-1 2 3", "a b c", "1 2 3 4"} {
 		if err := w.scripts.Counting.Run(t.Context(), w.rdb, []string{w.scripts.Keys.Limit, w.scripts.Keys.History, w.scripts.Keys.Lateness}, "0 0 0 0 0 0 0 0", "", 0, trips).Err(); err != nil {
 			t.Errorf("%q: %v", trips, err)

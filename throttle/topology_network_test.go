@@ -60,7 +60,7 @@ func TestRedisOneNodeCutOffReal(t *testing.T) {
 	t.Parallel()
 	s := containers.Redis(t)
 	list, rdbs := ways(t, 3, s.Addr)
-	f := startCrew(t, usual(), rdbs...)
+	f := startRealFleet(t, usual(), rdbs...)
 	f.works(time.Minute)
 	list[0].bad("timeout", "upstream", `{"timeout": 0}`)
 	list[0].bad("timeout", "downstream", `{"timeout": 0}`)
@@ -93,7 +93,7 @@ func TestRedisLostRepliesReal(t *testing.T) {
 		{"slicer", `{"average_size": 20, "size_variation": 10, "delay": 10}`},
 	} {
 		list, rdbs := ways(t, 2, s.Addr)
-		f := startCrew(t, usual(), rdbs...)
+		f := startRealFleet(t, usual(), rdbs...)
 		f.works(time.Minute)
 		for round := range 20 { // each node's replies are lost for a while, in turn
 			w := list[round%len(list)]
@@ -119,7 +119,7 @@ func TestRedisFarAwayReal(t *testing.T) {
 		w.bad("latency", "downstream", `{"latency": 25}`)
 	}
 	begin := time.Now()
-	f := startCrew(t, usual(), rdbs...)
+	f := startRealFleet(t, usual(), rdbs...)
 	for i := range rdbs {
 		f.says(i, throttle.PhaseTooSlow, "raise them with limit set --lateness --guard")
 	}
@@ -135,7 +135,7 @@ func TestRedisFarAwayReal(t *testing.T) {
 		}
 	}
 	for _, nodes := range []int{1, 3} {
-		f := startCrew(t, far, rdbs[:nodes]...)
+		f := startRealFleet(t, far, rdbs[:nodes]...)
 		f.works(time.Minute)
 		from := time.Now()
 		pause(3 * time.Second)

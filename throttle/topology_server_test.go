@@ -28,7 +28,7 @@ const (
 func TestRedisForgetsScriptsReal(t *testing.T) {
 	t.Parallel()
 	s := containers.Redis(t)
-	f := startCrew(t, usual(), clients(t, 3, throttle.ClientOptions{Addrs: []string{s.Addr}})...)
+	f := startRealFleet(t, usual(), clients(t, 3, throttle.ClientOptions{Addrs: []string{s.Addr}})...)
 	f.works(time.Minute)
 	other := client(t, throttle.ClientOptions{Addrs: []string{s.Addr}})
 	fault := time.Now()
@@ -50,7 +50,7 @@ func TestRedisOutOfMemoryReal(t *testing.T) {
 	s := containers.RedisSetOf(t, len(policies), nil)
 	for _, policy := range policies {
 		port := s.Start("--maxmemory", "6mb", "--maxmemory-policy", policy)
-		f := startCrew(t, usual(), clients(t, 2, throttle.ClientOptions{Addrs: containers.Addrs(port)})...)
+		f := startRealFleet(t, usual(), clients(t, 2, throttle.ClientOptions{Addrs: containers.Addrs(port)})...)
 		f.works(time.Minute)
 		other := client(t, throttle.ClientOptions{Addrs: containers.Addrs(port)})
 		evicts := strings.HasPrefix(policy, "allkeys")
@@ -96,7 +96,7 @@ func TestRedisAccountsOverTLSReal(t *testing.T) {
 			refuses(t, options, throttle.PhaseRefused, row.refused)
 			continue
 		}
-		f := startCrew(t, usual(), clients(t, 2, options)...)
+		f := startRealFleet(t, usual(), clients(t, 2, options)...)
 		f.works(time.Minute)
 		change(t, client(t, options))
 		f.works(time.Minute)
@@ -146,7 +146,7 @@ func encrypted(t *testing.T, processes int, files map[string][]byte) (*container
 // refuses says that a node comes into that phase and calls nothing.
 func refuses(t *testing.T, o throttle.ClientOptions, phase throttle.Phase, words string) {
 	t.Helper()
-	f := startCrew(t, usual(), client(t, o))
+	f := startRealFleet(t, usual(), client(t, o))
 	f.says(0, phase, words)
 	f.halt()
 	f.silent(time.Time{})
@@ -190,7 +190,7 @@ func TestRedisIsValkeyReal(t *testing.T) {
 	t.Parallel()
 	s := containers.ValkeySetOf(t, 1)
 	port := s.Start()
-	f := startCrew(t, usual(), clients(t, 3, throttle.ClientOptions{Addrs: containers.Addrs(port)})...)
+	f := startRealFleet(t, usual(), clients(t, 3, throttle.ClientOptions{Addrs: containers.Addrs(port)})...)
 	f.works(time.Minute)
 	fault := time.Now()
 	s.Kill(port)

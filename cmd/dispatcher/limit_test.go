@@ -115,8 +115,8 @@ func TestALimitIsManagedWithoutTheProvidersSecrets(t *testing.T) {
 	dispatcher(t.Context(), "", nil, "config", "check", "-c", file).mustPrint(t, "config ok, but a run would lack:", lacks)
 }
 
-// A reserve that only the file has is not in force, and is told.
-func TestAReserveOfTheFileIsToldToDiffer(t *testing.T) {
+// A reserve that only the file has is not in force, and limit get says so.
+func TestAReserveOfTheFileIsShownToDiffer(t *testing.T) {
 	t.Parallel()
 	limitOn(t, seeded(t))("get", "provider", "--set", "limits.0.degraded=reserve", "--set", "limits.0.reserve=40", "--set", "limits.0.max_nodes=4").
 		mustPrint(t, "reserve", "but 40 in this configuration", "max_nodes", "but 4 in this configuration")
@@ -242,7 +242,7 @@ func TestNoRevisionForNoChange(t *testing.T) {
 		o := limit(args...)
 		o.mustPrint(t, "at most 300 in any 1s", "in force on ", "revision")
 		if !strings.Contains(o.errOut, "nothing was changed: these settings are in force already") {
-			t.Errorf("%v: got %q, want to be told that nothing was changed", args, o.errOut)
+			t.Errorf("%v: got %q, want an error that nothing was changed", args, o.errOut)
 		}
 	}
 	o := limit("history", "provider", "--json")

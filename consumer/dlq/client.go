@@ -82,7 +82,7 @@ type Tally struct {
 	Unwritten  int64 // not replayed: Kafka did not take them, or did not say so
 	OutOfReach int64 // not settled: more than 8192 offsets beyond an open letter
 
-	Settled  []deadletter.RecordID // named, and settled already
+	Settled []deadletter.RecordID // named, and settled already
 	Missing []deadletter.RecordID // named, and no letter lies there
 	Notes   []string              // what a person should know, a sentence each
 }

@@ -136,7 +136,7 @@ func (r *replayer) target(ctx context.Context, l *deadletter.Letter) (string, er
 	switch {
 	case l.Truncated:
 		r.tally.Truncated++
-		r.tally.note(fmt.Sprintf("%s was too large when it was buried, and holds only a part of the record that was at %s", l.ID, orUnknown(l.Origin)))
+		r.tally.note(fmt.Sprintf("%s was too large when it was dead-lettered, and holds only a part of the record that was at %s", l.ID, orUnknown(l.Origin)))
 		return "", nil
 	case to == "":
 		r.tally.NoTopic++

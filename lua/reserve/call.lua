@@ -51,10 +51,10 @@ local function timeline(c, v)
 end
 
 local v = redis.call('HMGET', limit, 'base', 'n', 'slot', 'passed', 'start', 'keep', 'tat_ns',
-  'settings', 'applied', 'last', 'not_before', 'epoch', 'master', 'run', 'began', 'queued', 'served', 'spare', 'suspect')
+  'settings', 'applied', 'last', 'not_before', 'epoch', 'master', 'run', 'began', 'queued', 'served', 'spare', 'step_report')
 local stored, applied, last, not_before = v[8], v[9], tonumber(v[10]), tonumber(v[11])
 local current, master, ran, began = v[12], v[13], v[14], tonumber(v[15])
-local queued, served, spare, suspect = tonumber(v[16] or 0), tonumber(v[17] or 0), tonumber(v[18] or 0), v[19]
+local queued, served, spare, step_report = tonumber(v[16] or 0), tonumber(v[17] or 0), tonumber(v[18] or 0), v[19]
 
 local now = clock()
 local history_id, info = replication(identity)

@@ -68,7 +68,7 @@ if why > 0 then
   epoch = int(now)
   redis.call('DEL', KEYS[3], reserved)
   algorithm.begin(set, not_before)
-  redis.call('HDEL', limit, 'suspect')
+  redis.call('HDEL', limit, 'step_report')
   redis.call('HSET', limit, 'last', epoch, 'master', history_id, 'run', process(identity) or '', 'epoch', epoch,
     'not_before', int(not_before), 'applied', stored, 'began', int(began), 'queued', 0, 'served', 0, 'spare', 0)
   attend()

@@ -52,7 +52,7 @@ func (c *Control) Await(ctx context.Context, s limit.Settings) (n int, took time
 			case len(lack) == 0:
 				return len(nodes), took, nil
 			}
-		} else if ctx.Err() == nil && !script.TimedOut(err) { // a time-out may be the end of ctx, told by the network first
+		} else if ctx.Err() == nil && !script.TimedOut(err) { // a time-out may be the end of ctx, seen by the network first
 			return 0, took, err
 		}
 		select {

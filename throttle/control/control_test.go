@@ -17,16 +17,16 @@ import (
 	"dispatcher/throttle/limit"
 )
 
-// desk is a Redis with a limit of 300 a second, and the nodes that keep it.
-type desk struct {
+// deployment is a Redis with a limit of 300 a second, and the nodes that keep it.
+type deployment struct {
 	*control.Control
 	server *miniredis.Miniredis
 	rdb    redis.UniversalClient
 }
 
-func newDesk(t *testing.T, guardrails limit.Guardrails, nodes int) *desk {
+func newDeployment(t *testing.T, guardrails limit.Guardrails, nodes int) *deployment {
 	t.Helper()
-	c := &desk{server: miniredis.RunT(t)}
+	c := &deployment{server: miniredis.RunT(t)}
 	c.rdb = redis.NewClient(&redis.Options{Addr: c.server.Addr()})
 	t.Cleanup(func() { _ = c.rdb.Close() })
 	var err error
@@ -44,7 +44,7 @@ func newDesk(t *testing.T, guardrails limit.Guardrails, nodes int) *desk {
 }
 
 // join starts a node; leave ends it.
-func (c *desk) join(t *testing.T, name string, guardrails limit.Guardrails) (leave func()) {
+func (c *deployment) join(t *testing.T, name string, guardrails limit.Guardrails) (leave func()) {
 	t.Helper()
 	l, err := throttle.New(throttle.Options{
 		Redis: c.rdb, Namespace: "default", Name: "provider", Node: name, Identity: throttle.IdentityNone,
@@ -71,7 +71,7 @@ func (c *desk) join(t *testing.T, name string, guardrails limit.Guardrails) (lea
 }
 
 // until polls: its deadline is for what hangs.
-func (c *desk) until(t *testing.T, what string, so func() bool) {
+func (c *deployment) until(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
@@ -82,7 +82,7 @@ func (c *desk) until(t *testing.T, what string, so func() bool) {
 	}
 }
 
-func (c *desk) must(t *testing.T, ch control.Change) limit.Settings {
+func (c *deployment) must(t *testing.T, ch control.Change) limit.Settings {
 	t.Helper()
 	s, err := c.Set(t.Context(), ch)
 	if err != nil {
@@ -103,7 +103,7 @@ func paused(p bool) control.Change { return control.Change{Paused: &p, By: "ops"
 
 func TestAPlainChangeHoldsNowAndAfterTheOverride(t *testing.T) {
 	t.Parallel()
-	c := newDesk(t, limit.Guardrails{}, 1)
+	c := newDeployment(t, limit.Guardrails{}, 1)
 	c.must(t, capFor(500, time.Minute))
 	s := c.must(t, paused(true))
 	if s.Cap != 500 || !s.Paused || s.RevertTo.Cap != 300 || !s.RevertTo.Paused || s.RevertAt.IsZero() {
@@ -120,7 +120,7 @@ func TestAPlainChangeHoldsNowAndAfterTheOverride(t *testing.T) {
 
 func TestAnOverrideOfAnOverrideReturnsToWhatWasBeforeBoth(t *testing.T) {
 	t.Parallel()
-	c := newDesk(t, limit.Guardrails{}, 1)
+	c := newDeployment(t, limit.Guardrails{}, 1)
 	first := c.must(t, capFor(500, time.Minute))
 	second := c.must(t, capFor(400, time.Hour))
 	if second.RevertTo.Cap != 300 || second.Cap != 400 || second.RevertAt.Before(first.RevertAt.Add(50*time.Minute)) {
@@ -130,7 +130,7 @@ func TestAnOverrideOfAnOverrideReturnsToWhatWasBeforeBoth(t *testing.T) {
 
 func TestAnOverrideEndsByItselfAndIsInTheHistory(t *testing.T) {
 	t.Parallel()
-	c := newDesk(t, limit.Guardrails{}, 1)
+	c := newDeployment(t, limit.Guardrails{}, 1)
 	set := c.must(t, capFor(500, control.MinOverride))
 	c.until(t, "the override is over", func() bool {
 		s, err := c.Get(t.Context())
@@ -140,21 +140,21 @@ func TestAnOverrideEndsByItselfAndIsInTheHistory(t *testing.T) {
 	if err != nil || s.Cap != 300 || !s.RevertAt.IsZero() {
 		t.Errorf("got %+v, %v, want the cap of 300 for good", s, err)
 	}
-	trail, err := c.History(t.Context(), 10)
-	if err != nil || len(trail) != 2 {
-		t.Fatalf("got %+v, %v, want two changes", trail, err)
+	history, err := c.History(t.Context(), 10)
+	if err != nil || len(history) != 2 {
+		t.Fatalf("got %+v, %v, want two changes", history, err)
 	}
-	if e := trail[0]; e.By != "dispatcher" || e.From.Cap != 500 || e.To.Cap != 300 || e.Changed.Before(set.RevertAt) {
+	if e := history[0]; e.By != "dispatcher" || e.From.Cap != 500 || e.To.Cap != 300 || e.Changed.Before(set.RevertAt) {
 		t.Errorf("got %+v, want the end of the override", e)
 	}
-	if e := trail[1]; e.By != "ops" || !e.RevertAt.Equal(set.RevertAt) || e.Revision != set.Revision || !e.Changed.Equal(set.Changed) {
+	if e := history[1]; e.By != "ops" || !e.RevertAt.Equal(set.RevertAt) || e.Revision != set.Revision || !e.Changed.Equal(set.Changed) {
 		t.Errorf("got %+v, want the override", e)
 	}
 }
 
 func TestUndoTakesTheLastChangeBack(t *testing.T) {
 	t.Parallel()
-	c := newDesk(t, limit.Guardrails{}, 1)
+	c := newDeployment(t, limit.Guardrails{}, 1)
 	window := 2 * time.Second
 	s := c.must(t, control.Change{Cap: capOf(200).Cap, Window: &window})
 	undone, err := c.Undo(t.Context(), 0, control.Change{By: "ops"})
@@ -162,7 +162,7 @@ func TestUndoTakesTheLastChangeBack(t *testing.T) {
 		t.Errorf("got %+v, %v, want the cap and window before", undone, err)
 	}
 	if again, err := c.Undo(t.Context(), 0, control.Change{}); !errors.Is(err, control.ErrNotInHistory) {
-		t.Errorf("got %+v, %v, want to be told that nothing is left to be undone", again, err)
+		t.Errorf("got %+v, %v, want an error that nothing is left to be undone", again, err)
 	}
 	if second, err := c.Undo(t.Context(), 2, control.Change{Why: "no, it was right"}); err != nil || second.Cap != 200 || second.Why != "no, it was right" {
 		t.Errorf("got %+v, %v, want revision 2", second, err)
@@ -174,7 +174,7 @@ func TestUndoTakesTheLastChangeBack(t *testing.T) {
 
 func TestUndoInAnOverrideLeavesTheRestOfItAlone(t *testing.T) {
 	t.Parallel()
-	c := newDesk(t, limit.Guardrails{}, 1)
+	c := newDeployment(t, limit.Guardrails{}, 1)
 	c.must(t, capFor(500, time.Minute))
 	c.must(t, paused(true))
 	if s, err := c.Undo(t.Context(), 0, control.Change{}); err != nil || s.Paused || s.RevertTo.Paused || s.Cap != 500 || s.RevertAt.IsZero() {
@@ -192,7 +192,7 @@ func TestUndoInAnOverrideLeavesTheRestOfItAlone(t *testing.T) {
 
 func TestUndoRefusesChangesThatTheHistoryDoesNotHold(t *testing.T) {
 	t.Parallel()
-	c := newDesk(t, limit.Guardrails{}, 1)
+	c := newDeployment(t, limit.Guardrails{}, 1)
 	if _, err := c.Undo(t.Context(), 0, control.Change{}); !errors.Is(err, control.ErrNotInHistory) {
 		t.Errorf("got %v for a limit that was never changed, want %v", err, control.ErrNotInHistory)
 	}
@@ -202,13 +202,13 @@ func TestUndoRefusesChangesThatTheHistoryDoesNotHold(t *testing.T) {
 	}
 	c.server.Del("dispatcher:{default}:history:provider")
 	if _, err := c.Undo(t.Context(), 0, control.Change{}); !errors.Is(err, control.ErrNotInHistory) {
-		t.Errorf("got %v without a trail, want %v", err, control.ErrNotInHistory)
+		t.Errorf("got %v without a history, want %v", err, control.ErrNotInHistory)
 	}
 }
 
 func TestGuardrailsStandUnlessForced(t *testing.T) {
 	t.Parallel()
-	c := newDesk(t, limit.Guardrails{MaxCap: 500, MaxStep: 2}, 1)
+	c := newDeployment(t, limit.Guardrails{MaxCap: 500, MaxStep: 2}, 1)
 	before, err := c.Get(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -236,7 +236,7 @@ func TestGuardrailsStandUnlessForced(t *testing.T) {
 
 func TestAGuardrailIsNotPassedByMovingItOnTheWay(t *testing.T) {
 	t.Parallel()
-	c := newDesk(t, limit.Guardrails{MaxCap: 500, MaxStep: 2}, 1)
+	c := newDeployment(t, limit.Guardrails{MaxCap: 500, MaxStep: 2}, 1)
 	high, wide := int64(600), 10.0
 	ch := capOf(600)
 	ch.MaxCap, ch.MaxStep = &high, &wide
@@ -248,12 +248,12 @@ func TestAGuardrailIsNotPassedByMovingItOnTheWay(t *testing.T) {
 
 func TestGuardrailsAreInTheHistoryAndAreUndone(t *testing.T) {
 	t.Parallel()
-	c := newDesk(t, limit.Guardrails{MaxCap: 500}, 1)
+	c := newDeployment(t, limit.Guardrails{MaxCap: 500}, 1)
 	high := int64(600)
 	c.must(t, control.Change{MaxCap: &high})
-	trail, err := c.History(t.Context(), 1)
-	if err != nil || len(trail) != 1 || trail[0].GuardrailsFrom.MaxCap != 500 || trail[0].GuardrailsTo.MaxCap != 600 {
-		t.Errorf("got %+v, %v, want the ceiling from 500 to 600", trail, err)
+	history, err := c.History(t.Context(), 1)
+	if err != nil || len(history) != 1 || history[0].GuardrailsFrom.MaxCap != 500 || history[0].GuardrailsTo.MaxCap != 600 {
+		t.Errorf("got %+v, %v, want the ceiling from 500 to 600", history, err)
 	}
 	if s, err := c.Undo(t.Context(), 0, control.Change{}); err != nil || s.MaxCap != 500 || s.Cap != 300 {
 		t.Errorf("got %+v, %v, want the ceiling of 500 again", s, err)
@@ -262,20 +262,20 @@ func TestGuardrailsAreInTheHistoryAndAreUndone(t *testing.T) {
 
 func TestOneOfTwoOperatorsLoses(t *testing.T) {
 	t.Parallel()
-	c := newDesk(t, limit.Guardrails{}, 1)
+	c := newDeployment(t, limit.Guardrails{}, 1)
 	first, second := capOf(200), capOf(100)
 	first.IfRevision, second.IfRevision = 1, 1
 	c.must(t, first)
 	_, err := c.Set(t.Context(), second)
 	var lost *control.RevisionError
 	if !errors.As(err, &lost) || lost.Now.Cap != 200 || lost.Wanted != 1 {
-		t.Errorf("got %v, want to be told of the cap of 200", err)
+		t.Errorf("got %v, want an error that names the cap of 200", err)
 	}
 }
 
 func TestEachNodeLearnsAChange(t *testing.T) {
 	t.Parallel()
-	c := newDesk(t, limit.Guardrails{}, 3)
+	c := newDeployment(t, limit.Guardrails{}, 3)
 	s := c.must(t, capOf(200))
 	n, took, err := c.Await(t.Context(), s)
 	if err != nil || n != 3 {
@@ -294,7 +294,7 @@ func TestEachNodeLearnsAChange(t *testing.T) {
 
 func TestANodeThatLacksAChangeIsNamed(t *testing.T) {
 	t.Parallel()
-	c := newDesk(t, limit.Guardrails{}, 1)
+	c := newDeployment(t, limit.Guardrails{}, 1)
 	now, err := c.Now(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -323,7 +323,7 @@ func TestANodeThatLacksAChangeIsNamed(t *testing.T) {
 
 func TestANodeThatEndsIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
-	c := newDesk(t, limit.Guardrails{}, 1)
+	c := newDeployment(t, limit.Guardrails{}, 1)
 	leave := c.join(t, "node-2", limit.Guardrails{})
 	c.until(t, "two nodes", func() bool { n, err := c.Nodes(t.Context()); return err == nil && len(n) == 2 })
 	leave()
@@ -335,7 +335,7 @@ func TestANodeThatEndsIsNotWaitedFor(t *testing.T) {
 
 func TestLimitsAreListed(t *testing.T) {
 	t.Parallel()
-	c := newDesk(t, limit.Guardrails{}, 1)
+	c := newDeployment(t, limit.Guardrails{}, 1)
 	c.server.HSet("dispatcher:{default}:limit:another", "cap", "1")
 	c.server.HSet("dispatcher:{other}:limit:third", "cap", "1")
 	names, err := control.Limits(t.Context(), c.rdb, "default")

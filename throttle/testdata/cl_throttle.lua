@@ -1,5 +1,5 @@
 -- CL.THROTTLE of redis-cell, for a Redis that has no such module: the same five numbers, and the same value in the
--- key. One thing differs: who is refused is never told to come again after 0 s.
+-- key. One thing differs: a refused caller never gets a wait of 0 s.
 --
 -- KEYS[1] key  string: the theoretical arrival time in ns
 --

@@ -26,12 +26,12 @@ func usual() limit.Contract {
 	}
 }
 
-// crew is a fleet in one process: limiters that share nothing but Redis, each
+// realFleet is a fleet in one process: limiters that share nothing but Redis, each
 // with callers that take slots as fast as they come. All of them stamp their
 // uses by one monotonic clock, and a use counts only if its stamp lies within
 // its slot's times, as the sender's last check does it. So nothing needs to be
 // left unjudged when the machine holds the test up: what is late is not used.
-type crew struct {
+type realFleet struct {
 	t        *testing.T
 	contract limit.Contract
 	nodes    []*throttle.Limiter
@@ -49,10 +49,10 @@ type use struct {
 // callers of each node: together they keep more than a horizon of slots busy.
 const callers = 40
 
-// startCrew lets one node work on each client until the test, or halt, ends it.
-func startCrew(t *testing.T, c limit.Contract, clients ...redis.UniversalClient) *crew {
+// startRealFleet lets one node work on each client until the test, or halt, ends it.
+func startRealFleet(t *testing.T, c limit.Contract, clients ...redis.UniversalClient) *realFleet {
 	t.Helper()
-	f := &crew{t: t, contract: c}
+	f := &realFleet{t: t, contract: c}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	f.done = sync.OnceFunc(func() { cancel(); wg.Wait() })
@@ -73,7 +73,7 @@ func startCrew(t *testing.T, c limit.Contract, clients ...redis.UniversalClient)
 	return f
 }
 
-func (f *crew) call(ctx context.Context, node int, l *throttle.Limiter) {
+func (f *realFleet) call(ctx context.Context, node int, l *throttle.Limiter) {
 	for ctx.Err() == nil {
 		s, err := l.Next(ctx)
 		if err != nil {
@@ -97,7 +97,7 @@ func (f *crew) call(ctx context.Context, node int, l *throttle.Limiter) {
 }
 
 // since returns the uses from then on, in their order.
-func (f *crew) since(from time.Time) []use {
+func (f *realFleet) since(from time.Time) []use {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var list []use
@@ -111,7 +111,7 @@ func (f *crew) since(from time.Time) []use {
 }
 
 // halt ends the nodes and judges: no window holds more than the cap.
-func (f *crew) halt() {
+func (f *realFleet) halt() {
 	f.t.Helper()
 	f.done()
 	most := f.fullest(time.Time{})
@@ -122,7 +122,7 @@ func (f *crew) halt() {
 }
 
 // fullest is how many calls the fullest window from then on holds.
-func (f *crew) fullest(from time.Time) (most int) {
+func (f *realFleet) fullest(from time.Time) (most int) {
 	all := f.since(from)
 	end := 0
 	for i := range all {
@@ -135,7 +135,7 @@ func (f *crew) fullest(from time.Time) (most int) {
 }
 
 // works waits until, within that time, the uses of more than a window have come.
-func (f *crew) works(within time.Duration) {
+func (f *realFleet) works(within time.Duration) {
 	f.t.Helper()
 	from := time.Now()
 	if !f.eventually(within, func() bool { return len(f.since(from)) >= int(f.contract.Cap)*5/4 }) {
@@ -149,7 +149,7 @@ const standstill = 10 * time.Second
 
 // goesOn waits until work goes on after a fault that began then, and shows the
 // longest gap between two uses since.
-func (f *crew) goesOn(fault time.Time) {
+func (f *realFleet) goesOn(fault time.Time) {
 	f.t.Helper()
 	f.works(time.Minute)
 	gap, last := time.Duration(0), fault
@@ -161,16 +161,16 @@ func (f *crew) goesOn(fault time.Time) {
 }
 
 // comesBack waits for the first use that was not reserved before the fault.
-func (f *crew) comesBack(fault time.Time) {
+func (f *realFleet) comesBack(fault time.Time) {
 	f.t.Helper()
-	anew := fault.Add(f.contract.Horizon + f.contract.Lateness + 500*time.Millisecond)
-	if !f.eventually(time.Minute, func() bool { return len(f.since(anew)) > 0 }) {
+	restart := fault.Add(f.contract.Horizon + f.contract.Lateness + 500*time.Millisecond)
+	if !f.eventually(time.Minute, func() bool { return len(f.since(restart)) > 0 }) {
 		f.t.Fatalf("no call came after the fault; states:\n%s", f.states())
 	}
 }
 
-// says waits until the node's state is as told, and shows it.
-func (f *crew) says(node int, phase throttle.Phase, words string) {
+// says waits until the node's state is as given, and shows it.
+func (f *realFleet) says(node int, phase throttle.Phase, words string) {
 	f.t.Helper()
 	ok := f.eventually(30*time.Second, func() bool {
 		s := f.nodes[node].State()
@@ -183,14 +183,14 @@ func (f *crew) says(node int, phase throttle.Phase, words string) {
 }
 
 // silent says that no node has called since then.
-func (f *crew) silent(from time.Time) {
+func (f *realFleet) silent(from time.Time) {
 	f.t.Helper()
 	if n := len(f.since(from)); n > 0 {
 		f.t.Errorf("got %d calls, want none", n)
 	}
 }
 
-func (f *crew) states() string {
+func (f *realFleet) states() string {
 	var b strings.Builder
 	for i, l := range f.nodes {
 		s := l.State()
@@ -199,7 +199,7 @@ func (f *crew) states() string {
 	return b.String()
 }
 
-func (f *crew) eventually(within time.Duration, is func() bool) bool {
+func (f *realFleet) eventually(within time.Duration, is func() bool) bool {
 	for deadline := time.Now().Add(within); time.Now().Before(deadline); pause(20 * time.Millisecond) {
 		if is() {
 			return true
