@@ -13,6 +13,14 @@ const (
 	parkedBytes = 4 << 20 // of jobs that wait behind their key, for their time, or to be written as rejected
 )
 
+// Source is a topic that jobs come from: a topic of jobs, or one of its retry topics.
+type Source struct {
+	Topic    string
+	JobTopic string // the topic itself, or that whose retry topic it is
+	Lane     *Lane
+	Delay    time.Duration // how long each record of a retry topic waits; 0: it is a topic of jobs
+}
+
 // Partition is one partition for as long as one assignment lasts. The scheduler's lock
 // guards everything below the first block.
 type Partition struct {
@@ -25,9 +33,7 @@ type Partition struct {
 	tracker offsets.Tracker
 	keys    map[uint64]*Delivery // last of each key queue, whose first is ready or in flight; nil: the key is closed
 
-	oldest *Delivery // of those that are open and do not sleep
-	newest *Delivery
-
+	open      openJobs
 	buffer    list // fetched, in the order of their offsets
 	freed     list // the job before them in their key queue is settled; they go before the buffer
 	woken     list // their time has come; they go before the buffer
@@ -59,11 +65,12 @@ type PartitionOptions struct {
 	Stable    int64 // last stable offset
 }
 
-// NewPartition makes a partition of an assignment. It takes part once [Scheduler.Open] got it.
-func (s *Scheduler) NewPartition(a *Assignment, src *Source, o PartitionOptions) *Partition {
+// NewPartition makes a partition of the assignment. It takes part once
+// [Assignment.Open] got it.
+func (a *Assignment) NewPartition(src *Source, o PartitionOptions) *Partition {
 	at := o.Tracker.Low()
 	return &Partition{
-		src: src, sched: s, asg: a, id: o.ID, begin: at, fetched: at,
+		src: src, sched: a.sched, asg: a, id: o.ID, begin: at, fetched: at,
 		tracker: o.Tracker, keys: make(map[uint64]*Delivery), committed: o.Committed, stable: o.Stable,
 	}
 }
@@ -76,18 +83,6 @@ func (p *Partition) Source() *Source { return p.src }
 
 // Begin is where the first fetch begins, and the last stable offset known then.
 func (p *Partition) Begin() (offset, stable int64) { return p.begin, p.stable }
-
-// OverShare tells whether the partition must not be fetched, as of the last
-// [Scheduler.OverBudget]. It belongs to the goroutine that calls that.
-func (p *Partition) OverShare() bool { return p.overShare }
-
-// held is how many bytes of records the partition has in memory.
-func (p *Partition) held() int { return p.bytes + p.parked }
-
-// room tells whether fetching may go on.
-func (p *Partition) room() bool {
-	return p.count < bufferJobs && p.bytes < bufferBytes && p.parked < parkedBytes && p.tracker.Span() < offsets.PauseWindow && !p.sched.sleepersFull()
-}
 
 // hasSome tells whether take may find a job.
 func (p *Partition) hasSome() bool {
@@ -164,7 +159,7 @@ func (p *Partition) admitNext() (d *Delivery, ok bool) {
 	if attempts, ok := p.tracker.Attempts(d.Job.Offset); ok {
 		d.attempts = attempts // from the partition's last owner
 	}
-	p.link(d)
+	p.open.add(d)
 	if p.mayGo(d) {
 		return d, true
 	}
@@ -190,36 +185,11 @@ func (p *Partition) mayGo(d *Delivery) bool {
 	return p.keyFree(d)
 }
 
-// reject gives a job over to the dead letters, or to a retry topic. It does not count as
-// handed out; its assignment waits for it all the same.
-func (p *Partition) reject(d *Delivery, r *Rejection) {
-	d.on(reject)
-	p.queueRejected(d, r)
-}
-
-func (p *Partition) queueRejected(d *Delivery, r *Rejection) {
-	d.rejection = r
-	p.parked += d.size
-	p.asg.inFlight++
-	p.asg.rejected = append(p.asg.rejected, d)
-	notify(p.asg.hasRejected)
-}
-
 // drop forgets what was fetched and not handed out. Without moving fetched back, the
 // tracker would take the dropped jobs for a gap, and complete.
 func (p *Partition) drop() {
 	p.fetched = p.tracker.End()
 	p.buffer, p.freed, p.woken, p.retries = list{}, list{}, list{}, list{}
-	p.oldest, p.newest = nil, nil
+	p.open = openJobs{}
 	p.count, p.bytes, p.parked, p.asleep = 0, 0, 0, 0
-}
-
-// wakeFetcher tells the fetcher that there is room again.
-func (p *Partition) wakeFetcher() {
-	if !p.fullBuffer || !p.room() {
-		return
-	}
-	p.fullBuffer = false
-	p.asg.roomy = append(p.asg.roomy, p)
-	p.asg.WakeFetcher()
 }
