@@ -6,7 +6,7 @@ import (
 	"dispatcher/consumer/internal/offsets"
 )
 
-// Fetching of a partition pauses where its buffer reaches either of these.
+// Fetching of a partition pauses where it reaches any of these.
 const (
 	bufferJobs  = 1024
 	bufferBytes = 1 << 20
@@ -35,7 +35,7 @@ type Partition struct {
 
 	open      openJobs
 	buffer    list // fetched, in the order of their offsets
-	freed     list // the job before them in their key queue is settled; they go before the buffer
+	freed     list // admitted, and their key is free; they go before the buffer
 	woken     list // their time has come; they go before the buffer
 	retries   list // failed jobs whose time has come; they take turns with the buffer
 	yields    bool // it is the buffer's turn
@@ -44,11 +44,11 @@ type Partition struct {
 	parked    int  // bytes in the key queues, in freed, among the rejected and asleep
 	asleep    int  // jobs that wait for their time
 	taken     int  // jobs that a worker has
-	headWaits bool // the first record in buffer is not due, and a timer is set
+	headWaits bool // the first record in buffer has to wait, and a timer is set
 
 	fetched    int64      // where the next fetch begins
 	fullBuffer bool       // the fetcher waits until there is room
-	overShare  bool       // holds its share of the node's bytes, which are used up; the fetcher's
+	overShare  bool       // the node's bytes are used up, and it holds its share; owned by the fetcher
 	listed     bool       // in the lane's queue of those that may have a job to make ready
 	after      *Partition // the next one in that queue
 
@@ -89,7 +89,7 @@ func (p *Partition) hasSome() bool {
 	return p.freed.head != nil || p.woken.head != nil || p.retries.head != nil || (p.buffer.head != nil && !p.headWaits)
 }
 
-// take finds the next job that may go; nil: none for now.
+// take takes the next job that may go; nil: none for now.
 func (p *Partition) take() *Delivery {
 	if p.freed.head != nil {
 		d := p.freed.pop()
@@ -112,8 +112,8 @@ func (p *Partition) take() *Delivery {
 	return p.takeRetry()
 }
 
-// takeRetry takes a job that failed before. The next turn is the buffer's, unless nothing
-// there may go before the job is settled.
+// takeRetry takes a job that failed before. The next turn is the buffer's; in partition order
+// it is not, since no job of the buffer may go before this one is settled.
 func (p *Partition) takeRetry() *Delivery {
 	for p.retries.head != nil && !p.yields {
 		if d := p.retries.pop(); p.mayGo(d) {
@@ -185,8 +185,8 @@ func (p *Partition) mayGo(d *Delivery) bool {
 	return p.keyFree(d)
 }
 
-// drop forgets what was fetched and not handed out. Without moving fetched back, the
-// tracker would take the dropped jobs for a gap, and complete.
+// drop drops the jobs that were not handed out. It moves fetched back: otherwise the tracker
+// would take the dropped offsets for a gap, and so for complete.
 func (p *Partition) drop() {
 	p.fetched = p.tracker.End()
 	p.buffer, p.freed, p.woken, p.retries = list{}, list{}, list{}, list{}
