@@ -51,7 +51,7 @@ func TestLastingFaults(t *testing.T) {
 		line string
 	}{
 		"fetch":  {kmsg.Fetch, "could not fetch, trying again"},
-		"commit": {kmsg.OffsetCommit, "commits keep failing, what is done meanwhile would be sent again after a crash; trying again"},
+		"commit": {kmsg.OffsetCommit, "commits keep failing, jobs settled meanwhile would be sent again after a crash; trying again"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -97,8 +97,8 @@ func TestATopicMadeAnewStopsWhoAsksForThat(t *testing.T) {
 				return false
 			}
 		})
-		if err := <-n.err; err == nil || !strings.Contains(err.Error(), "made anew") {
-			t.Errorf("got %v, want an end that says that the topic was made anew", err)
+		if err := <-n.err; err == nil || !strings.Contains(err.Error(), "created again") {
+			t.Errorf("got %v, want an end that says that the topic was created again", err)
 		}
 	})
 }

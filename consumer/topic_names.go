@@ -4,7 +4,6 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"dispatcher/consumer/internal/topicname"
@@ -12,14 +11,14 @@ import (
 )
 
 const (
-	maxLanes = 16 // each hand-out looks at all of them
-	maxTiers = 8
+	maxLanes       = 16 // each hand-out checks all of them
+	maxRetryTopics = 8
 )
 
 var laneName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,64}$`)
 
-// isJobTopic tells whether a topic of jobs can have the name. Its dead-letter topic
-// must have room, too.
+// isJobTopic tells whether a topic of jobs can have the name. That of its dead-letter topic
+// must be valid, too.
 func isJobTopic(name string) bool {
 	return topicname.Valid(name) && topicname.Valid(topicname.Dead(name)) && name != "." && name != ".."
 }
@@ -57,8 +56,8 @@ func (o *Options) placedTopics() []placedTopic {
 	return all
 }
 
-// checkTopics also refuses a topic of jobs that is derived from another one: its
-// records would become jobs.
+// checkTopics also refuses a topic of jobs that is derived from another one: its records
+// would become jobs.
 func (o *Options) checkTopics(l *fault.List) {
 	l.Refuse(len(o.Topics) == 0 && len(o.Lanes) == 0, "topics", o.Topics, "name at least one")
 	all := o.placedTopics()
@@ -71,38 +70,38 @@ func (o *Options) checkTopics(l *fault.List) {
 		fits := isJobTopic(t.topic)
 		l.Refuse(!fits, t.key, t.topic, "must be 1 to 245 letters, digits and . _ -")
 		l.Refuse(slices.Contains(topics[:i], t.topic), t.key, t.topic, "is named twice")
-		of, holds := o.source(t.topic)
-		l.Refuse(holds != "" && slices.Contains(topics, of), t.key, t.topic, "is where the %s of %s go", holds, of)
+		of, holds := o.derivedFrom(t.topic, topics)
+		l.Refuse(holds != "", t.key, t.topic, "is where the %s of %s go", holds, of)
 		l.Refuse(fits && len(t.topic)+len(suffix) > topicname.MaxLength, t.key, t.topic,
 			"must be at most %d characters: %s is added to it, and Kafka takes %d", topicname.MaxLength-len(suffix), suffix, topicname.MaxLength)
 	}
 }
 
-// source returns the topic that a derived topic belongs to, and the records there;
-// empty: the name is not that of a derived topic.
-func (o *Options) source(topic string) (of, holds string) {
-	if of, ok := strings.CutSuffix(topic, topicname.Dead("")); ok {
-		return of, "dead letters"
-	}
-	if of, ok := strings.CutSuffix(topic, topicname.Parked("")); ok && o.ParkUnknown {
-		return of, "parked jobs"
-	}
-	if of, ok := topicname.ResultsOf(topic); ok && o.Results {
-		return of, "results"
-	}
-	if of, _, ok := strings.Cut(topic, ".retry."); ok && len(o.RetryTopics) > 0 {
-		return of, "delayed jobs"
+// derivedFrom returns that of the topics which a topic is derived from, and the records it
+// holds; empty: it is derived from none of them.
+func (o *Options) derivedFrom(topic string, topics []string) (of, holds string) {
+	for _, of := range topics {
+		switch {
+		case topic == topicname.Dead(of):
+			return of, "dead letters"
+		case topic == topicname.Parked(of) && o.ParkUnknown:
+			return of, "parked jobs"
+		case topic == topicname.Results(of) && o.Results:
+			return of, "results"
+		case topicname.IsRetryOf(of, topic) && len(o.RetryTopics) > 0:
+			return of, "delayed jobs"
+		}
 	}
 	return "", ""
 }
 
-// longestSuffix is the longest one of a topic's derived topics.
+// longestSuffix is the longest that is added to a topic for one of its derived topics.
 func (o *Options) longestSuffix() string {
 	return slices.MaxFunc(o.derivedTopics(""), func(a, b string) int { return len(a) - len(b) })
 }
 
 func checkRetryTopics(l *fault.List, delays []time.Duration) {
-	l.Refuse(len(delays) > maxTiers, "retry_topics", fault.Entries(len(delays)), "at most %d", maxTiers)
+	l.Refuse(len(delays) > maxRetryTopics, "retry_topics", fault.Entries(len(delays)), "at most %d", maxRetryTopics)
 	before := time.Duration(0)
 	for i, d := range delays {
 		key := "retry_topics." + strconv.Itoa(i)
@@ -110,6 +109,15 @@ func checkRetryTopics(l *fault.List, delays []time.Duration) {
 		l.Refuse(d <= before, key, d, "must be longer than the one before it")
 		before = d
 	}
+}
+
+// sourceTopics are a topic of jobs and its retry topics: the ones that are read.
+func (o *Options) sourceTopics(topic string) []string {
+	all := []string{topic}
+	for _, delay := range o.RetryTopics {
+		all = append(all, topicname.Retry(topic, delay))
+	}
+	return all
 }
 
 // derivedTopics are the topics that are derived from a topic of jobs.
@@ -121,8 +129,14 @@ func (o *Options) derivedTopics(topic string) []string {
 	if o.Results {
 		all = append(all, topicname.Results(topic))
 	}
-	for _, t := range o.RetryTopics {
-		all = append(all, topicname.Retry(topic, t))
+	return append(all, o.sourceTopics(topic)[1:]...)
+}
+
+// allTopics are the topics of jobs with their derived topics.
+func (o *Options) allTopics() []string {
+	var all []string
+	for _, t := range o.jobTopics() {
+		all = append(append(all, t), o.derivedTopics(t)...)
 	}
 	return all
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"dispatcher/consumer/deadletter"
+	"dispatcher/consumer/internal/broker"
 	"dispatcher/consumer/internal/health"
 	"dispatcher/consumer/internal/produce"
 	"dispatcher/consumer/internal/schedule"
@@ -15,8 +16,7 @@ import (
 
 // Options configures a [Settler].
 type Options struct {
-	Scheduler   *schedule.Scheduler
-	Writer      *produce.Writer
+	Connection  *broker.Connection
 	Health      *health.Health // of the consumer
 	Log         *slog.Logger
 	Registerer  prometheus.Registerer // nil: no metrics
@@ -29,18 +29,23 @@ type Options struct {
 // Settler writes dead letters, records of retry topics and results. Its methods may be
 // called from any goroutine.
 type Settler struct {
-	o       Options
-	metrics *metrics
-	results *results // nil: none are written
-	sums    *tally.Tally[logged]
-	letters health.Health // of records that are no results: they make no node unready
+	o         Options
+	writer    *produce.Writer
+	metrics   *metrics
+	results   *results // nil: none are written
+	sums      *tally.Tally[logged]
+	transfers health.Health // of records that are no results: they make no node unready
 }
 
-// New makes a settler. Its writer reports to [Settler.Report].
+// New makes a settler. It does not connect.
 func New(o Options) (*Settler, error) {
 	s := &Settler{o: o, metrics: newMetrics(), sums: tally.New[logged](mostClasses)}
 	if o.Results {
 		s.results = newResults()
+	}
+	var err error
+	if s.writer, err = produce.NewWriter(o.Connection, produce.WriterOptions{Logger: o.Log, Report: s.writeFailed, Retry: true}); err != nil {
+		return nil, err
 	}
 	if o.Registerer == nil {
 		return s, nil
@@ -48,42 +53,43 @@ func New(o Options) (*Settler, error) {
 	return s, s.register()
 }
 
-// UseWriter says who brings the records to Kafka, before the first of them.
-func (s *Settler) UseWriter(w *produce.Writer) { s.o.Writer = w }
+// Fit fits the writer's batches to the settings of a topic.
+func (s *Settler) Fit(topic string, is broker.TopicSettings) { s.writer.UseSettings(topic, is) }
 
-// Done completes the job's offset, once Kafka has its result. Without results that is at
-// once.
+// Close gives up the records that have no outcome; some may still be written.
+func (s *Settler) Close() { s.writer.Close() }
+
+// Done implements [schedule.Settler].
 func (s *Settler) Done(d *schedule.Delivery, o schedule.Outcome) {
 	if s.results == nil {
-		s.o.Scheduler.Answer(d, true)
+		schedule.Answer(d, true)
 		return
 	}
-	if s.o.Scheduler.Claim(d) {
-		s.putResult(schedule.AssignmentOf(d).Over(), d, o, "", func(written bool) { s.o.Scheduler.Answer(d, written) })
+	if schedule.Claim(d) {
+		s.putResult(schedule.AssignmentOf(d).Over(), d, o, "", func(written bool) { schedule.Answer(d, written) })
 	}
 }
 
-// Dead writes the result and the dead letter of a job that a worker has. If the result is
-// not written when the drain ends, the job is released.
+// Dead implements [schedule.Settler]. If the result is not written when the drain ends, the
+// job is released.
 func (s *Settler) Dead(d *schedule.Delivery, f deadletter.Failure, o schedule.Outcome) {
 	if s.results != nil {
 		written := make(chan bool, 1)
 		s.putResult(schedule.AssignmentOf(d).Over(), d, o, f.Class, func(yes bool) { written <- yes })
 		if !await(d, written) {
-			s.o.Scheduler.Answer(d, false)
+			schedule.Answer(d, false)
 			return
 		}
 	}
-	s.write(schedule.AssignmentOf(d).Letters(), []letter{{d, schedule.Rejection{Failure: f}}})
+	s.write(schedule.AssignmentOf(d).Writes(), []transfer{{d, schedule.Rejection{Failure: f}}})
 }
 
-// RetryLater writes a job that a worker has to the retry topic of a delay. false: the topic
-// does not take a record that large.
+// RetryLater implements [schedule.Settler].
 func (s *Settler) RetryLater(d *schedule.Delivery, delay time.Duration, due time.Time, f deadletter.Failure) bool {
-	l := letter{d, schedule.Rejection{Failure: f, Delay: delay, Due: due}}
-	if len(s.write(schedule.AssignmentOf(d).Letters(), []letter{l})) == 0 {
+	t := transfer{d, schedule.Rejection{Failure: f, Delay: delay, Due: due}}
+	if len(s.write(schedule.AssignmentOf(d).Writes(), []transfer{t})) == 0 {
 		return true
 	}
-	s.logTooLarge(&l)
+	s.logTooLarge(&t)
 	return false
 }
