@@ -206,9 +206,9 @@ func TestBeyondTheBoundsOfSleep(t *testing.T) {
 			return handled == 39
 		})
 		w.ok(n.end())
-		for _, want := range []string{"as many jobs wait in memory as may", "fewer jobs wait in memory than may"} {
+		for _, want := range []string{"as many jobs sleep in memory as may", "fewer jobs sleep in memory than may"} {
 			if got := strings.Count(said.String(), want); got != 1 {
-				t.Errorf("got %d times word that %s, want once", got, want)
+				t.Errorf("got %d log lines with %q, want 1", got, want)
 			}
 		}
 	})

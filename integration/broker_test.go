@@ -86,7 +86,7 @@ func (w *servers) brokerRestarted(t *testing.T) {
 	nodes := s.running()
 	stop(t, nodes...)
 	for _, n := range nodes {
-		n.tells(t, "no broker answers; what is settled is kept", "partitions drained", "partitions assigned")
+		n.tells(t, "no broker answered the last commit", "partitions drained", "partitions assigned")
 	}
 	all := s.judge.arrivals(t)
 	s.complete(t, all, jobs)

@@ -44,7 +44,7 @@ func (w *servers) topicRemade(t *testing.T) {
 	took := time.Since(made)
 	s.lagGone(t)
 	for _, n := range nodes {
-		n.tells(t, "the topic was deleted and made anew")
+		n.tells(t, "the topic was deleted and created again")
 	}
 	stop(t, nodes...)
 	all := s.judge.arrivals(t)

@@ -48,7 +48,7 @@ func runOn(t testing.TB, rdb redis.UniversalClient, o Options) *running {
 	return r
 }
 
-// send claims a job and marks it done; it returns the claim's answer.
+// send claims a job and completes it; it returns the claim's answer.
 func (r *running) send(t *testing.T, id string) Answer {
 	t.Helper()
 	e := r.Open(id)

@@ -41,8 +41,12 @@ type place struct {
 	Why  string `yaml:"why"`
 }
 
-// extensions of the files that are read.
-var extensions = []string{".go", ".lua", ".md", ".yaml", ".yml", "Makefile", ".ci/run"}
+// isRead tells whether a file may hold words: code, scripts and documents, but not the
+// list itself.
+func isRead(path string) bool {
+	read := []string{".go", ".lua", ".md", ".yaml", ".yml", "Makefile", ".ci/run"}
+	return filepath.Base(path) != "words.yaml" && slices.ContainsFunc(read, func(end string) bool { return strings.HasSuffix(path, end) })
+}
 
 func main() {
 	found, err := run(os.Stdout)
@@ -67,7 +71,7 @@ func run(out io.Writer) (found int, err error) {
 	}
 	for path := range strings.Lines(string(tracked)) {
 		path = strings.TrimSpace(path)
-		if !slices.ContainsFunc(extensions, func(end string) bool { return strings.HasSuffix(path, end) }) || filepath.Base(path) == "words.yaml" {
+		if !isRead(path) {
 			continue
 		}
 		file, err := os.Open(path)
