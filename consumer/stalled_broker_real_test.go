@@ -4,17 +4,16 @@ import (
 	"testing"
 	"time"
 
-	"dispatcher/consumer/deadletter"
-
 	"dispatcher/consumer"
+	"dispatcher/consumer/deadletter"
 	"dispatcher/internal/containers"
 
 	"github.com/segmentio/kafka-go"
 )
 
-// On a real broker that hangs for 18 s, with a drain of 2 s: each job that is to be
-// tried again is in its retry topic once, and has been called once. The retry topic
-// has the settings of its source.
+// A real broker hangs for 18 s, with a drain of 2 s. Each job that is to be tried again is on
+// its retry topic once, and is called once. The derived topics have the settings of their
+// source.
 func TestAStalledBrokerReal(t *testing.T) {
 	containers.Need(t)
 	server := containers.Kafka(t)
@@ -50,7 +49,7 @@ func TestAStalledBrokerReal(t *testing.T) {
 	later := func(d *consumer.Delivery) {
 		d.RetryLater(time.Now().Add(2*time.Hour), deadletter.Failure{Class: deadletter.ClassUnavailable, Attempt: 1, Failures: 1})
 	}
-	later(all[0]) // the writer is at work when the broker hangs
+	later(all[0]) // so that a record is in flight when the broker hangs
 	server.Pause(t, true)
 	for _, d := range all[1:] {
 		go later(d)
@@ -65,7 +64,7 @@ func TestAStalledBrokerReal(t *testing.T) {
 			go later(d)
 		case <-time.After(100 * time.Millisecond):
 		case <-deadline:
-			t.Fatal("the jobs were not settled within a minute")
+			t.Fatalf("after a minute: got offset %d committed, want %d", lastOffset(t, cl, "g.jobs"), jobs)
 		}
 	}
 	end()
@@ -83,7 +82,7 @@ func TestAStalledBrokerReal(t *testing.T) {
 		s := w.settings(topic, "max.message.bytes", "retention.ms", "retention.bytes", "cleanup.policy")
 		t.Logf("%s: %v", topic, s)
 		if s["max.message.bytes"] != "3000000" || s["retention.ms"] != retention || s["retention.bytes"] != "-1" || s["cleanup.policy"] != "delete" {
-			t.Errorf("%s: got %v", topic, s)
+			t.Errorf("%s: got %v, want those of the source, retention.ms %s and cleanup.policy delete", topic, s, retention)
 		}
 	}
 	refuseCompactedReal(t, cl, conn)
@@ -105,11 +104,11 @@ func refuseCompactedReal(t *testing.T, cl *kafka.Client, conn consumer.Connectio
 	err = c.Run(t.Context())
 	t.Logf("a compacted source: %v", err)
 	if err == nil {
-		t.Error("a compacted source was read")
+		t.Error("compacted source: got no error, want one")
 	}
 }
 
-// lastOffset is what a group has committed in the one partition of its topic.
+// lastOffset is the offset that a group has committed in the one partition of its topic.
 func lastOffset(t *testing.T, cl *kafka.Client, group string) int64 {
 	t.Helper()
 	res, err := cl.OffsetFetch(t.Context(), &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{group[2:]: {0}}})
