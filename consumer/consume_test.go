@@ -8,9 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"dispatcher/consumer/deadletter"
-
 	"dispatcher/consumer"
+	"dispatcher/consumer/deadletter"
 	"dispatcher/job"
 )
 
@@ -49,7 +48,7 @@ func TestMissingTopicIsNamed(t *testing.T) {
 	})
 }
 
-func TestCompanionsMustExistUnlessCreated(t *testing.T) {
+func TestDerivedTopicsMustExistUnlessCreated(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
 		o := w.options()
@@ -61,8 +60,8 @@ func TestCompanionsMustExistUnlessCreated(t *testing.T) {
 	})
 }
 
-// In hand means in the channel or with a worker; nothing beyond it is handed out.
-func TestInHandIsBounded(t *testing.T) {
+// No more jobs than MaxInFlight are ready or in flight.
+func TestJobsInFlightAreBounded(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, func(w *world) {
 		w.produce("jobs", numbered(0, 100)...)
@@ -72,11 +71,11 @@ func TestInHandIsBounded(t *testing.T) {
 		held := n.holding(7)
 		synctest.Wait()
 		if got := len(n.values()); got != 7 || n.c.Status().InFlight != 7 {
-			t.Errorf("got %d jobs handed out and %d in hand, want 7", got, n.c.Status().InFlight)
+			t.Errorf("got %d jobs handed out and %d in flight, want 7", got, n.c.Status().InFlight)
 		}
 		for _, d := range held[:3] {
 			d.Done(consumer.Outcome{})
-			d.Done(consumer.Outcome{}) // a second word has no effect
+			d.Done(consumer.Outcome{}) // a second call has no effect
 			d.Release()
 		}
 		synctest.Wait()
@@ -92,8 +91,8 @@ func TestInHandIsBounded(t *testing.T) {
 	})
 }
 
-// The next job of a key comes only after its predecessor is settled, and
-// strangers do not wait.
+// The next job of a key comes only after the one before it is settled. Jobs of other keys do
+// not wait.
 func TestOrderByKey(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
@@ -120,7 +119,7 @@ func TestOrderByKey(t *testing.T) {
 	})
 }
 
-// In partition order one job of a partition is in hand at a time, whatever its
+// In partition order one job of a partition is in flight at a time, whatever its
 // key; other partitions go on.
 func TestOrderByPartition(t *testing.T) {
 	t.Parallel()
@@ -149,7 +148,7 @@ func TestOrderByPartition(t *testing.T) {
 	})
 }
 
-// Without order, jobs of one key are in hand together.
+// Without order, jobs of one key are in flight together.
 func TestNoOrder(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
@@ -164,9 +163,8 @@ func TestNoOrder(t *testing.T) {
 	})
 }
 
-// A returned job closes its key until the partition is assigned anew: nothing
-// of it overtakes.
-func TestReturnClosesTheKey(t *testing.T) {
+// A released job closes its key until the next assignment: no job of the key overtakes it.
+func TestReleaseClosesTheKey(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
 		w.produce("jobs", keyed("a", "a1"), keyed("a", "a2"), keyed("b", "b1"))
@@ -210,7 +208,7 @@ func TestPartitionsTakeTurns(t *testing.T) {
 			held = append(held[1:], n.holding(1)...)
 		}
 		if got := n.values()[4:]; !slices.Contains(got, "slow") {
-			t.Errorf("got %v after two rooms, want the slow partition's job among them", got)
+			t.Errorf("got %v after two hand-outs, want the slow partition's job among them", got)
 		}
 		go n.settleHeld()
 		for _, d := range held {
@@ -228,7 +226,7 @@ func keyed(key, value string) job.Record {
 	return r
 }
 
-// A batch that is larger than what is asked for still gets through.
+// A batch that is larger than the size of a fetch is read all the same.
 func TestOneLargeBatch(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
@@ -253,7 +251,7 @@ func TestStartLast(t *testing.T) {
 	})
 }
 
-// Tools and autoscalers see no lag for a partition without an offset.
+// Without a committed offset, tools and autoscalers would see no lag.
 func TestCommitsAtTheAssignment(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {

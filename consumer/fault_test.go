@@ -21,9 +21,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// A commit that the group refuses for good ends the assignment at once; the
-// member joins again, and what was not committed is worked again.
-func TestFencedCommitJoinsAgain(t *testing.T) {
+// A commit that the group refuses for good ends the assignment at once. The member joins
+// again, and jobs that were not committed are handed out again.
+func TestARefusedCommitJoinsAgain(t *testing.T) {
 	t.Parallel()
 	for _, e := range []*kerr.Error{kerr.IllegalGeneration, kerr.UnknownMemberID} {
 		t.Run(e.Message, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestFencedCommitJoinsAgain(t *testing.T) {
 	}
 }
 
-// Other errors of a commit leave the assignment alone; the next one brings all.
+// Other errors of a commit do not end the assignment; the next commit has all offsets.
 func TestFailedCommitIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	for _, e := range []*kerr.Error{kerr.NotCoordinator, kerr.CoordinatorLoadInProgress, kerr.CoordinatorNotAvailable, kerr.RebalanceInProgress, kerr.OffsetMetadataTooLarge} {
@@ -92,7 +92,7 @@ func TestFetchFaultsAreTriedAgain(t *testing.T) {
 	})
 }
 
-// Hours without room in hand keep the membership: heartbeats don't wait.
+// While no more jobs may be in flight the node stays a member: heartbeats go on.
 func TestWaitingKeepsTheMembership(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
@@ -213,7 +213,7 @@ func TestRightPassword(t *testing.T) {
 	consumeReal(t, conn, []string{"a"}, func() { write(t, conn, "a") })
 }
 
-// What is written goes over TLS, and after each mechanism of SASL, as what is read.
+// Records are written over TLS and with each mechanism of SASL, as they are read.
 func TestWritingOverTLSAndSASL(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate

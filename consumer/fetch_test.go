@@ -129,8 +129,8 @@ func TestATrickleIsFetchedInHandfuls(t *testing.T) {
 	})
 }
 
-// A partition that has no room left does not hold up the others of its broker,
-// and goes on as soon as it has room again.
+// A partition without room does not delay the others of its broker, and goes on as soon as
+// it has room again.
 func TestAFullPartitionStallsNoOther(t *testing.T) {
 	t.Parallel()
 	const jobs, size = 3000, 4000
@@ -152,7 +152,7 @@ func TestAFullPartitionStallsNoOther(t *testing.T) {
 			}
 			d.Done(consumer.Outcome{})
 		})
-		w.until("the first one is in hand", func() bool { return len(n.values()) == 1 })
+		w.until("the first one is in flight", func() bool { return len(n.values()) == 1 })
 		time.Sleep(time.Second)
 		for i := range 10 {
 			began := time.Now()
@@ -199,18 +199,18 @@ func TestNoPartitionStarvesBesideLargeOnes(t *testing.T) {
 			w.waitFor("jobs", p, each)
 		}
 		w.ok(n.end())
-		// After so many jobs as two answers hold for each, all have been met.
+		// By then each partition has had two answers' worth of jobs.
 		early := order[:2*partitions*2]
 		for p := range partitions {
 			if !slices.Contains(early, p) {
-				t.Errorf("partition %d was not met in the first %d jobs: %v", p, len(early), early)
+				t.Errorf("partition %d: got no job among the first %d, want one: %v", p, len(early), early)
 			}
 		}
 	})
 }
 
-// What nobody takes is held up to the node's budget and no further, whatever the
-// number of partitions, and each of them has its share of it.
+// Jobs that nobody takes fill the node's budget of bytes and no more, whatever the number of
+// partitions, and each partition has its share.
 func TestTheNodesBytesAreShared(t *testing.T) {
 	t.Parallel()
 	const partitions, each, size, budget = 16, 100, 10_000, 4 << 20
@@ -264,8 +264,8 @@ func (c *readConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Partitions change their leaders, back and forth, while jobs come: each is
-// handed out once, without a wait for kafka-go's cache.
+// Partitions change their leaders, back and forth, while jobs come: each job is handed out
+// once, without a wait for kafka-go's cache.
 func TestPartitionsAreFollowedToTheirLeaders(t *testing.T) {
 	t.Parallel()
 	const partitions, rounds = 6, 10

@@ -14,8 +14,8 @@ func inLanes(o consumer.Options, lanes ...consumer.Lane) consumer.Options {
 	return o
 }
 
-// A job of the first lane that comes late goes before all that wait in the
-// others, and what waits is told lane by lane.
+// A job of the first lane that comes late goes before all that wait in the others. The status
+// has the jobs of each lane.
 func TestALateJobOfTheFirstLaneGoesFirst(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, func(w *world) {
@@ -44,7 +44,7 @@ func TestALateJobOfTheFirstLaneGoesFirst(t *testing.T) {
 	}, "codes", "bulk")
 }
 
-// A lane whose jobs all wait for something leaves the others their workers.
+// A lane whose jobs are all in flight takes no room from the others.
 func TestEachLaneHasItsOwnRoom(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
@@ -61,13 +61,13 @@ func TestEachLaneHasItsOwnRoom(t *testing.T) {
 		})
 		w.until("the other lane is through", func() bool { offset, _ := w.committed("bulk", 0); return offset == 50 })
 		if lanes := n.c.Status().Lanes; lanes[0].InFlight != 5 || lanes[1].InFlight != 0 {
-			t.Errorf("got %+v, want 5 and 0 in hand", lanes)
+			t.Errorf("got %+v, want 5 and 0 in flight", lanes)
 		}
 		w.ok(n.end())
 	}, "codes", "bulk")
 }
 
-// The lane of a job is that of its topic. A header may say so, and nothing else.
+// The lane of a job is that of its topic. A header that names another lane is refused.
 func TestAJobIsOfItsTopicsLane(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
@@ -84,8 +84,8 @@ func TestAJobIsOfItsTopicsLane(t *testing.T) {
 	}, "codes", "bulk")
 }
 
-// The age of a lane is that of its oldest job that waits, in hand or not, whatever
-// is settled after it; a job that is not due yet has none.
+// The age of a lane is that of its oldest job that waits or is in flight, whatever is settled
+// after it; a job that is not due yet has none.
 func TestTheOldestJobIsKnown(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {

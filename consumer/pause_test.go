@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Nobody takes anything for an hour: fetching stops once the buffers are full,
-// heartbeats go on, the member keeps its partitions, and afterwards all is there.
+// No job is taken for an hour: fetching stops once the buffers are full, heartbeats go on, the
+// member keeps its partitions, and afterwards no job is missing.
 func TestAPauseOfAnHourIsHarmless(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, func(w *world) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,6 +71,21 @@ func (w *world) startSettling(o consumer.Options, settle func(*consumer.Delivery
 	})
 	close(ready)
 	return n
+}
+
+// writesTo counts the produce requests for a topic.
+func (w *world) writesTo(topic string) *atomic.Int64 {
+	var writes atomic.Int64
+	w.cluster.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		w.cluster.KeepControl()
+		for _, t := range r.(*kmsg.ProduceRequest).Topics {
+			if t.Topic == topic {
+				writes.Add(1)
+			}
+		}
+		return nil, nil, false
+	})
+	return &writes
 }
 
 func accepted(d *consumer.Delivery) {
@@ -136,8 +152,8 @@ func TestResultsSayWhatBecameOfEachJob(t *testing.T) {
 	})
 }
 
-// No offset passes a job whose result Kafka does not have, and nobody waits for
-// it.
+// No offset is committed beyond a job whose result Kafka does not have, and no worker waits
+// for it.
 func TestAJobIsSettledOnceItsResultIsThere(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
@@ -173,7 +189,7 @@ func TestAJobIsSettledOnceItsResultIsThere(t *testing.T) {
 
 // What waits for its result counts as in hand, so that memory is bounded and a
 // topic that can't be written stops its jobs and not their results.
-func TestResultsThatWaitAreInHand(t *testing.T) {
+func TestJobsThatWaitForResultsAreInFlight(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
 		o := w.withResults()
@@ -184,7 +200,7 @@ func TestResultsThatWaitAreInHand(t *testing.T) {
 		w.produce("jobs", numbered(0, 50)...)
 		time.Sleep(30 * time.Second)
 		if got := len(n.values()); got != 4 {
-			t.Errorf("got %d jobs handed out, want the 4 that may be in hand", got)
+			t.Errorf("got %d jobs handed out, want the 4 that may be in flight", got)
 		}
 		fault.Remove()
 		w.waitFor("jobs", 0, 50)
@@ -214,8 +230,8 @@ func TestResultsOfAnotherTopicGoOn(t *testing.T) {
 	}, "jobs", "more")
 }
 
-// A drain awaits results as it awaits calls; what is not written by its end is
-// worked again, with its result.
+// A drain awaits results as it awaits calls. Jobs whose results are not written by its end are
+// handed out again.
 func TestDrainAwaitsResults(t *testing.T) {
 	t.Parallel()
 	for name, heals := range map[string]bool{"it heals": true, "it does not": false} {
@@ -235,7 +251,7 @@ func TestDrainAwaitsResults(t *testing.T) {
 				began := time.Now()
 				w.ok(n.end())
 				if took := time.Since(began); took > 12*time.Second {
-					t.Errorf("the stop took %v", took)
+					t.Errorf("the stop took %v, want at most 12s", took)
 				}
 				fault.Remove()
 				again := w.startSettling(w.withResults(), accepted)
@@ -244,15 +260,15 @@ func TestDrainAwaitsResults(t *testing.T) {
 				w.ok(again.end())
 				want := map[bool]int{true: 0, false: 5}[heals]
 				if _, got := w.results("jobs"); len(got) != 5 || len(again.values()) != want {
-					t.Errorf("got %d results and %d jobs worked again, want 5 and %d", len(got), len(again.values()), want)
+					t.Errorf("got %d results and %d jobs handed out again, want 5 and %d", len(got), len(again.values()), want)
 				}
 			})
 		})
 	}
 }
 
-// A broker that takes no large batch gets results one by one, and without the
-// job's key where that is what makes one large.
+// A broker that takes no large batch gets results one by one. A result that is too large for
+// its job's key alone gets the job's id as key.
 func TestResultsThatAreTooLarge(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
@@ -279,8 +295,7 @@ func TestResultsThatAreTooLarge(t *testing.T) {
 	})
 }
 
-// A result hung up in the network does not hold up the end for longer than the
-// drain and one try.
+// A result that hangs in the network delays the stop by no more than the drain and one try.
 func TestHangingResultsDoNotHoldUpTheEnd(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
@@ -300,7 +315,7 @@ func TestHangingResultsDoNotHoldUpTheEnd(t *testing.T) {
 	})
 }
 
-// Who settles after the end of the consumer does no harm.
+// Settling a job after the end of the consumer has no effect.
 func TestResultsAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
@@ -311,19 +326,20 @@ func TestResultsAfterTheEnd(t *testing.T) {
 		held[0].Done(consumer.Outcome{})
 		held[1].Dead(deadletter.Failure{Class: deadletter.ClassPermanent}, consumer.Outcome{})
 		if _, got := w.results("jobs"); len(got) != 0 {
-			t.Errorf("got results %v", got)
+			t.Errorf("got results %v, want none", got)
 		}
 		if got, _ := w.committed("jobs", 0); got > 0 {
-			t.Errorf("got offset %d committed", got)
+			t.Errorf("got offset %d committed, want 0", got)
 		}
 	})
 }
 
-// Without results, settling is what it was.
+// Without results, jobs are settled at once, and no results topic is created or written.
 func TestNoResultsSettleAtOnce(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
 		w.produce("jobs", numbered(0, 2)...)
+		produced := w.writesTo("jobs.results")
 		n := w.startSettling(w.options(), func(d *consumer.Delivery) {
 			if string(d.Job.Value) == "0" {
 				d.Done(consumer.Outcome{})
@@ -333,8 +349,14 @@ func TestNoResultsSettleAtOnce(t *testing.T) {
 		})
 		w.waitFor("jobs", 0, 2)
 		w.ok(n.end())
-		if len(w.letters("jobs")) != 1 {
-			t.Error("the dead letter is missing")
+		if got := len(w.letters("jobs")); got != 1 {
+			t.Errorf("got %d dead letters, want 1", got)
+		}
+		if got := w.cluster.PartitionInfos("jobs.results"); len(got) != 0 {
+			t.Errorf("got a results topic of %d partitions, want none", len(got))
+		}
+		if got := produced.Load(); got != 0 {
+			t.Errorf("got %d writes to the results topic, want none", got)
 		}
 	})
 }
@@ -351,7 +373,7 @@ func TestResultsTopicThatIsMissing(t *testing.T) {
 	}, "jobs", "jobs.dlq")
 }
 
-// A letter is never begun for a job whose result could not be written.
+// A dead letter is never begun for a job whose result could not be written.
 func TestDeadLettersComeAfterTheirResults(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
@@ -366,7 +388,7 @@ func TestDeadLettersComeAfterTheirResults(t *testing.T) {
 		w.produce("jobs", numbered(0, 3)...)
 		w.until("they are refused", func() bool { return fault.Hits() > 3 })
 		if got := w.letters("jobs"); len(got) != 0 {
-			t.Errorf("got %d dead letters before the results", len(got))
+			t.Errorf("got %d dead letters before the results, want none", len(got))
 		}
 		if v := gathered(t, reg, "dispatcher_consumer_results_waiting"); v != 3 {
 			t.Errorf("got %v results that wait, want 3", v)
@@ -375,7 +397,7 @@ func TestDeadLettersComeAfterTheirResults(t *testing.T) {
 		w.waitFor("jobs", 0, 3)
 		w.ok(n.end())
 		if _, got := w.results("jobs"); len(got) != 3 || len(w.letters("jobs")) != 3 {
-			t.Errorf("got %d results and %d letters, want 3 of each", len(got), len(w.letters("jobs")))
+			t.Errorf("got %d results and %d dead letters, want 3 of each", len(got), len(w.letters("jobs")))
 		}
 		if v := gathered(t, reg, "dispatcher_consumer_results_total"); v != 3 {
 			t.Errorf("got %v results counted, want 3", v)
@@ -400,9 +422,9 @@ func gathered(t *testing.T, reg *prometheus.Registry, name string) (sum float64)
 	return sum
 }
 
-// A job that no worker sees has a result as well: here one that came too late,
-// and one that asks for what is not built; what could not be read has none.
-func TestWhatNoWorkerSeesHasAResult(t *testing.T) {
+// A job that no worker sees has a result as well: here one whose not-after had passed. A
+// record that could not be read has none.
+func TestJobsThatNoWorkerSeesHaveAResult(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
 		w.produce("jobs",

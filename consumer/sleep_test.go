@@ -11,13 +11,13 @@ import (
 	"dispatcher/job"
 )
 
-// nap has a job sleep for so long.
+// nap has a job sleep after a failed call.
 func nap(d *consumer.Delivery, wait time.Duration, early bool) {
 	d.Sleep(consumer.SleepOptions{Until: time.Now().Add(wait), WakeEarly: early, Failed: true, Attempts: consumer.Attempts{Calls: 2, Failures: 1}, Memo: "memo"})
 }
 
-// A job that sleeps holds no place in flight, and its key or partition at most.
-// It comes back at its time with what its worker had left.
+// A job that sleeps holds no place in flight, and its key or partition at most. It comes back
+// at its time with the attempts and the memo that its worker left.
 func TestASleepingJobHoldsItsKeyAtMost(t *testing.T) {
 	t.Parallel()
 	for order, want := range map[consumer.Order]string{
@@ -36,13 +36,13 @@ func TestASleepingJobHoldsItsKeyAtMost(t *testing.T) {
 				}
 				if string(d.Job.Value) == "a1" {
 					if got := d.Attempts(); got != (consumer.Attempts{Calls: 2, Failures: 1}) || d.Memo() != "memo" || time.Since(begun) != 30*time.Second {
-						t.Errorf("got past %+v and memo %v after %v", got, d.Memo(), time.Since(begun))
+						t.Errorf("got attempts %+v and memo %v after %v", got, d.Memo(), time.Since(begun))
 					}
 				}
 				d.Done(consumer.Outcome{})
 			})
 			w.until("a1 sleeps", func() bool { s := n.c.Status().Lanes[0]; return s.Asleep == 1 && s.InFlight == 0 })
-			w.until("all is committed", func() bool { got, _ := w.committed("jobs", 0); return got == 3 })
+			w.until("all offsets are committed", func() bool { got, _ := w.committed("jobs", 0); return got == 3 })
 			w.ok(n.end())
 			if got := strings.Join(n.values(), " "); got != "a1 "+want {
 				t.Errorf("order %s: got %s, want a1 %s", order, got, want)
@@ -51,8 +51,8 @@ func TestASleepingJobHoldsItsKeyAtMost(t *testing.T) {
 	}
 }
 
-// A stop releases what sleeps at once. The commit keeps its offset open, so that
-// the job is handed out again, and nothing else is.
+// A stop releases sleeping jobs at once. The commit leaves their offsets open, so that these
+// jobs are handed out again, and no others.
 func TestAStopReleasesWhatSleeps(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
@@ -69,13 +69,13 @@ func TestAStopReleasesWhatSleeps(t *testing.T) {
 		begun := time.Now()
 		w.ok(n.end())
 		if took := time.Since(begun); took > 2*time.Second {
-			t.Errorf("the end took %v, want no wait for what sleeps", took)
+			t.Errorf("the end took %v, want no wait for sleeping jobs", took)
 		}
-		if got, marks := w.committed("jobs", 0); got != 1 || marks == "" {
-			t.Errorf("got offset %d committed with marks %q, want 1 and the later ones marked", got, marks)
+		if got, metadata := w.committed("jobs", 0); got != 1 || metadata == "" {
+			t.Errorf("got offset %d committed with metadata %q, want 1 and a bitmap", got, metadata)
 		}
 		again := w.start(w.options(), settled)
-		w.until("all is committed", func() bool { got, _ := w.committed("jobs", 0); return got == 6 })
+		w.until("all offsets are committed", func() bool { got, _ := w.committed("jobs", 0); return got == 6 })
 		w.ok(again.end())
 		if got := again.values(); !slices.Equal(got, []string{"1", "3"}) {
 			t.Errorf("got %v handed out again, want those that slept", got)
@@ -103,8 +103,8 @@ func TestAJobThatGoesToSleepInADrainIsReleased(t *testing.T) {
 	})
 }
 
-// Wake ends the naps that may end early, and no other.
-func TestWakeEndsEarlyNaps(t *testing.T) {
+// Wake ends the sleeps that may end early, and no others.
+func TestWakeEndsTheSleepsThatMayEndEarly(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
 		w.produce("jobs", numbered(0, 4)...)
@@ -137,13 +137,13 @@ func TestASleepingJobExpires(t *testing.T) {
 		}
 		w.ok(n.end())
 		if letters := w.letters("jobs"); len(letters) != 1 || headerMap(letters[0])["x-error-class"] != "expired" || headerMap(letters[0])["x-attempt"] != "2" {
-			t.Errorf("got letters %v, want it expired after 2 calls", letters)
+			t.Errorf("got dead letters %v, want it expired after 2 calls", letters)
 		}
 	})
 }
 
-// As many jobs sleep as may, in number or in bytes, and no new one is handed out
-// until one of them has gone; but a sample is, which tells what is wrong.
+// No more jobs sleep than may, in number or in bytes. No new one is handed out until one of
+// them is settled.
 func TestBoundsOfSleep(t *testing.T) {
 	t.Parallel()
 	for name, bound := range map[string]func(*consumer.Options){
@@ -163,7 +163,7 @@ func TestBoundsOfSleep(t *testing.T) {
 				n := w.start(o, func(d *consumer.Delivery) { nap(d, 30*time.Second, true) })
 				time.Sleep(20 * time.Second)
 				if got := len(n.values()); got != 3 || !n.c.SleepersFull() {
-					t.Errorf("%s, order %s: got %d jobs handed out and crowded %v, want 3 and true", name, order, got, n.c.SleepersFull())
+					t.Errorf("%s, order %s: got %d jobs handed out and sleepers full %v, want 3 and true", name, order, got, n.c.SleepersFull())
 				}
 				w.ok(n.end())
 			})
@@ -171,8 +171,8 @@ func TestBoundsOfSleep(t *testing.T) {
 	}
 }
 
-// Beyond the bound a sample is still handed out, of what was fetched. When one
-// that slept is settled, the others go on.
+// Beyond the bound a sample of the fetched jobs is still handed out. When a job that slept is
+// settled, the others go on.
 func TestBeyondTheBoundsOfSleep(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, func(w *world) {

@@ -8,9 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"dispatcher/consumer/deadletter"
-
 	"dispatcher/consumer"
+	"dispatcher/consumer/deadletter"
 	"dispatcher/job"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -23,8 +22,8 @@ func bad(value string) job.Record {
 	return job.Record{Value: []byte(value), Headers: []job.Header{{Key: "lane", Value: []byte("x")}}}
 }
 
-// A letter always fits: what is too large beside the value goes as well, and
-// where it came from stays.
+// A dead letter always fits: where the value alone is not too large, keys and headers are
+// left out as well. The origin stays.
 func TestDeadLetterThatNeverFits(t *testing.T) {
 	t.Parallel()
 	large := noise('x', 50_000)
@@ -75,7 +74,7 @@ func TestDeadLettersOfAnotherTopicGoOn(t *testing.T) {
 		o := w.options()
 		o.Topics = []string{"jobs", "more"}
 		n := w.start(o, settled)
-		w.until("the first topic's letter is refused", func() bool { return fault.Hits() > 0 })
+		w.until("the first topic's dead letter is refused", func() bool { return fault.Hits() > 0 })
 		w.produce("more", bad("2"))
 		w.waitFor("more", 0, 1)
 		w.ok(n.end())
@@ -85,9 +84,9 @@ func TestDeadLettersOfAnotherTopicGoOn(t *testing.T) {
 	}, "jobs", "more")
 }
 
-// Records that wait for the dead letters count as memory, headers included, and
-// fetching stops for them.
-func TestCondemnedRecordsAreBounded(t *testing.T) {
+// Rejected jobs count as memory until they are written, headers included, and fetching stops
+// for them.
+func TestRejectedJobsAreBounded(t *testing.T) {
 	t.Parallel()
 	const size = 600_000
 	for name, rec := range map[string]job.Record{
@@ -115,8 +114,8 @@ func TestCondemnedRecordsAreBounded(t *testing.T) {
 	}
 }
 
-// Once the consumer stops, no letter is begun for a record that is no job.
-func TestNoLetterIsBegunAfterTheStop(t *testing.T) {
+// Once the consumer stops, no dead letter is begun for a record that is no job.
+func TestNoDeadLetterIsBegunAfterTheStop(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.dlq", Err: kerr.NotEnoughReplicas, Count: -1})
@@ -137,8 +136,8 @@ func TestNoLetterIsBegunAfterTheStop(t *testing.T) {
 }
 
 // Dead letters that hang in the network are awaited until the drain ends, all of them
-// together, and no longer: their jobs stay open. None goes out twice.
-func TestHangingLettersShareOneDrain(t *testing.T) {
+// together. Then their jobs stay open. None is sent twice.
+func TestHangingDeadLettersShareOneDrain(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
 		var all []job.Record
@@ -163,12 +162,12 @@ func TestHangingLettersShareOneDrain(t *testing.T) {
 			t.Errorf("got %d requests and a stop of %v, want 1 and at most the drain of 7s, and a little", lost.Load(), took)
 		}
 		if got, _ := w.committed("jobs", 0); got > 0 {
-			t.Errorf("got offset %d committed, want none: no letter was acknowledged", got)
+			t.Errorf("got offset %d committed, want none: no dead letter was acknowledged", got)
 		}
 	})
 }
 
-// Where only a part of an origin is given it leads nowhere, and ours is written.
+// An origin of which only a part is given is replaced by the record's own place.
 func TestDeadLetterWithHalfAnOrigin(t *testing.T) {
 	t.Parallel()
 	for name, headers := range map[string][]job.Header{

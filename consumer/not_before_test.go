@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"dispatcher/consumer/deadletter"
-
 	"dispatcher/consumer"
+	"dispatcher/consumer/deadletter"
 	"dispatcher/job"
 )
 
@@ -19,17 +18,17 @@ func scheduled(value string, at time.Time, more ...job.Header) job.Record {
 	return job.Record{Value: []byte(value), Headers: append(more, header("not-before", at.Format(time.RFC3339Nano)))}
 }
 
-// A job with a not-before is handed out at that time, never before, and holds
-// nobody up meanwhile: neither its key nor its partition.
+// A job with a not-before is handed out at that time, never before. Meanwhile it holds neither
+// its key nor its partition.
 func TestSchedulesAreKept(t *testing.T) {
 	t.Parallel()
 	for _, order := range []consumer.Order{consumer.OrderKey, consumer.OrderPartition, consumer.OrderNone} {
-		for _, tiers := range [][]time.Duration{nil, {5 * time.Second}, {time.Second, 10 * time.Second, 30 * time.Second}} {
+		for _, retryTopics := range [][]time.Duration{nil, {5 * time.Second}, {time.Second, 10 * time.Second, 30 * time.Second}} {
 			most := 3 * time.Minute
-			if tiers == nil {
+			if retryTopics == nil {
 				most = time.Minute
 			}
-			bubble(t, 2, func(w *world) { schedulesAreKept(w, withTiers(w.options(), order, tiers...), most) })
+			bubble(t, 2, func(w *world) { schedulesAreKept(w, withTiers(w.options(), order, retryTopics...), most) })
 		}
 	}
 }
@@ -56,21 +55,21 @@ func schedulesAreKept(w *world, o consumer.Options, most time.Duration) {
 	seen := func() int { mu.Lock(); defer mu.Unlock(); return len(off) }
 	w.until("the one that waits for nothing is seen", func() bool { return seen() > 0 })
 	if took := time.Since(begin); took > 10*time.Second {
-		w.t.Errorf("it waited for %v", took)
+		w.t.Errorf("it waited for %v, want at most 10s", took)
 	}
 	if l := n.c.Status().Lanes[0]; l.Waiting > 0 && len(o.RetryTopics) == 0 || l.Asleep == 0 {
-		w.t.Errorf("got %+v, want the jobs parked and none waiting", l)
+		w.t.Errorf("got %+v, want the jobs asleep and none waiting", l)
 	}
 	w.within(most+10*time.Second, "all are seen", func() bool { return seen() == jobs+1 })
 	for value, by := range off {
 		if value != "at once" && (by < 0 || by > 300*time.Millisecond) {
-			w.t.Errorf("%s, tiers %v: job %s came %v off its time", o.Order, o.RetryTopics, value, by)
+			w.t.Errorf("%s, retry topics %v: job %s came %v off its time, want at most 300ms", o.Order, o.RetryTopics, value, by)
 		}
 	}
 	w.ok(n.end())
 }
 
-// What can't be kept is refused at once, with the reason.
+// A schedule that can't be kept is refused at once, with the reason.
 func TestSchedulesThatCantBeKept(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
@@ -94,9 +93,9 @@ func TestSchedulesThatCantBeKept(t *testing.T) {
 	})
 }
 
-// A job whose not-after passes while it is parked goes to the dead letters then,
+// A job whose not-after passes while it is in a retry topic goes to the dead letters then,
 // with all its attempts, and is not handed out.
-func TestAParkedJobExpires(t *testing.T) {
+func TestAJobInARetryTopicExpires(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
 		begin := time.Now()

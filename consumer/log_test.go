@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"dispatcher/consumer/deadletter"
-
 	"dispatcher/consumer"
+	"dispatcher/consumer/deadletter"
 	"dispatcher/job"
 )
 
@@ -24,9 +23,9 @@ func linesWith(log, text string) (found []string) {
 	return found
 }
 
-// Dead letters are told by class: the first at once with one id, then sums. The
-// provider's answer is in the letter and never in the log.
-func TestDeadLettersAreTold(t *testing.T) {
+// Dead letters are logged by class: the first at once with one id, then sums. The provider's
+// answer is in the dead letter and never in the log.
+func TestDeadLettersAreLogged(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {
 		const jobs = 27
@@ -64,7 +63,7 @@ func TestDeadLettersAreTold(t *testing.T) {
 			sum += n
 		}
 		if sum != jobs {
-			t.Errorf("the lines tell of %d dead letters, want %d", sum, jobs)
+			t.Errorf("got a sum of %d dead letters in the log, want %d", sum, jobs)
 		}
 		if strings.Contains(log.String(), "éé") {
 			t.Error("the log holds the provider's answer")
@@ -75,8 +74,8 @@ func TestDeadLettersAreTold(t *testing.T) {
 	})
 }
 
-// With log.level debug, each step of a job is a line with its id and its place, and
-// without the payload.
+// With log.level debug, each step of a job is a line with the job's id and place, and without
+// its payload.
 func TestStepsOfAJob(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {

@@ -15,10 +15,9 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// On a real broker: tiers that have just been made work at once, schedules are
-// kept, and of jobs that fail now and then none is lost, while a node leaves and
-// another one joins.
-func TestTiersReal(t *testing.T) {
+// On a real broker: retry topics that have just been created work at once, schedules are kept,
+// and of jobs that fail now and then none is lost, while a node leaves and another one joins.
+func TestRetryTopicsReal(t *testing.T) {
 	containers.Need(t)
 	addr := containers.Kafka(t).Addr
 	cl := &kafka.Client{Addr: kafka.TCP(addr)}
@@ -33,7 +32,7 @@ func TestTiersReal(t *testing.T) {
 		Connection: conn, Group: "g", Topics: []string{"jobs"}, CreateTopics: true,
 		Order: consumer.OrderNone, RetryTopics: []time.Duration{time.Second, 5 * time.Second}, Session: 9 * time.Second,
 	}
-	s := &sum{rnd: rand.New(rand.NewPCG(1, 1)), least: time.Second, done: map[string]int{}, dead: map[string]int{}}
+	s := &tally{rnd: rand.New(rand.NewPCG(1, 1)), least: time.Second, done: map[string]int{}, dead: map[string]int{}}
 	var worst time.Duration
 	var mu sync.Mutex
 	work := func(d *consumer.Delivery) {

@@ -29,7 +29,8 @@ import (
 
 const broker = "localhost:9092"
 
-// world is a fake cluster on a network without sockets, for tests in a bubble.
+// world is a fleet of consumers on a fake cluster, on a network without sockets, for tests in a
+// bubble of testing/synctest.
 type world struct {
 	t       *testing.T
 	net     *kfake.VirtualNetwork
@@ -114,8 +115,8 @@ type node struct {
 	held []*consumer.Delivery
 }
 
-// start runs a node whose jobs go to work, each in the taker's goroutine; nil:
-// they are held.
+// start runs a node that calls work for each job, in the taker's goroutine; nil: the jobs are
+// held.
 func (w *world) start(o consumer.Options, work func(*consumer.Delivery)) *node {
 	w.t.Helper()
 	n := w.idle(o)
@@ -166,7 +167,7 @@ func taken(c *consumer.Consumer) iter.Seq[*consumer.Delivery] {
 	}
 }
 
-// endAll ends what a test that failed left running.
+// endAll ends the nodes that a failed test left running.
 func (w *world) endAll() {
 	for _, n := range w.nodes {
 		n.stop()
@@ -186,10 +187,10 @@ func (n *node) values() []string {
 	return slices.Clone(n.seen)
 }
 
-// holding returns what is held, once there are at least count.
+// holding returns the jobs that are held, once there are at least count.
 func (n *node) holding(count int) []*consumer.Delivery {
 	n.w.t.Helper()
-	n.w.until(fmt.Sprintf("%d jobs in hand", count), func() bool {
+	n.w.until(fmt.Sprintf("%d jobs in flight", count), func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		return len(n.held) >= count
@@ -197,7 +198,7 @@ func (n *node) holding(count int) []*consumer.Delivery {
 	return n.grab()
 }
 
-// grab returns what is held now.
+// grab returns the jobs that are held now.
 func (n *node) grab() []*consumer.Delivery {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -206,7 +207,7 @@ func (n *node) grab() []*consumer.Delivery {
 	return held
 }
 
-// until lets the bubble's time pass until something is true, a minute at most.
+// until lets the bubble's time pass until is returns true, a minute at most.
 func (w *world) until(what string, is func() bool) {
 	w.t.Helper()
 	w.within(time.Minute, what, is)
@@ -287,7 +288,7 @@ func sortedSet(lists ...[]string) (set []string, repeats int) {
 	return slices.Sorted(maps.Keys(count)), repeats
 }
 
-// settleHeld settles what is held, as it comes, until the node has ended.
+// settleHeld settles the jobs that are held, as they come, until the node has ended.
 func (n *node) settleHeld() {
 	for {
 		for _, d := range n.grab() {
@@ -301,8 +302,8 @@ func (n *node) settleHeld() {
 	}
 }
 
-// noise is text that no compression makes much smaller. What is made of one
-// letter begins with it and is always the same.
+// noise is text that no compression makes much smaller. It begins with a letter, and is always
+// the same for that letter.
 func noise(of byte, size int) []byte {
 	b := make([]byte, size)
 	r := rand.New(rand.NewPCG(uint64(of), 0))
