@@ -20,9 +20,9 @@ type (
 	SASL = auth.SASL
 
 	// Producer writes jobs to Kafka.
-	Producer = produce.Producer
+	Producer = produce.BatchWriter
 	// ProducerOptions configures a [Producer].
-	ProducerOptions = produce.ProducerOptions
+	ProducerOptions = produce.BatchOptions
 	// TooLargeError says that a record is larger than its topic takes.
 	TooLargeError = produce.TooLargeError
 	// UnwrittenError says that none of a batch was written, and none will be.
@@ -71,7 +71,7 @@ var (
 )
 
 // NewProducer checks the options. It does not connect.
-func NewProducer(o ProducerOptions) (*Producer, error) { return produce.NewProducer(o) }
+func NewProducer(o ProducerOptions) (*Producer, error) { return produce.NewBatchWriter(o) }
 
 // FixedLogin is a login for [SASL] that never changes.
 func FixedLogin(username, password string) func(context.Context) (string, string, error) {

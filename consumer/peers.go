@@ -66,11 +66,11 @@ func (c *Consumer) addPeers(ctx context.Context, topic string, mine map[int]bool
 		return err
 	}
 	e.Others = true
-	committed, err := c.client.CommittedIn(ctx, group, topic)
+	committed, err := c.client.CommittedOffsets(ctx, group, topic)
 	if err != nil {
 		return err
 	}
-	logs, err := broker.ListEnds(ctx, c.client, topic, theirs, kafka.ReadCommitted)
+	logs, err := broker.LogRanges(ctx, c.client, topic, theirs, kafka.ReadCommitted)
 	if err != nil {
 		return err
 	}

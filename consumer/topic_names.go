@@ -72,8 +72,8 @@ func (o *Options) checkTopics(l *fault.List) {
 		l.Refuse(slices.Contains(topics[:i], t.topic), t.key, t.topic, "is named twice")
 		of, holds := o.derivedFrom(t.topic, topics)
 		l.Refuse(holds != "", t.key, t.topic, "is where the %s of %s go", holds, of)
-		l.Refuse(fits && len(t.topic)+len(suffix) > topicname.Longest, t.key, t.topic,
-			"must be at most %d characters: %s is added to it, and Kafka takes %d", topicname.Longest-len(suffix), suffix, topicname.Longest)
+		l.Refuse(fits && len(t.topic)+len(suffix) > topicname.MaxLength, t.key, t.topic,
+			"must be at most %d characters: %s is added to it, and Kafka takes %d", topicname.MaxLength-len(suffix), suffix, topicname.MaxLength)
 	}
 }
 

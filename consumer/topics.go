@@ -27,7 +27,7 @@ func (c *Consumer) prepare(ctx context.Context) error {
 			return nil //nolint:nilerr // the caller ended the run; what failed by that is no error
 		}
 		_, missing := errors.AsType[*broker.MissingTopicError](err)
-		if _, compacted := errors.AsType[*compactedError](err); err == nil || missing || compacted || broker.Hopeless(err) {
+		if _, compacted := errors.AsType[*compactedError](err); err == nil || missing || compacted || broker.Permanent(err) {
 			return err
 		}
 		c.health.Failed(err)
@@ -48,7 +48,7 @@ type topicCheck struct {
 }
 
 func (k *topicCheck) run(ctx context.Context) error {
-	if err := k.client.Greet(ctx); err != nil {
+	if err := k.client.Ping(ctx); err != nil {
 		return err
 	}
 	topics, all := k.o.jobTopics(), k.o.allTopics()
@@ -140,7 +140,7 @@ func Reach(ctx context.Context, conn broker.Connection, topics []string) (partit
 		return 0, err
 	}
 	defer cl.Close()
-	if err := cl.Greet(ctx); err != nil { // kafka-go's transport would not say why it can't log in
+	if err := cl.Ping(ctx); err != nil { // kafka-go's transport would not say why it can't log in
 		return 0, err
 	}
 	layout, err := broker.RequireTopics(ctx, &conn, topics, topics)

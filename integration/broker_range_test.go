@@ -21,7 +21,7 @@ type rangeCase struct {
 
 // outOfRange: where a group's offset lies before the beginning of the log or
 // beyond its end, kafka.out_of_range says what follows, and the node tells.
-func (w *world) outOfRange(t *testing.T) {
+func (w *servers) outOfRange(t *testing.T) {
 	t.Parallel()
 	const refused = "offset %d is outside of the log from %d to 100, and out_of_range is stop"
 	for _, c := range []rangeCase{
@@ -39,7 +39,7 @@ func (w *world) outOfRange(t *testing.T) {
 	}
 }
 
-func (w *world) rangeCase(t *testing.T, c rangeCase) {
+func (w *servers) rangeCase(t *testing.T, c rangeCase) {
 	t.Helper()
 	const jobs, more = 100, 5
 	s := w.scene(t, 1000, 1, 0, "kafka.out_of_range="+c.policy)

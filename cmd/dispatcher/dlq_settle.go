@@ -132,7 +132,7 @@ func (x *settling) lines(t *dlq.Tally, f dlq.Filter) []string {
 		{t.NoTopic, "have no topic to go to; name one with --to"},
 		{t.Unwritten, "were refused by Kafka, or not acknowledged in time"},
 		{t.OutOfReach, "lie too far behind an open dead letter; settle that one first"},
-		{int64(len(t.Closed)), "were settled before: " + some(t.Closed)},
+		{int64(len(t.Settled)), "were settled before: " + some(t.Settled)},
 		{int64(len(t.Missing)), "do not exist: " + some(t.Missing)},
 	} {
 		if row.n > 0 {
@@ -179,7 +179,7 @@ func (x *settling) state(t *dlq.Tally, err error) settleState {
 	s := settleState{
 		Command: x.verb, DryRun: x.dry, To: x.to, Open: t.Open, Matched: t.Matched, Done: t.Done, Left: t.Left(),
 		Truncated: t.Truncated, WithoutTopic: t.NoTopic, Unwritten: t.Unwritten, OutOfReach: t.OutOfReach,
-		SettledBefore: texts(t.Closed), Missing: texts(t.Missing), Notes: append([]string{}, t.Notes...),
+		SettledBefore: texts(t.Settled), Missing: texts(t.Missing), Notes: append([]string{}, t.Notes...),
 	}
 	if err != nil {
 		s.Error = err.Error()

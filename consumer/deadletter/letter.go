@@ -1,91 +1,55 @@
 package deadletter
 
 import (
-	"strconv"
-	"strings"
 	"time"
 
-	"dispatcher/consumer/internal/topicname"
 	"dispatcher/internal/clip"
-	"dispatcher/internal/fault"
 	"dispatcher/job"
 )
 
-// headerRedrive counts how often a job has been replayed from the dead letters.
-const headerRedrive = "x-redrive"
-
-// maxValueBytes lets any letter be read for its job id.
+// maxValueBytes is a limit that no dead letter reaches, for decoding its job id.
 const maxValueBytes = 1 << 30
 
-// RecordID is where a record lies, written as topic/partition/offset.
-type RecordID struct {
-	Topic     string
-	Partition int
-	Offset    int64
-}
-
-// String is what [ParseRecordID] reads.
-func (id RecordID) String() string {
-	return id.Topic + "/" + strconv.Itoa(id.Partition) + "/" + strconv.FormatInt(id.Offset, 10)
-}
-
-// ParseRecordID reads topic/partition/offset. Its error names the text.
-func ParseRecordID(text string) (RecordID, error) {
-	parts := strings.Split(text, "/")
-	if len(parts) == 3 {
-		if id, ok := recordID([]byte(parts[0]), []byte(parts[1]), []byte(parts[2])); ok {
-			return id, nil
-		}
-	}
-	return RecordID{}, fault.New("id", clip.Text(text, MaxCodeBytes), "must be topic/partition/offset, such as jobs.dlq/3/1042")
-}
-
-func recordID(topic, partition, offset []byte) (RecordID, bool) {
-	p, perr := strconv.ParseUint(string(partition), 10, 31)
-	o, oerr := strconv.ParseUint(string(offset), 10, 63)
-	return RecordID{string(topic), int(p), int64(o)}, topicname.Valid(string(topic)) && perr == nil && oerr == nil
-}
-
-// Letter is one dead letter, read.
+// Letter is a dead letter with its headers decoded.
 type Letter struct {
-	ID     RecordID   // where it lies
-	Record job.Record // as it lies there, headers and all
+	ID     RecordID
+	Record job.Record // as it is on the dead-letter topic, with all headers
 
-	JobID    string   // of the job; where the record is none, its first place
-	Origin   RecordID // its first place; without a topic: not known
-	Class    Class    // empty: the letter doesn't say
+	JobID    string   // of the job; if the record is no valid job, the id of its first record
+	Origin   RecordID // of the job's first record; without a topic: not known
+	Class    Class    // empty: the letter does not say
 	Code     string   // the provider's, or an HTTP status
 	Message  string   // for people; at most 1 KiB
 	Answer   string   // beginning of the provider's answer, at most 512 bytes; empty: none was kept
 	Attempts int      // calls that left the process
-	Redrives int      // times it was replayed
-	Node     string   // that gave it up
+	Redrives int      // how often it was replayed
+	Node     string   // that wrote the letter
 
-	FailedAt      time.Time // where the letter doesn't say: when it was written
-	FirstFailedAt time.Time // zero: the letter doesn't say
+	FailedAt      time.Time // if the letter does not say: when it was written
+	FirstFailedAt time.Time // zero: the letter does not say
 
-	Truncated    bool  // key, value or headers are not whole
-	OriginalSize int64 // bytes of the value before it was cut; 0: not said
-	Settled      bool  // replayed or dropped; known to Get only
+	Truncated    bool  // key, value or headers are incomplete
+	OriginalSize int64 // bytes of the value before it was truncated; 0: the letter does not say
+	Settled      bool  // replayed or dropped; only dlq's Get sets it
 }
 
-// ReadLetter reads what the headers say, and leaves the job id out. A header that can't be read counts as
-// not there: a letter that somebody wrote by hand is to be seen as well.
+// ReadLetter decodes the headers of a record, and leaves JobID empty. A header that can't be
+// read counts as missing, so that operators also see letters that somebody wrote by hand.
 func ReadLetter(rec job.Record) Letter {
-	text := func(name string, limit int) string { return clip.Text(string(recordHeader(&rec, name)), limit) }
+	text := func(name string, limit int) string { return clip.Text(string(header(&rec, name)), limit) }
 	l := Letter{
 		ID: RecordID{rec.Topic, rec.Partition, rec.Offset}, Record: rec,
 		Class: Class(text(headerErrorClass, MaxCodeBytes)), Code: text(headerErrorCode, MaxCodeBytes),
 		Message: text(headerErrorMessage, MaxMessageBytes), Node: text(headerNode, MaxCodeBytes), Answer: text(headerErrorAnswer, maxAnswerBytes),
-		Attempts: recordCount(&rec, HeaderAttempt), Redrives: recordCount(&rec, headerRedrive),
-		FailedAt: rec.Time, OriginalSize: int64(recordCount(&rec, headerOriginalSize)),
-		Truncated: string(recordHeader(&rec, headerTruncated)) == "true",
+		Attempts: count(&rec, HeaderAttempt), Redrives: Redrives(&rec),
+		FailedAt: rec.Time, OriginalSize: int64(count(&rec, headerOriginalSize)),
+		Truncated: string(header(&rec, headerTruncated)) == "true",
 	}
-	if t, err := time.Parse(time.RFC3339, text(headerFailedAt, MaxCodeBytes)); err == nil {
-		l.FailedAt = t
+	if at, ok := timeIn(&rec, headerFailedAt); ok {
+		l.FailedAt = at
 	}
-	if t, err := time.Parse(time.RFC3339, text(headerFirstFailedAt, MaxCodeBytes)); err == nil {
-		l.FirstFailedAt = t
+	if at, ok := timeIn(&rec, headerFirstFailedAt); ok {
+		l.FirstFailedAt = at
 	}
 	if id, ok := Origin(&rec); ok {
 		l.Origin = id
@@ -93,8 +57,8 @@ func ReadLetter(rec job.Record) Letter {
 	return l
 }
 
-// FindJobID is what the node called the job that it gave up. What is no job has no
-// id but its place.
+// FindJobID returns the id that the node used for the job. A record that is no valid job has
+// the id of its first record.
 func (l *Letter) FindJobID() string {
 	if j, err := job.Decode(l.Record, job.Limits{MaxBytes: maxValueBytes}); err == nil {
 		return j.ID

@@ -8,10 +8,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Truncate makes a letter smaller. First the value, to what a broker takes by
-// default, then by halves, down to nothing; then the headers that are not about
-// the dead letter; then the key. What is left is a few kilobytes. The headers
-// say where the whole one lies. It returns false when nothing is left to cut.
+// Truncate makes a letter that the broker refused smaller. Each call takes one step: first it
+// truncates the value to the size that brokers accept by default, then by half each time. Then
+// it drops headers that the letter can do without, then the key. A few kilobytes remain, and
+// the headers name the original record. It returns false when nothing is left to drop.
 func Truncate(m *kgo.Record) bool {
 	size := len(m.Value)
 	switch {
@@ -31,7 +31,7 @@ func Truncate(m *kgo.Record) bool {
 	return true
 }
 
-// bytesToKeep is how many bytes of the value to keep.
+// bytesToKeep is how many bytes of the value the next step keeps.
 func bytesToKeep(m *kgo.Record) int {
 	size, fit := len(m.Value), produce.DefaultBatchBytes-len(m.Key)
 	for _, h := range m.Headers {
@@ -43,17 +43,16 @@ func bytesToKeep(m *kgo.Record) int {
 	return fit
 }
 
-// dropHeaders drops the headers that a letter can do without: foreign ones, and what
-// a producer has put under one of our names though it is none of ours. It
-// returns whether there were any.
+// dropHeaders drops foreign headers, and headers with a name of ours that dispatcher can't
+// have written: those that are too long or occur twice. It returns whether there were any.
 func dropHeaders(m *kgo.Record) bool {
 	var kept []kgo.RecordHeader
 	for _, h := range m.Headers {
-		if known(h.Key) && len(h.Value) <= MaxMessageBytes && !hasHeader(kept, h.Key) {
+		if isOwnHeader(h.Key) && len(h.Value) <= MaxMessageBytes && !hasHeader(kept, h.Key) {
 			kept = append(kept, h)
 		}
 	}
-	stripped := len(kept) < len(m.Headers)
+	dropped := len(kept) < len(m.Headers)
 	m.Headers = kept
-	return stripped
+	return dropped
 }

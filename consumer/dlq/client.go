@@ -82,14 +82,14 @@ type Tally struct {
 	Unwritten  int64 // not replayed: Kafka did not take them, or did not say so
 	OutOfReach int64 // not settled: more than 8192 offsets beyond an open letter
 
-	Closed  []deadletter.RecordID // named, and settled already
+	Settled []deadletter.RecordID // named, and settled already
 	Missing []deadletter.RecordID // named, and no letter lies there
 	Notes   []string              // what a person should know, a sentence each
 }
 
 // Left is how many letters were asked for and are not done.
 func (t *Tally) Left() int64 {
-	return t.Truncated + t.NoTopic + t.Unwritten + t.OutOfReach + int64(len(t.Closed)+len(t.Missing))
+	return t.Truncated + t.NoTopic + t.Unwritten + t.OutOfReach + int64(len(t.Settled)+len(t.Missing))
 }
 
 // The classes in a tally are what letters say, so they are bounded; as are notes.
@@ -115,7 +115,7 @@ func (t *Tally) note(text string) {
 // partition, from those that are at the start; with a limit so many. It
 // ends with the first error of each, whose letter is valid during the call.
 func (l *Client) List(ctx context.Context, f Filter, each func(*deadletter.Letter) error) (Tally, error) {
-	s := &session{o: &l.opts, f: &f}
+	s := &command{o: &l.opts, f: &f}
 	return s.run(ctx, func(_ context.Context, letters []deadletter.Letter) ([]deadletter.Letter, error) {
 		for i := range letters {
 			letters[i].JobID = letters[i].FindJobID()
@@ -130,7 +130,7 @@ func (l *Client) List(ctx context.Context, f Filter, each func(*deadletter.Lette
 // Get reads one letter, settled or not.
 func (l *Client) Get(ctx context.Context, id deadletter.RecordID) (*deadletter.Letter, error) {
 	f := Filter{IDs: []deadletter.RecordID{id}}
-	s := &session{o: &l.opts, f: &f}
+	s := &command{o: &l.opts, f: &f}
 	topics, partitions, err := f.plan()
 	if err != nil {
 		return nil, err
@@ -170,6 +170,6 @@ func (l *Client) Get(ctx context.Context, id deadletter.RecordID) (*deadletter.L
 // Drop settles the letters that the filter picks. dry only counts them.
 // An error comes beside what was done until then.
 func (l *Client) Drop(ctx context.Context, f Filter, dry bool) (Tally, error) {
-	s := &session{o: &l.opts, f: &f, settles: true, dry: dry}
+	s := &command{o: &l.opts, f: &f, settles: true, dry: dry}
 	return s.run(ctx, func(_ context.Context, letters []deadletter.Letter) ([]deadletter.Letter, error) { return letters, nil })
 }

@@ -65,7 +65,7 @@ func (h *membership) watch(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil, errors.Is(err, kafka.ErrGroupClosed):
 			return
-		case err != nil && broker.Hopeless(err):
+		case err != nil && broker.Permanent(err):
 			h.set(nil, false, err)
 			return
 		case err != nil:

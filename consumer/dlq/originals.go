@@ -46,7 +46,7 @@ func (o *originals) whole(ctx context.Context, l *deadletter.Letter) (deadletter
 	}
 	var first, last int64
 	err = retry(ctx, func(ctx context.Context) error {
-		first, last, err = broker.LogEnds(ctx, cl, l.Origin.Topic, l.Origin.Partition, kafka.ReadCommitted)
+		first, last, err = broker.LogRange(ctx, cl, l.Origin.Topic, l.Origin.Partition, kafka.ReadCommitted)
 		return err
 	})
 	if err != nil {
@@ -56,10 +56,10 @@ func (o *originals) whole(ctx context.Context, l *deadletter.Letter) (deadletter
 		return *l, false, nil
 	}
 	rec, found, err := readRecord(ctx, cl, l.Origin)
-	if err != nil || !found || !deadletter.PartOf(l, &rec) {
+	if err != nil || !found || !deadletter.TruncatedFrom(l, &rec) {
 		return *l, false, err
 	}
-	return deadletter.Whole(l, &rec), true, nil
+	return deadletter.Restored(l, &rec), true, nil
 }
 
 func (o *originals) client(ctx context.Context, topic string) (*broker.Client, error) {

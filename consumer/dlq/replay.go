@@ -43,14 +43,14 @@ func (l *Client) Replay(ctx context.Context, f Filter, o ReplayOptions) (Tally, 
 	if !(o.Rate == 0 || o.Rate >= 0.01) {
 		return Tally{}, fault.New("rate", o.Rate, "must be at least 0.01, or 0 for none")
 	}
-	s := &session{o: &l.opts, f: &f, settles: true, dry: o.Dry}
+	s := &command{o: &l.opts, f: &f, settles: true, dry: o.Dry}
 	if o.Rate > 0 {
 		s.batch = int(min(batchLetters, max(1, o.Rate)))
 	}
 	r := &replayer{o: o, tally: &s.tally, missing: map[string]bool{}, originals: newOriginals(&l.opts.Connection)}
 	defer r.originals.close()
 	var err error
-	if r.out, err = produce.NewProducer(produce.ProducerOptions{Connection: l.opts.Connection, Timeout: 2 * Patience}); err != nil {
+	if r.out, err = produce.NewBatchWriter(produce.BatchOptions{Connection: l.opts.Connection, Timeout: 2 * Patience}); err != nil {
 		return Tally{}, err
 	}
 	defer func() { _ = r.out.Close() }() // always nil
@@ -60,7 +60,7 @@ func (l *Client) Replay(ctx context.Context, f Filter, o ReplayOptions) (Tally, 
 // replayer writes the jobs of letters.
 type replayer struct {
 	o       ReplayOptions
-	out     *produce.Producer
+	out     *produce.BatchWriter
 	tally   *Tally
 	missing map[string]bool // topics that do not exist
 	due     time.Time       // when the rate allows more
@@ -136,7 +136,7 @@ func (r *replayer) target(ctx context.Context, l *deadletter.Letter) (string, er
 	switch {
 	case l.Truncated:
 		r.tally.Truncated++
-		r.tally.note(fmt.Sprintf("%s was too large when it was buried, and holds only a part of the record that was at %s", l.ID, orUnknown(l.Origin)))
+		r.tally.note(fmt.Sprintf("%s was too large when it was dead-lettered, and holds only a part of the record that was at %s", l.ID, orUnknown(l.Origin)))
 		return "", nil
 	case to == "":
 		r.tally.NoTopic++

@@ -16,7 +16,7 @@ import (
 // warnOfForgetting notes when the topic keeps letters for longer than Kafka
 // remembers what was settled: those would be open again, and be replayed once
 // more. Where the cluster doesn't tell, nothing is noted.
-func (s *session) warnOfForgetting(ctx context.Context, topic string) {
+func (s *command) warnOfForgetting(ctx context.Context, topic string) {
 	ctx, cancel := context.WithTimeout(ctx, broker.CallTimeout)
 	defer cancel()
 	res, err := s.cl.DescribeConfigs(ctx, &kafka.DescribeConfigsRequest{Resources: []kafka.DescribeConfigRequestResource{

@@ -19,7 +19,7 @@ var errCommit = errors.New("what was settled could not be committed")
 
 // positions asks what is settled in partitions of a dead-letter topic, and where their
 // logs begin and end for a reader of committed records.
-func (s *session) positions(ctx context.Context, topic string, ids []int) (map[int]offsets.Position, error) {
+func (s *command) positions(ctx context.Context, topic string, ids []int) (map[int]offsets.Position, error) {
 	var found map[int]offsets.Position
 	err := retry(ctx, func(ctx context.Context) error {
 		var err error
@@ -36,7 +36,7 @@ func (s *session) positions(ctx context.Context, topic string, ids []int) (map[i
 
 // book is what is settled of one partition while a command works on it.
 type partitionState struct {
-	s          *session
+	s          *command
 	topic      string
 	id         int
 	tracker    offsets.Tracker
@@ -46,7 +46,7 @@ type partitionState struct {
 }
 
 // newState begins where the group stands.
-func (s *session) newState(topic string, id int, at offsets.Position, hold *membership, gen int32) *partitionState {
+func (s *command) newState(topic string, id int, at offsets.Position, hold *membership, gen int32) *partitionState {
 	b := &partitionState{s: s, topic: topic, id: id, membership: hold, gen: gen}
 	base, m, doubt := at.Resolve(false)
 	switch {

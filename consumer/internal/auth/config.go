@@ -10,16 +10,16 @@ import (
 	"dispatcher/internal/fault"
 )
 
-// SASLConfig is the account at the brokers.
+// SASLConfig is the account at the brokers, as in the configuration file.
 type SASLConfig struct {
-	Mechanism string      `yaml:"mechanism"` // of [SASL], in any case; empty: no account
+	Mechanism string      `yaml:"mechanism"` // as in [SASL], upper or lower case; empty: no account
 	Username  string      `yaml:"username"`
 	Password  string      `yaml:"password" secret:"true"`
 	OAuth     OAuthConfig `yaml:"oauth"`
 	AWS       AWSConfig   `yaml:"aws"`
 }
 
-// OAuthConfig is for the mechanism oauthbearer: a token, or where to get one.
+// OAuthConfig is for the mechanism oauthbearer: a token, or the endpoint that issues one.
 type OAuthConfig struct {
 	Token        string   `yaml:"token" secret:"true"`
 	TokenURL     string   `yaml:"token_url"`
@@ -31,7 +31,7 @@ type OAuthConfig struct {
 	CAFile       string   `yaml:"ca_file"`    // for TokenURL
 }
 
-// ExtensionsByName splits the Extensions.
+// ExtensionsByName splits the Extensions at their first equals sign.
 func (o OAuthConfig) ExtensionsByName() map[string]string {
 	all := make(map[string]string, len(o.Extensions))
 	for _, text := range o.Extensions {
@@ -57,8 +57,8 @@ const (
 
 var regionName = regexp.MustCompile(`^[a-z0-9-]{0,64}$`)
 
-// Validate returns all faults of the account. Each mechanism has settings of its
-// own, and takes no other's.
+// Validate returns all faults of the account. Each mechanism refuses the settings of the
+// others.
 func (s SASLConfig) Validate() error {
 	var l fault.List
 	mechanism := strings.ToLower(s.Mechanism)
@@ -92,7 +92,7 @@ func (o OAuthConfig) validate() error {
 	const tokenURL = "kafka.sasl.oauth.token_url"
 	var l fault.List
 	l.Refuse(o.Token == "" && o.TokenURL == "", "token", "", "the mechanism %s needs it, or %s", saslOAuth, tokenURL)
-	l.Refuse(o.Token != "" && o.TokenURL != "", "token", fault.Hidden, "can't be together with %s", tokenURL)
+	l.Refuse(o.Token != "" && o.TokenURL != "", "token", fault.Hidden, "can't be combined with %s", tokenURL)
 	for i, text := range o.Extensions {
 		name, value, _ := strings.Cut(text, "=")
 		l.Refuse(!isExtensionName(name) || !extensionValue.MatchString(value), "extensions."+strconv.Itoa(i), text,

@@ -17,9 +17,9 @@ import (
 	kgosasl "github.com/twmb/franz-go/pkg/sasl"
 )
 
-// SASL is how a client proves who it is. The functions are asked at each new
-// connection, so a credential that has changed is used from then on. They may be
-// called from several goroutines. Their errors must not hold a credential.
+// SASL is the account of a client. Each new connection calls Login or Token, so a changed
+// credential is used from then on. The functions may be called from several goroutines. Their
+// errors must not hold a credential.
 type SASL struct {
 	Mechanism string // plain, scram-sha-256, scram-sha-512, oauthbearer or aws_msk_iam
 
@@ -28,12 +28,12 @@ type SASL struct {
 
 	// Token returns the token, for oauthbearer.
 	Token func(ctx context.Context) (string, error)
-	// Extensions go along with the token. A name has letters only.
+	// Extensions are sent with the token. A name has only letters.
 	Extensions map[string]string
 
-	// Region is where the MSK cluster is, for aws_msk_iam. Empty: as the
-	// environment or the profile says, else as the broker's name does. The
-	// credentials are found as all AWS SDKs find them.
+	// Region is the region of the MSK cluster, for aws_msk_iam. Empty: the region in the
+	// environment or the profile, else the one in the broker's name. AWS's SDK finds the
+	// credentials in its usual places.
 	Region string
 }
 
@@ -48,25 +48,26 @@ func (s SASL) String() string { return s.Mechanism }
 // GoString names the mechanism, and nothing else.
 func (s SASL) GoString() string { return s.String() }
 
-// credentialTimeout bounds how long a credential may take, as a connection may.
+// credentialTimeout bounds how long a credential may take at a connection of kgo. kafka-go's
+// connections have the same bound.
 const credentialTimeout = 3 * time.Second
 
-// ErrUnfit says that a credential can't be sent by its mechanism.
-var ErrUnfit = errors.New("the credential does not suit the mechanism")
+// ErrUnsuitable says that the mechanism can't carry the credential.
+var ErrUnsuitable = errors.New("the credential does not suit the mechanism")
 
-// Validate returns a fault of the account.
+// Validate returns an error if the fields make no mechanism.
 func (s *SASL) Validate() error {
-	_, err := s.Kafka()
+	_, err := s.KafkaGo()
 	return err
 }
 
-// Kafka is the SASL mechanism for kafka-go.
-func (s *SASL) Kafka() (sasl.Mechanism, error) {
+// KafkaGo returns the mechanism for kafka-go.
+func (s *SASL) KafkaGo() (sasl.Mechanism, error) {
 	switch strings.ToLower(s.Mechanism) {
 	case saslPlain:
 		return s.withLogin("PLAIN", func(username, password string) (sasl.Mechanism, error) {
 			if strings.ContainsRune(username+password, 0) {
-				return nil, fmt.Errorf("%w: the user name or the password holds a NUL", ErrUnfit)
+				return nil, fmt.Errorf("%w: the user name or the password holds a NUL", ErrUnsuitable)
 			}
 			return plain.Mechanism{Username: username, Password: password}, nil
 		})
@@ -82,9 +83,9 @@ func (s *SASL) Kafka() (sasl.Mechanism, error) {
 	return nil, fault.New("sasl.mechanism", s.Mechanism, "must be plain, scram-sha-256, scram-sha-512, oauthbearer or aws_msk_iam")
 }
 
-// Kgo is the same mechanism for kgo.
+// Kgo returns the same mechanism for kgo.
 func (s *SASL) Kgo() (kgosasl.Mechanism, error) {
-	m, err := s.Kafka()
+	m, err := s.KafkaGo()
 	if err != nil {
 		return nil, err
 	}
@@ -120,20 +121,19 @@ func (s *SASL) withToken() (sasl.Mechanism, error) {
 	}}, nil
 }
 
-// scramWith hides what the library says of a name or a password that SCRAM can't
-// carry: its error may quote them.
+// scramWith replaces the library's error about a user name or password, since it may quote
+// them.
 func scramWith(algorithm scram.Algorithm) func(username, password string) (sasl.Mechanism, error) {
 	return func(username, password string) (sasl.Mechanism, error) {
 		m, err := scram.Mechanism(algorithm, username, password)
 		if err != nil {
-			return nil, fmt.Errorf("%w: the user name or the password holds characters that SCRAM forbids", ErrUnfit)
+			return nil, fmt.Errorf("%w: the user name or the password holds characters that SCRAM forbids", ErrUnsuitable)
 		}
 		return m, nil
 	}
 }
 
-// perConnection is a mechanism that is made anew at each connection, from what the
-// credentials are then.
+// perConnection is a mechanism that each connection makes with the credential of that time.
 type perConnection struct {
 	name string
 	make func(ctx context.Context) (sasl.Mechanism, error)
@@ -149,10 +149,11 @@ func (p perConnection) Start(ctx context.Context) (sasl.StateMachine, []byte, er
 	return m.Start(ctx)
 }
 
-// kgoMechanism is a mechanism of kafka-go in the shape that kgo takes.
+// kgoMechanism adapts a mechanism of kafka-go to kgo.
 type kgoMechanism struct{ sasl.Mechanism }
 
-// Authenticate bounds the time that a credential may take: kgo's context does not.
+// Authenticate implements kgo's mechanism. It bounds the time that a credential may take,
+// since kgo's context does not.
 func (m kgoMechanism) Authenticate(ctx context.Context, broker string) (kgosasl.Session, []byte, error) {
 	host, text, err := net.SplitHostPort(broker)
 	if err != nil {
@@ -170,11 +171,11 @@ func (m kgoMechanism) Authenticate(ctx context.Context, broker string) (kgosasl.
 
 type kgoSession struct{ state sasl.StateMachine }
 
-// Challenge needs no context: no mechanism waits for anything in the middle.
+// Challenge needs no context: no mechanism waits in the middle of an exchange.
 func (s kgoSession) Challenge(challenge []byte) (done bool, response []byte, err error) {
 	done, response, err = s.state.Next(context.Background(), challenge)
 	if done {
-		response = nil // kafka-go does not send it either
+		response = nil // kafka-go does not send a last response either
 	}
 	return done, response, err
 }

@@ -18,7 +18,7 @@ func tokenSASL(token string, extensions map[string]string) *SASL {
 
 func mechanismOf(t *testing.T, s *SASL) sasl.Mechanism {
 	t.Helper()
-	m, err := s.Kafka()
+	m, err := s.KafkaGo()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,12 +35,13 @@ func TestOAuthBearerSendsTheToken(t *testing.T) {
 		t.Fatalf("got %q, %v by %s, want %q", first, err, m.Name(), want)
 	}
 	if done, response, err := state.Next(t.Context(), nil); !done || len(response) != 0 || err != nil {
-		t.Errorf("after a yes: got %t, %q, %v, want the end", done, response, err)
+		t.Errorf("after an empty challenge: got done %t, response %q, error %v, want done and no response", done, response, err)
 	}
 }
 
-// A broker that refuses says why, gets \x01 (RFC 7628, 3.2.3), and ends the exchange.
-func TestOAuthBearerHearsARefusal(t *testing.T) {
+// A broker that refuses the token sends the reason, gets \x01 (RFC 7628, 3.2.3), and ends the
+// exchange.
+func TestOAuthBearerAnswersARefusal(t *testing.T) {
 	t.Parallel()
 	state, _, err := mechanismOf(t, tokenSASL("token", nil)).Start(t.Context())
 	if err != nil {
@@ -48,10 +49,10 @@ func TestOAuthBearerHearsARefusal(t *testing.T) {
 	}
 	done, response, err := state.Next(t.Context(), []byte(`{"status":"invalid_token"}`))
 	if done || string(response) != "\x01" || err != nil {
-		t.Errorf("got %t, %q, %v, want the one byte that ends it", done, response, err)
+		t.Errorf("got done %t, response %q, error %v, want the response %q", done, response, err, "\x01")
 	}
 	if done, _, err := state.Next(t.Context(), nil); done || err == nil {
-		t.Errorf("got %t, %v of a broker that goes on, want an error", done, err)
+		t.Errorf("second challenge: got done %t, error %v, want an error", done, err)
 	}
 }
 
@@ -60,20 +61,20 @@ func TestNoTokenLeavesItsField(t *testing.T) {
 	t.Parallel()
 	for _, token := range []string{"", "hush\x01auth=Bearer x", "hush hush", "hush\n", "=hush", strings.Repeat("h", maxTokenBytes+1)} {
 		_, _, err := mechanismOf(t, tokenSASL(token, nil)).Start(t.Context())
-		if err == nil || !errors.Is(err, ErrUnfit) || strings.Contains(err.Error(), "hush") {
-			t.Errorf("%.20q: got %v, want an error without it that is not tried again", token, err)
+		if err == nil || !errors.Is(err, ErrUnsuitable) || strings.Contains(err.Error(), "hush") {
+			t.Errorf("%.20q: got error %v, want %v without the token", token, err, ErrUnsuitable)
 		}
 	}
 }
 
-// A name or a password that a mechanism can't carry is not quoted, and not tried
-// again. One that can't be read now is.
-func TestWhatAMechanismCannotCarry(t *testing.T) {
+// The error about a user name or password that a mechanism can't carry does not quote it, and
+// says that a retry is no use. An error of Login or Token may pass.
+func TestCredentialsThatAMechanismCannotCarry(t *testing.T) {
 	t.Parallel()
 	for mechanism, password := range map[string]string{"plain": "hush\x00", "scram-sha-256": "hush\x07", "scram-sha-512": "hush\x07"} {
 		_, _, err := mechanismOf(t, &SASL{Mechanism: mechanism, Login: FixedLogin("u", password)}).Start(t.Context())
-		if err == nil || !errors.Is(err, ErrUnfit) || strings.Contains(err.Error(), "hush") {
-			t.Errorf("%s: got %v, want an error without it that is not tried again", mechanism, err)
+		if err == nil || !errors.Is(err, ErrUnsuitable) || strings.Contains(err.Error(), "hush") {
+			t.Errorf("%s: got error %v, want %v without the password", mechanism, err, ErrUnsuitable)
 		}
 	}
 	away := errors.New("it is away")
@@ -81,19 +82,18 @@ func TestWhatAMechanismCannotCarry(t *testing.T) {
 		{Mechanism: "plain", Login: func(context.Context) (string, string, error) { return "", "", away }},
 		{Mechanism: "oauthbearer", Token: func(context.Context) (string, error) { return "", away }},
 	} {
-		if _, _, err := mechanismOf(t, s).Start(t.Context()); !errors.Is(err, away) || errors.Is(err, ErrUnfit) {
-			t.Errorf("%s: got %v, want %v, and that it is tried again", s.Mechanism, err, away)
+		if _, _, err := mechanismOf(t, s).Start(t.Context()); !errors.Is(err, away) || errors.Is(err, ErrUnsuitable) {
+			t.Errorf("%s: got error %v, want %v and not %v", s.Mechanism, err, away, ErrUnsuitable)
 		}
 	}
 }
 
-// The account is asked for at each connection.
-func TestACredentialIsAskedForAtEachConnection(t *testing.T) {
+func TestEachConnectionReadsTheCredentialAgain(t *testing.T) {
 	t.Parallel()
-	asked := 0
+	calls := 0
 	m := mechanismOf(t, &SASL{Mechanism: "plain", Login: func(context.Context) (string, string, error) {
-		asked++
-		return "u", strings.Repeat("p", asked), nil
+		calls++
+		return "u", strings.Repeat("p", calls), nil
 	}})
 	for _, want := range []string{"\x00u\x00p", "\x00u\x00pp"} {
 		if _, first, err := m.Start(t.Context()); err != nil || string(first) != want {
@@ -102,9 +102,8 @@ func TestACredentialIsAskedForAtEachConnection(t *testing.T) {
 	}
 }
 
-// A signature of AWS is for the broker, with the credentials of the environment,
-// and in the region that was set, that the environment names, or that the broker's
-// name holds.
+// The signature is for the broker's host, with the credentials of the environment. The region
+// comes from the options, else from the environment, else from the broker's name.
 func TestMSKSignsForTheBroker(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKID")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "hush")
@@ -125,23 +124,23 @@ func TestMSKSignsForTheBroker(t *testing.T) {
 		m := mechanismOf(t, &SASL{Mechanism: "AWS_MSK_IAM", Region: c.set})
 		_, first, err := m.Start(sasl.WithMetadata(t.Context(), &sasl.Metadata{Host: c.host, Port: 9098}))
 		if c.want == "" {
-			if err == nil || !errors.Is(err, ErrUnfit) {
-				t.Errorf("%+v: got %v, want an error that is not tried again", c, err)
+			if err == nil || !errors.Is(err, ErrUnsuitable) {
+				t.Errorf("%+v: got error %v, want %v", c, err, ErrUnsuitable)
 			}
 			continue
 		}
-		var said map[string]string
-		if jerr := json.Unmarshal(first, &said); err != nil || jerr != nil {
+		var got map[string]string
+		if jerr := json.Unmarshal(first, &got); err != nil || jerr != nil {
 			t.Fatalf("%+v: %v, %v", c, err, jerr)
 		}
-		signed := strings.HasPrefix(said["x-amz-credential"], "AKID/") && strings.Contains(said["x-amz-credential"], "/"+c.want+"/kafka-cluster/")
-		if !signed || said["host"] != c.host || said["x-amz-security-token"] != "session" || said["x-amz-signature"] == "" || strings.Contains(string(first), "hush") {
-			t.Errorf("%+v: got %v", c, said)
+		signed := strings.HasPrefix(got["x-amz-credential"], "AKID/") && strings.Contains(got["x-amz-credential"], "/"+c.want+"/kafka-cluster/")
+		if !signed || got["host"] != c.host || got["x-amz-security-token"] != "session" || got["x-amz-signature"] == "" || strings.Contains(string(first), "hush") {
+			t.Errorf("%+v: got %v, want a signature for that host and region", c, got)
 		}
 	}
 }
 
-// The one declaration serves kgo as well.
+// The same SASL value works for kgo.
 func TestKgoTakesTheSameAccount(t *testing.T) {
 	t.Parallel()
 	users := []kfake.Opt{kfake.EnableSASL(), kfake.NumBrokers(1)}
@@ -164,7 +163,7 @@ func TestKgoTakesTheSameAccount(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err = client.Ping(t.Context()); (err == nil) != (password == "right") {
-				t.Errorf("%s with the %s password: got %v", mechanism, password, err)
+				t.Errorf("%s with the %s password: got error %v", mechanism, password, err)
 			}
 			client.Close()
 		}

@@ -9,42 +9,42 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// kafka-go's group membership asks for its topic with AllowAutoTopicCreation, and
-// has no setting for that. On a broker that creates topics, a deleted topic would
-// come back empty, with the broker's own number of partitions. So the connections
-// of the membership clear that flag in each request that they write.
+// kafka-go's group membership requests metadata with AllowAutoTopicCreation, and has no
+// setting for that. A broker that creates topics would create a deleted topic again, empty
+// and with the broker's default number of partitions. So the connections of the membership
+// clear the flag in each request that they write.
 
-// dialReadOnly opens a connection that creates no topic.
-func (c *Client) dialReadOnly(ctx context.Context, network, addr string) (net.Conn, error) {
-	conn, err := c.dialBelow(ctx, network, addr)
+// dialNoCreate opens a connection that never creates a topic.
+func (c *Client) dialNoCreate(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := c.conn.dialBroker(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
-	return &readOnlyConn{Conn: conn}, nil
+	return &noCreateConn{Conn: conn}, nil
 }
 
-// readOnlyConn belongs to one writer at a time.
-type readOnlyConn struct {
+// noCreateConn belongs to one writer at a time.
+type noCreateConn struct {
 	net.Conn
 	requests requestStream
 }
 
-func (c *readOnlyConn) Write(b []byte) (int, error) {
+func (c *noCreateConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(c.requests.clearCreation(b))
 }
 
-// Requests begin with their size, their kind and their version.
+// requestHead is the length of the fields that begin a request: size, kind and version.
 const requestHead = 4 + 2 + 2
 
-// requestStream follows the requests in what a client writes.
+// requestStream finds the requests in the bytes that a client writes.
 type requestStream struct {
 	head [requestHead]byte
-	have int // of head
+	have int // bytes of head that are read
 	left int // bytes of the request behind head
 }
 
-// clearCreation returns b with the flag cleared in requests that end in it. It
-// leaves b itself alone.
+// clearCreation returns b with the flag cleared in each request that ends in b. It does not
+// change b itself.
 func (s *requestStream) clearCreation(b []byte) []byte {
 	out := b
 	for i := 0; i < len(b); {
@@ -72,8 +72,8 @@ func (s *requestStream) clearCreation(b []byte) []byte {
 	return out
 }
 
-// mayCreate tells whether a request ends with the flag: it asks for metadata, in
-// a version that has the flag and nothing behind it. kafka-go writes version 6.
+// mayCreate tells whether the flag is the last byte of the request: it is a metadata request
+// in a version that has the flag and no field behind it. kafka-go writes version 6.
 func (s *requestStream) mayCreate() bool {
 	kind, version := binary.BigEndian.Uint16(s.head[4:]), binary.BigEndian.Uint16(s.head[6:])
 	return kmsg.Key(kind) == kmsg.Metadata && version >= 4 && version <= 7

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"time"
 
@@ -18,31 +17,32 @@ const (
 	dialTimeout = 3 * time.Second
 	// CallTimeout bounds one request to a broker that isn't a long poll.
 	CallTimeout = 3 * time.Second
-	// metadataTTL is how old the knowledge of a partition's leader may get. A
-	// fetch that finds the wrong broker waits for the next look at it.
+	// metadataTTL is how old the known leader of a partition may get. A fetch that asked
+	// the wrong broker waits for the next refresh.
 	metadataTTL = 3 * time.Second
 )
 
-// Client holds the two ways of kafka-go to talk to a cluster. Group membership
-// goes through the dialer, everything else through the transport, which keeps a
-// connection of its own for each request under way: a slow commit never delays
-// a heartbeat.
+// Client holds kafka-go's two ways to reach a cluster. Group membership uses the Dialer,
+// everything else uses the transport. The transport keeps one connection for each request in
+// flight, so a slow commit never delays a heartbeat.
 type Client struct {
 	kafka.Client
-	transport  *kafka.Transport
-	Dialer     *kafka.Dialer // without TLS, which its connections bring along; see dialBelow
-	brokers    []string
-	dialBelow  func(ctx context.Context, network, address string) (net.Conn, error) // with TLS
-	idle       connPool
-	answers    sync.Pool // of *[]byte, for what wires read
+	// Dialer has no TLS of its own: its connections come from Connection.dialBroker, which
+	// adds TLS.
+	Dialer     *kafka.Dialer
 	Decompress kgo.Decompressor
+
+	conn      *Connection
+	transport *kafka.Transport
+	idle      connPool
+	buffers   sync.Pool // of *[]byte, for answers that rawConn reads
 }
 
-// NewClient prepares connections; topics are those whose layout it may ask for.
+// NewClient prepares connections. The client may ask for the layout of the topics named.
 func NewClient(c *Connection, topics []string) (*Client, error) {
 	var mechanism sasl.Mechanism
 	if c.SASL != nil {
-		m, err := c.SASL.Kafka()
+		m, err := c.SASL.KafkaGo()
 		if err != nil {
 			return nil, err
 		}
@@ -58,50 +58,25 @@ func NewClient(c *Connection, topics []string) (*Client, error) {
 	}
 	cl := &Client{
 		Client:     kafka.Client{Addr: kafka.TCP(c.Brokers...), Timeout: CallTimeout, Transport: tr},
-		transport:  tr,
-		brokers:    c.Brokers,
-		dialBelow:  c.dialSecure,
 		Decompress: kgo.DefaultDecompressor(),
+		conn:       c,
+		transport:  tr,
 	}
-	cl.Dialer = &kafka.Dialer{ClientID: c.ClientID, DialFunc: cl.dialReadOnly, Timeout: dialTimeout, SASLMechanism: mechanism}
+	cl.Dialer = &kafka.Dialer{ClientID: c.ClientID, DialFunc: cl.dialNoCreate, Timeout: dialTimeout, SASLMechanism: mechanism}
 	return cl, nil
 }
 
-// Close ends idle connections.
+// Close closes idle connections.
 func (c *Client) Close() {
 	c.transport.CloseIdleConnections()
 	c.idle.close()
 }
 
-// dialSecure opens a connection to a broker, with TLS where that is asked for. Its
-// context bounds the handshake too.
-func (c *Connection) dialSecure(ctx context.Context, network, addr string) (net.Conn, error) {
-	dial := c.Dial
-	if dial == nil {
-		dial = new(net.Dialer).DialContext
-	}
-	conn, err := dial(ctx, network, addr)
-	if err != nil || c.TLS == nil {
-		return conn, err
-	}
-	conf := c.TLS.Clone()
-	if conf.ServerName == "" {
-		if conf.ServerName, _, err = net.SplitHostPort(addr); err != nil {
-			return nil, errors.Join(err, conn.Close())
-		}
-	}
-	secure := tls.Client(conn, conf)
-	if err := secure.HandshakeContext(ctx); err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	return secure, nil
-}
-
-// Greet opens one connection, for the sake of its error: the transport reports
-// a wrong password as an unexpected end of file.
-func (c *Client) Greet(ctx context.Context) error {
+// Ping connects to one broker and logs in. kafka-go's transport reports a wrong password as
+// an unexpected end of file; the error of Ping says what was wrong.
+func (c *Client) Ping(ctx context.Context) error {
 	var faults []error
-	for _, b := range c.brokers {
+	for _, b := range c.conn.Brokers {
 		conn, err := c.Dialer.DialContext(ctx, "tcp", b)
 		if err == nil {
 			return conn.Close()

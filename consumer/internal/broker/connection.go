@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"strconv"
 
@@ -20,12 +21,12 @@ type Connection struct {
 	SASL     *auth.SASL  `yaml:"-"`       // nil: no authentication
 	TLS      *tls.Config `yaml:"-"`
 
-	// Dial opens a connection; nil: the network's own. One that encrypts by itself,
-	// and may do so anew each time, goes with a TLS of nil.
+	// Dial opens a connection; nil: a net.Dialer does. A Dial that encrypts the connection
+	// itself needs a TLS of nil.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error) `yaml:"-"`
 }
 
-// DefaultClientID is the client id of a node that gives none.
+// DefaultClientID is the client id of a node that sets none.
 const DefaultClientID = "dispatcher"
 
 // SetDefaults fills fields that are zero.
@@ -44,8 +45,7 @@ func (c *Connection) Validate() error {
 	return l.Err()
 }
 
-// KgoOptions are what kgo needs to reach the cluster, from the same
-// declaration as the connections of kafka-go; see newClient.
+// KgoOptions are the options with which kgo reaches the same cluster; see [NewClient].
 func (c *Connection) KgoOptions() ([]kgo.Opt, error) {
 	opts := []kgo.Opt{kgo.SeedBrokers(c.Brokers...), kgo.ClientID(c.ClientID), kgo.Dialer(c.dialKgo)}
 	if c.SASL == nil {
@@ -58,9 +58,32 @@ func (c *Connection) KgoOptions() ([]kgo.Opt, error) {
 	return append(opts, kgo.SASL(m)), nil
 }
 
-// dialKgo opens a connection for kgo.
 func (c *Connection) dialKgo(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	return c.dialSecure(ctx, network, address)
+	return c.dialBroker(ctx, network, address)
+}
+
+// dialBroker opens a connection to a broker, with TLS if the cluster needs it. Its context bounds
+// the TLS handshake too.
+func (c *Connection) dialBroker(ctx context.Context, network, addr string) (net.Conn, error) {
+	dial := c.Dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	conn, err := dial(ctx, network, addr)
+	if err != nil || c.TLS == nil {
+		return conn, err
+	}
+	conf := c.TLS.Clone()
+	if conf.ServerName == "" {
+		if conf.ServerName, _, err = net.SplitHostPort(addr); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+	}
+	secure := tls.Client(conn, conf)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return secure, nil
 }

@@ -13,48 +13,50 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// ErrNoTopicIDs says that the broker is from before Kafka 2.8.
-var ErrNoTopicIDs = errors.New("the broker knows no ids of topics")
+// ErrNoTopicIDs says that the broker is older than Kafka 2.8.
+var ErrNoTopicIDs = errors.New("the broker knows no topic ids")
 
-// metadataVersion is the first one with ids; kafka-go ends at 8, so kmsg says it.
+// metadataVersion is the first version with topic ids. kafka-go ends at version 8.
 const metadataVersion = 10
 
-// TopicState is what a cluster says of one topic.
+// TopicState is what a broker knows about one topic.
 type TopicState struct {
 	ID      topicname.ID
-	Leaders map[int]string // where each partition's leader listens; a partition that has none is left out
+	Leaders map[int]string // address of each partition's leader; partitions without a leader are left out
 }
 
-// Describer asks one broker of a cluster about topics. It belongs to one goroutine.
+// Describer asks the brokers of a cluster about topics, one broker at a time. It belongs to
+// one goroutine.
 type Describer struct {
 	Client *Client
-	from   int // which broker to begin with: the one before did not answer
+	next   int // index of the broker to ask first
 }
 
 // Describe asks for a topic, and does not create it. Its error may be
-// kafka.UnknownTopicOrPartition, or errNoTopicIDs beside all that an old broker
-// knows; after any other one the next call begins with another broker.
+// kafka.UnknownTopicOrPartition, or [ErrNoTopicIDs] beside the state that an old broker
+// knows. If a broker does not answer, the next broker is asked, also by the next call.
 func (d *Describer) Describe(ctx context.Context, topic string) (TopicState, error) {
 	var faults []error
-	for range d.Client.brokers {
+	brokers := d.Client.conn.Brokers
+	for range brokers {
 		var s TopicState
-		err := d.Client.Ask(ctx, d.Client.brokers[d.from], askTopic(topic), metadataVersion, func(res kmsg.Response) (err error) {
+		err := d.Client.Request(ctx, brokers[d.next], topicRequest(topic), metadataVersion, func(res kmsg.Response) (err error) {
 			s, err = readTopic(res)
 			return err
 		})
 		if Answered(err) {
 			return s, err
 		}
-		d.from = (d.from + 1) % len(d.Client.brokers)
+		d.next = (d.next + 1) % len(brokers)
 		if faults = append(faults, err); ctx.Err() != nil {
 			break
 		}
 	}
-	return TopicState{}, fmt.Errorf("ask about topic %s: %w", topic, errors.Join(faults...))
+	return TopicState{}, fmt.Errorf("describe topic %s: %w", topic, errors.Join(faults...))
 }
 
-// askTopic is a request for one topic's metadata, which does not create it.
-func askTopic(topic string) *kmsg.MetadataRequest {
+// topicRequest requests one topic's metadata, without creating the topic.
+func topicRequest(topic string) *kmsg.MetadataRequest {
 	req := kmsg.NewPtrMetadataRequest()
 	t := kmsg.NewMetadataRequestTopic()
 	t.Topic = &topic
@@ -65,7 +67,7 @@ func askTopic(topic string) *kmsg.MetadataRequest {
 func readTopic(answer kmsg.Response) (TopicState, error) {
 	res, ok := answer.(*kmsg.MetadataResponse)
 	if !ok || len(res.Topics) != 1 {
-		return TopicState{}, errors.New("the answer is not about one topic")
+		return TopicState{}, errors.New("metadata: the answer does not hold exactly one topic")
 	}
 	t := &res.Topics[0]
 	if t.ErrorCode != 0 {

@@ -17,8 +17,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 )
 
-// answered is what a broker says, behind the number, as another client writes it.
-func answered(code int16, id topicname.ID) []byte {
+// metadataAnswer is a broker's answer without its correlation id, as kmsg encodes it.
+func metadataAnswer(code int16, id topicname.ID) []byte {
 	res := kmsg.NewPtrMetadataResponse()
 	res.SetVersion(metadataVersion)
 	res.ClusterID = new("a cluster")
@@ -37,7 +37,7 @@ func answered(code int16, id topicname.ID) []byte {
 	return res.AppendTo([]byte{0})
 }
 
-// decodeTopic reads an answer to a question about a topic.
+// decodeTopic decodes the answer to a request of [topicRequest].
 func decodeTopic(answer []byte) (TopicState, error) {
 	res := kmsg.NewPtrMetadataResponse()
 	res.SetVersion(metadataVersion)
@@ -47,32 +47,32 @@ func decodeTopic(answer []byte) (TopicState, error) {
 	return readTopic(res)
 }
 
-func TestAnIDIsReadFromWhatABrokerSays(t *testing.T) {
+func TestTheTopicIDIsReadFromTheAnswer(t *testing.T) {
 	t.Parallel()
 	want := topicname.ID{1, 2, 15: 16}
-	if got, err := decodeTopic(answered(0, want)); err != nil || got.ID != want {
+	if got, err := decodeTopic(metadataAnswer(0, want)); err != nil || got.ID != want {
 		t.Errorf("got %v and %v, want %v", got, err, want)
 	}
-	if _, err := decodeTopic(answered(3, topicname.ID{})); !errors.Is(err, kafka.UnknownTopicOrPartition) {
-		t.Errorf("got %v, want that there is no such topic", err)
+	if _, err := decodeTopic(metadataAnswer(3, topicname.ID{})); !errors.Is(err, kafka.UnknownTopicOrPartition) {
+		t.Errorf("got error %v, want %v", err, kafka.UnknownTopicOrPartition)
 	}
 }
 
 func FuzzDecodeTopicID(f *testing.F) {
-	whole := answered(0, topicname.ID{1})
-	f.Add(whole)
-	f.Add(whole[:len(whole)/2])
+	full := metadataAnswer(0, topicname.ID{1})
+	f.Add(full)
+	f.Add(full[:len(full)/2])
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0x7f})
 	f.Fuzz(func(t *testing.T, answer []byte) {
 		got, err := decodeTopic(answer)
 		if err != nil && got.ID != (topicname.ID{}) {
-			t.Errorf("got the id %v beside %v", got.ID, err)
+			t.Errorf("got topic id %v beside error %v, want no id", got.ID, err)
 		}
 	})
 }
 
-// An id is asked for in the ways in which all else is, and as often as one likes.
-func TestIDsAreAskedForByWayOfTLSAndSASL(t *testing.T) {
+// Describe works over TLS and SASL, and more than once.
+func TestDescribeOverTLSAndSASL(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
 	t.Cleanup(web.Close)
@@ -105,19 +105,19 @@ func TestIDsAreAskedForByWayOfTLSAndSASL(t *testing.T) {
 			d := &Describer{Client: cl}
 			first, err := d.Describe(t.Context(), "jobs")
 			if !errors.Is(err, c.err) || (err == nil) == (first.ID == topicname.ID{}) {
-				t.Fatalf("got the id %x and %v", first.ID, err)
+				t.Fatalf("got topic id %x and error %v, want error %v", first.ID, err, c.err)
 			}
 			if first.Leaders[0] != c.conn.Brokers[0] {
-				t.Errorf("got the leaders %v, want %s for partition 0", first.Leaders, c.conn.Brokers[0])
+				t.Errorf("got leaders %v, want %s for partition 0", first.Leaders, c.conn.Brokers[0])
 			}
 			if err != nil {
 				return
 			}
 			if again, err := d.Describe(t.Context(), "jobs"); err != nil || again.ID != first.ID {
-				t.Errorf("got %x and %v the second time, want %x", again.ID, err, first.ID)
+				t.Errorf("second call: got topic id %x and error %v, want %x", again.ID, err, first.ID)
 			}
 			if _, err := d.Describe(t.Context(), "none"); !errors.Is(err, kafka.UnknownTopicOrPartition) {
-				t.Errorf("got %v for a topic that is not there", err)
+				t.Errorf("missing topic: got error %v, want %v", err, kafka.UnknownTopicOrPartition)
 			}
 		})
 	}

@@ -1,11 +1,15 @@
-// Package broker talks to Kafka: connections with TLS and SASL, questions about topics and
-// logs, and single requests. It is the one way to the brokers that reads; package produce
-// has the one that writes.
+// Package broker reads from Kafka: it opens connections with TLS and SASL, asks about topics,
+// groups and logs, and sends single requests. Package produce writes.
 //
-// kafka-go opens and authenticates the connections. Requests that it does not know, or
-// whose answers it reads at too high a cost (Fetch, ListOffsets, Metadata with topic ids),
-// go as kmsg messages over the same connections; see docs/adr/0008.
+// kafka-go opens and authenticates the connections. It does not know some requests (Metadata
+// with topic ids), sends too many of others (ListOffsets), and reads the answers of Fetch at a
+// high cost. [Client.Request] sends these as kmsg messages over connections of their own; see
+// docs/adr/0008.
 //
-// The package starts no goroutine that outlives a call. A [Client] may be used by any
-// goroutine; a [Describer] belongs to one.
+// The package does not retry: an error that [Permanent] reports won't pass by itself, and the
+// caller decides about all others. [RequireTopics] asks twice, since a topic that was just
+// created may not be known to every broker yet.
+//
+// Goroutines: [LogRanges] starts one for each broker and waits for them. No other function
+// starts one. A [Client] may be used by any goroutine; a [Describer] belongs to one.
 package broker

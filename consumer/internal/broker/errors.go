@@ -10,10 +10,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// Hopeless tells whether trying again can't help: the broker answered, and
-// what it says is that the configuration is wrong.
-func Hopeless(err error) bool {
-	if _, bad := errors.AsType[*tls.CertificateVerificationError](err); bad || errors.Is(err, auth.ErrUnfit) {
+// Permanent tells whether an error won't pass by itself: the broker answered that the
+// configuration is wrong, or the credential or certificate can't be used.
+func Permanent(err error) bool {
+	if _, bad := errors.AsType[*tls.CertificateVerificationError](err); bad || errors.Is(err, auth.ErrUnsuitable) {
 		return true
 	}
 	for _, e := range []kafka.Error{
@@ -28,8 +28,7 @@ func Hopeless(err error) bool {
 	return false
 }
 
-// KafkaError is an error of kgo in the terms of kafka-go, which the package
-// uses everywhere else.
+// KafkaError converts an error of kgo into kafka-go's, which all callers use.
 func KafkaError(err error) error {
 	if e, ok := errors.AsType[*kerr.Error](err); ok {
 		return kafka.Error(e.Code)
@@ -37,13 +36,12 @@ func KafkaError(err error) error {
 	return err
 }
 
-// TooLarge tells whether a broker, or the client before it, refused a batch for
-// its size.
+// TooLarge tells whether the broker or kgo refused a batch because of its size.
 func TooLarge(err error) bool {
 	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge)
 }
 
-// Answered tells whether a broker has answered, whatever it said.
+// Answered tells whether the broker answered, with an error or without.
 func Answered(err error) bool {
 	_, answered := errors.AsType[kafka.Error](err)
 	return err == nil || answered || errors.Is(err, ErrNoTopicIDs)

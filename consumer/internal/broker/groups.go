@@ -10,10 +10,10 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// CommittedIn is what a group has committed in the partitions of a topic; those
-// where it has nothing are left out.
-func (c *Client) CommittedIn(ctx context.Context, group, topic string) (map[int]int64, error) {
-	res, err := c.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: group}) // no topics: all
+// CommittedOffsets returns the offsets that a group has committed in the partitions of a
+// topic. Partitions without one are left out.
+func (c *Client) CommittedOffsets(ctx context.Context, group, topic string) (map[int]int64, error) {
+	res, err := c.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: group}) // without topics: all
 	if err == nil {
 		err = res.Error
 	}
@@ -35,7 +35,7 @@ func (c *Client) CommittedIn(ctx context.Context, group, topic string) (map[int]
 	return all, nil
 }
 
-// Members are those of a group.
+// Members returns the members of a group.
 func (c *Client) Members(ctx context.Context, group string) ([]kafka.DescribeGroupsResponseMember, error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
@@ -44,7 +44,7 @@ func (c *Client) Members(ctx context.Context, group string) ([]kafka.DescribeGro
 		return nil, fmt.Errorf("describe group: %w", err)
 	}
 	if len(res.Groups) != 1 {
-		return nil, errors.New("describe group: it is not in the answer")
+		return nil, errors.New("describe group: the group is not in the answer")
 	}
 	if err := res.Groups[0].Error; err != nil {
 		return nil, fmt.Errorf("describe group: %w", err)
@@ -52,16 +52,16 @@ func (c *Client) Members(ctx context.Context, group string) ([]kafka.DescribeGro
 	return res.Groups[0].Members, nil
 }
 
-// Positions asks what a group has committed in partitions, and where their logs begin
-// and end. It leaves out the partitions of which something is not known; its error is
-// about one of them then.
+// Positions returns what a group has committed in partitions, and where their logs begin and
+// end. It leaves out partitions with an unknown offset, and then also returns an error about
+// one of them.
 func (c *Client) Positions(ctx context.Context, group, topic string, ids []int, level kafka.IsolationLevel) (map[int]offsets.Position, error) {
-	// The offsets first: a log's end that is read later can only be higher.
+	// First the committed offsets: the end of a log that is read later can only be higher.
 	committed, fault, err := c.committedOf(ctx, group, topic, ids)
 	if err != nil {
 		return nil, fmt.Errorf("fetch offsets of group %s: %w", group, err)
 	}
-	ends, err := ListEnds(ctx, c, topic, ids, level)
+	ends, err := LogRanges(ctx, c, topic, ids, level)
 	if err != nil {
 		return nil, err
 	}
@@ -78,8 +78,8 @@ func (c *Client) Positions(ctx context.Context, group, topic string, ids []int, 
 	return all, fault
 }
 
-// committedOf leaves out the partitions that have a fault; it returns one of these. A
-// group that does not exist has committed nothing.
+// committedOf returns what a group has committed in partitions. It leaves out partitions with
+// a fault, and returns one of the faults. A group that does not exist has committed nothing.
 func (c *Client) committedOf(ctx context.Context, group, topic string, ids []int) (all map[int]kafka.OffsetFetchPartition, fault, err error) {
 	res, err := c.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{topic: ids}})
 	if err == nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// Forever is a retention without an end.
+// Forever is the retention of records that are never deleted.
 const Forever = time.Duration(math.MaxInt64)
 
-// The settings of topics that matter here.
+// The settings of topics that dispatcher reads.
 const (
 	MaxMessageBytes   = "max.message.bytes"
 	CleanupPolicy     = "cleanup.policy"
@@ -27,19 +27,21 @@ const (
 // Setting is the value of a topic's setting.
 type Setting struct {
 	Value string
-	Own   bool // set for this topic, not for the cluster
+	Own   bool // set for this topic, not a default of the cluster
 }
 
-// TopicSettings are by name. Those that the cluster does not tell are missing.
+// TopicSettings are the settings of a topic by name. Settings that the cluster does not show
+// are missing.
 type TopicSettings map[string]Setting
 
-// Number of a setting; false: it is not told.
+// Number returns a setting as a number. It returns false if the setting is missing or is no
+// number.
 func (s TopicSettings) Number(name string) (int64, bool) {
 	n, err := strconv.ParseInt(s[name].Value, 10, 64)
 	return n, err == nil
 }
 
-// Retention is how long records are kept; 0: it is not told.
+// Retention is how long records are kept; 0: not known.
 func (s TopicSettings) Retention() time.Duration {
 	return ParseDuration(s[RetentionTime].Value, time.Millisecond)
 }
@@ -49,11 +51,11 @@ func (s TopicSettings) Compacted() bool {
 	return slices.Contains(strings.Split(strings.ReplaceAll(s[CleanupPolicy].Value, " ", ""), ","), "compact")
 }
 
-// configSourceTopic: the setting is the topic's own.
+// configSourceTopic is the source of a setting that is the topic's own.
 const configSourceTopic = 1
 
-// DescribeTopics asks for the settings of topics. Of those that this client may
-// not see it returns none.
+// DescribeTopics returns the settings of topics. Topics that this client may not see are left
+// out.
 func DescribeTopics(ctx context.Context, cl *Client, topics []string) (map[string]TopicSettings, error) {
 	req := &kafka.DescribeConfigsRequest{}
 	for _, t := range topics {
@@ -64,7 +66,7 @@ func DescribeTopics(ctx context.Context, cl *Client, topics []string) (map[strin
 	}
 	res, err := cl.DescribeConfigs(ctx, req)
 	if err != nil {
-		return nil, fmt.Errorf("ask for the settings of topics: %w", err)
+		return nil, fmt.Errorf("describe topics: %w", err)
 	}
 	all := make(map[string]TopicSettings, len(res.Resources))
 	for _, r := range res.Resources {
@@ -80,7 +82,8 @@ func DescribeTopics(ctx context.Context, cl *Client, topics []string) (map[strin
 	return all, nil
 }
 
-// ParseDuration reads so many units; 0: can't be read. -1 is for ever.
+// ParseDuration reads a number of units. A negative number means [Forever], and the result is
+// 0 if the text is no number.
 func ParseDuration(text string, unit time.Duration) time.Duration {
 	n, err := strconv.ParseInt(text, 10, 64)
 	switch {

@@ -11,8 +11,7 @@ import (
 	"dispatcher/internal/wait"
 )
 
-// topicLag is how long a topic that was just created may stay unknown to the
-// broker that is asked.
+// topicLag is how long a broker may not know a topic that was just created.
 const topicLag = 500 * time.Millisecond
 
 // MissingTopicError names a topic that does not exist.
@@ -22,11 +21,11 @@ func (e *MissingTopicError) Error() string {
 	return fmt.Sprintf("topic %s does not exist: %s", e.Topic, e.Hint)
 }
 
-// RequireTopics asks for topics, with a connection of its own so that no cache
-// answers. It never creates a topic. Those in needed must exist; of the others
-// the answer holds the ones that do.
+// RequireTopics returns the layout of the topics that exist, and an error if one of the
+// needed topics is missing. It uses a connection of its own, so no cached metadata hides a
+// new topic. It never creates a topic.
 func RequireTopics(ctx context.Context, conn *Connection, topics, needed []string) (map[string]kafka.Topic, error) {
-	for n := 0; ; n++ {
+	for attempt := 1; ; attempt++ {
 		layout, err := Topics(ctx, conn, topics)
 		if err != nil {
 			return nil, err
@@ -41,13 +40,13 @@ func RequireTopics(ctx context.Context, conn *Connection, topics, needed []strin
 		if missing == "" {
 			return layout, nil
 		}
-		if n == 1 || !wait.For(ctx, topicLag) {
+		if attempt == 2 || !wait.For(ctx, topicLag) {
 			return nil, &MissingTopicError{missing, "create it first, or correct the name"}
 		}
 	}
 }
 
-// Topics asks for topics, nil for all; the answer holds those that exist.
+// Topics returns the layout of the topics that exist, among those named. nil: of all topics.
 func Topics(ctx context.Context, conn *Connection, topics []string) (map[string]kafka.Topic, error) {
 	cl, err := NewClient(conn, topics)
 	if err != nil {
@@ -56,14 +55,14 @@ func Topics(ctx context.Context, conn *Connection, topics []string) (map[string]
 	defer cl.Close()
 	res, err := cl.Metadata(ctx, &kafka.MetadataRequest{Topics: topics})
 	if err != nil {
-		return nil, fmt.Errorf("ask for topics: %w", err)
+		return nil, fmt.Errorf("request topics: %w", err)
 	}
 	layout := make(map[string]kafka.Topic, len(topics))
 	for _, t := range res.Topics {
 		switch {
 		case errors.Is(t.Error, kafka.UnknownTopicOrPartition):
 		case t.Error != nil:
-			return nil, fmt.Errorf("ask for topic %s: %w", t.Name, t.Error)
+			return nil, fmt.Errorf("request topic %s: %w", t.Name, t.Error)
 		case len(t.Partitions) > 0:
 			layout[t.Name] = t
 		}

@@ -64,7 +64,7 @@ func (q *fetchRequest) run() {
 	ctx, cancel := context.WithTimeout(q.f.o.Assignment.Context(), broker.FetchWait+broker.CallTimeout)
 	defer cancel()
 	asked := len(q.all)
-	err := q.f.o.Client.Ask(ctx, q.addr, q.message(), broker.FetchVersion, q.handle)
+	err := q.f.o.Client.Request(ctx, q.addr, q.message(), broker.FetchVersion, q.handle)
 	if err == nil && len(q.all) == asked {
 		err = errors.New("fetch: the answer holds no partition that was asked for")
 	}
@@ -234,7 +234,7 @@ func (f *Fetcher) note(a answer, now time.Time) {
 func (f *Fetcher) outOfRange(r *reading, part *kmsg.FetchResponseTopicPartition, err error) outcome {
 	ctx, cancel := context.WithTimeout(f.o.Assignment.Context(), broker.CallTimeout)
 	defer cancel()
-	first, last, ferr := broker.LogEnds(ctx, f.o.Client, f.o.Source.Topic, r.p.ID(), kafka.ReadUncommitted)
+	first, last, ferr := broker.LogRange(ctx, f.o.Client, f.o.Source.Topic, r.p.ID(), kafka.ReadUncommitted)
 	if ferr != nil {
 		return outcome{r: r, next: r.at, err: ferr}
 	}

@@ -99,7 +99,7 @@ func (g *Group) Run(ctx context.Context) error {
 			break
 		}
 		if err != nil {
-			if !joined && broker.Hopeless(err) {
+			if !joined && broker.Permanent(err) {
 				_ = cg.Close()
 				return err
 			}
@@ -126,7 +126,7 @@ func (g *Group) checkFresh(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the caller ended the run; what failed by that is no error
 		}
-		if broker.Hopeless(err) {
+		if broker.Permanent(err) {
 			return err
 		}
 		g.o.Health.Failed(err)
@@ -138,7 +138,7 @@ func (g *Group) checkFresh(ctx context.Context) error {
 
 // isNew tells whether the group has committed nothing in any partition.
 func (g *Group) isNew(ctx context.Context) (bool, error) {
-	all, err := g.o.Client.CommittedIn(ctx, g.o.ID, g.topic())
+	all, err := g.o.Client.CommittedOffsets(ctx, g.o.ID, g.topic())
 	return err == nil && len(all) == 0, err
 }
 

@@ -196,7 +196,7 @@ func (a *assignment) stillThere(ctx context.Context) ([]int, error) {
 
 // moveToEnds moves points to the ends of their logs.
 func (a *assignment) moveToEnds(ctx context.Context, ids []int, points []commitPoint) error {
-	logs, err := broker.ListEnds(ctx, a.g.o.Client, a.g.topic(), ids, kafka.ReadUncommitted)
+	logs, err := broker.LogRanges(ctx, a.g.o.Client, a.g.topic(), ids, kafka.ReadUncommitted)
 	if err != nil {
 		return err
 	}

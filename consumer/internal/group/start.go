@@ -61,7 +61,7 @@ func (a *assignment) newPartition(id int, at offsets.Position) *schedule.Partiti
 	t.Restore(&m)
 	// Revision 0 counts as committed only where Kafka has exactly this, with the topic's id:
 	// without it a log that was cut could not be told from another one.
-	if at.Committed != base || at.CommittedIn() != at.Topic {
+	if at.Committed != base || at.CommittedTopic() != at.Topic {
 		t.Touch()
 	}
 	return a.NewPartition(a.g.o.Source, schedule.PartitionOptions{ID: id, Tracker: t, Committed: at.Committed, Stable: at.LogEnd})

@@ -6,109 +6,108 @@ import (
 	"slices"
 )
 
-// Attempts is what a job has been through.
+// Attempts counts the calls of a job so far.
 type Attempts struct {
 	Calls    int // that left the process
-	Failures int // of them, those that count against the attempts allowed
+	Failures int // calls that count against the attempts allowed
 }
 
-// AttemptList are what the open jobs of a partition have been through that failed in
-// place, rising by offset. They travel in the metadata of the offset commit, so
-// that a job that changes hands is not called more often than it may be. See
-// [Metadata] for the format.
+// AttemptList holds the attempts of the open jobs of a partition that failed, in the order of
+// their offsets. The metadata of a commit holds it, so that a new owner does not call a job
+// more often than allowed. See [Metadata] for the format.
 type AttemptList []attemptsAt
 
-// attemptsAt is what one job has been through.
+// attemptsAt is the attempts of the job at one offset.
 type attemptsAt struct {
-	at int64 // its offset; in a commit, counted from the committed one
+	offset int64 // in a commit, counted from the committed offset
 	Attempts
 }
 
-func (p AttemptList) find(at int64) (int, bool) {
-	return slices.BinarySearchFunc(p, at, func(one attemptsAt, at int64) int { return cmp.Compare(one.at, at) })
+func (l AttemptList) find(offset int64) (int, bool) {
+	return slices.BinarySearchFunc(l, offset, func(one attemptsAt, offset int64) int { return cmp.Compare(one.offset, offset) })
 }
 
-// get returns what the job at an offset has been through.
-func (p AttemptList) get(at int64) (Attempts, bool) {
-	if i, found := p.find(at); found {
-		return p[i].Attempts, true
+// get returns the attempts of the job at an offset.
+func (l AttemptList) get(offset int64) (Attempts, bool) {
+	if i, found := l.find(offset); found {
+		return l[i].Attempts, true
 	}
 	return Attempts{}, false
 }
 
-// set notes what the job at an offset has been through. It returns whether the
-// failures are others than before: calls alone are not worth a commit.
-func (p *AttemptList) set(at int64, past Attempts) (news bool) {
-	i, found := p.find(at)
+// set sets the attempts of the job at an offset. It returns whether the failures changed:
+// a changed number of calls alone needs no commit.
+func (l *AttemptList) set(offset int64, a Attempts) (changed bool) {
+	i, found := l.find(offset)
 	if !found {
-		*p = slices.Insert(*p, i, attemptsAt{at: at, Attempts: past})
+		*l = slices.Insert(*l, i, attemptsAt{offset: offset, Attempts: a})
 		return true
 	}
-	news = (*p)[i].Failures != past.Failures
-	(*p)[i].Attempts = past
-	return news
+	changed = (*l)[i].Failures != a.Failures
+	(*l)[i].Attempts = a
+	return changed
 }
 
-func (p *AttemptList) remove(at int64) {
-	if i, found := p.find(at); found {
-		*p = slices.Delete(*p, i, i+1)
+func (l *AttemptList) remove(offset int64) {
+	if i, found := l.find(offset); found {
+		*l = slices.Delete(*l, i, i+1)
 	}
 }
 
-// cut drops those below an offset.
-func (p *AttemptList) cut(below int64) {
-	if i, _ := p.find(below); i > 0 {
-		*p = slices.Delete(*p, 0, i)
+// dropBelow drops the jobs below an offset.
+func (l *AttemptList) dropBelow(offset int64) {
+	if i, _ := l.find(offset); i > 0 {
+		*l = slices.Delete(*l, 0, i)
 	}
 }
 
-// shifted are those from an offset on, counted from there.
-func (p AttemptList) shifted(by int64) AttemptList {
-	i, _ := p.find(by)
-	if i == len(p) {
+// from returns the jobs from an offset on, with offsets counted from there.
+func (l AttemptList) from(offset int64) AttemptList {
+	i, _ := l.find(offset)
+	if i == len(l) {
 		return nil
 	}
-	later := slices.Clone(p[i:])
+	later := slices.Clone(l[i:])
 	for i := range later {
-		later[i].at -= by
+		later[i].offset -= offset
 	}
 	return later
 }
 
-// span is how far they reach, in offsets.
-func (p AttemptList) span() int64 {
-	if len(p) == 0 {
+// span is the offset behind the last job.
+func (l AttemptList) span() int64 {
+	if len(l) == 0 {
 		return 0
 	}
-	return p[len(p)-1].at + 1
+	return l[len(l)-1].offset + 1
 }
 
-// append adds the pasts as runs, those of the lowest offsets first, as long as they
-// fit into so many bytes in all.
-func (p AttemptList) append(to []byte, most int) []byte {
-	end := int64(0) // of the run before
-	for len(p) > 0 {
+// append appends the list as runs to buf, lowest offsets first. It stops before buf exceeds
+// maxBytes.
+func (l AttemptList) append(buf []byte, maxBytes int) []byte {
+	end := int64(0) // of the previous run
+	for len(l) > 0 {
 		run := 1
-		for run < len(p) && p[run].at == p[0].at+int64(run) && p[run].Attempts == p[0].Attempts {
+		for run < len(l) && l[run].offset == l[0].offset+int64(run) && l[run].Attempts == l[0].Attempts {
 			run++
 		}
-		longer := binary.AppendUvarint(to, uint64(p[0].at-end))
+		longer := binary.AppendUvarint(buf, uint64(l[0].offset-end))
 		longer = binary.AppendUvarint(longer, uint64(run))
-		longer = binary.AppendUvarint(longer, uint64(min(p[0].Failures, maxCount)))
-		longer = binary.AppendUvarint(longer, uint64(min(p[0].Calls, maxCount)))
-		if len(longer) > most {
+		longer = binary.AppendUvarint(longer, uint64(min(l[0].Failures, maxCount)))
+		longer = binary.AppendUvarint(longer, uint64(min(l[0].Calls, maxCount)))
+		if len(longer) > maxBytes {
 			break
 		}
-		to, end, p = longer, p[0].at+int64(run), p[run:]
+		buf, end, l = longer, l[0].offset+int64(run), l[run:]
 	}
-	return to
+	return buf
 }
 
-// maxCount is the most calls and the most failures that are written, and believed.
+// maxCount bounds the calls and failures that are written, and those that are read.
 const maxCount = 1 << 30
 
-// decodeAttempts reads the runs; not ok: they are someone else's.
-func decodeAttempts(raw []byte) (p AttemptList, ok bool) {
+// decodeAttempts reads the runs. It returns false if they are in another format.
+func decodeAttempts(raw []byte) (l AttemptList, ok bool) {
 	end := uint64(0)
 	for len(raw) > 0 {
 		var v [4]uint64
@@ -124,8 +123,8 @@ func decodeAttempts(raw []byte) (p AttemptList, ok bool) {
 			return nil, false
 		}
 		for ; at < end; at++ {
-			p = append(p, attemptsAt{at: int64(at), Attempts: Attempts{Calls: int(calls), Failures: int(failures)}})
+			l = append(l, attemptsAt{offset: int64(at), Attempts: Attempts{Calls: int(calls), Failures: int(failures)}})
 		}
 	}
-	return p, true
+	return l, true
 }

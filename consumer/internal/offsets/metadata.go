@@ -8,22 +8,22 @@ import (
 	"dispatcher/consumer/internal/topicname"
 )
 
-// Metadata is what the text beside a committed offset says: which topic it is of,
-// which offsets beyond it are complete, and what open jobs have been through.
+// Metadata is the content of the text beside a committed offset: the id of its topic, the
+// offsets that are complete beyond it, and the attempts of open jobs.
 //
 // # Format v3 (frozen)
 //
-//	"v3;" base64(id length marks pasts)  standard alphabet, no padding, ≤ 4096 characters
+//	"v3;" base64(id length bitmap attempts)  standard alphabet, no padding, ≤ 4096 characters
 //
-// id are the 16 bytes of the topic's id, which is never zero. An offset that was
-// committed with another id belongs to a topic that was deleted and made again.
-// length is an unsigned varint: the bytes of marks, 0 where nothing beyond the
-// committed offset is complete. marks are kind and payload, as in v1. pasts are at
-// least one run of four unsigned varints each: the offsets between the end of the
-// run before, at first the committed offset, and this run; its length, at least 1;
-// the failures of each of its jobs, at least 1; and the calls of each. The
-// runs come to at most 8192 offsets. Those that would make the text too long are
-// left out, from the end.
+// id is the topic's id: 16 bytes, never all zero. An offset that was committed with another id
+// belongs to a topic that was deleted and created again. length is an unsigned varint: the
+// bytes of bitmap, 0 if no offset beyond the committed one is complete. bitmap is kind and
+// payload, as in v1.
+//
+// attempts is at least one run of four unsigned varints: the offsets between the end of the
+// previous run (at first the committed offset) and this run; the length of the run, at least
+// 1; the failures of each of its jobs, at least 1; and the calls of each. The runs cover at
+// most 8192 offsets. Runs that would make the text too long are left out, from the end.
 //
 // # Format v2 (frozen)
 //
@@ -34,10 +34,9 @@ import (
 //
 //	"v1;" base64(kind payload)          nothing complete is the empty string
 //
-// A writer takes v3 where there are pasts, else v2. One that does not know the
-// topic's id writes v1: brokers before Kafka 2.8 have none. A reader takes all.
-// Metadata that differs in anything is someone else's, and ignored. What kind and
-// payload are says [Bitmap].
+// A writer takes v3 if there are attempts, else v2. Without a topic id it takes v1: brokers
+// before Kafka 2.8 have no ids. A reader takes all three. It ignores text in any other form.
+// [Bitmap] describes kind and payload.
 type Metadata struct {
 	Topic    topicname.ID // zero: not known
 	Bitmap   Bitmap
@@ -54,7 +53,7 @@ const (
 
 var errForeignMetadata = errors.New("metadata is in none of the formats v1 to v3")
 
-// Encode renders the text.
+// Encode returns the text.
 func (m *Metadata) Encode() string {
 	if m.Topic == (topicname.ID{}) {
 		return m.Bitmap.Encode()
@@ -62,13 +61,13 @@ func (m *Metadata) Encode() string {
 	if len(m.Attempts) == 0 {
 		return prefixV2 + base64.RawStdEncoding.EncodeToString(m.Bitmap.append(m.Topic[:]))
 	}
-	marks := m.Bitmap.append(nil)
-	raw := binary.AppendUvarint(m.Topic[:], uint64(len(marks)))
-	raw = m.Attempts.append(append(raw, marks...), maxRaw)
+	bitmap := m.Bitmap.append(nil)
+	raw := binary.AppendUvarint(m.Topic[:], uint64(len(bitmap)))
+	raw = m.Attempts.append(append(raw, bitmap...), maxRaw)
 	return prefixV3 + base64.RawStdEncoding.EncodeToString(raw)
 }
 
-// DecodeMetadata reads the text. An empty one says nothing.
+// DecodeMetadata decodes the text. An empty text is valid and holds nothing.
 func DecodeMetadata(text string) (m Metadata, err error) {
 	if text == "" {
 		return Metadata{}, nil
@@ -83,7 +82,7 @@ func DecodeMetadata(text string) (m Metadata, err error) {
 	case prefixV1:
 		m.Bitmap, ok = decodeBitmap(raw)
 	case prefixV2, prefixV3:
-		m, ok = decodeNamed(raw, prefix == prefixV3)
+		m, ok = decodeWithTopic(raw, prefix == prefixV3)
 	}
 	if !ok {
 		return Metadata{}, errForeignMetadata
@@ -91,35 +90,35 @@ func DecodeMetadata(text string) (m Metadata, err error) {
 	return m, nil
 }
 
-// decodeNamed reads what begins with a topic's id.
-func decodeNamed(raw []byte, withPasts bool) (m Metadata, ok bool) {
+// decodeWithTopic decodes v2, or v3 with attempts.
+func decodeWithTopic(raw []byte, withAttempts bool) (m Metadata, ok bool) {
 	n := copy(m.Topic[:], raw)
 	if raw = raw[n:]; n < len(m.Topic) || m.Topic == (topicname.ID{}) {
 		return Metadata{}, false
 	}
-	marks := raw
-	if withPasts {
+	bitmap := raw
+	if withAttempts {
 		length, n := binary.Uvarint(raw)
 		if n <= 0 || length > uint64(len(raw)-n) {
 			return Metadata{}, false
 		}
-		marks, raw = raw[n:n+int(length)], raw[n+int(length):]
+		bitmap, raw = raw[n:n+int(length)], raw[n+int(length):]
 		if m.Attempts, ok = decodeAttempts(raw); !ok || len(m.Attempts) == 0 {
 			return Metadata{}, false
 		}
 	}
-	if len(marks) > 0 {
-		if m.Bitmap, ok = decodeBitmap(marks); !ok {
+	if len(bitmap) > 0 {
+		if m.Bitmap, ok = decodeBitmap(bitmap); !ok {
 			return Metadata{}, false
 		}
 	}
 	return m, true
 }
 
-// From counts everything from a later offset on.
+// From returns the metadata from a later offset on, with offsets counted from there.
 func (m *Metadata) From(by int64) Metadata {
-	return Metadata{Topic: m.Topic, Bitmap: m.Bitmap.from(by), Attempts: m.Attempts.shifted(by)}
+	return Metadata{Topic: m.Topic, Bitmap: m.Bitmap.from(by), Attempts: m.Attempts.from(by)}
 }
 
-// Span is how far it reaches beyond the committed offset.
+// Span is how many offsets it covers, from the committed one on.
 func (m *Metadata) Span() int64 { return max(int64(m.Bitmap.N), m.Attempts.span()) }

@@ -10,7 +10,7 @@ import (
 	"dispatcher/consumer/internal/topicname"
 )
 
-func marksOf(offsets ...int64) Bitmap {
+func bitmapOf(offsets ...int64) Bitmap {
 	var m Bitmap
 	for _, o := range offsets {
 		m.set(o)
@@ -18,7 +18,7 @@ func marksOf(offsets ...int64) Bitmap {
 	return m
 }
 
-func run(from, to int64) Bitmap {
+func bitmapFromTo(from, to int64) Bitmap {
 	var m Bitmap
 	for o := from; o < to; o++ {
 		m.set(o)
@@ -26,8 +26,8 @@ func run(from, to int64) Bitmap {
 	return m
 }
 
-// The format is frozen: these texts are in the offsets topics of clusters.
-func TestMarksFormatV1(t *testing.T) {
+// The format is frozen: clusters have these texts in their offsets topics.
+func TestMetadataFormatV1(t *testing.T) {
 	t.Parallel()
 	stripes := Bitmap{}
 	for i := int64(1); i < 64; i += 2 {
@@ -39,16 +39,16 @@ func TestMarksFormatV1(t *testing.T) {
 		want string
 	}{
 		{"nothing", Bitmap{}, ""},
-		{"one", marksOf(1), "v1;AQI"},
-		{"far", marksOf(8191), "v1;AP8/AQ"},
-		{"runs", marksOf(2, 3, 4, 9), "v1;ARwC"},
-		{"long run", run(100, 900), "v1;AGSgBg"},
+		{"one", bitmapOf(1), "v1;AQI"},
+		{"far", bitmapOf(8191), "v1;AP8/AQ"},
+		{"runs", bitmapOf(2, 3, 4, 9), "v1;ARwC"},
+		{"long run", bitmapFromTo(100, 900), "v1;AGSgBg"},
 		{"stripes", stripes, "v1;Aaqqqqqqqqqq"},
 	} {
 		got := c.m.Encode()
 		back, err := DecodeMetadata(got)
 		if err != nil || back.Bitmap != c.m || back.Topic != (topicname.ID{}) || back.Attempts != nil {
-			t.Errorf("%s: %q reads as other marks: %v", c.name, got, err)
+			t.Errorf("%s: %q: got %+v and error %v, want the bitmap of %d offsets", c.name, got, back, err, c.m.N)
 		}
 		if got != c.want {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
@@ -56,8 +56,8 @@ func TestMarksFormatV1(t *testing.T) {
 	}
 }
 
-// As frozen as v1. An id that is not known leaves v1.
-func TestMarksFormatV2(t *testing.T) {
+// The format is frozen. Without an id, the text is v1.
+func TestMetadataFormatV2(t *testing.T) {
 	t.Parallel()
 	id := topicname.ID{0: 1, 15: 2}
 	for _, c := range []struct {
@@ -67,15 +67,15 @@ func TestMarksFormatV2(t *testing.T) {
 		want string
 	}{
 		{"nothing", id, Bitmap{}, "v2;AQAAAAAAAAAAAAAAAAAAAg"},
-		{"one", id, marksOf(1), "v2;AQAAAAAAAAAAAAAAAAAAAgEC"},
-		{"bits", id, marksOf(1, 3, 5, 7, 9, 11), "v2;AQAAAAAAAAAAAAAAAAAAAgGqCg"},
+		{"one", id, bitmapOf(1), "v2;AQAAAAAAAAAAAAAAAAAAAgEC"},
+		{"bits", id, bitmapOf(1, 3, 5, 7, 9, 11), "v2;AQAAAAAAAAAAAAAAAAAAAgGqCg"},
 		{"no id and nothing", topicname.ID{}, Bitmap{}, ""},
-		{"no id", topicname.ID{}, marksOf(1), "v1;AQI"},
+		{"no id", topicname.ID{}, bitmapOf(1), "v1;AQI"},
 	} {
 		got := (&Metadata{Topic: c.id, Bitmap: c.m}).Encode()
 		back, err := DecodeMetadata(got)
 		if err != nil || back.Topic != c.id || back.Bitmap != c.m || back.Attempts != nil {
-			t.Errorf("%s: %q reads as topic %x, and other marks or pasts: %v", c.name, got, back.Topic, err)
+			t.Errorf("%s: %q: got %+v and error %v, want topic %x and the bitmap of %d offsets", c.name, got, back, err, c.id, c.m.N)
 		}
 		if got != c.want {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
@@ -83,7 +83,7 @@ func TestMarksFormatV2(t *testing.T) {
 	}
 }
 
-func TestMarksAlwaysFit(t *testing.T) {
+func TestBitmapAlwaysFits(t *testing.T) {
 	t.Parallel()
 	var m Bitmap
 	for i := int64(1); i < Window; i += 2 {
@@ -97,7 +97,7 @@ func TestMarksAlwaysFit(t *testing.T) {
 	}
 }
 
-func TestForeignMetadataIsNoMarks(t *testing.T) {
+func TestForeignMetadataHoldsNoBitmap(t *testing.T) {
 	t.Parallel()
 	raw := func(b ...byte) string { return prefixV1 + base64.RawStdEncoding.EncodeToString(b) }
 	for name, text := range map[string]string{
@@ -108,23 +108,23 @@ func TestForeignMetadataIsNoMarks(t *testing.T) {
 		"unknown kind":        raw(2, 1, 1),
 		"empty run":           raw(kindRuns, 0, 1),
 		"last run not done":   raw(kindRuns, 1, 1, 1),
-		"beyond the cap":      raw(kindRuns, 0xff, 0x3f, 2),
+		"beyond the window":   raw(kindRuns, 0xff, 0x3f, 2),
 		"huge run":            raw(kindRuns, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1),
-		"cut varint":          raw(kindRuns, 0x80),
+		"short varint":        raw(kindRuns, 0x80),
 		"bits end in 0":       raw(kindBits, 2, 0),
-		"commit point done":   raw(kindBits, 1),
+		"committed one done":  raw(kindBits, 1),
 		"too many bits":       raw(append([]byte{kindBits, 2}, []byte(strings.Repeat("\x01", 1024))...)...),
 		"padding":             "v1;AAEB====",
 		"not base64":          "v1;!!!!",
 		"longer than brokers": prefixV1 + strings.Repeat("A", maxMetadata),
 	} {
 		if m, err := DecodeMetadata(text); err == nil || m.Bitmap != (Bitmap{}) {
-			t.Errorf("%s: got %d marks and error %v, want an error", name, m.Bitmap.N, err)
+			t.Errorf("%s: got %d offsets and error %v, want an error", name, m.Bitmap.N, err)
 		}
 	}
 }
 
-func TestForeignMetadataNamesNoTopic(t *testing.T) {
+func TestForeignMetadataHoldsNoTopic(t *testing.T) {
 	t.Parallel()
 	raw := func(b ...byte) string { return prefixV2 + base64.RawStdEncoding.EncodeToString(b) }
 	id := topicname.ID{1, 15: 2}
@@ -135,7 +135,7 @@ func TestForeignMetadataNamesNoTopic(t *testing.T) {
 		"kind alone":          raw(append(id[:], kindRuns)...),
 		"unknown kind":        raw(append(id[:], 2, 1, 1)...),
 		"last run not done":   raw(append(id[:], kindRuns, 1, 1, 1)...),
-		"commit point done":   raw(append(id[:], kindBits, 1)...),
+		"committed one done":  raw(append(id[:], kindBits, 1)...),
 		"both versions":       prefixV1 + raw(id[:]...),
 		"padding":             raw(id[:]...) + "==",
 		"longer than brokers": prefixV2 + strings.Repeat("A", maxMetadata),
@@ -146,26 +146,26 @@ func TestForeignMetadataNamesNoTopic(t *testing.T) {
 	}
 }
 
-// As frozen as v1 and v2.
+// The format is frozen.
 func TestMetadataFormatV3(t *testing.T) {
 	t.Parallel()
 	id := topicname.ID{0: 1, 15: 2}
-	two := AttemptList{{at: 0, Attempts: Attempts{Calls: 3, Failures: 2}}, {at: 7, Attempts: Attempts{Calls: 1, Failures: 1}}, {at: 8, Attempts: Attempts{Calls: 1, Failures: 1}}}
+	two := AttemptList{{offset: 0, Attempts: Attempts{Calls: 3, Failures: 2}}, {offset: 7, Attempts: Attempts{Calls: 1, Failures: 1}}, {offset: 8, Attempts: Attempts{Calls: 1, Failures: 1}}}
 	for _, c := range []struct {
 		name string
 		m    Metadata
 		want string
 	}{
-		{"no marks", Metadata{Topic: id, Attempts: two[:1]}, "v3;AQAAAAAAAAAAAAAAAAAAAgAAAQID"},
-		{"marks and runs", Metadata{Topic: id, Bitmap: marksOf(1), Attempts: two}, "v3;AQAAAAAAAAAAAAAAAAAAAgIBAgABAgMGAgEB"},
-		{"far", Metadata{Topic: id, Attempts: AttemptList{{at: Window - 1, Attempts: Attempts{Calls: 300, Failures: 299}}}}, "v3;AQAAAAAAAAAAAAAAAAAAAgD/PwGrAqwC"},
-		{"no call left", Metadata{Topic: id, Attempts: AttemptList{{at: 0, Attempts: Attempts{Failures: 3}}}}, "v3;AQAAAAAAAAAAAAAAAAAAAgAAAQMA"},
-		{"no id", Metadata{Bitmap: marksOf(1), Attempts: two}, "v1;AQI"},
+		{"no bitmap", Metadata{Topic: id, Attempts: two[:1]}, "v3;AQAAAAAAAAAAAAAAAAAAAgAAAQID"},
+		{"bitmap and runs", Metadata{Topic: id, Bitmap: bitmapOf(1), Attempts: two}, "v3;AQAAAAAAAAAAAAAAAAAAAgIBAgABAgMGAgEB"},
+		{"far", Metadata{Topic: id, Attempts: AttemptList{{offset: Window - 1, Attempts: Attempts{Calls: 300, Failures: 299}}}}, "v3;AQAAAAAAAAAAAAAAAAAAAgD/PwGrAqwC"},
+		{"no call left", Metadata{Topic: id, Attempts: AttemptList{{offset: 0, Attempts: Attempts{Failures: 3}}}}, "v3;AQAAAAAAAAAAAAAAAAAAAgAAAQMA"},
+		{"no id", Metadata{Bitmap: bitmapOf(1), Attempts: two}, "v1;AQI"},
 	} {
 		got := c.m.Encode()
 		back, err := DecodeMetadata(got)
 		if err != nil || back.Topic != c.m.Topic || back.Bitmap != c.m.Bitmap || c.m.Topic != (topicname.ID{}) && !slices.Equal(back.Attempts, c.m.Attempts) {
-			t.Errorf("%s: %q reads as %+v, %v", c.name, got, back, err)
+			t.Errorf("%s: %q: got %+v and error %v, want %+v", c.name, got, back, err, c.m)
 		}
 		if got != c.want {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
@@ -173,8 +173,8 @@ func TestMetadataFormatV3(t *testing.T) {
 	}
 }
 
-// However many jobs failed, the marks fit, and the pasts of the first jobs with them.
-func TestPastsThatDontFitAreLeftOut(t *testing.T) {
+// However many jobs failed, the bitmap fits, with the attempts of the first jobs.
+func TestAttemptsThatDoNotFitAreLeftOut(t *testing.T) {
 	t.Parallel()
 	m := Metadata{Topic: topicname.ID{1}}
 	for i := int64(1); i < Window; i += 2 {
@@ -186,22 +186,22 @@ func TestPastsThatDontFitAreLeftOut(t *testing.T) {
 	text := m.Encode()
 	got, err := DecodeMetadata(text)
 	if n := len(got.Attempts); err != nil || len(text) > maxMetadata || got.Bitmap != m.Bitmap || n < 400 || !slices.Equal(got.Attempts, m.Attempts[:n]) {
-		t.Errorf("got %d pasts in %d characters, %v; want the marks and the first pasts", n, len(text), err)
+		t.Errorf("got attempts of %d jobs in %d characters, error %v; want the bitmap and the first 400 jobs at least", n, len(text), err)
 	}
-	wall := Metadata{Topic: topicname.ID{1}}
+	same := Metadata{Topic: topicname.ID{1}}
 	for i := range int64(Window) {
-		wall.Attempts.set(i, Attempts{Calls: 4, Failures: 4})
+		same.Attempts.set(i, Attempts{Calls: 4, Failures: 4})
 	}
-	if text := wall.Encode(); len(text) > 40 {
-		t.Errorf("a wall of jobs that failed equally often takes %d characters", len(text))
+	if text := same.Encode(); len(text) > 40 {
+		t.Errorf("jobs that failed equally often: got %d characters, want at most 40", len(text))
 	}
 	huge := Metadata{Topic: topicname.ID{1}, Attempts: AttemptList{{Attempts: Attempts{Calls: math.MaxInt32, Failures: math.MaxInt32}}}}
 	if got, err := DecodeMetadata(huge.Encode()); err != nil || len(got.Attempts) != 1 {
-		t.Errorf("counts that a producer made up: got %+v, %v", got.Attempts, err)
+		t.Errorf("huge counts: got %+v and error %v, want one job", got.Attempts, err)
 	}
 }
 
-func TestForeignPastsAreIgnored(t *testing.T) {
+func TestForeignAttemptsAreIgnored(t *testing.T) {
 	t.Parallel()
 	raw := func(b ...byte) string { return prefixV3 + base64.RawStdEncoding.EncodeToString(b) }
 	id := topicname.ID{1, 15: 2}
@@ -211,15 +211,15 @@ func TestForeignPastsAreIgnored(t *testing.T) {
 		"half an id":          raw(id[:8]...),
 		"no id":               raw(append(make([]byte, 16), 0, 0, 1, 1, 0)...),
 		"no length":           with(),
-		"no pasts":            with(0),
-		"marks cut off":       with(9, kindRuns, 1, 1),
-		"marks of no kind":    with(2, 7, 1, 0, 1, 1, 0),
+		"no attempts":         with(0),
+		"truncated bitmap":    with(9, kindRuns, 1, 1),
+		"bitmap of no kind":   with(2, 7, 1, 0, 1, 1, 0),
 		"half a run":          with(0, 0, 1, 1),
 		"empty run":           with(0, 0, 0, 1, 0),
 		"no failures":         with(0, 0, 1, 0, 1),
-		"beyond the cap":      with(0, 0xff, 0x3f, 2, 1, 0),
+		"beyond the window":   with(0, 0xff, 0x3f, 2, 1, 0),
 		"too many failures":   with(0, 0, 1, 0xff, 0xff, 0xff, 0xff, 0x7f, 0),
-		"cut varint":          with(0, 0, 1, 1, 0x80),
+		"short varint":        with(0, 0, 1, 1, 0x80),
 		"padding":             with(0, 0, 1, 1, 0) + "=",
 		"longer than brokers": prefixV3 + strings.Repeat("A", maxMetadata),
 	} {
@@ -242,11 +242,11 @@ func FuzzDecodeMetadata(f *testing.F) {
 			return
 		}
 		if m.Bitmap.N > Window || m.Bitmap.Has(0) || m.Attempts.span() > Window {
-			t.Fatalf("%q: got %+v", text, m)
+			t.Fatalf("%q: got %+v, want offsets within the window", text, m)
 		}
 		back, err := DecodeMetadata(m.Encode())
 		if err != nil || back.Topic != m.Topic || back.Bitmap != m.Bitmap || !slices.Equal(back.Attempts, m.Attempts) {
-			t.Fatalf("%q does not survive a round trip: %+v, %v", text, back, err)
+			t.Fatalf("%q: round trip: got %+v and error %v, want %+v", text, back, err, m)
 		}
 	})
 }

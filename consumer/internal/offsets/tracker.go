@@ -1,223 +1,221 @@
 package offsets
 
-// Window is how many offsets a ledger can see from its commit point on. It
-// bounds the memory, and it is what makes the marks fit into the 4096
-// characters that brokers allow for a commit's metadata, whatever their pattern.
+// Window is how many offsets a tracker covers, from the lowest incomplete one on. It bounds
+// the memory. It also makes every bitmap fit into the 4096 characters that brokers allow for a
+// commit's metadata.
 const Window = 8192
 
-// PauseWindow is where fetching stops: at three quarters of the cap the window
-// is wide because one job is stuck, and more records would only wait in memory.
+// PauseWindow is the span at which fetching stops. At three quarters of the window, one stuck
+// job keeps the span wide, and more records would only wait in memory.
 const PauseWindow = Window * 3 / 4
 
-// Admission is what a ledger says to an offset that wants to be worked.
+// Admission is a tracker's answer to a fetched offset.
 type Admission int
 
 // The admissions.
 const (
-	Admitted        Admission = iota // open from now on; to be completed
-	AlreadyComplete                  // complete already, by us or by a former owner
-	BeyondWindow                     // beyond the window; ask again once it has moved
+	Admitted        Admission = iota // open from now on
+	AlreadyComplete                  // completed before, here or by a former owner
+	BeyondWindow                     // try again when the window has moved
 )
 
-// Tracker knows which offsets of one partition are complete. It belongs to one
-// assignment, does no I/O, knows no time, and holds no lock: the hub's guards it.
+// Tracker knows which offsets of one partition are complete during one assignment. Its caller
+// guards it with a lock.
 //
-// The commit point, base, is the lowest offset that is not complete. Offsets
-// that hold no job (transaction markers, aborted records, gaps) count as
-// complete as soon as they have been passed.
+// Offsets without a job (transaction markers, aborted records, gaps) count as complete when
+// the tracker has skipped them.
 type Tracker struct {
-	low  int64 // the commit point
-	end  int64 // all offsets below have been admitted or passed; base ≤ end
-	top  int64 // no offset from here on is marked
-	open int   // admitted and not complete
+	low  int64 // the lowest offset that is not complete: the one to commit
+	end  int64 // all offsets below were admitted or skipped; low ≤ end
+	top  int64 // no offset from here on is complete
+	open int   // offsets that are admitted and not complete
 	rev  uint64
-	ring [Window / 64]uint64 // bit o%spanCap: o is complete, for o in [base, base+spanCap)
+	ring [Window / 64]uint64 // bit o%Window: o is complete, for o in [low, low+Window)
 
-	attempts AttemptList // of offsets from base on that are not complete
+	attempts AttemptList // of incomplete offsets from low on
 }
 
-// NewTracker begins at an offset below which everything is complete.
+// NewTracker makes a tracker for a partition that is complete below an offset.
 func NewTracker(base int64) Tracker { return Tracker{low: base, end: base, top: base} }
 
 // Low is the lowest offset that is not complete: the one to commit.
-func (l *Tracker) Low() int64 { return l.low }
+func (t *Tracker) Low() int64 { return t.low }
 
-// End is the first offset that was neither admitted nor passed.
-func (l *Tracker) End() int64 { return l.end }
+// End is the first offset that was neither admitted nor skipped.
+func (t *Tracker) End() int64 { return t.end }
 
 // Open is how many offsets are admitted and not complete.
-func (l *Tracker) Open() int { return l.open }
+func (t *Tracker) Open() int { return t.open }
 
-// Rev changes with whatever a commit would say.
-func (l *Tracker) Rev() uint64 { return l.rev }
+// Rev changes whenever there is something new to commit.
+func (t *Tracker) Rev() uint64 { return t.rev }
 
-// Touch makes the present state differ from what was committed.
-func (l *Tracker) Touch() { l.rev++ }
+// Touch changes the revision, so that the present state is committed again.
+func (t *Tracker) Touch() { t.rev++ }
 
-// Attempts are those of an open job that failed before; false: it did not.
-func (l *Tracker) Attempts(o int64) (Attempts, bool) { return l.attempts.get(o) }
+// Attempts returns the attempts of an open job. It returns false if the job did not fail.
+func (t *Tracker) Attempts(o int64) (Attempts, bool) { return t.attempts.get(o) }
 
 // IsComplete tells whether an offset of the window is complete.
-func (l *Tracker) IsComplete(o int64) bool {
+func (t *Tracker) IsComplete(o int64) bool {
 	i := uint64(o) % Window
-	return l.ring[i/64]&(1<<(i%64)) != 0
+	return t.ring[i/64]&(1<<(i%64)) != 0
 }
 
-func (l *Tracker) setComplete(o int64) {
+func (t *Tracker) setComplete(o int64) {
 	i := uint64(o) % Window
-	l.ring[i/64] |= 1 << (i % 64)
-	l.top = max(l.top, o+1)
+	t.ring[i/64] |= 1 << (i % 64)
+	t.top = max(t.top, o+1)
 }
 
-func (l *Tracker) clearComplete(o int64) {
+func (t *Tracker) clearComplete(o int64) {
 	i := uint64(o) % Window
-	l.ring[i/64] &^= 1 << (i % 64)
+	t.ring[i/64] &^= 1 << (i % 64)
 }
 
-// Restore takes over what a former owner had completed, and what the jobs have been
-// through that it had not. It comes before the first admit. Where the log's
-// beginning has overtaken the commit point, the offset there may be complete as well.
-func (l *Tracker) Restore(m *Metadata) {
-	base := l.low
+// Restore takes over the offsets that a former owner completed and the attempts of the jobs
+// that it left open. Call it before the first Admit. If retention has moved the log's start
+// beyond the committed offset, the offset there may be complete as well.
+func (t *Tracker) Restore(m *Metadata) {
+	base := t.low
 	for i := range int64(m.Bitmap.N) {
 		if m.Bitmap.Has(i) {
-			l.setComplete(base + i)
+			t.setComplete(base + i)
 		}
 	}
-	l.attempts = m.Attempts.shifted(0)
-	for i := range l.attempts {
-		l.attempts[i].at += base
+	t.attempts = m.Attempts.from(0)
+	for i := range t.attempts {
+		t.attempts[i].offset += base
 	}
-	l.advance()
+	t.advance()
 }
 
-// SetAttempts notes what an open job has been through, where it failed.
-func (l *Tracker) SetAttempts(o int64, p Attempts) {
-	if p.Failures > 0 && o >= l.low && o < l.end && !l.IsComplete(o) && l.attempts.set(o, p) {
-		l.rev++
+// SetAttempts sets the attempts of an open job that failed.
+func (t *Tracker) SetAttempts(o int64, a Attempts) {
+	if a.Failures > 0 && o >= t.low && o < t.end && !t.IsComplete(o) && t.attempts.set(o, a) {
+		t.rev++
 	}
 }
 
-// DropRestored drops what restore brought, where it turns out not to fit the log.
-func (l *Tracker) DropRestored() {
-	*l = Tracker{low: l.low, end: l.end, top: l.low, rev: l.rev + 1}
+// DropRestored drops what Restore took over, when it turns out not to fit the log.
+func (t *Tracker) DropRestored() {
+	*t = Tracker{low: t.low, end: t.end, top: t.low, rev: t.rev + 1}
 }
 
-// Admit takes in the next record. Offsets come in rising order; what lies
-// between two of them holds no job.
-func (l *Tracker) Admit(o int64) Admission {
-	if o < l.end {
+// Admit opens the offset of the next record. Offsets must rise; Admit skips those between two
+// records.
+func (t *Tracker) Admit(o int64) Admission {
+	if o < t.end {
 		return AlreadyComplete
 	}
-	if !l.PassTo(o) || o-l.low >= Window {
+	if !t.SkipTo(o) || o-t.low >= Window {
 		return BeyondWindow
 	}
-	l.end = o + 1
-	if l.IsComplete(o) {
-		l.advance()
+	t.end = o + 1
+	if t.IsComplete(o) {
+		t.advance()
 		return AlreadyComplete
 	}
-	l.open++
+	t.open++
 	return Admitted
 }
 
-// PassTo notes that no job lies between the last admitted offset and to. It
-// returns false, and notes nothing, when the window does not reach that far.
-func (l *Tracker) PassTo(to int64) bool {
-	if to <= l.end {
+// SkipTo marks the offsets from End to to as holding no job. It returns false and changes
+// nothing if the window does not reach that far.
+func (t *Tracker) SkipTo(to int64) bool {
+	if to <= t.end {
 		return true
 	}
-	if l.open == 0 {
-		l.jump(to)
+	if t.open == 0 {
+		t.jump(to)
 		return true
 	}
-	if to-l.low > Window {
+	if to-t.low > Window {
 		return false
 	}
-	for o := l.end; o < to; o++ {
-		l.setComplete(o)
+	for o := t.end; o < to; o++ {
+		t.setComplete(o)
 	}
-	l.end = to
+	t.end = to
 	return true
 }
 
-// jump moves the whole window, which is allowed only while nothing is open.
-func (l *Tracker) jump(to int64) {
-	for o := l.low; o < min(to, l.top); o++ {
-		l.clearComplete(o)
+// jump moves the whole window. No offset may be open.
+func (t *Tracker) jump(to int64) {
+	for o := t.low; o < min(to, t.top); o++ {
+		t.clearComplete(o)
 	}
-	l.low, l.end, l.top = to, to, max(l.top, to)
-	l.rev++
-	l.advance()
+	t.low, t.end, t.top = to, to, max(t.top, to)
+	t.rev++
+	t.advance()
 }
 
-// Complete closes an open offset. It returns whether the commit point moved.
-func (l *Tracker) Complete(o int64) bool {
-	if o < l.low || o >= l.end || l.IsComplete(o) {
+// Complete completes an open offset. It returns whether Low moved.
+func (t *Tracker) Complete(o int64) bool {
+	if o < t.low || o >= t.end || t.IsComplete(o) {
 		return false
 	}
-	l.setComplete(o)
-	l.attempts.remove(o)
-	l.open--
-	l.rev++
-	before := l.low
-	l.advance()
-	return l.low != before
+	t.setComplete(o)
+	t.attempts.remove(o)
+	t.open--
+	t.rev++
+	before := t.low
+	t.advance()
+	return t.low != before
 }
 
-// advance moves the commit point over what is complete. It may pass end: what
-// a former owner completed needn't be fetched to be known.
-func (l *Tracker) advance() {
-	for l.IsComplete(l.low) {
-		l.clearComplete(l.low)
-		l.low++
+// advance moves low over complete offsets. It may pass end: an offset that a former owner
+// completed counts before it is fetched.
+func (t *Tracker) advance() {
+	for t.IsComplete(t.low) {
+		t.clearComplete(t.low)
+		t.low++
 	}
-	l.end = max(l.end, l.low)
-	l.top = max(l.top, l.low)
-	l.attempts.cut(l.low)
+	t.end = max(t.end, t.low)
+	t.top = max(t.top, t.low)
+	t.attempts.dropBelow(t.low)
 }
 
-// Span is how far the window reaches, in offsets.
-func (l *Tracker) Span() int64 { return l.end - l.low }
+// Span is how many offsets of the window are in use.
+func (t *Tracker) Span() int64 { return t.end - t.low }
 
-// Snapshot is what a commit has to say: the commit point, the offsets beyond it
-// that are complete, and what the open ones have been through. rev tells two states
-// apart.
+// Snapshot is the content of a commit: the offset to commit, the offsets beyond it that are
+// complete, and the attempts of open jobs. Rev tells two states apart.
 type Snapshot struct {
 	Low      int64
 	Bitmap   Bitmap
-	Attempts AttemptList // counted from base
+	Attempts AttemptList // counted from Low
 	Rev      uint64
 }
 
-// Snapshot is the state to commit.
-func (l *Tracker) Snapshot() Snapshot {
-	s := Snapshot{Low: l.low, Rev: l.rev, Attempts: l.attempts.shifted(l.low)}
-	for o := l.low; o < l.top; o++ {
-		if l.IsComplete(o) {
-			s.Bitmap.set(o - l.low)
+// Snapshot returns the state to commit.
+func (t *Tracker) Snapshot() Snapshot {
+	s := Snapshot{Low: t.low, Rev: t.rev, Attempts: t.attempts.from(t.low)}
+	for o := t.low; o < t.top; o++ {
+		if t.IsComplete(o) {
+			s.Bitmap.set(o - t.low)
 		}
 	}
 	return s
 }
 
-// Merge takes over what someone else has settled: all below base, and the marks
-// from there on. What is settled here stays so.
-func (l *Tracker) Merge(base int64, m *Bitmap) {
-	for o := l.low; o < min(base, l.end); o++ {
-		l.Complete(o)
+// Merge adds the offsets that another member has completed: all below base, and those of the
+// bitmap from base on. Offsets that are complete here stay complete.
+func (t *Tracker) Merge(base int64, b *Bitmap) {
+	for o := t.low; o < min(base, t.end); o++ {
+		t.Complete(o)
 	}
-	if base > l.end {
-		l.PassTo(base) // nothing below is open any more
+	if base > t.end {
+		t.SkipTo(base) // nothing below is open any more
 	}
-	for i := range int64(m.N) {
+	for i := range int64(b.N) {
 		switch o := base + i; {
-		case !m.Has(i) || o < l.low:
-		case o < l.end:
-			l.Complete(o)
+		case !b.Has(i) || o < t.low:
+		case o < t.end:
+			t.Complete(o)
 		default:
-			l.setComplete(o)
+			t.setComplete(o)
 		}
 	}
-	l.advance()
+	t.advance()
 }

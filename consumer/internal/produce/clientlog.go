@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -15,33 +14,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// randomWithoutKey is the partitioner: that of Java clients for records with a key, and a
-// random partition for others, so that many jobs written at once are many nodes'.
-type randomWithoutKey struct{ kgo.TopicPartitioner }
+// maxLogText bounds the text that is kept of a message of kgo, in bytes.
+const maxLogText = 1 << 10
 
-func newPartitioner() kgo.Partitioner { return partitioner{kgo.StickyKeyPartitioner(nil)} }
-
-type partitioner struct{ kgo.Partitioner }
-
-// ForTopic implements [kgo.Partitioner].
-func (p partitioner) ForTopic(topic string) kgo.TopicPartitioner {
-	return randomWithoutKey{p.Partitioner.ForTopic(topic)}
-}
-
-// Partition implements [kgo.TopicPartitioner].
-func (p randomWithoutKey) Partition(r *kgo.Record, n int) int {
-	if r.Key == nil {
-		return rand.IntN(n)
-	}
-	return p.TopicPartitioner.Partition(r, n)
-}
-
-// maxClientText bounds what the log shows of a message, in bytes.
-const maxClientText = 1 << 10
-
-// clientLog keeps what kgo logs about faults. kgo tries again by itself and without
-// an end, so that its log alone knows why a record is not acknowledged. It is
-// asked for details only while one is late.
+// clientLog keeps the last fault that kgo logged. kgo retries without an end and returns no
+// error meanwhile, so only its log says why a record is not acknowledged. clientLog asks kgo
+// for debug messages only while a record is late.
 type clientLog struct {
 	log *slog.Logger
 
@@ -68,22 +46,22 @@ func (s *clientLog) Log(_ kgo.LogLevel, message string, pairs ...any) {
 			if err, ok := value.(error); ok && err != nil && !errors.Is(err, context.Canceled) {
 				s.note(message, err.Error())
 			}
-		case "to": // what a broker said to each partition of a produce request
+		case "to": // a broker's answer for each partition of a produce request
 			if text, ok := value.(string); ok && strings.Contains(text, "retrying@") {
-				s.note("the broker did not take it", text)
+				s.note("the broker refused the batch", text)
 			}
 		}
 	}
 }
 
-func (s *clientLog) note(what, why string) {
+func (s *clientLog) note(message, reason string) {
 	s.mu.Lock()
-	s.last = clip.Text(what+": "+why, maxClientText)
+	s.last = clip.Text(message+": "+reason, maxLogText)
 	s.mu.Unlock()
-	s.log.Debug("kafka client", "message", what, "error", clip.Text(why, maxClientText))
+	s.log.Debug("kafka client", "message", message, "error", clip.Text(reason, maxLogText))
 }
 
-// listen asks kgo for details, or no more.
+// listen starts or ends the debug messages of kgo.
 func (s *clientLog) listen(yes bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,11 +70,11 @@ func (s *clientLog) listen(yes bool) {
 	}
 }
 
-// why says why a record is late, as far as that is known.
-func (s *clientLog) why(o *Request) error {
+// reason says why a record is late, as far as kgo's log told it.
+func (s *clientLog) reason(since time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	text := fmt.Sprintf("not acknowledged for %v", time.Since(o.sent).Round(100*time.Millisecond))
+	text := fmt.Sprintf("not acknowledged for %v", time.Since(since).Round(100*time.Millisecond))
 	if s.last != "" {
 		text += ": " + s.last
 	}

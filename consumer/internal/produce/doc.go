@@ -1,12 +1,17 @@
 // Package produce writes records to Kafka: jobs, dead letters, records of retry topics and
-// results. It is the one way to the brokers that writes.
+// results. All writes of the program go through it.
 //
-// A [Writer] hands each record to kgo once. kgo repeats a request whose answer is lost under
-// the same number, so that the broker writes the record once; see docs/adr/0009. Each topic
-// has a queue of its own, so a topic that can't be written holds up no other.
+// A [Writer] passes each record to kgo once. When the answer to a request is lost, kgo repeats
+// the request under the same sequence number, so the broker writes the record once; see
+// docs/adr/0009. Each topic has its own queue, so a topic that can't be written delays no
+// other topic.
 //
-// A [Producer] writes batches of jobs, for the command line and for tests.
+// A [BatchWriter] writes batches of jobs and waits for them. The command line, the replay of
+// dead letters and tests use it.
 //
-// Goroutines: kgo's, one a topic while it hands records to kgo, one a record that waits to
-// be tried again, and one that reports late records. All end with [Writer.Close].
+// The package does not decide what follows a failed write: the caller of [Writer.Put] does.
+//
+// Goroutines: those of kgo; one for each topic while it passes records to kgo; one for each
+// record that waits for its next attempt; and one that reports late records. All of them end
+// with [Writer.Close].
 package produce

@@ -1,101 +1,101 @@
 package produce
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
 	"dispatcher/consumer/internal/broker"
-
 	"dispatcher/internal/wait"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// queueRecords is how many records of one topic Kafka's client has at once.
-const queueRecords = 1000
+// maxInFlight is how many records of one topic kgo has at once, at most.
+const maxInFlight = 1000
 
-// queue holds the records of one topic, those that Kafka's client has and
-// those that wait for it. The client never has more of them than one batch may
-// hold, or a single one that is larger. So memory is bounded, a topic that can't be
-// written holds up no other, and where a broker refuses a record that went alone
-// as too large, it is.
+// queue holds the records of one topic: those that kgo has (in flight) and those that wait.
+// The records in flight fit into one batch, or are a single larger record. This bounds the
+// memory and keeps topics independent. It also means that a record was sent alone when the
+// broker refuses it as too large with nothing else in flight.
 type queue struct {
 	w *Writer
 
 	mu         sync.Mutex
 	waiting    []*Request // in the order of their numbers
-	out        map[*Request]struct{}
-	bytes      int      // of those that are out
-	alone      *Request // is out, and nothing else has been since it is
-	room       int      // bytes that may be out
-	most       int      // records that may be out
-	shrunk     bool     // a batch was too large: all are awaited before the next one
-	sending    bool
+	inFlight   map[*Request]struct{}
+	bytes      int      // of the records in flight
+	alone      *Request // in flight, and nothing else was in flight since it was sent
+	maxBytes   int      // that may be in flight
+	maxRecords int      // that may be in flight
+	shrunk     bool     // a batch was too large: the next one waits until none is in flight
+	sending    bool     // a goroutine runs send
 	nextNumber uint64
 	closed     bool
 }
 
 func newQueue(w *Writer) *queue {
-	return &queue{w: w, out: make(map[*Request]struct{}), room: DefaultBatchBytes, most: queueRecords}
+	return &queue{w: w, inFlight: make(map[*Request]struct{}), maxBytes: DefaultBatchBytes, maxRecords: maxInFlight}
 }
 
-func (q *queue) setBatchBytes(most int) {
+func (q *queue) setBatchBytes(n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.room = max(most-1<<10, 1)
+	q.maxBytes = max(n-1<<10, 1)
 }
 
-// put queues a record; false: it is too late for that.
-func (q *queue) put(o *Request) bool {
-	o.size = recordBytes2(o.Record)
-	o.Record.Context = context.WithValue(o.Context, requestKey{}, o)
+// put queues a record. It returns false if the queue is closed.
+func (q *queue) put(r *Request) bool {
+	r.bytes = bytesInBatch(r.Record)
+	r.Record.Context = context.WithValue(r.Context, requestKey{}, r)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return false
 	}
-	o.number = q.nextNumber
+	r.number = q.nextNumber
 	q.nextNumber++
-	q.waiting = append(q.waiting, o)
+	q.waiting = append(q.waiting, r)
 	q.wake()
 	return true
 }
 
-// wake sends what may go. The lock is held.
+// wake starts send if a record may be sent. The caller holds the lock.
 func (q *queue) wake() {
 	if !q.sending && q.maySend() {
 		q.sending = true
-		q.w.runs.Go(q.send)
+		q.w.goroutines.Go(q.send)
 	}
 }
 
-// maySend tells whether the next record may go. The lock is held.
+// maySend tells whether the next record may be sent. The caller holds the lock.
 func (q *queue) maySend() bool {
 	switch {
 	case q.closed || len(q.waiting) == 0:
 		return false
-	case len(q.out) == 0:
+	case len(q.inFlight) == 0:
 		return true
 	}
-	return !q.shrunk && len(q.out) < q.most && q.bytes+q.waiting[0].size <= q.room
+	return !q.shrunk && len(q.inFlight) < q.maxRecords && q.bytes+q.waiting[0].bytes <= q.maxBytes
 }
 
-// send gives records to Kafka's client. One goroutine at a time does, or they
-// would not keep their order.
+// send passes records to kgo. Only one goroutine runs it at a time: two would not keep the
+// records in order.
 func (q *queue) send() {
-	for o := q.take(); o != nil; o = q.take() {
-		if err := o.Context.Err(); err != nil {
-			q.answered(o, err)
+	for r := q.take(); r != nil; r = q.take() {
+		if err := r.Context.Err(); err != nil {
+			q.answered(r, err)
 			continue
 		}
-		q.w.client.TryProduce(o.Context, o.Record, func(_ *kgo.Record, err error) { q.answered(o, err) })
+		q.w.client.TryProduce(r.Context, r.Record, func(_ *kgo.Record, err error) { q.answered(r, err) })
 	}
 }
 
-// take takes the next record; nil: none may go.
+// take moves the next record into flight. It returns nil if none may be sent.
 func (q *queue) take() *Request {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -103,128 +103,142 @@ func (q *queue) take() *Request {
 		q.sending = false
 		return nil
 	}
-	o := q.waiting[0]
+	r := q.waiting[0]
 	q.waiting[0] = nil
 	if q.waiting = q.waiting[1:]; len(q.waiting) == 0 {
 		q.waiting = nil
 	}
 	q.alone = nil
-	if len(q.out) == 0 {
-		q.alone, q.shrunk = o, false
+	if len(q.inFlight) == 0 {
+		q.alone, q.shrunk = r, false
 	}
-	q.out[o] = struct{}{}
-	q.bytes += o.size
-	o.sent = time.Now()
-	return o
+	q.inFlight[r] = struct{}{}
+	q.bytes += r.bytes
+	r.sent = time.Now()
+	return r
 }
 
-// step is what follows an answer.
+// step is what the queue does after an answer.
 type step int
 
 const (
 	stepDone   step = iota
 	stepResend      // at once, in a smaller batch
-	stepRetry       // after a while
+	stepRetry       // after a backoff
 )
 
-// answered takes in what became of a record.
-func (q *queue) answered(o *Request, err error) {
+// answered handles the result of a record.
+func (q *queue) answered(r *Request, err error) {
 	q.mu.Lock()
-	v := q.next(o, err)
-	delete(q.out, o)
-	q.bytes -= o.size
-	switch v {
+	next := q.next(r, err)
+	delete(q.inFlight, r)
+	q.bytes -= r.bytes
+	switch next {
 	case stepDone:
 	case stepResend:
-		q.waiting = insert(q.waiting, o)
+		q.insert(r)
 	case stepRetry:
-		o.tries++
-		q.w.runs.Go(func() { q.retryLater(o, err) })
+		r.attempts++
+		q.w.goroutines.Go(func() { q.retryLater(r, err) })
 	}
 	q.wake()
 	q.mu.Unlock()
-	if v != stepDone {
+	if next != stepDone {
 		return
 	}
-	if err != nil && o.Context.Err() != nil && !errors.Is(err, kgo.ErrClientClosed) {
-		err = context.Cause(o.Context)
+	if err != nil && r.Context.Err() != nil && !errors.Is(err, kgo.ErrClientClosed) {
+		err = context.Cause(r.Context)
 	}
-	o.Done(err)
+	r.Done(err)
 }
 
-// next decides what follows. The lock is held.
-func (q *queue) next(o *Request, err error) step {
+// next decides the step after an answer. The caller holds the lock.
+func (q *queue) next(r *Request, err error) step {
 	switch {
 	case err == nil:
-		q.most = min(q.most+1, queueRecords)
+		q.maxRecords = min(q.maxRecords+1, maxInFlight)
 		return stepDone
 	case q.closed, errors.Is(err, kgo.ErrClientClosed):
 		return stepDone
-	case broker.TooLarge(err) && q.alone == o:
+	case broker.TooLarge(err) && q.alone == r:
 		return stepDone
 	case broker.TooLarge(err):
 		if !q.shrunk {
-			q.shrunk, q.most = true, max(len(q.out)/2, 1)
+			q.shrunk, q.maxRecords = true, max(len(q.inFlight)/2, 1)
 		}
 		return stepResend
-	case !q.w.Retry, o.Context.Err() != nil:
+	case !q.w.opts.Retry, r.Context.Err() != nil:
 		return stepDone
 	}
 	return stepRetry
 }
 
-// retryLater puts a record back that Kafka has refused, after a while.
-func (q *queue) retryLater(o *Request, err error) {
+// retryLater queues a record again after a backoff.
+func (q *queue) retryLater(r *Request, err error) {
 	if errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, kerr.UnknownTopicOrPartition) {
-		q.w.forget(o.Record.Topic)
+		q.w.forget(r.Record.Topic)
 	}
-	if !errors.Is(err, context.Canceled) { // that was another record of its batch
-		q.w.report(o, broker.KafkaError(err))
+	// kgo fails the rest of a batch with Canceled when the context of one record ends.
+	if !errors.Is(err, context.Canceled) {
+		q.w.opts.Report(r, broker.KafkaError(err))
 	}
-	ctx, stop := context.WithCancel(o.Context)
+	ctx, stop := context.WithCancel(r.Context)
 	defer stop()
 	defer context.AfterFunc(q.w.ctx, stop)()
-	wait.For(ctx, wait.Backoff(o.tries-1, 50*time.Millisecond, 2*time.Second))
+	wait.For(ctx, wait.Backoff(r.attempts-1, 50*time.Millisecond, 2*time.Second))
 	q.mu.Lock()
-	why := o.Context.Err()
+	end := r.Context.Err()
 	if q.closed {
-		why = kgo.ErrClientClosed
+		end = kgo.ErrClientClosed
 	}
-	if why == nil {
-		q.waiting = insert(q.waiting, o)
+	if end == nil {
+		q.insert(r)
 		q.wake()
 	}
 	q.mu.Unlock()
-	if why != nil {
-		o.Done(why)
+	if end != nil {
+		r.Done(end)
 	}
 }
 
-// late are the records that the client got before a time and still has.
-func (q *queue) late(before time.Time) (late []*Request) {
+// insert puts a record back among those that wait, in order. The caller holds the lock.
+func (q *queue) insert(r *Request) {
+	at, _ := slices.BinarySearchFunc(q.waiting, r, func(a, b *Request) int { return cmp.Compare(a.number, b.number) })
+	q.waiting = slices.Insert(q.waiting, at, r)
+}
+
+// lateRequest is a record that is not acknowledged in time.
+type lateRequest struct {
+	*Request
+
+	since time.Time // when kgo got it
+}
+
+// late returns the records that kgo got before a time and still has.
+func (q *queue) late(before time.Time) (late []lateRequest) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for o := range q.out {
-		if o.sent.Before(before) {
-			late = append(late, o)
+	for r := range q.inFlight {
+		if r.sent.Before(before) {
+			late = append(late, lateRequest{r, r.sent})
 		}
 	}
 	return late
 }
 
-// close gives up what waits.
+// close fails the records that wait.
 func (q *queue) close() {
 	q.mu.Lock()
 	waiting := q.waiting
 	q.waiting, q.closed = nil, true
 	q.mu.Unlock()
-	for _, o := range waiting {
-		o.Done(kgo.ErrClientClosed)
+	for _, r := range waiting {
+		r.Done(kgo.ErrClientClosed)
 	}
 }
 
-// recordBytes2 is what a record takes in a batch, about and before compression.
-func recordBytes2(r *kgo.Record) int {
+// bytesInBatch estimates the size of a record in a batch, before compression.
+func bytesInBatch(r *kgo.Record) int {
 	n := len(r.Key) + len(r.Value) + 64
 	for _, h := range r.Headers {
 		n += len(h.Key) + len(h.Value) + 16

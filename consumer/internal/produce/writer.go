@@ -1,101 +1,112 @@
 package produce
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"dispatcher/consumer/internal/broker"
-
 	"dispatcher/internal/wait"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 const (
-	// DefaultBatchBytes is a little below what a broker takes at once by default. A
-	// larger letter is tried as it is before it is cut to this.
+	// DefaultBatchBytes is a little below the largest batch that a broker accepts by
+	// default. A larger dead letter is first written as it is, and truncated to this size
+	// only if the broker refuses it.
 	DefaultBatchBytes = 1<<20 - 16<<10
-	// DefaultLinger is how long a batch that is not full waits.
-	DefaultLinger = 5 * time.Millisecond
-	// Patience is how long Kafka may take to acknowledge a record before
-	// that is worth a word.
-	Patience = 500 * time.Millisecond
+	// LateAfter is how long Kafka may take to acknowledge a record before the writer
+	// reports the record.
+	LateAfter = 500 * time.Millisecond
+
+	defaultLinger = 5 * time.Millisecond
 	// produceTimeout is how long a broker may wait for its replicas, and
-	// produceOverhead how much later its answer may come. Then the connection is
-	// given up, and the same request goes over another one.
+	// produceOverhead how much later its answer may arrive. After that, kgo closes the
+	// connection and repeats the request on another one.
 	produceTimeout  = 5 * time.Second
 	produceOverhead = broker.CallTimeout
-	// maxRecordBytes is the largest record that is tried, in bytes before compression.
-	// Brokers close connections that bring more than 100 MiB at once.
+	// maxRecordBytes is the size of the largest record that the writer accepts, before
+	// compression. Brokers close a connection whose request exceeds 100 MiB.
 	maxRecordBytes = 72 << 20
-	// writeLayoutAge is how old the knowledge of a topic's partitions may get.
-	writeLayoutAge = time.Minute
+	// maxMetadataAge is how old the known partitions of a topic may get.
+	maxMetadataAge = time.Minute
 )
 
-// Request is one record on its way to Kafka.
+// Request is one record to write.
 type Request struct {
 	Record *kgo.Record
-	// Context: once it has ended, a record that is known not to be written is given
-	// up. One that may be written is awaited all the same.
+	// Context: when it ends, the writer gives the record up if the record is known not to
+	// be written. The writer still awaits a record that may be written.
 	Context context.Context //nolint:containedctx // the life of the job, not of a call
-	// Done is called once, from any goroutine, and must not block. nil: Kafka has
-	// the record. errTooLarge: no batch could be smaller. [kgo.ErrClientClosed]: it
-	// is not known. Any other error: the record was not written, and won't be.
+	// Done is called once, from any goroutine, and must not block. Its error means:
+	//   - nil: Kafka has the record.
+	//   - [broker.TooLarge]: Kafka refused the record even alone in its batch.
+	//   - [kgo.ErrClientClosed]: not known whether the record was written.
+	//   - any other error: the record was not written and won't be.
 	Done func(error)
 
-	// Of its queue.
-	size   int // bytes, about and before compression
-	number uint64
-	tries  int       // that failed
-	sent   time.Time // when Kafka's client got it
+	// Guarded by the queue's lock.
+	bytes    int // in a batch; see bytesInBatch
+	number   uint64
+	attempts int       // that failed
+	sent     time.Time // when kgo got it
 
-	Partition atomic.Int32 // once the client has chosen it
+	Partition atomic.Int32 // once kgo has chosen it
 }
 
-// Writer brings records to Kafka: jobs and what they become. It hands each record
-// to Kafka's client once. That repeats a request whose answer is lost under the
-// same number, so that the broker writes it once. All methods are safe to call
-// from any goroutine.
+// WriterOptions configures a [Writer]. A zero field means its default.
+type WriterOptions struct {
+	Logger *slog.Logger // required
+	// Report is called for each record that the writer tries again, and repeatedly for
+	// each record that is not acknowledged within [LateAfter].
+	Report func(r *Request, err error)
+	// Retry: write a record again that Kafka refused, until the record's context ends.
+	Retry    bool
+	Linger   time.Duration // how long a batch that isn't full waits; default 5 ms
+	Attempts int           // of kgo for one record; 0: no limit
+}
+
+// Writer writes records to Kafka without blocking its caller. Its methods may be called from
+// any goroutine.
 type Writer struct {
-	conn      *broker.Connection
-	Retry     bool // try again what Kafka refuses, as long as the record's context lasts
-	report    func(o *Request, err error)
-	Linger    time.Duration
-	Tries     int // of the client; 0: no end
+	opts      WriterOptions
+	kgoOpts   []kgo.Opt
 	clientLog *clientLog
 
-	ctx    context.Context //nolint:containedctx // the writer's life: from the first record to close
-	cancel context.CancelFunc
-	runs   sync.WaitGroup
+	ctx        context.Context //nolint:containedctx // the writer's life, until Close
+	cancel     context.CancelFunc
+	goroutines sync.WaitGroup
 
 	mu     sync.Mutex
-	client *kgo.Client // nil: not needed yet
+	client *kgo.Client // nil before the first record
 	queues map[string]*queue
 	closed bool
 }
 
-// NewWriter does not connect. report hears of each record that is tried again or
-// is not acknowledged in time, as long as that lasts; nil: nobody asks.
-func NewWriter(conn *broker.Connection, log *slog.Logger, report func(*Request, error)) (*Writer, error) {
-	w := &Writer{conn: conn, report: report, Linger: DefaultLinger, clientLog: &clientLog{log: log}, queues: make(map[string]*queue)}
-	if report == nil {
-		w.report = func(*Request, error) {}
+// NewWriter checks the options. It does not connect.
+func NewWriter(conn *broker.Connection, o WriterOptions) (*Writer, error) {
+	o.Linger = cmp.Or(o.Linger, defaultLinger)
+	if o.Report == nil {
+		o.Report = func(*Request, error) {}
+	}
+	w := &Writer{opts: o, clientLog: &clientLog{log: o.Logger}, queues: make(map[string]*queue)}
+	var err error
+	if w.kgoOpts, err = w.clientOptions(conn); err != nil {
+		return nil, err
+	}
+	if err := kgo.ValidateOpts(w.kgoOpts...); err != nil {
+		return nil, err
 	}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
-	opts, err := w.options()
-	if err == nil {
-		err = kgo.ValidateOpts(opts...)
-	}
-	return w, err
+	return w, nil
 }
 
-// options of Kafka's client.
-func (w *Writer) options() ([]kgo.Opt, error) {
-	opts, err := w.conn.KgoOptions()
+func (w *Writer) clientOptions(conn *broker.Connection) ([]kgo.Opt, error) {
+	opts, err := conn.KgoOptions()
 	if err != nil {
 		return nil, err
 	}
@@ -103,38 +114,43 @@ func (w *Writer) options() ([]kgo.Opt, error) {
 		kgo.WithLogger(w.clientLog), kgo.WithHooks(partitionHook{}), kgo.DisableClientMetrics(),
 		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.RecordPartitioner(newPartitioner()),
 		kgo.ProducerBatchCompression(kgo.SnappyCompression(), kgo.NoCompression()),
-		kgo.ProducerLinger(w.Linger), kgo.ProducerBatchMaxBytes(maxRecordBytes), kgo.MaxBufferedRecords(1<<17),
+		kgo.ProducerLinger(w.opts.Linger), kgo.ProducerBatchMaxBytes(maxRecordBytes), kgo.MaxBufferedRecords(1<<17),
 		kgo.ProduceRequestTimeout(produceTimeout), kgo.RequestTimeoutOverhead(produceOverhead),
-		kgo.MetadataMinAge(Patience), kgo.MetadataMaxAge(writeLayoutAge),
+		kgo.MetadataMinAge(LateAfter), kgo.MetadataMaxAge(maxMetadataAge),
 		kgo.RetryBackoffFn(func(n int) time.Duration { return wait.Backoff(max(n-1, 0), 50*time.Millisecond, 2*time.Second) }),
 	)
-	if w.Tries > 0 {
-		opts = append(opts, kgo.RecordRetries(w.Tries))
+	if w.opts.Attempts > 0 {
+		opts = append(opts, kgo.RecordRetries(w.opts.Attempts))
 	}
 	return opts, nil
 }
 
-// Put takes a record over. It does not block.
-func (w *Writer) Put(o *Request) {
-	q, err := w.queue(o.Record.Topic)
-	if err == nil && q.put(o) {
+// Put queues a record. It does not block. The first call creates kgo's client.
+func (w *Writer) Put(r *Request) {
+	q, err := w.queue(r.Record.Topic)
+	if err == nil && q.put(r) {
 		return
 	}
 	if err == nil {
 		err = kgo.ErrClientClosed
 	}
-	o.Done(err)
+	r.Done(err)
 }
 
-// queue is the queue of a topic. It connects the client.
+// queue returns the queue of a topic, and creates it and kgo's client if needed.
 func (w *Writer) queue(topic string) (*queue, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
 		return nil, kgo.ErrClientClosed
 	}
-	if err := w.start(); err != nil {
-		return nil, err
+	if w.client == nil {
+		client, err := kgo.NewClient(w.kgoOpts...)
+		if err != nil {
+			return nil, err
+		}
+		w.client = client
+		w.goroutines.Go(w.reportLate)
 	}
 	q := w.queues[topic]
 	if q == nil {
@@ -144,43 +160,25 @@ func (w *Writer) queue(topic string) (*queue, error) {
 	return q, nil
 }
 
-// start makes the client where there is none. The lock is held.
-func (w *Writer) start() error {
-	if w.client != nil {
-		return nil
+// UseSettings tells the writer how large a batch a topic accepts. Without
+// max.message.bytes among the settings, the writer assumes a broker's default.
+func (w *Writer) UseSettings(topic string, s broker.TopicSettings) {
+	n, ok := s.Number(broker.MaxMessageBytes)
+	if !ok || n <= 0 {
+		return
 	}
-	opts, err := w.options()
-	if err != nil {
-		return err
-	}
-	if w.client, err = kgo.NewClient(opts...); err == nil {
-		w.runs.Go(w.watch)
-	}
-	return err
-}
-
-// setBatchBytes says how large a batch a topic takes, in bytes. What is not told is taken
-// to be a broker's default.
-func (w *Writer) setBatchBytes(topic string, most int) {
 	if q, err := w.queue(topic); err == nil {
-		q.setBatchBytes(most)
+		q.setBatchBytes(int(min(n, maxRecordBytes)))
 	}
 }
 
-// Fit takes over how large a topic's batches may be.
-func (w *Writer) Fit(topic string, s broker.TopicSettings) {
-	if n, ok := s.Number(broker.MaxMessageBytes); ok && n > 0 {
-		w.setBatchBytes(topic, int(min(n, maxRecordBytes)))
-	}
-}
-
-// forget drops what the client knows about a topic that is not there any more:
-// it may have been deleted and made again.
+// forget makes kgo drop its metadata of a topic that the broker does not know: the topic
+// may have been deleted and created again.
 func (w *Writer) forget(topic string) { w.client.PurgeTopicsFromProducing(topic) }
 
-// watch reports records that are not acknowledged in time, until the writer ends.
-func (w *Writer) watch() {
-	t := time.NewTicker(Patience)
+// reportLate reports records that are not acknowledged in time, until the writer closes.
+func (w *Writer) reportLate() {
+	t := time.NewTicker(LateAfter)
 	defer t.Stop()
 	for {
 		select {
@@ -194,19 +192,19 @@ func (w *Writer) watch() {
 			queues = append(queues, q)
 		}
 		w.mu.Unlock()
-		var late []*Request
+		var late []lateRequest
 		for _, q := range queues {
-			late = append(late, q.late(time.Now().Add(-Patience))...)
+			late = append(late, q.late(time.Now().Add(-LateAfter))...)
 		}
 		w.clientLog.listen(len(late) > 0)
-		for _, o := range late {
-			w.report(o, w.clientLog.why(o))
+		for _, r := range late {
+			w.opts.Report(r.Request, w.clientLog.reason(r.since))
 		}
 	}
 }
 
-// Close gives up what is on its way: some of it may still be written. It does not
-// wait for any broker.
+// Close gives up all records that are not acknowledged. Kafka may still write some of them.
+// Close does not wait for any broker.
 func (w *Writer) Close() {
 	w.mu.Lock()
 	client, queues := w.client, w.queues
@@ -219,26 +217,5 @@ func (w *Writer) Close() {
 	if client != nil {
 		client.Close()
 	}
-	w.runs.Wait()
-}
-
-// partitionHook notes which partition Kafka's client has chosen.
-type partitionHook struct{}
-
-type requestKey struct{}
-
-// OnProduceRecordPartitioned implements [kgo.HookProduceRecordPartitioned].
-func (partitionHook) OnProduceRecordPartitioned(r *kgo.Record, _ int32) {
-	if o, ok := r.Context.Value(requestKey{}).(*Request); ok {
-		o.Partition.Store(r.Partition)
-	}
-}
-
-// byNumber is the order in which records were put.
-func byNumber(a, b *Request) int { return int(int64(a.number) - int64(b.number)) }
-
-// insert puts a record back to its place among those that wait.
-func insert(waiting []*Request, o *Request) []*Request {
-	at, _ := slices.BinarySearchFunc(waiting, o, byNumber)
-	return slices.Insert(waiting, at, o)
+	w.goroutines.Wait()
 }

@@ -66,7 +66,7 @@ func (d *Delivery) FromRetryTopic() bool { return d.part.src.Delay > 0 }
 func (d *Delivery) FirstWritten() time.Time { return deadletter.FirstWritten(&d.Job.Record) }
 
 // FirstTopic is the topic that the job was first written to, likewise.
-func (d *Delivery) FirstTopic() string { return deadletter.FirstPlace(&d.Job.Record).Topic }
+func (d *Delivery) FirstTopic() string { return deadletter.FirstID(&d.Job.Record).Topic }
 
 // Redrives is how often the job was replayed from the dead letters.
 func (d *Delivery) Redrives() int { return deadletter.Redrives(&d.Job.Record) }

@@ -56,7 +56,7 @@ func (p *Partition) Add(b *Batch) bool {
 	p.bytes += b.Bytes
 	p.fetched, p.stable = b.Next, b.Stable
 	if p.buffer.head == nil {
-		p.tracker.PassTo(p.fetched)
+		p.tracker.SkipTo(p.fetched)
 	}
 	p.src.Lane.enlist(p)
 	s.fill(p.src.Lane)

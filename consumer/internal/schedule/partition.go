@@ -138,7 +138,7 @@ func (p *Partition) takeFresh() *Delivery {
 			return d
 		}
 	}
-	p.tracker.PassTo(p.fetched)
+	p.tracker.SkipTo(p.fetched)
 	return nil
 }
 

@@ -152,7 +152,7 @@ func (p *Partition) settle(d *Delivery, done bool) {
 		p.open.remove(d)
 		p.tracker.Complete(d.Job.Offset)
 		if p.buffer.head == nil {
-			p.tracker.PassTo(p.fetched)
+			p.tracker.SkipTo(p.fetched)
 		}
 	}
 	if d.rejection != nil {

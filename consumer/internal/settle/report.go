@@ -17,7 +17,7 @@ func (s *Settler) writeFailed(r *produce.Request, err error) {
 	topic, partition := r.Record.Topic, int(r.Partition.Load())
 	if of, ok := topicname.ResultsOf(topic); ok && s.results != nil {
 		s.results.metrics.errors.Inc()
-		if s.o.Health.Fails(health.Source{Doing: health.Results, Topic: of, Partition: partition}, err, produce.Patience) {
+		if s.o.Health.Fails(health.Source{Doing: health.Results, Topic: of, Partition: partition}, err, produce.LateAfter) {
 			s.o.Log.Error("results could not be written, their jobs stay open, trying again",
 				"topic", topic, "partition", partition, "error", err)
 		}

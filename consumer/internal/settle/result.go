@@ -84,7 +84,7 @@ func resultName(byWorker string, class deadletter.Class) string {
 // resultRecord makes the record of a job's result.
 func (s *Settler) resultRecord(d *schedule.Delivery, o schedule.Outcome, result string) *kgo.Record {
 	j := &d.Job
-	first := deadletter.FirstPlace(&j.Record)
+	first := deadletter.FirstID(&j.Record)
 	v := job.Result{
 		ID: j.ID, Topic: first.Topic, Partition: first.Partition, Offset: first.Offset,
 		Result: result, Attempts: o.Attempts, Status: o.Status,

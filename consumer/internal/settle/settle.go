@@ -44,10 +44,9 @@ func New(o Options) (*Settler, error) {
 		s.results = newResults()
 	}
 	var err error
-	if s.writer, err = produce.NewWriter(o.Connection, o.Log, s.writeFailed); err != nil {
+	if s.writer, err = produce.NewWriter(o.Connection, produce.WriterOptions{Logger: o.Log, Report: s.writeFailed, Retry: true}); err != nil {
 		return nil, err
 	}
-	s.writer.Retry = true
 	if o.Registerer == nil {
 		return s, nil
 	}
@@ -55,7 +54,7 @@ func New(o Options) (*Settler, error) {
 }
 
 // Fit fits the writer's batches to the settings of a topic.
-func (s *Settler) Fit(topic string, is broker.TopicSettings) { s.writer.Fit(topic, is) }
+func (s *Settler) Fit(topic string, is broker.TopicSettings) { s.writer.UseSettings(topic, is) }
 
 // Close gives up the records that have no outcome; some may still be written.
 func (s *Settler) Close() { s.writer.Close() }

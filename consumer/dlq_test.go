@@ -1,0 +1,307 @@
+package consumer_test
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"dispatcher/consumer/dlq"
+
+	"dispatcher/consumer/deadletter"
+
+	"dispatcher/consumer"
+	"dispatcher/job"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/segmentio/kafka-go"
+)
+
+func (w *world) desk() *dlq.Client {
+	w.t.Helper()
+	l, err := dlq.New(dlq.Options{
+		Connection: consumer.Connection{Brokers: []string{broker}, Dial: w.net.DialContext}, Group: "g",
+	})
+	w.ok(err)
+	return l
+}
+
+var ofJobs = dlq.Filter{Topics: []string{"jobs"}}
+
+// list returns the values of the open letters.
+func (w *world) list(f dlq.Filter) (values []string, tally dlq.Tally) {
+	w.t.Helper()
+	tally, err := w.desk().List(w.t.Context(), f, func(l *deadletter.Letter) error {
+		values = append(values, string(l.Record.Value))
+		return nil
+	})
+	w.ok(err)
+	return values, tally
+}
+
+// dead is a letter as a node writes it.
+func dead(value string, offset int, headers ...job.Header) job.Record {
+	set := []job.Header{
+		{Key: "x-original-topic", Value: []byte("jobs")},
+		{Key: "x-original-partition", Value: []byte("0")},
+		{Key: "x-original-offset", Value: []byte(strconv.Itoa(offset))},
+		{Key: "x-error-class", Value: []byte("exhausted")},
+		{Key: "x-attempt", Value: []byte("3")},
+	}
+	return job.Record{Key: []byte("k" + value), Value: []byte(value), Headers: append(set, headers...)}
+}
+
+func deadOnes(n int) []job.Record {
+	all := make([]job.Record, n)
+	for i := range all {
+		all[i] = dead(strconv.Itoa(i), i)
+	}
+	return all
+}
+
+// A job that was buried, replayed and buried again is the same job, byte for
+// byte, with its first origin, and the letters say how often.
+func TestAReplayedJobIsTheSameJob(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		rec := job.Record{Key: []byte{0, 0xff}, Value: []byte{1, 2, 0xfe}, Headers: []job.Header{
+			{Key: "a", Value: []byte{0xff}}, {Key: "X-Mine", Value: []byte("kept")}, {Key: "a", Value: nil},
+		}}
+		w.produce("jobs", rec)
+		var got []job.Job
+		n := w.start(w.options(), func(d *consumer.Delivery) {
+			got = append(got, d.Job)
+			d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent, Code: "422", Message: "no such number", Attempt: 1}, consumer.Outcome{})
+		})
+		for round := range 3 {
+			w.waitFor("jobs", 0, int64(round+1))
+			if values, tally := w.list(ofJobs); len(values) != 1 || tally.Classes[deadletter.ClassPermanent] != 1 {
+				t.Fatalf("round %d: got %v listed, classes %v", round, values, tally.Classes)
+			}
+			letter, err := w.desk().Get(w.t.Context(), deadletter.RecordID{Topic: "jobs.dlq", Offset: int64(round)})
+			w.ok(err)
+			if letter.JobID != "jobs/0/0" || letter.Origin.String() != "jobs/0/0" || letter.Redrives != round || letter.Code != "422" ||
+				letter.Attempts != 1 || letter.Settled || letter.FailedAt.IsZero() || letter.FirstFailedAt.IsZero() {
+				t.Errorf("round %d: got %+v", round, letter)
+			}
+			tally, err := w.desk().Replay(w.t.Context(), ofJobs, dlq.ReplayOptions{})
+			if err != nil || tally.Done != 1 || tally.Left() != 0 {
+				t.Fatalf("round %d: got %+v, %v", round, tally, err)
+			}
+		}
+		w.waitFor("jobs", 0, 4)
+		w.ok(n.end())
+		for i, j := range got {
+			if !bytes.Equal(j.Key, rec.Key) || !bytes.Equal(j.Value, rec.Value) || j.ID != "jobs/0/0" {
+				t.Errorf("round %d: got key %x, value %x, id %s", i, j.Key, j.Value, j.ID)
+			}
+		}
+		var names []string
+		for _, h := range got[3].Headers {
+			names = append(names, h.Key+"="+string(h.Value))
+		}
+		stamp := slices.IndexFunc(names, func(s string) bool { return strings.HasPrefix(s, "x-original-timestamp=") })
+		want := []string{
+			"a=\xff", "X-Mine=kept", "a=", "x-original-topic=jobs", "x-original-partition=0", "x-original-offset=0", names[stamp], "x-redrive=3",
+		}
+		if diff := cmp.Diff(want, names); diff != "" {
+			t.Errorf("headers (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestFiltersPick(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		at := func(hour int) job.Header {
+			return job.Header{Key: "x-failed-at", Value: fmt.Appendf(nil, "2026-01-02T%02d:00:00Z", hour)}
+		}
+		w.produce("jobs.dlq",
+			dead("0", 0, at(1)), dead("1", 1, at(2)), dead("2", 2, at(3), job.Header{Key: "X-Error-Class", Value: []byte("permanent")}),
+			job.Record{Value: []byte("3"), Headers: []job.Header{at(4)}})
+		hour := func(h int) time.Time { return time.Date(2026, 1, 2, h, 0, 0, 0, time.UTC) }
+		for name, c := range map[string]struct {
+			f    dlq.Filter
+			want string
+		}{
+			"all":     {dlq.Filter{}, "0 1 2 3"},
+			"class":   {dlq.Filter{Classes: []deadletter.Class{"exhausted"}}, "0 1"},
+			"classes": {dlq.Filter{Classes: []deadletter.Class{"permanent", ""}}, "2 3"},
+			"since":   {dlq.Filter{Since: hour(2)}, "1 2 3"},
+			"until":   {dlq.Filter{Until: hour(3)}, "0 1"},
+			"key":     {dlq.Filter{Key: []byte("k1")}, "1"},
+			"no key":  {dlq.Filter{Key: []byte{}}, ""},
+			"limit":   {dlq.Filter{Since: hour(2), Limit: 2}, "1 2"},
+		} {
+			c.f.Topics = []string{"jobs"}
+			got, tally := w.list(c.f)
+			if text := strings.Join(got, " "); text != c.want || tally.Open != 4 || tally.Done != int64(len(got)) {
+				t.Errorf("%s: got %q, %+v, want %q", name, text, tally, c.want)
+			}
+		}
+	}, "jobs", "jobs.dlq")
+}
+
+// Letters are settled wherever they lie, the others stay open, and each is
+// settled once.
+func TestSettledLettersAreGoneForGood(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs.dlq", deadOnes(10)...)
+		id := func(offset int64) deadletter.RecordID { return deadletter.RecordID{Topic: "jobs.dlq", Offset: offset} }
+		named := dlq.Filter{IDs: []deadletter.RecordID{id(7), id(2), id(2), id(12)}}
+		tally, err := w.desk().Drop(w.t.Context(), named, true)
+		if err != nil || tally.Done != 2 || len(tally.Missing) != 1 {
+			t.Errorf("a trial: got %+v, %v", tally, err)
+		}
+		if offset, _ := w.committed("jobs.dlq", 0); offset != -1 {
+			t.Errorf("a trial has committed offset %d", offset)
+		}
+		tally, err = w.desk().Drop(w.t.Context(), named, false)
+		if err != nil || tally.Done != 2 || tally.Matched != 2 || len(tally.Missing) != 1 || tally.Left() != 1 {
+			t.Errorf("got %+v, %v", tally, err)
+		}
+		if got, _ := w.list(ofJobs); strings.Join(got, "") != "01345689" {
+			t.Errorf("got %v listed", got)
+		}
+		tally, err = w.desk().Replay(w.t.Context(), named, dlq.ReplayOptions{})
+		if err != nil || tally.Done != 0 || len(tally.Settled) != 2 || tally.Left() != 3 {
+			t.Errorf("once more: got %+v, %v", tally, err)
+		}
+		if letter, err := w.desk().Get(w.t.Context(), id(7)); err != nil || !letter.Settled || string(letter.Record.Value) != "7" {
+			t.Errorf("got %+v, %v", letter, err)
+		}
+		tally, err = w.desk().Replay(w.t.Context(), dlq.Filter{Topics: []string{"jobs"}, Limit: 3}, dlq.ReplayOptions{})
+		if err != nil || tally.Done != 3 {
+			t.Errorf("the first three: got %+v, %v", tally, err)
+		}
+		tally, err = w.desk().Drop(w.t.Context(), ofJobs, false)
+		if err != nil || tally.Done != 5 || tally.Open != 5 {
+			t.Errorf("the rest: got %+v, %v", tally, err)
+		}
+		if got, tally := w.list(ofJobs); len(got) != 0 || tally.Open != 0 {
+			t.Errorf("got %v listed", got)
+		}
+		if offset, metadata := w.committed("jobs.dlq", 0); offset != 10 || metadata != "" {
+			t.Errorf("got offset %d and metadata %q, want 10 and none", offset, metadata)
+		}
+		if got := len(w.topicRecords("jobs")); got != 3 {
+			t.Errorf("got %d jobs, want 3", got)
+		}
+	}, "jobs", "jobs.dlq")
+}
+
+// topicRecords reads a topic of one partition.
+func (w *world) topicRecords(topic string) []kafka.Message { return w.recordsFrom(topic, 0) }
+
+func (w *world) recordsFrom(topic string, next int64) []kafka.Message {
+	w.t.Helper()
+	var all []kafka.Message
+	for {
+		res, err := w.client.Fetch(w.t.Context(), &kafka.FetchRequest{Topic: topic, Offset: next, MinBytes: 0, MaxBytes: 64 << 20, MaxWait: 10 * time.Millisecond})
+		w.ok(err)
+		w.ok(res.Error)
+		before := next
+		for {
+			rec, err := res.Records.ReadRecord()
+			if err != nil {
+				break
+			}
+			key, err := kafka.ReadAll(rec.Key)
+			w.ok(err)
+			value, err := kafka.ReadAll(rec.Value)
+			w.ok(err)
+			all = append(all, kafka.Message{Offset: rec.Offset, Key: key, Value: value, Headers: rec.Headers})
+			next = rec.Offset + 1
+		}
+		if next == before {
+			return all
+		}
+	}
+}
+
+// What Kafka can't remember is not done, and said; once the open letter is
+// settled it can be.
+func TestLettersOutOfReachAreLeft(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		const all, span = 9000, 8192
+		letters := deadOnes(all)
+		letters[0].Headers = append(letters[0].Headers, job.Header{Key: "x-error-class", Value: []byte("permanent")})
+		w.produce("jobs.dlq", letters...)
+		exhausted := dlq.Filter{Topics: []string{"jobs"}, Classes: []deadletter.Class{"exhausted"}}
+		for _, dry := range []bool{true, false} {
+			tally, err := w.desk().Replay(w.t.Context(), exhausted, dlq.ReplayOptions{Dry: dry})
+			if err != nil || tally.Done != span-1 || tally.Matched != all-1 || tally.OutOfReach != all-span || len(tally.Notes) != 1 {
+				t.Fatalf("dry %v: got %+v, %v", dry, tally, err)
+			}
+		}
+		if got, _ := w.list(ofJobs); len(got) != all-span+1 {
+			t.Errorf("got %d letters left, want %d", len(got), all-span+1)
+		}
+		tally, err := w.desk().Drop(w.t.Context(), dlq.Filter{Topics: []string{"jobs"}, Classes: []deadletter.Class{"permanent"}}, false)
+		if err != nil || tally.Done != 1 {
+			t.Fatalf("got %+v, %v", tally, err)
+		}
+		tally, err = w.desk().Replay(w.t.Context(), exhausted, dlq.ReplayOptions{})
+		if err != nil || tally.Done != all-span || tally.Left() != 0 {
+			t.Fatalf("got %+v, %v", tally, err)
+		}
+		if got := len(w.topicRecords("jobs")); got != all-1 {
+			t.Errorf("got %d jobs, want %d", got, all-1)
+		}
+	}, "jobs", "jobs.dlq")
+}
+
+func TestWhatIsNotAWholeJobIsNotReplayed(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		gone := dead("2", 2)
+		gone.Headers[0].Value = []byte("elsewhere")
+		w.produce("jobs.dlq",
+			dead("0", 0, job.Header{Key: "x-truncated", Value: []byte("true")}), job.Record{Value: []byte("1")}, gone, dead("3", 3))
+		tally, err := w.desk().Replay(w.t.Context(), ofJobs, dlq.ReplayOptions{})
+		if err != nil || tally.Done != 1 || tally.Truncated != 1 || tally.NoTopic != 2 || len(tally.Notes) != 3 {
+			t.Errorf("got %+v, %v", tally, err)
+		}
+		tally, err = w.desk().Replay(w.t.Context(), ofJobs, dlq.ReplayOptions{To: "jobs"})
+		if err != nil || tally.Done != 2 || tally.Truncated != 1 {
+			t.Errorf("with a topic: got %+v, %v", tally, err)
+		}
+		if got, _ := w.list(ofJobs); strings.Join(got, "") != "0" {
+			t.Errorf("got %v listed, want the one that was cut", got)
+		}
+	}, "jobs", "jobs.dlq")
+}
+
+func TestWhatCanNotBeAskedFor(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.produce("jobs.dlq", deadOnes(3)...)
+		w.ok(w.cluster.DeleteRecords("jobs.dlq", 0, 1))
+		for text, want := range map[string]string{
+			"jobs.dlq/0/0": "gone: the log begins at offset 1",
+			"jobs.dlq/0/3": "does not exist: the log ends before offset 3",
+			"jobs.dlq/1/0": "partition: 1: topic jobs.dlq has 1 of them",
+			"jobs/0/0":     "is not on a dead-letter topic",
+			"none.dlq/0/0": "topic none.dlq does not exist",
+		} {
+			id, err := deadletter.ParseRecordID(text)
+			w.ok(err)
+			if _, err := w.desk().Get(w.t.Context(), id); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got %v, want %q", text, err, want)
+			}
+		}
+		for _, text := range []string{"", "jobs.dlq", "jobs.dlq/0", "jobs.dlq/x/1", "jobs.dlq/0/-1", "a b/0/1", "/0/1", "jobs.dlq/0/1/2", "jobs.dlq/+1/1"} {
+			if id, err := deadletter.ParseRecordID(text); err == nil {
+				t.Errorf("%q reads as %v", text, id)
+			}
+		}
+		if _, err := w.desk().Replay(w.t.Context(), ofJobs, dlq.ReplayOptions{To: "a b"}); err == nil {
+			t.Error("a topic that can't be is written to")
+		}
+	}, "jobs", "jobs.dlq")
+}
