@@ -27,7 +27,7 @@ func TestTheAttemptsOfAFailedJobChangeHands(t *testing.T) {
 
 func attemptsChangeHands(t *testing.T, order consumer.Order, crash bool) {
 	t.Helper()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", keyed("a", "a1"), keyed("b", "b1"), keyed("a", "a2"))
 		o := w.options()
 		o.Order = order
@@ -77,7 +77,7 @@ func attemptsChangeHands(t *testing.T, order consumer.Order, crash bool) {
 // A broker that takes less metadata than others gets the bitmap without the attempts.
 func TestTheBitmapOutranksTheAttempts(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 200)...)
 		n := w.start(w.options(), func(d *consumer.Delivery) {
 			if d.Job.Offset%2 == 1 {
@@ -107,7 +107,7 @@ func TestTheBitmapOutranksTheAttempts(t *testing.T) {
 // yet. After a job is settled it has no effect.
 func TestAnAttributedFailureIsNotOverwritten(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 2)...)
 		n := w.start(w.options(), nil)
 		held := n.holding(2)

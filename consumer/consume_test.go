@@ -15,7 +15,7 @@ import (
 
 func TestConsumesEverythingOnce(t *testing.T) {
 	t.Parallel()
-	bubble(t, 4, func(w *world) {
+	bubble(t, 4, func(w *fleet) {
 		w.produce("jobs", numbered(0, 5000)...)
 		n := w.start(w.options(), settled)
 		w.until("all seen", func() bool { return len(n.values()) >= 5000 })
@@ -38,7 +38,7 @@ func TestConsumesEverythingOnce(t *testing.T) {
 
 func TestMissingTopicIsNamed(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		o := w.options()
 		o.Topics = []string{"jobs", "jbos"}
 		n := w.start(o, nil)
@@ -50,7 +50,7 @@ func TestMissingTopicIsNamed(t *testing.T) {
 
 func TestDerivedTopicsMustExistUnlessCreated(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		o := w.options()
 		o.CreateTopics = false
 		n := w.start(o, nil)
@@ -63,7 +63,7 @@ func TestDerivedTopicsMustExistUnlessCreated(t *testing.T) {
 // No more jobs than MaxInFlight are ready or in flight.
 func TestJobsInFlightAreBounded(t *testing.T) {
 	t.Parallel()
-	bubble(t, 2, func(w *world) {
+	bubble(t, 2, func(w *fleet) {
 		w.produce("jobs", numbered(0, 100)...)
 		o := w.options()
 		o.MaxInFlight = 7
@@ -95,7 +95,7 @@ func TestJobsInFlightAreBounded(t *testing.T) {
 // not wait.
 func TestOrderByKey(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", keyed("a", "a1"), keyed("a", "a2"), keyed("b", "b1"), keyed("", "x1"), keyed("a", "a3"), keyed("", "x2"))
 		n := w.start(w.options(), nil)
 		first := n.holding(4)
@@ -123,7 +123,7 @@ func TestOrderByKey(t *testing.T) {
 // key; other partitions go on.
 func TestOrderByPartition(t *testing.T) {
 	t.Parallel()
-	bubble(t, 2, func(w *world) {
+	bubble(t, 2, func(w *fleet) {
 		zero, one := keysOf(0, 2, 3), keysOf(1, 2, 2)
 		w.produce("jobs", keyed(zero[0], "a1"), keyed(zero[1], "a2"), keyed(zero[2], "a3"), keyed(one[0], "b1"), keyed(one[1], "b2"))
 		o := w.options()
@@ -151,7 +151,7 @@ func TestOrderByPartition(t *testing.T) {
 // Without order, jobs of one key are in flight together.
 func TestNoOrder(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", keyed("a", "a1"), keyed("a", "a2"), keyed("a", "a3"))
 		o := w.options()
 		o.Order = consumer.OrderNone
@@ -166,7 +166,7 @@ func TestNoOrder(t *testing.T) {
 // A released job closes its key until the next assignment: no job of the key overtakes it.
 func TestReleaseClosesTheKey(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", keyed("a", "a1"), keyed("a", "a2"), keyed("b", "b1"))
 		n := w.start(w.options(), nil)
 		held := n.holding(2)
@@ -191,7 +191,7 @@ func TestReleaseClosesTheKey(t *testing.T) {
 // A slow partition gets its turn beside a full one.
 func TestPartitionsTakeTurns(t *testing.T) {
 	t.Parallel()
-	bubble(t, 2, func(w *world) {
+	bubble(t, 2, func(w *fleet) {
 		var many []job.Record
 		for _, key := range keysOf(0, 2, 3000) {
 			many = append(many, keyed(key, "full"))
@@ -229,7 +229,7 @@ func keyed(key, value string) job.Record {
 // A batch that is larger than the size of a fetch is read all the same.
 func TestOneLargeBatch(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", job.Record{Value: bytes.Repeat([]byte("x"), 900_000)}, job.Record{Value: []byte("after")})
 		n := w.start(w.options(), settled)
 		w.until("both seen", func() bool { return len(n.values()) == 2 })
@@ -239,7 +239,7 @@ func TestOneLargeBatch(t *testing.T) {
 
 func TestStartLast(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 10)...)
 		o := w.options()
 		o.StartAt = consumer.StartLast
@@ -254,7 +254,7 @@ func TestStartLast(t *testing.T) {
 // Without a committed offset, tools and autoscalers would see no lag.
 func TestCommitsAtTheAssignment(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		n := w.start(w.options(), nil)
 		w.until("offset 0 is committed", func() bool { offset, _ := w.committed("jobs", 0); return offset == 0 })
 		w.ok(n.end())
@@ -264,7 +264,7 @@ func TestCommitsAtTheAssignment(t *testing.T) {
 // Each topic has a group, an order and dead letters of its own.
 func TestTwoTopics(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 10)...)
 		w.produce("more", numbered(10, 30)...)
 		o := w.options()

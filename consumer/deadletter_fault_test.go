@@ -43,7 +43,7 @@ func TestDeadLetterThatNeverFits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 1, func(w *world) {
+			bubble(t, 1, func(w *fleet) {
 				w.produce("jobs", c.rec)
 				w.refuse("jobs.dlq", 8000)
 				n := w.start(w.options(), func(d *consumer.Delivery) {
@@ -68,7 +68,7 @@ func TestDeadLetterThatNeverFits(t *testing.T) {
 // A dead-letter topic that can't be written holds up no other topic.
 func TestDeadLettersOfAnotherTopicGoOn(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.dlq", Err: kerr.NotEnoughReplicas, Count: -1})
 		w.produce("jobs", bad("1"))
 		o := w.options()
@@ -95,7 +95,7 @@ func TestRejectedJobsAreBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 1, func(w *world) {
+			bubble(t, 1, func(w *fleet) {
 				fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.dlq", Err: kerr.NotEnoughReplicas, Count: -1})
 				for range 20 {
 					w.produce("jobs", rec)
@@ -117,7 +117,7 @@ func TestRejectedJobsAreBounded(t *testing.T) {
 // Once the consumer stops, no dead letter is begun for a record that is no job.
 func TestNoDeadLetterIsBegunAfterTheStop(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.dlq", Err: kerr.NotEnoughReplicas, Count: -1})
 		w.produce("jobs", bad("1"))
 		n := w.start(w.options(), settled)
@@ -139,7 +139,7 @@ func TestNoDeadLetterIsBegunAfterTheStop(t *testing.T) {
 // together. Then their jobs stay open. None is sent twice.
 func TestHangingDeadLettersShareOneDrain(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		var all []job.Record
 		for range 5 {
 			all = append(all, bad(string(noise('x', 400_000)))) // no two fit in a batch with a third
@@ -176,7 +176,7 @@ func TestDeadLetterWithHalfAnOrigin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 1, func(w *world) {
+			bubble(t, 1, func(w *fleet) {
 				w.produce("jobs", job.Record{Value: []byte("x"), Headers: headers})
 				n := w.start(w.options(), func(d *consumer.Delivery) {
 					d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent}, consumer.Outcome{})

@@ -20,7 +20,7 @@ import (
 
 func TestDeadLetterKeepsTheRecord(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		rec := job.Record{
 			Key: []byte{0, 0xff}, Value: []byte{1, 2, 0xfe}, Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 			Headers: []job.Header{{Key: "a", Value: []byte{0xff}}, {Key: "X-Error-Code", Value: []byte("old")}, {Key: "a", Value: nil}},
@@ -66,7 +66,7 @@ func TestDeadLetterKeepsTheRecord(t *testing.T) {
 // The origin in the record's headers stays, and the id with it.
 func TestDeadLetterKeepsItsOrigin(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", job.Record{Value: []byte("x"), Headers: []job.Header{
 			{Key: "x-original-topic", Value: []byte("old")},
 			{Key: "x-original-partition", Value: []byte("7")},
@@ -95,7 +95,7 @@ func TestDeadLetterKeepsItsOrigin(t *testing.T) {
 // on.
 func TestBadRecordsGoToTheDeadLetters(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs",
 			job.Record{Value: []byte("1"), Headers: []job.Header{{Key: "cost", Value: []byte("2")}}},
 			job.Record{Value: []byte("2"), Headers: []job.Header{{Key: "not-before", Value: []byte("2999-01-01T00:00:00Z")}}},
@@ -123,7 +123,7 @@ func TestBadRecordsGoToTheDeadLetters(t *testing.T) {
 // Many bad records do not delay a good one for long.
 func TestManyBadRecords(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		var bad []job.Record
 		for i := range 3000 {
 			bad = append(bad, job.Record{Value: []byte(strconv.Itoa(i)), Headers: []job.Header{{Key: "lane", Value: []byte("x")}}})
@@ -142,7 +142,7 @@ func TestManyBadRecords(t *testing.T) {
 // shared its batch is not truncated.
 func TestDeadLetterTooLarge(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		for i := range 3 {
 			w.produce("jobs", job.Record{Value: noise('a'+byte(i), 300_000)})
 		}
@@ -173,7 +173,7 @@ func TestDeadLetterTooLarge(t *testing.T) {
 // when the topic is back.
 func TestDeadLetterWaitsForKafka(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 2)...)
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.dlq", Err: kerr.NotEnoughReplicas, Count: -1})
 		n := w.start(w.options(), func(d *consumer.Delivery) {
@@ -200,7 +200,7 @@ func TestDeadLetterWaitsForKafka(t *testing.T) {
 // A stop while the dead-letter topic can't be written releases the job.
 func TestAJobWithoutItsDeadLetterIsReleasedAtTheStop(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 1)...)
 		w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.dlq", Err: kerr.NotEnoughReplicas, Count: -1})
 		n := w.start(w.options(), func(d *consumer.Delivery) {
@@ -222,7 +222,7 @@ func TestAJobWithoutItsDeadLetterIsReleasedAtTheStop(t *testing.T) {
 // job is not called again.
 func TestADeadLetterIsWrittenDuringTheDrain(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 1)...)
 		n := w.start(w.options(), func(d *consumer.Delivery) {
 			go func() {

@@ -11,7 +11,7 @@ import (
 // A dry drop counts what a drop would settle, settles nothing, and commits nothing.
 func TestADryDropSettlesNothing(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs.dlq", deadOnes(700)...) // more than one batch
 		tally, err := w.desk().Drop(w.t.Context(), ofJobs, true)
 		if err != nil || tally.Done != 700 || tally.Open != 700 {
@@ -33,7 +33,7 @@ func TestADryDropSettlesNothing(t *testing.T) {
 // lies before it has been settled: the reach begins behind that.
 func TestALetterBeyondReachIsTriedAgainAfterACommit(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		const reach = 8192
 		letters := make([]job.Record, reach+1)
 		for i := range letters {

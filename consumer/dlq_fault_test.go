@@ -28,7 +28,7 @@ import (
 // other has settled.
 func TestTwoCommandsAtOnce(t *testing.T) {
 	t.Parallel()
-	bubble(t, 3, func(w *world) {
+	bubble(t, 3, func(w *fleet) {
 		const all = 3000
 		w.produce("jobs.dlq", deadOnes(all)...)
 		type outcome struct {
@@ -67,7 +67,7 @@ func TestTwoCommandsAtOnce(t *testing.T) {
 // What Kafka does not take stays open.
 func TestNothingIsSettledThatWasNotWritten(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs.dlq", deadOnes(5)...)
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs", Err: kerr.NotEnoughReplicas, Count: -1})
 		tally, err := w.desk().Replay(w.t.Context(), ofJobs, dlq.ReplayOptions{})
@@ -93,7 +93,7 @@ func TestNothingIsSettledThatWasNotWritten(t *testing.T) {
 // An interrupt ends a replay between two batches; what was written is settled.
 func TestAnInterruptedReplaySettlesWhatItWrote(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs.dlq", deadOnes(100)...)
 		ctx, stop := context.WithCancel(w.t.Context())
 		time.AfterFunc(30*time.Second, stop)
@@ -110,7 +110,7 @@ func TestAnInterruptedReplaySettlesWhatItWrote(t *testing.T) {
 // Who consumes the dead letters decides himself what is settled.
 func TestLettersThatAConsumerReadsAreNotSettledFromOutside(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs.dlq", deadOnes(2)...)
 		o := w.options()
 		o.Topics = []string{"jobs.dlq"}
@@ -129,7 +129,7 @@ func TestLettersThatAConsumerReadsAreNotSettledFromOutside(t *testing.T) {
 // that has settled holds. Only the batch that was in its hands may be twice.
 func TestACommandThatWasGivenUpOverwritesNothing(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		const all, rate = 200, 5
 		w.produce("jobs.dlq", deadOnes(all)...)
 		var silent atomic.Bool
@@ -211,7 +211,7 @@ func TestLettersOfTransactions(t *testing.T) {
 // it was cut from, and not where that is gone or another one.
 func TestACutLetterIsMadeWhole(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		value := noise('0', 20_000)
 		header := job.Header{Key: "mine", Value: noise('h', 9000)}
 		for i := range 3 {
@@ -254,7 +254,7 @@ func TestACutLetterIsMadeWhole(t *testing.T) {
 	})
 }
 
-func (w *world) write(topic string, m kafka.Message) {
+func (w *fleet) write(topic string, m kafka.Message) {
 	w.t.Helper()
 	rec := job.Record{Key: m.Key, Value: m.Value}
 	for _, h := range m.Headers {
@@ -266,7 +266,7 @@ func (w *world) write(topic string, m kafka.Message) {
 // Retention that deletes letters while they are listed ends no list.
 func TestRetentionOvertakesAList(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		letters := deadOnes(3000)
 		for i := range letters {
 			letters[i].Value = append(letters[i].Value, noise(byte(i), 1000)...)
@@ -290,7 +290,7 @@ func TestRetentionOvertakesAList(t *testing.T) {
 // Brokers that are not ready for a while are waited for.
 func TestLettersOutlastPassingFaults(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs.dlq", deadOnes(5)...)
 		for key, err := range map[kmsg.Key]*kerr.Error{
 			kmsg.Fetch: kerr.NotLeaderForPartition, kmsg.ListOffsets: kerr.LeaderNotAvailable,

@@ -20,7 +20,7 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-func (w *world) desk() *dlq.Client {
+func (w *fleet) desk() *dlq.Client {
 	w.t.Helper()
 	l, err := dlq.New(dlq.Options{
 		Connection: consumer.Connection{Brokers: []string{broker}, Dial: w.net.DialContext}, Group: "g",
@@ -32,7 +32,7 @@ func (w *world) desk() *dlq.Client {
 var ofJobs = dlq.Filter{Topics: []string{"jobs"}}
 
 // list returns the values of the open letters.
-func (w *world) list(f dlq.Filter) (values []string, tally dlq.Tally) {
+func (w *fleet) list(f dlq.Filter) (values []string, tally dlq.Tally) {
 	w.t.Helper()
 	tally, err := w.desk().List(w.t.Context(), f, func(l *deadletter.Letter) error {
 		values = append(values, string(l.Record.Value))
@@ -66,7 +66,7 @@ func deadOnes(n int) []job.Record {
 // byte, with its first origin, and the letters say how often.
 func TestAReplayedJobIsTheSameJob(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		rec := job.Record{Key: []byte{0, 0xff}, Value: []byte{1, 2, 0xfe}, Headers: []job.Header{
 			{Key: "a", Value: []byte{0xff}}, {Key: "X-Mine", Value: []byte("kept")}, {Key: "a", Value: nil},
 		}}
@@ -115,7 +115,7 @@ func TestAReplayedJobIsTheSameJob(t *testing.T) {
 
 func TestFiltersPick(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		at := func(hour int) job.Header {
 			return job.Header{Key: "x-failed-at", Value: fmt.Appendf(nil, "2026-01-02T%02d:00:00Z", hour)}
 		}
@@ -149,7 +149,7 @@ func TestFiltersPick(t *testing.T) {
 // settled once.
 func TestSettledLettersAreGoneForGood(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs.dlq", deadOnes(10)...)
 		id := func(offset int64) deadletter.RecordID { return deadletter.RecordID{Topic: "jobs.dlq", Offset: offset} }
 		named := dlq.Filter{IDs: []deadletter.RecordID{id(7), id(2), id(2), id(12)}}
@@ -195,9 +195,9 @@ func TestSettledLettersAreGoneForGood(t *testing.T) {
 }
 
 // topicRecords reads a topic of one partition.
-func (w *world) topicRecords(topic string) []kafka.Message { return w.recordsFrom(topic, 0) }
+func (w *fleet) topicRecords(topic string) []kafka.Message { return w.recordsFrom(topic, 0) }
 
-func (w *world) recordsFrom(topic string, next int64) []kafka.Message {
+func (w *fleet) recordsFrom(topic string, next int64) []kafka.Message {
 	w.t.Helper()
 	var all []kafka.Message
 	for {
@@ -227,7 +227,7 @@ func (w *world) recordsFrom(topic string, next int64) []kafka.Message {
 // settled it can be.
 func TestLettersOutOfReachAreLeft(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		const all, span = 9000, 8192
 		letters := deadOnes(all)
 		letters[0].Headers = append(letters[0].Headers, job.Header{Key: "x-error-class", Value: []byte("permanent")})
@@ -258,7 +258,7 @@ func TestLettersOutOfReachAreLeft(t *testing.T) {
 
 func TestWhatIsNotAWholeJobIsNotReplayed(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		gone := dead("2", 2)
 		gone.Headers[0].Value = []byte("elsewhere")
 		w.produce("jobs.dlq",
@@ -279,7 +279,7 @@ func TestWhatIsNotAWholeJobIsNotReplayed(t *testing.T) {
 
 func TestWhatCanNotBeAskedFor(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs.dlq", deadOnes(3)...)
 		w.ok(w.cluster.DeleteRecords("jobs.dlq", 0, 1))
 		for text, want := range map[string]string{

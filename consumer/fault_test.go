@@ -28,7 +28,7 @@ func TestARefusedCommitJoinsAgain(t *testing.T) {
 	for _, e := range []*kerr.Error{kerr.IllegalGeneration, kerr.UnknownMemberID} {
 		t.Run(e.Message, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 1, func(w *world) {
+			bubble(t, 1, func(w *fleet) {
 				w.produce("jobs", numbered(0, 10)...)
 				n := w.start(w.options(), nil)
 				held := n.holding(10)
@@ -58,7 +58,7 @@ func TestFailedCommitIsTriedAgain(t *testing.T) {
 	for _, e := range []*kerr.Error{kerr.NotCoordinator, kerr.CoordinatorLoadInProgress, kerr.CoordinatorNotAvailable, kerr.RebalanceInProgress, kerr.OffsetMetadataTooLarge} {
 		t.Run(e.Message, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 1, func(w *world) {
+			bubble(t, 1, func(w *fleet) {
 				w.produce("jobs", numbered(0, 10)...)
 				n := w.start(w.options(), nil)
 				held := n.holding(10)
@@ -80,7 +80,7 @@ func TestFailedCommitIsTriedAgain(t *testing.T) {
 // A fault while fetching is no reason to leave the group.
 func TestFetchFaultsAreTriedAgain(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "jobs", Err: kerr.NotLeaderForPartition, Count: 10})
 		w.produce("jobs", numbered(0, 10)...)
 		n := w.start(w.options(), settled)
@@ -95,7 +95,7 @@ func TestFetchFaultsAreTriedAgain(t *testing.T) {
 // While no more jobs may be in flight the node stays a member: heartbeats go on.
 func TestWaitingKeepsTheMembership(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 5000)...)
 		n := w.start(w.options(), nil)
 		held := n.holding(256)
@@ -137,7 +137,7 @@ func TestWaitsForABroker(t *testing.T) {
 
 func TestMetricsAndStatus(t *testing.T) {
 	t.Parallel()
-	bubble(t, 2, func(w *world) {
+	bubble(t, 2, func(w *fleet) {
 		w.produce("jobs", numbered(0, 100)...)
 		o := w.options()
 		reg := prometheus.NewRegistry()

@@ -55,7 +55,7 @@ func (d *dials) count(addr string, by int) {
 }
 
 // fetches counts the requests for records.
-func (w *world) fetches() *atomic.Int64 {
+func (w *fleet) fetches() *atomic.Int64 {
 	var requests atomic.Int64
 	var last atomic.Pointer[kmsg.FetchRequest]
 	w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.UnknownServerError, Count: -1, When: func(r kmsg.Request) bool {
@@ -74,7 +74,7 @@ func (w *world) fetches() *atomic.Int64 {
 func TestManyIdlePartitionsCostLittle(t *testing.T) {
 	t.Parallel()
 	const partitions, backlog = 300, 3000
-	bubble(t, partitions, func(w *world) {
+	bubble(t, partitions, func(w *fleet) {
 		requests := w.fetches()
 		var d dials
 		o := w.options()
@@ -110,7 +110,7 @@ func TestManyIdlePartitionsCostLittle(t *testing.T) {
 func TestATrickleIsFetchedInHandfuls(t *testing.T) {
 	t.Parallel()
 	const partitions, jobs = 300, 1000
-	bubble(t, partitions, func(w *world) {
+	bubble(t, partitions, func(w *fleet) {
 		n := w.start(w.options(), settled)
 		w.until("it is joined", func() bool { return len(n.c.Status().Partitions) == partitions })
 		p, err := consumer.NewProducer(consumer.ProducerOptions{Connection: w.options().Connection, Linger: 100 * time.Microsecond})
@@ -134,7 +134,7 @@ func TestATrickleIsFetchedInHandfuls(t *testing.T) {
 func TestAFullPartitionStallsNoOther(t *testing.T) {
 	t.Parallel()
 	const jobs, size = 3000, 4000
-	bubble(t, 2, func(w *world) {
+	bubble(t, 2, func(w *fleet) {
 		var read atomic.Int64
 		o := w.options()
 		o.Dial = countReads(w.net.DialContext, &read)
@@ -180,7 +180,7 @@ func TestAFullPartitionStallsNoOther(t *testing.T) {
 func TestNoPartitionStarvesBesideLargeOnes(t *testing.T) {
 	t.Parallel()
 	const partitions, each, size = 8, 20, 200_000
-	bubble(t, partitions, func(w *world) {
+	bubble(t, partitions, func(w *fleet) {
 		for p := range partitions {
 			key := keysOf(p, partitions, 1)[0]
 			for range each {
@@ -214,7 +214,7 @@ func TestNoPartitionStarvesBesideLargeOnes(t *testing.T) {
 func TestTheNodesBytesAreShared(t *testing.T) {
 	t.Parallel()
 	const partitions, each, size, budget = 16, 100, 10_000, 4 << 20
-	bubble(t, partitions, func(w *world) {
+	bubble(t, partitions, func(w *fleet) {
 		for p := range partitions {
 			var jobs []job.Record
 			for range each {
@@ -269,7 +269,7 @@ func (c *readConn) Read(b []byte) (int, error) {
 func TestPartitionsAreFollowedToTheirLeaders(t *testing.T) {
 	t.Parallel()
 	const partitions, rounds = 6, 10
-	bubbleWith(t, partitions, func(w *world) {
+	bubbleWith(t, partitions, func(w *fleet) {
 		var d dials
 		o := w.options()
 		o.Dial = d.by(w.net.DialContext)

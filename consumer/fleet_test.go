@@ -29,9 +29,9 @@ import (
 
 const broker = "localhost:9092"
 
-// world is a fleet of consumers on a fake cluster, on a network without sockets, for tests in a
+// fleet is a set of consumers on a fake cluster, on a network without sockets, for tests in a
 // bubble of testing/synctest.
-type world struct {
+type fleet struct {
 	t       *testing.T
 	net     *kfake.VirtualNetwork
 	cluster *kfake.Cluster
@@ -39,13 +39,13 @@ type world struct {
 	nodes   []*node
 }
 
-func bubble(t *testing.T, partitions int32, test func(w *world), topics ...string) {
+func bubble(t *testing.T, partitions int32, test func(w *fleet), topics ...string) {
 	t.Helper()
 	bubbleWith(t, partitions, test, nil, topics...)
 }
 
 // bubbleWith is bubble on a cluster with options of its own.
-func bubbleWith(t *testing.T, partitions int32, test func(w *world), opts []kfake.Opt, topics ...string) {
+func bubbleWith(t *testing.T, partitions int32, test func(w *fleet), opts []kfake.Opt, topics ...string) {
 	t.Helper()
 	if len(topics) == 0 {
 		topics = []string{"jobs"}
@@ -62,13 +62,13 @@ func bubbleWith(t *testing.T, partitions int32, test func(w *world), opts []kfak
 		defer cl.Close()
 		tr := &kafka.Transport{Dial: n.DialContext}
 		defer tr.CloseIdleConnections()
-		w := &world{t: t, net: n, cluster: cl, client: &kafka.Client{Addr: kafka.TCP(broker), Transport: tr}}
+		w := &fleet{t: t, net: n, cluster: cl, client: &kafka.Client{Addr: kafka.TCP(broker), Transport: tr}}
 		defer w.endAll()
 		test(w)
 	})
 }
 
-func (w *world) options() consumer.Options {
+func (w *fleet) options() consumer.Options {
 	return consumer.Options{
 		Connection: consumer.Connection{Brokers: []string{broker}, Dial: w.net.DialContext},
 		Group:      "g", Topics: []string{"jobs"}, CreateTopics: true,
@@ -76,7 +76,7 @@ func (w *world) options() consumer.Options {
 }
 
 // produce writes values; a value "k:v" has the key k.
-func (w *world) produce(topic string, records ...job.Record) {
+func (w *fleet) produce(topic string, records ...job.Record) {
 	w.t.Helper()
 	p, err := consumer.NewProducer(consumer.ProducerOptions{Connection: consumer.Connection{Brokers: []string{broker}, Dial: w.net.DialContext}})
 	if err != nil {
@@ -86,7 +86,7 @@ func (w *world) produce(topic string, records ...job.Record) {
 	w.ok(p.WriteBatch(w.t.Context(), topic, records))
 }
 
-func (w *world) ok(err error) {
+func (w *fleet) ok(err error) {
 	w.t.Helper()
 	if err != nil {
 		w.t.Fatal(err)
@@ -104,7 +104,7 @@ func numbered(from, to int) []job.Record {
 
 // node is one consumer that runs until it is stopped.
 type node struct {
-	w    *world
+	w    *fleet
 	c    *consumer.Consumer
 	stop context.CancelFunc
 	err  chan error    // what Run returned
@@ -117,7 +117,7 @@ type node struct {
 
 // start runs a node that calls work for each job, in the taker's goroutine; nil: the jobs are
 // held.
-func (w *world) start(o consumer.Options, work func(*consumer.Delivery)) *node {
+func (w *fleet) start(o consumer.Options, work func(*consumer.Delivery)) *node {
 	w.t.Helper()
 	n := w.idle(o)
 	go n.take(work)
@@ -125,7 +125,7 @@ func (w *world) start(o consumer.Options, work func(*consumer.Delivery)) *node {
 }
 
 // idle runs a node whose jobs nobody takes.
-func (w *world) idle(o consumer.Options) *node {
+func (w *fleet) idle(o consumer.Options) *node {
 	w.t.Helper()
 	c, err := consumer.New(o)
 	w.ok(err)
@@ -168,7 +168,7 @@ func taken(c *consumer.Consumer) iter.Seq[*consumer.Delivery] {
 }
 
 // endAll ends the nodes that a failed test left running.
-func (w *world) endAll() {
+func (w *fleet) endAll() {
 	for _, n := range w.nodes {
 		n.stop()
 		<-n.over
@@ -208,13 +208,13 @@ func (n *node) grab() []*consumer.Delivery {
 }
 
 // until lets the bubble's time pass until is returns true, a minute at most.
-func (w *world) until(what string, is func() bool) {
+func (w *fleet) until(what string, is func() bool) {
 	w.t.Helper()
 	w.within(time.Minute, what, is)
 }
 
 // within is until with a time of its own.
-func (w *world) within(most time.Duration, what string, is func() bool) {
+func (w *fleet) within(most time.Duration, what string, is func() bool) {
 	w.t.Helper()
 	for range most / (10 * time.Millisecond) {
 		synctest.Wait()
@@ -227,7 +227,7 @@ func (w *world) within(most time.Duration, what string, is func() bool) {
 }
 
 // committed returns a partition's committed offset and metadata.
-func (w *world) committed(topic string, partition int) (int64, string) {
+func (w *fleet) committed(topic string, partition int) (int64, string) {
 	w.t.Helper()
 	res, err := w.client.OffsetFetch(w.t.Context(), &kafka.OffsetFetchRequest{GroupID: "g." + topic, Topics: map[string][]int{topic: {partition}}})
 	w.ok(err)
@@ -241,13 +241,13 @@ func (w *world) committed(topic string, partition int) (int64, string) {
 }
 
 // letters reads all dead letters of a topic with one partition.
-func (w *world) letters(topic string) []kafka.Message {
+func (w *fleet) letters(topic string) []kafka.Message {
 	w.t.Helper()
 	return w.records(topic + ".dlq")
 }
 
 // records reads all records of a topic with one partition.
-func (w *world) records(topic string) []kafka.Message {
+func (w *fleet) records(topic string) []kafka.Message {
 	w.t.Helper()
 	res, err := w.client.Fetch(w.t.Context(), &kafka.FetchRequest{Topic: topic, MinBytes: 0, MaxBytes: 64 << 20, MaxWait: 10 * time.Millisecond})
 	w.ok(err)
@@ -316,7 +316,7 @@ func noise(of byte, size int) []byte {
 }
 
 // refuse lets a topic take no batch larger than limit bytes.
-func (w *world) refuse(topic string, limit int) *kfake.FaultHandle {
+func (w *fleet) refuse(topic string, limit int) *kfake.FaultHandle {
 	return w.cluster.Fault(kfake.Fault{
 		Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.MessageTooLarge, Count: -1,
 		When: func(r kmsg.Request) bool {
@@ -327,7 +327,7 @@ func (w *world) refuse(topic string, limit int) *kfake.FaultHandle {
 
 // lossy dials a network on which the requests that lose picks never arrive. It
 // is given their kind and their size in bytes.
-func (w *world) lossy(lose func(key int16, size int) bool) func(context.Context, string, string) (net.Conn, error) {
+func (w *fleet) lossy(lose func(key int16, size int) bool) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := w.net.DialContext(ctx, network, address)
 		if err != nil {
@@ -359,7 +359,7 @@ func (c *lossyConn) Write(b []byte) (int, error) {
 }
 
 // commit sets an offset of a group that has no member.
-func (w *world) commit(topic string, partition int, offset int64, metadata string) {
+func (w *fleet) commit(topic string, partition int, offset int64, metadata string) {
 	w.t.Helper()
 	res, err := w.client.OffsetCommit(w.t.Context(), &kafka.OffsetCommitRequest{
 		GroupID: "g." + topic, GenerationID: -1,
@@ -370,7 +370,7 @@ func (w *world) commit(topic string, partition int, offset int64, metadata strin
 }
 
 // waitFor waits until so much of a partition is committed.
-func (w *world) waitFor(topic string, partition int, offset int64) {
+func (w *fleet) waitFor(topic string, partition int, offset int64) {
 	w.t.Helper()
 	w.until(fmt.Sprintf("offset %d of %s/%d is committed", offset, topic, partition), func() bool {
 		got, _ := w.committed(topic, partition)

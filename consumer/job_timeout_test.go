@@ -24,7 +24,7 @@ func TestAStuckJobTimesOut(t *testing.T) {
 			d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent}, consumer.Outcome{})
 		},
 	} {
-		bubble(t, 1, func(w *world) {
+		bubble(t, 1, func(w *fleet) {
 			w.produce("jobs", keyed("a", "a1"), keyed("a", "a2"), keyed("b", "b1"))
 			o := w.options()
 			o.JobTimeout = 10 * time.Second
@@ -57,9 +57,9 @@ func TestAStuckJobTimesOut(t *testing.T) {
 // Where there are retry topics it comes back from one, in any order.
 func TestAStuckJobComesBackFromARetryTopic(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", keyed("a", "a1"))
-		o := withTiers(w.options(), consumer.OrderPartition, time.Second, 5*time.Second, time.Minute)
+		o := withRetryTopics(w.options(), consumer.OrderPartition, time.Second, 5*time.Second, time.Minute)
 		o.JobTimeout = 10 * time.Second
 		n := w.start(o, nil)
 		first := n.holding(1)[0]
@@ -84,7 +84,7 @@ func TestAStuckJobComesBackFromARetryTopic(t *testing.T) {
 // A job whose worker is writing its dead letter is not stuck.
 func TestAJobThatIsBeingDeadLetteredDoesNotTimeOut(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", keyed("a", "a1"))
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.dlq", Err: kerr.NotLeaderForPartition, Count: -1})
 		o := w.options()
@@ -106,7 +106,7 @@ func TestAJobThatIsBeingDeadLetteredDoesNotTimeOut(t *testing.T) {
 // letter was not written.
 func TestADrainWithAStuckJob(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", keyed("a", "a1"))
 		w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.dlq", Err: kerr.NotLeaderForPartition, Count: -1})
 		o := w.options()
@@ -130,7 +130,7 @@ func TestADrainWithAStuckJob(t *testing.T) {
 // a job that timed out makes no second result.
 func TestAJobThatWaitsForItsResultDoesNotTimeOut(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", keyed("a", "slow"), keyed("b", "stuck"))
 		o := w.options()
 		o.Results, o.JobTimeout = true, 5*time.Second
@@ -159,7 +159,7 @@ func TestAJobThatWaitsForItsResultDoesNotTimeOut(t *testing.T) {
 // A job that was answered, and waits until that is written, does not time out.
 func TestAJobThatWasAnsweredDoesNotTimeOut(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", keyed("a", "a1"))
 		o := w.options()
 		o.JobTimeout = 5 * time.Second

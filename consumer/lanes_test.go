@@ -18,7 +18,7 @@ func inLanes(o consumer.Options, lanes ...consumer.Lane) consumer.Options {
 // has the jobs of each lane.
 func TestALateJobOfTheFirstLaneGoesFirst(t *testing.T) {
 	t.Parallel()
-	bubble(t, 2, func(w *world) {
+	bubble(t, 2, func(w *fleet) {
 		w.produce("bulk", numbered(0, 1000)...)
 		o := inLanes(w.options(), consumer.Lane{Name: "otp", Topics: []string{"codes"}}, consumer.Lane{Name: "rest", Topics: []string{"bulk"}})
 		o.MaxInFlight = 20
@@ -47,7 +47,7 @@ func TestALateJobOfTheFirstLaneGoesFirst(t *testing.T) {
 // A lane whose jobs are all in flight takes no room from the others.
 func TestEachLaneHasItsOwnRoom(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("codes", numbered(0, 50)...)
 		w.produce("bulk", numbered(100, 150)...)
 		o := inLanes(w.options(), consumer.Lane{Name: "otp", Topics: []string{"codes"}}, consumer.Lane{Name: "rest", Topics: []string{"bulk"}})
@@ -70,7 +70,7 @@ func TestEachLaneHasItsOwnRoom(t *testing.T) {
 // The lane of a job is that of its topic. A header that names another lane is refused.
 func TestAJobIsOfItsTopicsLane(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		lane := func(name string) []job.Header { return []job.Header{{Key: "lane", Value: []byte(name)}} }
 		w.produce("bulk", job.Record{Value: []byte("same"), Headers: lane("rest")}, job.Record{Value: []byte("other"), Headers: lane("otp")})
 		o := inLanes(w.options(), consumer.Lane{Name: "otp", Topics: []string{"codes"}}, consumer.Lane{Name: "rest", Topics: []string{"bulk"}})
@@ -88,7 +88,7 @@ func TestAJobIsOfItsTopicsLane(t *testing.T) {
 // after it; a job that is not due yet has none.
 func TestTheOldestJobIsKnown(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		begin := time.Now()
 		w.produce("jobs", keyed("", "0"), keyed("", "1"))
 		time.Sleep(10 * time.Second)

@@ -13,7 +13,7 @@ import (
 // others. It gets some again when it rejoins.
 func TestANodeThatLeavesItsGroupsGivesItsPartitionsUp(t *testing.T) {
 	t.Parallel()
-	bubble(t, 2, func(w *world) {
+	bubble(t, 2, func(w *fleet) {
 		w.produce("jobs", numbered(0, 20)...)
 		o := w.options()
 		o.MaxInFlight = 2
@@ -62,7 +62,7 @@ func (n *node) parts() int { return len(n.c.Status().Partitions) }
 // A consumer that has left its groups can be stopped.
 func TestANodeOutsideItsGroupsCanStop(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		n := w.start(w.options(), nil)
 		w.until("it has joined", func() bool { return n.c.Status().Joined })
 		n.c.LeaveGroups(errors.New("no worker"))

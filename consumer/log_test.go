@@ -27,7 +27,7 @@ func linesWith(log, text string) (found []string) {
 // answer is in the dead letter and never in the log.
 func TestDeadLettersAreLogged(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		const jobs = 27
 		var records []job.Record
 		for i := range jobs {
@@ -78,7 +78,7 @@ func TestDeadLettersAreLogged(t *testing.T) {
 // its payload.
 func TestStepsOfAJob(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", job.Record{Key: []byte("a key"), Value: []byte(`{"id":"one","text":"s3cret"}`)})
 		var log bytes.Buffer
 		o := w.options()

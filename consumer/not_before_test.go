@@ -28,12 +28,12 @@ func TestSchedulesAreKept(t *testing.T) {
 			if retryTopics == nil {
 				most = time.Minute
 			}
-			bubble(t, 2, func(w *world) { schedulesAreKept(w, withTiers(w.options(), order, retryTopics...), most) })
+			bubble(t, 2, func(w *fleet) { schedulesAreKept(w, withRetryTopics(w.options(), order, retryTopics...), most) })
 		}
 	}
 }
 
-func schedulesAreKept(w *world, o consumer.Options, most time.Duration) {
+func schedulesAreKept(w *fleet, o consumer.Options, most time.Duration) {
 	const jobs = 300
 	rnd := rand.New(rand.NewPCG(5, 6))
 	begin := time.Now()
@@ -72,7 +72,7 @@ func schedulesAreKept(w *world, o consumer.Options, most time.Duration) {
 // A schedule that can't be kept is refused at once, with the reason.
 func TestSchedulesThatCantBeKept(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		now := time.Now()
 		w.produce("jobs",
 			scheduled("far", now.Add(2*time.Minute)),
@@ -97,10 +97,10 @@ func TestSchedulesThatCantBeKept(t *testing.T) {
 // with all its attempts, and is not handed out.
 func TestAJobInARetryTopicExpires(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		begin := time.Now()
 		w.produce("jobs", job.Record{Value: []byte("v"), Headers: []job.Header{header("not-after", begin.Add(7*time.Second).Format(time.RFC3339Nano))}})
-		n := w.start(withTiers(w.options(), consumer.OrderNone, 5*time.Second), func(d *consumer.Delivery) {
+		n := w.start(withRetryTopics(w.options(), consumer.OrderNone, 5*time.Second), func(d *consumer.Delivery) {
 			d.RetryLater(time.Now().Add(9*time.Second), deadletter.Failure{Class: deadletter.ClassUnavailable, Attempt: 4, Failures: 1})
 		})
 		w.until("it is dead", func() bool { return len(w.letters("jobs")) == 1 })

@@ -82,7 +82,7 @@ func TestSASLHidesThePassword(t *testing.T) {
 
 func TestProducerNamesAMissingTopic(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		p, err := consumer.NewProducer(consumer.ProducerOptions{Connection: w.options().Connection})
 		w.ok(err)
 		defer func() { w.ok(p.Close()) }()
@@ -99,7 +99,7 @@ func TestProducerNamesAMissingTopic(t *testing.T) {
 // What a Java client with the same keys would choose, so that both may write.
 func TestProducerPartitionsByKey(t *testing.T) {
 	t.Parallel()
-	bubble(t, 4, func(w *world) {
+	bubble(t, 4, func(w *fleet) {
 		var records []job.Record
 		for p := range 4 {
 			for _, key := range keysOf(p, 4, 3) {

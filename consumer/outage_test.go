@@ -45,7 +45,7 @@ func (w *wires) cut(down bool) {
 }
 
 // cutOff is a node whose jobs were settled while no broker answers.
-func (w *world) cutOff(jobs int) (*node, *wires) {
+func (w *fleet) cutOff(jobs int) (*node, *wires) {
 	o := w.options()
 	net := &wires{dial: w.net.DialContext}
 	o.Dial = net.connect
@@ -63,7 +63,7 @@ func (w *world) cutOff(jobs int) (*node, *wires) {
 // its place, so no job is handed out again.
 func TestSettledJobsAreCommittedOnceABrokerIsBack(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		n, net := w.cutOff(20)
 		time.Sleep(8 * time.Second) // less than the session, more than the last commit had before it
 		net.cut(false)
@@ -84,7 +84,7 @@ func TestSettledJobsAreCommittedOnceABrokerIsBack(t *testing.T) {
 // A node that stops while no broker answers does not wait for one.
 func TestAStopDoesNotWaitForBrokers(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		n, _ := w.cutOff(5)
 		time.Sleep(20 * time.Second)
 		begin := time.Now()

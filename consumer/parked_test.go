@@ -13,7 +13,7 @@ import (
 // jobs still go to the dead letters.
 func TestUnknownIsParkedWhereThatIsWanted(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", job.Record{Value: []byte("a")}, job.Record{Value: []byte("b")})
 		o := w.options()
 		o.ParkUnknown = true

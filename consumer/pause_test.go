@@ -15,7 +15,7 @@ import (
 // member keeps its partitions, and afterwards no job is missing.
 func TestAPauseOfAnHourIsHarmless(t *testing.T) {
 	t.Parallel()
-	bubble(t, 2, func(w *world) {
+	bubble(t, 2, func(w *fleet) {
 		const jobs = 5000
 		w.produce("jobs", numbered(0, jobs)...)
 		var fetches, beats atomic.Int64

@@ -24,7 +24,7 @@ func nothing() {}
 // logs.
 func TestANodeKnowsThePeersProgress(t *testing.T) {
 	t.Parallel()
-	bubble(t, 2, func(w *world) {
+	bubble(t, 2, func(w *fleet) {
 		expect := func(name string, n *node, meanwhile func(), moved, idle bool) {
 			w.t.Helper()
 			if m, i := n.peers(meanwhile); m != moved || i != idle {
@@ -62,7 +62,7 @@ func TestANodeKnowsThePeersProgress(t *testing.T) {
 // A member without partitions is idle.
 func TestAStandbyIsIdle(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.start(w.options(), done)
 		w.produce("jobs", numbered(0, 1)...)
 		w.waitFor("jobs", 0, 1)

@@ -18,7 +18,7 @@ const onlyID = len("v2;") + 22
 // One stuck job costs neither its partition nor repeats after a restart.
 func TestOneStuckJobCostsNoRepeats(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 2000)...)
 		stuck := func(d *consumer.Delivery) {
 			if string(d.Job.Value) == "50" {
@@ -50,7 +50,7 @@ func TestOneStuckJobCostsNoRepeats(t *testing.T) {
 // the window moves.
 func TestTheWindowIsBounded(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 20_000)...)
 		var first *consumer.Delivery
 		n := w.start(w.options(), func(d *consumer.Delivery) {
@@ -76,7 +76,7 @@ func TestTheWindowIsBounded(t *testing.T) {
 // none is sent twice.
 func TestRebalanceWhileSending(t *testing.T) {
 	t.Parallel()
-	bubble(t, 4, func(w *world) {
+	bubble(t, 4, func(w *fleet) {
 		w.produce("jobs", numbered(0, 2000)...)
 		o := w.options()
 		o.MaxInFlight = 50
@@ -104,7 +104,7 @@ func TestRebalanceWhileSending(t *testing.T) {
 // On a revoke, the context of a job that waits ends at once, with the cause.
 func TestRevokeReachesWaiters(t *testing.T) {
 	t.Parallel()
-	bubble(t, 2, func(w *world) {
+	bubble(t, 2, func(w *fleet) {
 		w.produce("jobs", numbered(0, 100)...)
 		o := w.options()
 		o.MaxInFlight = 20
@@ -141,7 +141,7 @@ func TestRevokeReachesWaiters(t *testing.T) {
 // the offset in the next one's tracker: the job is handed out again.
 func TestNoOffsetIsCompletedAfterARevoke(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 10)...)
 		o := w.options()
 		o.Drain = 2 * time.Second
@@ -173,7 +173,7 @@ func TestNoOffsetIsCompletedAfterARevoke(t *testing.T) {
 // SIGTERM with calls in flight: they are awaited and committed.
 func TestStopAwaitsCalls(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 10)...)
 		n := w.start(w.options(), nil)
 		held := n.holding(10)
@@ -198,7 +198,7 @@ func TestStopAwaitsCalls(t *testing.T) {
 // A call that never ends holds the stop up for the drain and no longer.
 func TestDrainIsBounded(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 10)...)
 		n := w.start(w.options(), nil)
 		held := n.holding(10)
@@ -223,7 +223,7 @@ func TestCompletedOffsetsBeyondTheLogAreDropped(t *testing.T) {
 	for name, metadata := range map[string]string{"bitmap": "v1;AP8/AQ", "foreign": "offset of someone else"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 1, func(w *world) {
+			bubble(t, 1, func(w *fleet) {
 				w.produce("jobs", numbered(0, 10)...)
 				w.commit("jobs", 0, 2, metadata)
 				n := w.start(w.options(), settled)
@@ -240,7 +240,7 @@ func TestCompletedOffsetsBeyondTheLogAreDropped(t *testing.T) {
 // A committed offset beyond the end of the log, without a topic's id, belongs to another log.
 func TestCommitBeyondTheLogStartsAgain(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 5)...)
 		w.commit("jobs", 0, 1000, "")
 		n := w.start(w.options(), settled)

@@ -19,7 +19,7 @@ import (
 )
 
 // anew deletes the topic and makes it again, with so many records named new.
-func (w *world) anew(partitions, records int) {
+func (w *fleet) anew(partitions, records int) {
 	w.t.Helper()
 	deleted, err := w.client.DeleteTopics(w.t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{"jobs"}})
 	w.ok(err)
@@ -43,7 +43,7 @@ func TestATopicMadeAnewUnderANodeIsReadFromItsBeginning(t *testing.T) {
 	for name, worked := range map[string]bool{"while jobs are worked": true, "while nobody takes any": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 1, func(w *world) {
+			bubble(t, 1, func(w *fleet) {
 				w.produce("jobs", numbered(0, 20)...)
 				n := w.start(w.options(), settled)
 				w.waitFor("jobs", 0, 20)
@@ -81,7 +81,7 @@ func news(values []string) []string {
 // Whoever would rather stop than begin anew is told why.
 func TestATopicMadeAnewStopsWhoAsksForThat(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		o := w.options()
 		o.OutOfRange = consumer.RangeStop
 		w.produce("jobs", numbered(0, 20)...)
@@ -106,7 +106,7 @@ func TestATopicMadeAnewStopsWhoAsksForThat(t *testing.T) {
 // A topic that stays away is asked for now and then, and worked once it is back.
 func TestATopicThatIsGoneForLongIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 20)...)
 		n := w.start(w.options(), settled)
 		w.waitFor("jobs", 0, 20)
@@ -145,7 +145,7 @@ func TestATopicMadeAnewSmallerIsReadFromItsBeginning(t *testing.T) {
 	for _, partitions := range []int{2, 1} {
 		t.Run(strconv.Itoa(partitions), func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 3, func(w *world) {
+			bubble(t, 3, func(w *fleet) {
 				w.produce("jobs", numbered(0, 300)...)
 				n := w.start(w.options(), done)
 				w.until("the old ones are done", func() bool { return len(n.values()) == 300 })
@@ -161,7 +161,7 @@ func TestATopicMadeAnewSmallerIsReadFromItsBeginning(t *testing.T) {
 // one meanwhile.
 func TestATopicMadeAnewIsNotWorkedBeforeItsOffsetsAreSet(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 300)...)
 		n := w.start(w.options(), done)
 		w.waitFor("jobs", 0, 300)
@@ -177,7 +177,7 @@ func TestATopicMadeAnewIsNotWorkedBeforeItsOffsetsAreSet(t *testing.T) {
 // That a node is to stop is not forgotten because it stands aside just then.
 func TestAStopForATopicMadeAnewOutlastsStandingAside(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		o := w.options()
 		o.OutOfRange = consumer.RangeStop
 		w.produce("jobs", numbered(0, 20)...)

@@ -27,14 +27,14 @@ import (
 	"dispatcher/job"
 )
 
-func (w *world) withResults() consumer.Options {
+func (w *fleet) withResults() consumer.Options {
 	o := w.options()
 	o.Results = true
 	return o
 }
 
 // results reads what was written to a topic's results, which have one partition.
-func (w *world) results(topic string) (keys []string, values []job.Result) {
+func (w *fleet) results(topic string) (keys []string, values []job.Result) {
 	w.t.Helper()
 	res, err := w.client.Fetch(w.t.Context(), &kafka.FetchRequest{Topic: topic + ".results", MinBytes: 0, MaxBytes: 64 << 20, MaxWait: 10 * time.Millisecond})
 	w.ok(err)
@@ -56,12 +56,12 @@ func (w *world) results(topic string) (keys []string, values []job.Result) {
 }
 
 // failResults makes the writes to a topic's results fail until it is removed.
-func (w *world) failResults(topic string) *kfake.FaultHandle {
+func (w *fleet) failResults(topic string) *kfake.FaultHandle {
 	return w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic + ".results", Err: kerr.NotEnoughReplicas, Count: -1})
 }
 
 // startSettling runs a node that settles each job with a result.
-func (w *world) startSettling(o consumer.Options, settle func(*consumer.Delivery)) *node {
+func (w *fleet) startSettling(o consumer.Options, settle func(*consumer.Delivery)) *node {
 	w.t.Helper()
 	var n *node
 	ready := make(chan struct{})
@@ -74,7 +74,7 @@ func (w *world) startSettling(o consumer.Options, settle func(*consumer.Delivery
 }
 
 // writesTo counts the produce requests for a topic.
-func (w *world) writesTo(topic string) *atomic.Int64 {
+func (w *fleet) writesTo(topic string) *atomic.Int64 {
 	var writes atomic.Int64
 	w.cluster.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		w.cluster.KeepControl()
@@ -94,7 +94,7 @@ func accepted(d *consumer.Delivery) {
 
 func TestResultsSayWhatBecameOfEachJob(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		began := time.Now().UTC()
 		large := bytes.Repeat([]byte("k"), 20_000)
 		w.produce("jobs",
@@ -156,7 +156,7 @@ func TestResultsSayWhatBecameOfEachJob(t *testing.T) {
 // for it.
 func TestAJobIsSettledOnceItsResultIsThere(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		n := w.startSettling(w.withResults(), func(d *consumer.Delivery) {
 			began := time.Now()
 			accepted(d)
@@ -191,7 +191,7 @@ func TestAJobIsSettledOnceItsResultIsThere(t *testing.T) {
 // topic that can't be written stops its jobs and not their results.
 func TestJobsThatWaitForResultsAreInFlight(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		o := w.withResults()
 		o.MaxInFlight = 4
 		n := w.startSettling(o, accepted)
@@ -213,7 +213,7 @@ func TestJobsThatWaitForResultsAreInFlight(t *testing.T) {
 
 func TestResultsOfAnotherTopicGoOn(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		o := w.withResults()
 		o.Topics = []string{"jobs", "more"}
 		n := w.startSettling(o, accepted)
@@ -237,7 +237,7 @@ func TestDrainAwaitsResults(t *testing.T) {
 	for name, heals := range map[string]bool{"it heals": true, "it does not": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 1, func(w *world) {
+			bubble(t, 1, func(w *fleet) {
 				n := w.startSettling(w.withResults(), accepted)
 				w.until("joined", func() bool { return n.c.Status().Joined })
 				fault := w.failResults("jobs")
@@ -271,7 +271,7 @@ func TestDrainAwaitsResults(t *testing.T) {
 // its job's key alone gets the job's id as key.
 func TestResultsThatAreTooLarge(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.refuse("jobs.results", 1000)
 		var all []job.Record
 		for i := range 20 {
@@ -298,7 +298,7 @@ func TestResultsThatAreTooLarge(t *testing.T) {
 // A result that hangs in the network delays the stop by no more than the drain and one try.
 func TestHangingResultsDoNotHoldUpTheEnd(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		o := w.withResults()
 		o.Dial = w.lossy(func(key int16, _ int) bool { return key == kmsg.Produce.Int16() })
 		n := w.startSettling(o, accepted)
@@ -318,7 +318,7 @@ func TestHangingResultsDoNotHoldUpTheEnd(t *testing.T) {
 // Settling a job after the end of the consumer has no effect.
 func TestResultsAfterTheEnd(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 2)...)
 		n := w.start(w.withResults(), nil)
 		held := n.holding(2)
@@ -337,7 +337,7 @@ func TestResultsAfterTheEnd(t *testing.T) {
 // Without results, jobs are settled at once, and no results topic is created or written.
 func TestNoResultsSettleAtOnce(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 2)...)
 		produced := w.writesTo("jobs.results")
 		n := w.startSettling(w.options(), func(d *consumer.Delivery) {
@@ -363,7 +363,7 @@ func TestNoResultsSettleAtOnce(t *testing.T) {
 
 func TestResultsTopicThatIsMissing(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		o := w.withResults()
 		o.CreateTopics = false
 		n := w.start(o, nil)
@@ -376,7 +376,7 @@ func TestResultsTopicThatIsMissing(t *testing.T) {
 // A dead letter is never begun for a job whose result could not be written.
 func TestDeadLettersComeAfterTheirResults(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		reg := prometheus.NewRegistry()
 		o := w.withResults()
 		o.Registerer = reg
@@ -426,7 +426,7 @@ func gathered(t *testing.T, reg *prometheus.Registry, name string) (sum float64)
 // record that could not be read has none.
 func TestJobsThatNoWorkerSeesHaveAResult(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs",
 			job.Record{Value: []byte("late"), Headers: []job.Header{{Key: "not-after", Value: []byte("1999-01-01T00:00:00Z")}}},
 			job.Record{Value: []byte("unreadable"), Headers: []job.Header{{Key: "not-after", Value: []byte("soon")}}},

@@ -20,7 +20,7 @@ import (
 // jobs, and names the job's first place.
 func TestResultsOfRetryTopicsAreThoseOfTheTopic(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		o := w.withResults()
 		o.Order, o.RetryTopics = consumer.OrderNone, []time.Duration{5 * time.Second}
 		n := w.startSettling(o, func(d *consumer.Delivery) {
@@ -48,7 +48,7 @@ func TestResultsOfRetryTopicsAreThoseOfTheTopic(t *testing.T) {
 // Jobs whose results can't be written do not time out: sent again they would be repeats.
 func TestJobsThatWaitForResultsDoNotTimeOut(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		o := w.withResults()
 		o.JobTimeout = 3 * time.Second
 		n := w.startSettling(o, accepted)
@@ -69,7 +69,7 @@ func TestJobsThatWaitForResultsDoNotTimeOut(t *testing.T) {
 // out. A record that is no job has none.
 func TestResultsOfJobsThatWereNotCalled(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		header := func(key, value string) []job.Header { return []job.Header{{Key: key, Value: []byte(value)}} }
 		o := w.withResults()
 		o.JobTimeout = 3 * time.Second
@@ -105,7 +105,7 @@ func TestResultsOfJobsThatWereNotCalled(t *testing.T) {
 // A drain does not wait for the results of jobs that no worker has.
 func TestDrainDoesNotWaitForTheResultsOfRejectedJobs(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		n := w.start(w.withResults(), nil)
 		w.until("joined", func() bool { return n.c.Status().Joined })
 		var hits atomic.Int64

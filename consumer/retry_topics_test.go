@@ -21,7 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-func withTiers(o consumer.Options, order consumer.Order, delays ...time.Duration) consumer.Options {
+func withRetryTopics(o consumer.Options, order consumer.Order, delays ...time.Duration) consumer.Options {
 	o.Order, o.RetryTopics = order, delays
 	return o
 }
@@ -32,11 +32,11 @@ func header(name, value string) job.Header { return job.Header{Key: name, Value:
 // foreign headers as they were, with its attempts. Retry metadata of a producer is ignored.
 func TestARetriedJobComesBackAsItWas(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", job.Record{Key: []byte("k"), Value: []byte("v"), Headers: []job.Header{
 			header("foreign", "1"), header("x-attempt", "77"), header("x-failures", "77"), header("x-not-before", "2999-01-01T00:00:00Z"), header("foreign", "2"),
 		}})
-		n := w.start(withTiers(w.options(), consumer.OrderNone, 5*time.Second, time.Minute), nil)
+		n := w.start(withRetryTopics(w.options(), consumer.OrderNone, 5*time.Second, time.Minute), nil)
 		first := n.holding(1)[0]
 		if first.Attempts() != (consumer.Attempts{}) {
 			t.Errorf("got attempts %+v at first, want none", first.Attempts())
@@ -83,9 +83,9 @@ func TestARetriedJobComesBackAsItWas(t *testing.T) {
 func TestNoRetryTopicWhereAJobHasToWaitInPlace(t *testing.T) {
 	t.Parallel()
 	for _, order := range []consumer.Order{consumer.OrderKey, consumer.OrderPartition, consumer.OrderNone} {
-		bubble(t, 1, func(w *world) {
+		bubble(t, 1, func(w *fleet) {
 			w.produce("jobs", numbered(0, 1)...)
-			n := w.start(withTiers(w.options(), order, 5*time.Second), nil)
+			n := w.start(withRetryTopics(w.options(), order, 5*time.Second), nil)
 			d := n.holding(1)[0]
 			if d.RetryLater(time.Now().Add(4*time.Second), deadletter.Failure{}) {
 				t.Errorf("%s: a wait of 4s went to a retry topic, want it to wait in place", order)
@@ -103,10 +103,10 @@ func TestNoRetryTopicWhereAJobHasToWaitInPlace(t *testing.T) {
 // and after a stop the next node gets it.
 func TestARetryTopicThatFailsLeavesTheJobOpen(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 1)...)
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.retry.5s", Err: kerr.NotLeaderForPartition, Count: -1})
-		o := withTiers(w.options(), consumer.OrderNone, 5*time.Second)
+		o := withRetryTopics(w.options(), consumer.OrderNone, 5*time.Second)
 		later := func(d *consumer.Delivery) {
 			if d.Attempts().Calls > 0 {
 				d.Done(consumer.Outcome{})
@@ -134,10 +134,10 @@ func TestARetryTopicThatFailsLeavesTheJobOpen(t *testing.T) {
 // becomes a dead letter. It is intact where it fits there: truncated, it would be another job.
 func TestAJobTooLargeForItsRetryTopicIsNotTruncated(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", scheduled(string(noise('x', 5000)), time.Now().Add(2*time.Minute)))
 		w.refuse("jobs.retry.5s", 4000)
-		n := w.start(withTiers(w.options(), consumer.OrderKey, 5*time.Second), nil)
+		n := w.start(withRetryTopics(w.options(), consumer.OrderKey, 5*time.Second), nil)
 		w.until("it is settled", func() bool { offset, _ := w.committed("jobs", 0); return offset == 1 })
 		w.ok(n.end())
 		letters := w.letters("jobs")
@@ -152,7 +152,7 @@ func TestAJobTooLargeForItsRetryTopicIsNotTruncated(t *testing.T) {
 func TestNothingIsLostBetweenRetryTopicsAndRestarts(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(3) {
-		bubble(t, 3, func(w *world) {
+		bubble(t, 3, func(w *fleet) {
 			const jobs = 600
 			rnd := rand.New(rand.NewPCG(seed, 9))
 			var records []job.Record
@@ -164,7 +164,7 @@ func TestNothingIsLostBetweenRetryTopicsAndRestarts(t *testing.T) {
 				records = append(records, r)
 			}
 			w.produce("jobs", records...)
-			o := withTiers(w.options(), consumer.OrderNone, 2*time.Second, 20*time.Second)
+			o := withRetryTopics(w.options(), consumer.OrderNone, 2*time.Second, 20*time.Second)
 			o.MaxInFlight = 40
 			s := &tally{rnd: rand.New(rand.NewPCG(seed, 10)), done: map[string]int{}, dead: map[string]int{}}
 			for i := range 8 {
@@ -238,8 +238,8 @@ func (s *tally) work(d *consumer.Delivery) {
 // named where none is created.
 func TestRetryTopicsAreDerivedTopics(t *testing.T) {
 	t.Parallel()
-	bubble(t, 3, func(w *world) {
-		o := withTiers(w.options(), consumer.OrderNone, 5*time.Second, 10*time.Minute)
+	bubble(t, 3, func(w *fleet) {
+		o := withRetryTopics(w.options(), consumer.OrderNone, 5*time.Second, 10*time.Minute)
 		o.CreateTopics = false
 		n := w.start(o, nil)
 		if err := <-n.err; err == nil || !strings.Contains(err.Error(), "jobs.dlq") {
@@ -261,8 +261,8 @@ func TestRetryTopicsAreDerivedTopics(t *testing.T) {
 // sent.
 func TestAnUnreadRetryTopicIsNamed(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
-		o := withTiers(w.options(), consumer.OrderNone, 5*time.Second, time.Minute)
+	bubble(t, 1, func(w *fleet) {
+		o := withRetryTopics(w.options(), consumer.OrderNone, 5*time.Second, time.Minute)
 		n := w.start(o, nil)
 		w.until("it has joined", func() bool { return n.c.Status().Joined })
 		w.ok(n.end())

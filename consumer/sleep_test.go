@@ -23,7 +23,7 @@ func TestASleepingJobHoldsItsKeyAtMost(t *testing.T) {
 	for order, want := range map[consumer.Order]string{
 		consumer.OrderKey: "b1 a1 a2", consumer.OrderPartition: "a1 a2 b1", consumer.OrderNone: "a2 b1 a1",
 	} {
-		bubble(t, 1, func(w *world) {
+		bubble(t, 1, func(w *fleet) {
 			w.produce("jobs", keyed("a", "a1"), keyed("a", "a2"), keyed("b", "b1"))
 			o := w.options()
 			o.Order, o.MaxInFlight = order, 1
@@ -55,7 +55,7 @@ func TestASleepingJobHoldsItsKeyAtMost(t *testing.T) {
 // jobs are handed out again, and no others.
 func TestAStopReleasesWhatSleeps(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 6)...)
 		work := func(d *consumer.Delivery) {
 			if v := string(d.Job.Value); v == "1" || v == "3" {
@@ -86,7 +86,7 @@ func TestAStopReleasesWhatSleeps(t *testing.T) {
 // A job that goes to sleep when its partition is being taken away is released.
 func TestAJobThatGoesToSleepInADrainIsReleased(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 1)...)
 		o := w.options()
 		o.MaxAsleep = 1
@@ -106,7 +106,7 @@ func TestAJobThatGoesToSleepInADrainIsReleased(t *testing.T) {
 // Wake ends the sleeps that may end early, and no others.
 func TestWakeEndsTheSleepsThatMayEndEarly(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 4)...)
 		n := w.start(w.options(), nil)
 		for i, d := range n.holding(4) {
@@ -126,7 +126,7 @@ func TestWakeEndsTheSleepsThatMayEndEarly(t *testing.T) {
 // A job whose not-after passes while it sleeps goes to the dead letters then.
 func TestASleepingJobExpires(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		late := job.Record{Value: []byte("late"), Headers: []job.Header{header("not-after", time.Now().Add(20*time.Second).Format(time.RFC3339Nano))}}
 		w.produce("jobs", late)
 		begun := time.Now()
@@ -151,7 +151,7 @@ func TestBoundsOfSleep(t *testing.T) {
 		"bytes": func(o *consumer.Options) { o.MaxAsleepBytes = 2<<10 + 512 },
 	} {
 		for _, order := range []consumer.Order{consumer.OrderKey, consumer.OrderPartition, consumer.OrderNone} {
-			bubble(t, 3, func(w *world) {
+			bubble(t, 3, func(w *fleet) {
 				var records []job.Record
 				for i := range 30 {
 					records = append(records, keyed(string(rune('a'+i)), strings.Repeat("x", 600)))
@@ -175,7 +175,7 @@ func TestBoundsOfSleep(t *testing.T) {
 // settled, the others go on.
 func TestBeyondTheBoundsOfSleep(t *testing.T) {
 	t.Parallel()
-	bubble(t, 2, func(w *world) {
+	bubble(t, 2, func(w *fleet) {
 		w.produce("jobs", numbered(0, 40)...)
 		o := w.options()
 		o.MaxAsleep, o.MaxInFlight, o.Order = 4, 1, consumer.OrderNone
@@ -217,7 +217,7 @@ func TestBeyondTheBoundsOfSleep(t *testing.T) {
 // Among many jobs a sample comes from behind the first ones, also again and again.
 func TestSamplesComeFromAnywhere(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		const jobs = 500
 		w.produce("jobs", numbered(0, jobs)...)
 		o := w.options()
@@ -244,7 +244,7 @@ func TestSamplesComeFromAnywhere(t *testing.T) {
 // not failed; and where all have failed, there is one all the same.
 func TestASampleHasNotFailed(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 4)...)
 		o := w.options()
 		o.Order = consumer.OrderNone

@@ -17,7 +17,7 @@ func TestAKilledNodeThatComesBackHoldsUpNobody(t *testing.T) {
 	}{"under its name": {"two", false}, "under another one": {"three", true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 2, func(w *world) {
+			bubble(t, 2, func(w *fleet) {
 				named := func(name string) consumer.Options {
 					o := w.options()
 					o.ClientID = name

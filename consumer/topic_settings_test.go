@@ -17,7 +17,7 @@ import (
 )
 
 // settings are those of a topic that are its own or differ from Kafka's default.
-func (w *world) settings(topic string, names ...string) map[string]string {
+func (w *fleet) settings(topic string, names ...string) map[string]string {
 	w.t.Helper()
 	res, err := w.client.DescribeConfigs(w.t.Context(), &kafka.DescribeConfigsRequest{
 		Resources: []kafka.DescribeConfigRequestResource{{ResourceType: kafka.ResourceTypeTopic, ResourceName: topic, ConfigNames: names}},
@@ -46,7 +46,7 @@ func TestDerivedTopicsCopyTheirSource(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 1, func(w *world) {
+			bubble(t, 1, func(w *fleet) {
 				for k, v := range c.source {
 					w.configure("jobs", k, v)
 				}
@@ -79,7 +79,7 @@ func TestCompactedSourcesAreRefused(t *testing.T) {
 	for _, topic := range []string{"jobs", "jobs.retry.5s"} {
 		t.Run(topic, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 1, func(w *world) {
+			bubble(t, 1, func(w *fleet) {
 				w.configure(topic, "cleanup.policy", "delete,compact")
 				o := w.options()
 				o.RetryTopics = []time.Duration{5 * time.Second}
@@ -107,7 +107,7 @@ func TestCompactedSourcesAreRefused(t *testing.T) {
 // with the command that mends it. One that is as it should be is not.
 func TestWrongSettingsAreToldOnce(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.configure("jobs", "max.message.bytes", "5000000")
 		w.configure("jobs.dlq", "retention.ms", "604800000")
 		w.configure("jobs.dlq", "max.message.bytes", "5000000")
@@ -146,7 +146,7 @@ func TestWrongSettingsAreToldOnce(t *testing.T) {
 // letters: whoever tried it waits in place, and settles it.
 func TestAJobTooLargeForItsRetryTopicIsTriedInPlace(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		o := w.options()
 		o.Order, o.RetryTopics = consumer.OrderNone, []time.Duration{5 * time.Second}
 		w.refuse("jobs.retry.5s", 4000)
@@ -171,10 +171,10 @@ func TestAJobTooLargeForItsRetryTopicIsTriedInPlace(t *testing.T) {
 // memory, where that is not too long.
 func TestAScheduledJobTooLargeForItsRetryTopicWaitsInMemory(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		due := time.Now().Add(50 * time.Second)
 		w.refuse("jobs.retry.5s", 4000)
-		n := w.start(withTiers(w.options(), consumer.OrderKey, 5*time.Second), func(d *consumer.Delivery) {
+		n := w.start(withRetryTopics(w.options(), consumer.OrderKey, 5*time.Second), func(d *consumer.Delivery) {
 			if time.Now().Before(due) {
 				t.Errorf("handed out %v early", time.Until(due))
 			}

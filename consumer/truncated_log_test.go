@@ -15,7 +15,7 @@ import (
 
 // ended runs a node until so much is committed, and returns the metadata that it
 // leaves behind.
-func (w *world) ended(offset int64) string {
+func (w *fleet) ended(offset int64) string {
 	w.t.Helper()
 	n := w.start(w.options(), settled)
 	w.waitFor("jobs", 0, offset)
@@ -28,7 +28,7 @@ func (w *world) ended(offset int64) string {
 // was cut. What is left was worked, and is not handed out again.
 func TestACutLogGoesOnAtItsEnd(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 10)...)
 		w.commit("jobs", 0, 100, w.ended(10))
 		var said bytes.Buffer
@@ -42,18 +42,18 @@ func TestACutLogGoesOnAtItsEnd(t *testing.T) {
 		if got, want := fmt.Sprint(n.values()), "[10 11 12 13 14]"; got != want {
 			t.Errorf("got %s handed out, want %s", got, want)
 		}
-		for _, want := range []string{"the log was cut", "topic=jobs", "partition=0", "committed=100", "log_end=10"} {
+		for _, want := range []string{"the log was truncated", "topic=jobs", "partition=0", "committed=100", "log_end=10"} {
 			if strings.Count(said.String(), want) == 0 {
 				t.Errorf("the log does not say %q", want)
 			}
 		}
-		if got := strings.Count(said.String(), "the log was cut"); got != 1 {
+		if got := strings.Count(said.String(), "the log was truncated"); got != 1 {
 			t.Errorf("got it said %d times, want once", got)
 		}
 		again := w.start(o, settled)
 		w.until("it is joined", func() bool { return again.c.Status().Joined })
 		w.ok(again.end())
-		if got := strings.Count(said.String(), "the log was cut"); got != 1 || len(again.values()) != 0 {
+		if got := strings.Count(said.String(), "the log was truncated"); got != 1 || len(again.values()) != 0 {
 			t.Errorf("after a restart: got it said %d times and %v handed out, want once and nothing", got, again.values())
 		}
 	})
@@ -62,7 +62,7 @@ func TestACutLogGoesOnAtItsEnd(t *testing.T) {
 // A log that is cut beneath what a node has reached: likewise.
 func TestACutLogUnderOutOfRangeStopEndsTheNode(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 10)...)
 		w.commit("jobs", 0, 100, w.ended(10))
 		o := w.options()
@@ -82,7 +82,7 @@ func TestAnOffsetOfAnotherTopicIsNotBelieved(t *testing.T) {
 		for name, offset := range map[string]int64{"within the log": 20, "beyond its end": 200} {
 			t.Run(fmt.Sprint(policy, " ", name), func(t *testing.T) {
 				t.Parallel()
-				bubble(t, 1, func(w *world) {
+				bubble(t, 1, func(w *fleet) {
 					w.produce("jobs", numbered(0, 20)...)
 					old := w.ended(20)
 					w.anew(1, 50)
@@ -103,7 +103,7 @@ func TestAnOffsetOfAnotherTopicIsNotBelieved(t *testing.T) {
 
 func TestAnOffsetOfAnotherTopicUnderOutOfRangeStop(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 20)...)
 		old := w.ended(20)
 		w.anew(1, 50)
@@ -121,7 +121,7 @@ func TestAnOffsetOfAnotherTopicUnderOutOfRangeStop(t *testing.T) {
 // on, though no job is worked.
 func TestMarksWithoutATopicAreTakenOver(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 5)...)
 		w.commit("jobs", 0, 1, "v1;AAEC") // 1 is open, 2 and 3 are complete
 		n := w.start(w.options(), nil)
@@ -151,7 +151,7 @@ func TestADeletedTopicStaysDeleted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bubbleWith(t, 1, func(w *world) {
+			bubbleWith(t, 1, func(w *fleet) {
 				opts := w.options()
 				o(&opts)
 				w.produce("jobs", numbered(0, 10)...)

@@ -27,9 +27,9 @@ type stall struct {
 	all   atomic.Bool
 }
 
-func (w *world) stall() *stall { return &stall{over: make(chan struct{})} }
+func (w *fleet) stall() *stall { return &stall{over: make(chan struct{})} }
 
-func (s *stall) dial(w *world) func(context.Context, string, string) (net.Conn, error) {
+func (s *stall) dial(w *fleet) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := w.net.DialContext(ctx, network, address)
 		if err != nil {
@@ -95,7 +95,7 @@ func (c *stalledConn) Close() error {
 // retried job once in its retry topic.
 func TestAStallWritesNoRetryTwice(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		const jobs = 20
 		s := w.stall()
 		o := w.options()
@@ -125,7 +125,7 @@ func TestAStallWritesNoRetryTwice(t *testing.T) {
 // ends by that, and its jobs are called again unless their records are awaited.
 func TestABrokerThatStallsWritesNoRetryTwice(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		const jobs = 20
 		s := w.stall()
 		o := w.options()
@@ -153,7 +153,7 @@ func TestABrokerThatStallsWritesNoRetryTwice(t *testing.T) {
 // last commit.
 func TestAStalledBrokerHangsNoStop(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		s := w.stall()
 		o := w.withResults()
 		o.Session, o.Drain = 10*time.Second, 2*time.Second
@@ -180,7 +180,7 @@ func TestAStalledBrokerHangsNoStop(t *testing.T) {
 func TestALargeCommitIsSplit(t *testing.T) {
 	t.Parallel()
 	const partitions = 450
-	bubble(t, partitions, func(w *world) {
+	bubble(t, partitions, func(w *fleet) {
 		var largest, requests atomic.Int32
 		w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Count: -1, Observe: true, When: func(r kmsg.Request) bool {
 			for _, topic := range r.(*kmsg.OffsetCommitRequest).Topics {
@@ -214,7 +214,7 @@ func TestALargeCommitIsSplit(t *testing.T) {
 }
 
 // produceEach writes one record to each partition.
-func (w *world) produceEach(topic string, partitions int32) {
+func (w *fleet) produceEach(topic string, partitions int32) {
 	w.t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(broker), kgo.Dialer(w.net.DialContext), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	w.ok(err)

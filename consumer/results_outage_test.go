@@ -39,12 +39,12 @@ func TestNoResultIsLost(t *testing.T) {
 		}
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 1, func(w *world) { w.runOutages(outages) })
+			bubble(t, 1, func(w *fleet) { w.runOutages(outages) })
 		})
 	}
 }
 
-func (w *world) runOutages(outages []outage) {
+func (w *fleet) runOutages(outages []outage) {
 	w.t.Helper()
 	const keys, each = 5, 8
 	n := w.startSettling(w.withResults(), accepted)
@@ -84,7 +84,7 @@ func (w *world) runOutages(outages []outage) {
 }
 
 // checkResults checks that each job has a result, and the order within a key.
-func (w *world) checkResults(keys []string, got []job.Result, jobs int) {
+func (w *fleet) checkResults(keys []string, got []job.Result, jobs int) {
 	w.t.Helper()
 	seen, reached := map[int64]int{}, map[string]int64{}
 	for i, r := range got {
@@ -105,7 +105,7 @@ func (w *world) checkResults(keys []string, got []job.Result, jobs int) {
 // would put them.
 func TestResultsFollowNewPartitions(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		n := w.startSettling(w.withResults(), accepted)
 		w.produce("jobs", job.Record{Key: []byte("k"), Value: []byte("x")})
 		w.waitFor("jobs", 0, 1)
@@ -139,7 +139,7 @@ func TestFirstResultsDoNotWait(t *testing.T) {
 	for i := range 5 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 6, func(w *world) {
+			bubble(t, 6, func(w *fleet) {
 				nodes := []*node{w.startSettling(w.withResults(), accepted), w.startSettling(w.withResults(), accepted), w.startSettling(w.withResults(), accepted)}
 				w.until("all have joined", func() bool {
 					parts := 0
