@@ -58,7 +58,7 @@ func TestDeadLetterThatNeverFits(t *testing.T) {
 				}
 				if string(m.Key) != c.key || len(m.Value) != 0 || got["x-truncated"] != "true" || got["x-original-topic"] != c.origin ||
 					got["x-original-offset"] == "" || got["x-error-class"] != "permanent" {
-					t.Errorf("got key of %d bytes, value of %d and headers %v", len(m.Key), len(m.Value), m.Headers)
+					t.Errorf("got key of %d bytes, value of %d and headers %v; want key %q, no value, and origin %s", len(m.Key), len(m.Value), m.Headers, c.key, c.origin)
 				}
 			})
 		})

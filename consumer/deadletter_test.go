@@ -47,7 +47,7 @@ func TestDeadLetterKeepsTheRecord(t *testing.T) {
 		got := headerMap(m)
 		for _, when := range []string{"x-failed-at", "x-first-failed-at"} {
 			if _, err := time.Parse(time.RFC3339, got[when]); err != nil {
-				t.Errorf("%s: %v", when, err)
+				t.Errorf("%s: got %v, want a time in RFC 3339", when, err)
 			}
 			delete(got, when)
 		}
@@ -86,7 +86,7 @@ func TestDeadLetterKeepsItsOrigin(t *testing.T) {
 		got := headerMap(letter)
 		if id != "old/7/9" || got["x-original-topic"] != "old" || got["x-original-offset"] != "9" ||
 			got["x-first-failed-at"] != "2020-01-01T00:00:01Z" || got["x-attempt"] != "6" || len(got) != len(letter.Headers) {
-			t.Errorf("got id %s and headers %v", id, letter.Headers)
+			t.Errorf("got id %s and headers %v, want id old/7/9 and the origin as it was", id, letter.Headers)
 		}
 	})
 }

@@ -102,7 +102,7 @@ func TestWaitingKeepsTheMembership(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		if err := held[0].Context().Err(); err != nil || !n.c.Status().Joined {
-			t.Errorf("after ten minutes: context error %v, joined %v", err, n.c.Status().Joined)
+			t.Errorf("after ten minutes: got context error %v and joined %v, want none and true", err, n.c.Status().Joined)
 		}
 		go n.settleHeld()
 		for _, d := range held {
@@ -146,11 +146,11 @@ func TestMetricsAndStatus(t *testing.T) {
 		held := n.holding(100)
 		s := n.c.Status()
 		if !s.Joined || s.Lag != 100 || s.InFlight != 100 || len(s.Partitions) != 2 || s.LastError != nil {
-			t.Errorf("got status %+v", s)
+			t.Errorf("got status %+v, want joined, a lag of 100 and 100 in flight in 2 partitions", s)
 		}
 		if got := gather(t, reg); got["dispatcher_consumer_lag"] != 100 || got["dispatcher_consumer_in_flight"] != 100 ||
 			got["dispatcher_consumer_rebalances_total"] != 1 || got["dispatcher_consumer_joined"] != 1 || got["dispatcher_consumer_open_offsets"] != 100 {
-			t.Errorf("got metrics %v", got)
+			t.Errorf("got metrics %v, want a lag of 100, 100 in flight and 100 open, joined, one rebalance", got)
 		}
 		for _, d := range held {
 			d.Done(consumer.Outcome{})
@@ -158,7 +158,7 @@ func TestMetricsAndStatus(t *testing.T) {
 		w.until("no lag is left", func() bool { return n.c.Status().Lag == 0 })
 		w.ok(n.end())
 		if s := n.c.Status(); s.Joined || len(s.Partitions) != 0 || s.InFlight != 0 {
-			t.Errorf("after the end: got status %+v", s)
+			t.Errorf("after the end: got status %+v, want not joined, no partition and none in flight", s)
 		}
 	})
 }

@@ -48,7 +48,7 @@ func TestAStuckJobTimesOut(t *testing.T) {
 			w.ok(n.end())
 			letters := w.letters("jobs")
 			if len(letters) != 1 || headerMap(letters[0])["x-error-class"] != "job_timeout" || !slices.Equal(n.values(), []string{"a1", "b1", "a2"}) {
-				t.Errorf("handed out %v, dead letters %v", n.values(), letters)
+				t.Errorf("got %v handed out and dead letters %v, want a1, b1, a2 and one of class job_timeout", n.values(), letters)
 			}
 		})
 	}

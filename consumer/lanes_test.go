@@ -29,7 +29,7 @@ func TestALateJobOfTheFirstLaneGoesFirst(t *testing.T) {
 		lanes := n.c.Status().Lanes
 		lanes[0].Oldest, lanes[1].Oldest = 0, 0
 		if lanes[0] != (consumer.LaneStatus{Lane: "otp", Ready: 3, Waiting: 3}) || lanes[1] != (consumer.LaneStatus{Lane: "rest", Ready: 20, Waiting: 1000}) {
-			t.Errorf("got %+v", lanes)
+			t.Errorf("got %+v, want 3 ready of 3 in otp, and 20 ready of 1000 in rest", lanes)
 		}
 		var topics []string
 		for range 5 {

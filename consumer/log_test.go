@@ -58,7 +58,7 @@ func TestDeadLettersAreLogged(t *testing.T) {
 			_, after, _ := strings.Cut(line, "jobs=")
 			var n int
 			if _, err := fmt.Sscan(after, &n); err != nil {
-				t.Errorf("no count in %s", line)
+				t.Errorf("got line %s, want a count in it", line)
 			}
 			sum += n
 		}
@@ -66,7 +66,7 @@ func TestDeadLettersAreLogged(t *testing.T) {
 			t.Errorf("got a sum of %d dead letters in the log, want %d", sum, jobs)
 		}
 		if strings.Contains(log.String(), "éé") {
-			t.Error("the log holds the provider's answer")
+			t.Error("got the provider's answer in the log, want it in the dead letter alone")
 		}
 		if got := headerMap(w.letters("jobs")[0])["x-error-answer"]; got != strings.Repeat("é", 256) {
 			t.Errorf("got %d bytes of the answer, want its first 512: %q", len(got), got)
@@ -99,7 +99,7 @@ func TestStepsOfAJob(t *testing.T) {
 			}
 		}
 		if strings.Contains(log.String(), "s3cret") || strings.Contains(log.String(), "a key") {
-			t.Error("the log holds the payload or the key")
+			t.Error("got the payload or the key in the log, want neither")
 		}
 	})
 }

@@ -88,7 +88,7 @@ func TestSchedulesThatCantBeKept(t *testing.T) {
 		}
 		if len(n.values()) != 0 || !strings.HasPrefix(got["far"], "unsupported: ") || !strings.Contains(got["far"], "kafka.retry_topics") ||
 			!strings.HasPrefix(got["backwards"], "decode: not-after") || !strings.HasPrefix(got["late"], "expired: ") {
-			t.Errorf("handed out %v, dead letters %v", n.values(), got)
+			t.Errorf("got %v handed out and dead letters %v, want none and far unsupported, backwards not decoded, late expired", n.values(), got)
 		}
 	})
 }
@@ -109,7 +109,7 @@ func TestAJobInARetryTopicExpires(t *testing.T) {
 		}
 		h := headerMap(w.letters("jobs")[0])
 		if h["x-error-class"] != "expired" || h["x-attempt"] != "4" || h["x-not-before"] != "" || h["x-original-topic"] != "jobs" || len(n.values()) != 1 {
-			t.Errorf("handed out %v; got headers %v", n.values(), h)
+			t.Errorf("got %v handed out and headers %v, want one hand-out, and expired after 4 attempts", n.values(), h)
 		}
 		w.ok(n.end())
 	})

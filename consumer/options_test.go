@@ -53,12 +53,12 @@ func TestOptionsAreChecked(t *testing.T) {
 			t.Parallel()
 			o := consumer.Options{Connection: consumer.Connection{Brokers: []string{"a:1"}}, Group: "g", Topics: []string{"t"}}
 			if _, err := consumer.New(o); err != nil {
-				t.Fatalf("before the change: %v", err)
+				t.Fatalf("before the change: got %v, want nil", err)
 			}
 			c.change(&o)
 			_, err := consumer.New(o)
 			if err == nil {
-				t.Fatal("got no error")
+				t.Fatalf("got no error, want one with %v", c.want)
 			}
 			for _, part := range c.want {
 				if !strings.Contains(err.Error(), part) {
@@ -66,7 +66,7 @@ func TestOptionsAreChecked(t *testing.T) {
 				}
 			}
 			if strings.Contains(err.Error(), "hush") {
-				t.Errorf("the error holds the password: %v", err)
+				t.Errorf("got %v, want it without the password", err)
 			}
 		})
 	}
@@ -76,7 +76,7 @@ func TestSASLHidesThePassword(t *testing.T) {
 	t.Parallel()
 	s := consumer.SASL{Mechanism: "plain", Login: consumer.FixedLogin("u", "hush")}
 	if strings.Contains(s.String()+s.GoString(), "hush") {
-		t.Errorf("got %s and %#v", s, s)
+		t.Errorf("got %s and %#v, want no password", s, s)
 	}
 }
 

@@ -45,7 +45,7 @@ func TestTheParkedTopicIsADerivedTopic(t *testing.T) {
 	} {
 		o := consumer.Options{Connection: consumer.Connection{Brokers: []string{"a:1"}}, Group: "g", Topics: topics}
 		if _, err := consumer.New(o); err != nil {
-			t.Fatalf("without: %v", err)
+			t.Fatalf("without ParkUnknown: got %v, want nil", err)
 		}
 		o.ParkUnknown = true
 		if _, err := consumer.New(o); err == nil || !strings.Contains(err.Error(), want) {

@@ -46,7 +46,7 @@ func TestAPauseOfAnHourIsHarmless(t *testing.T) {
 		w.until("all are done", func() bool {
 			for d := n.c.Take(); d != nil; d = n.c.Take() {
 				if seen[string(d.Job.Value)] {
-					t.Errorf("job %s came twice", d.Job.Value)
+					t.Errorf("got job %s twice, want it once", d.Job.Value)
 				}
 				seen[string(d.Job.Value)] = true
 				d.Done(consumer.Outcome{})

@@ -79,7 +79,7 @@ func (w *fleet) runOutages(outages []outage) {
 	names, got := w.results("jobs")
 	w.checkResults(names, got, keys*each)
 	if len(got) > handed {
-		w.t.Errorf("got %d results of %d hand-outs", len(got), handed)
+		w.t.Errorf("got %d results of %d hand-outs, want no more", len(got), handed)
 	}
 }
 
@@ -92,7 +92,7 @@ func (w *fleet) checkResults(keys []string, got []job.Result, jobs int) {
 			continue // worked again after a stop; the first time counts for the order
 		}
 		if last, ok := reached[keys[i]]; ok && r.Offset < last {
-			w.t.Errorf("key %s: got offset %d after %d", keys[i], r.Offset, last)
+			w.t.Errorf("key %s: got offset %d after %d, want a later one", keys[i], r.Offset, last)
 		}
 		reached[keys[i]] = r.Offset
 	}

@@ -143,7 +143,7 @@ func TestResultsSayWhatBecameOfEachJob(t *testing.T) {
 		}
 		for _, r := range got {
 			if r.EnqueuedAt.IsZero() || r.SettledAt.Before(began) || (r.Topic == "old") != (r.EnqueuedAt.Month() == time.January && r.EnqueuedAt.Year() == 2026) {
-				t.Errorf("got times %v and %v of %s", r.EnqueuedAt, r.SettledAt, r.ID)
+				t.Errorf("got times %v and %v of %s, want both set, and January 2026 for the moved one", r.EnqueuedAt, r.SettledAt, r.ID)
 			}
 		}
 		if letters := w.letters("jobs"); len(letters) != 4 {
@@ -170,7 +170,7 @@ func TestAJobIsSettledOnceItsResultIsThere(t *testing.T) {
 		w.until("all are handed out", func() bool { return len(n.values()) == 10 })
 		time.Sleep(20 * time.Second)
 		if got, _ := w.committed("jobs", 0); got > 0 {
-			t.Errorf("got offset %d committed while no result was written", got)
+			t.Errorf("got offset %d committed while no result was written, want 0", got)
 		}
 		if err := n.c.Status().Ready(); err == nil || !strings.Contains(err.Error(), "results of topic jobs, partition 0") {
 			t.Errorf("got ready %v, want it to name the results", err)
@@ -178,7 +178,7 @@ func TestAJobIsSettledOnceItsResultIsThere(t *testing.T) {
 		fault.Remove()
 		w.waitFor("jobs", 0, 10)
 		if err := n.c.Status().Ready(); err != nil {
-			t.Errorf("got ready %v once results are written", err)
+			t.Errorf("got ready %v once results are written, want nil", err)
 		}
 		w.ok(n.end())
 		if _, got := w.results("jobs"); len(got) != 10 || len(n.values()) != 10 {
@@ -187,8 +187,8 @@ func TestAJobIsSettledOnceItsResultIsThere(t *testing.T) {
 	})
 }
 
-// What waits for its result counts as in hand, so that memory is bounded and a
-// topic that can't be written stops its jobs and not their results.
+// Jobs that wait for their results count as in flight. So memory is bounded, and a results
+// topic that can't be written stops further jobs of its topic.
 func TestJobsThatWaitForResultsAreInFlight(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {

@@ -39,7 +39,7 @@ func TestResultsOfRetryTopicsAreThoseOfTheTopic(t *testing.T) {
 		}
 		for i, r := range got {
 			if r.Topic != "jobs" || r.Offset > 2 || r.Attempts != 2 || keys[i] != r.ID {
-				t.Errorf("got %+v under key %q", r, keys[i])
+				t.Errorf("got %+v under key %q, want one of jobs with 2 attempts, under its id", r, keys[i])
 			}
 		}
 	})

@@ -41,7 +41,7 @@ func TestRetryTopicsReal(t *testing.T) {
 			worst = max(worst, time.Since(at))
 			mu.Unlock()
 			if time.Now().Before(at) {
-				t.Errorf("job %s came %v early", d.Job.Value, time.Until(at))
+				t.Errorf("got job %s %v early, want it at its time or later", d.Job.Value, time.Until(at))
 			}
 		}
 		s.work(d)
@@ -57,7 +57,7 @@ func TestRetryTopicsReal(t *testing.T) {
 	endSecond()
 	for value, times := range s.done {
 		if times != 1 || s.dead[value] != 0 {
-			t.Errorf("job %s was done %d and dead %d times", value, times, s.dead[value])
+			t.Errorf("got job %s done %d and dead %d times, want one of them once", value, times, s.dead[value])
 		}
 	}
 	t.Logf("%d done, %d dead of %d; schedules kept to %v at worst, rebalances included", len(s.done), len(s.dead), jobs, worst.Round(time.Millisecond))

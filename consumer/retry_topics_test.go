@@ -56,7 +56,7 @@ func TestARetriedJobComesBackAsItWas(t *testing.T) {
 		}
 		second := n.holding(1)[0]
 		if off := time.Since(at); off < 0 || off > 50*time.Millisecond {
-			t.Errorf("it came back %v off its time", off)
+			t.Errorf("got it back %v off its time, want at most 50ms late", off)
 		}
 		var foreign []string
 		for _, h := range second.Job.Headers {
@@ -66,7 +66,7 @@ func TestARetriedJobComesBackAsItWas(t *testing.T) {
 		}
 		if second.Attempts() != (consumer.Attempts{Calls: 3, Failures: 2}) || second.Job.ID != first.Job.ID || string(second.Job.Key) != "k" ||
 			string(second.Job.Value) != "v" || strings.Join(foreign, "") != "12" || !second.Job.Time.Equal(first.Job.Time) {
-			t.Errorf("got %+v", second)
+			t.Errorf("got %+v, want the first one with 3 calls and 2 failures", second)
 		}
 		second.Done(consumer.Outcome{})
 		w.until("both are committed", func() bool {
@@ -183,7 +183,7 @@ func TestNothingIsLostBetweenRetryTopicsAndRestarts(t *testing.T) {
 			w.ok(n.end())
 			for value, times := range s.done {
 				if times != 1 || s.dead[value] != 0 {
-					t.Errorf("seed %d: job %s was done %d and dead %d times", seed, value, times, s.dead[value])
+					t.Errorf("seed %d: got job %s done %d and dead %d times, want one of them once", seed, value, times, s.dead[value])
 				}
 			}
 			letters := 0

@@ -36,7 +36,7 @@ func TestASleepingJobHoldsItsKeyAtMost(t *testing.T) {
 				}
 				if string(d.Job.Value) == "a1" {
 					if got := d.Attempts(); got != (consumer.Attempts{Calls: 2, Failures: 1}) || d.Memo() != "memo" || time.Since(begun) != 30*time.Second {
-						t.Errorf("got attempts %+v and memo %v after %v", got, d.Memo(), time.Since(begun))
+						t.Errorf("got attempts %+v and memo %v after %v, want 2 calls, 1 failure and the memo after 30s", got, d.Memo(), time.Since(begun))
 					}
 				}
 				d.Done(consumer.Outcome{})
