@@ -69,6 +69,6 @@
 //   - Fetches, commits or results that fail are tried again, and delay nothing else. The log
 //     warns each minute, and after 10 seconds [Status.Ready] returns the fault.
 //   - Retention deletes jobs that are not complete: they are lost, and the log says so.
-//   - The topic is deleted and created again, or the log was cut: [Options.OutOfRange] and
+//   - The topic is deleted and created again, or the log truncated: [Options.OutOfRange] and
 //     package offsets say where the group goes on. That takes topic ids, so Kafka 2.8.
 package consumer

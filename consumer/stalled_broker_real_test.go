@@ -77,7 +77,7 @@ func TestAStalledBrokerReal(t *testing.T) {
 	if got != jobs || calls != jobs {
 		t.Errorf("got %d records and %d hand-outs, want %d of each", got, calls, jobs)
 	}
-	w := &world{t: t, client: cl}
+	w := &fleet{t: t, client: cl}
 	for topic, retention := range map[string]string{"jobs.dlq": "-1", "jobs.parked": "-1", "jobs.retry.1h": "608400000"} {
 		s := w.settings(topic, "max.message.bytes", "retention.ms", "retention.bytes", "cleanup.policy")
 		t.Logf("%s: %v", topic, s)

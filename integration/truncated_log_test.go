@@ -35,16 +35,16 @@ func TestCutLogReal(t *testing.T) {
 	eventually(t, time.Minute, func() bool { return s.committed(t)[0] == before+lost }, func() string { return "the jobs are not committed" })
 	set.Kill(2)
 	set.Start(3)
-	eventually(t, time.Minute, func() bool { return strings.Contains(n.said(t), "the log was cut") },
-		func() string { return "the node does not say that the log was cut" })
+	eventually(t, time.Minute, func() bool { return strings.Contains(n.said(t), "the log was truncated") },
+		func() string { return "the node does not say that the log was truncated" })
 	n.tells(t, "topic=cut", "partition=0", "committed=400", "log_end=300")
 	s.putWhere(t, s.at(0, "new", 0, after)...)
 	s.called(t, "new", after)
 	s.settled(t, time.Minute)
 	s.lagGone(t)
 	stop(t, n)
-	if got := strings.Count(n.said(t), "the log was cut"); got != 1 {
-		t.Errorf("got it said %d times that the log was cut, want once", got)
+	if got := strings.Count(n.said(t), "the log was truncated"); got != 1 {
+		t.Errorf("got it said %d times that the log was truncated, want once", got)
 	}
 	all := s.judge.arrivals(t)
 	t.Logf("%d jobs worked, the last %d of them lost by an unclean election, then %d more: %d calls, %d of them repeats",

@@ -22,9 +22,11 @@ import (
 // coordinators is over by then.
 const commitPatience = 5
 
-// lastCommit is the least time for the last commit, between the end of the drain and the end
-// of the session.
-const lastCommit = 500 * time.Millisecond
+// lastCommitTime is the time for the last commit, between the end of the drain and the end of
+// the session.
+func (o *Options) lastCommitTime() time.Duration {
+	return max(o.Session-o.Heartbeat-o.Drain, 500*time.Millisecond)
+}
 
 // commitPoint is what one partition has to commit.
 type commitPoint struct {
@@ -93,7 +95,7 @@ func (a *assignment) commitLast(points []commitPoint, stopped <-chan struct{}) {
 		return
 	}
 	o := &a.g.o
-	room := max(o.Session-o.Heartbeat-o.Drain, lastCommit)
+	room := o.lastCommitTime()
 	until := time.Now().Add(room)
 	if latest := a.Ended().Add(o.Drain + room); latest.Before(until) {
 		until = latest

@@ -17,8 +17,7 @@ func (a *assignment) awaitWrites(stopped <-chan struct{}) {
 	if errors.Is(context.Cause(a.Context()), errRemoved) {
 		return
 	}
-	o := &a.g.o
-	room := max(o.Session-o.Heartbeat-o.Drain, lastCommit)
+	room := a.g.o.lastCommitTime()
 	var until time.Time // zero: brokers have answered so far
 	for n := 0; a.Writing().Load() > 0 && !ended(stopped); n++ {
 		err := a.lastRequest(nil, broker.CallTimeout, false)

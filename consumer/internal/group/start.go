@@ -44,23 +44,23 @@ func (a *assignment) positions(ids []int) (map[int]offsets.Position, error) {
 // newPartition makes a partition that begins at its committed offset. Where there is none,
 // the first commit comes at once, or tools would show no lag.
 func (a *assignment) newPartition(id int, at offsets.Position) *schedule.Partition {
-	base, m, doubt := at.Resolve(a.fresh)
+	base, m, problem := at.Resolve(a.fresh)
 	switch {
 	case at.Truncated():
-		a.g.o.Log.Error("the log was cut: it ends before the committed offset; the records in between are lost, going on at its end",
+		a.g.o.Log.Error("the log was truncated: it ends before the committed offset; the records in between are lost, going on at its end",
 			"topic", a.g.topic(), "partition", id, "committed", at.Committed, "log_end", at.LogEnd)
-		doubt = ""
+		problem = ""
 	case at.Lost() && a.g.o.OutOfRange == offsets.RangeLatest:
-		base, m, doubt = at.LogEnd, offsets.Metadata{}, "begin with what comes; what lies before is given up"
+		base, m, problem = at.LogEnd, offsets.Metadata{}, "begin at the log's end; the records before are given up"
 	}
-	if doubt != "" {
+	if problem != "" {
 		a.g.o.Log.Warn("committed offset and log don't fit", "partition", id, "committed", at.Committed,
-			"log_start", at.LogStart, "log_end", at.LogEnd, "consequence", doubt)
+			"log_start", at.LogStart, "log_end", at.LogEnd, "consequence", problem)
 	}
 	t := offsets.NewTracker(base)
 	t.Restore(&m)
 	// Revision 0 counts as committed only where Kafka has exactly this, with the topic's id:
-	// without it a log that was cut could not be told from another one.
+	// without it a truncated log could not be told from another one.
 	if at.Committed != base || at.CommittedTopic() != at.Topic {
 		t.Touch()
 	}

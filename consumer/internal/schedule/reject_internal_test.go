@@ -21,11 +21,11 @@ func TestDelaysNeverOvershoot(t *testing.T) {
 		hops := 0
 		for delay := delayFor(delays, left); delay > 0; delay = delayFor(delays, left) {
 			if i := slices.Index(delays, delay); i+1 < len(delays) && delays[i+1] <= left {
-				t.Fatalf("got delay %v for %v, and %v would do", delay, left, delays[i+1])
+				t.Fatalf("got delay %v for a wait of %v, want %v", delay, left, delays[i+1])
 			}
 			left -= delay
 			if hops++; left < 0 {
-				t.Fatalf("delay %v is %v too long", delay, -left)
+				t.Fatalf("got a delay of %v, want one that is %v shorter", delay, -left)
 			}
 		}
 		if left >= delays[0] {

@@ -78,7 +78,7 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 				waits := w.Waiting()
 				d := w.Take()
 				if (d == nil) != (waits == 0) {
-					t.Fatalf("got job %v while %d wait", d, waits)
+					t.Fatalf("got job %v while %d wait, want one only if some wait", d, waits)
 				}
 				if d == nil {
 					return
@@ -91,7 +91,7 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 					held, samples[d] = append(held, d), true
 					inOrder(t, last, d)
 				} else if n := w.Waiting(); n > 0 {
-					t.Fatalf("got no sample of %d jobs that wait", n)
+					t.Fatalf("got no sample of %d jobs that wait, want one", n)
 				}
 			},
 			"sleep": func(t *rapid.T) {
@@ -167,7 +167,7 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 		})
 		a.Drain()
 		if w.Take() != nil || w.TakeSample() != nil || w.asleep != 0 || l.first != nil && l.first.hasSome() {
-			t.Fatal("something is left after the drain")
+			t.Fatalf("got ready jobs, or %d asleep, after the drain; want none", w.asleep)
 		}
 		for _, d := range held {
 			d.Release()
@@ -198,7 +198,7 @@ func inOrder(t *rapid.T, last map[string]int64, d *Delivery) {
 	}
 	name := keyOf(d)
 	if before, ok := last[name]; ok && (before > d.Job.Offset || before == d.Job.Offset && !d.failed) {
-		t.Fatalf("got offset %d of key %s after %d", d.Job.Offset, name, before)
+		t.Fatalf("got offset %d of key %s after %d, want a later one", d.Job.Offset, name, before)
 	}
 	last[name] = d.Job.Offset
 }

@@ -21,9 +21,8 @@ type outage struct {
 	Restart    bool
 }
 
-// Whatever happens to the results' topic and to nodes, at the end each job has
-// a result, a job that was handed out once has one, and those of a key come in
-// its order.
+// Whatever happens to the results topic and to nodes, at the end each job has a result, there
+// are no more results than hand-outs, and those of a key are in its order.
 func TestNoResultIsLost(t *testing.T) {
 	t.Parallel()
 	ms := func(t *rapid.T, name string, most int) time.Duration {
@@ -40,12 +39,12 @@ func TestNoResultIsLost(t *testing.T) {
 		}
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 1, func(w *world) { w.runOutages(outages) })
+			bubble(t, 1, func(w *fleet) { w.runOutages(outages) })
 		})
 	}
 }
 
-func (w *world) runOutages(outages []outage) {
+func (w *fleet) runOutages(outages []outage) {
 	w.t.Helper()
 	const keys, each = 5, 8
 	n := w.startSettling(w.withResults(), accepted)
@@ -78,14 +77,14 @@ func (w *world) runOutages(outages []outage) {
 	w.ok(n.end())
 	handed += len(n.values())
 	names, got := w.results("jobs")
-	w.judge(names, got, keys*each)
+	w.checkResults(names, got, keys*each)
 	if len(got) > handed {
-		w.t.Errorf("got %d results of %d hand-outs", len(got), handed)
+		w.t.Errorf("got %d results of %d hand-outs, want no more", len(got), handed)
 	}
 }
 
-// judge holds results to what is promised of them.
-func (w *world) judge(keys []string, got []job.Result, jobs int) {
+// checkResults checks that each job has a result, and the order within a key.
+func (w *fleet) checkResults(keys []string, got []job.Result, jobs int) {
 	w.t.Helper()
 	seen, reached := map[int64]int{}, map[string]int64{}
 	for i, r := range got {
@@ -93,7 +92,7 @@ func (w *world) judge(keys []string, got []job.Result, jobs int) {
 			continue // worked again after a stop; the first time counts for the order
 		}
 		if last, ok := reached[keys[i]]; ok && r.Offset < last {
-			w.t.Errorf("key %s: got offset %d after %d", keys[i], r.Offset, last)
+			w.t.Errorf("key %s: got offset %d after %d, want a later one", keys[i], r.Offset, last)
 		}
 		reached[keys[i]] = r.Offset
 	}
@@ -102,11 +101,11 @@ func (w *world) judge(keys []string, got []job.Result, jobs int) {
 	}
 }
 
-// Partitions that are added to the results are found, and keys go where any
-// producer would put them.
+// Partitions that are added to the results topic are used, and keys go where any producer
+// would put them.
 func TestResultsFollowNewPartitions(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		n := w.startSettling(w.withResults(), accepted)
 		w.produce("jobs", job.Record{Key: []byte("k"), Value: []byte("x")})
 		w.waitFor("jobs", 0, 1)
@@ -133,14 +132,14 @@ func TestResultsFollowNewPartitions(t *testing.T) {
 	})
 }
 
-// Nodes that start where there are no companions yet write results at once,
-// whoever has made them.
+// Nodes that start where there are no derived topics yet write results at once, whichever node
+// created them.
 func TestFirstResultsDoNotWait(t *testing.T) {
 	t.Parallel()
 	for i := range 5 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 6, func(w *world) {
+			bubble(t, 6, func(w *fleet) {
 				nodes := []*node{w.startSettling(w.withResults(), accepted), w.startSettling(w.withResults(), accepted), w.startSettling(w.withResults(), accepted)}
 				w.until("all have joined", func() bool {
 					parts := 0
@@ -157,7 +156,7 @@ func TestFirstResultsDoNotWait(t *testing.T) {
 					w.waitFor("jobs", k, 1)
 				}
 				if took := time.Since(began); took > time.Second {
-					t.Errorf("the first results took %v", took)
+					t.Errorf("the first results took %v, want at most 1s", took)
 				}
 			})
 		})

@@ -15,10 +15,9 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// On a real broker: tiers that have just been made work at once, schedules are
-// kept, and of jobs that fail now and then none is lost, while a node leaves and
-// another one joins.
-func TestTiersReal(t *testing.T) {
+// On a real broker: retry topics that have just been created work at once, schedules are kept,
+// and of jobs that fail now and then none is lost, while a node leaves and another one joins.
+func TestRetryTopicsReal(t *testing.T) {
 	containers.Need(t)
 	addr := containers.Kafka(t).Addr
 	cl := &kafka.Client{Addr: kafka.TCP(addr)}
@@ -33,7 +32,7 @@ func TestTiersReal(t *testing.T) {
 		Connection: conn, Group: "g", Topics: []string{"jobs"}, CreateTopics: true,
 		Order: consumer.OrderNone, RetryTopics: []time.Duration{time.Second, 5 * time.Second}, Session: 9 * time.Second,
 	}
-	s := &sum{rnd: rand.New(rand.NewPCG(1, 1)), least: time.Second, done: map[string]int{}, dead: map[string]int{}}
+	s := &tally{rnd: rand.New(rand.NewPCG(1, 1)), least: time.Second, done: map[string]int{}, dead: map[string]int{}}
 	var worst time.Duration
 	var mu sync.Mutex
 	work := func(d *consumer.Delivery) {
@@ -42,7 +41,7 @@ func TestTiersReal(t *testing.T) {
 			worst = max(worst, time.Since(at))
 			mu.Unlock()
 			if time.Now().Before(at) {
-				t.Errorf("job %s came %v early", d.Job.Value, time.Until(at))
+				t.Errorf("got job %s %v early, want it at its time or later", d.Job.Value, time.Until(at))
 			}
 		}
 		s.work(d)
@@ -58,7 +57,7 @@ func TestTiersReal(t *testing.T) {
 	endSecond()
 	for value, times := range s.done {
 		if times != 1 || s.dead[value] != 0 {
-			t.Errorf("job %s was done %d and dead %d times", value, times, s.dead[value])
+			t.Errorf("got job %s done %d and dead %d times, want one of them once", value, times, s.dead[value])
 		}
 	}
 	t.Logf("%d done, %d dead of %d; schedules kept to %v at worst, rebalances included", len(s.done), len(s.dead), jobs, worst.Round(time.Millisecond))

@@ -8,9 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"dispatcher/consumer/deadletter"
-
 	"dispatcher/consumer"
+	"dispatcher/consumer/deadletter"
 	"dispatcher/job"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -23,8 +22,8 @@ func bad(value string) job.Record {
 	return job.Record{Value: []byte(value), Headers: []job.Header{{Key: "lane", Value: []byte("x")}}}
 }
 
-// A letter always fits: what is too large beside the value goes as well, and
-// where it came from stays.
+// A dead letter always fits: where the value alone is not too large, keys and headers are
+// left out as well. The origin stays.
 func TestDeadLetterThatNeverFits(t *testing.T) {
 	t.Parallel()
 	large := noise('x', 50_000)
@@ -44,7 +43,7 @@ func TestDeadLetterThatNeverFits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 1, func(w *world) {
+			bubble(t, 1, func(w *fleet) {
 				w.produce("jobs", c.rec)
 				w.refuse("jobs.dlq", 8000)
 				n := w.start(w.options(), func(d *consumer.Delivery) {
@@ -59,7 +58,7 @@ func TestDeadLetterThatNeverFits(t *testing.T) {
 				}
 				if string(m.Key) != c.key || len(m.Value) != 0 || got["x-truncated"] != "true" || got["x-original-topic"] != c.origin ||
 					got["x-original-offset"] == "" || got["x-error-class"] != "permanent" {
-					t.Errorf("got key of %d bytes, value of %d and headers %v", len(m.Key), len(m.Value), m.Headers)
+					t.Errorf("got key of %d bytes, value of %d and headers %v; want key %q, no value, and origin %s", len(m.Key), len(m.Value), m.Headers, c.key, c.origin)
 				}
 			})
 		})
@@ -69,13 +68,13 @@ func TestDeadLetterThatNeverFits(t *testing.T) {
 // A dead-letter topic that can't be written holds up no other topic.
 func TestDeadLettersOfAnotherTopicGoOn(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.dlq", Err: kerr.NotEnoughReplicas, Count: -1})
 		w.produce("jobs", bad("1"))
 		o := w.options()
 		o.Topics = []string{"jobs", "more"}
 		n := w.start(o, settled)
-		w.until("the first topic's letter is refused", func() bool { return fault.Hits() > 0 })
+		w.until("the first topic's dead letter is refused", func() bool { return fault.Hits() > 0 })
 		w.produce("more", bad("2"))
 		w.waitFor("more", 0, 1)
 		w.ok(n.end())
@@ -85,9 +84,9 @@ func TestDeadLettersOfAnotherTopicGoOn(t *testing.T) {
 	}, "jobs", "more")
 }
 
-// Records that wait for the dead letters count as memory, headers included, and
-// fetching stops for them.
-func TestCondemnedRecordsAreBounded(t *testing.T) {
+// Rejected jobs count as memory until they are written, headers included, and fetching stops
+// for them.
+func TestRejectedJobsAreBounded(t *testing.T) {
 	t.Parallel()
 	const size = 600_000
 	for name, rec := range map[string]job.Record{
@@ -96,7 +95,7 @@ func TestCondemnedRecordsAreBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 1, func(w *world) {
+			bubble(t, 1, func(w *fleet) {
 				fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.dlq", Err: kerr.NotEnoughReplicas, Count: -1})
 				for range 20 {
 					w.produce("jobs", rec)
@@ -115,10 +114,10 @@ func TestCondemnedRecordsAreBounded(t *testing.T) {
 	}
 }
 
-// Once the consumer stops, no letter is begun for a record that is no job.
-func TestNoLetterIsBegunAfterTheStop(t *testing.T) {
+// Once the consumer stops, no dead letter is begun for a record that is no job.
+func TestNoDeadLetterIsBegunAfterTheStop(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.dlq", Err: kerr.NotEnoughReplicas, Count: -1})
 		w.produce("jobs", bad("1"))
 		n := w.start(w.options(), settled)
@@ -137,10 +136,10 @@ func TestNoLetterIsBegunAfterTheStop(t *testing.T) {
 }
 
 // Dead letters that hang in the network are awaited until the drain ends, all of them
-// together, and no longer: their jobs stay open. None goes out twice.
-func TestHangingLettersShareOneDrain(t *testing.T) {
+// together. Then their jobs stay open. None is sent twice.
+func TestHangingDeadLettersShareOneDrain(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		var all []job.Record
 		for range 5 {
 			all = append(all, bad(string(noise('x', 400_000)))) // no two fit in a batch with a third
@@ -163,12 +162,12 @@ func TestHangingLettersShareOneDrain(t *testing.T) {
 			t.Errorf("got %d requests and a stop of %v, want 1 and at most the drain of 7s, and a little", lost.Load(), took)
 		}
 		if got, _ := w.committed("jobs", 0); got > 0 {
-			t.Errorf("got offset %d committed, want none: no letter was acknowledged", got)
+			t.Errorf("got offset %d committed, want none: no dead letter was acknowledged", got)
 		}
 	})
 }
 
-// Where only a part of an origin is given it leads nowhere, and ours is written.
+// An origin of which only a part is given is replaced by the record's own place.
 func TestDeadLetterWithHalfAnOrigin(t *testing.T) {
 	t.Parallel()
 	for name, headers := range map[string][]job.Header{
@@ -177,7 +176,7 @@ func TestDeadLetterWithHalfAnOrigin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 1, func(w *world) {
+			bubble(t, 1, func(w *fleet) {
 				w.produce("jobs", job.Record{Value: []byte("x"), Headers: headers})
 				n := w.start(w.options(), func(d *consumer.Delivery) {
 					d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent}, consumer.Outcome{})

@@ -16,11 +16,11 @@ import (
 	"dispatcher/job"
 )
 
-// A job that comes back through a tier has its result where the results of its
-// topic are, and under the place it had first.
-func TestResultsOfTiersAreThoseOfTheTopic(t *testing.T) {
+// The result of a job that comes back through a retry topic is among those of its topic of
+// jobs, and names the job's first place.
+func TestResultsOfRetryTopicsAreThoseOfTheTopic(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		o := w.withResults()
 		o.Order, o.RetryTopics = consumer.OrderNone, []time.Duration{5 * time.Second}
 		n := w.startSettling(o, func(d *consumer.Delivery) {
@@ -39,17 +39,16 @@ func TestResultsOfTiersAreThoseOfTheTopic(t *testing.T) {
 		}
 		for i, r := range got {
 			if r.Topic != "jobs" || r.Offset > 2 || r.Attempts != 2 || keys[i] != r.ID {
-				t.Errorf("got %+v under key %q", r, keys[i])
+				t.Errorf("got %+v under key %q, want one of jobs with 2 attempts, under its id", r, keys[i])
 			}
 		}
 	})
 }
 
-// A job whose result can't be written has not been in hand for too long: sent
-// again it would be a repeat.
-func TestAJobThatWaitsForItsResultIsNotStuck(t *testing.T) {
+// Jobs whose results can't be written do not time out: sent again they would be repeats.
+func TestJobsThatWaitForResultsDoNotTimeOut(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		o := w.withResults()
 		o.JobTimeout = 3 * time.Second
 		n := w.startSettling(o, accepted)
@@ -61,16 +60,16 @@ func TestAJobThatWaitsForItsResultIsNotStuck(t *testing.T) {
 		w.waitFor("jobs", 0, 3)
 		w.ok(n.end())
 		if _, got := w.results("jobs"); len(got) != 3 || len(n.values()) != 3 || len(w.letters("jobs")) != 0 {
-			t.Errorf("got %d results of %d hand-outs and %d letters, want 3, 3 and 0", len(got), len(n.values()), len(w.letters("jobs")))
+			t.Errorf("got %d results of %d hand-outs and %d dead letters, want 3, 3 and 0", len(got), len(n.values()), len(w.letters("jobs")))
 		}
 	})
 }
 
-// What nobody called has a result too: jobs that expired, asked for a lane that
-// is not theirs, or were stuck. What is no job has none.
+// Jobs that were not called have a result too: those that expired, name another lane, or timed
+// out. A record that is no job has none.
 func TestResultsOfJobsThatWereNotCalled(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		header := func(key, value string) []job.Header { return []job.Header{{Key: key, Value: []byte(value)}} }
 		o := w.withResults()
 		o.JobTimeout = 3 * time.Second
@@ -85,7 +84,7 @@ func TestResultsOfJobsThatWereNotCalled(t *testing.T) {
 		)
 		time.Sleep(10 * time.Second)
 		if got := w.letters("jobs"); len(got) != 1 || string(got[0].Value) != "bad" {
-			t.Errorf("got letters %v before the results, want that of what is no job", got)
+			t.Errorf("got dead letters %v before the results, want that of the record that is no job", got)
 		}
 		fault.Remove()
 		w.waitFor("jobs", 0, 4)
@@ -98,15 +97,15 @@ func TestResultsOfJobsThatWereNotCalled(t *testing.T) {
 			}
 		}
 		if len(got) != 3 || len(w.letters("jobs")) != 4 {
-			t.Errorf("got %d results and %d letters, want 3 and 4", len(got), len(w.letters("jobs")))
+			t.Errorf("got %d results and %d dead letters, want 3 and 4", len(got), len(w.letters("jobs")))
 		}
 	})
 }
 
-// A drain does not wait for the results of what nobody is working.
-func TestDrainDoesNotWaitForTheResultsOfLetters(t *testing.T) {
+// A drain does not wait for the results of jobs that no worker has.
+func TestDrainDoesNotWaitForTheResultsOfRejectedJobs(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		n := w.start(w.withResults(), nil)
 		w.until("joined", func() bool { return n.c.Status().Joined })
 		var hits atomic.Int64
@@ -119,10 +118,10 @@ func TestDrainDoesNotWaitForTheResultsOfLetters(t *testing.T) {
 		began := time.Now()
 		w.ok(n.end())
 		if took := time.Since(began); took > 4*time.Second {
-			t.Errorf("the stop took %v", took)
+			t.Errorf("the stop took %v, want at most 4s", took)
 		}
 		if got, _ := w.committed("jobs", 0); got > 0 {
-			t.Errorf("got offset %d committed", got)
+			t.Errorf("got offset %d committed, want 0", got)
 		}
 	})
 }

@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"dispatcher/consumer/deadletter"
-
 	"dispatcher/consumer"
+	"dispatcher/consumer/deadletter"
 	"dispatcher/job"
 )
 
@@ -24,11 +23,11 @@ func linesWith(log, text string) (found []string) {
 	return found
 }
 
-// Dead letters are told by class: the first at once with one id, then sums. The
-// provider's answer is in the letter and never in the log.
-func TestDeadLettersAreTold(t *testing.T) {
+// Dead letters are logged by class: the first at once with one id, then sums. The provider's
+// answer is in the dead letter and never in the log.
+func TestDeadLettersAreLogged(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		const jobs = 27
 		var records []job.Record
 		for i := range jobs {
@@ -59,15 +58,15 @@ func TestDeadLettersAreTold(t *testing.T) {
 			_, after, _ := strings.Cut(line, "jobs=")
 			var n int
 			if _, err := fmt.Sscan(after, &n); err != nil {
-				t.Errorf("no count in %s", line)
+				t.Errorf("got line %s, want a count in it", line)
 			}
 			sum += n
 		}
 		if sum != jobs {
-			t.Errorf("the lines tell of %d dead letters, want %d", sum, jobs)
+			t.Errorf("got a sum of %d dead letters in the log, want %d", sum, jobs)
 		}
 		if strings.Contains(log.String(), "éé") {
-			t.Error("the log holds the provider's answer")
+			t.Error("got the provider's answer in the log, want it in the dead letter alone")
 		}
 		if got := headerMap(w.letters("jobs")[0])["x-error-answer"]; got != strings.Repeat("é", 256) {
 			t.Errorf("got %d bytes of the answer, want its first 512: %q", len(got), got)
@@ -75,11 +74,11 @@ func TestDeadLettersAreTold(t *testing.T) {
 	})
 }
 
-// With log.level debug, each step of a job is a line with its id and its place, and
-// without the payload.
+// With log.level debug, each step of a job is a line with the job's id and place, and without
+// its payload.
 func TestStepsOfAJob(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", job.Record{Key: []byte("a key"), Value: []byte(`{"id":"one","text":"s3cret"}`)})
 		var log bytes.Buffer
 		o := w.options()
@@ -100,7 +99,7 @@ func TestStepsOfAJob(t *testing.T) {
 			}
 		}
 		if strings.Contains(log.String(), "s3cret") || strings.Contains(log.String(), "a key") {
-			t.Error("the log holds the payload or the key")
+			t.Error("got the payload or the key in the log, want neither")
 		}
 	})
 }

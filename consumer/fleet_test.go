@@ -29,8 +29,9 @@ import (
 
 const broker = "localhost:9092"
 
-// world is a fake cluster on a network without sockets, for tests in a bubble.
-type world struct {
+// fleet is a set of consumers on a fake cluster, on a network without sockets, for tests in a
+// bubble of testing/synctest.
+type fleet struct {
 	t       *testing.T
 	net     *kfake.VirtualNetwork
 	cluster *kfake.Cluster
@@ -38,13 +39,13 @@ type world struct {
 	nodes   []*node
 }
 
-func bubble(t *testing.T, partitions int32, test func(w *world), topics ...string) {
+func bubble(t *testing.T, partitions int32, test func(w *fleet), topics ...string) {
 	t.Helper()
 	bubbleWith(t, partitions, test, nil, topics...)
 }
 
 // bubbleWith is bubble on a cluster with options of its own.
-func bubbleWith(t *testing.T, partitions int32, test func(w *world), opts []kfake.Opt, topics ...string) {
+func bubbleWith(t *testing.T, partitions int32, test func(w *fleet), opts []kfake.Opt, topics ...string) {
 	t.Helper()
 	if len(topics) == 0 {
 		topics = []string{"jobs"}
@@ -61,13 +62,13 @@ func bubbleWith(t *testing.T, partitions int32, test func(w *world), opts []kfak
 		defer cl.Close()
 		tr := &kafka.Transport{Dial: n.DialContext}
 		defer tr.CloseIdleConnections()
-		w := &world{t: t, net: n, cluster: cl, client: &kafka.Client{Addr: kafka.TCP(broker), Transport: tr}}
+		w := &fleet{t: t, net: n, cluster: cl, client: &kafka.Client{Addr: kafka.TCP(broker), Transport: tr}}
 		defer w.endAll()
 		test(w)
 	})
 }
 
-func (w *world) options() consumer.Options {
+func (w *fleet) options() consumer.Options {
 	return consumer.Options{
 		Connection: consumer.Connection{Brokers: []string{broker}, Dial: w.net.DialContext},
 		Group:      "g", Topics: []string{"jobs"}, CreateTopics: true,
@@ -75,7 +76,7 @@ func (w *world) options() consumer.Options {
 }
 
 // produce writes values; a value "k:v" has the key k.
-func (w *world) produce(topic string, records ...job.Record) {
+func (w *fleet) produce(topic string, records ...job.Record) {
 	w.t.Helper()
 	p, err := consumer.NewProducer(consumer.ProducerOptions{Connection: consumer.Connection{Brokers: []string{broker}, Dial: w.net.DialContext}})
 	if err != nil {
@@ -85,7 +86,7 @@ func (w *world) produce(topic string, records ...job.Record) {
 	w.ok(p.WriteBatch(w.t.Context(), topic, records))
 }
 
-func (w *world) ok(err error) {
+func (w *fleet) ok(err error) {
 	w.t.Helper()
 	if err != nil {
 		w.t.Fatal(err)
@@ -103,7 +104,7 @@ func numbered(from, to int) []job.Record {
 
 // node is one consumer that runs until it is stopped.
 type node struct {
-	w    *world
+	w    *fleet
 	c    *consumer.Consumer
 	stop context.CancelFunc
 	err  chan error    // what Run returned
@@ -114,9 +115,9 @@ type node struct {
 	held []*consumer.Delivery
 }
 
-// start runs a node whose jobs go to work, each in the taker's goroutine; nil:
-// they are held.
-func (w *world) start(o consumer.Options, work func(*consumer.Delivery)) *node {
+// start runs a node that calls work for each job, in the taker's goroutine; nil: the jobs are
+// held.
+func (w *fleet) start(o consumer.Options, work func(*consumer.Delivery)) *node {
 	w.t.Helper()
 	n := w.idle(o)
 	go n.take(work)
@@ -124,7 +125,7 @@ func (w *world) start(o consumer.Options, work func(*consumer.Delivery)) *node {
 }
 
 // idle runs a node whose jobs nobody takes.
-func (w *world) idle(o consumer.Options) *node {
+func (w *fleet) idle(o consumer.Options) *node {
 	w.t.Helper()
 	c, err := consumer.New(o)
 	w.ok(err)
@@ -166,8 +167,8 @@ func taken(c *consumer.Consumer) iter.Seq[*consumer.Delivery] {
 	}
 }
 
-// endAll ends what a test that failed left running.
-func (w *world) endAll() {
+// endAll ends the nodes that a failed test left running.
+func (w *fleet) endAll() {
 	for _, n := range w.nodes {
 		n.stop()
 		<-n.over
@@ -186,10 +187,10 @@ func (n *node) values() []string {
 	return slices.Clone(n.seen)
 }
 
-// holding returns what is held, once there are at least count.
+// holding returns the jobs that are held, once there are at least count.
 func (n *node) holding(count int) []*consumer.Delivery {
 	n.w.t.Helper()
-	n.w.until(fmt.Sprintf("%d jobs in hand", count), func() bool {
+	n.w.until(fmt.Sprintf("%d jobs in flight", count), func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		return len(n.held) >= count
@@ -197,7 +198,7 @@ func (n *node) holding(count int) []*consumer.Delivery {
 	return n.grab()
 }
 
-// grab returns what is held now.
+// grab returns the jobs that are held now.
 func (n *node) grab() []*consumer.Delivery {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -206,14 +207,14 @@ func (n *node) grab() []*consumer.Delivery {
 	return held
 }
 
-// until lets the bubble's time pass until something is true, a minute at most.
-func (w *world) until(what string, is func() bool) {
+// until lets the bubble's time pass until is returns true, a minute at most.
+func (w *fleet) until(what string, is func() bool) {
 	w.t.Helper()
 	w.within(time.Minute, what, is)
 }
 
 // within is until with a time of its own.
-func (w *world) within(most time.Duration, what string, is func() bool) {
+func (w *fleet) within(most time.Duration, what string, is func() bool) {
 	w.t.Helper()
 	for range most / (10 * time.Millisecond) {
 		synctest.Wait()
@@ -226,7 +227,7 @@ func (w *world) within(most time.Duration, what string, is func() bool) {
 }
 
 // committed returns a partition's committed offset and metadata.
-func (w *world) committed(topic string, partition int) (int64, string) {
+func (w *fleet) committed(topic string, partition int) (int64, string) {
 	w.t.Helper()
 	res, err := w.client.OffsetFetch(w.t.Context(), &kafka.OffsetFetchRequest{GroupID: "g." + topic, Topics: map[string][]int{topic: {partition}}})
 	w.ok(err)
@@ -240,13 +241,13 @@ func (w *world) committed(topic string, partition int) (int64, string) {
 }
 
 // letters reads all dead letters of a topic with one partition.
-func (w *world) letters(topic string) []kafka.Message {
+func (w *fleet) letters(topic string) []kafka.Message {
 	w.t.Helper()
 	return w.records(topic + ".dlq")
 }
 
 // records reads all records of a topic with one partition.
-func (w *world) records(topic string) []kafka.Message {
+func (w *fleet) records(topic string) []kafka.Message {
 	w.t.Helper()
 	res, err := w.client.Fetch(w.t.Context(), &kafka.FetchRequest{Topic: topic, MinBytes: 0, MaxBytes: 64 << 20, MaxWait: 10 * time.Millisecond})
 	w.ok(err)
@@ -287,7 +288,7 @@ func sortedSet(lists ...[]string) (set []string, repeats int) {
 	return slices.Sorted(maps.Keys(count)), repeats
 }
 
-// settleHeld settles what is held, as it comes, until the node has ended.
+// settleHeld settles the jobs that are held, as they come, until the node has ended.
 func (n *node) settleHeld() {
 	for {
 		for _, d := range n.grab() {
@@ -301,8 +302,8 @@ func (n *node) settleHeld() {
 	}
 }
 
-// noise is text that no compression makes much smaller. What is made of one
-// letter begins with it and is always the same.
+// noise is text that no compression makes much smaller. It begins with a letter, and is always
+// the same for that letter.
 func noise(of byte, size int) []byte {
 	b := make([]byte, size)
 	r := rand.New(rand.NewPCG(uint64(of), 0))
@@ -315,7 +316,7 @@ func noise(of byte, size int) []byte {
 }
 
 // refuse lets a topic take no batch larger than limit bytes.
-func (w *world) refuse(topic string, limit int) *kfake.FaultHandle {
+func (w *fleet) refuse(topic string, limit int) *kfake.FaultHandle {
 	return w.cluster.Fault(kfake.Fault{
 		Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.MessageTooLarge, Count: -1,
 		When: func(r kmsg.Request) bool {
@@ -326,7 +327,7 @@ func (w *world) refuse(topic string, limit int) *kfake.FaultHandle {
 
 // lossy dials a network on which the requests that lose picks never arrive. It
 // is given their kind and their size in bytes.
-func (w *world) lossy(lose func(key int16, size int) bool) func(context.Context, string, string) (net.Conn, error) {
+func (w *fleet) lossy(lose func(key int16, size int) bool) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := w.net.DialContext(ctx, network, address)
 		if err != nil {
@@ -358,7 +359,7 @@ func (c *lossyConn) Write(b []byte) (int, error) {
 }
 
 // commit sets an offset of a group that has no member.
-func (w *world) commit(topic string, partition int, offset int64, metadata string) {
+func (w *fleet) commit(topic string, partition int, offset int64, metadata string) {
 	w.t.Helper()
 	res, err := w.client.OffsetCommit(w.t.Context(), &kafka.OffsetCommitRequest{
 		GroupID: "g." + topic, GenerationID: -1,
@@ -369,7 +370,7 @@ func (w *world) commit(topic string, partition int, offset int64, metadata strin
 }
 
 // waitFor waits until so much of a partition is committed.
-func (w *world) waitFor(topic string, partition int, offset int64) {
+func (w *fleet) waitFor(topic string, partition int, offset int64) {
 	w.t.Helper()
 	w.until(fmt.Sprintf("offset %d of %s/%d is committed", offset, topic, partition), func() bool {
 		got, _ := w.committed(topic, partition)

@@ -13,21 +13,21 @@ import (
 	"dispatcher/consumer"
 )
 
-// A failed job's past goes with its partition to the next owner: after a graceful end
-// at once, after a crash as it was at the last commit. Nothing is told of jobs that
-// did not fail, nor of one that is settled.
-func TestThePastOfAFailedJobChangesHands(t *testing.T) {
+// The attempts of a failed job go with its partition to the next owner: after a graceful end
+// at once, after a crash as they were at the last commit. The commit names no job that did
+// not fail, and none that is settled.
+func TestTheAttemptsOfAFailedJobChangeHands(t *testing.T) {
 	t.Parallel()
 	for _, crash := range []bool{false, true} {
 		for _, order := range []consumer.Order{consumer.OrderNone, consumer.OrderKey, consumer.OrderPartition} {
-			t.Run(fmt.Sprintf("%s, crash %v", order, crash), func(t *testing.T) { pastChangesHands(t, order, crash) })
+			t.Run(fmt.Sprintf("%s, crash %v", order, crash), func(t *testing.T) { attemptsChangeHands(t, order, crash) })
 		}
 	}
 }
 
-func pastChangesHands(t *testing.T, order consumer.Order, crash bool) {
+func attemptsChangeHands(t *testing.T, order consumer.Order, crash bool) {
 	t.Helper()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", keyed("a", "a1"), keyed("b", "b1"), keyed("a", "a2"))
 		o := w.options()
 		o.Order = order
@@ -55,17 +55,17 @@ func pastChangesHands(t *testing.T, order consumer.Order, crash bool) {
 		if crash {
 			lost.Remove()
 		}
-		pasts := map[string]consumer.Attempts{}
+		attempts := map[string]consumer.Attempts{}
 		second := w.start(o, func(d *consumer.Delivery) {
-			pasts[string(d.Job.Value)] = d.Attempts()
+			attempts[string(d.Job.Value)] = d.Attempts()
 			d.Done(consumer.Outcome{})
 		})
-		w.until("all is committed", func() bool { got, _ := w.committed("jobs", 0); return got == 3 })
+		w.until("all offsets are committed", func() bool { got, _ := w.committed("jobs", 0); return got == 3 })
 		w.ok(second.end())
 		want := map[string]consumer.Attempts{"a1": asleep, "b1": {}, "a2": {}}
-		for value, past := range want {
-			if pasts[value] != past {
-				t.Errorf("%s: got past %+v, want %+v", value, pasts[value], past)
+		for value, want := range want {
+			if attempts[value] != want {
+				t.Errorf("%s: got attempts %+v, want %+v", value, attempts[value], want)
 			}
 		}
 		if _, metadata := w.committed("jobs", 0); len(metadata) != onlyID {
@@ -74,10 +74,10 @@ func pastChangesHands(t *testing.T, order consumer.Order, crash bool) {
 	})
 }
 
-// A broker that takes less metadata than others gets the marks without the pasts.
-func TestMarksOutrankPasts(t *testing.T) {
+// A broker that takes less metadata than others gets the bitmap without the attempts.
+func TestTheBitmapOutranksTheAttempts(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 200)...)
 		n := w.start(w.options(), func(d *consumer.Delivery) {
 			if d.Job.Offset%2 == 1 {
@@ -94,7 +94,7 @@ func TestMarksOutrankPasts(t *testing.T) {
 		w.until("one more is done", func() bool { return len(n.values()) == 202 })
 		time.Sleep(time.Second) // a commit
 		if _, metadata := w.committed("jobs", 0); !strings.HasPrefix(metadata, "v2;") || len(metadata) <= onlyID {
-			t.Errorf("got metadata %q, want the marks", metadata)
+			t.Errorf("got metadata %q, want the bitmap", metadata)
 		}
 		w.ok(n.end())
 		next := w.start(w.options(), settled)
@@ -103,11 +103,11 @@ func TestMarksOutrankPasts(t *testing.T) {
 	})
 }
 
-// A failure that is blamed on a job later counts, though its worker does not know of it
-// yet, and a job that is settled is blamed for nothing.
-func TestABlameIsNotOverwritten(t *testing.T) {
+// A failure that is attributed to a job later counts, though its worker does not know of it
+// yet. After a job is settled it has no effect.
+func TestAnAttributedFailureIsNotOverwritten(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 2)...)
 		n := w.start(w.options(), nil)
 		held := n.holding(2)
@@ -120,7 +120,7 @@ func TestABlameIsNotOverwritten(t *testing.T) {
 		next := w.start(w.options(), nil)
 		d := next.holding(1)[0]
 		if got := d.Attempts(); got != (consumer.Attempts{Calls: 2, Failures: 1}) || d.Job.Offset != 0 {
-			t.Errorf("offset %d: got past %+v, want 2 calls and 1 failure", d.Job.Offset, got)
+			t.Errorf("offset %d: got attempts %+v, want 2 calls and 1 failure", d.Job.Offset, got)
 		}
 		d.Done(consumer.Outcome{})
 		w.ok(next.end())

@@ -7,17 +7,17 @@ import (
 	"dispatcher/consumer"
 )
 
-// A node that was killed and comes back waits until the group has forgotten it:
-// the others work on meanwhile. One of another name joins at once.
+// A node that was killed and comes back waits until the group has forgotten it: the others
+// work on meanwhile. A node of another name joins at once.
 func TestAKilledNodeThatComesBackHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		heir  string
+		name  string
 		still bool
 	}{"under its name": {"two", false}, "under another one": {"three", true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 2, func(w *world) {
+			bubble(t, 2, func(w *fleet) {
 				named := func(name string) consumer.Options {
 					o := w.options()
 					o.ClientID = name
@@ -32,14 +32,14 @@ func TestAKilledNodeThatComesBackHoldsUpNobody(t *testing.T) {
 
 				killed.cut(true)
 				died := time.Now()
-				heir := w.start(named(c.heir), done)
-				w.until("the other one has been told", func() bool { return one.parts() == 0 || time.Since(died) > 5*time.Second })
+				again := w.start(named(c.name), done)
+				w.until("the other one sees the rebalance", func() bool { return one.parts() == 0 || time.Since(died) > 5*time.Second })
 				if stood := one.parts() == 0; stood != c.still {
 					t.Errorf("the other one stands still: %v, want %v", stood, c.still)
 				}
-				w.until("the new one has a part", func() bool { return heir.parts() == 1 && one.parts() == 1 })
+				w.until("the new one has a part", func() bool { return again.parts() == 1 && one.parts() == 1 })
 				if took := time.Since(died); took > 13*time.Second {
-					t.Errorf("it had its part after %v, with a session of 10s", took)
+					t.Errorf("it had its part after %v, want at most 13s with a session of 10s", took)
 				}
 			})
 		})

@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"dispatcher/consumer/deadletter"
-
 	"dispatcher/consumer"
+	"dispatcher/consumer/deadletter"
 	"dispatcher/job"
 )
 
@@ -19,22 +18,22 @@ func scheduled(value string, at time.Time, more ...job.Header) job.Record {
 	return job.Record{Value: []byte(value), Headers: append(more, header("not-before", at.Format(time.RFC3339Nano)))}
 }
 
-// A job with a not-before is handed out at that time, never before, and holds
-// nobody up meanwhile: neither its key nor its partition.
+// A job with a not-before is handed out at that time, never before. Meanwhile it holds neither
+// its key nor its partition.
 func TestSchedulesAreKept(t *testing.T) {
 	t.Parallel()
 	for _, order := range []consumer.Order{consumer.OrderKey, consumer.OrderPartition, consumer.OrderNone} {
-		for _, tiers := range [][]time.Duration{nil, {5 * time.Second}, {time.Second, 10 * time.Second, 30 * time.Second}} {
+		for _, retryTopics := range [][]time.Duration{nil, {5 * time.Second}, {time.Second, 10 * time.Second, 30 * time.Second}} {
 			most := 3 * time.Minute
-			if tiers == nil {
+			if retryTopics == nil {
 				most = time.Minute
 			}
-			bubble(t, 2, func(w *world) { schedulesAreKept(w, withTiers(w.options(), order, tiers...), most) })
+			bubble(t, 2, func(w *fleet) { schedulesAreKept(w, withRetryTopics(w.options(), order, retryTopics...), most) })
 		}
 	}
 }
 
-func schedulesAreKept(w *world, o consumer.Options, most time.Duration) {
+func schedulesAreKept(w *fleet, o consumer.Options, most time.Duration) {
 	const jobs = 300
 	rnd := rand.New(rand.NewPCG(5, 6))
 	begin := time.Now()
@@ -56,24 +55,24 @@ func schedulesAreKept(w *world, o consumer.Options, most time.Duration) {
 	seen := func() int { mu.Lock(); defer mu.Unlock(); return len(off) }
 	w.until("the one that waits for nothing is seen", func() bool { return seen() > 0 })
 	if took := time.Since(begin); took > 10*time.Second {
-		w.t.Errorf("it waited for %v", took)
+		w.t.Errorf("it waited for %v, want at most 10s", took)
 	}
 	if l := n.c.Status().Lanes[0]; l.Waiting > 0 && len(o.RetryTopics) == 0 || l.Asleep == 0 {
-		w.t.Errorf("got %+v, want the jobs parked and none waiting", l)
+		w.t.Errorf("got %+v, want the jobs asleep and none waiting", l)
 	}
 	w.within(most+10*time.Second, "all are seen", func() bool { return seen() == jobs+1 })
 	for value, by := range off {
 		if value != "at once" && (by < 0 || by > 300*time.Millisecond) {
-			w.t.Errorf("%s, tiers %v: job %s came %v off its time", o.Order, o.RetryTopics, value, by)
+			w.t.Errorf("%s, retry topics %v: job %s came %v off its time, want at most 300ms", o.Order, o.RetryTopics, value, by)
 		}
 	}
 	w.ok(n.end())
 }
 
-// What can't be kept is refused at once, with the reason.
+// A schedule that can't be kept is refused at once, with the reason.
 func TestSchedulesThatCantBeKept(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		now := time.Now()
 		w.produce("jobs",
 			scheduled("far", now.Add(2*time.Minute)),
@@ -89,19 +88,19 @@ func TestSchedulesThatCantBeKept(t *testing.T) {
 		}
 		if len(n.values()) != 0 || !strings.HasPrefix(got["far"], "unsupported: ") || !strings.Contains(got["far"], "kafka.retry_topics") ||
 			!strings.HasPrefix(got["backwards"], "decode: not-after") || !strings.HasPrefix(got["late"], "expired: ") {
-			t.Errorf("handed out %v, dead letters %v", n.values(), got)
+			t.Errorf("got %v handed out and dead letters %v, want none and far unsupported, backwards not decoded, late expired", n.values(), got)
 		}
 	})
 }
 
-// A job whose not-after passes while it is parked goes to the dead letters then,
+// A job whose not-after passes while it is in a retry topic goes to the dead letters then,
 // with all its attempts, and is not handed out.
-func TestAParkedJobExpires(t *testing.T) {
+func TestAJobInARetryTopicExpires(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		begin := time.Now()
 		w.produce("jobs", job.Record{Value: []byte("v"), Headers: []job.Header{header("not-after", begin.Add(7*time.Second).Format(time.RFC3339Nano))}})
-		n := w.start(withTiers(w.options(), consumer.OrderNone, 5*time.Second), func(d *consumer.Delivery) {
+		n := w.start(withRetryTopics(w.options(), consumer.OrderNone, 5*time.Second), func(d *consumer.Delivery) {
 			d.RetryLater(time.Now().Add(9*time.Second), deadletter.Failure{Class: deadletter.ClassUnavailable, Attempt: 4, Failures: 1})
 		})
 		w.until("it is dead", func() bool { return len(w.letters("jobs")) == 1 })
@@ -110,7 +109,7 @@ func TestAParkedJobExpires(t *testing.T) {
 		}
 		h := headerMap(w.letters("jobs")[0])
 		if h["x-error-class"] != "expired" || h["x-attempt"] != "4" || h["x-not-before"] != "" || h["x-original-topic"] != "jobs" || len(n.values()) != 1 {
-			t.Errorf("handed out %v; got headers %v", n.values(), h)
+			t.Errorf("got %v handed out and headers %v, want one hand-out, and expired after 4 attempts", n.values(), h)
 		}
 		w.ok(n.end())
 	})
