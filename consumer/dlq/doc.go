@@ -32,4 +32,31 @@
 // A command that settles starts one goroutine, which follows the generations of its group and
 // ends with the command. The methods of a Client may be called from any goroutine; each
 // opens connections of its own and closes them.
+//
+// # Reasons
+//
+// One at a time. An offset can't be compared and set. Two commands that each read, add and
+// write would lose each other's bitmap, and replay the same letters. So a command that settles
+// is a member of the group: a balancer of our own gives all partitions to one member. A commit
+// carries the generation, and Kafka refuses one of a generation that is over. A holder reads
+// what is settled again in each new generation, and adds what it has settled itself. Admin
+// commits (generation −1) would not do: they are refused while the group has a member, and
+// exclude nobody otherwise. The price is the join: group.initial.rebalance.delay.ms, 3 s by
+// default. Lists and trials join nothing.
+//
+// Replay writes first, with acks from all replicas, and settles then. A command that dies
+// between the two leaves at most a batch (500 letters, 4 MiB) open that was written; those
+// jobs are sent again under the same ids. A holder that Kafka took for dead may write its
+// batch beside the next one; its commit is refused. An interrupt ends between batches.
+//
+// A batch keeps its order: where one of its jobs is large, all go in batches of one. Reading
+// ends at the last stable offset that was seen at the start, so a replay to the topic's own
+// dead letters ends too. Faults that may pass are tried again for 30 s.
+//
+// The bitmap reaches 8192 offsets from the first open letter. Letters further away are counted
+// as out of reach, and left.
+//
+// What remains: Kafka forgets offsets of a group without members after
+// offsets.retention.minutes; then all letters in the log are open again. A topic that was
+// recreated, and has grown beyond the old offset, counts as settled up to it.
 package dlq

@@ -22,7 +22,7 @@ type shelf struct {
 }
 
 func (s *shelf) Ready() <-chan struct{} { return s.ready }
-func (s *shelf) ReadyJobs() int           { return int(s.n.Load()) }
+func (s *shelf) ReadyJobs() int         { return int(s.n.Load()) }
 
 func (s *shelf) Take() *consumer.Delivery {
 	if s.n.Load() == 0 {
