@@ -10,7 +10,7 @@ FUZZTIME       ?= 30s
 # integration/, and the tests named Real of other packages.
 
 .DEFAULT_GOAL := help
-.PHONY: help build check lint lua fmt test race mutants integration proof kills changes algorithms fuzz bench demo
+.PHONY: help build check lint lua words fmt test race mutants integration proof kills changes algorithms fuzz bench demo
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,7 +18,7 @@ help: ## Say what can be made
 build: ## Build bin/dispatcher
 	$(GO) build -trimpath -o bin/dispatcher ./cmd/dispatcher
 
-check: lint lua test ## Everything that needs neither Docker nor much time
+check: lint lua words test ## Everything that needs neither Docker nor much time
 
 lint: ## Lint the Go code, formatting included
 	$(GOLANGCI_LINT) run $(PACKAGES)
@@ -27,17 +27,20 @@ lua: ## Lint the Redis scripts, joined as they run
 	@mkdir -p bin/lua && rm -f bin/lua/*.lua
 	@cat lua/limit.lua lua/configure.lua > bin/lua/configure.lua
 	@cat lua/limit.lua lua/delete.lua > bin/lua/delete.lua
-	@cat lua/cl_throttle.lua > bin/lua/cl_throttle.lua
-	@cat lua/limit.lua lua/master.lua lua/share.lua > bin/lua/share.lua
+	@cat lua/limit.lua lua/master.lua lua/lease.lua > bin/lua/lease.lua
 	@cat lua/limit.lua lua/lateness.lua > bin/lua/lateness.lua
 	@cat lua/dedup.lua > bin/lua/dedup.lua
 	@cat lua/register.lua > bin/lua/register.lua
 	@set -e; for algorithm in lua/algorithms/*.lua; do \
 		with=$$(sed -n '1s|^-- with |lua/|p' $$algorithm); \
-		[ -z "$$with" ] || with="$$(sed -n '1s|^-- with |lua/|p' $$with) $$with"; \
-		cat lua/limit.lua $$with $$algorithm lua/master.lua lua/book.lua > bin/lua/book_$${algorithm##*/}; \
+		{ echo "local ALGORITHM = ''"; cat lua/limit.lua $$with $$algorithm lua/master.lua \
+			lua/reserve/call.lua lua/reserve/nodes.lua lua/reserve/steps.lua lua/reserve/cooldown.lua lua/reserve/change.lua lua/reserve.lua; \
+		} > bin/lua/reserve_$${algorithm##*/}; \
 	done
 	$(LUACHECK) --quiet bin/lua
+
+words: ## Find retired words, and name the terms that took their place
+	@$(GO) run ./internal/words
 
 fmt: ## Format the Go code
 	$(GOLANGCI_LINT) fmt
@@ -57,7 +60,7 @@ DOCKER   = DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -v
 
 integration: ## The built binary against Kafka and Redis in containers (needs Docker)
 	$(DOCKER) -timeout=20m -run='^Test(Friday|Inputs|[A-Za-z0-9]*Real)$$' -skip='$(MEASURES)' ./integration
-	$(DOCKER) -timeout=20m -p=3 -run='Real$$' -skip='$(MEASURES)|^Test(Cluster|Pace|MemoryAndCost)Real$$' ./consumer ./throttle ./internal/dedup
+	$(DOCKER) -timeout=20m -p=3 -run='Real$$' -skip='$(MEASURES)|^Test(Cluster|Pace|MemoryAndCost)Real$$' ./consumer/... ./throttle/... ./internal/dedup
 	$(DOCKER) -timeout=20m -run='^TestChangesReal$$' ./throttle
 
 proof: ## What is measured on real Kafka and Redis, beside what it is compared with: 40 minutes (needs Docker)

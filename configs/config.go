@@ -8,7 +8,7 @@ import (
 	"dispatcher/internal/dedup"
 	"dispatcher/internal/tlsfiles"
 	"dispatcher/sender"
-	"dispatcher/throttle"
+	"dispatcher/throttle/limit"
 )
 
 // Config is everything that can be set. default.yaml has the meaning and the default
@@ -51,54 +51,20 @@ type Redis struct {
 
 // Limit seeds one limit: what the provider allows, and how that is kept.
 type Limit struct {
-	Name      string        `yaml:"name"`
-	Algorithm string        `yaml:"algorithm"`
-	Cap       int64         `yaml:"cap"` // units in any Window
-	Window    time.Duration `yaml:"window"`
-	Burst     int64         `yaml:"burst"`     // units
-	Capacity  int64         `yaml:"capacity"`  // units, of a leaky bucket; 0: what the horizon holds
-	WhenFull  string        `yaml:"when_full"` // of a leaky bucket: wait, refuse
-	Guard     string        `yaml:"guard"`     // auto, or a duration
-	Lateness  time.Duration `yaml:"lateness"`  // with guard auto: to begin with
-	Spread    time.Duration `yaml:"spread"`
-	Horizon   time.Duration `yaml:"horizon"`
-	MaxCap    int64         `yaml:"max_cap"`  // units; 0: no ceiling
-	MaxStep   float64       `yaml:"max_step"` // factor; 0: none
-	Degraded  string        `yaml:"degraded"` // while Redis is away: wait, reserve
-	Reserve   int64         `yaml:"reserve"`  // units of Cap
-	MaxNodes  int64         `yaml:"max_nodes"`
-	Scope     string        `yaml:"scope"`   // cluster, node
-	WarmUp    time.Duration `yaml:"warm_up"` // with scope node; 0: none
-}
-
-// What a node does while Redis is away.
-const (
-	DegradedWait    = "wait"
-	DegradedReserve = "reserve"
-)
-
-// Rails are what `limit set` does not pass unless it is forced.
-func (l Limit) Rails() throttle.Rails {
-	return throttle.Rails{MaxCap: l.MaxCap, MaxStep: throttle.StepOf(l.MaxStep)}
-}
-
-// Bucket is what a leaky bucket does beyond its rate.
-func (l Limit) Bucket() throttle.Bucket {
-	return throttle.Bucket{Capacity: l.Capacity, WhenFull: throttle.WhenFull(l.WhenFull)}
-}
-
-// Contract is the limit in the limiter's own terms.
-func (l Limit) Contract() throttle.Contract {
-	guard, err := l.guard()
-	return throttle.Contract{
-		Cap: l.Cap, Window: l.Window, Burst: l.Burst,
-		Guard: guard, Lateness: l.Lateness, Spread: l.Spread, Auto: l.Guard == GuardAuto || err != nil, Horizon: l.Horizon,
-		Reserve: l.Reserve, MaxNodes: l.MaxNodes,
-	}
+	Name       string `yaml:"name"`
+	limit.Spec `yaml:",inline"`
+	Guard      string `yaml:"guard"` // auto, or a duration
 }
 
 // GuardAuto is a guard that the fleet chooses.
 const GuardAuto = "auto"
+
+// Stated is the limit in the limiter's own terms.
+func (l Limit) Stated() limit.Spec {
+	guard, err := l.guard()
+	l.Spec.Guard, l.Auto = guard, l.Guard == GuardAuto || err != nil
+	return l.Spec
+}
 
 // guard is the one to begin with. The error says that the text is none.
 func (l Limit) guard() (time.Duration, error) {

@@ -14,6 +14,7 @@ import (
 	"dispatcher/configs"
 	"dispatcher/consumer"
 	"dispatcher/sender"
+	"dispatcher/throttle/limit"
 )
 
 func environ(entries ...string) func() []string { return func() []string { return entries } }
@@ -43,10 +44,14 @@ func TestDefaultsAreValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []configs.Limit{{
-		Name: "provider", Algorithm: "token_bucket", Cap: 400, Window: time.Second, Burst: 1,
-		Guard: configs.GuardAuto, Lateness: 3 * time.Millisecond, Spread: 7 * time.Millisecond, Horizon: 200 * time.Millisecond,
-		Degraded: configs.DegradedWait, Scope: "cluster",
-		WhenFull: "wait",
+		Name: "provider", Guard: configs.GuardAuto,
+		Spec: limit.Spec{
+			Terms: limit.Terms{Algorithm: "token_bucket", Contract: limit.Contract{
+				Cap: 400, Window: time.Second, Burst: 1, Lateness: 3 * time.Millisecond, Spread: 7 * time.Millisecond, Horizon: 200 * time.Millisecond,
+			}},
+			Bucket:   limit.Bucket{WhenFull: limit.FullWait},
+			Degraded: limit.DegradedWait, Scope: limit.ScopeCluster,
+		},
 	}}
 	if diff := cmp.Diff(want, c.Limits); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
@@ -144,8 +149,10 @@ func TestLimitsInAFileReplaceTheList(t *testing.T) {
 	file := write(t, "limits:\n  - name: mine\n    cap: 20\n    window: 1m\n    lateness: 2ms\n")
 	c := load(t, configs.Source{File: file, Set: []string{"limits.0.cap=300"}})
 	want := []configs.Limit{{
-		Name: "mine", Cap: 300, Window: time.Minute, Burst: 1,
-		Guard: configs.GuardAuto, Lateness: 2 * time.Millisecond, Spread: 7 * time.Millisecond, Horizon: 200 * time.Millisecond,
+		Name: "mine", Guard: configs.GuardAuto,
+		Spec: limit.Spec{Terms: limit.Terms{Contract: limit.Contract{
+			Cap: 300, Window: time.Minute, Burst: 1, Lateness: 2 * time.Millisecond, Spread: 7 * time.Millisecond, Horizon: 200 * time.Millisecond,
+		}}},
 	}}
 	if diff := cmp.Diff(want, c.Limits); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)

@@ -2,12 +2,11 @@ package configs
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
 	"dispatcher/internal/fault"
-	"dispatcher/throttle"
+	"dispatcher/throttle/limit"
 )
 
 // Validate returns everything that is wrong with the values: each fault names the
@@ -58,8 +57,8 @@ func (c Config) check() error {
 	l.Under("kafka", kafka.Validate())
 	l.Under("redis", c.Redis.validate())
 	l.Refuse(len(c.Limits) != 1, "limits", fault.Entries(len(c.Limits)), "exactly one limit is supported for now")
-	for i, limit := range c.Limits {
-		l.Under("limits."+strconv.Itoa(i), limit.validate())
+	for i, one := range c.Limits {
+		l.Under("limits."+strconv.Itoa(i), one.validate())
 	}
 	l.Under("sender", c.Sender.validate())
 	l.Under("dedup", c.Dedup.Validate())
@@ -87,10 +86,10 @@ func (c Config) checkDedup(l *fault.List) {
 	hold, bound := c.Dedup.Hold(timeout), c.Kafka.JobTimeout
 	l.Refuse(bound != 0 && bound <= hold, "kafka.job_timeout", bound,
 		"must be above the dedup store's hold of %s (sender.http.timeout and twice dedup.margin), or 0s for no bound: a job may have to wait for the hold", hold)
-	for _, limit := range c.Limits {
-		l.Refuse(limit.Degraded == DegradedReserve, "dedup.enabled", true,
+	for _, one := range c.Limits {
+		l.Refuse(one.Degraded == limit.DegradedReserve, "dedup.enabled", true,
 			"can't be together with degraded: reserve: without Redis no job can be claimed")
-		l.Refuse(limit.Scope == string(throttle.ScopeNode), "dedup.enabled", true,
+		l.Refuse(one.Scope == limit.ScopeNode, "dedup.enabled", true,
 			"can't be together with scope: node: the dedup store lies in the fleet's Redis, which is not asked then")
 	}
 }
@@ -112,44 +111,18 @@ func (r Redis) validate() error {
 	l.Refuse(r.Master != "" && r.Cluster, "cluster", r.Cluster, "can't be together with redis.master")
 	l.Refuse(r.Master == "" && r.SentinelUsername != "", "sentinel_username", r.SentinelUsername, sentinels)
 	l.Refuse(r.Master == "" && r.SentinelPassword != "", "sentinel_password", fault.Hidden, sentinels)
-	underLimiter(&l, throttle.CheckName("namespace", r.Namespace))
+	l.Under("", limit.CheckName("namespace", r.Namespace))
 	l.Under("tls", r.TLS.Validate())
 	return l.Err()
 }
 
 func (l Limit) validate() error {
 	var faults fault.List
-	underLimiter(&faults, throttle.CheckName("name", l.Name))
+	faults.Under("", limit.CheckName("name", l.Name))
 	_, noGuard := l.guard()
 	faults.Refuse(noGuard != nil, "guard", l.Guard, "must be auto, or a duration with a unit, such as 10ms")
-	_, err := throttle.Check(l.Algorithm, l.Contract(), l.Rails())
-	underLimiter(&faults, err)
-	if err == nil {
-		underLimiter(&faults, throttle.CheckShare(l.Algorithm, l.Contract()))
-	}
-	underLimiter(&faults, throttle.CheckScope(throttle.Scope(l.Scope), l.Contract(), l.Algorithm, l.WarmUp))
-	underLimiter(&faults, throttle.CheckBucket(l.Bucket(), l.Algorithm, l.Contract()))
-	faults.OneOf("degraded", l.Degraded, "", DegradedWait, DegradedReserve)
-	reserve := l.Degraded == DegradedReserve // one that nobody uses would only make the limit smaller
-	faults.Refuse(reserve && l.Reserve == 0 && l.MaxNodes == 0, "reserve", l.Reserve,
-		"is required with degraded: reserve, and max_nodes as well")
-	faults.Refuse(!reserve && l.Reserve != 0, "reserve", l.Reserve, "must be 0 without degraded: reserve")
-	faults.Refuse(!reserve && l.MaxNodes != 0, "max_nodes", l.MaxNodes, "must be 0 without degraded: reserve")
+	faults.Under("", l.Stated().Validate())
 	return faults.Err()
-}
-
-// underLimiter takes over the faults of the limiter.
-func underLimiter(l *fault.List, err error) {
-	if many, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, err := range many.Unwrap() {
-			underLimiter(l, err)
-		}
-		return
-	}
-	if e, ok := errors.AsType[*throttle.FieldError](err); ok {
-		err = fault.New(e.Field, fault.Phrase(fmt.Sprint(e.Value)), e.Why)
-	}
-	l.Under("", err)
 }
 
 func (s Sender) validate() error {

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"dispatcher/consumer/internal/auth"
-
 	"dispatcher/consumer/internal/broker"
 	"dispatcher/consumer/internal/fetch"
 	"dispatcher/consumer/internal/offsets"
@@ -13,53 +12,43 @@ import (
 	"dispatcher/job"
 )
 
-// Connection is how to reach the cluster: brokers, client id, SASL, TLS and Dial.
-type Connection = broker.Connection
+// The types of the packages below that are part of this package's API.
+type (
+	// Connection is how to reach the cluster: brokers, client id, SASL, TLS and Dial.
+	Connection = broker.Connection
+	// SASL is how a client proves who it is.
+	SASL = auth.SASL
 
-// SASL is how a client proves who it is.
-type SASL = auth.SASL
+	// Producer writes jobs to Kafka.
+	Producer = produce.BatchWriter
+	// ProducerOptions configures a [Producer].
+	ProducerOptions = produce.BatchOptions
+	// TooLargeError says that a record is larger than its topic takes.
+	TooLargeError = produce.TooLargeError
+	// UnwrittenError says that none of a batch was written, and none will be.
+	UnwrittenError = produce.UnwrittenError
 
-// FixedLogin is a login for [SASL] that never changes.
-func FixedLogin(username, password string) func(context.Context) (string, string, error) {
-	return auth.FixedLogin(username, password)
-}
+	// Delivery is one job that a worker has. The worker ends with exactly one of Done, Dead,
+	// RetryLater, Sleep, Requeue and Release; package schedule says what each does.
+	Delivery = schedule.Delivery
+	// SleepOptions says how a job waits for its next attempt.
+	SleepOptions = schedule.SleepOptions
+	// Outcome is the result of a job, for its record on <topic>.results.
+	Outcome = schedule.Outcome
+	// Attempts are the calls that a job has had, and how many of them count as failures.
+	Attempts = offsets.Attempts
 
-// Attempts are the calls that a job has had, and how many of them count as failures.
-type Attempts = offsets.Attempts
+	// LaneStatus is one lane on this node.
+	LaneStatus = schedule.LaneStatus
+	// PartitionStatus is one partition that this node works.
+	PartitionStatus = schedule.PartitionStatus
 
-// Producer writes jobs to Kafka.
-type Producer = produce.BatchWriter
-
-// ProducerOptions configures a [Producer].
-type ProducerOptions = produce.BatchOptions
-
-// NewProducer checks the options. It does not connect.
-func NewProducer(o ProducerOptions) (*Producer, error) { return produce.NewBatchWriter(o) }
-
-// TooLargeError says that a record is larger than its topic takes.
-type TooLargeError = produce.TooLargeError
-
-// UnwrittenError says that none of a batch was written, and none will be.
-type UnwrittenError = produce.UnwrittenError
-
-// Delivery is one job that a worker has. The worker ends with exactly one of Done, Dead,
-// RetryLater, Sleep, Requeue and Release; package schedule says what each does.
-type Delivery = schedule.Delivery
-
-// SleepOptions says how a job waits for its next try.
-type SleepOptions = schedule.SleepOptions
-
-// Outcome is the result of a job, for its record on <topic>.results.
-type Outcome = schedule.Outcome
-
-// LaneStatus is one lane on this node.
-type LaneStatus = schedule.LaneStatus
-
-// PartitionStatus is one partition that this node works.
-type PartitionStatus = schedule.PartitionStatus
-
-// Order is which jobs are handed out one at a time, in the order of their offsets.
-type Order = schedule.Order
+	// Order is which jobs are handed out one at a time, in the order of their offsets.
+	Order = schedule.Order
+	// OutOfRange is where a group goes on when the offset that it has reached is not in the
+	// log any more: retention has deleted it, or the topic was created again.
+	OutOfRange = offsets.OutOfRange
+)
 
 // The orders.
 const (
@@ -68,11 +57,7 @@ const (
 	OrderNone      = schedule.OrderNone      // none
 )
 
-// OutOfRange is what follows when the offset that a group has reached is not in the log any
-// more: retention has deleted it, or the log is another one.
-type OutOfRange = offsets.OutOfRange
-
-// The choices.
+// The choices of [OutOfRange].
 const (
 	RangeEarliest = offsets.RangeEarliest // go on with the first record there is
 	RangeLatest   = offsets.RangeLatest   // go on with records that come from now on
@@ -84,6 +69,14 @@ var (
 	ErrRevoked = schedule.ErrRevoked // the partition goes to another node
 	ErrStopped = schedule.ErrStopped // the consumer stops, or leaves its groups
 )
+
+// NewProducer checks the options. It does not connect.
+func NewProducer(o ProducerOptions) (*Producer, error) { return produce.NewBatchWriter(o) }
+
+// FixedLogin is a login for [SASL] that never changes.
+func FixedLogin(username, password string) func(context.Context) (string, string, error) {
+	return auth.FixedLogin(username, password)
+}
 
 // CheckJob returns why a node dead-letters a job of a lane's topic unsent; nil: it doesn't.
 // Without lanes the lane is [DefaultLane].

@@ -49,8 +49,8 @@ func filled(b *testing.B, n int) consumer.Connection {
 	return conn
 }
 
-// cpu is what the process has used so far. The fake broker's share is in it,
-// which is why the bare loop beside it matters.
+// cpu is the processor time that the process has used so far, with that of the fake broker.
+// So compare BenchmarkConsume with BenchmarkBareFetch.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -64,8 +64,8 @@ func report(b *testing.B, before time.Duration) {
 	b.ReportMetric(float64((cpu()-before).Nanoseconds())/float64(b.N), "cpu-ns/job")
 }
 
-// BenchmarkConsume is the whole way of a job through this room, with a taker
-// that settles at once; BenchmarkBareFetch is the same records without it.
+// BenchmarkConsume is the whole way of a job through the consumer, with a taker that settles
+// at once. BenchmarkBareFetch reads the same records without it.
 func BenchmarkConsume(b *testing.B) {
 	conn := filled(b, b.N)
 	c, err := consumer.New(consumer.Options{Connection: conn, Group: "g", Topics: []string{"jobs"}, CreateTopics: true})

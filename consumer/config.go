@@ -8,8 +8,8 @@ import (
 	"dispatcher/internal/tlsfiles"
 )
 
-// Config is the section kafka of the configuration: the [Options] that have a key,
-// and how a node logs in.
+// Config is the section kafka of the configuration: the [Options] that have a key, how a node
+// logs in, and when it leaves its groups.
 type Config struct {
 	Options `yaml:",inline"`
 
@@ -18,8 +18,8 @@ type Config struct {
 	TLS          tlsfiles.Settings `yaml:"tls"`
 }
 
-// An operator's bounds are narrower than those of [Options]: smaller sizes are a
-// slip of the unit.
+// An operator's bounds are narrower than those of [Options]: smaller sizes are a mistake in
+// the unit.
 const (
 	leastJobBytes    = 1 << 10
 	leastAsleepBytes = 1 << 20
@@ -59,8 +59,8 @@ func (o *Options) checkSizes(l *fault.List, leastJob, leastAsleep int) {
 	l.Within("max_asleep_bytes", o.MaxAsleepBytes, leastAsleep, 1<<30)
 }
 
-// checkTimes refuses times that do not fit each other: with a drain that outlasts
-// the session, another node would work a partition that this one still commits for.
+// checkTimes refuses times that do not fit each other: if a drain outlasted the session,
+// another node would work a partition for which this one still commits.
 func (o *Options) checkTimes(l *fault.List) {
 	const least = time.Millisecond
 	l.Refuse(o.CommitInterval < least || o.CommitInterval > time.Second, "commit_interval", o.CommitInterval,

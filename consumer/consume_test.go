@@ -8,15 +8,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"dispatcher/consumer/deadletter"
-
 	"dispatcher/consumer"
+	"dispatcher/consumer/deadletter"
 	"dispatcher/job"
 )
 
 func TestConsumesEverythingOnce(t *testing.T) {
 	t.Parallel()
-	bubble(t, 4, func(w *world) {
+	bubble(t, 4, func(w *fleet) {
 		w.produce("jobs", numbered(0, 5000)...)
 		n := w.start(w.options(), settled)
 		w.until("all seen", func() bool { return len(n.values()) >= 5000 })
@@ -39,7 +38,7 @@ func TestConsumesEverythingOnce(t *testing.T) {
 
 func TestMissingTopicIsNamed(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		o := w.options()
 		o.Topics = []string{"jobs", "jbos"}
 		n := w.start(o, nil)
@@ -49,9 +48,9 @@ func TestMissingTopicIsNamed(t *testing.T) {
 	})
 }
 
-func TestCompanionsMustExistUnlessCreated(t *testing.T) {
+func TestDerivedTopicsMustExistUnlessCreated(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		o := w.options()
 		o.CreateTopics = false
 		n := w.start(o, nil)
@@ -61,10 +60,10 @@ func TestCompanionsMustExistUnlessCreated(t *testing.T) {
 	})
 }
 
-// In hand means in the channel or with a worker; nothing beyond it is handed out.
-func TestInHandIsBounded(t *testing.T) {
+// No more jobs than MaxInFlight are ready or in flight.
+func TestJobsInFlightAreBounded(t *testing.T) {
 	t.Parallel()
-	bubble(t, 2, func(w *world) {
+	bubble(t, 2, func(w *fleet) {
 		w.produce("jobs", numbered(0, 100)...)
 		o := w.options()
 		o.MaxInFlight = 7
@@ -72,11 +71,11 @@ func TestInHandIsBounded(t *testing.T) {
 		held := n.holding(7)
 		synctest.Wait()
 		if got := len(n.values()); got != 7 || n.c.Status().InFlight != 7 {
-			t.Errorf("got %d jobs handed out and %d in hand, want 7", got, n.c.Status().InFlight)
+			t.Errorf("got %d jobs handed out and %d in flight, want 7", got, n.c.Status().InFlight)
 		}
 		for _, d := range held[:3] {
 			d.Done(consumer.Outcome{})
-			d.Done(consumer.Outcome{}) // a second word has no effect
+			d.Done(consumer.Outcome{}) // a second call has no effect
 			d.Release()
 		}
 		synctest.Wait()
@@ -92,11 +91,11 @@ func TestInHandIsBounded(t *testing.T) {
 	})
 }
 
-// The next job of a key comes only after its predecessor is settled, and
-// strangers do not wait.
+// The next job of a key comes only after the one before it is settled. Jobs of other keys do
+// not wait.
 func TestOrderByKey(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", keyed("a", "a1"), keyed("a", "a2"), keyed("b", "b1"), keyed("", "x1"), keyed("a", "a3"), keyed("", "x2"))
 		n := w.start(w.options(), nil)
 		first := n.holding(4)
@@ -120,11 +119,11 @@ func TestOrderByKey(t *testing.T) {
 	})
 }
 
-// In partition order one job of a partition is in hand at a time, whatever its
+// In partition order one job of a partition is in flight at a time, whatever its
 // key; other partitions go on.
 func TestOrderByPartition(t *testing.T) {
 	t.Parallel()
-	bubble(t, 2, func(w *world) {
+	bubble(t, 2, func(w *fleet) {
 		zero, one := keysOf(0, 2, 3), keysOf(1, 2, 2)
 		w.produce("jobs", keyed(zero[0], "a1"), keyed(zero[1], "a2"), keyed(zero[2], "a3"), keyed(one[0], "b1"), keyed(one[1], "b2"))
 		o := w.options()
@@ -149,10 +148,10 @@ func TestOrderByPartition(t *testing.T) {
 	})
 }
 
-// Without order, jobs of one key are in hand together.
+// Without order, jobs of one key are in flight together.
 func TestNoOrder(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", keyed("a", "a1"), keyed("a", "a2"), keyed("a", "a3"))
 		o := w.options()
 		o.Order = consumer.OrderNone
@@ -164,11 +163,10 @@ func TestNoOrder(t *testing.T) {
 	})
 }
 
-// A returned job closes its key until the partition is assigned anew: nothing
-// of it overtakes.
-func TestReturnClosesTheKey(t *testing.T) {
+// A released job closes its key until the next assignment: no job of the key overtakes it.
+func TestReleaseClosesTheKey(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", keyed("a", "a1"), keyed("a", "a2"), keyed("b", "b1"))
 		n := w.start(w.options(), nil)
 		held := n.holding(2)
@@ -193,7 +191,7 @@ func TestReturnClosesTheKey(t *testing.T) {
 // A slow partition gets its turn beside a full one.
 func TestPartitionsTakeTurns(t *testing.T) {
 	t.Parallel()
-	bubble(t, 2, func(w *world) {
+	bubble(t, 2, func(w *fleet) {
 		var many []job.Record
 		for _, key := range keysOf(0, 2, 3000) {
 			many = append(many, keyed(key, "full"))
@@ -210,7 +208,7 @@ func TestPartitionsTakeTurns(t *testing.T) {
 			held = append(held[1:], n.holding(1)...)
 		}
 		if got := n.values()[4:]; !slices.Contains(got, "slow") {
-			t.Errorf("got %v after two rooms, want the slow partition's job among them", got)
+			t.Errorf("got %v after two hand-outs, want the slow partition's job among them", got)
 		}
 		go n.settleHeld()
 		for _, d := range held {
@@ -228,10 +226,10 @@ func keyed(key, value string) job.Record {
 	return r
 }
 
-// A batch that is larger than what is asked for still gets through.
+// A batch that is larger than the size of a fetch is read all the same.
 func TestOneLargeBatch(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", job.Record{Value: bytes.Repeat([]byte("x"), 900_000)}, job.Record{Value: []byte("after")})
 		n := w.start(w.options(), settled)
 		w.until("both seen", func() bool { return len(n.values()) == 2 })
@@ -241,7 +239,7 @@ func TestOneLargeBatch(t *testing.T) {
 
 func TestStartLast(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 10)...)
 		o := w.options()
 		o.StartAt = consumer.StartLast
@@ -253,10 +251,10 @@ func TestStartLast(t *testing.T) {
 	})
 }
 
-// Tools and autoscalers see no lag for a partition without an offset.
+// Without a committed offset, tools and autoscalers would see no lag.
 func TestCommitsAtTheAssignment(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		n := w.start(w.options(), nil)
 		w.until("offset 0 is committed", func() bool { offset, _ := w.committed("jobs", 0); return offset == 0 })
 		w.ok(n.end())
@@ -266,7 +264,7 @@ func TestCommitsAtTheAssignment(t *testing.T) {
 // Each topic has a group, an order and dead letters of its own.
 func TestTwoTopics(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 10)...)
 		w.produce("more", numbered(10, 30)...)
 		o := w.options()

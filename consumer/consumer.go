@@ -11,7 +11,6 @@ import (
 	"dispatcher/consumer/internal/broker"
 	"dispatcher/consumer/internal/group"
 	"dispatcher/consumer/internal/health"
-	"dispatcher/consumer/internal/produce"
 	"dispatcher/consumer/internal/schedule"
 	"dispatcher/consumer/internal/settle"
 )
@@ -22,13 +21,11 @@ type Consumer struct {
 	client    *broker.Client
 	sources   []*schedule.Source
 	scheduler *schedule.Scheduler
-	writer    *produce.Writer
 	settler   *settle.Settler
 	metrics   *group.Metrics
 	health    health.Health
 
 	membership membership
-	warned     map[string]bool // topics whose settings were warned of; prepare's
 }
 
 // New checks the options and prepares a consumer. It does not connect. Its error joins
@@ -47,36 +44,19 @@ func New(o Options) (*Consumer, error) {
 	for _, s := range sources {
 		topics = append(topics, s.Topic)
 	}
-	c := &Consumer{
-		opts: o, client: cl, sources: sources, metrics: group.NewMetrics(topics), warned: map[string]bool{},
-		scheduler: schedule.New(schedule.Options{
-			Lanes: lanes, Order: o.Order, RetryTopics: o.RetryTopics, JobTimeout: o.JobTimeout, BufferBytes: o.BufferBytes,
-			MaxAsleep: o.MaxAsleep, MaxAsleepBytes: o.MaxAsleepBytes, Log: o.Logger,
-		}),
-	}
-	if err := c.makeSettler(); err != nil {
-		return nil, err
-	}
-	return c, c.register()
-}
-
-// makeSettler makes what writes dead letters and results, and its writer.
-func (c *Consumer) makeSettler() (err error) {
-	o := &c.opts
+	c := &Consumer{opts: o, client: cl, sources: sources, metrics: group.NewMetrics(topics)}
 	c.settler, err = settle.New(settle.Options{
-		Scheduler: c.scheduler, Health: &c.health, Log: o.Logger, Registerer: o.Registerer,
+		Connection: &c.opts.Connection, Health: &c.health, Log: o.Logger, Registerer: o.Registerer,
 		Group: o.Group, Node: o.Node, ParkUnknown: o.ParkUnknown, Results: o.Results,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	w := produce.WriterOptions{Logger: o.Logger, Report: c.settler.Report, Retry: true}
-	if c.writer, err = produce.NewWriter(&o.Connection, w); err != nil {
-		return err
-	}
-	c.settler.UseWriter(c.writer)
-	c.scheduler.UseSettler(c.settler)
-	return nil
+	c.scheduler = schedule.New(schedule.Options{
+		Lanes: lanes, Order: o.Order, RetryTopics: o.RetryTopics, JobTimeout: o.JobTimeout, BufferBytes: o.BufferBytes,
+		MaxAsleep: o.MaxAsleep, MaxAsleepBytes: o.MaxAsleepBytes, Settler: c.settler, Log: o.Logger,
+	})
+	return c, c.register()
 }
 
 func (c *Consumer) register() error {
@@ -91,35 +71,25 @@ func (c *Consumer) register() error {
 	return nil
 }
 
-// allTopics are the topics of jobs with their derived topics.
-func (o *Options) allTopics() []string {
-	var all []string
-	for _, t := range o.jobTopics() {
-		all = append(append(all, t), o.derivedTopics(t)...)
-	}
-	return all
-}
-
 // Ready gets a notice when jobs have become ready, at least one after [Consumer.Take] last
 // found none. It is closed when Run is over. One goroutine is to receive from it.
 func (c *Consumer) Ready() <-chan struct{} { return c.scheduler.Ready() }
 
-// Take hands out the job that goes next; nil: none is ready. It never blocks. Whoever takes
-// a job settles it, also after its context has ended: a job that nobody settles holds up
-// the drain.
+// Take hands out the job that goes next; nil: none is ready. It never blocks. The caller has
+// to settle the job, also after its context has ended: the drain waits for it.
 func (c *Consumer) Take() *Delivery { return c.scheduler.Take() }
 
-// TakeSample hands out a job that has not failed yet, from anywhere in what was fetched: it
-// shows more of the provider than the next one in turn would. Where there is none, it is
+// TakeSample hands out any fetched job that has not failed yet: its call tells more about
+// the provider than that of a job which has failed. Where there is none, it is
 // [Consumer.Take].
 func (c *Consumer) TakeSample() *Delivery { return c.scheduler.TakeSample() }
 
-// Waiting is how many jobs Take could hand out now. A job that is ready and not taken is
-// dropped by itself when its partition goes away.
+// Waiting is how many jobs Take could hand out now. A job that is not taken is dropped when
+// its partition is taken away.
 func (c *Consumer) Waiting() int { return c.scheduler.Waiting() }
 
-// SleepersFull tells whether as many jobs sleep on this node as may: then no new job is
-// fetched. A job that fails sleeps all the same, or goes to a retry topic.
+// SleepersFull tells whether as many jobs sleep on this node as may. Then no new job is
+// handed out or fetched; a job that fails may sleep all the same.
 func (c *Consumer) SleepersFull() bool { return c.scheduler.SleepersFull() }
 
 // Wake hands out again, in turn, the jobs whose sleep may end early.
@@ -132,31 +102,31 @@ func (c *Consumer) Wake() { c.scheduler.Wake() }
 func (c *Consumer) Run(ctx context.Context) error {
 	defer c.scheduler.Finish()
 	defer c.client.Close()
-	defer c.writer.Close()
+	defer c.settler.Close()
 	if err := c.prepare(ctx); err != nil || ctx.Err() != nil {
 		if err != nil {
 			c.health.Failed(err)
 		}
 		return err
 	}
-	var clock sync.WaitGroup
-	late := make(chan struct{})
-	clock.Go(func() { c.scheduler.KeepTime(late) })
-	clock.Go(func() { c.settler.KeepLogging(late) })
+	var helpers sync.WaitGroup
+	end := make(chan struct{})
+	helpers.Go(func() { c.scheduler.KeepTime(end) })
+	helpers.Go(func() { c.settler.KeepLogging(end) })
 	var err error
 	for err == nil && ctx.Err() == nil {
 		if left := c.membership.await(ctx, false); left == nil {
-			err = c.takePart(ctx)
+			err = c.runGroups(ctx)
 		}
 	}
-	close(late)
-	clock.Wait()
+	close(end)
+	helpers.Wait()
 	return err
 }
 
-// takePart is a member of all groups until ctx ends, the node is to leave them or a group
+// runGroups is a member of all groups until ctx ends, the node is to leave them or a group
 // fails. It returns the error of the latter.
-func (c *Consumer) takePart(ctx context.Context) error {
+func (c *Consumer) runGroups(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	refusals := make(chan error, 1) // the first is enough
@@ -189,7 +159,7 @@ func (c *Consumer) takePart(ctx context.Context) error {
 	stop(nil)
 	watch.Wait()
 	select {
-	case err = <-refusals: // whatever else ended the membership
+	case err = <-refusals: // it counts, whatever else ended the membership
 		c.health.Failed(err)
 	default:
 	}
@@ -202,11 +172,11 @@ func (c *Consumer) group(src *schedule.Source, refuse func(error)) *group.Group 
 		ID: o.Group + "." + src.Topic, Source: src, Connection: &o.Connection, Client: c.client,
 		Scheduler: c.scheduler, Settler: c.settler, Health: &c.health, Metrics: c.metrics, Log: o.Logger,
 		Heartbeat: o.Heartbeat, Session: o.Session, Drain: o.Drain, JoinBackoff: o.JoinBackoff, CommitInterval: o.CommitInterval,
-		StartLast: o.StartAt == StartLast, OutOfRange: o.OutOfRange, Order: o.Order, MaxJobBytes: o.MaxJobBytes, Refuse: refuse,
+		StartLast: o.StartAt == StartLast, OutOfRange: o.OutOfRange, MaxJobBytes: o.MaxJobBytes, Refuse: refuse,
 	})
 }
 
-// outcome is nil when the caller ended the membership.
+// outcome is the error that ended the membership; nil: the caller ended it.
 func (c *Consumer) outcome(ctx context.Context) error {
 	err := context.Cause(ctx)
 	if _, ok := errors.AsType[*leftError](err); ok {

@@ -8,9 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"dispatcher/consumer/deadletter"
-
 	"dispatcher/consumer"
+	"dispatcher/consumer/deadletter"
 	"dispatcher/job"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,7 +20,7 @@ import (
 
 func TestDeadLetterKeepsTheRecord(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		rec := job.Record{
 			Key: []byte{0, 0xff}, Value: []byte{1, 2, 0xfe}, Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 			Headers: []job.Header{{Key: "a", Value: []byte{0xff}}, {Key: "X-Error-Code", Value: []byte("old")}, {Key: "a", Value: nil}},
@@ -48,7 +47,7 @@ func TestDeadLetterKeepsTheRecord(t *testing.T) {
 		got := headerMap(m)
 		for _, when := range []string{"x-failed-at", "x-first-failed-at"} {
 			if _, err := time.Parse(time.RFC3339, got[when]); err != nil {
-				t.Errorf("%s: %v", when, err)
+				t.Errorf("%s: got %v, want a time in RFC 3339", when, err)
 			}
 			delete(got, when)
 		}
@@ -64,10 +63,10 @@ func TestDeadLetterKeepsTheRecord(t *testing.T) {
 	})
 }
 
-// What an earlier hop has said about the origin holds, and the id with it.
+// The origin in the record's headers stays, and the id with it.
 func TestDeadLetterKeepsItsOrigin(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", job.Record{Value: []byte("x"), Headers: []job.Header{
 			{Key: "x-original-topic", Value: []byte("old")},
 			{Key: "x-original-partition", Value: []byte("7")},
@@ -87,16 +86,16 @@ func TestDeadLetterKeepsItsOrigin(t *testing.T) {
 		got := headerMap(letter)
 		if id != "old/7/9" || got["x-original-topic"] != "old" || got["x-original-offset"] != "9" ||
 			got["x-first-failed-at"] != "2020-01-01T00:00:01Z" || got["x-attempt"] != "6" || len(got) != len(letter.Headers) {
-			t.Errorf("got id %s and headers %v", id, letter.Headers)
+			t.Errorf("got id %s and headers %v, want id old/7/9 and the origin as it was", id, letter.Headers)
 		}
 	})
 }
 
-// Records that are no job go to the dead letters by themselves, and the
-// partition goes on.
+// Records that are no job go to the dead letters without a worker, and the partition goes
+// on.
 func TestBadRecordsGoToTheDeadLetters(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs",
 			job.Record{Value: []byte("1"), Headers: []job.Header{{Key: "cost", Value: []byte("2")}}},
 			job.Record{Value: []byte("2"), Headers: []job.Header{{Key: "not-before", Value: []byte("2999-01-01T00:00:00Z")}}},
@@ -121,10 +120,10 @@ func TestBadRecordsGoToTheDeadLetters(t *testing.T) {
 	})
 }
 
-// Many bad records are no reason to hold a good one up for long.
+// Many bad records do not delay a good one for long.
 func TestManyBadRecords(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		var bad []job.Record
 		for i := range 3000 {
 			bad = append(bad, job.Record{Value: []byte(strconv.Itoa(i)), Headers: []job.Header{{Key: "lane", Value: []byte("x")}}})
@@ -139,11 +138,11 @@ func TestManyBadRecords(t *testing.T) {
 	})
 }
 
-// A letter that the broker finds too large is cut and points to its origin;
-// one that shared its batch is not.
+// A dead letter that is too large for the broker is truncated and names its origin. One that
+// shared its batch is not truncated.
 func TestDeadLetterTooLarge(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		for i := range 3 {
 			w.produce("jobs", job.Record{Value: noise('a'+byte(i), 300_000)})
 		}
@@ -154,27 +153,27 @@ func TestDeadLetterTooLarge(t *testing.T) {
 		})
 		w.until("all are settled", func() bool { offset, _ := w.committed("jobs", 0); return offset == 4 })
 		w.ok(n.end())
-		whole, truncated := 0, 0
+		intact, truncated := 0, 0
 		for _, m := range w.letters("jobs") {
 			h := headerMap(m)
 			switch {
 			case len(m.Value) == 300_000 && h["x-truncated"] == "":
-				whole++
+				intact++
 			case m.Value[0] == 'y' && len(m.Value) < 300_000 && h["x-truncated"] == "true" && h["x-original-size"] == "900000" && h["x-original-offset"] == "3":
 				truncated++
 			}
 		}
-		if whole != 3 || truncated != 1 {
-			t.Errorf("got %d whole letters and %d cut ones, want 3 and 1", whole, truncated)
+		if intact != 3 || truncated != 1 {
+			t.Errorf("got %d intact dead letters and %d truncated ones, want 3 and 1", intact, truncated)
 		}
 	})
 }
 
-// While the dead-letter topic can't be written the job stays open; nothing is
-// lost, and it is written when the topic is back.
+// While the dead-letter topic can't be written the job stays open. The dead letter is written
+// when the topic is back.
 func TestDeadLetterWaitsForKafka(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 2)...)
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.dlq", Err: kerr.NotEnoughReplicas, Count: -1})
 		n := w.start(w.options(), func(d *consumer.Delivery) {
@@ -187,7 +186,7 @@ func TestDeadLetterWaitsForKafka(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		if offset, metadata := w.committed("jobs", 0); offset != 0 || metadata == "" {
-			t.Errorf("got offset %d and metadata %q committed, want 0 and marks", offset, metadata)
+			t.Errorf("got offset %d and metadata %q committed, want 0 and a bitmap", offset, metadata)
 		}
 		fault.Remove()
 		w.until("it is settled", func() bool { offset, _ := w.committed("jobs", 0); return offset == 2 })
@@ -198,16 +197,16 @@ func TestDeadLetterWaitsForKafka(t *testing.T) {
 	})
 }
 
-// A stop while the dead-letter topic is away returns the job.
-func TestDeadLetterIsReturnedAtTheStop(t *testing.T) {
+// A stop while the dead-letter topic can't be written releases the job.
+func TestAJobWithoutItsDeadLetterIsReleasedAtTheStop(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 1)...)
 		w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.dlq", Err: kerr.NotEnoughReplicas, Count: -1})
 		n := w.start(w.options(), func(d *consumer.Delivery) {
 			go d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent}, consumer.Outcome{})
 		})
-		w.until("it is in hand", func() bool { return len(n.values()) == 1 })
+		w.until("it is in flight", func() bool { return len(n.values()) == 1 })
 		began := time.Now()
 		w.ok(n.end())
 		if took := time.Since(began); took > 4*time.Second {
@@ -223,7 +222,7 @@ func TestDeadLetterIsReturnedAtTheStop(t *testing.T) {
 // job is not called again.
 func TestADeadLetterIsWrittenDuringTheDrain(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 1)...)
 		n := w.start(w.options(), func(d *consumer.Delivery) {
 			go func() {
@@ -232,7 +231,7 @@ func TestADeadLetterIsWrittenDuringTheDrain(t *testing.T) {
 				d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent}, consumer.Outcome{})
 			}()
 		})
-		w.until("it is in hand", func() bool { return len(n.values()) == 1 })
+		w.until("it is in flight", func() bool { return len(n.values()) == 1 })
 		w.ok(n.end())
 		if got := len(w.letters("jobs")); got != 1 {
 			t.Errorf("got %d dead letters, want 1", got)

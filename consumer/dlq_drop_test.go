@@ -10,7 +10,7 @@ import (
 // A dry drop counts what a drop would settle, settles nothing, and commits nothing.
 func TestADryDropSettlesNothing(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs.dlq", deadRecords(700)...) // more than one batch
 		tally, err := w.dlqClient().Drop(w.t.Context(), allLetters, true)
 		if err != nil || tally.Done != 700 || tally.Open != 700 {
@@ -32,7 +32,7 @@ func TestADryDropSettlesNothing(t *testing.T) {
 // before it: that moves the reach.
 func TestALetterBeyondReachIsTriedAgainAfterACommit(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		const reach = 8192
 		letters := make([]job.Record, reach+1)
 		for i := range letters {

@@ -26,7 +26,7 @@ import (
 // settled.
 func TestConcurrentCommandsSettleEachLetterOnce(t *testing.T) {
 	t.Parallel()
-	bubble(t, 3, func(w *world) {
+	bubble(t, 3, func(w *fleet) {
 		const all = 3000
 		w.produce("jobs.dlq", deadRecords(all)...)
 		type outcome struct {
@@ -65,7 +65,7 @@ func TestConcurrentCommandsSettleEachLetterOnce(t *testing.T) {
 // A letter stays open if Kafka refuses its job.
 func TestALetterWhoseJobIsRefusedStaysOpen(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs.dlq", deadRecords(5)...)
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs", Err: kerr.NotEnoughReplicas, Count: -1})
 		tally, err := w.dlqClient().Replay(w.t.Context(), allLetters, dlq.ReplayOptions{})
@@ -91,7 +91,7 @@ func TestALetterWhoseJobIsRefusedStaysOpen(t *testing.T) {
 // An interrupt ends a replay between two batches; what was written is settled.
 func TestAnInterruptedReplaySettlesWhatItWrote(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs.dlq", deadRecords(100)...)
 		ctx, stop := context.WithCancel(w.t.Context())
 		time.AfterFunc(30*time.Second, stop)
@@ -108,7 +108,7 @@ func TestAnInterruptedReplaySettlesWhatItWrote(t *testing.T) {
 // A command settles no letters while a consumer reads their topic in the same group.
 func TestLettersThatAConsumerReadsAreNotSettled(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs.dlq", deadRecords(2)...)
 		o := w.options()
 		o.Topics = []string{"jobs.dlq"}
@@ -127,7 +127,7 @@ func TestLettersThatAConsumerReadsAreNotSettled(t *testing.T) {
 // overwrite what that one has settled.
 func TestACommandWithoutHeartbeatsOverwritesNothing(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		const all, rate = 200, 5
 		w.produce("jobs.dlq", deadRecords(all)...)
 		var silent atomic.Bool
@@ -209,7 +209,7 @@ func TestAbortedLettersAreSkipped(t *testing.T) {
 // if that was deleted or is another record.
 func TestATruncatedLetterIsCompleted(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		value := noise('0', 20_000)
 		header := job.Header{Key: "mine", Value: noise('h', 9000)}
 		for i := range 3 {
@@ -253,7 +253,7 @@ func TestATruncatedLetterIsCompleted(t *testing.T) {
 }
 
 // write writes a record that was read.
-func (w *world) write(topic string, m kafka.Message) {
+func (w *fleet) write(topic string, m kafka.Message) {
 	w.t.Helper()
 	rec := job.Record{Key: m.Key, Value: m.Value}
 	for _, h := range m.Headers {
@@ -265,7 +265,7 @@ func (w *world) write(topic string, m kafka.Message) {
 // A list continues when retention deletes letters meanwhile.
 func TestAListContinuesBehindDeletedLetters(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		letters := deadRecords(3000)
 		for i := range letters {
 			letters[i].Value = append(letters[i].Value, noise(byte(i), 1000)...)
@@ -289,7 +289,7 @@ func TestAListContinuesBehindDeletedLetters(t *testing.T) {
 // A command retries while brokers are not ready.
 func TestCommandsRetryTemporaryFaults(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs.dlq", deadRecords(5)...)
 		for key, err := range map[kmsg.Key]*kerr.Error{
 			kmsg.Fetch: kerr.NotLeaderForPartition, kmsg.ListOffsets: kerr.LeaderNotAvailable,

@@ -18,7 +18,7 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-func (w *world) dlqClient() *dlq.Client {
+func (w *fleet) dlqClient() *dlq.Client {
 	w.t.Helper()
 	l, err := dlq.New(dlq.Options{
 		Connection: consumer.Connection{Brokers: []string{broker}, Dial: w.net.DialContext}, Group: "g",
@@ -31,7 +31,7 @@ func (w *world) dlqClient() *dlq.Client {
 var allLetters = dlq.Filter{Topics: []string{"jobs"}}
 
 // list returns the values of the open letters.
-func (w *world) openLetters(f dlq.Filter) (values []string, tally dlq.Tally) {
+func (w *fleet) openLetters(f dlq.Filter) (values []string, tally dlq.Tally) {
 	w.t.Helper()
 	tally, err := w.dlqClient().List(w.t.Context(), f, func(l *deadletter.Letter) error {
 		values = append(values, string(l.Record.Value))
@@ -65,7 +65,7 @@ func deadRecords(n int) []job.Record {
 // byte for byte, with its first origin. The letters count the replays.
 func TestAReplayedJobIsTheSameJob(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		rec := job.Record{Key: []byte{0, 0xff}, Value: []byte{1, 2, 0xfe}, Headers: []job.Header{
 			{Key: "a", Value: []byte{0xff}}, {Key: "X-Mine", Value: []byte("kept")}, {Key: "a", Value: nil},
 		}}
@@ -114,7 +114,7 @@ func TestAReplayedJobIsTheSameJob(t *testing.T) {
 
 func TestFiltersPick(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		at := func(hour int) job.Header {
 			return job.Header{Key: "x-failed-at", Value: fmt.Appendf(nil, "2026-01-02T%02d:00:00Z", hour)}
 		}
@@ -147,7 +147,7 @@ func TestFiltersPick(t *testing.T) {
 // Any letter can be settled, and only once. The others stay open.
 func TestLettersAreSettledOnce(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs.dlq", deadRecords(10)...)
 		id := func(offset int64) deadletter.RecordID { return deadletter.RecordID{Topic: "jobs.dlq", Offset: offset} }
 		named := dlq.Filter{IDs: []deadletter.RecordID{id(7), id(2), id(2), id(12)}}
@@ -193,9 +193,9 @@ func TestLettersAreSettledOnce(t *testing.T) {
 }
 
 // topicRecords reads a topic of one partition.
-func (w *world) topicRecords(topic string) []kafka.Message { return w.recordsFrom(topic, 0) }
+func (w *fleet) topicRecords(topic string) []kafka.Message { return w.recordsFrom(topic, 0) }
 
-func (w *world) recordsFrom(topic string, next int64) []kafka.Message {
+func (w *fleet) recordsFrom(topic string, next int64) []kafka.Message {
 	w.t.Helper()
 	var all []kafka.Message
 	for {
@@ -225,7 +225,7 @@ func (w *world) recordsFrom(topic string, next int64) []kafka.Message {
 // when the open letter before it is settled.
 func TestLettersOutOfReachAreLeft(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		const all, span = 9000, 8192
 		letters := deadRecords(all)
 		letters[0].Headers = append(letters[0].Headers, job.Header{Key: "x-error-class", Value: []byte("permanent")})
@@ -257,7 +257,7 @@ func TestLettersOutOfReachAreLeft(t *testing.T) {
 // A truncated letter and letters without a known topic are not replayed.
 func TestIncompleteLettersAreNotReplayed(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		gone := deadRecord("2", 2)
 		gone.Headers[0].Value = []byte("elsewhere")
 		w.produce("jobs.dlq",
@@ -278,7 +278,7 @@ func TestIncompleteLettersAreNotReplayed(t *testing.T) {
 
 func TestInvalidIDsAndTopicsAreRefused(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs.dlq", deadRecords(3)...)
 		w.ok(w.cluster.DeleteRecords("jobs.dlq", 0, 1))
 		for text, want := range map[string]string{

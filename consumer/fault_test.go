@@ -21,14 +21,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// A commit that the group refuses for good ends the assignment at once; the
-// member joins again, and what was not committed is worked again.
-func TestFencedCommitJoinsAgain(t *testing.T) {
+// A commit that the group refuses for good ends the assignment at once. The member joins
+// again, and jobs that were not committed are handed out again.
+func TestARefusedCommitJoinsAgain(t *testing.T) {
 	t.Parallel()
 	for _, e := range []*kerr.Error{kerr.IllegalGeneration, kerr.UnknownMemberID} {
 		t.Run(e.Message, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 1, func(w *world) {
+			bubble(t, 1, func(w *fleet) {
 				w.produce("jobs", numbered(0, 10)...)
 				n := w.start(w.options(), nil)
 				held := n.holding(10)
@@ -52,13 +52,13 @@ func TestFencedCommitJoinsAgain(t *testing.T) {
 	}
 }
 
-// Other errors of a commit leave the assignment alone; the next one brings all.
+// Other errors of a commit do not end the assignment; the next commit has all offsets.
 func TestFailedCommitIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	for _, e := range []*kerr.Error{kerr.NotCoordinator, kerr.CoordinatorLoadInProgress, kerr.CoordinatorNotAvailable, kerr.RebalanceInProgress, kerr.OffsetMetadataTooLarge} {
 		t.Run(e.Message, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 1, func(w *world) {
+			bubble(t, 1, func(w *fleet) {
 				w.produce("jobs", numbered(0, 10)...)
 				n := w.start(w.options(), nil)
 				held := n.holding(10)
@@ -80,7 +80,7 @@ func TestFailedCommitIsTriedAgain(t *testing.T) {
 // A fault while fetching is no reason to leave the group.
 func TestFetchFaultsAreTriedAgain(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "jobs", Err: kerr.NotLeaderForPartition, Count: 10})
 		w.produce("jobs", numbered(0, 10)...)
 		n := w.start(w.options(), settled)
@@ -92,17 +92,17 @@ func TestFetchFaultsAreTriedAgain(t *testing.T) {
 	})
 }
 
-// Hours without room in hand keep the membership: heartbeats don't wait.
+// While no more jobs may be in flight the node stays a member: heartbeats go on.
 func TestWaitingKeepsTheMembership(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 5000)...)
 		n := w.start(w.options(), nil)
 		held := n.holding(256)
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		if err := held[0].Context().Err(); err != nil || !n.c.Status().Joined {
-			t.Errorf("after ten minutes: context error %v, joined %v", err, n.c.Status().Joined)
+			t.Errorf("after ten minutes: got context error %v and joined %v, want none and true", err, n.c.Status().Joined)
 		}
 		go n.settleHeld()
 		for _, d := range held {
@@ -137,7 +137,7 @@ func TestWaitsForABroker(t *testing.T) {
 
 func TestMetricsAndStatus(t *testing.T) {
 	t.Parallel()
-	bubble(t, 2, func(w *world) {
+	bubble(t, 2, func(w *fleet) {
 		w.produce("jobs", numbered(0, 100)...)
 		o := w.options()
 		reg := prometheus.NewRegistry()
@@ -146,11 +146,11 @@ func TestMetricsAndStatus(t *testing.T) {
 		held := n.holding(100)
 		s := n.c.Status()
 		if !s.Joined || s.Lag != 100 || s.InFlight != 100 || len(s.Partitions) != 2 || s.LastError != nil {
-			t.Errorf("got status %+v", s)
+			t.Errorf("got status %+v, want joined, a lag of 100 and 100 in flight in 2 partitions", s)
 		}
 		if got := gather(t, reg); got["dispatcher_consumer_lag"] != 100 || got["dispatcher_consumer_in_flight"] != 100 ||
 			got["dispatcher_consumer_rebalances_total"] != 1 || got["dispatcher_consumer_joined"] != 1 || got["dispatcher_consumer_open_offsets"] != 100 {
-			t.Errorf("got metrics %v", got)
+			t.Errorf("got metrics %v, want a lag of 100, 100 in flight and 100 open, joined, one rebalance", got)
 		}
 		for _, d := range held {
 			d.Done(consumer.Outcome{})
@@ -158,7 +158,7 @@ func TestMetricsAndStatus(t *testing.T) {
 		w.until("no lag is left", func() bool { return n.c.Status().Lag == 0 })
 		w.ok(n.end())
 		if s := n.c.Status(); s.Joined || len(s.Partitions) != 0 || s.InFlight != 0 {
-			t.Errorf("after the end: got status %+v", s)
+			t.Errorf("after the end: got status %+v, want not joined, no partition and none in flight", s)
 		}
 	})
 }
@@ -213,7 +213,7 @@ func TestRightPassword(t *testing.T) {
 	consumeReal(t, conn, []string{"a"}, func() { write(t, conn, "a") })
 }
 
-// What is written goes over TLS, and after each mechanism of SASL, as what is read.
+// Records are written over TLS and with each mechanism of SASL, as they are read.
 func TestWritingOverTLSAndSASL(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate

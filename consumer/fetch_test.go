@@ -55,7 +55,7 @@ func (d *dials) count(addr string, by int) {
 }
 
 // fetches counts the requests for records.
-func (w *world) fetches() *atomic.Int64 {
+func (w *fleet) fetches() *atomic.Int64 {
 	var requests atomic.Int64
 	var last atomic.Pointer[kmsg.FetchRequest]
 	w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.UnknownServerError, Count: -1, When: func(r kmsg.Request) bool {
@@ -74,7 +74,7 @@ func (w *world) fetches() *atomic.Int64 {
 func TestManyIdlePartitionsCostLittle(t *testing.T) {
 	t.Parallel()
 	const partitions, backlog = 300, 3000
-	bubble(t, partitions, func(w *world) {
+	bubble(t, partitions, func(w *fleet) {
 		requests := w.fetches()
 		var d dials
 		o := w.options()
@@ -110,7 +110,7 @@ func TestManyIdlePartitionsCostLittle(t *testing.T) {
 func TestATrickleIsFetchedInHandfuls(t *testing.T) {
 	t.Parallel()
 	const partitions, jobs = 300, 1000
-	bubble(t, partitions, func(w *world) {
+	bubble(t, partitions, func(w *fleet) {
 		n := w.start(w.options(), settled)
 		w.until("it is joined", func() bool { return len(n.c.Status().Partitions) == partitions })
 		p, err := consumer.NewProducer(consumer.ProducerOptions{Connection: w.options().Connection, Linger: 100 * time.Microsecond})
@@ -129,12 +129,12 @@ func TestATrickleIsFetchedInHandfuls(t *testing.T) {
 	})
 }
 
-// A partition that has no room left does not hold up the others of its broker,
-// and goes on as soon as it has room again.
+// A partition without room does not delay the others of its broker, and goes on as soon as
+// it has room again.
 func TestAFullPartitionStallsNoOther(t *testing.T) {
 	t.Parallel()
 	const jobs, size = 3000, 4000
-	bubble(t, 2, func(w *world) {
+	bubble(t, 2, func(w *fleet) {
 		var read atomic.Int64
 		o := w.options()
 		o.Dial = countReads(w.net.DialContext, &read)
@@ -152,7 +152,7 @@ func TestAFullPartitionStallsNoOther(t *testing.T) {
 			}
 			d.Done(consumer.Outcome{})
 		})
-		w.until("the first one is in hand", func() bool { return len(n.values()) == 1 })
+		w.until("the first one is in flight", func() bool { return len(n.values()) == 1 })
 		time.Sleep(time.Second)
 		for i := range 10 {
 			began := time.Now()
@@ -180,7 +180,7 @@ func TestAFullPartitionStallsNoOther(t *testing.T) {
 func TestNoPartitionStarvesBesideLargeOnes(t *testing.T) {
 	t.Parallel()
 	const partitions, each, size = 8, 20, 200_000
-	bubble(t, partitions, func(w *world) {
+	bubble(t, partitions, func(w *fleet) {
 		for p := range partitions {
 			key := keysOf(p, partitions, 1)[0]
 			for range each {
@@ -199,22 +199,22 @@ func TestNoPartitionStarvesBesideLargeOnes(t *testing.T) {
 			w.waitFor("jobs", p, each)
 		}
 		w.ok(n.end())
-		// After so many jobs as two answers hold for each, all have been met.
+		// By then each partition has had two answers' worth of jobs.
 		early := order[:2*partitions*2]
 		for p := range partitions {
 			if !slices.Contains(early, p) {
-				t.Errorf("partition %d was not met in the first %d jobs: %v", p, len(early), early)
+				t.Errorf("partition %d: got no job among the first %d, want one: %v", p, len(early), early)
 			}
 		}
 	})
 }
 
-// What nobody takes is held up to the node's budget and no further, whatever the
-// number of partitions, and each of them has its share of it.
+// Jobs that nobody takes fill the node's budget of bytes and no more, whatever the number of
+// partitions, and each partition has its share.
 func TestTheNodesBytesAreShared(t *testing.T) {
 	t.Parallel()
 	const partitions, each, size, budget = 16, 100, 10_000, 4 << 20
-	bubble(t, partitions, func(w *world) {
+	bubble(t, partitions, func(w *fleet) {
 		for p := range partitions {
 			var jobs []job.Record
 			for range each {
@@ -264,12 +264,12 @@ func (c *readConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Partitions change their leaders, back and forth, while jobs come: each is
-// handed out once, without a wait for kafka-go's cache.
+// Partitions change their leaders, back and forth, while jobs come: each job is handed out
+// once, without a wait for kafka-go's cache.
 func TestPartitionsAreFollowedToTheirLeaders(t *testing.T) {
 	t.Parallel()
 	const partitions, rounds = 6, 10
-	bubbleWith(t, partitions, func(w *world) {
+	bubbleWith(t, partitions, func(w *fleet) {
 		var d dials
 		o := w.options()
 		o.Dial = d.by(w.net.DialContext)

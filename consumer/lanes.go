@@ -9,17 +9,17 @@ import (
 type Lane struct {
 	Name   string   `yaml:"name"`   // 1 to 64 of a-z A-Z 0-9 . _ -
 	Topics []string `yaml:"topics"` // must exist; a topic belongs to one lane
-	// MinShare is the least share of a node's hand-outs that the lane gets while it
-	// has jobs ready, whatever the lanes before it have; 0: none. All min shares
+	// MinShare is the least share of the node's hand-outs that the lane gets while it has
+	// jobs ready, however many jobs the lanes before it have; 0: none. All min shares
 	// together are below 1.
 	MinShare float64 `yaml:"min_share"`
 }
 
-// DefaultLane is what the lane of plain topics is called.
+// DefaultLane is the name of the lane of plain topics.
 const DefaultLane = "default"
 
-// inLanes are the lanes in force.
-func (o *Options) inLanes() []Lane {
+// lanes are those of Lanes, or one for Topics.
+func (o *Options) lanes() []Lane {
 	if len(o.Lanes) > 0 {
 		return o.Lanes
 	}
@@ -29,7 +29,7 @@ func (o *Options) inLanes() []Lane {
 // jobTopics are the topics of all lanes.
 func (o *Options) jobTopics() []string {
 	var all []string
-	for _, l := range o.inLanes() {
+	for _, l := range o.lanes() {
 		all = append(all, l.Topics...)
 	}
 	return all
@@ -37,7 +37,7 @@ func (o *Options) jobTopics() []string {
 
 // layout makes the lanes of a node, and the topics that its jobs come from.
 func (o *Options) layout() (lanes []*schedule.Lane, sources []*schedule.Source) {
-	for _, l := range o.inLanes() {
+	for _, l := range o.lanes() {
 		made := schedule.NewLane(l.Name, o.MaxInFlight, l.MinShare)
 		lanes = append(lanes, made)
 		for _, t := range l.Topics {

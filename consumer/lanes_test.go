@@ -14,11 +14,11 @@ func inLanes(o consumer.Options, lanes ...consumer.Lane) consumer.Options {
 	return o
 }
 
-// A job of the first lane that comes late goes before all that wait in the
-// others, and what waits is told lane by lane.
+// A job of the first lane that comes late goes before all that wait in the others. The status
+// has the jobs of each lane.
 func TestALateJobOfTheFirstLaneGoesFirst(t *testing.T) {
 	t.Parallel()
-	bubble(t, 2, func(w *world) {
+	bubble(t, 2, func(w *fleet) {
 		w.produce("bulk", numbered(0, 1000)...)
 		o := inLanes(w.options(), consumer.Lane{Name: "otp", Topics: []string{"codes"}}, consumer.Lane{Name: "rest", Topics: []string{"bulk"}})
 		o.MaxInFlight = 20
@@ -29,7 +29,7 @@ func TestALateJobOfTheFirstLaneGoesFirst(t *testing.T) {
 		lanes := n.c.Status().Lanes
 		lanes[0].Oldest, lanes[1].Oldest = 0, 0
 		if lanes[0] != (consumer.LaneStatus{Lane: "otp", Ready: 3, Waiting: 3}) || lanes[1] != (consumer.LaneStatus{Lane: "rest", Ready: 20, Waiting: 1000}) {
-			t.Errorf("got %+v", lanes)
+			t.Errorf("got %+v, want 3 ready of 3 in otp, and 20 ready of 1000 in rest", lanes)
 		}
 		var topics []string
 		for range 5 {
@@ -44,10 +44,10 @@ func TestALateJobOfTheFirstLaneGoesFirst(t *testing.T) {
 	}, "codes", "bulk")
 }
 
-// A lane whose jobs all wait for something leaves the others their workers.
+// A lane whose jobs are all in flight takes no room from the others.
 func TestEachLaneHasItsOwnRoom(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("codes", numbered(0, 50)...)
 		w.produce("bulk", numbered(100, 150)...)
 		o := inLanes(w.options(), consumer.Lane{Name: "otp", Topics: []string{"codes"}}, consumer.Lane{Name: "rest", Topics: []string{"bulk"}})
@@ -61,16 +61,16 @@ func TestEachLaneHasItsOwnRoom(t *testing.T) {
 		})
 		w.until("the other lane is through", func() bool { offset, _ := w.committed("bulk", 0); return offset == 50 })
 		if lanes := n.c.Status().Lanes; lanes[0].InFlight != 5 || lanes[1].InFlight != 0 {
-			t.Errorf("got %+v, want 5 and 0 in hand", lanes)
+			t.Errorf("got %+v, want 5 and 0 in flight", lanes)
 		}
 		w.ok(n.end())
 	}, "codes", "bulk")
 }
 
-// The lane of a job is that of its topic. A header may say so, and nothing else.
+// The lane of a job is that of its topic. A header that names another lane is refused.
 func TestAJobIsOfItsTopicsLane(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		lane := func(name string) []job.Header { return []job.Header{{Key: "lane", Value: []byte(name)}} }
 		w.produce("bulk", job.Record{Value: []byte("same"), Headers: lane("rest")}, job.Record{Value: []byte("other"), Headers: lane("otp")})
 		o := inLanes(w.options(), consumer.Lane{Name: "otp", Topics: []string{"codes"}}, consumer.Lane{Name: "rest", Topics: []string{"bulk"}})
@@ -84,11 +84,11 @@ func TestAJobIsOfItsTopicsLane(t *testing.T) {
 	}, "codes", "bulk")
 }
 
-// The age of a lane is that of its oldest job that waits, in hand or not, whatever
-// is settled after it; a job that is not due yet has none.
+// The age of a lane is that of its oldest job that waits or is in flight, whatever is settled
+// after it; a job that is not due yet has none.
 func TestTheOldestJobIsKnown(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		begin := time.Now()
 		w.produce("jobs", keyed("", "0"), keyed("", "1"))
 		time.Sleep(10 * time.Second)

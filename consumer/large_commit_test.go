@@ -15,7 +15,7 @@ import (
 func TestALargeCommitIsSplit(t *testing.T) {
 	t.Parallel()
 	const partitions = 450
-	bubble(t, partitions, func(w *world) {
+	bubble(t, partitions, func(w *fleet) {
 		var largest, requests atomic.Int32
 		w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Count: -1, Observe: true, When: func(r kmsg.Request) bool {
 			for _, topic := range r.(*kmsg.OffsetCommitRequest).Topics {
@@ -49,7 +49,7 @@ func TestALargeCommitIsSplit(t *testing.T) {
 }
 
 // produceEach writes one record to each partition.
-func (w *world) produceEach(topic string, partitions int32) {
+func (w *fleet) produceEach(topic string, partitions int32) {
 	w.t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(broker), kgo.Dialer(w.net.DialContext), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	w.ok(err)

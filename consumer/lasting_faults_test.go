@@ -53,11 +53,11 @@ func TestLastingFaults(t *testing.T) {
 		line string
 	}{
 		"fetch":  {kmsg.Fetch, "could not fetch, trying again"},
-		"commit": {kmsg.OffsetCommit, "commits keep failing, what is done meanwhile would be sent again after a crash; trying again"},
+		"commit": {kmsg.OffsetCommit, "commits keep failing, jobs settled meanwhile would be sent again after a crash; trying again"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 1, func(w *world) {
+			bubble(t, 1, func(w *fleet) {
 				log := newLineCounter()
 				o := w.options()
 				o.Logger = slog.New(log)
@@ -103,7 +103,7 @@ func TestNotReadyBeforeTheJoin(t *testing.T) {
 // A partition without a leader delays no other partition. It begins when it has a leader.
 func TestPartitionWithoutALeader(t *testing.T) {
 	t.Parallel()
-	bubble(t, 2, func(w *world) {
+	bubble(t, 2, func(w *fleet) {
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "jobs", Partitions: []int32{1}, Err: kerr.LeaderNotAvailable, Count: -1})
 		w.produce("jobs", job.Record{Key: []byte(keysOf(0, 2, 1)[0]), Value: []byte("led")}, job.Record{Key: []byte(keysOf(1, 2, 1)[0]), Value: []byte("leaderless")})
 		n := w.start(w.options(), nil)
@@ -131,7 +131,7 @@ func TestPartitionWithoutALeader(t *testing.T) {
 // the first record.
 func TestStartLastInAnAddedPartition(t *testing.T) {
 	t.Parallel()
-	bubble(t, 2, func(w *world) {
+	bubble(t, 2, func(w *fleet) {
 		w.commit("jobs", 0, 0, "")
 		w.produce("jobs", job.Record{Key: []byte(keysOf(1, 2, 1)[0]), Value: []byte("early")})
 		o := w.options()
@@ -149,7 +149,7 @@ func TestStartLastInAnAddedPartition(t *testing.T) {
 // them has committed.
 func TestStartLastWithTwoMembers(t *testing.T) {
 	t.Parallel()
-	bubble(t, 2, func(w *world) {
+	bubble(t, 2, func(w *fleet) {
 		w.produce("jobs", job.Record{Key: []byte(keysOf(0, 2, 1)[0])}, job.Record{Key: []byte(keysOf(1, 2, 1)[0])})
 		o := w.options()
 		o.StartAt = consumer.StartLast
@@ -167,7 +167,7 @@ func TestStartLastWithTwoMembers(t *testing.T) {
 // A commit that hangs does not prolong the drain: the stop ends before the session does.
 func TestDrainIsCountedFromTheStop(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 2)...)
 		o := w.options()
 		o.Session, o.Drain = 6*time.Second, 2*time.Second

@@ -13,15 +13,15 @@ type membership struct {
 	changed chan struct{} // closed and replaced when that changes
 }
 
-// leftError is why a node left its groups.
+// leftError says why a node left its groups.
 type leftError struct{ why error }
 
 func (e *leftError) Error() string { return fmt.Sprintf("left its groups: %v", e.why) }
 func (e *leftError) Unwrap() error { return e.why }
 
-// LeaveGroups gives this node's partitions up: it drains, commits and leaves its groups, as
-// at its end, and [Consumer.Run] goes on without them until [Consumer.RejoinGroups]. It is
-// for a node that can't work while others can. The call does not wait; [Status] shows why.
+// LeaveGroups makes the node drain, commit and leave its groups, as at its end.
+// [Consumer.Run] goes on without partitions until [Consumer.RejoinGroups]. It is for a node
+// that can't work while others can. The call does not wait; [Status] shows why.
 func (c *Consumer) LeaveGroups(why error) { c.membership.set(&leftError{why}) }
 
 // RejoinGroups joins the groups again, after [Consumer.LeaveGroups].
@@ -46,8 +46,8 @@ func (m *membership) read() (changed <-chan struct{}, why error) {
 	return m.changed, m.why
 }
 
-// await waits until the node is to leave its groups, or not, or ctx ends, and returns why
-// it is to leave then.
+// await waits until the node is out of its groups, with left, or in them, without; or until
+// ctx ends. It returns why the node left; nil: it did not.
 func (m *membership) await(ctx context.Context, left bool) error {
 	for {
 		changed, why := m.read()

@@ -8,22 +8,21 @@ import (
 
 const namespace = "dispatcher_consumer"
 
-// gauges read the consumer at each scrape, so that a partition that was taken
-// away leaves no stale series behind.
+// gauges reads the consumer at each scrape, so that a partition that was taken away leaves
+// no stale series.
 type gauges struct{ c *Consumer }
 
-// gaugeDescs are the descriptions; those of a lane in the order in which Collect
-// uses them.
+// gaugeDescs are the descriptions; those of a lane are in the order of Collect.
 func gaugeDescs() (lag, open, joined *prometheus.Desc, ofLane []*prometheus.Desc) {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
 	}
 	return desc("lag", "Last stable offset less the committed one, of this node's partitions.", "topic", "partition"),
 		desc("open_offsets", "Offsets fetched and not complete, of this node's partitions.", "topic", "partition"),
-		desc("joined", "1 when every topic's group has given this node its part."),
+		desc("joined", "1 when this node has joined the group of every topic and retry topic."),
 		[]*prometheus.Desc{
 			desc("in_flight", "Jobs handed out and not settled.", "lane"),
-			desc("ready_jobs", "Jobs that only wait for a slot.", "lane"),
+			desc("ready_jobs", "Jobs that wait for a slot alone.", "lane"),
 			desc("waiting_jobs", "Records of this node's partitions that are not complete, less those in flight and asleep.", "lane"),
 			desc("asleep_jobs", "Jobs that wait in memory for their time.", "lane"),
 			desc("delayed_jobs", "Records of this node's partitions of retry topics that are not complete, less those in flight and asleep.", "lane"),

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 
@@ -11,20 +12,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// StartAt is where a group begins in a partition for which it has committed
-// nothing yet. Once it has committed something in any partition of the topic it
-// begins with the oldest record: the partition was added, and jobs may have been
-// written to it before anyone noticed.
+// StartAt is where a group begins in a partition for which it has committed nothing. Once it
+// has committed something in any partition of the topic it begins with the oldest record:
+// such a partition was added, and jobs may have been written to it before a member noticed.
 type StartAt string
 
 // The places to begin.
 const (
 	StartFirst StartAt = "first" // with the oldest record
-	StartLast  StartAt = "last"  // with what comes from now on, if the group is new
+	StartLast  StartAt = "last"  // with records that come from now on, if the group is new
 )
 
-// Options configures a [Consumer]. A zero field means its default. The fields with
-// a key of the configuration file are part of [Config].
+// Options configures a [Consumer]. A zero field means its default. The fields with a key of
+// the configuration file are part of [Config].
 type Options struct {
 	broker.Connection `yaml:",inline"`
 
@@ -54,7 +54,7 @@ type Options struct {
 	StartAt      StartAt    `yaml:"start_at"`      // default first
 	OutOfRange   OutOfRange `yaml:"out_of_range"`  // default earliest
 	CreateTopics bool       `yaml:"create_topics"` // create <topic>.dlq and the other derived topics where they are missing
-	Results      bool       `yaml:"results"`       // write the outcome of each job to <topic>.results; see [Results]
+	Results      bool       `yaml:"results"`       // write the outcome of each job to <topic>.results, and settle it then
 
 	CommitInterval time.Duration `yaml:"commit_interval"` // default 100 ms
 	Heartbeat      time.Duration `yaml:"heartbeat"`       // default 1 s, which is also the most
@@ -63,42 +63,35 @@ type Options struct {
 
 	Node        string        `yaml:"-"` // this node's name in dead letters; default the client id
 	JoinBackoff time.Duration `yaml:"-"` // after a join that failed; default 500 ms
-	// BufferBytes is about what the jobs of all this node's partitions that nobody
-	// has taken hold in memory together. When it is used up, a partition is fetched
-	// only while it holds less than an equal share. Default 64 MiB.
+	// BufferBytes is about how many bytes of memory the fetched jobs that no worker has
+	// may hold, over all partitions of the node. When they are used up, a partition is
+	// fetched only while it holds less than an equal share. Default 64 MiB.
 	BufferBytes int `yaml:"-"`
-	// ParkUnknown writes dead letters of [ClassUnknown] to <topic>.parked: of jobs
-	// that may have been done, and that somebody has to look at.
+	// ParkUnknown writes the dead letters of class unknown to <topic>.parked: those of jobs
+	// that the provider may have done, so that an operator has to decide.
 	ParkUnknown bool `yaml:"-"`
 
 	Logger     *slog.Logger          `yaml:"-"` // nil: none
 	Registerer prometheus.Registerer `yaml:"-"` // nil: no metrics
 }
 
-func orDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
 func (o *Options) setDefaults() {
 	o.SetDefaults()
-	orDefault(&o.Node, o.ClientID)
-	orDefault(&o.MaxInFlight, 256)
-	orDefault(&o.MaxJobBytes, job.DefaultMaxBytes)
-	orDefault(&o.BufferBytes, 64<<20)
-	orDefault(&o.MaxAsleep, 1<<14)
-	orDefault(&o.MaxAsleepBytes, 64<<20)
-	orDefault(&o.CommitInterval, 100*time.Millisecond)
-	orDefault(&o.Heartbeat, time.Second)
-	orDefault(&o.Session, 10*time.Second)
-	orDefault(&o.Drain, 7*time.Second)
-	orDefault(&o.JoinBackoff, 500*time.Millisecond)
-	orDefault(&o.StartAt, StartFirst)
-	orDefault(&o.OutOfRange, RangeEarliest)
-	orDefault(&o.Order, OrderKey)
-	orDefault(&o.Logger, slog.New(slog.DiscardHandler))
+	o.Node = cmp.Or(o.Node, o.ClientID)
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, 256)
+	o.MaxJobBytes = cmp.Or(o.MaxJobBytes, job.DefaultMaxBytes)
+	o.BufferBytes = cmp.Or(o.BufferBytes, 64<<20)
+	o.MaxAsleep = cmp.Or(o.MaxAsleep, 1<<14)
+	o.MaxAsleepBytes = cmp.Or(o.MaxAsleepBytes, 64<<20)
+	o.CommitInterval = cmp.Or(o.CommitInterval, 100*time.Millisecond)
+	o.Heartbeat = cmp.Or(o.Heartbeat, time.Second)
+	o.Session = cmp.Or(o.Session, 10*time.Second)
+	o.Drain = cmp.Or(o.Drain, 7*time.Second)
+	o.JoinBackoff = cmp.Or(o.JoinBackoff, 500*time.Millisecond)
+	o.StartAt = cmp.Or(o.StartAt, StartFirst)
+	o.OutOfRange = cmp.Or(o.OutOfRange, RangeEarliest)
+	o.Order = cmp.Or(o.Order, OrderKey)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 }
 
 // Validate checks the options after their defaults were set.

@@ -33,7 +33,7 @@ func TestOptionsAreChecked(t *testing.T) {
 			*o = inLanes(*o, consumer.Lane{Name: "l", Topics: []string{"u"}}, consumer.Lane{Name: "m", Topics: []string{"u"}})
 		}, []string{"topics", `"u"`, "twice"}},
 		"start":             {func(o *consumer.Options) { o.StartAt = "middle" }, []string{"start_at", `"middle"`}},
-		"in hand":           {func(o *consumer.Options) { o.MaxInFlight = -1 }, []string{"workers", "-1"}},
+		"in flight":         {func(o *consumer.Options) { o.MaxInFlight = -1 }, []string{"workers", "-1"}},
 		"job bytes":         {func(o *consumer.Options) { o.MaxJobBytes = 1 << 30 }, []string{"max_job_bytes", "1073741824"}},
 		"commit interval":   {func(o *consumer.Options) { o.CommitInterval = time.Microsecond }, []string{"commit_interval", "1µs"}},
 		"slow heartbeat":    {func(o *consumer.Options) { o.Heartbeat = 2 * time.Second }, []string{"heartbeat", "2s", "at most 1s"}},
@@ -53,12 +53,12 @@ func TestOptionsAreChecked(t *testing.T) {
 			t.Parallel()
 			o := consumer.Options{Connection: consumer.Connection{Brokers: []string{"a:1"}}, Group: "g", Topics: []string{"t"}}
 			if _, err := consumer.New(o); err != nil {
-				t.Fatalf("before the change: %v", err)
+				t.Fatalf("before the change: got %v, want nil", err)
 			}
 			c.change(&o)
 			_, err := consumer.New(o)
 			if err == nil {
-				t.Fatal("got no error")
+				t.Fatalf("got no error, want one with %v", c.want)
 			}
 			for _, part := range c.want {
 				if !strings.Contains(err.Error(), part) {
@@ -66,7 +66,7 @@ func TestOptionsAreChecked(t *testing.T) {
 				}
 			}
 			if strings.Contains(err.Error(), "hush") {
-				t.Errorf("the error holds the password: %v", err)
+				t.Errorf("got %v, want it without the password", err)
 			}
 		})
 	}
@@ -76,13 +76,13 @@ func TestSASLHidesThePassword(t *testing.T) {
 	t.Parallel()
 	s := consumer.SASL{Mechanism: "plain", Login: consumer.FixedLogin("u", "hush")}
 	if strings.Contains(s.String()+s.GoString(), "hush") {
-		t.Errorf("got %s and %#v", s, s)
+		t.Errorf("got %s and %#v, want no password", s, s)
 	}
 }
 
 func TestProducerNamesAMissingTopic(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		p, err := consumer.NewProducer(consumer.ProducerOptions{Connection: w.options().Connection})
 		w.ok(err)
 		defer func() { w.ok(p.Close()) }()
@@ -99,7 +99,7 @@ func TestProducerNamesAMissingTopic(t *testing.T) {
 // What a Java client with the same keys would choose, so that both may write.
 func TestProducerPartitionsByKey(t *testing.T) {
 	t.Parallel()
-	bubble(t, 4, func(w *world) {
+	bubble(t, 4, func(w *fleet) {
 		var records []job.Record
 		for p := range 4 {
 			for _, key := range keysOf(p, 4, 3) {

@@ -12,7 +12,7 @@ import (
 	"dispatcher/consumer"
 )
 
-// wires is a network that can be cut, and be whole again.
+// wires is a network that can be cut and restored.
 type wires struct {
 	dial func(context.Context, string, string) (net.Conn, error)
 
@@ -44,8 +44,8 @@ func (w *wires) cut(down bool) {
 	w.all = nil
 }
 
-// cutOff is a node that has jobs in hand, settled while no broker answers.
-func (w *world) cutOff(jobs int) (*node, *wires) {
+// cutOff is a node whose jobs were settled while no broker answers.
+func (w *fleet) cutOff(jobs int) (*node, *wires) {
 	o := w.options()
 	net := &wires{dial: w.net.DialContext}
 	o.Dial = net.connect
@@ -59,11 +59,11 @@ func (w *world) cutOff(jobs int) (*node, *wires) {
 	return n, net
 }
 
-// What is settled while no broker answers is committed when one does: the
-// member keeps its place, so nothing is handed out again.
-func TestWhatIsSettledOutlastsTheBrokersAbsence(t *testing.T) {
+// Jobs that are settled while no broker answers are committed when one does: the member keeps
+// its place, so no job is handed out again.
+func TestSettledJobsAreCommittedOnceABrokerIsBack(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		n, net := w.cutOff(20)
 		time.Sleep(8 * time.Second) // less than the session, more than the last commit had before it
 		net.cut(false)
@@ -81,16 +81,16 @@ func TestWhatIsSettledOutlastsTheBrokersAbsence(t *testing.T) {
 	})
 }
 
-// A node that is told to stop while no broker answers does not wait for one.
+// A node that stops while no broker answers does not wait for one.
 func TestAStopDoesNotWaitForBrokers(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		n, _ := w.cutOff(5)
 		time.Sleep(20 * time.Second)
 		begin := time.Now()
 		w.ok(n.end())
 		if took := time.Since(begin); took > 10*time.Second {
-			t.Errorf("the end took %v", took)
+			t.Errorf("the stop took %v, want at most 10s", took)
 		}
 	})
 }

@@ -4,17 +4,16 @@ import (
 	"strings"
 	"testing"
 
-	"dispatcher/consumer/deadletter"
-
 	"dispatcher/consumer"
+	"dispatcher/consumer/deadletter"
 	"dispatcher/job"
 )
 
-// What may have been done is parked, in the clothes of a dead letter; all else
-// still goes to the dead letters.
+// A job that the provider may have done is parked, with the headers of a dead letter. Other
+// jobs still go to the dead letters.
 func TestUnknownIsParkedWhereThatIsWanted(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", job.Record{Value: []byte("a")}, job.Record{Value: []byte("b")})
 		o := w.options()
 		o.ParkUnknown = true
@@ -32,13 +31,13 @@ func TestUnknownIsParkedWhereThatIsWanted(t *testing.T) {
 			t.Fatalf("got %d parked and %d dead letters, want 1 and 1", len(parked), len(dead))
 		}
 		if p, d := headerMap(parked[0]), headerMap(dead[0]); p["x-error-class"] != "unknown" || p["x-original-offset"] != "0" || d["x-error-class"] != "permanent" {
-			t.Errorf("got %v parked and %v dead", p, d)
+			t.Errorf("got %v parked and %v dead, want offset 0 parked as unknown and the other one permanent", p, d)
 		}
 	})
 }
 
-// The topic of the parked jobs can't be one of jobs, and needs a name.
-func TestTheParkedTopicIsACompanion(t *testing.T) {
+// The topic of the parked jobs can't be a topic of jobs, and its name must be valid.
+func TestTheParkedTopicIsADerivedTopic(t *testing.T) {
 	t.Parallel()
 	for want, topics := range map[string][]string{
 		"is where the parked jobs of jobs go":              {"jobs", "jobs.parked"},
@@ -46,7 +45,7 @@ func TestTheParkedTopicIsACompanion(t *testing.T) {
 	} {
 		o := consumer.Options{Connection: consumer.Connection{Brokers: []string{"a:1"}}, Group: "g", Topics: topics}
 		if _, err := consumer.New(o); err != nil {
-			t.Fatalf("without: %v", err)
+			t.Fatalf("without ParkUnknown: got %v, want nil", err)
 		}
 		o.ParkUnknown = true
 		if _, err := consumer.New(o); err == nil || !strings.Contains(err.Error(), want) {

@@ -11,11 +11,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Nobody takes anything for an hour: fetching stops once the buffers are full,
-// heartbeats go on, the member keeps its partitions, and afterwards all is there.
+// No job is taken for an hour: fetching stops once the buffers are full, heartbeats go on, the
+// member keeps its partitions, and afterwards no job is missing.
 func TestAPauseOfAnHourIsHarmless(t *testing.T) {
 	t.Parallel()
-	bubble(t, 2, func(w *world) {
+	bubble(t, 2, func(w *fleet) {
 		const jobs = 5000
 		w.produce("jobs", numbered(0, jobs)...)
 		var fetches, beats atomic.Int64
@@ -46,7 +46,7 @@ func TestAPauseOfAnHourIsHarmless(t *testing.T) {
 		w.until("all are done", func() bool {
 			for d := n.c.Take(); d != nil; d = n.c.Take() {
 				if seen[string(d.Job.Value)] {
-					t.Errorf("job %s came twice", d.Job.Value)
+					t.Errorf("got job %s twice, want it once", d.Job.Value)
 				}
 				seen[string(d.Job.Value)] = true
 				d.Done(consumer.Outcome{})

@@ -9,11 +9,11 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// PeerProgress is how far this node's groups have come in the partitions of others.
+// PeerProgress is the progress of this node's groups in the partitions of other members.
 type PeerProgress struct {
 	Committed map[TopicPartition]int64 // offsets
-	Lag       int64                    // jobs that are not complete there
-	Others    bool                     // another member, or a partition of one, is there at all
+	Lag       int64                    // records there that are not complete
+	Others    bool                     // a group has another member, or a partition that is not this node's
 }
 
 // TopicPartition is a partition of a topic.
@@ -22,9 +22,9 @@ type TopicPartition struct {
 	Partition int
 }
 
-// Moved tells whether others have completed jobs since before.
-func (e PeerProgress) Moved(before PeerProgress) bool {
-	for at, offset := range e.Committed {
+// Moved tells whether the others have completed jobs since before.
+func (p PeerProgress) Moved(before PeerProgress) bool {
+	for at, offset := range p.Committed {
 		if then, ok := before.Committed[at]; ok && offset > then {
 			return true
 		}
@@ -32,10 +32,10 @@ func (e PeerProgress) Moved(before PeerProgress) bool {
 	return false
 }
 
-// Idle tells whether there are others, and they have nothing to do.
-func (e PeerProgress) Idle() bool { return e.Others && e.Lag == 0 }
+// Idle tells whether there are others, and all their jobs are complete.
+func (p PeerProgress) Idle() bool { return p.Others && p.Lag == 0 }
 
-// PeerProgress asks the brokers; up to four requests a group.
+// PeerProgress asks the brokers, with up to four requests a group.
 func (c *Consumer) PeerProgress(ctx context.Context) (PeerProgress, error) {
 	mine := c.scheduler.Places()
 	e := PeerProgress{Committed: make(map[TopicPartition]int64)}
@@ -76,7 +76,7 @@ func (c *Consumer) addPeers(ctx context.Context, topic string, mine map[int]bool
 	}
 	for _, l := range logs {
 		if l.Error != nil {
-			continue // it has no leader, so nobody completes anything there
+			continue // the partition has no leader, so no job in it is completed
 		}
 		offset, ok := committed[l.Partition]
 		if !ok {

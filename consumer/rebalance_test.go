@@ -12,13 +12,13 @@ import (
 	"dispatcher/consumer"
 )
 
-// onlyID is how long a commit's metadata is that holds the topic's id and no marks.
+// onlyID is the length of a commit's metadata that holds the topic's id and no bitmap.
 const onlyID = len("v2;") + 22
 
 // One stuck job costs neither its partition nor repeats after a restart.
 func TestOneStuckJobCostsNoRepeats(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 2000)...)
 		stuck := func(d *consumer.Delivery) {
 			if string(d.Job.Value) == "50" {
@@ -31,7 +31,7 @@ func TestOneStuckJobCostsNoRepeats(t *testing.T) {
 		w.until("all seen", func() bool { return len(n.values()) == 2000 })
 		w.ok(n.end())
 		if offset, metadata := w.committed("jobs", 0); offset != 50 || !strings.HasPrefix(metadata, "v2;") || len(metadata) <= onlyID {
-			t.Errorf("got offset %d and metadata %q, want 50, the topic's id and marks", offset, metadata)
+			t.Errorf("got offset %d and metadata %q, want 50, the topic's id and a bitmap", offset, metadata)
 		}
 		w.produce("jobs", numbered(2000, 2010)...)
 		next := w.start(w.options(), settled)
@@ -41,16 +41,16 @@ func TestOneStuckJobCostsNoRepeats(t *testing.T) {
 			t.Errorf("after the restart: got %s, want %s", got, want)
 		}
 		if offset, metadata := w.committed("jobs", 0); offset != 2010 || !strings.HasPrefix(metadata, "v2;") || len(metadata) != onlyID {
-			t.Errorf("got offset %d and metadata %q, want 2010, the topic's id and no marks", offset, metadata)
+			t.Errorf("got offset %d and metadata %q, want 2010, the topic's id and an empty bitmap", offset, metadata)
 		}
 	})
 }
 
-// With one job stuck, fetching stops where the ledger's window ends, and goes
-// on when it moves.
+// With one job stuck, fetching stops where the offset tracker's window ends, and goes on when
+// the window moves.
 func TestTheWindowIsBounded(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 20_000)...)
 		var first *consumer.Delivery
 		n := w.start(w.options(), func(d *consumer.Delivery) {
@@ -72,16 +72,16 @@ func TestTheWindowIsBounded(t *testing.T) {
 	})
 }
 
-// A second member joins while calls are on the wire: they end in peace, what
-// only waits is given back, and nothing is sent twice.
+// A second member joins while calls are in flight: they end, waiting jobs are released, and
+// none is sent twice.
 func TestRebalanceWhileSending(t *testing.T) {
 	t.Parallel()
-	bubble(t, 4, func(w *world) {
+	bubble(t, 4, func(w *fleet) {
 		w.produce("jobs", numbered(0, 2000)...)
 		o := w.options()
 		o.MaxInFlight = 50
 		slow := func(d *consumer.Delivery) {
-			// On the wire at once: the stop of the assignment doesn't touch it.
+			// In flight at once: the stop of the assignment doesn't touch it.
 			go func() { time.Sleep(100 * time.Millisecond); d.Done(consumer.Outcome{}) }()
 		}
 		a := w.start(o, slow)
@@ -101,10 +101,10 @@ func TestRebalanceWhileSending(t *testing.T) {
 	})
 }
 
-// On a revoke, a job that waits learns of it at once, with the cause.
+// On a revoke, the context of a job that waits ends at once, with the cause.
 func TestRevokeReachesWaiters(t *testing.T) {
 	t.Parallel()
-	bubble(t, 2, func(w *world) {
+	bubble(t, 2, func(w *fleet) {
 		w.produce("jobs", numbered(0, 100)...)
 		o := w.options()
 		o.MaxInFlight = 20
@@ -112,7 +112,7 @@ func TestRevokeReachesWaiters(t *testing.T) {
 		a := w.start(o, func(d *consumer.Delivery) {
 			go func() { <-d.Context().Done(); causes <- context.Cause(d.Context()); d.Release() }()
 		})
-		w.until("in hand", func() bool { return a.c.Status().InFlight == 20 })
+		w.until("in flight", func() bool { return a.c.Status().InFlight == 20 })
 		b := w.start(o, settled)
 		if err := <-causes; !errors.Is(err, consumer.ErrRevoked) {
 			t.Errorf("got cause %v, want ErrRevoked", err)
@@ -137,11 +137,11 @@ func TestRevokeReachesWaiters(t *testing.T) {
 	})
 }
 
-// A call that outlasts the drain belongs to an assignment that is over. Its
-// mark must not reach the next one's ledger: the job is worked again.
-func TestNoMarkAfterRevoke(t *testing.T) {
+// A call that outlasts the drain belongs to an assignment that is over. It must not complete
+// the offset in the next one's tracker: the job is handed out again.
+func TestNoOffsetIsCompletedAfterARevoke(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 10)...)
 		o := w.options()
 		o.Drain = 2 * time.Second
@@ -157,11 +157,11 @@ func TestNoMarkAfterRevoke(t *testing.T) {
 		stuck.Done(consumer.Outcome{}) // late
 		time.Sleep(time.Second)
 		if offset, _ := w.committed("jobs", 0); offset != 0 {
-			t.Errorf("got offset %d committed after a late mark, want 0", offset)
+			t.Errorf("got offset %d committed after a late Done, want 0", offset)
 		}
 		go a.settleHeld()
 		go b.settleHeld()
-		w.until("the new owner's mark counts", func() bool { offset, _ := w.committed("jobs", 0); return offset == 10 })
+		w.until("the new owner's offsets are committed", func() bool { offset, _ := w.committed("jobs", 0); return offset == 10 })
 		w.ok(a.end())
 		w.ok(b.end())
 		if got := len(a.values()) + len(b.values()); got != 11 {
@@ -170,10 +170,10 @@ func TestNoMarkAfterRevoke(t *testing.T) {
 	})
 }
 
-// SIGTERM with calls on the wire: they are awaited and committed.
+// SIGTERM with calls in flight: they are awaited and committed.
 func TestStopAwaitsCalls(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 10)...)
 		n := w.start(w.options(), nil)
 		held := n.holding(10)
@@ -198,7 +198,7 @@ func TestStopAwaitsCalls(t *testing.T) {
 // A call that never ends holds the stop up for the drain and no longer.
 func TestDrainIsBounded(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 10)...)
 		n := w.start(w.options(), nil)
 		held := n.holding(10)
@@ -217,13 +217,13 @@ func TestDrainIsBounded(t *testing.T) {
 	})
 }
 
-// Marks of a former life of the topic would make new jobs count as done.
-func TestMarksBeyondTheLogAreDropped(t *testing.T) {
+// Completed offsets of a deleted topic of that name would make new jobs count as done.
+func TestCompletedOffsetsBeyondTheLogAreDropped(t *testing.T) {
 	t.Parallel()
-	for name, metadata := range map[string]string{"marks": "v1;AP8/AQ", "foreign": "offset of someone else"} {
+	for name, metadata := range map[string]string{"bitmap": "v1;AP8/AQ", "foreign": "offset of someone else"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 1, func(w *world) {
+			bubble(t, 1, func(w *fleet) {
 				w.produce("jobs", numbered(0, 10)...)
 				w.commit("jobs", 0, 2, metadata)
 				n := w.start(w.options(), settled)
@@ -237,10 +237,10 @@ func TestMarksBeyondTheLogAreDropped(t *testing.T) {
 	}
 }
 
-// A commit beyond the end of the log is one of a topic that was made anew.
+// A committed offset beyond the end of the log, without a topic's id, belongs to another log.
 func TestCommitBeyondTheLogStartsAgain(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 5)...)
 		w.commit("jobs", 0, 1000, "")
 		n := w.start(w.options(), settled)

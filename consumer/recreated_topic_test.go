@@ -19,7 +19,7 @@ import (
 )
 
 // recreate deletes the topic and creates it again, with some new records.
-func (w *world) recreate(partitions, records int) {
+func (w *fleet) recreate(partitions, records int) {
 	w.t.Helper()
 	deleted, err := w.client.DeleteTopics(w.t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{"jobs"}})
 	w.ok(err)
@@ -43,7 +43,7 @@ func TestARecreatedTopicIsReadFromItsBeginning(t *testing.T) {
 	for name, worked := range map[string]bool{"while jobs are worked": true, "while no worker takes jobs": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 1, func(w *world) {
+			bubble(t, 1, func(w *fleet) {
 				w.produce("jobs", numbered(0, 20)...)
 				n := w.start(w.options(), settled)
 				w.waitFor("jobs", 0, 20)
@@ -82,7 +82,7 @@ func newJobs(values []string) []string {
 // With out_of_range: stop, a recreated topic ends the node with an error.
 func TestARecreatedTopicStopsTheNode(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		o := w.options()
 		o.OutOfRange = consumer.RangeStop
 		w.produce("jobs", numbered(0, 20)...)
@@ -98,7 +98,7 @@ func TestARecreatedTopicStopsTheNode(t *testing.T) {
 				return false
 			}
 		})
-		if err := <-n.err; err == nil || !strings.Contains(err.Error(), "made anew") {
+		if err := <-n.err; err == nil || !strings.Contains(err.Error(), "created again") {
 			t.Errorf("got error %v, want that the topic is another one", err)
 		}
 	})
@@ -107,7 +107,7 @@ func TestARecreatedTopicStopsTheNode(t *testing.T) {
 // A node waits for a topic that is missing for long, without joining the group all the time.
 func TestANodeWaitsForAMissingTopic(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 20)...)
 		n := w.start(w.options(), settled)
 		w.waitFor("jobs", 0, 20)
@@ -146,7 +146,7 @@ func TestARecreatedTopicWithFewerPartitionsIsReadFromItsBeginning(t *testing.T) 
 	for _, partitions := range []int{2, 1} {
 		t.Run(strconv.Itoa(partitions), func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 3, func(w *world) {
+			bubble(t, 3, func(w *fleet) {
 				w.produce("jobs", numbered(0, 300)...)
 				n := w.start(w.options(), done)
 				w.until("the old ones are done", func() bool { return len(n.values()) == 300 })
@@ -161,7 +161,7 @@ func TestARecreatedTopicWithFewerPartitionsIsReadFromItsBeginning(t *testing.T) 
 // A recreated topic without leaders yet is not read from an offset of the old topic.
 func TestARecreatedTopicIsNotReadBeforeItsOffsetsAreReset(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 300)...)
 		n := w.start(w.options(), done)
 		w.waitFor("jobs", 0, 300)
@@ -177,7 +177,7 @@ func TestARecreatedTopicIsNotReadBeforeItsOffsetsAreReset(t *testing.T) {
 // With out_of_range: stop, a recreated topic ends a node even while the node leaves its groups.
 func TestARecreatedTopicStopsANodeThatLeavesItsGroups(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		o := w.options()
 		o.OutOfRange = consumer.RangeStop
 		w.produce("jobs", numbered(0, 20)...)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,14 +27,14 @@ import (
 	"dispatcher/job"
 )
 
-func (w *world) withResults() consumer.Options {
+func (w *fleet) withResults() consumer.Options {
 	o := w.options()
 	o.Results = true
 	return o
 }
 
 // results reads what was written to a topic's results, which have one partition.
-func (w *world) results(topic string) (keys []string, values []job.Result) {
+func (w *fleet) results(topic string) (keys []string, values []job.Result) {
 	w.t.Helper()
 	res, err := w.client.Fetch(w.t.Context(), &kafka.FetchRequest{Topic: topic + ".results", MinBytes: 0, MaxBytes: 64 << 20, MaxWait: 10 * time.Millisecond})
 	w.ok(err)
@@ -55,12 +56,12 @@ func (w *world) results(topic string) (keys []string, values []job.Result) {
 }
 
 // failResults makes the writes to a topic's results fail until it is removed.
-func (w *world) failResults(topic string) *kfake.FaultHandle {
+func (w *fleet) failResults(topic string) *kfake.FaultHandle {
 	return w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic + ".results", Err: kerr.NotEnoughReplicas, Count: -1})
 }
 
 // startSettling runs a node that settles each job with a result.
-func (w *world) startSettling(o consumer.Options, settle func(*consumer.Delivery)) *node {
+func (w *fleet) startSettling(o consumer.Options, settle func(*consumer.Delivery)) *node {
 	w.t.Helper()
 	var n *node
 	ready := make(chan struct{})
@@ -72,13 +73,28 @@ func (w *world) startSettling(o consumer.Options, settle func(*consumer.Delivery
 	return n
 }
 
+// writesTo counts the produce requests for a topic.
+func (w *fleet) writesTo(topic string) *atomic.Int64 {
+	var writes atomic.Int64
+	w.cluster.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		w.cluster.KeepControl()
+		for _, t := range r.(*kmsg.ProduceRequest).Topics {
+			if t.Topic == topic {
+				writes.Add(1)
+			}
+		}
+		return nil, nil, false
+	})
+	return &writes
+}
+
 func accepted(d *consumer.Delivery) {
 	d.Done(consumer.Outcome{Status: 202, Attempts: 1})
 }
 
 func TestResultsSayWhatBecameOfEachJob(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		began := time.Now().UTC()
 		large := bytes.Repeat([]byte("k"), 20_000)
 		w.produce("jobs",
@@ -127,7 +143,7 @@ func TestResultsSayWhatBecameOfEachJob(t *testing.T) {
 		}
 		for _, r := range got {
 			if r.EnqueuedAt.IsZero() || r.SettledAt.Before(began) || (r.Topic == "old") != (r.EnqueuedAt.Month() == time.January && r.EnqueuedAt.Year() == 2026) {
-				t.Errorf("got times %v and %v of %s", r.EnqueuedAt, r.SettledAt, r.ID)
+				t.Errorf("got times %v and %v of %s, want both set, and January 2026 for the moved one", r.EnqueuedAt, r.SettledAt, r.ID)
 			}
 		}
 		if letters := w.letters("jobs"); len(letters) != 4 {
@@ -136,11 +152,11 @@ func TestResultsSayWhatBecameOfEachJob(t *testing.T) {
 	})
 }
 
-// No offset passes a job whose result Kafka does not have, and nobody waits for
-// it.
+// No offset is committed beyond a job whose result Kafka does not have, and no worker waits
+// for it.
 func TestAJobIsSettledOnceItsResultIsThere(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		n := w.startSettling(w.withResults(), func(d *consumer.Delivery) {
 			began := time.Now()
 			accepted(d)
@@ -154,7 +170,7 @@ func TestAJobIsSettledOnceItsResultIsThere(t *testing.T) {
 		w.until("all are handed out", func() bool { return len(n.values()) == 10 })
 		time.Sleep(20 * time.Second)
 		if got, _ := w.committed("jobs", 0); got > 0 {
-			t.Errorf("got offset %d committed while no result was written", got)
+			t.Errorf("got offset %d committed while no result was written, want 0", got)
 		}
 		if err := n.c.Status().Ready(); err == nil || !strings.Contains(err.Error(), "results of topic jobs, partition 0") {
 			t.Errorf("got ready %v, want it to name the results", err)
@@ -162,7 +178,7 @@ func TestAJobIsSettledOnceItsResultIsThere(t *testing.T) {
 		fault.Remove()
 		w.waitFor("jobs", 0, 10)
 		if err := n.c.Status().Ready(); err != nil {
-			t.Errorf("got ready %v once results are written", err)
+			t.Errorf("got ready %v once results are written, want nil", err)
 		}
 		w.ok(n.end())
 		if _, got := w.results("jobs"); len(got) != 10 || len(n.values()) != 10 {
@@ -171,11 +187,11 @@ func TestAJobIsSettledOnceItsResultIsThere(t *testing.T) {
 	})
 }
 
-// What waits for its result counts as in hand, so that memory is bounded and a
-// topic that can't be written stops its jobs and not their results.
-func TestResultsThatWaitAreInHand(t *testing.T) {
+// Jobs that wait for their results count as in flight. So memory is bounded, and a results
+// topic that can't be written stops further jobs of its topic.
+func TestJobsThatWaitForResultsAreInFlight(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		o := w.withResults()
 		o.MaxInFlight = 4
 		n := w.startSettling(o, accepted)
@@ -184,7 +200,7 @@ func TestResultsThatWaitAreInHand(t *testing.T) {
 		w.produce("jobs", numbered(0, 50)...)
 		time.Sleep(30 * time.Second)
 		if got := len(n.values()); got != 4 {
-			t.Errorf("got %d jobs handed out, want the 4 that may be in hand", got)
+			t.Errorf("got %d jobs handed out, want the 4 that may be in flight", got)
 		}
 		fault.Remove()
 		w.waitFor("jobs", 0, 50)
@@ -197,7 +213,7 @@ func TestResultsThatWaitAreInHand(t *testing.T) {
 
 func TestResultsOfAnotherTopicGoOn(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		o := w.withResults()
 		o.Topics = []string{"jobs", "more"}
 		n := w.startSettling(o, accepted)
@@ -214,14 +230,14 @@ func TestResultsOfAnotherTopicGoOn(t *testing.T) {
 	}, "jobs", "more")
 }
 
-// A drain awaits results as it awaits calls; what is not written by its end is
-// worked again, with its result.
+// A drain awaits results as it awaits calls. Jobs whose results are not written by its end are
+// handed out again.
 func TestDrainAwaitsResults(t *testing.T) {
 	t.Parallel()
 	for name, heals := range map[string]bool{"it heals": true, "it does not": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 1, func(w *world) {
+			bubble(t, 1, func(w *fleet) {
 				n := w.startSettling(w.withResults(), accepted)
 				w.until("joined", func() bool { return n.c.Status().Joined })
 				fault := w.failResults("jobs")
@@ -235,7 +251,7 @@ func TestDrainAwaitsResults(t *testing.T) {
 				began := time.Now()
 				w.ok(n.end())
 				if took := time.Since(began); took > 12*time.Second {
-					t.Errorf("the stop took %v", took)
+					t.Errorf("the stop took %v, want at most 12s", took)
 				}
 				fault.Remove()
 				again := w.startSettling(w.withResults(), accepted)
@@ -244,18 +260,18 @@ func TestDrainAwaitsResults(t *testing.T) {
 				w.ok(again.end())
 				want := map[bool]int{true: 0, false: 5}[heals]
 				if _, got := w.results("jobs"); len(got) != 5 || len(again.values()) != want {
-					t.Errorf("got %d results and %d jobs worked again, want 5 and %d", len(got), len(again.values()), want)
+					t.Errorf("got %d results and %d jobs handed out again, want 5 and %d", len(got), len(again.values()), want)
 				}
 			})
 		})
 	}
 }
 
-// A broker that takes no large batch gets results one by one, and without the
-// job's key where that is what makes one large.
+// A broker that takes no large batch gets results one by one. A result that is too large for
+// its job's key alone gets the job's id as key.
 func TestResultsThatAreTooLarge(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.refuse("jobs.results", 1000)
 		var all []job.Record
 		for i := range 20 {
@@ -279,11 +295,10 @@ func TestResultsThatAreTooLarge(t *testing.T) {
 	})
 }
 
-// A result hung up in the network does not hold up the end for longer than the
-// drain and one try.
+// A result that hangs in the network delays the stop by no more than the drain and one try.
 func TestHangingResultsDoNotHoldUpTheEnd(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		o := w.withResults()
 		o.Dial = w.lossy(func(key int16, _ int) bool { return key == kmsg.Produce.Int16() })
 		n := w.startSettling(o, accepted)
@@ -300,10 +315,10 @@ func TestHangingResultsDoNotHoldUpTheEnd(t *testing.T) {
 	})
 }
 
-// Who settles after the end of the consumer does no harm.
+// Settling a job after the end of the consumer has no effect.
 func TestResultsAfterTheEnd(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 2)...)
 		n := w.start(w.withResults(), nil)
 		held := n.holding(2)
@@ -311,19 +326,20 @@ func TestResultsAfterTheEnd(t *testing.T) {
 		held[0].Done(consumer.Outcome{})
 		held[1].Dead(deadletter.Failure{Class: deadletter.ClassPermanent}, consumer.Outcome{})
 		if _, got := w.results("jobs"); len(got) != 0 {
-			t.Errorf("got results %v", got)
+			t.Errorf("got results %v, want none", got)
 		}
 		if got, _ := w.committed("jobs", 0); got > 0 {
-			t.Errorf("got offset %d committed", got)
+			t.Errorf("got offset %d committed, want 0", got)
 		}
 	})
 }
 
-// Without results, settling is what it was.
+// Without results, jobs are settled at once, and no results topic is created or written.
 func TestNoResultsSettleAtOnce(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 2)...)
+		produced := w.writesTo("jobs.results")
 		n := w.startSettling(w.options(), func(d *consumer.Delivery) {
 			if string(d.Job.Value) == "0" {
 				d.Done(consumer.Outcome{})
@@ -333,15 +349,21 @@ func TestNoResultsSettleAtOnce(t *testing.T) {
 		})
 		w.waitFor("jobs", 0, 2)
 		w.ok(n.end())
-		if len(w.letters("jobs")) != 1 {
-			t.Error("the dead letter is missing")
+		if got := len(w.letters("jobs")); got != 1 {
+			t.Errorf("got %d dead letters, want 1", got)
+		}
+		if got := w.cluster.PartitionInfos("jobs.results"); len(got) != 0 {
+			t.Errorf("got a results topic of %d partitions, want none", len(got))
+		}
+		if got := produced.Load(); got != 0 {
+			t.Errorf("got %d writes to the results topic, want none", got)
 		}
 	})
 }
 
 func TestResultsTopicThatIsMissing(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		o := w.withResults()
 		o.CreateTopics = false
 		n := w.start(o, nil)
@@ -351,10 +373,10 @@ func TestResultsTopicThatIsMissing(t *testing.T) {
 	}, "jobs", "jobs.dlq")
 }
 
-// A letter is never begun for a job whose result could not be written.
+// A dead letter is never begun for a job whose result could not be written.
 func TestDeadLettersComeAfterTheirResults(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		reg := prometheus.NewRegistry()
 		o := w.withResults()
 		o.Registerer = reg
@@ -366,7 +388,7 @@ func TestDeadLettersComeAfterTheirResults(t *testing.T) {
 		w.produce("jobs", numbered(0, 3)...)
 		w.until("they are refused", func() bool { return fault.Hits() > 3 })
 		if got := w.letters("jobs"); len(got) != 0 {
-			t.Errorf("got %d dead letters before the results", len(got))
+			t.Errorf("got %d dead letters before the results, want none", len(got))
 		}
 		if v := gathered(t, reg, "dispatcher_consumer_results_waiting"); v != 3 {
 			t.Errorf("got %v results that wait, want 3", v)
@@ -375,7 +397,7 @@ func TestDeadLettersComeAfterTheirResults(t *testing.T) {
 		w.waitFor("jobs", 0, 3)
 		w.ok(n.end())
 		if _, got := w.results("jobs"); len(got) != 3 || len(w.letters("jobs")) != 3 {
-			t.Errorf("got %d results and %d letters, want 3 of each", len(got), len(w.letters("jobs")))
+			t.Errorf("got %d results and %d dead letters, want 3 of each", len(got), len(w.letters("jobs")))
 		}
 		if v := gathered(t, reg, "dispatcher_consumer_results_total"); v != 3 {
 			t.Errorf("got %v results counted, want 3", v)
@@ -400,11 +422,11 @@ func gathered(t *testing.T, reg *prometheus.Registry, name string) (sum float64)
 	return sum
 }
 
-// A job that no worker sees has a result as well: here one that came too late,
-// and one that asks for what is not built; what could not be read has none.
-func TestWhatNoWorkerSeesHasAResult(t *testing.T) {
+// A job that no worker sees has a result as well: here one whose not-after had passed. A
+// record that could not be read has none.
+func TestJobsThatNoWorkerSeesHaveAResult(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs",
 			job.Record{Value: []byte("late"), Headers: []job.Header{{Key: "not-after", Value: []byte("1999-01-01T00:00:00Z")}}},
 			job.Record{Value: []byte("unreadable"), Headers: []job.Header{{Key: "not-after", Value: []byte("soon")}}},

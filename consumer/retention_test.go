@@ -29,7 +29,7 @@ func TestRetentionDeletesAStuckJob(t *testing.T) {
 	for name, late := range map[string]bool{"while it is away": false, "after the offsets were read": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 1, func(w *world) {
+			bubble(t, 1, func(w *fleet) {
 				w.produce("jobs", numbered(0, 10)...)
 				n := w.start(w.options(), exceptZero)
 				w.until("all seen", func() bool { return len(n.values()) == 10 })
@@ -58,7 +58,7 @@ func TestRetentionDeletesAStuckJob(t *testing.T) {
 // Records that retention deleted before they were fetched are skipped.
 func TestDeletedRecordsAreSkipped(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "jobs", Err: kerr.NotLeaderForPartition, Count: -1})
 		n := w.start(w.options(), settled)
 		w.waitFor("jobs", 0, 0)
@@ -77,7 +77,7 @@ func TestDeletedRecordsAreSkipped(t *testing.T) {
 // of it.
 func TestAShorterLogIsReadFromItsBeginning(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 10)...)
 		n := w.start(w.options(), settled)
 		w.waitFor("jobs", 0, 10)
@@ -99,7 +99,7 @@ func TestAShorterLogIsReadFromItsBeginning(t *testing.T) {
 // ignored: the log may be another one.
 func TestAHoleAtTheCommittedOffset(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.ok(w.cluster.CreateTopic("compacted", 1, map[string]string{"cleanup.policy": "compact"}))
 		for _, key := range []string{"z", "a", "a", "b", "c"} {
 			w.produce("compacted", job.Record{Key: []byte(key), Value: []byte(key)})
@@ -128,13 +128,13 @@ func TestOutOfRange(t *testing.T) {
 		for name, away := range map[string]bool{"while it is away": true, "while it fetches": false} {
 			t.Run(string(policy)+" "+name, func(t *testing.T) {
 				t.Parallel()
-				bubble(t, 1, func(w *world) { w.outOfRange(policy, want, away) })
+				bubble(t, 1, func(w *fleet) { w.outOfRange(policy, want, away) })
 			})
 		}
 	}
 }
 
-func (w *world) outOfRange(policy consumer.OutOfRange, want string, away bool) {
+func (w *fleet) outOfRange(policy consumer.OutOfRange, want string, away bool) {
 	w.t.Helper()
 	o := w.options()
 	o.OutOfRange = policy
@@ -171,7 +171,7 @@ func (w *world) outOfRange(policy consumer.OutOfRange, want string, away bool) {
 }
 
 // configure changes a setting of a topic.
-func (w *world) configure(topic, name, value string) {
+func (w *fleet) configure(topic, name, value string) {
 	w.t.Helper()
 	res, err := w.client.IncrementalAlterConfigs(w.t.Context(), &kafka.IncrementalAlterConfigsRequest{Resources: []kafka.IncrementalAlterConfigsRequestResource{{
 		ResourceType: kafka.ResourceTypeTopic, ResourceName: topic,

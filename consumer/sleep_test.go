@@ -11,19 +11,19 @@ import (
 	"dispatcher/job"
 )
 
-// nap has a job sleep for so long.
+// nap has a job sleep after a failed call.
 func nap(d *consumer.Delivery, wait time.Duration, early bool) {
 	d.Sleep(consumer.SleepOptions{Until: time.Now().Add(wait), WakeEarly: early, Failed: true, Attempts: consumer.Attempts{Calls: 2, Failures: 1}, Memo: "memo"})
 }
 
-// A job that sleeps holds no place in flight, and its key or partition at most.
-// It comes back at its time with what its worker had left.
+// A job that sleeps holds no place in flight, and its key or partition at most. It comes back
+// at its time with the attempts and the memo that its worker left.
 func TestASleepingJobHoldsItsKeyAtMost(t *testing.T) {
 	t.Parallel()
 	for order, want := range map[consumer.Order]string{
 		consumer.OrderKey: "b1 a1 a2", consumer.OrderPartition: "a1 a2 b1", consumer.OrderNone: "a2 b1 a1",
 	} {
-		bubble(t, 1, func(w *world) {
+		bubble(t, 1, func(w *fleet) {
 			w.produce("jobs", keyed("a", "a1"), keyed("a", "a2"), keyed("b", "b1"))
 			o := w.options()
 			o.Order, o.MaxInFlight = order, 1
@@ -36,13 +36,13 @@ func TestASleepingJobHoldsItsKeyAtMost(t *testing.T) {
 				}
 				if string(d.Job.Value) == "a1" {
 					if got := d.Attempts(); got != (consumer.Attempts{Calls: 2, Failures: 1}) || d.Memo() != "memo" || time.Since(begun) != 30*time.Second {
-						t.Errorf("got past %+v and memo %v after %v", got, d.Memo(), time.Since(begun))
+						t.Errorf("got attempts %+v and memo %v after %v, want 2 calls, 1 failure and the memo after 30s", got, d.Memo(), time.Since(begun))
 					}
 				}
 				d.Done(consumer.Outcome{})
 			})
 			w.until("a1 sleeps", func() bool { s := n.c.Status().Lanes[0]; return s.Asleep == 1 && s.InFlight == 0 })
-			w.until("all is committed", func() bool { got, _ := w.committed("jobs", 0); return got == 3 })
+			w.until("all offsets are committed", func() bool { got, _ := w.committed("jobs", 0); return got == 3 })
 			w.ok(n.end())
 			if got := strings.Join(n.values(), " "); got != "a1 "+want {
 				t.Errorf("order %s: got %s, want a1 %s", order, got, want)
@@ -51,11 +51,11 @@ func TestASleepingJobHoldsItsKeyAtMost(t *testing.T) {
 	}
 }
 
-// A stop releases what sleeps at once. The commit keeps its offset open, so that
-// the job is handed out again, and nothing else is.
+// A stop releases sleeping jobs at once. The commit leaves their offsets open, so that these
+// jobs are handed out again, and no others.
 func TestAStopReleasesWhatSleeps(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 6)...)
 		work := func(d *consumer.Delivery) {
 			if v := string(d.Job.Value); v == "1" || v == "3" {
@@ -69,13 +69,13 @@ func TestAStopReleasesWhatSleeps(t *testing.T) {
 		begun := time.Now()
 		w.ok(n.end())
 		if took := time.Since(begun); took > 2*time.Second {
-			t.Errorf("the end took %v, want no wait for what sleeps", took)
+			t.Errorf("the end took %v, want no wait for sleeping jobs", took)
 		}
-		if got, marks := w.committed("jobs", 0); got != 1 || marks == "" {
-			t.Errorf("got offset %d committed with marks %q, want 1 and the later ones marked", got, marks)
+		if got, metadata := w.committed("jobs", 0); got != 1 || metadata == "" {
+			t.Errorf("got offset %d committed with metadata %q, want 1 and a bitmap", got, metadata)
 		}
 		again := w.start(w.options(), settled)
-		w.until("all is committed", func() bool { got, _ := w.committed("jobs", 0); return got == 6 })
+		w.until("all offsets are committed", func() bool { got, _ := w.committed("jobs", 0); return got == 6 })
 		w.ok(again.end())
 		if got := again.values(); !slices.Equal(got, []string{"1", "3"}) {
 			t.Errorf("got %v handed out again, want those that slept", got)
@@ -86,7 +86,7 @@ func TestAStopReleasesWhatSleeps(t *testing.T) {
 // A job that goes to sleep when its partition is being taken away is released.
 func TestAJobThatGoesToSleepInADrainIsReleased(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 1)...)
 		o := w.options()
 		o.MaxAsleep = 1
@@ -103,10 +103,10 @@ func TestAJobThatGoesToSleepInADrainIsReleased(t *testing.T) {
 	})
 }
 
-// Wake ends the naps that may end early, and no other.
-func TestWakeEndsEarlyNaps(t *testing.T) {
+// Wake ends the sleeps that may end early, and no others.
+func TestWakeEndsTheSleepsThatMayEndEarly(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 4)...)
 		n := w.start(w.options(), nil)
 		for i, d := range n.holding(4) {
@@ -126,7 +126,7 @@ func TestWakeEndsEarlyNaps(t *testing.T) {
 // A job whose not-after passes while it sleeps goes to the dead letters then.
 func TestASleepingJobExpires(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		late := job.Record{Value: []byte("late"), Headers: []job.Header{header("not-after", time.Now().Add(20*time.Second).Format(time.RFC3339Nano))}}
 		w.produce("jobs", late)
 		begun := time.Now()
@@ -137,13 +137,13 @@ func TestASleepingJobExpires(t *testing.T) {
 		}
 		w.ok(n.end())
 		if letters := w.letters("jobs"); len(letters) != 1 || headerMap(letters[0])["x-error-class"] != "expired" || headerMap(letters[0])["x-attempt"] != "2" {
-			t.Errorf("got letters %v, want it expired after 2 calls", letters)
+			t.Errorf("got dead letters %v, want it expired after 2 calls", letters)
 		}
 	})
 }
 
-// As many jobs sleep as may, in number or in bytes, and no new one is handed out
-// until one of them has gone; but a sample is, which tells what is wrong.
+// No more jobs sleep than may, in number or in bytes. No new one is handed out until one of
+// them is settled.
 func TestBoundsOfSleep(t *testing.T) {
 	t.Parallel()
 	for name, bound := range map[string]func(*consumer.Options){
@@ -151,7 +151,7 @@ func TestBoundsOfSleep(t *testing.T) {
 		"bytes": func(o *consumer.Options) { o.MaxAsleepBytes = 2<<10 + 512 },
 	} {
 		for _, order := range []consumer.Order{consumer.OrderKey, consumer.OrderPartition, consumer.OrderNone} {
-			bubble(t, 3, func(w *world) {
+			bubble(t, 3, func(w *fleet) {
 				var records []job.Record
 				for i := range 30 {
 					records = append(records, keyed(string(rune('a'+i)), strings.Repeat("x", 600)))
@@ -163,7 +163,7 @@ func TestBoundsOfSleep(t *testing.T) {
 				n := w.start(o, func(d *consumer.Delivery) { nap(d, 30*time.Second, true) })
 				time.Sleep(20 * time.Second)
 				if got := len(n.values()); got != 3 || !n.c.SleepersFull() {
-					t.Errorf("%s, order %s: got %d jobs handed out and crowded %v, want 3 and true", name, order, got, n.c.SleepersFull())
+					t.Errorf("%s, order %s: got %d jobs handed out and sleepers full %v, want 3 and true", name, order, got, n.c.SleepersFull())
 				}
 				w.ok(n.end())
 			})
@@ -171,11 +171,11 @@ func TestBoundsOfSleep(t *testing.T) {
 	}
 }
 
-// Beyond the bound a sample is still handed out, of what was fetched. When one
-// that slept is settled, the others go on.
+// Beyond the bound a sample of the fetched jobs is still handed out. When a job that slept is
+// settled, the others go on.
 func TestBeyondTheBoundsOfSleep(t *testing.T) {
 	t.Parallel()
-	bubble(t, 2, func(w *world) {
+	bubble(t, 2, func(w *fleet) {
 		w.produce("jobs", numbered(0, 40)...)
 		o := w.options()
 		o.MaxAsleep, o.MaxInFlight, o.Order = 4, 1, consumer.OrderNone
@@ -206,9 +206,9 @@ func TestBeyondTheBoundsOfSleep(t *testing.T) {
 			return handled == 39
 		})
 		w.ok(n.end())
-		for _, want := range []string{"as many jobs wait in memory as may", "fewer jobs wait in memory than may"} {
+		for _, want := range []string{"as many jobs sleep in memory as may", "fewer jobs sleep in memory than may"} {
 			if got := strings.Count(said.String(), want); got != 1 {
-				t.Errorf("got %d times word that %s, want once", got, want)
+				t.Errorf("got %d log lines with %q, want 1", got, want)
 			}
 		}
 	})
@@ -217,7 +217,7 @@ func TestBeyondTheBoundsOfSleep(t *testing.T) {
 // Among many jobs a sample comes from behind the first ones, also again and again.
 func TestSamplesComeFromAnywhere(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		const jobs = 500
 		w.produce("jobs", numbered(0, jobs)...)
 		o := w.options()
@@ -244,7 +244,7 @@ func TestSamplesComeFromAnywhere(t *testing.T) {
 // not failed; and where all have failed, there is one all the same.
 func TestASampleHasNotFailed(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 4)...)
 		o := w.options()
 		o.Order = consumer.OrderNone

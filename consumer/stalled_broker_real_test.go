@@ -88,7 +88,7 @@ func createReal(t *testing.T, cl *kafka.Client, topic, setting, value string) {
 
 func checkDerivedTopicsReal(t *testing.T, cl *kafka.Client) {
 	t.Helper()
-	w := &world{t: t, client: cl}
+	w := &fleet{t: t, client: cl}
 	for topic, retention := range map[string]string{"jobs.dlq": "-1", "jobs.parked": "-1", "jobs.retry.1h": "608400000"} {
 		s := w.settings(topic, "max.message.bytes", "retention.ms", "retention.bytes", "cleanup.policy")
 		t.Logf("%s: %v", topic, s)

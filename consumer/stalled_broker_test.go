@@ -23,9 +23,9 @@ type stall struct {
 	all   atomic.Bool  // withhold all answers
 }
 
-func (w *world) stall() *stall { return &stall{over: make(chan struct{})} }
+func (w *fleet) stall() *stall { return &stall{over: make(chan struct{})} }
 
-func (s *stall) dial(w *world) func(context.Context, string, string) (net.Conn, error) {
+func (s *stall) dial(w *fleet) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := w.net.DialContext(ctx, network, address)
 		if err != nil {
@@ -91,7 +91,7 @@ func (c *stalledConn) Close() error {
 // job is on its retry topic once, and is called once.
 func TestAStallWritesNoRetryTwice(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		const jobs = 20
 		s := w.stall()
 		o := w.options()
@@ -121,7 +121,7 @@ func TestAStallWritesNoRetryTwice(t *testing.T) {
 // The drain awaits the records, so each job is on its retry topic once.
 func TestABrokerThatStallsWritesNoRetryTwice(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		const jobs = 20
 		s := w.stall()
 		o := w.options()
@@ -148,7 +148,7 @@ func TestABrokerThatStallsWritesNoRetryTwice(t *testing.T) {
 // If the broker never answers again, a stop takes no longer than the drain and the last commit.
 func TestAStopDoesNotWaitForAStalledBroker(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		s := w.stall()
 		o := w.withResults()
 		o.Session, o.Drain = 10*time.Second, 2*time.Second

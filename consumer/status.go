@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// Status is what a consumer is doing now.
+// Status is a snapshot of a consumer.
 type Status struct {
-	Joined     bool  // the group of every topic and retry topic has given this node its part, be it empty
+	Joined     bool  // this node has its part, even an empty one, of every topic and retry topic
 	Left       error // why the node left its groups; nil: it is in them
 	Partitions []PartitionStatus
 	Lag        int64 // records that are not complete, over all partitions of this node, those of retry topics included
 	InFlight   int   // jobs handed out and not settled
 	Lanes      []LaneStatus
-	// LastError is the most recent fault; nil: none since a group was last
-	// joined. It never holds a payload or a secret.
+	// LastError is the most recent fault; nil: none since a group was last joined. It never
+	// holds a payload or a secret.
 	LastError error
-	// Faulty is since when the fetches of a partition or the commits of a topic
-	// have failed without a success between; of several, the longest. Zero: none
-	// does. Fault is what it said last.
+	// Faulty is since when the fetches of a partition, the commits of a topic or the writes
+	// of results have failed without a success between; of several, the longest. Zero: none
+	// fails. Fault is its last error.
 	Faulty time.Time
 	Fault  error
 }
 
-// readyPatience is how long a fault may last before the node counts as unready.
+// readyPatience is how long a fault may last before the node is unready.
 const readyPatience = 10 * time.Second
 
-// Ready says why the node does not work as it should: it left its groups, has
-// no part of a topic, or fetches or commits have been failing for 10 seconds. nil: it does.
+// Ready says why the node is not ready: it left its groups, has no part of a topic, or
+// [Status.Fault] has lasted for 10 seconds. nil: it is ready.
 func (s Status) Ready() error {
 	switch {
 	case s.Left != nil:
@@ -46,8 +46,8 @@ func (s Status) Ready() error {
 	return nil
 }
 
-// Note says, beside [Status.Ready], why the node has nothing to do although it is
-// ready; empty: it has partitions. It is for people, and shown in /readyz.
+// Note says why a node that is ready has nothing to do; empty: it has partitions. It is for
+// people, in /readyz.
 func (s Status) Note() string {
 	if s.Joined && len(s.Partitions) == 0 {
 		return "no partition: the other nodes of the group have all of them; this node waits for one"

@@ -16,7 +16,7 @@ import (
 )
 
 // settings returns some settings of a topic.
-func (w *world) settings(topic string, names ...string) map[string]string {
+func (w *fleet) settings(topic string, names ...string) map[string]string {
 	w.t.Helper()
 	res, err := w.client.DescribeConfigs(w.t.Context(), &kafka.DescribeConfigsRequest{
 		Resources: []kafka.DescribeConfigRequestResource{{ResourceType: kafka.ResourceTypeTopic, ResourceName: topic, ConfigNames: names}},
@@ -44,7 +44,7 @@ func TestDerivedTopicsCopyTheirSource(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 1, func(w *world) {
+			bubble(t, 1, func(w *fleet) {
 				for k, v := range c.source {
 					w.configure("jobs", k, v)
 				}
@@ -77,7 +77,7 @@ func TestCompactedSourcesAreRefused(t *testing.T) {
 	for _, topic := range []string{"jobs", "jobs.retry.5s"} {
 		t.Run(topic, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, 1, func(w *world) {
+			bubble(t, 1, func(w *fleet) {
 				w.configure(topic, "cleanup.policy", "delete,compact")
 				o := w.options()
 				o.RetryTopics = []time.Duration{5 * time.Second}
@@ -105,7 +105,7 @@ func TestCompactedSourcesAreRefused(t *testing.T) {
 // corrects it. It does not warn of other topics.
 func TestWrongSettingsAreLoggedOnce(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.configure("jobs", "max.message.bytes", "5000000")
 		w.configure("jobs.dlq", "retention.ms", "604800000")
 		w.configure("jobs.dlq", "max.message.bytes", "5000000")
@@ -144,7 +144,7 @@ func TestWrongSettingsAreLoggedOnce(t *testing.T) {
 // worker waits and settles it.
 func TestAJobTooLargeForItsRetryTopicIsTriedInPlace(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		o := w.options()
 		o.Order, o.RetryTopics = consumer.OrderNone, []time.Duration{5 * time.Second}
 		w.refuse("jobs.retry.5s", 4000)
@@ -169,10 +169,10 @@ func TestAJobTooLargeForItsRetryTopicIsTriedInPlace(t *testing.T) {
 // short.
 func TestAScheduledJobTooLargeForItsRetryTopicWaitsInMemory(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		due := time.Now().Add(50 * time.Second)
 		w.refuse("jobs.retry.5s", 4000)
-		n := w.start(withTiers(w.options(), consumer.OrderKey, 5*time.Second), func(d *consumer.Delivery) {
+		n := w.start(withRetryTopics(w.options(), consumer.OrderKey, 5*time.Second), func(d *consumer.Delivery) {
 			if time.Now().Before(due) {
 				t.Errorf("handed out %v early", time.Until(due))
 			}

@@ -4,24 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
 
 	"dispatcher/consumer/internal/broker"
-
 	"dispatcher/consumer/internal/topicname"
 	"dispatcher/internal/wait"
 
 	"github.com/segmentio/kafka-go"
 )
 
-// prepare waits for a broker, and checks the topics before any group is
-// joined: one missing topic would leave the members without any partition and
-// without an error. It returns nil when ctx ends.
+// prepare waits for a broker, and checks the topics before any group is joined: one missing
+// topic would leave the members without any partition and without an error. It returns nil
+// when ctx ends.
 func (c *Consumer) prepare(ctx context.Context) error {
+	check := topicCheck{o: &c.opts, client: c.client, fit: c.settler.Fit, log: c.opts.Logger, warned: make(map[string]bool)}
 	for n := 0; ctx.Err() == nil; n++ {
-		err := c.checkTopics(ctx)
+		err := check.run(ctx)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the caller ended the run; what failed by that is no error
 		}
@@ -36,74 +37,103 @@ func (c *Consumer) prepare(ctx context.Context) error {
 	return nil
 }
 
-func (c *Consumer) checkTopics(ctx context.Context) error {
-	if err := c.client.Ping(ctx); err != nil {
+// topicCheck checks the topics of a consumer, and creates missing derived topics. It is run
+// until it succeeds.
+type topicCheck struct {
+	o      *Options
+	client *broker.Client
+	fit    func(topic string, is broker.TopicSettings) // fits the writer's batches to a topic
+	log    *slog.Logger
+	warned map[string]bool // derived topics whose settings were warned of
+}
+
+func (k *topicCheck) run(ctx context.Context) error {
+	if err := k.client.Ping(ctx); err != nil {
 		return err
 	}
-	topics, all := c.opts.jobTopics(), c.opts.allTopics()
-	layout, err := broker.RequireTopics(ctx, &c.opts.Connection, all, topics)
+	topics, all := k.o.jobTopics(), k.o.allTopics()
+	layout, err := broker.RequireTopics(ctx, &k.o.Connection, all, topics)
 	if err != nil {
 		return err
 	}
-	settings, err := c.reviewTopics(ctx, slices.Sorted(maps.Keys(layout)))
+	settings, err := k.checkSettings(ctx, slices.Sorted(maps.Keys(layout)))
 	if err != nil {
 		return err
 	}
 	created := false
-	for _, t := range topics {
-		for _, companion := range c.opts.derivedTopics(t) {
-			if _, ok := layout[companion]; ok {
-				c.writer.UseSettings(companion, settings[companion])
+	for _, of := range topics {
+		for _, derived := range k.o.derivedTopics(of) {
+			if _, ok := layout[derived]; ok {
+				k.fit(derived, settings[derived])
 				continue
 			}
-			c.writer.UseSettings(companion, settings[t])
-			if !c.opts.CreateTopics {
-				return &broker.MissingTopicError{Topic: companion, Hint: "create it, or let companions be created"}
+			k.fit(derived, settings[of])
+			if !k.o.CreateTopics {
+				return &broker.MissingTopicError{Topic: derived, Hint: "create it, or set kafka.create_topics"}
 			}
-			if err := c.createCompanion(ctx, companion, layout[t], c.opts.derived(companion, t, settings[t])); err != nil {
+			if err := k.create(ctx, derived, layout[of], k.o.derivedSettings(derived, of, settings[of])); err != nil {
 				return err
 			}
 			created = true
 		}
 	}
-	c.warnOfStranded(ctx)
-	if created && (len(c.opts.RetryTopics) > 0 || c.opts.Results) {
-		return c.known(ctx, all)
+	k.warnOfUnreadRetryTopics(ctx)
+	if created && (len(k.o.RetryTopics) > 0 || k.o.Results) {
+		return k.awaitCreated(ctx, all)
 	}
 	return nil
 }
 
-// warnOfStranded tells of tiers that nobody reads any more since their delay was
-// taken out of the settings: jobs may wait there for ever.
-func (c *Consumer) warnOfStranded(ctx context.Context) {
-	layout, err := broker.Topics(ctx, &c.opts.Connection, nil)
+// warnOfUnreadRetryTopics warns of retry topics whose delay was taken out of the settings:
+// no node sends the jobs that are left there.
+func (k *topicCheck) warnOfUnreadRetryTopics(ctx context.Context) {
+	layout, err := broker.Topics(ctx, &k.o.Connection, nil)
 	if err != nil {
-		c.opts.Logger.Debug("could not list the topics", "error", err)
+		k.log.Debug("could not list the topics", "error", err)
 		return
 	}
-	all := c.opts.allTopics()
-	for _, of := range c.opts.jobTopics() {
+	all := k.o.allTopics()
+	for _, of := range k.o.jobTopics() {
 		for name := range layout {
 			if topicname.IsRetryOf(of, name) && !slices.Contains(all, name) {
-				c.opts.Logger.Warn("a retry tier is not among retry_topics, jobs that are left in it are not sent", "topic", name)
+				k.log.Warn("a retry topic is not in kafka.retry_topics, the jobs left in it are not sent", "topic", name)
 			}
 		}
 	}
 }
 
-// known returns nil once the cluster knows topics that were just created. A group
-// that is joined before gets no partitions, and never any later; a result that is
-// written before waits.
-func (c *Consumer) known(ctx context.Context, topics []string) error {
-	_, err := broker.RequireTopics(ctx, &c.opts.Connection, topics, topics)
+// awaitCreated returns nil once the cluster knows topics that were just created. A member
+// that joins before gets no partitions, and never any later; a result that is written before
+// waits.
+func (k *topicCheck) awaitCreated(ctx context.Context, topics []string) error {
+	_, err := broker.RequireTopics(ctx, &k.o.Connection, topics, topics)
 	if missing, ok := errors.AsType[*broker.MissingTopicError](err); ok {
-		return fmt.Errorf("topic %s was created and is not known yet", missing.Topic) // and so is asked for again
+		return fmt.Errorf("topic %s was created and is not known yet", missing.Topic) // no MissingTopicError, so prepare tries again
 	}
 	return err
 }
 
-// Reach connects to the brokers, and returns how many partitions the topics have
-// together. A topic that does not exist is an error.
+// create creates a derived topic with as many partitions and replicas as its source has, so
+// that a key keeps its partition.
+func (k *topicCheck) create(ctx context.Context, name string, source kafka.Topic, with broker.TopicSettings) error {
+	topic := kafka.TopicConfig{Topic: name, NumPartitions: len(source.Partitions), ReplicationFactor: len(source.Partitions[0].Replicas)}
+	for _, setting := range slices.Sorted(maps.Keys(with)) {
+		topic.ConfigEntries = append(topic.ConfigEntries, kafka.ConfigEntry{ConfigName: setting, ConfigValue: with[setting].Value})
+	}
+	res, err := k.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{topic}})
+	if err == nil {
+		err = res.Errors[name]
+	}
+	// Another node may have been faster.
+	if err != nil && !errors.Is(err, kafka.TopicAlreadyExists) {
+		return fmt.Errorf("create topic %s: %w", name, err)
+	}
+	k.log.Info("derived topic created", "topic", name)
+	return nil
+}
+
+// Reach connects to the brokers, and returns how many partitions the topics have together. A
+// topic that does not exist is an error.
 func Reach(ctx context.Context, conn broker.Connection, topics []string) (partitions int, err error) {
 	cl, err := broker.NewClient(&conn, topics)
 	if err != nil {
@@ -118,23 +148,4 @@ func Reach(ctx context.Context, conn broker.Connection, topics []string) (partit
 		partitions += len(t.Partitions)
 	}
 	return partitions, err
-}
-
-// createCompanion gives a companion as many partitions and replicas as the topic
-// has, so that a key keeps its partition.
-func (c *Consumer) createCompanion(ctx context.Context, name string, like kafka.Topic, with broker.TopicSettings) error {
-	topic := kafka.TopicConfig{Topic: name, NumPartitions: len(like.Partitions), ReplicationFactor: len(like.Partitions[0].Replicas)}
-	for _, setting := range slices.Sorted(maps.Keys(with)) {
-		topic.ConfigEntries = append(topic.ConfigEntries, kafka.ConfigEntry{ConfigName: setting, ConfigValue: with[setting].Value})
-	}
-	res, err := c.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{topic}})
-	if err == nil {
-		err = res.Errors[name]
-	}
-	// Another node may have been faster.
-	if err != nil && !errors.Is(err, kafka.TopicAlreadyExists) {
-		return fmt.Errorf("create topic %s: %w", name, err)
-	}
-	c.opts.Logger.Info("companion topic is there", "topic", name)
-	return nil
 }

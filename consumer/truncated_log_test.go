@@ -15,7 +15,7 @@ import (
 
 // runUntil runs a node until an offset is committed, and returns the metadata of its last
 // commit.
-func (w *world) runUntil(offset int64) string {
+func (w *fleet) runUntil(offset int64) string {
 	w.t.Helper()
 	n := w.start(w.options(), settled)
 	w.waitFor("jobs", 0, offset)
@@ -28,7 +28,7 @@ func (w *world) runUntil(offset int64) string {
 // truncated. The remaining jobs were done, and are not handed out again.
 func TestACutLogGoesOnAtItsEnd(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 10)...)
 		w.commit("jobs", 0, 100, w.runUntil(10))
 		var log bytes.Buffer
@@ -62,7 +62,7 @@ func TestACutLogGoesOnAtItsEnd(t *testing.T) {
 // With out_of_range: stop, a truncated log ends the node.
 func TestATruncatedLogStopsTheNode(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 10)...)
 		w.commit("jobs", 0, 100, w.runUntil(10))
 		o := w.options()
@@ -82,7 +82,7 @@ func TestAnOffsetOfAnotherTopicIsNotBelieved(t *testing.T) {
 		for name, offset := range map[string]int64{"within the log": 20, "beyond its end": 200} {
 			t.Run(fmt.Sprint(policy, " ", name), func(t *testing.T) {
 				t.Parallel()
-				bubble(t, 1, func(w *world) {
+				bubble(t, 1, func(w *fleet) {
 					w.produce("jobs", numbered(0, 20)...)
 					old := w.runUntil(20)
 					w.recreate(1, 50)
@@ -103,7 +103,7 @@ func TestAnOffsetOfAnotherTopicIsNotBelieved(t *testing.T) {
 
 func TestAnOffsetOfAnotherTopicUnderOutOfRangeStop(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 20)...)
 		old := w.runUntil(20)
 		w.recreate(1, 50)
@@ -120,7 +120,7 @@ func TestAnOffsetOfAnotherTopicUnderOutOfRangeStop(t *testing.T) {
 // Metadata of format v1 holds. The next commit names the topic, even if no job is completed.
 func TestMarksWithoutATopicAreTakenOver(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *world) {
+	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 5)...)
 		w.commit("jobs", 0, 1, "v1;AAEC") // 1 is open, 2 and 3 are complete
 		n := w.start(w.options(), nil)
@@ -150,7 +150,7 @@ func TestADeletedTopicStaysDeleted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bubbleWith(t, 1, func(w *world) {
+			bubbleWith(t, 1, func(w *fleet) {
 				opts := w.options()
 				o(&opts)
 				w.produce("jobs", numbered(0, 10)...)

@@ -13,7 +13,7 @@ import (
 // aborted: of a producer with transactions, a third of which it aborts, only
 // what was committed is sent, one that stays open holds up what lies behind it,
 // and no lag is left over.
-func (w *world) aborted(t *testing.T) {
+func (w *servers) aborted(t *testing.T) {
 	t.Helper()
 	const batches, each = 60, 50
 	s := w.scene(t, 2000, 6, 0)

@@ -14,7 +14,8 @@ import (
 
 	"dispatcher/internal/containers"
 	"dispatcher/internal/provider"
-	"dispatcher/throttle"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/limit"
 )
 
 // write makes TestAlgorithms write its table into the documentation.
@@ -22,7 +23,7 @@ var write = flag.Bool("write", false, "write docs/algorithms.md")
 
 // row is what one algorithm showed.
 type row struct {
-	algorithm    throttle.Algorithm
+	algorithm    limit.Algorithm
 	bound, worst int
 	share        float64
 	state        int64   // bytes
@@ -32,9 +33,9 @@ type row struct {
 // Each algorithm, three nodes, twenty seconds of all they can take, after an
 // opening that is the worst for those that can be hurt by one.
 func TestAlgorithms(t *testing.T) {
-	w := newWorld(t, containers.Kafka)
+	w := startServers(t, containers.Kafka)
 	var rows []row
-	for _, a := range throttle.Algorithms() {
+	for _, a := range limit.Algorithms() {
 		t.Run(a.Name, func(t *testing.T) {
 			if a.Name == "redis_cell" && os.Getenv("DISPATCHER_TEST_REDIS_CELL") == "" {
 				t.Skip("DISPATCHER_TEST_REDIS_CELL says of no redis-cell module")
@@ -46,8 +47,8 @@ func TestAlgorithms(t *testing.T) {
 	t.Log("\n" + table)
 	switch {
 	case !*write || t.Failed():
-	case len(rows) < len(throttle.Algorithms()):
-		t.Errorf("got %d of %d algorithms; a table that lacks some is not written", len(rows), len(throttle.Algorithms()))
+	case len(rows) < len(limit.Algorithms()):
+		t.Errorf("got %d of %d algorithms; a table that lacks some is not written", len(rows), len(limit.Algorithms()))
 	default:
 		writeTable(t, table)
 	}
@@ -63,7 +64,7 @@ const (
 // saturate plays one algorithm until the judge could judge it and its bound was
 // reached: whether a burst falls on the end of a window is a matter of some 10 ms,
 // so the worst of a few runs counts.
-func (w *world) saturate(t *testing.T, a throttle.Algorithm) row {
+func (w *servers) saturate(t *testing.T, a limit.Algorithm) row {
 	t.Helper()
 	worst := 0
 	for try := 1; ; try++ {
@@ -84,9 +85,9 @@ func (w *world) saturate(t *testing.T, a throttle.Algorithm) row {
 	}
 }
 
-func (w *world) saturateOnce(t *testing.T, a throttle.Algorithm) (row, float64) {
+func (w *servers) saturateOnce(t *testing.T, a limit.Algorithm) (row, float64) {
 	t.Helper()
-	burst, lateness := 1, throttle.DefaultLateness
+	burst, lateness := 1, limit.DefaultLateness
 	if !a.Strict {
 		lateness = saturatedLateness
 	}
@@ -97,12 +98,12 @@ func (w *world) saturateOnce(t *testing.T, a throttle.Algorithm) (row, float64) 
 	// all the lateness there is: a unit that is given and comes late is not seen.
 	s := w.scene(t, saturatedCap, 12, time.Millisecond,
 		"limits.0.algorithm="+a.Name, "limits.0.burst="+strconv.Itoa(burst), "limits.0.lateness="+lateness.String(),
-		"limits.0.guard="+throttle.DefaultGuard.String())
+		"limits.0.guard="+limit.DefaultGuard.String())
 	quiet(t)
 	s.start(t, 3)
-	c := throttle.Contract{
+	c := limit.Contract{
 		Cap: saturatedCap, Window: time.Second, Burst: int64(burst),
-		Guard: throttle.DefaultGuard, Lateness: lateness, Horizon: throttle.DefaultHorizon,
+		Guard: limit.DefaultGuard, Lateness: lateness, Horizon: limit.DefaultHorizon,
 	}
 	s.warm(t, c)
 	s.openingOf(t, a, c)
@@ -130,7 +131,7 @@ const warmJobs = 2 * saturatedCap
 
 // warm lets the nodes open their connections, so that a burst is not late for
 // that, and then waits until nothing of it counts any more.
-func (s *scene) warm(t *testing.T, c throttle.Contract) {
+func (s *scene) warm(t *testing.T, c limit.Contract) {
 	t.Helper()
 	s.produce(t, warmJobs)
 	s.judge.count(t, warmJobs, time.Minute)
@@ -140,7 +141,7 @@ func (s *scene) warm(t *testing.T, c throttle.Contract) {
 // openingOf sends one job ahead, which opens a window where the first call does
 // that. All others are in the nodes' hands, held back by a pause, when they are
 // let go shortly before a window ends.
-func (s *scene) openingOf(t *testing.T, a throttle.Algorithm, c throttle.Contract) {
+func (s *scene) openingOf(t *testing.T, a limit.Algorithm, c limit.Contract) {
 	t.Helper()
 	s.produce(t, 1)
 	s.judge.count(t, warmJobs+1, time.Minute)
@@ -163,9 +164,9 @@ const (
 // pause holds the limit back, or lets it go on.
 func (s *scene) pause(t *testing.T, paused bool) {
 	t.Helper()
-	control, err := throttle.NewControl(s.rdb, s.namespace, "provider")
+	operator, err := control.NewControl(s.rdb, s.namespace, "provider")
 	if err == nil {
-		_, err = control.Set(t.Context(), throttle.Change{Paused: &paused, By: "test"})
+		_, err = operator.Set(t.Context(), control.Change{Paused: &paused, By: "test"})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -173,7 +174,7 @@ func (s *scene) pause(t *testing.T, paused bool) {
 }
 
 // windowLeft is how long the window lasts that Redis counts in now.
-func (s *scene) windowLeft(t *testing.T, a throttle.Algorithm, c throttle.Contract) time.Duration {
+func (s *scene) windowLeft(t *testing.T, a limit.Algorithm, c limit.Contract) time.Duration {
 	t.Helper()
 	now, err := s.rdb.Time(t.Context()).Result()
 	if err != nil {
@@ -217,7 +218,7 @@ func (s *scene) produce(t *testing.T, n int) {
 	}
 }
 
-// stateBytes is what Redis keeps of the limit, but for its trail of changes and
+// stateBytes is what Redis keeps of the limit, but for its history of changes and
 // what it keeps of each node.
 func (s *scene) stateBytes(t *testing.T) (sum int64) {
 	t.Helper()
@@ -232,7 +233,7 @@ func (s *scene) stateBytes(t *testing.T) (sum int64) {
 
 var perCall = regexp.MustCompile(`cmdstat_evalsha:.*usec_per_call=([0-9.]+)`)
 
-func (w *world) scriptTime(t *testing.T) float64 {
+func (w *servers) scriptTime(t *testing.T) float64 {
 	t.Helper()
 	info, err := w.rdb.Info(t.Context(), "commandstats").Result()
 	if err != nil {

@@ -21,7 +21,7 @@ const (
 // attempts: jobs that always fail are called as often as the attempts allow,
 // though nodes join, are killed and leave meanwhile. A kill costs one more at most:
 // the call on the wire, or the failure since the last commit.
-func (w *world) attempts(t *testing.T, order string) {
+func (w *servers) attempts(t *testing.T, order string) {
 	t.Helper()
 	const kills = 1
 	s := w.scripted(t, 200, attemptsParts, faultLatency, "kafka.order="+order, "kafka.session=6s", "kafka.drain=4500ms", "sender.http.timeout=3s",

@@ -16,7 +16,7 @@ const offsetsTopic = "__consumer_offsets"
 // coordinatorMoved: the group's coordinator goes to another broker, first by
 // reassignment and then by the death of its broker, which leads half of the
 // partitions too. No job is lost, and none repeated.
-func (w *world) coordinatorMoved(t *testing.T) {
+func (w *servers) coordinatorMoved(t *testing.T) {
 	t.Parallel()
 	const partitions, jobs, limit = 6, 6000, 400
 	w, set := w.cluster(t, 2, 200)

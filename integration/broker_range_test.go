@@ -21,15 +21,15 @@ type rangeCase struct {
 
 // outOfRange: where a group's offset lies before the beginning of the log or
 // beyond its end, kafka.out_of_range says what follows, and the node tells.
-func (w *world) outOfRange(t *testing.T) {
+func (w *servers) outOfRange(t *testing.T) {
 	t.Parallel()
 	const refused = "offset %d is outside of the log from %d to 100, and out_of_range is stop"
 	for _, c := range []rangeCase{
 		{"earliest", 20, 60, 60, 105, "records were deleted before they were worked"},
-		{"latest", 20, 60, 100, 105, "begin with what comes; what lies before is given up"},
+		{"latest", 20, 60, 100, 105, "begin at the log's end; the records before are given up"},
 		{"stop", 20, 60, 0, 0, fmt.Sprintf(refused, 20, 60)},
 		{"earliest", 500, 0, 0, 105, "begin with the first record"},
-		{"latest", 500, 0, 100, 105, "begin with what comes; what lies before is given up"},
+		{"latest", 500, 0, 100, 105, "begin at the log's end; the records before are given up"},
 		{"stop", 500, 0, 0, 0, fmt.Sprintf(refused, 500, 0)},
 	} {
 		t.Run(fmt.Sprint(c.policy, " at ", c.offset), func(t *testing.T) {
@@ -39,7 +39,7 @@ func (w *world) outOfRange(t *testing.T) {
 	}
 }
 
-func (w *world) rangeCase(t *testing.T, c rangeCase) {
+func (w *servers) rangeCase(t *testing.T, c rangeCase) {
 	t.Helper()
 	const jobs, more = 100, 5
 	s := w.scene(t, 1000, 1, 0, "kafka.out_of_range="+c.policy)

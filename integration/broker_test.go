@@ -15,20 +15,20 @@ import (
 // refused with a clear word. The scenarios don't measure the cap, so they run
 // beside one another.
 func TestBrokersReal(t *testing.T) {
-	w := newWorld(t, containers.Kafka)
+	w := startServers(t, containers.Kafka)
 	t.Run("the broker is restarted", w.brokerRestarted)
 	t.Run("the coordinator moves", w.coordinatorMoved)
-	t.Run("a topic is made anew", w.topicRemade)
+	t.Run("a topic is recreated", w.topicRemade)
 	t.Run("the group's offset is not in the log", w.outOfRange)
 	t.Run("nodes of another version are in the group", w.upgrade)
 }
 
-// cluster is the same world with other brokers. Its scenarios are counted from a
+// cluster is the same servers with other brokers. Its scenarios are counted from a
 // number of their own, since they share a Redis.
-func (w *world) cluster(t *testing.T, brokers int, from int64) (*world, *containers.KafkaSet) {
+func (w *servers) cluster(t *testing.T, brokers int, from int64) (*servers, *containers.KafkaSet) {
 	t.Helper()
 	set := containers.KafkaSetOf(t, brokers)
-	other := &world{
+	other := &servers{
 		kafka: &containers.Server{Addr: set.Addr(1)}, redis: w.redis, rdb: w.rdb, dispatcher: w.dispatcher, provider: w.provider, replicas: brokers,
 	}
 	other.scenarios.Store(from)
@@ -56,7 +56,7 @@ func (s *scene) now(t *testing.T) time.Duration { t.Helper(); return s.judge.rep
 // brokerRestarted: the only broker goes and comes back with its data, once as an
 // operator does it and once as a crash does. No job is lost. Repeated are only
 // jobs whose call ended after the last commit that the broker took.
-func (w *world) brokerRestarted(t *testing.T) {
+func (w *servers) brokerRestarted(t *testing.T) {
 	t.Parallel()
 	const partitions, jobs, limit, away = 6, 6000, 400, 10 * time.Second
 	w, set := w.cluster(t, 1, 100)
@@ -86,7 +86,7 @@ func (w *world) brokerRestarted(t *testing.T) {
 	nodes := s.running()
 	stop(t, nodes...)
 	for _, n := range nodes {
-		n.tells(t, "no broker answers; what is settled is kept", "partitions drained", "partitions assigned")
+		n.tells(t, "no broker answered the last commit", "partitions drained", "partitions assigned")
 	}
 	all := s.judge.arrivals(t)
 	s.complete(t, all, jobs)
@@ -152,7 +152,7 @@ func (s *scene) explained(t *testing.T, all []provider.Arrival, outages ...outag
 		}
 		counts[i]++
 	}
-	var told []string
+	var parts []string
 	for i, o := range outages {
 		gap, _ := longestGap(slices.DeleteFunc(stamps(all), func(at time.Duration) bool { return at > o.to }), o.from)
 		within := 0
@@ -161,8 +161,8 @@ func (s *scene) explained(t *testing.T, all []provider.Arrival, outages ...outag
 				within++
 			}
 		}
-		told = append(told, fmt.Sprintf("%s: %d repeats of %d jobs called meanwhile, no call for %v", o.name, counts[i], within, gap.Round(10*time.Millisecond)))
+		parts = append(parts, fmt.Sprintf("%s: %d repeats of %d jobs called meanwhile, no call for %v", o.name, counts[i], within, gap.Round(10*time.Millisecond)))
 	}
 	figure(t, len(repeats) == 0, "got %d jobs repeated, want none: a member whose broker comes back commits what it had settled", len(repeats))
-	t.Logf("%d calls for %d jobs, none lost; %s", len(all), len(first), strings.Join(told, "; "))
+	t.Logf("%d calls for %d jobs, none lost; %s", len(all), len(first), strings.Join(parts, "; "))
 }

@@ -16,7 +16,7 @@ import (
 // while the limit is paused and nothing is fetched, and slowly, while they work.
 // Each time it grows beyond what had been reached in the one before. All of its
 // jobs are called, and the nodes say what happened.
-func (w *world) topicRemade(t *testing.T) {
+func (w *servers) topicRemade(t *testing.T) {
 	t.Parallel()
 	const partitions, old, fresh = 4, 8000, 3000 // so many that a partition's buffer is full, and nothing is fetched
 	s := w.scene(t, 600, partitions, faultLatency)
@@ -44,11 +44,11 @@ func (w *world) topicRemade(t *testing.T) {
 	took := time.Since(made)
 	s.lagGone(t)
 	for _, n := range nodes {
-		n.tells(t, "the topic was deleted and made anew")
+		n.tells(t, "the topic was deleted and created again")
 	}
 	stop(t, nodes...)
 	all := s.judge.arrivals(t)
-	t.Logf("made anew at once beside a paused limit: %d of %d new jobs called, %d of them again; away for %v under work: %d of %d called, %d again, all settled after %v",
+	t.Logf("recreated at once beside a paused limit: %d of %d new jobs called, %d of them again; away for %v under work: %d of %d called, %d again, all settled after %v",
 		len(statuses(of(all, "paused"))), fresh, len(repeated(of(all, "paused"))), made.Sub(gone).Round(time.Second),
 		len(statuses(of(all, "working"))), 2*fresh, len(repeated(of(all, "working"))), took.Round(time.Second))
 }

@@ -12,7 +12,7 @@ const churnEvery = 5 * time.Second
 
 // churn: five nodes on twelve partitions, and in turn one leaves and one comes,
 // as in a rolling upgrade. No job is lost or repeated, and the cap is used.
-func (w *world) churn(t *testing.T, changes int) {
+func (w *servers) churn(t *testing.T, changes int) {
 	t.Helper()
 	lasts := time.Duration(changes) * churnEvery
 	jobs := faultCap * (int(lasts.Seconds()) + 5)

@@ -17,18 +17,18 @@ import (
 // in order, once, whoever comes, goes or dies.
 func TestConsumerReal(t *testing.T) {
 	t.Run("Kafka 4.1", func(t *testing.T) {
-		w := newWorld(t, containers.Kafka)
-		t.Run("each job ends where it should, in the order of keys", func(t *testing.T) { w.fates(t, "kafka.order=key") })
+		w := startServers(t, containers.Kafka)
+		t.Run("each job ends where it should, in the order of keys", func(t *testing.T) { w.outcomes(t, "kafka.order=key") })
 		t.Run("the jobs of a key are called in their order", w.orderOfKeys)
 		t.Run("what is stuck holds up nobody", w.stuck)
 		t.Run("nodes come and go", func(t *testing.T) { w.churn(t, 12) })
-		t.Run("each job ends where it should, by way of retry tiers", beside(func(t *testing.T) {
+		t.Run("each job ends where it should, by way of retry topics", beside(func(t *testing.T) {
 			t.Helper()
-			w.fates(t, "kafka.order=none", "kafka.retry_topics=1s", "sender.retry.backoff=3s", "sender.retry.max_backoff=3s")
+			w.outcomes(t, "kafka.order=none", "kafka.retry_topics=1s", "sender.retry.backoff=3s", "sender.retry.max_backoff=3s")
 		}))
 		t.Run("no aborted job is sent", beside(w.aborted))
 		t.Run("a topic grows", beside(w.topicGrows))
-		t.Run("a topic is made anew", beside(w.topicMadeAnew))
+		t.Run("a topic is recreated", beside(w.topicRecreated))
 		t.Run("records are deleted before they are worked", beside(w.recordsDeleted))
 		t.Run("a backlog costs no memory", beside(w.memory))
 		for _, order := range []string{"none", "key", "partition"} {
@@ -36,8 +36,8 @@ func TestConsumerReal(t *testing.T) {
 		}
 	})
 	t.Run("Kafka 3.9", func(t *testing.T) {
-		w := newWorld(t, containers.KafkaOld)
-		t.Run("each job ends where it should, in the order of keys", func(t *testing.T) { w.fates(t, "kafka.order=key") })
+		w := startServers(t, containers.KafkaOld)
+		t.Run("each job ends where it should, in the order of keys", func(t *testing.T) { w.outcomes(t, "kafka.order=key") })
 		t.Run("nodes come and go", func(t *testing.T) { w.churn(t, 4) })
 	})
 }
@@ -52,7 +52,7 @@ func beside(scenario func(*testing.T)) func(*testing.T) {
 }
 
 // scripted is a scene whose provider answers by the idempotency key.
-func (w *world) scripted(t *testing.T, limit, partitions int, latency time.Duration, settings ...string) *scene {
+func (w *servers) scripted(t *testing.T, limit, partitions int, latency time.Duration, settings ...string) *scene {
 	t.Helper()
 	return w.sceneBefore(t, w.startJudge(t, latency, "-script"), limit, partitions, settings...)
 }

@@ -15,7 +15,7 @@ import (
 // none at all, and what may have been done is parked; with retry what was on the
 // wire.
 func TestNoRepeatsReal(t *testing.T) {
-	w := newWorld(t, containers.Kafka)
+	w := startServers(t, containers.Kafka)
 	dedup := []string{"dedup.enabled=true", "dedup.margin=500ms", "kafka.results=true"}
 	t.Run("none", func(t *testing.T) {
 		// What is settled is committed each 100 ms; the rest is the commit's own time
@@ -43,7 +43,7 @@ func TestNoRepeatsReal(t *testing.T) {
 		if again := repeated(k.arrivals); len(again) != 0 {
 			t.Errorf("%d jobs were called again: %v", len(again), again)
 		}
-		parked := k.eachHasOneFate(t)
+		parked := k.eachEndedOnce(t)
 		k.noneLost(t, parked)
 		k.noLetters(t)
 		k.doneIsDone(t)
@@ -83,9 +83,9 @@ func (k *killing) allAccepted(t *testing.T) {
 	}
 }
 
-// eachHasOneFate: each job was accepted, and says so, or is parked; and none is
+// eachEndedOnce: each job was accepted, and says so, or is parked; and none is
 // both. It returns what is parked.
-func (k *killing) eachHasOneFate(t *testing.T) map[string]bool {
+func (k *killing) eachEndedOnce(t *testing.T) map[string]bool {
 	t.Helper()
 	parked := map[string]bool{}
 	for _, m := range k.all(t, k.topic+".parked") {

@@ -16,7 +16,7 @@ import (
 // machine allows.
 func TestDialsReal(t *testing.T) {
 	const limit, jobs = 200, 3000
-	w := newWorld(t, containers.Kafka)
+	w := startServers(t, containers.Kafka)
 	quiet(t)
 	for _, dial := range []time.Duration{40 * time.Millisecond, 450 * time.Millisecond} {
 		kept := w.dials(t, dial, limit, jobs)
@@ -29,7 +29,7 @@ func TestDialsReal(t *testing.T) {
 
 // dials runs one node until the jobs are settled, and reports what came after the
 // first second.
-func (w *world) dials(t *testing.T, dial time.Duration, limit, jobs int, args ...string) provider.Report {
+func (w *servers) dials(t *testing.T, dial time.Duration, limit, jobs int, args ...string) provider.Report {
 	t.Helper()
 	j := w.startJudge(t, 20*time.Millisecond, append(args, "-handshake", dial.String())...)
 	ca := filepath.Join(t.TempDir(), "ca.pem")

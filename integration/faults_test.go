@@ -16,9 +16,9 @@ import (
 // Whatever happens to nodes, Redis, the limit and the provider, no window is
 // over the cap and no job is lost.
 func TestFaults(t *testing.T) {
-	w := newWorld(t, containers.Kafka)
+	w := startServers(t, containers.Kafka)
 	t.Run("a node is killed", judged(w.nodeKilled))
-	t.Run("a node is told to stop", judged(w.nodeStopped))
+	t.Run("a node is asked to stop", judged(w.nodeStopped))
 	t.Run("a node is paused for two seconds", judged(w.nodePaused))
 	t.Run("Redis is flushed", judged(w.redisFlushed))
 	t.Run("Redis is restarted empty", judged(w.redisRestarted))
@@ -52,7 +52,7 @@ const (
 )
 
 // disturbed starts three nodes on a backlog and returns half-way.
-func (w *world) disturbed(t *testing.T) *scene {
+func (w *servers) disturbed(t *testing.T) *scene {
 	t.Helper()
 	s := w.scene(t, faultCap, 12, faultLatency)
 	s.enqueue(t, faultJobs)
@@ -80,7 +80,7 @@ func (s *scene) finishOnce(t *testing.T, jobs int) provider.Report {
 	return r
 }
 
-func (w *world) nodeKilled(t *testing.T) provider.Report {
+func (w *servers) nodeKilled(t *testing.T) provider.Report {
 	t.Helper()
 	s := w.disturbed(t)
 	dead := s.nodes[1]
@@ -152,14 +152,14 @@ func repeated(all []provider.Arrival) []string {
 	return slices.Collect(maps.Keys(twice))
 }
 
-func (w *world) nodeStopped(t *testing.T) provider.Report {
+func (w *servers) nodeStopped(t *testing.T) provider.Report {
 	t.Helper()
 	s := w.disturbed(t)
 	stop(t, s.nodes[1])
 	return s.finishOnce(t, faultJobs)
 }
 
-func (w *world) nodePaused(t *testing.T) provider.Report {
+func (w *servers) nodePaused(t *testing.T) provider.Report {
 	t.Helper()
 	s := w.disturbed(t)
 	s.nodes[1].signal(t, syscall.SIGSTOP)
@@ -168,7 +168,7 @@ func (w *world) nodePaused(t *testing.T) provider.Report {
 	return s.finishOnce(t, faultJobs)
 }
 
-func (w *world) redisFlushed(t *testing.T) provider.Report {
+func (w *servers) redisFlushed(t *testing.T) provider.Report {
 	t.Helper()
 	s := w.disturbed(t)
 	if err := w.rdb.FlushAll(t.Context()).Err(); err != nil {
@@ -177,7 +177,7 @@ func (w *world) redisFlushed(t *testing.T) provider.Report {
 	return s.finishOnce(t, faultJobs)
 }
 
-func (w *world) redisRestarted(t *testing.T) provider.Report {
+func (w *servers) redisRestarted(t *testing.T) provider.Report {
 	t.Helper()
 	s := w.disturbed(t)
 	_ = w.rdb.ShutdownNoSave(t.Context()).Err() // the server goes without an answer
@@ -186,7 +186,7 @@ func (w *world) redisRestarted(t *testing.T) provider.Report {
 	return s.finishOnce(t, faultJobs)
 }
 
-func (w *world) limitChanged(t *testing.T) provider.Report {
+func (w *servers) limitChanged(t *testing.T) provider.Report {
 	t.Helper()
 	const jobs = 6000
 	s := w.scene(t, faultCap, 12, faultLatency)
@@ -235,7 +235,7 @@ func (s *scene) limit(t *testing.T) (shown limitShown) {
 // pass lets time pass: a stretch of a scenario, not a wait for something.
 func pass(d time.Duration) { <-time.NewTimer(d).C }
 
-func (w *world) joinAndDie(t *testing.T) provider.Report {
+func (w *servers) joinAndDie(t *testing.T) provider.Report {
 	t.Helper()
 	const jobs, latency = 9000, 800 * time.Millisecond
 	s := w.scene(t, faultCap, 12, latency)
@@ -249,12 +249,12 @@ func (w *world) joinAndDie(t *testing.T) provider.Report {
 		t.Logf("first call %v after the start", took)
 	}
 	s.judge.count(t, 600, time.Minute)
-	inHand := 0.0
+	inFlight := 0.0
 	eventually(t, time.Minute, func() bool {
-		inHand = first.metric(t, "dispatcher_consumer_in_flight")
-		return inHand >= 100
+		inFlight = first.metric(t, "dispatcher_consumer_in_flight")
+		return inFlight >= 100
 	}, func() string {
-		return fmt.Sprintf("%v jobs are in hand, want 100 at least, or the scenario shows nothing", inHand)
+		return fmt.Sprintf("%v jobs are in flight, want 100 at least, or the scenario shows nothing", inFlight)
 	})
 	second := s.startOne(t)
 	before := s.judge.report(t, 1).Sent
@@ -283,7 +283,7 @@ func (w *world) joinAndDie(t *testing.T) provider.Report {
 	return r
 }
 
-func (w *world) providerDown(t *testing.T) provider.Report {
+func (w *servers) providerDown(t *testing.T) provider.Report {
 	t.Helper()
 	const jobs, limit, down = 1500, 100, time.Minute
 	s := w.scene(t, limit, 12, faultLatency)

@@ -16,18 +16,18 @@ import (
 // commands, make mistakes, forget a pause, get in one another's way and take
 // back what they did. No window is over what was in force, and no job is lost.
 func TestFriday(t *testing.T) {
-	w := newWorld(t, containers.Kafka)
+	w := startServers(t, containers.Kafka)
 	t.Run("the limit is changed by people", judged(w.friday))
 }
 
-func (w *world) friday(t *testing.T) provider.Report {
+func (w *servers) friday(t *testing.T) provider.Report {
 	t.Helper()
 	const jobs = 6500
 	s := w.scene(t, faultCap, 12, faultLatency, "limits.0.max_cap=500", "limits.0.max_step=2")
 	s.enqueue(t, jobs)
 	s.start(t, 3)
 	s.judge.count(t, 600, time.Minute)
-	s.railsHold(t)
+	s.guardrailsHold(t)
 	s.overridesEnd(t)
 	s.operatorsMeet(t)
 	s.backInTime(t)
@@ -35,8 +35,8 @@ func (w *world) friday(t *testing.T) provider.Report {
 	return s.finishOnce(t, jobs)
 }
 
-// railsHold: a cut that is waited for, and two slips that the rails stop.
-func (s *scene) railsHold(t *testing.T) {
+// guardrailsHold: a cut that is waited for, and two slips that the guardrails stop.
+func (s *scene) guardrailsHold(t *testing.T) {
 	t.Helper()
 	s.says(t, "in force on 3/3 nodes after", "set", "provider", "--cap", "200", "--wait", "--why", "the provider asked for it")
 	pass(2 * time.Second)
@@ -72,7 +72,7 @@ func (s *scene) returned(t *testing.T, to int) {
 	s.says(t, fmt.Sprintf("at most %d in any 1s, burst 1\n", to), "get", "provider")
 }
 
-// operatorsMeet: two people decide by the same revision; one of them is told.
+// operatorsMeet: two people decide by the same revision; one of them learns it.
 func (s *scene) operatorsMeet(t *testing.T) {
 	t.Helper()
 	seen := fmt.Sprint(s.limit(t).Revision)

@@ -15,7 +15,7 @@ import (
 // Bad input gets a clear error or a dead letter that says why, and nothing is
 // lost.
 func TestInputs(t *testing.T) {
-	w := newWorld(t, containers.Kafka)
+	w := startServers(t, containers.Kafka)
 	t.Run("a topic is missing", w.topicMissing)
 	t.Run("jobs that are none", w.jobsThatAreNone)
 	t.Run("a limit that is none", w.limitThatIsNone)
@@ -23,7 +23,7 @@ func TestInputs(t *testing.T) {
 	t.Run("the provider hangs", w.providerHangs)
 }
 
-func (w *world) topicMissing(t *testing.T) {
+func (w *servers) topicMissing(t *testing.T) {
 	s := w.scene(t, faultCap, 1, 0)
 	s.topic = "nosuchtopic"
 	n := s.startOne(t)
@@ -37,7 +37,7 @@ func (w *world) topicMissing(t *testing.T) {
 
 // A node of the group that names another limit would double the rate. It ends, and
 // says why.
-func (w *world) misspeltLimit(t *testing.T) {
+func (w *servers) misspeltLimit(t *testing.T) {
 	const jobs = 1500
 	s := w.scene(t, faultCap, 6, 0)
 	s.enqueue(t, jobs)
@@ -55,7 +55,7 @@ func (w *world) misspeltLimit(t *testing.T) {
 	once(t, s.judge.report(t, s.cap), jobs)
 }
 
-func (w *world) jobsThatAreNone(t *testing.T) {
+func (w *servers) jobsThatAreNone(t *testing.T) {
 	const good = 20
 	s := w.scene(t, faultCap, 3, 0, "kafka.max_job_bytes=1024")
 	s.enqueue(t, good)
@@ -144,7 +144,7 @@ func (s *scene) write(t *testing.T, records ...kafka.Message) {
 	}
 }
 
-func (w *world) limitThatIsNone(t *testing.T) {
+func (w *servers) limitThatIsNone(t *testing.T) {
 	s := w.scene(t, faultCap, 1, 0)
 	n := s.startOne(t)
 	eventually(t, 30*time.Second, func() bool { code, _ := n.ready(t); return code == 200 },
@@ -170,7 +170,7 @@ func (w *world) limitThatIsNone(t *testing.T) {
 	stop(t, n)
 }
 
-func (w *world) providerHangs(t *testing.T) {
+func (w *servers) providerHangs(t *testing.T) {
 	const jobs = 20
 	s := w.scene(t, faultCap, 3, 0, "sender.http.timeout=300ms")
 	s.judge.post(t, "/behave", `{"fault":"hang","first":5}`)

@@ -24,7 +24,7 @@ type judge struct {
 	changes       []string // for the report: from when on which cap holds
 }
 
-func (w *world) startJudge(t *testing.T, latency time.Duration, args ...string) *judge {
+func (w *servers) startJudge(t *testing.T, latency time.Duration, args ...string) *judge {
 	t.Helper()
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), w.provider, append(args, "-latency", latency.String())...)
 	out, err := cmd.StdoutPipe()

@@ -90,7 +90,7 @@ func digests(topic string, jobs int) map[string]string {
 // than that is another one, however long the reading took.
 //
 // Together with wasOnTheWire that is each job whose done Redis had acknowledged:
-// only kills cause repeats, and what a dead node was told, Redis knows then.
+// only kills cause repeats, and what a dead node knew, Redis knows then.
 func (k *killing) doneIsDone(t *testing.T) {
 	t.Helper()
 	last := map[string]time.Duration{}

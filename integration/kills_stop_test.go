@@ -17,7 +17,7 @@ type stopped struct {
 	cost        time.Duration // of the whole rate, until then
 	parts, back int           // partitions that the dead node had worked, and those of them worked before the next kill
 	first, last time.Duration // from the kill to the first call from one of them, and until all those had one
-	heir        time.Duration // from the kill to the first call of the node in its place; 0: none
+	successor   time.Duration // from the kill to the first call of the node in its place; 0: none
 	sent        int           // jobs that the dead node had on the wire, or that may not have been committed yet
 	repeats     int
 	oldest      time.Duration // how long before the kill the oldest of the repeated was called
@@ -42,7 +42,7 @@ func (k *killing) tell(t *testing.T, within time.Duration) {
 			"%d of the %d partitions it worked were worked again before the next kill, after %s to %s; node %d made its first call after %s; "+
 			"it had sent %d in its last %v, and %d were called again, the oldest from %s before; Redis knew %d jobs as done and %d as claimed",
 			k.name, i+1, one.victim.number, round(k.stamp(one.at)-k.report.First), round(s.gap), round(s.from), orNever(s.whole), orNever(s.cost),
-			s.back, s.parts, orNever(s.first), orNever(s.last), one.heir.number, orNever(s.heir),
+			s.back, s.parts, orNever(s.first), orNever(s.last), one.successor.number, orNever(s.successor),
 			s.sent, within, s.repeats, round(s.oldest), len(one.done), one.claimed)
 	}
 	t.Logf("%s: %d jobs, %d kills in %s: %d called, %d repeats, %d could have been; no call at all for %s to %s after a kill, the whole rate again after %s at most; "+
@@ -95,8 +95,8 @@ func (k *killing) stopOf(i int, where map[string]int) (s stopped) {
 			}
 			s.last = a.At - at
 		}
-		if a.Node == one.heir.number && s.heir == 0 {
-			s.heir = a.At - at
+		if a.Node == one.successor.number && s.successor == 0 {
+			s.successor = a.At - at
 		}
 	}
 	s.parts, s.back = len(theirs), len(back)

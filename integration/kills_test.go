@@ -15,7 +15,7 @@ var (
 	// full makes TestNoRepeatsReal play its runs at full size: a quarter of an hour.
 	full = flag.Bool("full", false, "play the runs with kills at full size")
 	// seed repeats a run's choice of victims.
-	seed = flag.Uint64("seed", 0, "which nodes are killed; 0: drawn anew")
+	seed = flag.Uint64("seed", 0, "which nodes are killed; 0: drawn by chance")
 	// stranger shows what it costs when a new node does not take the dead one's name.
 	stranger = flag.Bool("stranger", false, "in the runs with kills, the new node has a name of its own")
 )
@@ -44,11 +44,11 @@ const (
 
 // kill is one of a run.
 type kill struct {
-	victim, heir *node
-	at           time.Time // just before the signal
-	read         time.Time // the dedup store had been read by then
-	done         []string  // what Redis knew to be done
-	claimed      int
+	victim, successor *node
+	at                time.Time // just before the signal
+	read              time.Time // the dedup store had been read by then
+	done              []string  // what Redis knew to be done
+	claimed           int
 }
 
 // killing is a run with kills: three nodes, one of which, whichever, is killed
@@ -68,7 +68,7 @@ type killing struct {
 }
 
 // kill plays a run until all its jobs are settled.
-func (w *world) kill(t *testing.T, name string, settings ...string) *killing {
+func (w *servers) kill(t *testing.T, name string, settings ...string) *killing {
 	t.Helper()
 	chosen := *seed
 	if chosen == 0 {
@@ -134,7 +134,7 @@ func (k *killing) next(t *testing.T) bool {
 	}
 	k.judge.count(t, number*k.size.jobs/(k.size.kills+2), time.Minute)
 	if number > 1 {
-		last := k.kills[number-2].heir
+		last := k.kills[number-2].successor
 		eventually(t, time.Minute, func() bool { code, _ := last.ready(t); return code == 200 },
 			func() string { return fmt.Sprintf("node %d takes no part", last.number) })
 	}
@@ -152,10 +152,10 @@ func (k *killing) killOne(t *testing.T) {
 	}
 	one.read = time.Now()
 	if *stranger {
-		one.heir = k.startOne(t)
+		one.successor = k.startOne(t)
 	} else {
-		one.heir = k.startOne(t, "node="+one.victim.name)
-		one.heir.name = one.victim.name
+		one.successor = k.startOne(t, "node="+one.victim.name)
+		one.successor.name = one.victim.name
 	}
 	k.kills = append(k.kills, one)
 }

@@ -24,7 +24,7 @@ func (s *scene) at(partition int32, name string, from, to int) (records []*kgo.R
 }
 
 // topicGrows: jobs in partitions that are added while nodes run are sent.
-func (w *world) topicGrows(t *testing.T) {
+func (w *servers) topicGrows(t *testing.T) {
 	t.Helper()
 	const each = 100
 	s := w.scene(t, 2000, 3, 0)
@@ -55,20 +55,20 @@ func (w *world) topicGrows(t *testing.T) {
 	t.Logf("the jobs in three new partitions were sent %v after these were made; looked for each 30 s", took.Round(100*time.Millisecond))
 }
 
-// topicMadeAnew: a topic is deleted and made again while no node runs. Its jobs
+// topicRecreated: a topic is deleted and made again while no node runs. Its jobs
 // are all sent, whatever the group had committed in the old one, and where that
 // does not fit the node says so.
-func (w *world) topicMadeAnew(t *testing.T) {
+func (w *servers) topicRecreated(t *testing.T) {
 	t.Helper()
 	const before, after = 300, 100
 	s := w.scene(t, 2000, 1, 0)
 	s.putWhere(t, s.at(0, "old", 0, before)...)
 	s.started(t, before)
-	s.makeAnew(t)
+	s.recreate(t)
 	s.putWhere(t, s.at(0, "new", 0, before+after)...) // more than there were
 	left := s.committed(t)[0]
 	s.started(t, before+after)
-	s.makeAnew(t)
+	s.recreate(t)
 	s.putWhere(t, s.at(0, "third", 0, after)...)
 	s.commit(t, before) // as a tool might, or a cluster that keeps offsets
 	n := s.started(t, after)
@@ -91,7 +91,7 @@ func (s *scene) started(t *testing.T, jobs int) *node {
 	return n
 }
 
-func (s *scene) makeAnew(t *testing.T) {
+func (s *scene) recreate(t *testing.T) {
 	t.Helper()
 	s.deleteTopic(t)
 	s.makeTopic(t, 1)
@@ -118,8 +118,8 @@ func (s *scene) commitWith(t *testing.T, offset int64, metadata string) {
 }
 
 // recordsDeleted: retention takes records that were not worked, while a node
-// runs and while none does. What is left is sent, once, and the loss is told.
-func (w *world) recordsDeleted(t *testing.T) {
+// runs and while none does. What is left is sent, once, and the loss is logged.
+func (w *servers) recordsDeleted(t *testing.T) {
 	t.Helper()
 	const jobs, gone, more, goneLater = 12_000, 11_000, 1000, 12_700
 	s := w.scene(t, 5000, 1, 0)

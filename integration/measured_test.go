@@ -23,7 +23,7 @@ const (
 )
 
 // measure makes a run until the machine lets the judge judge it.
-func (w *world) measure(t *testing.T, want target) {
+func (w *servers) measure(t *testing.T, want target) {
 	t.Helper()
 	for try := 1; ; try++ {
 		r, calls := w.play(t, want)
@@ -47,7 +47,7 @@ func (w *world) measure(t *testing.T, want target) {
 }
 
 // play runs a fleet over a backlog until it is settled.
-func (w *world) play(t *testing.T, want target) (provider.Report, float64) {
+func (w *servers) play(t *testing.T, want target) (provider.Report, float64) {
 	t.Helper()
 	s := w.scene(t, want.cap, 12, 20*time.Millisecond)
 	s.enqueue(t, want.jobs)
@@ -90,7 +90,7 @@ func once(t *testing.T, r provider.Report, jobs int) {
 
 // What the provider sees of a fleet that has enough to do.
 func TestMeasured(t *testing.T) {
-	w := newWorld(t, containers.Kafka)
+	w := startServers(t, containers.Kafka)
 	t.Run("3 nodes at 300 a second", func(t *testing.T) {
 		w.measure(t, target{nodes: 3, cap: 300, jobs: 6000, utilisation: 0.98, scriptCalls: 0.3})
 	})
@@ -106,7 +106,7 @@ func TestMeasured(t *testing.T) {
 // One node whose cap does not bind: what a job costs it, from Kafka to the
 // settled offset.
 // What else runs on the machine only adds to it, so the least of three runs counts.
-func (w *world) cpuOfAJob(t *testing.T) {
+func (w *servers) cpuOfAJob(t *testing.T) {
 	const most = 60 * time.Microsecond
 	least := time.Hour
 	for range tries {
@@ -118,7 +118,7 @@ func (w *world) cpuOfAJob(t *testing.T) {
 }
 
 // unbound runs one node without a limit that binds, and returns what it used a job.
-func (w *world) unbound(t *testing.T) time.Duration {
+func (w *servers) unbound(t *testing.T) time.Duration {
 	t.Helper()
 	const jobs = 100_000
 	s := w.scene(t, 100_000, 12, 0)
@@ -137,6 +137,6 @@ func (w *world) unbound(t *testing.T) time.Duration {
 
 // The old broker serves as well.
 func TestKafka39(t *testing.T) {
-	w := newWorld(t, containers.KafkaOld)
+	w := startServers(t, containers.KafkaOld)
 	w.measure(t, target{nodes: 3, cap: 300, jobs: 6000, utilisation: 0.97, scriptCalls: 0.5})
 }

@@ -13,7 +13,7 @@ import (
 
 // memory: a node with a backlog that it may not touch takes what it needs at
 // once, and no more however long the pause is.
-func (w *world) memory(t *testing.T) {
+func (w *servers) memory(t *testing.T) {
 	t.Helper()
 	const jobs, most = 1_000_000, 256 << 20
 	s := w.scene(t, faultCap, 12, 0)

@@ -21,7 +21,7 @@ const (
 // orderOfKeys: one call in ten is unavailable, a node leaves and another one
 // comes, and still each job of a key is called only when all before it were
 // accepted. The cap does not bind.
-func (w *world) orderOfKeys(t *testing.T) {
+func (w *servers) orderOfKeys(t *testing.T) {
 	s := w.scripted(t, 20_000, 12, 2*time.Millisecond)
 	var records []*kgo.Record
 	for j := range orderEach {

@@ -26,7 +26,7 @@ const (
 //
 //	go test -run TestManyPartitionsReal -v ./integration
 func TestManyPartitionsReal(t *testing.T) {
-	w := newWorld(t, containers.Kafka)
+	w := startServers(t, containers.Kafka)
 	s := w.scene(t, faultCap, manyPartitions, 0)
 	n := s.startOne(t)
 	s.isReady(t, n)

@@ -77,11 +77,11 @@ func form(i int) (m kafka.Message, id, result string) {
 	return kafka.Message{Value: []byte("late"), Headers: event}, id, job.ResultExpired
 }
 
-// Every job has a result, also those that a killed node had in hand; and what
+// Every job has a result, also those that a killed node had in flight; and what
 // the provider gets is what was written to Kafka.
 func TestResultsReal(t *testing.T) {
 	const jobs = 600
-	w := newWorld(t, containers.Kafka)
+	w := startServers(t, containers.Kafka)
 	to := newCallee(t)
 	s := w.scene(t, 150, 6, 0, "sender.http.url="+to.URL, "sender.http.message_id=header:X-Message-Id", "kafka.results=true", "kafka.session=6s", "kafka.drain=4500ms", "sender.http.timeout=3s")
 	messages, values, results := make([]kafka.Message, jobs), map[string]string{}, map[string]string{}

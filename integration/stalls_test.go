@@ -42,7 +42,7 @@ var guards = []struct {
 // What a fleet uses of its cap where its nodes are stopped for tens of
 // milliseconds, and where they are not.
 func TestStallsReal(t *testing.T) {
-	w := newWorld(t, containers.Kafka)
+	w := startServers(t, containers.Kafka)
 	t.Run("quiet", func(t *testing.T) { w.side(t, 0.98, nil) })
 	t.Run("stopped for 5 to 40 ms", func(t *testing.T) {
 		w.side(t, 0.965, func(t *testing.T, s *scene) (after func()) {
@@ -115,7 +115,7 @@ func stallOne(n *node, stop <-chan struct{}, r *rand.Rand) {
 }
 
 // side plays a fleet under each of the guards, side by side.
-func (w *world) side(t *testing.T, want float64, startUp func(*testing.T, *scene) func()) {
+func (w *servers) side(t *testing.T, want float64, startUp func(*testing.T, *scene) func()) {
 	t.Helper()
 	scenes := make([]*scene, len(guards))
 	for i, g := range guards {

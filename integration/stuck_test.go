@@ -22,7 +22,7 @@ const (
 // stuck: the first job of each partition is refused or gets no answer, for as
 // long as it takes. All others are sent, and a node that is killed repeats of
 // them at most those on the wire and those of the last commit interval.
-func (w *world) stuck(t *testing.T) {
+func (w *servers) stuck(t *testing.T) {
 	s := w.scripted(t, faultCap, stuckParts, faultLatency, "kafka.session=6s", "kafka.drain=4500ms", "sender.http.timeout=3s",
 		"sender.retry.attempts=1000", "sender.retry.max_backoff=1s")
 	s.writeStuck(t)
@@ -66,7 +66,7 @@ func (s *scene) kill(t *testing.T, n *node) {
 }
 
 // restAccepted waits until all jobs that are not stuck have been sent, while
-// those that are hold every commit point at the beginning.
+// those that are hold every committed offset at the beginning.
 func (s *scene) restAccepted(t *testing.T) {
 	t.Helper()
 	got := 0

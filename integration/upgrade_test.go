@@ -138,8 +138,8 @@ func (o *old) leave(t *testing.T) {
 
 // upgrade: nodes of an older version share the group with ours, one way and back.
 // No job is lost. Our nodes repeat nothing of theirs; they, which can't read our
-// marks, repeat what those say, and nothing else.
-func (w *world) upgrade(t *testing.T) {
+// bitmaps, repeat what those say, and nothing else.
+func (w *servers) upgrade(t *testing.T) {
 	t.Parallel()
 	s := w.scripted(t, 300, upgradeParts, 5*time.Millisecond, "sender.retry.attempts=1000", "sender.retry.backoff=200ms", "sender.retry.max_backoff=200ms")
 	var records []*kgo.Record
@@ -173,7 +173,7 @@ func (w *world) upgrade(t *testing.T) {
 }
 
 // judgeUpgrade gets the jobs that were repeated on the way to our nodes, and
-// those behind the commit points on the way back.
+// those behind the committed offsets on the way back.
 func (s *scene) judgeUpgrade(t *testing.T, upgraded []string, behind map[string]bool) {
 	t.Helper()
 	all := plain(s.judge.arrivals(t))
@@ -189,7 +189,7 @@ func (s *scene) judgeUpgrade(t *testing.T, upgraded []string, behind map[string]
 	if r := s.judge.report(t, s.cap); r.Distinct != upgradeJobs || r.Accepted != upgradeJobs {
 		t.Errorf("got %d jobs called and %d accepted, want %d", r.Distinct, r.Accepted, upgradeJobs)
 	}
-	t.Logf("%d jobs, none lost; from an older format to ours: %d repeats; back: %d repeats, of %d jobs that our marks alone knew to be done",
+	t.Logf("%d jobs, none lost; from an older format to ours: %d repeats; back: %d repeats, of %d jobs that our bitmap alone knew to be done",
 		upgradeJobs, len(upgraded), len(downgraded), len(behind))
 }
 
@@ -224,7 +224,7 @@ func (s *scene) allPlain(t *testing.T) {
 	pass(time.Second)
 }
 
-// uncommitted are the jobs that were called and lie behind the commit points.
+// uncommitted are the jobs that were called and lie behind the committed offsets.
 func (s *scene) uncommitted(t *testing.T) map[string]bool {
 	t.Helper()
 	behind := map[string]bool{}
@@ -236,8 +236,8 @@ func (s *scene) uncommitted(t *testing.T) map[string]bool {
 	return behind
 }
 
-// newer: marks of a format to come are read as none, and that is told.
-func (w *world) newer(t *testing.T) {
+// newer: a bitmap of a format to come is read as none, and that is logged.
+func (w *servers) newer(t *testing.T) {
 	t.Helper()
 	const jobs, done = 100, 40
 	s := w.scene(t, 1000, 1, 0)
@@ -248,5 +248,5 @@ func (w *world) newer(t *testing.T) {
 	stop(t, n)
 	n.tells(t, "foreign metadata is ignored", fmt.Sprintf("committed=%d", done))
 	once(t, s.judge.report(t, s.cap), jobs-done)
-	t.Logf("a newer format beside offset %d of %d: read as none, told, %d jobs called once", done, jobs, jobs-done)
+	t.Logf("a newer format beside offset %d of %d: read as none, logged, %d jobs called once", done, jobs, jobs-done)
 }

@@ -20,7 +20,7 @@ const (
 // Jobs that always get 503, ahead of as many good ones: the good ones are sent,
 // and the bad ones go to the dead letters, whatever the order is.
 func TestWallReal(t *testing.T) {
-	w := newWorld(t, containers.Kafka)
+	w := startServers(t, containers.Kafka)
 	for _, order := range []string{"key", "none"} {
 		for _, limit := range []int{faultCap, 1000} {
 			t.Run(fmt.Sprintf("order %s, %d in a second", order, limit), func(t *testing.T) { w.wall(t, limit, order) })
@@ -28,7 +28,7 @@ func TestWallReal(t *testing.T) {
 	}
 }
 
-func (w *world) wall(t *testing.T, limit int, order string) {
+func (w *servers) wall(t *testing.T, limit int, order string) {
 	t.Helper()
 	s := w.scripted(t, limit, 12, faultLatency, "kafka.workers=64", "kafka.order="+order, fmt.Sprint("sender.retry.attempts=", wallAttempts))
 	for _, kind := range []string{"refuse", "good"} {

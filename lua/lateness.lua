@@ -1,8 +1,8 @@
--- Take in how late a node's slots were. Once a second one node gets the counts of the whole fleet, to choose the lateness
--- by. limit.lua is joined in front.
+-- Count how late a node's slots were. Once a second one node gets the counts of the whole fleet, to choose the lateness.
+-- limit.lua is joined in front.
 --
 -- KEYS[1] limit, KEYS[2] history: see limit.lua
--- KEYS[3] lateness  dispatcher:{<namespace>}:lateness:<name>  hash: since, when counting began; patience, see lateness_choice.go;
+-- KEYS[3] lateness  dispatcher:{<namespace>}:lateness:<name>  hash: since, when counting began; patience, see throttle/lateness;
 --                   fell, when the lateness fell last; asked, when the counts were handed out last; s0 to s7, counts of
 --                   one second, and t0 to t31, of ten: the number of that time, and behind it the slots by class; m0 to m11,
 --                   round trips to the provider of one minute: its number, the connections, lowest and highest in µs
@@ -13,13 +13,13 @@
 -- ARGV[4] trips        connections opened since the node's last report, lowest and highest round trip in µs; empty: none
 --
 -- Reply: 1 now_us  2 since_us  3 patience_us  4 fell_us: 0 never
---        5.. names and values of the hash, where it is this node's turn to choose
+--        5.. names and values of the hash, where this node is to choose
 --
--- Missing key: counting begins. Counts that no node can have are refused: one node that is broken moves nobody.
+-- Missing key: counting begins. Counts that no node can have are refused: one broken node changes no lateness.
 local lateness = KEYS[3]
 local CLASSES = 8
 local SECONDS, TENS, MINUTES = 8, 32, 12 -- times that are kept of each kind
-local TURN = 1000000 -- between two nodes that get the counts
+local CHOOSE = 1000000 -- between two nodes that get the counts
 local LONGEST = 30000000 -- no report covers more time than this
 local KEPT_MS = 7200000 -- nothing is remembered of a limit that was idle for this long
 
@@ -66,12 +66,12 @@ local now = clock()
 local set = unpacked(redis.call('HGET', limit, 'settings'))
 local counts, sum = numbers(ARGV[1], CLASSES)
 local trips = numbers(ARGV[4], 3)
-if not set or set.auto ~= 1 then return {now, 0, 0, 0} end
+if not set or not set.auto then return {now, 0, 0, 0} end
 if not counts or sum > set.units / set.period * LONGEST + set.cap then
   return redis.error_reply('COUNTS no node can have had these slots')
 end
 
-if ARGV[2] == 'rose' then -- counts from before say no more by which to go down
+if ARGV[2] == 'rose' then -- counts from before are no reason to fall
   local old = {'since', 'asked'}
   for i = 0, SECONDS - 1 do old[#old + 1] = 's' .. i end
   for i = 0, TENS - 1 do old[#old + 1] = 't' .. i end
@@ -93,7 +93,7 @@ if trips and trips[1] > 0 and trips[2] <= trips[3] then join(math.floor(now / 60
 local v = redis.call('HMGET', lateness, 'since', 'patience', 'fell', 'asked')
 local reply = {now, tonumber(v[1]), tonumber(v[2] or 0), tonumber(v[3] or 0)}
 local asked = tonumber(v[4] or 0)
-if ARGV[2] == '' and (now >= asked + TURN or now < asked) then
+if ARGV[2] == '' and (now >= asked + CHOOSE or now < asked) then
   redis.call('HSET', lateness, 'asked', int(now))
   redis.call('PEXPIRE', lateness, KEPT_MS)
   for _, word in ipairs(redis.call('HGETALL', lateness)) do reply[#reply + 1] = word end

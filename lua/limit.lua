@@ -1,15 +1,15 @@
--- What the scripts of a limit share: its clock, its settings, and the trail of their changes. It is joined in
--- front of the others.
+-- What the scripts of a limit share: its clock, its settings, and the history of their changes. It is joined in front of
+-- the others.
 --
--- KEYS[1] limit    dispatcher:{<namespace>}:limit:<name>    hash: the settings, and what each algorithm needs
+-- KEYS[1] limit    dispatcher:{<namespace>}:limit:<name>    hash: the settings, and the fields that each algorithm needs
 -- KEYS[2] history  dispatcher:{<namespace>}:history:<name>  stream: the last changes of the settings
 --
--- The settings are one JSON value that throttle/packed.go writes; times are in µs. Scripts compare it as a string and
--- unpack it for the numbers that they need. units / period is the pace that follows from the contract; after is the
--- packed settings that take over at until, where an override is on.
+-- The settings are one JSON value that throttle/limit/packed.go writes. Scripts compare it as a string, and unpack it for
+-- the numbers that they need. units / period is the pace that follows from the contract. Under an override, revert_to holds
+-- the packed settings that take over at revert_at.
 local limit, history = KEYS[1], KEYS[2]
-local KEPT = 1000 -- changes in the trail
-local VERSION = 2 -- of the packed settings
+local KEPT = 1000 -- changes in the history
+local VERSION = 3 -- of the packed settings
 
 local function int(x) return string.format('%.0f', x) end -- tostring would round above 1e14
 
@@ -18,12 +18,13 @@ local function clock()
   return time[1] * 1000000 + time[2]
 end
 
--- unpacked reads packed settings; nil where they are missing or of another version.
+-- unpacked reads packed settings, with durations in µs; nil where they are missing or of another version.
 local function unpacked(packed)
   if not packed then return nil end
   local ok, set = pcall(cjson.decode, packed)
-  if ok and type(set) == 'table' and set.v == VERSION then return set end
-  return nil
+  if not ok or type(set) ~= 'table' or set.v ~= VERSION then return nil end
+  set.window, set.guard, set.lateness, set.horizon = set.window / 1000, set.guard / 1000, set.lateness / 1000, set.horizon / 1000
+  return set
 end
 
 -- note sets a field of the limit's hash with the next flush, so that a call writes the hash once.
@@ -37,7 +38,7 @@ local function flush()
   noted = {}
 end
 
--- record notes a change and wakes the nodes. Nodes poll by themselves where PUBLISH is not allowed.
+-- record writes a change down and wakes the nodes. Nodes poll by themselves where PUBLISH is not allowed.
 local function record(before, packed)
   redis.call('XADD', history, 'MAXLEN', KEPT, '*', 'from', before, 'to', packed)
   redis.pcall('PUBLISH', limit, 'changed')

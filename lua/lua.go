@@ -1,16 +1,16 @@
 // Package lua holds the scripts that run inside Redis, and nothing else. The
-// packages that run them (throttle, internal/dedup for dedup.lua and
-// internal/fleet for register.lua) are the only ones that know the order of their
-// arguments and replies.
+// packages that run them are the only ones that know the order of their arguments
+// and replies: throttle, internal/dedup for dedup.lua and internal/fleet for
+// register.lua.
 //
-// A script is joined from parts: limit.lua, which all have in front, the
-// algorithm where there is one, and the command itself. A part whose first line
-// is "-- with other.lua" has that one in front.
+// A script is joined from parts: limit.lua, which the scripts of a limit have in
+// front, and the command. A part whose first line is "-- with other.lua" has that
+// one in front. A reservation is joined from more: the algorithm, and the files of
+// reserve/.
 //
 // Rules for a script: a header that names its KEYS, ARGV and reply (a test
-// compares it with the body); Redis's own clock; integers in microseconds
-// across the wire; no key that is not in KEYS; work that does not grow with the
-// rate.
+// compares it with the body); Redis's own clock; integers across the wire; no key
+// that is not in KEYS; work that does not grow with the rate.
 package lua
 
 import (
@@ -19,13 +19,15 @@ import (
 	"strings"
 )
 
-//go:embed *.lua algorithms/*.lua
+//go:embed *.lua algorithms/*.lua reserve/*.lua
 var files embed.FS
 
-// Book gives a node what it may use next of a limit, by one of [Algorithms]. It
-// panics where there is no such algorithm.
-func Book(algorithm string) string {
-	return join("limit.lua", "algorithms/"+algorithm+".lua", "book.lua")
+// Reserve grants a node the next units of a limit, by an algorithm of that name,
+// which a file in algorithms implements. It panics where there is no such file.
+func Reserve(algorithm, file string) string {
+	return fmt.Sprintf("local ALGORITHM = %q\n", algorithm) + join(
+		"limit.lua", "algorithms/"+file+".lua", "master.lua",
+		"reserve/call.lua", "reserve/nodes.lua", "reserve/steps.lua", "reserve/cooldown.lua", "reserve/change.lua", "reserve.lua")
 }
 
 // Configure changes a limit's settings.
@@ -34,13 +36,10 @@ func Configure() string { return join("limit.lua", "configure.lua") }
 // Delete deletes a limit that no node uses.
 func Delete() string { return join("limit.lua", "delete.lua") }
 
-// CLThrottle answers as redis-cell's CL.THROTTLE does.
-func CLThrottle() string { return join("cl_throttle.lua") }
+// Lease leases a part of the reserve to a node.
+func Lease() string { return join("limit.lua", "lease.lua") }
 
-// Share lends a node a share of the reserve.
-func Share() string { return join("limit.lua", "share.lua") }
-
-// Lateness takes in how late slots were, and gives the fleet's counts.
+// Lateness counts how late slots were, and returns the fleet's counts.
 func Lateness() string { return join("limit.lua", "lateness.lua") }
 
 // Register keeps the nodes of a Kafka group to one limit.

@@ -1,4 +1,4 @@
--- How a script tells which Redis process it runs on, and whether that one has all that was written before.
+-- How a script learns which Redis process it runs on, and whether that one has all earlier writes.
 
 -- replication returns the id of this master's history, and the text that says so. Nothing where INFO doesn't say;
 -- 'none' where identity says that this server can't tell.
@@ -16,7 +16,7 @@ local function process(identity)
   return type(info) == 'string' and string.match(info, 'run_id:(%w+)') or nil
 end
 
--- promoted tells a promotion from a replication backlog that was made or dropped: both change the id of the history,
+-- promoted distinguishes a promotion from a replication backlog that was made or dropped: both change the id of the history,
 -- and only a promotion keeps the former id as master_replid2.
 local function promoted(info)
   local former = info and string.match(info, 'master_replid2:(%w+)')

@@ -6,9 +6,9 @@
 --
 -- Both parts are exact: rest is at most 2^21 (see Contract.Pace), a count is below 2^32, and a quotient of whole numbers
 -- below 2^53 is never rounded across a whole number. So no unit comes earlier than the pace says, nor a µs later.
-local FAR = 2 ^ 52 -- µs, 142 years: what lies further away is as good as never, and times plus this stay below 2^53
+local FAR = 2 ^ 52 -- µs, 142 years: a time further away is as good as never, and times plus this stay below 2^53
 
--- after returns the time in which so many units pass, in whole µs, rounded up.
+-- after returns the time in which count units pass, in whole µs, rounded up.
 local function after(c, count)
   local whole = math.floor(c.period / c.units)
   local us = count * whole + math.ceil(count * (c.period - whole * c.units) / c.units)
@@ -24,8 +24,8 @@ local function within(c, us)
   return count
 end
 
--- passed returns when all that was given has left every window: the last unit under the widest terms since it was given.
--- Each change takes its own terms in, so that several in a row forget none of them. It bounds what a change waits for.
+-- passed returns when all units granted have left every window: the last unit under the widest terms since it was granted.
+-- Each change takes its own terms in, so that several in a row forget none of them. It bounds how long a change waits.
 local function passed(c, old)
   c.passed = math.max(c.passed or 0, c.slot + math.max(c.window, old.window) + math.max(c.guard, old.guard))
   note('passed', int(c.passed))

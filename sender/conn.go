@@ -15,7 +15,7 @@ var ErrClosed = conns.ErrClosed
 // connections are dialled ahead than there are Jobs.
 type Demand = conns.Demand
 
-// Conn is a connection that is set aside for one call, or the error of one that
+// Conn is a connection that is reserved for one call, or the error of one that
 // could not be opened. The zero value is neither: the call gets a connection itself.
 type Conn struct {
 	pool *conns.Pool
@@ -52,7 +52,7 @@ func (s *Sender) Ready(d Demand) bool { return s.pool.Ready(d) }
 // [Unreached].
 func (s *Sender) Await(ctx context.Context, d Demand) error { return s.pool.Await(ctx, d) }
 
-// Take sets an idle connection aside; the zero value: there is none.
+// Take reserves an idle connection; the zero value: there is none.
 func (s *Sender) Take() Conn {
 	c, err := s.pool.Get()
 	if c == nil || err != nil {
@@ -61,7 +61,7 @@ func (s *Sender) Take() Conn {
 	return Conn{pool: s.pool, c: c}
 }
 
-// connection takes the one that is set aside or an idle one. It dials one where there
+// connection takes the reserved one or an idle one. It dials one where there
 // is none, or where fresh asks for it.
 func (s *Sender) connection(ctx context.Context, on *Conn, fresh bool) (*conns.Conn, error) {
 	set := *on

@@ -15,7 +15,7 @@
 // left is one buffer that leaves in one write.
 //
 // A caller that paces its calls gets a connection before it reserves time for a
-// call. It waits for one with [Sender.Await], sets it aside with [Sender.Take], and
+// call. It waits for one with [Sender.Await], reserves it with [Sender.Take], and
 // calls with [Sender.SendOn]. Meanwhile spare connections are dialled ahead, see
 // [Demand] and package conns.
 //

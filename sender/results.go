@@ -152,7 +152,7 @@ func (r *statusTable) kind(status int) Kind {
 	return r.kinds[status]
 }
 
-// classify makes the result of an answer. Some providers (GitHub) throttle with a 403:
+// classify makes the result of an answer. Some providers throttle with a 403:
 // one that names a time is Throttled, unless the result of a 403 is configured.
 func (r *statusTable) classify(status int, header http.Header) Result {
 	res := Result{Kind: r.kind(status), Status: status}

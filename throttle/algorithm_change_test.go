@@ -12,7 +12,10 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
-	"dispatcher/lua"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
 )
 
 // rollout plays nodes that come and go with files of their own, operators who
@@ -31,8 +34,8 @@ type rollout struct {
 }
 
 type rolloutNode struct {
-	scripts scripts
-	known   Settings
+	Scripts script.Scripts
+	known   limit.Settings
 	seq     int64
 	epoch   int64
 	since   int64
@@ -43,15 +46,15 @@ type rolloutNode struct {
 const rolloutCap = 20
 
 // files are what nodes may be configured with.
-func files() []Settings {
-	var all []Settings
+func files() []limit.Settings {
+	var all []limit.Settings
 	for _, f := range []struct {
 		algorithm string
 		burst     int64
 	}{{"token_bucket", 1}, {"token_bucket", 14}, {"token_bucket", 20}, {"leaky_bucket", 1}, {"sliding_window_log", 1}, {"sliding_window_list", 1}} {
 		c := contract(rolloutCap)
 		c.Burst = f.burst
-		all = append(all, seeded(f.algorithm, c, Rails{}))
+		all = append(all, seededBy(f.algorithm, c))
 	}
 	return all
 }
@@ -75,11 +78,11 @@ func (r *rollout) fresh() *rolloutNode {
 	r.named++
 	all := files()
 	n := &rolloutNode{
-		scripts: newScripts(r.rdb, "rollout", "provider", fmt.Sprint("node", r.named)),
+		Scripts: script.NewScripts(r.rdb, "rollout", "provider", fmt.Sprint("node", r.named)),
 		known:   all[r.roll(int64(len(all)))], seq: 1,
 	}
-	for name := range n.scripts.book {
-		n.scripts.book[name] = redis.NewScript(r.edit(lua.Book(name)))
+	for name := range n.Scripts.Reserving {
+		n.Scripts.Reserving[name] = redis.NewScript(r.edit(scriptOf(name)))
 	}
 	return n
 }
@@ -87,20 +90,20 @@ func (r *rollout) fresh() *rolloutNode {
 func (r *rollout) pass(us int64) {
 	r.now += us
 	r.mini.SetTime(time.UnixMicro(r.now))
-	r.mini.FastForward(duration(us))
+	r.mini.FastForward(clock.Duration(us))
 }
 
-func (r *rollout) ask(n *rolloutNode, want int64) booking {
-	b, err := n.scripts.runBook(contextOf(r.t), ask{
-		want: want, seq: n.seq, epoch: n.epoch, since: n.since, read: n.read, identity: IdentityNone, lead: lead, learned: n.learned, known: n.known,
+func (r *rollout) ask(n *rolloutNode, want int64) script.Reservation {
+	b, err := n.Scripts.Reserve(contextOf(r.t), script.Ask{
+		Want: want, Seq: n.seq, Epoch: n.epoch, Since: n.since, Read: n.read, Identity: string(IdentityNone), Lead: lead, Learned: n.learned, Known: n.known,
 	})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if n.epoch != b.epoch {
-		n.since = b.now
+	if n.epoch != b.Epoch {
+		n.since = b.Now
 	}
-	n.known, n.learned, n.epoch, n.read = b.settings, true, b.epoch, b.now
+	n.known, n.learned, n.epoch, n.read = b.Settings, true, b.Epoch, b.Now
 	return b
 }
 
@@ -109,8 +112,8 @@ func (r *rollout) poll(n *rolloutNode) { r.ask(n, 0) }
 func (r *rollout) reserve(n *rolloutNode, want int64) {
 	n.seq++
 	b := r.ask(n, want)
-	for j := range b.schedule.given {
-		r.grants = append(r.grants, b.schedule.at(j))
+	for j := range b.Schedule.Given {
+		r.grants = append(r.grants, b.Schedule.At(j))
 	}
 }
 
@@ -131,7 +134,7 @@ func (r *rollout) happen() {
 	case p < 97:
 		r.change()
 	default:
-		if err := r.rdb.Del(contextOf(r.t), n.scripts.keys.limit).Err(); err != nil {
+		if err := r.rdb.Del(contextOf(r.t), n.Scripts.Keys.Limit).Err(); err != nil {
 			r.t.Fatal(err)
 		}
 		for i := range r.nodes {
@@ -139,7 +142,7 @@ func (r *rollout) happen() {
 				r.nodes[i] = r.fresh()
 			}
 		}
-		for _, n := range r.nodes { // the key's loss is told to all
+		for _, n := range r.nodes { // all nodes notice the key's loss
 			r.poll(n)
 		}
 	}
@@ -147,13 +150,13 @@ func (r *rollout) happen() {
 
 // change is an operator who sets another algorithm.
 func (r *rollout) change() {
-	control, err := NewControl(r.rdb, "rollout", "provider")
+	operator, err := control.NewControl(r.rdb, "rollout", "provider")
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	all := files()
 	to := all[r.roll(int64(len(all)))]
-	if _, err := control.Set(contextOf(r.t), Change{Algorithm: &to.Algorithm, Burst: &to.Burst, By: "law", Force: true}); err != nil && !errors.Is(err, ErrUnchanged) {
+	if _, err := operator.Set(contextOf(r.t), control.Change{Algorithm: &to.Algorithm, Burst: &to.Burst, By: "law", Force: true}); err != nil && !errors.Is(err, control.ErrUnchanged) {
 		r.t.Fatal(err)
 	}
 	for _, n := range r.nodes {
@@ -164,7 +167,7 @@ func (r *rollout) change() {
 // over is the first window that holds more than the cap.
 func (r *rollout) over() string {
 	slices.Sort(r.grants)
-	length := windowed(contract(rolloutCap)).Microseconds()
+	length := limit.Windowed(contract(rolloutCap)).Microseconds()
 	for i := rolloutCap; i < len(r.grants); i++ {
 		if span := r.grants[i] - r.grants[i-rolloutCap]; span < length {
 			return fmt.Sprintf("%d units in %d µs, and the cap is %d in %d µs", rolloutCap+1, span, rolloutCap, length)
@@ -199,14 +202,14 @@ func TestAnotherAlgorithmNeverPassesTheCap(t *testing.T) {
 func TestAnotherAlgorithmLawBreaksWithout(t *testing.T) {
 	t.Parallel()
 	for _, m := range []struct{ rule, from, to string }{
-		{"what is owed under the algorithm before", "and (fence > 3 or old.algorithm ~= set.algorithm) then", "and fence > 3 and fence < 7 then"},
+		{"what is owed under the algorithm before", "and (why > STATE_LOST or old.algorithm ~= set.algorithm) then", "and why > STATE_LOST and why < OTHER_ALGORITHM then"},
 		{"the window that passes between algorithms", "+ span(old, set)\n", "\n"},
 		{"the window that passes where a limit's key was deleted", "redis.call('EXISTS', nodes, history) > 0", "false"},
-		{"one algorithm for all nodes", "if set and not newer and set.algorithm ~= algorithm.name then return nothing(0) end", ""},
+		{"one algorithm for all nodes", "if set and not newer and set.algorithm ~= ALGORITHM then return nothing(0) end", ""},
 	} {
 		t.Run(m.rule, func(t *testing.T) {
 			t.Parallel()
-			if strings.Count(lua.Book(DefaultAlgorithm), m.from) != 1 {
+			if strings.Count(scriptOf(limit.DefaultAlgorithm), m.from) != 1 {
 				t.Fatalf("the script has not exactly one %q; name the rule again", m.from)
 			}
 			mini := miniredis.RunT(t)
@@ -233,7 +236,7 @@ func TestAKeyLostTwiceKeepsItsCooldown(t *testing.T) {
 	mini := miniredis.RunT(t)
 	r := newRollout(t, mini, patient(t, mini.Addr()), diceOf(1), func(s string) string { return s })
 	lose := func() {
-		if err := r.rdb.Del(t.Context(), keysOf("rollout", "provider").limit).Err(); err != nil {
+		if err := r.rdb.Del(t.Context(), script.KeysOf("rollout", "provider").Limit).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}

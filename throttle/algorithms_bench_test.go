@@ -9,20 +9,24 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
 )
 
-// What one booking of a block costs a real Redis, by its own account.
+// What one reservation of a block costs a real Redis, by its own account.
 func BenchmarkScript(b *testing.B) { eachAlgorithm(b, benchScript) }
 
 // BenchmarkScriptHot is what one reservation costs a real Redis, by its own account,
 // when one follows the other at once.
 func BenchmarkScriptHot(b *testing.B) { eachAlgorithm(b, hotScript) }
 
-func eachAlgorithm(b *testing.B, bench func(*testing.B, *redis.Client, Algorithm)) {
+func eachAlgorithm(b *testing.B, bench func(*testing.B, *redis.Client, limit.Algorithm)) {
 	b.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: realCell(b).Addr})
 	b.Cleanup(func() { _ = rdb.Close() })
-	for _, a := range Algorithms() {
+	for _, a := range limit.Algorithms() {
 		b.Run(a.Name, func(b *testing.B) {
 			if a.Name == "redis_cell" && os.Getenv(cellModule) == "" {
 				b.Skipf("NOT SHOWN: %s names no redis-cell module inside the image", cellModule)
@@ -32,63 +36,63 @@ func eachAlgorithm(b *testing.B, bench func(*testing.B, *redis.Client, Algorithm
 	}
 }
 
-// benchScript books as one node does at 3000 a second: 60 units every 20 ms. The
+// benchScript reserves as one node does at 3000 a second: 60 units every 20 ms. The
 // time of an operation is that pause and means nothing; the server's figure is
 // what counts.
-func benchScript(b *testing.B, rdb *redis.Client, a Algorithm) {
+func benchScript(b *testing.B, rdb *redis.Client, a limit.Algorithm) {
 	b.Helper()
 	c := contract(3000)
-	s := newScripts(rdb, "bench-"+a.Name, "provider", "n")
-	q := ask{seq: 1, identity: IdentityNone, lead: lead, known: seeded(a.Name, c, Rails{})}
-	reply, err := s.runBook(b.Context(), q)
+	s := script.NewScripts(rdb, "bench-"+a.Name, "provider", "n")
+	q := script.Ask{Seq: 1, Identity: string(IdentityNone), Lead: lead, Known: seededBy(a.Name, c)}
+	reply, err := s.Reserve(b.Context(), q)
 	if err != nil {
 		b.Fatal(err)
 	}
-	time.Sleep(duration(reply.quiet - reply.now))
+	time.Sleep(clock.Duration(reply.NotBefore - reply.Now))
 	if err := rdb.ConfigResetStat(b.Context()).Err(); err != nil {
 		b.Fatal(err)
 	}
-	q.want = 60
+	q.Want = 60
 	served := 0
 	for b.Loop() {
-		q.seq++
-		reply, err := s.runBook(b.Context(), q)
+		q.Seq++
+		reply, err := s.Reserve(b.Context(), q)
 		if err != nil {
 			b.Fatal(err)
 		}
-		if reply.schedule.given > 0 {
+		if reply.Schedule.Given > 0 {
 			served++
 		}
 		time.Sleep(block)
 	}
 	b.ReportMetric(serverTime(b, rdb), "server-µs/call")
-	b.ReportMetric(float64(served)/float64(q.seq-1), "served/call")
+	b.ReportMetric(float64(served)/float64(q.Seq-1), "served/call")
 }
 
-func hotScript(b *testing.B, rdb *redis.Client, a Algorithm) {
+func hotScript(b *testing.B, rdb *redis.Client, a limit.Algorithm) {
 	b.Helper()
-	s := newScripts(rdb, "hot-"+a.Name, "provider", "n")
-	q := ask{seq: 1, identity: IdentityInfo, lead: lead, learned: true, known: seeded(a.Name, contract(100_000), Rails{})}
-	reply, err := s.runBook(b.Context(), q)
+	s := script.NewScripts(rdb, "hot-"+a.Name, "provider", "n")
+	q := script.Ask{Seq: 1, Identity: string(IdentityInfo), Lead: lead, Learned: true, Known: seededBy(a.Name, contract(100_000))}
+	reply, err := s.Reserve(b.Context(), q)
 	if err != nil {
 		b.Fatal(err)
 	}
-	time.Sleep(duration(reply.quiet - reply.now))
+	time.Sleep(clock.Duration(reply.NotBefore - reply.Now))
 	if err := rdb.ConfigResetStat(b.Context()).Err(); err != nil {
 		b.Fatal(err)
 	}
-	q.want, q.epoch, q.since, q.read = 1, reply.epoch, reply.now, reply.now
+	q.Want, q.Epoch, q.Since, q.Read = 1, reply.Epoch, reply.Now, reply.Now
 	served := 0
 	for b.Loop() {
-		q.seq++
-		reply, err := s.runBook(b.Context(), q)
+		q.Seq++
+		reply, err := s.Reserve(b.Context(), q)
 		if err != nil {
 			b.Fatal(err)
 		}
-		served += flag(reply.schedule.given > 0)
+		served += countInt(reply.Schedule.Given > 0)
 	}
 	b.ReportMetric(serverTime(b, rdb), "server-µs/call")
-	b.ReportMetric(float64(served)/float64(q.seq-1), "served/call")
+	b.ReportMetric(float64(served)/float64(q.Seq-1), "served/call")
 }
 
 // serverTime is what a script call took since the statistics were reset, in µs, by
@@ -113,32 +117,32 @@ func serverTime(b *testing.B, rdb *redis.Client) float64 {
 func BenchmarkFullWindow(b *testing.B) {
 	rdb := redis.NewClient(&redis.Options{Addr: realCell(b).Addr})
 	b.Cleanup(func() { _ = rdb.Close() })
-	for _, a := range []Algorithm{slidingWindowLog(), slidingWindowList()} {
+	for _, a := range []limit.Algorithm{algorithm(limit.SlidingWindowLog), algorithm(limit.SlidingWindowList)} {
 		for _, size := range []int64{20_000, 2_000} {
 			b.Run(fmt.Sprint(a.Name, "/blocks of ", size), func(b *testing.B) { benchFullWindow(b, rdb, a, size) })
 		}
 	}
 }
 
-func benchFullWindow(b *testing.B, rdb *redis.Client, a Algorithm, size int64) {
+func benchFullWindow(b *testing.B, rdb *redis.Client, a limit.Algorithm, size int64) {
 	b.Helper()
 	c := contract(1_000_000)
 	c.Window = 4 * time.Second
-	s := newScripts(rdb, fmt.Sprint("bench-full-", a.Name, size), "provider", "n")
-	q := ask{seq: 1, identity: IdentityNone, lead: lead, known: seeded(a.Name, c, Rails{})}
+	s := script.NewScripts(rdb, fmt.Sprint("bench-full-", a.Name, size), "provider", "n")
+	q := script.Ask{Seq: 1, Identity: string(IdentityNone), Lead: lead, Known: seededBy(a.Name, c)}
 	call := func(want int64) (took float64, given int64) {
-		q.seq, q.want = q.seq+1, want
+		q.Seq, q.Want = q.Seq+1, want
 		if err := rdb.ConfigResetStat(b.Context()).Err(); err != nil {
 			b.Fatal(err)
 		}
-		reply, err := s.runBook(b.Context(), q)
+		reply, err := s.Reserve(b.Context(), q)
 		if err != nil {
 			b.Fatal(err)
 		}
-		return serverTime(b, rdb), reply.schedule.given
+		return serverTime(b, rdb), reply.Schedule.Given
 	}
 	call(0)
-	time.Sleep(windowed(c) + time.Second)
+	time.Sleep(limit.Windowed(c) + time.Second)
 	var fill, first float64
 	var blocks, rounds int
 	for b.Loop() {
@@ -147,13 +151,13 @@ func benchFullWindow(b *testing.B, rdb *redis.Client, a Algorithm, size int64) {
 			took, given = call(size)
 			fill += took
 		}
-		time.Sleep(windowed(c))
+		time.Sleep(limit.Windowed(c))
 		took, given := call(1)
 		if given != 1 {
 			b.Fatalf("got %d units of an empty window, want 1", given)
 		}
 		first, rounds = first+took, rounds+1
-		time.Sleep(windowed(c))
+		time.Sleep(limit.Windowed(c))
 	}
 	b.ReportMetric(fill/float64(blocks), "server-µs/block")
 	b.ReportMetric(first/float64(rounds), "server-µs/first")

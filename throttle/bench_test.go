@@ -7,12 +7,12 @@ import (
 )
 
 // What a slot costs the node: from a caller's question to its slot, and the
-// booking, mapping and holding of blocks behind it, without Redis's part. A
+// reservation, mapping and holding of blocks behind it, without Redis's part. A
 // fleet that is not short of slots is the costliest case, since nobody waits.
 func BenchmarkBroker(b *testing.B) {
 	const plenty = 100_000_000 // a second: the benchmark must not wait for slots
 	c := contract(plenty)
-	l, err := New(Options{Scope: ScopeNode, Namespace: "ns", Name: "provider", Node: "n", Seed: c, Waiting: func() int { return plenty }})
+	l, err := New(Options{Namespace: "ns", Name: "provider", Node: "n", Limit: scopedSpec(c, 0), Waiting: func() int { return plenty }})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -11,18 +11,20 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
 )
 
-func refusing(t *testing.T, c Contract, b Bucket, book bookFunc, waiting func() int) *Limiter {
+func refusing(t *testing.T, c limit.Contract, b limit.Bucket, reserve reserveFunc, waiting func() int) *Limiter {
 	t.Helper()
-	l, err := New(Options{
-		Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Seed: c, Waiting: waiting,
-		Algorithm: "leaky_bucket", Bucket: b,
-	})
+	spec := specOf(c)
+	spec.Algorithm, spec.Bucket = limit.LeakyBucket, b
+	l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Limit: spec, Waiting: waiting})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.book = book
+	l.reserve = reserve
 	l.listen = func(context.Context) {}
 	run(t, l)
 	return l
@@ -53,11 +55,11 @@ func pour(t *testing.T, l *Limiter, callers int) (slots []Slot, turnedAway int) 
 	return slots, turnedAway
 }
 
-// What a full bucket has no room for is told at once, and not when a slot would
+// What a full bucket has no room for is refused at once, and not when a slot would
 // have come free.
 func TestAFullBucketTurnsAwayAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := refusing(t, contract(300), Bucket{Capacity: 30, WhenFull: FullRefuse}, newModel().local("n", time.Millisecond), nil)
+		l := refusing(t, contract(300), limit.Bucket{Capacity: 30, WhenFull: limit.FullRefuse}, newModel().local("n", time.Millisecond), nil)
 		settled(t, l)
 		before := time.Now()
 		slots, turnedAway := pour(t, l, 100)
@@ -89,7 +91,7 @@ func settled(t *testing.T, l *Limiter) {
 // Of those that come faster than the bucket leaks, it takes as many as leave it.
 func TestARefusingBucketTakesItsWholeRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := refusing(t, contract(300), Bucket{Capacity: 30, WhenFull: FullRefuse}, newModel().local("n", time.Millisecond), nil)
+		l := refusing(t, contract(300), limit.Bucket{Capacity: 30, WhenFull: limit.FullRefuse}, newModel().local("n", time.Millisecond), nil)
 		settled(t, l)
 		taken := 0
 		const seconds = 10
@@ -109,7 +111,7 @@ func TestARefusingBucketTakesItsWholeRate(t *testing.T) {
 func TestAPauseTurnsNobodyAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newModel()
-		l := refusing(t, contract(300), Bucket{Capacity: 30, WhenFull: FullRefuse}, m.local("n", time.Millisecond), nil)
+		l := refusing(t, contract(300), limit.Bucket{Capacity: 30, WhenFull: limit.FullRefuse}, m.local("n", time.Millisecond), nil)
 		settled(t, l)
 		s := m.settings()
 		s.Paused, s.Changed = true, time.Now()
@@ -126,7 +128,7 @@ func TestAPauseTurnsNobodyAway(t *testing.T) {
 // Who was let in and was late gets another slot, whatever waits before it.
 func TestAFullBucketDoesNotTurnAwayWhoWasLetIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := refusing(t, contract(300), Bucket{Capacity: 6, WhenFull: FullRefuse}, newModel().local("n", time.Millisecond), nil)
+		l := refusing(t, contract(300), limit.Bucket{Capacity: 6, WhenFull: limit.FullRefuse}, newModel().local("n", time.Millisecond), nil)
 		settled(t, l)
 		var all sync.WaitGroup
 		for range 20 {
@@ -145,7 +147,7 @@ func TestAFullBucketDoesNotTurnAwayWhoWasLetIn(t *testing.T) {
 func TestHeldRefusalsStopNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var phantoms atomic.Int64
-		l := refusing(t, contract(300), Bucket{Capacity: 6, WhenFull: FullRefuse}, newModel().local("n", time.Millisecond),
+		l := refusing(t, contract(300), limit.Bucket{Capacity: 6, WhenFull: limit.FullRefuse}, newModel().local("n", time.Millisecond),
 			func() int { return int(phantoms.Load()) })
 		settled(t, l)
 		phantoms.Store(100)
@@ -174,25 +176,25 @@ func TestHeldRefusalsStopNobody(t *testing.T) {
 func TestABucketRefusesWhatItCannotHonour(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{
-		"capacity: 5: is for algorithm leaky_bucket only":                  CheckBucket(Bucket{Capacity: 5}, "token_bucket", contract(300)),
-		"when_full: refuse: is for algorithm leaky_bucket only":            CheckBucket(Bucket{WhenFull: FullRefuse}, "gcra", contract(300)),
-		"when_full: explode: must be wait or refuse":                       CheckBucket(Bucket{WhenFull: "explode"}, "leaky_bucket", contract(300)),
-		"capacity: 300: takes 1.01s to run empty":                          CheckBucket(Bucket{Capacity: 300}, "leaky_bucket", contract(300)),
-		"capacity: 5: runs empty in 16.834ms, and nodes need 20ms":         CheckBucket(Bucket{Capacity: 5}, "leaky_bucket", contract(300)),
-		"must be at least 6 at this rate":                                  CheckBucket(Bucket{Capacity: 5}, "leaky_bucket", contract(300)),
-		"capacity: -1: must be from 0 to":                                  CheckBucket(Bucket{Capacity: -1}, "leaky_bucket", contract(300)),
-		"capacity: 1: takes 10.001667s to run empty, and slots are booked": CheckBucket(Bucket{Capacity: 1}, "leaky_bucket", contractOf(6, time.Minute)),
+		"capacity: 5: is for algorithm leaky_bucket only":                    (limit.Bucket{Capacity: 5}).Validate("token_bucket", contract(300)),
+		"when_full: \"refuse\": is for algorithm leaky_bucket only":          (limit.Bucket{WhenFull: limit.FullRefuse}).Validate("gcra", contract(300)),
+		"when_full: \"explode\": must be one of wait, refuse":                (limit.Bucket{WhenFull: "explode"}).Validate("leaky_bucket", contract(300)),
+		"capacity: 300: takes 1.01s to run empty":                            (limit.Bucket{Capacity: 300}).Validate("leaky_bucket", contract(300)),
+		"capacity: 5: runs empty in 16.834ms, and nodes need 20ms":           (limit.Bucket{Capacity: 5}).Validate("leaky_bucket", contract(300)),
+		"must be at least 6 at this rate":                                    (limit.Bucket{Capacity: 5}).Validate("leaky_bucket", contract(300)),
+		"capacity: -1: must be from 0 to":                                    (limit.Bucket{Capacity: -1}).Validate("leaky_bucket", contract(300)),
+		"capacity: 1: takes 10.001667s to run empty, and slots are reserved": (limit.Bucket{Capacity: 1}).Validate("leaky_bucket", contractOf(6, time.Minute)),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	if err := CheckBucket(Bucket{Capacity: 6, WhenFull: FullRefuse}, "leaky_bucket", contract(300)); err != nil {
+	if err := (limit.Bucket{Capacity: 6, WhenFull: limit.FullRefuse}).Validate("leaky_bucket", contract(300)); err != nil {
 		t.Errorf("got %v for the least capacity there is", err)
 	}
 }
 
-func contractOf(units int64, window time.Duration) Contract {
+func contractOf(units int64, window time.Duration) limit.Contract {
 	c := contract(units)
 	c.Window = window
 	return c
@@ -202,11 +204,11 @@ func contractOf(units int64, window time.Duration) Contract {
 // came since are not turned away for it: the bucket has room for them.
 func TestALostReplyRefusesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		book, lose := newModel().local("n", time.Millisecond), atomic.Bool{}
-		l := refusing(t, contract(300), Bucket{Capacity: 30, WhenFull: FullRefuse}, func(ctx context.Context, a ask) (booking, error) {
-			b, err := book(ctx, a)
-			if b.schedule.given > 0 && lose.CompareAndSwap(true, false) {
-				return booking{}, errors.New("connection reset")
+		reserve, lose := newModel().local("n", time.Millisecond), atomic.Bool{}
+		l := refusing(t, contract(300), limit.Bucket{Capacity: 30, WhenFull: limit.FullRefuse}, func(ctx context.Context, a script.Ask) (script.Reservation, error) {
+			b, err := reserve(ctx, a)
+			if b.Schedule.Given > 0 && lose.CompareAndSwap(true, false) {
+				return script.Reservation{}, errors.New("connection reset")
 			}
 			return b, err
 		}, nil)

@@ -9,6 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/containers"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/limit"
 )
 
 // storm plays operators who change their minds all the time while the nodes
@@ -16,13 +18,13 @@ import (
 // lost replies, lost settings and clock steps. It ends after so many changes.
 func storm(t tester, rdb redis.UniversalClient, seed uint64, changes int) (f *fleet, over string) {
 	roll := diceOf(seed)
-	c := Contract{
+	c := limit.Contract{
 		Cap: []int64{1, 7, 50, 300}[roll(4)], Window: time.Second, Burst: 1,
-		Guard: DefaultGuard, Lateness: DefaultLateness, Horizon: DefaultHorizon,
+		Guard: limit.DefaultGuard, Lateness: limit.DefaultLateness, Horizon: limit.DefaultHorizon,
 	}
 	f = newFleet(t, rdb, asWritten, roll, 1+int(roll(3)), c)
-	f.look()
-	f.pass(600_000) // past the fence of the start
+	f.poll()
+	f.pass(600_000) // past the cooldown of the start
 	for f.made.changes < changes {
 		for range 1 + roll(9) {
 			f.set(f.change(c))
@@ -36,35 +38,35 @@ func storm(t tester, rdb redis.UniversalClient, seed uint64, changes int) (f *fl
 }
 
 // between is what happens until the next change.
-func (f *fleet) between(c Contract) {
+func (f *fleet) between(c limit.Contract) {
 	roll := f.dice
 	steps := 1 + roll(3)
 	if roll(8) == 0 {
 		steps = 30 // long enough for a window that is full, and for the end of an override
-		f.set(Change{Paused: new(false), By: "law"})
+		f.set(control.Change{Paused: new(false), By: "law"})
 	}
 	for range steps {
 		f.work(c, []int64{2_000, 50_000, 200_000}[roll(3)])
 	}
 	switch roll(60) {
 	case 0:
-		f.look() // each node looks more often than a change may take to act
+		f.poll() // each node looks more often than a change may take to act
 		f.lose()
-		f.look()
+		f.poll()
 	case 1:
 		f.shift([]int64{-1, 1}[roll(2)] * (4_000 + roll([]int64{100_000, 5_000_000}[roll(2)])))
-		f.look()
+		f.poll()
 	case 2, 3, 4, 5, 6:
 		f.pass(1_000_000 + roll(10_000_000))
 	}
 }
 
-// work lets a node book, and then up to so many microseconds pass.
-func (f *fleet) work(c Contract, gap int64) {
+// work lets a node reserve, and then up to so many microseconds pass.
+func (f *fleet) work(c limit.Contract, gap int64) {
 	roll := f.dice
 	n := f.nodes[roll(int64(len(f.nodes)))]
 	delay := []int64{0, 300, 20_000}[roll(3)]
-	f.book(n, 1+roll(max(1, c.Cap/4)), roll(delay+1), roll(min(delay, 2_000)+1), roll(8) == 0)
+	f.reserve(n, 1+roll(max(1, c.Cap/4)), roll(delay+1), roll(min(delay, 2_000)+1), roll(8) == 0)
 	f.pass(roll(gap))
 }
 

@@ -35,24 +35,24 @@ type ClientOptions struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// hush keeps go-redis from writing to standard error past the logger: what goes
-// wrong is returned, and the limiter says it once.
+// hush keeps go-redis from writing to standard error past the logger: errors are
+// returned, and the limiter logs them once.
 var hush = sync.OnceFunc(func() { redis.SetLogger(&logging.VoidLogger{}) }) //nolint:gochecknoglobals // the library's logger is global
 
-// clusterLookEvery is how old the client's map of a Cluster may become. A primary
-// that is gone says MOVED to nobody, so only the map tells who is there instead.
-const clusterLookEvery = time.Second
+// clusterMapAge is how old the client's map of a Cluster may become. A primary
+// that is gone answers MOVED to nobody, so only the map names its successor.
+const clusterMapAge = time.Second
 
 // NewClient makes a client that suits the limiter: it tries nothing again by
-// itself, since a booking that is sent twice has to carry its own number, and
-// it heeds the context. In a Cluster it follows a slot that has moved; a booking
-// sent anew that way carries the number of the first.
+// itself, since a reservation that is sent twice has to carry its own number, and
+// it follows the context. In a Cluster it follows a slot that has moved; a reservation
+// sent again that way carries the number of the first.
 func NewClient(o ClientOptions) redis.UniversalClient {
 	hush()
 	options := universal(o)
 	if o.Cluster || o.Master == "" && len(o.Addrs) > 1 {
 		cluster := options.Cluster()
-		cluster.ClusterStateReloadInterval = clusterLookEvery
+		cluster.ClusterStateReloadInterval = clusterMapAge
 		// A script goes where its keys are; asking what each command wants would
 		// cost the account another right.
 		cluster.DisableRoutingPolicies = true
@@ -83,8 +83,8 @@ func universal(o ClientOptions) *redis.UniversalOptions {
 		WriteTimeout:          callTimeout,
 		ContextTimeoutEnabled: true,
 		PoolSize:              4,
-		// A limiter that is told of maintenance has nothing to do but what it
-		// does anyway; the notices would cost a goroutine and a command a connection.
+		// Notices of maintenance would cost a goroutine and a command a connection, and
+		// a limiter would do nothing else because of them.
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 }

@@ -4,17 +4,19 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"dispatcher/throttle/internal/clock"
 )
 
 // slewed reads a clock that runs at a rate from begin on, and returns when that was
 // noticed; 0: not at all.
 func slewed(ppm int64, every, length time.Duration) (noticed time.Duration) {
 	const begin = 10 * time.Second
-	c := clock{origin: time.Unix(5000, 0)}
+	c := clock.Clock{Origin: time.Unix(5000, 0)}
 	for at := time.Duration(0); at < begin+length; at += every {
 		there := at + max(0, at-begin)*time.Duration(ppm)/1_000_000 + time.Hour
-		r := reading{asked: c.origin.Add(at), answered: c.origin.Add(at + 300*time.Microsecond), now: there.Microseconds(), epoch: 1}
-		if c.observe(r) {
+		r := clock.Reading{Asked: c.Origin.Add(at), Answered: c.Origin.Add(at + 300*time.Microsecond), Now: there.Microseconds(), Epoch: 1}
+		if c.Observe(r) {
 			return at - begin
 		}
 	}
@@ -61,11 +63,11 @@ func TestASlewDoesNotPassTheCap(t *testing.T) {
 	for _, ppm := range []int64{2_000, 20_000, 83_333} {
 		f := newFleet(t, embeddedRedis(t), asWritten, diceOf(1), 2, contract(300))
 		f.calling = atOnce
-		f.look()
+		f.poll()
 		f.pass(3_000_000)
 		play := func(steps int, ppm int64) {
 			for i := range steps {
-				f.book(f.nodes[i%2], 6, 100, 100, false)
+				f.reserve(f.nodes[i%2], 6, 100, 100, false)
 				f.pass(10_000)
 				f.shift(10_200 * ppm / 1_000_000)
 			}

@@ -9,7 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
-	"dispatcher/lua"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/limit"
 )
 
 // conforming are the laws that each algorithm keeps.
@@ -18,11 +20,11 @@ var conforming = []struct {
 	law  func(*trial)
 }{
 	{"no window holds more after a late burst", func(tr *trial) {
-		length := windowed(tr.c).Microseconds()
+		length := limit.Windowed(tr.c).Microseconds()
 		tr.pass(3*length - tr.now%length) // to the beginning of a bucket, with nothing given before
-		tr.book(0, 1)
+		tr.reserve(0, 1)
 		tr.pass(length - tr.now%length - 20_000)
-		tr.book(0, tr.c.Cap)
+		tr.reserve(0, tr.c.Cap)
 		tr.saturate(2*length, 1)
 		tr.Logf("found %d of %d", tr.found(), tr.worst)
 		if !tr.a.Strict && tr.mini != nil && tr.found() <= tr.c.Cap {
@@ -30,24 +32,24 @@ var conforming = []struct {
 		}
 	}},
 	{"a lost reply comes again", func(tr *trial) {
-		tr.pass(windowed(tr.c).Microseconds())
-		first := tr.book(0, 5)
+		tr.pass(limit.Windowed(tr.c).Microseconds())
+		first := tr.reserve(0, 5)
 		tr.pass(1_000)
 		again := tr.ask(0, 5)
-		if diff := cmp.Diff(first.schedule, again.schedule, cmp.AllowUnexported(schedule{})); first.schedule.given == 0 || diff != "" {
+		if diff := cmp.Diff(first.Schedule, again.Schedule, cmp.AllowUnexported(clock.Schedule{})); first.Schedule.Given == 0 || diff != "" {
 			tr.Errorf("%s: the same number got other slots (-first +again):\n%s", tr.a.Name, diff)
 		}
 	}},
 	{"nothing lies beyond the reach", func(tr *trial) {
-		tr.reach = MinHorizon
+		tr.reach = limit.MinHorizon
 		for range 20 {
-			b := tr.book(0, tr.c.Cap)
-			for j := range b.schedule.given {
-				if ahead := duration(b.schedule.at(j) - b.now); ahead > tr.reach {
+			b := tr.reserve(0, tr.c.Cap)
+			for j := range b.Schedule.Given {
+				if ahead := clock.Duration(b.Schedule.At(j) - b.Now); ahead > tr.reach {
 					tr.Fatalf("%s: got a unit %v ahead, want at most %v", tr.a.Name, ahead, tr.reach)
 				}
 			}
-			tr.pass(max(b.wait.Microseconds(), 5_000))
+			tr.pass(max(b.Wait.Microseconds(), 5_000))
 		}
 		if len(tr.grants) < 5 {
 			tr.Errorf("%s: got %d units; so few prove nothing", tr.a.Name, len(tr.grants))
@@ -55,37 +57,37 @@ var conforming = []struct {
 	}},
 	{"nothing while paused", func(tr *trial) {
 		on, off := true, false
-		tr.set(Change{Paused: &on})
-		tr.pass(windowed(tr.c).Microseconds())
-		if got := tr.saturate(windowed(tr.c).Microseconds(), 5); got > 0 {
+		tr.set(control.Change{Paused: &on})
+		tr.pass(limit.Windowed(tr.c).Microseconds())
+		if got := tr.saturate(limit.Windowed(tr.c).Microseconds(), 5); got > 0 {
 			tr.Errorf("%s: %d units were given while paused", tr.a.Name, got)
 		}
-		tr.set(Change{Paused: &off})
-		if got := tr.saturate(windowed(tr.c).Microseconds(), 5); got == 0 {
+		tr.set(control.Change{Paused: &off})
+		if got := tr.saturate(limit.Windowed(tr.c).Microseconds(), 5); got == 0 {
 			tr.Errorf("%s: nothing was given after the pause", tr.a.Name)
 		}
 	}},
 	{"a lost limit gives no more", func(tr *trial) {
-		tr.lose(tr.nodes[0].keys.limit)
+		tr.lose(tr.nodes[0].Keys.Limit)
 	}},
 	{"a lost state gives no more", func(tr *trial) {
-		tr.lose(tr.nodes[0].keys.state)
+		tr.lose(tr.nodes[0].Keys.State)
 	}},
 	{"who was refused is served after the wait", func(tr *trial) {
 		for served := 0; served < 20; {
-			b := tr.book(0, 3)
-			if b.schedule.given > 0 {
+			b := tr.reserve(0, 3)
+			if b.Schedule.Given > 0 {
 				continue
 			}
-			tr.pass(b.wait.Microseconds())
-			if again := tr.book(0, 3); again.schedule.given == 0 {
-				tr.Fatalf("%s: told to wait %v, and refused then for %v", tr.a.Name, b.wait, again.wait)
+			tr.pass(b.Wait.Microseconds())
+			if again := tr.reserve(0, 3); again.Schedule.Given == 0 {
+				tr.Fatalf("%s: got a wait of %v, and refused then for %v", tr.a.Name, b.Wait, again.Wait)
 			}
 			served++
 		}
 	}},
 	{"saturated, the share is used", func(tr *trial) {
-		tr.pass(2 * windowed(tr.c).Microseconds())
+		tr.pass(2 * limit.Windowed(tr.c).Microseconds())
 		us := 4 * tr.c.Window.Microseconds()
 		if tr.mini != nil {
 			us *= 3
@@ -101,24 +103,24 @@ var conforming = []struct {
 		for _, part := range []int64{2, 1, 4, 1} {
 			tr.saturate(tr.c.Window.Microseconds()/2, tr.c.Cap)
 			next := tr.worstCap() / part
-			tr.set(Change{Cap: &next})
+			tr.set(control.Change{Cap: &next})
 		}
 		tr.saturate(tr.c.Window.Microseconds(), tr.c.Cap)
 	}},
 	{"a longer window holds no more either", func(tr *trial) {
-		tr.pass(2 * windowed(tr.c).Microseconds())
+		tr.pass(2 * limit.Windowed(tr.c).Microseconds())
 		tr.saturate(tr.c.Window.Microseconds(), 1)
-		tr.pass(windowed(tr.c).Microseconds())
-		tr.book(0, 1) // all but this one has left the window
+		tr.pass(limit.Windowed(tr.c).Microseconds())
+		tr.reserve(0, 1) // all but this one has left the window
 		longer := 3 * tr.c.Window
-		tr.set(Change{Window: &longer})
+		tr.set(control.Change{Window: &longer})
 		changed := tr.now
 		tr.saturate(2*longer.Microseconds(), 1)
 		if tr.a.Ahead {
 			changed += tr.c.Horizon.Microseconds()
 		}
 		if i := slices.IndexFunc(tr.grants, func(at int64) bool { return at > changed }); tr.looksBack() {
-			old := tr.grants[i] - windowed(tr.c).Microseconds()
+			old := tr.grants[i] - limit.Windowed(tr.c).Microseconds()
 			for i > 0 && tr.grants[i-1] > old {
 				i--
 			}
@@ -142,7 +144,7 @@ var conforming = []struct {
 }
 
 // looksBack says that units of before a change count in a longer window too.
-func (tr *trial) looksBack() bool { return !tr.a.Ahead && tr.a.Binds(tr.c) == windowed(tr.c) }
+func (tr *trial) looksBack() bool { return !tr.a.Ahead && tr.a.Cooldown(tr.c) == limit.Windowed(tr.c) }
 
 // worstCap is what the trials begin with.
 func (*trial) worstCap() int64 { return 40 }
@@ -150,11 +152,11 @@ func (*trial) worstCap() int64 { return 40 }
 // lose deletes a key at the worst time, when all has just been given.
 func (tr *trial) lose(key string) {
 	tr.Helper()
-	length := windowed(tr.c).Microseconds()
+	length := limit.Windowed(tr.c).Microseconds()
 	tr.pass(2 * length)
 	for range 4 {
 		tr.saturate(length/3, tr.c.Cap)
-		tr.book(0, tr.c.Cap)
+		tr.reserve(0, tr.c.Cap)
 		tr.del(key)
 	}
 	tr.saturate(2*length, tr.c.Cap)
@@ -165,19 +167,19 @@ func (tr *trial) happen(roll dice) {
 	node := int(roll(int64(len(tr.nodes))))
 	switch p := roll(100); {
 	case p < 60:
-		b := tr.book(node, 1+roll([]int64{5, tr.c.Cap}[roll(2)]))
-		if again := tr.ask(node, 1); b.schedule.given > 0 && again.schedule != b.schedule {
-			tr.Errorf("%s: the same number got other slots: %v, then %v", tr.a.Name, b.schedule, again.schedule)
+		b := tr.reserve(node, 1+roll([]int64{5, tr.c.Cap}[roll(2)]))
+		if again := tr.ask(node, 1); b.Schedule.Given > 0 && again.Schedule != b.Schedule {
+			tr.Errorf("%s: the same number got other slots: %v, then %v", tr.a.Name, b.Schedule, again.Schedule)
 		}
 	case p < 96:
 		tr.pass(roll([]int64{1_000, 20_000, 300_000}[roll(3)]) / tr.slow())
 	case p < 99:
 		next := tr.c.Burst + roll(tr.worstCap()-tr.c.Burst+1)
-		tr.look() // brings back what was deleted
-		tr.set(Change{Cap: &next})
-		tr.look()
+		tr.poll() // brings back what was deleted
+		tr.set(control.Change{Cap: &next})
+		tr.poll()
 	default:
-		tr.del([]string{tr.nodes[0].keys.limit, tr.nodes[0].keys.state}[roll(2)])
+		tr.del([]string{tr.nodes[0].Keys.Limit, tr.nodes[0].Keys.State}[roll(2)])
 	}
 }
 
@@ -197,7 +199,7 @@ func TestConformanceFindsWhatARulePrevents(t *testing.T) {
 		{"sliding_window_list", "a lost state is noticed", "redis.call('EXISTS', KEYS[3]) == 1", "true", "a lost state gives no more"},
 		{"fixed_window", "a lost state is noticed", "redis.call('EXISTS', KEYS[3]) == 1", "true", "a lost state gives no more"},
 		{"sliding_window_counter", "a lost state is noticed", "redis.call('EXISTS', KEYS[3]) == 1", "true", "a lost state gives no more"},
-		{"fixed_window", "a longer window begins anew", "length(c) > length(old)", "false", "a longer window holds no more either"},
+		{"fixed_window", "a longer window begins again", "length(c) > length(old)", "false", "a longer window holds no more either"},
 		{"sliding_window_log", "each run is kept while it counts", "newest(TIME, now - length(c))", "newest(TIME, now - length(c) + 50000)", "no window holds more after a late burst"},
 		{"sliding_window_list", "each run is kept while it counts", "newest(TIME, now - length(c))", "newest(TIME, now - length(c) + 50000)", "no window holds more after a late burst"},
 		{"sliding_window_log", "the units of a run are counted", "int(now) .. ' ' .. int(number)", "int(now) .. ' ' .. int(math.ceil(number / 2))", "no window holds more after a late burst"},
@@ -215,14 +217,14 @@ func TestConformanceFindsWhatARulePrevents(t *testing.T) {
 // breaks plays a law with a script that was changed.
 func breaks(t *testing.T, algorithm, from, to, law string) bool {
 	t.Helper()
-	a, err := AlgorithmNamed(algorithm)
-	text := lua.Book(algorithm)
+	a, err := limit.AlgorithmNamed(algorithm)
+	text := scriptOf(algorithm)
 	if err != nil || strings.Count(text, from) != 1 {
-		t.Fatalf("the script has not exactly one %q; name the rule anew (%v)", from, err)
+		t.Fatalf("the script has not exactly one %q; name the rule again (%v)", from, err)
 	}
 	tr := newTrial(t, "", a, trialContract(a, time.Second), 3)
 	for i := range tr.nodes {
-		tr.nodes[i].book[algorithm] = redis.NewScript(strings.Replace(text, from, to, 1))
+		tr.nodes[i].Reserving[algorithm] = redis.NewScript(strings.Replace(text, from, to, 1))
 	}
 	for _, l := range conforming {
 		if l.name == law {

@@ -14,30 +14,34 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/containers"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
 )
 
 // trial plays nodes that share one limit by one algorithm, on the embedded
 // Redis in its own time, or on a real one.
 type trial struct {
 	*testing.T
-	rdb    redis.UniversalClient
-	mini   *miniredis.Miniredis // nil: a real one
-	a      Algorithm
-	c      Contract
-	worst  int64  // the most that a window may hold, over all settings so far
-	space  string // the limit's namespace
-	nodes  []scripts
-	known  []Settings
-	seqs   []int64
-	now    int64 // Redis's clock
-	quiet  int64
-	reach  time.Duration // 0: up to the horizon
-	grants []int64
-	places []place
+	rdb       redis.UniversalClient
+	mini      *miniredis.Miniredis // nil: a real one
+	a         limit.Algorithm
+	c         limit.Contract
+	worst     int64  // the most that a window may hold, over all settings so far
+	space     string // the limit's namespace
+	nodes     []script.Scripts
+	known     []limit.Settings
+	seqs      []int64
+	now       int64 // Redis's clock
+	notBefore int64
+	reach     time.Duration // 0: up to the horizon
+	grants    []int64
+	places    []script.Place
 }
 
 // newTrial is on a Redis: the embedded one where addr is empty.
-func newTrial(t *testing.T, addr string, a Algorithm, c Contract, nodes int) *trial {
+func newTrial(t *testing.T, addr string, a limit.Algorithm, c limit.Contract, nodes int) *trial {
 	t.Helper()
 	if err := errorsIn(a, c); err != nil {
 		t.Fatal(err)
@@ -51,17 +55,17 @@ func newTrial(t *testing.T, addr string, a Algorithm, c Contract, nodes int) *tr
 	}
 	tr.rdb = patient(t, addr)
 	for i := range nodes {
-		tr.nodes = append(tr.nodes, newScripts(tr.rdb, space, "provider", fmt.Sprint("node", i)))
-		tr.known = append(tr.known, seeded(a.Name, c, Rails{}))
+		tr.nodes = append(tr.nodes, script.NewScripts(tr.rdb, space, "provider", fmt.Sprint("node", i)))
+		tr.known = append(tr.known, seededBy(a.Name, c))
 	}
-	tr.seqs, tr.places = make([]int64, nodes), make([]place, nodes)
-	tr.look()
-	tr.pass(tr.quiet - tr.now)
+	tr.seqs, tr.places = make([]int64, nodes), make([]script.Place, nodes)
+	tr.poll()
+	tr.pass(tr.notBefore - tr.now)
 	return tr
 }
 
-func errorsIn(a Algorithm, c Contract) error {
-	_, err := Check(a.Name, c, Rails{})
+func errorsIn(a limit.Algorithm, c limit.Contract) error {
+	err := limit.Terms{Contract: c, Algorithm: a.Name}.Validate()
 	return err
 }
 
@@ -72,38 +76,38 @@ func (tr *trial) pass(us int64) {
 	}
 	tr.now += us
 	if tr.mini == nil {
-		time.Sleep(duration(us))
+		time.Sleep(clock.Duration(us))
 		return
 	}
 	tr.mini.SetTime(time.UnixMicro(tr.now))
-	tr.mini.FastForward(duration(us))
+	tr.mini.FastForward(clock.Duration(us))
 }
 
-func (tr *trial) ask(node int, want int64) booking {
+func (tr *trial) ask(node int, want int64) script.Reservation {
 	tr.Helper()
-	b, err := tr.nodes[node].runBook(tr.Context(), ask{
-		want: want, seq: tr.seqs[node], retry: true, epoch: 1, learned: true, place: tr.places[node], identity: IdentityNone, lead: lead, reach: tr.reach, known: tr.known[node],
+	b, err := tr.nodes[node].Reserve(tr.Context(), script.Ask{
+		Want: want, Seq: tr.seqs[node], Retry: true, Epoch: 1, Learned: true, Place: tr.places[node], Identity: string(IdentityNone), Lead: lead, Reach: tr.reach, Known: tr.known[node],
 	})
 	if err != nil {
 		tr.Fatal(err)
 	}
-	tr.known[node], tr.quiet, tr.places[node] = b.settings, b.quiet, b.place
-	tr.now = max(tr.now, b.now)
+	tr.known[node], tr.notBefore, tr.places[node] = b.Settings, b.NotBefore, b.Place
+	tr.now = max(tr.now, b.Now)
 	return b
 }
 
-// book asks for units and notes when those given are.
-func (tr *trial) book(node int, want int64) booking {
+// reserve asks for units and notes when those given are.
+func (tr *trial) reserve(node int, want int64) script.Reservation {
 	tr.Helper()
 	tr.seqs[node]++
 	b := tr.ask(node, want)
-	for j := range b.schedule.given {
-		tr.grants = append(tr.grants, b.schedule.at(j))
+	for j := range b.Schedule.Given {
+		tr.grants = append(tr.grants, b.Schedule.At(j))
 	}
 	return b
 }
 
-func (tr *trial) look() {
+func (tr *trial) poll() {
 	tr.Helper()
 	for i := range tr.nodes {
 		tr.ask(i, 0)
@@ -114,12 +118,12 @@ func (tr *trial) look() {
 func (tr *trial) saturate(us, want int64) (given int64) {
 	tr.Helper()
 	for end := tr.now + us; tr.now < end; {
-		b := tr.book(0, want)
-		given += b.schedule.given
+		b := tr.reserve(0, want)
+		given += b.Schedule.Given
 		if tr.mini == nil {
 			tr.pass(2_000)
 		} else {
-			tr.pass(max(1_000, b.wait.Microseconds()))
+			tr.pass(max(1_000, b.Wait.Microseconds()))
 		}
 	}
 	return given
@@ -130,7 +134,7 @@ func (tr *trial) found() int64 {
 	slices.Sort(tr.grants)
 	most, first := 0, 0
 	for i, at := range tr.grants {
-		for tr.grants[first] <= at-windowed(tr.c).Microseconds() {
+		for tr.grants[first] <= at-limit.Windowed(tr.c).Microseconds() {
 			first++
 		}
 		most = max(most, i-first+1)
@@ -141,19 +145,19 @@ func (tr *trial) found() int64 {
 func (tr *trial) mustKeep() {
 	tr.Helper()
 	if found := tr.found(); found > tr.worst {
-		tr.Errorf("%s: found %d units in %v, and at most %d are promised", tr.a.Name, found, windowed(tr.c), tr.worst)
+		tr.Errorf("%s: found %d units in %v, and at most %d are promised", tr.a.Name, found, limit.Windowed(tr.c), tr.worst)
 	}
 }
 
-func (tr *trial) set(ch Change) {
+func (tr *trial) set(ch control.Change) {
 	tr.Helper()
-	control, err := NewControl(tr.rdb, tr.space, "provider")
+	operator, err := control.NewControl(tr.rdb, tr.space, "provider")
 	if err != nil {
 		tr.Fatal(err)
 	}
 	ch.Force, ch.By = true, "law"
-	s, err := control.Set(tr.Context(), ch)
-	if err != nil && !errors.Is(err, ErrUnchanged) {
+	s, err := operator.Set(tr.Context(), ch)
+	if err != nil && !errors.Is(err, control.ErrUnchanged) {
 		tr.Fatal(err)
 	}
 	tr.c = s.Contract
@@ -168,7 +172,7 @@ func (tr *trial) del(key string) {
 }
 
 // conform holds an algorithm to the laws, each on a limit of its own.
-func conform(t *testing.T, addr string, a Algorithm, c Contract) {
+func conform(t *testing.T, addr string, a limit.Algorithm, c limit.Contract) {
 	t.Helper()
 	for _, l := range conforming {
 		t.Run(l.name, func(t *testing.T) {
@@ -181,7 +185,7 @@ func conform(t *testing.T, addr string, a Algorithm, c Contract) {
 }
 
 // trialContract is one that the algorithm can keep: a burst where it has one.
-func trialContract(a Algorithm, window time.Duration) Contract {
+func trialContract(a limit.Algorithm, window time.Duration) limit.Contract {
 	c := contract(40)
 	c.Window = window
 	if a.Name == "redis_cell" {
@@ -197,7 +201,7 @@ func trialContract(a Algorithm, window time.Duration) Contract {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	for _, a := range Algorithms() {
+	for _, a := range limit.Algorithms() {
 		if a.Name == "redis_cell" {
 			continue // needs a module: see TestConformanceReal
 		}
@@ -212,7 +216,7 @@ func TestConformance(t *testing.T) {
 // units it comes.
 func TestARaiseIsFeltAtOnce(t *testing.T) {
 	t.Parallel()
-	for _, a := range Algorithms() {
+	for _, a := range limit.Algorithms() {
 		if a.Name == "redis_cell" {
 			continue // needs a module
 		}
@@ -220,21 +224,21 @@ func TestARaiseIsFeltAtOnce(t *testing.T) {
 			t.Parallel()
 			tr := newTrial(t, "", a, contractOf(6, time.Minute), 1)
 			for given := range int64(13) {
-				for taken := int64(0); taken <= given%4; taken += tr.book(0, 1).schedule.given {
+				for taken := int64(0); taken <= given%4; taken += tr.reserve(0, 1).Schedule.Given {
 					tr.pass(100_000)
 				}
 				tr.pass(1_000_000 * given % 10_000_000)
 				high, low := int64(6000), int64(6)
-				tr.set(Change{Cap: &high})
+				tr.set(control.Change{Cap: &high})
 				before, end := len(tr.grants), tr.now+500_000
-				for tr.look(); tr.now < end && len(tr.grants) == before; tr.pass(5_000) {
-					tr.book(0, 1)
+				for tr.poll(); tr.now < end && len(tr.grants) == before; tr.pass(5_000) {
+					tr.reserve(0, 1)
 				}
 				if len(tr.grants) == before || tr.grants[before] > end {
 					t.Fatalf("after %d units nothing was given within half a second of a raise", before)
 				}
-				tr.set(Change{Cap: &low})
-				tr.look()
+				tr.set(control.Change{Cap: &low})
+				tr.poll()
 			}
 		})
 	}
@@ -243,7 +247,7 @@ func TestARaiseIsFeltAtOnce(t *testing.T) {
 func TestConformanceReal(t *testing.T) {
 	t.Parallel()
 	server := realCell(t)
-	for _, a := range Algorithms() {
+	for _, a := range limit.Algorithms() {
 		t.Run(a.Name, func(t *testing.T) {
 			t.Parallel()
 			if a.Name == "redis_cell" && os.Getenv(cellModule) == "" {

@@ -14,6 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/containers"
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
 )
 
 // crowd are nodes of one limit, and what each of them has used.
@@ -29,13 +31,13 @@ func newCrowd() *crowd { return &crowd{uses: map[string][]time.Time{}} }
 // slot that it gets. What is killed does not sign off.
 func (c *crowd) node(ctx context.Context, t *testing.T, l *Limiter, name string, hungry bool) {
 	t.Helper()
-	book := l.book
-	l.book = func(inner context.Context, a ask) (booking, error) {
+	reserve := l.reserve
+	l.reserve = func(inner context.Context, a script.Ask) (script.Reservation, error) {
 		if ctx.Err() != nil {
-			return booking{}, errors.New("the node was killed")
+			return script.Reservation{}, errors.New("the node was killed")
 		}
 		c.calls.Add(1)
-		return book(inner, a)
+		return reserve(inner, a)
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = l.Run(ctx) })
@@ -96,14 +98,14 @@ func sum(list []int) (n int) {
 }
 
 // limiterOn is a limiter on the model, that hears of changes.
-func limiterOn(t *testing.T, m *model, name string, c Contract) *Limiter {
+func limiterOn(t *testing.T, m *model, name string, c limit.Contract) *Limiter {
 	t.Helper()
-	l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: name, Seed: c, Waiting: func() int { return 100 }})
+	l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: name, Limit: specOf(c), Waiting: func() int { return 100 }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.book, l.listen = m.local(name, time.Millisecond), func(context.Context) {}
-	l.heard.Store(true)
+	l.reserve, l.listen = m.local(name, time.Millisecond), func(context.Context) {}
+	l.notified.Store(true)
 	return l
 }
 
@@ -185,7 +187,7 @@ func TestACrowdSharesInTurn(t *testing.T) {
 }
 
 // restarts lets one node work, and another one start and be killed again and again.
-func restarts(t *testing.T, c Contract, lives []time.Duration) (used int, played time.Duration) {
+func restarts(t *testing.T, c limit.Contract, lives []time.Duration) (used int, played time.Duration) {
 	t.Helper()
 	m, all := newModel(), newCrowd()
 	ctx, stop := context.WithCancel(t.Context())
@@ -239,7 +241,7 @@ func TestACrowdReal(t *testing.T) {
 		rdb := NewClient(ClientOptions{Addrs: []string{server.Addr}})
 		t.Cleanup(func() { _ = rdb.Close() })
 		name := fmt.Sprint("n", i)
-		l, err := New(Options{Redis: rdb, Namespace: "crowd", Name: "provider", Node: name, Seed: contract(300), Waiting: func() int { return 100 }})
+		l, err := New(Options{Redis: rdb, Namespace: "crowd", Name: "provider", Node: name, Limit: specOf(contract(300)), Waiting: func() int { return 100 }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,13 +5,17 @@ import (
 	"math/big"
 	"testing"
 	"time"
+
+	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
 )
 
 // extremes are contracts at the ends of what is ordinary, with a burst only where
 // the algorithm knows one.
-func extremes(a Algorithm) (list []Contract) {
+func extremes(a limit.Algorithm) (list []limit.Contract) {
 	for _, c := range refusedOnce() {
-		if len(a.check(c)) > 0 {
+		if (limit.Terms{Contract: c, Algorithm: a.Name}).Validate() != nil {
 			c.Burst = 1
 		}
 		if a.Name != "redis_cell" && errorsIn(a, c) == nil { // that needs a module
@@ -25,7 +29,7 @@ func extremes(a Algorithm) (list []Contract) {
 // many units as any call gives, over many calls.
 func TestTheScriptKeepsEveryPace(t *testing.T) {
 	t.Parallel()
-	for _, a := range []Algorithm{tokenBucket(), leakyBucket(), gcra()} {
+	for _, a := range []limit.Algorithm{algorithm(limit.TokenBucket), algorithm(limit.LeakyBucket), algorithm(limit.GCRA)} {
 		for i, c := range extremes(a) {
 			t.Run(fmt.Sprint(a.Name, " ", i), func(t *testing.T) {
 				t.Parallel()
@@ -36,7 +40,7 @@ func TestTheScriptKeepsEveryPace(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(20) {
 				c := anyContract(diceOf(seed))
-				if len(a.check(c)) > 0 {
+				if (limit.Terms{Contract: c, Algorithm: a.Name}).Validate() != nil {
 					c.Burst = 1
 				}
 				keepsPace(newTrial(t, "", a, c, 1))
@@ -51,21 +55,21 @@ func keepsPace(tr *trial) {
 	tr.Helper()
 	units, period := tr.c.Pace()
 	if tr.a.Name == "gcra" {
-		units, period = given(tr.c), tr.c.Window.Microseconds()
+		units, period = limit.Given(tr.c), tr.c.Window.Microseconds()
 	}
-	tr.pass(tr.greedy().wait.Microseconds())
+	tr.pass(tr.greedy().Wait.Microseconds())
 	var first, taken int64
 	for range 12 {
 		b := tr.greedy()
-		if g := b.schedule.given; g > 0 {
+		if g := b.Schedule.Given; g > 0 {
 			if taken == 0 {
-				first = b.schedule.at(0)
+				first = b.Schedule.At(0)
 			}
-			tr.paced(b.schedule.at(0)-first, taken, units, period)
-			tr.paced(b.schedule.at(g-1)-first, taken+g-1, units, period)
+			tr.paced(b.Schedule.At(0)-first, taken, units, period)
+			tr.paced(b.Schedule.At(g-1)-first, taken+g-1, units, period)
 			taken += g
 		}
-		tr.pass(max(1, b.wait.Microseconds()))
+		tr.pass(max(1, b.Wait.Microseconds()))
 	}
 	if taken < 5 {
 		tr.Errorf("%s, %v: got %d units; so few prove nothing", tr.a.Name, tr.c, taken)
@@ -73,12 +77,12 @@ func keepsPace(tr *trial) {
 }
 
 // greedy takes all there is, or says when the next unit comes.
-func (tr *trial) greedy() booking {
+func (tr *trial) greedy() script.Reservation {
 	tr.Helper()
-	if b := tr.reserve(0, tr.c.Cap); b.schedule.given > 0 {
+	if b := tr.grant(0, tr.c.Cap); b.Schedule.Given > 0 {
 		return b
 	}
-	return tr.reserve(0, 1)
+	return tr.grant(0, 1)
 }
 
 // paced wants the unit of that number at its time, in µs after the first one:
@@ -101,10 +105,10 @@ func (tr *trial) paced(at, number, units, period int64) {
 }
 
 // At every extreme the whole cap is given within each window, no more than is
-// promised, and who was told to wait is served then.
+// promised, and a caller with a wait is served then.
 func TestWindowsAreFilledAtEveryExtreme(t *testing.T) {
 	t.Parallel()
-	for _, a := range []Algorithm{fixedWindow(), slidingWindowCounter(), slidingWindowLog(), slidingWindowList()} {
+	for _, a := range []limit.Algorithm{algorithm(limit.FixedWindow), algorithm(limit.SlidingWindowCounter), algorithm(limit.SlidingWindowLog), algorithm(limit.SlidingWindowList)} {
 		for i, c := range extremes(a) {
 			if c.Cap > ordinaryCap {
 				continue // each unit is noted here
@@ -112,7 +116,7 @@ func TestWindowsAreFilledAtEveryExtreme(t *testing.T) {
 			t.Run(fmt.Sprint(a.Name, " ", i), func(t *testing.T) {
 				t.Parallel()
 				tr := newTrial(t, "", a, c, 1)
-				tr.pass(windowed(c).Microseconds())
+				tr.pass(limit.Windowed(c).Microseconds())
 				fills(tr)
 				tr.mustKeep()
 			})
@@ -125,19 +129,19 @@ func fills(tr *trial) {
 	tr.Helper()
 	want, refused := (tr.c.Cap+7)/8, false
 	var taken int64
-	for end := tr.now + 4*windowed(tr.c).Microseconds(); tr.now < end; {
-		b := tr.book(0, want)
-		taken += b.schedule.given
-		if b.schedule.given > 0 {
+	for end := tr.now + 4*limit.Windowed(tr.c).Microseconds(); tr.now < end; {
+		b := tr.reserve(0, want)
+		taken += b.Schedule.Given
+		if b.Schedule.Given > 0 {
 			refused = false
-			tr.pass(windowed(tr.c).Microseconds() / 50)
+			tr.pass(limit.Windowed(tr.c).Microseconds() / 50)
 			continue
 		}
 		if refused {
-			tr.Fatalf("%s, %v: refused after the wait, and told to wait %v more", tr.a.Name, tr.c, b.wait)
+			tr.Fatalf("%s, %v: refused after the wait, with %v more to wait", tr.a.Name, tr.c, b.Wait)
 		}
 		refused = true
-		tr.pass(b.wait.Microseconds())
+		tr.pass(b.Wait.Microseconds())
 	}
 	if share := float64(taken) / float64(4*tr.c.Cap); share < tr.a.Share(tr.c)*0.97-1e-9 && tr.c.Cap > 1 {
 		tr.Errorf("%s, %v: used %.3f of the cap, and %.3f was promised", tr.a.Name, tr.c, share, tr.a.Share(tr.c))
@@ -148,31 +152,31 @@ func fills(tr *trial) {
 // that begins with it, at every extreme.
 func TestABurstIsPaidForAtEveryExtreme(t *testing.T) {
 	t.Parallel()
-	for i, c := range extremes(tokenBucket()) {
+	for i, c := range extremes(algorithm(limit.TokenBucket)) {
 		units, period := c.Pace()
-		filled := after(c.Burst, units, period)
-		if filled > far/4 {
+		filled := clock.After(c.Burst, units, period)
+		if filled > clock.Far/4 {
 			continue // a bucket that fills within 30 years
 		}
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
-			tr := newTrial(t, "", tokenBucket(), c, 1)
+			tr := newTrial(t, "", algorithm(limit.TokenBucket), c, 1)
 			tr.now += filled
 			tr.mini.SetTime(time.UnixMicro(tr.now))
-			b := tr.reserve(0, c.Cap)
-			if got := b.schedule.at(c.Burst-1) - b.schedule.at(0); b.schedule.given < c.Burst || got > 0 {
-				t.Errorf("%v: got %d units of an idle bucket, the burst within %d µs", c, b.schedule.given, got)
+			b := tr.grant(0, c.Cap)
+			if got := b.Schedule.At(c.Burst-1) - b.Schedule.At(0); b.Schedule.Given < c.Burst || got > 0 {
+				t.Errorf("%v: got %d units of an idle bucket, the burst within %d µs", c, b.Schedule.Given, got)
 			}
-			if over := b.schedule.at(c.Cap) - b.schedule.at(0); over < windowed(c).Microseconds() {
+			if over := b.Schedule.At(c.Cap) - b.Schedule.At(0); over < limit.Windowed(c).Microseconds() {
 				t.Errorf("%v: unit %d lies %d µs behind the first", c, c.Cap, over)
 			}
-			next := tr.reserve(0, 1)
-			tr.pass(next.wait.Microseconds())
-			for next.schedule.given == 0 {
-				next = tr.reserve(0, 1)
-				tr.pass(next.wait.Microseconds())
+			next := tr.grant(0, 1)
+			tr.pass(next.Wait.Microseconds())
+			for next.Schedule.Given == 0 {
+				next = tr.grant(0, 1)
+				tr.pass(next.Wait.Microseconds())
 			}
-			if got, want := next.schedule.at(0), b.schedule.at(b.schedule.given); got != want {
+			if got, want := next.Schedule.At(0), b.Schedule.At(b.Schedule.Given); got != want {
 				t.Errorf("%v: the unit behind the burst lies at %d, want %d (%d in %d µs)", c, got, want, units, period)
 			}
 		})
@@ -180,7 +184,7 @@ func TestABurstIsPaidForAtEveryExtreme(t *testing.T) {
 }
 
 // reserve asks for units and does not note those given: there may be millions.
-func (tr *trial) reserve(node int, want int64) booking {
+func (tr *trial) grant(node int, want int64) script.Reservation {
 	tr.Helper()
 	tr.seqs[node]++
 	return tr.ask(node, want)

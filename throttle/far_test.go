@@ -26,7 +26,7 @@ func TestAFarRedisCostsNoRate(t *testing.T) {
 						slots++
 					}
 				}
-				share := float64(slots) / (300 * (10 - 0.8)) // less the fence and the look of the start
+				share := float64(slots) / (300 * (10 - 0.8)) // less the cooldown and the poll of the start
 				if share < 0.95*c.Share() {
 					t.Errorf("used %.3f of the cap, want %.3f", share, c.Share())
 				}
@@ -48,7 +48,7 @@ func TestAFleetThatStallsHoldsLess(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				held = max(held, l.line.state(time.Now()).held)
+				held = max(held, l.queue.state(time.Now()).held)
 				if s.Wait(t.Context()) == nil {
 					slots++
 				}

@@ -5,12 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+
+	"dispatcher/internal/fault"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
 )
 
 // fleet simulates nodes, a provider and an operator around the real script on
@@ -19,7 +27,7 @@ import (
 // own time is taken out again: a machine that loses its processor for a while
 // plays the same history.
 //
-// Three clocks: the server's own (s), what the scripts' stored times make of
+// Three clocks: the server's own (s), what the Scripts' stored times make of
 // it (the simulated Redis clock, s + skew), and true time (s + gone), by which
 // the nodes' monotonic clocks run and the provider judges.
 type fleet struct {
@@ -35,9 +43,9 @@ type fleet struct {
 	gone   int64 // true time − server's clock
 	calls  []int64
 	caps   []capFrom
-	keys   limitKeys
+	keys   script.Keys
 	made   made
-	file   Contract
+	file   limit.Contract
 	named  int
 
 	calling calling
@@ -68,8 +76,8 @@ type tester interface {
 	Fatal(args ...any)
 }
 
-// texts are the scripts, or what a mutation made of them.
-type texts struct{ book, configure string }
+// texts are the scripts, or a mutation of them.
+type texts struct{ reserve string }
 
 // dice draws a number from 0 to n − 1.
 type dice func(n int64) int64
@@ -82,31 +90,31 @@ type capFrom struct {
 }
 
 type simNode struct {
-	scripts scripts
-	clock   clock
-	known   Settings
+	Scripts script.Scripts
+	clock   clock.Clock
+	known   limit.Settings
 	seq     int64
 	stepped bool
-	place   place
+	place   script.Place
 	dueAt   int64 // true time of its turn in the queue
 }
 
 const shiftScript = `
 local d = tonumber(ARGV[1])
 local function less(v) return string.format('%.0f', tonumber(v) - d) end
-for _, f in ipairs({'base', 'last', 'slot', 'passed', 'quiet', 'from', 'spare'}) do
+for _, f in ipairs({'base', 'last', 'slot', 'passed', 'not_before', 'began', 'spare'}) do
   local v = redis.call('HGET', KEYS[1], f)
   if v and v ~= '0' then redis.call('HSET', KEYS[1], f, less(v)) end
 end
-for _, f in ipairs({'settings', 'under'}) do
+for _, f in ipairs({'settings', 'applied'}) do
   local v = redis.call('HGET', KEYS[1], f)
   if v then
-    v = string.gsub(v, '"until":([1-9]%d*)', function(at) return '"until":' .. less(at) end)
+    v = string.gsub(v, '"revert_at":([1-9]%d*)', function(at) return '"revert_at":' .. less(at) end)
     redis.call('HSET', KEYS[1], f, v)
   end
 end
-local by, at, before = string.match(redis.call('HGET', KEYS[1], 'suspect') or '', '^(%S+) (%d+) (%d+)$')
-if by then redis.call('HSET', KEYS[1], 'suspect', by .. ' ' .. less(at) .. ' ' .. (before == '0' and '0' or less(before))) end
+local by, at, before = string.match(redis.call('HGET', KEYS[1], 'step_report') or '', '^(%S+) (%d+) (%d+)$')
+if by then redis.call('HSET', KEYS[1], 'step_report', by .. ' ' .. less(at) .. ' ' .. (before == '0' and '0' or less(before))) end
 local all = redis.call('HGETALL', KEYS[2])
 for i = 1, #all, 2 do
   local knows, seen, since = string.match(all[i + 1], '(%d+) (%d+) (%d+)')
@@ -124,11 +132,11 @@ for i = 3, #KEYS do
 end
 return 1`
 
-func newFleet(t tester, rdb redis.UniversalClient, with texts, roll dice, nodes int, c Contract) *fleet {
+func newFleet(t tester, rdb redis.UniversalClient, with texts, roll dice, nodes int, c limit.Contract) *fleet {
 	t.Helper()
 	f := &fleet{
 		t: t, rdb: rdb, texts: with, dice: roll, origin: time.Unix(1000, 0),
-		keys: keysOf("law", "provider"),
+		keys: script.KeysOf("law", "provider"),
 	}
 	flush(t, rdb)
 	f.file = c
@@ -144,10 +152,10 @@ func newFleet(t tester, rdb redis.UniversalClient, with texts, roll dice, nodes 
 func (f *fleet) fresh() *simNode {
 	f.named++
 	n := &simNode{
-		scripts: newScripts(f.rdb, "law", "provider", fmt.Sprint("node", f.named)), seq: 1,
-		clock: clock{origin: f.origin}, known: seeded("", f.file, Rails{}),
+		Scripts: script.NewScripts(f.rdb, "law", "provider", fmt.Sprint("node", f.named)), seq: 1,
+		clock: clock.Clock{Origin: f.origin}, known: seeded(f.file),
 	}
-	n.scripts.book[DefaultAlgorithm] = redis.NewScript(f.texts.book)
+	n.Scripts.Reserving[limit.DefaultAlgorithm] = redis.NewScript(f.texts.reserve)
 	return n
 }
 
@@ -169,7 +177,7 @@ func (f *fleet) serverTime() int64 {
 func (f *fleet) trueTime() int64 { return f.server + f.gone }
 
 // at is true time as a node's monotonic clock shows it.
-func (f *fleet) at(us int64) time.Time { return f.origin.Add(duration(us)) }
+func (f *fleet) at(us int64) time.Time { return f.origin.Add(clock.Duration(us)) }
 
 // shift lets Redis's clock go on by d: the stored times move back by it, before
 // anybody looks at them.
@@ -186,9 +194,9 @@ func (f *fleet) settle() {
 	if f.owed == 0 {
 		return
 	}
-	keys := []string{f.keys.limit, f.keys.nodes}
+	keys := []string{f.keys.Limit, f.keys.Nodes}
 	for _, n := range f.nodes {
-		keys = append(keys, n.scripts.booked)
+		keys = append(keys, n.Scripts.Keys.Reserved(n.Scripts.Node))
 	}
 	if err := f.rdb.Eval(context.Background(), shiftScript, keys, f.owed).Err(); err != nil {
 		f.t.Fatal(err)
@@ -201,37 +209,38 @@ func (f *fleet) pass(d int64) {
 	f.gone += d
 }
 
-// book lets a node ask once. If the reply is lost, the node knows nothing of
+// reserve lets a node ask once. If the reply is lost, the node knows nothing of
 // it, and asks again with the same number the next time.
-func (f *fleet) book(n *simNode, want int64, before, after int64, lost bool) {
+func (f *fleet) reserve(n *simNode, want int64, before, after int64, lost bool) {
 	f.pass(before)
 	f.settle()
 	known := n.known
-	known.from, known.Until, known.packed = moved(known.from, -f.skew), moved(known.Until, -f.skew), ""
-	b, err := n.scripts.runBook(context.Background(), ask{
-		want: want, seq: n.seq, retry: true, epoch: n.clock.epoch, stepped: n.stepped, since: f.stored(n.clock.since), read: f.stored(n.clock.trusted),
-		identity: IdentityNone, lead: lead, learned: n.clock.epoch != 0, place: n.placeAt(f.trueTime()), known: known,
+	known = revertingAt(f.t, known, moved(known.RevertAt, -f.skew))
+	known.Began = moved(n.known.Began, -f.skew)
+	b, err := n.Scripts.Reserve(context.Background(), script.Ask{
+		Want: want, Seq: n.seq, Retry: true, Epoch: n.clock.Epoch, Stepped: n.stepped, Since: f.stored(n.clock.Since), Read: f.stored(n.clock.Trusted),
+		Identity: string(IdentityNone), Lead: lead, Learned: n.clock.Epoch != 0, Place: n.placeAt(f.trueTime()), Known: known,
 	})
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.server = max(f.server, min(b.now, f.serverTime())) // when the script ran; it may say later, where it holds its clock
+	f.server = max(f.server, min(b.Now, f.serverTime())) // when the script ran; it may say later, where it holds its clock
 	asked := f.trueTime() - before
-	f.note(b.settings)
+	f.note(b.Settings)
 	f.pass(after)
 	if lost {
 		return
 	}
-	n.place, n.dueAt = b.place, f.trueTime()+b.wait.Microseconds()
-	b.now += f.skew - after // the simulated clock at the moment of the script
-	b.settings.from, b.settings.Until = moved(b.settings.from, f.skew-after), moved(b.settings.Until, f.skew-after)
-	r := reading{asked: f.at(asked), answered: f.at(f.trueTime()), now: b.now, epoch: b.epoch}
-	n.stepped = n.clock.observe(r)
-	if !n.known.newer(b.settings) {
-		n.known = b.settings
+	n.place, n.dueAt = b.Place, f.trueTime()+b.Wait.Microseconds()
+	b.Now += f.skew - after // the simulated clock at the moment of the script
+	b.Settings.Began, b.Settings.RevertAt = moved(b.Settings.Began, f.skew-after), moved(b.Settings.RevertAt, f.skew-after)
+	r := clock.Reading{Asked: f.at(asked), Answered: f.at(f.trueTime()), Now: b.Now, Epoch: b.Epoch}
+	n.stepped = n.clock.Observe(r)
+	if !n.known.Newer(b.Settings) {
+		n.known = b.Settings
 	}
 	if want == 0 || n.stepped {
-		n.seq += flag64(want > 0)
+		n.seq += count(want > 0)
 		return
 	}
 	n.seq++
@@ -239,9 +248,9 @@ func (f *fleet) book(n *simNode, want int64, before, after int64, lost bool) {
 }
 
 // placeAt is the node's place in the queue, and whether its turn has come.
-func (n *simNode) placeAt(us int64) place {
+func (n *simNode) placeAt(us int64) script.Place {
 	p := n.place
-	p.due = us >= n.dueAt
+	p.Due = us >= n.dueAt
 	return p
 }
 
@@ -253,9 +262,9 @@ func (f *fleet) stored(us int64) int64 {
 	return us - f.skew
 }
 
-// note takes in what a booking found in force: an override may have ended in it,
+// note takes in what a reservation found in force: an override may have ended in it,
 // or a node have brought older settings back.
-func (f *fleet) note(s Settings) {
+func (f *fleet) note(s limit.Settings) {
 	if last := f.caps[len(f.caps)-1]; last.cap != s.Cap {
 		f.caps = append(f.caps, capFrom{f.trueTime(), s.Cap})
 	}
@@ -267,16 +276,16 @@ func (f *fleet) note(s Settings) {
 
 // use makes the calls of the slots given: each somewhere between its bounds,
 // most often at one of them, and on its way for up to what the guard leaves.
-func (f *fleet) use(n *simNode, b booking, after int64) {
-	c := b.settings.Contract
+func (f *fleet) use(n *simNode, b script.Reservation, after int64) {
+	c := b.Settings.Contract
 	spread := (c.Guard - c.Lateness).Microseconds()
 	if f.slews {
 		spread -= slewSpare
 	}
-	for j := range b.schedule.given {
-		us := b.schedule.at(j) + f.skew - after
-		s := n.clock.slot(us, c.Lateness, f.at(f.trueTime()))
-		lo, hi := s.NotBefore.Sub(f.origin).Microseconds(), s.NotAfter.Sub(f.origin).Microseconds()
+	for j := range b.Schedule.Given {
+		us := b.Schedule.At(j) + f.skew - after
+		notBefore, notAfter := n.clock.Slot(us, c.Lateness, f.at(f.trueTime()))
+		lo, hi := notBefore.Sub(f.origin).Microseconds(), notAfter.Sub(f.origin).Microseconds()
 		lo = max(lo, f.trueTime())
 		if lo > hi || f.dice(20) == 0 { // too late, or the job is gone
 			continue
@@ -294,41 +303,54 @@ func (f *fleet) use(n *simNode, b booking, after int64) {
 	}
 }
 
+// revertingAt are the settings with another end of their override, packed with it.
+func revertingAt(t tester, s limit.Settings, at time.Time) limit.Settings {
+	if at.IsZero() {
+		return s
+	}
+	field := regexp.MustCompile(`"revert_at":\d+`)
+	text := strings.Replace(s.Pack(), field.FindString(s.Pack()), fmt.Sprint(`"revert_at":`, at.UnixMicro()), 1)
+	s, err := limit.Unpack(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // moved is t on another clock; no time stays none.
 func moved(t time.Time, d int64) time.Time {
 	if t.IsZero() {
 		return t
 	}
-	return t.Add(duration(d))
+	return t.Add(clock.Duration(d))
 }
 
 func (f *fleet) lose() {
 	f.settle()
-	if err := f.rdb.Del(context.Background(), f.keys.limit).Err(); err != nil {
+	if err := f.rdb.Del(context.Background(), f.keys.Limit).Err(); err != nil {
 		f.t.Fatal(err)
 	}
 }
 
 // set changes the settings as an operator does.
-func (f *fleet) set(ch Change) {
+func (f *fleet) set(ch control.Change) {
 	f.settle()
-	c, err := NewControl(f.rdb, "law", "provider")
+	c, err := control.NewControl(f.rdb, "law", "provider")
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	c.scripts.configure = redis.NewScript(f.texts.configure)
 	s, err := c.Set(context.Background(), ch)
-	var refused *FieldError
-	if errors.Is(err, ErrUnknownLimit) || errors.Is(err, ErrUnchanged) || errors.As(err, &refused) {
+	var refused *fault.Error
+	if errors.Is(err, control.ErrUnknownLimit) || errors.Is(err, control.ErrUnchanged) || errors.As(err, &refused) {
 		return // just lost, or nothing new, or it does not fit what is in force
 	}
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	f.made.changes++
-	f.made.pauses += flag(ch.Paused != nil && *ch.Paused)
-	f.made.overrides += flag(ch.For > 0)
-	f.made.ends += flag(s.Revision > f.made.revision+1 && f.made.revision > 0) // one that was over, and no node had come by since
+	f.made.pauses += countInt(ch.Paused != nil && *ch.Paused)
+	f.made.overrides += countInt(ch.For > 0)
+	f.made.ends += countInt(s.Revision > f.made.revision+1 && f.made.revision > 0) // one that was over, and no node had come by since
 	f.made.revision = s.Revision
 	f.server = max(f.server, f.serverTime())
 	f.caps = append(f.caps, capFrom{f.trueTime(), s.Cap})
@@ -362,7 +384,14 @@ func (f *fleet) over(window time.Duration) string {
 	return ""
 }
 
-func flag64(b bool) int64 { return int64(flag(b)) }
+func countInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func count(b bool) int64 { return int64(countInt(b)) }
 
 func embeddedRedis(t testing.TB) redis.UniversalClient {
 	t.Helper()

@@ -15,7 +15,7 @@ func TestASlotThatIsGivenBackGoesToOneCaller(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Unix(1_000_000, 0)
-		var l line
+		var l waitQueue
 		var out []Slot          // with callers
 		var waiting []chan Slot // places of callers who have got nothing yet
 		made, last := 0, now    // slots, and when the last of them is over
@@ -36,7 +36,7 @@ func TestASlotThatIsGivenBackGoesToOneCaller(t *testing.T) {
 			}
 			waiting = still
 		}
-		book := func(n int) {
+		reserve := func(n int) {
 			var some []Slot
 			for range n {
 				made++
@@ -47,8 +47,8 @@ func TestASlotThatIsGivenBackGoesToOneCaller(t *testing.T) {
 			l.add(some, now)
 		}
 		t.Repeat(map[string]func(*rapid.T){
-			"book": func(t *rapid.T) {
-				book(rapid.IntRange(1, 4).Draw(t, "slots"))
+			"reserve": func(t *rapid.T) {
+				reserve(rapid.IntRange(1, 4).Draw(t, "slots"))
 				hear()
 			},
 			"take": func(t *rapid.T) {
@@ -66,7 +66,7 @@ func TestASlotThatIsGivenBackGoesToOneCaller(t *testing.T) {
 				if len(waiting) == 0 {
 					t.Skip("nobody waits")
 				}
-				book(1) // who waits first has it, and leaves before it hears
+				reserve(1) // who waits first has it, and leaves before it hears
 				i := rapid.IntRange(0, len(waiting)-1).Draw(t, "who")
 				l.leave(waiting[i], now)
 				waiting = append(waiting[:i], waiting[i+1:]...)

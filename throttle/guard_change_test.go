@@ -9,14 +9,15 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
-	"dispatcher/lua"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/limit"
 )
 
 // guardChanges plays operators who change the guard again and again, with and
 // without units in between, and calls that come as soon or as late as the guard
 // of their time allows. It returns the most calls that a window holds, and how
 // many there were.
-func guardChanges(t *testing.T, a Algorithm, script string, roll dice, ops int) (most, calls int, c Contract) {
+func guardChanges(t *testing.T, a limit.Algorithm, script string, roll dice, ops int) (most, calls int, c limit.Contract) {
 	t.Helper()
 	c = contract(1 + roll(4))
 	if roll(2) == 0 {
@@ -27,27 +28,27 @@ func guardChanges(t *testing.T, a Algorithm, script string, roll dice, ops int) 
 		}
 	}
 	tr := newTrial(t, "", a, c, 1)
-	tr.nodes[0].book[a.Name] = redis.NewScript(script)
+	tr.nodes[0].Reserving[a.Name] = redis.NewScript(script)
 	var arrived []int64
-	var told time.Duration // to wait
+	var wait time.Duration
 	for range ops {
 		switch p := roll(10); {
 		case p < 5:
-			b := tr.book(0, 1+roll(c.Cap))
-			late := []time.Duration{0, b.settings.Guard}[roll(2)]
-			told = b.wait
-			for j := range b.schedule.given {
-				arrived = append(arrived, b.schedule.at(j)+late.Microseconds())
+			b := tr.reserve(0, 1+roll(c.Cap))
+			late := []time.Duration{0, b.Settings.Guard}[roll(2)]
+			wait = b.Wait
+			for j := range b.Schedule.Given {
+				arrived = append(arrived, b.Schedule.At(j)+late.Microseconds())
 			}
 		case p < 8:
-			tr.pass([]int64{1_000, 100_000, 1_000_000, told.Microseconds()}[roll(4)])
+			tr.pass([]int64{1_000, 100_000, 1_000_000, wait.Microseconds()}[roll(4)])
 		default:
 			for range 1 + roll(4) {
 				guard := time.Duration(2+roll(99)) * time.Millisecond
 				lateness := guard / 2
-				tr.set(Change{Guard: &guard, Lateness: &lateness})
+				tr.set(control.Change{Guard: &guard, Lateness: &lateness})
 				if roll(4) > 0 {
-					tr.look()
+					tr.poll()
 				}
 			}
 		}
@@ -74,7 +75,7 @@ func fullest(arrived []int64, window time.Duration) int {
 // of their time: no window holds more than the cap.
 func TestChangesOfTheGuardNeverPassTheCap(t *testing.T) {
 	t.Parallel()
-	for _, a := range Algorithms() {
+	for _, a := range limit.Algorithms() {
 		if !a.Strict {
 			continue
 		}
@@ -82,7 +83,7 @@ func TestChangesOfTheGuardNeverPassTheCap(t *testing.T) {
 			t.Parallel()
 			calls, runs := 0, 0
 			rapid.Check(t, func(rt *rapid.T) {
-				most, n, c := guardChanges(t, a, lua.Book(a.Name), diceOf(rapid.Uint64().Draw(rt, "seed")), guardChangeOps)
+				most, n, c := guardChanges(t, a, scriptOf(a.Name), diceOf(rapid.Uint64().Draw(rt, "seed")), guardChangeOps)
 				if int64(most) > c.Cap {
 					rt.Fatalf("%d calls in %v, and the cap is %d (burst %d)", most, c.Window, c.Cap, c.Burst)
 				}
@@ -103,13 +104,13 @@ func TestChangesOfTheGuardLawBreaksWithout(t *testing.T) {
 		{"token_bucket", "the last unit may be late", "behind + math.max(0, old.guard - c.guard)", "behind"},
 		{"leaky_bucket", "each change takes the widest terms since the last unit in", "math.max(c.passed or 0, ", "math.max(0, "},
 		{"leaky_bucket", "the last unit may be late", "behind + math.max(0, old.guard - c.guard)", "behind"},
-		{"sliding_window_log", "a start that lies ahead stays", "quiet, c.start, c.slot", "quiet, c.slot"},
-		{"sliding_window_list", "a smaller guard begins anew", " or c.guard < old.guard", ""},
+		{"sliding_window_log", "a start that lies ahead stays", "not_before, c.start, c.slot", "not_before, c.slot"},
+		{"sliding_window_list", "a smaller guard begins again", " or c.guard < old.guard", ""},
 	} {
 		t.Run(m.algorithm+" without "+m.rule, func(t *testing.T) {
 			t.Parallel()
-			text := lua.Book(m.algorithm)
-			a, err := AlgorithmNamed(m.algorithm)
+			text := scriptOf(m.algorithm)
+			a, err := limit.AlgorithmNamed(m.algorithm)
 			if err != nil || strings.Count(text, m.from) != 1 {
 				t.Fatalf("the script has not exactly one %q; name the rule again (%v)", m.from, err)
 			}

@@ -9,9 +9,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/containers"
+	"dispatcher/throttle/internal/script"
 )
 
-// Whether a master may have lost what was written is told from what replication
+// Whether a master may have lost writes is seen from what replication
 // does anyway: a replica that attaches, and a backlog that is dropped, change the
 // id of the history too.
 func TestWhatCountsAsAnotherMasterReal(t *testing.T) {
@@ -24,17 +25,17 @@ func TestWhatCountsAsAnotherMasterReal(t *testing.T) {
 		t.Cleanup(func() { _ = rdb.Close() })
 		return rdb
 	}
-	known, epoch := seeded("", contract(300), Rails{}), int64(0)
-	asks := func(port int, want fence, when string) {
+	known, epoch := seeded(contract(300)), int64(0)
+	asks := func(port int, want script.Cooldown, when string) {
 		t.Helper()
-		b, err := newScripts(on(port), "ns", "provider", "n").runBook(t.Context(), ask{seq: 1, epoch: epoch, identity: IdentityInfo, learned: epoch != 0, known: known})
+		b, err := script.NewScripts(on(port), "ns", "provider", "n").Reserve(t.Context(), script.Ask{Seq: 1, Epoch: epoch, Identity: string(IdentityInfo), Learned: epoch != 0, Known: known})
 		if err != nil {
 			t.Fatalf("%s: %v", when, err)
 		}
-		if b.fence != want {
-			t.Errorf("%s: got %v, want %v", when, b.fence, want)
+		if b.Cooldown != want {
+			t.Errorf("%s: got %v, want %v", when, b.Cooldown, want)
 		}
-		known, epoch = b.settings, b.epoch
+		known, epoch = b.Settings, b.Epoch
 	}
 	history := func(port int) string {
 		info := on(port).Info(t.Context(), "replication").Val()
@@ -58,33 +59,33 @@ func TestWhatCountsAsAnotherMasterReal(t *testing.T) {
 		})
 	}
 
-	asks(a, fenceSettingsLost, "at the start")
+	asks(a, script.CooldownSettingsLost, "at the start")
 	first := history(a)
 	b := set.Start("--repl-backlog-ttl", "1")
 	follows(b, a)
 	if history(a) == first {
 		t.Error("the id of the history did not change with the first replica; so the test proves nothing")
 	}
-	asks(a, fenceNone, "after the first replica attached")
+	asks(a, script.CooldownNone, "after the first replica attached")
 	second := history(a)
 	on(b).Do(t.Context(), "replicaof", "no", "one")
 	await("the end of the backlog", func() bool { return history(a) != second })
-	asks(a, fenceNone, "after the backlog was dropped")
+	asks(a, script.CooldownNone, "after the backlog was dropped")
 	follows(b, a)
-	asks(a, fenceNone, "after a replica attached again")
+	asks(a, script.CooldownNone, "after a replica attached again")
 	on(b).Do(t.Context(), "replicaof", "no", "one")
-	asks(b, fenceOtherMaster, "after a promotion")
+	asks(b, script.CooldownOtherMaster, "after a promotion")
 	follows(a, b)
 	on(a).Do(t.Context(), "replicaof", "no", "one")
-	asks(a, fenceOtherMaster, "after the fail-back")
-	asks(a, fenceNone, "after that")
+	asks(a, script.CooldownOtherMaster, "after the fail-back")
+	asks(a, script.CooldownNone, "after that")
 	// The former master takes over again before the other one has granted anything.
 	follows(b, a)
 	on(b).Do(t.Context(), "replicaof", "no", "one")
 	follows(a, b)
 	on(a).Do(t.Context(), "replicaof", "no", "one")
-	asks(a, fenceOtherMaster, "after two promotions between two calls")
+	asks(a, script.CooldownOtherMaster, "after two promotions between two calls")
 	set.Kill(a)
 	set.Again(a, append(args, "--appenddirname", "a", "--appendfilename", "a")...)
-	asks(a, fenceOtherMaster, "after a restart")
+	asks(a, script.CooldownOtherMaster, "after a restart")
 }

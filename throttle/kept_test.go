@@ -5,28 +5,33 @@ import (
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
+
+	"dispatcher/internal/fault"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
 )
 
 // An operator can't ask of a limit what its algorithm can't honour.
 func TestAChangeIsRefusedThatTheAlgorithmCanNotKeep(t *testing.T) {
 	t.Parallel()
 	rdb := patient(t, miniredis.RunT(t).Addr())
-	a := slidingWindowLog()
-	known := seeded(a.Name, contract(300), Rails{})
-	if _, err := newScripts(rdb, "ns", "provider", "n").runBook(t.Context(), ask{seq: 1, identity: IdentityNone, known: known}); err != nil {
+	a := algorithm(limit.SlidingWindowLog)
+	known := seededBy(a.Name, contract(300))
+	if _, err := script.NewScripts(rdb, "ns", "provider", "n").Reserve(t.Context(), script.Ask{Seq: 1, Identity: string(IdentityNone), Known: known}); err != nil {
 		t.Fatal(err)
 	}
-	control, err := NewControl(rdb, "ns", "provider")
+	operator, err := control.NewControl(rdb, "ns", "provider")
 	if err != nil {
 		t.Fatal(err)
 	}
 	burst := int64(20)
-	_, err = control.Set(t.Context(), Change{Burst: &burst, By: "test"})
-	var fault *FieldError
+	_, err = operator.Set(t.Context(), control.Change{Burst: &burst, By: "test"})
+	var fault *fault.Error
 	if !errors.As(err, &fault) || fault.Field != "burst" {
 		t.Errorf("got %v, want an error that names the burst", err)
 	}
-	if s, err := control.Get(t.Context()); err != nil || s.Revision != 1 {
+	if s, err := operator.Get(t.Context()); err != nil || s.Revision != 1 {
 		t.Errorf("got revision %d and %v, want 1: nothing was changed", s.Revision, err)
 	}
 }
@@ -37,12 +42,12 @@ func TestABlockIsOfTheAlgorithmsRate(t *testing.T) {
 	t.Parallel()
 	c := contract(300)
 	for _, row := range []struct {
-		a     Algorithm
+		a     limit.Algorithm
 		burst int64
 		want  int64
-	}{{tokenBucket(), 1, 6}, {tokenBucket(), 151, 3}, {gcra(), 300, 6}, {redisCell(), 300, 6}, {slidingWindowList(), 1, 6}} {
+	}{{algorithm(limit.TokenBucket), 1, 6}, {algorithm(limit.TokenBucket), 151, 3}, {algorithm(limit.GCRA), 300, 6}, {algorithm(limit.RedisCell), 300, 6}, {algorithm(limit.SlidingWindowList), 1, 6}} {
 		c.Burst = row.burst
-		b := &booker{kind: row.a, known: seeded(row.a.Name, c, Rails{})}
+		b := &reserver{kind: row.a, known: seededBy(row.a.Name, c)}
 		if got := b.blockSize(); got != row.want {
 			t.Errorf("%s with a burst of %d: got %d, want %d", row.a.Name, row.burst, got, row.want)
 		}

@@ -7,16 +7,19 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"dispatcher/throttle/lateness"
+	"dispatcher/throttle/limit"
 )
 
-func autoContract(window time.Duration) Contract {
+func autoContract(window time.Duration) limit.Contract {
 	c := contract(300)
-	c.Window, c.Spread = window, DefaultSpread
-	return c.WithLateness(DefaultLateness)
+	c.Window, c.Spread = window, limit.DefaultSpread
+	return c.WithLateness(limit.DefaultLateness)
 }
 
 // drawCounts draws a second or ten of slots; most are in time.
-func drawCounts(t *rapid.T, name string) (c lateCounts) {
+func drawCounts(t *rapid.T, name string) (c lateness.Counts) {
 	c[0] = rapid.Int64Range(0, 3000).Draw(t, name)
 	for i := 1; i < len(c); i++ {
 		c[i] = rapid.Int64Range(0, 1+c[0]/20).Draw(t, name)
@@ -24,13 +27,13 @@ func drawCounts(t *rapid.T, name string) (c lateCounts) {
 	return c
 }
 
-func drawEvidence(t *rapid.T) lateEvidence {
-	e := lateEvidence{since: time.Duration(rapid.Int64Range(0, int64(10*time.Minute)).Draw(t, "since"))}
+func drawEvidence(t *rapid.T) lateness.Evidence {
+	e := lateness.Evidence{Since: time.Duration(rapid.Int64Range(0, int64(10*time.Minute)).Draw(t, "since"))}
 	for range rapid.IntRange(0, 5).Draw(t, "seconds") {
-		e.seconds = append(e.seconds, drawCounts(t, "second"))
+		e.Seconds = append(e.Seconds, drawCounts(t, "second"))
 	}
 	for range rapid.IntRange(0, 30).Draw(t, "tens") {
-		e.tens = append(e.tens, drawCounts(t, "ten"))
+		e.Tens = append(e.Tens, drawCounts(t, "ten"))
 	}
 	return e
 }
@@ -42,21 +45,21 @@ func TestChosenLatenessFits(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		c := autoContract(time.Duration(rapid.Int64Range(100, 10_000).Draw(t, "window_ms")) * time.Millisecond)
-		c = c.WithLateness(rapid.SampledFrom(latenessClasses[:]).Draw(t, "lateness"))
+		c = c.WithLateness(rapid.SampledFrom(limit.LatenessClasses[:]).Draw(t, "lateness"))
 		e := drawEvidence(t)
-		got, ok := chooseLateness(c, e)
+		got, ok := lateness.Choose(c, e)
 		if !ok {
 			return
 		}
-		to := c.WithLateness(got.lateness)
-		if err := to.Validate(); err != nil || to.Lateness != got.lateness || got.lateness == c.Lateness {
-			t.Fatalf("got lateness %v instead of %v in a window of %v: %v", got.lateness, c.Lateness, c.Window, err)
+		to := c.WithLateness(got.Lateness)
+		if err := to.Validate(); err != nil || to.Lateness != got.Lateness || got.Lateness == c.Lateness {
+			t.Fatalf("got lateness %v instead of %v in a window of %v: %v", got.Lateness, c.Lateness, c.Window, err)
 		}
-		if got.lateness > latenessClasses[0] && got.lateness*20 > c.Window {
-			t.Fatalf("got lateness %v, more than a twentieth of %v", got.lateness, c.Window)
+		if got.Lateness > limit.LatenessClasses[0] && got.Lateness*20 > c.Window {
+			t.Fatalf("got lateness %v, more than a twentieth of %v", got.Lateness, c.Window)
 		}
-		if got.lateness < c.Lateness && e.since < 5*time.Minute {
-			t.Fatalf("got lateness %v instead of %v after %v of counting", got.lateness, c.Lateness, e.since)
+		if got.Lateness < c.Lateness && e.Since < 5*time.Minute {
+			t.Fatalf("got lateness %v instead of %v after %v of counting", got.Lateness, c.Lateness, e.Since)
 		}
 	})
 }
@@ -68,7 +71,7 @@ func TestLatenessTakesATwentiethOfTheWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := autoContract(time.Duration(rapid.Int64Range(100, 3000).Draw(t, "window_ms")) * time.Millisecond)
 		c = c.WithLateness(time.Duration(rapid.Int64Range(1, 100).Draw(t, "lateness_ms")) * time.Millisecond)
-		if err := c.Validate(); err != nil || c.Lateness > latenessClasses[0] && c.Lateness*20 > c.Window {
+		if err := c.Validate(); err != nil || c.Lateness > limit.LatenessClasses[0] && c.Lateness*20 > c.Window {
 			t.Fatalf("got lateness %v in a window of %v: %v", c.Lateness, c.Window, err)
 		}
 	})
@@ -80,13 +83,13 @@ func TestBestLatenessUsesMost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := autoContract(time.Duration(rapid.Int64Range(100, 10_000).Draw(t, "window_ms")) * time.Millisecond)
 		counts := drawCounts(t, "count")
-		best, in, used := counts.best(c), int64(0), map[time.Duration]float64{}
-		for i, class := range latenessClasses {
+		best, in, used := counts.Best(c), int64(0), map[time.Duration]float64{}
+		for i, class := range limit.LatenessClasses {
 			in += counts[i]
-			used[class] = float64(c.Window) / float64(c.Window+class+c.Spread) * float64(in) / float64(max(1, counts.total()))
+			used[class] = float64(c.Window) / float64(c.Window+class+c.Spread) * float64(in) / float64(max(1, counts.Total()))
 		}
 		for class, u := range used {
-			if counts.total() > 0 && fits(class, c.Window, c.Spread) && u > used[best]+1e-12 {
+			if counts.Total() > 0 && c.Fits(class) && u > used[best]+1e-12 {
 				t.Fatalf("%v: got best %v with %.5f, but %v would have used %.5f", counts, best, used[best], class, u)
 			}
 		}
@@ -96,14 +99,14 @@ func TestBestLatenessUsesMost(t *testing.T) {
 // A few slots choose nothing, however late they were.
 func TestFewSlotsChooseNoLateness(t *testing.T) {
 	t.Parallel()
-	second := lateCounts{0: 6, 4: leastSlots/5 - 7}
-	e := lateEvidence{since: time.Hour, seconds: []lateCounts{second, second, second, second, second}}
-	if got, ok := chooseLateness(autoContract(time.Second), e); ok {
-		t.Errorf("got lateness %v by %d slots", got.lateness, 5*second.total())
+	second := lateness.Counts{0: 6, 4: lateness.LeastSlots/5 - 7}
+	e := lateness.Evidence{Since: time.Hour, Seconds: []lateness.Counts{second, second, second, second, second}}
+	if got, ok := lateness.Choose(autoContract(time.Second), e); ok {
+		t.Errorf("got lateness %v by %d slots", got.Lateness, 5*second.Total())
 	}
-	e.seconds[0][4] += 5
-	if _, ok := chooseLateness(autoContract(time.Second), e); !ok {
-		t.Errorf("no lateness was chosen by %d slots of which most are late", leastSlots)
+	e.Seconds[0][4] += 5
+	if _, ok := lateness.Choose(autoContract(time.Second), e); !ok {
+		t.Errorf("no lateness was chosen by %d slots of which most are late", lateness.LeastSlots)
 	}
 }
 
@@ -111,14 +114,14 @@ func TestFewSlotsChooseNoLateness(t *testing.T) {
 // to wait longer for all the others.
 func TestOneStopChoosesNoLateness(t *testing.T) {
 	t.Parallel()
-	good, bad := lateCounts{0: 300}, lateCounts{0: 270, 5: 30}
-	e := lateEvidence{since: 20 * time.Second, seconds: []lateCounts{good, bad, bad, good, good}}
-	if got, ok := chooseLateness(autoContract(time.Second), e); ok {
-		t.Errorf("got lateness %v by a stop that falls into two seconds", got.lateness)
+	good, bad := lateness.Counts{0: 300}, lateness.Counts{0: 270, 5: 30}
+	e := lateness.Evidence{Since: 20 * time.Second, Seconds: []lateness.Counts{good, bad, bad, good, good}}
+	if got, ok := lateness.Choose(autoContract(time.Second), e); ok {
+		t.Errorf("got lateness %v by a stop that falls into two seconds", got.Lateness)
 	}
-	e.seconds[0], e.seconds[3] = bad, bad
-	if got, ok := chooseLateness(autoContract(time.Second), e); !ok || got.lateness != 30*time.Millisecond {
-		t.Errorf("got lateness %v, %v by stops in four of five seconds, want 30ms", got.lateness, ok)
+	e.Seconds[0], e.Seconds[3] = bad, bad
+	if got, ok := lateness.Choose(autoContract(time.Second), e); !ok || got.Lateness != 30*time.Millisecond {
+		t.Errorf("got lateness %v, %v by stops in four of five seconds, want 30ms", got.Lateness, ok)
 	}
 }
 
@@ -126,11 +129,11 @@ func TestOneStopChoosesNoLateness(t *testing.T) {
 // stopped at times of their own. Each second it counts slots by how late they
 // were, and chooses as the fleet does.
 type fleetOfClocks struct {
-	c       Contract
+	c       limit.Contract
 	r       *rand.Rand
 	stalls  []stallsOf // one each node
-	seconds []lateCounts
-	tens    []lateCounts
+	seconds []lateness.Counts
+	tens    []lateness.Counts
 	since   int // seconds
 	now     int // likewise
 
@@ -163,47 +166,47 @@ func (s *stallsOf) late(r *rand.Rand, t float64) float64 {
 }
 
 func (f *fleetOfClocks) second(at int) {
-	var counts lateCounts
+	var counts lateness.Counts
 	n := int(float64(f.c.Cap) * f.c.Share())
 	for i := range n {
 		t := float64(at) + float64(i)/float64(n)
 		late := f.stalls[i/6%len(f.stalls)].late(f.r, t)
-		counts[latenessClass(time.Duration(late*float64(time.Second)))]++
+		counts[limit.LatenessClass(time.Duration(late*float64(time.Second)))]++
 	}
 	f.slots += float64(f.c.Cap)
-	f.used += float64(f.c.Cap) * counts.used(f.c, f.c.Lateness)
+	f.used += float64(f.c.Cap) * counts.Used(f.c, f.c.Lateness)
 	f.seconds = newest(counts, f.seconds, 5)
 	if f.since%10 == 0 {
-		f.tens = newest(lateCounts{}, f.tens, 32)
+		f.tens = newest(lateness.Counts{}, f.tens, 32)
 	}
-	f.tens[0].add(counts)
+	f.tens[0].Add(counts)
 	f.since++
 	if !f.c.Auto {
 		return
 	}
-	if to, ok := chooseLateness(f.c, lateEvidence{since: time.Duration(f.since) * time.Second, patience: f.patience, seconds: f.seconds, tens: f.tens}); ok {
-		if to.lateness > f.c.Lateness { // counts from before say no more to go down by
+	if to, ok := lateness.Choose(f.c, lateness.Evidence{Since: time.Duration(f.since) * time.Second, Patience: f.patience, Seconds: f.seconds, Tens: f.tens}); ok {
+		if to.Lateness > f.c.Lateness { // counts from before say no more to go down by
 			f.seconds, f.tens, f.since = nil, nil, 0
 			fell := -time.Second
 			if f.fell > 0 {
 				fell = time.Duration(at-f.fell) * time.Second
 			}
-			f.patience = patienceAfter(f.patience, fell)
+			f.patience = lateness.PatienceAfter(f.patience, fell)
 		} else {
 			f.fell = at
 		}
-		f.c = f.c.WithLateness(to.lateness)
+		f.c = f.c.WithLateness(to.Lateness)
 		f.changes++
 	}
 }
 
 // newest puts a count in front of the others, and keeps so many.
-func newest(c lateCounts, others []lateCounts, kept int) []lateCounts {
-	return append([]lateCounts{c}, others[:min(len(others), kept-1)]...)
+func newest(c lateness.Counts, others []lateness.Counts, kept int) []lateness.Counts {
+	return append([]lateness.Counts{c}, others[:min(len(others), kept-1)]...)
 }
 
-func newFleetOfClocks(c Contract, seed uint64, stalls stallsOf) *fleetOfClocks {
-	return &fleetOfClocks{c: c, patience: leastPatience, r: rand.New(rand.NewPCG(seed, 7)), stalls: []stallsOf{stalls, stalls, stalls}}
+func newFleetOfClocks(c limit.Contract, seed uint64, stalls stallsOf) *fleetOfClocks {
+	return &fleetOfClocks{c: c, patience: lateness.LeastPatience, r: rand.New(rand.NewPCG(seed, 7)), stalls: []stallsOf{stalls, stalls, stalls}}
 }
 
 // play returns the share of the cap that was used from a second on.
@@ -285,10 +288,10 @@ func TestLatenessRisesFastAndFallsSlowly(t *testing.T) {
 			f.stalls = []stallsOf{{}, {}, {}}
 		}
 		f.second(at)
-		if f.c.Lateness > DefaultLateness {
+		if f.c.Lateness > limit.DefaultLateness {
 			up = min(up, float64(at+1-300))
 		}
-		if at > 400 && f.c.Lateness == DefaultLateness {
+		if at > 400 && f.c.Lateness == limit.DefaultLateness {
 			down = min(down, float64(at+1-400))
 		}
 	}
@@ -308,14 +311,14 @@ func TestOneBadNodeMovesTheFleetByItsSlotsOnly(t *testing.T) {
 		c := autoContract(time.Second)
 		good := rapid.Int64Range(100, 1000).Draw(t, "good")
 		bad := rapid.Int64Range(0, good).Draw(t, "bad")
-		class := rapid.IntRange(1, len(latenessClasses)-1).Draw(t, "class")
-		second := lateCounts{0: good}
+		class := rapid.IntRange(1, len(limit.LatenessClasses)-1).Draw(t, "class")
+		second := lateness.Counts{0: good}
 		second[class] = bad
-		e := lateEvidence{seconds: []lateCounts{second, second, second, second, second}}
-		got, ok := chooseLateness(c, e)
-		gain := 1/(1+(latenessClasses[class]+c.Spread).Seconds()) - float64(good)/float64(good+bad)/(1+c.Guard.Seconds())
-		if ok != (gain > 0.01) || ok && got.lateness != latenessClasses[class] {
-			t.Fatalf("%d good slots and %d late by %v: got %v, %v; the gain is %.4f", good, bad, latenessClasses[class], got.lateness, ok, gain)
+		e := lateness.Evidence{Seconds: []lateness.Counts{second, second, second, second, second}}
+		got, ok := lateness.Choose(c, e)
+		gain := 1/(1+(limit.LatenessClasses[class]+c.Spread).Seconds()) - float64(good)/float64(good+bad)/(1+c.Guard.Seconds())
+		if ok != (gain > 0.01) || ok && got.Lateness != limit.LatenessClasses[class] {
+			t.Fatalf("%d good slots and %d late by %v: got %v, %v; the gain is %.4f", good, bad, limit.LatenessClasses[class], got.Lateness, ok, gain)
 		}
 	})
 }

@@ -9,6 +9,11 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/lateness"
+	"dispatcher/throttle/limit"
 )
 
 // No window holds more than the cap while the lateness goes up and down, with
@@ -23,14 +28,14 @@ func TestNeverOverWhileTheLatenessChanges(t *testing.T) {
 			c.Burst = 1 + roll(100)
 		}
 		f := newFleet(t, rdb, asWritten, roll, 3, c)
-		f.look()
+		f.poll()
 		f.pass(3_000_000)
 		for range 12 {
-			f.set(Change{Auto: new(true), Lateness: &latenessClasses[roll(int64(len(latenessClasses)))]})
-			f.look()
+			f.set(control.Change{Auto: new(true), Lateness: &limit.LatenessClasses[roll(int64(len(limit.LatenessClasses)))]})
+			f.poll()
 			f.calling = []calling{anyTime, atOnce, atLast}[roll(3)]
 			for range 20 + roll(60) {
-				f.book(f.nodes[roll(3)], 1+roll(20), roll(500), roll(500), roll(20) == 0)
+				f.reserve(f.nodes[roll(3)], 1+roll(20), roll(500), roll(500), roll(20) == 0)
 				f.pass(roll(20_000))
 			}
 		}
@@ -48,16 +53,16 @@ func TestNeverOverWhileTheLatenessChanges(t *testing.T) {
 func TestStoppedNodesChooseALateness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newModel()
-		fleet := &lateFleet{model: m, counts: map[int64]lateCounts{}}
+		fleet := &lateFleet{model: m, counts: map[int64]lateness.Counts{}}
 		var all []*Limiter
 		for i := range 3 {
 			l, err := New(Options{
-				Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Seed: autoContract(time.Second), Waiting: func() int { return 100 },
+				Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Limit: specOf(autoContract(time.Second)), Waiting: func() int { return 100 },
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			l.book, l.listen = m.local(fmt.Sprint(i), time.Millisecond), func(context.Context) {}
+			l.reserve, l.listen = m.local(fmt.Sprint(i), time.Millisecond), func(context.Context) {}
 			l.lateness, l.configure = fleet.report, fleet.configure
 			run(t, l)
 			all = append(all, l)
@@ -71,7 +76,7 @@ func TestStoppedNodesChooseALateness(t *testing.T) {
 		callers.Wait()
 		for i, l := range all {
 			s := l.State().Settings
-			if s.Lateness < 12*time.Millisecond || s.By != Dispatcher || s.Guard != s.Lateness+s.Spread {
+			if s.Lateness < 12*time.Millisecond || s.By != limit.Dispatcher || s.Guard != s.Lateness+s.Spread {
 				t.Errorf("node %d works with %v by %s, want a longer lateness", i, s.Contract, s.By)
 			}
 		}
@@ -104,34 +109,34 @@ func stoppedCaller(ctx context.Context, l *Limiter, phase time.Duration) {
 // lateFleet does in Go what lateness.lua and configure.lua do.
 type lateFleet struct {
 	model   *model
-	counts  map[int64]lateCounts // by second
+	counts  map[int64]lateness.Counts // by second
 	changes int
 }
 
-func (f *lateFleet) report(_ context.Context, r lateReport) (lateReply, error) {
+func (f *lateFleet) report(_ context.Context, r lateness.Report) (lateness.Reply, error) {
 	f.model.mu.Lock()
 	defer f.model.mu.Unlock()
 	now := time.Now()
 	c := f.counts[now.Unix()]
-	c.add(r.counts)
+	c.Add(r.Counts)
 	f.counts[now.Unix()] = c
-	if r.moved == movedUp {
+	if r.Moved == lateness.MovedUp {
 		clear(f.counts)
 	}
-	reply := lateReply{now: now.UnixMicro(), mine: r.moved == movedNot, fell: -1, evidence: lateEvidence{patience: leastPatience}}
+	reply := lateness.Reply{Now: now.UnixMicro(), Chooses: r.Moved == lateness.MovedNot, Fell: -1, Evidence: lateness.Evidence{Patience: lateness.LeastPatience}}
 	for i := range int64(5) {
-		reply.evidence.seconds = append(reply.evidence.seconds, f.counts[now.Unix()-i])
+		reply.Evidence.Seconds = append(reply.Evidence.Seconds, f.counts[now.Unix()-i])
 	}
 	return reply, nil
 }
 
-func (f *lateFleet) configure(_ context.Context, expected, to Settings) (changeStatus, error) {
+func (f *lateFleet) configure(_ context.Context, expected, to limit.Settings) (script.ChangeStatus, error) {
 	f.model.mu.Lock()
 	defer f.model.mu.Unlock()
 	if f.model.set.Revision != expected.Revision {
-		return changeConflict, nil
+		return script.ChangeConflict, nil
 	}
 	f.model.set = to
 	f.changes++
-	return changeDone, nil
+	return script.ChangeDone, nil
 }

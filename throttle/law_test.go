@@ -10,47 +10,48 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
-	"dispatcher/lua"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/limit"
 )
 
 // history plays one random history against the script and returns the first
 // window over the cap, if there is one, and how many calls were made.
 //
-// Nodes book, sometimes slowly, and lose replies; operators change cap and
+// Nodes reserve, sometimes slowly, and lose replies; operators change cap and
 // burst, pause and resume; the key is deleted; Redis's clock steps.
 func history(t tester, rdb redis.UniversalClient, with texts, roll dice, ops int) (over string, calls int) {
-	c := Contract{
+	c := limit.Contract{
 		Cap: []int64{1, 3, 7, 50, 300, 1000}[roll(6)], Window: time.Second, Burst: 1,
-		Guard: DefaultGuard, Lateness: DefaultLateness, Horizon: DefaultHorizon,
+		Guard: limit.DefaultGuard, Lateness: limit.DefaultLateness, Horizon: limit.DefaultHorizon,
 	}
 	if roll(2) == 0 {
 		c.Burst = 1 + roll(c.Cap)
 	}
 	f := newFleet(t, rdb, with, roll, 1+int(roll(4)), c)
 	f.slews = roll(4) == 0
-	f.look()
-	f.pass(600_000) // past the fence of the start
+	f.poll()
+	f.pass(600_000) // past the cooldown of the start
 	for range ops {
 		f.happen(c)
 	}
 	return f.over(c.Window), len(f.calls)
 }
 
-func (f *fleet) happen(c Contract) {
+func (f *fleet) happen(c limit.Contract) {
 	roll := f.dice
 	n := f.nodes[roll(int64(len(f.nodes)))]
 	switch p := roll(100); {
 	case p < 60:
-		f.book(n, 1+roll(max(1, c.Cap/20)), roll(500), roll(500), roll(10) == 0)
+		f.reserve(n, 1+roll(max(1, c.Cap/20)), roll(500), roll(500), roll(10) == 0)
 	case p < 75:
-		f.book(n, 1+roll(c.Cap), roll(20_000), roll(2_000), roll(5) == 0)
+		f.reserve(n, 1+roll(c.Cap), roll(20_000), roll(2_000), roll(5) == 0)
 	case p < 92:
 		f.pass(roll([]int64{1_000, 30_000, 300_000}[roll(3)]))
 	case p < 94:
 		f.slew()
 	case p < 95: // a node is gone, and another one has come
 		f.nodes[roll(int64(len(f.nodes)))] = f.fresh()
-		f.look()
+		f.poll()
 	case p < 97:
 		for range 1 + roll(3) { // often at once, by operators who correct themselves
 			f.set(f.change(c))
@@ -58,19 +59,19 @@ func (f *fleet) happen(c Contract) {
 		if roll(4) == 0 {
 			f.promote()
 		}
-		f.look() // each node looks more often than a change may take to act
+		f.poll() // each node looks more often than a change may take to act
 	case p < 98:
 		f.lose()
 	default:
 		f.shift([]int64{-1, 1}[roll(2)] * (4_000 + roll([]int64{100_000, 5_000_000}[roll(2)])))
-		f.look()
+		f.poll()
 	}
 }
 
 // change draws what an operator may do: another cap, a burst or none, a pause;
 // one of them or all; for good or for a while.
-func (f *fleet) change(c Contract) Change {
-	ch := Change{By: "law", Force: true}
+func (f *fleet) change(c limit.Contract) control.Change {
+	ch := control.Change{By: "law", Force: true}
 	capacity, burst, paused := c.Cap, int64(1), f.dice(4) == 0
 	if f.dice(2) == 0 {
 		capacity = 1 + f.dice(2*c.Cap)
@@ -105,23 +106,23 @@ func (f *fleet) slew() {
 	ppm := []int64{2_000, 10_000, 83_333, -83_333}[f.dice(4)]
 	for range f.dice(150) {
 		n := f.nodes[f.dice(int64(len(f.nodes)))]
-		f.book(n, 1+f.dice(10), 100, 100, false)
+		f.reserve(n, 1+f.dice(10), 100, 100, false)
 		step := 1_000 + f.dice(20_000)
 		f.pass(step)
 		f.shift((step + 200) * ppm / 1_000_000)
 	}
-	f.look()
+	f.poll()
 }
 
 // look lets each node look, and those that saw a step say so at once, as the
-// booking goroutine does.
-func (f *fleet) look() {
+// reserving goroutine does.
+func (f *fleet) poll() {
 	for _, n := range f.nodes {
-		f.book(n, 0, 100, 100, false)
+		f.reserve(n, 0, 100, 100, false)
 	}
 	for _, n := range f.nodes {
 		if n.stepped {
-			f.book(n, 0, 100, 100, false)
+			f.reserve(n, 0, 100, 100, false)
 		}
 	}
 }
@@ -147,9 +148,9 @@ func lawNeverOver(t *testing.T, rdb redis.UniversalClient, ops int) {
 func lawBreaksWithout(t *testing.T, rdb redis.UniversalClient, m mutation, ops int) {
 	t.Helper()
 	with := asWritten
-	text := &with.book
+	text := &with.reserve
 	if strings.Count(*text, m.from) != 1 {
-		t.Fatalf("the script has not exactly one %q; name the rule anew", m.from)
+		t.Fatalf("the script has not exactly one %q; name the rule again", m.from)
 	}
 	*text = strings.Replace(*text, m.from, m.to, 1)
 	if m.play != nil {
@@ -172,7 +173,7 @@ func lawBreaksWithout(t *testing.T, rdb redis.UniversalClient, m mutation, ops i
 }
 
 // asWritten are the scripts without a mutation.
-var asWritten = texts{book: lua.Book("token_bucket"), configure: lua.Configure()}
+var asWritten = texts{reserve: scriptOf(limit.TokenBucket)}
 
 type mutation struct {
 	rule, from, to string
@@ -180,14 +181,14 @@ type mutation struct {
 }
 
 var mutations = []mutation{
-	{rule: "the fence", from: "quiet = now + set.horizon + set.lateness + algorithm.binds(set)\n  began = began or 0\n  if fence == 1 then\n    quiet = math.max(quiet, now + learn)", to: "quiet = now\n  began = began or 0\n  if fence == 1 then"},
+	{rule: "the cooldown", from: "not_before = now + set.horizon + set.lateness + algorithm.cooldown(set)\n  began = began or 0\n  if why == SETTINGS_LOST then\n    not_before = math.max(not_before, now + learn)", to: "not_before = now\n  began = began or 0\n  if why == SETTINGS_LOST then"},
 	{rule: "the burst rule", from: "note('n', int(c.burst - 1))", to: "note('n', '0')"},
-	{rule: "the fence after a clock step", from: "elseif stepped() then fence = 6\n", to: ""},
-	{rule: "the number of a booking", from: "if f[1] == seq and f[2] == epoch then", to: "if f[2] == epoch then"},
-	{rule: "the debt over a loss", from: "quiet = math.max(quiet, math.min(began, now + set.horizon + set.lateness + set.window + set.guard))", to: "", play: func(f *fleet) {
+	{rule: "the cooldown after a clock step", from: "elseif stepped() then why = CLOCK_STEP\n", to: ""},
+	{rule: "the number of a reservation", from: "if f[1] == seq and f[2] == epoch then", to: "if f[2] == epoch then"},
+	{rule: "the debt over a loss", from: "not_before = math.max(not_before, math.min(began, now + set.horizon + set.lateness + set.window + set.guard))", to: "", play: func(f *fleet) {
 		f.spendBurst()
 		f.set(burstOfOne())
-		f.look()
+		f.poll()
 		f.lose()
 		f.saturate()
 	}},
@@ -199,7 +200,7 @@ var mutations = []mutation{
 	{rule: "the debt over two changes", from: "behind = math.max(c.base, c.slot + math.min(", to: "behind = math.max(c.slot, c.slot + math.min(", play: func(f *fleet) {
 		f.spendBurst()
 		f.set(burstOfOne())
-		f.look()
+		f.poll()
 		again := burstOfOne()
 		more := int64(301)
 		again.Cap = &more
@@ -207,7 +208,7 @@ var mutations = []mutation{
 		f.saturate()
 	}},
 	{rule: "the empty bucket after a change", from: "c.base, c.n = from, c.burst - 1", to: "c.base, c.n = from, 0"},
-	{rule: "the debt over a change that a fence finds", from: "if old and under ~= stored and (fence > 3", to: "if false and old and under ~= stored and (fence > 3", play: func(f *fleet) {
+	{rule: "the debt over a change that a cooldown finds", from: "if old and applied ~= stored and (why > STATE_LOST", to: "if false and old and applied ~= stored and (why > STATE_LOST", play: func(f *fleet) {
 		f.spendBurst()
 		f.set(burstOfOne())
 		f.promote()
@@ -230,39 +231,39 @@ func played(t *testing.T, rdb redis.UniversalClient, with texts, play func(*flee
 	c := contract(300)
 	c.Burst = 200
 	f := newFleet(t, rdb, with, diceOf(1), 1, c)
-	f.look()
+	f.poll()
 	f.pass(3_000_000) // the bucket fills
 	play(f)
 	return f.over(c.Window)
 }
 
 // spendBurst takes all that the bucket holds at once.
-func (f *fleet) spendBurst() { f.book(f.nodes[0], 200, 100, 100, false) }
+func (f *fleet) spendBurst() { f.reserve(f.nodes[0], 200, 100, 100, false) }
 
-// saturate books whatever there is for two seconds.
+// saturate reserves whatever there is for two seconds.
 func (f *fleet) saturate() {
 	for range 200 {
-		f.book(f.nodes[0], 50, 100, 100, false)
+		f.reserve(f.nodes[0], 50, 100, 100, false)
 		f.pass(10_000)
 	}
 }
 
 // promote has another master go on with what this one had.
 func (f *fleet) promote() {
-	if err := f.rdb.HSet(context.Background(), f.keys.limit, "master", "another").Err(); err != nil {
+	if err := f.rdb.HSet(context.Background(), f.keys.Limit, "master", "another").Err(); err != nil {
 		f.t.Fatal(err)
 	}
 }
 
 // spread is a change of guard and lateness, in ms.
-func spread(guard, lateness int64) Change {
+func spread(guard, lateness int64) control.Change {
 	g, l := time.Duration(guard)*time.Millisecond, time.Duration(lateness)*time.Millisecond
-	return Change{Guard: &g, Lateness: &l, By: "law"}
+	return control.Change{Guard: &g, Lateness: &l, By: "law"}
 }
 
-func burstOfOne() Change {
+func burstOfOne() control.Change {
 	one := int64(1)
-	return Change{Burst: &one, By: "law"}
+	return control.Change{Burst: &one, By: "law"}
 }
 
 func laws(t *testing.T, rdb redis.UniversalClient, ops int, teeth []mutation) {

@@ -5,9 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"log/slog"
-	"regexp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,38 +14,35 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/boottime"
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/lateness"
+	"dispatcher/throttle/limit"
 )
 
 // Identity is how a script learns which Redis master it runs on, so that the
-// timeline begins anew after a failover.
+// timeline begins again after a failover.
 type Identity string
 
 const (
 	// IdentityInfo reads master_replid from INFO replication. It changes on
 	// promotion, fail-back and restart.
 	IdentityInfo Identity = "info"
-	// IdentityNone is for a server that can't tell, as the embedded one: a
-	// failover would go unseen. [State] says so.
+	// IdentityNone is for a server that can't tell, as the embedded one: nobody
+	// would notice a failover.
 	IdentityNone Identity = "none"
 )
 
-// Options for [New]. Redis, Namespace, Name and Seed are required; Redis not with [ScopeNode].
+// Options for [New]. Redis, Namespace, Name and Limit are required; Redis not with [ScopeNode].
 type Options struct {
 	Redis     redis.UniversalClient // as from [NewClient]; its timeouts matter
 	Namespace string                // limits of one namespace share a hash slot
 	Name      string                // of the limit
 	Node      string                // for people; a random part is added per start
-	Algorithm string                // name of one of [Algorithms]; default [DefaultAlgorithm]
-	Seed      Contract              // what the file says; used where Redis and the other nodes know nothing
-	Rails     Rails                 // likewise
+	Limit     limit.Spec            // as the file states it: terms and guardrails seed a Redis that, like the other nodes, knows none
 	Identity  Identity              // default IdentityInfo
-	Bucket    Bucket                // of a leaky bucket
 
-	Scope  Scope         // who keeps the limit together; default ScopeCluster
-	WarmUp time.Duration // with ScopeNode: in which the rate rises from a third to the whole
-
-	// Waiting tells how many callers could use a slot now but have not called
-	// Next yet, so that a block of slots can be booked at once. It must be
+	// Waiting returns how many callers could use a slot now but have not called
+	// Next yet, so that a block of slots can be reserved at once. It must be
 	// cheap and safe for concurrent use. Optional.
 	Waiting func() int
 
@@ -56,53 +51,44 @@ type Options struct {
 }
 
 // Limiter hands out the slots of one limit that the whole fleet keeps
-// together. [Limiter.Run] books them; everything else may be called from any
+// together. [Limiter.Run] reserves them; everything else may be called from any
 // goroutine.
 type Limiter struct {
 	opts    Options
 	log     *slog.Logger
 	metrics *metrics
-	line    line
-	heard   atomic.Bool   // Redis has told this node something since it subscribed, so it will tell it of changes
-	listens atomic.Bool   // the node has subscribed
-	spacing atomic.Int64  // of the settings in force, in nanoseconds
-	wake    chan struct{} // room for one: somebody began to wait
-	changed chan struct{} // room for one: Redis told of a change
-	listen  func(context.Context)
-	book    bookFunc  // runs book.lua; a test puts a model in its place
-	share   shareFunc // runs share.lua; likewise
-	shares  *shareMetrics
+	leases  *leaseMetrics
+	queue   waitQueue
+	node    string // unique per start
+	host    *host
+	trips   lateness.TripNotes
+	spacing atomic.Int64 // of the settings in force, in nanoseconds
 
-	lateness  reportFunc    // runs lateness.lua; likewise
-	configure configureFunc // runs configure.lua; likewise
-	node      string        // unique per start
-	host      *host
-	trips     tripNotes
+	subscribed atomic.Bool   // to the limit's channel
+	notified   atomic.Bool   // a notification has come since then, so changes will come as well
+	wake       chan struct{} // holds one: a caller began to wait
+	changed    chan struct{} // holds one: Redis notified the node of a change
+	listen     func(context.Context)
+
+	// Each runs one script; tests put models in their place.
+	reserve   reserveFunc
+	askLease  leaseFunc
+	lateness  reportFunc
+	configure configureFunc
 
 	mu    sync.Mutex
 	state State
 }
 
-var nameRE = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
-
-// CheckName refuses a name of a limit or namespace that has no place in a key.
-func CheckName(field, name string) error {
-	if nameRE.MatchString(name) {
-		return nil
-	}
-	return &FieldError{Field: field, Value: fmt.Sprintf("%q", name), Why: "must be 1 to 63 of a-z, 0-9, - and _, and begin with a letter or digit"}
-}
+// reserveFunc asks for slots once.
+type reserveFunc func(context.Context, script.Ask) (script.Reservation, error)
 
 // New checks the options; it does not talk to Redis.
 func New(opts Options) (*Limiter, error) {
-	if opts.Redis == nil && opts.Scope != ScopeNode {
+	if opts.Redis == nil && opts.Limit.Scope != limit.ScopeNode {
 		return nil, errors.New("throttle: Options.Redis is nil")
 	}
-	_, err := Check(opts.Algorithm, opts.Seed, opts.Rails)
-	if err := errors.Join(
-		CheckName("namespace", opts.Namespace), CheckName("name", opts.Name), err,
-		CheckScope(opts.Scope, opts.Seed, opts.Algorithm, opts.WarmUp), CheckBucket(opts.Bucket, opts.Algorithm, opts.Seed),
-	); err != nil {
+	if err := errors.Join(limit.CheckName("namespace", opts.Namespace), limit.CheckName("name", opts.Name), opts.Limit.Validate()); err != nil {
 		return nil, err
 	}
 	if opts.Identity == "" {
@@ -115,42 +101,45 @@ func New(opts Options) (*Limiter, error) {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	node := nodeID(opts.Node)
+	scripts := script.NewScripts(opts.Redis, opts.Namespace, opts.Name, node)
 	l := &Limiter{
-		opts:    opts,
-		log:     opts.Logger.With("limit", opts.Name),
-		metrics: newMetrics(opts.Registerer, opts.Name),
-		wake:    make(chan struct{}, 1),
-		changed: make(chan struct{}, 1),
-		book:    newScripts(opts.Redis, opts.Namespace, opts.Name, node).runBook,
-		share:   newShareScript(opts.Redis, opts.Namespace, opts.Name, node, opts.Identity).run,
-		shares:  newShareMetrics(opts.Registerer, opts.Name),
-
-		lateness:  newLatenessScript(opts.Redis, opts.Namespace, opts.Name).run,
-		configure: newScripts(opts.Redis, opts.Namespace, opts.Name, node).runConfigure,
-		state:     State{Phase: PhaseStarting, Settings: seeded(opts.Algorithm, opts.Seed, opts.Rails), Fenced: opts.Identity != IdentityNone},
+		opts:      opts,
+		log:       opts.Logger.With("limit", opts.Name),
+		metrics:   newMetrics(opts.Registerer, opts.Name),
+		leases:    newLeaseMetrics(opts.Registerer, opts.Name),
+		node:      node,
+		host:      &host{suspended: boottime.Suspended},
+		wake:      make(chan struct{}, 1),
+		changed:   make(chan struct{}, 1),
+		reserve:   scripts.Reserve,
+		lateness:  func(ctx context.Context, r lateness.Report) (lateness.Reply, error) { return r.Send(ctx, scripts) },
+		configure: scripts.Configure,
+		state:     State{Phase: PhaseStarting, Settings: opts.Limit.Settings()},
 	}
-	l.node, l.host = node, &host{suspended: boottime.Suspended}
+	l.askLease = func(ctx context.Context, state script.LeaseState, left time.Duration) (script.LeaseReply, error) {
+		return scripts.Lease(ctx, string(opts.Identity), LeaseLength, state, left)
+	}
 	l.listen = l.subscribe
-	if opts.Scope == ScopeNode {
-		l.book = newLocal(opts.Seed, opts.WarmUp, time.Now()).book
-		l.listen = func(context.Context) {} // there is nobody to listen to
+	if opts.Limit.Scope == limit.ScopeNode {
+		l.reserve = newLocal(opts.Limit, time.Now()).reserve
+		l.listen = func(context.Context) {} // nobody notifies the node
 	}
-	l.spacing.Store(int64(opts.Seed.Spacing()))
+	l.spacing.Store(int64(opts.Limit.Spacing()))
 	return l, nil
 }
 
-// Next waits for a slot at the end of the line. It returns the context's
+// Next waits for a slot behind all other callers. It returns the context's
 // cause when that ends first, and [ErrFull] where a full bucket refuses. The
 // slot may lie up to one horizon ahead: see [Slot.WaitNear] and [Slot.Wait].
 func (l *Limiter) Next(ctx context.Context) (Slot, error) { return l.join(ctx, false) }
 
-// Again waits for a slot at the head of the line: for a job that lost its slot
-// by being late, or that has waited its turn before. A full bucket does not
-// refuse it: it was let in once.
+// Again waits for a slot in front of the callers of Next: for a job that lost its
+// slot by being late, or that has waited before. A full bucket does not refuse it: it
+// was let in once.
 func (l *Limiter) Again(ctx context.Context) (Slot, error) { return l.join(ctx, true) }
 
 func (l *Limiter) join(ctx context.Context, again bool) (Slot, error) {
-	slot, place := l.line.take(time.Now(), again)
+	slot, place := l.queue.take(time.Now(), again)
 	if place == nil {
 		return slot.orFull()
 	}
@@ -158,7 +147,7 @@ func (l *Limiter) join(ctx context.Context, again bool) (Slot, error) {
 	case l.wake <- struct{}{}:
 	default:
 	}
-	return l.line.await(ctx, place)
+	return l.queue.await(ctx, place)
 }
 
 // Spacing is the time between two slots under the settings in force.
@@ -168,16 +157,20 @@ func (l *Limiter) Spacing() time.Duration { return time.Duration(l.spacing.Load(
 // a guard that is auto.
 func (l *Limiter) Used(s Slot, at time.Time) {
 	l.metrics.used(at.Sub(s.NotBefore))
-	l.line.counter.count(s, at)
+	l.queue.counter.Count(s.lateBy(at))
 }
 
-// Missed reports that a slot is late now that it was to be used, or that its call
+// Missed reports that a slot was late when it was to be used, or that its call
 // could not be written.
-func (l *Limiter) Missed(s Slot) { l.line.missed(s, time.Now()) }
+func (l *Limiter) Missed(s Slot) { l.queue.missed(s, time.Now()) }
 
-// GiveBack returns a slot that was taken and not used, for whoever waits here. It
+// GiveBack returns a slot that was taken and not used, for another caller. It
 // may go to waste all the same.
-func (l *Limiter) GiveBack(s Slot) { l.line.giveBack(s, time.Now()) }
+func (l *Limiter) GiveBack(s Slot) { l.queue.giveBack(s, time.Now()) }
+
+// NoteRoundTrip counts the round trip of a connection to the provider that was
+// just opened. With a guard of auto the fleet compares them with the spread.
+func (l *Limiter) NoteRoundTrip(d time.Duration) { l.trips.Join(lateness.Trips{N: 1, Low: d, High: d}) }
 
 // nodeID is unique per start: two processes with one name must never be taken
 // for each other, or both would use the same slots.

@@ -13,10 +13,13 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
 )
 
-func contract(limit int64) Contract {
-	return Contract{Cap: limit, Window: time.Second, Burst: 1, Guard: DefaultGuard, Lateness: DefaultLateness, Horizon: DefaultHorizon}
+func contract(units int64) limit.Contract {
+	return limit.Contract{Cap: units, Window: time.Second, Burst: 1, Guard: limit.DefaultGuard, Lateness: limit.DefaultLateness, Horizon: limit.DefaultHorizon}
 }
 
 // run runs a limiter until the test ends.
@@ -34,13 +37,13 @@ func run(t *testing.T, l *Limiter) {
 }
 
 // begin runs a limiter in the bubble until the test ends.
-func begin(t *testing.T, c Contract, book bookFunc, waiting func() int) *Limiter {
+func begin(t *testing.T, c limit.Contract, reserve reserveFunc, waiting func() int) *Limiter {
 	t.Helper()
-	l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Seed: c, Waiting: waiting})
+	l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Limit: specOf(c), Waiting: waiting})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.book = book
+	l.reserve = reserve
 	l.listen = func(context.Context) {}
 	run(t, l)
 	return l
@@ -51,10 +54,10 @@ func begin(t *testing.T, c Contract, book bookFunc, waiting func() int) *Limiter
 func TestSlotsComeAtTheirSpacing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64
-		book := newModel().local("n", time.Millisecond)
-		l := begin(t, contract(300), func(ctx context.Context, a ask) (booking, error) {
+		reserve := newModel().local("n", time.Millisecond)
+		l := begin(t, contract(300), func(ctx context.Context, a script.Ask) (script.Reservation, error) {
 			calls.Add(1)
-			return book(ctx, a)
+			return reserve(ctx, a)
 		}, func() int { return 1000 })
 		const n = 600
 		var first, last time.Time
@@ -135,17 +138,17 @@ func TestAgainComesFirst(t *testing.T) {
 func TestLostReplyIsAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newModel()
-		book, lose := m.local("n", time.Millisecond), 0
+		reserve, lose := m.local("n", time.Millisecond), 0
 		var mu sync.Mutex
 		var seqs []int64
-		l := begin(t, contract(10), func(ctx context.Context, a ask) (booking, error) {
-			b, err := book(ctx, a)
-			if a.want > 0 && b.schedule.given > 0 {
+		l := begin(t, contract(10), func(ctx context.Context, a script.Ask) (script.Reservation, error) {
+			b, err := reserve(ctx, a)
+			if a.Want > 0 && b.Schedule.Given > 0 {
 				mu.Lock()
 				defer mu.Unlock()
-				seqs = append(seqs, a.seq)
+				seqs = append(seqs, a.Seq)
 				if lose++; lose == 1 {
-					return booking{}, errors.New("connection reset")
+					return script.Reservation{}, errors.New("connection reset")
 				}
 			}
 			return b, err
@@ -155,7 +158,7 @@ func TestLostReplyIsAskedForAgain(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(seqs) < 2 || seqs[0] != seqs[1] {
-			t.Errorf("got booking numbers %v, want the first one twice", seqs)
+			t.Errorf("got reservation numbers %v, want the first one twice", seqs)
 		}
 		if got, want := after.NotBefore.Sub(before.NotBefore), contract(10).Spacing(); got > want+5*time.Millisecond {
 			t.Errorf("got %v between the slots, want %v: a slot was lost", got, want)
@@ -167,12 +170,12 @@ func TestLostReplyIsAskedForAgain(t *testing.T) {
 func TestRedisAwayIsWaitedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var back atomic.Bool
-		book := newModel().local("n", time.Millisecond)
-		l := begin(t, contract(10), func(ctx context.Context, a ask) (booking, error) {
+		reserve := newModel().local("n", time.Millisecond)
+		l := begin(t, contract(10), func(ctx context.Context, a script.Ask) (script.Reservation, error) {
 			if !back.Load() {
-				return booking{}, errors.New("connection refused")
+				return script.Reservation{}, errors.New("connection refused")
 			}
-			return book(ctx, a)
+			return reserve(ctx, a)
 		}, nil)
 		time.AfterFunc(time.Minute, func() { back.Store(true) })
 		time.AfterFunc(30*time.Second, func() {
@@ -200,7 +203,7 @@ func TestSlowRedis(t *testing.T) {
 		var rtt atomic.Int64
 		rtt.Store(int64(50 * time.Millisecond))
 		m := newModel()
-		l := begin(t, contract(10), func(ctx context.Context, a ask) (booking, error) {
+		l := begin(t, contract(10), func(ctx context.Context, a script.Ask) (script.Reservation, error) {
 			return m.local("n", time.Duration(rtt.Load()))(ctx, a)
 		}, nil)
 		time.Sleep(5 * time.Second)
@@ -232,7 +235,7 @@ func TestLostSettingsComeBack(t *testing.T) {
 		cut := m.settings()
 		cut.Cap, cut.Revision, cut.Changed, cut.By = 150, 2, time.UnixMicro(time.Now().UnixMicro()), "ops"
 		m.change(cut)
-		time.Sleep(lookEvery + 10*time.Millisecond)
+		time.Sleep(limit.PollEvery + 10*time.Millisecond)
 		if got := l.State().Settings; got.Cap != 150 || got.Revision != 2 {
 			t.Errorf("got %+v half a second after the change, want a cap of 150", got)
 		}
@@ -251,8 +254,8 @@ func TestWhatRedisHoldsIsInForce(t *testing.T) {
 	rdb := patient(t, miniredis.RunT(t).Addr())
 	first, other := contract(300), contract(100)
 	other.Guard, other.Lateness, other.Reserve, other.MaxNodes = 30*time.Millisecond, 20*time.Millisecond, 40, 4
-	for i, c := range []Contract{first, other} {
-		l, err := New(Options{Redis: rdb, Namespace: "ns", Name: "provider", Node: fmt.Sprint(i), Seed: c, Identity: IdentityNone})
+	for i, c := range []limit.Contract{first, other} {
+		l, err := New(Options{Redis: rdb, Namespace: "ns", Name: "provider", Node: fmt.Sprint(i), Limit: specOf(c), Identity: IdentityNone})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -271,11 +274,11 @@ func TestWhatRedisHoldsIsInForce(t *testing.T) {
 func TestASlotIsNotUsedAfterASuspension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slept atomic.Int64
-		l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Seed: contract(300)})
+		l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Limit: specOf(contract(300))})
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.book, l.listen = newModel().local("n", time.Millisecond), func(context.Context) {}
+		l.reserve, l.listen = newModel().local("n", time.Millisecond), func(context.Context) {}
 		l.host = &host{suspended: func() time.Duration { return time.Duration(slept.Load()) }}
 		run(t, l)
 		for _, row := range []struct {
@@ -298,17 +301,17 @@ func TestASlotIsNotUsedAfterASuspension(t *testing.T) {
 // What a node holds was reserved under the terms before. After a cut or a pause it
 // is not used.
 func TestHeldSlotsAreDroppedAtACut(t *testing.T) {
-	for name, change := range map[string]func(*Settings){
-		"pause": func(s *Settings) { s.Paused = true },
-		"cut":   func(s *Settings) { s.Cap = 10 },
+	for name, change := range map[string]func(*limit.Settings){
+		"pause": func(s *limit.Settings) { s.Paused = true },
+		"cut":   func(s *limit.Settings) { s.Cap = 10 },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			m := newModel()
 			l := begin(t, contract(300), m.local("n", time.Millisecond), func() int { return 1000 })
 			held := func() (all []Slot) {
-				l.line.mu.Lock()
-				defer l.line.mu.Unlock()
-				return append(all, l.line.held...)
+				l.queue.mu.Lock()
+				defer l.queue.mu.Unlock()
+				return append(all, l.queue.held...)
 			}
 			for len(held()) < 3 {
 				time.Sleep(time.Millisecond)

@@ -8,12 +8,15 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/limit"
 )
 
 // alone runs a limiter of scope node, without a Redis, until the test ends.
-func alone(t *testing.T, c Contract, warmUp time.Duration, waiting *atomic.Int64) *Limiter {
+func alone(t *testing.T, c limit.Contract, warmUp time.Duration, waiting *atomic.Int64) *Limiter {
 	t.Helper()
-	l, err := New(Options{Namespace: "ns", Name: "provider", Seed: c, Scope: ScopeNode, WarmUp: warmUp, Waiting: func() int { return int(waiting.Load()) }})
+	l, err := New(Options{Namespace: "ns", Name: "provider", Limit: scopedSpec(c, warmUp), Waiting: func() int { return int(waiting.Load()) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,20 +79,20 @@ func TestScopeNodeNeverOver(t *testing.T) {
 		if warmUp == 0 {
 			c.Burst = rapid.Int64Range(1, c.Cap).Draw(rt, "burst")
 		}
-		l := newLocal(c, warmUp, time.Unix(0, 0))
+		l := newLocal(scopedSpec(c, warmUp), time.Unix(0, 0))
 		now, slots := int64(localStart), []int64{}
-		for range rapid.IntRange(50, 300).Draw(rt, "bookings") {
+		for range rapid.IntRange(50, 300).Draw(rt, "reservations") {
 			now += rapid.SampledFrom([]int64{10, 3_000, 20_000, 20_000, 2_000_000, 40_000_000}).Draw(rt, "gap")
-			b := l.bookAt(now, rapid.Int64Range(0, c.Cap).Draw(rt, "want"), lead.Microseconds())
-			for j := range b.schedule.given {
-				slots = append(slots, b.schedule.at(j))
+			b := l.reserveAt(now, rapid.Int64Range(0, c.Cap).Draw(rt, "want"), lead.Microseconds())
+			for j := range b.Schedule.Given {
+				slots = append(slots, b.Schedule.At(j))
 			}
 		}
 		if !slices.IsSorted(slots) {
 			rt.Fatal("slots are not in order")
 		}
 		for i := int(c.Cap); i < len(slots); i++ {
-			if span := duration(slots[i] - slots[i-int(c.Cap)]); span < c.Window+c.Guard {
+			if span := clock.Duration(slots[i] - slots[i-int(c.Cap)]); span < c.Window+c.Guard {
 				rt.Fatalf("%d slots span %v, want %v", c.Cap+1, span, c.Window+c.Guard)
 			}
 			windows++
@@ -105,18 +108,25 @@ func TestScopeRefusals(t *testing.T) {
 	burst := contract(300)
 	burst.Burst = 2
 	for name, err := range map[string]error{
-		"warm_up: 1s: is for scope node only":              CheckScope(ScopeCluster, contract(300), "", time.Second),
-		"warm_up: 2h0m0s: must be from 0s to 1h0m0s":       CheckScope(ScopeNode, contract(300), "", 2*time.Hour),
-		"burst: 2: must be 1 with warm_up":                 CheckScope(ScopeNode, burst, "", time.Second),
-		"reserve: 30: is for scope cluster":                CheckScope(ScopeNode, withReserve(), "", 0),
-		"algorithm: gcra: must be token_bucket with scope": CheckScope(ScopeNode, contract(300), "gcra", 0),
-		"scope: planet: must be cluster or node":           CheckScope("planet", contract(300), "", 0),
+		"warm_up: 1s: is for scope node only":                  scoped(limit.ScopeCluster, contract(300), "", time.Second),
+		"warm_up: 2h0m0s: must be from 0s to 1h0m0s":           scoped(limit.ScopeNode, contract(300), "", 2*time.Hour),
+		"burst: 2: must be 1 with warm_up":                     scoped(limit.ScopeNode, burst, "", time.Second),
+		"reserve: 30: is for scope cluster":                    scoped(limit.ScopeNode, withReserve(), "", 0),
+		"algorithm: \"gcra\": must be token_bucket with scope": scoped(limit.ScopeNode, contract(300), "gcra", 0),
+		"scope: \"planet\": must be cluster or node":           scoped("planet", contract(300), "", 0),
 	} {
 		if err == nil || len(err.Error()) < len(name) || err.Error()[:len(name)] != name {
 			t.Errorf("got %v, want %s", err, name)
 		}
 	}
-	if err := CheckScope(ScopeNode, contract(300), "", 30*time.Second); err != nil {
+	if err := scoped(limit.ScopeNode, contract(300), "", 30*time.Second); err != nil {
 		t.Error(err)
 	}
+}
+
+// scoped validates a limit with a scope.
+func scoped(scope limit.Scope, c limit.Contract, algorithm string, warmUp time.Duration) error {
+	s := scopedSpec(c, warmUp)
+	s.Scope, s.Algorithm = scope, algorithm
+	return s.Validate()
 }

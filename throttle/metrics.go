@@ -4,6 +4,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
 )
 
 // metrics of one limiter. All series exist from the start.
@@ -13,7 +16,7 @@ type metrics struct {
 	turnedAway prometheus.Counter
 	errors     prometheus.Counter
 	calls      *prometheus.CounterVec
-	fences     *prometheus.CounterVec
+	cooldowns  *prometheus.CounterVec
 	held       prometheus.Gauge
 	rtt        prometheus.Histogram
 	lateness   prometheus.Histogram
@@ -45,11 +48,11 @@ func newMetrics(reg prometheus.Registerer, limit string) *metrics {
 		granted:    counter("granted_units_total", "Units of the limit that this node was given."),
 		late:       counter("late_slots_total", "Slots whose time was over before they were used."),
 		turnedAway: counter("turned_away_total", "Jobs for which a full bucket had no room, where it refuses."),
-		errors:     counter("script_errors_total", "Calls of the booking script that failed or were not answered in time."),
-		calls:      vec("script_calls_total", "Calls of the booking script that were answered.", "outcome", "granted", "refused", "look"),
-		fences:     vec("fences_total", "Times the timeline began anew, as this node saw it.", "reason", fenceNames[1:]...),
-		held:       gauge("held_slots", "Slots booked by this node and not taken yet."),
-		rtt:        histogram("script_seconds", "Time of a call of the booking script.", []float64{.0002, .0005, .001, .002, .003, .005, .01, .025, .05, .1, .25}),
+		errors:     counter("script_errors_total", "Calls of reserve.lua that failed or were not answered in time."),
+		calls:      vec("script_calls_total", "Calls of reserve.lua that were answered.", "outcome", "granted", "refused", "poll"),
+		cooldowns:  vec("cooldowns_total", "Cooldowns that began with a call of this node.", "reason", script.CooldownNames[1:]...),
+		held:       gauge("held_slots", "Slots reserved by this node and not taken yet."),
+		rtt:        histogram("script_seconds", "Time of a call of reserve.lua.", []float64{.0002, .0005, .001, .002, .003, .005, .01, .025, .05, .1, .25}),
 		lateness:   histogram("slot_lateness_seconds", "From a slot's time to the first byte of its call.", []float64{.0001, .00025, .0005, .001, .0015, .002, .003, .005, .008, .012, .02, .03, .05}),
 		cap:        gauge("cap_units", "The cap in force, in units a window."),
 		window:     gauge("window_seconds", "The window in force."),
@@ -57,32 +60,35 @@ func newMetrics(reg prometheus.Registerer, limit string) *metrics {
 		revision:   gauge("revision", "The newest revision of the settings that this node has seen."),
 	}
 	if reg != nil {
-		reg.MustRegister(m.granted, m.late, m.turnedAway, m.errors, m.calls, m.fences, m.held, m.rtt, m.lateness, m.cap, m.window, m.paused, m.revision)
+		reg.MustRegister(m.granted, m.late, m.turnedAway, m.errors, m.calls, m.cooldowns, m.held, m.rtt, m.lateness, m.cap, m.window, m.paused, m.revision)
 	}
 	return m
 }
 
-func (m *metrics) called(want int64, b booking, took time.Duration) {
+func (m *metrics) called(want int64, r script.Reservation, took time.Duration) {
 	m.rtt.Observe(took.Seconds())
 	switch {
-	case b.schedule.given > 0:
-		m.granted.Add(float64(b.schedule.given))
+	case r.Schedule.Given > 0:
+		m.granted.Add(float64(r.Schedule.Given))
 		m.calls.WithLabelValues("granted").Inc()
 	case want > 0:
 		m.calls.WithLabelValues("refused").Inc()
 	default:
-		m.calls.WithLabelValues("look").Inc()
+		m.calls.WithLabelValues("poll").Inc()
 	}
-	if b.fence != fenceNone {
-		m.fences.WithLabelValues(b.fence.String()).Inc()
+	if r.Cooldown != script.CooldownNone {
+		m.cooldowns.WithLabelValues(r.Cooldown.String()).Inc()
 	}
 }
 
 func (m *metrics) used(lateness time.Duration) { m.lateness.Observe(lateness.Seconds()) }
 
-func (m *metrics) settings(s Settings) {
+func (m *metrics) settings(s limit.Settings) {
 	m.cap.Set(float64(s.Cap))
 	m.window.Set(s.Window.Seconds())
-	m.paused.Set(float64(flag(s.Paused)))
+	m.paused.Set(0)
+	if s.Paused {
+		m.paused.Set(1)
+	}
 	m.revision.Set(float64(s.Revision))
 }

@@ -13,24 +13,28 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"dispatcher/lua"
+	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
 )
 
-// model does in Go what book.lua does in Redis with a token bucket, at a time that
+// model does in Go what reserve.lua does in Redis with a token bucket, at a time that
 // is given. It is what tests of the waiting side run on, and it is held to the script.
 type model struct {
 	mu             sync.Mutex
 	has            bool
-	set, under     Settings
+	set, under     limit.Settings
 	base, n        int64
 	last           int64
-	quiet          int64
+	notBefore      int64
 	epoch          int64
 	began          int64
 	queued, served int64
 	spare          int64
-	suspect        suspicion
+	step           stepReport
 	here           map[string]presence
 	grants         map[string]grant
 	learning       int64
@@ -40,15 +44,15 @@ type model struct {
 type grant struct {
 	seq   int64
 	epoch int64
-	s     schedule
+	s     clock.Schedule
 }
 
 // presence is a node's record.
 type presence struct{ seen, since int64 }
 
-// suspicion is a node's report of a step of the clock, while before is not 0 one
+// stepReport is a node's report of a step of the clock, while before is not 0 one
 // that nobody has denied.
-type suspicion struct {
+type stepReport struct {
 	by         string
 	at, before int64
 }
@@ -63,34 +67,34 @@ func (m *model) publish(what string) {
 	}
 }
 
-func (m *model) fence(node string, a ask, now int64) (why fence, waiting bool) {
+func (m *model) cooldown(node string, a script.Ask, now int64) (why script.Cooldown, waiting bool) {
 	switch {
 	case !m.has:
-		return fenceSettingsLost, false
-	case a.known.newer(m.set):
-		return fenceSettingsOld, false
+		return script.CooldownSettingsLost, false
+	case a.Known.Newer(m.set):
+		return script.CooldownSettingsOld, false
 	case m.epoch == 0:
-		return fenceTimelineLost, false
+		return script.CooldownTimelineLost, false
 	case now < m.last-2000:
-		return fenceClockBack, false
-	case a.stepped && a.epoch == m.epoch && m.confirmed(node, a, now):
-		return fenceClockStep, false
+		return script.CooldownClockBack, false
+	case a.Stepped && a.Epoch == m.epoch && m.confirmed(node, a, now):
+		return script.CooldownClockStep, false
 	}
 	waiting, unanswered := m.waits(node, a, now)
 	if unanswered {
-		return fenceClockStep, false
+		return script.CooldownClockStep, false
 	}
-	return fenceNone, waiting
+	return script.CooldownNone, waiting
 }
 
 // confirmed takes a report of a step in, and says whether it is to be believed.
-func (m *model) confirmed(node string, a ask, now int64) bool {
-	if m.suspect.by != "" && now-m.suspect.at < 5_000_000 {
-		return m.suspect.by != node
+func (m *model) confirmed(node string, a script.Ask, now int64) bool {
+	if m.step.by != "" && now-m.step.at < 5_000_000 {
+		return m.step.by != node
 	}
 	for other, p := range m.here {
-		if other != node && p.seen >= now-9_000_000 && p.since > 0 && p.since <= a.read {
-			m.suspect = suspicion{node, now, a.read}
+		if other != node && p.seen >= now-9_000_000 && p.since > 0 && p.since <= a.Read {
+			m.step = stepReport{node, now, a.Read}
 			m.publish("poll")
 			return false
 		}
@@ -100,93 +104,95 @@ func (m *model) confirmed(node string, a ask, now int64) bool {
 
 // waits says whether a report still waits for a second opinion, and whether none
 // will come.
-func (m *model) waits(node string, a ask, now int64) (waiting, unanswered bool) {
-	s := m.suspect
+func (m *model) waits(node string, a script.Ask, now int64) (waiting, unanswered bool) {
+	s := m.step
 	if s.before == 0 {
 		return false, false
 	}
-	if s.by != node && a.epoch == m.epoch && !a.stepped && a.since > 0 && a.since <= s.before && a.read >= s.at {
-		m.suspect.before = 0
+	if s.by != node && a.Epoch == m.epoch && !a.Stepped && a.Since > 0 && a.Since <= s.before && a.Read >= s.at {
+		m.step.before = 0
 		return false, false
 	}
-	return true, now-s.at > a.known.Relearn().Microseconds()
+	return true, now-s.at > a.Known.Relearn().Microseconds()
 }
 
-func (m *model) book(node string, a ask, now int64) booking {
+func (m *model) reserve(node string, a script.Ask, now int64) script.Reservation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	same := m.has && a.known.pack() == m.set.pack()
+	same := m.has && a.Known.Pack() == m.set.Pack()
 	traces := len(m.here) > 0
-	if a.end {
+	if a.Leaves {
 		delete(m.here, node)
 		delete(m.grants, node)
-	} else if a.want == 0 || a.report {
-		m.here[node] = presence{now, a.since}
+	} else if a.Want == 0 || a.Report {
+		m.here[node] = presence{now, a.Since}
 	}
-	why, waiting := m.fence(node, a, now)
-	if why == fenceSettingsLost || why == fenceSettingsOld {
-		m.has, m.set, m.began, same = true, a.known, micros(a.known.from), true
+	why, waiting := m.cooldown(node, a, now)
+	if why == script.CooldownSettingsLost || why == script.CooldownSettingsOld {
+		m.has, m.set, m.began, same = true, a.Known, limit.Micros(a.Known.Began), true
 	}
 	units, period := m.set.Pace()
 	debt := m.set.Burst - 1
 	horizon := m.set.Horizon.Microseconds()
-	after := func(count int64) int64 { return after(count, units, period) }
-	reply := func(s schedule, wait int64) booking {
+	after := func(count int64) int64 { return clock.After(count, units, period) }
+	reply := func(s clock.Schedule, wait int64) script.Reservation {
 		set := m.set
 		if same {
-			set = a.known
+			set = a.Known
 		}
-		set.from = fromMicros(m.began)
-		return booking{
-			now: now, epoch: m.epoch, schedule: s, wait: duration(wait), fence: why, quiet: m.quiet, settings: set, poll: 4 * time.Second,
+		set.Began = limit.FromMicros(m.began)
+		return script.Reservation{
+			Now: now, Epoch: m.epoch, Schedule: s, Wait: clock.Duration(wait), Cooldown: why, NotBefore: m.notBefore, Settings: set, Poll: 4 * time.Second,
 		}
 	}
-	nothing := func(wait int64) booking { return reply(schedule{base: now, floor: now, units: 1, period: 1}, wait) }
-	if why != fenceNone {
-		m.quiet = now + horizon + m.set.Lateness.Microseconds() + after(1)
-		if why == fenceSettingsLost {
-			m.quiet = max(m.quiet, now+m.learning)
-			if traces && !a.learned {
-				m.quiet = max(m.quiet, now+horizon+(m.set.Lateness+m.set.Window+m.set.Guard).Microseconds())
-				m.began = max(m.began, m.quiet)
+	nothing := func(wait int64) script.Reservation {
+		return reply(clock.Schedule{Base: now, Floor: now, Units: 1, Period: 1}, wait)
+	}
+	if why != script.CooldownNone {
+		m.notBefore = now + horizon + m.set.Lateness.Microseconds() + after(1)
+		if why == script.CooldownSettingsLost {
+			m.notBefore = max(m.notBefore, now+m.learning)
+			if traces && !a.Learned {
+				m.notBefore = max(m.notBefore, now+horizon+(m.set.Lateness+m.set.Window+m.set.Guard).Microseconds())
+				m.began = max(m.began, m.notBefore)
 			}
 		}
-		m.quiet = max(m.quiet, min(m.began, now+horizon+(m.set.Lateness+m.set.Window+m.set.Guard).Microseconds()))
-		m.base, m.n, m.epoch, m.last, m.under, m.suspect = m.quiet, debt, now, now, m.set, suspicion{}
+		m.notBefore = max(m.notBefore, min(m.began, now+horizon+(m.set.Lateness+m.set.Window+m.set.Guard).Microseconds()))
+		m.base, m.n, m.epoch, m.last, m.under, m.step = m.notBefore, debt, now, now, m.set, stepReport{}
 		m.queued, m.served, m.spare = 0, 0, 0
 		delete(m.grants, node)
 		m.publish("epoch")
-		return nothing(m.quiet - now - horizon)
+		return nothing(m.notBefore - now - horizon)
 	}
 	m.extend(a, same, now)
-	if a.epoch == 0 && len(m.here) > 1 && now-m.last > 100_000 {
+	if a.Epoch == 0 && len(m.here) > 1 && now-m.last > 100_000 {
 		m.publish("poll")
 	}
 	now = max(now, m.last)
-	if g, ok := m.grants[node]; ok && a.retry && a.want > 0 && g.seq == a.seq && g.epoch == m.epoch {
+	if g, ok := m.grants[node]; ok && a.Retry && a.Want > 0 && g.seq == a.Seq && g.epoch == m.epoch {
 		return reply(g.s, 0)
 	}
 	m.last = now
-	if a.want == 0 {
-		if a.place.ticket() > m.served {
+	if a.Want == 0 {
+		if a.Place.Ticket() > m.served {
 			m.served = min(m.queued, m.served+1)
 		}
 		b := nothing(0)
 		if waiting {
-			b.poll = 20 * time.Millisecond
+			b.Poll = 20 * time.Millisecond
 		}
 		return b
 	}
-	ticket := a.place.ticket()
+	ticket := a.Place.Ticket()
 	if waiting {
 		b := nothing(20_000)
-		b.place = placed(ticket)
+		b.Place = placed(ticket)
 		return b
 	}
 	if m.set.Paused {
 		return nothing(4_000_000)
 	}
-	if ticket >= 0 && a.place.due {
+	if ticket >= 0 && a.Place.Due {
 		m.served = max(m.served, ticket)
 	}
 	ahead := m.queued
@@ -194,23 +200,23 @@ func (m *model) book(node string, a ask, now int64) booking {
 		ahead = ticket
 	}
 	ahead = max(0, ahead-m.served)
-	floor, base, n := now+a.lead.Microseconds(), m.base, m.n
+	floor, base, n := now+a.Lead.Microseconds(), m.base, m.n
 	if base+after(n) < floor {
 		base, n = floor, 0
 	}
-	s := schedule{base: base, n: n, floor: floor, units: units, period: period, debt: debt}
-	if a.reach > 0 {
-		horizon = min(horizon, a.reach.Microseconds())
+	s := clock.Schedule{Base: base, N: n, Floor: floor, Units: units, Period: period, Debt: debt}
+	if a.Reach > 0 {
+		horizon = min(horizon, a.Reach.Microseconds())
 	}
 	take := func(want, ahead int64) (wait int64) {
-		room := within(now+horizon-base, units, period) + 1 - n + debt - ahead
-		if s.given = max(0, min(want, room)); s.given > 0 {
+		room := clock.Within(now+horizon-base, units, period) + 1 - n + debt - ahead
+		if s.Given = max(0, min(want, room)); s.Given > 0 {
 			return 0
 		}
-		return max(0, s.at(ahead+want-1)-now-horizon)
+		return max(0, s.At(ahead+want-1)-now-horizon)
 	}
-	wait, poll := take(a.want, ahead), int64(4_000_000)
-	if s.given == 0 && ahead > 0 {
+	wait, poll := take(a.Want, ahead), int64(4_000_000)
+	if s.Given == 0 && ahead > 0 {
 		horizon -= min(100_000, horizon/2)
 		poll = take(1, 0)
 		if poll < 3_500_000 {
@@ -224,39 +230,39 @@ func (m *model) book(node string, a ask, now int64) booking {
 			poll = 4_000_000
 		}
 	}
-	if s.given == 0 {
-		if ticket < 0 && !a.leaves && a.since > 0 && now-a.since >= 2_000_000 {
-			ticket, m.queued = m.queued, m.queued+a.want
+	if s.Given == 0 {
+		if ticket < 0 && !a.Refuses && a.Since > 0 && now-a.Since >= 2_000_000 {
+			ticket, m.queued = m.queued, m.queued+a.Want
 		}
 		if ahead > 0 && m.spare == 0 {
 			m.spare = now
 		}
 		b := nothing(wait)
-		b.place, b.poll = placed(ticket), duration(poll)
+		b.Place, b.Poll = placed(ticket), clock.Duration(poll)
 		return b
 	}
 	if ticket >= 0 {
-		m.served = max(m.served, min(m.queued, ticket+s.given))
+		m.served = max(m.served, min(m.queued, ticket+s.Given))
 	}
 	m.spare = 0
-	turns := max(0, n+s.given-1-debt) / units
-	m.base, m.n = base+turns*period, n+s.given-turns*units
-	m.grants[node] = grant{a.seq, m.epoch, s}
+	turns := max(0, n+s.Given-1-debt) / units
+	m.base, m.n = base+turns*period, n+s.Given-turns*units
+	m.grants[node] = grant{a.Seq, m.epoch, s}
 	return reply(s, 0)
 }
 
 // extend is for a node that worked under other terms before the cooldown.
-func (m *model) extend(a ask, same bool, now int64) {
-	k := a.known
-	if a.epoch == 0 || a.epoch == m.epoch || same || !a.learned || now >= m.quiet || !k.Changed.Equal(m.set.Changed) {
+func (m *model) extend(a script.Ask, same bool, now int64) {
+	k := a.Known
+	if a.Epoch == 0 || a.Epoch == m.epoch || same || !a.Learned || now >= m.notBefore || !k.Changed.Equal(m.set.Changed) {
 		return
 	}
-	m.quiet = max(m.quiet, now+(k.Horizon+k.Lateness+max(k.Window, m.set.Window)+max(k.Guard, m.set.Guard)).Microseconds())
-	m.began = max(m.began, m.quiet)
-	m.base, m.n = m.quiet, m.set.Burst-1
+	m.notBefore = max(m.notBefore, now+(k.Horizon+k.Lateness+max(k.Window, m.set.Window)+max(k.Guard, m.set.Guard)).Microseconds())
+	m.began = max(m.began, m.notBefore)
+	m.base, m.n = m.notBefore, m.set.Burst-1
 }
 
-func placed(ticket int64) place { return place{taken: ticket >= 0, at: max(0, ticket)} }
+func placed(ticket int64) script.Place { return script.Place{Taken: ticket >= 0, At: max(0, ticket)} }
 
 // The script and the model give the same answers to the same questions.
 func TestScriptIsTheModel(t *testing.T) {
@@ -266,7 +272,7 @@ func TestScriptIsTheModel(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		m.FlushAll()
-		c := Contract{Cap: 1 + r.Int64N(500), Window: time.Second, Burst: 1, Guard: DefaultGuard, Lateness: DefaultLateness, Horizon: DefaultHorizon}
+		c := limit.Contract{Cap: 1 + r.Int64N(500), Window: time.Second, Burst: 1, Guard: limit.DefaultGuard, Lateness: limit.DefaultLateness, Horizon: limit.DefaultHorizon}
 		c.Burst = 1 + r.Int64N(c.Cap)
 		steps := []int64{2_000, 100_000, 1_000_000}
 		if seed%2 == 1 { // any ordinary contract, over any window
@@ -276,35 +282,34 @@ func TestScriptIsTheModel(t *testing.T) {
 		}
 		now, want := int64(1_700_000_000_000_000), newModel()
 		seq := map[string]int64{}
-		files := []Settings{seeded("", c, Rails{}), seeded("", c, Rails{}), seeded("", c, Rails{MaxCap: 1000})} // what each node's says
-		places := map[string]place{}
+		files := []limit.Settings{seeded(c), seeded(c), seeded(c, limit.Guardrails{MaxCap: 1000})} // what each node's says
+		places := map[string]script.Place{}
 		files[1].Lateness, files[1].Guard, files[1].Reserve, files[1].MaxNodes = 20*time.Millisecond, 30*time.Millisecond, r.Int64N(c.Cap-c.Burst+1), 1
 		for op := range 60 {
 			which := r.IntN(3)
 			node := fmt.Sprint(which)
-			s := newScripts(rdb, "model", "provider", node)
+			s := script.NewScripts(rdb, "model", "provider", node)
 			now += r.Int64N(steps[r.IntN(len(steps))])
 			m.SetTime(time.UnixMicro(now))
 			if r.IntN(5) > 0 {
 				seq[node]++ // else the reply was lost
 			}
 			here := places[node]
-			here.due = r.IntN(2) == 0
-			a := ask{
-				want: r.Int64N(30), seq: seq[node], retry: true, stepped: r.IntN(40) == 0, identity: IdentityNone,
-				epoch: []int64{want.epoch, want.epoch, want.epoch, want.epoch - 1}[r.IntN(4)], learned: r.IntN(2) == 0, place: here,
-				since: now - r.Int64N(4_000_000), read: now - r.Int64N(500_000), report: r.IntN(3) == 0, end: r.IntN(50) == 0,
-				lead: lead, reach: []time.Duration{0, 50 * time.Millisecond, time.Second}[r.IntN(3)], leaves: r.IntN(3) == 0,
-				known: files[which],
+			here.Due = r.IntN(2) == 0
+			a := script.Ask{
+				Want: r.Int64N(30), Seq: seq[node], Retry: true, Stepped: r.IntN(40) == 0, Identity: string(IdentityNone),
+				Epoch: []int64{want.epoch, want.epoch, want.epoch, want.epoch - 1}[r.IntN(4)], Learned: r.IntN(2) == 0, Place: here,
+				Since: now - r.Int64N(4_000_000), Read: now - r.Int64N(500_000), Report: r.IntN(3) == 0, Leaves: r.IntN(50) == 0,
+				Lead: lead, Reach: []time.Duration{0, 50 * time.Millisecond, time.Second}[r.IntN(3)], Refuses: r.IntN(3) == 0,
+				Known: files[which],
 			}
-			got, err := s.runBook(t.Context(), a)
+			got, err := s.Reserve(t.Context(), a)
 			if err != nil {
 				t.Fatal(err)
 			}
-			places[node] = got.place
-			expected := want.book(node, a, now)
-			got.settings.packed, expected.settings.packed = "", ""
-			if diff := cmp.Diff(expected, got, cmp.AllowUnexported(booking{}, schedule{}, Settings{}, place{})); diff != "" {
+			places[node] = got.Place
+			expected := want.reserve(node, a, now)
+			if diff := cmp.Diff(expected, got, cmp.AllowUnexported(script.Reservation{}, clock.Schedule{}, script.Place{}), cmpopts.IgnoreUnexported(limit.Settings{})); diff != "" {
 				t.Fatalf("seed %d, op %d: the script differs from the model (-want +got):\n%s", seed, op, diff)
 			}
 		}
@@ -315,9 +320,9 @@ func TestScriptIsTheModel(t *testing.T) {
 // the other way round.
 func TestHeadersNameWhatTheBodyUses(t *testing.T) {
 	t.Parallel()
-	scripts := map[string]string{"configure": lua.Configure(), "cl_throttle": lua.CLThrottle(), "share": lua.Share(), "lateness": lua.Lateness(), "delete": lua.Delete(), "register": lua.Register()}
-	for _, a := range Algorithms() {
-		scripts[a.Name] = lua.Book(a.Name)
+	scripts := map[string]string{"configure": lua.Configure(), "cl_throttle": clThrottleScript, "lease": lua.Lease(), "lateness": lua.Lateness(), "delete": lua.Delete(), "register": lua.Register()}
+	for _, a := range limit.Algorithms() {
+		scripts[a.Name] = scriptOf(a.Name)
 	}
 	word := regexp.MustCompile(`(KEYS|ARGV)\[\d+\]`)
 	for name, text := range scripts {
@@ -342,28 +347,28 @@ func TestHeadersNameWhatTheBodyUses(t *testing.T) {
 	}
 }
 
-// What people are told of the standstill after a loss is long enough for each
+// The standstill that people are shown after a loss is long enough for each
 // node to come by.
 func TestEachNodeComesByWithinRelearn(t *testing.T) {
 	t.Parallel()
 	for _, window := range []time.Duration{time.Second, time.Minute, time.Hour} {
 		c := contract(6)
 		c.Window = window
-		if 2*max(c.LookEvery(), lookEvery) > c.Relearn() {
-			t.Errorf("nodes look every %v, which is too seldom to bring settings back within %v", c.LookEvery(), c.Relearn())
+		if 2*max(c.PollInterval(), limit.PollEvery) > c.Relearn() {
+			t.Errorf("nodes look every %v, which is too seldom to bring settings back within %v", c.PollInterval(), c.Relearn())
 		}
 	}
 }
 
 // settings are what the model holds.
-func (m *model) settings() Settings {
+func (m *model) settings() limit.Settings {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.set
 }
 
 // change is what an operator does.
-func (m *model) change(s Settings) {
+func (m *model) change(s limit.Settings) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.set = s
@@ -377,10 +382,10 @@ func (m *model) lose() {
 }
 
 // local answers like a Redis that is rtt away, in the bubble's time.
-func (m *model) local(node string, rtt time.Duration) bookFunc {
-	return func(ctx context.Context, a ask) (booking, error) {
+func (m *model) local(node string, rtt time.Duration) reserveFunc {
+	return func(ctx context.Context, a script.Ask) (script.Reservation, error) {
 		time.Sleep(rtt / 2)
-		b := m.book(node, a, time.Now().UnixMicro())
+		b := m.reserve(node, a, time.Now().UnixMicro())
 		time.Sleep(rtt - rtt/2)
 		return b, ctx.Err()
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"dispatcher/internal/containers"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/internal/script"
 )
 
 // drain takes slots one after the other, each at its time, until ctx ends, and
@@ -42,12 +44,12 @@ func TestALowRateIsSharedInTurnAndReactsAtOnce(t *testing.T) {
 		total := 0
 		limiters := make([]*Limiter, nodes)
 		for i := range nodes {
-			book := m.local(fmt.Sprint("n", i), time.Millisecond)
-			l := begin(t, c, func(ctx context.Context, a ask) (booking, error) {
+			reserve := m.local(fmt.Sprint("n", i), time.Millisecond)
+			l := begin(t, c, func(ctx context.Context, a script.Ask) (script.Reservation, error) {
 				calls.Add(1)
-				return book(ctx, a)
+				return reserve(ctx, a)
 			}, nil)
-			l.heard.Store(true) // as if it were subscribed
+			l.notified.Store(true) // as if it were subscribed
 			limiters[i] = l
 			last := time.Now()
 			wg.Go(func() {
@@ -116,14 +118,14 @@ func TestALowRateReal(t *testing.T) {
 	for i := range nodes {
 		rdb := NewClient(ClientOptions{Addrs: []string{server.Addr}})
 		t.Cleanup(func() { _ = rdb.Close() })
-		l, err := New(Options{Redis: rdb, Namespace: "low", Name: "provider", Node: fmt.Sprint("n", i), Seed: c})
+		l, err := New(Options{Redis: rdb, Namespace: "low", Name: "provider", Node: fmt.Sprint("n", i), Limit: specOf(c)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		book := l.book
-		l.book = func(ctx context.Context, a ask) (booking, error) {
+		reserve := l.reserve
+		l.reserve = func(ctx context.Context, a script.Ask) (script.Reservation, error) {
 			asked.Add(1)
-			return book(ctx, a)
+			return reserve(ctx, a)
 		}
 		wg.Go(func() { _ = l.Run(ctx) })
 		wg.Go(func() { drain(ctx, l, func(time.Time) { taken.Add(1) }) })
@@ -155,24 +157,24 @@ func TestALowRateReal(t *testing.T) {
 // raise changes the cap as an operator does, who waits until it is in force.
 func raise(t *testing.T, addr string, limit int64) (at time.Time, nodes int, took time.Duration) {
 	t.Helper()
-	control, err := NewControl(patient(t, addr), "low", "provider")
+	operator, err := control.NewControl(patient(t, addr), "low", "provider")
 	if err != nil {
 		t.Fatal(err)
 	}
 	at = time.Now()
-	set, err := control.Set(t.Context(), Change{Cap: &limit, By: "test"})
+	set, err := operator.Set(t.Context(), control.Change{Cap: &limit, By: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if nodes, took, err = control.Await(ctx, set); err != nil {
+	if nodes, took, err = operator.Await(ctx, set); err != nil {
 		t.Fatal(err)
 	}
 	return at, nodes, took
 }
 
-// Nodes whose callers take all that can be booked ahead ask for blocks, and not
+// Nodes whose callers take all that can be reserved ahead ask for blocks, and not
 // for each unit that becomes free.
 func TestAFullTimelineIsAskedForBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -182,10 +184,10 @@ func TestAFullTimelineIsAskedForBlocks(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		for i := range nodes {
-			book := m.local(fmt.Sprint("n", i), time.Millisecond)
-			l := begin(t, contract(rate), func(ctx context.Context, a ask) (booking, error) {
+			reserve := m.local(fmt.Sprint("n", i), time.Millisecond)
+			l := begin(t, contract(rate), func(ctx context.Context, a script.Ask) (script.Reservation, error) {
 				calls.Add(1)
-				return book(ctx, a)
+				return reserve(ctx, a)
 			}, func() int { return rate })
 			wg.Go(func() {
 				for {
@@ -196,7 +198,7 @@ func TestAFullTimelineIsAskedForBlocks(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(time.Second) // past the fence of the start
+		time.Sleep(time.Second) // past the cooldown of the start
 		units, asked := taken.Load(), calls.Load()
 		time.Sleep(played)
 		units, asked = taken.Load()-units, calls.Load()-asked
@@ -224,16 +226,16 @@ func TestAHighRateReal(t *testing.T) {
 		rdb := NewClient(ClientOptions{Addrs: []string{server.Addr}})
 		t.Cleanup(func() { _ = rdb.Close() })
 		l, err := New(Options{
-			Redis: rdb, Namespace: "high", Name: "provider", Node: fmt.Sprint("n", i), Seed: contract(rate),
+			Redis: rdb, Namespace: "high", Name: "provider", Node: fmt.Sprint("n", i), Limit: specOf(contract(rate)),
 			Waiting: func() int { return rate },
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		book := l.book
-		l.book = func(ctx context.Context, a ask) (booking, error) {
+		reserve := l.reserve
+		l.reserve = func(ctx context.Context, a script.Ask) (script.Reservation, error) {
 			asked.Add(1)
-			return book(ctx, a)
+			return reserve(ctx, a)
 		}
 		wg.Go(func() { _ = l.Run(ctx) })
 		wg.Go(func() {
@@ -248,19 +250,19 @@ func TestAHighRateReal(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(2 * time.Second) // past the fence of the start
+	time.Sleep(2 * time.Second) // past the cooldown of the start
 	before, calls, start := taken.Load(), asked.Load(), time.Now()
 	time.Sleep(5 * time.Second)
 	took := time.Since(start).Seconds()
-	units, scripts := float64(taken.Load()-before)/took, float64(asked.Load()-calls)/took
+	units, Scripts := float64(taken.Load()-before)/took, float64(asked.Load()-calls)/took
 	stop()
 	wg.Wait()
-	t.Logf("%.0f units a second of %d, %.0f script calls a second on %d nodes", units, rate, scripts, nodes)
+	t.Logf("%.0f units a second of %d, %.0f script calls a second on %d nodes", units, rate, Scripts, nodes)
 	if units > rate*1.05 {
 		t.Errorf("got %.0f units a second, want at most %d", units, rate)
 	}
-	if scripts > 250 {
-		t.Errorf("got %.0f script calls a second, want at most 250", scripts)
+	if Scripts > 250 {
+		t.Errorf("got %.0f script calls a second, want at most 250", Scripts)
 	}
 	containers.Figure(t, units >= 0.95*rate, "got %.0f units a second, want at least 95 %% of %d", units, rate)
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Slot is leave to begin one call, at a time of its own. The times carry the
+// Slot is the permission to begin one call, at a time of its own. The times carry the
 // node's monotonic clock and are not to be sent to another process.
 type Slot struct {
 	NotBefore time.Time
@@ -16,16 +16,19 @@ type Slot struct {
 	slept time.Duration // for how long it had been suspended when the slot was asked for
 
 	lateness time.Duration // by how much NotAfter is behind the slot
-	full     bool          // no slot, but the word, good until NotAfter, that there was no room for one
+	full     bool          // no slot but a refusal, good until NotAfter: a full bucket had no room
 }
 
-// orFull tells a slot from the word that there is none.
+// orFull tells a slot from a refusal.
 func (s Slot) orFull() (Slot, error) {
 	if s.full {
 		return Slot{}, ErrFull
 	}
 	return s, nil
 }
+
+// ErrFull says that the bucket had no room, and that callers are not to wait.
+var ErrFull = errors.New("the bucket is full")
 
 // ErrLate says that a slot's time is over: the call must not be made with it.
 var ErrLate = errors.New("the slot's time is over")
@@ -42,7 +45,7 @@ func (s Slot) Wait(ctx context.Context) error {
 	return nil
 }
 
-// host tells for how long the machine has been suspended since it booted. The
+// host knows for how long the machine has been suspended since it booted. The
 // monotonic clock stands still meanwhile, so a slot would look fresh afterwards.
 type host struct{ suspended func() time.Duration }
 
@@ -51,12 +54,12 @@ const sleptMost = time.Millisecond
 
 func (s Slot) sleptThrough() bool { return s.host != nil && s.host.suspended()-s.slept > sleptMost }
 
-// margin is what a call needs from its permit to its write. A slot that has
+// margin is the time from a call's permit to its write. A slot that has
 // less than this left would be found late at the wire, where that costs more.
 const margin = 200 * time.Microsecond
 
-// WaitNear sleeps until the slot is no more than lead away, so that what the
-// call needs can be made ready.
+// WaitNear sleeps until the slot is no more than lead away, so that the call's
+// connection can be made ready.
 func (s Slot) WaitNear(ctx context.Context, lead time.Duration) error {
 	return sleepUntil(ctx, s.NotBefore.Add(-lead))
 }

@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
 )
 
 // witnessed is a fleet of nodes that read one clock, and say of it what a test lets
@@ -16,13 +19,13 @@ type witnessed struct {
 	now   int64
 }
 
-func newWitnessed(t *testing.T, nodes int, c Contract) *witnessed {
+func newWitnessed(t *testing.T, nodes int, c limit.Contract) *witnessed {
 	t.Helper()
 	w := &witnessed{T: t, mini: miniredis.RunT(t), now: 1_700_000_000_000_000}
 	rdb := patient(t, w.mini.Addr())
 	w.mini.SetTime(time.UnixMicro(w.now))
 	for i := range nodes {
-		w.nodes = append(w.nodes, &rolloutNode{scripts: newScripts(rdb, "step", "provider", string(rune('a'+i))), known: seeded("", c, Rails{}), seq: 1})
+		w.nodes = append(w.nodes, &rolloutNode{Scripts: script.NewScripts(rdb, "step", "provider", string(rune('a'+i))), known: seeded(c), seq: 1})
 	}
 	for range 3 { // the first one begins, the others come, and all read the clock again
 		for i := range nodes {
@@ -39,29 +42,29 @@ func (w *witnessed) pass(d time.Duration) {
 }
 
 // call lets a node ask for units, and say whether it saw the clock step.
-func (w *witnessed) call(node int, want int64, stepped bool) booking {
+func (w *witnessed) call(node int, want int64, stepped bool) script.Reservation {
 	w.Helper()
 	n := w.nodes[node]
 	n.seq++
-	b, err := n.scripts.runBook(w.Context(), ask{
-		want: want, seq: n.seq, epoch: n.epoch, stepped: stepped, since: n.since, read: n.read, identity: IdentityNone,
-		lead: lead, learned: n.learned, known: n.known,
+	b, err := n.Scripts.Reserve(w.Context(), script.Ask{
+		Want: want, Seq: n.seq, Epoch: n.epoch, Stepped: stepped, Since: n.since, Read: n.read, Identity: string(IdentityNone),
+		Lead: lead, Learned: n.learned, Known: n.known,
 	})
 	if err != nil {
 		w.Fatal(err)
 	}
-	if n.epoch != b.epoch || stepped {
-		n.since = b.now
+	if n.epoch != b.Epoch || stepped {
+		n.since = b.Now
 	}
-	n.known, n.learned, n.epoch, n.read = b.settings, true, b.epoch, b.now
+	n.known, n.learned, n.epoch, n.read = b.Settings, true, b.Epoch, b.Now
 	return b
 }
 
 func (w *witnessed) mustGrant(node int, want bool, when string) {
 	w.Helper()
 	w.pass(50 * time.Millisecond)
-	if b := w.call(node, 1, false); (b.schedule.given > 0) != want || b.fence != fenceNone {
-		w.Errorf("%s: got %d units and %v, want units: %v", when, b.schedule.given, b.fence, want)
+	if b := w.call(node, 1, false); (b.Schedule.Given > 0) != want || b.Cooldown != script.CooldownNone {
+		w.Errorf("%s: got %d units and %v, want units: %v", when, b.Schedule.Given, b.Cooldown, want)
 	}
 }
 
@@ -73,8 +76,8 @@ func TestOneNodesStepIsNotTheFleets(t *testing.T) {
 	w := newWitnessed(t, 3, contractOf(5000, time.Hour))
 	w.pass(time.Second)
 	w.mustGrant(0, true, "before")
-	if b := w.call(1, 0, true); b.fence != fenceNone || b.poll > 100*time.Millisecond {
-		t.Errorf("got %v and the next poll after %v, want no cooldown and a poll at once", b.fence, b.poll)
+	if b := w.call(1, 0, true); b.Cooldown != script.CooldownNone || b.Poll > 100*time.Millisecond {
+		t.Errorf("got %v and the next poll after %v, want no cooldown and a poll at once", b.Cooldown, b.Poll)
 	}
 	w.mustGrant(1, false, "by the node that reports")
 	w.mustGrant(0, false, "by a node that has not read the clock since")
@@ -98,8 +101,8 @@ func TestTwoNodesConfirmAStep(t *testing.T) {
 			w.pass(between)
 			w.call(2, 0, false) // which denies it
 		}
-		if b := w.call(1, 0, true); b.fence != fenceClockStep {
-			t.Errorf("%v after the first report: got %v, want %v", between, b.fence, fenceClockStep)
+		if b := w.call(1, 0, true); b.Cooldown != script.CooldownClockStep {
+			t.Errorf("%v after the first report: got %v, want %v", between, b.Cooldown, script.CooldownClockStep)
 		}
 	}
 }
@@ -109,24 +112,24 @@ func TestTwoNodesConfirmAStep(t *testing.T) {
 func TestAStepCountsWhereNobodyCanTell(t *testing.T) {
 	t.Parallel()
 	alone := newWitnessed(t, 1, contract(300))
-	if b := alone.call(0, 0, true); b.fence != fenceClockStep {
-		t.Errorf("alone: got %v, want %v", b.fence, fenceClockStep)
+	if b := alone.call(0, 0, true); b.Cooldown != script.CooldownClockStep {
+		t.Errorf("alone: got %v, want %v", b.Cooldown, script.CooldownClockStep)
 	}
 	late := newWitnessed(t, 2, contract(300))
 	late.nodes[1].epoch, late.nodes[1].since, late.nodes[1].read = 0, 0, 0 // it starts again
 	late.call(1, 0, false)
 	late.call(1, 0, false)
-	if b := late.call(0, 0, true); b.fence != fenceClockStep {
-		t.Errorf("beside a node that has just come: got %v, want %v", b.fence, fenceClockStep)
+	if b := late.call(0, 0, true); b.Cooldown != script.CooldownClockStep {
+		t.Errorf("beside a node that has just come: got %v, want %v", b.Cooldown, script.CooldownClockStep)
 	}
 	silent := newWitnessed(t, 2, contract(300))
 	silent.call(0, 0, true)
 	silent.pass(400 * time.Millisecond)
-	if b := silent.call(0, 1, false); b.fence != fenceNone || b.schedule.given > 0 {
-		t.Errorf("while another may answer: got %v and %d units, want none", b.fence, b.schedule.given)
+	if b := silent.call(0, 1, false); b.Cooldown != script.CooldownNone || b.Schedule.Given > 0 {
+		t.Errorf("while another may answer: got %v and %d units, want none", b.Cooldown, b.Schedule.Given)
 	}
 	silent.pass(200 * time.Millisecond)
-	if b := silent.call(0, 1, false); b.fence != fenceClockStep {
-		t.Errorf("when it has not: got %v, want %v", b.fence, fenceClockStep)
+	if b := silent.call(0, 1, false); b.Cooldown != script.CooldownClockStep {
+		t.Errorf("when it has not: got %v, want %v", b.Cooldown, script.CooldownClockStep)
 	}
 }

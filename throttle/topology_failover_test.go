@@ -37,7 +37,7 @@ func TestRedisSentinelFailoverOverTLSReal(t *testing.T) {
 
 func outlivesItsPrimary(t *testing.T, s *containers.Sentinel, options throttle.ClientOptions) {
 	t.Helper()
-	f := startCrew(t, usual(), clients(t, 3, options)...)
+	f := startRealFleet(t, usual(), clients(t, 3, options)...)
 	f.works(time.Minute)
 	fault := time.Now()
 	s.Kill(s.Primary)
@@ -50,7 +50,7 @@ func outlivesItsPrimary(t *testing.T, s *containers.Sentinel, options throttle.C
 func TestRedisSentinelOldMasterThatComesBackGivesNothingReal(t *testing.T) {
 	t.Parallel()
 	s := containers.RedisSentinel(t, true)
-	f := startCrew(t, usual(), clients(t, 3, sentinelOptions(s))...)
+	f := startRealFleet(t, usual(), clients(t, 3, sentinelOptions(s))...)
 	f.works(time.Minute)
 	fault := time.Now()
 	s.Stop(s.Primary)
@@ -68,7 +68,7 @@ func TestRedisClusterPrimaryDiesReal(t *testing.T) {
 	for _, port := range c.Nodes {
 		c.CLI(port, append([]string{"acl", "setuser", account, "on", ">" + password}, strings.Fields(rights+" +cluster|slots")...)...)
 	}
-	f := startCrew(t, usual(), clients(t, 3, throttle.ClientOptions{
+	f := startRealFleet(t, usual(), clients(t, 3, throttle.ClientOptions{
 		Addrs: containers.Addrs(c.Nodes...), Username: account, Password: password,
 	})...)
 	f.works(time.Minute)
@@ -84,7 +84,7 @@ func TestRedisClusterPrimaryDiesReal(t *testing.T) {
 func TestRedisClusterOldPrimaryThatComesBackGivesNothingReal(t *testing.T) {
 	t.Parallel()
 	c := containers.RedisCluster(t)
-	f := startCrew(t, usual(), clients(t, 3, throttle.ClientOptions{Addrs: containers.Addrs(c.Nodes...)})...)
+	f := startRealFleet(t, usual(), clients(t, 3, throttle.ClientOptions{Addrs: containers.Addrs(c.Nodes...)})...)
 	f.works(time.Minute)
 	owner := c.Owner(c.Slot(limitKey), c.Nodes[0])
 	fault := time.Now()
@@ -111,7 +111,7 @@ func TestRedisClusterSlotMovesReal(t *testing.T) {
 		to = c.Nodes[1]
 	}
 	refuses(t, throttle.ClientOptions{Addrs: containers.Addrs(to)}, throttle.PhaseAway, "MOVED")
-	f := startCrew(t, usual(), clients(t, 3, throttle.ClientOptions{Addrs: containers.Addrs(to), Cluster: true})...)
+	f := startRealFleet(t, usual(), clients(t, 3, throttle.ClientOptions{Addrs: containers.Addrs(to), Cluster: true})...)
 	f.works(time.Minute)
 	fault := time.Now()
 	c.Move(slot, from, to)
@@ -138,7 +138,7 @@ func TestRedisTwoMastersAtOnceReal(t *testing.T) {
 	} {
 		old := s.Start(row.args...)
 		promoted := s.Start("--replicaof", "127.0.0.1", strconv.Itoa(old), "--repl-diskless-sync-delay", "0")
-		f := startCrew(t, usual(), client(t, throttle.ClientOptions{Addrs: containers.Addrs(old)}), client(t, throttle.ClientOptions{Addrs: containers.Addrs(promoted)}))
+		f := startRealFleet(t, usual(), client(t, throttle.ClientOptions{Addrs: containers.Addrs(old)}), client(t, throttle.ClientOptions{Addrs: containers.Addrs(promoted)}))
 		f.works(time.Minute)
 		f.says(1, throttle.PhaseAway, "READONLY") // a replica gives nothing
 		s.CLI(promoted, "replicaof", "no", "one")

@@ -22,8 +22,8 @@ type way struct {
 
 func newWay(t *testing.T, upstream string) *way {
 	t.Helper()
-	quiet := zerolog.Nop()
-	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), quiet)
+	notBefore := zerolog.Nop()
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), notBefore)
 	p := toxiproxy.NewProxy(server, t.Name(), "127.0.0.1:0", upstream)
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
@@ -60,12 +60,12 @@ func TestRedisOneNodeCutOffReal(t *testing.T) {
 	t.Parallel()
 	s := containers.Redis(t)
 	list, rdbs := ways(t, 3, s.Addr)
-	f := startCrew(t, usual(), rdbs...)
+	f := startRealFleet(t, usual(), rdbs...)
 	f.works(time.Minute)
 	list[0].bad("timeout", "upstream", `{"timeout": 0}`)
 	list[0].bad("timeout", "downstream", `{"timeout": 0}`)
 	f.says(0, throttle.PhaseAway, "")
-	cut := time.Now().Add(250 * time.Millisecond) // what was booked before is over
+	cut := time.Now().Add(250 * time.Millisecond) // what was reserved before is over
 	whole := func() bool { return f.fullest(cut) >= int(0.9*float64(usual().Cap)) }
 	containers.Figure(t, f.eventually(30*time.Second, whole), "got %d calls in the fullest second, want nearly the cap of %d", f.fullest(cut), usual().Cap)
 	alone := f.since(cut)
@@ -81,7 +81,7 @@ func TestRedisOneNodeCutOffReal(t *testing.T) {
 	f.halt()
 }
 
-// Replies are lost in several ways: a booking that is asked for again gives the
+// Replies are lost in several ways: a reservation that is asked for again gives the
 // same slots, and never more.
 func TestRedisLostRepliesReal(t *testing.T) {
 	t.Parallel()
@@ -93,7 +93,7 @@ func TestRedisLostRepliesReal(t *testing.T) {
 		{"slicer", `{"average_size": 20, "size_variation": 10, "delay": 10}`},
 	} {
 		list, rdbs := ways(t, 2, s.Addr)
-		f := startCrew(t, usual(), rdbs...)
+		f := startRealFleet(t, usual(), rdbs...)
 		f.works(time.Minute)
 		for round := range 20 { // each node's replies are lost for a while, in turn
 			w := list[round%len(list)]
@@ -119,7 +119,7 @@ func TestRedisFarAwayReal(t *testing.T) {
 		w.bad("latency", "downstream", `{"latency": 25}`)
 	}
 	begin := time.Now()
-	f := startCrew(t, usual(), rdbs...)
+	f := startRealFleet(t, usual(), rdbs...)
 	for i := range rdbs {
 		f.says(i, throttle.PhaseTooSlow, "raise them with limit set --lateness --guard")
 	}
@@ -135,7 +135,7 @@ func TestRedisFarAwayReal(t *testing.T) {
 		}
 	}
 	for _, nodes := range []int{1, 3} {
-		f := startCrew(t, far, rdbs[:nodes]...)
+		f := startRealFleet(t, far, rdbs[:nodes]...)
 		f.works(time.Minute)
 		from := time.Now()
 		pause(3 * time.Second)

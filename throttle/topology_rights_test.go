@@ -13,6 +13,8 @@ import (
 	"dispatcher/internal/containers"
 	"dispatcher/lua"
 	"dispatcher/throttle"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/limit"
 )
 
 // alsoNeeds are the rights that an algorithm needs beside [rights].
@@ -34,7 +36,7 @@ func TestRedisRightsOfEachAlgorithmReal(t *testing.T) {
 	s := containers.Redis(t)
 	admin := client(t, throttle.ClientOptions{Addrs: []string{s.Addr}})
 	node := throttle.ClientOptions{Addrs: []string{s.Addr}, Username: account, Password: password}
-	for _, a := range throttle.Algorithms() {
+	for _, a := range limit.Algorithms() {
 		t.Run(a.Name, func(t *testing.T) {
 			if a.Name == "redis_cell" && os.Getenv("DISPATCHER_TEST_REDIS_CELL") == "" {
 				t.Skip("not shown: DISPATCHER_TEST_REDIS_CELL names no module")
@@ -64,7 +66,7 @@ func refused(t *testing.T, rdb redis.UniversalClient, algorithm string) {
 	defer stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	go func() { _, _ = l.Next(ctx) }() // so that it books
+	go func() { _, _ = l.Next(ctx) }() // so that it reserves
 	for l.State().Phase != throttle.PhaseRefused && ctx.Err() == nil {
 		pause(10 * time.Millisecond)
 	}
@@ -76,7 +78,7 @@ func refused(t *testing.T, rdb redis.UniversalClient, algorithm string) {
 // playing is a node with an algorithm, until it is stopped.
 func playing(t *testing.T, rdb redis.UniversalClient, algorithm string) (l *throttle.Limiter, stop func()) {
 	t.Helper()
-	l, err := throttle.New(throttle.Options{Redis: rdb, Namespace: "topology", Name: "provider", Seed: usual(), Algorithm: algorithm})
+	l, err := throttle.New(throttle.Options{Redis: rdb, Namespace: "topology", Name: "provider", Limit: limit.Spec{Terms: limit.Terms{Contract: usual(), Algorithm: algorithm}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,11 +109,11 @@ func take(t *testing.T, l *throttle.Limiter, slots int) {
 func operated(t *testing.T, rdb redis.UniversalClient) {
 	t.Helper()
 	change(t, rdb)
-	c, err := throttle.NewControl(rdb, "topology", "provider")
+	c, err := control.NewControl(rdb, "topology", "provider")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Undo(t.Context(), 0, throttle.Change{By: "test"}); err != nil {
+	if _, err := c.Undo(t.Context(), 0, control.Change{By: "test"}); err != nil {
 		t.Errorf("undo: %v", err)
 	}
 	if list, err := c.History(t.Context(), 10); err != nil || len(list) != 2 {
@@ -120,7 +122,7 @@ func operated(t *testing.T, rdb redis.UniversalClient) {
 	if _, err := c.Nodes(t.Context()); err != nil {
 		t.Errorf("nodes: %v", err)
 	}
-	if names, err := throttle.Limits(t.Context(), rdb, "topology"); err != nil || len(names) != 1 {
+	if names, err := control.Limits(t.Context(), rdb, "topology"); err != nil || len(names) != 1 {
 		t.Errorf("names: got %v and %v, want one", names, err)
 	}
 }
@@ -135,11 +137,11 @@ func TestScriptsCallOnlyWhatTheAccountMay(t *testing.T) {
 		t.Errorf("docs/operations.md does not state the rights %q (%v)", rights, err)
 	}
 	scripts := map[string]struct{ text, rights string }{
-		"lateness": {lua.Lateness(), rights}, "share": {lua.Share(), rights}, "configure": {lua.Configure(), rights},
+		"lateness": {lua.Lateness(), rights}, "lease": {lua.Lease(), rights}, "configure": {lua.Configure(), rights},
 		"delete": {lua.Delete(), rights}, "register": {lua.Register(), rights},
 	}
-	for _, a := range throttle.Algorithms() {
-		scripts[a.Name] = struct{ text, rights string }{lua.Book(a.Name), rights + " " + alsoNeeds[a.Name]}
+	for _, a := range limit.Algorithms() {
+		scripts[a.Name] = struct{ text, rights string }{lua.Reserve(a.Name, a.Script), rights + " " + alsoNeeds[a.Name]}
 	}
 	for name, s := range scripts {
 		may := map[string]bool{}

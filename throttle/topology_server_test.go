@@ -12,6 +12,7 @@ import (
 
 	"dispatcher/internal/containers"
 	"dispatcher/throttle"
+	"dispatcher/throttle/control"
 )
 
 // rights are all that a node's account needs.
@@ -27,7 +28,7 @@ const (
 func TestRedisForgetsScriptsReal(t *testing.T) {
 	t.Parallel()
 	s := containers.Redis(t)
-	f := startCrew(t, usual(), clients(t, 3, throttle.ClientOptions{Addrs: []string{s.Addr}})...)
+	f := startRealFleet(t, usual(), clients(t, 3, throttle.ClientOptions{Addrs: []string{s.Addr}})...)
 	f.works(time.Minute)
 	other := client(t, throttle.ClientOptions{Addrs: []string{s.Addr}})
 	fault := time.Now()
@@ -49,7 +50,7 @@ func TestRedisOutOfMemoryReal(t *testing.T) {
 	s := containers.RedisSetOf(t, len(policies), nil)
 	for _, policy := range policies {
 		port := s.Start("--maxmemory", "6mb", "--maxmemory-policy", policy)
-		f := startCrew(t, usual(), clients(t, 2, throttle.ClientOptions{Addrs: containers.Addrs(port)})...)
+		f := startRealFleet(t, usual(), clients(t, 2, throttle.ClientOptions{Addrs: containers.Addrs(port)})...)
 		f.works(time.Minute)
 		other := client(t, throttle.ClientOptions{Addrs: containers.Addrs(port)})
 		evicts := strings.HasPrefix(policy, "allkeys")
@@ -95,7 +96,7 @@ func TestRedisAccountsOverTLSReal(t *testing.T) {
 			refuses(t, options, throttle.PhaseRefused, row.refused)
 			continue
 		}
-		f := startCrew(t, usual(), clients(t, 2, options)...)
+		f := startRealFleet(t, usual(), clients(t, 2, options)...)
 		f.works(time.Minute)
 		change(t, client(t, options))
 		f.works(time.Minute)
@@ -145,7 +146,7 @@ func encrypted(t *testing.T, processes int, files map[string][]byte) (*container
 // refuses says that a node comes into that phase and calls nothing.
 func refuses(t *testing.T, o throttle.ClientOptions, phase throttle.Phase, words string) {
 	t.Helper()
-	f := startCrew(t, usual(), client(t, o))
+	f := startRealFleet(t, usual(), client(t, o))
 	f.says(0, phase, words)
 	f.halt()
 	f.silent(time.Time{})
@@ -170,7 +171,7 @@ func allowAs(t *testing.T, admin redis.UniversalClient, name, rights string) {
 // change makes an operator's change that leaves the cap alone.
 func change(t *testing.T, rdb redis.UniversalClient) {
 	t.Helper()
-	c, err := throttle.NewControl(rdb, "topology", "provider")
+	c, err := control.NewControl(rdb, "topology", "provider")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +180,7 @@ func change(t *testing.T, rdb redis.UniversalClient) {
 		t.Fatal(err)
 	}
 	horizon := now.Horizon - 10*time.Millisecond // another one at each call
-	if _, err := c.Set(t.Context(), throttle.Change{Horizon: &horizon, By: "test", Why: "publish"}); err != nil {
+	if _, err := c.Set(t.Context(), control.Change{Horizon: &horizon, By: "test", Why: "publish"}); err != nil {
 		t.Errorf("change a setting: %v", err)
 	}
 }
@@ -189,7 +190,7 @@ func TestRedisIsValkeyReal(t *testing.T) {
 	t.Parallel()
 	s := containers.ValkeySetOf(t, 1)
 	port := s.Start()
-	f := startCrew(t, usual(), clients(t, 3, throttle.ClientOptions{Addrs: containers.Addrs(port)})...)
+	f := startRealFleet(t, usual(), clients(t, 3, throttle.ClientOptions{Addrs: containers.Addrs(port)})...)
 	f.works(time.Minute)
 	fault := time.Now()
 	s.Kill(port)

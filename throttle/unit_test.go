@@ -8,22 +8,26 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"dispatcher/internal/fault"
+	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/limit"
 )
 
 func TestContractRefusals(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name  string
-		edit  func(*Contract)
+		edit  func(*limit.Contract)
 		field string
 	}{
-		{"cap 0", func(c *Contract) { c.Cap = 0 }, "cap"},
-		{"burst above cap", func(c *Contract) { c.Burst = 301 }, "burst"},
-		{"burst 0", func(c *Contract) { c.Burst = 0 }, "burst"},
-		{"window under ten guards", func(c *Contract) { c.Window = 99 * time.Millisecond }, "window"},
-		{"lateness eats the guard", func(c *Contract) { c.Lateness = c.Guard }, "lateness"},
-		{"horizon too far", func(c *Contract) { c.Horizon = time.Second }, "horizon"},
-		{"nanoseconds", func(c *Contract) { c.Window++ }, "window"},
+		{"cap 0", func(c *limit.Contract) { c.Cap = 0 }, "cap"},
+		{"burst above cap", func(c *limit.Contract) { c.Burst = 301 }, "burst"},
+		{"burst 0", func(c *limit.Contract) { c.Burst = 0 }, "burst"},
+		{"window under ten guards", func(c *limit.Contract) { c.Window = 99 * time.Millisecond }, "window"},
+		{"lateness eats the guard", func(c *limit.Contract) { c.Lateness = c.Guard }, "lateness"},
+		{"horizon too far", func(c *limit.Contract) { c.Horizon = time.Second }, "horizon"},
+		{"nanoseconds", func(c *limit.Contract) { c.Window++ }, "window"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -33,7 +37,7 @@ func TestContractRefusals(t *testing.T) {
 			}
 			tc.edit(&c)
 			err := c.Validate()
-			var field *FieldError
+			var field *fault.Error
 			if !errors.As(err, &field) || field.Field != tc.field {
 				t.Errorf("got %v, want a refusal of %s", err, tc.field)
 			}
@@ -61,13 +65,13 @@ func TestContractFigures(t *testing.T) {
 func TestScheduleSpacing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		s := schedule{
-			base: rapid.Int64Range(0, 1<<50).Draw(rt, "base"), n: rapid.Int64Range(0, 1<<20).Draw(rt, "n"),
-			units: rapid.Int64Range(1, 1<<20).Draw(rt, "units"), period: rapid.Int64Range(1, 1<<28).Draw(rt, "period"),
+		s := clock.Schedule{
+			Base: rapid.Int64Range(0, 1<<50).Draw(rt, "base"), N: rapid.Int64Range(0, 1<<20).Draw(rt, "n"),
+			Units: rapid.Int64Range(1, 1<<20).Draw(rt, "units"), Period: rapid.Int64Range(1, 1<<28).Draw(rt, "period"),
 		}
 		j := rapid.Int64Range(0, 1<<20).Draw(rt, "j")
-		if got := s.at(j+s.units) - s.at(j); got != s.period {
-			rt.Errorf("got %d µs over %d units, want %d", got, s.units, s.period)
+		if got := s.At(j+s.Units) - s.At(j); got != s.Period {
+			rt.Errorf("got %d µs over %d units, want %d", got, s.Units, s.Period)
 		}
 	})
 }
@@ -79,28 +83,28 @@ func TestClockIsConservative(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		origin := time.Unix(5000, 0)
 		offset := time.Duration(rapid.Int64Range(-1e15, 1e15).Draw(rt, "offset")) * time.Microsecond
-		c := clock{origin: origin}
+		c := clock.Clock{Origin: origin}
 		at := time.Duration(0)
-		ppm := rapid.Int64Range(-driftPPM, driftPPM).Draw(rt, "drift")
+		ppm := rapid.Int64Range(-clock.DriftPPM, clock.DriftPPM).Draw(rt, "drift")
 		redis := func(at time.Duration) time.Duration { return at + offset + at*time.Duration(ppm)/1_000_000 }
 		for range rapid.IntRange(1, 20).Draw(rt, "readings") {
 			at += time.Duration(rapid.Int64Range(0, 5e6).Draw(rt, "gap")) * time.Microsecond
 			there := time.Duration(rapid.Int64Range(0, 300).Draw(rt, "there")) * time.Microsecond
 			back := time.Duration(rapid.Int64Range(0, 300).Draw(rt, "back")) * time.Microsecond
-			r := reading{asked: origin.Add(at), answered: origin.Add(at + there + back), now: redis(at + there).Microseconds(), epoch: 1}
-			if c.observe(r) {
+			r := clock.Reading{Asked: origin.Add(at), Answered: origin.Add(at + there + back), Now: redis(at + there).Microseconds(), Epoch: 1}
+			if c.Observe(r) {
 				rt.Fatal("a step was seen where there was none")
 			}
 			at += there + back
 		}
 		slot := at + 100*time.Millisecond // true time of the slot, on the node's clock
-		s := c.slot(redis(slot).Microseconds(), DefaultLateness, origin.Add(at))
+		notBefore, notAfter := c.Slot(redis(slot).Microseconds(), limit.DefaultLateness, origin.Add(at))
 		const tick = 12 * time.Microsecond // of the clocks' microseconds, and the drift until the slot
-		if early := slot - s.NotBefore.Sub(origin); early > tick {
+		if early := slot - notBefore.Sub(origin); early > tick {
 			rt.Errorf("a call could begin %v before its slot", early)
 		}
-		if late := s.NotAfter.Sub(origin) - slot; late > DefaultLateness+tick {
-			rt.Errorf("a call could begin %v after its slot, want at most %v", late, DefaultLateness)
+		if late := notAfter.Sub(origin) - slot; late > limit.DefaultLateness+tick {
+			rt.Errorf("a call could begin %v after its slot, want at most %v", late, limit.DefaultLateness)
 		}
 	})
 }
@@ -111,9 +115,9 @@ func TestClockSeesSteps(t *testing.T) {
 		step time.Duration
 		want bool
 	}{{0, false}, {500 * time.Microsecond, false}, {5 * time.Millisecond, true}, {-5 * time.Millisecond, true}, {time.Hour, true}, {-time.Hour, true}} {
-		c := clock{origin: time.Unix(0, 0)}
+		c := clock.Clock{Origin: time.Unix(0, 0)}
 		read := func(at, redis time.Duration) bool {
-			return c.observe(reading{asked: c.origin.Add(at), answered: c.origin.Add(at + time.Millisecond), now: (redis + time.Hour).Microseconds(), epoch: 7})
+			return c.Observe(clock.Reading{Asked: c.Origin.Add(at), Answered: c.Origin.Add(at + time.Millisecond), Now: (redis + time.Hour).Microseconds(), Epoch: 7})
 		}
 		if read(0, 0) {
 			t.Error("the first reading counts as a step")
@@ -127,11 +131,11 @@ func TestClockSeesSteps(t *testing.T) {
 func TestNameRefusals(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"", "a b", "A", "{x}", "a:b", strings.Repeat("a", 64), "-a"} {
-		if err := CheckName("name", name); err == nil {
+		if err := limit.CheckName("name", name); err == nil {
 			t.Errorf("name %q was taken", name)
 		}
 	}
-	if err := CheckName("name", "provider-1_b"); err != nil {
+	if err := limit.CheckName("name", "provider-1_b"); err != nil {
 		t.Error(err)
 	}
 }

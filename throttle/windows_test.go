@@ -4,6 +4,8 @@ import (
 	"math/big"
 	"testing"
 	"time"
+
+	"dispatcher/throttle/limit"
 )
 
 // The part of the bucket before that still counts is rounded up: never in favour
@@ -19,14 +21,14 @@ func TestSlidingWindowCounterRoundsAgainstTheCaller(t *testing.T) {
 		{606_000, 4},
 		{1, 9},
 	} {
-		tr := newTrial(t, "", slidingWindowCounter(), contract(10), 1)
-		length := windowed(tr.c).Microseconds()
+		tr := newTrial(t, "", algorithm(limit.SlidingWindowCounter), contract(10), 1)
+		length := limit.Windowed(tr.c).Microseconds()
 		tr.pass(2*length - tr.now%length - 5_000) // shortly before a bucket's end
-		if got := tr.book(0, 10).schedule.given; got != 10 {
+		if got := tr.reserve(0, 10).Schedule.Given; got != 10 {
 			t.Fatalf("got %d units at first, want 10", got)
 		}
 		tr.pass(5_000 + length - tc.left)
-		if got := tr.book(0, 10).schedule.given; got != tc.want {
+		if got := tr.reserve(0, 10).Schedule.Given; got != tc.want {
 			t.Errorf("with %d µs of the bucket before covered: got %d units, want %d", tc.left, got, tc.want)
 		}
 	}
@@ -36,11 +38,11 @@ func TestSlidingWindowCounterRoundsAgainstTheCaller(t *testing.T) {
 // as well, by less than a unit: also where it is hardly more than a whole number.
 func TestSlidingWindowCounterRoundsLargeNumbersUp(t *testing.T) {
 	t.Parallel()
-	c := contractOf(ordinaryCap, MaxWindow)
-	tr := newTrial(t, "", slidingWindowCounter(), c, 1)
-	length := windowed(c).Microseconds()
+	c := contractOf(ordinaryCap, limit.MaxWindow)
+	tr := newTrial(t, "", algorithm(limit.SlidingWindowCounter), c, 1)
+	length := limit.Windowed(c).Microseconds()
 	tr.pass(2*length - tr.now%length - 5_000)
-	if got := tr.reserve(0, c.Cap).schedule.given; got != c.Cap {
+	if got := tr.grant(0, c.Cap).Schedule.Given; got != c.Cap {
 		t.Fatalf("got %d units at first, want %d", got, c.Cap)
 	}
 	tr.pass(5_000)
@@ -49,7 +51,7 @@ func TestSlidingWindowCounterRoundsLargeNumbersUp(t *testing.T) {
 		left := length - tr.now%length
 		hardly := ((left-1-roll(length/60))*c.Cap/length)*length/c.Cap + 1 // covered is then a whole number of units and a bit
 		tr.pass(left - hardly)
-		taken += tr.reserve(0, c.Cap).schedule.given
+		taken += tr.grant(0, c.Cap).Schedule.Given
 		part := new(big.Int).Mul(big.NewInt(c.Cap), big.NewInt(length-tr.now%length))
 		free := c.Cap - part.Add(part, big.NewInt(length-1)).Div(part, big.NewInt(length)).Int64()
 		if taken > free || taken < free-1 {
@@ -59,7 +61,9 @@ func TestSlidingWindowCounterRoundsLargeNumbersUp(t *testing.T) {
 }
 
 // logs are the algorithms that keep runs.
-func logs() []Algorithm { return []Algorithm{slidingWindowLog(), slidingWindowList()} }
+func logs() []limit.Algorithm {
+	return []limit.Algorithm{algorithm(limit.SlidingWindowLog), algorithm(limit.SlidingWindowList)}
+}
 
 // A run counts whole until it has left the window, to the µs.
 func TestARunCountsUntilItHasLeftTheWindow(t *testing.T) {
@@ -68,32 +72,32 @@ func TestARunCountsUntilItHasLeftTheWindow(t *testing.T) {
 		t.Run(a.Name, func(t *testing.T) {
 			t.Parallel()
 			tr := newTrial(t, "", a, contract(10), 1)
-			length := windowed(tr.c).Microseconds()
+			length := limit.Windowed(tr.c).Microseconds()
 			tr.pass(2 * length)
-			tr.book(0, 4)
+			tr.reserve(0, 4)
 			tr.pass(1_000)
-			tr.book(0, 9)
-			if got := tr.book(0, 1); got.schedule.given != 0 || got.wait != windowed(tr.c)-time.Millisecond {
-				t.Errorf("got %d units more in a full window, and a wait of %v", got.schedule.given, got.wait)
+			tr.reserve(0, 9)
+			if got := tr.reserve(0, 1); got.Schedule.Given != 0 || got.Wait != limit.Windowed(tr.c)-time.Millisecond {
+				t.Errorf("got %d units more in a full window, and a wait of %v", got.Schedule.Given, got.Wait)
 			}
-			if got := tr.book(0, 6); got.wait != windowed(tr.c) {
-				t.Errorf("got a wait of %v for more than the oldest run, want %v", got.wait, windowed(tr.c))
+			if got := tr.reserve(0, 6); got.Wait != limit.Windowed(tr.c) {
+				t.Errorf("got a wait of %v for more than the oldest run, want %v", got.Wait, limit.Windowed(tr.c))
 			}
 			tr.pass(length - 1_001)
-			if got := tr.book(0, 10); got.schedule.given != 0 || got.wait != 1_001*time.Microsecond {
-				t.Errorf("1 µs too early: got %d units and a wait of %v", got.schedule.given, got.wait)
+			if got := tr.reserve(0, 10); got.Schedule.Given != 0 || got.Wait != 1_001*time.Microsecond {
+				t.Errorf("1 µs too early: got %d units and a wait of %v", got.Schedule.Given, got.Wait)
 			}
 			tr.pass(1)
-			if got := tr.book(0, 10); got.schedule.given != 4 {
-				t.Errorf("got %d units when a run of 4 had left, want 4", got.schedule.given)
+			if got := tr.reserve(0, 10); got.Schedule.Given != 4 {
+				t.Errorf("got %d units when a run of 4 had left, want 4", got.Schedule.Given)
 			}
 			tr.pass(999)
-			if got := tr.book(0, 10); got.schedule.given != 0 {
-				t.Errorf("got %d units 1 µs before the second run had left", got.schedule.given)
+			if got := tr.reserve(0, 10); got.Schedule.Given != 0 {
+				t.Errorf("got %d units 1 µs before the second run had left", got.Schedule.Given)
 			}
 			tr.pass(1)
-			if got := tr.book(0, 10); got.schedule.given != 6 {
-				t.Errorf("got %d units when a run of 6 had left, want 6", got.schedule.given)
+			if got := tr.reserve(0, 10); got.Schedule.Given != 6 {
+				t.Errorf("got %d units when a run of 6 had left, want 6", got.Schedule.Given)
 			}
 			tr.mustKeep()
 		})
@@ -109,16 +113,16 @@ func TestRunsAreForgottenInBoundedWork(t *testing.T) {
 			t.Parallel()
 			const units, dropped = 1200, 1000
 			tr := newTrial(t, "", a, contract(units), 1)
-			length := windowed(tr.c).Microseconds()
+			length := limit.Windowed(tr.c).Microseconds()
 			tr.pass(2 * length)
 			for range units {
-				tr.book(0, 1)
+				tr.reserve(0, 1)
 				tr.pass(1)
 			}
 			tr.mustHold(units)
 			for _, entries := range []int64{units + 1 - dropped, 2} { // the newest one that has left stays
 				tr.pass(length)
-				if got := tr.book(0, units).schedule.given; got != units {
+				if got := tr.reserve(0, units).Schedule.Given; got != units {
 					t.Errorf("got %d units of an empty window, want %d", got, units)
 				}
 				tr.mustHold(entries)
@@ -131,7 +135,7 @@ func TestRunsAreForgottenInBoundedWork(t *testing.T) {
 // mustHold wants so many entries in the state.
 func (tr *trial) mustHold(entries int64) {
 	tr.Helper()
-	if got := tr.rdb.LLen(tr.Context(), tr.nodes[0].keys.state).Val(); got != entries {
+	if got := tr.rdb.LLen(tr.Context(), tr.nodes[0].Keys.State).Val(); got != entries {
 		tr.Errorf("Redis holds %d runs, want %d", got, entries)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"dispatcher/configs"
 	"dispatcher/internal/node"
 	"dispatcher/throttle"
+	"dispatcher/throttle/limit"
 )
 
 func printServers(w io.Writer, servers []node.Reached) {
@@ -25,8 +26,8 @@ func printCheck(w io.Writer, cfg configs.Config, servers []node.Reached, lacks [
 	table := newTable(w)
 	printKafka(table, cfg.Kafka)
 	for _, l := range cfg.Limits {
-		c := l.Contract()
-		a, err := throttle.AlgorithmNamed(l.Algorithm)
+		c := l.Stated().Contract
+		a, err := limit.AlgorithmNamed(l.Algorithm)
 		if err != nil {
 			return err
 		}
@@ -36,7 +37,7 @@ func printCheck(w io.Writer, cfg configs.Config, servers []node.Reached, lacks [
 			_, _ = fmt.Fprintf(table, "  worst window\t%d\tcalls, where the cap is %d\n", worst, c.Cap)
 		}
 		of := "over the whole fleet"
-		if l.Scope == string(throttle.ScopeNode) {
+		if l.Scope == limit.ScopeNode {
 			of = "of one node"
 		}
 		_, _ = fmt.Fprintf(table, "  spacing\t%s\tbetween two calls, %s\n", c.Spacing().Round(time.Microsecond), of)
@@ -58,14 +59,14 @@ func printCheck(w io.Writer, cfg configs.Config, servers []node.Reached, lacks [
 
 // printWaste warns if the terms leave little of the cap.
 func printWaste(w io.Writer, share float64) {
-	if share < throttle.FairShare {
+	if share < limit.FairShare {
 		_, _ = fmt.Fprintf(w, "  warning\t%.0f %%\tof the cap is given up for good, by the burst, the reserve or the guard\n", 100*(1-share))
 	}
 }
 
 // printGuard prints the guard, and how far the fleet may raise it.
-func printGuard(w io.Writer, l configs.Limit, a throttle.Algorithm) {
-	c := l.Contract()
+func printGuard(w io.Writer, l configs.Limit, a limit.Algorithm) {
+	c := l.Stated().Contract
 	most, raised := autoMost(l, a)
 	switch {
 	case !c.Auto:
@@ -80,9 +81,9 @@ func printGuard(w io.Writer, l configs.Limit, a throttle.Algorithm) {
 }
 
 // autoMost is the limit with the longest lateness that the fleet may choose.
-func autoMost(l configs.Limit, a throttle.Algorithm) (c throttle.Contract, raised bool) {
-	c = l.Contract()
-	if !c.Auto || !a.Ahead || l.Scope == string(throttle.ScopeNode) {
+func autoMost(l configs.Limit, a limit.Algorithm) (c limit.Contract, raised bool) {
+	c = l.Stated().Contract
+	if !c.Auto || !a.Ahead || l.Scope == limit.ScopeNode {
 		return c, false
 	}
 	return c.WithLateness(c.LongestLateness()), true
@@ -93,15 +94,15 @@ func printBucket(w io.Writer, l configs.Limit) {
 	if l.Capacity > 0 {
 		_, _ = fmt.Fprintf(w, "  capacity\t%d\tcalls that wait in the bucket, at most\n", l.Capacity)
 	}
-	if l.Bucket().WhenFull == throttle.FullRefuse {
+	if l.Refuses() {
 		_, _ = fmt.Fprintf(w, "  when full\trefuse\tjobs go to the dead letters as limited\n")
 	}
 }
 
 // printRedis prints who keeps the limit, and what happens while Redis is away.
-func printRedis(w io.Writer, l configs.Limit, a throttle.Algorithm) {
-	c := l.Contract()
-	if l.Scope == string(throttle.ScopeNode) {
+func printRedis(w io.Writer, l configs.Limit, a limit.Algorithm) {
+	c := l.Stated().Contract
+	if l.Scope == limit.ScopeNode {
 		_, _ = fmt.Fprintf(w, "  scope\tnode\teach node keeps the limit for itself; Redis is not asked\n")
 		if l.WarmUp > 0 {
 			_, _ = fmt.Fprintf(w, "  warm-up\t%s\tfrom a third of the rate to the whole\n", short(l.WarmUp))
@@ -109,14 +110,14 @@ func printRedis(w io.Writer, l configs.Limit, a throttle.Algorithm) {
 		return
 	}
 	_, _ = fmt.Fprintf(w, "  reaction\t%s\tuntil a change holds for every call\n", c.Reaction())
-	_, _ = fmt.Fprintf(w, "  cooldown\t%s\twithout calls, after Redis lost its state\n", a.Fence(c).Round(time.Millisecond))
-	if l.Degraded == configs.DegradedReserve {
+	_, _ = fmt.Fprintf(w, "  standstill\t%s\twithout calls, after Redis lost its state\n", a.Standstill(c).Round(time.Millisecond))
+	if l.Degraded == limit.DegradedReserve {
 		_, _ = fmt.Fprintf(w, "  degraded\treserve\twhile Redis is away: %d units a window on each of at most %d nodes, for up to %s\n",
-			c.ShareOfNode(), c.MaxNodes, short(throttle.ShareLease))
+			c.UnitsOfNode(), c.MaxNodes, short(throttle.LeaseLength))
 	} else {
 		_, _ = fmt.Fprintf(w, "  degraded\twait\twhile Redis is away nothing is sent\n")
 	}
 }
 
 // held is the average number of calls in a window while jobs wait.
-func held(a throttle.Algorithm, c throttle.Contract) float64 { return a.Share(c) * float64(c.Cap) }
+func held(a limit.Algorithm, c limit.Contract) float64 { return a.Share(c) * float64(c.Cap) }

@@ -6,6 +6,7 @@ import (
 	"dispatcher/configs"
 	"dispatcher/internal/node"
 	"dispatcher/throttle"
+	"dispatcher/throttle/limit"
 )
 
 type checkReport struct {
@@ -53,7 +54,7 @@ type limitReport struct {
 	LeastShare     float64 `json:"least_share"` // with the longest guard that the fleet may choose
 	CallsPerWindow float64 `json:"calls_per_window"`
 	ReactionS      float64 `json:"reaction_s"`
-	CooldownS      float64 `json:"cooldown_s"`
+	StandstillS    float64 `json:"standstill_s"`
 	Scope          string  `json:"scope"`
 	WarmUpS        float64 `json:"warm_up_s"`
 	Degraded       string  `json:"degraded"`
@@ -68,17 +69,17 @@ func newCheckReport(cfg configs.Config, err error) checkReport {
 	}
 	report := checkReport{OK: true}
 	for _, l := range cfg.Limits {
-		c := l.Contract()
-		a, _ := throttle.AlgorithmNamed(l.Algorithm) // checked before
+		c := l.Stated().Contract
+		a, _ := limit.AlgorithmNamed(l.Algorithm) // checked before
 		most, _ := autoMost(l, a)
 		report.Limits = append(report.Limits, limitReport{
 			Name: l.Name, Algorithm: a.Name, Worst: a.Worst(c), Cap: c.Cap, WindowS: c.Window.Seconds(), Burst: c.Burst,
-			Capacity: l.Capacity, WhenFull: cmp.Or(l.WhenFull, string(throttle.FullWait)),
+			Capacity: l.Capacity, WhenFull: string(cmp.Or(l.WhenFull, limit.FullWait)),
 			SpacingS: c.Spacing().Seconds(), Share: a.Share(c), GuardAuto: c.Auto, GuardS: c.Guard.Seconds(), LeastShare: a.Share(most), CallsPerWindow: held(a, c),
-			ReactionS: c.Reaction().Seconds(), CooldownS: a.Fence(c).Seconds(),
-			Scope: cmp.Or(l.Scope, string(throttle.ScopeCluster)), WarmUpS: l.WarmUp.Seconds(),
-			Degraded: cmp.Or(l.Degraded, configs.DegradedWait), ShareOfNode: c.ShareOfNode(), MaxNodes: c.MaxNodes,
-			LeaseS: throttle.ShareLease.Seconds(),
+			ReactionS: c.Reaction().Seconds(), StandstillS: a.Standstill(c).Seconds(),
+			Scope: string(cmp.Or(l.Scope, limit.ScopeCluster)), WarmUpS: l.WarmUp.Seconds(),
+			Degraded: string(cmp.Or(l.Degraded, limit.DegradedWait)), ShareOfNode: c.UnitsOfNode(), MaxNodes: c.MaxNodes,
+			LeaseS: throttle.LeaseLength.Seconds(),
 		})
 	}
 	return report

@@ -64,7 +64,7 @@ func (e *enqueuer) run(ctx context.Context, jobs *reader) error {
 	defer cancel()
 	input := make(chan found, batchRecords) // room for a batch, to be read while another is written
 	room := semaphore.NewWeighted(batchBytes)
-	go feed(ctx, jobs, input, room)
+	go readAhead(ctx, jobs, input, room)
 	linger := time.NewTicker(lingerTime)
 	defer linger.Stop()
 	for {
@@ -90,8 +90,8 @@ func (e *enqueuer) run(ctx context.Context, jobs *reader) error {
 	}
 }
 
-// feed reads ahead, as far as the room in bytes allows.
-func feed(ctx context.Context, jobs *reader, input chan<- found, room *semaphore.Weighted) {
+// readAhead reads ahead, as far as the room in bytes allows.
+func readAhead(ctx context.Context, jobs *reader, input chan<- found, room *semaphore.Weighted) {
 	for {
 		rec, err := jobs.next()
 		f := found{record: rec, at: line{number: jobs.line, consumed: jobs.consumed}, err: err}

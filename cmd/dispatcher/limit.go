@@ -13,8 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"dispatcher/configs"
+	"dispatcher/internal/fault"
 	"dispatcher/internal/node"
-	"dispatcher/throttle"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/limit"
 )
 
 // limitTimeout bounds a command: an operator who changes a rate must soon see that it
@@ -43,7 +45,7 @@ func newLimitCommand(s *settings) *cobra.Command {
 type limitConn struct {
 	cfg     configs.Config
 	rdb     redis.UniversalClient
-	control *throttle.Control // of the named limit; nil: no limit is named
+	control *control.Control // of the named limit; nil: no limit is named
 	name    string
 }
 
@@ -54,7 +56,7 @@ func (s *settings) connected(cmd *cobra.Command, name string, do func(context.Co
 		return err
 	}
 	for _, l := range cfg.Limits {
-		if l.Name == name && throttle.Scope(l.Scope) == throttle.ScopeNode {
+		if l.Name == name && l.Scope == limit.ScopeNode {
 			return fmt.Errorf("limit %q is kept by each node for itself (scope: node) and is not in Redis: change the file, and restart the nodes", name)
 		}
 	}
@@ -65,7 +67,7 @@ func (s *settings) connected(cmd *cobra.Command, name string, do func(context.Co
 	defer func() { _ = rdb.Close() }() // nothing is under way that its error could concern
 	conn := limitConn{cfg: cfg, rdb: rdb, name: name}
 	if name != "" {
-		if conn.control, err = throttle.NewControl(rdb, cfg.Redis.Namespace, name); err != nil {
+		if conn.control, err = control.NewControl(rdb, cfg.Redis.Namespace, name); err != nil {
 			return err
 		}
 	}
@@ -76,7 +78,7 @@ func (s *settings) connected(cmd *cobra.Command, name string, do func(context.Co
 
 // flagged names the flag of a refused value.
 func flagged(err error) error {
-	var field *throttle.FieldError
+	var field *fault.Error
 	if !errors.As(err, &field) {
 		return err
 	}

@@ -5,15 +5,17 @@ import (
 	"errors"
 	"fmt"
 
+	"dispatcher/internal/fault"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/limit"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"dispatcher/throttle"
 )
 
 // how are the options of all commands that change a limit.
 type how struct {
-	change  throttle.Change
+	change  control.Change
 	wait    bool
 	missing bool // a node that was not seen is no error
 }
@@ -35,16 +37,16 @@ func (h *how) force(f *pflag.FlagSet) {
 // validate refuses values that would silently mean something else.
 func (h *how) validate(f *pflag.FlagSet) error {
 	if f.Changed("for") && h.change.For == 0 {
-		return &throttle.FieldError{Field: "for", Value: h.change.For, Why: "must be above 0; leave it out to keep the change"}
+		return &fault.Error{Field: "for", Value: h.change.For, Remedy: "must be above 0; leave it out to keep the change"}
 	}
 	if f.Changed("by") && (h.change.By == "" || len(h.change.By) > maxBy) {
-		return &throttle.FieldError{Field: "by", Value: h.change.By, Why: fmt.Sprintf("must have 1 to %d bytes", maxBy)}
+		return &fault.Error{Field: "by", Value: h.change.By, Remedy: fmt.Sprintf("must have 1 to %d bytes", maxBy)}
 	}
 	if h.missing && !h.wait {
-		return &throttle.FieldError{Field: "allow_missing", Value: h.missing, Why: "goes with --wait"}
+		return &fault.Error{Field: "allow_missing", Value: h.missing, Remedy: "goes with --wait"}
 	}
 	if f.Changed("if-revision") && h.change.IfRevision < 1 {
-		return &throttle.FieldError{Field: "if_revision", Value: h.change.IfRevision, Why: "must be at least 1"}
+		return &fault.Error{Field: "if_revision", Value: h.change.IfRevision, Remedy: "must be at least 1"}
 	}
 	return nil
 }
@@ -52,9 +54,9 @@ func (h *how) validate(f *pflag.FlagSet) error {
 const maxBy = 200 // bytes
 
 // changeFunc makes a change and returns what is in force after it.
-type changeFunc func(context.Context, *throttle.Control, throttle.Change) (throttle.Settings, error)
+type changeFunc func(context.Context, *control.Control, control.Change) (limit.Settings, error)
 
-func makeChange(ctx context.Context, c *throttle.Control, ch throttle.Change) (throttle.Settings, error) {
+func makeChange(ctx context.Context, c *control.Control, ch control.Change) (limit.Settings, error) {
 	return c.Set(ctx, ch)
 }
 
@@ -68,7 +70,7 @@ func (s *settings) change(cmd *cobra.Command, name string, asJSON bool, h how, d
 	}
 	return s.connected(cmd, name, func(ctx context.Context, conn limitConn) error {
 		now, err := do(ctx, conn.control, h.change)
-		unchanged := errors.Is(err, throttle.ErrUnchanged)
+		unchanged := errors.Is(err, control.ErrUnchanged)
 		switch {
 		case unchanged:
 			cmd.PrintErrln(err)
@@ -88,7 +90,7 @@ func (s *settings) change(cmd *cobra.Command, name string, asJSON bool, h how, d
 		sctx, cancel := context.WithTimeout(cmd.Context(), limitTimeout)
 		defer cancel()
 		err = conn.show(sctx, cmd.OutOrStdout(), now, asJSON, &awaited{waited: true, nodes: n, took: took, err: late})
-		if h.missing && errors.As(late, new(*throttle.NotEverywhereError)) {
+		if h.missing && errors.As(late, new(*control.NotEverywhereError)) {
 			cmd.PrintErrln(late)
 			late = nil
 		}

@@ -7,9 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/limit"
 
-	"dispatcher/throttle"
+	"github.com/spf13/cobra"
 )
 
 func newLimitGetCommand(s *settings, asJSON *bool) *cobra.Command {
@@ -36,7 +37,7 @@ type awaited struct {
 }
 
 // show prints the settings, and the nodes on which they are in force.
-func (c limitConn) show(ctx context.Context, w io.Writer, now throttle.Settings, asJSON bool, a *awaited) error {
+func (c limitConn) show(ctx context.Context, w io.Writer, now limit.Settings, asJSON bool, a *awaited) error {
 	nodes, err := c.control.Nodes(ctx)
 	if err != nil {
 		return err
@@ -55,10 +56,10 @@ func (c limitConn) show(ctx context.Context, w io.Writer, now throttle.Settings,
 			return err
 		}
 	}
-	if !now.Until.IsZero() {
-		left := max(0, now.Until.Sub(clock)).Seconds()
-		then := newTermsState(now.Was)
-		report.Until, report.UntilInS, report.Then = exact(now.Until), &left, &then
+	if !now.RevertAt.IsZero() {
+		left := max(0, now.RevertAt.Sub(clock)).Seconds()
+		then := newTermsState(now.RevertTo)
+		report.RevertAt, report.RevertInS, report.RevertTo = exact(now.RevertAt), &left, &then
 	}
 	if asJSON {
 		return printJSON(w, report)
@@ -68,7 +69,7 @@ func (c limitConn) show(ctx context.Context, w io.Writer, now throttle.Settings,
 
 // place notes the nodes that know the settings: those at the end of a wait, or those
 // of now.
-func (s *limitState) place(nodes []throttle.Node, now throttle.Settings, a *awaited) {
+func (s *limitState) place(nodes []control.Node, now limit.Settings, a *awaited) {
 	s.InForce = inForce{Of: len(nodes), Lacking: []string{}}
 	for _, n := range nodes {
 		switch {

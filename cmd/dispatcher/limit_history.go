@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spf13/cobra"
+	"dispatcher/throttle/control"
 
-	"dispatcher/throttle"
+	"github.com/spf13/cobra"
 )
 
 // changeState is one change of a limit.
@@ -19,7 +19,7 @@ type changeState struct {
 	By       string     `json:"by"`
 	Why      string     `json:"why,omitempty"`
 	Undid    int64      `json:"undid,omitempty"` // the revision that it took back
-	Until    string     `json:"until,omitempty"`
+	RevertAt string     `json:"revert_at,omitempty"`
 	From     termsState `json:"from"`
 	To       termsState `json:"to"`
 
@@ -51,19 +51,19 @@ func newLimitHistoryCommand(s *settings, asJSON *bool) *cobra.Command {
 	return cmd
 }
 
-func historyState(entries []throttle.Entry) []changeState {
+func historyState(entries []control.Entry) []changeState {
 	list := make([]changeState, 0, len(entries))
 	for _, e := range entries {
 		list = append(list, changeState{
-			Revision: e.Revision, Changed: exact(e.Changed), By: e.By, Why: e.Why, Undid: e.Undid, Until: exact(e.Until),
+			Revision: e.Revision, Changed: exact(e.Changed), By: e.By, Why: e.Why, Undid: e.Undid, RevertAt: exact(e.RevertAt),
 			From: newTermsState(e.From), To: newTermsState(e.To),
-			MaxCap: e.RailsTo.MaxCap, MaxStep: float64(e.RailsTo.MaxStep) / 1000,
+			MaxCap: e.GuardrailsTo.MaxCap, MaxStep: e.GuardrailsTo.MaxStep,
 		})
 	}
 	return list
 }
 
-func printHistory(w io.Writer, name string, entries []throttle.Entry) error {
+func printHistory(w io.Writer, name string, entries []control.Entry) error {
 	table := newTable(w)
 	if len(entries) == 0 {
 		_, _ = fmt.Fprintf(table, "limit %s has not been changed since it was seeded\n", name)
@@ -77,7 +77,7 @@ func printHistory(w io.Writer, name string, entries []throttle.Entry) error {
 }
 
 // became lists the settings that a change changed, as from → to.
-func became(e throttle.Entry) string {
+func became(e control.Entry) string {
 	var words []string
 	changed := func(field, from, to string) {
 		if from != to {
@@ -91,8 +91,8 @@ func became(e throttle.Entry) string {
 		changed("lateness", short(e.From.Lateness), short(e.To.Lateness))
 		changed("guard", short(e.From.Guard), short(e.To.Guard))
 	}
-	changed("max_cap", railWord(e.RailsFrom.MaxCap, 1), railWord(e.RailsTo.MaxCap, 1))
-	changed("max_step", railWord(e.RailsFrom.MaxStep, 1000), railWord(e.RailsTo.MaxStep, 1000))
+	changed("max_cap", guardrail(float64(e.GuardrailsFrom.MaxCap)), guardrail(float64(e.GuardrailsTo.MaxCap)))
+	changed("max_step", guardrail(e.GuardrailsFrom.MaxStep), guardrail(e.GuardrailsTo.MaxStep))
 	switch {
 	case e.To.Paused && !e.From.Paused:
 		words = append(words, "paused")
@@ -102,16 +102,16 @@ func became(e throttle.Entry) string {
 	if len(words) == 0 {
 		words = append(words, "the end of an override")
 	}
-	if !e.Until.IsZero() {
-		words = append(words, "until "+stamp(e.Until))
+	if !e.RevertAt.IsZero() {
+		words = append(words, "until "+stamp(e.RevertAt))
 	}
 	return strings.Join(words, ", ")
 }
 
-// railWord writes a guardrail as it is written in the configuration.
-func railWord(value int64, unit float64) string {
+// guardrail writes a guardrail as it is written in the configuration.
+func guardrail(value float64) string {
 	if value == 0 {
 		return "none"
 	}
-	return strconv.FormatFloat(float64(value)/unit, 'g', -1, 64)
+	return strconv.FormatFloat(value, 'g', -1, 64)
 }

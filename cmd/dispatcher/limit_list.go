@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/spf13/cobra"
+	"dispatcher/throttle/control"
 
-	"dispatcher/throttle"
+	"github.com/spf13/cobra"
 )
 
 func newLimitListCommand(s *settings, asJSON *bool) *cobra.Command {
@@ -27,11 +27,11 @@ type listed struct {
 	Name string `json:"name"`
 	termsState
 	Revision int64  `json:"revision"`
-	Until    string `json:"until,omitempty"`
+	RevertAt string `json:"revert_at,omitempty"`
 }
 
 func (c limitConn) list(ctx context.Context, w io.Writer, asJSON bool) error {
-	names, err := throttle.Limits(ctx, c.rdb, c.cfg.Redis.Namespace)
+	names, err := control.Limits(ctx, c.rdb, c.cfg.Redis.Namespace)
 	if err != nil {
 		return err
 	}
@@ -39,19 +39,19 @@ func (c limitConn) list(ctx context.Context, w io.Writer, asJSON bool) error {
 	table := newTable(w)
 	_, _ = fmt.Fprintln(table, "NAME\tREVISION\tIN FORCE\tUNTIL")
 	for _, name := range names {
-		control, err := throttle.NewControl(c.rdb, c.cfg.Redis.Namespace, name)
+		operator, err := control.NewControl(c.rdb, c.cfg.Redis.Namespace, name)
 		if err != nil {
 			return err
 		}
-		now, err := control.Get(ctx)
-		if errors.Is(err, throttle.ErrUnknownLimit) {
+		now, err := operator.Get(ctx)
+		if errors.Is(err, control.ErrUnknownLimit) {
 			continue // it is being deleted
 		}
 		if err != nil {
 			return err
 		}
-		all = append(all, listed{Name: name, termsState: newTermsState(now.Terms), Revision: now.Revision, Until: exact(now.Until)})
-		_, _ = fmt.Fprintf(table, "%s\t%d\t%s\t%s\n", name, now.Revision, brief(now.Terms), stamp(now.Until))
+		all = append(all, listed{Name: name, termsState: newTermsState(now.Terms), Revision: now.Revision, RevertAt: exact(now.RevertAt)})
+		_, _ = fmt.Fprintf(table, "%s\t%d\t%s\t%s\n", name, now.Revision, brief(now.Terms), stamp(now.RevertAt))
 	}
 	switch {
 	case asJSON:

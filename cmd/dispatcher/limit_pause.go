@@ -3,11 +3,11 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"dispatcher/throttle"
+	"dispatcher/throttle/control"
 )
 
 func newLimitPauseCommand(s *settings, asJSON *bool, verb, about string, paused bool) *cobra.Command {
-	h := how{change: throttle.Change{Paused: &paused}}
+	h := how{change: control.Change{Paused: &paused}}
 	cmd := &cobra.Command{
 		Use: verb + " NAME", Short: about, Args: oneName("limit", "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -5,14 +5,14 @@ import (
 	"io"
 	"time"
 
-	"dispatcher/throttle"
+	"dispatcher/throttle/limit"
 )
 
-func (s limitState) print(w io.Writer, now throttle.Settings) error {
+func (s limitState) print(w io.Writer, now limit.Settings) error {
 	table := newTable(w)
 	_, _ = fmt.Fprintf(table, "limit %s: %s\n", s.Name, brief(now.Terms))
-	if s.Until != "" {
-		_, _ = fmt.Fprintf(table, "  until %s (%s), then %s\n", stamp(now.Until), soon(*s.UntilInS), brief(now.Was))
+	if s.RevertAt != "" {
+		_, _ = fmt.Fprintf(table, "  until %s (%s), then %s\n", stamp(now.RevertAt), soon(*s.RevertInS), brief(now.RevertTo))
 	}
 	if s.unconfirmed {
 		_, _ = fmt.Fprintf(table, "  acts within %s; no node has confirmed it yet (--wait does)\n", now.Reaction())
@@ -48,7 +48,7 @@ func (s limitState) print(w io.Writer, now throttle.Settings) error {
 }
 
 // guardWhy explains the guard.
-func (s limitState) guardWhy(now throttle.Settings) string {
+func (s limitState) guardWhy(now limit.Settings) string {
 	parts := fmt.Sprintf("lateness %s, the rest for delays on the network", short(now.Lateness))
 	if !now.Auto {
 		return "stated: " + parts
@@ -68,7 +68,7 @@ func because(why string) string {
 }
 
 // brief are the most important terms.
-func brief(t throttle.Terms) string {
+func brief(t limit.Terms) string {
 	text := fmt.Sprintf("at most %d in any %s, burst %d", t.Cap, short(t.Window), t.Burst)
 	if t.Paused {
 		text += ", paused"

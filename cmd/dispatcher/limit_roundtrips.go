@@ -6,7 +6,8 @@ import (
 	"io"
 	"time"
 
-	"dispatcher/throttle"
+	"dispatcher/throttle/lateness"
+	"dispatcher/throttle/limit"
 )
 
 // roundTrips are measured to the provider. The spread must cover how much they vary.
@@ -14,12 +15,12 @@ type roundTrips struct {
 	Connections int64              `json:"connections"` // opened over the last ten minutes
 	LowS        float64            `json:"low_s"`
 	HighS       float64            `json:"high_s"`
-	Fit         throttle.SpreadFit `json:"fit"`
+	Fit         lateness.SpreadFit `json:"fit"`
 	SpreadS     float64            `json:"recommended_spread_s,omitempty"`
 	Share       float64            `json:"share_with_it,omitempty"`
 }
 
-func (c limitConn) roundTrips(ctx context.Context, now throttle.Settings, clock time.Time) (*roundTrips, error) {
+func (c limitConn) roundTrips(ctx context.Context, now limit.Settings, clock time.Time) (*roundTrips, error) {
 	trips, err := c.control.RoundTrips(ctx, clock)
 	if err != nil {
 		return nil, err
@@ -36,7 +37,7 @@ func (c limitConn) roundTrips(ctx context.Context, now throttle.Settings, clock 
 }
 
 // row prints whether the spread fits.
-func (r roundTrips) row(w io.Writer, now throttle.Settings) {
+func (r roundTrips) row(w io.Writer, now limit.Settings) {
 	if r.Connections == 0 {
 		_, _ = fmt.Fprintln(w, "  round trips\tunknown\tno node has reported a new connection to the provider in the last 10 minutes")
 		return
@@ -46,13 +47,13 @@ func (r roundTrips) row(w io.Writer, now throttle.Settings) {
 	}
 	fits := "not enough yet to say whether the spread fits"
 	switch r.Fit {
-	case throttle.SpreadTooSmall:
+	case lateness.SpreadTooSmall:
 		fits = fmt.Sprintf("WARNING: the spread of %s is too small; --spread %s is enough", short(now.Spread), seconds(r.SpreadS))
-	case throttle.SpreadTooLarge:
+	case lateness.SpreadTooLarge:
 		fits = fmt.Sprintf("the spread of %s is more than needed; with --spread %s the usable share is %.3f", short(now.Spread), seconds(r.SpreadS), r.Share)
-	case throttle.SpreadFits:
+	case lateness.SpreadFits:
 		fits = fmt.Sprintf("the spread of %s fits", short(now.Spread))
-	case throttle.SpreadUnknown:
+	case lateness.SpreadUnknown:
 	}
 	_, _ = fmt.Fprintf(w, "  round trips\t%s to %s\tof %d connections to the provider in 10 minutes: %s\n", seconds(r.LowS), seconds(r.HighS), r.Connections, fits)
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"dispatcher/configs"
-	"dispatcher/throttle"
+	"dispatcher/internal/fault"
+	"dispatcher/throttle/control"
 )
 
 func newLimitSetCommand(s *settings, asJSON *bool) *cobra.Command {
@@ -44,7 +45,7 @@ func newLimitSetCommand(s *settings, asJSON *bool) *cobra.Command {
 			"burst": func() { h.change.Burst = &burst }, "spread": func() { h.change.Spread = &spread },
 			"lateness": func() { h.change.Lateness = &lateness }, "horizon": func() { h.change.Horizon = &horizon },
 			"algorithm": func() { h.change.Algorithm = &algorithm },
-			"max-cap":   func() { h.change.MaxCap = &maxCap }, "max-step": func() { h.change.MaxStep = new(throttle.StepOf(maxStep)) },
+			"max-cap":   func() { h.change.MaxCap = &maxCap }, "max-step": func() { h.change.MaxStep = &maxStep },
 		} {
 			if flags.Changed(name) {
 				use()
@@ -66,7 +67,7 @@ func newLimitSetCommand(s *settings, asJSON *bool) *cobra.Command {
 }
 
 // setGuard reads a guard as it is written in the configuration.
-func setGuard(ch *throttle.Change, guard string) error {
+func setGuard(ch *control.Change, guard string) error {
 	auto := guard == configs.GuardAuto
 	ch.Auto = &auto
 	if auto {
@@ -74,7 +75,7 @@ func setGuard(ch *throttle.Change, guard string) error {
 	}
 	d, err := time.ParseDuration(guard)
 	if err != nil {
-		return &throttle.FieldError{Field: "guard", Value: guard, Why: "must be auto, or a duration with a unit, such as 10ms"}
+		return &fault.Error{Field: "guard", Value: guard, Remedy: "must be auto, or a duration with a unit, such as 10ms"}
 	}
 	ch.Guard = &d
 	return nil

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"dispatcher/configs"
-	"dispatcher/throttle"
+	"dispatcher/throttle/limit"
 )
 
 // termsState are the terms of a limit in JSON.
@@ -23,7 +23,7 @@ type termsState struct {
 	Paused    bool    `json:"paused"`
 }
 
-func newTermsState(t throttle.Terms) termsState {
+func newTermsState(t limit.Terms) termsState {
 	return termsState{
 		Algorithm: t.Algorithm,
 		Cap:       t.Cap, WindowS: t.Window.Seconds(), Burst: t.Burst, GuardS: t.Guard.Seconds(),
@@ -36,21 +36,21 @@ type limitState struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
 	termsState
-	Share    float64      `json:"share"`
-	Revision int64        `json:"revision"`
-	Changed  string       `json:"changed,omitempty"`
-	By       string       `json:"by,omitempty"`
-	Why      string       `json:"why,omitempty"`
-	MaxCap   int64        `json:"max_cap"`  // 0: none
-	MaxStep  float64      `json:"max_step"` // a factor; 0: none
-	Until    string       `json:"until,omitempty"`
-	UntilInS *float64     `json:"until_in_s,omitempty"`
-	Then     *termsState  `json:"then,omitempty"` // in force after until
-	InForce  inForce      `json:"in_force"`
-	InFile   bool         `json:"in_file"`
-	Differs  []difference `json:"differs"`
-	Chosen   *chosen      `json:"lateness_chosen,omitempty"`
-	Trips    *roundTrips  `json:"round_trips,omitempty"` // where the guard is auto
+	Share     float64      `json:"share"`
+	Revision  int64        `json:"revision"`
+	Changed   string       `json:"changed,omitempty"`
+	By        string       `json:"by,omitempty"`
+	Why       string       `json:"why,omitempty"`
+	MaxCap    int64        `json:"max_cap"`             // 0: none
+	MaxStep   float64      `json:"max_step"`            // a factor; 0: none
+	RevertAt  string       `json:"revert_at,omitempty"` // when an override ends
+	RevertInS *float64     `json:"revert_in_s,omitempty"`
+	RevertTo  *termsState  `json:"revert_to,omitempty"` // in force after that
+	InForce   inForce      `json:"in_force"`
+	InFile    bool         `json:"in_file"`
+	Differs   []difference `json:"differs"`
+	Chosen    *chosen      `json:"lateness_chosen,omitempty"`
+	Trips     *roundTrips  `json:"round_trips,omitempty"` // where the guard is auto
 
 	unconfirmed bool // changed just now, without --wait
 }
@@ -62,7 +62,7 @@ type chosen struct {
 }
 
 // chosenLateness finds the fleet's choice in the history, if no later change replaced it.
-func (c limitConn) chosenLateness(ctx context.Context, now throttle.Settings) (*chosen, error) {
+func (c limitConn) chosenLateness(ctx context.Context, now limit.Settings) (*chosen, error) {
 	const far = 1000 // all there is
 	if !now.Auto {
 		return nil, nil //nolint:nilnil // there is none
@@ -89,12 +89,12 @@ type difference struct {
 	Redis string `json:"redis"`
 }
 
-func newLimitState(cfg configs.Config, name string, now throttle.Settings) limitState {
+func newLimitState(cfg configs.Config, name string, now limit.Settings) limitState {
 	state := limitState{
 		Name: name, Namespace: cfg.Redis.Namespace,
 		termsState: newTermsState(now.Terms),
 		Share:      now.UsableShare(), Revision: now.Revision, Changed: stamp(now.Changed), By: now.By, Why: now.Why,
-		MaxCap: now.MaxCap, MaxStep: float64(now.MaxStep) / 1000, Differs: []difference{},
+		MaxCap: now.MaxCap, MaxStep: now.MaxStep, Differs: []difference{},
 	}
 	for _, l := range cfg.Limits {
 		if l.Name == name {
@@ -106,12 +106,12 @@ func newLimitState(cfg configs.Config, name string, now throttle.Settings) limit
 }
 
 // stated are the terms that the file states.
-func stated(l configs.Limit) throttle.Terms {
-	a, _ := throttle.AlgorithmNamed(l.Algorithm) // checked before
-	return throttle.Terms{Contract: l.Contract(), Algorithm: a.Name}
+func stated(l configs.Limit) limit.Terms {
+	a, _ := limit.AlgorithmNamed(l.Algorithm) // checked before
+	return limit.Terms{Contract: l.Stated().Contract, Algorithm: a.Name}
 }
 
-func differences(file, redis throttle.Terms) []difference {
+func differences(file, redis limit.Terms) []difference {
 	found := []difference{}
 	for _, d := range []difference{
 		{"algorithm", file.Algorithm, redis.Algorithm},
@@ -133,7 +133,7 @@ func differences(file, redis throttle.Terms) []difference {
 }
 
 // guardText writes a guard as it is written in the configuration.
-func guardText(c throttle.Terms) string {
+func guardText(c limit.Terms) string {
 	if c.Auto {
 		return configs.GuardAuto
 	}
@@ -141,7 +141,7 @@ func guardText(c throttle.Terms) string {
 }
 
 // latenessText is the lateness, or auto if the fleet chooses it.
-func latenessText(c throttle.Terms) string {
+func latenessText(c limit.Terms) string {
 	if c.Auto {
 		return configs.GuardAuto
 	}

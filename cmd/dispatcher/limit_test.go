@@ -11,6 +11,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"dispatcher/throttle"
+	"dispatcher/throttle/limit"
 )
 
 // seeded is a Redis in which a node has begun to work with the limit.
@@ -21,10 +22,10 @@ func seeded(t *testing.T) (redisAddr string) {
 	defer func() { _ = rdb.Close() }()
 	l, err := throttle.New(throttle.Options{
 		Redis: rdb, Namespace: "default", Name: "provider", Identity: throttle.IdentityNone,
-		Seed: throttle.Contract{
+		Limit: limit.Spec{Terms: limit.Terms{Contract: limit.Contract{
 			Cap: 400, Window: time.Second, Burst: 1,
-			Guard: throttle.DefaultGuard, Lateness: throttle.DefaultLateness, Spread: throttle.DefaultSpread, Auto: true, Horizon: throttle.DefaultHorizon,
-		},
+			Guard: limit.DefaultGuard, Lateness: limit.DefaultLateness, Spread: limit.DefaultSpread, Auto: true, Horizon: limit.DefaultHorizon,
+		}}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +68,7 @@ func TestTheAlgorithmIsChangedLikeTheRest(t *testing.T) {
 	limit("get", "provider").mustPrint(t, "algorithm", "token_bucket")
 	limit("set", "provider", "--algorithm", "sliding_window_log").mustPrint(t, "sliding_window_log", "but token_bucket in this configuration")
 	limit("set", "provider", "--burst", "20").mustFail(t, "burst: 20: must be 1")
-	limit("set", "provider", "--algorithm", "magic").mustFail(t, "algorithm: magic: must be one of token_bucket")
+	limit("set", "provider", "--algorithm", "magic").mustFail(t, "algorithm: \"magic\": must be one of token_bucket")
 	limit("set", "provider", "--algorithm", "redis_cell").mustFail(t, "needs the module redis-cell")
 	limit("history", "provider").mustPrint(t, "algorithm token_bucket → sliding_window_log")
 	limit("undo", "provider").mustPrint(t, "token_bucket")
@@ -114,8 +115,8 @@ func TestALimitIsManagedWithoutTheProvidersSecrets(t *testing.T) {
 	dispatcher(t.Context(), "", nil, "config", "check", "-c", file).mustPrint(t, "config ok, but a run would lack:", lacks)
 }
 
-// A reserve that only the file has is not in force, and is told.
-func TestAReserveOfTheFileIsToldToDiffer(t *testing.T) {
+// A reserve that only the file has is not in force, and limit get says so.
+func TestAReserveOfTheFileIsShownToDiffer(t *testing.T) {
 	t.Parallel()
 	limitOn(t, seeded(t))("get", "provider", "--set", "limits.0.degraded=reserve", "--set", "limits.0.reserve=40", "--set", "limits.0.max_nodes=4").
 		mustPrint(t, "reserve", "but 40 in this configuration", "max_nodes", "but 4 in this configuration")
@@ -165,17 +166,17 @@ func limitOn(t *testing.T, redisAddr string) func(args ...string) outcome {
 }
 
 // working is a Redis with a node at work.
-func working(t *testing.T, rails throttle.Rails) (redisAddr string) {
+func working(t *testing.T, guardrails limit.Guardrails) (redisAddr string) {
 	t.Helper()
 	server := miniredis.RunT(t)
 	rdb := throttle.NewClient(throttle.ClientOptions{Addrs: []string{server.Addr()}})
 	t.Cleanup(func() { _ = rdb.Close() })
 	l, err := throttle.New(throttle.Options{
-		Redis: rdb, Namespace: "default", Name: "provider", Node: "node-1", Identity: throttle.IdentityNone, Rails: rails,
-		Seed: throttle.Contract{
+		Redis: rdb, Namespace: "default", Name: "provider", Node: "node-1", Identity: throttle.IdentityNone,
+		Limit: limit.Spec{Guardrails: guardrails, Terms: limit.Terms{Contract: limit.Contract{
 			Cap: 400, Window: time.Second, Burst: 1,
-			Guard: throttle.DefaultGuard, Lateness: throttle.DefaultLateness, Spread: throttle.DefaultSpread, Auto: true, Horizon: throttle.DefaultHorizon,
-		},
+			Guard: limit.DefaultGuard, Lateness: limit.DefaultLateness, Spread: limit.DefaultSpread, Auto: true, Horizon: limit.DefaultHorizon,
+		}}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -197,7 +198,7 @@ func working(t *testing.T, rails throttle.Rails) (redisAddr string) {
 
 func TestAnOverrideIsShownWithItsEnd(t *testing.T) {
 	t.Parallel()
-	limit := limitOn(t, working(t, throttle.Rails{MaxCap: 900, MaxStep: 2500}))
+	limit := limitOn(t, working(t, limit.Guardrails{MaxCap: 900, MaxStep: 2.5}))
 	limit("set", "provider", "--cap", "600", "--for", "10m", "--why", "a backlog", "--wait").
 		mustPrint(t, "at most 600 in any 1s", "then at most 400 in any 1s, burst 1\n", "in force on 1/1 nodes after ", ": a backlog\n")
 	limit("get", "provider").mustPrint(t, "(in 10m0s)", "in force on 1/1 nodes\n", "max_cap", "900", "max_step", "2.5")
@@ -207,17 +208,17 @@ func TestAnOverrideIsShownWithItsEnd(t *testing.T) {
 	if err := json.Unmarshal([]byte(o.out), &state); err != nil {
 		t.Fatal(err)
 	}
-	if !state.Paused || state.Until == "" || state.UntilInS == nil || *state.UntilInS < 3500 || state.Then == nil || state.Then.Cap != 400 ||
+	if !state.Paused || state.RevertAt == "" || state.RevertInS == nil || *state.RevertInS < 3500 || state.RevertTo == nil || state.RevertTo.Cap != 400 ||
 		state.MaxCap != 900 || state.MaxStep != 2.5 || state.InForce.Of != 1 {
 		t.Errorf("got %s", o.out)
 	}
 	limit("list").mustPrint(t, "provider", "at most 600 in any 1s, burst 1, paused", "T")
-	limit("list", "--json").mustPrint(t, `"name":"provider"`, `"until":"`)
+	limit("list", "--json").mustPrint(t, `"name":"provider"`, `"revert_at":"`)
 }
 
 func TestChangesAreShownAndTakenBack(t *testing.T) {
 	t.Parallel()
-	limit := limitOn(t, working(t, throttle.Rails{}))
+	limit := limitOn(t, working(t, limit.Guardrails{}))
 	limit("history", "provider").mustPrint(t, "has not been changed")
 	limit("set", "provider", "--cap", "300", "--guard", "9ms", "--why", "they asked for it").mustPrint(t)
 	limit("undo", "provider", "--wait").mustPrint(t, "at most 400 in any 1s", "undo of revision 2", "on 1/1 nodes after")
@@ -235,13 +236,13 @@ func TestChangesAreShownAndTakenBack(t *testing.T) {
 // A change that changes nothing makes no revision.
 func TestNoRevisionForNoChange(t *testing.T) {
 	t.Parallel()
-	limit := limitOn(t, working(t, throttle.Rails{}))
+	limit := limitOn(t, working(t, limit.Guardrails{}))
 	limit("set", "provider", "--cap", "300").mustPrint(t, "acts within 203ms; no node has confirmed it yet")
 	for _, args := range [][]string{{"set", "provider", "--cap", "300"}, {"set", "provider", "--cap", "300", "--for", "1h"}, {"resume", "provider"}} {
 		o := limit(args...)
 		o.mustPrint(t, "at most 300 in any 1s", "in force on ", "revision")
 		if !strings.Contains(o.errOut, "nothing was changed: these settings are in force already") {
-			t.Errorf("%v: got %q, want to be told that nothing was changed", args, o.errOut)
+			t.Errorf("%v: got %q, want an error that nothing was changed", args, o.errOut)
 		}
 	}
 	o := limit("history", "provider", "--json")
@@ -254,7 +255,7 @@ func TestNoRevisionForNoChange(t *testing.T) {
 // Each undo goes one change further back, and says which.
 func TestUndoGoesFurtherBack(t *testing.T) {
 	t.Parallel()
-	limit := limitOn(t, working(t, throttle.Rails{}))
+	limit := limitOn(t, working(t, limit.Guardrails{}))
 	for _, units := range []string{"500", "600", "700"} {
 		limit("set", "provider", "--cap", units).mustPrint(t)
 	}
@@ -272,7 +273,7 @@ func TestUndoGoesFurtherBack(t *testing.T) {
 // can be sustained.
 func TestABurstThatLeavesNothing(t *testing.T) {
 	t.Parallel()
-	limit := limitOn(t, working(t, throttle.Rails{MaxStep: 1500}))
+	limit := limitOn(t, working(t, limit.Guardrails{MaxStep: 1.5}))
 	limit("set", "provider", "--burst", "400").mustFail(t, "leaves 0.002 of the cap for a steady rate, since a burst may come in any window; at least 0.5 is to be left, so at most 200; --force passes it (--burst); nothing was changed")
 	limit("set", "provider", "--burst", "180").mustFail(t, "max_step: from 396 to 218.8 calls a second that can be sustained is a step of 1.81 times")
 	limit("set", "provider", "--burst", "60").mustPrint(t, "warning", "16 %", "of the cap is given up for good")
@@ -287,7 +288,7 @@ func TestAWaitForNodesThatAreNotThere(t *testing.T) {
 	limitOn(t, seeded(t))("set", "provider", "--cap", "300", "--wait").mustFail(t, "no node works with this limit; it is in force for those that start")
 	limitOn(t, seeded(t))("set", "provider", "--cap", "300", "--wait", "--allow-missing").mustPrint(t, "at most 300 in any 1s")
 
-	addr := working(t, throttle.Rails{})
+	addr := working(t, limit.Guardrails{})
 	rdb := throttle.NewClient(throttle.ClientOptions{Addrs: []string{addr}})
 	t.Cleanup(func() { _ = rdb.Close() })
 	now, err := rdb.Time(t.Context()).Result()
@@ -312,7 +313,7 @@ func TestAWaitForNodesThatAreNotThere(t *testing.T) {
 
 func TestARefusedChangeSaysWhichFlagAndChangesNothing(t *testing.T) {
 	t.Parallel()
-	limit := limitOn(t, working(t, throttle.Rails{MaxCap: 900, MaxStep: 2000}))
+	limit := limitOn(t, working(t, limit.Guardrails{MaxCap: 900, MaxStep: 2}))
 	for _, row := range []struct {
 		args []string
 		want string
@@ -327,7 +328,7 @@ func TestARefusedChangeSaysWhichFlagAndChangesNothing(t *testing.T) {
 		{[]string{"pause", "provider", "--if-revision", "0"}, "(--if-revision); nothing was changed"},
 		{[]string{"pause", "provider", "--if-revision", "9"}, "revision 9 was expected, but 1 is in force"},
 		{[]string{"pause", "provider", "--why", strings.Repeat("x", 201)}, "(--why); nothing was changed"},
-		{[]string{"undo", "provider"}, "the trail does not hold it; nothing was changed"},
+		{[]string{"undo", "provider"}, "the history does not hold it; nothing was changed"},
 		{[]string{"undo", "provider", "--to", "-1"}, "--to -1: must be at least 1"},
 		{[]string{"history", "provider", "-n", "0"}, "must be at least 1"},
 		{[]string{"history", "nobody"}, "no such limit"},
@@ -340,7 +341,7 @@ func TestARefusedChangeSaysWhichFlagAndChangesNothing(t *testing.T) {
 
 func TestAWaitNamesTheNodeThatLacksTheChange(t *testing.T) {
 	t.Parallel()
-	addr := working(t, throttle.Rails{})
+	addr := working(t, limit.Guardrails{})
 	rdb := throttle.NewClient(throttle.ClientOptions{Addrs: []string{addr}})
 	t.Cleanup(func() { _ = rdb.Close() })
 	now, err := rdb.Time(t.Context()).Result()
@@ -368,7 +369,7 @@ func TestGuardIsFixedAndGivenBack(t *testing.T) {
 	limit("set", "provider", "--guard", "15ms").mustPrint(t, "stated: lateness 8ms", "but auto in this configuration")
 	limit("set", "provider", "--guard", "auto", "--spread", "2ms").mustPrint(t, "auto: lateness 8ms, spread 2ms")
 	limit("set", "provider", "--lateness", "5ms").mustFail(t, "is chosen by the fleet while the guard is auto; state the guard as well (--lateness); nothing was changed")
-	limit("set", "provider", "--guard", "soon").mustFail(t, "guard: soon: must be auto, or a duration with a unit, such as 10ms (--guard); nothing was changed")
+	limit("set", "provider", "--guard", "soon").mustFail(t, "guard: \"soon\": must be auto, or a duration with a unit, such as 10ms (--guard); nothing was changed")
 	o := limit("get", "provider", "--json")
 	o.mustPrint(t, `"guard_auto":true`, `"guard_s":0.01`, `"spread_s":0.002`)
 }

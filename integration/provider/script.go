@@ -36,8 +36,8 @@ func newScript(latency time.Duration) *script {
 
 func (s *script) answer(_ int, key string) provider.Answer {
 	a := provider.Answer{Delay: s.latency}
-	fate, _, _ := strings.Cut(key, "-")
-	switch fate {
+	outcome, _, _ := strings.Cut(key, "-")
+	switch outcome {
 	case "reject":
 		a.Status = http.StatusBadRequest
 	case "twice":

@@ -16,7 +16,7 @@ type KafkaSet struct {
 }
 
 // kafkaSetScript starts one broker in the background. A broker whose process has
-// died is fenced after three seconds, not nine.
+// died is cut off after three seconds, not nine.
 const kafkaSetScript = `cat >/tmp/%[1]d.properties <<P
 process.roles=%[3]s
 node.id=%[2]d

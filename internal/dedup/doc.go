@@ -1,7 +1,7 @@
 // Package dedup remembers in Redis which jobs are being sent and which were sent, so
 // that a job that Kafka delivers again is not sent again.
 //
-// A node claims a job right before the call is written, and marks it done when the
+// A node claims a job right before the call is written, and completes it when the
 // answer is there. It releases a claim whose call was not written or surely did
 // nothing. A delivery that finds its job done settles it without a call. A delivery
 // that finds its job claimed by another one waits until that call must be over. If

@@ -13,7 +13,7 @@ import (
 	"dispatcher/sender"
 )
 
-// delivery stands for a consumer's: a job in hand, to be settled once.
+// delivery stands for a consumer's: a job in flight, to be settled once.
 type delivery struct {
 	ctx     context.Context //nolint:containedctx // as in consumer
 	id      string

@@ -48,7 +48,7 @@ func runOn(t testing.TB, rdb redis.UniversalClient, o Options) *running {
 	return r
 }
 
-// send claims a job and marks it done; it returns the claim's answer.
+// send claims a job and completes it; it returns the claim's answer.
 func (r *running) send(t *testing.T, id string) Answer {
 	t.Helper()
 	e := r.Open(id)
@@ -206,7 +206,7 @@ func TestAwayReal(t *testing.T) {
 	a := r.send(t, "before")
 	t.Logf("granted %v after redis went away; what was sent before is %v", took.Round(10*time.Millisecond), a.Standing)
 	if lost := counted(t, reg, "dispatcher_dedup_lost_total"); lost != 1 {
-		t.Errorf("got %v lost ledgers, want 1", lost)
+		t.Errorf("got %v lost stores, want 1", lost)
 	}
 }
 

@@ -157,7 +157,7 @@ func TestKilledNodesReal(t *testing.T) {
 	}
 }
 
-// How long a claim and a done take, in a node that has 64 jobs in hand, and how
+// How long a claim and a done take, in a node that has 64 jobs in flight, and how
 // many calls a job that makes.
 func BenchmarkDedupReal(b *testing.B) {
 	rdb := patient(b, containers.Redis(b).Addr)

@@ -11,7 +11,7 @@ import (
 	"dispatcher/internal/embedded"
 	"dispatcher/internal/provider"
 	"dispatcher/job"
-	"dispatcher/throttle"
+	"dispatcher/throttle/limit"
 )
 
 // Options of a run.
@@ -32,9 +32,9 @@ func (o Options) Validate() error {
 	if o.Jobs < 1 || o.Jobs > 10_000_000 {
 		errs = append(errs, fmt.Errorf("jobs: %d: must be from 1 to 10000000", o.Jobs))
 	}
-	c := throttle.Contract{
-		Cap: o.Cap, Window: o.Window, Burst: throttle.DefaultBurst,
-		Guard: throttle.DefaultGuard, Lateness: throttle.DefaultLateness, Horizon: throttle.DefaultHorizon,
+	c := limit.Contract{
+		Cap: o.Cap, Window: o.Window, Burst: limit.DefaultBurst,
+		Guard: limit.DefaultGuard, Lateness: limit.DefaultLateness, Horizon: limit.DefaultHorizon,
 	}
 	return errors.Join(append(errs, c.Validate())...)
 }

@@ -6,7 +6,7 @@ import (
 
 	"dispatcher/internal/embedded"
 	"dispatcher/internal/provider"
-	"dispatcher/throttle"
+	"dispatcher/throttle/limit"
 )
 
 // Summary is the outcome of a run, as the provider saw it.
@@ -38,7 +38,7 @@ type monitor struct {
 	fleet   *embedded.Fleet
 	start   time.Time
 	show    func(Snapshot)
-	history []throttle.Settings // each revision that was in force
+	history []limit.Settings // each revision that was in force
 }
 
 const snapshotEvery = 100 * time.Millisecond
@@ -74,8 +74,8 @@ func (m *monitor) snapshot() Snapshot {
 
 // inForce is the newest settings that any node has seen. It keeps each new revision for
 // the summary.
-func (m *monitor) inForce() throttle.Settings {
-	var newest throttle.Settings
+func (m *monitor) inForce() limit.Settings {
+	var newest limit.Settings
 	for _, node := range m.fleet.Nodes {
 		if s := node.Limit().Settings; newest.Revision == 0 || s.Changed.After(newest.Changed) {
 			newest = s
@@ -94,7 +94,7 @@ func (m *monitor) summary() Summary {
 	v := Summary{Cap: last.Cap, WindowS: last.Window.Seconds(), Changes: last.Revision - first.Revision}
 	v.Guard = last.Guard
 	for i, s := range m.history {
-		if i > 0 && s.Auto && s.By == throttle.Dispatcher && s.Lateness != m.history[i-1].Lateness {
+		if i > 0 && s.Auto && s.By == limit.Dispatcher && s.Lateness != m.history[i-1].Lateness {
 			v.Chosen++
 			v.Changes--
 		}

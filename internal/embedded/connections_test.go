@@ -10,6 +10,7 @@ import (
 	"dispatcher/internal/embedded"
 	"dispatcher/internal/provider"
 	"dispatcher/throttle"
+	"dispatcher/throttle/control"
 )
 
 // A provider that closes each connection with its answer, and takes its time for
@@ -75,13 +76,13 @@ func TestAPausedLimitDialsNothing(t *testing.T) {
 	}
 	client := throttle.NewClient(throttle.ClientOptions{Addrs: []string{p.RedisAddr()}})
 	defer func() { _ = client.Close() }()
-	control, err := throttle.NewControl(client, "default", "provider")
+	operator, err := control.NewControl(client, "default", "provider")
 	if err != nil {
 		t.Fatal(err)
 	}
 	background(t, f.Run)
 	settle(t, p)
-	if _, err := control.Set(t.Context(), throttle.Change{Paused: new(true)}); err != nil {
+	if _, err := operator.Set(t.Context(), control.Change{Paused: new(true)}); err != nil {
 		t.Fatal(err)
 	}
 	await(t, func() bool { return f.Nodes[0].Limit().Phase == throttle.PhasePaused })
@@ -92,7 +93,7 @@ func TestAPausedLimitDialsNothing(t *testing.T) {
 	if dials := f.Sum("dispatcher_sender_dials_total") - before; dials != 0 {
 		t.Errorf("got %v connections opened for a paused limit", dials)
 	}
-	if _, err := control.Set(t.Context(), throttle.Change{Paused: new(false)}); err != nil {
+	if _, err := operator.Set(t.Context(), control.Change{Paused: new(false)}); err != nil {
 		t.Fatal(err)
 	}
 	settle(t, p)

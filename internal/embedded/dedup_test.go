@@ -283,7 +283,7 @@ func TestTheDedupStoreOutlivesTheCalls(t *testing.T) {
 	if _, settled := p.Backlog(); settled != 1 || f.Sum("dispatcher_dedup_unwritten_total") != 0 {
 		t.Errorf("got %d jobs settled and %v that the dedup store does not know of, want 1 and none", settled, f.Sum("dispatcher_dedup_unwritten_total"))
 	}
-	if v := verdictOn(t, p, inTopic("jobs", "job-0")); v != dedup.Sent {
+	if v := standingOf(t, p, inTopic("jobs", "job-0")); v != dedup.Sent {
 		t.Errorf("the dedup store says %s of a job whose call was answered, want sent", v)
 	}
 }
@@ -291,8 +291,8 @@ func TestTheDedupStoreOutlivesTheCalls(t *testing.T) {
 // inTopic names a job to the dedup store whose id stands in its value.
 func inTopic(topic, id string) string { return id + "\x00in " + topic }
 
-// verdictOn is what the dedup store says of a job.
-func verdictOn(t *testing.T, p *embedded.Parts, id string) dedup.Standing {
+// standingOf is what the dedup store says of a job.
+func standingOf(t *testing.T, p *embedded.Parts, id string) dedup.Standing {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: p.RedisAddr()})
 	defer func() { _ = rdb.Close() }()

@@ -176,7 +176,7 @@ func TestAnotherGroupMayHaveAnotherLimit(t *testing.T) {
 }
 
 // A Redis that does not answer, or gives no rights, is logged once.
-func TestThatANodeCanNotRegisterIsToldOnce(t *testing.T) {
+func TestANodeThatCanNotRegisterSaysSoOnce(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	leave, log := p.join(t, "a", "ns", "sms")
@@ -208,7 +208,7 @@ func TestAnotherNamespaceIsWarnedOf(t *testing.T) {
 
 // A node warns of another one with its name. A node that was killed and started again is
 // not another one.
-func TestTwoNodesOfOneNameAreToldOf(t *testing.T) {
+func TestTwoNodesOfOneNameAreWarnedOf(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	p.server.HSet("dispatcher:{ns}:group:g", "a-0123456789abcdef", fmt.Sprint(p.now.UnixMicro()))

@@ -21,6 +21,7 @@ import (
 	"dispatcher/job"
 	"dispatcher/sender"
 	"dispatcher/throttle"
+	"dispatcher/throttle/limit"
 )
 
 // bubble is a node in a synctest bubble: a real consumer on a fake Kafka, a real
@@ -93,11 +94,11 @@ func (b *bubble) start() {
 		Connection: b.connection(), Group: "g", Topics: []string{"jobs"}, CreateTopics: true, MaxInFlight: b.workers, Order: b.order, RetryTopics: b.retryTopics,
 	})
 	b.must(err)
-	c := throttle.Contract{Cap: max(b.rate, 1), Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond}
+	c := limit.Contract{Cap: max(b.rate, 1), Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond}
 	if b.rate == 0 {
 		c.Cap = 1000
 	}
-	b.limiter, err = throttle.New(throttle.Options{Scope: throttle.ScopeNode, Namespace: "ns", Name: "provider", Node: "n", Seed: c, Waiting: b.waiting})
+	b.limiter, err = throttle.New(throttle.Options{Namespace: "ns", Name: "provider", Node: "n", Limit: limit.Spec{Terms: limit.Terms{Contract: c}, Scope: limit.ScopeNode}, Waiting: b.waiting})
 	b.must(err)
 	b.breaker = breaker.New(b.failures, time.Second, func(open bool) {
 		if !open {

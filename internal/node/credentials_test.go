@@ -214,7 +214,7 @@ func TestAPasswordIsRotatedUnderARunningLimiter(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = rdb.Close() })
 	lim, err := throttle.New(throttle.Options{
-		Redis: rdb, Namespace: cfg.Redis.Namespace, Name: "provider", Node: "node", Seed: cfg.Limits[0].Contract(),
+		Redis: rdb, Namespace: cfg.Redis.Namespace, Name: "provider", Node: "node", Limit: cfg.Limits[0].Stated(),
 		Identity: throttle.IdentityNone, Waiting: func() int { return 1 },
 	})
 	if err != nil {

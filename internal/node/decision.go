@@ -38,7 +38,7 @@ type event struct {
 	timedOut    bool // job_timeout has passed
 	expired     bool // not-after has passed
 
-	refusal dedup.Answer // of the dedup store; no verdict: it did not refuse the job
+	refusal dedup.Answer // of the dedup store; no standing: it did not refuse the job
 
 	hasResult    bool
 	result       sender.Result // of a call

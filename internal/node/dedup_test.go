@@ -9,6 +9,7 @@ import (
 	"dispatcher/internal/dedup"
 	"dispatcher/job"
 	"dispatcher/throttle"
+	"dispatcher/throttle/limit"
 )
 
 // The outcome of a dead job is read as it was recorded, and fits into the dedup store.
@@ -53,8 +54,10 @@ func TestAPacerWithClaimsHandsOutEarlier(t *testing.T) {
 		{10_000, 1_616 * time.Microsecond, minLeadWithClaim},
 	} {
 		lim, err := throttle.New(throttle.Options{
-			Scope: throttle.ScopeNode, Namespace: "ns", Name: "provider", Node: "n", Waiting: func() int { return 0 },
-			Seed: throttle.Contract{Cap: c.cap, Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond},
+			Namespace: "ns", Name: "provider", Node: "n", Waiting: func() int { return 0 },
+			Limit: limit.Spec{Scope: limit.ScopeNode, Terms: limit.Terms{Contract: limit.Contract{
+				Cap: c.cap, Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond,
+			}}},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -24,6 +24,7 @@ import (
 	"dispatcher/internal/node/report"
 	"dispatcher/sender"
 	"dispatcher/throttle"
+	"dispatcher/throttle/limit"
 )
 
 // Node is one process of the fleet. Make it with [New]; it can be run once.
@@ -84,9 +85,9 @@ func (n *Node) makeConsumer() error {
 }
 
 func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
-	limit := n.cfg.Limits[0]
-	scope := throttle.Scope(limit.Scope)
-	if scope != throttle.ScopeNode {
+	file := n.cfg.Limits[0]
+	scope := file.Scope
+	if scope != limit.ScopeNode {
 		if n.redis, err = RedisClient(n.cfg, n.log); err != nil {
 			return err
 		}
@@ -98,9 +99,8 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 		return max(n.consumer.Waiting()-1, 0) // the pacer itself waits for one
 	}
 	n.limiter, err = throttle.New(throttle.Options{
-		Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Name: limit.Name, Node: Name(n.cfg),
-		Algorithm: limit.Algorithm, Bucket: limit.Bucket(), Seed: limit.Contract(), Rails: limit.Rails(), Identity: identity,
-		Scope: scope, WarmUp: limit.WarmUp, Waiting: waiting, Logger: n.log, Registerer: n.registry,
+		Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Name: file.Name, Node: Name(n.cfg),
+		Limit: file.Stated(), Identity: identity, Waiting: waiting, Logger: n.log, Registerer: n.registry,
 	})
 	if err != nil {
 		return fmt.Errorf("limits.0: %w", err)
@@ -112,7 +112,7 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 		}
 		n.fleet = fleet.New(fleet.Options{
 			Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Groups: groups, Node: Name(n.cfg),
-			Limit: limit.Name, Scope: string(cmp.Or(scope, throttle.ScopeCluster)), Logger: n.log,
+			Limit: file.Name, Scope: string(cmp.Or(scope, limit.ScopeCluster)), Logger: n.log,
 		})
 	}
 	return nil

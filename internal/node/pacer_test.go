@@ -11,6 +11,7 @@ import (
 	"dispatcher/internal/node/breaker"
 	"dispatcher/sender"
 	"dispatcher/throttle"
+	"dispatcher/throttle/limit"
 )
 
 // shelf holds jobs for a pacer.
@@ -68,9 +69,9 @@ func (dialling) Await(ctx context.Context, d sender.Demand) error {
 func withPacer(t *testing.T, test func(s *shelf, items <-chan workItem, p *pacer, stop func())) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c := throttle.Contract{Cap: 10, Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond}
+		c := limit.Contract{Cap: 10, Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond}
 		s := &shelf{ready: make(chan struct{}, 1)}
-		lim, err := throttle.New(throttle.Options{Scope: throttle.ScopeNode, Namespace: "ns", Name: "provider", Node: "n", Seed: c, Waiting: s.Waiting})
+		lim, err := throttle.New(throttle.Options{Namespace: "ns", Name: "provider", Node: "n", Limit: limit.Spec{Terms: limit.Terms{Contract: c}, Scope: limit.ScopeNode}, Waiting: s.Waiting})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,8 @@ import (
 	"dispatcher/configs"
 	"dispatcher/consumer"
 	"dispatcher/sender"
-	"dispatcher/throttle"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/limit"
 )
 
 // Reached is the reply of one of the servers of a configuration.
@@ -28,7 +29,7 @@ const reachTimeout = 5 * time.Second
 // certificates. It sends no job, makes no call to the provider and changes nothing.
 func Reach(ctx context.Context, cfg configs.Config) []Reached {
 	all := []Reached{reach(ctx, "kafka", strings.Join(cfg.Kafka.Brokers, ","), func(ctx context.Context) (string, error) { return reachKafka(ctx, cfg) })}
-	if throttle.Scope(cfg.Limits[0].Scope) != throttle.ScopeNode {
+	if cfg.Limits[0].Scope != limit.ScopeNode {
 		all = append(all, reach(ctx, "redis", strings.Join(cfg.Redis.Addrs, ","), func(ctx context.Context) (string, error) { return reachRedis(ctx, cfg) }))
 	}
 	provider, err := sender.New(sender.Options{Config: cfg.Sender.HTTP})
@@ -75,13 +76,13 @@ func reachRedis(ctx context.Context, cfg configs.Config) (string, error) {
 		return "", err
 	}
 	defer func() { _ = rdb.Close() }() // nothing is under way that its error could concern
-	control, err := throttle.NewControl(rdb, cfg.Redis.Namespace, cfg.Limits[0].Name)
+	operator, err := control.NewControl(rdb, cfg.Redis.Namespace, cfg.Limits[0].Name)
 	if err != nil {
 		return "", err
 	}
-	s, err := control.Get(ctx)
+	s, err := operator.Get(ctx)
 	switch {
-	case errors.Is(err, throttle.ErrUnknownLimit):
+	case errors.Is(err, control.ErrUnknownLimit):
 		return fmt.Sprintf("does not know limit %s yet; the first node seeds it", cfg.Limits[0].Name), nil
 	case err != nil:
 		return "", err

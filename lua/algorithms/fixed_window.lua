@@ -3,11 +3,10 @@
 -- one window's end and of the next one's beginning lie side by side, so a window of the provider's may hold
 -- 2 * cap - 1: all but the unit that the first one began with.
 --
--- The state is a count. In the limit's hash: keep_us, the end of the window, and what window.lua names.
-algorithm.name = 'fixed_window'
+-- The state is a count. In the limit's hash: keep, the end of the window, and the fields of window.lua.
 
-function algorithm.take(c, now, want, _, ahead, quiet)
-  local wait = early(c, now, quiet)
+function algorithm.take(c, now, want, _, ahead, not_before)
+  local wait = early(c, now, not_before)
   if wait > 0 then return wait, 0 end
   local ends = c.keep
   if now >= ends then
@@ -18,6 +17,6 @@ function algorithm.take(c, now, want, _, ahead, quiet)
   local given = math.max(0, math.min(want, allowed(c) - count - ahead))
   if given == 0 then return count > 0 and ends - now or SOON, 0 end
   redis.call('INCRBY', KEYS[3], int(given))
-  gave(now, ends)
+  granted(now, ends)
   return 0, given, now, 0, now, 1, 1, given
 end

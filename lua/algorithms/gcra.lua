@@ -1,11 +1,11 @@
 -- with pace.lua
 -- GCRA, as redis-cell counts, but exact: units follow each other by T = window / (cap - reserve) on average, and a
--- limit that was idle gives a burst at once, which is not paid for. A window of the provider's may so hold
+-- limit that was idle grants a burst at once, which is not paid for. So a window of the provider's may hold
 -- burst - 1 + ceil((window + guard) / T).
 --
--- In the limit's hash: base_us and n, from which the theoretical arrival time lies n * T away.
-local algorithm = {name = 'gcra'}
-local SOON = 5000 -- when to ask again where others have their turn first
+-- In the limit's hash: base and n, from which the theoretical arrival time lies n * T away.
+local algorithm = {}
+local SOON = 5000 -- when to ask again where others ask first
 local MOST = 2 ^ 21 -- see Contract.Pace
 
 -- pace returns T as a fraction: units in period µs. It is exact up to a cap of MOST, and above that it is rounded to the
@@ -18,19 +18,19 @@ end
 
 local function spacing(c) return c.window / (c.cap - c.reserve) end
 
-function algorithm.whole(c) return c.base and c.n end
+function algorithm.intact(c) return c.base and c.n end
 
--- binds: the arrival time of what was given lies no further ahead than a burst, and the bucket begins empty.
-function algorithm.binds(c) return after(pace(c), 1) end
+-- cooldown: the arrival time of the units granted lies no further ahead than a burst, and the bucket begins empty.
+function algorithm.cooldown(c) return after(pace(c), 1) end
 
-function algorithm.begin(c, quiet)
-  note('base', int(quiet))
+function algorithm.begin(c, not_before)
+  note('base', int(not_before))
   note('n', int(c.burst - 1))
 end
 
--- change keeps what is owed, in units: all that was given is then what the faster of the two would have given too. A
--- larger burst begins as empty as it is larger.
-function algorithm.change(c, old, now, quiet)
+-- change keeps the debt, in units: all units granted are then within what the faster of the two would have granted too.
+-- A larger burst begins as empty as it is larger.
+function algorithm.change(c, old, now, not_before)
   old.reserve = c.reserve
   if spacing(c) == spacing(old) and c.burst == old.burst then return nil end
   local owed = math.max(0, c.base + after(pace(old), c.n) - now)
@@ -38,11 +38,11 @@ function algorithm.change(c, old, now, quiet)
   c.base, c.n = now + owed, math.max(0, c.burst - old.burst)
   note('base', int(c.base))
   note('n', int(c.n))
-  return math.max(now, quiet)
+  return math.max(now, not_before)
 end
 
-function algorithm.take(c, now, want, _, ahead, quiet)
-  if now < quiet then return quiet - now, 0 end
+function algorithm.take(c, now, want, _, ahead, not_before)
+  if now < not_before then return not_before - now, 0 end
   local p, base, n = pace(c), c.base, c.n
   if base + after(p, n) < now then base, n = now, 0 end -- idle: nothing is owed
   local given = math.max(0, math.min(want, within(p, now - base) + c.burst - n - ahead))

@@ -1,15 +1,15 @@
--- GCRA by the module redis-cell: what CL.THROTTLE says, asked inside the script. T is window / (cap - reserve) in whole
+-- GCRA by the module redis-cell, whose CL.THROTTLE is called inside the script. T is window / (cap - reserve) in whole
 -- ns, and the window is whole seconds. A burst is not paid for: a window of the provider's may hold
 -- burst - 1 + ceil((window + guard) / T).
 --
 -- The state is the module's: its theoretical arrival time in ns. In the limit's hash: tat_ns, the same, for the module
 -- forgets it up to 1 ms too early, and a Redis short of memory any time.
-local algorithm = {name = 'redis_cell'}
-local SOON = 5000 -- when to ask again where others have their turn first
+local algorithm = {}
+local SOON = 5000 -- when to ask again where others ask first
 
 local function spacing(c) return c.window / (c.cap - c.reserve) end
 
--- throttle asks the module; 0 units only look.
+-- throttle asks the module; 0 units take nothing.
 local function throttle(c, units)
   local r = redis.pcall('CL.THROTTLE', KEYS[3], int(c.burst - 1), int(c.cap - c.reserve), int(c.window / 1000000), int(units))
   if not r.err then return r end
@@ -21,18 +21,18 @@ local function put(tat, now)
   redis.call('SET', KEYS[3], tat, 'PX', int(math.max(1, math.ceil(tonumber(tat) / 1000000 - now / 1000))))
 end
 
-function algorithm.whole(c) return c.tat_ns end
+function algorithm.intact(c) return c.tat_ns end
 
--- binds: the arrival time of what was given lies no further ahead than a burst, and the bucket begins empty.
-function algorithm.binds(c) return math.ceil(spacing(c)) end
+-- cooldown: the arrival time of the units granted lies no further ahead than a burst, and the bucket begins empty.
+function algorithm.cooldown(c) return math.ceil(spacing(c)) end
 
-function algorithm.begin(c, quiet)
+function algorithm.begin(c, not_before)
   throttle(c, 0)
-  note('tat_ns', int(quiet + math.ceil((c.burst - 1) * spacing(c))) .. '000')
+  note('tat_ns', int(not_before + math.ceil((c.burst - 1) * spacing(c))) .. '000')
 end
 
--- change keeps what is owed, in units, and a larger burst begins as empty as it is larger: see gcra.lua.
-function algorithm.change(c, old, now, quiet)
+-- change keeps the debt, in units, and a larger burst begins as empty as it is larger: see gcra.lua.
+function algorithm.change(c, old, now, not_before)
   old.reserve = c.reserve
   if spacing(c) == spacing(old) and c.burst == old.burst then return nil end
   local owed = math.max(0, math.ceil(tonumber(c.tat_ns) / 1000) + 1 - now)
@@ -42,11 +42,11 @@ function algorithm.change(c, old, now, quiet)
   note('tat_ns', tat)
   redis.call('DEL', KEYS[3])
   if owed > 0 then put(tat, now) end
-  return math.max(now, quiet)
+  return math.max(now, not_before)
 end
 
-function algorithm.take(c, now, want, _, ahead, quiet)
-  if now < quiet then return quiet - now, 0 end
+function algorithm.take(c, now, want, _, ahead, not_before)
+  if now < not_before then return not_before - now, 0 end
   local tat = c.tat_ns
   if tonumber(tat) / 1000 > now and redis.call('EXISTS', KEYS[3]) == 0 then put(tat, now) end
   local given = math.max(0, math.min(want, throttle(c, 0)[3] - ahead))

@@ -2,12 +2,11 @@
 -- Two counts stand for a sliding window: buckets of window + guard, aligned to the clock, of which the one before
 -- counts by the part of it that the sliding window still covers, as if its units were spread evenly.
 --
--- They need not be. With p units at the end of a bucket, the next one may hold cap - p * (what is left of it), which
+-- They may not be. With p units at the end of a bucket, the next one may hold cap - p * (what is left of it), which
 -- is below cap until it ends. A window that begins just before those p holds them all and cap - 1 more: with
 -- p = cap that is 2 * cap - 1, and it can't be more, for a window reaches into two buckets only.
 --
 -- The state is a hash: index of the bucket, count in it, before: count in the one before it.
-algorithm.name = 'sliding_window_counter'
 
 local function counts(index)
   local v = redis.call('HMGET', KEYS[3], 'index', 'count', 'before')
@@ -30,23 +29,23 @@ local function covered(c, before, us)
   return math.min(before, math.ceil(before * math.ceil(us / grain) / grains))
 end
 
--- free_at is when a bucket that begins at start allows that many units beside its count: when no more than room of the
+-- free_at is when a bucket that begins at start allows that many units beside its count: when no more than free of the
 -- units before are covered.
 local function free_at(c, start, units, count, before)
-  local room = allowed(c) - count - units
-  if room < 0 then return math.huge end
-  if before <= room then return start end
+  local free = allowed(c) - count - units
+  if free < 0 then return math.huge end
+  if before <= free then return start end
   local grains, grain = graded(c, before)
-  return start + length(c) - math.floor(room * grains / before) * grain
+  return start + length(c) - math.floor(free * grains / before) * grain
 end
 
 -- change: buckets of another length know nothing of each other.
-function algorithm.change(c, old, now, quiet)
-  if length(c) ~= length(old) then return anew(c, old, now, quiet) end
+function algorithm.change(c, old, now, not_before)
+  if length(c) ~= length(old) then return reset(c, old, now, not_before) end
 end
 
-function algorithm.take(c, now, want, _, ahead, quiet)
-  local wait = early(c, now, quiet)
+function algorithm.take(c, now, want, _, ahead, not_before)
+  local wait = early(c, now, not_before)
   if wait > 0 then return wait, 0 end
   local long = length(c)
   local index = math.floor(now / long)
@@ -59,6 +58,6 @@ function algorithm.take(c, now, want, _, ahead, quiet)
     return at > now and at - now or SOON, 0
   end
   redis.call('HSET', KEYS[3], 'index', int(index), 'count', int(count + given), 'before', int(before))
-  gave(now, start + 2 * long)
+  granted(now, start + 2 * long)
   return 0, given, now, 0, now, 1, 1, given
 end

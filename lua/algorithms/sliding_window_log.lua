@@ -1,12 +1,51 @@
--- with runs.lua
--- A log of all units of the last window + guard, by Redis's clock: no more than the cap of them, wherever the window
--- begins. A window that is empty may be filled at once. A run that has left the window is forgotten.
+-- with window.lua
+-- A log of the last window + guard, by Redis's clock: no more units than the cap, wherever the window begins. A window
+-- that is empty may be filled at once. sliding_window_log and sliding_window_list are both this: to count the units of a
+-- window, or to look at the unit granted cap units ago, is the same question.
 --
--- The state is the list of runs.lua. In the limit's hash: what window.lua names.
-algorithm.name = 'sliding_window_log'
+-- The units of one call are one entry, a run. So a call's work does not depend on how many units it grants, or how many
+-- the log holds. The state is a list, oldest run first: "time number", when the run was granted and the number of its last unit,
+-- counted from the first unit of the list. The numbers say how many units lie between two runs, so nothing is ever counted
+-- up. The newest run that has left the window stays in the list, for its number is where the window's count begins.
+local DROPPED = 1000 -- runs that one call removes, at most; the rest does no harm
 
-function algorithm.take(c, now, want, _, ahead, quiet)
-  local wait = early(c, now, quiet)
+-- run returns the time and the number of a run; nothing where there is none.
+local function run(i)
+  local entry = redis.call('LINDEX', KEYS[3], i)
+  if not entry then return nil end
+  local time, number = string.match(entry, '(%d+) (%d+)')
+  return {tonumber(time), tonumber(number)}
+end
+local TIME, NUMBER = 1, 2
+
+-- newest returns which run is the newest whose time, or number, is at most that, and its number; -1 and 0 where none
+-- is. It looks at the oldest runs first, then ever further apart: near the end of a list LINDEX is quick.
+local function newest(field, most)
+  local low, high, number = -1, 0, 0
+  local function fits(i)
+    local r = run(i)
+    if r and r[field] <= most then
+      low, number = i, r[NUMBER]
+      return true
+    end
+    high = i
+  end
+  while fits(high) do high = 2 * high + 1 end
+  while high - low > 1 do fits(math.floor((low + high) / 2)) end
+  return low, number
+end
+
+-- leaves returns when the unit of that number leaves the window.
+local function leaves(c, number) return run(newest(NUMBER, number - 1) + 1)[TIME] + length(c) end
+
+-- add writes a run down, and forgets runs of before the first that is needed.
+local function add(now, number, needed)
+  redis.call('RPUSH', KEYS[3], int(now) .. ' ' .. int(number))
+  if needed > 0 then redis.call('LTRIM', KEYS[3], int(math.min(needed, DROPPED)), -1) end
+end
+
+function algorithm.take(c, now, want, _, ahead, not_before)
+  local wait = early(c, now, not_before)
   if wait > 0 then return wait, 0 end
   local gone, left = newest(TIME, now - length(c))
   local last = run(-1)
@@ -18,6 +57,6 @@ function algorithm.take(c, now, want, _, ahead, quiet)
     return leave > 0 and leaves(c, left + leave) - now or SOON, 0
   end
   add(now, number + given, gone)
-  gave(now, now + length(c))
+  granted(now, now + length(c))
   return 0, given, now, 0, now, 1, 1, given
 end

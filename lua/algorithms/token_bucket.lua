@@ -1,34 +1,35 @@
 -- with pace.lua
--- A token bucket that is booked ahead: slots on one exact timeline, each used at its own time. A bucket of burst is
+-- A token bucket that is reserved ahead: slots on one exact timeline, each used at its own time. A bucket of burst is
 -- refilled at units / period = (cap - reserve - burst + 1) / (window + guard), so that no window + guard holds more
--- slots than the cap, whatever burst was taken.
+-- slots than the cap, whatever burst was taken. leaky_bucket is this with a burst of 1: nothing is stored for later, and
+-- the reach bounds how many units wait in it.
 --
--- In the limit's hash, which the frame reads into c: base_us and n, from which slot j, from 0, lies n + j - burst + 1
--- spacings away; slot_us, the last one given; passed_us, see pace.lua.
-local algorithm = {name = 'token_bucket', paced = true}
+-- In the limit's hash: base and n, from which slot j, from 0, lies n + j - burst + 1 spacings away; slot, the last one
+-- granted; passed, see pace.lua.
+local algorithm = {paced = true}
 
-function algorithm.whole(c) return c.base and c.n and c.slot end
+function algorithm.intact(c) return c.base and c.n and c.slot end
 
--- binds: a slot wants one spacing behind it.
-function algorithm.binds(c) return after(c, 1) end
+-- cooldown: the next slot lies one spacing behind the last one.
+function algorithm.cooldown(c) return after(c, 1) end
 
 -- begin starts with an empty bucket.
-function algorithm.begin(c, quiet)
-  note('base', int(quiet))
+function algorithm.begin(c, not_before)
+  note('base', int(not_before))
   note('n', int(c.burst - 1))
-  note('slot', int(quiet))
+  note('slot', int(not_before))
   note('passed', 0)
 end
 
--- change begins the new timeline behind the last slot given, at the shorter of the two spacings: each window then
--- holds no more than the larger of the two caps. A burst that was given is a debt in time, which base still holds
+-- change begins the new timeline behind the last slot granted, at the shorter of the two spacings: each window then
+-- holds no more than the larger of the two caps. A burst that was granted is a debt in time, which base still holds
 -- after a change; it is paid first, but no longer than a window takes to pass.
-function algorithm.change(c, old, now, quiet)
+function algorithm.change(c, old, now, not_before)
   if c.cap == old.cap and c.window == old.window and c.burst == old.burst and c.guard == old.guard then return nil end
   local behind = c.base + after(old, c.n)
   if old.burst == 1 then behind = math.max(c.base, c.slot + math.min(after(old, 1), after(c, 1))) end
   behind = behind + math.max(0, old.guard - c.guard) -- the last ones may be as late as the old guard allowed
-  local from = math.max(now, quiet, math.min(behind, passed(c, old)))
+  local from = math.max(now, not_before, math.min(behind, passed(c, old)))
   c.base, c.n = from, c.burst - 1
   note('base', int(c.base))
   note('n', int(c.n))
@@ -38,13 +39,13 @@ end
 function algorithm.take(c, now, want, lead, ahead)
   local base, n = c.base, c.n
   local floor, debt = now + lead, c.burst - 1
-  if base + after(c, n) < floor then base, n = floor, 0 end -- idle: start anew, and store no more than the burst
+  if base + after(c, n) < floor then base, n = floor, 0 end -- idle: begin again, and store no more than the burst
   local function at(j) return math.max(floor, base + after(c, n + j - debt)) end
-  local room = within(c, now + c.reach - base) + 1 - n + debt - ahead
-  local given = math.max(0, math.min(want, room))
+  local free = within(c, now + c.reach - base) + 1 - n + debt - ahead
+  local given = math.max(0, math.min(want, free))
   if given == 0 then return math.max(0, at(ahead + want - 1) - now - c.reach), 0 end
   local count = n + given
-  -- Exact, and keeps n - debt from 1 to units; base stays behind the last one given, for change goes by it.
+  -- Exact, and keeps n - debt from 1 to units; base stays behind the last one granted: change needs it.
   local turned = math.max(0, math.floor((count - 1 - debt) / c.units))
   note('base', int(base + turned * c.period))
   note('n', int(count - turned * c.units))

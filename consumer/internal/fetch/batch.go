@@ -1,31 +1,27 @@
 package fetch
 
 import (
-	"hash/maphash"
 	"time"
 
 	"dispatcher/consumer/internal/broker"
 	"dispatcher/consumer/internal/schedule"
-
 	"dispatcher/job"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// batchMaker turns what a fetch brought of one partition into deliveries. Per
-// batch it allocates one block each for the deliveries, the bytes and the
-// headers, so that a job costs little more than its id.
+// batchMaker turns one partition of an answer into deliveries. A batch takes one
+// allocation each for the deliveries, the bytes and the headers, so that a job costs
+// little more than its id.
 type batchMaker struct {
 	p        *schedule.Partition
 	maxBytes int // largest value of a job
-	order    schedule.Order
-	seed     maphash.Seed
 	unpack   kgo.Decompressor
 }
 
-// make reads what committed transactions and plain producers have written,
-// from offset at on. Aborted records and markers are passed.
+// make reads the records of committed transactions and of plain producers, from offset at
+// on. It skips aborted records and markers.
 func (m *batchMaker) make(res *kmsg.FetchResponseTopicPartition, at int64) (*schedule.Batch, error) {
 	records, next, err := broker.CommittedRecords(res, at, m.unpack)
 	if err != nil {
@@ -76,7 +72,7 @@ func (k *block) record(r *kgo.Record) job.Record {
 	return rec
 }
 
-// copy keeps the difference between none and empty.
+// copy keeps nil and empty apart.
 func (k *block) copy(b []byte) []byte {
 	if b == nil {
 		return nil

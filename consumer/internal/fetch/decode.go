@@ -2,23 +2,21 @@ package fetch
 
 import (
 	"errors"
-	"hash/maphash"
 	"time"
 
 	"dispatcher/consumer/deadletter"
 	"dispatcher/consumer/internal/broker"
 	"dispatcher/consumer/internal/schedule"
-
 	"dispatcher/job"
 )
 
-// deliver decodes a record into d, with what its topic says beside the job. It returns the
-// bytes that the job takes in memory.
+// deliver decodes a record into d, with the retry metadata where the topic is a retry topic.
+// It returns the bytes that the job takes in memory.
 func (m *batchMaker) deliver(d *schedule.Delivery, rec job.Record, now time.Time) int {
 	j, err := job.Decode(rec, job.Limits{MaxBytes: m.maxBytes})
 	d.Job = j
 	src := m.p.Source()
-	about := schedule.Prepared{Key: m.keyOf(rec.Key), Size: broker.RecordBytes(&rec), Due: j.NotBefore}
+	about := schedule.Prepared{Size: broker.RecordBytes(&rec), Due: j.NotBefore}
 	if src.Delay > 0 {
 		readRetry(&about, &d.Job, src.Delay, now)
 	}
@@ -32,20 +30,20 @@ func (m *batchMaker) deliver(d *schedule.Delivery, rec job.Record, now time.Time
 	return about.Size
 }
 
-// readRetry takes over what the record of a retry topic says beside the job. The record of
-// another topic is not believed, for anyone may write it there. The job is not looked at
-// later than the topic's delay, whatever other clocks say.
+// readRetry reads the retry metadata of a retry topic's record. In other topics it is
+// ignored, for any producer may write it there. The job is looked at no later than the
+// topic's delay from now, whatever other clocks say.
 func readRetry(about *schedule.Prepared, j *job.Job, delay time.Duration, now time.Time) {
 	rec := &j.Record
-	said := deadletter.ReadRetry(rec)
-	about.Attempts = said.Attempts
+	retry := deadletter.ReadRetry(rec)
+	about.Attempts = retry.Attempts
 	about.LookAt = earlier(rec.Time.Add(delay), now.Add(delay))
-	if !said.Due.IsZero() {
-		about.LookAt = earlier(about.LookAt, said.Due)
-		about.Due = later(about.Due, said.Due)
+	if !retry.Due.IsZero() {
+		about.LookAt = earlier(about.LookAt, retry.Due)
+		about.Due = later(about.Due, retry.Due)
 	}
-	if !said.Written.IsZero() {
-		rec.Time = said.Written
+	if !retry.Written.IsZero() {
+		rec.Time = retry.Written
 	}
 }
 
@@ -63,9 +61,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// refusal is why no worker may have a job; nil: one may. err is that of decoding it. A job
-// that names another lane than its topic's would be sent at a priority that its producer
-// did not mean.
+// refusal is why no worker may have a job; nil: one may. err is that of decoding it.
 func refusal(j *job.Job, err error, lane string) *deadletter.Failure {
 	class := deadletter.ClassDecode
 	if e, ok := errors.AsType[*job.Error](err); ok && e.Reason == job.ReasonUnsupported {
@@ -83,6 +79,8 @@ func refusal(j *job.Job, err error, lane string) *deadletter.Failure {
 }
 
 var (
+	// A job that names another lane than its topic's would be sent at a priority that its
+	// producer did not mean.
 	errLane  = errors.New("lane: is not the lane of the job's topic; write the job to a topic of that lane")
 	errTimes = errors.New("not-after: lies before not-before")
 )
@@ -96,17 +94,4 @@ func CheckJob(j *job.Job, lane string) error {
 		return errTimes
 	}
 	return nil
-}
-
-// keyOf names the key queue that a record belongs to, within a partition. 0 means none: the
-// job has no order. An empty key is none. The record of a retry topic has left the order of
-// its partition.
-func (m *batchMaker) keyOf(key []byte) uint64 {
-	switch {
-	case m.order == schedule.OrderPartition && m.p.Source().Delay == 0:
-		return 1
-	case m.order != schedule.OrderKey || len(key) == 0:
-		return 0
-	}
-	return max(maphash.Bytes(m.seed, key), 1)
 }

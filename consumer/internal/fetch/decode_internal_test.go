@@ -27,7 +27,7 @@ func FuzzRetryMetadata(f *testing.F) {
 		got := schedule.Prepared{Due: j.NotBefore}
 		readRetry(&got, &j, 5*time.Second, now)
 		if got.LookAt.After(now.Add(5*time.Second)) || got.Attempts.Calls < 0 || got.Attempts.Failures < 0 || got.Due.Before(j.NotBefore) {
-			t.Errorf("got %+v", got)
+			t.Errorf("got %+v, want a LookAt within 5s of %v, no negative attempts, and a Due from %v on", got, now, j.NotBefore)
 		}
 	})
 }

@@ -3,7 +3,6 @@ package fetch
 import (
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"log/slog"
 	"slices"
 	"sync"
@@ -13,7 +12,6 @@ import (
 	"dispatcher/consumer/internal/health"
 	"dispatcher/consumer/internal/offsets"
 	"dispatcher/consumer/internal/schedule"
-
 	"dispatcher/internal/wait"
 
 	"github.com/segmentio/kafka-go"
@@ -32,17 +30,17 @@ const (
 	pollGap     = time.Millisecond
 	pollGapEach = 25 * time.Microsecond
 
-	// The node's budget of bytes is checked so often, or each time when so many bytes
-	// have come; and after scarceCheck although nothing else happens, while it is used up.
+	// The node's budget of bytes is checked at most so often, or after so many bytes. While
+	// it is used up, it is also checked after scarceCheck without any other event.
 	budgetCheck      = 5 * time.Millisecond
 	budgetCheckBytes = answerBytes / 2
 	scarceCheck      = 20 * time.Millisecond
 )
 
-// requestKind says what a request is for. A long poll is for partitions whose records have
-// all been read, a read for those with more. A broker gets at most mostRequests of each at
-// once from one topic: so a partition that has just been read to its end, or has room
-// again, need not wait for the long poll under way.
+// requestKind is a long poll, for partitions whose records have all been read, or a plain
+// read, for those with more. A broker gets at most mostRequests of each kind at once: with
+// only one, a partition that has just been read to its end, or has room again, would wait
+// for the long poll under way.
 type requestKind int
 
 const (
@@ -55,7 +53,6 @@ const mostRequests = 2
 
 // Options configures a [Fetcher].
 type Options struct {
-	Scheduler  *schedule.Scheduler
 	Assignment *schedule.Assignment
 	Source     *schedule.Source
 	Client     *broker.Client
@@ -63,33 +60,31 @@ type Options struct {
 	Log        *slog.Logger
 
 	MaxJobBytes int // largest value of a job
-	Order       schedule.Order
 	OutOfRange  offsets.OutOfRange
 
-	LeaderMoved func()      // another broker may lead a partition by now
-	Rejoin      func()      // the log ends before the offset that was reached
-	Refuse      func(error) // the consumer is to end with an error
+	LeaderMoved func()      // called when another broker may lead a partition by now
+	Rejoin      func()      // called when the log ends before the offset that was reached
+	Refuse      func(error) // ends the consumer with an error
 }
 
-// Fetcher fetches the partitions of an assignment, all that one broker leads with one
-// request. The goroutine of Run decides what is asked for; one goroutine a request hands
-// over what the answer holds.
+// Fetcher fetches the partitions of an assignment. The goroutine of Run chooses the
+// partitions of each request; the goroutine of the request gives the records of the answer
+// to the scheduler.
 type Fetcher struct {
 	o       Options
-	seed    maphash.Seed
 	answers chan answer
 	running sync.WaitGroup // requests
 
-	// Run's.
+	// Owned by the goroutine of Run.
 	order   []*reading // requests name partitions in this order; those served last are the last
 	byID    map[int]*reading
 	leaders map[int]string // broker by partition
 	brokers map[string]*brokerLoad
 	scarce  bool      // the node's budget is used up
 	checked time.Time // the budget
-	brought int       // bytes since then
+	fetched int       // bytes since then
 
-	mu      sync.Mutex // guards what other goroutines bring
+	mu      sync.Mutex // guards the fields that other goroutines set
 	added   []*schedule.Partition
 	learned map[int]string
 }
@@ -107,7 +102,7 @@ type reading struct {
 	roomy  bool  // there was room again while it was busy
 	served bool  // got records since the order was last made
 	faults int
-	after  time.Time // not to be asked for before
+	after  time.Time // not fetched before
 }
 
 // brokerLoad is what one broker has to answer.
@@ -121,8 +116,7 @@ type brokerLoad struct {
 // New makes a fetcher without partitions.
 func New(o Options) *Fetcher {
 	return &Fetcher{
-		o: o, seed: maphash.MakeSeed(), answers: make(chan answer),
-		byID: make(map[int]*reading), brokers: make(map[string]*brokerLoad),
+		o: o, answers: make(chan answer), byID: make(map[int]*reading), brokers: make(map[string]*brokerLoad),
 	}
 }
 
@@ -134,7 +128,7 @@ func (f *Fetcher) Add(p *schedule.Partition) {
 	f.o.Assignment.WakeFetcher()
 }
 
-// UseLeaders tells who leads each partition. Any goroutine may call it.
+// UseLeaders sets the address of each partition's leader. Any goroutine may call it.
 func (f *Fetcher) UseLeaders(leaders map[int]string) {
 	f.mu.Lock()
 	f.learned = leaders
@@ -142,8 +136,8 @@ func (f *Fetcher) UseLeaders(leaders map[int]string) {
 	f.o.Assignment.WakeFetcher()
 }
 
-// Run fetches while there is room, until the assignment ends. It never returns for a fault
-// of the network: that would end the generation.
+// Run fetches while there is room, until the assignment ends. No fault of the network ends
+// it: that would end the generation.
 func (f *Fetcher) Run() {
 	defer f.running.Wait()
 	t := time.NewTimer(time.Hour)
@@ -162,7 +156,7 @@ func (f *Fetcher) Run() {
 	}
 }
 
-// collect takes what others have brought: partitions, leaders and room.
+// collect takes over new partitions, new leaders, and the partitions that have room again.
 func (f *Fetcher) collect(now time.Time) {
 	f.mu.Lock()
 	added, learned := f.added, f.learned
@@ -177,13 +171,13 @@ func (f *Fetcher) collect(now time.Time) {
 	if learned != nil {
 		f.follow(learned, now)
 	}
-	for _, p := range f.o.Scheduler.Roomy(f.o.Assignment) {
+	for _, p := range f.o.Assignment.Roomy() {
 		r := f.byID[p.ID()]
 		r.full, r.roomy = false, r.busy
 	}
 }
 
-// follow takes over who leads. A partition that has moved is tried at once.
+// follow takes over the leaders. A partition that has moved is fetched at once.
 func (f *Fetcher) follow(leaders map[int]string, now time.Time) {
 	for _, r := range f.order {
 		if leaders[r.p.ID()] != f.leaders[r.p.ID()] {
@@ -207,8 +201,8 @@ func leads(leaders map[int]string, addr string) bool {
 	return false
 }
 
-// send makes all requests that can be made now. It returns when something may
-// have changed by the mere passing of time.
+// send makes all requests that can be made now. It returns when to call it again though
+// nothing else happens.
 func (f *Fetcher) send(now time.Time) (again time.Time) {
 	again = f.checkBudget(now)
 	f.rotate()
@@ -240,7 +234,7 @@ func (f *Fetcher) send(now time.Time) (again time.Time) {
 	return again
 }
 
-// want puts a partition down for its broker's next request.
+// want adds a partition to its broker's next request.
 func (f *Fetcher) want(r *reading) {
 	addr := f.leaders[r.p.ID()]
 	b := f.brokers[addr]
@@ -255,8 +249,8 @@ func (f *Fetcher) want(r *reading) {
 	b.wanted[kind] = append(b.wanted[kind], r)
 }
 
-// rotate moves the partitions that got records behind the others. A broker fills
-// an answer in the order of the request, and so none goes without.
+// rotate moves the partitions that got records behind the others. A broker fills an answer
+// in the order of the request, so no partition starves.
 func (f *Fetcher) rotate() {
 	var served []*reading
 	rest := f.order[:0]
@@ -271,12 +265,12 @@ func (f *Fetcher) rotate() {
 	f.order = append(rest, served...)
 }
 
-// checkBudget finds out, now and then, whether the node's budget is used up. Then only
-// partitions that hold less than their share are fetched.
+// checkBudget checks from time to time whether the node's budget is used up. Then only
+// partitions that hold less than their share are fetched. It returns when to check again.
 func (f *Fetcher) checkBudget(now time.Time) (again time.Time) {
-	if f.brought >= budgetCheckBytes || now.Sub(f.checked) >= budgetCheck {
-		f.checked, f.brought = now, 0
-		f.scarce = f.o.Scheduler.OverBudget(f.o.Assignment)
+	if f.fetched >= budgetCheckBytes || now.Sub(f.checked) >= budgetCheck {
+		f.checked, f.fetched = now, 0
+		f.scarce = f.o.Assignment.OverBudget()
 	}
 	if f.scarce {
 		return f.checked.Add(scarceCheck)
@@ -284,32 +278,32 @@ func (f *Fetcher) checkBudget(now time.Time) (again time.Time) {
 	return now.Add(time.Hour)
 }
 
-// source names a partition in what the node says of its health.
+// source names a partition for [health.Health].
 func (f *Fetcher) source(r *reading) health.Source {
 	return health.Source{Doing: health.Fetch, Topic: f.o.Source.Topic, Partition: r.p.ID()}
 }
 
-// failed puts partitions off, and says so where it lasts.
+// failed delays the next fetch of partitions. Of faults that last it warns.
 func (f *Fetcher) failed(all []*reading, err error, now time.Time) {
-	var tell []int
+	var lasting []int
 	for _, r := range all {
 		r.faults++
 		r.after = now.Add(wait.Backoff(r.faults, 25*time.Millisecond, time.Second))
 		if f.o.Health.Fails(f.source(r), err, Patience) {
-			tell = append(tell, r.p.ID())
+			lasting = append(lasting, r.p.ID())
 		}
 	}
-	if len(tell) > 0 {
-		slices.Sort(tell)
-		f.o.Log.Warn("could not fetch, trying again", "partitions", tell, "error", err)
+	if len(lasting) > 0 {
+		slices.Sort(lasting)
+		f.o.Log.Warn("could not fetch, trying again", "partitions", lasting, "error", err)
 	}
-	if moved(err) {
+	if mayHaveMoved(err) {
 		f.o.LeaderMoved()
 	}
 }
 
-// moved tells whether another broker may lead the partition by now.
-func moved(err error) bool {
+// mayHaveMoved tells whether another broker may lead the partition by now.
+func mayHaveMoved(err error) bool {
 	code, answered := errors.AsType[kafka.Error](err)
 	return !answered || code != kafka.OffsetOutOfRange
 }

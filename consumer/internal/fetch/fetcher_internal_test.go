@@ -9,17 +9,17 @@ import (
 	"dispatcher/consumer/internal/schedule"
 )
 
-// The scheduler may say that there is room again before the fetcher has heard that there
-// was none.
+// The scheduler may notify the fetcher of new room before the fetcher has the answer that
+// filled the partition.
 func TestRoomThatComesEarlyIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	lane := schedule.NewLane("jobs", 1, 0)
 	sched := schedule.New(schedule.Options{Lanes: []*schedule.Lane{lane}, BufferBytes: 1 << 20, MaxAsleep: 1, MaxAsleepBytes: 1 << 20, Log: slog.New(slog.DiscardHandler)})
 	src := &schedule.Source{Topic: "jobs", JobTopic: "jobs", Lane: lane}
-	a := schedule.NewAssignment()
-	f := New(Options{Scheduler: sched, Assignment: a, Source: src})
-	p := sched.NewPartition(a, src, schedule.PartitionOptions{Tracker: offsets.NewTracker(0)})
-	sched.Open(a, []*schedule.Partition{p})
+	a := sched.NewAssignment()
+	f := New(Options{Assignment: a, Source: src})
+	p := a.NewPartition(src, schedule.PartitionOptions{Tracker: offsets.NewTracker(0)})
+	a.Open([]*schedule.Partition{p})
 	f.Add(p)
 	f.collect(time.Now())
 	r := f.order[0]
@@ -31,7 +31,7 @@ func TestRoomThatComesEarlyIsNotForgotten(t *testing.T) {
 		}
 		f.note(answer{outcomes: []outcome{{r: r, full: true}}}, time.Now())
 		if r.full == early {
-			t.Errorf("room came early: %v; got full %v", early, r.full)
+			t.Errorf("room came early: %v; got full %v, want %v", early, r.full, !early)
 		}
 	}
 }
@@ -43,6 +43,6 @@ func fill(s *schedule.Scheduler, p *schedule.Partition) {
 		b.Jobs[i].Job.Offset = int64(i)
 		schedule.Prepare(&b.Jobs[i], p, schedule.Prepared{Size: 1 << 20})
 	}
-	s.Add(p, b)
-	s.Answer(s.Take(), true)
+	p.Add(b)
+	schedule.Answer(s.Take(), true)
 }

@@ -24,7 +24,7 @@ type fetchRequest struct {
 	all  []*reading
 }
 
-// outcome is what a request brought of one partition.
+// outcome is the result of a request for one partition.
 type outcome struct {
 	r      *reading
 	next   int64 // the next offset to ask for
@@ -32,11 +32,11 @@ type outcome struct {
 	served bool // there were records
 	bytes  int  // that they hold in memory
 	full   bool
-	cut    bool // more bytes have to be asked for
+	small  bool // more bytes have to be asked for
 	err    error
 }
 
-// answer brings outcomes to the fetcher. The last of a request names it.
+// answer holds outcomes for the goroutine of Run. The last answer of a request names it.
 type answer struct {
 	outcomes []outcome
 	over     *fetchRequest
@@ -64,19 +64,19 @@ func (q *fetchRequest) run() {
 	ctx, cancel := context.WithTimeout(q.f.o.Assignment.Context(), broker.FetchWait+broker.CallTimeout)
 	defer cancel()
 	asked := len(q.all)
-	err := q.f.o.Client.Request(ctx, q.addr, q.message(), broker.FetchVersion, q.take)
+	err := q.f.o.Client.Request(ctx, q.addr, q.message(), broker.FetchVersion, q.handle)
 	if err == nil && len(q.all) == asked {
 		err = errors.New("fetch: the answer holds no partition that was asked for")
 	}
 	last := answer{over: q}
-	for _, r := range q.all { // those for which there was no room in the answer, or none at all
+	for _, r := range q.all { // partitions that the answer, if there was one, does not hold
 		last.outcomes = append(last.outcomes, outcome{r: r, next: r.at, behind: r.behind, err: err})
 	}
-	q.tell(last)
+	q.report(last)
 }
 
-// tell hands outcomes to the fetcher's owner.
-func (q *fetchRequest) tell(a answer) {
+// report sends outcomes to the goroutine of Run.
+func (q *fetchRequest) report(a answer) {
 	select {
 	case q.f.answers <- a:
 	case <-q.f.o.Assignment.Context().Done():
@@ -92,9 +92,9 @@ func (q *fetchRequest) message() *kmsg.FetchRequest {
 	return req
 }
 
-// take hands over what an answer holds: first that there is nothing, then
-// records, partition by partition, and last what takes time to find out.
-func (q *fetchRequest) take(res kmsg.Response) error {
+// handle reports the partitions of an answer: first those without records, then those with
+// records one by one, and last those with errors, which may take further requests.
+func (q *fetchRequest) handle(res kmsg.Response) error {
 	parts, err := broker.FetchedPartitions(res)
 	if err != nil {
 		return err
@@ -108,36 +108,35 @@ func (q *fetchRequest) take(res kmsg.Response) error {
 		case len(part.RecordBatches) > 0:
 			full = append(full, part)
 		default:
-			if r := q.claim(part.Partition); r != nil {
-				empty.outcomes = append(empty.outcomes, q.f.nothing(r, part))
+			if r := q.take(part.Partition); r != nil {
+				empty.outcomes = append(empty.outcomes, q.f.empty(r, part))
 			}
 		}
 	}
 	if len(full) == 0 && len(empty.outcomes) > 0 && empty.outcomes[0].behind {
-		// There are records, and the broker sent none: the first partition's next
-		// batch is too large for it.
+		// There are records, and the broker sent none: the first partition's next batch is
+		// larger than was asked for.
 		o := &empty.outcomes[0]
-		o.cut, o.err = true, stuck(o.next)
+		o.small, o.err = true, stuck(o.next)
 	}
 	if len(empty.outcomes) > 0 {
-		q.tell(empty)
+		q.report(empty)
 	}
 	for _, part := range full {
-		if r := q.claim(part.Partition); r != nil {
-			q.tell(answer{outcomes: []outcome{q.f.records(r, part)}})
+		if r := q.take(part.Partition); r != nil {
+			q.report(answer{outcomes: []outcome{q.f.records(r, part)}})
 		}
 	}
 	for _, part := range failed {
-		if r := q.claim(part.Partition); r != nil {
-			q.tell(answer{outcomes: []outcome{q.f.fault(r, part)}})
+		if r := q.take(part.Partition); r != nil {
+			q.report(answer{outcomes: []outcome{q.f.fault(r, part)}})
 		}
 	}
 	return nil
 }
 
-// claim takes a partition out of those that the answer has yet to tell of; nil: it
-// was not asked for.
-func (q *fetchRequest) claim(id int32) *reading {
+// take removes a partition from those that have no outcome yet; nil: it was not asked for.
+func (q *fetchRequest) take(id int32) *reading {
 	i := slices.IndexFunc(q.all, func(r *reading) bool { return r.p.ID() == int(id) })
 	if i < 0 {
 		return nil
@@ -147,9 +146,9 @@ func (q *fetchRequest) claim(id int32) *reading {
 	return r
 }
 
-// nothing is what becomes of a partition without records. Its end may have moved
-// all the same.
-func (f *Fetcher) nothing(r *reading, part *kmsg.FetchResponseTopicPartition) outcome {
+// empty is the outcome of a partition without records. Its last stable offset may have
+// moved all the same.
+func (f *Fetcher) empty(r *reading, part *kmsg.FetchResponseTopicPartition) outcome {
 	o := outcome{r: r, next: r.at, behind: part.LastStableOffset > r.at}
 	if part.LastStableOffset != r.stable {
 		o.full = !f.hand(r, &schedule.Batch{Next: r.at, Stable: part.LastStableOffset})
@@ -160,20 +159,20 @@ func (f *Fetcher) nothing(r *reading, part *kmsg.FetchResponseTopicPartition) ou
 // hand gives a batch to the scheduler. It returns whether there is room for more.
 func (f *Fetcher) hand(r *reading, b *schedule.Batch) bool {
 	r.stable = b.Stable
-	return f.o.Scheduler.Add(r.p, b)
+	return r.p.Add(b)
 }
 
-// records hands records over to the scheduler.
+// records gives the records of a partition to the scheduler.
 func (f *Fetcher) records(r *reading, part *kmsg.FetchResponseTopicPartition) outcome {
 	o := outcome{r: r, next: r.at, served: true}
-	m := batchMaker{p: r.p, maxBytes: f.o.MaxJobBytes, order: f.o.Order, seed: f.seed, unpack: f.o.Client.Decompress}
+	m := batchMaker{p: r.p, maxBytes: f.o.MaxJobBytes, unpack: f.o.Client.Decompress}
 	b, err := m.make(part, r.at)
 	if err != nil {
 		o.err = err
 		return o
 	}
 	if b.Next == r.at {
-		o.cut, o.err = true, stuck(r.at)
+		o.small, o.err = true, stuck(r.at)
 		return o
 	}
 	o.next, o.behind, o.bytes = b.Next, part.LastStableOffset > b.Next, b.Bytes
@@ -181,10 +180,12 @@ func (f *Fetcher) records(r *reading, part *kmsg.FetchResponseTopicPartition) ou
 	return o
 }
 
-// stuck is the error of a partition of which too little was asked for.
-func stuck(at int64) error { return fmt.Errorf("fetch: offset %d could not be passed", at) }
+// stuck is the error of a partition whose next batch is larger than was asked for.
+func stuck(at int64) error {
+	return fmt.Errorf("fetch: the answer does not hold the whole batch at offset %d", at)
+}
 
-// fault is what becomes of a partition that the broker has an error for.
+// fault is the outcome of a partition for which the broker returned an error.
 func (f *Fetcher) fault(r *reading, part *kmsg.FetchResponseTopicPartition) outcome {
 	err := fmt.Errorf("fetch: %w", kafka.Error(part.ErrorCode))
 	if errors.Is(err, kafka.OffsetOutOfRange) {
@@ -193,16 +194,16 @@ func (f *Fetcher) fault(r *reading, part *kmsg.FetchResponseTopicPartition) outc
 	return outcome{r: r, next: r.at, err: err}
 }
 
-// note takes over what an answer brought.
+// note takes over the outcomes of an answer.
 func (f *Fetcher) note(a answer, now time.Time) {
 	var failed []*reading
 	var err error
 	for _, o := range a.outcomes {
 		r := o.r
 		r.busy = false
-		f.brought += o.bytes
+		f.fetched += o.bytes
 		if o.err != nil {
-			if o.cut {
+			if o.small {
 				r.limit = min(r.limit*2, broker.MaxFetchBytes)
 			}
 			if failed = append(failed, r); err == nil {
@@ -228,8 +229,8 @@ func (f *Fetcher) note(a answer, now time.Time) {
 	}
 }
 
-// outOfRange follows a log whose beginning has overtaken us. If its end fell
-// behind instead, the commit is to be judged anew, so the member joins again.
+// outOfRange goes on at the beginning of a log that was deleted up to there. If the log ends
+// before our offset instead, the member joins again, which checks the committed offset.
 func (f *Fetcher) outOfRange(r *reading, part *kmsg.FetchResponseTopicPartition, err error) outcome {
 	ctx, cancel := context.WithTimeout(f.o.Assignment.Context(), broker.CallTimeout)
 	defer cancel()
@@ -241,15 +242,15 @@ func (f *Fetcher) outOfRange(r *reading, part *kmsg.FetchResponseTopicPartition,
 		return f.deleted(r, first, last, max(first, part.LastStableOffset))
 	}
 	if r.at > last {
-		f.o.Log.Error("the log ends before the offset that was reached, joining again",
+		f.o.Log.Error("log ends before the offset that was reached, joining again",
 			"topic", f.o.Source.Topic, "partition", r.p.ID(), "offset", r.at, "log_end", last)
 		f.o.Rejoin()
 	}
 	return outcome{r: r, next: r.at, err: err}
 }
 
-// deleted goes on behind records that retention took, as far as it is to. It is
-// the same log: marks behind its new beginning still hold.
+// deleted goes on where out_of_range says, after records that retention has deleted. It is
+// the same log, so completed offsets after its new beginning still count.
 func (f *Fetcher) deleted(r *reading, first, last, stable int64) outcome {
 	policy := f.o.OutOfRange
 	f.o.Log.Error("records were deleted before they were worked", "partition", r.p.ID(), "from", r.at, "to", first, "out_of_range", policy)

@@ -15,12 +15,11 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// errRemoved: the group has moved on without this member. There is nothing to wait for,
-// and nothing that could still be committed.
+// errRemoved: the group has moved on without this member. There is nothing to wait for, and
+// nothing can be committed any more.
 var errRemoved = errors.New("the group no longer knows this member")
 
-// assignment is what one generation gave this node of one topic: the membership's side of
-// a [schedule.Assignment].
+// assignment is the group's side of a [schedule.Assignment].
 type assignment struct {
 	*schedule.Assignment
 
@@ -31,28 +30,28 @@ type assignment struct {
 
 	recreated atomic.Bool                  // the topic is not the one that the offsets belong to
 	id        atomic.Pointer[topicname.ID] // of the topic that they belong to; nil: not known
-	described chan struct{}                // closed when the cluster has first answered about the topic
-	soon      chan struct{}                // ask about the topic before the next second; one slot
-	looked    chan struct{}                // closed when recreated is known for the last commits
-	gone      bool                         // the topic does not exist; the watcher's until looked is closed
+	described chan struct{}                // closed when the cluster has first described the topic
+	soon      chan struct{}                // a notice to describe the topic at once; one slot
+	checked   chan struct{}                // closed when recreated is known for the last commits
+	gone      bool                         // the topic does not exist; owned by watchTopic until checked is closed
 	newID     topicname.ID                 // as last seen; likewise
 }
 
 func newAssignment(g *Group, gen *kafka.Generation) *assignment {
 	a := &assignment{
-		Assignment: schedule.NewAssignment(), g: g, gen: gen, fresh: g.fresh.Load(),
-		described: make(chan struct{}), soon: make(chan struct{}, 1), looked: make(chan struct{}),
+		Assignment: g.o.Scheduler.NewAssignment(), g: g, gen: gen, fresh: g.fresh.Load(),
+		described: make(chan struct{}), soon: make(chan struct{}, 1), checked: make(chan struct{}),
 	}
 	a.fetch = fetch.New(fetch.Options{
-		Scheduler: g.o.Scheduler, Assignment: a.Assignment, Source: g.o.Source, Client: g.o.Client, Health: g.o.Health, Log: g.o.Log,
-		MaxJobBytes: g.o.MaxJobBytes, Order: g.o.Order, OutOfRange: g.o.OutOfRange,
-		LeaderMoved: a.lookSoon, Rejoin: func() { a.End(errRemoved) }, Refuse: g.o.Refuse,
+		Assignment: a.Assignment, Source: g.o.Source, Client: g.o.Client, Health: g.o.Health, Log: g.o.Log,
+		MaxJobBytes: g.o.MaxJobBytes, OutOfRange: g.o.OutOfRange,
+		LeaderMoved: a.describeSoon, Rejoin: func() { a.End(errRemoved) }, Refuse: g.o.Refuse,
 	})
 	return a
 }
 
-// drainLeft is how long something that begins now may take: most of it, and once the
-// assignment has ended no longer than the drain.
+// drainLeft is how long an action that begins now may take: most, and once the assignment
+// has ended no longer than the drain.
 func (a *assignment) drainLeft(most time.Duration) time.Duration {
 	ended := a.Ended()
 	if ended.IsZero() {
@@ -61,10 +60,9 @@ func (a *assignment) drainLeft(most time.Duration) time.Duration {
 	return max(min(most, time.Until(ended.Add(a.g.o.Drain))), 0)
 }
 
-// run works the partitions until the consumer stops, the generation ends or
-// the group refuses the member. Then it drains and commits. It returns whether
-// the group refused.
-func (a *assignment) run(stopped, revoked <-chan struct{}) bool {
+// run works the partitions until the consumer stops, the generation ends or the group
+// refuses the member. Then it drains and commits. It returns whether the group refused.
+func (a *assignment) run(stopped, revoked <-chan struct{}) (removed bool) {
 	defer a.g.o.Health.Forget(a.g.topic())
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -76,11 +74,11 @@ func (a *assignment) run(stopped, revoked <-chan struct{}) bool {
 	wg.Go(a.fetch.Run)
 	wg.Go(a.begin)
 	a.commitLoop(a.Context().Done(), nil)
-	defer time.AfterFunc(a.drainLeft(a.g.o.Drain)/2, a.EndLetters).Stop()
-	a.g.o.Scheduler.Drain(a.Assignment)
+	defer time.AfterFunc(a.drainLeft(a.g.o.Drain)/2, a.EndWrites).Stop()
+	a.Drain()
 	a.awaitCalls()
 	a.awaitWrites(stopped)
-	last, partitions := a.g.o.Scheduler.Close(a.Assignment)
+	last, partitions := a.Close()
 	a.EndOver()
 	a.commitLast(pointsOf(last), stopped)
 	cause := context.Cause(a.Context())
@@ -88,8 +86,8 @@ func (a *assignment) run(stopped, revoked <-chan struct{}) bool {
 	return errors.Is(cause, errRemoved)
 }
 
-// watch ends the deliveries' context with its cause, and the handing out with
-// it: the commit that may be under way is not waited for.
+// watch ends the deliveries' context with its cause, and begins the drain. It does not wait
+// for a commit that may be under way.
 func (a *assignment) watch(stopped, revoked <-chan struct{}) {
 	select {
 	case <-stopped:
@@ -98,12 +96,12 @@ func (a *assignment) watch(stopped, revoked <-chan struct{}) {
 		a.End(schedule.ErrRevoked)
 	case <-a.Context().Done():
 	}
-	a.g.o.Scheduler.Drain(a.Assignment)
+	a.Drain()
 }
 
-// begin finds out where to start, and starts each partition as soon as that is
-// known: one without a leader holds up itself alone. Before that it has to be
-// known which topic this is: committed offsets may belong to another one.
+// begin asks where each partition starts, and starts it as soon as that is known: one
+// without a leader holds up no other. Before, it waits until the topic's id is known:
+// committed offsets may belong to an older topic of that name.
 func (a *assignment) begin() {
 	select {
 	case <-a.described:
@@ -114,16 +112,16 @@ func (a *assignment) begin() {
 	for _, p := range a.gen.Assignments[a.g.topic()] {
 		todo = append(todo, p.ID)
 	}
-	met := false
+	assigned := false
 	for n := 0; ; n++ {
-		parts, missing, err := a.locate(todo)
+		parts, missing, err := a.startPartitions(todo)
 		if err == nil || len(parts) > 0 {
-			if !a.g.o.Scheduler.Open(a.Assignment, parts) {
+			if !a.Open(parts) {
 				return
 			}
-			if !met {
-				met = true
-				a.meet(len(todo))
+			if !assigned {
+				assigned = true
+				a.noteAssigned(len(todo))
 			}
 		}
 		for _, p := range parts {
@@ -133,33 +131,33 @@ func (a *assignment) begin() {
 		if todo = missing; len(todo) == 0 || a.Context().Err() != nil {
 			return
 		}
-		a.unlocated(todo, err)
+		a.noteNotStarted(todo, err)
 		if !wait.For(a.Context(), wait.Backoff(n, 100*time.Millisecond, 2*time.Second)) {
 			return
 		}
 	}
 }
 
-// meet says that the member has its part of the topic.
-func (a *assignment) meet(partitions int) {
+// noteAssigned notes that the member has its part of the topic.
+func (a *assignment) noteAssigned(partitions int) {
 	a.g.o.Health.Joined()
 	a.g.o.Metrics.rebalances.WithLabelValues(a.g.topic()).Inc()
 	before := a.g.had.Swap(int64(partitions))
 	a.g.o.Log.Info("partitions assigned", "topic", a.g.topic(), "partitions", partitions, "before", before)
 	if partitions == 0 {
-		a.g.o.Log.Warn("no partition is left for this member: the group has more members than the topic has partitions")
+		a.g.o.Log.Warn("no partition assigned: the group has more members than the topic has partitions")
 	}
 }
 
-// unlocated notes the partitions that can't be started yet.
-func (a *assignment) unlocated(ids []int, err error) {
-	tell := false
+// noteNotStarted notes the partitions that can't be started yet.
+func (a *assignment) noteNotStarted(ids []int, err error) {
+	warn := false
 	for _, id := range ids {
 		if a.g.o.Health.Fails(a.g.fetchOf(id), err, fetch.Patience) {
-			tell = true
+			warn = true
 		}
 	}
-	if tell {
-		a.g.o.Log.Warn("could not find out where to begin, trying again", "partitions", ids, "error", err)
+	if warn {
+		a.g.o.Log.Warn("could not read start offsets, trying again", "partitions", ids, "error", err)
 	}
 }

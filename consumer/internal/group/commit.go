@@ -18,19 +18,21 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// commitPatience is how many intervals commits may fail before it is worth a
-// warning: a change of coordinators is over by then.
+// commitPatience is how many intervals commits may fail before the log warns: a change of
+// coordinators is over by then.
 const commitPatience = 5
 
-// lastCommit is what has to fit between the end of the drain and the end of
-// the session, so that the last commit is not refused.
-const lastCommit = 500 * time.Millisecond
+// lastCommitTime is the time for the last commit, between the end of the drain and the end of
+// the session.
+func (o *Options) lastCommitTime() time.Duration {
+	return max(o.Session-o.Heartbeat-o.Drain, 500*time.Millisecond)
+}
 
 // commitPoint is what one partition has to commit.
 type commitPoint struct {
 	schedule.CommitPoint
 
-	plain bool // without metadata, which the broker found too long
+	plain bool // without metadata: the broker found it too long
 }
 
 func pointsOf(all []schedule.CommitPoint) []commitPoint {
@@ -41,8 +43,7 @@ func pointsOf(all []schedule.CommitPoint) []commitPoint {
 	return points
 }
 
-// shorten leaves out of the metadata what a broker that takes less can do without: the
-// attempts, then all.
+// shorten leaves out the attempts and, the second time, all metadata.
 func (c *commitPoint) shorten() {
 	if len(c.Attempts) > 0 {
 		c.Attempts = nil
@@ -59,13 +60,12 @@ func (c *commitPoint) metadata(topic topicname.ID) string {
 	return m.Encode()
 }
 
-// commitLoop commits what has changed, at the interval, until done or the
-// deadline.
+// commitLoop commits new points at the interval, until done or the deadline.
 func (a *assignment) commitLoop(done <-chan struct{}, deadline <-chan time.Time) {
 	t := time.NewTicker(a.g.o.CommitInterval)
 	defer t.Stop()
 	for {
-		if errors.Is(a.commit(pointsOf(a.g.o.Scheduler.Uncommitted(a.Assignment)), a.drainLeft(broker.CallTimeout)), errRemoved) {
+		if errors.Is(a.commit(pointsOf(a.Uncommitted()), a.drainLeft(broker.CallTimeout)), errRemoved) {
 			a.End(errRemoved)
 			return
 		}
@@ -79,31 +79,30 @@ func (a *assignment) commitLoop(done <-chan struct{}, deadline <-chan time.Time)
 	}
 }
 
-// commitLast tries the last commit as often as the session allows, which is
-// counted from the end of the assignment. What it can't bring home will be sent
-// again by the next owner.
+// commitLast tries the last commit as often as the session allows, counted from the end of
+// the assignment. The next owner sends again the jobs that it can't commit.
 //
-// While no broker answers it goes on until the consumer stops: the group's clock
-// stands as well, nobody can take over by way of a broker that is away, and one
-// that comes back still knows this member. To join meanwhile would be in vain,
-// and kafka-go would forget who it was; the group then waits for a whole session.
+// While no broker answers it goes on until the consumer stops. The coordinator is away, so
+// the session does not run out and no member can take over; when it is back it still knows
+// this member. To join again meanwhile would fail, and kafka-go would forget the member id;
+// the group would then wait a whole session for the old one.
 func (a *assignment) commitLast(points []commitPoint, stopped <-chan struct{}) {
-	if <-a.looked; a.recreated.Load() {
-		a.startAgain(stopped)
+	if <-a.checked; a.recreated.Load() {
+		a.resetOffsets(stopped)
 		return
 	}
 	if errors.Is(context.Cause(a.Context()), errRemoved) {
 		return
 	}
 	o := &a.g.o
-	room := max(o.Session-o.Heartbeat-o.Drain, lastCommit)
+	room := o.lastCommitTime()
 	until := time.Now().Add(room)
 	if latest := a.Ended().Add(o.Drain + room); latest.Before(until) {
 		until = latest
 	}
 	var err error
 	for n := 0; time.Now().Before(until); n++ {
-		if err = a.lastWord(points, time.Until(until), ended(stopped)); err == nil {
+		if err = a.lastRequest(points, time.Until(until), ended(stopped)); err == nil {
 			return
 		}
 		if errors.Is(err, errRemoved) {
@@ -111,20 +110,20 @@ func (a *assignment) commitLast(points []commitPoint, stopped <-chan struct{}) {
 		}
 		if unanswered(err) && !ended(stopped) {
 			if until = time.Now().Add(room); n == 0 {
-				a.g.o.Log.Warn("no broker answers; what is settled is kept until one does, and then committed", "error", err)
+				a.g.o.Log.Warn("no broker answered the last commit, trying until one does", "error", err)
 			}
 		}
-		points = a.stillUncommitted(points)
+		points = slices.DeleteFunc(points, func(c commitPoint) bool { return !a.Pending(&c.CommitPoint) })
 		wait.For(context.Background(), min(wait.Backoff(n, 20*time.Millisecond, 200*time.Millisecond), time.Until(until)))
 	}
 	if len(points) > 0 {
-		a.g.o.Log.Warn("the last commit failed, jobs settled since the one before will be sent again", "error", err)
+		a.g.o.Log.Warn("last commit failed, jobs settled since the one before will be sent again", "error", err)
 	}
 }
 
-// lastWord commits points. Where there are none it asks the coordinator whether
-// it is there, unless the member leaves anyway.
-func (a *assignment) lastWord(points []commitPoint, timeout time.Duration, leaves bool) error {
+// lastRequest commits points. Without points it sends a heartbeat, to find out whether the
+// coordinator answers; a member that leaves need not know.
+func (a *assignment) lastRequest(points []commitPoint, timeout time.Duration, leaves bool) error {
 	if len(points) > 0 || leaves {
 		return a.commit(points, timeout)
 	}
@@ -139,15 +138,7 @@ func (a *assignment) lastWord(points []commitPoint, timeout time.Duration, leave
 	if unanswered(err) {
 		return err
 	}
-	return nil // whatever it says, joining is next
-}
-
-func (a *assignment) stillUncommitted(points []commitPoint) []commitPoint {
-	all := make([]schedule.CommitPoint, len(points))
-	for i := range points {
-		all[i] = points[i].CommitPoint
-	}
-	return pointsOf(a.g.o.Scheduler.StillUncommitted(all))
+	return nil // after any answer the member joins again
 }
 
 // unanswered tells whether no coordinator has answered.
@@ -173,13 +164,13 @@ func ended(c <-chan struct{}) bool {
 	}
 }
 
-// commit brings points to the group's coordinator. It notes those that were
-// taken. Its error is errRemoved, or the first one that is worth another try.
+// commit sends points to the group's coordinator, and notes those that it took. Its error is
+// errRemoved, or the first one that is worth another try.
 func (a *assignment) commit(points []commitPoint, timeout time.Duration) error {
 	if len(points) == 0 || a.recreated.Load() {
 		return nil
 	}
-	// Not the deliveries' context: the last commits come after its end.
+	// Without the deliveries' context: the last commits come after its end.
 	ctx, cancel := context.WithTimeout(context.Background(), min(timeout, broker.CallTimeout))
 	defer cancel()
 	err := a.sendAll(ctx, points)
@@ -191,7 +182,7 @@ func (a *assignment) commit(points []commitPoint, timeout time.Duration) error {
 	}
 	a.g.o.Log.Debug("commit failed", "error", err)
 	if a.g.o.Health.Fails(from, err, commitPatience*a.g.o.CommitInterval) {
-		a.g.o.Log.Warn("commits keep failing, what is done meanwhile would be sent again after a crash; trying again", "error", err)
+		a.g.o.Log.Warn("commits keep failing, jobs settled meanwhile would be sent again after a crash; trying again", "error", err)
 	}
 	return err
 }
@@ -218,7 +209,7 @@ func (a *assignment) send(ctx context.Context, points []commitPoint) error {
 	o.Metrics.commits.WithLabelValues(a.g.topic()).Inc()
 	res, err := o.Client.OffsetCommit(ctx, a.commitRequest(points))
 	if err == nil {
-		err = a.judge(ctx, points, res.Topics[a.g.topic()])
+		err = a.noteAnswers(ctx, points, res.Topics[a.g.topic()])
 	}
 	if err != nil {
 		o.Metrics.commitErrors.WithLabelValues(a.g.topic()).Inc()
@@ -238,9 +229,9 @@ func (a *assignment) commitRequest(points []commitPoint) *kafka.OffsetCommitRequ
 	}
 }
 
-// judge sorts the answers. Only three of them mean that the group has moved
-// on; all others are tried again at the next interval, with what is true then.
-func (a *assignment) judge(ctx context.Context, points []commitPoint, answers []kafka.OffsetCommitPartition) error {
+// noteAnswers notes the points that were taken. Three errors mean that the group has moved
+// on. After any other the next interval tries again, with the points of that time.
+func (a *assignment) noteAnswers(ctx context.Context, points []commitPoint, answers []kafka.OffsetCommitPartition) error {
 	byID := make(map[int]error, len(answers))
 	for _, r := range answers {
 		byID[r.Partition] = r.Error
@@ -267,7 +258,7 @@ func (a *assignment) judge(ctx context.Context, points []commitPoint, answers []
 			first = fmt.Errorf("partition %d: %w", c.ID, err)
 		}
 	}
-	a.g.o.Scheduler.Committed(taken)
+	a.Committed(taken)
 	if len(tooLong) > 0 && first == nil {
 		return a.send(ctx, tooLong)
 	}

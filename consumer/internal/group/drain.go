@@ -6,27 +6,24 @@ import (
 	"time"
 
 	"dispatcher/consumer/internal/broker"
-
 	"dispatcher/internal/wait"
 )
 
-// awaitWrites follows the drain: while no broker answers, it goes on to wait for
-// records that may have been written. Nothing could be committed meanwhile, and
-// nobody can take over; to give up would be to have their jobs called, and their
-// records written, again. Once a broker answers, the records have as long as a
-// last commit has.
+// awaitWrites waits after the drain for records that may have been written, while no broker
+// answers. Nothing could be committed meanwhile, and no member can take over. If it gave up,
+// the jobs would be called, and their records written, again. Once a broker answers, it
+// waits as long as for a last commit.
 func (a *assignment) awaitWrites(stopped <-chan struct{}) {
 	if errors.Is(context.Cause(a.Context()), errRemoved) {
 		return
 	}
-	o := &a.g.o
-	room := max(o.Session-o.Heartbeat-o.Drain, lastCommit)
+	room := a.g.o.lastCommitTime()
 	var until time.Time // zero: brokers have answered so far
 	for n := 0; a.Writing().Load() > 0 && !ended(stopped); n++ {
-		err := a.lastWord(nil, broker.CallTimeout, false)
+		err := a.lastRequest(nil, broker.CallTimeout, false)
 		switch {
 		case err != nil && until.IsZero():
-			a.g.o.Log.Warn("no broker answers; records that may have been written are awaited until one does", "error", err)
+			a.g.o.Log.Warn("no broker answered, waiting for records that may have been written", "error", err)
 			fallthrough
 		case err != nil:
 			until = time.Now().Add(room)
@@ -37,8 +34,8 @@ func (a *assignment) awaitWrites(stopped <-chan struct{}) {
 	}
 }
 
-// awaitCalls waits until everything in hand is settled, as long as the drain
-// allows, and commits as it goes.
+// awaitCalls waits until all jobs in flight are settled, as long as the drain allows, and
+// commits meanwhile.
 func (a *assignment) awaitCalls() {
 	if errors.Is(context.Cause(a.Context()), errRemoved) {
 		return
@@ -49,6 +46,6 @@ func (a *assignment) awaitCalls() {
 	select {
 	case <-a.Idle():
 	default:
-		a.g.o.Log.Warn("calls were still under way at the end of the drain, their jobs will be sent again")
+		a.g.o.Log.Warn("drain ended with calls in flight, their jobs will be sent again")
 	}
 }

@@ -12,14 +12,13 @@ import (
 	"dispatcher/consumer/internal/offsets"
 	"dispatcher/consumer/internal/schedule"
 	"dispatcher/consumer/internal/settle"
-
 	"dispatcher/consumer/internal/topicname"
 	"dispatcher/internal/wait"
 
 	"github.com/segmentio/kafka-go"
 )
 
-// watchInterval is how often a member looks for new partitions of its topic.
+// watchInterval is how often kafka-go looks for new partitions of the topic.
 const watchInterval = 30 * time.Second
 
 // Options configures a [Group]. Times are those of the consumer.
@@ -38,10 +37,9 @@ type Options struct {
 	JoinBackoff, CommitInterval time.Duration
 	StartLast                   bool // a new group begins with jobs that come from now on
 	OutOfRange                  offsets.OutOfRange
-	Order                       schedule.Order
 	MaxJobBytes                 int
 
-	Refuse func(error) // ends the consumer's run, for all groups, with an error
+	Refuse func(error) // ends the consumer, with all its groups, with an error
 }
 
 // Group is this node's membership in the group of one topic. Each topic has a group of its
@@ -50,10 +48,10 @@ type Group struct {
 	o Options
 
 	// fresh: the group had committed nothing when this node came, and this node hasn't
-	// either. Only StartLast asks.
+	// either. Only StartLast needs it.
 	fresh  atomic.Bool
 	had    atomic.Int64 // partitions, by the last assignment; for the log
-	seenID topicname.ID // of the topic, as first seen; the watcher's of the assignment
+	seenID topicname.ID // of the topic, as first seen; owned by the assignment's watchTopic
 }
 
 // New makes a group. It does not connect.
@@ -64,7 +62,7 @@ func New(o Options) *Group {
 
 func (g *Group) topic() string { return g.o.Source.Topic }
 
-// fetchOf names the fetching of a partition in what the node says of its health.
+// fetchOf names the fetching of a partition for [health.Health].
 func (g *Group) fetchOf(partition int) health.Source {
 	return health.Source{Doing: health.Fetch, Topic: g.topic(), Partition: partition}
 }
@@ -82,11 +80,10 @@ func (g *Group) config() kafka.ConsumerGroupConfig {
 
 // Run holds the membership until ctx ends or the cluster refuses it for good.
 //
-// When ctx ends, the generation's function drains and commits first, while
-// heartbeats go on, and only then the group is left: closing it first would
-// stop the heartbeats, and rejoining would disturb the others.
+// When ctx ends, the generation's function first drains and commits, while heartbeats go on.
+// Then the member leaves the group. To leave first would stop the heartbeats.
 func (g *Group) Run(ctx context.Context) error {
-	if err := g.learn(ctx); err != nil || ctx.Err() != nil {
+	if err := g.checkFresh(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
 	g.awaitStale(ctx)
@@ -106,7 +103,7 @@ func (g *Group) Run(ctx context.Context) error {
 				_ = cg.Close()
 				return err
 			}
-			g.missed(err)
+			g.joinFailed(err)
 			continue
 		}
 		joined = true
@@ -116,11 +113,10 @@ func (g *Group) Run(ctx context.Context) error {
 	return ignoreClosed(cg.Close())
 }
 
-// learn finds out whether the group is new, for StartLast. A retry topic is read from
-// its beginning: its jobs were put there to be sent. It has to be known
-// before joining: in the first generation another member may commit earlier
-// than this one asks. It returns nil when ctx ends.
-func (g *Group) learn(ctx context.Context) error {
+// checkFresh asks whether the group is new, for StartLast. It has to do so before the node
+// joins: in the first generation another member may commit before this one asks. A retry
+// topic is read from its beginning: its jobs are to be sent. It returns nil when ctx ends.
+func (g *Group) checkFresh(ctx context.Context) error {
 	for n := 0; g.o.StartLast && g.o.Source.Delay == 0; n++ {
 		fresh, err := g.isNew(ctx)
 		if err == nil {
@@ -134,7 +130,7 @@ func (g *Group) learn(ctx context.Context) error {
 			return err
 		}
 		g.o.Health.Failed(err)
-		g.o.Log.Warn("could not ask what the group has committed, trying again", "error", err)
+		g.o.Log.Warn("could not read the committed offsets of the group, trying again", "error", err)
 		wait.For(ctx, wait.Backoff(n, 250*time.Millisecond, 5*time.Second))
 	}
 	return nil
@@ -153,26 +149,25 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-func (g *Group) missed(err error) {
+func (g *Group) joinFailed(err error) {
 	g.o.Health.Failed(err)
 	if errors.Is(err, kafka.RebalanceInProgress) {
-		g.o.Log.Debug("joining again, the group changes")
+		g.o.Log.Debug("the group rebalances, joining again")
 		return
 	}
 	g.o.Log.Warn("could not join the group, trying again", "error", err)
 }
 
-// start works a generation's partitions. The returned channel closes when they
-// have been drained and committed.
+// start works a generation's partitions. The returned channel closes when they have been
+// drained and committed.
 func (g *Group) start(ctx context.Context, gen *kafka.Generation) chan struct{} {
 	drained := make(chan struct{})
 	a := newAssignment(g, gen)
 	gen.Start(func(genCtx context.Context) {
-		fenced := a.run(ctx.Done(), genCtx.Done()) //nolint:contextcheck // the last commits come after both contexts
+		removed := a.run(ctx.Done(), genCtx.Done()) //nolint:contextcheck // the last commits come after both contexts
 		close(drained)
-		if !fenced {
-			// To return is to end the generation, and to join again.
-			<-genCtx.Done()
+		if !removed {
+			<-genCtx.Done() // to return would end the generation
 		}
 		a.awaitTopic(ctx)
 	})

@@ -19,7 +19,7 @@ func NewMetrics(topics []string) *Metrics {
 	}
 	return &Metrics{
 		rebalances:   counters("rebalances_total", "Assignments received, by topic."),
-		commits:      counters("commits_total", "Offset commits tried, by topic."),
+		commits:      counters("commits_total", "Offset commits sent, by topic."),
 		commitErrors: counters("commit_errors_total", "Offset commits that failed, by topic."),
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"dispatcher/consumer/internal/health"
 	"dispatcher/consumer/internal/offsets"
 	"dispatcher/consumer/internal/schedule"
-
 	"dispatcher/consumer/internal/topicname"
 	"dispatcher/internal/wait"
 
@@ -20,28 +19,29 @@ import (
 )
 
 const (
-	// idInterval is how often a member looks whether its topic is still the same.
-	idInterval = time.Second
-	// lookGap is the least time between two looks.
-	lookGap = 100 * time.Millisecond
+	// describeInterval is how often a member asks for its topic's id and leaders.
+	describeInterval = time.Second
+	// describeGap is the least time between two such requests.
+	describeGap = 100 * time.Millisecond
+	// leastTries is how often a node that stops tries to set offsets all the same.
+	leastTries = 3
 )
 
-// errRecreated: the topic was deleted and made again. No offset that this member
-// knows means anything in it.
-var errRecreated = fmt.Errorf("the topic was made anew: %w", errRemoved)
+// errRecreated: the topic was deleted and created again. The offsets that this member knows
+// mean nothing in the new one.
+var errRecreated = fmt.Errorf("the topic was deleted and created again: %w", errRemoved)
 
-// watchTopic looks whether the topic is still the one that the member's offsets
-// belong to, each second and once more before the last commit. By its offsets
-// alone a topic that was made anew can't be told: as soon as it has grown beyond
-// them they seem to fit, and the jobs before them would never be sent. The same
-// answer says who leads each partition.
+// watchTopic checks whether the topic is still the one that the member's offsets belong to,
+// each second and once more before the last commit. Offsets alone don't tell: as soon as a
+// recreated topic has grown beyond them they seem to fit, and the jobs before them would
+// never be sent. The same answer holds the leader of each partition.
 func (a *assignment) watchTopic() {
-	defer close(a.looked)
+	defer close(a.checked)
 	d := &broker.Describer{Client: a.g.o.Client}
 	known := sync.OnceFunc(func() { close(a.described) })
 	for faults := 0; ; {
 		ctx, cancel := context.WithTimeout(a.Context(), broker.CallTimeout)
-		same, err := a.look(ctx, d)
+		same, err := a.describe(ctx, d)
 		cancel()
 		if !same {
 			a.recreated.Store(true)
@@ -52,28 +52,28 @@ func (a *assignment) watchTopic() {
 			faults = 0
 			known()
 		}
-		if !a.awaitLook(faults) {
+		if !a.awaitDescribe(faults) {
 			break
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), idInterval)
+	ctx, cancel := context.WithTimeout(context.Background(), describeInterval)
 	defer cancel()
-	if same, _ := a.look(ctx, d); !same {
+	if same, _ := a.describe(ctx, d); !same {
 		a.recreated.Store(true)
 	}
 }
 
-// awaitLook waits for the time of the next look, be it that somebody asks for it.
-// false: the assignment has ended.
-func (a *assignment) awaitLook(faults int) bool {
-	delay := idInterval
+// awaitDescribe waits for the next request, which describeSoon may bring forward. false: the
+// assignment has ended.
+func (a *assignment) awaitDescribe(faults int) bool {
+	delay := describeInterval
 	if faults > 0 {
-		delay = wait.Backoff(faults-1, lookGap, idInterval)
+		delay = wait.Backoff(faults-1, describeGap, describeInterval)
 	}
-	if !wait.For(a.Context(), lookGap) {
+	if !wait.For(a.Context(), describeGap) {
 		return false
 	}
-	t := time.NewTimer(delay - lookGap)
+	t := time.NewTimer(delay - describeGap)
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -84,18 +84,18 @@ func (a *assignment) awaitLook(faults int) bool {
 	return true
 }
 
-// lookSoon has the topic looked at before its time: a partition may have another
-// leader. Any goroutine may call it.
-func (a *assignment) lookSoon() {
+// describeSoon has the topic described before its time: a partition may have another leader.
+// Any goroutine may call it.
+func (a *assignment) describeSoon() {
 	select {
 	case a.soon <- struct{}{}:
 	default:
 	}
 }
 
-// look compares the topic's id with the one the group has seen first. What can't
-// be found out counts as the same.
-func (a *assignment) look(ctx context.Context, d *broker.Describer) (same bool, err error) {
+// describe compares the topic's id with the one that the group has seen first. An unknown id
+// counts as the same.
+func (a *assignment) describe(ctx context.Context, d *broker.Describer) (same bool, err error) {
 	now, err := d.Describe(ctx, a.g.topic())
 	gone := errors.Is(err, kafka.UnknownTopicOrPartition)
 	if gone && !a.gone {
@@ -120,8 +120,8 @@ func (a *assignment) look(ctx context.Context, d *broker.Describer) (same bool, 
 	return true, nil
 }
 
-// topicID is that of the topic which the assignment's offsets belong to; zero: it
-// is not known.
+// topicID is that of the topic which the assignment's offsets belong to; zero: it is not
+// known.
 func (a *assignment) topicID() topicname.ID {
 	if id := a.id.Load(); id != nil {
 		return *id
@@ -129,20 +129,19 @@ func (a *assignment) topicID() topicname.ID {
 	return topicname.ID{}
 }
 
-// startAgain gives the group offsets in the new topic, as out_of_range says, in
-// place of those that were committed in the old one or, since, by a member that
-// had not noticed yet. It goes on until it has: to join before would be to work
-// from an offset that means nothing. Where the group has moved on meanwhile, the
-// next assignment notices the topic again.
-func (a *assignment) startAgain(stopped <-chan struct{}) {
+// resetOffsets gives the group offsets in the new topic, as out_of_range says. They replace
+// those of the old topic, and those that a member committed before it noticed. It tries
+// until that is done: a member that joined before would begin at an offset that means
+// nothing. Where the group has moved on meanwhile, the next assignment notices again.
+func (a *assignment) resetOffsets(stopped <-chan struct{}) {
 	policy := a.g.o.OutOfRange
-	a.g.o.Log.Error("the topic was deleted and made anew, what the group had done belongs to the old one", "topic", a.g.topic(), "out_of_range", policy)
+	a.g.o.Log.Error("the topic was deleted and created again, the group's offsets belong to the old one", "topic", a.g.topic(), "out_of_range", policy)
 	if policy == offsets.RangeStop {
-		a.g.o.Refuse(errors.New("the topic was deleted and made anew, and out_of_range is stop: see what became of its jobs, then set the group's offsets, or out_of_range"))
+		a.g.o.Refuse(errors.New("the topic was deleted and created again, and out_of_range is stop: see what became of its jobs, then set the group's offsets, or out_of_range"))
 		return
 	}
 	for n := 0; ; n++ {
-		err := a.commitAgain()
+		err := a.commitReset()
 		if err == nil {
 			a.g.seenID = a.newID
 			return
@@ -158,10 +157,7 @@ func (a *assignment) startAgain(stopped <-chan struct{}) {
 	}
 }
 
-// leastTries is how often a node that stops tries all the same.
-const leastTries = 3
-
-func (a *assignment) commitAgain() error {
+func (a *assignment) commitReset() error {
 	ctx, cancel := context.WithTimeout(context.Background(), broker.CallTimeout)
 	defer cancel()
 	ids, err := a.stillThere(ctx)
@@ -170,12 +166,12 @@ func (a *assignment) commitAgain() error {
 	}
 	var points []commitPoint
 	for _, id := range ids {
-		// The log is new: it begins at 0. If it doesn't, that is told when it is read.
+		// A new log begins at 0. If this one doesn't, its first fetch notices.
 		points = append(points, commitPoint{CommitPoint: schedule.CommitPoint{ID: id}})
 	}
-	a.id.Store(&a.newID) // which the commit says
+	a.id.Store(&a.newID) // for the commit's metadata
 	if a.g.o.OutOfRange == offsets.RangeLatest {
-		if err := a.atEnds(ctx, ids, points); err != nil {
+		if err := a.moveToEnds(ctx, ids, points); err != nil {
 			return err
 		}
 	}
@@ -198,8 +194,8 @@ func (a *assignment) stillThere(ctx context.Context) ([]int, error) {
 	return ids, nil
 }
 
-// atEnds moves points to the ends of their logs.
-func (a *assignment) atEnds(ctx context.Context, ids []int, points []commitPoint) error {
+// moveToEnds moves points to the ends of their logs.
+func (a *assignment) moveToEnds(ctx context.Context, ids []int, points []commitPoint) error {
 	logs, err := broker.LogRanges(ctx, a.g.o.Client, a.g.topic(), ids, kafka.ReadUncommitted)
 	if err != nil {
 		return err
@@ -217,9 +213,9 @@ func (a *assignment) atEnds(ctx context.Context, ids []int, points []commitPoint
 	return nil
 }
 
-// awaitTopic holds the member back while its topic does not exist. The group
-// would be joined over and over: without partitions kafka-go ends a generation
-// as soon as it has begun.
+// awaitTopic keeps the member from joining while its topic does not exist. Without
+// partitions kafka-go ends a generation as soon as it has begun, so the member would join
+// over and over.
 func (a *assignment) awaitTopic(ctx context.Context) {
 	if !a.gone && len(a.gen.Assignments[a.g.topic()]) > 0 {
 		return
@@ -235,7 +231,7 @@ func (a *assignment) awaitTopic(ctx context.Context) {
 			return
 		}
 		if a.g.o.Health.Fails(from, err, 0) {
-			a.g.o.Log.Warn("the topic is gone, waiting until it is made again", "topic", a.g.topic())
+			a.g.o.Log.Warn("the topic is gone, waiting until it is created again", "topic", a.g.topic())
 		}
 		wait.For(ctx, wait.Backoff(n, 250*time.Millisecond, 2*time.Second))
 	}

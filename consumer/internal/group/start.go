@@ -9,9 +9,9 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// locate sets up those of the partitions whose committed offset and log can be
-// read now. Of the others it returns the numbers, and what is wrong with one.
-func (a *assignment) locate(ids []int) (parts []*schedule.Partition, missing []int, err error) {
+// startPartitions sets up the partitions whose committed offset and log can be read now. It
+// returns the numbers of the others, and the error of one.
+func (a *assignment) startPartitions(ids []int) (parts []*schedule.Partition, missing []int, err error) {
 	positions, err := a.positions(ids)
 	topic := a.topicID()
 	for _, id := range ids {
@@ -24,7 +24,7 @@ func (a *assignment) locate(ids []int) (parts []*schedule.Partition, missing []i
 			missing = append(missing, id)
 			a.g.o.Refuse(at.LostError(id))
 		default:
-			parts = append(parts, a.settleIn(id, at))
+			parts = append(parts, a.newPartition(id, at))
 		}
 	}
 	if err == nil && len(missing) > 0 {
@@ -33,7 +33,7 @@ func (a *assignment) locate(ids []int) (parts []*schedule.Partition, missing []i
 	return parts, missing, err
 }
 
-// positions may hold something beside an error.
+// positions may return some positions beside an error.
 func (a *assignment) positions(ids []int) (map[int]offsets.Position, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -41,28 +41,28 @@ func (a *assignment) positions(ids []int) (map[int]offsets.Position, error) {
 	return a.g.o.Client.Positions(a.Context(), a.g.o.ID, a.g.topic(), ids, kafka.ReadUncommitted)
 }
 
-// settleIn makes a partition that begins at its committed offset. Where there is
-// none, the first commit comes at once, or tools would show no lag.
-func (a *assignment) settleIn(id int, at offsets.Position) *schedule.Partition {
-	base, m, doubt := at.Resolve(a.fresh)
+// newPartition makes a partition that begins at its committed offset. Where there is none,
+// the first commit comes at once, or tools would show no lag.
+func (a *assignment) newPartition(id int, at offsets.Position) *schedule.Partition {
+	base, m, problem := at.Resolve(a.fresh)
 	switch {
 	case at.Truncated():
-		a.g.o.Log.Error("the log was cut: it ends before the committed offset; records that were in between are lost, going on at its end",
+		a.g.o.Log.Error("the log was truncated: it ends before the committed offset; the records in between are lost, going on at its end",
 			"topic", a.g.topic(), "partition", id, "committed", at.Committed, "log_end", at.LogEnd)
-		doubt = ""
+		problem = ""
 	case at.Lost() && a.g.o.OutOfRange == offsets.RangeLatest:
-		base, m, doubt = at.LogEnd, offsets.Metadata{}, "begin with what comes; what lies before is given up"
+		base, m, problem = at.LogEnd, offsets.Metadata{}, "begin at the log's end; the records before are given up"
 	}
-	if doubt != "" {
+	if problem != "" {
 		a.g.o.Log.Warn("committed offset and log don't fit", "partition", id, "committed", at.Committed,
-			"log_start", at.LogStart, "log_end", at.LogEnd, "consequence", doubt)
+			"log_start", at.LogStart, "log_end", at.LogEnd, "consequence", problem)
 	}
 	t := offsets.NewTracker(base)
 	t.Restore(&m)
 	// Revision 0 counts as committed only where Kafka has exactly this, with the topic's id:
-	// without it a log that was cut could not be told from another one.
+	// without it a truncated log could not be told from another one.
 	if at.Committed != base || at.CommittedTopic() != at.Topic {
 		t.Touch()
 	}
-	return a.g.o.Scheduler.NewPartition(a.Assignment, a.g.o.Source, schedule.PartitionOptions{ID: id, Tracker: t, Committed: at.Committed, Stable: at.LogEnd})
+	return a.NewPartition(a.g.o.Source, schedule.PartitionOptions{ID: id, Tracker: t, Committed: at.Committed, Stable: at.LogEnd})
 }

@@ -1,5 +1,6 @@
-// Package health remembers what fails and works again by itself, so that the log tells of
-// it once a minute and [Health.Read] can say what lasts.
+// Package health remembers which activities of a consumer are failing, for [Health.Read] and
+// so that the log warns once a minute. It does nothing about a fault: each activity tries
+// again by itself. It starts no goroutine.
 package health
 
 import (
@@ -8,17 +9,17 @@ import (
 	"time"
 )
 
-// tellAgain is how long the log is silent about a fault that lasts.
-const tellAgain = time.Minute
+// warnInterval is how long the log is silent about a fault that lasts.
+const warnInterval = time.Minute
 
-// Source is what can fail and work again by itself.
+// Source is an activity that can fail and work again by itself.
 type Source struct {
-	Doing     string // one of the constants
+	Doing     string // one of the constants below
 	Topic     string
 	Partition int // or NoPartition
 }
 
-// What a source does.
+// The activities.
 const (
 	Fetch       = "fetch"
 	Commit      = "commit"
@@ -45,11 +46,11 @@ type Health struct {
 	faults map[Source]*fault
 }
 
-// fault is a source that has been failing.
+// fault is the state of a source that is failing.
 type fault struct {
-	since time.Time
-	told  time.Time // when the log last told of it; zero: not yet
-	err   error
+	since  time.Time
+	warned time.Time // when the log last warned of it; zero: not yet
+	err    error
 }
 
 // Failed notes a fault that is not of a source.
@@ -59,12 +60,12 @@ func (h *Health) Failed(err error) {
 	h.last = err
 }
 
-// Joined notes that a group gave this node its part.
+// Joined notes that this node has its part of a topic, and drops the last fault.
 func (h *Health) Joined() { h.Failed(nil) }
 
-// Fails notes that a source failed. It returns whether the log is to tell: once the fault
-// has lasted longer than patience, and then once a minute.
-func (h *Health) Fails(from Source, err error, patience time.Duration) (tell bool) {
+// Fails notes that a source failed. It returns whether its caller is to log a warning: once
+// the fault has lasted longer than patience, and then once a minute.
+func (h *Health) Fails(from Source, err error, patience time.Duration) (warn bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
@@ -78,14 +79,14 @@ func (h *Health) Fails(from Source, err error, patience time.Duration) (tell boo
 	}
 	f.err = fmt.Errorf("%v: %w", from, err)
 	h.last = f.err
-	if now.Sub(f.since) < patience || now.Sub(f.told) < tellAgain {
+	if now.Sub(f.since) < patience || now.Sub(f.warned) < warnInterval {
 		return false
 	}
-	f.told = now
+	f.warned = now
 	return true
 }
 
-// Works notes that a source does its work.
+// Works notes that a source works.
 func (h *Health) Works(from Source) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

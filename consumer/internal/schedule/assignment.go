@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"dispatcher/consumer/internal/offsets"
 )
 
 // Why a delivery's context ended; ask with [context.Cause].
@@ -16,22 +18,31 @@ var (
 	ErrStopped = errors.New("the consumer leaves its groups")
 )
 
+// phase is where an assignment is in its life. It never goes back.
+type phase uint8
+
+const (
+	working  phase = iota // jobs are handed out
+	draining              // none is; those in flight are awaited
+	closed                // no offset is completed any more
+)
+
 // Assignment is what one generation of a group gave this node of one topic. Offsets are
-// completed and committed for an assignment, and no more once it is over.
-//
-// It goes through three phases. While it works, jobs are handed out. From [Scheduler.Drain]
-// on none is, and those in flight are awaited. After [Scheduler.Close] nothing counts.
+// completed and committed for an assignment, and no more once it is closed. Its methods may
+// be called from any goroutine.
 type Assignment struct {
+	sched *Scheduler
+
 	ctx    context.Context //nolint:containedctx // the context that Delivery.Context promises
 	cancel context.CancelCauseFunc
 	ended  atomic.Pointer[time.Time] // when ctx did
 
 	over    context.Context //nolint:containedctx // ends when no outcome counts any more
 	endOver context.CancelFunc
-	// letters of jobs that were called may be written for half the drain: such a job is not
-	// to be called again because its letter had not left yet.
-	letters    context.Context //nolint:containedctx // of writes, not of a call
-	endLetters context.CancelFunc
+	// A record of a job that was called may be written for half the drain: otherwise the job
+	// would be called again although its outcome was known.
+	writes    context.Context //nolint:containedctx // of writes, not of a call
+	endWrites context.CancelFunc
 
 	idle        chan struct{} // closed when it drains and nothing is in flight
 	hasRejected chan struct{} // rejected is not empty; one slot
@@ -40,20 +51,19 @@ type Assignment struct {
 	writing atomic.Int64 // records of its jobs without an outcome
 
 	// Guarded by the scheduler's lock.
+	phase    phase
 	parts    []*Partition // those that are being worked
-	roomy    []*Partition // those that have room again, until the fetcher knows
-	rejected []*Delivery  // until they are being written
-	inFlight int          // handed out and not let go of, and rejected and not written
-	draining bool         // nothing is handed out any more
-	closed   bool         // no offset is completed any more
+	roomy    []*Partition // those that have room again, until the fetcher takes them
+	rejected []*Delivery  // until the settler takes them
+	inFlight int          // jobs that a worker has, and rejected jobs that are not written
 }
 
 // NewAssignment makes an assignment without partitions.
-func NewAssignment() *Assignment {
-	a := &Assignment{idle: make(chan struct{}), hasRejected: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
+func (s *Scheduler) NewAssignment() *Assignment {
+	a := &Assignment{sched: s, idle: make(chan struct{}), hasRejected: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
 	a.ctx, a.cancel = context.WithCancelCause(context.Background())
 	a.over, a.endOver = context.WithCancel(context.Background())
-	a.letters, a.endLetters = context.WithCancel(a.over)
+	a.writes, a.endWrites = context.WithCancel(a.over)
 	return a
 }
 
@@ -79,42 +89,126 @@ func (a *Assignment) Ended() time.Time {
 // Over ends when the outcome of no record counts any more; EndOver ends it.
 func (a *Assignment) Over() context.Context { return a.over }
 
-// EndOver ends Over, and Letters with it.
+// EndOver ends Over, and Writes with it.
 func (a *Assignment) EndOver() { a.endOver() }
 
-// Letters ends when a dead letter of a job that was called is given up unless it may have
-// been written.
-func (a *Assignment) Letters() context.Context { return a.letters }
+// Writes is the context for a record of a job that was called. When it ends, the record is
+// given up unless it may have been written.
+func (a *Assignment) Writes() context.Context { return a.writes }
 
-// EndLetters ends Letters.
-func (a *Assignment) EndLetters() { a.endLetters() }
+// EndWrites ends Writes.
+func (a *Assignment) EndWrites() { a.endWrites() }
+
+// Writing counts the records of the assignment's jobs that have no outcome.
+func (a *Assignment) Writing() *atomic.Int64 { return &a.writing }
 
 // Idle is closed when the assignment drains and none of its jobs is in flight.
 func (a *Assignment) Idle() <-chan struct{} { return a.idle }
 
-// News tells the fetcher that a partition has room, or of whatever else it was woken for.
+// News tells the fetcher that a partition has room, or that WakeFetcher was called.
 func (a *Assignment) News() <-chan struct{} { return a.wake }
 
 // WakeFetcher sends such news.
 func (a *Assignment) WakeFetcher() { notify(a.wake) }
 
-// HasRejected tells that [Scheduler.Rejected] may have some.
-func (a *Assignment) HasRejected() <-chan struct{} { return a.hasRejected }
+// Open lets partitions take part; false: the assignment is ending.
+func (a *Assignment) Open(parts []*Partition) bool {
+	a.sched.mu.Lock()
+	defer a.sched.mu.Unlock()
+	if a.phase != working {
+		return false
+	}
+	a.sched.live[a] = struct{}{}
+	a.parts = append(a.parts, parts...)
+	return true
+}
 
-// Writing counts the records of the assignment's jobs that have no outcome.
-func (a *Assignment) Writing() *atomic.Int64 { return &a.writing }
-
-// leaves notes that one job is not in flight any more.
-func (a *Assignment) leaves() {
-	if a.inFlight--; a.draining && a.inFlight == 0 {
+// Drain drops all jobs that no worker has, ready ones as well. The assignment is idle once
+// everything in flight has been settled. A second call has no effect.
+func (a *Assignment) Drain() {
+	s := a.sched
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a.phase != working {
+		return
+	}
+	a.phase = draining
+	a.inFlight -= len(a.rejected)
+	a.rejected = nil
+	for _, p := range a.parts {
+		p.drop()
+	}
+	for _, t := range s.timers.remove(func(t timer) bool { return t.part.asg == a }) {
+		if t.d != nil {
+			s.wokeUp(t.d)
+		}
+	}
+	for _, l := range s.opts.Lanes {
+		l.drop(a)
+		s.fill(l) // the room is for others
+	}
+	if a.inFlight == 0 {
 		close(a.idle)
 	}
 }
 
-// notify puts a notice into a channel of one slot.
-func notify(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+// leaves notes that one job is not in flight any more.
+func (a *Assignment) leaves() {
+	if a.inFlight--; a.phase != working && a.inFlight == 0 {
+		close(a.idle)
 	}
+}
+
+// Close ends an assignment that was drained: no offset is completed after it. It returns the
+// last offsets to commit, and how many partitions there were.
+func (a *Assignment) Close() (last []CommitPoint, partitions int) {
+	a.sched.mu.Lock()
+	defer a.sched.mu.Unlock()
+	a.phase = closed
+	delete(a.sched.live, a)
+	return a.uncommitted(), len(a.parts)
+}
+
+// CommitPoint is what one partition has to commit.
+type CommitPoint struct {
+	offsets.Snapshot
+
+	ID   int // of the partition
+	part *Partition
+}
+
+// Uncommitted are the points that Kafka doesn't have yet.
+func (a *Assignment) Uncommitted() []CommitPoint {
+	a.sched.mu.Lock()
+	defer a.sched.mu.Unlock()
+	return a.uncommitted()
+}
+
+func (a *Assignment) uncommitted() []CommitPoint {
+	var points []CommitPoint
+	for _, p := range a.parts {
+		if p.tracker.Rev() != p.committedRev {
+			points = append(points, CommitPoint{ID: p.id, part: p, Snapshot: p.tracker.Snapshot()})
+		}
+	}
+	return points
+}
+
+// Committed notes the points that Kafka has acknowledged. A point that did not come from
+// Uncommitted has no effect.
+func (a *Assignment) Committed(points []CommitPoint) {
+	a.sched.mu.Lock()
+	defer a.sched.mu.Unlock()
+	for _, c := range points {
+		if c.part != nil {
+			c.part.committed, c.part.committedRev = c.Low, c.Rev
+		}
+	}
+}
+
+// Pending tells whether Kafka has not acknowledged a point since Uncommitted returned it.
+func (a *Assignment) Pending(c *CommitPoint) bool {
+	a.sched.mu.Lock()
+	defer a.sched.mu.Unlock()
+	return c.part.committedRev != c.Rev
 }

@@ -7,6 +7,7 @@ import (
 
 	"dispatcher/consumer/deadletter"
 	"dispatcher/consumer/internal/offsets"
+	"dispatcher/internal/clip"
 	"dispatcher/job"
 )
 
@@ -29,9 +30,9 @@ type Delivery struct {
 	older    *Delivery // neighbours among the partition's open jobs
 	newer    *Delivery
 	holdsKey bool             // it is in its key's queue
-	attempts offsets.Attempts // as a retry topic, a former owner or its worker said last
+	attempts offsets.Attempts // as its retry record, the last owner's commit or its worker said
 	memo     any              // left by the worker that had it sleep
-	failed   bool             // it slept since it was tried in vain
+	failed   bool             // its last call failed, and it slept since
 }
 
 // times are what a delivery waits for.
@@ -40,20 +41,10 @@ type times struct {
 	lookAt time.Time // of a retry topic's record: not looked at before
 }
 
-// Rejection says where a job goes that no worker is to see.
-type Rejection struct {
-	Failure deadletter.Failure // without a class: nothing has failed
-	Delay   time.Duration      // of the retry topic; 0: to the dead letters
-	Due     time.Time          // in a retry topic
-}
-
-// Delayed tells whether the job goes to a retry topic.
-func (r *Rejection) Delayed() bool { return r.Delay > 0 }
-
 // Outcome is the result of a job, for its record on <topic>.results.
 type Outcome struct {
-	// Result is one of the job.Result constants. Empty: accepted or, beside a dead
-	// letter, what its class means.
+	// Result is one of the job.Result constants. Empty: the class of the dead letter
+	// decides; without a dead letter the job was accepted.
 	Result    string
 	Status    int       // HTTP status of the last call; 0: none
 	MessageID string    // the provider's name of the message; empty: not known
@@ -62,16 +53,16 @@ type Outcome struct {
 	Error     string    // for people; never holds the payload
 }
 
-// Attempts are the calls that the job has had, on this node and before. A retry topic's
-// record tells them, and so does the commit of a node that failed with the job.
+// Attempts are the calls that the job has had, on this node and before. The record of a
+// retry topic holds them, and so does the commit of a node that failed with the job.
 // [Delivery.SetAttempts] and [Delivery.Sleep] replace them.
 func (d *Delivery) Attempts() offsets.Attempts { return d.attempts }
 
 // FromRetryTopic tells whether the job came through a retry topic.
 func (d *Delivery) FromRetryTopic() bool { return d.part.src.Delay > 0 }
 
-// FirstWritten is when the job was first written to Kafka. A record that was replayed, or
-// comes from a retry topic, says so.
+// FirstWritten is when the job was first written to Kafka. The record of a job that was
+// replayed, or came through a retry topic, says so.
 func (d *Delivery) FirstWritten() time.Time { return deadletter.FirstWritten(&d.Job.Record) }
 
 // FirstTopic is the topic that the job was first written to, likewise.
@@ -89,7 +80,7 @@ func (d *Delivery) Memo() any { return d.memo }
 func (d *Delivery) Context() context.Context { return d.part.asg.ctx }
 
 // TimedOut tells whether a worker has had the job for too long, so that it went to a retry
-// topic or to the dead letters. Then it must not be called any more, and is to be released.
+// topic or to the dead letters. The worker must not call it any more, and releases it.
 func (d *Delivery) TimedOut() bool {
 	s := d.part.sched
 	if s.opts.JobTimeout == 0 {
@@ -97,11 +88,11 @@ func (d *Delivery) TimedOut() bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return d.state == timedOut || d.state == abandoned
+	return d.state.late()
 }
 
-// SetAttempts notes the job's attempts so far. The next commit tells them to the next owner
-// of the partition.
+// SetAttempts notes the job's attempts so far. The next commit passes them to the next
+// owner of the partition.
 func (d *Delivery) SetAttempts(a offsets.Attempts) {
 	s := d.part.sched
 	s.mu.Lock()
@@ -118,36 +109,58 @@ func (d *Delivery) CountFailure() {
 	d.setAttempts(offsets.Attempts{Calls: d.attempts.Calls, Failures: d.attempts.Failures + 1})
 }
 
-// setAttempts has the tracker commit them, unless the job has left the node's hands. The
+// setAttempts has the tracker commit them, unless the job has timed out or is settled. The
 // lock is held.
 func (d *Delivery) setAttempts(a offsets.Attempts) {
 	a.Failures = max(a.Failures, d.attempts.Failures) // the worker may not know of a CountFailure yet
 	d.attempts = a
-	if d.state < timedOut {
+	if !d.state.late() && d.state != settled {
 		d.part.tracker.SetAttempts(d.Job.Offset, a)
 	}
 }
+
+// failedBefore tells whether a call of the job failed, here or before.
+func (d *Delivery) failedBefore() bool { return d.failed || d.attempts != offsets.Attempts{} }
 
 // expired tells whether the job's not-after has passed.
 func (d *Delivery) expired() bool {
 	return !d.Job.NotAfter.IsZero() && time.Now().After(d.Job.NotAfter)
 }
 
-// expiry is the rejection of a job that is too late.
-func (d *Delivery) expiry() *Rejection {
-	return &Rejection{Failure: deadletter.Failure{Class: deadletter.ClassExpired, Attempt: d.attempts.Calls}}
-}
-
-// Step logs at level debug that the job has come to a step, with its id and its place, and
-// never its payload or key. It allocates nothing where that level is not logged.
-func (d *Delivery) Step(step string, attrs ...slog.Attr) { d.part.sched.step(d, step, attrs) }
-
-// SourceOf is the topic that a job came from. It is a function since workers need none of
-// this; so are those that follow.
+// SourceOf is the topic that a job came from. It is a function since workers don't need it.
 func SourceOf(d *Delivery) *Source { return d.part.src }
 
 // AssignmentOf is the assignment of a job's partition.
 func AssignmentOf(d *Delivery) *Assignment { return d.part.asg }
 
-// RejectionOf says where a job goes that [Scheduler.Rejected] gave.
-func RejectionOf(d *Delivery) *Rejection { return d.rejection }
+// Step logs at level debug that the job has come to a step, with its id and its place, and
+// never its payload or key. It allocates nothing where that level is not logged.
+func (d *Delivery) Step(step string, attrs ...slog.Attr) {
+	log := d.part.sched.opts.Log
+	if !log.Enabled(context.Background(), slog.LevelDebug) {
+		return
+	}
+	j := &d.Job
+	log.LogAttrs(context.Background(), slog.LevelDebug, "step of a job", append([]slog.Attr{
+		slog.String("step", step), slog.String("id", clip.Text(j.ID, deadletter.MaxCodeBytes)),
+		slog.String("topic", j.Topic), slog.Int("partition", j.Partition), slog.Int64("offset", j.Offset),
+	}, attrs...)...)
+}
+
+// logFetched logs that jobs were fetched, and what each waits for.
+func (s *Scheduler) logFetched(jobs []Delivery) {
+	if !s.opts.Log.Enabled(context.Background(), slog.LevelDebug) {
+		return
+	}
+	for i := range jobs {
+		d := &jobs[i]
+		switch {
+		case d.times != nil && !d.times.due.IsZero():
+			d.Step("fetched, waits for its time", slog.Time("until", d.times.due))
+		case d.key != 0:
+			d.Step("fetched, waits for the jobs of its key and for a slot")
+		default:
+			d.Step("fetched, waits for a slot")
+		}
+	}
+}

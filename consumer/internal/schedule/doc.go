@@ -5,8 +5,9 @@
 //
 // # What it does not do
 //
-// It speaks no Kafka. It gets batches from fetch, tells group what to commit, and leaves
-// to a [Settler] what has to be written before a job is settled.
+// It does not talk to Kafka. It gets batches from package fetch, and package group commits
+// its offsets. A [Settler] writes the records that have to be in Kafka before a job is
+// settled.
 //
 // # How it works
 //
@@ -14,16 +15,22 @@
 //	                             │          └► behind the job of its key that goes first
 //	                             └► asleep until its time, or rejected to a retry topic
 //
-// Three events make the next jobs ready: a batch comes, a job is settled, a timer ends.
-// Each of them calls [Scheduler.fill], which takes one job a partition in turn while the
-// lane has room. Nothing is pushed to workers: [Scheduler.Take] gives the job that is best
-// at that moment, so an urgent job that comes late waits behind none that is only ready.
+// A batch that comes, a job that is settled and a timer that ends make the next jobs ready.
+// Each of them calls fill, which takes one job a partition in turn while the lane has room.
+// No job is pushed to a worker: [Scheduler.Take] returns the job that is best at that moment,
+// so an urgent job that comes late waits behind no job that is only ready.
 //
-// A delivery has one state; state.go lists the states and what moves a delivery from one
-// to another. settle.go has all ways out.
+// A delivery has one state; state.go lists the states and the events that change them.
+// In settle.go and sleep.go are the calls by which a worker gives a job away, in reject.go the
+// jobs that no worker gets.
 //
 // # Who owns which goroutine
 //
 // The package starts none. [Scheduler.KeepTime] runs in one that its caller starts. All
 // methods may be called from any goroutine. The lock is never held across a wait.
+//
+// # Failure
+//
+// The package does no I/O, so nothing fails. A record that can't be written leaves its
+// offset open.
 package schedule

@@ -1,11 +1,35 @@
 package schedule
 
+import "hash/maphash"
+
+// Order is which jobs are handed out one at a time, in the order of their offsets. A job
+// that is tried again in place holds those behind it.
+type Order string
+
+// The orders.
+const (
+	OrderKey       Order = "key"       // those of one key
+	OrderPartition Order = "partition" // those of one partition
+	OrderNone      Order = "none"      // none
+)
+
+// keyOf names the key queue of a record; 0: it has none, and no order. The record of a retry
+// topic has left the order of its partition, and keeps that of its key.
+func (p *Partition) keyOf(key []byte) uint64 {
+	switch order := p.sched.opts.Order; {
+	case order == OrderPartition && p.src.Delay == 0:
+		return 1
+	case order != OrderKey || len(key) == 0:
+		return 0
+	}
+	return max(maphash.Bytes(p.sched.seed, key), 1)
+}
+
 // Jobs of one key go one at a time, in the order of their offsets. The first of them holds
-// the key; the others wait behind it, linked by nextOfKey. In partition order all jobs of
-// a partition have one key.
+// the key; the others wait behind it, linked by nextOfKey.
 
 // keyFree tells whether the job may go as far as its key is concerned. If not, it waits in
-// the key queue, or is forgotten where the key is closed.
+// the key queue. Where the key is closed it is dropped: its offset stays open.
 func (p *Partition) keyFree(d *Delivery) bool {
 	if d.key == 0 || d.holdsKey { // it slept, and kept its key
 		return true

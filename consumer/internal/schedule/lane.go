@@ -1,5 +1,10 @@
 package schedule
 
+import (
+	"math"
+	"time"
+)
+
 // Lane is a set of topics that share a priority, a limit of jobs in flight and a queue
 // of jobs that are ready. The scheduler's lock guards it.
 type Lane struct {
@@ -30,7 +35,7 @@ func (l *Lane) room() bool { return l.inFlight+l.count < l.limit }
 
 // enlist queues a partition that may have a job to make ready.
 func (l *Lane) enlist(p *Partition) {
-	if p.listed || p.asg.draining || !p.hasSome() {
+	if p.listed || p.asg.phase != working || !p.hasSome() {
 		return
 	}
 	p.listed, p.after = true, nil
@@ -95,4 +100,26 @@ func pick(lanes []*Lane) *Lane {
 		owed.credit = max(owed.credit-1, 0)
 	}
 	return owed
+}
+
+// meterSpan is how far back a meter looks: an event that long ago counts a third.
+const meterSpan = 30 * time.Second
+
+// meter is a rate as an exponentially weighted average. The scheduler's lock guards it.
+type meter struct {
+	rate float64 // a second, as of at
+	at   time.Time
+}
+
+// tick counts one.
+func (m *meter) tick(now time.Time) {
+	m.rate, m.at = m.perSecond(now)+1/meterSpan.Seconds(), now
+}
+
+// perSecond is the rate now.
+func (m *meter) perSecond(now time.Time) float64 {
+	if m.rate == 0 {
+		return 0
+	}
+	return m.rate * math.Exp(-now.Sub(m.at).Seconds()/meterSpan.Seconds())
 }

@@ -16,14 +16,14 @@ func TestTheFirstLaneWithAJobGoesFirst(t *testing.T) {
 			lanes = append(lanes, &Lane{name: fmt.Sprint(i), limit: 1000})
 		}
 		w := newBench(lanes...)
-		a := NewAssignment()
+		a := w.NewAssignment()
 		var parts []*Partition
 		for i, l := range lanes {
-			parts = append(parts, w.partition(a, l, i))
+			parts = append(parts, partition(a, l, i))
 		}
 		for range rapid.IntRange(1, 100).Draw(t, "steps") {
-			if rapid.Bool().Draw(t, "bring") {
-				w.bring(rapid.SampledFrom(parts).Draw(t, "to"), 0)
+			if rapid.Bool().Draw(t, "add") {
+				addJobs(rapid.SampledFrom(parts).Draw(t, "to"), 0)
 				continue
 			}
 			var best *Lane
@@ -78,14 +78,14 @@ func TestALaneGetsItsMinShareInAnyStretch(t *testing.T) {
 	})
 }
 
-// A lane whose jobs are all in hand stands in no other lane's way.
+// A lane whose jobs are all in flight blocks no other lane.
 func TestAFullLaneBlocksNobody(t *testing.T) {
 	t.Parallel()
 	high, low := &Lane{name: "high", limit: 2}, &Lane{name: "low", limit: 2, minShare: 0.5}
 	w := newBench(high, low)
-	a := NewAssignment()
-	w.bring(w.partition(a, high, 0), 0, 0, 0, 0, 0)
-	w.bring(w.partition(a, low, 1), 0, 0)
+	a := w.NewAssignment()
+	addJobs(partition(a, high, 0), 0, 0, 0, 0, 0)
+	addJobs(partition(a, low, 1), 0, 0)
 	got := map[string]int{}
 	for d := w.Take(); d != nil; d = w.Take() {
 		got[d.part.src.Lane.name]++

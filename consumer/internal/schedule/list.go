@@ -1,5 +1,7 @@
 package schedule
 
+import "time"
+
 // list is a queue of deliveries, linked by Delivery.next.
 type list struct{ head, tail *Delivery }
 
@@ -56,4 +58,52 @@ func (l *list) remove(at int) *Delivery {
 	}
 	d.next = nil
 	return d
+}
+
+// openJobs links a partition's open jobs in the order of their offsets, by Delivery.older
+// and Delivery.newer. So the oldest is known, whatever is settled in between. Jobs that
+// sleep until their first call are left out: they wait for their time, and not for this
+// node.
+type openJobs struct{ oldest, newest *Delivery }
+
+func (o *openJobs) add(d *Delivery) {
+	d.older = o.newest
+	if o.newest == nil {
+		o.oldest = d
+	} else {
+		o.newest.newer = d
+	}
+	o.newest = d
+}
+
+// remove has no effect on a job that is not linked.
+func (o *openJobs) remove(d *Delivery) {
+	if d.older != nil {
+		d.older.newer = d.newer
+	} else if o.oldest == d {
+		o.oldest = d.newer
+	}
+	if d.newer != nil {
+		d.newer.older = d.older
+	} else if o.newest == d {
+		o.newest = d.older
+	}
+	d.older, d.newer = nil, nil
+}
+
+// age is how long the partition's oldest job has been waiting or in flight; 0: no job is
+// known to.
+func (p *Partition) age(now time.Time) time.Duration {
+	d := p.open.oldest
+	if d == nil && !p.headWaits {
+		d = p.buffer.head
+	}
+	if d == nil || d.Job.Time.IsZero() {
+		return 0
+	}
+	since := d.Job.Time
+	if d.times != nil && d.times.due.After(since) {
+		since = d.times.due
+	}
+	return max(now.Sub(since), 0)
 }

@@ -6,12 +6,20 @@ import (
 	"dispatcher/consumer/internal/offsets"
 )
 
-// Fetching of a partition pauses where its buffer reaches either of these.
+// Fetching of a partition pauses where it reaches any of these.
 const (
 	bufferJobs  = 1024
 	bufferBytes = 1 << 20
 	parkedBytes = 4 << 20 // of jobs that wait behind their key, for their time, or to be written as rejected
 )
+
+// Source is a topic that jobs come from: a topic of jobs, or one of its retry topics.
+type Source struct {
+	Topic    string
+	JobTopic string // the topic itself, or that whose retry topic it is
+	Lane     *Lane
+	Delay    time.Duration // how long each record of a retry topic waits; 0: it is a topic of jobs
+}
 
 // Partition is one partition for as long as one assignment lasts. The scheduler's lock
 // guards everything below the first block.
@@ -25,11 +33,9 @@ type Partition struct {
 	tracker offsets.Tracker
 	keys    map[uint64]*Delivery // last of each key queue, whose first is ready or in flight; nil: the key is closed
 
-	oldest *Delivery // of those that are open and do not sleep
-	newest *Delivery
-
+	open      openJobs
 	buffer    list // fetched, in the order of their offsets
-	freed     list // the job before them in their key queue is settled; they go before the buffer
+	freed     list // admitted, and their key is free; they go before the buffer
 	woken     list // their time has come; they go before the buffer
 	retries   list // failed jobs whose time has come; they take turns with the buffer
 	yields    bool // it is the buffer's turn
@@ -38,11 +44,11 @@ type Partition struct {
 	parked    int  // bytes in the key queues, in freed, among the rejected and asleep
 	asleep    int  // jobs that wait for their time
 	taken     int  // jobs that a worker has
-	headWaits bool // the first record in buffer is not due, and a timer is set
+	headWaits bool // the first record in buffer has to wait, and a timer is set
 
 	fetched    int64      // where the next fetch begins
 	fullBuffer bool       // the fetcher waits until there is room
-	overShare  bool       // holds its share of the node's bytes, which are used up; the fetcher's
+	overShare  bool       // the node's bytes are used up, and it holds its share; owned by the fetcher
 	listed     bool       // in the lane's queue of those that may have a job to make ready
 	after      *Partition // the next one in that queue
 
@@ -59,11 +65,12 @@ type PartitionOptions struct {
 	Stable    int64 // last stable offset
 }
 
-// NewPartition makes a partition of an assignment. It takes part once [Scheduler.Open] got it.
-func (s *Scheduler) NewPartition(a *Assignment, src *Source, o PartitionOptions) *Partition {
+// NewPartition makes a partition of the assignment. It takes part once
+// [Assignment.Open] got it.
+func (a *Assignment) NewPartition(src *Source, o PartitionOptions) *Partition {
 	at := o.Tracker.Low()
 	return &Partition{
-		src: src, sched: s, asg: a, id: o.ID, begin: at, fetched: at,
+		src: src, sched: a.sched, asg: a, id: o.ID, begin: at, fetched: at,
 		tracker: o.Tracker, keys: make(map[uint64]*Delivery), committed: o.Committed, stable: o.Stable,
 	}
 }
@@ -77,24 +84,12 @@ func (p *Partition) Source() *Source { return p.src }
 // Begin is where the first fetch begins, and the last stable offset known then.
 func (p *Partition) Begin() (offset, stable int64) { return p.begin, p.stable }
 
-// OverShare tells whether the partition must not be fetched, as of the last
-// [Scheduler.OverBudget]. It belongs to the goroutine that calls that.
-func (p *Partition) OverShare() bool { return p.overShare }
-
-// held is how many bytes of records the partition has in memory.
-func (p *Partition) held() int { return p.bytes + p.parked }
-
-// room tells whether fetching may go on.
-func (p *Partition) room() bool {
-	return p.count < bufferJobs && p.bytes < bufferBytes && p.parked < parkedBytes && p.tracker.Span() < offsets.PauseWindow && !p.sched.sleepersFull()
-}
-
 // hasSome tells whether take may find a job.
 func (p *Partition) hasSome() bool {
 	return p.freed.head != nil || p.woken.head != nil || p.retries.head != nil || (p.buffer.head != nil && !p.headWaits)
 }
 
-// take finds the next job that may go; nil: none for now.
+// take takes the next job that may go; nil: none for now.
 func (p *Partition) take() *Delivery {
 	if p.freed.head != nil {
 		d := p.freed.pop()
@@ -117,8 +112,8 @@ func (p *Partition) take() *Delivery {
 	return p.takeRetry()
 }
 
-// takeRetry takes a job that failed before. The next turn is the buffer's, unless nothing
-// there may go before the job is settled.
+// takeRetry takes a job that failed before. The next turn is the buffer's; in partition order
+// it is not, since no job of the buffer may go before this one is settled.
 func (p *Partition) takeRetry() *Delivery {
 	for p.retries.head != nil && !p.yields {
 		if d := p.retries.pop(); p.mayGo(d) {
@@ -164,7 +159,7 @@ func (p *Partition) admitNext() (d *Delivery, ok bool) {
 	if attempts, ok := p.tracker.Attempts(d.Job.Offset); ok {
 		d.attempts = attempts // from the partition's last owner
 	}
-	p.link(d)
+	p.open.add(d)
 	if p.mayGo(d) {
 		return d, true
 	}
@@ -190,36 +185,11 @@ func (p *Partition) mayGo(d *Delivery) bool {
 	return p.keyFree(d)
 }
 
-// reject gives a job over to the dead letters, or to a retry topic. It does not count as
-// handed out; its assignment waits for it all the same.
-func (p *Partition) reject(d *Delivery, r *Rejection) {
-	d.on(reject)
-	p.queueRejected(d, r)
-}
-
-func (p *Partition) queueRejected(d *Delivery, r *Rejection) {
-	d.rejection = r
-	p.parked += d.size
-	p.asg.inFlight++
-	p.asg.rejected = append(p.asg.rejected, d)
-	notify(p.asg.hasRejected)
-}
-
-// drop forgets what was fetched and not handed out. Without moving fetched back, the
-// tracker would take the dropped jobs for a gap, and complete.
+// drop drops the jobs that were not handed out. It moves fetched back: otherwise the tracker
+// would take the dropped offsets for a gap, and so for complete.
 func (p *Partition) drop() {
 	p.fetched = p.tracker.End()
 	p.buffer, p.freed, p.woken, p.retries = list{}, list{}, list{}, list{}
-	p.oldest, p.newest = nil, nil
+	p.open = openJobs{}
 	p.count, p.bytes, p.parked, p.asleep = 0, 0, 0, 0
-}
-
-// wakeFetcher tells the fetcher that there is room again.
-func (p *Partition) wakeFetcher() {
-	if !p.fullBuffer || !p.room() {
-		return
-	}
-	p.fullBuffer = false
-	p.asg.roomy = append(p.asg.roomy, p)
-	p.asg.WakeFetcher()
 }

@@ -1,13 +1,9 @@
 package schedule
 
-import (
-	"math/rand/v2"
+import "math/rand/v2"
 
-	"dispatcher/consumer/internal/offsets"
-)
-
-// TakeSample hands out a job that has not failed yet, from anywhere in what was fetched: it
-// shows more of the provider than the next one in turn would. Where there is none, it is
+// TakeSample hands out any fetched job that has not failed yet: its call tells more about
+// the provider than that of a job which has failed. Where there is none, it is
 // [Scheduler.Take].
 func (s *Scheduler) TakeSample() *Delivery {
 	s.mu.Lock()
@@ -33,11 +29,12 @@ func (s *Scheduler) TakeSample() *Delivery {
 	return s.takeBest()
 }
 
-// withFresh are the partitions of topics of jobs that have jobs which are not ready yet.
+// withFresh are the partitions, without those of retry topics, that have jobs which are not
+// ready yet.
 func (s *Scheduler) withFresh() (parts []*Partition) {
 	for a := range s.live {
 		for _, p := range a.parts {
-			if p.src.Delay == 0 && !a.draining && (p.freed.head != nil || p.buffer.head != nil) {
+			if p.src.Delay == 0 && a.phase == working && (p.freed.head != nil || p.buffer.head != nil) {
 				parts = append(parts, p)
 			}
 		}
@@ -45,8 +42,8 @@ func (s *Scheduler) withFresh() (parts []*Partition) {
 	return parts
 }
 
-// sample takes a job out of what was fetched, each with the same chance. The jobs before it
-// keep their order, and their keys.
+// sample takes a fetched job, each with the same chance. The jobs before it keep their order,
+// and their keys.
 func (p *Partition) sample() *Delivery {
 	freed := p.freed.len()
 	n := rand.IntN(freed + p.count)
@@ -67,8 +64,7 @@ func (p *Partition) sample() *Delivery {
 	return d
 }
 
-// popFresh takes the first job that has not failed yet out of those that are ready; nil:
-// there is none.
+// popFresh takes the first ready job that has not failed yet; nil: there is none.
 func (l *Lane) popFresh() *Delivery {
 	n := 0
 	for d := l.ready.head; d != nil; d = d.next {
@@ -80,6 +76,3 @@ func (l *Lane) popFresh() *Delivery {
 	}
 	return nil
 }
-
-// failedBefore tells whether the job was tried in vain, here or before.
-func (d *Delivery) failedBefore() bool { return d.failed || d.attempts != offsets.Attempts{} }

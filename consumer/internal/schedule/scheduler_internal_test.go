@@ -18,66 +18,67 @@ import (
 type bench struct{ *Scheduler }
 
 // atOnce settles jobs without writing anything.
-type atOnce struct {
-	Settler
-	s *Scheduler
-}
+type atOnce struct{ Settler }
 
-func (a atOnce) Done(d *Delivery, _ Outcome) { a.s.Answer(d, true) }
+func (atOnce) Done(d *Delivery, _ Outcome) { Answer(d, true) }
 
 func newBench(lanes ...*Lane) *bench {
-	b := &bench{New(Options{
-		Lanes: lanes, Order: OrderKey, BufferBytes: 64 << 20, MaxAsleep: 1 << 14, MaxAsleepBytes: 64 << 20, Log: slog.New(slog.DiscardHandler),
+	return &bench{New(Options{
+		Lanes: lanes, Order: OrderKey, BufferBytes: 64 << 20, MaxAsleep: 1 << 14, MaxAsleepBytes: 64 << 20,
+		Settler: atOnce{}, Log: slog.New(slog.DiscardHandler),
 	})}
-	b.UseSettler(atOnce{s: b.Scheduler})
-	return b
 }
 
 // partition adds one to an assignment.
-func (b *bench) partition(a *Assignment, l *Lane, id int) *Partition {
-	p := b.NewPartition(a, &Source{Topic: l.name, JobTopic: l.name, Lane: l}, PartitionOptions{ID: id, Tracker: offsets.NewTracker(0)})
-	b.Open(a, []*Partition{p})
+func partition(a *Assignment, l *Lane, id int) *Partition {
+	p := a.NewPartition(&Source{Topic: l.name, JobTopic: l.name, Lane: l}, PartitionOptions{ID: id, Tracker: offsets.NewTracker(0)})
+	a.Open([]*Partition{p})
 	return p
 }
 
-// bring adds jobs with these keys behind what was fetched; 0: no key.
-func (b *bench) bring(p *Partition, keys ...uint64) {
+// addJobs adds jobs with these keys behind those that were fetched; 0: no key.
+func addJobs(p *Partition, keys ...byte) {
 	next := p.fetched + int64(len(keys))
 	batch := &Batch{Jobs: make([]Delivery, len(keys)), Bytes: len(keys) * jobBytes, Next: next, Stable: next}
 	for i, key := range keys {
 		d := &batch.Jobs[i]
 		d.Job = job.Job{Record: job.Record{Topic: p.src.Topic, Partition: p.id, Offset: p.fetched + int64(i)}}
-		Prepare(d, p, Prepared{Key: key, Size: jobBytes})
+		if key != 0 {
+			d.Job.Key = []byte{key}
+		}
+		Prepare(d, p, Prepared{Size: jobBytes})
 	}
-	b.Add(p, batch)
+	p.Add(batch)
 }
 
 const jobBytes = 512
 
-// What is ready and in hand stays below the limit, but for samples; keys keep their
-// order, also while their jobs sleep and where samples are taken; the oldest job is the one at the commit point, and a drain leaves nothing behind that was not taken, whatever came before.
+// After any sequence of calls: the jobs that are ready and in flight stay within the limit,
+// but for samples. Keys keep their order, also while their jobs sleep and where samples are
+// taken. The oldest job is the one at the committed offset. A drain drops all jobs that were
+// not taken.
 func TestSchedulerUnderAnyWork(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		l := &Lane{name: "default", limit: rapid.IntRange(1, 6).Draw(t, "limit")}
 		w := newBench(l)
-		a := NewAssignment()
-		parts := []*Partition{w.partition(a, l, 0), w.partition(a, l, 1)}
+		a := w.NewAssignment()
+		parts := []*Partition{partition(a, l, 0), partition(a, l, 1)}
 		w.opts.MaxAsleep = rapid.IntRange(1, 6).Draw(t, "most asleep")
 		var held, asleep []*Delivery
 		samples := map[*Delivery]bool{}
 		last := map[string]int64{}
 		done := 0
 		t.Repeat(map[string]func(*rapid.T){
-			"bring": func(t *rapid.T) {
-				keys := rapid.SliceOfN(rapid.Uint64Range(0, 3), 0, 10).Draw(t, "keys")
-				w.bring(parts[rapid.IntRange(0, 1).Draw(t, "partition")], keys...)
+			"add": func(t *rapid.T) {
+				keys := rapid.SliceOfN(rapid.ByteRange(0, 3), 0, 10).Draw(t, "keys")
+				addJobs(parts[rapid.IntRange(0, 1).Draw(t, "partition")], keys...)
 			},
 			"take": func(t *rapid.T) {
 				waits := w.Waiting()
 				d := w.Take()
 				if (d == nil) != (waits == 0) {
-					t.Fatalf("got job %v while %d wait", d, waits)
+					t.Fatalf("got job %v while %d wait, want one only if some wait", d, waits)
 				}
 				if d == nil {
 					return
@@ -90,7 +91,7 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 					held, samples[d] = append(held, d), true
 					inOrder(t, last, d)
 				} else if n := w.Waiting(); n > 0 {
-					t.Fatalf("got no sample of %d jobs that wait", n)
+					t.Fatalf("got no sample of %d jobs that wait, want one", n)
 				}
 			},
 			"sleep": func(t *rapid.T) {
@@ -98,7 +99,7 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 					return
 				}
 				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
-				late := held[i].timedOutNow()
+				late := held[i].state.late()
 				held[i].Sleep(SleepOptions{Until: time.Now().Add(time.Hour), WakeEarly: true, Failed: true, Memo: 1})
 				if !late {
 					asleep = append(asleep, held[i])
@@ -111,7 +112,7 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 					return
 				}
 				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
-				if held[i].key != 0 && !held[i].timedOutNow() {
+				if held[i].key != 0 && !held[i].state.late() {
 					last[keyOf(held[i])]-- // it comes again
 				}
 				held[i].Requeue()
@@ -127,7 +128,7 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 					return
 				}
 				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
-				if !held[i].timedOutNow() {
+				if !held[i].state.late() {
 					done++
 				}
 				held[i].Done(Outcome{})
@@ -140,33 +141,33 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 				}
 				w.mu.Lock()
 				defer w.mu.Unlock()
-				if d := rapid.SampledFrom(held).Draw(t, "which"); !d.timedOutNow() {
+				if d := rapid.SampledFrom(held).Draw(t, "which"); !d.state.late() {
 					w.timeOut(d, time.Now())
 				}
 			},
 			"write the rejected": func(*rapid.T) {
-				for _, d := range w.Rejected(a) {
-					w.Recorded(d, true)
+				for _, d := range a.Rejected() {
+					Recorded(d, true)
 					done++
 				}
 			},
 			"": func(t *rapid.T) {
 				if l.inFlight != len(held) || l.inFlight+l.count > l.limit+len(samples) {
-					t.Fatalf("got %d in hand and %d ready, want %d and at most %d", l.inFlight, l.count, len(held), l.limit)
+					t.Fatalf("got %d in flight and %d ready, want %d in flight and at most %d together", l.inFlight, l.count, len(held), l.limit)
 				}
 				if w.asleep != len(asleep) || w.asleepBytes != len(asleep)*jobBytes || w.sleepersFull() != (len(asleep) >= w.opts.MaxAsleep) {
 					t.Fatalf("got %d asleep in %d bytes, want %d", w.asleep, w.asleepBytes, len(asleep))
 				}
 				for _, p := range parts {
-					if (p.oldest == nil) != (p.tracker.Open() == 0) || p.oldest != nil && p.oldest.Job.Offset != p.tracker.Low() {
-						t.Fatalf("got %+v for the oldest, want offset %d, one of %d", p.oldest, p.tracker.Low(), p.tracker.Open())
+					if (p.open.oldest == nil) != (p.tracker.Open() == 0) || p.open.oldest != nil && p.open.oldest.Job.Offset != p.tracker.Low() {
+						t.Fatalf("got %+v for the oldest, want offset %d, one of %d", p.open.oldest, p.tracker.Low(), p.tracker.Open())
 					}
 				}
 			},
 		})
-		w.Drain(a)
+		a.Drain()
 		if w.Take() != nil || w.TakeSample() != nil || w.asleep != 0 || l.first != nil && l.first.hasSome() {
-			t.Fatal("something is left after the drain")
+			t.Fatalf("got ready jobs, or %d asleep, after the drain; want none", w.asleep)
 		}
 		for _, d := range held {
 			d.Release()
@@ -197,7 +198,7 @@ func inOrder(t *rapid.T, last map[string]int64, d *Delivery) {
 	}
 	name := keyOf(d)
 	if before, ok := last[name]; ok && (before > d.Job.Offset || before == d.Job.Offset && !d.failed) {
-		t.Fatalf("got offset %d of key %s after %d", d.Job.Offset, name, before)
+		t.Fatalf("got offset %d of key %s after %d, want a later one", d.Job.Offset, name, before)
 	}
 	last[name] = d.Job.Offset
 }
@@ -210,9 +211,9 @@ func TestPartitionsGoOnWhenFewerSleep(t *testing.T) {
 	l := &Lane{name: "default", limit: 1}
 	w := newBench(l)
 	w.opts.MaxAsleep = 1
-	a := NewAssignment()
-	w.bring(w.partition(a, l, 0), 0, 0)
-	w.bring(w.partition(a, l, 1), 0, 0, 0)
+	a := w.NewAssignment()
+	addJobs(partition(a, l, 0), 0, 0)
+	addJobs(partition(a, l, 1), 0, 0, 0)
 	w.Take().Sleep(SleepOptions{Until: time.Now().Add(time.Hour), WakeEarly: true, Failed: true})
 	if d := w.Take(); d != nil {
 		t.Fatalf("got %v while as many sleep as may, want nothing", d)
@@ -233,10 +234,10 @@ func TestADrainMakesRoomForOthers(t *testing.T) {
 	t.Parallel()
 	l := &Lane{name: "default", limit: 4}
 	w := newBench(l)
-	a, b := NewAssignment(), NewAssignment()
-	w.bring(w.partition(a, l, 0), 0, 0, 0, 0)
-	w.bring(w.partition(b, l, 1), 0, 0)
-	w.Drain(a)
+	a, b := w.NewAssignment(), w.NewAssignment()
+	addJobs(partition(a, l, 0), 0, 0, 0, 0)
+	addJobs(partition(b, l, 1), 0, 0)
+	a.Drain()
 	for range 2 {
 		if d := w.Take(); d == nil || d.part.asg != b {
 			t.Fatalf("got %v, want a job of the other assignment", d)
@@ -255,12 +256,8 @@ func TestRetriesTakeTurns(t *testing.T) {
 		l := &Lane{name: "default", limit: 1}
 		w := newBench(l)
 		w.opts.Order = order
-		p := w.partition(NewAssignment(), l, 0)
-		key := uint64(0)
-		if order == OrderPartition {
-			key = 1
-		}
-		w.bring(p, key, key, key, key, key, key, key, key)
+		p := partition(w.NewAssignment(), l, 0)
+		addJobs(p, make([]byte, 8)...)
 		for range 4 {
 			if d := w.Take(); d != nil {
 				d.Sleep(SleepOptions{Until: time.Now().Add(time.Hour), WakeEarly: true, Failed: true})
@@ -281,5 +278,3 @@ func TestRetriesTakeTurns(t *testing.T) {
 		}
 	}
 }
-
-func (d *Delivery) timedOutNow() bool { return d.state == timedOut || d.state == abandoned }

@@ -7,25 +7,23 @@ import (
 	"dispatcher/consumer/deadletter"
 )
 
-// This file has all ways out of a delivery.
+// This file has all ways in which a job leaves its worker for good. Sleep and Requeue, after
+// which the job comes again, are in sleep.go; the jobs that no worker sees are in reject.go.
 //
-//	a worker says Done      offset complete
-//	            Release     offset stays open, key closed; another node gets the job, or this one later
-//	            Dead        a dead letter is written, then the offset is complete
-//	            RetryLater  a record of a retry topic is written, then the offset is complete
-//	            Sleep       the job waits in memory
-//	            Requeue     the job is ready again
-//	the scheduler rejects   as Dead or RetryLater, written by [Scheduler.Rejected]'s caller
-//	a worker takes too long as rejected; the worker's answer then only frees its place
+//	Done        the result is written, where results are; then the offset is complete
+//	Dead        the result and a dead letter are written, then the offset is complete
+//	RetryLater  a record of a retry topic is written, then the offset is complete
+//	Release     the offset stays open, the key is closed; another node gets the job, or this one later
 //
-// A write that is given up, since the assignment ends, leaves the offset open.
+// The end of the assignment gives up a write; the offset stays open then. After a timeout
+// the worker's answer only frees its place.
 
 // Done settles the job: its offset counts as complete, once Kafka has its result where
 // results are written. It does not block. If the result is not written when the drain ends,
 // the job is released.
 func (d *Delivery) Done(o Outcome) {
 	d.Step("settled", slog.String("result", "done"))
-	d.part.sched.settler.Done(d, o)
+	d.part.sched.opts.Settler.Done(d, o)
 }
 
 // Release gives the job back unsent: its offset stays open, and another node, or this one
@@ -33,17 +31,17 @@ func (d *Delivery) Done(o Outcome) {
 // partition) is handed out on this node, since it would overtake.
 func (d *Delivery) Release() {
 	d.Step("released unsent")
-	d.part.sched.Answer(d, false)
+	Answer(d, false)
 }
 
-// Dead writes the job's result, where results are written, then its dead letter and, once
-// Kafka has acknowledged that, settles it. It blocks, and Kafka's client tries again, until that is done or Context
-// ends; then the job is released. A record that may have been written when Context ends is
-// awaited as long as the drain lasts, as a call in flight is. After that the job stays open.
+// Dead writes the job's result, where results are written, then its dead letter. Once Kafka
+// has acknowledged that, it settles the job. It blocks, and tries again, until that is done
+// or given up during the drain; then the job is released. A record that may have been
+// written is awaited as long as the drain lasts, as a call in flight is.
 func (d *Delivery) Dead(f deadletter.Failure, o Outcome) {
 	d.Step("goes to the dead letters", slog.String("class", string(f.Class)), slog.String("code", f.Code), slog.String("error", f.Message))
-	if s := d.part.sched; s.Claim(d) {
-		s.settler.Dead(d, f, o)
+	if Claim(d) {
+		d.part.sched.opts.Settler.Dead(d, f, o)
 	}
 }
 
@@ -58,31 +56,32 @@ func (d *Delivery) RetryLater(at time.Time, f deadletter.Failure) bool {
 	if s.opts.Order != OrderNone || delay == 0 {
 		return false
 	}
-	if !s.Claim(d) {
+	if !Claim(d) {
 		return true
 	}
 	d.Step("goes to a retry topic", slog.Duration("delay", delay), slog.Time("until", at), slog.String("class", string(f.Class)))
-	if s.settler.RetryLater(d, delay, at, f) {
+	if s.opts.Settler.RetryLater(d, delay, at, f) {
 		return true
 	}
 	s.unclaim(d)
 	return false
 }
 
-// Answered tells that the outcome of the job is known, and that the job will be settled
-// once that is written somewhere. From now on the job does not time out.
-func (d *Delivery) Answered() { d.part.sched.Claim(d) }
+// Answered notes that the provider has answered, and that the job will be settled once that
+// is written somewhere. From now on the job does not time out.
+func (d *Delivery) Answered() { Claim(d) }
 
 // Claim notes that a worker decided something that has to be written before the job is
-// settled. false: it comes too late.
-func (s *Scheduler) Claim(d *Delivery) bool {
+// settled. false: the job has timed out or is settled.
+func Claim(d *Delivery) bool {
+	s := d.part.sched
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := d.on(claim); ok {
 		delete(s.taken, d)
 		return true
 	}
-	s.lateAnswer(d)
+	s.answer(d, false)
 	return false
 }
 
@@ -94,35 +93,31 @@ func (s *Scheduler) unclaim(d *Delivery) {
 	}
 }
 
-// Answer carries out what a worker says last of a job. done completes its offset.
-func (s *Scheduler) Answer(d *Delivery, done bool) {
+// Answer takes a job from its worker; done completes its offset. If the job has timed out,
+// it only frees the worker's place.
+func Answer(d *Delivery, done bool) {
+	s := d.part.sched
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answer(d, done)
 }
 
 func (s *Scheduler) answer(d *Delivery, done bool) {
-	if !d.state.mayAnswer() {
-		s.lateAnswer(d)
+	before, ok := d.on(answer)
+	if !ok {
 		return
 	}
-	d.on(answer)
 	s.workerLeaves(d)
+	if before.late() {
+		s.fill(d.part.src.Lane)
+		return
+	}
 	s.close(d, done)
 }
 
-// lateAnswer frees the place of a worker whose job timed out. It has no effect otherwise.
-func (s *Scheduler) lateAnswer(d *Delivery) {
-	if d.state != timedOut && d.state != abandoned {
-		return
-	}
-	d.on(answer)
-	s.workerLeaves(d)
-	s.fill(d.part.src.Lane)
-}
-
 // Recorded carries out the outcome of a job's record: done completes the job's offset.
-func (s *Scheduler) Recorded(d *Delivery, done bool) {
+func Recorded(d *Delivery, done bool) {
+	s := d.part.sched
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before, ok := d.on(recorded)
@@ -137,11 +132,11 @@ func (s *Scheduler) Recorded(d *Delivery, done bool) {
 	s.close(d, done)
 }
 
-// close completes an offset or leaves it open, and lets others go on. After the end of the
-// assignment only they do.
+// close completes an offset or leaves it open, and lets other jobs go on. After the
+// assignment is closed it only does the latter.
 func (s *Scheduler) close(d *Delivery, done bool) {
 	p := d.part
-	if !p.asg.closed {
+	if p.asg.phase != closed {
 		p.settle(d, done)
 	}
 	if done {
@@ -154,7 +149,7 @@ func (s *Scheduler) close(d *Delivery, done bool) {
 
 func (p *Partition) settle(d *Delivery, done bool) {
 	if done {
-		p.unlink(d)
+		p.open.remove(d)
 		p.tracker.Complete(d.Job.Offset)
 		if p.buffer.head == nil {
 			p.tracker.SkipTo(p.fetched)
@@ -172,17 +167,4 @@ func (s *Scheduler) workerLeaves(d *Delivery) {
 	d.part.src.Lane.inFlight--
 	d.part.taken--
 	d.part.asg.leaves()
-}
-
-// Rejected takes what has been rejected since it was last asked, to be written. At the end
-// of the assignment the rest is left to the drain, which drops it.
-func (s *Scheduler) Rejected(a *Assignment) []*Delivery {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if a.ctx.Err() != nil {
-		return nil
-	}
-	some := a.rejected
-	a.rejected = nil
-	return some
 }

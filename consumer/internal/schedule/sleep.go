@@ -14,15 +14,15 @@ import (
 type SleepOptions struct {
 	Until     time.Time // when it is handed out again
 	WakeEarly bool      // [Scheduler.Wake] ends the sleep
-	// Failed: the job was tried in vain, so that [Scheduler.TakeSample] passes it over.
+	// Failed: the job's call failed, so that [Scheduler.TakeSample] passes it over.
 	Failed   bool
-	Attempts offsets.Attempts // what [Delivery.Attempts] says from now on
-	Memo     any              // what [Delivery.Memo] says from now on; the consumer does not look into it
+	Attempts offsets.Attempts // what [Delivery.Attempts] returns from now on
+	Memo     any              // what [Delivery.Memo] returns from now on; the consumer does not read it
 }
 
-// Sleep gives the job's place up, and has it handed out again later. It does not block. A
-// job that sleeps is open: when its partition is taken away, or the consumer stops, the job
-// is released at once, as by [Delivery.Release].
+// Sleep frees the job's in-flight place, and has the job handed out again later. It does not
+// block. A job that sleeps is open: when its partition is taken away, or the consumer stops,
+// the job is released at once, as by [Delivery.Release].
 func (d *Delivery) Sleep(o SleepOptions) {
 	d.Step("waits for its next call", slog.Time("until", o.Until), slog.Int("calls", o.Attempts.Calls), slog.Int("failures", o.Attempts.Failures))
 	d.part.sched.handBack(d, func(p *Partition) {
@@ -44,18 +44,25 @@ func (d *Delivery) Requeue() {
 	})
 }
 
-// handBack takes a job from its worker that is not settled yet, and puts it where it
-// belongs. While the assignment drains, the job is released instead.
+// handBack takes a job that is not settled from its worker; put queues it again. While the
+// assignment drains, the job is released instead.
 func (s *Scheduler) handBack(d *Delivery, put func(*Partition)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !d.state.mayAnswer() || d.part.asg.draining {
+	if !d.state.decidable() || d.part.asg.phase != working {
 		s.answer(d, false)
 		return
 	}
 	s.workerLeaves(d)
 	put(d.part)
 	s.fill(d.part.src.Lane)
+}
+
+// rest keeps a job in memory until it is due. Its offset is open, and it holds neither its
+// key nor its partition.
+func (p *Partition) rest(d *Delivery) {
+	p.open.remove(d)
+	p.sleepUntil(timer{at: d.times.due, part: p, d: d})
 }
 
 // sleepUntil keeps a job in memory until its timer ends. Its offset is open.
@@ -72,8 +79,8 @@ func (p *Partition) sleepUntil(t timer) {
 	s.timers.set(t)
 }
 
-// SleepersFull tells whether as many jobs sleep on this node as may: then no new job is
-// fetched. A job that fails sleeps all the same, or goes to a retry topic.
+// SleepersFull tells whether as many jobs sleep on this node as may. Then no new job is
+// handed out or fetched; a job that fails may sleep all the same.
 func (s *Scheduler) SleepersFull() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,14 +95,14 @@ func (s *Scheduler) sleepersFull() bool {
 func (s *Scheduler) logSleepersFull() {
 	s.mu.Lock()
 	now, asleep, bytes := s.sleepersFull(), s.asleep, s.asleepBytes
-	changed := now != s.toldFull
-	s.toldFull = now
+	changed := now != s.loggedFull
+	s.loggedFull = now
 	s.mu.Unlock()
 	switch {
 	case changed && now:
-		s.opts.Log.Warn("as many jobs wait in memory as may, nothing new is fetched", "jobs", asleep, "bytes", bytes, "max_asleep", s.opts.MaxAsleep, "max_asleep_bytes", s.opts.MaxAsleepBytes)
+		s.opts.Log.Warn("as many jobs sleep in memory as may, fetching of new jobs paused", "jobs", asleep, "bytes", bytes, "max_asleep", s.opts.MaxAsleep, "max_asleep_bytes", s.opts.MaxAsleepBytes)
 	case changed:
-		s.opts.Log.Info("fewer jobs wait in memory than may, fetching goes on", "jobs", asleep)
+		s.opts.Log.Info("fewer jobs sleep in memory than may, fetching resumed", "jobs", asleep)
 	}
 }
 
@@ -108,7 +115,7 @@ func (s *Scheduler) wokeUp(d *Delivery) {
 	if !before || s.sleepersFull() {
 		return
 	}
-	notify(s.timers.earlier) // so that the log gets its line
+	notify(s.timers.earlier) // so that KeepTime logs it
 	for a := range s.live {
 		for _, p := range a.parts {
 			p.src.Lane.enlist(p)

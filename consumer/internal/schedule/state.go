@@ -14,6 +14,7 @@ const (
 	timedOut               // likewise, while a worker still has it
 	abandoned              // settled, while a worker still has it
 	settled                // over for this node: its offset is complete, or stays open
+	states    = iota
 )
 
 // event is what happens to a delivery.
@@ -30,8 +31,9 @@ const (
 	unclaim               // that can't be written; the worker goes on
 	reject                // no worker is to see it
 	timeOut               // a worker has had it for too long
-	answer                // the worker settles it or lets go of it
-	recorded              // the record of a claim or a rejection has its outcome
+	answer                // the worker settles it, releases it, or answers after the timeout
+	recorded              // the record of a claim or a rejection is written or given up
+	events   = iota
 )
 
 // next is the state that follows an event. It returns false for an event that has no
@@ -59,32 +61,15 @@ func next(s state, e event) (state, bool) {
 	case timeOut:
 		return timedOut, s == inFlight
 	case answer:
-		return afterAnswer(s)
+		if s == timedOut {
+			return rejected, true // an answer that comes late only frees the worker
+		}
+		return settled, s.decidable() || s == abandoned
 	case recorded:
-		return afterRecord(s)
-	}
-	return s, false
-}
-
-// afterAnswer: an answer that comes after the timeout only frees the worker.
-func afterAnswer(s state) (state, bool) {
-	switch s {
-	case timedOut:
-		return rejected, true
-	case inFlight, writing, abandoned:
-		return settled, true
-	case fetched, waiting, asleep, ready, rejected, settled:
-	}
-	return s, false
-}
-
-func afterRecord(s state) (state, bool) {
-	switch s {
-	case timedOut:
-		return abandoned, true
-	case writing, rejected:
-		return settled, true
-	case fetched, waiting, asleep, ready, inFlight, abandoned, settled:
+		if s == timedOut {
+			return abandoned, true
+		}
+		return settled, s == writing || s == rejected
 	}
 	return s, false
 }
@@ -93,12 +78,15 @@ func afterRecord(s state) (state, bool) {
 // effect. The lock is held.
 func (d *Delivery) on(e event) (before state, ok bool) {
 	before = d.state
-	d.state, ok = next(before, e)
-	if !ok {
-		d.state = before
+	after, ok := next(before, e)
+	if ok {
+		d.state = after
 	}
 	return before, ok
 }
 
-// mayAnswer tells whether a worker's last word on a delivery in this state settles it.
-func (s state) mayAnswer() bool { return s == inFlight || s == writing }
+// decidable tells whether a worker has the delivery and decides what becomes of it.
+func (s state) decidable() bool { return s == inFlight || s == writing }
+
+// late tells whether a worker has the delivery although it timed out.
+func (s state) late() bool { return s == timedOut || s == abandoned }

@@ -37,8 +37,8 @@ type PartitionStatus struct {
 	Open      int   // offsets fetched and not complete
 }
 
-// Status is a snapshot. working is how many assignments hand out jobs.
-func (s *Scheduler) Status() (lanes []LaneStatus, partitions []PartitionStatus, working int) {
+// Status is a snapshot. assignments is how many hand out jobs.
+func (s *Scheduler) Status() (lanes []LaneStatus, partitions []PartitionStatus, assignments int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -49,8 +49,8 @@ func (s *Scheduler) Status() (lanes []LaneStatus, partitions []PartitionStatus, 
 		at[l] = &lanes[i]
 	}
 	for a := range s.live {
-		if !a.draining {
-			working++
+		if a.phase == working {
+			assignments++
 		}
 		for _, p := range a.parts {
 			at[p.src.Lane].add(p, now)
@@ -59,7 +59,7 @@ func (s *Scheduler) Status() (lanes []LaneStatus, partitions []PartitionStatus, 
 			})
 		}
 	}
-	return lanes, partitions, working
+	return lanes, partitions, assignments
 }
 
 // lag counts from the lowest open offset where nothing is committed yet.
@@ -81,4 +81,20 @@ func (s *LaneStatus) add(p *Partition, now time.Time) {
 	} else {
 		s.Waiting += backlog
 	}
+}
+
+// Places are the partitions that this node works, by topic.
+func (s *Scheduler) Places() map[string]map[int]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make(map[string]map[int]bool)
+	for a := range s.live {
+		for _, p := range a.parts {
+			if all[p.src.Topic] == nil {
+				all[p.src.Topic] = make(map[int]bool)
+			}
+			all[p.src.Topic][p.id] = true
+		}
+	}
+	return all
 }

@@ -23,7 +23,7 @@ type timer struct {
 // timers are in the order of their times. The scheduler's lock guards them.
 type timers struct {
 	all     []timer
-	earlier chan struct{} // KeepTime is to look again; one slot
+	earlier chan struct{} // KeepTime has to check again; one slot
 }
 
 func newTimers() *timers { return &timers{earlier: make(chan struct{}, 1)} }
@@ -139,7 +139,7 @@ func (p *Partition) wake(one timer) {
 	if one.retry {
 		p.retries.push(d)
 	} else {
-		p.link(d)
+		p.open.add(d)
 		p.woken.push(d)
 	}
 	p.sched.wokeUp(d)

@@ -33,7 +33,7 @@ func newMetrics() *metrics {
 		deadLetters: counters("dead_letters_total", "Records written to a dead-letter topic, by class.", "class", classes),
 		delayed:     counters("delayed_total", "Jobs written to a retry topic, by reason.", "reason", []string{reasonRetry, reasonSchedule}),
 		errors: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: namespace, Name: "dead_letter_errors_total", Help: "Records for a dead-letter topic or a retry topic found refused or not acknowledged for half a second, each half second; they are tried again.",
+			Namespace: namespace, Name: "dead_letter_errors_total", Help: "Records for dead-letter and retry topics that Kafka refused or had not acknowledged, counted once each half second; they are tried again.",
 		}),
 	}
 }
@@ -46,12 +46,12 @@ func counters(name, help, label string, values []string) *prometheus.CounterVec 
 	return v
 }
 
-// count counts a letter that Kafka has.
-func (m *metrics) count(l *letter) {
+// count counts a job whose record Kafka has.
+func (m *metrics) count(t *transfer) {
 	switch {
-	case !l.Delayed():
-		m.deadLetters.WithLabelValues(string(l.Failure.Class)).Inc()
-	case l.Failure.Class == "":
+	case !t.Delayed():
+		m.deadLetters.WithLabelValues(string(t.Failure.Class)).Inc()
+	case t.Failure.Class == "":
 		m.delayed.WithLabelValues(reasonSchedule).Inc()
 	default:
 		m.delayed.WithLabelValues(reasonRetry).Inc()
@@ -66,10 +66,10 @@ type resultMetrics struct {
 
 func newResultMetrics() *resultMetrics {
 	return &resultMetrics{
-		written: counters("results_total", "Results written, by what became of the job.", "result",
+		written: counters("results_total", "Results written, by result.", "result",
 			[]string{job.ResultAccepted, job.ResultRejected, job.ResultExpired, job.ResultExhausted, job.ResultUnknown}),
 		errors: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: namespace, Name: "result_errors_total", Help: "Results found refused or not acknowledged for half a second, each half second; they are tried again.",
+			Namespace: namespace, Name: "result_errors_total", Help: "Results that Kafka refused or had not acknowledged, counted once each half second; they are tried again.",
 		}),
 	}
 }
@@ -78,7 +78,7 @@ func (s *Settler) register() error {
 	all := []prometheus.Collector{s.metrics.deadLetters, s.metrics.delayed, s.metrics.errors}
 	if r := s.results; r != nil {
 		all = append(all, r.metrics.written, r.metrics.errors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Namespace: namespace, Name: "results_waiting", Help: "Results that are not known to be written, and whose jobs are open.",
+			Namespace: namespace, Name: "results_waiting", Help: "Results that Kafka has not acknowledged; their jobs are open.",
 		}, func() float64 { return float64(r.waiting.Load()) }))
 	}
 	for _, c := range all {

@@ -10,8 +10,8 @@ import (
 	"dispatcher/consumer/internal/schedule"
 )
 
-// RunRejected writes what the scheduler rejects of an assignment, until the assignment
-// ends.
+// RunRejected writes the jobs of an assignment that the scheduler rejects, until the
+// assignment ends.
 func (s *Settler) RunRejected(a *schedule.Assignment) {
 	for {
 		select {
@@ -19,82 +19,82 @@ func (s *Settler) RunRejected(a *schedule.Assignment) {
 		case <-a.Context().Done():
 			return
 		}
-		for some := s.o.Scheduler.Rejected(a); len(some) > 0; some = s.o.Scheduler.Rejected(a) {
-			letters := make([]letter, len(some))
+		for some := a.Rejected(); len(some) > 0; some = a.Rejected() {
+			all := make([]transfer, len(some))
 			for i, d := range some {
-				letters[i] = letter{d, *schedule.RejectionOf(d)}
+				all[i] = transfer{d, *schedule.RejectionOf(d)}
 			}
-			s.writeRejected(a, letters)
+			s.writeRejected(a, all)
 		}
 	}
 }
 
-// writeRejected writes letters, those of jobs that have a result after it: a letter that
-// needs no result does not wait for others.
-func (s *Settler) writeRejected(a *schedule.Assignment, all []letter) {
-	var letters, after []letter
-	for _, l := range all {
-		if s.needsResult(&l) {
-			after = append(after, l)
+// writeRejected writes first the jobs that have no result, so that they do not wait for
+// results; then the results of the others, and last these.
+func (s *Settler) writeRejected(a *schedule.Assignment, all []transfer) {
+	var atOnce, withResult []transfer
+	for _, t := range all {
+		if s.needsResult(&t) {
+			withResult = append(withResult, t)
 		} else {
-			letters = append(letters, l)
+			atOnce = append(atOnce, t)
 		}
 	}
-	if len(letters) > 0 {
-		s.placeTooLarge(a, s.write(a.Context(), letters))
+	if len(atOnce) > 0 {
+		s.placeTooLarge(a, s.write(a.Context(), atOnce))
 	}
-	if after = s.writeResults(a.Context(), after); len(after) > 0 {
-		s.write(a.Context(), after)
+	if withResult = s.writeResults(a.Context(), withResult); len(withResult) > 0 {
+		s.write(a.Context(), withResult)
 	}
 }
 
 // placeTooLarge finds a place for jobs that are too large for their retry topic. A job that
 // only waits for its time does so in memory, where that is not too long, as without retry
 // topics. The others go to the dead letters.
-func (s *Settler) placeTooLarge(a *schedule.Assignment, tooLarge []letter) {
-	var dead []letter
-	for _, l := range tooLarge {
-		s.logTooLarge(&l)
-		if l.Failure.Class == "" && time.Until(l.Due) <= schedule.MaxRest {
-			s.o.Scheduler.RestInstead(l.d)
+func (s *Settler) placeTooLarge(a *schedule.Assignment, tooLarge []transfer) {
+	var dead []transfer
+	for _, t := range tooLarge {
+		s.logTooLarge(&t)
+		if t.Failure.Class == "" && time.Until(t.Due) <= schedule.MaxRest {
+			schedule.RestInstead(t.d)
 			continue
 		}
-		if l.Failure.Class == "" {
-			l.Failure.Class = deadletter.ClassUnsupported
-			l.Failure.Message = fmt.Sprintf("not-before: is more than %v ahead, and with its headers the job is larger than %s takes", schedule.MaxRest, s.topic(&l))
+		if t.Failure.Class == "" {
+			t.Failure.Class = deadletter.ClassUnsupported
+			t.Failure.Message = fmt.Sprintf("not-before: is more than %v ahead, and with its headers the job is larger than %s takes", schedule.MaxRest, s.topic(&t))
 		}
-		l.Delay = 0
-		dead = append(dead, l)
+		t.Delay = 0
+		dead = append(dead, t)
 	}
 	if len(dead) > 0 {
 		s.writeRejected(a, dead)
 	}
 }
 
-// needsResult tells whether a letter ends a job that has a result. A record that could not
+// needsResult tells whether a job's result has to be written first. A record that could not
 // be read has no id, and so no result; a job that is only delayed has none yet.
-func (s *Settler) needsResult(l *letter) bool {
-	return s.results != nil && l.d.Job.ID != "" && !l.Delayed()
+func (s *Settler) needsResult(t *transfer) bool {
+	return s.results != nil && t.d.Job.ID != "" && !t.Delayed()
 }
 
-// writeResults writes the results of rejected jobs, all at once, and returns those that may
-// go on. Jobs whose results are known not to be written when ctx ends are released: no
-// worker has them, and the drain is not to be held up for them.
-func (s *Settler) writeResults(ctx context.Context, letters []letter) (kept []letter) {
-	outcomes := make([]chan bool, len(letters))
-	for i := range letters {
-		f := &letters[i].Failure
+// writeResults writes the results of rejected jobs, all at once, and returns the jobs whose
+// result is written. It releases jobs whose results are known not to be written when ctx
+// ends: no worker has them, so the drain need not wait for them.
+func (s *Settler) writeResults(ctx context.Context, all []transfer) (written []transfer) {
+	outcomes := make([]chan bool, len(all))
+	for i := range all {
+		f := &all[i].Failure
 		outcomes[i] = make(chan bool, 1)
-		s.putResult(ctx, letters[i].d, schedule.Outcome{Attempts: f.Attempt, Error: f.Message}, f.Class, func(yes bool) { outcomes[i] <- yes })
+		s.putResult(ctx, all[i].d, schedule.Outcome{Attempts: f.Attempt, Error: f.Message}, f.Class, func(yes bool) { outcomes[i] <- yes })
 	}
-	for i, written := range outcomes {
-		if d := letters[i].d; await(d, written) {
-			kept = append(kept, letters[i])
+	for i, outcome := range outcomes {
+		if d := all[i].d; await(d, outcome) {
+			written = append(written, all[i])
 		} else {
-			s.o.Scheduler.Recorded(d, false)
+			schedule.Recorded(d, false)
 		}
 	}
-	return kept
+	return written
 }
 
 // await is false as well once the assignment is over.
@@ -107,9 +107,9 @@ func await(d *schedule.Delivery, written <-chan bool) bool {
 	}
 }
 
-// logTooLarge warns of a job that waits elsewhere than it should.
-func (s *Settler) logTooLarge(l *letter) {
-	j := &l.d.Job
+// logTooLarge warns of a job that is too large for its retry topic.
+func (s *Settler) logTooLarge(t *transfer) {
+	j := &t.d.Job
 	s.o.Log.Warn("a job with its headers is larger than its retry topic takes and does not go there; raise the topic's max.message.bytes",
-		"topic", s.topic(l), "from", j.Topic, "partition", j.Partition, "offset", j.Offset, "bytes", broker.RecordBytes(&j.Record))
+		"topic", s.topic(t), "from", j.Topic, "partition", j.Partition, "offset", j.Offset, "bytes", broker.RecordBytes(&j.Record))
 }

@@ -11,9 +11,9 @@ import (
 	"dispatcher/internal/tally"
 )
 
-// Report tells that Kafka refused a record, or has not taken it in time. Results that can't
-// be written make the node unready after a while; dead letters don't.
-func (s *Settler) Report(r *produce.Request, err error) {
+// writeFailed notes that Kafka refused a record, or has not acknowledged it in time. Results
+// that can't be written make the node unready after a while; other records don't.
+func (s *Settler) writeFailed(r *produce.Request, err error) {
 	topic, partition := r.Record.Topic, int(r.Partition.Load())
 	if of, ok := topicname.ResultsOf(topic); ok && s.results != nil {
 		s.results.metrics.errors.Inc()
@@ -24,13 +24,13 @@ func (s *Settler) Report(r *produce.Request, err error) {
 		return
 	}
 	s.metrics.errors.Inc()
-	if s.letters.Fails(health.Source{Doing: health.DeadLetters, Topic: topic, Partition: partition}, err, 0) {
+	if s.transfers.Fails(health.Source{Doing: health.DeadLetters, Topic: topic, Partition: partition}, err, 0) {
 		s.o.Log.Error("a dead letter or a job that is tried again later could not be written, the job stays open, trying again",
 			"topic", topic, "partition", partition, "error", err)
 	}
 }
 
-// logged is what the log shows of a dead letter.
+// logged is the part of a dead letter that the log shows.
 type logged struct {
 	class       deadletter.Class
 	id, topic   string
@@ -38,27 +38,30 @@ type logged struct {
 }
 
 const (
-	mostClasses = 16          // that the log tells apart
-	logEvery    = time.Second // how often sums that are due are looked for
+	mostClasses = 16          // that the log sums up apart
+	logEvery    = time.Second // how often sums that are due are logged
 )
 
-// log tells of a dead letter: the first of a class at once, then sums.
-func (s *Settler) log(l *letter) {
-	if l.Delayed() {
+// log logs the first dead letter of a class at once, and then sums.
+func (s *Settler) log(t *transfer) {
+	if t.Delayed() {
 		return
 	}
-	j := &l.d.Job
+	j := &t.d.Job
 	id := j.ID
 	if id == "" {
 		id = deadletter.RecordID{Topic: j.Topic, Partition: j.Partition, Offset: j.Offset}.String()
 	}
-	b := logged{class: l.Failure.Class, id: clip.Text(id, deadletter.MaxCodeBytes), topic: s.topic(l), code: l.Failure.Code, cause: clip.Text(l.Failure.Message, deadletter.MaxMessageBytes)}
+	b := logged{
+		class: t.Failure.Class, id: clip.Text(id, deadletter.MaxCodeBytes), topic: s.topic(t),
+		code: t.Failure.Code, cause: clip.Text(t.Failure.Message, deadletter.MaxMessageBytes),
+	}
 	if sum, due := s.sums.Note(time.Now(), string(b.class), b); due {
 		s.logSum(sum)
 	}
 }
 
-// KeepLogging logs sums whose letters have stopped coming, until end is closed.
+// KeepLogging logs the sums that are due without a new dead letter, until end is closed.
 func (s *Settler) KeepLogging(end <-chan struct{}) {
 	t := time.NewTicker(logEvery)
 	defer t.Stop()

@@ -18,18 +18,19 @@ import (
 	"dispatcher/job"
 )
 
-// A job with results is settled only when Kafka has its result. A crash leaves a job whose
-// result is not written to be worked again, so no result is lost and some may come twice.
+// Where results are written, a job is settled only when Kafka has its result. A job whose
+// result is not written before a crash is handed out again. So no result is lost, and some
+// are written twice.
 //
-// No worker waits for that. Kafka's client gathers results and writes them in batches; at
-// most as many wait as jobs are in flight. While a results topic can't be written its jobs
-// stay open, and once all jobs in flight are such, none is handed out.
+// No worker waits for that. Kafka's client writes results in batches; a job that waits for
+// its result counts as in flight. While a results topic can't be written its jobs stay open,
+// and once all jobs in flight wait for results, none is handed out.
 
-// maxResultKey is the longest key of a job that its result has as well, in bytes. A longer
-// one gives way to the id: it would make results as large as jobs.
+// maxResultKey is the longest key in bytes that a result takes over from its job. The result
+// of a job with a longer key has the job's id as its key, or it would be as large as a job.
 const maxResultKey = 16 << 10
 
-// results is the state that is there only where results are written.
+// results is the state of a settler that writes results.
 type results struct {
 	metrics *resultMetrics
 	waiting atomic.Int64
@@ -37,15 +38,15 @@ type results struct {
 
 func newResults() *results { return &results{metrics: newResultMetrics()} }
 
-// putResult hands a job's result to the writer. class is that of its dead letter; empty:
+// putResult gives a job's result to the writer. class is that of its dead letter; empty:
 // there is none. done is called once, and must not block.
 func (s *Settler) putResult(ctx context.Context, d *schedule.Delivery, o schedule.Outcome, class deadletter.Class, done func(written bool)) {
 	result := resultName(o.Result, class)
 	s.putResultRecord(ctx, d, result, s.resultRecord(d, o, result), done)
 }
 
-// putResultRecord puts a record that is too large once more, under the job's id: only the
-// key can be large.
+// putResultRecord puts a record that is too large once more, with the job's id as its key:
+// only the key can be large.
 func (s *Settler) putResultRecord(ctx context.Context, d *schedule.Delivery, result string, record *kgo.Record, done func(written bool)) {
 	r := s.results
 	r.waiting.Add(1)
@@ -66,12 +67,12 @@ func (s *Settler) putResultRecord(ctx context.Context, d *schedule.Delivery, res
 	s.putRecord(d, req)
 }
 
-// resultName is the result that a record names. A worker may have said it; else it is
-// accepted, or follows from the class of the dead letter.
-func resultName(said string, class deadletter.Class) string {
+// resultName is the result that a record names: the worker's, or that of the dead letter's
+// class, or accepted.
+func resultName(byWorker string, class deadletter.Class) string {
 	switch {
-	case said != "":
-		return said
+	case byWorker != "":
+		return byWorker
 	case class == "":
 		return job.ResultAccepted
 	case class == deadletter.ClassPermanent:
@@ -86,7 +87,8 @@ func (s *Settler) resultRecord(d *schedule.Delivery, o schedule.Outcome, result 
 	first := deadletter.FirstID(&j.Record)
 	v := job.Result{
 		ID: j.ID, Topic: first.Topic, Partition: first.Partition, Offset: first.Offset,
-		Result: result, Attempts: o.Attempts, Status: o.Status, MessageID: clip.Text(o.MessageID, deadletter.MaxCodeBytes), Error: clip.Text(o.Error, deadletter.MaxMessageBytes),
+		Result: result, Attempts: o.Attempts, Status: o.Status,
+		MessageID: clip.Text(o.MessageID, deadletter.MaxCodeBytes), Error: clip.Text(o.Error, deadletter.MaxMessageBytes),
 		EnqueuedAt: d.FirstWritten().UTC(), SentAt: o.SentAt.UTC(), SettledAt: time.Now().UTC(), Node: clip.Text(s.o.Node, deadletter.MaxCodeBytes),
 	}
 	rec := &kgo.Record{
@@ -109,7 +111,7 @@ func encodeResult(v *job.Result) []byte {
 	return text
 }
 
-// resultHeaders name the format of the value, and keep the trace together.
+// resultHeaders name the format of the value, and the job's trace.
 func resultHeaders(j *job.Job) []kgo.RecordHeader {
 	h := []kgo.RecordHeader{{Key: job.HeaderContentType, Value: []byte("application/json")}}
 	if j.Traceparent != "" {

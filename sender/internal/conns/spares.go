@@ -41,7 +41,7 @@ type spares struct {
 	unused int       // least number of idle connections since the last review
 	next   time.Time // when the review is due
 
-	failed   int // failed dials that no caller was told of
+	failed   int // failed dials that no caller has learned of
 	failedAt time.Time
 	err      error
 }

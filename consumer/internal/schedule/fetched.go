@@ -1,0 +1,117 @@
+package schedule
+
+import (
+	"time"
+
+	"dispatcher/consumer/internal/offsets"
+)
+
+// This file has the fetcher's side: the batches that it brings, and what it may fetch.
+
+// minShareBytes of a node's bytes are each partition's, however many there are.
+const minShareBytes = 16 << 10
+
+// Batch is the result of one fetch of a partition.
+type Batch struct {
+	Jobs   []Delivery // in the order of their offsets; each went through [Prepare]
+	Bytes  int
+	Next   int64 // where the following fetch begins
+	Stable int64 // the log's last stable offset
+	Gap    bool  // the log does not begin where it was asked to
+}
+
+// Prepared is what is known of a fetched job, beside the job itself.
+type Prepared struct {
+	Size      int       // bytes in memory
+	Due       time.Time // not handed out before; zero: at once
+	LookAt    time.Time // of a retry topic's record: not looked at before
+	Attempts  offsets.Attempts
+	Rejection *Rejection // nil: a worker may have it
+}
+
+// Prepare sets up a delivery that was fetched, whose Job is there already.
+func Prepare(d *Delivery, p *Partition, about Prepared) {
+	d.part, d.key, d.size, d.attempts, d.rejection = p, p.keyOf(d.Job.Key), about.Size, about.Attempts, about.Rejection
+	if !about.Due.IsZero() || !about.LookAt.IsZero() {
+		d.times = &times{due: about.Due, lookAt: about.LookAt}
+	}
+}
+
+// Add takes a batch into the buffer. It returns whether there is room for more.
+func (p *Partition) Add(b *Batch) bool {
+	s := p.sched
+	s.logFetched(b.Jobs)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.asg.phase != working {
+		return false
+	}
+	if b.Gap && p.tracker.End() == p.tracker.Low() {
+		p.tracker.DropRestored()
+	}
+	for i := range b.Jobs {
+		p.buffer.push(&b.Jobs[i])
+	}
+	p.count += len(b.Jobs)
+	p.bytes += b.Bytes
+	p.fetched, p.stable = b.Next, b.Stable
+	if p.buffer.head == nil {
+		p.tracker.SkipTo(p.fetched)
+	}
+	p.src.Lane.enlist(p)
+	s.fill(p.src.Lane)
+	p.fullBuffer = !p.room()
+	return !p.fullBuffer
+}
+
+// Roomy takes the partitions of the assignment that have room again.
+func (a *Assignment) Roomy() []*Partition {
+	a.sched.mu.Lock()
+	defer a.sched.mu.Unlock()
+	some := a.roomy
+	a.roomy = nil
+	return some
+}
+
+// OverBudget tells whether the node's partitions hold all bytes that they may. Then it
+// marks those of the assignment that hold their share; see [Partition.OverShare].
+func (a *Assignment) OverBudget() bool {
+	s := a.sched
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all, parts := 0, 0
+	for live := range s.live {
+		for _, p := range live.parts {
+			all += p.held()
+		}
+		parts += len(live.parts)
+	}
+	over := all >= s.opts.BufferBytes
+	share := max(s.opts.BufferBytes/max(parts, 1), minShareBytes)
+	for _, p := range a.parts {
+		p.overShare = over && p.held() >= share
+	}
+	return over
+}
+
+// OverShare tells whether the partition must not be fetched, as of the last
+// [Assignment.OverBudget]. It belongs to the goroutine that calls that.
+func (p *Partition) OverShare() bool { return p.overShare }
+
+// held is how many bytes of records the partition has in memory.
+func (p *Partition) held() int { return p.bytes + p.parked }
+
+// room tells whether fetching may go on.
+func (p *Partition) room() bool {
+	return p.count < bufferJobs && p.bytes < bufferBytes && p.parked < parkedBytes && p.tracker.Span() < offsets.PauseWindow && !p.sched.sleepersFull()
+}
+
+// wakeFetcher tells the fetcher that there is room again.
+func (p *Partition) wakeFetcher() {
+	if !p.fullBuffer || !p.room() {
+		return
+	}
+	p.fullBuffer = false
+	p.asg.roomy = append(p.asg.roomy, p)
+	p.asg.WakeFetcher()
+}

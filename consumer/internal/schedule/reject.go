@@ -1,0 +1,147 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"dispatcher/consumer/deadletter"
+)
+
+// This file has the jobs that go to the dead letters or to a retry topic without a worker's
+// decision: those that can't be read, expired, are not due, or were in flight for too long.
+
+const (
+	// MaxRest is how long a job may wait in memory for its time where there are no retry
+	// topics. Meanwhile its offset is open, and the tracker's window ends so many offsets
+	// further on.
+	MaxRest = time.Minute
+
+	// delaySlack lets a wait that was meant to be as long as a retry topic's be that, though
+	// some of it has passed. The job is due at its own time all the same.
+	delaySlack = 10 * time.Millisecond
+)
+
+// Rejection says where a job goes that no worker is to see.
+type Rejection struct {
+	Failure deadletter.Failure // without a class: nothing has failed
+	Delay   time.Duration      // of the retry topic; 0: to the dead letters
+	Due     time.Time          // in a retry topic
+}
+
+// Delayed tells whether the job goes to a retry topic.
+func (r *Rejection) Delayed() bool { return r.Delay > 0 }
+
+// RejectionOf says where a job goes that [Assignment.Rejected] gave.
+func RejectionOf(d *Delivery) *Rejection { return d.rejection }
+
+// Rejected takes the jobs that were rejected since it was last called; its caller writes
+// them. When the assignment ends the drain drops the others.
+func (a *Assignment) Rejected() []*Delivery {
+	a.sched.mu.Lock()
+	defer a.sched.mu.Unlock()
+	if a.ctx.Err() != nil {
+		return nil
+	}
+	some := a.rejected
+	a.rejected = nil
+	return some
+}
+
+// HasRejected gets a notice when [Assignment.Rejected] may have some.
+func (a *Assignment) HasRejected() <-chan struct{} { return a.hasRejected }
+
+// reject hands a job to the caller of [Assignment.Rejected]. No worker has it; the
+// assignment awaits it all the same.
+func (p *Partition) reject(d *Delivery, r *Rejection) {
+	d.on(reject)
+	p.queueRejected(d, r)
+}
+
+func (p *Partition) queueRejected(d *Delivery, r *Rejection) {
+	d.rejection = r
+	p.parked += d.size
+	p.asg.inFlight++
+	p.asg.rejected = append(p.asg.rejected, d)
+	notify(p.asg.hasRejected)
+}
+
+// RestInstead keeps a rejected job in memory until it is due: its retry topic does not take
+// it.
+func RestInstead(d *Delivery) {
+	p := d.part
+	p.sched.mu.Lock()
+	defer p.sched.mu.Unlock()
+	p.asg.leaves()
+	if p.asg.phase != working {
+		return
+	}
+	p.parked -= d.size
+	d.rejection = nil
+	p.rest(d)
+}
+
+// expiry is the rejection of a job whose not-after has passed.
+func (d *Delivery) expiry() *Rejection {
+	return &Rejection{Failure: deadletter.Failure{Class: deadletter.ClassExpired, Attempt: d.attempts.Calls}}
+}
+
+// delayFor is the longest delay that is over within a wait; 0: none is.
+func delayFor(delays []time.Duration, wait time.Duration) time.Duration {
+	for _, delay := range slices.Backward(delays) {
+		if delay <= wait {
+			return delay
+		}
+	}
+	return 0
+}
+
+// delay has a job wait that is not due: in a retry topic or in memory. A job that can wait
+// in neither goes to the dead letters.
+func (p *Partition) delay(d *Delivery, wait time.Duration) {
+	delays := p.sched.opts.RetryTopics
+	delay := delayFor(delays, wait)
+	switch {
+	case delay > 0:
+		f := deadletter.Failure{Attempt: d.attempts.Calls, Failures: d.attempts.Failures}
+		p.reject(d, &Rejection{Failure: f, Delay: delay, Due: d.times.due})
+	case len(delays) > 0 || wait <= MaxRest:
+		p.rest(d)
+	default:
+		p.reject(d, &Rejection{Failure: deadletter.Failure{
+			Class: deadletter.ClassUnsupported, Attempt: d.attempts.Calls,
+			Message: fmt.Sprintf("not-before: is more than %v ahead; kafka.retry_topics would allow it", MaxRest),
+		}})
+	}
+}
+
+// timeOutLate times out the jobs that were taken too long ago: such a job holds the
+// committed offset of its partition, and its key. It returns how soon to check again. The
+// lock is held.
+func (s *Scheduler) timeOutLate(now time.Time) time.Duration {
+	if s.opts.JobTimeout == 0 {
+		return time.Hour
+	}
+	for d, since := range s.taken {
+		if now.Sub(since) >= s.opts.JobTimeout && d.part.asg.phase == working {
+			s.timeOut(d, now)
+		}
+	}
+	return max(s.opts.JobTimeout/16, 10*time.Millisecond)
+}
+
+func (s *Scheduler) timeOut(d *Delivery, now time.Time) {
+	delete(s.taken, d)
+	if _, ok := d.on(timeOut); !ok {
+		return
+	}
+	r := &Rejection{Failure: deadletter.Failure{
+		Class: deadletter.ClassJobTimeout, Message: fmt.Sprintf("in flight for %v and not settled", s.opts.JobTimeout),
+		Attempt: d.attempts.Calls, Failures: d.attempts.Failures,
+	}}
+	if delays := s.opts.RetryTopics; len(delays) > 0 {
+		r.Delay = max(delayFor(delays, s.opts.JobTimeout), delays[0])
+		r.Due = now.Add(r.Delay)
+	}
+	d.part.queueRejected(d, r)
+}

@@ -1,0 +1,122 @@
+package schedule
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// TestTheStateAfterEachEvent has a line for each pair of a state and an event that has an
+// effect there. No other pair has one.
+func TestTheStateAfterEachEvent(t *testing.T) {
+	t.Parallel()
+	type pair struct {
+		state state
+		event event
+	}
+	want := map[pair]state{
+		{fetched, admit}: waiting,
+
+		{waiting, sleep}:   asleep,
+		{waiting, enqueue}: ready,
+		{waiting, reject}:  rejected,
+
+		{asleep, wake}: waiting,
+
+		{ready, handOut}: inFlight,
+		{ready, reject}:  rejected,
+
+		{inFlight, sleep}:   asleep,
+		{inFlight, requeue}: waiting,
+		{inFlight, claim}:   writing,
+		{inFlight, timeOut}: timedOut,
+		{inFlight, answer}:  settled,
+
+		{writing, sleep}:    asleep,
+		{writing, requeue}:  waiting,
+		{writing, claim}:    writing,
+		{writing, unclaim}:  inFlight,
+		{writing, answer}:   settled,
+		{writing, recorded}: settled,
+
+		{rejected, sleep}:    asleep,
+		{rejected, recorded}: settled,
+
+		{timedOut, answer}:   rejected,
+		{timedOut, recorded}: abandoned,
+
+		{abandoned, answer}: settled,
+	}
+	for s := range state(states) {
+		for e := range event(events) {
+			after, effect := want[pair{s, e}]
+			got, ok := next(s, e)
+			if ok != effect || ok && got != after {
+				t.Errorf("state %d, event %d: got state %d and effect %v, want state %d and effect %v", s, e, got, ok, after, effect)
+			}
+		}
+	}
+}
+
+// Whatever a worker, the settler and the timers do with a job, in any order and more than
+// once: it is settled once, and its worker's place is freed once.
+func TestAJobIsSettledOnceAndFreesItsPlaceOnce(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		l := &Lane{name: "default", limit: 1}
+		s := newBench(l)
+		a := s.NewAssignment()
+		p := partition(a, l, 0)
+		addJobs(p, 1)
+		d := s.Take()
+		done, before := false, d.state // done: the offset was completed when the job was settled
+		isSettled := func(s state) bool { return s == abandoned || s == settled }
+		settle := func(t *rapid.T, by func(*Delivery, bool)) {
+			complete, open := rapid.Bool().Draw(t, "complete"), !isSettled(d.state)
+			if by(d, complete); open && isSettled(d.state) {
+				done = complete
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"claim":    func(*rapid.T) { Claim(d) },
+			"unclaim":  func(*rapid.T) { s.unclaim(d) },
+			"answer":   func(t *rapid.T) { settle(t, Answer) },
+			"recorded": func(t *rapid.T) { settle(t, Recorded) },
+			"sleep":    func(*rapid.T) { d.Sleep(SleepOptions{Until: time.Now().Add(time.Hour), WakeEarly: true}) },
+			"requeue":  func(*rapid.T) { d.Requeue() },
+			"wake":     func(*rapid.T) { s.Wake() },
+			"rejected": func(*rapid.T) { a.Rejected() },
+			"time out": func(*rapid.T) {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.timeOut(d, time.Now())
+			},
+			"take": func(t *rapid.T) {
+				if got := s.Take(); got != nil && got != d {
+					t.Fatalf("got job %v, want none or %v", got, d)
+				}
+			},
+			"": func(t *rapid.T) {
+				workers, writes := 0, 0
+				if d.state.decidable() || d.state.late() {
+					workers = 1
+				}
+				if d.state == rejected || d.state == timedOut {
+					writes = 1
+				}
+				if l.inFlight != workers || p.taken != workers || a.inFlight != workers+writes {
+					t.Fatalf("state %d: got %d, %d and %d in flight in lane, partition and assignment, want %d, %d and %d",
+						d.state, l.inFlight, p.taken, a.inFlight, workers, workers, workers+writes)
+				}
+				if isSettled(before) && !isSettled(d.state) {
+					t.Fatalf("got state %d after %d, want the job to stay settled", d.state, before)
+				}
+				if got := p.tracker.Low() == 1; got != done {
+					t.Fatalf("state %d: got offset complete %v, want %v", d.state, got, done)
+				}
+				before = d.state
+			},
+		})
+	})
+}

@@ -1,0 +1,96 @@
+package settle
+
+import (
+	"context"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"dispatcher/consumer/deadletter"
+	"dispatcher/consumer/internal/broker"
+	"dispatcher/consumer/internal/produce"
+	"dispatcher/consumer/internal/schedule"
+	"dispatcher/consumer/internal/topicname"
+)
+
+// transfer is a job that goes to the dead letters or to a retry topic.
+type transfer struct {
+	d *schedule.Delivery
+	schedule.Rejection
+}
+
+// topic is where a job goes.
+func (s *Settler) topic(t *transfer) string {
+	of := schedule.SourceOf(t.d).JobTopic
+	switch {
+	case t.Delayed():
+		return topicname.Retry(of, t.Delay)
+	case t.Failure.Class == deadletter.ClassUnknown && s.o.ParkUnknown:
+		return topicname.Parked(of)
+	}
+	return topicname.Dead(of)
+}
+
+func (s *Settler) record(t *transfer, now time.Time) *kgo.Record {
+	n := &deadletter.Note{Topic: s.topic(t), Group: s.o.Group, Node: s.o.Node, Failure: t.Failure}
+	if t.Delayed() {
+		n.Due = t.Due
+	}
+	return deadletter.Compose(&t.d.Job.Record, n, now)
+}
+
+// write writes the records of one assignment's jobs, and settles each job once Kafka has its
+// record. It returns when all records have an outcome, and at the latest when the assignment
+// is over: no outcome counts then. It returns the jobs that are too large for their retry
+// topic, and does not settle them.
+func (s *Settler) write(ctx context.Context, all []transfer) (tooLarge []transfer) {
+	outcomes := make(chan *transfer, len(all)) // room for all, since Done must not block
+	now := time.Now()
+	for i := range all {
+		s.put(ctx, all[i], s.record(&all[i], now), outcomes)
+	}
+	over := schedule.AssignmentOf(all[0].d).Over()
+	for range all {
+		select {
+		case t := <-outcomes:
+			if t != nil {
+				tooLarge = append(tooLarge, *t)
+			}
+		case <-over.Done():
+			return nil
+		}
+	}
+	return tooLarge
+}
+
+// put gives a job's record to the writer. The outcome is nil for a job that is settled, and
+// the transfer for one that does not fit its retry topic.
+func (s *Settler) put(ctx context.Context, t transfer, record *kgo.Record, outcomes chan<- *transfer) {
+	s.putRecord(t.d, &produce.Request{Record: record, Context: ctx, Done: func(err error) {
+		switch {
+		case broker.TooLarge(err) && t.Delayed():
+			outcomes <- &t
+			return
+		case broker.TooLarge(err) && deadletter.Truncate(record):
+			s.put(ctx, t, record, outcomes)
+			return
+		case err == nil:
+			s.metrics.count(&t)
+			s.log(&t)
+		}
+		schedule.Recorded(t.d, err == nil)
+		outcomes <- nil
+	}})
+}
+
+// putRecord gives the writer a record of a job.
+func (s *Settler) putRecord(d *schedule.Delivery, r *produce.Request) {
+	writing := schedule.AssignmentOf(d).Writing()
+	done := r.Done
+	r.Done = func(err error) {
+		done(err)
+		writing.Add(-1)
+	}
+	writing.Add(1)
+	s.writer.Put(r)
+}

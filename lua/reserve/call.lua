@@ -1,0 +1,76 @@
+-- One call of a node: its arguments, the limit's state, and the reply. limit.lua, one of the algorithms and master.lua are
+-- joined in front, and the other files of reserve/ and reserve.lua behind.
+--
+-- KEYS[1] limit, KEYS[2] history: see limit.lua
+-- KEYS[3] state     dispatcher:{<namespace>}:state:<name>            the algorithm's state beside the limit's hash
+-- KEYS[4] reserved  dispatcher:{<namespace>}:reserved:<name>:<node>  string: the last reservation of this node
+-- KEYS[5] nodes     dispatcher:{<namespace>}:nodes:<name>            hash: of each node, the newest settings it knows, when it
+--                                                                   was here, and since when it reads this clock
+--
+-- ARGV[1] want       units wanted; 0 polls, and gives the node's place in the queue up
+-- ARGV[2] seq        number of this reservation; a retry under the same number gets the same slots
+-- ARGV[3] flags      letters: r a retry, s the node saw this clock step, w a refused node waits in the queue, d its time in
+--                    the queue has come, p write the node's record, h publish a message that only this node heeds, l the
+--                    settings it knows came from Redis, x the node leaves
+-- ARGV[4] epoch      the epoch that the node's mapping of this clock belongs to; 0: it has none
+-- ARGV[5] since_us   the node's first reading of this clock in that epoch
+-- ARGV[6] read_us    its last reading; with s, the last one that it trusts
+-- ARGV[7] identity   info: ask INFO which master this is; none: this server can't tell
+-- ARGV[8] lead_us    no slot is nearer than this
+-- ARGV[9] node       its name, unique per start
+-- ARGV[10] learn_us  the time in which every node polls
+-- ARGV[11] reach_us  nothing further ahead is granted to this node; 0: the horizon alone bounds it
+-- ARGV[12] ticket    its place in the queue; -1: none
+-- ARGV[13] known     the newest settings that the node knows, packed
+-- ARGV[14] began_us  when the timeline of these began
+--
+-- Reply: 1 now_us  2 epoch  3 given  4 base_us  5 n  6 floor_us  7 units  8 period_us  9 debt
+--        10 wait_us: until the node is to ask again
+--        11 cooldown, why one begins: 0 none does, 1 settings lost, 2 settings older than the node's, 3 the algorithm's state
+--           lost, 4 another master, 5 the clock went back, 6 nodes saw it step, 7 another algorithm
+--        12 not_before_us: nothing is granted that lies before this
+--        13 began_us  14 ticket: -1 none  15 poll_us: when a refused node polls, to see whether those ahead of it ask
+--        16 the settings in force, where they are not those that the node knows
+--        Slot j, from 0, lies at max(floor, base + ceil((n + j - debt) * period / units)).
+--        Where the settings in force name another algorithm, nothing is done: the node asks again with that one's script.
+--
+-- Missing key: the node's settings are taken, and nothing is granted until all slots that may be out are over.
+local reserved, nodes = KEYS[4], KEYS[5]
+local want, seq, flags, epoch = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
+local since, read = tonumber(ARGV[5]), tonumber(ARGV[6])
+local identity, lead, node, learn = ARGV[7], tonumber(ARGV[8]), ARGV[9], tonumber(ARGV[10])
+local reach, ticket, known = tonumber(ARGV[11]), tonumber(ARGV[12]), ARGV[13]
+local POLL = 4000000 -- a node that can't be given a time polls after this one
+
+local function flag(letter) return string.find(flags, letter, 1, true) end
+
+-- timeline puts an algorithm's fields of the limit's hash into c.
+local function timeline(c, v)
+  c.base, c.n, c.slot, c.passed = tonumber(v[1]), tonumber(v[2]), tonumber(v[3]), tonumber(v[4])
+  c.start, c.keep, c.tat_ns = tonumber(v[5]), tonumber(v[6]), v[7]
+end
+
+local v = redis.call('HMGET', limit, 'base', 'n', 'slot', 'passed', 'start', 'keep', 'tat_ns',
+  'settings', 'applied', 'last', 'not_before', 'epoch', 'master', 'run', 'began', 'queued', 'served', 'spare', 'step_report')
+local stored, applied, last, not_before = v[8], v[9], tonumber(v[10]), tonumber(v[11])
+local current, master, ran, began = v[12], v[13], v[14], tonumber(v[15])
+local queued, served, spare, step_report = tonumber(v[16] or 0), tonumber(v[17] or 0), tonumber(v[18] or 0), v[19]
+
+local now = clock()
+local history_id, info = replication(identity)
+if not history_id then return redis.error_reply('IDENTITY this Redis does not say which master it is') end
+
+local set = unpacked(stored)
+if stored and not set then return redis.error_reply('VERSION the settings in Redis are of a version that this node does not know') end
+local own = known == stored and set or unpacked(known)
+if not own then return redis.error_reply('ERR the settings that the node knows can not be read') end
+local newer = set and own.changed > set.changed
+
+local function reply(given, first, nth, floor, units, period, debt, wait, cooldown, place, poll)
+  flush()
+  local r = {now, tonumber(epoch), given, first, nth, floor, units, period, debt, wait, cooldown, not_before or 0, began or 0,
+    place or -1, poll or POLL}
+  if stored ~= known then r[16] = stored end
+  return r
+end
+local function nothing(wait, cooldown, place, poll) return reply(0, now, 0, now, 1, 1, 0, wait, cooldown or 0, place, poll) end

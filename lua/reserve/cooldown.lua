@@ -1,0 +1,77 @@
+-- The cooldown: after the timeline was lost, or may have been, nothing is granted until all slots that may be out are over.
+local SETTINGS_LOST, SETTINGS_OLD, STATE_LOST, OTHER_MASTER, CLOCK_BACK, CLOCK_STEP, OTHER_ALGORITHM = 1, 2, 3, 4, 5, 6, 7
+local STEP = 2000 -- a clock that goes back by less is held
+
+if flag('x') then -- the node leaves: nobody waits for it
+  redis.call('HDEL', nodes, node)
+  redis.call('DEL', reserved)
+end
+if set and not newer and set.revert_at > 0 and now >= set.revert_at then -- the override has ended
+  local before = stored
+  stored = set.revert_to
+  set = unpacked(stored)
+  redis.call('HSET', limit, 'settings', stored)
+  record(before, stored)
+end
+if set and not newer and set.algorithm ~= ALGORITHM then return nothing(0) end
+
+local old = applied == stored and set or unpacked(applied)
+local c = newer and own or set or own
+timeline(c, v)
+local why, waits, unanswered = 0 -- waits: a report of a step waits for a second opinion
+if not set then why = SETTINGS_LOST
+elseif newer then why = SETTINGS_OLD
+elseif not (last and not_before and master and ran and current and old) then why = STATE_LOST
+elseif old.algorithm ~= set.algorithm then why = OTHER_ALGORITHM
+elseif not algorithm.intact(c, now) then why = STATE_LOST
+elseif history_id ~= master and (process(identity) ~= ran or promoted(info)) then why = OTHER_MASTER
+elseif now < last - STEP then why = CLOCK_BACK
+elseif stepped() then why = CLOCK_STEP
+else
+  waits, unanswered = unconfirmed()
+  if unanswered then why = CLOCK_STEP end -- no node is alive any more that could tell
+end
+
+-- span is how long after its slot a unit may count under any algorithm.
+local function span(a, b) return math.max(a.window, b.window) + math.max(a.guard, b.guard) end
+
+if why > 0 then
+  if why == SETTINGS_LOST or why == SETTINGS_OLD then
+    set, stored, began = own, known, tonumber(ARGV[14])
+    redis.call('HSET', limit, 'settings', stored)
+    redis.call('PERSIST', limit) -- `limit delete` leaves a key with a time to live
+  end
+  -- All slots that may be out lie within one horizon, are late after the lateness, and count for as long as the
+  -- algorithm says. Other nodes may have newer settings than these.
+  local before = not_before or 0
+  not_before = now + set.horizon + set.lateness + algorithm.cooldown(set)
+  began = began or 0
+  if why == SETTINGS_LOST then
+    not_before = math.max(not_before, now + learn)
+    -- The remains of a limit that was deleted tell a node that knows only its file: others may have used other terms.
+    -- The nodes remember the time as began, should the key be lost again meanwhile.
+    if not flag('l') and redis.call('EXISTS', nodes, history) > 0 then
+      not_before = math.max(not_before, now + set.horizon + set.lateness + span(set, set))
+      began = math.max(began, not_before)
+    end
+    if before > now then -- `limit delete` left it behind
+      not_before = math.max(not_before, before)
+      began = math.max(began, not_before)
+    end
+  end
+  -- A debt under other terms is paid by waiting.
+  if old and applied ~= stored and (why > STATE_LOST or old.algorithm ~= set.algorithm) then
+    began = now + math.max(old.horizon, set.horizon) + math.max(old.lateness, set.lateness) + span(old, set)
+    not_before = math.max(not_before, began)
+  end
+  not_before = math.max(not_before, math.min(began, now + set.horizon + set.lateness + set.window + set.guard))
+  epoch = int(now)
+  redis.call('DEL', KEYS[3], reserved)
+  algorithm.begin(set, not_before)
+  redis.call('HDEL', limit, 'step_report')
+  redis.call('HSET', limit, 'last', epoch, 'master', history_id, 'run', process(identity) or '', 'epoch', epoch,
+    'not_before', int(not_before), 'applied', stored, 'began', int(began), 'queued', 0, 'served', 0, 'spare', 0)
+  attend()
+  redis.pcall('PUBLISH', limit, epoch) -- each node is to poll now, and to restore the settings that it knows
+  return nothing(not_before - now - set.horizon, why)
+end

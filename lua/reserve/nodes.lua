@@ -1,0 +1,21 @@
+-- The nodes that use the limit.
+local FORGOTTEN = 600000000 -- the record of a node that was not here for this long is removed
+local ALIVE = 9000000 -- a node that was here within this time is alive: it polls every 4 s at least
+
+-- attend writes the node's record.
+local function attend()
+  if (want == 0 or flag('p')) and not flag('x') then
+    redis.call('HSET', nodes, node, int(own.changed) .. ' ' .. int(now) .. ' ' .. int(since))
+  end
+end
+
+-- others calls f with the first reading of each other node that is alive.
+local function others(f)
+  local all = redis.call('HGETALL', nodes)
+  for i = 1, #all, 2 do
+    local seen, first = string.match(all[i + 1], '^%d+ (%d+) (%d+)$')
+    seen, first = tonumber(seen), tonumber(first)
+    if not seen or seen < now - FORGOTTEN then redis.call('HDEL', nodes, all[i])
+    elseif all[i] ~= node and seen >= now - ALIVE then f(first) end
+  end
+end

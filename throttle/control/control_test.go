@@ -1,0 +1,348 @@
+package control_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"dispatcher/throttle"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/limit"
+)
+
+// deployment is a Redis with a limit of 300 a second, and the nodes that keep it.
+type deployment struct {
+	*control.Control
+	server *miniredis.Miniredis
+	rdb    redis.UniversalClient
+}
+
+func newDeployment(t *testing.T, guardrails limit.Guardrails, nodes int) *deployment {
+	t.Helper()
+	c := &deployment{server: miniredis.RunT(t)}
+	c.rdb = redis.NewClient(&redis.Options{Addr: c.server.Addr()})
+	t.Cleanup(func() { _ = c.rdb.Close() })
+	var err error
+	if c.Control, err = control.NewControl(c.rdb, "default", "provider"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range nodes {
+		c.join(t, fmt.Sprint("node-", i+1), guardrails)
+	}
+	c.until(t, "the nodes are there", func() bool {
+		here, err := c.Nodes(t.Context())
+		return err == nil && len(here) == nodes
+	})
+	return c
+}
+
+// join starts a node; leave ends it.
+func (c *deployment) join(t *testing.T, name string, guardrails limit.Guardrails) (leave func()) {
+	t.Helper()
+	l, err := throttle.New(throttle.Options{
+		Redis: c.rdb, Namespace: "default", Name: "provider", Node: name, Identity: throttle.IdentityNone,
+		Limit: limit.Spec{Guardrails: guardrails, Terms: limit.Terms{Contract: limit.Contract{
+			Cap: 300, Window: time.Second, Burst: 1,
+			Guard: limit.DefaultGuard, Lateness: limit.DefaultLateness, Horizon: limit.DefaultHorizon,
+		}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx) }()
+	leave = func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		ended <- nil
+	}
+	t.Cleanup(leave)
+	return leave
+}
+
+// until polls: its deadline is for what hangs.
+func (c *deployment) until(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for deadline := time.Now().Add(30 * time.Second); !so(); <-ticker.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("still not so: %s", what)
+		}
+	}
+}
+
+func (c *deployment) must(t *testing.T, ch control.Change) limit.Settings {
+	t.Helper()
+	s, err := c.Set(t.Context(), ch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func capOf(n int64) control.Change { return control.Change{Cap: &n, By: "ops"} }
+
+func capFor(n int64, d time.Duration) control.Change {
+	ch := capOf(n)
+	ch.For = d
+	return ch
+}
+
+func paused(p bool) control.Change { return control.Change{Paused: &p, By: "ops"} }
+
+func TestAPlainChangeHoldsNowAndAfterTheOverride(t *testing.T) {
+	t.Parallel()
+	c := newDeployment(t, limit.Guardrails{}, 1)
+	c.must(t, capFor(500, time.Minute))
+	s := c.must(t, paused(true))
+	if s.Cap != 500 || !s.Paused || s.RevertTo.Cap != 300 || !s.RevertTo.Paused || s.RevertAt.IsZero() {
+		t.Errorf("got %+v after a pause in an override, want it paused now and then, with the caps as they were", s)
+	}
+	burst := int64(3)
+	if s = c.must(t, control.Change{Burst: &burst}); s.Burst != 3 || s.RevertTo.Burst != 3 || s.Cap != 500 || s.RevertTo.Cap != 300 {
+		t.Errorf("got %+v, want the burst now and then", s)
+	}
+	if s = c.must(t, capOf(250)); s.Cap != 250 || !s.RevertAt.IsZero() || s.RevertTo != (limit.Terms{}) {
+		t.Errorf("got %+v after a plain cap, want it for good: nothing is left to return to", s)
+	}
+}
+
+func TestAnOverrideOfAnOverrideReturnsToWhatWasBeforeBoth(t *testing.T) {
+	t.Parallel()
+	c := newDeployment(t, limit.Guardrails{}, 1)
+	first := c.must(t, capFor(500, time.Minute))
+	second := c.must(t, capFor(400, time.Hour))
+	if second.RevertTo.Cap != 300 || second.Cap != 400 || second.RevertAt.Before(first.RevertAt.Add(50*time.Minute)) {
+		t.Errorf("got %+v, want 400 for an hour, then 300", second)
+	}
+}
+
+func TestAnOverrideEndsByItselfAndIsInTheHistory(t *testing.T) {
+	t.Parallel()
+	c := newDeployment(t, limit.Guardrails{}, 1)
+	set := c.must(t, capFor(500, control.MinOverride))
+	c.until(t, "the override is over", func() bool {
+		s, err := c.Get(t.Context())
+		return err == nil && s.Revision > set.Revision
+	})
+	s, err := c.Get(t.Context())
+	if err != nil || s.Cap != 300 || !s.RevertAt.IsZero() {
+		t.Errorf("got %+v, %v, want the cap of 300 for good", s, err)
+	}
+	history, err := c.History(t.Context(), 10)
+	if err != nil || len(history) != 2 {
+		t.Fatalf("got %+v, %v, want two changes", history, err)
+	}
+	if e := history[0]; e.By != "dispatcher" || e.From.Cap != 500 || e.To.Cap != 300 || e.Changed.Before(set.RevertAt) {
+		t.Errorf("got %+v, want the end of the override", e)
+	}
+	if e := history[1]; e.By != "ops" || !e.RevertAt.Equal(set.RevertAt) || e.Revision != set.Revision || !e.Changed.Equal(set.Changed) {
+		t.Errorf("got %+v, want the override", e)
+	}
+}
+
+func TestUndoTakesTheLastChangeBack(t *testing.T) {
+	t.Parallel()
+	c := newDeployment(t, limit.Guardrails{}, 1)
+	window := 2 * time.Second
+	s := c.must(t, control.Change{Cap: capOf(200).Cap, Window: &window})
+	undone, err := c.Undo(t.Context(), 0, control.Change{By: "ops"})
+	if err != nil || undone.Cap != 300 || undone.Window != time.Second || undone.Revision != s.Revision+1 || undone.Why != "undo of revision 2" {
+		t.Errorf("got %+v, %v, want the cap and window before", undone, err)
+	}
+	if again, err := c.Undo(t.Context(), 0, control.Change{}); !errors.Is(err, control.ErrNotInHistory) {
+		t.Errorf("got %+v, %v, want an error that nothing is left to be undone", again, err)
+	}
+	if second, err := c.Undo(t.Context(), 2, control.Change{Why: "no, it was right"}); err != nil || second.Cap != 200 || second.Why != "no, it was right" {
+		t.Errorf("got %+v, %v, want revision 2", second, err)
+	}
+	if first, err := c.Undo(t.Context(), 1, control.Change{}); err != nil || first.Cap != 300 || first.Window != time.Second {
+		t.Errorf("got %+v, %v, want what the file seeded", first, err)
+	}
+}
+
+func TestUndoInAnOverrideLeavesTheRestOfItAlone(t *testing.T) {
+	t.Parallel()
+	c := newDeployment(t, limit.Guardrails{}, 1)
+	c.must(t, capFor(500, time.Minute))
+	c.must(t, paused(true))
+	if s, err := c.Undo(t.Context(), 0, control.Change{}); err != nil || s.Paused || s.RevertTo.Paused || s.Cap != 500 || s.RevertAt.IsZero() {
+		t.Errorf("got %+v, %v, want the pause undone and the override going on", s, err)
+	}
+	c.must(t, capOf(200))
+	_, err := c.Undo(t.Context(), 0, control.Change{})
+	if err == nil || !strings.Contains(err.Error(), "was an override until") {
+		t.Errorf("got %v, want a refusal to make an override hold for good", err)
+	}
+	if s, err := c.Undo(t.Context(), 0, control.Change{For: time.Minute}); err != nil || s.Cap != 500 || s.RevertTo.Cap != 200 {
+		t.Errorf("got %+v, %v, want 500 for a minute", s, err)
+	}
+}
+
+func TestUndoRefusesChangesThatTheHistoryDoesNotHold(t *testing.T) {
+	t.Parallel()
+	c := newDeployment(t, limit.Guardrails{}, 1)
+	if _, err := c.Undo(t.Context(), 0, control.Change{}); !errors.Is(err, control.ErrNotInHistory) {
+		t.Errorf("got %v for a limit that was never changed, want %v", err, control.ErrNotInHistory)
+	}
+	c.must(t, capOf(200))
+	if _, err := c.Undo(t.Context(), 7, control.Change{}); !errors.Is(err, control.ErrNotInHistory) {
+		t.Errorf("got %v for a revision that never was, want %v", err, control.ErrNotInHistory)
+	}
+	c.server.Del("dispatcher:{default}:history:provider")
+	if _, err := c.Undo(t.Context(), 0, control.Change{}); !errors.Is(err, control.ErrNotInHistory) {
+		t.Errorf("got %v without a history, want %v", err, control.ErrNotInHistory)
+	}
+}
+
+func TestGuardrailsStandUnlessForced(t *testing.T) {
+	t.Parallel()
+	c := newDeployment(t, limit.Guardrails{MaxCap: 500, MaxStep: 2}, 1)
+	before, err := c.Get(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	low, small := int64(200), 0.9
+	for name, ch := range map[string]control.Change{
+		"max_cap": capOf(501), "max_step": capOf(149),
+		"max_cap below the cap": {MaxCap: &low}, "max_step below 1": {MaxStep: &small},
+		"too short": capFor(400, time.Millisecond), "too long": capFor(400, control.MaxOverride+time.Second),
+	} {
+		if s, err := c.Set(t.Context(), ch); err == nil {
+			t.Errorf("%s: got %+v, want a refusal", name, s)
+		}
+	}
+	after, err := c.Get(t.Context())
+	if diff := cmp.Diff(before, after, cmp.AllowUnexported(limit.Settings{})); err != nil || diff != "" {
+		t.Errorf("refusals changed something: %v\n%s", err, diff)
+	}
+	forced := capOf(100)
+	forced.Force = true
+	if s := c.must(t, forced); s.Cap != 100 || s.MaxCap != 500 || s.MaxStep != 2 {
+		t.Errorf("got %+v, want a cap of 100 under the same guardrails", s)
+	}
+}
+
+func TestAGuardrailIsNotPassedByMovingItOnTheWay(t *testing.T) {
+	t.Parallel()
+	c := newDeployment(t, limit.Guardrails{MaxCap: 500, MaxStep: 2}, 1)
+	high, wide := int64(600), 10.0
+	ch := capOf(600)
+	ch.MaxCap, ch.MaxStep = &high, &wide
+	var guardrail *limit.GuardrailError
+	if _, err := c.Set(t.Context(), ch); !errors.As(err, &guardrail) || guardrail.Guardrail != "max_cap" {
+		t.Errorf("got %v, want a refusal by the ceiling that is in force", err)
+	}
+}
+
+func TestGuardrailsAreInTheHistoryAndAreUndone(t *testing.T) {
+	t.Parallel()
+	c := newDeployment(t, limit.Guardrails{MaxCap: 500}, 1)
+	high := int64(600)
+	c.must(t, control.Change{MaxCap: &high})
+	history, err := c.History(t.Context(), 1)
+	if err != nil || len(history) != 1 || history[0].GuardrailsFrom.MaxCap != 500 || history[0].GuardrailsTo.MaxCap != 600 {
+		t.Errorf("got %+v, %v, want the ceiling from 500 to 600", history, err)
+	}
+	if s, err := c.Undo(t.Context(), 0, control.Change{}); err != nil || s.MaxCap != 500 || s.Cap != 300 {
+		t.Errorf("got %+v, %v, want the ceiling of 500 again", s, err)
+	}
+}
+
+func TestOneOfTwoOperatorsLoses(t *testing.T) {
+	t.Parallel()
+	c := newDeployment(t, limit.Guardrails{}, 1)
+	first, second := capOf(200), capOf(100)
+	first.IfRevision, second.IfRevision = 1, 1
+	c.must(t, first)
+	_, err := c.Set(t.Context(), second)
+	var lost *control.RevisionError
+	if !errors.As(err, &lost) || lost.Now.Cap != 200 || lost.Wanted != 1 {
+		t.Errorf("got %v, want an error that names the cap of 200", err)
+	}
+}
+
+func TestEachNodeLearnsAChange(t *testing.T) {
+	t.Parallel()
+	c := newDeployment(t, limit.Guardrails{}, 3)
+	s := c.must(t, capOf(200))
+	n, took, err := c.Await(t.Context(), s)
+	if err != nil || n != 3 {
+		t.Errorf("got %d nodes after %v: %v, want 3", n, took, err)
+	}
+	nodes, err := c.Nodes(t.Context())
+	if err != nil || len(nodes) != 3 {
+		t.Fatalf("got %v, %v, want 3 nodes", nodes, err)
+	}
+	for i, node := range nodes {
+		if want := fmt.Sprint("node-", i+1); node.Name != want || !strings.HasPrefix(node.ID, want+"-") || !node.Has(s) {
+			t.Errorf("got %+v, want %s to know %v", node, want, s.Changed)
+		}
+	}
+}
+
+func TestANodeThatLacksAChangeIsNamed(t *testing.T) {
+	t.Parallel()
+	c := newDeployment(t, limit.Guardrails{}, 1)
+	now, err := c.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const key = "dispatcher:{default}:nodes:provider"
+	field := func(ago time.Duration) string { return fmt.Sprint("0 ", now.Add(-ago).UnixMicro()) }
+	c.server.HSet(key, "deaf-0123456789abcdef", field(-30*time.Second)) // of the future: it seems to come from a clock set back
+	c.server.HSet(key, "gone-0123456789abcdef", field(5*time.Minute))
+	c.server.HSet(key, "old-0123456789abcdef", field(20*time.Minute))
+	if nodes, err := c.Nodes(t.Context()); err != nil || len(nodes) != 1 {
+		t.Errorf("got %v, %v, want the one that is there", nodes, err)
+	}
+	if c.server.HGet(key, "old-0123456789abcdef") != "" || c.server.HGet(key, "gone-0123456789abcdef") == "" {
+		t.Error("want the field of 20 minutes ago removed and that of 5 minutes ago kept")
+	}
+	s := c.must(t, capOf(200))
+	c.server.HSet(key, "deaf-0123456789abcdef", field(-3*time.Second))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, _, err = c.Await(ctx, s)
+	var lack *control.NotEverywhereError
+	if !errors.As(err, &lack) || len(lack.Lack) != 1 || lack.Lack[0].Name != "deaf" || lack.Of != 2 {
+		t.Errorf("got %v, want deaf to be named", err)
+	}
+}
+
+func TestANodeThatEndsIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	c := newDeployment(t, limit.Guardrails{}, 1)
+	leave := c.join(t, "node-2", limit.Guardrails{})
+	c.until(t, "two nodes", func() bool { n, err := c.Nodes(t.Context()); return err == nil && len(n) == 2 })
+	leave()
+	s := c.must(t, capOf(200))
+	if n, took, err := c.Await(t.Context(), s); err != nil || n != 1 {
+		t.Errorf("got %d nodes after %v: %v, want the one that is left", n, took, err)
+	}
+}
+
+func TestLimitsAreListed(t *testing.T) {
+	t.Parallel()
+	c := newDeployment(t, limit.Guardrails{}, 1)
+	c.server.HSet("dispatcher:{default}:limit:another", "cap", "1")
+	c.server.HSet("dispatcher:{other}:limit:third", "cap", "1")
+	names, err := control.Limits(t.Context(), c.rdb, "default")
+	if diff := cmp.Diff([]string{"another", "provider"}, names); err != nil || diff != "" {
+		t.Errorf("got %v, %v", names, err)
+	}
+	if _, err := control.Limits(t.Context(), c.rdb, "no}pe"); err == nil {
+		t.Error("a namespace that is none was taken")
+	}
+}

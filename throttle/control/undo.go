@@ -1,0 +1,143 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"dispatcher/throttle/limit"
+)
+
+// ErrNotInHistory says that the history does not hold the change that is to be undone.
+var ErrNotInHistory = errors.New("the history does not hold it")
+
+// historyAll is more than the history holds.
+const historyAll = 2000
+
+// Undo takes the last change back that was not taken back yet: each further Undo goes
+// one change further back. With a revision it returns to the terms that
+// it had, as a plain change with the rest of ch. It is meant for the settings
+// that it reads: a change that comes between is a [RevisionError].
+//
+// Terms that were an override are not made to hold for good: that needs a For.
+func (c *Control) Undo(ctx context.Context, to int64, ch Change) (limit.Settings, error) {
+	s, err := c.Get(ctx)
+	if err != nil {
+		return limit.Settings{}, err
+	}
+	entries, err := c.History(ctx, historyAll)
+	if err != nil {
+		return limit.Settings{}, err
+	}
+	if ch.IfRevision == 0 {
+		ch.IfRevision = s.Revision
+	}
+	if to == 0 {
+		err = ch.takeBack(s, entries)
+	} else {
+		err = ch.goBack(to, entries)
+	}
+	if err != nil {
+		return limit.Settings{}, fmt.Errorf("limit %q: %w; nothing was changed", c.name, err)
+	}
+	return c.Set(ctx, ch)
+}
+
+// takeBack fills in the settings that the change behind s altered, as they were before.
+// The others stay, so that an override that was on already goes on.
+func (ch *Change) takeBack(s limit.Settings, entries []Entry) error {
+	if len(entries) == 0 || entries[0].Revision != s.Revision || !entries[0].Changed.Equal(s.Changed) {
+		return fmt.Errorf("undo of revision %d: %w", s.Revision, ErrNotInHistory)
+	}
+	entries = toUndo(entries)
+	if len(entries) == 0 {
+		return fmt.Errorf("undo: no operator has changed the limit, as far as the history goes: %w", ErrNotInHistory)
+	}
+	last := entries[0]
+	if last.From == last.To && last.GuardrailsFrom == last.GuardrailsTo {
+		return fmt.Errorf("undo of revision %d: it changed neither the contract nor the pause nor a guardrail", last.Revision)
+	}
+	if len(entries) > 1 && !last.RevertAt.Equal(entries[1].RevertAt) {
+		if err := ch.mayReturnTo(entries[1]); err != nil {
+			return err
+		}
+	}
+	ch.returnTo(last.To, last.From)
+	restore(ch, last.GuardrailsTo, last.GuardrailsFrom)
+	ch.Why = cmp.Or(ch.Why, fmt.Sprintf("undo of revision %d", last.Revision))
+	ch.undid = last.Revision
+	return nil
+}
+
+// toUndo is the rest of the entries, from the last change on that was not taken back
+// yet. A choice of the fleet is not an operator's to take back.
+func toUndo(entries []Entry) []Entry {
+	for before := int64(math.MaxInt64); len(entries) > 0; entries = entries[1:] {
+		switch e := entries[0]; {
+		case e.Revision >= before || e.Chosen():
+		case e.Undid > 0:
+			before = e.Undid
+		default:
+			return entries
+		}
+	}
+	return nil
+}
+
+// goBack fills in all terms that a revision had.
+func (ch *Change) goBack(to int64, entries []Entry) error {
+	for _, e := range entries {
+		if e.Revision == to {
+			if err := ch.mayReturnTo(e); err != nil {
+				return err
+			}
+			ch.returnTo(limit.Terms{Paused: !e.To.Paused}, e.To)
+			break
+		}
+		if e.Revision == to+1 { // the seeded revision has no entry of its own; others are found behind
+			ch.returnTo(limit.Terms{Paused: !e.From.Paused}, e.From)
+		}
+	}
+	if ch.Cap == nil {
+		return fmt.Errorf("return to revision %d: %w", to, ErrNotInHistory)
+	}
+	ch.Why = cmp.Or(ch.Why, fmt.Sprintf("undo: back to revision %d", to))
+	return nil
+}
+
+// mayReturnTo refuses to make terms hold for good that were meant for a while.
+func (ch *Change) mayReturnTo(e Entry) error {
+	if e.RevertAt.IsZero() || ch.For > 0 {
+		return nil
+	}
+	return fmt.Errorf("revision %d (%s) was an override until %s: say for how long it is to hold (--for), or set its terms",
+		e.Revision, e.To, e.RevertAt.UTC().Format(time.RFC3339))
+}
+
+// returnTo makes the change set the terms in which now differs from before, as they
+// were before.
+func (ch *Change) returnTo(now, before limit.Terms) {
+	restore(ch, now, before)
+	ch.restoreGuard(now.Contract, before.Contract)
+}
+
+// restoreGuard leaves a guard that was auto to the fleet.
+func (ch *Change) restoreGuard(now, before limit.Contract) {
+	switch {
+	case before.Auto && now.Auto:
+	case before.Auto:
+		ch.Auto, ch.Lateness = &before.Auto, &before.Lateness
+	case now.Auto:
+		ch.Guard, ch.Lateness = &before.Guard, &before.Lateness
+	default:
+		if now.Guard != before.Guard {
+			ch.Guard = &before.Guard
+		}
+		if now.Lateness != before.Lateness {
+			ch.Lateness = &before.Lateness
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package throttle
+
+import (
+	"time"
+
+	"dispatcher/lua"
+	"dispatcher/throttle/limit"
+)
+
+// seeded are the settings that a file seeds.
+func seeded(c limit.Contract, g ...limit.Guardrails) limit.Settings {
+	s := specOf(c)
+	if len(g) > 0 {
+		s.Guardrails = g[0]
+	}
+	return s.Settings()
+}
+
+func seededBy(algorithm string, c limit.Contract) limit.Settings {
+	s := specOf(c)
+	s.Algorithm = algorithm
+	return s.Settings()
+}
+
+// specOf is a limit with a contract, as a file states it.
+func specOf(c limit.Contract) limit.Spec {
+	s := limit.Spec{Terms: limit.Terms{Contract: c}}
+	if c.Reserve > 0 {
+		s.Degraded = limit.DegradedReserve
+	}
+	return s
+}
+
+// algorithm is the one of a name that exists.
+func algorithm(name string) limit.Algorithm {
+	a, err := limit.AlgorithmNamed(name)
+	if err != nil {
+		panic(err)
+	}
+	return a
+}
+
+// scopedSpec is a limit that each node keeps for itself.
+func scopedSpec(c limit.Contract, warmUp time.Duration) limit.Spec {
+	s := specOf(c)
+	s.Scope, s.WarmUp = limit.ScopeNode, warmUp
+	return s
+}
+
+// scriptOf is the script that reserves by an algorithm.
+func scriptOf(name string) string {
+	a := algorithm(name)
+	return lua.Reserve(a.Name, a.Script)
+}

@@ -1,0 +1,178 @@
+package script
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/limit"
+)
+
+// This file and reserve/call.lua are the only places that know the order of the
+// arguments and the reply of a reservation.
+
+// Cooldown is why a cooldown began: the timeline was lost, or may have been.
+type Cooldown int64
+
+// The causes of a cooldown, as reserve/cooldown.lua numbers them.
+const (
+	CooldownNone Cooldown = iota
+	CooldownSettingsLost
+	CooldownSettingsOld
+	CooldownTimelineLost
+	CooldownOtherMaster
+	CooldownClockBack
+	CooldownClockStep
+	cooldownOtherAlgorithm
+)
+
+// CooldownNames are the causes' names in metrics and logs.
+var CooldownNames = [...]string{"none", "settings_lost", "settings_old", "timeline_lost", "other_master", "clock_back", "clock_step", "other_algorithm"} //nolint:gochecknoglobals // a constant table
+
+func (c Cooldown) String() string {
+	if c < 0 || int(c) >= len(CooldownNames) {
+		return "cooldown " + strconv.FormatInt(int64(c), 10)
+	}
+	return CooldownNames[c]
+}
+
+// Ask is one call of reserve.lua.
+type Ask struct {
+	Want     int64
+	Seq      int64
+	Retry    bool   // the reply to this seq may have been lost
+	Epoch    int64  // of the node's mapping of Redis's clock; 0: it has none
+	Stepped  bool   // the node saw that clock step
+	Since    int64  // first reading of that clock in the epoch
+	Read     int64  // last reading that the node trusts
+	Identity string // info or none: how the script learns which master it runs on
+	Lead     time.Duration
+	Reach    time.Duration // 0: up to the horizon
+	Refuses  bool          // a refused caller does not ask again
+	Place    Place
+	Report   bool // write the node's record, as each poll does
+	Hello    bool // publish a message that only this node heeds
+	Learned  bool // known came from Redis and not from the file
+	Leaves   bool // the node ends
+	Known    limit.Settings
+}
+
+// Place is a node's place in the queue of those that were refused.
+type Place struct {
+	Taken bool
+	At    int64 // units that were wanted before it
+	Due   bool  // its time has come
+}
+
+// Ticket is the place as the script knows it; -1: none.
+func (p Place) Ticket() int64 {
+	if !p.Taken {
+		return -1
+	}
+	return p.At
+}
+
+// flags are the letters that the script's header names.
+func (a Ask) flags() string {
+	var letters strings.Builder
+	for _, f := range []struct {
+		on     bool
+		letter string
+	}{
+		{a.Retry, "r"},
+		{a.Stepped, "s"},
+		{!a.Refuses, "w"},
+		{a.Place.Taken && a.Place.Due, "d"},
+		{a.Report, "p"},
+		{a.Hello, "h"},
+		{a.Learned, "l"},
+		{a.Leaves, "x"},
+	} {
+		if f.on {
+			letters.WriteString(f.letter)
+		}
+	}
+	return letters.String()
+}
+
+// Reservation is the reply: slots on Redis's clock, and the settings in force.
+type Reservation struct {
+	Now       int64 // Redis's clock, µs since 1970
+	Epoch     int64 // changes when the timeline begins again
+	Schedule  clock.Schedule
+	Wait      time.Duration
+	Cooldown  Cooldown
+	NotBefore int64         // no slot lies before this
+	Place     Place         // in the queue, for a node that was refused
+	Poll      time.Duration // after which a node that was refused polls
+	Settings  limit.Settings
+}
+
+// Reserve runs the script of the algorithm that the node knows. Where Redis holds
+// settings with another algorithm, it runs that one's script at once.
+func (s Scripts) Reserve(ctx context.Context, a Ask) (Reservation, error) {
+	r, err := s.reserveOnce(ctx, a)
+	if err != nil || r.Settings.Algorithm == a.Known.Algorithm {
+		return r, err
+	}
+	a.Known, a.Learned = r.Settings, true
+	return s.reserveOnce(ctx, a)
+}
+
+func (s Scripts) reserveOnce(ctx context.Context, a Ask) (Reservation, error) {
+	script := s.Reserving[a.Known.Algorithm]
+	if script == nil {
+		return Reservation{}, fmt.Errorf("reserve slots: VERSION: Redis holds the algorithm %q, which this program does not know", a.Known.Algorithm)
+	}
+	keys := []string{s.Keys.Limit, s.Keys.History, s.Keys.State, s.Keys.Reserved(s.Node), s.Keys.Nodes}
+	reply, err := script.Run(ctx, s.rdb, keys,
+		a.Want, a.Seq, a.flags(), a.Epoch, a.Since, a.Read, a.Identity, a.Lead.Microseconds(), s.Node,
+		a.Known.Relearn().Microseconds(), a.Reach.Microseconds(), a.Place.Ticket(), a.Known.Pack(), limit.Micros(a.Known.Began)).Slice()
+	if err != nil {
+		return Reservation{}, fmt.Errorf("reserve slots: %w", err)
+	}
+	r, err := decodeReservation(reply, a.Known)
+	if err != nil {
+		return Reservation{}, fmt.Errorf("reserve slots: %w", err)
+	}
+	return r, nil
+}
+
+const reservationNumbers = 15
+
+// decodeReservation reads a reply to a node that knows the settings given; they are
+// in the reply only where they are others.
+func decodeReservation(reply []any, known limit.Settings) (Reservation, error) {
+	if len(reply) != reservationNumbers && len(reply) != reservationNumbers+1 {
+		return Reservation{}, fmt.Errorf("%w: %d values", ErrReply, len(reply))
+	}
+	n, err := numbersOf(reply[:reservationNumbers])
+	if err != nil {
+		return Reservation{}, err
+	}
+	set := known
+	if len(reply) > reservationNumbers {
+		text, _ := reply[reservationNumbers].(string)
+		if set, err = limit.Unpack(text); err != nil {
+			return Reservation{}, fmt.Errorf("%w: %w", ErrReply, err)
+		}
+	}
+	set.Began = limit.FromMicros(n[12])
+	r := Reservation{
+		Now: n[0], Epoch: n[1],
+		Schedule:  clock.Schedule{Given: n[2], Base: n[3], N: n[4], Floor: n[5], Units: n[6], Period: n[7], Debt: n[8]},
+		Wait:      clock.Duration(n[9]),
+		Cooldown:  Cooldown(n[10]),
+		NotBefore: n[11],
+		Place:     Place{Taken: n[13] >= 0, At: max(0, n[13])},
+		Poll:      clock.Duration(n[14]),
+		Settings:  set,
+	}
+	if r.Schedule.Units < 1 || r.Schedule.Period < 1 {
+		return Reservation{}, fmt.Errorf("%w: pace %d/%d", ErrReply, r.Schedule.Units, r.Schedule.Period)
+	}
+	return r, nil
+}

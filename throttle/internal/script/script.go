@@ -1,0 +1,172 @@
+package script
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"dispatcher/lua"
+	"dispatcher/throttle/limit"
+)
+
+// Keys are the keys of a limit. All keys of a namespace lie in one hash slot. The
+// limit's own key is also the channel on which nodes are notified of changes.
+type Keys struct {
+	Limit, History, State, Nodes, Leases, Lateness string
+
+	prefix, name string
+}
+
+// KeysOf are the keys of a limit in a namespace.
+func KeysOf(namespace, name string) Keys {
+	prefix := "dispatcher:{" + namespace + "}:"
+	key := func(kind string) string { return prefix + kind + ":" + name }
+	return Keys{
+		Limit: key("limit"), History: key("history"), State: key("state"), Nodes: key("nodes"), Leases: key("leases"), Lateness: key("lateness"),
+		prefix: prefix, name: name,
+	}
+}
+
+// Reserved holds the last reservation of a node.
+func (k Keys) Reserved(node string) string { return k.prefix + "reserved:" + k.name + ":" + node }
+
+// Scripts runs the scripts of one limit, for one node or operator.
+type Scripts struct {
+	rdb  redis.Scripter
+	Keys Keys
+	Node string
+
+	Reserving                                map[string]*redis.Script // by algorithm
+	configuring, deleting, Leasing, Counting *redis.Script
+}
+
+// NewScripts is for a limit of a namespace; an operator has no node.
+func NewScripts(rdb redis.Scripter, namespace, name, node string) Scripts {
+	s := Scripts{
+		rdb: rdb, Keys: KeysOf(namespace, name), Node: node, Reserving: make(map[string]*redis.Script),
+		configuring: redis.NewScript(lua.Configure()), deleting: redis.NewScript(lua.Delete()),
+		Leasing: redis.NewScript(lua.Lease()), Counting: redis.NewScript(lua.Lateness()),
+	}
+	for _, a := range limit.Algorithms() {
+		s.Reserving[a.Name] = redis.NewScript(lua.Reserve(a.Name, a.Script))
+	}
+	return s
+}
+
+// ErrReply says that a script replied something else than it should.
+var ErrReply = errors.New("unexpected reply of a script")
+
+// numbersOf reads the numbers of a script's reply.
+func numbersOf(reply []any) ([]int64, error) {
+	n := make([]int64, len(reply))
+	for i := range n {
+		v, ok := reply[i].(int64)
+		if !ok {
+			return nil, fmt.Errorf("%w: value %d is %T", ErrReply, i+1, reply[i])
+		}
+		n[i] = v
+	}
+	return n, nil
+}
+
+// ChangeStatus is configure.lua's reply.
+type ChangeStatus int64
+
+// What becomes of a change.
+const (
+	ChangeDone     ChangeStatus = iota
+	ChangeUnknown               // there is no such limit
+	ChangeConflict              // another change was faster
+)
+
+// Configure replaces the settings, if those expected still are in force.
+func (s Scripts) Configure(ctx context.Context, expected, to limit.Settings) (ChangeStatus, error) {
+	n, err := s.configuring.Run(ctx, s.rdb, []string{s.Keys.Limit, s.Keys.History}, expected.Pack(), to.Pack()).Int64()
+	if err != nil {
+		return 0, fmt.Errorf("change settings: %w", err)
+	}
+	return ChangeStatus(n), nil
+}
+
+// DeleteStatus is what becomes of a limit that is to be deleted.
+type DeleteStatus int64
+
+// What delete.lua replies.
+const (
+	DeleteDone    DeleteStatus = iota
+	DeleteUnknown              // there is no such limit
+	DeleteInUse                // by nodes
+)
+
+// Delete deletes the limit if no node uses it. A node that polled within alive, or
+// has a lease, does.
+func (s Scripts) Delete(ctx context.Context, alive time.Duration) (status DeleteStatus, nodes int64, err error) {
+	k := s.Keys
+	n, err := s.deleting.Run(ctx, s.rdb, []string{k.Limit, k.History, k.State, k.Nodes, k.Leases, k.Lateness}, alive.Microseconds()).Int64Slice()
+	if err == nil && len(n) != 2 {
+		err = fmt.Errorf("%w: %d values", ErrReply, len(n))
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	return DeleteStatus(n[0]), n[1], nil
+}
+
+// LeaseState is what a node says of its lease of the reserve when it asks.
+type LeaseState int64
+
+// The states of a lease.
+const (
+	LeaseNone LeaseState = iota
+	LeaseHeld
+	LeaseLeft // the node gives it up
+)
+
+// LeaseReply is lease.lua's reply.
+type LeaseReply struct {
+	Now, Epoch int64
+	Granted    bool
+}
+
+// Lease asks for a lease of the reserve once, or gives it up; left is then how long
+// the last call under it may last.
+func (s Scripts) Lease(ctx context.Context, identity string, length time.Duration, state LeaseState, left time.Duration) (LeaseReply, error) {
+	n, err := s.Leasing.Run(ctx, s.rdb, []string{s.Keys.Limit, s.Keys.History, s.Keys.Leases},
+		s.Node, identity, length.Microseconds(), int64(state), left.Microseconds()).Int64Slice()
+	if err == nil && len(n) != 3 {
+		err = fmt.Errorf("%w: %d values", ErrReply, len(n))
+	}
+	if err != nil {
+		return LeaseReply{}, fmt.Errorf("ask for a lease of the reserve: %w", err)
+	}
+	return LeaseReply{Now: n[0], Epoch: n[1], Granted: n[2] == 1}, nil
+}
+
+// latenessNumbers are the values of lateness.lua's reply in front of the fields.
+const latenessNumbers = 4
+
+// Lateness runs lateness.lua once, and returns the numbers of its reply, and the
+// names and values of the fields behind them.
+func (s Scripts) Lateness(ctx context.Context, counts, moved string, patience time.Duration, trips string) (numbers []int64, fields []any, err error) {
+	reply, err := s.Counting.Run(ctx, s.rdb, []string{s.Keys.Limit, s.Keys.History, s.Keys.Lateness}, counts, moved, patience.Microseconds(), trips).Slice()
+	if err == nil && (len(reply) < latenessNumbers || len(reply)%2 != 0) {
+		err = fmt.Errorf("%w: %d values", ErrReply, len(reply))
+	}
+	if err == nil {
+		numbers, err = numbersOf(reply[:latenessNumbers])
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("report late slots: %w", err)
+	}
+	return numbers, reply[latenessNumbers:], nil
+}
+
+// TimedOut reports whether an error says that an answer did not come in time.
+func TimedOut(err error) bool {
+	timeout, ok := errors.AsType[net.Error](err)
+	return ok && timeout.Timeout()
+}

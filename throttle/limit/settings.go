@@ -1,0 +1,125 @@
+package limit
+
+import (
+	"errors"
+	"time"
+
+	"dispatcher/internal/fault"
+)
+
+// Terms are the settings that operators change: the contract, the algorithm that keeps it, and
+// whether it is paused.
+type Terms struct {
+	Contract  `yaml:",inline"`
+	Algorithm string `yaml:"algorithm" json:"algorithm"` // name of one of [Algorithms]
+	Paused    bool   `yaml:"-" json:"paused"`
+}
+
+// Validate refuses terms that the algorithm can't keep, with a [fault.Error] for
+// each.
+func (t Terms) Validate() error {
+	a, unknown := AlgorithmNamed(t.Algorithm)
+	if err := errors.Join(unknown, t.Contract.Validate()); err != nil {
+		return err
+	}
+	var faults fault.List
+	a.check(t.Contract, &faults)
+	return faults.Err()
+}
+
+// String is the terms in one line.
+func (t Terms) String() string {
+	text := t.Contract.String()
+	if t.Algorithm != DefaultAlgorithm {
+		text += ", " + t.Algorithm
+	}
+	if t.Paused {
+		return "paused, " + text
+	}
+	return text
+}
+
+// Settings are a limit as it is in force: its terms and guardrails, and the change
+// that made them so. They live in Redis; the file only seeds them.
+type Settings struct {
+	Terms
+	Guardrails
+	Revision int64     `json:"revision"`        // counts the changes, from 1
+	Changed  time.Time `json:"-"`               // when, by Redis's clock; zero: seeded from a file
+	By       string    `json:"by"`              // who made the change
+	Why      string    `json:"why"`             // what for
+	Undid    int64     `json:"undid,omitempty"` // the revision that the change took back; 0: it was no undo
+
+	RevertAt time.Time `json:"-"` // when an override ends and RevertTo holds, by Redis's clock; zero: no override
+	RevertTo Terms     `json:"-"`
+
+	Began time.Time `json:"-"` // where the timeline of these settings began, by Redis's clock; zero: seeded
+
+	packed   string // as Redis holds them; empty: made here
+	revertTo string // the packed settings that hold from RevertAt on; empty: made of RevertTo
+}
+
+// Dispatcher is the author of a change that no operator made.
+const Dispatcher = "dispatcher"
+
+// Same reports whether a change to other would change nothing. An override that ends
+// with the terms in force is none.
+func (s Settings) Same(other Settings) bool {
+	if s.Terms != other.Terms || s.Guardrails != other.Guardrails {
+		return false
+	}
+	if s.RevertAt.IsZero() {
+		return other.RevertAt.IsZero() || other.RevertTo == s.Terms
+	}
+	return s.RevertAt.Equal(other.RevertAt) && s.RevertTo == other.RevertTo
+}
+
+// Newer reports whether s was made after other. The time decides and not the
+// count: a Redis that lost its data and was seeded again counts from 1 again.
+func (s Settings) Newer(other Settings) bool { return s.Changed.After(other.Changed) }
+
+// Stricter reports whether slots that were reserved under old may be too many for s.
+func (s Settings) Stricter(old Settings) bool {
+	if s.Algorithm != old.Algorithm {
+		return true
+	}
+	if s.Paused || old.Contract == s.Contract {
+		return s.Paused && !old.Paused
+	}
+	units, period := s.Pace()
+	unitsOld, periodOld := old.Pace()
+	return float64(units)*float64(periodOld) < float64(unitsOld)*float64(period) || s.Window > old.Window
+}
+
+// Successor is a copy of the settings for a change made at now, which is behind the
+// change that made s.
+func (s Settings) Successor(by, why string, now time.Time) Settings {
+	s.packed, s.revertTo = "", ""
+	if !now.After(s.Changed) {
+		now = s.Changed.Add(time.Microsecond)
+	}
+	s.By, s.Why, s.Undid, s.Revision, s.Changed = by, why, 0, s.Revision+1, now
+	return s
+}
+
+// Reverted are the settings that follow an override at its end.
+func (s Settings) Reverted() Settings {
+	if after, err := Unpack(s.revertTo); err == nil {
+		return after
+	}
+	return Settings{
+		Terms: s.RevertTo, Guardrails: s.Guardrails,
+		Changed: s.RevertAt, Revision: s.Revision + 1, By: Dispatcher, Why: "the override is over",
+	}
+}
+
+// ReservePeriod is the time in which a node's units of the reserve may be used: under an
+// override the longer one of the override and of what follows it, since a node that
+// is cut off does not see it end.
+func (s Settings) ReservePeriod() time.Duration {
+	period := s.Window + s.Guard
+	if !s.RevertAt.IsZero() {
+		period = max(period, s.RevertTo.Window+s.RevertTo.Guard)
+	}
+	return period
+}

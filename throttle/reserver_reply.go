@@ -1,0 +1,152 @@
+package throttle
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
+)
+
+// take learns the settings in force. New ones may end a refusal, and are reported
+// back at once, for those who wait to see them in force. Slots that were reserved
+// before a cut are given up: that only lowers the rate.
+func (r *reserver) take(reply script.Reservation) {
+	if r.learned && (reply.Settings == r.known || r.known.Newer(reply.Settings)) {
+		return
+	}
+	if r.learned && reply.Settings.Stricter(r.known) {
+		r.noteLate(r.queue.drop())
+	}
+	r.learn(reply.Settings, !r.learned)
+	r.learned, r.known, r.refusedUntil, r.place = true, reply.Settings, time.Time{}, script.Place{}
+	r.kind, _ = limit.AlgorithmNamed(reply.Settings.Algorithm) // the script that answered is one of these
+	r.pollNow = true
+}
+
+// noteLate counts slots that nobody could use in time.
+func (r *reserver) noteLate(n int64) {
+	r.late += n
+	r.metrics.late.Add(float64(n))
+}
+
+// adapt lets a node that can't use its slots in time, being short of CPU, ask
+// for fewer of them, so that the rest of the fleet has them; and for more again
+// when it can.
+func (r *reserver) adapt(given int64) {
+	if 4*r.late > r.given {
+		r.most = max(1, r.most*3/4)
+	} else {
+		r.most = min(r.most+1+r.most/8, r.blockSize())
+	}
+	r.given, r.late = given, 0
+}
+
+// receive maps reserved slots to this node's clock and puts them into the wait queue.
+// After a step of Redis's clock they mean nothing, and are dropped. A refusal
+// says when this node is to ask again.
+func (r *reserver) receive(want int64, reply script.Reservation, now time.Time) {
+	r.seq++
+	r.reservedAt = now
+	given := reply.Schedule.Given
+	r.less = given < want
+	r.adapt(given)
+	r.place = reply.Place
+	if given == 0 {
+		r.refusedUntil = now.Add(reply.Wait)
+		return
+	}
+	if r.stepped {
+		r.noteLate(given)
+		return
+	}
+	lateness := reply.Settings.Lateness
+	slots := make([]Slot, 0, given)
+	for j := range given {
+		notBefore, notAfter := r.clock.Slot(reply.Schedule.At(j), lateness, now)
+		slots = append(slots, Slot{NotBefore: notBefore, NotAfter: notAfter, lateness: lateness, host: r.host, slept: r.slept})
+	}
+	r.queue.add(slots, now)
+}
+
+// turnAway refuses the callers for whom a full bucket had no room. A limit that gives
+// nothing for another reason lets them wait.
+func (r *reserver) turnAway(count int64, reply script.Reservation, now time.Time) {
+	gives := !r.stepped && !r.lost && !reply.Settings.Paused && reply.NotBefore <= reply.Now && reply.Cooldown == script.CooldownNone
+	if !r.refuses() || !gives {
+		return
+	}
+	r.metrics.turnedAway.Add(float64(r.queue.refuse(count, now)))
+}
+
+// report moves the limiter into the phase that follows from the reply. isNew: Redis did
+// not know the limit, and this node knows it from its file alone.
+func (r *reserver) report(reply script.Reservation, now time.Time, isNew bool) {
+	width := r.clock.Width(now)
+	switch wait := clock.Duration(reply.NotBefore - reply.Now).Round(time.Millisecond); {
+	case isNew:
+		r.log.Info("limit is new in redis and was seeded from the file", "sending_starts_in", wait)
+	case reply.Cooldown != script.CooldownNone:
+		r.log.Warn("cooldown began: nothing is sent until all slots that may be out are over", "reason", reply.Cooldown, "wait", wait)
+	}
+	if reply.Poll > 0 {
+		r.pollAt = now.Add(reply.Poll)
+	}
+	if r.tooWide(now) {
+		// The first reading may hold a dial, and another one is soon made.
+		r.retryAt = now.Add(min(retryMost, retryFirst<<min(r.wide, 4)))
+		r.wide++
+	} else {
+		r.wide = 0
+	}
+	switch {
+	case reply.Settings.Paused:
+		r.enter(PhasePaused, time.Time{}, nil, width)
+	case r.wide > 3:
+		r.enter(PhaseTooSlow, time.Time{}, nil, width)
+	case reply.NotBefore > reply.Now:
+		r.enter(PhaseCooldown, now.Add(clock.Duration(reply.NotBefore-reply.Now)), nil, width)
+	case r.wide == 0:
+		r.enter(PhaseRunning, time.Time{}, nil, width)
+	}
+}
+
+// failed keeps the number of the reservation, so that the next call gets the slots
+// of this one if Redis did reserve them.
+func (r *reserver) failed(ctx context.Context, err error, now time.Time) {
+	if ctx.Err() != nil {
+		return
+	}
+	r.failures++
+	r.metrics.errors.Inc()
+	wait := min(retryMost, retryFirst<<min(r.failures-1, 4))
+	r.retryAt = now.Add(wait/2 + rand.N(wait/2+1))
+	phase, until := PhaseAway, time.Time{}
+	r.refusing = refusal(err)
+	switch {
+	case r.refusing:
+		phase = PhaseRefused
+	case r.onLease(now):
+		phase, until = PhaseReserve, r.lease.until
+	}
+	r.enter(phase, until, err, r.clock.Width(now))
+}
+
+// refusal tells an answer that stays the same however often one asks from a
+// Redis that is away, loading or being replaced.
+func refusal(err error) bool {
+	for _, words := range []string{
+		"IDENTITY", "NOPERM", "NOAUTH", "WRONGPASS", "ERR unknown command", "OOM", "MISCONF", "WRONGTYPE", "MODULE", "VERSION",
+		"ERR The user executing the script", // NOPERM, as 7.0 says it of a command inside
+		"ERR ACL failure in script",         // the same, as later ones and Valkey say it
+	} {
+		if strings.Contains(err.Error(), words) {
+			return true
+		}
+	}
+	return errors.Is(err, script.ErrReply)
+}
