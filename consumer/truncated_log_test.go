@@ -26,7 +26,7 @@ func (w *fleet) runUntil(offset int64) string {
 
 // The committed offset is beyond the log's end, and its metadata names this topic: the log was
 // truncated. The remaining jobs were done, and are not handed out again.
-func TestACutLogGoesOnAtItsEnd(t *testing.T) {
+func TestATruncatedLogContinuesAtItsEnd(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 10)...)
@@ -42,19 +42,19 @@ func TestACutLogGoesOnAtItsEnd(t *testing.T) {
 		if got, want := fmt.Sprint(n.values()), "[10 11 12 13 14]"; got != want {
 			t.Errorf("got %s handed out, want %s", got, want)
 		}
-		for _, want := range []string{"the log was cut", "topic=jobs", "partition=0", "committed=100", "log_end=10"} {
+		for _, want := range []string{"the log was truncated", "topic=jobs", "partition=0", "committed=100", "log_end=10"} {
 			if strings.Count(log.String(), want) == 0 {
 				t.Errorf("got the log %s, want %q in it", log.String(), want)
 			}
 		}
-		if got := strings.Count(log.String(), "the log was cut"); got != 1 {
-			t.Errorf("got it said %d times, want once", got)
+		if got := strings.Count(log.String(), "the log was truncated"); got != 1 {
+			t.Errorf("got it logged %d times, want once", got)
 		}
 		again := w.start(o, settled)
 		w.until("it is joined", func() bool { return again.c.Status().Joined })
 		w.ok(again.end())
-		if got := strings.Count(log.String(), "the log was cut"); got != 1 || len(again.values()) != 0 {
-			t.Errorf("after a restart: got it said %d times and %v handed out, want once and nothing", got, again.values())
+		if got := strings.Count(log.String(), "the log was truncated"); got != 1 || len(again.values()) != 0 {
+			t.Errorf("after a restart: got it logged %d times and %v handed out, want once and nothing", got, again.values())
 		}
 	})
 }
@@ -118,7 +118,7 @@ func TestAnOffsetOfAnotherTopicUnderOutOfRangeStop(t *testing.T) {
 }
 
 // Metadata of format v1 holds. The next commit names the topic, even if no job is completed.
-func TestMarksWithoutATopicAreTakenOver(t *testing.T) {
+func TestMetadataWithoutATopicIsTakenOver(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 5)...)
