@@ -20,7 +20,7 @@ import (
 type stall struct {
 	over  chan struct{}
 	begun atomic.Int32 // produce requests
-	all   atomic.Bool  // withhold all answers
+	all   atomic.Bool  // keep all answers back
 }
 
 func (w *fleet) stall() *stall { return &stall{over: make(chan struct{})} }

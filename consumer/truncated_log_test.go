@@ -118,7 +118,7 @@ func TestAnOffsetOfAnotherTopicUnderOutOfRangeStop(t *testing.T) {
 }
 
 // Metadata of format v1 holds. The next commit names the topic, even if no job is completed.
-func TestMetadataWithoutATopicIsTakenOver(t *testing.T) {
+func TestABitmapWithoutATopicIsTakenOver(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 5)...)

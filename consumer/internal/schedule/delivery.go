@@ -29,7 +29,7 @@ type Delivery struct {
 	state    state
 	older    *Delivery // neighbours among the partition's open jobs
 	newer    *Delivery
-	holdsKey bool             // it is in its key's queue
+	inKeyQueue bool             // it is in its key's queue
 	attempts offsets.Attempts // as its retry record, the last owner's commit or its worker said
 	memo     any              // left by the worker that had it sleep
 	failed   bool             // its last call failed, and it slept since
