@@ -18,13 +18,7 @@ func TestAStalledBrokerReal(t *testing.T) {
 	containers.Need(t)
 	server := containers.Kafka(t)
 	cl := &kafka.Client{Addr: kafka.TCP(server.Addr)}
-	res, err := cl.CreateTopics(t.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
-		Topic: "jobs", NumPartitions: 1, ReplicationFactor: 1,
-		ConfigEntries: []kafka.ConfigEntry{{ConfigName: "max.message.bytes", ConfigValue: "3000000"}},
-	}}})
-	if err != nil || res.Errors["jobs"] != nil {
-		t.Fatal(err, res)
-	}
+	createReal(t, cl, "jobs", "max.message.bytes", "3000000")
 	const jobs = 20
 	conn := consumer.Connection{Brokers: []string{server.Addr}}
 	p, err := consumer.NewProducer(consumer.ProducerOptions{Connection: conn})
@@ -77,6 +71,23 @@ func TestAStalledBrokerReal(t *testing.T) {
 	if got != jobs || calls != jobs {
 		t.Errorf("got %d records and %d hand-outs, want %d of each", got, calls, jobs)
 	}
+	checkDerivedTopicsReal(t, cl)
+	refuseCompactedReal(t, cl, conn)
+}
+
+func createReal(t *testing.T, cl *kafka.Client, topic, setting, value string) {
+	t.Helper()
+	res, err := cl.CreateTopics(t.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
+		Topic: topic, NumPartitions: 1, ReplicationFactor: 1,
+		ConfigEntries: []kafka.ConfigEntry{{ConfigName: setting, ConfigValue: value}},
+	}}})
+	if err != nil || res.Errors[topic] != nil {
+		t.Fatal(err, res)
+	}
+}
+
+func checkDerivedTopicsReal(t *testing.T, cl *kafka.Client) {
+	t.Helper()
 	w := &fleet{t: t, client: cl}
 	for topic, retention := range map[string]string{"jobs.dlq": "-1", "jobs.parked": "-1", "jobs.retry.1h": "608400000"} {
 		s := w.settings(topic, "max.message.bytes", "retention.ms", "retention.bytes", "cleanup.policy")
@@ -85,18 +96,11 @@ func TestAStalledBrokerReal(t *testing.T) {
 			t.Errorf("%s: got %v, want those of the source, retention.ms %s and cleanup.policy delete", topic, s, retention)
 		}
 	}
-	refuseCompactedReal(t, cl, conn)
 }
 
 func refuseCompactedReal(t *testing.T, cl *kafka.Client, conn consumer.Connection) {
 	t.Helper()
-	_, err := cl.CreateTopics(t.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
-		Topic: "compacted", NumPartitions: 1, ReplicationFactor: 1,
-		ConfigEntries: []kafka.ConfigEntry{{ConfigName: "cleanup.policy", ConfigValue: "compact"}},
-	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	createReal(t, cl, "compacted", "cleanup.policy", "compact")
 	c, err := consumer.New(consumer.Options{Connection: conn, Group: "g", Topics: []string{"compacted"}, CreateTopics: true})
 	if err != nil {
 		t.Fatal(err)

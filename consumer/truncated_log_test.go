@@ -26,7 +26,7 @@ func (w *fleet) runUntil(offset int64) string {
 
 // The committed offset is beyond the log's end, and its metadata names this topic: the log was
 // truncated. The remaining jobs were done, and are not handed out again.
-func TestACutLogGoesOnAtItsEnd(t *testing.T) {
+func TestATruncatedLogContinuesAtItsEnd(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 10)...)
@@ -48,13 +48,13 @@ func TestACutLogGoesOnAtItsEnd(t *testing.T) {
 			}
 		}
 		if got := strings.Count(log.String(), "the log was truncated"); got != 1 {
-			t.Errorf("got it said %d times, want once", got)
+			t.Errorf("got it logged %d times, want once", got)
 		}
 		again := w.start(o, settled)
 		w.until("it is joined", func() bool { return again.c.Status().Joined })
 		w.ok(again.end())
 		if got := strings.Count(log.String(), "the log was truncated"); got != 1 || len(again.values()) != 0 {
-			t.Errorf("after a restart: got it said %d times and %v handed out, want once and nothing", got, again.values())
+			t.Errorf("after a restart: got it logged %d times and %v handed out, want once and nothing", got, again.values())
 		}
 	})
 }

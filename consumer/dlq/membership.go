@@ -34,7 +34,7 @@ type membership struct {
 	held    bool              // it had them in the last generation
 	member  bool              // it is a member; another one may have the partitions
 	err     error             // a permanent error of the group
-	changed chan struct{}     // closed and replaced when any of these changes
+	changed chan struct{}     // closed and replaced by set
 }
 
 // memberSession is how long the group waits for a member that died.
