@@ -77,8 +77,8 @@ type decision struct {
 	last   sender.Result    // for the dead letter and the result record
 
 	wait         time.Duration // before a retry or a poll
-	retryTopic   bool          // retry by a retry topic, where there is one; else in memory
-	wakeEarly    bool          // a retry in memory begins when the provider answers again
+	retryTopic   bool          // retry by a retry topic, with order none and where there is one; else in memory
+	wakeEarly    bool          // a retry in memory begins when the breaker closes, if that is before
 	saveAttempts bool          // commit the attempts, in case the job can't be settled here
 }
 

@@ -27,8 +27,9 @@
 // workers; the others end last.
 //
 // Failure: when the provider is down the breaker opens, the pacer waits, and a probe
-// goes now and then. An outage uses up no job's attempts. A call without an answer
-// follows on_unknown. A node that can't work while others can leaves its groups.
+// goes now and then. An outage uses up at most one attempt of a job: the one that failed
+// as the outage began. A call without an answer follows on_unknown. A node that can't
+// work while others can leaves its groups.
 //
 // # Reasons
 //

@@ -48,8 +48,8 @@ func (d *Delivery) Dead(f deadletter.Failure, o Outcome) {
 // RetryLater writes the job to the retry topic of the longest delay that is over by then
 // and, once Kafka has acknowledged it, settles it. It blocks as [Delivery.Dead] does. The
 // job comes back at that time, with its calls and failures as its [Delivery.Attempts]. It
-// returns false, and has done nothing, where the job is to wait in place: in any order but
-// none, without a retry topic that is short enough, and where the job is too large for it.
+// returns false, and has done nothing, where the job is to wait in place: with order key or
+// partition, without a retry topic that is short enough, or if the job is too large for it.
 func (d *Delivery) RetryLater(at time.Time, f deadletter.Failure) bool {
 	s := d.part.sched
 	delay := delayFor(s.opts.RetryTopics, time.Until(at)+delaySlack)
