@@ -84,9 +84,9 @@ func (c *Consumer) Take() *Delivery { return c.scheduler.Take() }
 // [Consumer.Take].
 func (c *Consumer) TakeSample() *Delivery { return c.scheduler.TakeSample() }
 
-// Waiting is how many jobs Take could hand out now. A job that is not taken is dropped when
+// ReadyJobs is how many jobs Take could hand out now. A job that is not taken is dropped when
 // its partition is taken away.
-func (c *Consumer) Waiting() int { return c.scheduler.Waiting() }
+func (c *Consumer) ReadyJobs() int { return c.scheduler.ReadyJobs() }
 
 // SleepersFull tells whether as many jobs sleep on this node as may. Then no new job is
 // handed out or fetched; a job that fails may sleep all the same.

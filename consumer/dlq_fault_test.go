@@ -10,11 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"dispatcher/consumer/dlq"
-
-	"dispatcher/consumer/deadletter"
-
 	"dispatcher/consumer"
+	"dispatcher/consumer/deadletter"
+	"dispatcher/consumer/dlq"
 	"dispatcher/job"
 
 	"github.com/segmentio/kafka-go"
@@ -24,13 +22,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Two commands at once replay every letter once, and lose nothing that the
-// other has settled.
-func TestTwoCommandsAtOnce(t *testing.T) {
+// Commands that run at the same time settle every letter once. None undoes what another one has
+// settled.
+func TestConcurrentCommandsSettleEachLetterOnce(t *testing.T) {
 	t.Parallel()
 	bubble(t, 3, func(w *fleet) {
 		const all = 3000
-		w.produce("jobs.dlq", deadOnes(all)...)
+		w.produce("jobs.dlq", deadRecords(all)...)
 		type outcome struct {
 			tally dlq.Tally
 			err   error
@@ -42,10 +40,10 @@ func TestTwoCommandsAtOnce(t *testing.T) {
 				var tally dlq.Tally
 				var err error
 				if i < 2 {
-					tally, err = w.desk().Replay(w.t.Context(), f, dlq.ReplayOptions{Rate: 500})
+					tally, err = w.dlqClient().Replay(w.t.Context(), f, dlq.ReplayOptions{Rate: 500})
 				} else {
 					f.Key = []byte("k2999")
-					tally, err = w.desk().Drop(w.t.Context(), f, false)
+					tally, err = w.dlqClient().Drop(w.t.Context(), f, false)
 				}
 				outcomes <- outcome{tally, err}
 			}()
@@ -54,38 +52,38 @@ func TestTwoCommandsAtOnce(t *testing.T) {
 		for range 3 {
 			o := <-outcomes
 			if o.err != nil || o.tally.Left() != 0 {
-				t.Errorf("got %+v, %v", o.tally, o.err)
+				t.Errorf("got %+v and error %v, want none left", o.tally, o.err)
 			}
 			sum += o.tally.Done
 		}
-		if got, _ := w.list(ofJobs); sum != all || len(got) != 0 {
+		if got, _ := w.openLetters(allLetters); sum != all || len(got) != 0 {
 			t.Errorf("got %d letters settled and %d left, want %d and none", sum, len(got), all)
 		}
 	}, "jobs", "jobs.dlq")
 }
 
-// What Kafka does not take stays open.
-func TestNothingIsSettledThatWasNotWritten(t *testing.T) {
+// A letter stays open if Kafka refuses its job.
+func TestALetterWhoseJobIsRefusedStaysOpen(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
-		w.produce("jobs.dlq", deadOnes(5)...)
+		w.produce("jobs.dlq", deadRecords(5)...)
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs", Err: kerr.NotEnoughReplicas, Count: -1})
-		tally, err := w.desk().Replay(w.t.Context(), ofJobs, dlq.ReplayOptions{})
+		tally, err := w.dlqClient().Replay(w.t.Context(), allLetters, dlq.ReplayOptions{})
 		if !errors.Is(err, kafka.NotEnoughReplicas) || tally.Done != 0 || tally.Unwritten != 5 {
-			t.Errorf("got %+v, %v", tally, err)
+			t.Errorf("got %+v and error %v, want 5 unwritten and %v", tally, err, kafka.NotEnoughReplicas)
 		}
 		fault.Remove()
-		large := dead("5", 5)
+		large := deadRecord("5", 5)
 		large.Value = noise('x', 100_000)
 		w.produce("jobs.dlq", large)
 		fault = w.refuse("jobs", 50_000)
-		tally, err = w.desk().Replay(w.t.Context(), ofJobs, dlq.ReplayOptions{})
+		tally, err = w.dlqClient().Replay(w.t.Context(), allLetters, dlq.ReplayOptions{})
 		if err != nil || tally.Done != 5 || tally.Unwritten != 1 || len(tally.Notes) != 1 {
-			t.Errorf("one too large: got %+v, %v", tally, err)
+			t.Errorf("one too large: got %+v and error %v, want 5 done, 1 unwritten and a note", tally, err)
 		}
 		fault.Remove()
-		if got, _ := w.list(ofJobs); len(got) != 1 || len(got[0]) != 100_000 {
-			t.Errorf("got %d letters left, want the large one", len(got))
+		if got, _ := w.openLetters(allLetters); len(got) != 1 || len(got[0]) != 100_000 {
+			t.Errorf("got %d letters left, want the large one only", len(got))
 		}
 	}, "jobs", "jobs.dlq")
 }
@@ -94,30 +92,30 @@ func TestNothingIsSettledThatWasNotWritten(t *testing.T) {
 func TestAnInterruptedReplaySettlesWhatItWrote(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
-		w.produce("jobs.dlq", deadOnes(100)...)
+		w.produce("jobs.dlq", deadRecords(100)...)
 		ctx, stop := context.WithCancel(w.t.Context())
 		time.AfterFunc(30*time.Second, stop)
-		tally, err := w.desk().Replay(ctx, ofJobs, dlq.ReplayOptions{Rate: 1})
+		tally, err := w.dlqClient().Replay(ctx, allLetters, dlq.ReplayOptions{Rate: 1})
 		if !errors.Is(err, context.Canceled) || tally.Done < 20 || tally.Done > 31 {
-			t.Errorf("got %d replayed, %v", tally.Done, err)
+			t.Errorf("got %d replayed and error %v, want 20 to 31 and %v", tally.Done, err, context.Canceled)
 		}
-		if got, _ := w.list(ofJobs); int64(len(got)) != 100-tally.Done || int64(len(w.topicRecords("jobs"))) != tally.Done {
-			t.Errorf("got %d letters left and %d jobs after %d were replayed", len(got), len(w.topicRecords("jobs")), tally.Done)
+		if got, _ := w.openLetters(allLetters); int64(len(got)) != 100-tally.Done || int64(len(w.topicRecords("jobs"))) != tally.Done {
+			t.Errorf("got %d letters left and %d jobs, want %d and %d", len(got), len(w.topicRecords("jobs")), 100-tally.Done, tally.Done)
 		}
 	}, "jobs", "jobs.dlq")
 }
 
-// Who consumes the dead letters decides himself what is settled.
-func TestLettersThatAConsumerReadsAreNotSettledFromOutside(t *testing.T) {
+// A command settles no letters while a consumer reads their topic in the same group.
+func TestLettersThatAConsumerReadsAreNotSettled(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
-		w.produce("jobs.dlq", deadOnes(2)...)
+		w.produce("jobs.dlq", deadRecords(2)...)
 		o := w.options()
 		o.Topics = []string{"jobs.dlq"}
 		n := w.start(o, nil)
 		n.holding(2)
-		if _, err := w.desk().Drop(w.t.Context(), ofJobs, false); err == nil || !strings.Contains(err.Error(), "group g.jobs.dlq is in use by a consumer") {
-			t.Errorf("got %v", err)
+		if _, err := w.dlqClient().Drop(w.t.Context(), allLetters, false); err == nil || !strings.Contains(err.Error(), "group g.jobs.dlq is in use by a consumer") {
+			t.Errorf("got error %v, want that the group is in use by a consumer", err)
 		}
 		go n.settleHeld()
 		n.stop()
@@ -125,13 +123,13 @@ func TestLettersThatAConsumerReadsAreNotSettledFromOutside(t *testing.T) {
 	}, "jobs", "jobs.dlq")
 }
 
-// A command that Kafka takes for dead loses its hold to the next one, and what
-// that has settled holds. Only the batch that was in its hands may be twice.
-func TestACommandThatWasGivenUpOverwritesNothing(t *testing.T) {
+// A command whose heartbeats are lost loses the membership to the next command, and does not
+// overwrite what that one has settled.
+func TestACommandWithoutHeartbeatsOverwritesNothing(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
 		const all, rate = 200, 5
-		w.produce("jobs.dlq", deadOnes(all)...)
+		w.produce("jobs.dlq", deadRecords(all)...)
 		var silent atomic.Bool
 		o := dlq.Options{Connection: consumer.Connection{Brokers: []string{broker}, Dial: w.lossy(func(key int16, _ int) bool {
 			return silent.Load() && (key == int16(kmsg.Heartbeat) || key == int16(kmsg.JoinGroup))
@@ -144,32 +142,32 @@ func TestACommandThatWasGivenUpOverwritesNothing(t *testing.T) {
 		}
 		one := make(chan outcome, 1)
 		go func() {
-			tally, err := first.Replay(w.t.Context(), ofJobs, dlq.ReplayOptions{Rate: rate})
+			tally, err := first.Replay(w.t.Context(), allLetters, dlq.ReplayOptions{Rate: rate})
 			one <- outcome{tally, err}
 		}()
 		time.Sleep(10 * time.Second)
 		silent.Store(true)
 		time.Sleep(20 * time.Second)
-		other, err := w.desk().Drop(w.t.Context(), dlq.Filter{Topics: []string{"jobs"}, Key: []byte("k199")}, false)
+		other, err := w.dlqClient().Drop(w.t.Context(), dlq.Filter{Topics: []string{"jobs"}, Key: []byte("k199")}, false)
 		if err != nil || other.Done != 1 {
-			t.Errorf("the other: got %+v, %v", other, err)
+			t.Errorf("the other: got %+v and error %v, want 1 dropped", other, err)
 		}
 		if got := len(w.topicRecords("jobs")); len(one) > 0 || got < rate || got > all/2 {
-			t.Errorf("got %d jobs while the first can't be heard, want some", got)
+			t.Errorf("got %d jobs without heartbeats, want %d to %d", got, rate, all/2)
 		}
 		silent.Store(false)
 		o1 := <-one
 		if o1.err != nil || o1.tally.Done != all-1 || o1.tally.Left() != 0 {
-			t.Errorf("the first: got %+v, %v", o1.tally, o1.err)
+			t.Errorf("the first: got %+v and error %v, want %d replayed", o1.tally, o1.err, all-1)
 		}
-		if got, _ := w.list(ofJobs); len(got) != 0 || len(w.topicRecords("jobs")) != all-1 {
+		if got, _ := w.openLetters(allLetters); len(got) != 0 || len(w.topicRecords("jobs")) != all-1 {
 			t.Errorf("got %v left and %d jobs, want none and %d", got, len(w.topicRecords("jobs")), all-1)
 		}
 	}, "jobs", "jobs.dlq")
 }
 
-// Aborted letters and markers are no letters, and hold up nothing.
-func TestLettersOfTransactions(t *testing.T) {
+// Aborted letters and transaction markers are skipped.
+func TestAbortedLettersAreSkipped(t *testing.T) {
 	t.Parallel()
 	addr := onLoopback(t)
 	conn := consumer.Connection{Brokers: []string{addr}}
@@ -191,25 +189,25 @@ func TestLettersOfTransactions(t *testing.T) {
 	}
 	for range 2 {
 		var got []string
-		if _, err := letters.List(t.Context(), ofJobs, func(l *deadletter.Letter) error {
+		if _, err := letters.List(t.Context(), allLetters, func(l *deadletter.Letter) error {
 			got = append(got, string(l.Record.Value))
 			return nil
 		}); err != nil || strings.Join(got, " ") != "c1 c4" {
-			t.Fatalf("got %v, %v", got, err)
+			t.Fatalf("got %v and error %v, want [c1 c4]", got, err)
 		}
 	}
-	tally, err := letters.Replay(t.Context(), ofJobs, dlq.ReplayOptions{To: "jobs"})
+	tally, err := letters.Replay(t.Context(), allLetters, dlq.ReplayOptions{To: "jobs"})
 	if err != nil || tally.Done != 2 {
-		t.Fatalf("got %+v, %v", tally, err)
+		t.Fatalf("got %+v and error %v, want 2 replayed", tally, err)
 	}
-	if tally, err = letters.Drop(t.Context(), ofJobs, false); err != nil || tally.Open != 0 {
-		t.Fatalf("got %+v, %v", tally, err)
+	if tally, err = letters.Drop(t.Context(), allLetters, false); err != nil || tally.Open != 0 {
+		t.Fatalf("got %+v and error %v, want none open", tally, err)
 	}
 }
 
-// A letter that was cut is replayed as a whole where its record is still what
-// it was cut from, and not where that is gone or another one.
-func TestACutLetterIsMadeWhole(t *testing.T) {
+// A truncated letter is completed and replayed if its original record is still there, and not
+// if that was deleted or is another record.
+func TestATruncatedLetterIsCompleted(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
 		value := noise('0', 20_000)
@@ -232,20 +230,20 @@ func TestACutLetterIsMadeWhole(t *testing.T) {
 			}
 		}
 		w.write("jobs.dlq", forged)
-		tally, err := w.desk().Replay(w.t.Context(), ofJobs, dlq.ReplayOptions{})
+		tally, err := w.dlqClient().Replay(w.t.Context(), allLetters, dlq.ReplayOptions{})
 		if err != nil || tally.Truncated != 4 || tally.Done != 0 {
-			t.Fatalf("got %+v, %v", tally, err)
+			t.Fatalf("got %+v and error %v, want 4 truncated", tally, err)
 		}
-		tally, err = w.desk().Replay(w.t.Context(), ofJobs, dlq.ReplayOptions{Whole: true})
+		tally, err = w.dlqClient().Replay(w.t.Context(), allLetters, dlq.ReplayOptions{Whole: true})
 		if err != nil || tally.Truncated != 2 || tally.Done != 2 {
-			t.Fatalf("got %+v, %v", tally, err)
+			t.Fatalf("got %+v and error %v, want 2 done and 2 truncated", tally, err)
 		}
 		jobs := w.recordsFrom("jobs", 3)
 		for i, m := range jobs {
 			got := headerMap(m)
 			if want := append([]byte(strconv.Itoa(i+1)), value...); !bytes.Equal(m.Value, want) || string(m.Key) != "k" || got["mine"] != string(header.Value) ||
 				got["x-original-offset"] != strconv.Itoa(i+1) || got["x-redrive"] != "1" || len(m.Headers) != 6 {
-				t.Errorf("got %d bytes, key %s, headers %v", len(m.Value), m.Key, m.Headers[1:])
+				t.Errorf("got %d bytes, key %s, headers %v, want the whole job %d with its 6 headers", len(m.Value), m.Key, m.Headers[1:], i+1)
 			}
 		}
 		if len(jobs) != 2 {
@@ -254,6 +252,7 @@ func TestACutLetterIsMadeWhole(t *testing.T) {
 	})
 }
 
+// write writes a record that was read.
 func (w *fleet) write(topic string, m kafka.Message) {
 	w.t.Helper()
 	rec := job.Record{Key: m.Key, Value: m.Value}
@@ -263,11 +262,11 @@ func (w *fleet) write(topic string, m kafka.Message) {
 	w.produce(topic, rec)
 }
 
-// Retention that deletes letters while they are listed ends no list.
-func TestRetentionOvertakesAList(t *testing.T) {
+// A list continues when retention deletes letters meanwhile.
+func TestAListContinuesBehindDeletedLetters(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
-		letters := deadOnes(3000)
+		letters := deadRecords(3000)
 		for i := range letters {
 			letters[i].Value = append(letters[i].Value, noise(byte(i), 1000)...)
 		}
@@ -275,35 +274,35 @@ func TestRetentionOvertakesAList(t *testing.T) {
 			w.produce("jobs.dlq", letters[i:i+100]...)
 		}
 		seen := 0
-		_, err := w.desk().List(w.t.Context(), ofJobs, func(*deadletter.Letter) error {
+		_, err := w.dlqClient().List(w.t.Context(), allLetters, func(*deadletter.Letter) error {
 			if seen++; seen == 1 {
 				w.ok(w.cluster.DeleteRecords("jobs.dlq", 0, 2900))
 			}
 			return nil
 		})
 		if err != nil || seen < 100 || seen > 2000 {
-			t.Errorf("got %d letters, %v", seen, err)
+			t.Errorf("got %d letters and error %v, want 100 to 2000", seen, err)
 		}
 	}, "jobs", "jobs.dlq")
 }
 
-// Brokers that are not ready for a while are waited for.
-func TestLettersOutlastPassingFaults(t *testing.T) {
+// A command retries while brokers are not ready.
+func TestCommandsRetryTemporaryFaults(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
-		w.produce("jobs.dlq", deadOnes(5)...)
+		w.produce("jobs.dlq", deadRecords(5)...)
 		for key, err := range map[kmsg.Key]*kerr.Error{
 			kmsg.Fetch: kerr.NotLeaderForPartition, kmsg.ListOffsets: kerr.LeaderNotAvailable,
 			kmsg.OffsetCommit: kerr.NotCoordinator, kmsg.Produce: kerr.NotEnoughReplicas,
 		} {
 			w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Err: err, Count: 3})
 		}
-		tally, err := w.desk().Replay(w.t.Context(), ofJobs, dlq.ReplayOptions{})
+		tally, err := w.dlqClient().Replay(w.t.Context(), allLetters, dlq.ReplayOptions{})
 		if err != nil || tally.Done != 5 {
-			t.Fatalf("got %+v, %v", tally, err)
+			t.Fatalf("got %+v and error %v, want 5 replayed", tally, err)
 		}
-		if got, _ := w.list(ofJobs); len(got) != 0 || len(w.topicRecords("jobs")) != 5 {
-			t.Errorf("got %v left and %d jobs", got, len(w.topicRecords("jobs")))
+		if got, _ := w.openLetters(allLetters); len(got) != 0 || len(w.topicRecords("jobs")) != 5 {
+			t.Errorf("got %v left and %d jobs, want none and 5", got, len(w.topicRecords("jobs")))
 		}
 	}, "jobs", "jobs.dlq")
 }

@@ -9,18 +9,16 @@ import (
 	"testing"
 	"time"
 
-	"dispatcher/consumer/dlq"
-
-	"dispatcher/consumer/deadletter"
-
 	"dispatcher/consumer"
+	"dispatcher/consumer/deadletter"
+	"dispatcher/consumer/dlq"
 	"dispatcher/job"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/segmentio/kafka-go"
 )
 
-func (w *fleet) desk() *dlq.Client {
+func (w *fleet) dlqClient() *dlq.Client {
 	w.t.Helper()
 	l, err := dlq.New(dlq.Options{
 		Connection: consumer.Connection{Brokers: []string{broker}, Dial: w.net.DialContext}, Group: "g",
@@ -29,12 +27,13 @@ func (w *fleet) desk() *dlq.Client {
 	return l
 }
 
-var ofJobs = dlq.Filter{Topics: []string{"jobs"}}
+// allLetters picks all dead letters of the topic jobs.
+var allLetters = dlq.Filter{Topics: []string{"jobs"}}
 
 // list returns the values of the open letters.
-func (w *fleet) list(f dlq.Filter) (values []string, tally dlq.Tally) {
+func (w *fleet) openLetters(f dlq.Filter) (values []string, tally dlq.Tally) {
 	w.t.Helper()
-	tally, err := w.desk().List(w.t.Context(), f, func(l *deadletter.Letter) error {
+	tally, err := w.dlqClient().List(w.t.Context(), f, func(l *deadletter.Letter) error {
 		values = append(values, string(l.Record.Value))
 		return nil
 	})
@@ -42,8 +41,8 @@ func (w *fleet) list(f dlq.Filter) (values []string, tally dlq.Tally) {
 	return values, tally
 }
 
-// dead is a letter as a node writes it.
-func dead(value string, offset int, headers ...job.Header) job.Record {
+// deadRecord is a dead letter as a node writes it.
+func deadRecord(value string, offset int, headers ...job.Header) job.Record {
 	set := []job.Header{
 		{Key: "x-original-topic", Value: []byte("jobs")},
 		{Key: "x-original-partition", Value: []byte("0")},
@@ -54,16 +53,16 @@ func dead(value string, offset int, headers ...job.Header) job.Record {
 	return job.Record{Key: []byte("k" + value), Value: []byte(value), Headers: append(set, headers...)}
 }
 
-func deadOnes(n int) []job.Record {
+func deadRecords(n int) []job.Record {
 	all := make([]job.Record, n)
 	for i := range all {
-		all[i] = dead(strconv.Itoa(i), i)
+		all[i] = deadRecord(strconv.Itoa(i), i)
 	}
 	return all
 }
 
-// A job that was buried, replayed and buried again is the same job, byte for
-// byte, with its first origin, and the letters say how often.
+// A job that becomes a dead letter, is replayed and becomes a dead letter again is the same job,
+// byte for byte, with its first origin. The letters count the replays.
 func TestAReplayedJobIsTheSameJob(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
@@ -78,25 +77,25 @@ func TestAReplayedJobIsTheSameJob(t *testing.T) {
 		})
 		for round := range 3 {
 			w.waitFor("jobs", 0, int64(round+1))
-			if values, tally := w.list(ofJobs); len(values) != 1 || tally.Classes[deadletter.ClassPermanent] != 1 {
-				t.Fatalf("round %d: got %v listed, classes %v", round, values, tally.Classes)
+			if values, tally := w.openLetters(allLetters); len(values) != 1 || tally.Classes[deadletter.ClassPermanent] != 1 {
+				t.Fatalf("round %d: got %v listed with classes %v, want one of class permanent", round, values, tally.Classes)
 			}
-			letter, err := w.desk().Get(w.t.Context(), deadletter.RecordID{Topic: "jobs.dlq", Offset: int64(round)})
+			letter, err := w.dlqClient().Get(w.t.Context(), deadletter.RecordID{Topic: "jobs.dlq", Offset: int64(round)})
 			w.ok(err)
 			if letter.JobID != "jobs/0/0" || letter.Origin.String() != "jobs/0/0" || letter.Redrives != round || letter.Code != "422" ||
 				letter.Attempts != 1 || letter.Settled || letter.FailedAt.IsZero() || letter.FirstFailedAt.IsZero() {
-				t.Errorf("round %d: got %+v", round, letter)
+				t.Errorf("round %d: got %+v, want the job jobs/0/0 with %d redrives, one attempt and code 422", round, letter, round)
 			}
-			tally, err := w.desk().Replay(w.t.Context(), ofJobs, dlq.ReplayOptions{})
+			tally, err := w.dlqClient().Replay(w.t.Context(), allLetters, dlq.ReplayOptions{})
 			if err != nil || tally.Done != 1 || tally.Left() != 0 {
-				t.Fatalf("round %d: got %+v, %v", round, tally, err)
+				t.Fatalf("round %d: got %+v and error %v, want 1 replayed and none left", round, tally, err)
 			}
 		}
 		w.waitFor("jobs", 0, 4)
 		w.ok(n.end())
 		for i, j := range got {
 			if !bytes.Equal(j.Key, rec.Key) || !bytes.Equal(j.Value, rec.Value) || j.ID != "jobs/0/0" {
-				t.Errorf("round %d: got key %x, value %x, id %s", i, j.Key, j.Value, j.ID)
+				t.Errorf("round %d: got key %x, value %x, id %s, want %x, %x, jobs/0/0", i, j.Key, j.Value, j.ID, rec.Key, rec.Value)
 			}
 		}
 		var names []string
@@ -120,7 +119,7 @@ func TestFiltersPick(t *testing.T) {
 			return job.Header{Key: "x-failed-at", Value: fmt.Appendf(nil, "2026-01-02T%02d:00:00Z", hour)}
 		}
 		w.produce("jobs.dlq",
-			dead("0", 0, at(1)), dead("1", 1, at(2)), dead("2", 2, at(3), job.Header{Key: "X-Error-Class", Value: []byte("permanent")}),
+			deadRecord("0", 0, at(1)), deadRecord("1", 1, at(2)), deadRecord("2", 2, at(3), job.Header{Key: "X-Error-Class", Value: []byte("permanent")}),
 			job.Record{Value: []byte("3"), Headers: []job.Header{at(4)}})
 		hour := func(h int) time.Time { return time.Date(2026, 1, 2, h, 0, 0, 0, time.UTC) }
 		for name, c := range map[string]struct {
@@ -137,53 +136,52 @@ func TestFiltersPick(t *testing.T) {
 			"limit":   {dlq.Filter{Since: hour(2), Limit: 2}, "1 2"},
 		} {
 			c.f.Topics = []string{"jobs"}
-			got, tally := w.list(c.f)
+			got, tally := w.openLetters(c.f)
 			if text := strings.Join(got, " "); text != c.want || tally.Open != 4 || tally.Done != int64(len(got)) {
-				t.Errorf("%s: got %q, %+v, want %q", name, text, tally, c.want)
+				t.Errorf("%s: got %q and %+v, want %q of 4 open", name, text, tally, c.want)
 			}
 		}
 	}, "jobs", "jobs.dlq")
 }
 
-// Letters are settled wherever they lie, the others stay open, and each is
-// settled once.
-func TestSettledLettersAreGoneForGood(t *testing.T) {
+// Any letter can be settled, and only once. The others stay open.
+func TestLettersAreSettledOnce(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
-		w.produce("jobs.dlq", deadOnes(10)...)
+		w.produce("jobs.dlq", deadRecords(10)...)
 		id := func(offset int64) deadletter.RecordID { return deadletter.RecordID{Topic: "jobs.dlq", Offset: offset} }
 		named := dlq.Filter{IDs: []deadletter.RecordID{id(7), id(2), id(2), id(12)}}
-		tally, err := w.desk().Drop(w.t.Context(), named, true)
+		tally, err := w.dlqClient().Drop(w.t.Context(), named, true)
 		if err != nil || tally.Done != 2 || len(tally.Missing) != 1 {
-			t.Errorf("a trial: got %+v, %v", tally, err)
+			t.Errorf("dry run: got %+v and error %v, want 2 done and 1 missing", tally, err)
 		}
 		if offset, _ := w.committed("jobs.dlq", 0); offset != -1 {
-			t.Errorf("a trial has committed offset %d", offset)
+			t.Errorf("dry run: got offset %d committed, want none", offset)
 		}
-		tally, err = w.desk().Drop(w.t.Context(), named, false)
+		tally, err = w.dlqClient().Drop(w.t.Context(), named, false)
 		if err != nil || tally.Done != 2 || tally.Matched != 2 || len(tally.Missing) != 1 || tally.Left() != 1 {
-			t.Errorf("got %+v, %v", tally, err)
+			t.Errorf("got %+v and error %v, want 2 dropped and 1 missing", tally, err)
 		}
-		if got, _ := w.list(ofJobs); strings.Join(got, "") != "01345689" {
-			t.Errorf("got %v listed", got)
+		if got, _ := w.openLetters(allLetters); strings.Join(got, "") != "01345689" {
+			t.Errorf("got %v listed, want all but 2 and 7", got)
 		}
-		tally, err = w.desk().Replay(w.t.Context(), named, dlq.ReplayOptions{})
+		tally, err = w.dlqClient().Replay(w.t.Context(), named, dlq.ReplayOptions{})
 		if err != nil || tally.Done != 0 || len(tally.Settled) != 2 || tally.Left() != 3 {
-			t.Errorf("once more: got %+v, %v", tally, err)
+			t.Errorf("second time: got %+v and error %v, want none done, 2 settled and 1 missing", tally, err)
 		}
-		if letter, err := w.desk().Get(w.t.Context(), id(7)); err != nil || !letter.Settled || string(letter.Record.Value) != "7" {
-			t.Errorf("got %+v, %v", letter, err)
+		if letter, err := w.dlqClient().Get(w.t.Context(), id(7)); err != nil || !letter.Settled || string(letter.Record.Value) != "7" {
+			t.Errorf("got %+v and error %v, want the settled letter 7", letter, err)
 		}
-		tally, err = w.desk().Replay(w.t.Context(), dlq.Filter{Topics: []string{"jobs"}, Limit: 3}, dlq.ReplayOptions{})
+		tally, err = w.dlqClient().Replay(w.t.Context(), dlq.Filter{Topics: []string{"jobs"}, Limit: 3}, dlq.ReplayOptions{})
 		if err != nil || tally.Done != 3 {
-			t.Errorf("the first three: got %+v, %v", tally, err)
+			t.Errorf("limit 3: got %+v and error %v, want 3 replayed", tally, err)
 		}
-		tally, err = w.desk().Drop(w.t.Context(), ofJobs, false)
+		tally, err = w.dlqClient().Drop(w.t.Context(), allLetters, false)
 		if err != nil || tally.Done != 5 || tally.Open != 5 {
-			t.Errorf("the rest: got %+v, %v", tally, err)
+			t.Errorf("the rest: got %+v and error %v, want 5 dropped", tally, err)
 		}
-		if got, tally := w.list(ofJobs); len(got) != 0 || tally.Open != 0 {
-			t.Errorf("got %v listed", got)
+		if got, tally := w.openLetters(allLetters); len(got) != 0 || tally.Open != 0 {
+			t.Errorf("got %v listed, want none", got)
 		}
 		if offset, metadata := w.committed("jobs.dlq", 0); offset != 10 || metadata != "" {
 			t.Errorf("got offset %d and metadata %q, want 10 and none", offset, metadata)
@@ -223,32 +221,32 @@ func (w *fleet) recordsFrom(topic string, next int64) []kafka.Message {
 	}
 }
 
-// What Kafka can't remember is not done, and said; once the open letter is
-// settled it can be.
+// A letter beyond the bitmap's reach is not replayed, and the tally says so. It can be replayed
+// when the open letter before it is settled.
 func TestLettersOutOfReachAreLeft(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
 		const all, span = 9000, 8192
-		letters := deadOnes(all)
+		letters := deadRecords(all)
 		letters[0].Headers = append(letters[0].Headers, job.Header{Key: "x-error-class", Value: []byte("permanent")})
 		w.produce("jobs.dlq", letters...)
 		exhausted := dlq.Filter{Topics: []string{"jobs"}, Classes: []deadletter.Class{"exhausted"}}
 		for _, dry := range []bool{true, false} {
-			tally, err := w.desk().Replay(w.t.Context(), exhausted, dlq.ReplayOptions{Dry: dry})
+			tally, err := w.dlqClient().Replay(w.t.Context(), exhausted, dlq.ReplayOptions{Dry: dry})
 			if err != nil || tally.Done != span-1 || tally.Matched != all-1 || tally.OutOfReach != all-span || len(tally.Notes) != 1 {
-				t.Fatalf("dry %v: got %+v, %v", dry, tally, err)
+				t.Fatalf("dry %v: got %+v and error %v, want %d done and %d out of reach", dry, tally, err, span-1, all-span)
 			}
 		}
-		if got, _ := w.list(ofJobs); len(got) != all-span+1 {
+		if got, _ := w.openLetters(allLetters); len(got) != all-span+1 {
 			t.Errorf("got %d letters left, want %d", len(got), all-span+1)
 		}
-		tally, err := w.desk().Drop(w.t.Context(), dlq.Filter{Topics: []string{"jobs"}, Classes: []deadletter.Class{"permanent"}}, false)
+		tally, err := w.dlqClient().Drop(w.t.Context(), dlq.Filter{Topics: []string{"jobs"}, Classes: []deadletter.Class{"permanent"}}, false)
 		if err != nil || tally.Done != 1 {
-			t.Fatalf("got %+v, %v", tally, err)
+			t.Fatalf("got %+v and error %v, want 1 dropped", tally, err)
 		}
-		tally, err = w.desk().Replay(w.t.Context(), exhausted, dlq.ReplayOptions{})
+		tally, err = w.dlqClient().Replay(w.t.Context(), exhausted, dlq.ReplayOptions{})
 		if err != nil || tally.Done != all-span || tally.Left() != 0 {
-			t.Fatalf("got %+v, %v", tally, err)
+			t.Fatalf("got %+v and error %v, want %d replayed and none left", tally, err, all-span)
 		}
 		if got := len(w.topicRecords("jobs")); got != all-1 {
 			t.Errorf("got %d jobs, want %d", got, all-1)
@@ -256,31 +254,32 @@ func TestLettersOutOfReachAreLeft(t *testing.T) {
 	}, "jobs", "jobs.dlq")
 }
 
-func TestWhatIsNotAWholeJobIsNotReplayed(t *testing.T) {
+// A truncated letter and letters without a known topic are not replayed.
+func TestIncompleteLettersAreNotReplayed(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
-		gone := dead("2", 2)
+		gone := deadRecord("2", 2)
 		gone.Headers[0].Value = []byte("elsewhere")
 		w.produce("jobs.dlq",
-			dead("0", 0, job.Header{Key: "x-truncated", Value: []byte("true")}), job.Record{Value: []byte("1")}, gone, dead("3", 3))
-		tally, err := w.desk().Replay(w.t.Context(), ofJobs, dlq.ReplayOptions{})
+			deadRecord("0", 0, job.Header{Key: "x-truncated", Value: []byte("true")}), job.Record{Value: []byte("1")}, gone, deadRecord("3", 3))
+		tally, err := w.dlqClient().Replay(w.t.Context(), allLetters, dlq.ReplayOptions{})
 		if err != nil || tally.Done != 1 || tally.Truncated != 1 || tally.NoTopic != 2 || len(tally.Notes) != 3 {
-			t.Errorf("got %+v, %v", tally, err)
+			t.Errorf("got %+v and error %v, want 1 done, 1 truncated, 2 without a topic and 3 notes", tally, err)
 		}
-		tally, err = w.desk().Replay(w.t.Context(), ofJobs, dlq.ReplayOptions{To: "jobs"})
+		tally, err = w.dlqClient().Replay(w.t.Context(), allLetters, dlq.ReplayOptions{To: "jobs"})
 		if err != nil || tally.Done != 2 || tally.Truncated != 1 {
-			t.Errorf("with a topic: got %+v, %v", tally, err)
+			t.Errorf("with a topic: got %+v and error %v, want 2 done and 1 truncated", tally, err)
 		}
-		if got, _ := w.list(ofJobs); strings.Join(got, "") != "0" {
-			t.Errorf("got %v listed, want the one that was cut", got)
+		if got, _ := w.openLetters(allLetters); strings.Join(got, "") != "0" {
+			t.Errorf("got %v listed, want the truncated letter 0", got)
 		}
 	}, "jobs", "jobs.dlq")
 }
 
-func TestWhatCanNotBeAskedFor(t *testing.T) {
+func TestInvalidIDsAndTopicsAreRefused(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
-		w.produce("jobs.dlq", deadOnes(3)...)
+		w.produce("jobs.dlq", deadRecords(3)...)
 		w.ok(w.cluster.DeleteRecords("jobs.dlq", 0, 1))
 		for text, want := range map[string]string{
 			"jobs.dlq/0/0": "gone: the log begins at offset 1",
@@ -291,17 +290,17 @@ func TestWhatCanNotBeAskedFor(t *testing.T) {
 		} {
 			id, err := deadletter.ParseRecordID(text)
 			w.ok(err)
-			if _, err := w.desk().Get(w.t.Context(), id); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: got %v, want %q", text, err, want)
+			if _, err := w.dlqClient().Get(w.t.Context(), id); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got error %v, want %q", text, err, want)
 			}
 		}
 		for _, text := range []string{"", "jobs.dlq", "jobs.dlq/0", "jobs.dlq/x/1", "jobs.dlq/0/-1", "a b/0/1", "/0/1", "jobs.dlq/0/1/2", "jobs.dlq/+1/1"} {
 			if id, err := deadletter.ParseRecordID(text); err == nil {
-				t.Errorf("%q reads as %v", text, id)
+				t.Errorf("%q: got %v, want an error", text, id)
 			}
 		}
-		if _, err := w.desk().Replay(w.t.Context(), ofJobs, dlq.ReplayOptions{To: "a b"}); err == nil {
-			t.Error("a topic that can't be is written to")
+		if _, err := w.dlqClient().Replay(w.t.Context(), allLetters, dlq.ReplayOptions{To: "a b"}); err == nil {
+			t.Error("got no error for the topic name \"a b\", want one")
 		}
 	}, "jobs", "jobs.dlq")
 }

@@ -23,9 +23,9 @@ func TestALateJobOfTheFirstLaneGoesFirst(t *testing.T) {
 		o := inLanes(w.options(), consumer.Lane{Name: "otp", Topics: []string{"codes"}}, consumer.Lane{Name: "rest", Topics: []string{"bulk"}})
 		o.MaxInFlight = 20
 		n := w.idle(o)
-		w.until("bulk is ready", func() bool { return n.c.Waiting() == 20 })
+		w.until("bulk is ready", func() bool { return n.c.ReadyJobs() == 20 })
 		w.produce("codes", numbered(5000, 5003)...)
-		w.until("codes are ready", func() bool { return n.c.Waiting() == 23 })
+		w.until("codes are ready", func() bool { return n.c.ReadyJobs() == 23 })
 		lanes := n.c.Status().Lanes
 		lanes[0].Oldest, lanes[1].Oldest = 0, 0
 		if lanes[0] != (consumer.LaneStatus{Lane: "otp", Ready: 3, Waiting: 3}) || lanes[1] != (consumer.LaneStatus{Lane: "rest", Ready: 20, Waiting: 1000}) {

@@ -17,33 +17,35 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// book counts log lines by their message.
-type book struct {
+// lineCounter counts log lines by their message.
+type lineCounter struct {
 	slog.Handler
 	mu    sync.Mutex
 	lines map[string]int
 }
 
-func newBook() *book { return &book{Handler: slog.DiscardHandler, lines: map[string]int{}} }
+func newLineCounter() *lineCounter {
+	return &lineCounter{Handler: slog.DiscardHandler, lines: map[string]int{}}
+}
 
-func (b *book) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
-func (b *book) WithAttrs([]slog.Attr) slog.Handler           { return b }
+func (c *lineCounter) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
+func (c *lineCounter) WithAttrs([]slog.Attr) slog.Handler           { return c }
 
-func (b *book) Handle(_ context.Context, r slog.Record) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.lines[r.Message]++
+func (c *lineCounter) Handle(_ context.Context, r slog.Record) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lines[r.Message]++
 	return nil
 }
 
-func (b *book) count(message string) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.lines[message]
+func (c *lineCounter) count(message string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lines[message]
 }
 
-// A fault that lasts is told again each minute, and makes the node unready
-// after ten seconds, until it works again.
+// A lasting fault is logged once a minute. After ten seconds it makes the node unready, until
+// the fault ends.
 func TestLastingFaults(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -56,7 +58,7 @@ func TestLastingFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			bubble(t, 1, func(w *fleet) {
-				log := newBook()
+				log := newLineCounter()
 				o := w.options()
 				o.Logger = slog.New(log)
 				n := w.start(o, settled)
@@ -74,12 +76,12 @@ func TestLastingFaults(t *testing.T) {
 				time.Sleep(2 * time.Minute)
 				synctest.Wait()
 				if got := log.count(c.line); got != 3 {
-					t.Errorf("got %d log lines, want one at first and one a minute", got)
+					t.Errorf("got %d log lines, want 3: one at first and one a minute", got)
 				}
 				fault.Remove()
 				w.waitFor("jobs", 0, 5)
 				if s := n.c.Status(); s.Ready() != nil || !s.Faulty.IsZero() {
-					t.Errorf("at the end: got %v and status %+v", s.Ready(), s)
+					t.Errorf("at the end: got %v and status %+v, want ready without a fault", s.Ready(), s)
 				}
 				w.ok(n.end())
 				if got, also := log.count("partitions assigned"), log.count("partitions drained"); got != 1 || also != 1 {
@@ -90,15 +92,15 @@ func TestLastingFaults(t *testing.T) {
 	}
 }
 
-// Before the first join, readiness says why.
+// A node is not ready before the first join.
 func TestNotReadyBeforeTheJoin(t *testing.T) {
 	t.Parallel()
 	if err := (consumer.Status{}).Ready(); err == nil {
-		t.Error("got ready, want not joined yet")
+		t.Error("got ready, want an error before the join")
 	}
 }
 
-// A partition without a leader holds up no other one, and begins when it has one.
+// A partition without a leader delays no other partition. It begins when it has a leader.
 func TestPartitionWithoutALeader(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, func(w *fleet) {
@@ -108,7 +110,7 @@ func TestPartitionWithoutALeader(t *testing.T) {
 		held := n.holding(1)
 		time.Sleep(11 * time.Second)
 		if s := n.c.Status(); string(held[0].Job.Value) != "led" || !s.Joined || s.Ready() == nil || len(s.Partitions) != 1 {
-			t.Errorf("got %s in hand, readiness %v and status %+v", held[0].Job.Value, s.Ready(), s)
+			t.Errorf("got %s in flight, readiness %v and status %+v, want led, unready and one partition", held[0].Job.Value, s.Ready(), s)
 		}
 		held[0].Done(consumer.Outcome{})
 		w.waitFor("jobs", 0, 1)
@@ -120,13 +122,13 @@ func TestPartitionWithoutALeader(t *testing.T) {
 		late[0].Done(consumer.Outcome{})
 		w.ok(n.end())
 		if got, _ := w.committed("jobs", 1); got != 1 {
-			t.Errorf("got offset %d committed of the late one, want 1", got)
+			t.Errorf("late partition: got offset %d committed, want 1", got)
 		}
 	})
 }
 
-// start_at last is for a new group. What a partition that was added got before
-// anyone noticed is worked.
+// start_at: last is for a new group. In a partition that is added later, the group begins with
+// the first record.
 func TestStartLastInAnAddedPartition(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, func(w *fleet) {
@@ -138,13 +140,13 @@ func TestStartLastInAnAddedPartition(t *testing.T) {
 		w.waitFor("jobs", 1, 1)
 		w.ok(n.end())
 		if got := n.values(); len(got) != 1 {
-			t.Errorf("got %v handed out, want the early one", got)
+			t.Errorf("got %v handed out, want the early job", got)
 		}
 	})
 }
 
-// In the first generation of a group, one member's commit does not tell the
-// others to begin with the oldest record.
+// In the first generation of a group, start_at: last holds for all members, even after one of
+// them has committed.
 func TestStartLastWithTwoMembers(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, func(w *fleet) {
@@ -162,8 +164,7 @@ func TestStartLastWithTwoMembers(t *testing.T) {
 	})
 }
 
-// The drain is counted from its beginning, whatever commit hangs then: a stop
-// ends before the session does.
+// A commit that hangs does not prolong the drain: the stop ends before the session does.
 func TestDrainIsCountedFromTheStop(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
@@ -187,7 +188,7 @@ func TestDrainIsCountedFromTheStop(t *testing.T) {
 		began := time.Now()
 		w.ok(n.end())
 		if took := time.Since(began); took > 5100*time.Millisecond {
-			t.Errorf("the stop took %v, want at most session − heartbeat = 5s, and a little", took)
+			t.Errorf("got a stop after %v, want at most session − heartbeat = 5s, and a little", took)
 		}
 	})
 }

@@ -32,7 +32,7 @@ func TestAPauseOfAnHourIsHarmless(t *testing.T) {
 		o := w.options()
 		o.Registerer = prometheus.NewRegistry()
 		n := w.idle(o)
-		w.until("jobs are ready", func() bool { return n.c.Waiting() == 256 })
+		w.until("jobs are ready", func() bool { return n.c.ReadyJobs() == 256 })
 		time.Sleep(10 * time.Second)
 		before, beaten := fetches.Load(), beats.Load()
 		time.Sleep(time.Hour)

@@ -18,8 +18,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// anew deletes the topic and makes it again, with so many records named new.
-func (w *fleet) anew(partitions, records int) {
+// recreate deletes the topic and creates it again, with some new records.
+func (w *fleet) recreate(partitions, records int) {
 	w.t.Helper()
 	deleted, err := w.client.DeleteTopics(w.t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{"jobs"}})
 	w.ok(err)
@@ -36,11 +36,11 @@ func (w *fleet) anew(partitions, records int) {
 	w.produce("jobs", all...)
 }
 
-// A topic that is made anew at once and grows beyond the offset that was
-// reached looks like the old one. All of its jobs are handed out all the same.
-func TestATopicMadeAnewUnderANodeIsReadFromItsBeginning(t *testing.T) {
+// A topic that is recreated at once, with more records than the node has read, looks like the
+// old one. All of its jobs are handed out.
+func TestARecreatedTopicIsReadFromItsBeginning(t *testing.T) {
 	t.Parallel()
-	for name, worked := range map[string]bool{"while jobs are worked": true, "while nobody takes any": false} {
+	for name, worked := range map[string]bool{"while jobs are worked": true, "while no worker takes jobs": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			bubble(t, 1, func(w *fleet) {
@@ -52,19 +52,19 @@ func TestATopicMadeAnewUnderANodeIsReadFromItsBeginning(t *testing.T) {
 					n = w.start(w.options(), nil)
 					w.produce("jobs", numbered(20, 400)...)
 					held := n.holding(256)
-					w.anew(1, 500)
+					w.recreate(1, 500)
 					for _, d := range held {
 						d.Done(consumer.Outcome{})
 					}
 				} else {
-					w.anew(1, 50)
+					w.recreate(1, 50)
 				}
 				want := map[bool]int{true: 50, false: 500}[worked]
 				w.until("all of the new topic is handed out", func() bool {
 					for _, d := range n.grab() {
 						d.Done(consumer.Outcome{})
 					}
-					return len(news(n.values())) == want
+					return len(newJobs(n.values())) == want
 				})
 				w.ok(n.end())
 			})
@@ -72,14 +72,15 @@ func TestATopicMadeAnewUnderANodeIsReadFromItsBeginning(t *testing.T) {
 	}
 }
 
-func news(values []string) []string {
+// newJobs returns the jobs of the recreated topic, each once.
+func newJobs(values []string) []string {
 	values = slices.DeleteFunc(values, func(v string) bool { return !strings.HasPrefix(v, "new ") })
 	slices.Sort(values)
 	return slices.Compact(values)
 }
 
-// Whoever would rather stop than begin anew is told why.
-func TestATopicMadeAnewStopsWhoAsksForThat(t *testing.T) {
+// With out_of_range: stop, a recreated topic ends the node with an error.
+func TestARecreatedTopicStopsTheNode(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
 		o := w.options()
@@ -88,7 +89,7 @@ func TestATopicMadeAnewStopsWhoAsksForThat(t *testing.T) {
 		n := w.start(o, settled)
 		w.waitFor("jobs", 0, 20)
 		time.Sleep(2 * time.Second)
-		w.anew(1, 50)
+		w.recreate(1, 50)
 		w.until("the node ends", func() bool {
 			select {
 			case <-n.over:
@@ -98,13 +99,13 @@ func TestATopicMadeAnewStopsWhoAsksForThat(t *testing.T) {
 			}
 		})
 		if err := <-n.err; err == nil || !strings.Contains(err.Error(), "created again") {
-			t.Errorf("got %v, want an end that says that the topic was created again", err)
+			t.Errorf("got error %v, want that the topic is another one", err)
 		}
 	})
 }
 
-// A topic that stays away is asked for now and then, and worked once it is back.
-func TestATopicThatIsGoneForLongIsWaitedFor(t *testing.T) {
+// A node waits for a topic that is missing for long, without joining the group all the time.
+func TestANodeWaitsForAMissingTopic(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 20)...)
@@ -133,14 +134,14 @@ func TestATopicThatIsGoneForLongIsWaitedFor(t *testing.T) {
 			all = append(all, job.Record{Value: []byte("new " + strconv.Itoa(i))})
 		}
 		w.produce("jobs", all...)
-		w.until("all of the new topic is handed out", func() bool { return len(news(n.values())) == 50 })
+		w.until("all of the new topic is handed out", func() bool { return len(newJobs(n.values())) == 50 })
 		w.ok(n.end())
 	})
 }
 
-// Where the new topic has fewer partitions than the old one, all of its jobs are
-// handed out, also those that lie before what was committed meanwhile.
-func TestATopicMadeAnewSmallerIsReadFromItsBeginning(t *testing.T) {
+// All jobs of a recreated topic with fewer partitions are handed out, even those before an
+// offset that was committed meanwhile.
+func TestARecreatedTopicWithFewerPartitionsIsReadFromItsBeginning(t *testing.T) {
 	t.Parallel()
 	for _, partitions := range []int{2, 1} {
 		t.Run(strconv.Itoa(partitions), func(t *testing.T) {
@@ -149,33 +150,32 @@ func TestATopicMadeAnewSmallerIsReadFromItsBeginning(t *testing.T) {
 				w.produce("jobs", numbered(0, 300)...)
 				n := w.start(w.options(), done)
 				w.until("the old ones are done", func() bool { return len(n.values()) == 300 })
-				w.anew(partitions, 500)
-				w.until("all of the new topic is handed out", func() bool { return len(news(n.values())) == 500 })
+				w.recreate(partitions, 500)
+				w.until("all of the new topic is handed out", func() bool { return len(newJobs(n.values())) == 500 })
 				w.ok(n.end())
 			})
 		})
 	}
 }
 
-// A topic whose leaders take their time is not worked from an offset of the old
-// one meanwhile.
-func TestATopicMadeAnewIsNotWorkedBeforeItsOffsetsAreSet(t *testing.T) {
+// A recreated topic without leaders yet is not read from an offset of the old topic.
+func TestARecreatedTopicIsNotReadBeforeItsOffsetsAreReset(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 300)...)
 		n := w.start(w.options(), done)
 		w.waitFor("jobs", 0, 300)
 		refused := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "jobs", Err: kerr.LeaderNotAvailable, Count: -1})
-		w.anew(1, 500)
+		w.recreate(1, 500)
 		time.Sleep(8 * time.Second)
 		refused.Remove()
-		w.until("all of the new topic is handed out", func() bool { return len(news(n.values())) == 500 })
+		w.until("all of the new topic is handed out", func() bool { return len(newJobs(n.values())) == 500 })
 		w.ok(n.end())
 	})
 }
 
-// That a node is to stop is not forgotten because it stands aside just then.
-func TestAStopForATopicMadeAnewOutlastsStandingAside(t *testing.T) {
+// With out_of_range: stop, a recreated topic ends a node even while the node leaves its groups.
+func TestARecreatedTopicStopsANodeThatLeavesItsGroups(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
 		o := w.options()
@@ -183,9 +183,9 @@ func TestAStopForATopicMadeAnewOutlastsStandingAside(t *testing.T) {
 		w.produce("jobs", numbered(0, 20)...)
 		n := w.start(o, done)
 		w.waitFor("jobs", 0, 20)
-		time.Sleep(2300 * time.Millisecond) // between two looks at the topic
-		w.anew(1, 50)
-		n.c.LeaveGroups(errors.New("no hands"))
+		time.Sleep(2300 * time.Millisecond) // between two checks of the topic
+		w.recreate(1, 50)
+		n.c.LeaveGroups(errors.New("no workers"))
 		w.until("it has ended", func() bool {
 			select {
 			case <-n.over:
@@ -195,7 +195,7 @@ func TestAStopForATopicMadeAnewOutlastsStandingAside(t *testing.T) {
 			}
 		})
 		if err := <-n.err; err == nil || !strings.Contains(err.Error(), "out_of_range is stop") {
-			t.Errorf("got %v, want that the topic is another one", err)
+			t.Errorf("got error %v, want that the topic is another one and out_of_range is stop", err)
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// exceptZero settles all jobs but the first of the log, which is given back.
+// exceptZero settles all jobs but the first of the log, which it releases at the end.
 func exceptZero(d *consumer.Delivery) {
 	if d.Job.Offset == 0 {
 		go func() { <-d.Context().Done(); d.Release() }()
@@ -23,9 +23,8 @@ func exceptZero(d *consumer.Delivery) {
 	d.Done(consumer.Outcome{})
 }
 
-// Retention that overtakes a stuck job does not repeat what was complete behind
-// it, whether the node is away then or just coming.
-func TestRetentionOvertakesAStuckJob(t *testing.T) {
+// Retention deletes a stuck job. The jobs that were complete behind it are not repeated.
+func TestRetentionDeletesAStuckJob(t *testing.T) {
 	t.Parallel()
 	for name, late := range map[string]bool{"while it is away": false, "after the offsets were read": true} {
 		t.Run(name, func(t *testing.T) {
@@ -56,8 +55,8 @@ func TestRetentionOvertakesAStuckJob(t *testing.T) {
 	}
 }
 
-// Records that were deleted before they were fetched are passed.
-func TestRetentionOvertakesTheFetch(t *testing.T) {
+// Records that retention deleted before they were fetched are skipped.
+func TestDeletedRecordsAreSkipped(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "jobs", Err: kerr.NotLeaderForPartition, Count: -1})
@@ -74,9 +73,9 @@ func TestRetentionOvertakesTheFetch(t *testing.T) {
 	})
 }
 
-// A log that ends before what was reached is another one: the member joins
-// again, and works all of it.
-func TestLogThatIsShorterThanItWas(t *testing.T) {
+// A log that ends before the next offset is another one: the member joins again and reads all
+// of it.
+func TestAShorterLogIsReadFromItsBeginning(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 10)...)
@@ -96,9 +95,9 @@ func TestLogThatIsShorterThanItWas(t *testing.T) {
 	})
 }
 
-// Marks behind a commit point that is not in the log any more are not believed:
-// the log may be another one.
-func TestHoleAtTheCommitPoint(t *testing.T) {
+// If the record at the committed offset is missing, the completed offsets behind it are
+// ignored: the log may be another one.
+func TestAHoleAtTheCommittedOffset(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
 		w.ok(w.cluster.CreateTopic("compacted", 1, map[string]string{"cleanup.policy": "compact"}))
@@ -106,7 +105,7 @@ func TestHoleAtTheCommitPoint(t *testing.T) {
 			w.produce("compacted", job.Record{Key: []byte(key), Value: []byte(key)})
 		}
 		w.cluster.Compact()
-		w.configure("compacted", "cleanup.policy", "delete") // or it would be refused
+		w.configure("compacted", "cleanup.policy", "delete") // a compacted source is refused
 		w.commit("compacted", 0, 1, "v1;AAEC")               // 1 is open, 2 and 3 are complete
 		o := w.options()
 		o.Topics = []string{"compacted"}
@@ -119,8 +118,7 @@ func TestHoleAtTheCommitPoint(t *testing.T) {
 	})
 }
 
-// What follows when the offset that was reached is not in the log any more: each
-// of the choices, with the records deleted while the node is away and while it
+// Each choice of out_of_range, with the records deleted while the node is away and while it
 // fetches.
 func TestOutOfRange(t *testing.T) {
 	t.Parallel()
@@ -159,7 +157,7 @@ func (w *fleet) outOfRange(policy consumer.OutOfRange, want string, away bool) {
 	fault.Remove()
 	if policy == consumer.RangeStop {
 		if err := <-next.err; err == nil || !strings.Contains(err.Error(), "offset 2 is outside of the log from 6 to 10") {
-			w.t.Errorf("got %v, want an end that names the offset and the log", err)
+			w.t.Errorf("got error %v, want that offset 2 is outside of the log from 6 to 10", err)
 		}
 	} else {
 		w.waitFor("jobs", 0, 10)
@@ -172,7 +170,7 @@ func (w *fleet) outOfRange(policy consumer.OutOfRange, want string, away bool) {
 	}
 }
 
-// configure changes a topic's setting.
+// configure changes a setting of a topic.
 func (w *fleet) configure(topic, name, value string) {
 	w.t.Helper()
 	res, err := w.client.IncrementalAlterConfigs(w.t.Context(), &kafka.IncrementalAlterConfigsRequest{Resources: []kafka.IncrementalAlterConfigsRequestResource{{

@@ -16,7 +16,7 @@ import (
 	"dispatcher/internal/containers"
 )
 
-// unsigned is a token that ends at some time, as Kafka takes it for tests.
+// unsigned is a token without a signature, which Kafka accepts in tests.
 func unsigned(t *testing.T, ends time.Time) string {
 	t.Helper()
 	claims, err := json.Marshal(map[string]any{"sub": "node", "iat": time.Now().Add(-time.Hour).Unix(), "exp": ends.Unix()})
@@ -26,8 +26,8 @@ func unsigned(t *testing.T, ends time.Time) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) + "." + base64.RawURLEncoding.EncodeToString(claims) + "."
 }
 
-// A real broker takes our OAUTHBEARER, asks for the token at each connection, and
-// refuses a token that has ended; that is said, and the token is not.
+// A real broker accepts our OAUTHBEARER, each connection reads the token again, and an expired
+// token is refused. The error says so and does not show the token.
 func TestOAuthBearerReal(t *testing.T) {
 	t.Parallel()
 	server := containers.KafkaOAuth(t)
@@ -44,25 +44,25 @@ func TestOAuthBearerReal(t *testing.T) {
 	if res, err := create.RequestWith(t.Context(), other); err != nil || res.Topics[0].ErrorCode != 0 {
 		t.Fatalf("%v, %+v", err, res)
 	}
-	asked := make(chan struct{}, 1000)
+	calls := make(chan struct{}, 1000)
 	conn := consumer.Connection{Brokers: []string{server.Addr}, SASL: &consumer.SASL{
 		Mechanism: "oauthbearer", Extensions: map[string]string{"traceId": "1"},
 		Token: func(context.Context) (string, error) {
-			asked <- struct{}{}
+			calls <- struct{}{}
 			return good, nil
 		},
 	}}
 	consumeReal(t, conn, []string{"a"}, func() { write(t, conn, "a") })
-	if len(asked) < 3 {
-		t.Errorf("the token was asked for %d times, want once for each of several connections", len(asked))
+	if len(calls) < 3 {
+		t.Errorf("got %d calls of Token, want one for each of several connections", len(calls))
 	}
-	ended := unsigned(t, time.Now().Add(-time.Minute))
-	conn.SASL.Token = func(context.Context) (string, error) { return ended, nil }
+	expired := unsigned(t, time.Now().Add(-time.Minute))
+	conn.SASL.Token = func(context.Context) (string, error) { return expired, nil }
 	c, err := consumer.New(consumer.Options{Connection: conn, Group: "g", Topics: []string{"jobs"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err = c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "SASL Authentication Failed") || strings.Contains(err.Error(), ended) {
-		t.Errorf("got %v of a token that has ended, want that it was refused, without the token", err)
+	if err = c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "SASL Authentication Failed") || strings.Contains(err.Error(), expired) {
+		t.Errorf("expired token: got error %v, want SASL Authentication Failed without the token", err)
 	}
 }

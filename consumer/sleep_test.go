@@ -223,7 +223,7 @@ func TestSamplesComeFromAnywhere(t *testing.T) {
 		o := w.options()
 		o.MaxInFlight, o.Order = 4, consumer.OrderNone
 		n := w.idle(o)
-		w.until("some are ready", func() bool { return n.c.Waiting() > 0 })
+		w.until("some are ready", func() bool { return n.c.ReadyJobs() > 0 })
 		time.Sleep(time.Second) // and all are fetched
 		behind := 0
 		for range 20 {
@@ -249,7 +249,7 @@ func TestASampleHasNotFailed(t *testing.T) {
 		o := w.options()
 		o.Order = consumer.OrderNone
 		n := w.idle(o)
-		w.until("all are ready", func() bool { return n.c.Waiting() == 4 })
+		w.until("all are ready", func() bool { return n.c.ReadyJobs() == 4 })
 		for range 2 {
 			nap(n.c.Take(), time.Second, true)
 		}

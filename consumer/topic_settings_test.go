@@ -7,16 +7,15 @@ import (
 	"testing"
 	"time"
 
+	"dispatcher/consumer"
 	"dispatcher/consumer/deadletter"
+	"dispatcher/job"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/segmentio/kafka-go"
-
-	"dispatcher/consumer"
-	"dispatcher/job"
 )
 
-// settings are those of a topic that are its own or differ from Kafka's default.
+// settings returns some settings of a topic.
 func (w *fleet) settings(topic string, names ...string) map[string]string {
 	w.t.Helper()
 	res, err := w.client.DescribeConfigs(w.t.Context(), &kafka.DescribeConfigsRequest{
@@ -31,9 +30,8 @@ func (w *fleet) settings(topic string, names ...string) map[string]string {
 	return got
 }
 
-// Derived topics take what their source takes, and keep it for as long as it is
-// needed: open letters for ever, jobs that are tried again as long as the source
-// keeps its own, or a week, beyond their delay.
+// Derived topics accept records as large as their source does. They keep open letters for ever.
+// They keep a job on a retry topic for its delay plus the retention of the source, at least a week.
 func TestDerivedTopicsCopyTheirSource(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -66,14 +64,14 @@ func TestDerivedTopicsCopyTheirSource(t *testing.T) {
 					}
 				}
 				if got := w.settings("jobs.results", "max.message.bytes")["max.message.bytes"]; got != "5000000" {
-					t.Errorf("jobs.results: got max.message.bytes %s", got)
+					t.Errorf("jobs.results: got max.message.bytes %s, want 5000000", got)
 				}
 			})
 		})
 	}
 }
 
-// Compaction deletes jobs, so no topic that has it is read.
+// Compaction deletes jobs, so a node reads no compacted topic.
 func TestCompactedSourcesAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, topic := range []string{"jobs", "jobs.retry.5s"} {
@@ -95,7 +93,7 @@ func TestCompactedSourcesAreRefused(t *testing.T) {
 				})
 				for _, want := range []string{topic + ":", "cleanup.policy=delete,compact", "--entity-name " + topic + " --add-config cleanup.policy=delete"} {
 					if err == nil || !strings.Contains(err.Error(), want) {
-						t.Errorf("got %v, want it to say %q", err, want)
+						t.Errorf("got error %v, want %q in it", err, want)
 					}
 				}
 			}, "jobs", "jobs.retry.5s")
@@ -103,9 +101,9 @@ func TestCompactedSourcesAreRefused(t *testing.T) {
 	}
 }
 
-// A derived topic that would cut or lose what is written to it is told of once,
-// with the command that mends it. One that is as it should be is not.
-func TestWrongSettingsAreToldOnce(t *testing.T) {
+// A node warns once of a derived topic that would refuse or lose records, with the command that
+// corrects it. It does not warn of other topics.
+func TestWrongSettingsAreLoggedOnce(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
 		w.configure("jobs", "max.message.bytes", "5000000")
@@ -142,8 +140,8 @@ func TestWrongSettingsAreToldOnce(t *testing.T) {
 	}, "jobs", "jobs.dlq", "jobs.retry.1h", "more", "more.dlq")
 }
 
-// A job that does not fit its retry topic is not written there, nor to the dead
-// letters: whoever tried it waits in place, and settles it.
+// A job that does not fit its retry topic is written neither there nor to the dead letters: its
+// worker waits and settles it.
 func TestAJobTooLargeForItsRetryTopicIsTriedInPlace(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
@@ -167,8 +165,8 @@ func TestAJobTooLargeForItsRetryTopicIsTriedInPlace(t *testing.T) {
 	})
 }
 
-// A job whose time has not come and that does not fit its retry topic waits in
-// memory, where that is not too long.
+// A job that is not due yet and does not fit its retry topic waits in memory, if its delay is
+// short.
 func TestAScheduledJobTooLargeForItsRetryTopicWaitsInMemory(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {

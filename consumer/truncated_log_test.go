@@ -13,9 +13,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// ended runs a node until so much is committed, and returns the metadata that it
-// leaves behind.
-func (w *fleet) ended(offset int64) string {
+// runUntil runs a node until an offset is committed, and returns the metadata of its last
+// commit.
+func (w *fleet) runUntil(offset int64) string {
 	w.t.Helper()
 	n := w.start(w.options(), settled)
 	w.waitFor("jobs", 0, offset)
@@ -24,16 +24,16 @@ func (w *fleet) ended(offset int64) string {
 	return metadata
 }
 
-// A commit beyond the end of the log that says it is of this very topic: the log
-// was cut. What is left was worked, and is not handed out again.
-func TestACutLogGoesOnAtItsEnd(t *testing.T) {
+// The committed offset is beyond the log's end, and its metadata names this topic: the log was
+// truncated. The remaining jobs were done, and are not handed out again.
+func TestATruncatedLogContinuesAtItsEnd(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 10)...)
-		w.commit("jobs", 0, 100, w.ended(10))
-		var said bytes.Buffer
+		w.commit("jobs", 0, 100, w.runUntil(10))
+		var log bytes.Buffer
 		o := w.options()
-		o.Logger = slog.New(slog.NewTextHandler(&said, nil))
+		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		n := w.start(o, settled)
 		w.waitFor("jobs", 0, 10)
 		w.produce("jobs", numbered(10, 15)...)
@@ -43,39 +43,39 @@ func TestACutLogGoesOnAtItsEnd(t *testing.T) {
 			t.Errorf("got %s handed out, want %s", got, want)
 		}
 		for _, want := range []string{"the log was truncated", "topic=jobs", "partition=0", "committed=100", "log_end=10"} {
-			if strings.Count(said.String(), want) == 0 {
-				t.Errorf("the log does not say %q", want)
+			if strings.Count(log.String(), want) == 0 {
+				t.Errorf("got the log %s, want %q in it", log.String(), want)
 			}
 		}
-		if got := strings.Count(said.String(), "the log was truncated"); got != 1 {
-			t.Errorf("got it said %d times, want once", got)
+		if got := strings.Count(log.String(), "the log was truncated"); got != 1 {
+			t.Errorf("got it logged %d times, want once", got)
 		}
 		again := w.start(o, settled)
 		w.until("it is joined", func() bool { return again.c.Status().Joined })
 		w.ok(again.end())
-		if got := strings.Count(said.String(), "the log was truncated"); got != 1 || len(again.values()) != 0 {
-			t.Errorf("after a restart: got it said %d times and %v handed out, want once and nothing", got, again.values())
+		if got := strings.Count(log.String(), "the log was truncated"); got != 1 || len(again.values()) != 0 {
+			t.Errorf("after a restart: got it logged %d times and %v handed out, want once and nothing", got, again.values())
 		}
 	})
 }
 
-// A log that is cut beneath what a node has reached: likewise.
-func TestACutLogUnderOutOfRangeStopEndsTheNode(t *testing.T) {
+// With out_of_range: stop, a truncated log ends the node.
+func TestATruncatedLogStopsTheNode(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 10)...)
-		w.commit("jobs", 0, 100, w.ended(10))
+		w.commit("jobs", 0, 100, w.runUntil(10))
 		o := w.options()
 		o.OutOfRange = consumer.RangeStop
 		n := w.start(o, settled)
 		if err := <-n.err; err == nil || !strings.Contains(err.Error(), "offset 100 is outside of the log from 0 to 10") {
-			t.Errorf("got %v, want that the offset is not in the log", err)
+			t.Errorf("got error %v, want that offset 100 is outside of the log", err)
 		}
 	})
 }
 
-// An offset that says it is of another topic means nothing, also where the log
-// reaches beyond it: no job of the new topic is left out.
+// A committed offset whose metadata names another topic is ignored, even if the log reaches
+// beyond it. No job of the new topic is left out.
 func TestAnOffsetOfAnotherTopicIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	for policy, want := range map[consumer.OutOfRange]int{consumer.RangeEarliest: 50, consumer.RangeLatest: 0} {
@@ -84,15 +84,15 @@ func TestAnOffsetOfAnotherTopicIsNotBelieved(t *testing.T) {
 				t.Parallel()
 				bubble(t, 1, func(w *fleet) {
 					w.produce("jobs", numbered(0, 20)...)
-					old := w.ended(20)
-					w.anew(1, 50)
+					old := w.runUntil(20)
+					w.recreate(1, 50)
 					w.commit("jobs", 0, offset, old)
 					o := w.options()
 					o.OutOfRange = policy
 					n := w.start(o, settled)
 					w.waitFor("jobs", 0, 50)
 					w.ok(n.end())
-					if got := len(news(n.values())); got != want {
+					if got := len(newJobs(n.values())); got != want {
 						t.Errorf("got %d jobs of the new topic handed out, want %d", got, want)
 					}
 				})
@@ -105,21 +105,20 @@ func TestAnOffsetOfAnotherTopicUnderOutOfRangeStop(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 20)...)
-		old := w.ended(20)
-		w.anew(1, 50)
+		old := w.runUntil(20)
+		w.recreate(1, 50)
 		w.commit("jobs", 0, 20, old)
 		o := w.options()
 		o.OutOfRange = consumer.RangeStop
 		n := w.start(o, settled)
 		if err := <-n.err; err == nil || !strings.Contains(err.Error(), "committed in a topic that was deleted") {
-			t.Errorf("got %v, want that the offset is of another topic", err)
+			t.Errorf("got error %v, want that the offset is of a deleted topic", err)
 		}
 	})
 }
 
-// Marks of the old format hold, and what is committed names the topic from then
-// on, though no job is worked.
-func TestMarksWithoutATopicAreTakenOver(t *testing.T) {
+// Metadata of format v1 holds. The next commit names the topic, even if no job is completed.
+func TestABitmapWithoutATopicIsTakenOver(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 5)...)
@@ -140,8 +139,8 @@ func TestMarksWithoutATopicAreTakenOver(t *testing.T) {
 	})
 }
 
-// On a broker that makes topics when they are asked for, a topic that is deleted
-// stays deleted: neither the group's questions nor any other bring it back.
+// On a broker that creates topics on request, a deleted topic stays deleted: no request of a
+// node creates it.
 func TestADeletedTopicStaysDeleted(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]func(*consumer.Options){
@@ -159,10 +158,10 @@ func TestADeletedTopicStaysDeleted(t *testing.T) {
 				other := w.start(opts, settled)
 				w.waitFor("jobs", 0, 10)
 				w.ok(w.cluster.DeleteTopic("jobs"))
-				for range 100 { // longer than kafka-go waits between its looks for new partitions
+				for range 100 { // longer than kafka-go waits between two checks for new partitions
 					time.Sleep(time.Second)
 					if w.cluster.TopicInfo("jobs") != nil {
-						w.t.Fatal("the topic is there again")
+						w.t.Fatal("got the topic again, want it to stay deleted")
 					}
 				}
 				w.ok(n.end())

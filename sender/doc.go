@@ -45,4 +45,17 @@
 // A connection that died before the write costs a permit, and the sender tries again
 // on another. The third in a row makes the call [Unavailable]. A connection that was
 // idle for too long when the permit came is dropped for a new one.
+//
+// # Reasons
+//
+// A body in memory that net/http knows, a write buffer of 32 KiB, and TLS records that are not
+// split at the start: so a call is one write. TLS's own small records (under 32 bytes) pass
+// below without being taken for the call.
+//
+// A connection comes first, the slot last: a slot that is asked for before a connection is
+// there passes while one is dialled. Nothing is dialled ahead while the limit gives no slots,
+// or is so slow that connections grow old between two slots; there the worker dials when it
+// has its slot. A dial that fails is a job's call: while no connection is at hand, each error
+// goes with a job to a worker, without a slot, and becomes Unavailable. So the breaker sees an
+// outage, and probes.
 package sender

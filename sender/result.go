@@ -60,7 +60,7 @@ func (k Kind) String() string {
 // Result is what happened to one call.
 type Result struct {
 	Kind       Kind
-	Status     int           // Sender status; 0: there was none
+	Status     int           // of HTTP; 0: there was none
 	RetryAfter time.Duration // for how long the provider wants no call; 0: not stated
 	Err        error         // for people; never holds the payload or a secret
 	WroteAt    time.Time     // when the first byte was handed to the kernel; zero: never

@@ -58,7 +58,7 @@ type limitReport struct {
 	Scope          string  `json:"scope"`
 	WarmUpS        float64 `json:"warm_up_s"`
 	Degraded       string  `json:"degraded"`
-	ShareOfNode    int64   `json:"share_of_node"` // units a window while Redis is away
+	UnitsOfNode    int64   `json:"units_of_node"` // units a window while Redis is away
 	MaxNodes       int64   `json:"max_nodes"`
 	LeaseS         float64 `json:"lease_s"` // of a share
 }
@@ -78,7 +78,7 @@ func newCheckReport(cfg configs.Config, err error) checkReport {
 			SpacingS: c.Spacing().Seconds(), Share: a.Share(c), GuardAuto: c.Auto, GuardS: c.Guard.Seconds(), LeastShare: a.Share(most), CallsPerWindow: held(a, c),
 			ReactionS: c.Reaction().Seconds(), StandstillS: a.Standstill(c).Seconds(),
 			Scope: string(cmp.Or(l.Scope, limit.ScopeCluster)), WarmUpS: l.WarmUp.Seconds(),
-			Degraded: string(cmp.Or(l.Degraded, limit.DegradedWait)), ShareOfNode: c.UnitsOfNode(), MaxNodes: c.MaxNodes,
+			Degraded: string(cmp.Or(l.Degraded, limit.DegradedWait)), UnitsOfNode: c.UnitsOfNode(), MaxNodes: c.MaxNodes,
 			LeaseS: throttle.LeaseLength.Seconds(),
 		})
 	}

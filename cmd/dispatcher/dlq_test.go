@@ -154,7 +154,7 @@ func TestDLQReplayAndDrop(t *testing.T) {
 	}
 	want := settleState{
 		Command: "replay", Open: 4, Matched: 3, Done: 2, Left: 1, Truncated: 1, SettledBefore: []string{}, Missing: []string{},
-		Notes: []string{"jobs.dlq/0/3 was too large when it was dead-lettered, and holds only a part of the record that was at jobs/0/17"}, Error: "dlq replay: 1 dead letters are left",
+		Notes: []string{"jobs.dlq/0/3 was truncated because of its size, and holds only a part of the record jobs/0/17"}, Error: "dlq replay: 1 dead letters are left",
 	}
 	if diff := cmp.Diff(want, sum); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

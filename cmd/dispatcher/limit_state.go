@@ -106,10 +106,7 @@ func newLimitState(cfg configs.Config, name string, now limit.Settings) limitSta
 }
 
 // stated are the terms that the file states.
-func stated(l configs.Limit) limit.Terms {
-	a, _ := limit.AlgorithmNamed(l.Algorithm) // checked before
-	return limit.Terms{Contract: l.Stated().Contract, Algorithm: a.Name}
-}
+func stated(l configs.Limit) limit.Terms { return l.Stated().Settings().Terms }
 
 func differences(file, redis limit.Terms) []difference {
 	found := []difference{}

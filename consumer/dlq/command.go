@@ -8,99 +8,97 @@ import (
 	"strings"
 
 	"dispatcher/consumer/deadletter"
-
 	"dispatcher/consumer/internal/broker"
-
 	"dispatcher/internal/fault"
 
 	"github.com/segmentio/kafka-go"
 )
 
-// What is worked at once. A commit follows each such batch.
+// Bounds of a batch. A commit follows each batch.
 const (
 	batchLetters = 500
 	batchBytes   = 4 << 20
 )
 
-// work does with letters what a command is for, and returns those that it
-// is done with, which may be some beside an error.
-type work func(context.Context, []deadletter.Letter) ([]deadletter.Letter, error)
+// handler does the work of a command on a batch of letters. It returns the letters that are
+// done, which may be some of them beside an error.
+type handler func(context.Context, []deadletter.Letter) ([]deadletter.Letter, error)
 
-// command is one command at work.
+// command is one run of List, Get, Replay or Drop.
 type command struct {
-	o       *Options
-	f       *Filter
+	opts    *Options
+	filter  *Filter
 	settles bool
 	dry     bool
-	work    work
-	batch   int // letters
+	handle  handler
+	batch   int // letters in a batch, at most
 
-	cl     *broker.Client
+	client *broker.Client
 	layout map[string]kafka.Topic
 	tally  Tally
 
-	passed, all int64                        // offsets
-	named       map[deadletter.RecordID]bool // and not met yet
+	read, all int64                        // offsets, for Options.Progress
+	named     map[deadletter.RecordID]bool // letters named by the filter and not read yet
 }
 
-func (s *command) group(topic string) string { return s.o.Group + "." + topic }
+func (c *command) group(topic string) string { return c.opts.Group + "." + topic }
 
-// run brings the letters before the work, partition by partition.
-func (s *command) run(ctx context.Context, work work) (Tally, error) {
-	s.work, s.tally.Classes = work, map[deadletter.Class]int64{}
-	s.batch = cmp.Or(s.batch, batchLetters)
-	topics, partitions, err := s.f.plan()
+// run passes the letters that the filter picks to the handler, partition by partition.
+func (c *command) run(ctx context.Context, handle handler) (Tally, error) {
+	c.handle, c.tally.Classes = handle, map[deadletter.Class]int64{}
+	c.batch = cmp.Or(c.batch, batchLetters)
+	topics, partitions, err := c.filter.plan()
 	if err != nil {
-		return s.tally, err
+		return c.tally, err
 	}
-	s.named = make(map[deadletter.RecordID]bool, len(s.f.IDs))
-	for _, id := range s.f.IDs {
-		s.named[id] = true
+	c.named = make(map[deadletter.RecordID]bool, len(c.filter.IDs))
+	for _, id := range c.filter.IDs {
+		c.named[id] = true
 	}
-	if err := s.connect(ctx, topics); err != nil {
-		return s.tally, err
+	if err := c.connect(ctx, topics); err != nil {
+		return c.tally, err
 	}
-	defer s.cl.Close()
+	defer c.client.Close()
 	for _, topic := range topics {
-		if s.full() {
+		if c.limitReached() {
 			break
 		}
-		if err := s.topic(ctx, topic, partitions[topic]); err != nil {
-			return s.tally, err
+		if err := c.topic(ctx, topic, partitions[topic]); err != nil {
+			return c.tally, err
 		}
 	}
-	for id := range s.named {
-		s.tally.Missing = append(s.tally.Missing, id)
+	for id := range c.named {
+		c.tally.Missing = append(c.tally.Missing, id)
 	}
-	slices.SortFunc(s.tally.Missing, compareIDs)
-	slices.SortFunc(s.tally.Settled, compareIDs)
-	return s.tally, nil
+	slices.SortFunc(c.tally.Missing, compareIDs)
+	slices.SortFunc(c.tally.Settled, compareIDs)
+	return c.tally, nil
 }
 
 func compareIDs(a, b deadletter.RecordID) int {
 	return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
 }
 
-func (s *command) connect(ctx context.Context, topics []string) error {
-	cl, err := broker.NewClient(&s.o.Connection, topics)
+func (c *command) connect(ctx context.Context, topics []string) error {
+	cl, err := broker.NewClient(&c.opts.Connection, topics)
 	if err != nil {
 		return err
 	}
 	if err = cl.Ping(ctx); err == nil {
-		s.layout, err = broker.RequireTopics(ctx, &s.o.Connection, topics, topics)
+		c.layout, err = broker.RequireTopics(ctx, &c.opts.Connection, topics, topics)
 	}
 	if err != nil {
 		cl.Close()
 		return err
 	}
-	s.cl = cl
+	c.client = cl
 	return nil
 }
 
-// partitions are those asked for, or all.
-func (s *command) partitions(topic string, asked []int) ([]int, error) {
+// partitions returns the partitions asked for, or all if none is.
+func (c *command) partitions(topic string, asked []int) ([]int, error) {
 	var all []int
-	for _, p := range s.layout[topic].Partitions {
+	for _, p := range c.layout[topic].Partitions {
 		all = append(all, p.ID)
 	}
 	if len(asked) == 0 {
@@ -115,44 +113,45 @@ func (s *command) partitions(topic string, asked []int) ([]int, error) {
 	return asked, nil
 }
 
-func (s *command) topic(ctx context.Context, topic string, asked []int) error {
-	ids, err := s.partitions(topic, asked)
+func (c *command) topic(ctx context.Context, topic string, asked []int) error {
+	ids, err := c.partitions(topic, asked)
 	if err != nil {
 		return err
 	}
-	if s.settles {
-		s.warnOfForgetting(ctx, topic)
+	if c.settles {
+		c.warnOfRetention(ctx, topic)
 	}
-	var hold *membership
-	var gen int32
-	if s.settles && !s.dry {
-		if hold, err = joinAlone(ctx, s.o, s.cl, topic); err != nil {
+	var m *membership
+	var generation int32
+	if c.settles && !c.dry {
+		if m, err = joinAlone(ctx, c.opts, c.client, topic); err != nil {
 			return err
 		}
-		defer hold.release()
-		held, err := hold.get(ctx)
+		defer m.leave()
+		gen, err := m.get(ctx)
 		if err != nil {
 			return err
 		}
-		gen = held.ID
+		generation = gen.ID
 	}
-	places, err := s.positions(ctx, topic, ids)
+	positions, err := c.positions(ctx, topic, ids)
 	if err != nil {
 		return err
 	}
-	passes := make([]*scan, len(ids))
+	scans := make([]*scan, len(ids))
 	for i, id := range ids {
-		passes[i] = s.newPass(topic, id, places[id], hold, gen)
+		scans[i] = c.newScan(topic, id, positions[id], m, generation)
 	}
-	for _, p := range passes {
-		if err := p.run(ctx); err != nil || s.full() {
+	for _, s := range scans {
+		if err := s.run(ctx); err != nil || c.limitReached() {
 			return err
 		}
 	}
 	return nil
 }
 
-// full: no more letters are wanted. A list goes on, for the count.
-func (s *command) full() bool {
-	return s.settles && s.f.Limit > 0 && s.tally.Matched >= int64(s.f.Limit)
+// limitReached tells whether no more letters are needed. A list continues, to count the open
+// letters.
+func (c *command) limitReached() bool {
+	return c.settles && c.filter.Limit > 0 && c.tally.Matched >= int64(c.filter.Limit)
 }

@@ -1,13 +1,62 @@
-// Package dlq is an operator's way to the dead letters: [Client] lists them and settles each
-// by replaying or dropping it. The consumer itself never reads them.
+// Package dlq has the commands of operators for dead letters and parked jobs. A [Client] lists
+// the open letters, and settles each by replaying or dropping it. Nodes write letters and never
+// read them; package deadletter defines what a letter holds.
+//
+// # What is settled
 //
 // Kafka remembers which letters are settled, as it does for jobs: by the committed offset of
-// the group <group>.<topic>.dlq and the completed-offset bitmap in its metadata. A command
-// that settles holds the group's membership alone, with all partitions; others wait for that.
-// So reading and writing back what is settled is one step.
+// the group <group>.<topic>.dlq, and by the bitmap of completed offsets in its metadata, in
+// format v1 (see package offsets). The bitmap covers 8192 offsets from the first open letter
+// on. A letter further away can be settled only when those before it are.
 //
-// Package deadletter says what a letter holds.
+// Kafka forgets a group's offsets when nothing was committed for
+// offsets.retention.minutes, a week by default. Then all letters that the topic still holds
+// are open again. A command that settles warns about that.
 //
-// Goroutines: a command that settles starts one, which follows the generations of its group
-// and ends with the command.
+// # Several commands at once
+//
+// Replay and Drop join the group as a consumer does, with a balancer that gives all partitions
+// to one member; other commands wait. Kafka refuses a commit of an earlier generation. So
+// nobody else commits between the reading of an offset and the commit, and two commands do not
+// replay the same letter. If a command dies between writing a batch and its commit, those
+// letters stay open. They are replayed again, under the same job ids.
+//
+// # Failure
+//
+// A command retries a request for up to 30 seconds, longer than a change of leaders or
+// coordinators takes. It commits after each batch, so an error or an interrupt keeps what was
+// done before.
+//
+// # Goroutines
+//
+// A command that settles starts one goroutine, which follows the generations of its group and
+// ends with the command. The methods of a Client may be called from any goroutine; each
+// opens connections of its own and closes them.
+//
+// # Reasons
+//
+// One at a time. An offset can't be compared and set. Two commands that each read, add and
+// write would lose each other's bitmap, and replay the same letters. So a command that settles
+// is a member of the group: a balancer of our own gives all partitions to one member. A commit
+// carries the generation, and Kafka refuses one of a generation that is over. A holder reads
+// what is settled again in each new generation, and adds what it has settled itself. Admin
+// commits (generation −1) would not do: they are refused while the group has a member, and
+// exclude nobody otherwise. The price is the join: group.initial.rebalance.delay.ms, 3 s by
+// default. Lists and trials join nothing.
+//
+// Replay writes first, with acks from all replicas, and settles then. A command that dies
+// between the two leaves at most a batch (500 letters, 4 MiB) open that was written; those
+// jobs are sent again under the same ids. A holder that Kafka took for dead may write its
+// batch beside the next one; its commit is refused. An interrupt ends between batches.
+//
+// A batch keeps its order: where one of its jobs is large, all go in batches of one. Reading
+// ends at the last stable offset that was seen at the start, so a replay to the topic's own
+// dead letters ends too. Faults that may pass are tried again for 30 s.
+//
+// The bitmap reaches 8192 offsets from the first open letter. Letters further away are counted
+// as out of reach, and left.
+//
+// What remains: Kafka forgets offsets of a group without members after
+// offsets.retention.minutes; then all letters in the log are open again. A topic that was
+// recreated, and has grown beyond the old offset, counts as settled up to it.
 package dlq

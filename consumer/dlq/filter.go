@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"dispatcher/consumer/deadletter"
-
 	"dispatcher/consumer/internal/offsets"
 	"dispatcher/consumer/internal/topicname"
 	"dispatcher/internal/clip"
@@ -15,17 +14,17 @@ import (
 
 // Filter picks dead letters. A zero field picks all.
 type Filter struct {
-	Topics  []string              // job topics whose dead letters are meant; with IDs they are not asked
-	Parked  bool                  // of Topics, the parked ones (on_unknown: park), not the dead letters
-	IDs     []deadletter.RecordID // these letters alone
+	Topics  []string              // source topics whose dead letters are meant; ignored if there are IDs
+	Parked  bool                  // parked jobs of Topics (on_unknown: park) instead of dead letters
+	IDs     []deadletter.RecordID // only these letters
 	Classes []deadletter.Class
 	Since   time.Time // failed then or later
 	Until   time.Time // failed before
-	Key     []byte    // the record's key; nil: any or none
-	Limit   int       // the first so many, partition by partition
+	Key     []byte    // the record's key; nil: any key or none
+	Limit   int       // only the first letters, partition by partition
 }
 
-// matches leaves IDs aside, which the session looks up.
+// matches tells whether the filter picks a letter. It ignores IDs, which the command checks.
 func (f *Filter) matches(l *deadletter.Letter) bool {
 	switch {
 	case len(f.Classes) > 0 && !slices.Contains(f.Classes, l.Class):
@@ -38,11 +37,11 @@ func (f *Filter) matches(l *deadletter.Letter) bool {
 	return false
 }
 
-// maxIDs is how many letters may be named in one command.
+// maxIDs is how many letters one command may name.
 const maxIDs = offsets.Window
 
-// plan is which partitions of which dead-letter topics to read; an empty list
-// means all of them.
+// plan returns the dead-letter topics to read, and the partitions of each. A topic without an
+// entry means all of its partitions.
 func (f *Filter) plan() (topics []string, partitions map[string][]int, err error) {
 	if len(f.IDs) > maxIDs {
 		return nil, nil, fault.New("ids", len(f.IDs), fmt.Sprintf("at most %d can be named at once", maxIDs))

@@ -3,16 +3,14 @@ package dlq
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/segmentio/kafka-go"
 	"pgregory.net/rapid"
-
-	"dispatcher/consumer/internal/broker"
 )
 
-// Of all members one has everything: who had it before, else who came first.
-func TestOneMemberHoldsAll(t *testing.T) {
+// One member gets all partitions: the one that had them before, else the one that waited
+// longest.
+func TestOneMemberGetsAllPartitions(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(0, 5).Draw(t, "members")
@@ -20,16 +18,16 @@ func TestOneMemberHoldsAll(t *testing.T) {
 		for i := range members {
 			members[i] = kafka.GroupMember{
 				ID:       string(rune('a' + i)),
-				UserData: rapid.SliceOfN(rapid.ByteRange(0, 1), 0, 3).Draw(t, "right"),
+				UserData: rapid.SliceOfN(rapid.ByteRange(0, 1), 0, 3).Draw(t, "user data"),
 			}
 		}
 		partitions := []kafka.Partition{{Topic: "a.dlq", ID: 0}, {Topic: "a.dlq", ID: 1}}
 		got := (&exclusiveBalancer{}).AssignGroups(members, partitions)
 		holders := 0
 		for _, m := range members {
-			parts, told := got[m.ID]
-			if !told {
-				t.Fatalf("member %s is not told", m.ID)
+			parts, assigned := got[m.ID]
+			if !assigned {
+				t.Fatalf("got %v, want an assignment for member %s", got, m.ID)
 			}
 			if len(parts["a.dlq"]) == 0 {
 				continue
@@ -37,34 +35,12 @@ func TestOneMemberHoldsAll(t *testing.T) {
 			holders++
 			for _, other := range members {
 				if len(parts["a.dlq"]) != len(partitions) || strings.Compare(string(other.UserData), string(m.UserData)) < 0 {
-					t.Fatalf("got %v for %v", got, members)
+					t.Fatalf("got %v for %v, want all partitions at the first member by user data", got, members)
 				}
 			}
 		}
 		if n > 0 && holders != 1 {
-			t.Fatalf("got %d holders", holders)
+			t.Fatalf("got %d members with partitions, want 1", holders)
 		}
 	})
-}
-
-func TestTimesOfRetention(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		text string
-		unit time.Duration
-		want string
-	}{
-		{"10080", time.Minute, "7 days"},
-		{"-1", time.Millisecond, "ever"},
-		{"9223372036854775807", time.Millisecond, "ever"},
-		{"60000", time.Millisecond, "1m"},
-		{"90000", time.Millisecond, "1m30s"},
-		{"2160", time.Minute, "36h"},
-		{"x", time.Minute, ""},
-	} {
-		got := broker.ParseDuration(c.text, c.unit)
-		if text := span(got); got != 0 && text != c.want || got == 0 && c.want != "" {
-			t.Errorf("%s: got %q, want %q", c.text, text, c.want)
-		}
-	}
 }

@@ -7,16 +7,13 @@ import (
 	"io"
 
 	"dispatcher/consumer/deadletter"
-
 	"dispatcher/consumer/internal/broker"
-
 	"dispatcher/job"
 
 	"github.com/segmentio/kafka-go"
 )
 
-// originals reads the records that letters were cut from. It belongs to one
-// goroutine.
+// originals reads the records that letters were truncated from. It belongs to one goroutine.
 type originals struct {
 	conn    *broker.Connection
 	clients map[string]*broker.Client // by topic; nil: the topic does not exist
@@ -34,9 +31,9 @@ func (o *originals) close() {
 	}
 }
 
-// whole is the letter as it would be if it had not been cut. false: the record
-// is no longer at its origin, or another one is.
-func (o *originals) whole(ctx context.Context, l *deadletter.Letter) (deadletter.Letter, bool, error) {
+// restore completes a truncated letter. It returns false if the original record was deleted,
+// or if another record has its place.
+func (o *originals) restore(ctx context.Context, l *deadletter.Letter) (deadletter.Letter, bool, error) {
 	if l.Origin.Topic == "" {
 		return *l, false, nil
 	}
@@ -62,6 +59,7 @@ func (o *originals) whole(ctx context.Context, l *deadletter.Letter) (deadletter
 	return deadletter.Restored(l, &rec), true, nil
 }
 
+// client returns a client for a topic; nil: the topic does not exist.
 func (o *originals) client(ctx context.Context, topic string) (*broker.Client, error) {
 	if cl, known := o.clients[topic]; known {
 		return cl, nil
@@ -69,7 +67,7 @@ func (o *originals) client(ctx context.Context, topic string) (*broker.Client, e
 	_, err := broker.RequireTopics(ctx, o.conn, []string{topic}, []string{topic})
 	if _, missing := errors.AsType[*broker.MissingTopicError](err); missing {
 		o.clients[topic] = nil
-		return nil, nil //nolint:nilnil // what does not exist is remembered as well
+		return nil, nil //nolint:nilnil // a nil client means a missing topic
 	}
 	if err != nil {
 		return nil, err
@@ -81,7 +79,7 @@ func (o *originals) client(ctx context.Context, topic string) (*broker.Client, e
 	return cl, err
 }
 
-// readRecord reads one record. false: none lies there.
+// readRecord reads one record. It returns false if there is no record at that offset.
 func readRecord(ctx context.Context, cl *broker.Client, id deadletter.RecordID) (job.Record, bool, error) {
 	r := newReader(cl, id.Topic, id.Partition, id.Offset, id.Offset+1)
 	for {

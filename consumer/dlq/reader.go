@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"dispatcher/consumer/internal/broker"
-
 	"dispatcher/internal/wait"
 	"dispatcher/job"
 
@@ -19,30 +18,30 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Patience is how long a cluster may fail to answer an operator before
-// the command gives up: longer than a change of leaders or coordinators takes.
-const Patience = 30 * time.Second
+// giveUpAfter is how long a command retries a request. A change of leaders or coordinators
+// takes less.
+const giveUpAfter = 30 * time.Second
 
-// errNoProgress: a broker answered, and nothing came of it.
-var errNoProgress = errors.New("nothing more came")
+// errNoProgress says that a broker answered, but without what was asked for.
+var errNoProgress = errors.New("the broker sent nothing new")
 
-// reader reads the committed records of one partition from at to end,
-// without a group. It holds one answer of a broker at a time.
+// reader reads the committed records of one partition from at to end. It holds one answer of
+// a broker at a time.
 type reader struct {
-	cl    *broker.Client
-	topic string
-	id    int
-	at    int64 // the next offset to ask for
-	end   int64 // where to stop
-	limit int32 // bytes to ask for
+	client *broker.Client
+	topic  string
+	id     int
+	at     int64 // the next offset to fetch
+	end    int64 // the offset to stop before
+	limit  int32 // bytes to fetch at once
 }
 
 func newReader(cl *broker.Client, topic string, id int, at, end int64) *reader {
-	return &reader{cl: cl, topic: topic, id: id, at: at, end: end, limit: broker.FetchBytes}
+	return &reader{client: cl, topic: topic, id: id, at: at, end: end, limit: broker.FetchBytes}
 }
 
-// next returns the next records, which may be none, and io.EOF at the end.
-// Offsets that are left out between two records hold no letter.
+// next returns the next records, which may be none, and io.EOF at the end. Offsets between two
+// records hold no letter.
 func (r *reader) next(ctx context.Context) ([]job.Record, error) {
 	if r.at >= r.end {
 		return nil, io.EOF
@@ -50,7 +49,7 @@ func (r *reader) next(ctx context.Context) ([]job.Record, error) {
 	var records []job.Record
 	err := retry(ctx, func(ctx context.Context) error {
 		var err error
-		records, err = r.step(ctx)
+		records, err = r.fetch(ctx)
 		return err
 	})
 	if err != nil {
@@ -59,20 +58,20 @@ func (r *reader) next(ctx context.Context) ([]job.Record, error) {
 	return records, nil
 }
 
-func (r *reader) step(ctx context.Context) (records []job.Record, err error) {
+func (r *reader) fetch(ctx context.Context) (records []job.Record, err error) {
 	next := r.at
-	err = broker.FetchPartition(ctx, r.cl, r.topic, r.id, r.at, r.limit, func(res *kmsg.FetchResponseTopicPartition) error {
-		records, next, err = r.read(res)
+	err = broker.FetchPartition(ctx, r.client, r.topic, r.id, r.at, r.limit, func(res *kmsg.FetchResponseTopicPartition) error {
+		records, next, err = r.decode(res)
 		return err
 	})
 	if errors.Is(err, kafka.OffsetOutOfRange) {
-		return nil, r.followStart(ctx, err)
+		return nil, r.skipDeleted(ctx, err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if next == r.at {
-		// More than was asked for may be one batch, which some brokers then cut.
+		// A batch may be larger than the limit, and some brokers then truncate it.
 		r.limit = min(r.limit*2, broker.MaxFetchBytes)
 		return nil, errNoProgress
 	}
@@ -80,28 +79,29 @@ func (r *reader) step(ctx context.Context) (records []job.Record, err error) {
 	return records, nil
 }
 
-// followStart goes on where the log begins now: what lay before is gone.
-func (r *reader) followStart(ctx context.Context, cause error) error {
-	first, _, err := broker.LogRange(ctx, r.cl, r.topic, r.id, kafka.ReadCommitted)
+// skipDeleted continues at the present beginning of the log, after retention has deleted
+// records.
+func (r *reader) skipDeleted(ctx context.Context, cause error) error {
+	first, _, err := broker.LogRange(ctx, r.client, r.topic, r.id, kafka.ReadCommitted)
 	if err != nil {
 		return err
 	}
 	if first <= r.at {
-		return fmt.Errorf("the log has become shorter while it was read: %w", cause)
+		return fmt.Errorf("the log became shorter while it was read: %w", cause)
 	}
 	r.at = first
 	return nil
 }
 
-// read copies the records out of an answer. Aborted ones and markers are passed.
-func (r *reader) read(res *kmsg.FetchResponseTopicPartition) (records []job.Record, next int64, err error) {
-	all, next, err := broker.CommittedRecords(res, r.at, r.cl.Decompress)
+// decode copies the records out of an answer. It skips aborted records and markers.
+func (r *reader) decode(res *kmsg.FetchResponseTopicPartition) (records []job.Record, next int64, err error) {
+	all, next, err := broker.CommittedRecords(res, r.at, r.client.Decompress)
 	if err != nil {
 		return nil, 0, err
 	}
 	for _, raw := range all {
 		if raw.Offset < r.end {
-			rec := ownRecord(raw)
+			rec := copyRecord(raw)
 			rec.Topic, rec.Partition = r.topic, r.id
 			records = append(records, rec)
 		}
@@ -109,9 +109,8 @@ func (r *reader) read(res *kmsg.FetchResponseTopicPartition) (records []job.Reco
 	return records, next, nil
 }
 
-// ownRecord copies a record out of the answer. It keeps the difference between
-// none and empty.
-func ownRecord(raw *kgo.Record) job.Record {
+// copyRecord copies a record out of an answer. It keeps the difference between nil and empty.
+func copyRecord(raw *kgo.Record) job.Record {
 	rec := job.Record{
 		Offset: raw.Offset, Time: raw.Timestamp, Key: bytes.Clone(raw.Key), Value: bytes.Clone(raw.Value),
 		Headers: make([]job.Header, len(raw.Headers)),
@@ -122,10 +121,10 @@ func ownRecord(raw *kgo.Record) job.Record {
 	return rec
 }
 
-// retry tries until it works, or what went wrong won't pass by itself, or
-// patience is at its end.
+// retry calls try until it succeeds, fails with an error that is not temporary, or giveUpAfter
+// has passed.
 func retry(ctx context.Context, try func(context.Context) error) error {
-	until := time.Now().Add(Patience)
+	until := time.Now().Add(giveUpAfter)
 	for n := 0; ; n++ {
 		once, cancel := context.WithTimeout(ctx, broker.CallTimeout+broker.FetchWait)
 		err := try(once)
@@ -139,8 +138,7 @@ func retry(ctx context.Context, try func(context.Context) error) error {
 	}
 }
 
-// temporary tells whether an error may be over soon: brokers and leaders come and
-// go, and connections with them.
+// temporary tells whether an error may pass: leaders move and connections end.
 func temporary(err error) bool {
 	if broker.Permanent(err) {
 		return false

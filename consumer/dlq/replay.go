@@ -7,11 +7,8 @@ import (
 	"time"
 
 	"dispatcher/consumer/deadletter"
-
-	"dispatcher/consumer/internal/produce"
-
 	"dispatcher/consumer/internal/broker"
-
+	"dispatcher/consumer/internal/produce"
 	"dispatcher/consumer/internal/topicname"
 	"dispatcher/internal/clip"
 	"dispatcher/internal/fault"
@@ -21,21 +18,21 @@ import (
 
 // ReplayOptions says how letters are replayed. A zero field means its default.
 type ReplayOptions struct {
-	To    string  // the topic to write to; empty: each letter's own
-	Rate  float64 // letters a second at most; 0: as fast as it goes
-	Whole bool    // take letters that were cut from their origin, where the record is still there
+	To    string  // the topic to write to; empty: each letter's source topic
+	Rate  float64 // letters a second at most; 0: no limit
+	Whole bool    // complete truncated letters from their original record, if it still exists
 	Dry   bool    // only count
 }
 
-// Replay writes the jobs of the letters that the filter picks to the topics they
-// came from, and settles each letter once Kafka has its job. Key, value and
-// headers are those of the first record, with what is said about its origin, and
-// so the job keeps its id; the header x-redrive counts. What is said about the
-// failure is taken off. The partition is the one that Java clients choose for
-// the key; letters of one partition keep their order.
+// Replay writes the jobs of the letters that the filter picks to their source topics, and
+// settles each letter when Kafka has its job. The job has the key, value and headers of the
+// first record and the headers about its origin, so it keeps its id. The header x-redrive
+// counts replays. The headers about the failure are dropped. The partition is the one that
+// Java clients choose for the key; letters of one partition keep their order.
 //
-// A letter that was cut is not replayed, unless its whole can be had. An error comes beside what was done
-// until then; what is counted as unwritten may have been written.
+// A truncated letter is replayed only if it can be completed; see [ReplayOptions]. Beside an
+// error, Replay returns what was done until then. Jobs that count as unwritten may have been
+// written.
 func (l *Client) Replay(ctx context.Context, f Filter, o ReplayOptions) (Tally, error) {
 	if o.To != "" && !topicname.Valid(o.To) {
 		return Tally{}, fault.New("to", clip.Text(o.To, deadletter.MaxCodeBytes), topicname.Rule)
@@ -43,34 +40,33 @@ func (l *Client) Replay(ctx context.Context, f Filter, o ReplayOptions) (Tally, 
 	if !(o.Rate == 0 || o.Rate >= 0.01) {
 		return Tally{}, fault.New("rate", o.Rate, "must be at least 0.01, or 0 for none")
 	}
-	s := &command{o: &l.opts, f: &f, settles: true, dry: o.Dry}
+	c := &command{opts: &l.opts, filter: &f, settles: true, dry: o.Dry}
 	if o.Rate > 0 {
-		s.batch = int(min(batchLetters, max(1, o.Rate)))
+		c.batch = int(min(batchLetters, max(1, o.Rate)))
 	}
-	r := &replayer{o: o, tally: &s.tally, missing: map[string]bool{}, originals: newOriginals(&l.opts.Connection)}
-	defer r.originals.close()
-	var err error
-	if r.out, err = produce.NewBatchWriter(produce.BatchOptions{Connection: l.opts.Connection, Timeout: 2 * Patience}); err != nil {
+	out, err := produce.NewBatchWriter(produce.BatchOptions{Connection: l.opts.Connection, Timeout: 2 * giveUpAfter})
+	if err != nil {
 		return Tally{}, err
 	}
-	defer func() { _ = r.out.Close() }() // always nil
-	return s.run(ctx, r.work)
+	defer func() { _ = out.Close() }() // always nil
+	r := &replayer{o: o, out: out, tally: &c.tally, missing: map[string]bool{}, originals: newOriginals(&l.opts.Connection)}
+	defer r.originals.close()
+	return c.run(ctx, r.replay)
 }
 
 // replayer writes the jobs of letters.
 type replayer struct {
-	o       ReplayOptions
-	out     *produce.BatchWriter
-	tally   *Tally
-	missing map[string]bool // topics that do not exist
-	due     time.Time       // when the rate allows more
-
+	o         ReplayOptions
+	out       *produce.BatchWriter
+	tally     *Tally
+	missing   map[string]bool // whether a topic does not exist
+	due       time.Time       // when the rate allows the next batch
 	originals *originals
 }
 
-// work replays letters in the order they come, at the rate. It ends with a topic
-// that can't be written; by then those of other topics may be done.
-func (r *replayer) work(ctx context.Context, letters []deadletter.Letter) ([]deadletter.Letter, error) {
+// replay is the [handler] of a replay: it writes a batch when the rate allows it. If a topic
+// can't be written, it returns the letters of other topics that are done beside the error.
+func (r *replayer) replay(ctx context.Context, letters []deadletter.Letter) ([]deadletter.Letter, error) {
 	if !wait.For(ctx, time.Until(r.due)) {
 		return nil, ctx.Err()
 	}
@@ -81,11 +77,12 @@ func (r *replayer) work(ctx context.Context, letters []deadletter.Letter) ([]dea
 	return done, err
 }
 
+// write writes the jobs of letters, topic by topic.
 func (r *replayer) write(ctx context.Context, letters []deadletter.Letter) (done []deadletter.Letter, err error) {
 	var order []string
 	parts := map[string][]deadletter.Letter{}
 	for i := range letters {
-		if err := r.complete(ctx, &letters[i]); err != nil {
+		if err := r.restore(ctx, &letters[i]); err != nil {
 			return nil, err
 		}
 		to, err := r.target(ctx, &letters[i])
@@ -105,7 +102,7 @@ func (r *replayer) write(ctx context.Context, letters []deadletter.Letter) (done
 			done = append(done, parts[to]...)
 			continue
 		}
-		written, err := r.send(ctx, to, parts[to])
+		written, err := r.writeTo(ctx, to, parts[to])
 		done = append(done, written...)
 		if err != nil {
 			return done, fmt.Errorf("write to topic %s: %w", to, err)
@@ -114,20 +111,20 @@ func (r *replayer) write(ctx context.Context, letters []deadletter.Letter) (done
 	return done, nil
 }
 
-// complete makes a letter whole that was cut, where that is wanted and can be.
-func (r *replayer) complete(ctx context.Context, l *deadletter.Letter) error {
+// restore completes a truncated letter, if the options ask for it and the record exists.
+func (r *replayer) restore(ctx context.Context, l *deadletter.Letter) error {
 	if !l.Truncated || !r.o.Whole {
 		return nil
 	}
-	whole, ok, err := r.originals.whole(ctx, l)
+	full, ok, err := r.originals.restore(ctx, l)
 	if ok {
-		*l = whole
+		*l = full
 	}
 	return err
 }
 
-// target is the topic that a letter goes to. Empty: it can't be replayed, and
-// has been counted.
+// target returns the topic to write a letter's job to. If the letter can't be replayed, target
+// counts it and returns "".
 func (r *replayer) target(ctx context.Context, l *deadletter.Letter) (string, error) {
 	to := r.o.To
 	if to == "" {
@@ -136,7 +133,7 @@ func (r *replayer) target(ctx context.Context, l *deadletter.Letter) (string, er
 	switch {
 	case l.Truncated:
 		r.tally.Truncated++
-		r.tally.note(fmt.Sprintf("%s was too large when it was dead-lettered, and holds only a part of the record that was at %s", l.ID, orUnknown(l.Origin)))
+		r.tally.note(truncatedNote(l))
 		return "", nil
 	case to == "":
 		r.tally.NoTopic++
@@ -158,17 +155,18 @@ func (r *replayer) target(ctx context.Context, l *deadletter.Letter) (string, er
 	return to, nil
 }
 
-func orUnknown(id deadletter.RecordID) string {
-	if id.Topic == "" {
-		return "a place it does not name"
+func truncatedNote(l *deadletter.Letter) string {
+	original := "a record that it does not name"
+	if l.Origin.Topic != "" {
+		original = "the record " + l.Origin.String()
 	}
-	return id.String()
+	return fmt.Sprintf("%s was truncated because of its size, and holds only a part of %s", l.ID, original)
 }
 
-// send writes letters of one topic and returns those that Kafka has. It goes on
-// to the end when ctx does: a write that was cancelled may still happen. Among
-// several errors it prefers one that is not about a record's size.
-func (r *replayer) send(ctx context.Context, to string, letters []deadletter.Letter) (done []deadletter.Letter, err error) {
+// writeTo writes the jobs of letters to one topic, and returns the letters whose jobs Kafka
+// has. It does not stop when ctx ends, since a canceled write may still happen. If several jobs
+// fail, it returns an error that is not about a record's size; those are notes.
+func (r *replayer) writeTo(ctx context.Context, to string, letters []deadletter.Letter) (done []deadletter.Letter, err error) {
 	records := make([]job.Record, len(letters))
 	for i := range letters {
 		records[i] = deadletter.JobOf(&letters[i])
@@ -183,7 +181,7 @@ func (r *replayer) send(ctx context.Context, to string, letters []deadletter.Let
 		case fault == nil:
 			done = append(done, letters[i])
 			continue
-		case broker.TooLarge(fault): // which is about this letter alone
+		case broker.TooLarge(fault):
 			r.tally.note(fmt.Sprintf("topic %s does not take a record as large as %s", to, letters[i].ID))
 		case err == nil:
 			err = broker.KafkaError(fault)

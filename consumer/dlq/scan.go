@@ -8,170 +8,168 @@ import (
 	"slices"
 
 	"dispatcher/consumer/deadletter"
-
 	"dispatcher/consumer/internal/broker"
-
 	"dispatcher/consumer/internal/offsets"
-
 	"dispatcher/job"
 )
 
-// scan goes through the letters of one partition.
+// scan reads the letters of one partition and passes them to the handler in batches.
 type scan struct {
-	s      *command
+	c      *command
 	state  *partitionState
 	reader *reader
-	named  int // letters asked for by name that lie ahead
+	named  int // letters of the partition that the filter names and that are not read yet
 
-	batch []deadletter.Letter // for the work
+	batch []deadletter.Letter
 	bytes int
 }
 
-func (s *command) newPass(topic string, id int, at offsets.Position, hold *membership, gen int32) *scan {
-	b := s.newState(topic, id, at, hold, gen)
-	p := &scan{s: s, state: b, reader: newReader(s.cl, topic, id, b.tracker.Low(), at.LogEnd)}
-	s.all += max(0, at.LogEnd-b.tracker.Low())
-	for name := range s.named {
+func (c *command) newScan(topic string, id int, at offsets.Position, m *membership, generation int32) *scan {
+	state := c.newState(topic, id, at, m, generation)
+	s := &scan{c: c, state: state, reader: newReader(c.client, topic, id, state.tracker.Low(), at.LogEnd)}
+	c.all += max(0, at.LogEnd-state.tracker.Low())
+	for name := range c.named {
 		switch {
 		case name.Topic != topic || name.Partition != id:
-		case name.Offset < at.LogStart: // gone, and so it stays among the missing
-		case name.Offset < b.tracker.Low():
-			s.alreadySettled(name)
+		case name.Offset < at.LogStart: // deleted: it stays among the missing ones
+		case name.Offset < state.tracker.Low():
+			c.alreadySettled(name)
 		default:
-			p.named++
+			s.named++
 		}
 	}
-	return p
+	return s
 }
 
-func (s *command) alreadySettled(id deadletter.RecordID) {
-	delete(s.named, id)
-	s.tally.Settled = append(s.tally.Settled, id)
+func (c *command) alreadySettled(id deadletter.RecordID) {
+	delete(c.named, id)
+	c.tally.Settled = append(c.tally.Settled, id)
 }
 
-func (p *scan) run(ctx context.Context) error {
-	for !p.finished() {
-		from := p.reader.at
-		records, err := p.reader.next(ctx)
+func (s *scan) run(ctx context.Context) error {
+	for !s.finished() {
+		from := s.reader.at
+		records, err := s.reader.next(ctx)
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return errors.Join(err, p.flush(ctx))
+			return errors.Join(err, s.flush(ctx))
 		}
 		for i := range records {
-			if err := p.take(ctx, records[i]); err != nil {
+			if err := s.add(ctx, records[i]); err != nil {
 				return err
 			}
-			if p.finished() {
+			if s.finished() {
 				break
 			}
 		}
-		p.s.passed += min(p.reader.at, p.reader.end) - from
-		p.s.o.Progress(p.s.passed, p.s.all)
+		s.c.read += min(s.reader.at, s.reader.end) - from
+		s.c.opts.Progress(s.c.read, s.c.all)
 	}
-	return p.flush(ctx)
+	return s.flush(ctx)
 }
 
-func (p *scan) finished() bool {
-	return p.s.full() || len(p.s.f.IDs) > 0 && p.named == 0
+func (s *scan) finished() bool {
+	return s.c.limitReached() || len(s.c.filter.IDs) > 0 && s.named == 0
 }
 
-// take takes in the next record of the partition.
-func (p *scan) take(ctx context.Context, rec job.Record) error {
+// add adds the next record of the partition to the batch, if the filter picks it.
+func (s *scan) add(ctx context.Context, rec job.Record) error {
 	id := deadletter.RecordID{Topic: rec.Topic, Partition: rec.Partition, Offset: rec.Offset}
-	at, err := p.admit(ctx, rec.Offset)
+	admission, err := s.admit(ctx, rec.Offset)
 	if err != nil {
 		return err
 	}
-	named := p.wanted(id, at == offsets.AlreadyComplete)
-	if at == offsets.AlreadyComplete {
+	picked := s.pickedByID(id, admission == offsets.AlreadyComplete)
+	if admission == offsets.AlreadyComplete {
 		return nil
 	}
-	l, s := deadletter.ReadLetter(rec), p.s
-	s.tally.saw(&l)
-	if !named || !s.f.matches(&l) {
+	l, c := deadletter.ReadLetter(rec), s.c
+	c.tally.addOpen(&l)
+	if !picked || !c.filter.matches(&l) {
 		return nil
 	}
-	s.tally.Matched++
+	c.tally.Matched++
 	switch {
-	case s.settles && at == offsets.BeyondWindow:
-		s.tally.OutOfReach++
-		s.tally.note(fmt.Sprintf("letters of %s/%d from offset %d on lie too far behind the open letter %s/%d/%d to be settled before it",
-			rec.Topic, rec.Partition, p.state.tracker.Low()+offsets.Window, rec.Topic, rec.Partition, p.state.tracker.Low()))
+	case c.settles && admission == offsets.BeyondWindow:
+		c.tally.OutOfReach++
+		low := s.state.tracker.Low()
+		c.tally.note(fmt.Sprintf("letters of %s/%d from offset %d on lie too far behind the open letter %s/%d/%d to be settled before it",
+			rec.Topic, rec.Partition, low+offsets.Window, rec.Topic, rec.Partition, low))
 		return nil
-	case s.f.Limit > 0 && s.tally.Matched > int64(s.f.Limit):
-		return nil
-	}
-	p.batch = append(p.batch, l)
-	p.bytes += broker.RecordBytes(&l.Record)
-	if len(p.batch) < s.batch && p.bytes < batchBytes {
+	case c.filter.Limit > 0 && c.tally.Matched > int64(c.filter.Limit):
 		return nil
 	}
-	return p.flush(ctx)
+	s.batch = append(s.batch, l)
+	s.bytes += broker.RecordBytes(&l.Record)
+	if len(s.batch) < c.batch && s.bytes < batchBytes {
+		return nil
+	}
+	return s.flush(ctx)
 }
 
-// admit asks the ledger, and once more when settling what waits has moved it.
-func (p *scan) admit(ctx context.Context, offset int64) (offsets.Admission, error) {
-	at := p.state.tracker.Admit(offset)
-	if at != offsets.BeyondWindow || len(p.batch) == 0 || !p.s.settles {
-		return at, nil
+// admit opens an offset in the tracker. If the offset is beyond the window, admit settles the
+// batch first, since that may move the window, and tries again.
+func (s *scan) admit(ctx context.Context, offset int64) (offsets.Admission, error) {
+	admission := s.state.tracker.Admit(offset)
+	if admission != offsets.BeyondWindow || len(s.batch) == 0 || !s.c.settles {
+		return admission, nil
 	}
-	if err := p.flush(ctx); err != nil {
-		return at, err
+	if err := s.flush(ctx); err != nil {
+		return admission, err
 	}
-	return p.state.tracker.Admit(offset), nil
+	return s.state.tracker.Admit(offset), nil
 }
 
-// wanted strikes a letter off the list of those asked for by name. It returns
-// whether the letter is wanted as far as names go.
-func (p *scan) wanted(id deadletter.RecordID, settled bool) bool {
-	if !p.s.named[id] {
-		return len(p.s.f.IDs) == 0
+// pickedByID tells whether the filter names the letter, or names no letters. It also strikes
+// the letter off the list of those not read yet.
+func (s *scan) pickedByID(id deadletter.RecordID, settled bool) bool {
+	if !s.c.named[id] {
+		return len(s.c.filter.IDs) == 0
 	}
-	p.named--
+	s.named--
 	if settled {
-		p.s.alreadySettled(id)
+		s.c.alreadySettled(id)
 	}
-	delete(p.s.named, id)
+	delete(s.c.named, id)
 	return true
 }
 
-// flush has the work done, and what it came to committed.
-func (p *scan) flush(ctx context.Context) error {
-	s := p.s
+// flush passes the batch to the handler and commits the letters that are done.
+func (s *scan) flush(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return ctx.Err() // what was done before has been committed
+		return ctx.Err() // earlier batches are committed
 	}
-	if p.state.membership != nil && len(p.batch) > 0 {
-		if _, err := p.state.current(ctx); err != nil {
+	if s.state.membership != nil && len(s.batch) > 0 {
+		if _, err := s.state.current(ctx); err != nil {
 			return err
 		}
-		p.dropSettled()
+		s.dropSettled()
 	}
 	var err error
-	if len(p.batch) > 0 {
+	if len(s.batch) > 0 {
 		var done []deadletter.Letter
-		done, err = s.work(ctx, p.batch)
-		s.tally.Done += int64(len(done))
+		done, err = s.c.handle(ctx, s.batch)
+		s.c.tally.Done += int64(len(done))
 		for i := range done {
-			if s.settles {
-				p.state.tracker.Complete(done[i].ID.Offset)
+			if s.c.settles {
+				s.state.tracker.Complete(done[i].ID.Offset)
 			}
 		}
 	}
-	p.batch, p.bytes = p.batch[:0], 0
-	return errors.Join(err, p.state.save(ctx))
+	s.batch, s.bytes = s.batch[:0], 0
+	return errors.Join(err, s.state.save(ctx))
 }
 
-// dropSettled leaves out what another command has settled since it was read.
-func (p *scan) dropSettled() {
-	l := &p.state.tracker
-	before := len(p.batch)
-	p.batch = slices.DeleteFunc(p.batch, func(x deadletter.Letter) bool { return x.ID.Offset < l.Low() || l.IsComplete(x.ID.Offset) })
-	if gone := int64(before - len(p.batch)); gone > 0 {
-		p.s.tally.Open -= gone
-		p.s.tally.Matched -= gone
-		p.s.tally.note("another command settled letters in between; they are not counted")
+// dropSettled drops letters that another command has settled since they were read.
+func (s *scan) dropSettled() {
+	t := &s.state.tracker
+	before := len(s.batch)
+	s.batch = slices.DeleteFunc(s.batch, func(l deadletter.Letter) bool { return l.ID.Offset < t.Low() || t.IsComplete(l.ID.Offset) })
+	if dropped := int64(before - len(s.batch)); dropped > 0 {
+		s.c.tally.Open -= dropped
+		s.c.tally.Matched -= dropped
+		s.c.tally.note("another command settled letters in between; they are not counted")
 	}
 }

@@ -8,22 +8,21 @@ import (
 
 	"dispatcher/consumer/internal/broker"
 	"dispatcher/consumer/internal/offsets"
-
 	"dispatcher/internal/wait"
 
 	"github.com/segmentio/kafka-go"
 )
 
-// errCommit: Kafka refused to remember what was settled, for good.
-var errCommit = errors.New("what was settled could not be committed")
+// errCommit says that Kafka did not accept the commit of settled letters.
+var errCommit = errors.New("the letters that were settled could not be committed")
 
-// positions asks what is settled in partitions of a dead-letter topic, and where their
-// logs begin and end for a reader of committed records.
-func (s *command) positions(ctx context.Context, topic string, ids []int) (map[int]offsets.Position, error) {
+// positions returns what is settled in partitions of a dead-letter topic, and where their logs
+// begin and end for a reader of committed records.
+func (c *command) positions(ctx context.Context, topic string, ids []int) (map[int]offsets.Position, error) {
 	var found map[int]offsets.Position
 	err := retry(ctx, func(ctx context.Context) error {
 		var err error
-		if found, err = s.cl.Positions(ctx, s.group(topic), topic, ids, kafka.ReadCommitted); err == nil && len(found) < len(ids) {
+		if found, err = c.client.Positions(ctx, c.group(topic), topic, ids, kafka.ReadCommitted); err == nil && len(found) < len(ids) {
 			err = errNoProgress
 		}
 		return err
@@ -34,96 +33,96 @@ func (s *command) positions(ctx context.Context, topic string, ids []int) (map[i
 	return found, nil
 }
 
-// book is what is settled of one partition while a command works on it.
+// partitionState is which letters of one partition are settled, while a command works on it.
 type partitionState struct {
-	s          *command
+	c          *command
 	topic      string
 	id         int
 	tracker    offsets.Tracker
-	saved      uint64      // the ledger's revision that Kafka has
-	membership *membership // nil: nothing is to be written
-	gen        int32       // the generation for which the ledger holds
+	saved      uint64      // the tracker's revision that Kafka has
+	membership *membership // nil: the command commits nothing
+	generation int32       // in which the tracker was last merged with Kafka's offsets
 }
 
-// newState begins where the group stands.
-func (s *command) newState(topic string, id int, at offsets.Position, hold *membership, gen int32) *partitionState {
-	b := &partitionState{s: s, topic: topic, id: id, membership: hold, gen: gen}
-	base, m, doubt := at.Resolve(false)
+// newState begins with what the group has committed.
+func (c *command) newState(topic string, id int, at offsets.Position, m *membership, generation int32) *partitionState {
+	s := &partitionState{c: c, topic: topic, id: id, membership: m, generation: generation}
+	base, metadata, problem := at.Resolve(false)
 	switch {
 	case at.Committed > at.LogEnd:
-		s.tally.note(fmt.Sprintf("%s/%d ends at offset %d, before what was settled, so it is not the log that it was: all of its letters count as open", topic, id, at.LogEnd))
+		c.tally.note(fmt.Sprintf("%s/%d ends at offset %d, before the last settled letter, so the log is another one: all of its letters count as open", topic, id, at.LogEnd))
 	case at.Committed >= 0 && at.Committed < at.LogStart:
-		s.tally.note(fmt.Sprintf("letters of %s/%d before offset %d were deleted by retention, open ones among them", topic, id, at.LogStart))
-	case doubt != "":
-		s.tally.note(fmt.Sprintf("%s/%d: of group %s: %s", topic, id, s.group(topic), doubt))
+		c.tally.note(fmt.Sprintf("letters of %s/%d before offset %d were deleted by retention, open ones among them", topic, id, at.LogStart))
+	case problem != "":
+		c.tally.note(fmt.Sprintf("%s/%d: of group %s: %s", topic, id, c.group(topic), problem))
 	}
-	b.tracker = offsets.NewTracker(base)
-	b.tracker.Restore(&m)
-	b.saved = b.tracker.Rev()
-	return b
+	s.tracker = offsets.NewTracker(base)
+	s.tracker.Restore(&metadata)
+	s.saved = s.tracker.Rev()
+	return s
 }
 
-// current makes sure that the ledger is what Kafka has and what was settled
-// here, and that nobody else can change it as long as the generation lasts.
-func (b *partitionState) current(ctx context.Context) (*kafka.Generation, error) {
-	gen, err := b.membership.get(ctx)
-	if err != nil || gen.ID == b.gen {
+// current returns the present generation, in which only this command can commit. If it is a
+// new one, current first merges what other commands have committed since.
+func (s *partitionState) current(ctx context.Context) (*kafka.Generation, error) {
+	gen, err := s.membership.get(ctx)
+	if err != nil || gen.ID == s.generation {
 		return gen, err
 	}
-	places, err := b.s.positions(ctx, b.topic, []int{b.id})
+	positions, err := s.c.positions(ctx, s.topic, []int{s.id})
 	if err != nil {
 		return nil, err
 	}
-	base, m, _ := places[b.id].Resolve(false)
-	b.tracker.Merge(base, &m.Bitmap)
-	b.gen = gen.ID
+	base, m, _ := positions[s.id].Resolve(false)
+	s.tracker.Merge(base, &m.Bitmap)
+	s.generation = gen.ID
 	return gen, nil
 }
 
-// save commits what is settled. An interrupt does not end it: the letters have
-// been written by now.
-func (b *partitionState) save(ctx context.Context) error {
-	if b.membership == nil || b.tracker.Rev() == b.saved {
+// save commits the settled letters. An interrupt does not stop it, since the jobs of these
+// letters are written already.
+func (s *partitionState) save(ctx context.Context) error {
+	if s.membership == nil || s.tracker.Rev() == s.saved {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*Patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*giveUpAfter)
 	defer cancel()
-	until := time.Now().Add(Patience)
+	until := time.Now().Add(giveUpAfter)
 	for n := 0; ; n++ {
-		gen, err := b.current(ctx)
+		gen, err := s.current(ctx)
 		if err != nil {
 			return fmt.Errorf("%w: %w", errCommit, err)
 		}
-		err = b.commit(ctx, gen)
+		err = s.commit(ctx, gen)
 		if err == nil {
-			b.saved = b.tracker.Rev()
+			s.saved = s.tracker.Rev()
 			return nil
 		}
 		if (!temporary(err) && !generationOver(err)) || time.Now().After(until) || !wait.For(ctx, wait.Backoff(n, 25*time.Millisecond, time.Second)) {
-			return fmt.Errorf("%w: %s/%d: %w", errCommit, b.topic, b.id, err)
+			return fmt.Errorf("%w: %s/%d: %w", errCommit, s.topic, s.id, err)
 		}
 	}
 }
 
-// generationOver: the generation is over, and another one will come.
+// generationOver tells whether Kafka refused a commit because another generation follows.
 func generationOver(err error) bool {
 	return errors.Is(err, kafka.IllegalGeneration) || errors.Is(err, kafka.UnknownMemberId) ||
 		errors.Is(err, kafka.RebalanceInProgress) || errors.Is(err, kafka.FencedInstanceID)
 }
 
-func (b *partitionState) commit(ctx context.Context, gen *kafka.Generation) error {
+func (s *partitionState) commit(ctx context.Context, gen *kafka.Generation) error {
 	ctx, cancel := context.WithTimeout(ctx, broker.CallTimeout)
 	defer cancel()
-	snap := b.tracker.Snapshot()
-	res, err := b.s.cl.OffsetCommit(ctx, &kafka.OffsetCommitRequest{
-		GroupID: b.s.group(b.topic), GenerationID: int(gen.ID), MemberID: gen.MemberID,
-		Topics: map[string][]kafka.OffsetCommit{b.topic: {{Partition: b.id, Offset: snap.Low, Metadata: snap.Bitmap.Encode()}}},
+	snap := s.tracker.Snapshot()
+	res, err := s.c.client.OffsetCommit(ctx, &kafka.OffsetCommitRequest{
+		GroupID: s.c.group(s.topic), GenerationID: int(gen.ID), MemberID: gen.MemberID,
+		Topics: map[string][]kafka.OffsetCommit{s.topic: {{Partition: s.id, Offset: snap.Low, Metadata: snap.Bitmap.Encode()}}},
 	})
 	if err != nil {
 		return err
 	}
-	for _, p := range res.Topics[b.topic] {
-		if p.Partition == b.id {
+	for _, p := range res.Topics[s.topic] {
+		if p.Partition == s.id {
 			return p.Error
 		}
 	}

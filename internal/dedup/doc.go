@@ -40,4 +40,48 @@
 // Without Redis no claim is granted: claims wait. After a lost reply the same batch
 // is sent again and gets the same answers. An entry that Redis has lost (evicted,
 // failed over, expired) is a job that was never sent.
+//
+// # Reasons
+//
+//	asked      granted     use-by                                          over
+//	  |-----------|----------|------------- call timeout ------|--- margin --|
+//	  |        margin        |                          last answer
+//
+// A claim stands for call timeout + 2 · margin by Redis's clock, as its owner wrote it,
+// whatever other nodes are set to. A claim is one delivery's: 64 random bits of the node's
+// start and a counter. The same claim again, after a lost reply or for a retry in place, is
+// granted again and lasts for a new hold. A release removes claims of its delivery up to its
+// number: a delayed one can't end a later claim. A done overwrites whatever is there: that a
+// call was answered is true whoever has the claim. A delivery one of whose calls is unknown,
+// or that took the job over, does not release: the next one has to know.
+//
+// A claim goes to Redis 1 ms and twice the usual round trip before its slot, at once where
+// that is past, with all entries that have gathered. Others wait 8 ms at most. A claim that is
+// asked for 5 ms ahead or more delays its job by nothing.
+//
+// A generation takes entries for half a window, or until it is full, and is kept for a whole
+// window after. Entries are looked for in each generation that is kept, 3 as a rule and 8 at
+// most, and written into the newest. The next generation gets buckets for twice the rate of
+// the last. A node passes its list of generations and the keys that follow from it. Where
+// Redis knows another list, it answers with that and does nothing, and the node asks again.
+// Another window begins with the next generation.
+//
+// What is still possible:
+//
+//   - A crash between claim and done: unknown, and the policy decides. With park or dlq the
+//     job is never called again, though it may
+//     never have been called. With retry it may be called twice.
+//   - Redis loses what it acknowledged (restart without persistence, eviction, FLUSHALL, a
+//     failover before replication): the job is
+//     free. Only a job that is delivered again is called again.
+//   - The job comes again after the window.
+//   - A claim that ends more than ten holds ahead was written before Redis's clock was set
+//     back; it begins again. So a node whose
+//     call timeout is more than ten times another's must not share a namespace with it.
+//   - Redis's clock steps forward by more than the hold during a call, or Redis is away for
+//     longer than the margin when the answer
+//     arrives: the job is unknown to the others though its node lives. With retry it may be called again, also when the late done
+//     arrives between the grant and the call.
+//   - The kernel holds a write back for longer than a call may take, or a process is frozen
+//     between its last check and the write.
 package dedup

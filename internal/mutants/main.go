@@ -45,15 +45,15 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 func tryAll(ctx context.Context, dir string, all []mutation, out io.Writer) error {
 	plain := newTests(dir)
 	each(commands(all), func(args string) { plain.run(ctx, args) })
-	verdicts := make([]chan outcomeOf, len(all))
-	for i := range verdicts {
-		verdicts[i] = make(chan outcomeOf, 1)
+	outcomes := make([]chan outcomeOf, len(all))
+	for i := range outcomes {
+		outcomes[i] = make(chan outcomeOf, 1)
 	}
 	var printed sync.WaitGroup
 	count := map[outcome]int{}
 	printed.Go(func() {
 		for i, m := range all {
-			v := <-verdicts[i]
+			v := <-outcomes[i]
 			count[v.outcome]++
 			_, _ = fmt.Fprintf(out, "%-8s  %s  %s\n", v.outcome, m.place(), m.Law)
 			if v.why != "" {
@@ -65,7 +65,7 @@ func tryAll(ctx context.Context, dir string, all []mutation, out io.Writer) erro
 	for i := range order {
 		order[i] = i
 	}
-	each(order, func(i int) { verdicts[i] <- all[i].try(ctx, dir, plain) })
+	each(order, func(i int) { outcomes[i] <- all[i].try(ctx, dir, plain) })
 	printed.Wait()
 	_, _ = fmt.Fprintf(out, "%d mutations: %d killed, %d survived, %d broken\n", len(all), count[killed], count[survived], count[broken])
 	if count[killed] != len(all) {

@@ -151,7 +151,7 @@ func (b *bubble) waiting() int {
 	if b.blocked.Load() {
 		return 0
 	}
-	return max(b.consumer.Waiting()-1, 0)
+	return max(b.consumer.ReadyJobs()-1, 0)
 }
 
 func (b *bubble) must(err error) {
@@ -223,7 +223,7 @@ func (b *bubble) produce(ids ...string) {
 // take returns the next job, as the pacer would.
 func (b *bubble) take() *consumer.Delivery {
 	b.Helper()
-	b.until(time.Minute, "a job is ready", func() bool { return b.consumer.Waiting() > 0 })
+	b.until(time.Minute, "a job is ready", func() bool { return b.consumer.ReadyJobs() > 0 })
 	return b.consumer.Take()
 }
 

@@ -29,4 +29,35 @@
 // Failure: when the provider is down the breaker opens, the pacer waits, and a probe
 // goes now and then. An outage uses up no job's attempts. A call without an answer
 // follows on_unknown. A node that can't work while others can leaves its groups.
+//
+// # Reasons
+//
+// What the worker says to the dedup store:
+//
+//	when                                              says          then
+//	before the slot                                   claim         granted: the write begins before the slot's and the claim's end
+//	accepted                                          done, 0       settled when Redis has it; the worker is free at once
+//	dead letter after a call that was written         done, class   the worker waits for Redis, then writes result and letter
+//	again: throttled, unavailable; expired, released  release       in place, or to a retry topic
+//	again: unknown, with retry                        –             the same delivery claims again; another one waits for the end
+//
+// and what follows the store's answer:
+//
+//	sent, accepted   done, with 0 attempts and no status
+//	sent, else       dead letter as it was, with its class and status
+//	busy             polled each 250 ms, or when that call must be over, without a slot; holds its key and its place in flight
+//	unknown          dead letter unknown, parked with park. Not recorded as done: should its node live after all, that is still to come
+//	taken over       called
+//
+// A done that Redis has not taken half a drain after the job's context ended is tried once
+// more, and the job is settled either way.
+//
+// The pacer hands jobs out 10 ms before their slots with the store, and never less than 4 ms,
+// however high the rate. At most 64 work items are unwritten, so a node with the store begins
+// at most 16,000 calls a second. A job that may not be called has taken a slot, which goes to
+// another job of the node if one comes in time. To ask before a slot is reserved would save
+// the rest, and cost every redelivered job a call to Redis.
+//
+// A job that expires, or is found expired, becomes a dead letter without asking the store,
+// also where it was sent before the crash.
 package node

@@ -96,7 +96,7 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 		if n.blocked.Load() {
 			return 0 // the waiting jobs can't use a slot
 		}
-		return max(n.consumer.Waiting()-1, 0) // the pacer itself waits for one
+		return max(n.consumer.ReadyJobs()-1, 0) // the pacer itself waits for one
 	}
 	n.limiter, err = throttle.New(throttle.Options{
 		Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Name: file.Name, Node: Name(n.cfg),

@@ -49,7 +49,7 @@ type workItem struct {
 // jobs is the consumer, as far as the pacer needs it.
 type jobs interface {
 	Ready() <-chan struct{}
-	Waiting() int
+	ReadyJobs() int
 	Take() *consumer.Delivery
 	TakeSample() *consumer.Delivery
 }
@@ -88,7 +88,7 @@ const blockedAfter = 20 * time.Millisecond
 func (p *pacer) run(ctx context.Context) {
 	defer close(p.items)
 	for range p.jobs.Ready() {
-		for p.jobs.Waiting() > 0 && p.next(ctx) == nil {
+		for p.jobs.ReadyJobs() > 0 && p.next(ctx) == nil {
 		}
 	}
 }
@@ -100,7 +100,7 @@ func (p *pacer) next(ctx context.Context) error {
 	if err := p.awaitPlace(ctx); err != nil {
 		return err
 	}
-	if p.jobs.Waiting() == 0 { // they were taken away while the provider was down
+	if p.jobs.ReadyJobs() == 0 { // they were taken away while the provider was down
 		<-p.places
 		return context.Cause(ctx)
 	}
@@ -178,7 +178,7 @@ func grants(p throttle.Phase) bool {
 // demand is which connections the waiting jobs need. A provider that is down is probed
 // on one connection.
 func (p *pacer) demand() sender.Demand {
-	jobs := min(p.jobs.Waiting(), p.maxConns)
+	jobs := min(p.jobs.ReadyJobs(), p.maxConns)
 	if !p.breaker.Closed() {
 		jobs = min(jobs, 1)
 	}

@@ -22,7 +22,7 @@ type shelf struct {
 }
 
 func (s *shelf) Ready() <-chan struct{} { return s.ready }
-func (s *shelf) Waiting() int           { return int(s.n.Load()) }
+func (s *shelf) ReadyJobs() int         { return int(s.n.Load()) }
 
 func (s *shelf) Take() *consumer.Delivery {
 	if s.n.Load() == 0 {
@@ -71,7 +71,7 @@ func withPacer(t *testing.T, test func(s *shelf, items <-chan workItem, p *pacer
 	synctest.Test(t, func(t *testing.T) {
 		c := limit.Contract{Cap: 10, Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond}
 		s := &shelf{ready: make(chan struct{}, 1)}
-		lim, err := throttle.New(throttle.Options{Namespace: "ns", Name: "provider", Node: "n", Limit: limit.Spec{Terms: limit.Terms{Contract: c}, Scope: limit.ScopeNode}, Waiting: s.Waiting})
+		lim, err := throttle.New(throttle.Options{Namespace: "ns", Name: "provider", Node: "n", Limit: limit.Spec{Terms: limit.Terms{Contract: c}, Scope: limit.ScopeNode}, Waiting: s.ReadyJobs})
 		if err != nil {
 			t.Fatal(err)
 		}

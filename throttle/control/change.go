@@ -74,12 +74,12 @@ func assign[T limit.Terms | limit.Guardrails](ch Change, to *T) {
 	})
 }
 
-// restore makes the change set the fields in which now differs from before, as they
-// were before.
-func restore[T limit.Terms | limit.Guardrails](ch *Change, now, before T) {
-	ch.each(now, func(pointer reflect.Value, name string) {
-		is, was := reflect.ValueOf(now).FieldByName(name), reflect.ValueOf(before).FieldByName(name)
-		if !is.Equal(was) {
+// restore makes the change set the fields in which now differs from before, as they were
+// before; without now, all of them.
+func restore[T limit.Terms | limit.Guardrails](ch *Change, now *T, before T) {
+	ch.each(before, func(pointer reflect.Value, name string) {
+		was := reflect.ValueOf(before).FieldByName(name)
+		if now == nil || !reflect.ValueOf(*now).FieldByName(name).Equal(was) {
 			pointer.Set(reflect.New(was.Type()))
 			pointer.Elem().Set(was)
 		}

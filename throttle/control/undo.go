@@ -65,8 +65,8 @@ func (ch *Change) takeBack(s limit.Settings, entries []Entry) error {
 			return err
 		}
 	}
-	ch.returnTo(last.To, last.From)
-	restore(ch, last.GuardrailsTo, last.GuardrailsFrom)
+	ch.returnTo(&last.To, last.From)
+	restore(ch, &last.GuardrailsTo, last.GuardrailsFrom)
 	ch.Why = cmp.Or(ch.Why, fmt.Sprintf("undo of revision %d", last.Revision))
 	ch.undid = last.Revision
 	return nil
@@ -94,11 +94,11 @@ func (ch *Change) goBack(to int64, entries []Entry) error {
 			if err := ch.mayReturnTo(e); err != nil {
 				return err
 			}
-			ch.returnTo(limit.Terms{Paused: !e.To.Paused}, e.To)
+			ch.returnTo(nil, e.To)
 			break
 		}
 		if e.Revision == to+1 { // the seeded revision has no entry of its own; others are found behind
-			ch.returnTo(limit.Terms{Paused: !e.From.Paused}, e.From)
+			ch.returnTo(nil, e.From)
 		}
 	}
 	if ch.Cap == nil {
@@ -118,9 +118,12 @@ func (ch *Change) mayReturnTo(e Entry) error {
 }
 
 // returnTo makes the change set the terms in which now differs from before, as they
-// were before.
-func (ch *Change) returnTo(now, before limit.Terms) {
+// were before; without now, all of them.
+func (ch *Change) returnTo(now *limit.Terms, before limit.Terms) {
 	restore(ch, now, before)
+	if now == nil {
+		now = &limit.Terms{}
+	}
 	ch.restoreGuard(now.Contract, before.Contract)
 }
 

@@ -92,7 +92,7 @@ func (o OAuthConfig) validate() error {
 	const tokenURL = "kafka.sasl.oauth.token_url"
 	var l fault.List
 	l.Refuse(o.Token == "" && o.TokenURL == "", "token", "", "the mechanism %s needs it, or %s", saslOAuth, tokenURL)
-	l.Refuse(o.Token != "" && o.TokenURL != "", "token", fault.Hidden, "can't be combined with %s", tokenURL)
+	l.Refuse(o.Token != "" && o.TokenURL != "", "token", fault.Hidden, "can't be together with %s", tokenURL)
 	for i, text := range o.Extensions {
 		name, value, _ := strings.Cut(text, "=")
 		l.Refuse(!isExtensionName(name) || !extensionValue.MatchString(value), "extensions."+strconv.Itoa(i), text,

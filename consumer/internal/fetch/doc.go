@@ -13,4 +13,18 @@
 //
 // Failure: a fault of the network never ends Run. The partitions concerned are tried again
 // after a delay, the others go on.
+//
+// # Reasons
+//
+// A broker has at most two long polls and two plain reads under way, so a partition that joins
+// late does not wait for the poll of the others. Long polls that are under way at once end at
+// the same time, and then become one. A partition that got records is named after the others
+// in the next request, because a broker fills an answer (1 MiB) in the order of the request.
+//
+// After a long poll the next one waits 1 ms, and 25 µs for each partition. Records that arrive
+// one by one would otherwise cost a request about all partitions each.
+//
+// Topics are never created by asking for them. kafka-go's group membership asks for its topic
+// with AllowAutoTopicCreation and has no setting for that, so broker/autocreate.go clears the
+// flag in what these connections write.
 package fetch

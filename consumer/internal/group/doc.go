@@ -18,4 +18,37 @@
 // Failure: a commit that fails is tried again at the next interval. While no broker answers,
 // the last commit is tried until one does: no member can take over meanwhile. A commit whose
 // answer says that the group has moved on ends the assignment at once.
+//
+// # Reasons
+//
+// No broker answers. kafka-go takes the first heartbeat that fails for the end of the
+// generation, within a second. Calls that end later can't be committed. So the last commit
+// goes on until a broker answers or the node stops, and the generation is not given back
+// before. The member is then still the one that the group knows: the commit is taken, the join
+// does not wait for members that are gone, and nothing is repeated. If the generation were
+// given back at once, kafka-go would join, fail and forget its member id, and the group would
+// wait a whole session for the old one. A node that was cut off alone is refused by its
+// generation when it returns. Where there is nothing to commit, a heartbeat asks instead.
+//
+// A topic is recreated. Offsets alone can't show that: the new log seems to fit as soon as it
+// has grown beyond the reached offset, and its first jobs would never be sent. The topic's id
+// shows it; kafka-go's Metadata ends before ids, so kmsg asks (version 10). No partition
+// begins before the first answer. An assignment asks each second, and once more between its
+// end and its last commit. If the id is another one, it commits nothing any more but the
+// beginning of the new log (out_of_range latest: its end; stop: the node ends), for each
+// partition, and joins again. That overwrites what was committed into the new topic before
+// anyone looked. What remains: a node that is killed in that second after it has committed;
+// jobs of the new topic that were called in it may be called again; brokers before 2.8 have no
+// ids. Kafka drops a group's offsets with the topic, so a recreated topic begins at its first
+// record otherwise.
+//
+// A topic is gone. kafka-go ends a generation without partitions as soon as it has begun, and
+// would join all the time. So the member waits until the topic exists, and /readyz and the log
+// say so.
+//
+// A killed node returns. A join has all members join again, and the coordinator waits for
+// those it still knows until their session is over. So the whole fleet would stand still for a
+// session, not only the dead node's partitions. Static membership is not in kafka-go. So a
+// node that finds a member with its own name waits until that is gone, a session at most. A
+// node with a new name looks like an added one, and joins at once.
 package group

@@ -60,7 +60,7 @@ func (a *assignment) newPartition(id int, at offsets.Position) *schedule.Partiti
 	t := offsets.NewTracker(base)
 	t.Restore(&m)
 	// Revision 0 counts as committed only where Kafka has exactly this, with the topic's id:
-	// without it a truncated log could not be told from another one.
+	// without it a truncated log could not be distinguished from another one.
 	if at.Committed != base || at.CommittedTopic() != at.Topic {
 		t.Touch()
 	}

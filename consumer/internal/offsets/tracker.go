@@ -120,8 +120,8 @@ func (t *Tracker) Admit(o int64) Admission {
 	return Admitted
 }
 
-// SkipTo marks the offsets from End to to as holding no job. It returns false and changes
-// nothing if the window does not reach that far.
+// SkipTo counts the offsets from End to to as complete, since they hold no job. It returns
+// false and changes nothing if the window does not reach that far.
 func (t *Tracker) SkipTo(to int64) bool {
 	if to <= t.end {
 		return true

@@ -70,7 +70,7 @@ func (s *clientLog) listen(yes bool) {
 	}
 }
 
-// reason says why a record is late, as far as kgo's log told it.
+// reason says why a record is late, as far as kgo's log has it.
 func (s *clientLog) reason(since time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

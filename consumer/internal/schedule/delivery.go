@@ -26,13 +26,13 @@ type Delivery struct {
 	rejection *Rejection // nil: a worker may have it
 
 	// Guarded by the scheduler's lock.
-	state    state
-	older    *Delivery // neighbours among the partition's open jobs
-	newer    *Delivery
-	holdsKey bool             // it is in its key's queue
-	attempts offsets.Attempts // as its retry record, the last owner's commit or its worker said
-	memo     any              // left by the worker that had it sleep
-	failed   bool             // its last call failed, and it slept since
+	state      state
+	older      *Delivery // neighbours among the partition's open jobs
+	newer      *Delivery
+	inKeyQueue bool             // it is in its key's queue
+	attempts   offsets.Attempts // as its retry record, the last owner's commit or its worker said
+	memo       any              // left by the worker that had it sleep
+	failed     bool             // its last call failed, and it slept since
 }
 
 // times are what a delivery waits for.

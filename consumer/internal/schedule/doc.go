@@ -33,4 +33,47 @@
 //
 // The package does no I/O, so nothing fails. A record that can't be written leaves its
 // offset open.
+//
+// # Reasons
+//
+// Lanes. [Scheduler.Take] gives the job of the first lane that has one ready. A lane with a
+// min share f earns f of a hand-out with each hand-out while it has a job ready. Once it is
+// owed a whole one, it goes first. So in any stretch of n hand-outs in which it always had a
+// job it gets f · n, less at most one for each lane with a min share. What it gets beyond
+// that, while the lanes before it are empty, is not held against it. Priority holds within a
+// node: the limiter does not know lanes. A lane whose calls all hang blocks no other: each has
+// its own bound of jobs in flight, and as many workers.
+//
+// The lane of a job is that of its topic. A header that names another lane makes the job a
+// dead letter. At the priority of its topic it would come later than its producer meant. Ahead
+// of its partition it would have to be searched for behind what lies before it in the log. In
+// another topic it would lose its order.
+//
+// A retry topic's records are due at their timestamp plus the delay, or at x-not-before if
+// that is earlier, and never further away than the delay from when they were fetched. So
+// clocks that differ cost a pass through a topic, not a job. A job that leaves a retry topic
+// and is still not due goes on to the longest one that is over by then, or sleeps.
+//
+// A first retry topic of minutes is a bad choice: jobs with shorter waits sleep, and a
+// sleeping job is open, so it holds the tracker's window for as long.
+//
+// An outage, a 429 and a throttled wait stay in memory even where there are retry topics: they
+// end for all jobs at once. In the orders key and partition a retry always waits in memory, or
+// later jobs would overtake it.
+//
+// When its time has come, a job that slept takes turns with the fresh jobs of its partition,
+// one each. So many retries at once take at most every second place.
+//
+// Beyond the node's bound on sleepers (MaxAsleep, MaxAsleepBytes):
+//
+//	order none, with retry topics   a job that fails goes to the retry topic that suits its wait, also in an outage; a wait
+//	                                shorter than the first one sleeps
+//	key, partition, or no topics    it sleeps all the same: the bound may be exceeded by as many jobs as are in flight
+//
+// In both cases no partition is fetched and no fresh job is handed out, except one sample at a
+// time of what was fetched: it may show that the provider is up. A backlog of more bad jobs
+// than can sleep, with no good one within reach, looks like an outage, and is waited for.
+//
+// A worker whose job timed out counts as in flight until it lets go, or a job would be handed
+// to nobody.
 package schedule

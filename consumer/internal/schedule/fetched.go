@@ -74,7 +74,7 @@ func (a *Assignment) Roomy() []*Partition {
 }
 
 // OverBudget tells whether the node's partitions hold all bytes that they may. Then it
-// marks those of the assignment that hold their share; see [Partition.OverShare].
+// flags those of the assignment that hold their share; see [Partition.OverShare].
 func (a *Assignment) OverBudget() bool {
 	s := a.sched
 	s.mu.Lock()

@@ -13,8 +13,23 @@ const (
 	OrderNone      Order = "none"      // none
 )
 
+// Jobs of one key go one at a time, in the order of their offsets. The first of a key queue
+// holds the key; the others wait behind it, linked by nextOfKey. A queue belongs to one
+// partition of one topic and to one assignment: the records of a retry topic have queues of
+// their own.
+//
+//	the first job …             the key                  the next job
+//	sleeps, is requeued         stays held               waits on
+//	is done                     is free                  may go
+//	is dead-lettered            stays held, until Kafka  may go then
+//	                            has the record
+//	times out                   likewise                 may go then, although a worker may
+//	                                                     still be in the call of the first
+//	is released                 is closed                is dropped; its offset stays open for
+//	                                                     the next assignment
+
 // keyOf names the key queue of a record; 0: it has none, and no order. The record of a retry
-// topic has left the order of its partition, and keeps that of its key.
+// topic has left the order of its partition; among such records, that of a key holds.
 func (p *Partition) keyOf(key []byte) uint64 {
 	switch order := p.sched.opts.Order; {
 	case order == OrderPartition && p.src.Delay == 0:
@@ -25,13 +40,10 @@ func (p *Partition) keyOf(key []byte) uint64 {
 	return max(maphash.Bytes(p.sched.seed, key), 1)
 }
 
-// Jobs of one key go one at a time, in the order of their offsets. The first of them holds
-// the key; the others wait behind it, linked by nextOfKey.
-
-// keyFree tells whether the job may go as far as its key is concerned. If not, it waits in
-// the key queue. Where the key is closed it is dropped: its offset stays open.
-func (p *Partition) keyFree(d *Delivery) bool {
-	if d.key == 0 || d.holdsKey { // it slept, and kept its key
+// joinKeyQueue puts a job into its key queue, and tells whether the job is the first and may
+// go. Where the key is closed the job is dropped: its offset stays open.
+func (p *Partition) joinKeyQueue(d *Delivery) bool {
+	if d.key == 0 || d.inKeyQueue { // it slept, and kept its key
 		return true
 	}
 	last, taken := p.keys[d.key]
@@ -39,7 +51,7 @@ func (p *Partition) keyFree(d *Delivery) bool {
 		return false
 	}
 	p.keys[d.key] = d
-	d.holdsKey = true
+	d.inKeyQueue = true
 	if !taken {
 		return true
 	}
@@ -51,7 +63,7 @@ func (p *Partition) keyFree(d *Delivery) bool {
 // leaveKey lets the next job of the key go. After a job whose offset stays open none may
 // go on this node: it would overtake that job. So the key is closed then.
 func (p *Partition) leaveKey(d *Delivery, done bool) {
-	if !d.holdsKey {
+	if !d.inKeyQueue {
 		return
 	}
 	following := d.nextOfKey

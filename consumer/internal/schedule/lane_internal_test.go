@@ -90,7 +90,7 @@ func TestAFullLaneBlocksNobody(t *testing.T) {
 	for d := w.Take(); d != nil; d = w.Take() {
 		got[d.part.src.Lane.name]++
 	}
-	if got["high"] != 2 || got["low"] != 2 || w.Waiting() != 0 {
-		t.Errorf("got %v and %d waiting, want 2 of each and none", got, w.Waiting())
+	if got["high"] != 2 || got["low"] != 2 || w.ReadyJobs() != 0 {
+		t.Errorf("got %v and %d waiting, want 2 of each and none", got, w.ReadyJobs())
 	}
 }

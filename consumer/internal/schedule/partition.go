@@ -31,7 +31,7 @@ type Partition struct {
 	begin int64 // where the first fetch begins
 
 	tracker offsets.Tracker
-	keys    map[uint64]*Delivery // last of each key queue, whose first is ready or in flight; nil: the key is closed
+	keys    map[uint64]*Delivery // last of each key queue, nil: the key is closed
 
 	open      openJobs
 	buffer    list // fetched, in the order of their offsets
@@ -182,7 +182,7 @@ func (p *Partition) mayGo(d *Delivery) bool {
 			return false
 		}
 	}
-	return p.keyFree(d)
+	return p.joinKeyQueue(d)
 }
 
 // drop drops the jobs that were not handed out. It moves fetched back: otherwise the tracker

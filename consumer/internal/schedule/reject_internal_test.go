@@ -18,13 +18,13 @@ func TestDelaysNeverOvershoot(t *testing.T) {
 		}), 1, 8, rapid.ID).Draw(t, "delays")
 		slices.Sort(delays)
 		left := time.Duration(rapid.Int64Range(0, int64(24*time.Hour)).Draw(t, "wait"))
-		hops := 0
+		passes := 0
 		for delay := delayFor(delays, left); delay > 0; delay = delayFor(delays, left) {
 			if i := slices.Index(delays, delay); i+1 < len(delays) && delays[i+1] <= left {
 				t.Fatalf("got delay %v for a wait of %v, want %v", delay, left, delays[i+1])
 			}
 			left -= delay
-			if hops++; left < 0 {
+			if passes++; left < 0 {
 				t.Fatalf("got a delay of %v, want one that is %v shorter", delay, -left)
 			}
 		}

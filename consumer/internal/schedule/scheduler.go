@@ -124,8 +124,8 @@ func (s *Scheduler) handOut(d *Delivery) *Delivery {
 	return d
 }
 
-// Waiting is how many jobs are ready.
-func (s *Scheduler) Waiting() (n int) {
+// ReadyJobs is how many jobs are ready.
+func (s *Scheduler) ReadyJobs() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.opts.Lanes {

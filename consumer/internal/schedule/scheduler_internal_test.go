@@ -75,7 +75,7 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 				addJobs(parts[rapid.IntRange(0, 1).Draw(t, "partition")], keys...)
 			},
 			"take": func(t *rapid.T) {
-				waits := w.Waiting()
+				waits := w.ReadyJobs()
 				d := w.Take()
 				if (d == nil) != (waits == 0) {
 					t.Fatalf("got job %v while %d wait, want one only if some wait", d, waits)
@@ -90,7 +90,7 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 				if d := w.TakeSample(); d != nil {
 					held, samples[d] = append(held, d), true
 					inOrder(t, last, d)
-				} else if n := w.Waiting(); n > 0 {
+				} else if n := w.ReadyJobs(); n > 0 {
 					t.Fatalf("got no sample of %d jobs that wait, want one", n)
 				}
 			},

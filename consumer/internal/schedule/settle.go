@@ -112,7 +112,7 @@ func (s *Scheduler) answer(d *Delivery, done bool) {
 		s.fill(d.part.src.Lane)
 		return
 	}
-	s.close(d, done)
+	s.conclude(d, done)
 }
 
 // Recorded carries out the outcome of a job's record: done completes the job's offset.
@@ -129,12 +129,12 @@ func Recorded(d *Delivery, done bool) {
 	default:
 		d.part.asg.leaves()
 	}
-	s.close(d, done)
+	s.conclude(d, done)
 }
 
-// close completes an offset or leaves it open, and lets other jobs go on. After the
+// conclude completes an offset or leaves it open, and lets other jobs go on. After the
 // assignment is closed it only does the latter.
-func (s *Scheduler) close(d *Delivery, done bool) {
+func (s *Scheduler) conclude(d *Delivery, done bool) {
 	p := d.part
 	if p.asg.phase != closed {
 		p.settle(d, done)

@@ -17,4 +17,14 @@
 //
 // The package has no goroutine. All methods of [Breaker] may be called from any
 // goroutine; a [Job] belongs to the worker that holds the job.
+//
+// # Reasons
+//
+// An outage of a few seconds costs a job at most one attempt. A longer one costs none. Between
+// two answers at most one failure of a job is attributed to it late.
+//
+// Samples. In front of many bad jobs the next one in turn would show nothing about the
+// provider. A sample is chosen at random among what was fetched, so it finds a good job behind
+// them. Jobs before it keep their order and their keys. Where each good job waits behind a bad
+// one of its key, there is nothing to find.
 package breaker

@@ -4,28 +4,21 @@ import (
 	"testing"
 	"time"
 
-	"dispatcher/consumer/deadletter"
-
 	"dispatcher/consumer"
+	"dispatcher/consumer/deadletter"
 	"dispatcher/internal/containers"
 
 	"github.com/segmentio/kafka-go"
 )
 
-// On a real broker that hangs for 18 s, with a drain of 2 s: each job that is to be
-// tried again is in its retry topic once, and has been called once. The retry topic
-// has the settings of its source.
+// A real broker hangs for 18 s, with a drain of 2 s. Each job that is to be tried again is on
+// its retry topic once, and is called once. The derived topics have the settings of their
+// source.
 func TestAStalledBrokerReal(t *testing.T) {
 	containers.Need(t)
 	server := containers.Kafka(t)
 	cl := &kafka.Client{Addr: kafka.TCP(server.Addr)}
-	res, err := cl.CreateTopics(t.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
-		Topic: "jobs", NumPartitions: 1, ReplicationFactor: 1,
-		ConfigEntries: []kafka.ConfigEntry{{ConfigName: "max.message.bytes", ConfigValue: "3000000"}},
-	}}})
-	if err != nil || res.Errors["jobs"] != nil {
-		t.Fatal(err, res)
-	}
+	createReal(t, cl, "jobs", "max.message.bytes", "3000000")
 	const jobs = 20
 	conn := consumer.Connection{Brokers: []string{server.Addr}}
 	p, err := consumer.NewProducer(consumer.ProducerOptions{Connection: conn})
@@ -50,7 +43,7 @@ func TestAStalledBrokerReal(t *testing.T) {
 	later := func(d *consumer.Delivery) {
 		d.RetryLater(time.Now().Add(2*time.Hour), deadletter.Failure{Class: deadletter.ClassUnavailable, Attempt: 1, Failures: 1})
 	}
-	later(all[0]) // the writer is at work when the broker hangs
+	later(all[0]) // so that a record is in flight when the broker hangs
 	server.Pause(t, true)
 	for _, d := range all[1:] {
 		go later(d)
@@ -65,7 +58,7 @@ func TestAStalledBrokerReal(t *testing.T) {
 			go later(d)
 		case <-time.After(100 * time.Millisecond):
 		case <-deadline:
-			t.Fatal("the jobs were not settled within a minute")
+			t.Fatalf("after a minute: got offset %d committed, want %d", lastOffset(t, cl, "g.jobs"), jobs)
 		}
 	}
 	end()
@@ -78,26 +71,36 @@ func TestAStalledBrokerReal(t *testing.T) {
 	if got != jobs || calls != jobs {
 		t.Errorf("got %d records and %d hand-outs, want %d of each", got, calls, jobs)
 	}
+	checkDerivedTopicsReal(t, cl)
+	refuseCompactedReal(t, cl, conn)
+}
+
+func createReal(t *testing.T, cl *kafka.Client, topic, setting, value string) {
+	t.Helper()
+	res, err := cl.CreateTopics(t.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
+		Topic: topic, NumPartitions: 1, ReplicationFactor: 1,
+		ConfigEntries: []kafka.ConfigEntry{{ConfigName: setting, ConfigValue: value}},
+	}}})
+	if err != nil || res.Errors[topic] != nil {
+		t.Fatal(err, res)
+	}
+}
+
+func checkDerivedTopicsReal(t *testing.T, cl *kafka.Client) {
+	t.Helper()
 	w := &fleet{t: t, client: cl}
 	for topic, retention := range map[string]string{"jobs.dlq": "-1", "jobs.parked": "-1", "jobs.retry.1h": "608400000"} {
 		s := w.settings(topic, "max.message.bytes", "retention.ms", "retention.bytes", "cleanup.policy")
 		t.Logf("%s: %v", topic, s)
 		if s["max.message.bytes"] != "3000000" || s["retention.ms"] != retention || s["retention.bytes"] != "-1" || s["cleanup.policy"] != "delete" {
-			t.Errorf("%s: got %v", topic, s)
+			t.Errorf("%s: got %v, want those of the source, retention.ms %s and cleanup.policy delete", topic, s, retention)
 		}
 	}
-	refuseCompactedReal(t, cl, conn)
 }
 
 func refuseCompactedReal(t *testing.T, cl *kafka.Client, conn consumer.Connection) {
 	t.Helper()
-	_, err := cl.CreateTopics(t.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
-		Topic: "compacted", NumPartitions: 1, ReplicationFactor: 1,
-		ConfigEntries: []kafka.ConfigEntry{{ConfigName: "cleanup.policy", ConfigValue: "compact"}},
-	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	createReal(t, cl, "compacted", "cleanup.policy", "compact")
 	c, err := consumer.New(consumer.Options{Connection: conn, Group: "g", Topics: []string{"compacted"}, CreateTopics: true})
 	if err != nil {
 		t.Fatal(err)
@@ -105,11 +108,11 @@ func refuseCompactedReal(t *testing.T, cl *kafka.Client, conn consumer.Connectio
 	err = c.Run(t.Context())
 	t.Logf("a compacted source: %v", err)
 	if err == nil {
-		t.Error("a compacted source was read")
+		t.Error("compacted source: got no error, want one")
 	}
 }
 
-// lastOffset is what a group has committed in the one partition of its topic.
+// lastOffset is the offset that a group has committed in the one partition of its topic.
 func lastOffset(t *testing.T, cl *kafka.Client, group string) int64 {
 	t.Helper()
 	res, err := cl.OffsetFetch(t.Context(), &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{group[2:]: {0}}})
