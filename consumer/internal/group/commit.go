@@ -43,7 +43,7 @@ func pointsOf(all []schedule.CommitPoint) []commitPoint {
 	return points
 }
 
-// shorten leaves out the attempts and, the second time, all metadata.
+// shorten leaves out the attempts or, where there are none, all metadata.
 func (c *commitPoint) shorten() {
 	if len(c.Attempts) > 0 {
 		c.Attempts = nil

@@ -78,6 +78,14 @@ func TestAJobIsSettledOnceAndFreesItsPlaceOnce(t *testing.T) {
 				done = complete
 			}
 		}
+		timeOutNow := func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.timeOut(d, time.Now())
+		}
+		if rapid.Bool().Draw(t, "stuck") {
+			timeOutNow()
+		}
 		t.Repeat(map[string]func(*rapid.T){
 			"claim":    func(*rapid.T) { Claim(d) },
 			"unclaim":  func(*rapid.T) { s.unclaim(d) },
@@ -87,11 +95,7 @@ func TestAJobIsSettledOnceAndFreesItsPlaceOnce(t *testing.T) {
 			"requeue":  func(*rapid.T) { d.Requeue() },
 			"wake":     func(*rapid.T) { s.Wake() },
 			"rejected": func(*rapid.T) { a.Rejected() },
-			"time out": func(*rapid.T) {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				s.timeOut(d, time.Now())
-			},
+			"time out": func(*rapid.T) { timeOutNow() },
 			"take": func(t *rapid.T) {
 				if got := s.Take(); got != nil && got != d {
 					t.Fatalf("got job %v, want none or %v", got, d)
@@ -118,5 +122,9 @@ func TestAJobIsSettledOnceAndFreesItsPlaceOnce(t *testing.T) {
 				before = d.state
 			},
 		})
+		Answer(d, false)
+		if l.inFlight != 0 || p.taken != 0 {
+			t.Fatalf("state %d after %d: got %d and %d in flight in lane and partition after an answer, want none", d.state, before, l.inFlight, p.taken)
+		}
 	})
 }
