@@ -56,20 +56,17 @@ type Limit struct {
 	Guard      string `yaml:"guard"` // auto, or a duration
 }
 
-// GuardAuto is a guard that the fleet chooses.
-const GuardAuto = "auto"
-
 // Stated is the limit in the limiter's own terms.
 func (l Limit) Stated() limit.Spec {
 	guard, err := l.guard()
-	l.Spec.Guard, l.Auto = guard, l.Guard == GuardAuto || err != nil
+	l.Spec.Guard, l.Auto = guard, l.Guard == limit.Auto || err != nil
 	return l.Spec
 }
 
 // guard is the one to begin with. The error says that the text is none.
 func (l Limit) guard() (time.Duration, error) {
 	auto := l.Lateness + l.Spread
-	if l.Guard == GuardAuto {
+	if l.Guard == limit.Auto {
 		return auto, nil
 	}
 	d, err := time.ParseDuration(l.Guard)

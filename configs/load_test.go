@@ -44,7 +44,7 @@ func TestDefaultsAreValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []configs.Limit{{
-		Name: "provider", Guard: configs.GuardAuto,
+		Name: "provider", Guard: limit.Auto,
 		Spec: limit.Spec{
 			Terms: limit.Terms{Algorithm: "token_bucket", Contract: limit.Contract{
 				Cap: 400, Window: time.Second, Burst: 1, Lateness: 3 * time.Millisecond, Spread: 7 * time.Millisecond, Horizon: 200 * time.Millisecond,
@@ -149,7 +149,7 @@ func TestLimitsInAFileReplaceTheList(t *testing.T) {
 	file := write(t, "limits:\n  - name: mine\n    cap: 20\n    window: 1m\n    lateness: 2ms\n")
 	c := load(t, configs.Source{File: file, Set: []string{"limits.0.cap=300"}})
 	want := []configs.Limit{{
-		Name: "mine", Guard: configs.GuardAuto,
+		Name: "mine", Guard: limit.Auto,
 		Spec: limit.Spec{Terms: limit.Terms{Contract: limit.Contract{
 			Cap: 300, Window: time.Minute, Burst: 1, Lateness: 2 * time.Millisecond, Spread: 7 * time.Millisecond, Horizon: 200 * time.Millisecond,
 		}}},

@@ -166,7 +166,7 @@ func (s *scene) pause(t *testing.T, paused bool) {
 	t.Helper()
 	operator, err := control.NewControl(s.rdb, s.namespace, "provider")
 	if err == nil {
-		_, err = operator.Set(t.Context(), control.Change{Paused: &paused, By: "test"})
+		_, err = operator.Set(t.Context(), control.Change{Values: limit.Values{"paused": fmt.Sprint(paused)}, By: "test"})
 	}
 	if err != nil {
 		t.Fatal(err)

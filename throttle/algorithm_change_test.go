@@ -156,7 +156,7 @@ func (r *rollout) change() {
 	}
 	all := files()
 	to := all[r.roll(int64(len(all)))]
-	if _, err := operator.Set(contextOf(r.t), control.Change{Algorithm: &to.Algorithm, Burst: &to.Burst, By: "law", Force: true}); err != nil && !errors.Is(err, control.ErrUnchanged) {
+	if _, err := operator.Set(contextOf(r.t), control.Change{Values: limit.Values{"algorithm": to.Algorithm, "burst": fmt.Sprint(to.Burst)}, By: "law", Force: true}); err != nil && !errors.Is(err, control.ErrUnchanged) {
 		r.t.Fatal(err)
 	}
 	for _, n := range r.nodes {

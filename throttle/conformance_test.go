@@ -229,7 +229,7 @@ func TestARaiseIsFeltAtOnce(t *testing.T) {
 				}
 				tr.pass(1_000_000 * given % 10_000_000)
 				high, low := int64(6000), int64(6)
-				tr.set(control.Change{Cap: &high})
+				tr.set(control.Change{Values: limit.Values{"cap": fmt.Sprint(high)}})
 				before, end := len(tr.grants), tr.now+500_000
 				for tr.poll(); tr.now < end && len(tr.grants) == before; tr.pass(5_000) {
 					tr.reserve(0, 1)
@@ -237,7 +237,7 @@ func TestARaiseIsFeltAtOnce(t *testing.T) {
 				if len(tr.grants) == before || tr.grants[before] > end {
 					t.Fatalf("after %d units nothing was given within half a second of a raise", before)
 				}
-				tr.set(control.Change{Cap: &low})
+				tr.set(control.Change{Values: limit.Values{"cap": fmt.Sprint(low)}})
 				tr.poll()
 			}
 		})

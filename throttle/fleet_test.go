@@ -348,7 +348,7 @@ func (f *fleet) set(ch control.Change) {
 		f.t.Fatal(err)
 	}
 	f.made.changes++
-	f.made.pauses += countInt(ch.Paused != nil && *ch.Paused)
+	f.made.pauses += countInt(ch.Values["paused"] == "true")
 	f.made.overrides += countInt(ch.For > 0)
 	f.made.ends += countInt(s.Revision > f.made.revision+1 && f.made.revision > 0) // one that was over, and no node had come by since
 	f.made.revision = s.Revision

@@ -25,8 +25,7 @@ func TestAChangeIsRefusedThatTheAlgorithmCanNotKeep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	burst := int64(20)
-	_, err = operator.Set(t.Context(), control.Change{Burst: &burst, By: "test"})
+	_, err = operator.Set(t.Context(), control.Change{Values: limit.Values{"burst": "20"}, By: "test"})
 	var fault *fault.Error
 	if !errors.As(err, &fault) || fault.Field != "burst" {
 		t.Errorf("got %v, want an error that names the burst", err)

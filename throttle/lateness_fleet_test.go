@@ -31,7 +31,7 @@ func TestNeverOverWhileTheLatenessChanges(t *testing.T) {
 		f.poll()
 		f.pass(3_000_000)
 		for range 12 {
-			f.set(control.Change{Auto: new(true), Lateness: &limit.LatenessClasses[roll(int64(len(limit.LatenessClasses)))]})
+			f.set(control.Change{Values: limit.Values{"guard": limit.Auto, "lateness": limit.LatenessClasses[roll(int64(len(limit.LatenessClasses)))].String()}})
 			f.poll()
 			f.calling = []calling{anyTime, atOnce, atLast}[roll(3)]
 			for range 20 + roll(60) {

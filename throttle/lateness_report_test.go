@@ -198,7 +198,7 @@ func TestChoiceIsAChangeLikeAnyOther(t *testing.T) {
 		t.Errorf("a second choice by older settings: got status %d, %v, want a conflict", status, err)
 	}
 	history, err := w.control.History(t.Context(), 10)
-	if err != nil || len(history) != 1 || !history[0].Chosen() || history[0].By != limit.Dispatcher || history[0].Why == "" {
+	if err != nil || len(history) != 1 || !history[0].Chosen() || history[0].To.By != limit.Dispatcher || history[0].To.Why == "" {
 		t.Errorf("got history %+v, %v", history, err)
 	}
 }
@@ -208,12 +208,12 @@ func TestChoiceIsAChangeLikeAnyOther(t *testing.T) {
 func TestChoiceDuringAnOverride(t *testing.T) {
 	t.Parallel()
 	w := newLatenessTest(t, autoContract(time.Second))
-	w.set(control.Change{Cap: new(int64(500)), For: time.Minute})
+	w.set(control.Change{Values: limit.Values{"cap": "500"}, For: time.Minute})
 	s := w.choose(12 * time.Millisecond)
 	if s.Cap != 500 || s.Lateness != 12*time.Millisecond || s.RevertTo.Cap != 300 || s.RevertTo.Lateness != 12*time.Millisecond || s.RevertAt.IsZero() {
 		t.Errorf("got %v, then %v", s.Terms, s.RevertTo)
 	}
-	s = w.set(control.Change{Guard: new(40 * time.Millisecond), Lateness: new(25 * time.Millisecond), For: time.Minute})
+	s = w.set(control.Change{Values: limit.Values{"guard": "40ms", "lateness": "25ms"}, For: time.Minute})
 	if s.Auto || s.Guard != 40*time.Millisecond || !s.RevertTo.Auto || s.RevertTo.Lateness != 12*time.Millisecond {
 		t.Errorf("got %v, then %v", s.Terms, s.RevertTo)
 	}
@@ -229,22 +229,22 @@ func TestOperatorsFixTheGuardAndGiveItBack(t *testing.T) {
 	w := newLatenessTest(t, autoContract(time.Second))
 	w.choose(20 * time.Millisecond)
 	var field *fault.Error
-	if _, err := w.control.Set(t.Context(), control.Change{Lateness: new(5 * time.Millisecond)}); !errors.As(err, &field) || field.Field != "lateness" {
+	if _, err := w.control.Set(t.Context(), control.Change{Values: limit.Values{"lateness": "5ms"}}); !errors.As(err, &field) || field.Field != "lateness" {
 		t.Errorf("a lateness under a guard of auto: got error %v", err)
 	}
-	if s := w.set(control.Change{Guard: new(15 * time.Millisecond)}); s.Auto || s.Guard != 15*time.Millisecond || s.Lateness != 8*time.Millisecond {
+	if s := w.set(control.Change{Values: limit.Values{"guard": "15ms"}}); s.Auto || s.Guard != 15*time.Millisecond || s.Lateness != 8*time.Millisecond {
 		t.Errorf("got %v, want guard 15ms and lateness 8ms", s.Contract)
 	}
-	if s := w.set(control.Change{Spread: new(2 * time.Millisecond)}); s.Guard != 15*time.Millisecond || s.Spread != 2*time.Millisecond {
+	if s := w.set(control.Change{Values: limit.Values{"spread": "2ms"}}); s.Guard != 15*time.Millisecond || s.Spread != 2*time.Millisecond {
 		t.Errorf("got %v, want the guard as stated", s.Contract)
 	}
-	if s := w.set(control.Change{Auto: new(true)}); !s.Auto || s.Lateness != 8*time.Millisecond || s.Guard != 10*time.Millisecond {
+	if s := w.set(control.Change{Values: limit.Values{"guard": limit.Auto}}); !s.Auto || s.Lateness != 8*time.Millisecond || s.Guard != 10*time.Millisecond {
 		t.Errorf("got %v, want auto with lateness 8ms and spread 2ms", s.Contract)
 	}
-	if s := w.set(control.Change{Window: new(200 * time.Millisecond)}); s.Lateness != 8*time.Millisecond {
+	if s := w.set(control.Change{Values: limit.Values{"window": "200ms"}}); s.Lateness != 8*time.Millisecond {
 		t.Errorf("got %v, want a lateness that fits", s.Contract)
 	}
-	if s := w.set(control.Change{Window: new(100 * time.Millisecond)}); s.Lateness != 5*time.Millisecond || s.Contract.Validate() != nil {
+	if s := w.set(control.Change{Values: limit.Values{"window": "100ms"}}); s.Lateness != 5*time.Millisecond || s.Contract.Validate() != nil {
 		t.Errorf("got %v, want the longest lateness that fits a window of 100ms", s.Contract)
 	}
 }
@@ -258,13 +258,13 @@ func TestUndoPassesChoicesOver(t *testing.T) {
 	if _, err := w.control.Undo(t.Context(), 0, control.Change{}); !errors.Is(err, control.ErrNotInHistory) {
 		t.Errorf("undo without a change by an operator: got error %v", err)
 	}
-	w.set(control.Change{Cap: new(int64(200))})
+	w.set(control.Change{Values: limit.Values{"cap": "200"}})
 	w.choose(20 * time.Millisecond)
 	s, err := w.control.Undo(t.Context(), 0, control.Change{})
 	if err != nil || s.Cap != 300 || s.Lateness != 20*time.Millisecond || !s.Auto {
 		t.Errorf("got %v, %v, want the old cap and the lateness that was chosen", s.Terms, err)
 	}
-	fixed := w.set(control.Change{Guard: new(15 * time.Millisecond)})
+	fixed := w.set(control.Change{Values: limit.Values{"guard": "15ms"}})
 	s, err = w.control.Undo(t.Context(), 0, control.Change{})
 	if err != nil || !s.Auto || s.Lateness != 20*time.Millisecond {
 		t.Errorf("got %v, %v, want auto again", s.Terms, err)

@@ -71,7 +71,7 @@ func (f *fleet) happen(c limit.Contract) {
 // change draws what an operator may do: another cap, a burst or none, a pause;
 // one of them or all; for good or for a while.
 func (f *fleet) change(c limit.Contract) control.Change {
-	ch := control.Change{By: "law", Force: true}
+	ch := control.Change{Values: limit.Values{}, By: "law", Force: true}
 	capacity, burst, paused := c.Cap, int64(1), f.dice(4) == 0
 	if f.dice(2) == 0 {
 		capacity = 1 + f.dice(2*c.Cap)
@@ -84,16 +84,15 @@ func (f *fleet) change(c limit.Contract) control.Change {
 	}
 	if f.dice(4) == 0 && !f.slews {
 		guard := 2 + f.dice(89)
-		s := spread(guard, 1+f.dice(guard-1))
-		ch.Guard, ch.Lateness = s.Guard, s.Lateness
+		ch.Values = spread(guard, 1+f.dice(guard-1)).Values
 	}
 	switch f.dice(5) {
 	case 0:
-		ch.Cap = &capacity
+		ch.Values["cap"] = fmt.Sprint(capacity)
 	case 1:
-		ch.Paused = &paused
+		ch.Values["paused"] = fmt.Sprint(paused)
 	default:
-		ch.Cap, ch.Burst, ch.Paused = &capacity, &burst, &paused
+		ch.Values["cap"], ch.Values["burst"], ch.Values["paused"] = fmt.Sprint(capacity), fmt.Sprint(burst), fmt.Sprint(paused)
 	}
 	return ch
 }
@@ -202,8 +201,7 @@ var mutations = []mutation{
 		f.set(burstOfOne())
 		f.poll()
 		again := burstOfOne()
-		more := int64(301)
-		again.Cap = &more
+		again.Values["cap"] = "301"
 		f.set(again)
 		f.saturate()
 	}},
@@ -257,13 +255,11 @@ func (f *fleet) promote() {
 
 // spread is a change of guard and lateness, in ms.
 func spread(guard, lateness int64) control.Change {
-	g, l := time.Duration(guard)*time.Millisecond, time.Duration(lateness)*time.Millisecond
-	return control.Change{Guard: &g, Lateness: &l, By: "law"}
+	return control.Change{Values: limit.Values{"guard": fmt.Sprintf("%dms", guard), "lateness": fmt.Sprintf("%dms", lateness)}, By: "law"}
 }
 
 func burstOfOne() control.Change {
-	one := int64(1)
-	return control.Change{Burst: &one, By: "law"}
+	return control.Change{Values: limit.Values{"burst": "1"}, By: "law"}
 }
 
 func laws(t *testing.T, rdb redis.UniversalClient, ops int, teeth []mutation) {

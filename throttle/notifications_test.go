@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"dispatcher/internal/containers"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
 )
 
 // A node hears of each change from Redis, without asking.
@@ -42,7 +44,7 @@ func hearsOfChanges(t *testing.T, rdb redis.UniversalClient) {
 		t.Fatal(err)
 	}
 	for _, units := range []int64{200, 100} {
-		if _, err := operator.Set(t.Context(), control.Change{Cap: &units, By: "test"}); err != nil {
+		if _, err := operator.Set(t.Context(), control.Change{Values: limit.Values{"cap": fmt.Sprint(units)}, By: "test"}); err != nil {
 			t.Fatal(err)
 		}
 		awaitChange(t, l, "a change")

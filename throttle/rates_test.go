@@ -162,7 +162,7 @@ func raise(t *testing.T, addr string, limit int64) (at time.Time, nodes int, too
 		t.Fatal(err)
 	}
 	at = time.Now()
-	set, err := operator.Set(t.Context(), control.Change{Cap: &limit, By: "test"})
+	set, err := operator.Set(t.Context(), control.Change{Values: map[string]string{"cap": fmt.Sprint(limit)}, By: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,11 +58,10 @@ func (c limitConn) show(ctx context.Context, w io.Writer, now limit.Settings, as
 	}
 	if !now.RevertAt.IsZero() {
 		left := max(0, now.RevertAt.Sub(clock)).Seconds()
-		then := newTermsState(now.RevertTo)
-		report.RevertAt, report.RevertInS, report.RevertTo = exact(now.RevertAt), &left, &then
+		report.RevertAt, report.RevertInS, report.RevertTo = exact(now.RevertAt), &left, termsOf(now.RevertTo)
 	}
 	if asJSON {
-		return printJSON(w, report)
+		return printJSON(w, merged{termsOf(now.Terms), guardrailsOf(now), report})
 	}
 	return report.print(w, now)
 }

@@ -4,27 +4,24 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"dispatcher/throttle/control"
+	"dispatcher/throttle/limit"
 
 	"github.com/spf13/cobra"
 )
 
 // changeState is one change of a limit.
 type changeState struct {
-	Revision int64      `json:"revision"`
-	Changed  string     `json:"changed"`
-	By       string     `json:"by"`
-	Why      string     `json:"why,omitempty"`
-	Undid    int64      `json:"undid,omitempty"` // the revision that it took back
-	RevertAt string     `json:"revert_at,omitempty"`
-	From     termsState `json:"from"`
-	To       termsState `json:"to"`
-
-	MaxCap  int64   `json:"max_cap"` // as it became; 0: none
-	MaxStep float64 `json:"max_step"`
+	Revision int64          `json:"revision"`
+	Changed  string         `json:"changed"`
+	By       string         `json:"by"`
+	Why      string         `json:"why,omitempty"`
+	Undid    int64          `json:"undid,omitempty"` // the revision that it took back
+	RevertAt string         `json:"revert_at,omitempty"`
+	From     map[string]any `json:"from"`
+	To       map[string]any `json:"to"`
 }
 
 func newLimitHistoryCommand(s *settings, asJSON *bool) *cobra.Command {
@@ -51,14 +48,13 @@ func newLimitHistoryCommand(s *settings, asJSON *bool) *cobra.Command {
 	return cmd
 }
 
-func historyState(entries []control.Entry) []changeState {
-	list := make([]changeState, 0, len(entries))
+func historyState(entries []control.Entry) []any {
+	list := make([]any, 0, len(entries))
 	for _, e := range entries {
-		list = append(list, changeState{
-			Revision: e.Revision, Changed: exact(e.Changed), By: e.By, Why: e.Why, Undid: e.Undid, RevertAt: exact(e.RevertAt),
-			From: newTermsState(e.From), To: newTermsState(e.To),
-			MaxCap: e.GuardrailsTo.MaxCap, MaxStep: e.GuardrailsTo.MaxStep,
-		})
+		list = append(list, merged{guardrailsOf(e.To), changeState{
+			Revision: e.To.Revision, Changed: exact(e.To.Changed), By: e.To.By, Why: e.To.Why, Undid: e.To.Undid, RevertAt: exact(e.To.RevertAt),
+			From: termsOf(e.From.Terms), To: termsOf(e.To.Terms),
+		}})
 	}
 	return list
 }
@@ -71,7 +67,7 @@ func printHistory(w io.Writer, name string, entries []control.Entry) error {
 		_, _ = fmt.Fprintln(table, "REVISION\tCHANGED\tFROM → TO\tBY\tWHY")
 	}
 	for _, e := range entries {
-		_, _ = fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", e.Revision, stamp(e.Changed), became(e), e.By, e.Why)
+		_, _ = fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", e.To.Revision, stamp(e.To.Changed), became(e), e.To.By, e.To.Why)
 	}
 	return table.Flush()
 }
@@ -79,39 +75,26 @@ func printHistory(w io.Writer, name string, entries []control.Entry) error {
 // became lists the settings that a change changed, as from → to.
 func became(e control.Entry) string {
 	var words []string
-	changed := func(field, from, to string) {
-		if from != to {
-			words = append(words, fmt.Sprintf("%s %s → %s", field, from, to))
+	changed := func(field, from, to string) { words = append(words, fmt.Sprintf("%s %s → %s", field, from, to)) }
+	for _, p := range limit.Differences(e.From, e.To) {
+		switch {
+		case p.Kind != limit.Pause:
+			changed(p.Name, valueText(p, e.From), valueText(p, e.To))
+		case e.To.Paused:
+			words = append(words, "paused")
+		default:
+			words = append(words, "resumed")
 		}
 	}
-	for _, d := range differences(e.From, e.To) {
-		changed(d.Field, d.File, d.Redis)
-	}
-	if e.From.Auto && e.To.Auto { // chosen by the fleet
+	if e.From.Auto && e.To.Auto && e.From.Lateness != e.To.Lateness { // chosen by the fleet
 		changed("lateness", short(e.From.Lateness), short(e.To.Lateness))
 		changed("guard", short(e.From.Guard), short(e.To.Guard))
-	}
-	changed("max_cap", guardrail(float64(e.GuardrailsFrom.MaxCap)), guardrail(float64(e.GuardrailsTo.MaxCap)))
-	changed("max_step", guardrail(e.GuardrailsFrom.MaxStep), guardrail(e.GuardrailsTo.MaxStep))
-	switch {
-	case e.To.Paused && !e.From.Paused:
-		words = append(words, "paused")
-	case e.From.Paused && !e.To.Paused:
-		words = append(words, "resumed")
 	}
 	if len(words) == 0 {
 		words = append(words, "the end of an override")
 	}
-	if !e.RevertAt.IsZero() {
-		words = append(words, "until "+stamp(e.RevertAt))
+	if !e.To.RevertAt.IsZero() {
+		words = append(words, "until "+stamp(e.To.RevertAt))
 	}
 	return strings.Join(words, ", ")
-}
-
-// guardrail writes a guardrail as it is written in the configuration.
-func guardrail(value float64) string {
-	if value == 0 {
-		return "none"
-	}
-	return strconv.FormatFloat(value, 'g', -1, 64)
 }

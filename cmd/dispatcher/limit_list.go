@@ -22,10 +22,9 @@ func newLimitListCommand(s *settings, asJSON *bool) *cobra.Command {
 	}
 }
 
-// listed is one limit of the list.
+// listed is one limit of the list, without its terms.
 type listed struct {
-	Name string `json:"name"`
-	termsState
+	Name     string `json:"name"`
 	Revision int64  `json:"revision"`
 	RevertAt string `json:"revert_at,omitempty"`
 }
@@ -35,7 +34,7 @@ func (c limitConn) list(ctx context.Context, w io.Writer, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	all := make([]listed, 0, len(names))
+	all := make([]any, 0, len(names))
 	table := newTable(w)
 	_, _ = fmt.Fprintln(table, "NAME\tREVISION\tIN FORCE\tUNTIL")
 	for _, name := range names {
@@ -50,7 +49,7 @@ func (c limitConn) list(ctx context.Context, w io.Writer, asJSON bool) error {
 		if err != nil {
 			return err
 		}
-		all = append(all, listed{Name: name, termsState: newTermsState(now.Terms), Revision: now.Revision, RevertAt: exact(now.RevertAt)})
+		all = append(all, merged{termsOf(now.Terms), listed{Name: name, Revision: now.Revision, RevertAt: exact(now.RevertAt)}})
 		_, _ = fmt.Fprintf(table, "%s\t%d\t%s\t%s\n", name, now.Revision, brief(now.Terms), stamp(now.RevertAt))
 	}
 	switch {

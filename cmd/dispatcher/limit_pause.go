@@ -1,13 +1,16 @@
 package main
 
 import (
+	"strconv"
+
 	"github.com/spf13/cobra"
 
 	"dispatcher/throttle/control"
+	"dispatcher/throttle/limit"
 )
 
 func newLimitPauseCommand(s *settings, asJSON *bool, verb, about string, paused bool) *cobra.Command {
-	h := how{change: control.Change{Paused: &paused}}
+	h := how{change: control.Change{Values: limit.Values{"paused": strconv.FormatBool(paused)}}}
 	cmd := &cobra.Command{
 		Use: verb + " NAME", Short: about, Args: oneName("limit", "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {

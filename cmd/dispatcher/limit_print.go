@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"dispatcher/throttle/limit"
@@ -32,12 +34,7 @@ func (s limitState) print(w io.Writer, now limit.Settings) error {
 	} else {
 		_, _ = fmt.Fprintf(table, "  revision\t%d\tof %s by %s%s\n", s.Revision, s.Changed, s.By, because(s.Why))
 	}
-	if s.MaxCap != 0 {
-		_, _ = fmt.Fprintf(table, "  max_cap\t%d\ta higher cap needs --force\n", s.MaxCap)
-	}
-	if s.MaxStep != 0 {
-		_, _ = fmt.Fprintf(table, "  max_step\t%g\ta larger factor, up or down, needs --force\n", s.MaxStep)
-	}
+	s.printRest(table, now)
 	for _, d := range s.Differs {
 		_, _ = fmt.Fprintf(table, "  %s\t%s\tbut %s in this configuration, which only seeds\n", d.Field, d.Redis, d.File)
 	}
@@ -45,6 +42,16 @@ func (s limitState) print(w io.Writer, now limit.Settings) error {
 		_, _ = fmt.Fprintln(table, "  this configuration has no limit of this name")
 	}
 	return table.Flush()
+}
+
+// printRest prints the settings that are set and that the lines above do not show.
+func (s limitState) printRest(table io.Writer, now limit.Settings) {
+	shown := []string{"algorithm", "cap", "window", "burst", "guard", "spread", "lateness", "horizon", "paused"}
+	for _, p := range limit.Parameters {
+		if !slices.Contains(shown, p.Name) && p.Value(now) != p.Value(limit.Settings{}) {
+			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\n", p.Name, valueText(p, now), strings.ReplaceAll(p.About, "`", ""))
+		}
+	}
 }
 
 // guardWhy explains the guard.

@@ -51,14 +51,29 @@ func TestLimitIsShownAndChanged(t *testing.T) {
 	limit("pause", "provider").mustPrint(t, "300 in any 1m, burst 1, paused")
 	o := limit("get", "provider", "--json")
 	o.mustPrint(t)
-	var state limitState
-	if err := json.Unmarshal([]byte(o.out), &state); err != nil {
-		t.Fatal(err)
-	}
+	state := shownLimit(t, o.out)
 	if state.Cap != 300 || state.WindowS != 60 || !state.Paused || state.By == "" || state.Changed == "" || !state.InFile || len(state.Differs) != 2 {
 		t.Errorf("got %+v", state)
 	}
 	limit("resume", "provider").mustPrint(t, "at most 300 in any 1m, burst 1\n")
+}
+
+// shown is a limit as limit get writes it for programs.
+type shown struct {
+	limitState
+	Cap     int64   `json:"cap"`
+	WindowS float64 `json:"window_s"`
+	Paused  bool    `json:"paused"`
+	MaxCap  int64   `json:"max_cap"`
+	MaxStep float64 `json:"max_step"`
+}
+
+func shownLimit(t *testing.T, text string) (s shown) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // The algorithm is a setting like the others, and the file's is only a seed.
@@ -134,10 +149,10 @@ func TestNonsenseChangesNothing(t *testing.T) {
 		{[]string{"set", "provider"}, "nothing to change"},
 		{[]string{"set", "provider", "--cap", "0"}, "cap: 0: must be from 1"},
 		{[]string{"set", "provider", "--cap", "-5"}, "cap: -5"},
-		{[]string{"set", "provider", "--cap", "many"}, "--cap: many is not a whole number"},
+		{[]string{"set", "provider", "--cap", "many"}, "cap: \"many\": must be a whole number (--cap); nothing was changed"},
 		{[]string{"set", "provider", "--burst", "401"}, "burst: 401: must not be above the cap of 400"},
 		{[]string{"set", "provider", "--window", "50ms"}, "window: 50ms: must be at least 10 times the guard"},
-		{[]string{"set", "provider", "--window", "5"}, "--window: 5 is not a time with a unit, such as 10ms"},
+		{[]string{"set", "provider", "--window", "5"}, "window: \"5\": must be a duration with a unit, such as 10ms (--window)"},
 		{[]string{"set", "nobody", "--cap", "3"}, `limit "nobody"`},
 		{[]string{"get", "nobody"}, "no such limit"},
 		{[]string{"pause", "nobody"}, "no such limit"},
@@ -204,11 +219,8 @@ func TestAnOverrideIsShownWithItsEnd(t *testing.T) {
 	limit("get", "provider").mustPrint(t, "(in 10m0s)", "in force on 1/1 nodes\n", "max_cap", "900", "max_step", "2.5")
 	o := limit("pause", "provider", "--for", "1h", "--json")
 	o.mustPrint(t)
-	var state limitState
-	if err := json.Unmarshal([]byte(o.out), &state); err != nil {
-		t.Fatal(err)
-	}
-	if !state.Paused || state.RevertAt == "" || state.RevertInS == nil || *state.RevertInS < 3500 || state.RevertTo == nil || state.RevertTo.Cap != 400 ||
+	state := shownLimit(t, o.out)
+	if !state.Paused || state.RevertAt == "" || state.RevertInS == nil || *state.RevertInS < 3500 || state.RevertTo["cap"] != 400.0 ||
 		state.MaxCap != 900 || state.MaxStep != 2.5 || state.InForce.Of != 1 {
 		t.Errorf("got %s", o.out)
 	}
@@ -228,7 +240,7 @@ func TestChangesAreShownAndTakenBack(t *testing.T) {
 	o := limit("history", "provider", "--json")
 	o.mustPrint(t)
 	var changes []changeState
-	if err := json.Unmarshal([]byte(o.out), &changes); err != nil || len(changes) != 3 || changes[2].From.Cap != 400 || changes[2].To.GuardS != 0.009 {
+	if err := json.Unmarshal([]byte(o.out), &changes); err != nil || len(changes) != 3 || changes[2].From["cap"] != 400.0 || changes[2].To["guard_s"] != 0.009 {
 		t.Errorf("got %v, %s", err, o.out)
 	}
 }

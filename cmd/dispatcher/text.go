@@ -22,6 +22,24 @@ func printJSON(w io.Writer, v any) error {
 	return json.NewEncoder(w).Encode(v)
 }
 
+// merged is one JSON object with the fields of several.
+type merged []any
+
+// MarshalJSON writes the fields of all parts. Each name is to be in one of them only.
+func (m merged) MarshalJSON() ([]byte, error) {
+	all := map[string]json.RawMessage{}
+	for _, part := range m {
+		text, err := json.Marshal(part)
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(text, &all); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(all)
+}
+
 func printLine(w io.Writer, line string) error {
 	_, err := fmt.Fprintln(w, line)
 	return err

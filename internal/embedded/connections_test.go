@@ -11,6 +11,7 @@ import (
 	"dispatcher/internal/provider"
 	"dispatcher/throttle"
 	"dispatcher/throttle/control"
+	"dispatcher/throttle/limit"
 )
 
 // A provider that closes each connection with its answer, and takes its time for
@@ -82,7 +83,7 @@ func TestAPausedLimitDialsNothing(t *testing.T) {
 	}
 	background(t, f.Run)
 	settle(t, p)
-	if _, err := operator.Set(t.Context(), control.Change{Paused: new(true)}); err != nil {
+	if _, err := operator.Set(t.Context(), control.Change{Values: limit.Values{"paused": "true"}}); err != nil {
 		t.Fatal(err)
 	}
 	await(t, func() bool { return f.Nodes[0].Limit().Phase == throttle.PhasePaused })
@@ -93,7 +94,7 @@ func TestAPausedLimitDialsNothing(t *testing.T) {
 	if dials := f.Sum("dispatcher_sender_dials_total") - before; dials != 0 {
 		t.Errorf("got %v connections opened for a paused limit", dials)
 	}
-	if _, err := operator.Set(t.Context(), control.Change{Paused: new(false)}); err != nil {
+	if _, err := operator.Set(t.Context(), control.Change{Values: limit.Values{"paused": "false"}}); err != nil {
 		t.Fatal(err)
 	}
 	settle(t, p)

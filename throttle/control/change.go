@@ -3,31 +3,16 @@ package control
 import (
 	"cmp"
 	"fmt"
-	"reflect"
 	"time"
 
 	"dispatcher/internal/fault"
 	"dispatcher/throttle/limit"
 )
 
-// Change says which settings are to become different; nil leaves one as it is. A
-// pointer changes the field of its name in [Terms] or [Guardrails]. A change is for
-// good: it holds now, and still holds when an override ends. With For it is an
-// override.
+// Change says which settings are to become different. It is for good: it holds now, and
+// still holds when an override ends. With For it is an override.
 type Change struct {
-	Algorithm *string
-
-	Cap      *int64
-	Window   *time.Duration
-	Burst    *int64
-	Guard    *time.Duration
-	Lateness *time.Duration
-	Spread   *time.Duration
-	Auto     *bool // true: the fleet chooses Guard and Lateness, and begins with this Lateness
-	Horizon  *time.Duration
-	Paused   *bool
-	MaxCap   *int64
-	MaxStep  *float64
+	Values limit.Values
 
 	For        time.Duration // after which the terms return by themselves; 0: for good
 	IfRevision int64         // refuse where another one is in force; 0: whichever
@@ -53,45 +38,13 @@ func (ch Change) validate() error {
 	return faults.Err()
 }
 
-// each calls f with each pointer of the change, and the name that it shares with a
-// field of a struct. The guard and its parts are left out: they are set together.
-func (ch *Change) each(of any, f func(pointer reflect.Value, name string)) {
-	v, t := reflect.ValueOf(ch).Elem(), reflect.TypeOf(of)
-	for field := range v.Type().Fields() {
-		_, shared := t.FieldByName(field.Name)
-		if shared && field.Type.Kind() == reflect.Pointer && field.Name != "Guard" && field.Name != "Lateness" && field.Name != "Auto" {
-			f(v.FieldByIndex(field.Index), field.Name)
-		}
-	}
-}
-
-// assign puts the fields that the change sets into terms or guardrails.
-func assign[T limit.Terms | limit.Guardrails](ch Change, to *T) {
-	ch.each(*to, func(pointer reflect.Value, name string) {
-		if !pointer.IsNil() {
-			reflect.ValueOf(to).Elem().FieldByName(name).Set(pointer.Elem())
-		}
-	})
-}
-
-// restore makes the change set the fields in which now differs from before, as they were
-// before; without now, all of them.
-func restore[T limit.Terms | limit.Guardrails](ch *Change, now *T, before T) {
-	ch.each(before, func(pointer reflect.Value, name string) {
-		was := reflect.ValueOf(before).FieldByName(name)
-		if now == nil || !reflect.ValueOf(*now).FieldByName(name).Equal(was) {
-			pointer.Set(reflect.New(was.Type()))
-			pointer.Elem().Set(was)
-		}
-	})
-}
-
 // apply returns the settings that the change leads to at now.
-func (ch Change) apply(s limit.Settings, now time.Time) limit.Settings {
+func (ch Change) apply(s limit.Settings, now time.Time) (limit.Settings, error) {
 	to := s.Successor(ch.By, ch.Why, now)
 	to.Undid = ch.undid
-	assign(ch, &to.Guardrails)
-	ch.applyTo(&to.Terms)
+	if err := ch.Values.Apply(&to); err != nil {
+		return s, err
+	}
 	on := !s.RevertAt.IsZero()
 	switch {
 	case ch.For > 0:
@@ -99,54 +52,16 @@ func (ch Change) apply(s limit.Settings, now time.Time) limit.Settings {
 			to.RevertTo = s.Terms
 		}
 		to.RevertAt = to.Changed.Add(ch.For)
-		return to
+		return to, nil
 	case on:
-		ch.applyTo(&to.RevertTo)
-		if to.RevertTo != to.Terms {
-			return to
+		after := limit.Settings{Terms: to.RevertTo}
+		err := ch.Values.Apply(&after)
+		if to.RevertTo = after.Terms; err != nil || to.RevertTo != to.Terms {
+			return to, err
 		}
 	}
 	to.RevertTo, to.RevertAt = limit.Terms{}, time.Time{}
-	return to
-}
-
-func (ch Change) applyTo(t *limit.Terms) {
-	assign(ch, t)
-	ch.applyGuard(&t.Contract)
-}
-
-// applyGuard comes after the window, which bounds a lateness that is chosen. Where
-// the fleet chose before, a guard that is stated is the spread and, the rest of it,
-// the lateness.
-func (ch Change) applyGuard(c *limit.Contract) {
-	auto := c.Auto && ch.Guard == nil
-	set(&auto, ch.Auto)
-	if !auto && c.Auto && ch.Guard != nil {
-		c.Lateness = *ch.Guard - c.Spread
-	}
-	c.Auto = auto
-	set(&c.Guard, ch.Guard)
-	set(&c.Lateness, ch.Lateness)
-	if auto {
-		if c.Spread == 0 {
-			c.Spread = limit.DefaultSpread
-		}
-		*c = c.WithLateness(c.Lateness)
-	}
-}
-
-// checkGuard refuses a change of the values that the fleet chooses.
-func (ch Change) checkGuard(c limit.Contract) error {
-	var faults fault.List
-	auto := c.Auto
-	set(&auto, ch.Auto)
-	switch {
-	case ch.Guard != nil && ch.Auto != nil && *ch.Auto:
-		faults.Refuse(true, "guard", *ch.Guard, "can't be auto as well")
-	case auto && ch.Auto == nil && ch.Guard == nil && ch.Lateness != nil:
-		faults.Refuse(true, "lateness", *ch.Lateness, "is chosen by the fleet while the guard is auto; state the guard as well")
-	}
-	return faults.Err()
+	return to, nil
 }
 
 // check refuses settings that can't be kept, or that a guardrail refuses.
@@ -166,9 +81,8 @@ func (ch Change) check(from, to limit.Settings) error {
 	if err := faults.Err(); err != nil {
 		return err
 	}
-	var given limit.Guardrails // the ones that the change leaves alone may have been passed by force
-	assign(ch, &given)
-	if err := given.Validate(to.Contract); err != nil || ch.Force {
+	var given limit.Settings // the guardrails that the change leaves alone may have been passed by force
+	if err := cmp.Or(ch.Values.Apply(&given), given.Guardrails.Validate(to.Contract)); err != nil || ch.Force {
 		return err
 	}
 	if to.UsableShare() < from.UsableShare() { // the terms in force may have been forced
@@ -178,10 +92,4 @@ func (ch Change) check(from, to limit.Settings) error {
 	}
 	// The guardrails from before hold too: nobody passes one by moving it on the way.
 	return cmp.Or(from.Pass(from.Terms, to.Terms), to.Pass(from.Terms, to.Terms))
-}
-
-func set[T any](field, to *T) {
-	if to != nil {
-		*field = *to
-	}
 }

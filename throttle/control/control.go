@@ -129,10 +129,13 @@ func (c *Control) changed(ctx context.Context, s limit.Settings, ch Change, now 
 	if ch.IfRevision != 0 && ch.IfRevision != s.Revision {
 		return s, &RevisionError{Wanted: ch.IfRevision, Now: s}
 	}
-	if err := ch.checkGuard(s.Contract); err != nil {
+	if err := ch.Values.Validate(s); err != nil {
 		return s, err
 	}
-	to := ch.apply(s, now)
+	to, err := ch.apply(s, now)
+	if err != nil {
+		return s, err
+	}
 	if s.Same(to) {
 		return s, ErrUnchanged
 	}

@@ -91,7 +91,9 @@ func (c *deployment) must(t *testing.T, ch control.Change) limit.Settings {
 	return s
 }
 
-func capOf(n int64) control.Change { return control.Change{Cap: &n, By: "ops"} }
+func capOf(n int64) control.Change {
+	return control.Change{Values: limit.Values{"cap": fmt.Sprint(n)}, By: "ops"}
+}
 
 func capFor(n int64, d time.Duration) control.Change {
 	ch := capOf(n)
@@ -99,7 +101,9 @@ func capFor(n int64, d time.Duration) control.Change {
 	return ch
 }
 
-func paused(p bool) control.Change { return control.Change{Paused: &p, By: "ops"} }
+func paused(p bool) control.Change {
+	return control.Change{Values: limit.Values{"paused": fmt.Sprint(p)}, By: "ops"}
+}
 
 func TestAPlainChangeHoldsNowAndAfterTheOverride(t *testing.T) {
 	t.Parallel()
@@ -109,8 +113,7 @@ func TestAPlainChangeHoldsNowAndAfterTheOverride(t *testing.T) {
 	if s.Cap != 500 || !s.Paused || s.RevertTo.Cap != 300 || !s.RevertTo.Paused || s.RevertAt.IsZero() {
 		t.Errorf("got %+v after a pause in an override, want it paused now and then, with the caps as they were", s)
 	}
-	burst := int64(3)
-	if s = c.must(t, control.Change{Burst: &burst}); s.Burst != 3 || s.RevertTo.Burst != 3 || s.Cap != 500 || s.RevertTo.Cap != 300 {
+	if s = c.must(t, control.Change{Values: limit.Values{"burst": "3"}}); s.Burst != 3 || s.RevertTo.Burst != 3 || s.Cap != 500 || s.RevertTo.Cap != 300 {
 		t.Errorf("got %+v, want the burst now and then", s)
 	}
 	if s = c.must(t, capOf(250)); s.Cap != 250 || !s.RevertAt.IsZero() || s.RevertTo != (limit.Terms{}) {
@@ -144,10 +147,10 @@ func TestAnOverrideEndsByItselfAndIsInTheHistory(t *testing.T) {
 	if err != nil || len(history) != 2 {
 		t.Fatalf("got %+v, %v, want two changes", history, err)
 	}
-	if e := history[0]; e.By != "dispatcher" || e.From.Cap != 500 || e.To.Cap != 300 || e.Changed.Before(set.RevertAt) {
+	if e := history[0]; e.To.By != "dispatcher" || e.From.Cap != 500 || e.To.Cap != 300 || e.To.Changed.Before(set.RevertAt) {
 		t.Errorf("got %+v, want the end of the override", e)
 	}
-	if e := history[1]; e.By != "ops" || !e.RevertAt.Equal(set.RevertAt) || e.Revision != set.Revision || !e.Changed.Equal(set.Changed) {
+	if e := history[1]; e.To.By != "ops" || !e.To.RevertAt.Equal(set.RevertAt) || e.To.Revision != set.Revision || !e.To.Changed.Equal(set.Changed) {
 		t.Errorf("got %+v, want the override", e)
 	}
 }
@@ -155,8 +158,7 @@ func TestAnOverrideEndsByItselfAndIsInTheHistory(t *testing.T) {
 func TestUndoTakesTheLastChangeBack(t *testing.T) {
 	t.Parallel()
 	c := newDeployment(t, limit.Guardrails{}, 1)
-	window := 2 * time.Second
-	s := c.must(t, control.Change{Cap: capOf(200).Cap, Window: &window})
+	s := c.must(t, control.Change{Values: limit.Values{"cap": "200", "window": "2s"}})
 	undone, err := c.Undo(t.Context(), 0, control.Change{By: "ops"})
 	if err != nil || undone.Cap != 300 || undone.Window != time.Second || undone.Revision != s.Revision+1 || undone.Why != "undo of revision 2" {
 		t.Errorf("got %+v, %v, want the cap and window before", undone, err)
@@ -213,10 +215,9 @@ func TestGuardrailsStandUnlessForced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	low, small := int64(200), 0.9
 	for name, ch := range map[string]control.Change{
 		"max_cap": capOf(501), "max_step": capOf(149),
-		"max_cap below the cap": {MaxCap: &low}, "max_step below 1": {MaxStep: &small},
+		"max_cap below the cap": {Values: limit.Values{"max_cap": "200"}}, "max_step below 1": {Values: limit.Values{"max_step": "0.9"}},
 		"too short": capFor(400, time.Millisecond), "too long": capFor(400, control.MaxOverride+time.Second),
 	} {
 		if s, err := c.Set(t.Context(), ch); err == nil {
@@ -237,9 +238,8 @@ func TestGuardrailsStandUnlessForced(t *testing.T) {
 func TestAGuardrailIsNotPassedByMovingItOnTheWay(t *testing.T) {
 	t.Parallel()
 	c := newDeployment(t, limit.Guardrails{MaxCap: 500, MaxStep: 2}, 1)
-	high, wide := int64(600), 10.0
 	ch := capOf(600)
-	ch.MaxCap, ch.MaxStep = &high, &wide
+	ch.Values["max_cap"], ch.Values["max_step"] = "600", "10"
 	var guardrail *limit.GuardrailError
 	if _, err := c.Set(t.Context(), ch); !errors.As(err, &guardrail) || guardrail.Guardrail != "max_cap" {
 		t.Errorf("got %v, want a refusal by the ceiling that is in force", err)
@@ -249,10 +249,9 @@ func TestAGuardrailIsNotPassedByMovingItOnTheWay(t *testing.T) {
 func TestGuardrailsAreInTheHistoryAndAreUndone(t *testing.T) {
 	t.Parallel()
 	c := newDeployment(t, limit.Guardrails{MaxCap: 500}, 1)
-	high := int64(600)
-	c.must(t, control.Change{MaxCap: &high})
+	c.must(t, control.Change{Values: limit.Values{"max_cap": "600"}})
 	history, err := c.History(t.Context(), 1)
-	if err != nil || len(history) != 1 || history[0].GuardrailsFrom.MaxCap != 500 || history[0].GuardrailsTo.MaxCap != 600 {
+	if err != nil || len(history) != 1 || history[0].From.MaxCap != 500 || history[0].To.MaxCap != 600 {
 		t.Errorf("got %+v, %v, want the ceiling from 500 to 600", history, err)
 	}
 	if s, err := c.Undo(t.Context(), 0, control.Change{}); err != nil || s.MaxCap != 500 || s.Cap != 300 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -12,19 +11,10 @@ import (
 	"dispatcher/throttle/limit"
 )
 
-// Entry is one change of a limit, as the history in Redis holds it. The end of an
-// override is a change as well. Guardrails are in it as they were and as they became.
-type Entry struct {
-	Revision int64     // that the change made
-	Changed  time.Time // when, by Redis's clock
-	RevertAt time.Time // when an override that was on then was to end; zero: there was none
-	By       string
-	Why      string
-	Undid    int64 // the revision that the change took back; 0: it was no undo
-	From, To limit.Terms
-
-	GuardrailsFrom, GuardrailsTo limit.Guardrails
-}
+// Entry is one change of a limit, as the history in Redis holds it: the settings before
+// and after it. The latter say who made it, when and why. The end of an override is a
+// change as well.
+type Entry struct{ From, To limit.Settings }
 
 // History returns the last n changes, the newest first. Redis keeps about a
 // thousand.
@@ -66,16 +56,11 @@ func decodeEntry(m redis.XMessage) (Entry, error) {
 	}
 	from, err := side("from")
 	to, err2 := side("to")
-	return Entry{
-		Revision: to.Revision, Changed: to.Changed, RevertAt: to.RevertAt, By: to.By, Why: to.Why, Undid: to.Undid, From: from.Terms, To: to.Terms,
-		GuardrailsFrom: from.Guardrails, GuardrailsTo: to.Guardrails,
-	}, errors.Join(err, err2)
+	return Entry{From: from, To: to}, errors.Join(err, err2)
 }
 
 // Chosen reports whether the change was no operator's, but the fleet's choice of
 // another lateness.
 func (e Entry) Chosen() bool {
-	from, to := e.From, e.To
-	from.Contract, to.Contract = from.Stated(), to.Stated()
-	return e.By == limit.Dispatcher && e.From.Auto && e.To.Auto && e.From.Lateness != e.To.Lateness && from == to
+	return e.To.By == limit.Dispatcher && e.From.Auto && e.To.Auto && e.From.Lateness != e.To.Lateness && len(limit.Differences(e.From, e.To)) == 0
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"dispatcher/throttle/limit"
@@ -49,7 +50,7 @@ func (c *Control) Undo(ctx context.Context, to int64, ch Change) (limit.Settings
 // takeBack fills in the settings that the change behind s altered, as they were before.
 // The others stay, so that an override that was on already goes on.
 func (ch *Change) takeBack(s limit.Settings, entries []Entry) error {
-	if len(entries) == 0 || entries[0].Revision != s.Revision || !entries[0].Changed.Equal(s.Changed) {
+	if len(entries) == 0 || entries[0].To.Revision != s.Revision || !entries[0].To.Changed.Equal(s.Changed) {
 		return fmt.Errorf("undo of revision %d: %w", s.Revision, ErrNotInHistory)
 	}
 	entries = toUndo(entries)
@@ -57,18 +58,18 @@ func (ch *Change) takeBack(s limit.Settings, entries []Entry) error {
 		return fmt.Errorf("undo: no operator has changed the limit, as far as the history goes: %w", ErrNotInHistory)
 	}
 	last := entries[0]
-	if last.From == last.To && last.GuardrailsFrom == last.GuardrailsTo {
-		return fmt.Errorf("undo of revision %d: it changed neither the contract nor the pause nor a guardrail", last.Revision)
+	changed := limit.Differences(last.From, last.To)
+	if len(changed) == 0 {
+		return fmt.Errorf("undo of revision %d: it changed neither the contract nor the pause nor a guardrail", last.To.Revision)
 	}
-	if len(entries) > 1 && !last.RevertAt.Equal(entries[1].RevertAt) {
-		if err := ch.mayReturnTo(entries[1]); err != nil {
+	if len(entries) > 1 && !last.To.RevertAt.Equal(entries[1].To.RevertAt) {
+		if err := ch.mayReturnTo(entries[1].To); err != nil {
 			return err
 		}
 	}
-	ch.returnTo(&last.To, last.From)
-	restore(ch, &last.GuardrailsTo, last.GuardrailsFrom)
-	ch.Why = cmp.Or(ch.Why, fmt.Sprintf("undo of revision %d", last.Revision))
-	ch.undid = last.Revision
+	ch.Values = limit.Restore(last.From, changed)
+	ch.Why = cmp.Or(ch.Why, fmt.Sprintf("undo of revision %d", last.To.Revision))
+	ch.undid = last.To.Revision
 	return nil
 }
 
@@ -77,9 +78,9 @@ func (ch *Change) takeBack(s limit.Settings, entries []Entry) error {
 func toUndo(entries []Entry) []Entry {
 	for before := int64(math.MaxInt64); len(entries) > 0; entries = entries[1:] {
 		switch e := entries[0]; {
-		case e.Revision >= before || e.Chosen():
-		case e.Undid > 0:
-			before = e.Undid
+		case e.To.Revision >= before || e.Chosen():
+		case e.To.Undid > 0:
+			before = e.To.Undid
 		default:
 			return entries
 		}
@@ -89,19 +90,20 @@ func toUndo(entries []Entry) []Entry {
 
 // goBack fills in all terms that a revision had.
 func (ch *Change) goBack(to int64, entries []Entry) error {
+	terms := slices.DeleteFunc(slices.Clone(limit.Parameters), func(p limit.Parameter) bool { return p.Kind == limit.Guardrail })
 	for _, e := range entries {
-		if e.Revision == to {
-			if err := ch.mayReturnTo(e); err != nil {
+		if e.To.Revision == to {
+			if err := ch.mayReturnTo(e.To); err != nil {
 				return err
 			}
-			ch.returnTo(nil, e.To)
+			ch.Values = limit.Restore(e.To, terms)
 			break
 		}
-		if e.Revision == to+1 { // the seeded revision has no entry of its own; others are found behind
-			ch.returnTo(nil, e.From)
+		if e.To.Revision == to+1 { // the seeded revision has no entry of its own; others are found behind
+			ch.Values = limit.Restore(e.From, terms)
 		}
 	}
-	if ch.Cap == nil {
+	if ch.Values == nil {
 		return fmt.Errorf("return to revision %d: %w", to, ErrNotInHistory)
 	}
 	ch.Why = cmp.Or(ch.Why, fmt.Sprintf("undo: back to revision %d", to))
@@ -109,38 +111,10 @@ func (ch *Change) goBack(to int64, entries []Entry) error {
 }
 
 // mayReturnTo refuses to make terms hold for good that were meant for a while.
-func (ch *Change) mayReturnTo(e Entry) error {
-	if e.RevertAt.IsZero() || ch.For > 0 {
+func (ch *Change) mayReturnTo(s limit.Settings) error {
+	if s.RevertAt.IsZero() || ch.For > 0 {
 		return nil
 	}
 	return fmt.Errorf("revision %d (%s) was an override until %s: say for how long it is to hold (--for), or set its terms",
-		e.Revision, e.To, e.RevertAt.UTC().Format(time.RFC3339))
-}
-
-// returnTo makes the change set the terms in which now differs from before, as they
-// were before; without now, all of them.
-func (ch *Change) returnTo(now *limit.Terms, before limit.Terms) {
-	restore(ch, now, before)
-	if now == nil {
-		now = &limit.Terms{}
-	}
-	ch.restoreGuard(now.Contract, before.Contract)
-}
-
-// restoreGuard leaves a guard that was auto to the fleet.
-func (ch *Change) restoreGuard(now, before limit.Contract) {
-	switch {
-	case before.Auto && now.Auto:
-	case before.Auto:
-		ch.Auto, ch.Lateness = &before.Auto, &before.Lateness
-	case now.Auto:
-		ch.Guard, ch.Lateness = &before.Guard, &before.Lateness
-	default:
-		if now.Guard != before.Guard {
-			ch.Guard = &before.Guard
-		}
-		if now.Lateness != before.Lateness {
-			ch.Lateness = &before.Lateness
-		}
-	}
+		s.Revision, s.Terms, s.RevertAt.UTC().Format(time.RFC3339))
 }

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"reflect"
 	"testing"
 	"time"
 
@@ -16,13 +15,12 @@ func TestAReturnRestoresTermsThatWereZero(t *testing.T) {
 		Cap: 300, Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond,
 	}}
 	var ch Change
-	if err := ch.goBack(4, []Entry{{Revision: 4, To: then}}); err != nil {
+	if err := ch.goBack(4, []Entry{{To: limit.Settings{Terms: then, Revision: 4}}}); err != nil {
 		t.Fatal(err)
 	}
-	now := then
+	now := limit.Settings{Terms: then}
 	now.Spread, now.Paused, now.Burst = 7*time.Millisecond, true, 5
-	ch.applyTo(&now)
-	if !reflect.DeepEqual(now, then) {
-		t.Errorf("got %+v, want %+v", now, then)
+	if err := ch.Values.Apply(&now); err != nil || now.Terms != then {
+		t.Errorf("got %+v, %v, want %+v", now.Terms, err, then)
 	}
 }

@@ -1,0 +1,174 @@
+package limit
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"dispatcher/internal/fault"
+)
+
+// Parameter is a setting of a limit by its name. All that lists the settings goes by
+// [Parameters]: a change and its undo, the flags of limit set, limit get, the history.
+type Parameter struct {
+	Name  string // in the configuration and in Redis; a flag has - for _
+	Kind  Kind
+	About string              // one phrase, with the value's name in `quotes`
+	field func(*Settings) any // a pointer to the field; to the contract for the guard
+}
+
+// Kind is how operators change a parameter.
+type Kind int
+
+// The kinds.
+const (
+	Term      Kind = iota // a change may be an override, which ends by itself
+	Pause                 // as a term, with commands of its own
+	Guardrail             // a change is for good
+	FileOnly              // never while the fleet runs
+)
+
+// Parameters are all settings of a limit that Redis holds.
+var Parameters = []Parameter{ //nolint:gochecknoglobals // a constant table
+	{"algorithm", Term, "`name` of the algorithm; a change stops all calls for one window", func(s *Settings) any { return &s.Algorithm }},
+	{"cap", Term, "`calls` the provider allows in any window", func(s *Settings) any { return &s.Cap }},
+	{"window", Term, "the provider's window, a `time` such as 1s or 1m", func(s *Settings) any { return &s.Window }},
+	{"burst", Term, "`calls` that may go at once after a pause", func(s *Settings) any { return &s.Burst }},
+	{"guard", Term, "how much the delay from slot to arrival may vary, lateness included: a `time`, or auto: the fleet chooses", func(s *Settings) any { return &s.Contract }},
+	{"spread", Term, "how much the delay on the network varies, a `time`; with --guard auto", func(s *Settings) any { return &s.Spread }},
+	{"lateness", Term, "how late after its slot a call may start, a `time`", func(s *Settings) any { return &s.Lateness }},
+	{"horizon", Term, "how far ahead slots are reserved, a `time`", func(s *Settings) any { return &s.Horizon }},
+	{"paused", Pause, "true: no call is made", func(s *Settings) any { return &s.Paused }},
+	{"max_cap", Guardrail, "largest cap in `calls` that needs no --force; 0: no bound", func(s *Settings) any { return &s.MaxCap }},
+	{"max_step", Guardrail, "largest `factor` between the old and the new rate that needs no --force; 0: no bound", func(s *Settings) any { return &s.MaxStep }},
+	{"reserve", FileOnly, "`calls` of the cap in any window that are kept for nodes without Redis", func(s *Settings) any { return &s.Reserve }},
+	{"max_nodes", FileOnly, "`nodes` that may lease a part of the reserve", func(s *Settings) any { return &s.MaxNodes }},
+}
+
+// Auto is the text of a guard that the fleet chooses.
+const Auto = "auto"
+
+// Value returns an int64, a float64, a bool, a string or a [time.Duration]. The guard
+// is its duration, also where it is auto.
+func (p Parameter) Value(s Settings) any {
+	switch v := p.field(&s).(type) {
+	case *int64:
+		return *v
+	case *float64:
+		return *v
+	case *bool:
+		return *v
+	case *string:
+		return *v
+	case *time.Duration:
+		return *v
+	case *Contract:
+		return v.Guard
+	}
+	panic("limit: no case for the type of " + p.Name)
+}
+
+// Text is the value as the configuration has it. [Values.Apply] reads it.
+func (p Parameter) Text(s Settings) string {
+	if p.Name == "guard" && s.Auto {
+		return Auto
+	}
+	return fmt.Sprint(p.Value(s))
+}
+
+// set reads a value. The error says what a text must be.
+func (p Parameter) set(s *Settings, text string) (err error) {
+	must := ""
+	switch v := p.field(s).(type) {
+	case *int64:
+		*v, err = strconv.ParseInt(text, 10, 64)
+		must = "must be a whole number"
+	case *float64:
+		*v, err = strconv.ParseFloat(text, 64)
+		must = "must be a number"
+	case *bool:
+		*v, err = strconv.ParseBool(text)
+		must = "must be true or false"
+	case *string:
+		*v = text
+	case *time.Duration:
+		*v, err = time.ParseDuration(text)
+		must = "must be a duration with a unit, such as 10ms"
+	case *Contract:
+		if v.Auto = text == Auto; !v.Auto {
+			v.Guard, err = time.ParseDuration(text)
+		}
+		must = "must be auto, or a duration with a unit, such as 10ms"
+	}
+	if err != nil {
+		return fault.New(p.Name, text, must)
+	}
+	return nil
+}
+
+// Differences are the parameters that are not the same in a and b. Where the fleet
+// chooses guard and lateness in both, these are the same.
+func Differences(a, b Settings) []Parameter {
+	a.Contract, b.Contract = a.Stated(), b.Stated()
+	return slices.DeleteFunc(slices.Clone(Parameters), func(p Parameter) bool { return p.Text(a) == p.Text(b) })
+}
+
+// Values are new values of parameters, by name, as texts: {"cap": "300", "window": "1s"}.
+type Values map[string]string
+
+// Restore are the values that s has for the parameters.
+func Restore(s Settings, parameters []Parameter) Values {
+	v := Values{}
+	for _, p := range parameters {
+		if p.Kind != FileOnly {
+			v[p.Name] = p.Text(s)
+		}
+	}
+	return v
+}
+
+// Apply puts the values into the settings. Its error has a [fault.Error] for each that
+// is none. It does not say whether the settings can be kept: see [Terms.Validate].
+func (v Values) Apply(s *Settings) error {
+	var faults fault.List
+	wasAuto := s.Auto
+	for _, name := range slices.Sorted(maps.Keys(v)) {
+		i := slices.IndexFunc(Parameters, func(p Parameter) bool { return p.Name == name })
+		switch {
+		case i < 0:
+			faults.Refuse(true, name, v[name], "is no setting of a limit")
+		case Parameters[i].Kind == FileOnly:
+			faults.Refuse(true, name, v[name], "can't change while the fleet runs: stop it, change the file and delete the limit")
+		default:
+			faults.Under("", Parameters[i].set(s, v[name]))
+		}
+	}
+	s.Contract = s.follow(wasAuto, v)
+	return faults.Err()
+}
+
+// follow is the contract with a lateness that follows from a new guard. Where the fleet
+// chose before, a guard that is stated is the spread and, the rest of it, the lateness.
+func (c Contract) follow(wasAuto bool, v Values) Contract {
+	if c.Auto {
+		if c.Spread == 0 {
+			c.Spread = DefaultSpread
+		}
+		return c.WithLateness(c.Lateness)
+	}
+	if _, stated := v["lateness"]; wasAuto && !stated {
+		c.Lateness = c.Guard - c.Spread
+	}
+	return c
+}
+
+// Validate refuses values of what the fleet chooses in these settings.
+func (v Values) Validate(s Settings) error {
+	var faults fault.List
+	_, guard := v["guard"]
+	lateness, given := v["lateness"]
+	faults.Refuse(s.Auto && given && !guard, "lateness", lateness, "is chosen by the fleet while the guard is auto; state the guard as well")
+	return faults.Err()
+}
