@@ -29,7 +29,7 @@ func TestDeadLetterKeepsTheRecord(t *testing.T) {
 		o := w.options()
 		o.Node = "n1"
 		n := w.start(o, func(d *consumer.Delivery) {
-			d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent, Code: "422", Message: strings.Repeat("é", 1000), Attempt: 3}, consumer.Outcome{})
+			d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent, Code: "422", Message: strings.Repeat("é", 1000), Calls: 3}, consumer.Outcome{})
 		})
 		w.until("it is settled", func() bool { offset, _ := w.committed("jobs", 0); return offset == 1 })
 		w.ok(n.end())
@@ -78,7 +78,7 @@ func TestDeadLetterKeepsItsOrigin(t *testing.T) {
 		var id string
 		n := w.start(w.options(), func(d *consumer.Delivery) {
 			id = d.Job.ID
-			d.Dead(deadletter.Failure{Class: deadletter.ClassExhausted, Attempt: 6}, consumer.Outcome{})
+			d.Dead(deadletter.Failure{Class: deadletter.ClassExhausted, Calls: 6}, consumer.Outcome{})
 		})
 		w.until("it is settled", func() bool { offset, _ := w.committed("jobs", 0); return offset == 1 })
 		w.ok(n.end())

@@ -73,7 +73,7 @@ func TestAReplayedJobIsTheSameJob(t *testing.T) {
 		var got []job.Job
 		n := w.start(w.options(), func(d *consumer.Delivery) {
 			got = append(got, d.Job)
-			d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent, Code: "422", Message: "no such number", Attempt: 1}, consumer.Outcome{})
+			d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent, Code: "422", Message: "no such number", Calls: 1}, consumer.Outcome{})
 		})
 		for round := range 3 {
 			w.waitFor("jobs", 0, int64(round+1))

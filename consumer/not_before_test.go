@@ -101,7 +101,7 @@ func TestAJobInARetryTopicExpires(t *testing.T) {
 		begin := time.Now()
 		w.produce("jobs", job.Record{Value: []byte("v"), Headers: []job.Header{header("not-after", begin.Add(7*time.Second).Format(time.RFC3339Nano))}})
 		n := w.start(withRetryTopics(w.options(), consumer.OrderNone, 5*time.Second), func(d *consumer.Delivery) {
-			d.RetryLater(time.Now().Add(9*time.Second), deadletter.Failure{Class: deadletter.ClassUnavailable, Attempt: 4, Failures: 1})
+			d.RetryLater(time.Now().Add(9*time.Second), deadletter.Failure{Class: deadletter.ClassUnavailable, Calls: 4, Failures: 1})
 		})
 		w.until("it is dead", func() bool { return len(w.letters("jobs")) == 1 })
 		if took := time.Since(begin); took < 7*time.Second || took > 8*time.Second {

@@ -22,7 +22,7 @@ func TestUnknownIsParkedWhereThatIsWanted(t *testing.T) {
 			if d.Job.Offset == 1 {
 				class = deadletter.ClassPermanent
 			}
-			d.Dead(deadletter.Failure{Class: class, Attempt: 1}, consumer.Outcome{})
+			d.Dead(deadletter.Failure{Class: class, Calls: 1}, consumer.Outcome{})
 		})
 		w.until("both are settled", func() bool { offset, _ := w.committed("jobs", 0); return offset == 2 })
 		w.ok(n.end())

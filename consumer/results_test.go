@@ -115,7 +115,7 @@ func TestResultsSayWhatBecameOfEachJob(t *testing.T) {
 		n := w.startSettling(o, func(d *consumer.Delivery) {
 			out := consumer.Outcome{Status: 202, Attempts: 2, SentAt: sent, MessageID: "m-1"}
 			if class := string(d.Job.Value); class != "done" {
-				d.Dead(deadletter.Failure{Class: deadletter.Class(class), Attempt: 2}, consumer.Outcome{Attempts: 2, Error: "it said no"})
+				d.Dead(deadletter.Failure{Class: deadletter.Class(class), Calls: 2}, consumer.Outcome{Attempts: 2, Error: "it said no"})
 				return
 			}
 			d.Done(out)

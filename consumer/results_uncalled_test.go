@@ -25,7 +25,7 @@ func TestResultsOfRetryTopicsAreThoseOfTheTopic(t *testing.T) {
 		o.Order, o.RetryTopics = consumer.OrderNone, []time.Duration{5 * time.Second}
 		n := w.startSettling(o, func(d *consumer.Delivery) {
 			if d.Attempts().Calls == 0 {
-				go d.RetryLater(time.Now().Add(6*time.Second), deadletter.Failure{Class: deadletter.ClassUnavailable, Attempt: 1, Failures: 1})
+				go d.RetryLater(time.Now().Add(6*time.Second), deadletter.Failure{Class: deadletter.ClassUnavailable, Calls: 1, Failures: 1})
 				return
 			}
 			d.Done(consumer.Outcome{Status: 200, Attempts: 2})

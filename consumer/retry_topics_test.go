@@ -42,7 +42,7 @@ func TestARetriedJobComesBackAsItWas(t *testing.T) {
 			t.Errorf("got attempts %+v at first, want none", first.Attempts())
 		}
 		at := time.Now().Add(8 * time.Second)
-		if !first.RetryLater(at, deadletter.Failure{Class: deadletter.ClassUnavailable, Code: "503", Message: "m", Attempt: 3, Failures: 2}) {
+		if !first.RetryLater(at, deadletter.Failure{Class: deadletter.ClassUnavailable, Code: "503", Message: "m", Calls: 3, Failures: 2}) {
 			t.Fatal("got false from RetryLater, want true: there is a retry topic for 8s")
 		}
 		record := headerMap(w.records("jobs.retry.5s")[0])
@@ -112,7 +112,7 @@ func TestARetryTopicThatFailsLeavesTheJobOpen(t *testing.T) {
 				d.Done(consumer.Outcome{})
 				return
 			}
-			go d.RetryLater(time.Now().Add(6*time.Second), deadletter.Failure{Class: deadletter.ClassUnavailable, Attempt: 1})
+			go d.RetryLater(time.Now().Add(6*time.Second), deadletter.Failure{Class: deadletter.ClassUnavailable, Calls: 1})
 		}
 		n := w.start(o, later)
 		time.Sleep(20 * time.Second)
@@ -222,10 +222,10 @@ func (s *tally) work(d *consumer.Delivery) {
 		d.Done(consumer.Outcome{})
 	case d.Attempts().Failures >= 4:
 		s.dead[value]++
-		go d.Dead(deadletter.Failure{Class: deadletter.ClassExhausted, Attempt: d.Attempts().Calls + 1}, consumer.Outcome{})
+		go d.Dead(deadletter.Failure{Class: deadletter.ClassExhausted, Calls: d.Attempts().Calls + 1}, consumer.Outcome{})
 	default:
 		wait := cmp.Or(s.least, 2*time.Second) + time.Duration(s.rnd.IntN(15))*cmp.Or(s.least, 2*time.Second)/2
-		failure := deadletter.Failure{Class: deadletter.ClassUnavailable, Attempt: d.Attempts().Calls + 1, Failures: d.Attempts().Failures + 1}
+		failure := deadletter.Failure{Class: deadletter.ClassUnavailable, Calls: d.Attempts().Calls + 1, Failures: d.Attempts().Failures + 1}
 		go func() {
 			if !d.RetryLater(time.Now().Add(wait), failure) {
 				panic(fmt.Sprint("no retry topic for ", wait))

@@ -41,7 +41,7 @@ func TestAStalledBrokerReal(t *testing.T) {
 		all = append(all, <-held)
 	}
 	later := func(d *consumer.Delivery) {
-		d.RetryLater(time.Now().Add(2*time.Hour), deadletter.Failure{Class: deadletter.ClassUnavailable, Attempt: 1, Failures: 1})
+		d.RetryLater(time.Now().Add(2*time.Hour), deadletter.Failure{Class: deadletter.ClassUnavailable, Calls: 1, Failures: 1})
 	}
 	later(all[0]) // so that a record is in flight when the broker hangs
 	server.Pause(t, true)

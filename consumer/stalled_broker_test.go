@@ -99,7 +99,7 @@ func TestAStallWritesNoRetryTwice(t *testing.T) {
 		o.Session, o.Drain = 10*time.Second, 2*time.Second
 		o.Dial = s.dial(w)
 		n := w.start(o, func(d *consumer.Delivery) {
-			go d.RetryLater(time.Now().Add(2*time.Hour), deadletter.Failure{Class: deadletter.ClassUnavailable, Attempt: 1, Failures: 1})
+			go d.RetryLater(time.Now().Add(2*time.Hour), deadletter.Failure{Class: deadletter.ClassUnavailable, Calls: 1, Failures: 1})
 		})
 		w.until("joined", func() bool { return n.c.Status().Joined })
 		w.produce("jobs", numbered(0, jobs)...)
@@ -129,7 +129,7 @@ func TestABrokerThatStallsWritesNoRetryTwice(t *testing.T) {
 		o.Session, o.Drain = 30*time.Second, 2*time.Second
 		o.Dial = s.dial(w)
 		n := w.start(o, func(d *consumer.Delivery) {
-			go d.RetryLater(time.Now().Add(2*time.Hour), deadletter.Failure{Class: deadletter.ClassUnavailable, Attempt: 1, Failures: 1})
+			go d.RetryLater(time.Now().Add(2*time.Hour), deadletter.Failure{Class: deadletter.ClassUnavailable, Calls: 1, Failures: 1})
 		})
 		w.until("joined", func() bool { return n.c.Status().Joined })
 		w.produce("jobs", numbered(0, jobs)...)

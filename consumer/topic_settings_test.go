@@ -150,7 +150,7 @@ func TestAJobTooLargeForItsRetryTopicIsTriedInPlace(t *testing.T) {
 		w.refuse("jobs.retry.5s", 4000)
 		w.produce("jobs", job.Record{Value: noise('x', 5000)}, job.Record{Value: []byte("small")})
 		n := w.start(o, func(d *consumer.Delivery) {
-			if d.Attempts().Calls == 0 && d.RetryLater(time.Now().Add(6*time.Second), deadletter.Failure{Class: deadletter.ClassUnavailable, Attempt: 1, Failures: 1}) {
+			if d.Attempts().Calls == 0 && d.RetryLater(time.Now().Add(6*time.Second), deadletter.Failure{Class: deadletter.ClassUnavailable, Calls: 1, Failures: 1}) {
 				return
 			}
 			time.Sleep(6 * time.Second)

@@ -41,9 +41,9 @@ func (c *Conn) Release() {
 	*c = Conn{}
 }
 
-// Ready reports whether an idle connection is there. It begins the dials that the
+// Prepare reports whether an idle connection is there. It begins the dials that the
 // demand needs, and doesn't wait for them.
-func (s *Sender) Ready(d Demand) bool { return s.pool.Ready(d) }
+func (s *Sender) Prepare(d Demand) bool { return s.pool.Prepare(d) }
 
 // Await waits until an idle connection is there, and dials meanwhile as many as the
 // demand needs. It returns the context's cause when that ends first, and else why a

@@ -36,7 +36,7 @@ func TestNoMoreIsDialledThanIsNeeded(t *testing.T) {
 			s := newSender(t, sender.Options{Dial: slowly(n, 100*time.Millisecond)})
 			defer s.Close()
 			d := sender.Demand{Jobs: jobs, Every: 10 * time.Millisecond}
-			if s.Ready(d) {
+			if s.Prepare(d) {
 				t.Error("a connection is at hand before the first dial")
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -139,7 +139,7 @@ func TestCloseEndsTheDialsAhead(t *testing.T) {
 		if err := <-ended; !errors.Is(err, sender.ErrClosed) && !errors.Is(err, context.Canceled) || time.Since(begin) != 0 {
 			t.Errorf("got %v after %v, want the end at once", err, time.Since(begin))
 		}
-		if c := s.Take(); !c.IsZero() || s.Ready(sender.Demand{Jobs: 1}) {
+		if c := s.Take(); !c.IsZero() || s.Prepare(sender.Demand{Jobs: 1}) {
 			t.Error("a closed sender has a connection at hand")
 		}
 	})

@@ -7,7 +7,7 @@ import (
 )
 
 // Permit waits until one call may be written, and returns the time by which the write
-// must have begun. It is called once for each attempt to write, when everything else
+// must have begun. It is called once for each try to write, when everything else
 // is ready. An error means that the call must not be made (the node stops, or the job
 // was taken away).
 type Permit func(ctx context.Context) (useBy time.Time, err error)

@@ -115,13 +115,13 @@ func (s *Sender) send(ctx context.Context, on *Conn, j *job.Job, permit Permit) 
 	}
 	dead, fresh := 0, false
 	for {
-		req := s.template.request(body) // a body is read once, so each attempt has its own
+		req := s.template.request(body) // a body is read once, so each try has its own
 		req.Header = header
 		c, err := s.connection(ctx, on, fresh)
 		if err != nil {
 			return unreached(ctx, err)
 		}
-		res, err := s.attempt(ctx, c, req, permit)
+		res, err := s.try(ctx, c, req, permit)
 		switch {
 		case err == nil:
 			return res
@@ -149,16 +149,16 @@ func unreached(ctx context.Context, err error) Result {
 	return Result{Kind: Unavailable, Err: fmt.Errorf("connect: %w", err)}
 }
 
-// Why an attempt wrote nothing. A stale connection would be written to while the
+// Why a try wrote nothing. A stale connection would be written to while the
 // provider closes it.
 var (
 	errLate  = errors.New("the permit was over when the write began")
 	errStale = errors.New("the connection was idle for too long when the permit came")
 )
 
-// attempt makes the call on c. An error means that nothing was written, and that c
+// try makes the call on c. An error means that nothing was written, and that c
 // was dropped.
-func (s *Sender) attempt(ctx context.Context, c *conns.Conn, req *http.Request, permit Permit) (Result, error) {
+func (s *Sender) try(ctx context.Context, c *conns.Conn, req *http.Request, permit Permit) (Result, error) {
 	useBy, err := s.permitted(ctx, permit)
 	if err != nil {
 		s.pool.Put(c)

@@ -48,7 +48,7 @@ func (n *Note) headers(rec *job.Record, now time.Time) []kgo.RecordHeader {
 	}
 	add(headerGroup, n.Group+"."+rec.Topic)
 	f := &n.Failure
-	add(HeaderAttempt, strconv.Itoa(f.Attempt))
+	add(HeaderAttempt, strconv.Itoa(f.Calls))
 	if n.delayed() {
 		add(HeaderFailures, strconv.Itoa(f.Failures))
 		add(HeaderNotBefore, stamp(n.Due))

@@ -23,7 +23,7 @@ type policy struct {
 // history is what a job has been through on this node, and what a retry topic or
 // another node said of it. It travels with the job while it sleeps.
 type history struct {
-	breaker.Job
+	breaker.Record
 
 	calls  int       // that left the process
 	waits  int       // between its calls

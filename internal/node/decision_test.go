@@ -20,7 +20,7 @@ func settings(onUnknown string) policy {
 }
 
 // failures is the history of a job to which so many failures are attributed.
-func failures(n int) history { return history{Job: breaker.Job{Failures: n}, calls: n + 1} }
+func failures(n int) history { return history{Record: breaker.Record{Failures: n}, calls: n + 1} }
 
 // Each event in the life of a job, and what follows.
 func TestDecisions(t *testing.T) {
@@ -211,7 +211,7 @@ func TestADeadLetterHoldsTheProvidersAnswer(t *testing.T) {
 	t.Parallel()
 	d := decision{class: deadletter.ClassExhausted, last: sender.Result{Status: 503, Err: fmt.Errorf("status %d", 503)}}
 	got := history{calls: 4}.failure(d)
-	want := deadletter.Failure{Class: deadletter.ClassExhausted, Code: "503", Message: "status 503", Attempt: 4}
+	want := deadletter.Failure{Class: deadletter.ClassExhausted, Code: "503", Message: "status 503", Calls: 4}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

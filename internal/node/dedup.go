@@ -13,7 +13,7 @@ import (
 	"dispatcher/sender"
 )
 
-// This file is the dedup store's part in an attempt. Without a store an attempt has
+// This file is the dedup store's part in a visit. Without a store a visit has
 // no entry: a claim is granted at once, and its end has nothing to record.
 
 // entryID names a job to the dedup store. An id from the value counts within the topic
@@ -39,27 +39,27 @@ func entryID(d *consumer.Delivery) string {
 
 // claim claims the job for the slot in use. It returns by when the call must be
 // written.
-func (a *attempt) claim(ctx context.Context) (useBy time.Time, err error) {
-	if a.entry == nil {
-		return a.used.NotAfter, nil
+func (v *visit) claim(ctx context.Context) (useBy time.Time, err error) {
+	if v.entry == nil {
+		return v.used.NotAfter, nil
 	}
 	// A slot may lie further ahead than a claim lasts.
-	if err := a.used.WaitNear(ctx, leadWithClaim); err != nil {
+	if err := v.used.WaitNear(ctx, leadWithClaim); err != nil {
 		return time.Time{}, err
 	}
-	if useBy, err = a.entry.Permit(ctx, a.used.NotBefore); err != nil {
+	if useBy, err = v.entry.Permit(ctx, v.used.NotBefore); err != nil {
 		return time.Time{}, err
 	}
-	if a.used.NotAfter.Before(useBy) {
-		return a.used.NotAfter, nil
+	if v.used.NotAfter.Before(useBy) {
+		return v.used.NotAfter, nil
 	}
 	return useBy, nil
 }
 
 // pollDedup asks the dedup store again, after a wait, about a job that another
 // delivery may be calling.
-func (a *attempt) pollDedup(wait time.Duration) event {
-	ctx := a.d.Context()
+func (v *visit) pollDedup(wait time.Duration) event {
+	ctx := v.d.Context()
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
@@ -67,11 +67,11 @@ func (a *attempt) pollDedup(wait time.Duration) event {
 		return event{hasResult: true, result: sender.Result{Kind: sender.NotSent, Err: context.Cause(ctx)}}
 	case <-timer.C:
 	}
-	answer, err := a.dedup.Peek(ctx, a.entryID)
+	answer, err := v.dedup.Peek(ctx, v.entryID)
 	if err != nil {
 		return event{hasResult: true, result: sender.Result{Kind: sender.NotSent, Err: err}}
 	}
-	e := a.beforeCall()
+	e := v.standing()
 	e.refusal = answer
 	return e
 }
@@ -79,17 +79,17 @@ func (a *attempt) pollDedup(wait time.Duration) event {
 // endClaim ends the job's claim, then calls then. A record is written first, so that
 // no later delivery calls the job again. If Redis has not acknowledged the record in time,
 // the job is settled all the same: its call was answered.
-func (a *attempt) endClaim(d decision, then func()) {
+func (v *visit) endClaim(d decision, then func()) {
 	switch {
-	case a.entry == nil:
+	case v.entry == nil:
 	case d.claim == claimReleased:
-		a.entry.Release()
+		v.entry.Release()
 	case d.claim == claimKept:
-		a.entry.Unknown()
+		v.entry.Unknown()
 	case d.claim == claimRecorded:
-		a.d.Answered()
-		ctx, end := a.withGrace()
-		a.entry.Done(ctx, outcomeOf(d.class, d.last.Status), func(error) {
+		v.d.Answered()
+		ctx, end := v.withGrace()
+		v.entry.Done(ctx, outcomeOf(d.class, d.last.Status), func(error) {
 			end()
 			then()
 		})
@@ -100,9 +100,9 @@ func (a *attempt) endClaim(d decision, then func()) {
 
 // withGrace is a context that ends some time after the job's own: a record of what was
 // sent is worth the wait.
-func (a *attempt) withGrace() (context.Context, context.CancelFunc) {
+func (v *visit) withGrace() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
-	stop := context.AfterFunc(a.d.Context(), func() { time.AfterFunc(a.grace, cancel) })
+	stop := context.AfterFunc(v.d.Context(), func() { time.AfterFunc(v.grace, cancel) })
 	return ctx, func() {
 		stop()
 		cancel()

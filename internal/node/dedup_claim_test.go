@@ -35,9 +35,9 @@ func dedupStore(t *testing.T, margin time.Duration) *dedup.Store {
 	return store
 }
 
-// attemptWith is an attempt, as far as the dedup store needs one.
-func attemptWith(store *dedup.Store, id string) *attempt {
-	return &attempt{workerPool: &workerPool{dedup: store}, memo: memo{entry: store.Open(id), entryID: id}}
+// visitWith is a visit, as far as the dedup store needs one.
+func visitWith(store *dedup.Store, id string) *visit {
+	return &visit{workerPool: &workerPool{dedup: store}, memo: memo{entry: store.Open(id), entryID: id}}
 }
 
 // A call must begin before the end of its slot and before the end of its claim,
@@ -51,7 +51,7 @@ func TestACallBeginsWithinItsSlotAndItsClaim(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		jobs++
 		slot := time.Duration(rapid.Int64Range(int64(margin/100), int64(3*margin)).Draw(rt, "slot"))
-		a := attemptWith(store, time.Duration(jobs).String())
+		a := visitWith(store, time.Duration(jobs).String())
 		before := time.Now()
 		a.used = throttle.Slot{NotBefore: before, NotAfter: before.Add(slot)}
 		useBy, err := a.claim(t.Context())
@@ -86,7 +86,7 @@ func TestAClaimStaysAfterACallWithoutAnAnswer(t *testing.T) {
 		{sender.Throttled, true},
 		{sender.NotSent, true},
 	} {
-		a := attemptWith(store, "job "+c.result.String())
+		a := visitWith(store, "job "+c.result.String())
 		slot := throttle.Slot{NotBefore: time.Now(), NotAfter: time.Now().Add(time.Minute)}
 		a.used = slot
 		if _, err := a.claim(t.Context()); err != nil {

@@ -2,9 +2,9 @@
 //
 //	consumer ─► pacer ─► worker ─► sender (permit) ─► decision ─► consumer
 //
-// One job's way: the pacer waits for a connection and reserves a slot (pacer.go).
+// One job's way: the pacer waits for a connection and for a slot (pacer.go).
 // Shortly before the slot's time it takes the best job, and hands all three to a
-// worker. The worker makes the call (attempt.go). One pure function decides what
+// worker. The worker makes the call (visit.go). One pure function decides what
 // follows the result (decision.go), and the worker carries the decision out: it
 // settles, dead-letters or releases the job, or has it wait for its next call
 // (worker.go).
@@ -27,7 +27,7 @@
 // workers; the others end last.
 //
 // Failure: when the provider is down the breaker opens, the pacer waits, and a probe
-// goes now and then. An outage uses up at most one attempt of a job: the one that failed
+// goes now and then. An outage counts at most one failure against a job: the one that failed
 // as the outage began. A call without an answer follows on_unknown. A node that can't
 // work while others can leaves its groups.
 //
@@ -56,7 +56,7 @@
 // The pacer hands jobs out 10 ms before their slots with the store, and never less than 4 ms,
 // however high the rate. At most 64 work items are unwritten, so a node with the store begins
 // at most 16,000 calls a second. A job that may not be called has taken a slot, which goes to
-// another job of the node if one comes in time. To ask before a slot is reserved would save
+// another job of the node if one comes in time. To ask before a slot is taken would save
 // the rest, and cost every redelivered job a call to Redis.
 //
 // A job that expires, or is found expired, becomes a dead letter without asking the store,

@@ -16,7 +16,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		wait: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "dispatcher_job_wait_seconds",
-			Help:    "From the time at which the pacer began to reserve a job's slot to the first byte of its call: mostly the wait for the slot.",
+			Help:    "From the time at which the pacer began to wait for a job's slot to the first byte of its call: mostly the wait for the slot.",
 			Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 5, 30},
 		}),
 		age: prometheus.NewHistogram(prometheus.HistogramOpts{

@@ -40,7 +40,7 @@ type workItem struct {
 	d     *consumer.Delivery
 	conn  sender.Conn   // for its call; none: the call opens one
 	slot  throttle.Slot // none: the connection holds an error
-	since time.Time     // when the pacer began to reserve its slot
+	since time.Time     // when the pacer began to wait for its slot
 	full  bool          // the limit had no room for it, and jobs are not to wait
 
 	sample bool // see [breaker.Breaker.StartSample]
@@ -56,14 +56,14 @@ type jobs interface {
 
 // connections is the sender, as far as the pacer needs it.
 type connections interface {
-	Ready(d sender.Demand) bool
+	Prepare(d sender.Demand) bool
 	Await(ctx context.Context, d sender.Demand) error
 	Take() sender.Conn
 }
 
-// pacer reserves slots while jobs are ready. It takes the best job only when a slot is
+// pacer takes slots from the limiter while jobs are ready. It takes the best job only when a slot is
 // near, so that an urgent job need not wait behind jobs that came earlier. It hands the job, with its
-// slot and a connection, to a worker. It reserves a slot only when a connection is
+// slot and a connection, to a worker. It takes a slot only when a connection is
 // ready: the slot would pass while one is dialled. It is one goroutine, which keeps
 // the order and needs no lock.
 type pacer struct {
@@ -105,7 +105,7 @@ func (p *pacer) next(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	item := workItem{since: since}
-	err := p.reserve(ctx)
+	err := p.obtainSlot(ctx)
 	switch {
 	case errors.Is(err, throttle.ErrFull):
 		item.full, err = true, nil
@@ -127,9 +127,9 @@ func (p *pacer) next(ctx context.Context) error {
 	return nil
 }
 
-// reserve waits for a connection, reserves a slot, and waits until the slot is near. An
+// obtainSlot waits for a connection and for a slot, and then until the slot is near. An
 // error is the context's cause, ErrFull, or why no connection could be opened.
-func (p *pacer) reserve(ctx context.Context) error {
+func (p *pacer) obtainSlot(ctx context.Context) error {
 	if grants(p.limiter.State().Phase) {
 		if err := p.connect(ctx); err != nil {
 			return err
@@ -153,7 +153,7 @@ func (p *pacer) reserve(ctx context.Context) error {
 func (p *pacer) connect(ctx context.Context) error {
 	d := p.demand()
 	// Without jobs, which may have been taken away meanwhile, nothing is dialled.
-	if d.Jobs == 0 || p.rare() || p.conns.Ready(d) {
+	if d.Jobs == 0 || p.rare() || p.conns.Prepare(d) {
 		return nil
 	}
 	timer := time.AfterFunc(blockedAfter, func() { p.blocked.Store(true) })
@@ -199,7 +199,7 @@ func (p *pacer) take() (d *consumer.Delivery, sample bool) {
 // awaitPlace waits until the provider may be called, and takes a place for the call.
 func (p *pacer) awaitPlace(ctx context.Context) error {
 	defer p.blocked.Store(false)
-	if !p.breaker.Ready() {
+	if !p.breaker.TakeTurn() {
 		p.blocked.Store(true)
 		if err := p.breaker.Await(ctx); err != nil {
 			return err

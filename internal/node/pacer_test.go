@@ -47,7 +47,7 @@ func (s *shelf) put(n int64) {
 // alwaysReady always has a connection.
 type alwaysReady struct{}
 
-func (alwaysReady) Ready(sender.Demand) bool                   { return true }
+func (alwaysReady) Prepare(sender.Demand) bool                 { return true }
 func (alwaysReady) Await(context.Context, sender.Demand) error { return nil }
 func (alwaysReady) Take() sender.Conn                          { return sender.Conn{} }
 
@@ -55,7 +55,7 @@ func (alwaysReady) Take() sender.Conn                          { return sender.C
 // needs it.
 type dialling struct{ alwaysReady }
 
-func (dialling) Ready(sender.Demand) bool { return false }
+func (dialling) Prepare(sender.Demand) bool { return false }
 
 func (dialling) Await(ctx context.Context, d sender.Demand) error {
 	if d.Jobs > 0 {

@@ -34,88 +34,88 @@ func (p *workerPool) work(items <-chan workItem) {
 	}
 }
 
-// handle takes one job, for which a slot was reserved, from its calls to its
+// handle takes one job, for which there is a slot, from its calls to its
 // settlement or to its next wait.
 func (p *workerPool) handle(item workItem) {
-	a := p.newAttempt(item)
-	defer a.end()
-	for e := a.beforeCall(); ; {
-		d := decide(p.policy, a.history, e)
+	v := p.newVisit(item)
+	defer v.end()
+	for e := v.standing(); ; {
+		d := decide(p.policy, v.history, e)
 		switch d.action {
 		case doCall:
-			e = a.call()
+			e = v.call()
 		case doPoll:
-			e = a.pollDedup(d.wait)
+			e = v.pollDedup(d.wait)
 		case doSettle, doDeadLetter, doRelease, doRequeue, doRetry:
-			a.carryOut(d)
+			v.carryOut(d)
 			return
 		}
 	}
 }
 
-// carryOut carries out a decision that ends the attempt.
-func (a *attempt) carryOut(d decision) {
-	a.freePlace()
-	a.giveBackSlot()
+// carryOut carries out a decision that ends the visit.
+func (v *visit) carryOut(d decision) {
+	v.freePlace()
+	v.giveBackSlot()
 	if d.saveAttempts {
-		a.d.SetAttempts(a.attempts())
+		v.d.SetAttempts(v.attempts())
 	}
-	outcome := a.outcome(d.last)
+	outcome := v.outcome(d.last)
 	if d.action == doSettle {
-		a.endClaim(d, func() { a.d.Done(outcome) }) // no worker waits for it
+		v.endClaim(d, func() { v.d.Done(outcome) }) // no worker waits for it
 		return
 	}
 	ended := make(chan struct{})
-	a.endClaim(d, func() { close(ended) })
+	v.endClaim(d, func() { close(ended) })
 	<-ended
 	switch d.action {
 	case doDeadLetter:
-		a.d.Dead(a.failure(d), outcome)
+		v.d.Dead(v.failure(d), outcome)
 	case doRelease:
-		a.d.Release()
+		v.d.Release()
 	case doRequeue:
-		a.d.Requeue()
+		v.d.Requeue()
 	case doRetry:
-		a.retry(d)
+		v.retry(d)
 	case doCall, doPoll, doSettle: // carried out by handle, or above
 	}
 }
 
-// retry sends the job to a retry topic, or has it sleep in the consumer. Neither
-// keeps a worker.
-func (a *attempt) retry(d decision) {
-	a.waits++
+// retry sends the job to a retry topic, or has it sleep in the consumer. The worker waits
+// until Kafka has the record of the retry topic. A job that sleeps keeps no worker.
+func (v *visit) retry(d decision) {
+	v.waits++
 	until := time.Now().Add(d.wait)
 	if d.retryTopic {
-		f := a.failure(d)
-		f.Failures = a.Failures
-		if a.d.RetryLater(until, f) {
+		f := v.failure(d)
+		f.Failures = v.Failures
+		if v.d.RetryLater(until, f) {
 			return
 		}
 	}
-	a.d.Sleep(consumer.SleepOptions{Until: until, WakeEarly: d.wakeEarly, Failed: true, Attempts: a.attempts(), Memo: new(a.memo)})
+	v.d.Sleep(consumer.SleepOptions{Until: until, WakeEarly: d.wakeEarly, Failed: true, Attempts: v.attempts(), Memo: new(v.memo)})
 }
 
-func (p *workerPool) newAttempt(item workItem) *attempt {
-	a := &attempt{workerPool: p, workItem: item}
-	if a.conn.IsZero() {
-		a.freePlace() // to dial takes no place
+func (p *workerPool) newVisit(item workItem) *visit {
+	v := &visit{workerPool: p, workItem: item}
+	if v.conn.IsZero() {
+		v.freePlace() // to dial takes no place
 	}
-	if !a.full {
-		a.d.Step("has a slot", slog.Time("at", a.slot.NotBefore))
+	if !v.slot.IsZero() {
+		v.d.Step("has a slot", slog.Time("at", v.slot.NotBefore))
 	}
-	if m, ok := a.d.Memo().(*memo); ok {
-		a.memo = *m
-		a.breaker.Resolve(&a.Job)
-		return a
+	if m, ok := v.d.Memo().(*memo); ok {
+		v.memo = *m
+		v.breaker.Resolve(&v.Record)
+		return v
 	}
-	before := a.d.Attempts()
-	a.history = history{calls: before.Calls, waits: before.Failures, Job: breaker.Job{
-		Failures: before.Failures, Since: time.Now(), Failed: before.Failures > 0 && a.d.FromRetryTopic(),
+	before := v.d.Attempts()
+	v.history = history{calls: before.Calls, waits: before.Failures, Record: breaker.Record{
+		Failures: before.Failures, Since: time.Now(), Failed: before.Failures > 0 && v.d.FromRetryTopic(),
 	}}
 	if p.dedup != nil {
-		a.entryID = entryID(a.d)
-		a.entry = p.dedup.Open(a.entryID)
+		v.entryID = entryID(v.d)
+		v.entry = p.dedup.Open(v.entryID)
 	}
-	return a
+	return v
 }

@@ -22,7 +22,7 @@ func (m *batchMaker) deliver(d *schedule.Delivery, rec job.Record, now time.Time
 	}
 	if f := refusal(&d.Job, err, src.Lane.Name()); f != nil {
 		if err != nil {
-			f.Attempt = about.Attempts.Calls
+			f.Calls = about.Attempts.Calls
 		}
 		about.Rejection = &schedule.Rejection{Failure: *f}
 	}

@@ -83,7 +83,7 @@ func RestInstead(d *Delivery) {
 
 // expiry is the rejection of a job whose not-after has passed.
 func (d *Delivery) expiry() *Rejection {
-	return &Rejection{Failure: deadletter.Failure{Class: deadletter.ClassExpired, Attempt: d.attempts.Calls}}
+	return &Rejection{Failure: deadletter.Failure{Class: deadletter.ClassExpired, Calls: d.attempts.Calls}}
 }
 
 // delayFor is the longest delay that is over within a wait; 0: none is.
@@ -103,13 +103,13 @@ func (p *Partition) delay(d *Delivery, wait time.Duration) {
 	delay := delayFor(delays, wait)
 	switch {
 	case delay > 0:
-		f := deadletter.Failure{Attempt: d.attempts.Calls, Failures: d.attempts.Failures}
+		f := deadletter.Failure{Calls: d.attempts.Calls, Failures: d.attempts.Failures}
 		p.reject(d, &Rejection{Failure: f, Delay: delay, Due: d.times.due})
 	case len(delays) > 0 || wait <= MaxRest:
 		p.rest(d)
 	default:
 		p.reject(d, &Rejection{Failure: deadletter.Failure{
-			Class: deadletter.ClassUnsupported, Attempt: d.attempts.Calls,
+			Class: deadletter.ClassUnsupported, Calls: d.attempts.Calls,
 			Message: fmt.Sprintf("not-before: is more than %v ahead; kafka.retry_topics would allow it", MaxRest),
 		}})
 	}
@@ -137,7 +137,7 @@ func (s *Scheduler) timeOut(d *Delivery, now time.Time) {
 	}
 	r := &Rejection{Failure: deadletter.Failure{
 		Class: deadletter.ClassJobTimeout, Message: fmt.Sprintf("in flight for %v and not settled", s.opts.JobTimeout),
-		Attempt: d.attempts.Calls, Failures: d.attempts.Failures,
+		Calls: d.attempts.Calls, Failures: d.attempts.Failures,
 	}}
 	if delays := s.opts.RetryTopics; len(delays) > 0 {
 		r.Delay = max(delayFor(delays, s.opts.JobTimeout), delays[0])

@@ -85,7 +85,7 @@ func (s *Settler) writeResults(ctx context.Context, all []transfer) (written []t
 	for i := range all {
 		f := &all[i].Failure
 		outcomes[i] = make(chan bool, 1)
-		s.putResult(ctx, all[i].d, schedule.Outcome{Attempts: f.Attempt, Error: f.Message}, f.Class, func(yes bool) { outcomes[i] <- yes })
+		s.putResult(ctx, all[i].d, schedule.Outcome{Attempts: f.Calls, Error: f.Message}, f.Class, func(yes bool) { outcomes[i] <- yes })
 	}
 	for i, outcome := range outcomes {
 		if d := all[i].d; await(d, outcome) {

@@ -23,9 +23,9 @@ const (
 	Pending
 )
 
-// Job is the record of one job's failures on this node. It travels with the job
+// Record is what this node knows of one job's failures. It travels with the job
 // from call to call.
-type Job struct {
+type Record struct {
 	Failures int           // those that are attributed to the job
 	Since    time.Time     // when the job failed last or, before that, when it began
 	Failed   bool          // the job has failed
@@ -37,7 +37,7 @@ type Job struct {
 // Attribute records the result of a job's call, and attributes its failure. When a
 // failure that is pending now is attributed to the job later, count is called, once, under
 // a lock: it must be cheap.
-func (b *Breaker) Attribute(j *Job, r sender.Result, now time.Time, count func()) Attribution {
+func (b *Breaker) Attribute(j *Record, r sender.Result, now time.Time, count func()) Attribution {
 	switch outcome := outcomeOf(r.Kind); {
 	case outcome == nil && r.Kind != sender.Throttled:
 		b.Answered(r.WroteAt)
@@ -61,7 +61,7 @@ func (b *Breaker) Attribute(j *Job, r sender.Result, now time.Time, count func()
 }
 
 // Resolve counts a failure whose attribution was pending and has been decided since.
-func (b *Breaker) Resolve(j *Job) {
+func (b *Breaker) Resolve(j *Record) {
 	if j.pending == nil {
 		return
 	}

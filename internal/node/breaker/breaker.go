@@ -93,9 +93,9 @@ func (b *Breaker) Allow() (done func(sender.Result, Attribution), err error) {
 	}, nil
 }
 
-// Ready reports whether a job may be taken: the breaker is closed, or the job may be
-// the next probe.
-func (b *Breaker) Ready() bool {
+// TakeTurn reports whether a job may be taken: the breaker is closed, or the job is the
+// next probe. A true takes the turn of that probe, so a caller acts on it.
+func (b *Breaker) TakeTurn() bool {
 	switch b.circuit.State() {
 	case gobreaker.StateClosed:
 		return true
@@ -123,12 +123,12 @@ func (b *Breaker) StartSample() bool {
 // EndSample notes that the sample is not in flight any more.
 func (b *Breaker) EndSample() { b.sampling.Store(false) }
 
-// Await waits until the breaker is [Breaker.Ready]. It returns the context's cause
+// Await waits until the breaker is [Breaker.TakeTurn]. It returns the context's cause
 // if that ends first.
 func (b *Breaker) Await(ctx context.Context) error {
 	for {
 		changed := b.stateChange()
-		if b.Ready() {
+		if b.TakeTurn() {
 			return nil
 		}
 		if err := b.awaitChange(ctx, changed); err != nil {

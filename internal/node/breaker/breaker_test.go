@@ -34,8 +34,8 @@ func TestABreakerProbesAProviderThatIsDown(t *testing.T) {
 		})
 		open(t, b, failures)
 		start := time.Now()
-		if _, err := b.Allow(); !errors.Is(err, ErrOpen) || b.Ready() {
-			t.Errorf("got %v and ready %v of a provider that is down", err, b.Ready())
+		if _, err := b.Allow(); !errors.Is(err, ErrOpen) || b.TakeTurn() {
+			t.Errorf("got %v and ready %v of a provider that is down", err, b.TakeTurn())
 		}
 		if err := b.Await(t.Context()); err != nil {
 			t.Fatal(err)
@@ -47,12 +47,12 @@ func TestABreakerProbesAProviderThatIsDown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.Allow(); !errors.Is(err, ErrOpen) || b.Ready() {
-			t.Errorf("got %v and ready %v while the probe is out", err, b.Ready())
+		if _, err := b.Allow(); !errors.Is(err, ErrOpen) || b.TakeTurn() {
+			t.Errorf("got %v and ready %v while the probe is out", err, b.TakeTurn())
 		}
 		first(sender.Result{Kind: sender.Accepted}, ToProvider)
-		if answers != 1 || !b.Ready() || !b.Ready() {
-			t.Errorf("got %d notices that the provider answers again and ready %v, want one and ready", answers, b.Ready())
+		if answers != 1 || !b.TakeTurn() || !b.TakeTurn() {
+			t.Errorf("got %d notices that the provider answers again and ready %v, want one and ready", answers, b.TakeTurn())
 		}
 	})
 }
@@ -71,7 +71,7 @@ func TestFailuresThatDoNotOpenTheBreaker(t *testing.T) {
 			done(sender.Result{Kind: kind}, to)
 		}
 	}
-	if !b.Ready() {
+	if !b.TakeTurn() {
 		t.Error("got the breaker open, want it closed")
 	}
 }

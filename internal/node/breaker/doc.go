@@ -16,7 +16,7 @@
 // restart the breaker is closed, and no call was answered yet.
 //
 // The package has no goroutine. All methods of [Breaker] may be called from any
-// goroutine; a [Job] belongs to the worker that holds the job.
+// goroutine; a [Record] belongs to the worker that holds the job.
 //
 // # Reasons
 //

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Ready reports whether an idle connection is there. It begins the dials that the
+// Prepare reports whether an idle connection is there. It begins the dials that the
 // demand needs, and doesn't wait for them.
-func (p *Pool) Ready(d Demand) bool {
+func (p *Pool) Prepare(d Demand) bool {
 	ready, _ := p.check(d, 0, 0)
 	return ready
 }

@@ -21,9 +21,9 @@ type caller interface {
 	SendOn(ctx context.Context, on *sender.Conn, j job.Job, permit sender.Permit) sender.Result
 }
 
-// attempt is the stay of one job with a worker, from its slot until it is settled or
+// visit is the stay of one job with a worker, from its slot until it is settled or
 // waits again. It belongs to its worker's goroutine.
-type attempt struct {
+type visit struct {
 	*workerPool
 	workItem
 	memo
@@ -56,7 +56,7 @@ func (h history) outcome(last sender.Result) consumer.Outcome {
 
 // failure is what a dead letter says of the last call.
 func (h history) failure(d decision) deadletter.Failure {
-	f := deadletter.Failure{Class: d.class, Attempt: h.calls, Answer: d.last.Answer}
+	f := deadletter.Failure{Class: d.class, Calls: h.calls, Answer: d.last.Answer}
 	if d.last.Status != 0 {
 		f.Code = strconv.Itoa(d.last.Status)
 	}
@@ -66,54 +66,54 @@ func (h history) failure(d decision) deadletter.Failure {
 	return f
 }
 
-func (a *attempt) end() {
-	a.freePlace()
-	a.conn.Release()
-	if a.sample {
-		a.breaker.EndSample()
+func (v *visit) end() {
+	v.freePlace()
+	v.conn.Release()
+	if v.sample {
+		v.breaker.EndSample()
 	}
 }
 
 // freePlace gives the place of the work item back to the pacer, once.
-func (a *attempt) freePlace() {
-	if !a.placeFree {
-		a.placeFree = true
-		<-a.places
+func (v *visit) freePlace() {
+	if !v.placeFree {
+		v.placeFree = true
+		<-v.places
 	}
 }
 
-// beforeCall says what there is against a call.
-func (a *attempt) beforeCall() event {
-	return event{full: a.full, timedOut: a.d.TimedOut(), expired: expired(a.d.Job.NotAfter, time.Now())}
+// standing says what there is against a call.
+func (v *visit) standing() event {
+	return event{full: v.full, timedOut: v.d.TimedOut(), expired: expired(v.d.Job.NotAfter, time.Now())}
 }
 
 // call makes one call, if the breaker allows it.
-func (a *attempt) call() event {
-	done, err := a.breaker.Allow()
+func (v *visit) call() event {
+	done, err := v.breaker.Allow()
 	if err != nil {
 		return event{breakerOpen: true}
 	}
-	a.used = throttle.Slot{}
-	r := a.sender.SendOn(a.d.Context(), &a.conn, a.d.Job, a.permit)
-	a.freePlace()
-	a.provider.Note(r)
-	a.d.Step("called", slog.String("result", r.Kind.String()), slog.Int("status", r.Status), slog.Time("wrote_at", r.WroteAt), slog.Any("error", r.Err))
-	attribution := a.breaker.Attribute(&a.Job, r, time.Now(), a.d.CountFailure)
+	v.used = throttle.Slot{}
+	r := v.sender.SendOn(v.d.Context(), &v.conn, v.d.Job, v.permit)
+	v.freePlace()
+	v.provider.Note(r)
+	v.d.Step("called", slog.String("result", r.Kind.String()), slog.Int("status", r.Status), slog.Time("wrote_at", r.WroteAt), slog.Any("error", r.Err))
+	attribution := v.breaker.Attribute(&v.Record, r, time.Now(), v.d.CountFailure)
 	done(r, attribution)
 	if !r.WroteAt.IsZero() {
-		a.calls++
-		a.sentAt = r.WroteAt
-		a.limiter.Used(a.used, r.WroteAt)
-		a.metrics.sent(a.workItem, a.calls, r.WroteAt)
+		v.calls++
+		v.sentAt = r.WroteAt
+		v.limiter.Used(v.used, r.WroteAt)
+		v.metrics.sent(v.workItem, v.calls, r.WroteAt)
 	}
 	if refused, ok := errors.AsType[*dedup.RefusedError](r.Err); ok {
-		e := a.beforeCall()
+		e := v.standing()
 		e.refusal = refused.Answer
 		return e
 	}
 	return event{
 		hasResult: true, result: r, attribution: attribution, expired: errors.Is(r.Err, errExpired),
-		sleepersFull: r.Kind != sender.Accepted && a.sleepersFull(), jitter: rand.Float64(),
+		sleepersFull: r.Kind != sender.Accepted && v.sleepersFull(), jitter: rand.Float64(),
 	}
 }
 
@@ -126,53 +126,53 @@ var (
 // slot is too late by then, or was given to a call that could not be written, the job
 // gets another one ahead of all others. It gives back the slot of a job that is not to be
 // called any more.
-func (a *attempt) permit(ctx context.Context) (time.Time, error) {
-	if !a.used.IsZero() {
-		a.limiter.Missed(a.used) // it was given, and not written
+func (v *visit) permit(ctx context.Context) (time.Time, error) {
+	if !v.used.IsZero() {
+		v.limiter.Missed(v.used) // it was given, and not written
 	}
 	for {
-		if a.slot.IsZero() {
-			slot, err := a.limiter.Again(ctx)
+		if v.slot.IsZero() {
+			slot, err := v.limiter.Again(ctx)
 			if err != nil {
 				return time.Time{}, err
 			}
-			a.slot = slot
+			v.slot = slot
 		}
-		a.used, a.slot = a.slot, throttle.Slot{}
-		useBy, err := a.awaitSlot(ctx)
+		v.used, v.slot = v.slot, throttle.Slot{}
+		useBy, err := v.awaitSlot(ctx)
 		if err == nil {
-			a.freePlace()
+			v.freePlace()
 			return useBy, nil
 		}
 		if !errors.Is(err, throttle.ErrLate) {
-			a.slot, a.used = a.used, throttle.Slot{}
-			a.giveBackSlot()
+			v.slot, v.used = v.used, throttle.Slot{}
+			v.giveBackSlot()
 			return time.Time{}, err
 		}
-		a.limiter.Missed(a.used)
+		v.limiter.Missed(v.used)
 	}
 }
 
 // giveBackSlot gives an unused slot back, for another job.
-func (a *attempt) giveBackSlot() {
-	if !a.slot.IsZero() {
-		a.limiter.GiveBack(a.slot)
-		a.slot = throttle.Slot{}
+func (v *visit) giveBackSlot() {
+	if !v.slot.IsZero() {
+		v.limiter.GiveBack(v.slot)
+		v.slot = throttle.Slot{}
 	}
 }
 
 // awaitSlot claims the job, waits for the time of its slot, and checks whether the
 // job may still be called then. It returns by when the call must be written.
-func (a *attempt) awaitSlot(ctx context.Context) (useBy time.Time, err error) {
-	if useBy, err = a.claim(ctx); err != nil {
+func (v *visit) awaitSlot(ctx context.Context) (useBy time.Time, err error) {
+	if useBy, err = v.claim(ctx); err != nil {
 		return time.Time{}, err
 	}
-	switch err := a.used.Wait(ctx); {
+	switch err := v.used.Wait(ctx); {
 	case err != nil:
 		return time.Time{}, err
-	case expired(a.d.Job.NotAfter, time.Now()):
+	case expired(v.d.Job.NotAfter, time.Now()):
 		return time.Time{}, errExpired
-	case a.d.TimedOut():
+	case v.d.TimedOut():
 		return time.Time{}, errTimedOut
 	}
 	return useBy, nil
