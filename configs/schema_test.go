@@ -29,8 +29,8 @@ func TestEveryKeyIsInDefaultYAMLWithAComment(t *testing.T) {
 	slices.Sort(got)
 	slices.Sort(want)
 	want = slices.Compact(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("default.yaml and Config differ:\ngot  %v\nwant %v", got, want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("want a key in default.yaml for each field of Config, and no other: - lacks in default.yaml, + lacks in Config\n%s", diff)
 	}
 }
 

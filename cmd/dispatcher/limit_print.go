@@ -36,7 +36,7 @@ func (s limitState) print(w io.Writer, now limit.Settings) error {
 	}
 	s.printRest(table, now)
 	for _, d := range s.Differs {
-		_, _ = fmt.Fprintf(table, "  %s\t%s\tbut %s in this configuration, which only seeds\n", d.Field, d.Redis, d.File)
+		_, _ = fmt.Fprintf(table, "  %s\t%s\tbut %s in this configuration, which only seeds\n", d.Field, quoted(d.Redis), quoted(d.File))
 	}
 	if !s.InFile {
 		_, _ = fmt.Fprintln(table, "  this configuration has no limit of this name")
@@ -44,12 +44,15 @@ func (s limitState) print(w io.Writer, now limit.Settings) error {
 	return table.Flush()
 }
 
-// printRest prints the settings that are set and that the lines above do not show.
+// printRest prints the settings that are set and that no other line shows.
 func (s limitState) printRest(table io.Writer, now limit.Settings) {
 	shown := []string{"algorithm", "cap", "window", "burst", "guard", "spread", "lateness", "horizon", "paused"}
+	for _, d := range s.Differs {
+		shown = append(shown, d.Field)
+	}
 	for _, p := range limit.Parameters {
 		if !slices.Contains(shown, p.Name) && p.Value(now) != p.Value(limit.Settings{}) {
-			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\n", p.Name, valueText(p, now), strings.ReplaceAll(p.About, "`", ""))
+			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\n", p.Name, quoted(valueText(p, now)), strings.ReplaceAll(p.About, "`", ""))
 		}
 	}
 }

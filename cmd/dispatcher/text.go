@@ -66,6 +66,14 @@ func short(d time.Duration) string {
 	return text
 }
 
+// quoted writes a value for people: in quotes if it is empty, or more than one word.
+func quoted(value string) string {
+	if value == "" || strings.ContainsFunc(value, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_-.", r) }) {
+		return strconv.Quote(value)
+	}
+	return value
+}
+
 // exact writes a time for programs; the zero time is empty.
 func exact(t time.Time) string {
 	if t.IsZero() {

@@ -15,7 +15,7 @@ import (
 type Parameter struct {
 	Name  string // in the configuration and in Redis; a flag has - for _
 	Kind  Kind
-	About string              // one phrase, with the value's name in `quotes`
+	About string              // one phrase for limit set --help and limit get, with the value's name in `quotes`
 	field func(*Settings) any // a pointer to the field; to the contract for the guard
 }
 
@@ -24,10 +24,10 @@ type Kind int
 
 // The kinds.
 const (
-	Term      Kind = iota // a change may be an override, which ends by itself
+	Term      Kind = iota // of [Terms]: an override ends it by itself, and limit undo --to returns to it
 	Pause                 // as a term, with commands of its own
-	Guardrail             // a change is for good
-	FileOnly              // never while the fleet runs
+	Guardrail             // of [Guardrails]: a change is for good
+	FileOnly              // of [Terms]: it never changes while the fleet runs
 )
 
 // Parameters are all settings of a limit that Redis holds.

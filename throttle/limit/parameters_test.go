@@ -1,6 +1,7 @@
 package limit_test
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"testing"
@@ -21,7 +22,11 @@ func TestEveryFieldIsAParameter(t *testing.T) {
 	}
 	for _, of := range []reflect.Type{reflect.TypeFor[limit.Contract](), reflect.TypeFor[limit.Terms](), reflect.TypeFor[limit.Guardrails]()} {
 		for field := range of.Fields() {
-			if name := field.Tag.Get("json"); name != "" && name != "auto" && !slices.Contains(names, name) {
+			switch name := field.Tag.Get("json"); {
+			case field.Anonymous || name == "auto":
+			case name == "":
+				t.Errorf("%s.%s has no json tag: Redis would hold it under another name than the file", of, field.Name)
+			case !slices.Contains(names, name):
 				t.Errorf("%s.%s is no parameter: add a row to Parameters", of, field.Name)
 			}
 		}
@@ -43,23 +48,31 @@ func TestValuesRestoreAnySettings(t *testing.T) {
 	})
 }
 
-func drawSettings(rt *rapid.T) limit.Settings {
-	length := rapid.Custom(func(rt *rapid.T) time.Duration {
-		return time.Duration(rapid.Int64Range(1, 1_000_000).Draw(rt, "us")) * time.Microsecond
+// drawSettings draws a value for each parameter, by its type.
+func drawSettings(rt *rapid.T) (s limit.Settings) {
+	length := rapid.Custom(func(rt *rapid.T) string {
+		return (time.Duration(rapid.Int64Range(1, 1_000_000).Draw(rt, "us")) * time.Microsecond).String()
 	})
-	count := rapid.Int64Range(1, limit.MaxCap)
-	s := limit.Settings{
-		Terms: limit.Terms{
-			Contract: limit.Contract{
-				Cap: count.Draw(rt, "cap"), Window: 10 * length.Draw(rt, "window"), Burst: count.Draw(rt, "burst"), Guard: length.Draw(rt, "guard"),
-				Lateness: length.Draw(rt, "lateness"), Spread: length.Draw(rt, "spread"), Horizon: length.Draw(rt, "horizon"),
-			},
-			Algorithm: rapid.SampledFrom(limit.Algorithms()).Draw(rt, "algorithm").Name, Paused: rapid.Bool().Draw(rt, "paused"),
-		},
-		Guardrails: limit.Guardrails{MaxCap: count.Draw(rt, "max_cap"), MaxStep: rapid.Float64Range(1, 1e9).Draw(rt, "max_step")},
+	values := limit.Values{"guard": rapid.OneOf(length, rapid.Just(limit.Auto)).Draw(rt, "guard")}
+	for _, p := range limit.Parameters {
+		if p.Kind == limit.FileOnly || p.Name == "guard" {
+			continue
+		}
+		switch p.Value(s).(type) {
+		case int64:
+			values[p.Name] = fmt.Sprint(rapid.Int64().Draw(rt, p.Name))
+		case float64:
+			values[p.Name] = fmt.Sprint(rapid.Float64Range(-1e12, 1e12).Draw(rt, p.Name))
+		case bool:
+			values[p.Name] = fmt.Sprint(rapid.Bool().Draw(rt, p.Name))
+		case time.Duration:
+			values[p.Name] = length.Draw(rt, p.Name)
+		default:
+			values[p.Name] = rapid.String().Draw(rt, p.Name)
+		}
 	}
-	if rapid.Bool().Draw(rt, "auto") {
-		s.Contract = s.Contract.WithLateness(s.Lateness)
+	if err := values.Apply(&s); err != nil {
+		rt.Fatal(err)
 	}
 	return s
 }
