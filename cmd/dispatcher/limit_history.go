@@ -75,7 +75,9 @@ func printHistory(w io.Writer, name string, entries []control.Entry) error {
 // became lists the settings that a change changed, as from → to.
 func became(e control.Entry) string {
 	var words []string
-	changed := func(field, from, to string) { words = append(words, fmt.Sprintf("%s %s → %s", field, quoted(from), quoted(to))) }
+	changed := func(field, from, to string) {
+		words = append(words, fmt.Sprintf("%s %s → %s", field, quoted(from), quoted(to)))
+	}
 	for _, p := range limit.Differences(e.From, e.To) {
 		switch {
 		case p.Kind != limit.Pause:

@@ -68,7 +68,9 @@ func short(d time.Duration) string {
 
 // quoted writes a value for people: in quotes if it is empty, or more than one word.
 func quoted(value string) string {
-	if value == "" || strings.ContainsFunc(value, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_-.", r) }) {
+	if value == "" || strings.ContainsFunc(value, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_-.", r)
+	}) {
 		return strconv.Quote(value)
 	}
 	return value

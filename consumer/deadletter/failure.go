@@ -13,7 +13,7 @@ type Failure struct {
 	Code    string // the provider's, or an HTTP status
 	Message string // for people; never holds the payload
 	Answer  string // beginning of the provider's last answer, at most 512 bytes; only dead letters hold it, no log does
-	Calls int    // calls that left the process, earlier ones included
+	Calls   int    // calls that left the process, earlier ones included
 	// Failures is how many of the calls count against the attempts allowed. Only records of
 	// retry topics hold it.
 	Failures int
