@@ -134,6 +134,9 @@ func (a *Assignment) Drain() {
 	}
 	a.phase = draining
 	a.inFlight -= len(a.rejected)
+	for _, d := range a.rejected {
+		d.part.rejected.minus(d)
+	}
 	a.rejected = nil
 	for _, p := range a.parts {
 		p.drop()

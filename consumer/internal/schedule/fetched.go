@@ -52,8 +52,6 @@ func (p *Partition) Add(b *Batch) bool {
 	for i := range b.Jobs {
 		p.buffer.push(&b.Jobs[i])
 	}
-	p.count += len(b.Jobs)
-	p.bytes += b.Bytes
 	p.fetched, p.stable = b.Next, b.Stable
 	if p.buffer.head == nil {
 		p.tracker.SkipTo(p.fetched)
@@ -99,11 +97,17 @@ func (a *Assignment) OverBudget() bool {
 func (p *Partition) OverShare() bool { return p.overShare }
 
 // held is how many bytes of records the partition has in memory.
-func (p *Partition) held() int { return p.bytes + p.parked }
+func (p *Partition) held() int { return p.buffer.bytes + p.heldBack() }
+
+// heldBack is how many of them are those of admitted jobs that can't be made ready yet.
+func (p *Partition) heldBack() int {
+	return p.freed.bytes + p.behind.bytes + p.asleep.bytes + p.rejected.bytes
+}
 
 // room tells whether fetching may go on.
 func (p *Partition) room() bool {
-	return p.count < bufferJobs && p.bytes < bufferBytes && p.parked < parkedBytes && p.tracker.Span() < offsets.PauseWindow && !p.sched.sleepersFull()
+	return p.buffer.jobs < bufferJobs && p.buffer.bytes < bufferBytes && p.heldBack() < heldBackBytes &&
+		p.tracker.Span() < offsets.PauseWindow && !p.sched.sleepersFull()
 }
 
 // wakeFetcher tells the fetcher that there is room again.

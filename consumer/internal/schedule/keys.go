@@ -56,14 +56,15 @@ func (p *Partition) joinKeyQueue(d *Delivery) bool {
 		return true
 	}
 	last.nextOfKey = d
-	p.parked += d.size
+	p.behind.plus(d)
 	return false
 }
 
 // leaveKey lets the next job of the key go. After a job whose offset stays open none may
-// go on this node: it would overtake that job. So the key is closed then.
+// go on this node: it would overtake that job. So the key is closed then. After a drain there
+// are no key queues.
 func (p *Partition) leaveKey(d *Delivery, done bool) {
-	if !d.inKeyQueue {
+	if !d.inKeyQueue || p.keys == nil {
 		return
 	}
 	following := d.nextOfKey
@@ -72,11 +73,12 @@ func (p *Partition) leaveKey(d *Delivery, done bool) {
 	case !done:
 		p.keys[d.key] = nil
 		for ; following != nil; following = following.nextOfKey {
-			p.parked -= following.size
+			p.behind.minus(following)
 		}
 	case following == nil:
 		delete(p.keys, d.key)
 	default:
+		p.behind.minus(following)
 		p.freed.push(following)
 	}
 }

@@ -60,7 +60,7 @@ func (p *Partition) reject(d *Delivery, r *Rejection) {
 
 func (p *Partition) queueRejected(d *Delivery, r *Rejection) {
 	d.rejection = r
-	p.parked += d.size
+	p.rejected.plus(d)
 	p.asg.inFlight++
 	p.asg.rejected = append(p.asg.rejected, d)
 	notify(p.asg.hasRejected)
@@ -73,10 +73,10 @@ func RestInstead(d *Delivery) {
 	p.sched.mu.Lock()
 	defer p.sched.mu.Unlock()
 	p.asg.leaves()
+	p.rejected.minus(d)
 	if p.asg.phase != working {
 		return
 	}
-	p.parked -= d.size
 	d.rejection = nil
 	p.rest(d)
 }

@@ -45,23 +45,18 @@ func (s *Scheduler) withFresh() (parts []*Partition) {
 // sample takes a fetched job, each with the same chance. The jobs before it keep their order,
 // and their keys.
 func (p *Partition) sample() *Delivery {
-	freed := p.freed.len()
-	n := rand.IntN(freed + p.count)
+	freed := p.freed.jobs
+	n := rand.IntN(freed + p.buffer.jobs)
 	for at := freed; at <= n && p.buffer.head != nil; at++ {
 		d, ok := p.admitNext()
 		if !ok {
 			break
 		}
 		if d != nil {
-			p.parked += d.size
 			p.freed.push(d)
 		}
 	}
-	d := p.freed.remove(min(n, p.freed.len()-1))
-	if d != nil {
-		p.parked -= d.size
-	}
-	return d
+	return p.freed.remove(min(n, p.freed.jobs-1))
 }
 
 // popFresh takes the first ready job that has not failed yet; nil: there is none.
@@ -69,7 +64,6 @@ func (l *Lane) popFresh() *Delivery {
 	n := 0
 	for d := l.ready.head; d != nil; d = d.next {
 		if !d.failedBefore() && !d.expired() {
-			l.count--
 			return l.ready.remove(n)
 		}
 		n++

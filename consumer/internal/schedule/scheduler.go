@@ -76,7 +76,7 @@ func (s *Scheduler) fill(l *Lane) {
 		}
 		l.enlist(p)
 		d.on(enqueue)
-		l.push(d)
+		l.ready.push(d)
 		moved = true
 	}
 	if moved && !s.finished {
@@ -102,7 +102,7 @@ func (s *Scheduler) takeBest() *Delivery {
 		if l == nil {
 			return nil
 		}
-		d := l.pop()
+		d := l.ready.pop()
 		if d.expired() {
 			d.part.reject(d, d.expiry())
 			s.fill(l)
@@ -129,7 +129,7 @@ func (s *Scheduler) ReadyJobs() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.opts.Lanes {
-		n += l.count
+		n += l.ready.jobs
 	}
 	return n
 }

@@ -152,8 +152,8 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 				}
 			},
 			"": func(t *rapid.T) {
-				if l.inFlight != len(held) || l.inFlight+l.count > l.limit+len(samples) {
-					t.Fatalf("got %d in flight and %d ready, want %d in flight and at most %d together", l.inFlight, l.count, len(held), l.limit)
+				if l.inFlight != len(held) || l.inFlight+l.ready.jobs > l.limit+len(samples) {
+					t.Fatalf("got %d in flight and %d ready, want %d in flight and at most %d together", l.inFlight, l.ready.jobs, len(held), l.limit)
 				}
 				if w.asleep != len(asleep) || w.asleepBytes != len(asleep)*jobBytes || w.sleepersFull() != (len(asleep) >= w.opts.MaxAsleep) {
 					t.Fatalf("got %d asleep in %d bytes, want %d", w.asleep, w.asleepBytes, len(asleep))

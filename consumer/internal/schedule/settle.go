@@ -156,7 +156,7 @@ func (p *Partition) settle(d *Delivery, done bool) {
 		}
 	}
 	if d.rejection != nil {
-		p.parked -= d.size
+		p.rejected.minus(d)
 	}
 	p.leaveKey(d, done)
 }

@@ -38,7 +38,6 @@ func (d *Delivery) Requeue() {
 	d.Step("requeued, waits for the provider")
 	d.part.sched.handBack(d, func(p *Partition) {
 		d.on(requeue)
-		p.parked += d.size
 		p.freed.pushFront(d)
 		p.src.Lane.enlist(p)
 	})
@@ -69,8 +68,7 @@ func (p *Partition) rest(d *Delivery) {
 func (p *Partition) sleepUntil(t timer) {
 	s, d := p.sched, t.d
 	d.on(sleep)
-	p.parked += d.size
-	p.asleep++
+	p.asleep.plus(d)
 	s.asleep++
 	s.asleepBytes += d.size
 	if late := d.Job.NotAfter; !late.IsZero() && late.Before(t.at) {

@@ -45,7 +45,7 @@ func (s *Scheduler) Status() (lanes []LaneStatus, partitions []PartitionStatus, 
 	at := make(map[*Lane]*LaneStatus, len(s.opts.Lanes))
 	lanes = make([]LaneStatus, len(s.opts.Lanes))
 	for i, l := range s.opts.Lanes {
-		lanes[i] = LaneStatus{Lane: l.name, InFlight: l.inFlight, Ready: l.count, Rate: l.settled.perSecond(now)}
+		lanes[i] = LaneStatus{Lane: l.name, InFlight: l.inFlight, Ready: l.ready.jobs, Rate: l.settled.perSecond(now)}
 		at[l] = &lanes[i]
 	}
 	for a := range s.live {
@@ -74,8 +74,8 @@ func (p *Partition) lag() int64 {
 // add counts a partition's offsets that are not complete, as far as is known.
 func (s *LaneStatus) add(p *Partition, now time.Time) {
 	s.Oldest = max(s.Oldest, p.age(now))
-	backlog := int64(p.tracker.Open()) + max(p.stable-p.tracker.End(), 0) - int64(p.taken+p.asleep)
-	s.Asleep += p.asleep
+	backlog := int64(p.tracker.Open()) + max(p.stable-p.tracker.End(), 0) - int64(p.taken+p.asleep.jobs)
+	s.Asleep += p.asleep.jobs
 	if p.src.Delay > 0 {
 		s.Delayed += backlog
 	} else {

@@ -134,8 +134,7 @@ func (p *Partition) wake(one timer) {
 		return
 	}
 	d.on(wake)
-	p.parked -= d.size
-	p.asleep--
+	p.asleep.minus(d)
 	if one.retry {
 		p.retries.push(d)
 	} else {
