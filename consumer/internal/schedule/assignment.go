@@ -23,7 +23,7 @@ type phase uint8
 
 const (
 	working  phase = iota // jobs are handed out
-	draining              // none is; those in flight are awaited
+	draining              // none is; those in flight and records that are being written are awaited
 	closed                // no offset is completed any more
 )
 
@@ -44,7 +44,7 @@ type Assignment struct {
 	writes    context.Context //nolint:containedctx // of writes, not of a call
 	endWrites context.CancelFunc
 
-	idle        chan struct{} // closed when it drains and nothing is in flight
+	idle        chan struct{} // closed when it drains and no job is awaited
 	hasRejected chan struct{} // rejected is not empty; one slot
 	wake        chan struct{} // there is news for the fetcher; one slot, since a second notice says nothing new
 
@@ -55,7 +55,7 @@ type Assignment struct {
 	parts    []*Partition // those that are being worked
 	roomy    []*Partition // those that have room again, until the fetcher takes them
 	rejected []*Delivery  // until the settler takes them
-	inFlight int          // jobs that a worker has, and rejected jobs that are not written
+	awaited  int          // by the drain: jobs in flight, and rejected jobs that are not written
 }
 
 // NewAssignment makes an assignment without partitions.
@@ -102,7 +102,7 @@ func (a *Assignment) EndWrites() { a.endWrites() }
 // Writing counts the records of the assignment's jobs that have no outcome.
 func (a *Assignment) Writing() *atomic.Int64 { return &a.writing }
 
-// Idle is closed when the assignment drains and none of its jobs is in flight.
+// Idle is closed when the assignment drains and awaits none of its jobs.
 func (a *Assignment) Idle() <-chan struct{} { return a.idle }
 
 // News tells the fetcher that a partition has room, or that WakeFetcher was called.
@@ -124,7 +124,8 @@ func (a *Assignment) Open(parts []*Partition) bool {
 }
 
 // Drain drops all jobs that no worker has, ready ones as well. The assignment is idle once
-// everything in flight has been settled. A second call has no effect.
+// everything in flight has been settled, and each record that is being written has an
+// outcome. A second call has no effect.
 func (a *Assignment) Drain() {
 	s := a.sched
 	s.mu.Lock()
@@ -133,7 +134,7 @@ func (a *Assignment) Drain() {
 		return
 	}
 	a.phase = draining
-	a.inFlight -= len(a.rejected)
+	a.awaited -= len(a.rejected)
 	for _, d := range a.rejected {
 		d.part.rejected.minus(d)
 	}
@@ -150,14 +151,14 @@ func (a *Assignment) Drain() {
 		l.drop(a)
 		s.fill(l) // the room is for others
 	}
-	if a.inFlight == 0 {
+	if a.awaited == 0 {
 		close(a.idle)
 	}
 }
 
-// leaves notes that one job is not in flight any more.
+// leaves notes that one job is not awaited any more.
 func (a *Assignment) leaves() {
-	if a.inFlight--; a.phase != working && a.inFlight == 0 {
+	if a.awaited--; a.phase != working && a.awaited == 0 {
 		close(a.idle)
 	}
 }

@@ -46,13 +46,13 @@ func (p *Partition) joinKeyQueue(d *Delivery) bool {
 	if d.key == 0 || d.inKeyQueue { // it slept, and kept its key
 		return true
 	}
-	last, taken := p.keys[d.key]
-	if taken && last == nil {
+	last, hasQueue := p.keys[d.key]
+	if hasQueue && last == nil {
 		return false
 	}
 	p.keys[d.key] = d
 	d.inKeyQueue = true
-	if !taken {
+	if !hasQueue {
 		return true
 	}
 	last.nextOfKey = d

@@ -12,10 +12,10 @@ type Lane struct {
 	limit    int     // jobs ready and in flight, at most
 	minShare float64 // least share of the hand-outs while a job is ready
 
-	inFlight int     // handed out, and a worker still has them
-	ready    list    // in the order in which they are taken
-	credit   float64 // hand-outs that the min share still owes
-	settled  meter   // jobs whose offset was completed
+	inFlight  int     // handed out; not settled, or a worker still has them
+	ready     list    // in the order in which they are taken
+	credit    float64 // hand-outs that the min share still owes
+	completed meter   // offsets
 
 	first *Partition // queue of partitions that may have a job to make ready
 	last  *Partition

@@ -42,7 +42,7 @@ type Partition struct {
 	behind    volume // in the key queues, behind the first of each
 	asleep    volume // jobs that wait for their time
 	rejected  volume // jobs whose rejection is not written
-	taken     int    // jobs that a worker has
+	inFlight  int    // handed out; not settled, or a worker still has them
 	headWaits bool   // the first record in buffer has to wait, and a timer is set
 
 	fetched    int64      // where the next fetch begins

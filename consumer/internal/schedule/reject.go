@@ -61,7 +61,7 @@ func (p *Partition) reject(d *Delivery, r *Rejection) {
 func (p *Partition) queueRejected(d *Delivery, r *Rejection) {
 	d.rejection = r
 	p.rejected.plus(d)
-	p.asg.inFlight++
+	p.asg.awaited++
 	p.asg.rejected = append(p.asg.rejected, d)
 	notify(p.asg.hasRejected)
 }

@@ -47,7 +47,7 @@ type Scheduler struct {
 	asleep      int // jobs that sleep: each has a timer
 	asleepBytes int
 	loggedFull  bool                    // the log says that no more jobs may sleep
-	taken       map[*Delivery]time.Time // when each job in flight was taken, with a job timeout
+	taken       map[*Delivery]time.Time // when a worker took each job that may time out
 	live        map[*Assignment]struct{}
 	finished    bool // ready is closed
 }
@@ -116,8 +116,8 @@ func (s *Scheduler) takeBest() *Delivery {
 func (s *Scheduler) handOut(d *Delivery) *Delivery {
 	d.on(handOut)
 	d.part.src.Lane.inFlight++
-	d.part.taken++
-	d.part.asg.inFlight++
+	d.part.inFlight++
+	d.part.asg.awaited++
 	if s.opts.JobTimeout > 0 {
 		s.taken[d] = time.Now()
 	}

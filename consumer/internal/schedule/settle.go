@@ -140,7 +140,7 @@ func (s *Scheduler) conclude(d *Delivery, done bool) {
 		p.settle(d, done)
 	}
 	if done {
-		p.src.Lane.settled.tick(time.Now())
+		p.src.Lane.completed.tick(time.Now())
 	}
 	p.src.Lane.enlist(p)
 	s.fill(p.src.Lane)
@@ -165,6 +165,6 @@ func (p *Partition) settle(d *Delivery, done bool) {
 func (s *Scheduler) workerLeaves(d *Delivery) {
 	delete(s.taken, d)
 	d.part.src.Lane.inFlight--
-	d.part.taken--
+	d.part.inFlight--
 	d.part.asg.leaves()
 }

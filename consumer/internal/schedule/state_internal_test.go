@@ -109,9 +109,9 @@ func TestAJobIsSettledOnceAndFreesItsPlaceOnce(t *testing.T) {
 				if d.state == rejected || d.state == timedOut {
 					writes = 1
 				}
-				if l.inFlight != workers || p.taken != workers || a.inFlight != workers+writes {
+				if l.inFlight != workers || p.inFlight != workers || a.awaited != workers+writes {
 					t.Fatalf("state %d: got %d, %d and %d in flight in lane, partition and assignment, want %d, %d and %d",
-						d.state, l.inFlight, p.taken, a.inFlight, workers, workers, workers+writes)
+						d.state, l.inFlight, p.inFlight, a.awaited, workers, workers, workers+writes)
 				}
 				if isSettled(before) && !isSettled(d.state) {
 					t.Fatalf("got state %d after %d, want the job to stay settled", d.state, before)
@@ -123,8 +123,8 @@ func TestAJobIsSettledOnceAndFreesItsPlaceOnce(t *testing.T) {
 			},
 		})
 		Answer(d, false)
-		if l.inFlight != 0 || p.taken != 0 {
-			t.Fatalf("state %d after %d: got %d and %d in flight in lane and partition after an answer, want none", d.state, before, l.inFlight, p.taken)
+		if l.inFlight != 0 || p.inFlight != 0 {
+			t.Fatalf("state %d after %d: got %d and %d in flight in lane and partition after an answer, want none", d.state, before, l.inFlight, p.inFlight)
 		}
 	})
 }

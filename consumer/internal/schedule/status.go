@@ -5,7 +5,7 @@ import "time"
 // LaneStatus is one lane on this node, in order of priority.
 type LaneStatus struct {
 	Lane     string
-	InFlight int   // jobs that a worker has
+	InFlight int   // jobs handed out; not settled, or a worker still has them
 	Ready    int   // jobs that only wait for a slot
 	Waiting  int64 // records of its topics that are not complete, less those in flight and asleep
 	Asleep   int   // jobs that wait in memory for their time
@@ -45,7 +45,7 @@ func (s *Scheduler) Status() (lanes []LaneStatus, partitions []PartitionStatus, 
 	at := make(map[*Lane]*LaneStatus, len(s.opts.Lanes))
 	lanes = make([]LaneStatus, len(s.opts.Lanes))
 	for i, l := range s.opts.Lanes {
-		lanes[i] = LaneStatus{Lane: l.name, InFlight: l.inFlight, Ready: l.ready.jobs, Rate: l.settled.perSecond(now)}
+		lanes[i] = LaneStatus{Lane: l.name, InFlight: l.inFlight, Ready: l.ready.jobs, Rate: l.completed.perSecond(now)}
 		at[l] = &lanes[i]
 	}
 	for a := range s.live {
@@ -74,7 +74,7 @@ func (p *Partition) lag() int64 {
 // add counts a partition's offsets that are not complete, as far as is known.
 func (s *LaneStatus) add(p *Partition, now time.Time) {
 	s.Oldest = max(s.Oldest, p.age(now))
-	backlog := int64(p.tracker.Open()) + max(p.stable-p.tracker.End(), 0) - int64(p.taken+p.asleep.jobs)
+	backlog := int64(p.tracker.Open()) + max(p.stable-p.tracker.End(), 0) - int64(p.inFlight+p.asleep.jobs)
 	s.Asleep += p.asleep.jobs
 	if p.src.Delay > 0 {
 		s.Delayed += backlog
