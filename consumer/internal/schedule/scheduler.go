@@ -23,15 +23,15 @@ type Options struct {
 }
 
 // Settler writes the records that have to be in Kafka before a job is settled. Each method
-// settles the job with [Answer] or [Recorded].
+// settles the job with [LetGo] or [Recorded].
 type Settler interface {
 	// Done writes the result, where results are written. It does not block.
 	Done(d *Delivery, o Outcome)
-	// Dead writes the result and the dead letter of a job that was claimed. It blocks until
-	// that is done or given up.
+	// Dead writes the result and the dead letter, after [BeginRecord]. It blocks until that is
+	// done or given up.
 	Dead(d *Delivery, f deadletter.Failure, o Outcome)
-	// RetryLater writes the job to the retry topic of a delay. false: the job is too large
-	// for the topic, and is not settled.
+	// RetryLater writes the job to the retry topic of a delay, after [BeginRecord]. It blocks
+	// likewise. false: the job is too large for the topic, and is not settled.
 	RetryLater(d *Delivery, delay time.Duration, due time.Time, f deadletter.Failure) bool
 }
 

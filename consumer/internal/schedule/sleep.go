@@ -49,7 +49,7 @@ func (s *Scheduler) handBack(d *Delivery, put func(*Partition)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !d.state.decidable() || d.part.asg.phase != working {
-		s.answer(d, false)
+		s.letGo(d, false)
 		return
 	}
 	s.workerLeaves(d)

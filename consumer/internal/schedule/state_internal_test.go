@@ -27,26 +27,26 @@ func TestTheStateAfterEachEvent(t *testing.T) {
 		{ready, handOut}: inFlight,
 		{ready, reject}:  rejected,
 
-		{inFlight, sleep}:   asleep,
-		{inFlight, requeue}: waiting,
-		{inFlight, claim}:   writing,
-		{inFlight, timeOut}: timedOut,
-		{inFlight, answer}:  settled,
+		{inFlight, sleep}:       asleep,
+		{inFlight, requeue}:     waiting,
+		{inFlight, beginRecord}: writing,
+		{inFlight, timeOut}:     timedOut,
+		{inFlight, letGo}:       settled,
 
-		{writing, sleep}:    asleep,
-		{writing, requeue}:  waiting,
-		{writing, claim}:    writing,
-		{writing, unclaim}:  inFlight,
-		{writing, answer}:   settled,
-		{writing, recorded}: settled,
+		{writing, sleep}:       asleep,
+		{writing, requeue}:     waiting,
+		{writing, beginRecord}: writing,
+		{writing, abortRecord}: inFlight,
+		{writing, letGo}:       settled,
+		{writing, recorded}:    settled,
 
 		{rejected, sleep}:    asleep,
 		{rejected, recorded}: settled,
 
-		{timedOut, answer}:   rejected,
+		{timedOut, letGo}:    rejected,
 		{timedOut, recorded}: abandoned,
 
-		{abandoned, answer}: settled,
+		{abandoned, letGo}: settled,
 	}
 	for s := range state(states) {
 		for e := range event(events) {
@@ -87,9 +87,9 @@ func TestAJobIsSettledOnceAndFreesItsPlaceOnce(t *testing.T) {
 			timeOutNow()
 		}
 		t.Repeat(map[string]func(*rapid.T){
-			"claim":    func(*rapid.T) { Claim(d) },
-			"unclaim":  func(*rapid.T) { s.unclaim(d) },
-			"answer":   func(t *rapid.T) { settle(t, Answer) },
+			"begin":    func(*rapid.T) { BeginRecord(d) },
+			"abort":    func(*rapid.T) { s.abortRecord(d) },
+			"let go":   func(t *rapid.T) { settle(t, LetGo) },
 			"recorded": func(t *rapid.T) { settle(t, Recorded) },
 			"sleep":    func(*rapid.T) { d.Sleep(SleepOptions{Until: time.Now().Add(time.Hour), WakeEarly: true}) },
 			"requeue":  func(*rapid.T) { d.Requeue() },
@@ -122,9 +122,9 @@ func TestAJobIsSettledOnceAndFreesItsPlaceOnce(t *testing.T) {
 				before = d.state
 			},
 		})
-		Answer(d, false)
+		LetGo(d, false)
 		if l.inFlight != 0 || p.inFlight != 0 {
-			t.Fatalf("state %d after %d: got %d and %d in flight in lane and partition after an answer, want none", d.state, before, l.inFlight, p.inFlight)
+			t.Fatalf("state %d after %d: got %d and %d in flight in lane and partition after the worker let go, want none", d.state, before, l.inFlight, p.inFlight)
 		}
 	})
 }

@@ -62,11 +62,11 @@ func (s *Settler) Close() { s.writer.Close() }
 // Done implements [schedule.Settler].
 func (s *Settler) Done(d *schedule.Delivery, o schedule.Outcome) {
 	if s.results == nil {
-		schedule.Answer(d, true)
+		schedule.LetGo(d, true)
 		return
 	}
-	if schedule.Claim(d) {
-		s.putResult(schedule.AssignmentOf(d).Over(), d, o, "", func(written bool) { schedule.Answer(d, written) })
+	if schedule.BeginRecord(d) {
+		s.putResult(schedule.AssignmentOf(d).Over(), d, o, "", func(written bool) { schedule.Recorded(d, written) })
 	}
 }
 
@@ -77,7 +77,7 @@ func (s *Settler) Dead(d *schedule.Delivery, f deadletter.Failure, o schedule.Ou
 		written := make(chan bool, 1)
 		s.putResult(schedule.AssignmentOf(d).Over(), d, o, f.Class, func(yes bool) { written <- yes })
 		if !await(d, written) {
-			schedule.Answer(d, false)
+			schedule.Recorded(d, false)
 			return
 		}
 	}
