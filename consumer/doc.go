@@ -15,7 +15,7 @@
 //	broker ─► fetch ─► schedule ─► Take, worker ─► schedule ─► group: commit
 //	                    │    ▲                       ▲
 //	                    │    └── asleep until due    │ settled
-//	                    └─ rejected ─► settle ◄──────┘ Done, Dead, RetryLater
+//	                    └─ diverted ─► settle ◄──────┘ Done, Dead, RetryLater
 //	                                     └─► produce ─► Kafka
 //
 // fetch reads the partitions of an assignment and decodes their records. schedule has

@@ -45,7 +45,7 @@ type Assignment struct {
 	endWrites context.CancelFunc
 
 	idle        chan struct{} // closed when it drains and no job is awaited
-	hasRejected chan struct{} // rejected is not empty; one slot
+	hasDiverted chan struct{} // diverted is not empty; one slot
 	wake        chan struct{} // there is news for the fetcher; one slot, since a second notice says nothing new
 
 	writing atomic.Int64 // records of its jobs without an outcome
@@ -54,13 +54,13 @@ type Assignment struct {
 	phase    phase
 	parts    []*Partition // those that are being worked
 	roomy    []*Partition // those that have room again, until the fetcher takes them
-	rejected []*Delivery  // until the settler takes them
-	awaited  int          // by the drain: jobs in flight, and rejected jobs that are not written
+	diverted []*Delivery  // until the settler takes them
+	awaited  int          // by the drain: jobs in flight, and diverted jobs that are not written
 }
 
 // NewAssignment makes an assignment without partitions.
 func (s *Scheduler) NewAssignment() *Assignment {
-	a := &Assignment{sched: s, idle: make(chan struct{}), hasRejected: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
+	a := &Assignment{sched: s, idle: make(chan struct{}), hasDiverted: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
 	a.ctx, a.cancel = context.WithCancelCause(context.Background())
 	a.over, a.endOver = context.WithCancel(context.Background())
 	a.writes, a.endWrites = context.WithCancel(a.over)
@@ -134,11 +134,11 @@ func (a *Assignment) Drain() {
 		return
 	}
 	a.phase = draining
-	a.awaited -= len(a.rejected)
-	for _, d := range a.rejected {
-		d.part.rejected.minus(d)
+	a.awaited -= len(a.diverted)
+	for _, d := range a.diverted {
+		d.part.diverted.minus(d)
 	}
-	a.rejected = nil
+	a.diverted = nil
 	for _, p := range a.parts {
 		p.drop()
 	}

@@ -23,7 +23,7 @@ type Delivery struct {
 	key       uint64     // of its key queue: a hash, or 1 for the partition; 0: it has none
 	size      int        // bytes in memory
 	times     *times     // nil: it has nothing to wait for
-	rejection *Rejection // nil: a worker may have it
+	diversion *Diversion // nil: a worker may have it
 
 	// Guarded by the scheduler's lock.
 	state      state

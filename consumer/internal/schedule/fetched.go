@@ -26,12 +26,12 @@ type Prepared struct {
 	Due       time.Time // not handed out before; zero: at once
 	LookAt    time.Time // of a retry topic's record: not looked at before
 	Attempts  offsets.Attempts
-	Rejection *Rejection // nil: a worker may have it
+	Diversion *Diversion // nil: a worker may have it
 }
 
 // Prepare sets up a delivery that was fetched, whose Job is there already.
 func Prepare(d *Delivery, p *Partition, about Prepared) {
-	d.part, d.key, d.size, d.attempts, d.rejection = p, p.keyOf(d.Job.Key), about.Size, about.Attempts, about.Rejection
+	d.part, d.key, d.size, d.attempts, d.diversion = p, p.keyOf(d.Job.Key), about.Size, about.Attempts, about.Diversion
 	if !about.Due.IsZero() || !about.LookAt.IsZero() {
 		d.times = &times{due: about.Due, lookAt: about.LookAt}
 	}
@@ -101,7 +101,7 @@ func (p *Partition) held() int { return p.buffer.bytes + p.heldBack() }
 
 // heldBack is how many of them are those of admitted jobs that can't be made ready yet.
 func (p *Partition) heldBack() int {
-	return p.freed.bytes + p.behind.bytes + p.asleep.bytes + p.rejected.bytes
+	return p.freed.bytes + p.behind.bytes + p.asleep.bytes + p.diverted.bytes
 }
 
 // room tells whether fetching may go on.

@@ -41,7 +41,7 @@ type Partition struct {
 	yields    bool   // it is the buffer's turn
 	behind    volume // in the key queues, behind the first of each
 	asleep    volume // jobs that wait for their time
-	rejected  volume // jobs whose rejection is not written
+	diverted  volume // jobs whose diversion is not written
 	inFlight  int    // handed out; not settled, or a worker still has them
 	headWaits bool   // the first record in buffer has to wait, and a timer is set
 
@@ -162,13 +162,13 @@ func (p *Partition) admitNext() (d *Delivery, ok bool) {
 }
 
 // mayGo tells whether an admitted job may go at once. If not, the job has found its place:
-// among the rejected, asleep, or in its key queue.
+// among the diverted, asleep, or in its key queue.
 func (p *Partition) mayGo(d *Delivery) bool {
-	if d.rejection == nil && d.expired() {
-		d.rejection = d.expiry()
+	if d.diversion == nil && d.expired() {
+		d.diversion = d.expiry()
 	}
-	if d.rejection != nil {
-		p.reject(d, d.rejection)
+	if d.diversion != nil {
+		p.divert(d, d.diversion)
 		return false
 	}
 	if d.times != nil {
@@ -180,7 +180,7 @@ func (p *Partition) mayGo(d *Delivery) bool {
 	return p.joinKeyQueue(d)
 }
 
-// drop drops the jobs that were not handed out, but for the rejected: the settler may have
+// drop drops the jobs that were not handed out, but for the diverted: the settler may have
 // some of them. It moves fetched back: otherwise the tracker would take the dropped offsets
 // for a gap, and so for complete.
 func (p *Partition) drop() {

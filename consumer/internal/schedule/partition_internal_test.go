@@ -26,7 +26,7 @@ func TestAPartitionHoldsNothingAfterADrain(t *testing.T) {
 			after:  func(d *Delivery) { d.Release() },
 		},
 		"a job timed out, and its record is written": {
-			before: func(w *bench, a *Assignment, d *Delivery) { timeOut(w, d); a.Rejected() },
+			before: func(w *bench, a *Assignment, d *Delivery) { timeOut(w, d); a.Diverted() },
 			after:  func(d *Delivery) { Recorded(d, true); d.Release() },
 			held:   jobBytes,
 		},

@@ -18,7 +18,7 @@ func (s *Scheduler) TakeSample() *Delivery {
 			return s.handOut(d)
 		}
 		if d != nil {
-			p.reject(d, d.expiry())
+			p.divert(d, d.expiry())
 		}
 	}
 	for _, l := range s.opts.Lanes {

@@ -104,7 +104,7 @@ func (s *Scheduler) takeBest() *Delivery {
 		}
 		d := l.ready.pop()
 		if d.expired() {
-			d.part.reject(d, d.expiry())
+			d.part.divert(d, d.expiry())
 			s.fill(l)
 			continue
 		}

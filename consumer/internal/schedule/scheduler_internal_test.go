@@ -145,8 +145,8 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 					w.timeOut(d, time.Now())
 				}
 			},
-			"write the rejected": func(*rapid.T) {
-				for _, d := range a.Rejected() {
+			"write the diverted": func(*rapid.T) {
+				for _, d := range a.Diverted() {
 					Recorded(d, true)
 					done++
 				}

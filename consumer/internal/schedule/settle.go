@@ -8,7 +8,7 @@ import (
 )
 
 // This file has all ways in which a job leaves its worker for good. Sleep and Requeue, after
-// which the job comes again, are in sleep.go; the jobs that no worker sees are in reject.go.
+// which the job comes again, are in sleep.go; the jobs that no worker sees are in divert.go.
 //
 //	Done        the result is written, where results are; then the offset is complete
 //	Dead        the result and a dead letter are written, then the offset is complete
@@ -158,8 +158,8 @@ func (p *Partition) settle(d *Delivery, done bool) {
 			p.tracker.SkipTo(p.fetched)
 		}
 	}
-	if d.rejection != nil {
-		p.rejected.minus(d)
+	if d.diversion != nil {
+		p.diverted.minus(d)
 	}
 	p.leaveKey(d, done)
 }

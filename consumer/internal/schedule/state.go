@@ -10,7 +10,7 @@ const (
 	ready                  // in its lane's queue
 	inFlight               // a worker has it
 	writing                // a record is being written for it; settled after that
-	rejected               // goes to the dead letters or to a retry topic, and to no worker
+	diverted               // goes to the dead letters or to a retry topic, and to no worker
 	timedOut               // likewise, while a worker still has it
 	abandoned              // settled, while a worker still has it
 	settled                // over for this node: its offset is complete, or stays open
@@ -29,7 +29,7 @@ const (
 	requeue                  // the worker could not call it
 	beginRecord              // a record has to be written before it is settled; it does not time out any more
 	abortRecord              // that record can't be written; the worker goes on
-	reject                   // no worker is to see it
+	divert                   // no worker is to see it
 	timeOut                  // a worker has had it for too long
 	letGo                    // the worker lets it go: settled without a record in Kafka, released, or after the timeout
 	recorded                 // the last record that it needs is in Kafka, or given up
@@ -43,7 +43,7 @@ func next(s state, e event) (state, bool) {
 	case admit:
 		return waiting, s == fetched
 	case sleep:
-		return asleep, s == waiting || s == inFlight || s == writing || s == rejected
+		return asleep, s == waiting || s == inFlight || s == writing || s == diverted
 	case wake:
 		return waiting, s == asleep
 	case enqueue:
@@ -56,20 +56,20 @@ func next(s state, e event) (state, bool) {
 		return writing, s == inFlight || s == writing
 	case abortRecord:
 		return inFlight, s == writing
-	case reject:
-		return rejected, s == waiting || s == ready
+	case divert:
+		return diverted, s == waiting || s == ready
 	case timeOut:
 		return timedOut, s == inFlight
 	case letGo:
 		if s == timedOut {
-			return rejected, true // that only frees the worker
+			return diverted, true // that only frees the worker
 		}
 		return settled, s.decidable() || s == abandoned
 	case recorded:
 		if s == timedOut {
 			return abandoned, true
 		}
-		return settled, s == writing || s == rejected
+		return settled, s == writing || s == diverted
 	}
 	return s, false
 }

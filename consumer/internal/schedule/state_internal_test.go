@@ -20,12 +20,12 @@ func TestTheStateAfterEachEvent(t *testing.T) {
 
 		{waiting, sleep}:   asleep,
 		{waiting, enqueue}: ready,
-		{waiting, reject}:  rejected,
+		{waiting, divert}:  diverted,
 
 		{asleep, wake}: waiting,
 
 		{ready, handOut}: inFlight,
-		{ready, reject}:  rejected,
+		{ready, divert}:  diverted,
 
 		{inFlight, sleep}:       asleep,
 		{inFlight, requeue}:     waiting,
@@ -40,10 +40,10 @@ func TestTheStateAfterEachEvent(t *testing.T) {
 		{writing, letGo}:       settled,
 		{writing, recorded}:    settled,
 
-		{rejected, sleep}:    asleep,
-		{rejected, recorded}: settled,
+		{diverted, sleep}:    asleep,
+		{diverted, recorded}: settled,
 
-		{timedOut, letGo}:    rejected,
+		{timedOut, letGo}:    diverted,
 		{timedOut, recorded}: abandoned,
 
 		{abandoned, letGo}: settled,
@@ -94,7 +94,7 @@ func TestAJobIsSettledOnceAndFreesItsPlaceOnce(t *testing.T) {
 			"sleep":    func(*rapid.T) { d.Sleep(SleepOptions{Until: time.Now().Add(time.Hour), WakeEarly: true}) },
 			"requeue":  func(*rapid.T) { d.Requeue() },
 			"wake":     func(*rapid.T) { s.Wake() },
-			"rejected": func(*rapid.T) { a.Rejected() },
+			"diverted": func(*rapid.T) { a.Diverted() },
 			"time out": func(*rapid.T) { timeOutNow() },
 			"take": func(t *rapid.T) {
 				if got := s.Take(); got != nil && got != d {
@@ -106,7 +106,7 @@ func TestAJobIsSettledOnceAndFreesItsPlaceOnce(t *testing.T) {
 				if d.state.decidable() || d.state.late() {
 					workers = 1
 				}
-				if d.state == rejected || d.state == timedOut {
+				if d.state == diverted || d.state == timedOut {
 					writes = 1
 				}
 				if l.inFlight != workers || p.inFlight != workers || a.awaited != workers+writes {

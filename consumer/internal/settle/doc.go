@@ -8,7 +8,7 @@
 // It does not decide what becomes of a job. Package deadletter composes and truncates the
 // records; package produce writes them.
 //
-// Goroutines: [Settler.RunRejected] is one for each assignment. It writes the jobs that no
+// Goroutines: [Settler.RunDiverted] is one for each assignment. It writes the jobs that no
 // worker sees, so a dead-letter topic that can't be written stops neither the fetcher nor the
 // dead letters of other topics. [Settler.KeepLogging] is one. Both are started by their
 // callers. Outcomes come on the writer's goroutines, which must not block.

@@ -81,12 +81,12 @@ func (s *Settler) Dead(d *schedule.Delivery, f deadletter.Failure, o schedule.Ou
 			return
 		}
 	}
-	s.write(schedule.AssignmentOf(d).Writes(), []transfer{{d, schedule.Rejection{Failure: f}}})
+	s.write(schedule.AssignmentOf(d).Writes(), []transfer{{d: d, failure: f}})
 }
 
 // RetryLater implements [schedule.Settler].
 func (s *Settler) RetryLater(d *schedule.Delivery, delay time.Duration, due time.Time, f deadletter.Failure) bool {
-	t := transfer{d, schedule.Rejection{Failure: f, Delay: delay, Due: due}}
+	t := transfer{d: d, failure: f, delay: delay, due: due}
 	if len(s.write(schedule.AssignmentOf(d).Writes(), []transfer{t})) == 0 {
 		return true
 	}
