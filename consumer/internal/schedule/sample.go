@@ -1,7 +1,5 @@
 package schedule
 
-import "math/rand/v2"
-
 // TakeSample hands out any fetched job that has not failed yet: its call tells more about
 // the provider than that of a job which has failed. Where there is none, it is
 // [Scheduler.Take].
@@ -9,7 +7,7 @@ func (s *Scheduler) TakeSample() *Delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if parts := s.withFresh(); len(parts) > 0 {
-		p := parts[rand.IntN(len(parts))]
+		p := parts[s.random(len(parts))]
 		d := p.sample()
 		p.src.Lane.enlist(p)
 		p.wakeFetcher()
@@ -46,7 +44,7 @@ func (s *Scheduler) withFresh() (parts []*Partition) {
 // and their keys.
 func (p *Partition) sample() *Delivery {
 	freed := p.freed.jobs
-	n := rand.IntN(freed + p.buffer.jobs)
+	n := p.sched.random(freed + p.buffer.jobs)
 	for at := freed; at <= n && p.buffer.head != nil; at++ {
 		d, ok := p.admitNext()
 		if !ok {

@@ -3,6 +3,7 @@ package schedule
 import (
 	"hash/maphash"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -38,9 +39,10 @@ type Settler interface {
 // Scheduler makes jobs ready and hands them out. Its lock guards every offset tracker and
 // queue.
 type Scheduler struct {
-	opts  Options
-	seed  maphash.Seed  // of the keys' hashes
-	ready chan struct{} // a job became ready; one slot, since a second notice says nothing new
+	opts   Options
+	seed   maphash.Seed    // of the keys' hashes
+	random func(n int) int // below n; a test may choose
+	ready  chan struct{}   // a job became ready; one slot, since a second notice says nothing new
 
 	mu          sync.Mutex
 	timers      *timers
@@ -55,7 +57,7 @@ type Scheduler struct {
 // New makes a scheduler without assignments.
 func New(o Options) *Scheduler {
 	return &Scheduler{
-		opts: o, seed: maphash.MakeSeed(), ready: make(chan struct{}, 1), timers: newTimers(),
+		opts: o, seed: maphash.MakeSeed(), random: rand.IntN, ready: make(chan struct{}, 1), timers: newTimers(),
 		taken: make(map[*Delivery]time.Time), live: make(map[*Assignment]struct{}),
 	}
 }
