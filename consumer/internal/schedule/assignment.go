@@ -114,7 +114,7 @@ func (a *Assignment) WakeFetcher() { notify(a.wake) }
 // Open lets partitions take part; false: the assignment is ending.
 func (a *Assignment) Open(parts []*Partition) bool {
 	a.sched.mu.Lock()
-	defer a.sched.mu.Unlock()
+	defer a.sched.unlock()
 	if a.phase != working {
 		return false
 	}
@@ -129,7 +129,7 @@ func (a *Assignment) Open(parts []*Partition) bool {
 func (a *Assignment) Drain() {
 	s := a.sched
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if a.phase != working {
 		return
 	}
@@ -167,7 +167,7 @@ func (a *Assignment) leaves() {
 // last offsets to commit, and how many partitions there were.
 func (a *Assignment) Close() (last []CommitPoint, partitions int) {
 	a.sched.mu.Lock()
-	defer a.sched.mu.Unlock()
+	defer a.sched.unlock()
 	a.phase = closed
 	delete(a.sched.live, a)
 	return a.uncommitted(), len(a.parts)
@@ -184,7 +184,7 @@ type CommitPoint struct {
 // Uncommitted are the points that Kafka doesn't have yet.
 func (a *Assignment) Uncommitted() []CommitPoint {
 	a.sched.mu.Lock()
-	defer a.sched.mu.Unlock()
+	defer a.sched.unlock()
 	return a.uncommitted()
 }
 
@@ -202,7 +202,7 @@ func (a *Assignment) uncommitted() []CommitPoint {
 // Uncommitted has no effect.
 func (a *Assignment) Committed(points []CommitPoint) {
 	a.sched.mu.Lock()
-	defer a.sched.mu.Unlock()
+	defer a.sched.unlock()
 	for _, c := range points {
 		if c.part != nil {
 			c.part.committed, c.part.committedRev = c.Low, c.Rev
@@ -213,6 +213,6 @@ func (a *Assignment) Committed(points []CommitPoint) {
 // Pending tells whether Kafka has not acknowledged a point since Uncommitted returned it.
 func (a *Assignment) Pending(c *CommitPoint) bool {
 	a.sched.mu.Lock()
-	defer a.sched.mu.Unlock()
+	defer a.sched.unlock()
 	return c.part.committedRev != c.Rev
 }

@@ -36,7 +36,7 @@ func DiversionOf(d *Delivery) *Diversion { return d.diversion }
 // them. When the assignment ends the drain drops the others.
 func (a *Assignment) Diverted() []*Delivery {
 	a.sched.mu.Lock()
-	defer a.sched.mu.Unlock()
+	defer a.sched.unlock()
 	if a.ctx.Err() != nil {
 		return nil
 	}
@@ -68,7 +68,7 @@ func (p *Partition) queueDiverted(d *Delivery, r *Diversion) {
 func RestInstead(d *Delivery) {
 	p := d.part
 	p.sched.mu.Lock()
-	defer p.sched.mu.Unlock()
+	defer p.sched.unlock()
 	p.asg.leaves()
 	p.diverted.minus(d)
 	if p.asg.phase != working {

@@ -42,7 +42,7 @@ func (p *Partition) Add(b *Batch) bool {
 	s := p.sched
 	s.logFetched(b.Jobs)
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if p.asg.phase != working {
 		return false
 	}
@@ -65,7 +65,7 @@ func (p *Partition) Add(b *Batch) bool {
 // Roomy takes the partitions of the assignment that have room again.
 func (a *Assignment) Roomy() []*Partition {
 	a.sched.mu.Lock()
-	defer a.sched.mu.Unlock()
+	defer a.sched.unlock()
 	some := a.roomy
 	a.roomy = nil
 	return some
@@ -76,7 +76,7 @@ func (a *Assignment) Roomy() []*Partition {
 func (a *Assignment) OverBudget() bool {
 	s := a.sched
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	all, parts := 0, 0
 	for live := range s.live {
 		for _, p := range live.parts {

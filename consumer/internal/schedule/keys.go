@@ -1,6 +1,9 @@
 package schedule
 
-import "hash/maphash"
+import (
+	"hash/maphash"
+	"log/slog"
+)
 
 // Order is which jobs are handed out one at a time, in the order of their offsets. A job
 // that is tried again in place holds those behind it.
@@ -57,6 +60,7 @@ func (p *Partition) joinKeyQueue(d *Delivery) bool {
 	}
 	last.nextOfKey = d
 	p.behind.plus(d)
+	d.noteStep("waits behind another job of its key", slog.Int64("behind", last.Job.Offset))
 	return false
 }
 

@@ -5,7 +5,7 @@ package schedule
 // [Scheduler.Take].
 func (s *Scheduler) TakeSample() *Delivery {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if parts := s.withFresh(); len(parts) > 0 {
 		p := parts[s.random(len(parts))]
 		d := p.sample()

@@ -44,7 +44,8 @@ type Scheduler struct {
 	random func(n int) int // below n; a test may choose
 	ready  chan struct{}   // a job became ready; one slot, since a second notice says nothing new
 
-	mu          sync.Mutex
+	mu          sync.Mutex // ends with unlock
+	stepped     []step     // to be logged once the lock is free
 	timers      *timers
 	asleep      int // jobs that sleep: each has a timer
 	asleepBytes int
@@ -59,6 +60,16 @@ func New(o Options) *Scheduler {
 	return &Scheduler{
 		opts: o, seed: maphash.MakeSeed(), random: rand.IntN, ready: make(chan struct{}, 1), timers: newTimers(),
 		taken: make(map[*Delivery]time.Time), live: make(map[*Assignment]struct{}),
+	}
+}
+
+// unlock frees the lock, and logs the steps that were noted under it.
+func (s *Scheduler) unlock() {
+	stepped := s.stepped
+	s.stepped = nil
+	s.mu.Unlock()
+	for _, one := range stepped {
+		one.d.Step(one.name, one.attr)
 	}
 }
 
@@ -94,7 +105,7 @@ func (s *Scheduler) Ready() <-chan struct{} { return s.ready }
 // goes to the dead letters instead.
 func (s *Scheduler) Take() *Delivery {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	return s.takeBest()
 }
 
@@ -129,7 +140,7 @@ func (s *Scheduler) handOut(d *Delivery) *Delivery {
 // ReadyJobs is how many jobs are ready.
 func (s *Scheduler) ReadyJobs() (n int) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	for _, l := range s.opts.Lanes {
 		n += l.ready.jobs
 	}
@@ -139,7 +150,7 @@ func (s *Scheduler) ReadyJobs() (n int) {
 // Finish closes Ready. All assignments are over by then, so no job becomes ready any more.
 func (s *Scheduler) Finish() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	s.finished = true
 	close(s.ready)
 }

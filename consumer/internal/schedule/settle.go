@@ -77,7 +77,7 @@ func (d *Delivery) Answered() { BeginRecord(d) }
 func BeginRecord(d *Delivery) bool {
 	s := d.part.sched
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if _, ok := d.on(beginRecord); ok {
 		delete(s.taken, d)
 		return true
@@ -89,7 +89,7 @@ func BeginRecord(d *Delivery) bool {
 // abortRecord notes that the record can't be written. The worker has the job as before.
 func (s *Scheduler) abortRecord(d *Delivery) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if _, ok := d.on(abortRecord); ok && s.opts.JobTimeout > 0 {
 		s.taken[d] = time.Now()
 	}
@@ -100,7 +100,7 @@ func (s *Scheduler) abortRecord(d *Delivery) {
 func LetGo(d *Delivery, done bool) {
 	s := d.part.sched
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	s.letGo(d, done)
 }
 
@@ -122,7 +122,7 @@ func (s *Scheduler) letGo(d *Delivery, done bool) {
 func Recorded(d *Delivery, done bool) {
 	s := d.part.sched
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	before, ok := d.on(recorded)
 	switch {
 	case !ok:

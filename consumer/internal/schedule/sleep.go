@@ -47,7 +47,7 @@ func (d *Delivery) Requeue() {
 // assignment drains, the job is released instead.
 func (s *Scheduler) handBack(d *Delivery, put func(*Partition)) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if !d.state.decidable() || d.part.asg.phase != working {
 		s.letGo(d, false)
 		return
@@ -81,7 +81,7 @@ func (p *Partition) sleepUntil(t timer) {
 // handed out or fetched; a job that fails may sleep all the same.
 func (s *Scheduler) SleepersFull() bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	return s.sleepersFull()
 }
 
@@ -95,7 +95,7 @@ func (s *Scheduler) logSleepersFull() {
 	now, asleep, bytes := s.sleepersFull(), s.asleep, s.asleepBytes
 	changed := now != s.loggedFull
 	s.loggedFull = now
-	s.mu.Unlock()
+	s.unlock()
 	switch {
 	case changed && now:
 		s.opts.Log.Warn("as many jobs sleep in memory as may, fetching of new jobs paused", "jobs", asleep, "bytes", bytes, "max_asleep", s.opts.MaxAsleep, "max_asleep_bytes", s.opts.MaxAsleepBytes)
@@ -125,7 +125,7 @@ func (s *Scheduler) wokeUp(d *Delivery) {
 // Wake hands out again, in turn, the jobs whose sleep may end early.
 func (s *Scheduler) Wake() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	for _, one := range s.timers.remove(func(t timer) bool { return t.early }) {
 		one.part.wake(one)
 		one.part.src.Lane.enlist(one.part)

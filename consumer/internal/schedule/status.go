@@ -40,7 +40,7 @@ type PartitionStatus struct {
 // Status is a snapshot. assignments is how many hand out jobs.
 func (s *Scheduler) Status() (lanes []LaneStatus, partitions []PartitionStatus, assignments int) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	now := time.Now()
 	at := make(map[*Lane]*LaneStatus, len(s.opts.Lanes))
 	lanes = make([]LaneStatus, len(s.opts.Lanes))
@@ -86,7 +86,7 @@ func (s *LaneStatus) add(p *Partition, now time.Time) {
 // Places are the partitions that this node works, by topic.
 func (s *Scheduler) Places() map[string]map[int]bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	all := make(map[string]map[int]bool)
 	for a := range s.live {
 		for _, p := range a.parts {

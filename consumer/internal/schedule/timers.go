@@ -110,7 +110,7 @@ func (s *Scheduler) KeepTime(done <-chan struct{}) {
 // nothing else to do.
 func (s *Scheduler) endTimers() time.Duration {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	now := time.Now()
 	for one, ok := s.timers.due(now); ok; one, ok = s.timers.due(now) {
 		one.part.wake(one)
