@@ -154,7 +154,8 @@ type step struct {
 	attr slog.Attr
 }
 
-// noteStep has a step logged once the lock is free. The lock is held.
+// noteStep has a step logged once the lock is free. An empty attribute is not logged. The
+// lock is held.
 func (d *Delivery) noteStep(name string, attr slog.Attr) {
 	if s := d.part.sched; s.logsSteps() {
 		s.stepped = append(s.stepped, step{d, name, attr})

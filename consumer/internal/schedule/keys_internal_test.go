@@ -1,6 +1,9 @@
 package schedule
 
 import (
+	"bytes"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,6 +36,8 @@ func TestAKeyIsHeldUntilTheRecordIsInKafka(t *testing.T) {
 			l := &Lane{name: "default", limit: 4}
 			w := newBench(l)
 			w.opts.Settler = writes{}
+			var log bytes.Buffer
+			w.opts.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 			p := partition(w.NewAssignment(), l, 0)
 			addJobs(p, 1, 1)
 			d := w.Take()
@@ -40,7 +45,13 @@ func TestAKeyIsHeldUntilTheRecordIsInKafka(t *testing.T) {
 			if next := w.Take(); next != nil {
 				t.Errorf("%s: got offset %d before the record is written, want none", name, next.Job.Offset)
 			}
+			if strings.Contains(log.String(), "step=settled") {
+				t.Errorf("%s: got this log before the record is written, want no settled job:\n%s", name, log.String())
+			}
 			Recorded(d, written)
+			if got := strings.Contains(log.String(), "step=settled"); got != written {
+				t.Errorf("%s: got settled in the log %v, want %v", name, got, written)
+			}
 			if next := w.Take(); (next != nil) != written {
 				t.Errorf("%s: got job %v after a record that is written: %v, want one only then", name, next, written)
 			}

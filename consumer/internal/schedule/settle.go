@@ -22,7 +22,6 @@ import (
 // results are written. It does not block. If the result is not written when the drain ends,
 // the job is released.
 func (d *Delivery) Done(o Outcome) {
-	d.Step("settled", slog.String("result", "done"))
 	d.part.sched.opts.Settler.Done(d, o)
 }
 
@@ -152,6 +151,7 @@ func (s *Scheduler) conclude(d *Delivery, done bool) {
 
 func (p *Partition) settle(d *Delivery, done bool) {
 	if done {
+		d.noteStep("settled", slog.Attr{})
 		p.open.remove(d)
 		p.tracker.Complete(d.Job.Offset)
 		if p.buffer.head == nil {
