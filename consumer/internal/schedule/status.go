@@ -9,6 +9,7 @@ type LaneStatus struct {
 	Ready    int   // jobs that only wait for a slot
 	Waiting  int64 // records of its topics that are not complete, less those in flight and asleep
 	Asleep   int   // jobs that wait in memory for their time
+	Behind   int   // jobs that wait in memory behind another job of their key, in partition order of their partition
 	Delayed  int64 // records of its retry topics that are not complete, less those in flight and asleep
 	// Oldest is how long the oldest job has been waiting or in flight on this node, since
 	// it was written or since it was due; 0: none waits.
@@ -76,6 +77,7 @@ func (s *LaneStatus) add(p *Partition, now time.Time) {
 	s.Oldest = max(s.Oldest, p.age(now))
 	backlog := int64(p.tracker.Open()) + max(p.stable-p.tracker.End(), 0) - int64(p.inFlight+p.asleep.jobs)
 	s.Asleep += p.asleep.jobs
+	s.Behind += p.behind.jobs
 	if p.src.Delay > 0 {
 		s.Delayed += backlog
 	} else {
