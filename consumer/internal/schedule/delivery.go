@@ -11,9 +11,11 @@ import (
 	"dispatcher/job"
 )
 
-// Delivery is one job that a worker has. The worker ends with exactly one of Done, Dead,
-// RetryLater, Sleep, Requeue and Release. What it calls after that, or after the job has
-// timed out, has no effect. All methods are safe to call from any goroutine.
+// Delivery is one job, from its fetch until it is settled or dropped. A worker that took it
+// ends with exactly one of Done, Dead, RetryLater, Sleep, Requeue and Release. What it calls
+// after that has no effect; after a timeout any of them only frees its place. Dead and
+// RetryLater keep the worker until Kafka has the record. All methods are safe to call from any
+// goroutine.
 type Delivery struct {
 	Job job.Job
 

@@ -10,10 +10,13 @@ import (
 // This file has all ways in which a job leaves its worker for good. Sleep and Requeue, after
 // which the job comes again, are in sleep.go; the jobs that no worker sees are in divert.go.
 //
-//	Done        the result is written, where results are; then the offset is complete
-//	Dead        the result and a dead letter are written, then the offset is complete
-//	RetryLater  a record of a retry topic is written, then the offset is complete
-//	Release     the offset stays open, the key is closed; another node gets the job, or this one later
+//	            the job                                                        the worker
+//	Done        the result is written, where results are; then the offset is   is free at once; the job stays in
+//	            complete                                                       flight until the result is written
+//	Dead        the result and a dead letter are written; then likewise        waits until Kafka has both
+//	RetryLater  a record of a retry topic is written; then likewise            waits until Kafka has it
+//	Release     the offset stays open, the key is closed; another node gets    is free at once
+//	            the job, or this one later
 //
 // The end of the assignment gives up a write; the offset stays open then. After a timeout
 // whatever the worker calls only frees its place.
@@ -34,8 +37,8 @@ func (d *Delivery) Release() {
 }
 
 // Dead writes the job's result, where results are written, then its dead letter. Once Kafka
-// has acknowledged that, it settles the job. It blocks, and tries again, until that is done
-// or given up during the drain; then the job is released. A record that may have been
+// has acknowledged that, it settles the job. It keeps the worker, and tries again, until that
+// is done or given up during the drain; then the job is released. A record that may have been
 // written is awaited as long as the drain lasts, as a call in flight is.
 func (d *Delivery) Dead(f deadletter.Failure, o Outcome) {
 	d.Step("goes to the dead letters", slog.String("class", string(f.Class)), slog.String("code", f.Code), slog.String("error", f.Message))
@@ -45,10 +48,11 @@ func (d *Delivery) Dead(f deadletter.Failure, o Outcome) {
 }
 
 // RetryLater writes the job to the retry topic of the longest delay that is over by then
-// and, once Kafka has acknowledged it, settles it. It blocks as [Delivery.Dead] does. The
-// job comes back at that time, with its calls and failures as its [Delivery.Attempts]. It
-// returns false, and has done nothing, where the job is to wait in place: with order key or
-// partition, without a retry topic that is short enough, or if the job is too large for it.
+// and, once Kafka has acknowledged it, settles it. It keeps the worker until then, or until
+// the write is given up during the drain. The job comes back at that time, with its calls and
+// failures as its [Delivery.Attempts]. It returns false, and has done nothing, where the job
+// is to wait in place: with order key or partition, without a retry topic that is short
+// enough, or if the job is too large for it.
 func (d *Delivery) RetryLater(at time.Time, f deadletter.Failure) bool {
 	s := d.part.sched
 	delay := delayFor(s.opts.RetryTopics, time.Until(at)+delaySlack)

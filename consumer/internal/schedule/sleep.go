@@ -7,8 +7,9 @@ import (
 	"dispatcher/consumer/internal/offsets"
 )
 
-// A job that waits in memory for its next try has no worker and no place in flight. It
-// holds its key, or in partition order its partition, so that no job behind it overtakes it.
+// A job that sleeps after a call has no worker and no place in flight. It holds its key, or in
+// partition order its partition, so that no job behind it overtakes it. A job that sleeps until
+// its first call holds neither.
 
 // SleepOptions says how a job waits for its next try.
 type SleepOptions struct {
@@ -57,8 +58,8 @@ func (s *Scheduler) handBack(d *Delivery, put func(*Partition)) {
 	s.fill(d.part.src.Lane)
 }
 
-// rest keeps a job in memory until it is due. Its offset is open, and it holds neither its
-// key nor its partition.
+// rest has a job sleep until its first call, when it is due. Its offset is open. It holds
+// neither its key nor its partition: it joins its key queue when it is due.
 func (p *Partition) rest(d *Delivery) {
 	p.open.remove(d)
 	p.sleepUntil(timer{at: d.times.due, part: p, d: d})

@@ -35,7 +35,7 @@ type PartitionStatus struct {
 	Partition int
 	Committed int64 // -1: nothing yet
 	Lag       int64 // last stable offset less the committed one
-	Open      int   // offsets fetched and not complete
+	Open      int   // offsets admitted and not complete; what is in the fetch buffer does not count
 }
 
 // Status is a snapshot. assignments is how many hand out jobs.
