@@ -18,7 +18,7 @@ func gaugeDescs() (lag, open, joined *prometheus.Desc, ofLane []*prometheus.Desc
 		return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
 	}
 	return desc("lag", "Last stable offset less the committed one, of this node's partitions.", "topic", "partition"),
-		desc("open_offsets", "Offsets fetched and not complete, of this node's partitions.", "topic", "partition"),
+		desc("open_offsets", "Offsets that left the fetch buffer and are not complete, of this node's partitions.", "topic", "partition"),
 		desc("joined", "1 when this node has joined the group of every topic and retry topic."),
 		[]*prometheus.Desc{
 			desc("in_flight", "Jobs handed out and not settled.", "lane"),
