@@ -28,8 +28,10 @@ type (
 	// UnwrittenError says that none of a batch was written, and none will be.
 	UnwrittenError = produce.UnwrittenError
 
-	// Delivery is one job that a worker has. The worker ends with exactly one of Done, Dead,
-	// RetryLater, Sleep, Requeue and Release; package schedule says what each does.
+	// Delivery is one job, from its fetch until it is settled or dropped. A worker that took
+	// it ends with exactly one of Done, Dead, RetryLater, Sleep, Requeue and Release; package
+	// schedule says what each does. Dead and RetryLater keep the worker until Kafka has the
+	// record.
 	Delivery = schedule.Delivery
 	// SleepOptions says how a job waits for its next attempt.
 	SleepOptions = schedule.SleepOptions

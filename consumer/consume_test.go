@@ -11,6 +11,8 @@ import (
 	"dispatcher/consumer"
 	"dispatcher/consumer/deadletter"
 	"dispatcher/job"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 func TestConsumesEverythingOnce(t *testing.T) {
@@ -97,10 +99,15 @@ func TestOrderByKey(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", keyed("a", "a1"), keyed("a", "a2"), keyed("b", "b1"), keyed("", "x1"), keyed("a", "a3"), keyed("", "x2"))
-		n := w.start(w.options(), nil)
+		o, reg := w.options(), prometheus.NewRegistry()
+		o.Registerer = reg
+		n := w.start(o, nil)
 		first := n.holding(4)
 		if got, want := strings.Join(n.values(), " "), "a1 b1 x1 x2"; got != want {
 			t.Errorf("got %s, want %s", got, want)
+		}
+		if got := gather(t, reg)["dispatcher_consumer_behind_key_jobs"]; got != 2 {
+			t.Errorf("got %v jobs behind another one of their key, want a2 and a3", got)
 		}
 		first[0].Done(consumer.Outcome{})
 		second := n.holding(1)
@@ -108,6 +115,9 @@ func TestOrderByKey(t *testing.T) {
 		n.holding(1)[0].Done(consumer.Outcome{})
 		if got, want := strings.Join(n.values(), " "), "a1 b1 x1 x2 a2 a3"; got != want {
 			t.Errorf("got %s, want %s", got, want)
+		}
+		if got := gather(t, reg)["dispatcher_consumer_behind_key_jobs"]; got != 0 {
+			t.Errorf("got %v jobs behind another one of their key, want none", got)
 		}
 		for _, d := range first[1:] {
 			d.Done(consumer.Outcome{})

@@ -5,17 +5,18 @@
 // # What it does not do
 //
 // It does not wait for a rate limit, call a provider or decide what follows a result. It
-// hands out a [Delivery]; the worker decides, and calls one of its methods. It does not
-// promise exactly once: a job is handed out again if the node dies between the call and the
-// next commit. Compacted topics are refused: compaction deletes jobs, and a batch of which it
-// has left nothing can't be passed.
+// hands out a [Delivery]; the worker decides, and calls one of its methods. Dead and
+// RetryLater return when Kafka has the record or the drain gives it up, the others at once. It
+// does not promise exactly once: a job is handed out again if the node dies between the call
+// and the next commit. Compacted topics are refused: compaction deletes jobs, and a batch of
+// which it has left nothing can't be passed.
 //
 // # The way of a job
 //
 //	broker ─► fetch ─► schedule ─► Take, worker ─► schedule ─► group: commit
 //	                    │    ▲                       ▲
 //	                    │    └── asleep until due    │ settled
-//	                    └─ rejected ─► settle ◄──────┘ Done, Dead, RetryLater
+//	                    └─ diverted ─► settle ◄──────┘ Done, Dead, RetryLater
 //	                                     └─► produce ─► Kafka
 //
 // fetch reads the partitions of an assignment and decodes their records. schedule has
@@ -39,8 +40,8 @@
 //
 //	KeepTime, one            of schedule: ends sleeps, times jobs out; ends after the groups
 //	KeepLogging, one         of settle: logs sums of dead letters; likewise
-//	leave, one               ends the membership on LeaveGroups; likewise
-//	group, one a source      holds the membership; ends with the context of Run
+//	membership watch, one    ends the groups on LeaveGroups; started by runGroups, ends after them
+//	group, one a source      holds the membership; ends with the context of Run or with the watch
 //	generation, one a group  kafka-go's; commits, and drains before it returns
 //	five a generation        see package group; they end with the generation
 //	requests                 of fetch; each ends with its answer or with the generation

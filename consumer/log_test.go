@@ -92,7 +92,7 @@ func TestStepsOfAJob(t *testing.T) {
 		})
 		w.until("it is settled", func() bool { offset, _ := w.committed("jobs", 0); return offset == 1 })
 		w.ok(n.end())
-		for _, step := range []string{`step="fetched, waits for the jobs of its key and for a slot"`, `step="waits for its next call"`, "step=settled"} {
+		for _, step := range []string{"step=fetched", `step="waits for its next call"`, "step=settled"} {
 			lines := linesWith(log.String(), step)
 			if len(lines) != 1 || !strings.Contains(lines[0], "id=one topic=jobs partition=0 offset=0") {
 				t.Errorf("got these lines of %q, want one with the job's id and place:\n%s", step, strings.Join(lines, "\n"))

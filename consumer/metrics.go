@@ -18,13 +18,14 @@ func gaugeDescs() (lag, open, joined *prometheus.Desc, ofLane []*prometheus.Desc
 		return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
 	}
 	return desc("lag", "Last stable offset less the committed one, of this node's partitions.", "topic", "partition"),
-		desc("open_offsets", "Offsets fetched and not complete, of this node's partitions.", "topic", "partition"),
+		desc("open_offsets", "Offsets that left the fetch buffer and are not complete, of this node's partitions.", "topic", "partition"),
 		desc("joined", "1 when this node has joined the group of every topic and retry topic."),
 		[]*prometheus.Desc{
 			desc("in_flight", "Jobs handed out and not settled.", "lane"),
 			desc("ready_jobs", "Jobs that wait for a slot alone.", "lane"),
 			desc("waiting_jobs", "Records of this node's partitions that are not complete, less those in flight and asleep.", "lane"),
 			desc("asleep_jobs", "Jobs that wait in memory for their time.", "lane"),
+			desc("behind_key_jobs", "Jobs that wait in memory behind another job of their key.", "lane"),
 			desc("delayed_jobs", "Records of this node's partitions of retry topics that are not complete, less those in flight and asleep.", "lane"),
 			desc("oldest_job_age_seconds", "How long the oldest job of this node has been waiting or in flight, since it was written or was due.", "lane"),
 			desc("drain_seconds", "Time until all that waits or is in flight would be settled at the rate of the last half minute.", "lane"),
@@ -52,7 +53,7 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 		gauge(open, float64(p.Open), p.Topic, id)
 	}
 	for _, l := range s.Lanes {
-		for i, v := range []float64{float64(l.InFlight), float64(l.Ready), float64(l.Waiting), float64(l.Asleep), float64(l.Delayed), l.Oldest.Seconds(), l.Drain()} {
+		for i, v := range []float64{float64(l.InFlight), float64(l.Ready), float64(l.Waiting), float64(l.Asleep), float64(l.Behind), float64(l.Delayed), l.Oldest.Seconds(), l.Drain()} {
 			gauge(ofLane[i], v, l.Lane)
 		}
 	}

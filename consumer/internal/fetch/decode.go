@@ -24,7 +24,7 @@ func (m *batchMaker) deliver(d *schedule.Delivery, rec job.Record, now time.Time
 		if err != nil {
 			f.Calls = about.Attempts.Calls
 		}
-		about.Rejection = &schedule.Rejection{Failure: *f}
+		about.Diversion = &schedule.Diversion{Failure: *f}
 	}
 	schedule.Prepare(d, m.p, about)
 	return about.Size

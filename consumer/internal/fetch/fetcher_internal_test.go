@@ -44,5 +44,5 @@ func fill(s *schedule.Scheduler, p *schedule.Partition) {
 		schedule.Prepare(&b.Jobs[i], p, schedule.Prepared{Size: 1 << 20})
 	}
 	p.Add(b)
-	schedule.Answer(s.Take(), true)
+	schedule.LetGo(s.Take(), true)
 }

@@ -69,7 +69,7 @@ func (a *assignment) run(stopped, revoked <-chan struct{}) (removed bool) {
 	defer a.EndOver()
 	defer a.End(context.Canceled)
 	wg.Go(func() { a.watch(stopped, revoked) })
-	wg.Go(func() { a.g.o.Settler.RunRejected(a.Assignment) })
+	wg.Go(func() { a.g.o.Settler.RunDiverted(a.Assignment) })
 	wg.Go(a.watchTopic)
 	wg.Go(a.fetch.Run)
 	wg.Go(a.begin)

@@ -23,7 +23,7 @@ type phase uint8
 
 const (
 	working  phase = iota // jobs are handed out
-	draining              // none is; those in flight are awaited
+	draining              // none is; those in flight and records that are being written are awaited
 	closed                // no offset is completed any more
 )
 
@@ -44,8 +44,8 @@ type Assignment struct {
 	writes    context.Context //nolint:containedctx // of writes, not of a call
 	endWrites context.CancelFunc
 
-	idle        chan struct{} // closed when it drains and nothing is in flight
-	hasRejected chan struct{} // rejected is not empty; one slot
+	idle        chan struct{} // closed when it drains and no job is awaited
+	hasDiverted chan struct{} // diverted is not empty; one slot
 	wake        chan struct{} // there is news for the fetcher; one slot, since a second notice says nothing new
 
 	writing atomic.Int64 // records of its jobs without an outcome
@@ -54,13 +54,13 @@ type Assignment struct {
 	phase    phase
 	parts    []*Partition // those that are being worked
 	roomy    []*Partition // those that have room again, until the fetcher takes them
-	rejected []*Delivery  // until the settler takes them
-	inFlight int          // jobs that a worker has, and rejected jobs that are not written
+	diverted []*Delivery  // until the settler takes them
+	awaited  int          // by the drain: jobs in flight, and diverted jobs that are not written
 }
 
 // NewAssignment makes an assignment without partitions.
 func (s *Scheduler) NewAssignment() *Assignment {
-	a := &Assignment{sched: s, idle: make(chan struct{}), hasRejected: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
+	a := &Assignment{sched: s, idle: make(chan struct{}), hasDiverted: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
 	a.ctx, a.cancel = context.WithCancelCause(context.Background())
 	a.over, a.endOver = context.WithCancel(context.Background())
 	a.writes, a.endWrites = context.WithCancel(a.over)
@@ -102,7 +102,7 @@ func (a *Assignment) EndWrites() { a.endWrites() }
 // Writing counts the records of the assignment's jobs that have no outcome.
 func (a *Assignment) Writing() *atomic.Int64 { return &a.writing }
 
-// Idle is closed when the assignment drains and none of its jobs is in flight.
+// Idle is closed when the assignment drains and awaits none of its jobs.
 func (a *Assignment) Idle() <-chan struct{} { return a.idle }
 
 // News tells the fetcher that a partition has room, or that WakeFetcher was called.
@@ -114,7 +114,7 @@ func (a *Assignment) WakeFetcher() { notify(a.wake) }
 // Open lets partitions take part; false: the assignment is ending.
 func (a *Assignment) Open(parts []*Partition) bool {
 	a.sched.mu.Lock()
-	defer a.sched.mu.Unlock()
+	defer a.sched.unlock()
 	if a.phase != working {
 		return false
 	}
@@ -124,17 +124,21 @@ func (a *Assignment) Open(parts []*Partition) bool {
 }
 
 // Drain drops all jobs that no worker has, ready ones as well. The assignment is idle once
-// everything in flight has been settled. A second call has no effect.
+// everything in flight has been settled, and each record that is being written has an
+// outcome. A second call has no effect.
 func (a *Assignment) Drain() {
 	s := a.sched
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if a.phase != working {
 		return
 	}
 	a.phase = draining
-	a.inFlight -= len(a.rejected)
-	a.rejected = nil
+	a.awaited -= len(a.diverted)
+	for _, d := range a.diverted {
+		d.part.diverted.minus(d)
+	}
+	a.diverted = nil
 	for _, p := range a.parts {
 		p.drop()
 	}
@@ -147,14 +151,14 @@ func (a *Assignment) Drain() {
 		l.drop(a)
 		s.fill(l) // the room is for others
 	}
-	if a.inFlight == 0 {
+	if a.awaited == 0 {
 		close(a.idle)
 	}
 }
 
-// leaves notes that one job is not in flight any more.
+// leaves notes that one job is not awaited any more.
 func (a *Assignment) leaves() {
-	if a.inFlight--; a.phase != working && a.inFlight == 0 {
+	if a.awaited--; a.phase != working && a.awaited == 0 {
 		close(a.idle)
 	}
 }
@@ -163,7 +167,7 @@ func (a *Assignment) leaves() {
 // last offsets to commit, and how many partitions there were.
 func (a *Assignment) Close() (last []CommitPoint, partitions int) {
 	a.sched.mu.Lock()
-	defer a.sched.mu.Unlock()
+	defer a.sched.unlock()
 	a.phase = closed
 	delete(a.sched.live, a)
 	return a.uncommitted(), len(a.parts)
@@ -180,7 +184,7 @@ type CommitPoint struct {
 // Uncommitted are the points that Kafka doesn't have yet.
 func (a *Assignment) Uncommitted() []CommitPoint {
 	a.sched.mu.Lock()
-	defer a.sched.mu.Unlock()
+	defer a.sched.unlock()
 	return a.uncommitted()
 }
 
@@ -198,7 +202,7 @@ func (a *Assignment) uncommitted() []CommitPoint {
 // Uncommitted has no effect.
 func (a *Assignment) Committed(points []CommitPoint) {
 	a.sched.mu.Lock()
-	defer a.sched.mu.Unlock()
+	defer a.sched.unlock()
 	for _, c := range points {
 		if c.part != nil {
 			c.part.committed, c.part.committedRev = c.Low, c.Rev
@@ -209,6 +213,6 @@ func (a *Assignment) Committed(points []CommitPoint) {
 // Pending tells whether Kafka has not acknowledged a point since Uncommitted returned it.
 func (a *Assignment) Pending(c *CommitPoint) bool {
 	a.sched.mu.Lock()
-	defer a.sched.mu.Unlock()
+	defer a.sched.unlock()
 	return c.part.committedRev != c.Rev
 }

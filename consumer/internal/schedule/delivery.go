@@ -11,9 +11,11 @@ import (
 	"dispatcher/job"
 )
 
-// Delivery is one job that a worker has. The worker ends with exactly one of Done, Dead,
-// RetryLater, Sleep, Requeue and Release. What it calls after that, or after the job has
-// timed out, has no effect. All methods are safe to call from any goroutine.
+// Delivery is one job, from its fetch until it is settled or dropped. A worker that took it
+// ends with exactly one of Done, Dead, RetryLater, Sleep, Requeue and Release. What it calls
+// after that has no effect; after a timeout any of them only frees its place. Dead and
+// RetryLater keep the worker until Kafka has the record. All methods are safe to call from any
+// goroutine.
 type Delivery struct {
 	Job job.Job
 
@@ -23,7 +25,7 @@ type Delivery struct {
 	key       uint64     // of its key queue: a hash, or 1 for the partition; 0: it has none
 	size      int        // bytes in memory
 	times     *times     // nil: it has nothing to wait for
-	rejection *Rejection // nil: a worker may have it
+	diversion *Diversion // nil: a worker may have it
 
 	// Guarded by the scheduler's lock.
 	state      state
@@ -87,7 +89,7 @@ func (d *Delivery) TimedOut() bool {
 		return false
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	return d.state.late()
 }
 
@@ -96,7 +98,7 @@ func (d *Delivery) TimedOut() bool {
 func (d *Delivery) SetAttempts(a offsets.Attempts) {
 	s := d.part.sched
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	d.setAttempts(a)
 }
 
@@ -105,7 +107,7 @@ func (d *Delivery) SetAttempts(a offsets.Attempts) {
 func (d *Delivery) CountFailure() {
 	s := d.part.sched
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	d.setAttempts(offsets.Attempts{Calls: d.attempts.Calls, Failures: d.attempts.Failures + 1})
 }
 
@@ -136,31 +138,47 @@ func AssignmentOf(d *Delivery) *Assignment { return d.part.asg }
 // Step logs at level debug that the job has come to a step, with its id and its place, and
 // never its payload or key. It allocates nothing where that level is not logged.
 func (d *Delivery) Step(step string, attrs ...slog.Attr) {
-	log := d.part.sched.opts.Log
-	if !log.Enabled(context.Background(), slog.LevelDebug) {
+	s := d.part.sched
+	if !s.logsSteps() {
 		return
 	}
 	j := &d.Job
-	log.LogAttrs(context.Background(), slog.LevelDebug, "step of a job", append([]slog.Attr{
+	s.opts.Log.LogAttrs(context.Background(), slog.LevelDebug, "step of a job", append([]slog.Attr{
 		slog.String("step", step), slog.String("id", clip.Text(j.ID, deadletter.MaxCodeBytes)),
 		slog.String("topic", j.Topic), slog.Int("partition", j.Partition), slog.Int64("offset", j.Offset),
 	}, attrs...)...)
 }
 
-// logFetched logs that jobs were fetched, and what each waits for.
+// step is a step of a job that is logged later.
+type step struct {
+	d    *Delivery
+	name string
+	attr slog.Attr
+}
+
+// noteStep has a step logged once the lock is free. An empty attribute is not logged. The
+// lock is held.
+func (d *Delivery) noteStep(name string, attr slog.Attr) {
+	if s := d.part.sched; s.logsSteps() {
+		s.stepped = append(s.stepped, step{d, name, attr})
+	}
+}
+
+func (s *Scheduler) logsSteps() bool {
+	return s.opts.Log.Enabled(context.Background(), slog.LevelDebug)
+}
+
+// logFetched logs that jobs were fetched.
 func (s *Scheduler) logFetched(jobs []Delivery) {
-	if !s.opts.Log.Enabled(context.Background(), slog.LevelDebug) {
+	if !s.logsSteps() {
 		return
 	}
 	for i := range jobs {
 		d := &jobs[i]
-		switch {
-		case d.times != nil && !d.times.due.IsZero():
+		if d.times != nil && !d.times.due.IsZero() {
 			d.Step("fetched, waits for its time", slog.Time("until", d.times.due))
-		case d.key != 0:
-			d.Step("fetched, waits for the jobs of its key and for a slot")
-		default:
-			d.Step("fetched, waits for a slot")
+			continue
 		}
+		d.Step("fetched")
 	}
 }

@@ -13,7 +13,7 @@
 //
 //	Add ─► buffer ─► admitted ─► due? ─► key free? ─► ready ─► Take ─► settled
 //	                             │          └► behind the job of its key that goes first
-//	                             └► asleep until its time, or rejected to a retry topic
+//	                             └► asleep until its time, or diverted to a retry topic
 //
 // A batch that comes, a job that is settled and a timer that ends make the next jobs ready.
 // Each of them calls fill, which takes one job a partition in turn while the lane has room.
@@ -21,7 +21,7 @@
 // so an urgent job that comes late waits behind no job that is only ready.
 //
 // A delivery has one state; state.go lists the states and the events that change them.
-// In settle.go and sleep.go are the calls by which a worker gives a job away, in reject.go the
+// In settle.go and sleep.go are the calls by which a worker gives a job away, in divert.go the
 // jobs that no worker gets.
 //
 // # Who owns which goroutine

@@ -26,12 +26,12 @@ type Prepared struct {
 	Due       time.Time // not handed out before; zero: at once
 	LookAt    time.Time // of a retry topic's record: not looked at before
 	Attempts  offsets.Attempts
-	Rejection *Rejection // nil: a worker may have it
+	Diversion *Diversion // nil: a worker may have it
 }
 
 // Prepare sets up a delivery that was fetched, whose Job is there already.
 func Prepare(d *Delivery, p *Partition, about Prepared) {
-	d.part, d.key, d.size, d.attempts, d.rejection = p, p.keyOf(d.Job.Key), about.Size, about.Attempts, about.Rejection
+	d.part, d.key, d.size, d.attempts, d.diversion = p, p.keyOf(d.Job.Key), about.Size, about.Attempts, about.Diversion
 	if !about.Due.IsZero() || !about.LookAt.IsZero() {
 		d.times = &times{due: about.Due, lookAt: about.LookAt}
 	}
@@ -42,7 +42,7 @@ func (p *Partition) Add(b *Batch) bool {
 	s := p.sched
 	s.logFetched(b.Jobs)
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if p.asg.phase != working {
 		return false
 	}
@@ -52,8 +52,6 @@ func (p *Partition) Add(b *Batch) bool {
 	for i := range b.Jobs {
 		p.buffer.push(&b.Jobs[i])
 	}
-	p.count += len(b.Jobs)
-	p.bytes += b.Bytes
 	p.fetched, p.stable = b.Next, b.Stable
 	if p.buffer.head == nil {
 		p.tracker.SkipTo(p.fetched)
@@ -67,7 +65,7 @@ func (p *Partition) Add(b *Batch) bool {
 // Roomy takes the partitions of the assignment that have room again.
 func (a *Assignment) Roomy() []*Partition {
 	a.sched.mu.Lock()
-	defer a.sched.mu.Unlock()
+	defer a.sched.unlock()
 	some := a.roomy
 	a.roomy = nil
 	return some
@@ -78,7 +76,7 @@ func (a *Assignment) Roomy() []*Partition {
 func (a *Assignment) OverBudget() bool {
 	s := a.sched
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	all, parts := 0, 0
 	for live := range s.live {
 		for _, p := range live.parts {
@@ -99,11 +97,17 @@ func (a *Assignment) OverBudget() bool {
 func (p *Partition) OverShare() bool { return p.overShare }
 
 // held is how many bytes of records the partition has in memory.
-func (p *Partition) held() int { return p.bytes + p.parked }
+func (p *Partition) held() int { return p.buffer.bytes + p.heldBack() }
+
+// heldBack is how many of them are those of admitted jobs that can't be made ready yet.
+func (p *Partition) heldBack() int {
+	return p.freed.bytes + p.behind.bytes + p.asleep.bytes + p.diverted.bytes
+}
 
 // room tells whether fetching may go on.
 func (p *Partition) room() bool {
-	return p.count < bufferJobs && p.bytes < bufferBytes && p.parked < parkedBytes && p.tracker.Span() < offsets.PauseWindow && !p.sched.sleepersFull()
+	return p.buffer.jobs < bufferJobs && p.buffer.bytes < bufferBytes && p.heldBack() < heldBackBytes &&
+		p.tracker.Span() < offsets.PauseWindow && !p.sched.sleepersFull()
 }
 
 // wakeFetcher tells the fetcher that there is room again.

@@ -1,6 +1,9 @@
 package schedule
 
-import "hash/maphash"
+import (
+	"hash/maphash"
+	"log/slog"
+)
 
 // Order is which jobs are handed out one at a time, in the order of their offsets. A job
 // that is tried again in place holds those behind it.
@@ -13,23 +16,40 @@ const (
 	OrderNone      Order = "none"      // none
 )
 
-// Jobs of one key go one at a time, in the order of their offsets. The first of a key queue
-// holds the key; the others wait behind it, linked by nextOfKey. A queue belongs to one
-// partition of one topic and to one assignment: the records of a retry topic have queues of
-// their own.
+// A key queue is the admitted jobs of one key, of one partition and one assignment. Its first
+// job holds the key until it is settled: while it is ready, with a worker, asleep after a
+// call, and while its record is being written. The others wait behind it, linked by
+// nextOfKey. So within an assignment one job of a key is out at a time. They go in the order
+// of their offsets, but for those with a not-before, which join when they are due. In
+// partition order the partition is the key.
 //
-//	the first job …             the key                  the next job
-//	sleeps, is requeued         stays held               waits on
-//	is done                     is free                  may go
-//	is dead-lettered            stays held, until Kafka  may go then
-//	                            has the record
-//	times out                   likewise                 may go then, although a worker may
-//	                                                     still be in the call of the first
-//	is released                 is closed                is dropped; its offset stays open for
-//	                                                     the next assignment
+//	the first job …              the key                      the next job
+//	sleeps after a call,         stays held                   waits on
+//	is requeued
+//	is done                      stays held, until its        may go then
+//	                             result is in Kafka, where
+//	                             results are written
+//	is dead-lettered             stays held, until its        may go then
+//	                             record is in Kafka
+//	expires while it is ready    likewise                     may go then
+//	or asleep after a call
+//	times out                    likewise                     may go then, although a worker may
+//	                                                          still be in the call of the first
+//	is released                  is closed                    is dropped; its offset stays open for
+//	                                                          the next assignment
+//	is awaited in a drain        is gone with all queues      is dropped likewise
+//
+// With the dedup store, a worker calls Done or Dead only after the record of an answered call
+// there, or once that takes too long. The key is held for that time as well.
+//
+// A job that is not due yet is in no queue. It sleeps until its first call or goes to a retry
+// topic, and later jobs of its key overtake it. A job that has expired before it joins and a
+// record that is no job never join: they go to the dead letters. With order key the records of
+// a retry topic have queues of their own, with order partition they have none. A job that goes
+// there after a timeout keeps no order with the jobs of the topic that it leaves.
 
 // keyOf names the key queue of a record; 0: it has none, and no order. The record of a retry
-// topic has left the order of its partition; among such records, that of a key holds.
+// topic has left the order of its partition; with order key, such records keep that of a key.
 func (p *Partition) keyOf(key []byte) uint64 {
 	switch order := p.sched.opts.Order; {
 	case order == OrderPartition && p.src.Delay == 0:
@@ -43,27 +63,29 @@ func (p *Partition) keyOf(key []byte) uint64 {
 // joinKeyQueue puts a job into its key queue, and tells whether the job is the first and may
 // go. Where the key is closed the job is dropped: its offset stays open.
 func (p *Partition) joinKeyQueue(d *Delivery) bool {
-	if d.key == 0 || d.inKeyQueue { // it slept, and kept its key
+	if d.key == 0 || d.inKeyQueue { // it slept after a call, and kept its key
 		return true
 	}
-	last, taken := p.keys[d.key]
-	if taken && last == nil {
+	last, hasQueue := p.keys[d.key]
+	if hasQueue && last == nil {
 		return false
 	}
 	p.keys[d.key] = d
 	d.inKeyQueue = true
-	if !taken {
+	if !hasQueue {
 		return true
 	}
 	last.nextOfKey = d
-	p.parked += d.size
+	p.behind.plus(d)
+	d.noteStep("waits behind another job of its key", slog.Int64("behind", last.Job.Offset))
 	return false
 }
 
 // leaveKey lets the next job of the key go. After a job whose offset stays open none may
-// go on this node: it would overtake that job. So the key is closed then.
+// go on this node: it would overtake that job. So the key is closed then. After a drain there
+// are no key queues.
 func (p *Partition) leaveKey(d *Delivery, done bool) {
-	if !d.inKeyQueue {
+	if !d.inKeyQueue || p.keys == nil {
 		return
 	}
 	following := d.nextOfKey
@@ -72,11 +94,12 @@ func (p *Partition) leaveKey(d *Delivery, done bool) {
 	case !done:
 		p.keys[d.key] = nil
 		for ; following != nil; following = following.nextOfKey {
-			p.parked -= following.size
+			p.behind.minus(following)
 		}
 	case following == nil:
 		delete(p.keys, d.key)
 	default:
+		p.behind.minus(following)
 		p.freed.push(following)
 	}
 }

@@ -12,11 +12,10 @@ type Lane struct {
 	limit    int     // jobs ready and in flight, at most
 	minShare float64 // least share of the hand-outs while a job is ready
 
-	inFlight int     // handed out, and a worker still has them
-	ready    list    // in the order in which they are taken
-	count    int     // in ready
-	credit   float64 // hand-outs that the min share still owes
-	settled  meter   // jobs whose offset was completed
+	inFlight  int     // handed out; not settled, or a worker still has them
+	ready     list    // in the order in which they are taken
+	credit    float64 // hand-outs that the min share still owes
+	completed meter   // offsets
 
 	first *Partition // queue of partitions that may have a job to make ready
 	last  *Partition
@@ -31,7 +30,7 @@ func NewLane(name string, limit int, minShare float64) *Lane {
 func (l *Lane) Name() string { return l.name }
 
 // room tells whether one more job may be made ready.
-func (l *Lane) room() bool { return l.inFlight+l.count < l.limit }
+func (l *Lane) room() bool { return l.inFlight+l.ready.jobs < l.limit }
 
 // enlist queues a partition that may have a job to make ready.
 func (l *Lane) enlist(p *Partition) {
@@ -56,23 +55,13 @@ func (l *Lane) delist() *Partition {
 	return p
 }
 
-func (l *Lane) push(d *Delivery) {
-	l.ready.push(d)
-	l.count++
-}
-
-func (l *Lane) pop() *Delivery {
-	l.count--
-	return l.ready.pop()
-}
-
 // drop takes an assignment's jobs out of the queue.
 func (l *Lane) drop(a *Assignment) {
 	all := l.ready
-	l.ready, l.count = list{}, 0
+	l.ready = list{}
 	for all.head != nil {
 		if d := all.pop(); d.part.asg != a {
-			l.push(d)
+			l.ready.push(d)
 		}
 	}
 }
@@ -83,7 +72,7 @@ func (l *Lane) drop(a *Assignment) {
 func pick(lanes []*Lane) *Lane {
 	var first, owed *Lane
 	for _, l := range lanes {
-		if l.count == 0 {
+		if l.ready.jobs == 0 {
 			continue
 		}
 		if first == nil {

@@ -28,7 +28,7 @@ func TestTheFirstLaneWithAJobGoesFirst(t *testing.T) {
 			}
 			var best *Lane
 			for _, l := range lanes {
-				if l.count > 0 {
+				if l.ready.jobs > 0 {
 					best = l
 					break
 				}
@@ -57,13 +57,13 @@ func TestALaneGetsItsMinShareInAnyStretch(t *testing.T) {
 		since, got := make([]int, count), make([]int, count)
 		for range rapid.IntRange(1, 400).Draw(t, "hand-outs") {
 			for i, l := range lanes {
-				if l.count = 1; rapid.IntRange(0, 9).Draw(t, "there") == 0 && i != count-1 {
-					l.count, since[i], got[i] = 0, 0, 0
+				if l.ready.jobs = 1; rapid.IntRange(0, 9).Draw(t, "there") == 0 && i != count-1 {
+					l.ready.jobs, since[i], got[i] = 0, 0, 0
 				}
 			}
 			l := pick(lanes)
 			for i := range lanes {
-				if lanes[i].count == 0 {
+				if lanes[i].ready.jobs == 0 {
 					continue
 				}
 				since[i]++

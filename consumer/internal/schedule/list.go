@@ -2,10 +2,20 @@ package schedule
 
 import "time"
 
-// list is a queue of deliveries, linked by Delivery.next.
-type list struct{ head, tail *Delivery }
+// volume is a number of jobs and their bytes in memory.
+type volume struct{ jobs, bytes int }
+
+func (v *volume) plus(d *Delivery)  { v.jobs, v.bytes = v.jobs+1, v.bytes+d.size }
+func (v *volume) minus(d *Delivery) { v.jobs, v.bytes = v.jobs-1, v.bytes-d.size }
+
+// list is a queue of deliveries, linked by Delivery.next. It knows its volume.
+type list struct {
+	head, tail *Delivery
+	volume
+}
 
 func (l *list) push(d *Delivery) {
+	l.plus(d)
 	if l.tail == nil {
 		l.head = d
 	} else {
@@ -15,6 +25,7 @@ func (l *list) push(d *Delivery) {
 }
 
 func (l *list) pushFront(d *Delivery) {
+	l.plus(d)
 	d.next = l.head
 	if l.head = d; l.tail == nil {
 		l.tail = d
@@ -23,18 +34,12 @@ func (l *list) pushFront(d *Delivery) {
 
 func (l *list) pop() *Delivery {
 	d := l.head
+	l.minus(d)
 	if l.head = d.next; l.head == nil {
 		l.tail = nil
 	}
 	d.next = nil
 	return d
-}
-
-func (l *list) len() (n int) {
-	for d := l.head; d != nil; d = d.next {
-		n++
-	}
-	return n
 }
 
 // remove takes out the delivery at a place, from 0; nil: there is none.
@@ -53,6 +58,7 @@ func (l *list) remove(at int) *Delivery {
 		return nil
 	}
 	d := before.next
+	l.minus(d)
 	if before.next = d.next; before.next == nil {
 		l.tail = before
 	}

@@ -8,9 +8,9 @@ import (
 
 // Fetching of a partition pauses where it reaches any of these.
 const (
-	bufferJobs  = 1024
-	bufferBytes = 1 << 20
-	parkedBytes = 4 << 20 // of jobs that wait behind their key, for their time, or to be written as rejected
+	bufferJobs    = 1024
+	bufferBytes   = 1 << 20
+	heldBackBytes = 4 << 20
 )
 
 // Source is a topic that jobs come from: a topic of jobs, or one of its retry topics.
@@ -31,20 +31,19 @@ type Partition struct {
 	begin int64 // where the first fetch begins
 
 	tracker offsets.Tracker
-	keys    map[uint64]*Delivery // last of each key queue, nil: the key is closed
+	keys    map[uint64]*Delivery // last of each key queue, nil: the key is closed; no map: drained
 
 	open      openJobs
-	buffer    list // fetched, in the order of their offsets
-	freed     list // admitted, and their key is free; they go before the buffer
-	woken     list // their time has come; they go before the buffer
-	retries   list // failed jobs whose time has come; they take turns with the buffer
-	yields    bool // it is the buffer's turn
-	count     int  // in buffer
-	bytes     int  // in buffer
-	parked    int  // bytes in the key queues, in freed, among the rejected and asleep
-	asleep    int  // jobs that wait for their time
-	taken     int  // jobs that a worker has
-	headWaits bool // the first record in buffer has to wait, and a timer is set
+	buffer    list   // fetched, in the order of their offsets
+	freed     list   // admitted, and their key is free; they go before the buffer
+	woken     list   // their time has come; they go before the buffer
+	retries   list   // failed jobs whose time has come; they take turns with the buffer
+	yields    bool   // it is the buffer's turn
+	behind    volume // in the key queues, behind the first of each
+	asleep    volume // jobs that wait for their time
+	diverted  volume // jobs whose diversion is not written
+	inFlight  int    // handed out; not settled, or a worker still has them
+	headWaits bool   // the first record in buffer has to wait, and a timer is set
 
 	fetched    int64      // where the next fetch begins
 	fullBuffer bool       // the fetcher waits until there is room
@@ -92,9 +91,7 @@ func (p *Partition) hasSome() bool {
 // take takes the next job that may go; nil: none for now.
 func (p *Partition) take() *Delivery {
 	if p.freed.head != nil {
-		d := p.freed.pop()
-		p.parked -= d.size
-		return d
+		return p.freed.pop()
 	}
 	for p.woken.head != nil {
 		if d := p.woken.pop(); p.mayGo(d) {
@@ -150,8 +147,6 @@ func (p *Partition) admitNext() (d *Delivery, ok bool) {
 		return nil, false
 	}
 	d = p.buffer.pop()
-	p.count--
-	p.bytes -= d.size
 	if admission == offsets.AlreadyComplete {
 		return nil, true
 	}
@@ -167,13 +162,13 @@ func (p *Partition) admitNext() (d *Delivery, ok bool) {
 }
 
 // mayGo tells whether an admitted job may go at once. If not, the job has found its place:
-// among the rejected, asleep, or in its key queue.
+// among the diverted, asleep, or in its key queue.
 func (p *Partition) mayGo(d *Delivery) bool {
-	if d.rejection == nil && d.expired() {
-		d.rejection = d.expiry()
+	if d.diversion == nil && d.expired() {
+		d.diversion = d.expiry()
 	}
-	if d.rejection != nil {
-		p.reject(d, d.rejection)
+	if d.diversion != nil {
+		p.divert(d, d.diversion)
 		return false
 	}
 	if d.times != nil {
@@ -185,11 +180,12 @@ func (p *Partition) mayGo(d *Delivery) bool {
 	return p.joinKeyQueue(d)
 }
 
-// drop drops the jobs that were not handed out. It moves fetched back: otherwise the tracker
-// would take the dropped offsets for a gap, and so for complete.
+// drop drops the jobs that were not handed out, but for the diverted: the settler may have
+// some of them. It moves fetched back: otherwise the tracker would take the dropped offsets
+// for a gap, and so for complete.
 func (p *Partition) drop() {
 	p.fetched = p.tracker.End()
 	p.buffer, p.freed, p.woken, p.retries = list{}, list{}, list{}, list{}
 	p.open = openJobs{}
-	p.count, p.bytes, p.parked, p.asleep = 0, 0, 0, 0
+	p.keys, p.behind, p.asleep = nil, volume{}, volume{}
 }

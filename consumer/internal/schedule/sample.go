@@ -1,15 +1,13 @@
 package schedule
 
-import "math/rand/v2"
-
 // TakeSample hands out any fetched job that has not failed yet: its call tells more about
 // the provider than that of a job which has failed. Where there is none, it is
 // [Scheduler.Take].
 func (s *Scheduler) TakeSample() *Delivery {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if parts := s.withFresh(); len(parts) > 0 {
-		p := parts[rand.IntN(len(parts))]
+		p := parts[s.random(len(parts))]
 		d := p.sample()
 		p.src.Lane.enlist(p)
 		p.wakeFetcher()
@@ -18,7 +16,7 @@ func (s *Scheduler) TakeSample() *Delivery {
 			return s.handOut(d)
 		}
 		if d != nil {
-			p.reject(d, d.expiry())
+			p.divert(d, d.expiry())
 		}
 	}
 	for _, l := range s.opts.Lanes {
@@ -45,23 +43,18 @@ func (s *Scheduler) withFresh() (parts []*Partition) {
 // sample takes a fetched job, each with the same chance. The jobs before it keep their order,
 // and their keys.
 func (p *Partition) sample() *Delivery {
-	freed := p.freed.len()
-	n := rand.IntN(freed + p.count)
+	freed := p.freed.jobs
+	n := p.sched.random(freed + p.buffer.jobs)
 	for at := freed; at <= n && p.buffer.head != nil; at++ {
 		d, ok := p.admitNext()
 		if !ok {
 			break
 		}
 		if d != nil {
-			p.parked += d.size
 			p.freed.push(d)
 		}
 	}
-	d := p.freed.remove(min(n, p.freed.len()-1))
-	if d != nil {
-		p.parked -= d.size
-	}
-	return d
+	return p.freed.remove(min(n, p.freed.jobs-1))
 }
 
 // popFresh takes the first ready job that has not failed yet; nil: there is none.
@@ -69,7 +62,6 @@ func (l *Lane) popFresh() *Delivery {
 	n := 0
 	for d := l.ready.head; d != nil; d = d.next {
 		if !d.failedBefore() && !d.expired() {
-			l.count--
 			return l.ready.remove(n)
 		}
 		n++

@@ -3,6 +3,7 @@ package schedule
 import (
 	"hash/maphash"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -23,31 +24,33 @@ type Options struct {
 }
 
 // Settler writes the records that have to be in Kafka before a job is settled. Each method
-// settles the job with [Answer] or [Recorded].
+// settles the job with [LetGo] or [Recorded].
 type Settler interface {
 	// Done writes the result, where results are written. It does not block.
 	Done(d *Delivery, o Outcome)
-	// Dead writes the result and the dead letter of a job that was claimed. It blocks until
-	// that is done or given up.
+	// Dead writes the result and the dead letter, after [BeginRecord]. It blocks until that is
+	// done or given up.
 	Dead(d *Delivery, f deadletter.Failure, o Outcome)
-	// RetryLater writes the job to the retry topic of a delay. false: the job is too large
-	// for the topic, and is not settled.
+	// RetryLater writes the job to the retry topic of a delay, after [BeginRecord]. It blocks
+	// likewise. false: the job is too large for the topic, and is not settled.
 	RetryLater(d *Delivery, delay time.Duration, due time.Time, f deadletter.Failure) bool
 }
 
 // Scheduler makes jobs ready and hands them out. Its lock guards every offset tracker and
 // queue.
 type Scheduler struct {
-	opts  Options
-	seed  maphash.Seed  // of the keys' hashes
-	ready chan struct{} // a job became ready; one slot, since a second notice says nothing new
+	opts   Options
+	seed   maphash.Seed    // of the keys' hashes
+	random func(n int) int // below n; a test may choose
+	ready  chan struct{}   // a job became ready; one slot, since a second notice says nothing new
 
-	mu          sync.Mutex
+	mu          sync.Mutex // ends with unlock
+	stepped     []step     // to be logged once the lock is free
 	timers      *timers
 	asleep      int // jobs that sleep: each has a timer
 	asleepBytes int
 	loggedFull  bool                    // the log says that no more jobs may sleep
-	taken       map[*Delivery]time.Time // when each job in flight was taken, with a job timeout
+	taken       map[*Delivery]time.Time // when a worker took each job that may time out
 	live        map[*Assignment]struct{}
 	finished    bool // ready is closed
 }
@@ -55,8 +58,18 @@ type Scheduler struct {
 // New makes a scheduler without assignments.
 func New(o Options) *Scheduler {
 	return &Scheduler{
-		opts: o, seed: maphash.MakeSeed(), ready: make(chan struct{}, 1), timers: newTimers(),
+		opts: o, seed: maphash.MakeSeed(), random: rand.IntN, ready: make(chan struct{}, 1), timers: newTimers(),
 		taken: make(map[*Delivery]time.Time), live: make(map[*Assignment]struct{}),
+	}
+}
+
+// unlock frees the lock, and logs the steps that were noted under it.
+func (s *Scheduler) unlock() {
+	stepped := s.stepped
+	s.stepped = nil
+	s.mu.Unlock()
+	for _, one := range stepped {
+		one.d.Step(one.name, one.attr)
 	}
 }
 
@@ -76,7 +89,7 @@ func (s *Scheduler) fill(l *Lane) {
 		}
 		l.enlist(p)
 		d.on(enqueue)
-		l.push(d)
+		l.ready.push(d)
 		moved = true
 	}
 	if moved && !s.finished {
@@ -92,7 +105,7 @@ func (s *Scheduler) Ready() <-chan struct{} { return s.ready }
 // goes to the dead letters instead.
 func (s *Scheduler) Take() *Delivery {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	return s.takeBest()
 }
 
@@ -102,9 +115,9 @@ func (s *Scheduler) takeBest() *Delivery {
 		if l == nil {
 			return nil
 		}
-		d := l.pop()
+		d := l.ready.pop()
 		if d.expired() {
-			d.part.reject(d, d.expiry())
+			d.part.divert(d, d.expiry())
 			s.fill(l)
 			continue
 		}
@@ -116,8 +129,8 @@ func (s *Scheduler) takeBest() *Delivery {
 func (s *Scheduler) handOut(d *Delivery) *Delivery {
 	d.on(handOut)
 	d.part.src.Lane.inFlight++
-	d.part.taken++
-	d.part.asg.inFlight++
+	d.part.inFlight++
+	d.part.asg.awaited++
 	if s.opts.JobTimeout > 0 {
 		s.taken[d] = time.Now()
 	}
@@ -127,9 +140,9 @@ func (s *Scheduler) handOut(d *Delivery) *Delivery {
 // ReadyJobs is how many jobs are ready.
 func (s *Scheduler) ReadyJobs() (n int) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	for _, l := range s.opts.Lanes {
-		n += l.count
+		n += l.ready.jobs
 	}
 	return n
 }
@@ -137,7 +150,7 @@ func (s *Scheduler) ReadyJobs() (n int) {
 // Finish closes Ready. All assignments are over by then, so no job becomes ready any more.
 func (s *Scheduler) Finish() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	s.finished = true
 	close(s.ready)
 }

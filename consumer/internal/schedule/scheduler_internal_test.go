@@ -20,7 +20,7 @@ type bench struct{ *Scheduler }
 // atOnce settles jobs without writing anything.
 type atOnce struct{ Settler }
 
-func (atOnce) Done(d *Delivery, _ Outcome) { Answer(d, true) }
+func (atOnce) Done(d *Delivery, _ Outcome) { LetGo(d, true) }
 
 func newBench(lanes ...*Lane) *bench {
 	return &bench{New(Options{
@@ -54,9 +54,9 @@ func addJobs(p *Partition, keys ...byte) {
 const jobBytes = 512
 
 // After any sequence of calls: the jobs that are ready and in flight stay within the limit,
-// but for samples. Keys keep their order, also while their jobs sleep and where samples are
-// taken. The oldest job is the one at the committed offset. A drain drops all jobs that were
-// not taken.
+// but for samples. Keys keep their order, and one job of each is out, also while jobs sleep,
+// while their records are written and where samples are taken. The oldest job is the one at
+// the committed offset. A drain drops all jobs that were not taken, and their bytes.
 func TestSchedulerUnderAnyWork(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -67,8 +67,13 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 		w.opts.MaxAsleep = rapid.IntRange(1, 6).Draw(t, "most asleep")
 		var held, asleep []*Delivery
 		samples := map[*Delivery]bool{}
-		last := map[string]int64{}
+		keys := keyWatch{last: map[string]int64{}, holder: map[string]*Delivery{}}
 		done := 0
+		sleeps := time.Now().Add(time.Hour) // each job sleeps longer than the one before, so they wake in one order
+		drawn := func(t *rapid.T, sample func() *Delivery) *Delivery {
+			w.random = func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "sample") }
+			return sample()
+		}
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
 				keys := rapid.SliceOfN(rapid.ByteRange(0, 3), 0, 10).Draw(t, "keys")
@@ -84,12 +89,12 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 					return
 				}
 				held = append(held, d)
-				inOrder(t, last, d)
+				keys.taken(t, d)
 			},
 			"sample": func(t *rapid.T) {
-				if d := w.TakeSample(); d != nil {
+				if d := drawn(t, w.TakeSample); d != nil {
 					held, samples[d] = append(held, d), true
-					inOrder(t, last, d)
+					keys.taken(t, d)
 				} else if n := w.ReadyJobs(); n > 0 {
 					t.Fatalf("got no sample of %d jobs that wait, want one", n)
 				}
@@ -100,7 +105,8 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 				}
 				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
 				late := held[i].state.late()
-				held[i].Sleep(SleepOptions{Until: time.Now().Add(time.Hour), WakeEarly: true, Failed: true, Memo: 1})
+				sleeps = sleeps.Add(time.Second)
+				held[i].Sleep(SleepOptions{Until: sleeps, WakeEarly: true, Failed: true, Memo: 1})
 				if !late {
 					asleep = append(asleep, held[i])
 				}
@@ -112,8 +118,8 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 					return
 				}
 				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
-				if held[i].key != 0 && !held[i].state.late() {
-					last[keyOf(held[i])]-- // it comes again
+				if !held[i].state.late() {
+					keys.comesAgain(held[i])
 				}
 				held[i].Requeue()
 				delete(samples, held[i])
@@ -129,11 +135,22 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 				}
 				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
 				if !held[i].state.late() {
+					keys.left(held[i])
 					done++
 				}
 				held[i].Done(Outcome{})
 				delete(samples, held[i])
 				held = append(held[:i], held[i+1:]...)
+			},
+			"begin a record": func(t *rapid.T) {
+				if len(held) == 0 {
+					return
+				}
+				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
+				if !BeginRecord(held[i]) {
+					delete(samples, held[i])
+					held = append(held[:i], held[i+1:]...)
+				}
 			},
 			"time out": func(t *rapid.T) {
 				if len(held) == 0 {
@@ -145,15 +162,16 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 					w.timeOut(d, time.Now())
 				}
 			},
-			"write the rejected": func(*rapid.T) {
-				for _, d := range a.Rejected() {
+			"write the diverted": func(*rapid.T) {
+				for _, d := range a.Diverted() {
+					keys.left(d)
 					Recorded(d, true)
 					done++
 				}
 			},
 			"": func(t *rapid.T) {
-				if l.inFlight != len(held) || l.inFlight+l.count > l.limit+len(samples) {
-					t.Fatalf("got %d in flight and %d ready, want %d in flight and at most %d together", l.inFlight, l.count, len(held), l.limit)
+				if l.inFlight != len(held) || l.inFlight+l.ready.jobs > l.limit+len(samples) {
+					t.Fatalf("got %d in flight and %d ready, want %d in flight and at most %d together", l.inFlight, l.ready.jobs, len(held), l.limit)
 				}
 				if w.asleep != len(asleep) || w.asleepBytes != len(asleep)*jobBytes || w.sleepersFull() != (len(asleep) >= w.opts.MaxAsleep) {
 					t.Fatalf("got %d asleep in %d bytes, want %d", w.asleep, w.asleepBytes, len(asleep))
@@ -166,15 +184,22 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 			},
 		})
 		a.Drain()
-		if w.Take() != nil || w.TakeSample() != nil || w.asleep != 0 || l.first != nil && l.first.hasSome() {
+		if w.Take() != nil || drawn(t, w.TakeSample) != nil || w.asleep != 0 || l.first != nil && l.first.hasSome() {
 			t.Fatalf("got ready jobs, or %d asleep, after the drain; want none", w.asleep)
 		}
 		for _, d := range held {
 			d.Release()
 		}
-		<-a.Idle()
+		select {
+		case <-a.Idle():
+		default:
+			t.Fatalf("got %d jobs awaited after all were released, want none", a.awaited)
+		}
 		complete := int64(0)
 		for _, p := range parts {
+			if p.held() != 0 {
+				t.Fatalf("got %d bytes held after the drain, want none", p.held())
+			}
 			s := p.tracker.Snapshot()
 			complete += s.Low
 			for i := range int64(s.Bitmap.N) {
@@ -189,21 +214,44 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 	})
 }
 
-// inOrder fails the test for a job that came before an earlier one of its key, or
-// again without having slept.
-func inOrder(t *rapid.T, last map[string]int64, d *Delivery) {
+// keyWatch watches the jobs of each key that are handed out. A key belongs to a partition.
+type keyWatch struct {
+	last   map[string]int64     // offset that was handed out last
+	holder map[string]*Delivery // the job that was handed out and has not left
+}
+
+// taken fails the test for a job that was handed out before an earlier one of its key, again
+// without having slept, or while another one of its key has not left.
+func (k keyWatch) taken(t *rapid.T, d *Delivery) {
 	t.Helper()
 	if d.key == 0 {
 		return
 	}
 	name := keyOf(d)
-	if before, ok := last[name]; ok && (before > d.Job.Offset || before == d.Job.Offset && !d.failed) {
-		t.Fatalf("got offset %d of key %s after %d, want a later one", d.Job.Offset, name, before)
+	if before, ok := k.last[name]; ok && (before > d.Job.Offset || before == d.Job.Offset && !d.failed) {
+		t.Fatalf("got offset %d of %s after offset %d, want a later one", d.Job.Offset, name, before)
 	}
-	last[name] = d.Job.Offset
+	if h := k.holder[name]; h != nil && h != d {
+		t.Fatalf("got offset %d of %s while offset %d has not left, want one at a time", d.Job.Offset, name, h.Job.Offset)
+	}
+	k.last[name], k.holder[name] = d.Job.Offset, d
 }
 
-func keyOf(d *Delivery) string { return fmt.Sprint(d.part.id, "/", d.key) }
+// comesAgain: a worker could not call the job.
+func (k keyWatch) comesAgain(d *Delivery) {
+	if d.key != 0 {
+		k.last[keyOf(d)]--
+	}
+}
+
+// left: the job is settled.
+func (k keyWatch) left(d *Delivery) {
+	if d.key != 0 {
+		delete(k.holder, keyOf(d))
+	}
+}
+
+func keyOf(d *Delivery) string { return fmt.Sprintf("key %d of partition %d", d.Job.Key, d.part.id) }
 
 // When fewer jobs sleep than may, partitions that were passed over meanwhile go on.
 func TestPartitionsGoOnWhenFewerSleep(t *testing.T) {

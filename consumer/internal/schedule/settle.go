@@ -8,21 +8,23 @@ import (
 )
 
 // This file has all ways in which a job leaves its worker for good. Sleep and Requeue, after
-// which the job comes again, are in sleep.go; the jobs that no worker sees are in reject.go.
+// which the job comes again, are in sleep.go; the jobs that no worker sees are in divert.go.
 //
-//	Done        the result is written, where results are; then the offset is complete
-//	Dead        the result and a dead letter are written, then the offset is complete
-//	RetryLater  a record of a retry topic is written, then the offset is complete
-//	Release     the offset stays open, the key is closed; another node gets the job, or this one later
+//	            the job                                                        the worker
+//	Done        the result is written, where results are; then the offset is   is free at once; the job stays in
+//	            complete                                                       flight until the result is written
+//	Dead        the result and a dead letter are written; then likewise        waits until Kafka has both
+//	RetryLater  a record of a retry topic is written; then likewise            waits until Kafka has it
+//	Release     the offset stays open, the key is closed; another node gets    is free at once
+//	            the job, or this one later
 //
 // The end of the assignment gives up a write; the offset stays open then. After a timeout
-// the worker's answer only frees its place.
+// whatever the worker calls only frees its place.
 
 // Done settles the job: its offset counts as complete, once Kafka has its result where
 // results are written. It does not block. If the result is not written when the drain ends,
 // the job is released.
 func (d *Delivery) Done(o Outcome) {
-	d.Step("settled", slog.String("result", "done"))
 	d.part.sched.opts.Settler.Done(d, o)
 }
 
@@ -31,79 +33,82 @@ func (d *Delivery) Done(o Outcome) {
 // partition) is handed out on this node, since it would overtake.
 func (d *Delivery) Release() {
 	d.Step("released unsent")
-	Answer(d, false)
+	LetGo(d, false)
 }
 
 // Dead writes the job's result, where results are written, then its dead letter. Once Kafka
-// has acknowledged that, it settles the job. It blocks, and tries again, until that is done
-// or given up during the drain; then the job is released. A record that may have been
+// has acknowledged that, it settles the job. It keeps the worker, and tries again, until that
+// is done or given up during the drain; then the job is released. A record that may have been
 // written is awaited as long as the drain lasts, as a call in flight is.
 func (d *Delivery) Dead(f deadletter.Failure, o Outcome) {
 	d.Step("goes to the dead letters", slog.String("class", string(f.Class)), slog.String("code", f.Code), slog.String("error", f.Message))
-	if Claim(d) {
+	if BeginRecord(d) {
 		d.part.sched.opts.Settler.Dead(d, f, o)
 	}
 }
 
 // RetryLater writes the job to the retry topic of the longest delay that is over by then
-// and, once Kafka has acknowledged it, settles it. It blocks as [Delivery.Dead] does. The
-// job comes back at that time, with its calls and failures as its [Delivery.Attempts]. It
-// returns false, and has done nothing, where the job is to wait in place: with order key or
-// partition, without a retry topic that is short enough, or if the job is too large for it.
+// and, once Kafka has acknowledged it, settles it. It keeps the worker until then, or until
+// the write is given up during the drain. The job comes back at that time, with its calls and
+// failures as its [Delivery.Attempts]. It returns false, and has done nothing, where the job
+// is to wait in place: with order key or partition, without a retry topic that is short
+// enough, or if the job is too large for it.
 func (d *Delivery) RetryLater(at time.Time, f deadletter.Failure) bool {
 	s := d.part.sched
 	delay := delayFor(s.opts.RetryTopics, time.Until(at)+delaySlack)
 	if s.opts.Order != OrderNone || delay == 0 {
 		return false
 	}
-	if !Claim(d) {
+	if !BeginRecord(d) {
 		return true
 	}
 	d.Step("goes to a retry topic", slog.Duration("delay", delay), slog.Time("until", at), slog.String("class", string(f.Class)))
 	if s.opts.Settler.RetryLater(d, delay, at, f) {
 		return true
 	}
-	s.unclaim(d)
+	s.abortRecord(d)
 	return false
 }
 
-// Answered notes that the provider has answered, and that the job will be settled once that
-// is written somewhere. From now on the job does not time out.
-func (d *Delivery) Answered() { Claim(d) }
+// Answered notes that a call of the job was answered, and that the worker writes that
+// somewhere before it settles the job. From now on the job does not time out.
+func (d *Delivery) Answered() { BeginRecord(d) }
 
-// Claim notes that a worker decided something that has to be written before the job is
-// settled. false: the job has timed out or is settled.
-func Claim(d *Delivery) bool {
+// BeginRecord notes that a record is being written for a job that a worker has, and that the
+// job is settled after that. Until then it keeps its key and its place in flight, and does
+// not time out. false: the job has timed out or is settled, and its worker is free.
+func BeginRecord(d *Delivery) bool {
 	s := d.part.sched
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, ok := d.on(claim); ok {
+	defer s.unlock()
+	if _, ok := d.on(beginRecord); ok {
 		delete(s.taken, d)
 		return true
 	}
-	s.answer(d, false)
+	s.letGo(d, false)
 	return false
 }
 
-func (s *Scheduler) unclaim(d *Delivery) {
+// abortRecord notes that the record can't be written. The worker has the job as before.
+func (s *Scheduler) abortRecord(d *Delivery) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, ok := d.on(unclaim); ok && s.opts.JobTimeout > 0 {
+	defer s.unlock()
+	if _, ok := d.on(abortRecord); ok && s.opts.JobTimeout > 0 {
 		s.taken[d] = time.Now()
 	}
 }
 
-// Answer takes a job from its worker; done completes its offset. If the job has timed out,
-// it only frees the worker's place.
-func Answer(d *Delivery, done bool) {
+// LetGo settles a job without a record in Kafka: done completes its offset, otherwise it stays open.
+// If the job has timed out, it only frees the worker's place.
+func LetGo(d *Delivery, done bool) {
 	s := d.part.sched
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.answer(d, done)
+	defer s.unlock()
+	s.letGo(d, done)
 }
 
-func (s *Scheduler) answer(d *Delivery, done bool) {
-	before, ok := d.on(answer)
+func (s *Scheduler) letGo(d *Delivery, done bool) {
+	before, ok := d.on(letGo)
 	if !ok {
 		return
 	}
@@ -115,11 +120,12 @@ func (s *Scheduler) answer(d *Delivery, done bool) {
 	s.conclude(d, done)
 }
 
-// Recorded carries out the outcome of a job's record: done completes the job's offset.
+// Recorded settles a job whose last record has an outcome. done: Kafka has it, and the job's
+// offset is complete. Otherwise the offset stays open.
 func Recorded(d *Delivery, done bool) {
 	s := d.part.sched
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	before, ok := d.on(recorded)
 	switch {
 	case !ok:
@@ -140,7 +146,7 @@ func (s *Scheduler) conclude(d *Delivery, done bool) {
 		p.settle(d, done)
 	}
 	if done {
-		p.src.Lane.settled.tick(time.Now())
+		p.src.Lane.completed.tick(time.Now())
 	}
 	p.src.Lane.enlist(p)
 	s.fill(p.src.Lane)
@@ -149,14 +155,15 @@ func (s *Scheduler) conclude(d *Delivery, done bool) {
 
 func (p *Partition) settle(d *Delivery, done bool) {
 	if done {
+		d.noteStep("settled", slog.Attr{})
 		p.open.remove(d)
 		p.tracker.Complete(d.Job.Offset)
 		if p.buffer.head == nil {
 			p.tracker.SkipTo(p.fetched)
 		}
 	}
-	if d.rejection != nil {
-		p.parked -= d.size
+	if d.diversion != nil {
+		p.diverted.minus(d)
 	}
 	p.leaveKey(d, done)
 }
@@ -165,6 +172,6 @@ func (p *Partition) settle(d *Delivery, done bool) {
 func (s *Scheduler) workerLeaves(d *Delivery) {
 	delete(s.taken, d)
 	d.part.src.Lane.inFlight--
-	d.part.taken--
+	d.part.inFlight--
 	d.part.asg.leaves()
 }

@@ -7,8 +7,9 @@ import (
 	"dispatcher/consumer/internal/offsets"
 )
 
-// A job that waits in memory for its next try has no worker and no place in flight. It
-// holds its key, or in partition order its partition, so that no job behind it overtakes it.
+// A job that sleeps after a call has no worker and no place in flight. It holds its key, or in
+// partition order its partition, so that no job behind it overtakes it. A job that sleeps until
+// its first call holds neither.
 
 // SleepOptions says how a job waits for its next try.
 type SleepOptions struct {
@@ -38,7 +39,6 @@ func (d *Delivery) Requeue() {
 	d.Step("requeued, waits for the provider")
 	d.part.sched.handBack(d, func(p *Partition) {
 		d.on(requeue)
-		p.parked += d.size
 		p.freed.pushFront(d)
 		p.src.Lane.enlist(p)
 	})
@@ -48,9 +48,9 @@ func (d *Delivery) Requeue() {
 // assignment drains, the job is released instead.
 func (s *Scheduler) handBack(d *Delivery, put func(*Partition)) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if !d.state.decidable() || d.part.asg.phase != working {
-		s.answer(d, false)
+		s.letGo(d, false)
 		return
 	}
 	s.workerLeaves(d)
@@ -58,8 +58,8 @@ func (s *Scheduler) handBack(d *Delivery, put func(*Partition)) {
 	s.fill(d.part.src.Lane)
 }
 
-// rest keeps a job in memory until it is due. Its offset is open, and it holds neither its
-// key nor its partition.
+// rest has a job sleep until its first call, when it is due. Its offset is open. It holds
+// neither its key nor its partition: it joins its key queue when it is due.
 func (p *Partition) rest(d *Delivery) {
 	p.open.remove(d)
 	p.sleepUntil(timer{at: d.times.due, part: p, d: d})
@@ -69,8 +69,7 @@ func (p *Partition) rest(d *Delivery) {
 func (p *Partition) sleepUntil(t timer) {
 	s, d := p.sched, t.d
 	d.on(sleep)
-	p.parked += d.size
-	p.asleep++
+	p.asleep.plus(d)
 	s.asleep++
 	s.asleepBytes += d.size
 	if late := d.Job.NotAfter; !late.IsZero() && late.Before(t.at) {
@@ -83,7 +82,7 @@ func (p *Partition) sleepUntil(t timer) {
 // handed out or fetched; a job that fails may sleep all the same.
 func (s *Scheduler) SleepersFull() bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	return s.sleepersFull()
 }
 
@@ -97,7 +96,7 @@ func (s *Scheduler) logSleepersFull() {
 	now, asleep, bytes := s.sleepersFull(), s.asleep, s.asleepBytes
 	changed := now != s.loggedFull
 	s.loggedFull = now
-	s.mu.Unlock()
+	s.unlock()
 	switch {
 	case changed && now:
 		s.opts.Log.Warn("as many jobs sleep in memory as may, fetching of new jobs paused", "jobs", asleep, "bytes", bytes, "max_asleep", s.opts.MaxAsleep, "max_asleep_bytes", s.opts.MaxAsleepBytes)
@@ -127,7 +126,7 @@ func (s *Scheduler) wokeUp(d *Delivery) {
 // Wake hands out again, in turn, the jobs whose sleep may end early.
 func (s *Scheduler) Wake() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	for _, one := range s.timers.remove(func(t timer) bool { return t.early }) {
 		one.part.wake(one)
 		one.part.src.Lane.enlist(one.part)

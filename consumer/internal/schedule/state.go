@@ -9,8 +9,8 @@ const (
 	asleep                 // in memory until a timer ends
 	ready                  // in its lane's queue
 	inFlight               // a worker has it
-	writing                // a worker has decided; settled once a record is written
-	rejected               // goes to the dead letters or to a retry topic, and to no worker
+	writing                // a record is being written for it; settled after that
+	diverted               // goes to the dead letters or to a retry topic, and to no worker
 	timedOut               // likewise, while a worker still has it
 	abandoned              // settled, while a worker still has it
 	settled                // over for this node: its offset is complete, or stays open
@@ -21,29 +21,29 @@ const (
 type event uint8
 
 const (
-	admit    event = iota // the offset tracker takes its offset
-	sleep                 // it has to wait for a time
-	wake                  // that time has come
-	enqueue               // it may go as soon as a worker is free
-	handOut               // a worker takes it
-	requeue               // the worker could not call it
-	claim                 // the worker decides something that has to be written first
-	unclaim               // that can't be written; the worker goes on
-	reject                // no worker is to see it
-	timeOut               // a worker has had it for too long
-	answer                // the worker settles it, releases it, or answers after the timeout
-	recorded              // the record of a claim or a rejection is written or given up
-	events   = iota
+	admit       event = iota // the offset tracker takes its offset
+	sleep                    // it has to wait for a time
+	wake                     // that time has come
+	enqueue                  // it may go as soon as a worker is free
+	handOut                  // a worker takes it
+	requeue                  // the worker could not call it
+	beginRecord              // a record has to be written before it is settled; it does not time out any more
+	abortRecord              // that record can't be written; the worker goes on
+	divert                   // no worker is to see it
+	timeOut                  // a worker has had it for too long
+	letGo                    // the worker lets it go: settled without a record in Kafka, released, or after the timeout
+	recorded                 // the last record that it needs is in Kafka, or given up
+	events      = iota
 )
 
 // next is the state that follows an event. It returns false for an event that has no
-// effect in a state, such as a worker's second answer.
+// effect in a state, such as a worker that lets a job go twice.
 func next(s state, e event) (state, bool) {
 	switch e {
 	case admit:
 		return waiting, s == fetched
 	case sleep:
-		return asleep, s == waiting || s == inFlight || s == writing || s == rejected
+		return asleep, s == waiting || s == inFlight || s == writing || s == diverted
 	case wake:
 		return waiting, s == asleep
 	case enqueue:
@@ -52,24 +52,24 @@ func next(s state, e event) (state, bool) {
 		return inFlight, s == ready
 	case requeue:
 		return waiting, s == inFlight || s == writing
-	case claim:
+	case beginRecord:
 		return writing, s == inFlight || s == writing
-	case unclaim:
+	case abortRecord:
 		return inFlight, s == writing
-	case reject:
-		return rejected, s == waiting || s == ready
+	case divert:
+		return diverted, s == waiting || s == ready
 	case timeOut:
 		return timedOut, s == inFlight
-	case answer:
+	case letGo:
 		if s == timedOut {
-			return rejected, true // an answer that comes late only frees the worker
+			return diverted, true // that only frees the worker
 		}
 		return settled, s.decidable() || s == abandoned
 	case recorded:
 		if s == timedOut {
 			return abandoned, true
 		}
-		return settled, s == writing || s == rejected
+		return settled, s == writing || s == diverted
 	}
 	return s, false
 }

@@ -20,33 +20,33 @@ func TestTheStateAfterEachEvent(t *testing.T) {
 
 		{waiting, sleep}:   asleep,
 		{waiting, enqueue}: ready,
-		{waiting, reject}:  rejected,
+		{waiting, divert}:  diverted,
 
 		{asleep, wake}: waiting,
 
 		{ready, handOut}: inFlight,
-		{ready, reject}:  rejected,
+		{ready, divert}:  diverted,
 
-		{inFlight, sleep}:   asleep,
-		{inFlight, requeue}: waiting,
-		{inFlight, claim}:   writing,
-		{inFlight, timeOut}: timedOut,
-		{inFlight, answer}:  settled,
+		{inFlight, sleep}:       asleep,
+		{inFlight, requeue}:     waiting,
+		{inFlight, beginRecord}: writing,
+		{inFlight, timeOut}:     timedOut,
+		{inFlight, letGo}:       settled,
 
-		{writing, sleep}:    asleep,
-		{writing, requeue}:  waiting,
-		{writing, claim}:    writing,
-		{writing, unclaim}:  inFlight,
-		{writing, answer}:   settled,
-		{writing, recorded}: settled,
+		{writing, sleep}:       asleep,
+		{writing, requeue}:     waiting,
+		{writing, beginRecord}: writing,
+		{writing, abortRecord}: inFlight,
+		{writing, letGo}:       settled,
+		{writing, recorded}:    settled,
 
-		{rejected, sleep}:    asleep,
-		{rejected, recorded}: settled,
+		{diverted, sleep}:    asleep,
+		{diverted, recorded}: settled,
 
-		{timedOut, answer}:   rejected,
+		{timedOut, letGo}:    diverted,
 		{timedOut, recorded}: abandoned,
 
-		{abandoned, answer}: settled,
+		{abandoned, letGo}: settled,
 	}
 	for s := range state(states) {
 		for e := range event(events) {
@@ -87,14 +87,14 @@ func TestAJobIsSettledOnceAndFreesItsPlaceOnce(t *testing.T) {
 			timeOutNow()
 		}
 		t.Repeat(map[string]func(*rapid.T){
-			"claim":    func(*rapid.T) { Claim(d) },
-			"unclaim":  func(*rapid.T) { s.unclaim(d) },
-			"answer":   func(t *rapid.T) { settle(t, Answer) },
+			"begin":    func(*rapid.T) { BeginRecord(d) },
+			"abort":    func(*rapid.T) { s.abortRecord(d) },
+			"let go":   func(t *rapid.T) { settle(t, LetGo) },
 			"recorded": func(t *rapid.T) { settle(t, Recorded) },
 			"sleep":    func(*rapid.T) { d.Sleep(SleepOptions{Until: time.Now().Add(time.Hour), WakeEarly: true}) },
 			"requeue":  func(*rapid.T) { d.Requeue() },
 			"wake":     func(*rapid.T) { s.Wake() },
-			"rejected": func(*rapid.T) { a.Rejected() },
+			"diverted": func(*rapid.T) { a.Diverted() },
 			"time out": func(*rapid.T) { timeOutNow() },
 			"take": func(t *rapid.T) {
 				if got := s.Take(); got != nil && got != d {
@@ -106,12 +106,12 @@ func TestAJobIsSettledOnceAndFreesItsPlaceOnce(t *testing.T) {
 				if d.state.decidable() || d.state.late() {
 					workers = 1
 				}
-				if d.state == rejected || d.state == timedOut {
+				if d.state == diverted || d.state == timedOut {
 					writes = 1
 				}
-				if l.inFlight != workers || p.taken != workers || a.inFlight != workers+writes {
+				if l.inFlight != workers || p.inFlight != workers || a.awaited != workers+writes {
 					t.Fatalf("state %d: got %d, %d and %d in flight in lane, partition and assignment, want %d, %d and %d",
-						d.state, l.inFlight, p.taken, a.inFlight, workers, workers, workers+writes)
+						d.state, l.inFlight, p.inFlight, a.awaited, workers, workers, workers+writes)
 				}
 				if isSettled(before) && !isSettled(d.state) {
 					t.Fatalf("got state %d after %d, want the job to stay settled", d.state, before)
@@ -122,9 +122,9 @@ func TestAJobIsSettledOnceAndFreesItsPlaceOnce(t *testing.T) {
 				before = d.state
 			},
 		})
-		Answer(d, false)
-		if l.inFlight != 0 || p.taken != 0 {
-			t.Fatalf("state %d after %d: got %d and %d in flight in lane and partition after an answer, want none", d.state, before, l.inFlight, p.taken)
+		LetGo(d, false)
+		if l.inFlight != 0 || p.inFlight != 0 {
+			t.Fatalf("state %d after %d: got %d and %d in flight in lane and partition after the worker let go, want none", d.state, before, l.inFlight, p.inFlight)
 		}
 	})
 }

@@ -5,10 +5,11 @@ import "time"
 // LaneStatus is one lane on this node, in order of priority.
 type LaneStatus struct {
 	Lane     string
-	InFlight int   // jobs that a worker has
+	InFlight int   // jobs handed out; not settled, or a worker still has them
 	Ready    int   // jobs that only wait for a slot
 	Waiting  int64 // records of its topics that are not complete, less those in flight and asleep
 	Asleep   int   // jobs that wait in memory for their time
+	Behind   int   // jobs that wait in memory behind another job of their key, in partition order of their partition
 	Delayed  int64 // records of its retry topics that are not complete, less those in flight and asleep
 	// Oldest is how long the oldest job has been waiting or in flight on this node, since
 	// it was written or since it was due; 0: none waits.
@@ -34,18 +35,18 @@ type PartitionStatus struct {
 	Partition int
 	Committed int64 // -1: nothing yet
 	Lag       int64 // last stable offset less the committed one
-	Open      int   // offsets fetched and not complete
+	Open      int   // offsets admitted and not complete; what is in the fetch buffer does not count
 }
 
 // Status is a snapshot. assignments is how many hand out jobs.
 func (s *Scheduler) Status() (lanes []LaneStatus, partitions []PartitionStatus, assignments int) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	now := time.Now()
 	at := make(map[*Lane]*LaneStatus, len(s.opts.Lanes))
 	lanes = make([]LaneStatus, len(s.opts.Lanes))
 	for i, l := range s.opts.Lanes {
-		lanes[i] = LaneStatus{Lane: l.name, InFlight: l.inFlight, Ready: l.count, Rate: l.settled.perSecond(now)}
+		lanes[i] = LaneStatus{Lane: l.name, InFlight: l.inFlight, Ready: l.ready.jobs, Rate: l.completed.perSecond(now)}
 		at[l] = &lanes[i]
 	}
 	for a := range s.live {
@@ -74,8 +75,9 @@ func (p *Partition) lag() int64 {
 // add counts a partition's offsets that are not complete, as far as is known.
 func (s *LaneStatus) add(p *Partition, now time.Time) {
 	s.Oldest = max(s.Oldest, p.age(now))
-	backlog := int64(p.tracker.Open()) + max(p.stable-p.tracker.End(), 0) - int64(p.taken+p.asleep)
-	s.Asleep += p.asleep
+	backlog := int64(p.tracker.Open()) + max(p.stable-p.tracker.End(), 0) - int64(p.inFlight+p.asleep.jobs)
+	s.Asleep += p.asleep.jobs
+	s.Behind += p.behind.jobs
 	if p.src.Delay > 0 {
 		s.Delayed += backlog
 	} else {
@@ -86,7 +88,7 @@ func (s *LaneStatus) add(p *Partition, now time.Time) {
 // Places are the partitions that this node works, by topic.
 func (s *Scheduler) Places() map[string]map[int]bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	all := make(map[string]map[int]bool)
 	for a := range s.live {
 		for _, p := range a.parts {

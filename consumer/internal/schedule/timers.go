@@ -110,7 +110,7 @@ func (s *Scheduler) KeepTime(done <-chan struct{}) {
 // nothing else to do.
 func (s *Scheduler) endTimers() time.Duration {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	now := time.Now()
 	for one, ok := s.timers.due(now); ok; one, ok = s.timers.due(now) {
 		one.part.wake(one)
@@ -134,8 +134,7 @@ func (p *Partition) wake(one timer) {
 		return
 	}
 	d.on(wake)
-	p.parked -= d.size
-	p.asleep--
+	p.asleep.minus(d)
 	if one.retry {
 		p.retries.push(d)
 	} else {

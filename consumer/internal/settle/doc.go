@@ -1,13 +1,14 @@
 // Package settle writes the records that have to be in Kafka before a job is settled: its
 // result, and its dead letter or its record in a retry topic. Once Kafka has them, it calls
-// [schedule.Answer] or [schedule.Recorded], which completes the job's offset.
+// [schedule.Recorded], which completes the job's offset. A job without a record is settled at
+// once, with [schedule.LetGo].
 //
 //	worker or scheduler ─► result, where results are written ─► dead letter or retry record ─► offset complete
 //
 // It does not decide what becomes of a job. Package deadletter composes and truncates the
 // records; package produce writes them.
 //
-// Goroutines: [Settler.RunRejected] is one for each assignment. It writes the jobs that no
+// Goroutines: [Settler.RunDiverted] is one for each assignment. It writes the jobs that no
 // worker sees, so a dead-letter topic that can't be written stops neither the fetcher nor the
 // dead letters of other topics. [Settler.KeepLogging] is one. Both are started by their
 // callers. Outcomes come on the writer's goroutines, which must not block.
@@ -26,8 +27,8 @@
 // ms, and so does its key. The ceiling is kafka.workers in that time: about 40,000 jobs a
 // second with 256. A dead letter's worker does wait: first the result, then the letter.
 //
-// While a result is written its job is claimed: it does not count as stuck. If it timed out
-// then, it would be sent again.
+// A job does not time out while a record is written for it ([schedule.BeginRecord]): it would
+// be sent again.
 //
 // Results that can't be written are tried again until the drain has ended. Then their jobs are
 // released, and done again by the next owner. Meanwhile they are in flight, so a node stops

@@ -49,9 +49,9 @@ func counters(name, help, label string, values []string) *prometheus.CounterVec 
 // count counts a job whose record Kafka has.
 func (m *metrics) count(t *transfer) {
 	switch {
-	case !t.Delayed():
-		m.deadLetters.WithLabelValues(string(t.Failure.Class)).Inc()
-	case t.Failure.Class == "":
+	case !t.delayed():
+		m.deadLetters.WithLabelValues(string(t.failure.Class)).Inc()
+	case t.failure.Class == "":
 		m.delayed.WithLabelValues(reasonSchedule).Inc()
 	default:
 		m.delayed.WithLabelValues(reasonRetry).Inc()

@@ -44,7 +44,7 @@ const (
 
 // log logs the first dead letter of a class at once, and then sums.
 func (s *Settler) log(t *transfer) {
-	if t.Delayed() {
+	if t.delayed() {
 		return
 	}
 	j := &t.d.Job
@@ -53,8 +53,8 @@ func (s *Settler) log(t *transfer) {
 		id = deadletter.RecordID{Topic: j.Topic, Partition: j.Partition, Offset: j.Offset}.String()
 	}
 	b := logged{
-		class: t.Failure.Class, id: clip.Text(id, deadletter.MaxCodeBytes), topic: s.topic(t),
-		code: t.Failure.Code, cause: clip.Text(t.Failure.Message, deadletter.MaxMessageBytes),
+		class: t.failure.Class, id: clip.Text(id, deadletter.MaxCodeBytes), topic: s.topic(t),
+		code: t.failure.Code, cause: clip.Text(t.failure.Message, deadletter.MaxMessageBytes),
 	}
 	if sum, due := s.sums.Note(time.Now(), string(b.class), b); due {
 		s.logSum(sum)

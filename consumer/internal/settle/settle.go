@@ -62,11 +62,11 @@ func (s *Settler) Close() { s.writer.Close() }
 // Done implements [schedule.Settler].
 func (s *Settler) Done(d *schedule.Delivery, o schedule.Outcome) {
 	if s.results == nil {
-		schedule.Answer(d, true)
+		schedule.LetGo(d, true)
 		return
 	}
-	if schedule.Claim(d) {
-		s.putResult(schedule.AssignmentOf(d).Over(), d, o, "", func(written bool) { schedule.Answer(d, written) })
+	if schedule.BeginRecord(d) {
+		s.putResult(schedule.AssignmentOf(d).Over(), d, o, "", func(written bool) { schedule.Recorded(d, written) })
 	}
 }
 
@@ -77,16 +77,16 @@ func (s *Settler) Dead(d *schedule.Delivery, f deadletter.Failure, o schedule.Ou
 		written := make(chan bool, 1)
 		s.putResult(schedule.AssignmentOf(d).Over(), d, o, f.Class, func(yes bool) { written <- yes })
 		if !await(d, written) {
-			schedule.Answer(d, false)
+			schedule.Recorded(d, false)
 			return
 		}
 	}
-	s.write(schedule.AssignmentOf(d).Writes(), []transfer{{d, schedule.Rejection{Failure: f}}})
+	s.write(schedule.AssignmentOf(d).Writes(), []transfer{{d: d, failure: f}})
 }
 
 // RetryLater implements [schedule.Settler].
 func (s *Settler) RetryLater(d *schedule.Delivery, delay time.Duration, due time.Time, f deadletter.Failure) bool {
-	t := transfer{d, schedule.Rejection{Failure: f, Delay: delay, Due: due}}
+	t := transfer{d: d, failure: f, delay: delay, due: due}
 	if len(s.write(schedule.AssignmentOf(d).Writes(), []transfer{t})) == 0 {
 		return true
 	}

@@ -13,28 +13,34 @@ import (
 	"dispatcher/consumer/internal/topicname"
 )
 
-// transfer is a job that goes to the dead letters or to a retry topic.
+// transfer is a job that goes to the dead letters or to a retry topic: a worker decided so,
+// or the scheduler diverted it.
 type transfer struct {
-	d *schedule.Delivery
-	schedule.Rejection
+	d       *schedule.Delivery
+	failure deadletter.Failure // without a class: nothing has failed, the job is due later
+	delay   time.Duration      // of the retry topic; 0: to the dead letters
+	due     time.Time          // in a retry topic
 }
+
+// delayed tells whether the job goes to a retry topic.
+func (t *transfer) delayed() bool { return t.delay > 0 }
 
 // topic is where a job goes.
 func (s *Settler) topic(t *transfer) string {
 	of := schedule.SourceOf(t.d).JobTopic
 	switch {
-	case t.Delayed():
-		return topicname.Retry(of, t.Delay)
-	case t.Failure.Class == deadletter.ClassUnknown && s.o.ParkUnknown:
+	case t.delayed():
+		return topicname.Retry(of, t.delay)
+	case t.failure.Class == deadletter.ClassUnknown && s.o.ParkUnknown:
 		return topicname.Parked(of)
 	}
 	return topicname.Dead(of)
 }
 
 func (s *Settler) record(t *transfer, now time.Time) *kgo.Record {
-	n := &deadletter.Note{Topic: s.topic(t), Group: s.o.Group, Node: s.o.Node, Failure: t.Failure}
-	if t.Delayed() {
-		n.Due = t.Due
+	n := &deadletter.Note{Topic: s.topic(t), Group: s.o.Group, Node: s.o.Node, Failure: t.failure}
+	if t.delayed() {
+		n.Due = t.due
 	}
 	return deadletter.Compose(&t.d.Job.Record, n, now)
 }
@@ -68,7 +74,7 @@ func (s *Settler) write(ctx context.Context, all []transfer) (tooLarge []transfe
 func (s *Settler) put(ctx context.Context, t transfer, record *kgo.Record, outcomes chan<- *transfer) {
 	s.putRecord(t.d, &produce.Request{Record: record, Context: ctx, Done: func(err error) {
 		switch {
-		case broker.TooLarge(err) && t.Delayed():
+		case broker.TooLarge(err) && t.delayed():
 			outcomes <- &t
 			return
 		case broker.TooLarge(err) && deadletter.Truncate(record):

@@ -8,8 +8,8 @@ import (
 	"dispatcher/consumer/deadletter"
 )
 
-// This file has the jobs that go to the dead letters or to a retry topic without a worker's
-// decision: those that can't be read, expired, are not due, or were in flight for too long.
+// A job is diverted when it goes to the dead letters or to a retry topic without a worker's
+// decision: it can't be read, expired, is due only later, or was in flight for too long.
 
 const (
 	// MaxRest is how long a job may wait in memory for its time where there are no retry
@@ -22,68 +22,65 @@ const (
 	delaySlack = 10 * time.Millisecond
 )
 
-// Rejection says where a job goes that no worker is to see.
-type Rejection struct {
-	Failure deadletter.Failure // without a class: nothing has failed
+// Diversion says where a diverted job goes, and why.
+type Diversion struct {
+	Failure deadletter.Failure // without a class: nothing has failed, the job is due later
 	Delay   time.Duration      // of the retry topic; 0: to the dead letters
 	Due     time.Time          // in a retry topic
 }
 
-// Delayed tells whether the job goes to a retry topic.
-func (r *Rejection) Delayed() bool { return r.Delay > 0 }
+// DiversionOf is that of a job that [Assignment.Diverted] gave.
+func DiversionOf(d *Delivery) *Diversion { return d.diversion }
 
-// RejectionOf says where a job goes that [Assignment.Rejected] gave.
-func RejectionOf(d *Delivery) *Rejection { return d.rejection }
-
-// Rejected takes the jobs that were rejected since it was last called; its caller writes
+// Diverted takes the jobs that were diverted since it was last called; its caller writes
 // them. When the assignment ends the drain drops the others.
-func (a *Assignment) Rejected() []*Delivery {
+func (a *Assignment) Diverted() []*Delivery {
 	a.sched.mu.Lock()
-	defer a.sched.mu.Unlock()
+	defer a.sched.unlock()
 	if a.ctx.Err() != nil {
 		return nil
 	}
-	some := a.rejected
-	a.rejected = nil
+	some := a.diverted
+	a.diverted = nil
 	return some
 }
 
-// HasRejected gets a notice when [Assignment.Rejected] may have some.
-func (a *Assignment) HasRejected() <-chan struct{} { return a.hasRejected }
+// HasDiverted gets a notice when [Assignment.Diverted] may have some.
+func (a *Assignment) HasDiverted() <-chan struct{} { return a.hasDiverted }
 
-// reject hands a job to the caller of [Assignment.Rejected]. No worker has it; the
+// divert gives a job to the caller of [Assignment.Diverted]. No worker has it; the
 // assignment awaits it all the same.
-func (p *Partition) reject(d *Delivery, r *Rejection) {
-	d.on(reject)
-	p.queueRejected(d, r)
+func (p *Partition) divert(d *Delivery, r *Diversion) {
+	d.on(divert)
+	p.queueDiverted(d, r)
 }
 
-func (p *Partition) queueRejected(d *Delivery, r *Rejection) {
-	d.rejection = r
-	p.parked += d.size
-	p.asg.inFlight++
-	p.asg.rejected = append(p.asg.rejected, d)
-	notify(p.asg.hasRejected)
+func (p *Partition) queueDiverted(d *Delivery, r *Diversion) {
+	d.diversion = r
+	p.diverted.plus(d)
+	p.asg.awaited++
+	p.asg.diverted = append(p.asg.diverted, d)
+	notify(p.asg.hasDiverted)
 }
 
-// RestInstead keeps a rejected job in memory until it is due: its retry topic does not take
+// RestInstead keeps a diverted job in memory until it is due: its retry topic does not take
 // it.
 func RestInstead(d *Delivery) {
 	p := d.part
 	p.sched.mu.Lock()
-	defer p.sched.mu.Unlock()
+	defer p.sched.unlock()
 	p.asg.leaves()
+	p.diverted.minus(d)
 	if p.asg.phase != working {
 		return
 	}
-	p.parked -= d.size
-	d.rejection = nil
+	d.diversion = nil
 	p.rest(d)
 }
 
-// expiry is the rejection of a job whose not-after has passed.
-func (d *Delivery) expiry() *Rejection {
-	return &Rejection{Failure: deadletter.Failure{Class: deadletter.ClassExpired, Calls: d.attempts.Calls}}
+// expiry is the diversion of a job whose not-after has passed.
+func (d *Delivery) expiry() *Diversion {
+	return &Diversion{Failure: deadletter.Failure{Class: deadletter.ClassExpired, Calls: d.attempts.Calls}}
 }
 
 // delayFor is the longest delay that is over within a wait; 0: none is.
@@ -104,11 +101,11 @@ func (p *Partition) delay(d *Delivery, wait time.Duration) {
 	switch {
 	case delay > 0:
 		f := deadletter.Failure{Calls: d.attempts.Calls, Failures: d.attempts.Failures}
-		p.reject(d, &Rejection{Failure: f, Delay: delay, Due: d.times.due})
+		p.divert(d, &Diversion{Failure: f, Delay: delay, Due: d.times.due})
 	case len(delays) > 0 || wait <= MaxRest:
 		p.rest(d)
 	default:
-		p.reject(d, &Rejection{Failure: deadletter.Failure{
+		p.divert(d, &Diversion{Failure: deadletter.Failure{
 			Class: deadletter.ClassUnsupported, Calls: d.attempts.Calls,
 			Message: fmt.Sprintf("not-before: is more than %v ahead; kafka.retry_topics would allow it", MaxRest),
 		}})
@@ -135,7 +132,7 @@ func (s *Scheduler) timeOut(d *Delivery, now time.Time) {
 	if _, ok := d.on(timeOut); !ok {
 		return
 	}
-	r := &Rejection{Failure: deadletter.Failure{
+	r := &Diversion{Failure: deadletter.Failure{
 		Class: deadletter.ClassJobTimeout, Message: fmt.Sprintf("in flight for %v and not settled", s.opts.JobTimeout),
 		Calls: d.attempts.Calls, Failures: d.attempts.Failures,
 	}}
@@ -143,5 +140,5 @@ func (s *Scheduler) timeOut(d *Delivery, now time.Time) {
 		r.Delay = max(delayFor(delays, s.opts.JobTimeout), delays[0])
 		r.Due = now.Add(r.Delay)
 	}
-	d.part.queueRejected(d, r)
+	d.part.queueDiverted(d, r)
 }

@@ -10,28 +10,29 @@ import (
 	"dispatcher/consumer/internal/schedule"
 )
 
-// RunRejected writes the jobs of an assignment that the scheduler rejects, until the
+// RunDiverted writes the jobs of an assignment that the scheduler diverts, until the
 // assignment ends.
-func (s *Settler) RunRejected(a *schedule.Assignment) {
+func (s *Settler) RunDiverted(a *schedule.Assignment) {
 	for {
 		select {
-		case <-a.HasRejected():
+		case <-a.HasDiverted():
 		case <-a.Context().Done():
 			return
 		}
-		for some := a.Rejected(); len(some) > 0; some = a.Rejected() {
+		for some := a.Diverted(); len(some) > 0; some = a.Diverted() {
 			all := make([]transfer, len(some))
 			for i, d := range some {
-				all[i] = transfer{d, *schedule.RejectionOf(d)}
+				to := schedule.DiversionOf(d)
+				all[i] = transfer{d: d, failure: to.Failure, delay: to.Delay, due: to.Due}
 			}
-			s.writeRejected(a, all)
+			s.writeDiverted(a, all)
 		}
 	}
 }
 
-// writeRejected writes first the jobs that have no result, so that they do not wait for
+// writeDiverted writes first the jobs that have no result, so that they do not wait for
 // results; then the results of the others, and last these.
-func (s *Settler) writeRejected(a *schedule.Assignment, all []transfer) {
+func (s *Settler) writeDiverted(a *schedule.Assignment, all []transfer) {
 	var atOnce, withResult []transfer
 	for _, t := range all {
 		if s.needsResult(&t) {
@@ -55,35 +56,35 @@ func (s *Settler) placeTooLarge(a *schedule.Assignment, tooLarge []transfer) {
 	var dead []transfer
 	for _, t := range tooLarge {
 		s.logTooLarge(&t)
-		if t.Failure.Class == "" && time.Until(t.Due) <= schedule.MaxRest {
+		if t.failure.Class == "" && time.Until(t.due) <= schedule.MaxRest {
 			schedule.RestInstead(t.d)
 			continue
 		}
-		if t.Failure.Class == "" {
-			t.Failure.Class = deadletter.ClassUnsupported
-			t.Failure.Message = fmt.Sprintf("not-before: is more than %v ahead, and with its headers the job is larger than %s takes", schedule.MaxRest, s.topic(&t))
+		if t.failure.Class == "" {
+			t.failure.Class = deadletter.ClassUnsupported
+			t.failure.Message = fmt.Sprintf("not-before: is more than %v ahead, and with its headers the job is larger than %s takes", schedule.MaxRest, s.topic(&t))
 		}
-		t.Delay = 0
+		t.delay = 0
 		dead = append(dead, t)
 	}
 	if len(dead) > 0 {
-		s.writeRejected(a, dead)
+		s.writeDiverted(a, dead)
 	}
 }
 
 // needsResult tells whether a job's result has to be written first. A record that could not
 // be read has no id, and so no result; a job that is only delayed has none yet.
 func (s *Settler) needsResult(t *transfer) bool {
-	return s.results != nil && t.d.Job.ID != "" && !t.Delayed()
+	return s.results != nil && t.d.Job.ID != "" && !t.delayed()
 }
 
-// writeResults writes the results of rejected jobs, all at once, and returns the jobs whose
+// writeResults writes the results of diverted jobs, all at once, and returns the jobs whose
 // result is written. It releases jobs whose results are known not to be written when ctx
 // ends: no worker has them, so the drain need not wait for them.
 func (s *Settler) writeResults(ctx context.Context, all []transfer) (written []transfer) {
 	outcomes := make([]chan bool, len(all))
 	for i := range all {
-		f := &all[i].Failure
+		f := &all[i].failure
 		outcomes[i] = make(chan bool, 1)
 		s.putResult(ctx, all[i].d, schedule.Outcome{Attempts: f.Calls, Error: f.Message}, f.Class, func(yes bool) { outcomes[i] <- yes })
 	}
