@@ -5,8 +5,9 @@
 //
 // A script is joined from parts: limit.lua, which the scripts of a limit have in
 // front, and the command. A part whose first line is "-- with other.lua" has that
-// one in front. A reservation is joined from more: the algorithm, and the files of
-// reserve/.
+// one in front, which may begin with such a line too. A reservation is joined from
+// more: the algorithm, and the files of reserve/. `make lua` lints the scripts as
+// they are joined here: joined/ writes them.
 //
 // Rules for a script: a header that names its KEYS, ARGV and reply (a test
 // compares it with the body); Redis's own clock; integers across the wire; no key
