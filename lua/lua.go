@@ -24,9 +24,10 @@ import (
 var files embed.FS
 
 // Reserve grants a node the next units of a limit, by an algorithm of that name,
-// which a file in algorithms implements. It panics where there is no such file.
-func Reserve(algorithm, file string) string {
-	return fmt.Sprintf("local ALGORITHM = %q\n", algorithm) + join(
+// which a file in algorithms implements; ahead: it reserves slots ahead of their
+// time. It panics where there is no such file.
+func Reserve(algorithm, file string, ahead bool) string {
+	return fmt.Sprintf("local ALGORITHM, AHEAD = %q, %t\n", algorithm, ahead) + join(
 		"limit.lua", "algorithms/"+file+".lua", "master.lua",
 		"reserve/call.lua", "reserve/nodes.lua", "reserve/steps.lua", "reserve/cooldown.lua", "reserve/change.lua", "reserve.lua")
 }

@@ -53,7 +53,7 @@ func scripts() map[string]string {
 		"register": lua.Register(), "dedup": lua.Dedup(),
 	}
 	for _, a := range limit.Algorithms() {
-		all["reserve_"+a.Name] = lua.Reserve(a.Name, a.Script)
+		all["reserve_"+a.Name] = lua.Reserve(a.Name, a.Script, a.Ahead)
 	}
 	return all
 }

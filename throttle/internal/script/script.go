@@ -52,7 +52,7 @@ func NewScripts(rdb redis.Scripter, namespace, name, node string) Scripts {
 		Leasing: redis.NewScript(lua.Lease()), Counting: redis.NewScript(lua.Lateness()),
 	}
 	for _, a := range limit.Algorithms() {
-		s.Reserving[a.Name] = redis.NewScript(lua.Reserve(a.Name, a.Script))
+		s.Reserving[a.Name] = redis.NewScript(lua.Reserve(a.Name, a.Script, a.Ahead))
 	}
 	return s
 }
