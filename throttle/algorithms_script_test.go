@@ -6,11 +6,68 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
 )
 
 // An algorithm is written twice: as a row in Go and as a script. Here the two agree.
+
+// The Cooldown of a row is the cooldown of its script, in whole µs, rounded up.
+func TestAScriptCoolsDownAsItsRowSays(t *testing.T) {
+	t.Parallel()
+	for _, a := range limit.Algorithms() {
+		t.Run(a.Name, func(t *testing.T) {
+			t.Parallel()
+			contracts := 0
+			for _, c := range append(refusedOnce(), contract(1), contract(7), contract(300), withReserve(), contractOf(6, time.Minute)) {
+				if errorsIn(a, c) != nil {
+					c.Burst = 1
+				}
+				if errorsIn(a, c) != nil {
+					continue
+				}
+				contracts++
+				want := (a.Cooldown(c) + time.Microsecond - 1).Truncate(time.Microsecond)
+				if got := cooldownOf(t, a, c); got != want {
+					t.Errorf("%v, reserve %d: the script cools down for %v, and the row says %v", c, c.Reserve, got, want)
+				}
+			}
+			if contracts < 5 {
+				t.Errorf("%d contracts suited; so few prove nothing", contracts)
+			}
+		})
+	}
+}
+
+// cooldownOf is how long the script waits after the timeline was lost, but for the
+// horizon and the lateness.
+func cooldownOf(t *testing.T, a limit.Algorithm, c limit.Contract) time.Duration {
+	t.Helper()
+	mini, now := miniredis.RunT(t), time.UnixMicro(1_700_000_000_000_000)
+	mini.SetTime(now)
+	s := script.NewScripts(patient(t, mini.Addr()), "cooldown", "provider", "n")
+	// The embedded Redis has no redis-cell, which only begin needs here.
+	s.Reserving[a.Name] = redis.NewScript(strings.Replace(scriptOf(a.Name), "  throttle(c, 0)\n", "", 1))
+	ask := script.Ask{Seq: 1, Epoch: 1, Identity: string(IdentityNone), Lead: lead, Known: seededBy(a.Name, c)}
+	first, err := s.Reserve(t.Context(), ask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mini.SetTime(now.Add(2 * clock.Duration(first.NotBefore-first.Now)))
+	mini.HDel(s.Keys.Limit, "last")
+	ask.Known, ask.Learned = first.Settings, true
+	lost, err := s.Reserve(t.Context(), ask)
+	if err != nil || lost.Cooldown != script.CooldownTimelineLost {
+		t.Fatalf("got %v for a timeline that was lost (%v)", lost.Cooldown, err)
+	}
+	return clock.Duration(lost.NotBefore-lost.Now) - c.Horizon - c.Lateness
+}
 
 var (
 	declaredFields = regexp.MustCompile(`algorithm = \{fields = \{([^}]*)\}`)
