@@ -24,19 +24,7 @@ lint: ## Lint the Go code, formatting included
 	$(GOLANGCI_LINT) run $(PACKAGES)
 
 lua: ## Lint the Redis scripts, joined as they run
-	@mkdir -p bin/lua && rm -f bin/lua/*.lua
-	@cat lua/limit.lua lua/configure.lua > bin/lua/configure.lua
-	@cat lua/limit.lua lua/delete.lua > bin/lua/delete.lua
-	@cat lua/limit.lua lua/master.lua lua/lease.lua > bin/lua/lease.lua
-	@cat lua/limit.lua lua/lateness.lua > bin/lua/lateness.lua
-	@cat lua/dedup.lua > bin/lua/dedup.lua
-	@cat lua/register.lua > bin/lua/register.lua
-	@set -e; for algorithm in lua/algorithms/*.lua; do \
-		with=$$(sed -n '1s|^-- with |lua/|p' $$algorithm); \
-		{ echo "local ALGORITHM = ''"; cat lua/limit.lua $$with $$algorithm lua/master.lua \
-			lua/reserve/call.lua lua/reserve/nodes.lua lua/reserve/steps.lua lua/reserve/cooldown.lua lua/reserve/change.lua lua/reserve.lua; \
-		} > bin/lua/reserve_$${algorithm##*/}; \
-	done
+	@$(GO) run ./lua/joined bin/lua
 	$(LUACHECK) --quiet bin/lua
 
 words: ## Find retired words, and name the terms that took their place

@@ -79,7 +79,8 @@ func (w *servers) saturate(t *testing.T, a limit.Algorithm) row {
 		reached := 10*worst >= 9*r.bound
 		if unjudged <= maxUnjudged && reached || try == tries || t.Failed() {
 			containers.Figure(t, unjudged <= maxUnjudged, "got %.3f of the windows unjudged, want at most %.1f", unjudged, maxUnjudged)
-			containers.Figure(t, reached, "got %d in the fullest second, and the bound is %d: it is not understood", worst, r.bound)
+			containers.Figure(t, reached, "got %d in the fullest second, want at least nine tenths of the bound of %d: the Worst of %s is too high, or the opening is not the worst for it",
+				worst, r.bound, a.Name)
 			return r
 		}
 	}

@@ -5,7 +5,7 @@
 -- KEYS[2] history  dispatcher:{<namespace>}:history:<name>  stream: the last changes of the settings
 --
 -- The settings are one JSON value that throttle/limit/packed.go writes. Scripts compare it as a string, and unpack it for
--- the numbers that they need. units / period is the pace that follows from the contract. Under an override, revert_to holds
+-- the numbers that they need. units / period is the pace of the algorithm under the contract. Under an override, revert_to holds
 -- the packed settings that take over at revert_at.
 local limit, history = KEYS[1], KEYS[2]
 local KEPT = 1000 -- changes in the history

@@ -5,8 +5,9 @@
 //
 // A script is joined from parts: limit.lua, which the scripts of a limit have in
 // front, and the command. A part whose first line is "-- with other.lua" has that
-// one in front. A reservation is joined from more: the algorithm, and the files of
-// reserve/.
+// one in front, which may begin with such a line too. A reservation is joined from
+// more: the algorithm, and the files of reserve/. `make lua` lints the scripts as
+// they are joined here: joined/ writes them.
 //
 // Rules for a script: a header that names its KEYS, ARGV and reply (a test
 // compares it with the body); Redis's own clock; integers across the wire; no key
@@ -23,9 +24,10 @@ import (
 var files embed.FS
 
 // Reserve grants a node the next units of a limit, by an algorithm of that name,
-// which a file in algorithms implements. It panics where there is no such file.
-func Reserve(algorithm, file string) string {
-	return fmt.Sprintf("local ALGORITHM = %q\n", algorithm) + join(
+// which a file in algorithms implements; ahead: it reserves slots ahead of their
+// time. It panics where there is no such file.
+func Reserve(algorithm, file string, ahead bool) string {
+	return fmt.Sprintf("local ALGORITHM, AHEAD = %q, %t\n", algorithm, ahead) + join(
 		"limit.lua", "algorithms/"+file+".lua", "master.lua",
 		"reserve/call.lua", "reserve/nodes.lua", "reserve/steps.lua", "reserve/cooldown.lua", "reserve/change.lua", "reserve.lua")
 }

@@ -13,29 +13,33 @@ local before = served
 if flag('d') and ticket >= 0 then served = math.max(served, ticket) end
 local ahead, poll = math.max(0, (ticket >= 0 and ticket or queued) - served), nil
 c.reach = reach > 0 and math.min(c.horizon, reach) or c.horizon
-local wait, given, first, nth, floor, units, period, debt = algorithm.take(c, now, want, lead, ahead, not_before)
-if given == 0 and ahead > 0 and (algorithm.paced or spare > 0 and now - spare >= SPARE) then
+local slots, wait = algorithm.take(c, now, want, lead, ahead, not_before)
+if not slots and ahead > 0 and (AHEAD or spare > 0 and now - spare >= SPARE) then
   -- Units that were free for a while already, and that those ahead did not ask for, are anybody's.
   c.reach = c.reach - math.min(SPARE, math.floor(c.reach / 2))
-  poll, given, first, nth, floor, units, period, debt = algorithm.take(c, now, 1, lead, 0, not_before)
-  local apart = c.period / c.units
-  if poll < SELDOM then poll = poll + math.ceil((SELDOM - poll) / apart) * apart end
-  poll = poll > LATEST and POLL or math.ceil(poll)
-  if wait <= LATEST then poll = wait end -- its own time is near enough
+  slots, poll = algorithm.take(c, now, 1, lead, 0, not_before)
+  if not slots then
+    local apart = c.period / c.units
+    if poll < SELDOM then poll = poll + math.ceil((SELDOM - poll) / apart) * apart end
+    poll = poll > LATEST and POLL or math.ceil(poll)
+    if wait <= LATEST then poll = wait end -- its own time is near enough
+  end
 end
-if given == 0 then
+if not slots then
   if ticket < 0 and flag('w') and since > 0 and now - since >= SETTLED then
     ticket, queued = queued, queued + want
     note('queued', int(queued))
   end
   if ahead > 0 and spare == 0 then note('spare', int(now)) end
 else
-  if ticket >= 0 then served = math.max(served, math.min(queued, ticket + given)) end
+  if ticket >= 0 then served = math.max(served, math.min(queued, ticket + slots.given)) end
   if spare > 0 then note('spare', 0) end
 end
 if served ~= before then note('served', int(served)) end
 note('last', int(now))
-if given == 0 then return nothing(wait, 0, ticket, poll) end
+if not slots then return nothing(wait, 0, ticket, poll) end
+local given, first, nth, floor = slots.given, slots.base or now, slots.n or 0, slots.floor or now
+local units, period, debt = slots.units or 1, slots.period or 1, slots.debt or slots.given -- by default all are for now
 local kept = {seq, epoch, int(given), int(first), int(nth), int(floor), int(units), int(period), int(debt)}
 redis.call('SET', reserved, table.concat(kept, ' '),
   'PX', int(math.ceil((set.horizon + set.lateness) / 1000) + 1000))

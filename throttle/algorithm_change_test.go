@@ -45,16 +45,18 @@ type rolloutNode struct {
 
 const rolloutCap = 20
 
-// files are what nodes may be configured with.
+// files are what nodes may be configured with: each strict algorithm, with the bursts
+// that it takes.
 func files() []limit.Settings {
 	var all []limit.Settings
-	for _, f := range []struct {
-		algorithm string
-		burst     int64
-	}{{"token_bucket", 1}, {"token_bucket", 14}, {"token_bucket", 20}, {"leaky_bucket", 1}, {"sliding_window_log", 1}, {"sliding_window_list", 1}} {
-		c := contract(rolloutCap)
-		c.Burst = f.burst
-		all = append(all, seededBy(f.algorithm, c))
+	for _, a := range limit.Algorithms() {
+		for _, burst := range []int64{1, 14, rolloutCap} {
+			c := contract(rolloutCap)
+			c.Burst = burst
+			if a.Strict && errorsIn(a, c) == nil {
+				all = append(all, seededBy(a.Name, c))
+			}
+		}
 	}
 	return all
 }
@@ -242,13 +244,13 @@ func TestAKeyLostTwiceKeepsItsCooldown(t *testing.T) {
 	}
 	r.nodes = []*rolloutNode{r.fresh()}
 	lose()
-	r.nodes[0].known = files()[4] // a log gives all of the cap at once
+	r.nodes[0].known = seededBy(limit.SlidingWindowLog, contract(rolloutCap)) // it gives all of the cap at once
 	r.poll(r.nodes[0])
 	r.pass(3_000_000)
 	r.reserve(r.nodes[0], rolloutCap)
 	lose()
 	r.nodes[0] = r.fresh()
-	r.nodes[0].known = files()[0]
+	r.nodes[0].known = seededBy(limit.TokenBucket, contract(rolloutCap))
 	r.poll(r.nodes[0])
 	lose()
 	for range 200 {

@@ -2,6 +2,8 @@ package throttle
 
 import (
 	"errors"
+	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,19 +45,46 @@ func TestAnAlgorithmRefusesWhatItCannotHonour(t *testing.T) {
 	}
 }
 
-// What is promised is in proportion: who is strict promises the cap, and nobody
-// less than that or more than about twice.
+// A waste names its cause: the algorithm, if the contract alone would leave enough.
+func TestAWasteNamesItsCause(t *testing.T) {
+	t.Parallel()
+	long := contract(300)
+	long.Guard = 2 * long.Window
+	for want, terms := range map[string]limit.Terms{
+		`algorithm: "sliding_window_counter": uses 0.495 of a cap of 1; at least 0.5 is to be used: choose another algorithm`: {Contract: contract(1), Algorithm: limit.SlidingWindowCounter},
+		"guard: 2s: leaves 0.333 of the cap: it is too long for a window of 1s":                                               {Contract: long, Algorithm: limit.TokenBucket},
+	} {
+		if err := terms.Waste(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+// What is promised is in proportion: who is strict promises the cap or less, and
+// nobody promises more than about twice the cap.
 func TestPromisesAreInProportion(t *testing.T) {
 	t.Parallel()
 	for _, a := range limit.Algorithms() {
 		for _, n := range []int64{1, 2, 300} {
 			c := contract(n)
 			worst, share := a.Worst(c), a.Share(c)
-			if a.Strict != (worst == c.Cap) && n > 2 || worst < c.Cap || worst > 2*c.Cap+1 {
-				t.Errorf("%s: strict is %v, and the worst of a cap of %d is %d", a.Name, a.Strict, n, worst)
+			least, most := int64(1), c.Cap
+			if !a.Strict {
+				least, most = c.Cap, 2*c.Cap+1
+				if n > 2 {
+					least++
+				}
+			}
+			if worst < least || worst > most {
+				t.Errorf("%s: with Strict %v the worst window of a cap of %d is %d, want from %d to %d", a.Name, a.Strict, n, worst, least, most)
 			}
 			if share <= 0.4 || share > 1 || a.Cooldown(c) <= 0 || a.Promise == "" {
-				t.Errorf("%s: got a share of %v, a cooldown of %v, promises %q", a.Name, share, a.Cooldown(c), a.Promise)
+				t.Errorf("%s: got a share of %v, want above 0.4 and at most 1; a cooldown of %v, want above 0; a promise of %q, want some text",
+					a.Name, share, a.Cooldown(c), a.Promise)
+			}
+			paced := c.Window.Seconds() / a.Spacing(c).Seconds() / float64(n)
+			if a.Ahead && math.Abs(paced-share) > 1e-6 {
+				t.Errorf("%s: the Pace of a cap of %d uses %.6f of it, and the Share says %.6f; with Ahead they must agree", a.Name, n, paced, share)
 			}
 		}
 	}

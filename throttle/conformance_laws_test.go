@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -87,16 +88,30 @@ var conforming = []struct {
 		}
 	}},
 	{"saturated, the share is used", func(tr *trial) {
-		tr.pass(2 * limit.Windowed(tr.c).Microseconds())
-		us := 4 * tr.c.Window.Microseconds()
-		if tr.mini != nil {
-			us *= 3
-		}
-		given := tr.saturate(us, max(1, tr.c.Cap/50))
-		share := float64(given) / (float64(tr.c.Cap) * float64(us) / float64(tr.c.Window.Microseconds()))
+		given, most, share := tr.used()
 		tr.Logf("used %.3f of the cap, %.3f was promised", share, tr.a.Share(tr.c))
+		if tr.a.Ahead && given > most {
+			tr.above = fmt.Sprintf("%d units were granted, and its Share of %.3f allows %d: an algorithm that reserves ahead grants no more than its Share",
+				given, tr.a.Share(tr.c), most)
+		}
 		if share < tr.a.Share(tr.c)-0.05 && tr.mini != nil {
 			tr.Errorf("%s: used %.3f of the cap, and %.3f was promised", tr.a.Name, share, tr.a.Share(tr.c))
+		}
+	}},
+	{"slots are ahead of their time where the row says so", func(tr *trial) {
+		var given, ahead int64
+		for range 20 {
+			b := tr.reserve(0, 3)
+			for j := range b.Schedule.Given {
+				given++
+				if b.Schedule.At(j) > b.Now {
+					ahead++
+				}
+			}
+			tr.pass(max(b.Wait.Microseconds(), 5_000))
+		}
+		if given == 0 || tr.a.Ahead != (ahead > 0) {
+			tr.Errorf("%s: %d of %d slots lie ahead of their time, and its row says Ahead: %v", tr.a.Name, ahead, given, tr.a.Ahead)
 		}
 	}},
 	{"another cap gives no more than the larger", func(tr *trial) {
@@ -119,13 +134,17 @@ var conforming = []struct {
 		if tr.a.Ahead {
 			changed += tr.c.Horizon.Microseconds()
 		}
-		if i := slices.IndexFunc(tr.grants, func(at int64) bool { return at > changed }); tr.looksBack() {
+		i := slices.IndexFunc(tr.grants, func(at int64) bool { return at > changed })
+		switch {
+		case i < 0:
+			tr.Errorf("%s: no unit was granted in the two windows of %v behind the change", tr.a.Name, longer)
+		case tr.looksBack():
 			old := tr.grants[i] - limit.Windowed(tr.c).Microseconds()
 			for i > 0 && tr.grants[i-1] > old {
 				i--
 			}
 			tr.grants = tr.grants[i:] // before, only the shorter window was promised
-		} else {
+		default:
 			tr.grants = tr.grants[i:] // a pace that is kept behind the change
 		}
 	}},
@@ -141,6 +160,24 @@ var conforming = []struct {
 			tr.Errorf("%s: got %d units; so few prove nothing", tr.a.Name, len(tr.grants))
 		}
 	}},
+}
+
+// used saturates the limit for some windows. It returns how many units were granted, how
+// many the Share of an algorithm that reserves ahead allows with a full bucket to begin
+// with, and the part of the cap that was used.
+func (tr *trial) used() (given, most int64, share float64) {
+	tr.Helper()
+	tr.pass(2 * limit.Windowed(tr.c).Microseconds())
+	us := 4 * tr.c.Window.Microseconds()
+	if tr.mini != nil {
+		us *= 3
+	}
+	began := tr.now
+	given = tr.saturate(us, max(1, tr.c.Cap/50))
+	window := float64(tr.c.Window.Microseconds())
+	reached := float64(tr.now-began+tr.c.Horizon.Microseconds()) / window
+	most = tr.c.Burst + int64(math.Ceil(tr.a.Share(tr.c)*float64(tr.c.Cap)*reached))
+	return given, most, float64(given) / (float64(tr.c.Cap) * float64(us) / window)
 }
 
 // looksBack says that units of before a change count in a longer window too.
@@ -214,6 +251,24 @@ func TestConformanceFindsWhatARulePrevents(t *testing.T) {
 	}
 }
 
+// The law of the share finds a script that grants more than its row says.
+func TestConformanceFindsMoreThanTheShare(t *testing.T) {
+	t.Parallel()
+	for _, a := range limit.Algorithms() {
+		if !a.Ahead {
+			continue
+		}
+		t.Run(a.Name, func(t *testing.T) {
+			t.Parallel()
+			whole := a.Share
+			a.Share = func(c limit.Contract) float64 { return whole(c) / 2 }
+			if given, most, _ := newTrial(t, "", a, trialContract(a, time.Second), 1).used(); given <= most {
+				t.Errorf("%d units were granted, and half of the share still allows %d", given, most)
+			}
+		})
+	}
+}
+
 // breaks plays a law with a script that was changed.
 func breaks(t *testing.T, algorithm, from, to, law string) bool {
 	t.Helper()
@@ -231,5 +286,5 @@ func breaks(t *testing.T, algorithm, from, to, law string) bool {
 			l.law(tr)
 		}
 	}
-	return tr.found() > tr.worst
+	return tr.found() > tr.worst || tr.above != ""
 }

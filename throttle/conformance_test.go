@@ -37,6 +37,7 @@ type trial struct {
 	notBefore int64
 	reach     time.Duration // 0: up to the horizon
 	grants    []int64
+	above     string // how the share was passed
 	places    []script.Place
 }
 
@@ -144,6 +145,9 @@ func (tr *trial) found() int64 {
 
 func (tr *trial) mustKeep() {
 	tr.Helper()
+	if tr.above != "" {
+		tr.Errorf("%s: %s", tr.a.Name, tr.above)
+	}
 	if found := tr.found(); found > tr.worst {
 		tr.Errorf("%s: found %d units in %v, and at most %d are promised", tr.a.Name, found, limit.Windowed(tr.c), tr.worst)
 	}

@@ -50,5 +50,5 @@ func scopedSpec(c limit.Contract, warmUp time.Duration) limit.Spec {
 // scriptOf is the script that reserves by an algorithm.
 func scriptOf(name string) string {
 	a := algorithm(name)
-	return lua.Reserve(a.Name, a.Script)
+	return lua.Reserve(a.Name, a.Script, a.Ahead)
 }

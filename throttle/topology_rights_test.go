@@ -141,7 +141,7 @@ func TestScriptsCallOnlyWhatTheAccountMay(t *testing.T) {
 		"delete": {lua.Delete(), rights}, "register": {lua.Register(), rights},
 	}
 	for _, a := range limit.Algorithms() {
-		scripts[a.Name] = struct{ text, rights string }{lua.Reserve(a.Name, a.Script), rights + " " + alsoNeeds[a.Name]}
+		scripts[a.Name] = struct{ text, rights string }{lua.Reserve(a.Name, a.Script, a.Ahead), rights + " " + alsoNeeds[a.Name]}
 	}
 	for name, s := range scripts {
 		may := map[string]bool{}

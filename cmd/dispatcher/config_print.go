@@ -40,7 +40,7 @@ func printCheck(w io.Writer, cfg configs.Config, servers []node.Reached, lacks [
 		if l.Scope == limit.ScopeNode {
 			of = "of one node"
 		}
-		_, _ = fmt.Fprintf(table, "  spacing\t%s\tbetween two calls, %s\n", c.Spacing().Round(time.Microsecond), of)
+		_, _ = fmt.Fprintf(table, "  spacing\t%s\tbetween two calls, %s\n", a.Spacing(c).Round(time.Microsecond), of)
 		_, _ = fmt.Fprintf(table, "  usable share\t%.3f\tof the cap: %.1f calls a window while jobs wait\n", a.Share(c), held(a, c))
 		printWaste(table, a.Share(c))
 		printGuard(table, l, a)
@@ -60,7 +60,7 @@ func printCheck(w io.Writer, cfg configs.Config, servers []node.Reached, lacks [
 // printWaste warns if the terms leave little of the cap.
 func printWaste(w io.Writer, share float64) {
 	if share < limit.FairShare {
-		_, _ = fmt.Fprintf(w, "  warning\t%.0f %%\tof the cap is given up for good, by the burst, the reserve or the guard\n", 100*(1-share))
+		_, _ = fmt.Fprintf(w, "  warning\t%.0f %%\tof the cap is given up for good, by the algorithm, the burst, the reserve or the guard\n", 100*(1-share))
 	}
 }
 
@@ -72,12 +72,23 @@ func printGuard(w io.Writer, l configs.Limit, a limit.Algorithm) {
 	case !c.Auto:
 		_, _ = fmt.Fprintf(w, "  guard\t%s\tlateness %s, the rest for delays on the network\n", short(c.Guard), short(c.Lateness))
 	case !raised:
-		_, _ = fmt.Fprintf(w, "  guard\tauto\tstays %s: %s and spread %s; only a fleet with token_bucket or leaky_bucket chooses another\n",
-			short(c.Guard), "lateness "+short(c.Lateness), short(c.Spread))
+		_, _ = fmt.Fprintf(w, "  guard\tauto\tstays %s: lateness %s and spread %s; only a fleet with %s chooses another\n",
+			short(c.Guard), short(c.Lateness), short(c.Spread), namesAhead())
 	default:
 		_, _ = fmt.Fprintf(w, "  guard\tauto\tbegins at %s: lateness %s and spread %s; at %s at most, which leaves %.3f of the cap\n",
 			short(c.Guard), short(c.Lateness), short(c.Spread), short(most.Guard), a.Share(most))
 	}
+}
+
+// namesAhead names the algorithms that reserve ahead.
+func namesAhead() string {
+	var names []string
+	for _, a := range limit.Algorithms() {
+		if a.Ahead {
+			names = append(names, a.Name)
+		}
+	}
+	return strings.Join(names, " or ")
 }
 
 // autoMost is the limit with the longest lateness that the fleet may choose.

@@ -75,7 +75,7 @@ func newCheckReport(cfg configs.Config, err error) checkReport {
 		report.Limits = append(report.Limits, limitReport{
 			Name: l.Name, Algorithm: a.Name, Worst: a.Worst(c), Cap: c.Cap, WindowS: c.Window.Seconds(), Burst: c.Burst,
 			Capacity: l.Capacity, WhenFull: string(cmp.Or(l.WhenFull, limit.FullWait)),
-			SpacingS: c.Spacing().Seconds(), Share: a.Share(c), GuardAuto: c.Auto, GuardS: c.Guard.Seconds(), LeastShare: a.Share(most), CallsPerWindow: held(a, c),
+			SpacingS: a.Spacing(c).Seconds(), Share: a.Share(c), GuardAuto: c.Auto, GuardS: c.Guard.Seconds(), LeastShare: a.Share(most), CallsPerWindow: held(a, c),
 			ReactionS: c.Reaction().Seconds(), StandstillS: a.Standstill(c).Seconds(),
 			Scope: string(cmp.Or(l.Scope, limit.ScopeCluster)), WarmUpS: l.WarmUp.Seconds(),
 			Degraded: string(cmp.Or(l.Degraded, limit.DegradedWait)), UnitsOfNode: c.UnitsOfNode(), MaxNodes: c.MaxNodes,

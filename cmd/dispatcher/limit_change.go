@@ -29,9 +29,9 @@ func (h *how) flags(f *pflag.FlagSet) {
 	f.BoolVar(&h.missing, "allow-missing", false, "with --wait: don't fail because of nodes that were not seen since the change")
 }
 
-// force adds the flag of the commands that a guardrail can stop.
+// force adds the flag of the commands that a guardrail, or a waste of the cap, can stop.
 func (h *how) force(f *pflag.FlagSet) {
-	f.BoolVar(&h.change.Force, "force", false, "ignore max_cap and max_step")
+	f.BoolVar(&h.change.Force, "force", false, "ignore max_cap and max_step, and pass terms that use less than half of the cap")
 }
 
 // validate refuses values that would silently mean something else.

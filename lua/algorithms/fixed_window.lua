@@ -7,7 +7,7 @@
 
 function algorithm.take(c, now, want, _, ahead, not_before)
   local wait = early(c, now, not_before)
-  if wait > 0 then return wait, 0 end
+  if wait > 0 then return nil, wait end
   local ends = c.keep
   if now >= ends then
     redis.call('DEL', KEYS[3])
@@ -15,8 +15,8 @@ function algorithm.take(c, now, want, _, ahead, not_before)
   end
   local count = tonumber(redis.call('GET', KEYS[3]) or 0)
   local given = math.max(0, math.min(want, allowed(c) - count - ahead))
-  if given == 0 then return count > 0 and ends - now or SOON, 0 end
+  if given == 0 then return nil, count > 0 and ends - now or SOON end
   redis.call('INCRBY', KEYS[3], int(given))
   granted(now, ends)
-  return 0, given, now, 0, now, 1, 1, given
+  return {given = given}
 end

@@ -4,7 +4,7 @@
 -- burst - 1 + ceil((window + guard) / T).
 --
 -- In the limit's hash: base and n, from which the theoretical arrival time lies n * T away.
-local algorithm = {}
+local algorithm = {fields = {'base', 'n'}}
 local SOON = 5000 -- when to ask again where others ask first
 local MOST = 2 ^ 21 -- see Contract.Pace
 
@@ -42,16 +42,16 @@ function algorithm.change(c, old, now, not_before)
 end
 
 function algorithm.take(c, now, want, _, ahead, not_before)
-  if now < not_before then return not_before - now, 0 end
+  if now < not_before then return nil, not_before - now end
   local p, base, n = pace(c), c.base, c.n
   if base + after(p, n) < now then base, n = now, 0 end -- idle: nothing is owed
   local given = math.max(0, math.min(want, within(p, now - base) + c.burst - n - ahead))
   if given == 0 then
     local over = base + after(p, n + math.min(c.burst, want + ahead) - c.burst) - now
-    return over > 0 and over or SOON, 0
+    return nil, over > 0 and over or SOON
   end
   local turned = math.floor((n + given - 1) / p.units) -- exact, and keeps n from 1 to units
   note('base', int(base + turned * p.period))
   note('n', int(n + given - turned * p.units))
-  return 0, given, now, 0, now, 1, 1, given
+  return {given = given}
 end

@@ -4,7 +4,7 @@
 --
 -- The state is the module's: its theoretical arrival time in ns. In the limit's hash: tat_ns, the same, for the module
 -- forgets it up to 1 ms too early, and a Redis short of memory any time.
-local algorithm = {}
+local algorithm = {fields = {'tat_ns'}, text = true} -- as a number it would be rounded
 local SOON = 5000 -- when to ask again where others ask first
 
 local function spacing(c) return c.window / (c.cap - c.reserve) end
@@ -46,15 +46,15 @@ function algorithm.change(c, old, now, not_before)
 end
 
 function algorithm.take(c, now, want, _, ahead, not_before)
-  if now < not_before then return not_before - now, 0 end
+  if now < not_before then return nil, not_before - now end
   local tat = c.tat_ns
   if tonumber(tat) / 1000 > now and redis.call('EXISTS', KEYS[3]) == 0 then put(tat, now) end
   local given = math.max(0, math.min(want, throttle(c, 0)[3] - ahead))
   if given > 0 and throttle(c, given)[1] == 1 then given = 0 end
   if given == 0 then
     local over = tonumber(tat) / 1000 - now - (c.burst - math.min(c.burst, want + ahead)) * spacing(c)
-    return over > 0 and math.ceil(over) + 1 or SOON, 0
+    return nil, over > 0 and math.ceil(over) + 1 or SOON
   end
   note('tat_ns', redis.call('GET', KEYS[3]) or tat)
-  return 0, given, now, 0, now, 1, 1, given
+  return {given = given}
 end

@@ -46,7 +46,7 @@ end
 
 function algorithm.take(c, now, want, _, ahead, not_before)
   local wait = early(c, now, not_before)
-  if wait > 0 then return wait, 0 end
+  if wait > 0 then return nil, wait end
   local long = length(c)
   local index = math.floor(now / long)
   local start = index * long
@@ -55,9 +55,9 @@ function algorithm.take(c, now, want, _, ahead, not_before)
   if given == 0 then
     local units = math.min(allowed(c), want + ahead)
     local at = math.min(free_at(c, start, units, count, before), free_at(c, start + long, units, 0, count))
-    return at > now and at - now or SOON, 0
+    return nil, at > now and at - now or SOON
   end
   redis.call('HSET', KEYS[3], 'index', int(index), 'count', int(count + given), 'before', int(before))
   granted(now, start + 2 * long)
-  return 0, given, now, 0, now, 1, 1, given
+  return {given = given}
 end

@@ -46,7 +46,7 @@ end
 
 function algorithm.take(c, now, want, _, ahead, not_before)
   local wait = early(c, now, not_before)
-  if wait > 0 then return wait, 0 end
+  if wait > 0 then return nil, wait end
   local gone, left = newest(TIME, now - length(c))
   local last = run(-1)
   local number = last and last[NUMBER] or 0
@@ -54,9 +54,9 @@ function algorithm.take(c, now, want, _, ahead, not_before)
   local given = math.max(0, math.min(want, allowed(c) - count - ahead))
   if given == 0 then -- until as many have left the window as are wanted
     local leave = math.min(allowed(c), want + ahead) + count - allowed(c)
-    return leave > 0 and leaves(c, left + leave) - now or SOON, 0
+    return nil, leave > 0 and leaves(c, left + leave) - now or SOON
   end
   add(now, number + given, gone)
   granted(now, now + length(c))
-  return 0, given, now, 0, now, 1, 1, given
+  return {given = given}
 end

@@ -6,7 +6,7 @@
 --
 -- In the limit's hash: base and n, from which slot j, from 0, lies n + j - burst + 1 spacings away; slot, the last one
 -- granted; passed, see pace.lua.
-local algorithm = {paced = true}
+local algorithm = {fields = {'base', 'n', 'slot', 'passed'}}
 
 function algorithm.intact(c) return c.base and c.n and c.slot end
 
@@ -43,12 +43,12 @@ function algorithm.take(c, now, want, lead, ahead)
   local function at(j) return math.max(floor, base + after(c, n + j - debt)) end
   local free = within(c, now + c.reach - base) + 1 - n + debt - ahead
   local given = math.max(0, math.min(want, free))
-  if given == 0 then return math.max(0, at(ahead + want - 1) - now - c.reach), 0 end
+  if given == 0 then return nil, math.max(0, at(ahead + want - 1) - now - c.reach) end
   local count = n + given
   -- Exact, and keeps n - debt from 1 to units; base stays behind the last one granted: change needs it.
   local turned = math.max(0, math.floor((count - 1 - debt) / c.units))
   note('base', int(base + turned * c.period))
   note('n', int(count - turned * c.units))
   note('slot', int(at(given - 1)))
-  return 0, given, base, n, floor, c.units, c.period, debt
+  return {given = given, base = base, n = n, floor = floor, units = c.units, period = c.period, debt = debt}
 end

@@ -44,17 +44,17 @@ local POLL = 4000000 -- a node that can't be given a time polls after this one
 
 local function flag(letter) return string.find(flags, letter, 1, true) end
 
--- timeline puts an algorithm's fields of the limit's hash into c.
-local function timeline(c, v)
-  c.base, c.n, c.slot, c.passed = tonumber(v[1]), tonumber(v[2]), tonumber(v[3]), tonumber(v[4])
-  c.start, c.keep, c.tat_ns = tonumber(v[5]), tonumber(v[6]), v[7]
+-- timeline puts the algorithm's fields of the limit's hash, which lie behind the first ones of v, into c.
+local function timeline(c, v, first)
+  for i, field in ipairs(algorithm.fields) do c[field] = algorithm.text and v[first + i] or tonumber(v[first + i]) end
 end
 
-local v = redis.call('HMGET', limit, 'base', 'n', 'slot', 'passed', 'start', 'keep', 'tat_ns',
-  'settings', 'applied', 'last', 'not_before', 'epoch', 'master', 'run', 'began', 'queued', 'served', 'spare', 'step_report')
-local stored, applied, last, not_before = v[8], v[9], tonumber(v[10]), tonumber(v[11])
-local current, master, ran, began = v[12], v[13], v[14], tonumber(v[15])
-local queued, served, spare, step_report = tonumber(v[16] or 0), tonumber(v[17] or 0), tonumber(v[18] or 0), v[19]
+local v = redis.call('HMGET', limit, 'settings', 'applied', 'last', 'not_before', 'epoch', 'master', 'run', 'began',
+  'queued', 'served', 'spare', 'step_report', unpack(algorithm.fields))
+local OWN = 12 -- fields of the frame, in front of the algorithm's
+local stored, applied, last, not_before = v[1], v[2], tonumber(v[3]), tonumber(v[4])
+local current, master, ran, began = v[5], v[6], v[7], tonumber(v[8])
+local queued, served, spare, step_report = tonumber(v[9] or 0), tonumber(v[10] or 0), tonumber(v[11] or 0), v[12]
 
 local now = clock()
 local history_id, info = replication(identity)

@@ -11,7 +11,7 @@ if epoch ~= '0' and epoch ~= current and known ~= stored and flag('l') and now <
   note('not_before', int(not_before))
   note('began', int(began))
   flush()
-  timeline(c, redis.call('HMGET', limit, 'base', 'n', 'slot', 'passed', 'start', 'keep', 'tat_ns'))
+  timeline(c, redis.call('HMGET', limit, unpack(algorithm.fields)), 0)
 end
 if history_id ~= master then note('master', history_id) end
 if epoch == '0' then -- the node has just started

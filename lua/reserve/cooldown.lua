@@ -17,7 +17,7 @@ if set and not newer and set.algorithm ~= ALGORITHM then return nothing(0) end
 
 local old = applied == stored and set or unpacked(applied)
 local c = newer and own or set or own
-timeline(c, v)
+timeline(c, v, OWN)
 local why, waits, unanswered = 0 -- waits: a report of a step waits for a second opinion
 if not set then why = SETTINGS_LOST
 elseif newer then why = SETTINGS_OLD

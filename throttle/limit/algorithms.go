@@ -24,14 +24,21 @@ type Algorithm struct {
 	// now, or say when to ask again.
 	Ahead bool
 
-	// Worst is the most units that any window may hold at the provider.
+	// Pace is the rate that the fleet plans with: units in every period microseconds.
+	// A script reads it as c.units and c.period. One that reserves ahead keeps exactly
+	// this pace; of the others it is an estimate.
+	Pace func(Contract) (units, period int64)
+
+	// Worst is the most units that any window may hold at the provider: the cap, or
+	// less, where the algorithm is strict.
 	Worst func(Contract) int64
 
-	// Share is the part of the cap, from 0 to 1, that is used while jobs wait.
+	// Share is the part of the cap, from 0 to 1, that is used while jobs wait: by an
+	// algorithm that reserves ahead, this part and no more.
 	Share func(Contract) float64
 
 	// Cooldown is how long after its time a unit still counts: part of the
-	// cooldown after a loss.
+	// cooldown after a loss. The script has the same as algorithm.cooldown.
 	Cooldown func(Contract) time.Duration
 
 	// check refuses parameters that the algorithm can't honour.
@@ -58,17 +65,18 @@ var algorithms = []Algorithm{ //nolint:gochecknoglobals // a constant table
 	{
 		Name: TokenBucket, Script: TokenBucket, Strict: true, Ahead: true,
 		Promise: "never over; a burst is paid for out of the sustained rate",
-		Worst:   wholeCap, Share: Contract.Share, Cooldown: Contract.Spacing, check: nothing,
+		Pace:    Contract.Pace, Worst: wholeCap, Share: Contract.Share, Cooldown: Contract.Spacing, check: nothing,
 	},
 	{
 		Name: LeakyBucket, Script: TokenBucket, Strict: true, Ahead: true,
 		Promise: "never over, and evenly spaced",
-		Worst:   wholeCap, Share: Contract.Share, Cooldown: Contract.Spacing,
+		Pace:    Contract.Pace, Worst: wholeCap, Share: Contract.Share, Cooldown: Contract.Spacing,
 		check: noBurst("must be 1: a leaky bucket lets units go one by one; for a burst use token_bucket"),
 	},
 	{
 		Name: GCRA, Script: GCRA,
 		Promise: "the cap sustained, and a burst beside it: over by about the burst; as redis-cell, exact to the µs",
+		Pace:    Contract.Pace,
 		Worst: func(c Contract) int64 {
 			inGuard := ceilDiv(c.Guard.Microseconds()*Given(c), c.Window.Microseconds())
 			return c.Burst - 1 + Given(c) + inGuard + c.Reserve
@@ -78,6 +86,7 @@ var algorithms = []Algorithm{ //nolint:gochecknoglobals // a constant table
 	{
 		Name: RedisCell, Script: RedisCell, // a module, which Redis must have loaded
 		Promise: "as gcra, by the module redis-cell, in whole ns",
+		Pace:    Contract.Pace,
 		Worst: func(c Contract) int64 {
 			spacing := c.Window.Nanoseconds() / Given(c) // rounded down, as the module does
 			return c.Burst - 1 + ceilDiv(Windowed(c).Nanoseconds(), spacing) + c.Reserve
@@ -90,12 +99,12 @@ var algorithms = []Algorithm{ //nolint:gochecknoglobals // a constant table
 	{
 		Name: FixedWindow, Script: FixedWindow,
 		Promise: "up to twice the cap where two windows meet; one number in Redis",
-		Worst:   sideBySide, Share: Contract.Share, Cooldown: Windowed, check: noBurst(burstIsCap),
+		Pace:    Contract.Pace, Worst: sideBySide, Share: Contract.Share, Cooldown: Windowed, check: noBurst(burstIsCap),
 	},
 	{
 		Name: SlidingWindowCounter, Script: SlidingWindowCounter,
 		Promise: "near the cap under steady load, up to twice the cap after a late burst; two numbers in Redis",
-		Worst:   sideBySide,
+		Pace:    Contract.Pace, Worst: sideBySide,
 		Share: func(c Contract) float64 { // after a full bucket the last unit comes free only when the bucket is over
 			n := float64(Given(c))
 			return c.Share() * max((n-1)/n, 0.5)
@@ -105,12 +114,12 @@ var algorithms = []Algorithm{ //nolint:gochecknoglobals // a constant table
 	{
 		Name: SlidingWindowLog, Script: SlidingWindowLog, Strict: true,
 		Promise: "never over, at the full rate and with bursts of the cap; Redis keeps each reservation of a window",
-		Worst:   wholeCap, Share: Contract.Share, Cooldown: Windowed, check: listed,
+		Pace:    Contract.Pace, Worst: wholeCap, Share: Contract.Share, Cooldown: Windowed, check: listed,
 	},
 	{
 		Name: SlidingWindowList, Script: SlidingWindowLog, Strict: true,
 		Promise: "never over, at the full rate and with bursts of the cap; Redis keeps each reservation of a window",
-		Worst:   wholeCap, Share: Contract.Share, Cooldown: Windowed, check: listed,
+		Pace:    Contract.Pace, Worst: wholeCap, Share: Contract.Share, Cooldown: Windowed, check: listed,
 	},
 }
 
@@ -134,6 +143,9 @@ func AlgorithmNamed(name string) (Algorithm, error) {
 	faults.OneOf("algorithm", name, names...)
 	return Algorithm{}, faults.Err()
 }
+
+// Spacing is the time between two slots at the algorithm's pace.
+func (a Algorithm) Spacing(c Contract) time.Duration { return spacing(a.Pace(c)) }
 
 // Standstill is how long the fleet sends nothing after Redis lost everything: until
 // all units that may have been granted are over, and each node has had time to

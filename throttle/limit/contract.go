@@ -137,8 +137,10 @@ func (c Contract) Share() float64 {
 }
 
 // Spacing is the time between two slots of the sustained rate.
-func (c Contract) Spacing() time.Duration {
-	units, period := c.Pace()
+func (c Contract) Spacing() time.Duration { return spacing(c.Pace()) }
+
+// spacing is the time between two slots of a pace.
+func spacing(units, period int64) time.Duration {
 	return time.Duration(math.Ceil(float64(period)*1000/float64(units))) * time.Nanosecond
 }
 

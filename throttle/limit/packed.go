@@ -18,7 +18,7 @@ const maxPacked = 16 << 10
 type packed struct {
 	Version int64 `json:"v"`
 	Settings
-	Units    int64  `json:"units"` // the pace that follows from the contract: units in every period
+	Units    int64  `json:"units"` // the pace of the algorithm: units in every period
 	Period   int64  `json:"period"`
 	Changed  int64  `json:"changed"`
 	RevertAt int64  `json:"revert_at"`

@@ -27,6 +27,19 @@ func (t Terms) Validate() error {
 	return faults.Err()
 }
 
+// Pace is the rate at which the terms' algorithm grants units, as [Algorithm.Pace]
+// gives it.
+func (t Terms) Pace() (units, period int64) {
+	a, err := AlgorithmNamed(t.Algorithm)
+	if err != nil {
+		return t.Contract.Pace() // of a newer release
+	}
+	return a.Pace(t.Contract)
+}
+
+// Spacing is the time between two slots at the pace of the terms' algorithm.
+func (t Terms) Spacing() time.Duration { return spacing(t.Pace()) }
+
 // String is the terms in one line.
 func (t Terms) String() string {
 	text := t.Contract.String()

@@ -147,7 +147,7 @@ const reservationNumbers = 15
 // in the reply only where they are others.
 func decodeReservation(reply []any, known limit.Settings) (Reservation, error) {
 	if len(reply) != reservationNumbers && len(reply) != reservationNumbers+1 {
-		return Reservation{}, fmt.Errorf("%w: %d values", ErrReply, len(reply))
+		return Reservation{}, wrongCount(len(reply), fmt.Sprintf("%d or %d", reservationNumbers, reservationNumbers+1))
 	}
 	n, err := numbersOf(reply[:reservationNumbers])
 	if err != nil {

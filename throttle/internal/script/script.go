@@ -52,13 +52,18 @@ func NewScripts(rdb redis.Scripter, namespace, name, node string) Scripts {
 		Leasing: redis.NewScript(lua.Lease()), Counting: redis.NewScript(lua.Lateness()),
 	}
 	for _, a := range limit.Algorithms() {
-		s.Reserving[a.Name] = redis.NewScript(lua.Reserve(a.Name, a.Script))
+		s.Reserving[a.Name] = redis.NewScript(lua.Reserve(a.Name, a.Script, a.Ahead))
 	}
 	return s
 }
 
 // ErrReply says that a script replied something else than it should.
 var ErrReply = errors.New("unexpected reply of a script")
+
+// wrongCount is the error of a reply that has more or fewer values than it should.
+func wrongCount(got int, want string) error {
+	return fmt.Errorf("%w: %d values, want %s", ErrReply, got, want)
+}
 
 // numbersOf reads the numbers of a script's reply.
 func numbersOf(reply []any) ([]int64, error) {
@@ -108,7 +113,7 @@ func (s Scripts) Delete(ctx context.Context, alive time.Duration) (status Delete
 	k := s.Keys
 	n, err := s.deleting.Run(ctx, s.rdb, []string{k.Limit, k.History, k.State, k.Nodes, k.Leases, k.Lateness}, alive.Microseconds()).Int64Slice()
 	if err == nil && len(n) != 2 {
-		err = fmt.Errorf("%w: %d values", ErrReply, len(n))
+		err = wrongCount(len(n), "2")
 	}
 	if err != nil {
 		return 0, 0, err
@@ -138,7 +143,7 @@ func (s Scripts) Lease(ctx context.Context, identity string, length time.Duratio
 	n, err := s.Leasing.Run(ctx, s.rdb, []string{s.Keys.Limit, s.Keys.History, s.Keys.Leases},
 		s.Node, identity, length.Microseconds(), int64(state), left.Microseconds()).Int64Slice()
 	if err == nil && len(n) != 3 {
-		err = fmt.Errorf("%w: %d values", ErrReply, len(n))
+		err = wrongCount(len(n), "3")
 	}
 	if err != nil {
 		return LeaseReply{}, fmt.Errorf("ask for a lease of the reserve: %w", err)
@@ -154,7 +159,7 @@ const latenessNumbers = 4
 func (s Scripts) Lateness(ctx context.Context, counts, moved string, patience time.Duration, trips string) (numbers []int64, fields []any, err error) {
 	reply, err := s.Counting.Run(ctx, s.rdb, []string{s.Keys.Limit, s.Keys.History, s.Keys.Lateness}, counts, moved, patience.Microseconds(), trips).Slice()
 	if err == nil && (len(reply) < latenessNumbers || len(reply)%2 != 0) {
-		err = fmt.Errorf("%w: %d values", ErrReply, len(reply))
+		err = wrongCount(len(reply), fmt.Sprintf("%d, and pairs behind them", latenessNumbers))
 	}
 	if err == nil {
 		numbers, err = numbersOf(reply[:latenessNumbers])
