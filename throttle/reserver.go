@@ -12,7 +12,7 @@ import (
 
 const (
 	spare      = 5 * time.Millisecond // how far ahead a node works beyond the way to Redis and back
-	idleEvery  = 4 * time.Second      // between polls of a node that is notified of changes; scripts take it for dead after twice that
+	idleEvery  = 4 * time.Second      // between polls of a node that is notified of changes; scripts take it for gone after ALIVE, 9 s
 	reportMost = 2 * time.Second      // between records of a node that reserves, and so does not poll
 	lead       = time.Millisecond     // about the way back from Redis: a nearer slot would be late
 
