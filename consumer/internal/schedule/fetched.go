@@ -99,7 +99,8 @@ func (p *Partition) OverShare() bool { return p.overShare }
 // held is how many bytes of records the partition has in memory.
 func (p *Partition) held() int { return p.buffer.bytes + p.heldBack() }
 
-// heldBack is how many of them are those of admitted jobs that can't be made ready yet.
+// heldBack is how many of them are those of admitted jobs that wait behind their key, have
+// just got it, sleep, or are diverted and not written.
 func (p *Partition) heldBack() int {
 	return p.freed.bytes + p.behind.bytes + p.asleep.bytes + p.diverted.bytes
 }
