@@ -7,7 +7,7 @@
 // that finds its job claimed by another one waits until that call must be over. If
 // the claim is still there then, the outcome is unknown.
 //
-// Most callers use [Store.Open] and, on the [Entry], [Entry.Claim] and [Entry.Done] or
+// Callers use [Store.Open] and, on the [Entry], [Entry.Permit] and [Entry.Done] or
 // [Entry.Release]. [Store.Peek] reads without claiming.
 //
 // # What it does not do

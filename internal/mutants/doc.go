@@ -6,7 +6,7 @@
 // A mutation is an entry of internal/mutants/NAME.yaml:
 //
 //   - law: An expired job gives its slot back.
-//     file: internal/node/work.go        # from the module's root
+//     file: internal/node/visit.go       # from the module's root
 //     old: t.spare()                         # stands in the file exactly once
 //     new: _ = t
 //     test: ./internal/node -run TestX   # arguments of go test, split at blanks

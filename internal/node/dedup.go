@@ -71,7 +71,7 @@ func (v *visit) pollDedup(wait time.Duration) event {
 	if err != nil {
 		return event{hasResult: true, result: sender.Result{Kind: sender.NotSent, Err: err}}
 	}
-	e := v.standing()
+	e := v.objections()
 	e.refusal = answer
 	return e
 }

@@ -39,7 +39,7 @@ const maxUnwritten = 64
 type workItem struct {
 	d     *consumer.Delivery
 	conn  sender.Conn   // for its call; none: the call opens one
-	slot  throttle.Slot // none: the connection holds an error
+	slot  throttle.Slot // none: the connection holds an error, or the limit had no room
 	since time.Time     // when the pacer began to wait for its slot
 	full  bool          // the limit had no room for it, and jobs are not to wait
 

@@ -82,8 +82,8 @@ func (v *visit) freePlace() {
 	}
 }
 
-// standing says what there is against a call.
-func (v *visit) standing() event {
+// objections says what there is against a call.
+func (v *visit) objections() event {
 	return event{full: v.full, timedOut: v.d.TimedOut(), expired: expired(v.d.Job.NotAfter, time.Now())}
 }
 
@@ -107,7 +107,7 @@ func (v *visit) call() event {
 		v.metrics.sent(v.workItem, v.calls, r.WroteAt)
 	}
 	if refused, ok := errors.AsType[*dedup.RefusedError](r.Err); ok {
-		e := v.standing()
+		e := v.objections()
 		e.refusal = refused.Answer
 		return e
 	}

@@ -34,12 +34,12 @@ func (p *workerPool) work(items <-chan workItem) {
 	}
 }
 
-// handle takes one job, for which there is a slot, from its calls to its
-// settlement or to its next wait.
+// handle takes one job from the pacer through its calls, until it is settled or waits
+// again.
 func (p *workerPool) handle(item workItem) {
 	v := p.newVisit(item)
 	defer v.end()
-	for e := v.standing(); ; {
+	for e := v.objections(); ; {
 		d := decide(p.policy, v.history, e)
 		switch d.action {
 		case doCall:

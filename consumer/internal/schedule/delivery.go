@@ -116,7 +116,7 @@ func (d *Delivery) CountFailure() {
 func (d *Delivery) setAttempts(a offsets.Attempts) {
 	a.Failures = max(a.Failures, d.attempts.Failures) // the worker may not know of a CountFailure yet
 	d.attempts = a
-	if !d.state.late() && d.state != settled {
+	if !d.state.late() && d.state != over {
 		d.part.tracker.SetAttempts(d.Job.Offset, a)
 	}
 }

@@ -9,11 +9,11 @@ const (
 	asleep                 // in memory until a timer ends
 	ready                  // in its lane's queue
 	inFlight               // a worker has it
-	writing                // a record is being written for it; settled after that
+	writing                // a record is being written for it; over after that
 	diverted               // goes to the dead letters or to a retry topic, and to no worker
 	timedOut               // likewise, while a worker still has it
-	abandoned              // settled, while a worker still has it
-	settled                // over for this node: its offset is complete, or stays open
+	abandoned              // over, while a worker still has it
+	over                   // for this node: settled, or released with its offset open
 	states    = iota
 )
 
@@ -24,14 +24,14 @@ const (
 	admit       event = iota // the offset tracker takes its offset
 	sleep                    // it has to wait for a time
 	wake                     // that time has come
-	enqueue                  // it may go as soon as a worker is free
-	handOut                  // a worker takes it
+	enqueue                  // it only waits to be taken
+	handOut                  // it is taken for a worker
 	requeue                  // the worker could not call it
 	beginRecord              // a record has to be written before it is settled; it does not time out any more
 	abortRecord              // that record can't be written; the worker goes on
 	divert                   // no worker is to see it
 	timeOut                  // a worker has had it for too long
-	letGo                    // the worker lets it go: settled without a record in Kafka, released, or after the timeout
+	letGo                    // the worker lets it go: it is done, released, or was timed out
 	recorded                 // the last record that it needs is in Kafka, or given up
 	events      = iota
 )
@@ -64,12 +64,12 @@ func next(s state, e event) (state, bool) {
 		if s == timedOut {
 			return diverted, true // that only frees the worker
 		}
-		return settled, s.decidable() || s == abandoned
+		return over, s.decidable() || s == abandoned
 	case recorded:
 		if s == timedOut {
 			return abandoned, true
 		}
-		return settled, s == writing || s == diverted
+		return over, s == writing || s == diverted
 	}
 	return s, false
 }

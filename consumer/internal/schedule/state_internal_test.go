@@ -31,22 +31,22 @@ func TestTheStateAfterEachEvent(t *testing.T) {
 		{inFlight, requeue}:     waiting,
 		{inFlight, beginRecord}: writing,
 		{inFlight, timeOut}:     timedOut,
-		{inFlight, letGo}:       settled,
+		{inFlight, letGo}:       over,
 
 		{writing, sleep}:       asleep,
 		{writing, requeue}:     waiting,
 		{writing, beginRecord}: writing,
 		{writing, abortRecord}: inFlight,
-		{writing, letGo}:       settled,
-		{writing, recorded}:    settled,
+		{writing, letGo}:       over,
+		{writing, recorded}:    over,
 
 		{diverted, sleep}:    asleep,
-		{diverted, recorded}: settled,
+		{diverted, recorded}: over,
 
 		{timedOut, letGo}:    diverted,
 		{timedOut, recorded}: abandoned,
 
-		{abandoned, letGo}: settled,
+		{abandoned, letGo}: over,
 	}
 	for s := range state(states) {
 		for e := range event(events) {
@@ -71,10 +71,10 @@ func TestAJobIsSettledOnceAndFreesItsPlaceOnce(t *testing.T) {
 		addJobs(p, 1)
 		d := s.Take()
 		done, before := false, d.state // done: the offset was completed when the job was settled
-		isSettled := func(s state) bool { return s == abandoned || s == settled }
+		isOver := func(s state) bool { return s == abandoned || s == over }
 		settle := func(t *rapid.T, by func(*Delivery, bool)) {
-			complete, open := rapid.Bool().Draw(t, "complete"), !isSettled(d.state)
-			if by(d, complete); open && isSettled(d.state) {
+			complete, open := rapid.Bool().Draw(t, "complete"), !isOver(d.state)
+			if by(d, complete); open && isOver(d.state) {
 				done = complete
 			}
 		}
@@ -113,8 +113,8 @@ func TestAJobIsSettledOnceAndFreesItsPlaceOnce(t *testing.T) {
 					t.Fatalf("state %d: got %d, %d and %d in flight in lane, partition and assignment, want %d, %d and %d",
 						d.state, l.inFlight, p.inFlight, a.awaited, workers, workers, workers+writes)
 				}
-				if isSettled(before) && !isSettled(d.state) {
-					t.Fatalf("got state %d after %d, want the job to stay settled", d.state, before)
+				if isOver(before) && !isOver(d.state) {
+					t.Fatalf("got state %d after %d, want the job to stay over", d.state, before)
 				}
 				if got := p.tracker.Low() == 1; got != done {
 					t.Fatalf("state %d: got offset complete %v, want %v", d.state, got, done)

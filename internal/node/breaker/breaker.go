@@ -123,8 +123,8 @@ func (b *Breaker) StartSample() bool {
 // EndSample notes that the sample is not in flight any more.
 func (b *Breaker) EndSample() { b.sampling.Store(false) }
 
-// Await waits until the breaker is [Breaker.TakeTurn]. It returns the context's cause
-// if that ends first.
+// Await waits until [Breaker.TakeTurn] allows a job. It returns the context's cause if
+// that ends first.
 func (b *Breaker) Await(ctx context.Context) error {
 	for {
 		changed := b.stateChange()
