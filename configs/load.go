@@ -87,39 +87,25 @@ func readOver(file []byte, src Source) *reading {
 		return unreadable(fmt.Errorf("built-in defaults: %w", err))
 	}
 	v := viper.NewWithOptions(viper.KeyDelimiter(separator))
-	for _, layer := range []map[string]any{base, tree} {
-		if err := v.MergeConfigMap(layer); err != nil {
-			return unreadable(fmt.Errorf("merge config: %w", err))
-		}
+	for key, value := range base {
+		v.SetDefault(key, value)
+	}
+	if err := v.MergeConfigMap(tree); err != nil {
+		return unreadable(fmt.Errorf("merge config: %w", err))
 	}
 	env := environment(src.Environ)
-	topicsStated := states(tree, topicsKey)
 	entries := lists{limitsKey: fillLimits(v.Get(limitsKey), base[limitsKey]), lanesKey: asList(v.Get(viperKey(lanesKey)))}
 	for _, o := range append(envOverrides(env, r.fault), setOverrides(src.Set, r.fault)...) {
 		r.fault(o.apply(v, entries))
-		topicsStated = topicsStated || strings.Join(o.path, ".") == topicsKey
 	}
 	for key, list := range entries {
 		v.Set(viperKey(key), list)
 	}
-	if len(entries[lanesKey]) > 0 && !topicsStated {
-		v.Set(viperKey(topicsKey), []string{}) // the default gives way
+	if len(entries[lanesKey]) > 0 {
+		v.SetDefault(viperKey(topicsKey), []string{}) // lanes stand in for the default topic
 	}
 	r.decode(v, env, src)
 	return r
-}
-
-// states tells whether a tree holds something at a path.
-func states(tree map[string]any, path string) bool {
-	at := any(tree)
-	for step := range strings.SplitSeq(path, ".") {
-		section, ok := at.(map[string]any)
-		if !ok {
-			return false
-		}
-		at = section[step]
-	}
-	return at != nil
 }
 
 func viperKey(path string) string { return strings.ReplaceAll(path, ".", separator) }
