@@ -94,7 +94,8 @@ func readOver(file []byte, src Source) *reading {
 		return unreadable(fmt.Errorf("merge config: %w", err))
 	}
 	env := environment(src.Environ)
-	entries := lists{limitsKey: fillLimits(v.Get(limitsKey), base[limitsKey]), lanesKey: asList(v.Get(viperKey(lanesKey)))}
+	entries := lists{limitsKey: sections(v.Get(limitsKey)), lanesKey: sections(v.Get(viperKey(lanesKey)))}
+	fillLimits(entries[limitsKey], sections(base[limitsKey])[0])
 	for _, o := range append(envOverrides(env, r.fault), setOverrides(src.Set, r.fault)...) {
 		r.fault(o.apply(v, entries))
 	}
@@ -110,14 +111,19 @@ func readOver(file []byte, src Source) *reading {
 
 func viperKey(path string) string { return strings.ReplaceAll(path, ".", separator) }
 
-func asList(v any) []any {
+// sections are the entries of a list of sections. The checker has seen to their types.
+func sections(v any) []map[string]any {
 	list, _ := v.([]any)
-	return list
+	entries := make([]map[string]any, len(list))
+	for i := range list {
+		entries[i], _ = list[i].(map[string]any)
+	}
+	return entries
 }
 
 // lists are the lists of sections by their path. Their entries can be set one by
 // one.
-type lists map[string][]any
+type lists map[string][]map[string]any
 
 func (r *reading) decode(v *viper.Viper, env map[string]string, src Source) {
 	c := &r.config
@@ -175,22 +181,14 @@ func plain(err error) string {
 
 // fillLimits gives each limit the defaults of the keys that it leaves out. The name,
 // the cap and the window have no default: they are the contract.
-func fillLimits(stated, base any) []any {
-	var filled []any
-	list, _ := stated.([]any)
-	for _, entry := range list {
-		limit := map[string]any{"name": "", "cap": int64(0), "window": "0s"}
-		if standard, ok := base.([]any)[0].(map[string]any); ok {
-			for _, key := range []string{"burst", "guard", "lateness", "spread", "horizon"} {
-				limit[key] = standard[key]
-			}
+func fillLimits(limits []map[string]any, standard map[string]any) {
+	for i, given := range limits {
+		limits[i] = map[string]any{"name": "", "cap": int64(0), "window": "0s"}
+		for _, key := range []string{"burst", "guard", "lateness", "spread", "horizon"} {
+			limits[i][key] = standard[key]
 		}
-		if given, ok := entry.(map[string]any); ok {
-			maps.Copy(limit, given)
-		}
-		filled = append(filled, limit)
+		maps.Copy(limits[i], given)
 	}
-	return filled
 }
 
 // override is one setting from the environment or the command line.
@@ -224,9 +222,7 @@ func (o override) applyTo(entries lists, key, index, field string) error {
 		one := strings.TrimSuffix(strings.TrimPrefix(key, "kafka."), "s")
 		return fmt.Errorf("%s: there is no %s %s; %d are stated, counted from 0", o.from, one, index, len(list))
 	}
-	if entry, ok := list[i].(map[string]any); ok {
-		entry[field] = o.value
-	}
+	list[i][field] = o.value
 	return nil
 }
 
