@@ -15,13 +15,14 @@ import (
 
 const (
 	envPrefix  = "DISPATCHER_"
+	fileEnv    = envPrefix + "CONFIG"
 	headersEnv = envPrefix + "SENDER_HTTP_HEADERS_"
 	resultsEnv = envPrefix + "SENDER_HTTP_RESULTS_"
 )
 
 // foreign tells the DISPATCHER_ variables that are no settings.
 func foreign(name string) bool {
-	return name == "DISPATCHER_CONFIG" || name == "DISPATCHER_REQUIRE_DOCKER" ||
+	return name == fileEnv || name == "DISPATCHER_REQUIRE_DOCKER" ||
 		strings.HasPrefix(name, "DISPATCHER_TEST_")
 }
 

@@ -34,7 +34,8 @@ const (
 
 // Source is where settings come from, besides the defaults.
 type Source struct {
-	// File is the path of a YAML file; empty: there is none.
+	// File is the path of a YAML file; empty: the environment names it as
+	// DISPATCHER_CONFIG, or there is none.
 	File string
 	// Set are settings as path=value. They win over all other sources.
 	Set []string
@@ -63,7 +64,7 @@ func Load(src Source) (Config, error) {
 // read reads all sources.
 func read(src Source) *reading {
 	var file []byte
-	if src.File != "" {
+	if src.File = cmp.Or(src.File, environment(src.Environ)[fileEnv]); src.File != "" {
 		var err error
 		if file, err = readFile(src.File); err != nil {
 			return unreadable(fmt.Errorf("read config: %w", err))

@@ -51,7 +51,7 @@ type limitConn struct {
 
 // connected loads the configuration, connects, and runs a command.
 func (s *settings) connected(cmd *cobra.Command, name string, do func(context.Context, limitConn) error) error {
-	cfg, err := s.load(toManage, nil)
+	cfg, err := s.manage(nil)
 	if err != nil {
 		return err
 	}
