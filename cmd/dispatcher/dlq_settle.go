@@ -51,12 +51,12 @@ func (x *settling) run(cmd *cobra.Command, s *settings, ids []string, asJSON boo
 	}
 	if x.asks(cmd, ids) {
 		if yes, err := x.confirm(cmd, client, f, do); err != nil || !yes {
-			bar.end()
+			_ = bar.Clear()
 			return dlqError(cmd, err)
 		}
 	}
 	tally, err := do(cmd.Context(), client, f)
-	bar.end()
+	_ = bar.Clear()
 	if err == nil && tally.Left() > 0 {
 		err = fmt.Errorf("%d dead letters are left", tally.Left())
 	}
