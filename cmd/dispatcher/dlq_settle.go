@@ -67,7 +67,7 @@ func (x *settling) run(cmd *cobra.Command, s *settings, ids []string, asJSON boo
 	if err != nil && tally.Open == 0 && tally.Left() == 0 {
 		return err // no dead letter was read
 	}
-	return errors.Join(printLines(cmd.OutOrStdout(), x.lines(&tally, f)...), err)
+	return errors.Join(printLine(cmd.OutOrStdout(), strings.Join(x.lines(&tally, f), "\n")), err)
 }
 
 // chosen refuses a command that selects no dead letters.
@@ -145,10 +145,7 @@ func (x *settling) lines(t *dlq.Tally, f dlq.Filter) []string {
 // some names the first few ids.
 func some(ids []deadletter.RecordID) string {
 	const few = 5
-	var names []string
-	for _, id := range ids[:min(few, len(ids))] {
-		names = append(names, id.String())
-	}
+	names := texts(ids[:min(few, len(ids))])
 	if len(ids) > few {
 		names = append(names, "…")
 	}

@@ -68,7 +68,7 @@ func newEnqueueCommand(s *settings) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		jobs.skip(from - 1)
+		jobs.skipped = from - 1
 		if !noCheck {
 			jobs.check = checkOf(cfg, topic)
 		}

@@ -54,11 +54,7 @@ func (h *how) validate(f *pflag.FlagSet) error {
 const maxBy = 200 // bytes
 
 // changeFunc makes a change and returns what is in force after it.
-type changeFunc func(context.Context, *control.Control, control.Change) (limit.Settings, error)
-
-func makeChange(ctx context.Context, c *control.Control, ch control.Change) (limit.Settings, error) {
-	return c.Set(ctx, ch)
-}
+type changeFunc func(*control.Control, context.Context, control.Change) (limit.Settings, error)
 
 // change makes a change, waits for the nodes with --wait, and prints the limit.
 func (s *settings) change(cmd *cobra.Command, name string, asJSON bool, h how, do changeFunc) error {
@@ -69,7 +65,7 @@ func (s *settings) change(cmd *cobra.Command, name string, asJSON bool, h how, d
 		h.change.By = operator()
 	}
 	return s.connected(cmd, name, func(ctx context.Context, conn limitConn) error {
-		now, err := do(ctx, conn.control, h.change)
+		now, err := do(conn.control, ctx, h.change)
 		unchanged := errors.Is(err, control.ErrUnchanged)
 		switch {
 		case unchanged:
