@@ -74,18 +74,19 @@ func (s *settings) change(cmd *cobra.Command, name string, asJSON bool, h how, d
 			return err
 		}
 		if !h.wait {
-			made := &awaited{}
-			if unchanged {
-				made = nil
-			}
-			return conn.show(ctx, cmd.OutOrStdout(), now, asJSON, made)
+			return conn.show(ctx, cmd.OutOrStdout(), now, asJSON, !unchanged, nil)
 		}
 		wctx, cancel := context.WithTimeout(cmd.Context(), limitTimeout)
 		defer cancel()
 		n, took, late := conn.control.Await(wctx, now)
 		sctx, cancel := context.WithTimeout(cmd.Context(), limitTimeout)
 		defer cancel()
-		err = conn.show(sctx, cmd.OutOrStdout(), now, asJSON, &awaited{waited: true, nodes: n, took: took, err: late})
+		var confirmed *inForce
+		if late == nil {
+			after := took.Seconds()
+			confirmed = &inForce{Nodes: n, Of: n, AfterS: &after, Lacking: []string{}}
+		}
+		err = conn.show(sctx, cmd.OutOrStdout(), now, asJSON, false, confirmed)
 		if h.missing && errors.As(late, new(*control.NotEverywhereError)) {
 			cmd.PrintErrln(late)
 			late = nil
