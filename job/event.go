@@ -38,8 +38,8 @@ type Event struct {
 	Attributes []Attribute
 
 	contentType string // of the data, in structured mode
-	data        []byte // in structured mode, as JSON; nil: none
-	base64      bool   // data is a string that holds base64
+	data        []byte // in structured mode; nil: none
+	decoded     bool   // data was base64; otherwise it is JSON
 }
 
 // Attribute is one attribute of a CloudEvent in its canonical text form. Name
