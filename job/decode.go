@@ -68,7 +68,7 @@ func (j *Job) decode(lim Limits) error {
 	if err := h.fill(j); err != nil {
 		return err
 	}
-	j.ID, j.IDFrom, err = identify(&j.Record, &h, j.Event)
+	j.ID, j.IDFrom, err = j.identify(&h)
 	return err
 }
 

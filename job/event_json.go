@@ -60,13 +60,10 @@ func (e *Event) member(key, raw []byte) error {
 		e.contentType = string(value)
 		return checkText(name, value, maxTextBytes)
 	}
-	if len(e.Attributes) == maxAttributes {
-		return tooMany(e)
-	}
-	if e.add(name, value) != nil {
+	if e.find(name) != nil {
 		return broken(name, "is stated twice")
 	}
-	return nil
+	return e.add(name, value)
 }
 
 // attributeValue is a JSON value's canonical text: a string's content, or a number or
@@ -129,9 +126,14 @@ func (e *Event) payload() ([]byte, string) {
 	return text, e.contentType
 }
 
+// mediaType is a content type in lower case, without its parameters.
+func mediaType(contentType string) string {
+	media, _, _ := strings.Cut(strings.ToLower(contentType), ";")
+	return strings.TrimSpace(media)
+}
+
 // isJSON tells whether a content type means JSON.
 func isJSON(contentType string) bool {
-	media, _, _ := strings.Cut(strings.ToLower(contentType), ";")
-	media = strings.TrimSpace(media)
+	media := mediaType(contentType)
 	return strings.HasSuffix(media, "/json") || strings.HasSuffix(media, "+json")
 }
