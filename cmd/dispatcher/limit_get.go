@@ -45,10 +45,10 @@ func (c limitConn) show(ctx context.Context, w io.Writer, now limit.Settings, as
 	if confirmed != nil {
 		report.InForce = *confirmed
 	}
-	if report.Chosen, err = c.chosenLateness(ctx, now); err != nil {
-		return err
-	}
-	if now.Auto { // otherwise no node reports any
+	if now.Auto { // otherwise the fleet chooses nothing, and no node reports round trips
+		if report.Chosen, err = c.chosenLateness(ctx, now); err != nil {
+			return err
+		}
 		if report.Trips, err = c.roundTrips(ctx, now, clock); err != nil {
 			return err
 		}
