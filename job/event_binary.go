@@ -21,10 +21,9 @@ func isAttribute(name string) bool {
 // required tells the attributes whose header makes a record an event. Any producer may
 // use other ce_ headers.
 func required(name string) bool {
-	for _, a := range [...]string{attrSpecVersion, attrID, attrSource, attrType} {
-		if strings.EqualFold(name, a) {
-			return true
-		}
+	switch strings.ToLower(name) {
+	case attrSpecVersion, attrID, attrSource, attrType:
+		return true
 	}
 	return false
 }

@@ -46,7 +46,7 @@ func (c limitConn) show(ctx context.Context, w io.Writer, now limit.Settings, as
 		report.InForce = *confirmed
 	}
 	if now.Auto { // otherwise the fleet chooses nothing, and no node reports round trips
-		if report.Chosen, err = c.chosenLateness(ctx, now); err != nil {
+		if report.Chosen, err = c.chosenLateness(ctx); err != nil {
 			return err
 		}
 		if report.Trips, err = c.roundTrips(ctx, now, clock); err != nil {
