@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,10 +61,7 @@ type Server struct {
 // New opens the port, and Run closes it. A port that can't be opened is an error. With an
 // empty Listen there is no port, and Run only waits.
 func New(o Options) (*Server, error) {
-	s := &Server{log: o.Logger}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
+	s := &Server{log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler))}
 	if o.Listen == "" {
 		return s, nil
 	}

@@ -3,7 +3,6 @@ package configs
 import (
 	"fmt"
 	"maps"
-	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -100,14 +99,14 @@ func (c *checker) value(path string, f field, raw any) any {
 	}
 }
 
+// whole is a whole number as YAML and fromText read it. YAML reads one beyond 63 bits
+// as a uint64, which no setting can hold.
 func whole(raw any) (int64, bool) {
 	switch n := raw.(type) {
 	case int:
 		return int64(n), true
 	case int64:
 		return n, true
-	case uint64:
-		return int64(n & math.MaxInt64), n <= math.MaxInt64
 	}
 	return 0, false
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -14,13 +15,14 @@ import (
 
 const (
 	envPrefix  = "DISPATCHER_"
+	fileEnv    = envPrefix + "CONFIG"
 	headersEnv = envPrefix + "SENDER_HTTP_HEADERS_"
 	resultsEnv = envPrefix + "SENDER_HTTP_RESULTS_"
 )
 
 // foreign tells the DISPATCHER_ variables that are no settings.
 func foreign(name string) bool {
-	return name == "DISPATCHER_CONFIG" || name == "DISPATCHER_REQUIRE_DOCKER" ||
+	return name == fileEnv || name == "DISPATCHER_REQUIRE_DOCKER" ||
 		strings.HasPrefix(name, "DISPATCHER_TEST_")
 }
 
@@ -56,15 +58,11 @@ func envOverrides(env map[string]string, fault func(error)) []override {
 	for _, path := range paths() {
 		known[envName(path)] = path
 	}
-	names := make([]string, 0, len(env))
-	for name := range env {
-		if strings.HasPrefix(name, envPrefix) && !foreign(name) {
-			names = append(names, name)
-		}
-	}
-	slices.SortFunc(names, compareNames)
 	var overrides []override
-	for _, name := range names {
+	for _, name := range slices.SortedFunc(maps.Keys(env), compareNames) {
+		if !strings.HasPrefix(name, envPrefix) || foreign(name) {
+			continue
+		}
 		path, ok := envPath(name, known)
 		if !ok && serviceLink.MatchString(name) {
 			continue
@@ -118,12 +116,7 @@ func envPath(name string, known map[string]string) (string, bool) {
 }
 
 func unknownVariable(name string, known map[string]string) error {
-	candidates := make([]string, 0, len(known))
-	for candidate := range known {
-		candidates = append(candidates, candidate)
-	}
-	slices.Sort(candidates)
-	return unknown("environment: "+name+" names no setting", name, candidates)
+	return unknown("environment: "+name+" names no setting", name, slices.Sorted(maps.Keys(known)))
 }
 
 // setOverrides reads path=value settings in the order they were given. Each fault

@@ -34,7 +34,8 @@ const (
 
 // Source is where settings come from, besides the defaults.
 type Source struct {
-	// File is the path of a YAML file; empty: there is none.
+	// File is the path of a YAML file; empty: the environment names it as
+	// DISPATCHER_CONFIG, or there is none.
 	File string
 	// Set are settings as path=value. They win over all other sources.
 	Set []string
@@ -63,7 +64,7 @@ func Load(src Source) (Config, error) {
 // read reads all sources.
 func read(src Source) *reading {
 	var file []byte
-	if src.File != "" {
+	if src.File = cmp.Or(src.File, environment(src.Environ)[fileEnv]); src.File != "" {
 		var err error
 		if file, err = readFile(src.File); err != nil {
 			return unreadable(fmt.Errorf("read config: %w", err))
@@ -87,51 +88,43 @@ func readOver(file []byte, src Source) *reading {
 		return unreadable(fmt.Errorf("built-in defaults: %w", err))
 	}
 	v := viper.NewWithOptions(viper.KeyDelimiter(separator))
-	for _, layer := range []map[string]any{base, tree} {
-		if err := v.MergeConfigMap(layer); err != nil {
-			return unreadable(fmt.Errorf("merge config: %w", err))
-		}
+	for key, value := range base {
+		v.SetDefault(key, value)
+	}
+	if err := v.MergeConfigMap(tree); err != nil {
+		return unreadable(fmt.Errorf("merge config: %w", err))
 	}
 	env := environment(src.Environ)
-	topicsStated := states(tree, topicsKey)
-	entries := lists{limitsKey: fillLimits(v.Get(limitsKey), base[limitsKey]), lanesKey: asList(v.Get(viperKey(lanesKey)))}
+	entries := lists{limitsKey: sections(v.Get(limitsKey)), lanesKey: sections(v.Get(viperKey(lanesKey)))}
+	fillLimits(entries[limitsKey], sections(base[limitsKey])[0])
 	for _, o := range append(envOverrides(env, r.fault), setOverrides(src.Set, r.fault)...) {
 		r.fault(o.apply(v, entries))
-		topicsStated = topicsStated || strings.Join(o.path, ".") == topicsKey
 	}
 	for key, list := range entries {
 		v.Set(viperKey(key), list)
 	}
-	if len(entries[lanesKey]) > 0 && !topicsStated {
-		v.Set(viperKey(topicsKey), []string{}) // the default gives way
+	if len(entries[lanesKey]) > 0 {
+		v.SetDefault(viperKey(topicsKey), []string{}) // lanes stand in for the default topic
 	}
 	r.decode(v, env, src)
 	return r
 }
 
-// states tells whether a tree holds something at a path.
-func states(tree map[string]any, path string) bool {
-	at := any(tree)
-	for step := range strings.SplitSeq(path, ".") {
-		section, ok := at.(map[string]any)
-		if !ok {
-			return false
-		}
-		at = section[step]
-	}
-	return at != nil
-}
-
 func viperKey(path string) string { return strings.ReplaceAll(path, ".", separator) }
 
-func asList(v any) []any {
+// sections are the entries of a list of sections. The checker has seen to their types.
+func sections(v any) []map[string]any {
 	list, _ := v.([]any)
-	return list
+	entries := make([]map[string]any, len(list))
+	for i := range list {
+		entries[i], _ = list[i].(map[string]any)
+	}
+	return entries
 }
 
 // lists are the lists of sections by their path. Their entries can be set one by
 // one.
-type lists map[string][]any
+type lists map[string][]map[string]any
 
 func (r *reading) decode(v *viper.Viper, env map[string]string, src Source) {
 	c := &r.config
@@ -189,22 +182,14 @@ func plain(err error) string {
 
 // fillLimits gives each limit the defaults of the keys that it leaves out. The name,
 // the cap and the window have no default: they are the contract.
-func fillLimits(stated, base any) []any {
-	var filled []any
-	list, _ := stated.([]any)
-	for _, entry := range list {
-		limit := map[string]any{"name": "", "cap": int64(0), "window": "0s"}
-		if standard, ok := base.([]any)[0].(map[string]any); ok {
-			for _, key := range []string{"burst", "guard", "lateness", "spread", "horizon"} {
-				limit[key] = standard[key]
-			}
+func fillLimits(limits []map[string]any, standard map[string]any) {
+	for i, given := range limits {
+		limits[i] = map[string]any{"name": "", "cap": int64(0), "window": "0s"}
+		for _, key := range []string{"burst", "guard", "lateness", "spread", "horizon"} {
+			limits[i][key] = standard[key]
 		}
-		if given, ok := entry.(map[string]any); ok {
-			maps.Copy(limit, given)
-		}
-		filled = append(filled, limit)
+		maps.Copy(limits[i], given)
 	}
-	return filled
 }
 
 // override is one setting from the environment or the command line.
@@ -238,9 +223,7 @@ func (o override) applyTo(entries lists, key, index, field string) error {
 		one := strings.TrimSuffix(strings.TrimPrefix(key, "kafka."), "s")
 		return fmt.Errorf("%s: there is no %s %s; %d are stated, counted from 0", o.from, one, index, len(list))
 	}
-	if entry, ok := list[i].(map[string]any); ok {
-		entry[field] = o.value
-	}
+	list[i][field] = o.value
 	return nil
 }
 

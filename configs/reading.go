@@ -40,12 +40,7 @@ type misread struct {
 	err  error
 }
 
-func misreadAt(path string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &misread{path, err}
-}
+func misreadAt(path string, err error) error { return &misread{path, err} }
 
 func (m *misread) Error() string { return m.err.Error() }
 func (m *misread) Unwrap() error { return m.err }

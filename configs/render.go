@@ -30,9 +30,5 @@ func (c Config) JSON() ([]byte, error) {
 	if err := yaml.Unmarshal(text, &tree); err != nil {
 		return nil, fmt.Errorf("render config: %w", err)
 	}
-	out, err := json.MarshalIndent(tree, "", "  ")
-	if err != nil {
-		return nil, fmt.Errorf("render config: %w", err)
-	}
-	return out, nil
+	return json.MarshalIndent(tree, "", "  ")
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -206,12 +207,8 @@ func redactURL(text string) string {
 // secret. It guesses wide: hiding a harmless value costs less than showing a key.
 func secretHeader(name string) bool {
 	name = strings.ToLower(name)
-	for _, telling := range []string{"auth", "key", "token", "secret", "pass", "pwd", "sig", "cookie", "credential"} {
-		if strings.Contains(name, telling) {
-			return true
-		}
-	}
-	return false
+	telling := []string{"auth", "key", "token", "secret", "pass", "pwd", "sig", "cookie", "credential"}
+	return slices.ContainsFunc(telling, func(part string) bool { return strings.Contains(name, part) })
 }
 
 // eachText puts the answer of replace in the place of every text. It copies lists

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -67,15 +68,12 @@ func (j *Job) decode(lim Limits) error {
 	if err := h.fill(j); err != nil {
 		return err
 	}
-	j.ID, j.IDFrom, err = identify(&j.Record, &h, j.Event)
+	j.ID, j.IDFrom, err = j.identify(&h)
 	return err
 }
 
 func checkValue(value []byte, lim Limits) error {
-	limit := lim.MaxBytes
-	if limit <= 0 {
-		limit = DefaultMaxBytes
-	}
+	limit := cmp.Or(lim.MaxBytes, DefaultMaxBytes)
 	if value == nil {
 		return broken("value", "a record without a value is no job")
 	}
@@ -95,40 +93,31 @@ type headers struct {
 	isEvent    bool // one of these is a required attribute
 }
 
-// slot finds the field for the value of a header; nil: the header is unknown. The
-// switch on the length saves a comparison for most unknown headers.
+// slot finds the field for the value of a header; nil: the header is unknown.
 func (h *headers) slot(name string) *[]byte {
-	pick := func(want string, at *[]byte) *[]byte {
-		if strings.EqualFold(name, want) {
-			return at
-		}
-		return nil
-	}
-	switch len(name) {
-	case len(HeaderIdempotencyKey):
-		return pick(HeaderIdempotencyKey, &h.id)
-	case len(HeaderLane): // and of cost
-		if at := pick(HeaderLane, &h.lane); at != nil {
-			return at
-		}
-		return pick(HeaderCost, &h.cost)
-	case len(HeaderNotBefore): // and of tracestate
-		if at := pick(HeaderNotBefore, &h.notBefore); at != nil {
-			return at
-		}
-		return pick(HeaderTracestate, &h.tracestate)
-	case len(HeaderNotAfter):
-		return pick(HeaderNotAfter, &h.notAfter)
-	case len(HeaderContentType):
-		return pick(HeaderContentType, &h.contentType)
-	case len(HeaderTraceparent):
-		return pick(HeaderTraceparent, &h.traceparent)
-	case len(HeaderOriginalTopic):
-		return pick(HeaderOriginalTopic, &h.topic)
-	case len(HeaderOriginalPartition):
-		return pick(HeaderOriginalPartition, &h.partition)
-	case len(HeaderOriginalOffset):
-		return pick(HeaderOriginalOffset, &h.offset)
+	switch strings.ToLower(name) {
+	case HeaderIdempotencyKey:
+		return &h.id
+	case HeaderLane:
+		return &h.lane
+	case HeaderCost:
+		return &h.cost
+	case HeaderNotBefore:
+		return &h.notBefore
+	case HeaderNotAfter:
+		return &h.notAfter
+	case HeaderContentType:
+		return &h.contentType
+	case HeaderTraceparent:
+		return &h.traceparent
+	case HeaderTracestate:
+		return &h.tracestate
+	case HeaderOriginalTopic:
+		return &h.topic
+	case HeaderOriginalPartition:
+		return &h.partition
+	case HeaderOriginalOffset:
+		return &h.offset
 	}
 	return nil
 }
@@ -149,10 +138,6 @@ func (h *headers) read(all []Header) error {
 			*at = []byte{}
 		}
 	}
-	return h.checkText()
-}
-
-func (h *headers) checkText() error {
 	for _, f := range [...]struct {
 		name  string
 		value []byte
@@ -176,20 +161,6 @@ func checkText(field string, b []byte, limit int) error {
 	if len(b) > limit {
 		return broken(field, "longer than "+strconv.Itoa(limit)+" bytes")
 	}
-	ascii := true
-	for _, c := range b {
-		if c < ' ' || c == 0x7f {
-			return broken(field, "holds a control character")
-		}
-		ascii = ascii && c < utf8.RuneSelf
-	}
-	if ascii {
-		return nil
-	}
-	return checkRunes(field, b)
-}
-
-func checkRunes(field string, b []byte) error {
 	if !utf8.Valid(b) {
 		return broken(field, "is not UTF-8")
 	}
@@ -223,7 +194,10 @@ func (h *headers) fill(j *Job) error {
 	j.ContentType = string(h.contentType)
 	j.Traceparent = string(h.traceparent)
 	j.Tracestate = string(h.tracestate)
-	return j.checkSupported()
+	if j.Cost != 1 {
+		return unsupported(HeaderCost, "only 1 is supported")
+	}
+	return nil
 }
 
 func instant(field string, b []byte) (time.Time, error) {
@@ -235,11 +209,4 @@ func instant(field string, b []byte) (time.Time, error) {
 		return time.Time{}, broken(field, "is not an RFC 3339 time")
 	}
 	return t, nil
-}
-
-func (j *Job) checkSupported() error {
-	if j.Cost != 1 {
-		return unsupported(HeaderCost, "only 1 is supported")
-	}
-	return nil
 }

@@ -38,8 +38,8 @@ type Event struct {
 	Attributes []Attribute
 
 	contentType string // of the data, in structured mode
-	data        []byte // in structured mode, as JSON; nil: none
-	base64      bool   // data is a string that holds base64
+	data        []byte // in structured mode; nil: none
+	decoded     bool   // data was base64; otherwise it is JSON
 }
 
 // Attribute is one attribute of a CloudEvent in its canonical text form. Name
@@ -52,9 +52,16 @@ type Attribute struct {
 
 // Attribute returns an attribute's value; nil: the event has none of that name.
 func (e *Event) Attribute(name string) []byte {
+	if a := e.find(name); a != nil {
+		return a.Value
+	}
+	return nil
+}
+
+func (e *Event) find(name string) *Attribute {
 	for i := range e.Attributes {
 		if e.Attributes[i].Name == name {
-			return e.Attributes[i].Value
+			return &e.Attributes[i]
 		}
 	}
 	return nil
@@ -142,12 +149,10 @@ func (e *Event) id() string {
 	return "ce-sha256:" + hex.EncodeToString(hash.Sum(nil))
 }
 
-// add appends an attribute, or returns the one that has its name already.
-func (e *Event) add(name string, value []byte) *Attribute {
-	for i := range e.Attributes {
-		if e.Attributes[i].Name == name {
-			return &e.Attributes[i]
-		}
+// add appends an attribute whose name is new.
+func (e *Event) add(name string, value []byte) error {
+	if len(e.Attributes) == maxAttributes {
+		return broken(e.field("*"), "more than "+strconv.Itoa(maxAttributes)+" attributes")
 	}
 	e.Attributes = append(e.Attributes, Attribute{Name: name, Value: value})
 	return nil

@@ -21,10 +21,9 @@ func isAttribute(name string) bool {
 // required tells the attributes whose header makes a record an event. Any producer may
 // use other ce_ headers.
 func required(name string) bool {
-	for _, a := range [...]string{attrSpecVersion, attrID, attrSource, attrType} {
-		if strings.EqualFold(name, a) {
-			return true
-		}
+	switch strings.ToLower(name) {
+	case attrSpecVersion, attrID, attrSource, attrType:
+		return true
 	}
 	return false
 }
@@ -58,8 +57,7 @@ func isStructured(contentType []byte) bool {
 // checkFormat refuses everything but a single event in JSON. It names standard formats
 // only, because the header may hold anything.
 func checkFormat(contentType []byte) error {
-	media, _, _ := strings.Cut(strings.ToLower(string(contentType[len(structuredType):])), ";")
-	switch media = strings.TrimSpace(media); {
+	switch media := mediaType(string(contentType[len(structuredType):])); {
 	case media == "", media == "+json":
 		return nil
 	case strings.HasPrefix(media, "-batch"):
@@ -85,16 +83,11 @@ func (h *headers) binary(all []Header) (*Event, error) {
 		if name == attrContentType {
 			continue // in this mode the header content-type holds it
 		}
-		if len(e.Attributes) == maxAttributes && e.Attribute(name) == nil {
-			return nil, tooMany(e)
-		}
-		if before := e.add(name, all[i].Value); before != nil {
+		if before := e.find(name); before != nil {
 			before.Value = all[i].Value
+		} else if err := e.add(name, all[i].Value); err != nil {
+			return nil, err
 		}
 	}
 	return e, nil
-}
-
-func tooMany(e *Event) error {
-	return broken(e.field("*"), "more than "+strconv.Itoa(maxAttributes)+" attributes")
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"io"
 	"strconv"
 	"strings"
 )
@@ -36,10 +35,8 @@ func structured(value []byte) (*Event, error) {
 
 // member adds one member of the event's object; both parts are JSON.
 func (e *Event) member(key, raw []byte) error {
-	name := string(key)
-	if bytes.IndexByte(key, '\\') >= 0 {
-		name, _ = unescape(key)
-	}
+	decoded, _ := unescape(key)
+	name := string(decoded)
 	if string(raw) == "null" {
 		return nil // as if it were not there
 	}
@@ -63,13 +60,10 @@ func (e *Event) member(key, raw []byte) error {
 		e.contentType = string(value)
 		return checkText(name, value, maxTextBytes)
 	}
-	if len(e.Attributes) == maxAttributes {
-		return tooMany(e)
-	}
-	if e.add(name, value) != nil {
+	if e.find(name) != nil {
 		return broken(name, "is stated twice")
 	}
-	return nil
+	return e.add(name, value)
 }
 
 // attributeValue is a JSON value's canonical text: a string's content, or a number or
@@ -79,25 +73,13 @@ func attributeValue(name string, raw []byte) ([]byte, error) {
 	case '{', '[':
 		return nil, broken(name, "is neither text nor a number, true or false")
 	case '"':
-		return jsonText(name, raw)
+		text, ok := unescape(raw[1 : len(raw)-1])
+		if !ok {
+			return nil, broken(name, "is not well-formed UTF-8")
+		}
+		return text, nil
 	}
 	return raw, nil
-}
-
-// jsonText is a JSON string's content. It points into raw if nothing is escaped.
-func jsonText(name string, raw []byte) ([]byte, error) {
-	inside := raw[1 : len(raw)-1]
-	if bytes.IndexByte(inside, '\\') < 0 {
-		return inside, nil
-	}
-	if len(inside) > 6*maxAttributeBytes {
-		return nil, broken(name, "longer than "+strconv.Itoa(maxAttributeBytes)+" bytes")
-	}
-	text, ok := unescape(inside)
-	if !ok {
-		return nil, broken(name, "is not well-formed UTF-8")
-	}
-	return []byte(text), nil
 }
 
 // setData keeps the data for [Job.Payload].
@@ -105,26 +87,19 @@ func (e *Event) setData(name string, raw []byte, encoded bool) error {
 	if e.data != nil {
 		return broken(name, "the data is stated twice")
 	}
-	e.data, e.base64 = raw, encoded
+	e.data, e.decoded = raw, encoded
 	if !encoded {
 		return nil
 	}
 	if raw[0] != '"' {
 		return broken(name, "is not text")
 	}
-	if _, err := io.Copy(io.Discard, base64.NewDecoder(base64.StdEncoding, strings.NewReader(jsonString(raw)))); err != nil {
+	text, _ := unescape(raw[1 : len(raw)-1])
+	var err error
+	if e.data, err = base64.StdEncoding.DecodeString(string(text)); err != nil {
 		return broken(name, "is not base64")
 	}
 	return nil
-}
-
-// jsonString decodes a JSON string of any length; raw is known to be one.
-func jsonString(raw []byte) string {
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return string(raw[1 : len(raw)-1])
-	}
-	text, _ := unescape(raw[1 : len(raw)-1])
-	return text
 }
 
 // Payload is the job's data and its content type: the value or, for a structured
@@ -140,20 +115,25 @@ func (e *Event) payload() ([]byte, string) {
 	switch {
 	case e.data == nil:
 		return nil, e.contentType
-	case e.base64:
-		data, _ := base64.StdEncoding.DecodeString(jsonString(e.data)) // setData checked it
-		return data, e.contentType
+	case e.decoded:
+		return e.data, e.contentType
 	case e.contentType == "":
 		return e.data, "application/json" // the format's default
 	case isJSON(e.contentType) || e.data[0] != '"':
 		return e.data, e.contentType
 	}
-	return []byte(jsonString(e.data)), e.contentType
+	text, _ := unescape(e.data[1 : len(e.data)-1])
+	return text, e.contentType
+}
+
+// mediaType is a content type in lower case, without its parameters.
+func mediaType(contentType string) string {
+	media, _, _ := strings.Cut(strings.ToLower(contentType), ";")
+	return strings.TrimSpace(media)
 }
 
 // isJSON tells whether a content type means JSON.
 func isJSON(contentType string) bool {
-	media, _, _ := strings.Cut(strings.ToLower(contentType), ";")
-	media = strings.TrimSpace(media)
+	media := mediaType(contentType)
 	return strings.HasSuffix(media, "/json") || strings.HasSuffix(media, "+json")
 }

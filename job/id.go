@@ -1,23 +1,23 @@
 package job
 
 import (
-	"bytes"
 	"encoding/json"
 	"strconv"
+	"strings"
 )
 
 // identify finds the job's id: the header, else that of the CloudEvent, else the
 // value's "id", else the record's place.
-func identify(r *Record, h *headers, e *Event) (id string, from IDSource, err error) {
-	if id, err = given(h, e); id != "" || err != nil {
+func (j *Job) identify(h *headers) (id string, from IDSource, err error) {
+	if id, err = given(h, j.Event); id != "" || err != nil {
 		return id, IDGiven, err
 	}
-	if mayHoldID(r.Value, h.contentType) {
-		if id, err = scanID(r.Value); id != "" || err != nil {
+	if mayHoldID(j.Value, j.ContentType) {
+		if id, err = scanID(j.Value); id != "" || err != nil {
 			return id, IDValue, err
 		}
 	}
-	id, err = origin(r, h)
+	id, err = origin(&j.Record, h)
 	return id, IDPlace, err
 }
 
@@ -43,29 +43,20 @@ func given(h *headers, e *Event) (string, error) {
 // because their first bytes are a field's tag (10) and its length. If no type is
 // declared, a value that begins with space counts as such a message unless the whole
 // value is JSON.
-func mayHoldID(value, contentType []byte) bool {
-	if len(contentType) > 0 && !mayBeText(contentType) {
+func mayHoldID(value []byte, contentType string) bool {
+	if contentType != "" && !mayBeText(contentType) {
 		return false
 	}
 	if len(value) == 0 || value[0] > ' ' {
 		return true
 	}
-	return len(contentType) > 0 || json.Valid(value)
+	return contentType != "" || json.Valid(value)
 }
 
 // mayBeText: text/..., and all types whose name holds JSON.
-func mayBeText(contentType []byte) bool {
-	const text = "text/"
-	if len(contentType) >= len(text) && bytes.EqualFold(contentType[:len(text)], []byte(text)) {
-		return true
-	}
-	media, _, _ := bytes.Cut(contentType, []byte{';'})
-	for i := 0; i+4 <= len(media); i++ {
-		if bytes.EqualFold(media[i:i+4], []byte("json")) {
-			return true
-		}
-	}
-	return false
+func mayBeText(contentType string) bool {
+	media := mediaType(contentType)
+	return strings.HasPrefix(media, "text/") || strings.Contains(media, "json")
 }
 
 // origin is the id of a record without one: topic, partition and offset. A replayed
@@ -92,11 +83,5 @@ func origin(r *Record, h *headers) (string, error) {
 }
 
 func place(topic string, partition, offset int64) string {
-	var buffer [maxTopicBytes + 40]byte
-	b := append(buffer[:0], topic...)
-	b = append(b, '/')
-	b = strconv.AppendInt(b, partition, 10)
-	b = append(b, '/')
-	b = strconv.AppendInt(b, offset, 10)
-	return string(b)
+	return topic + "/" + strconv.FormatInt(partition, 10) + "/" + strconv.FormatInt(offset, 10)
 }

@@ -9,10 +9,6 @@ import (
 	"unicode/utf8"
 )
 
-// maxKeyBytes bounds the object keys that are unescaped to see whether they
-// spell "id". Twelve bytes do: both letters as \u0069\u0064.
-const maxKeyBytes = 12
-
 // scanID finds the top-level "id" of a JSON object: a string or a number, the
 // first one if there are several. It returns "" if there is none, or if the value is no
 // object or not well formed up to the id. It does not check the rest: only the
@@ -28,7 +24,7 @@ func scanID(value []byte) (string, error) {
 			return "", nil
 		}
 		s.space()
-		if spellsID(key) {
+		if name, ok := unescape(key); ok && string(name) == "id" {
 			return s.id()
 		}
 		if !s.skip() {
@@ -41,28 +37,19 @@ func scanID(value []byte) (string, error) {
 	return "", nil
 }
 
-// spellsID tells whether a key, without its quotes, means id.
-func spellsID(key []byte) bool {
-	if bytes.IndexByte(key, '\\') < 0 {
-		return string(key) == "id"
+// unescape decodes the inside of a JSON string; one without escapes is returned as it is.
+// It refuses escapes in invalid text, such as half of a surrogate pair: the library
+// replaces all of that by one character, which would make two ids equal.
+func unescape(inside []byte) ([]byte, bool) {
+	if bytes.IndexByte(inside, '\\') < 0 {
+		return inside, true
 	}
-	if len(key) > maxKeyBytes {
-		return false
-	}
-	text, ok := unescape(key)
-	return ok && text == "id"
-}
-
-// unescape decodes the inside of a JSON string. It refuses invalid text, such as half of
-// a surrogate pair: the library replaces all of that by one character, which would make
-// two ids equal.
-func unescape(inside []byte) (string, bool) {
 	var text string
 	quoted := append(append([]byte{'"'}, inside...), '"')
 	if json.Unmarshal(quoted, &text) != nil {
-		return "", false
+		return nil, false
 	}
-	return text, utf8.Valid(inside) && paired(inside)
+	return []byte(text), utf8.Valid(inside) && paired(inside)
 }
 
 // paired reports whether all surrogates in a well-formed JSON string are halves
@@ -193,17 +180,11 @@ func (s *scanner) id() (string, error) {
 	if !ok {
 		return "", nil
 	}
-	if len(inside) > 6*MaxIDBytes {
-		return "", checkText("id", inside, MaxIDBytes)
-	}
-	if bytes.IndexByte(inside, '\\') < 0 {
-		return string(inside), checkText("id", inside, MaxIDBytes)
-	}
 	text, ok := unescape(inside)
 	if !ok {
 		return "", broken("id", "is not a well-formed string")
 	}
-	return text, checkText("id", []byte(text), MaxIDBytes)
+	return string(text), checkText("id", text, MaxIDBytes)
 }
 
 // number reads a number as it is written; "" when it is none.
@@ -213,11 +194,8 @@ func (s *scanner) number() (string, error) {
 		s.i++
 	}
 	text := s.b[from:s.i]
-	if len(text) > MaxIDBytes {
-		return "", checkText("id", text, MaxIDBytes)
-	}
-	if len(text) == 0 || !json.Valid(text) {
+	if !json.Valid(text) {
 		return "", nil
 	}
-	return string(text), nil
+	return string(text), checkText("id", text, MaxIDBytes)
 }

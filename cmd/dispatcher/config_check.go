@@ -46,11 +46,11 @@ func newConfigCheckCommand(s *settings) *cobra.Command {
 // check loads the settings as a node does. If only secrets of the provider are
 // missing, which only a run needs, lacks lists them.
 func (s *settings) check() (cfg configs.Config, lacks []string, err error) {
-	cfg, err = s.load(toSend, node.Check)
+	cfg, err = s.load(node.Check)
 	if err == nil {
 		return cfg, nil, nil
 	}
-	without, fault := s.load(toManage, node.Check)
+	without, fault := s.manage(node.Check)
 	if fault != nil {
 		return cfg, nil, err
 	}

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"dispatcher/configs"
 )
 
 func newConfigShowCommand(s *settings) *cobra.Command {
@@ -15,7 +17,9 @@ func newConfigShowCommand(s *settings) *cobra.Command {
 			"References such as ${env:NAME} are shown as they were written, secrets as [redacted].",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := s.read(toShow)
+			src := s.Source
+			src.OnlyShown = true
+			cfg, err := configs.Load(src)
 			if err != nil {
 				return err
 			}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -59,47 +58,36 @@ func runDemo(ctx context.Context, o demo.Options, asJSON, verbose bool, out io.W
 	// A fleet, a broker, a Redis and a provider share one small heap here. With the
 	// default, frequent collections would delay the provider that measures.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
-	if asJSON {
-		v, err := demo.Run(ctx, o, func(demo.Snapshot) {})
-		if err != nil {
-			return v, fmt.Errorf("demo: %w", err)
-		}
-		return v, json.NewEncoder(out).Encode(v)
-	}
-	v, err := watchDemo(ctx, o, verbose, out)
-	if err != nil {
+	v, err := watchDemo(ctx, o, asJSON, verbose, out)
+	switch {
+	case err != nil:
 		return v, fmt.Errorf("demo: %w", err)
+	case asJSON:
+		return v, printJSON(out, v)
 	}
 	_, err = fmt.Fprint(out, verdictText(v))
 	return v, err
 }
 
-// watchDemo shows a live view on a terminal, and plain lines elsewhere.
-func watchDemo(ctx context.Context, o demo.Options, verbose bool, out io.Writer) (demo.Summary, error) {
-	if f, ok := out.(*os.File); ok && !verbose && isTerminal(f) {
-		return liveDemo(ctx, o, f)
+// watchDemo shows a live view on a terminal, and a line a second elsewhere.
+func watchDemo(ctx context.Context, o demo.Options, asJSON, verbose bool, out io.Writer) (demo.Summary, error) {
+	if asJSON {
+		return demo.Run(ctx, o, func(demo.Snapshot) {})
 	}
-	p := &plainView{out: out}
-	return demo.Run(ctx, o, p.show)
-}
-
-// plainView prints a line a second.
-type plainView struct {
-	out   io.Writer
-	hints bool
-	next  time.Duration
-}
-
-func (p *plainView) show(s demo.Snapshot) {
-	if !p.hints {
-		p.hints = true
-		_, _ = fmt.Fprint(p.out, hintText(s), "\n")
+	if !verbose && isTerminal(out) {
+		return liveDemo(ctx, o, out)
 	}
-	if s.Elapsed < p.next {
-		return
-	}
-	p.next = s.Elapsed.Truncate(time.Second) + time.Second
-	_, _ = fmt.Fprintln(p.out, statusLine(s))
+	var next time.Duration // of a line
+	return demo.Run(ctx, o, func(s demo.Snapshot) {
+		if next == 0 {
+			_, _ = fmt.Fprint(out, hintText(s), "\n")
+		}
+		if s.Elapsed < next {
+			return
+		}
+		next = s.Elapsed.Truncate(time.Second) + time.Second
+		_, _ = fmt.Fprintln(out, statusLine(s))
+	})
 }
 
 func statusLine(s demo.Snapshot) string {

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"image/color"
-	"os"
+	"io"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
+	"golang.org/x/sync/errgroup"
 
 	"dispatcher/internal/demo"
 )
@@ -18,25 +19,22 @@ import (
 var errInterrupted = errors.New("interrupted")
 
 // liveDemo shows the run while it lasts, and leaves the last picture on the screen.
-func liveDemo(ctx context.Context, o demo.Options, out *os.File) (demo.Summary, error) {
+func liveDemo(ctx context.Context, o demo.Options, out io.Writer) (demo.Summary, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	p := tea.NewProgram(liveView{stop: func() { cancel(errInterrupted) }}, tea.WithOutput(out), tea.WithContext(ctx))
-	type outcome struct {
-		v   demo.Summary
-		err error
-	}
-	done := make(chan outcome, 1)
-	go func() {
-		v, err := demo.Run(ctx, o, func(s demo.Snapshot) { p.Send(s) })
+	var summary demo.Summary
+	var run errgroup.Group
+	run.Go(func() (err error) {
+		summary, err = demo.Run(ctx, o, func(s demo.Snapshot) { p.Send(s) })
 		p.Send(finished{})
-		done <- outcome{v, err}
-	}()
+		return err
+	})
 	if _, err := p.Run(); err != nil && ctx.Err() == nil {
 		cancel(fmt.Errorf("live view: %w", err))
 	}
-	r := <-done
-	return r.v, r.err
+	err := run.Wait()
+	return summary, err
 }
 
 type finished struct{}

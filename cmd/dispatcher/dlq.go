@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"io"
 
+	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
 	"dispatcher/configs"
@@ -37,20 +39,24 @@ func newDLQCommand(s *settings) *cobra.Command {
 
 // deadLetters makes a client of the dead letters, and a bar that counts offsets. A
 // list has no bar: its lines show the progress.
-func (s *settings) deadLetters(cmd *cobra.Command) (*dlq.Client, configs.Config, bar, error) {
+func (s *settings) deadLetters(cmd *cobra.Command) (*dlq.Client, configs.Config, *progressbar.ProgressBar, error) {
 	cfg, conn, err := s.kafka(cmd)
 	if err != nil {
-		return nil, cfg, bar{}, err
+		return nil, cfg, nil, err
 	}
-	var b bar
-	if cmd.Name() != "list" {
-		b = newBar(cmd.ErrOrStderr(), cmd.Name(), 1)
+	w := cmd.ErrOrStderr()
+	if cmd.Name() == "list" {
+		w = io.Discard
 	}
+	bar := newBar(w, cmd.Name(), 1)
 	client, err := dlq.New(dlq.Options{
 		Connection: conn, Group: cfg.Kafka.Group,
-		Progress: func(passed, all int64) { b.at(passed, max(all, 1)) },
+		Progress: func(passed, all int64) {
+			bar.ChangeMax64(max(all, 1))
+			_ = bar.Set64(passed)
+		},
 	})
-	return client, cfg, b, err
+	return client, cfg, bar, err
 }
 
 // dlqError names the command in an error, and an interrupt as such.

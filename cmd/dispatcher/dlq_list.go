@@ -8,7 +8,6 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode/utf8"
 
 	"dispatcher/consumer/deadletter"
 	"dispatcher/consumer/dlq"
@@ -47,13 +46,8 @@ func newLetterState(l *deadletter.Letter) letterState {
 		Class: string(l.Class), Code: l.Code, Message: l.Message, Attempts: l.Attempts, Redrives: l.Redrives,
 		Job: l.JobID, Origin: origin(l), Node: l.Node, Bytes: len(l.Record.Value), Truncated: l.Truncated, OriginalBytes: l.OriginalSize,
 	}
-	switch key := l.Record.Key; {
-	case key == nil:
-	case utf8.Valid(key):
-		text := string(key)
-		s.Key = &text
-	default:
-		s.KeyHex = fmt.Sprintf("%x", key)
+	if l.Record.Key != nil {
+		s.Key, s.KeyHex = asText(l.Record.Key)
 	}
 	return s
 }
@@ -92,7 +86,7 @@ func newDLQListCommand(s *settings, asJSON *bool) *cobra.Command {
 		if *asJSON {
 			w = cmd.ErrOrStderr()
 		}
-		return printLines(w, append(notes(&tally), sumLine(&tally, f))...)
+		return printLine(w, strings.Join(append(notes(&tally), sumLine(&tally, f)), "\n"))
 	}
 	return cmd
 }

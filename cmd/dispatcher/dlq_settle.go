@@ -51,12 +51,12 @@ func (x *settling) run(cmd *cobra.Command, s *settings, ids []string, asJSON boo
 	}
 	if x.asks(cmd, ids) {
 		if yes, err := x.confirm(cmd, client, f, do); err != nil || !yes {
-			bar.end()
+			_ = bar.Clear()
 			return dlqError(cmd, err)
 		}
 	}
 	tally, err := do(cmd.Context(), client, f)
-	bar.end()
+	_ = bar.Clear()
 	if err == nil && tally.Left() > 0 {
 		err = fmt.Errorf("%d dead letters are left", tally.Left())
 	}
@@ -67,7 +67,7 @@ func (x *settling) run(cmd *cobra.Command, s *settings, ids []string, asJSON boo
 	if err != nil && tally.Open == 0 && tally.Left() == 0 {
 		return err // no dead letter was read
 	}
-	return errors.Join(printLines(cmd.OutOrStdout(), x.lines(&tally, f)...), err)
+	return errors.Join(printLine(cmd.OutOrStdout(), strings.Join(x.lines(&tally, f), "\n")), err)
 }
 
 // chosen refuses a command that selects no dead letters.
@@ -145,10 +145,7 @@ func (x *settling) lines(t *dlq.Tally, f dlq.Filter) []string {
 // some names the first few ids.
 func some(ids []deadletter.RecordID) string {
 	const few = 5
-	var names []string
-	for _, id := range ids[:min(few, len(ids))] {
-		names = append(names, id.String())
-	}
+	names := texts(ids[:min(few, len(ids))])
 	if len(ids) > few {
 		names = append(names, "…")
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -151,13 +152,7 @@ func printValue(w io.Writer, value []byte) error {
 
 // isPlain tells whether a terminal shows the bytes and does nothing else.
 func isPlain(value []byte) bool {
-	if !utf8.Valid(value) {
-		return false
-	}
-	for _, r := range string(value) {
-		if !unicode.IsPrint(r) && r != '\n' && r != '\t' {
-			return false
-		}
-	}
-	return true
+	return utf8.Valid(value) && !bytes.ContainsFunc(value, func(r rune) bool {
+		return !unicode.IsPrint(r) && r != '\n' && r != '\t'
+	})
 }

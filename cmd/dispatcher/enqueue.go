@@ -68,7 +68,7 @@ func newEnqueueCommand(s *settings) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		jobs.skip(from - 1)
+		jobs.skipped = from - 1
 		if !noCheck {
 			jobs.check = checkOf(cfg, topic)
 		}
@@ -78,7 +78,7 @@ func newEnqueueCommand(s *settings) *cobra.Command {
 		}
 		e := &enqueuer{topic: topic, out: out, bar: newBar(cmd.ErrOrStderr(), "enqueue", size, progressbar.OptionShowBytes(true))}
 		err = e.run(cmd.Context(), jobs)
-		e.bar.end()
+		_ = e.bar.Clear()
 		if err = errors.Join(err, out.Close()); err != nil {
 			return fmt.Errorf("%w (enqueued %d jobs to %s)", err, e.written, topic)
 		}

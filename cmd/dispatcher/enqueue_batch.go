@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/schollz/progressbar/v3"
 	"golang.org/x/sync/semaphore"
 
 	"dispatcher/consumer"
@@ -35,7 +36,7 @@ type batchWriter interface {
 type enqueuer struct {
 	topic   string
 	out     batchWriter
-	bar     bar
+	bar     *progressbar.ProgressBar
 	written int64
 
 	batch []job.Record
@@ -138,7 +139,7 @@ func (e *enqueuer) flush(ctx context.Context) error {
 		return e.failed(ctx, err)
 	}
 	e.written += int64(len(e.batch))
-	e.bar.at(e.lines[len(e.lines)-1].consumed, 0)
+	_ = e.bar.Set64(e.lines[len(e.lines)-1].consumed)
 	clear(e.batch)
 	e.batch, e.lines, e.bytes = e.batch[:0], e.lines[:0], 0
 	return nil

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -27,7 +28,7 @@ type reader struct {
 	maxValue int                    // bytes
 	line     int                    // number of the last line read, from 1
 	consumed int64
-	skipped  int // lines that are left out
+	skipped  int // lines that are left out first, whatever they hold
 }
 
 func newReader(in io.Reader, format, keyField string, maxValue int) (*reader, error) {
@@ -71,9 +72,6 @@ func (r *reader) next() (job.Record, error) {
 		return rec, nil
 	}
 }
-
-// skip leaves out the next lines, whatever they hold.
-func (r *reader) skip(lines int) { r.skipped = lines }
 
 // readLine returns a copy of the next line without its end.
 func (r *reader) readLine() ([]byte, error) {
@@ -122,17 +120,16 @@ func plain(line []byte, keyField string) (job.Record, error) {
 	if !ok {
 		return rec, fmt.Errorf("has no field %q", keyField)
 	}
-	var text string
-	if json.Unmarshal(raw, &text) == nil && raw[0] == '"' {
-		rec.Key = []byte(text)
+	if strings.IndexByte("-0123456789", raw[0]) >= 0 {
+		rec.Key = raw
 		return rec, nil
 	}
-	var number json.Number
-	if json.Unmarshal(raw, &number) == nil && number != "" {
-		rec.Key = []byte(number)
-		return rec, nil
+	var text *string
+	if err := json.Unmarshal(raw, &text); err != nil || text == nil {
+		return rec, fmt.Errorf("field %q is neither text nor a number", keyField)
 	}
-	return rec, fmt.Errorf("field %q is neither text nor a number", keyField)
+	rec.Key = []byte(*text)
+	return rec, nil
 }
 
 // envelope reads {"value": …, "key": …, "headers": {…}, "id": …}.
@@ -195,7 +192,8 @@ func envelopeFault(err error) error {
 func envelopeHeaders(given map[string]string, id *string) ([]job.Header, error) {
 	var headers []job.Header
 	size := 0
-	for name, value := range given {
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		value := given[name]
 		if name == "" || !utf8.ValidString(name) {
 			return nil, errors.New("has a header without a name")
 		}
@@ -205,7 +203,6 @@ func envelopeHeaders(given map[string]string, id *string) ([]job.Header, error) 
 	if size > envelopeRoom {
 		return nil, fmt.Errorf("has more than %d bytes of headers", envelopeRoom)
 	}
-	slices.SortFunc(headers, func(a, b job.Header) int { return bytes.Compare([]byte(a.Key), []byte(b.Key)) })
 	if id == nil {
 		return headers, nil
 	}

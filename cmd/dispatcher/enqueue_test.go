@@ -52,7 +52,7 @@ func enqueue(t *testing.T, ctx context.Context, in io.Reader, out *sink) (*enque
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &enqueuer{topic: "jobs", out: out}
+	e := &enqueuer{topic: "jobs", out: out, bar: newBar(io.Discard, "", -1)}
 	return e, e.run(ctx, jobs)
 }
 
@@ -99,7 +99,7 @@ func TestReadingAheadIsBoundedInBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		ended := make(chan error, 1)
-		e := &enqueuer{topic: "jobs", out: out}
+		e := &enqueuer{topic: "jobs", out: out, bar: newBar(io.Discard, "", -1)}
 		go func() { ended <- e.run(t.Context(), jobs) }()
 		synctest.Wait()
 		if read := 64<<20 - in.Len(); read < batchBytes || read > 2*batchBytes+3<<20 {

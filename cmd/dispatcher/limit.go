@@ -51,7 +51,7 @@ type limitConn struct {
 
 // connected loads the configuration, connects, and runs a command.
 func (s *settings) connected(cmd *cobra.Command, name string, do func(context.Context, limitConn) error) error {
-	cfg, err := s.load(toManage, nil)
+	cfg, err := s.manage(nil)
 	if err != nil {
 		return err
 	}
@@ -78,8 +78,8 @@ func (s *settings) connected(cmd *cobra.Command, name string, do func(context.Co
 
 // flagged names the flag of a refused value.
 func flagged(err error) error {
-	var field *fault.Error
-	if !errors.As(err, &field) {
+	field, ok := errors.AsType[*fault.Error](err)
+	if !ok {
 		return err
 	}
 	return fmt.Errorf("%w (--%s); nothing was changed", err, strings.ReplaceAll(field.Field, "_", "-"))

@@ -54,11 +54,7 @@ func (h *how) validate(f *pflag.FlagSet) error {
 const maxBy = 200 // bytes
 
 // changeFunc makes a change and returns what is in force after it.
-type changeFunc func(context.Context, *control.Control, control.Change) (limit.Settings, error)
-
-func makeChange(ctx context.Context, c *control.Control, ch control.Change) (limit.Settings, error) {
-	return c.Set(ctx, ch)
-}
+type changeFunc func(*control.Control, context.Context, control.Change) (limit.Settings, error)
 
 // change makes a change, waits for the nodes with --wait, and prints the limit.
 func (s *settings) change(cmd *cobra.Command, name string, asJSON bool, h how, do changeFunc) error {
@@ -69,7 +65,7 @@ func (s *settings) change(cmd *cobra.Command, name string, asJSON bool, h how, d
 		h.change.By = operator()
 	}
 	return s.connected(cmd, name, func(ctx context.Context, conn limitConn) error {
-		now, err := do(ctx, conn.control, h.change)
+		now, err := do(conn.control, ctx, h.change)
 		unchanged := errors.Is(err, control.ErrUnchanged)
 		switch {
 		case unchanged:
@@ -78,18 +74,19 @@ func (s *settings) change(cmd *cobra.Command, name string, asJSON bool, h how, d
 			return err
 		}
 		if !h.wait {
-			made := &awaited{}
-			if unchanged {
-				made = nil
-			}
-			return conn.show(ctx, cmd.OutOrStdout(), now, asJSON, made)
+			return conn.show(ctx, cmd.OutOrStdout(), now, asJSON, !unchanged, nil)
 		}
 		wctx, cancel := context.WithTimeout(cmd.Context(), limitTimeout)
 		defer cancel()
 		n, took, late := conn.control.Await(wctx, now)
 		sctx, cancel := context.WithTimeout(cmd.Context(), limitTimeout)
 		defer cancel()
-		err = conn.show(sctx, cmd.OutOrStdout(), now, asJSON, &awaited{waited: true, nodes: n, took: took, err: late})
+		var confirmed *inForce
+		if late == nil {
+			after := took.Seconds()
+			confirmed = &inForce{Nodes: n, Of: n, AfterS: &after, Lacking: []string{}}
+		}
+		err = conn.show(sctx, cmd.OutOrStdout(), now, asJSON, false, confirmed)
 		if h.missing && errors.As(late, new(*control.NotEverywhereError)) {
 			cmd.PrintErrln(late)
 			late = nil

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 )
@@ -18,8 +17,7 @@ func newLimitDeleteCommand(s *settings, asJSON *bool) *cobra.Command {
 				if *asJSON {
 					return printJSON(cmd.OutOrStdout(), map[string]string{"deleted": conn.name})
 				}
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "limit %s: deleted\n", conn.name)
-				return err
+				return printLine(cmd.OutOrStdout(), "limit "+conn.name+": deleted")
 			})
 		},
 	}

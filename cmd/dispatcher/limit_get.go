@@ -22,22 +22,16 @@ func newLimitGetCommand(s *settings, asJSON *bool) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return conn.show(ctx, cmd.OutOrStdout(), now, *asJSON, nil)
+				return conn.show(ctx, cmd.OutOrStdout(), now, *asJSON, false, nil)
 			})
 		},
 	}
 }
 
-// awaited is the outcome of a wait for the nodes after a change.
-type awaited struct {
-	waited bool // false: the change was made a moment ago
-	nodes  int
-	took   time.Duration
-	err    error
-}
-
-// show prints the settings, and the nodes on which they are in force.
-func (c limitConn) show(ctx context.Context, w io.Writer, now limit.Settings, asJSON bool, a *awaited) error {
+// show prints the settings, and the nodes on which they are in force: those that a wait
+// has confirmed, or those that know the settings now. Unconfirmed means that a change was
+// made a moment ago, without a wait.
+func (c limitConn) show(ctx context.Context, w io.Writer, now limit.Settings, asJSON, unconfirmed bool, confirmed *inForce) error {
 	nodes, err := c.control.Nodes(ctx)
 	if err != nil {
 		return err
@@ -47,11 +41,14 @@ func (c limitConn) show(ctx context.Context, w io.Writer, now limit.Settings, as
 		return err
 	}
 	report := newLimitState(c.cfg, c.name, now)
-	report.place(nodes, now, a)
-	if report.Chosen, err = c.chosenLateness(ctx, now); err != nil {
-		return err
+	report.unconfirmed, report.InForce = unconfirmed, placed(nodes, now)
+	if confirmed != nil {
+		report.InForce = *confirmed
 	}
-	if now.Auto { // otherwise no node reports any
+	if now.Auto { // otherwise the fleet chooses nothing, and no node reports round trips
+		if report.Chosen, err = c.chosenLateness(ctx); err != nil {
+			return err
+		}
 		if report.Trips, err = c.roundTrips(ctx, now, clock); err != nil {
 			return err
 		}
@@ -66,25 +63,20 @@ func (c limitConn) show(ctx context.Context, w io.Writer, now limit.Settings, as
 	return report.print(w, now)
 }
 
-// place notes the nodes that know the settings: those at the end of a wait, or those
-// of now.
-func (s *limitState) place(nodes []control.Node, now limit.Settings, a *awaited) {
-	s.InForce = inForce{Of: len(nodes), Lacking: []string{}}
+// placed counts the nodes that know the settings.
+func placed(nodes []control.Node, now limit.Settings) inForce {
+	f := inForce{Of: len(nodes), Lacking: []string{}}
 	for _, n := range nodes {
 		switch {
 		case n.Has(now):
-			s.InForce.Nodes++
+			f.Nodes++
 		case n.Missing():
-			s.InForce.Lacking = append(s.InForce.Lacking, fmt.Sprintf("%s (not seen for %s)", n.Name, n.Seen.Round(100*time.Millisecond)))
+			f.Lacking = append(f.Lacking, fmt.Sprintf("%s (not seen for %s)", n.Name, n.Seen.Round(100*time.Millisecond)))
 		default:
-			s.InForce.Lacking = append(s.InForce.Lacking, n.Name)
+			f.Lacking = append(f.Lacking, n.Name)
 		}
 	}
-	s.unconfirmed = a != nil && !a.waited
-	if a != nil && a.waited && a.err == nil {
-		after := a.took.Seconds()
-		s.InForce = inForce{Nodes: a.nodes, Of: a.nodes, AfterS: &after, Lacking: []string{}}
-	}
+	return f
 }
 
 // inForce is the number of nodes on which the settings are in force.

@@ -56,8 +56,7 @@ func (c limitConn) list(ctx context.Context, w io.Writer, asJSON bool) error {
 	case asJSON:
 		return printJSON(w, all)
 	case len(all) == 0:
-		_, err := fmt.Fprintf(w, "redis holds no limits in namespace %s\n", c.cfg.Redis.Namespace)
-		return err
+		return printLine(w, "redis holds no limits in namespace "+c.cfg.Redis.Namespace)
 	}
 	return table.Flush()
 }

@@ -14,7 +14,7 @@ func newLimitPauseCommand(s *settings, asJSON *bool, verb, about string, paused 
 	cmd := &cobra.Command{
 		Use: verb + " NAME", Short: about, Args: oneName("limit", "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return s.change(cmd, args[0], *asJSON, h, makeChange)
+			return s.change(cmd, args[0], *asJSON, h, (*control.Control).Set)
 		},
 	}
 	if paused {

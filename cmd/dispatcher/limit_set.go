@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
 )
 
@@ -29,7 +30,7 @@ func newLimitSetCommand(s *settings, asJSON *bool) *cobra.Command {
 		if len(h.change.Values) == 0 {
 			return errors.New("limit set: nothing to change: give a flag such as --cap, --window or --burst")
 		}
-		return s.change(cmd, args[0], *asJSON, h, makeChange)
+		return s.change(cmd, args[0], *asJSON, h, (*control.Control).Set)
 	}
 	return cmd
 }

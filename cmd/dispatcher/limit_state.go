@@ -66,11 +66,8 @@ type chosen struct {
 }
 
 // chosenLateness finds the fleet's choice in the history, if no later change replaced it.
-func (c limitConn) chosenLateness(ctx context.Context, now limit.Settings) (*chosen, error) {
+func (c limitConn) chosenLateness(ctx context.Context) (*chosen, error) {
 	const far = 1000 // all there is
-	if !now.Auto {
-		return nil, nil //nolint:nilnil // there is none
-	}
 	entries, err := c.control.History(ctx, far)
 	if err != nil {
 		return nil, err

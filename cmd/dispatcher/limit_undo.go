@@ -26,7 +26,7 @@ func newLimitUndoCommand(s *settings, asJSON *bool) *cobra.Command {
 		if cmd.Flags().Changed("to") && to < 1 {
 			return fmt.Errorf("limit undo: --to %d: must be at least 1; nothing was changed", to)
 		}
-		return s.change(cmd, args[0], *asJSON, h, func(ctx context.Context, c *control.Control, ch control.Change) (limit.Settings, error) {
+		return s.change(cmd, args[0], *asJSON, h, func(c *control.Control, ctx context.Context, ch control.Change) (limit.Settings, error) {
 			return c.Undo(ctx, to, ch)
 		})
 	}

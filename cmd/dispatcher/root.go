@@ -16,16 +16,12 @@ import (
 
 // settings reads the configuration for every subcommand, from the sources that the
 // flags name.
-type settings struct {
-	file    string
-	set     []string
-	environ func() []string
-}
+type settings struct{ configs.Source }
 
 // newRoot makes the command line. environ replaces the environment of the process, so
 // that a test has one of its own.
 func newRoot(environ func() []string) *cobra.Command {
-	s := &settings{environ: environ}
+	s := &settings{configs.Source{Environ: environ}}
 	root := &cobra.Command{
 		Use:           "dispatcher",
 		Short:         "Send jobs from Kafka to a provider, under one rate limit for the whole fleet",
@@ -34,8 +30,8 @@ func newRoot(environ func() []string) *cobra.Command {
 		SilenceErrors: true, // main prints the error, once
 	}
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.PersistentFlags().StringVarP(&s.file, "config", "c", "", "`FILE` with settings (default $DISPATCHER_CONFIG)")
-	root.PersistentFlags().StringArrayVar(&s.set, "set", nil, "one setting as `path=value`, such as limits.0.cap=300; can be repeated, and wins over all other sources")
+	root.PersistentFlags().StringVarP(&s.File, "config", "c", "", "`FILE` with settings (default $DISPATCHER_CONFIG)")
+	root.PersistentFlags().StringArrayVar(&s.Set, "set", nil, "one setting as `path=value`, such as limits.0.cap=300; can be repeated, and wins over all other sources")
 	root.SetFlagErrorFunc(flagFault)
 	root.AddCommand(newRunCommand(s), newDemoCommand(), newConfigCommand(s), newEnqueueCommand(s), newLimitCommand(s), newDLQCommand(s))
 	return root
@@ -90,46 +86,28 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	return g
 }
 
-// purpose is how a command uses the configuration. It decides which secrets must be
-// there.
-type purpose int
-
-const (
-	toSend   purpose = iota // needs all secrets
-	toManage                // does not call the provider, and needs none of its secrets
-	toShow                  // needs no secret
-)
-
-// source lists the sources of the settings.
-func (s *settings) source(p purpose) configs.Source {
-	file := s.file
-	if file == "" {
-		for _, entry := range s.environ() {
-			if value, ok := strings.CutPrefix(entry, "DISPATCHER_CONFIG="); ok {
-				file = value
-			}
-		}
-	}
-	return configs.Source{File: file, Set: s.set, Environ: s.environ, CallsNobody: p == toManage, OnlyShown: p == toShow}
-}
-
-// read reads the settings to show them, and does not check their values.
-func (s *settings) read(p purpose) (configs.Config, error) { return configs.Load(s.source(p)) }
-
 // load reads and checks the settings. If node is not nil, it checks them further, as
 // a node does.
-func (s *settings) load(p purpose, node func(configs.Config) error) (configs.Config, error) {
-	cfg, err := configs.Check(s.source(p), node)
+func (s *settings) load(node func(configs.Config) error) (configs.Config, error) {
+	cfg, err := configs.Check(s.Source, node)
 	if err != nil {
 		return configs.Config{}, fmt.Errorf("config:\n%w", err)
 	}
 	return cfg, nil
 }
 
+// manage is load for a command that does not call the provider, and needs none of its
+// secrets.
+func (s *settings) manage(node func(configs.Config) error) (configs.Config, error) {
+	without := *s
+	without.CallsNobody = true
+	return without.load(node)
+}
+
 // kafka reads the settings and makes the connection of a command that works with
 // topics. It connects to nothing yet.
 func (s *settings) kafka(cmd *cobra.Command) (configs.Config, consumer.Connection, error) {
-	cfg, err := s.load(toManage, nil)
+	cfg, err := s.manage(nil)
 	if err != nil {
 		return cfg, consumer.Connection{}, err
 	}

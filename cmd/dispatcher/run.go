@@ -21,7 +21,7 @@ func newRunCommand(s *settings) *cobra.Command {
 			"the calls in flight, and commits the last offsets. A second signal ends the process at once.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := s.load(toSend, nil)
+			cfg, err := s.load(nil)
 			if err != nil {
 				return err
 			}

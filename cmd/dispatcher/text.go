@@ -45,15 +45,6 @@ func printLine(w io.Writer, line string) error {
 	return err
 }
 
-func printLines(w io.Writer, lines ...string) error {
-	for _, line := range lines {
-		if err := printLine(w, line); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // short writes a duration without the zeros that Go adds: 1m0s is 1m.
 func short(d time.Duration) string {
 	text := d.String()

@@ -1,6 +1,7 @@
 package credentials
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"sync"
@@ -24,10 +25,7 @@ type Text struct {
 // NewText makes a text with its current value, and with a function that reads it again;
 // nil: it never changes. The setting is its name in the log. A nil log discards.
 func NewText(setting, now string, read func() (string, error), log *slog.Logger) *Text {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	return &Text{setting: setting, read: read, log: log, good: now}
+	return &Text{setting: setting, read: read, log: cmp.Or(log, slog.New(slog.DiscardHandler)), good: now}
 }
 
 // Now reads the text and returns it. If it can't be read, or has become empty, Now

@@ -1,6 +1,7 @@
 package credentials
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -42,13 +43,12 @@ type Endpoint struct {
 }
 
 // OverTLS is a transport that makes each request on a new connection with the current
-// settings from conf, because hours may lie between two requests.
-func OverTLS(conf func() *tls.Config) http.RoundTripper { return overTLS{conf} }
+// settings, because hours may lie between two requests.
+type OverTLS func() *tls.Config
 
-type overTLS struct{ conf func() *tls.Config }
-
-func (o overTLS) RoundTrip(r *http.Request) (*http.Response, error) {
-	t := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: o.conf(), ForceAttemptHTTP2: true, DisableKeepAlives: true}
+// RoundTrip makes one request.
+func (conf OverTLS) RoundTrip(r *http.Request) (*http.Response, error) {
+	t := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: conf(), ForceAttemptHTTP2: true, DisableKeepAlives: true}
 	return t.RoundTrip(r)
 }
 
@@ -74,9 +74,7 @@ func NewTokens(e Endpoint) *Tokens {
 		// A redirect would carry the secret elsewhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	if e.Log == nil {
-		e.Log = slog.New(slog.DiscardHandler)
-	}
+	e.Log = cmp.Or(e.Log, slog.New(slog.DiscardHandler))
 	conf := &clientcredentials.Config{ClientID: e.ClientID, TokenURL: e.URL, Scopes: e.Scopes}
 	if e.Audience != "" {
 		conf.EndpointParams = url.Values{"audience": {e.Audience}}
@@ -144,10 +142,7 @@ func (t *Tokens) keep(why error) (string, error) {
 // shown.
 func (t *Tokens) explain(err error) error {
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
-		status := 0
-		if refused.Response != nil {
-			status = refused.Response.StatusCode
-		}
+		status := refused.Response.StatusCode
 		if errorCode.MatchString(refused.ErrorCode) {
 			return fmt.Errorf("the token endpoint answered %d %s", status, refused.ErrorCode)
 		}

@@ -27,17 +27,7 @@ const (
 
 // String returns the standing in lower case, as in the label of a metric.
 func (v Standing) String() string {
-	switch v {
-	case Granted:
-		return "granted"
-	case Sent:
-		return "sent"
-	case Busy:
-		return "busy"
-	case Unknown:
-		return "unknown"
-	}
-	return "standing " + strconv.Itoa(int(v))
+	return [...]string{"none", Granted: "granted", Sent: "sent", Busy: "busy", Unknown: "unknown"}[v]
 }
 
 // Outcome is the outcome of a job, in the caller's own numbers: 0 to [MaxOutcome]. It takes one to three bytes in Redis.

@@ -3,6 +3,7 @@ package dedup
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -68,13 +69,8 @@ func (r *runner) pause(now time.Time) time.Duration {
 	case len(q.entries) >= mostEntries:
 		return 0
 	}
-	due := q.entries[0].due
-	for _, p := range q.entries[1:] {
-		if p.due.Before(due) {
-			due = p.due
-		}
-	}
-	return due.Sub(now)
+	next := slices.MinFunc(q.entries, func(a, b *pending) int { return a.due.Compare(b.due) })
+	return next.due.Sub(now)
 }
 
 // batch copies the head of the queue, without abandoned entries.
@@ -87,25 +83,22 @@ func (r *runner) batch() []*pending {
 		p.last = p.ended != nil && p.ended()
 	}
 	head := r.queue.entries[:min(mostEntries, len(r.queue.entries))]
-	return append([]*pending(nil), head...)
+	return slices.Clone(head)
 }
 
 // dropLocked removes entries from the queue and returns them.
 func (r *runner) dropLocked(which func(*pending) bool) (dropped []*pending) {
 	q := &r.queue
-	kept := q.entries[:0]
-	for _, p := range q.entries {
+	q.entries = slices.DeleteFunc(q.entries, func(p *pending) bool {
 		if !which(p) {
-			kept = append(kept, p)
-			continue
+			return false
 		}
 		dropped = append(dropped, p)
 		if p.verb == verbRelease {
 			q.releases--
 		}
-	}
-	clear(q.entries[len(kept):])
-	q.entries = kept
+		return true
+	})
 	r.metrics.waiting.Set(float64(len(q.entries)))
 	return dropped
 }

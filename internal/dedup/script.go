@@ -134,12 +134,8 @@ func (s *script) keys(batch []request) []string {
 }
 
 func (s *script) args(batch []request) []any {
-	takeOver := 0
-	if s.terms.takeOver {
-		takeOver = 1
-	}
 	args := make([]any, 0, 5+4*len(batch))
-	args = append(args, s.list, s.terms.period.Microseconds(), s.terms.window.Microseconds(), s.terms.hold.Microseconds(), takeOver)
+	args = append(args, s.list, s.terms.period.Microseconds(), s.terms.window.Microseconds(), s.terms.hold.Microseconds(), s.terms.takeOver)
 	for _, a := range batch {
 		args = append(args, string(a.verb), a.job.field, a.owner, a.number)
 	}

@@ -1,14 +1,15 @@
 package demo
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"dispatcher/consumer"
 	"dispatcher/internal/embedded"
+	"dispatcher/internal/fault"
 	"dispatcher/internal/provider"
 	"dispatcher/job"
 	"dispatcher/throttle/limit"
@@ -25,18 +26,15 @@ type Options struct {
 
 // Validate names each option that is out of its range.
 func (o Options) Validate() error {
-	var errs []error
-	if o.Nodes < 1 || o.Nodes > 50 {
-		errs = append(errs, fmt.Errorf("nodes: %d: must be from 1 to 50", o.Nodes))
-	}
-	if o.Jobs < 1 || o.Jobs > 10_000_000 {
-		errs = append(errs, fmt.Errorf("jobs: %d: must be from 1 to 10000000", o.Jobs))
-	}
+	var l fault.List
+	l.Within("nodes", o.Nodes, 1, 50)
+	l.Within("jobs", o.Jobs, 1, 10_000_000)
 	c := limit.Contract{
 		Cap: o.Cap, Window: o.Window, Burst: limit.DefaultBurst,
 		Guard: limit.DefaultGuard, Lateness: limit.DefaultLateness, Horizon: limit.DefaultHorizon,
 	}
-	return errors.Join(append(errs, c.Validate())...)
+	l.Under("", c.Validate())
+	return l.Err()
 }
 
 // Snapshot is the progress of a run.
@@ -61,9 +59,7 @@ func Run(ctx context.Context, o Options, show func(Snapshot)) (Summary, error) {
 	if err := o.Validate(); err != nil {
 		return Summary{}, err
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	parts, err := embedded.New(embedded.Options{Provider: provider.Options{

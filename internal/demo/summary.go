@@ -91,8 +91,7 @@ func (m *monitor) summary() Summary {
 	first := m.history[0]
 	last := m.history[len(m.history)-1]
 	contract := provider.Contract{Window: first.Window}
-	v := Summary{Cap: last.Cap, WindowS: last.Window.Seconds(), Changes: last.Revision - first.Revision}
-	v.Guard = last.Guard
+	v := Summary{Cap: last.Cap, WindowS: last.Window.Seconds(), Guard: last.Guard, Changes: last.Revision - first.Revision}
 	for i, s := range m.history {
 		if i > 0 && s.Auto && s.By == limit.Dispatcher && s.Lateness != m.history[i-1].Lateness {
 			v.Chosen++

@@ -142,11 +142,7 @@ func (m *Membership) register(ctx context.Context, leave bool) (now, namesakes i
 	for i, group := range m.opts.Groups {
 		keys[i] = fmt.Sprintf("dispatcher:{%s}:group:%s", m.opts.Namespace, group)
 	}
-	ends := 0
-	if leave {
-		ends = 1
-	}
-	reply, err := m.script.Run(ctx, m.opts.Redis, keys, m.id, m.declared(), goneAfter.Microseconds(), ends).Slice()
+	reply, err := m.script.Run(ctx, m.opts.Redis, keys, m.id, m.declared(), goneAfter.Microseconds(), leave).Slice()
 	if err != nil {
 		return 0, 0, err
 	}

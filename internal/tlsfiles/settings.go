@@ -1,6 +1,7 @@
 package tlsfiles
 
 import (
+	"cmp"
 	"log/slog"
 
 	"dispatcher/internal/fault"
@@ -21,7 +22,7 @@ func (s Settings) Validate() error {
 	var l fault.List
 	l.Refuse(s.CertFile != "" && s.KeyFile == "", "key_file", "", "is needed with cert_file")
 	l.Refuse(s.KeyFile != "" && s.CertFile == "", "cert_file", "", "is needed with key_file")
-	l.Refuse(!s.Enabled && (s.CAFile != "" || s.CertFile != "" || s.KeyFile != "" || s.ServerName != ""), "enabled", s.Enabled,
+	l.Refuse(!s.Enabled && s != Settings{}, "enabled", s.Enabled,
 		"but other TLS settings are made; set it to true or remove them")
 	return l.Err()
 }
@@ -32,17 +33,13 @@ func (s Settings) Open(log *slog.Logger) (*Client, error) {
 	if !s.Enabled {
 		return nil, nil
 	}
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	client := &Client{files: s, log: log}
-	read, err := s.read()
-	if err != nil {
+	client := &Client{files: s, log: cmp.Or(log, slog.New(slog.DiscardHandler))}
+	var err error
+	if client.good, err = s.read(); err != nil {
 		return nil, err
 	}
-	if client.pool, client.pair, err = s.parse(read); err != nil {
+	if client.pool, client.pair, err = s.parse(client.good); err != nil {
 		return nil, err
 	}
-	client.good = read
 	return client, nil
 }

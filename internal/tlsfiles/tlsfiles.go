@@ -1,13 +1,10 @@
 package tlsfiles
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -32,11 +29,7 @@ type Client struct {
 }
 
 // content is the content of the files.
-type content struct{ ca, cert, key []byte }
-
-func (c content) equal(o content) bool {
-	return bytes.Equal(c.ca, o.ca) && bytes.Equal(c.cert, o.cert) && bytes.Equal(c.key, o.key)
-}
+type content struct{ ca, cert, key string }
 
 // Config reads the files and returns settings for the next handshake; the caller
 // may change them. ServerName is empty unless it was configured.
@@ -54,7 +47,7 @@ func (c *Client) Config() *tls.Config {
 
 // take uses what was read, if it is good. The caller holds the lock.
 func (c *Client) take(read content, err error) {
-	changed := err == nil && !read.equal(c.good)
+	changed := err == nil && read != c.good
 	if changed {
 		var pool *x509.CertPool
 		var pair *tls.Certificate
@@ -112,7 +105,7 @@ func (s Settings) read() (content, error) {
 	var all content
 	for _, file := range []struct {
 		setting, path string
-		into          *[]byte
+		into          *string
 	}{{"ca_file", s.CAFile, &all.ca}, {"cert_file", s.CertFile, &all.cert}, {"key_file", s.KeyFile, &all.key}} {
 		if file.path == "" {
 			continue
@@ -121,7 +114,7 @@ func (s Settings) read() (content, error) {
 		if err != nil {
 			return content{}, fmt.Errorf("%s: %w", file.setting, err)
 		}
-		*file.into = held
+		*file.into = string(held)
 	}
 	return all, nil
 }
@@ -129,12 +122,12 @@ func (s Settings) read() (content, error) {
 func (s Settings) parse(held content) (pool *x509.CertPool, pair *tls.Certificate, err error) {
 	if s.CAFile != "" {
 		pool = x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(held.ca) {
+		if !pool.AppendCertsFromPEM([]byte(held.ca)) {
 			return nil, nil, fmt.Errorf("ca_file: %s holds no certificate in PEM form", s.CAFile)
 		}
 	}
 	if s.CertFile != "" || s.KeyFile != "" {
-		p, err := tls.X509KeyPair(held.cert, held.key)
+		p, err := tls.X509KeyPair([]byte(held.cert), []byte(held.key))
 		if err != nil {
 			return nil, nil, fmt.Errorf("cert_file %s, key_file %s: %w", s.CertFile, s.KeyFile, err)
 		}
@@ -153,16 +146,8 @@ func readFile(path string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is no regular file", path)
 	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	held, err := io.ReadAll(io.LimitReader(file, maxFile+1))
-	if err = errors.Join(err, file.Close()); err != nil {
-		return nil, err
-	}
-	if len(held) > maxFile {
+	if info.Size() > maxFile {
 		return nil, fmt.Errorf("%s has more than %d bytes", path, maxFile)
 	}
-	return held, nil
+	return os.ReadFile(path)
 }
