@@ -2,9 +2,12 @@ package containers
 
 import (
 	"fmt"
+	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
 )
 
 // Cluster is three primaries with a replica each.
@@ -72,24 +75,15 @@ func (c *Cluster) Slot(key string) int {
 // port asked sees it.
 func (c *Cluster) Owner(slot, asked int) int {
 	c.t.Helper()
-	for line := range strings.SplitSeq(c.CLI(asked, "cluster", "nodes"), "\n") {
-		f := strings.Fields(line)
-		if len(f) < 9 || !strings.Contains(f[2], "master") || strings.Contains(f[2], "fail") {
-			continue
-		}
-		for _, word := range f[8:] {
-			first, last, ranged := strings.Cut(word, "-")
-			if !ranged {
-				last = first
-			}
-			lo, err1 := strconv.Atoi(first)
-			hi, err2 := strconv.Atoi(last)
-			if err1 == nil && err2 == nil && lo <= slot && slot <= hi {
-				_, port, _ := strings.Cut(f[1], ":")
-				port, _, _ = strings.Cut(port, "@")
-				n, _ := strconv.Atoi(port)
-				return n
-			}
+	node := goredis.NewClient(&goredis.Options{Addr: Addr(asked)})
+	defer func() { _ = node.Close() }()
+	ranges, err := node.ClusterSlots(c.t.Context()).Result()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, r := range ranges {
+		if r.Start <= slot && slot <= r.End {
+			return int(netip.MustParseAddrPort(r.Nodes[0].Addr).Port())
 		}
 	}
 	return 0
