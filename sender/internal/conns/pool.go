@@ -14,11 +14,12 @@ var ErrClosed = errors.New("the sender is closed")
 // Pool keeps the connections. Those in use are known, so that Close can end them.
 // Its methods may be called from any goroutine.
 type Pool struct {
-	dialer   *dialer
-	ctx      context.Context //nolint:containedctx // of the dials ahead, which end with Close
-	cancel   context.CancelFunc
-	ahead    sync.WaitGroup // dials ahead
-	progress chan struct{}  // one slot: a connection or an error has come
+	opts      Options
+	transport *http.Transport
+	ctx       context.Context //nolint:containedctx // of the dials ahead, which end with Close
+	cancel    context.CancelFunc
+	ahead     sync.WaitGroup // dials ahead
+	progress  chan struct{}  // one slot: a connection or an error has come
 
 	mu     sync.Mutex // never held across a dial or a call
 	idle   []*Conn    // a stack
@@ -29,15 +30,15 @@ type Pool struct {
 
 // New makes a pool without connections.
 func New(o Options) *Pool {
-	p := &Pool{dialer: newDialer(o), progress: make(chan struct{}, 1), open: make(map[*Conn]struct{})}
+	p := &Pool{opts: o, transport: newTransport(o), progress: make(chan struct{}, 1), open: make(map[*Conn]struct{})}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
 
 // Dial opens a connection. The caller gives it back with Put, Finish or Drop.
 func (p *Pool) Dial(ctx context.Context) (*Conn, error) {
-	c, err := p.dialer.dial(ctx)
-	p.dialer.OnDial(ctx, c, err)
+	c, err := p.dial(ctx)
+	p.opts.OnDial(ctx, c, err)
 	if err != nil {
 		return nil, err
 	}
