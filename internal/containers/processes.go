@@ -63,15 +63,23 @@ func (p *processes) signal(port int, name string) {
 // Exec runs a command in the container, and fails the test if the command does.
 func (p *processes) Exec(cmd ...string) string {
 	p.t.Helper()
+	text, err := p.try(cmd...)
+	if err != nil {
+		p.t.Fatalf("run %q: %v: %s", cmd, err, text)
+	}
+	return strings.TrimSpace(text)
+}
+
+func (p *processes) try(cmd ...string) (string, error) {
 	code, out, err := p.c.Exec(p.t.Context(), cmd, exec.Multiplexed())
 	if err != nil {
-		p.t.Fatalf("run %q: %v", cmd, err)
+		return "", err
 	}
 	text, err := io.ReadAll(out)
-	if err != nil || code != 0 {
-		p.t.Fatalf("run %q: code %d, %v: %s", cmd, code, err, text)
+	if err == nil && code != 0 {
+		err = fmt.Errorf("code %d", code)
 	}
-	return strings.TrimSpace(string(text))
+	return string(text), err
 }
 
 // Addr is a port's address, inside the container and outside.

@@ -96,7 +96,8 @@ func (p *Provider) Up(ctx context.Context) error {
 		return fmt.Errorf("provider: listen on %s: %w", p.address, err)
 	}
 	p.address = l.Addr().String()
-	p.up = &service{listener: l, done: make(chan struct{}), conns: make(map[net.Conn]struct{})}
+	p.up = &service{listener: l, conns: make(map[net.Conn]struct{})}
+	p.up.ctx, p.up.cancel = context.WithCancel(context.Background())
 	select {
 	case <-p.started: // it went down before Run received it
 	default:

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"dispatcher/internal/wait"
 )
 
 // maxBody is how much of a request's body is read; a longer one is refused.
@@ -18,7 +21,8 @@ const maxBody = 4 << 20
 // service is a listener and its connections, from Up to Down.
 type service struct {
 	listener net.Listener
-	done     chan struct{} // closed by close
+	ctx      context.Context //nolint:containedctx // of the service, which ends with close
+	cancel   context.CancelFunc
 
 	mu    sync.Mutex
 	conns map[net.Conn]struct{} // nil: closed
@@ -37,7 +41,7 @@ func (s *service) run(p *Provider) {
 		case err == nil:
 			_ = c.Close()
 			return
-		case errors.Is(err, net.ErrClosed) || !s.pause(10*time.Millisecond):
+		case errors.Is(err, net.ErrClosed) || !wait.For(s.ctx, 10*time.Millisecond):
 			return // other errors, such as too few descriptors, may pass
 		}
 	}
@@ -63,27 +67,12 @@ func (s *service) remove(c net.Conn) {
 func (s *service) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	close(s.done)
+	s.cancel()
 	_ = s.listener.Close()
 	for c := range s.conns {
 		_ = c.Close()
 	}
 	s.conns = nil
-}
-
-// pause waits for d and reports whether the service is still up then.
-func (s *service) pause(d time.Duration) bool {
-	if d <= 0 {
-		return true
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-s.done:
-		return false
-	}
 }
 
 // stamped records when bytes came, before they are read any further.
@@ -137,7 +126,7 @@ func (s *service) answer(p *Provider, at time.Duration, br *bufio.Reader, c net.
 		_, _ = br.Peek(1) // until either side closes
 		return false
 	}
-	if !s.pause(a.Delay) || a.Fault == Cut {
+	if a.Delay > 0 && !wait.For(s.ctx, a.Delay) || a.Fault == Cut {
 		return false
 	}
 	answer := a.render()
