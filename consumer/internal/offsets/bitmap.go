@@ -3,7 +3,6 @@ package offsets
 import (
 	"encoding/base64"
 	"encoding/binary"
-	"math/bits"
 )
 
 // Bitmap holds the offsets that are complete beyond the committed one. They are counted from
@@ -133,10 +132,9 @@ func decodeBits(raw []byte) (Bitmap, bool) {
 		return Bitmap{}, false
 	}
 	var m Bitmap
-	for i, b := range raw {
-		for b != 0 {
-			m.set(int64(i*8 + bits.TrailingZeros8(b)))
-			b &= b - 1
+	for i := range int64(len(raw)) * 8 {
+		if raw[i/8]>>(i%8)&1 == 1 {
+			m.set(i)
 		}
 	}
 	return m, true
