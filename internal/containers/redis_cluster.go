@@ -2,7 +2,6 @@ package containers
 
 import (
 	"fmt"
-	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
@@ -77,13 +76,17 @@ func (c *Cluster) Owner(slot, asked int) int {
 	c.t.Helper()
 	node := goredis.NewClient(&goredis.Options{Addr: Addr(asked)})
 	defer func() { _ = node.Close() }()
-	ranges, err := node.ClusterSlots(c.t.Context()).Result()
+	shards, err := node.ClusterShards(c.t.Context()).Result()
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	for _, r := range ranges {
-		if r.Start <= slot && slot <= r.End {
-			return int(netip.MustParseAddrPort(r.Nodes[0].Addr).Port())
+	for _, shard := range shards {
+		for _, r := range shard.Slots {
+			for _, n := range shard.Nodes {
+				if r.Start <= int64(slot) && int64(slot) <= r.End && n.Role == "master" && n.Health == "online" {
+					return int(n.Port)
+				}
+			}
 		}
 	}
 	return 0
