@@ -12,33 +12,29 @@ import (
 // metrics of one sender. All series exist from the start, so that a rate of zero is a
 // zero and not a gap.
 type metrics struct {
-	calls    map[Kind]prometheus.Counter // read-only once made
+	calls    *prometheus.CounterVec // by result
 	duration prometheus.Histogram
-	dialOK   prometheus.Counter
-	dialFail prometheus.Counter
+	dials    *prometheus.CounterVec // by result
 	late     prometheus.Counter
 
 	roundTrip prometheus.Histogram
 }
 
 func newMetrics(reg prometheus.Registerer, p *conns.Pool) (*metrics, error) {
-	calls := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "dispatcher_sender_calls_total",
-		Help: "Jobs handed to the sender, by what happened.",
-	}, []string{"result"})
-	dials := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "dispatcher_sender_dials_total",
-		Help: "Connections to the provider that were tried, by result.",
-	}, []string{"result"})
 	m := &metrics{
-		calls: make(map[Kind]prometheus.Counter),
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dispatcher_sender_calls_total",
+			Help: "Jobs handed to the sender, by what happened.",
+		}, []string{"result"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "dispatcher_sender_call_duration_seconds",
 			Help:    "From the first byte written to the end of the answer or of the wait for it.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15), // 1 ms to 16 s
 		}),
-		dialOK:   dials.WithLabelValues("ok"),
-		dialFail: dials.WithLabelValues("error"),
+		dials: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dispatcher_sender_dials_total",
+			Help: "Connections to the provider that were tried, by result.",
+		}, []string{"result"}),
 		late: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "dispatcher_sender_late_writes_refused_total",
 			Help: "Permits that were over when the write was to begin; nothing was written.",
@@ -50,12 +46,14 @@ func newMetrics(reg prometheus.Registerer, p *conns.Pool) (*metrics, error) {
 		}),
 	}
 	for _, k := range Kinds() {
-		m.calls[k] = calls.WithLabelValues(k.String())
+		m.calls.WithLabelValues(k.String())
 	}
+	m.dials.WithLabelValues("ok")
+	m.dials.WithLabelValues("error")
 	if reg == nil {
 		return m, nil
 	}
-	return m, register(reg, calls, dials, m.duration, m.late, m.roundTrip,
+	return m, register(reg, m.calls, m.dials, m.duration, m.late, m.roundTrip,
 		connections(p, "open", func(open, _ int) int { return open }),
 		connections(p, "idle", func(_, idle int) int { return idle }))
 }
@@ -80,16 +78,8 @@ func register(reg prometheus.Registerer, cs ...prometheus.Collector) error {
 }
 
 func (m *metrics) observe(res *Result) {
-	m.calls[res.Kind].Inc()
+	m.calls.WithLabelValues(res.Kind.String()).Inc()
 	if !res.WroteAt.IsZero() {
 		m.duration.Observe(res.Elapsed.Seconds())
 	}
-}
-
-func (m *metrics) dialed(err error) {
-	if err != nil {
-		m.dialFail.Inc()
-		return
-	}
-	m.dialOK.Inc()
 }

@@ -60,11 +60,12 @@ func (s *Sender) poolOptions(o Options) conns.Options {
 
 // dialed counts a dial.
 func (s *Sender) dialed(ctx context.Context, c *conns.Conn, err error) {
-	s.metrics.dialed(err)
 	if err != nil {
+		s.metrics.dials.WithLabelValues("error").Inc()
 		s.logger.DebugContext(ctx, "connection to the provider could not be opened", "error", err)
 		return
 	}
+	s.metrics.dials.WithLabelValues("ok").Inc()
 	if d := c.HandshakeTime(); d > 0 {
 		s.metrics.roundTrip.Observe(d.Seconds())
 		s.onRoundTrip(d)

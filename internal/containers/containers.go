@@ -20,35 +20,25 @@ import (
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/network"
-	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
-	"github.com/testcontainers/testcontainers-go/wait"
 )
 
-// Server is a container with one published port.
+// Server is one server in a container of its own.
 type Server struct {
 	Addr string // host:port on loopback
 
-	id string
+	kafka *KafkaSet // nil: it is no Kafka
 }
 
-// Pause stops the container's first process, or lets it go on. Meanwhile the server
-// takes connections and requests, as a host that hangs does, and answers none. It
-// is a signal, since not every engine can freeze a container.
+// Pause stops a Kafka's process, or lets it go on. Meanwhile it takes connections and
+// requests, as a host that hangs does, and answers none.
 func (s *Server) Pause(t testing.TB, yes bool) {
 	t.Helper()
-	provider, err := testcontainers.NewDockerProvider()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = provider.Close() }()
-	signal := "SIGCONT"
+	signal := "CONT"
 	if yes {
-		signal = "SIGSTOP"
+		signal = "STOP"
 	}
-	if _, err = provider.Client().ContainerKill(t.Context(), s.id, client.ContainerKillOptions{Signal: signal}); err != nil {
-		t.Fatalf("send %s to the container: %v", signal, err)
-	}
+	s.kafka.signal(s.kafka.ports[0], signal)
 }
 
 // Need skips the test, or fails it, if containers can't be started.
@@ -86,36 +76,23 @@ func Figure(t testing.TB, ok bool, format string, args ...any) {
 	}
 }
 
-// spec holds the differences between the servers.
-type spec struct {
-	image string
-	port  int // inside the container
-	host  int // on loopback
-	entry []string
-	ready wait.Strategy
-}
-
-func start(t testing.TB, s spec) *Server {
+// start starts a container. Each port is the same inside and on loopback outside.
+func start(t testing.TB, request testcontainers.ContainerRequest, ports ...int) testcontainers.Container {
 	t.Helper()
 	Need(t)
-	port := network.MustParsePort(strconv.Itoa(s.port) + "/tcp")
-	c, err := testcontainers.GenericContainer(t.Context(), testcontainers.GenericContainerRequest{
-		Started: true,
-		ContainerRequest: testcontainers.ContainerRequest{
-			Image:        s.image,
-			Entrypoint:   s.entry,
-			ExposedPorts: []string{port.String()},
-			HostConfigModifier: func(h *container.HostConfig) {
-				h.PortBindings = network.PortMap{port: {{HostIP: netip.MustParseAddr("127.0.0.1"), HostPort: strconv.Itoa(s.host)}}}
-			},
-			WaitingFor: s.ready,
-		},
-	})
+	bindings := network.PortMap{}
+	for _, p := range ports {
+		port := network.MustParsePort(strconv.Itoa(p) + "/tcp")
+		request.ExposedPorts = append(request.ExposedPorts, port.String())
+		bindings[port] = []network.PortBinding{{HostIP: netip.MustParseAddr("127.0.0.1"), HostPort: strconv.Itoa(p)}}
+	}
+	request.HostConfigModifier = func(h *container.HostConfig) { h.PortBindings = bindings }
+	c, err := testcontainers.GenericContainer(t.Context(), testcontainers.GenericContainerRequest{Started: true, ContainerRequest: request})
 	testcontainers.CleanupContainer(t, c)
 	if err != nil {
-		t.Fatalf("start a container of %s: %v", s.image, err)
+		t.Fatalf("start a container of %s: %v", request.Image, err)
 	}
-	return &Server{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(s.host)), id: c.GetContainerID()}
+	return c
 }
 
 // freePort is a port on loopback that nothing listens on.

@@ -5,13 +5,10 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/moby/moby/api/types/container"
-	"github.com/moby/moby/api/types/network"
 	"github.com/testcontainers/testcontainers-go"
 	"github.com/testcontainers/testcontainers-go/exec"
 )
@@ -21,8 +18,7 @@ import (
 type processes struct {
 	t    testing.TB
 	c    testcontainers.Container
-	next int // of the ports that are not in use yet
-	port []int
+	free []int // ports that no process has yet
 }
 
 // idle waits for processes that are started into the container one by one.
@@ -32,44 +28,27 @@ const idle = `trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done`
 // files into it: their paths and contents.
 func startProcesses(t testing.TB, name string, count int, files map[string][]byte) *processes {
 	t.Helper()
-	Need(t)
 	p := &processes{t: t}
-	bindings := network.PortMap{}
 	for range count {
-		port := freePort(t)
-		p.port = append(p.port, port)
-		bindings[network.MustParsePort(strconv.Itoa(port)+"/tcp")] = []network.PortBinding{
-			{HostIP: netip.MustParseAddr("127.0.0.1"), HostPort: strconv.Itoa(port)},
-		}
+		p.free = append(p.free, freePort(t))
 	}
-	request := testcontainers.ContainerRequest{
-		Image:              name,
-		Entrypoint:         []string{"sh", "-c", idle},
-		HostConfigModifier: func(h *container.HostConfig) { h.PortBindings = bindings },
-	}
-	for port := range bindings {
-		request.ExposedPorts = append(request.ExposedPorts, port.String())
-	}
+	request := testcontainers.ContainerRequest{Image: name, Entrypoint: []string{"sh", "-c", idle}}
 	for path, text := range files {
 		request.Files = append(request.Files, testcontainers.ContainerFile{Reader: bytes.NewReader(text), ContainerFilePath: path, FileMode: 0o644})
 	}
-	c, err := testcontainers.GenericContainer(t.Context(), testcontainers.GenericContainerRequest{Started: true, ContainerRequest: request})
-	testcontainers.CleanupContainer(t, c)
-	if err != nil {
-		t.Fatalf("start a container of %s: %v", name, err)
-	}
-	p.c = c
+	p.c = start(t, request, p.free...)
 	return p
 }
 
 // take returns a port that no process has yet.
 func (p *processes) take() int {
 	p.t.Helper()
-	if p.next == len(p.port) {
-		p.t.Fatalf("got more than %d processes, want at most that many ports", p.next)
+	if len(p.free) == 0 {
+		p.t.Fatal("got more processes than the container has ports")
 	}
-	p.next++
-	return p.port[p.next-1]
+	port := p.free[0]
+	p.free = p.free[1:]
+	return port
 }
 
 func logfile(port int) string { return fmt.Sprintf("/tmp/%d.log", port) }
@@ -84,15 +63,23 @@ func (p *processes) signal(port int, name string) {
 // Exec runs a command in the container, and fails the test if the command does.
 func (p *processes) Exec(cmd ...string) string {
 	p.t.Helper()
+	text, err := p.try(cmd...)
+	if err != nil {
+		p.t.Fatalf("run %q: %v: %s", cmd, err, text)
+	}
+	return strings.TrimSpace(text)
+}
+
+func (p *processes) try(cmd ...string) (string, error) {
 	code, out, err := p.c.Exec(p.t.Context(), cmd, exec.Multiplexed())
 	if err != nil {
-		p.t.Fatalf("run %q: %v", cmd, err)
+		return "", err
 	}
 	text, err := io.ReadAll(out)
-	if err != nil || code != 0 {
-		p.t.Fatalf("run %q: code %d, %v: %s", cmd, code, err, text)
+	if err == nil && code != 0 {
+		err = fmt.Errorf("code %d", code)
 	}
-	return strings.TrimSpace(string(text))
+	return string(text), err
 }
 
 // Addr is a port's address, inside the container and outside.

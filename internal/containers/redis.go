@@ -3,9 +3,11 @@ package containers
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/testcontainers/testcontainers-go"
 	"github.com/testcontainers/testcontainers-go/wait"
 )
 
@@ -13,7 +15,7 @@ import (
 // inside the container does not hold up the whole machine as a container's does.
 const redisScript = `trap 'exit 0' TERM INT
 while :; do
-  redis-server --protected-mode no --save '' --appendonly no %s & wait $!
+  redis-server --port %d --protected-mode no --save '' --appendonly no %s & wait $!
   sleep 2 & wait $!
 done`
 
@@ -29,23 +31,24 @@ func modules() string {
 // for two seconds, and then back and empty.
 func Redis(t testing.TB) *Server {
 	t.Helper()
-	return redis(t, "sh", "-c", fmt.Sprintf(redisScript, modules()))
+	port := freePort(t)
+	return redis(t, port, "sh", "-c", fmt.Sprintf(redisScript, port, modules()))
 }
 
 // RedisWith starts a Redis 7 that keeps nothing on disk, with more arguments
 // for the server.
 func RedisWith(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return redis(t, append([]string{"redis-server", "--protected-mode", "no", "--save", "", "--appendonly", "no"}, args...)...)
+	port := freePort(t)
+	return redis(t, port, append([]string{"redis-server", "--port", strconv.Itoa(port), "--protected-mode", "no", "--save", "", "--appendonly", "no"}, args...)...)
 }
 
-func redis(t testing.TB, entry ...string) *Server {
+func redis(t testing.TB, port int, entry ...string) *Server {
 	t.Helper()
-	return start(t, spec{
-		image: image("DISPATCHER_TEST_REDIS_IMAGE", "redis:7"),
-		port:  6379,
-		host:  freePort(t),
-		entry: entry,
-		ready: wait.ForLog("Ready to accept connections").WithStartupTimeout(time.Minute),
-	})
+	start(t, testcontainers.ContainerRequest{
+		Image:      image("DISPATCHER_TEST_REDIS_IMAGE", "redis:7"),
+		Entrypoint: entry,
+		WaitingFor: wait.ForLog("Ready to accept connections").WithStartupTimeout(time.Minute),
+	}, port)
+	return &Server{Addr: Addr(port)}
 }

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
 )
 
 // Cluster is three primaries with a replica each.
@@ -72,23 +74,18 @@ func (c *Cluster) Slot(key string) int {
 // port asked sees it.
 func (c *Cluster) Owner(slot, asked int) int {
 	c.t.Helper()
-	for line := range strings.SplitSeq(c.CLI(asked, "cluster", "nodes"), "\n") {
-		f := strings.Fields(line)
-		if len(f) < 9 || !strings.Contains(f[2], "master") || strings.Contains(f[2], "fail") {
-			continue
-		}
-		for _, word := range f[8:] {
-			first, last, ranged := strings.Cut(word, "-")
-			if !ranged {
-				last = first
-			}
-			lo, err1 := strconv.Atoi(first)
-			hi, err2 := strconv.Atoi(last)
-			if err1 == nil && err2 == nil && lo <= slot && slot <= hi {
-				_, port, _ := strings.Cut(f[1], ":")
-				port, _, _ = strings.Cut(port, "@")
-				n, _ := strconv.Atoi(port)
-				return n
+	node := goredis.NewClient(&goredis.Options{Addr: Addr(asked)})
+	defer func() { _ = node.Close() }()
+	shards, err := node.ClusterShards(c.t.Context()).Result()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, shard := range shards {
+		for _, r := range shard.Slots {
+			for _, n := range shard.Nodes {
+				if r.Start <= int64(slot) && int64(slot) <= r.End && n.Role == "master" && n.Health == "online" {
+					return int(n.Port)
+				}
 			}
 		}
 	}

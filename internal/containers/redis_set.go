@@ -1,14 +1,14 @@
 package containers
 
 import (
+	"context"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/testcontainers/testcontainers-go/exec"
+	"dispatcher/internal/wait"
 )
 
 // RedisSet is several Redis processes in one container. Each listens on the
@@ -108,21 +108,17 @@ func (s *RedisSet) CLI(port int, args ...string) string {
 // await repeats a command on a port until the answer holds the text.
 func (s *RedisSet) await(port int, want string, args ...string) {
 	s.t.Helper()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	last := ""
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
-		<-timer.C
-		code, out, err := s.c.Exec(s.t.Context(), s.cli(port, args), exec.Multiplexed())
-		if err == nil && code == 0 {
-			text, _ := io.ReadAll(out)
-			if last = string(text); strings.Contains(last, want) {
-				return
-			}
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	defer cancel()
+	for {
+		last, err := s.try(s.cli(port, args)...)
+		if err == nil && strings.Contains(last, want) {
+			return
 		}
-		timer.Reset(100 * time.Millisecond)
+		if !wait.For(ctx, 100*time.Millisecond) {
+			s.t.Fatalf("redis on port %d never answered %q to %q; last %q, %v", port, want, args, last, err)
+		}
 	}
-	s.t.Fatalf("redis on port %d never answered %q to %q; last %q", port, want, args, last)
 }
 
 // Again starts a killed process with these arguments; its data is lost.

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -14,10 +15,8 @@ import (
 
 // Options of [New]. Zero fields have a default.
 type Options struct {
-	Topic      string   // default jobs
-	MoreTopics []string // further topics, for lanes
+	MoreTopics []string // beside jobs, for lanes
 	Partitions int      // of each; default 12
-	Group      string   // prefix, default dispatcher
 	Provider   provider.Options
 }
 
@@ -26,22 +25,18 @@ type Parts struct {
 	Provider *provider.Provider
 	kafka    *kfake.Cluster
 	redis    *miniredis.Miniredis
-	topic    string
-	group    string
 }
+
+// The topic of the jobs, and the prefix of the group.
+const (
+	topic = "jobs"
+	group = "dispatcher"
+)
 
 // New starts a Kafka with the topics, and a Redis. [Parts.Run] starts the provider.
 func New(o Options) (*Parts, error) {
-	if o.Topic == "" {
-		o.Topic = "jobs"
-	}
-	if o.Partitions == 0 {
-		o.Partitions = 12
-	}
-	if o.Group == "" {
-		o.Group = "dispatcher"
-	}
-	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(int32(o.Partitions), append(o.MoreTopics, o.Topic)...), //nolint:gosec // a small number
+	o.Partitions = cmp.Or(o.Partitions, 12)
+	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(int32(o.Partitions), append(o.MoreTopics, topic)...), //nolint:gosec // a small number
 		kfake.GroupMinSessionTimeout(100*time.Millisecond))
 	if err != nil {
 		return nil, fmt.Errorf("embedded kafka: %w", err)
@@ -51,7 +46,7 @@ func New(o Options) (*Parts, error) {
 		kafka.Close()
 		return nil, fmt.Errorf("embedded redis: %w", err)
 	}
-	return &Parts{Provider: provider.New(o.Provider), kafka: kafka, redis: redis, topic: o.Topic, group: o.Group}, nil
+	return &Parts{Provider: provider.New(o.Provider), kafka: kafka, redis: redis}, nil
 }
 
 // Run serves until ctx ends, then closes all parts.
@@ -75,8 +70,8 @@ func (p *Parts) RedisFails(why string) { p.redis.SetError(why) }
 func (p *Parts) Settings() []string {
 	return []string{
 		"kafka.brokers=" + p.Brokers()[0],
-		"kafka.topics=" + p.topic,
-		"kafka.group=" + p.group,
+		"kafka.topics=" + topic,
+		"kafka.group=" + group,
 		"redis.addrs=" + p.RedisAddr(),
 		"sender.http.url=http://" + p.Provider.Addr() + "/send",
 	}
@@ -91,21 +86,21 @@ func (p *Parts) Config(settings ...string) (configs.Config, error) {
 // Backlog is how many jobs the topic holds, and how many of them the group has
 // settled and committed.
 func (p *Parts) Backlog() (jobs, settled int64) {
-	group := p.kafka.GroupInfo(p.group + "." + p.topic)
-	for _, info := range p.kafka.PartitionInfos(p.topic) {
+	committed := p.kafka.GroupInfo(group + "." + topic)
+	for _, info := range p.kafka.PartitionInfos(topic) {
 		jobs += info.HighWatermark
-		if group != nil {
-			settled += max(0, group.Commits[p.topic][info.Partition].Offset)
+		if committed != nil {
+			settled += max(0, committed.Commits[topic][info.Partition].Offset)
 		}
 	}
 	return jobs, settled
 }
 
 // Dead is how many jobs were dead-lettered.
-func (p *Parts) Dead() int64 { return p.records(p.topic + ".dlq") }
+func (p *Parts) Dead() int64 { return p.records(topic + ".dlq") }
 
 // Parked is how many jobs were parked.
-func (p *Parts) Parked() int64 { return p.records(p.topic + ".parked") }
+func (p *Parts) Parked() int64 { return p.records(topic + ".parked") }
 
 func (p *Parts) records(topic string) (n int64) {
 	for _, info := range p.kafka.PartitionInfos(topic) {

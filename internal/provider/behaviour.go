@@ -1,8 +1,11 @@
 package provider
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -27,7 +30,7 @@ type Behaviour struct {
 	Jitter  time.Duration // up to this much more, evenly spread
 
 	Status     int           // default 200
-	RetryAfter time.Duration // sent with the status, in whole seconds rounded up; 0: not sent
+	RetryAfter time.Duration `yaml:"retry_after"` // sent with the status, in whole seconds rounded up; 0: not sent
 	Fault      Fault         // instead of the status
 
 	// Every and First select the calls that get the status or the fault: every n-th,
@@ -80,21 +83,21 @@ func (s *script) next() Answer {
 	return a
 }
 
-// accepted is the answer that nearly every call gets, made once.
-const accepted = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+// status is that of the answer; 0: the call gets none.
+func (a Answer) status() int {
+	if a.Fault != NoFault {
+		return 0
+	}
+	return cmp.Or(a.Status, http.StatusOK)
+}
 
-// render makes the bytes of an answer, without a body.
-func (a Answer) render() string {
-	if a.Status == 0 || a.Status == http.StatusOK && a.RetryAfter == 0 {
-		return accepted
-	}
-	head := "HTTP/1.1 " + strconv.Itoa(a.Status) + " " + http.StatusText(a.Status) + "\r\n"
+// render makes the bytes of an answer, without a body. last: the connection ends with it.
+func (a Answer) render(last bool) []byte {
+	resp := &http.Response{StatusCode: a.status(), ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Close: last}
 	if a.RetryAfter > 0 {
-		seconds := (a.RetryAfter + time.Second - 1) / time.Second
-		head += "Retry-After: " + strconv.FormatInt(int64(seconds), 10) + "\r\n"
+		resp.Header.Set("Retry-After", strconv.Itoa(int(math.Ceil(a.RetryAfter.Seconds()))))
 	}
-	if a.Status != http.StatusNoContent && a.Status != http.StatusNotModified {
-		head += "Content-Length: 0\r\n"
-	}
-	return head + "\r\n"
+	var text bytes.Buffer
+	_ = resp.Write(&text) // a buffer takes all
+	return text.Bytes()
 }

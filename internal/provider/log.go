@@ -1,7 +1,6 @@
 package provider
 
 import (
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -25,40 +24,21 @@ const maxKey = 1 << 10
 // growth of one large slice would hold up the calls.
 type arrivalLog struct {
 	mu     sync.Mutex
-	chunks []*chunk
+	chunks [][]Arrival
 	total  int
 }
 
 const chunkSize = 4096
 
-type chunk struct {
-	n       int
-	records [chunkSize]record
-	keys    []byte // one after the other: no pointers for the collector to follow
-}
-
-type record struct {
-	at     int64 // ns
-	offset uint32
-	length uint16
-	status uint16
-	node   uint8
-}
-
-func (l *arrivalLog) add(at time.Duration, key string, status int, node uint8) {
-	key = key[:min(len(key), maxKey)]
+func (l *arrivalLog) add(a Arrival) {
+	a.Key = a.Key[:min(len(a.Key), maxKey)]
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.chunks) == 0 || l.chunks[len(l.chunks)-1].n == chunkSize {
-		l.chunks = append(l.chunks, new(chunk))
+	if l.total%chunkSize == 0 {
+		l.chunks = append(l.chunks, make([]Arrival, 0, chunkSize))
 	}
-	c := l.chunks[len(l.chunks)-1]
-	c.records[c.n] = record{
-		at: int64(at), offset: uint32(len(c.keys)), length: uint16(len(key)),
-		status: uint16(min(max(status, 0), math.MaxUint16)), node: node,
-	}
-	c.keys = append(c.keys, key...)
-	c.n++
+	last := &l.chunks[len(l.chunks)-1]
+	*last = append(*last, a)
 	l.total++
 }
 
@@ -80,8 +60,8 @@ func (l *arrivalLog) since(t time.Duration) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range slices.Backward(l.chunks) {
-		for _, r := range slices.Backward(c.records[:c.n]) {
-			if r.at < int64(t) {
+		for _, a := range slices.Backward(c) {
+			if a.At < t {
 				return n
 			}
 			n++
@@ -91,27 +71,10 @@ func (l *arrivalLog) since(t time.Duration) (n int) {
 }
 
 // all copies the log. It takes only the list of chunks under the lock, so that arrivals
-// go on meanwhile. The records that a chunk held then never change.
+// go on meanwhile. The arrivals that a chunk held then never change.
 func (l *arrivalLog) all() []Arrival {
 	l.mu.Lock()
-	chunks := make([]chunkView, len(l.chunks))
-	for i, c := range l.chunks {
-		chunks[i] = chunkView{c.records[:c.n], c.keys}
-	}
-	out := make([]Arrival, 0, l.total)
+	chunks := slices.Clone(l.chunks)
 	l.mu.Unlock()
-	for _, c := range chunks {
-		keys := string(c.keys)
-		for _, r := range c.records {
-			out = append(out, Arrival{
-				At: time.Duration(r.at), Key: keys[r.offset : r.offset+uint32(r.length)], Status: int(r.status), Node: int(r.node),
-			})
-		}
-	}
-	return out
-}
-
-type chunkView struct {
-	records []record
-	keys    []byte
+	return slices.Concat(chunks...)
 }

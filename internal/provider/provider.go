@@ -96,7 +96,8 @@ func (p *Provider) Up(ctx context.Context) error {
 		return fmt.Errorf("provider: listen on %s: %w", p.address, err)
 	}
 	p.address = l.Addr().String()
-	p.up = &service{listener: l, done: make(chan struct{}), conns: make(map[net.Conn]struct{})}
+	p.up = &service{listener: l, conns: make(map[net.Conn]struct{})}
+	p.up.ctx, p.up.cancel = context.WithCancel(context.Background())
 	select {
 	case <-p.started: // it went down before Run received it
 	default:
@@ -153,6 +154,3 @@ func (p *Provider) Recent(d time.Duration) int { return p.log.since(time.Since(p
 // Arrivals copies the arrivals in the order of recording, which may differ a little
 // from that of their times.
 func (p *Provider) Arrivals() []Arrival { return p.log.all() }
-
-// Stalls copies the stalls of this process, in order of time.
-func (p *Provider) Stalls() []Stall { return p.watch.all() }

@@ -2,14 +2,16 @@ package provider
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
+
+	"dispatcher/internal/wait"
 )
 
 // maxBody is how much of a request's body is read; a longer one is refused.
@@ -18,7 +20,8 @@ const maxBody = 4 << 20
 // service is a listener and its connections, from Up to Down.
 type service struct {
 	listener net.Listener
-	done     chan struct{} // closed by close
+	ctx      context.Context //nolint:containedctx // of the service, which ends with close
+	cancel   context.CancelFunc
 
 	mu    sync.Mutex
 	conns map[net.Conn]struct{} // nil: closed
@@ -37,7 +40,7 @@ func (s *service) run(p *Provider) {
 		case err == nil:
 			_ = c.Close()
 			return
-		case errors.Is(err, net.ErrClosed) || !s.pause(10*time.Millisecond):
+		case errors.Is(err, net.ErrClosed) || !wait.For(s.ctx, 10*time.Millisecond):
 			return // other errors, such as too few descriptors, may pass
 		}
 	}
@@ -63,27 +66,12 @@ func (s *service) remove(c net.Conn) {
 func (s *service) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	close(s.done)
+	s.cancel()
 	_ = s.listener.Close()
 	for c := range s.conns {
 		_ = c.Close()
 	}
 	s.conns = nil
-}
-
-// pause waits for d and reports whether the service is still up then.
-func (s *service) pause(d time.Duration) bool {
-	if d <= 0 {
-		return true
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-s.done:
-		return false
-	}
 }
 
 // stamped records when bytes came, before they are read any further.
@@ -123,13 +111,13 @@ func (s *service) serve(p *Provider, c net.Conn) {
 func (s *service) answer(p *Provider, at time.Duration, br *bufio.Reader, c net.Conn) bool {
 	req, err := http.ReadRequest(br)
 	if err != nil {
-		p.log.add(at, "", http.StatusBadRequest, 0) // it arrived, whatever it was
+		p.log.add(Arrival{At: at, Status: http.StatusBadRequest}) // it arrived, whatever it was
 		return false
 	}
 	key := req.Header.Get("Idempotency-Key")
 	a := p.decide(key)
 	node, _ := strconv.ParseUint(req.Header.Get(NodeHeader), 10, 8) // 0: not stated
-	p.log.add(at, key, a.recorded(), uint8(node))
+	p.log.add(Arrival{At: at, Key: key, Status: a.status(), Node: int(node)})
 	if !readBody(req) {
 		return false
 	}
@@ -137,14 +125,10 @@ func (s *service) answer(p *Provider, at time.Duration, br *bufio.Reader, c net.
 		_, _ = br.Peek(1) // until either side closes
 		return false
 	}
-	if !s.pause(a.Delay) || a.Fault == Cut {
+	if a.Delay > 0 && !wait.For(s.ctx, a.Delay) || a.Fault == Cut {
 		return false
 	}
-	answer := a.render()
-	if p.opts.OneCall {
-		answer = strings.Replace(answer, "\r\n", "\r\nConnection: close\r\n", 1)
-	}
-	_, err = io.WriteString(c, answer)
+	_, err = c.Write(a.render(p.opts.OneCall))
 	return err == nil && !req.Close && !p.opts.OneCall
 }
 
@@ -153,17 +137,6 @@ func (p *Provider) decide(key string) Answer {
 		return p.opts.Answer(int(p.asked.Add(1)-1), key)
 	}
 	return p.script.Load().next()
-}
-
-// recorded is the status in the log: 0 for a call that gets no answer.
-func (a Answer) recorded() int {
-	switch {
-	case a.Fault != NoFault:
-		return 0
-	case a.Status == 0:
-		return http.StatusOK
-	}
-	return a.Status
 }
 
 func readBody(req *http.Request) bool {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strconv"
 	"strings"
 	"time"
 
@@ -155,17 +154,13 @@ type kgoMechanism struct{ sasl.Mechanism }
 // Authenticate implements kgo's mechanism. It bounds the time that a credential may take,
 // since kgo's context does not.
 func (m kgoMechanism) Authenticate(ctx context.Context, broker string) (kgosasl.Session, []byte, error) {
-	host, text, err := net.SplitHostPort(broker)
+	host, _, err := net.SplitHostPort(broker)
 	if err != nil {
 		return nil, nil, fmt.Errorf("sasl: %w", err)
 	}
-	port, err := strconv.Atoi(text)
-	if err != nil {
-		return nil, nil, fmt.Errorf("sasl: the port of %s: %w", broker, err)
-	}
 	ctx, cancel := context.WithTimeout(ctx, credentialTimeout)
 	defer cancel()
-	state, first, err := m.Start(sasl.WithMetadata(ctx, &sasl.Metadata{Host: host, Port: port}))
+	state, first, err := m.Start(sasl.WithMetadata(ctx, &sasl.Metadata{Host: host})) // no mechanism needs the port
 	return kgoSession{state}, first, err
 }
 

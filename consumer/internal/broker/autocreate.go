@@ -20,61 +20,27 @@ func (c *Client) dialNoCreate(ctx context.Context, network, addr string) (net.Co
 	if err != nil {
 		return nil, err
 	}
-	return &noCreateConn{Conn: conn}, nil
+	return noCreateConn{conn}, nil
 }
 
-// noCreateConn belongs to one writer at a time.
-type noCreateConn struct {
-	net.Conn
-	requests requestStream
-}
+// noCreateConn passes each request on with the flag cleared.
+type noCreateConn struct{ net.Conn }
 
-func (c *noCreateConn) Write(b []byte) (int, error) {
-	return c.Conn.Write(c.requests.clearCreation(b))
-}
-
-// requestHead is the length of the fields that begin a request: size, kind and version.
-const requestHead = 4 + 2 + 2
-
-// requestStream finds the requests in the bytes that a client writes.
-type requestStream struct {
-	head [requestHead]byte
-	have int // bytes of head that are read
-	left int // bytes of the request behind head
-}
-
-// clearCreation returns b with the flag cleared in each request that ends in b. It does not
-// change b itself.
-func (s *requestStream) clearCreation(b []byte) []byte {
-	out := b
-	for i := 0; i < len(b); {
-		if s.have < requestHead {
-			n := copy(s.head[s.have:], b[i:])
-			s.have, i = s.have+n, i+n
-			if s.have == requestHead {
-				s.left = int(binary.BigEndian.Uint32(s.head[:])) - (requestHead - 4)
-			}
-		} else {
-			n := min(max(s.left, 0), len(b)-i)
-			s.left, i = s.left-n, i+n
-		}
-		if s.have < requestHead || s.left > 0 {
-			continue
-		}
-		if s.mayCreate() {
-			if &out[0] == &b[0] {
-				out = bytes.Clone(b)
-			}
-			out[i-1] = 0
-		}
-		s.have = 0
+func (c noCreateConn) Write(b []byte) (int, error) {
+	if mayCreate(b) {
+		b = bytes.Clone(b)
+		b[len(b)-1] = 0
 	}
-	return out
+	return c.Conn.Write(b)
 }
 
-// mayCreate tells whether the flag is the last byte of the request: it is a metadata request
-// in a version that has the flag and no field behind it. kafka-go writes version 6.
-func (s *requestStream) mayCreate() bool {
-	kind, version := binary.BigEndian.Uint16(s.head[4:]), binary.BigEndian.Uint16(s.head[6:])
+// mayCreate tells whether the flag is the last byte: b is a metadata request in a version that
+// has the flag and no field behind it. kafka-go writes version 6. It writes a request of up to
+// 4 KiB at once, and the membership asks for one topic at a time.
+func mayCreate(b []byte) bool {
+	if len(b) < 8 || int(binary.BigEndian.Uint32(b)) != len(b)-4 {
+		return false
+	}
+	kind, version := binary.BigEndian.Uint16(b[4:]), binary.BigEndian.Uint16(b[6:])
 	return kmsg.Key(kind) == kmsg.Metadata && version >= 4 && version <= 7
 }

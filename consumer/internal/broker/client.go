@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"sync"
@@ -24,11 +23,10 @@ const (
 
 // Client holds kafka-go's two ways to reach a cluster. Group membership uses the Dialer,
 // everything else uses the transport. The transport keeps one connection for each request in
-// flight, so a slow commit never delays a heartbeat.
+// flight, so a slow commit never delays a heartbeat. Neither has TLS of its own: their
+// connections come from Connection.dialBroker, which adds TLS.
 type Client struct {
 	kafka.Client
-	// Dialer has no TLS of its own: its connections come from Connection.dialBroker, which
-	// adds TLS.
 	Dialer     *kafka.Dialer
 	Decompress kgo.Decompressor
 
@@ -48,13 +46,9 @@ func NewClient(c *Connection, topics []string) (*Client, error) {
 		}
 		mechanism = m
 	}
-	var conf *tls.Config
-	if c.TLS != nil {
-		conf = c.TLS.Clone()
-	}
 	tr := &kafka.Transport{
-		Dial: c.Dial, DialTimeout: dialTimeout, MetadataTTL: metadataTTL,
-		MetadataTopics: topics, ClientID: c.ClientID, TLS: conf, SASL: mechanism,
+		Dial: c.dialBroker, DialTimeout: dialTimeout, MetadataTTL: metadataTTL,
+		MetadataTopics: topics, ClientID: c.ClientID, SASL: mechanism,
 	}
 	cl := &Client{
 		Client:     kafka.Client{Addr: kafka.TCP(c.Brokers...), Timeout: CallTimeout, Transport: tr},

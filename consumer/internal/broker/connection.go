@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"net"
 	"strconv"
 
@@ -12,6 +11,7 @@ import (
 
 	"dispatcher/consumer/internal/auth"
 	"dispatcher/internal/fault"
+	"dispatcher/internal/tlsfiles"
 )
 
 // Connection is how to reach the cluster.
@@ -75,15 +75,5 @@ func (c *Connection) dialBroker(ctx context.Context, network, addr string) (net.
 	if err != nil || c.TLS == nil {
 		return conn, err
 	}
-	conf := c.TLS.Clone()
-	if conf.ServerName == "" {
-		if conf.ServerName, _, err = net.SplitHostPort(addr); err != nil {
-			return nil, errors.Join(err, conn.Close())
-		}
-	}
-	secure := tls.Client(conn, conf)
-	if err := secure.HandshakeContext(ctx); err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	return secure, nil
+	return tlsfiles.Handshake(ctx, conn, c.TLS.Clone(), addr)
 }

@@ -13,23 +13,17 @@ import (
 // CommittedOffsets returns the offsets that a group has committed in the partitions of a
 // topic. Partitions without one are left out.
 func (c *Client) CommittedOffsets(ctx context.Context, group, topic string) (map[int]int64, error) {
-	res, err := c.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: group}) // without topics: all
-	if err == nil {
-		err = res.Error
-	}
-	if errors.Is(err, kafka.GroupIdNotFound) {
-		return nil, nil
-	}
+	found, fault, err := c.committedOf(ctx, group, topic, nil)
 	if err != nil {
 		return nil, fmt.Errorf("fetch offsets: %w", err)
 	}
+	if fault != nil {
+		return nil, fault
+	}
 	all := make(map[int]int64)
-	for _, p := range res.Topics[topic] {
-		if p.Error != nil {
-			return nil, fmt.Errorf("fetch offset of partition %d: %w", p.Partition, p.Error)
-		}
+	for id, p := range found {
 		if p.CommittedOffset >= 0 {
-			all[p.Partition] = p.CommittedOffset
+			all[id] = p.CommittedOffset
 		}
 	}
 	return all, nil
@@ -78,10 +72,15 @@ func (c *Client) Positions(ctx context.Context, group, topic string, ids []int, 
 	return all, fault
 }
 
-// committedOf returns what a group has committed in partitions. It leaves out partitions with
-// a fault, and returns one of the faults. A group that does not exist has committed nothing.
+// committedOf returns what a group has committed in partitions; nil: in all of them. It leaves
+// out partitions with a fault, and returns one of the faults. A group that does not exist has
+// committed nothing.
 func (c *Client) committedOf(ctx context.Context, group, topic string, ids []int) (all map[int]kafka.OffsetFetchPartition, fault, err error) {
-	res, err := c.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{topic: ids}})
+	req := &kafka.OffsetFetchRequest{GroupID: group} // without topics: all
+	if ids != nil {
+		req.Topics = map[string][]int{topic: ids}
+	}
+	res, err := c.OffsetFetch(ctx, req)
 	if err == nil {
 		err = res.Error
 	}

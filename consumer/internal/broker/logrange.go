@@ -40,9 +40,9 @@ func LogRange(ctx context.Context, cl *Client, topic string, id int, level kafka
 	return logs[0].FirstOffset, logs[0].LastOffset, logs[0].Error
 }
 
-// LogRanges does so for several partitions; each result has its own error. It sends two
-// requests to each broker; kafka-go would send two for each partition, each on its own
-// connection.
+// LogRanges does so for several partitions, in their order; each result has its own error. It
+// sends two requests to each broker; kafka-go would send two for each partition, each on its
+// own connection.
 func LogRanges(ctx context.Context, cl *Client, topic string, ids []int, level kafka.IsolationLevel) ([]kafka.PartitionOffsets, error) {
 	leaders, err := leadersOf(ctx, cl, topic)
 	if err != nil {

@@ -29,7 +29,7 @@ type assignment struct {
 	fetch *fetch.Fetcher
 
 	recreated atomic.Bool                  // the topic is not the one that the offsets belong to
-	id        atomic.Pointer[topicname.ID] // of the topic that they belong to; nil: not known
+	id        atomic.Pointer[topicname.ID] // of the topic that they belong to; zero: not known
 	described chan struct{}                // closed when the cluster has first described the topic
 	soon      chan struct{}                // a notice to describe the topic at once; one slot
 	checked   chan struct{}                // closed when recreated is known for the last commits
@@ -42,6 +42,7 @@ func newAssignment(g *Group, gen *kafka.Generation) *assignment {
 		Assignment: g.o.Scheduler.NewAssignment(), g: g, gen: gen, fresh: g.fresh.Load(),
 		described: make(chan struct{}), soon: make(chan struct{}, 1), checked: make(chan struct{}),
 	}
+	a.id.Store(new(topicname.ID))
 	a.fetch = fetch.New(fetch.Options{
 		Assignment: a.Assignment, Source: g.o.Source, Client: g.o.Client, Health: g.o.Health, Log: g.o.Log,
 		MaxJobBytes: g.o.MaxJobBytes, OutOfRange: g.o.OutOfRange,
@@ -80,7 +81,7 @@ func (a *assignment) run(stopped, revoked <-chan struct{}) (removed bool) {
 	a.awaitWrites(stopped)
 	last, partitions := a.Close()
 	a.EndOver()
-	a.commitLast(pointsOf(last), stopped)
+	a.commitLast(last, stopped)
 	cause := context.Cause(a.Context())
 	a.g.o.Log.Info("partitions drained", "topic", a.g.topic(), "partitions", partitions, "cause", cause)
 	return errors.Is(cause, errRemoved)

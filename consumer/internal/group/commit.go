@@ -28,35 +28,25 @@ func (o *Options) lastCommitTime() time.Duration {
 	return max(o.Session-o.Heartbeat-o.Drain, 500*time.Millisecond)
 }
 
-// commitPoint is what one partition has to commit.
-type commitPoint struct {
-	schedule.CommitPoint
+// detail is how much a commit says beside its offsets. A broker that finds that too long
+// gets less.
+type detail int
 
-	plain bool // without metadata: the broker found it too long
-}
+const (
+	withAttempts detail = iota
+	withBitmap
+	withoutMetadata
+)
 
-func pointsOf(all []schedule.CommitPoint) []commitPoint {
-	points := make([]commitPoint, len(all))
-	for i := range all {
-		points[i].CommitPoint = all[i]
-	}
-	return points
-}
-
-// shorten leaves out the attempts or, where there are none, all metadata.
-func (c *commitPoint) shorten() {
-	if len(c.Attempts) > 0 {
-		c.Attempts = nil
-		return
-	}
-	c.plain = true
-}
-
-func (c *commitPoint) metadata(topic topicname.ID) string {
-	if c.plain {
+func (d detail) metadata(topic topicname.ID, c *schedule.CommitPoint) string {
+	m := offsets.Metadata{Topic: topic, Bitmap: c.Bitmap}
+	switch d {
+	case withAttempts:
+		m.Attempts = c.Attempts
+	case withBitmap:
+	case withoutMetadata:
 		return ""
 	}
-	m := offsets.Metadata{Topic: topic, Bitmap: c.Bitmap, Attempts: c.Attempts}
 	return m.Encode()
 }
 
@@ -65,7 +55,7 @@ func (a *assignment) commitLoop(done <-chan struct{}, deadline <-chan time.Time)
 	t := time.NewTicker(a.g.o.CommitInterval)
 	defer t.Stop()
 	for {
-		if errors.Is(a.commit(pointsOf(a.Uncommitted()), a.drainLeft(broker.CallTimeout)), errRemoved) {
+		if errors.Is(a.commit(a.Uncommitted(), a.drainLeft(broker.CallTimeout)), errRemoved) {
 			a.End(errRemoved)
 			return
 		}
@@ -86,7 +76,7 @@ func (a *assignment) commitLoop(done <-chan struct{}, deadline <-chan time.Time)
 // the session does not run out and no member can take over; when it is back it still knows
 // this member. To join again meanwhile would fail, and kafka-go would forget the member id;
 // the group would then wait a whole session for the old one.
-func (a *assignment) commitLast(points []commitPoint, stopped <-chan struct{}) {
+func (a *assignment) commitLast(points []schedule.CommitPoint, stopped <-chan struct{}) {
 	if <-a.checked; a.recreated.Load() {
 		a.resetOffsets(stopped)
 		return
@@ -113,7 +103,7 @@ func (a *assignment) commitLast(points []commitPoint, stopped <-chan struct{}) {
 				a.g.o.Log.Warn("no broker answered the last commit, trying until one does", "error", err)
 			}
 		}
-		points = slices.DeleteFunc(points, func(c commitPoint) bool { return !a.Pending(&c.CommitPoint) })
+		points = slices.DeleteFunc(points, func(c schedule.CommitPoint) bool { return !a.Pending(&c) })
 		wait.For(context.Background(), min(wait.Backoff(n, 20*time.Millisecond, 200*time.Millisecond), time.Until(until)))
 	}
 	if len(points) > 0 {
@@ -123,7 +113,7 @@ func (a *assignment) commitLast(points []commitPoint, stopped <-chan struct{}) {
 
 // lastRequest commits points. Without points it sends a heartbeat, to find out whether the
 // coordinator answers; a member that leaves need not know.
-func (a *assignment) lastRequest(points []commitPoint, timeout time.Duration, leaves bool) error {
+func (a *assignment) lastRequest(points []schedule.CommitPoint, timeout time.Duration, leaves bool) error {
 	if len(points) > 0 || leaves {
 		return a.commit(points, timeout)
 	}
@@ -166,7 +156,7 @@ func ended(c <-chan struct{}) bool {
 
 // commit sends points to the group's coordinator, and notes those that it took. Its error is
 // errRemoved, or the first one that is worth another try.
-func (a *assignment) commit(points []commitPoint, timeout time.Duration) error {
+func (a *assignment) commit(points []schedule.CommitPoint, timeout time.Duration) error {
 	if len(points) == 0 || a.recreated.Load() {
 		return nil
 	}
@@ -194,9 +184,9 @@ const commitPartitions = 200
 
 // sendAll commits points, in as many requests as it takes. It ends with the first
 // that fails.
-func (a *assignment) sendAll(ctx context.Context, points []commitPoint) error {
+func (a *assignment) sendAll(ctx context.Context, points []schedule.CommitPoint) error {
 	for some := range slices.Chunk(points, commitPartitions) {
-		if err := a.send(ctx, some); err != nil {
+		if err := a.send(ctx, some, withAttempts); err != nil {
 			return err
 		}
 	}
@@ -204,12 +194,12 @@ func (a *assignment) sendAll(ctx context.Context, points []commitPoint) error {
 }
 
 // send makes one request of a commit.
-func (a *assignment) send(ctx context.Context, points []commitPoint) error {
+func (a *assignment) send(ctx context.Context, points []schedule.CommitPoint, d detail) error {
 	o := &a.g.o
 	o.Metrics.commits.WithLabelValues(a.g.topic()).Inc()
-	res, err := o.Client.OffsetCommit(ctx, a.commitRequest(points))
+	res, err := o.Client.OffsetCommit(ctx, a.commitRequest(points, d))
 	if err == nil {
-		err = a.noteAnswers(ctx, points, res.Topics[a.g.topic()])
+		err = a.noteAnswers(ctx, points, d, res.Topics[a.g.topic()])
 	}
 	if err != nil {
 		o.Metrics.commitErrors.WithLabelValues(a.g.topic()).Inc()
@@ -217,11 +207,11 @@ func (a *assignment) send(ctx context.Context, points []commitPoint) error {
 	return err
 }
 
-func (a *assignment) commitRequest(points []commitPoint) *kafka.OffsetCommitRequest {
+func (a *assignment) commitRequest(points []schedule.CommitPoint, d detail) *kafka.OffsetCommitRequest {
 	topic := a.topicID()
 	commits := make([]kafka.OffsetCommit, len(points))
 	for i := range points {
-		commits[i] = kafka.OffsetCommit{Partition: points[i].ID, Offset: points[i].Low, Metadata: points[i].metadata(topic)}
+		commits[i] = kafka.OffsetCommit{Partition: points[i].ID, Offset: points[i].Low, Metadata: d.metadata(topic, &points[i])}
 	}
 	return &kafka.OffsetCommitRequest{
 		GroupID: a.g.o.ID, GenerationID: int(a.gen.ID), MemberID: a.gen.MemberID,
@@ -231,13 +221,12 @@ func (a *assignment) commitRequest(points []commitPoint) *kafka.OffsetCommitRequ
 
 // noteAnswers notes the points that were taken. Three errors mean that the group has moved
 // on. After any other the next interval tries again, with the points of that time.
-func (a *assignment) noteAnswers(ctx context.Context, points []commitPoint, answers []kafka.OffsetCommitPartition) error {
+func (a *assignment) noteAnswers(ctx context.Context, points []schedule.CommitPoint, d detail, answers []kafka.OffsetCommitPartition) error {
 	byID := make(map[int]error, len(answers))
 	for _, r := range answers {
 		byID[r.Partition] = r.Error
 	}
-	var taken []schedule.CommitPoint
-	var tooLong []commitPoint
+	var taken, tooLong []schedule.CommitPoint
 	var first error
 	for _, c := range points {
 		err, answered := byID[c.ID]
@@ -245,12 +234,11 @@ func (a *assignment) noteAnswers(ctx context.Context, points []commitPoint, answ
 		case !answered:
 			err = errors.New("the partition is not in the answer")
 		case err == nil:
-			taken = append(taken, c.CommitPoint)
+			taken = append(taken, c)
 			continue
 		case errors.Is(err, kafka.IllegalGeneration), errors.Is(err, kafka.UnknownMemberId), errors.Is(err, kafka.FencedInstanceID):
 			return fmt.Errorf("%w: %w", errRemoved, err)
-		case errors.Is(err, kafka.OffsetMetadataTooLarge) && !c.plain:
-			c.shorten()
+		case errors.Is(err, kafka.OffsetMetadataTooLarge) && d != withoutMetadata:
 			tooLong = append(tooLong, c)
 			continue
 		}
@@ -260,7 +248,7 @@ func (a *assignment) noteAnswers(ctx context.Context, points []commitPoint, answ
 	}
 	a.Committed(taken)
 	if len(tooLong) > 0 && first == nil {
-		return a.send(ctx, tooLong)
+		return a.send(ctx, tooLong, d+1)
 	}
 	return first
 }

@@ -110,7 +110,7 @@ func (g *Group) Run(ctx context.Context) error {
 		drained = g.start(ctx, gen)
 	}
 	<-drained
-	return ignoreClosed(cg.Close())
+	return cg.Close()
 }
 
 // checkFresh asks whether the group is new, for StartLast. It has to do so before the node
@@ -118,9 +118,9 @@ func (g *Group) Run(ctx context.Context) error {
 // topic is read from its beginning: its jobs are to be sent. It returns nil when ctx ends.
 func (g *Group) checkFresh(ctx context.Context) error {
 	for n := 0; g.o.StartLast && g.o.Source.Delay == 0; n++ {
-		fresh, err := g.isNew(ctx)
+		committed, err := g.o.Client.CommittedOffsets(ctx, g.o.ID, g.topic())
 		if err == nil {
-			g.fresh.Store(fresh)
+			g.fresh.Store(len(committed) == 0)
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -134,19 +134,6 @@ func (g *Group) checkFresh(ctx context.Context) error {
 		wait.For(ctx, wait.Backoff(n, 250*time.Millisecond, 5*time.Second))
 	}
 	return nil
-}
-
-// isNew tells whether the group has committed nothing in any partition.
-func (g *Group) isNew(ctx context.Context) (bool, error) {
-	all, err := g.o.Client.CommittedOffsets(ctx, g.o.ID, g.topic())
-	return err == nil && len(all) == 0, err
-}
-
-func ignoreClosed(err error) error {
-	if errors.Is(err, kafka.ErrGroupClosed) {
-		return nil
-	}
-	return err
 }
 
 func (g *Group) joinFailed(err error) {

@@ -122,12 +122,7 @@ func (a *assignment) describe(ctx context.Context, d *broker.Describer) (same bo
 
 // topicID is that of the topic which the assignment's offsets belong to; zero: it is not
 // known.
-func (a *assignment) topicID() topicname.ID {
-	if id := a.id.Load(); id != nil {
-		return *id
-	}
-	return topicname.ID{}
-}
+func (a *assignment) topicID() topicname.ID { return *a.id.Load() }
 
 // resetOffsets gives the group offsets in the new topic, as out_of_range says. They replace
 // those of the old topic, and those that a member committed before it noticed. It tries
@@ -164,18 +159,25 @@ func (a *assignment) commitReset() error {
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	var points []commitPoint
-	for _, id := range ids {
-		// A new log begins at 0. If this one doesn't, its first fetch notices.
-		points = append(points, commitPoint{CommitPoint: schedule.CommitPoint{ID: id}})
+	// A new log begins at 0. If this one doesn't, its first fetch notices.
+	points := make([]schedule.CommitPoint, len(ids))
+	for i, id := range ids {
+		points[i].ID = id
 	}
-	a.id.Store(&a.newID) // for the commit's metadata
 	if a.g.o.OutOfRange == offsets.RangeLatest {
-		if err := a.moveToEnds(ctx, ids, points); err != nil {
+		logs, err := broker.LogRanges(ctx, a.g.o.Client, a.g.topic(), ids, kafka.ReadUncommitted)
+		if err != nil {
 			return err
 		}
+		for i, l := range logs {
+			if l.Error != nil {
+				return fmt.Errorf("list offsets of partition %d: %w", l.Partition, l.Error)
+			}
+			points[i].Low = l.LastOffset
+		}
 	}
-	return a.send(ctx, points)
+	a.id.Store(&a.newID) // for the commit's metadata
+	return a.send(ctx, points, withAttempts)
 }
 
 // stillThere are the assignment's partitions that the new topic has as well.
@@ -192,25 +194,6 @@ func (a *assignment) stillThere(ctx context.Context) ([]int, error) {
 		}
 	}
 	return ids, nil
-}
-
-// moveToEnds moves points to the ends of their logs.
-func (a *assignment) moveToEnds(ctx context.Context, ids []int, points []commitPoint) error {
-	logs, err := broker.LogRanges(ctx, a.g.o.Client, a.g.topic(), ids, kafka.ReadUncommitted)
-	if err != nil {
-		return err
-	}
-	ends := make(map[int]int64, len(logs))
-	for _, l := range logs {
-		if l.Error != nil {
-			return fmt.Errorf("list offsets of partition %d: %w", l.Partition, l.Error)
-		}
-		ends[l.Partition] = l.LastOffset
-	}
-	for i := range points {
-		points[i].Low = ends[points[i].ID]
-	}
-	return nil
 }
 
 // awaitTopic keeps the member from joining while its topic does not exist. Without

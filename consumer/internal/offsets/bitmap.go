@@ -3,7 +3,6 @@ package offsets
 import (
 	"encoding/base64"
 	"encoding/binary"
-	"math/bits"
 )
 
 // Bitmap holds the offsets that are complete beyond the committed one. They are counted from
@@ -55,17 +54,10 @@ func (b *Bitmap) from(by int64) Bitmap {
 // runEnd returns where the run that begins at i ends.
 func (b *Bitmap) runEnd(i int) int {
 	first := b.Has(int64(i))
-	for i < b.N {
-		word := b.bits[i/64]
-		if first {
-			word = ^word
-		}
-		if word >>= i % 64; word != 0 {
-			return min(i+bits.TrailingZeros64(word), b.N)
-		}
-		i = (i/64 + 1) * 64
+	for i < b.N && b.Has(int64(i)) == first {
+		i++
 	}
-	return b.N
+	return i
 }
 
 // Encode returns the metadata of a commit in v1, which holds no topic id.
@@ -140,10 +132,9 @@ func decodeBits(raw []byte) (Bitmap, bool) {
 		return Bitmap{}, false
 	}
 	var m Bitmap
-	for i, b := range raw {
-		for b != 0 {
-			m.set(int64(i*8 + bits.TrailingZeros8(b)))
-			b &= b - 1
+	for i := range int64(len(raw)) * 8 {
+		if raw[i/8]>>(i%8)&1 == 1 {
+			m.set(i)
 		}
 	}
 	return m, true

@@ -207,23 +207,15 @@ func (q *queue) insert(r *Request) {
 	q.waiting = slices.Insert(q.waiting, at, r)
 }
 
-// lateRequest is a record that is not acknowledged in time.
-type lateRequest struct {
-	*Request
-
-	since time.Time // when kgo got it
-}
-
-// late returns the records that kgo got before a time and still has.
-func (q *queue) late(before time.Time) (late []lateRequest) {
+// addLate adds the records that kgo got before a time and still has, with that time.
+func (q *queue) addLate(late map[*Request]time.Time, before time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for r := range q.inFlight {
 		if r.sent.Before(before) {
-			late = append(late, lateRequest{r, r.sent})
+			late[r] = r.sent
 		}
 	}
-	return late
 }
 
 // close fails the records that wait.

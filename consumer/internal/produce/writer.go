@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -187,18 +189,15 @@ func (w *Writer) reportLate() {
 			return
 		}
 		w.mu.Lock()
-		queues := make([]*queue, 0, len(w.queues))
-		for _, q := range w.queues {
-			queues = append(queues, q)
-		}
+		queues := slices.Collect(maps.Values(w.queues))
 		w.mu.Unlock()
-		var late []lateRequest
+		late := make(map[*Request]time.Time)
 		for _, q := range queues {
-			late = append(late, q.late(time.Now().Add(-LateAfter))...)
+			q.addLate(late, time.Now().Add(-LateAfter))
 		}
 		w.clientLog.listen(len(late) > 0)
-		for _, r := range late {
-			w.opts.Report(r.Request, w.clientLog.reason(r.since))
+		for r, since := range late {
+			w.opts.Report(r, w.clientLog.reason(since))
 		}
 	}
 }

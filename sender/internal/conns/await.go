@@ -18,15 +18,12 @@ func (p *Pool) Prepare(d Demand) bool {
 // idle connection is returned once.
 func (p *Pool) Await(ctx context.Context, d Demand) error {
 	begin := time.Now()
-	ready, err := p.check(d, 0, 0)
-	if ready || err != nil {
-		return err
-	}
 	timer := time.NewTimer(d.tick())
 	defer timer.Stop()
-	p.addWaiting(1)
-	defer p.addWaiting(-1)
-	for from := time.Duration(0); ; {
+	for from, to := time.Duration(0), time.Duration(0); ; from, to = to, time.Since(begin) {
+		if ready, err := p.check(d, from, to); ready || err != nil {
+			return err
+		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -34,11 +31,6 @@ func (p *Pool) Await(ctx context.Context, d Demand) error {
 		case <-timer.C:
 			timer.Reset(d.tick())
 		}
-		to := time.Since(begin)
-		if ready, err = p.check(d, from, to); ready || err != nil {
-			return err
-		}
-		from = to
 	}
 }
 
@@ -65,19 +57,8 @@ func (p *Pool) check(d Demand, from, to time.Duration) (ready bool, err error) {
 	return ready, nil
 }
 
-func (p *Pool) addWaiting(n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.waiting += n
-	if n > 0 {
-		p.notifyLocked() // a connection may have come before
-	}
-}
-
-func (p *Pool) notifyLocked() {
-	if p.waiting == 0 {
-		return
-	}
+// notify wakes one caller of Await, or the next one.
+func (p *Pool) notify() {
 	select {
 	case p.progress <- struct{}{}:
 	default:
@@ -97,5 +78,5 @@ func (p *Pool) dialAhead() {
 	default:
 		p.idle = append(p.idle, c)
 	}
-	p.notifyLocked()
+	p.notify()
 }

@@ -29,33 +29,32 @@ type Options struct {
 
 type rawKey struct{}
 
-// dialer makes connections. The transport dials through it and gives no access to
-// the connection below TLS, so the rawConn comes back through the context.
-type dialer struct {
-	Options
-
-	transport *http.Transport
-}
-
-func newDialer(o Options) *dialer {
-	d := &dialer{Options: o}
-	if d.Wrap == nil {
-		d.Wrap = func(c net.Conn) net.Conn { return c }
+// newTransport makes the transport that opens connections. It gives no access to a
+// connection below TLS, so the rawConn comes back through the context.
+func newTransport(o Options) *http.Transport {
+	dialRaw := func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := o.Dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		raw := newRawConn(c, o.Scheme == "https")
+		*ctx.Value(rawKey{}).(**rawConn) = raw
+		return raw, nil
 	}
-	d.transport = &http.Transport{
+	t := &http.Transport{
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			raw, err := d.dialRaw(ctx, network, address)
-			if err != nil {
-				return nil, err
+			raw, err := dialRaw(ctx, network, address)
+			if err != nil || o.Wrap == nil {
+				return raw, err
 			}
-			return d.Wrap(raw), nil
+			return o.Wrap(raw), nil
 		},
 		DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			raw, err := d.dialRaw(ctx, network, address)
+			raw, err := dialRaw(ctx, network, address)
 			if err != nil {
 				return nil, err
 			}
-			conf := d.TLSConfig()
+			conf := o.TLSConfig()
 			conf.DynamicRecordSizingDisabled = true // small first records would split the one write of a call
 			return tlsfiles.Handshake(ctx, raw, conf, address)
 		},
@@ -64,32 +63,22 @@ func newDialer(o Options) *dialer {
 		WriteBufferSize:        32 << 10, // headers and body of a normal job in one write
 		MaxResponseHeaderBytes: 64 << 10,
 	}
-	d.transport.Protocols.SetHTTP1(true)
-	return d
+	t.Protocols.SetHTTP1(true)
+	return t
 }
 
-func (d *dialer) dialRaw(ctx context.Context, network, address string) (*rawConn, error) {
-	c, err := d.Dial(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	raw := newRawConn(c, d.Scheme == "https")
-	*ctx.Value(rawKey{}).(**rawConn) = raw
-	return raw, nil
-}
-
-func (d *dialer) dial(ctx context.Context) (*Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, d.DialTimeout)
+func (p *Pool) dial(ctx context.Context) (*Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.opts.DialTimeout)
 	defer cancel()
-	c := &Conn{mostIdle: d.IdleTimeout}
-	client, err := d.transport.NewClientConn(context.WithValue(ctx, rawKey{}, &c.raw), d.Scheme, d.Address)
+	c := &Conn{mostIdle: p.opts.IdleTimeout}
+	client, err := p.transport.NewClientConn(context.WithValue(ctx, rawKey{}, &c.raw), p.opts.Scheme, p.opts.Address)
 	if err != nil {
 		return nil, err
 	}
 	c.client = client
 	c.idleSince = time.Now()
-	if d.MaxAge > 0 { // connections that were opened together do not end together
-		c.retireAt = c.idleSince.Add(d.MaxAge - rand.N(d.MaxAge/4+1))
+	if d := p.opts.MaxAge; d > 0 { // connections that were opened together do not end together
+		c.retireAt = c.idleSince.Add(d - rand.N(d/4+1))
 	}
 	return c, nil
 }

@@ -14,32 +14,31 @@ var ErrClosed = errors.New("the sender is closed")
 // Pool keeps the connections. Those in use are known, so that Close can end them.
 // Its methods may be called from any goroutine.
 type Pool struct {
-	dialer   *dialer
-	onDial   func(context.Context, *Conn, error)
-	ctx      context.Context //nolint:containedctx // of the dials ahead, which end with Close
-	cancel   context.CancelFunc
-	ahead    sync.WaitGroup // dials ahead
-	progress chan struct{}  // one slot: somebody waits, and a connection or an error has come
+	opts      Options
+	transport *http.Transport
+	ctx       context.Context //nolint:containedctx // of the dials ahead, which end with Close
+	cancel    context.CancelFunc
+	ahead     sync.WaitGroup // dials ahead
+	progress  chan struct{}  // one slot: a connection or an error has come
 
-	mu      sync.Mutex // never held across a dial or a call
-	idle    []*Conn    // a stack
-	open    map[*Conn]struct{}
-	spares  spares
-	waiting int // callers in Await
-	closed  bool
+	mu     sync.Mutex // never held across a dial or a call
+	idle   []*Conn    // a stack
+	open   map[*Conn]struct{}
+	spares spares
+	closed bool
 }
 
 // New makes a pool without connections.
 func New(o Options) *Pool {
-	p := &Pool{dialer: newDialer(o), onDial: o.OnDial, progress: make(chan struct{}, 1), open: make(map[*Conn]struct{})}
+	p := &Pool{opts: o, transport: newTransport(o), progress: make(chan struct{}, 1), open: make(map[*Conn]struct{})}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
 
 // Dial opens a connection. The caller gives it back with Put, Finish or Drop.
 func (p *Pool) Dial(ctx context.Context) (*Conn, error) {
-	c, err := p.dialer.dial(ctx)
-	p.onDial(ctx, c, err)
+	c, err := p.dial(ctx)
+	p.opts.OnDial(ctx, c, err)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +105,7 @@ func (p *Pool) Put(c *Conn) {
 		p.idle = append(p.idle[:0], p.idle[1:]...)
 	}
 	p.idle = append(p.idle, c)
-	p.notifyLocked()
+	p.notify()
 }
 
 // Finish gives a connection back after a call. It is dropped unless it is reusable,
@@ -144,7 +143,7 @@ func (p *Pool) Close() {
 		p.removeLocked(c)
 	}
 	p.idle = nil
-	p.notifyLocked()
+	p.notify()
 }
 
 // Counts returns how many connections are open, and how many of them are idle.
