@@ -88,8 +88,8 @@ func (c *Consumer) TakeSample() *Delivery { return c.scheduler.TakeSample() }
 // its partition is taken away.
 func (c *Consumer) ReadyJobs() int { return c.scheduler.ReadyJobs() }
 
-// SleepersFull tells whether as many jobs sleep on this node as may. Then no new job is
-// handed out or fetched; a job that fails may sleep all the same.
+// SleepersFull tells whether as many jobs sleep on this node as may. Then no new job is made
+// ready or fetched; a job that fails may sleep all the same.
 func (c *Consumer) SleepersFull() bool { return c.scheduler.SleepersFull() }
 
 // Wake hands out again, in turn, the jobs whose sleep may end early.

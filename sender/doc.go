@@ -31,7 +31,7 @@
 //
 // Every HTTP status has one [Kind]: by default those of the table in docs/results.md,
 // and over them those in [Results]. An error before the first byte left is
-// [Unavailable]. An error after it, without a status line, is [Unknown]. A status
+// [Unavailable], or [NotSent] where the permit was refused. An error after it, without a status line, is [Unknown]. A status
 // counts even if the body behind it is cut or hangs.
 //
 // # Goroutines

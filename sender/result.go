@@ -25,7 +25,7 @@ const (
 	// Throttled: the provider says that it was called too often.
 	Throttled
 	// Unavailable: the provider could not be reached, or says that it can't take any
-	// job now. The job was not done.
+	// job now. A 5xx does not prove that the job was not done.
 	Unavailable
 	// Unknown: the call was written, and no answer came. The job may have been done.
 	Unknown

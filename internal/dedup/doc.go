@@ -2,8 +2,8 @@
 // that a job that Kafka delivers again is not sent again.
 //
 // A node claims a job right before the call is written, and completes it when the
-// answer is there. It releases a claim whose call was not written or surely did
-// nothing. A delivery that finds its job done settles it without a call. A delivery
+// answer is there. It releases a claim whose call was not written, surely did nothing,
+// or was answered with a status that is tried again. A delivery that finds its job done settles it without a call. A delivery
 // that finds its job claimed by another one waits until that call must be over. If
 // the claim is still there then, the outcome is unknown.
 //

@@ -56,7 +56,7 @@ const (
 	doSettle            // it is done
 	doDeadLetter        // the consumer parks a job of ClassUnknown instead, where set
 	doRelease           // give it back unsent
-	doRequeue           // make it ready again on this node, ahead of later jobs
+	doRequeue           // queue it again on this node, ahead of jobs that are not ready yet
 	doRetry             // call it again after a wait
 )
 
@@ -64,7 +64,7 @@ const (
 type claimEnd int
 
 const (
-	claimReleased claimEnd = iota // the job was not called, or surely not done
+	claimReleased claimEnd = iota // the job was not called, surely not done, or answered with a status that is tried again
 	claimKept                     // the call may have been done: nobody else may call before the claim ends
 	claimRecorded                 // the store records what became of the job
 )

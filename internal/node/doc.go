@@ -27,8 +27,8 @@
 // workers; the others end last.
 //
 // Failure: when the provider is down the breaker opens, the pacer waits, and a probe
-// goes now and then. An outage counts at most one failure against a job: the one that failed
-// as the outage began. A call without an answer follows on_unknown. A node that can't
+// goes now and then. An outage counts at most one failure against a job, the one that failed
+// as the outage began, unless it is the only job to be called. A call without an answer follows on_unknown. A node that can't
 // work while others can leaves its groups.
 //
 // # Reasons
@@ -39,7 +39,8 @@
 //	before the slot                                   claim         granted: the write begins before the slot's and the claim's end
 //	accepted                                          done, 0       settled when Redis has it; the worker is free at once
 //	dead letter after a call that was written         done, class   the worker waits for Redis, then writes result and letter
-//	again: throttled, unavailable; expired, released  release       in place, or to a retry topic
+//	again: throttled, unavailable                     release       asleep, or to a retry topic
+//	released                                          release       its offset stays open
 //	again: unknown, with retry                        –             the same delivery claims again; another one waits for the end
 //
 // and what follows the store's answer:

@@ -68,9 +68,9 @@
 //
 //	order none, with retry topics   a job that fails goes to the retry topic that suits its wait, also in an outage; a wait
 //	                                shorter than the first one sleeps
-//	key, partition, or no topics    it sleeps all the same: the bound may be exceeded by as many jobs as are in flight
+//	key, partition, or no topics    it sleeps all the same: the bound may be exceeded by as many jobs as are ready or in flight
 //
-// In both cases no partition is fetched and no fresh job is handed out, except one sample at a
+// In both cases no partition is fetched and no fresh job is made ready, except one sample at a
 // time of what was fetched: it may show that the provider is up. A backlog of more bad jobs
 // than can sleep, with no good one within reach, looks like an outage, and is waited for.
 //

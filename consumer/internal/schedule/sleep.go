@@ -33,8 +33,8 @@ func (d *Delivery) Sleep(o SleepOptions) {
 	})
 }
 
-// Requeue makes the job ready again, ahead of those that were fetched after it: its worker
-// could not call it. It does not block.
+// Requeue queues the job again, ahead of the jobs of its partition that are not ready yet: its
+// worker could not call it. It does not block.
 func (d *Delivery) Requeue() {
 	d.Step("requeued, waits for the provider")
 	d.part.sched.handBack(d, func(p *Partition) {
@@ -78,8 +78,8 @@ func (p *Partition) sleepUntil(t timer) {
 	s.timers.set(t)
 }
 
-// SleepersFull tells whether as many jobs sleep on this node as may. Then no new job is
-// handed out or fetched; a job that fails may sleep all the same.
+// SleepersFull tells whether as many jobs sleep on this node as may. Then no new job is made
+// ready or fetched; a job that fails may sleep all the same.
 func (s *Scheduler) SleepersFull() bool {
 	s.mu.Lock()
 	defer s.unlock()

@@ -83,7 +83,8 @@ func (b *Breaker) Resolve(j *Record) {
 // job. When the provider answers a call that was written later, none counts any more.
 //
 // So an outage is not attributed to the same job again and again, however long it
-// lasts. And jobs that can never succeed reach their last attempt even where no other
+// lasts, unless that job failed before the outage and is the only one to be called.
+// And jobs that can never succeed reach their last attempt even where no other
 // job is left to be called.
 //
 // A failure that is not attributed to its job at once may be attributed when the
