@@ -1,11 +1,8 @@
 package provider
 
 import (
-	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -83,21 +80,21 @@ func (s *script) next() Answer {
 	return a
 }
 
-// status is that of the answer; 0: the call gets none.
-func (a Answer) status() int {
-	if a.Fault != NoFault {
-		return 0
-	}
-	return cmp.Or(a.Status, http.StatusOK)
-}
+// accepted is the answer that nearly every call gets, made once.
+const accepted = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
-// render makes the bytes of an answer, without a body. last: the connection ends with it.
-func (a Answer) render(last bool) []byte {
-	resp := &http.Response{StatusCode: a.status(), ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Close: last}
-	if a.RetryAfter > 0 {
-		resp.Header.Set("Retry-After", strconv.Itoa(int(math.Ceil(a.RetryAfter.Seconds()))))
+// render makes the bytes of an answer, without a body.
+func (a Answer) render() string {
+	if a.Status == 0 || a.Status == http.StatusOK && a.RetryAfter == 0 {
+		return accepted
 	}
-	var text bytes.Buffer
-	_ = resp.Write(&text) // a buffer takes all
-	return text.Bytes()
+	head := "HTTP/1.1 " + strconv.Itoa(a.Status) + " " + http.StatusText(a.Status) + "\r\n"
+	if a.RetryAfter > 0 {
+		seconds := (a.RetryAfter + time.Second - 1) / time.Second
+		head += "Retry-After: " + strconv.FormatInt(int64(seconds), 10) + "\r\n"
+	}
+	if a.Status != http.StatusNoContent && a.Status != http.StatusNotModified {
+		head += "Content-Length: 0\r\n"
+	}
+	return head + "\r\n"
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -117,7 +118,7 @@ func (s *service) answer(p *Provider, at time.Duration, br *bufio.Reader, c net.
 	key := req.Header.Get("Idempotency-Key")
 	a := p.decide(key)
 	node, _ := strconv.ParseUint(req.Header.Get(NodeHeader), 10, 8) // 0: not stated
-	p.log.add(Arrival{At: at, Key: key, Status: a.status(), Node: int(node)})
+	p.log.add(Arrival{At: at, Key: key, Status: a.recorded(), Node: int(node)})
 	if !readBody(req) {
 		return false
 	}
@@ -128,7 +129,11 @@ func (s *service) answer(p *Provider, at time.Duration, br *bufio.Reader, c net.
 	if a.Delay > 0 && !wait.For(s.ctx, a.Delay) || a.Fault == Cut {
 		return false
 	}
-	_, err = c.Write(a.render(p.opts.OneCall))
+	answer := a.render()
+	if p.opts.OneCall {
+		answer = strings.Replace(answer, "\r\n", "\r\nConnection: close\r\n", 1)
+	}
+	_, err = io.WriteString(c, answer)
 	return err == nil && !req.Close && !p.opts.OneCall
 }
 
@@ -137,6 +142,17 @@ func (p *Provider) decide(key string) Answer {
 		return p.opts.Answer(int(p.asked.Add(1)-1), key)
 	}
 	return p.script.Load().next()
+}
+
+// recorded is the status in the log: 0 for a call that gets no answer.
+func (a Answer) recorded() int {
+	switch {
+	case a.Fault != NoFault:
+		return 0
+	case a.Status == 0:
+		return http.StatusOK
+	}
+	return a.Status
 }
 
 func readBody(req *http.Request) bool {
