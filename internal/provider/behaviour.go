@@ -27,7 +27,7 @@ type Behaviour struct {
 	Jitter  time.Duration // up to this much more, evenly spread
 
 	Status     int           // default 200
-	RetryAfter time.Duration `yaml:"retry_after"` // sent with the status, in whole seconds rounded up; 0: not sent
+	RetryAfter time.Duration // sent with the status, in whole seconds rounded up; 0: not sent
 	Fault      Fault         // instead of the status
 
 	// Every and First select the calls that get the status or the fault: every n-th,

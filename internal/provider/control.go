@@ -1,6 +1,8 @@
 package provider
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,15 +12,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // Control lets a test control a provider in another process:
 //
 //	POST /down, /up, /reset
 //	POST /behave    a Behaviour as JSON, durations as text: {"latency":"20ms","status":429}
-//	GET  /arrivals  all of them as JSON, see [Arrival]
+//	GET  /arrivals  one line each, see [ReadArrivals]
 //	GET  /report?cap=300&window=1s[&change=<unix ns>:<cap>…]   a Report as JSON
 //
 // A wrong request gets a 400 and the reason in plain text.
@@ -33,16 +33,15 @@ func Control(p *Provider) http.Handler {
 	})
 	mux.HandleFunc("POST /behave", func(w http.ResponseWriter, r *http.Request) {
 		var b Behaviour
-		body := yaml.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16)) // all JSON is YAML
-		body.KnownFields(true)
-		if err := errors.Join(body.Decode(&b), b.Validate()); err != nil {
+		read := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16)).Decode(&b)
+		if err := errors.Join(read, b.Validate()); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
 		p.Behave(b)
 	})
 	mux.HandleFunc("GET /arrivals", func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(p.Arrivals()) // the client went away
+		_ = writeArrivals(w, p.Arrivals()) // the client went away
 	})
 	mux.HandleFunc("GET /report", func(w http.ResponseWriter, r *http.Request) {
 		c, err := parseContract(r.URL.Query(), p.Since)
@@ -82,10 +81,76 @@ func parseContract(q url.Values, since func(time.Time) time.Duration) (Contract,
 	return c, nil
 }
 
-// ReadArrivals reads the answer to GET /arrivals.
-func ReadArrivals(r io.Reader) (all []Arrival, err error) {
-	if err = json.NewDecoder(r).Decode(&all); err != nil {
+// UnmarshalJSON reads durations as text. An unknown field is an error.
+func (b *Behaviour) UnmarshalJSON(data []byte) error {
+	var in struct {
+		Latency    duration `json:"latency"`
+		Jitter     duration `json:"jitter"`
+		Status     int      `json:"status"`
+		RetryAfter duration `json:"retry_after"`
+		Fault      Fault    `json:"fault"`
+		Every      int      `json:"every"`
+		First      int      `json:"first"`
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&in); err != nil {
+		return fmt.Errorf("behaviour: %w", err)
+	}
+	*b = Behaviour{
+		Latency: time.Duration(in.Latency), Jitter: time.Duration(in.Jitter), Status: in.Status,
+		RetryAfter: time.Duration(in.RetryAfter), Fault: in.Fault, Every: in.Every, First: in.First,
+	}
+	return nil
+}
+
+type duration time.Duration
+
+func (d *duration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	*d = duration(parsed)
+	return err
+}
+
+// writeArrivals writes a line each: nanoseconds, status, node, key.
+func writeArrivals(w io.Writer, arrivals []Arrival) error {
+	bw := bufio.NewWriterSize(w, 64<<10)
+	var line []byte
+	for _, a := range arrivals {
+		line = strconv.AppendInt(line[:0], int64(a.At), 10)
+		line = append(line, ' ')
+		line = strconv.AppendInt(line, int64(a.Status), 10)
+		line = append(line, ' ')
+		line = strconv.AppendInt(line, int64(a.Node), 10)
+		line = append(line, ' ')
+		line = append(line, a.Key...)
+		if _, err := bw.Write(append(line, '\n')); err != nil {
+			return err
+		}
+	}
+	return bw.Flush()
+}
+
+// ReadArrivals reads the answer to GET /arrivals: a line for each arrival with its time
+// in nanoseconds, status, node and key, separated by one space. The error names the
+// line.
+func ReadArrivals(r io.Reader) ([]Arrival, error) {
+	var out []Arrival
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		at, rest, _ := strings.Cut(lines.Text(), " ")
+		status, rest, _ := strings.Cut(rest, " ")
+		node, key, found := strings.Cut(rest, " ")
+		ns, errAt := strconv.ParseInt(at, 10, 64)
+		code, errStatus := strconv.Atoi(status)
+		number, errNode := strconv.ParseUint(node, 10, 8)
+		if errAt != nil || errStatus != nil || errNode != nil || !found {
+			return nil, fmt.Errorf("read arrivals: line %d is not <ns> <status> <node> <key>", n)
+		}
+		out = append(out, Arrival{At: time.Duration(ns), Status: code, Node: int(number), Key: key})
+	}
+	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("read arrivals: %w", err)
 	}
-	return all, nil
+	return out, nil
 }

@@ -11,8 +11,8 @@
 // # How it works
 //
 // Each connection is a loop around a bare socket. The time of a call is taken when the
-// read with its first byte returns, before anything else is done. Millions of
-// arrivals fit into memory.
+// read with its first byte returns, before anything else is done. An arrival takes 24
+// bytes and its key, without pointers for the garbage collector, so that millions fit.
 //
 // [Judge] is a pure function of arrivals, stalls and the [Contract]. It checks every
 // window, wherever it begins. The cap can change meanwhile: a window that begins

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -24,21 +25,40 @@ const maxKey = 1 << 10
 // growth of one large slice would hold up the calls.
 type arrivalLog struct {
 	mu     sync.Mutex
-	chunks [][]Arrival
+	chunks []*chunk
 	total  int
 }
 
 const chunkSize = 4096
 
-func (l *arrivalLog) add(a Arrival) {
-	a.Key = a.Key[:min(len(a.Key), maxKey)]
+type chunk struct {
+	n       int
+	records [chunkSize]record
+	keys    []byte // one after the other: no pointers for the collector to follow
+}
+
+type record struct {
+	at     int64 // ns
+	offset uint32
+	length uint16
+	status uint16
+	node   uint8
+}
+
+func (l *arrivalLog) add(at time.Duration, key string, status int, node uint8) {
+	key = key[:min(len(key), maxKey)]
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.total%chunkSize == 0 {
-		l.chunks = append(l.chunks, make([]Arrival, 0, chunkSize))
+	if len(l.chunks) == 0 || l.chunks[len(l.chunks)-1].n == chunkSize {
+		l.chunks = append(l.chunks, new(chunk))
 	}
-	last := &l.chunks[len(l.chunks)-1]
-	*last = append(*last, a)
+	c := l.chunks[len(l.chunks)-1]
+	c.records[c.n] = record{
+		at: int64(at), offset: uint32(len(c.keys)), length: uint16(len(key)),
+		status: uint16(min(max(status, 0), math.MaxUint16)), node: node,
+	}
+	c.keys = append(c.keys, key...)
+	c.n++
 	l.total++
 }
 
@@ -60,8 +80,8 @@ func (l *arrivalLog) since(t time.Duration) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range slices.Backward(l.chunks) {
-		for _, a := range slices.Backward(c) {
-			if a.At < t {
+		for _, r := range slices.Backward(c.records[:c.n]) {
+			if r.at < int64(t) {
 				return n
 			}
 			n++
@@ -71,10 +91,27 @@ func (l *arrivalLog) since(t time.Duration) (n int) {
 }
 
 // all copies the log. It takes only the list of chunks under the lock, so that arrivals
-// go on meanwhile. The arrivals that a chunk held then never change.
+// go on meanwhile. The records that a chunk held then never change.
 func (l *arrivalLog) all() []Arrival {
 	l.mu.Lock()
-	chunks := slices.Clone(l.chunks)
+	chunks := make([]chunkView, len(l.chunks))
+	for i, c := range l.chunks {
+		chunks[i] = chunkView{c.records[:c.n], c.keys}
+	}
+	out := make([]Arrival, 0, l.total)
 	l.mu.Unlock()
-	return slices.Concat(chunks...)
+	for _, c := range chunks {
+		keys := string(c.keys)
+		for _, r := range c.records {
+			out = append(out, Arrival{
+				At: time.Duration(r.at), Key: keys[r.offset : r.offset+uint32(r.length)], Status: int(r.status), Node: int(r.node),
+			})
+		}
+	}
+	return out
+}
+
+type chunkView struct {
+	records []record
+	keys    []byte
 }

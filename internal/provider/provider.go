@@ -154,3 +154,6 @@ func (p *Provider) Recent(d time.Duration) int { return p.log.since(time.Since(p
 // Arrivals copies the arrivals in the order of recording, which may differ a little
 // from that of their times.
 func (p *Provider) Arrivals() []Arrival { return p.log.all() }
+
+// Stalls copies the stalls of this process, in order of time.
+func (p *Provider) Stalls() []Stall { return p.watch.all() }

@@ -2,6 +2,7 @@ package provider_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,7 +17,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.yaml.in/yaml/v3"
 
 	"dispatcher/internal/provider"
 )
@@ -338,9 +338,21 @@ func TestABehaviourIsReadFromJSON(t *testing.T) {
 	}
 	const text = `{"latency":"20ms","jitter":"1ms","status":429,"retry_after":"1s","fault":"hang","every":2,"first":3}`
 	var got provider.Behaviour
-	if err := yaml.Unmarshal([]byte(text), &got); err != nil || got != want {
+	if err := json.Unmarshal([]byte(text), &got); err != nil || got != want {
 		t.Errorf("%s: got %+v, %v; want %+v", text, got, err, want)
 	}
+}
+
+func FuzzReadArrivals(f *testing.F) {
+	f.Add([]byte("12 200 1 order-1\n13 0 0 \n"))
+	f.Add([]byte("x 200 0 a\n"))
+	f.Add([]byte("1 2 3\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		got, err := provider.ReadArrivals(bytes.NewReader(data))
+		if err == nil && len(got) > bytes.Count(data, []byte("\n"))+1 {
+			t.Errorf("got %d arrivals from %q", len(got), data)
+		}
+	})
 }
 
 func BenchmarkCall(b *testing.B) {

@@ -112,13 +112,13 @@ func (s *service) serve(p *Provider, c net.Conn) {
 func (s *service) answer(p *Provider, at time.Duration, br *bufio.Reader, c net.Conn) bool {
 	req, err := http.ReadRequest(br)
 	if err != nil {
-		p.log.add(Arrival{At: at, Status: http.StatusBadRequest}) // it arrived, whatever it was
+		p.log.add(at, "", http.StatusBadRequest, 0) // it arrived, whatever it was
 		return false
 	}
 	key := req.Header.Get("Idempotency-Key")
 	a := p.decide(key)
 	node, _ := strconv.ParseUint(req.Header.Get(NodeHeader), 10, 8) // 0: not stated
-	p.log.add(Arrival{At: at, Key: key, Status: a.recorded(), Node: int(node)})
+	p.log.add(at, key, a.recorded(), uint8(node))
 	if !readBody(req) {
 		return false
 	}

@@ -11,19 +11,18 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"sync"
 	"time"
-
-	"dispatcher/internal/wait"
 )
 
 // SlowTLS makes TLS handshakes with the provider take as long as if it were far away.
 type SlowTLS struct {
-	CA     []byte // PEM of the authority that signs for 127.0.0.1
-	config *tls.Config
+	CA        []byte        // PEM of the authority that signs for 127.0.0.1
+	handshake time.Duration // at least
+	config    *tls.Config
 }
 
-// NewSlowTLS makes a certificate, good for a day. A handshake takes at least the time
-// given.
+// NewSlowTLS makes a certificate, good for a day.
 func NewSlowTLS(handshake time.Duration) (*SlowTLS, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -38,14 +37,9 @@ func NewSlowTLS(handshake time.Duration) (*SlowTLS, error) {
 		return nil, fmt.Errorf("provider: make a certificate: %w", err)
 	}
 	return &SlowTLS{
-		CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		config: &tls.Config{
-			MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
-			GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-				wait.For(hello.Context(), handshake)
-				return nil, nil //nolint:nilnil // the same settings for all
-			},
-		},
+		CA:        pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		handshake: handshake,
+		config:    &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}},
 	}, nil
 }
 
@@ -55,5 +49,34 @@ func (s *SlowTLS) Listen(ctx context.Context, address string) (net.Listener, err
 	if err != nil {
 		return nil, err
 	}
-	return tls.NewListener(l, s.config), nil
+	return tls.NewListener(slowListener{l, s.handshake}, s.config), nil
+}
+
+type slowListener struct {
+	net.Listener
+	wait time.Duration
+}
+
+func (l slowListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &slowConn{Conn: c, wait: l.wait}, nil
+}
+
+// slowConn delays its first read, of the client's first message.
+type slowConn struct {
+	net.Conn
+	wait  time.Duration
+	first sync.Once
+}
+
+func (c *slowConn) Read(p []byte) (int, error) {
+	c.first.Do(func() {
+		timer := time.NewTimer(c.wait)
+		defer timer.Stop()
+		<-timer.C
+	})
+	return c.Conn.Read(p)
 }
