@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -60,29 +61,42 @@ func (o *old) run(ctx context.Context) error {
 	return nil
 }
 
+// work calls each partition's jobs in order. At one that is put off it stops and polls it
+// again later, so that the group need not wait for it.
 func (o *old) work(polled kgo.Fetches) error {
-	if polled.Empty() {
-		return nil
-	}
-	var parts sync.WaitGroup
-	faults := make(chan error, upgradeParts) // one a partition
+	var (
+		parts  sync.WaitGroup
+		mu     sync.Mutex
+		passed []*kgo.Record
+		later  = map[int32]kgo.EpochOffset{}
+		faults error
+	)
 	polled.EachPartition(func(part kgo.FetchTopicPartition) {
 		parts.Go(func() {
-			for _, r := range part.Records {
-				if err := o.call(r); err != nil {
-					faults <- err
-					return
+			for i, r := range part.Records {
+				done, err := o.call(r)
+				if err == nil && done {
+					continue
 				}
+				mu.Lock()
+				defer mu.Unlock()
+				passed, faults = append(passed, part.Records[:i]...), errors.Join(faults, err)
+				later[part.Partition] = kgo.EpochOffset{Epoch: -1, Offset: r.Offset}
+				return
 			}
+			mu.Lock()
+			defer mu.Unlock()
+			passed = append(passed, part.Records...)
 		})
 	})
 	parts.Wait()
-	select {
-	case err := <-faults:
-		return err
-	default:
-		return o.commit(polled.Records())
+	if len(later) > 0 {
+		o.cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{o.s.topic: later})
 	}
+	if len(passed) == 0 || faults != nil {
+		return faults
+	}
+	return o.commit(passed)
 }
 
 func (o *old) commit(records []*kgo.Record) error {
@@ -100,30 +114,25 @@ func (o *old) commit(records []*kgo.Record) error {
 	return o.cl.CommitRecords(ctx, records...)
 }
 
-// call brings one job to the provider, as often as it is put off.
-func (o *old) call(r *kgo.Record) error {
+// call brings one job to the provider, and returns whether it was taken.
+func (o *old) call(r *kgo.Record) (done bool, err error) {
 	key := ""
 	for _, h := range r.Headers {
 		if h.Key == "idempotency-key" {
 			key = string(h.Value)
 		}
 	}
-	for {
-		req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "http://"+o.s.judge.addr+"/send", strings.NewReader(string(r.Value)))
-		if err != nil {
-			return err
-		}
-		req.Header.Set("Idempotency-Key", key)
-		req.Header.Set(provider.NodeHeader, fmt.Sprint(oldNode))
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return err
-		}
-		_ = resp.Body.Close()
-		if resp.StatusCode == http.StatusOK {
-			return nil
-		}
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "http://"+o.s.judge.addr+"/send", strings.NewReader(string(r.Value)))
+	if err != nil {
+		return false, err
 	}
+	req.Header.Set("Idempotency-Key", key)
+	req.Header.Set(provider.NodeHeader, fmt.Sprint(oldNode))
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false, err
+	}
+	return resp.StatusCode == http.StatusOK, resp.Body.Close()
 }
 
 // leave ends the old node after what it has polled.
