@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"net"
@@ -29,6 +30,8 @@ type ClientOptions struct {
 
 	TLS  *tls.Config
 	Name string // of the client, as CLIENT LIST shows it
+
+	Timeout time.Duration // of one answer; 0: 250 ms, as suits a node
 
 	// Dial opens a connection, and encrypts it where that is wanted; nil: the
 	// network's own, with TLS.
@@ -79,8 +82,8 @@ func universal(o ClientOptions) *redis.UniversalOptions {
 		MaxRetries:            -1,
 		DialerRetries:         1, // 5, the default, turns a refused connection into 0.4 s
 		DialTimeout:           time.Second,
-		ReadTimeout:           callTimeout,
-		WriteTimeout:          callTimeout,
+		ReadTimeout:           cmp.Or(o.Timeout, callTimeout),
+		WriteTimeout:          cmp.Or(o.Timeout, callTimeout),
 		ContextTimeoutEnabled: true,
 		PoolSize:              4,
 		// Notices of maintenance would cost a goroutine and a command a connection, and

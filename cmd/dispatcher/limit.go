@@ -60,7 +60,7 @@ func (s *settings) connected(cmd *cobra.Command, name string, do func(context.Co
 			return fmt.Errorf("limit %q is kept by each node for itself (scope: node) and is not in Redis: change the file, and restart the nodes", name)
 		}
 	}
-	rdb, err := node.RedisClient(cfg, newLogger(cfg, cmd.ErrOrStderr()))
+	rdb, err := node.RedisClient(cfg, newLogger(cfg, cmd.ErrOrStderr()), limitTimeout)
 	if err != nil {
 		return err
 	}

@@ -208,7 +208,7 @@ func TestAPasswordIsRotatedUnderARunningLimiter(t *testing.T) {
 	hold(t, user, "node")
 	hold(t, password, "first")
 	cfg := configured(t, "redis.addrs="+server.Addr(), "redis.username=${file:"+user+"}", "redis.password=${file:"+password+"}")
-	rdb, err := RedisClient(cfg, nil)
+	rdb, err := RedisClient(cfg, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -88,7 +88,7 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 	file := n.cfg.Limits[0]
 	scope := file.Scope
 	if scope != limit.ScopeNode {
-		if n.redis, err = RedisClient(n.cfg, n.log); err != nil {
+		if n.redis, err = RedisClient(n.cfg, n.log, 0); err != nil {
 			return err
 		}
 	}

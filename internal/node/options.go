@@ -3,6 +3,7 @@ package node
 import (
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
@@ -25,9 +26,9 @@ func Name(cfg configs.Config) string {
 	return "node"
 }
 
-// RedisClient connects to the Redis of the configuration, lazily. The log says when
-// a file can't be read again.
-func RedisClient(cfg configs.Config, log *slog.Logger) (redis.UniversalClient, error) {
+// RedisClient connects to the Redis of the configuration, lazily. An answer may take the
+// timeout given; 0: as long as suits a node. The log says when a file can't be read again.
+func RedisClient(cfg configs.Config, log *slog.Logger, timeout time.Duration) (redis.UniversalClient, error) {
 	r := cfg.Redis
 	dial, err := dialOf("redis.tls", r.TLS, log)
 	if err != nil {
@@ -37,7 +38,7 @@ func RedisClient(cfg configs.Config, log *slog.Logger) (redis.UniversalClient, e
 		Addrs: r.Addrs, Master: r.Master, Cluster: r.Cluster,
 		Login:            accountOf(cfg, log, "redis", r.Username, r.Password),
 		SentinelUsername: r.SentinelUsername, SentinelPassword: r.SentinelPassword,
-		Dial: dial, Name: "dispatcher",
+		Dial: dial, Name: "dispatcher", Timeout: timeout,
 	}), nil
 }
 

@@ -71,7 +71,7 @@ func reachKafka(ctx context.Context, cfg configs.Config) (string, error) {
 }
 
 func reachRedis(ctx context.Context, cfg configs.Config) (string, error) {
-	rdb, err := RedisClient(cfg, slog.New(slog.DiscardHandler))
+	rdb, err := RedisClient(cfg, slog.New(slog.DiscardHandler), 0)
 	if err != nil {
 		return "", err
 	}
