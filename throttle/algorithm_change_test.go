@@ -3,7 +3,6 @@ package throttle
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -168,12 +167,9 @@ func (r *rollout) change() {
 
 // over is the first window that holds more than the cap.
 func (r *rollout) over() string {
-	slices.Sort(r.grants)
-	length := limit.Windowed(contract(rolloutCap)).Microseconds()
-	for i := rolloutCap; i < len(r.grants); i++ {
-		if span := r.grants[i] - r.grants[i-rolloutCap]; span < length {
-			return fmt.Sprintf("%d units in %d µs, and the cap is %d in %d µs", rolloutCap+1, span, rolloutCap, length)
-		}
+	length := limit.Windowed(contract(rolloutCap))
+	if most := fullest(r.grants, length); most > rolloutCap {
+		return fmt.Sprintf("%d units in one window of %v, and the cap is %d", most, length, rolloutCap)
 	}
 	return ""
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"os"
-	"slices"
 	"testing"
 	"time"
 
@@ -131,17 +130,7 @@ func (tr *trial) saturate(us, want int64) (given int64) {
 }
 
 // found is the fullest window + guard, and keep is a failure where it is over.
-func (tr *trial) found() int64 {
-	slices.Sort(tr.grants)
-	most, first := 0, 0
-	for i, at := range tr.grants {
-		for tr.grants[first] <= at-limit.Windowed(tr.c).Microseconds() {
-			first++
-		}
-		most = max(most, i-first+1)
-	}
-	return int64(most)
-}
+func (tr *trial) found() int64 { return int64(fullest(tr.grants, limit.Windowed(tr.c))) }
 
 func (tr *trial) mustKeep() {
 	tr.Helper()

@@ -1,7 +1,6 @@
 package throttle
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,19 +56,6 @@ func guardChanges(t *testing.T, a limit.Algorithm, script string, roll dice, ops
 }
 
 const guardChangeOps = 80
-
-// fullest is the most arrivals that a window holds.
-func fullest(arrived []int64, window time.Duration) int {
-	slices.Sort(arrived)
-	most, first := 0, 0
-	for i, at := range arrived {
-		for arrived[first] <= at-window.Microseconds() {
-			first++
-		}
-		most = max(most, i-first+1)
-	}
-	return most
-}
 
 // However often the guard changes, and however late calls come under the guard
 // of their time: no window holds more than the cap.

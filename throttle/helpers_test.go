@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"slices"
 	"time"
 
 	"dispatcher/lua"
@@ -51,4 +52,17 @@ func scopedSpec(c limit.Contract, warmUp time.Duration) limit.Spec {
 func scriptOf(name string) string {
 	a := algorithm(name)
 	return lua.Reserve(a.Name, a.Script, a.Ahead)
+}
+
+// fullest is how many of the times, in µs, lie in the fullest window. It sorts them.
+func fullest(arrived []int64, window time.Duration) int {
+	slices.Sort(arrived)
+	most, first := 0, 0
+	for i, at := range arrived {
+		for arrived[first] <= at-window.Microseconds() {
+			first++
+		}
+		most = max(most, i-first+1)
+	}
+	return most
 }

@@ -3,7 +3,6 @@ package throttle
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -241,11 +240,8 @@ func (r *reserveRun) play(ops int) string {
 			return fmt.Sprintf("%d leases can be used at once, and there are %d", held, r.set.MaxNodes)
 		}
 	}
-	slices.Sort(r.calls)
-	for i, c := int(r.set.Cap), r.calls; i < len(c); i++ {
-		if span := clock.Duration(c[i] - c[i-int(r.set.Cap)]); span < r.set.Window {
-			return fmt.Sprintf("%d calls in %v, and the cap is %d in %v", r.set.Cap+1, span, r.set.Cap, r.set.Window)
-		}
+	if most := fullest(r.calls, r.set.Window); int64(most) > r.set.Cap {
+		return fmt.Sprintf("%d calls in one window of %v, and the cap is %d", most, r.set.Window, r.set.Cap)
 	}
 	return ""
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/user"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -82,7 +81,7 @@ func flagged(err error) error {
 	if !ok {
 		return err
 	}
-	return fmt.Errorf("%w (--%s); nothing was changed", err, strings.ReplaceAll(field.Field, "_", "-"))
+	return fmt.Errorf("%w (--%s); nothing was changed", err, flagOf(field.Field))
 }
 
 // operator names the author of a change, for the history.

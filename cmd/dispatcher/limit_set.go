@@ -20,7 +20,7 @@ func newLimitSetCommand(s *settings, asJSON *bool) *cobra.Command {
 	}
 	for _, p := range limit.Parameters {
 		if p.Kind == limit.Term || p.Kind == limit.Guardrail {
-			cmd.Flags().String(flagOf(p), "", p.About)
+			cmd.Flags().String(flagOf(p.Name), "", p.About)
 		}
 	}
 	h.flags(cmd.Flags())
@@ -39,11 +39,12 @@ func newLimitSetCommand(s *settings, asJSON *bool) *cobra.Command {
 func given(flags *pflag.FlagSet) limit.Values {
 	values := limit.Values{}
 	for _, p := range limit.Parameters {
-		if flag := flags.Lookup(flagOf(p)); flag != nil && flag.Changed {
+		if flag := flags.Lookup(flagOf(p.Name)); flag != nil && flag.Changed {
 			values[p.Name] = flag.Value.String()
 		}
 	}
 	return values
 }
 
-func flagOf(p limit.Parameter) string { return strings.ReplaceAll(p.Name, "_", "-") }
+// flagOf is the flag of a setting.
+func flagOf(name string) string { return strings.ReplaceAll(name, "_", "-") }

@@ -9,33 +9,32 @@ import (
 	"dispatcher/throttle/limit"
 )
 
-// termsOf are the terms of a limit for JSON: durations in seconds, under names that end
-// in _s.
+// termsOf are the terms of a limit for JSON.
 func termsOf(t limit.Terms) map[string]any {
-	terms := map[string]any{"guard_auto": t.Auto} // the fleet chooses guard and lateness
-	for _, p := range limit.Parameters {
-		if p.Kind == limit.Guardrail {
-			continue
-		}
-		switch v := p.Value(limit.Settings{Terms: t}).(type) {
-		case time.Duration:
-			terms[p.Name+"_s"] = v.Seconds()
-		default:
-			terms[p.Name] = v
-		}
-	}
+	terms := valuesOf(limit.Settings{Terms: t}, false)
+	terms["guard_auto"] = t.Auto // the fleet chooses guard and lateness
 	return terms
 }
 
 // guardrailsOf are the guardrails of a limit for JSON; 0: none.
-func guardrailsOf(s limit.Settings) map[string]any {
-	guardrails := map[string]any{}
+func guardrailsOf(s limit.Settings) map[string]any { return valuesOf(s, true) }
+
+// valuesOf are the guardrails, or all other parameters: durations in seconds, under names
+// that end in _s.
+func valuesOf(s limit.Settings, guardrails bool) map[string]any {
+	values := map[string]any{}
 	for _, p := range limit.Parameters {
-		if p.Kind == limit.Guardrail {
-			guardrails[p.Name] = p.Value(s)
+		if (p.Kind == limit.Guardrail) != guardrails {
+			continue
+		}
+		switch v := p.Value(s).(type) {
+		case time.Duration:
+			values[p.Name+"_s"] = v.Seconds()
+		default:
+			values[p.Name] = v
 		}
 	}
-	return guardrails
+	return values
 }
 
 // limitState is a limit as it is in force, and how the file differs from it.
