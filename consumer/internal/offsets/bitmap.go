@@ -3,6 +3,7 @@ package offsets
 import (
 	"encoding/base64"
 	"encoding/binary"
+	"math/bits"
 )
 
 // Bitmap holds the offsets that are complete beyond the committed one. They are counted from
@@ -54,10 +55,17 @@ func (b *Bitmap) from(by int64) Bitmap {
 // runEnd returns where the run that begins at i ends.
 func (b *Bitmap) runEnd(i int) int {
 	first := b.Has(int64(i))
-	for i < b.N && b.Has(int64(i)) == first {
-		i++
+	for i < b.N {
+		word := b.bits[i/64]
+		if first {
+			word = ^word
+		}
+		if word >>= i % 64; word != 0 {
+			return min(i+bits.TrailingZeros64(word), b.N)
+		}
+		i = (i/64 + 1) * 64
 	}
-	return i
+	return b.N
 }
 
 // Encode returns the metadata of a commit in v1, which holds no topic id.
