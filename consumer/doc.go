@@ -55,8 +55,10 @@
 // On a revoke, on [Consumer.LeaveGroups] and when the context of Run ends, in this order:
 //
 //  1. The deliveries' context ends with its cause, and fetching stops. All jobs that no
-//     worker has are dropped: ready and sleeping ones, and those to be dead-lettered.
-//  2. Calls in flight are awaited for [Options.Drain] at most, and commits go on.
+//     worker has are dropped: ready and sleeping ones, and those to be dead-lettered of
+//     which no record is being written.
+//  2. Calls in flight and records being written are awaited for [Options.Drain] at most, and
+//     commits go on.
 //  3. The assignment is closed. A job that is settled later has no effect: its offset may
 //     belong to another member.
 //  4. One last commit. When the node leaves, heartbeats go on until then.
@@ -67,8 +69,9 @@
 //     certificate: an error of Run.
 //   - No broker later: settled jobs are committed when one answers, as long as the group
 //     knows this member.
-//   - Fetches, commits or results that fail are tried again, and delay nothing else. The log
-//     warns each minute, and after 10 seconds [Status.Ready] returns the fault.
+//   - Fetches and commits that fail are tried again, and delay nothing else. So are results,
+//     but their jobs stay in flight: the node stops when they fill a lane. The log warns each
+//     minute, and after 10 seconds [Status.Ready] returns the fault.
 //   - Retention deletes jobs that are not complete: they are lost, and the log says so.
 //   - The topic is deleted and created again, or the log truncated: [Options.OutOfRange] and
 //     package offsets say where the group goes on. That takes topic ids, so Kafka 2.8.

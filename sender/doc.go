@@ -12,7 +12,7 @@
 //
 // [Sender.Send] renders the whole request, takes an idle connection or dials one
 // (TLS included), and only then asks for the [Permit]. After the permit, all that is
-// left is one buffer that leaves in one write.
+// left is one buffer that leaves in one write, where headers and body are up to 32 KiB.
 //
 // A caller that paces its calls gets a connection before it reserves time for a
 // call. It waits for one with [Sender.Await], reserves it with [Sender.Take], and
@@ -31,8 +31,10 @@
 //
 // Every HTTP status has one [Kind]: by default those of the table in docs/results.md,
 // and over them those in [Results]. An error before the first byte left is
-// [Unavailable], or [NotSent] where the permit was refused. An error after it, without a status line, is [Unknown]. A status
-// counts even if the body behind it is cut or hangs.
+// [Unavailable]. It is [NotSent] where the permit was refused or the wait for a
+// connection was ended, and [Rejected] where the job can't be rendered. An error after
+// it, without a status line, is [Unknown]. A status counts even if the body behind it is
+// cut or hangs.
 //
 // # Goroutines
 //
@@ -49,7 +51,7 @@
 // # Reasons
 //
 // A body in memory that net/http knows, a write buffer of 32 KiB, and TLS records that are not
-// split at the start: so a call is one write. TLS's own small records (under 32 bytes) pass
+// split at the start: so a call of up to 32 KiB is one write. TLS's own small records (under 32 bytes) pass
 // below without being taken for the call.
 //
 // A connection comes first, the slot last: a slot that is asked for before a connection is

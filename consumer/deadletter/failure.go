@@ -29,7 +29,7 @@ const (
 	ClassPermanent   Class = "permanent"   // the provider rejected it
 	ClassExhausted   Class = "exhausted"   // it failed as often as allowed
 	ClassExpired     Class = "expired"     // its not-after passed before it was sent
-	ClassUnknown     Class = "unknown"     // it was called, got no answer, and must not be called again; see Options.ParkUnknown
+	ClassUnknown     Class = "unknown"     // it was called, got no answer, and must not be called again; see consumer.Options.ParkUnknown
 	ClassLimited     Class = "limited"     // the limit had no room, and jobs are not to wait
 	ClassJobTimeout  Class = "job_timeout" // in flight for longer than job_timeout
 	ClassUnavailable Class = "unavailable" // it failed and is tried again; on retry topics only

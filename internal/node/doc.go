@@ -27,9 +27,9 @@
 // workers; the others end last.
 //
 // Failure: when the provider is down the breaker opens, the pacer waits, and a probe
-// goes now and then. An outage counts at most one failure against a job, the one that failed
-// as the outage began, unless it is the only job to be called. A call without an answer follows on_unknown. A node that can't
-// work while others can leaves its groups.
+// goes now and then. What an outage counts against a job: see package breaker. A call
+// without an answer follows on_unknown. A node that can't work while others can leaves
+// its groups.
 //
 // # Reasons
 //
@@ -45,7 +45,7 @@
 //
 // and what follows the store's answer:
 //
-//	sent, accepted   done, with 0 attempts and no status
+//	sent, accepted   done, with the attempts known before and no status
 //	sent, else       dead letter as it was, with its class and status
 //	busy             polled each 250 ms, or when that call must be over, without a slot; holds its key and its place in flight
 //	unknown          dead letter unknown, parked with park. Not recorded as done: should its node live after all, that is still to come
@@ -60,6 +60,6 @@
 // another job of the node if one comes in time. To ask before a slot is taken would save
 // the rest, and cost every redelivered job a call to Redis.
 //
-// A job that expires, or is found expired, becomes a dead letter without asking the store,
-// also where it was sent before the crash.
+// A job that is found expired before its claim becomes a dead letter without asking the
+// store, also where it was sent before the crash.
 package node

@@ -20,10 +20,9 @@
 // one job has been stuck for long.
 //
 // The longest v2 text is a bit set over 8192 offsets: 3 + ⌈(16 + 1 + 1024) · 8 / 6⌉ = 1391
-// characters. v3 and brokers allow
-//  4096. A broker that refuses the length gets the commit without the attempts, then without
-//     metadata. A node of an older version takes a newer format for foreign, and repeats
-//     jobs that were complete behind a stuck one.
+// characters. v3 and brokers allow 4096 characters. A broker that refuses the length gets the
+// commit without the attempts, then without metadata. A node of an older version takes a newer
+// format for foreign, and repeats jobs that were complete behind a stuck one.
 //
 // A failure that counts goes into the next commit, so the partition's next owner continues the
 // count, in every order. A crash forgets at most the failures since the last commit. A failure

@@ -49,16 +49,16 @@
 // of its partition it would have to be searched for behind what lies before it in the log. In
 // another topic it would lose its order.
 //
-// A retry topic's records are due at their timestamp plus the delay, or at x-not-before if
-// that is earlier, and never further away than the delay from when they were fetched. So
+// A record of a retry topic is looked at when its delay is over, or at x-not-before if that is
+// earlier, and never further away than the delay from when they were fetched. So
 // clocks that differ cost a pass through a topic, not a job. A job that leaves a retry topic
 // and is still not due goes on to the longest one that is over by then, or sleeps.
 //
 // A first retry topic of minutes is a bad choice: jobs with shorter waits sleep, and a
 // sleeping job is open, so it holds the tracker's window for as long.
 //
-// An outage, a 429 and a throttled wait stay in memory even where there are retry topics: they
-// end for all jobs at once. In the orders key and partition a retry always waits in memory, or
+// A job that waits for the end of an outage, or that was throttled, stays in memory even where
+// there are retry topics, unless as many jobs sleep as may: such a wait ends for all at once. In the orders key and partition a retry always waits in memory, or
 // later jobs would overtake it.
 //
 // When its time has come, a job that slept takes turns with the fresh jobs of its partition,

@@ -98,7 +98,8 @@ func (s *Scheduler) abortRecord(d *Delivery) {
 	}
 }
 
-// LetGo settles a job without a record in Kafka: done completes its offset, otherwise it stays open.
+// LetGo ends a delivery without a record in Kafka. done: the job is settled, and its offset
+// complete. Otherwise it is released.
 // If the job has timed out, it only frees the worker's place.
 func LetGo(d *Delivery, done bool) {
 	s := d.part.sched
@@ -120,8 +121,8 @@ func (s *Scheduler) letGo(d *Delivery, done bool) {
 	s.conclude(d, done)
 }
 
-// Recorded settles a job whose last record has an outcome. done: Kafka has it, and the job's
-// offset is complete. Otherwise the offset stays open.
+// Recorded ends a delivery whose last record has an outcome. done: Kafka has the record, and
+// the job is settled. Otherwise it is released.
 func Recorded(d *Delivery, done bool) {
 	s := d.part.sched
 	s.mu.Lock()

@@ -9,7 +9,7 @@ const (
 	asleep                 // in memory until a timer ends
 	ready                  // in its lane's queue
 	inFlight               // a worker has it
-	writing                // a record is being written for it; over after that
+	writing                // a record is being written for it; then over, unless it can't be written
 	diverted               // goes to the dead letters or to a retry topic, and to no worker
 	timedOut               // likewise, while a worker still has it
 	abandoned              // over, while a worker still has it

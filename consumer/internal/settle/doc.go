@@ -3,7 +3,11 @@
 // [schedule.Recorded], which completes the job's offset. A job without a record is settled at
 // once, with [schedule.LetGo].
 //
-//	worker or scheduler ─► result, where results are written ─► dead letter or retry record ─► offset complete
+//	done         result ─► offset complete
+//	given up     result ─► dead letter ─► offset complete
+//	tried later  record of a retry topic ─► offset complete
+//
+// where results are written.
 //
 // It does not decide what becomes of a job. Package deadletter composes and truncates the
 // records; package produce writes them.

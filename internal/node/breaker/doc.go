@@ -21,8 +21,9 @@
 //
 // # Reasons
 //
-// An outage of a few seconds costs a job at most one attempt. A longer one costs none. Between
-// two answers at most one failure of a job is attributed to it late.
+// What an outage costs a job: the call that fails as the outage begins counts at once, since
+// others are still answered. If the outage is over within 10 s, one more failure may be
+// attributed late. Between two answers that is at most one.
 //
 // Samples. In front of many bad jobs the next one in turn would show nothing about the
 // provider. A sample is chosen at random among what was fetched, so it finds a good job behind
