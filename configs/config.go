@@ -86,7 +86,7 @@ type Sender struct {
 
 // Retry is how often, and after which waits, a failed call is repeated.
 type Retry struct {
-	Attempts   int           `yaml:"attempts"` // calls in all
+	Attempts   int           `yaml:"attempts"` // failures attributed to a job, before it is a dead letter
 	Backoff    time.Duration `yaml:"backoff"`
 	MaxBackoff time.Duration `yaml:"max_backoff"`
 }

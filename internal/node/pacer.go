@@ -32,7 +32,7 @@ const (
 // maxUnwritten is how many work items may be between the pacer and the write of their
 // calls. With more, a node that is short of CPU would run hundreds of goroutines before a
 // slot's write. The write would be late, which costs a connection; a job that
-// waits in the pacer costs nothing.
+// waits in the consumer costs nothing.
 const maxUnwritten = 64
 
 // workItem is a job that a worker is to call.

@@ -21,10 +21,11 @@ const (
 	metadataTTL = 3 * time.Second
 )
 
-// Client holds kafka-go's two ways to reach a cluster. Group membership uses the Dialer,
-// everything else uses the transport. The transport keeps one connection for each request in
-// flight, so a slow commit never delays a heartbeat. Neither has TLS of its own: their
-// connections come from Connection.dialBroker, which adds TLS.
+// Client holds the ways to reach a cluster. Group membership uses kafka-go's Dialer. Commits
+// and kafka-go's other requests use its transport, which keeps one connection for each request
+// in flight, so a slow commit never delays a heartbeat. [Client.Request], which fetches, has
+// connections of its own that the Dialer opens. None has TLS of its own: all connections come
+// from Connection.dialBroker, which adds TLS.
 type Client struct {
 	kafka.Client
 	Dialer     *kafka.Dialer
