@@ -51,8 +51,8 @@
 // # Reasons
 //
 // A body in memory that net/http knows, a write buffer of 32 KiB, and TLS records that are not
-// split at the start: so a call of up to 32 KiB is one write. TLS's own small records (under 32 bytes) pass
-// below without being taken for the call.
+// split at the start: so a call of up to 32 KiB is one write. TLS's own small records
+// (under 32 bytes) pass below without being taken for the call.
 //
 // A connection comes first, the slot last: a slot that is asked for before a connection is
 // there passes while one is dialled. Nothing is dialled ahead while the limit gives no slots,

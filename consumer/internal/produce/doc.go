@@ -3,8 +3,8 @@
 //
 // A [Writer] passes a record to kgo, and again only after kgo has refused it. When the answer
 // to a request is lost, kgo repeats the request under the same sequence number, so the broker
-// writes the record once; see docs/adr/0009. Each topic has its own queue, so a topic that can't be written delays no
-// other topic.
+// writes the record once; see docs/adr/0009. Each topic has its own queue, so a topic that
+// can't be written delays no other topic.
 //
 // A [BatchWriter] writes batches of jobs and waits for them. The command line, the replay of
 // dead letters and tests use it.

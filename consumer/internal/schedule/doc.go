@@ -50,7 +50,7 @@
 // another topic it would lose its order.
 //
 // A record of a retry topic is looked at when its delay is over, or at x-not-before if that is
-// earlier, and never further away than the delay from when they were fetched. So
+// earlier, and never later than one delay after it was fetched. So
 // clocks that differ cost a pass through a topic, not a job. A job that leaves a retry topic
 // and is still not due goes on to the longest one that is over by then, or sleeps.
 //
@@ -58,8 +58,9 @@
 // sleeping job is open, so it holds the tracker's window for as long.
 //
 // A job that waits for the end of an outage, or that was throttled, stays in memory even where
-// there are retry topics, unless as many jobs sleep as may: such a wait ends for all at once. In the orders key and partition a retry always waits in memory, or
-// later jobs would overtake it.
+// there are retry topics, unless as many jobs sleep as may: such a wait ends for all at once.
+// In the orders key and partition a retry always waits in memory, or later jobs would overtake
+// it.
 //
 // When its time has come, a job that slept takes turns with the fresh jobs of its partition,
 // one each. So many retries at once take at most every second place.

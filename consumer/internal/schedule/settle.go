@@ -99,8 +99,8 @@ func (s *Scheduler) abortRecord(d *Delivery) {
 }
 
 // LetGo ends a delivery without a record in Kafka. done: the job is settled, and its offset
-// complete. Otherwise it is released.
-// If the job has timed out, it only frees the worker's place.
+// complete. Otherwise it is released. If the job has timed out, it only frees the worker's
+// place.
 func LetGo(d *Delivery, done bool) {
 	s := d.part.sched
 	s.mu.Lock()
