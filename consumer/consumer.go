@@ -84,6 +84,10 @@ func (c *Consumer) Take() *Delivery { return c.scheduler.Take() }
 // [Consumer.Take].
 func (c *Consumer) TakeSample() *Delivery { return c.scheduler.TakeSample() }
 
+// PutBack takes the last hand-outs back, in their order: the jobs go next again. Those whose
+// partition was taken away are released.
+func (c *Consumer) PutBack(jobs []*Delivery) { c.scheduler.PutBack(jobs) }
+
 // ReadyJobs is how many jobs Take could hand out now. A job that is not taken is dropped when
 // its partition is taken away.
 func (c *Consumer) ReadyJobs() int { return c.scheduler.ReadyJobs() }

@@ -35,6 +35,7 @@ type Delivery struct {
 	attempts   offsets.Attempts // as its retry record, the last owner's commit or its worker said
 	memo       any              // left by the worker that had it sleep
 	failed     bool             // its last call failed, and it slept since
+	bill       bill             // of the last hand-out
 }
 
 // times are what a delivery waits for.

@@ -69,15 +69,16 @@ func (l *Lane) drop(a *Assignment) {
 // pick chooses the lane whose job goes next; nil: no lane has one. The first lane with a
 // job wins, unless another lane's min share is owed a whole hand-out. A lane that has
 // nothing ready is owed nothing for that time.
-func pick(lanes []*Lane) *Lane {
+func pick(lanes []*Lane) (l *Lane, b bill) {
 	var first, owed *Lane
-	for _, l := range lanes {
+	for i, l := range lanes {
 		if l.ready.jobs == 0 {
 			continue
 		}
 		if first == nil {
 			first = l
 		}
+		b.earned |= 1 << i
 		if l.credit += l.minShare; l.credit >= 1 && (owed == nil || l.credit > owed.credit) {
 			owed = l
 		}
@@ -86,9 +87,26 @@ func pick(lanes []*Lane) *Lane {
 		owed = first
 	}
 	if owed != nil {
-		owed.credit = max(owed.credit-1, 0)
+		b.spent = min(owed.credit, 1)
+		owed.credit -= b.spent
 	}
-	return owed
+	return owed, b
+}
+
+// bill is what a hand-out changed of the lanes' credits, so that it can be taken back.
+type bill struct {
+	earned uint16  // a bit for each lane that had a job ready, the first lane's the lowest
+	spent  float64 // by the lane that was chosen
+}
+
+// takeBack takes the last hand-out back that has not been taken back yet. l was chosen.
+func (b bill) takeBack(lanes []*Lane, l *Lane) {
+	l.credit += b.spent
+	for i, l := range lanes {
+		if b.earned&(1<<i) != 0 {
+			l.credit -= l.minShare
+		}
+	}
 }
 
 // meterSpan is how far back a meter looks: an event that long ago counts a third.

@@ -2,6 +2,8 @@ package schedule
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -40,6 +42,83 @@ func TestTheFirstLaneWithAJobGoesFirst(t *testing.T) {
 	})
 }
 
+// Hand-outs that are taken back leave no trace: what is handed out afterwards is as if they
+// had not been made, whatever the lanes and their min shares.
+func TestAHandOutThatIsTakenBackNeverWas(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var lanes, other []*Lane
+		for i := range rapid.IntRange(1, 5).Draw(t, "lanes") {
+			share := rapid.Float64Range(0, 0.19).Draw(t, "share")
+			lanes = append(lanes, &Lane{name: fmt.Sprint(i), limit: 1000, minShare: share})
+			other = append(other, &Lane{name: fmt.Sprint(i), limit: 1000, minShare: share})
+		}
+		for range rapid.IntRange(1, 100).Draw(t, "hand-outs") {
+			for i := range lanes {
+				lanes[i].ready.jobs = rapid.IntRange(0, 1).Draw(t, "ready")
+				other[i].ready.jobs = lanes[i].ready.jobs
+			}
+			type handOut struct {
+				l *Lane
+				b bill
+			}
+			var back []handOut
+			for range rapid.IntRange(0, 8).Draw(t, "taken back") {
+				if l, b := pick(lanes); l != nil {
+					back = append(back, handOut{l, b})
+				}
+			}
+			for _, h := range slices.Backward(back) {
+				h.b.takeBack(lanes, h.l)
+			}
+			for i := range lanes {
+				if math.Abs(lanes[i].credit-other[i].credit) > 1e-9 {
+					t.Fatalf("lane %d: got credit %v, want %v", i, lanes[i].credit, other[i].credit)
+				}
+				lanes[i].credit = other[i].credit // without what was rounded
+			}
+			got, _ := pick(lanes)
+			want, _ := pick(other)
+			if (got == nil) != (want == nil) || got != nil && got.name != want.name {
+				t.Fatalf("got lane %v, want %v", got, want)
+			}
+		}
+	})
+}
+
+// A lane has its min share of the jobs that are used, however many are taken with them and
+// put back.
+func TestJobsThatArePutBackKeepTheMinShares(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		const share = 0.1
+		lanes := []*Lane{{name: "first", limit: 1000}, {name: "other", limit: 1000, minShare: share}}
+		w := newBench(lanes...)
+		a := w.NewAssignment()
+		for i, l := range lanes {
+			addJobs(partition(a, l, i), make([]byte, 900)...)
+		}
+		got, all := 0, 0
+		for all < 500 {
+			var taken []*Delivery
+			for range rapid.IntRange(1, 30).Draw(t, "taken") {
+				taken = append(taken, w.Take())
+			}
+			used := rapid.IntRange(0, len(taken)).Draw(t, "used")
+			for _, d := range taken[:used] {
+				if all++; d.part.src.Lane == lanes[1] {
+					got++
+				}
+				d.Done(Outcome{})
+			}
+			w.PutBack(taken[used:])
+			if want := share * float64(all); float64(got) < want-1 || float64(got) > want+1 {
+				t.Fatalf("the other lane got %d of %d, want its share of %v", got, all, want)
+			}
+		}
+	})
+}
+
 // In any stretch in which a lane always has a job ready it gets its min share of the
 // hand-outs, less a constant that is at most the number of min shares.
 func TestALaneGetsItsMinShareInAnyStretch(t *testing.T) {
@@ -61,7 +140,7 @@ func TestALaneGetsItsMinShareInAnyStretch(t *testing.T) {
 					l.ready.jobs, since[i], got[i] = 0, 0, 0
 				}
 			}
-			l := pick(lanes)
+			l, _ := pick(lanes)
 			for i := range lanes {
 				if lanes[i].ready.jobs == 0 {
 					continue

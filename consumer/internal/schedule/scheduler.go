@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -111,11 +112,12 @@ func (s *Scheduler) Take() *Delivery {
 
 func (s *Scheduler) takeBest() *Delivery {
 	for {
-		l := pick(s.opts.Lanes)
+		l, b := pick(s.opts.Lanes)
 		if l == nil {
 			return nil
 		}
 		d := l.ready.pop()
+		d.bill = b
 		if d.expired() {
 			d.part.divert(d, d.expiry())
 			s.fill(l)
@@ -135,6 +137,28 @@ func (s *Scheduler) handOut(d *Delivery) *Delivery {
 		s.taken[d] = time.Now()
 	}
 	return d
+}
+
+// PutBack takes hand-outs back, the last ones, in their order: there is no slot for the
+// jobs. They go next again, as if they had not been taken. Those of an assignment that
+// drains are released.
+func (s *Scheduler) PutBack(jobs []*Delivery) {
+	s.mu.Lock()
+	defer s.unlock()
+	for _, d := range slices.Backward(jobs) {
+		d.bill.takeBack(s.opts.Lanes, d.part.src.Lane)
+		s.handBack(d, func(p *Partition) {
+			if !p.src.Lane.room() { // a sample has no place there
+				p.requeue(d)
+				return
+			}
+			d.on(putBack)
+			p.src.Lane.ready.pushFront(d)
+			if !s.finished {
+				notify(s.ready)
+			}
+		})
+	}
 }
 
 // ReadyJobs is how many jobs are ready.

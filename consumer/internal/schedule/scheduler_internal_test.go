@@ -125,6 +125,23 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 				delete(samples, held[i])
 				held = append(held[:i], held[i+1:]...)
 			},
+			"take and put back": func(t *rapid.T) {
+				var taken []*Delivery
+				for d := w.Take(); d != nil; d = w.Take() {
+					taken = append(taken, d)
+				}
+				used := rapid.IntRange(0, len(taken)).Draw(t, "used")
+				w.PutBack(taken[used:])
+				for _, d := range taken[:used] {
+					held = append(held, d)
+					keys.taken(t, d)
+				}
+				if d := w.Take(); len(samples) == 0 && used < len(taken) && d != taken[used] {
+					t.Fatalf("got job %v next, want the first that was put back", d)
+				} else if d != nil {
+					w.PutBack([]*Delivery{d})
+				}
+			},
 			"wake": func(*rapid.T) {
 				w.Wake()
 				asleep = nil

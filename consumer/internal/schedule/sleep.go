@@ -26,7 +26,10 @@ type SleepOptions struct {
 // the job is released at once, as by [Delivery.Release].
 func (d *Delivery) Sleep(o SleepOptions) {
 	d.Step("waits for its next call", slog.Time("until", o.Until), slog.Int("calls", o.Attempts.Calls), slog.Int("failures", o.Attempts.Failures))
-	d.part.sched.handBack(d, func(p *Partition) {
+	s := d.part.sched
+	s.mu.Lock()
+	defer s.unlock()
+	s.handBack(d, func(p *Partition) {
 		d.setAttempts(o.Attempts)
 		d.memo, d.failed = o.Memo, o.Failed
 		p.sleepUntil(timer{at: o.Until, part: p, d: d, retry: true, early: o.WakeEarly})
@@ -37,18 +40,21 @@ func (d *Delivery) Sleep(o SleepOptions) {
 // worker could not call it. It does not block.
 func (d *Delivery) Requeue() {
 	d.Step("requeued, waits for the provider")
-	d.part.sched.handBack(d, func(p *Partition) {
-		d.on(requeue)
-		p.freed.pushFront(d)
-		p.src.Lane.enlist(p)
-	})
+	s := d.part.sched
+	s.mu.Lock()
+	defer s.unlock()
+	s.handBack(d, func(p *Partition) { p.requeue(d) })
+}
+
+func (p *Partition) requeue(d *Delivery) {
+	d.on(requeue)
+	p.freed.pushFront(d)
+	p.src.Lane.enlist(p)
 }
 
 // handBack takes a job that is not settled from its worker; put queues it again. While the
-// assignment drains, the job is released instead.
+// assignment drains, the job is released instead. The lock is held.
 func (s *Scheduler) handBack(d *Delivery, put func(*Partition)) {
-	s.mu.Lock()
-	defer s.unlock()
 	if !d.state.decidable() || d.part.asg.phase != working {
 		s.letGo(d, false)
 		return

@@ -27,6 +27,7 @@ const (
 	enqueue                  // it only waits to be taken
 	handOut                  // it is taken for a worker
 	requeue                  // the worker could not call it
+	putBack                  // there is no slot for it
 	beginRecord              // a record has to be written before it is settled; it does not time out any more
 	abortRecord              // that record can't be written; the worker goes on
 	divert                   // no worker is to see it
@@ -52,6 +53,8 @@ func next(s state, e event) (state, bool) {
 		return inFlight, s == ready
 	case requeue:
 		return waiting, s == inFlight || s == writing
+	case putBack:
+		return ready, s == inFlight || s == writing
 	case beginRecord:
 		return writing, s == inFlight || s == writing
 	case abortRecord:

@@ -29,12 +29,14 @@ func TestTheStateAfterEachEvent(t *testing.T) {
 
 		{inFlight, sleep}:       asleep,
 		{inFlight, requeue}:     waiting,
+		{inFlight, putBack}:     ready,
 		{inFlight, beginRecord}: writing,
 		{inFlight, timeOut}:     timedOut,
 		{inFlight, letGo}:       over,
 
 		{writing, sleep}:       asleep,
 		{writing, requeue}:     waiting,
+		{writing, putBack}:     ready,
 		{writing, beginRecord}: writing,
 		{writing, abortRecord}: inFlight,
 		{writing, letGo}:       over,
@@ -93,6 +95,7 @@ func TestAJobIsSettledOnceAndFreesItsPlaceOnce(t *testing.T) {
 			"recorded": func(t *rapid.T) { settle(t, Recorded) },
 			"sleep":    func(*rapid.T) { d.Sleep(SleepOptions{Until: time.Now().Add(time.Hour), WakeEarly: true}) },
 			"requeue":  func(*rapid.T) { d.Requeue() },
+			"put back": func(*rapid.T) { s.PutBack([]*Delivery{d}) },
 			"wake":     func(*rapid.T) { s.Wake() },
 			"diverted": func(*rapid.T) { a.Diverted() },
 			"time out": func(*rapid.T) { timeOutNow() },
