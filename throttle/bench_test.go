@@ -11,21 +11,22 @@ import (
 // fleet that is not short of slots is the costliest case, since nobody waits.
 func BenchmarkBroker(b *testing.B) {
 	const plenty = 100_000_000 // a second: the benchmark must not wait for slots
-	c := contract(plenty)
-	l, err := New(Options{Namespace: "ns", Name: "provider", Node: "n", Limit: scopedSpec(c, 0), Waiting: func() int { return plenty }})
+	set := contract(plenty)
+	l, err := New(Options{Namespace: "ns", Name: "provider", Node: "n", Limit: scopedSpec(set, 0)})
 	if err != nil {
 		b.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(b.Context())
 	done := make(chan error, 1)
 	go func() { done <- l.Run(ctx) }()
-	if _, err := l.Next(ctx); err != nil { // past the start
+	c := callerOf(l, plenty)
+	if _, err := c.next(ctx); err != nil { // past the start
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
 	late := 0
 	for b.Loop() {
-		s, err := l.Next(ctx)
+		s, err := c.next(ctx)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -16,11 +16,11 @@ import (
 	"dispatcher/throttle/limit"
 )
 
-func refusing(t *testing.T, c limit.Contract, b limit.Bucket, reserve reserveFunc, waiting func() int) *Limiter {
+func refusing(t *testing.T, c limit.Contract, b limit.Bucket, reserve reserveFunc) *Limiter {
 	t.Helper()
 	spec := specOf(c)
 	spec.Algorithm, spec.Bucket = limit.LeakyBucket, b
-	l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Limit: spec, Waiting: waiting})
+	l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Limit: spec})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,36 +30,44 @@ func refusing(t *testing.T, c limit.Contract, b limit.Bucket, reserve reserveFun
 	return l
 }
 
-// pour lets so many callers come at once, and returns what they got when all of
-// them know.
-func pour(t *testing.T, l *Limiter, callers int) (slots []Slot, turnedAway int) {
+// pour lets so many jobs come at once, and returns what they got when all of them
+// know.
+func pour(t *testing.T, l *Limiter, jobs int) (slots []Slot, turnedAway int) {
 	t.Helper()
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	for range callers {
-		all.Go(func() {
-			s, err := l.Next(t.Context())
-			mu.Lock()
-			defer mu.Unlock()
+	for jobs > 0 {
+		for _, a := range asked(t, l, jobs) {
 			switch {
-			case errors.Is(err, ErrFull):
+			case errors.Is(a.Err, ErrFull):
 				turnedAway++
-			case err != nil:
-				t.Error(err)
+			case !a.Slot.IsZero():
+				slots = append(slots, a.Slot)
 			default:
-				slots = append(slots, s)
+				continue
 			}
-		})
+			jobs--
+		}
 	}
-	all.Wait()
 	return slots, turnedAway
+}
+
+// asked waits for the limiter's turn, and asks for so many jobs.
+func asked(t *testing.T, l *Limiter, jobs int) []Answer {
+	t.Helper()
+	if _, err := l.Turn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	answers, err := l.Reserve(t.Context(), jobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answers
 }
 
 // What a full bucket has no room for is refused at once, and not when a slot would
 // have come free.
 func TestAFullBucketTurnsAwayAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := refusing(t, contract(300), limit.Bucket{Capacity: 30, WhenFull: limit.FullRefuse}, newModel().local("n", time.Millisecond), nil)
+		l := refusing(t, contract(300), limit.Bucket{Capacity: 30, WhenFull: limit.FullRefuse}, newModel().local("n", time.Millisecond))
 		settled(t, l)
 		before := time.Now()
 		slots, turnedAway := pour(t, l, 100)
@@ -82,7 +90,7 @@ func TestAFullBucketTurnsAwayAtOnce(t *testing.T) {
 func settled(t *testing.T, l *Limiter) {
 	t.Helper()
 	time.Sleep(time.Second)
-	if _, err := l.Next(t.Context()); err != nil {
+	if _, err := callerOf(l, 1).next(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(time.Second)
@@ -91,7 +99,7 @@ func settled(t *testing.T, l *Limiter) {
 // Of those that come faster than the bucket leaks, it takes as many as leave it.
 func TestARefusingBucketTakesItsWholeRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := refusing(t, contract(300), limit.Bucket{Capacity: 30, WhenFull: limit.FullRefuse}, newModel().local("n", time.Millisecond), nil)
+		l := refusing(t, contract(300), limit.Bucket{Capacity: 30, WhenFull: limit.FullRefuse}, newModel().local("n", time.Millisecond))
 		settled(t, l)
 		taken := 0
 		const seconds = 10
@@ -111,7 +119,7 @@ func TestARefusingBucketTakesItsWholeRate(t *testing.T) {
 func TestAPauseTurnsNobodyAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newModel()
-		l := refusing(t, contract(300), limit.Bucket{Capacity: 30, WhenFull: limit.FullRefuse}, m.local("n", time.Millisecond), nil)
+		l := refusing(t, contract(300), limit.Bucket{Capacity: 30, WhenFull: limit.FullRefuse}, m.local("n", time.Millisecond))
 		settled(t, l)
 		s := m.settings()
 		s.Paused, s.Changed = true, time.Now()
@@ -119,57 +127,30 @@ func TestAPauseTurnsNobodyAway(t *testing.T) {
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, err := l.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := callerOf(l, 1).next(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v while paused, want to wait", err)
 		}
 	})
 }
 
-// Who was let in and was late gets another slot, whatever waits before it.
+// A job that was let in and was late waits for another slot, whatever comes before it.
 func TestAFullBucketDoesNotTurnAwayWhoWasLetIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := refusing(t, contract(300), limit.Bucket{Capacity: 6, WhenFull: limit.FullRefuse}, newModel().local("n", time.Millisecond), nil)
+		l := refusing(t, contract(300), limit.Bucket{Capacity: 6, WhenFull: limit.FullRefuse}, newModel().local("n", time.Millisecond))
 		settled(t, l)
-		var all sync.WaitGroup
+		var again sync.WaitGroup
 		for range 20 {
-			all.Go(func() { _, _ = l.Next(t.Context()) })
-			all.Go(func() {
-				if _, err := l.Again(t.Context()); err != nil {
-					t.Errorf("got %v for a job that was let in", err)
+			again.Go(func() {
+				if s, err := l.Again(t.Context()); err != nil || s.IsZero() {
+					t.Errorf("got slot %v and %v for a job that was let in", s, err)
 				}
 			})
 		}
-		all.Wait()
-	})
-}
-
-// Refusals that wait for jobs which don't come stand in nobody's way.
-func TestHeldRefusalsStopNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var phantoms atomic.Int64
-		l := refusing(t, contract(300), limit.Bucket{Capacity: 6, WhenFull: limit.FullRefuse}, newModel().local("n", time.Millisecond),
-			func() int { return int(phantoms.Load()) })
-		settled(t, l)
-		phantoms.Store(100)
-		if _, err := l.Next(t.Context()); err != nil { // and with it all those
-			t.Fatal(err)
+		_, turnedAway := pour(t, l, 20)
+		again.Wait()
+		if turnedAway == 0 {
+			t.Error("the bucket had room for all, which proves nothing")
 		}
-		phantoms.Store(0)
-		time.Sleep(time.Second) // what was given to them is late
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		var both sync.WaitGroup
-		both.Go(func() {
-			if _, err := l.Again(ctx); err != nil {
-				t.Errorf("again: %v", err)
-			}
-		})
-		both.Go(func() {
-			if _, err := l.Next(ctx); err != nil { // the refusals were for others, and the bucket is empty
-				t.Errorf("next: %v", err)
-			}
-		})
-		both.Wait()
 	})
 }
 
@@ -200,8 +181,8 @@ func contractOf(units int64, window time.Duration) limit.Contract {
 	return c
 }
 
-// A reply that was lost comes again with the slots of the first try. Those who
-// came since are not turned away for it: the bucket has room for them.
+// A reply that was lost comes again with the slots of the first try. Those who came
+// since are not turned away for it: the bucket may have room for them.
 func TestALostReplyRefusesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reserve, lose := newModel().local("n", time.Millisecond), atomic.Bool{}
@@ -211,20 +192,18 @@ func TestALostReplyRefusesNobody(t *testing.T) {
 				return script.Reservation{}, errors.New("connection reset")
 			}
 			return b, err
-		}, nil)
+		})
 		settled(t, l)
 		lose.Store(true)
-		var first sync.WaitGroup
-		turned := 0
-		first.Go(func() { _, turned = pour(t, l, 5) })
-		time.Sleep(10 * time.Millisecond)
-		if lose.Load() {
-			t.Fatal("no reply was lost yet")
+		for _, a := range asked(t, l, 5) {
+			if !a.Slot.IsZero() || a.Err != nil {
+				t.Errorf("got %v and %v after a reply that was lost", a.Slot, a.Err)
+			}
 		}
-		slots, away := pour(t, l, 10)
-		first.Wait()
-		if away != 0 || turned != 0 || len(slots) != 10 {
-			t.Errorf("got %d slots, and %d and %d turned away; the bucket had room for all 15", len(slots), away, turned)
+		time.Sleep(10 * time.Millisecond)
+		slots, away := pour(t, l, 15)
+		if away != 0 || len(slots) != 15 {
+			t.Errorf("got %d slots and %d turned away; the bucket had room for all 15", len(slots), away)
 		}
 	})
 }

@@ -43,7 +43,7 @@ func (c *crowd) node(ctx context.Context, t *testing.T, l *Limiter, name string,
 	wg.Go(func() { _ = l.Run(ctx) })
 	if hungry {
 		wg.Go(func() {
-			drain(ctx, l, func(at time.Time) {
+			drain(ctx, l, 100, func(at time.Time) {
 				c.mu.Lock()
 				defer c.mu.Unlock()
 				c.uses[name] = append(c.uses[name], at)
@@ -100,7 +100,7 @@ func sum(list []int) (n int) {
 // limiterOn is a limiter on the model, that hears of changes.
 func limiterOn(t *testing.T, m *model, name string, c limit.Contract) *Limiter {
 	t.Helper()
-	l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: name, Limit: specOf(c), Waiting: func() int { return 100 }})
+	l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: name, Limit: specOf(c)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,6 @@ func TestAnIdleNodeAsksSeldom(t *testing.T) {
 		const nodes = 20
 		for i := range nodes {
 			l := limiterOn(t, m, fmt.Sprint("n", i), contract(300))
-			l.opts.Waiting = func() int { return 0 }
 			wg.Go(func() { all.node(ctx, t, l, "", false) })
 		}
 		time.Sleep(10 * time.Second)
@@ -241,7 +240,7 @@ func TestACrowdReal(t *testing.T) {
 		rdb := NewClient(ClientOptions{Addrs: []string{server.Addr}})
 		t.Cleanup(func() { _ = rdb.Close() })
 		name := fmt.Sprint("n", i)
-		l, err := New(Options{Redis: rdb, Namespace: "crowd", Name: "provider", Node: name, Limit: specOf(contract(300)), Waiting: func() int { return 100 }})
+		l, err := New(Options{Redis: rdb, Namespace: "crowd", Name: "provider", Node: name, Limit: specOf(contract(300))})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,13 +3,21 @@
 // is, and lists the algorithms; this text describes the default one. With the scope
 // node each node keeps the limit for itself, without Redis.
 //
-// A [Limiter] hands out slots. The slots of a limit lie on one timeline in Redis, at
-// the contract's spacing. A node reserves the next few of them for callers that wait
-// already, at most one horizon ahead, and each caller gets a time of its own. So the
+// A [Limiter] reserves slots. The slots of a limit lie on one timeline in Redis, at
+// the contract's spacing. A node reserves the next few of them for jobs that wait
+// already, at most one horizon ahead, and each job gets a time of its own. So the
 // number of calls to Redis does not depend on the rate.
 //
-// Most callers use [Limiter.Next] and [Slot.Wait]. A caller that found its slot
-// late uses [Limiter.Again], and keeps its place. Operators use package control.
+//	for {
+//		most, err := limiter.Turn(ctx)                  // waits until a call is worth it
+//		jobs := …                                       // the best of now, at most so many
+//		answers, err := limiter.Reserve(ctx, len(jobs)) // one call: a slot for each, or none
+//	}
+//
+// A job with a slot waits with [Slot.Wait] until its call may begin. A job without one
+// waits for the next turn. One that missed its slot gets another with [Limiter.Again],
+// ahead of all others. [Limiter.Used], [Limiter.Missed] or [Limiter.Unused] says what
+// became of the slot. Operators use package control.
 //
 // # Time
 //
@@ -35,8 +43,8 @@
 //
 // # Goroutines
 //
-// [Limiter.Run] is one goroutine that reserves; it owns the clock mapping and the
-// state of reservations. A second one, which ends with it, receives notifications of
-// changes and wakes it. Callers wait in their own goroutines. Callers and slots
-// meet in the wait queue, under one mutex that is never held while anything waits.
+// [Limiter.Run] is one goroutine that talks to Redis; it owns the clock mapping and the
+// state of reservations. [Limiter.Turn], [Limiter.Reserve] and [Limiter.Again] pass it a
+// question and wait for the answer, so they have no state of their own. A second goroutine, which
+// ends with Run, receives notifications of changes and wakes it.
 package throttle

@@ -15,10 +15,10 @@ func TestAFarRedisCostsNoRate(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := contract(300)
 				c.Guard, c.Lateness = 100*time.Millisecond, 90*time.Millisecond
-				l := begin(t, c, newModel().local("n", rtt), func() int { return 1000 })
+				l := callerOf(begin(t, c, newModel().local("n", rtt)), 1000)
 				slots := 0
 				for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
-					s, err := l.Next(t.Context())
+					s, err := l.next(t.Context())
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -41,14 +41,14 @@ func TestAFleetThatStallsHoldsLess(t *testing.T) {
 	most := func(lateness time.Duration) (held int, share float64) {
 		synctest.Test(t, func(t *testing.T) {
 			c := autoContract(time.Second).WithLateness(lateness)
-			l := begin(t, c, newModel().local("n", time.Millisecond), func() int { return 1000 })
+			l := callerOf(begin(t, c, newModel().local("n", time.Millisecond)), 1000)
 			slots := 0
 			for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
-				s, err := l.Next(t.Context())
+				s, err := l.next(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
-				held = max(held, l.queue.state(time.Now()).held)
+				held = max(held, int(l.unused.Load()))
 				if s.Wait(t.Context()) == nil {
 					slots++
 				}

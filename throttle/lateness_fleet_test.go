@@ -57,7 +57,7 @@ func TestStoppedNodesChooseALateness(t *testing.T) {
 		var all []*Limiter
 		for i := range 3 {
 			l, err := New(Options{
-				Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Limit: specOf(autoContract(time.Second)), Waiting: func() int { return 100 },
+				Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Limit: specOf(autoContract(time.Second)),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -89,8 +89,8 @@ func TestStoppedNodesChooseALateness(t *testing.T) {
 // stoppedCaller uses slots on a node that stands still for 10 ms in each 100 ms.
 func stoppedCaller(ctx context.Context, l *Limiter, phase time.Duration) {
 	const every, length = 100 * time.Millisecond, 10 * time.Millisecond
-	for ctx.Err() == nil {
-		s, err := l.Next(ctx)
+	for c := callerOf(l, 100); ctx.Err() == nil; {
+		s, err := c.next(ctx)
 		if err != nil {
 			return
 		}

@@ -287,12 +287,15 @@ func TestEachSlotIsCountedOnce(t *testing.T) {
 	}
 	l.Used(slot, at.Add(time.Millisecond))
 	l.Used(slot, slot.NotAfter)
-	l.queue.missed(slot, at.Add(7*time.Millisecond))
-	l.queue.add([]Slot{slot, slot, {full: true, NotAfter: at}}, at)
-	l.queue.state(at.Add(45 * time.Millisecond))
-	l.queue.state(at.Add(time.Second))
-	l.queue.missed(slot, at.Add(time.Minute))
-	if got, want := l.queue.counter.Totals(), (lateness.Counts{0: 2, 2: 1, 6: 2, 7: 1}); got != want {
+	for _, late := range []time.Duration{4 * time.Millisecond, 42 * time.Millisecond, 42 * time.Millisecond, time.Minute} {
+		missed := slot
+		missed.NotBefore, missed.NotAfter = time.Now().Add(-late-slot.lateness), time.Now().Add(-late)
+		l.Missed(missed)
+	}
+	given := slot
+	given.NotAfter = time.Now().Add(time.Hour)
+	l.Missed(given) // its job could not be called
+	if got, want := l.counter.Totals(), (lateness.Counts{0: 2, 2: 1, 6: 2, 7: 1}); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }

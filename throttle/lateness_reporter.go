@@ -42,7 +42,7 @@ func (r *lateReporter) due(totals lateness.Counts, now time.Time) (lateness.Coun
 // reportLate reports how late this node's slots were, where that is due. Redis hands
 // the fleet's counts to one node a second, which chooses the lateness.
 func (r *reserver) reportLate(ctx context.Context) {
-	now, totals := time.Now(), r.queue.counter.Totals()
+	now, totals := time.Now(), r.counter.Totals()
 	if r.opts.Limit.Scope == limit.ScopeNode || !r.learned || r.failures > 0 || !r.known.ChoosesLateness() {
 		r.reporter.said, r.reporter.saidAt = totals, now
 		r.trips.Take()

@@ -109,27 +109,16 @@ func (r *reserver) onLease(now time.Time) bool {
 		r.known.UnitsOfNode() > 0 && r.lease.held(now)
 }
 
-// useLease puts slots of the lease into the wait queue, for as many callers as wait.
-func (r *reserver) useLease(now time.Time) {
-	if !r.onLease(now) {
-		return
+// useLease answers requests with slots of the lease.
+func (r *reserver) useLease(answers []Answer, now time.Time) {
+	r.lease.next = later(r.lease.next, r.last) // slots rise
+	slots := r.lease.slots(r.known, now, aheadOfCall, int64(len(answers)))
+	for i, s := range slots {
+		s.valid, s.slept, s.since = r.slots, r.slots.suspended(), r.slots.generation.Load() // a cut of the limit ends it
+		answers[i].Slot = s
 	}
-	st := r.queue.state(now)
-	r.noteLate(st.late)
-	r.lease.next = later(r.lease.next, st.last) // the queue holds slots in the order of time
-	slots := r.lease.slots(r.known, now, aheadOfCall, r.demand(st))
-	r.leased = r.leased || len(slots) > 0
+	r.reservedAt = now
 	r.leases.used.Add(float64(len(slots)))
-	r.queue.add(slots, now)
-}
-
-// dropLeased gives up the slots of the lease that nobody took, when Redis is back:
-// they must not stand in front of those that Redis gives.
-func (r *reserver) dropLeased() {
-	if r.leased {
-		r.leased = false
-		r.queue.drop()
-	}
 }
 
 // renewLease asks for a lease, or renews it, when that is due. Only a node that
@@ -151,7 +140,7 @@ func (r *reserver) renewLease(ctx context.Context) {
 	}
 	trusted := reply.Epoch == r.clock.Epoch
 	if trusted {
-		r.stepped = r.clock.Observe(clock.Reading{Asked: asked, Answered: answered, Now: reply.Now, Epoch: reply.Epoch})
+		r.observe(clock.Reading{Asked: asked, Answered: answered, Now: reply.Now, Epoch: reply.Epoch})
 		trusted = !r.stepped
 	}
 	had := r.lease.held(answered)

@@ -55,8 +55,8 @@ func (r *recorder) worst(window time.Duration) (most int) {
 
 // use uses slots as fast as they come.
 func (r *recorder) use(ctx context.Context, l *Limiter) {
-	for ctx.Err() == nil {
-		s, err := l.Next(ctx)
+	for c := callerOf(l, 5); ctx.Err() == nil; {
+		s, err := c.next(ctx)
 		if err == nil {
 			err = s.Wait(ctx)
 		}
@@ -89,7 +89,7 @@ func TestReserveReal(t *testing.T) {
 	for i := range 3 {
 		rdb := NewClient(ClientOptions{Addrs: []string{server.Addr}})
 		t.Cleanup(func() { stop(); fleet.Wait(); _ = rdb.Close() })
-		l, err := New(Options{Redis: rdb, Namespace: "ns", Name: "provider", Node: fmt.Sprint("n", i), Limit: specOf(c), Waiting: func() int { return 5 }})
+		l, err := New(Options{Redis: rdb, Namespace: "ns", Name: "provider", Node: fmt.Sprint("n", i), Limit: specOf(c)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -72,7 +72,7 @@ func (a *away) leaseOf(_ context.Context, state script.LeaseState, _ time.Durati
 func (a *away) limiter(t *testing.T) (*Limiter, context.CancelFunc) {
 	t.Helper()
 	l, err := New(Options{
-		Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Limit: specOf(withReserve()), Waiting: func() int { return 1000 },
+		Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Limit: specOf(withReserve()),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -98,8 +98,8 @@ func used(t *testing.T, l *Limiter, d time.Duration) []time.Time {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
 	var at []time.Time
-	for {
-		s, err := l.Next(ctx)
+	for c := callerOf(l, 1000); ; {
+		s, err := c.next(ctx)
 		if err != nil {
 			return at
 		}
@@ -146,6 +146,24 @@ func TestANodeSendsByItsLeaseWhileRedisIsAway(t *testing.T) {
 		stop()
 		if !a.left.Load() {
 			t.Error("the lease was not given up at the end")
+		}
+	})
+}
+
+// A cut of the limit ends the slots that are out, and not those that the lease gives later.
+func TestALeaseWorksAfterACut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &away{}
+		l, _ := a.limiter(t)
+		_ = used(t, l, 5*time.Second)
+		s := a.model.settings()
+		s.Changed, s.Revision, s.Cap = time.Now(), s.Revision+1, s.Cap-30
+		a.model.change(s)
+		time.Sleep(5 * time.Second) // it is learned by a poll
+		a.cut.Store(true)
+		_ = used(t, l, 2*time.Second)
+		if at := used(t, l, time.Minute); len(at) < 170 {
+			t.Errorf("got %d calls in a minute without Redis, want three in 1.01 s", len(at))
 		}
 	})
 }

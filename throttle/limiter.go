@@ -41,32 +41,30 @@ type Options struct {
 	Limit     limit.Spec            // as the file states it: terms and guardrails seed a Redis that, like the other nodes, knows none
 	Identity  Identity              // default IdentityInfo
 
-	// Waiting returns how many callers could use a slot now but have not called
-	// Next yet, so that a block of slots can be reserved at once. It must be
-	// cheap and safe for concurrent use. Optional.
-	Waiting func() int
-
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: no metrics
 }
 
-// Limiter hands out the slots of one limit that the whole fleet keeps
-// together. [Limiter.Run] reserves them; everything else may be called from any
-// goroutine.
+// Limiter reserves slots of one limit that the whole fleet keeps together.
+// [Limiter.Run] talks to Redis. [Limiter.Turn] and [Limiter.Reserve] are for one
+// goroutine; everything else may be called from any goroutine.
 type Limiter struct {
 	opts    Options
 	log     *slog.Logger
 	metrics *metrics
 	leases  *leaseMetrics
-	queue   waitQueue
 	node    string // unique per start
-	host    *host
+	slots   *validity
 	trips   lateness.TripNotes
-	spacing atomic.Int64 // of the settings in force, in nanoseconds
+	counter lateness.Counter // of slots that were used, and of those that were late
+	missed  atomic.Int64     // slots that could not be used, since the last reservation
+	spacing atomic.Int64     // of the settings in force, in nanoseconds
 
-	subscribed atomic.Bool   // to the limit's channel
-	notified   atomic.Bool   // a notification has come since then, so changes will come as well
-	wake       chan struct{} // holds one: a caller began to wait
+	subscribed atomic.Bool // to the limit's channel
+	notified   atomic.Bool // a notification has come since then, so changes will come as well
+	turns      chan inquiry[struct{}, int]
+	batches    chan inquiry[int, []Answer]
+	retries    chan inquiry[context.Context, Slot]
 	changed    chan struct{} // holds one: Redis notified the node of a change
 	listen     func(context.Context)
 
@@ -94,9 +92,6 @@ func New(opts Options) (*Limiter, error) {
 	if opts.Identity == "" {
 		opts.Identity = IdentityInfo
 	}
-	if opts.Waiting == nil {
-		opts.Waiting = func() int { return 0 }
-	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -108,8 +103,10 @@ func New(opts Options) (*Limiter, error) {
 		metrics:   newMetrics(opts.Registerer, opts.Name),
 		leases:    newLeaseMetrics(opts.Registerer, opts.Name),
 		node:      node,
-		host:      &host{suspended: boottime.Suspended},
-		wake:      make(chan struct{}, 1),
+		slots:     &validity{suspended: boottime.Suspended},
+		turns:     make(chan inquiry[struct{}, int]),
+		batches:   make(chan inquiry[int, []Answer]),
+		retries:   make(chan inquiry[context.Context, Slot]),
 		changed:   make(chan struct{}, 1),
 		reserve:   scripts.Reserve,
 		lateness:  func(ctx context.Context, r lateness.Report) (lateness.Reply, error) { return r.Send(ctx, scripts) },
@@ -128,45 +125,38 @@ func New(opts Options) (*Limiter, error) {
 	return l, nil
 }
 
-// Next waits for a slot behind all other callers. It returns the context's
-// cause when that ends first, and [ErrFull] where a full bucket refuses. The
-// slot may lie up to one horizon ahead: see [Slot.WaitNear] and [Slot.Wait].
-func (l *Limiter) Next(ctx context.Context) (Slot, error) { return l.join(ctx, false) }
-
-// Again waits for a slot in front of the callers of Next: for a job that lost its
-// slot by being late, or that has waited before. A full bucket does not refuse it: it
-// was let in once.
-func (l *Limiter) Again(ctx context.Context) (Slot, error) { return l.join(ctx, true) }
-
-func (l *Limiter) join(ctx context.Context, again bool) (Slot, error) {
-	slot, place := l.queue.take(time.Now(), again)
-	if place == nil {
-		return slot.orFull()
-	}
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
-	return l.queue.await(ctx, place)
-}
-
 // Spacing is the time between two slots under the settings in force.
 func (l *Limiter) Spacing() time.Duration { return time.Duration(l.spacing.Load()) }
+
+// Refuses reports whether jobs for which a full bucket has no room get [ErrFull]. Then all
+// jobs that wait are to be asked for at once.
+func (l *Limiter) Refuses() bool {
+	return l.opts.Limit.Refuses() && l.State().Settings.Algorithm == limit.LeakyBucket
+}
 
 // Used reports when the call of a slot began, for the lateness histogram and for
 // a guard that is auto.
 func (l *Limiter) Used(s Slot, at time.Time) {
 	l.metrics.used(at.Sub(s.NotBefore))
-	l.queue.counter.Count(s.lateBy(at))
+	l.counter.Count(s.lateBy(at))
 }
 
-// Missed reports that a slot was late when it was to be used, or that its call
-// could not be written.
-func (l *Limiter) Missed(s Slot) { l.queue.missed(s, time.Now()) }
+// Missed reports that a slot was late when it was to be used, or was given up. A node
+// that misses many asks for fewer.
+func (l *Limiter) Missed(s Slot) {
+	if now := time.Now(); s.LateAt(now) {
+		l.counter.Count(s.lateBy(now))
+	}
+	l.noteMissed(1)
+}
 
-// GiveBack returns a slot that was taken and not used, for another caller. It
-// may go to waste all the same.
-func (l *Limiter) GiveBack(s Slot) { l.queue.giveBack(s, time.Now()) }
+// Unused reports that a slot is lost since its job could not be called.
+func (l *Limiter) Unused() { l.metrics.unused.Inc() }
+
+func (l *Limiter) noteMissed(n int64) {
+	l.missed.Add(n)
+	l.metrics.late.Add(float64(n))
+}
 
 // NoteRoundTrip counts the round trip of a connection to the provider that was
 // just opened. With a guard of auto the fleet compares them with the spread.

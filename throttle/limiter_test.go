@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -37,9 +36,9 @@ func run(t *testing.T, l *Limiter) {
 }
 
 // begin runs a limiter in the bubble until the test ends.
-func begin(t *testing.T, c limit.Contract, reserve reserveFunc, waiting func() int) *Limiter {
+func begin(t *testing.T, c limit.Contract, reserve reserveFunc) *Limiter {
 	t.Helper()
-	l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Limit: specOf(c), Waiting: waiting})
+	l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Limit: specOf(c)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,11 +57,12 @@ func TestSlotsComeAtTheirSpacing(t *testing.T) {
 		l := begin(t, contract(300), func(ctx context.Context, a script.Ask) (script.Reservation, error) {
 			calls.Add(1)
 			return reserve(ctx, a)
-		}, func() int { return 1000 })
+		})
 		const n = 600
 		var first, last time.Time
+		c := callerOf(l, 1000)
 		for i := range n {
-			s, err := l.Next(t.Context())
+			s, err := c.next(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,52 +85,154 @@ func TestSlotsComeAtTheirSpacing(t *testing.T) {
 	})
 }
 
-// A caller that goes away gives its slot to the next in line.
-func TestCancelledCallerGivesItsSlotOn(t *testing.T) {
+// A caller that leaves before its turn leaves the next one nothing to wait for.
+func TestATurnThatIsLeftHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := begin(t, contract(1), newModel().local("n", time.Millisecond), nil)
+		l := begin(t, contract(1), newModel().local("n", time.Millisecond))
 		ctx, cancel := context.WithCancelCause(t.Context())
-		gone := errors.New("the job was taken away")
-		errs := make(chan error)
-		go func() {
-			_, err := l.Next(ctx)
-			errs <- err
-		}()
-		synctest.Wait()
-		got := make(chan Slot)
-		go func() {
-			s, _ := l.Next(t.Context())
-			got <- s
-		}()
-		synctest.Wait()
-		cancel(gone)
-		if err := <-errs; !errors.Is(err, gone) {
+		gone := errors.New("the node drains")
+		time.AfterFunc(100*time.Millisecond, func() { cancel(gone) }) // in the cooldown
+		if _, err := l.Turn(ctx); !errors.Is(err, gone) {
 			t.Errorf("got %v, want the cause %v", err, gone)
 		}
-		if s := <-got; s.IsZero() {
-			t.Error("the next in line got no slot")
+		if _, err := l.Reserve(ctx, 1); !errors.Is(err, gone) {
+			t.Errorf("got %v, want the cause %v", err, gone)
+		}
+		if s, err := callerOf(l, 1).next(t.Context()); err != nil || s.IsZero() {
+			t.Errorf("got slot %v and %v for the next caller", s, err)
 		}
 	})
 }
 
-// Who asks again is served before those who wait for their first slot.
+// Who asks again is in the next reservation, ahead of the others, also where nobody else
+// asks.
 func TestAgainComesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := begin(t, contract(10), newModel().local("n", time.Millisecond), nil)
-		order := make(chan string, 2)
+		l := begin(t, contract(10), newModel().local("n", time.Millisecond))
+		time.Sleep(2 * time.Second) // past the start
+		alone, err := l.Again(t.Context())
+		if err != nil || alone.IsZero() {
+			t.Fatalf("got slot %v and %v", alone, err)
+		}
+		got := make(chan Slot, 1)
 		go func() {
-			_, _ = l.Next(t.Context())
-			order <- "next"
+			s, _ := l.Again(t.Context())
+			got <- s
 		}()
 		synctest.Wait()
-		go func() {
-			_, _ = l.Again(t.Context())
-			order <- "again"
-		}()
-		if got := <-order; got != "again" {
-			t.Errorf("got %q first, want again", got)
+		var others []Slot
+		for len(others) == 0 {
+			for _, a := range asked(t, l, 2) {
+				if !a.Slot.IsZero() {
+					others = append(others, a.Slot)
+				}
+			}
 		}
-		<-order
+		if first := <-got; !first.NotBefore.Before(others[0].NotBefore) {
+			t.Errorf("who asks again got a slot %v behind the others", first.NotBefore.Sub(others[0].NotBefore))
+		}
+	})
+}
+
+// While the limit is paused nobody gets a turn: no connection is opened for a job.
+func TestAPauseGivesNoTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		l := begin(t, contract(300), m.local("n", time.Millisecond))
+		time.Sleep(2 * time.Second)
+		s := m.settings()
+		s.Changed, s.Revision, s.Paused = time.Now(), s.Revision+1, true
+		m.change(s)
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := l.Turn(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got a turn, or %v, while paused", err)
+		}
+	})
+}
+
+// Jobs that ask again are let go when the limit is paused, and while Redis is away: they are
+// not to keep their workers.
+func TestWhoAsksAgainIsLetGoWhenNothingIsGranted(t *testing.T) {
+	for name, stop := range map[string]func(m *model, away *atomic.Bool){
+		"a pause": func(m *model, _ *atomic.Bool) {
+			s := m.settings()
+			s.Changed, s.Revision, s.Paused = time.Now(), s.Revision+1, true
+			m.change(s)
+		},
+		"Redis is away": func(_ *model, away *atomic.Bool) { away.Store(true) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m, away := newModel(), atomic.Bool{}
+			reserve := m.local("n", time.Millisecond)
+			l := begin(t, contractOf(1, 10*time.Second), func(ctx context.Context, a script.Ask) (script.Reservation, error) {
+				if away.Load() {
+					return script.Reservation{}, errors.New("connection refused")
+				}
+				return reserve(ctx, a)
+			})
+			time.Sleep(time.Minute) // past the start
+			if _, err := l.Again(t.Context()); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			begun := time.Now()
+			time.AfterFunc(time.Second, func() { stop(m, &away) })
+			if _, err := l.Again(t.Context()); !errors.Is(err, ErrGivenUp) || time.Since(begun) > 8*time.Second {
+				t.Errorf("%s: got %v after %v, want %v", name, err, time.Since(begun), ErrGivenUp)
+			}
+		})
+	}
+}
+
+// A pause that ends by itself is over for the node when it is over in Redis, however seldom
+// the node polls: the script ends it with the first call after that.
+func TestANodePollsAtTheEndOfAPause(t *testing.T) {
+	t.Parallel()
+	l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Limit: specOf(contract(300))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	for _, row := range []struct {
+		left, poll, want time.Duration
+	}{{300 * time.Millisecond, 4 * time.Second, 301 * time.Millisecond}, {time.Hour, 4 * time.Second, 4 * time.Second}, {time.Second, 0, 1001 * time.Millisecond}} {
+		r := &reserver{Limiter: l}
+		set := seeded(contract(300))
+		set.Paused, set.RevertAt = true, time.UnixMicro(5_000_000).Add(row.left)
+		r.report(script.Reservation{Now: 5_000_000, Poll: row.poll, Settings: set}, now, false)
+		if got := r.pollAt.Sub(now); got != row.want {
+			t.Errorf("%v before the end of a pause: got a poll in %v, want it in %v", row.left, got, row.want)
+		}
+	}
+}
+
+// Each job has an answer in its place, and slots rise.
+func TestEachJobIsAnsweredInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := begin(t, contract(10), newModel().local("n", time.Millisecond))
+		time.Sleep(2 * time.Second) // past the start
+		const jobs = 20
+		answers, err := l.Reserve(t.Context(), jobs)
+		if err != nil || len(answers) != jobs {
+			t.Fatalf("got %d answers and %v, want %d", len(answers), err, jobs)
+		}
+		granted := 0
+		for i, a := range answers {
+			if a.Err != nil {
+				t.Errorf("job %d: %v", i, a.Err)
+			}
+			if a.Slot.IsZero() {
+				continue
+			}
+			if granted != i || i > 0 && !a.Slot.NotBefore.After(answers[i-1].Slot.NotBefore) {
+				t.Errorf("job %d has a slot out of order", i)
+			}
+			granted++
+		}
+		if want := int(limit.DefaultHorizon / contract(10).Spacing()); granted < want || granted > want+1 {
+			t.Errorf("got %d slots for %d jobs, want those of one horizon, %d", granted, jobs, want)
+		}
 	})
 }
 
@@ -152,9 +254,10 @@ func TestLostReplyIsAskedForAgain(t *testing.T) {
 				}
 			}
 			return b, err
-		}, nil)
-		before, _ := l.Next(t.Context())
-		after, _ := l.Next(t.Context())
+		})
+		c := callerOf(l, 1)
+		before, _ := c.next(t.Context())
+		after, _ := c.next(t.Context())
 		mu.Lock()
 		defer mu.Unlock()
 		if len(seqs) < 2 || seqs[0] != seqs[1] {
@@ -176,7 +279,7 @@ func TestRedisAwayIsWaitedOut(t *testing.T) {
 				return script.Reservation{}, errors.New("connection refused")
 			}
 			return reserve(ctx, a)
-		}, nil)
+		})
 		time.AfterFunc(time.Minute, func() { back.Store(true) })
 		time.AfterFunc(30*time.Second, func() {
 			if err := l.State().Ready(); err == nil {
@@ -184,7 +287,7 @@ func TestRedisAwayIsWaitedOut(t *testing.T) {
 			}
 		})
 		start := time.Now()
-		if _, err := l.Next(t.Context()); err != nil {
+		if _, err := callerOf(l, 1).next(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := time.Since(start); got < time.Minute || got > time.Minute+2*time.Second {
@@ -205,7 +308,7 @@ func TestSlowRedis(t *testing.T) {
 		m := newModel()
 		l := begin(t, contract(10), func(ctx context.Context, a script.Ask) (script.Reservation, error) {
 			return m.local("n", time.Duration(rtt.Load()))(ctx, a)
-		}, nil)
+		})
 		time.Sleep(5 * time.Second)
 		if got := l.State().Phase; got != PhaseTooSlow {
 			t.Errorf("got phase %v, want %v", got, PhaseTooSlow)
@@ -213,8 +316,9 @@ func TestSlowRedis(t *testing.T) {
 		rtt.Store(int64(time.Millisecond))
 		time.Sleep(time.Second)
 		rtt.Store(int64(50 * time.Millisecond))
+		c := callerOf(l, 1)
 		for range 20 {
-			s, err := l.Next(t.Context())
+			s, err := c.next(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -230,7 +334,7 @@ func TestSlowRedis(t *testing.T) {
 func TestLostSettingsComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newModel()
-		l := begin(t, contract(300), m.local("n", time.Millisecond), nil)
+		l := begin(t, contract(300), m.local("n", time.Millisecond))
 		time.Sleep(time.Second)
 		cut := m.settings()
 		cut.Cap, cut.Revision, cut.Changed, cut.By = 150, 2, time.UnixMicro(time.Now().UnixMicro()), "ops"
@@ -260,7 +364,7 @@ func TestWhatRedisHoldsIsInForce(t *testing.T) {
 			t.Fatal(err)
 		}
 		run(t, l)
-		if _, err := l.Next(t.Context()); err != nil {
+		if _, err := callerOf(l, 1).next(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := l.State().Settings.Contract; got != first {
@@ -279,13 +383,14 @@ func TestASlotIsNotUsedAfterASuspension(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.reserve, l.listen = newModel().local("n", time.Millisecond), func(context.Context) {}
-		l.host = &host{suspended: func() time.Duration { return time.Duration(slept.Load()) }}
+		l.slots = &validity{suspended: func() time.Duration { return time.Duration(slept.Load()) }}
 		run(t, l)
+		c := callerOf(l, 1)
 		for _, row := range []struct {
 			slept time.Duration
 			want  error
 		}{{0, nil}, {500 * time.Microsecond, nil}, {2 * time.Millisecond, ErrLate}, {0, nil}, {time.Hour, ErrLate}} {
-			s, err := l.Next(t.Context())
+			s, err := c.next(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -293,40 +398,36 @@ func TestASlotIsNotUsedAfterASuspension(t *testing.T) {
 			if err := s.Wait(t.Context()); !errors.Is(err, row.want) {
 				t.Errorf("after a suspension of %v: got %v, want %v", row.slept, err, row.want)
 			}
-			time.Sleep(time.Second) // what was held then is over
 		}
 	})
 }
 
 // What a node holds was reserved under the terms before. After a cut or a pause it
 // is not used.
-func TestHeldSlotsAreDroppedAtACut(t *testing.T) {
+func TestSlotsAreGivenUpAtACut(t *testing.T) {
 	for name, change := range map[string]func(*limit.Settings){
 		"pause": func(s *limit.Settings) { s.Paused = true },
 		"cut":   func(s *limit.Settings) { s.Cap = 10 },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			m := newModel()
-			l := begin(t, contract(300), m.local("n", time.Millisecond), func() int { return 1000 })
-			held := func() (all []Slot) {
-				l.queue.mu.Lock()
-				defer l.queue.mu.Unlock()
-				return append(all, l.queue.held...)
-			}
-			for len(held()) < 3 {
-				time.Sleep(time.Millisecond)
-			}
+			l := begin(t, contract(300), m.local("n", time.Millisecond))
+			time.Sleep(2 * time.Second) // past the start
+			held := asked(t, l, 6)      // a block
 			s := m.settings()
 			s.Changed, s.Revision = time.Now(), s.Revision+1
 			change(&s)
-			before := held()
+			for _, a := range held {
+				if a.Slot.OverAt(time.Now()) {
+					t.Fatalf("%s: a slot is over before the change", name)
+				}
+			}
 			m.change(s)
 			l.changed <- struct{}{}
 			time.Sleep(2 * time.Millisecond) // the way to Redis and back
-			for _, slot := range held() {
-				if slices.Contains(before, slot) {
-					t.Errorf("%s: a slot of before is held still, of %d", name, len(before))
-					break
+			for _, a := range held {
+				if err := a.Slot.Wait(t.Context()); !errors.Is(err, ErrGivenUp) {
+					t.Errorf("%s: got %v for a slot of before, want %v", name, err, ErrGivenUp)
 				}
 			}
 		})

@@ -13,11 +13,11 @@ import (
 type metrics struct {
 	granted    prometheus.Counter
 	late       prometheus.Counter
+	unused     prometheus.Counter
 	turnedAway prometheus.Counter
 	errors     prometheus.Counter
 	calls      *prometheus.CounterVec
 	cooldowns  *prometheus.CounterVec
-	held       prometheus.Gauge
 	rtt        prometheus.Histogram
 	lateness   prometheus.Histogram
 	cap        prometheus.Gauge
@@ -47,11 +47,11 @@ func newMetrics(reg prometheus.Registerer, limit string) *metrics {
 	m := &metrics{
 		granted:    counter("granted_units_total", "Units of the limit that this node was given."),
 		late:       counter("late_slots_total", "Slots whose time was over before they were used."),
+		unused:     counter("unused_slots_total", "Slots whose job could not be called when it was time."),
 		turnedAway: counter("turned_away_total", "Jobs for which a full bucket had no room, where it refuses."),
 		errors:     counter("script_errors_total", "Calls of reserve.lua that failed or were not answered in time."),
 		calls:      vec("script_calls_total", "Calls of reserve.lua that were answered.", "outcome", "granted", "refused", "poll"),
 		cooldowns:  vec("cooldowns_total", "Cooldowns that began with a call of this node.", "reason", script.CooldownNames[1:]...),
-		held:       gauge("held_slots", "Slots reserved by this node and not taken yet."),
 		rtt:        histogram("script_seconds", "Time of a call of reserve.lua.", []float64{.0002, .0005, .001, .002, .003, .005, .01, .025, .05, .1, .25}),
 		lateness:   histogram("slot_lateness_seconds", "From a slot's time to the first byte of its call.", []float64{.0001, .00025, .0005, .001, .0015, .002, .003, .005, .008, .012, .02, .03, .05}),
 		cap:        gauge("cap_units", "The cap in force, in units a window."),
@@ -60,7 +60,7 @@ func newMetrics(reg prometheus.Registerer, limit string) *metrics {
 		revision:   gauge("revision", "The newest revision of the settings that this node has seen."),
 	}
 	if reg != nil {
-		reg.MustRegister(m.granted, m.late, m.turnedAway, m.errors, m.calls, m.cooldowns, m.held, m.rtt, m.lateness, m.cap, m.window, m.paused, m.revision)
+		reg.MustRegister(m.granted, m.late, m.unused, m.turnedAway, m.errors, m.calls, m.cooldowns, m.rtt, m.lateness, m.cap, m.window, m.paused, m.revision)
 	}
 	return m
 }

@@ -14,11 +14,11 @@ import (
 	"dispatcher/throttle/internal/script"
 )
 
-// drain takes slots one after the other, each at its time, until ctx ends, and
+// drain takes slots for so many jobs that wait, each at its time, until ctx ends, and
 // reports when.
-func drain(ctx context.Context, l *Limiter, used func(time.Time)) {
-	for {
-		s, err := l.Next(ctx)
+func drain(ctx context.Context, l *Limiter, jobs int, used func(time.Time)) {
+	for c := callerOf(l, jobs); ; {
+		s, err := c.next(ctx)
 		if err != nil {
 			return
 		}
@@ -48,12 +48,12 @@ func TestALowRateIsSharedInTurnAndReactsAtOnce(t *testing.T) {
 			l := begin(t, c, func(ctx context.Context, a script.Ask) (script.Reservation, error) {
 				calls.Add(1)
 				return reserve(ctx, a)
-			}, nil)
+			})
 			l.notified.Store(true) // as if it were subscribed
 			limiters[i] = l
 			last := time.Now()
 			wg.Go(func() {
-				drain(ctx, l, func(at time.Time) {
+				drain(ctx, l, 1, func(at time.Time) {
 					mu.Lock()
 					defer mu.Unlock()
 					longest, last, total = max(longest, at.Sub(last)), at, total+1
@@ -128,7 +128,7 @@ func TestALowRateReal(t *testing.T) {
 			return reserve(ctx, a)
 		}
 		wg.Go(func() { _ = l.Run(ctx) })
-		wg.Go(func() { drain(ctx, l, func(time.Time) { taken.Add(1) }) })
+		wg.Go(func() { drain(ctx, l, 1, func(time.Time) { taken.Add(1) }) })
 	}
 	time.Sleep(5 * time.Second) // they all have come
 	calls := asked.Load()
@@ -188,10 +188,10 @@ func TestAFullTimelineIsAskedForBlocks(t *testing.T) {
 			l := begin(t, contract(rate), func(ctx context.Context, a script.Ask) (script.Reservation, error) {
 				calls.Add(1)
 				return reserve(ctx, a)
-			}, func() int { return rate })
+			})
 			wg.Go(func() {
-				for {
-					if _, err := l.Next(ctx); err != nil {
+				for c := callerOf(l, rate); ; {
+					if _, err := c.next(ctx); err != nil {
 						return
 					}
 					taken.Add(1)
@@ -227,7 +227,6 @@ func TestAHighRateReal(t *testing.T) {
 		t.Cleanup(func() { _ = rdb.Close() })
 		l, err := New(Options{
 			Redis: rdb, Namespace: "high", Name: "provider", Node: fmt.Sprint("n", i), Limit: specOf(contract(rate)),
-			Waiting: func() int { return rate },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -239,8 +238,8 @@ func TestAHighRateReal(t *testing.T) {
 		}
 		wg.Go(func() { _ = l.Run(ctx) })
 		wg.Go(func() {
-			for {
-				s, err := l.Next(ctx)
+			for c := callerOf(l, rate); ; {
+				s, err := c.next(ctx)
 				if err != nil {
 					return
 				}

@@ -48,19 +48,25 @@ type reserver struct {
 	wide         int           // readings in a row that left the mapping too wide
 	refusing     bool          // the last failure was a refusal
 
-	lease  lease // of the reserve
-	leased bool  // slots of it are in the wait queue
+	lease lease // of the reserve
+
+	turn   inquiry[struct{}, int]           // of the caller that waits for its turn; no reply: none does
+	turnAt time.Time                        // the last turn that was given
+	again  []inquiry[context.Context, Slot] // of jobs that missed their slots
+	last   time.Time                        // when the last slot that was granted and not given up begins
 
 	reporter lateReporter
 
 	most  int64 // slots that the node asks for at once: less than a block after it was late
 	given int64 // by the last reservation
 	less  bool  // than it asked for: all that may be reserved is
-	late  int64 // slots that were late since then
+	whole bool  // the last reservation was a block or more
+
+	opensAt time.Time // of a cooldown: nothing is granted before
 }
 
 // Run reserves slots until the context ends; it returns nil then. Call it once.
-// Slots that are still held are lost with it.
+// Slots that are still out stay good until their time is over.
 func (l *Limiter) Run(ctx context.Context) error {
 	r := &reserver{
 		Limiter: l,
@@ -85,7 +91,12 @@ func (l *Limiter) Run(ctx context.Context) error {
 			r.leave(ctx)
 			return nil
 		case <-timer.C:
-		case <-l.wake:
+		case r.turn = <-l.turns:
+		case b := <-l.batches:
+			r.turnAt = time.Time{}
+			b.reply <- r.serve(ctx, b.q)
+		case w := <-l.retries:
+			r.again = append(r.again, w)
 		case <-l.changed:
 			r.pollNow = true
 		}
@@ -93,19 +104,43 @@ func (l *Limiter) Run(ctx context.Context) error {
 	}
 }
 
-// step makes at most one call and returns how long nothing is to be done,
-// unless a caller begins to wait.
+// step gives a caller its turn and makes the calls that are due without one. It returns
+// how long nothing is to be done, unless somebody asks.
 func (r *reserver) step(ctx context.Context, now time.Time) time.Duration {
-	r.useLease(now)
-	want, due := r.plan(now)
-	if d := due.Sub(now); d > 0 {
-		return d
+	turn := r.somebodyWaits() && !r.turnDue(now).After(now)
+	switch poll := !r.pollDue(now).After(now); {
+	case poll && !r.turnIsOut(now) && (!turn || !r.place.Taken): // a poll gives the place up
+		r.call(ctx, nil, 0)
+	case turn && r.turn.reply != nil:
+		r.turn.reply <- r.units(now)
+		r.turn, r.turnAt = inquiry[struct{}, int]{}, now
+		return minGap // its batch comes at once
+	case turn && len(r.again) > 0 && !r.turnIsOut(now):
+		r.serve(ctx, 0)
 	}
-	r.call(ctx, want)
 	r.renewLease(ctx)
 	r.reportLate(ctx)
-	_, due = r.plan(time.Now())
-	return max(0, time.Until(due))
+	now = time.Now()
+	next := r.pollDue(now)
+	if r.somebodyWaits() {
+		next = earlier(next, r.turnDue(now))
+	}
+	if r.turnIsOut(now) {
+		next = later(next, now.Add(minGap))
+	}
+	return max(0, next.Sub(now))
+}
+
+func (r *reserver) somebodyWaits() bool { return r.turn.reply != nil || len(r.again) > 0 }
+
+// turnLasts is for how long the batch of a turn is awaited: its caller may open a
+// connection first.
+const turnLasts = 100 * time.Millisecond
+
+// turnIsOut reports whether a batch is to come soon. It keeps the node's place in the
+// queue, which a poll would give up, and takes those along that ask again.
+func (r *reserver) turnIsOut(now time.Time) bool {
+	return r.turn.reply == nil && r.turnAt.After(r.reservedAt) && now.Sub(r.turnAt) < turnLasts
 }
 
 // question is the next call.
@@ -121,12 +156,14 @@ func (r *reserver) question(want int64, now time.Time) script.Ask {
 	}
 }
 
-// call runs the script once and handles its reply.
-func (r *reserver) call(ctx context.Context, want int64) {
+// call runs the script once, and writes the answers; without any it is a poll. The first
+// ones are of jobs that ask again.
+func (r *reserver) call(ctx context.Context, answers []Answer, again int) {
+	want := int64(len(answers))
 	cctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	asked := time.Now()
-	r.slept = r.host.suspended()
+	r.slept = r.slots.suspended()
 	a := r.question(want, asked)
 	reply, err := r.reserve(cctx, a)
 	answered := time.Now()
@@ -137,26 +174,34 @@ func (r *reserver) call(ctx context.Context, want int64) {
 		r.failed(ctx, err, answered)
 		return
 	}
+	if r.failures > 0 {
+		r.last = time.Time{} // of the lease: Redis's slots come before
+	}
 	r.failures, r.retryAt, r.refusing = 0, time.Time{}, false
-	r.dropLeased()
 	r.noteTrip(answered.Sub(asked))
 	r.noteSaid(a, asked)
 	r.metrics.called(want, reply, answered.Sub(asked))
 	if r.clock.Epoch == 0 {
 		r.settledAt = answered.Add(reply.Settings.PollInterval())
 	}
-	if r.stepped = r.clock.Observe(clock.Reading{Asked: asked, Answered: answered, Now: reply.Now, Epoch: reply.Epoch}); r.stepped {
-		r.log.Warn("clock step seen, of redis or of this host; slots that are held are dropped")
-		r.noteLate(r.queue.drop()) // it may be this node's clock that stood still
-	}
+	r.observe(clock.Reading{Asked: asked, Answered: answered, Now: reply.Now, Epoch: reply.Epoch})
 	isNew := !r.learned && reply.Cooldown == script.CooldownSettingsLost
 	r.take(reply)
 	if want > 0 {
-		r.receive(want, reply, answered)
-		r.turnAway(want-reply.Schedule.Given, reply, answered)
+		r.receive(answers, reply, answered)
+		r.turnAway(answers[again:], reply)
 		r.lost = false
 	}
 	r.report(reply, answered, isNew)
+}
+
+// observe takes a reading of Redis's clock in. After a step all slots that are out are given
+// up: it may be this node's clock that stood still.
+func (r *reserver) observe(reading clock.Reading) {
+	if r.stepped = r.clock.Observe(reading); r.stepped {
+		r.log.Warn("clock step seen, of redis or of this host; slots that are held are dropped")
+		r.giveUp()
+	}
 }
 
 // noteSaid notes what an answered call reported to Redis.

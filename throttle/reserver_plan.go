@@ -13,74 +13,79 @@ import (
 // about 50 calls a second for the whole fleet.
 const (
 	block    = 20 * time.Millisecond // slots that one call reserves, at most; more where Redis is further away than that
-	prefetch = 10 * time.Millisecond // before the last held slot the next block is reserved; likewise
-	minGap   = 5 * time.Millisecond  // between calls that reserve less than a block, so that demand gathers
+	prefetch = 10 * time.Millisecond // before the last slot held the next block is reserved; likewise
+	minGap   = 5 * time.Millisecond  // after a reservation of less than a block, so that jobs gather
 	maxPour  = 4096                  // units that are poured into a bucket at once
 )
 
-// plan says how many slots are wanted and when the next call is due.
-func (r *reserver) plan(now time.Time) (want int64, due time.Time) {
-	st := r.queue.state(now)
-	r.noteLate(st.late)
-	r.metrics.held.Set(float64(st.held))
-	poll := r.calledAt.Add(r.pollInterval())
-	if !r.pollAt.IsZero() && r.pollAt.Before(poll) {
-		poll = r.pollAt
+// pollsFirst reports whether Redis is to be asked for its news before any unit: it is away,
+// or may grant something else than this node knows.
+func (r *reserver) pollsFirst() bool {
+	return r.clock.Epoch == 0 || r.failures > 0 || r.stepped || r.pollNow
+}
+
+// grants reports whether a reservation may be made, as far as this node knows.
+func (r *reserver) grants(now time.Time) bool {
+	return !r.pollsFirst() && !r.tooWide(now) && !now.Before(r.settledAt) && !r.known.Paused
+}
+
+// pollDue is when Redis is to be asked without a request.
+func (r *reserver) pollDue(now time.Time) time.Time {
+	if r.pollsFirst() || r.tooWide(now) || r.onLease(now) {
+		return r.retryAt
 	}
-	switch {
-	case r.clock.Epoch == 0 || r.stepped || r.tooWide(now) || r.onLease(now):
-		return 0, r.retryAt
-	case now.Before(r.settledAt):
+	if now.Before(r.settledAt) {
 		// Until every other node has polled once, nobody notices a step that Redis's
 		// clock made just before this node started; only then is its reading good.
-		return 0, later(r.retryAt, r.settledAt)
+		return later(r.retryAt, r.settledAt)
 	}
-	want = r.wanted(st)
-	if r.pollNow {
-		return 0, r.retryAt
+	due := r.calledAt.Add(r.pollInterval())
+	if !r.pollAt.IsZero() {
+		due = earlier(due, r.pollAt)
 	}
-	if want <= 0 {
-		return 0, later(poll, r.retryAt)
-	}
-	due = later(r.retryAt, r.reservationDue(st, want))
-	// A poll that falls due meanwhile asks as well, and keeps the node's place.
-	if poll.Before(due) {
-		due = later(poll, r.retryAt)
-	}
-	return want, due
+	return later(due, r.retryAt)
 }
 
-// wanted is how many slots the next reservation asks for. Slots that are granted for
-// now are of no use to a node that still holds some. Where a full bucket refuses,
-// all callers that wait are to get their answer at once.
-func (r *reserver) wanted(st queueState) int64 {
-	want := r.demand(st)
+// never is later than anything that is waited for.
+var never = time.Unix(1<<40, 0) //nolint:gochecknoglobals // a constant
+
+// turnDue is when the caller that waits gets its turn. It gets none while nothing is
+// granted. A poll that falls due before gives it as well, since a reservation keeps the
+// node's place in the queue.
+func (r *reserver) turnDue(now time.Time) time.Time {
+	if r.onLease(now) {
+		return later(r.lease.next.Add(-aheadOfCall), r.reservedAt.Add(minGap))
+	}
+	if !r.grants(now) {
+		return never
+	}
+	due := later(earlier(r.pollDue(now), r.reservationDue()), r.retryAt)
+	return later(due, r.opensAt.Add(-cmp.Or(r.reach(), r.known.Horizon)))
+}
+
+// units is how many units a reservation may ask for. Where a full bucket refuses, all
+// jobs that wait are to get their answer at once. On the lease they are those that it gives
+// while a call to Redis hangs.
+func (r *reserver) units(now time.Time) int {
 	switch {
+	case r.onLease(now):
+		units, period := r.known.UnitsOfNode(), r.known.ReservePeriod()
+		return int(max(1, (units*int64(aheadOfCall)+int64(period)-1)/int64(period)))
 	case r.refuses():
-		return min(want, maxPour)
-	case !r.kind.Ahead && st.held > 0:
-		return 0
+		return maxPour
 	}
-	return min(want, r.most, r.blockSize())
-}
-
-// demand is how many slots are lacking. While a caller waits again, all that is held
-// are refusals, which do not serve it.
-func (r *reserver) demand(st queueState) int64 {
-	return int64(st.again + max(0, st.waiting+r.opts.Waiting()-st.held))
+	return int(max(1, min(r.most, r.blockSize())))
 }
 
 // reservationDue is when the next reservation is worth a call.
-func (r *reserver) reservationDue(st queueState, want int64) time.Time {
+func (r *reserver) reservationDue() time.Time {
+	gathered := r.reservedAt.Add(minGap)
 	if r.refuses() {
-		return r.reservedAt.Add(minGap)
+		return gathered
 	}
-	due := r.refusedUntil
-	if st.held > 0 {
-		due = later(due, st.last.Add(-r.atLeast(prefetch)))
-	}
-	if want < r.blockSize() {
-		due = later(due, r.reservedAt.Add(minGap))
+	due := later(r.refusedUntil, r.last.Add(-r.atLeast(prefetch)))
+	if !r.whole || r.less || !r.kind.Ahead {
+		due = later(due, gathered)
 	}
 	if r.less && r.kind.Ahead { // units that become free meanwhile lie a horizon away, and are not lost
 		due = later(due, r.reservedAt.Add(min(block, cmp.Or(r.reach(), r.known.Horizon)/4)))
@@ -130,6 +135,13 @@ func (r *reserver) atLeast(usual time.Duration) time.Duration {
 func (r *reserver) tooWide(now time.Time) bool {
 	const timer = 300 * time.Microsecond
 	return r.clock.Width(now)+margin+timer >= r.known.Lateness
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 func later(a, b time.Time) time.Time {

@@ -20,7 +20,7 @@ func (r *reserver) take(reply script.Reservation) {
 		return
 	}
 	if r.learned && reply.Settings.Stricter(r.known) {
-		r.noteLate(r.queue.drop())
+		r.giveUp()
 	}
 	r.learn(reply.Settings, !r.learned)
 	r.learned, r.known, r.refusedUntil, r.place = true, reply.Settings, time.Time{}, script.Place{}
@@ -28,32 +28,41 @@ func (r *reserver) take(reply script.Reservation) {
 	r.pollNow = true
 }
 
-// noteLate counts slots that nobody could use in time.
-func (r *reserver) noteLate(n int64) {
-	r.late += n
-	r.metrics.late.Add(float64(n))
+// giveUp ends all slots that are out.
+func (r *reserver) giveUp() {
+	r.slots.generation.Add(1)
+	r.last = time.Time{}
+}
+
+// release lets those go that ask again: nothing is granted for long, and their jobs are not
+// to keep workers.
+func (r *reserver) release() {
+	for _, w := range r.again {
+		w.reply <- Slot{}
+	}
+	r.again = nil
 }
 
 // adapt lets a node that can't use its slots in time, being short of CPU, ask
 // for fewer of them, so that the rest of the fleet has them; and for more again
 // when it can.
 func (r *reserver) adapt(given int64) {
-	if 4*r.late > r.given {
+	if 4*r.missed.Swap(0) > r.given {
 		r.most = max(1, r.most*3/4)
 	} else {
 		r.most = min(r.most+1+r.most/8, r.blockSize())
 	}
-	r.given, r.late = given, 0
+	r.given = given
 }
 
-// receive maps reserved slots to this node's clock and puts them into the wait queue.
-// After a step of Redis's clock they mean nothing, and are dropped. A refusal
-// says when this node is to ask again.
-func (r *reserver) receive(want int64, reply script.Reservation, now time.Time) {
+// receive maps reserved slots to this node's clock, for the first of those who asked.
+// After a step of Redis's clock they mean nothing. A refusal says when this node is to
+// ask again.
+func (r *reserver) receive(answers []Answer, reply script.Reservation, now time.Time) {
 	r.seq++
 	r.reservedAt = now
 	given := reply.Schedule.Given
-	r.less = given < want
+	r.less, r.whole = given < int64(len(answers)), int64(len(answers)) >= r.blockSize()
 	r.adapt(given)
 	r.place = reply.Place
 	if given == 0 {
@@ -61,26 +70,33 @@ func (r *reserver) receive(want int64, reply script.Reservation, now time.Time) 
 		return
 	}
 	if r.stepped {
-		r.noteLate(given)
+		r.noteMissed(given)
 		return
 	}
+	if over := given - int64(len(answers)); over > 0 { // a reply that was lost comes again, to fewer requests
+		r.noteMissed(over)
+		given -= over
+	}
 	lateness := reply.Settings.Lateness
-	slots := make([]Slot, 0, given)
 	for j := range given {
 		notBefore, notAfter := r.clock.Slot(reply.Schedule.At(j), lateness, now)
-		slots = append(slots, Slot{NotBefore: notBefore, NotAfter: notAfter, lateness: lateness, host: r.host, slept: r.slept})
+		answers[j].Slot = Slot{NotBefore: notBefore, NotAfter: notAfter, lateness: lateness, valid: r.slots, slept: r.slept, since: r.slots.generation.Load()}
 	}
-	r.queue.add(slots, now)
 }
 
-// turnAway refuses the callers for whom a full bucket had no room. A limit that gives
+// turnAway refuses the jobs for which a full bucket had no room. A limit that gives
 // nothing for another reason lets them wait.
-func (r *reserver) turnAway(count int64, reply script.Reservation, now time.Time) {
+func (r *reserver) turnAway(answers []Answer, reply script.Reservation) {
 	gives := !r.stepped && !r.lost && !reply.Settings.Paused && reply.NotBefore <= reply.Now && reply.Cooldown == script.CooldownNone
 	if !r.refuses() || !gives {
 		return
 	}
-	r.metrics.turnedAway.Add(float64(r.queue.refuse(count, now)))
+	for i := range answers {
+		if a := &answers[i]; a.Slot.IsZero() {
+			a.Err = ErrFull
+			r.metrics.turnedAway.Inc()
+		}
+	}
 }
 
 // report moves the limiter into the phase that follows from the reply. isNew: Redis did
@@ -95,6 +111,16 @@ func (r *reserver) report(reply script.Reservation, now time.Time, isNew bool) {
 	}
 	if reply.Poll > 0 {
 		r.pollAt = now.Add(reply.Poll)
+	}
+	if set := reply.Settings; set.Paused && !set.RevertAt.IsZero() { // a call after that ends the pause
+		ends := now.Add(clock.Duration(set.RevertAt.UnixMicro()-reply.Now) + time.Millisecond)
+		if r.pollAt.IsZero() || ends.Before(r.pollAt) {
+			r.pollAt = ends
+		}
+	}
+	r.opensAt = now.Add(clock.Duration(reply.NotBefore - reply.Now))
+	if reply.Settings.Paused || r.opensAt.After(now.Add(reply.Settings.Horizon)) {
+		r.release()
 	}
 	if r.tooWide(now) {
 		// The first reading may hold a dial, and another one is soon made.
@@ -132,6 +158,9 @@ func (r *reserver) failed(ctx context.Context, err error, now time.Time) {
 		phase = PhaseRefused
 	case r.onLease(now):
 		phase, until = PhaseReserve, r.lease.until
+	}
+	if phase != PhaseReserve && r.failures >= awayAfter {
+		r.release()
 	}
 	r.enter(phase, until, err, r.clock.Width(now))
 }

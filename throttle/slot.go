@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 )
 
@@ -12,47 +13,50 @@ type Slot struct {
 	NotBefore time.Time
 	NotAfter  time.Time
 
-	host  *host         // that the slot was mapped on; nil: its suspensions are not seen
-	slept time.Duration // for how long it had been suspended when the slot was asked for
-
 	lateness time.Duration // by how much NotAfter is behind the slot
-	full     bool          // no slot but a refusal, good until NotAfter: a full bucket had no room
-}
 
-// orFull tells a slot from a refusal.
-func (s Slot) orFull() (Slot, error) {
-	if s.full {
-		return Slot{}, ErrFull
-	}
-	return s, nil
+	valid *validity     // of the node that reserved it; nil: nothing but its time ends it
+	slept time.Duration // for how long the host had been suspended when the slot was asked for
+	since int64         // the generation of slots that it belongs to
 }
-
-// ErrFull says that the bucket had no room, and that callers are not to wait.
-var ErrFull = errors.New("the bucket is full")
 
 // ErrLate says that a slot's time is over: the call must not be made with it.
 var ErrLate = errors.New("the slot's time is over")
 
 // Wait sleeps until the slot's time has come. It returns [ErrLate] when it is
-// over, and the context's cause when the context ends first.
+// over, [ErrGivenUp] when the slot was given up, and the context's cause when the context
+// ends first.
 func (s Slot) Wait(ctx context.Context) error {
 	if err := sleepUntil(ctx, s.NotBefore); err != nil {
 		return err
 	}
-	if s.LateAt(time.Now().Add(margin)) || s.sleptThrough() {
+	switch {
+	case s.GivenUp():
+		return ErrGivenUp
+	case s.OverAt(time.Now().Add(margin)):
 		return ErrLate
 	}
 	return nil
 }
 
-// host knows for how long the machine has been suspended since it booted. The
-// monotonic clock stands still meanwhile, so a slot would look fresh afterwards.
-type host struct{ suspended func() time.Duration }
+// validity knows what ends slots before their time.
+type validity struct {
+	// suspended is for how long the host has been suspended since it booted. The
+	// monotonic clock stands still meanwhile, so a slot would look fresh afterwards.
+	suspended  func() time.Duration
+	generation atomic.Int64 // slots of earlier ones were given up
+}
 
 // sleptMost is by how much two readings of a host that was not suspended differ.
 const sleptMost = time.Millisecond
 
-func (s Slot) sleptThrough() bool { return s.host != nil && s.host.suspended()-s.slept > sleptMost }
+// GivenUp reports whether the slot ended before its time: the limit was cut or paused
+// since, or the clock has stepped.
+func (s Slot) GivenUp() bool { return s.valid != nil && s.since != s.valid.generation.Load() }
+
+func (s Slot) sleptThrough() bool {
+	return s.valid != nil && s.valid.suspended()-s.slept > sleptMost
+}
 
 // margin is the time from a call's permit to its write. A slot that has
 // less than this left would be found late at the wire, where that costs more.
@@ -68,8 +72,12 @@ func (s Slot) WaitNear(ctx context.Context, lead time.Duration) error {
 // time with a lateness of that much. Negative where it would be early.
 func (s Slot) lateBy(t time.Time) time.Duration { return t.Sub(s.NotAfter) + s.lateness }
 
-// LateAt reports whether the slot must not be used at t any more.
+// LateAt reports whether the slot's time is over at t.
 func (s Slot) LateAt(t time.Time) bool { return t.After(s.NotAfter) }
+
+// OverAt reports whether the slot must not be used at t any more: its time is over, or
+// the limit was cut since, or the host was suspended.
+func (s Slot) OverAt(t time.Time) bool { return s.LateAt(t) || s.GivenUp() || s.sleptThrough() }
 
 // IsZero reports whether s is no slot at all.
 func (s Slot) IsZero() bool { return s.NotAfter.IsZero() }

@@ -27,7 +27,7 @@ func usual() limit.Contract {
 }
 
 // realFleet is a fleet in one process: limiters that share nothing but Redis, each
-// with callers that take slots as fast as they come. All of them stamp their
+// with jobs that use slots as fast as they come. All of them stamp their
 // uses by one monotonic clock, and a use counts only if its stamp lies within
 // its slot's times, as the sender's last check does it. So nothing needs to be
 // left unjudged when the machine holds the test up: what is late is not used.
@@ -46,8 +46,8 @@ type use struct {
 	node int
 }
 
-// callers of each node: together they keep more than a horizon of slots busy.
-const callers = 40
+// jobs of each node wait at any time, more than a horizon of slots.
+const jobs = 40
 
 // startRealFleet lets one node work on each client until the test, or halt, ends it.
 func startRealFleet(t *testing.T, c limit.Contract, clients ...redis.UniversalClient) *realFleet {
@@ -66,33 +66,60 @@ func startRealFleet(t *testing.T, c limit.Contract, clients ...redis.UniversalCl
 		}
 		f.nodes = append(f.nodes, l)
 		wg.Go(func() { _ = l.Run(ctx) })
-		for range callers {
-			wg.Go(func() { f.call(ctx, i, l) })
-		}
+		wg.Go(func() { f.call(ctx, i, l) })
 	}
 	return f
 }
 
+// call uses all slots that a node can get.
 func (f *realFleet) call(ctx context.Context, node int, l *throttle.Limiter) {
-	for ctx.Err() == nil {
-		s, err := l.Next(ctx)
+	var uses sync.WaitGroup
+	defer uses.Wait()
+	for {
+		slots, err := reserve(ctx, l, jobs)
 		if err != nil {
 			return
 		}
-		if err := s.Wait(ctx); err != nil {
-			if errors.Is(err, throttle.ErrLate) {
-				l.Missed(s)
-			}
-			continue
+		for _, s := range slots {
+			uses.Go(func() { f.use(ctx, node, l, s) })
 		}
-		now := time.Now()
-		if s.LateAt(now) {
-			l.Missed(s)
-			continue
-		}
+	}
+}
+
+func (f *realFleet) use(ctx context.Context, node int, l *throttle.Limiter, s throttle.Slot) {
+	err := s.Wait(ctx)
+	now := time.Now()
+	switch {
+	case errors.Is(err, throttle.ErrLate), err == nil && s.LateAt(now):
+		l.Missed(s)
+	case err == nil:
 		f.mu.Lock()
+		defer f.mu.Unlock()
 		f.uses = append(f.uses, use{now, node})
-		f.mu.Unlock()
+	}
+}
+
+// reserve waits for a node's turn, and asks for so many slots at most.
+func reserve(ctx context.Context, l *throttle.Limiter, jobs int) (slots []throttle.Slot, err error) {
+	most, err := l.Turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := l.Reserve(ctx, min(most, jobs))
+	for _, a := range answers {
+		if !a.Slot.IsZero() {
+			slots = append(slots, a.Slot)
+		}
+	}
+	return slots, err
+}
+
+// next waits for one slot.
+func next(ctx context.Context, l *throttle.Limiter) (throttle.Slot, error) {
+	for {
+		if slots, err := reserve(ctx, l, 1); err != nil || len(slots) > 0 {
+			return append(slots, throttle.Slot{})[0], err
+		}
 	}
 }
 

@@ -66,7 +66,7 @@ func refused(t *testing.T, rdb redis.UniversalClient, algorithm string) {
 	defer stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	go func() { _, _ = l.Next(ctx) }() // so that it reserves
+	go func() { _, _ = next(ctx, l) }() // so that it reserves
 	for l.State().Phase != throttle.PhaseRefused && ctx.Err() == nil {
 		pause(10 * time.Millisecond)
 	}
@@ -99,7 +99,7 @@ func take(t *testing.T, l *throttle.Limiter, slots int) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for range slots {
-		if _, err := l.Next(ctx); err != nil {
+		if _, err := next(ctx, l); err != nil {
 			t.Fatalf("%v: %v", err, l.State().Ready())
 		}
 	}

@@ -14,6 +14,14 @@ import (
 	"dispatcher/throttle/limit"
 )
 
+// works waits until a limiter grants slots.
+func works(t *testing.T, l *throttle.Limiter) {
+	t.Helper()
+	if _, err := l.Turn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // seeded is a Redis in which a node has begun to work with the limit.
 func seeded(t *testing.T) (redisAddr string) {
 	t.Helper()
@@ -33,9 +41,7 @@ func seeded(t *testing.T) (redisAddr string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- l.Run(ctx) }()
-	if _, err := l.Next(ctx); err != nil {
-		t.Fatal(err)
-	}
+	works(t, l)
 	cancel()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
@@ -205,9 +211,7 @@ func working(t *testing.T, guardrails limit.Guardrails) (redisAddr string) {
 			t.Error(err)
 		}
 	})
-	if _, err := l.Next(ctx); err != nil {
-		t.Fatal(err)
-	}
+	works(t, l)
 	return server.Addr()
 }
 

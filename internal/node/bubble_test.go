@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -33,7 +34,7 @@ type bubble struct {
 	kafka    *kfake.Cluster
 	consumer *consumer.Consumer
 	limiter  *throttle.Limiter
-	blocked  atomic.Bool
+	putBack  atomic.Int64 // jobs that got no slot
 	places   chan struct{}
 	breaker  *breaker.Breaker
 	pool     *workerPool
@@ -47,7 +48,8 @@ type bubble struct {
 
 // setup is how a node is set up.
 type setup struct {
-	rate                int64 // default 1000 a second
+	rate                int64         // default 1000 a second
+	horizon             time.Duration // default 200 ms
 	workers, attempts   int
 	backoff, maxBackoff time.Duration
 	failures            int // of the breaker, which probes each second
@@ -94,11 +96,11 @@ func (b *bubble) start() {
 		Connection: b.connection(), Group: "g", Topics: []string{"jobs"}, CreateTopics: true, MaxInFlight: b.workers, Order: b.order, RetryTopics: b.retryTopics,
 	})
 	b.must(err)
-	c := limit.Contract{Cap: max(b.rate, 1), Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond}
+	c := limit.Contract{Cap: max(b.rate, 1), Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: cmp.Or(b.horizon, 200*time.Millisecond)}
 	if b.rate == 0 {
 		c.Cap = 1000
 	}
-	b.limiter, err = throttle.New(throttle.Options{Namespace: "ns", Name: "provider", Node: "n", Limit: limit.Spec{Terms: limit.Terms{Contract: c}, Scope: limit.ScopeNode}, Waiting: b.waiting})
+	b.limiter, err = throttle.New(throttle.Options{Namespace: "ns", Name: "provider", Node: "n", Limit: limit.Spec{Terms: limit.Terms{Contract: c}, Scope: limit.ScopeNode}})
 	b.must(err)
 	b.breaker = breaker.New(b.failures, time.Second, func(open bool) {
 		if !open {
@@ -132,26 +134,32 @@ func (b *bubble) start() {
 	}
 }
 
+// jobs are the consumer, seen by a test that counts what the pacer does.
+func (b *bubble) jobs() jobs { return &countedJobs{Consumer: b.consumer, putBack: &b.putBack} }
+
+type countedJobs struct {
+	*consumer.Consumer
+	putBack *atomic.Int64
+}
+
+func (c *countedJobs) PutBack(jobs []*consumer.Delivery) {
+	c.putBack.Add(int64(len(jobs)))
+	c.Consumer.PutBack(jobs)
+}
+
 // dispatch has a pacer and workers make the calls.
 func (b *bubble) dispatch(c caller, conns connections, workers int) {
 	ctx := b.ctx
 	b.pool.sender = c
 	items := make(chan workItem)
 	p := &pacer{
-		jobs: b.consumer, items: items, conns: conns, limiter: b.limiter, breaker: b.breaker, maxConns: workers, idleTimeout: time.Minute,
-		places: b.places, blocked: &b.blocked,
+		jobs: b.jobs(), items: items, conns: conns, limiter: b.limiter, breaker: b.breaker, maxConns: workers, idleTimeout: time.Minute,
+		places: b.places,
 	}
 	b.work.Go(func() { p.run(ctx) })
 	for range workers {
 		b.work.Go(func() { b.pool.work(items) })
 	}
-}
-
-func (b *bubble) waiting() int {
-	if b.blocked.Load() {
-		return 0
-	}
-	return max(b.consumer.ReadyJobs()-1, 0)
 }
 
 func (b *bubble) must(err error) {
@@ -230,9 +238,22 @@ func (b *bubble) take() *consumer.Delivery {
 // slot returns the next slot.
 func (b *bubble) slot() throttle.Slot {
 	b.Helper()
-	s, err := b.limiter.Next(b.Context())
+	s, err := nextSlot(b.Context(), b.limiter)
 	b.must(err)
 	return s
+}
+
+// nextSlot waits for one slot.
+func nextSlot(ctx context.Context, l *throttle.Limiter) (throttle.Slot, error) {
+	for {
+		if _, err := l.Turn(ctx); err != nil {
+			return throttle.Slot{}, err
+		}
+		answers, err := l.Reserve(ctx, 1)
+		if err != nil || !answers[0].Slot.IsZero() {
+			return append(answers, throttle.Answer{})[0].Slot, err
+		}
+	}
 }
 
 // handle has a worker handle a job with a slot.

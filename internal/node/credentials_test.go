@@ -215,7 +215,7 @@ func TestAPasswordIsRotatedUnderARunningLimiter(t *testing.T) {
 	t.Cleanup(func() { _ = rdb.Close() })
 	lim, err := throttle.New(throttle.Options{
 		Redis: rdb, Namespace: cfg.Redis.Namespace, Name: "provider", Node: "node", Limit: cfg.Limits[0].Stated(),
-		Identity: throttle.IdentityNone, Waiting: func() int { return 1 },
+		Identity: throttle.IdentityNone,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -229,7 +229,7 @@ func TestAPasswordIsRotatedUnderARunningLimiter(t *testing.T) {
 			t.Errorf("the limiter ended with %v", err)
 		}
 	}()
-	if _, err := lim.Next(t.Context()); err != nil {
+	if _, err := nextSlot(t.Context(), lim); err != nil {
 		t.Fatal(err)
 	}
 	server.Close() // and all connections with it
@@ -243,7 +243,7 @@ func TestAPasswordIsRotatedUnderARunningLimiter(t *testing.T) {
 	within, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for range 200 { // more than were reserved before
-		if _, err := lim.Next(within); err != nil {
+		if _, err := nextSlot(within, lim); err != nil {
 			t.Fatalf("after the rotation: %v; the limiter says %v", err, lim.State().Ready())
 		}
 	}

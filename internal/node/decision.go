@@ -35,6 +35,7 @@ type history struct {
 type event struct {
 	full        bool // the limit has no room, and jobs are not to wait
 	breakerOpen bool
+	givenUp     bool // its slot was given up, and there may be none for long
 	timedOut    bool // job_timeout has passed
 	expired     bool // not-after has passed
 
@@ -88,7 +89,7 @@ func decide(p policy, h history, e event) decision {
 	switch {
 	case e.full:
 		return deadLetter(deadletter.ClassLimited, sender.Result{Err: throttle.ErrFull})
-	case e.breakerOpen:
+	case e.breakerOpen || e.givenUp:
 		return decision{action: doRequeue}
 	case e.refusal.Standing != 0 && !e.timedOut:
 		return afterRefusal(p, h, e)

@@ -67,6 +67,7 @@ func TestDecisions(t *testing.T) {
 		want      decision
 	}{
 		// Before a call.
+		"its slot was given up":          {repeat, failures(0), event{hasResult: true, givenUp: true, result: sender.Result{Kind: sender.NotSent, Err: throttle.ErrGivenUp}}, decision{action: doRequeue}},
 		"nothing against a call":         {repeat, failures(0), event{}, decision{action: doCall}},
 		"one attempt left":               {repeat, failures(2), event{}, decision{action: doCall}},
 		"expired":                        {repeat, failures(0), event{expired: true}, uncalled(deadletter.ClassExpired, sender.Result{})},

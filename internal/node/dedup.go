@@ -11,6 +11,7 @@ import (
 	"dispatcher/internal/dedup"
 	"dispatcher/job"
 	"dispatcher/sender"
+	"dispatcher/throttle"
 )
 
 // This file is the dedup store's part in a visit. Without a store a visit has
@@ -37,21 +38,21 @@ func entryID(d *consumer.Delivery) string {
 	return id
 }
 
-// claim claims the job for the slot in use. It returns by when the call must be
+// claim claims the job for its slot. It returns by when the call must be
 // written.
 func (v *visit) claim(ctx context.Context) (useBy time.Time, err error) {
 	if v.entry == nil {
-		return v.used.NotAfter, nil
+		return v.slot.NotAfter, nil
 	}
 	// A slot may lie further ahead than a claim lasts.
-	if err := v.used.WaitNear(ctx, leadWithClaim); err != nil {
+	if err := v.slot.WaitNear(ctx, leadWithClaim); err != nil {
 		return time.Time{}, err
 	}
-	if useBy, err = v.entry.Permit(ctx, v.used.NotBefore); err != nil {
+	if useBy, err = v.entry.Permit(ctx, v.slot.NotBefore); err != nil {
 		return time.Time{}, err
 	}
-	if v.used.NotAfter.Before(useBy) {
-		return v.used.NotAfter, nil
+	if v.slot.NotAfter.Before(useBy) {
+		return v.slot.NotAfter, nil
 	}
 	return useBy, nil
 }
@@ -59,6 +60,10 @@ func (v *visit) claim(ctx context.Context) (useBy time.Time, err error) {
 // pollDedup asks the dedup store again, after a wait, about a job that another
 // delivery may be calling.
 func (v *visit) pollDedup(wait time.Duration) event {
+	if !v.slot.IsZero() { // it is over by then
+		v.limiter.Unused()
+		v.slot = throttle.Slot{}
+	}
 	ctx := v.d.Context()
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

@@ -53,7 +53,7 @@ func TestACallBeginsWithinItsSlotAndItsClaim(t *testing.T) {
 		slot := time.Duration(rapid.Int64Range(int64(margin/100), int64(3*margin)).Draw(rt, "slot"))
 		a := visitWith(store, time.Duration(jobs).String())
 		before := time.Now()
-		a.used = throttle.Slot{NotBefore: before, NotAfter: before.Add(slot)}
+		a.slot = throttle.Slot{NotBefore: before, NotAfter: before.Add(slot)}
 		useBy, err := a.claim(t.Context())
 		after := time.Now()
 		if err != nil {
@@ -61,12 +61,12 @@ func TestACallBeginsWithinItsSlotAndItsClaim(t *testing.T) {
 		}
 		claimFrom, claimTo := before.Add(margin), after.Add(margin) // it was asked for in between
 		switch {
-		case useBy.After(a.used.NotAfter):
-			rt.Fatalf("got %v after the end of the slot", useBy.Sub(a.used.NotAfter))
+		case useBy.After(a.slot.NotAfter):
+			rt.Fatalf("got %v after the end of the slot", useBy.Sub(a.slot.NotAfter))
 		case useBy.After(claimTo):
 			rt.Fatalf("got %v after the end of the claim", useBy.Sub(claimTo))
-		case useBy.Before(a.used.NotAfter) && useBy.Before(claimFrom):
-			rt.Fatalf("got %v, before the end of the slot (%v) and of the claim (%v)", useBy, a.used.NotAfter, claimFrom)
+		case useBy.Before(a.slot.NotAfter) && useBy.Before(claimFrom):
+			rt.Fatalf("got %v, before the end of the slot (%v) and of the claim (%v)", useBy, a.slot.NotAfter, claimFrom)
 		}
 	})
 }
@@ -88,7 +88,7 @@ func TestAClaimStaysAfterACallWithoutAnAnswer(t *testing.T) {
 	} {
 		a := visitWith(store, "job "+c.result.String())
 		slot := throttle.Slot{NotBefore: time.Now(), NotAfter: time.Now().Add(time.Minute)}
-		a.used = slot
+		a.slot = slot
 		if _, err := a.claim(t.Context()); err != nil {
 			t.Fatal(err)
 		}

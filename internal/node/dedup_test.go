@@ -54,7 +54,7 @@ func TestAPacerWithClaimsHandsOutEarlier(t *testing.T) {
 		{10_000, 1_616 * time.Microsecond, minLeadWithClaim},
 	} {
 		lim, err := throttle.New(throttle.Options{
-			Namespace: "ns", Name: "provider", Node: "n", Waiting: func() int { return 0 },
+			Namespace: "ns", Name: "provider", Node: "n",
 			Limit: limit.Spec{Scope: limit.ScopeNode, Terms: limit.Terms{Contract: limit.Contract{
 				Cap: c.cap, Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond,
 			}}},

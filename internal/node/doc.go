@@ -2,15 +2,17 @@
 //
 //	consumer ─► pacer ─► worker ─► sender (permit) ─► decision ─► consumer
 //
-// One job's way: the pacer waits for a connection and for a slot (pacer.go).
-// Shortly before the slot's time it takes the best job, and hands all three to a
-// worker. The worker makes the call (visit.go). One pure function decides what
-// follows the result (decision.go), and the worker carries the decision out: it
-// settles, dead-letters or releases the job, or has it wait for its next call
-// (worker.go).
+// One job's way: when a connection is ready and the limiter has a turn for the node, the
+// pacer takes the best jobs and reserves a slot for each (pacer.go). Shortly before its
+// slot, each job goes to a worker, with its connection. The worker makes the call
+// (visit.go). One pure function decides what follows the result (decision.go), and the
+// worker carries the decision out: it settles, dead-letters or releases the job, or has it
+// wait for its next call (worker.go).
 //
 // Jobs wait in the consumer, not in workers. If hundreds of workers each waited for a
-// slot, their jobs would start in no order, and many offsets would stay open.
+// slot, their jobs would start in no order, and many offsets would stay open. The pacer
+// holds the jobs whose slots are reserved: those of the next 10 to 30 ms or, where the fleet
+// has reserved the timeline up to its horizon, those of 200 ms.
 //
 // With a dedup store a worker claims the job before its call is written, and settles
 // the job after Redis has recorded the result (dedup.go).
@@ -22,7 +24,7 @@
 //
 // Goroutines: [Node.Run] starts those of the limiter, the admin server, the fleet
 // membership, the provider's report, the dedup store and the health check; then the
-// pacer, the workers and the consumer. It returns when all have ended. The consumer
+// pacer's two, the workers and the consumer. It returns when all have ended. The consumer
 // ends first, after its drain and last commit. That ends the pacer, and then the
 // workers; the others end last.
 //
@@ -56,9 +58,9 @@
 //
 // The pacer hands jobs out 10 ms before their slots with the store, and never less than 4 ms,
 // however high the rate. At most 64 work items are unwritten, so a node with the store begins
-// at most 16,000 calls a second. A job that may not be called has taken a slot, which goes to
-// another job of the node if one comes in time. To ask before a slot is taken would save
-// the rest, and cost every redelivered job a call to Redis.
+// at most 16,000 calls a second. A job that may not be called has taken a slot, which is
+// lost. To ask before a slot is reserved would save it, and cost every job a call to Redis
+// of its own.
 //
 // A job that is found expired before its claim becomes a dead letter without asking the
 // store, also where it was sent before the crash.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,7 +39,6 @@ type Node struct {
 	sender   *sender.Sender
 	provider *report.Provider
 	admin    *admin.Server
-	blocked  atomic.Bool // the pacer can't use slots: it sets this, and the limiter reads it
 }
 
 // New puts a node together from a valid configuration. It listens for the admin
@@ -92,15 +90,9 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 			return err
 		}
 	}
-	waiting := func() int {
-		if n.blocked.Load() {
-			return 0 // the waiting jobs can't use a slot
-		}
-		return max(n.consumer.ReadyJobs()-1, 0) // the pacer itself waits for one
-	}
 	n.limiter, err = throttle.New(throttle.Options{
 		Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Name: file.Name, Node: Name(n.cfg),
-		Limit: file.Stated(), Identity: identity, Waiting: waiting, Logger: n.log, Registerer: n.registry,
+		Limit: file.Stated(), Identity: identity, Logger: n.log, Registerer: n.registry,
 	})
 	if err != nil {
 		return fmt.Errorf("limits.0: %w", err)
@@ -180,7 +172,7 @@ func (n *Node) Run(ctx context.Context) error {
 	b := n.breaker()
 	p := &pacer{
 		jobs: n.consumer, items: items, conns: n.sender, limiter: n.limiter, breaker: b, maxConns: count, idleTimeout: n.cfg.Sender.HTTP.IdleTimeout,
-		places: make(chan struct{}, maxUnwritten), blocked: &n.blocked, claims: n.dedup != nil,
+		places: make(chan struct{}, maxUnwritten), claims: n.dedup != nil,
 	}
 	pool := n.workerPool(b, p.places)
 	services.Go(func() { n.healthCheck(b).Run(service) })

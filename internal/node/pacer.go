@@ -2,8 +2,6 @@ package node
 
 import (
 	"context"
-	"errors"
-	"sync/atomic"
 	"time"
 
 	"dispatcher/consumer"
@@ -13,7 +11,7 @@ import (
 )
 
 // maxLead is how long before its slot a worker gets a job, at most: long enough to render
-// the request, and no longer, since a worker that waits holds its job and connection. At
+// the request, and no longer, since a worker that waits is a goroutine with a timer. At
 // high rates the lead is maxLeadSlots slots, so that one timer wakes the pacer instead
 // of one for each worker.
 const (
@@ -31,8 +29,8 @@ const (
 
 // maxUnwritten is how many work items may be between the pacer and the write of their
 // calls. With more, a node that is short of CPU would run hundreds of goroutines before a
-// slot's write. The write would be late, which costs a connection; a job that
-// waits in the consumer costs nothing.
+// slot's write. The write would be late, which costs a connection; a job that waits in the
+// pacer costs its slot alone.
 const maxUnwritten = 64
 
 // workItem is a job that a worker is to call.
@@ -52,6 +50,7 @@ type jobs interface {
 	ReadyJobs() int
 	Take() *consumer.Delivery
 	TakeSample() *consumer.Delivery
+	PutBack(jobs []*consumer.Delivery)
 }
 
 // connections is the sender, as far as the pacer needs it.
@@ -61,11 +60,13 @@ type connections interface {
 	Take() sender.Conn
 }
 
-// pacer takes slots from the limiter while jobs are ready. It takes the best job only when a slot is
-// near, so that an urgent job need not wait behind jobs that came earlier. It hands the job, with its
-// slot and a connection, to a worker. It takes a slot only when a connection is
-// ready: the slot would pass while one is dialled. It is one goroutine, which keeps
-// the order and needs no lock.
+// pacer is the admission loop. It takes the best jobs, as many as one block of slots
+// holds and connections are ready for, and asks for their slots in one call. Jobs that
+// got none go back. Each of the others goes to a worker shortly before its slot.
+//
+// run is one goroutine, which admits. It starts another one, which hands jobs to the
+// workers in the order of their slots. So a Redis that is slow holds up no job that has a
+// slot.
 type pacer struct {
 	jobs        jobs
 	items       chan<- workItem
@@ -75,77 +76,82 @@ type pacer struct {
 	maxConns    int           // dialled ahead: as many as there are workers
 	idleTimeout time.Duration // of a connection; 0: none
 	places      chan struct{} // holds a token for each work item whose call is not written yet
-	blocked     *atomic.Bool  // jobs wait, and could not use a slot
 	claims      bool          // there is a dedup store
-	slot        throttle.Slot // left over from jobs that were taken away
-}
 
-// blockedAfter is how long the pacer waits for a place or a connection, before the
-// limiter stops reserving slots that other nodes could use.
-const blockedAfter = 20 * time.Millisecond
+	admitted chan []workItem // blocks with their slots; one may wait
+	probing  bool            // the breaker has given a turn that no job has used yet
+}
 
 // run returns when the consumer has ended. After the end of ctx it hands no job out.
 func (p *pacer) run(ctx context.Context) {
-	defer close(p.items)
+	p.admitted = make(chan []workItem, 1)
+	handed := make(chan struct{})
+	go func() {
+		defer close(handed)
+		for block := range p.admitted {
+			p.hand(ctx, block)
+		}
+		close(p.items)
+	}()
 	for range p.jobs.Ready() {
-		for p.jobs.ReadyJobs() > 0 && p.next(ctx) == nil {
+		for p.jobs.ReadyJobs() > 0 && p.admit(ctx) == nil {
 		}
 	}
+	close(p.admitted)
+	<-handed
 }
 
-// next hands one job to a worker, if a job still waits when the slot is near. If not,
-// the slot stays for the next job. An error means that ctx has ended.
-func (p *pacer) next(ctx context.Context) error {
+// admit obtains slots for one block of jobs, or waits until it is worth to ask again. An
+// error means that ctx has ended.
+func (p *pacer) admit(ctx context.Context) error {
 	since := time.Now()
-	if err := p.awaitPlace(ctx); err != nil {
+	if err := p.awaitProvider(ctx); err != nil {
 		return err
 	}
-	if p.jobs.ReadyJobs() == 0 { // they were taken away while the provider was down
-		<-p.places
+	most, err := p.awaitTurn(ctx)
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	item := workItem{since: since}
-	err := p.obtainSlot(ctx)
-	switch {
-	case errors.Is(err, throttle.ErrFull):
-		item.full, err = true, nil
-	case err != nil && ctx.Err() == nil:
-		item.conn, err = sender.Unreached(err), nil // the job's call fails with it, so that the breaker counts the outage
+	if err != nil {
+		p.failToConnect(err, since)
+		return nil
 	}
-	if err == nil {
-		item.d, item.sample = p.take()
+	block := p.take(most, since)
+	if len(block) == 0 {
+		return nil
 	}
-	if item.d == nil {
-		<-p.places
-		return context.Cause(ctx)
+	answers, err := p.limiter.Reserve(ctx, len(block))
+	p.sort(block, answers)
+	return err
+}
+
+// awaitProvider waits until the provider may be called.
+func (p *pacer) awaitProvider(ctx context.Context) error {
+	if p.probing {
+		return nil
 	}
-	if item.conn.IsZero() {
-		item.slot, p.slot = p.slot, throttle.Slot{}
-		item.conn = p.conns.Take()
+	if !p.breaker.TakeTurn() {
+		if err := p.breaker.Await(ctx); err != nil {
+			return err
+		}
 	}
-	p.items <- item
+	p.probing = !p.breaker.Closed()
 	return nil
 }
 
-// obtainSlot waits for a connection and for a slot, and then until the slot is near. An
-// error is the context's cause, ErrFull, or why no connection could be opened.
-func (p *pacer) obtainSlot(ctx context.Context) error {
+// awaitTurn waits for a connection, and until the limiter may be asked. It returns for how
+// many jobs. An error is the context's cause, or why no connection could be opened.
+func (p *pacer) awaitTurn(ctx context.Context) (jobs int, err error) {
 	if grants(p.limiter.State().Phase) {
 		if err := p.connect(ctx); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	if p.slot.IsZero() || p.slot.LateAt(time.Now()) {
-		var err error
-		if p.slot, err = p.limiter.Next(ctx); err != nil {
-			return err
-		}
-		// The reservation may have taken long, and the connection closed meanwhile.
-		if err := p.connect(ctx); err != nil {
-			return err
-		}
+	if jobs, err = p.limiter.Turn(ctx); err != nil {
+		return 0, err
 	}
-	return p.slot.WaitNear(ctx, p.lead())
+	// That may have taken long, and the connection closed meanwhile.
+	return jobs, p.connect(ctx)
 }
 
 // connect waits until a connection is ready. Where slots are rare a connection would be
@@ -156,11 +162,6 @@ func (p *pacer) connect(ctx context.Context) error {
 	if d.Jobs == 0 || p.rare() || p.conns.Prepare(d) {
 		return nil
 	}
-	timer := time.AfterFunc(blockedAfter, func() { p.blocked.Store(true) })
-	defer func() {
-		timer.Stop()
-		p.blocked.Store(false)
-	}()
 	return p.conns.Await(ctx, d)
 }
 
@@ -185,8 +186,41 @@ func (p *pacer) demand() sender.Demand {
 	return sender.Demand{Jobs: jobs, Every: p.limiter.Spacing()}
 }
 
-// take takes the best job or, where calls fail, now and then a sample.
-func (p *pacer) take() (d *consumer.Delivery, sample bool) {
+// failToConnect makes a dial that failed the call of a job, so that the breaker counts the
+// outage.
+func (p *pacer) failToConnect(err error, since time.Time) {
+	if d, sample := p.takeOne(); d != nil {
+		p.probing = false
+		p.admitted <- []workItem{{d: d, conn: sender.Unreached(err), since: since, sample: sample}}
+	}
+}
+
+// take takes the best jobs, each with a connection: a slot would pass while one is dialled.
+// Where slots are rare, or the limit refuses jobs, those without one are taken as well.
+func (p *pacer) take(most int, since time.Time) (block []workItem) {
+	if !p.breaker.Closed() {
+		most = 1
+	}
+	rare, refuses := p.rare(), p.limiter.Refuses()
+	for len(block) < most {
+		item := workItem{since: since}
+		if !rare {
+			item.conn = p.conns.Take()
+		}
+		if item.conn.IsZero() && !rare && !refuses {
+			break
+		}
+		if item.d, item.sample = p.takeOne(); item.d == nil {
+			item.conn.Release()
+			break
+		}
+		block = append(block, item)
+	}
+	return block
+}
+
+// takeOne takes the best job or, where calls fail, now and then a sample.
+func (p *pacer) takeOne() (d *consumer.Delivery, sample bool) {
 	if !p.breaker.StartSample() {
 		return p.jobs.Take(), false
 	}
@@ -196,31 +230,83 @@ func (p *pacer) take() (d *consumer.Delivery, sample bool) {
 	return d, d != nil
 }
 
-// awaitPlace waits until the provider may be called, and takes a place for the call.
-func (p *pacer) awaitPlace(ctx context.Context) error {
-	defer p.blocked.Store(false)
-	if !p.breaker.TakeTurn() {
-		p.blocked.Store(true)
-		if err := p.breaker.Await(ctx); err != nil {
+// sort passes the jobs of a block on that have an answer, and puts the others back.
+// Without answers, at the end of the context, it puts all back.
+func (p *pacer) sort(block []workItem, answers []throttle.Answer) {
+	admitted := block[:0]
+	var back []*consumer.Delivery
+	for i, item := range block {
+		if i < len(answers) {
+			item.slot, item.full = answers[i].Slot, answers[i].Err != nil
+		}
+		switch {
+		case item.full:
+			item.conn.Release()
+		case item.slot.IsZero():
+			p.letGo(&item)
+			back = append(back, item.d)
+			continue
+		}
+		admitted = append(admitted, item)
+	}
+	p.jobs.PutBack(back)
+	if len(admitted) > 0 {
+		p.probing = false
+		p.admitted <- admitted
+	}
+}
+
+// letGo gives up what an item holds beside its job.
+func (p *pacer) letGo(item *workItem) {
+	item.conn.Release()
+	if item.sample {
+		p.breaker.EndSample()
+	}
+}
+
+// hand hands the jobs of a block to workers, each shortly before its slot. A worker whose
+// slot is over by then asks for another one. Jobs whose slots were given up go back, and all
+// at the end of the context.
+func (p *pacer) hand(ctx context.Context, block []workItem) {
+	var back []*consumer.Delivery
+	defer func() { p.jobs.PutBack(back) }()
+	for i := range block {
+		item := &block[i]
+		if p.awaitPlace(ctx, item) != nil {
+			p.letGo(item)
+			back = append(back, item.d)
+			continue
+		}
+		if item.conn.IsZero() && !item.full {
+			item.conn = p.conns.Take()
+		}
+		p.items <- *item
+	}
+}
+
+// awaitPlace waits until an item's slot is near or over, and for a place among the unwritten
+// calls. An error is a context's cause, or ErrGivenUp; then there is no place.
+func (p *pacer) awaitPlace(ctx context.Context, item *workItem) error {
+	if !item.slot.IsZero() && !item.slot.OverAt(time.Now()) {
+		if err := item.slot.WaitNear(ctx, p.lead()); err != nil {
 			return err
 		}
+	}
+	if item.slot.GivenUp() {
+		return throttle.ErrGivenUp
 	}
 	select {
 	case p.places <- struct{}{}:
 		return nil
 	default:
 	}
-	timer := time.NewTimer(blockedAfter)
-	defer timer.Stop()
-	for {
-		select {
-		case p.places <- struct{}{}:
-			return nil
-		case <-timer.C:
-			p.blocked.Store(true)
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	select {
+	case p.places <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-item.d.Context().Done(): // it may be released at once
+		return context.Cause(item.d.Context())
 	}
 }
 

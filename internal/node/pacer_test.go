@@ -2,6 +2,8 @@ package node
 
 import (
 	"context"
+	"errors"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -36,6 +38,11 @@ func (s *shelf) Take() *consumer.Delivery {
 // TakeSample is Take: no job here has failed.
 func (s *shelf) TakeSample() *consumer.Delivery { return s.Take() }
 
+func (s *shelf) PutBack(jobs []*consumer.Delivery) {
+	s.taken.Add(-int64(len(jobs)))
+	s.n.Add(int64(len(jobs)))
+}
+
 func (s *shelf) put(n int64) {
 	s.n.Add(n)
 	select {
@@ -49,7 +56,7 @@ type alwaysReady struct{}
 
 func (alwaysReady) Prepare(sender.Demand) bool                 { return true }
 func (alwaysReady) Await(context.Context, sender.Demand) error { return nil }
-func (alwaysReady) Take() sender.Conn                          { return sender.Conn{} }
+func (alwaysReady) Take() sender.Conn                          { return sender.Unreached(errors.New("nothing is connected")) }
 
 // dialling has no connection until one was awaited, and opens none where no job
 // needs it.
@@ -71,7 +78,7 @@ func withPacer(t *testing.T, test func(s *shelf, items <-chan workItem, p *pacer
 	synctest.Test(t, func(t *testing.T) {
 		c := limit.Contract{Cap: 10, Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond}
 		s := &shelf{ready: make(chan struct{}, 1)}
-		lim, err := throttle.New(throttle.Options{Namespace: "ns", Name: "provider", Node: "n", Limit: limit.Spec{Terms: limit.Terms{Contract: c}, Scope: limit.ScopeNode}, Waiting: s.ReadyJobs})
+		lim, err := throttle.New(throttle.Options{Namespace: "ns", Name: "provider", Node: "n", Limit: limit.Spec{Terms: limit.Terms{Contract: c}, Scope: limit.ScopeNode}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +88,7 @@ func withPacer(t *testing.T, test func(s *shelf, items <-chan workItem, p *pacer
 		items := make(chan workItem)
 		p := &pacer{
 			jobs: s, items: items, conns: alwaysReady{}, idleTimeout: time.Minute, maxConns: 256, limiter: lim, breaker: breaker.New(5, time.Second, func(bool) {}),
-			places: make(chan struct{}, maxUnwritten), blocked: new(atomic.Bool),
+			places: make(chan struct{}, maxUnwritten),
 		}
 		go p.run(ctx)
 		test(s, items, p, stop)
@@ -93,54 +100,44 @@ func withPacer(t *testing.T, test func(s *shelf, items <-chan workItem, p *pacer
 	})
 }
 
-// A job is taken only when its slot is near, so that a better one may come
-// meanwhile.
-func TestAJobIsTakenWhenItsSlotIsNear(t *testing.T) {
+// A job goes to a worker when its slot is near. It is taken for one block, and the jobs of
+// later blocks wait in the consumer.
+func TestAJobIsHandedOutWhenItsSlotIsNear(t *testing.T) {
 	t.Parallel()
 	withPacer(t, func(s *shelf, items <-chan workItem, p *pacer, _ func()) {
-		s.put(3)
-		for range 3 {
-			before := s.taken.Load()
+		s.put(9)
+		for handed := range int64(3) {
 			item := <-items
 			<-p.places
-			if ahead := time.Until(item.slot.NotBefore); ahead > maxLead || s.taken.Load() != before+1 {
-				t.Errorf("got a job %v before its slot and %d taken, want at most %v and %d", ahead, s.taken.Load(), maxLead, before+1)
+			if ahead := time.Until(item.slot.NotBefore); ahead > maxLead || s.taken.Load() > handed+2 {
+				t.Errorf("got a job %v before its slot and %d taken, want at most %v and %d", ahead, s.taken.Load(), maxLead, handed+2)
 			}
 		}
 	})
 }
 
-// Jobs that go away while a slot is awaited leave the slot to the next ones, and
-// take no place.
-func TestASlotWhoseJobWentAwayStays(t *testing.T) {
+// No slot is reserved for jobs that go away before it is their turn.
+func TestJobsThatGoAwayUseNoSlot(t *testing.T) {
 	t.Parallel()
 	withPacer(t, func(s *shelf, items <-chan workItem, p *pacer, _ func()) {
 		s.put(1)
-		<-items
+		first := <-items
 		<-p.places
 		s.put(1)
-		synctest.Wait() // the pacer waits for the second slot
-		s.n.Store(0)    // and its job goes
+		synctest.Wait() // the pacer waits for the limiter
+		s.n.Store(0)    // and the job goes
 		time.Sleep(50 * time.Millisecond)
-		if len(p.places) != 1 {
-			t.Errorf("got %d places before the slot is near, want 1", len(p.places))
-		}
-		time.Sleep(48 * time.Millisecond)
-		synctest.Wait()
-		if len(p.places) != 0 {
-			t.Errorf("got %d places, want none", len(p.places))
-		}
-		begin := time.Now()
 		s.put(1)
-		<-items
+		second := <-items
 		<-p.places
-		if took := time.Since(begin); took > 5*time.Millisecond {
-			t.Errorf("the next job waited for %v, want the slot that was left", took)
+		if got := second.slot.NotBefore.Sub(first.slot.NotBefore); got > 120*time.Millisecond {
+			t.Errorf("got a slot %v behind the first one, want the next one", got)
 		}
 	})
 }
 
-// A stop ends the wait for a slot, and the pacer with it.
+// A stop ends the wait for the limiter and for slots, puts the jobs back that no worker
+// has, and ends the pacer.
 func TestAStopEndsThePacer(t *testing.T) {
 	t.Parallel()
 	withPacer(t, func(s *shelf, items <-chan workItem, p *pacer, stop func()) {
@@ -153,6 +150,58 @@ func TestAStopEndsThePacer(t *testing.T) {
 		synctest.Wait()
 		if len(p.places) != 0 || s.taken.Load() != 1 {
 			t.Errorf("got %d places and %d jobs taken, want 0 and 1", len(p.places), s.taken.Load())
+		}
+	})
+}
+
+// Jobs that are asked for and get no slot go back. They go next, in their order, and each
+// is called once.
+func TestJobsWithoutASlotGoBackInOrder(t *testing.T) {
+	t.Parallel()
+	const jobs = 1000
+	s := setup{workers: 256, horizon: limit.MinHorizon, attempts: 3, failures: 20}
+	s.answer = func(string, int) sender.Result { return accepted }
+	inBubble(t, s, func(b *bubble) {
+		b.writeMany(jobs)
+		b.until(time.Minute, "all are settled", func() bool { return b.settled() == jobs })
+		last := time.Time{}
+		for i := range jobs {
+			at := b.called(strconv.Itoa(i))
+			if len(at) != 1 || at[0].Before(last) {
+				t.Fatalf("got job %d called at %v after one at %v, want one call a job, in order", i, at, last)
+			}
+			last = at[0]
+		}
+		if b.putBack.Load() == 0 {
+			t.Error("each job got a slot at once, which proves nothing")
+		}
+	})
+}
+
+// A job whose slot is over before there is a place among the unwritten calls gets another
+// one.
+func TestAJobThatMissesItsSlotGetsAnother(t *testing.T) {
+	t.Parallel()
+	atRate(t, 100, func(b *bubble) {
+		const jobs = 3
+		b.writeMany(jobs)
+		for range maxUnwritten {
+			b.places <- struct{}{}
+		}
+		b.answer = func(string, int) sender.Result { return accepted }
+		b.dispatch(b, alwaysReady{}, 4)
+		time.Sleep(10 * time.Second)
+		if n := len(b.called("0")); n != 0 {
+			t.Errorf("got %d calls without a place, want none", n)
+		}
+		for range maxUnwritten {
+			<-b.places
+		}
+		b.until(time.Second, "all jobs are settled", func() bool { return b.settled() == jobs })
+		for i := range jobs {
+			if n := len(b.called(strconv.Itoa(i))); n != 1 {
+				t.Errorf("got %d calls of job %d, want one", n, i)
+			}
 		}
 	})
 }
@@ -171,16 +220,21 @@ func TestThePacerWaitsForNoJobThatWasTakenAway(t *testing.T) {
 		synctest.Wait()
 		s.n.Store(0)
 		time.Sleep(10 * time.Second)
-		if len(p.places) != 0 || p.blocked.Load() || !p.slot.IsZero() {
-			t.Errorf("got %d places, blocked %v and slot %v without a job, want none of them", len(p.places), p.blocked.Load(), p.slot)
+		if len(p.places) != 0 || s.taken.Load() != 1 {
+			t.Errorf("got %d places and %d jobs taken without a job, want 0 and 1", len(p.places), s.taken.Load())
 		}
-		if err := p.connect(t.Context()); err != nil { // they may go at any time
+		within, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := p.connect(within); err != nil { // they may go at any time
 			t.Error(err)
 		}
 		begin := time.Now()
 		s.put(1)
-		<-items
-		<-p.places
+		select {
+		case <-items:
+			<-p.places
+		case <-time.After(time.Minute):
+		}
 		if took := time.Since(begin); took > 3*time.Second/2 {
 			t.Errorf("the next job waited for %v, want it to go with the probe that is due", took)
 		}

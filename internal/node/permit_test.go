@@ -28,17 +28,8 @@ func (b *bubble) ahead() throttle.Slot {
 	return s
 }
 
-// sameSlot demands that the next slot is the one that was given back.
-func (b *bubble) sameSlot(given throttle.Slot) {
-	b.Helper()
-	if next := b.slot(); next != given {
-		b.Errorf("the next slot is %v later than the one that was not used; want that one", next.NotBefore.Sub(given.NotBefore))
-	}
-}
-
-// An expired job is not called, goes to the dead letters, and leaves its slot to
-// the next job.
-func TestAnExpiredJobGivesItsSlotBack(t *testing.T) {
+// An expired job is not called, and goes to the dead letters.
+func TestAnExpiredJobIsNotCalled(t *testing.T) {
 	t.Parallel()
 	atRate(t, 10, func(b *bubble) {
 		b.write(expiring(time.Now().Add(2 * time.Second)))
@@ -49,13 +40,12 @@ func TestAnExpiredJobGivesItsSlotBack(t *testing.T) {
 			t.Error("the job was called")
 			return sender.Result{Kind: sender.Accepted}
 		}), d, s)
-		b.sameSlot(s)
 		b.until(time.Minute, "it is a dead letter", func() bool { return b.dead() == 1 })
 	})
 }
 
-// A job that expires while it waits for its slot is not written, goes to the dead
-// letters, and leaves its slot to the next job.
+// A job that expires while it waits for its slot is not written, and goes to the dead
+// letters.
 func TestAJobThatExpiresBeforeItsSlotIsNotWritten(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -76,7 +66,6 @@ func TestAJobThatExpiresBeforeItsSlotIsNotWritten(t *testing.T) {
 				written := false
 				b.handle(callerFunc(func(ctx context.Context, permit sender.Permit) sender.Result {
 					if _, err := permit(ctx); err != nil {
-						b.sameSlot(s)
 						return sender.Result{Kind: sender.NotSent, Err: err}
 					}
 					written = true
@@ -95,8 +84,8 @@ func TestAJobThatExpiresBeforeItsSlotIsNotWritten(t *testing.T) {
 	}
 }
 
-// A permit that fails gives its slot back at once, and not only when the call is over.
-func TestAPermitThatFailsGivesItsSlotBack(t *testing.T) {
+// A permit ends with its context, and the job is released.
+func TestAPermitEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	atRate(t, 10, func(b *bubble) {
 		b.writeMany(1)
@@ -108,15 +97,14 @@ func TestAPermitThatFailsGivesItsSlotBack(t *testing.T) {
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("got %v, want the end of the context", err)
 			}
-			b.sameSlot(s)
 			return sender.Result{Kind: sender.NotSent, Err: err}
 		}), d, s)
 	})
 }
 
-// A second permit for a call, after nothing was written under the first, is for another
-// slot.
-func TestAPermitThatWasNotUsedIsNotGivenTwice(t *testing.T) {
+// A permit under which nothing was written is given again while its slot is in time. After
+// that it is for another slot.
+func TestAPermitIsGivenAgainWhileItsSlotIsInTime(t *testing.T) {
 	t.Parallel()
 	atRate(t, 10, func(b *bubble) {
 		b.writeMany(1)
@@ -124,8 +112,13 @@ func TestAPermitThatWasNotUsedIsNotGivenTwice(t *testing.T) {
 		b.handle(callerFunc(func(ctx context.Context, permit sender.Permit) sender.Result {
 			first, err1 := permit(ctx)
 			second, err2 := permit(ctx)
-			if err1 != nil || err2 != nil || !first.Equal(s.NotAfter) || second.Sub(first) < 100*time.Millisecond {
-				t.Errorf("got use-bys %v apart, want those of two slots; errors %v and %v", second.Sub(first), err1, err2)
+			if err1 != nil || err2 != nil || !first.Equal(s.NotAfter) || !second.Equal(first) {
+				t.Errorf("got use-bys %v and %v, want that of the slot twice; errors %v and %v", first, second, err1, err2)
+			}
+			time.Sleep(time.Until(s.NotAfter))
+			third, err := permit(ctx)
+			if err != nil || third.Sub(first) < 100*time.Millisecond {
+				t.Errorf("got use-by %v and %v after the slot was over, want that of another slot", third, err)
 			}
 			return sender.Result{Kind: sender.Accepted, WroteAt: time.Now()}
 		}), d, s)
@@ -133,8 +126,40 @@ func TestAPermitThatWasNotUsedIsNotGivenTwice(t *testing.T) {
 	})
 }
 
-// A job that the dedup store refuses gives its slot back too.
-func TestAJobThatWasSentBeforeKeepsNoSlot(t *testing.T) {
+// A job that takes longer to prepare than its slot is ahead is called once, at a later slot,
+// and the others go on meanwhile.
+func TestAJobThatIsSlowToPrepareIsCalled(t *testing.T) {
+	t.Parallel()
+	const jobs = 20
+	s := setup{rate: 20, workers: 16, attempts: 3, failures: 20}
+	inBubble(t, s, func(b *bubble) {
+		b.writeMany(jobs)
+		tries := 0
+		b.answer = func(string, int) sender.Result { return accepted }
+		b.dispatch(slowFirst{b, &tries}, alwaysReady{}, s.workers)
+		b.until(5*time.Second, "all are settled", func() bool { return b.settled() == jobs })
+		if tries != 1 || len(b.called("0")) != 1 {
+			t.Errorf("got %d tries and %d calls of the slow job, want one", tries, len(b.called("0")))
+		}
+	})
+}
+
+// slowFirst needs long to prepare the first job.
+type slowFirst struct {
+	*bubble
+	tries *int
+}
+
+func (s slowFirst) SendOn(ctx context.Context, on *sender.Conn, j job.Job, permit sender.Permit) sender.Result {
+	if j.ID == "0" {
+		*s.tries++
+		time.Sleep(100 * time.Millisecond)
+	}
+	return s.bubble.SendOn(ctx, on, j, permit)
+}
+
+// A job that was sent before is settled without a call.
+func TestAJobThatWasSentBeforeIsNotCalled(t *testing.T) {
 	t.Parallel()
 	atRate(t, 10, func(b *bubble) {
 		b.writeMany(1)
@@ -145,7 +170,6 @@ func TestAJobThatWasSentBeforeKeepsNoSlot(t *testing.T) {
 			_, err := permit(ctx)
 			return sender.Result{Kind: sender.NotSent, Err: err}
 		}), d, s)
-		b.sameSlot(s)
 		b.until(time.Minute, "it is settled", func() bool { return b.settled() == 1 })
 	})
 }

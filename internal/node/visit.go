@@ -28,8 +28,7 @@ type visit struct {
 	workItem
 	memo
 
-	used      throttle.Slot // the last slot that was given to the sender
-	placeFree bool          // the place is free again
+	placeFree bool // the place is free again
 }
 
 // memo is what stays with a job while it sleeps.
@@ -72,6 +71,9 @@ func (v *visit) end() {
 	if v.sample {
 		v.breaker.EndSample()
 	}
+	if !v.slot.IsZero() {
+		v.limiter.Unused()
+	}
 }
 
 // freePlace gives the place of the work item back to the pacer, once.
@@ -93,7 +95,6 @@ func (v *visit) call() event {
 	if err != nil {
 		return event{breakerOpen: true}
 	}
-	v.used = throttle.Slot{}
 	r := v.sender.SendOn(v.d.Context(), &v.conn, v.d.Job, v.permit)
 	v.freePlace()
 	v.provider.Note(r)
@@ -103,7 +104,8 @@ func (v *visit) call() event {
 	if !r.WroteAt.IsZero() {
 		v.calls++
 		v.sentAt = r.WroteAt
-		v.limiter.Used(v.used, r.WroteAt)
+		v.limiter.Used(v.slot, r.WroteAt)
+		v.slot = throttle.Slot{}
 		v.metrics.sent(v.workItem, v.calls, r.WroteAt)
 	}
 	if refused, ok := errors.AsType[*dedup.RefusedError](r.Err); ok {
@@ -112,7 +114,7 @@ func (v *visit) call() event {
 		return e
 	}
 	return event{
-		hasResult: true, result: r, attribution: attribution, expired: errors.Is(r.Err, errExpired),
+		hasResult: true, result: r, attribution: attribution, expired: errors.Is(r.Err, errExpired), givenUp: errors.Is(r.Err, throttle.ErrGivenUp),
 		sleepersFull: r.Kind != sender.Accepted && v.sleepersFull(), jitter: rand.Float64(),
 	}
 }
@@ -122,42 +124,29 @@ var (
 	errTimedOut = errors.New("the job has been in flight for longer than job_timeout")
 )
 
-// permit waits for the time of the job's slot, when all else is ready for the call. If the
-// slot is too late by then, or was given to a call that could not be written, the job
-// gets another one ahead of all others. It gives back the slot of a job that is not to be
-// called any more.
-func (v *visit) permit(ctx context.Context) (time.Time, error) {
-	if !v.used.IsZero() {
-		v.limiter.Missed(v.used) // it was given, and not written
-	}
+// permit waits for the time of the job's slot, when all else is ready for the call. A job
+// whose slot is over by then gets another one ahead of all others, and keeps all that it has
+// prepared; one whose slot was given up goes back. The sender may ask again if it wrote
+// nothing: the slot is good until its time is over.
+func (v *visit) permit(ctx context.Context) (useBy time.Time, err error) {
 	for {
 		if v.slot.IsZero() {
-			slot, err := v.limiter.Again(ctx)
-			if err != nil {
+			if v.slot, err = v.limiter.Again(ctx); err != nil {
 				return time.Time{}, err
 			}
-			v.slot = slot
 		}
-		v.used, v.slot = v.slot, throttle.Slot{}
-		useBy, err := v.awaitSlot(ctx)
+		useBy, err = v.awaitSlot(ctx)
 		if err == nil {
 			v.freePlace()
 			return useBy, nil
 		}
+		if errors.Is(err, throttle.ErrLate) || errors.Is(err, throttle.ErrGivenUp) {
+			v.limiter.Missed(v.slot)
+			v.slot = throttle.Slot{}
+		}
 		if !errors.Is(err, throttle.ErrLate) {
-			v.slot, v.used = v.used, throttle.Slot{}
-			v.giveBackSlot()
 			return time.Time{}, err
 		}
-		v.limiter.Missed(v.used)
-	}
-}
-
-// giveBackSlot gives an unused slot back, for another job.
-func (v *visit) giveBackSlot() {
-	if !v.slot.IsZero() {
-		v.limiter.GiveBack(v.slot)
-		v.slot = throttle.Slot{}
 	}
 }
 
@@ -167,7 +156,7 @@ func (v *visit) awaitSlot(ctx context.Context) (useBy time.Time, err error) {
 	if useBy, err = v.claim(ctx); err != nil {
 		return time.Time{}, err
 	}
-	switch err := v.used.Wait(ctx); {
+	switch err := v.slot.Wait(ctx); {
 	case err != nil:
 		return time.Time{}, err
 	case expired(v.d.Job.NotAfter, time.Now()):

@@ -56,7 +56,6 @@ func (p *workerPool) handle(item workItem) {
 // carryOut carries out a decision that ends the visit.
 func (v *visit) carryOut(d decision) {
 	v.freePlace()
-	v.giveBackSlot()
 	if d.saveAttempts {
 		v.d.SetAttempts(v.attempts())
 	}

@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// usualWait is how long a permit usually takes at most. A connection that would grow
-// too old in that time is not taken: the permit would be lost with it.
-const usualWait = 50 * time.Millisecond
+// usualWait is how long a permit usually takes at most: its slot lies up to one horizon
+// ahead. A connection that would grow too old in that time is not taken: the permit would
+// be lost with it.
+const usualWait = 300 * time.Millisecond
 
 // Conn is one connection to the provider. It carries one call at a time, and belongs
 // to one goroutine between [Pool.Get] or [Pool.Dial] and its return to the pool.
