@@ -259,6 +259,13 @@ func (p *pacer) sort(block []workItem, answers []throttle.Answer) {
 // letGo gives up what an item holds beside its job.
 func (p *pacer) letGo(item *workItem) {
 	item.conn.Release()
+	switch {
+	case item.slot.IsZero():
+	case item.slot.GivenUp():
+		p.limiter.Missed(item.slot)
+	default:
+		p.limiter.Unused()
+	}
 	if item.sample {
 		p.breaker.EndSample()
 	}
