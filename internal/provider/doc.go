@@ -14,6 +14,8 @@
 // read with its first byte returns, before anything else is done. An arrival takes 24
 // bytes and its key, without pointers for the garbage collector, so that millions fit.
 //
+// A call counts one unit, or as many as its key says: see [Arrival.Units].
+//
 // [Judge] is a pure function of arrivals, stalls and the [Contract]. It checks every
 // window, wherever it begins. The cap can change meanwhile: a window that begins
 // [Settle] or more after a change must keep the new cap, and an earlier one that

@@ -19,7 +19,7 @@ type CapFrom struct {
 	Cap  int
 }
 
-// Contract is the rule for the calls: at most Cap in any window. Caps are in order of
+// Contract is the rule for the calls: at most Cap units in any window. Caps are in order of
 // time; the first one holds from the beginning, whatever its From.
 type Contract struct {
 	Window time.Duration
@@ -36,6 +36,7 @@ type Over struct {
 // Verdict is the result of [Judge].
 type Verdict struct {
 	Sent     int `json:"sent"`     // arrivals
+	Units    int `json:"units"`    // what they count together: see [Arrival.Units]
 	Distinct int `json:"distinct"` // different keys among them; a call without a key is different from all
 	Repeated int `json:"repeated"` // Sent - Distinct
 	Accepted int `json:"accepted"` // different keys that got a 2xx at least once
@@ -43,10 +44,11 @@ type Verdict struct {
 
 	First time.Duration `json:"first_ns"`
 	Last  time.Duration `json:"last_ns"`
-	// Utilisation is (Sent-1)/(Last-First), as a share of cap/window.
+	// Utilisation is the units after the first call, divided by Last-First, as a share of
+	// cap/window.
 	Utilisation float64 `json:"utilisation"`
 
-	MaxInWindow int     `json:"max_in_window"` // in any judged window
+	MaxInWindow int     `json:"max_in_window"` // units, in any judged window
 	Unjudged    float64 `json:"unjudged"`      // share of the windows that begin in [First, Last]
 	OverCount   int     `json:"over_count"`    // broken windows that differ in what they hold
 	Over        []Over  `json:"over,omitempty"`
@@ -62,14 +64,18 @@ func Judge(arrivals []Arrival, stalls []Stall, c Contract) Verdict {
 	if v.Sent == 0 || c.Window <= 0 || len(c.Caps) == 0 {
 		return v
 	}
-	at := make([]time.Duration, len(arrivals))
-	for i, a := range arrivals {
-		at[i] = a.At
+	at := make([]time.Duration, 0, v.Units) // of each unit
+	first := arrivals[0]
+	for _, a := range arrivals {
+		at = append(at, slices.Repeat([]time.Duration{a.At}, a.Units())...)
+		if a.At < first.At {
+			first = a
+		}
 	}
 	slices.Sort(at)
 	v.First, v.Last = at[0], at[len(at)-1]
 	stalls = merged(stalls)
-	v.Utilisation = c.share(v)
+	v.Utilisation = c.share(v, v.Units-first.Units())
 	v.Unjudged = unjudged(stalls, c.Window, v.First, v.Last)
 	c.slide(&v, at, stalls)
 	return v
@@ -134,9 +140,9 @@ func (c Contract) allowed(t time.Duration) int {
 	return most
 }
 
-// share is the number of calls after the first one, divided by the number that the caps
-// allowed from the first to the last.
-func (c Contract) share(v Verdict) float64 {
+// share is the units after the first call, divided by the number that the caps allowed from
+// the first call to the last.
+func (c Contract) share(v Verdict, after int) float64 {
 	var could float64
 	for i, in := range c.Caps {
 		from, to := v.First, v.Last
@@ -151,7 +157,7 @@ func (c Contract) share(v Verdict) float64 {
 	if could == 0 {
 		return 0
 	}
-	return float64(v.Sent-1) / could
+	return float64(after) / could
 }
 
 // census counts keys.
@@ -159,6 +165,7 @@ func census(arrivals []Arrival) Verdict {
 	v := Verdict{Sent: len(arrivals)}
 	accepts := make(map[string]int, len(arrivals))
 	for _, a := range arrivals {
+		v.Units += a.Units()
 		ok := 0
 		if a.Status >= 200 && a.Status < 300 {
 			ok = 1

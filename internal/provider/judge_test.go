@@ -38,6 +38,12 @@ func TestJudge(t *testing.T) {
 		most     int
 		over     []provider.Over
 	}{
+		{
+			"all units of a call count at once",
+			[]provider.Arrival{{Key: "a*2"}, {At: 400 * ms, Key: "b"}, {At: 800 * ms, Key: "c*3"}},
+			nil, one(5, second), 6,
+			[]provider.Over{{At: 0, Count: 6, Allowed: 5}},
+		},
 		{"nothing came", nil, nil, one(1, second), 0, nil},
 		{"half-open: a window apart is not in it", at(0, second), nil, one(1, second), 1, nil},
 		{"a nanosecond less is", at(0, second-1), nil, one(1, second), 2, []provider.Over{{At: 0, Count: 2, Allowed: 1}}},

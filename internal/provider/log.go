@@ -3,6 +3,8 @@ package provider
 import (
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -14,6 +16,18 @@ type Arrival struct {
 	Status int           // of the answer; 0: none
 	Node   int           // the sender, from the header [NodeHeader]; 0: not stated
 }
+
+// Units is what the call counts: 1, or n where its key ends in "*n", n from 1 to 1000. So
+// a test states what its jobs cost.
+func (a Arrival) Units() int {
+	n, err := strconv.Atoi(a.Key[strings.LastIndexByte(a.Key, '*')+1:])
+	if err != nil || !strings.Contains(a.Key, "*") || n < 1 || n > maxUnits {
+		return 1
+	}
+	return n
+}
+
+const maxUnits = 1000
 
 // NodeHeader may hold the sending node's number, from 1 to 255.
 const NodeHeader = "X-Node"
