@@ -47,7 +47,7 @@ func TestDefaultsAreValid(t *testing.T) {
 		Name: "provider", Guard: limit.Auto,
 		Spec: limit.Spec{
 			Terms: limit.Terms{Algorithm: "token_bucket", Contract: limit.Contract{
-				Cap: 400, Window: time.Second, Burst: 1, Lateness: 3 * time.Millisecond, Spread: 7 * time.Millisecond, Horizon: 200 * time.Millisecond,
+				Cap: 400, Window: time.Second, Burst: 1, MaxCost: 1, Lateness: 3 * time.Millisecond, Spread: 7 * time.Millisecond, Horizon: 200 * time.Millisecond,
 			}},
 			Bucket:   limit.Bucket{WhenFull: limit.FullWait},
 			Degraded: limit.DegradedWait, Scope: limit.ScopeCluster,
@@ -151,7 +151,7 @@ func TestLimitsInAFileReplaceTheList(t *testing.T) {
 	want := []configs.Limit{{
 		Name: "mine", Guard: limit.Auto,
 		Spec: limit.Spec{Terms: limit.Terms{Contract: limit.Contract{
-			Cap: 300, Window: time.Minute, Burst: 1, Lateness: 2 * time.Millisecond, Spread: 7 * time.Millisecond, Horizon: 200 * time.Millisecond,
+			Cap: 300, Window: time.Minute, Burst: 1, MaxCost: 1, Lateness: 2 * time.Millisecond, Spread: 7 * time.Millisecond, Horizon: 200 * time.Millisecond,
 		}}},
 	}}
 	if diff := cmp.Diff(want, c.Limits); diff != "" {

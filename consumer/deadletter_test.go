@@ -97,7 +97,7 @@ func TestBadRecordsGoToTheDeadLetters(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs",
-			job.Record{Value: []byte("1"), Headers: []job.Header{{Key: "cost", Value: []byte("2")}}},
+			job.Record{Value: []byte("1"), Headers: []job.Header{{Key: "cost", Value: []byte("0")}}},
 			job.Record{Value: []byte("2"), Headers: []job.Header{{Key: "not-before", Value: []byte("2999-01-01T00:00:00Z")}}},
 			job.Record{Value: []byte("good")},
 			job.Record{Value: []byte("3"), Headers: []job.Header{{Key: "lane", Value: []byte("otp")}}},

@@ -64,7 +64,8 @@ func (w *servers) jobsThatAreNone(t *testing.T) {
 		record("cost", "dear", kafka.Header{Key: "cost", Value: []byte("2")}),
 		record("lane", "urgent", kafka.Header{Key: "lane", Value: []byte("otp")}),
 		record("later", "tomorrow", kafka.Header{Key: "not-before", Value: []byte(later)}),
-		record("bad", "unreadable", kafka.Header{Key: "cost", Value: []byte("many")}),
+		record("bad", "unreadable", kafka.Header{Key: "not-after", Value: []byte("many")}),
+		record("costly", "dear as well", kafka.Header{Key: "cost", Value: []byte("many")}),
 		record("late", "expired", kafka.Header{Key: "not-after", Value: []byte("2020-01-01T00:00:00Z")}),
 		record("large", strings.Repeat("x", 1025)),
 		record("huge", incompressible(1_048_400)), // fits into the topic, but not with a dead letter's headers
@@ -79,7 +80,7 @@ func (w *servers) jobsThatAreNone(t *testing.T) {
 		t.Errorf("got %d calls, %d accepted, want %d and %d", r.Sent, r.Accepted, good+1, good)
 	}
 	want := map[string]string{
-		"cost": "unsupported", "lane": "unsupported", "later": "unsupported", "bad": "decode", "late": "expired",
+		"cost": "unsupported", "costly": "unsupported", "lane": "unsupported", "later": "unsupported", "bad": "decode", "late": "expired",
 		"large": "decode", "huge": "decode", "refused": "permanent",
 	}
 	for _, m := range s.all(t, s.topic+".dlq") {

@@ -70,7 +70,7 @@ func (s *scene) writeOutcomes(t *testing.T) (count map[string]int) {
 		count[outcome]++
 		var bad []kgo.RecordHeader
 		if outcome == "unreadable" {
-			bad = []kgo.RecordHeader{{Key: "cost", Value: []byte("many")}}
+			bad = []kgo.RecordHeader{{Key: "not-after", Value: []byte("many")}}
 		}
 		records = append(records, s.named(fmt.Sprint("k", i%997), fmt.Sprint(outcome, "-", i), bad...))
 	}

@@ -20,6 +20,9 @@ const (
 // MaxIDBytes is the longest id that a job may state, in bytes.
 const MaxIDBytes = 256
 
+// MaxCost is how many units a job may count, whatever the limit says.
+const MaxCost = 1_000_000_000
+
 // maxTopicBytes is the longest name of a topic. An id of topic, partition and offset
 // may be longer than MaxIDBytes.
 const maxTopicBytes = 249
@@ -183,19 +186,14 @@ func (h *headers) fill(j *Job) error {
 	if j.NotAfter, err = instant(HeaderNotAfter, h.notAfter); err != nil {
 		return err
 	}
-	if h.cost != nil {
-		cost, err := strconv.Atoi(string(h.cost))
-		if err != nil || cost < 1 {
-			return broken(HeaderCost, "is not a positive whole number")
-		}
-		j.Cost = cost
-	}
 	j.Lane = string(h.lane)
 	j.ContentType = string(h.contentType)
 	j.Traceparent = string(h.traceparent)
 	j.Tracestate = string(h.tracestate)
-	if j.Cost != 1 {
-		return unsupported(HeaderCost, "only 1 is supported")
+	if h.cost != nil {
+		if j.Cost, err = strconv.Atoi(string(h.cost)); err != nil || j.Cost < 1 || j.Cost > MaxCost {
+			return unsupported(HeaderCost, "is not a whole number from 1 to "+strconv.Itoa(MaxCost))
+		}
 	}
 	return nil
 }

@@ -110,14 +110,17 @@ func TestDecodeRefuses(t *testing.T) {
 		{"bad escape in json id", record(`{"id":"a\qb"}`), job.ReasonDecode, "id"},
 		{"not-before", record("", "not-before", "soon"), job.ReasonDecode, "not-before"},
 		{"not-after", record("", "not-after", "2026-01-01"), job.ReasonDecode, "not-after"},
-		{"cost", record("", "cost", "x"), job.ReasonDecode, "cost"},
-		{"cost 0", record("", "cost", "0"), job.ReasonDecode, "cost"},
+		{"cost", record("", "cost", "x"), job.ReasonUnsupported, "cost"},
+		{"cost 0", record("", "cost", "0"), job.ReasonUnsupported, "cost"},
+		{"cost below 0", record("", "cost", "-1"), job.ReasonUnsupported, "cost"},
+		{"cost of half a unit", record("", "cost", "1.5"), job.ReasonUnsupported, "cost"},
+		{"no cost", record("", "cost", ""), job.ReasonUnsupported, "cost"},
 		{"content type", record("", "content-type", "a\r\nb"), job.ReasonDecode, "content-type"},
 		{"traceparent", record("", "traceparent", strings.Repeat("0", 1025)), job.ReasonDecode, "traceparent"},
 		{"origin's partition", record("", "x-original-topic", "t", "x-original-partition", "-1", "x-original-offset", "1"), job.ReasonDecode, "x-original-partition"},
 		{"origin's offset", record("", "x-original-topic", "t", "x-original-partition", "1", "x-original-offset", "x"), job.ReasonDecode, "x-original-offset"},
-		{"cost 2", record("", "cost", "2"), job.ReasonUnsupported, "cost"},
-		{"broken before unsupported", record("", "lane", "otp", "cost", "x"), job.ReasonDecode, "cost"},
+		{"cost above all", record("", "cost", "1000000001"), job.ReasonUnsupported, "cost"},
+		{"broken before unsupported", record("", "cost", "x", "not-before", "x"), job.ReasonDecode, "not-before"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -135,12 +138,12 @@ func TestDecodeRefuses(t *testing.T) {
 
 func TestDecodeReadsHeaders(t *testing.T) {
 	t.Parallel()
-	j, err := job.Decode(record("x", "LANE", "", "Cost", "1", "not-before", "2026-03-01T12:00:00Z", "not-after", "2026-03-01T14:00:00+01:00",
+	j, err := job.Decode(record("x", "LANE", "", "Cost", "6", "not-before", "2026-03-01T12:00:00Z", "not-after", "2026-03-01T14:00:00+01:00",
 		"content-type", "text/plain", "traceparent", "00-1-2-01", "other", "\xff"), job.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !j.NotBefore.Equal(now()) || !j.NotAfter.Equal(now().Add(time.Hour)) || j.Cost != 1 || j.Lane != "" ||
+	if !j.NotBefore.Equal(now()) || !j.NotAfter.Equal(now().Add(time.Hour)) || j.Cost != 6 || j.Lane != "" ||
 		j.ContentType != "text/plain" || j.Traceparent != "00-1-2-01" || len(j.Headers) != 7 {
 		t.Errorf("got %+v", j)
 	}

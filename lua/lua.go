@@ -28,7 +28,7 @@ var files embed.FS
 // time. It panics where there is no such file.
 func Reserve(algorithm, file string, ahead bool) string {
 	return fmt.Sprintf("local ALGORITHM, AHEAD = %q, %t\n", algorithm, ahead) + join(
-		"limit.lua", "algorithms/"+file+".lua", "master.lua",
+		"limit.lua", "reserve/jobs.lua", "algorithms/"+file+".lua", "master.lua",
 		"reserve/call.lua", "reserve/nodes.lua", "reserve/steps.lua", "reserve/cooldown.lua", "reserve/change.lua", "reserve.lua")
 }
 

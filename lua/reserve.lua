@@ -17,7 +17,7 @@ local slots, wait = algorithm.take(c, now, want, lead, ahead, not_before)
 if not slots and ahead > 0 and (AHEAD or spare > 0 and now - spare >= SPARE) then
   -- Units that were free for a while already, and that those ahead did not ask for, are anybody's.
   c.reach = c.reach - math.min(SPARE, math.floor(c.reach / 2))
-  slots, poll = algorithm.take(c, now, 1, lead, 0, not_before)
+  slots, poll = algorithm.take(c, now, first_cost, lead, 0, not_before)
   if not slots then
     local apart = c.period / c.units
     if poll < SELDOM then poll = poll + math.ceil((SELDOM - poll) / apart) * apart end

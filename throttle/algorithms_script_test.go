@@ -25,7 +25,9 @@ func TestAScriptCoolsDownAsItsRowSays(t *testing.T) {
 		t.Run(a.Name, func(t *testing.T) {
 			t.Parallel()
 			contracts := 0
-			for _, c := range append(refusedOnce(), contract(1), contract(7), contract(300), withReserve(), contractOf(6, time.Minute)) {
+			large := contract(300)
+			large.MaxCost = 7
+			for _, c := range append(refusedOnce(), large, contract(1), contract(7), contract(300), withReserve(), contractOf(6, time.Minute)) {
 				if errorsIn(a, c) != nil {
 					c.Burst = 1
 				}

@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,7 +49,7 @@ func (c *caller) reserveAhead(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		answers, err := c.Reserve(ctx, min(most, c.jobs))
+		answers, err := c.Reserve(ctx, slices.Repeat([]int64{1}, min(int(most), c.jobs)))
 		if err != nil {
 			return
 		}

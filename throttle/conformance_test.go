@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -38,6 +39,7 @@ type trial struct {
 	grants    []int64
 	above     string // how the share was passed
 	places    []script.Place
+	costs     []int64 // of the jobs that ask next; nil: one unit each
 }
 
 // newTrial is on a Redis: the embedded one where addr is empty.
@@ -86,7 +88,7 @@ func (tr *trial) pass(us int64) {
 func (tr *trial) ask(node int, want int64) script.Reservation {
 	tr.Helper()
 	b, err := tr.nodes[node].Reserve(tr.Context(), script.Ask{
-		Want: want, Seq: tr.seqs[node], Retry: true, Epoch: 1, Learned: true, Place: tr.places[node], Identity: string(IdentityNone), Lead: lead, Reach: tr.reach, Known: tr.known[node],
+		Want: want, Costs: tr.costs, Seq: tr.seqs[node], Retry: true, Epoch: 1, Learned: true, Place: tr.places[node], Identity: string(IdentityNone), Lead: lead, Reach: tr.reach, Known: tr.known[node],
 	})
 	if err != nil {
 		tr.Fatal(err)
@@ -105,6 +107,28 @@ func (tr *trial) reserve(node int, want int64) script.Reservation {
 		tr.grants = append(tr.grants, b.Schedule.At(j))
 	}
 	return b
+}
+
+// reserveJobs asks for jobs of these costs. All units of a job are used at its first slot.
+func (tr *trial) reserveJobs(node int, costs []int64) (jobs int, b script.Reservation) {
+	tr.Helper()
+	tr.seqs[node]++
+	want := int64(0)
+	for _, cost := range costs {
+		want += cost
+	}
+	tr.costs = costs
+	b = tr.ask(node, want)
+	tr.costs = nil
+	units := int64(0)
+	for ; jobs < len(costs) && units+costs[jobs] <= b.Schedule.Given; jobs++ {
+		tr.grants = append(tr.grants, slices.Repeat([]int64{b.Schedule.At(units)}, int(costs[jobs]))...)
+		units += costs[jobs]
+	}
+	if units != b.Schedule.Given {
+		tr.Fatalf("%s: got %d units for jobs of %v, which make no whole jobs", tr.a.Name, b.Schedule.Given, costs)
+	}
+	return jobs, b
 }
 
 func (tr *trial) poll() {

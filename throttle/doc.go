@@ -9,9 +9,9 @@
 // number of calls to Redis does not depend on the rate.
 //
 //	for {
-//		most, err := limiter.Turn(ctx)                  // waits until a call is worth it
-//		jobs := …                                       // the best of now, at most so many
-//		answers, err := limiter.Reserve(ctx, len(jobs)) // one call: a slot for each, or none
+//		units, err := limiter.Turn(ctx)             // waits until a call is worth it
+//		jobs, costs := …                            // the best of now, until they count so many
+//		answers, err := limiter.Reserve(ctx, costs) // one call: a slot for each, or none
 //	}
 //
 // A job with a slot waits with [Slot.Wait] until its call may begin. A job without one

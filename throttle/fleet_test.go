@@ -217,8 +217,9 @@ func (f *fleet) reserve(n *simNode, want int64, before, after int64, lost bool) 
 	known := n.known
 	known = revertingAt(f.t, known, moved(known.RevertAt, -f.skew))
 	known.Began = moved(n.known.Began, -f.skew)
+	costs := f.costs(want, n.known.LargestCost())
 	b, err := n.Scripts.Reserve(context.Background(), script.Ask{
-		Want: want, Seq: n.seq, Retry: true, Epoch: n.clock.Epoch, Stepped: n.stepped, Since: f.stored(n.clock.Since), Read: f.stored(n.clock.Trusted),
+		Want: want, Costs: costs, Seq: n.seq, Retry: true, Epoch: n.clock.Epoch, Stepped: n.stepped, Since: f.stored(n.clock.Since), Read: f.stored(n.clock.Trusted),
 		Identity: string(IdentityNone), Lead: lead, Learned: n.clock.Epoch != 0, Place: n.placeAt(f.trueTime()), Known: known,
 	})
 	if err != nil {
@@ -244,7 +245,19 @@ func (f *fleet) reserve(n *simNode, want int64, before, after int64, lost bool) 
 		return
 	}
 	n.seq++
-	f.use(n, b, after)
+	f.use(n, b, costs, after)
+}
+
+// costs divides units among jobs that count up to largest.
+func (f *fleet) costs(units, largest int64) (costs []int64) {
+	for units > 0 {
+		cost := int64(1)
+		if largest > 1 {
+			cost += f.dice(min(units, largest))
+		}
+		costs, units = append(costs, cost), units-cost
+	}
+	return costs
 }
 
 // placeAt is the node's place in the queue, and whether its turn has come.
@@ -275,15 +288,21 @@ func (f *fleet) note(s limit.Settings) {
 }
 
 // use makes the calls of the slots given: each somewhere between its bounds,
-// most often at one of them, and on its way for up to what the guard leaves.
-func (f *fleet) use(n *simNode, b script.Reservation, after int64) {
+// most often at one of them, and on its way for up to what the guard leaves. All units of a
+// job arrive at once. A reply that was lost may come to jobs of other costs.
+func (f *fleet) use(n *simNode, b script.Reservation, costs []int64, after int64) {
 	c := b.Settings.Contract
 	spread := (c.Guard - c.Lateness).Microseconds()
 	if f.slews {
 		spread -= slewSpare
 	}
-	for j := range b.Schedule.Given {
-		us := b.Schedule.At(j) + f.skew - after
+	units := int64(0)
+	for _, cost := range costs {
+		if units+cost > b.Schedule.Given {
+			return
+		}
+		us := b.Schedule.At(units) + f.skew - after
+		units += cost
 		notBefore, notAfter := n.clock.Slot(us, c.Lateness, f.at(f.trueTime()))
 		lo, hi := notBefore.Sub(f.origin).Microseconds(), notAfter.Sub(f.origin).Microseconds()
 		lo = max(lo, f.trueTime())
@@ -299,7 +318,7 @@ func (f *fleet) use(n *simNode, b script.Reservation, after int64) {
 		case atLast:
 			begin, way = hi, spread
 		}
-		f.calls = append(f.calls, begin+way)
+		f.calls = append(f.calls, slices.Repeat([]int64{begin + way}, int(cost))...)
 	}
 }
 
@@ -378,7 +397,7 @@ func (f *fleet) over(window time.Duration) string {
 			allowed = max(allowed, c.cap)
 		}
 		if int64(end-i) > allowed {
-			return fmt.Sprintf("%d calls in %s from %d µs on; allowed are %d", end-i, window, a-f.calls[0], allowed)
+			return fmt.Sprintf("%d units in %s from %d µs on; allowed are %d", end-i, window, a-f.calls[0], allowed)
 		}
 	}
 	return ""

@@ -27,6 +27,9 @@ func history(t tester, rdb redis.UniversalClient, with texts, roll dice, ops int
 	if roll(2) == 0 {
 		c.Burst = 1 + roll(c.Cap)
 	}
+	if roll(2) == 0 {
+		c.MaxCost = 1 + roll(min(20, c.Cap-c.Burst+1))
+	}
 	f := newFleet(t, rdb, with, roll, 1+int(roll(4)), c)
 	f.slews = roll(4) == 0
 	f.poll()
@@ -68,7 +71,7 @@ func (f *fleet) happen(c limit.Contract) {
 	}
 }
 
-// change draws what an operator may do: another cap, a burst or none, a pause;
+// change draws what an operator may do: another cap, a burst or none, larger jobs, a pause;
 // one of them or all; for good or for a while.
 func (f *fleet) change(c limit.Contract) control.Change {
 	ch := control.Change{Values: limit.Values{}, By: "law", Force: true}
@@ -85,6 +88,9 @@ func (f *fleet) change(c limit.Contract) control.Change {
 	if f.dice(4) == 0 && !f.slews {
 		guard := 2 + f.dice(89)
 		ch.Values = spread(guard, 1+f.dice(guard-1)).Values
+	}
+	if f.dice(4) == 0 {
+		ch.Values["max_cost"] = fmt.Sprint(1 + f.dice(1+capacity/4))
 	}
 	switch f.dice(5) {
 	case 0:
@@ -180,7 +186,7 @@ type mutation struct {
 }
 
 var mutations = []mutation{
-	{rule: "the cooldown", from: "not_before = now + set.horizon + set.lateness + algorithm.cooldown(set)\n  began = began or 0\n  if why == SETTINGS_LOST then\n    not_before = math.max(not_before, now + learn)", to: "not_before = now\n  began = began or 0\n  if why == SETTINGS_LOST then"},
+	{rule: "the cooldown", from: "not_before = now + set.horizon + set.lateness + math.max(algorithm.cooldown(set), algorithm.cooldown(earlier))\n  began = began or 0\n  if why == SETTINGS_LOST then\n    not_before = math.max(not_before, now + learn)", to: "not_before = now\n  began = began or 0\n  if why == SETTINGS_LOST then"},
 	{rule: "the burst rule", from: "note('n', int(c.burst - 1))", to: "note('n', '0')"},
 	{rule: "the cooldown after a clock step", from: "elseif stepped() then why = CLOCK_STEP\n", to: ""},
 	{rule: "the number of a reservation", from: "if f[1] == seq and f[2] == epoch then", to: "if f[2] == epoch then"},
@@ -221,6 +227,37 @@ var mutations = []mutation{
 		f.calling = atOnce
 		f.saturate()
 	}},
+	{rule: "the gap before larger jobs", from: "behind = behind + after(c, c.max_cost)", to: "", play: func(f *fleet) {
+		f.set(burstOfOne())
+		f.saturate()
+		f.set(largest(100))
+		f.saturate()
+	}},
+	{rule: "the gap behind larger jobs under terms that Redis had forgotten", from: "math.max(algorithm.cooldown(set), algorithm.cooldown(earlier))", to: "algorithm.cooldown(set)", play: func(f *fleet) {
+		f.set(burstOfOne())
+		f.set(largest(100))
+		f.dice = func(n int64) int64 { return n - 1 } // all jobs are of 100 units
+		f.saturateBy(100)
+		for calls := len(f.calls); len(f.calls) == calls; f.pass(10_000) { // until one lies a horizon ahead
+			f.reserve(f.nodes[0], 100, 100, 100, false)
+		}
+		f.nodes[0].known = f.nodes[0].known.Successor("law", "", time.UnixMicro(f.server))
+		f.nodes[0].known.MaxCost = 1
+		f.saturate()
+	}},
+	{rule: "the bound of a job's cost", from: "cost > c.max_cost or", to: "", play: func(f *fleet) {
+		f.set(burstOfOne())
+		f.set(largest(100))
+		f.nodes = append(f.nodes, f.fresh())
+		f.poll()
+		f.saturate()
+		f.set(largest(1))
+		f.saturate()
+		f.nodes[1].seq++
+		for range 50 { // it learns of the change with its first call
+			f.reserve(f.nodes[1], 50, 0, 0, false)
+		}
+	}},
 }
 
 // played is one node's history under 300 a second with a burst of 200.
@@ -239,9 +276,11 @@ func played(t *testing.T, rdb redis.UniversalClient, with texts, play func(*flee
 func (f *fleet) spendBurst() { f.reserve(f.nodes[0], 200, 100, 100, false) }
 
 // saturate reserves whatever there is for two seconds.
-func (f *fleet) saturate() {
+func (f *fleet) saturate() { f.saturateBy(50) }
+
+func (f *fleet) saturateBy(want int64) {
 	for range 200 {
-		f.reserve(f.nodes[0], 50, 100, 100, false)
+		f.reserve(f.nodes[0], want, 100, 100, false)
 		f.pass(10_000)
 	}
 }
@@ -258,6 +297,11 @@ func spread(guard, lateness int64) control.Change {
 	return control.Change{Values: limit.Values{"guard": fmt.Sprintf("%dms", guard), "lateness": fmt.Sprintf("%dms", lateness)}, By: "law"}
 }
 
+// largest is a change of the largest job.
+func largest(cost int64) control.Change {
+	return control.Change{Values: limit.Values{"max_cost": fmt.Sprint(cost)}, By: "law"}
+}
+
 func burstOfOne() control.Change {
 	return control.Change{Values: limit.Values{"burst": "1"}, By: "law"}
 }
@@ -272,5 +316,5 @@ func laws(t *testing.T, rdb redis.UniversalClient, ops int, teeth []mutation) {
 
 func TestLawsEmbedded(t *testing.T) {
 	t.Parallel()
-	laws(t, embeddedRedis(t), 100, []mutation{mutations[0], mutations[1], mutations[4], mutations[5], mutations[6], mutations[8], mutations[9]}) // the real one is faster, and shows all
+	laws(t, embeddedRedis(t), 100, []mutation{mutations[0], mutations[1], mutations[4], mutations[5], mutations[6], mutations[8], mutations[9], mutations[10], mutations[11], mutations[12]}) // the real one is faster, and shows all
 }

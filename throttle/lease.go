@@ -45,6 +45,7 @@ type lease struct {
 	end    time.Time     // use-by of the last slot
 	period time.Duration // Window + Guard under which the last slot was given
 	units  int64         // and the units in it
+	cost   int64         // and those of the largest job
 }
 
 // held reports whether the lease still runs at now: by the monotonic clock, and
@@ -77,27 +78,34 @@ func (l *lease) take(asked time.Time, granted, trusted bool) {
 	}
 }
 
-// slots gives at most want slots that begin before now + ahead, on an exact
-// schedule: any units + 1 of them span at least Window + Guard, and gaps only
-// grow. After a change of the pace a whole period passes first, so that no span
-// mixes the two.
-func (l *lease) slots(set limit.Settings, now time.Time, ahead time.Duration, want int64) []Slot {
-	units, period := set.UnitsOfNode(), set.ReservePeriod()
+// slots gives the first jobs, of these costs, a slot each that begins before now + ahead,
+// on an exact schedule: any units + 1 of them span at least Window + Guard, and gaps only
+// grow. A job's units go at once, so the schedule has fewer of them, as [limit.Contract.Pace]
+// says. After a change of the pace a whole period passes first, so that no span mixes the
+// two.
+func (l *lease) slots(set limit.Settings, now time.Time, ahead time.Duration, costs []int64) []Slot {
+	units, cost, period := set.UnitsOfNode(), set.LargestCost(), set.ReservePeriod()
 	if units == 0 || set.Paused || !l.held(now) {
 		return nil
 	}
-	if l.units != 0 && (l.units != units || l.period != period) {
+	if l.units != 0 && (l.units != units || l.cost != cost || l.period != period) {
 		l.next = later(l.next, l.end.Add(max(l.period, period)))
 	}
-	l.units, l.period = units, period
-	spacing := (period + time.Duration(units) - 1) / time.Duration(units)
+	l.units, l.cost, l.period = units, cost, period
+	paced := time.Duration(units - cost + 1)
+	spacing := (period + paced - 1) / paced
 	var slots []Slot
-	for l.next = later(l.next, now); int64(len(slots)) < want && l.next.Before(now.Add(ahead)); l.next = l.next.Add(spacing) {
+	l.next = later(l.next, now)
+	for _, c := range costs {
+		if !l.next.Before(now.Add(ahead)) {
+			break
+		}
 		slot := Slot{NotBefore: l.next, NotAfter: l.next.Add(set.Lateness), lateness: set.Lateness}
 		if slot.NotAfter.After(l.until) {
 			break
 		}
 		slots, l.end = append(slots, slot), slot.NotAfter
+		l.next = l.next.Add(spacing * time.Duration(c))
 	}
 	return slots
 }
@@ -110,12 +118,12 @@ func (r *reserver) onLease(now time.Time) bool {
 }
 
 // useLease answers requests with slots of the lease.
-func (r *reserver) useLease(answers []Answer, now time.Time) {
+func (r *reserver) useLease(asked []request, now time.Time) {
 	r.lease.next = later(r.lease.next, r.last) // slots rise
-	slots := r.lease.slots(r.known, now, aheadOfCall, int64(len(answers)))
+	slots := r.lease.slots(r.known, now, aheadOfCall, costsOf(asked))
 	for i, s := range slots {
 		s.valid, s.slept, s.since = r.slots, r.slots.suspended(), r.slots.generation.Load() // a cut of the limit ends it
-		answers[i].Slot = s
+		asked[i].answer.Slot = s
 	}
 	r.reservedAt = now
 	r.leases.used.Add(float64(len(slots)))

@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,9 @@ func newReserveRun(t tester, mini *miniredis.Miniredis, rdb redis.UniversalClien
 	c := contract(20 + roll(30))
 	c.MaxNodes = 1 + roll(3)
 	c.Reserve = c.MaxNodes * (1 + roll(4))
+	if roll(3) == 0 {
+		c.MaxCost = 1 + roll(min(3, c.UnitsOfNode()))
+	}
 	r := &reserveRun{t: t, text: text, mini: mini, rdb: rdb, set: seeded(c), roll: roll, now: 1_700_000_000_000_000}
 	for range c.MaxNodes + 2 {
 		r.nodes = append(r.nodes, r.fresh())
@@ -82,8 +86,9 @@ func (r *reserveRun) pass(d int64) {
 	spacing := (period + units - 1) / units
 	for r.slot < r.now+d {
 		r.slot = max(r.slot, r.now)
-		r.call(r.slot)
-		r.slot += spacing
+		cost := 1 + r.roll(r.set.LargestCost())
+		r.call(r.slot, cost)
+		r.slot += cost * spacing
 	}
 	r.now += d
 	r.mini.SetTime(time.UnixMicro(r.now + r.skew))
@@ -95,15 +100,21 @@ func (r *reserveRun) jump(d int64) {
 	r.mini.SetTime(time.UnixMicro(r.now + r.skew))
 }
 
-// call arrives somewhere within the guard after its slot, often at an end.
-func (r *reserveRun) call(slot int64) {
-	r.calls = append(r.calls, slot+[]int64{0, r.roll(10_001), 10_000}[r.roll(3)])
+// call arrives somewhere within the guard after its slot, often at an end, with all its
+// units.
+func (r *reserveRun) call(slot, cost int64) {
+	at := slot + []int64{0, r.roll(10_001), 10_000}[r.roll(3)]
+	r.calls = append(r.calls, slices.Repeat([]int64{at}, int(cost))...)
 }
 
 // use lets a node use its lease, as it would if it were cut off.
 func (r *reserveRun) use(n *reserveNode) {
-	for _, s := range n.lease.slots(r.set, r.time(), aheadOfCall, r.roll(10)) {
-		r.call(s.NotBefore.UnixMicro())
+	costs := make([]int64, r.roll(10))
+	for i := range costs {
+		costs[i] = 1 + r.roll(r.set.LargestCost())
+	}
+	for i, s := range n.lease.slots(r.set, r.time(), aheadOfCall, costs) {
+		r.call(s.NotBefore.UnixMicro(), costs[i])
 		r.used++
 	}
 }

@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -201,9 +202,9 @@ func TestALeaseMixesNoTwoPaces(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := lease{until: now.Add(10 * time.Second)}
 	set := seeded(withReserve())
-	before := s.slots(set, now, time.Second, 100)
+	before := s.slots(set, now, time.Second, slices.Repeat([]int64{1}, 100))
 	set.Window = 2 * time.Second
-	after := s.slots(set, now.Add(time.Second), time.Minute, 100)
+	after := s.slots(set, now.Add(time.Second), time.Minute, slices.Repeat([]int64{1}, 100))
 	if len(before) == 0 || len(after) == 0 {
 		t.Fatalf("got %d and %d slots", len(before), len(after))
 	}

@@ -62,9 +62,9 @@ type Limiter struct {
 
 	subscribed atomic.Bool // to the limit's channel
 	notified   atomic.Bool // a notification has come since then, so changes will come as well
-	turns      chan inquiry[struct{}, int]
-	batches    chan inquiry[int, []Answer]
-	retries    chan inquiry[context.Context, Slot]
+	turns      chan inquiry[struct{}, int64]
+	batches    chan inquiry[[]int64, []Answer]
+	retries    chan inquiry[late, Slot]
 	changed    chan struct{} // holds one: Redis notified the node of a change
 	listen     func(context.Context)
 
@@ -104,9 +104,9 @@ func New(opts Options) (*Limiter, error) {
 		leases:    newLeaseMetrics(opts.Registerer, opts.Name),
 		node:      node,
 		slots:     &validity{suspended: boottime.Suspended},
-		turns:     make(chan inquiry[struct{}, int]),
-		batches:   make(chan inquiry[int, []Answer]),
-		retries:   make(chan inquiry[context.Context, Slot]),
+		turns:     make(chan inquiry[struct{}, int64]),
+		batches:   make(chan inquiry[[]int64, []Answer]),
+		retries:   make(chan inquiry[late, Slot]),
 		changed:   make(chan struct{}, 1),
 		reserve:   scripts.Reserve,
 		lateness:  func(ctx context.Context, r lateness.Report) (lateness.Reply, error) { return r.Send(ctx, scripts) },

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -95,7 +96,7 @@ func TestATurnThatIsLeftHoldsUpNobody(t *testing.T) {
 		if _, err := l.Turn(ctx); !errors.Is(err, gone) {
 			t.Errorf("got %v, want the cause %v", err, gone)
 		}
-		if _, err := l.Reserve(ctx, 1); !errors.Is(err, gone) {
+		if _, err := l.Reserve(ctx, []int64{1}); !errors.Is(err, gone) {
 			t.Errorf("got %v, want the cause %v", err, gone)
 		}
 		if s, err := callerOf(l, 1).next(t.Context()); err != nil || s.IsZero() {
@@ -110,13 +111,13 @@ func TestAgainComesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := begin(t, contract(10), newModel().local("n", time.Millisecond))
 		time.Sleep(2 * time.Second) // past the start
-		alone, err := l.Again(t.Context())
+		alone, err := l.Again(t.Context(), 1)
 		if err != nil || alone.IsZero() {
 			t.Fatalf("got slot %v and %v", alone, err)
 		}
 		got := make(chan Slot, 1)
 		go func() {
-			s, _ := l.Again(t.Context())
+			s, _ := l.Again(t.Context(), 1)
 			got <- s
 		}()
 		synctest.Wait()
@@ -173,12 +174,12 @@ func TestWhoAsksAgainIsLetGoWhenNothingIsGranted(t *testing.T) {
 				return reserve(ctx, a)
 			})
 			time.Sleep(time.Minute) // past the start
-			if _, err := l.Again(t.Context()); err != nil {
+			if _, err := l.Again(t.Context(), 1); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 			begun := time.Now()
 			time.AfterFunc(time.Second, func() { stop(m, &away) })
-			if _, err := l.Again(t.Context()); !errors.Is(err, ErrGivenUp) || time.Since(begun) > 8*time.Second {
+			if _, err := l.Again(t.Context(), 1); !errors.Is(err, ErrGivenUp) || time.Since(begun) > 8*time.Second {
 				t.Errorf("%s: got %v after %v, want %v", name, err, time.Since(begun), ErrGivenUp)
 			}
 		})
@@ -213,7 +214,7 @@ func TestEachJobIsAnsweredInOrder(t *testing.T) {
 		l := begin(t, contract(10), newModel().local("n", time.Millisecond))
 		time.Sleep(2 * time.Second) // past the start
 		const jobs = 20
-		answers, err := l.Reserve(t.Context(), jobs)
+		answers, err := l.Reserve(t.Context(), slices.Repeat([]int64{1}, jobs))
 		if err != nil || len(answers) != jobs {
 			t.Fatalf("got %d answers and %v, want %d", len(answers), err, jobs)
 		}
@@ -357,6 +358,7 @@ func TestWhatRedisHoldsIsInForce(t *testing.T) {
 	t.Parallel()
 	rdb := patient(t, miniredis.RunT(t).Addr())
 	first, other := contract(300), contract(100)
+	first.MaxCost = 3
 	other.Guard, other.Lateness, other.Reserve, other.MaxNodes = 30*time.Millisecond, 20*time.Millisecond, 40, 4
 	for i, c := range []limit.Contract{first, other} {
 		l, err := New(Options{Redis: rdb, Namespace: "ns", Name: "provider", Node: fmt.Sprint(i), Limit: specOf(c), Identity: IdentityNone})

@@ -37,26 +37,26 @@ func newLocal(s limit.Spec, now time.Time) *local {
 
 // reserve is a [reserveFunc]; it never fails.
 func (l *local) reserve(_ context.Context, a script.Ask) (script.Reservation, error) {
-	return l.reserveAt(localStart+time.Since(l.origin).Microseconds(), a.Want, a.Lead.Microseconds()), nil
+	return l.reserveAt(localStart+time.Since(l.origin).Microseconds(), a), nil
 }
 
-func (l *local) reserveAt(now, want, lead int64) script.Reservation {
+func (l *local) reserveAt(now int64, a script.Ask) script.Reservation {
 	reply := func(s clock.Schedule, wait int64) script.Reservation {
 		return script.Reservation{Now: now, Epoch: localStart, Schedule: s, Wait: clock.Duration(wait), NotBefore: l.notBefore, Settings: l.set}
 	}
 	nothing := func(wait int64) script.Reservation {
 		return reply(clock.Schedule{Base: now, Floor: now, Units: 1, Period: 1}, wait)
 	}
-	if want == 0 {
+	if a.Want == 0 {
 		return nothing(0)
 	}
-	floor, horizon := now+lead, l.set.Horizon.Microseconds()
+	floor, horizon := now+a.Lead.Microseconds(), l.set.Horizon.Microseconds()
 	l.idle(floor)
 	units, period := l.pace(l.base)
 	s := clock.Schedule{Base: l.base, N: l.n, Floor: floor, Units: units, Period: period, Debt: l.set.Burst - 1}
 	free := clock.Within(now+horizon-s.Base, units, period) + 1 - s.N + s.Debt
-	if s.Given = min(want, max(0, free)); s.Given == 0 {
-		return nothing(max(0, s.At(want-1)-now-horizon))
+	if s.Given = a.Fitting(free, a.Want, l.set.LargestCost()); s.Given == 0 {
+		return nothing(max(0, s.At(a.BeforeLast(a.Want))-now-horizon))
 	}
 	if l.warmUp > 0 { // each reservation has a pace of its own, and the next begins a spacing behind it
 		l.base, l.n = s.At(s.Given), 0

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
 )
 
@@ -82,13 +83,26 @@ func TestScopeNodeNeverOver(t *testing.T) {
 		if warmUp == 0 {
 			c.Burst = rapid.Int64Range(1, c.Cap).Draw(rt, "burst")
 		}
+		c.MaxCost = rapid.Int64Range(1, min(6, c.Cap-c.Burst+1)).Draw(rt, "max_cost")
 		l := newLocal(scopedSpec(c, warmUp), time.Unix(0, 0))
 		now, slots := int64(localStart), []int64{}
 		for range rapid.IntRange(50, 300).Draw(rt, "reservations") {
 			now += rapid.SampledFrom([]int64{10, 3_000, 20_000, 20_000, 2_000_000, 40_000_000}).Draw(rt, "gap")
-			b := l.reserveAt(now, rapid.Int64Range(0, c.Cap).Draw(rt, "want"), lead.Microseconds())
-			for j := range b.Schedule.Given {
-				slots = append(slots, b.Schedule.At(j))
+			a := script.Ask{Lead: lead, Costs: rapid.SliceOfN(rapid.Int64Range(1, c.LargestCost()), 0, int(c.Cap)).Draw(rt, "costs")}
+			for _, cost := range a.Costs {
+				a.Want += cost
+			}
+			given := l.reserveAt(now, a).Schedule
+			before := int64(0)
+			for _, cost := range a.Costs {
+				if before+cost > given.Given {
+					break
+				}
+				slots = append(slots, slices.Repeat([]int64{given.At(before)}, int(cost))...)
+				before += cost
+			}
+			if before != given.Given {
+				rt.Fatalf("%d of %d units are for no whole job", given.Given-before, given.Given)
 			}
 		}
 		if !slices.IsSorted(slots) {
@@ -96,7 +110,7 @@ func TestScopeNodeNeverOver(t *testing.T) {
 		}
 		for i := int(c.Cap); i < len(slots); i++ {
 			if span := clock.Duration(slots[i] - slots[i-int(c.Cap)]); span < c.Window+c.Guard {
-				rt.Fatalf("%d slots span %v, want %v", c.Cap+1, span, c.Window+c.Guard)
+				rt.Fatalf("%d units span %v, want %v", c.Cap+1, span, c.Window+c.Guard)
 			}
 			windows++
 		}

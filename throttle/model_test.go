@@ -128,6 +128,7 @@ func (m *model) reserve(node string, a script.Ask, now int64) script.Reservation
 		m.here[node] = presence{now, a.Since}
 	}
 	why, waiting := m.cooldown(node, a, now)
+	before := m.set
 	if why == script.CooldownSettingsLost || why == script.CooldownSettingsOld {
 		m.has, m.set, m.began, same = true, a.Known, limit.Micros(a.Known.Began), true
 	}
@@ -149,7 +150,11 @@ func (m *model) reserve(node string, a script.Ask, now int64) script.Reservation
 		return reply(clock.Schedule{Base: now, Floor: now, Units: 1, Period: 1}, wait)
 	}
 	if why != script.CooldownNone {
-		m.notBefore = now + horizon + m.set.Lateness.Microseconds() + after(1)
+		m.notBefore = now + horizon + m.set.Lateness.Microseconds() + after(m.set.LargestCost())
+		if why == script.CooldownSettingsOld {
+			units, period := before.Pace()
+			m.notBefore = max(m.notBefore, now+horizon+m.set.Lateness.Microseconds()+clock.After(before.LargestCost(), units, period))
+		}
 		if why == script.CooldownSettingsLost {
 			m.notBefore = max(m.notBefore, now+m.learning)
 			if traces && !a.Learned {
@@ -210,15 +215,15 @@ func (m *model) reserve(node string, a script.Ask, now int64) script.Reservation
 	}
 	take := func(want, ahead int64) (wait int64) {
 		room := clock.Within(now+horizon-base, units, period) + 1 - n + debt - ahead
-		if s.Given = max(0, min(want, room)); s.Given > 0 {
+		if s.Given = a.Fitting(room, want, m.set.LargestCost()); s.Given > 0 {
 			return 0
 		}
-		return max(0, s.At(ahead+want-1)-now-horizon)
+		return max(0, s.At(ahead+a.BeforeLast(want))-now-horizon)
 	}
 	wait, poll := take(a.Want, ahead), int64(4_000_000)
 	if s.Given == 0 && ahead > 0 {
 		horizon -= min(100_000, horizon/2)
-		poll = take(1, 0)
+		poll = take(a.FirstCost(), 0)
 		if poll < 3_500_000 {
 			spacing := float64(period) / float64(units)
 			poll = int64(math.Ceil(float64(poll) + math.Ceil(float64(3_500_000-poll)/spacing)*spacing))
@@ -284,7 +289,10 @@ func TestScriptIsTheModel(t *testing.T) {
 		seq := map[string]int64{}
 		files := []limit.Settings{seeded(c), seeded(c), seeded(c, limit.Guardrails{MaxCap: 1000})} // what each node's says
 		places := map[string]script.Place{}
-		files[1].Lateness, files[1].Guard, files[1].Reserve, files[1].MaxNodes = 20*time.Millisecond, 30*time.Millisecond, r.Int64N(c.Cap-c.Burst+1), 1
+		if seed%3 == 0 {
+			files[1].MaxCost = 1 + r.Int64N(min(10, c.Cap-c.Burst+1))
+		}
+		files[1].Lateness, files[1].Guard, files[1].Reserve, files[1].MaxNodes = 20*time.Millisecond, 30*time.Millisecond, r.Int64N(c.Cap-c.Burst+2-files[1].LargestCost()), 1
 		for op := range 60 {
 			which := r.IntN(3)
 			node := fmt.Sprint(which)
@@ -302,6 +310,10 @@ func TestScriptIsTheModel(t *testing.T) {
 				Since: now - r.Int64N(4_000_000), Read: now - r.Int64N(500_000), Report: r.IntN(3) == 0, Leaves: r.IntN(50) == 0,
 				Lead: lead, Reach: []time.Duration{0, 50 * time.Millisecond, time.Second}[r.IntN(3)], Refuses: r.IntN(3) == 0,
 				Known: files[which],
+			}
+			for left := a.Want; seed%3 == 0 && left > 0; {
+				cost := 1 + r.Int64N(min(left, files[which].LargestCost()))
+				a.Costs, left = append(a.Costs, cost), left-cost
 			}
 			got, err := s.Reserve(t.Context(), a)
 			if err != nil {

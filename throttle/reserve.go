@@ -3,12 +3,13 @@ package throttle
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 )
 
-// Answer is what a job got: a slot, or [ErrFull], or neither. Neither means that the limit
-// has no unit now.
+// Answer is what a job got: a slot, or why it never gets one, or neither. Neither means
+// that the limit has no unit now. The error is [ErrFull] or a [*CostError].
 type Answer struct {
 	Slot Slot
 	Err  error
@@ -20,6 +21,17 @@ var ErrGivenUp = errors.New("the slot was given up")
 
 // ErrFull says that the bucket had no room, and that jobs are not to wait.
 var ErrFull = errors.New("the bucket is full")
+
+// CostError says that a job counts more units than any job may.
+type CostError struct {
+	Limit         string
+	Cost, MaxCost int64
+}
+
+func (e *CostError) Error() string {
+	return fmt.Sprintf("cost: %d: must be at most %d, the max_cost of the limit %s; operators raise it with dispatcher limit set %s --max-cost",
+		e.Cost, e.MaxCost, e.Limit, e.Limit)
+}
 
 // inquiry is asked of the reserving goroutine.
 type inquiry[Q, A any] struct {
@@ -44,67 +56,127 @@ func ask[Q, A any](ctx context.Context, to chan<- inquiry[Q, A], q Q) (a A, err 
 }
 
 // Turn waits until a reservation is worth a call to Redis, and returns for how many
-// jobs one may ask, at least one. The caller collects its jobs only then, so that the
+// units one may ask, at least one. The caller collects its jobs only then, so that the
 // best of that moment are asked for. The error is the context's cause.
-func (l *Limiter) Turn(ctx context.Context) (jobs int, err error) {
+func (l *Limiter) Turn(ctx context.Context) (units int64, err error) {
 	return ask(ctx, l.turns, struct{}{})
 }
 
-// Reserve asks for a slot for each of so many jobs, the most urgent first, and returns as
-// many answers in the same order. Slots rise, and each may lie up to one horizon ahead. A
+// Reserve asks for a slot for each job, the most urgent first. costs are the units that each
+// counts, from 1. The answers are in the same order. Slots rise, and each may lie up to one
+// horizon ahead. A job behind more units than [Limiter.Turn] gave gets no answer. A
 // reservation that fails grants nothing: [Limiter.Turn] waits until Redis is to be asked
 // again, and [Limiter.State] says why. The error is the context's cause; slots that come
 // after that are lost.
-func (l *Limiter) Reserve(ctx context.Context, jobs int) ([]Answer, error) {
-	return ask(ctx, l.batches, jobs)
+func (l *Limiter) Reserve(ctx context.Context, costs []int64) ([]Answer, error) {
+	return ask(ctx, l.batches, costs)
 }
 
 // Again waits for another slot, for a job that missed its own. It is in the next
 // reservation, before all others, and a full bucket does not refuse it: it was let in once.
 // The error is the context's cause, or [ErrGivenUp] where nothing is granted for long.
-func (l *Limiter) Again(ctx context.Context) (Slot, error) {
-	s, err := ask(ctx, l.retries, ctx)
+func (l *Limiter) Again(ctx context.Context, cost int64) (Slot, error) {
+	s, err := ask(ctx, l.retries, late{ctx.Done(), cost})
 	if err == nil && s.IsZero() {
 		err = ErrGivenUp
 	}
 	return s, err
 }
 
-// serve asks for those that ask again, and for so many jobs behind them. It returns the
-// answers of these.
-func (r *reserver) serve(ctx context.Context, jobs int) []Answer {
-	r.again = slices.DeleteFunc(r.again, func(w inquiry[context.Context, Slot]) bool { return w.q.Err() != nil })
+// late is a job that missed its slot. It asks again until it is gone.
+type late struct {
+	gone <-chan struct{}
+	cost int64
+}
+
+func (l late) isGone() bool {
+	select {
+	case <-l.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// request is a job in one call.
+type request struct {
+	cost   int64
+	again  bool // it missed a slot before
+	answer *Answer
+}
+
+func costsOf(asked []request) []int64 {
+	costs := make([]int64, len(asked))
+	for i, q := range asked {
+		costs[i] = q.cost
+	}
+	return costs
+}
+
+// unitsOf is what all of them count together.
+func unitsOf(asked []request) (units int64) {
+	for _, q := range asked {
+		units += q.cost
+	}
+	return units
+}
+
+// serve asks for those that ask again, and behind them for jobs of these costs. It returns
+// the answers of the jobs.
+func (r *reserver) serve(ctx context.Context, costs []int64) []Answer {
+	r.again = slices.DeleteFunc(r.again, func(w inquiry[late, Slot]) bool { return w.q.isGone() })
 	now := time.Now()
-	most := r.units(now)
-	again := min(len(r.again), most)
-	asked := make([]Answer, again+min(jobs, most-again))
-	switch {
-	case len(asked) == 0:
-	case r.onLease(now):
+	again, answers := make([]Answer, len(r.again)), make([]Answer, len(costs))
+	onLease := r.onLease(now)
+	if !onLease && !r.grants(now) {
+		return answers
+	}
+	asked := r.collect(again, costs, answers, r.units(now))
+	if onLease {
 		r.useLease(asked, now)
-	case r.grants(now):
-		r.call(ctx, asked, again)
+	} else if len(asked) > 0 {
+		r.call(ctx, asked)
 	}
-	for _, a := range asked {
-		r.last = later(r.last, a.Slot.NotBefore)
+	for _, q := range asked {
+		r.last = later(r.last, q.answer.Slot.NotBefore)
 	}
-	r.answerAgain(asked[:again])
-	answers := make([]Answer, jobs)
-	copy(answers, asked[again:])
+	r.answerAgain(again)
 	return answers
 }
 
-// answerAgain gives slots to the first of those that ask again. Those without one stay.
+// collect makes the requests of one call: at least one, and more while they count less than
+// that many units together. Jobs that count more than any may get their answer here.
+func (r *reserver) collect(again []Answer, costs []int64, answers []Answer, units int64) []request {
+	asked := make([]request, 0, len(again)+len(costs))
+	add := func(q request) {
+		switch largest := r.known.LargestCost(); {
+		case q.cost > largest:
+			q.answer.Err = &CostError{Limit: r.opts.Name, Cost: q.cost, MaxCost: largest}
+		case units > 0:
+			asked = append(asked, q)
+			units -= q.cost
+		}
+	}
+	for i, w := range r.again {
+		add(request{cost: w.q.cost, again: true, answer: &again[i]})
+	}
+	for i, cost := range costs {
+		add(request{cost: cost, answer: &answers[i]})
+	}
+	return asked
+}
+
+// answerAgain gives slots to those that ask again. Those without an answer stay.
 func (r *reserver) answerAgain(answers []Answer) {
 	if len(r.again) == 0 { // they were let go
 		return
 	}
-	var still []inquiry[context.Context, Slot]
+	var still []inquiry[late, Slot]
 	for i, w := range r.again {
-		if i < len(answers) && !answers[i].Slot.IsZero() {
-			w.reply <- answers[i].Slot
-		} else {
+		if answers[i].Slot.IsZero() && answers[i].Err == nil {
 			still = append(still, w)
+		} else {
+			w.reply <- answers[i].Slot
 		}
 	}
 	r.again = still

@@ -50,15 +50,15 @@ type reserver struct {
 
 	lease lease // of the reserve
 
-	turn   inquiry[struct{}, int]           // of the caller that waits for its turn; no reply: none does
-	turnAt time.Time                        // the last turn that was given
-	again  []inquiry[context.Context, Slot] // of jobs that missed their slots
-	last   time.Time                        // when the last slot that was granted and not given up begins
+	turn   inquiry[struct{}, int64] // of the caller that waits for its turn; no reply: none does
+	turnAt time.Time                // the last turn that was given
+	again  []inquiry[late, Slot]    // of jobs that missed their slots
+	last   time.Time                // when the last slot that was granted and not given up begins
 
 	reporter lateReporter
 
 	most  int64 // slots that the node asks for at once: less than a block after it was late
-	given int64 // by the last reservation
+	given int64 // jobs that got a slot by the last reservation
 	less  bool  // than it asked for: all that may be reserved is
 	whole bool  // the last reservation was a block or more
 
@@ -110,13 +110,13 @@ func (r *reserver) step(ctx context.Context, now time.Time) time.Duration {
 	turn := r.somebodyWaits() && !r.turnDue(now).After(now)
 	switch poll := !r.pollDue(now).After(now); {
 	case poll && !r.turnIsOut(now) && (!turn || !r.place.Taken): // a poll gives the place up
-		r.call(ctx, nil, 0)
+		r.call(ctx, nil)
 	case turn && r.turn.reply != nil:
 		r.turn.reply <- r.units(now)
-		r.turn, r.turnAt = inquiry[struct{}, int]{}, now
+		r.turn, r.turnAt = inquiry[struct{}, int64]{}, now
 		return minGap // its batch comes at once
 	case turn && len(r.again) > 0 && !r.turnIsOut(now):
-		r.serve(ctx, 0)
+		r.serve(ctx, nil)
 	}
 	r.renewLease(ctx)
 	r.reportLate(ctx)
@@ -144,11 +144,11 @@ func (r *reserver) turnIsOut(now time.Time) bool {
 }
 
 // question is the next call.
-func (r *reserver) question(want int64, now time.Time) script.Ask {
+func (r *reserver) question(asked []request, now time.Time) script.Ask {
 	place := r.place
 	place.Due = !now.Before(r.refusedUntil)
 	return script.Ask{
-		Want: want, Seq: r.seq, Retry: r.lost, Epoch: r.clock.Epoch, Stepped: r.stepped, Since: r.clock.Since, Read: r.clock.Trusted,
+		Want: unitsOf(asked), Costs: costsOf(asked), Seq: r.seq, Retry: r.lost, Epoch: r.clock.Epoch, Stepped: r.stepped, Since: r.clock.Since, Read: r.clock.Trusted,
 		Identity: string(r.opts.Identity), Lead: lead, Reach: r.reach(), Refuses: r.refuses(), Place: place,
 		Report:  now.Sub(r.saidAt) >= reportMost,
 		Hello:   r.subscribed.Load() && !r.notified.Load() && now.Sub(r.helloAt) >= limit.PollMost,
@@ -156,21 +156,19 @@ func (r *reserver) question(want int64, now time.Time) script.Ask {
 	}
 }
 
-// call runs the script once, and writes the answers; without any it is a poll. The first
-// ones are of jobs that ask again.
-func (r *reserver) call(ctx context.Context, answers []Answer, again int) {
-	want := int64(len(answers))
+// call runs the script once, and writes the answers; without requests it is a poll.
+func (r *reserver) call(ctx context.Context, requests []request) {
 	cctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	asked := time.Now()
 	r.slept = r.slots.suspended()
-	a := r.question(want, asked)
+	a := r.question(requests, asked)
 	reply, err := r.reserve(cctx, a)
 	answered := time.Now()
 	r.calledAt = answered
 	r.pollNow = false
 	if err != nil {
-		r.lost = r.lost || want > 0
+		r.lost = r.lost || a.Want > 0
 		r.failed(ctx, err, answered)
 		return
 	}
@@ -180,16 +178,16 @@ func (r *reserver) call(ctx context.Context, answers []Answer, again int) {
 	r.failures, r.retryAt, r.refusing = 0, time.Time{}, false
 	r.noteTrip(answered.Sub(asked))
 	r.noteSaid(a, asked)
-	r.metrics.called(want, reply, answered.Sub(asked))
+	r.metrics.called(a.Want, reply, answered.Sub(asked))
 	if r.clock.Epoch == 0 {
 		r.settledAt = answered.Add(reply.Settings.PollInterval())
 	}
 	r.observe(clock.Reading{Asked: asked, Answered: answered, Now: reply.Now, Epoch: reply.Epoch})
 	isNew := !r.learned && reply.Cooldown == script.CooldownSettingsLost
 	r.take(reply)
-	if want > 0 {
-		r.receive(answers, reply, answered)
-		r.turnAway(answers[again:], reply)
+	if a.Want > 0 {
+		r.receive(requests, reply, answered)
+		r.turnAway(requests, reply)
 		r.lost = false
 	}
 	r.report(reply, answered, isNew)
@@ -226,7 +224,7 @@ func (r *reserver) leave(ctx context.Context) {
 	}
 	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	a := r.question(0, time.Now())
+	a := r.question(nil, time.Now())
 	a.Leaves = true
 	if _, err := r.reserve(cctx, a); err != nil {
 		r.log.Info("node could not sign off at redis; it counts as missing after some seconds", "error", err)

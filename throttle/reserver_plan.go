@@ -66,15 +66,15 @@ func (r *reserver) turnDue(now time.Time) time.Time {
 // units is how many units a reservation may ask for. Where a full bucket refuses, all
 // jobs that wait are to get their answer at once. On the lease they are those that it gives
 // while a call to Redis hangs.
-func (r *reserver) units(now time.Time) int {
+func (r *reserver) units(now time.Time) int64 {
 	switch {
 	case r.onLease(now):
 		units, period := r.known.UnitsOfNode(), r.known.ReservePeriod()
-		return int(max(1, (units*int64(aheadOfCall)+int64(period)-1)/int64(period)))
+		return max(1, (units*int64(aheadOfCall)+int64(period)-1)/int64(period))
 	case r.refuses():
 		return maxPour
 	}
-	return int(max(1, min(r.most, r.blockSize())))
+	return max(1, min(r.most, r.blockSize()))
 }
 
 // reservationDue is when the next reservation is worth a call.

@@ -55,45 +55,54 @@ func (r *reserver) adapt(given int64) {
 	r.given = given
 }
 
-// receive maps reserved slots to this node's clock, for the first of those who asked.
-// After a step of Redis's clock they mean nothing. A refusal says when this node is to
+// reached are the first requests that so many units are enough for, and what they count.
+func reached(asked []request, given int64) (served []request, units int64) {
+	for i, q := range asked {
+		if units+q.cost > given {
+			return asked[:i], units
+		}
+		units += q.cost
+	}
+	return asked, units
+}
+
+// receive maps reserved slots to this node's clock, for the first of those who asked. A
+// job's units go at the slot of its first one. After a step of Redis's clock they mean nothing. A refusal says when this node is to
 // ask again.
-func (r *reserver) receive(answers []Answer, reply script.Reservation, now time.Time) {
+func (r *reserver) receive(asked []request, reply script.Reservation, now time.Time) {
 	r.seq++
 	r.reservedAt = now
-	given := reply.Schedule.Given
-	r.less, r.whole = given < int64(len(answers)), int64(len(answers)) >= r.blockSize()
-	r.adapt(given)
+	given, units := reached(asked, reply.Schedule.Given)
+	r.less, r.whole = len(given) < len(asked), unitsOf(asked) >= r.blockSize()
+	r.adapt(int64(len(given)))
 	r.place = reply.Place
-	if given == 0 {
+	if reply.Schedule.Given == 0 {
 		r.refusedUntil = now.Add(reply.Wait)
 		return
 	}
 	if r.stepped {
-		r.noteMissed(given)
+		r.noteMissed(int64(len(given)))
 		return
 	}
-	if over := given - int64(len(answers)); over > 0 { // a reply that was lost comes again, to fewer requests
-		r.noteMissed(over)
-		given -= over
-	}
-	lateness := reply.Settings.Lateness
-	for j := range given {
-		notBefore, notAfter := r.clock.Slot(reply.Schedule.At(j), lateness, now)
-		answers[j].Slot = Slot{NotBefore: notBefore, NotAfter: notAfter, lateness: lateness, valid: r.slots, slept: r.slept, since: r.slots.generation.Load()}
+	r.noteMissed(reply.Schedule.Given - units) // a reply that was lost comes again, to other requests
+	lateness, before := reply.Settings.Lateness, int64(0)
+	for _, q := range given {
+		notBefore, notAfter := r.clock.Slot(reply.Schedule.At(before), lateness, now)
+		before += q.cost
+		q.answer.Slot = Slot{NotBefore: notBefore, NotAfter: notAfter, lateness: lateness, valid: r.slots, slept: r.slept, since: r.slots.generation.Load()}
 	}
 }
 
 // turnAway refuses the jobs for which a full bucket had no room. A limit that gives
 // nothing for another reason lets them wait.
-func (r *reserver) turnAway(answers []Answer, reply script.Reservation) {
+func (r *reserver) turnAway(asked []request, reply script.Reservation) {
 	gives := !r.stepped && !r.lost && !reply.Settings.Paused && reply.NotBefore <= reply.Now && reply.Cooldown == script.CooldownNone
 	if !r.refuses() || !gives {
 		return
 	}
-	for i := range answers {
-		if a := &answers[i]; a.Slot.IsZero() {
-			a.Err = ErrFull
+	for _, q := range asked {
+		if !q.again && q.answer.Slot.IsZero() {
+			q.answer.Err = ErrFull
 			r.metrics.turnedAway.Inc()
 		}
 	}

@@ -105,7 +105,7 @@ func reserve(ctx context.Context, l *throttle.Limiter, jobs int) (slots []thrott
 	if err != nil {
 		return nil, err
 	}
-	answers, err := l.Reserve(ctx, min(most, jobs))
+	answers, err := l.Reserve(ctx, slices.Repeat([]int64{1}, min(int(most), jobs)))
 	for _, a := range answers {
 		if !a.Slot.IsZero() {
 			slots = append(slots, a.Slot)

@@ -220,12 +220,12 @@ func TestEnqueueWritesToKafka(t *testing.T) {
 
 	with("a\n", "--topic", "missing").mustFail(t, "enqueue: nothing was written: topic missing does not exist: create it first, or correct the name (enqueued 0 jobs to missing)")
 	for header, want := range map[string]string{
-		`"cost":"3"`: "line 1: cost", `"not-after":"tomorrow"`: "line 1: not-after", `"lane":"otp"`: "line 1: lane: is not the lane of the job's topic",
+		`"cost":"0"`: "line 1: cost", `"not-after":"tomorrow"`: "line 1: not-after", `"lane":"otp"`: "line 1: lane: is not the lane of the job's topic",
 		`"not-before":"2030-01-02T00:00:00Z","not-after":"2030-01-01T00:00:00Z"`: "line 1: not-after: lies before not-before",
 	} {
 		with(`{"value":"a","headers":{`+header+`}}`, "--format", "ndjson").mustFail(t, want)
 	}
-	with(`{"value":"a","headers":{"cost":"3"}}`, "--format", "ndjson", "--no-check", "--topic", "other").mustPrint(t, "enqueued 1 jobs to other\n")
+	with(`{"value":"a","headers":{"cost":"0"}}`, "--format", "ndjson", "--no-check", "--topic", "other").mustPrint(t, "enqueued 1 jobs to other\n")
 	with("a\n", "--format", "csv").mustFail(t, "csv")
 	with("", "/no/such/file").mustFail(t, "/no/such/file")
 	with("", t.TempDir()).mustFail(t, "can't be read as a file")

@@ -23,7 +23,7 @@ func (s limitState) print(w io.Writer, now limit.Settings) error {
 	}
 	_, _ = fmt.Fprintf(table, "  algorithm\t%s\t\n", now.Algorithm)
 	_, _ = fmt.Fprintf(table, "  usable share\t%.3f\tof the cap: %.1f calls a window\n", s.Share, s.Share*float64(now.Cap))
-	printWaste(table, s.Share)
+	printWaste(table, s.Share, now.Contract)
 	_, _ = fmt.Fprintf(table, "  guard\t%s\t%s\n", short(now.Guard), s.guardWhy(now))
 	if s.Trips != nil {
 		s.Trips.row(table, now)
@@ -50,8 +50,9 @@ func (s limitState) printRest(table io.Writer, now limit.Settings) {
 	for _, d := range s.Differs {
 		shown = append(shown, d.Field)
 	}
+	unset := limit.Spec{}.Settings()
 	for _, p := range limit.Parameters {
-		if !slices.Contains(shown, p.Name) && p.Value(now) != p.Value(limit.Settings{}) {
+		if !slices.Contains(shown, p.Name) && p.Value(now) != p.Value(unset) {
 			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\n", p.Name, quoted(valueText(p, now)), strings.ReplaceAll(p.About, "`", ""))
 		}
 	}

@@ -48,7 +48,8 @@ type bubble struct {
 
 // setup is how a node is set up.
 type setup struct {
-	rate                int64         // default 1000 a second
+	rate                int64 // default 1000 a second
+	maxCost             int
 	horizon             time.Duration // default 200 ms
 	workers, attempts   int
 	backoff, maxBackoff time.Duration
@@ -96,7 +97,7 @@ func (b *bubble) start() {
 		Connection: b.connection(), Group: "g", Topics: []string{"jobs"}, CreateTopics: true, MaxInFlight: b.workers, Order: b.order, RetryTopics: b.retryTopics,
 	})
 	b.must(err)
-	c := limit.Contract{Cap: max(b.rate, 1), Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: cmp.Or(b.horizon, 200*time.Millisecond)}
+	c := limit.Contract{Cap: max(b.rate, 1), Window: time.Second, Burst: 1, MaxCost: int64(b.maxCost), Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: cmp.Or(b.horizon, 200*time.Millisecond)}
 	if b.rate == 0 {
 		c.Cap = 1000
 	}
@@ -249,7 +250,7 @@ func nextSlot(ctx context.Context, l *throttle.Limiter) (throttle.Slot, error) {
 		if _, err := l.Turn(ctx); err != nil {
 			return throttle.Slot{}, err
 		}
-		answers, err := l.Reserve(ctx, 1)
+		answers, err := l.Reserve(ctx, []int64{1})
 		if err != nil || !answers[0].Slot.IsZero() {
 			return append(answers, throttle.Answer{})[0].Slot, err
 		}

@@ -33,7 +33,7 @@ type history struct {
 // event is what happened to a job last. Its zero value means that the job has a slot
 // and can be called.
 type event struct {
-	full        bool // the limit has no room, and jobs are not to wait
+	refused     error // by the limit: it has no room and jobs are not to wait, or the job counts too much
 	breakerOpen bool
 	givenUp     bool // its slot was given up, and there may be none for long
 	timedOut    bool // job_timeout has passed
@@ -87,8 +87,10 @@ type decision struct {
 // reads no clock and draws no random number.
 func decide(p policy, h history, e event) decision {
 	switch {
-	case e.full:
-		return deadLetter(deadletter.ClassLimited, sender.Result{Err: throttle.ErrFull})
+	case errors.Is(e.refused, throttle.ErrFull):
+		return deadLetter(deadletter.ClassLimited, sender.Result{Err: e.refused})
+	case e.refused != nil:
+		return deadLetter(deadletter.ClassUnsupported, sender.Result{Err: e.refused})
 	case e.breakerOpen || e.givenUp:
 		return decision{action: doRequeue}
 	case e.refusal.Standing != 0 && !e.timedOut:

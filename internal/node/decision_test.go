@@ -36,6 +36,7 @@ func TestDecisions(t *testing.T) {
 	}
 	withWait := func(k sender.Kind) sender.Result { r := result(k); r.RetryAfter = asked; return r }
 	unwritten := func(k sender.Kind) sender.Result { return sender.Result{Kind: k, Err: err} }
+	tooMuch := &throttle.CostError{Limit: "provider", Cost: 7, MaxCost: 6}
 	full := func(e event) event { e.sleepersFull = true; return e }
 	dead := func(c deadletter.Class, last sender.Result) decision {
 		return decision{action: doDeadLetter, claim: claimRecorded, class: c, last: last}
@@ -74,7 +75,8 @@ func TestDecisions(t *testing.T) {
 		"expired without attempts":       {repeat, failures(3), event{expired: true}, uncalled(deadletter.ClassExpired, sender.Result{})},
 		"timed out":                      {repeat, failures(0), event{timedOut: true}, decision{action: doRelease}},
 		"timed out and expired":          {repeat, failures(3), event{timedOut: true, expired: true}, decision{action: doRelease}},
-		"no room":                        {repeat, failures(0), event{full: true, timedOut: true}, uncalled(deadletter.ClassLimited, sender.Result{Err: throttle.ErrFull})},
+		"counts too much":                {repeat, failures(0), event{refused: tooMuch}, uncalled(deadletter.ClassUnsupported, sender.Result{Err: tooMuch})},
+		"no room":                        {repeat, failures(0), event{refused: throttle.ErrFull, timedOut: true}, uncalled(deadletter.ClassLimited, sender.Result{Err: throttle.ErrFull})},
 		"the breaker is open":            {repeat, failures(0), event{breakerOpen: true}, decision{action: doRequeue}},
 		"the breaker is open, last call": {repeat, failures(2), event{breakerOpen: true}, decision{action: doRequeue}},
 

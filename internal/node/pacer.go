@@ -37,9 +37,10 @@ const maxUnwritten = 64
 type workItem struct {
 	d     *consumer.Delivery
 	conn  sender.Conn   // for its call; none: the call opens one
-	slot  throttle.Slot // none: the connection holds an error, or the limit had no room
+	slot  throttle.Slot // none: the connection holds an error, or the limit refused the job
 	since time.Time     // when the pacer began to wait for its slot
-	full  bool          // the limit had no room for it, and jobs are not to wait
+
+	refused error // the limit had no room for it, and jobs are not to wait; or it counts too much
 
 	sample bool // see [breaker.Breaker.StartSample]
 }
@@ -108,7 +109,7 @@ func (p *pacer) admit(ctx context.Context) error {
 	if err := p.awaitProvider(ctx); err != nil {
 		return err
 	}
-	most, err := p.awaitTurn(ctx)
+	units, err := p.awaitTurn(ctx)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -116,11 +117,11 @@ func (p *pacer) admit(ctx context.Context) error {
 		p.failToConnect(err, since)
 		return nil
 	}
-	block := p.take(most, since)
+	block := p.take(units, since)
 	if len(block) == 0 {
 		return nil
 	}
-	answers, err := p.limiter.Reserve(ctx, len(block))
+	answers, err := p.limiter.Reserve(ctx, costs(block))
 	p.sort(block, answers)
 	return err
 }
@@ -139,19 +140,31 @@ func (p *pacer) awaitProvider(ctx context.Context) error {
 	return nil
 }
 
+// costs are the units that the jobs count.
+func costs(block []workItem) []int64 {
+	costs := make([]int64, len(block))
+	for i, item := range block {
+		costs[i] = item.cost()
+	}
+	return costs
+}
+
+// cost is how many units the job counts.
+func (w *workItem) cost() int64 { return int64(max(1, w.d.Job.Cost)) }
+
 // awaitTurn waits for a connection, and until the limiter may be asked. It returns for how
-// many jobs. An error is the context's cause, or why no connection could be opened.
-func (p *pacer) awaitTurn(ctx context.Context) (jobs int, err error) {
+// many units. An error is the context's cause, or why no connection could be opened.
+func (p *pacer) awaitTurn(ctx context.Context) (units int64, err error) {
 	if grants(p.limiter.State().Phase) {
 		if err := p.connect(ctx); err != nil {
 			return 0, err
 		}
 	}
-	if jobs, err = p.limiter.Turn(ctx); err != nil {
+	if units, err = p.limiter.Turn(ctx); err != nil {
 		return 0, err
 	}
 	// That may have taken long, and the connection closed meanwhile.
-	return jobs, p.connect(ctx)
+	return units, p.connect(ctx)
 }
 
 // connect waits until a connection is ready. Where slots are rare a connection would be
@@ -195,14 +208,15 @@ func (p *pacer) failToConnect(err error, since time.Time) {
 	}
 }
 
-// take takes the best jobs, each with a connection: a slot would pass while one is dialled.
-// Where slots are rare, or the limit refuses jobs, those without one are taken as well.
-func (p *pacer) take(most int, since time.Time) (block []workItem) {
+// take takes the best jobs, until they count so many units, each with a connection: a slot
+// would pass while one is dialled. Where slots are rare, or the limit refuses jobs, those
+// without one are taken as well.
+func (p *pacer) take(units int64, since time.Time) (block []workItem) {
 	if !p.breaker.Closed() {
-		most = 1
+		units = 1
 	}
 	rare, refuses := p.rare(), p.limiter.Refuses()
-	for len(block) < most {
+	for units > 0 {
 		item := workItem{since: since}
 		if !rare {
 			item.conn = p.conns.Take()
@@ -214,6 +228,7 @@ func (p *pacer) take(most int, since time.Time) (block []workItem) {
 			item.conn.Release()
 			break
 		}
+		units -= item.cost()
 		block = append(block, item)
 	}
 	return block
@@ -237,10 +252,10 @@ func (p *pacer) sort(block []workItem, answers []throttle.Answer) {
 	var back []*consumer.Delivery
 	for i, item := range block {
 		if i < len(answers) {
-			item.slot, item.full = answers[i].Slot, answers[i].Err != nil
+			item.slot, item.refused = answers[i].Slot, answers[i].Err
 		}
 		switch {
-		case item.full:
+		case item.refused != nil:
 			item.conn.Release()
 		case item.slot.IsZero():
 			p.letGo(&item)
@@ -284,7 +299,7 @@ func (p *pacer) hand(ctx context.Context, block []workItem) {
 			back = append(back, item.d)
 			continue
 		}
-		if item.conn.IsZero() && !item.full {
+		if item.conn.IsZero() && item.refused == nil {
 			item.conn = p.conns.Take()
 		}
 		p.items <- *item

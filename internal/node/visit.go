@@ -86,7 +86,7 @@ func (v *visit) freePlace() {
 
 // objections says what there is against a call.
 func (v *visit) objections() event {
-	return event{full: v.full, timedOut: v.d.TimedOut(), expired: expired(v.d.Job.NotAfter, time.Now())}
+	return event{refused: v.refused, timedOut: v.d.TimedOut(), expired: expired(v.d.Job.NotAfter, time.Now())}
 }
 
 // call makes one call, if the breaker allows it.
@@ -131,7 +131,7 @@ var (
 func (v *visit) permit(ctx context.Context) (useBy time.Time, err error) {
 	for {
 		if v.slot.IsZero() {
-			if v.slot, err = v.limiter.Again(ctx); err != nil {
+			if v.slot, err = v.limiter.Again(ctx, v.cost()); err != nil {
 				return time.Time{}, err
 			}
 		}

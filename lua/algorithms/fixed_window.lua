@@ -14,7 +14,7 @@ function algorithm.take(c, now, want, _, ahead, not_before)
     ends = now + length(c)
   end
   local count = tonumber(redis.call('GET', KEYS[3]) or 0)
-  local given = math.max(0, math.min(want, allowed(c) - count - ahead))
+  local given = fitting(c, allowed(c) - count - ahead, want)
   if given == 0 then return nil, count > 0 and ends - now or SOON end
   redis.call('INCRBY', KEYS[3], int(given))
   granted(now, ends)

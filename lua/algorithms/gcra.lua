@@ -45,7 +45,7 @@ function algorithm.take(c, now, want, _, ahead, not_before)
   if now < not_before then return nil, not_before - now end
   local p, base, n = pace(c), c.base, c.n
   if base + after(p, n) < now then base, n = now, 0 end -- idle: nothing is owed
-  local given = math.max(0, math.min(want, within(p, now - base) + c.burst - n - ahead))
+  local given = fitting(c, within(p, now - base) + c.burst - n - ahead, want)
   if given == 0 then
     local over = base + after(p, n + math.min(c.burst, want + ahead) - c.burst) - now
     return nil, over > 0 and over or SOON

@@ -49,7 +49,7 @@ function algorithm.take(c, now, want, _, ahead, not_before)
   if now < not_before then return nil, not_before - now end
   local tat = c.tat_ns
   if tonumber(tat) / 1000 > now and redis.call('EXISTS', KEYS[3]) == 0 then put(tat, now) end
-  local given = math.max(0, math.min(want, throttle(c, 0)[3] - ahead))
+  local given = fitting(c, throttle(c, 0)[3] - ahead, want)
   if given > 0 and throttle(c, given)[1] == 1 then given = 0 end
   if given == 0 then
     local over = tonumber(tat) / 1000 - now - (c.burst - math.min(c.burst, want + ahead)) * spacing(c)

@@ -51,7 +51,7 @@ function algorithm.take(c, now, want, _, ahead, not_before)
   local index = math.floor(now / long)
   local start = index * long
   local count, before = counts(index)
-  local given = math.max(0, math.min(want, allowed(c) - covered(c, before, start + long - now) - count - ahead))
+  local given = fitting(c, allowed(c) - covered(c, before, start + long - now) - count - ahead, want)
   if given == 0 then
     local units = math.min(allowed(c), want + ahead)
     local at = math.min(free_at(c, start, units, count, before), free_at(c, start + long, units, 0, count))

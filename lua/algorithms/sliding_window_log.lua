@@ -51,7 +51,7 @@ function algorithm.take(c, now, want, _, ahead, not_before)
   local last = run(-1)
   local number = last and last[NUMBER] or 0
   local count = number - left
-  local given = math.max(0, math.min(want, allowed(c) - count - ahead))
+  local given = fitting(c, allowed(c) - count - ahead, want)
   if given == 0 then -- until as many have left the window as are wanted
     local leave = math.min(allowed(c), want + ahead) + count - allowed(c)
     return nil, leave > 0 and leaves(c, left + leave) - now or SOON

@@ -4,14 +4,18 @@
 -- slots than the cap, whatever burst was taken. leaky_bucket is this with a burst of 1: nothing is stored for later, and
 -- the reach bounds how many units wait in it.
 --
+-- All units of a job go at its first slot. A window then holds the slots in it and, of its last job, up to max_cost - 1
+-- units more. units is smaller by as many.
+--
 -- In the limit's hash: base and n, from which slot j, from 0, lies n + j - burst + 1 spacings away; slot, the last one
 -- granted; passed, see pace.lua.
 local algorithm = {fields = {'base', 'n', 'slot', 'passed'}}
 
 function algorithm.intact(c) return c.base and c.n and c.slot end
 
--- cooldown: the next slot lies one spacing behind the last one.
-function algorithm.cooldown(c) return after(c, 1) end
+-- cooldown: the next slot lies one spacing behind the last one, and that up to max_cost - 1 behind the time of its job.
+-- Jobs that may be larger than those before need as much: see change.
+function algorithm.cooldown(c) return after(c, c.max_cost) end
 
 -- begin starts with an empty bucket.
 function algorithm.begin(c, not_before)
@@ -23,17 +27,26 @@ end
 
 -- change begins the new timeline behind the last slot granted, at the shorter of the two spacings: each window then
 -- holds no more than the larger of the two caps. A burst that was granted is a debt in time, which base still holds
--- after a change; it is paid first, but no longer than a window takes to pass.
+-- after a change; it is paid first, but no longer than a window takes to pass. Larger jobs begin max_cost spacings later:
+-- the first one goes at once, behind slots that may lie closer to each other than its own.
 function algorithm.change(c, old, now, not_before)
-  if c.cap == old.cap and c.window == old.window and c.burst == old.burst and c.guard == old.guard then return nil end
+  if c.cap == old.cap and c.window == old.window and c.burst == old.burst and c.guard == old.guard
+    and c.max_cost == old.max_cost then return nil end
   local behind = c.base + after(old, c.n)
   if old.burst == 1 then behind = math.max(c.base, c.slot + math.min(after(old, 1), after(c, 1))) end
   behind = behind + math.max(0, old.guard - c.guard) -- the last ones may be as late as the old guard allowed
+  if c.max_cost > old.max_cost then behind = behind + after(c, c.max_cost) end
   local from = math.max(now, not_before, math.min(behind, passed(c, old)))
   c.base, c.n = from, c.burst - 1
   note('base', int(c.base))
   note('n', int(c.n))
   return from
+end
+
+-- before_last returns how many units the jobs count that stand before the last one, where all want that many or the first
+-- one does.
+local function before_last(want)
+  return want - (want > first_cost and tonumber(string.match(costs, '%d+$') or 1) or first_cost)
 end
 
 function algorithm.take(c, now, want, lead, ahead)
@@ -42,8 +55,8 @@ function algorithm.take(c, now, want, lead, ahead)
   if base + after(c, n) < floor then base, n = floor, 0 end -- idle: begin again, and store no more than the burst
   local function at(j) return math.max(floor, base + after(c, n + j - debt)) end
   local free = within(c, now + c.reach - base) + 1 - n + debt - ahead
-  local given = math.max(0, math.min(want, free))
-  if given == 0 then return nil, math.max(0, at(ahead + want - 1) - now - c.reach) end
+  local given = fitting(c, free, want)
+  if given == 0 then return nil, math.max(0, at(ahead + before_last(want)) - now - c.reach) end
   local count = n + given
   -- Exact, and keeps n - debt from 1 to units; base stays behind the last one granted: change needs it.
   local turned = math.max(0, math.floor((count - 1 - debt) / c.units))

@@ -23,6 +23,7 @@
 -- ARGV[12] ticket    its place in the queue; -1: none
 -- ARGV[13] known     the newest settings that the node knows, packed
 -- ARGV[14] began_us  when the timeline of these began
+-- ARGV[15] costs     the units of each job that wants some, in order; empty: each wants one
 --
 -- Reply: 1 now_us  2 epoch  3 given  4 base_us  5 n  6 floor_us  7 units  8 period_us  9 debt
 --        10 wait_us: until the node is to ask again

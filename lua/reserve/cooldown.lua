@@ -36,6 +36,7 @@ end
 local function span(a, b) return math.max(a.window, b.window) + math.max(a.guard, b.guard) end
 
 if why > 0 then
+  local earlier = set or own -- under these, units may be out as well
   if why == SETTINGS_LOST or why == SETTINGS_OLD then
     set, stored, began = own, known, tonumber(ARGV[14])
     redis.call('HSET', limit, 'settings', stored)
@@ -44,7 +45,7 @@ if why > 0 then
   -- All slots that may be out lie within one horizon, are late after the lateness, and count for as long as the
   -- algorithm says. Other nodes may have newer settings than these.
   local before = not_before or 0
-  not_before = now + set.horizon + set.lateness + algorithm.cooldown(set)
+  not_before = now + set.horizon + set.lateness + math.max(algorithm.cooldown(set), algorithm.cooldown(earlier))
   began = began or 0
   if why == SETTINGS_LOST then
     not_before = math.max(not_before, now + learn)

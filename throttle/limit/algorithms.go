@@ -65,61 +65,62 @@ var algorithms = []Algorithm{ //nolint:gochecknoglobals // a constant table
 	{
 		Name: TokenBucket, Script: TokenBucket, Strict: true, Ahead: true,
 		Promise: "never over; a burst is paid for out of the sustained rate",
-		Pace:    Contract.Pace, Worst: wholeCap, Share: Contract.Share, Cooldown: Contract.Spacing, check: nothing,
+		Pace:    Contract.Pace, Worst: wholeCap, Share: Contract.Share, Cooldown: afterLargest, check: nothing,
 	},
 	{
 		Name: LeakyBucket, Script: TokenBucket, Strict: true, Ahead: true,
 		Promise: "never over, and evenly spaced",
-		Pace:    Contract.Pace, Worst: wholeCap, Share: Contract.Share, Cooldown: Contract.Spacing,
+		Pace:    Contract.Pace, Worst: wholeCap, Share: Contract.Share, Cooldown: afterLargest,
 		check: noBurst("must be 1: a leaky bucket lets units go one by one; for a burst use token_bucket"),
 	},
 	{
 		Name: GCRA, Script: GCRA,
 		Promise: "the cap sustained, and a burst beside it: over by about the burst; as redis-cell, exact to the µs",
-		Pace:    Contract.Pace,
+		Pace:    paceForNow,
 		Worst: func(c Contract) int64 {
 			inGuard := ceilDiv(c.Guard.Microseconds()*Given(c), c.Window.Microseconds())
 			return c.Burst - 1 + Given(c) + inGuard + c.Reserve
 		},
-		Share: unpaidShare, Cooldown: unpaidSpacing, check: nothing,
+		Share: unpaidShare, Cooldown: unpaidSpacing, check: costWithinBurst,
 	},
 	{
 		Name: RedisCell, Script: RedisCell, // a module, which Redis must have loaded
 		Promise: "as gcra, by the module redis-cell, in whole ns",
-		Pace:    Contract.Pace,
+		Pace:    paceForNow,
 		Worst: func(c Contract) int64 {
 			spacing := c.Window.Nanoseconds() / Given(c) // rounded down, as the module does
 			return c.Burst - 1 + ceilDiv(Windowed(c).Nanoseconds(), spacing) + c.Reserve
 		},
 		Share: unpaidShare, Cooldown: unpaidSpacing,
 		check: func(c Contract, faults *fault.List) {
+			costWithinBurst(c, faults)
 			faults.Refuse(c.Window%time.Second != 0, "window", c.Window, "must be whole seconds, for redis-cell counts in them; or use gcra")
 		},
 	},
 	{
 		Name: FixedWindow, Script: FixedWindow,
 		Promise: "up to twice the cap where two windows meet; one number in Redis",
-		Pace:    Contract.Pace, Worst: sideBySide, Share: Contract.Share, Cooldown: Windowed, check: noBurst(burstIsCap),
+		Pace:    paceForNow, Worst: sideBySide, Share: shareForNow, Cooldown: Windowed, check: noBurst(burstIsCap),
 	},
 	{
 		Name: SlidingWindowCounter, Script: SlidingWindowCounter,
 		Promise: "near the cap under steady load, up to twice the cap after a late burst; two numbers in Redis",
-		Pace:    Contract.Pace, Worst: sideBySide,
+		Pace:    paceForNow, Worst: sideBySide,
 		Share: func(c Contract) float64 { // after a full bucket the last unit comes free only when the bucket is over
 			n := float64(Given(c))
-			return c.Share() * max((n-1)/n, 0.5)
+			return shareForNow(c) * max((n-1)/n, 0.5)
 		},
 		Cooldown: Windowed, check: noBurst(burstIsCap),
 	},
 	{
 		Name: SlidingWindowLog, Script: SlidingWindowLog, Strict: true,
 		Promise: "never over, at the full rate and with bursts of the cap; Redis keeps each reservation of a window",
-		Pace:    Contract.Pace, Worst: wholeCap, Share: Contract.Share, Cooldown: Windowed, check: listed,
+		Pace:    paceForNow, Worst: wholeCap, Share: shareForNow, Cooldown: Windowed, check: listed,
 	},
 	{
 		Name: SlidingWindowList, Script: SlidingWindowLog, Strict: true,
 		Promise: "never over, at the full rate and with bursts of the cap; Redis keeps each reservation of a window",
-		Pace:    Contract.Pace, Worst: wholeCap, Share: Contract.Share, Cooldown: Windowed, check: listed,
+		Pace:    paceForNow, Worst: wholeCap, Share: shareForNow, Cooldown: Windowed, check: listed,
 	},
 }
 
@@ -175,6 +176,29 @@ func unpaidSpacing(c Contract) time.Duration {
 }
 
 func nothing(Contract, *fault.List) {}
+
+// paceForNow is the pace of an algorithm that grants all units of a job for now: it counts
+// them at the time at which they go, and pays for no largest job.
+func paceForNow(c Contract) (units, period int64) {
+	c.MaxCost = 1
+	return c.Pace()
+}
+
+func shareForNow(c Contract) float64 {
+	c.MaxCost = 1
+	return c.Share()
+}
+
+// afterLargest is how long after the last job the next one comes, where both are the largest.
+func afterLargest(c Contract) time.Duration {
+	units, period := c.Pace()
+	return spacing(units, period*c.LargestCost())
+}
+
+// costWithinBurst refuses jobs that would never find room.
+func costWithinBurst(c Contract, faults *fault.List) {
+	faults.Refuse(c.LargestCost() > c.Burst, "max_cost", c.MaxCost, "must be at most the burst of %d, or the largest jobs would wait for ever", c.Burst)
+}
 
 // burstIsCap is for algorithms that grant at once all that the window has left.
 const burstIsCap = "must be 1: this algorithm lets up to the whole cap go at once; for a smaller burst use token_bucket"

@@ -19,6 +19,10 @@ type Contract struct {
 	Window time.Duration `yaml:"window" json:"window"` // the provider's window, wherever it begins
 	Burst  int64         `yaml:"burst" json:"burst"`   // units that may go at once after a pause; paid for out of the sustained rate
 
+	// MaxCost is how many units one job counts, at most; 0: 1. A job's units go at once, so
+	// an algorithm that reserves ahead pays for it as for a burst.
+	MaxCost int64 `yaml:"max_cost" json:"max_cost"`
+
 	Guard    time.Duration `yaml:"-" json:"guard"`           // by how much delivery times may spread: Lateness, and the way to the provider
 	Auto     bool          `yaml:"-" json:"auto"`            // the fleet chooses Lateness, and Guard with it, by how late its slots are
 	Lateness time.Duration `yaml:"lateness" json:"lateness"` // how long after its time a slot may still be used
@@ -32,6 +36,7 @@ type Contract struct {
 // Defaults for fields that a contract leaves open.
 const (
 	DefaultBurst    = 1
+	DefaultMaxCost  = 1
 	DefaultGuard    = 10 * time.Millisecond
 	DefaultLateness = 3 * time.Millisecond
 	DefaultSpread   = 7 * time.Millisecond
@@ -59,6 +64,7 @@ func (c Contract) Validate() error {
 	faults.Between("guard", c.Guard, time.Millisecond, time.Minute)
 	faults.Refuse(c.Burst < 1, "burst", c.Burst, "must be at least 1")
 	faults.Refuse(c.Burst > c.Cap && c.Cap >= 1, "burst", c.Burst, "must not be above the cap of %d", c.Cap)
+	c.checkCost(&faults)
 	c.checkReserve(&faults)
 	faults.Refuse(c.Window < MinWindowGuards*c.Guard, "window", c.Window,
 		"must be at least %d times the guard of %s, or the guard eats the cap", MinWindowGuards, c.Guard)
@@ -74,6 +80,23 @@ func (c Contract) Validate() error {
 	}
 	return faults.Err()
 }
+
+// checkCost: the largest job must find room beside the burst and the reserve, and in a
+// node's part of the reserve.
+func (c Contract) checkCost(faults *fault.List) {
+	left := c.Cap - c.Reserve - c.Burst + 1
+	switch {
+	case c.MaxCost < 0:
+		faults.Refuse(true, "max_cost", c.MaxCost, "must be at least 1")
+	case c.MaxCost > left && c.MaxCost > 1:
+		faults.Refuse(true, "max_cost", c.MaxCost, "must be at most %d, which is what burst and reserve leave of the cap of %d", left, c.Cap)
+	case c.MaxCost > c.UnitsOfNode() && c.MaxCost > 1 && c.MaxNodes > 0:
+		faults.Refuse(true, "max_cost", c.MaxCost, "must be at most %d, a node's part of the reserve", c.UnitsOfNode())
+	}
+}
+
+// LargestCost is how many units one job counts, at most: at least 1.
+func (c Contract) LargestCost() int64 { return max(1, c.MaxCost) }
 
 // checkReserve: a node that can't ask Redis may send whole units only, and Redis must
 // not give these out as well.
@@ -109,7 +132,11 @@ func (c Contract) String() string {
 	if c.Auto {
 		guard = "auto (" + guard + ")"
 	}
-	return fmt.Sprintf("%d in %s, burst %d, guard %s, lateness %s, horizon %s", c.Cap, c.Window, c.Burst, guard, c.Lateness, c.Horizon)
+	text := fmt.Sprintf("%d in %s, burst %d, guard %s, lateness %s, horizon %s", c.Cap, c.Window, c.Burst, guard, c.Lateness, c.Horizon)
+	if c.MaxCost > 1 {
+		text += fmt.Sprintf(", jobs of up to %d units", c.MaxCost)
+	}
+	return text
 }
 
 // Pace is the sustained rate: units slots in every period microseconds, as a
@@ -118,11 +145,14 @@ func (c Contract) String() string {
 // refilled at (Cap − Burst + 1) / (Window + Guard) lets no more than Cap pass
 // in Window + Guard.
 //
+// All units of a job go at its first slot. So a window holds the slots in it and, of its
+// last job, up to MaxCost − 1 units more. The pace is lower by as many.
+//
 // The pace is exact for every cap up to 2,097,152, whatever the window. A fraction
 // of which both numbers are above that is rounded to the slower side, by less
 // than two parts in a million: a script's numbers hold no longer rests exactly.
 func (c Contract) Pace() (units, period int64) {
-	units = c.Cap - c.Reserve - c.Burst + 1
+	units = c.Cap - c.Reserve - c.Burst + 1 - (c.LargestCost() - 1)
 	period = (c.Window + c.Guard).Microseconds()
 	d := gcd(units, period)
 	units, period = units/d, period/d

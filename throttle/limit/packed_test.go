@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -48,6 +49,7 @@ func FuzzUnpack(f *testing.F) {
 	s.RevertAt, s.RevertTo = time.UnixMicro(1_700_000_000_000_000), s.Terms
 	f.Add(s.Pack())
 	f.Add(`{"v":3,"cap":-1}`)
+	f.Add(strings.Replace(s.Pack(), `"max_cost":1`, `"max_cost":301`, 1))
 	f.Add(`{"v":4}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := Unpack(text)
@@ -67,7 +69,11 @@ func drawContract(roll func(int64) int64) Contract {
 	c.Lateness = MinLateness + time.Duration(roll(int64((c.Guard-MinLateness)/time.Microsecond)))*time.Microsecond
 	c.Horizon, c.Auto, c.Spread = DefaultHorizon, roll(2) == 0, time.Duration(roll(20))*time.Millisecond
 	c.Burst = 1 + roll(c.Cap)
-	if left := c.Cap - c.Burst; left > 0 && roll(3) == 0 {
+	c.MaxCost = 1
+	if roll(2) == 0 {
+		c.MaxCost = 1 + roll(c.Cap-c.Burst+1)
+	}
+	if left := c.Cap - c.Burst - c.LargestCost() + 1; left > 0 && roll(3) == 0 {
 		c.MaxNodes = 1 + roll(min(left, 100))
 		c.Reserve = c.MaxNodes * (1 + roll(left/c.MaxNodes))
 	}

@@ -80,6 +80,7 @@ func (s Spec) checkDegraded() error {
 // Settings are the ones that the file seeds.
 func (s Spec) Settings() Settings {
 	s.Algorithm = cmp.Or(s.Algorithm, DefaultAlgorithm)
+	s.MaxCost = s.LargestCost()
 	return Settings{Terms: s.Terms, Guardrails: s.Guardrails, Revision: 1, By: "file"}
 }
 

@@ -41,7 +41,8 @@ func (c Cooldown) String() string {
 
 // Ask is one call of reserve.lua.
 type Ask struct {
-	Want     int64
+	Want     int64   // units
+	Costs    []int64 // units of each job, in order, together Want; nil: one each
 	Seq      int64
 	Retry    bool   // the reply to this seq may have been lost
 	Epoch    int64  // of the node's mapping of Redis's clock; 0: it has none
@@ -73,6 +74,50 @@ func (p Place) Ticket() int64 {
 		return -1
 	}
 	return p.At
+}
+
+// costs are the units of each job; empty where each counts one.
+func (a Ask) costs() string {
+	if int64(len(a.Costs)) == a.Want || a.Costs == nil {
+		return ""
+	}
+	var text []byte
+	for _, c := range a.Costs {
+		text = strconv.AppendInt(append(text, ' '), c, 10)
+	}
+	return string(text[1:])
+}
+
+// FirstCost is what the first job counts.
+func (a Ask) FirstCost() int64 {
+	if len(a.Costs) == 0 {
+		return 1
+	}
+	return a.Costs[0]
+}
+
+// BeforeLast is how many units the jobs count that stand before the last one, where all want
+// that many or the first one does.
+func (a Ask) BeforeLast(want int64) int64 {
+	if want <= a.FirstCost() || len(a.Costs) == 0 {
+		return want - a.FirstCost()
+	}
+	return want - a.Costs[len(a.Costs)-1]
+}
+
+// Fitting is how many of the units that are wanted the first jobs get where so many are free,
+// by an algorithm that reserves ahead. reserve/jobs.lua is the same.
+func (a Ask) Fitting(free, want, largest int64) (given int64) {
+	if a.Costs == nil {
+		return max(0, min(free, want))
+	}
+	for _, cost := range a.Costs {
+		if cost > largest || given+cost > want || given >= free {
+			break
+		}
+		given += cost
+	}
+	return given
 }
 
 // flags are the letters that the script's header names.
@@ -130,7 +175,7 @@ func (s Scripts) reserveOnce(ctx context.Context, a Ask) (Reservation, error) {
 	keys := []string{s.Keys.Limit, s.Keys.History, s.Keys.State, s.Keys.Reserved(s.Node), s.Keys.Nodes}
 	reply, err := script.Run(ctx, s.rdb, keys,
 		a.Want, a.Seq, a.flags(), a.Epoch, a.Since, a.Read, a.Identity, a.Lead.Microseconds(), s.Node,
-		a.Known.Relearn().Microseconds(), a.Reach.Microseconds(), a.Place.Ticket(), a.Known.Pack(), limit.Micros(a.Known.Began)).Slice()
+		a.Known.Relearn().Microseconds(), a.Reach.Microseconds(), a.Place.Ticket(), a.Known.Pack(), limit.Micros(a.Known.Began), a.costs()).Slice()
 	if err != nil {
 		return Reservation{}, fmt.Errorf("reserve slots: %w", err)
 	}

@@ -1,0 +1,65 @@
+package integration
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"dispatcher/internal/containers"
+	"dispatcher/throttle/limit"
+)
+
+// Jobs count 1 to 6 units, as text messages of so many segments do. The provider counts
+// units. Beside them, the same fleet with jobs of one unit.
+func TestCostReal(t *testing.T) {
+	w := startServers(t, containers.Kafka)
+	for _, c := range []struct {
+		name        string
+		algorithm   string
+		cap         int
+		most        int     // units of a job
+		utilisation float64 // at least, in units
+	}{
+		{"300 a second, jobs of one unit", limit.TokenBucket, 300, 1, 0.98},
+		{"300 a second", limit.TokenBucket, 300, 6, 0.96},
+		{"300 a second, by the log", limit.SlidingWindowLog, 300, 6, 0.97},
+		{"20 a second, by the log", limit.SlidingWindowLog, 20, 6, 0.97},
+	} {
+		t.Run(c.name, func(t *testing.T) { w.cost(t, c.algorithm, c.cap, c.most, c.utilisation) })
+	}
+}
+
+// cost plays three nodes for half a minute, until the machine lets the judge judge.
+func (w *servers) cost(t *testing.T, algorithm string, limit, most int, utilisation float64) {
+	t.Helper()
+	for try := 1; ; try++ {
+		s := w.scene(t, limit, 12, 20*time.Millisecond,
+			"limits.0.algorithm="+algorithm, fmt.Sprintf("limits.0.max_cost=%d", most))
+		units, jobs := 0, 0
+		var lines bytes.Buffer
+		for ; units < 30*limit; jobs++ {
+			cost := 1 + jobs*7%most
+			units += cost
+			fmt.Fprintf(&lines, `{"key":"k%d","id":"job-%d*%d","headers":{"cost":"%d"},"value":"hello"}`+"\n", jobs, jobs, cost, cost)
+		}
+		s.enqueueLines(t, &lines)
+		quiet(t)
+		s.start(t, 3)
+		s.settled(t, 3*time.Minute)
+		stop(t, s.nodes...)
+		r := s.judge.report(t, limit)
+		t.Logf("%s, jobs of up to %d units: %d units in %d calls, %d units in the fullest second, %.4f of the cap used, %.3f unjudged",
+			strings.ReplaceAll(algorithm, "_", " "), most, r.Units, r.Sent, r.MaxInWindow, r.Utilisation, r.Unjudged)
+		once(t, r, jobs)
+		if r.Units != units {
+			t.Errorf("got %d units at the provider, want %d", r.Units, units)
+		}
+		if r.Unjudged <= maxUnjudged || try == tries || t.Failed() {
+			figure(t, r.Unjudged <= maxUnjudged, "got %.3f of the windows unjudged, want at most %.1f", r.Unjudged, maxUnjudged)
+			figure(t, r.Utilisation >= utilisation, "got %.4f of the cap used, want at least %.3f", r.Utilisation, utilisation)
+			return
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package throttle
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"dispatcher/throttle/limit"
+)
+
+// A job takes as many slots as it counts units, and goes at the first of them.
+func TestAJobTakesAsManySlotsAsItCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := contract(106)
+		c.MaxCost = 6
+		c.Guard = 10 * time.Millisecond // (106 − 5) in 1.01 s: one in 10 ms
+		l := begin(t, c, newModel().local("n", time.Millisecond))
+		time.Sleep(2 * time.Second) // past the start
+		if _, err := l.Turn(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		slots := served(t, l, []int64{1, 6, 1}) // a block is 2 units
+		for len(slots) < 4 {
+			if _, err := l.Turn(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			slots = append(slots, served(t, l, []int64{3, 1})...)
+		}
+		for i, want := range []time.Duration{10 * time.Millisecond, 60 * time.Millisecond, 30 * time.Millisecond} {
+			if got := slots[i+1].NotBefore.Sub(slots[i].NotBefore); got != want {
+				t.Errorf("job %d: got its slot %v behind the one before it, want %v", i+1, got, want)
+			}
+		}
+	})
+}
+
+// served asks for jobs of these costs, and returns the slots of the first ones.
+func served(t *testing.T, l *Limiter, costs []int64) (slots []Slot) {
+	t.Helper()
+	answers, err := l.Reserve(t.Context(), costs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range answers {
+		if a.Err != nil {
+			t.Fatal(a.Err)
+		}
+		if a.Slot.IsZero() {
+			break
+		}
+		slots = append(slots, a.Slot)
+	}
+	return slots
+}
+
+// A job that counts more than any may is refused by its cost and the bound, and the others
+// are served.
+func TestAJobThatCountsTooMuchIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := contract(300)
+		c.MaxCost = 6
+		l := begin(t, c, newModel().local("n", time.Millisecond))
+		time.Sleep(2 * time.Second) // past the start
+		if _, err := l.Turn(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		answers, err := l.Reserve(t.Context(), []int64{7, 6})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var refused *CostError
+		if !errors.As(answers[0].Err, &refused) || refused.Cost != 7 || refused.MaxCost != 6 || refused.Limit != "provider" {
+			t.Errorf("got %v, want the cost of 7 refused by the bound of 6", answers[0].Err)
+		}
+		if answers[1].Slot.IsZero() {
+			t.Error("the job behind it got no slot")
+		}
+	})
+}
+
+// A job that missed its slot asks again for as many units.
+func TestAgainAsksForTheJobsUnits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := contract(106)
+		c.MaxCost = 6
+		l := begin(t, c, newModel().local("n", time.Millisecond))
+		time.Sleep(2 * time.Second) // past the start
+		late, err := l.Again(t.Context(), 6)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next, err := l.Again(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := next.NotBefore.Sub(late.NotBefore); got < 60*time.Millisecond {
+			t.Errorf("got a slot %v behind a job of 6 units, want 60 ms at least", got)
+		}
+		if _, err := l.Again(t.Context(), 7); !errors.Is(err, ErrGivenUp) {
+			t.Errorf("got %v for a job that counts too much, want it to go back", err)
+		}
+	})
+}
+
+// Whatever jobs count, an algorithm grants whole jobs, no window holds more units than it
+// promises, and most of its share is used.
+func costLaw(t *testing.T, addr string, a limit.Algorithm) {
+	t.Helper()
+	c := trialContract(a, time.Second)
+	if c.MaxCost = 6; a.Ahead && a.Name != limit.LeakyBucket {
+		c.Burst = 3
+	}
+	tr := newTrial(t, addr, a, c, 3)
+	roll, used := diceOf(1), int64(0)
+	tr.pass(2 * limit.Windowed(c).Microseconds())
+	begin := tr.now
+	for end := begin + 10*c.Window.Microseconds(); tr.now < end; {
+		costs := make([]int64, 1+roll(4))
+		for i := range costs {
+			costs[i] = 1 + roll(c.MaxCost)
+		}
+		jobs, b := tr.reserveJobs(int(roll(3)), costs)
+		used += b.Schedule.Given
+		if jobs < len(costs) {
+			tr.pass(min(10_000, max(1_000, b.Wait.Microseconds())))
+		}
+	}
+	tr.mustKeep()
+	share := float64(used) / (float64(tr.now-begin) / float64(c.Window.Microseconds()) * float64(c.Cap))
+	t.Logf("%s: %d units in the fullest window, %d are promised; %.3f of the cap used, %.3f is its share", a.Name, tr.found(), tr.worst, share, a.Share(c))
+	if share < 0.9*a.Share(c) && addr == "" {
+		t.Errorf("%s: used %.3f of the cap, and its share is %.3f", a.Name, share, a.Share(c))
+	}
+}
+
+func TestAlgorithmsGrantWholeJobs(t *testing.T) {
+	t.Parallel()
+	for _, a := range limit.Algorithms() {
+		if a.Name == limit.RedisCell {
+			continue // needs a module: see TestAlgorithmsGrantWholeJobsReal
+		}
+		t.Run(a.Name, func(t *testing.T) {
+			t.Parallel()
+			costLaw(t, "", a)
+		})
+	}
+}
+
+func TestAlgorithmsGrantWholeJobsReal(t *testing.T) {
+	t.Parallel()
+	server := realCell(t)
+	for _, a := range limit.Algorithms() {
+		t.Run(a.Name, func(t *testing.T) {
+			t.Parallel()
+			if a.Name == limit.RedisCell && os.Getenv(cellModule) == "" {
+				t.Skipf("NOT SHOWN: %s names no redis-cell module inside the image", cellModule)
+			}
+			costLaw(t, server.Addr, a)
+		})
+	}
+}
+
+// Contracts whose largest job finds no room are refused by the field and the remedy.
+func TestContractsTheLargestJobDoesNotFit(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		edit func(*limit.Terms)
+		want string
+	}{
+		{func(c *limit.Terms) { c.MaxCost = -1 }, "max_cost: -1: must be at least 1"},
+		{func(c *limit.Terms) { c.MaxCost = 301 }, "max_cost: 301: must be at most 300, which is what burst and reserve leave of the cap of 300"},
+		{func(c *limit.Terms) { c.MaxCost, c.Burst = 200, 102 }, "max_cost: 200: must be at most 199, which is what burst and reserve leave of the cap of 300"},
+		{func(c *limit.Terms) { c.MaxCost, c.Reserve, c.MaxNodes = 11, 30, 3 }, "max_cost: 11: must be at most 10, a node's part of the reserve"},
+		{func(c *limit.Terms) { c.MaxCost, c.Algorithm = 6, limit.GCRA }, "max_cost: 6: must be at most the burst of 1, or the largest jobs would wait for ever"},
+	} {
+		terms := limit.Terms{Contract: contract(300)}
+		row.edit(&terms)
+		if err := terms.Validate(); err == nil || err.Error() != row.want {
+			t.Errorf("got %v, want %s", err, row.want)
+		}
+	}
+}
+
+// The pace pays for the largest job on a timeline; an algorithm that counts at the time of
+// the grant does not.
+func TestTheShareThatTheLargestJobLeaves(t *testing.T) {
+	t.Parallel()
+	c := contract(10)
+	c.MaxCost = 6
+	for name, want := range map[string]float64{limit.TokenBucket: 0.495, limit.SlidingWindowLog: 0.990} {
+		a, err := limit.AlgorithmNamed(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := a.Share(c); got < want-0.001 || got > want+0.001 {
+			t.Errorf("%s: got a share of %.3f, want %.3f", name, got, want)
+		}
+	}
+}
