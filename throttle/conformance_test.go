@@ -40,6 +40,7 @@ type trial struct {
 	above     string // how the share was passed
 	places    []script.Place
 	costs     []int64 // of the jobs that ask next; nil: one unit each
+	since     int64   // when the nodes began; 0: they are too young for the queue
 }
 
 // newTrial is on a Redis: the embedded one where addr is empty.
@@ -87,8 +88,9 @@ func (tr *trial) pass(us int64) {
 
 func (tr *trial) ask(node int, want int64) script.Reservation {
 	tr.Helper()
+	tr.places[node].Due = tr.since > 0 // they ask at their times
 	b, err := tr.nodes[node].Reserve(tr.Context(), script.Ask{
-		Want: want, Costs: tr.costs, Seq: tr.seqs[node], Retry: true, Epoch: 1, Learned: true, Place: tr.places[node], Identity: string(IdentityNone), Lead: lead, Reach: tr.reach, Known: tr.known[node],
+		Since: tr.since, Want: want, Costs: tr.costs, Seq: tr.seqs[node], Retry: true, Epoch: 1, Learned: true, Place: tr.places[node], Identity: string(IdentityNone), Lead: lead, Reach: tr.reach, Known: tr.known[node],
 	})
 	if err != nil {
 		tr.Fatal(err)

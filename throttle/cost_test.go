@@ -1,12 +1,18 @@
 package throttle
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
 )
 
@@ -159,6 +165,121 @@ func TestAlgorithmsGrantWholeJobsReal(t *testing.T) {
 			}
 			costLaw(t, server.Addr, a)
 		})
+	}
+}
+
+// A node whose jobs are large begins them about as often as other nodes begin jobs of one
+// unit, which ask for two at a time.
+func TestALargeJobIsNotStarved(t *testing.T) {
+	t.Parallel()
+	const nodes = 8
+	for _, row := range []struct {
+		algorithm   string
+		burst, cost int64
+	}{
+		{limit.GCRA, 15, 10},
+		{limit.GCRA, 31, 30},
+		{limit.SlidingWindowLog, 1, 30},
+		{limit.SlidingWindowLog, 1, 50},
+		{limit.SlidingWindowCounter, 1, 50},
+		{limit.FixedWindow, 1, 50},
+		{limit.TokenBucket, 1, 20},
+	} {
+		t.Run(fmt.Sprint(row.algorithm, " ", row.cost), func(t *testing.T) {
+			t.Parallel()
+			c := contract(60)
+			c.Burst, c.MaxCost = row.burst, row.cost
+			tr := newTrial(t, "", algorithm(row.algorithm), c, nodes)
+			tr.since = tr.now
+			tr.pass(3_000_000)
+			roll, got := diceOf(1), make([]int64, nodes)
+			due := make([]int64, nodes)
+			for end := tr.now + 40_000_000; tr.now < end; tr.pass(1_000 + roll(9_000)) {
+				for i, first := 0, int(roll(nodes)); i < nodes; i++ {
+					i := (first + i) % nodes
+					if tr.now < due[i] {
+						continue
+					}
+					costs := []int64{1, 1}
+					if i == 0 {
+						costs = []int64{row.cost}
+					}
+					_, b := tr.reserveJobs(i, costs)
+					got[i] += b.Schedule.Given
+					due[i] = tr.now + max(5_000, b.Wait.Microseconds())
+				}
+			}
+			tr.mustKeep()
+			large := got[0] / row.cost
+			t.Logf("%d jobs of %d units beside %v of one", large, row.cost, got[1:])
+			for i, small := range got[1:] {
+				if 4*large < small || 2*small < large {
+					t.Errorf("got %d large jobs, and %d of one unit on node %d, want at least a quarter as many, and at most twice as many", large, small, i+1)
+				}
+			}
+		})
+	}
+}
+
+// A node gives up a reservation whose reply was lost once it knows that jobs may be larger:
+// its slots lie too close for them. Otherwise it asks again under the same number.
+func TestALostReservationIsGivenUpForLargerJobs(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		from, to, seq int64
+		lost          bool
+	}{{1, 10, 8, false}, {10, 1, 7, true}, {10, 10, 7, true}} {
+		before, after := contract(300), contract(300)
+		before.MaxCost, after.MaxCost = row.from, row.to
+		l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Limit: specOf(before)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed := seeded(after)
+		changed.Changed = time.UnixMicro(5)
+		l.reserve = func(context.Context, script.Ask) (script.Reservation, error) {
+			return script.Reservation{Now: 10, Epoch: 1, Settings: changed}, nil
+		}
+		r := &reserver{Limiter: l, clock: clock.Clock{Origin: time.Now()}, known: seeded(before), learned: true, seq: 7, lost: true}
+		r.call(t.Context(), nil)
+		if r.seq != row.seq || r.lost != row.lost {
+			t.Errorf("from %d to %d units: got number %d and lost: %v, want %d and %v", row.from, row.to, r.seq, r.lost, row.seq, row.lost)
+		}
+	}
+}
+
+// A lease gives no more than its part in a period, also where jobs are nearly as large as
+// that, and the period is long.
+func TestALeaseKeepsItsPartWithTheLargestJobs(t *testing.T) {
+	t.Parallel()
+	for _, cost := range []int64{1, 3_443, 50_000, 99_999, 100_000} {
+		c := contractOf(10_000_000, limit.MaxWindow)
+		c.Reserve, c.MaxNodes, c.MaxCost = 1_000_000, 10, cost
+		if err := c.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		now := time.Unix(1000, 0)
+		s := lease{until: now.Add(10 * time.Minute)}
+		given := int64(0)
+		for range 100 {
+			given += cost * int64(len(s.slots(seeded(c), now, aheadOfCall, []int64{cost, cost})))
+		}
+		if given > c.UnitsOfNode() {
+			t.Errorf("jobs of %d: got %d units at once, and %d are in a period", cost, given, c.UnitsOfNode())
+		}
+	}
+}
+
+// After a restart, a node that keeps the limit for itself begins behind the largest job that
+// the process before it may have called.
+func TestScopeNodeBeginsBehindTheLargestJob(t *testing.T) {
+	t.Parallel()
+	c := contractOf(100, time.Minute)
+	c.MaxCost = 10
+	l := newLocal(scopedSpec(c, 0), time.Unix(0, 0))
+	units, period := c.Pace()
+	if got, want := l.notBefore-localStart, c.Lateness.Microseconds()+clock.After(10, units, period); got < want {
+		t.Errorf("got the first slot after %d µs, want %d", got, want)
 	}
 }
 

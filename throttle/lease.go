@@ -105,7 +105,7 @@ func (l *lease) slots(set limit.Settings, now time.Time, ahead time.Duration, co
 			break
 		}
 		slots, l.end = append(slots, slot), slot.NotAfter
-		l.next = l.next.Add(spacing * time.Duration(c))
+		l.next = l.next.Add(min(spacing, period/time.Duration(c)+1) * time.Duration(c)) // a whole period is always enough
 	}
 	return slots
 }
@@ -126,7 +126,7 @@ func (r *reserver) useLease(asked []request, now time.Time) {
 		asked[i].answer.Slot = s
 	}
 	r.reservedAt = now
-	r.leases.used.Add(float64(len(slots)))
+	r.leases.used.Add(float64(unitsOf(asked[:len(slots)])))
 }
 
 // renewLease asks for a lease, or renews it, when that is due. Only a node that

@@ -133,7 +133,7 @@ func TestANodeSendsByItsLeaseWhileRedisIsAway(t *testing.T) {
 				t.Fatalf("got four calls in %v, and a lease is three in 1.01 s", span)
 			}
 		}
-		if s := l.State(); s.Phase != PhaseReserve || s.Ready() == nil || !strings.Contains(s.Ready().Error(), "3 calls in 1.01s out of the reserve") {
+		if s := l.State(); s.Phase != PhaseReserve || s.Ready() == nil || !strings.Contains(s.Ready().Error(), "3 units in 1.01s out of the reserve") {
 			t.Errorf("got phase %s and readiness %v, want one that says it lives on the reserve", s.Phase, s.Ready())
 		}
 		time.Sleep(LeaseLength)

@@ -30,7 +30,8 @@ const localStart = 1_000_000_000
 
 func newLocal(s limit.Spec, now time.Time) *local {
 	l := &local{origin: now, set: s.Settings(), warmUp: s.WarmUp.Microseconds()}
-	l.notBefore = localStart + (s.Lateness + s.Spacing()).Microseconds() + 1
+	a, _ := limit.AlgorithmNamed(limit.TokenBucket)
+	l.notBefore = localStart + (s.Lateness + a.Cooldown(s.Contract)).Microseconds() + 1
 	l.base, l.n, l.warm = l.notBefore, s.Burst-1, l.notBefore
 	return l
 }

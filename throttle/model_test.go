@@ -150,10 +150,9 @@ func (m *model) reserve(node string, a script.Ask, now int64) script.Reservation
 		return reply(clock.Schedule{Base: now, Floor: now, Units: 1, Period: 1}, wait)
 	}
 	if why != script.CooldownNone {
-		m.notBefore = now + horizon + m.set.Lateness.Microseconds() + after(m.set.LargestCost())
+		m.notBefore = now + horizon + m.set.Lateness.Microseconds() + afterLargest(m.set)
 		if why == script.CooldownSettingsOld {
-			units, period := before.Pace()
-			m.notBefore = max(m.notBefore, now+horizon+m.set.Lateness.Microseconds()+clock.After(before.LargestCost(), units, period))
+			m.notBefore = max(m.notBefore, now+horizon+m.set.Lateness.Microseconds()+afterLargest(before))
 		}
 		if why == script.CooldownSettingsLost {
 			m.notBefore = max(m.notBefore, now+m.learning)
@@ -256,6 +255,12 @@ func (m *model) reserve(node string, a script.Ask, now int64) script.Reservation
 	return reply(s, 0)
 }
 
+// afterLargest is how long the largest job keeps the timeline, at most a whole window.
+func afterLargest(s limit.Settings) int64 {
+	units, period := s.Pace()
+	return min(clock.After(s.LargestCost(), units, period), limit.Windowed(s.Contract).Microseconds())
+}
+
 // extend is for a node that worked under other terms before the cooldown.
 func (m *model) extend(a script.Ask, same bool, now int64) {
 	k := a.Known
@@ -293,6 +298,7 @@ func TestScriptIsTheModel(t *testing.T) {
 			files[1].MaxCost = 1 + r.Int64N(min(10, c.Cap-c.Burst+1))
 		}
 		files[1].Lateness, files[1].Guard, files[1].Reserve, files[1].MaxNodes = 20*time.Millisecond, 30*time.Millisecond, r.Int64N(c.Cap-c.Burst+2-files[1].LargestCost()), 1
+		files[1].MaxCost = min(files[1].LargestCost(), max(1, files[1].Reserve))
 		for op := range 60 {
 			which := r.IntN(3)
 			node := fmt.Sprint(which)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"dispatcher/throttle/limit"
 )
 
 // Answer is what a job got: a slot, or why it never gets one, or neither. Neither means
@@ -29,8 +31,7 @@ type CostError struct {
 }
 
 func (e *CostError) Error() string {
-	return fmt.Sprintf("cost: %d: must be at most %d, the max_cost of the limit %s; operators raise it with dispatcher limit set %s --max-cost",
-		e.Cost, e.MaxCost, e.Limit, e.Limit)
+	return fmt.Sprintf("cost: %d: must be at most %d, the max_cost of the limit %s; raise that if such jobs are right", e.Cost, e.MaxCost, e.Limit)
 }
 
 // inquiry is asked of the reserving goroutine.
@@ -131,6 +132,9 @@ func (r *reserver) serve(ctx context.Context, costs []int64) []Answer {
 	if !onLease && !r.grants(now) {
 		return answers
 	}
+	if !onLease && r.tooLarge(costs) && now.Sub(r.calledAt) > limit.PollEvery {
+		r.call(ctx, nil) // the bound may have been raised
+	}
 	asked := r.collect(again, costs, answers, r.units(now))
 	if onLease {
 		r.useLease(asked, now)
@@ -144,6 +148,11 @@ func (r *reserver) serve(ctx context.Context, costs []int64) []Answer {
 	return answers
 }
 
+// tooLarge reports whether a job counts more than any may, as far as this node knows.
+func (r *reserver) tooLarge(costs []int64) bool {
+	return slices.ContainsFunc(costs, func(cost int64) bool { return cost > r.known.LargestCost() })
+}
+
 // collect makes the requests of one call: at least one, and more while they count less than
 // that many units together. Jobs that count more than any may get their answer here.
 func (r *reserver) collect(again []Answer, costs []int64, answers []Answer, units int64) []request {
@@ -151,7 +160,9 @@ func (r *reserver) collect(again []Answer, costs []int64, answers []Answer, unit
 	add := func(q request) {
 		switch largest := r.known.LargestCost(); {
 		case q.cost > largest:
-			q.answer.Err = &CostError{Limit: r.opts.Name, Cost: q.cost, MaxCost: largest}
+			if r.failures == 0 { // else the bound may have been raised
+				q.answer.Err = &CostError{Limit: r.opts.Name, Cost: q.cost, MaxCost: largest}
+			}
 		case units > 0:
 			asked = append(asked, q)
 			units -= q.cost
@@ -169,6 +180,11 @@ func (r *reserver) collect(again []Answer, costs []int64, answers []Answer, unit
 // answerAgain gives slots to those that ask again. Those without an answer stay.
 func (r *reserver) answerAgain(answers []Answer) {
 	if len(r.again) == 0 { // they were let go
+		for _, a := range answers {
+			if !a.Slot.IsZero() {
+				r.Unused()
+			}
+		}
 		return
 	}
 	var still []inquiry[late, Slot]

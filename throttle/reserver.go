@@ -184,13 +184,25 @@ func (r *reserver) call(ctx context.Context, requests []request) {
 	}
 	r.observe(clock.Reading{Asked: asked, Answered: answered, Now: reply.Now, Epoch: reply.Epoch})
 	isNew := !r.learned && reply.Cooldown == script.CooldownSettingsLost
+	larger := r.known.LargestCost()
 	r.take(reply)
+	if r.known.LargestCost() > larger && a.Want == 0 {
+		r.abandon()
+	}
 	if a.Want > 0 {
 		r.receive(requests, reply, answered)
 		r.turnAway(requests, reply)
 		r.lost = false
 	}
 	r.report(reply, answered, isNew)
+}
+
+// abandon gives up a reservation whose reply was lost. Its slots lie as close to each other
+// as jobs allowed that were smaller than those that would get them now.
+func (r *reserver) abandon() {
+	if r.lost {
+		r.seq, r.lost = r.seq+1, false
+	}
 }
 
 // observe takes a reading of Redis's clock in. After a step all slots that are out are given

@@ -55,7 +55,7 @@ func (s State) Ready() error {
 			return errors.New("redis has not answered yet")
 		}
 	case PhaseReserve:
-		return fmt.Errorf("redis is away; the node makes %d calls in %s out of the reserve until %s: %w",
+		return fmt.Errorf("redis is away; the node uses %d units in %s out of the reserve until %s: %w",
 			s.Settings.UnitsOfNode(), s.Settings.ReservePeriod(), s.Until.Format(time.TimeOnly), s.Err)
 	case PhaseAway, PhaseRefused:
 	}

@@ -40,7 +40,7 @@ func printCheck(w io.Writer, cfg configs.Config, servers []node.Reached, lacks [
 		_, _ = fmt.Fprintf(table, "  spacing\t%s\tbetween two calls, %s\n", a.Spacing(c).Round(time.Microsecond), of)
 		_, _ = fmt.Fprintf(table, "  usable share\t%.3f\tof the cap: %.1f calls a window while jobs wait\n", a.Share(c), held(a, c))
 		printCost(table, c)
-		printWaste(table, a.Share(c), c)
+		printWaste(table, a.Share(c), c, l.Scope)
 		printGuard(table, l, a)
 		printBucket(table, l)
 		printRedis(table, l, a)
@@ -64,15 +64,15 @@ func printCost(w io.Writer, c limit.Contract) {
 
 // printWaste warns if the terms leave little of the cap, and names an algorithm that leaves
 // more.
-func printWaste(w io.Writer, share float64, c limit.Contract) {
+func printWaste(w io.Writer, share float64, c limit.Contract, scope limit.Scope) {
 	if share >= limit.FairShare {
 		return
 	}
 	_, _ = fmt.Fprintf(w, "  warning\t%.0f %%\tof the cap is given up for good, by the algorithm, the burst, the largest job, the reserve or the guard\n", 100*(1-share))
 	exact, _ := limit.AlgorithmNamed(limit.SlidingWindowLog)
 	terms := limit.Terms{Contract: c, Algorithm: exact.Name}
-	if terms.Burst = 1; terms.Validate() == nil && exact.Share(terms.Contract) > share+0.01 {
-		_, _ = fmt.Fprintf(w, "  \t\t%s would leave %.3f of it\n", exact.Name, exact.Share(terms.Contract))
+	if terms.Burst = 1; scope != limit.ScopeNode && terms.Validate() == nil && exact.Share(terms.Contract) > share+0.01 {
+		_, _ = fmt.Fprintf(w, "  \t\t%s would leave up to %.3f of it\n", exact.Name, exact.Share(terms.Contract))
 	}
 }
 

@@ -23,7 +23,7 @@ func (s limitState) print(w io.Writer, now limit.Settings) error {
 	}
 	_, _ = fmt.Fprintf(table, "  algorithm\t%s\t\n", now.Algorithm)
 	_, _ = fmt.Fprintf(table, "  usable share\t%.3f\tof the cap: %.1f calls a window\n", s.Share, s.Share*float64(now.Cap))
-	printWaste(table, s.Share, now.Contract)
+	printWaste(table, s.Share, now.Contract, limit.ScopeCluster)
 	_, _ = fmt.Fprintf(table, "  guard\t%s\t%s\n", short(now.Guard), s.guardWhy(now))
 	if s.Trips != nil {
 		s.Trips.row(table, now)

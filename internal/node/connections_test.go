@@ -34,12 +34,12 @@ func TestAConnectionComesFirstAndTheSlotLast(t *testing.T) {
 		jitter time.Duration
 		once   bool
 		share  float64
-		most   int // dials at once: a third more than the rate and the time of a dial ask for
+		most   int // dials at once: half more than the rate, the time of a dial and a block of 20 ms ask for
 	}{
 		{rate: 400, dial: 20 * time.Millisecond, jitter: 60 * time.Millisecond, once: true, share: 0.95, most: 60},
-		{rate: 400, dial: 40 * time.Millisecond, once: true, share: 0.95, most: 28},
+		{rate: 400, dial: 40 * time.Millisecond, once: true, share: 0.95, most: 36},
 		{rate: 200, dial: 450 * time.Millisecond, once: true, share: 0.95, most: 120},
-		{rate: 400, dial: 40 * time.Millisecond, share: 0.985, most: 28},
+		{rate: 400, dial: 40 * time.Millisecond, share: 0.985, most: 36},
 		{rate: 200, dial: 450 * time.Millisecond, share: 0.985, most: 120},
 		{rate: 400, share: 0.985, most: 10},
 	} {

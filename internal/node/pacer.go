@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"dispatcher/consumer"
@@ -265,8 +266,10 @@ func (p *pacer) sort(block []workItem, answers []throttle.Answer) {
 		admitted = append(admitted, item)
 	}
 	p.jobs.PutBack(back)
-	if len(admitted) > 0 {
+	if slices.ContainsFunc(admitted, func(item workItem) bool { return !item.slot.IsZero() }) {
 		p.probing = false
+	}
+	if len(admitted) > 0 {
 		p.admitted <- admitted
 	}
 }

@@ -14,8 +14,8 @@ local algorithm = {fields = {'base', 'n', 'slot', 'passed'}}
 function algorithm.intact(c) return c.base and c.n and c.slot end
 
 -- cooldown: the next slot lies one spacing behind the last one, and that up to max_cost - 1 behind the time of its job.
--- Jobs that may be larger than those before need as much: see change.
-function algorithm.cooldown(c) return after(c, c.max_cost) end
+-- Jobs that may be larger than those before need as much: see change. After a whole window nothing counts any more.
+function algorithm.cooldown(c) return math.min(after(c, c.max_cost), c.window + c.guard) end
 
 -- begin starts with an empty bucket.
 function algorithm.begin(c, not_before)

@@ -51,11 +51,12 @@ local function timeline(c, v, first)
 end
 
 local v = redis.call('HMGET', limit, 'settings', 'applied', 'last', 'not_before', 'epoch', 'master', 'run', 'began',
-  'queued', 'served', 'spare', 'step_report', unpack(algorithm.fields))
-local OWN = 12 -- fields of the frame, in front of the algorithm's
+  'queued', 'served', 'spare', 'step_report', 'gathers', unpack(algorithm.fields))
+local OWN = 13 -- fields of the frame, in front of the algorithm's
 local stored, applied, last, not_before = v[1], v[2], tonumber(v[3]), tonumber(v[4])
 local current, master, ran, began = v[5], v[6], v[7], tonumber(v[8])
 local queued, served, spare, step_report = tonumber(v[9] or 0), tonumber(v[10] or 0), tonumber(v[11] or 0), v[12]
+local gathers = v[13]
 
 local now = clock()
 local history_id, info = replication(identity)

@@ -40,6 +40,8 @@ if applied ~= stored then -- the settings have changed since the last reservatio
   note('began', int(began))
   note('served', int(served))
   note('spare', 0)
+  note('gathers', '')
+  gathers = nil
   redis.pcall('PUBLISH', limit, 'applied') -- whoever changed them may not be allowed to
 end
 

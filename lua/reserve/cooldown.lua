@@ -71,7 +71,7 @@ if why > 0 then
   algorithm.begin(set, not_before)
   redis.call('HDEL', limit, 'step_report')
   redis.call('HSET', limit, 'last', epoch, 'master', history_id, 'run', process(identity) or '', 'epoch', epoch,
-    'not_before', int(not_before), 'applied', stored, 'began', int(began), 'queued', 0, 'served', 0, 'spare', 0)
+    'not_before', int(not_before), 'applied', stored, 'began', int(began), 'queued', 0, 'served', 0, 'spare', 0, 'gathers', '')
   attend()
   redis.pcall('PUBLISH', limit, epoch) -- each node is to poll now, and to restore the settings that it knows
   return nothing(not_before - now - set.horizon, why)

@@ -190,8 +190,12 @@ func shareForNow(c Contract) float64 {
 }
 
 // afterLargest is how long after the last job the next one comes, where both are the largest.
+// After a whole window nothing counts any more.
 func afterLargest(c Contract) time.Duration {
 	units, period := c.Pace()
+	if float64(c.LargestCost())*float64(period)/float64(units) >= float64(Windowed(c).Microseconds()) {
+		return Windowed(c)
+	}
 	return spacing(units, period*c.LargestCost())
 }
 

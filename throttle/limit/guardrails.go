@@ -83,6 +83,9 @@ func (t Terms) Waste() error {
 	case t.Share() >= LeastShare: // the contract leaves enough
 		faults.Refuse(true, "algorithm", cmp.Or(t.Algorithm, DefaultAlgorithm),
 			"uses %.3f of a cap of %d; at least %g is to be used: choose another algorithm", left, t.Cap, LeastShare)
+	case t.LargestCost() > t.Burst:
+		faults.Refuse(true, "max_cost", t.MaxCost, "leaves %.3f of the cap, since a job may come in any window; at least %g is to be left: choose sliding_window_log",
+			left, LeastShare)
 	case t.Burst > 1:
 		faults.Refuse(true, "burst", t.Burst, "leaves %.3f of the cap for a steady rate, since a burst may come in any window; at least %g is to be left, so at most %d",
 			left, LeastShare, max(1, (t.Cap-t.Reserve)/2))

@@ -76,6 +76,7 @@ func drawContract(roll func(int64) int64) Contract {
 	if left := c.Cap - c.Burst - c.LargestCost() + 1; left > 0 && roll(3) == 0 {
 		c.MaxNodes = 1 + roll(min(left, 100))
 		c.Reserve = c.MaxNodes * (1 + roll(left/c.MaxNodes))
+		c.MaxCost = min(c.MaxCost, c.UnitsOfNode())
 	}
 	return c
 }
