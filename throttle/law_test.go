@@ -254,9 +254,8 @@ var mutations = []mutation{
 		f.set(largest(1))
 		f.saturate()
 		f.nodes[1].seq++
-		for range 50 { // it learns of the change with its first call
-			f.reserve(f.nodes[1], 50, 0, 0, false)
-		}
+		f.dice = func(n int64) int64 { return n - 1 } // the job is of 50 units
+		f.reserve(f.nodes[1], 50, 0, 0, false)        // with this call the node learns of the change
 	}},
 }
 
