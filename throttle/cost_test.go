@@ -19,22 +19,18 @@ import (
 // A job takes as many slots as it counts units, and goes at the first of them.
 func TestAJobTakesAsManySlotsAsItCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := contract(106)
-		c.MaxCost = 6
-		c.Guard = 10 * time.Millisecond // (106 − 5) in 1.01 s: one in 10 ms
+		c := contract(1015)
+		c.MaxCost = 6 // (1015 − 5) in 1.01 s: one in 1 ms
 		l := begin(t, c, newModel().local("n", time.Millisecond))
 		time.Sleep(2 * time.Second) // past the start
 		if _, err := l.Turn(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		slots := served(t, l, []int64{1, 6, 1}) // a block is 2 units
-		for len(slots) < 4 {
-			if _, err := l.Turn(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			slots = append(slots, served(t, l, []int64{3, 1})...)
+		slots := served(t, l, []int64{3, 6, 1, 2, 6, 6, 6}) // a block is 20 units
+		if len(slots) != 6 {
+			t.Fatalf("got %d slots, want six: the sixth job fills the block", len(slots))
 		}
-		for i, want := range []time.Duration{10 * time.Millisecond, 60 * time.Millisecond, 30 * time.Millisecond} {
+		for i, want := range []time.Duration{3 * time.Millisecond, 6 * time.Millisecond, time.Millisecond, 2 * time.Millisecond, 6 * time.Millisecond} {
 			if got := slots[i+1].NotBefore.Sub(slots[i].NotBefore); got != want {
 				t.Errorf("job %d: got its slot %v behind the one before it, want %v", i+1, got, want)
 			}
