@@ -12,6 +12,7 @@
 package containers
 
 import (
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -95,17 +96,30 @@ func start(t testing.TB, request testcontainers.ContainerRequest, ports ...int) 
 	return c
 }
 
-// freePort is a port on loopback that nothing listens on.
-func freePort(t testing.TB) int {
+// Ports of containers lie below those that the kernel gives to connections, so
+// that no connection takes one before its server listens.
+const firstPort, lastPort = 20_000, 32_000
+
+// freePorts are different ports on loopback that nothing listens on.
+func freePorts(t testing.TB, count int) []int {
 	t.Helper()
 	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var ports []int
+	for range 100 * (count + 1) {
+		if len(ports) == count {
+			return ports
+		}
+		port := firstPort + rand.IntN(lastPort-firstPort)
+		if l, err := lc.Listen(t.Context(), "tcp", Addr(port)); err == nil {
+			defer func() { _ = l.Close() }() // held until all are found, so that none is found twice
+			ports = append(ports, port)
+		}
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatalf("found only %d of %d free ports from %d to %d", len(ports), count, firstPort, lastPort)
+	return nil
 }
+
+func freePort(t testing.TB) int { t.Helper(); return freePorts(t, 1)[0] }
 
 func image(variable, public string) string {
 	if name := os.Getenv(variable); name != "" {

@@ -28,10 +28,7 @@ const idle = `trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done`
 // files into it: their paths and contents.
 func startProcesses(t testing.TB, name string, count int, files map[string][]byte) *processes {
 	t.Helper()
-	p := &processes{t: t}
-	for range count {
-		p.free = append(p.free, freePort(t))
-	}
+	p := &processes{t: t, free: freePorts(t, count)}
 	request := testcontainers.ContainerRequest{Image: name, Entrypoint: []string{"sh", "-c", idle}}
 	for path, text := range files {
 		request.Files = append(request.Files, testcontainers.ContainerFile{Reader: bytes.NewReader(text), ContainerFilePath: path, FileMode: 0o644})
