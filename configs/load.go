@@ -185,7 +185,7 @@ func plain(err error) string {
 func fillLimits(limits []map[string]any, standard map[string]any) {
 	for i, given := range limits {
 		limits[i] = map[string]any{"name": "", "cap": int64(0), "window": "0s"}
-		for _, key := range []string{"burst", "max_cost", "guard", "lateness", "spread", "horizon"} {
+		for _, key := range []string{"burst", "max_cost", "max_in_flight", "guard", "lateness", "spread", "horizon"} {
 			limits[i][key] = standard[key]
 		}
 		maps.Copy(limits[i], given)

@@ -83,7 +83,13 @@ func (j *judge) changed(limit int) {
 
 func (j *judge) report(t *testing.T, limit int) provider.Report {
 	t.Helper()
-	q := url.Values{"cap": {fmt.Sprint(limit)}, "window": {"1s"}, "change": j.changes}
+	return j.reportOver(t, limit, time.Second)
+}
+
+// reportOver judges windows of another length.
+func (j *judge) reportOver(t *testing.T, limit int, window time.Duration) provider.Report {
+	t.Helper()
+	q := url.Values{"cap": {fmt.Sprint(limit)}, "window": {window.String()}, "change": j.changes}
 	var r provider.Report
 	if err := json.Unmarshal(j.ask(t, http.MethodGet, "/report?"+q.Encode(), ""), &r); err != nil {
 		t.Fatal(err)

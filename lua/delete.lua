@@ -4,6 +4,7 @@
 -- KEYS[3] state, KEYS[4] nodes: see reserve/call.lua
 -- KEYS[5] leases: see lease.lua
 -- KEYS[6] lateness: see lateness.lua
+-- KEYS[7] calls: see reserve/calls.lua
 --
 -- ARGV[1] alive_us  a node that was here within this time uses the limit
 --
@@ -28,7 +29,7 @@ end
 if users > 0 then return {2, users} end
 
 local not_before = now + set.horizon + set.lateness + set.window + set.guard
-redis.call('DEL', limit, history, KEYS[3], KEYS[4], KEYS[5], KEYS[6])
+redis.call('DEL', limit, history, KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7])
 redis.call('HSET', limit, 'not_before', int(not_before))
 redis.call('PEXPIRE', limit, int(math.ceil((not_before - now) / 1000) + 1000))
 return {0, 0}

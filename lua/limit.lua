@@ -23,7 +23,7 @@ local function unpacked(packed)
   if not packed then return nil end
   local ok, set = pcall(cjson.decode, packed)
   if not ok or type(set) ~= 'table' or set.v ~= VERSION then return nil end
-  set.max_cost = math.max(1, set.max_cost or 1)
+  set.max_cost, set.max_in_flight = math.max(1, set.max_cost or 1), set.max_in_flight or 0
   set.window, set.guard, set.lateness, set.horizon = set.window / 1000, set.guard / 1000, set.lateness / 1000, set.horizon / 1000
   return set
 end

@@ -20,6 +20,13 @@ local gatherer, gathered, till = string.match(gathers or '', '^(%S+) (%d+) (%d+)
 local left = gatherer and gatherer ~= node and tonumber(till) > now and tonumber(gathered) or 0 -- to the node that gathers
 ahead = math.max(ahead, left)
 c.reach = reach > 0 and math.min(c.horizon, reach) or c.horizon
+most_jobs = room()
+if full then
+  cut = true
+  if ticket > served then note('served', int(math.min(queued, served + 1))) end -- it gives its place in the queue up
+  note('last', int(now))
+  return nothing(FULL)
+end
 local slots, wait = algorithm.take(c, now, want, lead, ahead, not_before)
 if not slots and ahead == 0 and first_cost > 1 and first_cost <= c.max_cost and not AHEAD then
   slots, wait = algorithm.take(c, now, first_cost, lead, 0, not_before)
@@ -50,9 +57,10 @@ end
 if served ~= before then note('served', int(served)) end
 note('last', int(now))
 if not slots then return nothing(wait, 0, ticket, poll) end
+cut = shared(slots.given, math.huge) == most_jobs
 local given, first, nth, floor = slots.given, slots.base or now, slots.n or 0, slots.floor or now
 local units, period, debt = slots.units or 1, slots.period or 1, slots.debt or slots.given -- by default all are for now
-local kept = {seq, epoch, int(given), int(first), int(nth), int(floor), int(units), int(period), int(debt)}
+local kept = {seq, epoch, int(given), int(first), int(nth), int(floor), int(units), int(period), int(debt), int((shared(given, most_jobs)))}
 redis.call('SET', reserved, table.concat(kept, ' '),
   'PX', int(math.ceil((set.horizon + set.lateness) / 1000) + 1000))
 return reply(given, first, nth, floor, units, period, debt, 0, 0)

@@ -218,13 +218,15 @@ func TestALargeJobIsNotStarved(t *testing.T) {
 }
 
 // A node gives up a reservation whose reply was lost once it knows that jobs may be larger:
-// its slots lie too close for them. Otherwise it asks again under the same number.
+// its slots lie too close for them. It gives up one as well that the script must have
+// forgotten. Otherwise it asks again under the same number.
 func TestALostReservationIsGivenUpForLargerJobs(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
-		from, to, seq int64
-		lost          bool
-	}{{1, 10, 8, false}, {10, 1, 7, true}, {10, 10, 7, true}} {
+		from, to  int64
+		ago       time.Duration
+		seq, lost int64
+	}{{1, 10, 0, 8, 0}, {10, 1, 0, 7, 5}, {10, 10, 0, 7, 5}, {10, 10, time.Minute, 8, 0}} {
 		before, after := contract(300), contract(300)
 		before.MaxCost, after.MaxCost = row.from, row.to
 		l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Limit: specOf(before)})
@@ -236,10 +238,10 @@ func TestALostReservationIsGivenUpForLargerJobs(t *testing.T) {
 		l.reserve = func(context.Context, script.Ask) (script.Reservation, error) {
 			return script.Reservation{Now: 10, Epoch: 1, Settings: changed}, nil
 		}
-		r := &reserver{Limiter: l, clock: clock.Clock{Origin: time.Now()}, known: seeded(before), learned: true, seq: 7, lost: true}
+		r := &reserver{Limiter: l, clock: clock.Clock{Origin: time.Now()}, known: seeded(before), learned: true, seq: 7, lost: 5, lostAt: time.Now().Add(-row.ago)}
 		r.call(t.Context(), nil)
 		if r.seq != row.seq || r.lost != row.lost {
-			t.Errorf("from %d to %d units: got number %d and lost: %v, want %d and %v", row.from, row.to, r.seq, r.lost, row.seq, row.lost)
+			t.Errorf("from %d to %d units, lost %v ago: got number %d and %d lost, want %d and %d", row.from, row.to, row.ago, r.seq, r.lost, row.seq, row.lost)
 		}
 	}
 }

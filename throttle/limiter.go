@@ -41,6 +41,10 @@ type Options struct {
 	Limit     limit.Spec            // as the file states it: terms and guardrails seed a Redis that, like the other nodes, knows none
 	Identity  Identity              // default IdentityInfo
 
+	// CallTimeout is the longest time from a call's write to its end. With max_in_flight,
+	// the calls of a node that died count for as long, and somewhat longer.
+	CallTimeout time.Duration
+
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: no metrics
 }
@@ -58,13 +62,16 @@ type Limiter struct {
 	trips   lateness.TripNotes
 	counter lateness.Counter // of slots that were used, and of those that were late
 	missed  atomic.Int64     // slots that could not be used, since the last reservation
+	busy    atomic.Int64     // slots that are out, and calls in flight
+	freed   chan struct{}    // holds one: a call in flight is over, where these are bounded
+	bounded atomic.Bool      // the settings in force have max_in_flight
 	spacing atomic.Int64     // of the settings in force, in nanoseconds
 
 	subscribed atomic.Bool // to the limit's channel
 	notified   atomic.Bool // a notification has come since then, so changes will come as well
 	turns      chan inquiry[struct{}, int64]
 	batches    chan inquiry[[]int64, []Answer]
-	retries    chan inquiry[late, Slot]
+	retries    chan inquiry[int64, Slot]
 	changed    chan struct{} // holds one: Redis notified the node of a change
 	listen     func(context.Context)
 
@@ -100,19 +107,20 @@ func New(opts Options) (*Limiter, error) {
 	l := &Limiter{
 		opts:      opts,
 		log:       opts.Logger.With("limit", opts.Name),
-		metrics:   newMetrics(opts.Registerer, opts.Name),
 		leases:    newLeaseMetrics(opts.Registerer, opts.Name),
 		node:      node,
 		slots:     &validity{suspended: boottime.Suspended},
 		turns:     make(chan inquiry[struct{}, int64]),
 		batches:   make(chan inquiry[[]int64, []Answer]),
-		retries:   make(chan inquiry[late, Slot]),
+		retries:   make(chan inquiry[int64, Slot]),
 		changed:   make(chan struct{}, 1),
+		freed:     make(chan struct{}, 1),
 		reserve:   scripts.Reserve,
 		lateness:  func(ctx context.Context, r lateness.Report) (lateness.Reply, error) { return r.Send(ctx, scripts) },
 		configure: scripts.Configure,
 		state:     State{Phase: PhaseStarting, Settings: opts.Limit.Settings()},
 	}
+	l.metrics = newMetrics(opts.Registerer, opts.Name, func() float64 { return float64(l.busy.Load()) })
 	l.askLease = func(ctx context.Context, state script.LeaseState, left time.Duration) (script.LeaseReply, error) {
 		return scripts.Lease(ctx, string(opts.Identity), LeaseLength, state, left)
 	}
@@ -122,6 +130,7 @@ func New(opts Options) (*Limiter, error) {
 		l.listen = func(context.Context) {} // nobody notifies the node
 	}
 	l.spacing.Store(int64(opts.Limit.Spacing()))
+	l.bounded.Store(opts.Limit.MaxInFlight > 0)
 	return l, nil
 }
 
@@ -135,8 +144,9 @@ func (l *Limiter) Refuses() bool {
 }
 
 // Used reports when the call of a slot began, for the lateness histogram and for
-// a guard that is auto.
+// a guard that is auto. It is to be called when the call is over.
 func (l *Limiter) Used(s Slot, at time.Time) {
+	l.free()
 	l.metrics.used(at.Sub(s.NotBefore))
 	l.counter.Count(s.lateBy(at))
 }
@@ -144,6 +154,7 @@ func (l *Limiter) Used(s Slot, at time.Time) {
 // Missed reports that a slot was late when it was to be used, or was given up. A node
 // that misses many asks for fewer.
 func (l *Limiter) Missed(s Slot) {
+	l.free()
 	if now := time.Now(); s.LateAt(now) {
 		l.counter.Count(s.lateBy(now))
 	}
@@ -151,7 +162,22 @@ func (l *Limiter) Missed(s Slot) {
 }
 
 // Unused reports that a slot is lost since its job could not be called.
-func (l *Limiter) Unused() { l.metrics.unused.Inc() }
+func (l *Limiter) Unused() {
+	l.free()
+	l.metrics.unused.Inc()
+}
+
+// free takes a slot out of those that are in flight, and wakes who waits for room.
+func (l *Limiter) free() {
+	l.busy.Add(-1)
+	if !l.bounded.Load() {
+		return
+	}
+	select {
+	case l.freed <- struct{}{}:
+	default:
+	}
+}
 
 func (l *Limiter) noteMissed(n int64) {
 	l.missed.Add(n)

@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"dispatcher/throttle/internal/clock"
@@ -25,6 +26,10 @@ type local struct {
 	notBefore int64 // no slot before: one of the process before this one may have been just now
 }
 
+// localFull is when to ask again where max_in_flight leaves no room, in µs; sooner when a
+// call is over.
+const localFull = 20_000
+
 // localStart is an arbitrary time on the clock of a [local], in µs: 0 would mean none.
 const localStart = 1_000_000_000
 
@@ -42,8 +47,9 @@ func (l *local) reserve(_ context.Context, a script.Ask) (script.Reservation, er
 }
 
 func (l *local) reserveAt(now int64, a script.Ask) script.Reservation {
+	bounded := l.set.MaxInFlight > 0
 	reply := func(s clock.Schedule, wait int64) script.Reservation {
-		return script.Reservation{Now: now, Epoch: localStart, Schedule: s, Wait: clock.Duration(wait), NotBefore: l.notBefore, Settings: l.set}
+		return script.Reservation{Cut: bounded, Now: now, Epoch: localStart, Schedule: s, Wait: clock.Duration(wait), NotBefore: l.notBefore, Settings: l.set}
 	}
 	nothing := func(wait int64) script.Reservation {
 		return reply(clock.Schedule{Base: now, Floor: now, Units: 1, Period: 1}, wait)
@@ -56,7 +62,14 @@ func (l *local) reserveAt(now int64, a script.Ask) script.Reservation {
 	units, period := l.pace(l.base)
 	s := clock.Schedule{Base: l.base, N: l.n, Floor: floor, Units: units, Period: period, Debt: l.set.Burst - 1}
 	free := clock.Within(now+horizon-s.Base, units, period) + 1 - s.N + s.Debt
-	if s.Given = a.Fitting(free, a.Want, l.set.LargestCost()); s.Given == 0 {
+	most := int64(math.MaxInt64)
+	if l.set.MaxInFlight > 0 {
+		if most = l.set.MaxInFlight - a.Busy; most < 1 {
+			return nothing(localFull)
+		}
+	}
+	s.Given = a.Fitting(free, a.Want, most, l.set.LargestCost())
+	if s.Given == 0 {
 		return nothing(max(0, s.At(a.BeforeLast(a.Want))-now-horizon))
 	}
 	if l.warmUp > 0 { // each reservation has a pace of its own, and the next begins a spacing behind it

@@ -26,7 +26,7 @@ type metrics struct {
 	revision   prometheus.Gauge
 }
 
-func newMetrics(reg prometheus.Registerer, limit string) *metrics {
+func newMetrics(reg prometheus.Registerer, limit string, inFlight func() float64) *metrics {
 	labels := prometheus.Labels{"limit": limit}
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "dispatcher_limit_" + name, Help: help, ConstLabels: labels})
@@ -59,8 +59,11 @@ func newMetrics(reg prometheus.Registerer, limit string) *metrics {
 		paused:     gauge("paused", "1 while the limit is paused."),
 		revision:   gauge("revision", "The newest revision of the settings that this node has seen."),
 	}
+	busy := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "dispatcher_limit_in_flight_calls", Help: "Calls in flight, from the grant of a slot until the answer.", ConstLabels: labels,
+	}, inFlight)
 	if reg != nil {
-		reg.MustRegister(m.granted, m.late, m.unused, m.turnedAway, m.errors, m.calls, m.cooldowns, m.rtt, m.lateness, m.cap, m.window, m.paused, m.revision)
+		reg.MustRegister(busy, m.granted, m.late, m.unused, m.turnedAway, m.errors, m.calls, m.cooldowns, m.rtt, m.lateness, m.cap, m.window, m.paused, m.revision)
 	}
 	return m
 }

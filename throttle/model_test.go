@@ -214,7 +214,7 @@ func (m *model) reserve(node string, a script.Ask, now int64) script.Reservation
 	}
 	take := func(want, ahead int64) (wait int64) {
 		room := clock.Within(now+horizon-base, units, period) + 1 - n + debt - ahead
-		if s.Given = a.Fitting(room, want, m.set.LargestCost()); s.Given > 0 {
+		if s.Given = a.Fitting(room, want, math.MaxInt64, m.set.LargestCost()); s.Given > 0 {
 			return 0
 		}
 		return max(0, s.At(ahead+a.BeforeLast(want))-now-horizon)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"dispatcher/throttle/limit"
@@ -37,21 +38,35 @@ func (e *CostError) Error() string {
 // inquiry is asked of the reserving goroutine.
 type inquiry[Q, A any] struct {
 	q     Q
-	reply chan A // has room for one
+	reply chan A       // has room for one
+	over  *atomic.Bool // it is answered, or nobody waits for the answer
 }
 
-// ask waits for the answer of the reserving goroutine.
+// answer reports whether somebody gets the answer.
+func (i inquiry[Q, A]) answer(a A) bool {
+	if i.over.Swap(true) {
+		return false
+	}
+	i.reply <- a
+	return true
+}
+
+// ask waits for the answer of the reserving goroutine. An answer that was given is never
+// lost: with the end of the context it is returned all the same.
 func ask[Q, A any](ctx context.Context, to chan<- inquiry[Q, A], q Q) (a A, err error) {
-	reply := make(chan A, 1)
+	i := inquiry[Q, A]{q, make(chan A, 1), new(atomic.Bool)}
 	select {
-	case to <- inquiry[Q, A]{q, reply}:
+	case to <- i:
 	case <-ctx.Done():
 		return a, context.Cause(ctx)
 	}
 	select {
-	case a = <-reply:
+	case a = <-i.reply:
 		return a, nil
 	case <-ctx.Done():
+		if i.over.Swap(true) {
+			return <-i.reply, nil
+		}
 		return a, context.Cause(ctx)
 	}
 }
@@ -67,8 +82,10 @@ func (l *Limiter) Turn(ctx context.Context) (units int64, err error) {
 // counts, from 1. The answers are in the same order. Slots rise, and each may lie up to one
 // horizon ahead. A job behind more units than [Limiter.Turn] gave gets no answer. A
 // reservation that fails grants nothing: [Limiter.Turn] waits until Redis is to be asked
-// again, and [Limiter.State] says why. The error is the context's cause; slots that come
-// after that are lost.
+// again, and [Limiter.State] says why. The error is the context's cause.
+//
+// What became of each slot is to be said once, by [Limiter.Used] when the call is over, by
+// [Limiter.Missed] or by [Limiter.Unused]: until then it counts as a call in flight.
 func (l *Limiter) Reserve(ctx context.Context, costs []int64) ([]Answer, error) {
 	return ask(ctx, l.batches, costs)
 }
@@ -77,26 +94,11 @@ func (l *Limiter) Reserve(ctx context.Context, costs []int64) ([]Answer, error) 
 // reservation, before all others, and a full bucket does not refuse it: it was let in once.
 // The error is the context's cause, or [ErrGivenUp] where nothing is granted for long.
 func (l *Limiter) Again(ctx context.Context, cost int64) (Slot, error) {
-	s, err := ask(ctx, l.retries, late{ctx.Done(), cost})
+	s, err := ask(ctx, l.retries, cost)
 	if err == nil && s.IsZero() {
 		err = ErrGivenUp
 	}
 	return s, err
-}
-
-// late is a job that missed its slot. It asks again until it is gone.
-type late struct {
-	gone <-chan struct{}
-	cost int64
-}
-
-func (l late) isGone() bool {
-	select {
-	case <-l.gone:
-		return true
-	default:
-		return false
-	}
 }
 
 // request is a job in one call.
@@ -125,7 +127,7 @@ func unitsOf(asked []request) (units int64) {
 // serve asks for those that ask again, and behind them for jobs of these costs. It returns
 // the answers of the jobs.
 func (r *reserver) serve(ctx context.Context, costs []int64) []Answer {
-	r.again = slices.DeleteFunc(r.again, func(w inquiry[late, Slot]) bool { return w.q.isGone() })
+	r.again = slices.DeleteFunc(r.again, func(w inquiry[int64, Slot]) bool { return w.over.Load() })
 	now := time.Now()
 	again, answers := make([]Answer, len(r.again)), make([]Answer, len(costs))
 	onLease := r.onLease(now)
@@ -142,7 +144,10 @@ func (r *reserver) serve(ctx context.Context, costs []int64) []Answer {
 		r.call(ctx, asked)
 	}
 	for _, q := range asked {
-		r.last = later(r.last, q.answer.Slot.NotBefore)
+		if !q.answer.Slot.IsZero() {
+			r.busy.Add(1)
+			r.last = later(r.last, q.answer.Slot.NotBefore)
+		}
 	}
 	r.answerAgain(again)
 	return answers
@@ -169,12 +174,21 @@ func (r *reserver) collect(again []Answer, costs []int64, answers []Answer, unit
 		}
 	}
 	for i, w := range r.again {
-		add(request{cost: w.q.cost, again: true, answer: &again[i]})
+		add(request{cost: w.q, again: true, answer: &again[i]})
 	}
 	for i, cost := range costs {
 		add(request{cost: cost, answer: &answers[i]})
 	}
 	return asked
+}
+
+// waste counts the slots of a caller that has gone.
+func (r *reserver) waste(answers []Answer) {
+	for _, a := range answers {
+		if !a.Slot.IsZero() {
+			r.Unused()
+		}
+	}
 }
 
 // answerAgain gives slots to those that ask again. Those without an answer stay.
@@ -187,12 +201,12 @@ func (r *reserver) answerAgain(answers []Answer) {
 		}
 		return
 	}
-	var still []inquiry[late, Slot]
+	var still []inquiry[int64, Slot]
 	for i, w := range r.again {
 		if answers[i].Slot.IsZero() && answers[i].Err == nil {
 			still = append(still, w)
-		} else {
-			w.reply <- answers[i].Slot
+		} else if !w.answer(answers[i].Slot) {
+			r.waste(answers[i : i+1])
 		}
 	}
 	r.again = still

@@ -29,7 +29,10 @@ type reserver struct {
 	kind    limit.Algorithm // that keeps them
 	place   script.Place    // in the queue of refused nodes; due from refusedUntil on
 	slept   time.Duration   // for how long the host had been suspended before the last call
-	lost    bool            // the reply to the last reservation may have been lost
+	lost    int64           // jobs that may have been granted a slot by replies that were lost
+	lostAt  time.Time       // the newest of these replies
+	calls   int64           // of the script
+	cut     bool            // calls in flight left no room at the last reservation
 	pollAt  time.Time       // the script asks this node to poll by then
 	saidAt  time.Time       // last record
 	helloAt time.Time       // last call that asked for a message to this node alone
@@ -52,7 +55,7 @@ type reserver struct {
 
 	turn   inquiry[struct{}, int64] // of the caller that waits for its turn; no reply: none does
 	turnAt time.Time                // the last turn that was given
-	again  []inquiry[late, Slot]    // of jobs that missed their slots
+	again  []inquiry[int64, Slot]   // of jobs that missed their slots
 	last   time.Time                // when the last slot that was granted and not given up begins
 
 	reporter lateReporter
@@ -94,9 +97,15 @@ func (l *Limiter) Run(ctx context.Context) error {
 		case r.turn = <-l.turns:
 		case b := <-l.batches:
 			r.turnAt = time.Time{}
-			b.reply <- r.serve(ctx, b.q)
+			if answers := r.serve(ctx, b.q); !b.answer(answers) {
+				r.waste(answers)
+			}
 		case w := <-l.retries:
 			r.again = append(r.again, w)
+		case <-l.freed:
+			if r.cut { // now there is room for a call
+				r.refusedUntil, r.less = time.Time{}, false
+			}
 		case <-l.changed:
 			r.pollNow = true
 		}
@@ -112,8 +121,10 @@ func (r *reserver) step(ctx context.Context, now time.Time) time.Duration {
 	case poll && !r.turnIsOut(now) && (!turn || !r.place.Taken): // a poll gives the place up
 		r.call(ctx, nil)
 	case turn && r.turn.reply != nil:
-		r.turn.reply <- r.units(now)
-		r.turn, r.turnAt = inquiry[struct{}, int64]{}, now
+		if r.turn.answer(r.units(now)) {
+			r.turnAt = now
+		}
+		r.turn = inquiry[struct{}, int64]{}
 		return minGap // its batch comes at once
 	case turn && len(r.again) > 0 && !r.turnIsOut(now):
 		r.serve(ctx, nil)
@@ -148,7 +159,7 @@ func (r *reserver) question(asked []request, now time.Time) script.Ask {
 	place := r.place
 	place.Due = !now.Before(r.refusedUntil)
 	return script.Ask{
-		Want: unitsOf(asked), Costs: costsOf(asked), Seq: r.seq, Retry: r.lost, Epoch: r.clock.Epoch, Stepped: r.stepped, Since: r.clock.Since, Read: r.clock.Trusted,
+		Want: unitsOf(asked), Costs: costsOf(asked), Busy: r.inFlight(asked), Hold: r.hold(), Call: r.calls, Seq: r.seq, Retry: r.lost > 0, Epoch: r.clock.Epoch, Stepped: r.stepped, Since: r.clock.Since, Read: r.clock.Trusted,
 		Identity: string(r.opts.Identity), Lead: lead, Reach: r.reach(), Refuses: r.refuses(), Place: place,
 		Report:  now.Sub(r.saidAt) >= reportMost,
 		Hello:   r.subscribed.Load() && !r.notified.Load() && now.Sub(r.helloAt) >= limit.PollMost,
@@ -162,13 +173,16 @@ func (r *reserver) call(ctx context.Context, requests []request) {
 	defer cancel()
 	asked := time.Now()
 	r.slept = r.slots.suspended()
+	r.calls++
 	a := r.question(requests, asked)
 	reply, err := r.reserve(cctx, a)
 	answered := time.Now()
 	r.calledAt = answered
 	r.pollNow = false
 	if err != nil {
-		r.lost = r.lost || a.Want > 0
+		if len(requests) > 0 {
+			r.lost, r.lostAt = max(r.lost, int64(len(requests))), asked
+		}
 		r.failed(ctx, err, answered)
 		return
 	}
@@ -186,23 +200,39 @@ func (r *reserver) call(ctx context.Context, requests []request) {
 	isNew := !r.learned && reply.Cooldown == script.CooldownSettingsLost
 	larger := r.known.LargestCost()
 	r.take(reply)
-	if r.known.LargestCost() > larger && a.Want == 0 {
+	forgotten := asked.Sub(r.lostAt) > r.hold() // the script knows of it no more
+	if a.Want == 0 && (r.known.LargestCost() > larger || forgotten) {
 		r.abandon()
 	}
 	if a.Want > 0 {
 		r.receive(requests, reply, answered)
 		r.turnAway(requests, reply)
-		r.lost = false
+		r.lost = 0
 	}
 	r.report(reply, answered, isNew)
+}
+
+// inFlight is how many calls the node has in flight, as the script counts them beside those
+// that are asked for. A reservation comes again where its reply was lost; until then its
+// slots count.
+func (r *reserver) inFlight(asked []request) int64 {
+	if len(asked) > 0 {
+		return r.busy.Load()
+	}
+	return r.busy.Load() + r.lost
 }
 
 // abandon gives up a reservation whose reply was lost. Its slots lie as close to each other
 // as jobs allowed that were smaller than those that would get them now.
 func (r *reserver) abandon() {
-	if r.lost {
-		r.seq, r.lost = r.seq+1, false
+	if r.lost > 0 {
+		r.seq, r.lost = r.seq+1, 0
 	}
+}
+
+// hold is after which time a call is over that is granted now.
+func (r *reserver) hold() time.Duration {
+	return r.known.Reaction() + r.opts.CallTimeout + time.Second
 }
 
 // observe takes a reading of Redis's clock in. After a step all slots that are out are given

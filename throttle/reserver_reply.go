@@ -38,7 +38,7 @@ func (r *reserver) giveUp() {
 // to keep workers.
 func (r *reserver) release() {
 	for _, w := range r.again {
-		w.reply <- Slot{}
+		w.answer(Slot{})
 	}
 	r.again = nil
 }
@@ -75,7 +75,7 @@ func (r *reserver) receive(asked []request, reply script.Reservation, now time.T
 	given, units := reached(asked, reply.Schedule.Given)
 	r.less, r.whole = len(given) < len(asked), unitsOf(asked) >= r.blockSize()
 	r.adapt(int64(len(given)))
-	r.place = reply.Place
+	r.place, r.cut = reply.Place, reply.Cut
 	if reply.Schedule.Given == 0 {
 		r.refusedUntil = now.Add(reply.Wait)
 		return
@@ -96,7 +96,7 @@ func (r *reserver) receive(asked []request, reply script.Reservation, now time.T
 // turnAway refuses the jobs for which a full bucket had no room. A limit that gives
 // nothing for another reason lets them wait.
 func (r *reserver) turnAway(asked []request, reply script.Reservation) {
-	gives := !r.stepped && !r.lost && !reply.Settings.Paused && reply.NotBefore <= reply.Now && reply.Cooldown == script.CooldownNone
+	gives := !r.stepped && r.lost == 0 && !reply.Cut && !reply.Settings.Paused && reply.NotBefore <= reply.Now && reply.Cooldown == script.CooldownNone
 	if !r.refuses() || !gives {
 		return
 	}

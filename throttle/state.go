@@ -114,6 +114,7 @@ func (l *Limiter) learn(s limit.Settings, first bool) {
 	l.mu.Unlock()
 	l.metrics.settings(s)
 	l.spacing.Store(int64(s.Spacing()))
+	l.bounded.Store(s.MaxInFlight > 0)
 	if first && (s.Stated() != old.Stated() || s.Algorithm != old.Algorithm) {
 		l.log.Warn("redis holds other settings than the file; those in redis hold; limit set changes them",
 			"redis", s.Contract, "redis_algorithm", s.Algorithm, "file", old.Contract, "file_algorithm", old.Algorithm)

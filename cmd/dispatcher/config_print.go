@@ -55,8 +55,11 @@ func printCheck(w io.Writer, cfg configs.Config, servers []node.Reached, lacks [
 	return table.Flush()
 }
 
-// printCost prints what the largest job counts.
+// printCost prints what the largest job counts, and how many calls may be in flight.
 func printCost(w io.Writer, c limit.Contract) {
+	if c.MaxInFlight > 0 {
+		_, _ = fmt.Fprintf(w, "  in flight\t%d\tcalls at once, on all nodes together\n", c.MaxInFlight)
+	}
 	if c.LargestCost() > 1 {
 		_, _ = fmt.Fprintf(w, "  largest job\t%d\tunits, as its header cost says\n", c.LargestCost())
 	}

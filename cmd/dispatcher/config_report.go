@@ -46,7 +46,8 @@ type limitReport struct {
 	WindowS        float64 `json:"window_s"`
 	Burst          int64   `json:"burst"`
 	MaxCost        int64   `json:"max_cost"`
-	Capacity       int64   `json:"capacity"` // of a leaky bucket; 0: what the horizon holds
+	MaxInFlight    int64   `json:"max_in_flight"` // 0: no bound
+	Capacity       int64   `json:"capacity"`      // of a leaky bucket; 0: what the horizon holds
 	WhenFull       string  `json:"when_full"`
 	SpacingS       float64 `json:"spacing_s"`
 	Share          float64 `json:"share"`
@@ -74,7 +75,7 @@ func newCheckReport(cfg configs.Config, err error) checkReport {
 		a, _ := limit.AlgorithmNamed(l.Algorithm) // checked before
 		most, _ := autoMost(l, a)
 		report.Limits = append(report.Limits, limitReport{
-			Name: l.Name, Algorithm: a.Name, Worst: a.Worst(c), Cap: c.Cap, WindowS: c.Window.Seconds(), Burst: c.Burst, MaxCost: c.LargestCost(),
+			Name: l.Name, Algorithm: a.Name, Worst: a.Worst(c), Cap: c.Cap, WindowS: c.Window.Seconds(), Burst: c.Burst, MaxCost: c.LargestCost(), MaxInFlight: c.MaxInFlight,
 			Capacity: l.Capacity, WhenFull: string(cmp.Or(l.WhenFull, limit.FullWait)),
 			SpacingS: a.Spacing(c).Seconds(), Share: a.Share(c), GuardAuto: c.Auto, GuardS: c.Guard.Seconds(), LeastShare: a.Share(most), CallsPerWindow: held(a, c),
 			ReactionS: c.Reaction().Seconds(), StandstillS: a.Standstill(c).Seconds(),

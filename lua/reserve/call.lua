@@ -6,6 +6,7 @@
 -- KEYS[4] reserved  dispatcher:{<namespace>}:reserved:<name>:<node>  string: the last reservation of this node
 -- KEYS[5] nodes     dispatcher:{<namespace>}:nodes:<name>            hash: of each node, the newest settings it knows, when it
 --                                                                   was here, and since when it reads this clock
+-- KEYS[6] calls     dispatcher:{<namespace>}:calls:<name>            hash: of each node, its calls in flight; see calls.lua
 --
 -- ARGV[1] want       units wanted; 0 polls, and gives the node's place in the queue up
 -- ARGV[2] seq        number of this reservation; a retry under the same number gets the same slots
@@ -24,6 +25,10 @@
 -- ARGV[13] known     the newest settings that the node knows, packed
 -- ARGV[14] began_us  when the timeline of these began
 -- ARGV[15] costs     the units of each job that wants some, in order; empty: each wants one
+-- ARGV[16] busy      calls that the node has in flight, jobs that wait for their slots included, and with a poll those that
+--                    the reply to a reservation may have granted that was lost
+-- ARGV[17] hold_us   a call that is granted now is over then
+-- ARGV[18] call      number of this call of the node
 --
 -- Reply: 1 now_us  2 epoch  3 given  4 base_us  5 n  6 floor_us  7 units  8 period_us  9 debt
 --        10 wait_us: until the node is to ask again
@@ -31,7 +36,8 @@
 --           lost, 4 another master, 5 the clock went back, 6 nodes saw it step, 7 another algorithm
 --        12 not_before_us: nothing is granted that lies before this
 --        13 began_us  14 ticket: -1 none  15 poll_us: when a refused node polls, to see whether those ahead of it ask
---        16 the settings in force, where they are not those that the node knows
+--        16 whether calls in flight left room for fewer jobs than want a slot: 1 or 0
+--        17 the settings in force, where they are not those that the node knows
 --        Slot j, from 0, lies at max(floor, base + ceil((n + j - debt) * period / units)).
 --        Where the settings in force name another algorithm, nothing is done: the node asks again with that one's script.
 --
@@ -51,12 +57,12 @@ local function timeline(c, v, first)
 end
 
 local v = redis.call('HMGET', limit, 'settings', 'applied', 'last', 'not_before', 'epoch', 'master', 'run', 'began',
-  'queued', 'served', 'spare', 'step_report', 'gathers', unpack(algorithm.fields))
-local OWN = 13 -- fields of the frame, in front of the algorithm's
+  'queued', 'served', 'spare', 'step_report', 'gathers', 'room_from', unpack(algorithm.fields))
+local OWN = 14 -- fields of the frame, in front of the algorithm's
 local stored, applied, last, not_before = v[1], v[2], tonumber(v[3]), tonumber(v[4])
 local current, master, ran, began = v[5], v[6], v[7], tonumber(v[8])
 local queued, served, spare, step_report = tonumber(v[9] or 0), tonumber(v[10] or 0), tonumber(v[11] or 0), v[12]
-local gathers = v[13]
+local gathers, room_from = v[13], tonumber(v[14] or 0)
 
 local now = clock()
 local history_id, info = replication(identity)
@@ -68,11 +74,14 @@ local own = known == stored and set or unpacked(known)
 if not own then return redis.error_reply('ERR the settings that the node knows can not be read') end
 local newer = set and own.changed > set.changed
 
+local cut = false -- calls in flight left room for fewer jobs than want a slot
+local keep, repeated -- see calls.lua; jobs of a reservation that comes again, which it may do once more
 local function reply(given, first, nth, floor, units, period, debt, wait, cooldown, place, poll)
+  keep(repeated or (shared(given, math.huge)))
   flush()
   local r = {now, tonumber(epoch), given, first, nth, floor, units, period, debt, wait, cooldown, not_before or 0, began or 0,
-    place or -1, poll or POLL}
-  if stored ~= known then r[16] = stored end
+    place or -1, poll or POLL, cut and 1 or 0}
+  if stored ~= known then r[17] = stored end
   return r
 end
 local function nothing(wait, cooldown, place, poll) return reply(0, now, 0, now, 1, 1, 0, wait, cooldown or 0, place, poll) end

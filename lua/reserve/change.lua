@@ -23,12 +23,16 @@ end
 if flag('h') then redis.pcall('PUBLISH', limit, 'hello ' .. node) end
 
 epoch, now = current, math.max(now, last)
-if flag('r') and want > 0 then
+local counted = set.max_in_flight == 0 or old.max_in_flight > 0 and now >= room_from -- what was granted before had to find room
+if flag('r') and want > 0 and counted then
   local f = {}
   for word in string.gmatch(redis.call('GET', reserved) or '', '%S+') do f[#f + 1] = word end
   if f[1] == seq and f[2] == epoch then -- that reply was lost: the same slots, beside a fresh reading of the clock
-    for i = 3, 9 do f[i] = tonumber(f[i]) end
-    return reply(f[3], f[4], f[5], f[6], f[7], f[8], f[9], 0, 0)
+    for i = 3, 10 do f[i] = tonumber(f[i]) end
+    local given = f[3]
+    repeated = f[10]
+    if set.max_in_flight > 0 then given = select(2, shared(given, f[10])) end -- perhaps to other jobs, but to no more of them
+    return reply(given, f[4], f[5], f[6], f[7], f[8], f[9], 0, 0)
   end
 end
 
@@ -41,6 +45,10 @@ if applied ~= stored then -- the settings have changed since the last reservatio
   note('served', int(served))
   note('spare', 0)
   note('gathers', '')
+  if set.max_in_flight > 0 and old.max_in_flight == 0 then -- nobody has kept records yet
+    room_from = now + hold
+    note('room_from', int(room_from))
+  end
   gathers = nil
   redis.pcall('PUBLISH', limit, 'applied') -- whoever changed them may not be allowed to
 end

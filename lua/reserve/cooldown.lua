@@ -68,10 +68,15 @@ if why > 0 then
   not_before = math.max(not_before, math.min(began, now + set.horizon + set.lateness + set.window + set.guard))
   epoch = int(now)
   redis.call('DEL', KEYS[3], reserved)
+  -- Nodes that work write their records with the next poll. If all records are gone, the calls of others count as well.
+  local unknown = redis.call('EXISTS', calls) == 0 or earlier.max_in_flight == 0 or old and old.max_in_flight == 0
+    or why == CLOCK_BACK or why == CLOCK_STEP
+  room_from = now + math.max(learn, unknown and hold or 0)
   algorithm.begin(set, not_before)
   redis.call('HDEL', limit, 'step_report')
   redis.call('HSET', limit, 'last', epoch, 'master', history_id, 'run', process(identity) or '', 'epoch', epoch,
-    'not_before', int(not_before), 'applied', stored, 'began', int(began), 'queued', 0, 'served', 0, 'spare', 0, 'gathers', '')
+    'not_before', int(not_before), 'applied', stored, 'began', int(began), 'queued', 0, 'served', 0, 'spare', 0, 'gathers', '',
+    'room_from', int(room_from))
   attend()
   redis.pcall('PUBLISH', limit, epoch) -- each node is to poll now, and to restore the settings that it knows
   return nothing(not_before - now - set.horizon, why)

@@ -23,6 +23,10 @@ type Contract struct {
 	// an algorithm that reserves ahead pays for it as for a burst.
 	MaxCost int64 `yaml:"max_cost" json:"max_cost"`
 
+	// MaxInFlight is how many calls may be in flight at once, on all nodes together, from the
+	// grant of a slot until the answer; 0: no bound.
+	MaxInFlight int64 `yaml:"max_in_flight" json:"max_in_flight"`
+
 	Guard    time.Duration `yaml:"-" json:"guard"`           // by how much delivery times may spread: Lateness, and the way to the provider
 	Auto     bool          `yaml:"-" json:"auto"`            // the fleet chooses Lateness, and Guard with it, by how late its slots are
 	Lateness time.Duration `yaml:"lateness" json:"lateness"` // how long after its time a slot may still be used
@@ -65,6 +69,9 @@ func (c Contract) Validate() error {
 	faults.Refuse(c.Burst < 1, "burst", c.Burst, "must be at least 1")
 	faults.Refuse(c.Burst > c.Cap && c.Cap >= 1, "burst", c.Burst, "must not be above the cap of %d", c.Cap)
 	c.checkCost(&faults)
+	faults.Refuse(c.MaxInFlight < 0 || c.MaxInFlight > MaxCap, "max_in_flight", c.MaxInFlight, "must be from 0 to %d; 0 is no bound", MaxCap)
+	faults.Refuse(c.MaxInFlight > 0 && c.Reserve > 0, "max_in_flight", c.MaxInFlight,
+		"can't be kept by nodes that use a reserve without Redis: must be 0 with a reserve")
 	c.checkReserve(&faults)
 	faults.Refuse(c.Window < MinWindowGuards*c.Guard, "window", c.Window,
 		"must be at least %d times the guard of %s, or the guard eats the cap", MinWindowGuards, c.Guard)
@@ -133,6 +140,9 @@ func (c Contract) String() string {
 		guard = "auto (" + guard + ")"
 	}
 	text := fmt.Sprintf("%d in %s, burst %d, guard %s, lateness %s, horizon %s", c.Cap, c.Window, c.Burst, guard, c.Lateness, c.Horizon)
+	if c.MaxInFlight > 0 {
+		text += fmt.Sprintf(", %d calls in flight", c.MaxInFlight)
+	}
 	if c.MaxCost > 1 {
 		text += fmt.Sprintf(", jobs of up to %d units", c.MaxCost)
 	}

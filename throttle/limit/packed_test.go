@@ -77,6 +77,8 @@ func drawContract(roll func(int64) int64) Contract {
 		c.MaxNodes = 1 + roll(min(left, 100))
 		c.Reserve = c.MaxNodes * (1 + roll(left/c.MaxNodes))
 		c.MaxCost = min(c.MaxCost, c.UnitsOfNode())
+	} else {
+		c.MaxInFlight = roll(3) * roll(100)
 	}
 	return c
 }

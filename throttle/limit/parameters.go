@@ -37,6 +37,7 @@ var Parameters = []Parameter{ //nolint:gochecknoglobals // a constant table
 	{"window", Term, "the provider's window, a `time` such as 1s or 1m", func(s *Settings) any { return &s.Window }},
 	{"burst", Term, "`calls` that may go at once after a pause", func(s *Settings) any { return &s.Burst }},
 	{"max_cost", Term, "`units` that one job counts, at most", func(s *Settings) any { return &s.MaxCost }},
+	{"max_in_flight", Term, "`calls` in flight at once, on all nodes together; 0: no bound", func(s *Settings) any { return &s.MaxInFlight }},
 	{"guard", Term, "how much the delay from slot to arrival may vary, lateness included: a `time`, or auto: the fleet chooses", func(s *Settings) any { return &s.Contract }},
 	{"spread", Term, "how much the delay on the network varies, a `time`; with --guard auto", func(s *Settings) any { return &s.Spread }},
 	{"lateness", Term, "how late after its slot a call may start, a `time`", func(s *Settings) any { return &s.Lateness }},

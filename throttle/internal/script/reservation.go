@@ -41,8 +41,11 @@ func (c Cooldown) String() string {
 
 // Ask is one call of reserve.lua.
 type Ask struct {
-	Want     int64   // units
-	Costs    []int64 // units of each job, in order, together Want; nil: one each
+	Want     int64         // units
+	Costs    []int64       // units of each job, in order, together Want; nil: one each
+	Busy     int64         // calls in flight, jobs that wait for their slots included
+	Hold     time.Duration // after which a call that is granted now is over
+	Call     int64         // number of this call of the node
 	Seq      int64
 	Retry    bool   // the reply to this seq may have been lost
 	Epoch    int64  // of the node's mapping of Redis's clock; 0: it has none
@@ -105,14 +108,14 @@ func (a Ask) BeforeLast(want int64) int64 {
 	return want - a.Costs[len(a.Costs)-1]
 }
 
-// Fitting is how many of the units that are wanted the first jobs get where so many are free,
-// by an algorithm that reserves ahead. reserve/jobs.lua is the same.
-func (a Ask) Fitting(free, want, largest int64) (given int64) {
+// Fitting is how many of the units that are wanted the first jobs, most of them at most, get
+// where so many are free, by an algorithm that reserves ahead. reserve/jobs.lua is the same.
+func (a Ask) Fitting(free, want, most, largest int64) (given int64) {
 	if a.Costs == nil {
-		return max(0, min(free, want))
+		return max(0, min(free, want, most))
 	}
-	for _, cost := range a.Costs {
-		if cost > largest || given+cost > want || given >= free {
+	for i, cost := range a.Costs {
+		if int64(i) >= most || cost > largest || given+cost > want || given >= free {
 			break
 		}
 		given += cost
@@ -153,6 +156,7 @@ type Reservation struct {
 	NotBefore int64         // no slot lies before this
 	Place     Place         // in the queue, for a node that was refused
 	Poll      time.Duration // after which a node that was refused polls
+	Cut       bool          // calls in flight left room for fewer jobs than want a slot
 	Settings  limit.Settings
 }
 
@@ -172,10 +176,10 @@ func (s Scripts) reserveOnce(ctx context.Context, a Ask) (Reservation, error) {
 	if script == nil {
 		return Reservation{}, fmt.Errorf("reserve slots: VERSION: Redis holds the algorithm %q, which this program does not know", a.Known.Algorithm)
 	}
-	keys := []string{s.Keys.Limit, s.Keys.History, s.Keys.State, s.Keys.Reserved(s.Node), s.Keys.Nodes}
+	keys := []string{s.Keys.Limit, s.Keys.History, s.Keys.State, s.Keys.Reserved(s.Node), s.Keys.Nodes, s.Keys.Calls}
 	reply, err := script.Run(ctx, s.rdb, keys,
 		a.Want, a.Seq, a.flags(), a.Epoch, a.Since, a.Read, a.Identity, a.Lead.Microseconds(), s.Node,
-		a.Known.Relearn().Microseconds(), a.Reach.Microseconds(), a.Place.Ticket(), a.Known.Pack(), limit.Micros(a.Known.Began), a.costs()).Slice()
+		a.Known.Relearn().Microseconds(), a.Reach.Microseconds(), a.Place.Ticket(), a.Known.Pack(), limit.Micros(a.Known.Began), a.costs(), a.Busy, a.Hold.Microseconds(), a.Call).Slice()
 	if err != nil {
 		return Reservation{}, fmt.Errorf("reserve slots: %w", err)
 	}
@@ -186,7 +190,7 @@ func (s Scripts) reserveOnce(ctx context.Context, a Ask) (Reservation, error) {
 	return r, nil
 }
 
-const reservationNumbers = 15
+const reservationNumbers = 16
 
 // decodeReservation reads a reply to a node that knows the settings given; they are
 // in the reply only where they are others.
@@ -214,6 +218,7 @@ func decodeReservation(reply []any, known limit.Settings) (Reservation, error) {
 		NotBefore: n[11],
 		Place:     Place{Taken: n[13] >= 0, At: max(0, n[13])},
 		Poll:      clock.Duration(n[14]),
+		Cut:       n[15] == 1,
 		Settings:  set,
 	}
 	if r.Schedule.Units < 1 || r.Schedule.Period < 1 {

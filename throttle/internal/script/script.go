@@ -16,7 +16,7 @@ import (
 // Keys are the keys of a limit. All keys of a namespace lie in one hash slot. The
 // limit's own key is also the channel on which nodes are notified of changes.
 type Keys struct {
-	Limit, History, State, Nodes, Leases, Lateness string
+	Limit, History, State, Nodes, Leases, Lateness, Calls string
 
 	prefix, name string
 }
@@ -26,7 +26,7 @@ func KeysOf(namespace, name string) Keys {
 	prefix := "dispatcher:{" + namespace + "}:"
 	key := func(kind string) string { return prefix + kind + ":" + name }
 	return Keys{
-		Limit: key("limit"), History: key("history"), State: key("state"), Nodes: key("nodes"), Leases: key("leases"), Lateness: key("lateness"),
+		Limit: key("limit"), History: key("history"), State: key("state"), Nodes: key("nodes"), Leases: key("leases"), Lateness: key("lateness"), Calls: key("calls"),
 		prefix: prefix, name: name,
 	}
 }
@@ -111,7 +111,7 @@ const (
 // has a lease, does.
 func (s Scripts) Delete(ctx context.Context, alive time.Duration) (status DeleteStatus, nodes int64, err error) {
 	k := s.Keys
-	n, err := s.deleting.Run(ctx, s.rdb, []string{k.Limit, k.History, k.State, k.Nodes, k.Leases, k.Lateness}, alive.Microseconds()).Int64Slice()
+	n, err := s.deleting.Run(ctx, s.rdb, []string{k.Limit, k.History, k.State, k.Nodes, k.Leases, k.Lateness, k.Calls}, alive.Microseconds()).Int64Slice()
 	if err == nil && len(n) != 2 {
 		err = wrongCount(len(n), "2")
 	}
