@@ -131,6 +131,7 @@ var (
 func (v *visit) permit(ctx context.Context) (useBy time.Time, err error) {
 	for {
 		if v.slot.IsZero() {
+			v.freePlace() // to wait for a slot takes no place: those behind would hold theirs for nothing
 			if v.slot, err = v.limiter.Again(ctx, v.cost()); err != nil {
 				return time.Time{}, err
 			}
