@@ -231,7 +231,9 @@ var mutations = []mutation{
 		f.set(burstOfOne())
 		f.saturate()
 		f.set(largest(100))
-		f.saturate()
+		f.poll()
+		f.dice = func(n int64) int64 { return n - 1 } // all jobs are of 100 units
+		f.saturateBy(100)
 	}},
 	{rule: "the gap behind larger jobs under terms that Redis had forgotten", from: "math.max(algorithm.cooldown(set), algorithm.cooldown(earlier))", to: "algorithm.cooldown(set)", play: func(f *fleet) {
 		f.set(burstOfOne())
