@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -419,16 +420,26 @@ func TestASlotIsInFlightUntilItsCallIsOver(t *testing.T) {
 // A slot whose caller has gone is free again.
 func TestASlotWhoseCallerHasGoneIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		model := newModel().local("n", 50*time.Millisecond)
-		l := begin(t, contract(300), model)
+		var granted atomic.Int64
+		got := int64(0)
+		ask := newModel().local("n", 2*time.Millisecond)
+		l := begin(t, contract(300), func(ctx context.Context, a script.Ask) (script.Reservation, error) {
+			b, err := ask(ctx, a)
+			granted.Add(b.Schedule.Given)
+			return b, err
+		})
 		time.Sleep(2 * time.Second) // past the start
-		for range 5 {
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond) // while the script is asked
+		for i := range 40 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*200*time.Microsecond) // some end while the script is asked
 			if s, err := l.Again(ctx, 1); err == nil {
+				got++
 				l.Missed(s)
 			}
 			cancel()
 			time.Sleep(time.Second)
+		}
+		if all := granted.Load(); got == 0 || got == all {
+			t.Errorf("callers got %d of %d slots; that proves nothing", got, all)
 		}
 		if busy := l.busy.Load(); busy != 0 {
 			t.Errorf("got %d slots in flight without a caller, want none", busy)
