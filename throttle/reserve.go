@@ -194,11 +194,7 @@ func (r *reserver) waste(answers []Answer) {
 // answerAgain gives slots to those that ask again. Those without an answer stay.
 func (r *reserver) answerAgain(answers []Answer) {
 	if len(r.again) == 0 { // they were let go
-		for _, a := range answers {
-			if !a.Slot.IsZero() {
-				r.Unused()
-			}
-		}
+		r.waste(answers)
 		return
 	}
 	var still []inquiry[int64, Slot]
