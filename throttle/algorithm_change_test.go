@@ -207,9 +207,7 @@ func TestAnotherAlgorithmLawBreaksWithout(t *testing.T) {
 	} {
 		t.Run(m.rule, func(t *testing.T) {
 			t.Parallel()
-			if strings.Count(scriptOf(limit.DefaultAlgorithm), m.from) != 1 {
-				t.Fatalf("the script has not exactly one %q; name the rule again", m.from)
-			}
+			without(t, scriptOf(limit.DefaultAlgorithm), m.from, m.to) // the rule is in each algorithm's script
 			mini := miniredis.RunT(t)
 			rdb := patient(t, mini.Addr())
 			for seed := range uint64(150) {

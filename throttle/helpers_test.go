@@ -2,6 +2,8 @@ package throttle
 
 import (
 	"slices"
+	"strings"
+	"testing"
 	"time"
 
 	"dispatcher/lua"
@@ -65,4 +67,13 @@ func fullest(arrived []int64, window time.Duration) int {
 		most = max(most, i-first+1)
 	}
 	return most
+}
+
+// without is a script in which a rule was replaced.
+func without(t testing.TB, text, from, to string) string {
+	t.Helper()
+	if strings.Count(text, from) != 1 {
+		t.Fatalf("the script has not exactly one %q; name the rule again", from)
+	}
+	return strings.Replace(text, from, to, 1)
 }
