@@ -1,0 +1,135 @@
+package expression
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+
+	"dispatcher/job"
+)
+
+// MaxKeyBytes is the longest key, in bytes.
+const MaxKeyBytes = 1024
+
+// Key is a text out of a job. Several goroutines may use it. The zero value can't be used.
+type Key struct{ program *program }
+
+// CompileKey compiles an expression that gives text, a whole number or a bool. Its error is
+// an [*Error].
+func CompileKey(source string) (Key, error) {
+	p, err := compile(source, "text, a whole number or a bool", reflect.String, reflect.Int, reflect.Float64, reflect.Bool)
+	return Key{p}, err
+}
+
+// Of is the key of a job. Its error is an [*Error].
+func (k Key) Of(j *Job) (string, error) {
+	value, err := k.program.run(j)
+	if err != nil {
+		return "", k.program.fails("%s", failure(k.program.source, err))
+	}
+	if value == nil {
+		return "", k.program.fails(missing)
+	}
+	text, err := toText(value)
+	switch {
+	case err != nil:
+		return "", k.program.fails("%s", err)
+	case text == "":
+		return "", k.program.fails("gives an empty key for this job; write a condition that leaves such jobs out")
+	case len(text) > MaxKeyBytes:
+		return "", k.program.fails("gives a key of %d bytes for this job; at most %d are supported", len(text), MaxKeyBytes)
+	}
+	return text, nil
+}
+
+// Condition tells jobs apart. Several goroutines may use it. The zero value can't be used.
+type Condition struct{ program *program }
+
+// CompileCondition compiles an expression that gives a bool. Its error is an [*Error].
+func CompileCondition(source string) (Condition, error) {
+	p, err := compile(source, "a bool, such as job.lane == \"otp\"", reflect.Bool)
+	return Condition{p}, err
+}
+
+// Holds tells whether the condition is true for a job. Its error is an [*Error].
+func (c Condition) Holds(j *Job) (bool, error) {
+	value, err := c.program.run(j)
+	if err != nil {
+		return false, c.program.fails("%s", failure(c.program.source, err))
+	}
+	if value == nil {
+		return false, c.program.fails(missing)
+	}
+	holds, ok := value.(bool)
+	if !ok {
+		return false, c.program.fails("must give true or false, and gives %s for this job; compare it with ==", kindOf(value))
+	}
+	return holds, nil
+}
+
+// Cost is how many units a job counts. Several goroutines may use it. The zero value can't be
+// used.
+type Cost struct{ program *program }
+
+// CompileCost compiles an expression that gives a whole number. Its error is an [*Error].
+func CompileCost(source string) (Cost, error) {
+	p, err := compile(source, "a whole number, such as int(job.headers[\"cost\"] ?? \"1\")", reflect.Int, reflect.Float64)
+	return Cost{p}, err
+}
+
+// Of is the cost of a job, from 1 to [job.MaxCost]. Its error is an [*Error], which may show
+// the first 64 bytes of the value that is none.
+func (c Cost) Of(j *Job) (int64, error) {
+	value, err := c.program.run(j)
+	if err != nil {
+		reason := failure(c.program.source, err)
+		if bad, ok := errors.AsType[*valueError](err); ok && bad.value != nil {
+			reason += ": " + scalar(bad.value)
+		}
+		return 0, c.program.fails("%s", reason)
+	}
+	cost := int64(0)
+	switch v := value.(type) {
+	case nil:
+		return 0, c.program.fails(missing)
+	case int:
+		cost = int64(v)
+	case float64:
+		if v == math.Trunc(v) && math.Abs(v) <= wholeFloats {
+			cost = int64(v)
+		}
+	case string:
+		return 0, c.program.fails("gives the text %s, and must give a whole number; write int(...) around it", scalar(v))
+	}
+	if cost < 1 || cost > job.MaxCost {
+		return 0, c.program.fails("gives %s for this job, and must give a whole number from 1 to %d", scalar(value), job.MaxCost)
+	}
+	return cost, nil
+}
+
+const mostScalar = 64 // bytes
+
+// scalar shows a value that is no cost.
+func scalar(value any) string {
+	switch v := value.(type) {
+	case string:
+		return quoted(v, mostScalar)
+	case int, float64, bool:
+		return fmt.Sprint(v)
+	}
+	return kindOf(value)
+}
+
+// kindOf names the kind of a value.
+func kindOf(value any) string {
+	switch value.(type) {
+	case string:
+		return "text"
+	case int, float64:
+		return "a number"
+	case bool:
+		return "a bool"
+	}
+	return "a list or an object"
+}
