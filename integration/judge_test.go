@@ -89,7 +89,13 @@ func (j *judge) report(t *testing.T, limit int) provider.Report {
 // reportOver judges windows of another length.
 func (j *judge) reportOver(t *testing.T, limit int, window time.Duration) provider.Report {
 	t.Helper()
-	q := url.Values{"cap": {fmt.Sprint(limit)}, "window": {window.String()}, "change": j.changes}
+	return j.reportBy(t, limit, window, 0)
+}
+
+// reportBy judges the calls of each value of a part of the key apart.
+func (j *judge) reportBy(t *testing.T, limit int, window time.Duration, part int) provider.Report {
+	t.Helper()
+	q := url.Values{"cap": {fmt.Sprint(limit)}, "window": {window.String()}, "part": {fmt.Sprint(part)}, "change": j.changes}
 	var r provider.Report
 	if err := json.Unmarshal(j.ask(t, http.MethodGet, "/report?"+q.Encode(), ""), &r); err != nil {
 		t.Fatal(err)

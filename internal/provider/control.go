@@ -19,7 +19,7 @@ import (
 //	POST /down, /up, /reset
 //	POST /behave    a Behaviour as JSON, durations as text: {"latency":"20ms","status":429}
 //	GET  /arrivals  one line each, see [ReadArrivals]
-//	GET  /report?cap=300&window=1s[&change=<unix ns>:<cap>…]   a Report as JSON
+//	GET  /report?cap=300&window=1s[&part=1][&change=<unix ns>:<cap>…]   a Report as JSON
 //
 // A wrong request gets a 400 and the reason in plain text.
 func Control(p *Provider) http.Handler {
@@ -65,6 +65,11 @@ func parseContract(q url.Values, since func(time.Time) time.Duration) (Contract,
 		return Contract{}, fmt.Errorf("cap: %q is not a number of calls", q.Get("cap"))
 	}
 	c := Contract{Window: window, Caps: []CapFrom{{Cap: most}}}
+	if part := q.Get("part"); part != "" {
+		if c.Part, err = strconv.Atoi(part); err != nil || c.Part < 0 {
+			return Contract{}, fmt.Errorf("part: %q is not the number of a part of the key", part)
+		}
+	}
 	for _, change := range q["change"] {
 		at, to, _ := strings.Cut(change, ":")
 		ns, errAt := strconv.ParseInt(at, 10, 64)

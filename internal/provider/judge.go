@@ -3,6 +3,7 @@ package provider
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -24,6 +25,18 @@ type CapFrom struct {
 type Contract struct {
 	Window time.Duration
 	Caps   []CapFrom
+	// Part is a part of the calls' keys, counted from 1; dashes separate them. Each value of it
+	// has the caps for itself. 0: all calls count together.
+	Part int
+}
+
+// value is what a call counts with.
+func (c Contract) value(a Arrival) string {
+	parts := strings.SplitN(a.Key, "-", c.Part+1)
+	if c.Part < 1 || len(parts) < c.Part {
+		return ""
+	}
+	return parts[c.Part-1]
 }
 
 // Over is one broken window: [At, At+Window).
@@ -64,20 +77,26 @@ func Judge(arrivals []Arrival, stalls []Stall, c Contract) Verdict {
 	if v.Sent == 0 || c.Window <= 0 || len(c.Caps) == 0 {
 		return v
 	}
-	at := make([]time.Duration, 0, v.Units) // of each unit
-	first := arrivals[0]
+	all := make(map[string][]time.Duration) // of each unit, by what it counts with
+	first, last := arrivals[0], arrivals[0]
 	for _, a := range arrivals {
-		at = append(at, slices.Repeat([]time.Duration{a.At}, a.Units())...)
+		value := c.value(a)
+		all[value] = append(all[value], slices.Repeat([]time.Duration{a.At}, a.Units())...)
 		if a.At < first.At {
 			first = a
 		}
+		if a.At > last.At {
+			last = a
+		}
 	}
-	slices.Sort(at)
-	v.First, v.Last = at[0], at[len(at)-1]
+	v.First, v.Last = first.At, last.At
 	stalls = merged(stalls)
 	v.Utilisation = c.share(v, v.Units-first.Units())
 	v.Unjudged = unjudged(stalls, c.Window, v.First, v.Last)
-	c.slide(&v, at, stalls)
+	for _, at := range all {
+		slices.Sort(at)
+		c.slide(&v, at, stalls)
+	}
 	return v
 }
 
