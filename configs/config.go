@@ -8,7 +8,6 @@ import (
 	"dispatcher/internal/dedup"
 	"dispatcher/internal/tlsfiles"
 	"dispatcher/sender"
-	"dispatcher/throttle/limit"
 )
 
 // Config is everything that can be set. default.yaml has the meaning and the default
@@ -19,6 +18,7 @@ type Config struct {
 	Kafka  consumer.Config `yaml:"kafka"`
 	Redis  Redis           `yaml:"redis"`
 	Limits []Limit         `yaml:"limits"`
+	Cost   string          `yaml:"cost"` // an expression; empty: the header cost
 	Sender Sender          `yaml:"sender"`
 	Dedup  dedup.Config    `yaml:"dedup"`
 	Admin  admin.Config    `yaml:"admin"`
@@ -47,33 +47,6 @@ type Redis struct {
 
 	Namespace string            `yaml:"namespace"`
 	TLS       tlsfiles.Settings `yaml:"tls"`
-}
-
-// Limit seeds one limit: what the provider allows, and how that is kept.
-type Limit struct {
-	Name       string `yaml:"name"`
-	limit.Spec `yaml:",inline"`
-	Guard      string `yaml:"guard"` // auto, or a duration
-}
-
-// Stated is the limit in the limiter's own terms.
-func (l Limit) Stated() limit.Spec {
-	guard, err := l.guard()
-	l.Spec.Guard, l.Auto = guard, l.Guard == limit.Auto || err != nil
-	return l.Spec
-}
-
-// guard is the one to begin with. The error says that the text is none.
-func (l Limit) guard() (time.Duration, error) {
-	auto := l.Lateness + l.Spread
-	if l.Guard == limit.Auto {
-		return auto, nil
-	}
-	d, err := time.ParseDuration(l.Guard)
-	if err != nil {
-		return auto, err
-	}
-	return d, nil
 }
 
 // Sender is the section sender: how a job is sent, and what follows if that fails.

@@ -181,12 +181,15 @@ func plain(err error) string {
 }
 
 // fillLimits gives each limit the defaults of the keys that it leaves out. The name,
-// the cap and the window have no default: they are the contract.
+// the cap and the window have no default: they are the contract. What a limit after the first
+// may not state stays empty.
 func fillLimits(limits []map[string]any, standard map[string]any) {
 	for i, given := range limits {
 		limits[i] = map[string]any{"name": "", "cap": int64(0), "window": "0s"}
 		for _, key := range []string{"burst", "max_cost", "max_in_flight", "guard", "lateness", "spread", "horizon"} {
-			limits[i][key] = standard[key]
+			if i == 0 || ofGate(key) {
+				limits[i][key] = standard[key]
+			}
 		}
 		maps.Copy(limits[i], given)
 	}

@@ -56,10 +56,7 @@ func (c Config) check() error {
 	kafka.ParkUnknown = c.Sender.OnUnknown == UnknownPark
 	l.Under("kafka", kafka.Validate())
 	l.Under("redis", c.Redis.validate())
-	l.Refuse(len(c.Limits) != 1, "limits", fault.Entries(len(c.Limits)), "exactly one limit is supported for now")
-	for i, one := range c.Limits {
-		l.Under("limits."+strconv.Itoa(i), one.validate())
-	}
+	l.Under("", c.checkLimits())
 	l.Under("sender", c.Sender.validate())
 	l.Under("dedup", c.Dedup.Validate())
 	l.Under("admin", c.Admin.Validate())
@@ -114,15 +111,6 @@ func (r Redis) validate() error {
 	l.Under("", limit.CheckName("namespace", r.Namespace))
 	l.Under("tls", r.TLS.Validate())
 	return l.Err()
-}
-
-func (l Limit) validate() error {
-	var faults fault.List
-	faults.Under("", limit.CheckName("name", l.Name))
-	_, noGuard := l.guard()
-	faults.Refuse(noGuard != nil, "guard", l.Guard, "must be auto, or a duration with a unit, such as 10ms")
-	faults.Under("", l.Stated().Validate())
-	return faults.Err()
 }
 
 func (s Sender) validate() error {

@@ -35,6 +35,8 @@ type (
 	Delivery = schedule.Delivery
 	// SleepOptions says how a job waits for its next attempt.
 	SleepOptions = schedule.SleepOptions
+	// DeferOptions says for which limit a job waits, and until when.
+	DeferOptions = schedule.DeferOptions
 	// Outcome is the result of a job, for its record on <topic>.results.
 	Outcome = schedule.Outcome
 	// Attempts are the calls that a job has had, and how many of them count as failures.

@@ -88,6 +88,14 @@ func (c *Consumer) TakeSample() *Delivery { return c.scheduler.TakeSample() }
 // partition was taken away are released.
 func (c *Consumer) PutBack(jobs []*Delivery) { c.scheduler.PutBack(jobs) }
 
+// Defer takes a hand-out back that a limit does not let pass until a time, and has the job
+// handed out again then. It does not block.
+func (c *Consumer) Defer(d *Delivery, o DeferOptions) { c.scheduler.Defer(d, o) }
+
+// Deferred is how many jobs wait for each limit, by its name. Those that were handed out again,
+// diverted or dropped do not count.
+func (c *Consumer) Deferred() map[string]int { return c.scheduler.Deferred() }
+
 // ReadyJobs is how many jobs Take could hand out now. A job that is not taken is dropped when
 // its partition is taken away.
 func (c *Consumer) ReadyJobs() int { return c.scheduler.ReadyJobs() }

@@ -20,26 +20,27 @@ func TestCostReal(t *testing.T) {
 		algorithm   string
 		cap         int
 		most        int     // units of a job
+		seconds     int     // that the jobs take, about
 		utilisation float64 // at least, in units
 	}{
-		{"300 a second, jobs of one unit", limit.TokenBucket, 300, 1, 0.98},
-		{"300 a second", limit.TokenBucket, 300, 6, 0.96},
-		{"300 a second, by the log", limit.SlidingWindowLog, 300, 6, 0.97},
-		{"20 a second, by the log", limit.SlidingWindowLog, 20, 6, 0.97},
+		{"300 a second, jobs of one unit", limit.TokenBucket, 300, 1, 30, 0.98},
+		{"300 a second", limit.TokenBucket, 300, 6, 30, 0.96},
+		{"300 a second, by the log", limit.SlidingWindowLog, 300, 6, 30, 0.97},
+		{"20 a second, by the log", limit.SlidingWindowLog, 20, 6, 100, 0.97},
 	} {
-		t.Run(c.name, func(t *testing.T) { w.cost(t, c.algorithm, c.cap, c.most, c.utilisation) })
+		t.Run(c.name, func(t *testing.T) { w.cost(t, c.algorithm, c.cap, c.most, c.seconds, c.utilisation) })
 	}
 }
 
-// cost plays three nodes for half a minute, until the machine lets the judge judge.
-func (w *servers) cost(t *testing.T, algorithm string, limit, most int, utilisation float64) {
+// cost plays three nodes for so long, until the machine lets the judge judge.
+func (w *servers) cost(t *testing.T, algorithm string, limit, most, seconds int, utilisation float64) {
 	t.Helper()
 	for try := 1; ; try++ {
 		s := w.scene(t, limit, 12, 20*time.Millisecond,
 			"limits.0.algorithm="+algorithm, fmt.Sprintf("limits.0.max_cost=%d", most))
 		units, jobs := 0, 0
 		var lines bytes.Buffer
-		for ; units < 30*limit; jobs++ {
+		for ; units < seconds*limit; jobs++ {
 			cost := 1 + jobs*7%most
 			units += cost
 			fmt.Fprintf(&lines, `{"key":"k%d","id":"job-%d*%d","headers":{"cost":"%d"},"value":"hello"}`+"\n", jobs, jobs, cost, cost)
@@ -48,6 +49,7 @@ func (w *servers) cost(t *testing.T, algorithm string, limit, most int, utilisat
 		quiet(t)
 		s.start(t, 3)
 		s.settled(t, 3*time.Minute)
+		t.Logf("%.2f script calls a job", s.scriptCalls(t)/float64(jobs))
 		stop(t, s.nodes...)
 		r := s.judge.report(t, limit)
 		t.Logf("%s, jobs of up to %d units: %d units in %d calls, %d units in the fullest second, %.4f of the cap used, %.3f unjudged",

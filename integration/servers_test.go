@@ -79,6 +79,7 @@ type scene struct {
 	judge     *judge
 	nodes     []*node
 	settings  []string
+	file      string        // of the configuration; empty: there is none
 	under     []string      // a command that starts the nodes, such as one that holds them to a part of the CPU
 	writer    *kafka.Writer // of produce
 	written   int
@@ -141,6 +142,9 @@ func (s *scene) common() []string {
 	}
 	for _, set := range s.settings {
 		args = append(args, "--set", set)
+	}
+	if s.file != "" {
+		args = append(args, "--config", s.file)
 	}
 	return args
 }

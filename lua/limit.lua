@@ -39,8 +39,9 @@ local function flush()
   noted = {}
 end
 
--- record writes a change down and wakes the nodes. Nodes poll by themselves where PUBLISH is not allowed.
-local function record(before, packed)
-  redis.call('XADD', history, 'MAXLEN', KEPT, '*', 'from', before, 'to', packed)
-  redis.pcall('PUBLISH', limit, 'changed')
+-- record writes a change of this limit, or of another one, down and wakes the nodes. Nodes poll by themselves where PUBLISH is
+-- not allowed.
+local function record(before, packed, other, stream)
+  redis.call('XADD', stream or history, 'MAXLEN', KEPT, '*', 'from', before, 'to', packed)
+  redis.pcall('PUBLISH', other or limit, 'changed')
 end

@@ -1,30 +1,46 @@
 -- Register a node of some Kafka groups with the limit that it works under. The first node of a group that is there
--- declares the limit; a node with another one is refused while any node is there.
+-- declares the limit; a node with another one is refused while any node is there. A node also says the names of all its
+-- limits, and learns which nodes say others. Those are not refused.
 --
--- KEYS[1…] groups  dispatcher:{<namespace>}:group:<kafka group>  hash: of each node when it was here, and the limit declared
+-- KEYS[1…] groups  dispatcher:{<namespace>}:group:<kafka group>  hash: of each node when it was here, "time_us names", and the
+--                  limit declared
 --
 -- ARGV[1] node      its name, unique per start
 -- ARGV[2] declared  the limit that it works under, as text that is compared
 -- ARGV[3] gone_us   a node that was not here for longer is gone
 -- ARGV[4] leave     1: the node ends
+-- ARGV[5] names     of all limits of the node, sorted: "a,b"
 --
 -- Reply: 1 now_us  2 which of the keys has another limit, from 1; 0: none
 --        of another limit: 3 that limit  4… the nodes that are there then, ten at most
 --        else: 3 how many other nodes of the same name are there, in the group where they are most
+--              4… the nodes with limits of other names, ten at most: "node names"
 --
 -- Missing key: the node declares its limit.
 local node, declared, gone = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
+local names = ARGV[5]
 local DECLARED = '=' -- a field that is no node's
+local differ, counted = {}, {} -- nodes with limits of other names, each of them once
 
--- others removes the nodes that are gone, and returns the rest but for this one, and what was declared.
+-- others removes the nodes that are gone, and returns the rest but for this one, and what was declared. It notes the nodes
+-- with limits of other names. A value without names is of an older node.
 local function others(group)
   local there, theirs, all = {}, nil, redis.call('HGETALL', group)
   for i = 1, #all, 2 do
     if all[i] == DECLARED then theirs = all[i + 1]
     elseif all[i] ~= node then
-      if tonumber(all[i + 1]) + gone < now then redis.call('HDEL', group, all[i]) else there[#there + 1] = all[i] end
+      local at, limits = string.match(all[i + 1], '^(%d+) ?(.*)$')
+      if tonumber(at or 0) + gone < now then
+        redis.call('HDEL', group, all[i])
+      else
+        there[#there + 1] = all[i]
+        if limits ~= '' and limits ~= names and not counted[all[i]] then
+          counted[all[i]] = true
+          differ[#differ + 1] = all[i] .. ' ' .. limits
+        end
+      end
     end
   end
   return there, theirs
@@ -48,8 +64,9 @@ for i, group in ipairs(KEYS) do
 end
 if ARGV[4] ~= '1' then
   for _, group in ipairs(KEYS) do
-    redis.call('HSET', group, DECLARED, declared, node, string.format('%.0f', now))
+    redis.call('HSET', group, DECLARED, declared, node, string.format('%.0f', now) .. ' ' .. names)
     redis.call('PEXPIRE', group, math.ceil(gone / 1000))
   end
 end
-return {now, 0, twins}
+table.sort(differ)
+return {now, 0, twins, unpack(differ, 1, math.min(#differ, 10))}

@@ -5,19 +5,36 @@
 -- those ahead want are left to them. A place in the queue is the sum of the units that were wanted before it. A node that
 -- asks at its time has let all before it pass.
 --
--- A job of several units may find too few free each time, where others take them one by one. So where units are granted for
--- now, the first node in the queue gathers: the others leave it what its first job counts. It asks again with each poll at
--- least; the others wait for no node that is late.
+-- A large job may find too few units free each time, where smaller ones take them. So where units are granted for now, the
+-- first node in the queue whose first job found too few claims what it counts. The claim holds a little later: until then
+-- all fill what is free with smaller jobs. From then on the others leave it that, and no job of its own passes the first one.
+-- It asks again with each poll at least; the others wait for no node that is late.
 local SETTLED = 2000000 -- a node that is younger has no place in the queue: many that come and go would fill it
 local SPARE = 100000 -- units that those ahead leave for this long go to whoever asks, and half of the reach at most
 local SELDOM = 3500000 -- a node that waits in the queue polls no sooner than this, but for its own time
 local LATEST = 6000000 -- nor later
+local CLAIMS_AFTER = math.min(1000000, math.floor((c.window + c.guard) / 32)) -- when a claim begins to hold
+
+local claimer, claimed, from, till = string.match(claim or '', '^(%S+) (%d+) (%d+) (%d+)$')
+if claimer and tonumber(till) <= now then claimer = nil end
+from = tonumber(from)
+insists = claimer == node and now >= from
+
+-- keep_claim makes, renews or ends the claim of this node, which asks again after that time.
+local function keep_claim(first_in_queue, wait)
+  local first = first_allowed()
+  if first and not first.picked and (claimer == node or not claimer and first_in_queue) then
+    if claimer ~= node then from = now + CLAIMS_AFTER end
+    till = math.max(from, now + math.min(wait, LATEST)) + SPARE
+    note('claim', node .. ' ' .. int(first.units) .. ' ' .. int(from) .. ' ' .. int(till))
+  elseif claimer == node then note('claim', '') end
+end
 
 local before = served
 if flag('d') and ticket >= 0 then served = math.max(served, ticket) end
 local ahead, poll = math.max(0, (ticket >= 0 and ticket or queued) - served), nil
-local gatherer, gathered, till = string.match(gathers or '', '^(%S+) (%d+) (%d+)$')
-local left = gatherer and gatherer ~= node and tonumber(till) > now and tonumber(gathered) or 0 -- to the node that gathers
+local left = claimer and claimer ~= node and now >= from and tonumber(claimed) or 0
+local first_in_queue = ahead == 0
 ahead = math.max(ahead, left)
 c.reach = reach > 0 and math.min(c.horizon, reach) or c.horizon
 most_jobs = room()
@@ -27,15 +44,23 @@ if full then
   note('last', int(now))
   return nothing(FULL)
 end
-local slots, wait = algorithm.take(c, now, want, lead, ahead, not_before)
-if not slots and ahead == 0 and first_cost > 1 and first_cost <= c.max_cost and not AHEAD then
-  slots, wait = algorithm.take(c, now, first_cost, lead, 0, not_before)
-  if not slots then note('gathers', node .. ' ' .. int(first_cost) .. ' ' .. int(now + math.min(wait, LATEST) + SPARE)) end
+if GATES > 0 then
+  if stale then return nothing(FULL) end -- its keys are of an epoch before
+  read_states()
+end
+if CHOOSES then read_jobs() end
+local units_wanted = needed(want)
+local slots, wait = take(want, ahead)
+if barred and #chosen == 0 then -- the gates allow no job
+  if ticket > served then note('served', int(math.min(queued, served + 1))) end
+  note('last', int(now))
+  refused_jobs = refusals()
+  return nothing(0)
 end
 if not slots and ahead > 0 and left == 0 and (AHEAD or spare > 0 and now - spare >= SPARE) then
   -- Units that were free for a while already, and that those ahead did not ask for, are anybody's.
   c.reach = c.reach - math.min(SPARE, math.floor(c.reach / 2))
-  slots, poll = algorithm.take(c, now, first_cost, lead, 0, not_before)
+  slots, poll = take(first_cost, 0)
   if not slots then
     local apart = c.period / c.units
     if poll < SELDOM then poll = poll + math.ceil((SELDOM - poll) / apart) * apart end
@@ -45,22 +70,32 @@ if not slots and ahead > 0 and left == 0 and (AHEAD or spare > 0 and now - spare
 end
 if not slots then
   if ticket < 0 and flag('w') and since > 0 and now - since >= SETTLED then
-    ticket, queued = queued, queued + want
+    ticket, queued = queued, queued + units_wanted
     note('queued', int(queued))
   end
   if ahead > 0 and spare == 0 then note('spare', int(now)) end
 else
-  if ticket >= 0 then served = math.max(served, math.min(queued, ticket + slots.given)) end
+  if ticket >= 0 then
+    local took = AHEAD and slots.given or math.min(slots.given, units_wanted)
+    served = math.max(served, math.min(queued, ticket + took))
+  end
   if spare > 0 then note('spare', 0) end
-  if gatherer == node then note('gathers', '') end
 end
+if not AHEAD then keep_claim(first_in_queue, slots and 0 or wait) end
 if served ~= before then note('served', int(served)) end
 note('last', int(now))
-if not slots then return nothing(wait, 0, ticket, poll) end
+if not slots then
+  refused_jobs = refusals()
+  return nothing(wait, 0, ticket, poll)
+end
 cut = shared(slots.given, math.huge) == most_jobs
-local given, first, nth, floor = slots.given, slots.base or now, slots.n or 0, slots.floor or now
+local given, first, nth, floor = slots.given, slots.base or soon, slots.n or 0, slots.floor or soon
 local units, period, debt = slots.units or 1, slots.period or 1, slots.debt or slots.given -- by default all are for now
 local kept = {seq, epoch, int(given), int(first), int(nth), int(floor), int(units), int(period), int(debt), int((shared(given, most_jobs)))}
-redis.call('SET', reserved, table.concat(kept, ' '),
-  'PX', int(math.ceil((set.horizon + set.lateness) / 1000) + 1000))
+if not CHOOSES then
+  redis.call('SET', reserved, table.concat(kept, ' '), 'PX', int(math.ceil((set.horizon + set.lateness) / 1000) + 1000))
+else -- slots belong to these jobs: a lost reply does not come again to others
+  granted_jobs = charge((shared(given, math.huge)), slots.at or function() return soon end)
+  refused_jobs = refusals()
+end
 return reply(given, first, nth, floor, units, period, debt, 0, 0)

@@ -4,7 +4,7 @@
 --
 -- In the limit's hash: start, nothing is granted before it; slot, when a unit was granted last; keep, until when the
 -- state key must be there: without it, units that still count would be forgotten.
-local algorithm = {fields = {'start', 'slot', 'keep'}}
+local algorithm = {fields = {'start', 'slot', 'keep'}, notice = true}
 local SOON = 5000 -- when to ask again where others ask first
 
 local function length(c) return c.window + c.guard end

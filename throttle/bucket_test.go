@@ -57,7 +57,7 @@ func asked(t *testing.T, l *Limiter, jobs int) []Answer {
 	if _, err := l.Turn(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	answers, err := l.Reserve(t.Context(), slices.Repeat([]int64{1}, jobs))
+	answers, err := l.Reserve(t.Context(), slices.Repeat([]Request{{Cost: 1}}, jobs))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestAFullBucketDoesNotTurnAwayWhoWasLetIn(t *testing.T) {
 		var again sync.WaitGroup
 		for range 20 {
 			again.Go(func() {
-				if s, err := l.Again(t.Context(), 1); err != nil || s.IsZero() {
+				if s, err := l.Again(t.Context(), Request{Cost: 1}); err != nil || s.IsZero() {
 					t.Errorf("got slot %v and %v for a job that was let in", s, err)
 				}
 			})

@@ -45,11 +45,11 @@ func (c *caller) next(ctx context.Context) (Slot, error) {
 
 func (c *caller) reserveAhead(ctx context.Context) {
 	for {
-		most, err := c.Turn(ctx)
+		room, err := c.Turn(ctx)
 		if err != nil {
 			return
 		}
-		answers, err := c.Reserve(ctx, slices.Repeat([]int64{1}, min(int(most), c.jobs)))
+		answers, err := c.Reserve(ctx, slices.Repeat([]Request{{Cost: 1}}, min(room.Jobs, c.jobs)))
 		if err != nil {
 			return
 		}

@@ -103,7 +103,7 @@ var conforming = []struct {
 			b := tr.reserve(0, 3)
 			for j := range b.Schedule.Given {
 				given++
-				if b.Schedule.At(j) > b.Now {
+				if b.Schedule.At(j) > b.Now+notice {
 					ahead++
 				}
 			}
@@ -132,6 +132,8 @@ var conforming = []struct {
 		tr.saturate(2*longer.Microseconds(), 1)
 		if tr.a.Ahead {
 			changed += tr.c.Horizon.Microseconds()
+		} else {
+			changed += notice
 		}
 		i := slices.IndexFunc(tr.grants, func(at int64) bool { return at > changed })
 		switch {

@@ -122,10 +122,17 @@ func (tr *trial) reserveJobs(node int, costs []int64) (jobs int, b script.Reserv
 	tr.costs = costs
 	b = tr.ask(node, want)
 	tr.costs = nil
+	granted := costs
+	if b.Choice != nil {
+		granted = nil
+		for _, i := range b.Choice.Granted {
+			granted = append(granted, costs[i])
+		}
+	}
 	units := int64(0)
-	for ; jobs < len(costs) && units+costs[jobs] <= b.Schedule.Given; jobs++ {
-		tr.grants = append(tr.grants, slices.Repeat([]int64{b.Schedule.At(units)}, int(costs[jobs]))...)
-		units += costs[jobs]
+	for ; jobs < len(granted) && units+granted[jobs] <= b.Schedule.Given; jobs++ {
+		tr.grants = append(tr.grants, slices.Repeat([]int64{b.Schedule.At(units)}, int(granted[jobs]))...)
+		units += granted[jobs]
 	}
 	if units != b.Schedule.Given {
 		tr.Fatalf("%s: got %d units for jobs of %v, which make no whole jobs", tr.a.Name, b.Schedule.Given, costs)

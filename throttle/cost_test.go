@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,7 +42,11 @@ func TestAJobTakesAsManySlotsAsItCounts(t *testing.T) {
 // served asks for jobs of these costs, and returns the slots of the first ones.
 func served(t *testing.T, l *Limiter, costs []int64) (slots []Slot) {
 	t.Helper()
-	answers, err := l.Reserve(t.Context(), costs)
+	var jobs []Request
+	for _, cost := range costs {
+		jobs = append(jobs, Request{Cost: cost})
+	}
+	answers, err := l.Reserve(t.Context(), jobs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +73,7 @@ func TestAJobThatCountsTooMuchIsRefused(t *testing.T) {
 		if _, err := l.Turn(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		answers, err := l.Reserve(t.Context(), []int64{7, 6})
+		answers, err := l.Reserve(t.Context(), []Request{{Cost: 7}, {Cost: 6}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,18 +94,18 @@ func TestAgainAsksForTheJobsUnits(t *testing.T) {
 		c.MaxCost = 6
 		l := begin(t, c, newModel().local("n", time.Millisecond))
 		time.Sleep(2 * time.Second) // past the start
-		late, err := l.Again(t.Context(), 6)
+		late, err := l.Again(t.Context(), Request{Cost: 6})
 		if err != nil {
 			t.Fatal(err)
 		}
-		next, err := l.Again(t.Context(), 1)
+		next, err := l.Again(t.Context(), Request{Cost: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := next.NotBefore.Sub(late.NotBefore); got < 60*time.Millisecond {
 			t.Errorf("got a slot %v behind a job of 6 units, want 60 ms at least", got)
 		}
-		if _, err := l.Again(t.Context(), 7); !errors.Is(err, ErrGivenUp) {
+		if _, err := l.Again(t.Context(), Request{Cost: 7}); !errors.Is(err, ErrGivenUp) {
 			t.Errorf("got %v for a job that counts too much, want it to go back", err)
 		}
 	})
@@ -164,8 +169,8 @@ func TestAlgorithmsGrantWholeJobsReal(t *testing.T) {
 	}
 }
 
-// A node whose jobs are large begins them about as often as other nodes begin jobs of one
-// unit, which ask for two at a time.
+// A node whose jobs are large begins them about as often as the other nodes on average begin
+// jobs of one unit, which ask for two at a time.
 func TestALargeJobIsNotStarved(t *testing.T) {
 	t.Parallel()
 	const nodes = 8
@@ -190,7 +195,7 @@ func TestALargeJobIsNotStarved(t *testing.T) {
 			tr.pass(3_000_000)
 			roll, got := diceOf(1), make([]int64, nodes)
 			due := make([]int64, nodes)
-			for end := tr.now + 40_000_000; tr.now < end; tr.pass(1_000 + roll(9_000)) {
+			for end := tr.now + 160_000_000; tr.now < end; tr.pass(1_000 + roll(9_000)) {
 				for i, first := 0, int(roll(nodes)); i < nodes; i++ {
 					i := (first + i) % nodes
 					if tr.now < due[i] {
@@ -208,10 +213,71 @@ func TestALargeJobIsNotStarved(t *testing.T) {
 			tr.mustKeep()
 			large := got[0] / row.cost
 			t.Logf("%d jobs of %d units beside %v of one", large, row.cost, got[1:])
-			for i, small := range got[1:] {
-				if 4*large < small || 2*small < large {
-					t.Errorf("got %d large jobs, and %d of one unit on node %d, want at least a quarter as many, and at most twice as many", large, small, i+1)
+			small := int64(0)
+			for _, n := range got[1:] {
+				small += n
+			}
+			if small /= nodes - 1; 4*large < small || 2*small < large {
+				t.Errorf("got %d large jobs, and %d of one unit on each other node, want at least a quarter as many, and at most twice as many", large, small)
+			}
+		})
+	}
+}
+
+// Where units are granted for now, small jobs fill what a large one finds too few. So nearly
+// all of a small cap is used, and the jobs of each cost get their turn.
+func TestSmallJobsFillWhatALargeOneLeaves(t *testing.T) {
+	t.Parallel()
+	const nodes, largest = 3, 6
+	for _, name := range []string{limit.SlidingWindowLog, limit.GCRA} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := contract(20)
+			if c.MaxCost = largest; name == limit.GCRA {
+				c.Burst = largest
+			}
+			a := algorithm(name)
+			tr := newTrial(t, "", a, c, nodes)
+			tr.since = tr.now
+			tr.pass(3_000_000)
+			var waiting [nodes][]int64 // the costs of the jobs on each node, oldest first
+			var due [nodes]int64
+			var sent [largest + 1]int64
+			next, used, begin := int64(0), int64(0), tr.now
+			for end := tr.now + 60_000_000; tr.now < end; tr.pass(1_000) {
+				for i := range nodes {
+					if tr.now < due[i] {
+						continue
+					}
+					for len(waiting[i]) < 1+jobsToFill {
+						waiting[i] = append(waiting[i], 1+next%largest)
+						next++
+					}
+					_, b := tr.reserveJobs(i, waiting[i])
+					due[i] = tr.now + max(5_000, b.Wait.Microseconds())
+					taken := make(map[int]bool)
+					for _, j := range b.Choice.Granted {
+						taken[j] = true
+						sent[waiting[i][j]]++
+						used += waiting[i][j]
+					}
+					left := waiting[i][:0]
+					for j, cost := range waiting[i] {
+						if !taken[j] {
+							left = append(left, cost)
+						}
+					}
+					waiting[i] = left
 				}
+			}
+			tr.mustKeep()
+			share := float64(used) / (float64(tr.now-begin) / 1e6 * float64(c.Cap))
+			t.Logf("%.3f of the cap used, %.3f is its share; jobs sent by cost: %v", share, a.Share(c), sent[1:])
+			if share < 0.985*a.Share(c) {
+				t.Errorf("got %.3f of the cap used, want at least 0.985 of its share of %.3f", share, a.Share(c))
+			}
+			if least, most := slices.Min(sent[1:]), slices.Max(sent[1:]); 4*least < 3*most {
+				t.Errorf("got %d jobs of one cost sent and %d of another, want at least three quarters as many", least, most)
 			}
 		})
 	}

@@ -69,6 +69,9 @@ func fullest(arrived []int64, window time.Duration) int {
 	return most
 }
 
+// notice is how far ahead slots for now lie, in µs: NOTICE of reserve/jobs.lua.
+const notice = 5_000
+
 // without is a script in which a rule was replaced.
 func without(t testing.TB, text, from, to string) string {
 	t.Helper()

@@ -397,7 +397,7 @@ func TestASlotIsInFlightUntilItsCallIsOver(t *testing.T) {
 		for name, end := range map[string]func(Slot){
 			"used":   func(s Slot) { l.Used(s, s.NotBefore) },
 			"missed": func(s Slot) { l.Missed(s) },
-			"unused": func(Slot) { l.Unused() },
+			"unused": func(s Slot) { l.Unused(s) },
 		} {
 			end(slots[0])
 			slots = slots[1:]
@@ -428,7 +428,7 @@ func TestASlotWhoseCallerHasGoneIsFree(t *testing.T) {
 		time.Sleep(2 * time.Second) // past the start
 		for i := range 40 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*200*time.Microsecond) // some end while the script is asked
-			if s, err := l.Again(ctx, 1); err == nil {
+			if s, err := l.Again(ctx, Request{Cost: 1}); err == nil {
 				got++
 				l.Missed(s)
 			}

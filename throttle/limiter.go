@@ -40,6 +40,7 @@ type Options struct {
 	Node      string                // for people; a random part is added per start
 	Limit     limit.Spec            // as the file states it: terms and guardrails seed a Redis that, like the other nodes, knows none
 	Identity  Identity              // default IdentityInfo
+	Gates     []Gate                // the other limits of the jobs; not with [ScopeNode]
 
 	// CallTimeout is the longest time from a call's write to its end. With max_in_flight,
 	// the calls of a node that died count for as long, and somewhat longer.
@@ -53,25 +54,27 @@ type Options struct {
 // [Limiter.Run] talks to Redis. [Limiter.Turn] and [Limiter.Reserve] are for one
 // goroutine; everything else may be called from any goroutine.
 type Limiter struct {
-	opts    Options
-	log     *slog.Logger
-	metrics *metrics
-	leases  *leaseMetrics
-	node    string // unique per start
-	slots   *validity
-	trips   lateness.TripNotes
-	counter lateness.Counter // of slots that were used, and of those that were late
-	missed  atomic.Int64     // slots that could not be used, since the last reservation
-	busy    atomic.Int64     // slots that are out, and calls in flight
-	freed   chan struct{}    // holds one: a call in flight is over, where these are bounded
-	bounded atomic.Bool      // the settings in force have max_in_flight
-	spacing atomic.Int64     // of the settings in force, in nanoseconds
+	opts         Options
+	log          *slog.Logger
+	metrics      *metrics
+	leases       *leaseMetrics
+	node         string // unique per start
+	slots        *validity
+	trips        lateness.TripNotes
+	counter      lateness.Counter // of slots that were used, and of those that were late
+	missed       atomic.Int64     // slots that could not be used, since the last reservation
+	busy         atomic.Int64     // slots that are out, and calls in flight
+	freed        chan struct{}    // holds one: a call in flight is over, where these are bounded
+	bounded      atomic.Bool      // the settings in force have max_in_flight
+	spacing      atomic.Int64     // of the settings in force, in nanoseconds
+	gateSpacings []atomic.Int64   // of the gates, likewise
 
 	subscribed atomic.Bool // to the limit's channel
 	notified   atomic.Bool // a notification has come since then, so changes will come as well
-	turns      chan inquiry[struct{}, int64]
-	batches    chan inquiry[[]int64, []Answer]
-	retries    chan inquiry[int64, Slot]
+	turns      chan inquiry[struct{}, Room]
+	batches    chan inquiry[[]Request, []Answer]
+	retries    chan inquiry[Request, Slot]
+	refunds    refunds
 	changed    chan struct{} // holds one: Redis notified the node of a change
 	listen     func(context.Context)
 
@@ -93,9 +96,10 @@ func New(opts Options) (*Limiter, error) {
 	if opts.Redis == nil && opts.Limit.Scope != limit.ScopeNode {
 		return nil, errors.New("throttle: Options.Redis is nil")
 	}
-	if err := errors.Join(limit.CheckName("namespace", opts.Namespace), limit.CheckName("name", opts.Name), opts.Limit.Validate()); err != nil {
+	if err := errors.Join(limit.CheckName("namespace", opts.Namespace), limit.CheckName("name", opts.Name), opts.Limit.Validate(), checkGates(opts)); err != nil {
 		return nil, err
 	}
+	opts.Gates = marked(opts.Gates)
 	if opts.Identity == "" {
 		opts.Identity = IdentityInfo
 	}
@@ -110,9 +114,9 @@ func New(opts Options) (*Limiter, error) {
 		leases:    newLeaseMetrics(opts.Registerer, opts.Name),
 		node:      node,
 		slots:     &validity{suspended: boottime.Suspended},
-		turns:     make(chan inquiry[struct{}, int64]),
-		batches:   make(chan inquiry[[]int64, []Answer]),
-		retries:   make(chan inquiry[int64, Slot]),
+		turns:     make(chan inquiry[struct{}, Room]),
+		batches:   make(chan inquiry[[]Request, []Answer]),
+		retries:   make(chan inquiry[Request, Slot]),
 		changed:   make(chan struct{}, 1),
 		freed:     make(chan struct{}, 1),
 		reserve:   scripts.Reserve,
@@ -130,6 +134,10 @@ func New(opts Options) (*Limiter, error) {
 		l.listen = func(context.Context) {} // nobody notifies the node
 	}
 	l.spacing.Store(int64(opts.Limit.Spacing()))
+	l.gateSpacings = make([]atomic.Int64, len(opts.Gates))
+	for i, g := range opts.Gates {
+		l.noteSpacing(i, g.Limit.Terms, opts.Limit.Terms)
+	}
 	l.bounded.Store(opts.Limit.MaxInFlight > 0)
 	return l, nil
 }
@@ -155,6 +163,7 @@ func (l *Limiter) Used(s Slot, at time.Time) {
 // that misses many asks for fewer.
 func (l *Limiter) Missed(s Slot) {
 	l.free()
+	l.refunds.add(s.passed)
 	if now := time.Now(); s.LateAt(now) {
 		l.counter.Count(s.lateBy(now))
 	}
@@ -162,8 +171,9 @@ func (l *Limiter) Missed(s Slot) {
 }
 
 // Unused reports that a slot is lost since its job could not be called.
-func (l *Limiter) Unused() {
+func (l *Limiter) Unused(s Slot) {
 	l.free()
+	l.refunds.add(s.passed)
 	l.metrics.unused.Inc()
 }
 

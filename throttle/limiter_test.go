@@ -96,7 +96,7 @@ func TestATurnThatIsLeftHoldsUpNobody(t *testing.T) {
 		if _, err := l.Turn(ctx); !errors.Is(err, gone) {
 			t.Errorf("got %v, want the cause %v", err, gone)
 		}
-		if _, err := l.Reserve(ctx, []int64{1}); !errors.Is(err, gone) {
+		if _, err := l.Reserve(ctx, []Request{{Cost: 1}}); !errors.Is(err, gone) {
 			t.Errorf("got %v, want the cause %v", err, gone)
 		}
 		if s, err := callerOf(l, 1).next(t.Context()); err != nil || s.IsZero() {
@@ -111,13 +111,13 @@ func TestAgainComesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := begin(t, contract(10), newModel().local("n", time.Millisecond))
 		time.Sleep(2 * time.Second) // past the start
-		alone, err := l.Again(t.Context(), 1)
+		alone, err := l.Again(t.Context(), Request{Cost: 1})
 		if err != nil || alone.IsZero() {
 			t.Fatalf("got slot %v and %v", alone, err)
 		}
 		got := make(chan Slot, 1)
 		go func() {
-			s, _ := l.Again(t.Context(), 1)
+			s, _ := l.Again(t.Context(), Request{Cost: 1})
 			got <- s
 		}()
 		synctest.Wait()
@@ -174,12 +174,12 @@ func TestWhoAsksAgainIsLetGoWhenNothingIsGranted(t *testing.T) {
 				return reserve(ctx, a)
 			})
 			time.Sleep(time.Minute) // past the start
-			if _, err := l.Again(t.Context(), 1); err != nil {
+			if _, err := l.Again(t.Context(), Request{Cost: 1}); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 			begun := time.Now()
 			time.AfterFunc(time.Second, func() { stop(m, &away) })
-			if _, err := l.Again(t.Context(), 1); !errors.Is(err, ErrGivenUp) || time.Since(begun) > 8*time.Second {
+			if _, err := l.Again(t.Context(), Request{Cost: 1}); !errors.Is(err, ErrGivenUp) || time.Since(begun) > 8*time.Second {
 				t.Errorf("%s: got %v after %v, want %v", name, err, time.Since(begun), ErrGivenUp)
 			}
 		})
@@ -214,7 +214,7 @@ func TestEachJobIsAnsweredInOrder(t *testing.T) {
 		l := begin(t, contract(10), newModel().local("n", time.Millisecond))
 		time.Sleep(2 * time.Second) // past the start
 		const jobs = 20
-		answers, err := l.Reserve(t.Context(), slices.Repeat([]int64{1}, jobs))
+		answers, err := l.Reserve(t.Context(), slices.Repeat([]Request{{Cost: 1}}, jobs))
 		if err != nil || len(answers) != jobs {
 			t.Fatalf("got %d answers and %v, want %d", len(answers), err, jobs)
 		}

@@ -20,7 +20,11 @@ const silenceMost = 2 * time.Second
 // no connection or a fleet that may not publish, polls more often instead.
 // subscribe returns when ctx ends.
 func (l *Limiter) subscribe(ctx context.Context) {
-	sub := l.opts.Redis.Subscribe(ctx, script.KeysOf(l.opts.Namespace, l.opts.Name).Limit)
+	channels := []string{script.KeysOf(l.opts.Namespace, l.opts.Name).Limit}
+	for _, g := range l.opts.Gates {
+		channels = append(channels, script.KeysOf(l.opts.Namespace, g.Name).Limit)
+	}
+	sub := l.opts.Redis.Subscribe(ctx, channels...)
 	// ReceiveTimeout ignores ctx. Nothing is under way that the error of closing
 	// could concern.
 	defer context.AfterFunc(ctx, func() { _ = sub.Close() })()

@@ -11,11 +11,20 @@ import (
 	"dispatcher/throttle/limit"
 )
 
-// Answer is what a job got: a slot, or why it never gets one, or neither. Neither means
-// that the limit has no unit now. The error is [ErrFull] or a [*CostError].
+// Request is a job that wants a slot.
+type Request struct {
+	Cost   int64    // units that it counts; 0: 1
+	Passes []Passed // the gates that it passes, each once
+}
+
+// Answer is what a job got: a slot, or why it never gets one, or until when a gate does not
+// let it pass, or nothing of these. Nothing means that the limit has no unit now. The error
+// is [ErrFull] or a [*CostError].
 type Answer struct {
-	Slot Slot
-	Err  error
+	Slot  Slot
+	Err   error
+	Until time.Time // when the job is to be asked for again
+	Gate  int       // that does not let it pass until then: index of [Options].Gates
 }
 
 // ErrGivenUp says that a slot was given up, or that there is no other one for long: the
@@ -71,30 +80,41 @@ func ask[Q, A any](ctx context.Context, to chan<- inquiry[Q, A], q Q) (a A, err 
 	}
 }
 
-// Turn waits until a reservation is worth a call to Redis, and returns for how many
-// units one may ask, at least one. The caller collects its jobs only then, so that the
-// best of that moment are asked for. The error is the context's cause.
-func (l *Limiter) Turn(ctx context.Context) (units int64, err error) {
+// Room says for which jobs one reservation is to ask.
+type Room struct {
+	Units  int64 // these count so many, at most; the last one may count more
+	Jobs   int   // there are so many, at most
+	Choice bool  // some are not to get a slot now: they are there to choose from
+}
+
+// has reports whether one more job may be asked for, behind jobs that count so much.
+func (r Room) has(jobs int, units int64) bool { return jobs < r.Jobs && units < r.Units }
+
+// Turn waits until a reservation is worth a call to Redis, and returns for which jobs one may
+// ask, one at least. The caller collects its jobs only then, so that the best of that moment
+// are asked for. The error is the context's cause.
+func (l *Limiter) Turn(ctx context.Context) (Room, error) {
 	return ask(ctx, l.turns, struct{}{})
 }
 
-// Reserve asks for a slot for each job, the most urgent first. costs are the units that each
-// counts, from 1. The answers are in the same order. Slots rise, and each may lie up to one
-// horizon ahead. A job behind more units than [Limiter.Turn] gave gets no answer. A
-// reservation that fails grants nothing: [Limiter.Turn] waits until Redis is to be asked
+// Reserve asks for a slot for each job, the most urgent first. The answers are in the same
+// order. Slots rise, but for those of jobs that a gate lets pass later than others; each may
+// lie up to one horizon ahead. A job that [Limiter.Turn] gave no room for gets no
+// answer. A reservation that fails grants nothing: [Limiter.Turn] waits until Redis is to be asked
 // again, and [Limiter.State] says why. The error is the context's cause.
 //
 // What became of each slot is to be said once, by [Limiter.Used] when the call is over, by
 // [Limiter.Missed] or by [Limiter.Unused]: until then it counts as a call in flight.
-func (l *Limiter) Reserve(ctx context.Context, costs []int64) ([]Answer, error) {
-	return ask(ctx, l.batches, costs)
+func (l *Limiter) Reserve(ctx context.Context, jobs []Request) ([]Answer, error) {
+	return ask(ctx, l.batches, jobs)
 }
 
 // Again waits for another slot, for a job that missed its own. It is in the next
 // reservation, before all others, and a full bucket does not refuse it: it was let in once.
-// The error is the context's cause, or [ErrGivenUp] where nothing is granted for long.
-func (l *Limiter) Again(ctx context.Context, cost int64) (Slot, error) {
-	s, err := ask(ctx, l.retries, cost)
+// The error is the context's cause, or [ErrGivenUp] where nothing is granted for long, or a
+// gate does not let the job pass.
+func (l *Limiter) Again(ctx context.Context, job Request) (Slot, error) {
+	s, err := ask(ctx, l.retries, job)
 	if err == nil && s.IsZero() {
 		err = ErrGivenUp
 	}
@@ -103,7 +123,7 @@ func (l *Limiter) Again(ctx context.Context, cost int64) (Slot, error) {
 
 // request is a job in one call.
 type request struct {
-	cost   int64
+	Request
 	again  bool // it missed a slot before
 	answer *Answer
 }
@@ -111,7 +131,7 @@ type request struct {
 func costsOf(asked []request) []int64 {
 	costs := make([]int64, len(asked))
 	for i, q := range asked {
-		costs[i] = q.cost
+		costs[i] = q.Cost
 	}
 	return costs
 }
@@ -119,25 +139,25 @@ func costsOf(asked []request) []int64 {
 // unitsOf is what all of them count together.
 func unitsOf(asked []request) (units int64) {
 	for _, q := range asked {
-		units += q.cost
+		units += q.Cost
 	}
 	return units
 }
 
-// serve asks for those that ask again, and behind them for jobs of these costs. It returns
-// the answers of the jobs.
-func (r *reserver) serve(ctx context.Context, costs []int64) []Answer {
-	r.again = slices.DeleteFunc(r.again, func(w inquiry[int64, Slot]) bool { return w.over.Load() })
+// serve asks for those that ask again, and behind them for these jobs. It returns the answers
+// of the jobs.
+func (r *reserver) serve(ctx context.Context, jobs []Request) []Answer {
+	r.again = slices.DeleteFunc(r.again, func(w inquiry[Request, Slot]) bool { return w.over.Load() })
 	now := time.Now()
-	again, answers := make([]Answer, len(r.again)), make([]Answer, len(costs))
+	again, answers := make([]Answer, len(r.again)), make([]Answer, len(jobs))
 	onLease := r.onLease(now)
 	if !onLease && !r.grants(now) {
 		return answers
 	}
-	if !onLease && r.tooLarge(costs) && now.Sub(r.calledAt) > limit.PollEvery {
+	if !onLease && r.tooLarge(jobs) && now.Sub(r.calledAt) > limit.PollEvery {
 		r.call(ctx, nil) // the bound may have been raised
 	}
-	asked := r.collect(again, costs, answers, r.units(now))
+	asked := r.collect(again, jobs, answers, r.room(now))
 	if onLease {
 		r.useLease(asked, now)
 	} else if len(asked) > 0 {
@@ -154,30 +174,44 @@ func (r *reserver) serve(ctx context.Context, costs []int64) []Answer {
 }
 
 // tooLarge reports whether a job counts more than any may, as far as this node knows.
-func (r *reserver) tooLarge(costs []int64) bool {
-	return slices.ContainsFunc(costs, func(cost int64) bool { return cost > r.known.LargestCost() })
+func (r *reserver) tooLarge(jobs []Request) bool {
+	return slices.ContainsFunc(jobs, func(job Request) bool { return r.checkCost(job) != nil })
 }
 
-// collect makes the requests of one call: at least one, and more while they count less than
-// that many units together. Jobs that count more than any may get their answer here.
-func (r *reserver) collect(again []Answer, costs []int64, answers []Answer, units int64) []request {
-	asked := make([]request, 0, len(again)+len(costs))
+// checkCost returns a [*CostError] for a job that counts more than any may.
+func (r *reserver) checkCost(job Request) error {
+	if most := r.known.LargestCost(); job.Cost > most {
+		return &CostError{Limit: r.opts.Name, Cost: job.Cost, MaxCost: most}
+	}
+	for _, p := range job.Passes {
+		if most := r.gates[p.Gate].LargestCost(); job.Cost > most {
+			return &CostError{Limit: r.opts.Gates[p.Gate].Name, Cost: job.Cost, MaxCost: most}
+		}
+	}
+	return nil
+}
+
+// collect makes the requests of one call, while there is room. Jobs that count more than any
+// may get their answer here.
+func (r *reserver) collect(again []Answer, jobs []Request, answers []Answer, room Room) []request {
+	asked, units := make([]request, 0, len(again)+len(jobs)), int64(0)
 	add := func(q request) {
-		switch largest := r.known.LargestCost(); {
-		case q.cost > largest:
+		q.Cost = max(1, q.Cost)
+		switch err := r.checkCost(q.Request); {
+		case err != nil:
 			if r.failures == 0 { // else the bound may have been raised
-				q.answer.Err = &CostError{Limit: r.opts.Name, Cost: q.cost, MaxCost: largest}
+				q.answer.Err = err
 			}
-		case units > 0:
+		case room.has(len(asked), units):
 			asked = append(asked, q)
-			units -= q.cost
+			units += q.Cost
 		}
 	}
 	for i, w := range r.again {
-		add(request{cost: w.q, again: true, answer: &again[i]})
+		add(request{Request: w.q, again: true, answer: &again[i]})
 	}
-	for i, cost := range costs {
-		add(request{cost: cost, answer: &answers[i]})
+	for i, job := range jobs {
+		add(request{Request: job, answer: &answers[i]})
 	}
 	return asked
 }
@@ -186,7 +220,7 @@ func (r *reserver) collect(again []Answer, costs []int64, answers []Answer, unit
 func (r *reserver) waste(answers []Answer) {
 	for _, a := range answers {
 		if !a.Slot.IsZero() {
-			r.Unused()
+			r.Unused(a.Slot)
 		}
 	}
 }
@@ -197,9 +231,9 @@ func (r *reserver) answerAgain(answers []Answer) {
 		r.waste(answers)
 		return
 	}
-	var still []inquiry[int64, Slot]
+	var still []inquiry[Request, Slot]
 	for i, w := range r.again {
-		if answers[i].Slot.IsZero() && answers[i].Err == nil {
+		if answers[i].Slot.IsZero() && answers[i].Err == nil && answers[i].Until.IsZero() {
 			still = append(still, w)
 		} else if !w.answer(answers[i].Slot) {
 			r.waste(answers[i : i+1])

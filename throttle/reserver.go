@@ -26,6 +26,7 @@ type reserver struct {
 	*Limiter
 	clock   clock.Clock
 	known   limit.Settings  // the newest settings seen
+	gates   []gate          // in the order of Options.Gates
 	kind    limit.Algorithm // that keeps them
 	place   script.Place    // in the queue of refused nodes; due from refusedUntil on
 	slept   time.Duration   // for how long the host had been suspended before the last call
@@ -53,9 +54,9 @@ type reserver struct {
 
 	lease lease // of the reserve
 
-	turn   inquiry[struct{}, int64] // of the caller that waits for its turn; no reply: none does
+	turn   inquiry[struct{}, Room]  // of the caller that waits for its turn; no reply: none does
 	turnAt time.Time                // the last turn that was given
-	again  []inquiry[int64, Slot]   // of jobs that missed their slots
+	again  []inquiry[Request, Slot] // of jobs that missed their slots
 	last   time.Time                // when the last slot that was granted and not given up begins
 
 	reporter lateReporter
@@ -76,6 +77,7 @@ func (l *Limiter) Run(ctx context.Context) error {
 		clock:   clock.Clock{Origin: time.Now()},
 		known:   l.State().Settings,
 		seq:     1,
+		gates:   newGates(l.opts.Gates),
 	}
 	r.kind, _ = limit.AlgorithmNamed(r.known.Algorithm) // checked by New
 	r.most = r.blockSize()
@@ -121,10 +123,10 @@ func (r *reserver) step(ctx context.Context, now time.Time) time.Duration {
 	case poll && !r.turnIsOut(now) && (!turn || !r.place.Taken): // a poll gives the place up
 		r.call(ctx, nil)
 	case turn && r.turn.reply != nil:
-		if r.turn.answer(r.units(now)) {
+		if r.turn.answer(r.room(now)) {
 			r.turnAt = now
 		}
-		r.turn = inquiry[struct{}, int64]{}
+		r.turn = inquiry[struct{}, Room]{}
 		return minGap // its batch comes at once
 	case turn && len(r.again) > 0 && !r.turnIsOut(now):
 		r.serve(ctx, nil)
@@ -159,7 +161,7 @@ func (r *reserver) question(asked []request, now time.Time) script.Ask {
 	place := r.place
 	place.Due = !now.Before(r.refusedUntil)
 	return script.Ask{
-		Want: unitsOf(asked), Costs: costsOf(asked), Busy: r.inFlight(asked), Hold: r.hold(), Call: r.calls, Seq: r.seq, Retry: r.lost > 0, Epoch: r.clock.Epoch, Stepped: r.stepped, Since: r.clock.Since, Read: r.clock.Trusted,
+		Want: r.wanted(asked, now), Gates: r.gatesOf(asked), Costs: costsOf(asked), Busy: r.inFlight(asked), Hold: r.hold(), Call: r.calls, Seq: r.seq, Retry: r.lost > 0, Epoch: r.clock.Epoch, Stepped: r.stepped, Since: r.clock.Since, Read: r.clock.Trusted,
 		Identity: string(r.opts.Identity), Lead: lead, Reach: r.reach(), Refuses: r.refuses(), Place: place,
 		Report:  now.Sub(r.saidAt) >= reportMost,
 		Hello:   r.subscribed.Load() && !r.notified.Load() && now.Sub(r.helloAt) >= limit.PollMost,
@@ -183,6 +185,9 @@ func (r *reserver) call(ctx context.Context, requests []request) {
 		if len(requests) > 0 {
 			r.lost, r.lostAt = max(r.lost, int64(len(requests))), asked
 		}
+		if a.Choosing() {
+			r.abandon() // its slots belong to their jobs
+		}
 		r.failed(ctx, err, answered)
 		return
 	}
@@ -200,6 +205,7 @@ func (r *reserver) call(ctx context.Context, requests []request) {
 	isNew := !r.learned && reply.Cooldown == script.CooldownSettingsLost
 	larger := r.known.LargestCost()
 	r.take(reply)
+	r.takeGates(reply)
 	forgotten := asked.Sub(r.lostAt) > r.hold() // the script knows of it no more
 	if a.Want == 0 && (r.known.LargestCost() > larger || forgotten) {
 		r.abandon()

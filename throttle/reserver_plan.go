@@ -12,10 +12,11 @@ import (
 // the number of calls does not depend on the rate: one block of 20 ms makes
 // about 50 calls a second for the whole fleet.
 const (
-	block    = 20 * time.Millisecond // slots that one call reserves, at most; more where Redis is further away than that
-	prefetch = 10 * time.Millisecond // before the last slot held the next block is reserved; likewise
-	minGap   = 5 * time.Millisecond  // after a reservation of less than a block, so that jobs gather
-	maxPour  = 4096                  // units that are poured into a bucket at once
+	block      = 20 * time.Millisecond // slots that one call reserves, at most; more where Redis is further away than that
+	gatesBlock = 2 * block             // the same where gates refuse some jobs: a call learns more of them
+	prefetch   = 10 * time.Millisecond // before the last slot held the next block is reserved; likewise
+	minGap     = 5 * time.Millisecond  // after a reservation of less than a block, so that jobs gather
+	maxPour    = 4096                  // units that are poured into a bucket at once
 )
 
 // pollsFirst reports whether Redis is to be asked for its news before any unit: it is away,
@@ -77,6 +78,43 @@ func (r *reserver) units(now time.Time) int64 {
 	return max(1, min(r.most, r.blockSize()))
 }
 
+// How many jobs a reservation offers where slots may go to any of them.
+const (
+	jobsASlot  = 3  // gates may not let some pass
+	jobsToFill = 20 // beside a block, where units are granted for now and jobs count differently
+	anyUnits   = math.MaxInt64
+)
+
+// room says for which jobs the next reservation is to ask.
+func (r *reserver) room(now time.Time) Room {
+	units := r.units(now)
+	room := Room{Units: units, Jobs: int(units)}
+	if len(r.gates) > 0 {
+		room = Room{anyUnits, int(jobsASlot * units), true}
+	}
+	if r.fills() && !r.onLease(now) {
+		room = Room{anyUnits, max(room.Jobs, int(units)+jobsToFill), true}
+	}
+	return room
+}
+
+// fills reports whether small jobs take the units that a large one finds too few.
+func (r *reserver) fills() bool { return !r.kind.Ahead && r.known.LargestCost() > 1 }
+
+// wanted is how many units a reservation asks for. Where slots may go to any of the jobs, that
+// is a block, or as much as the largest of them.
+func (r *reserver) wanted(asked []request, now time.Time) int64 {
+	units := unitsOf(asked)
+	if len(r.gates) == 0 && !r.fills() || units == 0 {
+		return units
+	}
+	most := r.units(now)
+	for _, q := range asked {
+		most = max(most, q.Cost)
+	}
+	return min(units, most)
+}
+
 // reservationDue is when the next reservation is worth a call.
 func (r *reserver) reservationDue() time.Time {
 	gathered := r.reservedAt.Add(minGap)
@@ -87,8 +125,8 @@ func (r *reserver) reservationDue() time.Time {
 	if !r.whole || r.less || !r.kind.Ahead {
 		due = later(due, gathered)
 	}
-	if r.less && r.kind.Ahead { // units that become free meanwhile lie a horizon away, and are not lost
-		due = later(due, r.reservedAt.Add(min(block, cmp.Or(r.reach(), r.known.Horizon)/4)))
+	if r.less && r.kind.Ahead { // units that become free meanwhile, and jobs that gates let pass, lie a horizon away
+		due = later(due, r.reservedAt.Add(min(r.block(), cmp.Or(r.reach(), r.known.Horizon)/4)))
 	}
 	return due
 }
@@ -113,10 +151,17 @@ func (r *reserver) reach() time.Duration {
 	return r.opts.Limit.Reach(r.known.Contract)
 }
 
+func (r *reserver) block() time.Duration {
+	if len(r.gates) > 0 {
+		return gatesBlock
+	}
+	return block
+}
+
 // blockSize is how many slots lie in one block, at least 1.
 func (r *reserver) blockSize() int64 {
 	c := r.known.Contract
-	return int64(math.Ceil(r.kind.Share(c)*float64(c.Cap)*r.atLeast(block).Seconds()/c.Window.Seconds() - 1e-9))
+	return int64(math.Ceil(r.kind.Share(c)*float64(c.Cap)*r.atLeast(r.block()).Seconds()/c.Window.Seconds() - 1e-9))
 }
 
 // atLeast is how far ahead a node works: a time that saves calls, or more where

@@ -58,10 +58,10 @@ func (r *reserver) adapt(given int64) {
 // reached are the first requests that so many units are enough for, and what they count.
 func reached(asked []request, given int64) (served []request, units int64) {
 	for i, q := range asked {
-		if units+q.cost > given {
+		if units+q.Cost > given {
 			return asked[:i], units
 		}
-		units += q.cost
+		units += q.Cost
 	}
 	return asked, units
 }
@@ -73,7 +73,12 @@ func (r *reserver) receive(asked []request, reply script.Reservation, now time.T
 	r.seq++
 	r.reservedAt = now
 	given, units := reached(asked, reply.Schedule.Given)
-	r.less, r.whole = len(given) < len(asked), unitsOf(asked) >= r.blockSize()
+	if reply.Choice != nil {
+		given, units = granted(asked, reply.Choice)
+		r.refuse(asked, reply, now)
+	}
+	r.less = len(given) < len(asked)
+	r.whole = unitsOf(asked) >= r.blockSize()
 	r.adapt(int64(len(given)))
 	r.place, r.cut = reply.Place, reply.Cut
 	if reply.Schedule.Given == 0 {
@@ -87,9 +92,13 @@ func (r *reserver) receive(asked []request, reply script.Reservation, now time.T
 	r.noteMissed(reply.Schedule.Given - units) // a reply that was lost comes again, to other requests
 	lateness, before := reply.Settings.Lateness, int64(0)
 	for _, q := range given {
-		notBefore, notAfter := r.clock.Slot(reply.Schedule.At(before), lateness, now)
-		before += q.cost
-		q.answer.Slot = Slot{NotBefore: notBefore, NotAfter: notAfter, lateness: lateness, valid: r.slots, slept: r.slept, since: r.slots.generation.Load()}
+		at := reply.Schedule.At(before)
+		notBefore, notAfter := r.clock.Slot(at, lateness, now)
+		before += q.Cost
+		q.answer.Slot = Slot{
+			NotBefore: notBefore, NotAfter: notAfter, lateness: lateness, valid: r.slots, slept: r.slept,
+			since: r.slots.generation.Load(), passed: passageOf(q.Request, at, r.clock.Epoch),
+		}
 	}
 }
 
@@ -101,7 +110,7 @@ func (r *reserver) turnAway(asked []request, reply script.Reservation) {
 		return
 	}
 	for _, q := range asked {
-		if !q.again && q.answer.Slot.IsZero() {
+		if !q.again && q.answer.Slot.IsZero() && q.answer.Until.IsZero() {
 			q.answer.Err = ErrFull
 			r.metrics.turnedAway.Inc()
 		}

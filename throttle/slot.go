@@ -15,9 +15,10 @@ type Slot struct {
 
 	lateness time.Duration // by how much NotAfter is behind the slot
 
-	valid *validity     // of the node that reserved it; nil: nothing but its time ends it
-	slept time.Duration // for how long the host had been suspended when the slot was asked for
-	since int64         // the generation of slots that it belongs to
+	valid  *validity     // of the node that reserved it; nil: nothing but its time ends it
+	slept  time.Duration // for how long the host had been suspended when the slot was asked for
+	since  int64         // the generation of slots that it belongs to
+	passed *passage      // of the gates; nil: there are none
 }
 
 // ErrLate says that a slot's time is over: the call must not be made with it.

@@ -101,11 +101,11 @@ func (f *realFleet) use(ctx context.Context, node int, l *throttle.Limiter, s th
 
 // reserve waits for a node's turn, and asks for so many slots at most.
 func reserve(ctx context.Context, l *throttle.Limiter, jobs int) (slots []throttle.Slot, err error) {
-	most, err := l.Turn(ctx)
+	room, err := l.Turn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	answers, err := l.Reserve(ctx, slices.Repeat([]int64{1}, min(int(most), jobs)))
+	answers, err := l.Reserve(ctx, slices.Repeat([]throttle.Request{{Cost: 1}}, min(room.Jobs, jobs)))
 	for _, a := range answers {
 		if !a.Slot.IsZero() {
 			slots = append(slots, a.Slot)

@@ -23,7 +23,7 @@ func TestSlidingWindowCounterRoundsAgainstTheCaller(t *testing.T) {
 	} {
 		tr := newTrial(t, "", algorithm(limit.SlidingWindowCounter), contract(10), 1)
 		length := limit.Windowed(tr.c).Microseconds()
-		tr.pass(2*length - tr.now%length - 5_000) // shortly before a bucket's end
+		tr.pass(2*length - tr.now%length - 5_000 - notice) // shortly before a bucket's end
 		if got := tr.reserve(0, 10).Schedule.Given; got != 10 {
 			t.Fatalf("got %d units at first, want 10", got)
 		}
@@ -41,21 +41,21 @@ func TestSlidingWindowCounterRoundsLargeNumbersUp(t *testing.T) {
 	c := contractOf(ordinaryCap, limit.MaxWindow)
 	tr := newTrial(t, "", algorithm(limit.SlidingWindowCounter), c, 1)
 	length := limit.Windowed(c).Microseconds()
-	tr.pass(2*length - tr.now%length - 5_000)
+	tr.pass(2*length - tr.now%length - 5_000 - notice)
 	if got := tr.grant(0, c.Cap).Schedule.Given; got != c.Cap {
 		t.Fatalf("got %d units at first, want %d", got, c.Cap)
 	}
 	tr.pass(5_000)
 	roll, taken := diceOf(1), int64(0)
 	for range 50 {
-		left := length - tr.now%length
+		left := length - (tr.now+notice)%length
 		hardly := ((left-1-roll(length/60))*c.Cap/length)*length/c.Cap + 1 // covered is then a whole number of units and a bit
 		tr.pass(left - hardly)
 		taken += tr.grant(0, c.Cap).Schedule.Given
-		part := new(big.Int).Mul(big.NewInt(c.Cap), big.NewInt(length-tr.now%length))
+		part := new(big.Int).Mul(big.NewInt(c.Cap), big.NewInt(length-(tr.now+notice)%length))
 		free := c.Cap - part.Add(part, big.NewInt(length-1)).Div(part, big.NewInt(length)).Int64()
 		if taken > free || taken < free-1 {
-			t.Fatalf("%d µs before the bucket's end: got %d units, want %d or one less", length-tr.now%length, taken, free)
+			t.Fatalf("%d µs before the bucket's end: got %d units, want %d or one less", length-(tr.now+notice)%length, taken, free)
 		}
 	}
 }

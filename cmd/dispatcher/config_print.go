@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
 	"dispatcher/configs"
+	"dispatcher/internal/clip"
 	"dispatcher/internal/node"
 	"dispatcher/throttle"
 	"dispatcher/throttle/limit"
@@ -25,7 +27,7 @@ func printServers(w io.Writer, servers []node.Reached) {
 func printCheck(w io.Writer, cfg configs.Config, servers []node.Reached, lacks []string) error {
 	table := newTable(w)
 	printKafka(table, cfg.Kafka)
-	for _, l := range cfg.Limits {
+	for _, l := range cfg.Limits[:1] {
 		c := l.Stated().Contract
 		a, _ := limit.AlgorithmNamed(l.Algorithm) // checked before
 		_, _ = fmt.Fprintf(table, "limit %s: at most %d in any %s, burst %d\n", l.Name, c.Cap, short(c.Window), c.Burst)
@@ -40,11 +42,12 @@ func printCheck(w io.Writer, cfg configs.Config, servers []node.Reached, lacks [
 		_, _ = fmt.Fprintf(table, "  spacing\t%s\tbetween two calls, %s\n", a.Spacing(c).Round(time.Microsecond), of)
 		_, _ = fmt.Fprintf(table, "  usable share\t%.3f\tof the cap: %.1f calls a window while jobs wait\n", a.Share(c), held(a, c))
 		printCost(table, c)
-		printWaste(table, a.Share(c), c, l.Scope)
+		printWaste(table, a.Share(c), l.Stated().Terms, l.Scope)
 		printGuard(table, l, a)
 		printBucket(table, l)
 		printRedis(table, l, a)
 	}
+	printGates(table, cfg.Gates())
 	printDedup(table, cfg)
 	printServers(table, servers)
 	if len(lacks) > 0 {
@@ -53,6 +56,31 @@ func printCheck(w io.Writer, cfg configs.Config, servers []node.Reached, lacks [
 	}
 	_, _ = fmt.Fprintln(table, "config ok")
 	return table.Flush()
+}
+
+const widestExpression = 60 // bytes of an expression in a table
+
+// printGates prints the limits beside the first one as a table.
+func printGates(w io.Writer, gates []configs.Gate) {
+	if len(gates) == 0 {
+		return
+	}
+	_, _ = fmt.Fprintln(w, "limits beside it, which a job must pass as well:")
+	_, _ = fmt.Fprintln(w, "  name\tkey\tat most\tspacing\tusable share\twhen")
+	for _, g := range gates {
+		c := g.Spec.Contract
+		_, _ = fmt.Fprintf(w, "  %s\t%s\t%d in %s\t%s\t%.3f\t%s\n", g.Name, inCell(cmp.Or(g.Key, "all jobs")),
+			c.Cap, short(c.Window), c.GateSpacing(), c.GateShare(), inCell(cmp.Or(g.When, "always")))
+	}
+}
+
+// inCell makes an expression fit for a cell of a table.
+func inCell(expression string) string {
+	line := strings.Join(strings.Fields(expression), " ")
+	if len(line) > widestExpression {
+		return clip.Text(line, widestExpression) + "…"
+	}
+	return line
 }
 
 // printCost prints what the largest job counts, and how many calls may be in flight.
@@ -67,13 +95,17 @@ func printCost(w io.Writer, c limit.Contract) {
 
 // printWaste warns if the terms leave little of the cap, and names an algorithm that leaves
 // more.
-func printWaste(w io.Writer, share float64, c limit.Contract, scope limit.Scope) {
+func printWaste(w io.Writer, share float64, terms limit.Terms, scope limit.Scope) {
 	if share >= limit.FairShare {
+		return
+	}
+	if terms.Gate {
+		_, _ = fmt.Fprintf(w, "  warning\t%.0f %%\tof the cap is given up for good, by the largest job or the guard of the first limit\n", 100*(1-share))
 		return
 	}
 	_, _ = fmt.Fprintf(w, "  warning\t%.0f %%\tof the cap is given up for good, by the algorithm, the burst, the largest job, the reserve or the guard\n", 100*(1-share))
 	exact, _ := limit.AlgorithmNamed(limit.SlidingWindowLog)
-	terms := limit.Terms{Contract: c, Algorithm: exact.Name}
+	terms.Algorithm = exact.Name
 	if terms.Burst = 1; scope != limit.ScopeNode && terms.Validate() == nil && exact.Share(terms.Contract) > share+0.01 {
 		_, _ = fmt.Fprintf(w, "  \t\t%s would leave up to %.3f of it\n", exact.Name, exact.Share(terms.Contract))
 	}

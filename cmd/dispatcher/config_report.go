@@ -14,6 +14,7 @@ type checkReport struct {
 	Faults []string      `json:"faults,omitempty"`
 	Lacks  []string      `json:"lacks,omitempty"` // secrets of the provider that are missing
 	Limits []limitReport `json:"limits,omitempty"`
+	Gates  []gateReport  `json:"gates,omitempty"` // the limits beside the first one
 
 	Servers []serverReport `json:"servers,omitempty"` // with --connect
 }
@@ -65,12 +66,23 @@ type limitReport struct {
 	LeaseS         float64 `json:"lease_s"` // of a share
 }
 
+type gateReport struct {
+	Name     string  `json:"name"`
+	Key      string  `json:"key,omitempty"`  // absent: all jobs count together
+	When     string  `json:"when,omitempty"` // absent: every job counts
+	Cap      int64   `json:"cap"`
+	WindowS  float64 `json:"window_s"`
+	MaxCost  int64   `json:"max_cost"`
+	SpacingS float64 `json:"spacing_s"`
+	Share    float64 `json:"share"`
+}
+
 func newCheckReport(cfg configs.Config, err error) checkReport {
 	if err != nil {
 		return checkReport{Faults: faultLines(err)}
 	}
 	report := checkReport{OK: true}
-	for _, l := range cfg.Limits {
+	for _, l := range cfg.Limits[:1] {
 		c := l.Stated().Contract
 		a, _ := limit.AlgorithmNamed(l.Algorithm) // checked before
 		most, _ := autoMost(l, a)
@@ -82,6 +94,13 @@ func newCheckReport(cfg configs.Config, err error) checkReport {
 			Scope: string(cmp.Or(l.Scope, limit.ScopeCluster)), WarmUpS: l.WarmUp.Seconds(),
 			Degraded: string(cmp.Or(l.Degraded, limit.DegradedWait)), UnitsOfNode: c.UnitsOfNode(), MaxNodes: c.MaxNodes,
 			LeaseS: throttle.LeaseLength.Seconds(),
+		})
+	}
+	for _, g := range cfg.Gates() {
+		c := g.Spec.Contract
+		report.Gates = append(report.Gates, gateReport{
+			Name: g.Name, Key: g.Key, When: g.When, Cap: c.Cap, WindowS: c.Window.Seconds(), MaxCost: c.LargestCost(),
+			SpacingS: c.GateSpacing().Seconds(), Share: c.GateShare(),
 		})
 	}
 	return report

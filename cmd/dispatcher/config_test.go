@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"dispatcher/configs"
 )
 
 func TestConfigCheckSaysWhatTheContractComesTo(t *testing.T) {
@@ -73,4 +75,34 @@ func TestConfigShow(t *testing.T) {
 	}
 	// What can't work can still be looked at.
 	dispatcher(t.Context(), "", nil, "config", "show", "--set", "kafka.workers=0").mustPrint(t, "workers: 0")
+}
+
+// Several limits can't be checked with the command yet.
+func TestConfigCheckShowsTheGates(t *testing.T) {
+	t.Parallel()
+	file := writeFile(t, "c.yaml", `limits:
+  - {name: account, cap: 300, window: 1s}
+  - {name: sender, key: 'job.headers["from"]', cap: 50, window: 1s, max_cost: 6}
+  - {name: otp, when: 'job.lane == "otp" and job.headers["from"] not in ["a", "b", "c", "d", "e"]', cap: 20, window: 1m}
+`)
+	cfg, err := configs.Load(configs.Source{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := printCheck(&out, cfg, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	want := `limits beside it, which a job must pass as well:
+  name    key                  at most   spacing   usable share  when
+  sender  job.headers["from"]  50 in 1s  22.445ms  0.891         always
+  otp     all jobs             20 in 1m  3.0005s   1.000         job.lane == "otp" and job.headers["from"] not in ["a", "b", …
+`
+	if !strings.Contains(out.String(), want) {
+		t.Errorf("got\n%s\nwant it to hold\n%s", out.String(), want)
+	}
+	report := newCheckReport(cfg, nil)
+	if len(report.Limits) != 1 || len(report.Gates) != 2 || report.Gates[0].SpacingS != 0.022445 || report.Gates[0].Key != `job.headers["from"]` || report.Gates[1].MaxCost != 1 {
+		t.Errorf("got %+v", report)
+	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -40,12 +41,19 @@ func (c limitConn) show(ctx context.Context, w io.Writer, now limit.Settings, as
 	if err != nil {
 		return err
 	}
+	if now.Gate {
+		first, err := c.first(ctx, now)
+		if err != nil {
+			return err
+		}
+		now.Terms = now.Beside(first)
+	}
 	report := newLimitState(c.cfg, c.name, now)
 	report.unconfirmed, report.InForce = unconfirmed, placed(nodes, now)
 	if confirmed != nil {
 		report.InForce = *confirmed
 	}
-	if now.Auto { // otherwise the fleet chooses nothing, and no node reports round trips
+	if now.Auto && !now.Gate { // otherwise the fleet chooses nothing, and no node reports round trips
 		if report.Chosen, err = c.chosenLateness(ctx); err != nil {
 			return err
 		}
@@ -61,6 +69,20 @@ func (c limitConn) show(ctx context.Context, w io.Writer, now limit.Settings, as
 		return printJSON(w, merged{termsOf(now.Terms), guardrailsOf(now), report})
 	}
 	return report.print(w, now)
+}
+
+// first are the terms in force of the first limit. The gate's own are like those that the file
+// stated when the gate was seeded; they stand in where Redis has no first limit.
+func (c limitConn) first(ctx context.Context, gate limit.Settings) (limit.Terms, error) {
+	operator, err := control.NewControl(c.rdb, c.cfg.Redis.Namespace, c.cfg.Limits[0].Name)
+	if err != nil {
+		return gate.Terms, err
+	}
+	first, err := operator.Get(ctx)
+	if errors.Is(err, control.ErrUnknownLimit) || first.Gate {
+		return gate.Terms, nil
+	}
+	return first.Terms, err
 }
 
 // placed counts the nodes that know the settings.

@@ -27,6 +27,7 @@ type listed struct {
 	Name     string `json:"name"`
 	Revision int64  `json:"revision"`
 	RevertAt string `json:"revert_at,omitempty"`
+	counts
 }
 
 func (c limitConn) list(ctx context.Context, w io.Writer, asJSON bool) error {
@@ -49,8 +50,9 @@ func (c limitConn) list(ctx context.Context, w io.Writer, asJSON bool) error {
 		if err != nil {
 			return err
 		}
-		all = append(all, merged{termsOf(now.Terms), listed{Name: name, Revision: now.Revision, RevertAt: exact(now.RevertAt)}})
-		_, _ = fmt.Fprintf(table, "%s\t%d\t%s\t%s\n", name, now.Revision, brief(now.Terms), stamp(now.RevertAt))
+		jobs := countsOf(c.cfg, name)
+		all = append(all, merged{termsOf(now.Terms), listed{Name: name, Revision: now.Revision, RevertAt: exact(now.RevertAt), counts: jobs}})
+		_, _ = fmt.Fprintf(table, "%s\t%d\t%s\t%s\n", name, now.Revision, brief(now.Terms, jobs), stamp(now.RevertAt))
 	}
 	switch {
 	case asJSON:

@@ -12,19 +12,25 @@ import (
 
 func (s limitState) print(w io.Writer, now limit.Settings) error {
 	table := newTable(w)
-	_, _ = fmt.Fprintf(table, "limit %s: %s\n", s.Name, brief(now.Terms))
+	_, _ = fmt.Fprintf(table, "limit %s: %s\n", s.Name, brief(now.Terms, s.counts))
 	if s.RevertAt != "" {
-		_, _ = fmt.Fprintf(table, "  until %s (%s), then %s\n", stamp(now.RevertAt), soon(*s.RevertInS), brief(now.RevertTo))
+		_, _ = fmt.Fprintf(table, "  until %s (%s), then %s\n", stamp(now.RevertAt), soon(*s.RevertInS), brief(now.RevertTo, s.counts))
 	}
 	if s.unconfirmed {
 		_, _ = fmt.Fprintf(table, "  acts within %s; no node has confirmed it yet (--wait does)\n", now.Reaction())
 	} else {
 		_, _ = fmt.Fprintf(table, "  %s\n", s.InForce)
 	}
-	_, _ = fmt.Fprintf(table, "  algorithm\t%s\t\n", now.Algorithm)
+	if !now.Gate {
+		_, _ = fmt.Fprintf(table, "  algorithm\t%s\t\n", now.Algorithm)
+	}
 	_, _ = fmt.Fprintf(table, "  usable share\t%.3f\tof the cap: %.1f calls a window\n", s.Share, s.Share*float64(now.Cap))
-	printWaste(table, s.Share, now.Contract, limit.ScopeCluster)
-	_, _ = fmt.Fprintf(table, "  guard\t%s\t%s\n", short(now.Guard), s.guardWhy(now))
+	printWaste(table, s.Share, now.Terms, limit.ScopeCluster)
+	if now.Gate {
+		_, _ = fmt.Fprintf(table, "  beside\t%s\tthe first limit, which has the guard, the lateness and the horizon\n", s.first)
+	} else {
+		_, _ = fmt.Fprintf(table, "  guard\t%s\t%s\n", short(now.Guard), s.guardWhy(now))
+	}
 	if s.Trips != nil {
 		s.Trips.row(table, now)
 	}
@@ -52,7 +58,7 @@ func (s limitState) printRest(table io.Writer, now limit.Settings) {
 	}
 	unset := limit.Spec{}.Settings()
 	for _, p := range limit.Parameters {
-		if !slices.Contains(shown, p.Name) && p.Value(now) != p.Value(unset) {
+		if p.Of(now.Terms) && !slices.Contains(shown, p.Name) && p.Value(now) != p.Value(unset) {
 			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\n", p.Name, quoted(valueText(p, now)), strings.ReplaceAll(p.About, "`", ""))
 		}
 	}
@@ -78,9 +84,20 @@ func because(why string) string {
 	return ": " + why
 }
 
-// brief are the most important terms.
-func brief(t limit.Terms) string {
-	text := fmt.Sprintf("at most %d in any %s, burst %d", t.Cap, short(t.Window), t.Burst)
+// brief are the most important terms. The configuration says which jobs a gate counts.
+func brief(t limit.Terms, jobs counts) string {
+	text := fmt.Sprintf("at most %d in any %s", t.Cap, short(t.Window))
+	switch {
+	case !t.Gate:
+		text += fmt.Sprintf(", burst %d", t.Burst)
+	case jobs.Key != "":
+		text += " for each value of " + inCell(jobs.Key)
+	default:
+		text += ", beside the first limit"
+	}
+	if t.Gate && jobs.When != "" {
+		text += ", where " + inCell(jobs.When)
+	}
 	if t.Paused {
 		text += ", paused"
 	}

@@ -12,7 +12,11 @@ import (
 // termsOf are the terms of a limit for JSON.
 func termsOf(t limit.Terms) map[string]any {
 	terms := valuesOf(limit.Settings{Terms: t}, false)
-	terms["guard_auto"] = t.Auto // the fleet chooses guard and lateness
+	if t.Gate {
+		terms["gate"] = true
+	} else {
+		terms["guard_auto"] = t.Auto // the fleet chooses guard and lateness
+	}
 	return terms
 }
 
@@ -24,7 +28,7 @@ func guardrailsOf(s limit.Settings) map[string]any { return valuesOf(s, true) }
 func valuesOf(s limit.Settings, guardrails bool) map[string]any {
 	values := map[string]any{}
 	for _, p := range limit.Parameters {
-		if (p.Kind == limit.Guardrail) != guardrails {
+		if (p.Kind == limit.Guardrail) != guardrails || !p.Of(s.Terms) {
 			continue
 		}
 		switch v := p.Value(s).(type) {
@@ -39,8 +43,9 @@ func valuesOf(s limit.Settings, guardrails bool) map[string]any {
 
 // limitState is a limit as it is in force, and how the file differs from it.
 type limitState struct {
-	Name      string         `json:"name"`
-	Namespace string         `json:"namespace"`
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	counts
 	Share     float64        `json:"share"`
 	Revision  int64          `json:"revision"`
 	Changed   string         `json:"changed,omitempty"`
@@ -55,7 +60,8 @@ type limitState struct {
 	Chosen    *chosen        `json:"lateness_chosen,omitempty"`
 	Trips     *roundTrips    `json:"round_trips,omitempty"` // where the guard is auto
 
-	unconfirmed bool // changed just now, without --wait
+	first       string // name of the first limit
+	unconfirmed bool   // changed just now, without --wait
 }
 
 // chosen is when and why the fleet chose the lateness that is in force.
@@ -82,6 +88,21 @@ func (c limitConn) chosenLateness(ctx context.Context) (*chosen, error) {
 	return nil, nil //nolint:nilnil // there is none
 }
 
+// counts says which jobs a gate counts, as the file states it.
+type counts struct {
+	Key  string `json:"key,omitempty"`  // absent: all jobs count together
+	When string `json:"when,omitempty"` // absent: every job counts
+}
+
+func countsOf(cfg configs.Config, name string) counts {
+	for _, g := range cfg.Gates() {
+		if g.Name == name {
+			return counts{Key: g.Key, When: g.When}
+		}
+	}
+	return counts{}
+}
+
 // difference is a setting that differs between the file and Redis.
 type difference struct {
 	Field string `json:"field"`
@@ -91,15 +112,13 @@ type difference struct {
 
 func newLimitState(cfg configs.Config, name string, now limit.Settings) limitState {
 	state := limitState{
-		Name: name, Namespace: cfg.Redis.Namespace,
+		Name: name, Namespace: cfg.Redis.Namespace, counts: countsOf(cfg, name), first: cfg.Limits[0].Name,
 		Share: now.UsableShare(), Revision: now.Revision, Changed: stamp(now.Changed), By: now.By, Why: now.Why,
 		Differs: []difference{},
 	}
-	for _, l := range cfg.Limits {
-		if l.Name == name {
-			state.InFile = true
-			state.Differs = differences(l.Stated().Settings(), now)
-		}
+	if stated, ok := cfg.Stated(name); ok {
+		state.InFile = true
+		state.Differs = differences(stated.Settings(), now)
 	}
 	return state
 }
@@ -108,12 +127,23 @@ func newLimitState(cfg configs.Config, name string, now limit.Settings) limitSta
 // are both auto.
 func differences(file, redis limit.Settings) []difference {
 	found := []difference{}
+	if file.Gate != redis.Gate {
+		found = append(found, difference{"place", placeOf(file.Terms), placeOf(redis.Terms)})
+	}
 	for _, p := range limit.Differences(file, redis) {
 		if p.Kind == limit.Term || p.Kind == limit.FileOnly {
 			found = append(found, difference{p.Name, valueText(p, file), valueText(p, redis)})
 		}
 	}
 	return found
+}
+
+// placeOf says which place among the limits the terms are for.
+func placeOf(t limit.Terms) string {
+	if t.Gate {
+		return "beside the first limit"
+	}
+	return "the first limit"
 }
 
 // valueText writes a setting as it is written in the configuration.

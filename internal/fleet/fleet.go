@@ -5,7 +5,8 @@
 // for each topic. The first node of a group declares the limit. Another limit can be
 // declared when no node of the group registered for ten seconds: to change the limit's
 // name, stop the fleet. The package warns of nodes in another namespace of the same Redis,
-// which may be for another provider, and of two nodes with one name.
+// which may be for another provider, of two nodes with one name, and of nodes that keep
+// other limits beside the first one. Nodes may differ in these while the fleet is upgraded.
 //
 // It does not read or change the limit itself; throttle does.
 //
@@ -18,12 +19,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/lua"
@@ -44,7 +47,10 @@ type Options struct {
 	Node      string   // the node's name
 	Limit     string   // its name
 	Scope     string   // the limit's
-	Logger    *slog.Logger
+	Limits    []string // names of all limits, the first one's too
+
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer // nil: no metrics
 }
 
 // Membership is one node's place in its fleet. Make it with [New]; it can be run
@@ -58,11 +64,24 @@ type Membership struct {
 	noRights bool     // logged that other namespaces can't be seen
 	first    int64    // when the node registered first, by Redis's clock; 0: not yet
 	namesake bool     // warned that another node has the same name
+	limits   string   // names of all limits, as nodes compare them
+	differ   string   // how the limits of other nodes differ, as it was logged last; empty: they don't
+	differs  prometheus.Gauge
 }
 
 // New makes a membership. It asks nothing yet.
 func New(o Options) *Membership {
-	return &Membership{opts: o, id: fmt.Sprintf("%s-%016x", o.Node, rand.Uint64()), script: redis.NewScript(lua.Register())}
+	m := &Membership{
+		opts: o, id: fmt.Sprintf("%s-%016x", o.Node, rand.Uint64()), script: redis.NewScript(lua.Register()),
+		limits: strings.Join(slices.Sorted(slices.Values(o.Limits)), ","),
+		differs: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "dispatcher_fleet_limits_differ", Help: "1 while another node of the group keeps limits of other names than this node.",
+		}),
+	}
+	if o.Registerer != nil {
+		o.Registerer.MustRegister(m.differs)
+	}
+	return m
 }
 
 // OtherLimitError says that other nodes of the group work under another limit.
@@ -90,7 +109,7 @@ func (m *Membership) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		}
-		now, namesakes, err := m.register(ctx, false)
+		seen, err := m.register(ctx, false)
 		wait := registerEvery
 		switch {
 		case errors.As(err, new(*OtherLimitError)):
@@ -100,8 +119,9 @@ func (m *Membership) Run(ctx context.Context) error {
 			wait = retryEvery
 		default:
 			m.failing = false
-			m.noteNamesakes(now, namesakes)
-			m.lookAround(ctx, now)
+			m.noteNamesakes(seen.now, seen.namesakes)
+			m.noteLimits(seen.others)
+			m.lookAround(ctx, seen.now)
 		}
 		timer.Reset(wait)
 	}
@@ -134,26 +154,90 @@ func (m *Membership) noteNamesakes(now, namesakes int64) {
 		"name", m.opts.Node, "others", namesakes, "remedy", "give each node a name of its own with the setting node")
 }
 
-// register returns Redis's clock, and how many other nodes have the same name.
-func (m *Membership) register(ctx context.Context, leave bool) (now, namesakes int64, err error) {
+// noteLimits warns once of each change in how the limits of other nodes differ. A limit that a
+// node does not know is not kept for the jobs of that node.
+func (m *Membership) noteLimits(others []otherLimits) {
+	differ := difference(strings.Split(m.limits, ","), others)
+	if differ == m.differ {
+		return
+	}
+	m.differ = differ
+	if differ == "" {
+		m.differs.Set(0)
+		m.opts.Logger.Info("limits are the same on all nodes again")
+		return
+	}
+	m.differs.Set(1)
+	m.opts.Logger.Warn("limits differ between nodes", "difference", differ, "remedy", "upgrade the nodes, or give all of them the same limits")
+}
+
+// difference says which nodes do not keep which limits. The others are in the order of their names.
+func difference(mine []string, others []otherLimits) string {
+	lacking, more := map[string][]string{}, map[string][]string{} // nodes, by the name of a limit
+	note := func(nodes map[string][]string, has, lacks []string, node string) {
+		for _, name := range has {
+			if !slices.Contains(lacks, name) && !slices.Contains(nodes[name], node) {
+				nodes[name] = append(nodes[name], node)
+			}
+		}
+	}
+	for _, o := range others {
+		note(lacking, mine, o.limits, o.node)
+		note(more, o.limits, mine, o.node)
+	}
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(lacking)) {
+		format := "node %s does not keep the limit %s"
+		if len(lacking[name]) > 1 {
+			format = "nodes %s do not keep the limit %s"
+		}
+		all = append(all, fmt.Sprintf(format, strings.Join(lacking[name], ", "), name))
+	}
+	for _, name := range slices.Sorted(maps.Keys(more)) {
+		all = append(all, fmt.Sprintf("this node does not keep the limit %s of node %s", name, strings.Join(more[name], ", ")))
+	}
+	return strings.Join(all, "; ")
+}
+
+// seen is what a node learned when it registered.
+type seen struct {
+	now       int64 // Redis's clock
+	namesakes int64 // other nodes of the same name
+	others    []otherLimits
+}
+
+// otherLimits are those of a node that keeps other limits than this one.
+type otherLimits struct {
+	node   string
+	limits []string
+}
+
+// register returns an [OtherLimitError] where the node is refused.
+func (m *Membership) register(ctx context.Context, leave bool) (s seen, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	keys := make([]string, len(m.opts.Groups))
 	for i, group := range m.opts.Groups {
 		keys[i] = fmt.Sprintf("dispatcher:{%s}:group:%s", m.opts.Namespace, group)
 	}
-	reply, err := m.script.Run(ctx, m.opts.Redis, keys, m.id, m.declared(), goneAfter.Microseconds(), leave).Slice()
+	reply, err := m.script.Run(ctx, m.opts.Redis, keys, m.id, m.declared(), goneAfter.Microseconds(), leave, m.limits).Slice()
 	if err != nil {
-		return 0, 0, err
+		return s, err
 	}
 	if len(reply) < 3 {
-		return 0, 0, fmt.Errorf("register: a reply of %d parts", len(reply))
+		return s, fmt.Errorf("register: a reply of %d parts", len(reply))
 	}
-	now, _ = reply[0].(int64)
+	s.now, _ = reply[0].(int64)
 	which, _ := reply[1].(int64)
 	if which < 1 || int(which) > len(keys) {
-		namesakes, _ = reply[2].(int64)
-		return now, namesakes, nil
+		s.namesakes, _ = reply[2].(int64)
+		for _, part := range reply[3:] {
+			text, _ := part.(string)
+			if cut := strings.LastIndexByte(text, ' '); cut > 0 { // a node's name may hold spaces
+				s.others = append(s.others, otherLimits{nameOf(text[:cut]), strings.Split(text[cut+1:], ",")})
+			}
+		}
+		return s, nil
 	}
 	theirs, _ := reply[2].(string)
 	other := &OtherLimitError{Group: m.opts.Groups[which-1], Mine: m.declared(), Theirs: theirs}
@@ -162,7 +246,7 @@ func (m *Membership) register(ctx context.Context, leave bool) (now, namesakes i
 		other.Nodes = append(other.Nodes, nameOf(id))
 	}
 	slices.Sort(other.Nodes)
-	return now, 0, other
+	return s, other
 }
 
 // nameOf removes the suffix that New adds to the name.
@@ -174,7 +258,7 @@ func nameOf(id string) string {
 }
 
 func (m *Membership) leave(ctx context.Context) {
-	if _, _, err := m.register(context.WithoutCancel(ctx), true); err != nil {
+	if _, err := m.register(context.WithoutCancel(ctx), true); err != nil {
 		m.opts.Logger.Debug("the node could not remove its registration, which ends after some seconds", "error", err)
 	}
 }

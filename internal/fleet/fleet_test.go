@@ -13,6 +13,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/fleet"
@@ -39,13 +40,22 @@ func (p *place) pass(d time.Duration) {
 
 // join runs a node until leave is called, and waits until it has registered or
 // was refused.
-func (p *place) join(t *testing.T, node, namespace, limit string) (leave func() error, log *safeLog) {
+func (p *place) join(t *testing.T, node, namespace, limit string, beside ...string) (leave func() error, log *safeLog) {
 	t.Helper()
+	leave, log, _ = p.joinMeasured(t, node, namespace, limit, beside...)
+	return leave, log
+}
+
+// joinMeasured is join, with the metrics of the node.
+func (p *place) joinMeasured(t *testing.T, node, namespace, limit string, beside ...string) (leave func() error, log *safeLog, metrics *prometheus.Registry) {
+	t.Helper()
+	metrics = prometheus.NewRegistry()
 	rdb := redis.NewClient(&redis.Options{Addr: p.server.Addr()})
 	t.Cleanup(func() { _ = rdb.Close() })
 	log = &safeLog{}
 	m := fleet.New(fleet.Options{
 		Redis: rdb, Namespace: namespace, Groups: []string{"h", "g"}, Node: node, Limit: limit, Scope: "cluster",
+		Limits: append([]string{limit}, beside...), Registerer: metrics,
 		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -61,14 +71,14 @@ func (p *place) join(t *testing.T, node, namespace, limit string) (leave func() 
 		select {
 		case err := <-ended:
 			ended <- err
-			return leave, log
+			return leave, log, metrics
 		case <-time.After(time.Millisecond):
 		}
 		if time.Now().After(deadline) {
 			t.Fatal("the node has not registered")
 		}
 	}
-	return leave, log
+	return leave, log, metrics
 }
 
 func (p *place) has(namespace, node string) bool {
@@ -227,5 +237,65 @@ func TestTwoNodesOfOneNameAreWarnedOf(t *testing.T) {
 	}
 	if strings.Contains(alone.String(), message) {
 		t.Errorf("a node is warned of itself: %q", alone.String())
+	}
+}
+
+// limitsDiffer is the gauge dispatcher_fleet_limits_differ.
+func limitsDiffer(t *testing.T, metrics *prometheus.Registry) float64 {
+	t.Helper()
+	all, err := metrics.Gather()
+	if err != nil || len(all) != 1 || all[0].GetName() != "dispatcher_fleet_limits_differ" {
+		t.Fatalf("got %v, %v, want the gauge alone", all, err)
+	}
+	return all[0].GetMetric()[0].GetGauge().GetValue()
+}
+
+// Nodes whose limits have other names are warned of, once until that changes, and not refused.
+func TestNodesWithOtherLimitsAreWarnedOf(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.server.HSet("dispatcher:{ns}:group:g", "old-0123456789abcdef", fmt.Sprint(p.now.UnixMicro())) // of a release that says no names
+	_, same := p.join(t, "same", "ns", "account", "sender", "recipient")
+	leave, other := p.join(t, "other node", "ns", "account", "quota")
+	_, log, metrics := p.joinMeasured(t, "a", "ns", "account", "recipient", "sender")
+	const lacking = "limits differ between nodes\" difference=\"node other node does not keep the limit recipient; node other node does not keep the limit sender; " +
+		"this node does not keep the limit quota of node other node"
+	log.await(t, lacking)
+	other.await(t, "limits differ between nodes\" difference=\"nodes a, same do not keep the limit quota; this node does not keep the limit recipient of node a, same; ")
+	same.await(t, lacking)
+	if got := limitsDiffer(t, metrics); got != 1 {
+		t.Errorf("got a gauge of %v, want 1", got)
+	}
+	p.join(t, "third", "ns", "account", "recipient") // the next change is logged as well
+	log.await(t, "nodes other node, third do not keep the limit sender")
+	if err := leave(); err != nil {
+		t.Errorf("got %v, want a node with other limits to work", err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); strings.Count(log.String(), "limits differ") < 3; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("got %s, want a warning of each change", log)
+		}
+	}
+	if got := strings.Count(log.String(), lacking); got != 1 || strings.Contains(log.String(), "node old") {
+		t.Errorf("got %d warnings of the first difference in %s, want one", got, log)
+	}
+}
+
+func TestLimitsThatAreTheSameAgain(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	leave, _ := p.join(t, "b", "ns", "account")
+	_, log, metrics := p.joinMeasured(t, "a", "ns", "account", "recipient")
+	log.await(t, "node b does not keep the limit recipient")
+	if err := leave(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); limitsDiffer(t, metrics) != 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the gauge is not 0 again")
+		}
+	}
+	if n := strings.Count(log.String(), "limits differ"); n != 1 {
+		t.Errorf("got %d warnings, want one: %s", n, log)
 	}
 }

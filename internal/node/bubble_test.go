@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"dispatcher/configs"
@@ -44,6 +46,10 @@ type bubble struct {
 
 	mu    sync.Mutex
 	calls map[string][]time.Time // when each call of a job was written
+
+	redis   *simulatedRedis // nil: the limit is the node's own
+	gates   *gates
+	metrics *prometheus.Registry // of the gates
 }
 
 // setup is how a node is set up.
@@ -56,6 +62,10 @@ type setup struct {
 	failures            int // of the breaker, which probes each second
 	order               consumer.Order
 	retryTopics         []time.Duration
+	partitions          int32           // default 1
+	limits              []configs.Limit // with these the fleet keeps them in Redis, and there is no rate
+	maxValues           int
+	trip                time.Duration // to Redis and back; default 1 ms
 
 	// answer is the result of a job's nth call, from 1. It is called one at a time.
 	// nil: the test makes the calls.
@@ -67,12 +77,20 @@ const latency = 20 * time.Millisecond // of an answer
 // inBubble runs a node until the test has ended.
 func inBubble(t *testing.T, s setup, test func(b *bubble)) {
 	t.Helper()
+	var mini *miniredis.Miniredis
+	if len(s.limits) > 0 {
+		mini = miniredis.RunT(t) // its goroutines wait for the network, so they stay outside
+	}
 	synctest.Test(t, func(t *testing.T) {
 		b := &bubble{T: t, network: &kfake.VirtualNetwork{}, setup: s, calls: map[string][]time.Time{}}
 		var err error
-		b.kafka, err = kfake.NewCluster(kfake.ListenFn(b.network.Listen), kfake.Ports(9092), kfake.NumBrokers(1), kfake.SeedTopics(1, "jobs"))
+		b.kafka, err = kfake.NewCluster(kfake.ListenFn(b.network.Listen), kfake.Ports(9092), kfake.NumBrokers(1), kfake.SeedTopics(max(s.partitions, 1), "jobs"))
 		b.must(err)
 		defer b.kafka.Close()
+		if mini != nil {
+			b.redis = newSimulatedRedis(mini, cmp.Or(s.trip, time.Millisecond))
+			defer func() { b.must(b.redis.Close()) }()
+		}
 		b.start()
 		defer func() { b.stop() }()
 		test(b)
@@ -97,12 +115,7 @@ func (b *bubble) start() {
 		Connection: b.connection(), Group: "g", Topics: []string{"jobs"}, CreateTopics: true, MaxInFlight: b.workers, Order: b.order, RetryTopics: b.retryTopics,
 	})
 	b.must(err)
-	c := limit.Contract{Cap: max(b.rate, 1), Window: time.Second, Burst: 1, MaxCost: int64(b.maxCost), Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: cmp.Or(b.horizon, 200*time.Millisecond)}
-	if b.rate == 0 {
-		c.Cap = 1000
-	}
-	b.limiter, err = throttle.New(throttle.Options{Namespace: "ns", Name: "provider", Node: "n", Limit: limit.Spec{Terms: limit.Terms{Contract: c}, Scope: limit.ScopeNode}})
-	b.must(err)
+	b.makeLimiter()
 	b.breaker = breaker.New(b.failures, time.Second, func(open bool) {
 		if !open {
 			b.consumer.Wake()
@@ -135,6 +148,20 @@ func (b *bubble) start() {
 	}
 }
 
+func (b *bubble) makeLimiter() {
+	if b.redis != nil {
+		b.makeFleetLimiter()
+		return
+	}
+	c := limit.Contract{Cap: max(b.rate, 1), Window: time.Second, Burst: 1, MaxCost: int64(b.maxCost), Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: cmp.Or(b.horizon, 200*time.Millisecond)}
+	if b.rate == 0 {
+		c.Cap = 1000
+	}
+	var err error
+	b.limiter, err = throttle.New(throttle.Options{Namespace: "ns", Name: "provider", Node: "n", Limit: limit.Spec{Terms: limit.Terms{Contract: c}, Scope: limit.ScopeNode}})
+	b.must(err)
+}
+
 // jobs are the consumer, seen by a test that counts what the pacer does.
 func (b *bubble) jobs() jobs { return &countedJobs{Consumer: b.consumer, putBack: &b.putBack} }
 
@@ -155,7 +182,7 @@ func (b *bubble) dispatch(c caller, conns connections, workers int) {
 	items := make(chan workItem)
 	p := &pacer{
 		jobs: b.jobs(), items: items, conns: conns, limiter: b.limiter, breaker: b.breaker, maxConns: workers, idleTimeout: time.Minute,
-		places: b.places,
+		places: b.places, gates: b.gates,
 	}
 	b.work.Go(func() { p.run(ctx) })
 	for range workers {
@@ -250,7 +277,7 @@ func nextSlot(ctx context.Context, l *throttle.Limiter) (throttle.Slot, error) {
 		if _, err := l.Turn(ctx); err != nil {
 			return throttle.Slot{}, err
 		}
-		answers, err := l.Reserve(ctx, []int64{1})
+		answers, err := l.Reserve(ctx, []throttle.Request{{Cost: 1}})
 		if err != nil || !answers[0].Slot.IsZero() {
 			return append(answers, throttle.Answer{})[0].Slot, err
 		}

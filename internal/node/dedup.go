@@ -61,7 +61,7 @@ func (v *visit) claim(ctx context.Context) (useBy time.Time, err error) {
 // delivery may be calling.
 func (v *visit) pollDedup(wait time.Duration) event {
 	if !v.slot.IsZero() { // it is over by then
-		v.limiter.Unused()
+		v.limiter.Unused(v.slot)
 		v.slot = throttle.Slot{}
 	}
 	ctx := v.d.Context()

@@ -41,3 +41,25 @@ func (m *metrics) sent(item workItem, calls int, at time.Time) {
 		m.age.Observe(max(0, at.Sub(item.d.Job.Time).Seconds()))
 	}
 }
+
+// gateRefusals makes the metrics of the limits beside the first one. They are named as those of
+// the first limit. waiting is how many jobs wait for each, by its name.
+func gateRefusals(reg prometheus.Registerer, names []string, waiting func() map[string]int) *prometheus.CounterVec {
+	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "dispatcher_limit_refused_jobs_total", Help: "Jobs that began to wait for this limit, which is not the first one.",
+	}, []string{"limit"})
+	for _, name := range names {
+		refused.WithLabelValues(name)
+	}
+	if reg == nil || len(names) == 0 {
+		return refused
+	}
+	reg.MustRegister(refused)
+	for _, name := range names {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "dispatcher_limit_waiting_jobs", Help: "Jobs of this node that wait for this limit, which is not the first one.",
+			ConstLabels: prometheus.Labels{"limit": name},
+		}, func() float64 { return float64(waiting()[name]) }))
+	}
+	return refused
+}

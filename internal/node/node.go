@@ -34,6 +34,7 @@ type Node struct {
 	redis    redis.UniversalClient
 	consumer *consumer.Consumer
 	limiter  *throttle.Limiter
+	gates    *gates
 	fleet    *fleet.Membership // nil: each node keeps a limit of its own
 	dedup    *dedup.Store      // nil: there is none
 	sender   *sender.Sender
@@ -90,21 +91,36 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 			return err
 		}
 	}
+	var beside []throttle.Gate
+	var names []string
+	for _, g := range n.cfg.Gates() {
+		names = append(names, g.Name)
+		beside = append(beside, throttle.Gate{Name: g.Name, Limit: g.Spec})
+	}
 	n.limiter, err = throttle.New(throttle.Options{
 		Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Name: file.Name, Node: Name(n.cfg),
 		Limit: file.Stated(), CallTimeout: n.cfg.Sender.HTTP.Timeout, Identity: identity, Logger: n.log, Registerer: n.registry,
+		Gates: beside,
 	})
 	if err != nil {
 		return fmt.Errorf("limits.0: %w", err)
+	}
+	if n.gates, err = newGates(n.cfg, n.limiter, gateRefusals(n.registry, names, n.consumer.Deferred)); err != nil {
+		return err
 	}
 	if n.redis != nil {
 		var groups []string
 		for _, topic := range n.cfg.Kafka.JobTopics() {
 			groups = append(groups, n.cfg.Kafka.Group+"."+topic)
 		}
+		names := []string{file.Name}
+		for _, g := range beside {
+			names = append(names, g.Name)
+		}
 		n.fleet = fleet.New(fleet.Options{
 			Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Groups: groups, Node: Name(n.cfg),
-			Limit: file.Name, Scope: string(cmp.Or(scope, limit.ScopeCluster)), Logger: n.log,
+			Limit: file.Name, Scope: string(cmp.Or(scope, limit.ScopeCluster)), Limits: names,
+			Logger: n.log, Registerer: n.registry,
 		})
 	}
 	return nil
@@ -172,7 +188,7 @@ func (n *Node) Run(ctx context.Context) error {
 	b := n.breaker()
 	p := &pacer{
 		jobs: n.consumer, items: items, conns: n.sender, limiter: n.limiter, breaker: b, maxConns: count, idleTimeout: n.cfg.Sender.HTTP.IdleTimeout,
-		places: make(chan struct{}, maxUnwritten), claims: n.dedup != nil,
+		places: make(chan struct{}, maxUnwritten), claims: n.dedup != nil, gates: n.gates,
 	}
 	pool := n.workerPool(b, p.places)
 	services.Go(func() { n.healthCheck(b).Run(service) })

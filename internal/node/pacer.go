@@ -41,7 +41,8 @@ type workItem struct {
 	slot  throttle.Slot // none: the connection holds an error, or the limit refused the job
 	since time.Time     // when the pacer began to wait for its slot
 
-	refused error // the limit had no room for it, and jobs are not to wait; or it counts too much
+	wants   throttle.Request
+	refused error // the limit had no room for it, and jobs are not to wait; or what it wants can't be granted
 
 	sample bool // see [breaker.Breaker.StartSample]
 }
@@ -53,6 +54,7 @@ type jobs interface {
 	Take() *consumer.Delivery
 	TakeSample() *consumer.Delivery
 	PutBack(jobs []*consumer.Delivery)
+	Defer(d *consumer.Delivery, o consumer.DeferOptions)
 }
 
 // connections is the sender, as far as the pacer needs it.
@@ -79,6 +81,7 @@ type pacer struct {
 	idleTimeout time.Duration // of a connection; 0: none
 	places      chan struct{} // holds a token for each work item whose call is not written yet
 	claims      bool          // there is a dedup store
+	gates       *gates
 
 	admitted chan []workItem // blocks with their slots; one may wait
 	probing  bool            // the breaker has given a turn that no job has used yet
@@ -110,7 +113,7 @@ func (p *pacer) admit(ctx context.Context) error {
 	if err := p.awaitProvider(ctx); err != nil {
 		return err
 	}
-	units, err := p.awaitTurn(ctx)
+	room, err := p.awaitTurn(ctx)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -118,11 +121,14 @@ func (p *pacer) admit(ctx context.Context) error {
 		p.failToConnect(err, since)
 		return nil
 	}
-	block := p.take(units, since)
+	block, refused := p.take(room, since)
+	if len(refused) > 0 {
+		p.admitted <- refused
+	}
 	if len(block) == 0 {
 		return nil
 	}
-	answers, err := p.limiter.Reserve(ctx, costs(block))
+	answers, err := p.limiter.Reserve(ctx, requests(block))
 	p.sort(block, answers)
 	return err
 }
@@ -141,31 +147,28 @@ func (p *pacer) awaitProvider(ctx context.Context) error {
 	return nil
 }
 
-// costs are the units that the jobs count.
-func costs(block []workItem) []int64 {
-	costs := make([]int64, len(block))
+// requests are what the jobs want of the limiter.
+func requests(block []workItem) []throttle.Request {
+	all := make([]throttle.Request, len(block))
 	for i, item := range block {
-		costs[i] = item.cost()
+		all[i] = item.wants
 	}
-	return costs
+	return all
 }
 
-// cost is how many units the job counts.
-func (w *workItem) cost() int64 { return int64(max(1, w.d.Job.Cost)) }
-
-// awaitTurn waits for a connection, and until the limiter may be asked. It returns for how
-// many units. An error is the context's cause, or why no connection could be opened.
-func (p *pacer) awaitTurn(ctx context.Context) (units int64, err error) {
+// awaitTurn waits for a connection, and until the limiter may be asked. It returns for which
+// jobs. An error is the context's cause, or why no connection could be opened.
+func (p *pacer) awaitTurn(ctx context.Context) (room throttle.Room, err error) {
 	if grants(p.limiter.State().Phase) {
 		if err := p.connect(ctx); err != nil {
-			return 0, err
+			return room, err
 		}
 	}
-	if units, err = p.limiter.Turn(ctx); err != nil {
-		return 0, err
+	if room, err = p.limiter.Turn(ctx); err != nil {
+		return room, err
 	}
 	// That may have taken long, and the connection closed meanwhile.
-	return units, p.connect(ctx)
+	return room, p.connect(ctx)
 }
 
 // connect waits until a connection is ready. Where slots are rare a connection would be
@@ -209,30 +212,63 @@ func (p *pacer) failToConnect(err error, since time.Time) {
 	}
 }
 
-// take takes the best jobs, until they count so many units, each with a connection: a slot
-// would pass while one is dialled. Where slots are rare, or the limit refuses jobs, those
-// without one are taken as well.
-func (p *pacer) take(units int64, since time.Time) (block []workItem) {
+// take takes the best jobs that there is room for. Each has a connection, since a slot would
+// pass while one is dialled. Where slots are rare, or the limit refuses jobs, those without one
+// are taken as well; and where some get no slot now. Those refused want what can't be granted.
+func (p *pacer) take(room throttle.Room, since time.Time) (block, refused []workItem) {
 	if !p.breaker.Closed() {
-		units = 1
+		room.Jobs = 1
 	}
-	rare, refuses := p.rare(), p.limiter.Refuses()
-	for units > 0 {
+	dials := p.rare() || p.limiter.Refuses()
+	units := int64(0)
+	for len(block) < room.Jobs && units < room.Units {
 		item := workItem{since: since}
-		if !rare {
+		if !p.rare() {
 			item.conn = p.conns.Take()
 		}
-		if item.conn.IsZero() && !rare && !refuses {
+		if item.conn.IsZero() && !dials && (!room.Choice || len(block) == 0) {
 			break
 		}
-		if item.d, item.sample = p.takeOne(); item.d == nil {
+		if !p.takeJob(&item) {
 			item.conn.Release()
 			break
 		}
-		units -= item.cost()
+		if item.refused != nil {
+			item.conn.Release()
+			item.conn = sender.Conn{}
+			refused = append(refused, item)
+			continue
+		}
+		units += item.wants.Cost
 		block = append(block, item)
 	}
-	return block
+	return block, refused
+}
+
+// takeJob takes the best job that no gate is known to refuse. Those before it wait until
+// their gates let them pass.
+func (p *pacer) takeJob(item *workItem) bool {
+	for {
+		if item.d, item.sample = p.takeOne(); item.d == nil {
+			return false
+		}
+		if item.wants, item.refused = p.gates.request(item.d); item.refused != nil {
+			return true
+		}
+		wait, shut := p.gates.shut(item.d, item.wants, time.Now())
+		if !shut {
+			return true
+		}
+		p.deferJob(item, wait)
+	}
+}
+
+// deferJob has a job wait until its gates let it pass.
+func (p *pacer) deferJob(item *workItem, wait consumer.DeferOptions) {
+	if item.sample {
+		p.breaker.EndSample()
+	}
+	p.jobs.Defer(item.d, wait)
 }
 
 // takeOne takes the best job or, where calls fail, now and then a sample.
@@ -246,31 +282,62 @@ func (p *pacer) takeOne() (d *consumer.Delivery, sample bool) {
 	return d, d != nil
 }
 
-// sort passes the jobs of a block on that have an answer, and puts the others back.
-// Without answers, at the end of the context, it puts all back.
+// sort passes the jobs of a block on that have an answer, in the order of their slots, and puts
+// the others back. Without answers, at the end of the context, it puts all back.
 func (p *pacer) sort(block []workItem, answers []throttle.Answer) {
+	lendConnections(block, answers)
+	now := time.Now()
 	admitted := block[:0]
 	var back []*consumer.Delivery
 	for i, item := range block {
+		answer := throttle.Answer{}
 		if i < len(answers) {
-			item.slot, item.refused = answers[i].Slot, answers[i].Err
+			answer = answers[i]
 		}
+		item.slot, item.refused = answer.Slot, answer.Err
 		switch {
 		case item.refused != nil:
 			item.conn.Release()
-		case item.slot.IsZero():
-			p.letGo(&item)
-			back = append(back, item.d)
+		case !item.slot.IsZero():
+			p.gates.passed(item.d, item.wants, item.slot.NotBefore, now)
+		default:
+			item.conn.Release()
+			if answer.Until.IsZero() {
+				if item.sample {
+					p.breaker.EndSample()
+				}
+				back = append(back, item.d)
+			} else {
+				p.deferJob(&item, p.gates.refusedBy(item.d, item.wants, answer, now))
+			}
 			continue
 		}
 		admitted = append(admitted, item)
 	}
 	p.jobs.PutBack(back)
+	slices.SortStableFunc(admitted, func(a, b workItem) int { return a.slot.NotBefore.Compare(b.slot.NotBefore) })
 	if slices.ContainsFunc(admitted, func(item workItem) bool { return !item.slot.IsZero() }) {
 		p.probing = false
 	}
 	if len(admitted) > 0 {
 		p.admitted <- admitted
+	}
+}
+
+// lendConnections gives jobs that have a slot and no connection those of jobs without a slot.
+func lendConnections(block []workItem, answers []throttle.Answer) {
+	without := 0
+	for i := range answers {
+		if answers[i].Slot.IsZero() || !block[i].conn.IsZero() {
+			continue
+		}
+		for without < len(answers) && (!answers[without].Slot.IsZero() || block[without].conn.IsZero()) {
+			without++
+		}
+		if without == len(answers) {
+			return
+		}
+		block[i].conn, block[without].conn = block[without].conn, sender.Conn{}
 	}
 }
 
@@ -282,7 +349,7 @@ func (p *pacer) letGo(item *workItem) {
 	case item.slot.GivenUp():
 		p.limiter.Missed(item.slot)
 	default:
-		p.limiter.Unused()
+		p.limiter.Unused(item.slot)
 	}
 	if item.sample {
 		p.breaker.EndSample()

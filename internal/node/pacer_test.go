@@ -43,6 +43,9 @@ func (s *shelf) PutBack(jobs []*consumer.Delivery) {
 	s.n.Add(int64(len(jobs)))
 }
 
+// Defer is for no job here: none counts on a second limit.
+func (s *shelf) Defer(*consumer.Delivery, consumer.DeferOptions) { panic("a job is deferred") }
+
 func (s *shelf) put(n int64) {
 	s.n.Add(n)
 	select {

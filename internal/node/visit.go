@@ -72,7 +72,7 @@ func (v *visit) end() {
 		v.breaker.EndSample()
 	}
 	if !v.slot.IsZero() {
-		v.limiter.Unused()
+		v.limiter.Unused(v.slot)
 	}
 }
 
@@ -132,7 +132,7 @@ func (v *visit) permit(ctx context.Context) (useBy time.Time, err error) {
 	for {
 		if v.slot.IsZero() {
 			v.freePlace() // to wait for a slot takes no place: those behind would hold theirs for nothing
-			if v.slot, err = v.limiter.Again(ctx, v.cost()); err != nil {
+			if v.slot, err = v.limiter.Again(ctx, v.wants); err != nil {
 				return time.Time{}, err
 			}
 		}

@@ -4,7 +4,7 @@
 -- burst - 1 + ceil((window + guard) / T).
 --
 -- In the limit's hash: base and n, from which the theoretical arrival time lies n * T away.
-local algorithm = {fields = {'base', 'n'}}
+local algorithm = {fields = {'base', 'n'}, notice = true}
 local SOON = 5000 -- when to ask again where others ask first
 local MOST = 2 ^ 21 -- see Contract.Pace
 
@@ -47,7 +47,7 @@ function algorithm.take(c, now, want, _, ahead, not_before)
   if base + after(p, n) < now then base, n = now, 0 end -- idle: nothing is owed
   local given = fitting(c, within(p, now - base) + c.burst - n - ahead, want)
   if given == 0 then
-    local over = base + after(p, n + math.min(c.burst, want + ahead) - c.burst) - now
+    local over = base + after(p, n + math.min(c.burst, needed(want) + ahead) - c.burst) - now
     return nil, over > 0 and over or SOON
   end
   local turned = math.floor((n + given - 1) / p.units) -- exact, and keeps n from 1 to units

@@ -52,7 +52,7 @@ function algorithm.take(c, now, want, _, ahead, not_before)
   local given = fitting(c, throttle(c, 0)[3] - ahead, want)
   if given > 0 and throttle(c, given)[1] == 1 then given = 0 end
   if given == 0 then
-    local over = tonumber(tat) / 1000 - now - (c.burst - math.min(c.burst, want + ahead)) * spacing(c)
+    local over = tonumber(tat) / 1000 - now - (c.burst - math.min(c.burst, needed(want) + ahead)) * spacing(c)
     return nil, over > 0 and math.ceil(over) + 1 or SOON
   end
   note('tat_ns', redis.call('GET', KEYS[3]) or tat)

@@ -53,7 +53,7 @@ function algorithm.take(c, now, want, _, ahead, not_before)
   local count, before = counts(index)
   local given = fitting(c, allowed(c) - covered(c, before, start + long - now) - count - ahead, want)
   if given == 0 then
-    local units = math.min(allowed(c), want + ahead)
+    local units = math.min(allowed(c), needed(want) + ahead)
     local at = math.min(free_at(c, start, units, count, before), free_at(c, start + long, units, 0, count))
     return nil, at > now and at - now or SOON
   end

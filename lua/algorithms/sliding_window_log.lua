@@ -38,10 +38,10 @@ end
 -- leaves returns when the unit of that number leaves the window.
 local function leaves(c, number) return run(newest(NUMBER, number - 1) + 1)[TIME] + length(c) end
 
--- add writes a run down, and forgets runs of before the first that is needed.
-local function add(now, number, needed)
+-- add writes a run down, and forgets all before the oldest one that still counts.
+local function add(now, number, oldest)
   redis.call('RPUSH', KEYS[3], int(now) .. ' ' .. int(number))
-  if needed > 0 then redis.call('LTRIM', KEYS[3], int(math.min(needed, DROPPED)), -1) end
+  if oldest > 0 then redis.call('LTRIM', KEYS[3], int(math.min(oldest, DROPPED)), -1) end
 end
 
 function algorithm.take(c, now, want, _, ahead, not_before)
@@ -53,7 +53,7 @@ function algorithm.take(c, now, want, _, ahead, not_before)
   local count = number - left
   local given = fitting(c, allowed(c) - count - ahead, want)
   if given == 0 then -- until as many have left the window as are wanted
-    local leave = math.min(allowed(c), want + ahead) + count - allowed(c)
+    local leave = math.min(allowed(c), needed(want) + ahead) + count - allowed(c)
     return nil, leave > 0 and leaves(c, left + leave) - now or SOON
   end
   add(now, number + given, gone)

@@ -63,5 +63,5 @@ function algorithm.take(c, now, want, lead, ahead)
   note('base', int(base + turned * c.period))
   note('n', int(count - turned * c.units))
   note('slot', int(at(given - 1)))
-  return {given = given, base = base, n = n, floor = floor, units = c.units, period = c.period, debt = debt}
+  return {given = given, base = base, n = n, floor = floor, units = c.units, period = c.period, debt = debt, at = at}
 end

@@ -29,6 +29,7 @@
 --                    the reply to a reservation may have granted that was lost
 -- ARGV[17] hold_us   a call that is granted now is over then
 -- ARGV[18] call      number of this call of the node
+-- ARGV[19] and on: the gates, see gates.lua
 --
 -- Reply: 1 now_us  2 epoch  3 given  4 base_us  5 n  6 floor_us  7 units  8 period_us  9 debt
 --        10 wait_us: until the node is to ask again
@@ -38,6 +39,7 @@
 --        13 began_us  14 ticket: -1 none  15 poll_us: when a refused node polls, to see whether those ahead of it ask
 --        16 whether calls in flight left room for fewer jobs than want a slot: 1 or 0
 --        17 the settings in force, where they are not those that the node knows
+--        18 and on: where slots may go to any of the jobs, see gates.lua
 --        Slot j, from 0, lies at max(floor, base + ceil((n + j - debt) * period / units)).
 --        Where the settings in force name another algorithm, nothing is done: the node asks again with that one's script.
 --
@@ -57,12 +59,12 @@ local function timeline(c, v, first)
 end
 
 local v = redis.call('HMGET', limit, 'settings', 'applied', 'last', 'not_before', 'epoch', 'master', 'run', 'began',
-  'queued', 'served', 'spare', 'step_report', 'gathers', 'room_from', unpack(algorithm.fields))
-local OWN = 14 -- fields of the frame, in front of the algorithm's
+  'queued', 'served', 'spare', 'step_report', 'claim', 'room_from', 'wide', unpack(algorithm.fields))
+local OWN = 15 -- fields of the frame, in front of the algorithm's
 local stored, applied, last, not_before = v[1], v[2], tonumber(v[3]), tonumber(v[4])
 local current, master, ran, began = v[5], v[6], v[7], tonumber(v[8])
 local queued, served, spare, step_report = tonumber(v[9] or 0), tonumber(v[10] or 0), tonumber(v[11] or 0), v[12]
-local gathers, room_from = v[13], tonumber(v[14] or 0)
+local claim, room_from, wide = v[13], tonumber(v[14] or 0), v[15]
 
 local now = clock()
 local history_id, info = replication(identity)
@@ -72,9 +74,25 @@ local set = unpacked(stored)
 if stored and not set then return redis.error_reply('VERSION the settings in Redis are of a version that this node does not know') end
 local own = known == stored and set or unpacked(known)
 if not own then return redis.error_reply('ERR the settings that the node knows can not be read') end
+if set and set.gate then
+  return redis.error_reply('VERSION this limit is not the first one of other nodes; give one of them another name')
+end
 local newer = set and own.changed > set.changed
 
+-- How late calls may be, or have been while units were granted that a gate still counts: see gates.lua.
+local HORIZON = 300000 -- no slot is further away: limit.MaxHorizon
+local LONGEST = 60000000 -- a gate's window is no longer: limit.MaxGateWindow
+local function widest_of(guard)
+  local before, till = string.match(wide or '', '^(%d+) (%d+)$')
+  return before and now < tonumber(till) and math.max(guard, tonumber(before)) or guard
+end
+local function note_wide(guard)
+  guard = widest_of(guard)
+  if guard > set.guard then note('wide', int(guard) .. ' ' .. int(now + HORIZON + LONGEST + 2 * guard)) end
+end
+
 local cut = false -- calls in flight left room for fewer jobs than want a slot
+local gates, gate_texts, granted_jobs, refused_jobs = {}, {}, '', '' -- see gates.lua
 local keep, repeated -- see calls.lua; jobs of a reservation that comes again, which it may do once more
 local function reply(given, first, nth, floor, units, period, debt, wait, cooldown, place, poll)
   keep(repeated or (shared(given, math.huge)))
@@ -82,6 +100,10 @@ local function reply(given, first, nth, floor, units, period, debt, wait, cooldo
   local r = {now, tonumber(epoch), given, first, nth, floor, units, period, debt, wait, cooldown, not_before or 0, began or 0,
     place or -1, poll or POLL, cut and 1 or 0}
   if stored ~= known then r[17] = stored end
+  if CHOOSES then
+    r[17], r[18], r[19] = r[17] or '', granted_jobs, refused_jobs
+    for g = 1, tonumber(ARGV[19]) do r[19 + g] = gate_texts[g] or '' end
+  end
   return r
 end
 local function nothing(wait, cooldown, place, poll) return reply(0, now, 0, now, 1, 1, 0, wait, cooldown or 0, place, poll) end

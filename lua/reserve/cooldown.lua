@@ -73,9 +73,10 @@ if why > 0 then
     or why == CLOCK_BACK or why == CLOCK_STEP
   room_from = now + math.max(learn, unknown and hold or 0)
   algorithm.begin(set, not_before)
+  note_wide(math.max(earlier.guard, old and old.guard or 0))
   redis.call('HDEL', limit, 'step_report')
   redis.call('HSET', limit, 'last', epoch, 'master', history_id, 'run', process(identity) or '', 'epoch', epoch,
-    'not_before', int(not_before), 'applied', stored, 'began', int(began), 'queued', 0, 'served', 0, 'spare', 0, 'gathers', '',
+    'not_before', int(not_before), 'applied', stored, 'began', int(began), 'queued', 0, 'served', 0, 'spare', 0, 'claim', '',
     'room_from', int(room_from))
   attend()
   redis.pcall('PUBLISH', limit, epoch) -- each node is to poll now, and to restore the settings that it knows

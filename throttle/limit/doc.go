@@ -20,6 +20,11 @@
 // [Unpack] reads. Scripts compare it as a string. An override carries the packed
 // settings that follow it. A [Spec] is a limit as a file states it, and seeds them.
 //
+// # Gates
+//
+// A gate is a limit beside the first one. [Terms] say whether a limit is one. The table
+// [Parameters] says which settings a gate has; [Terms.Beside] takes the rest from the first limit.
+//
 // # Failure
 //
 // Settings that can't be kept are refused with a fault for each field. A packed value

@@ -58,8 +58,11 @@ func (t Terms) sustained() float64 {
 }
 
 // UsableShare is the part of the cap, from 0 to 1, that the terms' algorithm uses while
-// jobs wait.
+// jobs wait. For a gate it is [Contract.GateShare].
 func (t Terms) UsableShare() float64 {
+	if t.Gate {
+		return t.GateShare()
+	}
 	a, err := AlgorithmNamed(t.Algorithm)
 	if err != nil {
 		return t.Share() // of a newer release
@@ -76,6 +79,9 @@ const (
 // Waste refuses terms that leave less than [LeastShare] of the cap. The error is a
 // [fault.Error].
 func (t Terms) Waste() error {
+	if t.Gate {
+		return t.wasteOfGate()
+	}
 	var faults fault.List
 	left := t.UsableShare()
 	switch {

@@ -15,6 +15,7 @@ import (
 type Parameter struct {
 	Name  string // in the configuration and in Redis; a flag has - for _
 	Kind  Kind
+	Gate  bool                // a gate has it too; else it is the first limit's alone
 	About string              // one phrase for limit set --help and limit get, with the value's name in `quotes`
 	field func(*Settings) any // a pointer to the field; to the contract for the guard
 }
@@ -30,27 +31,36 @@ const (
 	FileOnly              // of [Terms]: it never changes while the fleet runs
 )
 
+// Which limits have a parameter.
+const (
+	first = false // the first one alone
+	every = true  // gates too
+)
+
 // Parameters are all settings of a limit that Redis holds.
 var Parameters = []Parameter{ //nolint:gochecknoglobals // a constant table
-	{"algorithm", Term, "`name` of the algorithm; a change stops all calls for one window", func(s *Settings) any { return &s.Algorithm }},
-	{"cap", Term, "`calls` the provider allows in any window", func(s *Settings) any { return &s.Cap }},
-	{"window", Term, "the provider's window, a `time` such as 1s or 1m", func(s *Settings) any { return &s.Window }},
-	{"burst", Term, "`calls` that may go at once after a pause", func(s *Settings) any { return &s.Burst }},
-	{"max_cost", Term, "`units` that one job counts, at most", func(s *Settings) any { return &s.MaxCost }},
-	{"max_in_flight", Term, "`calls` in flight at once, on all nodes together; 0: no bound", func(s *Settings) any { return &s.MaxInFlight }},
-	{"guard", Term, "how much the delay from slot to arrival may vary, lateness included: a `time`, or auto: the fleet chooses", func(s *Settings) any { return &s.Contract }},
-	{"spread", Term, "how much the delay on the network varies, a `time`; with --guard auto", func(s *Settings) any { return &s.Spread }},
-	{"lateness", Term, "how late after its slot a call may start, a `time`", func(s *Settings) any { return &s.Lateness }},
-	{"horizon", Term, "how far ahead slots are reserved, a `time`", func(s *Settings) any { return &s.Horizon }},
-	{"paused", Pause, "true: no call is made", func(s *Settings) any { return &s.Paused }},
-	{"max_cap", Guardrail, "largest cap in `calls` that needs no --force; 0: no bound", func(s *Settings) any { return &s.MaxCap }},
-	{"max_step", Guardrail, "largest `factor` between the old and the new rate that needs no --force; 0: no bound", func(s *Settings) any { return &s.MaxStep }},
-	{"reserve", FileOnly, "`calls` of the cap in any window that are kept for nodes without Redis", func(s *Settings) any { return &s.Reserve }},
-	{"max_nodes", FileOnly, "`nodes` that may lease a part of the reserve", func(s *Settings) any { return &s.MaxNodes }},
+	{"algorithm", Term, first, "`name` of the algorithm; a change stops all calls for one window", func(s *Settings) any { return &s.Algorithm }},
+	{"cap", Term, every, "`calls` the provider allows in any window", func(s *Settings) any { return &s.Cap }},
+	{"window", Term, every, "the provider's window, a `time` such as 1s or 1m", func(s *Settings) any { return &s.Window }},
+	{"burst", Term, first, "`calls` that may go at once after a pause", func(s *Settings) any { return &s.Burst }},
+	{"max_cost", Term, every, "`units` that one job counts, at most", func(s *Settings) any { return &s.MaxCost }},
+	{"max_in_flight", Term, first, "`calls` in flight at once, on all nodes together; 0: no bound", func(s *Settings) any { return &s.MaxInFlight }},
+	{"guard", Term, first, "how much the delay from slot to arrival may vary, lateness included: a `time`, or auto: the fleet chooses", func(s *Settings) any { return &s.Contract }},
+	{"spread", Term, first, "how much the delay on the network varies, a `time`; with --guard auto", func(s *Settings) any { return &s.Spread }},
+	{"lateness", Term, first, "how late after its slot a call may start, a `time`", func(s *Settings) any { return &s.Lateness }},
+	{"horizon", Term, first, "how far ahead slots are reserved, a `time`", func(s *Settings) any { return &s.Horizon }},
+	{"paused", Pause, every, "true: no call is made", func(s *Settings) any { return &s.Paused }},
+	{"max_cap", Guardrail, every, "largest cap in `calls` that needs no --force; 0: no bound", func(s *Settings) any { return &s.MaxCap }},
+	{"max_step", Guardrail, every, "largest `factor` between the old and the new rate that needs no --force; 0: no bound", func(s *Settings) any { return &s.MaxStep }},
+	{"reserve", FileOnly, first, "`calls` of the cap in any window that are kept for nodes without Redis", func(s *Settings) any { return &s.Reserve }},
+	{"max_nodes", FileOnly, first, "`nodes` that may lease a part of the reserve", func(s *Settings) any { return &s.MaxNodes }},
 }
 
 // Auto is the text of a guard that the fleet chooses.
 const Auto = "auto"
+
+// Of reports whether the limit has the parameter.
+func (p Parameter) Of(t Terms) bool { return p.Gate || !t.Gate }
 
 // Value returns an int64, a float64, a bool, a string or a [time.Duration]. The guard
 // is its duration, also where it is auto.
@@ -111,20 +121,23 @@ func (p Parameter) set(s *Settings, text string) (err error) {
 }
 
 // Differences are the parameters that are not the same in a and b. Where the fleet
-// chooses guard and lateness in both, these are the same.
+// chooses guard and lateness in both, these are the same. Of a gate they are those that a
+// gate has.
 func Differences(a, b Settings) []Parameter {
 	a.Contract, b.Contract = a.Stated(), b.Stated()
-	return slices.DeleteFunc(slices.Clone(Parameters), func(p Parameter) bool { return p.Text(a) == p.Text(b) })
+	return slices.DeleteFunc(slices.Clone(Parameters), func(p Parameter) bool {
+		return !p.Of(a.Terms) || !p.Of(b.Terms) || p.Text(a) == p.Text(b)
+	})
 }
 
 // Values are new values of parameters, by name, as texts: {"cap": "300", "window": "1s"}.
 type Values map[string]string
 
-// Restore are the values that s has for the parameters.
+// Restore are the values that s has for the parameters. A gate has fewer of them.
 func Restore(s Settings, parameters []Parameter) Values {
 	v := Values{}
 	for _, p := range parameters {
-		if p.Kind != FileOnly {
+		if p.Kind != FileOnly && p.Of(s.Terms) {
 			v[p.Name] = p.Text(s)
 		}
 	}
@@ -147,7 +160,9 @@ func (v Values) Apply(s *Settings) error {
 			faults.Under("", Parameters[i].set(s, v[name]))
 		}
 	}
-	s.Contract = s.follow(wasAuto, v)
+	if !s.Gate { // a gate's guard is the first limit's
+		s.Contract = s.follow(wasAuto, v)
+	}
 	return faults.Err()
 }
 
@@ -166,9 +181,17 @@ func (c Contract) follow(wasAuto bool, v Values) Contract {
 	return c
 }
 
-// Validate refuses values of what the fleet chooses in these settings.
+// Validate refuses values of what the fleet chooses in these settings, and of what a gate
+// does not have.
 func (v Values) Validate(s Settings) error {
 	var faults fault.List
+	for _, p := range Parameters {
+		value, stated := v[p.Name]
+		faults.Refuse(stated && !p.Of(s.Terms), p.Name, fault.Phrase(value), "is the first limit's: change it there")
+	}
+	if s.Gate {
+		return faults.Err()
+	}
 	_, guard := v["guard"]
 	lateness, given := v["lateness"]
 	faults.Refuse(s.Auto && given && !guard, "lateness", lateness, "is chosen by the fleet while the guard is auto; state the guard as well")

@@ -2,6 +2,7 @@ package limit
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"dispatcher/internal/fault"
@@ -12,12 +13,16 @@ import (
 type Terms struct {
 	Contract  `yaml:",inline"`
 	Algorithm string `yaml:"algorithm" json:"algorithm"` // name of one of [Algorithms]
+	Gate      bool   `yaml:"-" json:"gate,omitempty"`    // a limit beside the first one: see [Terms.Beside]
 	Paused    bool   `yaml:"-" json:"paused"`
 }
 
-// Validate refuses terms that the algorithm can't keep, with a [fault.Error] for
+// Validate refuses terms that the algorithm or a gate can't keep, with a [fault.Error] for
 // each.
 func (t Terms) Validate() error {
+	if t.Gate {
+		return t.validateGate()
+	}
 	a, unknown := AlgorithmNamed(t.Algorithm)
 	if err := errors.Join(unknown, t.Contract.Validate()); err != nil {
 		return err
@@ -43,7 +48,12 @@ func (t Terms) Spacing() time.Duration { return spacing(t.Pace()) }
 // String is the terms in one line.
 func (t Terms) String() string {
 	text := t.Contract.String()
-	if t.Algorithm != DefaultAlgorithm {
+	if t.Gate {
+		text = fmt.Sprintf("%d in %s beside the first limit", t.Cap, t.Window)
+		if t.MaxCost > 1 {
+			text += fmt.Sprintf(", jobs of up to %d units", t.MaxCost)
+		}
+	} else if t.Algorithm != DefaultAlgorithm {
 		text += ", " + t.Algorithm
 	}
 	if t.Paused {

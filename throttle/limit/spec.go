@@ -44,7 +44,7 @@ const maxWarmUp = time.Hour
 // that stands in the way.
 func (s Spec) Validate() error {
 	err := errors.Join(s.Terms.Validate(), s.Guardrails.Validate(s.Contract))
-	if err == nil {
+	if err == nil && !s.Gate { // no other algorithm could leave more of a gate's cap
 		err = s.Waste()
 	}
 	return errors.Join(err, s.checkScope(), s.Bucket.Validate(s.Algorithm, s.Contract), s.checkDegraded())
@@ -56,6 +56,7 @@ func (s Spec) checkScope() error {
 	case "", ScopeCluster:
 		faults.Refuse(s.WarmUp != 0, "warm_up", s.WarmUp, "is for scope node only")
 	case ScopeNode:
+		faults.Refuse(s.Gate, "scope", string(s.Scope), "must be cluster beside the first limit")
 		faults.Refuse(cmp.Or(s.Algorithm, DefaultAlgorithm) != DefaultAlgorithm, "algorithm", s.Algorithm, "must be %s with scope node", DefaultAlgorithm)
 		faults.Refuse(s.Reserve != 0, "reserve", s.Reserve, "is for scope cluster: a node that asks nobody needs none")
 		faults.Between("warm_up", s.WarmUp, 0, maxWarmUp)

@@ -34,6 +34,8 @@ type Delivery struct {
 	inKeyQueue bool             // it is in its key's queue
 	attempts   offsets.Attempts // as its retry record, the last owner's commit or its worker said
 	memo       any              // left by the worker that had it sleep
+	limit      string           // that it waits for; empty: none
+	place      any              // left with [Scheduler.Defer]
 	failed     bool             // its last call failed, and it slept since
 	bill       bill             // of the last hand-out
 }
@@ -68,6 +70,12 @@ func (d *Delivery) FromRetryTopic() bool { return d.part.src.Delay > 0 }
 // replayed, or came through a retry topic, says so.
 func (d *Delivery) FirstWritten() time.Time { return deadletter.FirstWritten(&d.Job.Record) }
 
+// Lane is the name of the job's lane.
+func (d *Delivery) Lane() string { return d.part.src.Lane.name }
+
+// JobTopic is the topic of jobs that it came from, also where it came through a retry topic.
+func (d *Delivery) JobTopic() string { return d.part.src.JobTopic }
+
 // FirstTopic is the topic that the job was first written to, likewise.
 func (d *Delivery) FirstTopic() string { return deadletter.FirstID(&d.Job.Record).Topic }
 
@@ -76,6 +84,9 @@ func (d *Delivery) Redrives() int { return deadletter.Redrives(&d.Job.Record) }
 
 // Memo is what the last [Delivery.Sleep] left; nil: the job has not slept.
 func (d *Delivery) Memo() any { return d.memo }
+
+// Place is what the last [Scheduler.Defer] left; nil: the job was not deferred.
+func (d *Delivery) Place() any { return d.place }
 
 // Context ends when the job's partition is taken away or the consumer stops; its cause is
 // [ErrRevoked] or [ErrStopped]. A job that still waits then is to be released. A call that

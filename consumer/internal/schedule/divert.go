@@ -52,6 +52,7 @@ func (a *Assignment) HasDiverted() <-chan struct{} { return a.hasDiverted }
 // assignment awaits it all the same.
 func (p *Partition) divert(d *Delivery, r *Diversion) {
 	d.on(divert)
+	d.endWait()
 	p.queueDiverted(d, r)
 }
 

@@ -108,7 +108,7 @@ func (p *Partition) heldBack() int {
 // room tells whether fetching may go on.
 func (p *Partition) room() bool {
 	return p.buffer.jobs < bufferJobs && p.buffer.bytes < bufferBytes && p.heldBack() < heldBackBytes &&
-		p.tracker.Span() < offsets.PauseWindow && !p.sched.sleepersFull()
+		p.tracker.Span() < offsets.PauseWindow && !p.sleepersFull()
 }
 
 // wakeFetcher tells the fetcher that there is room again.

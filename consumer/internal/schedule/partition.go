@@ -34,16 +34,17 @@ type Partition struct {
 	keys    map[uint64]*Delivery // last of each key queue, nil: the key is closed; no map: drained
 
 	open      openJobs
-	buffer    list   // fetched, in the order of their offsets
-	freed     list   // admitted, and their key is free; they go before the buffer
-	woken     list   // their time has come; they go before the buffer
-	retries   list   // failed jobs whose time has come; they take turns with the buffer
-	yields    bool   // it is the buffer's turn
-	behind    volume // in the key queues, behind the first of each
-	asleep    volume // jobs that wait for their time
-	diverted  volume // jobs whose diversion is not written
-	inFlight  int    // handed out; not settled, or a worker still has them
-	headWaits bool   // the first record in buffer has to wait, and a timer is set
+	buffer    list           // fetched, in the order of their offsets
+	freed     list           // admitted, and their key is free; they go before the buffer
+	woken     list           // their time has come; they go before the buffer
+	retries   list           // failed jobs whose time has come; they take turns with the buffer
+	yields    bool           // it is the buffer's turn
+	behind    volume         // in the key queues, behind the first of each
+	asleep    volume         // jobs that wait for their time
+	deferred  map[string]int // jobs that wait for a limit, by its name
+	diverted  volume         // jobs whose diversion is not written
+	inFlight  int            // handed out; not settled, or a worker still has them
+	headWaits bool           // the first record in buffer has to wait, and a timer is set
 
 	fetched    int64      // where the next fetch begins
 	fullBuffer bool       // the fetcher waits until there is room
@@ -70,7 +71,7 @@ func (a *Assignment) NewPartition(src *Source, o PartitionOptions) *Partition {
 	at := o.Tracker.Low()
 	return &Partition{
 		src: src, sched: a.sched, asg: a, id: o.ID, begin: at, fetched: at,
-		tracker: o.Tracker, keys: make(map[uint64]*Delivery), committed: o.Committed, stable: o.Stable,
+		tracker: o.Tracker, keys: make(map[uint64]*Delivery), deferred: make(map[string]int), committed: o.Committed, stable: o.Stable,
 	}
 }
 
@@ -124,7 +125,7 @@ func (p *Partition) takeRetry() *Delivery {
 func (p *Partition) takeFresh() *Delivery {
 	for p.buffer.head != nil {
 		d := p.buffer.head
-		if p.headWaits || p.sched.sleepersFull() {
+		if p.headWaits || p.sleepersFull() {
 			return nil
 		}
 		if d.times != nil && time.Until(d.times.lookAt) > 0 {
@@ -188,4 +189,5 @@ func (p *Partition) drop() {
 	p.buffer, p.freed, p.woken, p.retries = list{}, list{}, list{}, list{}
 	p.open = openJobs{}
 	p.keys, p.behind, p.asleep = nil, volume{}, volume{}
+	clear(p.deferred)
 }

@@ -130,6 +130,7 @@ func (s *Scheduler) takeBest() *Delivery {
 // handOut notes that a worker has the job.
 func (s *Scheduler) handOut(d *Delivery) *Delivery {
 	d.on(handOut)
+	d.endWait()
 	d.part.src.Lane.inFlight++
 	d.part.inFlight++
 	d.part.asg.awaited++

@@ -36,6 +36,55 @@ func (d *Delivery) Sleep(o SleepOptions) {
 	})
 }
 
+// DeferOptions says for which limit a job waits.
+type DeferOptions struct {
+	Until time.Time // when it is handed out again
+	Limit string    // its name
+	Place any       // what [Delivery.Place] returns from now on; the consumer does not read it
+}
+
+// Defer takes a hand-out back, as [Scheduler.PutBack] does, and has the job handed out again
+// at a time: a limit does not let it pass until then. It holds its key meanwhile, or in
+// partition order its partition.
+func (s *Scheduler) Defer(d *Delivery, o DeferOptions) {
+	d.Step("waits for a limit", slog.String("limit", o.Limit), slog.Time("until", o.Until))
+	s.mu.Lock()
+	defer s.unlock()
+	d.bill.takeBack(s.opts.Lanes, d.part.src.Lane)
+	s.handBack(d, func(p *Partition) {
+		d.limit, d.place = o.Limit, o.Place
+		p.deferred[o.Limit]++
+		p.sleepUntil(timer{at: o.Until, part: p, d: d, retry: true})
+	})
+}
+
+// endWait notes that a job does not wait for a limit any more: it is handed out, or diverted.
+// The lock is held.
+func (d *Delivery) endWait() {
+	if d.limit != "" {
+		d.part.deferred[d.limit]--
+		d.limit = ""
+		d.part.src.Lane.enlist(d.part) // it may have room for a new job
+		d.part.wakeFetcher()
+	}
+}
+
+// Deferred is how many jobs wait for each limit, by its name: from [Scheduler.Defer] until they
+// are handed out again, diverted or dropped.
+func (s *Scheduler) Deferred() map[string]int {
+	s.mu.Lock()
+	defer s.unlock()
+	all := make(map[string]int)
+	for a := range s.live {
+		for _, p := range a.parts {
+			for name, jobs := range p.deferred {
+				all[name] += jobs
+			}
+		}
+	}
+	return all
+}
+
 // Requeue queues the job again, ahead of the jobs of its partition that are not ready yet: its
 // worker could not call it. It does not block.
 func (d *Delivery) Requeue() {
@@ -96,6 +145,32 @@ func (s *Scheduler) sleepersFull() bool {
 	return s.asleep >= s.opts.MaxAsleep || s.asleepBytes >= s.opts.MaxAsleepBytes
 }
 
+// sleepersFull tells whether the partition makes no new job ready since too many sleep. Above
+// half of the node's bound, jobs that wait for a limit have an equal part of that half in each
+// partition. So a partition whose jobs all wait for one value of a limit leaves places to the
+// others.
+func (p *Partition) sleepersFull() bool {
+	s := p.sched
+	if s.sleepersFull() {
+		return true
+	}
+	half, halfBytes := s.opts.MaxAsleep/2, s.opts.MaxAsleepBytes/2
+	if s.asleep < half && s.asleepBytes < halfBytes {
+		return false
+	}
+	deferred, parts := 0, 0
+	for _, jobs := range p.deferred {
+		deferred += jobs
+	}
+	for a := range s.live {
+		parts += len(a.parts)
+	}
+	if deferred == 0 || parts < 2 {
+		return false
+	}
+	return deferred >= half/parts || s.asleepBytes >= halfBytes && p.asleep.bytes >= halfBytes/parts
+}
+
 // logSleepersFull logs when the bound is reached, and when it is left.
 func (s *Scheduler) logSleepersFull() {
 	s.mu.Lock()
@@ -117,7 +192,8 @@ func (s *Scheduler) wokeUp(d *Delivery) {
 	before := s.sleepersFull()
 	s.asleep--
 	s.asleepBytes -= d.size
-	if !before || s.sleepersFull() {
+	halved := s.asleep == s.opts.MaxAsleep/2-1 || s.asleepBytes < s.opts.MaxAsleepBytes/2 && s.asleepBytes+d.size >= s.opts.MaxAsleepBytes/2
+	if !halved && (!before || s.sleepersFull()) {
 		return
 	}
 	notify(s.timers.earlier) // so that KeepTime logs it

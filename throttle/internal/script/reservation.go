@@ -3,6 +3,7 @@ package script
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,7 +43,7 @@ func (c Cooldown) String() string {
 // Ask is one call of reserve.lua.
 type Ask struct {
 	Want     int64         // units
-	Costs    []int64       // units of each job, in order, together Want; nil: one each
+	Costs    []int64       // units of each job, in order; together Want, or more where slots may go to any of the jobs; nil: one each
 	Busy     int64         // calls in flight, jobs that wait for their slots included
 	Hold     time.Duration // after which a call that is granted now is over
 	Call     int64         // number of this call of the node
@@ -62,6 +63,7 @@ type Ask struct {
 	Learned  bool // known came from Redis and not from the file
 	Leaves   bool // the node ends
 	Known    limit.Settings
+	Gates    Gates // none: the limit is the only one
 }
 
 // Place is a node's place in the queue of those that were refused.
@@ -81,7 +83,7 @@ func (p Place) Ticket() int64 {
 
 // costs are the units of each job; empty where each counts one.
 func (a Ask) costs() string {
-	if int64(len(a.Costs)) == a.Want || a.Costs == nil {
+	if !slices.ContainsFunc(a.Costs, func(cost int64) bool { return cost != 1 }) {
 		return ""
 	}
 	var text []byte
@@ -89,6 +91,12 @@ func (a Ask) costs() string {
 		text = strconv.AppendInt(append(text, ' '), c, 10)
 	}
 	return string(text[1:])
+}
+
+// Choosing reports whether slots may go to any of the jobs, as reserve/jobs.lua tells it.
+func (a Ask) Choosing() bool {
+	kind, err := limit.AlgorithmNamed(a.Known.Algorithm)
+	return len(a.Gates.Known) > 0 || err == nil && !kind.Ahead && a.costs() != ""
 }
 
 // FirstCost is what the first job counts.
@@ -158,6 +166,7 @@ type Reservation struct {
 	Poll      time.Duration // after which a node that was refused polls
 	Cut       bool          // calls in flight left room for fewer jobs than want a slot
 	Settings  limit.Settings
+	Choice    *Choice // nil: slots go to the first jobs
 }
 
 // Reserve runs the script of the algorithm that the node knows. Where Redis holds
@@ -177,13 +186,15 @@ func (s Scripts) reserveOnce(ctx context.Context, a Ask) (Reservation, error) {
 		return Reservation{}, fmt.Errorf("reserve slots: VERSION: Redis holds the algorithm %q, which this program does not know", a.Known.Algorithm)
 	}
 	keys := []string{s.Keys.Limit, s.Keys.History, s.Keys.State, s.Keys.Reserved(s.Node), s.Keys.Nodes, s.Keys.Calls}
-	reply, err := script.Run(ctx, s.rdb, keys,
+	args := []any{
 		a.Want, a.Seq, a.flags(), a.Epoch, a.Since, a.Read, a.Identity, a.Lead.Microseconds(), s.Node,
-		a.Known.Relearn().Microseconds(), a.Reach.Microseconds(), a.Place.Ticket(), a.Known.Pack(), limit.Micros(a.Known.Began), a.costs(), a.Busy, a.Hold.Microseconds(), a.Call).Slice()
+		a.Known.Relearn().Microseconds(), a.Reach.Microseconds(), a.Place.Ticket(), a.Known.Pack(), limit.Micros(a.Known.Began), a.costs(), a.Busy, a.Hold.Microseconds(), a.Call,
+	}
+	reply, err := script.Run(ctx, s.rdb, append(keys, a.Gates.keys(s.Keys, a.Epoch)...), append(args, a.Gates.arguments()...)...).Slice()
 	if err != nil {
 		return Reservation{}, fmt.Errorf("reserve slots: %w", err)
 	}
-	r, err := decodeReservation(reply, a.Known)
+	r, err := decodeReservation(reply, a)
 	if err != nil {
 		return Reservation{}, fmt.Errorf("reserve slots: %w", err)
 	}
@@ -192,21 +203,31 @@ func (s Scripts) reserveOnce(ctx context.Context, a Ask) (Reservation, error) {
 
 const reservationNumbers = 16
 
-// decodeReservation reads a reply to a node that knows the settings given; they are
-// in the reply only where they are others.
-func decodeReservation(reply []any, known limit.Settings) (Reservation, error) {
-	if len(reply) != reservationNumbers && len(reply) != reservationNumbers+1 {
-		return Reservation{}, wrongCount(len(reply), fmt.Sprintf("%d or %d", reservationNumbers, reservationNumbers+1))
+// decodeReservation reads a reply. The settings in force are in it only where the node knows
+// others, and a choice only where slots may go to any of the jobs.
+func decodeReservation(reply []any, a Ask) (Reservation, error) {
+	chose := reservationNumbers + 3 + len(a.Gates.Known)
+	if len(reply) != chose && (len(a.Gates.Known) > 0 || len(reply) != reservationNumbers && len(reply) != reservationNumbers+1) {
+		return Reservation{}, wrongCount(len(reply), fmt.Sprintf("%d, or %d at least without gates", chose, reservationNumbers))
 	}
 	n, err := numbersOf(reply[:reservationNumbers])
 	if err != nil {
 		return Reservation{}, err
 	}
-	set := known
-	if len(reply) > reservationNumbers {
-		text, _ := reply[reservationNumbers].(string)
-		if set, err = limit.Unpack(text); err != nil {
+	texts, err := textsOf(reply[reservationNumbers:])
+	if err != nil {
+		return Reservation{}, err
+	}
+	set := a.Known
+	if len(texts) > 0 && texts[0] != "" {
+		if set, err = limit.Unpack(texts[0]); err != nil {
 			return Reservation{}, fmt.Errorf("%w: %w", ErrReply, err)
+		}
+	}
+	var choice *Choice
+	if len(reply) == chose {
+		if choice, err = a.decodeChoice(texts[1:]); err != nil {
+			return Reservation{}, err
 		}
 	}
 	set.Began = limit.FromMicros(n[12])
@@ -220,6 +241,7 @@ func decodeReservation(reply []any, known limit.Settings) (Reservation, error) {
 		Poll:      clock.Duration(n[14]),
 		Cut:       n[15] == 1,
 		Settings:  set,
+		Choice:    choice,
 	}
 	if r.Schedule.Units < 1 || r.Schedule.Period < 1 {
 		return Reservation{}, fmt.Errorf("%w: pace %d/%d", ErrReply, r.Schedule.Units, r.Schedule.Period)

@@ -18,7 +18,7 @@ import (
 type Keys struct {
 	Limit, History, State, Nodes, Leases, Lateness, Calls string
 
-	prefix, name string
+	namespace, prefix, name string
 }
 
 // KeysOf are the keys of a limit in a namespace.
@@ -27,9 +27,12 @@ func KeysOf(namespace, name string) Keys {
 	key := func(kind string) string { return prefix + kind + ":" + name }
 	return Keys{
 		Limit: key("limit"), History: key("history"), State: key("state"), Nodes: key("nodes"), Leases: key("leases"), Lateness: key("lateness"), Calls: key("calls"),
-		prefix: prefix, name: name,
+		namespace: namespace, prefix: prefix, name: name,
 	}
 }
+
+// named are the keys of another limit of the namespace.
+func (k Keys) named(name string) Keys { return KeysOf(k.namespace, name) }
 
 // Reserved holds the last reservation of a node.
 func (k Keys) Reserved(node string) string { return k.prefix + "reserved:" + k.name + ":" + node }

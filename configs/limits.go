@@ -1,0 +1,172 @@
+package configs
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	"dispatcher/internal/expression"
+	"dispatcher/internal/fault"
+	"dispatcher/throttle/limit"
+)
+
+const maxLimits = 16
+
+// Limit seeds one limit: what the provider allows, and how that is kept. The first one has the
+// timeline and counts every job. The others are gates: see [Gate].
+type Limit struct {
+	Name       string `yaml:"name"`
+	Key        string `yaml:"key"`  // an expression; empty: all jobs count together
+	When       string `yaml:"when"` // an expression; empty: every job counts
+	limit.Spec `yaml:",inline"`
+	Guard      string `yaml:"guard"` // auto, or a duration
+}
+
+// ofGate tells the keys that a gate may state. All others are the first limit's, also those
+// that are added to [Limit] later.
+func ofGate(key string) bool {
+	return slices.Contains([]string{"name", "key", "when"}, key) ||
+		slices.ContainsFunc(limit.Parameters, func(p limit.Parameter) bool { return p.Gate && p.Name == key })
+}
+
+// Stated is the first limit in the limiter's own terms. [Config.Gates] has the others.
+func (l Limit) Stated() limit.Spec {
+	guard, err := l.guard()
+	l.Spec.Guard, l.Auto = guard, l.Guard == limit.Auto || err != nil
+	return l.Spec
+}
+
+// guard is the one to begin with. The error says that the text is none.
+func (l Limit) guard() (time.Duration, error) {
+	auto := l.Lateness + l.Spread
+	if l.Guard == limit.Auto {
+		return auto, nil
+	}
+	d, err := time.ParseDuration(l.Guard)
+	if err != nil {
+		return auto, err
+	}
+	return d, nil
+}
+
+// Gate is a limit beside the first one. A job counts on it if When holds; jobs with different
+// values of Key are counted apart. Its guard, lateness, spread and horizon are the first
+// limit's.
+type Gate struct {
+	Name string
+	Key  string // an expression; empty: all jobs count together
+	When string // an expression; empty: every job counts
+	Spec limit.Spec
+}
+
+// Gates are the limits beside the first one, in the order of the file.
+func (c Config) Gates() []Gate {
+	var gates []Gate
+	for i := 1; i < len(c.Limits); i++ {
+		gates = append(gates, c.Limits[i].gateBeside(c.Limits[0].Stated()))
+	}
+	return gates
+}
+
+// Stated is the limit of a name in the limiter's own terms; false: the file has none.
+func (c Config) Stated(name string) (limit.Spec, bool) {
+	i := slices.IndexFunc(c.Limits, func(l Limit) bool { return l.Name == name })
+	switch {
+	case i < 0:
+		return limit.Spec{}, false
+	case i == 0:
+		return c.Limits[0].Stated(), true
+	}
+	return c.Gates()[i-1].Spec, true
+}
+
+func (l Limit) gateBeside(first limit.Spec) Gate {
+	return Gate{Name: l.Name, Key: l.Key, When: l.When, Spec: limit.Spec{Terms: l.Beside(first.Terms), Guardrails: l.Guardrails}}
+}
+
+// checkLimits checks each limit, and compares them with each other.
+func (c Config) checkLimits() error {
+	var l fault.List
+	l.Refuse(len(c.Limits) == 0, "limits", fault.Entries(0), "state the limit that the provider allows")
+	l.Refuse(len(c.Limits) > maxLimits, "limits", fault.Entries(len(c.Limits)), "at most %d are supported", maxLimits)
+	named := map[string]int{}
+	for i, one := range c.Limits {
+		path := "limits." + strconv.Itoa(i)
+		if i == 0 {
+			l.Under(path, one.validate(len(c.Limits) > 1))
+		} else {
+			l.Under(path, one.validateGate(c.Limits[0].Stated()))
+		}
+		if other, taken := named[one.Name]; taken {
+			l.Refuse(true, path+".name", one.Name, "is the name of limits.%d; give each limit a name of its own", other)
+		} else {
+			named[one.Name] = i
+		}
+	}
+	if c.Cost != "" {
+		_, err := expression.CompileCost(c.Cost)
+		compiles(&l, "cost", c.Cost, err)
+	}
+	return l.Err()
+}
+
+// compiles refuses an expression that does not compile.
+func compiles(l *fault.List, field, source string, err error) {
+	if bad, ok := errors.AsType[*expression.Error](err); ok {
+		l.Refuse(true, field, source, "%s", bad.Reason)
+	}
+}
+
+// validate checks the first limit. Beside others it must keep its timeline in Redis, and let
+// a job wait.
+func (l Limit) validate(others bool) error {
+	var faults fault.List
+	faults.Under("", limit.CheckName("name", l.Name))
+	const every = "must be empty: the first limit counts every job together; move it to a limit after the first"
+	faults.Refuse(l.Key != "", "key", l.Key, every)
+	faults.Refuse(l.When != "", "when", l.When, every)
+	_, noGuard := l.guard()
+	faults.Refuse(noGuard != nil, "guard", l.Guard, "must be auto, or a duration with a unit, such as 10ms")
+	faults.Under("", l.Stated().Validate())
+	if others {
+		faults.Refuse(l.Scope == limit.ScopeNode, "scope", string(l.Scope), "must be cluster with more than one limit")
+		faults.Refuse(l.Degraded == limit.DegradedReserve, "degraded", string(l.Degraded), "must be wait with more than one limit")
+		faults.Refuse(l.Refuses(), "when_full", string(l.WhenFull), "must be wait with more than one limit")
+	}
+	return faults.Err()
+}
+
+// validateGate checks a limit beside the first one.
+func (l Limit) validateGate(first limit.Spec) error {
+	var faults fault.List
+	faults.Under("", limit.CheckName("name", l.Name))
+	if l.Key != "" {
+		_, err := expression.CompileKey(l.Key)
+		compiles(&faults, "key", l.Key, err)
+	}
+	if l.When != "" {
+		_, err := expression.CompileCondition(l.When)
+		compiles(&faults, "when", l.When, err)
+	}
+	stated := reflect.ValueOf(l)
+	for _, f := range fieldsOf(stated.Type()) {
+		if value := stated.FieldByIndex(f.index); !ofGate(f.name) && !value.IsZero() {
+			faults.Refuse(true, f.name, shownAs(value), "is the first limit's alone: leave it out here")
+		}
+	}
+	for _, e := range fault.All(l.gateBeside(first).Spec.Validate()) {
+		// A fault of a setting of the first limit is reported there.
+		faults.Refuse(ofGate(e.Field), e.Field, e.Value, "%s", e.Remedy)
+	}
+	return faults.Err()
+}
+
+// shownAs is the value of a setting as a fault shows it: a text of any type is a string.
+func shownAs(value reflect.Value) any {
+	if value.Kind() == reflect.String {
+		return value.String()
+	}
+	return value.Interface()
+}

@@ -1,0 +1,73 @@
+package schedule
+
+import (
+	"testing"
+	"time"
+)
+
+// deferAll defers all jobs that are ready.
+func (w *bench) deferAll() (deferred []*Delivery) {
+	for d := w.Take(); d != nil; d = w.Take() {
+		w.Defer(d, DeferOptions{Until: time.Now().Add(time.Hour), Limit: "recipient", Place: 1})
+		deferred = append(deferred, d)
+	}
+	return deferred
+}
+
+// A job waits for its limit until it is handed out again, diverted or dropped.
+func TestDeferredJobsAreCountedUntilTheyGoOn(t *testing.T) {
+	t.Parallel()
+	l := NewLane("default", 10, 0)
+	w := newBench(l)
+	a := w.NewAssignment()
+	p := partition(a, l, 0)
+	addJobs(p, 0, 0, 0, 0)
+	all := w.deferAll()
+	if got := w.Deferred()["recipient"]; got != 4 || len(all) != 4 {
+		t.Fatalf("got %d jobs that wait of %d, want 4 of 4", got, len(all))
+	}
+	all[1].Job.NotAfter = time.Now().Add(-time.Second)
+	for _, one := range w.timers.remove(func(timer timer) bool { return timer.d == all[0] || timer.d == all[1] }) {
+		w.mu.Lock()
+		p.wake(one)
+		l.enlist(p)
+		w.fill(l)
+		w.unlock()
+	}
+	if got := w.Deferred()["recipient"]; got != 3 {
+		t.Errorf("got %d jobs that wait while one is ready and one has expired, want 3", got)
+	}
+	if d := w.Take(); d != all[0] || d.Place() != 1 {
+		t.Fatalf("got job %v, want the first one with its place", d)
+	}
+	if got := w.Deferred()["recipient"]; got != 2 {
+		t.Errorf("got %d jobs that wait after one was handed out, want 2", got)
+	}
+	a.Drain()
+	if got := w.Deferred()["recipient"]; got != 0 {
+		t.Errorf("got %d jobs that wait after the partition was taken away, want none", got)
+	}
+}
+
+// A partition whose jobs all wait for a limit leaves places in memory to the others.
+func TestAPartitionOfSleepersLeavesPlacesToOthers(t *testing.T) {
+	t.Parallel()
+	const atOnce = 5
+	l := NewLane("default", atOnce, 0)
+	w := newBench(l)
+	w.opts.MaxAsleep = 40
+	a := w.NewAssignment()
+	hot, other := partition(a, l, 0), partition(a, l, 1)
+	addJobs(hot, make([]byte, 60)...)
+	deferred := 0
+	for all := w.deferAll(); len(all) > 0; all = w.deferAll() {
+		deferred += len(all)
+	}
+	if most := w.opts.MaxAsleep/2 + atOnce; deferred < w.opts.MaxAsleep/2 || deferred > most {
+		t.Fatalf("got %d jobs deferred, want half of the bound, and %d at most", deferred, most)
+	}
+	addJobs(other, make([]byte, 10)...)
+	if d := w.Take(); d == nil || d.part != other {
+		t.Errorf("got job %v, want one of the other partition, while %d of the hot one sleep", d, deferred)
+	}
+}

@@ -1,0 +1,130 @@
+package integration
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"dispatcher/internal/containers"
+)
+
+const (
+	gateJobs   = 10_000
+	senders    = 10
+	recipients = 500
+)
+
+const gateLimits = `
+limits:
+  - {name: account, cap: 300, window: 1s}
+  - {name: sender, key: 'job.headers["from"]', cap: 50, window: 1s}
+  - {name: recipient, key: job.json.to, cap: 1, window: 1s}
+`
+
+// Three nodes send for an account that may send 300 a second, from ten senders of 50 a
+// second, to 500 recipients of one a second. One recipient has 200 jobs.
+func TestGatesReal(t *testing.T) {
+	w := startServers(t, containers.Kafka)
+	t.Run("nothing happens", func(t *testing.T) { w.gates(t, 200, func(*scene) {}) })
+	t.Run("a node is killed", func(t *testing.T) {
+		w.gates(t, 30, func(s *scene) {
+			s.nodes[0].signal(t, syscall.SIGKILL)
+			_ = s.nodes[0].wait(t, 10*time.Second)
+		})
+	})
+	t.Run("Redis is flushed", func(t *testing.T) {
+		w.gates(t, 30, func(s *scene) {
+			if err := s.rdb.FlushAll(t.Context()).Err(); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+	t.Run("each limit is cut", func(t *testing.T) {
+		w.gates(t, 30, func(s *scene) {
+			s.mustCommand(t, "limit", "set", "account", "--cap", "270")
+			s.mustCommand(t, "limit", "set", "sender", "--cap", "40")
+			s.mustCommand(t, "limit", "set", "recipient", "--window", "1100ms")
+		})
+	})
+}
+
+// gates plays three nodes over a backlog, of which one recipient has that many jobs. In the
+// middle of it something happens.
+func (w *servers) gates(t *testing.T, hot int, meanwhile func(*scene)) {
+	t.Helper()
+	s := w.scene(t, 300, 12, 20*time.Millisecond)
+	s.file = filepath.Join(t.TempDir(), "dispatcher.yaml")
+	if err := os.WriteFile(s.file, []byte(gateLimits), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.enqueueLines(t, gateLines(hot))
+	quiet(t)
+	s.start(t, 3)
+	most := gateJobs * 9 / 10
+	s.judge.count(t, gateJobs/3, time.Minute)
+	meanwhile(s)
+	s.judge.count(t, most, 2*time.Minute)
+	calls := s.scriptCalls(t)
+	s.settled(t, 6*time.Minute)
+	t.Logf("%.3f script calls a job until 0.9 of the jobs were sent, %.3f in all", calls/float64(most), s.scriptCalls(t)/gateJobs)
+	stop(t, s.running()...)
+	s.gatesKept(t)
+	r := s.judge.report(t, 300)
+	if r.Accepted != gateJobs || r.Repeated > maxInFlightOfANode {
+		t.Errorf("got %d jobs accepted and %d repeated, want %d and at most the calls of a node", r.Accepted, r.Repeated, gateJobs)
+	}
+	all := s.judge.arrivals(t)
+	share := float64(most-1) / (all[most-1].At - all[0].At).Seconds() / 300
+	t.Logf("%.4f of the account's cap used until 0.9 of the jobs were sent; the last one came after %.0f s; %d repeated", share, (all[len(all)-1].At - all[0].At).Seconds(), r.Repeated)
+	figure(t, calls/float64(most) <= 0.3, "got %.3f script calls a job, want at most 0.3", calls/float64(most))
+	if hot == 200 {
+		figure(t, share >= 0.97, "got %.4f of the account's cap used while a tenth of the jobs was left, want at least 0.97", share)
+	}
+}
+
+const maxInFlightOfANode = 50
+
+// gateLines are the jobs, in no order; so many go to one recipient. The id names sender and recipient.
+func gateLines(hot int) *bytes.Buffer {
+	var to []int
+	for i := range gateJobs - hot {
+		to = append(to, 1+i%(recipients-1))
+	}
+	to = append(to, make([]int, hot)...)
+	dice := rand.New(rand.NewPCG(1, 1))
+	dice.Shuffle(len(to), func(i, j int) { to[i], to[j] = to[j], to[i] })
+	var lines bytes.Buffer
+	for i, recipient := range to {
+		sender := dice.IntN(senders)
+		fmt.Fprintf(&lines, `{"key":"k%d","id":"s%d-r%d-%d","headers":{"from":"s%d"},"value":{"to":"r%d"}}`+"\n", i, sender, recipient, i, sender, recipient)
+	}
+	return &lines
+}
+
+func (s *scene) scriptCalls(t *testing.T) (calls float64) {
+	t.Helper()
+	for _, n := range s.running() {
+		calls += n.metric(t, "dispatcher_limit_script_calls_total")
+	}
+	return calls
+}
+
+// gatesKept says that no window of any limit held more calls than it may.
+func (s *scene) gatesKept(t *testing.T) {
+	t.Helper()
+	for _, l := range []struct {
+		name      string
+		cap, part int
+	}{{"account", 300, 0}, {"sender", 50, 1}, {"recipient", 1, 2}} {
+		r := s.judge.reportBy(t, l.cap, time.Second, l.part)
+		t.Logf("%s: %d in the fullest second, %d may be; %.3f unjudged", l.name, r.MaxInWindow, l.cap, r.Unjudged)
+		for _, o := range r.Over {
+			t.Errorf("%s: %d calls in the second from %v, and %d may be", l.name, o.Count, o.At, o.Allowed)
+		}
+	}
+}

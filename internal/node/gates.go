@@ -1,0 +1,289 @@
+package node
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"dispatcher/configs"
+	"dispatcher/consumer"
+	"dispatcher/internal/expression"
+	"dispatcher/throttle"
+)
+
+// gates knows on which limits a job counts beside the first one, and which of them refuse
+// jobs for now. It belongs to the pacer's goroutine. Nil: there is one limit.
+type gates struct {
+	all     []gate
+	cost    *expression.Cost // nil: the header says it
+	limiter *throttle.Limiter
+	refused *prometheus.CounterVec // by the limit's name
+	values  map[throttle.Passed]*value
+	most    int       // values that it remembers; above that jobs are asked for that a gate refuses
+	swept   time.Time // when those that say nothing any more were removed
+}
+
+// gate is one of them. Without a key all jobs have the same value.
+type gate struct {
+	name string
+	key  *expression.Key
+	when *expression.Condition // nil: it is for all jobs
+}
+
+// value is what the node knows of a value of a gate's key.
+type value struct {
+	free    time.Time     // when its next job may pass
+	spacing time.Duration // of the gate, when that was learned
+	line    []*place      // of jobs that wait for it, in the order in which they came
+	begin   int           // the number of the first one
+	left    int           // places in the line whose jobs have left it
+}
+
+// place is that of a job in the line of a value. The job keeps it until it gets a slot, or waits
+// for another limit: it would hold up those that can go before it.
+type place struct {
+	of       throttle.Passed
+	number   int
+	left     bool
+	notAfter time.Time       // the job expires then; zero: never
+	dropped  <-chan struct{} // closed when its partition is taken away
+}
+
+// gone tells whether no job comes any more that has the place.
+func (p *place) gone(now time.Time) bool {
+	select {
+	case <-p.dropped:
+		return true
+	default:
+		return p.left || !p.notAfter.IsZero() && now.After(p.notAfter)
+	}
+}
+
+const (
+	maxValues = 100_000
+	// recheck is how long a job waits at most before its wait is reckoned again. Meanwhile the
+	// limit may have been raised, or jobs before it may have gone to another node.
+	recheck = 5 * time.Second
+)
+
+// request is what a job wants of the limiter.
+func (g *gates) request(d *consumer.Delivery) (throttle.Request, error) {
+	r := throttle.Request{Cost: int64(max(1, d.Job.Cost))}
+	if g == nil || len(g.all) == 0 && g.cost == nil {
+		return r, nil
+	}
+	j := expression.JobOf(&d.Job, d.Lane(), d.JobTopic())
+	if g.cost != nil {
+		var err error
+		if r.Cost, err = g.cost.Of(j); err != nil {
+			return r, fmt.Errorf("cost: %w", err)
+		}
+	}
+	for i, one := range g.all {
+		value, applies, err := one.valueOf(j)
+		if err != nil {
+			return r, fmt.Errorf("limit %s: %w", one.name, err)
+		}
+		if applies {
+			r.Passes = append(r.Passes, throttle.Passed{Gate: i, Hash: throttle.HashOf(value)})
+		}
+	}
+	return r, nil
+}
+
+// valueOf is the value of the gate's key for a job that counts on it.
+func (g *gate) valueOf(j *expression.Job) (value string, applies bool, err error) {
+	if g.when != nil {
+		if applies, err = g.when.Holds(j); err != nil || !applies {
+			return "", false, err
+		}
+	}
+	if g.key != nil {
+		value, err = g.key.Of(j)
+	}
+	return value, true, err
+}
+
+// shut tells whether a job is to wait for a gate that is known to refuse it, or to which jobs
+// before it go first.
+func (g *gates) shut(d *consumer.Delivery, r throttle.Request, now time.Time) (wait consumer.DeferOptions, shut bool) {
+	if len(r.Passes) == 0 {
+		return wait, false
+	}
+	var last throttle.Passed
+	var at time.Time
+	for _, p := range r.Passes {
+		if turn := g.turn(d, r, p, now); turn.After(at) {
+			at, last = turn, p
+		}
+	}
+	if !at.After(now.Add(g.ahead())) {
+		return wait, false
+	}
+	return g.wait(d, last, at.Add(-g.ahead()), now), true
+}
+
+// turn is when a job may pass a gate, behind those of its value that wait on this node; zero:
+// nothing is known against it.
+func (g *gates) turn(d *consumer.Delivery, r throttle.Request, p throttle.Passed, now time.Time) time.Time {
+	v := g.values[p]
+	if v == nil {
+		return time.Time{}
+	}
+	v.trim(now)
+	if v.free.IsZero() || v.spacing != g.limiter.GateSpacing(p.Gate) { // other terms: the gate is asked
+		return time.Time{}
+	}
+	before := len(v.line)
+	if own := placeOf(d); own != nil && own.of == p {
+		before = max(0, own.number-v.begin)
+	}
+	return v.free.Add(time.Duration(before) * g.gap(r, p))
+}
+
+// trim takes out the first places whose jobs have gone.
+func (v *value) trim(now time.Time) {
+	for len(v.line) > 0 && v.line[0].gone(now) {
+		if v.line[0].left {
+			v.left--
+		}
+		v.line[0] = nil
+		v.line = v.line[1:]
+		v.begin++
+	}
+}
+
+// leave has a job leave its line. Places that were left are taken out when they are an eighth of
+// the line: so long the jobs behind them reckon with a little too much.
+func (g *gates) leave(p *place) {
+	if p == nil || p.left {
+		return
+	}
+	p.left = true
+	v := g.values[p.of]
+	if v.left++; 8*v.left < len(v.line) {
+		return
+	}
+	v.line = slices.DeleteFunc(v.line, func(p *place) bool { return p.left })
+	for i, one := range v.line {
+		one.number = v.begin + i
+	}
+	v.left = 0
+}
+
+// placeOf is the place of a job in a line; nil: it has none, or has left it.
+func placeOf(d *consumer.Delivery) *place {
+	if one, ok := d.Place().(*place); ok && one != nil && !one.left {
+		return one
+	}
+	return nil
+}
+
+// wait has a job wait until a time, and gives it a place in the line of the value that it
+// waits for.
+func (g *gates) wait(d *consumer.Delivery, p throttle.Passed, until, now time.Time) consumer.DeferOptions {
+	if latest := now.Add(recheck); until.After(latest) {
+		until = latest
+	}
+	own := placeOf(d)
+	if own == nil || own.of != p {
+		g.leave(own)
+		own = nil
+		g.refused.WithLabelValues(g.all[p.Gate].name).Inc()
+		if v := g.values[p]; v != nil {
+			own = &place{of: p, number: v.begin + len(v.line), notAfter: d.Job.NotAfter, dropped: d.Context().Done()}
+			v.line = append(v.line, own)
+		}
+	}
+	return consumer.DeferOptions{Until: until, Limit: g.all[p.Gate].name, Place: own}
+}
+
+// passed notes that a job passes its gates at a time.
+func (g *gates) passed(d *consumer.Delivery, r throttle.Request, at, now time.Time) {
+	if len(r.Passes) == 0 {
+		return
+	}
+	g.leave(placeOf(d))
+	for _, p := range r.Passes {
+		g.note(p, at.Add(g.gap(r, p)), now)
+	}
+}
+
+// refusedBy notes that a gate refuses a job, which waits from now on. One that was asked for a
+// little too early is asked for again when the gate lets it pass.
+func (g *gates) refusedBy(d *consumer.Delivery, r throttle.Request, a throttle.Answer, now time.Time) consumer.DeferOptions {
+	p := r.Passes[slices.IndexFunc(r.Passes, func(p throttle.Passed) bool { return p.Gate == a.Gate })]
+	g.note(p, a.Until, now)
+	at := a.Until
+	if turn := g.turn(d, r, p, now); turn.After(at) {
+		at = turn
+	}
+	if early := at.Add(-g.ahead()); early.After(now) {
+		at = early
+	}
+	return g.wait(d, p, at, now)
+}
+
+// gap is how long after a job the next one of a value may pass.
+func (g *gates) gap(r throttle.Request, p throttle.Passed) time.Duration {
+	return time.Duration(r.Cost) * g.limiter.GateSpacing(p.Gate)
+}
+
+// ahead is how far ahead of its slot a job may be asked for.
+func (g *gates) ahead() time.Duration { return g.limiter.State().Settings.Horizon }
+
+// note keeps when a value is free, if that is later than what is known under the same terms.
+func (g *gates) note(p throttle.Passed, free, now time.Time) {
+	v := g.values[p]
+	if v == nil {
+		if len(g.values) >= g.most && now.Sub(g.swept) > time.Second {
+			g.swept = now
+			maps.DeleteFunc(g.values, func(_ throttle.Passed, v *value) bool {
+				v.trim(now)
+				return !v.free.After(now) && len(v.line) == 0
+			})
+		}
+		if len(g.values) >= g.most {
+			return
+		}
+		v = &value{}
+		g.values[p] = v
+	}
+	if spacing := g.limiter.GateSpacing(p.Gate); v.spacing != spacing || free.After(v.free) {
+		v.free, v.spacing = free, spacing
+	}
+}
+
+// newGates compiles the expressions of a configuration.
+func newGates(cfg configs.Config, limiter *throttle.Limiter, refused *prometheus.CounterVec) (*gates, error) {
+	g := &gates{limiter: limiter, refused: refused, most: maxValues, values: make(map[throttle.Passed]*value)}
+	if cfg.Cost != "" {
+		cost, err := expression.CompileCost(cfg.Cost)
+		if err != nil {
+			return nil, fmt.Errorf("cost: %w", err)
+		}
+		g.cost = &cost
+	}
+	for i, stated := range cfg.Gates() {
+		one := gate{name: stated.Name}
+		if stated.Key != "" {
+			key, err := expression.CompileKey(stated.Key)
+			if err != nil {
+				return nil, fmt.Errorf("limits.%d.key: %w", i+1, err)
+			}
+			one.key = &key
+		}
+		if stated.When != "" {
+			when, err := expression.CompileCondition(stated.When)
+			if err != nil {
+				return nil, fmt.Errorf("limits.%d.when: %w", i+1, err)
+			}
+			one.when = &when
+		}
+		g.all = append(g.all, one)
+	}
+	return g, nil
+}

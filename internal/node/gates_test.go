@@ -1,0 +1,356 @@
+package node
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"dispatcher/configs"
+	"dispatcher/consumer"
+	"dispatcher/job"
+	"dispatcher/sender"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/limit"
+)
+
+// limitsOf are an account, and a recipient's gate, with so many jobs a second.
+func limitsOf(account, recipient int64) []configs.Limit {
+	one := func(name, key string, most int64) configs.Limit {
+		l := configs.Limit{Name: name, Key: key, Guard: "10ms"}
+		l.Contract = limit.Contract{Cap: most, Window: time.Second, Burst: 1, Lateness: limit.DefaultLateness, Spread: 7 * time.Millisecond, Horizon: limit.DefaultHorizon}
+		return l
+	}
+	return []configs.Limit{one("account", "", account), one("recipient", "job.json.to", recipient)}
+}
+
+// gated is a setup whose jobs are all accepted.
+func gated(limits []configs.Limit) setup {
+	return setup{
+		limits: limits, workers: 64, attempts: 3, failures: 20, order: consumer.OrderNone, backoff: 100 * time.Millisecond, maxBackoff: time.Second,
+		answer: func(string, int) sender.Result { return accepted },
+	}
+}
+
+// to is a job for a recipient.
+func to(recipient string, nth int) job.Record {
+	id := fmt.Sprintf("%s-%d", recipient, nth)
+	return job.Record{
+		Key: []byte(id), Value: fmt.Appendf(nil, `{"to":%q}`, recipient),
+		Headers: []job.Header{{Key: job.HeaderIdempotencyKey, Value: []byte(id)}},
+	}
+}
+
+// backlog has so many jobs for one recipient, spread among those of others.
+func backlog(hot, others int) (all []job.Record) {
+	sent := 0
+	for i := range others {
+		for ; sent*others < hot*i; sent++ {
+			all = append(all, to("hot", sent))
+		}
+		all = append(all, to(fmt.Sprint("r", i%max(1, others/2)), i))
+	}
+	for ; sent < hot; sent++ {
+		all = append(all, to("hot", sent))
+	}
+	return all
+}
+
+// callsOf are the times of a recipient's calls by several nodes, in order; without one, of all.
+func callsOf(recipient string, nodes ...*bubble) (all []time.Time) {
+	for _, b := range nodes {
+		b.mu.Lock()
+		for id, at := range b.calls {
+			if recipient == "" || strings.HasPrefix(id, recipient+"-") {
+				all = append(all, at...)
+			}
+		}
+		b.mu.Unlock()
+	}
+	slices.SortFunc(all, time.Time.Compare)
+	return all
+}
+
+// keptApart checks that no two calls lie closer to each other than a window.
+func (b *bubble) keptApart(calls []time.Time, window time.Duration) {
+	b.Helper()
+	for i := range len(calls) - 1 {
+		if apart := calls[i+1].Sub(calls[i]); apart < window {
+			b.Errorf("got calls %d and %d of one value %v apart, want at least %v", i, i+1, apart, window)
+		}
+	}
+}
+
+// The way to Redis is long here, so each slot lies somewhat behind the time at which its job
+// may pass. No job loses its place for that.
+func TestAHotValueUsesItsLimitAndHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	const hot, others = 200, 2000
+	s := gated(limitsOf(300, 1))
+	s.trip = 40 * time.Millisecond
+	for i := range s.limits {
+		s.limits[i].Lateness, s.limits[i].Spread, s.limits[i].Guard = 50*time.Millisecond, 10*time.Millisecond, "60ms"
+	}
+	inBubble(t, s, func(b *bubble) {
+		b.write(backlog(hot, others)...)
+		b.until(10*time.Minute, "all are settled", func() bool { return b.settled() == hot+others })
+		b.calledOnce(hot + others)
+		calls := callsOf("hot", b)
+		b.keptApart(calls, time.Second)
+		for i := range hot - 1 {
+			if this, next := b.called(fmt.Sprint("hot-", i))[0], b.called(fmt.Sprint("hot-", i+1))[0]; next.Before(this) {
+				t.Errorf("got job %d of the value %v before job %d, want them in their order", i+1, this.Sub(next), i)
+			}
+		}
+		spacing := 1060 * time.Millisecond
+		if took, most := calls[len(calls)-1].Sub(calls[0]), (hot-1)*spacing*110/100; took > most {
+			t.Errorf("got %d jobs of one value in %v, want at most %v: a tenth more than their spacing", len(calls), took, most)
+		}
+		last := calls[0]
+		for i := range others / 2 {
+			last = slices.MaxFunc(append(callsOf(fmt.Sprint("r", i), b), last), time.Time.Compare)
+		}
+		if took, most := last.Sub(calls[0]), 2*others/300*time.Second; took > most {
+			t.Errorf("got the others called after %v, want at most %v: a hot value held them up", took, most)
+		}
+	})
+}
+
+// calledOnce checks that so many jobs were called, and each once.
+func (b *bubble) calledOnce(jobs int) {
+	b.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.calls) != jobs {
+		b.Errorf("got %d jobs called, want %d", len(b.calls), jobs)
+	}
+	for id, at := range b.calls {
+		if len(at) != 1 {
+			b.Errorf("got %d calls of job %s, want one", len(at), id)
+		}
+	}
+}
+
+// another starts one more node of the same fleet.
+func (b *bubble) another() *bubble {
+	n := &bubble{T: b.T, network: b.network, setup: b.setup, kafka: b.kafka, redis: b.redis, calls: map[string][]time.Time{}}
+	n.start()
+	return n
+}
+
+// settledOf is how many offsets the group has committed in all partitions.
+func (b *bubble) settledOf() (n int64) {
+	if g := b.kafka.GroupInfo("g.jobs"); g != nil {
+		for _, c := range g.Commits["jobs"] {
+			n += c.Offset
+		}
+	}
+	return n
+}
+
+// Each node has a part of the jobs of one value, and knows nothing of those of the other.
+func TestNodesShareAHotValue(t *testing.T) {
+	t.Parallel()
+	const hot, others = 150, 1500
+	s := gated(limitsOf(300, 1))
+	s.partitions = 6
+	inBubble(t, s, func(b *bubble) {
+		second, third := b.another(), b.another()
+		defer func() { second.stop(); third.stop() }()
+		nodes := []*bubble{b, second, third}
+		b.until(time.Minute, "both have partitions", func() bool {
+			for _, n := range nodes {
+				if s := n.consumer.Status(); !s.Joined || len(s.Partitions) != 2 {
+					return false
+				}
+			}
+			return true
+		})
+		b.write(backlog(hot, others)...)
+		b.until(20*time.Minute, "all are settled", func() bool { return b.settledOf() == hot+others })
+		calls := callsOf("hot", nodes...)
+		b.keptApart(calls, time.Second)
+		took := calls[len(calls)-1].Sub(calls[0])
+		if want := (hot - 1) * 1010 * time.Millisecond; len(calls) != hot || took > want*110/100 {
+			t.Errorf("got %d calls of one value in %v, want %d in at most a tenth more than %v", len(calls), took, hot, want)
+		}
+		t.Logf("took %v; ideal %v", took, (hot-1)*1010*time.Millisecond)
+	})
+}
+
+// The account's limit is used while jobs also count on their senders and recipients: nobody
+// waits behind a job that waits for another limit.
+func TestTheAccountIsUsedBehindSendersAndRecipients(t *testing.T) {
+	t.Parallel()
+	const jobs, senders, recipients = 6000, 10, 500
+	limits := limitsOf(300, 1)
+	sender := limits[1]
+	sender.Name, sender.Key, sender.Cap = "sender", `job.headers["from"]`, 50
+	s := gated(append(limits, sender))
+	s.partitions = 6
+	inBubble(t, s, func(b *bubble) {
+		second, third := b.another(), b.another()
+		defer func() { second.stop(); third.stop() }()
+		nodes := []*bubble{b, second, third}
+		b.until(time.Minute, "all have partitions", func() bool {
+			return !slices.ContainsFunc(nodes, func(n *bubble) bool { return len(n.consumer.Status().Partitions) != 2 })
+		})
+		dice := rand.New(rand.NewPCG(1, 1))
+		var all []job.Record
+		for i := range jobs {
+			r := to(fmt.Sprint("r", i%recipients), i)
+			r.Headers = append(r.Headers, job.Header{Key: "from", Value: fmt.Append(nil, "s", dice.IntN(senders))})
+			all = append(all, r)
+		}
+		dice.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		b.write(all...)
+		b.until(20*time.Minute, "all are settled", func() bool { return b.settledOf() == jobs })
+		calls := callsOf("", nodes...)
+		most := jobs * 9 / 10
+		share := float64(most-1) / calls[most-1].Sub(calls[0]).Seconds() / 300
+		t.Logf("%.3f of the account used until 0.9 of the jobs were called", share)
+		if len(calls) != jobs || share < 0.95 {
+			t.Errorf("got %d calls, and %.3f of the account used until 0.9 of them, want %d and at least 0.95", len(calls), share, jobs)
+		}
+	})
+}
+
+// setLimit is an operator who changes the recipient's limit.
+func (b *bubble) setLimit(values limit.Values) {
+	b.Helper()
+	operator, err := control.NewControl(b.redis, "ns", "recipient")
+	b.must(err)
+	_, err = operator.Set(b.Context(), control.Change{Values: values, By: "test", Force: true})
+	b.must(err)
+}
+
+// hot writes so many jobs for one recipient, and waits until some are called.
+func (b *bubble) hot(jobs, called int) {
+	b.Helper()
+	b.write(backlog(jobs, 0)...)
+	b.until(2*time.Minute, "some are called", func() bool { return len(callsOf("hot", b)) >= called })
+}
+
+// After a rise of the cap no job waits on by the old times.
+func TestARiseOfACapEndsTheOldWaits(t *testing.T) {
+	t.Parallel()
+	const jobs = 100
+	inBubble(t, gated(limitsOf(300, 1)), func(b *bubble) {
+		b.hot(jobs, 5)
+		b.setLimit(limit.Values{"cap": "50"})
+		b.until(3*recheck, "all are settled", func() bool { return b.settled() == jobs })
+		b.calledOnce(jobs)
+	})
+}
+
+// A cut keeps the jobs further apart, from the time on at which it is in force.
+func TestACutOfACapIsKept(t *testing.T) {
+	t.Parallel()
+	const jobs = 60
+	inBubble(t, gated(limitsOf(300, 10)), func(b *bubble) {
+		b.hot(jobs, 10)
+		b.setLimit(limit.Values{"cap": "1"})
+		before := len(callsOf("hot", b)) + 2 // of the slots that were out
+		b.until(2*jobs*time.Second, "all are settled", func() bool { return b.settled() == jobs })
+		b.calledOnce(jobs)
+		b.keptApart(callsOf("hot", b)[before:], time.Second)
+	})
+}
+
+// Nothing goes while a gate is paused. The jobs go on in time after that.
+func TestAGateGoesOnAfterAPause(t *testing.T) {
+	t.Parallel()
+	const jobs = 20
+	inBubble(t, gated(limitsOf(300, 10)), func(b *bubble) {
+		b.hot(jobs, 5)
+		b.setLimit(limit.Values{"paused": "true"})
+		time.Sleep(2 * time.Second)
+		before := len(callsOf("hot", b))
+		time.Sleep(30 * time.Second)
+		if got := len(callsOf("hot", b)); got != before || got == jobs {
+			t.Fatalf("got %d calls, want the %d before the pause", got, before)
+		}
+		b.setLimit(limit.Values{"paused": "false"})
+		b.until(3*recheck, "all are settled", func() bool { return b.settled() == jobs })
+		b.calledOnce(jobs)
+	})
+}
+
+// A node that can't remember more values asks for each job of the others, and forgets those
+// that say nothing any more.
+func TestTheValuesThatANodeRemembersAreBounded(t *testing.T) {
+	t.Parallel()
+	const jobs = 300
+	s := gated(limitsOf(300, 1))
+	s.maxValues = 10
+	inBubble(t, s, func(b *bubble) {
+		var all []job.Record
+		for i := range jobs {
+			all = append(all, to(fmt.Sprint("r", i%100), i))
+		}
+		b.write(all...)
+		b.until(2*time.Minute, "all are settled", func() bool { return b.settled() == jobs })
+		b.calledOnce(jobs)
+		for i := range 100 {
+			b.keptApart(callsOf(fmt.Sprint("r", i), b), time.Second)
+		}
+		b.stop() // the pacer has ended
+		if got := len(b.gates.values); got == 0 || got > s.maxValues {
+			t.Errorf("got %d values remembered, want 1 to %d", got, s.maxValues)
+		}
+		b.start()
+	})
+}
+
+// A job that waits for a gate holds its partition, and no longer than that.
+func TestAPartitionInOrderGoesOnBehindAHotValue(t *testing.T) {
+	t.Parallel()
+	const hot, others = 10, 40
+	s := gated(limitsOf(300, 1))
+	s.order = consumer.OrderPartition
+	inBubble(t, s, func(b *bubble) {
+		all := backlog(hot, others)
+		b.write(all...)
+		b.until(time.Minute, "all are settled", func() bool { return b.settled() == hot+others })
+		b.calledOnce(hot + others)
+		last := time.Time{}
+		for _, r := range all {
+			at := b.called(string(r.Key))[0]
+			if at.Before(last) {
+				t.Fatalf("got job %s called %v before the one ahead of it", r.Key, last.Sub(at))
+			}
+			last = at
+		}
+	})
+}
+
+// The metrics of a gate count the jobs that wait, and those that have waited.
+func TestAGateCountsTheJobsThatWait(t *testing.T) {
+	t.Parallel()
+	const jobs = 10
+	inBubble(t, gated(limitsOf(300, 1)), func(b *bubble) {
+		b.hot(jobs, 1)
+		b.until(time.Second, "the others wait", func() bool { return b.metric("dispatcher_limit_waiting_jobs") == jobs-1 })
+		b.until(time.Minute, "all are settled", func() bool { return b.settled() == jobs })
+		if waiting, refused := b.metric("dispatcher_limit_waiting_jobs"), b.metric("dispatcher_limit_refused_jobs_total"); waiting != 0 || refused != jobs {
+			t.Errorf("got %v jobs that wait and %v that were refused, want 0 and %d: a new gate lets none pass at first", waiting, refused, jobs)
+		}
+	})
+}
+
+// metric is the value of a metric with one series.
+func (b *bubble) metric(name string) float64 {
+	b.Helper()
+	families, err := b.metrics.Gather()
+	b.must(err)
+	for _, f := range families {
+		if f.GetName() == name {
+			m := f.GetMetric()[0]
+			return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	b.Fatalf("there is no metric %s", name)
+	return 0
+}

@@ -1,0 +1,172 @@
+-- Which jobs get slots, where these may go to any of them: see jobs.lua. A slot goes to the first job that every gate allows
+-- at that time and that finds enough units free. A slot that no gate lets a job have ends the block, so a timeline gives a
+-- prefix of its slots and loses none.
+local jobs, owner, free = {}, {}, {} -- jobs: units and states; of each state, its gate and the earliest time of the next job
+local NOTICE = 5000 -- units that are granted for now are used so much later: a node needs time to prepare a call
+local soon = algorithm.notice and now + NOTICE or now
+local insists = false -- the node claims units for its first job, so none is to pass it: see reserve.lua
+
+-- keep_state keeps a state until it says nothing any more, also to larger jobs.
+local function keep_state(i, slot, units)
+  local gate = owner[i]
+  local left = slot + math.max(gap(gate, units), gate.window + widest) - now
+  local text = int(slot) .. ' ' .. int(units) .. ' ' .. int(gate.max_cost)
+  redis.call('SET', KEYS[6 + 3 * GATES + i], text, 'PX', int(math.ceil(left / 1000) + 1000))
+end
+
+-- read_states takes back slots that were not used: later ones lie behind them, and so behind what was granted before.
+local function read_states()
+  for word in string.gmatch(ARGV[20 + 2 * GATES], '%d+') do owner[#owner + 1] = gates[tonumber(word)] end
+  if #owner == 0 then return end
+  local values = redis.call('MGET', unpack(KEYS, 7 + 3 * GATES))
+  for i, slot, units in string.gmatch(ARGV[22 + 2 * GATES], '(%d+):(%d+):(%d+)') do
+    i = tonumber(i)
+    local of = slot .. ' ' .. units .. ' '
+    if string.sub(values[i] or '', 1, #of) == of then -- nobody relies on it
+      values[i] = nil
+      redis.call('DEL', KEYS[6 + 3 * GATES + i])
+    end
+  end
+  for i, gate in ipairs(owner) do
+    local slot, units, max_cost = string.match(values[i] or '', '^(%d+) (%d+) (%d+)$')
+    free[i] = math.max(gate.from, slot and next_after(gate, tonumber(slot), tonumber(units), tonumber(max_cost)) or 0)
+  end
+end
+
+local function read_jobs()
+  for word in string.gmatch(costs, '%d+') do jobs[#jobs + 1] = {number = #jobs + 1, units = tonumber(word), states = {}} end
+  if GATES == 0 then return end
+  local nth = 0
+  for word in string.gmatch(ARGV[21 + 2 * GATES], '%S+') do
+    nth = nth + 1
+    local job = jobs[nth] or {number = nth, units = 1, states = {}}
+    for i in string.gmatch(word, '%d+') do job.states[#job.states + 1] = tonumber(i) end
+    jobs[nth] = job
+  end
+end
+
+-- allowed_at returns from when on all gates allow a job, and the gate that allows it last.
+local function allowed_at(job, times)
+  local at, slowest = 0, nil
+  for _, i in ipairs(job.states) do
+    local gate = owner[i]
+    local t = job.units > gate.max_cost and math.huge or times[i]
+    if t > at then at, slowest = t, gate end
+  end
+  return at, slowest
+end
+
+local function pass(job, times, slot)
+  for _, i in ipairs(job.states) do times[i] = slot + gap(owner[i], job.units) end
+end
+
+-- first_allowed returns the first job that gets its units as soon as they are free.
+local function first_allowed()
+  for _, job in ipairs(jobs) do
+    if job.units <= c.max_cost and allowed_at(job, free) <= soon then return job end
+  end
+end
+
+smallest = function()
+  local first, least = first_allowed(), math.huge
+  if insists or not first then return first and first.units or 1 end
+  for _, job in ipairs(jobs) do
+    if job.units <= c.max_cost and allowed_at(job, free) <= soon then least = math.min(least, job.units) end
+  end
+  return least
+end
+
+-- next_job returns which of the pending jobs gets a slot, where so many units are left; else whether only gates keep one
+-- from it. alone: no job may pass the first one.
+local function next_job(pending, times, slot, left, alone)
+  local barred = false
+  for k, job in ipairs(pending) do
+    local may = job.units <= c.max_cost and allowed_at(job, times) <= slot
+    local fits = (AHEAD and 1 or job.units) <= left
+    if may and fits then return k end
+    if may and alone then return nil, false end
+    barred = barred or fits
+  end
+  return nil, barred
+end
+
+-- pick returns the jobs for the slots at(0), at(1), …, of which there are that many and most units are wanted; what these
+-- count; and whether a slot was left that no gate lets a job have.
+local function pick(at, slots, most)
+  local picked, used, times, pending = {}, 0, {}, {}
+  for i, t in ipairs(free) do times[i] = t end
+  for i, job in ipairs(jobs) do pending[i] = job end
+  while used < math.min(slots, most) and #picked < most_jobs and #pending > 0 do
+    local slot = at(used)
+    local k, barred = next_job(pending, times, slot, slots - used, insists and #picked == 0)
+    if not k then return picked, used, barred end
+    local job = table.remove(pending, k)
+    pass(job, times, slot)
+    picked[#picked + 1], used = job, used + job.units
+  end
+  return picked, used, false
+end
+
+-- want_these makes the algorithm see these jobs and no others.
+local function want_these(list)
+  local words, units = {}, 0
+  for i, job in ipairs(list) do words[i], units = int(job.units), units + job.units end
+  costs = units > #list and table.concat(words, ' ') or ''
+  first_cost = list[1] and list[1].units or 1
+end
+
+local chosen, barred = {}, false -- the jobs of the last take, and whether a slot was left that no gate lets a job have
+
+-- choose picks jobs for units that are granted for now, and returns what they count.
+choose = function(units, most)
+  local used
+  chosen, used, barred = pick(function() return soon end, units, most)
+  want_these(chosen)
+  for _, job in ipairs(chosen) do job.picked = true end
+  return used
+end
+
+-- take asks the algorithm for slots.
+local function take(units, others_first)
+  if not (CHOOSES and AHEAD) then
+    local slots, wait = algorithm.take(c, soon, units, lead, others_first, not_before)
+    if not slots then chosen = {} end
+    return slots, wait
+  end
+  local mark, most = #noted, most_jobs
+  costs, first_cost, most_jobs = '', 1, math.huge -- first to see where its slots lie
+  local seen, wait = algorithm.take(c, now, units, lead, others_first, not_before)
+  most_jobs = most
+  for i = #noted, mark + 1, -1 do noted[i] = nil end
+  if not seen then return nil, wait end
+  local used
+  chosen, used, barred = pick(seen.at, seen.given, units)
+  want_these(chosen)
+  if #chosen == 0 then return nil, 0 end
+  return algorithm.take(c, now, used, lead, others_first, not_before)
+end
+
+-- charge writes the states of the jobs that got slots, and returns their numbers. The gates' times move on with them.
+local function charge(count, at)
+  local numbers, used = {}, 0
+  for k = 1, count do
+    local job, slot = chosen[k], at(used)
+    for _, i in ipairs(job.states) do keep_state(i, slot, job.units) end
+    pass(job, free, slot)
+    job.granted, used = true, used + job.units
+    numbers[k] = int(job.number)
+  end
+  return table.concat(numbers, ' ')
+end
+
+-- refusals are the jobs that a gate does not allow soon.
+local function refusals()
+  local most, list = AHEAD and not barred and now + (c.reach or 0) or soon, {}
+  for _, job in ipairs(jobs) do
+    local at, gate = allowed_at(job, free)
+    if not job.granted and gate and at > most then
+      list[#list + 1] = job.number .. ':' .. gate.number .. ':' .. int(math.min(at, now + POLL))
+    end
+  end
+  return table.concat(list, ' ')
+end

@@ -1,0 +1,222 @@
+package throttle
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"dispatcher/internal/fault"
+	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
+)
+
+// Gate is one more limit that a job counts on, beside the first one: at most the cap in any
+// window for each value of a key. It grants nothing by itself. A job gets a slot of the
+// first limit at a time at which all its gates let it pass, and counts on all of them then.
+// A job that a gate refuses counts on none.
+type Gate struct {
+	Name  string
+	Limit limit.Spec // seeds Redis; see [limit.Terms.Beside]
+}
+
+// Hash stands for the value of a gate's key. Redis holds no values.
+type Hash = script.Hash
+
+// HashOf hashes a value. Equal values of two gates have nothing to do with each other.
+func HashOf(value string) (h Hash) {
+	sum := sha256.Sum256([]byte(value))
+	copy(h[:], sum[:])
+	return h
+}
+
+// Passed names a gate that a job passes, and the value of its key.
+type Passed struct {
+	Gate int // index of [Options].Gates
+	Hash Hash
+}
+
+// maxGates is how many limits a job may count on beside the first one.
+const maxGates = 15
+
+func checkGates(o Options) error {
+	var faults fault.List
+	faults.Refuse(len(o.Gates) > maxGates, "gates", len(o.Gates), "must be at most %d", maxGates)
+	faults.Refuse(len(o.Gates) > 0 && o.Limit.Scope == limit.ScopeNode, "scope", string(o.Limit.Scope), "must be cluster where jobs count on several limits")
+	faults.Refuse(len(o.Gates) > 0 && o.Limit.Degraded == limit.DegradedReserve, "degraded", string(o.Limit.Degraded), "must be wait where jobs count on several limits: a node can't keep them without Redis")
+	err := faults.Err()
+	if o.Limit.Gate {
+		err = errors.Join(err, fmt.Errorf("limit: %q: is a gate: the first limit must not be one; move it to the gates", o.Name))
+	}
+	names := map[string]bool{o.Name: true}
+	for _, g := range marked(o.Gates) {
+		if invalid := errors.Join(limit.CheckName("name", g.Name), g.Limit.Validate()); invalid != nil {
+			err = errors.Join(err, fmt.Errorf("gate %q: %w", g.Name, invalid))
+		}
+		if names[g.Name] {
+			err = errors.Join(err, fmt.Errorf("name: %q: two limits have it", g.Name))
+		}
+		names[g.Name] = true
+	}
+	return err
+}
+
+// marked are gates with limits that say that they are gates.
+func marked(stated []Gate) []Gate {
+	gates := slices.Clone(stated)
+	for i := range gates {
+		gates[i].Limit.Gate = true
+	}
+	return gates
+}
+
+// gate is what the reserving goroutine knows of one.
+type gate struct {
+	limit.Settings // the newest that it has seen
+
+	name string
+}
+
+func newGates(stated []Gate) []gate {
+	gates := make([]gate, len(stated))
+	for i, g := range stated {
+		gates[i] = gate{Settings: g.Limit.Settings(), name: g.Name}
+		if packed, err := limit.Unpack(gates[i].Pack()); err == nil { // so that a call need not pack them
+			gates[i].Settings = packed
+		}
+	}
+	return gates
+}
+
+// passage is how a slot counts on gates.
+type passage struct {
+	gates []Passed
+	slot  int64 // on Redis's clock, in µs
+	units int64
+	epoch int64
+}
+
+func passageOf(job Request, slot, epoch int64) *passage {
+	if len(job.Passes) == 0 {
+		return nil
+	}
+	return &passage{gates: job.Passes, slot: slot, units: job.Cost, epoch: epoch}
+}
+
+// refunds are the slots that were not used since the last reservation. Their gates let
+// others pass in their place.
+type refunds struct {
+	mu  sync.Mutex
+	all []*passage
+}
+
+// maxRefunds bounds those of one call. What is above keeps its gates shut a while longer.
+const maxRefunds = 1000
+
+func (r *refunds) add(p *passage) {
+	if p == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.all) < maxRefunds {
+		r.all = append(r.all, p)
+	}
+}
+
+func (r *refunds) take() []*passage {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.all
+	r.all = nil
+	return all
+}
+
+// noteSpacing keeps the spacing of a gate for callers. It follows from the guard of the first
+// limit.
+func (l *Limiter) noteSpacing(gate int, set, first limit.Terms) {
+	l.gateSpacings[gate].Store(int64(set.Beside(first).GateSpacing()))
+}
+
+// gatesOf is what a call says of gates. Refunds go with the next reservation; where that
+// fails they are forgotten, since the script may have heeded them.
+func (r *reserver) gatesOf(asked []request) (g script.Gates) {
+	for _, one := range r.gates {
+		g.Names, g.Known = append(g.Names, one.name), append(g.Known, one.Settings)
+	}
+	if len(asked) == 0 || len(r.gates) == 0 {
+		return g
+	}
+	index := make(map[Passed]int)
+	state := func(p Passed) int {
+		i, known := index[p]
+		if !known {
+			i = len(g.States)
+			index[p] = i
+			g.States = append(g.States, script.State{Gate: p.Gate, Hash: p.Hash})
+		}
+		return i
+	}
+	for _, q := range asked {
+		states := make([]int, len(q.Passes))
+		for i, p := range q.Passes {
+			states[i] = state(p)
+		}
+		g.Jobs = append(g.Jobs, states)
+	}
+	for _, unused := range r.refunds.take() {
+		if unused.epoch != r.clock.Epoch {
+			continue
+		}
+		for _, p := range unused.gates {
+			g.Refunds = append(g.Refunds, script.Refund{State: state(p), Slot: unused.slot, Units: unused.units})
+		}
+	}
+	return g
+}
+
+// granted are the requests that got slots, in the order of these, and what they count.
+func granted(asked []request, choice *script.Choice) (given []request, units int64) {
+	for _, i := range choice.Granted {
+		given, units = append(given, asked[i]), units+asked[i].Cost
+	}
+	return given, units
+}
+
+// refuse tells jobs until when a gate refuses them.
+func (r *reserver) refuse(asked []request, reply script.Reservation, now time.Time) {
+	for _, one := range reply.Choice.Refused {
+		asked[one.Job].answer.Until, asked[one.Job].answer.Gate = now.Add(clock.Duration(one.At-reply.Now)), one.Gate
+	}
+}
+
+// GateSpacing is the time between two units of one value of a gate's key, under the settings
+// in force.
+func (l *Limiter) GateSpacing(gate int) time.Duration {
+	return time.Duration(l.gateSpacings[gate].Load())
+}
+
+// takeGates learns the settings of the gates in force, as [reserver.take] does for the first
+// limit.
+func (r *reserver) takeGates(reply script.Reservation) {
+	if reply.Choice == nil {
+		return
+	}
+	for i, set := range reply.Choice.Gates {
+		g := &r.gates[i]
+		if set == g.Settings || g.Newer(set) {
+			continue
+		}
+		if set.Stricter(g.Settings) {
+			r.giveUp()
+		}
+		r.log.Info("limit settings in force", "gate", g.name, "revision", set.Revision, "by", set.By, "paused", set.Paused, "contract", set.String())
+		g.Settings, r.pollNow = set, true
+	}
+	for i, g := range r.gates {
+		r.noteSpacing(i, g.Terms, r.known.Terms)
+	}
+}

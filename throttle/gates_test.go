@@ -1,0 +1,585 @@
+package throttle
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"dispatcher/internal/containers"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
+)
+
+// gatesRun is a fleet whose jobs pass gates, around the real script, in simulated time. Nodes
+// ask, lose replies, give slots back, die and come; Redis forgets and its clock steps;
+// operators change the terms of all limits.
+type gatesRun struct {
+	t     tester
+	rdb   redis.UniversalClient
+	mini  *miniredis.Miniredis // nil: a real one, in its own time
+	text  string
+	roll  dice
+	algo  string
+	set   limit.Settings
+	gates []limit.Settings // as the file states them
+	now   int64
+	skew  int64 // Redis's clock − true time
+	nodes []*gatesNode
+	named int
+	calls map[Passed][]gateCall
+	terms []gateTerms             // that operators set
+	late  func(guard int64) int64 // by how much a call begins after its slot
+	keeps bool                    // no slot is given back
+	count int                     // of the calls, and of the jobs that gates refused
+	shut  int
+}
+
+// gateTerms are those of a gate from a time on.
+type gateTerms struct {
+	gate int
+	at   int64
+	set  limit.Settings
+}
+
+type gatesNode struct {
+	scripts script.Scripts
+	seq     int64
+	epoch   int64
+	known   limit.Settings
+	gates   []limit.Settings
+	stepped bool
+	refunds []gateSlot
+}
+
+// gateCall is a call as the provider counts it for one value of a gate's key.
+type gateCall struct {
+	at, units int64
+	terms     limit.Settings
+}
+
+// gateSlot is a slot that its job did not use.
+type gateSlot struct {
+	passes      []Passed
+	slot, units int64
+	epoch       int64
+}
+
+var gateNames = []string{"sender", "recipient"}
+
+func gateOf(capacity int64, window time.Duration, largest int64) limit.Settings {
+	c := contract(capacity)
+	c.Window, c.MaxCost = window, largest
+	seed := seeded(c)
+	seed.Gate = true
+	s, err := limit.Unpack(seed.Pack())
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+func newGatesRun(t tester, rdb redis.UniversalClient, mini *miniredis.Miniredis, algo string, change func(string) string, roll dice) *gatesRun {
+	t.Helper()
+	flush(t, rdb)
+	c := contract(300)
+	c.MaxCost = 1 + roll(2)
+	if algo == limit.GCRA {
+		c.Burst = c.MaxCost
+	}
+	r := &gatesRun{t: t, rdb: rdb, mini: mini, text: change(scriptOf(algo)), roll: roll, algo: algo, set: seededBy(algo, c), now: 1_700_000_000_000_000, calls: map[Passed][]gateCall{}}
+	r.gates = []limit.Settings{gateOf(2+roll(4), 500*time.Millisecond, c.MaxCost), gateOf(c.MaxCost, 400*time.Millisecond, c.MaxCost)}
+	r.late = func(guard int64) int64 { return r.roll(guard + 1) }
+	r.pass(0)
+	for range 1 + roll(3) {
+		r.nodes = append(r.nodes, r.fresh())
+	}
+	r.pollAll()
+	r.pass(3_000_000) // past the cooldown of the start
+	r.pollAll()
+	r.pass(3_000_000)
+	return r
+}
+
+func (r *gatesRun) fresh() *gatesNode {
+	r.named++
+	n := &gatesNode{scripts: script.NewScripts(r.rdb, "gates", "provider", fmt.Sprint("node", r.named)), known: r.set, gates: slices.Clone(r.gates), seq: 1}
+	n.scripts.Reserving[r.algo] = redis.NewScript(r.text)
+	return n
+}
+
+func (r *gatesRun) pass(us int64) {
+	r.now += us
+	if r.mini == nil {
+		time.Sleep(clock.Duration(us))
+		return
+	}
+	r.mini.SetTime(time.UnixMicro(r.now + r.skew))
+	r.mini.FastForward(clock.Duration(us))
+}
+
+func (r *gatesRun) pollAll() {
+	for _, n := range r.nodes {
+		r.ask(n, nil, false)
+	}
+}
+
+// jobs are requests whose keys are few, so that many meet.
+func (r *gatesRun) jobs() []Request {
+	all := make([]Request, 1+r.roll(6))
+	for i := range all {
+		all[i].Cost = 1 + r.roll(r.set.LargestCost())
+		for gate := range r.gates {
+			if r.roll(4) > 0 {
+				all[i].Passes = append(all[i].Passes, Passed{Gate: gate, Hash: HashOf(fmt.Sprint(r.roll(3)))})
+			}
+		}
+	}
+	return all
+}
+
+// ask lets a node ask for jobs; without any it polls.
+func (r *gatesRun) ask(n *gatesNode, jobs []Request, lost bool) {
+	l := &reserver{Limiter: &Limiter{opts: Options{Gates: make([]Gate, len(r.gates))}}}
+	l.clock.Epoch = n.epoch
+	for i, set := range n.gates {
+		l.gates = append(l.gates, gate{name: gateNames[i], Settings: set})
+	}
+	if len(jobs) > 0 {
+		for _, s := range n.refunds {
+			l.refunds.add(&passage{gates: s.passes, slot: s.slot, units: s.units, epoch: s.epoch})
+		}
+		n.refunds = nil
+	}
+	asked := make([]request, len(jobs))
+	for i, job := range jobs {
+		asked[i] = request{Request: job, answer: &Answer{}}
+	}
+	b, err := n.scripts.Reserve(contextOf(r.t), script.Ask{
+		Want: unitsOf(asked), Costs: costsOf(asked), Seq: n.seq, Epoch: n.epoch, Stepped: n.stepped, Gates: l.gatesOf(asked),
+		Identity: string(IdentityNone), Lead: lead, Learned: n.epoch != 0, Known: n.known,
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if r.mini == nil {
+		r.now = max(r.now, b.Now)
+	}
+	if len(jobs) > 0 {
+		n.seq++
+	}
+	if lost {
+		return
+	}
+	n.epoch, n.known, n.stepped = b.Epoch, b.Settings, false
+	if len(b.Choice.Gates) > 0 && b.Cooldown == script.CooldownNone {
+		n.gates = b.Choice.Gates
+	}
+	r.shut += len(b.Choice.Refused)
+	units := int64(0)
+	for _, i := range b.Choice.Granted {
+		slot := b.Schedule.At(units)
+		units += jobs[i].Cost
+		r.used(n, jobs[i], slot, b)
+	}
+	if units != b.Schedule.Given {
+		r.t.Fatal(fmt.Errorf("got %d units for the jobs %v, want %d", units, b.Choice.Granted, b.Schedule.Given))
+	}
+}
+
+// used has a job called as late as its slot allows, or gives the slot back.
+func (r *gatesRun) used(n *gatesNode, job Request, slot int64, b script.Reservation) {
+	if !r.keeps && r.roll(8) == 0 {
+		n.refunds = append(n.refunds, gateSlot{job.Passes, slot, job.Cost, b.Epoch})
+		return
+	}
+	r.count++
+	at := slot - r.skew + r.late(b.Settings.Guard.Microseconds())
+	for _, p := range job.Passes {
+		r.calls[p] = append(r.calls[p], gateCall{at, job.Cost, n.gates[p.Gate]})
+	}
+}
+
+// change is an operator who changes one of the limits.
+func (r *gatesRun) change() {
+	if i := r.roll(3); i < 2 {
+		r.setTo(gateNames[i], limit.Values{"cap": fmt.Sprint(r.set.LargestCost() + r.roll(5)), "max_cost": fmt.Sprint(1 + r.roll(r.set.LargestCost())), "window": []string{"400ms", "500ms", "1s"}[r.roll(3)]})
+		return
+	}
+	r.setTo("provider", limit.Values{"guard": []string{"10ms", "40ms"}[r.roll(2)]})
+}
+
+func (r *gatesRun) setTo(name string, values limit.Values) {
+	operator, err := control.NewControl(r.rdb, "gates", name)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	to, err := operator.Set(contextOf(r.t), control.Change{Values: values, By: "law", Force: true})
+	if i := slices.Index(gateNames, name); err == nil && i >= 0 {
+		r.terms = append(r.terms, gateTerms{i, r.now, to})
+	}
+	if err != nil && !errors.Is(err, control.ErrUnchanged) && !errors.Is(err, control.ErrUnknownLimit) {
+		r.t.Fatal(err)
+	}
+}
+
+// one is a job that passes all gates.
+func (r *gatesRun) one() []Request {
+	return []Request{{Cost: r.set.LargestCost(), Passes: []Passed{{Gate: 0, Hash: HashOf("0")}, {Gate: 1, Hash: HashOf("0")}}}}
+}
+
+// exhaust has the first node ask for jobs of one value again and again.
+func (r *gatesRun) exhaust(us int64) {
+	for end := r.now + us; r.now < end; r.pass(5_000) {
+		r.ask(r.nodes[0], r.one(), false)
+	}
+}
+
+// promote has another master go on with what this one had.
+func (r *gatesRun) promote() {
+	if err := r.rdb.HSet(contextOf(r.t), script.KeysOf("gates", "provider").Limit, "master", "another").Err(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *gatesRun) happen() {
+	i := r.roll(int64(len(r.nodes)))
+	n := r.nodes[i]
+	switch p := r.roll(200); {
+	case p < 120:
+		r.ask(n, r.jobs(), r.roll(12) == 0)
+	case p < 180:
+		r.pass(r.roll([]int64{2_000, 20_000, 100_000}[r.roll(3)]))
+	case p < 188:
+		r.ask(n, nil, false)
+	case p < 193:
+		r.change()
+	case p < 194:
+		r.promote()
+		r.pollAll()
+	case p < 196: // killed
+		r.nodes[i] = r.fresh()
+		r.ask(r.nodes[i], nil, false)
+	case p < 198 && r.mini != nil: // each node reports the step
+		r.skew += []int64{-1, 1}[r.roll(2)] * r.roll(3_600_000_000)
+		r.pass(0)
+		for _, n := range r.nodes {
+			n.stepped = true
+		}
+		r.pollAll()
+		r.pass(3_000_000)
+		r.pollAll()
+	default:
+		flush(r.t, r.rdb)
+		r.pollAll()
+		r.pass(3_000_000)
+		r.pollAll()
+	}
+}
+
+// over says where a gate was passed by more units than its cap; nothing if that was nowhere.
+// In a window in which terms changed, the widest of them hold.
+func (r *gatesRun) over() string {
+	for passed, calls := range r.calls {
+		slices.SortStableFunc(calls, func(a, b gateCall) int { return int(a.at - b.at) })
+		for i := range calls {
+			units, most, window := int64(0), int64(0), int64(1<<62)
+			for _, c := range calls[i:] {
+				window = min(window, c.terms.Window.Microseconds())
+				for _, changed := range r.terms {
+					if changed.gate == passed.Gate && changed.at > calls[i].at-limit.MaxHorizon.Microseconds() && changed.at < c.at {
+						window, most = min(window, changed.set.Window.Microseconds()), max(most, changed.set.Cap)
+					}
+				}
+				if c.at-calls[i].at >= window {
+					break
+				}
+				units, most = units+c.units, max(most, c.terms.Cap)
+				if units > most {
+					return fmt.Sprintf("%s: %d units in %d µs, and %d may pass", gateNames[passed.Gate], units, c.at-calls[i].at, most)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+func (r *gatesRun) play(ops int) string {
+	for range ops {
+		r.happen()
+	}
+	return r.over()
+}
+
+func gateAlgorithms() []string {
+	return []string{limit.TokenBucket, limit.SlidingWindowLog, limit.FixedWindow, limit.GCRA, limit.SlidingWindowCounter, limit.LeakyBucket}
+}
+
+// Whatever is lost, changed or given back, and whoever dies: no gate lets more units pass in
+// a window than its cap.
+func TestGatesKeepTheirCap(t *testing.T) {
+	t.Parallel()
+	mini := miniredis.RunT(t)
+	rdb := patient(t, mini.Addr())
+	count, shut := 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		roll := diceOf(rapid.Uint64().Draw(rt, "seed"))
+		all := gateAlgorithms()
+		r := newGatesRun(rt, rdb, mini, all[roll(int64(len(all)))], func(s string) string { return s }, roll)
+		if over := r.play(250); over != "" {
+			rt.Fatalf("%s: %s", r.algo, over)
+		}
+		count, shut = count+r.count, shut+r.shut
+	})
+	if count < 100 || shut < 100 {
+		t.Errorf("got %d calls, and %d refusals; so few prove nothing", count, shut)
+	}
+}
+
+func TestGatesKeepTheirCapReal(t *testing.T) {
+	t.Parallel()
+	server := containers.Redis(t)
+	r := newGatesRun(t, patient(t, server.Addr), nil, limit.TokenBucket, func(s string) string { return s }, diceOf(1))
+	if over := r.play(1_000); over != "" {
+		t.Fatal(over)
+	}
+	if r.count < 100 || r.shut < 100 {
+		t.Errorf("got %d calls, and %d refusals; so few prove nothing", r.count, r.shut)
+	}
+}
+
+// The law has teeth.
+func TestGatesLawBreaksWithout(t *testing.T) {
+	t.Parallel()
+	for _, m := range []struct {
+		rule, from, to string
+		play           func(*gatesRun) // nil: random histories find it
+	}{
+		{rule: "the gap behind a unit", from: "return math.ceil(units * (gate.window", to: "return math.ceil(0 * (gate.window"},
+		{rule: "the units of a job", from: "return math.ceil(units * (gate.window", to: "return math.ceil(1 * (gate.window"},
+		{rule: "the guard", from: "units * (gate.window + widest)", to: "units * gate.window"},
+		{rule: "the largest job", from: "(gate.cap - gate.max_cost + 1)", to: "gate.cap"},
+		{rule: "jobs of the same call", from: "    pass(job, times, slot)\n    picked", to: "    picked"},
+		{rule: "the state", from: "redis.call('SET', KEYS[6 + 3 * GATES + i]", to: "redis.call('SET', KEYS[6 + 3 * GATES + i] .. 'x'"},
+		{rule: "who relies on a slot that is given back", from: "if string.sub(values[i] or '', 1, #of) == of then", to: "if values[i] then", play: func(r *gatesRun) {
+			for range 20 {
+				r.exhaust(50_000)
+				r.nodes[0].refunds = []gateSlot{{r.one()[0].Passes, 1, 1, r.nodes[0].epoch}}
+			}
+		}},
+		{rule: "the time that a gate names", from: "allowed_at(job, times) <= slot", to: "allowed_at(job, times) <= slot + 20000"},
+		{rule: "a guard that was wider", from: "return before and now <", to: "return nil and now <", play: func(r *gatesRun) {
+			r.setTo("provider", limit.Values{"guard": "40ms"})
+			r.pollAll()
+			r.pass(2_000_000)
+			r.late = func(guard int64) int64 { return guard }
+			r.exhaust(500_000)
+			r.setTo("provider", limit.Values{"guard": "10ms"})
+			r.late = func(int64) int64 { return 0 }
+			r.exhaust(2_000_000)
+		}},
+		{rule: "the wait behind an epoch's begin", from: "math.max(from, tonumber(current) + HORIZON + 2 * widest + gate.window)", to: "from", play: func(r *gatesRun) {
+			r.setTo("recipient", limit.Values{"window": "1s"})
+			r.pollAll()
+			r.pass(2_000_000)
+			r.exhaust(100_000)
+			r.promote()
+			r.exhaust(2_000_000)
+		}},
+		{rule: "the gap before larger jobs", from: "slot + math.min(gap(gate, units + gate.max_cost), gate.window + widest)", to: "at", play: func(r *gatesRun) {
+			r.late = func(int64) int64 { return 0 }
+			r.letLargerIn()
+		}},
+		{rule: "the epoch of the states", from: "if stale then return", to: "if nil then return", play: func(r *gatesRun) {
+			r.nodes = append(r.nodes, r.fresh())
+			r.ask(r.nodes[len(r.nodes)-1], nil, false)
+			r.promote()
+			r.ask(r.nodes[0], nil, false)
+			r.pass(2_000_000)
+			r.ask(r.nodes[len(r.nodes)-1], r.one(), false) // it has not heard of the promotion
+			r.ask(r.nodes[0], r.one(), false)
+		}},
+	} {
+		t.Run(m.rule, func(t *testing.T) {
+			t.Parallel()
+			if strings.Count(scriptOf(limit.TokenBucket), m.from) != 1 {
+				t.Fatalf("the script has not exactly one %q; name the rule again", m.from)
+			}
+			mini := miniredis.RunT(t)
+			rdb := patient(t, mini.Addr())
+			for seed := range uint64(300) {
+				r := newGatesRun(t, rdb, mini, limit.TokenBucket, func(s string) string { return strings.Replace(s, m.from, m.to, 1) }, diceOf(seed))
+				ops := 250
+				if m.play != nil {
+					r.keeps, ops = true, 0
+					m.play(r)
+				}
+				if over := r.play(ops); over != "" {
+					t.Logf("history %d: %s", seed, over)
+					return
+				}
+			}
+			t.Error("nothing was found")
+		})
+	}
+}
+
+// A job that a gate refuses learns until when, and others get the slots. A slot that is not
+// used lets the next job of its value pass at once.
+func TestAGateRefusesAJobAndNoOther(t *testing.T) {
+	t.Parallel()
+	mini := miniredis.RunT(t)
+	l, err := New(Options{
+		Redis: patient(t, mini.Addr()), Namespace: "ns", Name: "account", Node: "n", Identity: IdentityNone, Limit: specOf(contract(300)),
+		Gates: []Gate{{Name: "recipient", Limit: specOf(contract(1))}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, l)
+	to := func(name string) Request {
+		return Request{Cost: 1, Passes: []Passed{{Gate: 0, Hash: HashOf(name)}}}
+	}
+	ask := func(jobs ...Request) []Answer {
+		t.Helper()
+		for {
+			if _, err := l.Turn(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			answers, err := l.Reserve(t.Context(), jobs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if slices.ContainsFunc(answers, func(a Answer) bool { return !a.Slot.IsZero() }) {
+				return answers
+			}
+		}
+	}
+	answers := ask(to("a"), to("a"), to("b"))
+	first, second, third := answers[0], answers[1], answers[2]
+	if first.Slot.IsZero() || !second.Slot.IsZero() || third.Slot.IsZero() {
+		t.Fatalf("got %+v, want slots for the first job and for the third", answers)
+	}
+	if wait := second.Until.Sub(first.Slot.NotBefore); wait < 900*time.Millisecond || wait > 1100*time.Millisecond {
+		t.Errorf("got a refusal until %v behind the slot of the same value, want about a second", wait)
+	}
+	l.Unused(first.Slot)
+	begun := time.Now()
+	if again := ask(to("a")); again[0].Slot.NotBefore.Sub(begun) > 500*time.Millisecond {
+		t.Errorf("got %+v once the slot was given back, want a slot at once", again)
+	}
+}
+
+func TestOptionsOfGates(t *testing.T) {
+	t.Parallel()
+	mini := miniredis.RunT(t)
+	rdb := patient(t, mini.Addr())
+	gate := func(change func(*limit.Spec)) Gate {
+		s := specOf(contract(5))
+		change(&s)
+		return Gate{Name: "recipient", Limit: s}
+	}
+	for _, row := range []struct {
+		change func(*limit.Spec)
+		want   string
+	}{
+		{func(*limit.Spec) {}, ""},
+		{func(s *limit.Spec) { s.Window = time.Hour }, `gate "recipient": window: 1h0m0s: must be from 1ms to 1m`},
+		{func(s *limit.Spec) { s.Burst = 2 }, `gate "recipient": burst: 2: must be 1`},
+		{func(s *limit.Spec) { s.Algorithm = limit.GCRA }, `gate "recipient": algorithm: "gcra": must be token_bucket`},
+		{func(s *limit.Spec) { s.MaxInFlight = 2 }, `gate "recipient": max_in_flight: 2: must be 0`},
+		{func(s *limit.Spec) { s.Scope = limit.ScopeNode }, `gate "recipient": scope: "node": must be cluster`},
+		{func(s *limit.Spec) { s.Capacity = 2 }, `gate "recipient": capacity: 2: is for algorithm leaky_bucket only`},
+	} {
+		stated := []Gate{gate(row.change)}
+		l, err := New(Options{Redis: rdb, Namespace: "ns", Name: "account", Limit: specOf(contract(300)), Gates: stated})
+		switch {
+		case row.want != "" && (err == nil || err.Error() != row.want && !strings.HasPrefix(err.Error(), row.want)):
+			t.Errorf("got %v, want %s", err, row.want)
+		case row.want == "" && (err != nil || !l.opts.Gates[0].Limit.Gate || stated[0].Limit.Gate):
+			t.Errorf("got %v, want the gate marked as one, and not the caller's", err)
+		}
+	}
+	first := specOf(contract(300))
+	first.Gate = true
+	if _, err := New(Options{Redis: rdb, Namespace: "ns", Name: "account", Limit: first}); err == nil || !strings.Contains(err.Error(), `limit: "account": is a gate`) {
+		t.Errorf("got %v, want the first limit refused", err)
+	}
+}
+
+// The spacing of a gate follows from the guard of the first limit that is in force.
+func TestTheSpacingOfAGateHasTheGuardOfTheFirstLimit(t *testing.T) {
+	t.Parallel()
+	mini := miniredis.RunT(t)
+	rdb := patient(t, mini.Addr())
+	l, err := New(Options{
+		Redis: rdb, Namespace: "ns", Name: "account", Node: "n", Identity: IdentityNone, Limit: specOf(contract(300)),
+		Gates: []Gate{{Name: "recipient", Limit: specOf(contract(1))}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, l)
+	if _, err := l.Turn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.GateSpacing(0); got != 1010*time.Millisecond {
+		t.Errorf("got %s, want the window and the guard", got)
+	}
+	for _, row := range []struct {
+		name, value string
+		want        time.Duration
+	}{{"account", "40ms", 1040 * time.Millisecond}, {"recipient", "500ms", 540 * time.Millisecond}} {
+		operator, err := control.NewControl(rdb, "ns", row.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		setting := map[string]string{"account": "guard", "recipient": "window"}[row.name]
+		if _, err := operator.Set(t.Context(), control.Change{Values: limit.Values{setting: row.value}}); err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(30 * time.Second); l.GateSpacing(0) != row.want; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: got %s, want %s", row.name, l.GateSpacing(0), row.want)
+			}
+		}
+	}
+}
+
+// letLargerIn raises max_cost behind units that lie closer to each other than those of larger
+// jobs do.
+func (r *gatesRun) letLargerIn() {
+	ask := func(cost, us int64) {
+		for end := r.now + us; r.now < end; r.pass(2_000) {
+			r.ask(r.nodes[0], []Request{{Cost: cost, Passes: []Passed{{Gate: 1, Hash: HashOf("0")}}}}, false)
+		}
+	}
+	r.setTo("recipient", limit.Values{"cap": "10", "window": "1s", "max_cost": "1"})
+	r.pollAll()
+	r.pass(3_000_000)
+	ask(1, 2_000_000)
+	r.setTo("recipient", limit.Values{"max_cost": "2"})
+	ask(2, 2_000_000)
+}
+
+func TestAGateKeepsItsCapWhenLargerJobsAreLetIn(t *testing.T) {
+	t.Parallel()
+	mini := miniredis.RunT(t)
+	r := newGatesRun(t, patient(t, mini.Addr()), mini, limit.TokenBucket, func(s string) string { return s }, func(int64) int64 { return 1 })
+	r.keeps, r.late = true, func(int64) int64 { return 0 }
+	r.letLargerIn()
+	if over := r.over(); over != "" {
+		t.Error(over)
+	}
+	if r.count < 20 {
+		t.Errorf("got %d calls; so few prove nothing", r.count)
+	}
+}

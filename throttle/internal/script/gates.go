@@ -1,0 +1,144 @@
+package script
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"dispatcher/throttle/limit"
+)
+
+// This file and reserve/gates.lua are the only places that know how gates stand in the
+// arguments and the reply of a reservation.
+
+// Hash stands for the value of a gate's key.
+type Hash [16]byte
+
+// State is what Redis keeps for one value of a gate's key.
+type State struct {
+	Gate int // index of [Gates].Known
+	Hash Hash
+}
+
+// Gates are what a call says of the limits beside the first one.
+type Gates struct {
+	Names   []string
+	Known   []limit.Settings // the newest ones that the node knows
+	States  []State          // that jobs or refunds name, each once
+	Jobs    [][]int          // of each job, in the order of the costs, indices of States
+	Refunds []Refund
+}
+
+// Refund is a slot that was not used.
+type Refund struct {
+	State int   // index of States
+	Slot  int64 // on Redis's clock, in µs
+	Units int64
+}
+
+// Choice says which jobs got slots, where these may go to any of them.
+type Choice struct {
+	Granted []int // indices of the jobs, in the order of their slots
+	Refused []Refusal
+	Gates   []limit.Settings // in force
+}
+
+// Refusal is a job that a gate does not allow soon.
+type Refusal struct {
+	Job, Gate int
+	At        int64 // when to ask again, on Redis's clock, in µs
+}
+
+func (g Gates) keys(of Keys, epoch int64) []string {
+	keys := make([]string, 0, 3*len(g.Known)+len(g.States))
+	for _, name := range g.Names {
+		gate := of.named(name)
+		keys = append(keys, gate.Limit, gate.History, gate.Nodes)
+	}
+	at := ":" + strconv.FormatInt(epoch, 10) + ":"
+	for _, s := range g.States {
+		keys = append(keys, of.prefix+"gate:"+g.Names[s.Gate]+at+hex.EncodeToString(s.Hash[:]))
+	}
+	return keys
+}
+
+func (g Gates) arguments() []any {
+	args := make([]any, 0, 4+2*len(g.Known))
+	args = append(args, len(g.Known))
+	if len(g.Known) == 0 {
+		return args
+	}
+	for i, known := range g.Known {
+		args = append(args, known.Pack(), g.Names[i])
+	}
+	var gates, jobs, refunds []byte
+	for _, s := range g.States {
+		gates = append(strconv.AppendInt(gates, int64(s.Gate+1), 10), ' ')
+	}
+	for _, states := range g.Jobs {
+		jobs = appendJob(jobs, states)
+	}
+	for _, r := range g.Refunds {
+		refunds = fmt.Appendf(refunds, "%d:%d:%d ", r.State+1, r.Slot, r.Units)
+	}
+	return append(args, string(gates), string(jobs), string(refunds))
+}
+
+// appendJob appends a job's states, numbered from 1.
+func appendJob(text []byte, states []int) []byte {
+	for i, s := range states {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = strconv.AppendInt(text, int64(s+1), 10)
+	}
+	if len(states) == 0 {
+		text = append(text, '-')
+	}
+	return append(text, ' ')
+}
+
+// decodeChoice reads the texts of a reply behind the settings of the first limit.
+func (a Ask) decodeChoice(texts []string) (*Choice, error) {
+	r, jobs := &Choice{}, len(a.Costs)
+	wrong := func(text string) error { return fmt.Errorf("%w: %.40q of the jobs", ErrReply, text) }
+	for word := range strings.FieldsSeq(texts[0]) {
+		job, err := strconv.Atoi(word)
+		if err != nil || job < 1 || job > jobs {
+			return nil, wrong(word)
+		}
+		r.Granted = append(r.Granted, job-1)
+	}
+	for word := range strings.FieldsSeq(texts[1]) {
+		one := Refusal{}
+		if _, err := fmt.Sscanf(word, "%d:%d:%d", &one.Job, &one.Gate, &one.At); err != nil || one.Job < 1 || one.Job > jobs || one.Gate < 1 || one.Gate > len(a.Gates.Known) {
+			return nil, wrong(word)
+		}
+		one.Job, one.Gate = one.Job-1, one.Gate-1
+		r.Refused = append(r.Refused, one)
+	}
+	for i, known := range a.Gates.Known {
+		var err error
+		if text := texts[2+i]; text != "" {
+			if known, err = limit.Unpack(text); err != nil {
+				return nil, fmt.Errorf("%w: limit %s: %w", ErrReply, a.Gates.Names[i], err)
+			}
+		}
+		r.Gates = append(r.Gates, known)
+	}
+	return r, nil
+}
+
+// textsOf reads the texts of a script's reply.
+func textsOf(reply []any) ([]string, error) {
+	texts := make([]string, len(reply))
+	for i := range texts {
+		text, ok := reply[i].(string)
+		if !ok {
+			return nil, fmt.Errorf("%w: a value is %T, want a text", ErrReply, reply[i])
+		}
+		texts[i] = text
+	}
+	return texts, nil
+}

@@ -1,0 +1,66 @@
+package limit
+
+import (
+	"cmp"
+	"math"
+	"time"
+
+	"dispatcher/internal/fault"
+)
+
+// MaxGateWindow is the longest window of a gate: after Redis lost its state, a gate grants
+// nothing for a whole window.
+const MaxGateWindow = time.Minute
+
+// Beside are the terms of a gate beside the first limit. A gate keeps its cap, its window, its
+// largest cost and its pause. The first limit has all other terms.
+func (t Terms) Beside(first Terms) Terms {
+	c := first.Contract
+	c.Cap, c.Window, c.MaxCost = t.Cap, t.Window, t.MaxCost
+	c.Burst, c.MaxInFlight, c.Reserve, c.MaxNodes = 1, 0, 0, 0
+	return Terms{Contract: c, Algorithm: TokenBucket, Gate: true, Paused: t.Paused}
+}
+
+// validateGate refuses terms that no gate can keep, with a [fault.Error] for each. A gate keeps
+// the earliest time of its next unit and nothing else, so all its units are
+// [Contract.GateSpacing] apart.
+func (t Terms) validateGate() error {
+	var faults fault.List
+	faults.Refuse(cmp.Or(t.Algorithm, DefaultAlgorithm) != TokenBucket, "algorithm", t.Algorithm, "must be %s: only the first limit may have another algorithm", TokenBucket)
+	faults.Refuse(t.Burst != 1, "burst", t.Burst, "must be 1: only the first limit may have a burst")
+	const none = "must be 0: only the first limit may have one"
+	faults.Refuse(t.MaxInFlight != 0, "max_in_flight", t.MaxInFlight, none)
+	faults.Refuse(t.Reserve != 0, "reserve", t.Reserve, none)
+	faults.Refuse(t.MaxNodes != 0, "max_nodes", t.MaxNodes, none)
+	bounded := t.Window >= time.Millisecond && t.Window <= MaxGateWindow
+	faults.Refuse(!bounded, "window", t.Window, "must be from 1ms to 1m beside the first limit; what is longer is a quota, which is not built yet")
+	for _, e := range fault.All(t.Beside(t).Contract.Validate()) {
+		faults.Refuse(bounded || e.Field != "window", e.Field, e.Value, "%s", e.Remedy)
+	}
+	return faults.Err()
+}
+
+// wasteOfGate refuses a gate that leaves less than [LeastShare] of its cap.
+func (t Terms) wasteOfGate() error {
+	var faults fault.List
+	left := t.GateShare()
+	if t.LargestCost() > 1 {
+		faults.Refuse(left < LeastShare, "max_cost", t.MaxCost,
+			"leaves %.3f of the cap, since a job may come in any window; at least %g is to be left: lower it, or raise the cap", left, LeastShare)
+	} else {
+		faults.Refuse(left < LeastShare, "cap", t.Cap,
+			"uses %.3f of itself: two units are at least 1µs apart; at least %g is to be used: lower it, or choose a longer window", left, LeastShare)
+	}
+	return faults.Err()
+}
+
+// GateSpacing is the time between two units of a gate, in whole microseconds. The units of a
+// job go at once, so a window holds up to MaxCost − 1 units more than the spacing alone tells.
+func (c Contract) GateSpacing() time.Duration {
+	return time.Duration(ceilDiv((c.Window+c.Guard).Microseconds(), max(1, c.Cap-c.LargestCost()+1))) * time.Microsecond
+}
+
+// GateShare is the part of the cap, from 0 to 1, that a gate leaves while jobs wait.
+func (c Contract) GateShare() float64 {
+	return math.Min(1, c.Window.Seconds()/c.GateSpacing().Seconds()/float64(c.Cap))
+}
