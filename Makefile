@@ -54,7 +54,7 @@ integration: ## The built binary against Kafka and Redis in containers (needs Do
 proof: ## What is measured on real Kafka and Redis, beside what it is compared with: 40 minutes (needs Docker)
 	$(DOCKER) -timeout=60m -run='$(MEASURES)' -skip='^TestChangesReal$$' ./throttle ./consumer
 	$(DOCKER) -timeout=90m -run='$(MEASURES)' ./integration
-	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -run='^$$' -bench='ScriptHot' -benchtime=3000x ./throttle
+	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -run='^$$' -bench='ScriptHot|ManyValues' -benchtime=3000x ./throttle
 	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -run='^$$' -bench='FullWindow' -benchtime=3x ./throttle
 	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -run='^$$' -bench='Throughput' -benchtime=200000x ./integration
 	$(MAKE) mutants changes

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -44,6 +45,12 @@ func TestGatesReal(t *testing.T) {
 			}
 		})
 	})
+	t.Run("Redis fails over", func(t *testing.T) {
+		r := containers.RedisSentinel(t, true)
+		w.gates(t, 30, func(*scene) { r.Kill(r.Primary) },
+			"redis.addrs="+strings.Join(containers.Addrs(r.Sentinels...), ","), "redis.master="+containers.SentinelMaster,
+			"redis.sentinel_username="+containers.SentinelUser, "redis.sentinel_password="+containers.SentinelPassword)
+	})
 	t.Run("each limit is cut", func(t *testing.T) {
 		w.gates(t, 30, func(s *scene) {
 			s.mustCommand(t, "limit", "set", "account", "--cap", "270")
@@ -55,9 +62,9 @@ func TestGatesReal(t *testing.T) {
 
 // gates plays three nodes over a backlog, of which one recipient has that many jobs. In the
 // middle of it something happens.
-func (w *servers) gates(t *testing.T, hot int, meanwhile func(*scene)) {
+func (w *servers) gates(t *testing.T, hot int, meanwhile func(*scene), settings ...string) {
 	t.Helper()
-	s := w.scene(t, 300, 12, 20*time.Millisecond)
+	s := w.scene(t, 300, 12, 20*time.Millisecond, settings...)
 	s.file = filepath.Join(t.TempDir(), "dispatcher.yaml")
 	if err := os.WriteFile(s.file, []byte(gateLimits), 0o600); err != nil {
 		t.Fatal(err)

@@ -50,15 +50,19 @@ type Refusal struct {
 	At        int64 // when to ask again, on Redis's clock, in µs
 }
 
+// Gate holds the last grant of one value of a gate's key.
+func (k Keys) Gate(name string, epoch int64, of Hash) string {
+	return k.prefix + "gate:" + name + ":" + strconv.FormatInt(epoch, 10) + ":" + hex.EncodeToString(of[:])
+}
+
 func (g Gates) keys(of Keys, epoch int64) []string {
 	keys := make([]string, 0, 3*len(g.Known)+len(g.States))
 	for _, name := range g.Names {
 		gate := of.named(name)
 		keys = append(keys, gate.Limit, gate.History, gate.Nodes)
 	}
-	at := ":" + strconv.FormatInt(epoch, 10) + ":"
 	for _, s := range g.States {
-		keys = append(keys, of.prefix+"gate:"+g.Names[s.Gate]+at+hex.EncodeToString(s.Hash[:]))
+		keys = append(keys, of.Gate(g.Names[s.Gate], epoch, s.Hash))
 	}
 	return keys
 }
