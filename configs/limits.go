@@ -20,6 +20,7 @@ type Limit struct {
 	Name       string `yaml:"name"`
 	Key        string `yaml:"key"`  // an expression; empty: all jobs count together
 	When       string `yaml:"when"` // an expression; empty: every job counts
+	Cost       string `yaml:"cost"` // an expression; empty: [Config.Cost]
 	limit.Spec `yaml:",inline"`
 	Guard      string `yaml:"guard"` // auto, or a duration
 }
@@ -27,7 +28,7 @@ type Limit struct {
 // ofGate tells the keys that a gate may state. All others are the first limit's, also those
 // that are added to [Limit] later.
 func ofGate(key string) bool {
-	return slices.Contains([]string{"name", "key", "when"}, key) ||
+	return slices.Contains([]string{"name", "key", "when", "cost"}, key) ||
 		slices.ContainsFunc(limit.Parameters, func(p limit.Parameter) bool { return p.Gate && p.Name == key })
 }
 
@@ -58,6 +59,7 @@ type Gate struct {
 	Name string
 	Key  string // an expression; empty: all jobs count together
 	When string // an expression; empty: every job counts
+	Cost string // an expression; empty: a job counts as on the first limit
 	Spec limit.Spec
 }
 
@@ -83,7 +85,7 @@ func (c Config) Stated(name string) (limit.Spec, bool) {
 }
 
 func (l Limit) gateBeside(first limit.Spec) Gate {
-	return Gate{Name: l.Name, Key: l.Key, When: l.When, Spec: limit.Spec{Terms: l.Beside(first.Terms), Guardrails: l.Guardrails}}
+	return Gate{Name: l.Name, Key: l.Key, When: l.When, Cost: l.Cost, Spec: limit.Spec{Terms: l.Beside(first.Terms), Guardrails: l.Guardrails}}
 }
 
 // checkLimits checks each limit, and compares them with each other.
@@ -127,6 +129,7 @@ func (l Limit) validate(others bool) error {
 	const every = "must be empty: the first limit counts every job together; move it to a limit after the first"
 	faults.Refuse(l.Key != "", "key", l.Key, every)
 	faults.Refuse(l.When != "", "when", l.When, every)
+	faults.Refuse(l.Cost != "", "cost", l.Cost, "must be empty: state the setting cost, which holds for all limits that state none")
 	_, noGuard := l.guard()
 	faults.Refuse(noGuard != nil, "guard", l.Guard, "must be auto, or a duration with a unit, such as 10ms")
 	faults.Under("", l.Stated().Validate())
@@ -149,6 +152,10 @@ func (l Limit) validateGate(first limit.Spec) error {
 	if l.When != "" {
 		_, err := expression.CompileCondition(l.When)
 		compiles(&faults, "when", l.When, err)
+	}
+	if l.Cost != "" {
+		_, err := expression.CompileCost(l.Cost)
+		compiles(&faults, "cost", l.Cost, err)
 	}
 	stated := reflect.ValueOf(l)
 	for _, f := range fieldsOf(stated.Type()) {

@@ -74,6 +74,8 @@ func TestFaultsOfLimits(t *testing.T) {
 	for setting, want := range map[string]string{
 		"limits.0.key=job.key":                     `limits.0.key: "job.key": must be empty: the first limit counts every job`,
 		"limits.0.when=true":                       `limits.0.when: "true": must be empty`,
+		"limits.0.cost=2":                          `limits.0.cost: "2": must be empty: state the setting cost`,
+		"limits.1.cost=job.lane":                   `limits.1.cost: "job.lane": `,
 		"limits.0.scope=node":                      `limits.0.scope: "node": must be cluster with more than one limit`,
 		"limits.1.name=account":                    `limits.1.name: "account": is the name of limits.0; give each limit a name of its own`,
 		"limits.2.name=sender":                     `limits.2.name: "sender": is the name of limits.1`,

@@ -33,8 +33,15 @@ func HashOf(value string) (h Hash) {
 	return h
 }
 
-// Passed names a gate that a job passes, and the value of its key.
+// Passed is a gate that a job passes.
 type Passed struct {
+	Value
+
+	Units int64 // that the job counts there; 0: as many as on the first limit
+}
+
+// Value names a gate, and a value of its key.
+type Value struct {
 	Gate int // index of [Options].Gates
 	Hash Hash
 }
@@ -93,9 +100,8 @@ func newGates(stated []Gate) []gate {
 
 // passage is how a slot counts on gates.
 type passage struct {
-	gates []Passed
+	job   Request
 	slot  int64 // on Redis's clock, in µs
-	units int64
 	epoch int64
 }
 
@@ -103,7 +109,7 @@ func passageOf(job Request, slot, epoch int64) *passage {
 	if len(job.Passes) == 0 {
 		return nil
 	}
-	return &passage{gates: job.Passes, slot: slot, units: job.Cost, epoch: epoch}
+	return &passage{job, slot, epoch}
 }
 
 // refunds are the slots that were not used since the last reservation. Their gates let
@@ -150,8 +156,8 @@ func (r *reserver) gatesOf(asked []request) (g script.Gates) {
 	if len(asked) == 0 || len(r.gates) == 0 {
 		return g
 	}
-	index := make(map[Passed]int)
-	state := func(p Passed) int {
+	index := make(map[Value]int)
+	state := func(p Value) int {
 		i, known := index[p]
 		if !known {
 			i = len(g.States)
@@ -161,18 +167,18 @@ func (r *reserver) gatesOf(asked []request) (g script.Gates) {
 		return i
 	}
 	for _, q := range asked {
-		states := make([]int, len(q.Passes))
+		passes := make([]script.Pass, len(q.Passes))
 		for i, p := range q.Passes {
-			states[i] = state(p)
+			passes[i] = script.Pass{State: state(p.Value), Units: q.Counts(p)}
 		}
-		g.Jobs = append(g.Jobs, states)
+		g.Jobs = append(g.Jobs, passes)
 	}
 	for _, unused := range r.refunds.take() {
 		if unused.epoch != r.clock.Epoch {
 			continue
 		}
-		for _, p := range unused.gates {
-			g.Refunds = append(g.Refunds, script.Refund{State: state(p), Slot: unused.slot, Units: unused.units})
+		for _, p := range unused.job.Passes {
+			g.Refunds = append(g.Refunds, script.Refund{State: state(p.Value), Slot: unused.slot, Units: unused.job.Counts(p)})
 		}
 	}
 	return g

@@ -61,7 +61,7 @@ func benchManyValues(b *testing.B, rdb *redis.Client, values int) {
 			}
 			next++
 			q.Costs = append(q.Costs, 1)
-			q.Gates.Jobs = append(q.Gates.Jobs, []int{i % senders, len(q.Gates.States)})
+			q.Gates.Jobs = append(q.Gates.Jobs, []script.Pass{{State: i % senders, Units: 1}, {State: len(q.Gates.States), Units: 1}})
 			q.Gates.States = append(q.Gates.States, script.State{Gate: 1, Hash: HashOf(recipient)})
 		}
 		reply, err := s.Reserve(b.Context(), q)

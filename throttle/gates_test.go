@@ -35,7 +35,7 @@ type gatesRun struct {
 	skew  int64 // Redis's clock − true time
 	nodes []*gatesNode
 	named int
-	calls map[Passed][]gateCall
+	calls map[Value][]gateCall
 	terms []gateTerms             // that operators set
 	late  func(guard int64) int64 // by how much a call begins after its slot
 	keeps bool                    // no slot is given back
@@ -57,20 +57,13 @@ type gatesNode struct {
 	known   limit.Settings
 	gates   []limit.Settings
 	stepped bool
-	refunds []gateSlot
+	refunds []*passage
 }
 
 // gateCall is a call as the provider counts it for one value of a gate's key.
 type gateCall struct {
 	at, units int64
 	terms     limit.Settings
-}
-
-// gateSlot is a slot that its job did not use.
-type gateSlot struct {
-	passes      []Passed
-	slot, units int64
-	epoch       int64
 }
 
 var gateNames = []string{"sender", "recipient"}
@@ -95,7 +88,7 @@ func newGatesRun(t tester, rdb redis.UniversalClient, mini *miniredis.Miniredis,
 	if algo == limit.GCRA {
 		c.Burst = c.MaxCost
 	}
-	r := &gatesRun{t: t, rdb: rdb, mini: mini, text: change(scriptOf(algo)), roll: roll, algo: algo, set: seededBy(algo, c), now: 1_700_000_000_000_000, calls: map[Passed][]gateCall{}}
+	r := &gatesRun{t: t, rdb: rdb, mini: mini, text: change(scriptOf(algo)), roll: roll, algo: algo, set: seededBy(algo, c), now: 1_700_000_000_000_000, calls: map[Value][]gateCall{}}
 	r.gates = []limit.Settings{gateOf(2+roll(4), 500*time.Millisecond, c.MaxCost), gateOf(c.MaxCost, 400*time.Millisecond, c.MaxCost)}
 	r.late = func(guard int64) int64 { return r.roll(guard + 1) }
 	r.pass(0)
@@ -139,7 +132,7 @@ func (r *gatesRun) jobs() []Request {
 		all[i].Cost = 1 + r.roll(r.set.LargestCost())
 		for gate := range r.gates {
 			if r.roll(4) > 0 {
-				all[i].Passes = append(all[i].Passes, Passed{Gate: gate, Hash: HashOf(fmt.Sprint(r.roll(3)))})
+				all[i].Passes = append(all[i].Passes, Passed{Value: Value{gate, HashOf(fmt.Sprint(r.roll(3)))}, Units: r.roll(1 + r.set.LargestCost())})
 			}
 		}
 	}
@@ -155,7 +148,7 @@ func (r *gatesRun) ask(n *gatesNode, jobs []Request, lost bool) {
 	}
 	if len(jobs) > 0 {
 		for _, s := range n.refunds {
-			l.refunds.add(&passage{gates: s.passes, slot: s.slot, units: s.units, epoch: s.epoch})
+			l.refunds.add(s)
 		}
 		n.refunds = nil
 	}
@@ -198,13 +191,13 @@ func (r *gatesRun) ask(n *gatesNode, jobs []Request, lost bool) {
 // used has a job called as late as its slot allows, or gives the slot back.
 func (r *gatesRun) used(n *gatesNode, job Request, slot int64, b script.Reservation) {
 	if !r.keeps && r.roll(8) == 0 {
-		n.refunds = append(n.refunds, gateSlot{job.Passes, slot, job.Cost, b.Epoch})
+		n.refunds = append(n.refunds, &passage{job, slot, b.Epoch})
 		return
 	}
 	r.count++
 	at := slot - r.skew + r.late(b.Settings.Guard.Microseconds())
 	for _, p := range job.Passes {
-		r.calls[p] = append(r.calls[p], gateCall{at, job.Cost, n.gates[p.Gate]})
+		r.calls[p.Value] = append(r.calls[p.Value], gateCall{at, job.Counts(p), n.gates[p.Gate]})
 	}
 }
 
@@ -233,7 +226,7 @@ func (r *gatesRun) setTo(name string, values limit.Values) {
 
 // one is a job that passes all gates.
 func (r *gatesRun) one() []Request {
-	return []Request{{Cost: r.set.LargestCost(), Passes: []Passed{{Gate: 0, Hash: HashOf("0")}, {Gate: 1, Hash: HashOf("0")}}}}
+	return []Request{{Cost: r.set.LargestCost(), Passes: []Passed{{Value: Value{0, HashOf("0")}}, {Value: Value{1, HashOf("0")}}}}}
 }
 
 // exhaust has the first node ask for jobs of one value again and again.
@@ -372,7 +365,7 @@ func TestGatesLawBreaksWithout(t *testing.T) {
 		{rule: "who relies on a slot that is given back", from: "if string.sub(values[i] or '', 1, #of) == of then", to: "if values[i] then", play: func(r *gatesRun) {
 			for range 20 {
 				r.exhaust(50_000)
-				r.nodes[0].refunds = []gateSlot{{r.one()[0].Passes, 1, 1, r.nodes[0].epoch}}
+				r.nodes[0].refunds = []*passage{{r.one()[0], 1, r.nodes[0].epoch}}
 			}
 		}},
 		{rule: "the time that a gate names", from: "allowed_at(job, times) <= slot", to: "allowed_at(job, times) <= slot + 20000"},
@@ -446,7 +439,7 @@ func TestAGateRefusesAJobAndNoOther(t *testing.T) {
 	}
 	run(t, l)
 	to := func(name string) Request {
-		return Request{Cost: 1, Passes: []Passed{{Gate: 0, Hash: HashOf(name)}}}
+		return Request{Cost: 1, Passes: []Passed{{Value: Value{0, HashOf(name)}}}}
 	}
 	ask := func(jobs ...Request) []Answer {
 		t.Helper()
@@ -559,7 +552,7 @@ func TestTheSpacingOfAGateHasTheGuardOfTheFirstLimit(t *testing.T) {
 func (r *gatesRun) letLargerIn() {
 	ask := func(cost, us int64) {
 		for end := r.now + us; r.now < end; r.pass(2_000) {
-			r.ask(r.nodes[0], []Request{{Cost: cost, Passes: []Passed{{Gate: 1, Hash: HashOf("0")}}}}, false)
+			r.ask(r.nodes[0], []Request{{Cost: cost, Passes: []Passed{{Value: Value{1, HashOf("0")}}}}}, false)
 		}
 	}
 	r.setTo("recipient", limit.Values{"cap": "10", "window": "1s", "max_cost": "1"})

@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,9 @@ type Request struct {
 	Cost   int64    // units that it counts; 0: 1
 	Passes []Passed // the gates that it passes, each once
 }
+
+// Counts is how many units the job counts on a gate.
+func (q Request) Counts(p Passed) int64 { return max(1, cmp.Or(p.Units, q.Cost)) }
 
 // Answer is what a job got: a slot, or why it never gets one, or until when a gate does not
 // let it pass, or nothing of these. Nothing means that the limit has no unit now. The error
@@ -184,8 +188,8 @@ func (r *reserver) checkCost(job Request) error {
 		return &CostError{Limit: r.opts.Name, Cost: job.Cost, MaxCost: most}
 	}
 	for _, p := range job.Passes {
-		if most := r.gates[p.Gate].LargestCost(); job.Cost > most {
-			return &CostError{Limit: r.opts.Gates[p.Gate].Name, Cost: job.Cost, MaxCost: most}
+		if most := r.gates[p.Gate].LargestCost(); job.Counts(p) > most {
+			return &CostError{Limit: r.opts.Gates[p.Gate].Name, Cost: job.Counts(p), MaxCost: most}
 		}
 	}
 	return nil

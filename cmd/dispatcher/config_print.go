@@ -47,7 +47,7 @@ func printCheck(w io.Writer, cfg configs.Config, servers []node.Reached, lacks [
 		printBucket(table, l)
 		printRedis(table, l, a)
 	}
-	printGates(table, cfg.Gates())
+	printGates(table, cfg)
 	printDedup(table, cfg)
 	printServers(table, servers)
 	if len(lacks) > 0 {
@@ -61,16 +61,23 @@ func printCheck(w io.Writer, cfg configs.Config, servers []node.Reached, lacks [
 const widestExpression = 60 // bytes of an expression in a table
 
 // printGates prints the limits beside the first one as a table.
-func printGates(w io.Writer, gates []configs.Gate) {
+func printGates(w io.Writer, cfg configs.Config) {
+	gates := cfg.Gates()
 	if len(gates) == 0 {
 		return
 	}
 	_, _ = fmt.Fprintln(w, "limits beside it, which a job must pass as well:")
-	_, _ = fmt.Fprintln(w, "  name\tkey\tat most\tspacing\tusable share\twhen")
+	_, _ = fmt.Fprintln(w, "  name\tkey\tat most\tspacing\tusable share\ta job counts\twhen")
 	for _, g := range gates {
 		c := g.Spec.Contract
-		_, _ = fmt.Fprintf(w, "  %s\t%s\t%d in %s\t%s\t%.3f\t%s\n", g.Name, inCell(cmp.Or(g.Key, "all jobs")),
-			c.Cap, short(c.Window), c.GateSpacing(), c.GateShare(), inCell(cmp.Or(g.When, "always")))
+		_, _ = fmt.Fprintf(w, "  %s\t%s\t%d in %s\t%s\t%.3f\t%s\t%s\n", g.Name, inCell(cmp.Or(g.Key, "all jobs")),
+			c.Cap, short(c.Window), c.GateSpacing(), c.GateShare(), inCell(cmp.Or(g.Cost, "its units")), inCell(cmp.Or(g.When, "always")))
+	}
+	most := cfg.Limits[0].Stated().LargestCost()
+	for _, g := range gates {
+		if least := g.Spec.LargestCost(); g.Cost == "" && least < most {
+			_, _ = fmt.Fprintf(w, "  warning: jobs of more than %d units become dead letters by the limit %s: state its cost, such as \"1\", or raise its max_cost\n", least, g.Name)
+		}
 	}
 }
 

@@ -70,6 +70,7 @@ type gateReport struct {
 	Name     string  `json:"name"`
 	Key      string  `json:"key,omitempty"`  // absent: all jobs count together
 	When     string  `json:"when,omitempty"` // absent: every job counts
+	Cost     string  `json:"cost,omitempty"` // absent: a job counts as on the first limit
 	Cap      int64   `json:"cap"`
 	WindowS  float64 `json:"window_s"`
 	MaxCost  int64   `json:"max_cost"`
@@ -99,7 +100,7 @@ func newCheckReport(cfg configs.Config, err error) checkReport {
 	for _, g := range cfg.Gates() {
 		c := g.Spec.Contract
 		report.Gates = append(report.Gates, gateReport{
-			Name: g.Name, Key: g.Key, When: g.When, Cap: c.Cap, WindowS: c.Window.Seconds(), MaxCost: c.LargestCost(),
+			Name: g.Name, Key: g.Key, When: g.When, Cost: g.Cost, Cap: c.Cap, WindowS: c.Window.Seconds(), MaxCost: c.LargestCost(),
 			SpacingS: c.GateSpacing().Seconds(), Share: c.GateShare(),
 		})
 	}

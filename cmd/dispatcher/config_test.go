@@ -77,11 +77,11 @@ func TestConfigShow(t *testing.T) {
 	dispatcher(t.Context(), "", nil, "config", "show", "--set", "kafka.workers=0").mustPrint(t, "workers: 0")
 }
 
-// Several limits can't be checked with the command yet.
+// Limits after the first have a table, and a warning where they can't count the largest job.
 func TestConfigCheckShowsTheGates(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, "c.yaml", `limits:
-  - {name: account, cap: 300, window: 1s}
+  - {name: account, cap: 300, window: 1s, max_cost: 6}
   - {name: sender, key: 'job.headers["from"]', cap: 50, window: 1s, max_cost: 6}
   - {name: otp, when: 'job.lane == "otp" and job.headers["from"] not in ["a", "b", "c", "d", "e"]', cap: 20, window: 1m}
 `)
@@ -94,9 +94,10 @@ func TestConfigCheckShowsTheGates(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `limits beside it, which a job must pass as well:
-  name    key                  at most   spacing   usable share  when
-  sender  job.headers["from"]  50 in 1s  22.445ms  0.891         always
-  otp     all jobs             20 in 1m  3.0005s   1.000         job.lane == "otp" and job.headers["from"] not in ["a", "b", …
+  name    key                  at most   spacing   usable share  a job counts  when
+  sender  job.headers["from"]  50 in 1s  22.445ms  0.891         its units     always
+  otp     all jobs             20 in 1m  3.0005s   1.000         its units     job.lane == "otp" and job.headers["from"] not in ["a", "b", …
+  warning: jobs of more than 1 units become dead letters by the limit otp: state its cost, such as "1", or raise its max_cost
 `
 	if !strings.Contains(out.String(), want) {
 		t.Errorf("got\n%s\nwant it to hold\n%s", out.String(), want)

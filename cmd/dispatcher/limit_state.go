@@ -92,12 +92,13 @@ func (c limitConn) chosenLateness(ctx context.Context) (*chosen, error) {
 type counts struct {
 	Key  string `json:"key,omitempty"`  // absent: all jobs count together
 	When string `json:"when,omitempty"` // absent: every job counts
+	Cost string `json:"cost,omitempty"` // absent: a job counts as on the first limit
 }
 
 func countsOf(cfg configs.Config, name string) counts {
 	for _, g := range cfg.Gates() {
 		if g.Name == name {
-			return counts{Key: g.Key, When: g.When}
+			return counts{Key: g.Key, When: g.When, Cost: g.Cost}
 		}
 	}
 	return counts{}

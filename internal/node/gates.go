@@ -21,7 +21,7 @@ type gates struct {
 	cost    *expression.Cost // nil: the header says it
 	limiter *throttle.Limiter
 	refused *prometheus.CounterVec // by the limit's name
-	values  map[throttle.Passed]*value
+	values  map[throttle.Value]*value
 	most    int       // values that it remembers; above that jobs are asked for that a gate refuses
 	swept   time.Time // when those that say nothing any more were removed
 }
@@ -31,6 +31,7 @@ type gate struct {
 	name string
 	key  *expression.Key
 	when *expression.Condition // nil: it is for all jobs
+	cost *expression.Cost      // nil: a job counts as on the first limit
 }
 
 // value is what the node knows of a value of a gate's key.
@@ -45,7 +46,7 @@ type value struct {
 // place is that of a job in the line of a value. The job keeps it until it gets a slot, or waits
 // for another limit: it would hold up those that can go before it.
 type place struct {
-	of       throttle.Passed
+	of       throttle.Value
 	number   int
 	left     bool
 	notAfter time.Time       // the job expires then; zero: never
@@ -88,7 +89,13 @@ func (g *gates) request(d *consumer.Delivery) (throttle.Request, error) {
 			return r, fmt.Errorf("limit %s: %w", one.name, err)
 		}
 		if applies {
-			r.Passes = append(r.Passes, throttle.Passed{Gate: i, Hash: throttle.HashOf(value)})
+			p := throttle.Passed{Value: throttle.Value{Gate: i, Hash: throttle.HashOf(value)}}
+			if one.cost != nil {
+				if p.Units, err = one.cost.Of(j); err != nil {
+					return r, fmt.Errorf("limit %s: cost: %w", one.name, err)
+				}
+			}
+			r.Passes = append(r.Passes, p)
 		}
 	}
 	return r, nil
@@ -123,13 +130,13 @@ func (g *gates) shut(d *consumer.Delivery, r throttle.Request, now time.Time) (w
 	if !at.After(now.Add(g.ahead())) {
 		return wait, false
 	}
-	return g.wait(d, last, at.Add(-g.ahead()), now), true
+	return g.wait(d, last.Value, at.Add(-g.ahead()), now), true
 }
 
 // turn is when a job may pass a gate, behind those of its value that wait on this node; zero:
 // nothing is known against it.
 func (g *gates) turn(d *consumer.Delivery, r throttle.Request, p throttle.Passed, now time.Time) time.Time {
-	v := g.values[p]
+	v := g.values[p.Value]
 	if v == nil {
 		return time.Time{}
 	}
@@ -138,7 +145,7 @@ func (g *gates) turn(d *consumer.Delivery, r throttle.Request, p throttle.Passed
 		return time.Time{}
 	}
 	before := len(v.line)
-	if own := placeOf(d); own != nil && own.of == p {
+	if own := placeOf(d); own != nil && own.of == p.Value {
 		before = max(0, own.number-v.begin)
 	}
 	return v.free.Add(time.Duration(before) * g.gap(r, p))
@@ -184,7 +191,7 @@ func placeOf(d *consumer.Delivery) *place {
 
 // wait has a job wait until a time, and gives it a place in the line of the value that it
 // waits for.
-func (g *gates) wait(d *consumer.Delivery, p throttle.Passed, until, now time.Time) consumer.DeferOptions {
+func (g *gates) wait(d *consumer.Delivery, p throttle.Value, until, now time.Time) consumer.DeferOptions {
 	if latest := now.Add(recheck); until.After(latest) {
 		until = latest
 	}
@@ -208,7 +215,7 @@ func (g *gates) passed(d *consumer.Delivery, r throttle.Request, at, now time.Ti
 	}
 	g.leave(placeOf(d))
 	for _, p := range r.Passes {
-		g.note(p, at.Add(g.gap(r, p)), now)
+		g.note(p.Value, at.Add(g.gap(r, p)), now)
 	}
 }
 
@@ -216,7 +223,7 @@ func (g *gates) passed(d *consumer.Delivery, r throttle.Request, at, now time.Ti
 // little too early is asked for again when the gate lets it pass.
 func (g *gates) refusedBy(d *consumer.Delivery, r throttle.Request, a throttle.Answer, now time.Time) consumer.DeferOptions {
 	p := r.Passes[slices.IndexFunc(r.Passes, func(p throttle.Passed) bool { return p.Gate == a.Gate })]
-	g.note(p, a.Until, now)
+	g.note(p.Value, a.Until, now)
 	at := a.Until
 	if turn := g.turn(d, r, p, now); turn.After(at) {
 		at = turn
@@ -224,24 +231,24 @@ func (g *gates) refusedBy(d *consumer.Delivery, r throttle.Request, a throttle.A
 	if early := at.Add(-g.ahead()); early.After(now) {
 		at = early
 	}
-	return g.wait(d, p, at, now)
+	return g.wait(d, p.Value, at, now)
 }
 
 // gap is how long after a job the next one of a value may pass.
 func (g *gates) gap(r throttle.Request, p throttle.Passed) time.Duration {
-	return time.Duration(r.Cost) * g.limiter.GateSpacing(p.Gate)
+	return time.Duration(r.Counts(p)) * g.limiter.GateSpacing(p.Gate)
 }
 
 // ahead is how far ahead of its slot a job may be asked for.
 func (g *gates) ahead() time.Duration { return g.limiter.State().Settings.Horizon }
 
 // note keeps when a value is free, if that is later than what is known under the same terms.
-func (g *gates) note(p throttle.Passed, free, now time.Time) {
+func (g *gates) note(p throttle.Value, free, now time.Time) {
 	v := g.values[p]
 	if v == nil {
 		if len(g.values) >= g.most && now.Sub(g.swept) > time.Second {
 			g.swept = now
-			maps.DeleteFunc(g.values, func(_ throttle.Passed, v *value) bool {
+			maps.DeleteFunc(g.values, func(_ throttle.Value, v *value) bool {
 				v.trim(now)
 				return !v.free.After(now) && len(v.line) == 0
 			})
@@ -259,7 +266,7 @@ func (g *gates) note(p throttle.Passed, free, now time.Time) {
 
 // newGates compiles the expressions of a configuration.
 func newGates(cfg configs.Config, limiter *throttle.Limiter, refused *prometheus.CounterVec) (*gates, error) {
-	g := &gates{limiter: limiter, refused: refused, most: maxValues, values: make(map[throttle.Passed]*value)}
+	g := &gates{limiter: limiter, refused: refused, most: maxValues, values: make(map[throttle.Value]*value)}
 	if cfg.Cost != "" {
 		cost, err := expression.CompileCost(cfg.Cost)
 		if err != nil {
@@ -275,6 +282,13 @@ func newGates(cfg configs.Config, limiter *throttle.Limiter, refused *prometheus
 				return nil, fmt.Errorf("limits.%d.key: %w", i+1, err)
 			}
 			one.key = &key
+		}
+		if stated.Cost != "" {
+			cost, err := expression.CompileCost(stated.Cost)
+			if err != nil {
+				return nil, fmt.Errorf("limits.%d.cost: %w", i+1, err)
+			}
+			one.cost = &cost
 		}
 		if stated.When != "" {
 			when, err := expression.CompileCondition(stated.When)

@@ -217,6 +217,32 @@ func TestTheAccountIsUsedBehindSendersAndRecipients(t *testing.T) {
 	})
 }
 
+// A job counts on each limit what that limit says.
+func TestAJobCountsWhatEachLimitSays(t *testing.T) {
+	t.Parallel()
+	const jobs, recipients = 120, 40
+	s := gated(limitsOf(60, 1))
+	s.limits[0].MaxCost, s.limits[1].Cost = 3, "1" // messages of three segments
+	inBubble(t, s, func(b *bubble) {
+		var all []job.Record
+		for i := range jobs {
+			r := to(fmt.Sprint("r", i%recipients), i)
+			r.Headers = append(r.Headers, job.Header{Key: job.HeaderCost, Value: []byte("3")})
+			all = append(all, r)
+		}
+		b.write(all...)
+		b.until(time.Minute, "all are settled", func() bool { return b.settled() == jobs })
+		b.calledOnce(jobs)
+		calls := callsOf("", b)
+		if took, least := calls[jobs-1].Sub(calls[0]), (jobs-1)*3*time.Second/60; took < least {
+			t.Errorf("got %d jobs of three units in %v, want at least %v at 60 units a second", jobs, took, least)
+		}
+		for i := range recipients {
+			b.keptApart(callsOf(fmt.Sprint("r", i), b), time.Second)
+		}
+	})
+}
+
 // setLimit is an operator who changes the recipient's limit.
 func (b *bubble) setLimit(values limit.Values) {
 	b.Helper()

@@ -14,7 +14,7 @@
 -- ARGV[18 + 2g]       the newest settings of gate g that the node knows, packed
 -- ARGV[19 + 2g]       its name, for errors
 -- ARGV[20 + 2G]       the gate of each state: numbers
--- ARGV[21 + 2G]       the states of each job that wants units: "1,3" or "-" for none
+-- ARGV[21 + 2G]       the states of each job, and what it counts there: "1:1,3:2" or "-" for none
 -- ARGV[22 + 2G]       slots that were not used: "state:slot_us:units". A gate that was not passed since then forgets them.
 --
 -- Reply, behind the settings in force, which are '' where the node knows them, and also without gates where slots may go to

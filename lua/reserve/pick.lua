@@ -1,7 +1,7 @@
 -- Which jobs get slots, where these may go to any of them: see jobs.lua. A slot goes to the first job that every gate allows
 -- at that time and that finds enough units free. A slot that no gate lets a job have ends the block, so a timeline gives a
 -- prefix of its slots and loses none.
-local jobs, owner, free = {}, {}, {} -- jobs: units and states; of each state, its gate and the earliest time of the next job
+local jobs, owner, free = {}, {}, {} -- jobs: units, and units by state; of each state, its gate and the earliest time of the next job
 local NOTICE = 5000 -- units that are granted for now are used so much later: a node needs time to prepare a call
 local soon = algorithm.notice and now + NOTICE or now
 local insists = false -- the node claims units for its first job, so none is to pass it: see reserve.lua
@@ -40,7 +40,7 @@ local function read_jobs()
   for word in string.gmatch(ARGV[21 + 2 * GATES], '%S+') do
     nth = nth + 1
     local job = jobs[nth] or {number = nth, units = 1, states = {}}
-    for i in string.gmatch(word, '%d+') do job.states[#job.states + 1] = tonumber(i) end
+    for i, units in string.gmatch(word, '(%d+):(%d+)') do job.states[tonumber(i)] = tonumber(units) end
     jobs[nth] = job
   end
 end
@@ -48,16 +48,16 @@ end
 -- allowed_at returns from when on all gates allow a job, and the gate that allows it last.
 local function allowed_at(job, times)
   local at, slowest = 0, nil
-  for _, i in ipairs(job.states) do
+  for i, units in pairs(job.states) do
     local gate = owner[i]
-    local t = job.units > gate.max_cost and math.huge or times[i]
+    local t = units > gate.max_cost and math.huge or times[i]
     if t > at then at, slowest = t, gate end
   end
   return at, slowest
 end
 
 local function pass(job, times, slot)
-  for _, i in ipairs(job.states) do times[i] = slot + gap(owner[i], job.units) end
+  for i, units in pairs(job.states) do times[i] = slot + gap(owner[i], units) end
 end
 
 -- first_allowed returns the first job that gets its units as soon as they are free.
@@ -151,7 +151,7 @@ local function charge(count, at)
   local numbers, used = {}, 0
   for k = 1, count do
     local job, slot = chosen[k], at(used)
-    for _, i in ipairs(job.states) do keep_state(i, slot, job.units) end
+    for i, units in pairs(job.states) do keep_state(i, slot, units) end
     pass(job, free, slot)
     job.granted, used = true, used + job.units
     numbers[k] = int(job.number)

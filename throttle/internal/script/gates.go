@@ -26,8 +26,14 @@ type Gates struct {
 	Names   []string
 	Known   []limit.Settings // the newest ones that the node knows
 	States  []State          // that jobs or refunds name, each once
-	Jobs    [][]int          // of each job, in the order of the costs, indices of States
+	Jobs    [][]Pass         // of each job, in the order of the costs
 	Refunds []Refund
+}
+
+// Pass is what a job counts on a gate.
+type Pass struct {
+	State int // index of [Gates].States
+	Units int64
 }
 
 // Refund is a slot that was not used.
@@ -80,8 +86,8 @@ func (g Gates) arguments() []any {
 	for _, s := range g.States {
 		gates = append(strconv.AppendInt(gates, int64(s.Gate+1), 10), ' ')
 	}
-	for _, states := range g.Jobs {
-		jobs = appendJob(jobs, states)
+	for _, passes := range g.Jobs {
+		jobs = appendJob(jobs, passes)
 	}
 	for _, r := range g.Refunds {
 		refunds = fmt.Appendf(refunds, "%d:%d:%d ", r.State+1, r.Slot, r.Units)
@@ -89,15 +95,16 @@ func (g Gates) arguments() []any {
 	return append(args, string(gates), string(jobs), string(refunds))
 }
 
-// appendJob appends a job's states, numbered from 1.
-func appendJob(text []byte, states []int) []byte {
-	for i, s := range states {
+// appendJob appends a job's states, numbered from 1, and what it counts there.
+func appendJob(text []byte, passes []Pass) []byte {
+	for i, p := range passes {
 		if i > 0 {
 			text = append(text, ',')
 		}
-		text = strconv.AppendInt(text, int64(s+1), 10)
+		text = strconv.AppendInt(text, int64(p.State+1), 10)
+		text = strconv.AppendInt(append(text, ':'), p.Units, 10)
 	}
-	if len(states) == 0 {
+	if len(passes) == 0 {
 		text = append(text, '-')
 	}
 	return append(text, ' ')
