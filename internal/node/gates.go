@@ -171,6 +171,9 @@ func (g *gates) leave(p *place) {
 	}
 	p.left = true
 	v := g.values[p.of]
+	if v == nil || p.number < v.begin { // its job had gone, and came back
+		return
+	}
 	if v.left++; 8*v.left < len(v.line) {
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"dispatcher/consumer"
 	"dispatcher/job"
 	"dispatcher/sender"
+	"dispatcher/throttle"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
 )
@@ -379,4 +380,26 @@ func (b *bubble) metric(name string) float64 {
 	}
 	b.Fatalf("there is no metric %s", name)
 	return 0
+}
+
+// A job that expires while it waits gives its place up. It may still come back, to be settled,
+// after the value itself was forgotten.
+func TestAJobThatHadGoneLeavesNoLine(t *testing.T) {
+	t.Parallel()
+	of := throttle.Value{}
+	now := time.Unix(1000, 0)
+	g := &gates{most: 1, values: map[throttle.Value]*value{}}
+	gone, next := &place{of: of, notAfter: now}, &place{of: of, number: 1}
+	v := &value{line: []*place{gone, next}}
+	g.values[of] = v
+	v.trim(now.Add(time.Second))
+	g.leave(gone)
+	if len(v.line) != 1 || v.line[0] != next || v.begin != 1 || v.left != 0 {
+		t.Errorf("got %d places from number %d, and %d left, want the next one alone", len(v.line), v.begin, v.left)
+	}
+	delete(g.values, of)
+	g.leave(next)
+	if !next.left {
+		t.Error("got a place that its job still has")
+	}
 }
