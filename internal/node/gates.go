@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -70,12 +71,37 @@ const (
 	recheck = 5 * time.Second
 )
 
-// request is what a job wants of the limiter.
+// ticket is what the pacer keeps of a job for as long as the job is on this node.
+type ticket struct {
+	wants   throttle.Request
+	invalid error  // an expression fails on the job
+	place   *place // nil: it has waited for no limit
+}
+
+// ticketOf is the job's ticket; nil: it has none yet.
+func ticketOf(d *consumer.Delivery) *ticket {
+	t, _ := d.Note().(*ticket)
+	return t
+}
+
+// request is what a job wants of the limiter. Jobs are taken and put back many times, and their
+// expressions say the same each time.
 func (g *gates) request(d *consumer.Delivery) (throttle.Request, error) {
-	r := throttle.Request{Cost: int64(max(1, d.Job.Cost))}
 	if g == nil || len(g.all) == 0 && g.cost == nil {
-		return r, nil
+		return throttle.Request{Cost: int64(max(1, d.Job.Cost))}, nil
 	}
+	t := ticketOf(d)
+	if t == nil {
+		t = &ticket{}
+		t.wants, t.invalid = g.evaluate(d)
+		d.SetNote(t)
+	}
+	return t.wants, t.invalid
+}
+
+// evaluate runs the expressions over a job.
+func (g *gates) evaluate(d *consumer.Delivery) (throttle.Request, error) {
+	r := throttle.Request{Cost: int64(max(1, d.Job.Cost))}
 	j := expression.JobOf(&d.Job, d.Lane(), d.JobTopic())
 	if g.cost != nil {
 		var err error
@@ -186,8 +212,8 @@ func (g *gates) leave(p *place) {
 
 // placeOf is the place of a job in a line; nil: it has none, or has left it.
 func placeOf(d *consumer.Delivery) *place {
-	if one, ok := d.Place().(*place); ok && one != nil && !one.left {
-		return one
+	if t := ticketOf(d); t != nil && t.place != nil && !t.place.left {
+		return t.place
 	}
 	return nil
 }
@@ -198,17 +224,16 @@ func (g *gates) wait(d *consumer.Delivery, p throttle.Value, until, now time.Tim
 	if latest := now.Add(recheck); until.After(latest) {
 		until = latest
 	}
-	own := placeOf(d)
-	if own == nil || own.of != p {
+	if own := placeOf(d); own == nil || own.of != p {
 		g.leave(own)
-		own = nil
 		g.refused.WithLabelValues(g.all[p.Gate].name).Inc()
 		if v := g.values[p]; v != nil {
 			own = &place{of: p, number: v.begin + len(v.line), notAfter: d.Job.NotAfter, dropped: d.Context().Done()}
 			v.line = append(v.line, own)
+			ticketOf(d).place = own
 		}
 	}
-	return consumer.DeferOptions{Until: until, Limit: g.all[p.Gate].name, Place: own}
+	return consumer.DeferOptions{Until: until, Limit: g.all[p.Gate].name}
 }
 
 // passed notes that a job passes its gates at a time.
@@ -270,37 +295,32 @@ func (g *gates) note(p throttle.Value, free, now time.Time) {
 // newGates compiles the expressions of a configuration.
 func newGates(cfg configs.Config, limiter *throttle.Limiter, refused *prometheus.CounterVec) (*gates, error) {
 	g := &gates{limiter: limiter, refused: refused, most: maxValues, values: make(map[throttle.Value]*value)}
-	if cfg.Cost != "" {
-		cost, err := expression.CompileCost(cfg.Cost)
-		if err != nil {
-			return nil, fmt.Errorf("cost: %w", err)
-		}
-		g.cost = &cost
+	var err error
+	if g.cost, err = compiled(cfg.Cost, "cost", expression.CompileCost); err != nil {
+		return nil, err
 	}
 	for i, stated := range cfg.Gates() {
-		one := gate{name: stated.Name}
-		if stated.Key != "" {
-			key, err := expression.CompileKey(stated.Key)
-			if err != nil {
-				return nil, fmt.Errorf("limits.%d.key: %w", i+1, err)
-			}
-			one.key = &key
-		}
-		if stated.Cost != "" {
-			cost, err := expression.CompileCost(stated.Cost)
-			if err != nil {
-				return nil, fmt.Errorf("limits.%d.cost: %w", i+1, err)
-			}
-			one.cost = &cost
-		}
-		if stated.When != "" {
-			when, err := expression.CompileCondition(stated.When)
-			if err != nil {
-				return nil, fmt.Errorf("limits.%d.when: %w", i+1, err)
-			}
-			one.when = &when
+		one, path := gate{name: stated.Name}, fmt.Sprintf("limits.%d.", i+1)
+		var faults [3]error
+		one.key, faults[0] = compiled(stated.Key, path+"key", expression.CompileKey)
+		one.when, faults[1] = compiled(stated.When, path+"when", expression.CompileCondition)
+		one.cost, faults[2] = compiled(stated.Cost, path+"cost", expression.CompileCost)
+		if err := errors.Join(faults[:]...); err != nil {
+			return nil, err
 		}
 		g.all = append(g.all, one)
 	}
 	return g, nil
+}
+
+// compiled is an expression of a setting; nil where the setting is empty.
+func compiled[E any](source, setting string, compile func(string) (E, error)) (*E, error) {
+	if source == "" {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	e, err := compile(source)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", setting, err)
+	}
+	return &e, nil
 }

@@ -8,7 +8,8 @@ import (
 // deferAll defers all jobs that are ready.
 func (w *bench) deferAll() (deferred []*Delivery) {
 	for d := w.Take(); d != nil; d = w.Take() {
-		w.Defer(d, DeferOptions{Until: time.Now().Add(time.Hour), Limit: "recipient", Place: 1})
+		d.SetNote(1)
+		w.Defer(d, DeferOptions{Until: time.Now().Add(time.Hour), Limit: "recipient"})
 		deferred = append(deferred, d)
 	}
 	return deferred
@@ -37,7 +38,7 @@ func TestDeferredJobsAreCountedUntilTheyGoOn(t *testing.T) {
 	if got := w.Deferred()["recipient"]; got != 3 {
 		t.Errorf("got %d jobs that wait while one is ready and one has expired, want 3", got)
 	}
-	if d := w.Take(); d != all[0] || d.Place() != 1 {
+	if d := w.Take(); d != all[0] || d.Note() != 1 {
 		t.Fatalf("got job %v, want the first one with its place", d)
 	}
 	if got := w.Deferred()["recipient"]; got != 2 {

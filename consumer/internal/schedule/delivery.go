@@ -35,7 +35,7 @@ type Delivery struct {
 	attempts   offsets.Attempts // as its retry record, the last owner's commit or its worker said
 	memo       any              // left by the worker that had it sleep
 	limit      string           // that it waits for; empty: none
-	place      any              // left with [Scheduler.Defer]
+	note       any              // of who took the job
 	failed     bool             // its last call failed, and it slept since
 	bill       bill             // of the last hand-out
 }
@@ -85,8 +85,12 @@ func (d *Delivery) Redrives() int { return deadletter.Redrives(&d.Job.Record) }
 // Memo is what the last [Delivery.Sleep] left; nil: the job has not slept.
 func (d *Delivery) Memo() any { return d.memo }
 
-// Place is what the last [Scheduler.Defer] left; nil: the job was not deferred.
-func (d *Delivery) Place() any { return d.place }
+// Note is what [Delivery.SetNote] left; nil: nothing.
+func (d *Delivery) Note() any { return d.note }
+
+// SetNote leaves something with the job for whoever takes it next on this node, once it was put
+// back or deferred. The consumer does not read it.
+func (d *Delivery) SetNote(note any) { d.note = note }
 
 // Context ends when the job's partition is taken away or the consumer stops; its cause is
 // [ErrRevoked] or [ErrStopped]. A job that still waits then is to be released. A call that

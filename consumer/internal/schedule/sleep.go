@@ -40,7 +40,6 @@ func (d *Delivery) Sleep(o SleepOptions) {
 type DeferOptions struct {
 	Until time.Time // when it is handed out again
 	Limit string    // its name
-	Place any       // what [Delivery.Place] returns from now on; the consumer does not read it
 }
 
 // Defer takes a hand-out back, as [Scheduler.PutBack] does, and has the job handed out again
@@ -52,7 +51,7 @@ func (s *Scheduler) Defer(d *Delivery, o DeferOptions) {
 	defer s.unlock()
 	d.bill.takeBack(s.opts.Lanes, d.part.src.Lane)
 	s.handBack(d, func(p *Partition) {
-		d.limit, d.place = o.Limit, o.Place
+		d.limit = o.Limit
 		p.deferred[o.Limit]++
 		p.sleepUntil(timer{at: o.Until, part: p, d: d, retry: true})
 	})
