@@ -45,3 +45,11 @@ local function record(before, packed, other, stream)
   redis.call('XADD', stream or history, 'MAXLEN', KEPT, '*', 'from', before, 'to', packed)
   redis.pcall('PUBLISH', other or limit, 'changed')
 end
+
+-- ended puts the settings that follow an override into force, of this limit or of another one, and returns them
+-- packed and unpacked.
+local function ended(before, set, other, stream)
+  redis.call('HSET', other or limit, 'settings', set.revert_to)
+  record(before, set.revert_to, other, stream)
+  return set.revert_to, unpacked(set.revert_to)
+end

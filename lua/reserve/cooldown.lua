@@ -7,11 +7,7 @@ if flag('x') then -- the node leaves: nobody waits for it
   redis.call('DEL', reserved)
 end
 if set and not newer and set.revert_at > 0 and now >= set.revert_at then -- the override has ended
-  local before = stored
-  stored = set.revert_to
-  set = unpacked(stored)
-  redis.call('HSET', limit, 'settings', stored)
-  record(before, stored)
+  stored, set = ended(stored, set)
 end
 if set and not newer and set.algorithm ~= ALGORITHM then return nothing(0) end
 

@@ -42,10 +42,7 @@ for g = 1, GATES do
     redis.call('HSET', key, 'settings', text, 'not_before', int(from))
     redis.call('PERSIST', key)
   elseif gate.revert_at > 0 and now >= gate.revert_at then -- the override has ended
-    redis.call('HSET', key, 'settings', gate.revert_to)
-    record(text, gate.revert_to, key, KEYS[5 + 3 * g])
-    text = gate.revert_to
-    gate = unpacked(text)
+    text, gate = ended(text, gate, key, KEYS[5 + 3 * g])
   end
   if flag('x') then redis.call('HDEL', KEYS[6 + 3 * g], node)
   elseif want == 0 or flag('p') then

@@ -60,10 +60,13 @@ local function pass(job, times, slot)
   for i, units in pairs(job.states) do times[i] = slot + gap(owner[i], units) end
 end
 
+-- may_go tells whether a job may have a slot as far as its size and its gates say.
+local function may_go(job, times, slot) return job.units <= c.max_cost and allowed_at(job, times) <= slot end
+
 -- first_allowed returns the first job that gets its units as soon as they are free.
 local function first_allowed()
   for _, job in ipairs(jobs) do
-    if job.units <= c.max_cost and allowed_at(job, free) <= soon then return job end
+    if may_go(job, free, soon) then return job end
   end
 end
 
@@ -71,7 +74,7 @@ smallest = function()
   local first, least = first_allowed(), math.huge
   if insists or not first then return first and first.units or 1 end
   for _, job in ipairs(jobs) do
-    if job.units <= c.max_cost and allowed_at(job, free) <= soon then least = math.min(least, job.units) end
+    if may_go(job, free, soon) then least = math.min(least, job.units) end
   end
   return least
 end
@@ -81,7 +84,7 @@ end
 local function next_job(pending, times, slot, left, alone)
   local barred = false
   for k, job in ipairs(pending) do
-    local may = job.units <= c.max_cost and allowed_at(job, times) <= slot
+    local may = may_go(job, times, slot)
     local fits = (AHEAD and 1 or job.units) <= left
     if may and fits then return k end
     if may and alone then return nil, false end
