@@ -12,8 +12,6 @@ import (
 	"dispatcher/throttle/limit"
 )
 
-const maxLimits = 16
-
 // Limit seeds one limit: what the provider allows, and how that is kept. The first one has the
 // timeline and counts every job. The others are gates: see [Gate].
 type Limit struct {
@@ -92,7 +90,7 @@ func (l Limit) gateBeside(first limit.Spec) Gate {
 func (c Config) checkLimits() error {
 	var l fault.List
 	l.Refuse(len(c.Limits) == 0, "limits", fault.Entries(0), "state the limit that the provider allows")
-	l.Refuse(len(c.Limits) > maxLimits, "limits", fault.Entries(len(c.Limits)), "at most %d are supported", maxLimits)
+	l.Refuse(len(c.Limits) > 1+limit.MaxGates, "limits", fault.Entries(len(c.Limits)), "at most %d are supported", 1+limit.MaxGates)
 	named := map[string]int{}
 	for i, one := range c.Limits {
 		path := "limits." + strconv.Itoa(i)
@@ -107,15 +105,16 @@ func (c Config) checkLimits() error {
 			named[one.Name] = i
 		}
 	}
-	if c.Cost != "" {
-		_, err := expression.CompileCost(c.Cost)
-		compiles(&l, "cost", c.Cost, err)
-	}
+	compiles(&l, "cost", c.Cost, expression.CompileCost)
 	return l.Err()
 }
 
-// compiles refuses an expression that does not compile.
-func compiles(l *fault.List, field, source string, err error) {
+// compiles refuses an expression that does not compile. An empty one is none.
+func compiles[E any](l *fault.List, field, source string, compile func(string) (E, error)) {
+	if source == "" {
+		return
+	}
+	_, err := compile(source)
 	if bad, ok := errors.AsType[*expression.Error](err); ok {
 		l.Refuse(true, field, source, "%s", bad.Reason)
 	}
@@ -145,18 +144,9 @@ func (l Limit) validate(others bool) error {
 func (l Limit) validateGate(first limit.Spec) error {
 	var faults fault.List
 	faults.Under("", limit.CheckName("name", l.Name))
-	if l.Key != "" {
-		_, err := expression.CompileKey(l.Key)
-		compiles(&faults, "key", l.Key, err)
-	}
-	if l.When != "" {
-		_, err := expression.CompileCondition(l.When)
-		compiles(&faults, "when", l.When, err)
-	}
-	if l.Cost != "" {
-		_, err := expression.CompileCost(l.Cost)
-		compiles(&faults, "cost", l.Cost, err)
-	}
+	compiles(&faults, "key", l.Key, expression.CompileKey)
+	compiles(&faults, "when", l.When, expression.CompileCondition)
+	compiles(&faults, "cost", l.Cost, expression.CompileCost)
 	stated := reflect.ValueOf(l)
 	for _, f := range fieldsOf(stated.Type()) {
 		if value := stated.FieldByIndex(f.index); !ofGate(f.name) && !value.IsZero() {

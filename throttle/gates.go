@@ -46,12 +46,9 @@ type Value struct {
 	Hash Hash
 }
 
-// maxGates is how many limits a job may count on beside the first one.
-const maxGates = 15
-
 func checkGates(o Options) error {
 	var faults fault.List
-	faults.Refuse(len(o.Gates) > maxGates, "gates", len(o.Gates), "must be at most %d", maxGates)
+	faults.Refuse(len(o.Gates) > limit.MaxGates, "gates", len(o.Gates), "must be at most %d", limit.MaxGates)
 	faults.Refuse(len(o.Gates) > 0 && o.Limit.Scope == limit.ScopeNode, "scope", string(o.Limit.Scope), "must be cluster where jobs count on several limits")
 	faults.Refuse(len(o.Gates) > 0 && o.Limit.Degraded == limit.DegradedReserve, "degraded", string(o.Limit.Degraded), "must be wait where jobs count on several limits: a node can't keep them without Redis")
 	err := faults.Err()

@@ -12,6 +12,9 @@ import (
 // nothing for a whole window.
 const MaxGateWindow = time.Minute
 
+// MaxGates is how many limits a job may count on beside the first one.
+const MaxGates = 15
+
 // Beside are the terms of a gate beside the first limit. A gate keeps its cap, its window, its
 // largest cost and its pause. The first limit has all other terms.
 func (t Terms) Beside(first Terms) Terms {
