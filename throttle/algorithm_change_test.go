@@ -12,7 +12,6 @@ import (
 	"pgregory.net/rapid"
 
 	"dispatcher/throttle/control"
-	"dispatcher/throttle/internal/clock"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
 )
@@ -21,12 +20,12 @@ import (
 // change the algorithm, and a limit's key that is deleted, in simulated time.
 // Every file and change states the same cap and window.
 type rollout struct {
+	redisTime
+
 	t      tester
-	mini   *miniredis.Miniredis
 	rdb    redis.UniversalClient
 	edit   func(script string) string // a mutation
 	roll   dice
-	now    int64
 	nodes  []*rolloutNode
 	named  int
 	grants []int64
@@ -63,7 +62,7 @@ func files() []limit.Settings {
 func newRollout(t tester, mini *miniredis.Miniredis, rdb redis.UniversalClient, roll dice, edit func(string) string) *rollout {
 	t.Helper()
 	mini.FlushAll()
-	r := &rollout{t: t, mini: mini, rdb: rdb, edit: edit, roll: roll, now: 1_700_000_000_000_000}
+	r := &rollout{redisTime: redisTime{mini: mini, now: 1_700_000_000_000_000}, t: t, rdb: rdb, edit: edit, roll: roll}
 	mini.SetTime(time.UnixMicro(r.now))
 	for range 1 + roll(3) {
 		r.nodes = append(r.nodes, r.fresh())
@@ -86,12 +85,6 @@ func (r *rollout) fresh() *rolloutNode {
 		n.Scripts.Reserving[name] = redis.NewScript(r.edit(scriptOf(name)))
 	}
 	return n
-}
-
-func (r *rollout) pass(us int64) {
-	r.now += us
-	r.mini.SetTime(time.UnixMicro(r.now))
-	r.mini.FastForward(clock.Duration(us))
 }
 
 func (r *rollout) ask(n *rolloutNode, want int64) script.Reservation {

@@ -15,7 +15,6 @@ import (
 
 	"dispatcher/internal/containers"
 	"dispatcher/throttle/control"
-	"dispatcher/throttle/internal/clock"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
 )
@@ -24,8 +23,9 @@ import (
 // Redis in its own time, or on a real one.
 type trial struct {
 	*testing.T
+	redisTime
+
 	rdb       redis.UniversalClient
-	mini      *miniredis.Miniredis // nil: a real one
 	a         limit.Algorithm
 	c         limit.Contract
 	worst     int64  // the most that a window may hold, over all settings so far
@@ -33,7 +33,6 @@ type trial struct {
 	nodes     []script.Scripts
 	known     []limit.Settings
 	seqs      []int64
-	now       int64 // Redis's clock
 	notBefore int64
 	reach     time.Duration // 0: up to the horizon
 	grants    []int64
@@ -50,7 +49,7 @@ func newTrial(t *testing.T, addr string, a limit.Algorithm, c limit.Contract, no
 		t.Fatal(err)
 	}
 	space := "trial-" + fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(t.Name())))
-	tr := &trial{T: t, a: a, c: c, space: space, worst: a.Worst(c), now: 1_700_000_000_000_000}
+	tr := &trial{T: t, a: a, c: c, space: space, worst: a.Worst(c), redisTime: redisTime{now: 1_700_000_000_000_000}}
 	if addr == "" {
 		tr.mini = miniredis.RunT(t)
 		tr.mini.SetTime(time.UnixMicro(tr.now))
@@ -77,13 +76,7 @@ func (tr *trial) pass(us int64) {
 	if us <= 0 {
 		return
 	}
-	tr.now += us
-	if tr.mini == nil {
-		time.Sleep(clock.Duration(us))
-		return
-	}
-	tr.mini.SetTime(time.UnixMicro(tr.now))
-	tr.mini.FastForward(clock.Duration(us))
+	tr.redisTime.pass(us)
 }
 
 func (tr *trial) ask(node int, want int64) script.Reservation {

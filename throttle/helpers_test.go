@@ -6,7 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+
 	"dispatcher/lua"
+	"dispatcher/throttle/internal/clock"
 	"dispatcher/throttle/limit"
 )
 
@@ -79,4 +82,22 @@ func without(t testing.TB, text, from, to string) string {
 		t.Fatalf("the script has not exactly one %q; name the rule again", from)
 	}
 	return strings.Replace(text, from, to, 1)
+}
+
+// redisTime is Redis's time in a history: the embedded one's own, or that of a real one.
+type redisTime struct {
+	mini *miniredis.Miniredis // nil: a real one
+	now  int64                // in µs
+	skew int64                // Redis's clock − true time
+}
+
+// pass lets µs go by.
+func (s *redisTime) pass(us int64) {
+	s.now += us
+	if s.mini == nil {
+		time.Sleep(clock.Duration(us))
+		return
+	}
+	s.mini.SetTime(time.UnixMicro(s.now + s.skew))
+	s.mini.FastForward(clock.Duration(us))
 }

@@ -16,7 +16,6 @@ import (
 
 	"dispatcher/internal/containers"
 	"dispatcher/throttle/control"
-	"dispatcher/throttle/internal/clock"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
 )
@@ -24,17 +23,16 @@ import (
 // callsRun is a fleet under max_in_flight around the real script, in simulated time. Nodes
 // ask, call, lose replies, die and come, and Redis forgets.
 type callsRun struct {
+	redisTime
+
 	t     tester
 	rdb   redis.UniversalClient
-	mini  *miniredis.Miniredis // nil: a real one, in its own time
 	text  string
 	roll  dice
 	set   limit.Settings
-	now   int64
 	nodes []*callsNode
 	named int
 	dead  []int64  // when the calls of dead nodes end
-	skew  int64    // Redis's clock − true time
 	late  []func() // polls that are still on their way
 	over  string   // how the bound was passed
 	began int
@@ -62,7 +60,7 @@ func newCallsRun(t tester, rdb redis.UniversalClient, mini *miniredis.Miniredis,
 	flush(t, rdb)
 	c := contract(300)
 	c.MaxInFlight, c.MaxCost = callsMost, 1+roll(3)
-	r := &callsRun{t: t, rdb: rdb, mini: mini, text: text, roll: roll, set: seeded(c), now: 1_700_000_000_000_000, slow: 1}
+	r := &callsRun{redisTime: redisTime{mini: mini, now: 1_700_000_000_000_000}, t: t, rdb: rdb, text: text, roll: roll, set: seeded(c), slow: 1}
 	if mini != nil {
 		r.slow = 1 + 15*(roll(4)/3)
 	}
@@ -84,16 +82,6 @@ func (r *callsRun) fresh() *callsNode {
 	n := &callsNode{scripts: script.NewScripts(r.rdb, "calls", "provider", fmt.Sprint("node", r.named)), known: r.set, seq: 1}
 	n.scripts.Reserving[limit.DefaultAlgorithm] = redis.NewScript(r.text)
 	return n
-}
-
-func (r *callsRun) pass(us int64) {
-	r.now += us
-	if r.mini == nil {
-		time.Sleep(clock.Duration(us))
-		return
-	}
-	r.mini.SetTime(time.UnixMicro(r.now + r.skew))
-	r.mini.FastForward(clock.Duration(us))
 }
 
 // end takes out the calls that are over.

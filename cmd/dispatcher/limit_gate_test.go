@@ -1,12 +1,8 @@
 package main
 
 import (
-	"context"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/alicebob/miniredis/v2"
 
 	"dispatcher/throttle"
 	"dispatcher/throttle/limit"
@@ -22,33 +18,7 @@ limits:
 // a limit of 400 with a guard of 10ms.
 func workingGate(t *testing.T) (redisAddr string) {
 	t.Helper()
-	server := miniredis.RunT(t)
-	rdb := throttle.NewClient(throttle.ClientOptions{Addrs: []string{server.Addr()}})
-	t.Cleanup(func() { _ = rdb.Close() })
-	spec := func(units int64) limit.Spec {
-		return limit.Spec{Terms: limit.Terms{Contract: limit.Contract{
-			Cap: units, Window: time.Second, Burst: 1,
-			Guard: limit.DefaultGuard, Lateness: limit.DefaultLateness, Spread: limit.DefaultSpread, Auto: true, Horizon: limit.DefaultHorizon,
-		}}}
-	}
-	l, err := throttle.New(throttle.Options{
-		Redis: rdb, Namespace: "default", Name: "provider", Node: "node-1", Identity: throttle.IdentityNone,
-		Limit: spec(400), Gates: []throttle.Gate{{Name: "recipient", Limit: spec(5)}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- l.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	works(t, l)
-	return server.Addr()
+	return working(t, limit.Guardrails{}, throttle.Gate{Name: "recipient", Limit: stated(5, limit.Guardrails{})})
 }
 
 func TestAGateIsShownAsOne(t *testing.T) {

@@ -186,18 +186,23 @@ func limitOn(t *testing.T, redisAddr string) func(args ...string) outcome {
 	}
 }
 
-// working is a Redis with a node at work.
-func working(t *testing.T, guardrails limit.Guardrails) (redisAddr string) {
+// stated is a limit of so many units a second, as a file states it.
+func stated(units int64, guardrails limit.Guardrails) limit.Spec {
+	return limit.Spec{Guardrails: guardrails, Terms: limit.Terms{Contract: limit.Contract{
+		Cap: units, Window: time.Second, Burst: 1,
+		Guard: limit.DefaultGuard, Lateness: limit.DefaultLateness, Spread: limit.DefaultSpread, Auto: true, Horizon: limit.DefaultHorizon,
+	}}}
+}
+
+// working is a Redis with a node at work, which keeps a limit of 400 a second and the gates.
+func working(t *testing.T, guardrails limit.Guardrails, gates ...throttle.Gate) (redisAddr string) {
 	t.Helper()
 	server := miniredis.RunT(t)
 	rdb := throttle.NewClient(throttle.ClientOptions{Addrs: []string{server.Addr()}})
 	t.Cleanup(func() { _ = rdb.Close() })
 	l, err := throttle.New(throttle.Options{
 		Redis: rdb, Namespace: "default", Name: "provider", Node: "node-1", Identity: throttle.IdentityNone,
-		Limit: limit.Spec{Guardrails: guardrails, Terms: limit.Terms{Contract: limit.Contract{
-			Cap: 400, Window: time.Second, Burst: 1,
-			Guard: limit.DefaultGuard, Lateness: limit.DefaultLateness, Spread: limit.DefaultSpread, Auto: true, Horizon: limit.DefaultHorizon,
-		}}},
+		Limit: stated(400, guardrails), Gates: gates,
 	})
 	if err != nil {
 		t.Fatal(err)

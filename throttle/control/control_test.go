@@ -46,13 +46,17 @@ func newDeployment(t *testing.T, guardrails limit.Guardrails, nodes int) *deploy
 // join starts a node; leave ends it.
 func (c *deployment) join(t *testing.T, name string, guardrails limit.Guardrails) (leave func()) {
 	t.Helper()
-	l, err := throttle.New(throttle.Options{
-		Redis: c.rdb, Namespace: "default", Name: "provider", Node: name, Identity: throttle.IdentityNone,
-		Limit: limit.Spec{Guardrails: guardrails, Terms: limit.Terms{Contract: limit.Contract{
-			Cap: 300, Window: time.Second, Burst: 1,
-			Guard: limit.DefaultGuard, Lateness: limit.DefaultLateness, Horizon: limit.DefaultHorizon,
-		}}},
-	})
+	return c.start(t, throttle.Options{Node: name, Limit: limit.Spec{Guardrails: guardrails, Terms: limit.Terms{Contract: limit.Contract{
+		Cap: 300, Window: time.Second, Burst: 1,
+		Guard: limit.DefaultGuard, Lateness: limit.DefaultLateness, Horizon: limit.DefaultHorizon,
+	}}}})
+}
+
+// start starts a node with options; leave ends it.
+func (c *deployment) start(t *testing.T, o throttle.Options) (leave func()) {
+	t.Helper()
+	o.Redis, o.Namespace, o.Name, o.Identity = c.rdb, "default", "provider", throttle.IdentityNone
+	l, err := throttle.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}

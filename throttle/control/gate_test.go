@@ -1,7 +1,6 @@
 package control_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -31,22 +30,7 @@ func newGate(t *testing.T) *deployment {
 			Guard: limit.DefaultGuard, Lateness: limit.DefaultLateness, Horizon: limit.DefaultHorizon,
 		}}}
 	}
-	l, err := throttle.New(throttle.Options{
-		Redis: c.rdb, Namespace: "default", Name: "provider", Node: "node-1", Identity: throttle.IdentityNone,
-		Limit: spec(300), Gates: []throttle.Gate{{Name: "recipient", Limit: spec(5)}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- l.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
+	c.start(t, throttle.Options{Node: "node-1", Limit: spec(300), Gates: []throttle.Gate{{Name: "recipient", Limit: spec(5)}}})
 	c.until(t, "the gate is in Redis", func() bool {
 		s, err := c.Get(t.Context())
 		return err == nil && s.Gate
