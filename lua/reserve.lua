@@ -48,6 +48,9 @@ if GATES > 0 then
   if stale then return nothing(FULL) end -- its keys are of an epoch before
   read_states()
 end
+if algorithm.back and not stale then
+  for slot, units in string.gmatch(ARGV[19], '(%d+):(%d+)') do algorithm.back(c, tonumber(slot), tonumber(units)) end
+end
 if CHOOSES then read_jobs() end
 local units_wanted = needed(want)
 local slots, wait = take(want, ahead)

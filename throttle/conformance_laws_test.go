@@ -97,6 +97,41 @@ var conforming = []struct {
 			tr.Errorf("%s: used %.3f of the cap, and %.3f was promised", tr.a.Name, share, tr.a.Share(tr.c))
 		}
 	}},
+	{"units that were not used are granted again where the row says so", func(tr *trial) {
+		tr.pass(2 * limit.Windowed(tr.c).Microseconds())
+		for tr.reserve(0, 1).Schedule.Given > 0 {
+		}
+		tr.unused = tr.dropped(3)
+		again := int64(0)
+		for range 5 {
+			again += tr.reserve(1, 1).Schedule.Given
+		}
+		if want := map[bool]int64{true: 3}[tr.a.Refunds]; again != want && tr.mini != nil {
+			tr.Errorf("%s: got %d units where 3 were given back, want %d: its row says Refunds: %v", tr.a.Name, again, want, tr.a.Refunds)
+		}
+	}},
+	{"units that are given back late give no more", func(tr *trial) {
+		length := limit.Windowed(tr.c).Microseconds()
+		tr.pass(3*length - tr.now%length)
+		tr.reserve(0, tr.c.Cap/2)
+		unused := tr.dropped(min(tr.c.Cap/4, int64(len(tr.grants))))
+		tr.pass(length / 2)
+		tr.reserve(0, tr.c.Cap/2)
+		tr.unused = unused
+		tr.saturate(2*length, 1)
+
+		tr.pass(4*length - tr.now%length) // to the beginning of a bucket
+		tr.reserve(0, 1)
+		tr.pass(length - tr.now%length - 20_000)
+		unused = tr.dropped(tr.reserve(0, tr.c.Cap).Schedule.Given)
+		tr.pass(25_000)
+		tr.reserve(0, 1)
+		tr.pass(length - tr.now%length - 20_000)
+		tr.reserve(0, tr.c.Cap)
+		tr.unused = unused
+		tr.reserve(0, tr.c.Cap)
+		tr.saturate(2*length, 1)
+	}},
 	{"slots are ahead of their time where the row says so", func(tr *trial) {
 		var given, ahead int64
 		for range 20 {
@@ -209,6 +244,9 @@ func (tr *trial) happen(roll dice) {
 		if again := tr.ask(node, 1); b.Schedule.Given > 0 && again.Schedule != b.Schedule {
 			tr.Errorf("%s: the same number got other slots: %v, then %v", tr.a.Name, b.Schedule, again.Schedule)
 		}
+		if roll(3) == 0 {
+			tr.unused = append(tr.unused, tr.dropped(roll(b.Schedule.Given+1))...)
+		}
 	case p < 96:
 		tr.pass(roll([]int64{1_000, 20_000, 300_000}[roll(3)]) / tr.slow())
 	case p < 99:
@@ -241,6 +279,9 @@ func TestConformanceFindsWhatARulePrevents(t *testing.T) {
 		{"sliding_window_log", "each run is kept while it counts", "newest(TIME, now - length(c))", "newest(TIME, now - length(c) + 50000)", "no window holds more after a late burst"},
 		{"sliding_window_list", "each run is kept while it counts", "newest(TIME, now - length(c))", "newest(TIME, now - length(c) + 50000)", "no window holds more after a late burst"},
 		{"sliding_window_log", "the units of a run are counted", "int(now) .. ' ' .. int(number)", "int(now) .. ' ' .. int(math.ceil(number / 2))", "no window holds more after a late burst"},
+		{"sliding_window_log", "units go back to their own run", "this[TIME] == slot and", "this[TIME] >= slot and", "units that are given back late give no more"},
+		{"fixed_window", "units of the window before are over", "slot >= c.keep - length(c) and", "", "units that are given back late give no more"},
+		{"sliding_window_counter", "units go back to their own bucket", "if behind == 1 then field", "if behind == 2 then field", "units that are given back late give no more"},
 		{"leaky_bucket", "the exact pace", "note('base', int(base + turned * c.period))", "note('base', int(base + turned * c.period - 1000))", "saturated, the share is used"},
 	} {
 		t.Run(m.algorithm+" without "+m.rule, func(t *testing.T) {

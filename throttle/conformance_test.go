@@ -33,6 +33,8 @@ type trial struct {
 	nodes     []script.Scripts
 	known     []limit.Settings
 	seqs      []int64
+	epochs    []int64
+	unused    []script.Unused // slots that the next reservation gives back
 	notBefore int64
 	reach     time.Duration // 0: up to the horizon
 	grants    []int64
@@ -60,7 +62,7 @@ func newTrial(t *testing.T, addr string, a limit.Algorithm, c limit.Contract, no
 		tr.nodes = append(tr.nodes, script.NewScripts(tr.rdb, space, "provider", fmt.Sprint("node", i)))
 		tr.known = append(tr.known, seededBy(a.Name, c))
 	}
-	tr.seqs, tr.places = make([]int64, nodes), make([]script.Place, nodes)
+	tr.seqs, tr.epochs, tr.places = make([]int64, nodes), slices.Repeat([]int64{1}, nodes), make([]script.Place, nodes)
 	tr.poll()
 	tr.pass(tr.notBefore - tr.now)
 	return tr
@@ -82,13 +84,17 @@ func (tr *trial) pass(us int64) {
 func (tr *trial) ask(node int, want int64) script.Reservation {
 	tr.Helper()
 	tr.places[node].Due = tr.since > 0 // they ask at their times
+	var unused []script.Unused
+	if want > 0 {
+		unused, tr.unused = tr.unused, nil
+	}
 	b, err := tr.nodes[node].Reserve(tr.Context(), script.Ask{
-		Since: tr.since, Want: want, Costs: tr.costs, Seq: tr.seqs[node], Retry: true, Epoch: 1, Learned: true, Place: tr.places[node], Identity: string(IdentityNone), Lead: lead, Reach: tr.reach, Known: tr.known[node],
+		Since: tr.since, Want: want, Costs: tr.costs, Seq: tr.seqs[node], Retry: true, Epoch: tr.epochs[node], Unused: unused, Learned: true, Place: tr.places[node], Identity: string(IdentityNone), Lead: lead, Reach: tr.reach, Known: tr.known[node],
 	})
 	if err != nil {
 		tr.Fatal(err)
 	}
-	tr.known[node], tr.notBefore, tr.places[node] = b.Settings, b.NotBefore, b.Place
+	tr.known[node], tr.notBefore, tr.places[node], tr.epochs[node] = b.Settings, b.NotBefore, b.Place, b.Epoch
 	tr.now = max(tr.now, b.Now)
 	return b
 }
@@ -102,6 +108,16 @@ func (tr *trial) reserve(node int, want int64) script.Reservation {
 		tr.grants = append(tr.grants, b.Schedule.At(j))
 	}
 	return b
+}
+
+// dropped does not use the newest units that were granted, so many of them.
+func (tr *trial) dropped(units int64) (unused []script.Unused) {
+	first := len(tr.grants) - int(units)
+	for _, at := range tr.grants[first:] {
+		unused = append(unused, script.Unused{Slot: at, Units: 1})
+	}
+	tr.grants = tr.grants[:first]
+	return unused
 }
 
 // reserveJobs asks for jobs of these costs. All units of a job are used at its first slot.

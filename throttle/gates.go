@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"dispatcher/internal/fault"
@@ -95,58 +94,14 @@ func newGates(stated []Gate) []gate {
 	return gates
 }
 
-// passage is how a slot counts on gates.
-type passage struct {
-	job   Request
-	slot  int64 // on Redis's clock, in µs
-	epoch int64
-}
-
-func passageOf(job Request, slot, epoch int64) *passage {
-	if len(job.Passes) == 0 {
-		return nil
-	}
-	return &passage{job, slot, epoch}
-}
-
-// refunds are the slots that were not used since the last reservation. Their gates let
-// others pass in their place.
-type refunds struct {
-	mu  sync.Mutex
-	all []*passage
-}
-
-// maxRefunds bounds those of one call. What is above keeps its gates shut a while longer.
-const maxRefunds = 1000
-
-func (r *refunds) add(p *passage) {
-	if p == nil {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.all) < maxRefunds {
-		r.all = append(r.all, p)
-	}
-}
-
-func (r *refunds) take() []*passage {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	all := r.all
-	r.all = nil
-	return all
-}
-
 // noteSpacing keeps the spacing of a gate for callers. It follows from the guard of the first
 // limit.
 func (l *Limiter) noteSpacing(gate int, set, first limit.Terms) {
 	l.gateSpacings[gate].Store(int64(set.Beside(first).GateSpacing()))
 }
 
-// gatesOf is what a call says of gates. Refunds go with the next reservation; where that
-// fails they are forgotten, since the script may have heeded them.
-func (r *reserver) gatesOf(asked []request) (g script.Gates) {
+// gatesOf is what a call says of gates, for these jobs and slots that were not used.
+func (r *reserver) gatesOf(asked []request, unused []*charge) (g script.Gates) {
 	for _, one := range r.gates {
 		g.Names, g.Known = append(g.Names, one.name), append(g.Known, one.Settings)
 	}
@@ -170,12 +125,9 @@ func (r *reserver) gatesOf(asked []request) (g script.Gates) {
 		}
 		g.Jobs = append(g.Jobs, passes)
 	}
-	for _, unused := range r.refunds.take() {
-		if unused.epoch != r.clock.Epoch {
-			continue
-		}
-		for _, p := range unused.job.Passes {
-			g.Refunds = append(g.Refunds, script.Refund{State: state(p.Value), Slot: unused.slot, Units: unused.job.Counts(p)})
+	for _, slot := range unused {
+		for _, p := range slot.job.Passes {
+			g.Refunds = append(g.Refunds, script.Refund{State: state(p.Value), Slot: slot.at, Units: slot.job.Counts(p)})
 		}
 	}
 	return g

@@ -55,7 +55,7 @@ type gatesNode struct {
 	known   limit.Settings
 	gates   []limit.Settings
 	stepped bool
-	refunds []*passage
+	refunds []*charge
 }
 
 // gateCall is a call as the provider counts it for one value of a gate's key.
@@ -134,18 +134,17 @@ func (r *gatesRun) ask(n *gatesNode, jobs []Request, lost bool) {
 	for i, set := range n.gates {
 		l.gates = append(l.gates, gate{name: gateNames[i], Settings: set})
 	}
+	l.kind = algorithm(r.algo)
+	var unused []*charge
 	if len(jobs) > 0 {
-		for _, s := range n.refunds {
-			l.refunds.add(s)
-		}
-		n.refunds = nil
+		unused, n.refunds = slices.DeleteFunc(n.refunds, func(c *charge) bool { return c.epoch != n.epoch }), nil
 	}
 	asked := make([]request, len(jobs))
 	for i, job := range jobs {
 		asked[i] = request{Request: job, answer: &Answer{}}
 	}
 	b, err := n.scripts.Reserve(contextOf(r.t), script.Ask{
-		Want: unitsOf(asked), Costs: costsOf(asked), Seq: n.seq, Epoch: n.epoch, Stepped: n.stepped, Gates: l.gatesOf(asked),
+		Want: unitsOf(asked), Costs: costsOf(asked), Seq: n.seq, Epoch: n.epoch, Stepped: n.stepped, Gates: l.gatesOf(asked, unused), Unused: l.unusedOf(unused),
 		Identity: string(IdentityNone), Lead: lead, Learned: n.epoch != 0, Known: n.known,
 	})
 	if err != nil {
@@ -179,7 +178,7 @@ func (r *gatesRun) ask(n *gatesNode, jobs []Request, lost bool) {
 // used has a job called as late as its slot allows, or gives the slot back.
 func (r *gatesRun) used(n *gatesNode, job Request, slot int64, b script.Reservation) {
 	if !r.keeps && r.roll(8) == 0 {
-		n.refunds = append(n.refunds, &passage{job, slot, b.Epoch})
+		n.refunds = append(n.refunds, &charge{job, slot, b.Epoch})
 		return
 	}
 	r.count++
@@ -354,7 +353,7 @@ func TestGatesLawBreaksWithout(t *testing.T) {
 		{rule: "who relies on a slot that is given back", from: "if string.sub(values[i] or '', 1, #of) == of then", to: "if values[i] then", play: func(r *gatesRun) {
 			for range 20 {
 				r.exhaust(50_000)
-				r.nodes[0].refunds = []*passage{{r.one()[0], 1, r.nodes[0].epoch}}
+				r.nodes[0].refunds = []*charge{{r.one()[0], 1, r.nodes[0].epoch}}
 			}
 		}},
 		{rule: "the time that a gate names", from: "allowed_at(job, times) <= slot", to: "allowed_at(job, times) <= slot + 20000"},

@@ -163,7 +163,7 @@ func (l *Limiter) Used(s Slot, at time.Time) {
 // that misses many asks for fewer.
 func (l *Limiter) Missed(s Slot) {
 	l.free()
-	l.refunds.add(s.passed)
+	l.refunds.add(s.charge)
 	if now := time.Now(); s.LateAt(now) {
 		l.counter.Count(s.lateBy(now))
 	}
@@ -173,7 +173,7 @@ func (l *Limiter) Missed(s Slot) {
 // Unused reports that a slot is lost since its job could not be called.
 func (l *Limiter) Unused(s Slot) {
 	l.free()
-	l.refunds.add(s.passed)
+	l.refunds.add(s.charge)
 	l.metrics.unused.Inc()
 }
 

@@ -39,7 +39,14 @@ func run(t *testing.T, l *Limiter) {
 // begin runs a limiter in the bubble until the test ends.
 func begin(t *testing.T, c limit.Contract, reserve reserveFunc) *Limiter {
 	t.Helper()
-	l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Limit: specOf(c)})
+	return beginBy(t, limit.DefaultAlgorithm, c, reserve)
+}
+
+func beginBy(t *testing.T, algorithm string, c limit.Contract, reserve reserveFunc) *Limiter {
+	t.Helper()
+	spec := specOf(c)
+	spec.Algorithm = algorithm
+	l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Limit: spec})
 	if err != nil {
 		t.Fatal(err)
 	}

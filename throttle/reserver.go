@@ -118,6 +118,7 @@ func (l *Limiter) Run(ctx context.Context) error {
 // step gives a caller its turn and makes the calls that are due without one. It returns
 // how long nothing is to be done, unless somebody asks.
 func (r *reserver) step(ctx context.Context, now time.Time) time.Duration {
+	r.heedRefunds()
 	turn := r.somebodyWaits() && !r.turnDue(now).After(now)
 	switch poll := !r.pollDue(now).After(now); {
 	case poll && !r.turnIsOut(now) && (!turn || !r.place.Taken): // a poll gives the place up
@@ -160,8 +161,12 @@ func (r *reserver) turnIsOut(now time.Time) bool {
 func (r *reserver) question(asked []request, now time.Time) script.Ask {
 	place := r.place
 	place.Due = !now.Before(r.refusedUntil)
+	var unused []*charge
+	if len(asked) > 0 { // they go with a reservation; where that fails they are forgotten, since the script may have heeded them
+		unused = r.refunds.take(r.clock.Epoch)
+	}
 	return script.Ask{
-		Want: r.wanted(asked, now), Gates: r.gatesOf(asked), Costs: costsOf(asked), Busy: r.inFlight(asked), Hold: r.hold(), Call: r.calls, Seq: r.seq, Retry: r.lost > 0, Epoch: r.clock.Epoch, Stepped: r.stepped, Since: r.clock.Since, Read: r.clock.Trusted,
+		Want: r.wanted(asked, now), Gates: r.gatesOf(asked, unused), Unused: r.unusedOf(unused), Costs: costsOf(asked), Busy: r.inFlight(asked), Hold: r.hold(), Call: r.calls, Seq: r.seq, Retry: r.lost > 0, Epoch: r.clock.Epoch, Stepped: r.stepped, Since: r.clock.Since, Read: r.clock.Trusted,
 		Identity: string(r.opts.Identity), Lead: lead, Reach: r.reach(), Refuses: r.refuses(), Place: place,
 		Report:  now.Sub(r.saidAt) >= reportMost,
 		Hello:   r.subscribed.Load() && !r.notified.Load() && now.Sub(r.helloAt) >= limit.PollMost,

@@ -97,7 +97,7 @@ func (r *reserver) receive(asked []request, reply script.Reservation, now time.T
 		before += q.Cost
 		q.answer.Slot = Slot{
 			NotBefore: notBefore, NotAfter: notAfter, lateness: lateness, valid: r.slots, slept: r.slept,
-			since: r.slots.generation.Load(), passed: passageOf(q.Request, at, r.clock.Epoch),
+			since: r.slots.generation.Load(), charge: r.chargeOf(q.Request, at),
 		}
 	}
 }

@@ -18,7 +18,7 @@ type Slot struct {
 	valid  *validity     // of the node that reserved it; nil: nothing but its time ends it
 	slept  time.Duration // for how long the host had been suspended when the slot was asked for
 	since  int64         // the generation of slots that it belongs to
-	passed *passage      // of the gates; nil: there are none
+	charge *charge       // nil: nothing is given back where it is not used
 }
 
 // ErrLate says that a slot's time is over: the call must not be made with it.

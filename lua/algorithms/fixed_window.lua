@@ -5,6 +5,11 @@
 --
 -- The state is a count. In the limit's hash: keep, the end of the window, and the fields of window.lua.
 
+function algorithm.back(c, slot, units)
+  local count = tonumber(redis.call('GET', KEYS[3]) or 0)
+  if slot >= c.keep - length(c) and count >= units then redis.call('INCRBY', KEYS[3], int(-units)) end
+end
+
 function algorithm.take(c, now, want, _, ahead, not_before)
   local wait = early(c, now, not_before)
   if wait > 0 then return nil, wait end

@@ -8,6 +8,7 @@
 -- counted from the first unit of the list. The numbers say how many units lie between two runs, so nothing is ever counted
 -- up. The newest run that has left the window stays in the list, for its number is where the window's count begins.
 local DROPPED = 1000 -- runs that one call removes, at most; the rest does no harm
+local SOUGHT = 100 -- runs among which a slot is sought that was not used
 
 -- run returns the time and the number of a run; nothing where there is none.
 local function run(i)
@@ -42,6 +43,22 @@ local function leaves(c, number) return run(newest(NUMBER, number - 1) + 1)[TIME
 local function add(now, number, oldest)
   redis.call('RPUSH', KEYS[3], int(now) .. ' ' .. int(number))
   if oldest > 0 then redis.call('LTRIM', KEYS[3], int(math.min(oldest, DROPPED)), -1) end
+end
+
+-- back takes units that were not used out of their run, and out of the numbers behind it.
+function algorithm.back(_, slot, units)
+  local runs, this = {}, run(-1) -- runs: the newest ones, newest first
+  while this and this[TIME] >= slot and #runs < SOUGHT do
+    runs[#runs + 1] = this
+    local before = run(-1 - #runs)
+    local own = before and this[NUMBER] - before[NUMBER] or 0 -- how many units the first run has is not known
+    if this[TIME] == slot and own >= units then
+      redis.call('LTRIM', KEYS[3], 0, -1 - #runs)
+      for k = #runs, 1, -1 do add(runs[k][TIME], runs[k][NUMBER] - units, 0) end
+      return
+    end
+    this = before
+  end
 end
 
 function algorithm.take(c, now, want, _, ahead, not_before)

@@ -29,7 +29,8 @@
 --                    the reply to a reservation may have granted that was lost
 -- ARGV[17] hold_us   a call that is granted now is over then
 -- ARGV[18] call      number of this call of the node
--- ARGV[19] and on: the gates, see gates.lua
+-- ARGV[19] unused     slots of the epoch that the node knows that it did not use, "slot_us:units", where the algorithm heeds them
+-- ARGV[20] and on: the gates, see gates.lua
 --
 -- Reply: 1 now_us  2 epoch  3 given  4 base_us  5 n  6 floor_us  7 units  8 period_us  9 debt
 --        10 wait_us: until the node is to ask again
@@ -102,7 +103,7 @@ local function reply(given, first, nth, floor, units, period, debt, wait, cooldo
   if stored ~= known then r[17] = stored end
   if CHOOSES then
     r[17], r[18], r[19] = r[17] or '', granted_jobs, refused_jobs
-    for g = 1, tonumber(ARGV[19]) do r[19 + g] = gate_texts[g] or '' end
+    for g = 1, tonumber(ARGV[20]) do r[19 + g] = gate_texts[g] or '' end
   end
   return r
 end

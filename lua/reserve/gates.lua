@@ -10,31 +10,31 @@
 -- KEYS[4 + 3g], of gate g from 1: its limit; KEYS[5 + 3g]: its history; KEYS[6 + 3g]: its nodes
 -- KEYS[6 + 3G + i]    state i: dispatcher:{<namespace>}:gate:<name>:<epoch>:<hash>  string
 --
--- ARGV[19] G          how many gates the node knows; 0: nothing of this file happens
--- ARGV[18 + 2g]       the newest settings of gate g that the node knows, packed
--- ARGV[19 + 2g]       its name, for errors
--- ARGV[20 + 2G]       the gate of each state: numbers
--- ARGV[21 + 2G]       the states of each job, and what it counts there: "1:1,3:2" or "-" for none
--- ARGV[22 + 2G]       slots that were not used: "state:slot_us:units". A gate that was not passed since then forgets them.
+-- ARGV[20] G          how many gates the node knows; 0: nothing of this file happens
+-- ARGV[19 + 2g]       the newest settings of gate g that the node knows, packed
+-- ARGV[20 + 2g]       its name, for errors
+-- ARGV[21 + 2G]       the gate of each state: numbers
+-- ARGV[22 + 2G]       the states of each job, and what it counts there: "1:1,3:2" or "-" for none
+-- ARGV[23 + 2G]       slots that were not used: "state:slot_us:units". A gate that was not passed since then forgets them.
 --
 -- Reply, behind the settings in force, which are '' where the node knows them, and also without gates where slots may go to
 -- any of the jobs:
 --        18 the jobs that are granted slots, in the order of these: numbers from 1
 --        19 the jobs that a gate refuses: "job:gate:time_us"; they are to be asked for again at that time
 --        20 the settings of each gate, '' where the node knows them
-local GATES = tonumber(ARGV[19])
+local GATES = tonumber(ARGV[20])
 local widest = widest_of(math.max(set.guard, old.guard))
 local stale = epoch ~= current -- the states that the node names are of an epoch before
 for g = 1, GATES do
-  local key, known_text = KEYS[4 + 3 * g], ARGV[18 + 2 * g]
+  local key, known_text = KEYS[4 + 3 * g], ARGV[19 + 2 * g]
   local held = redis.call('HMGET', key, 'settings', 'not_before')
   local text, from = held[1], tonumber(held[2] or 0)
   local gate, mine = unpacked(text), unpacked(known_text)
   if text and not gate or not mine then
-    return redis.error_reply('VERSION the settings of the limit ' .. ARGV[19 + 2 * g] .. ' are of a version that this node does not know')
+    return redis.error_reply('VERSION the settings of the limit ' .. ARGV[20 + 2 * g] .. ' are of a version that this node does not know')
   end
   if gate and not gate.gate then
-    return redis.error_reply('VERSION ' .. ARGV[19 + 2 * g] .. ' is the first limit of other nodes; give one of them another name')
+    return redis.error_reply('VERSION ' .. ARGV[20 + 2 * g] .. ' is the first limit of other nodes; give one of them another name')
   end
   if not gate or mine.changed > gate.changed then -- lost, or older than what the node knows
     text, gate = known_text, mine

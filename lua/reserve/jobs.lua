@@ -5,7 +5,7 @@ local first_cost = tonumber(string.match(costs, '%d+') or 1)
 
 -- Slots may go to any of the jobs where gates refuse some of them, and where units are granted for now and jobs count
 -- differently: a small job fills what the first one finds too little. See pick.lua.
-local CHOOSES = tonumber(ARGV[19]) > 0 or not AHEAD and costs ~= ''
+local CHOOSES = tonumber(ARGV[20]) > 0 or not AHEAD and costs ~= ''
 local choose, smallest
 
 -- fitting returns how many units jobs get where that many are free: no job gets a part of what it counts, or more than

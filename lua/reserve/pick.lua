@@ -16,10 +16,10 @@ end
 
 -- read_states takes back slots that were not used: later ones lie behind them, and so behind what was granted before.
 local function read_states()
-  for word in string.gmatch(ARGV[20 + 2 * GATES], '%d+') do owner[#owner + 1] = gates[tonumber(word)] end
+  for word in string.gmatch(ARGV[21 + 2 * GATES], '%d+') do owner[#owner + 1] = gates[tonumber(word)] end
   if #owner == 0 then return end
   local values = redis.call('MGET', unpack(KEYS, 7 + 3 * GATES))
-  for i, slot, units in string.gmatch(ARGV[22 + 2 * GATES], '(%d+):(%d+):(%d+)') do
+  for i, slot, units in string.gmatch(ARGV[23 + 2 * GATES], '(%d+):(%d+):(%d+)') do
     i = tonumber(i)
     local of = slot .. ' ' .. units .. ' '
     if string.sub(values[i] or '', 1, #of) == of then -- nobody relies on it
@@ -37,7 +37,7 @@ local function read_jobs()
   for word in string.gmatch(costs, '%d+') do jobs[#jobs + 1] = {number = #jobs + 1, units = tonumber(word), states = {}} end
   if GATES == 0 then return end
   local nth = 0
-  for word in string.gmatch(ARGV[21 + 2 * GATES], '%S+') do
+  for word in string.gmatch(ARGV[22 + 2 * GATES], '%S+') do
     nth = nth + 1
     local job = jobs[nth] or {number = nth, units = 1, states = {}}
     for i, units in string.gmatch(word, '(%d+):(%d+)') do job.states[tonumber(i)] = tonumber(units) end

@@ -24,6 +24,9 @@ type Algorithm struct {
 	// now, or say when to ask again.
 	Ahead bool
 
+	// Refunds: units whose slot was not used are granted again. Otherwise they are lost.
+	Refunds bool
+
 	// Pace is the rate that the fleet plans with: units in every period microseconds.
 	// A script reads it as c.units and c.period. One that reserves ahead keeps exactly
 	// this pace; of the others it is an estimate.
@@ -98,12 +101,12 @@ var algorithms = []Algorithm{ //nolint:gochecknoglobals // a constant table
 		},
 	},
 	{
-		Name: FixedWindow, Script: FixedWindow,
+		Name: FixedWindow, Script: FixedWindow, Refunds: true,
 		Promise: "up to twice the cap where two windows meet; one number in Redis",
 		Pace:    paceForNow, Worst: sideBySide, Share: shareForNow, Cooldown: Windowed, check: noBurst(burstIsCap),
 	},
 	{
-		Name: SlidingWindowCounter, Script: SlidingWindowCounter,
+		Name: SlidingWindowCounter, Script: SlidingWindowCounter, Refunds: true,
 		Promise: "near the cap under steady load, up to twice the cap after a late burst; two numbers in Redis",
 		Pace:    paceForNow, Worst: sideBySide,
 		Share: func(c Contract) float64 { // after a full bucket the last unit comes free only when the bucket is over
@@ -113,12 +116,12 @@ var algorithms = []Algorithm{ //nolint:gochecknoglobals // a constant table
 		Cooldown: Windowed, check: noBurst(burstIsCap),
 	},
 	{
-		Name: SlidingWindowLog, Script: SlidingWindowLog, Strict: true,
+		Name: SlidingWindowLog, Script: SlidingWindowLog, Strict: true, Refunds: true,
 		Promise: "never over, at the full rate and with bursts of the cap; Redis keeps each reservation of a window",
 		Pace:    paceForNow, Worst: wholeCap, Share: shareForNow, Cooldown: Windowed, check: listed,
 	},
 	{
-		Name: SlidingWindowList, Script: SlidingWindowLog, Strict: true,
+		Name: SlidingWindowList, Script: SlidingWindowLog, Strict: true, Refunds: true,
 		Promise: "never over, at the full rate and with bursts of the cap; Redis keeps each reservation of a window",
 		Pace:    paceForNow, Worst: wholeCap, Share: shareForNow, Cooldown: Windowed, check: listed,
 	},

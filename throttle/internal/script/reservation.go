@@ -63,7 +63,22 @@ type Ask struct {
 	Learned  bool // known came from Redis and not from the file
 	Leaves   bool // the node ends
 	Known    limit.Settings
-	Gates    Gates // none: the limit is the only one
+	Unused   []Unused // slots that were not used, where the algorithm heeds them
+	Gates    Gates    // none: the limit is the only one
+}
+
+// Unused is a slot that was not used.
+type Unused struct {
+	Slot  int64 // on Redis's clock, in µs
+	Units int64
+}
+
+func (a Ask) unused() string {
+	var text []byte
+	for _, u := range a.Unused {
+		text = fmt.Appendf(text, "%d:%d ", u.Slot, u.Units)
+	}
+	return string(text)
 }
 
 // Place is a node's place in the queue of those that were refused.
@@ -188,7 +203,7 @@ func (s Scripts) reserveOnce(ctx context.Context, a Ask) (Reservation, error) {
 	keys := []string{s.Keys.Limit, s.Keys.History, s.Keys.State, s.Keys.Reserved(s.Node), s.Keys.Nodes, s.Keys.Calls}
 	args := []any{
 		a.Want, a.Seq, a.flags(), a.Epoch, a.Since, a.Read, a.Identity, a.Lead.Microseconds(), s.Node,
-		a.Known.Relearn().Microseconds(), a.Reach.Microseconds(), a.Place.Ticket(), a.Known.Pack(), limit.Micros(a.Known.Began), a.costs(), a.Busy, a.Hold.Microseconds(), a.Call,
+		a.Known.Relearn().Microseconds(), a.Reach.Microseconds(), a.Place.Ticket(), a.Known.Pack(), limit.Micros(a.Known.Began), a.costs(), a.Busy, a.Hold.Microseconds(), a.Call, a.unused(),
 	}
 	reply, err := script.Run(ctx, s.rdb, append(keys, a.Gates.keys(s.Keys, a.Epoch)...), append(args, a.Gates.arguments()...)...).Slice()
 	if err != nil {
