@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"dispatcher/cmd/dispatcher/internal/cli"
 	"dispatcher/internal/demo"
 )
 
@@ -20,7 +21,7 @@ import (
 // printed, says which.
 var errVerdict = errors.New("demo: the verdict is not ok")
 
-func newDemoCommand() *cobra.Command {
+func newDemoCommand(*cli.Settings) *cobra.Command {
 	o := demo.Options{}
 	var asJSON, verbose bool
 	cmd := &cobra.Command{
@@ -63,7 +64,7 @@ func runDemo(ctx context.Context, o demo.Options, asJSON, verbose bool, out io.W
 	case err != nil:
 		return v, fmt.Errorf("demo: %w", err)
 	case asJSON:
-		return v, printJSON(out, v)
+		return v, cli.PrintJSON(out, v)
 	}
 	_, err = fmt.Fprint(out, verdictText(v))
 	return v, err
@@ -74,7 +75,7 @@ func watchDemo(ctx context.Context, o demo.Options, asJSON, verbose bool, out io
 	if asJSON {
 		return demo.Run(ctx, o, func(demo.Snapshot) {})
 	}
-	if !verbose && isTerminal(out) {
+	if !verbose && cli.IsTerminal(out) {
 		return liveDemo(ctx, o, out)
 	}
 	var next time.Duration // of a line

@@ -1,6 +1,6 @@
 // Command dispatcher sends jobs from Kafka to a provider, at a rate that a whole
-// fleet of nodes keeps together. Each subcommand has a file of its own and
-// returns an error. The program exits once, here, and with 0 only if the command
+// fleet of nodes keeps together. Each subcommand has a file or a package of its own
+// and returns an error. The program exits once, here, and with 0 only if the command
 // did what was asked for.
 package main
 

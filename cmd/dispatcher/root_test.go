@@ -1,60 +1,10 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
+
+	"dispatcher/cmd/dispatcher/internal/clitest"
 )
-
-// outcome is what a command line printed and how it ended.
-type outcome struct {
-	out, errOut string
-	err         error
-}
-
-// dispatcher runs a command line with an environment and a standard input of
-// its own.
-func dispatcher(ctx context.Context, input string, environ []string, args ...string) outcome {
-	var out, errOut bytes.Buffer
-	root := newRoot(func() []string { return environ })
-	root.SetArgs(args)
-	root.SetIn(strings.NewReader(input))
-	root.SetOut(&out)
-	root.SetErr(&errOut)
-	err := root.ExecuteContext(ctx)
-	return outcome{out.String(), errOut.String(), err}
-}
-
-func (o outcome) mustFail(t *testing.T, want string) {
-	t.Helper()
-	if o.err == nil || !strings.Contains(o.err.Error(), want) {
-		t.Errorf("got %v\nwant an error with %q", o.err, want)
-	}
-}
-
-func (o outcome) mustPrint(t *testing.T, want ...string) {
-	t.Helper()
-	if o.err != nil {
-		t.Fatal(o.err)
-	}
-	for _, w := range want {
-		if !strings.Contains(o.out, w) {
-			t.Errorf("got\n%s\nwant it to hold %q", o.out, w)
-		}
-	}
-}
-
-func writeFile(t *testing.T, name, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
 
 // An exit status of 0 says that what was asked for was done, so a slip of the
 // pen must not end in a help page and success.
@@ -74,11 +24,24 @@ func TestWhatDoesNotExistIsAnError(t *testing.T) {
 		{[]string{"config", "check", "--jsno"}, "unknown flag"},
 		{[]string{"-c", "/no/such/file", "config", "check"}, "read config: stat /no/such/file"},
 	} {
-		dispatcher(t.Context(), "", nil, row.args...).mustFail(t, row.want)
+		clitest.RunRoot(t.Context(), newRoot, "", nil, row.args...).MustFail(t, row.want)
 	}
 }
 
 func TestVersion(t *testing.T) {
 	t.Parallel()
-	dispatcher(t.Context(), "", nil, "--version").mustPrint(t, "dispatcher ", "go1.")
+	clitest.RunRoot(t.Context(), newRoot, "", nil, "--version").MustPrint(t, "dispatcher ", "go1.")
+}
+
+// A run needs the provider's secrets. The check says what a run would lack.
+func TestARunNeedsTheProvidersSecrets(t *testing.T) {
+	t.Parallel()
+	file := clitest.WriteFile(t, "dispatcher.yaml", `sender: {http: {headers: {Authorization: "Bearer ${env:PROVIDER_TOKEN}"}}}`)
+	dispatcher := func(args ...string) clitest.Outcome {
+		return clitest.RunRoot(t.Context(), newRoot, "", nil, append(args, "-c", file)...)
+	}
+	const lacks = "sender.http.headers.authorization: ${env:PROVIDER_TOKEN}: the environment has no such variable"
+	dispatcher("run").MustFail(t, lacks)
+	dispatcher("config", "show").MustPrint(t, "${env:PROVIDER_TOKEN}")
+	dispatcher("config", "check").MustPrint(t, "config ok, but a run would lack:", lacks)
 }

@@ -1,19 +1,17 @@
 package main
 
 import (
-	"io"
-	"log/slog"
 	"os"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
-	"dispatcher/configs"
+	"dispatcher/cmd/dispatcher/internal/cli"
 	"dispatcher/internal/node"
 	"dispatcher/throttle"
 )
 
-func newRunCommand(s *settings) *cobra.Command {
+func newRunCommand(s *cli.Settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "run",
 		Short: "Work as a node of the fleet",
@@ -21,11 +19,11 @@ func newRunCommand(s *settings) *cobra.Command {
 			"the calls in flight, and commits the last offsets. A second signal ends the process at once.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := s.load(nil)
+			cfg, err := s.Load(nil)
 			if err != nil {
 				return err
 			}
-			node, err := node.New(cfg, newLogger(cfg, cmd.ErrOrStderr()), throttle.IdentityInfo)
+			node, err := node.New(cfg, cli.Logger(cfg, cmd.ErrOrStderr()), throttle.IdentityInfo)
 			if err != nil {
 				return err
 			}
@@ -42,15 +40,4 @@ func calmCollector() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
 	}
-}
-
-// newLogger writes to w, with the configured level and format.
-func newLogger(cfg configs.Config, w io.Writer) *slog.Logger {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(cfg.Log.Level)) // valid: the configuration was checked
-	o := &slog.HandlerOptions{Level: level}
-	if cfg.Log.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, o)).With("node", node.Name(cfg))
-	}
-	return slog.New(slog.NewTextHandler(w, o)).With("node", node.Name(cfg))
 }

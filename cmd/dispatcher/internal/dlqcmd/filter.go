@@ -1,0 +1,116 @@
+package dlqcmd
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"dispatcher/cmd/dispatcher/internal/cli"
+	"dispatcher/configs"
+	"dispatcher/consumer/deadletter"
+	"dispatcher/consumer/dlq"
+)
+
+// letterFlags are the flags that select dead letters.
+type letterFlags struct {
+	topics, reasons   []string
+	since, until, key string
+	limit             int
+	parked            bool
+	flags             *pflag.FlagSet
+}
+
+func (g *letterFlags) define(f *pflag.FlagSet) {
+	g.flags = f
+	f.StringSliceVar(&g.topics, "topic", nil, "dead letters of this job `TOPIC`; can be repeated (default: all of kafka.topics)")
+	f.StringSliceVar(&g.reasons, "reason", nil, "only those of this `CLASS`, such as exhausted or permanent; can be repeated")
+	f.StringVar(&g.since, "since", "", "only those that failed at this `TIME` or later: RFC 3339, a day, or how long ago, such as 2h")
+	f.StringVar(&g.until, "until", "", "only those that failed before this `TIME`")
+	f.StringVar(&g.key, "key", "", "only those with this `KEY`")
+	f.BoolVar(&g.parked, "parked", false, "the jobs of <topic>.parked (sender.on_unknown: park) instead of the dead letters")
+	f.IntVar(&g.limit, "limit", 0, "only the first `N` that match, partition by partition; 0: all")
+}
+
+// given are the selecting flags that were used.
+func (g *letterFlags) given() []string {
+	var used []string
+	for _, name := range []string{"topic", "reason", "since", "until", "key", "limit"} {
+		if g.flags.Changed(name) {
+			used = append(used, "--"+name)
+		}
+	}
+	return used
+}
+
+// filter combines the flags, or the ids.
+func (g *letterFlags) filter(cfg configs.Config, ids []string, now time.Time) (dlq.Filter, error) {
+	f := dlq.Filter{Topics: cfg.Kafka.JobTopics(), Limit: g.limit, Parked: g.parked}
+	if used := g.given(); len(ids) > 0 && len(used) > 0 {
+		return f, fmt.Errorf("ids name single dead letters: leave out %s", strings.Join(used, ", "))
+	}
+	for _, text := range ids {
+		id, err := deadletter.ParseRecordID(text)
+		if err != nil {
+			return f, err
+		}
+		f.IDs = append(f.IDs, id)
+	}
+	if len(g.topics) > 0 {
+		f.Topics = nil
+	}
+	for _, t := range g.topics {
+		f.Topics = append(f.Topics, strings.TrimSuffix(strings.TrimSuffix(t, ".dlq"), ".parked"))
+	}
+	for _, r := range g.reasons {
+		c := deadletter.Class(r)
+		if !slices.Contains(deadletter.Classes(), c) {
+			return f, fmt.Errorf("--reason %q is no class of a dead letter; the classes are %s", r, names(deadletter.Classes()))
+		}
+		f.Classes = append(f.Classes, c)
+	}
+	if g.flags.Changed("key") {
+		f.Key = []byte(g.key)
+	}
+	if g.limit < 0 {
+		return f, fmt.Errorf("--limit %d: must not be negative", g.limit)
+	}
+	var err error
+	if f.Since, err = moment("since", g.since, now); err != nil {
+		return f, err
+	}
+	if f.Until, err = moment("until", g.until, now); err != nil {
+		return f, err
+	}
+	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
+		return f, fmt.Errorf("--since %s is not before --until %s", cli.Exact(f.Since), cli.Exact(f.Until))
+	}
+	return f, nil
+}
+
+func names(classes []deadletter.Class) string {
+	all := make([]string, len(classes))
+	for i, c := range classes {
+		all[i] = string(c)
+	}
+	return strings.Join(all, ", ")
+}
+
+// moment reads a time, a day in UTC, or a duration before now.
+func moment(flag, text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t, nil
+		}
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return time.Time{}, fmt.Errorf("--%s %q: must be a time as 2026-01-02T15:04:05Z, a day as 2026-01-02, or how long ago as 2h30m", flag, text)
+	}
+	return now.Add(-d), nil
+}

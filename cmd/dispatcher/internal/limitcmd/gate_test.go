@@ -1,0 +1,81 @@
+package limitcmd
+
+import (
+	"strings"
+	"testing"
+
+	"dispatcher/cmd/dispatcher/internal/clitest"
+	"dispatcher/throttle"
+	"dispatcher/throttle/limit"
+)
+
+const besideFile = `
+limits:
+  - {name: provider, cap: 400, window: 1s}
+  - {name: recipient, key: job.json.to, when: 'job.lane != "bulk"', cap: 5, window: 1s}
+`
+
+// workingGate is a Redis with a node at work that keeps the gate recipient, of 5 a second, beside
+// a limit of 400 with a guard of 10ms.
+func workingGate(t *testing.T) (redisAddr string) {
+	t.Helper()
+	return working(t, limit.Guardrails{}, throttle.Gate{Name: "recipient", Limit: stated(5, limit.Guardrails{})})
+}
+
+func TestAGateIsShownAsOne(t *testing.T) {
+	t.Parallel()
+	limit, file := limitOn(t, workingGate(t)), clitest.WriteFile(t, "dispatcher.yaml", besideFile)
+	get := limit("get", "recipient", "-c", file)
+	get.MustPrint(t, `limit recipient: at most 5 in any 1s for each value of job.json.to, where job.lane != "bulk"`+"\n",
+		"0.990", "provider", "the first limit, which has the guard", "203ms")
+	for line := range strings.SplitSeq(get.Out, "\n") {
+		if name, _, _ := strings.Cut(strings.TrimSpace(line), " "); strings.Contains("algorithm guard spread lateness horizon burst round", name) && name != "" {
+			t.Errorf("got the line %q of a setting that no gate has", line)
+		}
+	}
+	limit("get", "recipient").MustPrint(t, "limit recipient: at most 5 in any 1s, beside the first limit\n", "this configuration has no limit of this name")
+	limit("list", "-c", file).MustPrint(t, "at most 5 in any 1s for each value of job.json.to", "at most 400 in any 1s, burst 1")
+	o := limit("get", "recipient", "-c", file, "--json")
+	o.MustPrint(t, `"gate":true`, `"key":"job.json.to"`, `"when":"job.lane != \"bulk\""`, `"cap":5`, `"share":0.990`)
+	for _, name := range []string{"guard", "lateness", "spread", "horizon", "burst", "algorithm", "reserve", "max_in_flight"} {
+		if strings.Contains(o.Out, `"`+name) {
+			t.Errorf("got %s in %s, want no setting of the first limit", name, o.Out)
+		}
+	}
+	limit("list", "-c", file, "--json").MustPrint(t, `"gate":true`, `"key":"job.json.to"`)
+	if o := limit("get", "provider", "-c", file, "--json"); strings.Contains(o.Out, `"gate"`) {
+		t.Errorf("got %s, want no gate", o.Out)
+	}
+}
+
+// What a gate leaves of its cap follows from the guard of the first limit that is in force.
+func TestTheShareOfAGateHasTheGuardOfTheFirstLimit(t *testing.T) {
+	t.Parallel()
+	limit, file := limitOn(t, workingGate(t)), clitest.WriteFile(t, "dispatcher.yaml", besideFile)
+	limit("set", "provider", "--guard", "90ms", "-c", file).MustPrint(t)
+	limit("set", "recipient", "--max-cost", "2", "-c", file).MustPrint(t, "0.734", "3.7 calls a window", "max_cost", "but 1 in this configuration",
+		"27 %", "of the cap is given up for good, by the largest job or the guard of the first limit")
+	limit("get", "recipient", "--set", "limits.0.name=gone").MustPrint(t, "0.792") // with the guard that the file had
+}
+
+func TestAGateIsChangedAsOne(t *testing.T) {
+	t.Parallel()
+	limit := limitOn(t, workingGate(t))
+	for _, row := range []struct{ flag, value, want string }{
+		{"--guard", "20ms", "guard: 20ms: is the first limit's: change it there (--guard); nothing was changed"},
+		{"--max-in-flight", "3", "max_in_flight: 3: is the first limit's: change it there (--max-in-flight); nothing was changed"},
+		{"--algorithm", "gcra", "algorithm: gcra: is the first limit's: change it there (--algorithm)"},
+		{"--window", "1h", "window: 1h0m0s: must be from 1ms to 1m beside the first limit"},
+	} {
+		limit("set", "recipient", row.flag, row.value).MustFail(t, row.want)
+		limit("set", "recipient", row.flag, row.value, "--for", "10m", "--force").MustFail(t, row.want)
+	}
+	limit("set", "recipient", "--cap", "7", "--for", "10m", "--wait").
+		MustPrint(t, "at most 7 in any 1s, beside the first limit\n", "then at most 5 in any 1s, beside the first limit\n", "in force on 1/1 nodes after ")
+	limit("pause", "recipient").MustPrint(t, "at most 7 in any 1s, beside the first limit, paused\n")
+	limit("resume", "recipient").MustPrint(t, "beside the first limit\n")
+	limit("undo", "recipient").MustPrint(t, "beside the first limit, paused\n")
+	limit("undo", "recipient", "--to", "1").MustPrint(t, "at most 5 in any 1s, beside the first limit\n")
+	limit("history", "recipient").MustPrint(t, "cap 5 → 7, until", "paused", "resumed", "back to revision 1")
+	limit("get", "recipient", "--set", "limits.0.name=recipient").MustPrint(t, `"beside the first limit"`, `but "the first limit" in this configuration`)
+}

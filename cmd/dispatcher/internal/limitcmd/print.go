@@ -1,0 +1,116 @@
+package limitcmd
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"dispatcher/cmd/dispatcher/internal/cli"
+	"dispatcher/throttle/limit"
+)
+
+func (s limitState) print(w io.Writer, now limit.Settings) error {
+	table := cli.Table(w)
+	_, _ = fmt.Fprintf(table, "limit %s: %s\n", s.Name, brief(now.Terms, s.counts))
+	if s.RevertAt != "" {
+		_, _ = fmt.Fprintf(table, "  until %s (%s), then %s\n", cli.Stamp(now.RevertAt), soon(*s.RevertInS), brief(now.RevertTo, s.counts))
+	}
+	if s.unconfirmed {
+		_, _ = fmt.Fprintf(table, "  acts within %s; no node has confirmed it yet (--wait does)\n", now.Reaction())
+	} else {
+		_, _ = fmt.Fprintf(table, "  %s\n", s.InForce)
+	}
+	if !now.Gate {
+		_, _ = fmt.Fprintf(table, "  algorithm\t%s\t\n", now.Algorithm)
+	}
+	_, _ = fmt.Fprintf(table, "  usable share\t%.3f\tof the cap: %.1f calls a window\n", s.Share, s.Share*float64(now.Cap))
+	cli.PrintWaste(table, s.Share, now.Terms, limit.ScopeCluster)
+	if now.Gate {
+		_, _ = fmt.Fprintf(table, "  beside\t%s\tthe first limit, which has the guard, the lateness and the horizon\n", s.first)
+	} else {
+		_, _ = fmt.Fprintf(table, "  guard\t%s\t%s\n", cli.Short(now.Guard), s.guardWhy(now))
+	}
+	if s.Trips != nil {
+		s.Trips.row(table, now)
+	}
+	_, _ = fmt.Fprintf(table, "  acts within\t%s\ton every node that knows it\n", now.Reaction())
+	if s.Changed == "" {
+		_, _ = fmt.Fprintf(table, "  revision\t%d\tseeded from a file\n", s.Revision)
+	} else {
+		_, _ = fmt.Fprintf(table, "  revision\t%d\tof %s by %s%s\n", s.Revision, s.Changed, s.By, because(s.Why))
+	}
+	s.printRest(table, now)
+	for _, d := range s.Differs {
+		_, _ = fmt.Fprintf(table, "  %s\t%s\tbut %s in this configuration, which only seeds\n", d.Field, cli.Quoted(d.Redis), cli.Quoted(d.File))
+	}
+	if !s.InFile {
+		_, _ = fmt.Fprintln(table, "  this configuration has no limit of this name")
+	}
+	return table.Flush()
+}
+
+// printRest prints the settings that are set and that no other line shows.
+func (s limitState) printRest(table io.Writer, now limit.Settings) {
+	shown := []string{"algorithm", "cap", "window", "burst", "guard", "spread", "lateness", "horizon", "paused"}
+	for _, d := range s.Differs {
+		shown = append(shown, d.Field)
+	}
+	unset := limit.Spec{}.Settings()
+	for _, p := range limit.Parameters {
+		if p.Of(now.Terms) && !slices.Contains(shown, p.Name) && p.Value(now) != p.Value(unset) {
+			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\n", p.Name, cli.Quoted(valueText(p, now)), strings.ReplaceAll(p.About, "`", ""))
+		}
+	}
+}
+
+// guardWhy explains the guard.
+func (s limitState) guardWhy(now limit.Settings) string {
+	parts := fmt.Sprintf("lateness %s, the rest for delays on the network", cli.Short(now.Lateness))
+	if !now.Auto {
+		return "stated: " + parts
+	}
+	parts = fmt.Sprintf("auto: lateness %s, spread %s", cli.Short(now.Lateness), cli.Short(now.Spread))
+	if s.Chosen == nil {
+		return parts + "; the fleet has seen no reason for another lateness yet"
+	}
+	return fmt.Sprintf("%s; chosen %s: %s", parts, s.Chosen.At, s.Chosen.Why)
+}
+
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return ": " + why
+}
+
+// brief are the most important terms. The configuration says which jobs a gate counts.
+func brief(t limit.Terms, jobs counts) string {
+	text := fmt.Sprintf("at most %d in any %s", t.Cap, cli.Short(t.Window))
+	switch {
+	case !t.Gate:
+		text += fmt.Sprintf(", burst %d", t.Burst)
+	case jobs.Key != "":
+		text += " for each value of " + cli.InCell(jobs.Key)
+	default:
+		text += ", beside the first limit"
+	}
+	if t.Gate && jobs.When != "" {
+		text += ", where " + cli.InCell(jobs.When)
+	}
+	if t.Paused {
+		text += ", paused"
+	}
+	return text
+}
+
+// soon is when an override ends. The next node that asks Redis ends it, so an override
+// may be over and still in force.
+func soon(seconds float64) string {
+	left := time.Duration(seconds * float64(time.Second)).Round(time.Second)
+	if left <= 0 {
+		return "over; the next node that asks ends it"
+	}
+	return "in " + left.String()
+}
