@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/local"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
 )
@@ -340,9 +341,9 @@ func TestScopeNodeBeginsBehindTheLargestJob(t *testing.T) {
 	t.Parallel()
 	c := contractOf(100, time.Minute)
 	c.MaxCost = 10
-	l := newLocal(scopedSpec(c, 0), time.Unix(0, 0))
+	l := local.New(scopedSpec(c, 0), time.Unix(0, 0))
 	units, period := c.Pace()
-	if got, want := l.notBefore-localStart, c.Lateness.Microseconds()+clock.After(10, units, period); got < want {
+	if got, want := l.ReserveAt(local.Start, script.Ask{}).NotBefore-local.Start, c.Lateness.Microseconds()+clock.After(10, units, period); got < want {
 		t.Errorf("got the first slot after %d µs, want %d", got, want)
 	}
 }

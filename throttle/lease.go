@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"dispatcher/throttle/internal/clock"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
@@ -126,7 +124,7 @@ func (r *reserver) useLease(asked []request, now time.Time) {
 		asked[i].answer.Slot = s
 	}
 	r.reservedAt = now
-	r.leases.used.Add(float64(unitsOf(asked[:len(slots)])))
+	r.leases.Used.Add(float64(unitsOf(asked[:len(slots)])))
 }
 
 // renewLease asks for a lease, or renews it, when that is due. Only a node that
@@ -143,7 +141,7 @@ func (r *reserver) renewLease(ctx context.Context) {
 	answered := time.Now()
 	if err != nil {
 		r.lease.askAt = answered.Add(limit.PollMost)
-		r.leases.calls.WithLabelValues("failed").Inc()
+		r.leases.Calls.WithLabelValues("failed").Inc()
 		return
 	}
 	trusted := reply.Epoch == r.clock.Epoch
@@ -159,11 +157,11 @@ func (r *reserver) renewLease(ctx context.Context) {
 // noteLease logs once that a lease was got or lost.
 func (r *reserver) noteLease(had bool, now time.Time) {
 	has, outcome := r.lease.held(now), "refused"
-	if r.leases.held.Set(0); has {
-		r.leases.held.Set(1)
+	if r.leases.Held.Set(0); has {
+		r.leases.Held.Set(1)
 		outcome = "granted"
 	}
-	r.leases.calls.WithLabelValues(outcome).Inc()
+	r.leases.Calls.WithLabelValues(outcome).Inc()
 	if had != has {
 		r.log.Info("lease of the reserve changed", "held", has, "units", r.known.UnitsOfNode(), "length", LeaseLength)
 	}
@@ -185,33 +183,4 @@ func (r *reserver) giveLeaseUp(ctx context.Context) {
 	if _, err := r.askLease(cctx, script.LeaseLeft, left); err != nil {
 		r.log.Info("lease of the reserve was not given up; it runs out by itself", "error", err)
 	}
-}
-
-// leaseMetrics count this node's use of the reserve.
-type leaseMetrics struct {
-	held  prometheus.Gauge
-	used  prometheus.Counter
-	calls *prometheus.CounterVec
-}
-
-func newLeaseMetrics(reg prometheus.Registerer, limit string) *leaseMetrics {
-	labels := prometheus.Labels{"limit": limit}
-	m := &leaseMetrics{
-		held: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "dispatcher_limit_lease_held", Help: "1 while this node holds a lease of the reserve.", ConstLabels: labels,
-		}),
-		used: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "dispatcher_limit_reserve_units_total", Help: "Units of its lease that this node gave out while Redis was away.", ConstLabels: labels,
-		}),
-		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dispatcher_limit_lease_calls_total", Help: "Calls that ask for a lease of the reserve.", ConstLabels: labels,
-		}, []string{"outcome"}),
-	}
-	for _, outcome := range []string{"granted", "refused", "failed"} {
-		m.calls.WithLabelValues(outcome)
-	}
-	if reg != nil {
-		reg.MustRegister(m.held, m.used, m.calls)
-	}
-	return m
 }

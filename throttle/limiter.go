@@ -14,6 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/boottime"
+	"dispatcher/throttle/internal/local"
+	"dispatcher/throttle/internal/metrics"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/lateness"
 	"dispatcher/throttle/limit"
@@ -56,8 +58,8 @@ type Options struct {
 type Limiter struct {
 	opts         Options
 	log          *slog.Logger
-	metrics      *metrics
-	leases       *leaseMetrics
+	metrics      *metrics.Limit
+	leases       *metrics.Lease
 	node         string // unique per start
 	slots        *validity
 	trips        lateness.TripNotes
@@ -111,7 +113,7 @@ func New(opts Options) (*Limiter, error) {
 	l := &Limiter{
 		opts:      opts,
 		log:       opts.Logger.With("limit", opts.Name),
-		leases:    newLeaseMetrics(opts.Registerer, opts.Name),
+		leases:    metrics.NewLease(opts.Registerer, opts.Name),
 		node:      node,
 		slots:     &validity{suspended: boottime.Suspended},
 		turns:     make(chan inquiry[struct{}, Room]),
@@ -124,13 +126,13 @@ func New(opts Options) (*Limiter, error) {
 		configure: scripts.Configure,
 		state:     State{Phase: PhaseStarting, Settings: opts.Limit.Settings()},
 	}
-	l.metrics = newMetrics(opts.Registerer, opts.Name, func() float64 { return float64(l.busy.Load()) })
+	l.metrics = metrics.New(opts.Registerer, opts.Name, func() float64 { return float64(l.busy.Load()) })
 	l.askLease = func(ctx context.Context, state script.LeaseState, left time.Duration) (script.LeaseReply, error) {
 		return scripts.Lease(ctx, string(opts.Identity), LeaseLength, state, left)
 	}
 	l.listen = l.subscribe
 	if opts.Limit.Scope == limit.ScopeNode {
-		l.reserve = newLocal(opts.Limit, time.Now()).reserve
+		l.reserve = local.New(opts.Limit, time.Now()).Reserve
 		l.listen = func(context.Context) {} // nobody notifies the node
 	}
 	l.spacing.Store(int64(opts.Limit.Spacing()))
@@ -155,7 +157,7 @@ func (l *Limiter) Refuses() bool {
 // a guard that is auto. It is to be called when the call is over.
 func (l *Limiter) Used(s Slot, at time.Time) {
 	l.free()
-	l.metrics.used(at.Sub(s.NotBefore))
+	l.metrics.Used(at.Sub(s.NotBefore))
 	l.counter.Count(s.lateBy(at))
 }
 
@@ -174,7 +176,7 @@ func (l *Limiter) Missed(s Slot) {
 func (l *Limiter) Unused(s Slot) {
 	l.free()
 	l.refunds.add(s.charge)
-	l.metrics.unused.Inc()
+	l.metrics.Unused.Inc()
 }
 
 // free takes a slot out of those that are in flight, and wakes who waits for room.
@@ -191,7 +193,7 @@ func (l *Limiter) free() {
 
 func (l *Limiter) noteMissed(n int64) {
 	l.missed.Add(n)
-	l.metrics.late.Add(float64(n))
+	l.metrics.Late.Add(float64(n))
 }
 
 // NoteRoundTrip counts the round trip of a connection to the provider that was

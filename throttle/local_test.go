@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/local"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
 )
@@ -84,15 +85,15 @@ func TestScopeNodeNeverOver(t *testing.T) {
 			c.Burst = rapid.Int64Range(1, c.Cap).Draw(rt, "burst")
 		}
 		c.MaxCost = rapid.Int64Range(1, min(6, c.Cap-c.Burst+1)).Draw(rt, "max_cost")
-		l := newLocal(scopedSpec(c, warmUp), time.Unix(0, 0))
-		now, slots := int64(localStart), []int64{}
+		l := local.New(scopedSpec(c, warmUp), time.Unix(0, 0))
+		now, slots := int64(local.Start), []int64{}
 		for range rapid.IntRange(50, 300).Draw(rt, "reservations") {
 			now += rapid.SampledFrom([]int64{10, 3_000, 20_000, 20_000, 2_000_000, 40_000_000}).Draw(rt, "gap")
 			a := script.Ask{Lead: lead, Costs: rapid.SliceOfN(rapid.Int64Range(1, c.LargestCost()), 0, int(c.Cap)).Draw(rt, "costs")}
 			for _, cost := range a.Costs {
 				a.Want += cost
 			}
-			given := l.reserveAt(now, a).Schedule
+			given := l.ReserveAt(now, a).Schedule
 			before := int64(0)
 			for _, cost := range a.Costs {
 				if before+cost > given.Given {

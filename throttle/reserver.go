@@ -202,7 +202,7 @@ func (r *reserver) call(ctx context.Context, requests []request) {
 	r.failures, r.retryAt, r.refusing = 0, time.Time{}, false
 	r.noteTrip(answered.Sub(asked))
 	r.noteSaid(a, asked)
-	r.metrics.called(a.Want, reply, answered.Sub(asked))
+	r.metrics.Called(a.Want, reply, answered.Sub(asked))
 	if r.clock.Epoch == 0 {
 		r.settledAt = answered.Add(reply.Settings.PollInterval())
 	}

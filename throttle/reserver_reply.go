@@ -112,7 +112,7 @@ func (r *reserver) turnAway(asked []request, reply script.Reservation) {
 	for _, q := range asked {
 		if !q.again && q.answer.Slot.IsZero() && q.answer.Until.IsZero() {
 			q.answer.Err = ErrFull
-			r.metrics.turnedAway.Inc()
+			r.metrics.TurnedAway.Inc()
 		}
 	}
 }
@@ -166,7 +166,7 @@ func (r *reserver) failed(ctx context.Context, err error, now time.Time) {
 		return
 	}
 	r.failures++
-	r.metrics.errors.Inc()
+	r.metrics.Errors.Inc()
 	wait := min(retryMost, retryFirst<<min(r.failures-1, 4))
 	r.retryAt = now.Add(wait/2 + rand.N(wait/2+1))
 	phase, until := PhaseAway, time.Time{}

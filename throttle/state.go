@@ -112,7 +112,7 @@ func (l *Limiter) learn(s limit.Settings, first bool) {
 	old := l.state.Settings
 	l.state.Settings = s
 	l.mu.Unlock()
-	l.metrics.settings(s)
+	l.metrics.Settings(s)
 	l.spacing.Store(int64(s.Spacing()))
 	l.bounded.Store(s.MaxInFlight > 0)
 	if first && (s.Stated() != old.Stated() || s.Algorithm != old.Algorithm) {

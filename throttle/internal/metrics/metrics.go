@@ -1,4 +1,6 @@
-package throttle
+// Package metrics has the Prometheus metrics of one limit on one node. All series exist from
+// the start.
+package metrics
 
 import (
 	"time"
@@ -9,13 +11,13 @@ import (
 	"dispatcher/throttle/limit"
 )
 
-// metrics of one limiter. All series exist from the start.
-type metrics struct {
+// Limit are those of its slots.
+type Limit struct {
 	granted    prometheus.Counter
-	late       prometheus.Counter
-	unused     prometheus.Counter
-	turnedAway prometheus.Counter
-	errors     prometheus.Counter
+	Late       prometheus.Counter
+	Unused     prometheus.Counter
+	TurnedAway prometheus.Counter
+	Errors     prometheus.Counter
 	calls      *prometheus.CounterVec
 	cooldowns  *prometheus.CounterVec
 	rtt        prometheus.Histogram
@@ -26,7 +28,8 @@ type metrics struct {
 	revision   prometheus.Gauge
 }
 
-func newMetrics(reg prometheus.Registerer, limit string, inFlight func() float64) *metrics {
+// New registers them; reg nil: nowhere. inFlight counts the calls in flight.
+func New(reg prometheus.Registerer, limit string, inFlight func() float64) *Limit {
 	labels := prometheus.Labels{"limit": limit}
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "dispatcher_limit_" + name, Help: help, ConstLabels: labels})
@@ -44,12 +47,12 @@ func newMetrics(reg prometheus.Registerer, limit string, inFlight func() float64
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: "dispatcher_limit_" + name, Help: help, ConstLabels: labels, Buckets: buckets})
 	}
-	m := &metrics{
+	m := &Limit{
 		granted:    counter("granted_units_total", "Units of the limit that this node was given."),
-		late:       counter("late_slots_total", "Slots whose time was over before they were used."),
-		unused:     counter("unused_slots_total", "Slots whose job could not be called when it was time."),
-		turnedAway: counter("turned_away_total", "Jobs for which a full bucket had no room, where it refuses."),
-		errors:     counter("script_errors_total", "Calls of reserve.lua that failed or were not answered in time."),
+		Late:       counter("late_slots_total", "Slots whose time was over before they were used."),
+		Unused:     counter("unused_slots_total", "Slots whose job could not be called when it was time."),
+		TurnedAway: counter("turned_away_total", "Jobs for which a full bucket had no room, where it refuses."),
+		Errors:     counter("script_errors_total", "Calls of reserve.lua that failed or were not answered in time."),
 		calls:      vec("script_calls_total", "Calls of reserve.lua that were answered.", "outcome", "granted", "refused", "poll"),
 		cooldowns:  vec("cooldowns_total", "Cooldowns that began with a call of this node.", "reason", script.CooldownNames[1:]...),
 		rtt:        histogram("script_seconds", "Time of a call of reserve.lua.", []float64{.0002, .0005, .001, .002, .003, .005, .01, .025, .05, .1, .25}),
@@ -63,12 +66,13 @@ func newMetrics(reg prometheus.Registerer, limit string, inFlight func() float64
 		Name: "dispatcher_limit_in_flight_calls", Help: "Calls in flight, from the grant of a slot until the answer.", ConstLabels: labels,
 	}, inFlight)
 	if reg != nil {
-		reg.MustRegister(busy, m.granted, m.late, m.unused, m.turnedAway, m.errors, m.calls, m.cooldowns, m.rtt, m.lateness, m.cap, m.window, m.paused, m.revision)
+		reg.MustRegister(busy, m.granted, m.Late, m.Unused, m.TurnedAway, m.Errors, m.calls, m.cooldowns, m.rtt, m.lateness, m.cap, m.window, m.paused, m.revision)
 	}
 	return m
 }
 
-func (m *metrics) called(want int64, r script.Reservation, took time.Duration) {
+// Called counts a call of the script that was answered.
+func (m *Limit) Called(want int64, r script.Reservation, took time.Duration) {
 	m.rtt.Observe(took.Seconds())
 	switch {
 	case r.Schedule.Given > 0:
@@ -84,9 +88,11 @@ func (m *metrics) called(want int64, r script.Reservation, took time.Duration) {
 	}
 }
 
-func (m *metrics) used(lateness time.Duration) { m.lateness.Observe(lateness.Seconds()) }
+// Used counts how late a slot was used.
+func (m *Limit) Used(lateness time.Duration) { m.lateness.Observe(lateness.Seconds()) }
 
-func (m *metrics) settings(s limit.Settings) {
+// Settings shows those in force.
+func (m *Limit) Settings(s limit.Settings) {
 	m.cap.Set(float64(s.Cap))
 	m.window.Set(s.Window.Seconds())
 	m.paused.Set(0)
@@ -94,4 +100,34 @@ func (m *metrics) settings(s limit.Settings) {
 		m.paused.Set(1)
 	}
 	m.revision.Set(float64(s.Revision))
+}
+
+// Lease counts the node's use of the reserve.
+type Lease struct {
+	Held  prometheus.Gauge
+	Used  prometheus.Counter
+	Calls *prometheus.CounterVec
+}
+
+// NewLease registers them; reg nil: nowhere.
+func NewLease(reg prometheus.Registerer, limit string) *Lease {
+	labels := prometheus.Labels{"limit": limit}
+	m := &Lease{
+		Held: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "dispatcher_limit_lease_held", Help: "1 while this node holds a lease of the reserve.", ConstLabels: labels,
+		}),
+		Used: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "dispatcher_limit_reserve_units_total", Help: "Units of its lease that this node gave out while Redis was away.", ConstLabels: labels,
+		}),
+		Calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dispatcher_limit_lease_calls_total", Help: "Calls that ask for a lease of the reserve.", ConstLabels: labels,
+		}, []string{"outcome"}),
+	}
+	for _, outcome := range []string{"granted", "refused", "failed"} {
+		m.Calls.WithLabelValues(outcome)
+	}
+	if reg != nil {
+		reg.MustRegister(m.Held, m.Used, m.Calls)
+	}
+	return m
 }

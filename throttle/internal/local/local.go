@@ -1,4 +1,6 @@
-package throttle
+// Package local keeps a limit within one process, by the script's token bucket on the
+// process's own monotonic time. It asks no Redis and starts no goroutine.
+package local
 
 import (
 	"context"
@@ -13,11 +15,10 @@ import (
 // coldFactor is by how much slower than its pace a limit with a warm-up begins.
 const coldFactor = 3
 
-// local keeps a limit within one process: the script's token bucket on the
-// process's own monotonic time. With a warm-up the rate rises in a straight line
+// Limit is a limit within one process. With a warm-up the rate rises in a straight line
 // over time, from a third of the pace to all of it, and again after it was idle for
-// as long. It belongs to the reserving goroutine.
-type local struct {
+// as long. It belongs to one goroutine.
+type Limit struct {
 	origin    time.Time // of its clock
 	set       limit.Settings
 	warmUp    int64 // µs; 0: none
@@ -26,30 +27,32 @@ type local struct {
 	notBefore int64 // no slot before: one of the process before this one may have been just now
 }
 
-// localFull is when to ask again where max_in_flight leaves no room, in µs; sooner when a
+// full is when to ask again where max_in_flight leaves no room, in µs; sooner when a
 // call is over.
-const localFull = 20_000
+const full = 20_000
 
-// localStart is an arbitrary time on the clock of a [local], in µs: 0 would mean none.
-const localStart = 1_000_000_000
+// Start is an arbitrary time on the clock of a [Limit], in µs: 0 would mean none.
+const Start = 1_000_000_000
 
-func newLocal(s limit.Spec, now time.Time) *local {
-	l := &local{origin: now, set: s.Settings(), warmUp: s.WarmUp.Microseconds()}
+// New begins as if the process before this one had just used its last slot.
+func New(s limit.Spec, now time.Time) *Limit {
+	l := &Limit{origin: now, set: s.Settings(), warmUp: s.WarmUp.Microseconds()}
 	a, _ := limit.AlgorithmNamed(limit.TokenBucket)
-	l.notBefore = localStart + (s.Lateness + a.Cooldown(s.Contract)).Microseconds() + 1
+	l.notBefore = Start + (s.Lateness + a.Cooldown(s.Contract)).Microseconds() + 1
 	l.base, l.n, l.warm = l.notBefore, s.Burst-1, l.notBefore
 	return l
 }
 
-// reserve is a [reserveFunc]; it never fails.
-func (l *local) reserve(_ context.Context, a script.Ask) (script.Reservation, error) {
-	return l.reserveAt(localStart+time.Since(l.origin).Microseconds(), a), nil
+// Reserve answers as the script does; it never fails.
+func (l *Limit) Reserve(_ context.Context, a script.Ask) (script.Reservation, error) {
+	return l.ReserveAt(Start+time.Since(l.origin).Microseconds(), a), nil
 }
 
-func (l *local) reserveAt(now int64, a script.Ask) script.Reservation {
+// ReserveAt is Reserve at a time on the clock of the limit, in µs.
+func (l *Limit) ReserveAt(now int64, a script.Ask) script.Reservation {
 	bounded := l.set.MaxInFlight > 0
 	reply := func(s clock.Schedule, wait int64) script.Reservation {
-		return script.Reservation{Cut: bounded, Now: now, Epoch: localStart, Schedule: s, Wait: clock.Duration(wait), NotBefore: l.notBefore, Settings: l.set}
+		return script.Reservation{Cut: bounded, Now: now, Epoch: Start, Schedule: s, Wait: clock.Duration(wait), NotBefore: l.notBefore, Settings: l.set}
 	}
 	nothing := func(wait int64) script.Reservation {
 		return reply(clock.Schedule{Base: now, Floor: now, Units: 1, Period: 1}, wait)
@@ -65,7 +68,7 @@ func (l *local) reserveAt(now int64, a script.Ask) script.Reservation {
 	most := int64(math.MaxInt64)
 	if l.set.MaxInFlight > 0 {
 		if most = l.set.MaxInFlight - a.Busy; most < 1 {
-			return nothing(localFull)
+			return nothing(full)
 		}
 	}
 	s.Given = a.Fitting(free, a.Want, most, l.set.LargestCost())
@@ -83,13 +86,13 @@ func (l *local) reserveAt(now int64, a script.Ask) script.Reservation {
 
 // idle begins the timeline again at floor where nothing is left of it, and the
 // warm-up as well where the limit has been idle for as long as that.
-func (l *local) idle(floor int64) {
+func (l *Limit) idle(floor int64) {
 	units, period := l.set.Pace()
-	full := l.base + clock.After(l.n, units, period)
-	if full >= floor {
+	last := l.base + clock.After(l.n, units, period)
+	if last >= floor {
 		return
 	}
-	if floor-full >= l.warmUp {
+	if floor-last >= l.warmUp {
 		l.warm = floor
 	}
 	l.base, l.n = floor, 0
@@ -97,7 +100,7 @@ func (l *local) idle(floor int64) {
 
 // pace is that of slots at a time; while the limit warms up a slower one, to a
 // thousandth.
-func (l *local) pace(at int64) (units, period int64) {
+func (l *Limit) pace(at int64) (units, period int64) {
 	units, period = l.set.Pace()
 	if l.warmUp == 0 {
 		return units, period
