@@ -167,10 +167,15 @@ func (r *reserver) blockSize() int64 {
 // atLeast is how far ahead a node works: a time that saves calls, or more where
 // Redis is far. A node that is stopped loses the slots that it holds. Where the
 // fleet chose a longer lateness, because its hosts stop, nodes hold as few as
-// the way to Redis allows.
+// the way to Redis allows. With gates it stays a block: two or three jobs a call would use half
+// of the cap, and take a call for each.
 func (r *reserver) atLeast(usual time.Duration) time.Duration {
 	if r.known.Auto && r.known.Lateness > limit.LatenessClasses[0] {
-		usual = 0
+		most := time.Duration(0)
+		if len(r.gates) > 0 {
+			most = block
+		}
+		usual = min(usual, most)
 	}
 	return max(usual, r.rtt+spare)
 }

@@ -49,7 +49,7 @@ type bubble struct {
 
 	redis   *simulatedRedis // nil: the limit is the node's own
 	gates   *gates
-	metrics *prometheus.Registry // of the gates
+	metrics *prometheus.Registry // of the limiter and the gates
 }
 
 // setup is how a node is set up.

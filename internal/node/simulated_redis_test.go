@@ -90,6 +90,7 @@ func (b *bubble) makeFleetLimiter() {
 	var err error
 	b.limiter, err = throttle.New(throttle.Options{
 		Redis: b.redis, Namespace: "ns", Name: cfg.Limits[0].Name, Node: "n", Limit: cfg.Limits[0].Stated(), Identity: throttle.IdentityNone, Gates: beside,
+		Registerer: b.metrics,
 	})
 	b.must(err)
 	b.gates, err = newGates(cfg, b.limiter, gateRefusals(b.metrics, names, b.consumer.Deferred))
