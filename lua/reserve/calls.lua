@@ -5,7 +5,7 @@
 -- A record is "count ends_us at_us waits_us call": at_us, when it was written; waits_us, since when the node waits for room,
 -- 0: it does not; call, the number of the node's call that wrote it. A call that comes late, behind a newer one, writes nothing.
 local calls, busy, hold, number = KEYS[6], tonumber(ARGV[16]), tonumber(ARGV[17]), tonumber(ARGV[18])
-local FULL = 20000 -- a node that found no room asks again after this; sooner when one of its own calls is over
+local FULL = 10000 -- a node that found no room asks again after this; sooner when one of its own calls is over
 local STALE = 100000 -- a node that waits, and did not ask for so long, is not waited for
 local PATIENCE = 200000 -- a node that waits for longer is left room by all that wait for less
 local waiting_since, newest_call, full = 0, 0, false -- since when this node waits; the newest call that wrote; it found no room
