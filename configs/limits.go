@@ -27,7 +27,7 @@ type Limit struct {
 // that are added to [Limit] later.
 func ofGate(key string) bool {
 	return slices.Contains([]string{"name", "key", "when", "cost"}, key) ||
-		slices.ContainsFunc(limit.Parameters, func(p limit.Parameter) bool { return p.Gate && p.Name == key })
+		slices.ContainsFunc(limit.Parameters, func(p limit.Parameter) bool { return p.On != limit.First && p.Name == key })
 }
 
 // Stated is the first limit in the limiter's own terms. [Config.Gates] has the others.
@@ -129,6 +129,11 @@ func (l Limit) validate(others bool) error {
 	faults.Refuse(l.Key != "", "key", l.Key, every)
 	faults.Refuse(l.When != "", "when", l.When, every)
 	faults.Refuse(l.Cost != "", "cost", l.Cost, "must be empty: state the setting cost, which holds for all limits that state none")
+	const paces = "must be left out: the first limit has a pace; state a quota as a limit after it"
+	faults.Refuse(l.Calendar != "", "calendar", l.Calendar, paces)
+	faults.Refuse(l.Zone != "", "zone", l.Zone, paces)
+	faults.Refuse(l.Rolling != 0, "rolling", l.Rolling, paces)
+	faults.Refuse(l.OnLost != "", "on_lost", l.OnLost, paces)
 	_, noGuard := l.guard()
 	faults.Refuse(noGuard != nil, "guard", l.Guard, "must be auto, or a duration with a unit, such as 10ms")
 	faults.Under("", l.Stated().Validate())
@@ -153,9 +158,15 @@ func (l Limit) validateGate(first limit.Spec) error {
 			faults.Refuse(true, f.name, shownAs(value), "is the first limit's alone: leave it out here")
 		}
 	}
+	if l.IsQuota() {
+		faults.Refuse(l.Window != 0, "window", l.Window, "must be left out of a quota: its window is that of calendar or rolling")
+		faults.Refuse(l.Key != "" && l.OnLost == "", "on_lost", l.OnLost, "must be wait or open for a quota with a key: nobody but Redis knows how much each value has used")
+		faults.Refuse(l.Key == "" && l.OnLost != "", "on_lost", l.OnLost, "is for a quota with a key: without one, the nodes remember how much is used")
+	}
 	for _, e := range fault.All(l.gateBeside(first).Spec.Validate()) {
-		// A fault of a setting of the first limit is reported there.
-		faults.Refuse(ofGate(e.Field), e.Field, e.Value, "%s", e.Remedy)
+		// A fault of a setting of the first limit is reported there, and the window of a quota is no setting.
+		here := ofGate(e.Field) && (e.Field != "window" || !l.IsQuota())
+		faults.Refuse(here, e.Field, e.Value, "%s", e.Remedy)
 	}
 	return faults.Err()
 }

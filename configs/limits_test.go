@@ -86,7 +86,7 @@ func TestFaultsOfLimits(t *testing.T) {
 		`cost="a"`:                                 `cost: "\"a\"": can never be a whole number`,
 		"limits.1.window=99ms":                     `limits.1.window: 99ms: must be at least 10 times the guard of 10ms`,
 		"limits.1.window=100us":                    `limits.1.window: 100µs: must be from 1ms to 1m`,
-		"limits.1.window=61s":                      `limits.1.window: 1m1s: must be from 1ms to 1m beside the first limit; what is longer is a quota, which is not built yet`,
+		"limits.1.window=61s":                      `limits.1.window: 1m1s: must be from 1ms to 1m beside the first limit; what is longer is a quota: state calendar or rolling instead`,
 		"limits.1.window=1000h":                    `limits.1.window: 1000h0m0s: must be from 1ms to 1m`,
 		"limits.2.cap=0":                           `limits.2.cap: 0: must be from 1 to 1000000000`,
 		"limits.1.max_cost=51":                     `limits.1.max_cost: 51: must be at most 50`,
@@ -137,6 +137,47 @@ func TestFaultsOfLimits(t *testing.T) {
 		c.Limits = c.Limits[:1]
 		if err := c.checkLimits(); err != nil {
 			t.Errorf("%s: got %v, want no fault of the only limit", settings, err)
+		}
+	}
+}
+
+const twoQuotas = `
+limits:
+  - {name: account, cap: 300, window: 1s}
+  - {name: daily, cap: 100000, calendar: day, zone: Europe/Berlin}
+  - {name: recipient, key: job.json.to, cap: 20, rolling: 24h, on_lost: open}
+`
+
+func TestQuotas(t *testing.T) {
+	t.Parallel()
+	c := loadText(t, twoQuotas)
+	if err := c.checkLimits(); err != nil {
+		t.Fatal(err)
+	}
+	gates := c.Gates()
+	if got, want := gates[0].Spec.Quota, (limit.Quota{Calendar: "day", Zone: "Europe/Berlin"}); got != want || gates[0].Spec.Window != 25*time.Hour {
+		t.Errorf("got %+v in %v, want %+v", got, gates[0].Spec.Window, want)
+	}
+	if got, want := gates[1].Spec.Quota, (limit.Quota{Rolling: 24 * time.Hour, OnLost: limit.LostOpen}); got != want || gates[1].Spec.Window != 24*time.Hour {
+		t.Errorf("got %+v in %v, want %+v", got, gates[1].Spec.Window, want)
+	}
+	for setting, want := range map[string]string{
+		"limits.1.calendar=week":   `limits.1.calendar: "week": must be`,
+		"limits.1.zone=Mars":       `limits.1.zone: "Mars": is no time zone`,
+		"limits.1.rolling=24h":     "limits.1.rolling: 24h0m0s: must be 0 with a calendar",
+		"limits.1.window=1s":       "limits.1.window: 1s: must be left out of a quota",
+		"limits.1.on_lost=wait":    `limits.1.on_lost: "wait": is for a quota with a key`,
+		"limits.1.max_cost=100001": "limits.1.max_cost: 100001: must be at most 100000",
+		"limits.2.on_lost=":        `limits.2.on_lost: "": must be wait or open for a quota with a key`,
+		"limits.2.on_lost=stop":    `limits.2.on_lost: "stop": must be`,
+		"limits.2.rolling=30s":     "limits.2.rolling: 30s: must be from 1m0s",
+		"limits.2.rolling=1000h":   "limits.2.rolling: 1000h0m0s: must be from 1m0s",
+		"limits.2.zone=UTC":        `limits.2.zone: "UTC": is for a calendar only`,
+		"limits.0.calendar=day":    `limits.0.calendar: "day": must be left out: the first limit has a pace`,
+		"limits.0.on_lost=wait":    `limits.0.on_lost: "wait": must be left out`,
+	} {
+		if err := loadText(t, twoQuotas, setting).checkLimits(); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: got %v, want one fault with %s", setting, err, want)
 		}
 	}
 }

@@ -28,7 +28,8 @@ for i = 1, #leases, 2 do
 end
 if users > 0 then return {2, users} end
 
-local not_before = now + set.horizon + set.lateness + set.window + set.guard
+local counted = set.quota and 0 or set.window -- a quota's counts stay
+local not_before = now + set.horizon + set.lateness + counted + set.guard
 redis.call('DEL', limit, history, KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7])
 redis.call('HSET', limit, 'not_before', int(not_before))
 redis.call('PEXPIRE', limit, int(math.ceil((not_before - now) / 1000) + 1000))

@@ -25,6 +25,8 @@ local function unpacked(packed)
   if not ok or type(set) ~= 'table' or set.v ~= VERSION then return nil end
   set.max_cost, set.max_in_flight = math.max(1, set.max_cost or 1), set.max_in_flight or 0
   set.window, set.guard, set.lateness, set.horizon = set.window / 1000, set.guard / 1000, set.lateness / 1000, set.horizon / 1000
+  set.rolling = (set.rolling or 0) / 1000
+  set.quota = set.rolling > 0 or set.calendar ~= nil
   return set
 end
 

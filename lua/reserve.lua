@@ -46,7 +46,7 @@ if full then
 end
 if GATES > 0 then
   if stale then return nothing(FULL) end -- its keys are of an epoch before
-  read_states()
+  states.read()
 end
 if algorithm.back and not stale then
   for slot, units in string.gmatch(ARGV[19], '(%d+):(%d+)') do algorithm.back(c, tonumber(slot), tonumber(units)) end

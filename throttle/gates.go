@@ -1,7 +1,6 @@
 package throttle
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,17 +19,14 @@ import (
 type Gate struct {
 	Name  string
 	Limit limit.Spec // seeds Redis; see [limit.Terms.Beside]
+	Keyed bool       // jobs with different values are counted apart; else all have the value of [HashOf] of ""
 }
 
 // Hash stands for the value of a gate's key. Redis holds no values.
 type Hash = script.Hash
 
 // HashOf hashes a value. Equal values of two gates have nothing to do with each other.
-func HashOf(value string) (h Hash) {
-	sum := sha256.Sum256([]byte(value))
-	copy(h[:], sum[:])
-	return h
-}
+func HashOf(value string) Hash { return script.HashOf(value) }
 
 // Passed is a gate that a job passes.
 type Passed struct {
@@ -80,13 +76,14 @@ func marked(stated []Gate) []Gate {
 type gate struct {
 	limit.Settings // the newest that it has seen
 
-	name string
+	name  string
+	quota quotaMemory
 }
 
 func newGates(stated []Gate) []gate {
 	gates := make([]gate, len(stated))
 	for i, g := range stated {
-		gates[i] = gate{Settings: g.Limit.Settings(), name: g.Name}
+		gates[i] = gate{Settings: g.Limit.Settings(), name: g.Name, quota: quotaMemory{whole: !g.Keyed}}
 		if packed, err := limit.Unpack(gates[i].Pack()); err == nil { // so that a call need not pack them
 			gates[i].Settings = packed
 		}
@@ -104,6 +101,7 @@ func (l *Limiter) noteSpacing(gate int, set, first limit.Terms) {
 func (r *reserver) gatesOf(asked []request, unused []*charge) (g script.Gates) {
 	for _, one := range r.gates {
 		g.Names, g.Known = append(g.Names, one.name), append(g.Known, one.Settings)
+		g.Quotas = append(g.Quotas, one.asked(r.redisTime(time.Now())))
 	}
 	if len(asked) == 0 || len(r.gates) == 0 {
 		return g
@@ -170,6 +168,9 @@ func (r *reserver) takeGates(reply script.Reservation) {
 		}
 		r.log.Info("limit settings in force", "gate", g.name, "revision", set.Revision, "by", set.By, "paused", set.Paused, "contract", set.String())
 		g.Settings, r.pollNow = set, true
+	}
+	for i := range min(len(r.gates), len(reply.Choice.Quotas)) {
+		r.noteQuota(&r.gates[i], reply.Choice.Quotas[i], reply.Now)
 	}
 	for i, g := range r.gates {
 		r.noteSpacing(i, g.Terms, r.known.Terms)

@@ -349,14 +349,14 @@ func TestGatesLawBreaksWithout(t *testing.T) {
 		{rule: "the guard", from: "units * (gate.window + widest)", to: "units * gate.window"},
 		{rule: "the largest job", from: "(gate.cap - gate.max_cost + 1)", to: "gate.cap"},
 		{rule: "jobs of the same call", from: "    pass(job, times, slot)\n    picked", to: "    picked"},
-		{rule: "the state", from: "redis.call('SET', KEYS[6 + 3 * GATES + i]", to: "redis.call('SET', KEYS[6 + 3 * GATES + i] .. 'x'"},
-		{rule: "who relies on a slot that is given back", from: "if string.sub(values[i] or '', 1, #of) == of then", to: "if values[i] then", play: func(r *gatesRun) {
+		{rule: "the state", from: "redis.call('SET', KEYS[6 + 4 * GATES + i], text", to: "redis.call('SET', KEYS[6 + 4 * GATES + i] .. 'x', text"},
+		{rule: "who relies on a slot that is given back", from: "if string.sub(state or '', 1, #of) ~= of then return state end", to: "if not state then return state end", play: func(r *gatesRun) {
 			for range 20 {
 				r.exhaust(50_000)
 				r.nodes[0].refunds = []*charge{{r.one()[0], 1, r.nodes[0].epoch}}
 			}
 		}},
-		{rule: "the time that a gate names", from: "allowed_at(job, times) <= slot", to: "allowed_at(job, times) <= slot + 20000"},
+		{rule: "the time that a gate names", from: "allowed_at(job, times) > slot then", to: "allowed_at(job, times) > slot + 20000 then"},
 		{rule: "a guard that was wider", from: "return before and now <", to: "return nil and now <", play: func(r *gatesRun) {
 			r.setTo("provider", limit.Values{"guard": "40ms"})
 			r.pollAll()

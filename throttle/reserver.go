@@ -43,6 +43,8 @@ type reserver struct {
 	pollNow bool            // the settings have changed, or the script must know that the node learned them
 
 	calledAt     time.Time     // last call
+	answeredAt   time.Time     // last call that was answered
+	redisNow     int64         // on Redis's clock then, in µs; 0: none was
 	reservedAt   time.Time     // last reservation
 	refusedUntil time.Time     // no reservation until then
 	retryAt      time.Time     // no call until then: one failed, or read the clock too widely
@@ -189,6 +191,7 @@ func (r *reserver) call(ctx context.Context, requests []request) {
 	if err != nil {
 		if len(requests) > 0 {
 			r.lost, r.lostAt = max(r.lost, int64(len(requests))), asked
+			r.noteLost(requests)
 		}
 		if a.Choosing() {
 			r.abandon() // its slots belong to their jobs
@@ -199,6 +202,7 @@ func (r *reserver) call(ctx context.Context, requests []request) {
 	if r.failures > 0 {
 		r.last = time.Time{} // of the lease: Redis's slots come before
 	}
+	r.answeredAt, r.redisNow = answered, reply.Now
 	r.failures, r.retryAt, r.refusing = 0, time.Time{}, false
 	r.noteTrip(answered.Sub(asked))
 	r.noteSaid(a, asked)

@@ -95,7 +95,7 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 	var names []string
 	for _, g := range n.cfg.Gates() {
 		names = append(names, g.Name)
-		beside = append(beside, throttle.Gate{Name: g.Name, Limit: g.Spec})
+		beside = append(beside, throttle.Gate{Name: g.Name, Limit: g.Spec, Keyed: g.Key != ""})
 	}
 	n.limiter, err = throttle.New(throttle.Options{
 		Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Name: file.Name, Node: Name(n.cfg),

@@ -19,6 +19,7 @@ import (
 //	POST /down, /up, /reset
 //	POST /behave    a Behaviour as JSON, durations as text: {"latency":"20ms","status":429}
 //	GET  /arrivals  one line each, see [ReadArrivals]
+//	GET  /epoch     the time from which arrivals count, in ns since 1970
 //	GET  /report?cap=300&window=1s[&part=1][&change=<unix ns>:<cap>…]   a Report as JSON
 //
 // A wrong request gets a 400 and the reason in plain text.
@@ -42,6 +43,9 @@ func Control(p *Provider) http.Handler {
 	})
 	mux.HandleFunc("GET /arrivals", func(w http.ResponseWriter, _ *http.Request) {
 		_ = writeArrivals(w, p.Arrivals()) // the client went away
+	})
+	mux.HandleFunc("GET /epoch", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, p.epoch.UnixNano())
 	})
 	mux.HandleFunc("GET /report", func(w http.ResponseWriter, r *http.Request) {
 		c, err := parseContract(r.URL.Query(), p.Since)

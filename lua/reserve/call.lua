@@ -60,12 +60,13 @@ local function timeline(c, v, first)
 end
 
 local v = redis.call('HMGET', limit, 'settings', 'applied', 'last', 'not_before', 'epoch', 'master', 'run', 'began',
-  'queued', 'served', 'spare', 'step_report', 'claim', 'room_from', 'wide', unpack(algorithm.fields))
-local OWN = 15 -- fields of the frame, in front of the algorithm's
+  'queued', 'served', 'spare', 'step_report', 'claim', 'room_from', 'wide', 'may_be_lost', 'lost', unpack(algorithm.fields))
+local OWN = 17 -- fields of the frame, in front of the algorithm's
 local stored, applied, last, not_before = v[1], v[2], tonumber(v[3]), tonumber(v[4])
 local current, master, ran, began = v[5], v[6], v[7], tonumber(v[8])
 local queued, served, spare, step_report = tonumber(v[9] or 0), tonumber(v[10] or 0), tonumber(v[11] or 0), v[12]
 local claim, room_from, wide = v[13], tonumber(v[14] or 0), v[15]
+local lost_at = tonumber(v[17] or 0) -- the epoch with which states were lost: see quotas.lua
 
 local now = clock()
 local history_id, info = replication(identity)
@@ -103,7 +104,11 @@ local function reply(given, first, nth, floor, units, period, debt, wait, cooldo
   if stored ~= known then r[17] = stored end
   if CHOOSES then
     r[17], r[18], r[19] = r[17] or '', granted_jobs, refused_jobs
-    for g = 1, tonumber(ARGV[20]) do r[19 + g] = gate_texts[g] or '' end
+    local all = tonumber(ARGV[20])
+    for g = 1, all do
+      r[19 + g] = gate_texts[g] or ''
+      r[19 + all + g] = gates[g] and gates[g].quota and ARGV[20 + 4 * g] ~= '' and redis.call('GET', KEYS[6 + 4 * g]) or ''
+    end
   end
   return r
 end

@@ -70,6 +70,10 @@ if why > 0 then
   room_from = now + math.max(learn, unknown and hold or 0)
   algorithm.begin(set, not_before)
   note_wide(math.max(earlier.guard, old and old.guard or 0))
+  if why <= OTHER_MASTER then
+    note('may_be_lost', epoch)
+    if why > SETTINGS_LOST or ARGV[4] ~= '0' then note('lost', epoch) end -- else it may be new
+  end
   redis.call('HDEL', limit, 'step_report')
   redis.call('HSET', limit, 'last', epoch, 'master', history_id, 'run', process(identity) or '', 'epoch', epoch,
     'not_before', int(not_before), 'applied', stored, 'began', int(began), 'queued', 0, 'served', 0, 'spare', 0, 'claim', '',

@@ -1,35 +1,51 @@
 -- Which jobs get slots, where these may go to any of them: see jobs.lua. A slot goes to the first job that every gate allows
 -- at that time and that finds enough units free. A slot that no gate lets a job have ends the block, so a timeline gives a
 -- prefix of its slots and loses none.
-local jobs, owner, free = {}, {}, {} -- jobs: units, and units by state; of each state, its gate and the earliest time of the next job
+local jobs, owner = {}, {} -- jobs: units, and units by state; of each state, its gate
+local free = {} -- of each state, the earliest time of the next job; of a quota, the units that this call takes
 local NOTICE = 5000 -- units that are granted for now are used so much later: a node needs time to prepare a call
 local soon = algorithm.notice and now + NOTICE or now
+local states = {} -- functions
 local insists = false -- the node claims units for its first job, so none is to pass it: see reserve.lua
 
--- keep_state keeps a state until it says nothing any more, also to larger jobs.
-local function keep_state(i, slot, units)
+-- keep keeps a state until it says nothing any more, also to larger jobs.
+function states.keep(i, slot, units)
   local gate = owner[i]
   local left = slot + math.max(gap(gate, units), gate.window + widest) - now
   local text = int(slot) .. ' ' .. int(units) .. ' ' .. int(gate.max_cost)
-  redis.call('SET', KEYS[6 + 3 * GATES + i], text, 'PX', int(math.ceil(left / 1000) + 1000))
+  redis.call('SET', KEYS[6 + 4 * GATES + i], text, 'PX', int(math.ceil(left / 1000) + 1000))
 end
 
--- read_states takes back slots that were not used: later ones lie behind them, and so behind what was granted before.
-local function read_states()
-  for word in string.gmatch(ARGV[21 + 2 * GATES], '%d+') do owner[#owner + 1] = gates[tonumber(word)] end
+-- free_after is when the next job may go behind the last grant that a state holds.
+function states.free_after(gate, state)
+  local slot, units, max_cost = string.match(state or '', '^(%d+) (%d+) (%d+)$')
+  return math.max(gate.from, slot and next_after(gate, tonumber(slot), tonumber(units), tonumber(max_cost)) or 0)
+end
+
+-- give_back takes back a slot that was not used, and returns the state without it. Later slots lie behind it, and so behind
+-- what was granted before. A quota's units are counted, so those of any slot can be taken back.
+function states.give_back(i, state, slot, units)
+  if owner[i].quota then
+    local tally = quotas.read_counts(owner[i], state)
+    if not quotas.take_back(owner[i], tally, tonumber(units), tonumber(slot)) then return state end
+    quotas.write_counts(owner[i], KEYS[6 + 4 * GATES + i], tally)
+    return quotas.written_counts(tally)
+  end
+  local of = slot .. ' ' .. units .. ' '
+  if string.sub(state or '', 1, #of) ~= of then return state end -- somebody relies on it
+  redis.call('DEL', KEYS[6 + 4 * GATES + i])
+end
+
+function states.read()
+  for word in string.gmatch(ARGV[21 + 4 * GATES], '%d+') do owner[#owner + 1] = gates[tonumber(word)] end
   if #owner == 0 then return end
-  local values = redis.call('MGET', unpack(KEYS, 7 + 3 * GATES))
-  for i, slot, units in string.gmatch(ARGV[23 + 2 * GATES], '(%d+):(%d+):(%d+)') do
-    i = tonumber(i)
-    local of = slot .. ' ' .. units .. ' '
-    if string.sub(values[i] or '', 1, #of) == of then -- nobody relies on it
-      values[i] = nil
-      redis.call('DEL', KEYS[6 + 3 * GATES + i])
-    end
+  local values = redis.call('MGET', unpack(KEYS, 7 + 4 * GATES))
+  for word, slot, units in string.gmatch(ARGV[23 + 4 * GATES], '(%d+):(%d+):(%d+)') do
+    local i = tonumber(word)
+    values[i] = states.give_back(i, values[i], slot, units)
   end
   for i, gate in ipairs(owner) do
-    local slot, units, max_cost = string.match(values[i] or '', '^(%d+) (%d+) (%d+)$')
-    free[i] = math.max(gate.from, slot and next_after(gate, tonumber(slot), tonumber(units), tonumber(max_cost)) or 0)
+    if gate.quota then free[i], tallies[i] = 0, quotas.read_counts(gate, values[i]) else free[i] = states.free_after(gate, values[i]) end
   end
 end
 
@@ -37,7 +53,7 @@ local function read_jobs()
   for word in string.gmatch(costs, '%d+') do jobs[#jobs + 1] = {number = #jobs + 1, units = tonumber(word), states = {}} end
   if GATES == 0 then return end
   local nth = 0
-  for word in string.gmatch(ARGV[22 + 2 * GATES], '%S+') do
+  for word in string.gmatch(ARGV[22 + 4 * GATES], '%S+') do
     nth = nth + 1
     local job = jobs[nth] or {number = nth, units = 1, states = {}}
     for i, units in string.gmatch(word, '(%d+):(%d+)') do job.states[tonumber(i)] = tonumber(units) end
@@ -45,23 +61,35 @@ local function read_jobs()
   end
 end
 
+-- time_of is from when on a state allows so many units more.
+function states.time_of(i, units, times)
+  local gate = owner[i]
+  if units > gate.max_cost then return math.huge end
+  return gate.quota and math.max(gate.from, quotas.room_at(gate, tallies[i], times[i] + units, soon)) or times[i]
+end
+
 -- allowed_at returns from when on all gates allow a job, and the gate that allows it last.
 local function allowed_at(job, times)
   local at, slowest = 0, nil
   for i, units in pairs(job.states) do
-    local gate = owner[i]
-    local t = units > gate.max_cost and math.huge or times[i]
-    if t > at then at, slowest = t, gate end
+    local t = states.time_of(i, units, times)
+    if t > at then at, slowest = t, owner[i] end
   end
   return at, slowest
 end
 
 local function pass(job, times, slot)
-  for i, units in pairs(job.states) do times[i] = slot + gap(owner[i], units) end
+  for i, units in pairs(job.states) do times[i] = owner[i].quota and times[i] + units or slot + gap(owner[i], units) end
 end
 
 -- may_go tells whether a job may have a slot as far as its size and its gates say.
-local function may_go(job, times, slot) return job.units <= c.max_cost and allowed_at(job, times) <= slot end
+local function may_go(job, times, slot)
+  if job.units > c.max_cost or allowed_at(job, times) > slot then return false end
+  for i, units in pairs(job.states) do
+    if owner[i].quota and not quotas.has_room(owner[i], tallies[i], times[i] + units, slot) then return false end
+  end
+  return true
+end
 
 -- first_allowed returns the first job that gets its units as soon as they are free.
 local function first_allowed()
@@ -149,16 +177,24 @@ local function take(units, others_first)
   return algorithm.take(c, now, used, lead, others_first, not_before)
 end
 
--- charge writes the states of the jobs that got slots, and returns their numbers. The gates' times move on with them.
+-- charge writes the states of the jobs that got slots, and returns their numbers.
 local function charge(count, at)
-  local numbers, used = {}, 0
+  local numbers, used, touched = {}, 0, {}
   for k = 1, count do
     local job, slot = chosen[k], at(used)
-    for i, units in pairs(job.states) do keep_state(i, slot, units) end
-    pass(job, free, slot)
+    for i, units in pairs(job.states) do
+      if owner[i].quota then
+        quotas.add_units(owner[i], tallies[i], units, slot)
+        touched[i] = true
+      else
+        states.keep(i, slot, units)
+        free[i] = slot + gap(owner[i], units)
+      end
+    end
     job.granted, used = true, used + job.units
     numbers[k] = int(job.number)
   end
+  for i in pairs(touched) do quotas.write_counts(owner[i], KEYS[6 + 4 * GATES + i], tallies[i]) end
   return table.concat(numbers, ' ')
 end
 

@@ -73,6 +73,16 @@ func (c *Control) Get(ctx context.Context) (limit.Settings, error) {
 	return s, nil
 }
 
+// QuotaState is the state of a quota without a key; empty: nothing is used. See
+// [limit.Quota.Used].
+func (c *Control) QuotaState(ctx context.Context) (string, error) {
+	state, err := c.rdb.Get(ctx, c.Keys.Quota(c.name, script.Whole())).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return "", fmt.Errorf("read limit %q: %w", c.name, err)
+	}
+	return state, nil
+}
+
 func (c *Control) unknown() error {
 	return fmt.Errorf("limit %q in namespace %q: %w", c.name, c.namespace, ErrUnknownLimit)
 }

@@ -21,7 +21,10 @@ func (t Terms) Beside(first Terms) Terms {
 	c := first.Contract
 	c.Cap, c.Window, c.MaxCost = t.Cap, t.Window, t.MaxCost
 	c.Burst, c.MaxInFlight, c.Reserve, c.MaxNodes = 1, 0, 0, 0
-	return Terms{Contract: c, Algorithm: TokenBucket, Gate: true, Paused: t.Paused}
+	if t.IsQuota() && t.Window == 0 {
+		c.Window = t.length()
+	}
+	return Terms{Contract: c, Algorithm: TokenBucket, Gate: true, Quota: t.Quota, Paused: t.Paused}
 }
 
 // validateGate refuses terms that no gate can keep, with a [fault.Error] for each. A gate keeps
@@ -35,8 +38,10 @@ func (t Terms) validateGate() error {
 	faults.Refuse(t.MaxInFlight != 0, "max_in_flight", t.MaxInFlight, none)
 	faults.Refuse(t.Reserve != 0, "reserve", t.Reserve, none)
 	faults.Refuse(t.MaxNodes != 0, "max_nodes", t.MaxNodes, none)
-	bounded := t.Window >= time.Millisecond && t.Window <= MaxGateWindow
-	faults.Refuse(!bounded, "window", t.Window, "must be from 1ms to 1m beside the first limit; what is longer is a quota, which is not built yet")
+	bounded := t.IsQuota() || t.Window >= time.Millisecond && t.Window <= MaxGateWindow
+	faults.Refuse(!bounded, "window", t.Window, "must be from 1ms to 1m beside the first limit; what is longer is a quota: state calendar or rolling instead")
+	faults.Under("", t.check())
+	faults.Refuse(t.IsQuota() && t.length() > 0 && t.Window != t.length(), "window", t.Window, "is that of the quota's calendar or rolling: leave it out")
 	for _, e := range fault.All(t.Beside(t).Contract.Validate()) {
 		faults.Refuse(bounded || e.Field != "window", e.Field, e.Value, "%s", e.Remedy)
 	}
@@ -55,6 +60,36 @@ func (t Terms) wasteOfGate() error {
 			"uses %.3f of itself: two units are at least 1µs apart; at least %g is to be used: lower it, or choose a longer window", left, LeastShare)
 	}
 	return faults.Err()
+}
+
+// GateSpacing is the time between two units of a gate; 0: of a quota, which keeps none.
+func (t Terms) GateSpacing() time.Duration {
+	if t.IsQuota() {
+		return 0
+	}
+	return t.Contract.GateSpacing()
+}
+
+// GateShare is the part of the cap, from 0 to 1, that a gate leaves while jobs wait.
+func (t Terms) GateShare() float64 {
+	switch {
+	case t.Rolling > 0:
+		return QuotaParts / (QuotaParts + 1.0)
+	case t.IsQuota():
+		return 1
+	}
+	return t.Contract.GateShare()
+}
+
+// WindowText is the window for people.
+func (t Terms) WindowText() string {
+	switch {
+	case t.Calendar != "" && t.Zone != "":
+		return "each " + t.Calendar + " of " + t.Zone
+	case t.Calendar != "":
+		return "each " + t.Calendar + " of UTC"
+	}
+	return "any " + t.Window.String()
 }
 
 // GateSpacing is the time between two units of a gate, in whole microseconds. The units of a

@@ -136,7 +136,11 @@ func TestAGateHasFewParameters(t *testing.T) {
 		}
 		value = cmp.Or(value, "7")
 		err := limit.Values{p.Name: value}.Validate(gate)
-		if want := p.Name + ": " + value + ": is the first limit's: change it there"; p.Of(gate.Terms) != (err == nil) || err != nil && err.Error() != want {
+		want := p.Name + ": " + value + ": is the first limit's: change it there"
+		if p.On == limit.Quotas {
+			want = p.Name + ": " + value + ": is for a quota, and can't change while the fleet runs"
+		}
+		if p.Of(gate.Terms) != (err == nil) || err != nil && err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 		if p.Kind == limit.FileOnly {

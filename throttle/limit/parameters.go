@@ -15,7 +15,7 @@ import (
 type Parameter struct {
 	Name  string // in the configuration and in Redis; a flag has - for _
 	Kind  Kind
-	Gate  bool                // a gate has it too; else it is the first limit's alone
+	On    Place               // which limits have it
 	About string              // one phrase for limit set --help and limit get, with the value's name in `quotes`
 	field func(*Settings) any // a pointer to the field; to the contract for the guard
 }
@@ -31,36 +31,56 @@ const (
 	FileOnly              // of [Terms]: it never changes while the fleet runs
 )
 
-// Which limits have a parameter.
+// Place says which limits have a parameter.
+type Place int
+
+// The places.
 const (
-	first = false // the first one alone
-	every = true  // gates too
+	First  Place = iota // the first one alone
+	Every               // gates too
+	Paced               // gates too, but no quota
+	Quotas              // quotas alone
 )
 
 // Parameters are all settings of a limit that Redis holds.
 var Parameters = []Parameter{ //nolint:gochecknoglobals // a constant table
-	{"algorithm", Term, first, "`name` of the algorithm; a change stops all calls for one window", func(s *Settings) any { return &s.Algorithm }},
-	{"cap", Term, every, "`calls` the provider allows in any window", func(s *Settings) any { return &s.Cap }},
-	{"window", Term, every, "the provider's window, a `time` such as 1s or 1m", func(s *Settings) any { return &s.Window }},
-	{"burst", Term, first, "`calls` that may go at once after a pause", func(s *Settings) any { return &s.Burst }},
-	{"max_cost", Term, every, "`units` that one job counts, at most", func(s *Settings) any { return &s.MaxCost }},
-	{"max_in_flight", Term, first, "`calls` in flight at once, on all nodes together; 0: no bound", func(s *Settings) any { return &s.MaxInFlight }},
-	{"guard", Term, first, "how much the delay from slot to arrival may vary, lateness included: a `time`, or auto: the fleet chooses", func(s *Settings) any { return &s.Contract }},
-	{"spread", Term, first, "how much the delay on the network varies, a `time`; with --guard auto", func(s *Settings) any { return &s.Spread }},
-	{"lateness", Term, first, "how late after its slot a call may start, a `time`", func(s *Settings) any { return &s.Lateness }},
-	{"horizon", Term, first, "how far ahead slots are reserved, a `time`", func(s *Settings) any { return &s.Horizon }},
-	{"paused", Pause, every, "true: no call is made", func(s *Settings) any { return &s.Paused }},
-	{"max_cap", Guardrail, every, "largest cap in `calls` that needs no --force; 0: no bound", func(s *Settings) any { return &s.MaxCap }},
-	{"max_step", Guardrail, every, "largest `factor` between the old and the new rate that needs no --force; 0: no bound", func(s *Settings) any { return &s.MaxStep }},
-	{"reserve", FileOnly, first, "`calls` of the cap in any window that are kept for nodes without Redis", func(s *Settings) any { return &s.Reserve }},
-	{"max_nodes", FileOnly, first, "`nodes` that may lease a part of the reserve", func(s *Settings) any { return &s.MaxNodes }},
+	{"algorithm", Term, First, "`name` of the algorithm; a change stops all calls for one window", func(s *Settings) any { return &s.Algorithm }},
+	{"cap", Term, Every, "`calls` the provider allows in any window", func(s *Settings) any { return &s.Cap }},
+	{"window", Term, Paced, "the provider's window, a `time` such as 1s or 1m", func(s *Settings) any { return &s.Window }},
+	{"burst", Term, First, "`calls` that may go at once after a pause", func(s *Settings) any { return &s.Burst }},
+	{"max_cost", Term, Every, "`units` that one job counts, at most", func(s *Settings) any { return &s.MaxCost }},
+	{"max_in_flight", Term, First, "`calls` in flight at once, on all nodes together; 0: no bound", func(s *Settings) any { return &s.MaxInFlight }},
+	{"guard", Term, First, "how much the delay from slot to arrival may vary, lateness included: a `time`, or auto: the fleet chooses", func(s *Settings) any { return &s.Contract }},
+	{"spread", Term, First, "how much the delay on the network varies, a `time`; with --guard auto", func(s *Settings) any { return &s.Spread }},
+	{"lateness", Term, First, "how late after its slot a call may start, a `time`", func(s *Settings) any { return &s.Lateness }},
+	{"horizon", Term, First, "how far ahead slots are reserved, a `time`", func(s *Settings) any { return &s.Horizon }},
+	{"paused", Pause, Every, "true: no call is made", func(s *Settings) any { return &s.Paused }},
+	{"max_cap", Guardrail, Every, "largest cap in `calls` that needs no --force; 0: no bound", func(s *Settings) any { return &s.MaxCap }},
+	{"max_step", Guardrail, Every, "largest `factor` between the old and the new rate that needs no --force; 0: no bound", func(s *Settings) any { return &s.MaxStep }},
+	{"reserve", FileOnly, First, "`calls` of the cap in any window that are kept for nodes without Redis", func(s *Settings) any { return &s.Reserve }},
+	{"calendar", FileOnly, Quotas, "`window` of a quota: a minute, hour, day or month of the calendar", func(s *Settings) any { return &s.Calendar }},
+	{"zone", FileOnly, Quotas, "time `zone` of the calendar; empty: UTC", func(s *Settings) any { return &s.Zone }},
+	{"rolling", FileOnly, Quotas, "window of a quota that begins anywhere, a `time`", func(s *Settings) any { return &s.Rolling }},
+	{"on_lost", FileOnly, Quotas, "what a quota with a key does after Redis lost its counts: `wait` or open", func(s *Settings) any { return &s.OnLost }},
+	{"max_nodes", FileOnly, First, "`nodes` that may lease a part of the reserve", func(s *Settings) any { return &s.MaxNodes }},
 }
 
 // Auto is the text of a guard that the fleet chooses.
 const Auto = "auto"
 
 // Of reports whether the limit has the parameter.
-func (p Parameter) Of(t Terms) bool { return p.Gate || !t.Gate }
+func (p Parameter) Of(t Terms) bool {
+	switch p.On {
+	case First:
+		return !t.Gate
+	case Paced:
+		return !t.IsQuota()
+	case Quotas:
+		return t.IsQuota()
+	case Every:
+	}
+	return true
+}
 
 // Value returns an int64, a float64, a bool, a string or a [time.Duration]. The guard
 // is its duration, also where it is auto.
@@ -187,7 +207,9 @@ func (v Values) Validate(s Settings) error {
 	var faults fault.List
 	for _, p := range Parameters {
 		value, stated := v[p.Name]
-		faults.Refuse(stated && !p.Of(s.Terms), p.Name, fault.Phrase(value), "is the first limit's: change it there")
+		faults.Refuse(stated && p.On == First && s.Gate, p.Name, fault.Phrase(value), "is the first limit's: change it there")
+		faults.Refuse(stated && p.On == Quotas && !s.IsQuota(), p.Name, fault.Phrase(value), "is for a quota, and can't change while the fleet runs")
+		faults.Refuse(stated && p.On == Paced && s.IsQuota(), p.Name, fault.Phrase(value), "is that of the quota's calendar or rolling, which can't change while the fleet runs")
 	}
 	if s.Gate {
 		return faults.Err()

@@ -12,9 +12,10 @@ import (
 // whether it is paused.
 type Terms struct {
 	Contract  `yaml:",inline"`
-	Algorithm string `yaml:"algorithm" json:"algorithm"` // name of one of [Algorithms]
-	Gate      bool   `yaml:"-" json:"gate,omitempty"`    // a limit beside the first one: see [Terms.Beside]
-	Paused    bool   `yaml:"-" json:"paused"`
+	Algorithm string           `yaml:"algorithm" json:"algorithm"` // name of one of [Algorithms]
+	Gate      bool             `yaml:"-" json:"gate,omitempty"`    // a limit beside the first one: see [Terms.Beside]
+	Quota     `yaml:",inline"` // of a gate
+	Paused    bool             `yaml:"-" json:"paused"`
 }
 
 // Validate refuses terms that the algorithm or a gate can't keep, with a [fault.Error] for
@@ -49,7 +50,7 @@ func (t Terms) Spacing() time.Duration { return spacing(t.Pace()) }
 func (t Terms) String() string {
 	text := t.Contract.String()
 	if t.Gate {
-		text = fmt.Sprintf("%d in %s beside the first limit", t.Cap, t.Window)
+		text = fmt.Sprintf("%d in %s beside the first limit", t.Cap, t.WindowText())
 		if t.MaxCost > 1 {
 			text += fmt.Sprintf(", jobs of up to %d units", t.MaxCost)
 		}

@@ -26,6 +26,8 @@ type Limit struct {
 	window     prometheus.Gauge
 	paused     prometheus.Gauge
 	revision   prometheus.Gauge
+	quotaUsed  *prometheus.GaugeVec
+	quotaCap   *prometheus.GaugeVec
 }
 
 // New registers them; reg nil: nowhere. inFlight counts the calls in flight.
@@ -47,6 +49,9 @@ func New(reg prometheus.Registerer, limit string, inFlight func() float64) *Limi
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: "dispatcher_limit_" + name, Help: help, ConstLabels: labels, Buckets: buckets})
 	}
+	ofQuota := func(name, help string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "dispatcher_limit_" + name, Help: help}, []string{"limit"})
+	}
 	m := &Limit{
 		granted:    counter("granted_units_total", "Units of the limit that this node was given."),
 		Late:       counter("late_slots_total", "Slots whose time was over before they were used."),
@@ -60,13 +65,15 @@ func New(reg prometheus.Registerer, limit string, inFlight func() float64) *Limi
 		cap:        gauge("cap_units", "The cap in force, in units a window."),
 		window:     gauge("window_seconds", "The window in force."),
 		paused:     gauge("paused", "1 while the limit is paused."),
+		quotaUsed:  ofQuota("quota_used_units", "Units of a quota without a key that are used of its window."),
+		quotaCap:   ofQuota("quota_cap_units", "The cap in force of a quota without a key."),
 		revision:   gauge("revision", "The newest revision of the settings that this node has seen."),
 	}
 	busy := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "dispatcher_limit_in_flight_calls", Help: "Calls in flight, from the grant of a slot until the answer.", ConstLabels: labels,
 	}, inFlight)
 	if reg != nil {
-		reg.MustRegister(busy, m.granted, m.Late, m.Unused, m.TurnedAway, m.Errors, m.calls, m.cooldowns, m.rtt, m.lateness, m.cap, m.window, m.paused, m.revision)
+		reg.MustRegister(busy, m.granted, m.Late, m.Unused, m.TurnedAway, m.Errors, m.calls, m.cooldowns, m.rtt, m.lateness, m.cap, m.window, m.paused, m.revision, m.quotaUsed, m.quotaCap)
 	}
 	return m
 }
@@ -86,6 +93,12 @@ func (m *Limit) Called(want int64, r script.Reservation, took time.Duration) {
 	if r.Cooldown != script.CooldownNone {
 		m.cooldowns.WithLabelValues(r.Cooldown.String()).Inc()
 	}
+}
+
+// Quota shows how much is used of a quota of that name.
+func (m *Limit) Quota(name string, used, capacity int64) {
+	m.quotaUsed.WithLabelValues(name).Set(float64(used))
+	m.quotaCap.WithLabelValues(name).Set(float64(capacity))
 }
 
 // Used counts how late a slot was used.

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"strconv"
@@ -25,9 +26,26 @@ type State struct {
 type Gates struct {
 	Names   []string
 	Known   []limit.Settings // the newest ones that the node knows
+	Quotas  []Quota          // what it knows of each gate as a quota; the zero Quota where it is none
 	States  []State          // that jobs or refunds name, each once
 	Jobs    [][]Pass         // of each job, in the order of the costs
 	Refunds []Refund
+}
+
+// Quota is what a node says of a quota.
+type Quota struct {
+	Bounds  []int64 // of a calendar: when the windows around now begin and end, on Redis's clock, in µs
+	Whole   bool    // all jobs count together, so the node remembers the state
+	State   string  // the newest one that it has seen
+	Pending int64   // units of reservations since then whose replies were lost
+}
+
+// memory is what the node remembers; empty where it remembers nothing.
+func (q Quota) memory() string {
+	if !q.Whole {
+		return ""
+	}
+	return strconv.FormatInt(q.Pending, 10) + " " + q.State
 }
 
 // Pass is what a job counts on a gate.
@@ -48,6 +66,7 @@ type Choice struct {
 	Granted []int // indices of the jobs, in the order of their slots
 	Refused []Refusal
 	Gates   []limit.Settings // in force
+	Quotas  []string         // the state of each quota without a key; empty: none
 }
 
 // Refusal is a job that a gate does not allow soon.
@@ -61,26 +80,50 @@ func (k Keys) Gate(name string, epoch int64, of Hash) string {
 	return k.prefix + "gate:" + name + ":" + strconv.FormatInt(epoch, 10) + ":" + hex.EncodeToString(of[:])
 }
 
+// Quota holds the counts of one value of a quota's key. They outlive epochs.
+func (k Keys) Quota(name string, of Hash) string {
+	return k.prefix + "quota:" + name + ":" + hex.EncodeToString(of[:])
+}
+
+// Whole is the value of a gate without a key.
+func Whole() Hash { return HashOf("") }
+
+// HashOf hashes a value.
+func HashOf(value string) (h Hash) {
+	sum := sha256.Sum256([]byte(value))
+	copy(h[:], sum[:])
+	return h
+}
+
 func (g Gates) keys(of Keys, epoch int64) []string {
-	keys := make([]string, 0, 3*len(g.Known)+len(g.States))
+	keys := make([]string, 0, 4*len(g.Known)+len(g.States))
 	for _, name := range g.Names {
 		gate := of.named(name)
-		keys = append(keys, gate.Limit, gate.History, gate.Nodes)
+		keys = append(keys, gate.Limit, gate.History, gate.Nodes, of.Quota(name, Whole()))
 	}
 	for _, s := range g.States {
-		keys = append(keys, of.Gate(g.Names[s.Gate], epoch, s.Hash))
+		if name := g.Names[s.Gate]; g.Known[s.Gate].IsQuota() {
+			keys = append(keys, of.Quota(name, s.Hash))
+		} else {
+			keys = append(keys, of.Gate(name, epoch, s.Hash))
+		}
 	}
 	return keys
 }
 
 func (g Gates) arguments() []any {
-	args := make([]any, 0, 4+2*len(g.Known))
+	args := make([]any, 0, 4+4*len(g.Known))
 	args = append(args, len(g.Known))
 	if len(g.Known) == 0 {
 		return args
 	}
 	for i, known := range g.Known {
-		args = append(args, known.Pack(), g.Names[i])
+		quota := g.quota(i)
+		var bounds []byte
+		for _, at := range quota.Bounds {
+			bounds = append(strconv.AppendInt(bounds, at, 10), ' ')
+		}
+		args = append(args, known.Pack(), g.Names[i], string(bounds), quota.memory())
 	}
 	var gates, jobs, refunds []byte
 	for _, s := range g.States {
@@ -93,6 +136,13 @@ func (g Gates) arguments() []any {
 		refunds = fmt.Appendf(refunds, "%d:%d:%d ", r.State+1, r.Slot, r.Units)
 	}
 	return append(args, string(gates), string(jobs), string(refunds))
+}
+
+func (g Gates) quota(i int) Quota {
+	if i >= len(g.Quotas) {
+		return Quota{}
+	}
+	return g.Quotas[i]
 }
 
 // appendJob appends a job's states, numbered from 1, and what it counts there.
@@ -138,6 +188,7 @@ func (a Ask) decodeChoice(texts []string) (*Choice, error) {
 		}
 		r.Gates = append(r.Gates, known)
 	}
+	r.Quotas = texts[2+len(a.Gates.Known):]
 	return r, nil
 }
 

@@ -221,7 +221,7 @@ const reservationNumbers = 16
 // decodeReservation reads a reply. The settings in force are in it only where the node knows
 // others, and a choice only where slots may go to any of the jobs.
 func decodeReservation(reply []any, a Ask) (Reservation, error) {
-	chose := reservationNumbers + 3 + len(a.Gates.Known)
+	chose := reservationNumbers + 3 + 2*len(a.Gates.Known)
 	if len(reply) != chose && (len(a.Gates.Known) > 0 || len(reply) != reservationNumbers && len(reply) != reservationNumbers+1) {
 		return Reservation{}, wrongCount(len(reply), fmt.Sprintf("%d, or %d at least without gates", chose, reservationNumbers))
 	}

@@ -20,6 +20,14 @@ func InCell(expression string) string {
 	return line
 }
 
+// Window is the window of a limit for people.
+func Window(t limit.Terms) string {
+	if t.Calendar != "" {
+		return t.WindowText()
+	}
+	return "any " + Short(t.Window)
+}
+
 // PrintWaste warns if the terms leave little of the cap, and names an algorithm that leaves
 // more.
 func PrintWaste(w io.Writer, share float64, terms limit.Terms, scope limit.Scope) {

@@ -67,9 +67,12 @@ func printGates(w io.Writer, cfg configs.Config) {
 	_, _ = fmt.Fprintln(w, "limits beside it, which a job must pass as well:")
 	_, _ = fmt.Fprintln(w, "  name\tkey\tat most\tspacing\tusable share\ta job counts\twhen")
 	for _, g := range gates {
-		c := g.Spec.Contract
+		spacing := "none"
+		if t := g.Spec.Terms; !t.IsQuota() {
+			spacing = t.GateSpacing().String()
+		}
 		_, _ = fmt.Fprintf(w, "  %s\t%s\t%d in %s\t%s\t%.3f\t%s\t%s\n", g.Name, cli.InCell(cmp.Or(g.Key, "all jobs")),
-			c.Cap, cli.Short(c.Window), c.GateSpacing(), c.GateShare(), cli.InCell(cmp.Or(g.Cost, "its units")), cli.InCell(cmp.Or(g.When, "always")))
+			g.Spec.Cap, strings.TrimPrefix(cli.Window(g.Spec.Terms), "any "), spacing, g.Spec.GateShare(), cli.InCell(cmp.Or(g.Cost, "its units")), cli.InCell(cmp.Or(g.When, "always")))
 	}
 	most := cfg.Limits[0].Stated().LargestCost()
 	for _, g := range gates {

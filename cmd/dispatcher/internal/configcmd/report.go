@@ -72,9 +72,11 @@ type gateReport struct {
 	When     string  `json:"when,omitempty"` // absent: every job counts
 	Cost     string  `json:"cost,omitempty"` // absent: a job counts as on the first limit
 	Cap      int64   `json:"cap"`
-	WindowS  float64 `json:"window_s"`
+	WindowS  float64 `json:"window_s"` // of a calendar quota the longest that there is
+	Calendar string  `json:"calendar,omitempty"`
+	Zone     string  `json:"zone,omitempty"`
 	MaxCost  int64   `json:"max_cost"`
-	SpacingS float64 `json:"spacing_s"`
+	SpacingS float64 `json:"spacing_s"` // 0: a quota keeps none
 	Share    float64 `json:"share"`
 }
 
@@ -101,7 +103,7 @@ func newCheckReport(cfg configs.Config, err error) checkReport {
 		c := g.Spec.Contract
 		report.Gates = append(report.Gates, gateReport{
 			Name: g.Name, Key: g.Key, When: g.When, Cost: g.Cost, Cap: c.Cap, WindowS: c.Window.Seconds(), MaxCost: c.LargestCost(),
-			SpacingS: c.GateSpacing().Seconds(), Share: c.GateShare(),
+			SpacingS: g.Spec.GateSpacing().Seconds(), Share: g.Spec.GateShare(), Calendar: g.Spec.Calendar, Zone: g.Spec.Zone,
 		})
 	}
 	return report

@@ -58,6 +58,26 @@ func TestTheShareOfAGateHasTheGuardOfTheFirstLimit(t *testing.T) {
 	limit("get", "recipient", "--set", "limits.0.name=gone").MustPrint(t, "0.792") // with the guard that the file had
 }
 
+const quotaFile = `
+limits:
+  - {name: provider, cap: 400, window: 1s}
+  - {name: daily, cap: 1000, calendar: day, zone: Asia/Tokyo}
+`
+
+// A quota shows its window and what is used of it.
+func TestAQuotaIsShownAsOne(t *testing.T) {
+	t.Parallel()
+	daily := limit.Spec{Terms: limit.Terms{Contract: stated(1000, limit.Guardrails{}).Contract, Quota: limit.Quota{Calendar: "day", Zone: "Asia/Tokyo"}}}
+	daily.Window = 0
+	daily.Terms = daily.Beside(stated(400, limit.Guardrails{}).Terms)
+	limit, file := limitOn(t, working(t, limit.Guardrails{}, throttle.Gate{Name: "daily", Limit: daily})), clitest.WriteFile(t, "dispatcher.yaml", quotaFile)
+	limit("get", "daily", "-c", file).MustPrint(t, "limit daily: at most 1000 in each day of Asia/Tokyo, beside the first limit\n", "1.000", "used", "of the cap; the window is over at 20")
+	limit("get", "daily", "-c", file, "--json").MustPrint(t, `"calendar":"day"`, `"zone":"Asia/Tokyo"`, `"quota":{"used":0,"ends":"20`)
+	limit("set", "daily", "--cap", "1200", "-c", file).MustPrint(t, "at most 1200 in each day of Asia/Tokyo")
+	limit("set", "daily", "--window", "2s", "-c", file).MustFail(t, "window: 2s: is that of the quota's calendar or rolling, which can't change while the fleet runs (--window); nothing was changed")
+	limit("list", "-c", file).MustPrint(t, "at most 1200 in each day of Asia/Tokyo, beside the first limit")
+}
+
 func TestAGateIsChangedAsOne(t *testing.T) {
 	t.Parallel()
 	limit := limitOn(t, workingGate(t))

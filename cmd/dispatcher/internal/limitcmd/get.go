@@ -62,6 +62,9 @@ func (c limitConn) show(ctx context.Context, w io.Writer, now limit.Settings, as
 			return err
 		}
 	}
+	if report.Quota, err = c.quotaUse(ctx, now, clock); err != nil {
+		return err
+	}
 	if !now.RevertAt.IsZero() {
 		left := max(0, now.RevertAt.Sub(clock)).Seconds()
 		report.RevertAt, report.RevertInS, report.RevertTo = cli.Exact(now.RevertAt), &left, termsOf(now.RevertTo)

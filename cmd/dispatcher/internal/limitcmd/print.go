@@ -35,6 +35,9 @@ func (s limitState) print(w io.Writer, now limit.Settings) error {
 	if s.Trips != nil {
 		s.Trips.row(table, now)
 	}
+	if s.Quota != nil {
+		_, _ = fmt.Fprintf(table, "  used\t%d\t%s\n", s.Quota.Used, s.Quota.until())
+	}
 	_, _ = fmt.Fprintf(table, "  acts within\t%s\ton every node that knows it\n", now.Reaction())
 	if s.Changed == "" {
 		_, _ = fmt.Fprintf(table, "  revision\t%d\tseeded from a file\n", s.Revision)
@@ -87,7 +90,7 @@ func because(why string) string {
 
 // brief are the most important terms. The configuration says which jobs a gate counts.
 func brief(t limit.Terms, jobs counts) string {
-	text := fmt.Sprintf("at most %d in any %s", t.Cap, cli.Short(t.Window))
+	text := fmt.Sprintf("at most %d in %s", t.Cap, cli.Window(t))
 	switch {
 	case !t.Gate:
 		text += fmt.Sprintf(", burst %d", t.Burst)
@@ -103,6 +106,14 @@ func brief(t limit.Terms, jobs counts) string {
 		text += ", paused"
 	}
 	return text
+}
+
+// until says how long the units count that are used.
+func (q quotaUse) until() string {
+	if q.Ends == "" {
+		return "of the cap, in the window that ends now"
+	}
+	return "of the cap; the window is over at " + q.Ends
 }
 
 // soon is when an override ends. The next node that asks Redis ends it, so an override

@@ -60,9 +60,32 @@ type limitState struct {
 	Differs   []difference   `json:"differs"`
 	Chosen    *chosen        `json:"lateness_chosen,omitempty"`
 	Trips     *roundTrips    `json:"round_trips,omitempty"` // where the guard is auto
+	Quota     *quotaUse      `json:"quota,omitempty"`       // of a quota without a key
 
 	first       string // name of the first limit
 	unconfirmed bool   // changed just now, without --wait
+}
+
+// quotaUse is how much of a quota is used.
+type quotaUse struct {
+	Used int64  `json:"used"`
+	Ends string `json:"ends,omitempty"` // when the window of the calendar is over; absent: the quota is rolling
+}
+
+// quotaUse is nil where there is no quota, or it has a key.
+func (c limitConn) quotaUse(ctx context.Context, now limit.Settings, clock time.Time) (*quotaUse, error) {
+	if !now.IsQuota() || countsOf(c.cfg, c.name).Key != "" {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	state, err := c.control.QuotaState(ctx)
+	if err != nil {
+		return nil, err
+	}
+	use := quotaUse{Used: now.Used(state, clock)}
+	if bounds := now.Bounds(clock); bounds != nil {
+		use.Ends = cli.Stamp(bounds[2])
+	}
+	return &use, nil
 }
 
 // chosen is when and why the fleet chose the lateness that is in force.

@@ -1,0 +1,34 @@
+-- The settings of all gates, as this call finds them: overrides that have ended, settings that Redis lost, pauses, and from when
+-- on each gate grants units.
+for g = 1, GATES do
+  local key, known_text = KEYS[3 + 4 * g], ARGV[17 + 4 * g]
+  local held = redis.call('HMGET', key, 'settings', 'not_before')
+  local text, from = held[1], tonumber(held[2] or 0)
+  local gate, mine = unpacked(text), unpacked(known_text)
+  if text and not gate or not mine then
+    return redis.error_reply('VERSION the settings of the limit ' .. ARGV[18 + 4 * g] .. ' are of a version that this node does not know')
+  end
+  if gate and not gate.gate then
+    return redis.error_reply('VERSION ' .. ARGV[18 + 4 * g] .. ' is the first limit of other nodes; give one of them another name')
+  end
+  if not gate or mine.changed > gate.changed then -- lost, or older than what the node knows
+    text, gate = known_text, mine
+    local counted = gate.quota and learn or gate.window
+    from = math.max(from, now + HORIZON + 2 * widest + counted) -- `limit delete` leaves a time behind
+    redis.call('HSET', key, 'settings', text, 'not_before', int(from))
+    redis.call('PERSIST', key)
+  elseif gate.revert_at > 0 and now >= gate.revert_at then -- the override has ended
+    text, gate = ended(text, gate, key, KEYS[4 + 4 * g])
+  end
+  if flag('x') then redis.call('HDEL', KEYS[5 + 4 * g], node)
+  elseif want == 0 or flag('p') then
+    redis.call('HSET', KEYS[5 + 4 * g], node, int(mine.changed) .. ' ' .. int(now) .. ' ' .. int(since))
+  end
+  gate.number = g
+  if gate.quota then
+    quotas.prepare(gate, ARGV[19 + 4 * g], ARGV[20 + 4 * g], KEYS[6 + 4 * g])
+    gate.from = math.max(from, quotas.resumes(gate))
+  else gate.from = math.max(from, tonumber(current) + HORIZON + 2 * widest + gate.window) end
+  if gate.paused then gate.from = now + (gate.revert_at > 0 and math.min(POLL, gate.revert_at - now) or POLL) + HORIZON end
+  gates[g], gate_texts[g] = gate, text ~= known_text and text or ''
+end

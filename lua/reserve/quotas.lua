@@ -1,0 +1,154 @@
+-- Quotas: gates whose units are counted and not kept apart. A value of a quota's key may use them as fast as the other limits
+-- allow. The windows of a calendar quota are those of the calendar; the node names their bounds, for Redis knows no time zones.
+-- A rolling quota counts in parts of its window. A part counts until all of it lies further back than the window and the guard.
+--
+-- A slot that lies nearer to a bound of the calendar than the guard counts on both sides of it: its call may come on either.
+--
+-- The state of a value is a list of "window:granted:returned", oldest first: when the window began, or the number of the part;
+-- the units that were granted in it; and those of them that were not used. Both only grow.
+--
+-- The state outlives the epoch of the timeline. Where all jobs count together, each node remembers the newest state that it has
+-- seen and passes it with its calls, so Redis learns again what it has lost: of each window the larger count holds. For some
+-- time after an epoch's begin nothing is granted, so that all nodes come by. A reservation whose reply was lost may be
+-- missing; its node adds its units where Redis has lost some. With a key nobody remembers the states: see on_lost.
+local quotas = {PARTS = 64} -- functions; and the parts of a rolling quota's window, as limit.QuotaParts
+local tallies = {} -- of each state of a quota: by window, the units granted and returned
+
+-- ids returns the windows that a slot counts in; nothing where the node did not name the slot's window.
+function quotas.ids(gate, slot)
+  if gate.rolling > 0 then return {math.floor(slot / gate.part)} end
+  local b = gate.bounds
+  for i = 1, #b - 1 do
+    if slot >= b[i] and slot < b[i + 1] then
+      local all = {b[i]}
+      if i > 1 and slot < b[i] + widest then all[2] = b[i - 1] end
+      if b[i + 2] and slot >= b[i + 1] - widest then all[#all + 1] = b[i + 1] end
+      return all
+    end
+  end
+end
+
+-- over returns when a window is over: a unit of it counts no more.
+function quotas.over(gate, id)
+  if gate.rolling > 0 then return (id + 1) * gate.part + gate.rolling + widest end
+  for _, bound in ipairs(gate.bounds) do
+    if bound > id then return bound + widest end
+  end
+  return now + POLL
+end
+
+-- read_counts reads a state. Windows that are over are left out.
+function quotas.read_counts(gate, text)
+  local tally = {}
+  for id, all, back in string.gmatch(text or '', '(%d+):(%d+):(%d+)') do
+    id = tonumber(id)
+    if quotas.over(gate, id) > now then tally[id] = {granted = tonumber(all), returned = tonumber(back)} end
+  end
+  return tally
+end
+
+function quotas.written_counts(tally)
+  local all, text = {}, {}
+  for id in pairs(tally) do all[#all + 1] = id end
+  table.sort(all)
+  for i, id in ipairs(all) do text[i] = int(id) .. ':' .. int(tally[id].granted) .. ':' .. int(tally[id].returned) end
+  return table.concat(text, ' ')
+end
+
+function quotas.write_counts(gate, key, tally)
+  local ends = now
+  for id in pairs(tally) do ends = math.max(ends, quotas.over(gate, id)) end
+  redis.call('SET', key, quotas.written_counts(tally), 'PX', int(math.ceil((ends - now) / 1000) + 60000))
+end
+
+-- spent is how many units count beside a slot in a window.
+function quotas.spent(gate, tally, id, slot)
+  local sum, oldest = 0, gate.rolling > 0 and math.floor((slot - gate.rolling - widest) / gate.part)
+  for other, n in pairs(tally) do
+    if other == id or oldest and other >= oldest then sum = sum + n.granted - n.returned end
+  end
+  return sum
+end
+
+-- has_room tells whether so many units more fit at a slot.
+function quotas.has_room(gate, tally, units, slot)
+  local windows = quotas.ids(gate, slot)
+  if not windows then return false end
+  for _, id in ipairs(windows) do
+    if quotas.spent(gate, tally, id, slot) + units > gate.cap then return false end
+  end
+  return true
+end
+
+-- room_at is when so many units more may fit, if they do not now.
+function quotas.room_at(gate, tally, units, slot)
+  if quotas.has_room(gate, tally, units, slot) then return 0 end
+  local windows = quotas.ids(gate, slot)
+  if not windows then return now + POLL end
+  if gate.rolling == 0 then
+    local at = 0
+    for _, id in ipairs(windows) do
+      if quotas.spent(gate, tally, id, slot) + units > gate.cap then at = math.max(at, quotas.over(gate, id)) end
+    end
+    return at
+  end
+  local left, all = quotas.spent(gate, tally, windows[1], slot) + units - gate.cap, {}
+  for id in pairs(tally) do all[#all + 1] = id end
+  table.sort(all)
+  for _, id in ipairs(all) do
+    left = left - (tally[id].granted - tally[id].returned)
+    if left <= 0 then return quotas.over(gate, id) end
+  end
+  return now + POLL
+end
+
+function quotas.add_units(gate, tally, units, slot)
+  for _, id in ipairs(quotas.ids(gate, slot) or {}) do
+    local n = tally[id] or {granted = 0, returned = 0}
+    n.granted = n.granted + units
+    tally[id] = n
+  end
+end
+
+-- take_back takes units back that were not used. Near a bound it is not known in how many windows they counted.
+function quotas.take_back(gate, tally, units, slot)
+  local windows = quotas.ids(gate, slot) or {}
+  local n = tally[windows[1]]
+  if #windows ~= 1 or not n or n.granted - n.returned < units then return false end
+  n.returned = n.returned + units
+  return true
+end
+
+-- remembered puts into a state what a node remembers, and returns whether Redis had lost some of it.
+function quotas.remembered(gate, tally, text)
+  local pending, state = string.match(text, '^(%d+) ?(.*)$')
+  local lost, youngest = false, 0
+  for id, mine in pairs(quotas.read_counts(gate, state)) do
+    youngest = math.max(youngest, id)
+    if not tally[id] or tally[id].granted < mine.granted then tally[id], lost = mine, true end
+  end
+  if lost then tally[youngest].granted = tally[youngest].granted + tonumber(pending) end
+  return lost
+end
+
+-- prepare reads what a node says of a quota: the bounds of the windows around now, and what it remembers.
+function quotas.prepare(gate, words, memory, key)
+  gate.quota, gate.bounds, gate.part = true, {}, math.ceil(gate.rolling / quotas.PARTS)
+  for word in string.gmatch(words, '%d+') do gate.bounds[#gate.bounds + 1] = tonumber(word) end
+  if memory == '' or #gate.bounds == 0 and gate.rolling == 0 then return end
+  local text = want > 0 and redis.call('GET', key)
+  if text then return end -- polls compare
+  local tally = quotas.read_counts(gate, redis.call('GET', key) or '')
+  if quotas.remembered(gate, tally, memory) then quotas.write_counts(gate, key, tally) end
+end
+
+-- resumes is from when on a quota grants units after a loss. lost_at: since then nobody knows the states of values; 0: never.
+function quotas.resumes(gate)
+  local at = tonumber(current or 0) + learn + HORIZON
+  if gate.on_lost ~= 'wait' or lost_at == 0 then return at end
+  if gate.rolling > 0 then return math.max(at, lost_at + HORIZON + gate.rolling + 2 * widest) end
+  for i = 1, #gate.bounds - 1 do
+    if lost_at >= gate.bounds[i] and lost_at < gate.bounds[i + 1] then return math.max(at, gate.bounds[i + 1] + widest) end
+  end
+  return lost_at < (gate.bounds[1] or 0) and at or now + POLL
+end

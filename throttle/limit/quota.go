@@ -1,0 +1,145 @@
+package limit
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"dispatcher/internal/fault"
+)
+
+// Quota makes a gate a counter: a value of its key may use the cap as fast as the other limits
+// allow, and then no more until the window is over. The zero Quota is none.
+type Quota struct {
+	Calendar string        `yaml:"calendar" json:"calendar,omitempty"` // one of [Calendars]: the window of the quota; empty: none
+	Zone     string        `yaml:"zone" json:"zone,omitempty"`         // of the calendar, such as Europe/Berlin; empty: UTC
+	Rolling  time.Duration `yaml:"rolling" json:"rolling,omitempty"`   // the length of a window that begins anywhere; 0: none
+	OnLost   string        `yaml:"on_lost" json:"on_lost,omitempty"`   // with a key
+}
+
+// What happens to a quota with a key whose counts Redis has lost: no node remembers those of
+// all values. Without a key the nodes remember the count, and there is no choice.
+const (
+	LostWait = "wait" // nothing is granted until the window is over
+	LostOpen = "open" // the counts begin again: a window may hold up to twice the cap
+)
+
+// Calendars are the windows of a calendar quota, and how long each is at most.
+var Calendars = map[string]time.Duration{"minute": time.Minute, "hour": time.Hour, "day": 25 * time.Hour, "month": MaxWindow} //nolint:gochecknoglobals // a constant table
+
+const (
+	// QuotaParts are the parts of a rolling window that are counted apart. A part counts until
+	// all of it has left the window, so 64 of 65 of the cap are used at least. reserve/quotas.lua
+	// has the same number.
+	QuotaParts = 64
+
+	minRolling = time.Minute
+)
+
+// IsQuota reports whether there is one.
+func (q Quota) IsQuota() bool { return q.Calendar != "" || q.Rolling != 0 }
+
+// length is that of the window, at most.
+func (q Quota) length() time.Duration { return cmp.Or(q.Rolling, Calendars[q.Calendar]) }
+
+// check refuses a quota that can't be counted.
+func (q Quota) check() error {
+	var faults fault.List
+	if q.Calendar != "" {
+		faults.OneOf("calendar", q.Calendar, "minute", "hour", "day", "month")
+		faults.Refuse(q.Rolling != 0, "rolling", q.Rolling, "must be 0 with a calendar: state one of them")
+		_, err := time.LoadLocation(q.Zone)
+		faults.Refuse(err != nil, "zone", q.Zone, "is no time zone that this program knows; state one such as Europe/Berlin, or leave it empty for UTC")
+	} else {
+		faults.Refuse(q.Zone != "", "zone", q.Zone, "is for a calendar only: leave it out")
+		if q.Rolling != 0 {
+			faults.Between("rolling", q.Rolling, minRolling, MaxWindow)
+		}
+	}
+	faults.OneOf("on_lost", cmp.Or(q.OnLost, LostWait), LostWait, LostOpen)
+	faults.Refuse(!q.IsQuota() && q.OnLost != "", "on_lost", q.OnLost, "is for a quota: state calendar or rolling, or leave it out")
+	return faults.Err()
+}
+
+// Bounds are when the windows around a time begin and end, rising: the window before, that of
+// now, the next one. A rolling quota, and one of a zone that this program does not know, has
+// none.
+func (q Quota) Bounds(now time.Time) []time.Time {
+	zone, err := time.LoadLocation(q.Zone)
+	if q.Calendar == "" || err != nil {
+		return nil
+	}
+	begin := q.begin(now.In(zone))
+	end := q.end(begin)
+	return []time.Time{q.begin(begin.Add(-time.Microsecond)), begin, end, q.end(end)}
+}
+
+// Begins is when the window begins that ends at a time, or that the calendar has then.
+func (q Quota) Begins(now time.Time) time.Time {
+	if b := q.Bounds(now); b != nil {
+		return b[1]
+	}
+	return now.Add(-q.Rolling)
+}
+
+// begin is when the window of a time begins.
+func (q Quota) begin(t time.Time) time.Time {
+	switch q.Calendar {
+	case "minute":
+		return t.Add(-time.Duration(t.Second())*time.Second - time.Duration(t.Nanosecond()))
+	case "hour":
+		return t.Add(-time.Duration(t.Minute())*time.Minute - time.Duration(t.Second())*time.Second - time.Duration(t.Nanosecond()))
+	case "day":
+		return midnight(t.Year(), t.Month(), t.Day(), t.Location())
+	default:
+		return midnight(t.Year(), t.Month(), 1, t.Location())
+	}
+}
+
+// end is when a window is over that begins at a time.
+func (q Quota) end(begin time.Time) time.Time {
+	switch q.Calendar {
+	case "minute":
+		return begin.Add(time.Minute)
+	case "hour":
+		return begin.Add(time.Hour)
+	case "day":
+		return midnight(begin.Year(), begin.Month(), begin.Day()+1, begin.Location())
+	default:
+		return midnight(begin.Year(), begin.Month()+1, 1, begin.Location())
+	}
+}
+
+// midnight is the first time of a day. Where clocks change at midnight there may be no 0:00,
+// or two.
+func midnight(year int, month time.Month, day int, zone *time.Location) time.Time {
+	t := time.Date(year, month, day, 0, 0, 0, 0, zone)
+	noon := time.Date(year, month, day, 12, 0, 0, 0, zone)
+	for t.Day() != noon.Day() {
+		t = t.Add(15 * time.Minute)
+	}
+	return t
+}
+
+// Used is how many units count at a time, of a state as Redis holds it: "window:granted:returned"
+// for each window. reserve/quotas.lua has the same rule.
+func (q Quota) Used(state string, now time.Time) (units int64) {
+	var begin int64
+	if b := q.Bounds(now); b != nil {
+		begin = b[1].UnixMicro()
+	} else if q.Rolling > 0 {
+		part := (q.Rolling.Microseconds() + QuotaParts - 1) / QuotaParts
+		begin = (now.UnixMicro() - q.Rolling.Microseconds()) / part
+	}
+	for word := range strings.FieldsSeq(state) {
+		var window, granted, returned int64
+		if _, err := fmt.Sscanf(word, "%d:%d:%d", &window, &granted, &returned); err != nil {
+			continue
+		}
+		if window == begin || q.Rolling > 0 && window > begin {
+			units += granted - returned
+		}
+	}
+	return units
+}

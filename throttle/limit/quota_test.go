@@ -1,0 +1,92 @@
+package limit
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// The windows of a calendar lie side by side, and the one of now holds it, also where clocks
+// are changed at midnight.
+func TestBoundsOfACalendar(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		q := Quota{
+			Calendar: rapid.SampledFrom([]string{"minute", "hour", "day", "month"}).Draw(t, "calendar"),
+			Zone:     rapid.SampledFrom([]string{"", "Europe/Berlin", "America/Sao_Paulo", "Asia/Kolkata", "America/Havana", "Africa/Cairo"}).Draw(t, "zone"),
+		}
+		now := time.UnixMicro(rapid.Int64Range(1_000_000_000_000_000, 2_000_000_000_000_000).Draw(t, "now"))
+		b := q.Bounds(now)
+		if len(b) != 4 || now.Before(b[1]) || !now.Before(b[2]) {
+			t.Fatalf("%+v: got %v around %v", q, b, now)
+		}
+		for i := 1; i < len(b); i++ {
+			if length := b[i].Sub(b[i-1]); length <= 0 || length > Calendars[q.Calendar]+time.Hour {
+				t.Fatalf("%+v: got %v, a window of %v", q, b, length)
+			}
+		}
+		if next := q.Bounds(b[2]); !next[1].Equal(b[2]) || !next[0].Equal(b[1]) {
+			t.Fatalf("%+v: got %v, and then %v", q, b, next)
+		}
+	})
+}
+
+func TestBoundsOfAMonth(t *testing.T) {
+	t.Parallel()
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := Quota{Calendar: "month", Zone: "Europe/Berlin"}.Bounds(time.Date(2026, 3, 31, 23, 59, 59, 0, berlin))
+	if want := time.Date(2026, 3, 1, 0, 0, 0, 0, berlin); !b[1].Equal(want) {
+		t.Errorf("got March from %v, want %v", b[1], want)
+	}
+	if want := time.Date(2026, 4, 1, 0, 0, 0, 0, berlin); !b[2].Equal(want) || b[2].Sub(b[1]) != 31*24*time.Hour-time.Hour {
+		t.Errorf("got March until %v, want %v", b[2], want)
+	}
+}
+
+func TestQuotasThatAreRefused(t *testing.T) {
+	t.Parallel()
+	for want, q := range map[string]Quota{
+		`calendar: "week": must be`:                       {Calendar: "week"},
+		"rolling: 24h0m0s: must be 0 with a calendar":     {Calendar: "day", Rolling: 24 * time.Hour},
+		`zone: "Europe/Berlin": is for a calendar only`:   {Rolling: 24 * time.Hour, Zone: "Europe/Berlin"},
+		`zone: "Mars": is no time zone`:                   {Calendar: "day", Zone: "Mars"},
+		"rolling: 10s: must be from 1m0s":                 {Rolling: 10 * time.Second},
+		`on_lost: "stop": must be`:                        {Calendar: "day", OnLost: "stop"},
+		`on_lost: "wait": is for a quota: state calendar`: {OnLost: "wait"},
+	} {
+		if err := q.check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: got %v, want %s", q, err, want)
+		}
+	}
+	for _, q := range []Quota{{}, {Calendar: "month", Zone: "Asia/Tokyo", OnLost: LostOpen}, {Rolling: MaxWindow}} {
+		if err := q.check(); err != nil {
+			t.Errorf("%+v: %v", q, err)
+		}
+	}
+}
+
+func TestUsedOfAQuota(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 23, 12, 0, 30, 0, time.UTC)
+	day := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC).UnixMicro()
+	state := sprint(day-86_400_000_000, 70, 1) + sprint(day, 50, 3) + "nonsense"
+	if got := (Quota{Calendar: "day"}).Used(state, now); got != 47 {
+		t.Errorf("got %d units of the day, want 47", got)
+	}
+	hour := Quota{Rolling: time.Hour}
+	part := (time.Hour.Microseconds() + QuotaParts - 1) / QuotaParts
+	last := now.UnixMicro() / part
+	if got := hour.Used(sprint(last-66, 9, 0)+sprint(last-30, 20, 4)+sprint(last, 5, 0), now); got != 21 {
+		t.Errorf("got %d units of the hour, want 21", got)
+	}
+}
+
+func sprint(window, granted, returned int64) string {
+	return fmt.Sprintf("%d:%d:%d ", window, granted, returned)
+}

@@ -1,0 +1,65 @@
+package throttle
+
+import (
+	"time"
+
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
+)
+
+// quotaMemory is what the reserving goroutine remembers of a quota, so that Redis learns it
+// again after a loss.
+type quotaMemory struct {
+	whole   bool      // all jobs count together
+	state   string    // the newest that Redis has shown
+	pending int64     // units of reservations since then whose replies were lost
+	warned  time.Time // when the log said that little is left
+}
+
+// little is the part of a quota of which the log warns once it is used.
+const little = 0.8
+
+// asked is what a call says of the gate as a quota.
+func (g *gate) asked(now time.Time) (q script.Quota) {
+	if !g.IsQuota() {
+		return q
+	}
+	for _, bound := range g.Bounds(now) {
+		q.Bounds = append(q.Bounds, bound.UnixMicro())
+	}
+	q.Whole, q.State, q.Pending = g.quota.whole, g.quota.state, g.quota.pending
+	return q
+}
+
+// noteQuota remembers the state that Redis shows, and warns once a window when little is left.
+func (r *reserver) noteQuota(g *gate, state string, now int64) {
+	if !g.IsQuota() || !g.quota.whole || state == "" { // nothing was counted, or a cooldown began and nothing was read
+		return
+	}
+	g.quota.state, g.quota.pending = state, 0
+	at := limit.FromMicros(now)
+	used := g.Used(state, at)
+	r.metrics.Quota(g.name, used, g.Cap)
+	if float64(used) < little*float64(g.Cap) || !g.quota.warned.Before(g.Begins(at)) {
+		return
+	}
+	g.quota.warned = at
+	r.log.Warn("quota is nearly used up; its jobs wait once it is, until the window is over", "gate", g.name, "used", used, "cap", g.Cap, "window", g.WindowText())
+}
+
+// noteLost notes units of a reservation whose reply was lost.
+func (r *reserver) noteLost(asked []request) {
+	for _, q := range asked {
+		for _, p := range q.Passes {
+			r.gates[p.Gate].quota.pending += q.Counts(p)
+		}
+	}
+}
+
+// redisTime is about the time on Redis's clock.
+func (r *reserver) redisTime(now time.Time) time.Time {
+	if r.redisNow == 0 {
+		return now
+	}
+	return limit.FromMicros(r.redisNow).Add(now.Sub(r.answeredAt))
+}

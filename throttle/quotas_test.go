@@ -1,0 +1,474 @@
+package throttle
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"dispatcher/internal/containers"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
+)
+
+// quotaRun is a fleet whose jobs count on quotas, around the real script, in simulated time.
+// Nodes ask, lose replies, give slots back, die and come, and Redis forgets. One node at least
+// stays.
+type quotaRun struct {
+	redisTime
+
+	t     tester
+	rdb   redis.UniversalClient
+	text  string
+	roll  dice
+	nodes []*quotaNode
+	named int
+	calls map[Value][]int64 // when units came to the provider
+	shut  int               // jobs that a quota refused
+	late  func() int64      // by how much a call begins after its slot
+	keeps bool              // no slot is given back
+}
+
+// quotaNode is a node that remembers what a reserving goroutine does.
+type quotaNode struct {
+	*reserver
+
+	scripts script.Scripts
+	refunds []*charge
+}
+
+const (
+	wholeQuota   = iota // a minute of the calendar, all jobs together
+	keyedQuota          // a minute of the calendar, by a key
+	rollingQuota        // any minute, all jobs together
+	quotaCap     = 40
+)
+
+func quotaGates() []Gate {
+	gates := []Gate{{Name: "whole"}, {Name: "keyed", Keyed: true}, {Name: "rolling"}}
+	for i := range gates {
+		spec := specOf(contract(quotaCap))
+		spec.Window, spec.MaxCost, spec.Calendar = 0, 3, "minute"
+		switch i {
+		case keyedQuota:
+			spec.OnLost = limit.LostWait
+		case rollingQuota:
+			spec.Calendar, spec.Rolling = "", time.Minute
+		}
+		gates[i].Limit = limit.Spec{Terms: spec.Beside(specOf(contract(300)).Terms)}
+	}
+	return gates
+}
+
+func newQuotaRun(t tester, rdb redis.UniversalClient, mini *miniredis.Miniredis, text string, roll dice) *quotaRun {
+	t.Helper()
+	flush(t, rdb)
+	r := &quotaRun{redisTime: redisTime{mini: mini, now: 1_700_000_000_000_000}, t: t, rdb: rdb, text: text, roll: roll, calls: map[Value][]int64{}}
+	r.late = func() int64 { return r.roll(limit.DefaultGuard.Microseconds() + 1) }
+	r.pass(0)
+	for range 2 + roll(2) {
+		r.nodes = append(r.nodes, r.fresh())
+	}
+	r.settle()
+	return r
+}
+
+func (r *quotaRun) fresh() *quotaNode {
+	r.named++
+	c := contract(300)
+	c.MaxCost = 3
+	l, err := New(Options{Redis: r.rdb, Namespace: "quotas", Name: "provider", Limit: specOf(c), Gates: quotaGates()})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	n := &quotaNode{scripts: script.NewScripts(r.rdb, "quotas", "provider", fmt.Sprint("node", r.named))}
+	n.reserver = &reserver{Limiter: l, known: l.State().Settings, gates: newGates(l.opts.Gates), kind: algorithm(limit.TokenBucket), seq: 1}
+	n.scripts.Reserving[limit.TokenBucket] = redis.NewScript(r.text)
+	return n
+}
+
+// settle lets all nodes poll, and what a cooldown begins pass.
+func (r *quotaRun) settle() {
+	for range 3 {
+		for _, n := range r.nodes {
+			r.ask(n, nil, false)
+		}
+		r.pass(1_500_000)
+	}
+}
+
+// job counts so many units on one quota.
+func job(quota int, value string, units int64) Request {
+	if quota != keyedQuota {
+		value = ""
+	}
+	return Request{Cost: units, Passes: []Passed{{Value: Value{quota, HashOf(value)}}}}
+}
+
+func (r *quotaRun) jobs() []Request {
+	all := make([]Request, 1+r.roll(8))
+	for i := range all {
+		all[i] = job(int(r.roll(3)), fmt.Sprint(r.roll(2)), 1+r.roll(3))
+		if r.roll(3) == 0 && all[i].Passes[0].Gate != rollingQuota {
+			all[i].Passes = append(all[i].Passes, job(rollingQuota, "", 1).Passes...)
+		}
+	}
+	return all
+}
+
+// ask lets a node ask for jobs; without any it polls.
+func (r *quotaRun) ask(n *quotaNode, jobs []Request, lost bool) {
+	n.redisNow, n.answeredAt = r.now+r.skew, time.Now()
+	var unused []*charge
+	if len(jobs) > 0 {
+		unused, n.refunds = slices.DeleteFunc(n.refunds, func(c *charge) bool { return c.epoch != n.clock.Epoch }), nil
+	}
+	asked := make([]request, len(jobs))
+	for i, job := range jobs {
+		asked[i] = request{Request: job, answer: &Answer{}}
+	}
+	b, err := n.scripts.Reserve(contextOf(r.t), script.Ask{
+		Want: unitsOf(asked), Costs: costsOf(asked), Seq: n.seq, Epoch: n.clock.Epoch, Gates: n.gatesOf(asked, unused),
+		Identity: string(IdentityNone), Lead: lead, Learned: n.clock.Epoch != 0, Known: n.known,
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if r.mini == nil {
+		r.now = max(r.now, b.Now)
+	}
+	if len(jobs) > 0 {
+		n.seq++
+	}
+	if lost {
+		n.noteLost(asked)
+	} else {
+		n.clock.Epoch, n.known = b.Epoch, b.Settings
+		for i := range n.gates {
+			n.noteQuota(&n.gates[i], b.Choice.Quotas[i], b.Now)
+		}
+		r.shut += len(b.Choice.Refused)
+	}
+	units := int64(0)
+	for _, i := range b.Choice.Granted {
+		slot := b.Schedule.At(units)
+		units += jobs[i].Cost
+		switch {
+		case lost: // its slots are not used
+		case !r.keeps && r.roll(8) == 0:
+			n.refunds = append(n.refunds, &charge{jobs[i], slot, b.Epoch})
+		default:
+			r.use(jobs[i], slot-r.skew+r.late())
+		}
+	}
+}
+
+func (r *quotaRun) use(job Request, at int64) {
+	for _, p := range job.Passes {
+		r.calls[p.Value] = append(r.calls[p.Value], slices.Repeat([]int64{at}, int(job.Counts(p)))...)
+	}
+}
+
+func (r *quotaRun) happen() {
+	i := r.roll(int64(len(r.nodes)))
+	n := r.nodes[i]
+	switch p := r.roll(200); {
+	case p < 110:
+		r.ask(n, r.jobs(), r.roll(12) == 0)
+	case p < 170:
+		r.pass(r.roll([]int64{2_000, 100_000, 4_000_000, 20_000_000}[r.roll(4)]))
+	case p < 190:
+		r.ask(n, nil, false)
+	case p < 194 && len(r.nodes) > 1: // one joins for another that stops
+		for _, n := range r.nodes {
+			r.ask(n, nil, false)
+		}
+		r.nodes[i] = r.fresh()
+		r.settle()
+	case p < 196:
+		r.promote()
+		r.settle()
+	default:
+		flush(r.t, r.rdb)
+		r.settle()
+	}
+}
+
+// promote has another master go on with what this one had.
+func (r *quotaRun) promote() {
+	if err := r.rdb.HSet(contextOf(r.t), script.KeysOf("quotas", "provider").Limit, "master", "another").Err(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// exhaust has a node ask for jobs of one quota until that grants none for a second.
+func (r *quotaRun) exhaust(n *quotaNode, quota int) {
+	value, none := job(quota, "0", 1).Passes[0].Value, 0
+	for calls := 0; none < 100; r.pass(10_000) {
+		r.ask(n, slices.Repeat([]Request{job(quota, "0", 1)}, 3), false)
+		if none++; len(r.calls[value]) > calls {
+			calls, none = len(r.calls[value]), 0
+		}
+	}
+}
+
+// toBound lets time pass until so many µs before a minute begins.
+func (r *quotaRun) toBound(before int64) {
+	const minute = 60_000_000
+	r.pass((2*minute - r.now%minute - before) % minute)
+}
+
+// over says where a quota was passed; nothing if that was nowhere.
+func (r *quotaRun) over() string {
+	const minute = 60_000_000
+	for value, calls := range r.calls {
+		if value.Gate == rollingQuota {
+			if most := fullest(calls, time.Minute); most > quotaCap {
+				return fmt.Sprintf("rolling: %d units in a minute", most)
+			}
+			continue
+		}
+		counts := map[int64]int{}
+		for _, at := range calls {
+			if counts[at/minute]++; counts[at/minute] > quotaCap {
+				return fmt.Sprintf("%s: %d units in a minute of the calendar", quotaGates()[value.Gate].Name, counts[at/minute])
+			}
+		}
+	}
+	return ""
+}
+
+func (r *quotaRun) play(ops int) string {
+	for range ops {
+		r.happen()
+	}
+	return r.over()
+}
+
+// Whatever is lost or given back, and whoever comes and goes: no window of a quota holds more
+// than its cap.
+func TestQuotasKeepTheirCap(t *testing.T) {
+	t.Parallel()
+	mini := miniredis.RunT(t)
+	rdb := patient(t, mini.Addr())
+	calls, shut := 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		r := newQuotaRun(rt, rdb, mini, scriptOf(limit.TokenBucket), diceOf(rapid.Uint64().Draw(rt, "seed")))
+		if over := r.play(250); over != "" {
+			rt.Fatal(over)
+		}
+		shut += r.shut
+		for _, at := range r.calls {
+			calls += len(at)
+		}
+	})
+	if calls < 100 || shut < 100 {
+		t.Errorf("got %d units, and %d refusals; so few prove nothing", calls, shut)
+	}
+}
+
+func TestQuotasKeepTheirCapReal(t *testing.T) {
+	t.Parallel()
+	r := newQuotaRun(t, patient(t, containers.Redis(t).Addr), nil, scriptOf(limit.TokenBucket), diceOf(1))
+	r.keeps = true
+	for quota := range 3 {
+		r.exhaust(r.nodes[0], quota)
+	}
+	flush(t, r.rdb)
+	r.settle()
+	for quota := range 3 {
+		r.exhaust(r.nodes[1], quota)
+	}
+	if over := r.over(); over != "" {
+		t.Error(over)
+	}
+}
+
+// The law has teeth.
+func TestQuotasLawBreaksWithout(t *testing.T) {
+	t.Parallel()
+	forgets := func(quota int) func(*quotaRun) {
+		return func(r *quotaRun) {
+			r.toBound(50_000_000)
+			r.exhaust(r.nodes[0], quota)
+			flush(r.t, r.rdb)
+			r.settle()
+			r.exhaust(r.nodes[1], quota)
+		}
+	}
+	for _, m := range []struct {
+		rule, from, to string
+		play           func(*quotaRun) // nil: random histories find it
+	}{
+		{rule: "the count", from: "n.granted = n.granted + units", to: "n.granted = n.granted + 1"},
+		{rule: "the units that this call takes", from: "times[i] = owner[i].quota and times[i] + units or slot", to: "times[i] = owner[i].quota and times[i] or slot"},
+		{rule: "the window of a slot", from: "if quotas.spent(gate, tally, id, slot) + units > gate.cap then return false end", to: ""},
+		{rule: "what is given back once", from: "n.returned = n.returned + units", to: "n.returned = n.returned + 2 * units"},
+		{rule: "a part that is still in the window", from: "math.floor((slot - gate.rolling - widest) / gate.part)", to: "math.floor((slot - gate.rolling / 2) / gate.part)"},
+		{rule: "the other side of a bound", from: "if b[i + 2] and slot >= b[i + 1] - widest then", to: "if false then", play: func(r *quotaRun) {
+			r.late = func() int64 { return limit.DefaultGuard.Microseconds() }
+			r.toBound(8_000)
+			r.ask(r.nodes[0], slices.Repeat([]Request{job(wholeQuota, "", 1)}, 3), false)
+			r.pass(500_000)
+			r.exhaust(r.nodes[0], wholeQuota)
+		}},
+		{rule: "what the nodes remember", from: "if lost then tally[youngest]", to: "if lost then return false end\n  if lost then tally[youngest]", play: forgets(wholeQuota)},
+		{rule: "what the nodes remember of a rolling quota", from: "tally[id].granted < mine.granted then tally[id], lost = mine, true end", to: "tally[id].granted < mine.granted then lost = true end\n    tally[id] = tally[id] or {granted = 0, returned = 0}", play: forgets(rollingQuota)},
+		{rule: "the wait for all nodes", from: "local at = tonumber(current or 0) + learn + HORIZON", to: "local at = 0", play: func(r *quotaRun) {
+			r.toBound(50_000_000)
+			r.exhaust(r.nodes[0], wholeQuota)
+			r.promote()
+			r.rdb.Del(contextOf(r.t), script.KeysOf("quotas", "provider").Quota("whole", script.Whole()))
+			for range 40 {
+				r.ask(r.nodes[1], []Request{job(wholeQuota, "", 1)}, false)
+				r.pass(10_000)
+			}
+			r.settle()
+			r.exhaust(r.nodes[1], wholeQuota)
+		}},
+		{rule: "units of a lost reply", from: "tally[youngest].granted + tonumber(pending)", to: "tally[youngest].granted", play: func(r *quotaRun) {
+			n := r.nodes[0]
+			r.toBound(50_000_000)
+			r.ask(n, []Request{job(wholeQuota, "", 1)}, false)
+			late := n.gates[wholeQuota].quota
+			r.exhaust(n, wholeQuota)
+			n.gates[wholeQuota].quota = late // all replies since then were lost, and the units used
+			n.gates[wholeQuota].quota.pending = quotaCap - 1
+			r.nodes = r.nodes[:1]
+			flush(r.t, r.rdb)
+			r.settle()
+			r.exhaust(n, wholeQuota)
+		}},
+		{rule: "the wait of a quota with a key", from: "if gate.on_lost ~= 'wait' or lost_at == 0 then return at end", to: "if true then return at end", play: forgets(keyedQuota)},
+	} {
+		t.Run(m.rule, func(t *testing.T) {
+			t.Parallel()
+			mini := miniredis.RunT(t)
+			rdb := patient(t, mini.Addr())
+			find := func(text string, runs uint64) string {
+				for seed := range runs {
+					r := newQuotaRun(t, rdb, mini, text, diceOf(seed))
+					ops := 250
+					if m.play != nil {
+						r.keeps, r.late, ops = true, func() int64 { return 0 }, 0
+						m.play(r)
+					}
+					if over := r.play(ops); over != "" {
+						return over
+					}
+				}
+				return ""
+			}
+			if over := find(scriptOf(limit.TokenBucket), 1); over != "" {
+				t.Errorf("with the rule: %s", over)
+			}
+			if over := find(without(t, scriptOf(limit.TokenBucket), m.from, m.to), 200); over == "" {
+				t.Error("nothing was found")
+			}
+		})
+	}
+}
+
+// While jobs wait, the whole quota is used, of a rolling one its share.
+func TestQuotasAreUsed(t *testing.T) {
+	t.Parallel()
+	mini := miniredis.RunT(t)
+	r := newQuotaRun(t, patient(t, mini.Addr()), mini, scriptOf(limit.TokenBucket), diceOf(1))
+	r.keeps = true
+	r.toBound(-1_000)
+	const minutes = 10
+	for end := r.now + minutes*60_000_000; r.now < end; r.pass(50_000) {
+		for _, n := range r.nodes {
+			r.ask(n, []Request{job(wholeQuota, "", 1), job(rollingQuota, "", 1), job(keyedQuota, "0", 1)}, false)
+		}
+	}
+	for quota, least := range []int{wholeQuota: minutes * quotaCap, keyedQuota: minutes * quotaCap, rollingQuota: (minutes - 1) * quotaCap} {
+		value := job(quota, "0", 1).Passes[0].Value
+		if got := len(r.calls[value]); got < least {
+			t.Errorf("%s: got %d units in %d minutes, want %d at least", quotaGates()[quota].Name, got, minutes, least)
+		}
+	}
+	if over := r.over(); over != "" {
+		t.Error(over)
+	}
+}
+
+// A quota that is used up names the end of its window, and its jobs hold up no others.
+func TestAQuotaNamesTheEndOfItsWindow(t *testing.T) {
+	t.Parallel()
+	mini := miniredis.RunT(t)
+	r := newQuotaRun(t, patient(t, mini.Addr()), mini, scriptOf(limit.TokenBucket), diceOf(1))
+	r.toBound(3_000_000)
+	r.exhaust(r.nodes[0], wholeQuota)
+	n := r.nodes[0]
+	n.redisNow, n.answeredAt = r.now, time.Now()
+	asked := []request{{Request: job(wholeQuota, "", 1)}, {Request: job(rollingQuota, "", 1)}}
+	b, err := n.scripts.Reserve(t.Context(), script.Ask{
+		Want: 2, Costs: []int64{1, 1}, Seq: 1_000, Epoch: n.clock.Epoch, Gates: n.gatesOf(asked, nil), Identity: string(IdentityNone), Lead: lead, Learned: true, Known: n.known,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(b.Choice.Granted) != 1 || b.Choice.Granted[0] != 1 || len(b.Choice.Refused) != 1 {
+		t.Fatalf("got %+v, want the second job granted and the first refused", b.Choice)
+	}
+	if bound := r.now - r.now%60_000_000 + 60_000_000; b.Choice.Refused[0].At < bound || b.Choice.Refused[0].At > bound+limit.DefaultGuard.Microseconds() {
+		t.Errorf("got %d, want the bound at %d", b.Choice.Refused[0].At, bound)
+	}
+}
+
+// The log warns once a window that a quota is nearly used up.
+func TestAQuotaIsWarnedOfOnce(t *testing.T) {
+	t.Parallel()
+	var text bytes.Buffer
+	mini := miniredis.RunT(t)
+	r := newQuotaRun(t, patient(t, mini.Addr()), mini, scriptOf(limit.TokenBucket), diceOf(1))
+	n := r.nodes[0]
+	n.log = slog.New(slog.NewTextHandler(&text, nil))
+	r.keeps = true
+	for range 2 {
+		r.toBound(-20_000)
+		r.exhaust(n, wholeQuota)
+	}
+	if got := strings.Count(text.String(), "quota is nearly used up"); got != 2 {
+		t.Errorf("got %d warnings in two windows, want one each:\n%s", got, text.String())
+	}
+}
+
+// A quota that was deleted and begins again counts on, and grants when the next window begins.
+func TestAQuotaThatWasDeletedCountsOn(t *testing.T) {
+	t.Parallel()
+	mini := miniredis.RunT(t)
+	r := newQuotaRun(t, patient(t, mini.Addr()), mini, scriptOf(limit.TokenBucket), diceOf(1))
+	r.keeps = true
+	value := job(wholeQuota, "", 1).Passes[0].Value
+	r.toBound(50_000_000)
+	r.exhaust(r.nodes[0], wholeQuota)
+	r.pass(20_000_000) // the nodes are gone
+	operator, err := control.NewControl(r.rdb, "quotas", "whole")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := operator.Delete(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.nodes = []*quotaNode{r.fresh()}
+	r.settle()
+	r.exhaust(r.nodes[0], wholeQuota)
+	if got := len(r.calls[value]); got != quotaCap {
+		t.Errorf("got %d units in the window in which the quota was deleted, want %d", got, quotaCap)
+	}
+	r.toBound(-500_000)
+	r.exhaust(r.nodes[0], wholeQuota)
+	if got := len(r.calls[value]); got != 2*quotaCap {
+		t.Errorf("got %d units with the next window, want %d", got, 2*quotaCap)
+	}
+}
