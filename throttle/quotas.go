@@ -36,7 +36,10 @@ func (r *reserver) noteQuota(g *gate, state string, now int64) {
 	if !g.IsQuota() || !g.quota.whole || state == "" { // nothing was counted, or a cooldown began and nothing was read
 		return
 	}
-	g.quota.state, g.quota.pending = state, 0
+	var behind bool
+	if g.quota.state, behind = limit.Remember(g.quota.state, state); !behind {
+		g.quota.pending = 0
+	}
 	at := limit.FromMicros(now)
 	used := g.Used(state, at)
 	r.metrics.Quota(g.name, used, g.Cap)

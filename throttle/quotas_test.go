@@ -377,6 +377,37 @@ func TestQuotasLawBreaksWithout(t *testing.T) {
 	}
 }
 
+// A replica that takes over may know less. A reservation that comes before a poll does not make
+// its node forget.
+func TestAQuotaSurvivesAReplicaThatKnowsLess(t *testing.T) {
+	t.Parallel()
+	mini := miniredis.RunT(t)
+	r := newQuotaRun(t, patient(t, mini.Addr()), mini, scriptOf(limit.TokenBucket), diceOf(1))
+	r.keeps, r.late = true, func() int64 { return 0 }
+	n := r.nodes[0]
+	r.toBound(50_000_000)
+	r.ask(n, []Request{job(wholeQuota, "", 1)}, false)
+	key := script.KeysOf("quotas", "provider").Quota("whole", script.Whole())
+	old, err := mini.Get(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.exhaust(n, wholeQuota)
+	r.promote()
+	if err := mini.Set(key, old); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		r.ask(n, []Request{job(wholeQuota, "", 1)}, false)
+		r.pass(100_000)
+	}
+	r.settle()
+	r.exhaust(r.nodes[1], wholeQuota)
+	if over := r.over(); over != "" {
+		t.Error(over)
+	}
+}
+
 // While jobs wait, the whole quota is used, of a rolling one its share.
 func TestQuotasAreUsed(t *testing.T) {
 	t.Parallel()

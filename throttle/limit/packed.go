@@ -64,6 +64,9 @@ func Unpack(text string) (Settings, error) {
 	if s.Cap < 1 || s.Window < 1 || s.Guard < 0 || s.Reserve < 0 || s.Burst < 1 || s.Cap-s.Reserve-s.Burst < 0 || s.MaxCost > s.Cap-s.Reserve-s.Burst+1 || s.MaxNodes < 0 || s.UnitsOfNode() > 0 && s.LargestCost() > s.UnitsOfNode() || s.MaxInFlight < 0 || p.Units < 1 || p.Period < 1 {
 		return Settings{}, fmt.Errorf("%w: a contract of %s", errPacked, s.Contract)
 	}
+	if err := s.check(); err != nil {
+		return Settings{}, fmt.Errorf("%w: %w", errPacked, err)
+	}
 	if s.RevertAt.IsZero() {
 		return s, nil
 	}

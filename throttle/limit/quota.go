@@ -3,7 +3,9 @@ package limit
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"dispatcher/internal/fault"
@@ -49,7 +51,7 @@ func (q Quota) check() error {
 	if q.Calendar != "" {
 		faults.OneOf("calendar", q.Calendar, "minute", "hour", "day", "month")
 		faults.Refuse(q.Rolling != 0, "rolling", q.Rolling, "must be 0 with a calendar: state one of them")
-		_, err := time.LoadLocation(q.Zone)
+		_, err := zoneNamed(q.Zone)
 		faults.Refuse(err != nil, "zone", q.Zone, "is no time zone that this program knows; state one such as Europe/Berlin, or leave it empty for UTC")
 	} else {
 		faults.Refuse(q.Zone != "", "zone", q.Zone, "is for a calendar only: leave it out")
@@ -66,13 +68,28 @@ func (q Quota) check() error {
 // now, the next one. A rolling quota, and one of a zone that this program does not know, has
 // none.
 func (q Quota) Bounds(now time.Time) []time.Time {
-	zone, err := time.LoadLocation(q.Zone)
+	zone, err := zoneNamed(q.Zone)
 	if q.Calendar == "" || err != nil {
 		return nil
 	}
 	begin := q.begin(now.In(zone))
 	end := q.end(begin)
 	return []time.Time{q.begin(begin.Add(-time.Microsecond)), begin, end, q.end(end)}
+}
+
+// zones are those that were used, by name: each call to Redis asks for some, and the library
+// reads a file each time.
+var zones sync.Map //nolint:gochecknoglobals // zones are the same for all
+
+func zoneNamed(name string) (*time.Location, error) {
+	if zone, ok := zones.Load(name); ok {
+		return zone.(*time.Location), nil
+	}
+	zone, err := time.LoadLocation(name)
+	if err == nil {
+		zones.Store(name, zone)
+	}
+	return zone, err
 }
 
 // Begins is when the window begins that ends at a time, or that the calendar has then.
@@ -132,14 +149,45 @@ func (q Quota) Used(state string, now time.Time) (units int64) {
 		part := (q.Rolling.Microseconds() + QuotaParts - 1) / QuotaParts
 		begin = (now.UnixMicro() - q.Rolling.Microseconds()) / part
 	}
-	for word := range strings.FieldsSeq(state) {
-		var window, granted, returned int64
-		if _, err := fmt.Sscanf(word, "%d:%d:%d", &window, &granted, &returned); err != nil {
-			continue
-		}
-		if window == begin || q.Rolling > 0 && window > begin {
-			units += granted - returned
+	for _, w := range windowsOf(state) {
+		if w.number == begin || q.Rolling > 0 && w.number > begin {
+			units += w.granted - w.returned
 		}
 	}
 	return units
+}
+
+// quotaWindow is a window of a state: "number:granted:returned". Both counts only grow.
+type quotaWindow struct{ number, granted, returned int64 }
+
+// windowsOf reads a state, oldest window first. What is no window is left out.
+func windowsOf(state string) (all []quotaWindow) {
+	for word := range strings.FieldsSeq(state) {
+		var w quotaWindow
+		if _, err := fmt.Sscanf(word, "%d:%d:%d", &w.number, &w.granted, &w.returned); err == nil {
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// Remember is what a node remembers of a quota that remembered one state and is shown another.
+// A Redis that lost some units shows fewer of a window, or lacks the newest one: behind reports
+// that, and they stay remembered until Redis has learned them again.
+func Remember(remembered, shown string) (state string, behind bool) {
+	now := windowsOf(shown)
+	for _, old := range windowsOf(remembered) {
+		i := slices.IndexFunc(now, func(w quotaWindow) bool { return w.number >= old.number })
+		switch {
+		case i < 0: // newer than all that Redis has
+			now, behind = append(now, old), true
+		case now[i].number == old.number && now[i].granted < old.granted:
+			now[i], behind = old, true
+		}
+	}
+	words := make([]string, len(now))
+	for i, w := range now {
+		words[i] = fmt.Sprintf("%d:%d:%d", w.number, w.granted, w.returned)
+	}
+	return strings.Join(words, " "), behind
 }

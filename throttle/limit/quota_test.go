@@ -90,3 +90,27 @@ func TestUsedOfAQuota(t *testing.T) {
 func sprint(window, granted, returned int64) string {
 	return fmt.Sprintf("%d:%d:%d ", window, granted, returned)
 }
+
+// A node remembers of each window the most that it was shown. A state that Redis went back to
+// takes nothing away, and windows that are over are forgotten.
+func TestANodeRemembersTheMostOfAQuota(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		remembered, shown, want string
+		behind                  bool
+	}{
+		{"", "1:5:0", "1:5:0", false},
+		{"1:5:0", "1:7:2", "1:7:2", false},
+		{"1:5:0", "2:1:0", "2:1:0", false},
+		{"1:5:0 2:3:1", "1:5:0 2:3:1", "1:5:0 2:3:1", false},
+		{"1:7:2", "1:5:0", "1:7:2", true},
+		{"1:5:0 2:3:0", "1:5:0", "1:5:0 2:3:0", true},
+		{"1:5:0 2:3:0 3:1:0", "1:5:0 2:2:0", "1:5:0 2:3:0 3:1:0", true},
+		{"1:5:0", "", "1:5:0", true},
+		{"nonsense 1:5", "1:2:0", "1:2:0", false},
+	} {
+		if state, behind := Remember(row.remembered, row.shown); state != row.want || behind != row.behind {
+			t.Errorf("%q, shown %q: got %q and %t, want %q and %t", row.remembered, row.shown, state, behind, row.want, row.behind)
+		}
+	}
+}
