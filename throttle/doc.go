@@ -9,9 +9,9 @@
 // number of calls to Redis does not depend on the rate.
 //
 //	for {
-//		units, err := limiter.Turn(ctx)             // waits until a call is worth it
-//		jobs, costs := …                            // the best of now, until they count so many
-//		answers, err := limiter.Reserve(ctx, costs) // one call: a slot for each, or none
+//		room, err := limiter.Turn(ctx)             // waits until a call is worth it
+//		jobs := …                                  // the best of now, while there is room
+//		answers, err := limiter.Reserve(ctx, jobs) // one call: a slot for each, or none
 //	}
 //
 // A job with a slot waits with [Slot.Wait] until its call may begin. A job without one
@@ -39,7 +39,8 @@
 // a stepped clock), begins again after a cooldown: until all slots that may have been
 // reserved are over, nothing is granted. Settings live in Redis. Each node remembers
 // the newest that it has seen, and restores them in a Redis that lost them. A call
-// whose reply was lost is repeated under the same number and returns the same slots.
+// whose reply was lost is repeated under the same number and returns the same slots. Where the
+// script chose the jobs, these slots are given up.
 //
 // # Goroutines
 //

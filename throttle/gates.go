@@ -152,6 +152,10 @@ func (l *Limiter) GateSpacing(gate int) time.Duration {
 	return time.Duration(l.gateSpacings[gate].Load())
 }
 
+// GateRevision is that of the settings in force of a gate. What was learned under another one
+// may not hold any more.
+func (l *Limiter) GateRevision(gate int) int64 { return l.gateChanges[gate].Load() }
+
 // takeGates learns the settings of the gates in force, as [reserver.take] does for the first
 // limit.
 func (r *reserver) takeGates(reply script.Reservation) {
@@ -174,5 +178,6 @@ func (r *reserver) takeGates(reply script.Reservation) {
 	}
 	for i, g := range r.gates {
 		r.noteSpacing(i, g.Terms, r.known.Terms)
+		r.gateChanges[i].Store(g.Revision)
 	}
 }

@@ -70,6 +70,7 @@ type Limiter struct {
 	bounded      atomic.Bool      // the settings in force have max_in_flight
 	spacing      atomic.Int64     // of the settings in force, in nanoseconds
 	gateSpacings []atomic.Int64   // of the gates, likewise
+	gateChanges  []atomic.Int64   // revisions of the gates' settings
 
 	subscribed atomic.Bool // to the limit's channel
 	notified   atomic.Bool // a notification has come since then, so changes will come as well
@@ -136,7 +137,7 @@ func New(opts Options) (*Limiter, error) {
 		l.listen = func(context.Context) {} // nobody notifies the node
 	}
 	l.spacing.Store(int64(opts.Limit.Spacing()))
-	l.gateSpacings = make([]atomic.Int64, len(opts.Gates))
+	l.gateSpacings, l.gateChanges = make([]atomic.Int64, len(opts.Gates)), make([]atomic.Int64, len(opts.Gates))
 	for i, g := range opts.Gates {
 		l.noteSpacing(i, g.Limit.Terms, opts.Limit.Terms)
 	}
@@ -172,7 +173,7 @@ func (l *Limiter) Missed(s Slot) {
 	l.noteMissed(1)
 }
 
-// Unused reports that a slot is lost since its job could not be called.
+// Unused reports that a slot was not used since its job could not be called.
 func (l *Limiter) Unused(s Slot) {
 	l.free()
 	l.refunds.add(s.charge)

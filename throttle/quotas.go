@@ -10,10 +10,9 @@ import (
 // quotaMemory is what the reserving goroutine remembers of a quota, so that Redis learns it
 // again after a loss.
 type quotaMemory struct {
-	whole   bool      // all jobs count together
-	state   string    // the newest that Redis has shown
-	pending int64     // units of reservations since then whose replies were lost
-	warned  time.Time // when the log said that little is left
+	whole  bool      // all jobs count together
+	state  string    // the newest that Redis has shown
+	warned time.Time // when the log said that little is left
 }
 
 // little is the part of a quota of which the log warns once it is used.
@@ -27,7 +26,7 @@ func (g *gate) asked(now time.Time) (q script.Quota) {
 	for _, bound := range g.Bounds(now) {
 		q.Bounds = append(q.Bounds, bound.UnixMicro())
 	}
-	q.Whole, q.State, q.Pending = g.quota.whole, g.quota.state, g.quota.pending
+	q.Whole, q.State = g.quota.whole, g.quota.state
 	return q
 }
 
@@ -36,10 +35,7 @@ func (r *reserver) noteQuota(g *gate, state string, now int64) {
 	if !g.IsQuota() || !g.quota.whole || state == "" { // nothing was counted, or a cooldown began and nothing was read
 		return
 	}
-	var behind bool
-	if g.quota.state, behind = limit.Remember(g.quota.state, state); !behind {
-		g.quota.pending = 0
-	}
+	g.quota.state = limit.Remember(g.quota.state, state)
 	at := limit.FromMicros(now)
 	used := g.Used(state, at)
 	r.metrics.Quota(g.name, used, g.Cap)
@@ -48,15 +44,6 @@ func (r *reserver) noteQuota(g *gate, state string, now int64) {
 	}
 	g.quota.warned = at
 	r.log.Warn("quota is nearly used up; its jobs wait once it is, until the window is over", "gate", g.name, "used", used, "cap", g.Cap, "window", g.WindowText())
-}
-
-// noteLost notes units of a reservation whose reply was lost.
-func (r *reserver) noteLost(asked []request) {
-	for _, q := range asked {
-		for _, p := range q.Passes {
-			r.gates[p.Gate].quota.pending += q.Counts(p)
-		}
-	}
 }
 
 // redisTime is about the time on Redis's clock.

@@ -191,7 +191,6 @@ func (r *reserver) call(ctx context.Context, requests []request) {
 	if err != nil {
 		if len(requests) > 0 {
 			r.lost, r.lostAt = max(r.lost, int64(len(requests))), asked
-			r.noteLost(requests)
 		}
 		if a.Choosing() {
 			r.abandon() // its slots belong to their jobs

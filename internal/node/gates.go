@@ -16,7 +16,7 @@ import (
 )
 
 // gates knows on which limits a job counts beside the first one, and which of them refuse
-// jobs for now. It belongs to the pacer's goroutine. Nil: there is one limit.
+// jobs for now. It belongs to the pacer's goroutine. Nil, in tests alone: there is one limit.
 type gates struct {
 	all     []gate
 	cost    *expression.Cost // nil: the header says it
@@ -39,6 +39,7 @@ type gate struct {
 type value struct {
 	free    time.Time     // when its next job may pass
 	spacing time.Duration // of the gate, when that was learned
+	terms   int64         // revision of the gate's settings, likewise
 	line    []*place      // of jobs that wait for it, in the order in which they came
 	begin   int           // the number of the first one
 	left    int           // places in the line whose jobs have left it
@@ -167,7 +168,7 @@ func (g *gates) turn(d *consumer.Delivery, r throttle.Request, p throttle.Passed
 		return time.Time{}
 	}
 	v.trim(now)
-	if v.free.IsZero() || v.spacing != g.limiter.GateSpacing(p.Gate) { // other terms: the gate is asked
+	if v.free.IsZero() || !g.holds(v, p.Gate) { // the gate is asked
 		return time.Time{}
 	}
 	before := len(v.line)
@@ -287,9 +288,14 @@ func (g *gates) note(p throttle.Value, free, now time.Time) {
 		v = &value{}
 		g.values[p] = v
 	}
-	if spacing := g.limiter.GateSpacing(p.Gate); v.spacing != spacing || free.After(v.free) {
-		v.free, v.spacing = free, spacing
+	if !g.holds(v, p.Gate) || free.After(v.free) {
+		v.free, v.spacing, v.terms = free, g.limiter.GateSpacing(p.Gate), g.limiter.GateRevision(p.Gate)
 	}
+}
+
+// holds tells whether the terms of a gate are those under which a value was learned.
+func (g *gates) holds(v *value, gate int) bool {
+	return v.spacing == g.limiter.GateSpacing(gate) && v.terms == g.limiter.GateRevision(gate)
 }
 
 // newGates compiles the expressions of a configuration.

@@ -10,13 +10,13 @@
 -- KEYS[3 + 4g], of gate g from 1: its limit; KEYS[4 + 4g]: its history; KEYS[5 + 4g]: its nodes
 -- KEYS[6 + 4g]        of a quota: the state of all jobs together; see quotas.lua
 -- KEYS[6 + 4G + i]    state i: dispatcher:{<namespace>}:gate:<name>:<epoch>:<hash>  string
---                     of a quota: dispatcher:{<namespace>}:quota:<name>:<hash>  string
+--                     of a quota: dispatcher:{<namespace>}:quota:<name>:<kind>:<hash>  string
 --
 -- ARGV[20] G          how many gates the node knows; 0: nothing of this file happens
 -- ARGV[17 + 4g]       the newest settings of gate g that the node knows, packed
 -- ARGV[18 + 4g]       its name, for errors
 -- ARGV[19 + 4g]       of a calendar quota: when the windows around now begin and end, µs, rising
--- ARGV[20 + 4g]       of a quota without a key: "pending state", what the node remembers; empty: nothing
+-- ARGV[20 + 4g]       of a quota without a key: "- state", what the node remembers; else empty
 -- ARGV[21 + 4G]       the gate of each state: numbers
 -- ARGV[22 + 4G]       the states of each job, and what it counts there: "1:1,3:2" or "-" for none
 -- ARGV[23 + 4G]       slots that were not used: "state:slot_us:units". A gate that was not passed since then forgets them.

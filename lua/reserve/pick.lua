@@ -5,7 +5,7 @@ local jobs, owner = {}, {} -- jobs: units, and units by state; of each state, it
 local free = {} -- of each state, the earliest time of the next job; of a quota, the units that this call takes
 local NOTICE = 5000 -- units that are granted for now are used so much later: a node needs time to prepare a call
 local soon = algorithm.notice and now + NOTICE or now
-local states = {} -- functions
+local states = {known = {}} -- functions; and from when on quotas allow units, as far as that was asked
 local insists = false -- the node claims units for its first job, so none is to pass it: see reserve.lua
 
 -- keep keeps a state until it says nothing any more, also to larger jobs.
@@ -65,7 +65,10 @@ end
 function states.time_of(i, units, times)
   local gate = owner[i]
   if units > gate.max_cost then return math.huge end
-  return gate.quota and math.max(gate.from, quotas.room_at(gate, tallies[i], times[i] + units, soon)) or times[i]
+  if not gate.quota then return times[i] end
+  local asked = i .. ' ' .. int(times[i] + units)
+  states.known[asked] = states.known[asked] or math.max(gate.from, quotas.room_at(gate, tallies[i], times[i] + units, soon))
+  return states.known[asked]
 end
 
 -- allowed_at returns from when on all gates allow a job, and the gate that allows it last.
@@ -124,13 +127,16 @@ end
 -- pick returns the jobs for the slots at(0), at(1), …, of which there are that many and most units are wanted; what these
 -- count; and whether a slot was left that no gate lets a job have.
 local function pick(at, slots, most)
-  local picked, used, times, pending = {}, 0, {}, {}
+  local picked, used, times, pending, shut = {}, 0, {}, {}, false -- shut: a gate allows some job at none of the slots
   for i, t in ipairs(free) do times[i] = t end
-  for i, job in ipairs(jobs) do pending[i] = job end
-  while used < math.min(slots, most) and #picked < most_jobs and #pending > 0 do
+  local latest = at(slots)
+  for _, job in ipairs(jobs) do
+    if allowed_at(job, times) <= latest then pending[#pending + 1] = job else shut = true end
+  end
+  while used < math.min(slots, most) and #picked < most_jobs and #pending + (shut and 1 or 0) > 0 do
     local slot = at(used)
     local k, barred = next_job(pending, times, slot, slots - used, insists and #picked == 0)
-    if not k then return picked, used, barred end
+    if not k then return picked, used, barred or shut end
     local job = table.remove(pending, k)
     pass(job, times, slot)
     picked[#picked + 1], used = job, used + job.units
@@ -194,6 +200,7 @@ local function charge(count, at)
     job.granted, used = true, used + job.units
     numbers[k] = int(job.number)
   end
+  states.known = {}
   for i in pairs(touched) do quotas.write_counts(owner[i], KEYS[6 + 4 * GATES + i], tallies[i]) end
   return table.concat(numbers, ' ')
 end
@@ -204,7 +211,8 @@ local function refusals()
   for _, job in ipairs(jobs) do
     local at, gate = allowed_at(job, free)
     if not job.granted and gate and at > most then
-      list[#list + 1] = job.number .. ':' .. gate.number .. ':' .. int(math.min(at, now + POLL))
+      local most_ahead = gate.quota and at < math.huge and at or now + POLL -- a quota's window may be over in a month
+      list[#list + 1] = job.number .. ':' .. gate.number .. ':' .. int(math.min(at, most_ahead))
     end
   end
   return table.concat(list, ' ')

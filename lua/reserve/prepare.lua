@@ -2,7 +2,7 @@
 -- on each gate grants units.
 for g = 1, GATES do
   local key, known_text = KEYS[3 + 4 * g], ARGV[17 + 4 * g]
-  local held = redis.call('HMGET', key, 'settings', 'not_before')
+  local held = redis.call('HMGET', key, 'settings', 'not_before', 'seeded')
   local text, from = held[1], tonumber(held[2] or 0)
   local gate, mine = unpacked(text), unpacked(known_text)
   if text and not gate or not mine then
@@ -15,7 +15,8 @@ for g = 1, GATES do
     text, gate = known_text, mine
     local counted = gate.quota and learn or gate.window
     from = math.max(from, now + HORIZON + 2 * widest + counted) -- `limit delete` leaves a time behind
-    redis.call('HSET', key, 'settings', text, 'not_before', int(from))
+    held[3] = held[1] and held[3] or int(now)
+    redis.call('HSET', key, 'settings', text, 'not_before', int(from), 'seeded', held[3])
     redis.call('PERSIST', key)
   elseif gate.revert_at > 0 and now >= gate.revert_at then -- the override has ended
     text, gate = ended(text, gate, key, KEYS[4 + 4 * g])
@@ -26,6 +27,7 @@ for g = 1, GATES do
   end
   gate.number = g
   if gate.quota then
+    gate.seeded = tonumber(held[3] or 0)
     quotas.prepare(gate, ARGV[19 + 4 * g], ARGV[20 + 4 * g], KEYS[6 + 4 * g])
     gate.from = math.max(from, quotas.resumes(gate))
   else gate.from = math.max(from, tonumber(current) + HORIZON + 2 * widest + gate.window) end

@@ -9,8 +9,8 @@
 --
 -- The state outlives the epoch of the timeline. Where all jobs count together, each node remembers the newest state that it has
 -- seen and passes it with its calls, so Redis learns again what it has lost: of each window the larger count holds. For some
--- time after an epoch's begin nothing is granted, so that all nodes come by. A reservation whose reply was lost may be
--- missing; its node adds its units where Redis has lost some. With a key nobody remembers the states: see on_lost.
+-- time after an epoch's begin nothing is granted, so that all nodes come by. Slots of a reservation whose reply was lost are not
+-- used, so nobody has to remember them. With a key nobody remembers the states: see on_lost.
 local quotas = {PARTS = 64} -- functions; and the parts of a rolling quota's window, as limit.QuotaParts
 local tallies = {} -- of each state of a quota: by window, the units granted and returned
 
@@ -121,13 +121,10 @@ end
 
 -- remembered puts into a state what a node remembers, and returns whether Redis had lost some of it.
 function quotas.remembered(gate, tally, text)
-  local pending, state = string.match(text, '^(%d+) ?(.*)$')
-  local lost, youngest = false, 0
-  for id, mine in pairs(quotas.read_counts(gate, state)) do
-    youngest = math.max(youngest, id)
+  local lost = false
+  for id, mine in pairs(quotas.read_counts(gate, text)) do
     if not tally[id] or tally[id].granted < mine.granted then tally[id], lost = mine, true end
   end
-  if lost then tally[youngest].granted = tally[youngest].granted + tonumber(pending) end
   return lost
 end
 
@@ -136,19 +133,20 @@ function quotas.prepare(gate, words, memory, key)
   gate.quota, gate.bounds, gate.part = true, {}, math.ceil(gate.rolling / quotas.PARTS)
   for word in string.gmatch(words, '%d+') do gate.bounds[#gate.bounds + 1] = tonumber(word) end
   if memory == '' or #gate.bounds == 0 and gate.rolling == 0 then return end
-  local text = want > 0 and redis.call('GET', key)
-  if text then return end -- polls compare
   local tally = quotas.read_counts(gate, redis.call('GET', key) or '')
   if quotas.remembered(gate, tally, memory) then quotas.write_counts(gate, key, tally) end
 end
 
 -- resumes is from when on a quota grants units after a loss. lost_at: since then nobody knows the states of values; 0: never.
+-- What was granted before lies up to a horizon behind that, perhaps in the next window of the calendar. A quota that was seeded
+-- when all nodes had come by after a loss is new, and has lost nothing.
 function quotas.resumes(gate)
   local at = tonumber(current or 0) + learn + HORIZON
-  if gate.on_lost ~= 'wait' or lost_at == 0 then return at end
-  if gate.rolling > 0 then return math.max(at, lost_at + HORIZON + gate.rolling + 2 * widest) end
+  if gate.on_lost ~= 'wait' or lost_at == 0 or gate.seeded > lost_at + learn + HORIZON then return at end
+  local till = lost_at + HORIZON + widest
+  if gate.rolling > 0 then return math.max(at, till + gate.rolling + widest) end
   for i = 1, #gate.bounds - 1 do
-    if lost_at >= gate.bounds[i] and lost_at < gate.bounds[i + 1] then return math.max(at, gate.bounds[i + 1] + widest) end
+    if till >= gate.bounds[i] and till < gate.bounds[i + 1] then return math.max(at, gate.bounds[i + 1] + widest) end
   end
-  return lost_at < (gate.bounds[1] or 0) and at or now + POLL
+  return till < (gate.bounds[1] or 0) and at or now + POLL
 end

@@ -75,8 +75,8 @@ func (c *Control) Get(ctx context.Context) (limit.Settings, error) {
 
 // QuotaState is the state of a quota without a key; empty: nothing is used. See
 // [limit.Quota.Used].
-func (c *Control) QuotaState(ctx context.Context) (string, error) {
-	state, err := c.rdb.Get(ctx, c.Keys.Quota(c.name, script.Whole())).Result()
+func (c *Control) QuotaState(ctx context.Context, of limit.Quota) (string, error) {
+	state, err := c.rdb.Get(ctx, c.Keys.Quota(c.name, of, script.Whole())).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return "", fmt.Errorf("read limit %q: %w", c.name, err)
 	}

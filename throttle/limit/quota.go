@@ -24,7 +24,7 @@ type Quota struct {
 // all values. Without a key the nodes remember the count, and there is no choice.
 const (
 	LostWait = "wait" // nothing is granted until the window is over
-	LostOpen = "open" // the counts begin again: a window may hold up to twice the cap
+	LostOpen = "open" // the counts begin again: a window may hold the whole cap once more for each loss
 )
 
 // Calendars are the windows of a calendar quota, and how long each is at most.
@@ -172,22 +172,22 @@ func windowsOf(state string) (all []quotaWindow) {
 }
 
 // Remember is what a node remembers of a quota that remembered one state and is shown another.
-// A Redis that lost some units shows fewer of a window, or lacks the newest one: behind reports
-// that, and they stay remembered until Redis has learned them again.
-func Remember(remembered, shown string) (state string, behind bool) {
+// A Redis that lost some units shows fewer of a window, or lacks the newest one. They stay
+// remembered until Redis has learned them again.
+func Remember(remembered, shown string) string {
 	now := windowsOf(shown)
 	for _, old := range windowsOf(remembered) {
 		i := slices.IndexFunc(now, func(w quotaWindow) bool { return w.number >= old.number })
 		switch {
 		case i < 0: // newer than all that Redis has
-			now, behind = append(now, old), true
+			now = append(now, old)
 		case now[i].number == old.number && now[i].granted < old.granted:
-			now[i], behind = old, true
+			now[i] = old
 		}
 	}
 	words := make([]string, len(now))
 	for i, w := range now {
 		words[i] = fmt.Sprintf("%d:%d:%d", w.number, w.granted, w.returned)
 	}
-	return strings.Join(words, " "), behind
+	return strings.Join(words, " ")
 }

@@ -26,6 +26,7 @@ type Delivery struct {
 	size      int        // bytes in memory
 	times     *times     // nil: it has nothing to wait for
 	diversion *Diversion // nil: a worker may have it
+	note      any        // belongs to who has taken the job
 
 	// Guarded by the scheduler's lock.
 	state      state
@@ -35,7 +36,6 @@ type Delivery struct {
 	attempts   offsets.Attempts // as its retry record, the last owner's commit or its worker said
 	memo       any              // left by the worker that had it sleep
 	limit      string           // that it waits for; empty: none
-	note       any              // of who took the job
 	failed     bool             // its last call failed, and it slept since
 	bill       bill             // of the last hand-out
 }

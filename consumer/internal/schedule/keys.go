@@ -18,7 +18,7 @@ const (
 
 // A key queue is the admitted jobs of one key, of one partition and one assignment. Its first
 // job holds the key until it is settled: while it is ready, with a worker, asleep after a
-// call, and while its record is being written. The others wait behind it, linked by
+// call or until a limit lets it pass, and while its record is being written. The others wait behind it, linked by
 // nextOfKey. So within an assignment one job of a key is out at a time. They go in the order
 // of their offsets, but for those with a not-before, which join when they are due. In
 // partition order the partition is the key.

@@ -37,7 +37,7 @@ type Partition struct {
 	buffer    list           // fetched, in the order of their offsets
 	freed     list           // admitted, and their key is free; they go before the buffer
 	woken     list           // their time has come; they go before the buffer
-	retries   list           // failed jobs whose time has come; they take turns with the buffer
+	retries   list           // jobs that failed or waited for a limit, and whose time has come; they take turns with the buffer
 	yields    bool           // it is the buffer's turn
 	behind    volume         // in the key queues, behind the first of each
 	asleep    volume         // jobs that wait for their time
@@ -110,7 +110,7 @@ func (p *Partition) take() *Delivery {
 	return p.takeRetry()
 }
 
-// takeRetry takes a job that failed before. The next turn is the buffer's; in partition order
+// takeRetry takes a job that failed before, or that waited for a limit. The next turn is the buffer's; in partition order
 // it is not, since no job of the buffer may go before this one is settled.
 func (p *Partition) takeRetry() *Delivery {
 	for p.retries.head != nil && !p.yields {

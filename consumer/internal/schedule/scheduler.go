@@ -51,7 +51,7 @@ type Scheduler struct {
 	asleep      int // jobs that sleep: each has a timer
 	asleepBytes int
 	loggedFull  bool                    // the log says that no more jobs may sleep
-	taken       map[*Delivery]time.Time // when a worker took each job that may time out
+	taken       map[*Delivery]time.Time // when the pacer took each job that may time out
 	live        map[*Assignment]struct{}
 	finished    bool // ready is closed
 }
@@ -127,7 +127,7 @@ func (s *Scheduler) takeBest() *Delivery {
 	}
 }
 
-// handOut notes that a worker has the job.
+// handOut notes that the pacer has taken the job, for a worker.
 func (s *Scheduler) handOut(d *Delivery) *Delivery {
 	d.on(handOut)
 	d.endWait()

@@ -7,9 +7,9 @@ import (
 	"dispatcher/consumer/internal/offsets"
 )
 
-// A job that sleeps after a call has no worker and no place in flight. It holds its key, or in
-// partition order its partition, so that no job behind it overtakes it. A job that sleeps until
-// its first call holds neither.
+// A job that sleeps after a call, or until a limit lets it pass, has no worker and no place in
+// flight. It holds its key, or in partition order its partition, so that no job behind it
+// overtakes it. A job that sleeps until its not-before holds neither.
 
 // SleepOptions says how a job waits for its next try.
 type SleepOptions struct {
@@ -87,7 +87,7 @@ func (s *Scheduler) Deferred() map[string]int {
 // Requeue queues the job again, ahead of the jobs of its partition that are not ready yet: its
 // worker could not call it. It does not block.
 func (d *Delivery) Requeue() {
-	d.Step("requeued, waits for the provider")
+	d.Step("requeued, waits for the provider or for another slot")
 	s := d.part.sched
 	s.mu.Lock()
 	defer s.unlock()

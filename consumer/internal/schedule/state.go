@@ -8,7 +8,7 @@ const (
 	waiting                // admitted: behind a job of its key, or in a queue of its partition
 	asleep                 // in memory until a timer ends
 	ready                  // in its lane's queue
-	inFlight               // a worker has it
+	inFlight               // the pacer has taken it, or a worker has it
 	writing                // a record is being written for it; then over, unless it can't be written
 	diverted               // goes to the dead letters or to a retry topic, and to no worker
 	timedOut               // likewise, while a worker still has it

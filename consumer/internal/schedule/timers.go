@@ -16,7 +16,7 @@ type timer struct {
 	part *Partition
 	d    *Delivery
 
-	retry bool // the job was called before; it holds its key, and counts as waiting
+	retry bool // the job was called before, or waits for a limit; it holds its key, and counts as waiting
 	early bool // [Scheduler.Wake] ends it
 }
 

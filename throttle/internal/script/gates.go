@@ -34,10 +34,9 @@ type Gates struct {
 
 // Quota is what a node says of a quota.
 type Quota struct {
-	Bounds  []int64 // of a calendar: when the windows around now begin and end, on Redis's clock, in µs
-	Whole   bool    // all jobs count together, so the node remembers the state
-	State   string  // the newest one that it has seen
-	Pending int64   // units of reservations since then whose replies were lost
+	Bounds []int64 // of a calendar: when the windows around now begin and end, on Redis's clock, in µs
+	Whole  bool    // all jobs count together, so the node remembers the state
+	State  string  // the newest one that it has seen
 }
 
 // memory is what the node remembers; empty where it remembers nothing.
@@ -45,7 +44,7 @@ func (q Quota) memory() string {
 	if !q.Whole {
 		return ""
 	}
-	return strconv.FormatInt(q.Pending, 10) + " " + q.State
+	return "- " + q.State
 }
 
 // Pass is what a job counts on a gate.
@@ -80,9 +79,14 @@ func (k Keys) Gate(name string, epoch int64, of Hash) string {
 	return k.prefix + "gate:" + name + ":" + strconv.FormatInt(epoch, 10) + ":" + hex.EncodeToString(of[:])
 }
 
-// Quota holds the counts of one value of a quota's key. They outlive epochs.
-func (k Keys) Quota(name string, of Hash) string {
-	return k.prefix + "quota:" + name + ":" + hex.EncodeToString(of[:])
+// Quota holds the counts of one value of a quota's key. They outlive epochs. Those of another
+// kind of window mean nothing to it.
+func (k Keys) Quota(name string, kind limit.Quota, of Hash) string {
+	window := kind.Calendar
+	if window == "" {
+		window = kind.Rolling.String()
+	}
+	return k.prefix + "quota:" + name + ":" + window + ":" + hex.EncodeToString(of[:])
 }
 
 // Whole is the value of a gate without a key.
@@ -97,13 +101,13 @@ func HashOf(value string) (h Hash) {
 
 func (g Gates) keys(of Keys, epoch int64) []string {
 	keys := make([]string, 0, 4*len(g.Known)+len(g.States))
-	for _, name := range g.Names {
+	for i, name := range g.Names {
 		gate := of.named(name)
-		keys = append(keys, gate.Limit, gate.History, gate.Nodes, of.Quota(name, Whole()))
+		keys = append(keys, gate.Limit, gate.History, gate.Nodes, of.Quota(name, g.Known[i].Quota, Whole()))
 	}
 	for _, s := range g.States {
-		if name := g.Names[s.Gate]; g.Known[s.Gate].IsQuota() {
-			keys = append(keys, of.Quota(name, s.Hash))
+		if name, known := g.Names[s.Gate], g.Known[s.Gate]; known.IsQuota() {
+			keys = append(keys, of.Quota(name, known.Quota, s.Hash))
 		} else {
 			keys = append(keys, of.Gate(name, epoch, s.Hash))
 		}

@@ -77,7 +77,7 @@ func (c limitConn) quotaUse(ctx context.Context, now limit.Settings, clock time.
 	if !now.IsQuota() || countsOf(c.cfg, c.name).Key != "" {
 		return nil, nil //nolint:nilnil // there is none
 	}
-	state, err := c.control.QuotaState(ctx)
+	state, err := c.control.QuotaState(ctx, now.Quota)
 	if err != nil {
 		return nil, err
 	}
