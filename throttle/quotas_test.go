@@ -400,8 +400,8 @@ func TestQuotasAreUsed(t *testing.T) {
 	r := newQuotaRun(t, patient(t, mini.Addr()), mini, scriptOf(limit.TokenBucket), diceOf(1))
 	r.keeps = true
 	r.toBound(-1_000)
-	const minutes = 10
-	for end := r.now + minutes*60_000_000; r.now < end; r.pass(50_000) {
+	const minutes = 4
+	for end := r.now + minutes*60_000_000; r.now < end; r.pass(200_000) {
 		for _, n := range r.nodes {
 			r.ask(n, []Request{job(wholeQuota, "", 1), job(rollingQuota, "", 1), job(keyedQuota, "0", 1)}, false)
 		}
