@@ -14,139 +14,141 @@
 local quotas = {PARTS = 64} -- functions; and the parts of a rolling quota's window, as limit.QuotaParts
 local tallies = {} -- of each state of a quota: by window, the units granted and returned
 
--- ids returns the windows that a slot counts in; nothing where the node did not name the slot's window.
-function quotas.ids(gate, slot)
-  if gate.rolling > 0 then return {math.floor(slot / gate.part)} end
-  local b = gate.bounds
-  for i = 1, #b - 1 do
-    if slot >= b[i] and slot < b[i + 1] then
-      local all = {b[i]}
-      if i > 1 and slot < b[i] + widest then all[2] = b[i - 1] end
-      if b[i + 2] and slot >= b[i + 1] - widest then all[#all + 1] = b[i + 1] end
-      return all
+if GATES > 0 then -- a call without gates does not make these functions
+  -- ids returns the windows that a slot counts in; nothing where the node did not name the slot's window.
+  function quotas.ids(gate, slot)
+    if gate.rolling > 0 then return {math.floor(slot / gate.part)} end
+    local b = gate.bounds
+    for i = 1, #b - 1 do
+      if slot >= b[i] and slot < b[i + 1] then
+        local all = {b[i]}
+        if i > 1 and slot < b[i] + widest then all[2] = b[i - 1] end
+        if b[i + 2] and slot >= b[i + 1] - widest then all[#all + 1] = b[i + 1] end
+        return all
+      end
     end
   end
-end
 
--- over returns when a window is over: a unit of it counts no more.
-function quotas.over(gate, id)
-  if gate.rolling > 0 then return (id + 1) * gate.part + gate.rolling + widest end
-  for _, bound in ipairs(gate.bounds) do
-    if bound > id then return bound + widest end
+  -- over returns when a window is over: a unit of it counts no more.
+  function quotas.over(gate, id)
+    if gate.rolling > 0 then return (id + 1) * gate.part + gate.rolling + widest end
+    for _, bound in ipairs(gate.bounds) do
+      if bound > id then return bound + widest end
+    end
+    return now + POLL
   end
-  return now + POLL
-end
 
--- read_counts reads a state. Windows that are over are left out.
-function quotas.read_counts(gate, text)
-  local tally = {}
-  for id, all, back in string.gmatch(text or '', '(%d+):(%d+):(%d+)') do
-    id = tonumber(id)
-    if quotas.over(gate, id) > now then tally[id] = {granted = tonumber(all), returned = tonumber(back)} end
+  -- read_counts reads a state. Windows that are over are left out.
+  function quotas.read_counts(gate, text)
+    local tally = {}
+    for id, all, back in string.gmatch(text or '', '(%d+):(%d+):(%d+)') do
+      id = tonumber(id)
+      if quotas.over(gate, id) > now then tally[id] = {granted = tonumber(all), returned = tonumber(back)} end
+    end
+    return tally
   end
-  return tally
-end
 
-function quotas.written_counts(tally)
-  local all, text = {}, {}
-  for id in pairs(tally) do all[#all + 1] = id end
-  table.sort(all)
-  for i, id in ipairs(all) do text[i] = int(id) .. ':' .. int(tally[id].granted) .. ':' .. int(tally[id].returned) end
-  return table.concat(text, ' ')
-end
-
-function quotas.write_counts(gate, key, tally)
-  local ends = now
-  for id in pairs(tally) do ends = math.max(ends, quotas.over(gate, id)) end
-  redis.call('SET', key, quotas.written_counts(tally), 'PX', int(math.ceil((ends - now) / 1000) + 60000))
-end
-
--- spent is how many units count beside a slot in a window.
-function quotas.spent(gate, tally, id, slot)
-  local sum, oldest = 0, gate.rolling > 0 and math.floor((slot - gate.rolling - widest) / gate.part)
-  for other, n in pairs(tally) do
-    if other == id or oldest and other >= oldest then sum = sum + n.granted - n.returned end
+  function quotas.written_counts(tally)
+    local all, text = {}, {}
+    for id in pairs(tally) do all[#all + 1] = id end
+    table.sort(all)
+    for i, id in ipairs(all) do text[i] = int(id) .. ':' .. int(tally[id].granted) .. ':' .. int(tally[id].returned) end
+    return table.concat(text, ' ')
   end
-  return sum
-end
 
--- has_room tells whether so many units more fit at a slot.
-function quotas.has_room(gate, tally, units, slot)
-  local windows = quotas.ids(gate, slot)
-  if not windows then return false end
-  for _, id in ipairs(windows) do
-    if quotas.spent(gate, tally, id, slot) + units > gate.cap then return false end
+  function quotas.write_counts(gate, key, tally)
+    local ends = now
+    for id in pairs(tally) do ends = math.max(ends, quotas.over(gate, id)) end
+    redis.call('SET', key, quotas.written_counts(tally), 'PX', int(math.ceil((ends - now) / 1000) + 60000))
   end
-  return true
-end
 
--- room_at is when so many units more may fit, if they do not now.
-function quotas.room_at(gate, tally, units, slot)
-  if quotas.has_room(gate, tally, units, slot) then return 0 end
-  local windows = quotas.ids(gate, slot)
-  if not windows then return now + POLL end
-  if gate.rolling == 0 then
-    local at = 0
+  -- spent is how many units count beside a slot in a window.
+  function quotas.spent(gate, tally, id, slot)
+    local sum, oldest = 0, gate.rolling > 0 and math.floor((slot - gate.rolling - widest) / gate.part)
+    for other, n in pairs(tally) do
+      if other == id or oldest and other >= oldest then sum = sum + n.granted - n.returned end
+    end
+    return sum
+  end
+
+  -- has_room tells whether so many units more fit at a slot.
+  function quotas.has_room(gate, tally, units, slot)
+    local windows = quotas.ids(gate, slot)
+    if not windows then return false end
     for _, id in ipairs(windows) do
-      if quotas.spent(gate, tally, id, slot) + units > gate.cap then at = math.max(at, quotas.over(gate, id)) end
+      if quotas.spent(gate, tally, id, slot) + units > gate.cap then return false end
     end
-    return at
+    return true
   end
-  local left, all = quotas.spent(gate, tally, windows[1], slot) + units - gate.cap, {}
-  for id in pairs(tally) do all[#all + 1] = id end
-  table.sort(all)
-  for _, id in ipairs(all) do
-    left = left - (tally[id].granted - tally[id].returned)
-    if left <= 0 then return quotas.over(gate, id) end
+
+  -- room_at is when so many units more may fit, if they do not now.
+  function quotas.room_at(gate, tally, units, slot)
+    if quotas.has_room(gate, tally, units, slot) then return 0 end
+    local windows = quotas.ids(gate, slot)
+    if not windows then return now + POLL end
+    if gate.rolling == 0 then
+      local at = 0
+      for _, id in ipairs(windows) do
+        if quotas.spent(gate, tally, id, slot) + units > gate.cap then at = math.max(at, quotas.over(gate, id)) end
+      end
+      return at
+    end
+    local left, all = quotas.spent(gate, tally, windows[1], slot) + units - gate.cap, {}
+    for id in pairs(tally) do all[#all + 1] = id end
+    table.sort(all)
+    for _, id in ipairs(all) do
+      left = left - (tally[id].granted - tally[id].returned)
+      if left <= 0 then return quotas.over(gate, id) end
+    end
+    return now + POLL
   end
-  return now + POLL
-end
 
-function quotas.add_units(gate, tally, units, slot)
-  for _, id in ipairs(quotas.ids(gate, slot) or {}) do
-    local n = tally[id] or {granted = 0, returned = 0}
-    n.granted = n.granted + units
-    tally[id] = n
+  function quotas.add_units(gate, tally, units, slot)
+    for _, id in ipairs(quotas.ids(gate, slot) or {}) do
+      local n = tally[id] or {granted = 0, returned = 0}
+      n.granted = n.granted + units
+      tally[id] = n
+    end
   end
-end
 
--- take_back takes units back that were not used. Near a bound it is not known in how many windows they counted.
-function quotas.take_back(gate, tally, units, slot)
-  local windows = quotas.ids(gate, slot) or {}
-  local n = tally[windows[1]]
-  if #windows ~= 1 or not n or n.granted - n.returned < units then return false end
-  n.returned = n.returned + units
-  return true
-end
-
--- remembered puts into a state what a node remembers, and returns whether Redis had lost some of it.
-function quotas.remembered(gate, tally, text)
-  local lost = false
-  for id, mine in pairs(quotas.read_counts(gate, text)) do
-    if not tally[id] or tally[id].granted < mine.granted then tally[id], lost = mine, true end
+  -- take_back takes units back that were not used. Near a bound it is not known in how many windows they counted.
+  function quotas.take_back(gate, tally, units, slot)
+    local windows = quotas.ids(gate, slot) or {}
+    local n = tally[windows[1]]
+    if #windows ~= 1 or not n or n.granted - n.returned < units then return false end
+    n.returned = n.returned + units
+    return true
   end
-  return lost
-end
 
--- prepare reads what a node says of a quota: the bounds of the windows around now, and what it remembers.
-function quotas.prepare(gate, words, memory, key)
-  gate.quota, gate.bounds, gate.part = true, {}, math.ceil(gate.rolling / quotas.PARTS)
-  for word in string.gmatch(words, '%d+') do gate.bounds[#gate.bounds + 1] = tonumber(word) end
-  if memory == '' or #gate.bounds == 0 and gate.rolling == 0 then return end
-  local tally = quotas.read_counts(gate, redis.call('GET', key) or '')
-  if quotas.remembered(gate, tally, memory) then quotas.write_counts(gate, key, tally) end
-end
-
--- resumes is from when on a quota grants units after a loss. lost_at: since then nobody knows the states of values; 0: never.
--- What was granted before lies up to a horizon behind that, perhaps in the next window of the calendar. A quota that was seeded
--- when all nodes had come by after a loss is new, and has lost nothing.
-function quotas.resumes(gate)
-  local at = tonumber(current or 0) + learn + HORIZON
-  if gate.on_lost ~= 'wait' or lost_at == 0 or gate.seeded > lost_at + learn + HORIZON then return at end
-  local till = lost_at + HORIZON + widest
-  if gate.rolling > 0 then return math.max(at, till + gate.rolling + widest) end
-  for i = 1, #gate.bounds - 1 do
-    if till >= gate.bounds[i] and till < gate.bounds[i + 1] then return math.max(at, gate.bounds[i + 1] + widest) end
+  -- remembered puts into a state what a node remembers, and returns whether Redis had lost some of it.
+  function quotas.remembered(gate, tally, text)
+    local lost = false
+    for id, mine in pairs(quotas.read_counts(gate, text)) do
+      if not tally[id] or tally[id].granted < mine.granted then tally[id], lost = mine, true end
+    end
+    return lost
   end
-  return till < (gate.bounds[1] or 0) and at or now + POLL
+
+  -- prepare reads what a node says of a quota: the bounds of the windows around now, and what it remembers.
+  function quotas.prepare(gate, words, memory, key)
+    gate.quota, gate.bounds, gate.part = true, {}, math.ceil(gate.rolling / quotas.PARTS)
+    for word in string.gmatch(words, '%d+') do gate.bounds[#gate.bounds + 1] = tonumber(word) end
+    if memory == '' or #gate.bounds == 0 and gate.rolling == 0 then return end
+    local tally = quotas.read_counts(gate, redis.call('GET', key) or '')
+    if quotas.remembered(gate, tally, memory) then quotas.write_counts(gate, key, tally) end
+  end
+
+  -- resumes is from when on a quota grants units after a loss. lost_at: since then nobody knows the states of values; 0: never.
+  -- What was granted before lies up to a horizon behind that, perhaps in the next window of the calendar. A quota that was seeded
+  -- when all nodes had come by after a loss is new, and has lost nothing.
+  function quotas.resumes(gate)
+    local at = tonumber(current or 0) + learn + HORIZON
+    if gate.on_lost ~= 'wait' or lost_at == 0 or gate.seeded > lost_at + learn + HORIZON then return at end
+    local till = lost_at + HORIZON + widest
+    if gate.rolling > 0 then return math.max(at, till + gate.rolling + widest) end
+    for i = 1, #gate.bounds - 1 do
+      if till >= gate.bounds[i] and till < gate.bounds[i + 1] then return math.max(at, gate.bounds[i + 1] + widest) end
+    end
+    return till < (gate.bounds[1] or 0) and at or now + POLL
+  end
 end
