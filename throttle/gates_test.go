@@ -224,11 +224,7 @@ func (r *gatesRun) exhaust(us int64) {
 }
 
 // promote has another master go on with what this one had.
-func (r *gatesRun) promote() {
-	if err := r.rdb.HSet(contextOf(r.t), script.KeysOf("gates", "provider").Limit, "master", "another").Err(); err != nil {
-		r.t.Fatal(err)
-	}
-}
+func (r *gatesRun) promote() { promote(r.t, r.rdb, script.KeysOf("gates", "provider").Limit) }
 
 func (r *gatesRun) happen() {
 	i := r.roll(int64(len(r.nodes)))

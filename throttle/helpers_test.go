@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
 
 	"dispatcher/lua"
 	"dispatcher/throttle/internal/clock"
@@ -82,6 +83,13 @@ func without(t testing.TB, text, from, to string) string {
 		t.Fatalf("the script has not exactly one %q; name the rule again", from)
 	}
 	return strings.Replace(text, from, to, 1)
+}
+
+// promote has another master go on with what this one had of a limit.
+func promote(t tester, rdb redis.UniversalClient, limitKey string) {
+	if err := rdb.HSet(contextOf(t), limitKey, "master", "another").Err(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // redisTime is Redis's time in a history: the embedded one's own, or that of a real one.

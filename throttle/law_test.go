@@ -1,7 +1,6 @@
 package throttle
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -283,11 +282,7 @@ func (f *fleet) saturateBy(want int64) {
 }
 
 // promote has another master go on with what this one had.
-func (f *fleet) promote() {
-	if err := f.rdb.HSet(context.Background(), f.keys.Limit, "master", "another").Err(); err != nil {
-		f.t.Fatal(err)
-	}
-}
+func (f *fleet) promote() { promote(f.t, f.rdb, f.keys.Limit) }
 
 // spread is a change of guard and lateness, in ms.
 func spread(guard, lateness int64) control.Change {

@@ -201,11 +201,7 @@ func (r *quotaRun) happen() {
 }
 
 // promote has another master go on with what this one had.
-func (r *quotaRun) promote() {
-	if err := r.rdb.HSet(contextOf(r.t), script.KeysOf("quotas", "provider").Limit, "master", "another").Err(); err != nil {
-		r.t.Fatal(err)
-	}
-}
+func (r *quotaRun) promote() { promote(r.t, r.rdb, script.KeysOf("quotas", "provider").Limit) }
 
 // exhaust has a node ask for jobs of one quota until that grants none for a second.
 func (r *quotaRun) exhaust(n *quotaNode, quota int) {
@@ -362,26 +358,38 @@ func TestQuotasLawBreaksWithout(t *testing.T) {
 	}
 }
 
+// playedQuotas is a run on the embedded Redis whose history a test states.
+func playedQuotas(t *testing.T) *quotaRun {
+	t.Helper()
+	mini := miniredis.RunT(t)
+	return newQuotaRun(t, patient(t, mini.Addr()), mini, scriptOf(limit.TokenBucket), diceOf(1))
+}
+
+// exhaustBeforeFailover has a node use a whole quota. Then a replica takes over that knows of the
+// first unit alone.
+func (r *quotaRun) exhaustBeforeFailover(n *quotaNode) {
+	r.toBound(50_000_000)
+	r.ask(n, []Request{job(wholeQuota, "", 1)}, false)
+	key := script.KeysOf("quotas", "provider").Quota("whole", limit.Quota{Calendar: "minute"}, script.Whole())
+	old, err := r.mini.Get(key)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.exhaust(n, wholeQuota)
+	r.promote()
+	if err := r.mini.Set(key, old); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 // A replica that takes over may know less. A reservation that comes before a poll does not make
 // its node forget.
 func TestAQuotaSurvivesAReplicaThatKnowsLess(t *testing.T) {
 	t.Parallel()
-	mini := miniredis.RunT(t)
-	r := newQuotaRun(t, patient(t, mini.Addr()), mini, scriptOf(limit.TokenBucket), diceOf(1))
+	r := playedQuotas(t)
 	r.keeps, r.late = true, func() int64 { return 0 }
 	n := r.nodes[0]
-	r.toBound(50_000_000)
-	r.ask(n, []Request{job(wholeQuota, "", 1)}, false)
-	key := script.KeysOf("quotas", "provider").Quota("whole", limit.Quota{Calendar: "minute"}, script.Whole())
-	old, err := mini.Get(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.exhaust(n, wholeQuota)
-	r.promote()
-	if err := mini.Set(key, old); err != nil {
-		t.Fatal(err)
-	}
+	r.exhaustBeforeFailover(n)
 	for range 3 {
 		r.ask(n, []Request{job(wholeQuota, "", 1)}, false)
 		r.pass(100_000)
@@ -396,8 +404,7 @@ func TestAQuotaSurvivesAReplicaThatKnowsLess(t *testing.T) {
 // While jobs wait, the whole quota is used, of a rolling one its share.
 func TestQuotasAreUsed(t *testing.T) {
 	t.Parallel()
-	mini := miniredis.RunT(t)
-	r := newQuotaRun(t, patient(t, mini.Addr()), mini, scriptOf(limit.TokenBucket), diceOf(1))
+	r := playedQuotas(t)
 	r.keeps = true
 	r.toBound(-1_000)
 	const minutes = 4
@@ -420,8 +427,7 @@ func TestQuotasAreUsed(t *testing.T) {
 // A quota that is used up names the end of its window, and its jobs hold up no others.
 func TestAQuotaNamesTheEndOfItsWindow(t *testing.T) {
 	t.Parallel()
-	mini := miniredis.RunT(t)
-	r := newQuotaRun(t, patient(t, mini.Addr()), mini, scriptOf(limit.TokenBucket), diceOf(1))
+	r := playedQuotas(t)
 	r.toBound(3_000_000)
 	r.exhaust(r.nodes[0], wholeQuota)
 	n := r.nodes[0]
@@ -445,8 +451,7 @@ func TestAQuotaNamesTheEndOfItsWindow(t *testing.T) {
 func TestAQuotaIsWarnedOfOnce(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
-	mini := miniredis.RunT(t)
-	r := newQuotaRun(t, patient(t, mini.Addr()), mini, scriptOf(limit.TokenBucket), diceOf(1))
+	r := playedQuotas(t)
 	n := r.nodes[0]
 	n.log = slog.New(slog.NewTextHandler(&text, nil))
 	r.keeps = true
@@ -462,8 +467,7 @@ func TestAQuotaIsWarnedOfOnce(t *testing.T) {
 // A quota that was deleted and begins again counts on, and grants when the next window begins.
 func TestAQuotaThatWasDeletedCountsOn(t *testing.T) {
 	t.Parallel()
-	mini := miniredis.RunT(t)
-	r := newQuotaRun(t, patient(t, mini.Addr()), mini, scriptOf(limit.TokenBucket), diceOf(1))
+	r := playedQuotas(t)
 	r.keeps = true
 	value := job(wholeQuota, "", 1).Passes[0].Value
 	r.toBound(50_000_000)
@@ -492,22 +496,10 @@ func TestAQuotaThatWasDeletedCountsOn(t *testing.T) {
 // A node that reserves all the time and never polls brings what it remembers as well.
 func TestANodeThatOnlyReservesRemembers(t *testing.T) {
 	t.Parallel()
-	mini := miniredis.RunT(t)
-	r := newQuotaRun(t, patient(t, mini.Addr()), mini, scriptOf(limit.TokenBucket), diceOf(1))
+	r := playedQuotas(t)
 	r.keeps, r.late = true, func() int64 { return 0 }
 	n := r.nodes[0]
-	r.toBound(50_000_000)
-	r.ask(n, []Request{job(wholeQuota, "", 1)}, false)
-	key := script.KeysOf("quotas", "provider").Quota("whole", limit.Quota{Calendar: "minute"}, script.Whole())
-	old, err := mini.Get(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.exhaust(n, wholeQuota)
-	r.promote()
-	if err := mini.Set(key, old); err != nil {
-		t.Fatal(err)
-	}
+	r.exhaustBeforeFailover(n)
 	r.ask(n, nil, false) // with this a cooldown begins
 	for range 30 {
 		r.ask(n, []Request{job(wholeQuota, "", 1)}, false)
@@ -521,8 +513,7 @@ func TestANodeThatOnlyReservesRemembers(t *testing.T) {
 // Slots lie ahead: with a loss just before a bound, units of the next window are lost too.
 func TestALossBeforeABoundCountsForTheNextWindow(t *testing.T) {
 	t.Parallel()
-	mini := miniredis.RunT(t)
-	r := newQuotaRun(t, patient(t, mini.Addr()), mini, scriptOf(limit.TokenBucket), diceOf(1))
+	r := playedQuotas(t)
 	r.keeps, r.late = true, func() int64 { return 0 }
 	r.toBound(120_000)
 	for range 15 {
@@ -545,8 +536,7 @@ func TestALossBeforeABoundCountsForTheNextWindow(t *testing.T) {
 // A quota that is new long after a loss has lost nothing.
 func TestAQuotaThatIsNewDoesNotWait(t *testing.T) {
 	t.Parallel()
-	mini := miniredis.RunT(t)
-	r := newQuotaRun(t, patient(t, mini.Addr()), mini, scriptOf(limit.TokenBucket), diceOf(1))
+	r := playedQuotas(t)
 	r.keeps = true
 	r.toBound(50_000_000)
 	r.promote()
@@ -556,7 +546,7 @@ func TestAQuotaThatIsNewDoesNotWait(t *testing.T) {
 	if got := len(r.calls[value]); got != 0 {
 		t.Fatalf("got %d units in the window of the loss, want none", got)
 	}
-	mini.Del(script.KeysOf("quotas", "keyed").Limit)
+	r.mini.Del(script.KeysOf("quotas", "keyed").Limit)
 	r.settle()
 	r.exhaust(r.nodes[0], keyedQuota)
 	if got := len(r.calls[value]); got != quotaCap {
