@@ -99,9 +99,10 @@ func (l *Limiter) noteSpacing(gate int, set, first limit.Terms) {
 
 // gatesOf is what a call says of gates, for these jobs and slots that were not used.
 func (r *reserver) gatesOf(asked []request, unused []*charge) (g script.Gates) {
+	now := r.redisTime(time.Now())
 	for _, one := range r.gates {
 		g.Names, g.Known = append(g.Names, one.name), append(g.Known, one.Settings)
-		g.Quotas = append(g.Quotas, one.asked(r.redisTime(time.Now())))
+		g.Quotas = append(g.Quotas, one.asked(now))
 	}
 	if len(asked) == 0 || len(r.gates) == 0 {
 		return g
@@ -173,8 +174,8 @@ func (r *reserver) takeGates(reply script.Reservation) {
 		r.log.Info("limit settings in force", "gate", g.name, "revision", set.Revision, "by", set.By, "paused", set.Paused, "contract", set.String())
 		g.Settings, r.pollNow = set, true
 	}
-	for i := range min(len(r.gates), len(reply.Choice.Quotas)) {
-		r.noteQuota(&r.gates[i], reply.Choice.Quotas[i], reply.Now)
+	for i, state := range reply.Choice.Quotas {
+		r.noteQuota(&r.gates[i], state, reply.Now)
 	}
 	for i, g := range r.gates {
 		r.noteSpacing(i, g.Terms, r.known.Terms)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -163,9 +164,13 @@ type quotaWindow struct{ number, granted, returned int64 }
 // windowsOf reads a state, oldest window first. What is no window is left out.
 func windowsOf(state string) (all []quotaWindow) {
 	for word := range strings.FieldsSeq(state) {
-		var w quotaWindow
-		if _, err := fmt.Sscanf(word, "%d:%d:%d", &w.number, &w.granted, &w.returned); err == nil {
-			all = append(all, w)
+		number, counts, _ := strings.Cut(word, ":")
+		granted, returned, _ := strings.Cut(counts, ":")
+		n, errNumber := strconv.ParseInt(number, 10, 64)
+		g, errGranted := strconv.ParseInt(granted, 10, 64)
+		r, errReturned := strconv.ParseInt(returned, 10, 64)
+		if errNumber == nil && errGranted == nil && errReturned == nil {
+			all = append(all, quotaWindow{n, g, r})
 		}
 	}
 	return all

@@ -1,5 +1,5 @@
 // Package metrics has the Prometheus metrics of one limit on one node. All series exist from
-// the start.
+// the start, but those of quotas.
 package metrics
 
 import (
