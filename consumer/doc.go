@@ -40,7 +40,7 @@
 //
 //	KeepTime, one            of schedule: ends sleeps, times jobs out; ends after the groups
 //	KeepLogging, one         of settle: logs sums of dead letters; likewise
-//	membership watch, one    ends the groups on LeaveGroups; started by runGroups, ends after them
+//	membership watch, one    ends the groups on LeaveGroups; started by runGroups, ends then or with Run's context
 //	group, one a source      holds the membership; ends with the context of Run or with the watch
 //	generation, one a group  kafka-go's; commits, and drains before it returns
 //	five a generation        see package group; they end with the generation
@@ -57,8 +57,8 @@
 //  1. The deliveries' context ends with its cause, and fetching stops. All jobs that no
 //     worker has are dropped: ready and sleeping ones, and those to be dead-lettered of
 //     which no record is being written.
-//  2. Calls in flight and records being written are awaited for [Options.Drain] at most, and
-//     commits go on.
+//  2. Calls in flight and records being written are awaited for [Options.Drain] at most,
+//     records longer while no broker answers, and commits go on.
 //  3. The assignment is closed. A job that is settled later has no effect: its offset may
 //     belong to another member.
 //  4. One last commit. When the node leaves, heartbeats go on until then.

@@ -87,7 +87,7 @@ type pacer struct {
 	probing  bool            // the breaker has given a turn that no job has used yet
 }
 
-// run returns when the consumer has ended. After the end of ctx it hands no job out.
+// run returns when the consumer has ended. After the end of ctx it hands no job out whose slot is still to come.
 func (p *pacer) run(ctx context.Context) {
 	p.admitted = make(chan []workItem, 1)
 	handed := make(chan struct{})
@@ -357,8 +357,8 @@ func (p *pacer) letGo(item *workItem) {
 }
 
 // hand hands the jobs of a block to workers, each shortly before its slot. A worker whose
-// slot is over by then asks for another one. Jobs whose slots were given up go back, and all
-// at the end of the context.
+// slot is over by then asks for another one. Jobs whose slots were given up go back, and at the end of
+// the context those that would have to wait.
 func (p *pacer) hand(ctx context.Context, block []workItem) {
 	var back []*consumer.Delivery
 	defer func() { p.jobs.PutBack(back) }()

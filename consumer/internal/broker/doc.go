@@ -1,5 +1,5 @@
-// Package broker reads from Kafka: it opens connections with TLS and SASL, asks about topics,
-// groups and logs, and sends single requests. Package produce writes.
+// Package broker opens connections to Kafka with TLS and SASL, reads records, asks about topics,
+// groups and logs, creates topics and commits offsets. Package produce writes records.
 //
 // kafka-go opens and authenticates the connections. It does not know some requests (Metadata
 // with topic ids), sends too many of others (ListOffsets), and reads the answers of Fetch at a

@@ -3,7 +3,7 @@
 //
 // It does not decide which job goes next, and it commits nothing.
 //
-// One request asks a broker for all partitions that the broker leads. A partition is left
+// One request asks a broker for all partitions that it leads and that are due. A partition is left
 // out of requests while it has no room for more jobs, or while the node's budget of bytes is
 // used up and the partition holds its share.
 //

@@ -10,8 +10,8 @@
 //	RunDiverted   of package settle: writes the jobs that no worker sees
 //	watchTopic    asks each second for the topic's id and its leaders
 //
-// The goroutine of the generation commits at an interval. When the assignment ends, it drops
-// the jobs that no worker has, awaits calls in flight for the drain at most, and commits once
+// The goroutine of the generation commits at an interval. When the assignment ends, it or watch
+// drops the jobs that no worker has. It awaits calls in flight for the drain at most, and commits once
 // more. A later commit would move an offset that belongs to another member, so no offset is
 // completed after [schedule.Assignment.Close].
 //

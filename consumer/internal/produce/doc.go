@@ -1,5 +1,5 @@
 // Package produce writes records to Kafka: jobs, dead letters, records of retry topics and
-// results. All writes of the program go through it.
+// results. All records that the program writes go through it.
 //
 // A [Writer] passes a record to kgo, and again only after kgo has refused it. When the answer
 // to a request is lost, kgo repeats the request under the same sequence number, so the broker

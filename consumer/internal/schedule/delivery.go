@@ -92,12 +92,12 @@ func (d *Delivery) Note() any { return d.note }
 // back or deferred. The consumer does not read it.
 func (d *Delivery) SetNote(note any) { d.note = note }
 
-// Context ends when the job's partition is taken away or the consumer stops; its cause is
-// [ErrRevoked] or [ErrStopped]. A job that still waits then is to be released. A call that
+// Context ends when the job's partition is taken away or the consumer stops; its cause says
+// why, as [ErrRevoked] and [ErrStopped] do. A job that still waits then is to be released. A call that
 // is in flight goes on.
 func (d *Delivery) Context() context.Context { return d.part.asg.ctx }
 
-// TimedOut tells whether a worker has had the job for too long, so that it went to a retry
+// TimedOut tells whether the job was taken too long ago and is not settled yet, so that it went to a retry
 // topic or to the dead letters. The worker must not call it any more, and releases it.
 func (d *Delivery) TimedOut() bool {
 	s := d.part.sched
@@ -109,8 +109,8 @@ func (d *Delivery) TimedOut() bool {
 	return d.state.late()
 }
 
-// SetAttempts notes the job's attempts so far. The next commit passes them to the next
-// owner of the partition.
+// SetAttempts notes the job's attempts so far. Once one of them has failed, the next commit
+// passes them to the next owner of the partition.
 func (d *Delivery) SetAttempts(a offsets.Attempts) {
 	s := d.part.sched
 	s.mu.Lock()

@@ -16,7 +16,7 @@ type Options struct {
 	Lanes          []*Lane // in order of priority
 	Order          Order
 	RetryTopics    []time.Duration // their delays, rising
-	JobTimeout     time.Duration   // how long a worker may have a job; 0: for ever
+	JobTimeout     time.Duration   // in which a job that was taken is to be settled; 0: none
 	BufferBytes    int             // about what all partitions may hold together
 	MaxAsleep      int             // jobs that may sleep
 	MaxAsleepBytes int

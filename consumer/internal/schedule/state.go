@@ -31,7 +31,7 @@ const (
 	beginRecord              // a record has to be written before it is settled; it does not time out any more
 	abortRecord              // that record can't be written; the worker goes on
 	divert                   // no worker is to see it
-	timeOut                  // a worker has had it for too long
+	timeOut                  // it was taken too long ago
 	letGo                    // the worker lets it go: it is done, released, or was timed out
 	recorded                 // the last record that it needs is in Kafka, or given up
 	events      = iota
