@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/lease"
 	"dispatcher/throttle/internal/local"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
@@ -324,10 +325,10 @@ func TestALeaseKeepsItsPartWithTheLargestJobs(t *testing.T) {
 			t.Fatal(err)
 		}
 		now := time.Unix(1000, 0)
-		s := lease{until: now.Add(10 * time.Minute)}
+		s := lease.Lease{Until: now.Add(10 * time.Minute)}
 		given := int64(0)
 		for range 100 {
-			given += cost * int64(len(s.slots(seeded(c), now, aheadOfCall, []int64{cost, cost})))
+			given += cost * int64(len(s.Slots(seeded(c), now, aheadOfCall, []int64{cost, cost})))
 		}
 		if given > c.UnitsOfNode() {
 			t.Errorf("jobs of %d: got %d units at once, and %d are in a period", cost, given, c.UnitsOfNode())

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/containers"
+	"dispatcher/internal/redisclient"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
 )
@@ -237,7 +238,7 @@ func TestACrowdReal(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	for i := range nodes {
-		rdb := NewClient(ClientOptions{Addrs: []string{server.Addr}})
+		rdb := redisclient.New(redisclient.Options{Addrs: []string{server.Addr}})
 		t.Cleanup(func() { _ = rdb.Close() })
 		name := fmt.Sprint("n", i)
 		l, err := New(Options{Redis: rdb, Namespace: "crowd", Name: "provider", Node: name, Limit: specOf(contract(300))})

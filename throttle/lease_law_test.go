@@ -14,6 +14,7 @@ import (
 
 	"dispatcher/lua"
 	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/lease"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
 )
@@ -40,7 +41,7 @@ type reserveRun struct {
 type reserveNode struct {
 	scripts script.Scripts
 	clock   clock.Clock
-	lease   lease
+	lease   lease.Lease
 	stepped bool
 	cut     bool
 }
@@ -74,7 +75,7 @@ func newReserveRun(t tester, mini *miniredis.Miniredis, rdb redis.UniversalClien
 	r.poll()
 	r.poll() // the first one began a cooldown
 	r.ask(r.nodes[0], false)
-	r.jump((LeaseLength + 2*time.Second).Microseconds())
+	r.jump((lease.Length + 2*time.Second).Microseconds())
 	r.poll()
 	r.askAll()
 	return r
@@ -113,7 +114,7 @@ func (r *reserveRun) use(n *reserveNode) {
 	for i := range costs {
 		costs[i] = 1 + r.roll(r.set.LargestCost())
 	}
-	for i, s := range n.lease.slots(r.set, r.time(), aheadOfCall, costs) {
+	for i, s := range n.lease.Slots(r.set, r.time(), aheadOfCall, costs) {
 		r.call(s.NotBefore.UnixMicro(), costs[i])
 		r.used++
 	}
@@ -148,7 +149,7 @@ func (r *reserveRun) ask(n *reserveNode, lost bool) {
 	if n.cut || n.stepped || n.clock.Epoch == 0 {
 		return
 	}
-	got, err := n.scripts.Lease(context.Background(), string(IdentityNone), LeaseLength, n.lease.state(r.time()), 0)
+	got, err := n.scripts.Lease(context.Background(), string(IdentityNone), lease.Length, n.lease.State(r.time()), 0)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -160,7 +161,7 @@ func (r *reserveRun) ask(n *reserveNode, lost bool) {
 		r.observe(n, got.Now, got.Epoch)
 		trusted = !n.stepped
 	}
-	n.lease.take(r.time(), got.Granted, trusted)
+	n.lease.Take(r.time(), got.Granted, trusted)
 }
 
 func (r *reserveRun) askAll() {
@@ -172,12 +173,12 @@ func (r *reserveRun) askAll() {
 // end ends a node, gracefully or not, and begins another.
 func (r *reserveRun) end(i int64) {
 	n := r.nodes[i]
-	if r.roll(2) == 0 && !n.cut && n.lease.held(r.time()) {
+	if r.roll(2) == 0 && !n.cut && n.lease.Held(r.time()) {
 		left := -2 * limit.MaxWindow
-		if !n.lease.end.IsZero() {
-			left = n.lease.end.Sub(r.time())
+		if !n.lease.End.IsZero() {
+			left = n.lease.End.Sub(r.time())
 		}
-		if _, err := n.scripts.Lease(context.Background(), string(IdentityNone), LeaseLength, script.LeaseLeft, left); err != nil {
+		if _, err := n.scripts.Lease(context.Background(), string(IdentityNone), lease.Length, script.LeaseLeft, left); err != nil {
 			r.t.Fatal(err)
 		}
 	}
@@ -191,7 +192,7 @@ func (r *reserveRun) step(i int64) {
 		return
 	}
 	r.poll()
-	r.skew += []int64{-1, 1}[r.roll(2)] * (10_000 + r.roll((2 * LeaseLength).Microseconds()))
+	r.skew += []int64{-1, 1}[r.roll(2)] * (10_000 + r.roll((2 * lease.Length).Microseconds()))
 	r.jump(0)
 	if r.roll(2) == 0 {
 		r.ask(r.nodes[i], false) // it may come before the look
@@ -213,13 +214,13 @@ func (r *reserveRun) happen() {
 	case p < 72:
 		n.cut = !n.cut
 	case p < 80:
-		if n.lease.held(r.time()) { // to the end of a lease, where it may be handed on
-			r.jump(n.lease.until.UnixMicro() - r.now - r.roll(1_500_000))
+		if n.lease.Held(r.time()) { // to the end of a lease, where it may be handed on
+			r.jump(n.lease.Until.UnixMicro() - r.now - r.roll(1_500_000))
 		}
 		r.poll()
 		r.askAll()
 	case p < 90:
-		r.jump(r.roll((2 * LeaseLength).Microseconds()))
+		r.jump(r.roll((2 * lease.Length).Microseconds()))
 		r.poll()
 		r.askAll()
 	case p < 95:
@@ -237,7 +238,7 @@ func (r *reserveRun) happen() {
 // heldAtOnce is how many shares can be used now.
 func (r *reserveRun) heldAtOnce() (held int64) {
 	for _, n := range r.nodes {
-		held += count(n.lease.held(r.time()))
+		held += count(n.lease.Held(r.time()))
 	}
 	return held
 }

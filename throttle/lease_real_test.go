@@ -11,6 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/containers"
+	"dispatcher/internal/redisclient"
+	"dispatcher/throttle/internal/lease"
 	"dispatcher/throttle/internal/script"
 )
 
@@ -69,7 +71,7 @@ func (r *recorder) use(ctx context.Context, l *Limiter) {
 // lendNow makes Redis believe that its leases have been known for a whole lease.
 func lendNow(t *testing.T, rdb redis.UniversalClient) {
 	t.Helper()
-	if err := rdb.HIncrBy(t.Context(), "dispatcher:{ns}:leases:provider", "since", -2*LeaseLength.Microseconds()).Err(); err != nil {
+	if err := rdb.HIncrBy(t.Context(), "dispatcher:{ns}:leases:provider", "since", -2*lease.Length.Microseconds()).Err(); err != nil {
 		t.Error(err)
 	}
 }
@@ -87,7 +89,7 @@ func TestReserveReal(t *testing.T) {
 	var limiters []*Limiter
 	shares := make(chan script.LeaseReply, 1000)
 	for i := range 3 {
-		rdb := NewClient(ClientOptions{Addrs: []string{server.Addr}})
+		rdb := redisclient.New(redisclient.Options{Addrs: []string{server.Addr}})
 		t.Cleanup(func() { stop(); fleet.Wait(); _ = rdb.Close() })
 		l, err := New(Options{Redis: rdb, Namespace: "ns", Name: "provider", Node: fmt.Sprint("n", i), Limit: specOf(c)})
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/fault"
+	"dispatcher/throttle/internal/lease"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
 )
@@ -136,7 +137,7 @@ func TestANodeSendsByItsLeaseWhileRedisIsAway(t *testing.T) {
 		if s := l.State(); s.Phase != PhaseReserve || s.Ready() == nil || !strings.Contains(s.Ready().Error(), "3 units in 1.01s out of the reserve") {
 			t.Errorf("got phase %s and readiness %v, want one that says it lives on the reserve", s.Phase, s.Ready())
 		}
-		time.Sleep(LeaseLength)
+		time.Sleep(lease.Length)
 		if got := len(used(t, l, time.Minute)); got > 0 || l.State().Phase != PhaseAway {
 			t.Errorf("got %d calls in phase %s after the lease, want none", got, l.State().Phase)
 		}
@@ -177,14 +178,14 @@ func TestNoLeaseIsUsedByANodeThatMayNot(t *testing.T) {
 		"refused":       func(b *reserver) { b.refusing = true },
 		"never heard":   func(b *reserver) { b.learned = false },
 		"no reserve":    func(b *reserver) { b.known.Reserve, b.known.MaxNodes = 0, 0 },
-		"no lease":      func(b *reserver) { b.lease.until = time.Time{} },
+		"no lease":      func(b *reserver) { b.lease.Until = time.Time{} },
 		"not away yet":  func(b *reserver) { b.failures = awayAfter - 1 },
-		"lease is over": func(b *reserver) { b.lease.until = time.UnixMicro(0) },
+		"lease is over": func(b *reserver) { b.lease.Until = time.UnixMicro(0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			now := time.Now()
-			b := &reserver{known: seeded(withReserve()), learned: true, failures: awayAfter, lease: lease{until: now.Add(time.Minute)}}
+			b := &reserver{known: seeded(withReserve()), learned: true, failures: awayAfter, lease: lease.Lease{Until: now.Add(time.Minute)}}
 			if !b.onLease(now) {
 				t.Fatal("a node that may doesn't use its lease")
 			}
@@ -200,18 +201,18 @@ func TestNoLeaseIsUsedByANodeThatMayNot(t *testing.T) {
 func TestALeaseMixesNoTwoPaces(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
-	s := lease{until: now.Add(10 * time.Second)}
+	s := lease.Lease{Until: now.Add(10 * time.Second)}
 	set := seeded(withReserve())
-	before := s.slots(set, now, time.Second, slices.Repeat([]int64{1}, 100))
+	before := s.Slots(set, now, time.Second, slices.Repeat([]int64{1}, 100))
 	set.Window = 2 * time.Second
-	after := s.slots(set, now.Add(time.Second), time.Minute, slices.Repeat([]int64{1}, 100))
+	after := s.Slots(set, now.Add(time.Second), time.Minute, slices.Repeat([]int64{1}, 100))
 	if len(before) == 0 || len(after) == 0 {
 		t.Fatalf("got %d and %d slots", len(before), len(after))
 	}
 	if gap := after[0].NotBefore.Sub(before[len(before)-1].NotBefore); gap < 2010*time.Millisecond {
 		t.Errorf("got %v between the two paces, want the longer period", gap)
 	}
-	if last := after[len(after)-1]; last.NotAfter.After(s.until) {
-		t.Errorf("a slot may be used until %v, and the lease ends at %v", last.NotAfter, s.until)
+	if last := after[len(after)-1]; last.NotAfter.After(s.Until) {
+		t.Errorf("a slot may be used until %v, and the lease ends at %v", last.NotAfter, s.Until)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/boottime"
+	"dispatcher/throttle/internal/lease"
 	"dispatcher/throttle/internal/local"
 	"dispatcher/throttle/internal/metrics"
 	"dispatcher/throttle/internal/script"
@@ -36,7 +37,7 @@ const (
 
 // Options for [New]. Redis, Namespace, Name and Limit are required; Redis not with [ScopeNode].
 type Options struct {
-	Redis     redis.UniversalClient // as from [NewClient]; its timeouts matter
+	Redis     redis.UniversalClient // as from package redisclient; its timeouts matter
 	Namespace string                // limits of one namespace share a hash slot
 	Name      string                // of the limit
 	Node      string                // for people; a random part is added per start
@@ -129,7 +130,7 @@ func New(opts Options) (*Limiter, error) {
 	}
 	l.metrics = metrics.New(opts.Registerer, opts.Name, func() float64 { return float64(l.busy.Load()) })
 	l.askLease = func(ctx context.Context, state script.LeaseState, left time.Duration) (script.LeaseReply, error) {
-		return scripts.Lease(ctx, string(opts.Identity), LeaseLength, state, left)
+		return scripts.Lease(ctx, string(opts.Identity), lease.Length, state, left)
 	}
 	l.listen = l.subscribe
 	if opts.Limit.Scope == limit.ScopeNode {

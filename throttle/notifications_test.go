@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/containers"
+	"dispatcher/internal/redisclient"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
@@ -72,5 +73,5 @@ func TestANodeIsNotifiedOfChanges(t *testing.T) {
 
 func TestANodeIsNotifiedOfChangesReal(t *testing.T) {
 	t.Parallel()
-	hearsOfChanges(t, NewClient(ClientOptions{Addrs: []string{containers.Redis(t).Addr}}))
+	hearsOfChanges(t, redisclient.New(redisclient.Options{Addrs: []string{containers.Redis(t).Addr}}))
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"dispatcher/internal/containers"
+	"dispatcher/internal/redisclient"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/internal/script"
 )
@@ -116,7 +117,7 @@ func TestALowRateReal(t *testing.T) {
 	defer stop()
 	var asked, taken atomic.Int64
 	for i := range nodes {
-		rdb := NewClient(ClientOptions{Addrs: []string{server.Addr}})
+		rdb := redisclient.New(redisclient.Options{Addrs: []string{server.Addr}})
 		t.Cleanup(func() { _ = rdb.Close() })
 		l, err := New(Options{Redis: rdb, Namespace: "low", Name: "provider", Node: fmt.Sprint("n", i), Limit: specOf(c)})
 		if err != nil {
@@ -223,7 +224,7 @@ func TestAHighRateReal(t *testing.T) {
 	var taken, asked atomic.Int64
 	var wg sync.WaitGroup
 	for i := range nodes {
-		rdb := NewClient(ClientOptions{Addrs: []string{server.Addr}})
+		rdb := redisclient.New(redisclient.Options{Addrs: []string{server.Addr}})
 		t.Cleanup(func() { _ = rdb.Close() })
 		l, err := New(Options{
 			Redis: rdb, Namespace: "high", Name: "provider", Node: fmt.Sprint("n", i), Limit: specOf(contract(rate)),

@@ -5,7 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"dispatcher/internal/redisclient"
 	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/lease"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
 )
@@ -16,7 +18,7 @@ const (
 	reportMost = 2 * time.Second      // between records of a node that reserves, and so does not poll
 	lead       = time.Millisecond     // about the way back from Redis: a nearer slot would be late
 
-	callTimeout = 250 * time.Millisecond
+	callTimeout = redisclient.Timeout
 	retryFirst  = 20 * time.Millisecond // after a call that failed
 	retryMost   = 200 * time.Millisecond
 )
@@ -54,7 +56,7 @@ type reserver struct {
 	wide         int           // readings in a row that left the mapping too wide
 	refusing     bool          // the last failure was a refusal
 
-	lease lease // of the reserve
+	lease lease.Lease // of the reserve
 
 	turn   inquiry[struct{}, Room]  // of the caller that waits for its turn; no reply: none does
 	turnAt time.Time                // the last turn that was given

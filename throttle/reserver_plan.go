@@ -55,7 +55,7 @@ var never = time.Unix(1<<40, 0) //nolint:gochecknoglobals // a constant
 // node's place in the queue.
 func (r *reserver) turnDue(now time.Time) time.Time {
 	if r.onLease(now) {
-		return later(r.lease.next.Add(-aheadOfCall), r.reservedAt.Add(minGap))
+		return later(r.lease.Next.Add(-aheadOfCall), r.reservedAt.Add(minGap))
 	}
 	if !r.grants(now) {
 		return never

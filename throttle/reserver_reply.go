@@ -175,7 +175,7 @@ func (r *reserver) failed(ctx context.Context, err error, now time.Time) {
 	case r.refusing:
 		phase = PhaseRefused
 	case r.onLease(now):
-		phase, until = PhaseReserve, r.lease.until
+		phase, until = PhaseReserve, r.lease.Until
 	}
 	if phase != PhaseReserve && r.failures >= awayAfter {
 		r.release()

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"dispatcher/internal/containers"
+	"dispatcher/internal/redisclient"
 	"dispatcher/throttle"
 )
 
-func sentinelOptions(s *containers.Sentinel) throttle.ClientOptions {
-	return throttle.ClientOptions{
+func sentinelOptions(s *containers.Sentinel) redisclient.Options {
+	return redisclient.Options{
 		Addrs: containers.Addrs(s.Sentinels...), Master: containers.SentinelMaster,
 		SentinelUsername: containers.SentinelUser, SentinelPassword: containers.SentinelPassword,
 	}
@@ -35,7 +36,7 @@ func TestRedisSentinelFailoverOverTLSReal(t *testing.T) {
 	outlivesItsPrimary(t, s, options)
 }
 
-func outlivesItsPrimary(t *testing.T, s *containers.Sentinel, options throttle.ClientOptions) {
+func outlivesItsPrimary(t *testing.T, s *containers.Sentinel, options redisclient.Options) {
 	t.Helper()
 	f := startRealFleet(t, usual(), clients(t, 3, options)...)
 	f.works(time.Minute)
@@ -68,7 +69,7 @@ func TestRedisClusterPrimaryDiesReal(t *testing.T) {
 	for _, port := range c.Nodes {
 		c.CLI(port, append([]string{"acl", "setuser", account, "on", ">" + password}, strings.Fields(rights+" +cluster|slots")...)...)
 	}
-	f := startRealFleet(t, usual(), clients(t, 3, throttle.ClientOptions{
+	f := startRealFleet(t, usual(), clients(t, 3, redisclient.Options{
 		Addrs: containers.Addrs(c.Nodes...), Username: account, Password: password,
 	})...)
 	f.works(time.Minute)
@@ -84,7 +85,7 @@ func TestRedisClusterPrimaryDiesReal(t *testing.T) {
 func TestRedisClusterOldPrimaryThatComesBackGivesNothingReal(t *testing.T) {
 	t.Parallel()
 	c := containers.RedisCluster(t)
-	f := startRealFleet(t, usual(), clients(t, 3, throttle.ClientOptions{Addrs: containers.Addrs(c.Nodes...)})...)
+	f := startRealFleet(t, usual(), clients(t, 3, redisclient.Options{Addrs: containers.Addrs(c.Nodes...)})...)
 	f.works(time.Minute)
 	owner := c.Owner(c.Slot(limitKey), c.Nodes[0])
 	fault := time.Now()
@@ -110,8 +111,8 @@ func TestRedisClusterSlotMovesReal(t *testing.T) {
 	if to == from {
 		to = c.Nodes[1]
 	}
-	refuses(t, throttle.ClientOptions{Addrs: containers.Addrs(to)}, throttle.PhaseAway, "MOVED")
-	f := startRealFleet(t, usual(), clients(t, 3, throttle.ClientOptions{Addrs: containers.Addrs(to), Cluster: true})...)
+	refuses(t, redisclient.Options{Addrs: containers.Addrs(to)}, throttle.PhaseAway, "MOVED")
+	f := startRealFleet(t, usual(), clients(t, 3, redisclient.Options{Addrs: containers.Addrs(to), Cluster: true})...)
 	f.works(time.Minute)
 	fault := time.Now()
 	c.Move(slot, from, to)
@@ -138,7 +139,7 @@ func TestRedisTwoMastersAtOnceReal(t *testing.T) {
 	} {
 		old := s.Start(row.args...)
 		promoted := s.Start("--replicaof", "127.0.0.1", strconv.Itoa(old), "--repl-diskless-sync-delay", "0")
-		f := startRealFleet(t, usual(), client(t, throttle.ClientOptions{Addrs: containers.Addrs(old)}), client(t, throttle.ClientOptions{Addrs: containers.Addrs(promoted)}))
+		f := startRealFleet(t, usual(), client(t, redisclient.Options{Addrs: containers.Addrs(old)}), client(t, redisclient.Options{Addrs: containers.Addrs(promoted)}))
 		f.works(time.Minute)
 		f.says(1, throttle.PhaseAway, "READONLY") // a replica gives nothing
 		s.CLI(promoted, "replicaof", "no", "one")

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/containers"
+	"dispatcher/internal/redisclient"
 	"dispatcher/throttle"
 	"dispatcher/throttle/limit"
 )
@@ -243,15 +244,15 @@ func pause(d time.Duration) {
 }
 
 // client is one node's own.
-func client(t *testing.T, o throttle.ClientOptions) redis.UniversalClient {
+func client(t *testing.T, o redisclient.Options) redis.UniversalClient {
 	t.Helper()
-	rdb := throttle.NewClient(o)
+	rdb := redisclient.New(o)
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }
 
 // clients are as many with the same options.
-func clients(t *testing.T, n int, o throttle.ClientOptions) []redis.UniversalClient {
+func clients(t *testing.T, n int, o redisclient.Options) []redis.UniversalClient {
 	t.Helper()
 	list := make([]redis.UniversalClient, 0, n)
 	for range n {

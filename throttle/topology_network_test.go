@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"dispatcher/internal/containers"
+	"dispatcher/internal/redisclient"
 	"dispatcher/throttle"
 )
 
@@ -50,7 +51,7 @@ func ways(t *testing.T, n int, upstream string) (list []*way, rdbs []redis.Unive
 	for range n {
 		w := newWay(t, upstream)
 		list = append(list, w)
-		rdbs = append(rdbs, client(t, throttle.ClientOptions{Addrs: []string{w.proxy.Listen}}))
+		rdbs = append(rdbs, client(t, redisclient.Options{Addrs: []string{w.proxy.Listen}}))
 	}
 	return list, rdbs
 }

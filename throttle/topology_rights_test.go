@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/containers"
+	"dispatcher/internal/redisclient"
 	"dispatcher/lua"
 	"dispatcher/throttle"
 	"dispatcher/throttle/control"
@@ -34,8 +35,8 @@ const operators = "~dispatcher:{topology}:* -@all +eval +evalsha +time +hget +hm
 func TestRedisRightsOfEachAlgorithmReal(t *testing.T) {
 	t.Parallel()
 	s := containers.Redis(t)
-	admin := client(t, throttle.ClientOptions{Addrs: []string{s.Addr}})
-	node := throttle.ClientOptions{Addrs: []string{s.Addr}, Username: account, Password: password}
+	admin := client(t, redisclient.Options{Addrs: []string{s.Addr}})
+	node := redisclient.Options{Addrs: []string{s.Addr}, Username: account, Password: password}
 	for _, a := range limit.Algorithms() {
 		t.Run(a.Name, func(t *testing.T) {
 			if a.Name == "redis_cell" && os.Getenv("DISPATCHER_TEST_REDIS_CELL") == "" {
@@ -50,7 +51,7 @@ func TestRedisRightsOfEachAlgorithmReal(t *testing.T) {
 			l, stop := playing(t, client(t, node), a.Name)
 			defer stop()
 			take(t, l, 250) // more than a window
-			operated(t, client(t, throttle.ClientOptions{Addrs: []string{s.Addr}, Username: "operator", Password: password}))
+			operated(t, client(t, redisclient.Options{Addrs: []string{s.Addr}, Username: "operator", Password: password}))
 			take(t, l, 50)
 		})
 		if err := admin.FlushAll(t.Context()).Err(); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/containers"
+	"dispatcher/internal/redisclient"
 	"dispatcher/throttle"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
@@ -29,9 +30,9 @@ const (
 func TestRedisForgetsScriptsReal(t *testing.T) {
 	t.Parallel()
 	s := containers.Redis(t)
-	f := startRealFleet(t, usual(), clients(t, 3, throttle.ClientOptions{Addrs: []string{s.Addr}})...)
+	f := startRealFleet(t, usual(), clients(t, 3, redisclient.Options{Addrs: []string{s.Addr}})...)
 	f.works(time.Minute)
-	other := client(t, throttle.ClientOptions{Addrs: []string{s.Addr}})
+	other := client(t, redisclient.Options{Addrs: []string{s.Addr}})
 	fault := time.Now()
 	for range 100 {
 		if err := other.ScriptFlush(t.Context()).Err(); err != nil {
@@ -51,9 +52,9 @@ func TestRedisOutOfMemoryReal(t *testing.T) {
 	s := containers.RedisSetOf(t, len(policies), nil)
 	for _, policy := range policies {
 		port := s.Start("--maxmemory", "6mb", "--maxmemory-policy", policy)
-		f := startRealFleet(t, usual(), clients(t, 2, throttle.ClientOptions{Addrs: containers.Addrs(port)})...)
+		f := startRealFleet(t, usual(), clients(t, 2, redisclient.Options{Addrs: containers.Addrs(port)})...)
 		f.works(time.Minute)
-		other := client(t, throttle.ClientOptions{Addrs: containers.Addrs(port)})
+		other := client(t, redisclient.Options{Addrs: containers.Addrs(port)})
 		evicts := strings.HasPrefix(policy, "allkeys")
 		from, full := time.Now(), false
 		for i := 0; i < 10_000 && (time.Since(from) < time.Second || !evicts && !full); i++ {
@@ -120,13 +121,13 @@ func TestRedisAccountsOverTLSReal(t *testing.T) {
 
 // guarded starts a Redis that talks TLS only, and returns an administrator's
 // client and a node's options.
-func guarded(t *testing.T) (admin redis.UniversalClient, node throttle.ClientOptions) {
+func guarded(t *testing.T) (admin redis.UniversalClient, node redisclient.Options) {
 	t.Helper()
 	s, authority := encrypted(t, 1, map[string][]byte{
 		"/tmp/users.acl": []byte("user default off\nuser admin on >adminword ~* &* +@all\n"),
 	})
 	port := s.Start("--aclfile", "/tmp/users.acl")
-	options := throttle.ClientOptions{Addrs: containers.Addrs(port), TLS: authority.client(t), Username: "admin", Password: "adminword"}
+	options := redisclient.Options{Addrs: containers.Addrs(port), TLS: authority.client(t), Username: "admin", Password: "adminword"}
 	admin = client(t, options)
 	options.Username, options.Password = account, password
 	return admin, options
@@ -145,7 +146,7 @@ func encrypted(t *testing.T, processes int, files map[string][]byte) (*container
 }
 
 // refuses says that a node comes into that phase and calls nothing.
-func refuses(t *testing.T, o throttle.ClientOptions, phase throttle.Phase, words string) {
+func refuses(t *testing.T, o redisclient.Options, phase throttle.Phase, words string) {
 	t.Helper()
 	f := startRealFleet(t, usual(), client(t, o))
 	f.says(0, phase, words)
@@ -191,7 +192,7 @@ func TestRedisIsValkeyReal(t *testing.T) {
 	t.Parallel()
 	s := containers.ValkeySetOf(t, 1)
 	port := s.Start()
-	f := startRealFleet(t, usual(), clients(t, 3, throttle.ClientOptions{Addrs: containers.Addrs(port)})...)
+	f := startRealFleet(t, usual(), clients(t, 3, redisclient.Options{Addrs: containers.Addrs(port)})...)
 	f.works(time.Minute)
 	fault := time.Now()
 	s.Kill(port)

@@ -56,7 +56,7 @@ func (c Config) ValidateHold(callTimeout time.Duration) error {
 type Options struct {
 	Config
 
-	Redis     redis.Scripter // as from throttle.NewClient; it must not repeat a command by itself
+	Redis     redis.Scripter // as from redisclient.New; it must not repeat a command by itself
 	Namespace string         // of the provider; all its keys share a hash slot
 	// CallTimeout is the longest time from the first byte of a call to its result.
 	CallTimeout time.Duration

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/containers"
-	"dispatcher/throttle"
+	"dispatcher/internal/redisclient"
 )
 
 // running is a dedup store that runs until the test ends, and counts its calls.
@@ -75,7 +75,7 @@ func TestPaceReal(t *testing.T) {
 		rate  int
 		ahead time.Duration // the slot, when the job comes to its worker
 	}{{300, 5 * time.Millisecond}, {300, 10 * time.Millisecond}, {1000, 5 * time.Millisecond}, {1000, 10 * time.Millisecond}, {3000, 10 * time.Millisecond}} {
-		r := runOn(t, throttle.NewClient(throttle.ClientOptions{Addrs: []string{addr}}), Options{CallTimeout: 5 * time.Second})
+		r := runOn(t, redisclient.New(redisclient.Options{Addrs: []string{addr}}), Options{CallTimeout: 5 * time.Second})
 		n := 3 * tc.rate
 		late, settle := make([]time.Duration, n), make([]time.Duration, n)
 		var jobs sync.WaitGroup
@@ -116,7 +116,7 @@ func TestClusterReal(t *testing.T) {
 	for _, port := range c.Nodes {
 		addrs = append(addrs, fmt.Sprint("127.0.0.1:", port))
 	}
-	rdb := throttle.NewClient(throttle.ClientOptions{Addrs: addrs})
+	rdb := redisclient.New(redisclient.Options{Addrs: addrs})
 	t.Cleanup(func() { _ = rdb.Close() })
 	r := runOn(t, rdb, Options{CallTimeout: 5 * time.Second})
 	for round := range 2 {
@@ -187,7 +187,7 @@ func failsOver(t *testing.T, r *running, kill func()) {
 // A Redis that is away for two seconds and comes back empty: nothing is granted
 // meanwhile, the node goes on by itself, and says that the dedup store was lost.
 func TestAwayReal(t *testing.T) {
-	rdb := throttle.NewClient(throttle.ClientOptions{Addrs: []string{containers.Redis(t).Addr}})
+	rdb := redisclient.New(redisclient.Options{Addrs: []string{containers.Redis(t).Addr}})
 	t.Cleanup(func() { _ = rdb.Close() })
 	reg := prometheus.NewRegistry()
 	r := runOn(t, rdb, Options{CallTimeout: 5 * time.Second, Registerer: reg})
@@ -214,7 +214,7 @@ func TestAwayReal(t *testing.T) {
 // grants nothing, and reports that.
 func TestAccountReal(t *testing.T) {
 	addr := containers.Redis(t).Addr
-	admin := throttle.NewClient(throttle.ClientOptions{Addrs: []string{addr}})
+	admin := redisclient.New(redisclient.Options{Addrs: []string{addr}})
 	t.Cleanup(func() { _ = admin.Close() })
 	args := []any{"acl", "setuser", "dedup", "on", ">secret", "resetchannels", "~dispatcher:{ns}:*", "-@all"}
 	for word := range strings.FieldsSeq("+eval +evalsha +time +hmget +hget +hset +hdel +hlen +hincrby +pexpireat +hello +auth +ping +client|setname") {
@@ -223,7 +223,7 @@ func TestAccountReal(t *testing.T) {
 	if err := admin.Do(t.Context(), args...).Err(); err != nil {
 		t.Fatal(err)
 	}
-	rdb := throttle.NewClient(throttle.ClientOptions{Addrs: []string{addr}, Username: "dedup", Password: "secret"})
+	rdb := redisclient.New(redisclient.Options{Addrs: []string{addr}, Username: "dedup", Password: "secret"})
 	t.Cleanup(func() { _ = rdb.Close() })
 	r := runOn(t, rdb, Options{CallTimeout: 5 * time.Second})
 	for _, want := range []Standing{Granted, Sent} {

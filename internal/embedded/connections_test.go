@@ -9,6 +9,7 @@ import (
 
 	"dispatcher/internal/embedded"
 	"dispatcher/internal/provider"
+	"dispatcher/internal/redisclient"
 	"dispatcher/throttle"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
@@ -75,7 +76,7 @@ func TestAPausedLimitDialsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := throttle.NewClient(throttle.ClientOptions{Addrs: []string{p.RedisAddr()}})
+	client := redisclient.New(redisclient.Options{Addrs: []string{p.RedisAddr()}})
 	defer func() { _ = client.Close() }()
 	operator, err := control.NewControl(client, "default", "provider")
 	if err != nil {

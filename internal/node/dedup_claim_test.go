@@ -10,6 +10,7 @@ import (
 
 	"dispatcher/configs"
 	"dispatcher/internal/dedup"
+	"dispatcher/internal/redisclient"
 	"dispatcher/sender"
 	"dispatcher/throttle"
 )
@@ -17,7 +18,7 @@ import (
 // dedupStore runs a dedup store whose claims must be used within the margin.
 func dedupStore(t *testing.T, margin time.Duration) *dedup.Store {
 	t.Helper()
-	rdb := throttle.NewClient(throttle.ClientOptions{Addrs: []string{miniredis.RunT(t).Addr()}})
+	rdb := redisclient.New(redisclient.Options{Addrs: []string{miniredis.RunT(t).Addr()}})
 	store, err := dedup.New(dedup.Options{Redis: rdb, Namespace: "default", CallTimeout: time.Second, Config: dedup.Config{Margin: margin}})
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"dispatcher/consumer"
+	"dispatcher/internal/redisclient"
 	"dispatcher/throttle"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
@@ -17,7 +18,7 @@ import (
 // givenUp returns a limiter that was paused, and slots that it had reserved before.
 func givenUp(t *testing.T, n int) (*throttle.Limiter, []throttle.Slot) {
 	t.Helper()
-	rdb := throttle.NewClient(throttle.ClientOptions{Addrs: []string{miniredis.RunT(t).Addr()}})
+	rdb := redisclient.New(redisclient.Options{Addrs: []string{miniredis.RunT(t).Addr()}})
 	t.Cleanup(func() { _ = rdb.Close() })
 	c := limit.Contract{Cap: 10, Window: time.Second, Burst: 1, Guard: limit.DefaultGuard, Lateness: limit.DefaultLateness, Horizon: limit.DefaultHorizon}
 	lim, err := throttle.New(throttle.Options{

@@ -10,7 +10,7 @@ import (
 
 	"dispatcher/configs"
 	"dispatcher/consumer"
-	"dispatcher/throttle"
+	"dispatcher/internal/redisclient"
 )
 
 // This file maps the configuration to the packages' own options.
@@ -34,7 +34,7 @@ func RedisClient(cfg configs.Config, log *slog.Logger, timeout time.Duration) (r
 	if err != nil {
 		return nil, err
 	}
-	return throttle.NewClient(throttle.ClientOptions{
+	return redisclient.New(redisclient.Options{
 		Addrs: r.Addrs, Master: r.Master, Cluster: r.Cluster,
 		Login:            accountOf(cfg, log, "redis", r.Username, r.Password),
 		SentinelUsername: r.SentinelUsername, SentinelPassword: r.SentinelPassword,

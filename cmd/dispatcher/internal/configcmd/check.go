@@ -10,6 +10,7 @@ import (
 	"dispatcher/cmd/dispatcher/internal/cli"
 	"dispatcher/configs"
 	"dispatcher/internal/node"
+	"dispatcher/internal/node/reach"
 )
 
 func newCheckCommand(s *cli.Settings) *cobra.Command {
@@ -23,9 +24,9 @@ func newCheckCommand(s *cli.Settings) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, lacks, err := checked(s)
-			var servers []node.Reached
+			var servers []reach.Server
 			if connect && err == nil {
-				servers = node.Reach(cmd.Context(), cfg)
+				servers = reach.Servers(cmd.Context(), cfg)
 				err = unreached(servers)
 			}
 			if asJSON {
@@ -64,7 +65,7 @@ func faultLines(err error) []string {
 }
 
 // unreached joins the errors of the servers that did not answer.
-func unreached(servers []node.Reached) error {
+func unreached(servers []reach.Server) error {
 	var faults []error
 	for _, s := range servers {
 		if s.Err != nil {

@@ -9,12 +9,12 @@ import (
 
 	"dispatcher/cmd/dispatcher/internal/cli"
 	"dispatcher/configs"
-	"dispatcher/internal/node"
+	"dispatcher/internal/node/reach"
 	"dispatcher/throttle"
 	"dispatcher/throttle/limit"
 )
 
-func printServers(w io.Writer, servers []node.Reached) {
+func printServers(w io.Writer, servers []reach.Server) {
 	for _, s := range servers {
 		answer := s.Said
 		if s.Err != nil {
@@ -24,7 +24,7 @@ func printServers(w io.Writer, servers []node.Reached) {
 	}
 }
 
-func printCheck(w io.Writer, cfg configs.Config, servers []node.Reached, lacks []string) error {
+func printCheck(w io.Writer, cfg configs.Config, servers []reach.Server, lacks []string) error {
 	table := cli.Table(w)
 	printKafka(table, cfg.Kafka)
 	for _, l := range cfg.Limits[:1] {

@@ -4,7 +4,7 @@ import (
 	"cmp"
 
 	"dispatcher/configs"
-	"dispatcher/internal/node"
+	"dispatcher/internal/node/reach"
 	"dispatcher/throttle"
 	"dispatcher/throttle/limit"
 )
@@ -27,7 +27,7 @@ type serverReport struct {
 	Error   string `json:"error,omitempty"`
 }
 
-func newServerReports(servers []node.Reached) []serverReport {
+func newServerReports(servers []reach.Server) []serverReport {
 	var reports []serverReport
 	for _, s := range servers {
 		r := serverReport{Name: s.Name, Address: s.Address, Answer: s.Said}

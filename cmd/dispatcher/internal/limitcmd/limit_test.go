@@ -11,6 +11,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"dispatcher/cmd/dispatcher/internal/clitest"
+	"dispatcher/internal/redisclient"
 	"dispatcher/throttle"
 	"dispatcher/throttle/limit"
 )
@@ -27,7 +28,7 @@ func works(t *testing.T, l *throttle.Limiter) {
 func seeded(t *testing.T) (redisAddr string) {
 	t.Helper()
 	server := miniredis.RunT(t)
-	rdb := throttle.NewClient(throttle.ClientOptions{Addrs: []string{server.Addr()}})
+	rdb := redisclient.New(redisclient.Options{Addrs: []string{server.Addr()}})
 	defer func() { _ = rdb.Close() }()
 	l, err := throttle.New(throttle.Options{
 		Redis: rdb, Namespace: "default", Name: "provider", Identity: throttle.IdentityNone,
@@ -194,7 +195,7 @@ func stated(units int64, guardrails limit.Guardrails) limit.Spec {
 func working(t *testing.T, guardrails limit.Guardrails, gates ...throttle.Gate) (redisAddr string) {
 	t.Helper()
 	server := miniredis.RunT(t)
-	rdb := throttle.NewClient(throttle.ClientOptions{Addrs: []string{server.Addr()}})
+	rdb := redisclient.New(redisclient.Options{Addrs: []string{server.Addr()}})
 	t.Cleanup(func() { _ = rdb.Close() })
 	l, err := throttle.New(throttle.Options{
 		Redis: rdb, Namespace: "default", Name: "provider", Node: "node-1", Identity: throttle.IdentityNone,
@@ -306,7 +307,7 @@ func TestAWaitForNodesThatAreNotThere(t *testing.T) {
 	limitOn(t, seeded(t))("set", "provider", "--cap", "300", "--wait", "--allow-missing").MustPrint(t, "at most 300 in any 1s")
 
 	addr := working(t, limit.Guardrails{})
-	rdb := throttle.NewClient(throttle.ClientOptions{Addrs: []string{addr}})
+	rdb := redisclient.New(redisclient.Options{Addrs: []string{addr}})
 	t.Cleanup(func() { _ = rdb.Close() })
 	now, err := rdb.Time(t.Context()).Result()
 	if err != nil {
@@ -359,7 +360,7 @@ func TestARefusedChangeSaysWhichFlagAndChangesNothing(t *testing.T) {
 func TestAWaitNamesTheNodeThatLacksTheChange(t *testing.T) {
 	t.Parallel()
 	addr := working(t, limit.Guardrails{})
-	rdb := throttle.NewClient(throttle.ClientOptions{Addrs: []string{addr}})
+	rdb := redisclient.New(redisclient.Options{Addrs: []string{addr}})
 	t.Cleanup(func() { _ = rdb.Close() })
 	now, err := rdb.Time(t.Context()).Result()
 	if err != nil {

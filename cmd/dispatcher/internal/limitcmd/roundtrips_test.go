@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"dispatcher/throttle"
+	"dispatcher/internal/redisclient"
 )
 
 // Beside the spread limit get shows how much the way to the provider varies.
@@ -14,7 +14,7 @@ func TestLimitGetComparesTheSpread(t *testing.T) {
 	addr := seeded(t)
 	limit := limitOn(t, addr)
 	limit("get", "provider").MustPrint(t, "round trips", "unknown", "no node has reported a new connection")
-	rdb := throttle.NewClient(throttle.ClientOptions{Addrs: []string{addr}})
+	rdb := redisclient.New(redisclient.Options{Addrs: []string{addr}})
 	t.Cleanup(func() { _ = rdb.Close() })
 	now, err := rdb.Time(t.Context()).Result()
 	if err != nil {

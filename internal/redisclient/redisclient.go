@@ -1,4 +1,4 @@
-package throttle
+package redisclient
 
 import (
 	"cmp"
@@ -13,8 +13,11 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// ClientOptions says where Redis is.
-type ClientOptions struct {
+// Timeout is for how long an answer is awaited by default, as suits a node.
+const Timeout = 250 * time.Millisecond
+
+// Options says where Redis is.
+type Options struct {
 	Addrs    []string // one: a single server; several: a Cluster, or Sentinels with Master
 	Master   string   // the name of the master that the Sentinels watch
 	Cluster  bool     // a Cluster, even where a single address stands for it
@@ -31,7 +34,7 @@ type ClientOptions struct {
 	TLS  *tls.Config
 	Name string // of the client, as CLIENT LIST shows it
 
-	Timeout time.Duration // of one answer; 0: 250 ms, as suits a node
+	Timeout time.Duration // of one answer; 0: [Timeout]
 
 	// Dial opens a connection, and encrypts it where that is wanted; nil: the
 	// network's own, with TLS.
@@ -46,11 +49,11 @@ var hush = sync.OnceFunc(func() { redis.SetLogger(&logging.VoidLogger{}) }) //no
 // that is gone answers MOVED to nobody, so only the map names its successor.
 const clusterMapAge = time.Second
 
-// NewClient makes a client that suits the limiter: it tries nothing again by
+// New makes a client that suits the limiter: it tries nothing again by
 // itself, since a reservation that is sent twice has to carry its own number, and
 // it follows the context. In a Cluster it follows a slot that has moved; a reservation
 // sent again that way carries the number of the first.
-func NewClient(o ClientOptions) redis.UniversalClient {
+func New(o Options) redis.UniversalClient {
 	hush()
 	options := universal(o)
 	if o.Cluster || o.Master == "" && len(o.Addrs) > 1 {
@@ -64,7 +67,7 @@ func NewClient(o ClientOptions) redis.UniversalClient {
 	return redis.NewUniversalClient(options)
 }
 
-func universal(o ClientOptions) *redis.UniversalOptions {
+func universal(o Options) *redis.UniversalOptions {
 	return &redis.UniversalOptions{
 		Addrs:      o.Addrs,
 		MasterName: o.Master,
@@ -82,8 +85,8 @@ func universal(o ClientOptions) *redis.UniversalOptions {
 		MaxRetries:            -1,
 		DialerRetries:         1, // 5, the default, turns a refused connection into 0.4 s
 		DialTimeout:           time.Second,
-		ReadTimeout:           cmp.Or(o.Timeout, callTimeout),
-		WriteTimeout:          cmp.Or(o.Timeout, callTimeout),
+		ReadTimeout:           cmp.Or(o.Timeout, Timeout),
+		WriteTimeout:          cmp.Or(o.Timeout, Timeout),
 		ContextTimeoutEnabled: true,
 		PoolSize:              4,
 		// Notices of maintenance would cost a goroutine and a command a connection, and

@@ -1,4 +1,4 @@
-package node
+package reach
 
 import (
 	"context"
@@ -10,34 +10,35 @@ import (
 
 	"dispatcher/configs"
 	"dispatcher/consumer"
+	"dispatcher/internal/node"
 	"dispatcher/sender"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
 )
 
-// Reached is the reply of one of the servers of a configuration.
-type Reached struct {
+// Server is the reply of one of the servers of a configuration.
+type Server struct {
 	Name    string // kafka, redis or provider
 	Address string
 	Said    string // if it answered
 	Err     error  // why it did not; nil: it answered
 }
 
-const reachTimeout = 5 * time.Second
+const timeout = 5 * time.Second
 
-// Reach connects to the servers of a valid configuration, with its credentials and
+// Servers connects to the servers of a valid configuration, with its credentials and
 // certificates. It sends no job, makes no call to the provider and changes nothing.
-func Reach(ctx context.Context, cfg configs.Config) []Reached {
-	all := []Reached{reach(ctx, "kafka", strings.Join(cfg.Kafka.Brokers, ","), func(ctx context.Context) (string, error) { return reachKafka(ctx, cfg) })}
+func Servers(ctx context.Context, cfg configs.Config) []Server {
+	all := []Server{ask(ctx, "kafka", strings.Join(cfg.Kafka.Brokers, ","), func(ctx context.Context) (string, error) { return kafka(ctx, cfg) })}
 	if cfg.Limits[0].Scope != limit.ScopeNode {
-		all = append(all, reach(ctx, "redis", strings.Join(cfg.Redis.Addrs, ","), func(ctx context.Context) (string, error) { return reachRedis(ctx, cfg) }))
+		all = append(all, ask(ctx, "redis", strings.Join(cfg.Redis.Addrs, ","), func(ctx context.Context) (string, error) { return redis(ctx, cfg) }))
 	}
 	provider, err := sender.New(sender.Options{Config: cfg.Sender.HTTP})
 	if err != nil {
-		return append(all, Reached{Name: "provider", Err: fmt.Errorf("sender.http: %w", err)})
+		return append(all, Server{Name: "provider", Err: fmt.Errorf("sender.http: %w", err)})
 	}
 	defer provider.Close()
-	return append(all, reach(ctx, "provider", provider.Address(), func(ctx context.Context) (string, error) {
+	return append(all, ask(ctx, "provider", provider.Address(), func(ctx context.Context) (string, error) {
 		trip, err := provider.Reach(ctx)
 		said := "a connection was opened, TLS included; nothing was sent"
 		if trip > 0 {
@@ -47,18 +48,18 @@ func Reach(ctx context.Context, cfg configs.Config) []Reached {
 	}))
 }
 
-func reach(ctx context.Context, name, address string, ask func(context.Context) (string, error)) Reached {
-	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+func ask(ctx context.Context, name, address string, question func(context.Context) (string, error)) Server {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	said, err := ask(ctx)
+	said, err := question(ctx)
 	if err != nil {
 		said = ""
 	}
-	return Reached{Name: name, Address: address, Said: said, Err: err}
+	return Server{Name: name, Address: address, Said: said, Err: err}
 }
 
-func reachKafka(ctx context.Context, cfg configs.Config) (string, error) {
-	conn, err := KafkaConnection(cfg, slog.New(slog.DiscardHandler))
+func kafka(ctx context.Context, cfg configs.Config) (string, error) {
+	conn, err := node.KafkaConnection(cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return "", err
 	}
@@ -70,8 +71,8 @@ func reachKafka(ctx context.Context, cfg configs.Config) (string, error) {
 	return fmt.Sprintf("topics %s have %d partitions", strings.Join(topics, ", "), partitions), nil
 }
 
-func reachRedis(ctx context.Context, cfg configs.Config) (string, error) {
-	rdb, err := RedisClient(cfg, slog.New(slog.DiscardHandler), 0)
+func redis(ctx context.Context, cfg configs.Config) (string, error) {
+	rdb, err := node.RedisClient(cfg, slog.New(slog.DiscardHandler), 0)
 	if err != nil {
 		return "", err
 	}
