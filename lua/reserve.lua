@@ -30,6 +30,24 @@ local function keep_claim(first_in_queue, wait)
   elseif claimer == node then note('claim', '') end
 end
 
+if not stale then
+  if GATES > 0 then states.read() end
+  states.settle()
+end
+if want == 0 then
+  if ticket > served then -- it gives its place up: those behind it move on
+    served = math.min(queued, served + 1)
+    note('served', int(served))
+  end
+  note('last', int(now))
+  return nothing(0, 0, nil, waits and HOLD)
+end
+if waits then return nothing(HOLD, 0, ticket) end
+if set.paused then
+  note('last', int(now))
+  return nothing(set.revert_at > 0 and math.min(POLL, set.revert_at - now) or POLL)
+end
+
 local before = served
 if flag('d') and ticket >= 0 then served = math.max(served, ticket) end
 local ahead, poll = math.max(0, (ticket >= 0 and ticket or queued) - served), nil
@@ -44,13 +62,7 @@ if full then
   note('last', int(now))
   return nothing(FULL)
 end
-if GATES > 0 then
-  if stale then return nothing(FULL) end -- its keys are of an epoch before
-  states.read()
-end
-if algorithm.back and not stale then
-  for slot, units in string.gmatch(ARGV[19], '(%d+):(%d+)') do algorithm.back(c, tonumber(slot), tonumber(units)) end
-end
+if GATES > 0 and stale then return nothing(FULL) end -- its keys are of an epoch before
 if CHOOSES then read_jobs() end
 local units_wanted = needed(want)
 local slots, wait = take(want, ahead)

@@ -5,7 +5,8 @@
 -- In the limit's hash: start, nothing is granted before it; slot, when a unit was granted last; keep, until when the
 -- state key must be there: without it, units that still count would be forgotten.
 --
--- Units that were granted and not used count no more: back(c, slot, units) takes them out of the state.
+-- Units that were granted and not used count no more: back(c, now, list) takes them out of the state, by a list of
+-- {slot, units}.
 local algorithm = {fields = {'start', 'slot', 'keep'}, notice = true}
 local SOON = 5000 -- when to ask again where others ask first
 

@@ -16,7 +16,8 @@ const MaxAnswer = 512
 // answerReader makes results of answers.
 type answerReader struct {
 	statuses  *statusTable
-	messageID messageID
+	messageID place
+	units     place
 	maxBody   int64
 	keep      bool // the beginning of an answer that did not accept its job
 	plain     bool // calls go to http://
@@ -29,12 +30,13 @@ func newAnswerReader(c Config, scheme string) answerReader {
 		statuses: newStatusTable(c.Results.parse(&none)), maxBody: int64(c.MaxResponseBytes),
 		keep: c.KeepAnswers, plain: scheme == "http",
 	}
-	r.messageID, _ = parseMessageID(c.MessageID)
+	r.messageID, _ = parsePlace(c.MessageID)
+	r.units, _ = parsePlace(c.Units)
 	return r
 }
 
 // read reads an answer's body to its end, and reports whether it got there. It keeps
-// the whole body where the message's id is in it, else the beginning or nothing.
+// the whole body where the message's id or the units are in it, else the beginning or nothing.
 func (r *answerReader) read(resp *http.Response) (kept []byte, whole bool) {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return nil, false
@@ -43,7 +45,7 @@ func (r *answerReader) read(resp *http.Response) (kept []byte, whole bool) {
 		return nil, true
 	}
 	limited := io.LimitReader(resp.Body, r.maxBody+1)
-	if r.messageID.path == nil {
+	if r.messageID.path == nil && r.units.path == nil {
 		if r.keeps(resp.StatusCode) || r.maybeTLS(resp.StatusCode) {
 			kept, _ = io.ReadAll(io.LimitReader(limited, MaxAnswer)) // the next read fails as well
 		}
@@ -60,7 +62,8 @@ func (r *answerReader) read(resp *http.Response) (kept []byte, whole bool) {
 // result is what an answer means for the job.
 func (r *answerReader) result(resp *http.Response, body []byte) Result {
 	res := r.statuses.classify(resp.StatusCode, resp.Header)
-	res.MessageID = r.messageID.read(resp.Header, body)
+	res.MessageID = cleanID(r.messageID.read(resp.Header, body))
+	res.Units = readUnits(r.units.read(resp.Header, body))
 	if r.keeps(resp.StatusCode) { // whole runes
 		res.Answer = strings.ToValidUTF8(string(body[:min(len(body), MaxAnswer)]), "")
 	}
@@ -68,6 +71,11 @@ func (r *answerReader) result(resp *http.Response, body []byte) Result {
 		res.Kind, res.Err = Unavailable, errWantsTLS
 	}
 	return res
+}
+
+// lacksUnits reports whether an answer should name units, and does not.
+func (r *answerReader) lacksUnits(res *Result) bool {
+	return (r.units.header != "" || r.units.path != nil) && res.Kind == Accepted && res.Units == nil
 }
 
 // keeps reports whether the beginning of an answer of this status is kept.

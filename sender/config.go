@@ -34,7 +34,10 @@ type Config struct {
 	// MessageID says where in an answer the provider names the message:
 	// header:NAME, or json:PATH with the dotted path of a text or a number, where
 	// a whole number is a place in a list. Empty: nowhere.
-	MessageID   string    `yaml:"message_id"`
+	MessageID string `yaml:"message_id"`
+	// Units says where in an answer the provider names the units that it counted for the
+	// call, likewise. Empty: nowhere.
+	Units       string    `yaml:"units"`
 	CloudEvents EventMode `yaml:"cloud_events"` // how structured events are sent
 	Results     Results   `yaml:"results"`
 	// Headers are sent with every call and win over the job's own. Host is honoured;
@@ -66,9 +69,10 @@ func (c Config) Validate() error {
 	l.Refuse(c.MaxConnAge != 0 && (c.MaxConnAge < leastConnAge || c.MaxConnAge > mostConnAge), "max_conn_age", c.MaxConnAge,
 		"must be from %s to %s, or 0s for no bound", leastConnAge, mostConnAge)
 	l.Within("max_response_bytes", c.MaxResponseBytes, 1, mostResponseSize)
-	_, found := parseMessageID(c.MessageID)
-	l.Refuse(!found, "message_id", c.MessageID,
-		"must be empty, header:NAME, or json:PATH as in json:messages.0.id, with at most %d steps", mostSteps)
+	_, found := parsePlace(c.MessageID)
+	l.Refuse(!found, "message_id", c.MessageID, atPlace, "messages.0.id", mostSteps)
+	_, found = parsePlace(c.Units)
+	l.Refuse(!found, "units", c.Units, atPlace, "usage.total_tokens", mostSteps)
 	l.OneOf("cloud_events", string(c.CloudEvents), string(EventsAsIs), string(EventsBinary))
 	c.Results.parse(&l)
 	c.checkHeaders(&l)

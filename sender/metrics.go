@@ -12,10 +12,11 @@ import (
 // metrics of one sender. All series exist from the start, so that a rate of zero is a
 // zero and not a gap.
 type metrics struct {
-	calls    *prometheus.CounterVec // by result
-	duration prometheus.Histogram
-	dials    *prometheus.CounterVec // by result
-	late     prometheus.Counter
+	calls     *prometheus.CounterVec // by result
+	duration  prometheus.Histogram
+	dials     *prometheus.CounterVec // by result
+	late      prometheus.Counter
+	uncounted prometheus.Counter
 
 	roundTrip prometheus.Histogram
 }
@@ -39,6 +40,10 @@ func newMetrics(reg prometheus.Registerer, p *conns.Pool) (*metrics, error) {
 			Name: "dispatcher_sender_late_writes_refused_total",
 			Help: "Permits that were over when the write was to begin; nothing was written.",
 		}),
+		uncounted: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "dispatcher_sender_answers_without_units_total",
+			Help: "Answers that accepted a job and did not name its units where sender.http.units says.",
+		}),
 		roundTrip: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "dispatcher_sender_round_trip_seconds",
 			Help:    "Round trips to the provider: of the TCP handshake of each new connection.",
@@ -53,7 +58,7 @@ func newMetrics(reg prometheus.Registerer, p *conns.Pool) (*metrics, error) {
 	if reg == nil {
 		return m, nil
 	}
-	return m, register(reg, m.calls, m.dials, m.duration, m.late, m.roundTrip,
+	return m, register(reg, m.calls, m.dials, m.duration, m.late, m.uncounted, m.roundTrip,
 		connections(p, "open", func(open, _ int) int { return open }),
 		connections(p, "idle", func(_, idle int) int { return idle }))
 }

@@ -66,6 +66,7 @@ type Result struct {
 	WroteAt    time.Time     // when the first byte was handed to the kernel; zero: never
 	Elapsed    time.Duration // from the write to the end of the answer
 	MessageID  string        // what the provider calls the message, at most 256 bytes; empty: not known
+	Units      *int64        // that the provider counted for the call; nil: not stated
 
 	// Answer is the beginning of an answer that did not accept the job, at most
 	// [MaxAnswer] bytes of UTF-8. It may hold the payload, so it goes to dead letters

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"dispatcher/job"
@@ -25,6 +26,8 @@ type Sender struct {
 	onRoundTrip func(time.Duration)
 	logger      *slog.Logger
 	metrics     *metrics
+
+	warnUncounted sync.Once
 }
 
 // New makes a sender; it doesn't call the provider yet. The error names every faulty
@@ -221,6 +224,12 @@ func (s *Sender) answered(c *conns.Conn, resp *http.Response) (Result, error) {
 		return s.unanswered(call, errBroken)
 	}
 	res := s.reader.result(resp, body)
+	if s.reader.lacksUnits(&res) {
+		s.metrics.uncounted.Inc()
+		s.warnUncounted.Do(func() {
+			s.logger.Warn("the provider's answer does not name its units where sender.http.units says; the job counts what it was granted")
+		})
+	}
 	res.WroteAt = call.WroteAt
 	res.Elapsed = time.Since(call.WroteAt)
 	s.pool.Finish(c, resp.Header, whole && alive)

@@ -279,8 +279,8 @@ func TestConformanceFindsWhatARulePrevents(t *testing.T) {
 		{"sliding_window_log", "each run is kept while it counts", "newest(TIME, now - length(c))", "newest(TIME, now - length(c) + 50000)", "no window holds more after a late burst"},
 		{"sliding_window_list", "each run is kept while it counts", "newest(TIME, now - length(c))", "newest(TIME, now - length(c) + 50000)", "no window holds more after a late burst"},
 		{"sliding_window_log", "the units of a run are counted", "int(now) .. ' ' .. int(number)", "int(now) .. ' ' .. int(math.ceil(number / 2))", "no window holds more after a late burst"},
-		{"sliding_window_log", "units go back to their own run", "this[TIME] == slot and", "this[TIME] >= slot and", "units that are given back late give no more"},
-		{"fixed_window", "units of the window before are over", "slot >= c.keep - length(c) and", "", "units that are given back late give no more"},
+		{"sliding_window_log", "the times of runs stay", "= int(time) .. ' ' .. int(number - moved)", "= int(time - 50000) .. ' ' .. int(number - moved)", "units that are given back late give no more"},
+		{"fixed_window", "units of the window before are over", "one.slot >= c.keep - length(c) and", "", "units that are given back late give no more"},
 		{"sliding_window_counter", "units go back to their own bucket", "if behind == 1 then field", "if behind == 2 then field", "units that are given back late give no more"},
 		{"leaky_bucket", "the exact pace", "note('base', int(base + turned * c.period))", "note('base', int(base + turned * c.period - 1000))", "saturated, the share is used"},
 	} {

@@ -34,7 +34,7 @@ type trial struct {
 	known     []limit.Settings
 	seqs      []int64
 	epochs    []int64
-	unused    []script.Unused // slots that the next reservation gives back
+	unused    []script.Correction // slots that the next reservation gives back
 	notBefore int64
 	reach     time.Duration // 0: up to the horizon
 	grants    []int64
@@ -84,12 +84,12 @@ func (tr *trial) pass(us int64) {
 func (tr *trial) ask(node int, want int64) script.Reservation {
 	tr.Helper()
 	tr.places[node].Due = tr.since > 0 // they ask at their times
-	var unused []script.Unused
+	var unused []script.Correction
 	if want > 0 {
 		unused, tr.unused = tr.unused, nil
 	}
 	b, err := tr.nodes[node].Reserve(tr.Context(), script.Ask{
-		Since: tr.since, Want: want, Costs: tr.costs, Seq: tr.seqs[node], Retry: true, Epoch: tr.epochs[node], Unused: unused, Learned: true, Place: tr.places[node], Identity: string(IdentityNone), Lead: lead, Reach: tr.reach, Known: tr.known[node],
+		Since: tr.since, Want: want, Costs: tr.costs, Seq: tr.seqs[node], Retry: true, Epoch: tr.epochs[node], Corrections: unused, Learned: true, Place: tr.places[node], Identity: string(IdentityNone), Lead: lead, Reach: tr.reach, Known: tr.known[node],
 	})
 	if err != nil {
 		tr.Fatal(err)
@@ -111,10 +111,10 @@ func (tr *trial) reserve(node int, want int64) script.Reservation {
 }
 
 // dropped does not use the newest units that were granted, so many of them.
-func (tr *trial) dropped(units int64) (unused []script.Unused) {
+func (tr *trial) dropped(units int64) (unused []script.Correction) {
 	first := len(tr.grants) - int(units)
 	for _, at := range tr.grants[first:] {
-		unused = append(unused, script.Unused{Slot: at, Units: 1})
+		unused = append(unused, script.Correction{Slot: at, Units: 1})
 	}
 	tr.grants = tr.grants[:first]
 	return unused

@@ -22,11 +22,12 @@ type Gate struct {
 	Keyed bool       // jobs with different values are counted apart; else all have the value of [HashOf] of ""
 }
 
-// Hash stands for the value of a gate's key. Redis holds no values.
-type Hash = script.Hash
+// Hash stands for the value of a gate's key. Equal values of two gates have nothing to do with
+// each other.
+type Hash = limit.Hash
 
-// HashOf hashes a value. Equal values of two gates have nothing to do with each other.
-func HashOf(value string) Hash { return script.HashOf(value) }
+// HashOf hashes a value.
+func HashOf(value string) Hash { return limit.HashOf(value) }
 
 // Passed is a gate that a job passes.
 type Passed struct {
@@ -91,20 +92,21 @@ func newGates(stated []Gate) []gate {
 	return gates
 }
 
-// noteSpacing keeps the spacing of a gate for callers. It follows from the guard of the first
+// noteTerms keeps the terms of a gate for callers. They follow from the guard of the first
 // limit.
-func (l *Limiter) noteSpacing(gate int, set, first limit.Terms) {
-	l.gateSpacings[gate].Store(int64(set.Beside(first).GateSpacing()))
+func (l *Limiter) noteTerms(gate int, set, first limit.Terms) {
+	set = set.Beside(first)
+	l.gateTerms[gate].Store(&set)
 }
 
-// gatesOf is what a call says of gates, for these jobs and slots that were not used.
-func (r *reserver) gatesOf(asked []request, unused []*charge) (g script.Gates) {
+// gatesOf is what a call says of gates, for these jobs and corrections.
+func (r *reserver) gatesOf(asked []request, corrections []correction) (g script.Gates) {
 	now := r.redisTime(time.Now())
 	for _, one := range r.gates {
 		g.Names, g.Known = append(g.Names, one.name), append(g.Known, one.Settings)
 		g.Quotas = append(g.Quotas, one.asked(now))
 	}
-	if len(asked) == 0 || len(r.gates) == 0 {
+	if len(asked)+len(corrections) == 0 || len(r.gates) == 0 {
 		return g
 	}
 	index := make(map[Value]int)
@@ -124,9 +126,11 @@ func (r *reserver) gatesOf(asked []request, unused []*charge) (g script.Gates) {
 		}
 		g.Jobs = append(g.Jobs, passes)
 	}
-	for _, slot := range unused {
-		for _, p := range slot.job.Passes {
-			g.Refunds = append(g.Refunds, script.Refund{State: state(p.Value), Slot: slot.at, Units: slot.job.Counts(p)})
+	for _, c := range corrections {
+		for _, p := range c.job.Passes {
+			if units := c.on(p); units != 0 {
+				g.Corrections = append(g.Corrections, script.StateCorrection{State: state(p.Value), Correction: script.Correction{Slot: c.at, Units: units}})
+			}
 		}
 	}
 	return g
@@ -149,8 +153,8 @@ func (r *reserver) refuse(asked []request, reply script.Reservation, now time.Ti
 
 // GateSpacing is the time between two units of one value of a gate's key, under the settings
 // in force.
-func (l *Limiter) GateSpacing(gate int) time.Duration {
-	return time.Duration(l.gateSpacings[gate].Load())
+func (l *Limiter) GateSpacing(of Value, now time.Time) time.Duration {
+	return l.gateTerms[of.Gate].Load().For(of.Hash, now).GateSpacing()
 }
 
 // GateRevision is that of the settings in force of a gate. What was learned under another one
@@ -178,7 +182,7 @@ func (r *reserver) takeGates(reply script.Reservation) {
 		r.noteQuota(&r.gates[i], state, reply.Now)
 	}
 	for i, g := range r.gates {
-		r.noteSpacing(i, g.Terms, r.known.Terms)
+		r.noteTerms(i, g.Terms, r.known.Terms)
 		r.gateChanges[i].Store(g.Revision)
 	}
 }

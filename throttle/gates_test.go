@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,13 +56,13 @@ type gatesNode struct {
 	known   limit.Settings
 	gates   []limit.Settings
 	stepped bool
-	refunds []*charge
+	refunds []correction
 }
 
 // gateCall is a call as the provider counts it for one value of a gate's key.
 type gateCall struct {
 	at, units int64
-	terms     limit.Settings
+	terms     limit.Terms
 }
 
 var gateNames = []string{"sender", "recipient"}
@@ -135,16 +136,16 @@ func (r *gatesRun) ask(n *gatesNode, jobs []Request, lost bool) {
 		l.gates = append(l.gates, gate{name: gateNames[i], Settings: set})
 	}
 	l.kind = algorithm(r.algo)
-	var unused []*charge
+	var unused []correction
 	if len(jobs) > 0 {
-		unused, n.refunds = slices.DeleteFunc(n.refunds, func(c *charge) bool { return c.epoch != n.epoch }), nil
+		unused, n.refunds = slices.DeleteFunc(n.refunds, func(c correction) bool { return c.epoch != n.epoch }), nil
 	}
 	asked := make([]request, len(jobs))
 	for i, job := range jobs {
 		asked[i] = request{Request: job, answer: &Answer{}}
 	}
 	b, err := n.scripts.Reserve(contextOf(r.t), script.Ask{
-		Want: unitsOf(asked), Costs: costsOf(asked), Seq: n.seq, Epoch: n.epoch, Stepped: n.stepped, Gates: l.gatesOf(asked, unused), Unused: l.unusedOf(unused),
+		Want: unitsOf(asked), Costs: costsOf(asked), Seq: n.seq, Epoch: n.epoch, Stepped: n.stepped, Gates: l.gatesOf(asked, unused), Corrections: l.firstOf(unused),
 		Identity: string(IdentityNone), Lead: lead, Learned: n.epoch != 0, Known: n.known,
 	})
 	if err != nil {
@@ -178,31 +179,53 @@ func (r *gatesRun) ask(n *gatesNode, jobs []Request, lost bool) {
 // used has a job called as late as its slot allows, or gives the slot back.
 func (r *gatesRun) used(n *gatesNode, job Request, slot int64, b script.Reservation) {
 	if !r.keeps && r.roll(8) == 0 {
-		n.refunds = append(n.refunds, &charge{job, slot, b.Epoch})
+		n.refunds = append(n.refunds, correction{charge: &charge{job, slot, b.Epoch}})
 		return
 	}
 	r.count++
 	at := slot - r.skew + r.late(b.Settings.Guard.Microseconds())
 	for _, p := range job.Passes {
-		r.calls[p.Value] = append(r.calls[p.Value], gateCall{at, job.Counts(p), n.gates[p.Gate]})
+		r.calls[p.Value] = append(r.calls[p.Value], gateCall{at, job.Counts(p), n.gates[p.Gate].For(p.Hash, limit.FromMicros(b.Now))})
 	}
 }
 
 // change is an operator who changes one of the limits.
 func (r *gatesRun) change() {
-	if i := r.roll(3); i < 2 {
+	switch i := r.roll(5); i {
+	case 0, 1:
 		r.setTo(gateNames[i], limit.Values{"cap": fmt.Sprint(r.set.LargestCost() + r.roll(5)), "max_cost": fmt.Sprint(1 + r.roll(r.set.LargestCost())), "window": []string{"400ms", "500ms", "1s"}[r.roll(3)]})
-		return
+	case 2, 3:
+		ends := time.Duration(0)
+		if r.roll(2) == 0 {
+			ends = control.MinOverride + time.Duration(r.roll(2_000))*time.Millisecond
+		}
+		r.except(gateNames[i-2], fmt.Sprint(r.roll(3)), []int64{0, r.set.LargestCost() + r.roll(8)}[min(1, r.roll(4))], ends)
+	default:
+		r.setTo("provider", limit.Values{"guard": []string{"10ms", "40ms"}[r.roll(2)]})
 	}
-	r.setTo("provider", limit.Values{"guard": []string{"10ms", "40ms"}[r.roll(2)]})
 }
 
 func (r *gatesRun) setTo(name string, values limit.Values) {
+	to, err := r.operator(name).Set(contextOf(r.t), control.Change{Values: values, By: "law", Force: true})
+	r.changed(name, to, err)
+}
+
+// except gives a value a cap of its own; 0: takes it away.
+func (r *gatesRun) except(name, value string, units int64, ends time.Duration) {
+	to, err := r.operator(name).Except(contextOf(r.t), HashOf(value), units, control.Change{For: ends, By: "law", Force: true})
+	r.changed(name, to, err)
+}
+
+func (r *gatesRun) operator(name string) *control.Control {
 	operator, err := control.NewControl(r.rdb, "gates", name)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	to, err := operator.Set(contextOf(r.t), control.Change{Values: values, By: "law", Force: true})
+	return operator
+}
+
+// changed notes the terms that an operator has set.
+func (r *gatesRun) changed(name string, to limit.Settings, err error) {
 	if i := slices.Index(gateNames, name); err == nil && i >= 0 {
 		r.terms = append(r.terms, gateTerms{i, r.now, to})
 	}
@@ -272,7 +295,7 @@ func (r *gatesRun) over() string {
 				window = min(window, c.terms.Window.Microseconds())
 				for _, changed := range r.terms {
 					if changed.gate == passed.Gate && changed.at > calls[i].at-limit.MaxHorizon.Microseconds() && changed.at < c.at {
-						window, most = min(window, changed.set.Window.Microseconds()), max(most, changed.set.Cap)
+						window, most = min(window, changed.set.Window.Microseconds()), max(most, changed.set.For(passed.Hash, limit.FromMicros(changed.at)).Cap)
 					}
 				}
 				if c.at-calls[i].at >= window {
@@ -346,10 +369,10 @@ func TestGatesLawBreaksWithout(t *testing.T) {
 		{rule: "the largest job", from: "(gate.cap - gate.max_cost + 1)", to: "gate.cap"},
 		{rule: "jobs of the same call", from: "    pass(job, times, slot)\n    picked", to: "    picked"},
 		{rule: "the state", from: "redis.call('SET', KEYS[6 + 4 * GATES + i], text", to: "redis.call('SET', KEYS[6 + 4 * GATES + i] .. 'x', text"},
-		{rule: "who relies on a slot that is given back", from: "if string.sub(state or '', 1, #of) ~= of then return state end", to: "if not state then return state end", play: func(r *gatesRun) {
+		{rule: "who relies on a slot that is given back", from: "units > 0 and (newest_slot ~= slot or units > count)", to: "units > 0 and units > count", play: func(r *gatesRun) {
 			for range 20 {
 				r.exhaust(50_000)
-				r.nodes[0].refunds = []*charge{{r.one()[0], 1, r.nodes[0].epoch}}
+				r.nodes[0].refunds = []correction{{charge: &charge{r.one()[0], 1, r.nodes[0].epoch}}}
 			}
 		}},
 		{rule: "the time that a gate names", from: "allowed_at(job, times) > slot then", to: "allowed_at(job, times) > slot + 20000 then"},
@@ -375,7 +398,21 @@ func TestGatesLawBreaksWithout(t *testing.T) {
 			r.late = func(int64) int64 { return 0 }
 			r.letLargerIn()
 		}},
-		{rule: "the epoch of the states", from: "if stale then return", to: "if nil then return", play: func(r *gatesRun) {
+		{rule: "the cap of one value", from: "if not gate.exceptions then return gate end", to: "if gate then return gate end", play: func(r *gatesRun) {
+			r.setTo("recipient", limit.Values{"cap": "10"})
+			r.except("recipient", "0", r.set.LargestCost(), 0)
+			r.pollAll()
+			r.pass(2_000_000)
+			r.exhaust(1_000_000)
+		}},
+		{rule: "the end of one value's cap", from: "now >= tonumber(till)", to: "now < 0", play: func(r *gatesRun) {
+			r.except("recipient", "0", 20, time.Second)
+			r.except("sender", "0", 20, 0)
+			r.pollAll()
+			r.pass(4_000_000)
+			r.exhaust(1_000_000)
+		}},
+		{rule: "the epoch of the states", from: "local stale = epoch ~= current", to: "local stale = false", play: func(r *gatesRun) {
 			r.nodes = append(r.nodes, r.fresh())
 			r.ask(r.nodes[len(r.nodes)-1], nil, false)
 			r.promote()
@@ -506,7 +543,8 @@ func TestTheSpacingOfAGateHasTheGuardOfTheFirstLimit(t *testing.T) {
 	if _, err := l.Turn(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := l.GateSpacing(0); got != 1010*time.Millisecond {
+	spacing := func() time.Duration { return l.GateSpacing(Value{0, HashOf("one")}, time.Now()) }
+	if got := spacing(); got != 1010*time.Millisecond {
 		t.Errorf("got %s, want the window and the guard", got)
 	}
 	for _, row := range []struct {
@@ -521,9 +559,9 @@ func TestTheSpacingOfAGateHasTheGuardOfTheFirstLimit(t *testing.T) {
 		if _, err := operator.Set(t.Context(), control.Change{Values: limit.Values{setting: row.value}}); err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(30 * time.Second); l.GateSpacing(0) != row.want; time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(30 * time.Second); spacing() != row.want; time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("%s: got %s, want %s", row.name, l.GateSpacing(0), row.want)
+				t.Fatalf("%s: got %s, want %s", row.name, spacing(), row.want)
 			}
 		}
 	}
@@ -556,5 +594,44 @@ func TestAGateKeepsItsCapWhenLargerJobsAreLetIn(t *testing.T) {
 	}
 	if r.count < 20 {
 		t.Errorf("got %d calls; so few prove nothing", r.count)
+	}
+}
+
+// A value with a larger cap of its own gets it, and no other does. Callers learn its spacing.
+func TestAnExceptionIsForOneValue(t *testing.T) {
+	t.Parallel()
+	mini := miniredis.RunT(t)
+	r := newGatesRun(t, patient(t, mini.Addr()), mini, limit.TokenBucket, scriptOf(limit.TokenBucket), func(int64) int64 { return 1 })
+	r.keeps = true
+	r.setTo("recipient", limit.Values{"cap": "2", "window": "1s", "max_cost": "1"})
+	r.except("recipient", "0", 20, 0)
+	r.pollAll()
+	r.pass(2_000_000)
+	begin := r.now
+	for end := r.now + 3_000_000; r.now < end; r.pass(2_000) {
+		r.ask(r.nodes[0], []Request{
+			{Cost: 1, Passes: []Passed{{Value: Value{1, HashOf("1")}}}},
+			{Cost: 1, Passes: []Passed{{Value: Value{1, HashOf("0")}}}},
+		}, false)
+	}
+	since := func(value string) (n int) {
+		for _, c := range r.calls[Value{1, HashOf(value)}] {
+			if c.at >= begin {
+				n++
+			}
+		}
+		return n
+	}
+	if own, other := since("0"), since("1"); own < 54 || other > 7 || other < 5 {
+		t.Errorf("got %d calls with the value's own cap of 20 and %d with the gate's of 2, in 3 s", own, other)
+	}
+	if over := r.over(); over != "" {
+		t.Error(over)
+	}
+	l := &Limiter{gateTerms: make([]atomic.Pointer[limit.Terms], 2)}
+	l.noteTerms(1, r.nodes[0].gates[1].Terms, r.set.Terms)
+	own, other := l.GateSpacing(Value{1, HashOf("0")}, time.Now()), l.GateSpacing(Value{1, HashOf("1")}, time.Now())
+	if own*10 > other+time.Millisecond || own*10 < other-time.Millisecond {
+		t.Errorf("got a spacing of %s for the value and %s for others, want a tenth", own, other)
 	}
 }

@@ -57,30 +57,32 @@ type Options struct {
 // [Limiter.Run] talks to Redis. [Limiter.Turn] and [Limiter.Reserve] are for one
 // goroutine; everything else may be called from any goroutine.
 type Limiter struct {
-	opts         Options
-	log          *slog.Logger
-	metrics      *metrics.Limit
-	leases       *metrics.Lease
-	node         string // unique per start
-	slots        *validity
-	trips        lateness.TripNotes
-	counter      lateness.Counter // of slots that were used, and of those that were late
-	missed       atomic.Int64     // slots that could not be used, since the last reservation
-	busy         atomic.Int64     // slots that are out, and calls in flight
-	freed        chan struct{}    // holds one: a call in flight is over, where these are bounded
-	bounded      atomic.Bool      // the settings in force have max_in_flight
-	spacing      atomic.Int64     // of the settings in force, in nanoseconds
-	gateSpacings []atomic.Int64   // of the gates, likewise
-	gateChanges  []atomic.Int64   // revisions of the gates' settings
+	opts        Options
+	log         *slog.Logger
+	metrics     *metrics.Limit
+	leases      *metrics.Lease
+	node        string // unique per start
+	slots       *validity
+	trips       lateness.TripNotes
+	counter     lateness.Counter              // of slots that were used, and of those that were late
+	missed      atomic.Int64                  // slots that could not be used, since the last reservation
+	busy        atomic.Int64                  // slots that are out, and calls in flight
+	freed       chan struct{}                 // holds one: a call in flight is over, where these are bounded
+	bounded     atomic.Bool                   // the settings in force have max_in_flight
+	spacing     atomic.Int64                  // of the settings in force, in nanoseconds
+	gateTerms   []atomic.Pointer[limit.Terms] // of the gates, beside the first limit
+	gateChanges []atomic.Int64                // revisions of the gates' settings
 
-	subscribed atomic.Bool // to the limit's channel
-	notified   atomic.Bool // a notification has come since then, so changes will come as well
-	turns      chan inquiry[struct{}, Room]
-	batches    chan inquiry[[]Request, []Answer]
-	retries    chan inquiry[Request, Slot]
-	refunds    refunds
-	changed    chan struct{} // holds one: Redis notified the node of a change
-	listen     func(context.Context)
+	subscribed  atomic.Bool // to the limit's channel
+	notified    atomic.Bool // a notification has come since then, so changes will come as well
+	turns       chan inquiry[struct{}, Room]
+	batches     chan inquiry[[]Request, []Answer]
+	retries     chan inquiry[Request, Slot]
+	changed     chan struct{} // holds one: Redis notified the node of a change
+	corrected   chan struct{} // holds one: there are corrections
+	corrections corrections
+	refunds     atomic.Bool // the algorithm in force grants units again that were not used
+	listen      func(context.Context)
 
 	// Each runs one script; tests put models in their place.
 	reserve   reserveFunc
@@ -122,6 +124,7 @@ func New(opts Options) (*Limiter, error) {
 		batches:   make(chan inquiry[[]Request, []Answer]),
 		retries:   make(chan inquiry[Request, Slot]),
 		changed:   make(chan struct{}, 1),
+		corrected: make(chan struct{}, 1),
 		freed:     make(chan struct{}, 1),
 		reserve:   scripts.Reserve,
 		lateness:  func(ctx context.Context, r lateness.Report) (lateness.Reply, error) { return r.Send(ctx, scripts) },
@@ -138,9 +141,9 @@ func New(opts Options) (*Limiter, error) {
 		l.listen = func(context.Context) {} // nobody notifies the node
 	}
 	l.spacing.Store(int64(opts.Limit.Spacing()))
-	l.gateSpacings, l.gateChanges = make([]atomic.Int64, len(opts.Gates)), make([]atomic.Int64, len(opts.Gates))
+	l.gateTerms, l.gateChanges = make([]atomic.Pointer[limit.Terms], len(opts.Gates)), make([]atomic.Int64, len(opts.Gates))
 	for i, g := range opts.Gates {
-		l.noteSpacing(i, g.Limit.Terms, opts.Limit.Terms)
+		l.noteTerms(i, g.Limit.Terms, opts.Limit.Terms)
 	}
 	l.bounded.Store(opts.Limit.MaxInFlight > 0)
 	return l, nil
@@ -167,7 +170,7 @@ func (l *Limiter) Used(s Slot, at time.Time) {
 // that misses many asks for fewer.
 func (l *Limiter) Missed(s Slot) {
 	l.free()
-	l.refunds.add(s.charge)
+	l.giveBack(s)
 	if now := time.Now(); s.LateAt(now) {
 		l.counter.Count(s.lateBy(now))
 	}
@@ -177,18 +180,22 @@ func (l *Limiter) Missed(s Slot) {
 // Unused reports that a slot was not used since its job could not be called.
 func (l *Limiter) Unused(s Slot) {
 	l.free()
-	l.refunds.add(s.charge)
+	l.giveBack(s)
 	l.metrics.Unused.Inc()
 }
 
 // free takes a slot out of those that are in flight, and wakes who waits for room.
 func (l *Limiter) free() {
 	l.busy.Add(-1)
-	if !l.bounded.Load() {
-		return
+	if l.bounded.Load() {
+		l.wake(l.freed)
 	}
+}
+
+// wake has the reserving goroutine look at what has come.
+func (l *Limiter) wake(c chan<- struct{}) {
 	select {
-	case l.freed <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

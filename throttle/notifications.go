@@ -74,10 +74,7 @@ func (l *Limiter) receive(message any) {
 	default: // a pong
 		return
 	}
-	select {
-	case l.changed <- struct{}{}:
-	default:
-	}
+	l.wake(l.changed)
 }
 
 func pause(ctx context.Context, d time.Duration) {

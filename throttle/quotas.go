@@ -30,7 +30,8 @@ func (g *gate) asked(now time.Time) (q script.Quota) {
 	return q
 }
 
-// noteQuota remembers the state that Redis shows, and warns once a window when little is left.
+// noteQuota remembers the state that Redis shows, and warns once a window, and once a minute at
+// most, when little is left.
 func (r *reserver) noteQuota(g *gate, state string, now int64) {
 	if !g.IsQuota() || !g.quota.whole || state == "" { // nothing was counted, or a cooldown began and nothing was read
 		return
@@ -39,7 +40,8 @@ func (r *reserver) noteQuota(g *gate, state string, now int64) {
 	at := limit.FromMicros(now)
 	used := g.Used(state, at)
 	r.metrics.Quota(g.name, used, g.Cap)
-	if float64(used) < little*float64(g.Cap) || !g.quota.warned.Before(g.Begins(at)) {
+	warned := g.quota.warned
+	if float64(used) < little*float64(g.Cap) || !warned.Before(g.Begins(at)) || at.Sub(warned) < time.Minute {
 		return
 	}
 	g.quota.warned = at

@@ -42,18 +42,19 @@ type quotaNode struct {
 	*reserver
 
 	scripts script.Scripts
-	refunds []*charge
+	refunds []correction
 }
 
 const (
 	wholeQuota   = iota // a minute of the calendar, all jobs together
 	keyedQuota          // a minute of the calendar, by a key
 	rollingQuota        // any minute, all jobs together
+	shortQuota          // any second, likewise
 	quotaCap     = 40
 )
 
 func quotaGates() []Gate {
-	gates := []Gate{{Name: "whole"}, {Name: "keyed", Keyed: true}, {Name: "rolling"}}
+	gates := []Gate{{Name: "whole"}, {Name: "keyed", Keyed: true}, {Name: "rolling"}, {Name: "short"}}
 	for i := range gates {
 		spec := specOf(contract(quotaCap))
 		spec.Window, spec.MaxCost, spec.Calendar = 0, 3, "minute"
@@ -62,6 +63,8 @@ func quotaGates() []Gate {
 			spec.OnLost = limit.LostWait
 		case rollingQuota:
 			spec.Calendar, spec.Rolling = "", time.Minute
+		case shortQuota:
+			spec.Calendar, spec.Rolling = "", time.Second
 		}
 		gates[i].Limit = limit.Spec{Terms: spec.Beside(specOf(contract(300)).Terms)}
 	}
@@ -116,7 +119,7 @@ func job(quota int, value string, units int64) Request {
 func (r *quotaRun) jobs() []Request {
 	all := make([]Request, 1+r.roll(8))
 	for i := range all {
-		all[i] = job(int(r.roll(3)), fmt.Sprint(r.roll(2)), 1+r.roll(3))
+		all[i] = job(int(r.roll(4)), fmt.Sprint(r.roll(2)), 1+r.roll(3))
 		if r.roll(3) == 0 && all[i].Passes[0].Gate != rollingQuota {
 			all[i].Passes = append(all[i].Passes, job(rollingQuota, "", 1).Passes...)
 		}
@@ -127,9 +130,9 @@ func (r *quotaRun) jobs() []Request {
 // ask lets a node ask for jobs; without any it polls.
 func (r *quotaRun) ask(n *quotaNode, jobs []Request, lost bool) {
 	n.redisNow, n.answeredAt = r.now+r.skew, time.Now()
-	var unused []*charge
+	var unused []correction
 	if len(jobs) > 0 {
-		unused, n.refunds = slices.DeleteFunc(n.refunds, func(c *charge) bool { return c.epoch != n.clock.Epoch }), nil
+		unused, n.refunds = slices.DeleteFunc(n.refunds, func(c correction) bool { return c.epoch != n.clock.Epoch }), nil
 	}
 	asked := make([]request, len(jobs))
 	for i, job := range jobs {
@@ -162,7 +165,13 @@ func (r *quotaRun) ask(n *quotaNode, jobs []Request, lost bool) {
 		switch {
 		case lost: // its slots are not used
 		case !r.keeps && r.roll(8) == 0:
-			n.refunds = append(n.refunds, &charge{jobs[i], slot, b.Epoch})
+			n.refunds = append(n.refunds, correction{charge: &charge{jobs[i], slot, b.Epoch}})
+		case !r.keeps && jobs[i].Cost > 1 && r.roll(4) == 0: // the provider counts fewer
+			counted := jobs[i]
+			counted.Cost = 1 + r.roll(counted.Cost-1)
+			n.Reconcile(Slot{charge: &charge{jobs[i], slot, b.Epoch}}, jobs[i], counted.Cost)
+			n.refunds = append(n.refunds, n.corrections.take(b.Epoch)...)
+			r.use(counted, slot-r.skew+r.late())
 		default:
 			r.use(jobs[i], slot-r.skew+r.late())
 		}
@@ -224,9 +233,9 @@ func (r *quotaRun) toBound(before int64) {
 func (r *quotaRun) over() string {
 	const minute = 60_000_000
 	for value, calls := range r.calls {
-		if value.Gate == rollingQuota {
-			if most := fullest(calls, time.Minute); most > quotaCap {
-				return fmt.Sprintf("rolling: %d units in a minute", most)
+		if window := quotaGates()[value.Gate].Limit.Rolling; window > 0 {
+			if most := fullest(calls, window); most > quotaCap {
+				return fmt.Sprintf("rolling: %d units in %s", most, window)
 			}
 			continue
 		}
@@ -418,6 +427,23 @@ func TestQuotasAreUsed(t *testing.T) {
 		if got := len(r.calls[value]); got < least {
 			t.Errorf("%s: got %d units in %d minutes, want %d at least", quotaGates()[quota].Name, got, minutes, least)
 		}
+	}
+	if over := r.over(); over != "" {
+		t.Error(over)
+	}
+}
+
+// A rolling quota of a second is used in bursts, and whole.
+func TestAShortQuotaIsUsed(t *testing.T) {
+	t.Parallel()
+	r := playedQuotas(t)
+	r.keeps = true
+	const seconds = 5
+	for end := r.now + seconds*1_000_000; r.now < end; r.pass(10_000) {
+		r.ask(r.nodes[0], slices.Repeat([]Request{job(shortQuota, "", 1)}, 10), false)
+	}
+	if got, least := len(r.calls[job(shortQuota, "", 1).Passes[0].Value]), int(0.95*seconds*quotaCap); got < least {
+		t.Errorf("got %d units in %d s, want %d at least", got, seconds, least)
 	}
 	if over := r.over(); over != "" {
 		t.Error(over)

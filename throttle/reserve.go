@@ -32,7 +32,7 @@ type Answer struct {
 }
 
 // ErrGivenUp says that a slot was given up, or that there is no other one for long: the
-// limit was cut or paused, or has lost its timeline. The job waits where it came from.
+// limit was cut or paused, or has lost its timeline, or Redis does not answer. The job waits where it came from.
 var ErrGivenUp = errors.New("the slot was given up")
 
 // ErrFull says that the bucket had no room, and that jobs are not to wait.

@@ -84,6 +84,7 @@ func (l *Limiter) Run(ctx context.Context) error {
 		gates:   newGates(l.opts.Gates),
 	}
 	r.kind, _ = limit.AlgorithmNamed(r.known.Algorithm) // checked by New
+	r.refunds.Store(r.kind.Refunds)
 	r.most = r.blockSize()
 	if l.opts.Identity == IdentityNone {
 		l.log.Warn("failover would go unnoticed: this redis can't tell which master it is")
@@ -114,6 +115,7 @@ func (l *Limiter) Run(ctx context.Context) error {
 			}
 		case <-l.changed:
 			r.pollNow = true
+		case <-l.corrected:
 		}
 		timer.Reset(r.step(ctx, time.Now()))
 	}
@@ -165,12 +167,9 @@ func (r *reserver) turnIsOut(now time.Time) bool {
 func (r *reserver) question(asked []request, now time.Time) script.Ask {
 	place := r.place
 	place.Due = !now.Before(r.refusedUntil)
-	var unused []*charge
-	if len(asked) > 0 { // they go with a reservation; where that fails they are forgotten, since the script may have heeded them
-		unused = r.refunds.take(r.clock.Epoch)
-	}
+	corrections := r.corrections.take(r.clock.Epoch) // where the call fails they are forgotten: the script may have heeded them
 	return script.Ask{
-		Want: r.wanted(asked, now), Gates: r.gatesOf(asked, unused), Unused: r.unusedOf(unused), Costs: costsOf(asked), Busy: r.inFlight(asked), Hold: r.hold(), Call: r.calls, Seq: r.seq, Retry: r.lost > 0, Epoch: r.clock.Epoch, Stepped: r.stepped, Since: r.clock.Since, Read: r.clock.Trusted,
+		Want: r.wanted(asked, now), Gates: r.gatesOf(asked, corrections), Corrections: r.firstOf(corrections), Costs: costsOf(asked), Busy: r.inFlight(asked), Hold: r.hold(), Call: r.calls, Seq: r.seq, Retry: r.lost > 0, Epoch: r.clock.Epoch, Stepped: r.stepped, Since: r.clock.Since, Read: r.clock.Trusted,
 		Identity: string(r.opts.Identity), Lead: lead, Reach: r.reach(), Refuses: r.refuses(), Place: place,
 		Report:  now.Sub(r.saidAt) >= reportMost,
 		Hello:   r.subscribed.Load() && !r.notified.Load() && now.Sub(r.helloAt) >= limit.PollMost,

@@ -44,6 +44,7 @@ func (r *reserver) pollDue(now time.Time) time.Time {
 	if !r.pollAt.IsZero() {
 		due = earlier(due, r.pollAt)
 	}
+	due = earlier(due, r.correctionsDue())
 	return later(due, r.retryAt)
 }
 

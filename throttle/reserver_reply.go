@@ -25,6 +25,7 @@ func (r *reserver) take(reply script.Reservation) {
 	r.learn(reply.Settings, !r.learned)
 	r.learned, r.known, r.refusedUntil, r.place = true, reply.Settings, time.Time{}, script.Place{}
 	r.kind, _ = limit.AlgorithmNamed(reply.Settings.Algorithm) // the script that answered is one of these
+	r.refunds.Store(r.kind.Refunds)
 	r.pollNow = true
 }
 
@@ -97,7 +98,7 @@ func (r *reserver) receive(asked []request, reply script.Reservation, now time.T
 		before += q.Cost
 		q.answer.Slot = Slot{
 			NotBefore: notBefore, NotAfter: notAfter, lateness: lateness, valid: r.slots, slept: r.slept,
-			since: r.slots.generation.Load(), charge: r.chargeOf(q.Request, at),
+			since: r.slots.generation.Load(), charge: &charge{q.Request, at, r.clock.Epoch},
 		}
 	}
 }

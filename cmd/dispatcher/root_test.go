@@ -15,7 +15,7 @@ func TestWhatDoesNotExistIsAnError(t *testing.T) {
 		want string
 	}{
 		{[]string{"rum"}, `unknown command "rum"`},
-		{[]string{"limit"}, "dispatcher limit: name a subcommand: get, set, pause, resume"},
+		{[]string{"limit"}, "dispatcher limit: name a subcommand: get, set, unset, pause, resume"},
 		{[]string{"limit", "gat", "x"}, `unknown command "gat"`},
 		{[]string{"config"}, "name a subcommand: check, show"},
 		{[]string{"config", "chek"}, `unknown command "chek"`},

@@ -168,14 +168,14 @@ func (g *gates) turn(d *consumer.Delivery, r throttle.Request, p throttle.Passed
 		return time.Time{}
 	}
 	v.trim(now)
-	if v.free.IsZero() || !g.holds(v, p.Gate) { // the gate is asked
+	if v.free.IsZero() || !g.holds(v, p.Value, now) { // the gate is asked
 		return time.Time{}
 	}
 	before := len(v.line)
 	if own := placeOf(d); own != nil && own.of == p.Value {
 		before = max(0, own.number-v.begin)
 	}
-	return v.free.Add(time.Duration(before) * g.gap(r, p))
+	return v.free.Add(time.Duration(before) * g.gap(r, p, now))
 }
 
 // trim takes out the first places whose jobs have gone.
@@ -244,7 +244,7 @@ func (g *gates) passed(d *consumer.Delivery, r throttle.Request, at, now time.Ti
 	}
 	g.leave(placeOf(d))
 	for _, p := range r.Passes {
-		g.note(p.Value, at.Add(g.gap(r, p)), now)
+		g.note(p.Value, at.Add(g.gap(r, p, now)), now)
 	}
 }
 
@@ -264,15 +264,19 @@ func (g *gates) refusedBy(d *consumer.Delivery, r throttle.Request, a throttle.A
 }
 
 // gap is how long after a job the next one of a value may pass.
-func (g *gates) gap(r throttle.Request, p throttle.Passed) time.Duration {
-	return time.Duration(r.Counts(p)) * g.limiter.GateSpacing(p.Gate)
+func (g *gates) gap(r throttle.Request, p throttle.Passed, now time.Time) time.Duration {
+	return time.Duration(r.Counts(p)) * g.limiter.GateSpacing(p.Value, now)
 }
 
 // ahead is how far ahead of its slot a job may be asked for.
 func (g *gates) ahead() time.Duration { return g.limiter.State().Settings.Horizon }
 
-// note keeps when a value is free, if that is later than what is known under the same terms.
+// note keeps when a value is free, if that is later than what is known under the same terms. A
+// quota is believed for a short time only: units may be given back, or its cap be raised.
 func (g *gates) note(p throttle.Value, free, now time.Time) {
+	if latest := now.Add(recheck); g.limiter.GateSpacing(p, now) == 0 && free.After(latest) {
+		free = latest
+	}
 	v := g.values[p]
 	if v == nil {
 		if len(g.values) >= g.most && now.Sub(g.swept) > time.Second {
@@ -288,14 +292,14 @@ func (g *gates) note(p throttle.Value, free, now time.Time) {
 		v = &value{}
 		g.values[p] = v
 	}
-	if !g.holds(v, p.Gate) || free.After(v.free) {
-		v.free, v.spacing, v.terms = free, g.limiter.GateSpacing(p.Gate), g.limiter.GateRevision(p.Gate)
+	if !g.holds(v, p, now) || free.After(v.free) {
+		v.free, v.spacing, v.terms = free, g.limiter.GateSpacing(p, now), g.limiter.GateRevision(p.Gate)
 	}
 }
 
 // holds tells whether the terms of a gate are those under which a value was learned.
-func (g *gates) holds(v *value, gate int) bool {
-	return v.spacing == g.limiter.GateSpacing(gate) && v.terms == g.limiter.GateRevision(gate)
+func (g *gates) holds(v *value, of throttle.Value, now time.Time) bool {
+	return v.spacing == g.limiter.GateSpacing(of, now) && v.terms == g.limiter.GateRevision(of.Gate)
 }
 
 // newGates compiles the expressions of a configuration.

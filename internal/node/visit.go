@@ -105,6 +105,9 @@ func (v *visit) call() event {
 		v.calls++
 		v.sentAt = r.WroteAt
 		v.limiter.Used(v.slot, r.WroteAt)
+		if r.Units != nil {
+			v.limiter.Reconcile(v.slot, v.wants, *r.Units)
+		}
 		v.slot = throttle.Slot{}
 		v.metrics.sent(v.workItem, v.calls, r.WroteAt)
 	}

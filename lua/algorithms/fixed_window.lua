@@ -5,9 +5,11 @@
 --
 -- The state is a count. In the limit's hash: keep, the end of the window, and the fields of window.lua.
 
-function algorithm.back(c, slot, units)
-  local count = tonumber(redis.call('GET', KEYS[3]) or 0)
-  if slot >= c.keep - length(c) and count >= units then redis.call('INCRBY', KEYS[3], int(-units)) end
+function algorithm.back(c, _, list)
+  for _, one in ipairs(list) do
+    local count = tonumber(redis.call('GET', KEYS[3]) or 0)
+    if one.slot >= c.keep - length(c) and count >= one.units then redis.call('INCRBY', KEYS[3], int(-one.units)) end
+  end
 end
 
 function algorithm.take(c, now, want, _, ahead, not_before)

@@ -44,12 +44,14 @@ function algorithm.change(c, old, now, not_before)
   if length(c) ~= length(old) then return reset(c, old, now, not_before) end
 end
 
-function algorithm.back(c, slot, units)
-  local v = redis.call('HMGET', KEYS[3], 'index', 'count', 'before')
-  local field, count = 'count', tonumber(v[2] or 0)
-  local behind = tonumber(v[1] or 0) - math.floor(slot / length(c))
-  if behind == 1 then field, count = 'before', tonumber(v[3]) end
-  if (behind == 0 or behind == 1) and count >= units then redis.call('HSET', KEYS[3], field, int(count - units)) end
+function algorithm.back(c, _, list)
+  for _, one in ipairs(list) do
+    local v = redis.call('HMGET', KEYS[3], 'index', 'count', 'before')
+    local field, count = 'count', tonumber(v[2] or 0)
+    local behind = tonumber(v[1] or 0) - math.floor(one.slot / length(c))
+    if behind == 1 then field, count = 'before', tonumber(v[3]) end
+    if (behind == 0 or behind == 1) and count >= one.units then redis.call('HSET', KEYS[3], field, int(count - one.units)) end
+  end
 end
 
 function algorithm.take(c, now, want, _, ahead, not_before)

@@ -8,7 +8,7 @@
 -- counted from the first unit of the list. The numbers say how many units lie between two runs, so nothing is ever counted
 -- up. The newest run that has left the window stays in the list, for its number is where the window's count begins.
 local DROPPED = 1000 -- runs that one call removes, at most; the rest does no harm
-local SOUGHT = 100 -- runs among which a slot is sought that was not used
+local SOUGHT = 500 -- runs among which a slot is sought that was not used
 
 -- run returns the time and the number of a run; nothing where there is none.
 local function run(i)
@@ -45,20 +45,34 @@ local function add(now, number, oldest)
   if oldest > 0 then redis.call('LTRIM', KEYS[3], int(math.min(oldest, DROPPED)), -1) end
 end
 
--- back takes units that were not used out of their run, and out of the numbers behind it.
-function algorithm.back(_, slot, units)
-  local runs, this = {}, run(-1) -- runs: the newest ones, newest first
-  while this and this[TIME] >= slot and #runs < SOUGHT do
-    runs[#runs + 1] = this
-    local before = run(-1 - #runs)
-    local own = before and this[NUMBER] - before[NUMBER] or 0 -- how many units the first run has is not known
-    if this[TIME] == slot and own >= units then
-      redis.call('LTRIM', KEYS[3], 0, -1 - #runs)
-      for k = #runs, 1, -1 do add(runs[k][TIME], runs[k][NUMBER] - units, 0) end
-      return
-    end
-    this = before
+-- back takes units that were not used out of their runs, and out of the numbers behind them. It reaches the newest runs only.
+function algorithm.back(c, now, list)
+  local by, oldest, runs = {}, math.huge, {} -- runs: the newest ones, newest first
+  for _, one in ipairs(list) do
+    by[one.slot] = (by[one.slot] or 0) + one.units
+    oldest = math.min(oldest, one.slot)
   end
+  local this = run(-1)
+  while this and this[TIME] >= oldest and #runs < SOUGHT do
+    runs[#runs + 1] = this
+    this = run(-1 - #runs)
+  end
+  if #runs == 0 then return end
+  local before, moved, entries = this and this[NUMBER] or 0, 0, {}
+  for k = #runs, 1, -1 do
+    local time, number = runs[k][TIME], runs[k][NUMBER]
+    local counts = this or k < #runs or time > now - length(c) -- else runs in front of the first one were forgotten
+    if counts and by[time] then
+      local units = math.min(by[time], number - before)
+      moved, by[time] = moved + units, by[time] - units
+    end
+    before = number
+    entries[#entries + 1] = int(time) .. ' ' .. int(number - moved)
+  end
+  if moved == 0 then return end
+  if this then redis.call('LTRIM', KEYS[3], 0, -1 - #runs) else redis.call('DEL', KEYS[3]) end
+  redis.call('RPUSH', KEYS[3], unpack(entries))
+  redis.call('PEXPIRE', KEYS[3], int(math.ceil((c.keep - now) / 1000) + 1000))
 end
 
 function algorithm.take(c, now, want, _, ahead, not_before)

@@ -29,7 +29,7 @@
 --                    the reply to a reservation may have granted that was lost
 -- ARGV[17] hold_us   a call that is granted now is over then
 -- ARGV[18] call      number of this call of the node
--- ARGV[19] unused     slots of the epoch that the node knows that it did not use, "slot_us:units", where the algorithm heeds them
+-- ARGV[19] corrections  of slots of the epoch that the node knows: "slot_us:units", given back or, negative, charged
 -- ARGV[20] and on: the gates, see gates.lua
 --
 -- Reply: 1 now_us  2 epoch  3 given  4 base_us  5 n  6 floor_us  7 units  8 period_us  9 debt
@@ -60,8 +60,8 @@ local function timeline(c, v, first)
 end
 
 local v = redis.call('HMGET', limit, 'settings', 'applied', 'last', 'not_before', 'epoch', 'master', 'run', 'began',
-  'queued', 'served', 'spare', 'step_report', 'claim', 'room_from', 'wide', 'may_be_lost', 'lost', unpack(algorithm.fields))
-local OWN = 17 -- fields of the frame, in front of the algorithm's
+  'queued', 'served', 'spare', 'step_report', 'claim', 'room_from', 'wide', 'may_be_lost', 'lost', 'owed', unpack(algorithm.fields))
+local OWN = 18 -- fields of the frame, in front of the algorithm's
 local stored, applied, last, not_before = v[1], v[2], tonumber(v[3]), tonumber(v[4])
 local current, master, ran, began = v[5], v[6], v[7], tonumber(v[8])
 local queued, served, spare, step_report = tonumber(v[9] or 0), tonumber(v[10] or 0), tonumber(v[11] or 0), v[12]

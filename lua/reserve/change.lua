@@ -1,4 +1,4 @@
--- A call without a cooldown, up to the grant: news of other nodes, a retry, a change of the settings, a poll, a pause.
+-- A call without a cooldown: news of other nodes, a retry, a change of the settings.
 local HOLD = 20000 -- while a report of a step waits for a second opinion
 local NEWS = 100000 -- a limit that nobody asked for in this time may have missed a step of the clock
 
@@ -52,18 +52,4 @@ if applied ~= stored then -- the settings have changed since the last reservatio
   note_wide(old.guard)
   claim = nil
   redis.pcall('PUBLISH', limit, 'applied') -- whoever changed them may not be allowed to
-end
-
-if want == 0 then
-  if ticket > served then -- it gives its place up: those behind it move on
-    served = math.min(queued, served + 1)
-    note('served', int(served))
-  end
-  note('last', int(now))
-  return nothing(0, 0, nil, waits and HOLD)
-end
-if waits then return nothing(HOLD, 0, ticket) end
-if set.paused then
-  note('last', int(now))
-  return nothing(set.revert_at > 0 and math.min(POLL, set.revert_at - now) or POLL)
 end

@@ -19,7 +19,8 @@
 -- ARGV[20 + 4g]       of a quota without a key: "- state", what the node remembers; else empty
 -- ARGV[21 + 4G]       the gate of each state: numbers
 -- ARGV[22 + 4G]       the states of each job, and what it counts there: "1:1,3:2" or "-" for none
--- ARGV[23 + 4G]       slots that were not used: "state:slot_us:units". A gate that was not passed since then forgets them.
+-- ARGV[23 + 4G]       corrections of states: "state:slot_us:units", given back or, negative, charged. A gate that was passed
+--                     since then gives nothing back, but a quota does.
 --
 -- Reply, behind the settings in force, which are '' where the node knows them, and also without gates where slots may go to
 -- any of the jobs:

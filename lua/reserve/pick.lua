@@ -8,12 +8,13 @@ local soon = algorithm.notice and now + NOTICE or now
 local states = {known = {}} -- functions; and from when on quotas allow units, as far as that was asked
 local insists = false -- the node claims units for its first job, so none is to pass it: see reserve.lua
 
--- keep keeps a state until it says nothing any more, also to larger jobs.
-function states.keep(i, slot, units)
+-- keep keeps a state until it says nothing any more, also to larger jobs, and returns it.
+function states.keep(i, slot, units, max_cost)
   local gate = owner[i]
   local left = slot + math.max(gap(gate, units), gate.window + widest) - now
-  local text = int(slot) .. ' ' .. int(units) .. ' ' .. int(gate.max_cost)
-  redis.call('SET', KEYS[6 + 4 * GATES + i], text, 'PX', int(math.ceil(left / 1000) + 1000))
+  local text = int(slot) .. ' ' .. int(units) .. ' ' .. (max_cost or int(gate.max_cost))
+  redis.call('SET', KEYS[6 + 4 * GATES + i], text, 'PX', int(math.max(1, math.ceil(left / 1000) + 1000)))
+  return text
 end
 
 -- free_after is when the next job may go behind the last grant that a state holds.
@@ -22,31 +23,84 @@ function states.free_after(gate, state)
   return math.max(gate.from, slot and next_after(gate, tonumber(slot), tonumber(units), tonumber(max_cost)) or 0)
 end
 
--- give_back takes back a slot that was not used, and returns the state without it. Later slots lie behind it, and so behind
--- what was granted before. A quota's units are counted, so those of any slot can be taken back.
-function states.give_back(i, state, slot, units)
-  if owner[i].quota then
-    local tally = quotas.read_counts(owner[i], state)
-    if not quotas.take_back(owner[i], tally, tonumber(units), tonumber(slot)) then return state end
-    quotas.write_counts(owner[i], KEYS[6 + 4 * GATES + i], tally)
-    return quotas.written_counts(tally)
+-- correct_quota gives units of a slot back, or charges them where they are negative, and returns the state with that.
+function states.correct_quota(i, state, slot, units)
+  local tally = quotas.read_counts(owner[i], state)
+  if units < 0 then quotas.add_units(owner[i], tally, math.min(-units, owner[i].cap), slot)
+  elseif not quotas.take_back(owner[i], tally, units, slot) then return state end
+  quotas.write_counts(owner[i], KEYS[6 + 4 * GATES + i], tally)
+  return quotas.written_counts(tally)
+end
+
+-- correct does the same of a last grant. Of a slot that is not the last one nothing is given back: somebody relies on it. A
+-- charge counts with the last one, for three windows at most. Where no unit of the last one is left, the state goes: later
+-- slots lie behind it, and so behind what was granted before.
+function states.correct(i, state, slot, units)
+  if owner[i].quota then return states.correct_quota(i, state, slot, units) end
+  local newest_slot, count, max_cost = string.match(state or '', '^(%d+) (%d+) (%d+)$')
+  if not newest_slot then return state end
+  newest_slot, count = tonumber(newest_slot), tonumber(count)
+  if units > 0 and (newest_slot ~= slot or units > count) then return state end
+  local left = math.max(count - math.max(units, 0), math.min(count - units, 3 * owner[i].cap))
+  if left == 0 then
+    redis.call('DEL', KEYS[6 + 4 * GATES + i])
+    return nil
   end
-  local of = slot .. ' ' .. units .. ' '
-  if string.sub(state or '', 1, #of) ~= of then return state end -- somebody relies on it
-  redis.call('DEL', KEYS[6 + 4 * GATES + i])
+  return states.keep(i, newest_slot, left, max_cost)
+end
+
+-- terms_of is a gate with the cap that holds for the value of a state: that of an exception, or the gate's own.
+function states.terms_of(gate, key)
+  if not gate.exceptions then return gate end
+  local _, found = string.find(gate.exceptions, string.sub(key, -32) .. '=', 1, true)
+  if not found then return gate end
+  local cap, till = string.match(gate.exceptions, '^(%d+)@?(%d*)', found + 1)
+  if till ~= '' and now >= tonumber(till) then return gate end
+  return setmetatable({cap = tonumber(cap)}, {__index = gate})
 end
 
 function states.read()
-  for word in string.gmatch(ARGV[21 + 4 * GATES], '%d+') do owner[#owner + 1] = gates[tonumber(word)] end
+  for word in string.gmatch(ARGV[21 + 4 * GATES], '%d+') do
+    owner[#owner + 1] = states.terms_of(gates[tonumber(word)], KEYS[7 + 4 * GATES + #owner])
+  end
   if #owner == 0 then return end
   local values = redis.call('MGET', unpack(KEYS, 7 + 4 * GATES))
-  for word, slot, units in string.gmatch(ARGV[23 + 4 * GATES], '(%d+):(%d+):(%d+)') do
+  for word, slot, units in string.gmatch(ARGV[23 + 4 * GATES], '(%d+):(%d+):(-?%d+)') do
     local i = tonumber(word)
-    values[i] = states.give_back(i, values[i], slot, units)
+    values[i] = states.correct(i, values[i], tonumber(slot), tonumber(units))
   end
   for i, gate in ipairs(owner) do
     if gate.quota then free[i], tallies[i] = 0, quotas.read_counts(gate, values[i]) else free[i] = states.free_after(gate, values[i]) end
   end
+end
+
+-- settle has the algorithm take back what was not used, and charges what is owed: units that the provider counted beside those
+-- of a slot. These are granted to nobody, ahead of all jobs. They are forgotten two windows after the last of them: the
+-- provider counts those calls no more.
+function states.settle()
+  local back, text = {}, v[18] or '0 0'
+  local owed, at = string.match(text, '^(%d+) (%d+)$')
+  owed, at = tonumber(owed), tonumber(at)
+  for slot, units in string.gmatch(ARGV[19], '(%d+):(-?%d+)') do
+    units = tonumber(units)
+    if units > 0 then back[#back + 1] = {slot = tonumber(slot), units = units}
+    else owed, at = math.min(owed - units, 2 * set.cap), now end
+  end
+  if algorithm.back and #back > 0 then algorithm.back(c, now, back) end
+  if now - at > 2 * (set.window + set.guard) then owed = 0 end
+  if owed > 0 and not set.paused and not waits then
+    local all_costs, all_chooses = costs, CHOOSES
+    costs, CHOOSES, c.reach = '', false, 4 * (set.window + set.guard)
+    local slots = algorithm.take(c, AHEAD and now or soon, owed, lead, 0, not_before)
+    costs, CHOOSES = all_costs, all_chooses
+    if slots then
+      owed = owed - slots.given
+      flush()
+      timeline(c, redis.call('HMGET', limit, unpack(algorithm.fields)), 0)
+    end
+  end
+  local left = int(owed) .. ' ' .. int(owed > 0 and at or 0)
+  if left ~= text then note('owed', left) end
 end
 
 local function read_jobs()

@@ -59,7 +59,8 @@ if GATES > 0 then -- a call without gates does not make these functions
   function quotas.write_counts(gate, key, tally)
     local ends = now
     for id in pairs(tally) do ends = math.max(ends, quotas.over(gate, id)) end
-    redis.call('SET', key, quotas.written_counts(tally), 'PX', int(math.ceil((ends - now) / 1000) + 60000))
+    local margin = gate.rolling > 0 and math.min(60000, gate.rolling / 1000) or 60000 -- ms
+    redis.call('SET', key, quotas.written_counts(tally), 'PX', int(math.ceil((ends - now) / 1000 + margin)))
   end
 
   -- spent is how many units count beside a slot in a window.

@@ -20,6 +20,18 @@ type Change struct {
 	By         string        // who asks for it, for people
 	Why        string        // what for
 	undid      int64         // the revision that the change takes back; 0: none
+	except     exceptFunc    // changes the exceptions; nil: they stay
+}
+
+// exceptFunc changes exceptions.
+type exceptFunc func(limit.Exceptions) limit.Exceptions
+
+// put puts the values of the change into settings.
+func (ch Change) put(s *limit.Settings) error {
+	if ch.except != nil {
+		s.Exceptions = ch.except(s.Exceptions)
+	}
+	return ch.Values.Apply(s)
 }
 
 // Bounds of a [Change].
@@ -42,7 +54,7 @@ func (ch Change) validate() error {
 func (ch Change) apply(s limit.Settings, now time.Time) (limit.Settings, error) {
 	to := s.Successor(ch.By, ch.Why, now)
 	to.Undid = ch.undid
-	if err := ch.Values.Apply(&to); err != nil {
+	if err := ch.put(&to); err != nil {
 		return s, err
 	}
 	on := !s.RevertAt.IsZero()
@@ -55,7 +67,7 @@ func (ch Change) apply(s limit.Settings, now time.Time) (limit.Settings, error) 
 		return to, nil
 	case on:
 		after := limit.Settings{Terms: to.RevertTo}
-		err := ch.Values.Apply(&after)
+		err := ch.put(&after)
 		if to.RevertTo = after.Terms; err != nil || to.RevertTo != to.Terms {
 			return to, err
 		}

@@ -73,10 +73,9 @@ func (c *Control) Get(ctx context.Context) (limit.Settings, error) {
 	return s, nil
 }
 
-// QuotaState is the state of a quota without a key; empty: nothing is used. See
-// [limit.Quota.Used].
-func (c *Control) QuotaState(ctx context.Context, of limit.Quota) (string, error) {
-	state, err := c.rdb.Get(ctx, c.Keys.Quota(c.name, of, script.Whole())).Result()
+// read reads a state; empty: there is none.
+func (c *Control) read(ctx context.Context, key string) (string, error) {
+	state, err := c.rdb.Get(ctx, key).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return "", fmt.Errorf("read limit %q: %w", c.name, err)
 	}
@@ -136,6 +135,7 @@ func (c *Control) set(ctx context.Context, ch Change) (limit.Settings, error) {
 
 // changed returns the settings as they are after the change, made at now.
 func (c *Control) changed(ctx context.Context, s limit.Settings, ch Change, now time.Time) (limit.Settings, error) {
+	s.Exceptions, s.RevertTo.Exceptions = s.Exceptions.Current(now), s.RevertTo.Exceptions.Current(now) // what has ended is in no one's way
 	if ch.IfRevision != 0 && ch.IfRevision != s.Revision {
 		return s, &RevisionError{Wanted: ch.IfRevision, Now: s}
 	}

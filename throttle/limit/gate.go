@@ -15,8 +15,8 @@ const MaxGateWindow = time.Minute
 // MaxGates is how many limits a job may count on beside the first one.
 const MaxGates = 15
 
-// Beside are the terms of a gate beside the first limit. A gate keeps its cap, its window, its
-// largest cost and its pause. The first limit has all other terms.
+// Beside are the terms of a gate beside the first limit. A gate keeps its cap and the exceptions
+// to it, its window, its largest cost and its pause. The first limit has all other terms.
 func (t Terms) Beside(first Terms) Terms {
 	c := first.Contract
 	c.Cap, c.Window, c.MaxCost = t.Cap, t.Window, t.MaxCost
@@ -24,7 +24,7 @@ func (t Terms) Beside(first Terms) Terms {
 	if t.IsQuota() && t.Window == 0 {
 		c.Window = t.length()
 	}
-	return Terms{Contract: c, Algorithm: TokenBucket, Gate: true, Quota: t.Quota, Paused: t.Paused}
+	return Terms{Contract: c, Algorithm: TokenBucket, Gate: true, Quota: t.Quota, Exceptions: t.Exceptions, Paused: t.Paused}
 }
 
 // validateGate refuses terms that no gate can keep, with a [fault.Error] for each. A gate keeps
@@ -45,6 +45,7 @@ func (t Terms) validateGate() error {
 	for _, e := range fault.All(t.Beside(t).Contract.Validate()) {
 		faults.Refuse(bounded || e.Field != "window", e.Field, e.Value, "%s", e.Remedy)
 	}
+	t.checkExceptions(&faults)
 	return faults.Err()
 }
 
@@ -74,7 +75,7 @@ func (t Terms) GateSpacing() time.Duration {
 func (t Terms) GateShare() float64 {
 	switch {
 	case t.Rolling > 0:
-		return QuotaParts / (QuotaParts + 1.0)
+		return t.Rolling.Seconds() / (t.Rolling.Seconds()*(1+1.0/QuotaParts) + t.Guard.Seconds())
 	case t.IsQuota():
 		return 1
 	}

@@ -151,7 +151,7 @@ func TestAGateHasFewParameters(t *testing.T) {
 		}
 	}
 	restored := limit.Restore(gate, limit.Parameters)
-	if want := []string{"cap", "max_cap", "max_cost", "max_step", "paused", "window"}; !slices.Equal(slices.Sorted(maps.Keys(restored)), want) {
+	if want := []string{"cap", "exceptions", "max_cap", "max_cost", "max_step", "paused", "window"}; !slices.Equal(slices.Sorted(maps.Keys(restored)), want) {
 		t.Errorf("got %v restored, want %v", restored, want)
 	}
 	if differing := limit.Differences(gate, other); len(differing) != len(restored) {

@@ -64,7 +64,8 @@ func Unpack(text string) (Settings, error) {
 	if s.Cap < 1 || s.Window < 1 || s.Guard < 0 || s.Reserve < 0 || s.Burst < 1 || s.Cap-s.Reserve-s.Burst < 0 || s.MaxCost > s.Cap-s.Reserve-s.Burst+1 || s.MaxNodes < 0 || s.UnitsOfNode() > 0 && s.LargestCost() > s.UnitsOfNode() || s.MaxInFlight < 0 || p.Units < 1 || p.Period < 1 {
 		return Settings{}, fmt.Errorf("%w: a contract of %s", errPacked, s.Contract)
 	}
-	if err := s.check(); err != nil {
+	_, unread := s.Exceptions.All()
+	if err := errors.Join(s.check(), unread); err != nil {
 		return Settings{}, fmt.Errorf("%w: %w", errPacked, err)
 	}
 	if s.RevertAt.IsZero() {

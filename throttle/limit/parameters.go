@@ -29,6 +29,7 @@ const (
 	Pause                 // as a term, with commands of its own
 	Guardrail             // of [Guardrails]: a change is for good
 	FileOnly              // of [Terms]: it never changes while the fleet runs
+	ByValue               // of [Terms]: it is changed for one value of the key, with limit set --key
 )
 
 // Place says which limits have a parameter.
@@ -40,6 +41,7 @@ const (
 	Every               // gates too
 	Paced               // gates too, but no quota
 	Quotas              // quotas alone
+	Gates               // all gates
 )
 
 // Parameters are all settings of a limit that Redis holds.
@@ -54,6 +56,7 @@ var Parameters = []Parameter{ //nolint:gochecknoglobals // a constant table
 	{"spread", Term, First, "how much the delay on the network varies, a `time`; with --guard auto", func(s *Settings) any { return &s.Spread }},
 	{"lateness", Term, First, "how late after its slot a call may start, a `time`", func(s *Settings) any { return &s.Lateness }},
 	{"horizon", Term, First, "how far ahead slots are reserved, a `time`", func(s *Settings) any { return &s.Horizon }},
+	{"exceptions", ByValue, Gates, "other caps of single values of the key", func(s *Settings) any { return &s.Exceptions }},
 	{"paused", Pause, Every, "true: no call is made", func(s *Settings) any { return &s.Paused }},
 	{"max_cap", Guardrail, Every, "largest cap in `calls` that needs no --force; 0: no bound", func(s *Settings) any { return &s.MaxCap }},
 	{"max_step", Guardrail, Every, "largest `factor` between the old and the new rate that needs no --force; 0: no bound", func(s *Settings) any { return &s.MaxStep }},
@@ -77,13 +80,15 @@ func (p Parameter) Of(t Terms) bool {
 		return !t.IsQuota()
 	case Quotas:
 		return t.IsQuota()
+	case Gates:
+		return t.Gate
 	case Every:
 	}
 	return true
 }
 
-// Value returns an int64, a float64, a bool, a string or a [time.Duration]. The guard
-// is its duration, also where it is auto.
+// Value returns an int64, a float64, a bool, a string, a [time.Duration] or [Exceptions]. The
+// guard is its duration, also where it is auto.
 func (p Parameter) Value(s Settings) any {
 	switch v := p.field(&s).(type) {
 	case *int64:
@@ -95,6 +100,8 @@ func (p Parameter) Value(s Settings) any {
 	case *string:
 		return *v
 	case *time.Duration:
+		return *v
+	case *Exceptions:
 		return *v
 	case *Contract:
 		return v.Guard
@@ -125,6 +132,8 @@ func (p Parameter) set(s *Settings, text string) (err error) {
 		must = "must be true or false"
 	case *string:
 		*v = text
+	case *Exceptions:
+		*v = Exceptions(text) // see Terms.Validate
 	case *time.Duration:
 		*v, err = time.ParseDuration(text)
 		must = "must be a duration with a unit, such as 10ms"
@@ -208,6 +217,7 @@ func (v Values) Validate(s Settings) error {
 	for _, p := range Parameters {
 		value, stated := v[p.Name]
 		faults.Refuse(stated && p.On == First && s.Gate, p.Name, fault.Phrase(value), "is the first limit's: change it there")
+		faults.Refuse(stated && p.On == Gates && !s.Gate, p.Name, fault.Phrase(value), "is for a limit with a key")
 		faults.Refuse(stated && p.On == Quotas && !s.IsQuota(), p.Name, fault.Phrase(value), "is for a quota, and can't change while the fleet runs")
 		faults.Refuse(stated && p.On == Paced && s.IsQuota(), p.Name, fault.Phrase(value), "is that of the quota's calendar or rolling, which can't change while the fleet runs")
 	}

@@ -33,11 +33,11 @@ var Calendars = map[string]time.Duration{"minute": time.Minute, "hour": time.Hou
 
 const (
 	// QuotaParts are the parts of a rolling window that are counted apart. A part counts until
-	// all of it has left the window, so 64 of 65 of the cap are used at least. reserve/quotas.lua
-	// has the same number.
+	// all of it has left the window and the guard, so 64 of 65 of the cap are used of a long one.
+	// reserve/quotas.lua has the same number.
 	QuotaParts = 64
 
-	minRolling = time.Minute
+	minRolling = time.Second // below that a part is not much longer than the guard
 )
 
 // IsQuota reports whether there is one.

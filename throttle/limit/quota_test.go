@@ -56,7 +56,7 @@ func TestQuotasThatAreRefused(t *testing.T) {
 		"rolling: 24h0m0s: must be 0 with a calendar":     {Calendar: "day", Rolling: 24 * time.Hour},
 		`zone: "Europe/Berlin": is for a calendar only`:   {Rolling: 24 * time.Hour, Zone: "Europe/Berlin"},
 		`zone: "Mars": is no time zone`:                   {Calendar: "day", Zone: "Mars"},
-		"rolling: 10s: must be from 1m0s":                 {Rolling: 10 * time.Second},
+		"rolling: 500ms: must be from 1s":                 {Rolling: 500 * time.Millisecond},
 		`on_lost: "stop": must be`:                        {Calendar: "day", OnLost: "stop"},
 		`on_lost: "wait": is for a quota: state calendar`: {OnLost: "wait"},
 	} {

@@ -3,6 +3,7 @@ package limit
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"dispatcher/internal/fault"
@@ -11,11 +12,12 @@ import (
 // Terms are the settings that operators change: the contract, the algorithm that keeps it, and
 // whether it is paused.
 type Terms struct {
-	Contract  `yaml:",inline"`
-	Algorithm string           `yaml:"algorithm" json:"algorithm"` // name of one of [Algorithms]
-	Gate      bool             `yaml:"-" json:"gate,omitempty"`    // a limit beside the first one: see [Terms.Beside]
-	Quota     `yaml:",inline"` // of a gate
-	Paused    bool             `yaml:"-" json:"paused"`
+	Contract   `yaml:",inline"`
+	Algorithm  string           `yaml:"algorithm" json:"algorithm"` // name of one of [Algorithms]
+	Gate       bool             `yaml:"-" json:"gate,omitempty"`    // a limit beside the first one: see [Terms.Beside]
+	Quota      `yaml:",inline"` // of a gate
+	Exceptions Exceptions       `yaml:"-" json:"exceptions,omitempty"` // of a gate with a key
+	Paused     bool             `yaml:"-" json:"paused"`
 }
 
 // Validate refuses terms that the algorithm or a gate can't keep, with a [fault.Error] for
@@ -30,6 +32,7 @@ func (t Terms) Validate() error {
 	}
 	var faults fault.List
 	a.check(t.Contract, &faults)
+	faults.Refuse(t.Exceptions != "", "exceptions", string(t.Exceptions), "is for a limit with a key")
 	return faults.Err()
 }
 
@@ -53,6 +56,9 @@ func (t Terms) String() string {
 		text = fmt.Sprintf("%d in %s beside the first limit", t.Cap, t.WindowText())
 		if t.MaxCost > 1 {
 			text += fmt.Sprintf(", jobs of up to %d units", t.MaxCost)
+		}
+		if t.Exceptions != "" {
+			text += fmt.Sprintf(", other caps of %d values", strings.Count(string(t.Exceptions), "="))
 		}
 	} else if t.Algorithm != DefaultAlgorithm {
 		text += ", " + t.Algorithm
@@ -104,7 +110,7 @@ func (s Settings) Newer(other Settings) bool { return s.Changed.After(other.Chan
 
 // Stricter reports whether slots that were reserved under old may be too many for s.
 func (s Settings) Stricter(old Settings) bool {
-	if s.Algorithm != old.Algorithm {
+	if s.Algorithm != old.Algorithm || s.cutsOneValue(old.Terms) {
 		return true
 	}
 	if s.Paused || old.Contract == s.Contract {

@@ -57,6 +57,7 @@ func (l *Limit) ReserveAt(now int64, a script.Ask) script.Reservation {
 	nothing := func(wait int64) script.Reservation {
 		return reply(clock.Schedule{Base: now, Floor: now, Units: 1, Period: 1}, wait)
 	}
+	l.correct(now, a.Corrections)
 	if a.Want == 0 {
 		return nothing(0)
 	}
@@ -82,6 +83,16 @@ func (l *Limit) ReserveAt(now int64, a script.Ask) script.Reservation {
 	turned := max(0, s.N+s.Given-1-s.Debt) / units
 	l.base, l.n = s.Base+turned*period, s.N+s.Given-turned*units
 	return reply(s, 0)
+}
+
+// correct charges units beside those that were granted, as algorithms/token_bucket.lua does.
+func (l *Limit) correct(now int64, all []script.Correction) {
+	units, period := l.set.Pace()
+	window := (l.set.Window + l.set.Guard).Microseconds()
+	most := max(l.n, clock.Within(now+window-l.base, units, period)+l.set.Burst)
+	for _, c := range all {
+		l.n = min(most, l.n+min(max(0, -c.Units), l.set.Cap))
+	}
 }
 
 // idle begins the timeline again at floor where nothing is left of it, and the

@@ -3,6 +3,7 @@
 package metrics
 
 import (
+	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,6 +27,7 @@ type Limit struct {
 	window     prometheus.Gauge
 	paused     prometheus.Gauge
 	revision   prometheus.Gauge
+	reconciled *prometheus.CounterVec
 	quotaUsed  *prometheus.GaugeVec
 	quotaCap   *prometheus.GaugeVec
 }
@@ -60,6 +62,7 @@ func New(reg prometheus.Registerer, limit string, inFlight func() float64) *Limi
 		Errors:     counter("script_errors_total", "Calls of reserve.lua that failed or were not answered in time."),
 		calls:      vec("script_calls_total", "Calls of reserve.lua that were answered.", "outcome", "granted", "refused", "poll"),
 		cooldowns:  vec("cooldowns_total", "Cooldowns that began with a call of this node.", "reason", script.CooldownNames[1:]...),
+		reconciled: vec("reconciled_units_total", "Units by which the provider counted otherwise than a job was granted.", "count", "more", "fewer", "dropped"),
 		rtt:        histogram("script_seconds", "Time of a call of reserve.lua.", []float64{.0002, .0005, .001, .002, .003, .005, .01, .025, .05, .1, .25}),
 		lateness:   histogram("slot_lateness_seconds", "From a slot's time to the first byte of its call.", []float64{.0001, .00025, .0005, .001, .0015, .002, .003, .005, .008, .012, .02, .03, .05}),
 		cap:        gauge("cap_units", "The cap in force, in units a window."),
@@ -73,7 +76,7 @@ func New(reg prometheus.Registerer, limit string, inFlight func() float64) *Limi
 		Name: "dispatcher_limit_in_flight_calls", Help: "Calls in flight, from the grant of a slot until the answer.", ConstLabels: labels,
 	}, inFlight)
 	if reg != nil {
-		reg.MustRegister(busy, m.granted, m.Late, m.Unused, m.TurnedAway, m.Errors, m.calls, m.cooldowns, m.rtt, m.lateness, m.cap, m.window, m.paused, m.revision, m.quotaUsed, m.quotaCap)
+		reg.MustRegister(busy, m.granted, m.Late, m.Unused, m.TurnedAway, m.Errors, m.calls, m.cooldowns, m.reconciled, m.rtt, m.lateness, m.cap, m.window, m.paused, m.revision, m.quotaUsed, m.quotaCap)
 	}
 	return m
 }
@@ -99,6 +102,19 @@ func (m *Limit) Called(want int64, r script.Reservation, took time.Duration) {
 func (m *Limit) Quota(name string, used, capacity int64) {
 	m.quotaUsed.WithLabelValues(name).Set(float64(used))
 	m.quotaCap.WithLabelValues(name).Set(float64(capacity))
+}
+
+// Reconciled counts units by which the provider's count was smaller than a job's, or larger where
+// they are negative; kept: they are passed on to Redis.
+func (m *Limit) Reconciled(units int64, kept bool) {
+	switch {
+	case !kept:
+		m.reconciled.WithLabelValues("dropped").Add(math.Abs(float64(units)))
+	case units < 0:
+		m.reconciled.WithLabelValues("more").Add(-float64(units))
+	default:
+		m.reconciled.WithLabelValues("fewer").Add(float64(units))
+	}
 }
 
 // Used counts how late a slot was used.

@@ -1,8 +1,6 @@
 package script
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
@@ -13,23 +11,20 @@ import (
 // This file and reserve/gates.lua are the only places that know how gates stand in the
 // arguments and the reply of a reservation.
 
-// Hash stands for the value of a gate's key.
-type Hash [16]byte
-
 // State is what Redis keeps for one value of a gate's key.
 type State struct {
 	Gate int // index of [Gates].Known
-	Hash Hash
+	Hash limit.Hash
 }
 
 // Gates are what a call says of the limits beside the first one.
 type Gates struct {
-	Names   []string
-	Known   []limit.Settings // the newest ones that the node knows
-	Quotas  []Quota          // what it knows of each gate as a quota; the zero Quota where it is none
-	States  []State          // that jobs or refunds name, each once
-	Jobs    [][]Pass         // of each job, in the order of the costs
-	Refunds []Refund
+	Names       []string
+	Known       []limit.Settings // the newest ones that the node knows
+	Quotas      []Quota          // what it knows of each gate as a quota; the zero Quota where it is none
+	States      []State          // that jobs or corrections name, each once
+	Jobs        [][]Pass         // of each job, in the order of the costs
+	Corrections []StateCorrection
 }
 
 // Quota is what a node says of a quota.
@@ -53,11 +48,11 @@ type Pass struct {
 	Units int64
 }
 
-// Refund is a slot that was not used.
-type Refund struct {
-	State int   // index of States
-	Slot  int64 // on Redis's clock, in µs
-	Units int64
+// StateCorrection is the correction of one state.
+type StateCorrection struct {
+	Correction
+
+	State int // index of [Gates].States
 }
 
 // Choice says which jobs got slots, where these may go to any of them.
@@ -75,29 +70,22 @@ type Refusal struct {
 }
 
 // Gate holds the last grant of one value of a gate's key.
-func (k Keys) Gate(name string, epoch int64, of Hash) string {
-	return k.prefix + "gate:" + name + ":" + strconv.FormatInt(epoch, 10) + ":" + hex.EncodeToString(of[:])
+func (k Keys) Gate(name string, epoch int64, of limit.Hash) string {
+	return k.prefix + "gate:" + name + ":" + strconv.FormatInt(epoch, 10) + ":" + of.String()
 }
 
 // Quota holds the counts of one value of a quota's key. They outlive epochs. Those of another
 // kind of window mean nothing to it.
-func (k Keys) Quota(name string, kind limit.Quota, of Hash) string {
+func (k Keys) Quota(name string, kind limit.Quota, of limit.Hash) string {
 	window := kind.Calendar
 	if window == "" {
 		window = kind.Rolling.String()
 	}
-	return k.prefix + "quota:" + name + ":" + window + ":" + hex.EncodeToString(of[:])
+	return k.prefix + "quota:" + name + ":" + window + ":" + of.String()
 }
 
 // Whole is the value of a gate without a key.
-func Whole() Hash { return HashOf("") }
-
-// HashOf hashes a value.
-func HashOf(value string) (h Hash) {
-	sum := sha256.Sum256([]byte(value))
-	copy(h[:], sum[:])
-	return h
-}
+func Whole() limit.Hash { return limit.HashOf("") }
 
 func (g Gates) keys(of Keys, epoch int64) []string {
 	keys := make([]string, 0, 4*len(g.Known)+len(g.States))
@@ -129,17 +117,17 @@ func (g Gates) arguments() []any {
 		}
 		args = append(args, known.Pack(), g.Names[i], string(bounds), quota.memory())
 	}
-	var gates, jobs, refunds []byte
+	var gates, jobs, corrections []byte
 	for _, s := range g.States {
 		gates = append(strconv.AppendInt(gates, int64(s.Gate+1), 10), ' ')
 	}
 	for _, passes := range g.Jobs {
 		jobs = appendJob(jobs, passes)
 	}
-	for _, r := range g.Refunds {
-		refunds = fmt.Appendf(refunds, "%d:%d:%d ", r.State+1, r.Slot, r.Units)
+	for _, c := range g.Corrections {
+		corrections = fmt.Appendf(corrections, "%d:%d:%d ", c.State+1, c.Slot, c.Units)
 	}
-	return append(args, string(gates), string(jobs), string(refunds))
+	return append(args, string(gates), string(jobs), string(corrections))
 }
 
 func (g Gates) quota(i int) Quota {

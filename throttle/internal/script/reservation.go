@@ -42,41 +42,41 @@ func (c Cooldown) String() string {
 
 // Ask is one call of reserve.lua.
 type Ask struct {
-	Want     int64         // units
-	Costs    []int64       // units of each job, in order; together Want, or more where slots may go to any of the jobs; nil: one each
-	Busy     int64         // calls in flight, jobs that wait for their slots included
-	Hold     time.Duration // after which a call that is granted now is over
-	Call     int64         // number of this call of the node
-	Seq      int64
-	Retry    bool   // the reply to this seq may have been lost
-	Epoch    int64  // of the node's mapping of Redis's clock; 0: it has none
-	Stepped  bool   // the node saw that clock step
-	Since    int64  // first reading of that clock in the epoch
-	Read     int64  // last reading that the node trusts
-	Identity string // info or none: how the script learns which master it runs on
-	Lead     time.Duration
-	Reach    time.Duration // 0: up to the horizon
-	Refuses  bool          // a refused caller does not ask again
-	Place    Place
-	Report   bool // write the node's record, as each poll does
-	Hello    bool // publish a message that only this node heeds
-	Learned  bool // known came from Redis and not from the file
-	Leaves   bool // the node ends
-	Known    limit.Settings
-	Unused   []Unused // slots that were not used, where the algorithm heeds them
-	Gates    Gates    // none: the limit is the only one
+	Want        int64         // units
+	Costs       []int64       // units of each job, in order; together Want, or more where slots may go to any of the jobs; nil: one each
+	Busy        int64         // calls in flight, jobs that wait for their slots included
+	Hold        time.Duration // after which a call that is granted now is over
+	Call        int64         // number of this call of the node
+	Seq         int64
+	Retry       bool   // the reply to this seq may have been lost
+	Epoch       int64  // of the node's mapping of Redis's clock; 0: it has none
+	Stepped     bool   // the node saw that clock step
+	Since       int64  // first reading of that clock in the epoch
+	Read        int64  // last reading that the node trusts
+	Identity    string // info or none: how the script learns which master it runs on
+	Lead        time.Duration
+	Reach       time.Duration // 0: up to the horizon
+	Refuses     bool          // a refused caller does not ask again
+	Place       Place
+	Report      bool // write the node's record, as each poll does
+	Hello       bool // publish a message that only this node heeds
+	Learned     bool // known came from Redis and not from the file
+	Leaves      bool // the node ends
+	Known       limit.Settings
+	Corrections []Correction // of the first limit
+	Gates       Gates        // none: the limit is the only one
 }
 
-// Unused is a slot that was not used.
-type Unused struct {
+// Correction changes what a slot counts.
+type Correction struct {
 	Slot  int64 // on Redis's clock, in µs
-	Units int64
+	Units int64 // that are given back; negative: that are charged
 }
 
-func (a Ask) unused() string {
+func (a Ask) corrections() string {
 	var text []byte
-	for _, u := range a.Unused {
-		text = fmt.Appendf(text, "%d:%d ", u.Slot, u.Units)
+	for _, c := range a.Corrections {
+		text = fmt.Appendf(text, "%d:%d ", c.Slot, c.Units)
 	}
 	return string(text)
 }
@@ -203,7 +203,7 @@ func (s Scripts) reserveOnce(ctx context.Context, a Ask) (Reservation, error) {
 	keys := []string{s.Keys.Limit, s.Keys.History, s.Keys.State, s.Keys.Reserved(s.Node), s.Keys.Nodes, s.Keys.Calls}
 	args := []any{
 		a.Want, a.Seq, a.flags(), a.Epoch, a.Since, a.Read, a.Identity, a.Lead.Microseconds(), s.Node,
-		a.Known.Relearn().Microseconds(), a.Reach.Microseconds(), a.Place.Ticket(), a.Known.Pack(), limit.Micros(a.Known.Began), a.costs(), a.Busy, a.Hold.Microseconds(), a.Call, a.unused(),
+		a.Known.Relearn().Microseconds(), a.Reach.Microseconds(), a.Place.Ticket(), a.Known.Pack(), limit.Micros(a.Known.Began), a.costs(), a.Busy, a.Hold.Microseconds(), a.Call, a.corrections(),
 	}
 	reply, err := script.Run(ctx, s.rdb, append(keys, a.Gates.keys(s.Keys, a.Epoch)...), append(args, a.Gates.arguments()...)...).Slice()
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 // how are the options of all commands that change a limit.
 type how struct {
 	change  control.Change
+	value   value
 	wait    bool
 	missing bool // a node that was not seen is no error
 }
@@ -65,7 +66,11 @@ func change(s *cli.Settings, cmd *cobra.Command, name string, asJSON bool, h how
 	if h.change.By == "" {
 		h.change.By = operator()
 	}
-	return connected(s, cmd, name, func(ctx context.Context, conn limitConn) error {
+	of, err := h.value.of(cmd.Flags())
+	if err != nil {
+		return flagged(err)
+	}
+	return connected(s, cmd, name, of, func(ctx context.Context, conn limitConn) error {
 		now, err := do(conn.control, ctx, h.change)
 		unchanged := errors.Is(err, control.ErrUnchanged)
 		switch {

@@ -99,3 +99,36 @@ func TestAGateIsChangedAsOne(t *testing.T) {
 	limit("history", "recipient").MustPrint(t, "cap 5 → 7, until", "paused", "resumed", "back to revision 1")
 	limit("get", "recipient", "--set", "limits.0.name=recipient").MustPrint(t, `"beside the first limit"`, `but "the first limit" in this configuration`)
 }
+
+// One value of the key has a cap of its own: it is set, shown, listed, written to the
+// history and taken away.
+func TestAValueIsShownAndChangedAsOne(t *testing.T) {
+	t.Parallel()
+	run, file := limitOn(t, workingGate(t)), clitest.WriteFile(t, "dispatcher.yaml", besideFile)
+	hash := limit.HashOf("+4670").String()
+	run("set", "recipient", "-c", file, "--key", "+4670", "--cap", "9", "--why", "support line", "--wait").
+		MustPrint(t, "at most 5 in any 1s for each value of job.json.to", "in force on 1/1 nodes", "this value", "a cap of its own; every other value has 5", "support line")
+	run("get", "recipient", "-c", file).MustPrint(t, "exception", "9", "for the value with the hash "+hash)
+	run("get", "recipient", "-c", file, "--key", "+4671").MustPrint(t, "this value", "as every value", "next unit", "now")
+	run("get", "recipient", "-c", file, "--hash", hash, "--json").
+		MustPrint(t, `"value":{"hash":"`+hash+`","cap":9,"exception":true,"next_in_s":0}`, `"exceptions":[{"hash":"`+hash+`","cap":9}]`)
+	run("set", "recipient", "-c", file, "--key", "+4670", "--cap", "8", "--for", "1h").MustPrint(t, "a cap of its own until 20", ", then 5 as every value")
+	run("history", "recipient", "-c", file).MustPrint(t, "cap of "+hash[:8]+"… none → 9", "cap of "+hash[:8]+"… 9 → 8 until 20")
+	run("undo", "recipient", "-c", file).MustPrint(t, "exception", "9")
+	run("unset", "recipient", "-c", file, "--key", "+4670").MustPrint(t, "as every value")
+	run("history", "recipient", "-c", file).MustPrint(t, "9 → none")
+	for _, args := range [][]string{
+		{"recipient", "--key", "", "--cap", "7", "key: \"\": must not be empty: no job has an empty key (--key); nothing was changed"},
+		{"recipient", "--key", "a", "--hash", hash, "--cap", "7", "hash: \"" + hash + "\": names the same as --key: leave one of them out (--hash); nothing was changed"},
+		{"recipient", "--hash", "abc", "--cap", "7", "hash: \"abc\": must be 32 hexadecimal digits, as limit get shows them (--hash); nothing was changed"},
+		{"recipient", "--key", "a", "--window", "2s", "window: \"2s\": is the same for every value of the key: only --cap goes with --key or --hash (--window); nothing was changed"},
+		{"recipient", "--key", "a", "--cap", "", "cap: \"\": must be a whole number, at least 1; limit unset takes the exception away (--cap); nothing was changed"},
+		{"recipient", "--key", "a", "--cap", "0", "cap: \"0\": must be a whole number, at least 1; limit unset takes the exception away (--cap); nothing was changed"},
+		{"provider", "--key", "a", "--cap", "7", "key: given: is for a limit with a key: provider counts all jobs together (--key); nothing was changed"},
+	} {
+		last := len(args) - 1
+		run(append([]string{"set", "-c", file}, args[:last]...)...).MustFail(t, args[last])
+	}
+	run("unset", "recipient", "-c", file).MustFail(t, "limit unset: name the value: give --key or --hash; nothing was changed")
+	run("unset", "recipient", "-c", file, "--key", "a", "--for", "1h").MustFail(t, "limit unset: --for is for limit set")
+}

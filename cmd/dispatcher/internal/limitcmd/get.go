@@ -16,18 +16,26 @@ import (
 )
 
 func newGetCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
-	return &cobra.Command{
+	var one value
+	cmd := &cobra.Command{
 		Use: "get NAME", Short: "Show the limit in force, and where the file differs from it", Args: cli.OneName("limit", "NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return connected(s, cmd, args[0], func(ctx context.Context, conn limitConn) error {
-				now, err := conn.control.Get(ctx)
-				if err != nil {
-					return err
-				}
-				return conn.show(ctx, cmd.OutOrStdout(), now, *asJSON, false, nil)
-			})
-		},
+		Example: "  dispatcher limit get provider\n  dispatcher limit get recipient --key +46701234567",
 	}
+	one.flags(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		of, err := one.of(cmd.Flags())
+		if err != nil {
+			return flagged(err)
+		}
+		return connected(s, cmd, args[0], of, func(ctx context.Context, conn limitConn) error {
+			now, err := conn.control.Get(ctx)
+			if err != nil {
+				return err
+			}
+			return conn.show(ctx, cmd.OutOrStdout(), now, *asJSON, false, nil)
+		})
+	}
+	return cmd
 }
 
 // show prints the settings, and the nodes on which they are in force: those that a wait
@@ -62,7 +70,12 @@ func (c limitConn) show(ctx context.Context, w io.Writer, now limit.Settings, as
 			return err
 		}
 	}
-	if report.Quota, err = c.quotaUse(ctx, now, clock); err != nil {
+	if c.value != nil {
+		report.Value, report.Quota, err = c.valueState(ctx, now, clock)
+	} else {
+		report.Quota, err = c.quotaUse(ctx, now, clock)
+	}
+	if err != nil {
 		return err
 	}
 	if !now.RevertAt.IsZero() {

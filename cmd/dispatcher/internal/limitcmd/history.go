@@ -35,7 +35,7 @@ func newHistoryCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 		if n < 1 {
 			return fmt.Errorf("limit history: --number %d: must be at least 1", n)
 		}
-		return connected(s, cmd, args[0], func(ctx context.Context, conn limitConn) error {
+		return connected(s, cmd, args[0], nil, func(ctx context.Context, conn limitConn) error {
 			entries, err := conn.control.History(ctx, n)
 			if err != nil {
 				return err
@@ -73,6 +73,14 @@ func printHistory(w io.Writer, name string, entries []control.Entry) error {
 	return table.Flush()
 }
 
+// exceptionText is a changed exception in one phrase.
+func exceptionText(c limit.ExceptionChange) string {
+	if c.Until.IsZero() {
+		return c.String()
+	}
+	return c.String() + " until " + cli.Stamp(c.Until)
+}
+
 // became lists the settings that a change changed, as from → to.
 func became(e control.Entry) string {
 	var words []string
@@ -81,6 +89,10 @@ func became(e control.Entry) string {
 	}
 	for _, p := range limit.Differences(e.From, e.To) {
 		switch {
+		case p.Kind == limit.ByValue:
+			for _, c := range limit.ChangedExceptions(e.From.Exceptions, e.To.Exceptions) {
+				words = append(words, exceptionText(c))
+			}
 		case p.Kind != limit.Pause:
 			changed(p.Name, valueText(p, e.From), valueText(p, e.To))
 		case e.To.Paused:

@@ -29,6 +29,7 @@ func New(s *cli.Settings) *cobra.Command {
 	g := cli.Group("limit", "Show or change a limit of the running fleet",
 		newGetCommand(s, &asJSON),
 		newSetCommand(s, &asJSON),
+		newUnsetCommand(s, &asJSON),
 		newPauseCommand(s, &asJSON, "pause", "Stop all calls under the limit", true),
 		newPauseCommand(s, &asJSON, "resume", "End a pause", false),
 		newUndoCommand(s, &asJSON),
@@ -48,10 +49,12 @@ type limitConn struct {
 	rdb     redis.UniversalClient
 	control *control.Control // of the named limit; nil: no limit is named
 	name    string
+	value   *limit.Hash // the value of its key that the command is about; nil: none
 }
 
-// connected loads the configuration, connects, and runs a command.
-func connected(s *cli.Settings, cmd *cobra.Command, name string, do func(context.Context, limitConn) error) error {
+// connected loads the configuration, connects, and runs a command, perhaps about one value of
+// the limit's key.
+func connected(s *cli.Settings, cmd *cobra.Command, name string, of *limit.Hash, do func(context.Context, limitConn) error) error {
 	cfg, err := s.Manage(nil)
 	if err != nil {
 		return err
@@ -61,12 +64,15 @@ func connected(s *cli.Settings, cmd *cobra.Command, name string, do func(context
 			return fmt.Errorf("limit %q is kept by each node for itself (scope: node) and is not in Redis: change the file, and restart the nodes", name)
 		}
 	}
+	if err := hasKey(cfg, name); of != nil && err != nil {
+		return flagged(err)
+	}
 	rdb, err := node.RedisClient(cfg, cli.Logger(cfg, cmd.ErrOrStderr()), limitTimeout)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = rdb.Close() }() // nothing is under way that its error could concern
-	conn := limitConn{cfg: cfg, rdb: rdb, name: name}
+	conn := limitConn{cfg: cfg, rdb: rdb, name: name, value: of}
 	if name != "" {
 		if conn.control, err = control.NewControl(rdb, cfg.Redis.Namespace, name); err != nil {
 			return err

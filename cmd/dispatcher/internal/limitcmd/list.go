@@ -16,7 +16,7 @@ func newListCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "Show the limits that Redis holds in the namespace", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return connected(s, cmd, "", func(ctx context.Context, conn limitConn) error {
+			return connected(s, cmd, "", nil, func(ctx context.Context, conn limitConn) error {
 				return conn.list(ctx, cmd.OutOrStdout(), *asJSON)
 			})
 		},

@@ -35,6 +35,9 @@ func (s limitState) print(w io.Writer, now limit.Settings) error {
 	if s.Trips != nil {
 		s.Trips.row(table, now)
 	}
+	if s.Value != nil {
+		s.Value.rows(table, now)
+	}
 	if s.Quota != nil {
 		_, _ = fmt.Fprintf(table, "  used\t%d\t%s\n", s.Quota.Used, s.Quota.until())
 	}
@@ -43,6 +46,9 @@ func (s limitState) print(w io.Writer, now limit.Settings) error {
 		_, _ = fmt.Fprintf(table, "  revision\t%d\tseeded from a file\n", s.Revision)
 	} else {
 		_, _ = fmt.Fprintf(table, "  revision\t%d\tof %s by %s%s\n", s.Revision, s.Changed, s.By, because(s.Why))
+	}
+	if s.Value == nil {
+		printExceptions(table, now.Exceptions)
 	}
 	s.printRest(table, now)
 	for _, d := range s.Differs {
@@ -56,7 +62,7 @@ func (s limitState) print(w io.Writer, now limit.Settings) error {
 
 // printRest prints the settings that are set and that no other line shows.
 func (s limitState) printRest(table io.Writer, now limit.Settings) {
-	shown := []string{"algorithm", "cap", "window", "burst", "guard", "spread", "lateness", "horizon", "paused"}
+	shown := []string{"algorithm", "cap", "window", "burst", "guard", "spread", "lateness", "horizon", "paused", "exceptions"}
 	for _, d := range s.Differs {
 		shown = append(shown, d.Field)
 	}

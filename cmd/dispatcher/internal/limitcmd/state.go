@@ -35,6 +35,8 @@ func valuesOf(s limit.Settings, guardrails bool) map[string]any {
 		switch v := p.Value(s).(type) {
 		case time.Duration:
 			values[p.Name+"_s"] = v.Seconds()
+		case limit.Exceptions:
+			values[p.Name] = exceptionsOf(v)
 		default:
 			values[p.Name] = v
 		}
@@ -60,7 +62,8 @@ type limitState struct {
 	Differs   []difference   `json:"differs"`
 	Chosen    *chosen        `json:"lateness_chosen,omitempty"`
 	Trips     *roundTrips    `json:"round_trips,omitempty"` // where the guard is auto
-	Quota     *quotaUse      `json:"quota,omitempty"`       // of a quota without a key
+	Quota     *quotaUse      `json:"quota,omitempty"`       // of a quota without a key, or of one value
+	Value     *valueState    `json:"value,omitempty"`       // of the key, that the command names
 
 	first       string // name of the first limit
 	unconfirmed bool   // changed just now, without --wait
@@ -77,15 +80,20 @@ func (c limitConn) quotaUse(ctx context.Context, now limit.Settings, clock time.
 	if !now.IsQuota() || countsOf(c.cfg, c.name).Key != "" {
 		return nil, nil //nolint:nilnil // there is none
 	}
-	state, err := c.control.QuotaState(ctx, now.Quota)
+	used, err := c.control.Used(ctx, limit.HashOf(""), now.Terms, c.cfg.Limits[0].Name)
 	if err != nil {
 		return nil, err
 	}
+	return usedOf(now, used.State, clock), nil
+}
+
+// usedOf is how much of a quota is used as its state says.
+func usedOf(now limit.Settings, state string, clock time.Time) *quotaUse {
 	use := quotaUse{Used: now.Used(state, clock)}
 	if bounds := now.Bounds(clock); bounds != nil {
 		use.Ends = cli.Stamp(bounds[2])
 	}
-	return &use, nil
+	return &use
 }
 
 // chosen is when and why the fleet chose the lateness that is in force.

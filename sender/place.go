@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"dispatcher/job"
 )
 
 const (
@@ -18,40 +20,51 @@ const (
 	mostSteps    = 16 // steps of a path into JSON
 )
 
-// messageID says where in an answer the provider names the message. At most one
-// of its fields is set.
-type messageID struct {
+// place is where in an answer the provider says something. At most one of its fields is set.
+type place struct {
 	header string   // canonical
-	path   []string // keys of objects and places in lists
+	path   []string // keys of objects, and numbers of entries in lists
 }
 
-// parseMessageID reads header:NAME, json:PATH, or nothing.
-func parseMessageID(text string) (_ messageID, ok bool) {
+// atPlace is what must be stated of a place.
+const atPlace = "must be empty, header:NAME, or json:PATH as in json:%s, with at most %d steps"
+
+// parsePlace reads header:NAME, json:PATH, or nothing.
+func parsePlace(text string) (_ place, ok bool) {
 	if text == "" {
-		return messageID{}, true
+		return place{}, true
 	}
 	switch kind, rest, _ := strings.Cut(text, ":"); kind {
 	case "header":
-		return messageID{header: http.CanonicalHeaderKey(rest)}, IsHeaderName(rest)
+		return place{header: http.CanonicalHeaderKey(rest)}, IsHeaderName(rest)
 	case "json":
 		path := strings.Split(rest, ".")
-		return messageID{path: path}, len(path) <= mostSteps && !slices.Contains(path, "")
+		return place{path: path}, len(path) <= mostSteps && !slices.Contains(path, "")
 	}
-	return messageID{}, false
+	return place{}, false
 }
 
-// read takes the id out of an answer; body may be nil. Without a readable id it
-// returns an empty one, and the call counts all the same.
-func (m *messageID) read(header http.Header, body []byte) string {
+// read is what stands there in an answer; empty: nothing that can be read. body may be nil.
+func (p *place) read(header http.Header, body []byte) string {
 	switch {
-	case m.header != "":
-		if values := header[m.header]; len(values) > 0 {
-			return cleanID(strings.TrimSpace(values[0]))
+	case p.header != "":
+		if values := header[p.header]; len(values) > 0 {
+			return strings.TrimSpace(values[0])
 		}
-	case m.path != nil:
-		return cleanID(scalar(follow(body, m.path)))
+	case p.path != nil:
+		return scalar(follow(body, p.path))
 	}
 	return ""
+}
+
+// readUnits is a number of units that the provider counted; nil: it states none. A number that no
+// job may count is no number of units.
+func readUnits(text string) *int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > job.MaxCost {
+		return nil
+	}
+	return &n
 }
 
 // follow walks into JSON; nil: the path leads nowhere.

@@ -34,7 +34,7 @@ func TestAJobAsksAtOnceForUnitsThatItDidNotUse(t *testing.T) {
 				reserve := func(_ context.Context, a script.Ask) (script.Reservation, error) {
 					now := time.Now().UnixMicro()
 					b := script.Reservation{Now: now, Epoch: 7, Settings: a.Known, Poll: 4 * time.Second, Schedule: clock.Schedule{Base: now, Floor: now, Units: 1, Period: 1}}
-					for _, u := range a.Unused {
+					for _, u := range a.Corrections {
 						named, full = named+u.Units, false
 					}
 					if a.Want > 0 && full {
@@ -88,14 +88,14 @@ func (l *Limiter) one(t *testing.T) Slot {
 // Slots of another epoch are not named: that timeline is gone.
 func TestRefundsOfAnotherEpochAreForgotten(t *testing.T) {
 	t.Parallel()
-	var r refunds
+	var r corrections
 	for epoch := range int64(3) {
-		r.add(&charge{epoch: epoch})
+		r.add(correction{charge: &charge{epoch: epoch}})
 	}
 	if got := r.take(1); len(got) != 1 || got[0].epoch != 1 {
 		t.Errorf("got %v, want the one of epoch 1", got)
 	}
-	if r.some() {
+	if _, some := r.waiting(); some {
 		t.Error("some are left, want none")
 	}
 }

@@ -42,11 +42,11 @@ func TestMessageIDIsFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m, ok := parseMessageID(c.option)
+			m, ok := parsePlace(c.option)
 			if !ok {
 				t.Fatalf("%s: refused, want it read", c.option)
 			}
-			if got := m.read(c.header, []byte(c.body)); got != c.want {
+			if got := cleanID(m.read(c.header, []byte(c.body))); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -67,7 +67,7 @@ func FuzzMessageID(f *testing.F) {
 	f.Add("messages.0.id", []byte(`{"messages":[{"id":12}]}`))
 	f.Add("0.0.0", []byte(`[[["\ud800"]]]`))
 	f.Fuzz(func(t *testing.T, path string, body []byte) {
-		m, ok := parseMessageID("json:" + path)
+		m, ok := parsePlace("json:" + path)
 		if !ok {
 			return
 		}

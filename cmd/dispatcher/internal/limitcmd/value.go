@@ -1,0 +1,164 @@
+package limitcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"dispatcher/cmd/dispatcher/internal/cli"
+	"dispatcher/configs"
+	"dispatcher/internal/fault"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/limit"
+)
+
+// value are the flags that name one value of a limit's key.
+type value struct{ key, hash string }
+
+func (v *value) flags(f *pflag.FlagSet) {
+	f.StringVar(&v.key, "key", "", "one `value` of the limit's key")
+	f.StringVar(&v.hash, "hash", "", "the same by its `hash`, as limit get shows it")
+}
+
+// of is the value that the flags name; nil: none.
+func (v *value) of(f *pflag.FlagSet) (*limit.Hash, error) {
+	var faults fault.List
+	faults.Refuse(f.Changed("key") && f.Changed("hash"), "hash", v.hash, "names the same as --key: leave one of them out")
+	faults.Refuse(f.Changed("key") && v.key == "", "key", v.key, "must not be empty: no job has an empty key")
+	if err := faults.Err(); err != nil {
+		return nil, err
+	}
+	switch {
+	case f.Changed("key"):
+		hash := limit.HashOf(v.key)
+		return &hash, nil
+	case f.Changed("hash"):
+		hash, err := limit.ParseHash(v.hash)
+		return &hash, err
+	}
+	return nil, nil //nolint:nilnil // none is named
+}
+
+// hasKey refuses a value of a limit that the configuration states without a key.
+func hasKey(cfg configs.Config, name string) error {
+	var faults fault.List
+	_, stated := cfg.Stated(name)
+	faults.Refuse(stated && countsOf(cfg, name).Key == "", "key", fault.Phrase("given"), "is for a limit with a key: %s counts all jobs together", name)
+	return faults.Err()
+}
+
+func newUnsetCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
+	var h how
+	cmd := &cobra.Command{
+		Use: "unset NAME", Short: "Take away the cap that one value of the limit's key has of its own", Args: cli.OneName("limit", "NAME"),
+		Example: "  dispatcher limit unset recipient --key +46701234567",
+	}
+	h.flags(cmd.Flags())
+	h.force(cmd.Flags())
+	h.value.flags(cmd.Flags())
+	if err := cmd.Flags().MarkHidden("for"); err != nil {
+		panic(err) // it is there
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		of, err := h.value.of(cmd.Flags())
+		switch {
+		case err != nil:
+			return flagged(err)
+		case of == nil:
+			return errors.New("limit unset: name the value: give --key or --hash; nothing was changed")
+		case cmd.Flags().Changed("for"):
+			return errors.New("limit unset: --for is for limit set: state the cap that holds for a time; nothing was changed")
+		}
+		return change(s, cmd, args[0], *asJSON, h, except(*of, 0))
+	}
+	return cmd
+}
+
+// except gives a value a cap of its own; 0: takes it away.
+func except(of limit.Hash, units int64) changeFunc {
+	return func(c *control.Control, ctx context.Context, ch control.Change) (limit.Settings, error) {
+		return c.Except(ctx, of, units, ch)
+	}
+}
+
+// valueState is what holds for one value of a limit's key.
+type valueState struct {
+	Hash      string   `json:"hash"`
+	Cap       int64    `json:"cap"`
+	Exception bool     `json:"exception"`           // it has a cap of its own
+	Until     string   `json:"until,omitempty"`     // when its own cap ends
+	NextInS   *float64 `json:"next_in_s,omitempty"` // until the next unit may go, about; absent: of a quota
+}
+
+// valueState reads what holds for the value that the command names, and what is used of a quota
+// for it.
+func (c limitConn) valueState(ctx context.Context, now limit.Settings, clock time.Time) (*valueState, *quotaUse, error) {
+	terms := now.For(*c.value, clock)
+	v := valueState{Hash: c.value.String(), Cap: terms.Cap}
+	if one, found := now.Exceptions.Find(*c.value, clock); found {
+		v.Exception, v.Until = true, cli.Stamp(one.Until)
+	}
+	used, err := c.control.Used(ctx, *c.value, terms, c.cfg.Limits[0].Name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if now.IsQuota() {
+		return &v, usedOf(now, used.State, clock), nil
+	}
+	next := max(0, used.Next.Sub(clock)).Seconds()
+	v.NextInS = &next
+	return &v, nil, nil
+}
+
+func (v valueState) rows(table io.Writer, now limit.Settings) {
+	why := "as every value"
+	if v.Exception {
+		why = fmt.Sprintf("a cap of its own; every other value has %d", now.Cap)
+		if v.Until != "" {
+			why = fmt.Sprintf("a cap of its own until %s, then %d as every value", v.Until, now.Cap)
+		}
+	}
+	_, _ = fmt.Fprintf(table, "  this value\t%d\t%s\n", v.Cap, why)
+	if v.NextInS != nil {
+		_, _ = fmt.Fprintf(table, "  next unit\t%s\tas far as this limit goes\n", within(*v.NextInS))
+	}
+}
+
+func within(seconds float64) string {
+	if seconds == 0 {
+		return "now"
+	}
+	return "in " + time.Duration(seconds*float64(time.Second)).Round(time.Millisecond).String()
+}
+
+// exceptionState is one exception of a list.
+type exceptionState struct {
+	Hash  string `json:"hash"`
+	Cap   int64  `json:"cap"`
+	Until string `json:"until,omitempty"`
+}
+
+func exceptionsOf(e limit.Exceptions) []exceptionState {
+	all, _ := e.All() // settings that were read can be taken apart
+	states := make([]exceptionState, len(all))
+	for i, one := range all {
+		states[i] = exceptionState{one.Of.String(), one.Cap, cli.Stamp(one.Until)}
+	}
+	return states
+}
+
+// printExceptions lists the values that have a cap of their own.
+func printExceptions(table io.Writer, e limit.Exceptions) {
+	for _, one := range exceptionsOf(e) {
+		until := ""
+		if one.Until != "" {
+			until = " until " + one.Until
+		}
+		_, _ = fmt.Fprintf(table, "  exception\t%d\tfor the value with the hash %s%s\n", one.Cap, one.Hash, until)
+	}
+}

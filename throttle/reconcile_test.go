@@ -1,0 +1,104 @@
+package throttle
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
+)
+
+// A gate on which the job has a cost of its own is left alone, as is a job whose count was right.
+func TestOnlyLimitsThatCountTheSameAreReconciled(t *testing.T) {
+	t.Parallel()
+	l, err := New(Options{
+		Redis: patient(t, miniredis.RunT(t).Addr()), Namespace: "ns", Name: "account", Limit: specOf(contract(300)),
+		Gates: []Gate{{Name: "messages", Limit: specOf(contract(5))}, {Name: "segments", Limit: specOf(contract(5))}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &reserver{Limiter: l, gates: newGates(l.opts.Gates), kind: algorithm(limit.TokenBucket)}
+	same, own := Passed{Value: Value{Gate: 1}}, Passed{Value: Value{Gate: 0}, Units: 1}
+	job := Request{Cost: 3, Passes: []Passed{own, same}}
+	slot := Slot{charge: &charge{job, 7, 1}}
+	for _, row := range []struct {
+		counted int64
+		first   []script.Correction // a timeline takes nothing back
+		gates   []script.StateCorrection
+	}{
+		{counted: 3},
+		{5, []script.Correction{{Slot: 7, Units: -2}}, []script.StateCorrection{{Correction: script.Correction{Slot: 7, Units: -2}}}},
+		{0, nil, []script.StateCorrection{{Correction: script.Correction{Slot: 7, Units: 3}}}},
+	} {
+		l.Reconcile(slot, job, row.counted)
+		all := l.corrections.take(1)
+		g := r.gatesOf(nil, all)
+		if first := r.firstOf(all); !slices.Equal(first, row.first) || !slices.Equal(g.Corrections, row.gates) {
+			t.Errorf("counted %d: got %+v and %+v, want %+v and %+v", row.counted, first, g.Corrections, row.first, row.gates)
+		}
+		if len(g.States) > 0 && g.States[0].Gate != 1 {
+			t.Errorf("counted %d: got gate %d, want the one that counts the same", row.counted, g.States[0].Gate)
+		}
+	}
+}
+
+// windowOf is how many units of a window begin, by a node that asks again and again and owes so many at
+// the beginning.
+func windowOf(t *testing.T, a limit.Algorithm, owed int64, idle bool) (given int) {
+	t.Helper()
+	tr := newTrial(t, "", a, trialContract(a, time.Second), 1)
+	tr.unused = []script.Correction{{Slot: tr.now, Units: -owed}}
+	tr.reserve(0, 1)
+	if idle {
+		tr.pass(3 * limit.Windowed(tr.c).Microseconds())
+	}
+	tr.grants = nil
+	end := tr.now + tr.c.Window.Microseconds()
+	for ; tr.now < end; tr.pass(2_000) {
+		tr.reserve(0, 1)
+	}
+	for _, at := range tr.grants {
+		if at < end {
+			given++
+		}
+	}
+	return given
+}
+
+// Units that the provider counted beside those of a slot are granted to nobody, ahead of all jobs,
+// and once. A provider counts for one window: what is owed longer would only stop the fleet.
+func TestUnitsThatAreOwedGoFirst(t *testing.T) {
+	t.Parallel()
+	for _, a := range limit.Algorithms() {
+		if a.Name == limit.RedisCell { // needs its module
+			continue
+		}
+		t.Run(a.Name, func(t *testing.T) {
+			t.Parallel()
+			most := windowOf(t, a, 0, false)
+			owed := int64(most) / 2
+			if lost := most - windowOf(t, a, owed, false); lost < int(owed)-2 || lost > int(owed)+2 {
+				t.Errorf("got %d units fewer of %d in a window, want the %d that are owed", lost, most, owed)
+			}
+		})
+	}
+}
+
+func TestUnitsThatAreOwedAreForgotten(t *testing.T) {
+	t.Parallel()
+	for _, a := range limit.Algorithms() {
+		if a.Name == limit.RedisCell {
+			continue
+		}
+		t.Run(a.Name, func(t *testing.T) {
+			t.Parallel()
+			if most, got := windowOf(t, a, 0, true), windowOf(t, a, 1_000_000, true); got < most-2 {
+				t.Errorf("got %d units in a window long after too many were owed, want %d", got, most)
+			}
+		})
+	}
+}
