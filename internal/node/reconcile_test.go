@@ -137,7 +137,7 @@ func TestAProviderThatLiesAboutUnitsIsBounded(t *testing.T) {
 				b.writeMany(jobs)
 				b.until(jobs*3*time.Second, "all are settled", func() bool { return b.settled() == jobs })
 				if more := metric(t, b, "more"); more != jobs*(job.MaxCost-1) {
-					t.Errorf("got %v units more, want all of them told", more)
+					t.Errorf("got %v units more, want all of them counted", more)
 				}
 				if took := b.took(jobs); took < jobs/2*time.Second/2 {
 					t.Errorf("%d calls that use up a window each took %v", jobs, took)

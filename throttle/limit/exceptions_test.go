@@ -126,7 +126,7 @@ func TestAllExceptionsFitIntoTheSettings(t *testing.T) {
 	}
 }
 
-func TestChangedExceptionsAreTold(t *testing.T) {
+func TestChangedExceptionsAreNamed(t *testing.T) {
 	t.Parallel()
 	var a limit.Exceptions
 	one := func(value string, units int64) limit.Exception {
