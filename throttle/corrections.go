@@ -43,11 +43,11 @@ func (c correction) on(p Passed) int64 {
 	return 0
 }
 
-// Reconcile reports that the provider counted another number of units for a call than its job was
-// granted, on the first limit and on the gates where the job counts the same. The difference
-// counts with the slot, as far as that still counts: units that are missing are charged, and others wait for
-// them, by a window at most. Units that were too many are granted again where the limit
-// counts a window; others have passed them on.
+// Reconcile reports how many units the provider counted for a call, where that may be another
+// number than its job was granted. It corrects the first limit, and the gates where the job counts
+// the same. Units that are missing are charged ahead of all jobs, for two windows at most. Units
+// that were too many are granted again where the limit counts a window; others have passed them
+// on. See docs/adr/0015.
 //
 // It is to be called after [Limiter.Used], once a slot.
 func (l *Limiter) Reconcile(s Slot, job Request, counted int64) {
@@ -55,16 +55,20 @@ func (l *Limiter) Reconcile(s Slot, job Request, counted int64) {
 	if difference == 0 || s.charge == nil { // slots of the lease count nowhere else
 		return
 	}
-	kept := l.corrections.add(correction{s.charge, true, difference})
-	l.metrics.Reconciled(difference, kept)
-	if kept {
+	kept := true
+	if difference < 0 || l.takesBack(s.charge.job) {
+		kept = l.corrections.add(correction{s.charge, true, difference})
 		l.wake(l.corrected)
 	}
+	l.metrics.Reconciled(difference, kept)
 }
+
+// takesBack reports whether some limit grants units again that a job was granted and did not use.
+func (l *Limiter) takesBack(job Request) bool { return len(job.Passes) > 0 || l.refunds.Load() }
 
 // giveBack has others get the units of a slot that was not used, where a limit grants them again.
 func (l *Limiter) giveBack(s Slot) {
-	if s.charge == nil || len(s.charge.job.Passes) == 0 && !l.refunds.Load() {
+	if s.charge == nil || !l.takesBack(s.charge.job) {
 		return
 	}
 	l.corrections.add(correction{charge: s.charge})
@@ -76,6 +80,7 @@ type corrections struct {
 	mu    sync.Mutex
 	all   []correction
 	since time.Time // of the first one
+	gives bool      // some give units back
 }
 
 // maxCorrections bounds those of one call.
@@ -91,15 +96,25 @@ func (c *corrections) add(one correction) bool {
 	if len(c.all) == 0 {
 		c.since = time.Now()
 	}
-	c.all = append(c.all, one)
+	c.all, c.gives = append(c.all, one), c.gives || one.onFirst() > 0
 	return true
 }
 
-// waiting reports since when there are some.
-func (c *corrections) waiting() (since time.Time, some bool) {
+// waiting reports since when there are some, and whether some give units back.
+func (c *corrections) waiting() (since time.Time, some, gives bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.since, len(c.all) > 0
+	return c.since, len(c.all) > 0, c.gives
+}
+
+// chargeAgain keeps the charges of a call that failed. If the script did heed them, they are
+// charged twice: that only lowers the rate.
+func (c *corrections) chargeAgain(all []correction) {
+	for _, one := range all {
+		if one.onFirst() < 0 {
+			c.add(one)
+		}
+	}
 }
 
 // take takes those of an epoch. The others mean nothing any more.
@@ -107,7 +122,7 @@ func (c *corrections) take(epoch int64) []correction {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := c.all
-	c.all = nil
+	c.all, c.gives = nil, false
 	return slices.DeleteFunc(all, func(one correction) bool { return one.epoch != epoch })
 }
 
@@ -128,7 +143,7 @@ const correctEvery = 50 * time.Millisecond
 // correctionsDue is when corrections are worth a poll. A node that waits in the queue keeps its
 // place there, and passes them on with its next call.
 func (r *reserver) correctionsDue() time.Time {
-	since, some := r.corrections.waiting()
+	since, some, _ := r.corrections.waiting()
 	if !some || r.place.Taken || r.clock.Epoch == 0 {
 		return never
 	}
@@ -138,7 +153,7 @@ func (r *reserver) correctionsDue() time.Time {
 // heedRefunds ends a refusal: units that were not used are free, and the job that they were
 // granted to asks for them again.
 func (r *reserver) heedRefunds() {
-	if _, some := r.corrections.waiting(); some && r.kind.Refunds {
+	if _, _, gives := r.corrections.waiting(); gives && r.kind.Refunds {
 		r.refusedUntil, r.less = time.Time{}, false
 	}
 }

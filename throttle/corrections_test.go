@@ -90,12 +90,12 @@ func TestRefundsOfAnotherEpochAreForgotten(t *testing.T) {
 	t.Parallel()
 	var r corrections
 	for epoch := range int64(3) {
-		r.add(correction{charge: &charge{epoch: epoch}})
+		r.add(correction{charge: &charge{epoch: epoch, job: Request{Cost: 1}}})
 	}
 	if got := r.take(1); len(got) != 1 || got[0].epoch != 1 {
 		t.Errorf("got %v, want the one of epoch 1", got)
 	}
-	if _, some := r.waiting(); some {
+	if _, some, gives := r.waiting(); some || gives {
 		t.Error("some are left, want none")
 	}
 }

@@ -1,12 +1,16 @@
 package throttle
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 
+	"dispatcher/throttle/internal/clock"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
 )
@@ -100,5 +104,39 @@ func TestUnitsThatAreOwedAreForgotten(t *testing.T) {
 				t.Errorf("got %d units in a window long after too many were owed, want %d", got, most)
 			}
 		})
+	}
+}
+
+// Charges of a call that failed come again, with the first call that may heed them. Units that are
+// given back do not: the script may have heeded them.
+func TestChargesOfACallThatFailedComeAgain(t *testing.T) {
+	t.Parallel()
+	l, err := New(Options{Redis: patient(t, miniredis.RunT(t).Addr()), Namespace: "ns", Name: "account", Limit: specOf(contract(300))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	failing := true
+	l.reserve = func(_ context.Context, a script.Ask) (script.Reservation, error) {
+		got = append(got, fmt.Sprint(a.Want, a.Retry, a.Corrections))
+		if failing {
+			return script.Reservation{}, errors.New("no answer")
+		}
+		return script.Reservation{Now: 10, Epoch: 1, Settings: a.Known, Schedule: clock.Schedule{Units: 1, Period: 1}}, nil
+	}
+	r := &reserver{Limiter: l, clock: clock.Clock{Origin: time.Now(), Epoch: 1}, known: l.State().Settings, kind: algorithm(limit.SlidingWindowLog), learned: true, seq: 1}
+	l.refunds.Store(true)
+	job := Request{Cost: 3}
+	l.Reconcile(Slot{charge: &charge{job, 7, 1}}, job, 5)
+	l.Reconcile(Slot{charge: &charge{job, 8, 1}}, job, 1)
+	asked := func() []request { return []request{{Request: Request{Cost: 1}, answer: &Answer{}}} }
+	r.call(t.Context(), asked())
+	failing = false
+	r.call(t.Context(), asked())
+	r.call(t.Context(), nil)
+	r.call(t.Context(), nil)
+	want := []string{"1 false [{7 -2} {8 2}]", "1 true []", "0 false [{7 -2}]", "0 false []"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -67,8 +67,11 @@ type reserver struct {
 
 	most  int64 // slots that the node asks for at once: less than a block after it was late
 	given int64 // jobs that got a slot by the last reservation
-	less  bool  // than it asked for: all that may be reserved is
-	whole bool  // the last reservation was a block or more
+
+	passing []correction // that the last call passed on
+
+	less  bool // than it asked for: all that may be reserved is
+	whole bool // the last reservation was a block or more
 
 	opensAt time.Time // of a cooldown: nothing is granted before
 }
@@ -167,9 +170,12 @@ func (r *reserver) turnIsOut(now time.Time) bool {
 func (r *reserver) question(asked []request, now time.Time) script.Ask {
 	place := r.place
 	place.Due = !now.Before(r.refusedUntil)
-	corrections := r.corrections.take(r.clock.Epoch) // where the call fails they are forgotten: the script may have heeded them
+	r.passing = nil
+	if r.lost == 0 || len(asked) == 0 { // a reservation that comes again does nothing but that
+		r.passing = r.corrections.take(r.clock.Epoch)
+	}
 	return script.Ask{
-		Want: r.wanted(asked, now), Gates: r.gatesOf(asked, corrections), Corrections: r.firstOf(corrections), Costs: costsOf(asked), Busy: r.inFlight(asked), Hold: r.hold(), Call: r.calls, Seq: r.seq, Retry: r.lost > 0, Epoch: r.clock.Epoch, Stepped: r.stepped, Since: r.clock.Since, Read: r.clock.Trusted,
+		Want: r.wanted(asked, now), Gates: r.gatesOf(asked, r.passing), Corrections: r.firstOf(r.passing), Costs: costsOf(asked), Busy: r.inFlight(asked), Hold: r.hold(), Call: r.calls, Seq: r.seq, Retry: r.lost > 0, Epoch: r.clock.Epoch, Stepped: r.stepped, Since: r.clock.Since, Read: r.clock.Trusted,
 		Identity: string(r.opts.Identity), Lead: lead, Reach: r.reach(), Refuses: r.refuses(), Place: place,
 		Report:  now.Sub(r.saidAt) >= reportMost,
 		Hello:   r.subscribed.Load() && !r.notified.Load() && now.Sub(r.helloAt) >= limit.PollMost,
@@ -196,6 +202,7 @@ func (r *reserver) call(ctx context.Context, requests []request) {
 		if a.Choosing() {
 			r.abandon() // its slots belong to their jobs
 		}
+		r.corrections.chargeAgain(r.passing)
 		r.failed(ctx, err, answered)
 		return
 	}
