@@ -83,8 +83,10 @@ type corrections struct {
 	gives bool      // some give units back
 }
 
-// maxCorrections bounds those of one call.
-const maxCorrections = 1000
+const (
+	maxCorrections = 1000 // that wait
+	mostPassed     = 128  // of them that one call passes on: each names a state of each gate
+)
 
 // add reports whether there was room.
 func (c *corrections) add(one correction) bool {
@@ -117,12 +119,13 @@ func (c *corrections) chargeAgain(all []correction) {
 	}
 }
 
-// take takes those of an epoch. The others mean nothing any more.
+// take takes the first ones, of an epoch. Those of others mean nothing any more.
 func (c *corrections) take(epoch int64) []correction {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := c.all
-	c.all, c.gives = nil, false
+	all := c.all[:min(len(c.all), mostPassed)]
+	c.all = slices.Clone(c.all[len(all):])
+	c.gives = slices.ContainsFunc(c.all, func(one correction) bool { return one.onFirst() > 0 })
 	return slices.DeleteFunc(all, func(one correction) bool { return one.epoch != epoch })
 }
 

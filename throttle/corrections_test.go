@@ -95,6 +95,15 @@ func TestRefundsOfAnotherEpochAreForgotten(t *testing.T) {
 	if got := r.take(1); len(got) != 1 || got[0].epoch != 1 {
 		t.Errorf("got %v, want the one of epoch 1", got)
 	}
+	for range mostPassed + 1 {
+		r.add(correction{charge: &charge{epoch: 1, job: Request{Cost: 1}}})
+	}
+	if got := r.take(1); len(got) != mostPassed {
+		t.Errorf("got %d for one call, want %d", len(got), mostPassed)
+	}
+	if got := r.take(1); len(got) != 1 {
+		t.Errorf("got %d for the next call, want the one that was left", len(got))
+	}
 	if _, some, gives := r.waiting(); some || gives {
 		t.Error("some are left, want none")
 	}

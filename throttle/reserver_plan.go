@@ -81,8 +81,9 @@ func (r *reserver) units(now time.Time) int64 {
 
 // How many jobs a reservation offers where slots may go to any of them.
 const (
-	jobsASlot  = 3  // gates may not let some pass
-	jobsToFill = 20 // beside a block, where units are granted for now and jobs count differently
+	jobsASlot  = 3    // gates may not let some pass
+	jobsToFill = 20   // beside a block, where units are granted for now and jobs count differently
+	mostStates = 4000 // of gates that the jobs of a call name: a script can't take many more keys
 	anyUnits   = math.MaxInt64
 )
 
@@ -91,7 +92,7 @@ func (r *reserver) room(now time.Time) Room {
 	units := r.units(now)
 	room := Room{Units: units, Jobs: int(units)}
 	if len(r.gates) > 0 {
-		room = Room{anyUnits, int(jobsASlot * units), true}
+		room = Room{anyUnits, int(min(jobsASlot*units, mostStates/int64(len(r.gates)))), true}
 	}
 	if r.fills() && !r.onLease(now) {
 		room = Room{anyUnits, max(room.Jobs, int(units)+jobsToFill), true}
