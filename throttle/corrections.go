@@ -56,19 +56,17 @@ func (l *Limiter) Reconcile(s Slot, job Request, counted int64) {
 		return
 	}
 	kept := true
-	if difference < 0 || l.takesBack(s.charge.job) {
+	same := slices.ContainsFunc(s.charge.job.Passes, func(p Passed) bool { return p.Units == 0 })
+	if difference < 0 || same || l.refunds.Load() {
 		kept = l.corrections.add(correction{s.charge, true, difference})
 		l.wake(l.corrected)
 	}
 	l.metrics.Reconciled(difference, kept)
 }
 
-// takesBack reports whether some limit grants units again that a job was granted and did not use.
-func (l *Limiter) takesBack(job Request) bool { return len(job.Passes) > 0 || l.refunds.Load() }
-
 // giveBack has others get the units of a slot that was not used, where a limit grants them again.
 func (l *Limiter) giveBack(s Slot) {
-	if s.charge == nil || !l.takesBack(s.charge.job) {
+	if s.charge == nil || len(s.charge.job.Passes) == 0 && !l.refunds.Load() {
 		return
 	}
 	l.corrections.add(correction{charge: s.charge})
@@ -81,6 +79,7 @@ type corrections struct {
 	all   []correction
 	since time.Time // of the first one
 	gives bool      // some give units back
+	waits bool      // and the job of one asks for them again
 }
 
 const (
@@ -98,15 +97,30 @@ func (c *corrections) add(one correction) bool {
 	if len(c.all) == 0 {
 		c.since = time.Now()
 	}
-	c.all, c.gives = append(c.all, one), c.gives || one.onFirst() > 0
+	c.all = append(c.all, one)
+	c.gives, c.waits = c.gives || one.onFirst() > 0, c.waits || !one.called
 	return true
 }
 
-// waiting reports since when there are some, and whether some give units back.
-func (c *corrections) waiting() (since time.Time, some, gives bool) {
+// look notes what the corrections are.
+func (c *corrections) look() {
+	c.gives = slices.ContainsFunc(c.all, func(one correction) bool { return one.onFirst() > 0 })
+	c.waits = slices.ContainsFunc(c.all, func(one correction) bool { return !one.called })
+}
+
+// waiting reports since when there are some.
+func (c *corrections) waiting() (since time.Time, some bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.since, len(c.all) > 0, c.gives
+	return c.since, len(c.all) > 0
+}
+
+// worthAsking reports whether units that are given back are worth a reservation at now: at once
+// where their job asks again, else so many as have gathered.
+func (c *corrections) worthAsking(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.gives && (c.waits || now.Sub(c.since) >= correctEvery)
 }
 
 // chargeAgain keeps the charges of a call that failed. If the script did heed them, they are
@@ -119,14 +133,15 @@ func (c *corrections) chargeAgain(all []correction) {
 	}
 }
 
-// take takes the first ones, of an epoch. Those of others mean nothing any more.
+// take takes the first ones. What was granted in another epoch is given back no more; charges are
+// no slot's.
 func (c *corrections) take(epoch int64) []correction {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := c.all[:min(len(c.all), mostPassed)]
 	c.all = slices.Clone(c.all[len(all):])
-	c.gives = slices.ContainsFunc(c.all, func(one correction) bool { return one.onFirst() > 0 })
-	return slices.DeleteFunc(all, func(one correction) bool { return one.epoch != epoch })
+	c.look()
+	return slices.DeleteFunc(all, func(one correction) bool { return one.epoch != epoch && one.onFirst() > 0 })
 }
 
 // firstOf is what a call says of corrections to the first limit.
@@ -146,17 +161,17 @@ const correctEvery = 50 * time.Millisecond
 // correctionsDue is when corrections are worth a poll. A node that waits in the queue keeps its
 // place there, and passes them on with its next call.
 func (r *reserver) correctionsDue() time.Time {
-	since, some, _ := r.corrections.waiting()
+	since, some := r.corrections.waiting()
 	if !some || r.place.Taken || r.clock.Epoch == 0 {
 		return never
 	}
 	return later(since, r.calledAt).Add(correctEvery)
 }
 
-// heedRefunds ends a refusal: units that were not used are free, and the job that they were
-// granted to asks for them again.
-func (r *reserver) heedRefunds() {
-	if _, _, gives := r.corrections.waiting(); gives && r.kind.Refunds {
-		r.refusedUntil, r.less = time.Time{}, false
+// heedRefunds has a refused node ask before its time: units are free that were not used. It keeps
+// its place in the queue.
+func (r *reserver) heedRefunds(now time.Time) {
+	if r.kind.Refunds && r.corrections.worthAsking(now) {
+		r.eager, r.less = true, false
 	}
 }

@@ -104,7 +104,7 @@ func TestRefundsOfAnotherEpochAreForgotten(t *testing.T) {
 	if got := r.take(1); len(got) != 1 {
 		t.Errorf("got %d for the next call, want the one that was left", len(got))
 	}
-	if _, some, gives := r.waiting(); some || gives {
+	if _, some := r.waiting(); some || r.worthAsking(time.Now()) {
 		t.Error("some are left, want none")
 	}
 }

@@ -140,3 +140,39 @@ func TestChargesOfACallThatFailedComeAgain(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// The provider counts a call whatever became of the timeline since. What was granted before a
+// cooldown is given back no more.
+func TestChargesOutliveAnEpoch(t *testing.T) {
+	t.Parallel()
+	var c corrections
+	c.add(correction{&charge{Request{Cost: 1}, 7, 1}, true, -2})
+	c.add(correction{&charge{Request{Cost: 3}, 8, 1}, true, 2})
+	if got := c.take(2); len(got) != 1 || got[0].at != 7 {
+		t.Errorf("got %+v, want the charge alone", got)
+	}
+}
+
+// A node that is notified of changes polls seldom. Corrections don't wait for that, unless the poll
+// would cost the node its place in the queue.
+func TestCorrectionsAreWorthAPoll(t *testing.T) {
+	t.Parallel()
+	l, err := New(Options{Redis: patient(t, miniredis.RunT(t).Addr()), Namespace: "ns", Name: "account", Limit: specOf(contract(300))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.notified.Store(true)
+	now := time.Now()
+	r := &reserver{Limiter: l, clock: clock.Clock{Origin: now, Epoch: 1}, known: l.State().Settings, calledAt: now}
+	if due := r.pollDue(now).Sub(now); due != idleEvery {
+		t.Fatalf("got a poll after %s without corrections, want it after %s", due, idleEvery)
+	}
+	l.Reconcile(Slot{charge: &charge{Request{Cost: 1}, 7, 1}}, Request{Cost: 1}, 2)
+	if due := r.pollDue(now).Sub(now); due > correctEvery+time.Second {
+		t.Errorf("got a poll after %s, want it soon", due)
+	}
+	r.place.Taken = true
+	if due := r.pollDue(now).Sub(now); due != idleEvery {
+		t.Errorf("got a poll after %s of a node in the queue, want it after %s", due, idleEvery)
+	}
+}

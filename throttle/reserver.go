@@ -69,6 +69,7 @@ type reserver struct {
 	given int64 // jobs that got a slot by the last reservation
 
 	passing []correction // that the last call passed on
+	eager   bool         // a refused node asks before its time
 
 	less  bool // than it asked for: all that may be reserved is
 	whole bool // the last reservation was a block or more
@@ -127,7 +128,7 @@ func (l *Limiter) Run(ctx context.Context) error {
 // step gives a caller its turn and makes the calls that are due without one. It returns
 // how long nothing is to be done, unless somebody asks.
 func (r *reserver) step(ctx context.Context, now time.Time) time.Duration {
-	r.heedRefunds()
+	r.heedRefunds(now)
 	turn := r.somebodyWaits() && !r.turnDue(now).After(now)
 	switch poll := !r.pollDue(now).After(now); {
 	case poll && !r.turnIsOut(now) && (!turn || !r.place.Taken): // a poll gives the place up
@@ -205,6 +206,9 @@ func (r *reserver) call(ctx context.Context, requests []request) {
 		r.corrections.chargeAgain(r.passing)
 		r.failed(ctx, err, answered)
 		return
+	}
+	if reply.Epoch != a.Epoch { // a cooldown heeds none
+		r.corrections.chargeAgain(r.passing)
 	}
 	if r.failures > 0 {
 		r.last = time.Time{} // of the lease: Redis's slots come before

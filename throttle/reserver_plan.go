@@ -123,7 +123,10 @@ func (r *reserver) reservationDue() time.Time {
 	if r.refuses() {
 		return gathered
 	}
-	due := later(r.refusedUntil, r.last.Add(-r.atLeast(prefetch)))
+	due := r.last.Add(-r.atLeast(prefetch))
+	if !r.eager {
+		due = later(due, r.refusedUntil)
+	}
 	if !r.whole || r.less || !r.kind.Ahead {
 		due = later(due, gathered)
 	}

@@ -72,7 +72,7 @@ func reached(asked []request, given int64) (served []request, units int64) {
 // ask again.
 func (r *reserver) receive(asked []request, reply script.Reservation, now time.Time) {
 	r.seq++
-	r.reservedAt = now
+	r.reservedAt, r.eager = now, false
 	given, units := reached(asked, reply.Schedule.Given)
 	if reply.Choice != nil {
 		given, units = granted(asked, reply.Choice)

@@ -48,9 +48,12 @@ end
 -- back takes units that were not used out of their runs, and out of the numbers behind them. It reaches the newest runs only.
 function algorithm.back(c, now, list)
   local by, oldest, runs = {}, math.huge, {} -- runs: the newest ones, newest first
+  local edge = run(-1 - SOUGHT)
   for _, one in ipairs(list) do
-    by[one.slot] = (by[one.slot] or 0) + one.units
-    oldest = math.min(oldest, one.slot)
+    if not edge or one.slot > edge[TIME] then
+      by[one.slot] = (by[one.slot] or 0) + one.units
+      oldest = math.min(oldest, one.slot)
+    end
   end
   local this = run(-1)
   while this and this[TIME] >= oldest and #runs < SOUGHT do

@@ -41,7 +41,8 @@ function states.correct(i, state, slot, units)
   if not newest_slot then return state end
   newest_slot, count = tonumber(newest_slot), tonumber(count)
   if units > 0 and (newest_slot ~= slot or units > count) then return state end
-  local left = math.max(count - math.max(units, 0), math.min(count - units, 3 * owner[i].cap))
+  local most = 3 * (owner[i].cap - owner[i].max_cost + 1)
+  local left = math.max(count - math.max(units, 0), math.min(count - units, most))
   if left == 0 then
     redis.call('DEL', KEYS[6 + 4 * GATES + i])
     return nil
@@ -75,8 +76,8 @@ function states.read()
 end
 
 -- settle has the algorithm take back what was not used, and charges what is owed: units that the provider counted beside those
--- of a slot. These are granted to nobody, ahead of all jobs. They are forgotten two windows after the last of them: the
--- provider counts those calls no more.
+-- of a slot. As many as may be reserved are granted to nobody, ahead of all jobs; the rest stays owed, also over a cooldown.
+-- It is forgotten two windows after the last of it: the provider counts those calls no more.
 function states.settle()
   local back, text = {}, v[18] or '0 0'
   local owed, at = string.match(text, '^(%d+) (%d+)$')
@@ -90,7 +91,7 @@ function states.settle()
   if now - at > 2 * (set.window + set.guard) then owed = 0 end
   if owed > 0 and not set.paused and not waits then
     local all_costs, all_chooses = costs, CHOOSES
-    costs, CHOOSES, c.reach = '', false, 4 * (set.window + set.guard)
+    costs, CHOOSES, c.reach = '', false, c.horizon
     local slots = algorithm.take(c, AHEAD and now or soon, owed, lead, 0, not_before)
     costs, CHOOSES = all_costs, all_chooses
     if slots then

@@ -103,5 +103,23 @@ func (ch Change) check(from, to limit.Settings) error {
 		}
 	}
 	// The guardrails from before hold too: nobody passes one by moving it on the way.
-	return cmp.Or(from.Pass(from.Terms, to.Terms), to.Pass(from.Terms, to.Terms))
+	if err := cmp.Or(from.Pass(from.Terms, to.Terms), to.Pass(from.Terms, to.Terms)); err != nil {
+		return err
+	}
+	return checkValues(from, to)
+}
+
+// checkValues refuses what a guardrail of the gate refuses for a single value.
+func checkValues(from, to limit.Settings) error {
+	for _, c := range limit.ChangedExceptions(from.Exceptions, to.Exceptions) {
+		before, after := from.Terms, to.Terms
+		before.Cap, after.Cap = cmp.Or(c.From, from.Cap), cmp.Or(c.To, to.Cap)
+		if err := cmp.Or(from.Pass(before, after), to.Pass(before, after)); err != nil {
+			return err
+		}
+		if err := after.Waste(); err != nil && after.UsableShare() < before.UsableShare() {
+			return fmt.Errorf("%w; --force passes it", err)
+		}
+	}
+	return nil
 }

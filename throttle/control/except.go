@@ -70,21 +70,9 @@ func (c *Control) except(ctx context.Context, of limit.Hash, units int64, ch Cha
 		}
 		return e.With(one, now)
 	}
-	from, to := s.For(of, now), s.Terms
-	to.Cap = cmp.Or(units, s.Cap)
-	to.Exceptions = "" // those in the way of the change are named by it
-	if err := to.Validate(); err != nil {
-		return ch, err
-	}
-	if !ch.Force {
-		if err := s.Pass(from, to); err != nil {
-			return ch, err
-		}
-		if err := to.Waste(); err != nil {
-			return ch, fmt.Errorf("%w; --force passes it", err)
-		}
-	}
-	return ch, nil
+	to := s.Terms
+	to.Cap, to.Exceptions = cmp.Or(units, s.Cap), "" // exceptions in the way of the change are named by it
+	return ch, to.Validate()
 }
 
 // Used is what Redis holds of one value of a gate's key.

@@ -85,9 +85,10 @@ func (l *Limit) ReserveAt(now int64, a script.Ask) script.Reservation {
 	return reply(s, 0)
 }
 
-// correct charges units beside those that were granted, as algorithms/token_bucket.lua does.
+// correct charges units beside those that were granted: the next slots lie behind them, by a window
+// at most. Time in which nothing was asked for pays too.
 func (l *Limit) correct(now int64, all []script.Correction) {
-	units, period := l.set.Pace()
+	units, period := l.pace(l.base)
 	window := (l.set.Window + l.set.Guard).Microseconds()
 	most := max(l.n, clock.Within(now+window-l.base, units, period)+l.set.Burst)
 	for _, c := range all {
