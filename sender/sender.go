@@ -227,7 +227,7 @@ func (s *Sender) answered(c *conns.Conn, resp *http.Response) (Result, error) {
 	if s.reader.lacksUnits(&res) {
 		s.metrics.uncounted.Inc()
 		s.warnUncounted.Do(func() {
-			s.logger.Warn("the provider's answer does not name its units where sender.http.units says; the job counts what it was granted")
+			s.logger.Warn("the provider's answer does not name its units where sender.http.units says, or is longer than max_response_bytes; the job counts what it was granted")
 		})
 	}
 	res.WroteAt = call.WroteAt

@@ -45,7 +45,7 @@ func (c correction) on(p Passed) int64 {
 
 // Reconcile reports how many units the provider counted for a call, where that may be another
 // number than its job was granted. It corrects the first limit, and the gates where the job counts
-// the same. Units that are missing are charged ahead of all jobs, for two windows at most. Units
+// the same. Units that are missing are charged ahead of all jobs, as far as two caps go. Units
 // that were too many are granted again where the limit counts a window; others have passed them
 // on. See docs/adr/0015.
 //

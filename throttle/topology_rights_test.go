@@ -27,7 +27,7 @@ var alsoNeeds = map[string]string{
 }
 
 // operators are the rights of those that change limits.
-const operators = "~dispatcher:{topology}:* -@all +eval +evalsha +time +hget +hmget +hgetall +hset +hdel +xadd +xrevrange +publish +scan " +
+const operators = "~dispatcher:{topology}:* -@all +eval +evalsha +time +hget +hmget +hgetall +hset +hdel +get +del +pexpire +xadd +xrevrange +publish +scan " +
 	"+hello +auth +ping +client|setname"
 
 // Each algorithm works with what the documentation says that it needs, and says
@@ -125,6 +125,19 @@ func operated(t *testing.T, rdb redis.UniversalClient) {
 	}
 	if names, err := control.Limits(t.Context(), rdb, "topology"); err != nil || len(names) != 1 {
 		t.Errorf("names: got %v and %v, want one", names, err)
+	}
+	if _, err := c.Used(t.Context(), limit.HashOf("one"), limit.Terms{Gate: true}, "provider"); err != nil {
+		t.Errorf("used: %v", err)
+	}
+	gone, err := control.NewControl(rdb, "topology", "gone")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rdb.HSet(t.Context(), gone.Keys.Limit, "settings", limit.Spec{Terms: limit.Terms{Contract: usual()}}.Settings().Pack()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := gone.Delete(t.Context()); err != nil {
+		t.Errorf("delete: %v", err)
 	}
 }
 

@@ -82,7 +82,11 @@ func newUnsetCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 // except gives a value a cap of its own; 0: takes it away.
 func except(of limit.Hash, units int64) changeFunc {
 	return func(c *control.Control, ctx context.Context, ch control.Change) (limit.Settings, error) {
-		return c.Except(ctx, of, units, ch)
+		s, err := c.Except(ctx, of, units, ch)
+		if units == 0 && errors.Is(err, control.ErrUnchanged) {
+			err = fmt.Errorf("this value has no cap of its own: %w", err)
+		}
+		return s, err
 	}
 }
 
