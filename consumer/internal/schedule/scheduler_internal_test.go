@@ -343,3 +343,24 @@ func TestRetriesTakeTurns(t *testing.T) {
 		}
 	}
 }
+
+// A sample is taken beyond the room of its lane. Put back, it waits as a fresh job does.
+func TestASampleThatIsPutBackKeepsTheLanesRoom(t *testing.T) {
+	t.Parallel()
+	l := &Lane{name: "default", limit: 1}
+	w := newBench(l)
+	w.random = func(int) int { return 0 }
+	addJobs(partition(w.NewAssignment(), l, 0), 0, 1)
+	first, sample := w.Take(), w.TakeSample()
+	if first == nil || sample == nil {
+		t.Fatalf("got %v and the sample %v, want a job and a sample", first, sample)
+	}
+	w.PutBack([]*Delivery{sample})
+	if taken := l.inFlight + l.ready.jobs; taken > l.limit {
+		t.Errorf("got %d jobs in flight and ready, and the lane has room for %d", taken, l.limit)
+	}
+	first.Done(Outcome{})
+	if again := w.Take(); again != sample {
+		t.Errorf("got %v once there is room, want the sample", again)
+	}
+}
