@@ -20,16 +20,13 @@ type Change struct {
 	By         string        // who asks for it, for people
 	Why        string        // what for
 	undid      int64         // the revision that the change takes back; 0: none
-	except     exceptFunc    // changes the exceptions; nil: they stay
+	value      *valueChange  // of one value of the key alone; nil: of the limit
 }
 
-// exceptFunc changes exceptions.
-type exceptFunc func(limit.Exceptions) limit.Exceptions
-
-// put puts the values of the change into settings.
-func (ch Change) put(s *limit.Settings) error {
-	if ch.except != nil {
-		s.Exceptions = ch.except(s.Exceptions)
+// put puts the change into settings at now.
+func (ch Change) put(s *limit.Settings, now time.Time) error {
+	if ch.value != nil {
+		return ch.value.put(s, now)
 	}
 	return ch.Values.Apply(s)
 }
@@ -54,7 +51,7 @@ func (ch Change) validate() error {
 func (ch Change) apply(s limit.Settings, now time.Time) (limit.Settings, error) {
 	to := s.Successor(ch.By, ch.Why, now)
 	to.Undid = ch.undid
-	if err := ch.put(&to); err != nil {
+	if err := ch.put(&to, now); err != nil {
 		return s, err
 	}
 	on := !s.RevertAt.IsZero()
@@ -67,7 +64,7 @@ func (ch Change) apply(s limit.Settings, now time.Time) (limit.Settings, error) 
 		return to, nil
 	case on:
 		after := limit.Settings{Terms: to.RevertTo}
-		err := ch.put(&after)
+		err := ch.put(&after, now)
 		if to.RevertTo = after.Terms; err != nil || to.RevertTo != to.Terms {
 			return to, err
 		}

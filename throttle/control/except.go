@@ -20,59 +20,44 @@ import (
 //
 // An exception ends by itself, beside an override of the limit, whose end it does not move.
 func (c *Control) Except(ctx context.Context, of limit.Hash, units int64, ch Change) (limit.Settings, error) {
-	const tries = 5
-	whichever := ch.IfRevision == 0
-	for range tries {
-		one, err := c.except(ctx, of, units, ch)
-		switch {
-		case errors.Is(err, ErrUnknownLimit):
-			return limit.Settings{}, err
-		case err != nil:
-			return limit.Settings{}, fmt.Errorf("limit %q: %w", c.name, err)
-		}
-		s, err := c.Set(ctx, one)
-		if faster := (*RevisionError)(nil); whichever && errors.As(err, &faster) {
-			continue
-		}
-		return s, err
+	if err := ch.validate(); err != nil {
+		return limit.Settings{}, fmt.Errorf("limit %q: %w", c.name, err)
 	}
-	return limit.Settings{}, fmt.Errorf("limit %q: %w", c.name, errBusy)
+	ch.value = &valueChange{of, units, ch.For}
+	ch.Values, ch.For = nil, 0
+	return c.Set(ctx, ch)
 }
 
-// except is the change of all exceptions that changes one. It is meant for the settings that it
-// reads.
-func (c *Control) except(ctx context.Context, of limit.Hash, units int64, ch Change) (Change, error) {
-	s, err := c.Get(ctx)
-	if err != nil {
-		return ch, err
-	}
-	now, err := c.Now(ctx)
-	if err != nil {
-		return ch, err
-	}
+// valueChange gives one value of a gate's key a cap of its own.
+type valueChange struct {
+	of    limit.Hash
+	units int64         // 0: it has none any more
+	lasts time.Duration // 0: for good
+}
+
+// put changes the exceptions of settings, if the gate can keep them.
+func (v valueChange) put(s *limit.Settings, now time.Time) error {
 	var faults fault.List
 	faults.Refuse(!s.Gate, "key", fault.Phrase("given"), "is for a limit with a key: change the first limit as a whole")
-	faults.Refuse(units < 0, "cap", units, "must be at least 1")
-	if err := errors.Join(faults.Err(), ch.validate()); err != nil {
-		return ch, err
+	faults.Refuse(v.units < 0, "cap", v.units, "must be at least 1")
+	if err := faults.Err(); err != nil {
+		return err
 	}
-	if ch.IfRevision == 0 {
-		ch.IfRevision = s.Revision
+	own := s.Terms
+	own.Cap, own.Exceptions = cmp.Or(v.units, s.Cap), "" // exceptions in the way of the change are named by it
+	if err := own.Validate(); err != nil {
+		return err
 	}
-	one := limit.Exception{Of: of, Cap: units}
-	if ch.For > 0 {
-		one.Until = now.Add(ch.For).Truncate(time.Microsecond)
+	if v.units == 0 {
+		s.Exceptions = s.Exceptions.Without(v.of, now)
+		return nil
 	}
-	ch.For = 0
-	ch.Values, ch.except = nil, func(e limit.Exceptions) limit.Exceptions {
-		if units == 0 {
-			return e.Without(of, now)
-		}
-		return e.With(one, now)
+	one := limit.Exception{Of: v.of, Cap: v.units}
+	if v.lasts > 0 {
+		one.Until = now.Add(v.lasts).Truncate(time.Microsecond)
 	}
-	to := s.Terms
-	to.Cap, to.Exceptions = cmp.Or(units, s.Cap), "" // exceptions in the way of the change are named by it
-	return ch, to.Validate()
+	s.Exceptions = s.Exceptions.With(one, now)
+	return nil
 }
 
 // Used is what Redis holds of one value of a gate's key.
