@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"dispatcher/throttle/internal/clock"
 	"dispatcher/throttle/internal/script"
 )
 
@@ -78,8 +79,6 @@ type corrections struct {
 	mu    sync.Mutex
 	all   []correction
 	since time.Time // of the first one
-	gives bool      // some give units back
-	waits bool      // and the job of one asks for them again
 }
 
 const (
@@ -98,14 +97,7 @@ func (c *corrections) add(one correction) bool {
 		c.since = time.Now()
 	}
 	c.all = append(c.all, one)
-	c.gives, c.waits = c.gives || one.onFirst() > 0, c.waits || !one.called
 	return true
-}
-
-// look notes what the corrections are.
-func (c *corrections) look() {
-	c.gives = slices.ContainsFunc(c.all, func(one correction) bool { return one.onFirst() > 0 })
-	c.waits = slices.ContainsFunc(c.all, func(one correction) bool { return !one.called })
 }
 
 // waiting reports since when there are some.
@@ -120,7 +112,8 @@ func (c *corrections) waiting() (since time.Time, some bool) {
 func (c *corrections) worthAsking(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.gives && (c.waits || now.Sub(c.since) >= correctEvery)
+	gathered := now.Sub(c.since) >= correctEvery
+	return slices.ContainsFunc(c.all, func(one correction) bool { return !one.called || gathered && one.onFirst() > 0 })
 }
 
 // chargeAgain keeps the charges of a call that failed. If the script did heed them, they are
@@ -140,7 +133,6 @@ func (c *corrections) take(epoch int64) []correction {
 	defer c.mu.Unlock()
 	all := c.all[:min(len(c.all), mostPassed)]
 	c.all = slices.Clone(c.all[len(all):])
-	c.look()
 	return slices.DeleteFunc(all, func(one correction) bool { return one.epoch != epoch && one.onFirst() > 0 })
 }
 
@@ -162,10 +154,10 @@ const correctEvery = 50 * time.Millisecond
 // place there, and passes them on with its next call.
 func (r *reserver) correctionsDue() time.Time {
 	since, some := r.corrections.waiting()
-	if !some || r.place.Taken || r.clock.Epoch == 0 {
+	if !some || r.place.Taken {
 		return never
 	}
-	return later(since, r.calledAt).Add(correctEvery)
+	return clock.Later(since, r.calledAt).Add(correctEvery)
 }
 
 // heedRefunds has a refused node ask before its time: units are free that were not used. It keeps

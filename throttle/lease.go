@@ -34,7 +34,7 @@ func (r *reserver) onLease(now time.Time) bool {
 
 // useLease answers requests with slots of the lease.
 func (r *reserver) useLease(asked []request, now time.Time) {
-	r.lease.Next = later(r.lease.Next, r.last) // slots rise
+	r.lease.Next = clock.Later(r.lease.Next, r.last) // slots rise
 	slots := r.lease.Slots(r.known, now, aheadOfCall, costsOf(asked))
 	for i, s := range slots {
 		asked[i].answer.Slot = Slot{

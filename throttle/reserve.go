@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"dispatcher/throttle/internal/clock"
 	"dispatcher/throttle/limit"
 )
 
@@ -170,7 +171,7 @@ func (r *reserver) serve(ctx context.Context, jobs []Request) []Answer {
 	for _, q := range asked {
 		if !q.answer.Slot.IsZero() {
 			r.busy.Add(1)
-			r.last = later(r.last, q.answer.Slot.NotBefore)
+			r.last = clock.Later(r.last, q.answer.Slot.NotBefore)
 		}
 	}
 	r.answerAgain(again)

@@ -147,10 +147,10 @@ func (r *reserver) step(ctx context.Context, now time.Time) time.Duration {
 	now = time.Now()
 	next := r.pollDue(now)
 	if r.somebodyWaits() {
-		next = earlier(next, r.turnDue(now))
+		next = clock.Earlier(next, r.turnDue(now))
 	}
 	if r.turnIsOut(now) {
-		next = later(next, now.Add(minGap))
+		next = clock.Later(next, now.Add(minGap))
 	}
 	return max(0, next.Sub(now))
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"dispatcher/throttle/internal/clock"
 	"dispatcher/throttle/limit"
 )
 
@@ -38,14 +39,14 @@ func (r *reserver) pollDue(now time.Time) time.Time {
 	if now.Before(r.settledAt) {
 		// Until every other node has polled once, nobody notices a step that Redis's
 		// clock made just before this node started; only then is its reading good.
-		return later(r.retryAt, r.settledAt)
+		return clock.Later(r.retryAt, r.settledAt)
 	}
 	due := r.calledAt.Add(r.pollInterval())
 	if !r.pollAt.IsZero() {
-		due = earlier(due, r.pollAt)
+		due = clock.Earlier(due, r.pollAt)
 	}
-	due = earlier(due, r.correctionsDue())
-	return later(due, r.retryAt)
+	due = clock.Earlier(due, r.correctionsDue())
+	return clock.Later(due, r.retryAt)
 }
 
 // never is later than anything that is waited for.
@@ -56,13 +57,13 @@ var never = time.Unix(1<<40, 0) //nolint:gochecknoglobals // a constant
 // node's place in the queue.
 func (r *reserver) turnDue(now time.Time) time.Time {
 	if r.onLease(now) {
-		return later(r.lease.Next.Add(-aheadOfCall), r.reservedAt.Add(minGap))
+		return clock.Later(r.lease.Next.Add(-aheadOfCall), r.reservedAt.Add(minGap))
 	}
 	if !r.grants(now) {
 		return never
 	}
-	due := later(earlier(r.pollDue(now), r.reservationDue()), r.retryAt)
-	return later(due, r.opensAt.Add(-cmp.Or(r.reach(), r.known.Horizon)))
+	due := clock.Later(clock.Earlier(r.pollDue(now), r.reservationDue()), r.retryAt)
+	return clock.Later(due, r.opensAt.Add(-cmp.Or(r.reach(), r.known.Horizon)))
 }
 
 // units is how many units a reservation may ask for. Where a full bucket refuses, all
@@ -125,13 +126,13 @@ func (r *reserver) reservationDue() time.Time {
 	}
 	due := r.last.Add(-r.atLeast(prefetch))
 	if !r.eager {
-		due = later(due, r.refusedUntil)
+		due = clock.Later(due, r.refusedUntil)
 	}
 	if !r.whole || r.less || !r.kind.Ahead {
-		due = later(due, gathered)
+		due = clock.Later(due, gathered)
 	}
 	if r.less && r.kind.Ahead { // units that become free meanwhile, and jobs that gates let pass, lie a horizon away
-		due = later(due, r.reservedAt.Add(min(r.block(), cmp.Or(r.reach(), r.known.Horizon)/4)))
+		due = clock.Later(due, r.reservedAt.Add(min(r.block(), cmp.Or(r.reach(), r.known.Horizon)/4)))
 	}
 	return due
 }
@@ -190,18 +191,4 @@ func (r *reserver) atLeast(usual time.Duration) time.Duration {
 func (r *reserver) tooWide(now time.Time) bool {
 	const timer = 300 * time.Microsecond
 	return r.clock.Width(now)+margin+timer >= r.known.Lateness
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

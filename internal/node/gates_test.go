@@ -387,8 +387,8 @@ func TestAGateCountsTheJobsThatWait(t *testing.T) {
 	})
 }
 
-// metric is the sum of a metric's series.
-func (b *bubble) metric(name string) float64 {
+// metric is the sum of a metric's series, of those with a value of some label if one is stated.
+func (b *bubble) metric(name string, labelled ...string) float64 {
 	b.Helper()
 	families, err := b.metrics.Gather()
 	b.must(err)
@@ -396,7 +396,13 @@ func (b *bubble) metric(name string) float64 {
 		if f.GetName() == name {
 			sum := 0.0
 			for _, m := range f.GetMetric() {
-				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+				wanted := len(labelled) == 0
+				for _, l := range m.GetLabel() {
+					wanted = wanted || slices.Contains(labelled, l.GetValue())
+				}
+				if wanted {
+					sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+				}
 			}
 			return sum
 		}

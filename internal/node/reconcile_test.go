@@ -94,7 +94,7 @@ func TestUnitsThatWereTooManyAreGrantedAgain(t *testing.T) {
 				t.Fatalf("got %d units in a second, want at most 100", n)
 			}
 		}
-		if fewer := metric(t, b, "fewer"); fewer != jobs*(said-counted) {
+		if fewer := b.metric("dispatcher_limit_reconciled_units_total", "fewer"); fewer != jobs*(said-counted) {
 			t.Errorf("got %v units fewer, want %d", fewer, jobs*(said-counted))
 		}
 	})
@@ -136,7 +136,7 @@ func TestAProviderThatLiesAboutUnitsIsBounded(t *testing.T) {
 			inBubble(t, s, func(b *bubble) {
 				b.writeMany(jobs)
 				b.until(jobs*3*time.Second, "all are settled", func() bool { return b.settled() == jobs })
-				if more := metric(t, b, "more"); more != jobs*(job.MaxCost-1) {
+				if more := b.metric("dispatcher_limit_reconciled_units_total", "more"); more != jobs*(job.MaxCost-1) {
 					t.Errorf("got %v units more, want all of them counted", more)
 				}
 				if took := b.took(jobs); took < jobs/2*time.Second/2 {
@@ -145,24 +145,4 @@ func TestAProviderThatLiesAboutUnitsIsBounded(t *testing.T) {
 			})
 		})
 	}
-}
-
-// metric is by how many units the provider counted otherwise.
-func metric(t *testing.T, b *bubble, count string) float64 {
-	t.Helper()
-	families, err := b.metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			for _, l := range m.GetLabel() {
-				if f.GetName() == "dispatcher_limit_reconciled_units_total" && l.GetName() == "count" && l.GetValue() == count {
-					return m.GetCounter().GetValue()
-				}
-			}
-		}
-	}
-	t.Fatalf("no metric of units %s", count)
-	return 0
 }

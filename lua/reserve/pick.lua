@@ -80,6 +80,7 @@ end
 -- It is forgotten two windows after the last of it: the provider counts those calls no more.
 function states.settle()
   local back, text = {}, v[18] or '0 0'
+  if ARGV[19] == '' and text == '0 0' then return end
   local owed, at = string.match(text, '^(%d+) (%d+)$')
   owed, at = tonumber(owed), tonumber(at)
   for slot, units in string.gmatch(ARGV[19], '(%d+):(-?%d+)') do

@@ -113,14 +113,17 @@ func (e Exceptions) With(one Exception, now time.Time) Exceptions {
 
 // Current are the exceptions without those that have ended.
 func (e Exceptions) Current(now time.Time) Exceptions {
-	all, _ := e.All()
-	return exceptionsOf(slices.DeleteFunc(all, func(one Exception) bool { return one.ended(now) }))
+	return e.drop(func(one Exception) bool { return one.ended(now) })
 }
 
 // Without are the exceptions but for that of a value, and those that have ended.
 func (e Exceptions) Without(of Hash, now time.Time) Exceptions {
-	all, _ := e.All()
-	return exceptionsOf(slices.DeleteFunc(all, func(one Exception) bool { return one.Of == of || one.ended(now) }))
+	return e.drop(func(one Exception) bool { return one.Of == of || one.ended(now) })
+}
+
+func (e Exceptions) drop(gone func(Exception) bool) Exceptions {
+	all, _ := e.All() // what can't be read is none: see Unpack
+	return exceptionsOf(slices.DeleteFunc(all, gone))
 }
 
 func exceptionsOf(all []Exception) Exceptions {

@@ -118,3 +118,19 @@ func (c *Clock) Slot(us int64, lateness time.Duration, at time.Time) (notBefore,
 	lo, hi := c.now.atTime(at.Sub(c.Origin))
 	return c.Origin.Add(Duration(us) - lo), c.Origin.Add(Duration(us) - hi + lateness)
 }
+
+// Earlier is the earlier of two times.
+func Earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// Later is the later of two times.
+func Later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

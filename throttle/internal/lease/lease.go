@@ -3,6 +3,7 @@ package lease
 import (
 	"time"
 
+	"dispatcher/throttle/internal/clock"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
 )
@@ -75,13 +76,13 @@ func (l *Lease) Slots(set limit.Settings, now time.Time, ahead time.Duration, co
 		return nil
 	}
 	if l.units != 0 && (l.units != units || l.cost != cost || l.period != period) {
-		l.Next = later(l.Next, l.End.Add(max(l.period, period)))
+		l.Next = clock.Later(l.Next, l.End.Add(max(l.period, period)))
 	}
 	l.units, l.cost, l.period = units, cost, period
 	paced := time.Duration(units - cost + 1)
 	spacing := (period + paced - 1) / paced
 	var slots []Slot
-	l.Next = later(l.Next, now)
+	l.Next = clock.Later(l.Next, now)
 	for _, c := range costs {
 		if !l.Next.Before(now.Add(ahead)) {
 			break
@@ -94,11 +95,4 @@ func (l *Lease) Slots(set limit.Settings, now time.Time, ahead time.Duration, co
 		l.Next = l.Next.Add(min(spacing, period/time.Duration(c)+1) * time.Duration(c)) // a whole period is always enough
 	}
 	return slots
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

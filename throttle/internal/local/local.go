@@ -88,6 +88,9 @@ func (l *Limit) ReserveAt(now int64, a script.Ask) script.Reservation {
 // correct charges units beside those that were granted: the next slots lie behind them, by a window
 // at most. Time in which nothing was asked for pays too.
 func (l *Limit) correct(now int64, all []script.Correction) {
+	if len(all) == 0 {
+		return
+	}
 	units, period := l.pace(l.base)
 	window := (l.set.Window + l.set.Guard).Microseconds()
 	most := max(l.n, clock.Within(now+window-l.base, units, period)+l.set.Burst)
