@@ -12,7 +12,8 @@ var ErrClosed = conns.ErrClosed
 
 // Demand says what needs connections: Jobs is how many could be called now, and
 // Every is the time from one call to the next at the rate of the limit. No more
-// connections are dialled ahead than there are Jobs.
+// connections are dialled ahead than there are Jobs. Lacked is how many found none just
+// now; [Sender.Prepare] has as many dialled.
 type Demand = conns.Demand
 
 // Conn is a connection that is reserved for one call, or the error of one that

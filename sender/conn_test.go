@@ -54,6 +54,39 @@ func TestNoMoreIsDialledThanIsNeeded(t *testing.T) {
 	}
 }
 
+// Jobs that found no connection have one each by the next time. Those that are being
+// dialled already count.
+func TestJobsThatFoundNoConnectionGetOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n, dials := &network{serve: answering(ok)}, atomic.Int64{}
+		dial := slowly(n, 100*time.Millisecond)
+		s := newSender(t, sender.Options{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			dials.Add(1)
+			return dial(ctx, network, address)
+		}})
+		defer s.Close()
+		for _, step := range []struct {
+			wait         time.Duration
+			jobs, lacked int
+			dials        int // that have begun by then
+		}{
+			{0, 200, 60, 60},
+			{50 * time.Millisecond, 200, 60, 60},
+			{0, 200, 70, 70},
+			{0, 75, 100, 75}, // never more than there are jobs
+			{time.Second, 200, 10, 75},
+		} {
+			time.Sleep(step.wait)
+			s.Prepare(sender.Demand{Jobs: step.jobs, Every: time.Millisecond, Lacked: step.lacked})
+			synctest.Wait()
+			if got := int(dials.Load()); got != step.dials {
+				t.Errorf("after %d jobs of %d without a connection: got %d dials, want %d", step.lacked, step.jobs, got, step.dials)
+			}
+		}
+	})
+}
+
 // A connection that is taken belongs to one call: the next one gets another, and
 // one that is released, or that its call had no use for, goes to the next.
 func TestAConnectionIsTakenOnce(t *testing.T) {

@@ -227,6 +227,7 @@ func (p *pacer) take(room throttle.Room, since time.Time) (block, refused []work
 			item.conn = p.conns.Take()
 		}
 		if item.conn.IsZero() && !dials && (!room.Choice || len(block) == 0) {
+			p.lack(room.Jobs - len(block))
 			break
 		}
 		if !p.takeJob(&item) {
@@ -243,6 +244,13 @@ func (p *pacer) take(room throttle.Room, since time.Time) (block, refused []work
 		block = append(block, item)
 	}
 	return block, refused
+}
+
+// lack has connections dialled for jobs that found none, for the next reservation.
+func (p *pacer) lack(jobs int) {
+	d := p.demand()
+	d.Lacked = min(jobs, d.Jobs)
+	p.conns.Prepare(d)
 }
 
 // takeJob takes the best job that no gate is known to refuse. Those before it wait until

@@ -75,6 +75,45 @@ func (dialling) Await(ctx context.Context, d sender.Demand) error {
 	return context.Cause(ctx)
 }
 
+// oneConnection is never more than one at a time. It notes what lacked one.
+type oneConnection struct {
+	alwaysReady
+	free   bool
+	lacked int
+}
+
+func (c *oneConnection) Prepare(d sender.Demand) bool {
+	c.free = true
+	c.lacked += d.Lacked
+	return true
+}
+
+func (c *oneConnection) Take() sender.Conn {
+	if !c.free {
+		return sender.Conn{}
+	}
+	c.free = false
+	return c.alwaysReady.Take()
+}
+
+// Where connections are fewer than jobs that there is room for, the sender learns how many
+// lack one.
+func TestTheSenderLearnsHowManyJobsLackAConnection(t *testing.T) {
+	t.Parallel()
+	withPacer(t, func(s *shelf, _ <-chan workItem, p *pacer, _ func()) {
+		for _, c := range []struct{ jobs, room, lacked int64 }{{10, 6, 5}, {4, 6, 3}, {1, 6, 0}, {10, 1, 0}} {
+			conns := &oneConnection{free: true}
+			p.conns = conns
+			s.n.Store(c.jobs)
+			block, _ := p.take(throttle.Room{Jobs: int(c.room), Units: c.room}, time.Now())
+			if len(block) != 1 || int64(conns.lacked) != c.lacked {
+				t.Errorf("%d jobs, room for %d: got %d jobs taken and %d without a connection, want 1 and %d", c.jobs, c.room, len(block), conns.lacked, c.lacked)
+			}
+		}
+		s.n.Store(0)
+	})
+}
+
 // withPacer runs a pacer at ten slots a second in a bubble.
 func withPacer(t *testing.T, test func(s *shelf, items <-chan workItem, p *pacer, stop func())) {
 	t.Helper()

@@ -6,9 +6,20 @@ import (
 )
 
 // Prepare reports whether an idle connection is there. It begins the dials that the
-// demand needs, and doesn't wait for them.
+// demand needs, and doesn't wait for them. While nobody has learned of a dial that
+// failed, it begins none.
 func (p *Pool) Prepare(d Demand) bool {
-	ready, _ := p.check(d, 0, 0)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	now := time.Now()
+	ready := p.trimLocked(now)
+	p.spares.lacked(d)
+	if ready || !p.spares.failing(now) {
+		p.dialLocked(d)
+	}
 	return ready
 }
 
@@ -50,11 +61,16 @@ func (p *Pool) check(d Demand, from, to time.Duration) (ready bool, err error) {
 			return false, err
 		}
 	}
+	p.dialLocked(d)
+	return ready, nil
+}
+
+// dialLocked begins the dials that are missing.
+func (p *Pool) dialLocked(d Demand) {
 	for range p.spares.missing(d, len(p.idle)) {
 		p.spares.dialing++
 		p.ahead.Go(p.dialAhead)
 	}
-	return ready, nil
 }
 
 // notify wakes one caller of Await, or the next one.

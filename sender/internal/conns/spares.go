@@ -4,8 +4,9 @@ import "time"
 
 // Demand says what needs connections.
 type Demand struct {
-	Jobs  int           // that could be called now; no more connections are dialled ahead
-	Every time.Duration // from one call to the next, at the rate of the limit
+	Jobs   int           // that could be called now; no more connections are dialled ahead
+	Every  time.Duration // from one call to the next, at the rate of the limit
+	Lacked int           // jobs that found no connection just now, while there were slots for them
 }
 
 // tick is how long a caller waits until it checks again.
@@ -30,6 +31,7 @@ const (
 //   - While a caller waits for a connection, the target rises by one for each call
 //     that could have been made meanwhile. In the end as many connections are being
 //     dialled as calls are made in the time of a dial.
+//   - Where jobs of one reservation found no connection, the target rises to as many.
 //   - The target falls by connections that nobody needed for a while. Where the
 //     provider keeps connections, those that come back are enough, and none is
 //     dialled ahead.
@@ -67,6 +69,11 @@ func (s *spares) waited(from, to time.Duration, d Demand) {
 	s.short %= every
 }
 
+// lacked notes how many jobs found no connection.
+func (s *spares) lacked(d Demand) {
+	s.target = max(s.target, min(d.Lacked, d.Jobs))
+}
+
 // took notes that a connection was taken, and how many idle ones are left.
 func (s *spares) took(idle int, now time.Time) {
 	s.unused = min(s.unused, idle)
@@ -92,12 +99,17 @@ func (s *spares) dialed(err error, now time.Time) {
 	s.failedAt, s.err = now, err
 }
 
-// failure is the error of a dial that failed a moment ago, once for each such dial.
-func (s *spares) failure(now time.Time) error {
+// failing reports whether a dial failed a moment ago and no caller has learned of it.
+func (s *spares) failing(now time.Time) bool {
 	if now.Sub(s.failedAt) > FailureLasts {
 		s.failed = 0
 	}
-	if s.failed == 0 {
+	return s.failed > 0
+}
+
+// failure is the error of a dial that failed a moment ago, once for each such dial.
+func (s *spares) failure(now time.Time) error {
+	if !s.failing(now) {
 		return nil
 	}
 	s.failed--

@@ -18,13 +18,20 @@ func TestDialsFollowTheDemand(t *testing.T) {
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(0, int(time.Second)).Draw(t, "pass")))
 			d := Demand{Jobs: rapid.IntRange(0, 50).Draw(t, "jobs"), Every: time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "every"))}
-			switch rapid.SampledFrom([]string{"check", "wait", "take", "dialed", "failed", "put"}).Draw(t, "step") {
+			switch rapid.SampledFrom([]string{"check", "wait", "lack", "take", "dialed", "failed", "put"}).Draw(t, "step") {
 			case "wait":
 				from := time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "from"))
 				before := s.target
 				s.waited(from, from+time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "wait")), d)
 				if s.target < before || s.target > max(before, d.Jobs) {
 					t.Fatalf("a wait moved the target from %d to %d with %d jobs", before, s.target, d.Jobs)
+				}
+			case "lack":
+				before := s.target
+				d.Lacked = rapid.IntRange(0, 100).Draw(t, "lacked")
+				s.lacked(d)
+				if s.target < before || s.target > max(before, d.Jobs) || s.target < min(d.Lacked, d.Jobs) {
+					t.Fatalf("%d jobs of %d without a connection moved the target from %d to %d", d.Lacked, d.Jobs, before, s.target)
 				}
 			case "take":
 				if idle > 0 {
