@@ -92,6 +92,9 @@ func (c *Consumer) PutBack(jobs []*Delivery) { c.scheduler.PutBack(jobs) }
 // handed out again then. It does not block.
 func (c *Consumer) Defer(d *Delivery, o DeferOptions) { c.scheduler.Defer(d, o) }
 
+// Resume has deferred jobs handed out again before their time. It does not block.
+func (c *Consumer) Resume(jobs []*Delivery) { c.scheduler.Resume(jobs) }
+
 // Deferred is how many jobs wait for each limit, by its name. Those that were handed out again,
 // diverted or dropped do not count.
 func (c *Consumer) Deferred() map[string]int { return c.scheduler.Deferred() }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"time"
+	"weak"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -23,8 +24,10 @@ type gates struct {
 	limiter *throttle.Limiter
 	refused *prometheus.CounterVec // by the limit's name
 	values  map[throttle.Value]*value
-	most    int       // values that it remembers; above that jobs are asked for that a gate refuses
-	swept   time.Time // when those that say nothing any more were removed
+	most    int              // values that it remembers; above that jobs are asked for that a gate refuses
+	swept   time.Time        // when those that say nothing any more were removed
+	moved   []throttle.Value // that jobs have left the lines of, each once
+	round   int              // each one takes jobs, or sorts those that were asked for
 }
 
 // gate is one of them. Without a key all jobs have the same value.
@@ -43,26 +46,24 @@ type value struct {
 	line    []*place      // of jobs that wait for it, in the order in which they came
 	begin   int           // the number of the first one
 	left    int           // places in the line whose jobs have left it
+	moved   bool          // it is among those of gates.moved
 }
 
 // place is that of a job in the line of a value. The job keeps it until it gets a slot, or waits
 // for another limit: it would hold up those that can go before it.
 type place struct {
-	of       throttle.Value
-	number   int
-	left     bool
-	notAfter time.Time       // the job expires then; zero: never
-	dropped  <-chan struct{} // closed when its partition is taken away
+	of     throttle.Value
+	number int
+	left   bool
+	round  int                             // in which the job came
+	job    weak.Pointer[consumer.Delivery] // a line keeps no job in memory that has gone
 }
 
-// gone tells whether no job comes any more that has the place.
+// gone tells whether no job comes any more that has the place: it has expired, or its partition
+// was taken away.
 func (p *place) gone(now time.Time) bool {
-	select {
-	case <-p.dropped:
-		return true
-	default:
-		return p.left || !p.notAfter.IsZero() && now.After(p.notAfter)
-	}
+	d := p.job.Value()
+	return p.left || d == nil || d.Context().Err() != nil || expired(d.Job.NotAfter, now)
 }
 
 const (
@@ -201,6 +202,10 @@ func (g *gates) leave(p *place) {
 	if v == nil || p.number < v.begin { // its job had gone, and came back
 		return
 	}
+	if !v.moved {
+		v.moved = true
+		g.moved = append(g.moved, p.of)
+	}
 	if v.left++; 8*v.left < len(v.line) {
 		return
 	}
@@ -209,6 +214,53 @@ func (g *gates) leave(p *place) {
 		one.number = v.begin + i
 	}
 	v.left = 0
+}
+
+// beginRound begins to take jobs, or to sort those that were asked for.
+func (g *gates) beginRound() {
+	if g != nil {
+		g.round++
+	}
+}
+
+// due are the jobs whose turn has come since others have left the lines ahead of them: their
+// time was reckoned with those before them. A job that came in this round is not among them, so a
+// round ends, though jobs move from line to line in it.
+func (g *gates) due(now time.Time) (jobs []*consumer.Delivery) {
+	if g == nil {
+		return nil
+	}
+	for _, of := range g.moved {
+		v := g.values[of]
+		if v == nil {
+			continue
+		}
+		v.moved = false
+		jobs = append(jobs, g.front(v, of, now)...)
+	}
+	g.moved = g.moved[:0]
+	return jobs
+}
+
+// front are the first jobs of a line whose turn has come. Where a gate has no spacing all have the
+// same time, which nobody's leaving changes.
+func (g *gates) front(v *value, of throttle.Value, now time.Time) (jobs []*consumer.Delivery) {
+	v.trim(now)
+	gap := g.limiter.GateSpacing(of, now)
+	if gap == 0 || !g.holds(v, of, now) {
+		return nil
+	}
+	turn, latest := v.free, now.Add(g.ahead())
+	for _, p := range v.line {
+		if turn.After(latest) {
+			break
+		}
+		if d := p.job.Value(); d != nil && !p.left && p.round != g.round {
+			jobs = append(jobs, d)
+		}
+		turn = turn.Add(gap)
+	}
+	return jobs
 }
 
 // placeOf is the place of a job in a line; nil: it has none, or has left it.
@@ -229,7 +281,7 @@ func (g *gates) wait(d *consumer.Delivery, p throttle.Value, until, now time.Tim
 		g.leave(own)
 		g.refused.WithLabelValues(g.all[p.Gate].name).Inc()
 		if v := g.values[p]; v != nil {
-			own = &place{of: p, number: v.begin + len(v.line), notAfter: d.Job.NotAfter, dropped: d.Context().Done()}
+			own = &place{of: p, number: v.begin + len(v.line), round: g.round, job: weak.Make(d)}
 			v.line = append(v.line, own)
 			ticketOf(d).place = own
 		}

@@ -55,6 +55,7 @@ type jobs interface {
 	TakeSample() *consumer.Delivery
 	PutBack(jobs []*consumer.Delivery)
 	Defer(d *consumer.Delivery, o consumer.DeferOptions)
+	Resume(jobs []*consumer.Delivery)
 }
 
 // connections is the sender, as far as the pacer needs it.
@@ -219,6 +220,7 @@ func (p *pacer) take(room throttle.Room, since time.Time) (block, refused []work
 	if !p.breaker.Closed() {
 		room.Jobs = 1
 	}
+	p.gates.beginRound()
 	dials := p.rare() || p.limiter.Refuses()
 	units := int64(0)
 	for len(block) < room.Jobs && units < room.Units {
@@ -258,6 +260,9 @@ func (p *pacer) lack(jobs int) {
 func (p *pacer) takeJob(item *workItem) bool {
 	for {
 		if item.d, item.sample = p.takeOne(); item.d == nil {
+			if p.resume() {
+				continue
+			}
 			return false
 		}
 		if item.wants, item.refused = p.gates.request(item.d); item.refused != nil {
@@ -269,6 +274,16 @@ func (p *pacer) takeJob(item *workItem) bool {
 		}
 		p.deferJob(item, wait)
 	}
+}
+
+// resume hands jobs out again that wait no longer for those before them, and reports whether
+// there are any.
+func (p *pacer) resume() bool {
+	due := p.gates.due(time.Now())
+	if len(due) > 0 {
+		p.jobs.Resume(due)
+	}
+	return len(due) > 0
 }
 
 // deferJob has a job wait until its gates let it pass.
@@ -293,6 +308,7 @@ func (p *pacer) takeOne() (d *consumer.Delivery, sample bool) {
 // sort passes the jobs of a block on that have an answer, in the order of their slots, and puts
 // the others back. Without answers, at the end of the context, it puts all back.
 func (p *pacer) sort(block []workItem, answers []throttle.Answer) {
+	p.gates.beginRound()
 	lendConnections(block, answers)
 	now := time.Now()
 	admitted := block[:0]
@@ -323,6 +339,7 @@ func (p *pacer) sort(block []workItem, answers []throttle.Answer) {
 		admitted = append(admitted, item)
 	}
 	p.jobs.PutBack(back)
+	p.resume()
 	slices.SortStableFunc(admitted, func(a, b workItem) int { return a.slot.NotBefore.Compare(b.slot.NotBefore) })
 	if slices.ContainsFunc(admitted, func(item workItem) bool { return !item.slot.IsZero() }) {
 		p.probing = false

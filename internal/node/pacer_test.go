@@ -46,6 +46,9 @@ func (s *shelf) PutBack(jobs []*consumer.Delivery) {
 // Defer is for no job here: none counts on a second limit.
 func (s *shelf) Defer(*consumer.Delivery, consumer.DeferOptions) { panic("a job is deferred") }
 
+// Resume is for no job likewise.
+func (s *shelf) Resume([]*consumer.Delivery) { panic("a job is resumed") }
+
 func (s *shelf) put(n int64) {
 	s.n.Add(n)
 	select {

@@ -36,6 +36,7 @@ type Delivery struct {
 	attempts   offsets.Attempts // as its retry record, the last owner's commit or its worker said
 	memo       any              // left by the worker that had it sleep
 	limit      string           // that it waits for; empty: none
+	timer      int              // place of its timer, while it is asleep
 	failed     bool             // its last call failed, and it slept since
 	bill       bill             // of the last hand-out
 }

@@ -65,7 +65,7 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 		a := w.NewAssignment()
 		parts := []*Partition{partition(a, l, 0), partition(a, l, 1)}
 		w.opts.MaxAsleep = rapid.IntRange(1, 6).Draw(t, "most asleep")
-		var held, asleep []*Delivery
+		var held, sleeping, deferred []*Delivery
 		samples := map[*Delivery]bool{}
 		keys := keyWatch{last: map[string]int64{}, holder: map[string]*Delivery{}}
 		done := 0
@@ -108,10 +108,31 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 				sleeps = sleeps.Add(time.Second)
 				held[i].Sleep(SleepOptions{Until: sleeps, WakeEarly: true, Failed: true, Memo: 1})
 				if !late {
-					asleep = append(asleep, held[i])
+					sleeping = append(sleeping, held[i])
 				}
 				delete(samples, held[i])
 				held = append(held[:i], held[i+1:]...)
+			},
+			"defer": func(t *rapid.T) {
+				d := w.Take()
+				if d == nil {
+					return
+				}
+				keys.taken(t, d)
+				keys.comesAgain(d)
+				w.Defer(d, DeferOptions{Until: sleeps.Add(-time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "sooner"))), Limit: "recipient"})
+				deferred = append(deferred, d)
+			},
+			"resume": func(t *rapid.T) {
+				all := rapid.Permutation(slices.Concat(held, sleeping, deferred)).Draw(t, "some")
+				some := all[:rapid.IntRange(0, len(all)).Draw(t, "of them")]
+				w.Resume(some)
+				deferred = slices.DeleteFunc(deferred, func(d *Delivery) bool { return slices.Contains(some, d) })
+				for _, d := range deferred {
+					if d.state != asleep || w.timers.all[d.timer].d != d {
+						t.Fatalf("offset %d: got state %d and timer %d, want it asleep behind its own timer", d.Job.Offset, d.state, d.timer)
+					}
+				}
 			},
 			"requeue": func(t *rapid.T) {
 				if len(held) == 0 {
@@ -144,7 +165,7 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 			},
 			"wake": func(*rapid.T) {
 				w.Wake()
-				asleep = nil
+				sleeping = nil
 			},
 			"settle": func(t *rapid.T) {
 				if len(held) == 0 {
@@ -190,8 +211,8 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 				if l.inFlight != len(held) || l.inFlight+l.ready.jobs > l.limit+len(samples) {
 					t.Fatalf("got %d in flight and %d ready, want %d in flight and at most %d together", l.inFlight, l.ready.jobs, len(held), l.limit)
 				}
-				if w.asleep != len(asleep) || w.asleepBytes != len(asleep)*jobBytes || w.sleepersFull() != (len(asleep) >= w.opts.MaxAsleep) {
-					t.Fatalf("got %d asleep in %d bytes, want %d", w.asleep, w.asleepBytes, len(asleep))
+				if n := len(sleeping) + len(deferred); w.asleep != n || w.asleepBytes != n*jobBytes || w.sleepersFull() != (n >= w.opts.MaxAsleep) {
+					t.Fatalf("got %d asleep in %d bytes, want %d", w.asleep, w.asleepBytes, n)
 				}
 				for _, p := range parts {
 					if (p.open.oldest == nil) != (p.tracker.Open() == 0) || p.open.oldest != nil && p.open.oldest.Job.Offset != p.tracker.Low() {

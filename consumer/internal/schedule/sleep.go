@@ -57,6 +57,23 @@ func (s *Scheduler) Defer(d *Delivery, o DeferOptions) {
 	})
 }
 
+// Resume hands jobs out again, in turn, that wait for a limit. Those that do not wait any more
+// are passed over.
+func (s *Scheduler) Resume(jobs []*Delivery) {
+	s.mu.Lock()
+	defer s.unlock()
+	for _, d := range jobs {
+		if d.state != asleep || d.limit == "" {
+			continue
+		}
+		if one, ok := s.timers.end(d); ok {
+			one.part.wake(one)
+			one.part.src.Lane.enlist(one.part)
+			s.fill(one.part.src.Lane)
+		}
+	}
+}
+
 // endWait notes that a job does not wait for a limit any more: it is handed out, or diverted.
 // The lock is held.
 func (d *Delivery) endWait() {

@@ -31,12 +31,24 @@ func newTimers() *timers { return &timers{earlier: make(chan struct{}, 1)} }
 // Len implements [heap.Interface], as do Less, Swap, Push and Pop.
 func (t *timers) Len() int           { return len(t.all) }
 func (t *timers) Less(i, j int) bool { return t.all[i].at.Before(t.all[j].at) }
-func (t *timers) Swap(i, j int)      { t.all[i], t.all[j] = t.all[j], t.all[i] }
+func (t *timers) Swap(i, j int) {
+	t.all[i], t.all[j] = t.all[j], t.all[i]
+	t.placed(i)
+	t.placed(j)
+}
+
+// placed notes with its job where a timer is.
+func (t *timers) placed(i int) {
+	if d := t.all[i].d; d != nil {
+		d.timer = i
+	}
+}
 
 // Push implements [heap.Interface].
 func (t *timers) Push(x any) {
 	if one, ok := x.(timer); ok {
 		t.all = append(t.all, one)
+		t.placed(len(t.all) - 1)
 	}
 }
 
@@ -65,6 +77,12 @@ func (t *timers) due(now time.Time) (timer, bool) {
 	return one, ok
 }
 
+// end takes out the timer of a job that is asleep.
+func (t *timers) end(d *Delivery) (timer, bool) {
+	one, ok := heap.Remove(t, d.timer).(timer)
+	return one, ok
+}
+
 // wait is how long to wait for the first timer.
 func (t *timers) wait(now time.Time) time.Duration {
 	if len(t.all) == 0 {
@@ -85,6 +103,9 @@ func (t *timers) remove(which func(timer) bool) (removed []timer) {
 	}
 	clear(t.all[len(kept):])
 	t.all = kept
+	for i := range kept {
+		t.placed(i)
+	}
 	heap.Init(t)
 	slices.SortStableFunc(removed, func(x, y timer) int { return x.at.Compare(y.at) })
 	return removed
