@@ -27,7 +27,6 @@ type gates struct {
 	most    int              // values that it remembers; above that jobs are asked for that a gate refuses
 	swept   time.Time        // when those that say nothing any more were removed
 	moved   []throttle.Value // that jobs have left the lines of, each once
-	round   int              // each one takes jobs, or sorts those that were asked for
 }
 
 // gate is one of them. Without a key all jobs have the same value.
@@ -47,6 +46,7 @@ type value struct {
 	begin   int           // the number of the first one
 	left    int           // places in the line whose jobs have left it
 	moved   bool          // it is among those of gates.moved
+	resumed time.Time     // when the line went on last since jobs had left it
 }
 
 // place is that of a job in the line of a value. The job keeps it until it gets a slot, or waits
@@ -55,7 +55,7 @@ type place struct {
 	of     throttle.Value
 	number int
 	left   bool
-	round  int                             // in which the job came
+	units  int64                           // that it counts there
 	job    weak.Pointer[consumer.Delivery] // a line keeps no job in memory that has gone
 }
 
@@ -158,7 +158,7 @@ func (g *gates) shut(d *consumer.Delivery, r throttle.Request, now time.Time) (w
 	if !at.After(now.Add(g.ahead())) {
 		return wait, false
 	}
-	return g.wait(d, last.Value, at.Add(-g.ahead()), now), true
+	return g.wait(d, r, last, at.Add(-g.ahead()), now), true
 }
 
 // turn is when a job may pass a gate, behind those of its value that wait on this node; zero:
@@ -216,49 +216,55 @@ func (g *gates) leave(p *place) {
 	v.left = 0
 }
 
-// beginRound begins to take jobs, or to sort those that were asked for.
-func (g *gates) beginRound() {
+// left has a job leave its line for good.
+func (g *gates) left(d *consumer.Delivery) {
 	if g != nil {
-		g.round++
+		g.leave(placeOf(d))
 	}
 }
 
 // due are the jobs whose turn has come since others have left the lines ahead of them: their
-// time was reckoned with those before them. A job that came in this round is not among them, so a
-// round ends, though jobs move from line to line in it.
+// time was reckoned with those before them. A line goes on so once a spacing of its gate at most.
+// More often, all jobs of a value might move to the lines of other limits, one by one, and none would be
+// left when it is free.
 func (g *gates) due(now time.Time) (jobs []*consumer.Delivery) {
 	if g == nil {
 		return nil
 	}
-	for _, of := range g.moved {
+	g.moved = slices.DeleteFunc(g.moved, func(of throttle.Value) bool {
 		v := g.values[of]
 		if v == nil {
-			continue
+			return true
 		}
-		v.moved = false
-		jobs = append(jobs, g.front(v, of, now)...)
-	}
-	g.moved = g.moved[:0]
+		gap := g.limiter.GateSpacing(of, now)
+		if now.Sub(v.resumed) < max(gap, leastPause) {
+			return false
+		}
+		v.moved, v.resumed = false, now
+		if gap > 0 && g.holds(v, of, now) { // without spacing all have the same time, which nobody's leaving changes
+			jobs = append(jobs, v.front(gap, now, now.Add(g.ahead()))...)
+		}
+		return true
+	})
 	return jobs
 }
 
-// front are the first jobs of a line whose turn has come. Where a gate has no spacing all have the
-// same time, which nobody's leaving changes.
-func (g *gates) front(v *value, of throttle.Value, now time.Time) (jobs []*consumer.Delivery) {
+// leastPause is between two times at which a line goes on, at least.
+const leastPause = 5 * time.Millisecond
+
+// front are the first jobs of a line whose turn comes by then.
+func (v *value) front(gap time.Duration, now, by time.Time) (jobs []*consumer.Delivery) {
 	v.trim(now)
-	gap := g.limiter.GateSpacing(of, now)
-	if gap == 0 || !g.holds(v, of, now) {
-		return nil
-	}
-	turn, latest := v.free, now.Add(g.ahead())
-	for _, p := range v.line {
-		if turn.After(latest) {
+	for before, p := range v.line {
+		if p.gone(now) {
+			continue
+		}
+		if v.free.Add(time.Duration(before) * time.Duration(p.units) * gap).After(by) {
 			break
 		}
-		if d := p.job.Value(); d != nil && !p.left && p.round != g.round {
+		if d := p.job.Value(); d != nil {
 			jobs = append(jobs, d)
 		}
-		turn = turn.Add(gap)
 	}
 	return jobs
 }
@@ -273,15 +279,15 @@ func placeOf(d *consumer.Delivery) *place {
 
 // wait has a job wait until a time, and gives it a place in the line of the value that it
 // waits for.
-func (g *gates) wait(d *consumer.Delivery, p throttle.Value, until, now time.Time) consumer.DeferOptions {
+func (g *gates) wait(d *consumer.Delivery, r throttle.Request, p throttle.Passed, until, now time.Time) consumer.DeferOptions {
 	if latest := now.Add(recheck); until.After(latest) {
 		until = latest
 	}
-	if own := placeOf(d); own == nil || own.of != p {
+	if own := placeOf(d); own == nil || own.of != p.Value {
 		g.leave(own)
 		g.refused.WithLabelValues(g.all[p.Gate].name).Inc()
-		if v := g.values[p]; v != nil {
-			own = &place{of: p, number: v.begin + len(v.line), round: g.round, job: weak.Make(d)}
+		if v := g.values[p.Value]; v != nil {
+			own = &place{of: p.Value, number: v.begin + len(v.line), units: r.Counts(p), job: weak.Make(d)}
 			v.line = append(v.line, own)
 			ticketOf(d).place = own
 		}
@@ -312,7 +318,7 @@ func (g *gates) refusedBy(d *consumer.Delivery, r throttle.Request, a throttle.A
 	if early := at.Add(-g.ahead()); early.After(now) {
 		at = early
 	}
-	return g.wait(d, p.Value, at, now)
+	return g.wait(d, r, p, at, now)
 }
 
 // gap is how long after a job the next one of a value may pass.

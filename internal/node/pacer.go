@@ -209,6 +209,7 @@ func (p *pacer) demand() sender.Demand {
 func (p *pacer) failToConnect(err error, since time.Time) {
 	if d, sample := p.takeOne(); d != nil {
 		p.probing = false
+		p.gates.left(d)
 		p.admitted <- []workItem{{d: d, conn: sender.Unreached(err), since: since, sample: sample}}
 	}
 }
@@ -220,7 +221,6 @@ func (p *pacer) take(room throttle.Room, since time.Time) (block, refused []work
 	if !p.breaker.Closed() {
 		room.Jobs = 1
 	}
-	p.gates.beginRound()
 	dials := p.rare() || p.limiter.Refuses()
 	units := int64(0)
 	for len(block) < room.Jobs && units < room.Units {
@@ -228,8 +228,11 @@ func (p *pacer) take(room throttle.Room, since time.Time) (block, refused []work
 		if !p.rare() {
 			item.conn = p.conns.Take()
 		}
-		if item.conn.IsZero() && !dials && (!room.Choice || len(block) == 0) {
-			p.lack(room.Jobs - len(block))
+		if item.conn.IsZero() && !dials && !room.Choice {
+			p.lack(min(room.Jobs-len(block), int(room.Units-units)))
+			break
+		}
+		if item.conn.IsZero() && !dials && len(block) == 0 {
 			break
 		}
 		if !p.takeJob(&item) {
@@ -237,6 +240,7 @@ func (p *pacer) take(room throttle.Room, since time.Time) (block, refused []work
 			break
 		}
 		if item.refused != nil {
+			p.gates.left(item.d)
 			item.conn.Release()
 			item.conn = sender.Conn{}
 			refused = append(refused, item)
@@ -308,7 +312,6 @@ func (p *pacer) takeOne() (d *consumer.Delivery, sample bool) {
 // sort passes the jobs of a block on that have an answer, in the order of their slots, and puts
 // the others back. Without answers, at the end of the context, it puts all back.
 func (p *pacer) sort(block []workItem, answers []throttle.Answer) {
-	p.gates.beginRound()
 	lendConnections(block, answers)
 	now := time.Now()
 	admitted := block[:0]

@@ -72,3 +72,30 @@ func TestAPartitionOfSleepersLeavesPlacesToOthers(t *testing.T) {
 		t.Errorf("got job %v, want one of the other partition, while %d of the hot one sleep", d, deferred)
 	}
 }
+
+// Jobs whose assignment drains are not resumed: they have no timer any more. Those of another
+// assignment are, each by its own timer.
+func TestJobsOfADrainedAssignmentAreNotResumed(t *testing.T) {
+	t.Parallel()
+	l := NewLane("default", 10, 0)
+	w := newBench(l)
+	gone, other := w.NewAssignment(), w.NewAssignment()
+	addJobs(partition(gone, l, 0), 0, 0, 0)
+	addJobs(partition(other, l, 1), 0, 0)
+	all := w.deferAll()
+	gone.Drain()
+	var live []*Delivery
+	for _, d := range all {
+		if d.part.asg == other {
+			live = append(live, d)
+		}
+	}
+	last := live[len(live)-1]
+	w.Resume([]*Delivery{all[0], all[1], all[2], last})
+	if d := w.Take(); d != last {
+		t.Errorf("got job %v, want the one that was resumed of the assignment that works", d)
+	}
+	if d := w.Take(); d != nil || len(w.timers.all) != len(live)-1 {
+		t.Errorf("got job %v and %d timers, want none more, and %d", d, len(w.timers.all), len(live)-1)
+	}
+}

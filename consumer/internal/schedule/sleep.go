@@ -58,12 +58,12 @@ func (s *Scheduler) Defer(d *Delivery, o DeferOptions) {
 }
 
 // Resume hands jobs out again, in turn, that wait for a limit. Those that do not wait any more
-// are passed over.
+// are passed over, and those whose assignment drains: they have no timer.
 func (s *Scheduler) Resume(jobs []*Delivery) {
 	s.mu.Lock()
 	defer s.unlock()
 	for _, d := range jobs {
-		if d.state != asleep || d.limit == "" {
+		if d.state != asleep || d.limit == "" || d.part.asg.phase != working {
 			continue
 		}
 		if one, ok := s.timers.end(d); ok {
