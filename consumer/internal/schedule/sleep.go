@@ -67,9 +67,7 @@ func (s *Scheduler) Resume(jobs []*Delivery) {
 			continue
 		}
 		if one, ok := s.timers.end(d); ok {
-			one.part.wake(one)
-			one.part.src.Lane.enlist(one.part)
-			s.fill(one.part.src.Lane)
+			s.endTimer(one)
 		}
 	}
 }

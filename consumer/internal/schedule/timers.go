@@ -134,11 +134,16 @@ func (s *Scheduler) endTimers() time.Duration {
 	defer s.unlock()
 	now := time.Now()
 	for one, ok := s.timers.due(now); ok; one, ok = s.timers.due(now) {
-		one.part.wake(one)
-		one.part.src.Lane.enlist(one.part)
-		s.fill(one.part.src.Lane)
+		s.endTimer(one)
 	}
 	return min(s.timers.wait(now), s.timeOutLate(now))
+}
+
+// endTimer wakes what a timer was for, and fills its lane. The lock is held.
+func (s *Scheduler) endTimer(one timer) {
+	one.part.wake(one)
+	one.part.src.Lane.enlist(one.part)
+	s.fill(one.part.src.Lane)
 }
 
 // waitForHead sets a timer for the partition's first record.
