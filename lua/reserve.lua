@@ -110,7 +110,7 @@ local kept = {seq, epoch, int(given), int(first), int(nth), int(floor), int(unit
 if not CHOOSES then
   redis.call('SET', reserved, table.concat(kept, ' '), 'PX', int(math.ceil((set.horizon + set.lateness) / 1000) + 1000))
 else -- slots belong to these jobs: a lost reply does not come again to others
-  granted_jobs = charge((shared(given, math.huge)), slots.at or function() return soon end)
+  granted_jobs = charge()
   refused_jobs = refusals()
 end
 return reply(given, first, nth, floor, units, period, debt, 0, 0)

@@ -131,18 +131,15 @@ func (tr *trial) reserveJobs(node int, costs []int64) (jobs int, b script.Reserv
 	tr.costs = costs
 	b = tr.ask(node, want)
 	tr.costs = nil
-	granted := costs
-	if b.Choice != nil {
-		granted = nil
-		for _, i := range b.Choice.Granted {
-			granted = append(granted, costs[i])
-		}
+	asked := make([]request, len(costs))
+	for i, cost := range costs {
+		asked[i] = request{Request: Request{Cost: cost}}
 	}
-	units := int64(0)
-	for ; jobs < len(granted) && units+granted[jobs] <= b.Schedule.Given; jobs++ {
-		tr.grants = append(tr.grants, slices.Repeat([]int64{b.Schedule.At(units)}, int(granted[jobs]))...)
-		units += granted[jobs]
+	all, units := grantsOf(asked, b)
+	for _, one := range all {
+		tr.grants = append(tr.grants, slices.Repeat([]int64{one.at}, int(one.Cost))...)
 	}
+	jobs = len(all)
 	if units != b.Schedule.Given {
 		tr.Fatalf("%s: got %d units for jobs of %v, which make no whole jobs", tr.a.Name, b.Schedule.Given, costs)
 	}

@@ -46,7 +46,7 @@ func TestAJobAsksAtOnceForUnitsThatItDidNotUse(t *testing.T) {
 						b.Choice = &script.Choice{}
 					}
 					if b.Schedule.Given > 0 {
-						b.Choice.Granted = []int{0}
+						b.Choice.Granted = []script.Grant{{At: b.Schedule.At(0)}}
 					}
 					return b, nil
 				}

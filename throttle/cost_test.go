@@ -258,7 +258,8 @@ func TestSmallJobsFillWhatALargeOneLeaves(t *testing.T) {
 					_, b := tr.reserveJobs(i, waiting[i])
 					due[i] = tr.now + max(5_000, b.Wait.Microseconds())
 					taken := make(map[int]bool)
-					for _, j := range b.Choice.Granted {
+					for _, one := range b.Choice.Granted {
+						j := one.Job
 						taken[j] = true
 						sent[waiting[i][j]]++
 						used += waiting[i][j]

@@ -136,16 +136,11 @@ func (r *reserver) gatesOf(asked []request, corrections []correction) (g script.
 	return g
 }
 
-// granted are the requests that got slots, in the order of these, and what they count.
-func granted(asked []request, choice *script.Choice) (given []request, units int64) {
-	for _, i := range choice.Granted {
-		given, units = append(given, asked[i]), units+asked[i].Cost
-	}
-	return given, units
-}
-
 // refuse tells jobs until when a gate refuses them.
 func (r *reserver) refuse(asked []request, reply script.Reservation, now time.Time) {
+	if reply.Choice == nil {
+		return
+	}
 	for _, one := range reply.Choice.Refused {
 		asked[one.Job].answer.Until, asked[one.Job].answer.Gate = now.Add(clock.Duration(one.At-reply.Now)), one.Gate
 	}

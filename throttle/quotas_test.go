@@ -158,10 +158,8 @@ func (r *quotaRun) ask(n *quotaNode, jobs []Request, lost bool) {
 		}
 		r.shut += len(b.Choice.Refused)
 	}
-	units := int64(0)
-	for _, i := range b.Choice.Granted {
-		slot := b.Schedule.At(units)
-		units += jobs[i].Cost
+	for _, one := range b.Choice.Granted {
+		i, slot := one.Job, one.At
 		switch {
 		case lost: // its slots are not used
 		case !r.keeps && r.roll(8) == 0:
@@ -312,7 +310,7 @@ func TestQuotasLawBreaksWithout(t *testing.T) {
 		play           func(*quotaRun) // nil: random histories find it
 	}{
 		{rule: "the count", from: "n.granted = n.granted + units", to: "n.granted = n.granted + 1"},
-		{rule: "the units that this call takes", from: "times[i] = owner[i].quota and times[i] + units or slot", to: "times[i] = owner[i].quota and times[i] or slot"},
+		{rule: "the units that this call takes", from: "plan.times[i] = owner[i].quota and plan.times[i] + units or slot", to: "plan.times[i] = owner[i].quota and plan.times[i] or slot"},
 		{rule: "the window of a slot", from: "if quotas.spent(gate, tally, id, slot) + units > gate.cap then return false end", to: ""},
 		{rule: "what is given back once", from: "n.returned = n.returned + units", to: "n.returned = n.returned + 2 * units"},
 		{rule: "a part that is still in the window", from: "math.floor((slot - gate.rolling - widest) / gate.part)", to: "math.floor((slot - gate.rolling / 2) / gate.part)"},
@@ -465,7 +463,7 @@ func TestAQuotaNamesTheEndOfItsWindow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(b.Choice.Granted) != 1 || b.Choice.Granted[0] != 1 || len(b.Choice.Refused) != 1 {
+	if len(b.Choice.Granted) != 1 || b.Choice.Granted[0].Job != 1 || len(b.Choice.Refused) != 1 {
 		t.Fatalf("got %+v, want the second job granted and the first refused", b.Choice)
 	}
 	if bound := r.now - r.now%60_000_000 + 60_000_000; b.Choice.Refused[0].At < bound || b.Choice.Refused[0].At > bound+limit.DefaultGuard.Microseconds() {

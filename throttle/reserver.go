@@ -71,8 +71,9 @@ type reserver struct {
 	passing []correction // that the last call passed on
 	eager   bool         // a refused node asks before its time
 
-	less  bool // than it asked for: all that may be reserved is
-	whole bool // the last reservation was a block or more
+	less   bool // than it asked for: all that may be reserved is
+	sparse bool // the slots of the last reservation lie further apart than those of a block: the gates allowed no more
+	whole  bool // the last reservation was a block or more
 
 	opensAt time.Time // of a cooldown: nothing is granted before
 }

@@ -125,6 +125,9 @@ func (r *reserver) reservationDue() time.Time {
 		return gathered
 	}
 	due := r.last.Add(-r.atLeast(prefetch))
+	if r.sparse { // jobs that gates let pass may get slots before the last one
+		due = gathered
+	}
 	if !r.eager {
 		due = clock.Later(due, r.refusedUntil)
 	}

@@ -56,29 +56,40 @@ func (r *reserver) adapt(given int64) {
 	r.given = given
 }
 
-// reached are the first requests that so many units are enough for, and what they count.
-func reached(asked []request, given int64) (served []request, units int64) {
-	for i, q := range asked {
-		if units+q.Cost > given {
-			return asked[:i], units
-		}
-		units += q.Cost
-	}
-	return asked, units
+// granted is a request that gets its units at a slot.
+type granted struct {
+	request
+
+	at int64 // on Redis's clock, in µs
 }
 
-// receive maps reserved slots to this node's clock, for the first of those who asked. A
-// job's units go at the slot of its first one. After a step of Redis's clock they mean nothing. A refusal says when this node is to
-// ask again.
+// grantsOf are the requests that a reply gives slots, in the order of these, and what they
+// count. All units of a job go at the slot of its first one.
+func grantsOf(asked []request, reply script.Reservation) (all []granted, units int64) {
+	if reply.Choice == nil {
+		for _, q := range asked {
+			if units+q.Cost > reply.Schedule.Given {
+				break
+			}
+			all, units = append(all, granted{q, reply.Schedule.At(units)}), units+q.Cost
+		}
+		return all, units
+	}
+	for _, one := range reply.Choice.Granted {
+		all, units = append(all, granted{asked[one.Job], one.At}), units+asked[one.Job].Cost
+	}
+	return all, units
+}
+
+// receive maps reserved slots to this node's clock, for those of the requests that got one. After a
+// step of Redis's clock they mean nothing. A refusal says when this node is to ask again.
 func (r *reserver) receive(asked []request, reply script.Reservation, now time.Time) {
 	r.seq++
 	r.reservedAt, r.eager = now, false
-	given, units := reached(asked, reply.Schedule.Given)
-	if reply.Choice != nil {
-		given, units = granted(asked, reply.Choice)
-		r.refuse(asked, reply, now)
-	}
+	given, units := grantsOf(asked, reply)
+	r.refuse(asked, reply, now)
 	r.less = len(given) < len(asked)
+	r.sparse = len(given) > 0 && clock.Duration(given[len(given)-1].at-given[0].at) > r.atLeast(r.block())
 	r.whole = unitsOf(asked) >= r.blockSize()
 	r.adapt(int64(len(given)))
 	r.place, r.cut = reply.Place, reply.Cut
@@ -91,14 +102,12 @@ func (r *reserver) receive(asked []request, reply script.Reservation, now time.T
 		return
 	}
 	r.noteMissed(reply.Schedule.Given - units) // a reply that was lost comes again, to other requests
-	lateness, before := reply.Settings.Lateness, int64(0)
-	for _, q := range given {
-		at := reply.Schedule.At(before)
-		notBefore, notAfter := r.clock.Slot(at, lateness, now)
-		before += q.Cost
-		q.answer.Slot = Slot{
+	lateness := reply.Settings.Lateness
+	for _, one := range given {
+		notBefore, notAfter := r.clock.Slot(one.at, lateness, now)
+		one.answer.Slot = Slot{
 			NotBefore: notBefore, NotAfter: notAfter, lateness: lateness, valid: r.slots, slept: r.slept,
-			since: r.slots.generation.Load(), charge: &charge{q.Request, at, r.clock.Epoch},
+			since: r.slots.generation.Load(), charge: &charge{one.Request, one.at, r.clock.Epoch},
 		}
 	}
 }

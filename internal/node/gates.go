@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -27,6 +28,7 @@ type gates struct {
 	most    int              // values that it remembers; above that jobs are asked for that a gate refuses
 	swept   time.Time        // when those that say nothing any more were removed
 	moved   []throttle.Value // that jobs have left the lines of, each once
+	tickets uint64           // that were made
 }
 
 // gate is one of them. Without a key all jobs have the same value.
@@ -42,21 +44,21 @@ type value struct {
 	free    time.Time     // when its next job may pass
 	spacing time.Duration // of the gate, when that was learned
 	terms   int64         // revision of the gate's settings, likewise
-	line    []*place      // of jobs that wait for it, in the order in which they came
-	begin   int           // the number of the first one
-	left    int           // places in the line whose jobs have left it
+	line    []*place      // of jobs that wait for it, the oldest first
+	empty   int           // places in the line whose jobs have left it
 	moved   bool          // it is among those of gates.moved
 	resumed time.Time     // when the line went on last since jobs had left it
 }
 
 // place is that of a job in the line of a value. The job keeps it until it gets a slot, or waits
-// for another limit: it would hold up those that can go before it.
+// for another limit: it would hold up those that can go before it. When it comes back, it stands
+// before all jobs again that came after it.
 type place struct {
-	of     throttle.Value
-	number int
-	left   bool
-	units  int64                           // that it counts there
-	job    weak.Pointer[consumer.Delivery] // a line keeps no job in memory that has gone
+	of    throttle.Value
+	age   uint64 // of the job: see ticket
+	left  bool
+	units int64                           // that it counts there
+	job   weak.Pointer[consumer.Delivery] // a line keeps no job in memory that has gone
 }
 
 // gone tells whether no job comes any more that has the place: it has expired, or its partition
@@ -75,6 +77,7 @@ const (
 
 // ticket is what the pacer keeps of a job for as long as the job is on this node.
 type ticket struct {
+	age     uint64 // the jobs are numbered in the order in which they came
 	wants   throttle.Request
 	invalid error  // an expression fails on the job
 	place   *place // nil: it has waited for no limit
@@ -94,7 +97,8 @@ func (g *gates) request(d *consumer.Delivery) (throttle.Request, error) {
 	}
 	t := ticketOf(d)
 	if t == nil {
-		t = &ticket{}
+		g.tickets++
+		t = &ticket{age: g.tickets}
 		t.wants, t.invalid = g.evaluate(d)
 		d.SetNote(t)
 	}
@@ -169,25 +173,26 @@ func (g *gates) turn(d *consumer.Delivery, r throttle.Request, p throttle.Passed
 		return time.Time{}
 	}
 	v.trim(now)
-	if v.free.IsZero() || !g.holds(v, p.Value, now) { // the gate is asked
+	if v.free.IsZero() || !g.knows(v, p.Value, now) { // the gate is asked
 		return time.Time{}
 	}
-	before := len(v.line)
-	if own := placeOf(d); own != nil && own.of == p.Value {
-		before = max(0, own.number-v.begin)
-	}
-	return v.free.Add(time.Duration(before) * g.gap(r, p, now))
+	return v.free.Add(time.Duration(v.before(ticketOf(d).age)) * g.gap(r, p, now))
+}
+
+// before is how many places of the line belong to older jobs.
+func (v *value) before(age uint64) int {
+	n, _ := slices.BinarySearchFunc(v.line, age, func(p *place, age uint64) int { return cmp.Compare(p.age, age) })
+	return n
 }
 
 // trim takes out the first places whose jobs have gone.
 func (v *value) trim(now time.Time) {
 	for len(v.line) > 0 && v.line[0].gone(now) {
 		if v.line[0].left {
-			v.left--
+			v.empty--
 		}
 		v.line[0] = nil
 		v.line = v.line[1:]
-		v.begin++
 	}
 }
 
@@ -199,25 +204,39 @@ func (g *gates) leave(p *place) {
 	}
 	p.left = true
 	v := g.values[p.of]
-	if v == nil || p.number < v.begin { // its job had gone, and came back
+	if v == nil || !v.holds(p) { // its job had gone, and came back
 		return
 	}
 	if !v.moved {
 		v.moved = true
 		g.moved = append(g.moved, p.of)
 	}
-	if v.left++; 8*v.left < len(v.line) {
+	if v.empty++; 8*v.empty < len(v.line) {
 		return
 	}
 	v.line = slices.DeleteFunc(v.line, func(p *place) bool { return p.left })
-	for i, one := range v.line {
-		one.number = v.begin + i
-	}
-	v.left = 0
+	v.empty = 0
 }
 
-// left has a job leave its line for good.
-func (g *gates) left(d *consumer.Delivery) {
+// join adds a place to the line. One that the same job has left there goes.
+func (v *value) join(p *place) {
+	n := v.before(p.age)
+	if n < len(v.line) && v.line[n].age == p.age {
+		v.line[n] = p
+		v.empty--
+		return
+	}
+	v.line = slices.Insert(v.line, n, p)
+}
+
+// holds tells whether a place is still in the line.
+func (v *value) holds(p *place) bool {
+	n := v.before(p.age)
+	return n < len(v.line) && v.line[n] == p
+}
+
+// drop has a job leave its line for good.
+func (g *gates) drop(d *consumer.Delivery) {
 	if g != nil {
 		g.leave(placeOf(d))
 	}
@@ -241,7 +260,7 @@ func (g *gates) due(now time.Time) (jobs []*consumer.Delivery) {
 			return false
 		}
 		v.moved, v.resumed = false, now
-		if gap > 0 && g.holds(v, of, now) { // without spacing all have the same time, which nobody's leaving changes
+		if gap > 0 && g.knows(v, of, now) { // without spacing all have the same time, which nobody's leaving changes
 			jobs = append(jobs, v.front(gap, now, now.Add(g.ahead()))...)
 		}
 		return true
@@ -287,8 +306,8 @@ func (g *gates) wait(d *consumer.Delivery, r throttle.Request, p throttle.Passed
 		g.leave(own)
 		g.refused.WithLabelValues(g.all[p.Gate].name).Inc()
 		if v := g.values[p.Value]; v != nil {
-			own = &place{of: p.Value, number: v.begin + len(v.line), units: r.Counts(p), job: weak.Make(d)}
-			v.line = append(v.line, own)
+			own = &place{of: p.Value, age: ticketOf(d).age, units: r.Counts(p), job: weak.Make(d)}
+			v.join(own)
 			ticketOf(d).place = own
 		}
 	}
@@ -350,13 +369,13 @@ func (g *gates) note(p throttle.Value, free, now time.Time) {
 		v = &value{}
 		g.values[p] = v
 	}
-	if !g.holds(v, p, now) || free.After(v.free) {
+	if !g.knows(v, p, now) || free.After(v.free) {
 		v.free, v.spacing, v.terms = free, g.limiter.GateSpacing(p, now), g.limiter.GateRevision(p.Gate)
 	}
 }
 
-// holds tells whether the terms of a gate are those under which a value was learned.
-func (g *gates) holds(v *value, of throttle.Value, now time.Time) bool {
+// knows tells whether the terms of a gate are those under which a value was learned.
+func (g *gates) knows(v *value, of throttle.Value, now time.Time) bool {
 	return v.spacing == g.limiter.GateSpacing(of, now) && v.terms == g.limiter.GateRevision(of.Gate)
 }
 

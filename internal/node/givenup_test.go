@@ -71,7 +71,10 @@ func TestAPausePutsAdmittedJobsBack(t *testing.T) {
 	for _, slot := range slots {
 		block = append(block, workItem{d: &consumer.Delivery{}, slot: slot})
 	}
-	p.hand(t.Context(), block)
+	p.admitted = make(chan []workItem, 1)
+	p.admitted <- block
+	close(p.admitted)
+	p.handOut(t.Context())
 	if len(items) != 0 || len(p.places) != 0 || s.n.Load() != int64(len(block)) {
 		t.Errorf("got %d jobs with workers, %d places in use and %d jobs put back, want 0, 0 and %d", len(items), len(p.places), s.n.Load(), len(block))
 	}

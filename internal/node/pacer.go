@@ -11,29 +11,6 @@ import (
 	"dispatcher/throttle"
 )
 
-// maxLead is how long before its slot a worker gets a job, at most: long enough to render
-// the request, and no longer, since a worker that waits is a goroutine with a timer. At
-// high rates the lead is maxLeadSlots slots, so that one timer wakes the pacer instead
-// of one for each worker.
-const (
-	maxLead      = 5 * time.Millisecond
-	maxLeadSlots = 16
-)
-
-// With a dedup store the job is claimed in that time. The lead is long enough that a claim
-// can share a call to Redis with others, and never so short that the job's call would
-// wait for the claim.
-const (
-	leadWithClaim    = 10 * time.Millisecond
-	minLeadWithClaim = 4 * time.Millisecond
-)
-
-// maxUnwritten is how many work items may be between the pacer and the write of their
-// calls. With more, a node that is short of CPU would run hundreds of goroutines before a
-// slot's write. The write would be late, which costs a connection; a job that waits in the
-// pacer costs its slot alone.
-const maxUnwritten = 64
-
 // workItem is a job that a worker is to call.
 type workItem struct {
 	d     *consumer.Delivery
@@ -69,9 +46,8 @@ type connections interface {
 // holds and connections are ready for, and asks for their slots in one call. Jobs that
 // got none go back. Each of the others goes to a worker shortly before its slot.
 //
-// run is one goroutine, which admits. It starts another one, which hands jobs to the
-// workers in the order of their slots. So a Redis that is slow holds up no job that has a
-// slot.
+// run is one goroutine, which admits. It starts another one, handOut. So a Redis that is slow
+// holds up no job that has a slot.
 type pacer struct {
 	jobs        jobs
 	items       chan<- workItem
@@ -94,9 +70,7 @@ func (p *pacer) run(ctx context.Context) {
 	handed := make(chan struct{})
 	go func() {
 		defer close(handed)
-		for block := range p.admitted {
-			p.hand(ctx, block)
-		}
+		p.handOut(ctx)
 		close(p.items)
 	}()
 	for range p.jobs.Ready() {
@@ -209,7 +183,7 @@ func (p *pacer) demand() sender.Demand {
 func (p *pacer) failToConnect(err error, since time.Time) {
 	if d, sample := p.takeOne(); d != nil {
 		p.probing = false
-		p.gates.left(d)
+		p.gates.drop(d)
 		p.admitted <- []workItem{{d: d, conn: sender.Unreached(err), since: since, sample: sample}}
 	}
 }
@@ -240,7 +214,7 @@ func (p *pacer) take(room throttle.Room, since time.Time) (block, refused []work
 			break
 		}
 		if item.refused != nil {
-			p.gates.left(item.d)
+			p.gates.drop(item.d)
 			item.conn.Release()
 			item.conn = sender.Conn{}
 			refused = append(refused, item)
@@ -309,8 +283,7 @@ func (p *pacer) takeOne() (d *consumer.Delivery, sample bool) {
 	return d, d != nil
 }
 
-// sort passes the jobs of a block on that have an answer, in the order of their slots, and puts
-// the others back. Without answers, at the end of the context, it puts all back.
+// sort passes the jobs of a block on that have an answer, and puts the others back. Without answers, at the end of the context, it puts all back.
 func (p *pacer) sort(block []workItem, answers []throttle.Answer) {
 	lendConnections(block, answers)
 	now := time.Now()
@@ -343,7 +316,6 @@ func (p *pacer) sort(block []workItem, answers []throttle.Answer) {
 	}
 	p.jobs.PutBack(back)
 	p.resume()
-	slices.SortStableFunc(admitted, func(a, b workItem) int { return a.slot.NotBefore.Compare(b.slot.NotBefore) })
 	if slices.ContainsFunc(admitted, func(item workItem) bool { return !item.slot.IsZero() }) {
 		p.probing = false
 	}
@@ -367,77 +339,4 @@ func lendConnections(block []workItem, answers []throttle.Answer) {
 		}
 		block[i].conn, block[without].conn = block[without].conn, sender.Conn{}
 	}
-}
-
-// letGo gives up what an item holds beside its job.
-func (p *pacer) letGo(item *workItem) {
-	item.conn.Release()
-	switch {
-	case item.slot.IsZero():
-	case item.slot.GivenUp():
-		p.limiter.Missed(item.slot)
-	default:
-		p.limiter.Unused(item.slot)
-	}
-	if item.sample {
-		p.breaker.EndSample()
-	}
-}
-
-// hand hands the jobs of a block to workers, each shortly before its slot. A worker whose
-// slot is over by then asks for another one. Jobs whose slots were given up go back, and at the end of
-// the context those that would have to wait.
-func (p *pacer) hand(ctx context.Context, block []workItem) {
-	var back []*consumer.Delivery
-	defer func() { p.jobs.PutBack(back) }()
-	for i := range block {
-		item := &block[i]
-		if p.awaitPlace(ctx, item) != nil {
-			p.letGo(item)
-			back = append(back, item.d)
-			continue
-		}
-		if item.conn.IsZero() && item.refused == nil {
-			item.conn = p.conns.Take()
-		}
-		p.items <- *item
-	}
-}
-
-// awaitPlace waits until an item's slot is near or over, and for a place among the unwritten
-// calls. An error is a context's cause, or ErrGivenUp; then there is no place.
-func (p *pacer) awaitPlace(ctx context.Context, item *workItem) error {
-	if !item.slot.IsZero() && !item.slot.OverAt(time.Now()) {
-		if err := item.slot.WaitNear(ctx, p.lead()); err != nil {
-			return err
-		}
-	}
-	if item.slot.GivenUp() {
-		return throttle.ErrGivenUp
-	}
-	select {
-	case p.places <- struct{}{}:
-		return nil
-	default:
-	}
-	select {
-	case p.places <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-item.d.Context().Done(): // it may be released at once
-		return context.Cause(item.d.Context())
-	}
-}
-
-// lead is how long before its slot a worker gets a job.
-func (p *pacer) lead() time.Duration {
-	if p.rare() {
-		return p.idleTimeout // the worker may have to dial
-	}
-	few := maxLeadSlots * p.limiter.Spacing()
-	if p.claims {
-		return min(leadWithClaim, max(minLeadWithClaim, few))
-	}
-	return min(maxLead, few)
 }

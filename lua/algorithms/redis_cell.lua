@@ -4,7 +4,7 @@
 --
 -- The state is the module's: its theoretical arrival time in ns. In the limit's hash: tat_ns, the same, for the module
 -- forgets it up to 1 ms too early, and a Redis short of memory any time.
-local algorithm = {fields = {'tat_ns'}, text = true} -- as a number it would be rounded
+local algorithm = {fields = {'tat_ns'}, texts = {tat_ns = true}} -- as a number it would be rounded
 local SOON = 5000 -- when to ask again where others ask first
 
 local function spacing(c) return c.window / (c.cap - c.reserve) end

@@ -54,9 +54,13 @@ local POLL = 4000000 -- a node that can't be given a time polls after this one
 
 local function flag(letter) return string.find(flags, letter, 1, true) end
 
--- timeline puts the algorithm's fields of the limit's hash, which lie behind the first ones of v, into c.
+-- timeline puts the algorithm's fields of the limit's hash, which lie behind the first ones of v, into c. Those that it names
+-- as texts are no numbers.
 local function timeline(c, v, first)
-  for i, field in ipairs(algorithm.fields) do c[field] = algorithm.text and v[first + i] or tonumber(v[first + i]) end
+  for i, field in ipairs(algorithm.fields) do
+    local text = algorithm.texts and algorithm.texts[field]
+    c[field] = text and v[first + i] or tonumber(v[first + i])
+  end
 end
 
 local v = redis.call('HMGET', limit, 'settings', 'applied', 'last', 'not_before', 'epoch', 'master', 'run', 'began',

@@ -1,10 +1,11 @@
 -- Which jobs get slots, where these may go to any of them: see jobs.lua. A slot goes to the first job that every gate allows
--- at that time and that finds enough units free. A slot that no gate lets a job have ends the block, so a timeline gives a
--- prefix of its slots and loses none.
+-- at that time and that finds enough units free. A slot that no gate lets a job have is skipped, where the algorithm can grant it
+-- later. Else it ends the block.
 local jobs, owner = {}, {} -- jobs: units, and units by state; of each state, its gate
 local free = {} -- of each state, the earliest time of the next job; of a quota, the units that this call takes
 local NOTICE = 5000 -- units that are granted for now are used so much later: a node needs time to prepare a call
 local soon = algorithm.notice and now + NOTICE or now
+local picking = {} -- functions
 local states = {known = {}} -- functions; and from when on quotas allow units, as far as that was asked
 local insists = false -- the node claims units for its first job, so none is to pass it: see reserve.lua
 
@@ -33,8 +34,8 @@ function states.correct_quota(i, state, slot, units)
 end
 
 -- correct does the same of a last grant. Of a slot that is not the last one nothing is given back: somebody relies on it. A
--- charge counts with the last one, for three windows at most. Where no unit of the last one is left, the state goes: later
--- slots lie behind it, and so behind what was granted before.
+-- charge counts with the last one, for three windows at most. Where no unit of the last one is left, the next job may go at its
+-- slot, and no sooner: what was granted before is not known.
 function states.correct(i, state, slot, units)
   if owner[i].quota then return states.correct_quota(i, state, slot, units) end
   local newest_slot, count, max_cost = string.match(state or '', '^(%d+) (%d+) (%d+)$')
@@ -42,12 +43,7 @@ function states.correct(i, state, slot, units)
   newest_slot, count = tonumber(newest_slot), tonumber(count)
   if units > 0 and (newest_slot ~= slot or units > count) then return state end
   local most = 3 * (owner[i].cap - owner[i].max_cost + 1)
-  local left = math.max(count - math.max(units, 0), math.min(count - units, most))
-  if left == 0 then
-    redis.call('DEL', KEYS[6 + 4 * GATES + i])
-    return nil
-  end
-  return states.keep(i, newest_slot, left, max_cost)
+  return states.keep(i, newest_slot, math.max(count - math.max(units, 0), math.min(count - units, most)), max_cost)
 end
 
 -- terms_of is a gate with the cap that holds for the value of a state: that of an exception, or the gate's own.
@@ -137,15 +133,37 @@ local function allowed_at(job, times)
   return at, slowest
 end
 
-local function pass(job, times, slot)
-  for i, units in pairs(job.states) do times[i] = owner[i].quota and times[i] + units or slot + gap(owner[i], units) end
+-- A plan holds what the states are once jobs have passed: times, as free is. Once slots are skipped, all jobs are looked at for
+-- each of them. Then it also holds at, from when on all gates allow a job, as far as that was asked; and users, of each state,
+-- the jobs that pass it.
+local now_free = {times = free} -- before any job has passed
+
+function picking.remember(plan)
+  plan.at, plan.users = {}, {}
+  for i in ipairs(free) do plan.users[i] = {} end
+  for _, job in ipairs(jobs) do
+    for i in pairs(job.states) do plan.users[i][#plan.users[i] + 1] = job end
+  end
+end
+
+function picking.at(job, plan)
+  local at = plan.at and plan.at[job] or allowed_at(job, plan.times)
+  if plan.at then plan.at[job] = at end
+  return at
+end
+
+function picking.pass(job, plan, slot)
+  for i, units in pairs(job.states) do
+    plan.times[i] = owner[i].quota and plan.times[i] + units or slot + gap(owner[i], units)
+    for _, other in ipairs(plan.users and plan.users[i] or {}) do plan.at[other] = nil end
+  end
 end
 
 -- may_go tells whether a job may have a slot as far as its size and its gates say.
-local function may_go(job, times, slot)
-  if job.units > c.max_cost or allowed_at(job, times) > slot then return false end
+function picking.may_go(job, plan, slot)
+  if job.units > c.max_cost or picking.at(job, plan) > slot then return false end
   for i, units in pairs(job.states) do
-    if owner[i].quota and not quotas.has_room(owner[i], tallies[i], times[i] + units, slot) then return false end
+    if owner[i].quota and not quotas.has_room(owner[i], tallies[i], plan.times[i] + units, slot) then return false end
   end
   return true
 end
@@ -153,7 +171,7 @@ end
 -- first_allowed returns the first job that gets its units as soon as they are free.
 local function first_allowed()
   for _, job in ipairs(jobs) do
-    if may_go(job, free, soon) then return job end
+    if picking.may_go(job, now_free, soon) then return job end
   end
 end
 
@@ -161,18 +179,18 @@ smallest = function()
   local first, least = first_allowed(), math.huge
   if insists or not first then return first and first.units or 1 end
   for _, job in ipairs(jobs) do
-    if may_go(job, free, soon) then least = math.min(least, job.units) end
+    if picking.may_go(job, now_free, soon) then least = math.min(least, job.units) end
   end
   return least
 end
 
 -- next_job returns which of the pending jobs gets a slot, where so many units are left; else whether only gates keep one
--- from it. alone: no job may pass the first one.
-local function next_job(pending, times, slot, left, alone)
+-- from it. single: only a job of one unit may have it. alone: no job may pass the first one.
+function picking.next_job(pending, plan, slot, left, single, alone)
   local barred = false
   for k, job in ipairs(pending) do
-    local may = may_go(job, times, slot)
-    local fits = (AHEAD and 1 or job.units) <= left
+    local may = picking.may_go(job, plan, slot)
+    local fits = (AHEAD and 1 or job.units) <= left and not (single and job.units > 1)
     if may and fits then return k end
     if may and alone then return nil, false end
     barred = barred or fits
@@ -180,24 +198,51 @@ local function next_job(pending, times, slot, left, alone)
   return nil, barred
 end
 
--- pick returns the jobs for the slots at(0), at(1), …, of which there are that many and most units are wanted; what these
--- count; and whether a slot was left that no gate lets a job have.
-local function pick(at, slots, most)
-  local picked, used, times, pending, shut = {}, 0, {}, {}, false -- shut: a gate allows some job at none of the slots
-  for i, t in ipairs(free) do times[i] = t end
-  local latest = at(slots)
+-- first_at returns the first slot of an offer from k on that is not before a time.
+function picking.first_at(offer, k, time)
+  local above = offer.free
+  while k < above do
+    local middle = math.floor((k + above) / 2)
+    if offer.at(middle) >= time then above = middle else k = middle + 1 end
+  end
+  return k
+end
+
+-- skip returns the first slot behind slot k that the gates let some pending job have.
+function picking.skip(offer, k, pending, plan)
+  if not plan.at then picking.remember(plan) end
+  local single, any = math.huge, math.huge -- from when on such a slot may be granted
+  for _, job in ipairs(pending) do
+    local at = picking.at(job, plan)
+    if job.units == 1 then single = math.min(single, at) else any = math.min(any, at) end
+  end
+  return math.min(picking.first_at(offer, k + 1, single), picking.first_at(offer, math.max(k + 1, offer.singles), any))
+end
+
+-- pick returns jobs for the slots of an offer, which count as many units as are wanted, or fewer; what they count; and whether
+-- a slot was left that no gate lets a job have. The first of such slots ends the block, unless it can be skipped.
+local function pick(offer, most)
+  local picked, used, pending, plan, k = {}, 0, {}, {times = {}}, 0
+  local shut, lacked = false, false -- a gate allows some job at none of the slots; no gate keeps a job from some slot, but its size
+  for i, t in ipairs(free) do plan.times[i] = t end
+  local latest = offer.at(offer.free)
   for _, job in ipairs(jobs) do
-    if allowed_at(job, times) <= latest then pending[#pending + 1] = job else shut = true end
+    if picking.at(job, plan) <= latest then pending[#pending + 1] = job else shut = true end
   end
-  while used < math.min(slots, most) and #picked < most_jobs and #pending + (shut and 1 or 0) > 0 do
-    local slot = at(used)
-    local k, barred = next_job(pending, times, slot, slots - used, insists and #picked == 0)
-    if not k then return picked, used, barred or shut end
-    local job = table.remove(pending, k)
-    pass(job, times, slot)
-    picked[#picked + 1], used = job, used + job.units
+  while k < offer.free and used < most and #picked < most_jobs and (#pending > 0 or shut and not offer.skips) do
+    local slot = offer.at(k)
+    local i, only_gates = picking.next_job(pending, plan, slot, offer.free - k, k < offer.singles, insists and #picked == 0)
+    if i then
+      local job = table.remove(pending, i)
+      job.slot, job.index = slot, k
+      picking.pass(job, plan, slot)
+      picked[#picked + 1], used, k = job, used + job.units, k + job.units
+    elseif not offer.skips then return picked, used, only_gates or shut
+    else
+      lacked, k = lacked or not only_gates, picking.skip(offer, k, pending, plan)
+    end
   end
-  return picked, used, false
+  return picked, used, offer.skips and #picked == 0 and not lacked
 end
 
 -- want_these makes the algorithm see these jobs and no others.
@@ -213,7 +258,7 @@ local chosen, barred = {}, false -- the jobs of the last take, and whether a slo
 -- choose picks jobs for units that are granted for now, and returns what they count.
 choose = function(units, most)
   local used
-  chosen, used, barred = pick(function() return soon end, units, most)
+  chosen, used, barred = pick({free = units, singles = 0, at = function() return soon end}, most)
   want_these(chosen)
   for _, job in ipairs(chosen) do job.picked = true end
   return used
@@ -226,39 +271,36 @@ local function take(units, others_first)
     if not slots then chosen = {} end
     return slots, wait
   end
-  local mark, most = #noted, most_jobs
-  costs, first_cost, most_jobs = '', 1, math.huge -- first to see where its slots lie
-  local seen, wait = algorithm.take(c, now, units, lead, others_first, not_before)
-  most_jobs = most
-  for i = #noted, mark + 1, -1 do noted[i] = nil end
-  if not seen then return nil, wait end
+  costs, first_cost = '', 1
+  local offer = algorithm.offer(c, now, units, lead, others_first)
+  if offer.free == 0 then return nil, offer.wait end
   local used
-  chosen, used, barred = pick(seen.at, seen.given, units)
+  chosen, used, barred = pick(offer, units)
   want_these(chosen)
-  if #chosen == 0 then return nil, 0 end
-  return algorithm.take(c, now, used, lead, others_first, not_before)
+  if #chosen == 0 then return nil, barred and 0 or offer.wait end
+  algorithm.grant(c, offer, chosen)
+  return {given = used}
 end
 
--- charge writes the states of the jobs that got slots, and returns their numbers.
-local function charge(count, at)
-  local numbers, used, touched = {}, 0, {}
-  for k = 1, count do
-    local job, slot = chosen[k], at(used)
+-- charge writes the states of the jobs that got slots, and returns which slot each got.
+local function charge()
+  local words, touched = {}, {}
+  for k, job in ipairs(chosen) do
     for i, units in pairs(job.states) do
       if owner[i].quota then
-        quotas.add_units(owner[i], tallies[i], units, slot)
+        quotas.add_units(owner[i], tallies[i], units, job.slot)
         touched[i] = true
       else
-        states.keep(i, slot, units)
-        free[i] = slot + gap(owner[i], units)
+        states.keep(i, job.slot, units)
+        free[i] = job.slot + gap(owner[i], units)
       end
     end
-    job.granted, used = true, used + job.units
-    numbers[k] = int(job.number)
+    job.granted = true
+    words[k] = int(job.number) .. ':' .. int(job.slot - now)
   end
   states.known = {}
   for i in pairs(touched) do quotas.write_counts(owner[i], KEYS[6 + 4 * GATES + i], tallies[i]) end
-  return table.concat(numbers, ' ')
+  return table.concat(words, ' ')
 end
 
 -- refusals are the jobs that a gate does not allow soon.

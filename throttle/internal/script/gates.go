@@ -57,10 +57,16 @@ type StateCorrection struct {
 
 // Choice says which jobs got slots, where these may go to any of them.
 type Choice struct {
-	Granted []int // indices of the jobs, in the order of their slots
+	Granted []Grant // in the order of the slots
 	Refused []Refusal
 	Gates   []limit.Settings // in force
 	Quotas  []string         // the state of each quota without a key; empty: none
+}
+
+// Grant is a job that got a slot.
+type Grant struct {
+	Job int
+	At  int64 // on Redis's clock, in µs
 }
 
 // Refusal is a job that a gate does not allow soon.
@@ -153,15 +159,15 @@ func appendJob(text []byte, passes []Pass) []byte {
 }
 
 // decodeChoice reads the texts of a reply behind the settings of the first limit.
-func (a Ask) decodeChoice(texts []string) (*Choice, error) {
+func (a Ask) decodeChoice(now int64, texts []string) (*Choice, error) {
 	r, jobs := &Choice{}, len(a.Costs)
 	wrong := func(text string) error { return fmt.Errorf("%w: %.40q of the jobs", ErrReply, text) }
 	for word := range strings.FieldsSeq(texts[0]) {
-		job, err := strconv.Atoi(word)
-		if err != nil || job < 1 || job > jobs {
+		one := Grant{}
+		if _, err := fmt.Sscanf(word, "%d:%d", &one.Job, &one.At); err != nil || one.Job < 1 || one.Job > jobs {
 			return nil, wrong(word)
 		}
-		r.Granted = append(r.Granted, job-1)
+		r.Granted = append(r.Granted, Grant{one.Job - 1, now + one.At})
 	}
 	for word := range strings.FieldsSeq(texts[1]) {
 		one := Refusal{}

@@ -241,7 +241,7 @@ func decodeReservation(reply []any, a Ask) (Reservation, error) {
 	}
 	var choice *Choice
 	if len(reply) == chose {
-		if choice, err = a.decodeChoice(texts[1:]); err != nil {
+		if choice, err = a.decodeChoice(n[0], texts[1:]); err != nil {
 			return Reservation{}, err
 		}
 	}
