@@ -20,6 +20,7 @@ import (
 	"dispatcher/configs"
 	"dispatcher/consumer"
 	"dispatcher/internal/node/breaker"
+	"dispatcher/internal/node/gates"
 	"dispatcher/internal/node/report"
 	"dispatcher/job"
 	"dispatcher/sender"
@@ -48,7 +49,7 @@ type bubble struct {
 	calls map[string][]time.Time // when each call of a job was written
 
 	redis   *simulatedRedis // nil: the limit is the node's own
-	gates   *gates
+	gates   *gates.Gates
 	metrics *prometheus.Registry // of the limiter and the gates
 }
 

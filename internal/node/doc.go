@@ -18,9 +18,9 @@
 // the job after Redis has recorded the result (dedup.go).
 //
 // The package does not speak Kafka, Redis or HTTP: consumer, throttle and sender do.
-// Its subpackages know nothing of it: breaker keeps calls from a provider that is
-// down and attributes failures, health takes a stalled node out of its groups, report
-// shows operators what the provider answers.
+// Its subpackages know nothing of it: gates has jobs wait for the limits after the first,
+// breaker keeps calls from a provider that is down and attributes failures, health takes a
+// stalled node out of its groups, report shows operators what the provider answers.
 //
 // Goroutines: [Node.Run] starts those of the limiter, the admin server, the fleet
 // membership, the provider's report, the dedup store and the health check; then the

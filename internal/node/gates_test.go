@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"weak"
 
 	"dispatcher/configs"
 	"dispatcher/consumer"
+	"dispatcher/internal/node/gates"
 	"dispatcher/job"
 	"dispatcher/sender"
 	"dispatcher/throttle"
@@ -327,7 +327,7 @@ func TestARiseOfACapEndsTheOldWaits(t *testing.T) {
 	inBubble(t, gated(limitsOf(300, 1)), func(b *bubble) {
 		b.hot(jobs, 5)
 		b.setLimit(limit.Values{"cap": "50"})
-		b.until(3*recheck, "all are settled", func() bool { return b.settled() == jobs })
+		b.until(3*gates.Recheck, "all are settled", func() bool { return b.settled() == jobs })
 		b.calledOnce(jobs)
 	})
 }
@@ -360,7 +360,7 @@ func TestAGateGoesOnAfterAPause(t *testing.T) {
 			t.Fatalf("got %d calls, want the %d before the pause", got, before)
 		}
 		b.setLimit(limit.Values{"paused": "false"})
-		b.until(3*recheck, "all are settled", func() bool { return b.settled() == jobs })
+		b.until(3*gates.Recheck, "all are settled", func() bool { return b.settled() == jobs })
 		b.calledOnce(jobs)
 	})
 }
@@ -384,7 +384,7 @@ func TestTheValuesThatANodeRemembersAreBounded(t *testing.T) {
 			b.keptApart(callsOf(fmt.Sprint("r", i), b), time.Second)
 		}
 		b.stop() // the pacer has ended
-		if got := len(b.gates.values); got == 0 || got > s.maxValues {
+		if got := b.gates.Values(); got == 0 || got > s.maxValues {
 			t.Errorf("got %d values remembered, want 1 to %d", got, s.maxValues)
 		}
 		b.start()
@@ -455,24 +455,36 @@ func (b *bubble) metric(name string, labelled ...string) float64 {
 // after the value itself was forgotten.
 func TestAJobThatHadGoneLeavesNoLine(t *testing.T) {
 	t.Parallel()
-	atRate(t, 10, func(b *bubble) {
-		b.produce("gone", "next")
-		of, v := throttle.Value{}, &value{}
-		g := &gates{most: 1, values: map[throttle.Value]*value{of: v}}
-		for i := range 2 {
-			v.line = append(v.line, &place{of: of, age: uint64(i), job: weak.Make(b.take())})
+	s := gated(limitsOf(300, 1))
+	s.answer, s.maxValues = nil, 1
+	inBubble(t, s, func(b *bubble) {
+		b.write(to("hot", 0), to("hot", 1), to("other", 0))
+		gone, next, other := b.take(), b.take(), b.take()
+		wants := func(d *consumer.Delivery) throttle.Request {
+			r, err := b.gates.Request(d)
+			b.must(err)
+			return r
 		}
-		gone, next := v.line[0], v.line[1]
-		gone.job.Value().Job.NotAfter = time.Now().Add(-time.Second)
-		v.trim(time.Now())
-		g.leave(gone)
-		if len(v.line) != 1 || v.line[0] != next || v.empty != 0 {
-			b.Errorf("got %d places, and %d of them left, want the next one alone", len(v.line), v.empty)
+		now := time.Now()
+		refused := throttle.Answer{Until: now.Add(2 * time.Second)}
+		alone := b.gates.RefusedBy(gone, wants(gone), refused, now)
+		behind := b.gates.RefusedBy(next, wants(next), refused, now)
+		if gap := behind.Until.Sub(alone.Until); gap != time.Second+10*time.Millisecond {
+			b.Errorf("got the second job asked for %v after the first one, want a window and the guard", gap)
 		}
-		delete(g.values, of)
-		g.leave(next)
-		if !next.left {
-			b.Error("got a place that its job still has")
+		gone.Job.NotAfter = now.Add(-time.Second)
+		for range 2 {
+			if wait, shut := b.gates.Shut(next, wants(next), now); !shut || wait != alone {
+				b.Errorf("got it asked for at %v, want %v: the first one has expired", wait.Until, alone.Until)
+			}
+			b.gates.Drop(gone)
+		}
+		next.Job.NotAfter = gone.Job.NotAfter
+		later := now.Add(time.Minute)
+		b.gates.Passed(other, wants(other), later, later)
+		b.gates.Drop(next)
+		if wait, shut := b.gates.Shut(gone, wants(gone), later); shut {
+			b.Errorf("got a job that is to wait until %v, want its value forgotten", wait.Until)
 		}
 	})
 }

@@ -19,6 +19,7 @@ import (
 	"dispatcher/internal/dedup"
 	"dispatcher/internal/fleet"
 	"dispatcher/internal/node/breaker"
+	"dispatcher/internal/node/gates"
 	"dispatcher/internal/node/health"
 	"dispatcher/internal/node/report"
 	"dispatcher/sender"
@@ -34,7 +35,7 @@ type Node struct {
 	redis    redis.UniversalClient
 	consumer *consumer.Consumer
 	limiter  *throttle.Limiter
-	gates    *gates
+	gates    *gates.Gates
 	fleet    *fleet.Membership // nil: each node keeps a limit of its own
 	dedup    *dedup.Store      // nil: there is none
 	sender   *sender.Sender
@@ -105,7 +106,7 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 	if err != nil {
 		return fmt.Errorf("limits.0: %w", err)
 	}
-	if n.gates, err = newGates(n.cfg, n.limiter, gateRefusals(n.registry, names, n.consumer.Deferred)); err != nil {
+	if n.gates, err = gates.New(n.cfg, n.limiter, gateRefusals(n.registry, names, n.consumer.Deferred)); err != nil {
 		return err
 	}
 	if n.redis != nil {

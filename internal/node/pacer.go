@@ -7,6 +7,7 @@ import (
 
 	"dispatcher/consumer"
 	"dispatcher/internal/node/breaker"
+	"dispatcher/internal/node/gates"
 	"dispatcher/sender"
 	"dispatcher/throttle"
 )
@@ -58,7 +59,7 @@ type pacer struct {
 	idleTimeout time.Duration // of a connection; 0: none
 	places      chan struct{} // holds a token for each work item whose call is not written yet
 	claims      bool          // there is a dedup store
-	gates       *gates
+	gates       *gates.Gates
 
 	admitted chan []workItem // blocks with their slots; one may wait
 	probing  bool            // the breaker has given a turn that no job has used yet
@@ -183,7 +184,7 @@ func (p *pacer) demand() sender.Demand {
 func (p *pacer) failToConnect(err error, since time.Time) {
 	if d, sample := p.takeOne(); d != nil {
 		p.probing = false
-		p.gates.drop(d)
+		p.gates.Drop(d)
 		p.admitted <- []workItem{{d: d, conn: sender.Unreached(err), since: since, sample: sample}}
 	}
 }
@@ -214,7 +215,7 @@ func (p *pacer) take(room throttle.Room, since time.Time) (block, refused []work
 			break
 		}
 		if item.refused != nil {
-			p.gates.drop(item.d)
+			p.gates.Drop(item.d)
 			item.conn.Release()
 			item.conn = sender.Conn{}
 			refused = append(refused, item)
@@ -243,10 +244,10 @@ func (p *pacer) takeJob(item *workItem) bool {
 			}
 			return false
 		}
-		if item.wants, item.refused = p.gates.request(item.d); item.refused != nil {
+		if item.wants, item.refused = p.gates.Request(item.d); item.refused != nil {
 			return true
 		}
-		wait, shut := p.gates.shut(item.d, item.wants, time.Now())
+		wait, shut := p.gates.Shut(item.d, item.wants, time.Now())
 		if !shut {
 			return true
 		}
@@ -257,7 +258,7 @@ func (p *pacer) takeJob(item *workItem) bool {
 // resume hands jobs out again that wait no longer for those before them, and reports whether
 // there are any.
 func (p *pacer) resume() bool {
-	due := p.gates.due(time.Now())
+	due := p.gates.Due(time.Now())
 	if len(due) > 0 {
 		p.jobs.Resume(due)
 	}
@@ -283,7 +284,8 @@ func (p *pacer) takeOne() (d *consumer.Delivery, sample bool) {
 	return d, d != nil
 }
 
-// sort passes the jobs of a block on that have an answer, and puts the others back. Without answers, at the end of the context, it puts all back.
+// sort passes the jobs of a block on that have an answer, and puts the others back. Without
+// answers, at the end of the context, it puts all back.
 func (p *pacer) sort(block []workItem, answers []throttle.Answer) {
 	lendConnections(block, answers)
 	now := time.Now()
@@ -299,7 +301,7 @@ func (p *pacer) sort(block []workItem, answers []throttle.Answer) {
 		case item.refused != nil:
 			item.conn.Release()
 		case !item.slot.IsZero():
-			p.gates.passed(item.d, item.wants, item.slot.NotBefore, now)
+			p.gates.Passed(item.d, item.wants, item.slot.NotBefore, now)
 		default:
 			item.conn.Release()
 			if answer.Until.IsZero() {
@@ -308,7 +310,7 @@ func (p *pacer) sort(block []workItem, answers []throttle.Answer) {
 				}
 				back = append(back, item.d)
 			} else {
-				p.deferJob(&item, p.gates.refusedBy(item.d, item.wants, answer, now))
+				p.deferJob(&item, p.gates.RefusedBy(item.d, item.wants, answer, now))
 			}
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"dispatcher/configs"
+	"dispatcher/internal/node/gates"
 	"dispatcher/job"
 	"dispatcher/sender"
 	"dispatcher/throttle/limit"
@@ -115,7 +116,7 @@ func TestUnitsComeBackWhereNobodyAsks(t *testing.T) {
 			all = append(all, costing(strconv.Itoa(i), said))
 		}
 		b.write(all...)
-		b.until((jobs+1)*recheck, "all are settled", func() bool { return b.settled() == jobs })
+		b.until((jobs+1)*gates.Recheck, "all are settled", func() bool { return b.settled() == jobs })
 	})
 }
 

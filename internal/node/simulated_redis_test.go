@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/configs"
+	"dispatcher/internal/node/gates"
 	"dispatcher/throttle"
 )
 
@@ -93,7 +94,7 @@ func (b *bubble) makeFleetLimiter() {
 		Registerer: b.metrics,
 	})
 	b.must(err)
-	b.gates, err = newGates(cfg, b.limiter, gateRefusals(b.metrics, names, b.consumer.Deferred))
+	b.gates, err = gates.New(cfg, b.limiter, gateRefusals(b.metrics, names, b.consumer.Deferred))
 	b.must(err)
-	b.gates.most = cmp.Or(b.maxValues, b.gates.most)
+	b.gates.MaxValues = cmp.Or(b.maxValues, b.gates.MaxValues)
 }
