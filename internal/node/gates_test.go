@@ -120,6 +120,31 @@ func TestAHotValueUsesItsLimitAndHoldsUpNoOther(t *testing.T) {
 	})
 }
 
+// Values whose limits are used up have their slots far ahead. A job of another value that comes
+// meanwhile gets one before them.
+func TestAJobDoesNotWaitForSlotsFarAhead(t *testing.T) {
+	t.Parallel()
+	const values, each = 4, 80
+	inBubble(t, gated(limitsOf(300, 20)), func(b *bubble) {
+		var all []job.Record
+		for i := range values * each {
+			all = append(all, to(fmt.Sprint("hot", i%values), i))
+		}
+		b.write(all...)
+		b.until(time.Minute, "some are called", func() bool { return len(callsOf("", b)) > 0 })
+		for i := range 20 {
+			time.Sleep(137 * time.Millisecond)
+			wrote := time.Now()
+			b.write(to(fmt.Sprint("r", i), i))
+			b.until(time.Second, "it is called", func() bool { return len(callsOf(fmt.Sprint("r", i), b)) > 0 })
+			if took := callsOf(fmt.Sprint("r", i), b)[0].Sub(wrote); took > 120*time.Millisecond {
+				t.Errorf("got it called after %v, want at most 120 ms: 65 where no other job waits, and a block", took)
+			}
+		}
+		b.until(time.Minute, "all are settled", func() bool { return b.settled() == values*each+20 })
+	})
+}
+
 // calledOnce checks that so many jobs were called, and each once.
 func (b *bubble) calledOnce(jobs int) {
 	b.Helper()
@@ -204,10 +229,11 @@ func TestTheAccountIsUsedBehindSendersAndRecipients(t *testing.T) {
 }
 
 // Senders whose limits together are less than the account's use theirs, whatever their
-// recipients' limits are.
+// recipients' limits are. A recipient that has many jobs uses its limit meanwhile: a job of it whose
+// turn has come does not wait behind all that are younger and wait for its sender.
 func TestSendersUseTheirLimitsBelowThatOfTheAccount(t *testing.T) {
 	t.Parallel()
-	crowd{lateness: limit.LatenessClasses[0], fleet: 3, senders: 4, ofSender: 20, asked: 0.5}.check(t)
+	crowd{lateness: limit.LatenessClasses[0], fleet: 3, senders: 4, ofSender: 20, asked: 0.5, hot: 16}.check(t)
 }
 
 // crowd is a backlog of jobs that count on an account of 300 a second, on their senders, and on
@@ -217,6 +243,7 @@ type crowd struct {
 	fleet             int
 	senders, ofSender int           // how many, and jobs a second of each
 	asked             float64       // script calls a job, at most
+	hot               int           // how many of the jobs are for one more recipient
 	before            func(*bubble) // nil: nothing happens before the backlog comes
 }
 
@@ -260,6 +287,11 @@ func (c crowd) check(t *testing.T) {
 		if asked > c.asked {
 			t.Errorf("got %.2f script calls a job, want at most %.1f", asked, c.asked)
 		}
+		if hot := callsOf("hot", nodes...); len(hot) > 0 {
+			if late := hot[len(hot)-1].Sub(calls[most]); late > 5*time.Second {
+				t.Errorf("got the last of the %d jobs of one recipient called %v after nine tenths of all, want 5 s at most", len(hot), late)
+			}
+		}
 		if len(calls) != jobs || share < 0.98 {
 			t.Errorf("got %d calls, and %.3f of what the limits allow used until 0.9 of them, want %d and at least 0.98", len(calls), share, jobs)
 		}
@@ -270,7 +302,11 @@ func (c crowd) check(t *testing.T) {
 func (c crowd) backlog(jobs, recipients int) (all []job.Record) {
 	dice := rand.New(rand.NewPCG(1, 1))
 	for i := range jobs {
-		r := to(fmt.Sprint("r", i%recipients), i)
+		recipient := fmt.Sprint("r", i%recipients)
+		if i < c.hot {
+			recipient = "hot"
+		}
+		r := to(recipient, i)
 		r.Headers = append(r.Headers, job.Header{Key: "from", Value: fmt.Append(nil, "s", dice.IntN(c.senders))})
 		all = append(all, r)
 	}
