@@ -6,33 +6,33 @@
 -- asks at its time has let all before it pass.
 --
 -- A large job may find too few units free each time, where smaller ones take them. So where units are granted for now, the
--- first node in the queue whose first job found too few claims what it counts. The claim holds a little later: until then
+-- first node in the queue whose first job found too few earmarks what it counts. The earmark holds a little later: until then
 -- all fill what is free with smaller jobs. From then on the others leave it that, and no job of its own passes the first one.
 -- It asks again with each poll at least; the others wait for no node that is late.
-local SETTLED = 2000000 -- a node that is younger has no place in the queue: many that come and go would fill it
+local OLD_ENOUGH = 2000000 -- a node that is younger has no place in the queue: many that come and go would fill it
 local SPARE = 100000 -- units that those ahead leave for this long go to whoever asks, and half of the reach at most
 local SELDOM = 3500000 -- a node that waits in the queue polls no sooner than this, but for its own time
 local LATEST = 6000000 -- nor later
-local CLAIMS_AFTER = math.min(1000000, math.floor((c.window + c.guard) / 32)) -- when a claim begins to hold
+local EARMARKS_AFTER = math.min(1000000, math.floor((c.window + c.guard) / 32)) -- when an earmark begins to hold
 
-local claimer, claimed, from, till = string.match(claim or '', '^(%S+) (%d+) (%d+) (%d+)$')
-if claimer and tonumber(till) <= now then claimer = nil end
+local earmark_of, earmarked, from, till = string.match(earmark or '', '^(%S+) (%d+) (%d+) (%d+)$')
+if earmark_of and tonumber(till) <= now then earmark_of = nil end
 from = tonumber(from)
-insists = claimer == node and now >= from
+insists = earmark_of == node and now >= from
 
--- keep_claim makes, renews or ends the claim of this node, which asks again after that time.
-local function keep_claim(first_in_queue, wait)
+-- keep_earmark makes, renews or ends the earmark of this node, which asks again after that time.
+local function keep_earmark(first_in_queue, wait)
   local first = first_allowed()
-  if first and not first.picked and (claimer == node or not claimer and first_in_queue) then
-    if claimer ~= node then from = now + CLAIMS_AFTER end
+  if first and not first.picked and (earmark_of == node or not earmark_of and first_in_queue) then
+    if earmark_of ~= node then from = now + EARMARKS_AFTER end
     till = math.max(from, now + math.min(wait, LATEST)) + SPARE
-    note('claim', node .. ' ' .. int(first.units) .. ' ' .. int(from) .. ' ' .. int(till))
-  elseif claimer == node then note('claim', '') end
+    note('earmark', node .. ' ' .. int(first.units) .. ' ' .. int(from) .. ' ' .. int(till))
+  elseif earmark_of == node then note('earmark', '') end
 end
 
 if not stale then
   if GATES > 0 then states.read() end
-  states.settle()
+  states.correct_timeline()
 end
 if want == 0 then
   if ticket > served then -- it gives its place up: those behind it move on
@@ -51,7 +51,7 @@ end
 local before = served
 if flag('d') and ticket >= 0 then served = math.max(served, ticket) end
 local ahead, poll = math.max(0, (ticket >= 0 and ticket or queued) - served), nil
-local left = claimer and claimer ~= node and now >= from and tonumber(claimed) or 0
+local left = earmark_of and earmark_of ~= node and now >= from and tonumber(earmarked) or 0
 local first_in_queue = ahead == 0
 ahead = math.max(ahead, left)
 c.reach = reach > 0 and math.min(c.horizon, reach) or c.horizon
@@ -84,7 +84,7 @@ if not slots and ahead > 0 and left == 0 and (AHEAD or spare > 0 and now - spare
   end
 end
 if not slots then
-  if ticket < 0 and flag('w') and since > 0 and now - since >= SETTLED then
+  if ticket < 0 and flag('w') and since > 0 and now - since >= OLD_ENOUGH then
     ticket, queued = queued, queued + units_wanted
     note('queued', int(queued))
   end
@@ -96,7 +96,7 @@ else
   end
   if spare > 0 then note('spare', 0) end
 end
-if not AHEAD then keep_claim(first_in_queue, slots and 0 or wait) end
+if not AHEAD then keep_earmark(first_in_queue, slots and 0 or wait) end
 if served ~= before then note('served', int(served)) end
 note('last', int(now))
 if not slots then

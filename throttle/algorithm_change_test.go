@@ -89,7 +89,7 @@ func (r *rollout) fresh() *rolloutNode {
 
 func (r *rollout) ask(n *rolloutNode, want int64) script.Reservation {
 	b, err := n.Scripts.Reserve(contextOf(r.t), script.Ask{
-		Want: want, Seq: n.seq, Epoch: n.epoch, Since: n.since, Read: n.read, Identity: string(IdentityNone), Lead: lead, Learned: n.learned, Known: n.known,
+		Want: want, Seq: n.seq, Epoch: n.epoch, Since: n.since, Read: n.read, Identity: string(IdentityNone), Nearest: nearest, Learned: n.learned, Known: n.known,
 	})
 	if err != nil {
 		r.t.Fatal(err)

@@ -43,7 +43,7 @@ func benchScript(b *testing.B, rdb *redis.Client, a limit.Algorithm) {
 	b.Helper()
 	c := contract(3000)
 	s := script.NewScripts(rdb, "bench-"+a.Name, "provider", "n")
-	q := script.Ask{Seq: 1, Identity: string(IdentityNone), Lead: lead, Known: seededBy(a.Name, c)}
+	q := script.Ask{Seq: 1, Identity: string(IdentityNone), Nearest: nearest, Known: seededBy(a.Name, c)}
 	reply, err := s.Reserve(b.Context(), q)
 	if err != nil {
 		b.Fatal(err)
@@ -72,7 +72,7 @@ func benchScript(b *testing.B, rdb *redis.Client, a limit.Algorithm) {
 func hotScript(b *testing.B, rdb *redis.Client, a limit.Algorithm) {
 	b.Helper()
 	s := script.NewScripts(rdb, "hot-"+a.Name, "provider", "n")
-	q := script.Ask{Seq: 1, Identity: string(IdentityInfo), Lead: lead, Learned: true, Known: seededBy(a.Name, contract(100_000))}
+	q := script.Ask{Seq: 1, Identity: string(IdentityInfo), Nearest: nearest, Learned: true, Known: seededBy(a.Name, contract(100_000))}
 	reply, err := s.Reserve(b.Context(), q)
 	if err != nil {
 		b.Fatal(err)
@@ -129,7 +129,7 @@ func benchFullWindow(b *testing.B, rdb *redis.Client, a limit.Algorithm, size in
 	c := contract(1_000_000)
 	c.Window = 4 * time.Second
 	s := script.NewScripts(rdb, fmt.Sprint("bench-full-", a.Name, size), "provider", "n")
-	q := script.Ask{Seq: 1, Identity: string(IdentityNone), Lead: lead, Known: seededBy(a.Name, c)}
+	q := script.Ask{Seq: 1, Identity: string(IdentityNone), Nearest: nearest, Known: seededBy(a.Name, c)}
 	call := func(want int64) (took float64, given int64) {
 		q.Seq, q.Want = q.Seq+1, want
 		if err := rdb.ConfigResetStat(b.Context()).Err(); err != nil {

@@ -56,7 +56,7 @@ func cooldownOf(t *testing.T, a limit.Algorithm, c limit.Contract) time.Duration
 	s := script.NewScripts(patient(t, mini.Addr()), "cooldown", "provider", "n")
 	// The embedded Redis has no redis-cell, which only begin needs here.
 	s.Reserving[a.Name] = redis.NewScript(strings.Replace(scriptOf(a.Name), "  throttle(c, 0)\n", "", 1))
-	ask := script.Ask{Seq: 1, Epoch: 1, Identity: string(IdentityNone), Lead: lead, Known: seededBy(a.Name, c)}
+	ask := script.Ask{Seq: 1, Epoch: 1, Identity: string(IdentityNone), Nearest: nearest, Known: seededBy(a.Name, c)}
 	first, err := s.Reserve(t.Context(), ask)
 	if err != nil {
 		t.Fatal(err)

@@ -78,7 +78,7 @@ func TestAFullBucketTurnsAwayAtOnce(t *testing.T) {
 		if len(slots)+turnedAway != 100 || len(slots) < 30 || len(slots) > 34 {
 			t.Errorf("got %d slots and %d turned away of 100, and the bucket holds 30 and what leaves it meanwhile", len(slots), turnedAway)
 		}
-		furthest := 30*contract(300).Spacing() + lead + 10*time.Millisecond
+		furthest := 30*contract(300).Spacing() + nearest + 10*time.Millisecond
 		for _, s := range slots {
 			if ahead := s.NotBefore.Sub(before); ahead > furthest {
 				t.Errorf("got a slot %v ahead, and a full bucket is empty in %v", ahead, furthest)

@@ -89,7 +89,7 @@ func (tr *trial) ask(node int, want int64) script.Reservation {
 		unused, tr.unused = tr.unused, nil
 	}
 	b, err := tr.nodes[node].Reserve(tr.Context(), script.Ask{
-		Since: tr.since, Want: want, Costs: tr.costs, Seq: tr.seqs[node], Retry: true, Epoch: tr.epochs[node], Corrections: unused, Learned: true, Place: tr.places[node], Identity: string(IdentityNone), Lead: lead, Reach: tr.reach, Known: tr.known[node],
+		Since: tr.since, Want: want, Costs: tr.costs, Seq: tr.seqs[node], Retry: true, Epoch: tr.epochs[node], Corrections: unused, Learned: true, Place: tr.places[node], Identity: string(IdentityNone), Nearest: nearest, Reach: tr.reach, Known: tr.known[node],
 	})
 	if err != nil {
 		tr.Fatal(err)

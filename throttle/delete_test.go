@@ -34,7 +34,7 @@ func TestALimitIsDeletedWhenNobodyUsesIt(t *testing.T) {
 	ask1 := func(name string, set limit.Settings, want int64, end bool) script.Reservation {
 		t.Helper()
 		seq++
-		b, err := script.NewScripts(rdb, "ns", "provider", name).Reserve(t.Context(), script.Ask{Want: want, Seq: seq, Leaves: end, Identity: string(IdentityNone), Lead: lead, Known: set})
+		b, err := script.NewScripts(rdb, "ns", "provider", name).Reserve(t.Context(), script.Ask{Want: want, Seq: seq, Leaves: end, Identity: string(IdentityNone), Nearest: nearest, Known: set})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -53,7 +53,7 @@ func TestTheScriptKeepsEveryPace(t *testing.T) {
 }
 
 // keepsPace takes whatever there is, as soon as there is some, from an empty
-// bucket on. What is given first may be held up by the lead, and is no measure.
+// bucket on. What is given first may be held up by the nearest, and is no measure.
 func keepsPace(tr *trial) {
 	tr.Helper()
 	units, period := tr.a.Pace(tr.c)

@@ -220,7 +220,7 @@ func (f *fleet) reserve(n *simNode, want int64, before, after int64, lost bool) 
 	costs := f.costs(want, n.known.LargestCost())
 	b, err := n.Scripts.Reserve(context.Background(), script.Ask{
 		Want: want, Costs: costs, Seq: n.seq, Retry: true, Epoch: n.clock.Epoch, Stepped: n.stepped, Since: f.stored(n.clock.Since), Read: f.stored(n.clock.Trusted),
-		Identity: string(IdentityNone), Lead: lead, Learned: n.clock.Epoch != 0, Place: n.placeAt(f.trueTime()), Known: known,
+		Identity: string(IdentityNone), Nearest: nearest, Learned: n.clock.Epoch != 0, Place: n.placeAt(f.trueTime()), Known: known,
 	})
 	if err != nil {
 		f.t.Fatal(err)

@@ -29,7 +29,7 @@ func benchManyValues(b *testing.B, rdb *redis.Client, values int) {
 	flush(b, rdb)
 	const jobs, slots, senders = 36, 12, 10 // a block at 300 a second
 	q := script.Ask{
-		Seq: 1, Identity: string(IdentityInfo), Lead: lead, Refuses: true, Learned: true, Known: seeded(contract(100_000)),
+		Seq: 1, Identity: string(IdentityInfo), Nearest: nearest, Refuses: true, Learned: true, Known: seeded(contract(100_000)),
 		Gates: script.Gates{Names: gateNames, Known: []limit.Settings{gateOf(100_000, time.Second, 1), gateOf(1, time.Second, 1)}},
 	}
 	s := script.NewScripts(rdb, "many", "provider", "n")

@@ -148,7 +148,7 @@ func (r *gatesRun) ask(n *gatesNode, jobs []Request, lost bool) {
 	}
 	b, err := n.scripts.Reserve(contextOf(r.t), script.Ask{
 		Want: unitsOf(asked), Costs: costsOf(asked), Seq: n.seq, Epoch: n.epoch, Stepped: n.stepped, Gates: l.gatesOf(asked, unused), Corrections: l.firstOf(unused),
-		Identity: string(IdentityNone), Lead: lead, Learned: n.epoch != 0, Known: n.known,
+		Identity: string(IdentityNone), Nearest: nearest, Learned: n.epoch != 0, Known: n.known,
 	})
 	if err != nil {
 		r.t.Fatal(err)

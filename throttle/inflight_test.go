@@ -108,7 +108,7 @@ func (r *callsRun) ask(n *callsNode, costs []int64, lost bool) {
 	question := script.Ask{
 		Call: n.calls,
 		Want: want, Costs: costs, Seq: n.seq, Retry: n.lost > 0, Epoch: n.epoch, Busy: busy, Hold: r.timeout() + limit.DefaultHorizon + limit.DefaultLateness,
-		Identity: string(IdentityNone), Lead: lead, Learned: n.epoch != 0, Known: n.known, Stepped: n.stepped,
+		Identity: string(IdentityNone), Nearest: nearest, Learned: n.epoch != 0, Known: n.known, Stepped: n.stepped,
 	}
 	if want == 0 && lost { // it arrives later
 		r.late = append(r.late, func() { _, _ = n.scripts.Reserve(contextOf(r.t), question) })

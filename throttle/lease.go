@@ -51,7 +51,7 @@ func (r *reserver) useLease(asked []request, now time.Time) {
 func (r *reserver) renewLease(ctx context.Context) {
 	asked := time.Now()
 	if r.known.UnitsOfNode() == 0 || r.failures > 0 || r.stepped || asked.Before(r.lease.AskAt) ||
-		r.settledAt.IsZero() || asked.Before(r.settledAt) {
+		r.beginsAt.IsZero() || asked.Before(r.beginsAt) {
 		return
 	}
 	cctx, cancel := context.WithTimeout(ctx, callTimeout)

@@ -137,7 +137,7 @@ func (r *reserveRun) poll() {
 }
 
 func (r *reserveRun) pollOf(n *reserveNode) {
-	b, err := n.scripts.Reserve(context.Background(), script.Ask{Seq: 1, Epoch: n.clock.Epoch, Stepped: n.stepped, Identity: string(IdentityNone), Lead: lead, Known: r.set})
+	b, err := n.scripts.Reserve(context.Background(), script.Ask{Seq: 1, Epoch: n.clock.Epoch, Stepped: n.stepped, Identity: string(IdentityNone), Nearest: nearest, Known: r.set})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -89,7 +89,7 @@ func TestScopeNodeNeverOver(t *testing.T) {
 		now, slots := int64(local.Start), []int64{}
 		for range rapid.IntRange(50, 300).Draw(rt, "reservations") {
 			now += rapid.SampledFrom([]int64{10, 3_000, 20_000, 20_000, 2_000_000, 40_000_000}).Draw(rt, "gap")
-			a := script.Ask{Lead: lead, Costs: rapid.SliceOfN(rapid.Int64Range(1, c.LargestCost()), 0, int(c.Cap)).Draw(rt, "costs")}
+			a := script.Ask{Nearest: nearest, Costs: rapid.SliceOfN(rapid.Int64Range(1, c.LargestCost()), 0, int(c.Cap)).Draw(rt, "costs")}
 			for _, cost := range a.Costs {
 				a.Want += cost
 			}

@@ -204,7 +204,7 @@ func (m *model) reserve(node string, a script.Ask, now int64) script.Reservation
 		ahead = ticket
 	}
 	ahead = max(0, ahead-m.served)
-	floor, base, n := now+a.Lead.Microseconds(), m.base, m.n
+	floor, base, n := now+a.Nearest.Microseconds(), m.base, m.n
 	if base+after(n) < floor {
 		base, n = floor, 0
 	}
@@ -314,7 +314,7 @@ func TestScriptIsTheModel(t *testing.T) {
 				Want: r.Int64N(30), Seq: seq[node], Retry: true, Stepped: r.IntN(40) == 0, Identity: string(IdentityNone),
 				Epoch: []int64{want.epoch, want.epoch, want.epoch, want.epoch - 1}[r.IntN(4)], Learned: r.IntN(2) == 0, Place: here,
 				Since: now - r.Int64N(4_000_000), Read: now - r.Int64N(500_000), Report: r.IntN(3) == 0, Leaves: r.IntN(50) == 0,
-				Lead: lead, Reach: []time.Duration{0, 50 * time.Millisecond, time.Second}[r.IntN(3)], Refuses: r.IntN(3) == 0,
+				Nearest: nearest, Reach: []time.Duration{0, 50 * time.Millisecond, time.Second}[r.IntN(3)], Refuses: r.IntN(3) == 0,
 				Known: files[which],
 			}
 			for left := a.Want; seed%3 == 0 && left > 0; {

@@ -140,7 +140,7 @@ func (r *quotaRun) ask(n *quotaNode, jobs []Request, lost bool) {
 	}
 	b, err := n.scripts.Reserve(contextOf(r.t), script.Ask{
 		Want: unitsOf(asked), Costs: costsOf(asked), Seq: n.seq, Epoch: n.clock.Epoch, Gates: n.gatesOf(asked, unused),
-		Identity: string(IdentityNone), Lead: lead, Learned: n.clock.Epoch != 0, Known: n.known,
+		Identity: string(IdentityNone), Nearest: nearest, Learned: n.clock.Epoch != 0, Known: n.known,
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -458,7 +458,7 @@ func TestAQuotaNamesTheEndOfItsWindow(t *testing.T) {
 	n.redisNow, n.answeredAt = r.now, time.Now()
 	asked := []request{{Request: job(wholeQuota, "", 1)}, {Request: job(rollingQuota, "", 1)}}
 	b, err := n.scripts.Reserve(t.Context(), script.Ask{
-		Want: 2, Costs: []int64{1, 1}, Seq: 1_000, Epoch: n.clock.Epoch, Gates: n.gatesOf(asked, nil), Identity: string(IdentityNone), Lead: lead, Learned: true, Known: n.known,
+		Want: 2, Costs: []int64{1, 1}, Seq: 1_000, Epoch: n.clock.Epoch, Gates: n.gatesOf(asked, nil), Identity: string(IdentityNone), Nearest: nearest, Learned: true, Known: n.known,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ const (
 	spare      = 5 * time.Millisecond // how far ahead a node works beyond the way to Redis and back
 	idleEvery  = 4 * time.Second      // between polls of a node that is notified of changes; scripts take it for gone after ALIVE, 9 s
 	reportMost = 2 * time.Second      // between records of a node that reserves, and so does not poll
-	lead       = time.Millisecond     // about the way back from Redis: a nearer slot would be late
+	nearest    = time.Millisecond     // about the way back from Redis: a nearer slot would be late
 
 	callTimeout = redisclient.Timeout
 	retryFirst  = 20 * time.Millisecond // after a call that failed
@@ -50,7 +50,7 @@ type reserver struct {
 	reservedAt   time.Time     // last reservation
 	refusedUntil time.Time     // no reservation until then
 	retryAt      time.Time     // no call until then: one failed, or read the clock too widely
-	settledAt    time.Time     // no reservation before: this node has just started
+	beginsAt     time.Time     // no reservation before: this node has just started
 	rtt          time.Duration // to Redis and back, the shortest of late
 	failures     int           // calls in a row
 	wide         int           // readings in a row that left the mapping too wide
@@ -178,7 +178,7 @@ func (r *reserver) question(asked []request, now time.Time) script.Ask {
 	}
 	return script.Ask{
 		Want: r.wanted(asked, now), Gates: r.gatesOf(asked, r.passing), Corrections: r.firstOf(r.passing), Costs: costsOf(asked), Busy: r.inFlight(asked), Hold: r.hold(), Call: r.calls, Seq: r.seq, Retry: r.lost > 0, Epoch: r.clock.Epoch, Stepped: r.stepped, Since: r.clock.Since, Read: r.clock.Trusted,
-		Identity: string(r.opts.Identity), Lead: lead, Reach: r.reach(), Refuses: r.refuses(), Place: place,
+		Identity: string(r.opts.Identity), Nearest: nearest, Reach: r.reach(), Refuses: r.refuses(), Place: place,
 		Report:  now.Sub(r.saidAt) >= reportMost,
 		Hello:   r.subscribed.Load() && !r.notified.Load() && now.Sub(r.helloAt) >= limit.PollMost,
 		Learned: r.learned, Known: r.known,
@@ -220,7 +220,7 @@ func (r *reserver) call(ctx context.Context, requests []request) {
 	r.noteSaid(a, asked)
 	r.metrics.Called(a.Want, reply, answered.Sub(asked))
 	if r.clock.Epoch == 0 {
-		r.settledAt = answered.Add(reply.Settings.PollInterval())
+		r.beginsAt = answered.Add(reply.Settings.PollInterval())
 	}
 	r.observe(clock.Reading{Asked: asked, Answered: answered, Now: reply.Now, Epoch: reply.Epoch})
 	isNew := !r.learned && reply.Cooldown == script.CooldownSettingsLost

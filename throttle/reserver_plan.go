@@ -28,7 +28,7 @@ func (r *reserver) pollsFirst() bool {
 
 // grants reports whether a reservation may be made, as far as this node knows.
 func (r *reserver) grants(now time.Time) bool {
-	return !r.pollsFirst() && !r.tooWide(now) && !now.Before(r.settledAt) && !r.known.Paused
+	return !r.pollsFirst() && !r.tooWide(now) && !now.Before(r.beginsAt) && !r.known.Paused
 }
 
 // pollDue is when Redis is to be asked without a request.
@@ -36,10 +36,10 @@ func (r *reserver) pollDue(now time.Time) time.Time {
 	if r.pollsFirst() || r.tooWide(now) || r.onLease(now) {
 		return r.retryAt
 	}
-	if now.Before(r.settledAt) {
+	if now.Before(r.beginsAt) {
 		// Until every other node has polled once, nobody notices a step that Redis's
 		// clock made just before this node started; only then is its reading good.
-		return clock.Later(r.retryAt, r.settledAt)
+		return clock.Later(r.retryAt, r.beginsAt)
 	}
 	due := r.calledAt.Add(r.pollInterval())
 	if !r.pollAt.IsZero() {

@@ -48,7 +48,7 @@ func (w *witnessed) call(node int, want int64, stepped bool) script.Reservation 
 	n.seq++
 	b, err := n.Scripts.Reserve(w.Context(), script.Ask{
 		Want: want, Seq: n.seq, Epoch: n.epoch, Stepped: stepped, Since: n.since, Read: n.read, Identity: string(IdentityNone),
-		Lead: lead, Learned: n.learned, Known: n.known,
+		Nearest: nearest, Learned: n.learned, Known: n.known,
 	})
 	if err != nil {
 		w.Fatal(err)

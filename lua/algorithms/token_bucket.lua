@@ -67,9 +67,9 @@ end
 
 -- offer returns slots that can be granted now: at(j), for j from 0 below free, in order. The first ones, singles, were
 -- skipped before. want is how many units more are wanted. Where none is free, wait is how long.
-function algorithm.offer(c, now, want, lead, ahead)
+function algorithm.offer(c, now, want, nearest, ahead)
   local base, n, skips = c.base, c.n, CHOOSES and c.burst == 1
-  local floor, debt = now + lead, c.burst - 1
+  local floor, debt = now + nearest, c.burst - 1
   local times, near = skips and skipped(c, floor) or {}, 0
   while near < #times and times[near + 1] <= now + c.reach do near = near + 1 end
   if base + after(c, n) < floor then base, n = floor, 0 end -- idle: begin again, and store no more than the burst
@@ -109,8 +109,8 @@ function algorithm.grant(c, offer, jobs)
   if offer.skips and text ~= c.skipped then note('skipped', text) end
 end
 
-function algorithm.take(c, now, want, lead, ahead)
-  local offer = algorithm.offer(c, now, want, lead, ahead)
+function algorithm.take(c, now, want, nearest, ahead)
+  local offer = algorithm.offer(c, now, want, nearest, ahead)
   local given = fitting(c, offer.free, want)
   if given == 0 then return nil, offer.wait end
   advance(c, offer, given)

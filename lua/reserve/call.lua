@@ -17,7 +17,7 @@
 -- ARGV[5] since_us   the node's first reading of this clock in that epoch
 -- ARGV[6] read_us    its last reading; with s, the last one that it trusts
 -- ARGV[7] identity   info: ask INFO which master this is; none: this server can't tell
--- ARGV[8] lead_us    no slot is nearer than this
+-- ARGV[8] nearest_us    no slot is nearer than this
 -- ARGV[9] node       its name, unique per start
 -- ARGV[10] learn_us  the time in which every node polls
 -- ARGV[11] reach_us  nothing further ahead is granted to this node; 0: the horizon alone bounds it
@@ -48,7 +48,7 @@
 local reserved, nodes = KEYS[4], KEYS[5]
 local want, seq, flags, epoch = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 local since, read = tonumber(ARGV[5]), tonumber(ARGV[6])
-local identity, lead, node, learn = ARGV[7], tonumber(ARGV[8]), ARGV[9], tonumber(ARGV[10])
+local identity, nearest, node, learn = ARGV[7], tonumber(ARGV[8]), ARGV[9], tonumber(ARGV[10])
 local reach, ticket, known = tonumber(ARGV[11]), tonumber(ARGV[12]), ARGV[13]
 local POLL = 4000000 -- a node that can't be given a time polls after this one
 
@@ -64,12 +64,12 @@ local function timeline(c, v, first)
 end
 
 local v = redis.call('HMGET', limit, 'settings', 'applied', 'last', 'not_before', 'epoch', 'master', 'run', 'began',
-  'queued', 'served', 'spare', 'step_report', 'claim', 'room_from', 'wide', 'may_be_lost', 'lost', 'owed', unpack(algorithm.fields))
+  'queued', 'served', 'spare', 'step_report', 'earmark', 'room_from', 'wide', 'may_be_lost', 'lost', 'owed', unpack(algorithm.fields))
 local OWN = 18 -- fields of the frame, in front of the algorithm's
 local stored, applied, last, not_before = v[1], v[2], tonumber(v[3]), tonumber(v[4])
 local current, master, ran, began = v[5], v[6], v[7], tonumber(v[8])
 local queued, served, spare, step_report = tonumber(v[9] or 0), tonumber(v[10] or 0), tonumber(v[11] or 0), v[12]
-local claim, room_from, wide = v[13], tonumber(v[14] or 0), v[15]
+local earmark, room_from, wide = v[13], tonumber(v[14] or 0), v[15]
 local lost_at = tonumber(v[17] or 0) -- the epoch with which states were lost: see quotas.lua
 
 local now = clock()

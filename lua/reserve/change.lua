@@ -44,12 +44,12 @@ if applied ~= stored then -- the settings have changed since the last reservatio
   note('began', int(began))
   note('served', int(served))
   note('spare', 0)
-  note('claim', '')
+  note('earmark', '')
   if set.max_in_flight > 0 and old.max_in_flight == 0 then -- nobody has kept records yet
     room_from = now + hold
     note('room_from', int(room_from))
   end
   note_wide(old.guard)
-  claim = nil
+  earmark = nil
   redis.pcall('PUBLISH', limit, 'applied') -- whoever changed them may not be allowed to
 end

@@ -7,7 +7,7 @@ local NOTICE = 5000 -- units that are granted for now are used so much later: a 
 local soon = algorithm.notice and now + NOTICE or now
 local picking = {} -- functions
 local states = {known = {}} -- functions; and from when on quotas allow units, as far as that was asked
-local insists = false -- the node claims units for its first job, so none is to pass it: see reserve.lua
+local insists = false -- the node earmarks units for its first job, so none is to pass it: see reserve.lua
 
 -- keep keeps a state until it says nothing any more, also to larger jobs, and returns it.
 function states.keep(i, slot, units, max_cost)
@@ -71,10 +71,10 @@ function states.read()
   end
 end
 
--- settle has the algorithm take back what was not used, and charges what is owed: units that the provider counted beside those
+-- correct_timeline has the algorithm take back what was not used, and charges what is owed: units that the provider counted beside those
 -- of a slot. As many as may be reserved are granted to nobody, ahead of all jobs; the rest stays owed, also over a cooldown.
 -- It is forgotten two windows after the last of it: the provider counts those calls no more.
-function states.settle()
+function states.correct_timeline()
   local back, text = {}, v[18] or '0 0'
   if ARGV[19] == '' and text == '0 0' then return end
   local owed, at = string.match(text, '^(%d+) (%d+)$')
@@ -89,7 +89,7 @@ function states.settle()
   if owed > 0 and not set.paused and not waits then
     local all_costs, all_chooses = costs, CHOOSES
     costs, CHOOSES, c.reach = '', false, c.horizon
-    local slots = algorithm.take(c, AHEAD and now or soon, owed, lead, 0, not_before)
+    local slots = algorithm.take(c, AHEAD and now or soon, owed, nearest, 0, not_before)
     costs, CHOOSES = all_costs, all_chooses
     if slots then
       owed = owed - slots.given
@@ -267,12 +267,12 @@ end
 -- take asks the algorithm for slots.
 local function take(units, others_first)
   if not (CHOOSES and AHEAD) then
-    local slots, wait = algorithm.take(c, soon, units, lead, others_first, not_before)
+    local slots, wait = algorithm.take(c, soon, units, nearest, others_first, not_before)
     if not slots then chosen = {} end
     return slots, wait
   end
   costs, first_cost = '', 1
-  local offer = algorithm.offer(c, now, units, lead, others_first)
+  local offer = algorithm.offer(c, now, units, nearest, others_first)
   if offer.free == 0 then return nil, offer.wait end
   local used
   chosen, used, barred = pick(offer, units)

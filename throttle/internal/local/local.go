@@ -61,7 +61,7 @@ func (l *Limit) ReserveAt(now int64, a script.Ask) script.Reservation {
 	if a.Want == 0 {
 		return nothing(0)
 	}
-	floor, horizon := now+a.Lead.Microseconds(), l.set.Horizon.Microseconds()
+	floor, horizon := now+a.Nearest.Microseconds(), l.set.Horizon.Microseconds()
 	l.idle(floor)
 	units, period := l.pace(l.base)
 	s := clock.Schedule{Base: l.base, N: l.n, Floor: floor, Units: units, Period: period, Debt: l.set.Burst - 1}

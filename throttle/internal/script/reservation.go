@@ -54,7 +54,7 @@ type Ask struct {
 	Since       int64  // first reading of that clock in the epoch
 	Read        int64  // last reading that the node trusts
 	Identity    string // info or none: how the script learns which master it runs on
-	Lead        time.Duration
+	Nearest     time.Duration
 	Reach       time.Duration // 0: up to the horizon
 	Refuses     bool          // a refused caller does not ask again
 	Place       Place
@@ -202,7 +202,7 @@ func (s Scripts) reserveOnce(ctx context.Context, a Ask) (Reservation, error) {
 	}
 	keys := []string{s.Keys.Limit, s.Keys.History, s.Keys.State, s.Keys.Reserved(s.Node), s.Keys.Nodes, s.Keys.Calls}
 	args := []any{
-		a.Want, a.Seq, a.flags(), a.Epoch, a.Since, a.Read, a.Identity, a.Lead.Microseconds(), s.Node,
+		a.Want, a.Seq, a.flags(), a.Epoch, a.Since, a.Read, a.Identity, a.Nearest.Microseconds(), s.Node,
 		a.Known.Relearn().Microseconds(), a.Reach.Microseconds(), a.Place.Ticket(), a.Known.Pack(), limit.Micros(a.Known.Began), a.costs(), a.Busy, a.Hold.Microseconds(), a.Call, a.corrections(),
 	}
 	reply, err := script.Run(ctx, s.rdb, append(keys, a.Gates.keys(s.Keys, a.Epoch)...), append(args, a.Gates.arguments()...)...).Slice()
