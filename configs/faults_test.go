@@ -135,7 +135,7 @@ func TestTheNodeIsAskedAboutSoundValues(t *testing.T) {
 	if _, err := configs.Check(configs.Source{File: write(t, "a: [")}, refuses); err == nil || strings.Contains(err.Error(), "refuses") {
 		t.Errorf("got %v, want the file's fault alone", err)
 	}
-	if c, err := configs.Check(configs.Source{}, func(configs.Config) error { return nil }); err != nil || c.Kafka.MaxInFlight != 256 {
-		t.Errorf("got %v and %d workers, want the defaults", err, c.Kafka.MaxInFlight)
+	if c, err := configs.Check(configs.Source{}, func(configs.Config) error { return nil }); err != nil || c.Kafka.Workers != 256 {
+		t.Errorf("got %v and %d workers, want the defaults", err, c.Kafka.Workers)
 	}
 }

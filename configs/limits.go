@@ -50,7 +50,7 @@ func (l Limit) guard() (time.Duration, error) {
 	return d, nil
 }
 
-// Gate is a limit beside the first one. A job counts on it if When holds; jobs with different
+// Gate is a limit after the first. A job counts on it if When holds; jobs with different
 // values of Key are counted apart. Its guard, lateness, spread and horizon are the first
 // limit's.
 type Gate struct {
@@ -61,7 +61,7 @@ type Gate struct {
 	Spec limit.Spec
 }
 
-// Gates are the limits beside the first one, in the order of the file.
+// Gates are the limits after the first, in the order of the file.
 func (c Config) Gates() []Gate {
 	var gates []Gate
 	for i := 1; i < len(c.Limits); i++ {
@@ -145,7 +145,7 @@ func (l Limit) validate(others bool) error {
 	return faults.Err()
 }
 
-// validateGate checks a limit beside the first one.
+// validateGate checks a limit after the first.
 func (l Limit) validateGate(first limit.Spec) error {
 	var faults fault.List
 	faults.Under("", limit.CheckName("name", l.Name))

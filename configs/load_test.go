@@ -56,7 +56,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	if diff := cmp.Diff(want, c.Limits); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
 	}
-	if c.Kafka.MaxInFlight != 256 || c.Kafka.Drain != 7*time.Second || !c.Kafka.CreateTopics || c.Admin.Listen != "127.0.0.1:8080" {
+	if c.Kafka.Workers != 256 || c.Kafka.Drain != 7*time.Second || !c.Kafka.CreateTopics || c.Admin.Listen != "127.0.0.1:8080" {
 		t.Errorf("got %+v and %+v", c.Kafka, c.Admin)
 	}
 }
@@ -83,7 +83,7 @@ func TestLaterSourcesWin(t *testing.T) {
 	file := write(t, "kafka: {workers: 2, group: from-file, topics: [a]}\nnode: from-file\n")
 	env := environ("DISPATCHER_KAFKA_WORKERS=3", "DISPATCHER_KAFKA_GROUP=from-env", "PATH=/bin")
 	c := load(t, configs.Source{File: file, Environ: env, Set: []string{"kafka.workers=4", "kafka.workers=5"}})
-	if c.Kafka.MaxInFlight != 5 || c.Kafka.Group != "from-env" || c.Node != "from-file" || c.Kafka.Session != 10*time.Second {
+	if c.Kafka.Workers != 5 || c.Kafka.Group != "from-env" || c.Node != "from-file" || c.Kafka.Session != 10*time.Second {
 		t.Errorf("got %+v, node %q", c.Kafka, c.Node)
 	}
 }

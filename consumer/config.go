@@ -53,7 +53,7 @@ func (o *Options) checkNames(l *fault.List) {
 }
 
 func (o *Options) checkSizes(l *fault.List, leastJob, leastAsleep int) {
-	l.Within("workers", o.MaxInFlight, 1, 1<<16)
+	l.Within("workers", o.Workers, 1, 1<<16)
 	l.Within("max_job_bytes", o.MaxJobBytes, leastJob, 64<<20)
 	l.Within("max_asleep", o.MaxAsleep, 1, 1<<20)
 	l.Within("max_asleep_bytes", o.MaxAsleepBytes, leastAsleep, 1<<30)

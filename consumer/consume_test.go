@@ -62,13 +62,13 @@ func TestDerivedTopicsMustExistUnlessCreated(t *testing.T) {
 	})
 }
 
-// No more jobs than MaxInFlight are ready or in flight.
+// No more jobs than Workers are ready or in flight.
 func TestJobsInFlightAreBounded(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, func(w *fleet) {
 		w.produce("jobs", numbered(0, 100)...)
 		o := w.options()
-		o.MaxInFlight = 7
+		o.Workers = 7
 		n := w.start(o, nil)
 		held := n.holding(7)
 		synctest.Wait()
@@ -208,7 +208,7 @@ func TestPartitionsTakeTurns(t *testing.T) {
 		}
 		w.produce("jobs", many...)
 		o := w.options()
-		o.MaxInFlight = 4
+		o.Workers = 4
 		n := w.start(o, nil)
 		held := n.holding(4)
 		w.produce("jobs", keyed(keysOf(1, 2, 1)[0], "slow"))

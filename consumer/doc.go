@@ -32,7 +32,7 @@
 //
 // Each topic of jobs and each of its retry topics is a source with a group of its own, named
 // <group>.<topic>. Topics belong to lanes; see [Lane]. Each lane has room for
-// [Options.MaxInFlight] jobs that are ready or in flight.
+// [Options.Workers] jobs that are ready or in flight.
 //
 // # Who owns which goroutine
 //

@@ -226,7 +226,7 @@ func TestTheNodesBytesAreShared(t *testing.T) {
 		}
 		var read atomic.Int64
 		o := w.options()
-		o.BufferBytes, o.MaxInFlight = budget, 1
+		o.BufferBytes, o.Workers = budget, 1
 		o.Dial = countReads(w.net.DialContext, &read)
 		n := w.idle(o)
 		w.until("it is joined", func() bool { return len(n.c.Status().Partitions) == partitions })

@@ -38,7 +38,7 @@ func (o *Options) jobTopics() []string {
 // layout makes the lanes of a node, and the topics that its jobs come from.
 func (o *Options) layout() (lanes []*schedule.Lane, sources []*schedule.Source) {
 	for _, l := range o.lanes() {
-		made := schedule.NewLane(l.Name, o.MaxInFlight, l.MinShare)
+		made := schedule.NewLane(l.Name, o.Workers, l.MinShare)
 		lanes = append(lanes, made)
 		for _, t := range l.Topics {
 			sources = append(sources, &schedule.Source{Topic: t, JobTopic: t, Lane: made})

@@ -21,7 +21,7 @@ func TestALateJobOfTheFirstLaneGoesFirst(t *testing.T) {
 	bubble(t, 2, func(w *fleet) {
 		w.produce("bulk", numbered(0, 1000)...)
 		o := inLanes(w.options(), consumer.Lane{Name: "otp", Topics: []string{"codes"}}, consumer.Lane{Name: "rest", Topics: []string{"bulk"}})
-		o.MaxInFlight = 20
+		o.Workers = 20
 		n := w.idle(o)
 		w.until("bulk is ready", func() bool { return n.c.ReadyJobs() == 20 })
 		w.produce("codes", numbered(5000, 5003)...)
@@ -51,7 +51,7 @@ func TestEachLaneHasItsOwnRoom(t *testing.T) {
 		w.produce("codes", numbered(0, 50)...)
 		w.produce("bulk", numbered(100, 150)...)
 		o := inLanes(w.options(), consumer.Lane{Name: "otp", Topics: []string{"codes"}}, consumer.Lane{Name: "rest", Topics: []string{"bulk"}})
-		o.MaxInFlight = 5
+		o.Workers = 5
 		n := w.start(o, func(d *consumer.Delivery) {
 			if d.Job.Topic == "bulk" {
 				d.Done(consumer.Outcome{})

@@ -16,7 +16,7 @@ func TestANodeThatLeavesItsGroupsGivesItsPartitionsUp(t *testing.T) {
 	bubble(t, 2, func(w *fleet) {
 		w.produce("jobs", numbered(0, 20)...)
 		o := w.options()
-		o.MaxInFlight = 2
+		o.Workers = 2
 		stalled := w.start(o, nil)
 		held := stalled.holding(2)
 		other := w.start(w.options(), done)

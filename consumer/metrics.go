@@ -21,10 +21,10 @@ func gaugeDescs() (lag, open, joined *prometheus.Desc, ofLane []*prometheus.Desc
 		desc("open_offsets", "Offsets that left the fetch buffer and are not complete, of this node's partitions.", "topic", "partition"),
 		desc("joined", "1 when this node has joined the group of every topic and retry topic."),
 		[]*prometheus.Desc{
-			desc("in_flight", "Jobs that a worker has, or of which a record is being written.", "lane"),
+			desc("in_flight", "Jobs that were taken for a slot, that a worker has, or of which a record is being written.", "lane"),
 			desc("ready_jobs", "Jobs that wait for a slot alone.", "lane"),
 			desc("waiting_jobs", "Records of this node's partitions that are not complete, less those in flight and asleep.", "lane"),
-			desc("asleep_jobs", "Jobs that wait in memory for their time.", "lane"),
+			desc("asleep_jobs", "Jobs that wait in memory for their time, their next call or a limit after the first.", "lane"),
 			desc("behind_key_jobs", "Jobs that wait in memory behind another job of their key, or of their partition with order: partition.", "lane"),
 			desc("delayed_jobs", "Records of this node's partitions of retry topics that are not complete, less those in flight and asleep.", "lane"),
 			desc("oldest_job_age_seconds", "How long the oldest job of this node has been waiting or in flight, since it was written or was due.", "lane"),

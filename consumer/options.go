@@ -48,7 +48,7 @@ type Options struct {
 	MaxAsleep      int `yaml:"max_asleep"`       // jobs; default 16384
 	MaxAsleepBytes int `yaml:"max_asleep_bytes"` // default 64 MiB
 
-	MaxInFlight int `yaml:"workers"`       // jobs ready or handed out and not settled, at most, of each lane; default 256
+	Workers     int `yaml:"workers"`       // jobs ready or in flight, at most, of each lane; default 256
 	MaxJobBytes int `yaml:"max_job_bytes"` // largest value of a job; default 1 MiB
 
 	StartAt      StartAt    `yaml:"start_at"`      // default first
@@ -78,7 +78,7 @@ type Options struct {
 func (o *Options) setDefaults() {
 	o.SetDefaults()
 	o.Node = cmp.Or(o.Node, o.ClientID)
-	o.MaxInFlight = cmp.Or(o.MaxInFlight, 256)
+	o.Workers = cmp.Or(o.Workers, 256)
 	o.MaxJobBytes = cmp.Or(o.MaxJobBytes, job.DefaultMaxBytes)
 	o.BufferBytes = cmp.Or(o.BufferBytes, 64<<20)
 	o.MaxAsleep = cmp.Or(o.MaxAsleep, 1<<14)

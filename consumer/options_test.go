@@ -33,7 +33,7 @@ func TestOptionsAreChecked(t *testing.T) {
 			*o = inLanes(*o, consumer.Lane{Name: "l", Topics: []string{"u"}}, consumer.Lane{Name: "m", Topics: []string{"u"}})
 		}, []string{"topics", `"u"`, "twice"}},
 		"start":             {func(o *consumer.Options) { o.StartAt = "middle" }, []string{"start_at", `"middle"`}},
-		"in flight":         {func(o *consumer.Options) { o.MaxInFlight = -1 }, []string{"workers", "-1"}},
+		"in flight":         {func(o *consumer.Options) { o.Workers = -1 }, []string{"workers", "-1"}},
 		"job bytes":         {func(o *consumer.Options) { o.MaxJobBytes = 1 << 30 }, []string{"max_job_bytes", "1073741824"}},
 		"commit interval":   {func(o *consumer.Options) { o.CommitInterval = time.Microsecond }, []string{"commit_interval", "1µs"}},
 		"slow heartbeat":    {func(o *consumer.Options) { o.Heartbeat = 2 * time.Second }, []string{"heartbeat", "2s", "at most 1s"}},

@@ -79,7 +79,7 @@ func TestRebalanceWhileSending(t *testing.T) {
 	bubble(t, 4, func(w *fleet) {
 		w.produce("jobs", numbered(0, 2000)...)
 		o := w.options()
-		o.MaxInFlight = 50
+		o.Workers = 50
 		slow := func(d *consumer.Delivery) {
 			// In flight at once: the stop of the assignment doesn't touch it.
 			go func() { time.Sleep(100 * time.Millisecond); d.Done(consumer.Outcome{}) }()
@@ -107,7 +107,7 @@ func TestRevokeReachesWaiters(t *testing.T) {
 	bubble(t, 2, func(w *fleet) {
 		w.produce("jobs", numbered(0, 100)...)
 		o := w.options()
-		o.MaxInFlight = 20
+		o.Workers = 20
 		causes := make(chan error, 100)
 		a := w.start(o, func(d *consumer.Delivery) {
 			go func() { <-d.Context().Done(); causes <- context.Cause(d.Context()); d.Release() }()

@@ -25,7 +25,7 @@ func settleAll(b *testing.B, results bool, inFlight int) {
 	b.Helper()
 	conn := filled(b, b.N)
 	c, err := consumer.New(consumer.Options{
-		Connection: conn, Group: "g", Topics: []string{"jobs"}, CreateTopics: true, Results: results, MaxInFlight: inFlight,
+		Connection: conn, Group: "g", Topics: []string{"jobs"}, CreateTopics: true, Results: results, Workers: inFlight,
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -193,7 +193,7 @@ func TestJobsThatWaitForResultsAreInFlight(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
 		o := w.withResults()
-		o.MaxInFlight = 4
+		o.Workers = 4
 		n := w.startSettling(o, accepted)
 		w.until("joined", func() bool { return n.c.Status().Joined })
 		fault := w.failResults("jobs")

@@ -165,7 +165,7 @@ func TestNothingIsLostBetweenRetryTopicsAndRestarts(t *testing.T) {
 			}
 			w.produce("jobs", records...)
 			o := withRetryTopics(w.options(), consumer.OrderNone, 2*time.Second, 20*time.Second)
-			o.MaxInFlight = 40
+			o.Workers = 40
 			s := &tally{rnd: rand.New(rand.NewPCG(seed, 10)), done: map[string]int{}, dead: map[string]int{}}
 			for i := range 8 {
 				n := w.start(o, s.work)

@@ -26,7 +26,7 @@ func TestASleepingJobHoldsItsKeyAtMost(t *testing.T) {
 		bubble(t, 1, func(w *fleet) {
 			w.produce("jobs", keyed("a", "a1"), keyed("a", "a2"), keyed("b", "b1"))
 			o := w.options()
-			o.Order, o.MaxInFlight = order, 1
+			o.Order, o.Workers = order, 1
 			var begun time.Time
 			n := w.start(o, func(d *consumer.Delivery) {
 				if string(d.Job.Value) == "a1" && d.Memo() == nil {
@@ -158,7 +158,7 @@ func TestBoundsOfSleep(t *testing.T) {
 				}
 				w.produce("jobs", records...)
 				o := w.options()
-				o.Order, o.MaxInFlight = order, 1
+				o.Order, o.Workers = order, 1
 				bound(&o)
 				n := w.start(o, func(d *consumer.Delivery) { nap(d, 30*time.Second, true) })
 				time.Sleep(20 * time.Second)
@@ -178,7 +178,7 @@ func TestBeyondTheBoundsOfSleep(t *testing.T) {
 	bubble(t, 2, func(w *fleet) {
 		w.produce("jobs", numbered(0, 40)...)
 		o := w.options()
-		o.MaxAsleep, o.MaxInFlight, o.Order = 4, 1, consumer.OrderNone
+		o.MaxAsleep, o.Workers, o.Order = 4, 1, consumer.OrderNone
 		var said strings.Builder
 		o.Logger = slog.New(slog.NewTextHandler(&said, nil))
 		n := w.idle(o)
@@ -221,7 +221,7 @@ func TestSamplesComeFromAnywhere(t *testing.T) {
 		const jobs = 500
 		w.produce("jobs", numbered(0, jobs)...)
 		o := w.options()
-		o.MaxInFlight, o.Order = 4, consumer.OrderNone
+		o.Workers, o.Order = 4, consumer.OrderNone
 		n := w.idle(o)
 		w.until("some are ready", func() bool { return n.c.ReadyJobs() > 0 })
 		time.Sleep(time.Second) // and all are fetched

@@ -12,7 +12,7 @@ import (
 	"dispatcher/throttle/limit"
 )
 
-// Gate is one more limit that a job counts on, beside the first one: at most the cap in any
+// Gate is one more limit that a job counts on, after the first: at most the cap in any
 // window for each value of a key, spaced evenly, or as a quota as fast as they come. It grants nothing by itself. A job gets a slot of the
 // first limit at a time at which all its gates let it pass, and counts on all of them then.
 // A job that a gate refuses counts on none.

@@ -6,7 +6,7 @@
 // declared when no node of the group registered for ten seconds: to change the limit's
 // name, stop the fleet. The package warns of nodes in another namespace of the same Redis,
 // which may be for another provider, of two nodes with one name, and of nodes that keep
-// other limits beside the first one. Nodes may differ in these while the fleet is upgraded.
+// other limits after the first. Nodes may differ in these while the fleet is upgraded.
 //
 // It does not read or change the limit itself; throttle does.
 //

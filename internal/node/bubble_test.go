@@ -113,7 +113,7 @@ func (b *bubble) restart() {
 func (b *bubble) start() {
 	var err error
 	b.consumer, err = consumer.New(consumer.Options{
-		Connection: b.connection(), Group: "g", Topics: []string{"jobs"}, CreateTopics: true, MaxInFlight: b.workers, Order: b.order, RetryTopics: b.retryTopics,
+		Connection: b.connection(), Group: "g", Topics: []string{"jobs"}, CreateTopics: true, Workers: b.workers, Order: b.order, RetryTopics: b.retryTopics,
 	})
 	b.must(err)
 	b.makeLimiter()

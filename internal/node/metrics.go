@@ -42,7 +42,7 @@ func (m *metrics) sent(item workItem, calls int, at time.Time) {
 	}
 }
 
-// gateRefusals makes the metrics of the limits beside the first one. They are named as those of
+// gateRefusals makes the metrics of the limits after the first. They are named as those of
 // the first limit. waiting is how many jobs wait for each, by its name.
 func gateRefusals(reg prometheus.Registerer, names []string, waiting func() map[string]int) *prometheus.CounterVec {
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{

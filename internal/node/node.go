@@ -184,8 +184,8 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.dedup != nil {
 		services.Go(func() { fail(n.dedup.Run(service)) }) // writes the last records after the workers have ended
 	}
-	items := make(chan workItem)                                      // unbuffered: a job waits in the consumer, not in a channel
-	count := n.cfg.Kafka.MaxInFlight * max(len(n.cfg.Kafka.Lanes), 1) // as many jobs as the lanes may have in flight
+	items := make(chan workItem)                                  // unbuffered: a job waits in the consumer, not in a channel
+	count := n.cfg.Kafka.Workers * max(len(n.cfg.Kafka.Lanes), 1) // as many jobs as the lanes may have in flight
 	b := n.breaker()
 	p := &pacer{
 		jobs: n.consumer, items: items, conns: n.sender, limiter: n.limiter, breaker: b, maxConns: count, idleTimeout: n.cfg.Sender.HTTP.IdleTimeout,

@@ -16,7 +16,7 @@ func TestTheConsumerGetsItsSettings(t *testing.T) {
 	t.Parallel()
 	cfg := configs.Config{Kafka: consumer.Config{Options: consumer.Options{
 		Connection: consumer.Connection{Brokers: []string{"127.0.0.1:9092"}},
-		Group:      "g", Topics: []string{"jobs"}, Order: "partition", MaxInFlight: 7, MaxJobBytes: 12345,
+		Group:      "g", Topics: []string{"jobs"}, Order: "partition", Workers: 7, MaxJobBytes: 12345,
 		CommitInterval: time.Second, Heartbeat: 2 * time.Second, Session: 30 * time.Second, Drain: 3 * time.Second, JobTimeout: time.Minute,
 		CreateTopics: true, Results: true, StartAt: "last", OutOfRange: "stop",
 	}}}
@@ -31,7 +31,7 @@ func TestTheConsumerGetsItsSettings(t *testing.T) {
 		{"kafka.max_job_bytes", got.MaxJobBytes, 12345},
 		{"kafka.group", got.Group, "g"},
 		{"kafka.order", got.Order, consumer.OrderPartition},
-		{"kafka.workers", got.MaxInFlight, 7},
+		{"kafka.workers", got.Workers, 7},
 		{"kafka.commit_interval", got.CommitInterval, time.Second},
 		{"kafka.heartbeat", got.Heartbeat, 2 * time.Second},
 		{"kafka.session", got.Session, 30 * time.Second},

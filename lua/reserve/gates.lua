@@ -1,4 +1,4 @@
--- Gates: the limits of a job beside the first one. A gate has a key, and grants at most cap units in any window for each
+-- Gates: the limits of a job after the first. A gate has a key, and grants at most cap units in any window for each
 -- value of it. A value's state is its last grant, "slot_us units max_cost", with the max_cost of then. The next job may go
 -- gap(units) behind it, so units are at least (window + guard) / (cap - max_cost + 1) apart. That follows from the settings in
 -- force, whatever they were before. But where max_cost has grown, units of before lie closer: the next job keeps

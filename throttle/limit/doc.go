@@ -5,9 +5,9 @@
 // # Contract
 //
 // A [Contract] is at most Cap units in any Window. Its tags are the keys of the
-// configuration and of the settings in Redis, so a setting is declared once: the
-// field, its check in [Contract.Validate], its default in configs/default.yaml. Lua
-// reads a field by its JSON name where an algorithm needs it.
+// configuration and of the settings in Redis, so a setting has one
+// field, its check in [Contract.Validate], its row in [Parameters], and its default in
+// configs/default.yaml. Lua reads a field by its JSON name where an algorithm needs it.
 //
 // # Algorithms
 //
@@ -22,7 +22,7 @@
 //
 // # Gates
 //
-// A gate is a limit beside the first one. [Terms] say whether a limit is one. The table
+// A gate is a limit after the first. [Terms] say whether a limit is one. The table
 // [Parameters] says which settings a gate has; [Terms.Beside] takes the rest from the first limit.
 //
 // # Failure

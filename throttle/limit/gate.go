@@ -12,7 +12,7 @@ import (
 // nothing for a whole window.
 const MaxGateWindow = time.Minute
 
-// MaxGates is how many limits a job may count on beside the first one.
+// MaxGates is how many limits a job may count on after the first.
 const MaxGates = 15
 
 // Beside are the terms of a gate beside the first limit. A gate keeps its cap and the exceptions

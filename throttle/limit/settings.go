@@ -14,7 +14,7 @@ import (
 type Terms struct {
 	Contract   `yaml:",inline"`
 	Algorithm  string           `yaml:"algorithm" json:"algorithm"` // name of one of [Algorithms]
-	Gate       bool             `yaml:"-" json:"gate,omitempty"`    // a limit beside the first one: see [Terms.Beside]
+	Gate       bool             `yaml:"-" json:"gate,omitempty"`    // a limit after the first: see [Terms.Beside]
 	Quota      `yaml:",inline"` // of a gate
 	Exceptions Exceptions       `yaml:"-" json:"exceptions,omitempty"` // of a gate with a key
 	Paused     bool             `yaml:"-" json:"paused"`

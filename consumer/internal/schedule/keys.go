@@ -24,8 +24,8 @@ const (
 // partition order the partition is the key.
 //
 //	the first job …              the key                      the next job
-//	sleeps after a call,         stays held                   waits on
-//	is requeued
+//	sleeps after a call          stays held                   waits on
+//	is requeued                  stays held                   waits on
 //	is done                      stays held, until its        may go then
 //	                             result is in Kafka, where
 //	                             results are written

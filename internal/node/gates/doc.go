@@ -1,4 +1,4 @@
-// Package gates knows, for the pacer, the limits that a job counts on beside the first one: on which
+// Package gates knows, for the pacer, the limits that a job counts on after the first: on which
 // of them, with which value of their keys, and how many units. It remembers until when each value
 // is used up, and has the jobs of such a value wait in a line, the oldest first. So a node asks
 // Redis only for jobs that may get a slot.

@@ -13,7 +13,7 @@ import (
 	"dispatcher/throttle"
 )
 
-// Gates knows on which limits a job counts beside the first one, and which of them refuse
+// Gates knows on which limits a job counts after the first, and which of them refuse
 // jobs for now. It belongs to one goroutine. Nil, in tests alone: there is one limit.
 type Gates struct {
 	// MaxValues is how many values it remembers. Above that jobs are asked for that a gate refuses.

@@ -17,7 +17,7 @@ type State struct {
 	Hash limit.Hash
 }
 
-// Gates are what a call says of the limits beside the first one.
+// Gates are what a call says of the limits after the first.
 type Gates struct {
 	Names       []string
 	Known       []limit.Settings // the newest ones that the node knows

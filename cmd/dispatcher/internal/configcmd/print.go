@@ -58,7 +58,7 @@ func printCheck(w io.Writer, cfg configs.Config, servers []reach.Server, lacks [
 	return table.Flush()
 }
 
-// printGates prints the limits beside the first one as a table.
+// printGates prints the limits after the first as a table.
 func printGates(w io.Writer, cfg configs.Config) {
 	gates := cfg.Gates()
 	if len(gates) == 0 {

@@ -14,7 +14,7 @@ type checkReport struct {
 	Faults []string      `json:"faults,omitempty"`
 	Lacks  []string      `json:"lacks,omitempty"` // secrets of the provider that are missing
 	Limits []limitReport `json:"limits,omitempty"`
-	Gates  []gateReport  `json:"gates,omitempty"` // the limits beside the first one
+	Gates  []gateReport  `json:"gates,omitempty"` // the limits after the first
 
 	Servers []serverReport `json:"servers,omitempty"` // with --connect
 }
