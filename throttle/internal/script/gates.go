@@ -160,22 +160,21 @@ func appendJob(text []byte, passes []Pass) []byte {
 
 // decodeChoice reads the texts of a reply behind the settings of the first limit.
 func (a Ask) decodeChoice(now int64, texts []string) (*Choice, error) {
-	r, jobs := &Choice{}, len(a.Costs)
+	r, jobs := &Choice{}, int64(len(a.Costs))
 	wrong := func(text string) error { return fmt.Errorf("%w: %.40q of the jobs", ErrReply, text) }
 	for word := range strings.FieldsSeq(texts[0]) {
-		one := Grant{}
-		if _, err := fmt.Sscanf(word, "%d:%d", &one.Job, &one.At); err != nil || one.Job < 1 || one.Job > jobs {
+		var job, after int64
+		if !scan(word, &job, &after) || job < 1 || job > jobs {
 			return nil, wrong(word)
 		}
-		r.Granted = append(r.Granted, Grant{one.Job - 1, now + one.At})
+		r.Granted = append(r.Granted, Grant{Job: int(job - 1), At: now + after})
 	}
 	for word := range strings.FieldsSeq(texts[1]) {
-		one := Refusal{}
-		if _, err := fmt.Sscanf(word, "%d:%d:%d", &one.Job, &one.Gate, &one.At); err != nil || one.Job < 1 || one.Job > jobs || one.Gate < 1 || one.Gate > len(a.Gates.Known) {
+		var job, gate, at int64
+		if !scan(word, &job, &gate, &at) || job < 1 || job > jobs || gate < 1 || gate > int64(len(a.Gates.Known)) {
 			return nil, wrong(word)
 		}
-		one.Job, one.Gate = one.Job-1, one.Gate-1
-		r.Refused = append(r.Refused, one)
+		r.Refused = append(r.Refused, Refusal{Job: int(job - 1), Gate: int(gate - 1), At: at})
 	}
 	for i, known := range a.Gates.Known {
 		var err error
@@ -188,6 +187,19 @@ func (a Ask) decodeChoice(now int64, texts []string) (*Choice, error) {
 	}
 	r.Quotas = texts[2+len(a.Gates.Known):]
 	return r, nil
+}
+
+// scan reads numbers with colons between them, and reports whether there are as many as wanted.
+func scan(word string, wanted ...*int64) bool {
+	for i, n := range wanted {
+		text, rest, more := strings.Cut(word, ":")
+		v, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || more != (i < len(wanted)-1) {
+			return false
+		}
+		*n, word = v, rest
+	}
+	return true
 }
 
 // textsOf reads the texts of a script's reply.
