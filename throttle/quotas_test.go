@@ -310,7 +310,7 @@ func TestQuotasLawBreaksWithout(t *testing.T) {
 		play           func(*quotaRun) // nil: random histories find it
 	}{
 		{rule: "the count", from: "n.granted = n.granted + units", to: "n.granted = n.granted + 1"},
-		{rule: "the units that this call takes", from: "plan.times[i] = owner[i].quota and plan.times[i] + units or slot", to: "plan.times[i] = owner[i].quota and plan.times[i] or slot"},
+		{rule: "the units that this call takes", from: "times[i] = owner[i].quota and times[i] + units or job.slot", to: "times[i] = owner[i].quota and times[i] or job.slot"},
 		{rule: "the window of a slot", from: "if quotas.spent(gate, tally, id, slot) + units > gate.cap then return false end", to: ""},
 		{rule: "what is given back once", from: "n.returned = n.returned + units", to: "n.returned = n.returned + 2 * units"},
 		{rule: "a part that is still in the window", from: "math.floor((slot - gate.rolling - widest) / gate.part)", to: "math.floor((slot - gate.rolling / 2) / gate.part)"},

@@ -84,6 +84,7 @@ func (r *reserver) units(now time.Time) int64 {
 const (
 	jobsASlot  = 3    // gates may not let some pass
 	jobsToFill = 20   // beside a block, where units are granted for now and jobs count differently
+	mostJobs   = 400  // of a call: the script looks at each of them, for 10 ms in all
 	mostStates = 4000 // of gates that the jobs of a call name: a script can't take many more keys
 	anyUnits   = math.MaxInt64
 )
@@ -93,7 +94,7 @@ func (r *reserver) room(now time.Time) Room {
 	units := r.units(now)
 	room := Room{Units: units, Jobs: int(units)}
 	if len(r.gates) > 0 {
-		room = Room{anyUnits, int(min(jobsASlot*units, mostStates/int64(len(r.gates)))), true}
+		room = Room{anyUnits, int(min(jobsASlot*units, mostJobs, mostStates/int64(len(r.gates)))), true}
 	}
 	if r.fills() && !r.onLease(now) {
 		room = Room{anyUnits, max(room.Jobs, int(units)+jobsToFill), true}

@@ -7,13 +7,14 @@
 -- All units of a job go at its first slot. A window then holds the slots in it and, of its last job, up to max_cost - 1
 -- units more. units is smaller by as many.
 --
--- Where slots may go to any of the jobs that ask, one that no gate lets any of them have is skipped. It stays free for a job
--- of one unit until its time has come. A job of several units needs slots in a row, which lie behind the last one granted.
+-- Where slots may go to any of the jobs that ask, those that no gate lets any of them have are skipped. They stay free until
+-- their time has come.
 --
--- In the limit's hash: base and n, from which slot j, from 0, lies n + j - burst + 1 spacings away; slot, the last one
--- granted; passed, see pace.lua; skipped, the times of the slots that were, in order.
+-- Slots have numbers: slot m, from burst - 1 on, lies m - burst + 1 spacings behind base. In the limit's hash: base; n, the
+-- first slot behind all that were granted; slot, when the last one of these lies; passed, see pace.lua; skipped, the runs of
+-- slots that were skipped, "from:count", in order. When base moves on, numbers become smaller, also below 0.
 local algorithm = {fields = {'base', 'n', 'slot', 'passed', 'skipped'}, texts = {skipped = true}}
-local SKIPS = 64 -- slots that one call skips, at most; twice as many are kept
+local RUNS = 128 -- of skipped slots that are kept, at most: those that lie last
 
 function algorithm.intact(c) return c.base and c.n and c.slot end
 
@@ -56,64 +57,76 @@ local function before_last(want)
   return want - (want > first_cost and tonumber(string.match(costs, '%d+$') or 1) or first_cost)
 end
 
--- skipped returns when the slots lie that were skipped, from a time on.
-local function skipped(c, from)
-  local times = {}
-  for word in string.gmatch(c.skipped or '', '%d+') do
-    if tonumber(word) >= from then times[#times + 1] = tonumber(word) end
+-- runs_of reads the runs of skipped slots, from a slot on.
+local function runs_of(c, first)
+  local runs = {}
+  for from, count in string.gmatch(c.skipped or '', '(-?%d+):(%d+)') do
+    local some = {from = math.max(tonumber(from), first), to = tonumber(from) + tonumber(count)}
+    if some.from < some.to then runs[#runs + 1] = some end
   end
-  return times
+  return runs
 end
 
--- offer returns slots that can be granted now: at(j), for j from 0 below free, in order. The first ones, singles, were
--- skipped before. want is how many units more are wanted. Where none is free, wait is how long.
+-- offer returns which slots can be granted now: see pick.lua. want is how many units are wanted. free is how many slots behind
+-- all that were granted lie in reach; where too few do, wait is how long until they do.
 function algorithm.offer(c, now, want, nearest, ahead)
-  local base, n, skips = c.base, c.n, CHOOSES and c.burst == 1
-  local floor, debt = now + nearest, c.burst - 1
-  local times, near = skips and skipped(c, floor) or {}, 0
-  while near < #times and times[near + 1] <= now + c.reach do near = near + 1 end
-  if base + after(c, n) < floor then base, n = floor, 0 end -- idle: begin again, and store no more than the burst
-  local function behind(j) return math.max(floor, base + after(c, n + j - debt)) end -- the last one that was granted
-  local free = within(c, now + c.reach - base) + 1 - n + debt - ahead
+  local base, n, debt, floor, reach = c.base, c.n, c.burst - 1, now + nearest, now + c.reach
+  local idle = base + after(c, n) < floor
+  if idle then base, n = floor, 0 end -- begin again, and store no more than the burst
+  local function at(m) return math.max(floor, base + after(c, m - debt)) end
+  local function first_at(time) return within(c, math.ceil(time) - 1 - base) + 1 + debt end
+  local runs, skipped, stop = {}, idle and {} or runs_of(c, first_at(floor)), first_at(reach + 1)
+  for _, some in ipairs(skipped) do
+    if some.from < stop then runs[#runs + 1] = {from = some.from, to = some.to, before = math.min(some.to, stop)} end
+  end
+  local free = math.max(0, stop - n - ahead)
+  if free > 0 then runs[#runs + 1] = {from = n, to = math.huge, before = n + free} end
   return {
-    base = base, n = n, floor = floor, debt = debt, skips = skips, times = times, singles = near,
-    free = near + math.max(0, math.min(free, skips and want + SKIPS or want)),
-    at = function(j) return j < near and times[j + 1] or behind(j - near) end,
-    wait = math.max(0, behind(ahead + before_last(want)) - now - c.reach),
+    base = base, n = n, floor = floor, debt = debt, free = free, skipped = skipped, runs = runs, skips = c.burst == 1,
+    at = at, first_at = function(time) return time > floor and first_at(time) or -math.huge end,
+    wait = math.max(0, at(n + ahead + before_last(want)) - reach),
   }
 end
 
--- advance moves the timeline on behind the slots of an offer below stop.
-local function advance(c, offer, stop)
-  local count = offer.n + stop - offer.singles
+-- advance moves the timeline on, up to slot stop, and notes the runs that were skipped.
+local function advance(c, offer, stop, skipped)
   -- Exact, and keeps n - debt from 1 to units; base stays behind the last one granted: change needs it.
-  local turned = math.max(0, math.floor((count - 1 - offer.debt) / c.units))
+  local turned = math.max(0, math.floor((stop - 1 - offer.debt) / c.units))
   note('base', int(offer.base + turned * c.period))
-  note('n', int(count - turned * c.units))
-  note('slot', int(offer.at(stop - 1)))
+  note('n', int(stop - turned * c.units))
+  if stop > offer.n then note('slot', int(offer.at(stop - 1))) end
+  local words = {}
+  for i = math.max(1, #skipped - RUNS + 1), #skipped do
+    words[#words + 1] = int(skipped[i].from - turned * c.units) .. ':' .. int(skipped[i].to - skipped[i].from)
+  end
+  local text = table.concat(words, ' ')
+  if text ~= (c.skipped or '') then note('skipped', text) end
 end
 
--- grant grants slots of an offer to jobs, in order: to each as many as it counts, from its index on.
+-- grant grants slots of an offer to jobs, in the order of these: to each as many as it counts, from slot job.first on.
 function algorithm.grant(c, offer, jobs)
-  local taken, free, stop = {}, {}, offer.singles
-  for _, job in ipairs(jobs) do taken[job.index] = true end
-  for j, time in ipairs(offer.times) do
-    if j > offer.singles or not taken[j - 1] then free[#free + 1] = int(time) end
+  local left, k, last = {}, 1, jobs[#jobs]
+  local stop = math.max(offer.n, last.first + last.units)
+  local function keep(from, to)
+    if from < to then left[#left + 1] = {from = from, to = to} end
   end
-  for _, job in ipairs(jobs) do
-    for j = stop, job.index - 1 do free[#free + 1] = int(offer.at(j)) end
-    stop = math.max(stop, job.index + job.units)
+  offer.skipped[#offer.skipped + 1] = {from = offer.n, to = stop}
+  for _, some in ipairs(offer.skipped) do
+    local from = some.from
+    while jobs[k] and jobs[k].first < some.to do
+      keep(from, jobs[k].first)
+      from, k = jobs[k].first + jobs[k].units, k + 1
+    end
+    keep(from, some.to)
   end
-  if stop > offer.singles then advance(c, offer, stop) end
-  local text = table.concat(free, ' ', 1, math.min(#free, 2 * SKIPS))
-  if offer.skips and text ~= c.skipped then note('skipped', text) end
+  advance(c, offer, stop, left)
 end
 
 function algorithm.take(c, now, want, nearest, ahead)
   local offer = algorithm.offer(c, now, want, nearest, ahead)
-  local given = fitting(c, offer.free, want)
+  local given = fitting(c, math.min(offer.free, want), want)
   if given == 0 then return nil, offer.wait end
-  advance(c, offer, given)
+  advance(c, offer, offer.n + given, offer.skipped)
   return {
     given = given, base = offer.base, n = offer.n, floor = offer.floor, units = c.units, period = c.period, debt = offer.debt,
   }

@@ -133,45 +133,23 @@ local function allowed_at(job, times)
   return at, slowest
 end
 
--- A plan holds what the states are once jobs have passed: times, as free is. Once slots are skipped, all jobs are looked at for
--- each of them. Then it also holds at, from when on all gates allow a job, as far as that was asked; and users, of each state,
--- the jobs that pass it.
-local now_free = {times = free} -- before any job has passed
-
-function picking.remember(plan)
-  plan.at, plan.users = {}, {}
-  for i in ipairs(free) do plan.users[i] = {} end
-  for _, job in ipairs(jobs) do
-    for i in pairs(job.states) do plan.users[i][#plan.users[i] + 1] = job end
-  end
-end
-
-function picking.at(job, plan)
-  local at = plan.at and plan.at[job] or allowed_at(job, plan.times)
-  if plan.at then plan.at[job] = at end
-  return at
-end
-
-function picking.pass(job, plan, slot)
+-- quotas_allow tells whether a job's quotas have room at a slot.
+function picking.quotas_allow(job, times, slot)
   for i, units in pairs(job.states) do
-    plan.times[i] = owner[i].quota and plan.times[i] + units or slot + gap(owner[i], units)
-    for _, other in ipairs(plan.users and plan.users[i] or {}) do plan.at[other] = nil end
+    if owner[i].quota and not quotas.has_room(owner[i], tallies[i], times[i] + units, slot) then return false end
   end
+  return true
 end
 
 -- may_go tells whether a job may have a slot as far as its size and its gates say.
-function picking.may_go(job, plan, slot)
-  if job.units > c.max_cost or picking.at(job, plan) > slot then return false end
-  for i, units in pairs(job.states) do
-    if owner[i].quota and not quotas.has_room(owner[i], tallies[i], plan.times[i] + units, slot) then return false end
-  end
-  return true
+function picking.may_go(job, times, slot)
+  return job.units <= c.max_cost and allowed_at(job, times) <= slot and picking.quotas_allow(job, times, slot)
 end
 
 -- first_allowed returns the first job that gets its units as soon as they are free.
 local function first_allowed()
   for _, job in ipairs(jobs) do
-    if picking.may_go(job, now_free, soon) then return job end
+    if picking.may_go(job, free, soon) then return job end
   end
 end
 
@@ -179,70 +157,94 @@ smallest = function()
   local first, least = first_allowed(), math.huge
   if insists or not first then return first and first.units or 1 end
   for _, job in ipairs(jobs) do
-    if picking.may_go(job, now_free, soon) then least = math.min(least, job.units) end
+    if picking.may_go(job, free, soon) then least = math.min(least, job.units) end
   end
   return least
 end
 
--- next_job returns which of the pending jobs gets a slot, where so many units are left; else whether only gates keep one
--- from it. single: only a job of one unit may have it. alone: no job may pass the first one.
-function picking.next_job(pending, plan, slot, left, single, alone)
-  local barred = false
-  for k, job in ipairs(pending) do
-    local may = picking.may_go(job, plan, slot)
-    local fits = (AHEAD and 1 or job.units) <= left and not (single and job.units > 1)
-    if may and fits then return k end
-    if may and alone then return nil, false end
-    barred = barred or fits
+-- An offer holds what the algorithm may grant: runs of slots, {from, to, before}, in order. A job takes as many slots of one
+-- run as it counts, from one below before on. at(m) is when slot m lies, first_at(time) the first slot that is not before a
+-- time. skips: slots may be left out. The last run lies behind all slots that were granted.
+
+-- find returns the first run that has slots for a job from slot m on, and which slot is its first.
+function picking.find(runs, m, units)
+  for i, some in ipairs(runs) do
+    local from = math.max(some.from, m)
+    if from < some.before and from + units <= some.to then return i, from end
   end
-  return nil, barred
 end
 
--- first_at returns the first slot of an offer from k on that is not before a time.
-function picking.first_at(offer, k, time)
-  local above = offer.free
-  while k < above do
-    local middle = math.floor((k + above) / 2)
-    if offer.at(middle) >= time then above = middle else k = middle + 1 end
-  end
-  return k
+-- occupy takes slots out of a run.
+function picking.occupy(runs, i, from, units)
+  local some, behind = table.remove(runs, i), from + units
+  if behind < some.before then table.insert(runs, i, {from = behind, to = some.to, before = some.before}) end
+  if some.from < from then table.insert(runs, i, {from = some.from, to = from, before = from}) end
 end
 
--- skip returns the first slot behind slot k that the gates let some pending job have.
-function picking.skip(offer, k, pending, plan)
-  if not plan.at then picking.remember(plan) end
-  local single, any = math.huge, math.huge -- from when on such a slot may be granted
-  for _, job in ipairs(pending) do
-    local at = picking.at(job, plan)
-    if job.units == 1 then single = math.min(single, at) else any = math.min(any, at) end
+-- pass moves the states of a job on behind its slot. Where it got none, no job of the same values passes it.
+function picking.pass(job, times)
+  for i, units in pairs(job.states) do
+    if not job.slot then times[i] = math.huge
+    else times[i] = owner[i].quota and times[i] + units or job.slot + gap(owner[i], units) end
   end
-  return math.min(picking.first_at(offer, k + 1, single), picking.first_at(offer, math.max(k + 1, offer.singles), any))
 end
 
--- pick returns jobs for the slots of an offer, which count as many units as are wanted, or fewer; what they count; and whether
--- a slot was left that no gate lets a job have. The first of such slots ends the block, unless it can be skipped.
-local function pick(offer, most)
-  local picked, used, pending, plan, k = {}, 0, {}, {times = {}}, 0
-  local shut, lacked = false, false -- a gate allows some job at none of the slots; no gate keeps a job from some slot, but its size
-  for i, t in ipairs(free) do plan.times[i] = t end
-  local latest = offer.at(offer.free)
+-- place gives each job in turn the first slots that its gates and its size allow, until all slots in front are taken and count
+-- as much as is wanted. It returns the jobs that have some, the first job that no gate holds up, and whether a job found too few.
+function picking.place(offer, most)
+  local runs, times, placed, first, lacked = {}, {}, {}, nil, false
+  local used, farthest = 0, -math.huge
+  for i, some in ipairs(offer.runs) do runs[i] = some end
+  for i, t in ipairs(free) do times[i] = t end
+  local earliest, latest = picking.bounds(offer)
   for _, job in ipairs(jobs) do
-    if picking.at(job, plan) <= latest then pending[#pending + 1] = job else shut = true end
-  end
-  while k < offer.free and used < most and #picked < most_jobs and (#pending > 0 or shut and not offer.skips) do
-    local slot = offer.at(k)
-    local i, only_gates = picking.next_job(pending, plan, slot, offer.free - k, k < offer.singles, insists and #picked == 0)
-    if i then
-      local job = table.remove(pending, i)
-      job.slot, job.index = slot, k
-      picking.pass(job, plan, slot)
-      picked[#picked + 1], used, k = job, used + job.units, k + job.units
-    elseif not offer.skips then return picked, used, only_gates or shut
-    else
-      lacked, k = lacked or not only_gates, picking.skip(offer, k, pending, plan)
+    local at = job.units <= c.max_cost and allowed_at(job, times) or math.huge
+    if at <= latest then
+      local i, from = picking.find(runs, offer.first_at(at), job.units)
+      job.first, job.slot = from, from and offer.at(from)
+      if i and not picking.quotas_allow(job, times, job.slot) then job.slot = nil
+      else
+        first = first or at <= earliest and job
+        if i then
+          picking.occupy(runs, i, from, job.units)
+          placed[#placed + 1] = job
+          used, farthest = used + job.units, math.max(farthest, from)
+        else lacked = true end
+        picking.pass(job, times)
+      end
     end
+    if (used >= most or #placed >= most_jobs) and (not runs[1] or runs[1].from > farthest) then break end
   end
-  return picked, used, offer.skips and #picked == 0 and not lacked
+  return placed, first, lacked
+end
+
+-- bounds returns when the first and the last slot of an offer lie in which a job may begin.
+function picking.bounds(offer)
+  local runs = offer.runs
+  return offer.at(runs[1].from), offer.at(runs[#runs].before - 1)
+end
+
+-- pick returns jobs for the slots of an offer, in the order of these, which count as many units as are wanted, or fewer; what
+-- they count; whether only gates keep all jobs out; and from when on no slot is left. The first job that no gate holds up is
+-- never passed over: where it finds too few units, and others are not to fill them, no job gets any.
+local function pick(offer, most)
+  if #offer.runs == 0 then return {}, 0, false end
+  local placed, first, lacked = picking.place(offer, most)
+  local _, latest = picking.bounds(offer)
+  if first and not first.slot and (AHEAD or insists) then return {}, 0, false, latest end
+  table.sort(placed, function(a, b) return a.first < b.first end)
+  local picked, used, stop = {}, 0, offer.runs[1].from
+  local kept = first and first.slot and first or nil -- its units are kept for it
+  for _, job in ipairs(placed) do
+    if job.first > stop and not offer.skips then
+      latest = offer.at(stop)
+      break
+    end
+    if job == kept then kept = nil
+    elseif used + (kept and kept.units or 0) >= most or #picked + (kept and 1 or 0) >= most_jobs then job.slot = nil end
+    if job.slot then picked[#picked + 1], used, stop = job, used + job.units, job.first + job.units end
+  end
+  return picked, used, #picked == 0 and not lacked, latest
 end
 
 -- want_these makes the algorithm see these jobs and no others.
@@ -253,16 +255,21 @@ local function want_these(list)
   first_cost = list[1] and list[1].units or 1
 end
 
-local chosen, barred = {}, false -- the jobs of the last take, and whether a slot was left that no gate lets a job have
+local chosen, barred = {}, false -- the jobs of the last take, and whether only gates keep all jobs out
 
 -- choose picks jobs for units that are granted for now, and returns what they count.
 choose = function(units, most)
   local used
-  chosen, used, barred = pick({free = units, singles = 0, at = function() return soon end}, most)
+  local runs = units > 0 and {{from = 0, to = units, before = units}} or {}
+  chosen, used, barred = pick({
+    runs = runs, at = function() return soon end, first_at = function(time) return time <= soon and 0 or units end,
+  }, most)
   want_these(chosen)
   for _, job in ipairs(chosen) do job.picked = true end
   return used
 end
+
+local no_slot -- from when on no slot is left
 
 -- take asks the algorithm for slots.
 local function take(units, others_first)
@@ -273,9 +280,8 @@ local function take(units, others_first)
   end
   costs, first_cost = '', 1
   local offer = algorithm.offer(c, now, units, nearest, others_first)
-  if offer.free == 0 then return nil, offer.wait end
   local used
-  chosen, used, barred = pick(offer, units)
+  chosen, used, barred, no_slot = pick(offer, units)
   want_these(chosen)
   if #chosen == 0 then return nil, barred and 0 or offer.wait end
   algorithm.grant(c, offer, chosen)
@@ -305,7 +311,8 @@ end
 
 -- refusals are the jobs that a gate does not allow soon.
 local function refusals()
-  local most, list = AHEAD and not barred and now + (c.reach or 0) or soon, {}
+  local most, list = soon, {}
+  if AHEAD then most = no_slot or now + (c.reach or 0) end
   for _, job in ipairs(jobs) do
     local at, gate = allowed_at(job, free)
     if not job.granted and gate and at > most then
