@@ -65,6 +65,7 @@ end
 if GATES > 0 and stale then return nothing(FULL) end -- its keys are of an epoch before
 if CHOOSES then read_jobs() end
 local units_wanted = needed(want)
+local place -- in the queue, which a node keeps that got skipped slots alone
 local slots, wait = take(want, ahead)
 if barred and #chosen == 0 then -- the gates allow no job
   if ticket > served then note('served', int(math.min(queued, served + 1))) end
@@ -84,15 +85,15 @@ if not slots and ahead > 0 and left == 0 and (AHEAD or spare > 0 and now - spare
   end
 end
 if not slots then
-  if ticket < 0 and flag('w') and since > 0 and now - since >= OLD_ENOUGH then
+  if ticket < 0 and not barred and flag('w') and since > 0 and now - since >= OLD_ENOUGH then
     ticket, queued = queued, queued + units_wanted
     note('queued', int(queued))
   end
   if ahead > 0 and spare == 0 then note('spare', int(now)) end
 else
   if ticket >= 0 then
-    local took = AHEAD and slots.given or math.min(slots.given, units_wanted)
-    served = math.max(served, math.min(queued, ticket + took))
+    local took = AHEAD and (slots.behind or slots.given) or math.min(slots.given, units_wanted)
+    if took > 0 or ahead == 0 then served = math.max(served, math.min(queued, ticket + took)) else place = ticket end
   end
   if spare > 0 then note('spare', 0) end
 end
@@ -113,4 +114,4 @@ else -- slots belong to these jobs: a lost reply does not come again to others
   granted_jobs = charge()
   refused_jobs = refusals()
 end
-return reply(given, first, nth, floor, units, period, debt, 0, 0)
+return reply(given, first, nth, floor, units, period, debt, 0, 0, place)

@@ -167,3 +167,23 @@ func TestJobsThatGatesHoldUpTakeNoPlace(t *testing.T) {
 		}
 	}
 }
+
+// A job that its gate lets pass later does not cut the slots in two that the oldest job needs in a
+// row, with a burst and without one.
+func TestALargeJobIsNotCutOffByAGate(t *testing.T) {
+	t.Parallel()
+	for _, burst := range []int64{1, 10} {
+		r := gatesOf300(t, 1, 20, func(c *limit.Contract) { c.Burst, c.MaxCost = burst, 50 })
+		r.reserve(r.nodes[0], []Request{from("s"), from("q")}, nil, func(*script.Ask) {}) // both gates open after 50 ms
+		r.pass(20_000)
+		for range 3 {
+			b := r.reserve(r.nodes[0], []Request{from("s"), from("q"), {Cost: 50}, {Cost: 1}}, nil, func(a *script.Ask) { a.Want = 50 })
+			if b.Choice.Granted == nil || b.Choice.Granted[0].Job != 2 {
+				t.Errorf("got %+v granted with a burst of %d, want the job of 50 units first", b.Choice.Granted, burst)
+			}
+			r.pass(250_000)
+			r.reserve(r.nodes[0], []Request{from("s"), from("q")}, nil, func(*script.Ask) {})
+			r.pass(20_000)
+		}
+	}
+}

@@ -72,7 +72,7 @@ type reserver struct {
 	eager   bool         // a refused node asks before its time
 
 	less   bool // than it asked for: all that may be reserved is
-	sparse bool // the slots of the last reservation lie further apart than those of a block: the gates allowed no more
+	sparse bool // the slots of the last reservation lie further apart than those of a block: gates allowed no more
 	whole  bool // the last reservation was a block or more
 
 	opensAt time.Time // of a cooldown: nothing is granted before

@@ -94,10 +94,13 @@ func (r *reserver) room(now time.Time) Room {
 	units := r.units(now)
 	room := Room{Units: units, Jobs: int(units)}
 	if len(r.gates) > 0 {
-		room = Room{anyUnits, int(min(jobsASlot*units, mostJobs, mostStates/int64(len(r.gates)))), true}
+		room = Room{anyUnits, int(jobsASlot * units), true}
 	}
 	if r.fills() && !r.onLease(now) {
 		room = Room{anyUnits, max(room.Jobs, int(units)+jobsToFill), true}
+	}
+	if len(r.gates) > 0 {
+		room.Jobs = min(room.Jobs, mostJobs, mostStates/len(r.gates))
 	}
 	return room
 }

@@ -89,6 +89,9 @@ func (r *reserver) receive(asked []request, reply script.Reservation, now time.T
 	given, units := grantsOf(asked, reply)
 	r.refuse(asked, reply, now)
 	r.less = len(given) < len(asked)
+	if len(asked) == mostJobs { // more were ready
+		r.less = 2*len(given) < len(asked)
+	}
 	r.sparse = len(given) > 0 && clock.Duration(given[len(given)-1].at-given[0].at) > r.atLeast(r.block())
 	r.whole = unitsOf(asked) >= r.blockSize()
 	r.adapt(int64(len(given)))

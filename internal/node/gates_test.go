@@ -288,8 +288,9 @@ func (c crowd) check(t *testing.T) {
 			t.Errorf("got %.2f script calls a job, want at most %.1f", asked, c.asked)
 		}
 		if hot := callsOf("hot", nodes...); len(hot) > 0 {
-			if late := hot[len(hot)-1].Sub(calls[most]); late > 5*time.Second {
-				t.Errorf("got the last of the %d jobs of one recipient called %v after nine tenths of all, want 5 s at most", len(hot), late)
+			// The last ones may stand near the end of the backlog, each a second behind another.
+			if late := hot[len(hot)-1].Sub(calls[most]); late > 7*time.Second {
+				t.Errorf("got the last of the %d jobs of one recipient called %v after nine tenths of all, want 7 s at most", len(hot), late)
 			}
 		}
 		if len(calls) != jobs || share < 0.98 {

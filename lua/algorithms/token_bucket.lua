@@ -12,7 +12,7 @@
 --
 -- Slots have numbers: slot m, from burst - 1 on, lies m - burst + 1 spacings behind base. In the limit's hash: base; n, the
 -- first slot behind all that were granted; slot, when the last one of these lies; passed, see pace.lua; skipped, the runs of
--- slots that were skipped, "from:count", in order. When base moves on, numbers become smaller, also below 0.
+-- slots that were skipped, "base from:count from:count", in order. When base moves on, numbers become smaller, also below 0.
 local algorithm = {fields = {'base', 'n', 'slot', 'passed', 'skipped'}, texts = {skipped = true}}
 local RUNS = 128 -- of skipped slots that are kept, at most: those that lie last
 
@@ -46,8 +46,6 @@ function algorithm.change(c, old, now, not_before)
   c.base, c.n = from, c.burst - 1
   note('base', int(c.base))
   note('n', int(c.n))
-  note('skipped', '')
-  c.skipped = ''
   return from
 end
 
@@ -57,9 +55,10 @@ local function before_last(want)
   return want - (want > first_cost and tonumber(string.match(costs, '%d+$') or 1) or first_cost)
 end
 
--- runs_of reads the runs of skipped slots, from a slot on.
+-- runs_of reads the runs of skipped slots, from a slot on. Those that are numbered from another base mean nothing.
 local function runs_of(c, first)
-  local runs = {}
+  local runs, base = {}, string.match(c.skipped or '', '^%d+')
+  if tonumber(base) ~= c.base then return runs end
   for from, count in string.gmatch(c.skipped or '', '(-?%d+):(%d+)') do
     local some = {from = math.max(tonumber(from), first), to = tonumber(from) + tonumber(count)}
     if some.from < some.to then runs[#runs + 1] = some end
@@ -92,18 +91,20 @@ end
 local function advance(c, offer, stop, skipped)
   -- Exact, and keeps n - debt from 1 to units; base stays behind the last one granted: change needs it.
   local turned = math.max(0, math.floor((stop - 1 - offer.debt) / c.units))
-  note('base', int(offer.base + turned * c.period))
+  local base = offer.base + turned * c.period
+  note('base', int(base))
   note('n', int(stop - turned * c.units))
   if stop > offer.n then note('slot', int(offer.at(stop - 1))) end
-  local words = {}
+  local words = {int(base)}
   for i = math.max(1, #skipped - RUNS + 1), #skipped do
     words[#words + 1] = int(skipped[i].from - turned * c.units) .. ':' .. int(skipped[i].to - skipped[i].from)
   end
-  local text = table.concat(words, ' ')
+  local text = #words > 1 and table.concat(words, ' ') or ''
   if text ~= (c.skipped or '') then note('skipped', text) end
 end
 
--- grant grants slots of an offer to jobs, in the order of these: to each as many as it counts, from slot job.first on.
+-- grant grants slots of an offer to jobs, in the order of these: to each as many as it counts, from slot job.first on. It returns
+-- how many of the slots lie behind all that were granted before.
 function algorithm.grant(c, offer, jobs)
   local left, k, last = {}, 1, jobs[#jobs]
   local stop = math.max(offer.n, last.first + last.units)
@@ -120,6 +121,7 @@ function algorithm.grant(c, offer, jobs)
     keep(from, some.to)
   end
   advance(c, offer, stop, left)
+  return stop - offer.n
 end
 
 function algorithm.take(c, now, want, nearest, ahead)

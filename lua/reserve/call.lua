@@ -1,5 +1,5 @@
--- One call of a node: its arguments, the limit's state, and the reply. limit.lua, one of the algorithms and master.lua are
--- joined in front, and the other files of reserve/ and reserve.lua behind.
+-- One call of a node: its arguments, the limit's state, and the reply. limit.lua, jobs.lua, one of the algorithms and
+-- master.lua are joined in front, and the other files of reserve/ and reserve.lua behind.
 --
 -- KEYS[1] limit, KEYS[2] history: see limit.lua
 -- KEYS[3] state     dispatcher:{<namespace>}:state:<name>            the algorithm's state beside the limit's hash

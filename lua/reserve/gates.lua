@@ -4,8 +4,8 @@
 -- force, whatever they were before. But where max_cost has grown, units of before lie closer: the next job keeps
 -- gap(max_cost) from them, or a whole window.
 --
--- A state belongs to an epoch, which is part of its key. What was granted in the epoch before is not known, so for one
--- window after an epoch's begin a gate grants nothing. A state without a value is idle.
+-- A state belongs to an epoch, which is part of its key. What was granted in the epoch before is not known, so a gate
+-- grants nothing for the longest horizon, two guards and its window after an epoch's begin. A state without a value is idle.
 --
 -- KEYS[3 + 4g], of gate g from 1: its limit; KEYS[4 + 4g]: its history; KEYS[5 + 4g]: its nodes
 -- KEYS[6 + 4g]        of a quota: the state of all jobs together; see quotas.lua

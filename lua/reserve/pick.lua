@@ -1,6 +1,5 @@
--- Which jobs get slots, where these may go to any of them: see jobs.lua. A slot goes to the first job that every gate allows
--- at that time and that finds enough units free. A slot that no gate lets a job have is skipped, where the algorithm can grant it
--- later. Else it ends the block.
+-- Which jobs get slots, where these may go to any of them: see jobs.lua. Each job takes the first slots that all its gates and
+-- its size allow. Slots that no job takes are skipped, where the algorithm can grant them later. Else the first one ends the block.
 local jobs, owner = {}, {} -- jobs: units, and units by state; of each state, its gate
 local free = {} -- of each state, the earliest time of the next job; of a quota, the units that this call takes
 local NOTICE = 5000 -- units that are granted for now are used so much later: a node needs time to prepare a call
@@ -189,33 +188,49 @@ function picking.pass(job, times)
   end
 end
 
--- place gives each job in turn the first slots that its gates and its size allow, until all slots in front are taken and count
--- as much as is wanted. It returns the jobs that have some, the first job that no gate holds up, and whether a job found too few.
-function picking.place(offer, most)
-  local runs, times, placed, first, lacked = {}, {}, {}, nil, false
-  local used, farthest = 0, -math.huge
-  for i, some in ipairs(offer.runs) do runs[i] = some end
-  for i, t in ipairs(free) do times[i] = t end
-  local earliest, latest = picking.bounds(offer)
+-- front_job returns the first job that may have the first slot of an offer, as far as its gates say.
+function picking.front_job(earliest)
   for _, job in ipairs(jobs) do
-    local at = job.units <= c.max_cost and allowed_at(job, times) or math.huge
-    if at <= latest then
-      local i, from = picking.find(runs, offer.first_at(at), job.units)
-      job.first, job.slot = from, from and offer.at(from)
-      if i and not picking.quotas_allow(job, times, job.slot) then job.slot = nil
-      else
-        first = first or at <= earliest and job
-        if i then
-          picking.occupy(runs, i, from, job.units)
-          placed[#placed + 1] = job
-          used, farthest = used + job.units, math.max(farthest, from)
-        else lacked = true end
-        picking.pass(job, times)
-      end
-    end
-    if (used >= most or #placed >= most_jobs) and (not runs[1] or runs[1].from > farthest) then break end
+    if picking.may_go(job, free, earliest) then return job end
   end
-  return placed, first, lacked
+end
+
+-- try gives a job the first slots that its gates and its size allow. It returns whether only too few slots keep it from some.
+-- Where no slot may be left out, those are the ones behind the job before.
+function picking.try(offer, plan, job)
+  local at = job.units <= c.max_cost and allowed_at(job, plan.times) or math.huge
+  job.slot = nil
+  if at > plan.latest then return false end
+  local i, from = picking.find(plan.runs, offer.first_at(at), job.units)
+  if i and from > plan.front and not offer.skips then return false end
+  if i then
+    job.first, job.slot = from, offer.at(from)
+    if not picking.quotas_allow(job, plan.times, job.slot) then
+      job.slot = nil
+      return true
+    end
+    picking.occupy(plan.runs, i, from, job.units)
+    plan.placed[#plan.placed + 1] = job
+    plan.used, plan.front, plan.farthest = plan.used + job.units, from + job.units, math.max(plan.farthest, from)
+  end
+  if i or AHEAD then picking.pass(job, plan.times) end -- units for now that are too few for a job are filled with smaller ones
+  return not i
+end
+
+-- place gives slots to the first job that no gate holds up, and then to all others in turn, until the slots in front are taken
+-- and count as much as is wanted. It returns the jobs that have some, that first job, and whether a job found too few.
+function picking.place(offer, most)
+  local earliest, latest = picking.bounds(offer)
+  local plan = {runs = {}, times = {}, placed = {}, used = 0, front = offer.runs[1].from, farthest = -math.huge, latest = latest}
+  for i, some in ipairs(offer.runs) do plan.runs[i] = some end
+  for i, t in ipairs(free) do plan.times[i] = t end
+  local first, lacked = picking.front_job(earliest), false
+  if first then lacked = picking.try(offer, plan, first) end
+  for _, job in ipairs(jobs) do
+    if (plan.used >= most or #plan.placed >= most_jobs) and not (plan.runs[1] and plan.runs[1].from < plan.farthest) then break end
+    if job ~= first then lacked = picking.try(offer, plan, job) or lacked end
+  end
+  return plan.placed, first, lacked
 end
 
 -- bounds returns when the first and the last slot of an offer lie in which a job may begin.
@@ -224,25 +239,24 @@ function picking.bounds(offer)
   return offer.at(runs[1].from), offer.at(runs[#runs].before - 1)
 end
 
--- pick returns jobs for the slots of an offer, in the order of these, which count as many units as are wanted, or fewer; what
--- they count; whether only gates keep all jobs out; and from when on no slot is left. The first job that no gate holds up is
--- never passed over: where it finds too few units, and others are not to fill them, no job gets any.
+-- pick returns jobs for the slots of an offer, in the order of these, until they count as many units as are wanted; what they
+-- count; whether only gates keep all jobs out; and from when on no slot is left. The first job that no gate holds up is not
+-- passed over: where it finds too few slots, and others are not to fill them, no job gets any.
 local function pick(offer, most)
   if #offer.runs == 0 then return {}, 0, false end
   local placed, first, lacked = picking.place(offer, most)
   local _, latest = picking.bounds(offer)
   if first and not first.slot and (AHEAD or insists) then return {}, 0, false, latest end
   table.sort(placed, function(a, b) return a.first < b.first end)
-  local picked, used, stop = {}, 0, offer.runs[1].from
-  local kept = first and first.slot and first or nil -- its units are kept for it
+  local picked, used, kept = {}, 0, first and first.slot and first -- its units are kept for it
   for _, job in ipairs(placed) do
-    if job.first > stop and not offer.skips then
-      latest = offer.at(stop)
-      break
-    end
-    if job == kept then kept = nil
-    elseif used + (kept and kept.units or 0) >= most or #picked + (kept and 1 or 0) >= most_jobs then job.slot = nil end
-    if job.slot then picked[#picked + 1], used, stop = job, used + job.units, job.first + job.units end
+    local fits = used + (kept and kept.units or 0) < most and #picked + (kept and 1 or 0) < most_jobs
+    if job == kept or fits then picked[#picked + 1], used = job, used + job.units end
+    if job == kept then kept = nil end
+  end
+  if not offer.skips then
+    local end_of = picked[#picked]
+    latest = offer.at(end_of and end_of.first + end_of.units or offer.runs[1].from)
   end
   return picked, used, #picked == 0 and not lacked, latest
 end
@@ -284,8 +298,7 @@ local function take(units, others_first)
   chosen, used, barred, no_slot = pick(offer, units)
   want_these(chosen)
   if #chosen == 0 then return nil, barred and 0 or offer.wait end
-  algorithm.grant(c, offer, chosen)
-  return {given = used}
+  return {given = used, behind = algorithm.grant(c, offer, chosen)}
 end
 
 -- charge writes the states of the jobs that got slots, and returns which slot each got.

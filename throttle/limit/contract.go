@@ -197,15 +197,14 @@ func (c Contract) UnitsOfNode() int64 {
 // every call: a node may be using slots it reserved just before.
 func (c Contract) Reaction() time.Duration { return c.Horizon + c.Lateness }
 
-// How often a node polls that gets no notifications.
+// How often nodes call Redis without a job.
 const (
-	PollEvery = 200 * time.Millisecond // at rates that are not low
-	PollMost  = 2 * time.Second        // at any rate
+	PollEvery = 200 * time.Millisecond // how often a node polls that gets no notifications
+	PollMost  = 2 * time.Second        // the longest [Contract.PollInterval]
 )
 
-// PollInterval is how often a node asks Redis at least, to see changes of the
-// settings and steps of the clock. At low rates it asks less often: a fleet that
-// stands still while it finds out loses less than a spacing there.
+// PollInterval is for how long a node that has just started reserves nothing, so that the others
+// can tell it of a step of Redis's clock. At low rates that is longer: it is less than a spacing there.
 func (c Contract) PollInterval() time.Duration {
 	return min(max(PollEvery, c.Spacing()/5), PollMost)
 }
