@@ -22,7 +22,7 @@ insists = earmark_of == node and now >= from
 
 -- keep_earmark makes, renews or ends the earmark of this node, which asks again after that time.
 local function keep_earmark(first_in_queue, wait)
-  local first = first_allowed()
+  local first = first_allowed(soon)
   if first and not first.picked and (earmark_of == node or not earmark_of and first_in_queue) then
     if earmark_of ~= node then from = now + EARMARKS_AFTER end
     till = math.max(from, now + math.min(wait, LATEST)) + SPARE

@@ -145,15 +145,15 @@ function picking.may_go(job, times, slot)
   return job.units <= c.max_cost and allowed_at(job, times) <= slot and picking.quotas_allow(job, times, slot)
 end
 
--- first_allowed returns the first job that gets its units as soon as they are free.
-local function first_allowed()
+-- first_allowed returns the first job that may have a slot, as far as its size and its gates say.
+local function first_allowed(slot)
   for _, job in ipairs(jobs) do
-    if picking.may_go(job, free, soon) then return job end
+    if picking.may_go(job, free, slot) then return job end
   end
 end
 
 smallest = function()
-  local first, least = first_allowed(), math.huge
+  local first, least = first_allowed(soon), math.huge
   if insists or not first then return first and first.units or 1 end
   for _, job in ipairs(jobs) do
     if picking.may_go(job, free, soon) then least = math.min(least, job.units) end
@@ -188,13 +188,6 @@ function picking.pass(job, times)
   end
 end
 
--- front_job returns the first job that may have the first slot of an offer, as far as its gates say.
-function picking.front_job(earliest)
-  for _, job in ipairs(jobs) do
-    if picking.may_go(job, free, earliest) then return job end
-  end
-end
-
 -- try gives a job the first slots that its gates and its size allow. It returns whether only too few slots keep it from some.
 -- Where no slot may be left out, those are the ones behind the job before.
 function picking.try(offer, plan, job)
@@ -224,7 +217,7 @@ function picking.place(offer, most)
   local plan = {runs = {}, times = {}, placed = {}, used = 0, front = offer.runs[1].from, farthest = -math.huge, latest = latest}
   for i, some in ipairs(offer.runs) do plan.runs[i] = some end
   for i, t in ipairs(free) do plan.times[i] = t end
-  local first, lacked = picking.front_job(earliest), false
+  local first, lacked = first_allowed(earliest), false
   if first then lacked = picking.try(offer, plan, first) end
   for _, job in ipairs(jobs) do
     if (plan.used >= most or #plan.placed >= most_jobs) and not (plan.runs[1] and plan.runs[1].from < plan.farthest) then break end

@@ -88,8 +88,8 @@ func ticketOf(d *consumer.Delivery) *ticket {
 	return t
 }
 
-// Request is what a job wants of the limiter. An error says which expression fails on the job. Jobs are taken and put back many times, and their
-// expressions say the same each time.
+// Request is what a job wants of the limiter. An error says which expression fails on the job. Jobs
+// are taken and put back many times, and their expressions say the same each time.
 func (g *Gates) Request(d *consumer.Delivery) (throttle.Request, error) {
 	if g == nil || len(g.all) == 0 && g.cost == nil {
 		return throttle.Request{Cost: int64(max(1, d.Job.Cost))}, nil
