@@ -236,6 +236,40 @@ func TestSendersUseTheirLimitsBelowThatOfTheAccount(t *testing.T) {
 	crowd{lateness: limit.LatenessClasses[0], fleet: 3, senders: 4, ofSender: 20, asked: 0.5, hot: 16}.check(t)
 }
 
+// Jobs behind others in a line go on when those ahead have gone to wait for another limit: senders use their limits
+// although half of their jobs wait for one recipient.
+func TestALineGoesOnWhenJobsAheadWaitForAnotherLimit(t *testing.T) {
+	t.Parallel()
+	const senders, each = 5, 10 // and as many for one recipient
+	limits := limitsOf(300, 1)
+	of := limits[1]
+	of.Name, of.Key, of.Cap, of.Window = "sender", `job.headers["from"]`, 1, 2*time.Second
+	inBubble(t, gated(append(limits, of)), func(b *bubble) {
+		var all []job.Record
+		add := func(from int, r job.Record) {
+			r.Headers = append(r.Headers, job.Header{Key: "from", Value: fmt.Append(nil, "s", from)})
+			all = append(all, r)
+		}
+		for i := range senders * each {
+			add(i%senders, to("hot", i))
+		}
+		for i := range senders * each {
+			add(i%senders, to(fmt.Sprint("r", i), i))
+		}
+		b.write(all...)
+		b.until(5*time.Minute, "all are settled", func() bool { return b.settled() == int64(len(all)) })
+		first, last := callsOf("hot", b)[0], time.Time{}
+		for i := range senders * each {
+			last = slices.MaxFunc(append(callsOf(fmt.Sprint("r", i), b), last), time.Time.Compare)
+		}
+		took, most := last.Sub(first), each*10*time.Second/3*11/10
+		t.Logf("the jobs of other recipients were called within %v", took)
+		if took > most {
+			t.Errorf("got the jobs of other recipients called within %v, want %v: a sender sends half a job a second, and a fifth of one to the hot recipient", took, most)
+		}
+	})
+}
+
 // crowd is a backlog of jobs that count on an account of 300 a second, on their senders, and on
 // recipients of one a second.
 type crowd struct {
