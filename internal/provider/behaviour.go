@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -34,6 +35,10 @@ type Behaviour struct {
 	// and only the first n. 0: all. Other calls are accepted.
 	Every int
 	First int
+
+	// Accepts is how many calls are accepted in any second; only those above get the status or the
+	// fault, and are not counted. 0: no bound.
+	Accepts int
 }
 
 // Validate returns an error with each wrong field and its value.
@@ -48,8 +53,8 @@ func (b Behaviour) Validate() error {
 	if b.Fault != NoFault && b.Fault != Hang && b.Fault != Cut {
 		errs = append(errs, fmt.Errorf("fault: %q is neither %q nor %q", b.Fault, Hang, Cut))
 	}
-	if b.Every < 0 || b.First < 0 {
-		errs = append(errs, fmt.Errorf("every %d, first %d: neither may be negative", b.Every, b.First))
+	if b.Every < 0 || b.First < 0 || b.Accepts < 0 {
+		errs = append(errs, fmt.Errorf("every %d, first %d, accepts %d: none may be negative", b.Every, b.First, b.Accepts))
 	}
 	return errors.Join(errs...)
 }
@@ -66,6 +71,9 @@ type Answer struct {
 type script struct {
 	Behaviour
 	asked atomic.Int64
+
+	mu       sync.Mutex
+	accepted []time.Time // of the last second, with Accepts
 }
 
 func (s *script) next() Answer {
@@ -74,10 +82,27 @@ func (s *script) next() Answer {
 		a.Delay += time.Duration(rand.Int64N(int64(s.Jitter) + 1))
 	}
 	n := int(s.asked.Add(1))
+	if s.Accepts > 0 && s.accepts(time.Now()) {
+		return a
+	}
 	if (s.Every <= 1 || n%s.Every == 0) && (s.First == 0 || n <= s.First) {
 		a.Status, a.RetryAfter, a.Fault = s.Status, s.RetryAfter, s.Fault
 	}
 	return a
+}
+
+// accepts counts a call, unless so many were accepted in the second before.
+func (s *script) accepts(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.accepted) > 0 && now.Sub(s.accepted[0]) >= time.Second {
+		s.accepted = s.accepted[1:]
+	}
+	if len(s.accepted) >= s.Accepts {
+		return false
+	}
+	s.accepted = append(s.accepted, now)
+	return true
 }
 
 // accepted is the answer that nearly every call gets, made once.

@@ -100,6 +100,7 @@ func (b *Behaviour) UnmarshalJSON(data []byte) error {
 		Fault      Fault    `json:"fault"`
 		Every      int      `json:"every"`
 		First      int      `json:"first"`
+		Accepts    int      `json:"accepts"`
 	}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
@@ -108,7 +109,7 @@ func (b *Behaviour) UnmarshalJSON(data []byte) error {
 	}
 	*b = Behaviour{
 		Latency: time.Duration(in.Latency), Jitter: time.Duration(in.Jitter), Status: in.Status,
-		RetryAfter: time.Duration(in.RetryAfter), Fault: in.Fault, Every: in.Every, First: in.First,
+		RetryAfter: time.Duration(in.RetryAfter), Fault: in.Fault, Every: in.Every, First: in.First, Accepts: in.Accepts,
 	}
 	return nil
 }
