@@ -5,6 +5,7 @@
 -- KEYS[5] leases: see lease.lua
 -- KEYS[6] lateness: see lateness.lua
 -- KEYS[7] calls: see reserve/calls.lua
+-- KEYS[8] feedback, KEYS[9] events: see feedback.lua
 --
 -- ARGV[1] alive_us  a node that was here within this time uses the limit
 --
@@ -30,7 +31,7 @@ if users > 0 then return {2, users} end
 
 local counted = set.quota and 0 or set.window -- a quota's counts stay
 local not_before = now + set.horizon + set.lateness + counted + set.guard
-redis.call('DEL', limit, history, KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7])
+redis.call('DEL', limit, history, KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9])
 redis.call('HSET', limit, 'not_before', int(not_before))
 redis.call('PEXPIRE', limit, int(math.ceil((not_before - now) / 1000) + 1000))
 return {0, 0}

@@ -29,7 +29,7 @@ var files embed.FS
 func Reserve(algorithm, file string, ahead bool) string {
 	return fmt.Sprintf("local ALGORITHM, AHEAD = %q, %t\n", algorithm, ahead) + join(
 		"limit.lua", "reserve/jobs.lua", "algorithms/"+file+".lua", "master.lua",
-		"reserve/call.lua", "reserve/calls.lua", "reserve/nodes.lua", "reserve/steps.lua", "reserve/cooldown.lua",
+		"reserve/call.lua", "reserve/slowdown.lua", "reserve/calls.lua", "reserve/nodes.lua", "reserve/steps.lua", "reserve/cooldown.lua",
 		"reserve/gates.lua", "reserve/quotas.lua", "reserve/prepare.lua", "reserve/change.lua", "reserve/pick.lua", "reserve.lua")
 }
 
@@ -44,6 +44,9 @@ func Lease() string { return join("limit.lua", "lease.lua") }
 
 // Lateness counts how late slots were, and returns the fleet's counts.
 func Lateness() string { return join("limit.lua", "lateness.lua") }
+
+// Feedback counts the calls that the provider refused, and keeps the slowdown that follows.
+func Feedback() string { return join("limit.lua", "feedback.lua") }
 
 // Register keeps the nodes of a Kafka group to one limit.
 func Register() string { return join("register.lua") }

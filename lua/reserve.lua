@@ -48,6 +48,11 @@ if set.paused then
   return nothing(set.revert_at > 0 and math.min(POLL, set.revert_at - now) or POLL)
 end
 
+if slow.till > now then -- the provider wants no call
+  note('last', int(now))
+  return nothing(math.min(POLL, slow.till - now), 0, ticket)
+end
+
 local before = served
 if flag('d') and ticket >= 0 then served = math.max(served, ticket) end
 local ahead, poll = math.max(0, (ticket >= 0 and ticket or queued) - served), nil

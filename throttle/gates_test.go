@@ -284,6 +284,12 @@ func (r *gatesRun) happen() {
 	i := r.roll(int64(len(r.nodes)))
 	n := r.nodes[i]
 	switch p := r.roll(200); {
+	case p < 3:
+		s := limit.Slowdown{}
+		if r.roll(3) > 0 {
+			s = slowTo(r.set.Contract, float64(1+r.roll(150))/100, r.now)
+		}
+		putSlowdown(r.t, r.rdb, script.KeysOf("gates", "provider").Limit, s)
 	case p < 120:
 		r.ask(n, r.jobs(), r.roll(12) == 0)
 	case p < 180:

@@ -46,7 +46,7 @@ func TestABlockIsOfTheAlgorithmsRate(t *testing.T) {
 		want  int64
 	}{{algorithm(limit.TokenBucket), 1, 6}, {algorithm(limit.TokenBucket), 151, 3}, {algorithm(limit.GCRA), 300, 6}, {algorithm(limit.RedisCell), 300, 6}, {algorithm(limit.SlidingWindowList), 1, 6}} {
 		c.Burst = row.burst
-		b := &reserver{kind: row.a, known: seededBy(row.a.Name, c)}
+		b := &reserver{Limiter: &Limiter{}, kind: row.a, known: seededBy(row.a.Name, c)}
 		if got := b.blockSize(); got != row.want {
 			t.Errorf("%s with a burst of %d: got %d, want %d", row.a.Name, row.burst, got, row.want)
 		}

@@ -63,7 +63,7 @@ func TestStoppedNodesChooseALateness(t *testing.T) {
 				t.Fatal(err)
 			}
 			l.reserve, l.listen = m.local(fmt.Sprint(i), time.Millisecond), func(context.Context) {}
-			l.lateness, l.configure = fleet.report, fleet.configure
+			l.reports.lateness.Send, l.reports.lateness.Configure = fleet.report, fleet.configure
 			run(t, l)
 			all = append(all, l)
 		}

@@ -299,27 +299,3 @@ func TestEachSlotIsCountedOnce(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
-
-// A node reports when it has used fifty slots, or some after fifteen seconds; one
-// without slots reports nothing.
-func TestNodesReportWhatIsWorthACall(t *testing.T) {
-	t.Parallel()
-	begin := time.Now()
-	for _, c := range []struct {
-		slots int64
-		after time.Duration
-		want  bool
-	}{
-		{0, time.Hour, false},
-		{49, 14 * time.Second, false},
-		{1, 15 * time.Second, true},
-		{50, 900 * time.Millisecond, false},
-		{50, time.Second, true},
-	} {
-		r := lateReporter{said: lateness.Counts{7, 1}, saidAt: begin}
-		news, got := r.due(lateness.Counts{7 + c.slots, 1}, begin.Add(c.after))
-		if got != c.want || news != (lateness.Counts{c.slots}) {
-			t.Errorf("%d slots after %v: got %v, %v, want %v", c.slots, c.after, news, got, c.want)
-		}
-	}
-}

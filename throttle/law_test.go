@@ -42,6 +42,8 @@ func (f *fleet) happen(c limit.Contract) {
 	roll := f.dice
 	n := f.nodes[roll(int64(len(f.nodes)))]
 	switch p := roll(100); {
+	case p < 3:
+		f.slow(c)
 	case p < 60:
 		f.reserve(n, 1+roll(max(1, c.Cap/20)), roll(500), roll(500), roll(10) == 0)
 	case p < 75:
@@ -67,6 +69,18 @@ func (f *fleet) happen(c limit.Contract) {
 		f.shift([]int64{-1, 1}[roll(2)] * (4_000 + roll([]int64{100_000, 5_000_000}[roll(2)])))
 		f.poll()
 	}
+}
+
+// slow has the provider's answers slow the limit down, block it, or leave it alone again.
+func (f *fleet) slow(c limit.Contract) {
+	s := limit.Slowdown{}
+	if f.dice(4) > 0 {
+		s = slowTo(c, float64(1+f.dice(150))/100, f.server)
+	}
+	if f.dice(4) == 0 {
+		s.Until = f.server + f.skew + f.dice(1_000_000)
+	}
+	putSlowdown(f.t, f.rdb, f.keys.Limit, s)
 }
 
 // change draws what an operator may do: another cap, a burst or none, larger jobs, a pause;
@@ -254,6 +268,18 @@ var mutations = []mutation{
 		f.dice = func(n int64) int64 { return n - 1 } // the job is of 50 units
 		f.reserve(f.nodes[1], 50, 0, 0, false)        // with this call the node learns of the change
 	}},
+	{rule: "the change of the pace", from: "if applied ~= stored or slow.paced ~= slow.pace then", to: "if applied ~= stored then", play: func(f *fleet) {
+		few := burstOfOne()
+		few.Values["cap"] = "97" // a pace that no smaller numbers tell
+		f.set(few)
+		f.saturate()
+		for range 3 {
+			putSlowdown(f.t, f.rdb, f.keys.Limit, slowTo(f.nodes[0].known.Contract, 0.5, f.server))
+			f.saturate()
+			putSlowdown(f.t, f.rdb, f.keys.Limit, limit.Slowdown{})
+			f.saturate()
+		}
+	}},
 }
 
 // played is one node's history under 300 a second with a burst of 200.
@@ -308,5 +334,5 @@ func laws(t *testing.T, rdb redis.UniversalClient, ops int, teeth []mutation) {
 
 func TestLawsEmbedded(t *testing.T) {
 	t.Parallel()
-	laws(t, embeddedRedis(t), 100, []mutation{mutations[0], mutations[1], mutations[4], mutations[5], mutations[6], mutations[8], mutations[9], mutations[10], mutations[11], mutations[12]}) // the real one is faster, and shows all
+	laws(t, embeddedRedis(t), 100, []mutation{mutations[0], mutations[1], mutations[4], mutations[5], mutations[6], mutations[8], mutations[9], mutations[10], mutations[11], mutations[12], mutations[13]}) // the real one is faster, and shows all
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/boottime"
+	"dispatcher/throttle/feedback"
 	"dispatcher/throttle/internal/lease"
 	"dispatcher/throttle/internal/local"
 	"dispatcher/throttle/internal/metrics"
@@ -65,6 +66,7 @@ type Limiter struct {
 	slots       *validity
 	trips       lateness.TripNotes
 	counter     lateness.Counter              // of slots that were used, and of those that were late
+	answers     feedback.Counter              // of calls, and of those that the provider refused for their rate
 	missed      atomic.Int64                  // slots that could not be used, since the last reservation
 	busy        atomic.Int64                  // slots that are out, and calls in flight
 	freed       chan struct{}                 // holds one: a call in flight is over, where these are bounded
@@ -85,10 +87,9 @@ type Limiter struct {
 	listen      func(context.Context)
 
 	// Each runs one script; tests put models in their place.
-	reserve   reserveFunc
-	askLease  leaseFunc
-	lateness  reportFunc
-	configure configureFunc
+	reserve  reserveFunc
+	askLease leaseFunc
+	reports  reports
 
 	mu    sync.Mutex
 	state State
@@ -127,10 +128,9 @@ func New(opts Options) (*Limiter, error) {
 		corrected: make(chan struct{}, 1),
 		freed:     make(chan struct{}, 1),
 		reserve:   scripts.Reserve,
-		lateness:  func(ctx context.Context, r lateness.Report) (lateness.Reply, error) { return r.Send(ctx, scripts) },
-		configure: scripts.Configure,
 		state:     State{Phase: PhaseStarting, Settings: opts.Limit.Settings()},
 	}
+	l.reports.init(l, scripts)
 	l.metrics = metrics.New(opts.Registerer, opts.Name, func() float64 { return float64(l.busy.Load()) })
 	l.askLease = func(ctx context.Context, state script.LeaseState, left time.Duration) (script.LeaseReply, error) {
 		return scripts.Lease(ctx, string(opts.Identity), lease.Length, state, left)

@@ -63,8 +63,6 @@ type reserver struct {
 	again  []inquiry[Request, Slot] // of jobs that missed their slots
 	last   time.Time                // when the last slot that was granted and not given up begins
 
-	reporter lateReporter
-
 	most  int64 // slots that the node asks for at once: less than a block after it was late
 	given int64 // jobs that got a slot by the last reservation
 
@@ -144,7 +142,7 @@ func (r *reserver) step(ctx context.Context, now time.Time) time.Duration {
 		r.serve(ctx, nil)
 	}
 	r.renewLease(ctx)
-	r.reportLate(ctx)
+	r.reportDue(ctx, time.Now())
 	now = time.Now()
 	next := r.pollDue(now)
 	if r.somebodyWaits() {
@@ -227,6 +225,7 @@ func (r *reserver) call(ctx context.Context, requests []request) {
 	larger := r.known.LargestCost()
 	r.take(reply)
 	r.takeGates(reply)
+	r.slowDown(reply.Slowdown, answered)
 	forgotten := asked.Sub(r.lostAt) > r.hold() // the script knows of it no more
 	if a.Want == 0 && (r.known.LargestCost() > larger || forgotten) {
 		r.abandon()

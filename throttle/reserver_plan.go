@@ -174,7 +174,7 @@ func (r *reserver) block() time.Duration {
 // blockSize is how many slots lie in one block, at least 1.
 func (r *reserver) blockSize() int64 {
 	c := r.known.Contract
-	return int64(math.Ceil(r.kind.Share(c)*float64(c.Cap)*r.atLeast(r.block()).Seconds()/c.Window.Seconds() - 1e-9))
+	return int64(math.Ceil(r.reports.feedback.Slowdown().Share(c)*r.kind.Share(c)*float64(c.Cap)*r.atLeast(r.block()).Seconds()/c.Window.Seconds() - 1e-9))
 }
 
 // atLeast is how far ahead a node works: a time that saves calls, or more where

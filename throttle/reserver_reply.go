@@ -149,7 +149,8 @@ func (r *reserver) report(reply script.Reservation, now time.Time, isNew bool) {
 			r.pollAt = ends
 		}
 	}
-	r.opensAt = now.Add(clock.Duration(reply.NotBefore - reply.Now))
+	opens := max(reply.NotBefore, reply.Slowdown.Until)
+	r.opensAt = now.Add(clock.Duration(opens - reply.Now))
 	if reply.Settings.Paused || r.opensAt.After(now.Add(reply.Settings.Horizon)) {
 		r.release()
 	}
@@ -167,6 +168,8 @@ func (r *reserver) report(reply script.Reservation, now time.Time, isNew bool) {
 		r.enter(PhaseTooSlow, time.Time{}, nil, width)
 	case reply.NotBefore > reply.Now:
 		r.enter(PhaseCooldown, now.Add(clock.Duration(reply.NotBefore-reply.Now)), nil, width)
+	case opens > reply.Now:
+		r.enter(PhaseBlocked, r.opensAt, nil, width)
 	case r.wide == 0:
 		r.enter(PhaseRunning, time.Time{}, nil, width)
 	}

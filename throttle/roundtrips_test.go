@@ -1,13 +1,9 @@
 package throttle
 
 import (
-	"bytes"
 	"log/slog"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"dispatcher/throttle/lateness"
 )
@@ -112,29 +108,5 @@ func TestRoundTripsOfAFailedReportAreKept(t *testing.T) {
 	}
 	if got := n.Take(); got != (lateness.Trips{}) {
 		t.Errorf("got %+v twice", got)
-	}
-}
-
-// A node says once that the spread is too small, with the remedy, and once that it
-// is enough.
-func TestASpreadThatIsTooSmallIsLoggedOnce(t *testing.T) {
-	t.Parallel()
-	var log bytes.Buffer
-	l, err := New(Options{
-		Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Limit: specOf(autoContract(time.Second)),
-		Logger: slog.New(slog.NewTextHandler(&log, nil)),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &reserver{Limiter: l, known: seeded(autoContract(time.Second))}
-	far, near := lateness.RoundTrips{Connections: 20, Minutes: 5, Low: ms, High: 19 * ms, Usual: 19 * ms}, lateness.RoundTrips{Connections: 20, Minutes: 5, Low: ms, High: 2 * ms, Usual: 2 * ms}
-	for _, trips := range []lateness.RoundTrips{near, far, far, {}, far, near, near} {
-		b.watchSpread(trips)
-	}
-	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
-	if len(lines) != 2 || !strings.Contains(lines[0], "level=WARN") || !strings.Contains(lines[0], `remedy="limit set provider --spread 27ms"`) ||
-		!strings.Contains(lines[1], "level=INFO") {
-		t.Errorf("got:\n%s\nwant a warning with its remedy, and one line when it is over", log.String())
 	}
 }

@@ -17,6 +17,7 @@ const (
 	PhaseRunning  Phase = "running"  // slots are reserved as they are wanted
 	PhaseCooldown Phase = "cooldown" // the timeline was lost; all slots that may be out have to pass first
 	PhasePaused   Phase = "paused"   // by an operator
+	PhaseBlocked  Phase = "blocked"  // the provider refuses calls and asked for a rest
 	PhaseAway     Phase = "away"     // Redis doesn't answer; jobs wait
 	PhaseReserve  Phase = "reserve"  // Redis doesn't answer; the node sends by its lease of the reserve
 	PhaseTooSlow  Phase = "too_slow" // Redis answers too slowly to map its clock within the lateness
@@ -27,9 +28,10 @@ const (
 type State struct {
 	Phase    Phase
 	Settings limit.Settings // the newest that this node knows
+	Slowdown limit.Slowdown // what the provider's answers leave of the limit
 	Width    time.Duration  // how uncertain Redis's clock is to this node
 	Since    time.Time      // of the phase
-	Until    time.Time      // the end of a cooldown, or of the lease in the phase reserve; else zero
+	Until    time.Time      // the end of a cooldown, of a block, or of the lease in the phase reserve; else zero
 	Err      error          // Redis's answer, in the phases away, reserve and refused
 }
 
@@ -45,7 +47,7 @@ func (l *Limiter) State() State {
 // went on would end processes that hold leases.
 func (s State) Ready() error {
 	switch s.Phase {
-	case PhaseRunning, PhaseCooldown, PhasePaused:
+	case PhaseRunning, PhaseCooldown, PhasePaused, PhaseBlocked:
 		return nil
 	case PhaseTooSlow:
 		return fmt.Errorf("redis answers too slowly: its clock is known to %s only, and the lateness is %s; raise them with limit set --lateness --guard, or bring Redis nearer",
@@ -77,7 +79,13 @@ func (s State) Note() string {
 		return fmt.Sprintf("paused by %s until %s", by, s.Settings.RevertAt.UTC().Format(time.RFC3339))
 	case PhaseCooldown:
 		return fmt.Sprintf("cooldown until %s: nothing is sent until all slots that may be out are over", s.Until.UTC().Format(time.RFC3339))
-	case PhaseStarting, PhaseRunning, PhaseAway, PhaseReserve, PhaseTooSlow, PhaseRefused:
+	case PhaseBlocked:
+		return fmt.Sprintf("blocked until %s: %s; dispatcher limit release ends the block", s.Until.UTC().Format(time.RFC3339), s.Slowdown.Why)
+	case PhaseRunning:
+		if s.Slowdown.Share(s.Settings.Contract) < 1 {
+			return fmt.Sprintf("slowed to %.4g of %d in %s: %s", s.Slowdown.UnitsIn(s.Settings.Contract), s.Settings.Cap, s.Settings.Window, s.Slowdown.Why)
+		}
+	case PhaseStarting, PhaseAway, PhaseReserve, PhaseTooSlow, PhaseRefused:
 	}
 	return ""
 }
@@ -101,6 +109,8 @@ func (l *Limiter) enter(phase Phase, until time.Time, err error, width time.Dura
 		l.log.Warn("redis can't be asked; the node sends by its lease of the reserve", "until", until, "error", err)
 	case PhaseTooSlow:
 		l.log.Warn("limiter stands still: redis answers too slowly to map its clock", "clock_width", width)
+	case PhaseBlocked:
+		l.log.Warn("the provider refuses calls: none is made for as long as it asks, a minute at most", "until", until, "remedy", "limit release "+l.opts.Name+" ends it")
 	case PhaseStarting, PhaseRunning, PhaseCooldown, PhasePaused:
 		l.log.Info("limiter changed phase", "from", old, "to", phase)
 	}
@@ -113,11 +123,26 @@ func (l *Limiter) learn(s limit.Settings, first bool) {
 	l.state.Settings = s
 	l.mu.Unlock()
 	l.metrics.Settings(s)
-	l.spacing.Store(int64(s.Spacing()))
+	l.noteSpacing()
 	l.bounded.Store(s.MaxInFlight > 0)
 	if first && (s.Stated() != old.Stated() || s.Algorithm != old.Algorithm) {
 		l.log.Warn("redis holds other settings than the file; those in redis hold; limit set changes them",
 			"redis", s.Contract, "redis_algorithm", s.Algorithm, "file", old.Contract, "file_algorithm", old.Algorithm)
 	}
 	l.log.Info("limit settings in force", "revision", s.Revision, "by", s.By, "paused", s.Paused, "algorithm", s.Algorithm, "contract", s.Contract)
+}
+
+// noteSlowdown shows what is left of the limit, and has callers plan with it.
+func (l *Limiter) noteSlowdown(slow limit.Slowdown) {
+	l.mu.Lock()
+	l.state.Slowdown = slow
+	l.mu.Unlock()
+	l.noteSpacing()
+}
+
+// noteSpacing stores the time between two slots.
+func (l *Limiter) noteSpacing() {
+	s := l.State()
+	l.spacing.Store(int64(float64(s.Settings.Spacing()) / s.Slowdown.Share(s.Settings.Contract)))
+	l.metrics.Slowdown(s.Settings.Contract, s.Slowdown)
 }

@@ -151,7 +151,7 @@ func TestScriptsCallOnlyWhatTheAccountMay(t *testing.T) {
 		t.Errorf("docs/operations.md does not state the rights %q (%v)", rights, err)
 	}
 	scripts := map[string]struct{ text, rights string }{
-		"lateness": {lua.Lateness(), rights}, "lease": {lua.Lease(), rights}, "configure": {lua.Configure(), rights},
+		"lateness": {lua.Lateness(), rights}, "feedback": {lua.Feedback(), rights}, "lease": {lua.Lease(), rights}, "configure": {lua.Configure(), rights},
 		"delete": {lua.Delete(), rights}, "register": {lua.Register(), rights},
 	}
 	for _, a := range limit.Algorithms() {

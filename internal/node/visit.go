@@ -105,6 +105,9 @@ func (v *visit) call() event {
 		v.calls++
 		v.sentAt = r.WroteAt
 		v.limiter.Used(v.slot, r.WroteAt)
+		if r.Kind == sender.Throttled {
+			v.limiter.Refused(v.slot, v.wants.Cost, r.RetryAfter)
+		}
 		if r.Units != nil {
 			v.limiter.Reconcile(v.slot, v.wants, *r.Units)
 		}
@@ -142,6 +145,7 @@ func (v *visit) permit(ctx context.Context) (useBy time.Time, err error) {
 		useBy, err = v.awaitSlot(ctx)
 		if err == nil {
 			v.freePlace()
+			v.limiter.Begins(v.slot, v.wants.Cost)
 			return useBy, nil
 		}
 		if errors.Is(err, throttle.ErrLate) || errors.Is(err, throttle.ErrGivenUp) {

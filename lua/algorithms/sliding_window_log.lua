@@ -10,14 +10,13 @@
 local DROPPED = 1000 -- runs that one call removes, at most; the rest does no harm
 local SOUGHT = 500 -- runs among which a slot is sought that was not used
 
--- run returns the time and the number of a run; nothing where there is none.
+-- run returns a run; nothing where there is none.
 local function run(i)
   local entry = redis.call('LINDEX', KEYS[3], i)
   if not entry then return nil end
   local time, number = string.match(entry, '(%d+) (%d+)')
-  return {tonumber(time), tonumber(number)}
+  return {time = tonumber(time), number = tonumber(number)}
 end
-local TIME, NUMBER = 1, 2
 
 -- newest returns which run is the newest whose time, or number, is at most that, and its number; -1 and 0 where none
 -- is. It looks at the oldest runs first, then ever further apart: near the end of a list LINDEX is quick.
@@ -26,7 +25,7 @@ local function newest(field, most)
   local function fits(i)
     local r = run(i)
     if r and r[field] <= most then
-      low, number = i, r[NUMBER]
+      low, number = i, r.number
       return true
     end
     high = i
@@ -37,7 +36,7 @@ local function newest(field, most)
 end
 
 -- leaves returns when the unit of that number leaves the window.
-local function leaves(c, number) return run(newest(NUMBER, number - 1) + 1)[TIME] + length(c) end
+local function leaves(c, number) return run(newest('number', number - 1) + 1).time + length(c) end
 
 -- add writes a run down, and forgets all before the oldest one that still counts.
 local function add(now, number, oldest)
@@ -50,20 +49,20 @@ function algorithm.back(c, now, list)
   local by, oldest, runs = {}, math.huge, {} -- runs: the newest ones, newest first
   local edge = run(-1 - SOUGHT)
   for _, one in ipairs(list) do
-    if not edge or one.slot > edge[TIME] then
+    if not edge or one.slot > edge.time then
       by[one.slot] = (by[one.slot] or 0) + one.units
       oldest = math.min(oldest, one.slot)
     end
   end
   local this = run(-1)
-  while this and this[TIME] >= oldest and #runs < SOUGHT do
+  while this and this.time >= oldest and #runs < SOUGHT do
     runs[#runs + 1] = this
     this = run(-1 - #runs)
   end
   if #runs == 0 then return end
-  local before, moved, entries = this and this[NUMBER] or 0, 0, {}
+  local before, moved, entries = this and this.number or 0, 0, {}
   for k = #runs, 1, -1 do
-    local time, number = runs[k][TIME], runs[k][NUMBER]
+    local time, number = runs[k].time, runs[k].number
     local counts = this or k < #runs or time > now - length(c) -- else runs in front of the first one were forgotten
     if counts and by[time] then
       local units = math.min(by[time], number - before)
@@ -81,9 +80,9 @@ end
 function algorithm.take(c, now, want, _, ahead, not_before)
   local wait = early(c, now, not_before)
   if wait > 0 then return nil, wait end
-  local gone, left = newest(TIME, now - length(c))
+  local gone, left = newest('time', now - length(c))
   local last = run(-1)
-  local number = last and last[NUMBER] or 0
+  local number = last and last.number or 0
   local count = number - left
   local given = fitting(c, allowed(c) - count - ahead, want)
   if given == 0 then -- until as many have left the window as are wanted

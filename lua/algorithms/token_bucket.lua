@@ -37,7 +37,7 @@ end
 -- the first one goes at once, behind slots that may lie closer to each other than its own.
 function algorithm.change(c, old, now, not_before)
   if c.cap == old.cap and c.window == old.window and c.burst == old.burst and c.guard == old.guard
-    and c.max_cost == old.max_cost then return nil end
+    and c.max_cost == old.max_cost and c.period == old.period then return nil end
   local behind = c.base + after(old, c.n)
   if old.burst == 1 then behind = math.max(c.base, c.slot + math.min(after(old, 1), after(c, 1))) end
   behind = behind + math.max(0, old.guard - c.guard) -- the last ones may be as late as the old guard allowed

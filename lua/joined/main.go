@@ -49,7 +49,7 @@ func write(dir string) error {
 // scripts are all that the program runs, by name.
 func scripts() map[string]string {
 	all := map[string]string{
-		"configure": lua.Configure(), "delete": lua.Delete(), "lease": lua.Lease(), "lateness": lua.Lateness(),
+		"configure": lua.Configure(), "delete": lua.Delete(), "lease": lua.Lease(), "lateness": lua.Lateness(), "feedback": lua.Feedback(),
 		"register": lua.Register(), "dedup": lua.Dedup(),
 	}
 	for _, a := range limit.Algorithms() {

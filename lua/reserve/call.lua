@@ -39,8 +39,9 @@
 --        12 not_before_us: nothing is granted that lies before this
 --        13 began_us  14 ticket: -1 none  15 poll_us: when a refused node polls, to see whether those ahead of it ask
 --        16 whether calls in flight left room for fewer jobs than want a slot: 1 or 0
---        17 the settings in force, where they are not those that the node knows
---        18 and on: where slots may go to any of the jobs, see gates.lua
+--        17 the slowdown, see slowdown.lua; empty: none
+--        18 the settings in force, where they are not those that the node knows
+--        19 and on: where slots may go to any of the jobs, see gates.lua
 --        Slot j, from 0, lies at max(floor, base + ceil((n + j - debt) * period / units)).
 --        Where the settings in force name another algorithm, nothing is done: the node asks again with that one's script.
 --
@@ -64,8 +65,9 @@ local function timeline(c, v, first)
 end
 
 local v = redis.call('HMGET', limit, 'settings', 'applied', 'last', 'not_before', 'epoch', 'master', 'run', 'began',
-  'queued', 'served', 'spare', 'step_report', 'earmark', 'room_from', 'wide', 'may_be_lost', 'lost', 'owed', unpack(algorithm.fields))
-local OWN = 18 -- fields of the frame, in front of the algorithm's
+  'queued', 'served', 'spare', 'step_report', 'earmark', 'room_from', 'wide', 'may_be_lost', 'lost', 'owed', 'slowdown', 'paced',
+  unpack(algorithm.fields))
+local OWN = 20 -- fields of the frame, in front of the algorithm's
 local stored, applied, last, not_before = v[1], v[2], tonumber(v[3]), tonumber(v[4])
 local current, master, ran, began = v[5], v[6], v[7], tonumber(v[8])
 local queued, served, spare, step_report = tonumber(v[9] or 0), tonumber(v[10] or 0), tonumber(v[11] or 0), v[12]
@@ -104,14 +106,14 @@ local function reply(given, first, nth, floor, units, period, debt, wait, cooldo
   keep(repeated or (shared(given, math.huge)))
   flush()
   local r = {now, tonumber(epoch), given, first, nth, floor, units, period, debt, wait, cooldown, not_before or 0, began or 0,
-    place or -1, poll or POLL, cut and 1 or 0}
-  if stored ~= known then r[17] = stored end
+    place or -1, poll or POLL, cut and 1 or 0, v[19] or ''}
+  if stored ~= known then r[18] = stored end
   if CHOOSES then
-    r[17], r[18], r[19] = r[17] or '', granted_jobs, refused_jobs
+    r[18], r[19], r[20] = r[18] or '', granted_jobs, refused_jobs
     local all = tonumber(ARGV[20])
     for g = 1, all do
-      r[19 + g] = gate_texts[g] or ''
-      r[19 + all + g] = gates[g] and gates[g].quota and ARGV[20 + 4 * g] ~= '' and redis.call('GET', KEYS[6 + 4 * g]) or ''
+      r[20 + g] = gate_texts[g] or ''
+      r[20 + all + g] = gates[g] and gates[g].quota and ARGV[20 + 4 * g] ~= '' and redis.call('GET', KEYS[6 + 4 * g]) or ''
     end
   end
   return r

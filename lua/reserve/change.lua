@@ -36,20 +36,24 @@ if flag('r') and want > 0 and counted then
   end
 end
 
-if applied ~= stored then -- the settings have changed since the last reservation
-  -- Slots of the old terms may be out for so long, which is longer than the new ones may say.
-  began = math.max(algorithm.change(c, old, now, not_before) or began or 0, now + old.horizon + old.lateness)
-  served, spare = queued, 0
-  note('applied', stored)
-  note('began', int(began))
-  note('served', int(served))
-  note('spare', 0)
-  note('earmark', '')
-  if set.max_in_flight > 0 and old.max_in_flight == 0 then -- nobody has kept records yet
-    room_from = now + hold
-    note('room_from', int(room_from))
+if applied ~= stored or slow.paced ~= slow.pace then
+  local begins = algorithm.change(c, old, now, not_before)
+  note('paced', slow.pace)
+  if applied ~= stored then -- the settings have changed since the last reservation
+    -- Slots of the old terms may be out for so long, which is longer than the new ones may say.
+    began = math.max(begins or began or 0, now + old.horizon + old.lateness)
+    served, spare = queued, 0
+    note('applied', stored)
+    note('began', int(began))
+    note('served', int(served))
+    note('spare', 0)
+    note('earmark', '')
+    if set.max_in_flight > 0 and old.max_in_flight == 0 then -- nobody has kept records yet
+      room_from = now + hold
+      note('room_from', int(room_from))
+    end
+    note_wide(old.guard)
+    earmark = nil
+    redis.pcall('PUBLISH', limit, 'applied') -- whoever changed them may not be allowed to
   end
-  note_wide(old.guard)
-  earmark = nil
-  redis.pcall('PUBLISH', limit, 'applied') -- whoever changed them may not be allowed to
 end

@@ -11,7 +11,8 @@ if set and not newer and set.revert_at > 0 and now >= set.revert_at then -- the 
 end
 if set and not newer and set.algorithm ~= ALGORITHM then return nothing(0) end
 
-local old = applied == stored and set or unpacked(applied)
+slow.down(set, slow.pace)
+local old = applied == stored and slow.paced == slow.pace and set or slow.down(unpacked(applied), slow.paced)
 local c = newer and own or set or own
 timeline(c, v, OWN)
 local why, waits, unanswered = 0 -- waits: a report of a step waits for a second opinion
@@ -77,7 +78,7 @@ if why > 0 then
   redis.call('HDEL', limit, 'step_report')
   redis.call('HSET', limit, 'last', epoch, 'master', history_id, 'run', process(identity) or '', 'epoch', epoch,
     'not_before', int(not_before), 'applied', stored, 'began', int(began), 'queued', 0, 'served', 0, 'spare', 0, 'earmark', '',
-    'room_from', int(room_from))
+    'room_from', int(room_from), 'paced', slow.pace)
   attend()
   redis.pcall('PUBLISH', limit, epoch) -- each node is to poll now, and to restore the settings that it knows
   return nothing(not_before - now - set.horizon, why)

@@ -24,9 +24,9 @@
 --
 -- Reply, behind the settings in force, which are '' where the node knows them, and also without gates where slots may go to
 -- any of the jobs:
---        18 the jobs that are granted slots, in the order of these: "job:us", a number from 1, and how long after now the slot is
---        19 the jobs that a gate refuses: "job:gate:time_us"; they are to be asked for again at that time
---        20 the settings of each gate, '' where the node knows them; and behind them the state of each quota without a key
+--        19 the jobs that are granted slots, in the order of these: "job:us", a number from 1, and how long after now the slot is
+--        20 the jobs that a gate refuses: "job:gate:time_us"; they are to be asked for again at that time
+--        21 the settings of each gate, '' where the node knows them; and behind them the state of each quota without a key
 local GATES = tonumber(ARGV[20])
 local widest = widest_of(math.max(set.guard, old.guard))
 local stale = epoch ~= current -- the states that the node names are of an epoch before

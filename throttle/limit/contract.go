@@ -33,6 +33,9 @@ type Contract struct {
 	Spread   time.Duration `yaml:"spread" json:"spread"`     // by how much the way to the provider differs; with Auto, Guard is Lateness + Spread
 	Horizon  time.Duration `yaml:"horizon" json:"horizon"`   // how far ahead slots are reserved; also how long a change takes to act
 
+	// IgnoreThrottled: calls that the provider refuses for their rate slow nothing down but their own jobs.
+	IgnoreThrottled bool `yaml:"ignore_throttled" json:"ignore_throttled"`
+
 	Reserve  int64 `yaml:"reserve" json:"reserve"`     // units of Cap that Redis never gives out: nodes use them while Redis is away
 	MaxNodes int64 `yaml:"max_nodes" json:"max_nodes"` // that lease a part of the reserve; required where there is one
 }

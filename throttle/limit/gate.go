@@ -20,7 +20,7 @@ const MaxGates = 15
 func (t Terms) Beside(first Terms) Terms {
 	c := first.Contract
 	c.Cap, c.Window, c.MaxCost = t.Cap, t.Window, t.MaxCost
-	c.Burst, c.MaxInFlight, c.Reserve, c.MaxNodes = 1, 0, 0, 0
+	c.Burst, c.MaxInFlight, c.Reserve, c.MaxNodes, c.IgnoreThrottled = 1, 0, 0, 0, false
 	if t.IsQuota() && t.Window == 0 {
 		c.Window = t.length()
 	}
@@ -36,6 +36,7 @@ func (t Terms) validateGate() error {
 	faults.Refuse(t.Burst != 1, "burst", t.Burst, "must be 1: only the first limit may have a burst")
 	const none = "must be 0: only the first limit may have one"
 	faults.Refuse(t.MaxInFlight != 0, "max_in_flight", t.MaxInFlight, none)
+	faults.Refuse(t.IgnoreThrottled, "ignore_throttled", t.IgnoreThrottled, "is for the first limit: a provider that refuses calls slows that one down")
 	faults.Refuse(t.Reserve != 0, "reserve", t.Reserve, none)
 	faults.Refuse(t.MaxNodes != 0, "max_nodes", t.MaxNodes, none)
 	bounded := t.IsQuota() || t.Window >= time.Millisecond && t.Window <= MaxGateWindow

@@ -111,6 +111,7 @@ func TestRulesOfAGate(t *testing.T) {
 		{"burst", "2", "burst: 2: must be 1: only the first limit may have a burst"},
 		{"algorithm", "gcra", "algorithm: \"gcra\": must be token_bucket"},
 		{"max_in_flight", "3", "max_in_flight: 3: must be 0: only the first limit may have one"},
+		{"ignore_throttled", "true", "ignore_throttled: true: is for the first limit"},
 		{"reserve", "", "reserve: 1: must be 0: only the first limit may have one"},
 	} {
 		err := limit.Spec(gateTerms(row.name, row.value)).Validate()
@@ -130,7 +131,7 @@ func TestAGateHasFewParameters(t *testing.T) {
 	gate := gateTerms().settings()
 	other := gate
 	for _, p := range limit.Parameters {
-		value := map[string]string{"algorithm": "gcra", "paused": "true"}[p.Name]
+		value := map[string]string{"algorithm": "gcra", "paused": "true", "ignore_throttled": "true"}[p.Name]
 		if _, timed := p.Value(gate).(time.Duration); timed {
 			value = "20ms"
 		}

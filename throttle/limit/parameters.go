@@ -56,6 +56,7 @@ var Parameters = []Parameter{ //nolint:gochecknoglobals // a constant table
 	{"spread", Term, First, "how much the delay on the network varies, a `time`; with --guard auto", func(s *Settings) any { return &s.Spread }},
 	{"lateness", Term, First, "how late after its slot a call may start, a `time`", func(s *Settings) any { return &s.Lateness }},
 	{"horizon", Term, First, "how far ahead slots are reserved, a `time`", func(s *Settings) any { return &s.Horizon }},
+	{"ignore_throttled", Term, First, "true: calls that the provider refuses for their rate slow nothing down but their own jobs", func(s *Settings) any { return &s.IgnoreThrottled }},
 	{"exceptions", ByValue, Gates, "other caps of single values of the key", func(s *Settings) any { return &s.Exceptions }},
 	{"paused", Pause, Every, "true: no call is made", func(s *Settings) any { return &s.Paused }},
 	{"max_cap", Guardrail, Every, "largest cap in `calls` that needs no --force; 0: no bound", func(s *Settings) any { return &s.MaxCap }},

@@ -24,6 +24,8 @@ type Limit struct {
 	rtt        prometheus.Histogram
 	lateness   prometheus.Histogram
 	cap        prometheus.Gauge
+	effective  prometheus.Gauge
+	blocked    prometheus.Gauge
 	window     prometheus.Gauge
 	paused     prometheus.Gauge
 	revision   prometheus.Gauge
@@ -66,6 +68,8 @@ func New(reg prometheus.Registerer, limit string, inFlight func() float64) *Limi
 		rtt:        histogram("script_seconds", "Time of a call of reserve.lua.", []float64{.0002, .0005, .001, .002, .003, .005, .01, .025, .05, .1, .25}),
 		lateness:   histogram("slot_lateness_seconds", "From a slot's time to the first byte of its call.", []float64{.0001, .00025, .0005, .001, .0015, .002, .003, .005, .008, .012, .02, .03, .05}),
 		cap:        gauge("cap_units", "The cap in force, in units a window."),
+		effective:  gauge("effective_cap_units", "The effective cap, in units a window: less than the cap while the provider refuses calls."),
+		blocked:    gauge("blocked_until_seconds", "Until when the provider wants no call, in seconds since 1970; 0: it does not say so."),
 		window:     gauge("window_seconds", "The window in force."),
 		paused:     gauge("paused", "1 while the limit is paused."),
 		quotaUsed:  ofQuota("quota_used_units", "Units of a quota without a key that are used of its window."),
@@ -76,7 +80,7 @@ func New(reg prometheus.Registerer, limit string, inFlight func() float64) *Limi
 		Name: "dispatcher_limit_in_flight_calls", Help: "Calls in flight, from the grant of a slot until the answer.", ConstLabels: labels,
 	}, inFlight)
 	if reg != nil {
-		reg.MustRegister(busy, m.granted, m.Late, m.Unused, m.TurnedAway, m.Errors, m.calls, m.cooldowns, m.reconciled, m.rtt, m.lateness, m.cap, m.window, m.paused, m.revision, m.quotaUsed, m.quotaCap)
+		reg.MustRegister(busy, m.granted, m.Late, m.Unused, m.TurnedAway, m.Errors, m.calls, m.cooldowns, m.reconciled, m.rtt, m.lateness, m.cap, m.effective, m.blocked, m.window, m.paused, m.revision, m.quotaUsed, m.quotaCap)
 	}
 	return m
 }
@@ -129,6 +133,12 @@ func (m *Limit) Settings(s limit.Settings) {
 		m.paused.Set(1)
 	}
 	m.revision.Set(float64(s.Revision))
+}
+
+// Slowdown shows what the provider's answers leave of the limit.
+func (m *Limit) Slowdown(c limit.Contract, s limit.Slowdown) {
+	m.effective.Set(s.EffectiveCap(c))
+	m.blocked.Set(float64(s.Until) / 1e6)
 }
 
 // Lease counts the node's use of the reserve.

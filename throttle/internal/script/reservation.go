@@ -176,10 +176,11 @@ type Reservation struct {
 	Schedule  clock.Schedule
 	Wait      time.Duration
 	Cooldown  Cooldown
-	NotBefore int64         // no slot lies before this
-	Place     Place         // in the queue, for a node that was refused
-	Poll      time.Duration // after which a node that was refused polls
-	Cut       bool          // calls in flight left room for fewer jobs than want a slot
+	NotBefore int64          // no slot lies before this
+	Place     Place          // in the queue, for a node that was refused
+	Poll      time.Duration  // after which a node that was refused polls
+	Cut       bool           // calls in flight left room for fewer jobs than want a slot
+	Slowdown  limit.Slowdown // what the provider's answers leave of the limit
 	Settings  limit.Settings
 	Choice    *Choice // nil: slots go to the first jobs
 }
@@ -218,12 +219,13 @@ func (s Scripts) reserveOnce(ctx context.Context, a Ask) (Reservation, error) {
 
 const reservationNumbers = 16
 
-// decodeReservation reads a reply. The settings in force are in it only where the node knows
+// decodeReservation reads a reply. Behind the numbers is the slowdown. The settings in force are in it only where the node knows
 // others, and a choice only where slots may go to any of the jobs.
 func decodeReservation(reply []any, a Ask) (Reservation, error) {
-	chose := reservationNumbers + 3 + 2*len(a.Gates.Known)
-	if len(reply) != chose && (len(a.Gates.Known) > 0 || len(reply) != reservationNumbers && len(reply) != reservationNumbers+1) {
-		return Reservation{}, wrongCount(len(reply), fmt.Sprintf("%d, or %d at least without gates", chose, reservationNumbers))
+	const least = reservationNumbers + 1
+	chose := least + 3 + 2*len(a.Gates.Known)
+	if len(reply) != chose && (len(a.Gates.Known) > 0 || len(reply) != least && len(reply) != least+1) {
+		return Reservation{}, wrongCount(len(reply), fmt.Sprintf("%d, or %d at least without gates", chose, least))
 	}
 	n, err := numbersOf(reply[:reservationNumbers])
 	if err != nil {
@@ -233,15 +235,19 @@ func decodeReservation(reply []any, a Ask) (Reservation, error) {
 	if err != nil {
 		return Reservation{}, err
 	}
+	slow, err := limit.UnpackSlowdown(texts[0])
+	if err != nil {
+		slow = limit.Slowdown{} // a node may plan as if there were none: the script keeps to it
+	}
 	set := a.Known
-	if len(texts) > 0 && texts[0] != "" {
-		if set, err = limit.Unpack(texts[0]); err != nil {
+	if len(texts) > 1 && texts[1] != "" {
+		if set, err = limit.Unpack(texts[1]); err != nil {
 			return Reservation{}, fmt.Errorf("%w: %w", ErrReply, err)
 		}
 	}
 	var choice *Choice
 	if len(reply) == chose {
-		if choice, err = a.decodeChoice(n[0], texts[1:]); err != nil {
+		if choice, err = a.decodeChoice(n[0], texts[2:]); err != nil {
 			return Reservation{}, err
 		}
 	}
@@ -255,6 +261,7 @@ func decodeReservation(reply []any, a Ask) (Reservation, error) {
 		Place:     Place{Taken: n[13] >= 0, At: max(0, n[13])},
 		Poll:      clock.Duration(n[14]),
 		Cut:       n[15] == 1,
+		Slowdown:  slow,
 		Settings:  set,
 		Choice:    choice,
 	}

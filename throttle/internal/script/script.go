@@ -16,7 +16,7 @@ import (
 // Keys are the keys of a limit. All keys of a namespace lie in one hash slot. The
 // limit's own key is also the channel on which nodes are notified of changes.
 type Keys struct {
-	Limit, History, State, Nodes, Leases, Lateness, Calls string
+	Limit, History, State, Nodes, Leases, Lateness, Calls, Feedback, Events string
 
 	namespace, prefix, name string
 }
@@ -27,6 +27,7 @@ func KeysOf(namespace, name string) Keys {
 	key := func(kind string) string { return prefix + kind + ":" + name }
 	return Keys{
 		Limit: key("limit"), History: key("history"), State: key("state"), Nodes: key("nodes"), Leases: key("leases"), Lateness: key("lateness"), Calls: key("calls"),
+		Feedback: key("feedback"), Events: key("events"),
 		namespace: namespace, prefix: prefix, name: name,
 	}
 }
@@ -43,8 +44,8 @@ type Scripts struct {
 	Keys Keys
 	Node string
 
-	Reserving                                map[string]*redis.Script // by algorithm
-	configuring, deleting, Leasing, Counting *redis.Script
+	Reserving                                         map[string]*redis.Script // by algorithm
+	configuring, deleting, Leasing, Counting, heeding *redis.Script
 }
 
 // NewScripts is for a limit of a namespace; an operator has no node.
@@ -52,7 +53,7 @@ func NewScripts(rdb redis.Scripter, namespace, name, node string) Scripts {
 	s := Scripts{
 		rdb: rdb, Keys: KeysOf(namespace, name), Node: node, Reserving: make(map[string]*redis.Script),
 		configuring: redis.NewScript(lua.Configure()), deleting: redis.NewScript(lua.Delete()),
-		Leasing: redis.NewScript(lua.Lease()), Counting: redis.NewScript(lua.Lateness()),
+		Leasing: redis.NewScript(lua.Lease()), Counting: redis.NewScript(lua.Lateness()), heeding: redis.NewScript(lua.Feedback()),
 	}
 	for _, a := range limit.Algorithms() {
 		s.Reserving[a.Name] = redis.NewScript(lua.Reserve(a.Name, a.Script, a.Ahead))
@@ -114,7 +115,7 @@ const (
 // has a lease, does.
 func (s Scripts) Delete(ctx context.Context, alive time.Duration) (status DeleteStatus, nodes int64, err error) {
 	k := s.Keys
-	n, err := s.deleting.Run(ctx, s.rdb, []string{k.Limit, k.History, k.State, k.Nodes, k.Leases, k.Lateness, k.Calls}, alive.Microseconds()).Int64Slice()
+	n, err := s.deleting.Run(ctx, s.rdb, []string{k.Limit, k.History, k.State, k.Nodes, k.Leases, k.Lateness, k.Calls, k.Feedback, k.Events}, alive.Microseconds()).Int64Slice()
 	if err == nil && len(n) != 2 {
 		err = wrongCount(len(n), "2")
 	}
@@ -171,6 +172,62 @@ func (s Scripts) Lateness(ctx context.Context, counts, moved string, patience ti
 		return nil, nil, fmt.Errorf("report late slots: %w", err)
 	}
 	return numbers, reply[latenessNumbers:], nil
+}
+
+// Feedback is one call of feedback.lua.
+type Feedback struct {
+	Number int64  // of the slowdown that the caller knows; 0: none
+	Report string // of this node; empty: none
+	Next   string // replaces the slowdown, as throttle/limit packs it; "end": none follows; empty: it stays
+	Event  string // with Next, for the history
+	By     string
+}
+
+// Heard is the reply: the slowdown in force, and the reports of all nodes where this one is to decide.
+type Heard struct {
+	Now      int64
+	Slowdown limit.Slowdown
+	Reports  map[string]string // by node; nil: this node does not decide
+}
+
+const heardValues = 2 // in front of the reports
+
+// Feedback runs feedback.lua once.
+func (s Scripts) Feedback(ctx context.Context, f Feedback) (h Heard, err error) {
+	k := s.Keys
+	reply, err := s.heeding.Run(ctx, s.rdb, []string{k.Limit, k.History, k.Feedback, k.Events}, f.Number, s.Node, f.Report, f.Next, f.Event, f.By).Slice()
+	if err == nil && (len(reply) < heardValues || len(reply)%2 != heardValues%2) {
+		err = wrongCount(len(reply), fmt.Sprintf("%d, and pairs behind them", heardValues))
+	}
+	if err == nil {
+		h, err = decodeHeard(reply)
+	}
+	if err != nil {
+		return Heard{}, fmt.Errorf("report refused calls: %w", err)
+	}
+	return h, nil
+}
+
+func decodeHeard(reply []any) (h Heard, err error) {
+	now, err := numbersOf(reply[:1])
+	if err != nil {
+		return h, err
+	}
+	texts, err := textsOf(reply[1:])
+	if err != nil {
+		return h, err
+	}
+	h.Now = now[0]
+	if h.Slowdown, err = limit.UnpackSlowdown(texts[0]); err != nil {
+		return h, fmt.Errorf("%w: %w", ErrReply, err)
+	}
+	for i := 1; i < len(texts); i += 2 {
+		if h.Reports == nil {
+			h.Reports = map[string]string{}
+		}
+		h.Reports[texts[i]] = texts[i+1]
+	}
+	return h, nil
 }
 
 // TimedOut reports whether an error says that an answer did not come in time.

@@ -70,6 +70,11 @@ func (c limitConn) show(ctx context.Context, w io.Writer, now limit.Settings, as
 			return err
 		}
 	}
+	if !now.Gate {
+		if report.Slowdown, err = c.slowdownState(ctx, now, clock); err != nil {
+			return err
+		}
+	}
 	if c.value != nil {
 		report.Value, report.Quota, err = c.valueState(ctx, now, clock)
 	} else {

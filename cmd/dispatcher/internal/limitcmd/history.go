@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -40,18 +41,53 @@ func newHistoryCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if *asJSON {
-				return cli.PrintJSON(cmd.OutOrStdout(), historyState(entries))
+			events, err := conn.control.Events(ctx, n)
+			if err != nil {
+				return err
 			}
-			return printHistory(cmd.OutOrStdout(), args[0], entries)
+			lines := merged(entries, events, n)
+			if *asJSON {
+				return cli.PrintJSON(cmd.OutOrStdout(), historyState(lines))
+			}
+			return printHistory(cmd.OutOrStdout(), args[0], lines)
 		})
 	}
 	return cmd
 }
 
-func historyState(entries []control.Entry) []any {
-	list := make([]any, 0, len(entries))
+// historyLine is a change of the settings, or what became of a slowdown.
+type historyLine struct {
+	change *control.Entry
+	event  control.Event
+}
+
+// merged are the last n changes and events together, the newest first.
+func merged(entries []control.Entry, events []control.Event, n int) (all []historyLine) {
 	for _, e := range entries {
+		all = append(all, historyLine{change: &e, event: control.Event{At: e.To.Changed}})
+	}
+	for _, e := range events {
+		all = append(all, historyLine{event: e})
+	}
+	slices.SortStableFunc(all, func(a, b historyLine) int { return b.event.At.Compare(a.event.At) })
+	return all[:min(n, len(all))]
+}
+
+// eventState is what became of a slowdown.
+type eventState struct {
+	At    string `json:"at"`
+	Event string `json:"event"`
+	By    string `json:"by"`
+}
+
+func historyState(lines []historyLine) []any {
+	list := make([]any, 0, len(lines))
+	for _, l := range lines {
+		if l.change == nil {
+			list = append(list, eventState{At: cli.Exact(l.event.At), Event: l.event.Text, By: l.event.By})
+			continue
+		}
+		e := *l.change
 		list = append(list, cli.Merged{guardrailsOf(e.To), changeState{
 			Revision: e.To.Revision, Changed: cli.Exact(e.To.Changed), By: e.To.By, Why: e.To.Why, Undid: e.To.Undid, RevertAt: cli.Exact(e.To.RevertAt),
 			From: termsOf(e.From.Terms), To: termsOf(e.To.Terms),
@@ -60,14 +96,19 @@ func historyState(entries []control.Entry) []any {
 	return list
 }
 
-func printHistory(w io.Writer, name string, entries []control.Entry) error {
+func printHistory(w io.Writer, name string, lines []historyLine) error {
 	table := cli.Table(w)
-	if len(entries) == 0 {
+	if len(lines) == 0 {
 		_, _ = fmt.Fprintf(table, "limit %s has not been changed since it was seeded\n", name)
 	} else {
 		_, _ = fmt.Fprintln(table, "REVISION\tCHANGED\tFROM → TO\tBY\tWHY")
 	}
-	for _, e := range entries {
+	for _, l := range lines {
+		if l.change == nil {
+			_, _ = fmt.Fprintf(table, "\t%s\t%s\t%s\t\n", cli.Stamp(l.event.At), l.event.Text, l.event.By)
+			continue
+		}
+		e := *l.change
 		_, _ = fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", e.To.Revision, cli.Stamp(e.To.Changed), became(e), e.To.By, e.To.Why)
 	}
 	return table.Flush()

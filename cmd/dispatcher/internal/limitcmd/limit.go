@@ -32,6 +32,7 @@ func New(s *cli.Settings) *cobra.Command {
 		newUnsetCommand(s, &asJSON),
 		newPauseCommand(s, &asJSON, "pause", "Stop all calls under the limit", true),
 		newPauseCommand(s, &asJSON, "resume", "End a pause", false),
+		newReleaseCommand(s, &asJSON),
 		newUndoCommand(s, &asJSON),
 		newHistoryCommand(s, &asJSON),
 		newListCommand(s, &asJSON),

@@ -391,3 +391,40 @@ func TestGuardIsFixedAndGivenBack(t *testing.T) {
 	o := limit("get", "provider", "--json")
 	o.MustPrint(t, `"guard_auto":true`, `"guard_s":0.01`, `"spread_s":0.002`)
 }
+
+// A slowdown is shown with its reason, an operator ends it, and the history has both.
+func TestASlowdownIsShownAndReleased(t *testing.T) {
+	t.Parallel()
+	addr := seeded(t)
+	run := limitOn(t, addr)
+	run("release", "provider").MustPrint(t)
+	if o := run("get", "provider"); strings.Contains(o.Out, "effective cap") {
+		t.Errorf("got an effective cap of a limit that is not slowed down:\n%s", o.Out)
+	}
+	rdb := redisclient.New(redisclient.Options{Addrs: []string{addr}})
+	defer func() { _ = rdb.Close() }()
+	now := time.Now()
+	slow := limit.Slowdown{
+		Number: now.UnixMicro(), Since: now.UnixMicro(), Units: 20, Effective: 200, Window: 1_000_000, Slowed: now.UnixMicro(),
+		Until: now.Add(time.Minute).UnixMicro(), Why: "the provider refused 50% of 300 units",
+	}
+	if err := rdb.HSet(t.Context(), "dispatcher:{default}:limit:provider", "slowdown", slow.Pack()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	run("get", "provider").MustPrint(t, "effective cap", "200", "the provider refused 50% of 300 units", "blocked until", "limit release ends it")
+	state := shownLimit(t, run("get", "provider", "--json").Out)
+	if s := state.Slowdown; s == nil || s.EffectiveCap != 200 || s.Granted != 20 || s.BlockedUntil == "" || s.Why != slow.Why {
+		t.Errorf("got %+v", s)
+	}
+	run("release", "provider", "--by", "").MustFail(t, "by: \"\": must have 1 to 200 bytes")
+	run("release", "provider", "--why", "they raised our quota", "--by", "ann").MustPrint(t, "at most 400 in any 1s")
+	run("history", "provider").MustPrint(t, "released by hand: they raised our quota", "ann")
+	o := run("history", "provider", "--json")
+	var lines []eventState
+	if err := json.Unmarshal([]byte(o.Out), &lines); err != nil || len(lines) != 1 || lines[0].By != "ann" || lines[0].At == "" {
+		t.Errorf("got %+v and %v of\n%s", lines, err, o.Out)
+	}
+	if o := run("release", "nobody"); o.Err == nil {
+		t.Errorf("got no error for a limit that does not exist:\n%s", o.Out)
+	}
+}

@@ -27,6 +27,9 @@ func (s limitState) print(w io.Writer, now limit.Settings) error {
 	}
 	_, _ = fmt.Fprintf(table, "  usable share\t%.3f\tof the cap: %.1f calls a window\n", s.Share, s.Share*float64(now.Cap))
 	cli.PrintWaste(table, s.Share, now.Terms, limit.ScopeCluster)
+	if s.Slowdown != nil {
+		s.Slowdown.row(table)
+	}
 	if now.Gate {
 		_, _ = fmt.Fprintf(table, "  beside\t%s\tthe first limit, which has the guard, the lateness and the horizon\n", s.first)
 	} else {

@@ -62,6 +62,7 @@ type limitState struct {
 	Differs   []difference   `json:"differs"`
 	Chosen    *chosen        `json:"lateness_chosen,omitempty"`
 	Trips     *roundTrips    `json:"round_trips,omitempty"` // where the guard is auto
+	Slowdown  *slowdownState `json:"slowdown,omitempty"`    // absent: the cap is in force
 	Quota     *quotaUse      `json:"quota,omitempty"`       // of a quota without a key, or of one value
 	Value     *valueState    `json:"value,omitempty"`       // of the key, that the command names
 

@@ -1,0 +1,85 @@
+package limitcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"dispatcher/cmd/dispatcher/internal/cli"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/limit"
+)
+
+func newReleaseCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
+	var h how
+	cmd := &cobra.Command{
+		Use: "release NAME", Short: "End a block or a slowdown that follows from the provider's answers", Args: cli.OneName("limit", "NAME"),
+		Long: "End a block or a slowdown that follows from the provider's answers. The cap is in force at once.\n" +
+			"If the provider goes on to refuse calls, the fleet slows down again within seconds.",
+		Example: "  dispatcher limit release provider --why \"the provider has raised our quota\"",
+	}
+	cmd.Flags().StringVar(&h.change.Why, "why", "", "`reason`, for the history")
+	cmd.Flags().StringVar(&h.change.By, "by", "", "`author`, for the history (default: user@host)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := flagged(h.validate(cmd.Flags())); err != nil {
+			return err
+		}
+		if h.change.By == "" {
+			h.change.By = operator()
+		}
+		return connected(s, cmd, args[0], nil, func(ctx context.Context, conn limitConn) error {
+			_, err := conn.control.Release(ctx, h.change.By, h.change.Why)
+			if errors.Is(err, control.ErrNotSlowed) {
+				cmd.PrintErrln(err)
+			} else if err != nil {
+				return err
+			}
+			now, err := conn.control.Get(ctx)
+			if err != nil {
+				return err
+			}
+			return conn.show(ctx, cmd.OutOrStdout(), now, *asJSON, false, nil)
+		})
+	}
+	return cmd
+}
+
+// slowdownState is what the provider's answers leave of a limit.
+type slowdownState struct {
+	EffectiveCap float64 `json:"effective_cap"` // in any window
+	Granted      float64 `json:"granted_units"` // in any window, now: less than the effective cap for some seconds after a block
+	Since        string  `json:"since,omitempty"`
+	BlockedUntil string  `json:"blocked_until,omitempty"`
+	Why          string  `json:"why"`
+}
+
+// slowdownState is nil where the provider's answers slow nothing down.
+func (c limitConn) slowdownState(ctx context.Context, now limit.Settings, clock time.Time) (*slowdownState, error) {
+	slow, err := c.control.Slowdown(ctx)
+	if err != nil || slow.Slowed == 0 {
+		return nil, err
+	}
+	state := slowdownState{
+		EffectiveCap: slow.EffectiveCap(now.Contract), Granted: slow.UnitsIn(now.Contract),
+		Since: cli.Exact(limit.FromMicros(slow.Slowed)), Why: slow.Why,
+	}
+	if slow.BlockedAt(clock) {
+		state.BlockedUntil = cli.Exact(limit.FromMicros(slow.Until))
+	}
+	return &state, nil
+}
+
+// row shows the slowdown, with its reason.
+func (s slowdownState) row(table io.Writer) {
+	_, _ = fmt.Fprintf(table, "  effective cap\t%.4g\tsince %s: %s\n", s.EffectiveCap, s.Since, s.Why)
+	switch {
+	case s.BlockedUntil != "":
+		_, _ = fmt.Fprintf(table, "  blocked until\t%s\tas the provider asked; limit release ends it\n", s.BlockedUntil)
+	case s.Granted < s.EffectiveCap:
+		_, _ = fmt.Fprintf(table, "  granted\t%.4g\tin a window now, and twice as much each second without a refused call\n", s.Granted)
+	}
+}

@@ -1,0 +1,61 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"dispatcher/internal/fault"
+	"dispatcher/throttle/feedback"
+	"dispatcher/throttle/limit"
+)
+
+// Slowdown is what the provider's answers leave of the limit; zero: all of it.
+func (c *Control) Slowdown(ctx context.Context) (limit.Slowdown, error) {
+	text, err := c.rdb.HGet(ctx, c.Keys.Limit, "slowdown").Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return limit.Slowdown{}, fmt.Errorf("read limit %q: %w", c.name, err)
+	}
+	s, err := limit.UnpackSlowdown(text)
+	if err != nil {
+		return s, fmt.Errorf("read limit %q: %w", c.name, err)
+	}
+	return s, nil
+}
+
+// ErrNotSlowed says that there is nothing to release: the provider's answers slow nothing down.
+var ErrNotSlowed = errors.New("nothing was changed: the limit is neither blocked nor slowed down by what the provider answers")
+
+// Release ends a block or a slowdown by hand: the operator's cap is in force at once. Where the provider goes on to refuse calls,
+// the fleet slows down again. It returns what was ended, or [ErrNotSlowed].
+func (c *Control) Release(ctx context.Context, by, why string) (limit.Slowdown, error) {
+	var faults fault.List
+	faults.Refuse(len(why) > maxWhy, "why", len(why), "bytes are more than %d", maxWhy)
+	if err := faults.Err(); err != nil {
+		return limit.Slowdown{}, err
+	}
+	if _, err := c.Get(ctx); err != nil {
+		return limit.Slowdown{}, err
+	}
+	const attempts = 5
+	for range attempts {
+		old, err := c.Slowdown(ctx)
+		if err != nil {
+			return old, err
+		}
+		if old.IsZero() {
+			return old, fmt.Errorf("limit %q: %w", c.name, ErrNotSlowed)
+		}
+		text := "released by hand"
+		if why != "" {
+			text += ": " + why
+		}
+		now, err := feedback.Decision{Event: text}.Write(ctx, c.scripts, old.Number, by)
+		if err != nil || now.IsZero() {
+			return old, err
+		}
+	}
+	return limit.Slowdown{}, fmt.Errorf("limit %q: %w", c.name, errBusy)
+}

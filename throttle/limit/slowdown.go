@@ -1,0 +1,92 @@
+package limit
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+)
+
+// Slowdown is what a provider that refuses calls leaves of a limit for a while. It never raises
+// the operator's cap. Package throttle/feedback decides on it; reserve.lua keeps to Units,
+// Window and Until. Times are in µs on Redis's clock.
+//
+// It is part of the limit's state and not of its settings: a Redis that loses it begins again at the
+// operator's cap.
+type Slowdown struct {
+	Number    int64   `json:"number"`    // when it was decided. No two have the same
+	Since     int64   `json:"since"`     // calls with slots from here on tell whether it is right
+	Units     float64 `json:"units"`     // that are granted in any Window, at most
+	Window    int64   `json:"window"`    // µs
+	Until     int64   `json:"until"`     // nothing is granted before; 0: no block
+	Effective float64 `json:"effective"` // the effective cap in any Window. Units is lower for some seconds after a block
+	Slowed    int64   `json:"slowed"`    // when calls were first slowed; 0: they are only watched
+
+	Throttled int64   `json:"throttled"`  // when calls were refused last
+	Blocks    int     `json:"blocks"`     // in a row
+	Before    float64 `json:"before"`     // the effective cap before it was lowered, perhaps several times in a row
+	Refused   float64 `json:"refused"`    // the share of calls that were refused when it was lowered last; 0: it was not lowered by the last look
+	Useless   int     `json:"useless"`    // how often in a row a lower cap did not lessen that share
+	KeptUntil int64   `json:"kept_until"` // until then the cap is not lowered, since that did not help
+
+	Why string `json:"why"` // for people
+}
+
+// maxSlowdown bounds a slowdown that is read from Redis, in bytes.
+const maxSlowdown = 1 << 10
+
+// Pack is the slowdown as Redis holds it; empty: none.
+func (s Slowdown) Pack() string {
+	if s.IsZero() {
+		return ""
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(fmt.Sprintf("limit: a slowdown can't be packed: %v", err)) // its numbers are finite
+	}
+	return string(text)
+}
+
+// UnpackSlowdown reads what [Slowdown.Pack] wrote.
+func UnpackSlowdown(text string) (s Slowdown, err error) {
+	switch {
+	case text == "":
+		return Slowdown{}, nil
+	case len(text) > maxSlowdown:
+		return Slowdown{}, fmt.Errorf("%w: a slowdown of %d bytes", errPacked, len(text))
+	}
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return Slowdown{}, fmt.Errorf("%w: %w", errPacked, err)
+	}
+	if s.Number < 1 || s.Since < 1 || s.Window < 1 || !(s.Units > 0) || !(s.Effective > 0) || s.Until < 0 {
+		return Slowdown{}, fmt.Errorf("%w: a slowdown to %g of %g in %dµs", errPacked, s.Units, s.Effective, s.Window)
+	}
+	return s, nil
+}
+
+// IsZero reports whether there is no slowdown.
+func (s Slowdown) IsZero() bool { return s.Number == 0 }
+
+// Share is which part of a contract's pace is left, from 0 to 1.
+func (s Slowdown) Share(c Contract) float64 {
+	if s.IsZero() {
+		return 1
+	}
+	return math.Min(1, s.UnitsIn(c)/float64(c.Cap))
+}
+
+// UnitsIn is how many units are granted in any window of the contract, at most.
+func (s Slowdown) UnitsIn(c Contract) float64 {
+	return math.Min(float64(c.Cap), s.Units*float64(c.Window.Microseconds())/float64(s.Window))
+}
+
+// EffectiveCap is the effective cap in units in any window of the contract.
+func (s Slowdown) EffectiveCap(c Contract) float64 {
+	if s.IsZero() {
+		return float64(c.Cap)
+	}
+	return math.Min(float64(c.Cap), s.Effective*float64(c.Window.Microseconds())/float64(s.Window))
+}
+
+// BlockedAt reports whether nothing is granted at a time on Redis's clock.
+func (s Slowdown) BlockedAt(now time.Time) bool { return s.Until > now.UnixMicro() }

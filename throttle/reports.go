@@ -1,0 +1,79 @@
+package throttle
+
+import (
+	"context"
+	"time"
+
+	"dispatcher/throttle/feedback"
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/lateness"
+	"dispatcher/throttle/limit"
+)
+
+// reports are what a node tells the fleet once in a while, besides its reservations.
+type reports struct {
+	lateness lateness.Reporter
+	feedback feedback.Reporter
+}
+
+// init has the reports use a limiter's scripts.
+func (p *reports) init(l *Limiter, scripts script.Scripts) {
+	p.lateness = lateness.Reporter{
+		Counter: &l.counter, Trips: &l.trips, Limit: l.opts.Name, Log: l.log, Configure: scripts.Configure,
+		Send: func(ctx context.Context, r lateness.Report) (lateness.Reply, error) { return r.Send(ctx, scripts) },
+	}
+	p.feedback = feedback.Reporter{
+		Counter: &l.answers, Log: l.log,
+		Send: func(ctx context.Context, c feedback.Counts) (feedback.Reply, error) { return c.Send(ctx, scripts) },
+		Write: func(ctx context.Context, number int64, d feedback.Decision) (limit.Slowdown, error) {
+			return d.Write(ctx, scripts, number, limit.Dispatcher)
+		},
+	}
+}
+
+// reportDue makes the reports that are due.
+func (r *reserver) reportDue(ctx context.Context, now time.Time) {
+	working := r.opts.Limit.Scope != limit.ScopeNode && r.learned && r.failures == 0
+	if !working || !r.known.ChoosesLateness() {
+		r.reports.lateness.Skip(now)
+	} else if r.reports.lateness.Report(ctx, r.known, now) {
+		r.pollNow = true
+	}
+	if !working {
+		return
+	}
+	now = time.Now()
+	if slow, ok := r.reports.feedback.Report(ctx, r.known.Contract, r.kind.Share(r.known.Contract), now); ok {
+		r.slowDown(slow, now)
+	}
+}
+
+// slowDown goes on under a slowdown. Slots that are out when a block begins are given up.
+func (r *reserver) slowDown(slow limit.Slowdown, now time.Time) {
+	if slow == r.reports.feedback.Slowdown() {
+		return
+	}
+	ahead := limit.FromMicros(slow.Since).Sub(r.redisTime(now))
+	before := r.reports.feedback.Follow(slow, now.Add(max(0, ahead)))
+	if slow.Until > before.Until && slow.BlockedAt(r.redisTime(now)) {
+		r.giveUp()
+	}
+	r.noteSlowdown(slow)
+}
+
+// Begins counts a call that begins at its slot now, of so many units. Of these,
+// [Limiter.Refused] counts those that the provider refuses.
+func (l *Limiter) Begins(s Slot, units int64) {
+	if s.charge != nil {
+		l.answers.Made(s.charge.at, max(1, units))
+	}
+}
+
+// Refused reports that the provider refused a call for its rate. asked: for how long it
+// wants no call; 0: it did not say. From the first such call on, the fleet watches its
+// calls, and slows down to what the provider accepts: see package feedback.
+func (l *Limiter) Refused(s Slot, units int64, asked time.Duration) {
+	if s.charge != nil {
+		l.answers.Refused(s.charge.at, max(1, units), asked)
+	}
+}
