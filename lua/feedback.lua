@@ -1,3 +1,4 @@
+-- with slowdown.lua
 -- Report how many of a node's calls the provider refused, and replace the limit's slowdown. Once a second one node gets the
 -- reports of all nodes, to decide on the next one. limit.lua is joined in front.
 --
@@ -8,7 +9,7 @@
 --
 -- ARGV[1] number  of the slowdown that the node knows; 0: none
 -- ARGV[2] node    its name; empty: an operator
--- ARGV[3] report  "number made refused asked_us span_us", see feedback.Counts; empty: none
+-- ARGV[3] report  numbers, see feedback.Counts; empty: none
 -- ARGV[4] next    replaces the slowdown of that number: as throttle/limit packs it; end: none follows; empty: it stays
 -- ARGV[5] event   is written down with next; empty: nothing
 -- ARGV[6] by      who wrote it
@@ -21,16 +22,16 @@ local feedback, events = KEYS[3], KEYS[4]
 local LOOK = 1000000 -- from the begin of a slowdown, and between two nodes that get the reports: each node has reported by then
 local KEPT_EVENTS = 1000
 local KEPT_MS = 1800000 -- reports are remembered for so long
-local AHEAD = 61000000 -- a slowdown that begins later is of before this clock went back: it is none
 
 local now = clock()
 local text = redis.call('HGET', limit, 'slowdown') or ''
 
-local current, since = '0', 0 -- number of the slowdown in force, and from when on calls tell whether it is right
-local ok, one = pcall(cjson.decode, text)
-if ok and type(one) == 'table' and tonumber(one.number) and tonumber(one.since) and tonumber(one.since) <= now + AHEAD then
-  current, since = int(one.number), tonumber(one.since)
-else text = '' end
+local one = slowdown_of(text, now)
+if text ~= '' and not one then
+  redis.call('HDEL', limit, 'slowdown')
+  text = ''
+end
+local current = one and int(one.number) or '0'
 if ARGV[1] ~= current then return {now, text} end
 
 if ARGV[4] ~= '' then
@@ -46,11 +47,13 @@ if ARGV[4] ~= '' then
   return {now, text}
 end
 
-if ARGV[3] == '' or not string.match(ARGV[3], '^%d+ %d+ %d+ %d+ %d+$') then return {now, text} end
+if ARGV[3] == '' or not string.match(ARGV[3], '^[%d ]+$') then return {now, text} end
 redis.call('HSET', feedback, ARGV[2], ARGV[3])
 redis.call('PEXPIRE', feedback, KEPT_MS)
 local reply = {now, text}
-local looked = math.max(tonumber(redis.call('HGET', feedback, 'looked') or 0), since)
+local looked = tonumber(redis.call('HGET', feedback, 'looked') or 0)
+if looked > now then looked = 0 end -- this clock went back
+if one then looked = math.max(looked, one.since) end
 if now < looked + LOOK then return reply end
 redis.call('HSET', feedback, 'looked', int(now))
 local all = redis.call('HGETALL', feedback)

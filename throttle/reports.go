@@ -14,6 +14,7 @@ import (
 type reports struct {
 	lateness lateness.Reporter
 	feedback feedback.Reporter
+	working  bool // Redis answers, and the fleet keeps the limit together
 }
 
 // init has the reports use a limiter's scripts.
@@ -33,13 +34,13 @@ func (p *reports) init(l *Limiter, scripts script.Scripts) {
 
 // reportDue makes the reports that are due.
 func (r *reserver) reportDue(ctx context.Context, now time.Time) {
-	working := r.opts.Limit.Scope != limit.ScopeNode && r.learned && r.failures == 0
-	if !working || !r.known.ChoosesLateness() {
+	r.reports.working = r.opts.Limit.Scope != limit.ScopeNode && r.learned && r.failures == 0
+	if !r.reports.working || !r.known.ChoosesLateness() {
 		r.reports.lateness.Skip(now)
 	} else if r.reports.lateness.Report(ctx, r.known, now) {
 		r.pollNow = true
 	}
-	if !working {
+	if !r.reports.working {
 		return
 	}
 	now = time.Now()
@@ -55,8 +56,11 @@ func (r *reserver) slowDown(slow limit.Slowdown, now time.Time) {
 	}
 	ahead := limit.FromMicros(slow.Since).Sub(r.redisTime(now))
 	before := r.reports.feedback.Follow(slow, now.Add(max(0, ahead)))
-	if slow.Until > before.Until && slow.BlockedAt(r.redisTime(now)) {
+	switch {
+	case slow.Until > before.Until && slow.BlockedAt(r.redisTime(now)):
 		r.giveUp()
+	case slow.Until < before.Until: // an operator ended the block
+		r.refusedUntil = time.Time{}
 	}
 	r.noteSlowdown(slow)
 }
@@ -65,7 +69,7 @@ func (r *reserver) slowDown(slow limit.Slowdown, now time.Time) {
 // [Limiter.Refused] counts those that the provider refuses.
 func (l *Limiter) Begins(s Slot, units int64) {
 	if s.charge != nil {
-		l.answers.Made(s.charge.at, max(1, units))
+		l.answers.Made(s.charge.at, max(1, units), time.Now())
 	}
 }
 
@@ -75,5 +79,6 @@ func (l *Limiter) Begins(s Slot, units int64) {
 func (l *Limiter) Refused(s Slot, units int64, asked time.Duration) {
 	if s.charge != nil {
 		l.answers.Refused(s.charge.at, max(1, units), asked)
+		l.wake(l.corrected) // to report it
 	}
 }

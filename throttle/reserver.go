@@ -148,6 +148,9 @@ func (r *reserver) step(ctx context.Context, now time.Time) time.Duration {
 	if r.somebodyWaits() {
 		next = clock.Earlier(next, r.turnDue(now))
 	}
+	if due := r.reports.feedback.Due(r.reservedAt, now); !due.IsZero() && r.reports.working {
+		next = clock.Earlier(next, due)
+	}
 	if r.turnIsOut(now) {
 		next = clock.Later(next, now.Add(minGap))
 	}

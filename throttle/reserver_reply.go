@@ -118,7 +118,7 @@ func (r *reserver) receive(asked []request, reply script.Reservation, now time.T
 // turnAway refuses the jobs for which a full bucket had no room. A limit that gives
 // nothing for another reason lets them wait.
 func (r *reserver) turnAway(asked []request, reply script.Reservation) {
-	gives := !r.stepped && r.lost == 0 && !reply.Cut && !reply.Settings.Paused && reply.NotBefore <= reply.Now && reply.Cooldown == script.CooldownNone
+	gives := !r.stepped && r.lost == 0 && !reply.Cut && !reply.Settings.Paused && reply.NotBefore <= reply.Now && reply.Slowdown.Until <= reply.Now && reply.Cooldown == script.CooldownNone
 	if !r.refuses() || !gives {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
+	"dispatcher/throttle/control"
 	"dispatcher/throttle/feedback"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
@@ -144,8 +145,19 @@ func TestSlowdownsNeverPassTheCap(t *testing.T) {
 				s = slowTo(c, rapid.Float64Range(0.01, 1.5).Draw(rt, "share"), tr.now)
 			}
 			tr.slowTo(s)
-			tr.askOn(time.Duration(rapid.IntRange(10, 800).Draw(rt, "ms"))*time.Millisecond, c.Cap)
+			lasts := time.Duration(rapid.IntRange(10, 800).Draw(rt, "ms")) * time.Millisecond
+			switch rapid.IntRange(0, 2).Draw(rt, "jobs") {
+			case 0: // a part of the burst is stored, or left
+				tr.reserve(0, rapid.Int64Range(1, c.Cap).Draw(rt, "want"))
+			case 1:
+				tr.pass(lasts.Microseconds())
+				tr.reserve(0, rapid.Int64Range(1, c.Cap).Draw(rt, "want"))
+			default:
+				tr.askOn(lasts, c.Cap)
+			}
 		}
+		tr.slowTo(limit.Slowdown{})
+		tr.askOn(2*time.Second, c.Cap)
 		if most := fullest(tr.grants, c.Window+c.Guard-c.Lateness); int64(most) > tr.worst {
 			rt.Fatalf("got a window of %d units, want %d at most", most, tr.worst)
 		}
@@ -325,11 +337,123 @@ func TestANodeReportsAndHeeds(t *testing.T) {
 	if !out.GivenUp() {
 		t.Error("a slot that was out when a block began is not given up")
 	}
+	r.refusedUntil = now.Add(time.Minute)
 	r.report(script.Reservation{Now: redisNow, Settings: r.known, Slowdown: slow}, now, false)
 	if s := l.State(); s.Phase != PhaseBlocked || s.Ready() != nil || !strings.Contains(s.Note(), "blocked until") {
 		t.Errorf("got phase %s, %v and %q, want that the node is ready and blocked", s.Phase, s.Ready(), s.Note())
 	}
 	if due := r.turnDue(now); due.Before(now.Add(2 * time.Second)) {
 		t.Errorf("got a turn in %v, want none before the block ends", due.Sub(now))
+	}
+	r.slowDown(limit.Slowdown{}, now) // an operator has released it
+	if !r.refusedUntil.IsZero() {
+		t.Error("a node still waits for the end of a block that was released")
+	}
+}
+
+// A pace that rises each second is used whole, whatever burst and window are: to rise takes nothing.
+func TestAPaceThatRisesIsUsed(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		burst   int64
+		window  time.Duration
+		seconds int
+	}{{1, time.Second, 10}, {50, time.Second, 10}, {150, time.Second, 10}, {50, 10 * time.Second, 28}} {
+		c := contract(300)
+		c.Burst, c.Window = row.burst, row.window
+		tr := newTrial(t, "", algorithm(limit.TokenBucket), c, 1)
+		share, want := 0.3, 0.0
+		tr.slowTo(slowTo(c, share, tr.now))
+		tr.askOn(2*row.window, 5)
+		before := len(tr.grants)
+		for range row.seconds {
+			share *= 1.02
+			want += share * tr.a.Share(c) * float64(c.Cap) / row.window.Seconds()
+			tr.slowTo(slowTo(c, share, tr.now))
+			tr.askOn(time.Second, 5)
+		}
+		if got := len(tr.grants) - before; float64(got) < 0.95*want-5 {
+			t.Errorf("burst %d, window %v: got %d units while the pace rises, want about %.0f", row.burst, row.window, got, want)
+		}
+		if most := fullest(tr.grants, c.Window); int64(most) > tr.worst {
+			t.Errorf("burst %d, window %v: got a window of %d units, want %d at most", row.burst, row.window, most, tr.worst)
+		}
+	}
+}
+
+// A block that was made before Redis's clock went back ends at once, on the nodes as well, and so does a slowdown.
+func TestASlowdownEndsWhenTheClockGoesBack(t *testing.T) {
+	t.Parallel()
+	tr := newTrial(t, "", algorithm(limit.TokenBucket), contract(300), 1)
+	blocked := slowTo(tr.c, 0.1, tr.now+30*second.Microseconds())
+	blocked.Until = tr.now + 3600*second.Microseconds()
+	tr.slowTo(blocked)
+	if b := tr.reserve(0, 1); b.Schedule.Given != 1 || !b.Slowdown.IsZero() {
+		t.Errorf("got %d units and %+v, want that a block that ends in an hour is none", b.Schedule.Given, b.Slowdown)
+	}
+	w := newLatenessTest(t, contract(300))
+	a := heardBy(w, "a")
+	r := a(feedback.Counts{Refused: 2})
+	s := slowTo(contract(300), 0.1, r.Now)
+	if _, err := (feedback.Decision{Next: s}).Write(t.Context(), w.scripts, 0, "a test"); err != nil {
+		t.Fatal(err)
+	}
+	w.pass(-time.Hour)
+	if r := a(feedback.Counts{Number: s.Number, Made: 100}); !r.Slowdown.IsZero() {
+		t.Errorf("got %+v, want that a slowdown of before the clock went back is none", r.Slowdown)
+	}
+	if r := a(feedback.Counts{Refused: 2}); !r.Decides {
+		t.Errorf("got %+v, want that the next refused calls are decided on at once", r)
+	}
+}
+
+// Jobs are not turned away since the provider wants a rest: they wait.
+func TestABlockTurnsNobodyAway(t *testing.T) {
+	t.Parallel()
+	spec := specOf(contract(300))
+	spec.Algorithm, spec.WhenFull = limit.LeakyBucket, limit.FullRefuse
+	l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Limit: spec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &reserver{Limiter: l, known: spec.Settings(), learned: true, kind: algorithm(limit.LeakyBucket)}
+	for until, want := range map[int64]error{0: ErrFull, 60_000_000: nil} {
+		q := request{answer: &Answer{}}
+		r.turnAway([]request{q}, script.Reservation{Now: 1000, Settings: r.known, Slowdown: limit.Slowdown{Number: 1, Until: until}})
+		if got := q.answer.Err; got != want { //nolint:errorlint // it is that error itself
+			t.Errorf("with a block until %d: got %v, want %v", until, got, want)
+		}
+	}
+}
+
+// An operator who has the answers ignored ends a block and a slowdown.
+func TestIgnoringTheAnswersEndsABlock(t *testing.T) {
+	t.Parallel()
+	tr := newTrial(t, "", algorithm(limit.TokenBucket), contract(300), 1)
+	blocked := slowTo(tr.c, 0.1, tr.now)
+	blocked.Until = tr.now + 3*second.Microseconds()
+	tr.slowTo(blocked)
+	tr.set(control.Change{Values: limit.Values{"ignore_throttled": "true"}})
+	if got := tr.askOn(2*time.Second, 10); got < 500 {
+		t.Errorf("got %d units in 2 s, want about 594", got)
+	}
+}
+
+// What is stored of a burst was stored at the pace of then: when the pace rises, it is no more.
+func TestAFasterPaceStoresNothing(t *testing.T) {
+	t.Parallel()
+	c := contract(300)
+	c.Burst = 150
+	tr := newTrial(t, "", algorithm(limit.TokenBucket), c, 1)
+	tr.slowTo(slowTo(c, 0.02, tr.now))
+	tr.askOn(time.Second, c.Cap) // the bucket is empty
+	tr.pass(20 * second.Microseconds())
+	if b := tr.reserve(0, 50); b.Schedule.Given != 50 {
+		t.Fatalf("got %d units after 20 s of six a second, want 50", b.Schedule.Given)
+	}
+	tr.slowTo(limit.Slowdown{})
+	tr.askOn(2*time.Second, c.Cap)
+	if most := fullest(tr.grants, c.Window); int64(most) > tr.worst {
+		t.Errorf("got a window of %d units, want %d at most", most, tr.worst)
 	}
 }

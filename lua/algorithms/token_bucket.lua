@@ -31,13 +31,26 @@ function algorithm.begin(c, not_before)
   note('skipped', '')
 end
 
+-- repaced goes on at another pace that the provider's answers made, and leaves the bucket as full as it is: the next slot lies
+-- where it lay, and what is stored was stored at the old pace. The bucket is never fuller than under the contract's pace alone.
+local function repaced(c, old, now)
+  local next_slot = c.base + after(old, c.n - c.burst + 1)
+  local stored = math.max(0, math.min(c.burst - 1, within(old, now - next_slot)))
+  c.base, c.n = math.max(now, next_slot), c.burst - 1 - stored
+  note('base', int(c.base))
+  note('n', int(c.n))
+end
+
 -- change begins the new timeline behind the last slot granted, at the shorter of the two spacings: each window then
 -- holds no more than the larger of the two caps. A burst that was granted is a debt in time, which base still holds
 -- after a change; it is paid first, but no longer than a window takes to pass. Larger jobs begin max_cost spacings later:
 -- the first one goes at once, behind slots that may lie closer to each other than its own.
 function algorithm.change(c, old, now, not_before)
-  if c.cap == old.cap and c.window == old.window and c.burst == old.burst and c.guard == old.guard
-    and c.max_cost == old.max_cost and c.period == old.period then return nil end
+  if (c.stated or c.cap) == (old.stated or old.cap) and c.window == old.window and c.burst == old.burst and c.guard == old.guard
+    and c.max_cost == old.max_cost then
+    if c.period ~= old.period then repaced(c, old, now) end
+    return nil
+  end
   local behind = c.base + after(old, c.n)
   if old.burst == 1 then behind = math.max(c.base, c.slot + math.min(after(old, 1), after(c, 1))) end
   behind = behind + math.max(0, old.guard - c.guard) -- the last ones may be as late as the old guard allowed

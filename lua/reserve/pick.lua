@@ -81,7 +81,7 @@ function states.correct_timeline()
   for slot, units in string.gmatch(ARGV[19], '(%d+):(-?%d+)') do
     units = tonumber(units)
     if units > 0 then back[#back + 1] = {slot = tonumber(slot), units = units}
-    else owed, at = math.min(owed - units, 2 * set.cap), now end
+    else owed, at = owed - units, now end
   end
   if algorithm.back and #back > 0 then algorithm.back(c, now, back) end
   if now - at > 2 * (set.window + set.guard) then owed = 0 end

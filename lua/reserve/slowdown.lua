@@ -1,20 +1,20 @@
+-- with slowdown.lua
 -- What the provider's answers leave of the limit: see throttle/feedback, which keeps the slowdown in the limit's hash.
 -- The timeline goes on under the slower pace as after a change of the cap, so it stays within the operator's cap.
 --
 -- In the limit's hash: slowdown, as throttle/limit packs it; paced, the pace of the slowdown under which the timeline goes,
 -- "units window_us"; empty: it goes under the contract.
 local slow = {
-  text = v[19] or '', paced = v[20] or '', pace = '', till = 0, -- till: nothing is granted before
+  paced = v[20] or '', pace = '', till = 0, -- till: nothing is granted before
   LEAST = 0.001, -- share of the operator's cap; feedback leaves more, unless that was raised since
-  LONGEST_BLOCK = 61000000, -- one that ends later is of before this clock went back
 }
 
-if slow.text ~= '' then
-  local ok, one = pcall(cjson.decode, slow.text)
-  if ok and type(one) == 'table' and type(one.units) == 'number' and type(one.window) == 'number' and one.units > 0 then
-    slow.pace, slow.till = string.format('%.6f', one.units) .. ' ' .. int(one.window), tonumber(one['until']) or 0
-    if slow.till > now + slow.LONGEST_BLOCK then slow.till = 0 end
-  end
+v[19] = v[19] or ''
+if v[19] ~= '' then
+  local one = slowdown_of(v[19], now)
+  if one and not (set and set.ignore_throttled) then
+    slow.pace, slow.till = string.format('%.6f', one.units) .. ' ' .. int(one.window), one['until']
+  else v[19] = '' end -- it is none
 end
 
 -- slow.down makes settings as slow as a pace says, such as slow.pace.
@@ -23,6 +23,7 @@ function slow.down(terms, to)
   if not terms or not units then return terms end
   local share = math.max(slow.LEAST, tonumber(units) / tonumber(window) * terms.window / terms.cap)
   if share < 1 then
+    terms.stated = terms.cap
     terms.cap = math.max(terms.reserve + terms.max_cost, math.floor(terms.cap * share))
     terms.period = math.ceil(terms.period / share)
   end

@@ -45,7 +45,7 @@ func (c *Control) Release(ctx context.Context, by, why string) (limit.Slowdown, 
 		if err != nil {
 			return old, err
 		}
-		if old.IsZero() {
+		if old.Slowed == 0 {
 			return old, fmt.Errorf("limit %q: %w", c.name, ErrNotSlowed)
 		}
 		text := "released by hand"

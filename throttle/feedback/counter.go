@@ -12,14 +12,13 @@ import (
 // those that a job counts on the limit. The zero value counts refused calls alone.
 type Counter struct {
 	watching atomic.Bool // there is a slowdown
+	news     atomic.Bool // something was counted since the last report
 
-	mu      sync.Mutex
-	number  int64     // of the slowdown; 0: there is none
-	since   int64     // calls with slots before do not count
-	from    time.Time // calls are counted from then on
-	made    int64
-	refused int64
-	asked   time.Duration // the longest time that the provider asked to wait
+	mu     sync.Mutex
+	number int64     // of the slowdown; 0: there is none
+	since  int64     // calls with slots before do not count
+	last   time.Time // the last call, or when counting began
+	counts Counts
 }
 
 // Follow counts under this slowdown from now on. Its calls begin at from on this node's clock.
@@ -29,21 +28,32 @@ func (c *Counter) Follow(s limit.Slowdown, from time.Time) {
 	if c.number == s.Number {
 		return
 	}
-	c.number, c.since, c.from = s.Number, s.Since, from
-	c.made, c.refused, c.asked = 0, 0, 0
+	c.number, c.since, c.last = s.Number, s.Since, from
+	c.counts = Counts{Number: s.Number}
 	c.watching.Store(c.number != 0)
 }
 
-// Made counts a call that begins at a slot, in µs on Redis's clock.
-func (c *Counter) Made(slot, units int64) {
+// mostGap is the longest time between two calls of a node that counts. A node that had no
+// jobs for longer was idle: that says nothing about the rate that the provider accepts.
+const mostGap = time.Second
+
+// Made counts a call that begins now, at a slot, in µs on Redis's clock.
+func (c *Counter) Made(slot, units int64, now time.Time) {
 	if !c.watching.Load() {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if slot >= c.since {
-		c.made += units
+	if slot < c.since {
+		return
 	}
+	c.counts.Calls++
+	c.counts.Made += units
+	if gap := now.Sub(c.last); gap > 0 {
+		c.counts.Span += min(gap, mostGap)
+		c.last = now
+	}
+	c.news.Store(true)
 }
 
 // Refused counts a call that the provider refused for its rate. asked: for how long it
@@ -51,25 +61,33 @@ func (c *Counter) Made(slot, units int64) {
 func (c *Counter) Refused(slot, units int64, asked time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if slot >= c.since {
-		c.refused += units
-		c.asked = max(c.asked, asked)
+	if slot < c.since {
+		return
 	}
+	if slot >= c.number { // else it was made before this slowdown was decided
+		c.counts.RefusedCalls++
+	}
+	c.counts.Refused += units
+	c.counts.Asked = max(c.counts.Asked, asked)
+	c.news.Store(true)
 }
 
 // Counts are what a node has counted under one slowdown so far. They are running totals,
 // so a report that comes twice does no harm.
 type Counts struct {
-	Number  int64 // of the slowdown; 0: there is none yet
-	Made    int64
-	Refused int64
-	Asked   time.Duration
-	Span    time.Duration // in which they were counted
+	Number       int64 // of the slowdown; 0: there is none yet
+	Calls        int64 // that were made since it was decided
+	RefusedCalls int64 // of these
+	Made         int64 // units of Calls
+	Refused      int64 // units of all that were refused since then, also of calls that were made before
+	Asked        time.Duration
+	Span         time.Duration // in which calls were made
 }
 
 // Counts are those so far.
-func (c *Counter) Counts(now time.Time) Counts {
+func (c *Counter) Counts() Counts {
+	c.news.Store(false)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return Counts{Number: c.number, Made: c.made, Refused: c.refused, Asked: c.asked, Span: max(0, now.Sub(c.from))}
+	return c.counts
 }

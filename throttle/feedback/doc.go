@@ -11,7 +11,7 @@
 //
 // Three rules decide:
 //
-//   - The provider refuses at least half of the calls, and three at least: nothing is
+//   - The provider refuses at least half of the calls, or all of three to nine: nothing is
 //     granted for as long as it asks, a minute at most. Then a tenth of the effective cap is
 //     tried, and twice as much after each second without a refused call.
 //   - It refuses more than one in a hundred: the effective cap becomes a little less than
@@ -20,8 +20,8 @@
 //     and by a twenty-fifth after twice as long, up to the operator's cap.
 //
 // A provider may refuse calls for another reason than their rate, such as one recipient.
-// Lowering the cap does not help then. After three tries the cap is at once where it was,
-// and is not lowered for a minute.
+// Lowering the cap does not help then. After three tries without far fewer refused calls the
+// cap is at once where it was, and is not lowered for a minute.
 //
 // # What it does not
 //

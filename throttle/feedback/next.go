@@ -10,7 +10,9 @@ import (
 
 // The rules' numbers.
 const (
-	leastRefused = 3    // units; fewer block nothing
+	leastRefused = 3    // calls, or units; fewer block and lower nothing
+	few          = 10   // calls of which half may be refused by chance
+	sure         = 10   // units; fewer lower the cap by half at most
 	tolerated    = 0.01 // share of refused calls that lowers nothing
 	enough       = 20   // units by which a share is judged, or what comes in patience
 	patience     = 10 * time.Second
@@ -25,8 +27,8 @@ const (
 	leastBlock = time.Second // where the provider does not say how long; doubled with each block in a row
 	mostBlock  = time.Minute // a provider that asks for more is asked again after this
 
-	noHelp = 0.75 // a lower cap helps if less than this part of the refused share is left
-	tries  = 3    // of lowering, before it counts as no help
+	noHelp = 0.3 // a lower cap helps if less than this part of the refused share is left
+	tries  = 3   // of lowering, before it counts as no help
 	kept   = time.Minute
 
 	forgotten = 10 * time.Minute // nothing was counted for so long
@@ -47,11 +49,14 @@ func Begin(c limit.Contract, now int64) limit.Slowdown {
 	}
 }
 
-// Next decides by the counts of all nodes under a slowdown what follows it, at now on Redis's clock, in µs. share
-// is the part of a cap that the limit's algorithm uses while jobs wait. It is a pure function.
+// Next decides by the counts of all nodes under a slowdown what follows it, at now on Redis's
+// clock, in µs. share is the part of a cap that the limit's algorithm uses while jobs wait. It is
+// a pure function.
 func Next(s limit.Slowdown, c limit.Contract, share float64, nodes []Counts, now int64) Decision {
 	l := look{Slowdown: scaled(s, c), contract: c, share: share, now: now}
 	for _, n := range nodes {
+		l.calls += n.Calls
+		l.refusedCalls += n.RefusedCalls
 		l.made += n.Made
 		l.refused += n.Refused
 		l.asked = max(l.asked, n.Asked)
@@ -59,21 +64,30 @@ func Next(s limit.Slowdown, c limit.Contract, share float64, nodes []Counts, now
 			l.accepted += float64(max(0, n.Made-n.Refused)) / n.Span.Seconds()
 		}
 	}
-	l.made = max(l.made, l.refused)
 	age := time.Duration(now-max(s.Number, s.Since)) * time.Microsecond
+	enoughMade := l.made >= enough && (l.refused == 0 || l.refused >= leastRefused && age >= min(2*c.Window, longest)) ||
+		l.ramps() && l.refused == 0 && l.made >= leastRefused
 	switch {
 	case c.IgnoreThrottled || age > forgotten:
 		return l.end()
-	case l.refused >= leastRefused && 2*l.refused >= l.made && !l.between():
+	case l.refusesMost() && !l.between():
 		return l.block()
-	case l.made < enough && age < patience, l.refused > 0 && age < min(2*c.Window, longest):
+	case !enoughMade && age < patience:
 		return Decision{Next: s}
-	case float64(l.refused) > tolerated*float64(l.made):
-		return l.lower()
+	}
+	if l.First > 0 {
+		l.Made, l.Refused = l.Made+l.made, l.Refused+l.refused
+	}
+	switch {
 	case l.refused == 0:
 		return l.clean()
+	case l.refused >= leastRefused && l.refused <= l.made && float64(l.refused) > tolerated*float64(l.made):
+		return l.lower()
 	}
-	l.Throttled, l.Refused, l.Useless = now, 0, 0 // a few: the cap is right
+	l.Throttled = now // a few, or of calls that were made before: the cap is right
+	if l.ramps() {
+		return l.rise()
+	}
 	return l.again("")
 }
 
@@ -91,19 +105,31 @@ func scaled(s limit.Slowdown, c limit.Contract) limit.Slowdown {
 type look struct {
 	limit.Slowdown
 
-	contract      limit.Contract
-	share         float64
-	now           int64
-	made, refused int64
-	accepted      float64 // units a second
-	asked         time.Duration
+	contract            limit.Contract
+	share               float64
+	now                 int64
+	calls, refusedCalls int64
+	made, refused       int64   // units
+	accepted            float64 // units a second
+	asked               time.Duration
+}
+
+// refusesMost reports whether the provider refuses at least half of the calls or, where they are few, all of them.
+func (l look) refusesMost() bool {
+	if l.calls < few {
+		return l.refusedCalls >= leastRefused && l.refusedCalls >= l.calls
+	}
+	return 2*l.refusedCalls >= l.calls
 }
 
 // between reports whether the provider refused nothing at half of these units, and still accepts a good part of them: what
 // it accepts lies between.
 func (l look) between() bool {
-	return l.Units < l.Effective && l.Blocks == 0 && 10*l.refused < 9*l.made
+	return l.ramps() && l.Blocks == 0 && 10*l.refusedCalls < 9*l.calls
 }
+
+// ramps reports whether less is granted than the effective cap, after a block.
+func (l look) ramps() bool { return l.Units < l.Effective }
 
 // again goes on with the slowdown, with counts that begin again.
 func (l look) again(event string) Decision {
@@ -130,8 +156,8 @@ func (l look) block() Decision {
 	l.Blocks++
 	l.Until = l.now + wait.Microseconds()
 	l.Units = math.Max(l.least(), tenth*l.Effective)
-	l.Throttled, l.Refused, l.Useless = l.now, 0, 0
-	l.Why = fmt.Sprintf("the provider refused %d of %d units", l.refused, l.made)
+	l.Throttled = l.now
+	l.Why = fmt.Sprintf("the provider refused %d of %d calls", l.refusedCalls, l.calls)
 	if l.Slowed == 0 {
 		l.Slowed = l.now
 	}
@@ -151,20 +177,21 @@ func (l look) lower() Decision {
 	}
 	refused := float64(l.refused) / float64(l.made)
 	switch {
-	case l.Refused == 0:
-		l.Before, l.Useless = l.Effective, 0
-	case refused > noHelp*l.Refused:
-		l.Useless++
-	default:
-		l.Useless = 0
-	}
-	if l.Useless >= tries {
+	case l.First == 0:
+		l.Before, l.First, l.Lowered = l.Effective, refused, 0
+		l.Made, l.Refused = 0, 0
+	case l.Lowered >= tries && float64(l.Refused) > noHelp*l.First*float64(l.Made):
 		return l.keep(refused)
 	}
+	l.Lowered++
+	l.Made, l.Refused = l.Made/2, l.Refused/2 // what is newer counts more
 	first := l.Slowed == 0
 	rate := l.accepted * l.contract.Window.Seconds() / l.share
-	l.Effective = math.Max(l.least(), math.Min(lowered*rate, lowered*l.Units))
-	l.Units, l.Refused = l.Effective, refused
+	if l.refused < sure { // by chance it may have been more or fewer
+		rate = math.Max(rate, l.Units/2)
+	}
+	l.Effective = math.Max(l.least(), lowered*math.Min(rate, l.Units))
+	l.Units = l.Effective
 	l.Why = fmt.Sprintf("the provider refused %.0f%% of %d units", 100*refused, l.made)
 	event := ""
 	if first {
@@ -178,7 +205,7 @@ func (l look) lower() Decision {
 // keep gives lowering up for a while: the provider refuses calls for another reason than their rate.
 func (l look) keep(refused float64) Decision {
 	l.Effective = math.Max(l.Effective, l.Before)
-	l.Units, l.Refused, l.Useless = l.Effective, 0, 0
+	l.Units, l.First = l.Effective, 0
 	l.KeptUntil = l.now + kept.Microseconds()
 	l.Why = fmt.Sprintf("the provider refuses %.0f%% of the units at any rate", 100*refused)
 	return l.again(fmt.Sprintf("not slowed for %s: %s", kept, l.Why))
@@ -186,12 +213,15 @@ func (l look) keep(refused float64) Decision {
 
 // clean follows a look without refused calls.
 func (l look) clean() Decision {
-	l.Refused, l.Useless, l.Blocks = 0, 0, 0
+	l.Blocks = 0
 	isQuiet := l.now-l.Throttled >= quiet.Microseconds()
+	if isQuiet {
+		l.First = 0 // the next refused calls are refused for the first time again
+	}
 	switch {
 	case isQuiet && l.Units >= float64(l.contract.Cap):
 		return l.end()
-	case isQuiet || l.Units < l.Effective:
+	case isQuiet || l.ramps():
 		return l.rise()
 	}
 	return l.again("")
@@ -199,7 +229,7 @@ func (l look) clean() Decision {
 
 // rise lets more calls go: after a block twice as many, up to the effective cap; else that rises.
 func (l look) rise() Decision {
-	if l.Units < l.Effective {
+	if l.ramps() {
 		l.Units = math.Min(l.Effective, 2*l.Units)
 	} else {
 		step := raised

@@ -46,18 +46,19 @@ func (d Decision) Write(ctx context.Context, s script.Scripts, number int64, by 
 	return h.Slowdown, err
 }
 
-// String are the counts as Redis holds them: "number made refused asked_us span_us".
+// String are the counts as Redis holds them: "number calls refused_calls made refused
+// asked_us span_us".
 func (c Counts) String() string {
-	return fmt.Sprintf("%d %d %d %d %d", c.Number, c.Made, c.Refused, c.Asked.Microseconds(), c.Span.Microseconds())
+	return fmt.Sprintf("%d %d %d %d %d %d %d", c.Number, c.Calls, c.RefusedCalls, c.Made, c.Refused, c.Asked.Microseconds(), c.Span.Microseconds())
 }
 
 // readCounts reads what String wrote.
 func readCounts(text string) (c Counts, ok bool) {
 	words := strings.Fields(text)
-	if len(words) != 5 {
+	var n [7]int64
+	if len(words) != len(n) {
 		return c, false
 	}
-	var n [5]int64
 	for i, w := range words {
 		v, err := strconv.ParseInt(w, 10, 64)
 		if err != nil || v < 0 || v > 1<<53 {
@@ -67,7 +68,7 @@ func readCounts(text string) (c Counts, ok bool) {
 	}
 	most := int64(time.Hour / time.Microsecond)
 	return Counts{
-		Number: n[0], Made: n[1], Refused: n[2],
-		Asked: time.Duration(min(n[3], most)) * time.Microsecond, Span: time.Duration(min(n[4], most)) * time.Microsecond,
+		Number: n[0], Calls: n[1], RefusedCalls: n[2], Made: n[3], Refused: n[4],
+		Asked: time.Duration(min(n[5], most)) * time.Microsecond, Span: time.Duration(min(n[6], most)) * time.Microsecond,
 	}, true
 }

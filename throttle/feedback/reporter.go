@@ -38,6 +38,18 @@ func (r *Reporter) Follow(slow limit.Slowdown, from time.Time) (before limit.Slo
 	return before
 }
 
+// Due is when the next report is due, of a node that reserved its last slot at this time; the zero time: none is.
+func (r *Reporter) Due(reserved, now time.Time) time.Time {
+	if !r.Counter.news.Load() && (r.slow.IsZero() || now.Sub(reserved) > time.Second) {
+		return time.Time{}
+	}
+	due := r.saidAt.Add(reportEvery)
+	if due.Before(now) { // calls of slots that are out come soon
+		due = now.Add(reportEvery / 4)
+	}
+	return due
+}
+
 // Report reports which calls the provider refused, where there is a slowdown or is to be
 // one. share is the part of the cap that the limit's algorithm uses while jobs wait. It
 // returns the slowdown in force; ok: it is Redis's answer.
@@ -45,7 +57,7 @@ func (r *Reporter) Report(ctx context.Context, c limit.Contract, share float64, 
 	if now.Sub(r.saidAt) < reportEvery {
 		return r.slow, false
 	}
-	counts := r.Counter.Counts(now)
+	counts := r.Counter.Counts()
 	if counts.Made == 0 && counts.Refused == 0 || counts.Number == 0 && c.IgnoreThrottled {
 		return r.slow, false
 	}

@@ -24,9 +24,11 @@ type Slowdown struct {
 
 	Throttled int64   `json:"throttled"`  // when calls were refused last
 	Blocks    int     `json:"blocks"`     // in a row
-	Before    float64 `json:"before"`     // the effective cap before it was lowered, perhaps several times in a row
-	Refused   float64 `json:"refused"`    // the share of calls that were refused when it was lowered last; 0: it was not lowered by the last look
-	Useless   int     `json:"useless"`    // how often in a row a lower cap did not lessen that share
+	Lowered   int     `json:"lowered"`    // how often the cap was lowered since calls were refused for the first time
+	Before    float64 `json:"before"`     // the effective cap before that
+	First     float64 `json:"first"`      // the share that was refused then
+	Made      int64   `json:"made"`       // units since then
+	Refused   int64   `json:"refused"`    // and those of them that were refused
 	KeptUntil int64   `json:"kept_until"` // until then the cap is not lowered, since that did not help
 
 	Why string `json:"why"` // for people

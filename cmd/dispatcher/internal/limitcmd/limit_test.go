@@ -424,6 +424,7 @@ func TestASlowdownIsShownAndReleased(t *testing.T) {
 	if err := json.Unmarshal([]byte(o.Out), &lines); err != nil || len(lines) != 1 || lines[0].By != "ann" || lines[0].At == "" {
 		t.Errorf("got %+v and %v of\n%s", lines, err, o.Out)
 	}
+	run("set", "provider", "--ignore-throttled", "true").MustPrint(t, "ignore_throttled", "true")
 	if o := run("release", "nobody"); o.Err == nil {
 		t.Errorf("got no error for a limit that does not exist:\n%s", o.Out)
 	}
