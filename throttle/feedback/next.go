@@ -76,7 +76,7 @@ func Next(s limit.Slowdown, c limit.Contract, share float64, nodes []Counts, now
 		return Decision{Next: s}
 	}
 	if l.First > 0 {
-		l.Made, l.Refused = l.Made+l.made, l.Refused+l.refused
+		l.MadeSince, l.RefusedSince = l.MadeSince+l.made, l.RefusedSince+l.refused
 	}
 	switch {
 	case l.refused == 0:
@@ -179,12 +179,12 @@ func (l look) lower() Decision {
 	switch {
 	case l.First == 0:
 		l.Before, l.First, l.Lowered = l.Effective, refused, 0
-		l.Made, l.Refused = 0, 0
-	case l.Lowered >= tries && float64(l.Refused) > noHelp*l.First*float64(l.Made):
+		l.MadeSince, l.RefusedSince = 0, 0
+	case l.Lowered >= tries && float64(l.RefusedSince) > noHelp*l.First*float64(l.MadeSince):
 		return l.keep(refused)
 	}
 	l.Lowered++
-	l.Made, l.Refused = l.Made/2, l.Refused/2 // what is newer counts more
+	l.MadeSince, l.RefusedSince = l.MadeSince/2, l.RefusedSince/2 // what is newer counts more
 	first := l.Slowed == 0
 	rate := l.accepted * l.contract.Window.Seconds() / l.share
 	if l.refused < sure { // by chance it may have been more or fewer

@@ -22,14 +22,14 @@ type Slowdown struct {
 	Effective float64 `json:"effective"` // the effective cap in any Window. Units is lower for some seconds after a block
 	Slowed    int64   `json:"slowed"`    // when calls were first slowed; 0: they are only watched
 
-	Throttled int64   `json:"throttled"`  // when calls were refused last
-	Blocks    int     `json:"blocks"`     // in a row
-	Lowered   int     `json:"lowered"`    // how often the cap was lowered since calls were refused for the first time
-	Before    float64 `json:"before"`     // the effective cap before that
-	First     float64 `json:"first"`      // the share that was refused then
-	Made      int64   `json:"made"`       // units since then
-	Refused   int64   `json:"refused"`    // and those of them that were refused
-	KeptUntil int64   `json:"kept_until"` // until then the cap is not lowered, since that did not help
+	Throttled    int64   `json:"throttled"`     // when calls were refused last
+	Blocks       int     `json:"blocks"`        // in a row
+	Lowered      int     `json:"lowered"`       // how often the cap was lowered since calls were refused for the first time
+	Before       float64 `json:"before"`        // the effective cap before that
+	First        float64 `json:"first"`         // the share that was refused then
+	MadeSince    int64   `json:"made_since"`    // units since then
+	RefusedSince int64   `json:"refused_since"` // and those of them that were refused
+	KeptUntil    int64   `json:"kept_until"`    // until then the cap is not lowered, since that did not help
 
 	Why string `json:"why"` // for people
 }
