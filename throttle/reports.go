@@ -59,7 +59,7 @@ func (r *reserver) slowDown(slow limit.Slowdown, now time.Time) {
 	switch {
 	case slow.Until > before.Until && slow.BlockedAt(r.redisTime(now)):
 		r.giveUp()
-	case slow.Until < before.Until: // an operator ended the block
+	case slow.Until < before.Until: // the block is over before its time: an operator released it
 		r.refusedUntil = time.Time{}
 	}
 	r.noteSlowdown(slow)

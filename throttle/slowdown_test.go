@@ -437,6 +437,10 @@ func TestIgnoringTheAnswersEndsABlock(t *testing.T) {
 	if got := tr.askOn(2*time.Second, 10); got < 500 {
 		t.Errorf("got %d units in 2 s, want about 594", got)
 	}
+	tr.set(control.Change{Values: limit.Values{"ignore_throttled": "false"}})
+	if b := tr.reserve(0, 1); !b.Slowdown.IsZero() {
+		t.Errorf("got %+v again", b.Slowdown)
+	}
 }
 
 // What is stored of a burst was stored at the pace of then: when the pace rises, it is no more.

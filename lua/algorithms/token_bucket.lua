@@ -31,8 +31,9 @@ function algorithm.begin(c, not_before)
   note('skipped', '')
 end
 
--- repaced goes on at another pace that the provider's answers made, and leaves the bucket as full as it is: the next slot lies
--- where it lay, and what is stored was stored at the old pace. The bucket is never fuller than under the contract's pace alone.
+-- repaced goes on at another pace that the provider's answers made, and leaves the bucket as full as it is. The next slot lies
+-- where it lay, or now if that is over. What is stored was stored at the old pace. So the bucket is never fuller than under
+-- the contract's pace alone.
 local function repaced(c, old, now)
   local next_slot = c.base + after(old, c.n - c.burst + 1)
   local stored = math.max(0, math.min(c.burst - 1, within(old, now - next_slot)))

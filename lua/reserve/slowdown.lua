@@ -1,12 +1,12 @@
 -- with slowdown.lua
 -- What the provider's answers leave of the limit: see throttle/feedback, which keeps the slowdown in the limit's hash.
--- The timeline goes on under the slower pace as after a change of the cap, so it stays within the operator's cap.
+-- The algorithm changes over to the slower pace, and back, as its change says: so it stays within the operator's cap.
 --
 -- In the limit's hash: slowdown, as throttle/limit packs it; paced, the pace of the slowdown under which the timeline goes,
 -- "units window_us"; empty: it goes under the contract.
 local slow = {
   paced = v[20] or '', pace = '', till = 0, -- till: nothing is granted before
-  LEAST = 0.001, -- share of the operator's cap; feedback leaves more, unless that was raised since
+  LEAST = 0.001, -- share of the operator's cap; feedback leaves more, unless an operator raised the cap since
 }
 
 v[19] = v[19] or ''
@@ -14,7 +14,10 @@ if v[19] ~= '' then
   local one = slowdown_of(v[19], now)
   if one and not (set and set.ignore_throttled) then
     slow.pace, slow.till = string.format('%.6f', one.units) .. ' ' .. int(one.window), one['until']
-  else v[19] = '' end -- it is none
+  else -- it is none, or operators want none
+    redis.call('HDEL', limit, 'slowdown')
+    v[19] = ''
+  end
 end
 
 -- slow.down makes settings as slow as a pace says, such as slow.pace.

@@ -33,8 +33,8 @@ func (c *Counter) Follow(s limit.Slowdown, from time.Time) {
 	c.watching.Store(c.number != 0)
 }
 
-// mostGap is the longest time between two calls of a node that counts. A node that had no
-// jobs for longer was idle: that says nothing about the rate that the provider accepts.
+// mostGap: a longer gap between two calls of a node counts as this. The node was idle, which
+// says nothing about the rate that the provider accepts.
 const mostGap = time.Second
 
 // Made counts a call that begins now, at a slot, in µs on Redis's clock.
@@ -76,7 +76,7 @@ func (c *Counter) Refused(slot, units int64, asked time.Duration) {
 // so a report that comes twice does no harm.
 type Counts struct {
 	Number       int64 // of the slowdown; 0: there is none yet
-	Calls        int64 // that were made since it was decided
+	Calls        int64 // that were made under it, with slots from its Since on
 	RefusedCalls int64 // of these
 	Made         int64 // units of Calls
 	Refused      int64 // units of all that were refused since then, also of calls that were made before

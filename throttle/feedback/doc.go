@@ -15,9 +15,9 @@
 //     granted for as long as it asks, a minute at most. Then a tenth of the effective cap is
 //     tried, and twice as much after each second without a refused call.
 //   - It refuses more than one in a hundred: the effective cap becomes a little less than
-//     the rate that it accepted. That is judged over two windows.
-//   - It refuses nothing for seven seconds: the effective cap rises by a fiftieth a second,
-//     and by a twenty-fifth after twice as long, up to the operator's cap.
+//     the rate that it accepted. That is judged over two windows, and five seconds at most.
+//   - It refuses nothing for seven seconds: the effective cap rises by a fiftieth with each
+//     look, about once a second, and by a twenty-fifth after twice as long, up to the operator's cap.
 //
 // A provider may refuse calls for another reason than their rate, such as one recipient.
 // Lowering the cap does not help then. After three tries without far fewer refused calls the
@@ -26,12 +26,11 @@
 // # What it does not
 //
 // It never lets more calls go than the operator's cap allows. It does not hold single jobs:
-// they wait for as long as the provider asks, whatever this package decides. The slowdown is kept in
-// Redis with the limit's timeline. A loss of Redis ends it, and it is learned again
-// within seconds.
+// they wait for as long as the provider asks, whatever this package decides. If Redis loses
+// its data, the slowdown ends, and the fleet slows down again within seconds.
 //
 // # Goroutines
 //
-// It has none. [Counter] may be used from any goroutine. The reserving goroutine of package
-// throttle calls all else.
+// It has none. [Counter] may be used from any goroutine. A [Reporter] belongs to the reserving
+// goroutine of package throttle.
 package feedback

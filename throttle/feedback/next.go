@@ -11,7 +11,7 @@ import (
 // The rules' numbers.
 const (
 	leastRefused = 3    // calls, or units; fewer block and lower nothing
-	few          = 10   // calls of which half may be refused by chance
+	few          = 10   // calls; of fewer, half may be refused by chance
 	sure         = 10   // units; fewer lower the cap by half at most
 	tolerated    = 0.01 // share of refused calls that lowers nothing
 	enough       = 20   // units by which a share is judged, or what comes in patience
@@ -19,12 +19,12 @@ const (
 	longest      = 5 * time.Second // of two windows, in which refused calls are judged: they come in one part of a window
 
 	lowered = 0.98 // of the rate that was accepted
-	raised  = 1.02 // once a second; twice that when nothing was refused for twice as long
+	raised  = 1.02 // with each look; twice, when nothing was refused for twice as long as quiet
 	quiet   = 7 * time.Second
 	tenth   = 0.1  // of the effective cap, which is tried after a block
 	floor   = 0.01 // of the operator's cap, which is always left
 
-	leastBlock = time.Second // where the provider does not say how long; doubled with each block in a row
+	leastBlock = time.Second // where the provider does not say how long, doubled with each block in a row; or says less
 	mostBlock  = time.Minute // a provider that asks for more is asked again after this
 
 	noHelp = 0.3 // a lower cap helps if less than this part of the refused share is left
@@ -184,7 +184,7 @@ func (l look) lower() Decision {
 		return l.keep(refused)
 	}
 	l.Lowered++
-	l.MadeSince, l.RefusedSince = l.MadeSince/2, l.RefusedSince/2 // what is newer counts more
+	l.MadeSince, l.RefusedSince = l.MadeSince/2, l.RefusedSince/2 // see limit.Slowdown
 	first := l.Slowed == 0
 	rate := l.accepted * l.contract.Window.Seconds() / l.share
 	if l.refused < sure { // by chance it may have been more or fewer

@@ -18,16 +18,16 @@ type Slowdown struct {
 	Since     int64   `json:"since"`     // calls with slots from here on tell whether it is right
 	Units     float64 `json:"units"`     // that are granted in any Window, at most
 	Window    int64   `json:"window"`    // µs
-	Until     int64   `json:"until"`     // nothing is granted before; 0: no block
+	Until     int64   `json:"until"`     // nothing is granted before; a time that is over, or 0: no block
 	Effective float64 `json:"effective"` // the effective cap in any Window. Units is lower for some seconds after a block
 	Slowed    int64   `json:"slowed"`    // when calls were first slowed; 0: they are only watched
 
 	Throttled    int64   `json:"throttled"`     // when calls were refused last
-	Blocks       int     `json:"blocks"`        // in a row
-	Lowered      int     `json:"lowered"`       // how often the cap was lowered since calls were refused for the first time
+	Blocks       int     `json:"blocks"`        // in a row, the last one included
+	Lowered      int     `json:"lowered"`       // how often the cap was lowered since calls were first refused; 0 again after seven quiet seconds
 	Before       float64 `json:"before"`        // the effective cap before that
 	First        float64 `json:"first"`         // the share that was refused then
-	MadeSince    int64   `json:"made_since"`    // units since then
+	MadeSince    int64   `json:"made_since"`    // units since then; halved with each lowering, so that what is newer counts more
 	RefusedSince int64   `json:"refused_since"` // and those of them that were refused
 	KeptUntil    int64   `json:"kept_until"`    // until then the cap is not lowered, since that did not help
 
