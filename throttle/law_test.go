@@ -273,11 +273,11 @@ var mutations = []mutation{
 		few.Values["cap"] = "97" // a pace that no smaller numbers tell
 		f.set(few)
 		f.saturate()
-		for range 3 {
-			putSlowdown(f.t, f.rdb, f.keys.Limit, slowTo(f.nodes[0].known.Contract, 0.5, f.server))
-			f.saturate()
+		for nth := range 15 { // each ends at another part of the timeline's turn
+			putSlowdown(f.t, f.rdb, f.keys.Limit, slowTo(f.nodes[0].known.Contract, []float64{0.5, 0.9, 0.3}[nth%3], f.server))
+			f.saturateFor(110+7*nth, 50)
 			putSlowdown(f.t, f.rdb, f.keys.Limit, limit.Slowdown{})
-			f.saturate()
+			f.saturateFor(120, 50)
 		}
 	}},
 }
@@ -300,8 +300,11 @@ func (f *fleet) spendBurst() { f.reserve(f.nodes[0], 200, 100, 100, false) }
 // saturate reserves whatever there is for two seconds.
 func (f *fleet) saturate() { f.saturateBy(50) }
 
-func (f *fleet) saturateBy(want int64) {
-	for range 200 {
+func (f *fleet) saturateBy(want int64) { f.saturateFor(200, want) }
+
+// saturateFor asks so often for so many units, each 10 ms.
+func (f *fleet) saturateFor(steps int, want int64) {
+	for range steps {
 		f.reserve(f.nodes[0], want, 100, 100, false)
 		f.pass(10_000)
 	}
