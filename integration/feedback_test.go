@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"dispatcher/internal/containers"
-	"dispatcher/internal/provider"
 )
 
 // Three nodes send under a cap of 300 a second to a provider that accepts 200 in any second, and asks for three
@@ -109,7 +108,7 @@ func (s *scene) accepted(t *testing.T) map[string]int {
 	t.Helper()
 	all := map[string]int{}
 	for _, a := range s.judge.arrivals(t) {
-		if a.Status == 200 {
+		if a.Status == http.StatusOK {
 			all[a.Key]++
 		}
 	}
@@ -143,18 +142,13 @@ func (s *scene) answered(t *testing.T, from, to time.Duration) (a answers) {
 	for _, call := range s.judge.arrivals(t) {
 		if call.At >= from && call.At < to {
 			a.calls++
-			accepted += isAccepted(call)
+			if call.Status == http.StatusOK {
+				accepted++
+			}
 		}
 	}
 	if a.calls > 0 {
 		a.perSecond, a.refused = float64(accepted)/(to-from).Seconds(), float64(a.calls-accepted)/float64(a.calls)
 	}
 	return a
-}
-
-func isAccepted(a provider.Arrival) int {
-	if a.Status == 200 {
-		return 1
-	}
-	return 0
 }

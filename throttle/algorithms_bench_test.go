@@ -2,7 +2,6 @@ package throttle
 
 import (
 	"fmt"
-	"os"
 	"regexp"
 	"strconv"
 	"testing"
@@ -28,9 +27,7 @@ func eachAlgorithm(b *testing.B, bench func(*testing.B, *redis.Client, limit.Alg
 	b.Cleanup(func() { _ = rdb.Close() })
 	for _, a := range limit.Algorithms() {
 		b.Run(a.Name, func(b *testing.B) {
-			if a.Name == "redis_cell" && os.Getenv(cellModule) == "" {
-				b.Skipf("NOT SHOWN: %s names no redis-cell module inside the image", cellModule)
-			}
+			needsCell(b, a)
 			bench(b, rdb, a)
 		})
 	}

@@ -233,10 +233,7 @@ func trialContract(a limit.Algorithm, window time.Duration) limit.Contract {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	for _, a := range limit.Algorithms() {
-		if a.Name == "redis_cell" {
-			continue // needs a module: see TestConformanceReal
-		}
+	for _, a := range embeddedAlgorithms() {
 		t.Run(a.Name, func(t *testing.T) {
 			t.Parallel()
 			conform(t, "", a, trialContract(a, time.Second))
@@ -248,10 +245,7 @@ func TestConformance(t *testing.T) {
 // units it comes.
 func TestARaiseIsFeltAtOnce(t *testing.T) {
 	t.Parallel()
-	for _, a := range limit.Algorithms() {
-		if a.Name == "redis_cell" {
-			continue // needs a module
-		}
+	for _, a := range embeddedAlgorithms() {
 		t.Run(a.Name, func(t *testing.T) {
 			t.Parallel()
 			tr := newTrial(t, "", a, contractOf(6, time.Minute), 1)
@@ -282,9 +276,7 @@ func TestConformanceReal(t *testing.T) {
 	for _, a := range limit.Algorithms() {
 		t.Run(a.Name, func(t *testing.T) {
 			t.Parallel()
-			if a.Name == "redis_cell" && os.Getenv(cellModule) == "" {
-				t.Skipf("NOT SHOWN: %s names no redis-cell module inside the image", cellModule)
-			}
+			needsCell(t, a)
 			conform(t, server.Addr, a, trialContract(a, 200*time.Millisecond))
 		})
 	}
@@ -292,6 +284,19 @@ func TestConformanceReal(t *testing.T) {
 
 // cellModule is the variable that names the module's path inside the image.
 const cellModule = "DISPATCHER_TEST_REDIS_CELL"
+
+// embeddedAlgorithms are those that the embedded Redis runs: redis_cell needs a module.
+func embeddedAlgorithms() []limit.Algorithm {
+	return slices.DeleteFunc(limit.Algorithms(), func(a limit.Algorithm) bool { return a.Name == limit.RedisCell })
+}
+
+// needsCell skips a test of redis_cell on a real Redis where nothing names the module.
+func needsCell(t testing.TB, a limit.Algorithm) {
+	t.Helper()
+	if a.Name == limit.RedisCell && os.Getenv(cellModule) == "" {
+		t.Skipf("NOT SHOWN: %s names no redis-cell module inside the image", cellModule)
+	}
+}
 
 // realCell is a real Redis, with redis-cell where there is one.
 func realCell(t testing.TB) *containers.Server {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -146,10 +145,7 @@ func costLaw(t *testing.T, addr string, a limit.Algorithm) {
 
 func TestAlgorithmsGrantWholeJobs(t *testing.T) {
 	t.Parallel()
-	for _, a := range limit.Algorithms() {
-		if a.Name == limit.RedisCell {
-			continue // needs a module: see TestAlgorithmsGrantWholeJobsReal
-		}
+	for _, a := range embeddedAlgorithms() {
 		t.Run(a.Name, func(t *testing.T) {
 			t.Parallel()
 			costLaw(t, "", a)
@@ -163,9 +159,7 @@ func TestAlgorithmsGrantWholeJobsReal(t *testing.T) {
 	for _, a := range limit.Algorithms() {
 		t.Run(a.Name, func(t *testing.T) {
 			t.Parallel()
-			if a.Name == limit.RedisCell && os.Getenv(cellModule) == "" {
-				t.Skipf("NOT SHOWN: %s names no redis-cell module inside the image", cellModule)
-			}
+			needsCell(t, a)
 			costLaw(t, server.Addr, a)
 		})
 	}

@@ -77,10 +77,7 @@ func windowOf(t *testing.T, a limit.Algorithm, owed int64, idle bool) (given int
 // and once. A provider counts for one window: what is owed longer would only stop the fleet.
 func TestUnitsThatAreOwedGoFirst(t *testing.T) {
 	t.Parallel()
-	for _, a := range limit.Algorithms() {
-		if a.Name == limit.RedisCell { // needs its module
-			continue
-		}
+	for _, a := range embeddedAlgorithms() {
 		t.Run(a.Name, func(t *testing.T) {
 			t.Parallel()
 			most := windowOf(t, a, 0, false)
@@ -94,10 +91,7 @@ func TestUnitsThatAreOwedGoFirst(t *testing.T) {
 
 func TestUnitsThatAreOwedAreForgotten(t *testing.T) {
 	t.Parallel()
-	for _, a := range limit.Algorithms() {
-		if a.Name == limit.RedisCell {
-			continue
-		}
+	for _, a := range embeddedAlgorithms() {
 		t.Run(a.Name, func(t *testing.T) {
 			t.Parallel()
 			if most, got := windowOf(t, a, 0, true), windowOf(t, a, 1_000_000, true); got < most-2 {

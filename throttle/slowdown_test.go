@@ -2,7 +2,7 @@ package throttle
 
 import (
 	"context"
-	"os"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -56,10 +56,7 @@ func (tr *trial) askOn(d time.Duration, want int64) (granted int) {
 // Every algorithm keeps to a slowdown, and returns to the cap when it ends. No window is ever above the cap.
 func TestASlowdownIsKept(t *testing.T) {
 	t.Parallel()
-	for _, a := range limit.Algorithms() {
-		if a.Name == limit.RedisCell {
-			continue // needs a module: see TestASlowdownIsKeptReal
-		}
+	for _, a := range embeddedAlgorithms() {
 		t.Run(a.Name, func(t *testing.T) {
 			t.Parallel()
 			slowdownIsKept(t, newTrial(t, "", a, trialContract(a, time.Second), 2))
@@ -73,9 +70,7 @@ func TestASlowdownIsKeptReal(t *testing.T) {
 	for _, a := range limit.Algorithms() {
 		t.Run(a.Name, func(t *testing.T) {
 			t.Parallel()
-			if a.Name == limit.RedisCell && os.Getenv(cellModule) == "" {
-				t.Skipf("NOT SHOWN: %s names no redis-cell module inside the image", cellModule)
-			}
+			needsCell(t, a)
 			slowdownIsKept(t, newTrial(t, server.Addr, a, trialContract(a, time.Second), 2))
 		})
 	}
@@ -423,7 +418,7 @@ func TestABlockTurnsNobodyAway(t *testing.T) {
 	for until, want := range map[int64]error{0: ErrFull, 60_000_000: nil} {
 		q := request{answer: &Answer{}}
 		r.turnAway([]request{q}, script.Reservation{Now: 1000, Settings: r.known, Slowdown: limit.Slowdown{Number: 1, Until: until}})
-		if got := q.answer.Err; got != want { //nolint:errorlint // it is that error itself
+		if got := q.answer.Err; !errors.Is(got, want) {
 			t.Errorf("with a block until %d: got %v, want %v", until, got, want)
 		}
 	}

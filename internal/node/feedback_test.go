@@ -2,7 +2,6 @@ package node
 
 import (
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
@@ -19,13 +18,7 @@ type choosy struct {
 
 func (c *choosy) answer(string, int) sender.Result {
 	now := time.Now()
-	recent := len(c.accepted)
-	if i := slices.IndexFunc(c.accepted, func(at time.Time) bool { return now.Sub(at) < time.Second }); i >= 0 {
-		recent -= i
-	} else {
-		recent = 0
-	}
-	if recent >= c.accepts {
+	if since(c.accepted, now.Add(-time.Second)) >= c.accepts {
 		c.refused = append(c.refused, now)
 		return sender.Result{Kind: sender.Throttled, Status: 429, RetryAfter: 3 * time.Second, Err: errors.New("too many requests")}
 	}
