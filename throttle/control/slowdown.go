@@ -7,7 +7,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"dispatcher/internal/fault"
 	"dispatcher/throttle/feedback"
 	"dispatcher/throttle/limit"
 )
@@ -31,9 +30,7 @@ var ErrNotSlowed = errors.New("nothing was changed: the limit is neither blocked
 // Release ends a block or a slowdown by hand: the operator's cap is in force at once. Where the provider goes on to refuse calls,
 // the fleet slows down again. It returns what was ended, or [ErrNotSlowed].
 func (c *Control) Release(ctx context.Context, by, why string) (limit.Slowdown, error) {
-	var faults fault.List
-	faults.Refuse(len(why) > maxWhy, "why", len(why), "bytes are more than %d", maxWhy)
-	if err := faults.Err(); err != nil {
+	if err := (Change{Why: why}).validate(); err != nil {
 		return limit.Slowdown{}, err
 	}
 	if _, err := c.Get(ctx); err != nil {

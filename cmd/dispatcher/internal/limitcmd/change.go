@@ -25,10 +25,15 @@ type how struct {
 func (h *how) flags(f *pflag.FlagSet) {
 	f.DurationVar(&h.change.For, "for", 0, "take the change back after this `time`, such as 10m (default: keep it)")
 	f.Int64Var(&h.change.IfRevision, "if-revision", 0, "refuse unless this `revision` is in force")
-	f.StringVar(&h.change.Why, "why", "", "`reason` of the change, for the history")
-	f.StringVar(&h.change.By, "by", "", "`author` of the change, for the history (default: user@host)")
+	h.signature(f)
 	f.BoolVar(&h.wait, "wait", false, "wait until every node knows the change, for 5 s at most; fail if one does not")
 	f.BoolVar(&h.missing, "allow-missing", false, "with --wait: don't fail because of nodes that were not seen since the change")
+}
+
+// signature adds the flags of all commands that the history tells of.
+func (h *how) signature(f *pflag.FlagSet) {
+	f.StringVar(&h.change.Why, "why", "", "`reason` of the change, for the history")
+	f.StringVar(&h.change.By, "by", "", "`author` of the change, for the history (default: user@host)")
 }
 
 // force adds the flag of the commands that a guardrail, or a waste of the cap, can stop.
@@ -36,7 +41,17 @@ func (h *how) force(f *pflag.FlagSet) {
 	f.BoolVar(&h.change.Force, "force", false, "ignore max_cap and max_step, and pass terms that use less than half of the cap")
 }
 
-// validate refuses values that would silently mean something else.
+// ready refuses values that would silently mean something else, and names the author.
+func (h *how) ready(f *pflag.FlagSet) error {
+	if err := flagged(h.validate(f)); err != nil {
+		return err
+	}
+	if h.change.By == "" {
+		h.change.By = operator()
+	}
+	return nil
+}
+
 func (h *how) validate(f *pflag.FlagSet) error {
 	if f.Changed("for") && h.change.For == 0 {
 		return &fault.Error{Field: "for", Value: h.change.For, Remedy: "must be above 0; leave it out to keep the change"}
@@ -60,11 +75,8 @@ type changeFunc func(*control.Control, context.Context, control.Change) (limit.S
 
 // change makes a change, waits for the nodes with --wait, and prints the limit.
 func change(s *cli.Settings, cmd *cobra.Command, name string, asJSON bool, h how, do changeFunc) error {
-	if err := flagged(h.validate(cmd.Flags())); err != nil {
+	if err := h.ready(cmd.Flags()); err != nil {
 		return err
-	}
-	if h.change.By == "" {
-		h.change.By = operator()
 	}
 	of, err := h.value.of(cmd.Flags())
 	if err != nil {

@@ -22,14 +22,10 @@ func newReleaseCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 			"If the provider goes on to refuse calls, the fleet slows down again within seconds.",
 		Example: "  dispatcher limit release provider --why \"the provider has raised our quota\"",
 	}
-	cmd.Flags().StringVar(&h.change.Why, "why", "", "`reason`, for the history")
-	cmd.Flags().StringVar(&h.change.By, "by", "", "`author`, for the history (default: user@host)")
+	h.signature(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := flagged(h.validate(cmd.Flags())); err != nil {
+		if err := h.ready(cmd.Flags()); err != nil {
 			return err
-		}
-		if h.change.By == "" {
-			h.change.By = operator()
 		}
 		return connected(s, cmd, args[0], nil, func(ctx context.Context, conn limitConn) error {
 			_, err := conn.control.Release(ctx, h.change.By, h.change.Why)
