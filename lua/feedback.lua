@@ -15,7 +15,7 @@
 -- ARGV[6] by      who wrote it
 --
 -- Reply: 1 now_us  2 the slowdown in force; empty: none
---        3.. nodes and their reports, where this node is to decide
+--        3.. the reports of all nodes, where this node is to decide
 --
 -- Missing key: there is no slowdown. A number that is not the one in force changes nothing: another node was faster.
 local feedback, events = KEYS[3], KEYS[4]
@@ -36,10 +36,13 @@ if ARGV[1] ~= current then return {now, text} end
 
 if ARGV[4] ~= '' then
   text = ARGV[4] ~= 'end' and ARGV[4] or ''
-  if text ~= '' then redis.call('HSET', limit, 'slowdown', text) else redis.call('HDEL', limit, 'slowdown') end
   redis.call('DEL', feedback) -- those reports were about another slowdown
-  if text ~= '' then redis.call('HSET', feedback, 'looked', int(now)) end
-  redis.call('PEXPIRE', feedback, KEPT_MS)
+  if text == '' then redis.call('HDEL', limit, 'slowdown')
+  else
+    redis.call('HSET', limit, 'slowdown', text)
+    redis.call('HSET', feedback, 'looked', int(now))
+    redis.call('PEXPIRE', feedback, KEPT_MS)
+  end
   if ARGV[5] ~= '' then
     redis.call('XADD', events, 'MAXLEN', KEPT_EVENTS, '*', 'event', ARGV[5], 'by', ARGV[6])
   end
@@ -58,9 +61,6 @@ if now < looked + LOOK then return reply end
 redis.call('HSET', feedback, 'looked', int(now))
 local all = redis.call('HGETALL', feedback)
 for i = 1, #all, 2 do
-  if all[i] ~= 'looked' then
-    reply[#reply + 1] = all[i]
-    reply[#reply + 1] = all[i + 1]
-  end
+  if all[i] ~= 'looked' then reply[#reply + 1] = all[i + 1] end
 end
 return reply

@@ -47,7 +47,7 @@ end
 -- after a change; it is paid first, but no longer than a window takes to pass. Larger jobs begin max_cost spacings later:
 -- the first one goes at once, behind slots that may lie closer to each other than its own.
 function algorithm.change(c, old, now, not_before)
-  if (c.stated or c.cap) == (old.stated or old.cap) and c.window == old.window and c.burst == old.burst and c.guard == old.guard
+  if c.stated == old.stated and c.window == old.window and c.burst == old.burst and c.guard == old.guard
     and c.max_cost == old.max_cost then
     if c.period ~= old.period then repaced(c, old, now) end
     return nil

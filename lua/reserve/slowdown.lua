@@ -20,13 +20,14 @@ if v[19] ~= '' then
   end
 end
 
--- slow.down makes settings as slow as a pace says, such as slow.pace.
+-- slow.down makes settings as slow as a pace says, such as slow.pace. stated is the cap as operators state it.
 function slow.down(terms, to)
+  if not terms then return nil end
+  terms.stated = terms.cap
   local units, window = string.match(to, '^(%S+) (%d+)$')
-  if not terms or not units then return terms end
+  if not units then return terms end
   local share = math.max(slow.LEAST, tonumber(units) / tonumber(window) * terms.window / terms.cap)
   if share < 1 then
-    terms.stated = terms.cap
     terms.cap = math.max(terms.reserve + terms.max_cost, math.floor(terms.cap * share))
     terms.period = math.ceil(terms.period / share)
   end

@@ -15,7 +15,6 @@ type Counter struct {
 	news     atomic.Bool // something was counted since the last report
 
 	mu     sync.Mutex
-	number int64     // of the slowdown; 0: there is none
 	since  int64     // calls with slots before do not count
 	last   time.Time // the last call, or when counting began
 	counts Counts
@@ -25,12 +24,12 @@ type Counter struct {
 func (c *Counter) Follow(s limit.Slowdown, from time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.number == s.Number {
+	if c.counts.Number == s.Number {
 		return
 	}
-	c.number, c.since, c.last = s.Number, s.Since, from
+	c.since, c.last = s.Since, from
 	c.counts = Counts{Number: s.Number}
-	c.watching.Store(c.number != 0)
+	c.watching.Store(s.Number != 0)
 }
 
 // mostGap: a longer gap between two calls of a node counts as this. The node was idle, which
@@ -64,7 +63,7 @@ func (c *Counter) Refused(slot, units int64, asked time.Duration) {
 	if slot < c.since {
 		return
 	}
-	if slot >= c.number { // else it was made before this slowdown was decided
+	if slot >= c.counts.Number { // else it was made before this slowdown was decided
 		c.counts.RefusedCalls++
 	}
 	c.counts.Refused += units

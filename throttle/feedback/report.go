@@ -25,7 +25,7 @@ func (c Counts) Send(ctx context.Context, s script.Scripts) (Reply, error) {
 	if err != nil {
 		return Reply{}, err
 	}
-	reply := Reply{Now: h.Now, Slowdown: h.Slowdown, Decides: h.Reports != nil}
+	reply := Reply{Now: h.Now, Slowdown: h.Slowdown, Decides: len(h.Reports) > 0}
 	for _, text := range h.Reports {
 		// A report about another slowdown, or one that can't be read, counts as nothing.
 		if one, ok := readCounts(text); ok && one.Number == c.Number {

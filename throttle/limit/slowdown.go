@@ -70,24 +70,21 @@ func UnpackSlowdown(text string) (s Slowdown, err error) {
 func (s Slowdown) IsZero() bool { return s.Number == 0 }
 
 // Share is which part of a contract's pace is left, from 0 to 1.
-func (s Slowdown) Share(c Contract) float64 {
-	if s.IsZero() {
-		return 1
-	}
-	return math.Min(1, s.UnitsIn(c)/float64(c.Cap))
-}
+func (s Slowdown) Share(c Contract) float64 { return s.UnitsIn(c) / float64(c.Cap) }
 
 // UnitsIn is how many units are granted in any window of the contract, at most.
-func (s Slowdown) UnitsIn(c Contract) float64 {
-	return math.Min(float64(c.Cap), s.Units*float64(c.Window.Microseconds())/float64(s.Window))
-}
+func (s Slowdown) UnitsIn(c Contract) float64 { return s.in(c, s.Units) }
 
 // EffectiveCap is the effective cap in units in any window of the contract.
-func (s Slowdown) EffectiveCap(c Contract) float64 {
+func (s Slowdown) EffectiveCap(c Contract) float64 { return s.in(c, s.Effective) }
+
+// in converts units of the slowdown's window to the contract's window, up to its cap. Without
+// a slowdown it is the cap.
+func (s Slowdown) in(c Contract, units float64) float64 {
 	if s.IsZero() {
 		return float64(c.Cap)
 	}
-	return math.Min(float64(c.Cap), s.Effective*float64(c.Window.Microseconds())/float64(s.Window))
+	return math.Min(float64(c.Cap), units*float64(c.Window.Microseconds())/float64(s.Window))
 }
 
 // BlockedAt reports whether nothing is granted at a time on Redis's clock.

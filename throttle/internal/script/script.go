@@ -187,7 +187,7 @@ type Feedback struct {
 type Heard struct {
 	Now      int64
 	Slowdown limit.Slowdown
-	Reports  map[string]string // by node; nil: this node does not decide
+	Reports  []string // of all nodes; none: this node does not decide
 }
 
 const heardValues = 2 // in front of the reports
@@ -196,8 +196,8 @@ const heardValues = 2 // in front of the reports
 func (s Scripts) Feedback(ctx context.Context, f Feedback) (h Heard, err error) {
 	k := s.Keys
 	reply, err := s.heeding.Run(ctx, s.rdb, []string{k.Limit, k.History, k.Feedback, k.Events}, f.Number, s.Node, f.Report, f.Next, f.Event, f.By).Slice()
-	if err == nil && (len(reply) < heardValues || len(reply)%2 != heardValues%2) {
-		err = wrongCount(len(reply), fmt.Sprintf("%d, and pairs behind them", heardValues))
+	if err == nil && len(reply) < heardValues {
+		err = wrongCount(len(reply), fmt.Sprintf("%d at least", heardValues))
 	}
 	if err == nil {
 		h, err = decodeHeard(reply)
@@ -221,12 +221,7 @@ func decodeHeard(reply []any) (h Heard, err error) {
 	if h.Slowdown, err = limit.UnpackSlowdown(texts[0]); err != nil {
 		return h, fmt.Errorf("%w: %w", ErrReply, err)
 	}
-	for i := 1; i < len(texts); i += 2 {
-		if h.Reports == nil {
-			h.Reports = map[string]string{}
-		}
-		h.Reports[texts[i]] = texts[i+1]
-	}
+	h.Reports = texts[1:]
 	return h, nil
 }
 
