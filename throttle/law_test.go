@@ -269,11 +269,13 @@ var mutations = []mutation{
 		f.reserve(f.nodes[1], 50, 0, 0, false)        // with this call the node learns of the change
 	}},
 	{rule: "the change of the pace", from: "if applied ~= stored or slow.paced ~= slow.pace then", to: "if applied ~= stored then", play: func(f *fleet) {
-		few := burstOfOne()
-		few.Values["cap"] = "97" // a pace that no smaller numbers tell
-		f.set(few)
+		fast := burstOfOne()
+		fast.Values["cap"] = "997" // a pace that no smaller numbers tell
+		f.set(fast)
+		f.calling = atOnce
+		f.dice = func(n int64) int64 { return n - 1 } // no job is gone: a call too many is seen
 		f.saturate()
-		for nth := range 15 { // each ends at another part of the timeline's turn
+		for nth := range 6 { // each ends at another part of the timeline's turn
 			putSlowdown(f.t, f.rdb, f.keys.Limit, slowTo(f.nodes[0].known.Contract, []float64{0.5, 0.9, 0.3}[nth%3], f.server))
 			f.saturateFor(110+7*nth, 50)
 			putSlowdown(f.t, f.rdb, f.keys.Limit, limit.Slowdown{})
