@@ -71,13 +71,17 @@ func (c *Consumer) register() error {
 	return nil
 }
 
-// Ready gets a notice when jobs have become ready, at least one after [Consumer.Take] last
-// found none. It is closed when Run is over. One goroutine is to receive from it.
+// Ready gets a notice when a lane that had no job ready has one, at least one after
+// [Consumer.Take] last found none. It is closed when Run is over. One goroutine is to receive from it.
 func (c *Consumer) Ready() <-chan struct{} { return c.scheduler.Ready() }
 
-// Take hands out the job that goes next; nil: none is ready. It never blocks. The caller has
-// to settle the job, also after its context has ended: the drain waits for it.
+// Take hands out the job that goes next, of the first lane that has one; nil: none is ready. It
+// never blocks. The caller has to settle the job, also after its context has ended: the drain
+// waits for it.
 func (c *Consumer) Take() *Delivery { return c.scheduler.Take() }
+
+// TakeFrom is [Consumer.Take] for jobs of a lane, counted from 0.
+func (c *Consumer) TakeFrom(lane int) *Delivery { return c.scheduler.TakeFrom(lane) }
 
 // TakeSample hands out any fetched job that has not failed yet: its call tells more about
 // the provider than that of a job which has failed. Where there is none, it is
@@ -102,6 +106,10 @@ func (c *Consumer) Deferred() map[string]int { return c.scheduler.Deferred() }
 // ReadyJobs is how many jobs Take could hand out now. A job that is not taken is dropped when
 // its partition is taken away.
 func (c *Consumer) ReadyJobs() int { return c.scheduler.ReadyJobs() }
+
+// ReadyLanes are the lanes that have jobs which Take could hand out now: bit n stands for lane
+// n, counted from 0.
+func (c *Consumer) ReadyLanes() uint16 { return c.scheduler.ReadyLanes() }
 
 // SleepersFull tells whether as many jobs sleep on this node as may. Then no new job is made
 // ready or fetched; a job that fails may sleep all the same.

@@ -9,9 +9,9 @@ import (
 type Lane struct {
 	Name   string   `yaml:"name"`   // 1 to 64 of a-z A-Z 0-9 . _ -
 	Topics []string `yaml:"topics"` // must exist; a topic belongs to one lane
-	// MinShare is the least share of the node's hand-outs that the lane gets while it has
+	// MinShare is the least share of the fleet's slots that the lane gets while it has
 	// jobs ready, however many jobs the lanes before it have; 0: none. All min shares
-	// together are below 1.
+	// together are below 1. Whoever asks for slots keeps it; the consumer does not.
 	MinShare float64 `yaml:"min_share"`
 }
 
@@ -38,7 +38,7 @@ func (o *Options) jobTopics() []string {
 // layout makes the lanes of a node, and the topics that its jobs come from.
 func (o *Options) layout() (lanes []*schedule.Lane, sources []*schedule.Source) {
 	for _, l := range o.lanes() {
-		made := schedule.NewLane(l.Name, o.Workers, l.MinShare)
+		made := schedule.NewLane(l.Name, o.Workers)
 		lanes = append(lanes, made)
 		for _, t := range l.Topics {
 			sources = append(sources, &schedule.Source{Topic: t, JobTopic: t, Lane: made})

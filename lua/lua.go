@@ -29,7 +29,7 @@ var files embed.FS
 func Reserve(algorithm, file string, ahead bool) string {
 	return fmt.Sprintf("local ALGORITHM, AHEAD = %q, %t\n", algorithm, ahead) + join(
 		"limit.lua", "reserve/jobs.lua", "algorithms/"+file+".lua", "master.lua",
-		"reserve/call.lua", "reserve/slowdown.lua", "reserve/calls.lua", "reserve/nodes.lua", "reserve/steps.lua", "reserve/cooldown.lua",
+		"reserve/call.lua", "reserve/lanes.lua", "reserve/slowdown.lua", "reserve/calls.lua", "reserve/nodes.lua", "reserve/steps.lua", "reserve/cooldown.lua",
 		"reserve/gates.lua", "reserve/quotas.lua", "reserve/prepare.lua", "reserve/change.lua", "reserve/pick.lua", "reserve.lua")
 }
 

@@ -3,7 +3,7 @@
 --
 -- Refused nodes wait in a queue. They ask again in the order in which they were refused, each at its time; the units that
 -- those ahead want are left to them. A place in the queue is the sum of the units that were wanted before it. A node that
--- asks at its time has let all before it pass.
+-- asks at its time has let all before it pass. Each lane has a queue: see lanes.lua.
 --
 -- A large job may find too few units free each time, where smaller ones take them. So where units are granted for now, the
 -- first node in the queue whose first job found too few earmarks what it counts. The earmark holds a little later: until then
@@ -15,8 +15,8 @@ local SELDOM = 3500000 -- a node that waits in the queue polls no sooner than th
 local LATEST = 6000000 -- nor later
 local EARMARKS_AFTER = math.min(1000000, math.floor((c.window + c.guard) / 32)) -- when an earmark begins to hold
 
-local earmark_of, earmarked, from, till = string.match(earmark or '', '^(%S+) (%d+) (%d+) (%d+)$')
-if earmark_of and tonumber(till) <= now then earmark_of = nil end
+local earmark_of, earmarked, from, till = string.match(earmark or '', '^(%S+) (%d+) (%d+) (%d+)')
+if earmark_of and (tonumber(till) <= now or lanes.behind(earmark)) then earmark_of = nil end
 from = tonumber(from)
 insists = earmark_of == node and now >= from
 
@@ -26,7 +26,7 @@ local function keep_earmark(first_in_queue, wait)
   if first and not first.picked and (earmark_of == node or not earmark_of and first_in_queue) then
     if earmark_of ~= node then from = now + EARMARKS_AFTER end
     till = math.max(from, now + math.min(wait, LATEST)) + SPARE
-    note('earmark', node .. ' ' .. int(first.units) .. ' ' .. int(from) .. ' ' .. int(till))
+    note('earmark', node .. ' ' .. int(first.units) .. ' ' .. int(from) .. ' ' .. int(till) .. ' ' .. int(lanes.own))
   elseif earmark_of == node then note('earmark', '') end
 end
 
@@ -35,10 +35,7 @@ if not stale then
   states.correct_timeline()
 end
 if want == 0 then
-  if ticket > served then -- it gives its place up: those behind it move on
-    served = math.min(queued, served + 1)
-    note('served', int(served))
-  end
+  if ticket > lane.served then lanes.pass() end -- it gives its place up: those behind it move on
   note('last', int(now))
   return nothing(0, 0, nil, waits and HOLD)
 end
@@ -53,17 +50,17 @@ if slow.till > now then -- the provider wants no call
   return nothing(math.min(POLL, slow.till - now), 0, ticket)
 end
 
-local before = served
-if flag('d') and ticket >= 0 then served = math.max(served, ticket) end
-local ahead, poll = math.max(0, (ticket >= 0 and ticket or queued) - served), nil
+if flag('d') and ticket >= 0 then lanes.set(lane, 'served', math.max(lane.served, ticket)) end
+local ahead, poll = math.max(0, (ticket >= 0 and ticket or lane.queued) - lane.served), nil
 local left = earmark_of and earmark_of ~= node and now >= from and tonumber(earmarked) or 0
 local first_in_queue = ahead == 0
 ahead = math.max(ahead, left)
-c.reach = reach > 0 and math.min(c.horizon, reach) or c.horizon
+lanes.farthest = reach > 0 and math.min(c.horizon, reach) or c.horizon
+c.reach = lanes.reach > 0 and math.min(lanes.farthest, lanes.reach) or lanes.farthest
 most_jobs = room()
 if full then
   cut = true
-  if ticket > served then note('served', int(math.min(queued, served + 1))) end -- it gives its place in the queue up
+  if ticket > lane.served then lanes.pass() end -- it gives its place in the queue up
   note('last', int(now))
   return nothing(FULL)
 end
@@ -71,14 +68,20 @@ if GATES > 0 and stale then return nothing(FULL) end -- its keys are of an epoch
 if CHOOSES then read_jobs() end
 local units_wanted = needed(want)
 local place -- in the queue, which a node keeps that got skipped slots alone
-local slots, wait = take(want, ahead)
+lanes.least = first_cost
+local slots, wait = take(want, ahead + lanes.below(want) + (lanes.above() > 0 and c.cap or 0))
+if not slots and ahead == 0 and lane.credit >= lanes.least then
+  c.reach = lanes.farthest
+  slots = take(math.min(want, math.floor(lane.credit)), lanes.below(0))
+end
+if not slots then wait = lanes.sooner(wait) end
 if barred and #chosen == 0 then -- the gates allow no job
-  if ticket > served then note('served', int(math.min(queued, served + 1))) end
+  if ticket > lane.served then lanes.pass() end
   note('last', int(now))
   refused_jobs = refusals()
   return nothing(0)
 end
-if not slots and ahead > 0 and left == 0 and (AHEAD or spare > 0 and now - spare >= SPARE) then
+if not slots and ahead > 0 and left == 0 and (AHEAD or lane.spare > 0 and now - lane.spare >= SPARE) then
   -- Units that were free for a while already, and that those ahead did not ask for, are anybody's.
   c.reach = c.reach - math.min(SPARE, math.floor(c.reach / 2))
   slots, poll = take(first_cost, 0)
@@ -91,19 +94,21 @@ if not slots and ahead > 0 and left == 0 and (AHEAD or spare > 0 and now - spare
 end
 if not slots then
   if ticket < 0 and not barred and flag('w') and since > 0 and now - since >= OLD_ENOUGH then
-    ticket, queued = queued, queued + units_wanted
-    note('queued', int(queued))
+    ticket = lane.queued
+    lanes.set(lane, 'queued', ticket + units_wanted)
   end
-  if ahead > 0 and spare == 0 then note('spare', int(now)) end
+  if ahead > 0 and lane.spare == 0 then lanes.set(lane, 'spare', now) end
 else
   if ticket >= 0 then
     local took = AHEAD and (slots.behind or slots.given) or math.min(slots.given, units_wanted)
-    if took > 0 or ahead == 0 then served = math.max(served, math.min(queued, ticket + took)) else place = ticket end
+    if took > 0 or ahead == 0 then lanes.set(lane, 'served', math.max(lane.served, math.min(lane.queued, ticket + took)))
+    else place = ticket end
   end
-  if spare > 0 then note('spare', 0) end
+  lanes.set(lane, 'spare', 0)
+  lanes.granted(c, slots.given)
 end
+lanes.waits((slots and c.horizon or wait) + SPARE) -- with slots it asks again when these are over, if it has more jobs
 if not AHEAD then keep_earmark(first_in_queue, slots and 0 or wait) end
-if served ~= before then note('served', int(served)) end
 note('last', int(now))
 if not slots then
   refused_jobs = refusals()

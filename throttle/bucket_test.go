@@ -54,7 +54,7 @@ func pour(t *testing.T, l *Limiter, jobs int) (slots []Slot, turnedAway int) {
 // asked waits for the limiter's turn, and asks for so many jobs.
 func asked(t *testing.T, l *Limiter, jobs int) []Answer {
 	t.Helper()
-	if _, err := l.Turn(t.Context()); err != nil {
+	if _, err := l.Turn(t.Context(), OneLane, nil); err != nil {
 		t.Fatal(err)
 	}
 	answers, err := l.Reserve(t.Context(), slices.Repeat([]Request{{Cost: 1}}, jobs))

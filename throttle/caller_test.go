@@ -45,7 +45,7 @@ func (c *caller) next(ctx context.Context) (Slot, error) {
 
 func (c *caller) reserveAhead(ctx context.Context) {
 	for {
-		room, err := c.Turn(ctx)
+		room, err := c.Turn(ctx, OneLane, nil)
 		if err != nil {
 			return
 		}

@@ -154,7 +154,7 @@ const correctEvery = 50 * time.Millisecond
 // place there, and passes them on with its next call.
 func (r *reserver) correctionsDue() time.Time {
 	since, some := r.corrections.waiting()
-	if !some || r.place.Taken {
+	if !some || r.lanes[r.placed()].place.Taken {
 		return never
 	}
 	return clock.Later(since, r.calledAt).Add(correctEvery)
@@ -164,6 +164,6 @@ func (r *reserver) correctionsDue() time.Time {
 // its place in the queue.
 func (r *reserver) heedRefunds(now time.Time) {
 	if r.kind.Refunds && r.corrections.worthAsking(now) {
-		r.eager, r.less = true, false
+		r.allLanes(func(l *lane) { l.eager, l.less = true, false })
 	}
 }

@@ -75,7 +75,7 @@ func TestAJobAsksAtOnceForUnitsThatItDidNotUse(t *testing.T) {
 // one reserves for one job of five units.
 func (l *Limiter) one(t *testing.T) Slot {
 	t.Helper()
-	if _, err := l.Turn(t.Context()); err != nil {
+	if _, err := l.Turn(t.Context(), OneLane, nil); err != nil {
 		t.Fatal(err)
 	}
 	answers, err := l.Reserve(t.Context(), []Request{{Cost: 5}})

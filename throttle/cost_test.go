@@ -25,7 +25,7 @@ func TestAJobTakesAsManySlotsAsItCounts(t *testing.T) {
 		c.MaxCost = 6 // (1015 − 5) in 1.01 s: one in 1 ms
 		l := begin(t, c, newModel().local("n", time.Millisecond))
 		time.Sleep(2 * time.Second) // past the start
-		if _, err := l.Turn(t.Context()); err != nil {
+		if _, err := l.Turn(t.Context(), OneLane, nil); err != nil {
 			t.Fatal(err)
 		}
 		slots := served(t, l, []int64{3, 6, 1, 2, 6, 6, 6}) // a block is 20 units
@@ -71,7 +71,7 @@ func TestAJobThatCountsTooMuchIsRefused(t *testing.T) {
 		c.MaxCost = 6
 		l := begin(t, c, newModel().local("n", time.Millisecond))
 		time.Sleep(2 * time.Second) // past the start
-		if _, err := l.Turn(t.Context()); err != nil {
+		if _, err := l.Turn(t.Context(), OneLane, nil); err != nil {
 			t.Fatal(err)
 		}
 		answers, err := l.Reserve(t.Context(), []Request{{Cost: 7}, {Cost: 6}})
@@ -301,8 +301,8 @@ func TestALostReservationIsGivenUpForLargerJobs(t *testing.T) {
 		l.reserve = func(context.Context, script.Ask) (script.Reservation, error) {
 			return script.Reservation{Now: 10, Epoch: 1, Settings: changed}, nil
 		}
-		r := &reserver{Limiter: l, clock: clock.Clock{Origin: time.Now()}, known: seeded(before), learned: true, seq: 7, lost: 5, lostAt: time.Now().Add(-row.ago)}
-		r.call(t.Context(), nil)
+		r := &reserver{Limiter: l, lanes: make([]lane, 1), clock: clock.Clock{Origin: time.Now()}, known: seeded(before), learned: true, seq: 7, lost: 5, lostAt: time.Now().Add(-row.ago)}
+		r.call(t.Context(), 0, nil)
 		if r.seq != row.seq || r.lost != row.lost {
 			t.Errorf("from %d to %d units, lost %v ago: got number %d and %d lost, want %d and %d", row.from, row.to, row.ago, r.seq, r.lost, row.seq, row.lost)
 		}

@@ -9,9 +9,9 @@
 // number of calls to Redis does not depend on the rate.
 //
 //	for {
-//		room, err := limiter.Turn(ctx)             // waits until a call is worth it
-//		jobs := …                                  // the best of now, while there is room
-//		answers, err := limiter.Reserve(ctx, jobs) // one call: a slot for each, or none
+//		room, err := limiter.Turn(ctx, lanes, more) // waits until a call is worth it
+//		jobs := …                                   // the best of now, while there is room
+//		answers, err := limiter.Reserve(ctx, jobs)  // one call: a slot for each, or none
 //	}
 //
 // A job with a slot waits with [Slot.Wait] until its call may begin. A job without one

@@ -102,7 +102,7 @@ type simNode struct {
 const shiftScript = `
 local d = tonumber(ARGV[1])
 local function less(v) return string.format('%.0f', tonumber(v) - d) end
-for _, f in ipairs({'base', 'last', 'slot', 'passed', 'not_before', 'began', 'spare'}) do
+for _, f in ipairs({'base', 'last', 'slot', 'passed', 'not_before', 'began'}) do
   local v = redis.call('HGET', KEYS[1], f)
   if v and v ~= '0' then redis.call('HSET', KEYS[1], f, less(v)) end
 end
@@ -112,6 +112,13 @@ for _, f in ipairs({'settings', 'applied'}) do
     v = string.gsub(v, '"revert_at":([1-9]%d*)', function(at) return '"revert_at":' .. less(at) end)
     redis.call('HSET', KEYS[1], f, v)
   end
+end
+local lanes = redis.call('HGET', KEYS[1], 'lanes')
+if lanes then
+  lanes = string.gsub(lanes, '(%d+ %d+) (%d+) (%S+) (%d+)', function(queue, spare, credit, till)
+    return queue .. ' ' .. (spare == '0' and '0' or less(spare)) .. ' ' .. credit .. ' ' .. (till == '0' and '0' or less(till))
+  end)
+  redis.call('HSET', KEYS[1], 'lanes', lanes)
 end
 local by, at, before = string.match(redis.call('HGET', KEYS[1], 'step_report') or '', '^(%S+) (%d+) (%d+)$')
 if by then redis.call('HSET', KEYS[1], 'step_report', by .. ' ' .. less(at) .. ' ' .. (before == '0' and '0' or less(before))) end

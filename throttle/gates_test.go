@@ -529,7 +529,7 @@ func TestAGateRefusesAJobAndNoOther(t *testing.T) {
 	ask := func(jobs ...Request) []Answer {
 		t.Helper()
 		for {
-			if _, err := l.Turn(t.Context()); err != nil {
+			if _, err := l.Turn(t.Context(), OneLane, nil); err != nil {
 				t.Fatal(err)
 			}
 			answers, err := l.Reserve(t.Context(), jobs)
@@ -610,7 +610,7 @@ func TestTheSpacingOfAGateHasTheGuardOfTheFirstLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, l)
-	if _, err := l.Turn(t.Context()); err != nil {
+	if _, err := l.Turn(t.Context(), OneLane, nil); err != nil {
 		t.Fatal(err)
 	}
 	spacing := func() time.Duration { return l.GateSpacing(Value{0, HashOf("one")}, time.Now()) }

@@ -369,7 +369,7 @@ func TestASlotIsInFlightUntilItsCallIsOver(t *testing.T) {
 		}
 		run(t, l)
 		ask := func() (slots []Slot) {
-			if _, err := l.Turn(t.Context()); err != nil {
+			if _, err := l.Turn(t.Context(), OneLane, nil); err != nil {
 				t.Fatal(err)
 			}
 			return served(t, l, []int64{1, 1, 1})
@@ -436,7 +436,7 @@ func TestASlotWhoseCallerHasGoneIsFree(t *testing.T) {
 // comes again brings them itself.
 func TestSlotsOfALostReplyCountUntilItComesAgain(t *testing.T) {
 	t.Parallel()
-	r := &reserver{Limiter: &Limiter{}, lost: 3}
+	r := &reserver{Limiter: &Limiter{}, lanes: make([]lane, 1), lost: 3}
 	r.busy.Store(2)
 	if poll, again := r.inFlight(nil), r.inFlight(make([]request, 1)); poll != 5 || again != 2 {
 		t.Errorf("got %d with a poll and %d with a reservation, want 5 and 2", poll, again)

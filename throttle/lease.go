@@ -32,9 +32,9 @@ func (r *reserver) onLease(now time.Time) bool {
 		r.known.UnitsOfNode() > 0 && r.lease.Held(now)
 }
 
-// useLease answers requests with slots of the lease.
-func (r *reserver) useLease(asked []request, now time.Time) {
-	r.lease.Next = clock.Later(r.lease.Next, r.last) // slots rise
+// useLease answers requests of a lane with slots of the lease.
+func (r *reserver) useLease(number int, asked []request, now time.Time) {
+	r.lease.Next = clock.Later(r.lease.Next, r.lastSlot()) // slots rise
 	slots := r.lease.Slots(r.known, now, aheadOfCall, costsOf(asked))
 	for i, s := range slots {
 		asked[i].answer.Slot = Slot{
@@ -43,7 +43,9 @@ func (r *reserver) useLease(asked []request, now time.Time) {
 		}
 	}
 	r.reservedAt = now
-	r.leases.Used.Add(float64(unitsOf(asked[:len(slots)])))
+	units := unitsOf(asked[:len(slots)])
+	r.pay(number, units)
+	r.leases.Used.Add(float64(units))
 }
 
 // renewLease asks for a lease, or renews it, when that is due. Only a node that

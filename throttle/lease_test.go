@@ -185,7 +185,7 @@ func TestNoLeaseIsUsedByANodeThatMayNot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			now := time.Now()
-			b := &reserver{known: seeded(withReserve()), learned: true, failures: awayAfter, lease: lease.Lease{Until: now.Add(time.Minute)}}
+			b := &reserver{Limiter: &Limiter{}, lanes: make([]lane, 1), known: seeded(withReserve()), learned: true, failures: awayAfter, lease: lease.Lease{Until: now.Add(time.Minute)}}
 			if !b.onLease(now) {
 				t.Fatal("a node that may doesn't use its lease")
 			}

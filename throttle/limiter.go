@@ -45,6 +45,7 @@ type Options struct {
 	Limit     limit.Spec            // as the file states it: terms and guardrails seed a Redis that, like the other nodes, knows none
 	Identity  Identity              // default IdentityInfo
 	Gates     []Gate                // the other limits of the jobs; not with [ScopeNode]
+	MinShares []float64             // of the units, for each lane of jobs while it waits, the most urgent lane first; none: jobs have no lanes
 
 	// CallTimeout is the longest time from a call's write to its end. With max_in_flight,
 	// the calls of a node that died count for as long, and somewhat longer.
@@ -77,7 +78,7 @@ type Limiter struct {
 
 	subscribed  atomic.Bool // to the limit's channel
 	notified    atomic.Bool // a notification has come since then, so changes will come as well
-	turns       chan inquiry[struct{}, Room]
+	turns       chan inquiry[Lanes, Room]
 	batches     chan inquiry[[]Request, []Answer]
 	retries     chan inquiry[Request, Slot]
 	changed     chan struct{} // holds one: Redis notified the node of a change
@@ -103,7 +104,7 @@ func New(opts Options) (*Limiter, error) {
 	if opts.Redis == nil && opts.Limit.Scope != limit.ScopeNode {
 		return nil, errors.New("throttle: Options.Redis is nil")
 	}
-	if err := errors.Join(limit.CheckName("namespace", opts.Namespace), limit.CheckName("name", opts.Name), opts.Limit.Validate(), checkGates(opts)); err != nil {
+	if err := errors.Join(limit.CheckName("namespace", opts.Namespace), limit.CheckName("name", opts.Name), opts.Limit.Validate(), checkGates(opts), checkMinShares(opts.MinShares)); err != nil {
 		return nil, err
 	}
 	opts.Gates = marked(opts.Gates)
@@ -121,7 +122,7 @@ func New(opts Options) (*Limiter, error) {
 		leases:    metrics.NewLease(opts.Registerer, opts.Name),
 		node:      node,
 		slots:     &validity{suspended: boottime.Suspended},
-		turns:     make(chan inquiry[struct{}, Room]),
+		turns:     make(chan inquiry[Lanes, Room]),
 		batches:   make(chan inquiry[[]Request, []Answer]),
 		retries:   make(chan inquiry[Request, Slot]),
 		changed:   make(chan struct{}, 1),

@@ -100,7 +100,7 @@ func TestATurnThatIsLeftHoldsUpNobody(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		gone := errors.New("the node drains")
 		time.AfterFunc(100*time.Millisecond, func() { cancel(gone) }) // in the cooldown
-		if _, err := l.Turn(ctx); !errors.Is(err, gone) {
+		if _, err := l.Turn(ctx, OneLane, nil); !errors.Is(err, gone) {
 			t.Errorf("got %v, want the cause %v", err, gone)
 		}
 		if _, err := l.Reserve(ctx, []Request{{Cost: 1}}); !errors.Is(err, gone) {
@@ -154,7 +154,7 @@ func TestAPauseGivesNoTurn(t *testing.T) {
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, err := l.Turn(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := l.Turn(ctx, OneLane, nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got a turn, or %v, while paused", err)
 		}
 	})
@@ -205,7 +205,7 @@ func TestANodePollsAtTheEndOfAPause(t *testing.T) {
 	for _, row := range []struct {
 		left, poll, want time.Duration
 	}{{300 * time.Millisecond, 4 * time.Second, 301 * time.Millisecond}, {time.Hour, 4 * time.Second, 4 * time.Second}, {time.Second, 0, 1001 * time.Millisecond}} {
-		r := &reserver{Limiter: l}
+		r := &reserver{Limiter: l, lanes: make([]lane, 1)}
 		set := seeded(contract(300))
 		set.Paused, set.RevertAt = true, time.UnixMicro(5_000_000).Add(row.left)
 		r.report(script.Reservation{Now: 5_000_000, Poll: row.poll, Settings: set}, now, false)

@@ -93,7 +93,7 @@ func (r *quotaRun) fresh() *quotaNode {
 		r.t.Fatal(err)
 	}
 	n := &quotaNode{scripts: script.NewScripts(r.rdb, "quotas", "provider", fmt.Sprint("node", r.named))}
-	n.reserver = &reserver{Limiter: l, known: l.State().Settings, gates: newGates(l.opts.Gates), kind: algorithm(limit.TokenBucket), seq: 1}
+	n.reserver = &reserver{Limiter: l, lanes: make([]lane, 1), known: l.State().Settings, gates: newGates(l.opts.Gates), kind: algorithm(limit.TokenBucket), seq: 1}
 	n.scripts.Reserving[limit.TokenBucket] = redis.NewScript(r.text)
 	return n
 }

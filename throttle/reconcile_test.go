@@ -25,7 +25,7 @@ func TestOnlyLimitsThatCountTheSameAreReconciled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &reserver{Limiter: l, gates: newGates(l.opts.Gates), kind: algorithm(limit.TokenBucket)}
+	r := &reserver{Limiter: l, lanes: make([]lane, 1), gates: newGates(l.opts.Gates), kind: algorithm(limit.TokenBucket)}
 	same, own := Passed{Value: Value{Gate: 1}}, Passed{Value: Value{Gate: 0}, Units: 1}
 	job := Request{Cost: 3, Passes: []Passed{own, same}}
 	slot := Slot{charge: &charge{job, 7, 1}}
@@ -118,17 +118,17 @@ func TestChargesOfACallThatFailedComeAgain(t *testing.T) {
 		}
 		return script.Reservation{Now: 10, Epoch: 1, Settings: a.Known, Schedule: clock.Schedule{Units: 1, Period: 1}}, nil
 	}
-	r := &reserver{Limiter: l, clock: clock.Clock{Origin: time.Now(), Epoch: 1}, known: l.State().Settings, kind: algorithm(limit.SlidingWindowLog), learned: true, seq: 1}
+	r := &reserver{Limiter: l, lanes: make([]lane, 1), clock: clock.Clock{Origin: time.Now(), Epoch: 1}, known: l.State().Settings, kind: algorithm(limit.SlidingWindowLog), learned: true, seq: 1}
 	l.refunds.Store(true)
 	job := Request{Cost: 3}
 	l.Reconcile(Slot{charge: &charge{job, 7, 1}}, job, 5)
 	l.Reconcile(Slot{charge: &charge{job, 8, 1}}, job, 1)
 	asked := func() []request { return []request{{Request: Request{Cost: 1}, answer: &Answer{}}} }
-	r.call(t.Context(), asked())
+	r.call(t.Context(), 0, asked())
 	failing = false
-	r.call(t.Context(), asked())
-	r.call(t.Context(), nil)
-	r.call(t.Context(), nil)
+	r.call(t.Context(), 0, asked())
+	r.call(t.Context(), 0, nil)
+	r.call(t.Context(), 0, nil)
 	want := []string{"1 false [{7 -2} {8 2}]", "1 true []", "0 false [{7 -2}]", "0 false []"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -157,7 +157,7 @@ func TestCorrectionsAreWorthAPoll(t *testing.T) {
 	}
 	l.notified.Store(true)
 	now := time.Now()
-	r := &reserver{Limiter: l, clock: clock.Clock{Origin: now, Epoch: 1}, known: l.State().Settings, calledAt: now}
+	r := &reserver{Limiter: l, lanes: make([]lane, 1), clock: clock.Clock{Origin: now, Epoch: 1}, known: l.State().Settings, calledAt: now}
 	if due := r.pollDue(now).Sub(now); due != idleEvery {
 		t.Fatalf("got a poll after %s without corrections, want it after %s", due, idleEvery)
 	}
@@ -165,7 +165,7 @@ func TestCorrectionsAreWorthAPoll(t *testing.T) {
 	if due := r.pollDue(now).Sub(now); due > correctEvery+time.Second {
 		t.Errorf("got a poll after %s, want it soon", due)
 	}
-	r.place.Taken = true
+	r.lanes[0].place.Taken = true
 	if due := r.pollDue(now).Sub(now); due != idleEvery {
 		t.Errorf("got a poll after %s of a node in the queue, want it after %s", due, idleEvery)
 	}

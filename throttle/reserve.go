@@ -15,6 +15,7 @@ import (
 
 // Request is a job that wants a slot.
 type Request struct {
+	Lane   int      // of the job; 0 where jobs have none
 	Cost   int64    // units that it counts; 0: 1
 	Passes []Passed // the gates that it passes, each once
 }
@@ -35,6 +36,10 @@ type Answer struct {
 // ErrGivenUp says that a slot was given up, or that there is no other one for long: the
 // limit was cut or paused, or has lost its timeline, or Redis does not answer. The job waits where it came from.
 var ErrGivenUp = errors.New("the slot was given up")
+
+// ErrMore says that jobs have come into another lane while a turn was awaited: it is to be asked
+// for again.
+var ErrMore = errors.New("there are jobs of another lane")
 
 // ErrFull says that the bucket had no room, and that jobs are not to wait.
 var ErrFull = errors.New("the bucket is full")
@@ -66,8 +71,8 @@ func (i inquiry[Q, A]) answer(a A) bool {
 }
 
 // ask waits for the answer of the reserving goroutine. An answer that was given is never
-// lost: with the end of the context it is returned all the same.
-func ask[Q, A any](ctx context.Context, to chan<- inquiry[Q, A], q Q) (a A, err error) {
+// lost: with the end of the context, or a notice of more, it is returned all the same.
+func ask[Q, A any](ctx context.Context, to chan<- inquiry[Q, A], q Q, more <-chan struct{}) (a A, err error) {
 	i := inquiry[Q, A]{q, make(chan A, 1), new(atomic.Bool)}
 	select {
 	case to <- i:
@@ -78,15 +83,19 @@ func ask[Q, A any](ctx context.Context, to chan<- inquiry[Q, A], q Q) (a A, err 
 	case a = <-i.reply:
 		return a, nil
 	case <-ctx.Done():
-		if i.over.Swap(true) {
-			return <-i.reply, nil
-		}
-		return a, context.Cause(ctx)
+		err = context.Cause(ctx)
+	case <-more:
+		err = ErrMore
 	}
+	if i.over.Swap(true) {
+		return <-i.reply, nil
+	}
+	return a, err
 }
 
 // Room says for which jobs one reservation is to ask.
 type Room struct {
+	Lane   int   // of the jobs
 	Units  int64 // these count so many, at most; the last one may count more
 	Jobs   int   // there are so many, at most
 	Choice bool  // some are not to get a slot now: they are there to choose from
@@ -96,13 +105,15 @@ type Room struct {
 func (r Room) has(jobs int, units int64) bool { return jobs < r.Jobs && units < r.Units }
 
 // Turn waits until a reservation is worth a call to Redis, and returns for which jobs one may
-// ask, one at least. The caller collects its jobs only then, so that the best of that moment
-// are asked for. The error is the context's cause.
-func (l *Limiter) Turn(ctx context.Context) (Room, error) {
-	return ask(ctx, l.turns, struct{}{})
+// ask, one at least. They are of one of these lanes, in which the caller has jobs. The caller
+// collects its jobs only then, so that the best of that moment are asked for. The error is the context's
+// cause. A notice of more ends the wait with [ErrMore]; more is nil where jobs have no lanes.
+func (l *Limiter) Turn(ctx context.Context, lanes Lanes, more <-chan struct{}) (Room, error) {
+	return ask(ctx, l.turns, lanes, more)
 }
 
-// Reserve asks for a slot for each job, the most urgent first. The answers are in the same
+// Reserve asks for a slot for each job, the most urgent first. All are of the lane that
+// [Limiter.Turn] named. The answers are in the same
 // order. Slots rise, but for those of jobs that a gate lets pass later than others; each may
 // lie up to one horizon ahead. A job that [Limiter.Turn] gave no room for gets no
 // answer. A reservation that fails grants nothing: [Limiter.Turn] waits until Redis is to be asked
@@ -111,7 +122,7 @@ func (l *Limiter) Turn(ctx context.Context) (Room, error) {
 // What became of each slot is to be said once, by [Limiter.Used] when the call is over, by
 // [Limiter.Missed] or by [Limiter.Unused]: until then it counts as a call in flight.
 func (l *Limiter) Reserve(ctx context.Context, jobs []Request) ([]Answer, error) {
-	return ask(ctx, l.batches, jobs)
+	return ask(ctx, l.batches, jobs, nil)
 }
 
 // Again waits for another slot, for a job that missed its own. It is in the next
@@ -119,7 +130,7 @@ func (l *Limiter) Reserve(ctx context.Context, jobs []Request) ([]Answer, error)
 // The error is the context's cause, or [ErrGivenUp] where nothing is granted for long, or a
 // gate does not let the job pass.
 func (l *Limiter) Again(ctx context.Context, job Request) (Slot, error) {
-	s, err := ask(ctx, l.retries, job)
+	s, err := ask(ctx, l.retries, job, nil)
 	if err == nil && s.IsZero() {
 		err = ErrGivenUp
 	}
@@ -160,22 +171,36 @@ func (r *reserver) serve(ctx context.Context, jobs []Request) []Answer {
 		return answers
 	}
 	if !onLease && r.tooLarge(jobs) && now.Sub(r.calledAt) > limit.PollEvery {
-		r.call(ctx, nil) // the bound may have been raised
+		r.call(ctx, r.placed(), nil) // the bound may have been raised
 	}
-	asked := r.collect(again, jobs, answers, r.room(now))
+	number := r.laneOf(jobs)
+	asked := r.collect(again, jobs, answers, r.room(number, now))
 	if onLease {
-		r.useLease(asked, now)
+		r.useLease(number, asked, now)
 	} else if len(asked) > 0 {
-		r.call(ctx, asked)
+		r.call(ctx, number, asked)
 	}
+	last := &r.lanes[number].last
 	for _, q := range asked {
 		if !q.answer.Slot.IsZero() {
 			r.busy.Add(1)
-			r.last = clock.Later(r.last, q.answer.Slot.NotBefore)
+			*last = clock.Later(*last, q.answer.Slot.NotBefore)
 		}
 	}
 	r.answerAgain(again)
 	return answers
+}
+
+// laneOf is the lane of the jobs of a call. Those that ask again go with any.
+func (r *reserver) laneOf(jobs []Request) int {
+	number := len(r.lanes) - 1
+	if len(jobs) > 0 {
+		return min(number, jobs[0].Lane)
+	}
+	for _, w := range r.again {
+		number = min(number, w.q.Lane)
+	}
+	return number
 }
 
 // tooLarge reports whether a job counts more than any may, as far as this node knows.

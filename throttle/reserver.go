@@ -30,7 +30,7 @@ type reserver struct {
 	known   limit.Settings  // the newest settings seen
 	gates   []gate          // in the order of Options.Gates
 	kind    limit.Algorithm // that keeps them
-	place   script.Place    // in the queue of refused nodes; due from refusedUntil on
+	lanes   []lane          // one where jobs have none
 	slept   time.Duration   // for how long the host had been suspended before the last call
 	lost    int64           // jobs that may have been granted a slot by replies that were lost
 	lostAt  time.Time       // the newest of these replies
@@ -44,34 +44,28 @@ type reserver struct {
 	stepped bool            // the clock stepped, and the script does not know yet
 	pollNow bool            // the settings have changed, or the script must know that the node learned them
 
-	calledAt     time.Time     // last call
-	answeredAt   time.Time     // last call that was answered
-	redisNow     int64         // on Redis's clock then, in µs; 0: none was
-	reservedAt   time.Time     // last reservation
-	refusedUntil time.Time     // no reservation until then
-	retryAt      time.Time     // no call until then: one failed, or read the clock too widely
-	beginsAt     time.Time     // no reservation before: this node has just started
-	rtt          time.Duration // to Redis and back, the shortest of late
-	failures     int           // calls in a row
-	wide         int           // readings in a row that left the mapping too wide
-	refusing     bool          // the last failure was a refusal
+	calledAt   time.Time     // last call
+	answeredAt time.Time     // last call that was answered
+	redisNow   int64         // on Redis's clock then, in µs; 0: none was
+	reservedAt time.Time     // last reservation, of any lane
+	retryAt    time.Time     // no call until then: one failed, or read the clock too widely
+	beginsAt   time.Time     // no reservation before: this node has just started
+	rtt        time.Duration // to Redis and back, the shortest of late
+	failures   int           // calls in a row
+	wide       int           // readings in a row that left the mapping too wide
+	refusing   bool          // the last failure was a refusal
 
 	lease lease.Lease // of the reserve
 
-	turn   inquiry[struct{}, Room]  // of the caller that waits for its turn; no reply: none does
+	turn   inquiry[Lanes, Room]     // of the caller that waits for its turn; no reply: none does
+	ready  Lanes                    // of which the caller had jobs when it last waited for its turn
 	turnAt time.Time                // the last turn that was given
 	again  []inquiry[Request, Slot] // of jobs that missed their slots
-	last   time.Time                // when the last slot that was granted and not given up begins
 
 	most  int64 // slots that the node asks for at once: less than a block after it was late
 	given int64 // jobs that got a slot by the last reservation
 
 	passing []correction // that the last call passed on
-	eager   bool         // a refused node asks before its time
-
-	less   bool // than it asked for: all that may be reserved is
-	sparse bool // the slots of the last reservation lie further apart than those of a block: gates allowed no more
-	whole  bool // the last reservation was a block or more
 
 	opensAt time.Time // of a cooldown: nothing is granted before
 }
@@ -85,6 +79,7 @@ func (l *Limiter) Run(ctx context.Context) error {
 		known:   l.State().Settings,
 		seq:     1,
 		gates:   newGates(l.opts.Gates),
+		lanes:   make([]lane, max(1, len(l.opts.MinShares))),
 	}
 	r.kind, _ = limit.AlgorithmNamed(r.known.Algorithm) // checked by New
 	r.refunds.Store(r.kind.Refunds)
@@ -105,6 +100,7 @@ func (l *Limiter) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		case r.turn = <-l.turns:
+			r.ready = r.turn.q
 		case b := <-l.batches:
 			r.turnAt = time.Time{}
 			if answers := r.serve(ctx, b.q); !b.answer(answers) {
@@ -114,7 +110,7 @@ func (l *Limiter) Run(ctx context.Context) error {
 			r.again = append(r.again, w)
 		case <-l.freed:
 			if r.cut { // now there is room for a call
-				r.refusedUntil, r.less = time.Time{}, false
+				r.allLanes(func(l *lane) { l.refusedUntil, l.less = time.Time{}, false })
 			}
 		case <-l.changed:
 			r.pollNow = true
@@ -128,36 +124,37 @@ func (l *Limiter) Run(ctx context.Context) error {
 // how long nothing is to be done, unless somebody asks.
 func (r *reserver) step(ctx context.Context, now time.Time) time.Duration {
 	r.heedRefunds(now)
-	turn := r.somebodyWaits() && !r.turnDue(now).After(now)
+	next, due := r.nextTurn(now)
+	turn := !due.After(now)
 	switch poll := !r.pollDue(now).After(now); {
-	case poll && !r.turnIsOut(now) && (!turn || !r.place.Taken): // a poll gives the place up
-		r.call(ctx, nil)
-	case turn && r.turn.reply != nil:
-		if r.turn.answer(r.room(now)) {
+	case poll && !r.turnIsOut(now) && (!turn || !r.lanes[next].place.Taken): // a poll gives the place up
+		r.call(ctx, r.placed(), nil)
+	case turn && r.turn.reply != nil && r.turn.q.has(next):
+		if r.turn.answer(r.room(next, now)) {
 			r.turnAt = now
 		}
-		r.turn = inquiry[struct{}, Room]{}
+		r.turn = inquiry[Lanes, Room]{}
 		return minGap // its batch comes at once
 	case turn && len(r.again) > 0 && !r.turnIsOut(now):
 		r.serve(ctx, nil)
 	}
 	r.renewLease(ctx)
 	r.reportDue(ctx, time.Now())
-	now = time.Now()
-	next := r.pollDue(now)
-	if r.somebodyWaits() {
-		next = clock.Earlier(next, r.turnDue(now))
-	}
-	if due := r.reports.feedback.Due(r.reservedAt, now); !due.IsZero() && r.reports.working {
-		next = clock.Earlier(next, due)
-	}
-	if r.turnIsOut(now) {
-		next = clock.Later(next, now.Add(minGap))
-	}
-	return max(0, next.Sub(now))
+	return r.idle(time.Now())
 }
 
-func (r *reserver) somebodyWaits() bool { return r.turn.reply != nil || len(r.again) > 0 }
+// idle is how long nothing is to be done, unless somebody asks.
+func (r *reserver) idle(now time.Time) time.Duration {
+	_, due := r.nextTurn(now)
+	due = clock.Earlier(due, r.pollDue(now))
+	if report := r.reports.feedback.Due(r.reservedAt, now); !report.IsZero() && r.reports.working {
+		due = clock.Earlier(due, report)
+	}
+	if r.turnIsOut(now) {
+		due = clock.Later(due, now.Add(minGap))
+	}
+	return max(0, due.Sub(now))
+}
 
 // turnLasts is for how long the batch of a turn is awaited: its caller may open a
 // connection first.
@@ -169,31 +166,33 @@ func (r *reserver) turnIsOut(now time.Time) bool {
 	return r.turn.reply == nil && r.turnAt.After(r.reservedAt) && now.Sub(r.turnAt) < turnLasts
 }
 
-// question is the next call.
-func (r *reserver) question(asked []request, now time.Time) script.Ask {
-	place := r.place
-	place.Due = !now.Before(r.refusedUntil)
+// question is the next call, for jobs of a lane.
+func (r *reserver) question(number int, asked []request, now time.Time) script.Ask {
+	l := &r.lanes[number]
+	place := l.place
+	place.Due = !now.Before(l.refusedUntil)
 	r.passing = nil
 	if r.lost == 0 || len(asked) == 0 { // a reservation that comes again does nothing but that
 		r.passing = r.corrections.take(r.clock.Epoch)
 	}
 	return script.Ask{
 		Want: r.wanted(asked, now), Gates: r.gatesOf(asked, r.passing), Corrections: r.firstOf(r.passing), Costs: costsOf(asked), Busy: r.inFlight(asked), Hold: r.hold(), Call: r.calls, Seq: r.seq, Retry: r.lost > 0, Epoch: r.clock.Epoch, Stepped: r.stepped, Since: r.clock.Since, Read: r.clock.Trusted,
-		Identity: string(r.opts.Identity), Nearest: nearest, Reach: r.reach(), Refuses: r.refuses(), Place: place,
+		Identity: string(r.opts.Identity), Nearest: nearest, Reach: r.reach(), Refuses: r.refuses(), Place: place, Lane: script.Lane{Number: number, Reach: r.laneReach(number), MinShares: r.opts.MinShares},
 		Report:  now.Sub(r.saidAt) >= reportMost,
 		Hello:   r.subscribed.Load() && !r.notified.Load() && now.Sub(r.helloAt) >= limit.PollMost,
 		Learned: r.learned, Known: r.known,
 	}
 }
 
-// call runs the script once, and writes the answers; without requests it is a poll.
-func (r *reserver) call(ctx context.Context, requests []request) {
+// call runs the script once for jobs of a lane, and writes the answers. Without requests it is a
+// poll, which gives the place in the lane's queue up.
+func (r *reserver) call(ctx context.Context, number int, requests []request) {
 	cctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	asked := time.Now()
 	r.slept = r.slots.suspended()
 	r.calls++
-	a := r.question(requests, asked)
+	a := r.question(number, requests, asked)
 	reply, err := r.reserve(cctx, a)
 	answered := time.Now()
 	r.calledAt = answered
@@ -213,7 +212,7 @@ func (r *reserver) call(ctx context.Context, requests []request) {
 		r.corrections.chargeAgain(r.passing)
 	}
 	if r.failures > 0 {
-		r.last = time.Time{} // of the lease: Redis's slots come before
+		r.allLanes(func(l *lane) { l.last = time.Time{} }) // of the lease: Redis's slots come before
 	}
 	r.answeredAt, r.redisNow = answered, reply.Now
 	r.failures, r.retryAt, r.refusing = 0, time.Time{}, false
@@ -234,7 +233,7 @@ func (r *reserver) call(ctx context.Context, requests []request) {
 		r.abandon()
 	}
 	if a.Want > 0 {
-		r.receive(requests, reply, answered)
+		r.receive(number, requests, reply, answered)
 		r.turnAway(requests, reply)
 		r.lost = 0
 	}
@@ -277,7 +276,7 @@ func (r *reserver) observe(reading clock.Reading) {
 func (r *reserver) noteSaid(a script.Ask, now time.Time) {
 	r.pollAt = time.Time{}
 	if a.Want == 0 {
-		r.place = script.Place{} // a poll gives it up
+		r.lanes[a.Lane.Number].place = script.Place{} // a poll gives it up
 	}
 	if a.Want == 0 || a.Report {
 		r.saidAt = now
@@ -295,7 +294,7 @@ func (r *reserver) leave(ctx context.Context) {
 	}
 	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	a := r.question(nil, time.Now())
+	a := r.question(r.placed(), nil, time.Now())
 	a.Leaves = true
 	if _, err := r.reserve(cctx, a); err != nil {
 		r.log.Info("node could not sign off at redis; it counts as missing after some seconds", "error", err)

@@ -52,17 +52,17 @@ func (r *reserver) pollDue(now time.Time) time.Time {
 // never is later than anything that is waited for.
 var never = time.Unix(1<<40, 0) //nolint:gochecknoglobals // a constant
 
-// turnDue is when the caller that waits gets its turn. It gets none while nothing is
+// turnDue is when a lane gets its turn. It gets none while nothing is
 // granted. A poll that falls due before gives it as well, since a reservation keeps the
 // node's place in the queue.
-func (r *reserver) turnDue(now time.Time) time.Time {
+func (r *reserver) turnDue(number int, now time.Time) time.Time {
 	if r.onLease(now) {
 		return clock.Later(r.lease.Next.Add(-aheadOfCall), r.reservedAt.Add(minGap))
 	}
 	if !r.grants(now) {
 		return never
 	}
-	due := clock.Later(clock.Earlier(r.pollDue(now), r.reservationDue()), r.retryAt)
+	due := clock.Later(clock.Earlier(r.pollDue(now), r.reservationDue(number)), r.retryAt)
 	return clock.Later(due, r.opensAt.Add(-cmp.Or(r.reach(), r.known.Horizon)))
 }
 
@@ -89,15 +89,15 @@ const (
 	anyUnits   = math.MaxInt64
 )
 
-// room says for which jobs the next reservation is to ask.
-func (r *reserver) room(now time.Time) Room {
+// room says for which jobs the next reservation of a lane is to ask.
+func (r *reserver) room(number int, now time.Time) Room {
 	units := r.units(now)
-	room := Room{Units: units, Jobs: int(units)}
+	room := Room{Lane: number, Units: units, Jobs: int(units)}
 	if len(r.gates) > 0 {
-		room = Room{anyUnits, int(jobsASlot * units), true}
+		room = Room{number, anyUnits, int(jobsASlot * units), true}
 	}
 	if r.fills() && !r.onLease(now) {
-		room = Room{anyUnits, max(room.Jobs, int(units)+jobsToFill), true}
+		room = Room{number, anyUnits, max(room.Jobs, int(units)+jobsToFill), true}
 	}
 	if len(r.gates) > 0 {
 		room.Jobs = min(room.Jobs, mostJobs, mostStates/len(r.gates))
@@ -122,24 +122,28 @@ func (r *reserver) wanted(asked []request, now time.Time) int64 {
 	return min(units, most)
 }
 
-// reservationDue is when the next reservation is worth a call.
-func (r *reserver) reservationDue() time.Time {
-	gathered := r.reservedAt.Add(minGap)
+// reservationDue is when the next reservation of a lane is worth a call.
+func (r *reserver) reservationDue(number int) time.Time {
+	l := &r.lanes[number]
+	gathered := l.reservedAt.Add(minGap)
 	if r.refuses() {
 		return gathered
 	}
-	due := r.last.Add(-r.atLeast(prefetch))
-	if r.sparse { // jobs that gates let pass may get slots before the last one
+	due := l.last.Add(-r.prefetch(number))
+	if reach := r.laneReach(number); reach > 0 && l.last.Sub(l.reservedAt) > reach { // it was owed its slots, and may be owed more
+		due = l.reservedAt.Add(block)
+	}
+	if l.sparse { // jobs that gates let pass may get slots before the last one
 		due = gathered
 	}
-	if !r.eager {
-		due = clock.Later(due, r.refusedUntil)
+	if !l.eager {
+		due = clock.Later(due, l.refusedUntil)
 	}
-	if !r.whole || r.less || !r.kind.Ahead {
+	if !l.whole || l.less || !r.kind.Ahead {
 		due = clock.Later(due, gathered)
 	}
-	if r.less && r.kind.Ahead { // units that become free meanwhile, and jobs that gates let pass, lie a horizon away
-		due = clock.Later(due, r.reservedAt.Add(min(r.block(), cmp.Or(r.reach(), r.known.Horizon)/4)))
+	if l.less && r.kind.Ahead { // units that become free meanwhile, and jobs that gates let pass, lie a horizon away
+		due = clock.Later(due, l.reservedAt.Add(min(r.block(), cmp.Or(r.reach(), r.known.Horizon)/4)))
 	}
 	return due
 }

@@ -23,7 +23,8 @@ func (r *reserver) take(reply script.Reservation) {
 		r.giveUp()
 	}
 	r.learn(reply.Settings, !r.learned)
-	r.learned, r.known, r.refusedUntil, r.place = true, reply.Settings, time.Time{}, script.Place{}
+	r.learned, r.known = true, reply.Settings
+	r.allLanes(func(l *lane) { l.refusedUntil, l.place = time.Time{}, script.Place{} })
 	r.kind, _ = limit.AlgorithmNamed(reply.Settings.Algorithm) // the script that answered is one of these
 	r.refunds.Store(r.kind.Refunds)
 	r.pollNow = true
@@ -32,7 +33,7 @@ func (r *reserver) take(reply script.Reservation) {
 // giveUp ends all slots that are out.
 func (r *reserver) giveUp() {
 	r.slots.generation.Add(1)
-	r.last = time.Time{}
+	r.allLanes(func(l *lane) { l.last = time.Time{} })
 }
 
 // release lets those go that ask again: nothing is granted for long, and their jobs are not
@@ -83,23 +84,25 @@ func grantsOf(asked []request, reply script.Reservation) (all []granted, units i
 
 // receive maps reserved slots to this node's clock, for those of the requests that got one. After a
 // step of Redis's clock they mean nothing. A refusal says when this node is to ask again.
-func (r *reserver) receive(asked []request, reply script.Reservation, now time.Time) {
+func (r *reserver) receive(number int, asked []request, reply script.Reservation, now time.Time) {
+	l := &r.lanes[number]
 	r.seq++
-	r.reservedAt, r.eager = now, false
+	r.reservedAt, l.reservedAt, l.eager = now, now, false
 	given, units := grantsOf(asked, reply)
 	r.refuse(asked, reply, now)
-	r.less = len(given) < len(asked)
+	l.less = len(given) < len(asked)
 	if len(asked) == mostJobs { // more were ready
-		r.less = 2*len(given) < len(asked)
+		l.less = 2*len(given) < len(asked)
 	}
-	r.sparse = len(given) > 0 && clock.Duration(given[len(given)-1].at-given[0].at) > r.atLeast(r.block())
-	r.whole = unitsOf(asked) >= r.blockSize()
+	l.sparse = len(given) > 0 && clock.Duration(given[len(given)-1].at-given[0].at) > r.atLeast(r.block())
+	l.whole = unitsOf(asked) >= r.blockSize()
 	r.adapt(int64(len(given)))
-	r.place, r.cut = reply.Place, reply.Cut
+	l.place, r.cut = reply.Place, reply.Cut
 	if reply.Schedule.Given == 0 {
-		r.refusedUntil = now.Add(reply.Wait)
+		l.refusedUntil = now.Add(reply.Wait)
 		return
 	}
+	r.pay(number, units)
 	if r.stepped {
 		r.noteMissed(int64(len(given)))
 		return

@@ -262,7 +262,7 @@ func TestANodeReportsAndHeeds(t *testing.T) {
 	}
 	const redisNow = 1_700_000_000_000_000
 	now := time.Now()
-	r := &reserver{Limiter: l, known: seeded(c), learned: true, redisNow: redisNow, answeredAt: now, kind: algorithm(limit.TokenBucket)}
+	r := &reserver{Limiter: l, lanes: make([]lane, 1), known: seeded(c), learned: true, redisNow: redisNow, answeredAt: now, kind: algorithm(limit.TokenBucket)}
 	var reported []feedback.Counts
 	slow, decides := limit.Slowdown{}, true
 	l.reports.feedback.Send = func(_ context.Context, c feedback.Counts) (feedback.Reply, error) {
@@ -335,16 +335,16 @@ func TestANodeReportsAndHeeds(t *testing.T) {
 	if !out.GivenUp() {
 		t.Error("a slot that was out when a block began is not given up")
 	}
-	r.refusedUntil = now.Add(time.Minute)
+	r.lanes[0].refusedUntil = now.Add(time.Minute)
 	r.report(script.Reservation{Now: redisNow, Settings: r.known, Slowdown: slow}, now, false)
 	if s := l.State(); s.Phase != PhaseBlocked || s.Ready() != nil || !strings.Contains(s.Note(), "blocked until") {
 		t.Errorf("got phase %s, %v and %q, want that the node is ready and blocked", s.Phase, s.Ready(), s.Note())
 	}
-	if due := r.turnDue(now); due.Before(now.Add(2 * time.Second)) {
+	if due := r.turnDue(0, now); due.Before(now.Add(2 * time.Second)) {
 		t.Errorf("got a turn in %v, want none before the block ends", due.Sub(now))
 	}
 	r.slowDown(limit.Slowdown{}, now) // an operator has released it
-	if !r.refusedUntil.IsZero() {
+	if !r.lanes[0].refusedUntil.IsZero() {
 		t.Error("a node still waits for the end of a block that was released")
 	}
 }
@@ -414,7 +414,7 @@ func TestABlockTurnsNobodyAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &reserver{Limiter: l, known: spec.Settings(), learned: true, kind: algorithm(limit.LeakyBucket)}
+	r := &reserver{Limiter: l, lanes: make([]lane, 1), known: spec.Settings(), learned: true, kind: algorithm(limit.LeakyBucket)}
 	for until, want := range map[int64]error{0: ErrFull, 60_000_000: nil} {
 		q := request{answer: &Answer{}}
 		r.turnAway([]request{q}, script.Reservation{Now: 1000, Settings: r.known, Slowdown: limit.Slowdown{Number: 1, Until: until}})

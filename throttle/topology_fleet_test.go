@@ -102,7 +102,7 @@ func (f *realFleet) use(ctx context.Context, node int, l *throttle.Limiter, s th
 
 // reserve waits for a node's turn, and asks for so many slots at most.
 func reserve(ctx context.Context, l *throttle.Limiter, jobs int) (slots []throttle.Slot, err error) {
-	room, err := l.Turn(ctx)
+	room, err := l.Turn(ctx, throttle.OneLane, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -275,7 +275,7 @@ func (b *bubble) slot() throttle.Slot {
 // nextSlot waits for one slot.
 func nextSlot(ctx context.Context, l *throttle.Limiter) (throttle.Slot, error) {
 	for {
-		if _, err := l.Turn(ctx); err != nil {
+		if _, err := l.Turn(ctx, throttle.OneLane, nil); err != nil {
 			return throttle.Slot{}, err
 		}
 		answers, err := l.Reserve(ctx, []throttle.Request{{Cost: 1}})

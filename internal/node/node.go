@@ -101,7 +101,7 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 	n.limiter, err = throttle.New(throttle.Options{
 		Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Name: file.Name, Node: Name(n.cfg),
 		Limit: file.Stated(), CallTimeout: n.cfg.Sender.HTTP.Timeout, Identity: identity, Logger: n.log, Registerer: n.registry,
-		Gates: beside,
+		Gates: beside, MinShares: minShares(n.cfg),
 	})
 	if err != nil {
 		return fmt.Errorf("limits.0: %w", err)
@@ -189,7 +189,7 @@ func (n *Node) Run(ctx context.Context) error {
 	b := n.breaker()
 	p := &pacer{
 		jobs: n.consumer, items: items, conns: n.sender, limiter: n.limiter, breaker: b, maxConns: count, idleTimeout: n.cfg.Sender.HTTP.IdleTimeout,
-		places: make(chan struct{}, maxUnwritten), claims: n.dedup != nil, gates: n.gates,
+		places: make(chan struct{}, maxUnwritten), claims: n.dedup != nil, gates: n.gates, lanes: len(n.cfg.Kafka.Lanes),
 	}
 	pool := n.workerPool(b, p.places)
 	services.Go(func() { n.healthCheck(b).Run(service) })

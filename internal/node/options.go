@@ -56,6 +56,14 @@ func KafkaConnection(cfg configs.Config, log *slog.Logger) (consumer.Connection,
 	return consumer.Connection{Brokers: cfg.Kafka.Brokers, ClientID: "dispatcher-" + Name(cfg), SASL: account, Dial: dial}, nil
 }
 
+// minShares are those of all lanes; none where jobs have no lanes.
+func minShares(cfg configs.Config) (shares []float64) {
+	for _, l := range cfg.Kafka.Lanes {
+		shares = append(shares, l.MinShare)
+	}
+	return shares
+}
+
 func consumerOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Registerer) (consumer.Options, error) {
 	conn, err := KafkaConnection(cfg, log)
 	if err != nil {

@@ -1,7 +1,9 @@
 package node
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -29,7 +31,9 @@ type workItem struct {
 type jobs interface {
 	Ready() <-chan struct{}
 	ReadyJobs() int
+	ReadyLanes() uint16
 	Take() *consumer.Delivery
+	TakeFrom(lane int) *consumer.Delivery
 	TakeSample() *consumer.Delivery
 	PutBack(jobs []*consumer.Delivery)
 	Defer(d *consumer.Delivery, o consumer.DeferOptions)
@@ -59,6 +63,7 @@ type pacer struct {
 	idleTimeout time.Duration // of a connection; 0: none
 	places      chan struct{} // holds a token for each work item whose call is not written yet
 	claims      bool          // there is a dedup store
+	lanes       int           // of jobs
 	gates       *gates.Gates
 
 	admitted chan []workItem // blocks with their slots; one may wait
@@ -92,6 +97,9 @@ func (p *pacer) admit(ctx context.Context) error {
 	room, err := p.awaitTurn(ctx)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
+	}
+	if errors.Is(err, throttle.ErrMore) {
+		return nil
 	}
 	if err != nil {
 		p.failToConnect(err, since)
@@ -140,11 +148,20 @@ func (p *pacer) awaitTurn(ctx context.Context) (room throttle.Room, err error) {
 			return room, err
 		}
 	}
-	if room, err = p.limiter.Turn(ctx); err != nil {
+	if room, err = p.turn(ctx); err != nil {
 		return room, err
 	}
 	// That may have taken long, and the connection closed meanwhile.
 	return room, p.connect(ctx)
+}
+
+// turn waits until the limiter may be asked for jobs of one of the lanes that have some.
+func (p *pacer) turn(ctx context.Context) (throttle.Room, error) {
+	if p.lanes < 2 {
+		return p.limiter.Turn(ctx, throttle.OneLane, nil)
+	}
+	lanes := throttle.Lanes(p.jobs.ReadyLanes())
+	return p.limiter.Turn(ctx, cmp.Or(lanes, throttle.OneLane), p.jobs.Ready()) // there may be no job any more
 }
 
 // connect waits until a connection is ready. Where slots are rare a connection would be
@@ -182,7 +199,7 @@ func (p *pacer) demand() sender.Demand {
 // failToConnect makes a dial that failed the call of a job, so that the breaker counts the
 // outage.
 func (p *pacer) failToConnect(err error, since time.Time) {
-	if d, sample := p.takeOne(); d != nil {
+	if d, sample := p.takeOne(p.jobs.Take); d != nil {
 		p.probing = false
 		p.gates.Drop(d)
 		p.admitted <- []workItem{{d: d, conn: sender.Unreached(err), since: since, sample: sample}}
@@ -210,7 +227,7 @@ func (p *pacer) take(room throttle.Room, since time.Time) (block, refused []work
 		if item.conn.IsZero() && !dials && len(block) == 0 {
 			break
 		}
-		if !p.takeJob(&item) {
+		if !p.takeJob(&item, room.Lane) {
 			item.conn.Release()
 			break
 		}
@@ -234,11 +251,12 @@ func (p *pacer) lack(jobs int) {
 	p.conns.Prepare(d)
 }
 
-// takeJob takes the best job that no gate is known to refuse. Those before it wait until
+// takeJob takes the best job of a lane that no gate is known to refuse. Those before it wait until
 // their gates let them pass.
-func (p *pacer) takeJob(item *workItem) bool {
+func (p *pacer) takeJob(item *workItem, lane int) bool {
+	take := func() *consumer.Delivery { return p.jobs.TakeFrom(lane) }
 	for {
-		if item.d, item.sample = p.takeOne(); item.d == nil {
+		if item.d, item.sample = p.takeOne(take); item.d == nil {
 			if p.resume() {
 				continue
 			}
@@ -247,6 +265,7 @@ func (p *pacer) takeJob(item *workItem) bool {
 		if item.wants, item.refused = p.gates.Request(item.d); item.refused != nil {
 			return true
 		}
+		item.wants.Lane = lane
 		wait, shut := p.gates.Shut(item.d, item.wants, time.Now())
 		if !shut {
 			return true
@@ -273,10 +292,10 @@ func (p *pacer) deferJob(item *workItem, wait consumer.DeferOptions) {
 	p.jobs.Defer(item.d, wait)
 }
 
-// takeOne takes the best job or, where calls fail, now and then a sample.
-func (p *pacer) takeOne() (d *consumer.Delivery, sample bool) {
+// takeOne takes the best job or, where calls fail, now and then a sample of any lane.
+func (p *pacer) takeOne(best func() *consumer.Delivery) (d *consumer.Delivery, sample bool) {
 	if !p.breaker.StartSample() {
-		return p.jobs.Take(), false
+		return best(), false
 	}
 	if d = p.jobs.TakeSample(); d == nil {
 		p.breaker.EndSample()

@@ -25,6 +25,9 @@ type shelf struct {
 
 func (s *shelf) Ready() <-chan struct{} { return s.ready }
 func (s *shelf) ReadyJobs() int         { return int(s.n.Load()) }
+func (s *shelf) ReadyLanes() uint16     { return 1 }
+
+func (s *shelf) TakeFrom(int) *consumer.Delivery { return s.Take() }
 
 func (s *shelf) Take() *consumer.Delivery {
 	if s.n.Load() == 0 {
@@ -121,27 +124,127 @@ func TestTheSenderLearnsHowManyJobsLackAConnection(t *testing.T) {
 func withPacer(t *testing.T, test func(s *shelf, items <-chan workItem, p *pacer, stop func())) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c := limit.Contract{Cap: 10, Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond}
-		s := &shelf{ready: make(chan struct{}, 1)}
-		lim, err := throttle.New(throttle.Options{Namespace: "ns", Name: "provider", Node: "n", Limit: limit.Spec{Terms: limit.Terms{Contract: c}, Scope: limit.ScopeNode}})
-		if err != nil {
-			t.Fatal(err)
+		s := newShelf()
+		pace(t, s, s.ready, nil, func(items <-chan workItem, p *pacer, stop func()) { test(s, items, p, stop) })
+	})
+}
+
+func newShelf() *shelf { return &shelf{ready: make(chan struct{}, 1)} }
+
+// pace runs a pacer at ten slots a second on these jobs, in lanes of these min shares, until the test is over.
+func pace(t *testing.T, s jobs, ready chan struct{}, minShares []float64, test func(items <-chan workItem, p *pacer, stop func())) {
+	t.Helper()
+	c := limit.Contract{Cap: 10, Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond}
+	lim, err := throttle.New(throttle.Options{
+		Namespace: "ns", Name: "provider", Node: "n", Limit: limit.Spec{Terms: limit.Terms{Contract: c}, Scope: limit.ScopeNode}, MinShares: minShares,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = lim.Run(ctx) }()
+	items := make(chan workItem)
+	p := &pacer{
+		jobs: s, items: items, conns: alwaysReady{}, idleTimeout: time.Minute, maxConns: 256, limiter: lim, breaker: breaker.New(5, time.Second, func(bool) {}),
+		places: make(chan struct{}, maxUnwritten), lanes: len(minShares),
+	}
+	go p.run(ctx)
+	test(items, p, stop)
+	stop()
+	close(ready)
+	for range items {
+	}
+	<-ended
+}
+
+// twoLanes holds jobs of two lanes. A job's partition says which one it is of.
+type twoLanes struct {
+	*shelf
+
+	urgent atomic.Int64 // the others are the shelf's
+}
+
+func (s *twoLanes) ReadyJobs() int { return s.shelf.ReadyJobs() + int(s.urgent.Load()) }
+
+func (s *twoLanes) ReadyLanes() (lanes uint16) {
+	if s.urgent.Load() > 0 {
+		lanes |= 1
+	}
+	if s.n.Load() > 0 {
+		lanes |= 2
+	}
+	return lanes
+}
+
+func (s *twoLanes) Take() *consumer.Delivery {
+	if d := s.TakeFrom(0); d != nil {
+		return d
+	}
+	return s.TakeFrom(1)
+}
+
+func (s *twoLanes) TakeFrom(lane int) *consumer.Delivery {
+	if lane == 1 {
+		d := s.shelf.Take()
+		if d != nil {
+			d.Job.Partition = 1
 		}
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { defer close(ended); _ = lim.Run(ctx) }()
-		items := make(chan workItem)
-		p := &pacer{
-			jobs: s, items: items, conns: alwaysReady{}, idleTimeout: time.Minute, maxConns: 256, limiter: lim, breaker: breaker.New(5, time.Second, func(bool) {}),
-			places: make(chan struct{}, maxUnwritten),
+		return d
+	}
+	if s.urgent.Load() == 0 {
+		return nil
+	}
+	s.urgent.Add(-1)
+	return &consumer.Delivery{}
+}
+
+func (s *twoLanes) PutBack(jobs []*consumer.Delivery) {
+	for _, d := range jobs {
+		if d.Job.Partition == 0 {
+			s.urgent.Add(1)
+		} else {
+			s.shelf.PutBack([]*consumer.Delivery{d})
 		}
-		go p.run(ctx)
-		test(s, items, p, stop)
-		stop()
-		close(s.ready)
-		for range items {
-		}
-		<-ended
+	}
+}
+
+// A job of the first lane that comes while the pacer waits for a turn of another lane goes next. One that has a slot already stays
+// before it. The other lane gets its min share.
+func TestJobsOfTheLaneThatHasTheTurnAreTaken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &twoLanes{shelf: newShelf()}
+		pace(t, s, s.ready, []float64{0, 0.25}, func(items <-chan workItem, p *pacer, _ func()) {
+			lane := func() int {
+				item := <-items
+				<-p.places
+				return item.d.Job.Partition
+			}
+			s.put(100)
+			for range 3 {
+				if got := lane(); got != 1 {
+					t.Fatalf("got a job of lane %d, want of the only one that has some", got)
+				}
+			}
+			synctest.Wait() // the pacer waits for its turn
+			s.urgent.Add(40)
+			s.put(0)
+			before, others := 0, 0
+			for n := range 40 {
+				got := lane()
+				others += got
+				if n < 3 {
+					before += got
+				}
+			}
+			if before > 2 {
+				t.Errorf("got %d of the next 3 jobs of the other lane, want those alone that had slots", before)
+			}
+			if others < 9 || others > 13 {
+				t.Errorf("got %d of 40 jobs of the other lane, want its min share of 10", others)
+			}
+		})
 	})
 }
 

@@ -21,7 +21,7 @@
 -- ARGV[9] node       its name, unique per start
 -- ARGV[10] learn_us  the time in which every node polls
 -- ARGV[11] reach_us  nothing further ahead is granted to this node; 0: the horizon alone bounds it
--- ARGV[12] ticket    its place in the queue; -1: none
+-- ARGV[12] place     its ticket in the queue, -1: none; and the lane of the jobs, see lanes.lua
 -- ARGV[13] known     the newest settings that the node knows, packed
 -- ARGV[14] began_us  when the timeline of these began
 -- ARGV[15] costs     the units of each job that wants some, in order; empty: each wants one
@@ -50,7 +50,7 @@ local reserved, nodes = KEYS[4], KEYS[5]
 local want, seq, flags, epoch = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 local since, read = tonumber(ARGV[5]), tonumber(ARGV[6])
 local identity, nearest, node, learn = ARGV[7], tonumber(ARGV[8]), ARGV[9], tonumber(ARGV[10])
-local reach, ticket, known = tonumber(ARGV[11]), tonumber(ARGV[12]), ARGV[13]
+local reach, known = tonumber(ARGV[11]), ARGV[13]
 local POLL = 4000000 -- a node that can't be given a time polls after this one
 
 local function flag(letter) return string.find(flags, letter, 1, true) end
@@ -65,14 +65,13 @@ local function timeline(c, v, first)
 end
 
 local v = redis.call('HMGET', limit, 'settings', 'applied', 'last', 'not_before', 'epoch', 'master', 'run', 'began',
-  'queued', 'served', 'spare', 'step_report', 'earmark', 'room_from', 'wide', 'may_be_lost', 'lost', 'owed', 'slowdown', 'paced',
+  'lanes', 'step_report', 'earmark', 'room_from', 'wide', 'may_be_lost', 'lost', 'owed', 'slowdown', 'paced',
   unpack(algorithm.fields))
-local OWN = 20 -- fields of the frame, in front of the algorithm's
+local OWN = 18 -- fields of the frame, in front of the algorithm's
 local stored, applied, last, not_before = v[1], v[2], tonumber(v[3]), tonumber(v[4])
 local current, master, ran, began = v[5], v[6], v[7], tonumber(v[8])
-local queued, served, spare, step_report = tonumber(v[9] or 0), tonumber(v[10] or 0), tonumber(v[11] or 0), v[12]
-local earmark, room_from, wide = v[13], tonumber(v[14] or 0), v[15]
-local lost_at = tonumber(v[17] or 0) -- the epoch with which states were lost: see quotas.lua
+local step_report, earmark, room_from, wide = v[10], v[11], tonumber(v[12] or 0), v[13]
+local lost_at = tonumber(v[15] or 0) -- the epoch with which states were lost: see quotas.lua
 
 local now = clock()
 local history_id, info = replication(identity)
@@ -101,12 +100,14 @@ end
 
 local cut = false -- calls in flight left room for fewer jobs than want a slot
 local gates, gate_texts, granted_jobs, refused_jobs = {}, {}, '', '' -- see gates.lua
+local lanes = {} -- see lanes.lua
 local keep, repeated -- see calls.lua; jobs of a reservation that comes again, which it may do once more
 local function reply(given, first, nth, floor, units, period, debt, wait, cooldown, place, poll)
   keep(repeated or (shared(given, math.huge)))
+  lanes.keep()
   flush()
   local r = {now, tonumber(epoch), given, first, nth, floor, units, period, debt, wait, cooldown, not_before or 0, began or 0,
-    place or -1, poll or POLL, cut and 1 or 0, v[19] or ''}
+    place or -1, poll or POLL, cut and 1 or 0, v[17] or ''}
   if stored ~= known then r[18] = stored end
   if CHOOSES then
     r[18], r[19], r[20] = r[18] or '', granted_jobs, refused_jobs

@@ -42,11 +42,9 @@ if applied ~= stored or slow.paced ~= slow.pace then
   if applied ~= stored then -- the settings have changed since the last reservation
     -- Slots of the old terms may be out for so long, which is longer than the new ones may say.
     began = math.max(begins or began or 0, now + old.horizon + old.lateness)
-    served, spare = queued, 0
+    lanes.empty()
     note('applied', stored)
     note('began', int(began))
-    note('served', int(served))
-    note('spare', 0)
     note('earmark', '')
     if set.max_in_flight > 0 and old.max_in_flight == 0 then -- nobody has kept records yet
       room_from = now + hold

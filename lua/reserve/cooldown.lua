@@ -77,7 +77,7 @@ if why > 0 then
   end
   redis.call('HDEL', limit, 'step_report')
   redis.call('HSET', limit, 'last', epoch, 'master', history_id, 'run', process(identity) or '', 'epoch', epoch,
-    'not_before', int(not_before), 'applied', stored, 'began', int(began), 'queued', 0, 'served', 0, 'spare', 0, 'earmark', '',
+    'not_before', int(not_before), 'applied', stored, 'began', int(began), 'lanes', '', 'earmark', '',
     'room_from', int(room_from), 'paced', slow.pace)
   attend()
   redis.pcall('PUBLISH', limit, epoch) -- each node is to poll now, and to restore the settings that it knows

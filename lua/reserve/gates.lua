@@ -30,7 +30,7 @@
 local GATES = tonumber(ARGV[20])
 local widest = widest_of(math.max(set.guard, old.guard))
 local stale = epoch ~= current -- the states that the node names are of an epoch before
-if stale and epoch ~= '0' and v[16] == current and lost_at ~= tonumber(current) then -- the limit is not new
+if stale and epoch ~= '0' and v[14] == current and lost_at ~= tonumber(current) then -- the limit is not new
   lost_at = tonumber(current)
   note('lost', current)
 end

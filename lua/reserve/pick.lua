@@ -74,7 +74,7 @@ end
 -- of a slot. As many as may be reserved are granted to nobody, ahead of all jobs; the rest stays owed, also over a cooldown.
 -- It is forgotten two windows after the last of it: the provider counts those calls no more.
 function states.correct_timeline()
-  local back, text = {}, v[18] or '0 0'
+  local back, text = {}, v[16] or '0 0'
   if ARGV[19] == '' and text == '0 0' then return end
   local owed, at = string.match(text, '^(%d+) (%d+)$')
   owed, at = tonumber(owed), tonumber(at)

@@ -13,7 +13,7 @@ import (
 // filled the partition.
 func TestRoomThatComesEarlyIsNotForgotten(t *testing.T) {
 	t.Parallel()
-	lane := schedule.NewLane("jobs", 1, 0)
+	lane := schedule.NewLane("jobs", 1)
 	sched := schedule.New(schedule.Options{Lanes: []*schedule.Lane{lane}, BufferBytes: 1 << 20, MaxAsleep: 1, MaxAsleepBytes: 1 << 20, Log: slog.New(slog.DiscardHandler)})
 	src := &schedule.Source{Topic: "jobs", JobTopic: "jobs", Lane: lane}
 	a := sched.NewAssignment()

@@ -18,7 +18,7 @@ func (w *bench) deferAll() (deferred []*Delivery) {
 // A job waits for its limit until it is handed out again, diverted or dropped.
 func TestDeferredJobsAreCountedUntilTheyGoOn(t *testing.T) {
 	t.Parallel()
-	l := NewLane("default", 10, 0)
+	l := NewLane("default", 10)
 	w := newBench(l)
 	a := w.NewAssignment()
 	p := partition(a, l, 0)
@@ -54,7 +54,7 @@ func TestDeferredJobsAreCountedUntilTheyGoOn(t *testing.T) {
 func TestAPartitionOfSleepersLeavesPlacesToOthers(t *testing.T) {
 	t.Parallel()
 	const atOnce = 5
-	l := NewLane("default", atOnce, 0)
+	l := NewLane("default", atOnce)
 	w := newBench(l)
 	w.opts.MaxAsleep = 40
 	a := w.NewAssignment()
@@ -77,7 +77,7 @@ func TestAPartitionOfSleepersLeavesPlacesToOthers(t *testing.T) {
 // assignment are, each by its own timer.
 func TestJobsOfADrainedAssignmentAreNotResumed(t *testing.T) {
 	t.Parallel()
-	l := NewLane("default", 10, 0)
+	l := NewLane("default", 10)
 	w := newBench(l)
 	gone, other := w.NewAssignment(), w.NewAssignment()
 	addJobs(partition(gone, l, 0), 0, 0, 0)

@@ -38,7 +38,6 @@ type Delivery struct {
 	limit      string           // that it waits for; empty: none
 	timer      int              // place of its timer, while it is asleep
 	failed     bool             // its last call failed, and it slept since
-	bill       bill             // of the last hand-out
 }
 
 // times are what a delivery waits for.

@@ -36,13 +36,10 @@
 //
 // # Reasons
 //
-// Lanes. [Scheduler.Take] gives the job of the first lane that has one ready. A lane with a
-// min share f earns f of a hand-out with each hand-out while it has a job ready. Once it is
-// owed a whole one, it goes first. So in any stretch of n hand-outs in which it always had a
-// job it gets f · n, less at most one for each lane with a min share. What it gets beyond
-// that, while the lanes before it are empty, is not held against it. Priority holds within a
-// node: the limiter does not know lanes. A lane whose calls all hang blocks no other: each has
-// its own bound of jobs in flight, and as many workers.
+// Lanes. The limiter keeps their order and their min shares over the fleet: it says for jobs
+// of which lane the pacer is to ask. So [Scheduler.TakeFrom] is asked for a lane, and a lane
+// that gets its first job ready gives a notice. A lane whose calls all hang blocks no other:
+// each has its own bound of jobs in flight, and as many workers.
 //
 // The lane of a job is that of its topic. A header that names another lane makes the job a
 // dead letter. At the priority of its topic it would come later than its producer meant. Ahead

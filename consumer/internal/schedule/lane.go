@@ -8,26 +8,35 @@ import (
 // Lane is a set of topics that share a priority, a limit of jobs in flight and a queue
 // of jobs that are ready. The scheduler's lock guards it.
 type Lane struct {
-	name     string
-	limit    int     // jobs ready and in flight, at most
-	minShare float64 // least share of the hand-outs while a job is ready
+	name  string
+	limit int // jobs ready and in flight, at most
 
-	inFlight  int     // handed out; not settled, or a worker still has them
-	ready     list    // in the order in which they are taken
-	credit    float64 // hand-outs that the min share still owes
-	completed meter   // offsets
+	inFlight  int   // handed out; not settled, or a worker still has them
+	ready     list  // in the order in which they are taken
+	completed meter // offsets
 
 	first *Partition // queue of partitions that may have a job to make ready
 	last  *Partition
 }
 
 // NewLane makes a lane of so many jobs ready and in flight.
-func NewLane(name string, limit int, minShare float64) *Lane {
-	return &Lane{name: name, limit: limit, minShare: minShare}
-}
+func NewLane(name string, limit int) *Lane { return &Lane{name: name, limit: limit} }
 
 // Name is what the lane is called.
 func (l *Lane) Name() string { return l.name }
+
+// put makes a job of the lane ready, behind the others or in front of them. A caller that waits
+// for jobs of other lanes gets a notice where this one had none.
+func (s *Scheduler) put(l *Lane, d *Delivery, front bool) {
+	if l.ready.jobs == 0 && !s.finished {
+		notify(s.ready)
+	}
+	if front {
+		l.ready.pushFront(d)
+	} else {
+		l.ready.push(d)
+	}
+}
 
 // room tells whether one more job may be made ready.
 func (l *Lane) room() bool { return l.inFlight+l.ready.jobs < l.limit }
@@ -62,49 +71,6 @@ func (l *Lane) drop(a *Assignment) {
 	for all.head != nil {
 		if d := all.pop(); d.part.asg != a {
 			l.ready.push(d)
-		}
-	}
-}
-
-// pick chooses the lane whose job goes next; nil: no lane has one. The first lane with a
-// job wins, unless another lane's min share is owed a whole hand-out. A lane that has
-// nothing ready is owed nothing for that time.
-func pick(lanes []*Lane) (l *Lane, b bill) {
-	var first, owed *Lane
-	for i, l := range lanes {
-		if l.ready.jobs == 0 {
-			continue
-		}
-		if first == nil {
-			first = l
-		}
-		b.earned |= 1 << i
-		if l.credit += l.minShare; l.credit >= 1 && (owed == nil || l.credit > owed.credit) {
-			owed = l
-		}
-	}
-	if owed == nil {
-		owed = first
-	}
-	if owed != nil {
-		b.spent = min(owed.credit, 1)
-		owed.credit -= b.spent
-	}
-	return owed, b
-}
-
-// bill is what a hand-out changed of the lanes' credits, so that it can be taken back.
-type bill struct {
-	earned uint16  // a bit for each lane that had a job ready, the first lane's the lowest
-	spent  float64 // by the lane that was chosen
-}
-
-// takeBack takes the last hand-out back that has not been taken back yet. l was chosen.
-func (b bill) takeBack(lanes []*Lane, l *Lane) {
-	l.credit += b.spent
-	for i, l := range lanes {
-		if b.earned&(1<<i) != 0 {
-			l.credit -= l.minShare
 		}
 	}
 }

@@ -13,7 +13,6 @@ func (s *Scheduler) TakeSample() *Delivery {
 		p.wakeFetcher()
 		if d != nil && !d.expired() {
 			d.on(enqueue)
-			d.bill = bill{}
 			return s.handOut(d)
 		}
 		if d != nil {
@@ -22,7 +21,6 @@ func (s *Scheduler) TakeSample() *Delivery {
 	}
 	for _, l := range s.opts.Lanes {
 		if d := l.popFresh(); d != nil {
-			d.bill = bill{}
 			return s.handOut(d)
 		}
 	}

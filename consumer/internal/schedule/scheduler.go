@@ -77,7 +77,6 @@ func (s *Scheduler) unlock() {
 // fill makes a lane's jobs ready while there is room, one a partition in turn: a full
 // partition does not win over a slow one.
 func (s *Scheduler) fill(l *Lane) {
-	moved := false
 	for l.room() && l.first != nil {
 		p := l.delist()
 		if p.asg.phase != working {
@@ -90,41 +89,48 @@ func (s *Scheduler) fill(l *Lane) {
 		}
 		l.enlist(p)
 		d.on(enqueue)
-		l.ready.push(d)
-		moved = true
-	}
-	if moved && !s.finished {
-		notify(s.ready)
+		s.put(l, d, false)
 	}
 }
 
-// Ready gets a notice when jobs have become ready, at least one after [Scheduler.Take] last
-// found none. Finish closes it.
+// Ready gets a notice when a lane that had no job ready has one, at least one after
+// [Scheduler.Take] last found none. Finish closes it.
 func (s *Scheduler) Ready() <-chan struct{} { return s.ready }
 
-// Take hands out the best job that is ready; nil: none is. A job whose not-after has passed
-// goes to the dead letters instead.
+// Take hands out the best job that is ready; nil: none is. It is of the first lane that has
+// one. A job whose not-after has passed goes to the dead letters instead.
 func (s *Scheduler) Take() *Delivery {
 	s.mu.Lock()
 	defer s.unlock()
 	return s.takeBest()
 }
 
+// TakeFrom hands out the best job of a lane, counted from 0.
+func (s *Scheduler) TakeFrom(lane int) *Delivery {
+	s.mu.Lock()
+	defer s.unlock()
+	return s.takeFrom(s.opts.Lanes[lane])
+}
+
 func (s *Scheduler) takeBest() *Delivery {
-	for {
-		l, b := pick(s.opts.Lanes)
-		if l == nil {
-			return nil
+	for _, l := range s.opts.Lanes {
+		if d := s.takeFrom(l); d != nil {
+			return d
 		}
-		d := l.ready.pop()
-		d.bill = b
-		if d.expired() {
-			d.part.divert(d, d.expiry())
-			s.fill(l)
-			continue
-		}
-		return s.handOut(d)
 	}
+	return nil
+}
+
+func (s *Scheduler) takeFrom(l *Lane) *Delivery {
+	for l.ready.jobs > 0 {
+		d := l.ready.pop()
+		if !d.expired() {
+			return s.handOut(d)
+		}
+		d.part.divert(d, d.expiry())
+		s.fill(l)
+	}
+	return nil
 }
 
 // handOut notes that the pacer has taken the job, for a worker.
@@ -141,23 +147,18 @@ func (s *Scheduler) handOut(d *Delivery) *Delivery {
 }
 
 // PutBack takes hand-outs back, the last ones, in their order: there is no slot for the
-// jobs. They go next again, as if they had not been taken. Those of an assignment that
-// drains are released.
+// jobs. They go next again in their lanes. Those of an assignment that drains are released.
 func (s *Scheduler) PutBack(jobs []*Delivery) {
 	s.mu.Lock()
 	defer s.unlock()
 	for _, d := range slices.Backward(jobs) {
-		d.bill.takeBack(s.opts.Lanes, d.part.src.Lane)
 		s.handBack(d, func(p *Partition) {
 			if !p.src.Lane.room() { // a sample has no place there
 				p.requeue(d)
 				return
 			}
 			d.on(putBack)
-			p.src.Lane.ready.pushFront(d)
-			if !s.finished {
-				notify(s.ready)
-			}
+			s.put(p.src.Lane, d, true)
 		})
 	}
 }
@@ -170,6 +171,18 @@ func (s *Scheduler) ReadyJobs() (n int) {
 		n += l.ready.jobs
 	}
 	return n
+}
+
+// ReadyLanes are the lanes that have jobs ready: bit n stands for lane n.
+func (s *Scheduler) ReadyLanes() (lanes uint16) {
+	s.mu.Lock()
+	defer s.unlock()
+	for n, l := range s.opts.Lanes {
+		if l.ready.jobs > 0 {
+			lanes |= 1 << n
+		}
+	}
+	return lanes
 }
 
 // Finish closes Ready. All assignments are over by then, so no job becomes ready any more.

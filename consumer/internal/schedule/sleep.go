@@ -49,7 +49,6 @@ func (s *Scheduler) Defer(d *Delivery, o DeferOptions) {
 	d.Step("waits for a limit", slog.String("limit", o.Limit), slog.Time("until", o.Until))
 	s.mu.Lock()
 	defer s.unlock()
-	d.bill.takeBack(s.opts.Lanes, d.part.src.Lane)
 	s.handBack(d, func(p *Partition) {
 		d.limit = o.Limit
 		p.deferred[o.Limit]++

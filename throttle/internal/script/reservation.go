@@ -57,11 +57,12 @@ type Ask struct {
 	Nearest     time.Duration
 	Reach       time.Duration // 0: up to the horizon
 	Refuses     bool          // a refused caller does not ask again
-	Place       Place
-	Report      bool // write the node's record, as each poll does
-	Hello       bool // publish a message that only this node heeds
-	Learned     bool // known came from Redis and not from the file
-	Leaves      bool // the node ends
+	Place       Place         // in the queue of the lane
+	Lane        Lane          // of the jobs
+	Report      bool          // write the node's record, as each poll does
+	Hello       bool          // publish a message that only this node heeds
+	Learned     bool          // known came from Redis and not from the file
+	Leaves      bool          // the node ends
 	Known       limit.Settings
 	Corrections []Correction // of the first limit
 	Gates       Gates        // none: the limit is the only one
@@ -94,6 +95,25 @@ func (p Place) Ticket() int64 {
 		return -1
 	}
 	return p.At
+}
+
+// Lane is that of all jobs of a call.
+type Lane struct {
+	Number    int           // from 0, the most urgent
+	Reach     time.Duration // 0: up to the horizon
+	MinShares []float64     // of all lanes; empty: there is one
+}
+
+// place is the node's place in the queue, and the lane, as reserve/lanes.lua reads them.
+func (a Ask) place() string {
+	if len(a.Lane.MinShares) < 2 {
+		return strconv.FormatInt(a.Place.Ticket(), 10)
+	}
+	text := fmt.Appendf(nil, "%d %d %d", a.Place.Ticket(), a.Lane.Number, a.Lane.Reach.Microseconds())
+	for _, share := range a.Lane.MinShares {
+		text = strconv.AppendFloat(append(text, ' '), share, 'f', -1, 64)
+	}
+	return string(text)
 }
 
 // costs are the units of each job; empty where each counts one.
@@ -204,7 +224,7 @@ func (s Scripts) reserveOnce(ctx context.Context, a Ask) (Reservation, error) {
 	keys := []string{s.Keys.Limit, s.Keys.History, s.Keys.State, s.Keys.Reserved(s.Node), s.Keys.Nodes, s.Keys.Calls}
 	args := []any{
 		a.Want, a.Seq, a.flags(), a.Epoch, a.Since, a.Read, a.Identity, a.Nearest.Microseconds(), s.Node,
-		a.Known.Relearn().Microseconds(), a.Reach.Microseconds(), a.Place.Ticket(), a.Known.Pack(), limit.Micros(a.Known.Began), a.costs(), a.Busy, a.Hold.Microseconds(), a.Call, a.corrections(),
+		a.Known.Relearn().Microseconds(), a.Reach.Microseconds(), a.place(), a.Known.Pack(), limit.Micros(a.Known.Began), a.costs(), a.Busy, a.Hold.Microseconds(), a.Call, a.corrections(),
 	}
 	reply, err := script.Run(ctx, s.rdb, append(keys, a.Gates.keys(s.Keys, a.Epoch)...), append(args, a.Gates.arguments()...)...).Slice()
 	if err != nil {

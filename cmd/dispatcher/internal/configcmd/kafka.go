@@ -15,7 +15,7 @@ func printKafka(w io.Writer, k consumer.Config) {
 	for i, l := range k.Lanes {
 		share := "no min_share"
 		if l.MinShare > 0 {
-			share = fmt.Sprintf("at least %g of a node's calls while it has jobs", l.MinShare)
+			share = fmt.Sprintf("at least %g of the slots while it has jobs", l.MinShare)
 		}
 		_, _ = fmt.Fprintf(w, "  lane %d\t%s\t%s; %s\n", i+1, l.Name, strings.Join(l.Topics, ", "), share)
 	}

@@ -19,7 +19,7 @@ import (
 // works waits until a limiter grants slots.
 func works(t *testing.T, l *throttle.Limiter) {
 	t.Helper()
-	if _, err := l.Turn(t.Context()); err != nil {
+	if _, err := l.Turn(t.Context(), throttle.OneLane, nil); err != nil {
 		t.Fatal(err)
 	}
 }

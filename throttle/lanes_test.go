@@ -1,0 +1,344 @@
+package throttle
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
+)
+
+// laned is a fleet whose nodes have jobs of lanes, on a simulated clock. Each node asks as the reserving goroutine does: a block for
+// a lane, when it is its turn.
+type laned struct {
+	*trial
+
+	shares []float64
+	bulk   int // so many nodes have jobs of the last lane, without end
+	nodes  []lanedNode
+	calls  int
+	got    []int           // units of each lane
+	waits  []time.Duration // of the jobs of the first lane, from their arrival to their slots
+}
+
+type lanedNode struct {
+	jobs   []int64 // arrivals of the jobs of the first lane that wait
+	places []script.Place
+	due    []int64 // when each lane asks again
+	last   []int64 // its last slot
+}
+
+func newLaned(t *testing.T, capacity int64, nodes int, shares ...float64) *laned {
+	t.Helper()
+	tr := newTrial(t, "", algorithm(limit.TokenBucket), contract(capacity), nodes)
+	tr.since = tr.now // no node is young for long
+	tr.pass(3_000_000)
+	f := &laned{trial: tr, shares: shares, bulk: nodes, got: make([]int, len(shares))}
+	for range nodes {
+		f.nodes = append(f.nodes, lanedNode{places: make([]script.Place, len(shares)), due: make([]int64, len(shares)), last: make([]int64, len(shares))})
+	}
+	return f
+}
+
+// askIn asks for a lane's jobs of these costs on a node, which has a place in the lane's queue.
+func (tr *trial) askIn(l script.Lane, node int, place *script.Place, costs []int64) script.Reservation {
+	tr.Helper()
+	want := int64(0)
+	for _, cost := range costs {
+		want += cost
+	}
+	place.Due = true
+	tr.seqs[node]++
+	b, err := tr.nodes[node].Reserve(tr.Context(), script.Ask{
+		Since: tr.since, Want: want, Costs: costs, Seq: tr.seqs[node], Epoch: tr.epochs[node], Learned: true, Place: *place, Lane: l,
+		Identity: string(IdentityNone), Nearest: nearest, Known: tr.known[node],
+	})
+	if err != nil {
+		tr.Fatal(err)
+	}
+	tr.known[node], tr.epochs[node], *place = b.Settings, b.Epoch, b.Place
+	return b
+}
+
+// askFor asks for a block of a lane's jobs on a node.
+func (f *laned) askFor(node, lane int, want int64) {
+	f.Helper()
+	const ahead, prefetch = 40_000, 10_000
+	n := &f.nodes[node]
+	l := script.Lane{Number: lane, MinShares: f.shares}
+	if lane > 0 {
+		l.Reach = lastReach
+	}
+	f.calls++
+	b := f.askIn(l, node, &n.places[lane], slices.Repeat([]int64{1}, int(want)))
+	for j := range b.Schedule.Given {
+		at := b.Schedule.At(j)
+		f.grants = append(f.grants, at)
+		f.got[lane]++
+		n.last[lane] = at
+		if lane == 0 {
+			f.waits = append(f.waits, time.Duration(at-n.jobs[j])*time.Microsecond)
+		}
+	}
+	if lane == 0 {
+		n.jobs = n.jobs[b.Schedule.Given:]
+	}
+	n.due[lane] = f.now + 5_000
+	switch b.Schedule.Given {
+	case 0:
+		n.due[lane] = f.now + max(1_000, b.Wait.Microseconds())
+	case want:
+		n.due[lane] = max(n.due[lane], n.last[lane]-prefetch-int64(len(f.shares)-1-lane)*ahead)
+	}
+	if l.Reach > 0 && n.last[lane]-f.now > ahead { // it was owed
+		n.due[lane] = f.now + 20_000
+	}
+}
+
+// run lets jobs of the first lane come to these nodes, at so many a second, beside those of the last lane.
+func (f *laned) run(d time.Duration, rate int, to ...int) {
+	f.Helper()
+	const step = 1_000
+	block := max(1, f.c.Cap/50)
+	arrived := 0
+	begin := f.now
+	for end := f.now + d.Microseconds(); f.now < end; f.pass(step) {
+		for int64(arrived) < (f.now-begin)*int64(rate)/1_000_000 {
+			node := to[arrived%len(to)]
+			f.nodes[node].jobs = append(f.nodes[node].jobs, f.now)
+			arrived++
+		}
+		for i := range f.nodes {
+			node := (i + int(f.now/step)) % len(f.nodes) // they take turns to be the first one
+			n := &f.nodes[node]
+			switch {
+			case len(n.jobs) > 0 && n.due[0] <= f.now:
+				f.askFor(node, 0, min(block, int64(len(n.jobs))))
+			case node < f.bulk && n.due[len(f.shares)-1] <= f.now:
+				f.askFor(node, len(f.shares)-1, block)
+			}
+		}
+	}
+}
+
+// A job of the first lane waits for no block of the last one, on however many nodes, and wherever it comes to.
+func TestTheFirstLaneFindsRoom(t *testing.T) {
+	t.Parallel()
+	for name, to := range map[string][]int{"spread": {0, 1, 2, 3, 4, 5, 6, 7}, "on one node": {3}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newLaned(t, 300, 8, 0, 0.1)
+			f.run(time.Second, 0, 0)
+			f.got = make([]int, 2)
+			f.run(10*time.Second, 50, to...)
+			slices.Sort(f.waits)
+			p99 := f.waits[len(f.waits)*99/100]
+			t.Logf("%d jobs waited %v at 99 %%; %d of the last lane, %d calls", len(f.waits), p99, f.got[1], f.calls)
+			if p99 > 60*time.Millisecond {
+				t.Errorf("got a wait of %v for 99 of 100 jobs, want 60 ms at most", p99)
+			}
+			if all := f.got[0] + f.got[1]; all < 2900 {
+				t.Errorf("got %d units in 10 s, want 2,960", all)
+			}
+		})
+	}
+}
+
+// Where the first lane takes all there is, the last one gets its min share of the fleet's slots.
+func TestALaneGetsItsMinShareOfTheFleet(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name  string
+		cap   int64
+		nodes int
+		share float64
+		to    []int // where jobs of the first lane come to
+		bulk  int   // nodes that have jobs of the last lane; 0: all
+	}{
+		{"three nodes", 300, 3, 0.1, []int{0, 1, 2}, 0},
+		{"three nodes, urgent jobs on one", 300, 3, 0.1, []int{0}, 0},
+		{"eight nodes", 300, 8, 0.1, []int{0, 1, 2, 3, 4, 5, 6, 7}, 0},
+		{"eight nodes, a half", 300, 8, 0.5, []int{0, 1, 2, 3, 4, 5, 6, 7}, 0},
+		{"one node, a third", 300, 1, 0.33, []int{0}, 0},
+		{"a half", 300, 3, 0.5, []int{0, 1, 2}, 0},
+		{"a half, urgent jobs on one", 300, 3, 0.5, []int{1}, 0},
+		{"a twentieth", 300, 3, 0.05, []int{0, 1, 2}, 0},
+		{"one node of sixteen has those of the last lane", 300, 16, 0.1, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, 1},
+		{"20 a second, one node of sixteen has those of the last lane", 20, 16, 0.1, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, 1},
+		{"20 a second, a half", 20, 3, 0.5, []int{0, 1, 2}, 0},
+		{"none", 300, 3, 0, []int{0, 1, 2}, 0},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			f := newLaned(t, row.cap, row.nodes, 0, row.share)
+			f.bulk = cmp.Or(row.bulk, row.nodes)
+			f.run(2*time.Second, int(2*row.cap), row.to...)
+			f.got = make([]int, 2)
+			f.run(10*time.Second, int(2*row.cap), row.to...)
+			all := f.got[0] + f.got[1]
+			share := float64(f.got[1]) / float64(all)
+			t.Logf("the last lane got %d of %d, %.3f; %d calls", f.got[1], all, share, f.calls)
+			if share < row.share-0.02 || share > row.share+0.02 {
+				t.Errorf("got %.3f for the last lane, want %.2f", share, row.share)
+			}
+			if want := row.cap * 10; int64(all) < want*97/100 {
+				t.Errorf("got %d units in 10 s, want %d", all, want)
+			}
+		})
+	}
+}
+
+// The lane that waits is chosen as its min share says, on a node that decides alone: most urgent first, and those behind as they are
+// owed.
+func TestANodeGivesTurnsByLane(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		shares := []float64{0, rapid.Float64Range(0, 0.4).Draw(rt, "second"), rapid.Float64Range(0, 0.4).Draw(rt, "third")}
+		l, err := New(Options{Namespace: "ns", Name: "provider", Limit: limit.Spec{Terms: specOf(contract(300)).Terms, Scope: limit.ScopeNode}, MinShares: shares})
+		if err != nil {
+			rt.Fatal(err)
+		}
+		now := time.Now()
+		r := &reserver{Limiter: l, known: seeded(contract(300)), kind: algorithm(limit.TokenBucket), lanes: make([]lane, len(shares))}
+		r.clock.Epoch, r.answeredAt, r.calledAt = 1, now, now
+		got, all := make([]int64, len(shares)), int64(0)
+		for range 400 {
+			r.turn = inquiry[Lanes, Room]{q: 7, reply: make(chan Room, 1)}
+			r.ready = 7
+			next, _ := r.nextTurn(now)
+			units := int64(rapid.IntRange(1, 6).Draw(rt, "units"))
+			got[next], all = got[next]+units, all+units
+			r.pay(next, units)
+		}
+		for i, share := range shares[1:] {
+			if want := share * float64(all); float64(got[i+1]) < want-12 || float64(got[i+1]) > want+12 {
+				rt.Fatalf("lane %d got %d of %d units, want %.0f", i+1, got[i+1], all, want)
+			}
+		}
+	})
+}
+
+// Jobs that come into another lane end the wait for a turn.
+func TestJobsOfAnotherLaneEndTheWait(t *testing.T) {
+	t.Parallel()
+	l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Limit: specOf(contract(300))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	more := make(chan struct{}, 1)
+	more <- struct{}{}
+	go func() { <-l.turns }()                                            // nobody answers
+	if _, err := l.Turn(context.Background(), 2, more); err != ErrMore { //nolint:errorlint // it is this error
+		t.Errorf("got %v, want ErrMore", err)
+	}
+}
+
+// A lane that nobody asks for is owed nothing, and nobody leaves it units.
+func TestALaneThatDoesNotWaitIsOwedNothing(t *testing.T) {
+	t.Parallel()
+	f := newLaned(t, 300, 2, 0, 0.5)
+	for range 600 { // one node alone, and jobs of the first lane alone
+		if n := &f.nodes[0]; n.due[0] <= f.now {
+			n.jobs = append(n.jobs, f.now, f.now, f.now, f.now, f.now, f.now)
+			f.askFor(0, 0, 6)
+		}
+		f.pass(5_000)
+	}
+	before := f.got[0]
+	f.askFor(1, 1, 6) // it finds no credit
+	if f.got[1] > 0 {
+		t.Errorf("got %d units for a lane that comes anew to a full timeline, want none", f.got[1])
+	}
+	if before < 850 {
+		t.Errorf("got %d units in 3 s, want 890", before)
+	}
+}
+
+// Where units are granted for now, the lanes before a lane get theirs first. They leave it what it is owed.
+func TestTheFirstLaneGoesFirstForUnitsForNow(t *testing.T) {
+	t.Parallel()
+	a := algorithm(limit.SlidingWindowLog)
+	c := contract(20)
+	tr := newTrial(t, "", a, c, 2)
+	tr.since = tr.now
+	tr.pass(3_000_000)
+	got, due := make([]int, 2), make([]int64, 2)
+	places := make([]script.Place, 2) // each node has jobs of one lane
+	for begin := tr.now; tr.now < begin+24_000_000; tr.pass(1_000) {
+		for lane := range 2 {
+			if due[lane] > tr.now {
+				continue
+			}
+			b := tr.askIn(script.Lane{Number: lane, MinShares: []float64{0, 0.2}}, lane, &places[lane], []int64{1, 1})
+			if tr.now > begin+4_000_000 { // what was free at the beginning is over
+				got[lane] += int(b.Schedule.Given)
+			}
+			due[lane] = tr.now + max(5_000, b.Wait.Microseconds())
+		}
+	}
+	share := float64(got[1]) / float64(got[0]+got[1])
+	t.Logf("the last lane got %d of %d", got[1], got[0]+got[1])
+	if share < 0.2 || share > 0.35 {
+		t.Errorf("got %.3f for the last lane, want its min share of 0.2, and little more", share)
+	}
+}
+
+// While a lane has jobs it holds slots further ahead than the lanes behind it reach.
+func TestALaneReservesFurtherThanThoseBehindItReach(t *testing.T) {
+	t.Parallel()
+	l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Limit: specOf(contract(300)), MinShares: []float64{0, 0.1, 0.1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &reserver{Limiter: l, known: seeded(contract(300)), kind: algorithm(limit.TokenBucket), lanes: make([]lane, 3)}
+	horizon := r.known.Horizon
+	if got := r.laneReach(0); got != 0 {
+		t.Errorf("got a reach of %v for the first lane, want up to the horizon", got)
+	}
+	if got, want := r.laneReach(1), lastReach+(horizon-lastReach)/2; got != want {
+		t.Errorf("got a reach of %v for the second lane, want %v", got, want)
+	}
+	if got := r.laneReach(2); got != lastReach {
+		t.Errorf("got a reach of %v for the last lane, want %v", got, lastReach)
+	}
+	for i := range 2 {
+		if got, next := r.prefetch(i), r.laneReach(i+1); got <= next {
+			t.Errorf("lane %d reserves again %v before its last slot, want more than the reach of the next one, %v", i, got, next)
+		}
+	}
+	if got := r.prefetch(2); got != prefetch {
+		t.Errorf("the last lane reserves again %v before its last slot, want %v", got, prefetch)
+	}
+}
+
+// A large job of a lane that waits for units takes none from a job of a lane before it.
+func TestALargeJobHoldsUpNoLaneBeforeIt(t *testing.T) {
+	t.Parallel()
+	c := contract(60)
+	c.MaxCost = 50
+	tr := newTrial(t, "", algorithm(limit.SlidingWindowLog), c, 2)
+	tr.since = tr.now
+	tr.pass(3_000_000)
+	shares := []float64{0, 0.2}
+	places := make([]script.Place, 2)
+	ask := func(lane int, costs ...int64) int64 {
+		t.Helper()
+		return tr.askIn(script.Lane{Number: lane, MinShares: shares}, lane, &places[lane], costs).Schedule.Given
+	}
+	if got := ask(1, 30); got != 30 {
+		t.Fatalf("got %d units, want 30", got)
+	}
+	if got := ask(1, 50); got != 0 {
+		t.Fatalf("got %d units where 30 are left, want none", got)
+	}
+	tr.pass(100_000) // from now on units are kept for the large job
+	if got := ask(0, 1); got != 1 {
+		t.Errorf("got %d units for a job of the first lane, want 1 of the 30 that are free", got)
+	}
+}
