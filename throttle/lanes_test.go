@@ -253,7 +253,7 @@ func TestALaneThatDoesNotWaitIsOwedNothing(t *testing.T) {
 	before := f.got[0]
 	f.askFor(1, 1, 6) // it finds no credit
 	if f.got[1] > 0 {
-		t.Errorf("got %d units for a lane that comes anew to a full timeline, want none", f.got[1])
+		t.Errorf("got %d units for a lane that comes to a full timeline, want none", f.got[1])
 	}
 	if before < 850 {
 		t.Errorf("got %d units in 3 s, want 890", before)

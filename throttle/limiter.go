@@ -45,6 +45,7 @@ type Options struct {
 	Limit     limit.Spec            // as the file states it: terms and guardrails seed a Redis that, like the other nodes, knows none
 	Identity  Identity              // default IdentityInfo
 	Gates     []Gate                // the other limits of the jobs; not with [ScopeNode]
+	Waiting   func() map[string]int // jobs that wait for each gate, by its name; nil: not known
 	MinShares []float64             // of the units, for each lane of jobs while it waits, the most urgent lane first; none: jobs have no lanes
 
 	// CallTimeout is the longest time from a call's write to its end. With max_in_flight,
@@ -75,6 +76,7 @@ type Limiter struct {
 	spacing     atomic.Int64                  // of the settings in force, in nanoseconds
 	gateTerms   []atomic.Pointer[limit.Terms] // of the gates, beside the first limit
 	gateChanges []atomic.Int64                // revisions of the gates' settings
+	binds       []atomic.Uint64               // bits of the share of the time in which jobs waited, for each limit
 
 	subscribed  atomic.Bool // to the limit's channel
 	notified    atomic.Bool // a notification has come since then, so changes will come as well
@@ -132,7 +134,11 @@ func New(opts Options) (*Limiter, error) {
 		state:     State{Phase: PhaseStarting, Settings: opts.Limit.Settings()},
 	}
 	l.reports.init(l, scripts)
+	l.binds = make([]atomic.Uint64, 1+len(opts.Gates))
 	l.metrics = metrics.New(opts.Registerer, opts.Name, func() float64 { return float64(l.busy.Load()) })
+	for i, name := range l.names() {
+		metrics.Binds(opts.Registerer, name, func() float64 { return l.Binds(i) })
+	}
 	l.askLease = func(ctx context.Context, state script.LeaseState, left time.Duration) (script.LeaseReply, error) {
 		return scripts.Lease(ctx, string(opts.Identity), lease.Length, state, left)
 	}
@@ -148,6 +154,15 @@ func New(opts Options) (*Limiter, error) {
 	}
 	l.bounded.Store(opts.Limit.MaxInFlight > 0)
 	return l, nil
+}
+
+// names are those of all limits, the first one first.
+func (l *Limiter) names() []string {
+	names := []string{l.opts.Name}
+	for _, g := range l.opts.Gates {
+		names = append(names, g.Name)
+	}
+	return names
 }
 
 // Spacing is the time between two slots under the settings in force.

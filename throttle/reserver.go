@@ -26,23 +26,24 @@ const (
 // reserver is the state of the reserving goroutine; nobody else touches it.
 type reserver struct {
 	*Limiter
-	clock   clock.Clock
-	known   limit.Settings  // the newest settings seen
-	gates   []gate          // in the order of Options.Gates
-	kind    limit.Algorithm // that keeps them
-	lanes   []lane          // one where jobs have none
-	slept   time.Duration   // for how long the host had been suspended before the last call
-	lost    int64           // jobs that may have been granted a slot by replies that were lost
-	lostAt  time.Time       // the newest of these replies
-	calls   int64           // of the script
-	cut     bool            // calls in flight left no room at the last reservation
-	pollAt  time.Time       // the script asks this node to poll by then
-	saidAt  time.Time       // last record
-	helloAt time.Time       // last call that asked for a message to this node alone
-	learned bool            // known came from Redis and not only from the file
-	seq     int64           // of the next reservation; unchanged while a reply is missing
-	stepped bool            // the clock stepped, and the script does not know yet
-	pollNow bool            // the settings have changed, or the script must know that the node learned them
+	clock    clock.Clock
+	known    limit.Settings  // the newest settings seen
+	gates    []gate          // in the order of Options.Gates
+	kind     limit.Algorithm // that keeps them
+	lanes    []lane          // one where jobs have none
+	bindings []binding       // of the first limit, and of the gates
+	slept    time.Duration   // for how long the host had been suspended before the last call
+	lost     int64           // jobs that may have been granted a slot by replies that were lost
+	lostAt   time.Time       // the newest of these replies
+	calls    int64           // of the script
+	cut      bool            // calls in flight left no room at the last reservation
+	pollAt   time.Time       // the script asks this node to poll by then
+	saidAt   time.Time       // last record
+	helloAt  time.Time       // last call that asked for a message to this node alone
+	learned  bool            // known came from Redis and not only from the file
+	seq      int64           // of the next reservation; unchanged while a reply is missing
+	stepped  bool            // the clock stepped, and the script does not know yet
+	pollNow  bool            // the settings have changed, or the script must know that the node learned them
 
 	calledAt   time.Time     // last call
 	answeredAt time.Time     // last call that was answered
@@ -74,12 +75,13 @@ type reserver struct {
 // Slots that are still out stay good until their time is over.
 func (l *Limiter) Run(ctx context.Context) error {
 	r := &reserver{
-		Limiter: l,
-		clock:   clock.Clock{Origin: time.Now()},
-		known:   l.State().Settings,
-		seq:     1,
-		gates:   newGates(l.opts.Gates),
-		lanes:   make([]lane, max(1, len(l.opts.MinShares))),
+		Limiter:  l,
+		clock:    clock.Clock{Origin: time.Now()},
+		known:    l.State().Settings,
+		seq:      1,
+		gates:    newGates(l.opts.Gates),
+		lanes:    make([]lane, max(1, len(l.opts.MinShares))),
+		bindings: make([]binding, 1+len(l.opts.Gates)),
 	}
 	r.kind, _ = limit.AlgorithmNamed(r.known.Algorithm) // checked by New
 	r.refunds.Store(r.kind.Refunds)
@@ -124,6 +126,7 @@ func (l *Limiter) Run(ctx context.Context) error {
 // how long nothing is to be done, unless somebody asks.
 func (r *reserver) step(ctx context.Context, now time.Time) time.Duration {
 	r.heedRefunds(now)
+	r.noteBindings(now)
 	next, due := r.nextTurn(now)
 	turn := !due.After(now)
 	switch poll := !r.pollDue(now).After(now); {
@@ -180,7 +183,7 @@ func (r *reserver) question(number int, asked []request, now time.Time) script.A
 		Identity: string(r.opts.Identity), Nearest: nearest, Reach: r.reach(), Refuses: r.refuses(), Place: place, Lane: script.Lane{Number: number, Reach: r.laneReach(number), MinShares: r.opts.MinShares},
 		Report:  now.Sub(r.saidAt) >= reportMost,
 		Hello:   r.subscribed.Load() && !r.notified.Load() && now.Sub(r.helloAt) >= limit.PollMost,
-		Learned: r.learned, Known: r.known,
+		Learned: r.learned, Known: r.known, Binds: r.bindsOf(),
 	}
 }
 

@@ -101,7 +101,7 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 	n.limiter, err = throttle.New(throttle.Options{
 		Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Name: file.Name, Node: Name(n.cfg),
 		Limit: file.Stated(), CallTimeout: n.cfg.Sender.HTTP.Timeout, Identity: identity, Logger: n.log, Registerer: n.registry,
-		Gates: beside, MinShares: minShares(n.cfg),
+		Gates: beside, Waiting: n.consumer.Deferred, MinShares: minShares(n.cfg),
 	})
 	if err != nil {
 		return fmt.Errorf("limits.0: %w", err)

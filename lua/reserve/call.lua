@@ -5,7 +5,8 @@
 -- KEYS[3] state     dispatcher:{<namespace>}:state:<name>            the algorithm's state beside the limit's hash
 -- KEYS[4] reserved  dispatcher:{<namespace>}:reserved:<name>:<node>  string: the last reservation of this node
 -- KEYS[5] nodes     dispatcher:{<namespace>}:nodes:<name>            hash: of each node, the newest settings it knows, when it
---                                                                   was here, and since when it reads this clock
+--                                                                   was here, since when it reads this clock, and the share
+--                                                                   of the time in which its jobs waited, in thousandths
 -- KEYS[6] calls     dispatcher:{<namespace>}:calls:<name>            hash: of each node, its calls in flight; see calls.lua
 --
 -- ARGV[1] want       units wanted; 0 polls, and gives the node's place in the queue up
@@ -14,7 +15,8 @@
 --                    the queue has come, p write the node's record, h publish a message that only this node heeds, l the
 --                    settings it knows came from Redis, x the node leaves
 -- ARGV[4] epoch      the epoch that the node's mapping of this clock belongs to; 0: it has none
--- ARGV[5] since_us   the node's first reading of this clock in that epoch
+-- ARGV[5] since      the node's first reading of this clock in that epoch, µs; and behind it, of each limit, the share of the
+--                    time in which jobs of the node waited for it, in thousandths
 -- ARGV[6] read_us    its last reading; with s, the last one that it trusts
 -- ARGV[7] identity   info: ask INFO which master this is; none: this server can't tell
 -- ARGV[8] nearest_us    no slot is nearer than this
@@ -48,7 +50,7 @@
 -- Missing key: the node's settings are taken, and nothing is granted until all slots that may be out are over.
 local reserved, nodes = KEYS[4], KEYS[5]
 local want, seq, flags, epoch = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
-local since, read = tonumber(ARGV[5]), tonumber(ARGV[6])
+local since, read = tonumber(string.match(ARGV[5], '^%d+')), tonumber(ARGV[6])
 local identity, nearest, node, learn = ARGV[7], tonumber(ARGV[8]), ARGV[9], tonumber(ARGV[10])
 local reach, known = tonumber(ARGV[11]), ARGV[13]
 local POLL = 4000000 -- a node that can't be given a time polls after this one

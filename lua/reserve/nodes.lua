@@ -2,10 +2,20 @@
 local FORGOTTEN = 600000000 -- the record of a node that was not here for this long is removed
 local ALIVE = 9000000 -- a node that was here within this time is alive: it polls every 4 s at least
 
+-- presence is the node's record of a limit, 0 the first one.
+local function presence(which, changed)
+  local nth = -1
+  for share in string.gmatch(ARGV[5], ' (%d+)') do
+    nth = nth + 1
+    if nth == which then return int(changed) .. ' ' .. int(now) .. ' ' .. int(since) .. ' ' .. share end
+  end
+  return int(changed) .. ' ' .. int(now) .. ' ' .. int(since)
+end
+
 -- attend writes the node's record.
 local function attend()
   if (want == 0 or flag('p')) and not flag('x') then
-    redis.call('HSET', nodes, node, int(own.changed) .. ' ' .. int(now) .. ' ' .. int(since))
+    redis.call('HSET', nodes, node, presence(0, own.changed))
   end
 end
 
@@ -13,7 +23,7 @@ end
 local function others(f)
   local all = redis.call('HGETALL', nodes)
   for i = 1, #all, 2 do
-    local seen, first = string.match(all[i + 1], '^%d+ (%d+) (%d+)$')
+    local seen, first = string.match(all[i + 1], '^%d+ (%d+) (%d+)')
     seen, first = tonumber(seen), tonumber(first)
     if not seen or seen < now - FORGOTTEN then redis.call('HDEL', nodes, all[i])
     elseif all[i] ~= node and seen >= now - ALIVE then f(first) end

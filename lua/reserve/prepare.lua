@@ -23,7 +23,7 @@ for g = 1, GATES do
   end
   if flag('x') then redis.call('HDEL', KEYS[5 + 4 * g], node)
   elseif want == 0 or flag('p') then
-    redis.call('HSET', KEYS[5 + 4 * g], node, int(mine.changed) .. ' ' .. int(now) .. ' ' .. int(since))
+    redis.call('HSET', KEYS[5 + 4 * g], node, presence(g, mine.changed))
   end
   gate.number = g
   if gate.quota then

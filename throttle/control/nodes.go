@@ -16,6 +16,7 @@ type Node struct {
 	Name  string        // as its configuration says
 	Knows time.Time     // the Changed of the newest settings that it knows; zero: only those of its file
 	Seen  time.Duration // ago, by Redis's clock
+	Binds float64       // share of the time, of late, in which its jobs waited for the limit, from 0 to 1
 }
 
 const (
@@ -88,9 +89,9 @@ func withoutReplaced(nodes []Node) []Node {
 
 // decodeNode reads a record of reserve/nodes.lua; a value that is no number is long ago.
 func decodeNode(id, value string) (n Node, seen time.Time) {
-	var us, atUS, since int64
-	_, _ = fmt.Sscan(value, &us, &atUS, &since)
-	n = Node{ID: id, Name: id, Knows: limit.FromMicros(us)}
+	var us, atUS, since, binds int64
+	_, _ = fmt.Sscan(value, &us, &atUS, &since, &binds)
+	n = Node{ID: id, Name: id, Knows: limit.FromMicros(us), Binds: float64(binds) / 1000}
 	if cut := len(id) - nodeRandom; cut > 0 && id[cut] == '-' {
 		n.Name = id[:cut]
 	}

@@ -85,6 +85,17 @@ func New(reg prometheus.Registerer, limit string, inFlight func() float64) *Limi
 	return m
 }
 
+// Binds shows the share of the time in which jobs waited for a limit.
+func Binds(reg prometheus.Registerer, limit string, share func() float64) {
+	gauge := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "dispatcher_limit_binds_ratio", ConstLabels: prometheus.Labels{"limit": limit},
+		Help: "Share of the time, over about the last half minute, in which jobs of this node waited for the limit, from 0 to 1.",
+	}, share)
+	if reg != nil {
+		reg.MustRegister(gauge)
+	}
+}
+
 // Called counts a call of the script that was answered.
 func (m *Limit) Called(want int64, r script.Reservation, took time.Duration) {
 	m.rtt.Observe(took.Seconds())

@@ -3,6 +3,7 @@ package script
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,12 +49,13 @@ type Ask struct {
 	Hold        time.Duration // after which a call that is granted now is over
 	Call        int64         // number of this call of the node
 	Seq         int64
-	Retry       bool   // the reply to this seq may have been lost
-	Epoch       int64  // of the node's mapping of Redis's clock; 0: it has none
-	Stepped     bool   // the node saw that clock step
-	Since       int64  // first reading of that clock in the epoch
-	Read        int64  // last reading that the node trusts
-	Identity    string // info or none: how the script learns which master it runs on
+	Retry       bool      // the reply to this seq may have been lost
+	Epoch       int64     // of the node's mapping of Redis's clock; 0: it has none
+	Stepped     bool      // the node saw that clock step
+	Binds       []float64 // share of the time in which jobs waited for each limit, from 0 to 1
+	Since       int64     // first reading of that clock in the epoch
+	Read        int64     // last reading that the node trusts
+	Identity    string    // info or none: how the script learns which master it runs on
 	Nearest     time.Duration
 	Reach       time.Duration // 0: up to the horizon
 	Refuses     bool          // a refused caller does not ask again
@@ -112,6 +114,15 @@ func (a Ask) place() string {
 	text := fmt.Appendf(nil, "%d %d %d", a.Place.Ticket(), a.Lane.Number, a.Lane.Reach.Microseconds())
 	for _, share := range a.Lane.MinShares {
 		text = strconv.AppendFloat(append(text, ' '), share, 'f', -1, 64)
+	}
+	return string(text)
+}
+
+// since is the first reading of the clock, and behind it the shares of Binds in thousandths.
+func (a Ask) since() string {
+	text := strconv.AppendInt(nil, a.Since, 10)
+	for _, share := range a.Binds {
+		text = strconv.AppendInt(append(text, ' '), int64(math.Round(1000*share)), 10)
 	}
 	return string(text)
 }
@@ -223,7 +234,7 @@ func (s Scripts) reserveOnce(ctx context.Context, a Ask) (Reservation, error) {
 	}
 	keys := []string{s.Keys.Limit, s.Keys.History, s.Keys.State, s.Keys.Reserved(s.Node), s.Keys.Nodes, s.Keys.Calls}
 	args := []any{
-		a.Want, a.Seq, a.flags(), a.Epoch, a.Since, a.Read, a.Identity, a.Nearest.Microseconds(), s.Node,
+		a.Want, a.Seq, a.flags(), a.Epoch, a.since(), a.Read, a.Identity, a.Nearest.Microseconds(), s.Node,
 		a.Known.Relearn().Microseconds(), a.Reach.Microseconds(), a.place(), a.Known.Pack(), limit.Micros(a.Known.Began), a.costs(), a.Busy, a.Hold.Microseconds(), a.Call, a.corrections(),
 	}
 	reply, err := script.Run(ctx, s.rdb, append(keys, a.Gates.keys(s.Keys, a.Epoch)...), append(args, a.Gates.arguments()...)...).Slice()

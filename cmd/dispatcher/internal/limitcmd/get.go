@@ -58,7 +58,7 @@ func (c limitConn) show(ctx context.Context, w io.Writer, now limit.Settings, as
 		now.Terms = now.Beside(first)
 	}
 	report := newLimitState(c.cfg, c.name, now)
-	report.unconfirmed, report.InForce = unconfirmed, placed(nodes, now)
+	report.unconfirmed, report.InForce, report.Binds = unconfirmed, placed(nodes, now), binds(nodes)
 	if confirmed != nil {
 		report.InForce = *confirmed
 	}
@@ -121,6 +121,16 @@ func placed(nodes []control.Node, now limit.Settings) inForce {
 		}
 	}
 	return f
+}
+
+// binds is the share of the time in which jobs waited for the limit, on the node where it is most.
+func binds(nodes []control.Node) (most *float64) {
+	for _, n := range nodes {
+		if !n.Missing() && (most == nil || n.Binds > *most) {
+			most = &n.Binds
+		}
+	}
+	return most
 }
 
 // inForce is the number of nodes on which the settings are in force.

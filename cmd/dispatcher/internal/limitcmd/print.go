@@ -30,6 +30,9 @@ func (s limitState) print(w io.Writer, now limit.Settings) error {
 	if s.Slowdown != nil {
 		s.Slowdown.row(table)
 	}
+	if s.Binds != nil {
+		_, _ = fmt.Fprintf(table, "  binds\t%.0f %%\tof the last half minute: so long jobs waited for this limit\n", 100**s.Binds)
+	}
 	if now.Gate {
 		_, _ = fmt.Fprintf(table, "  beside\t%s\tthe first limit, which has the guard, the lateness and the horizon\n", s.first)
 	} else {

@@ -60,6 +60,7 @@ type limitState struct {
 	InForce   inForce        `json:"in_force"`
 	InFile    bool           `json:"in_file"`
 	Differs   []difference   `json:"differs"`
+	Binds     *float64       `json:"binds,omitempty"` // share of the last half minute in which jobs waited for it, on the node where it is most; absent: no node works
 	Chosen    *chosen        `json:"lateness_chosen,omitempty"`
 	Trips     *roundTrips    `json:"round_trips,omitempty"` // where the guard is auto
 	Slowdown  *slowdownState `json:"slowdown,omitempty"`    // absent: the cap is in force

@@ -1,0 +1,161 @@
+package throttle
+
+import (
+	"context"
+	"math"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/limit"
+)
+
+// The share follows the state with a time constant of half a minute, however often it is noted.
+func TestTheShareOfTimeIsSmoothed(t *testing.T) {
+	t.Parallel()
+	for _, step := range []time.Duration{time.Millisecond, time.Second, 5 * time.Second} {
+		var b binding
+		now := time.Unix(0, 0)
+		for ; now.Before(time.Unix(30, 0)); now = now.Add(step) {
+			b.note(now, true)
+		}
+		if got, want := b.shareAt(now), 1-1/math.E; math.Abs(got-want) > 0.001 {
+			t.Errorf("noted each %v: got %.3f after half a minute, want %.3f", step, got, want)
+		}
+		b.note(now, false)
+		if got, want := b.shareAt(now.Add(time.Minute)), (1-1/math.E)*math.Exp(-2); math.Abs(got-want) > 0.001 {
+			t.Errorf("noted each %v: got %.3f a minute after the end, want %.3f", step, got, want)
+		}
+	}
+}
+
+// A limit binds while more jobs come than it allows, and not while fewer do.
+func TestALimitBindsUnderMoreJobsThanItAllows(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		every       time.Duration // between jobs, at 100 a second
+		least, most float64
+	}{{20 * time.Millisecond, 0, 0.05}, {8 * time.Millisecond, 0.8, 1}, {2 * time.Millisecond, 0.8, 1}} {
+		synctest.Test(t, func(t *testing.T) {
+			l, err := New(Options{Namespace: "ns", Name: "provider", Limit: limit.Spec{Terms: specOf(contract(100)).Terms, Scope: limit.ScopeNode}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			jobs := make(chan struct{}, 1<<20)
+			running.Go(func() { _ = l.Run(ctx) })
+			running.Go(func() {
+				for ctx.Err() == nil {
+					jobs <- struct{}{}
+					time.Sleep(row.every)
+				}
+			})
+			running.Go(func() {
+				for ctx.Err() == nil {
+					select {
+					case <-jobs:
+						oneSlot(ctx, l)
+					case <-ctx.Done():
+					}
+				}
+			})
+			time.Sleep(2 * time.Minute)
+			if got := l.Binds(0); got < row.least || got > row.most {
+				t.Errorf("a job each %v at 100 a second: got %.3f of the time, want %v to %v", row.every, got, row.least, row.most)
+			}
+			stop()
+			running.Wait()
+		})
+	}
+}
+
+// oneSlot waits until one job has had a slot, and used it.
+func oneSlot(ctx context.Context, l *Limiter) {
+	for {
+		if _, err := l.Turn(ctx, OneLane, nil); err != nil {
+			return
+		}
+		answers, err := l.Reserve(ctx, []Request{{Cost: 1}})
+		if err != nil {
+			return
+		}
+		if slot := answers[0].Slot; !slot.IsZero() {
+			l.Used(slot, slot.NotBefore)
+			return
+		}
+	}
+}
+
+// Operators see for how much of the time jobs waited, for each limit and node.
+func TestTheShareOfTimeIsInTheNodesRecord(t *testing.T) {
+	t.Parallel()
+	tr := newTrial(t, "", algorithm(limit.TokenBucket), contract(300), 2)
+	gate := newGates(marked([]Gate{{Name: "recipient", Limit: specOf(contract(1))}}))[0].Settings
+	for i, share := range []float64{0.25, 1} {
+		_, err := tr.nodes[i].Reserve(t.Context(), script.Ask{
+			Epoch: tr.epochs[i], Since: 1, Binds: []float64{share, share / 2}, Learned: true, Identity: string(IdentityNone), Nearest: nearest, Known: tr.known[i],
+			Gates: script.Gates{Known: []limit.Settings{gate}, Names: []string{"recipient"}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string][]float64{"provider": {0.25, 1}, "recipient": {0.125, 0.5}} {
+		c, err := control.NewControl(tr.rdb, tr.space, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes, err := c.Nodes(t.Context())
+		if err != nil || len(nodes) != 2 {
+			t.Fatalf("%s: got %+v and %v, want two nodes", name, nodes, err)
+		}
+		for i, n := range nodes {
+			if math.Abs(n.Binds-want[i]) > 0.001 {
+				t.Errorf("%s: got %.3f for node %d, want %.3f", name, n.Binds, i, want[i])
+			}
+		}
+	}
+}
+
+// Jobs wait for a limit that refused them, is paused or blocked, and not for a Redis that is away.
+func TestARefusedOrPausedLimitBinds(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for name, row := range map[string]struct {
+		change func(*reserver)
+		want   bool
+	}{
+		"free":    {func(*reserver) {}, false},
+		"refused": {func(r *reserver) { r.lanes[0].refusedUntil = now.Add(time.Second) }, true},
+		"refused, and no job waits": {func(r *reserver) {
+			r.lanes[0].refusedUntil, r.turn = now.Add(time.Second), inquiry[Lanes, Room]{}
+		}, false},
+		"slots ahead":    {func(r *reserver) { r.lanes[0].last, r.turn = now.Add(100*time.Millisecond), inquiry[Lanes, Room]{} }, true},
+		"a slot at once": {func(r *reserver) { r.lanes[0].last = now.Add(nearest) }, false},
+		"paused":         {func(r *reserver) { r.known.Paused = true }, true},
+		"blocked":        {func(r *reserver) { r.opensAt = now.Add(time.Second) }, true},
+		"Redis is away":  {func(r *reserver) { r.known.Paused, r.failures = true, 3 }, false},
+	} {
+		l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Limit: specOf(contract(300))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &reserver{
+			Limiter: l, lanes: make([]lane, 1), known: seeded(contract(300)), kind: algorithm(limit.TokenBucket),
+			turn:  inquiry[Lanes, Room]{q: OneLane, reply: make(chan Room, 1)},
+			clock: clock.Clock{Origin: now, Epoch: 1},
+		}
+		r.clock.Observe(clock.Reading{Asked: now, Answered: now, Now: 1_000_000, Epoch: 1})
+		row.change(r)
+		if got := r.holdsUp(now); got != row.want {
+			t.Errorf("%s: got %v, want %v", name, got, row.want)
+		}
+	}
+}
