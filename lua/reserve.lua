@@ -15,8 +15,8 @@ local SELDOM = 3500000 -- a node that waits in the queue polls no sooner than th
 local LATEST = 6000000 -- nor later
 local EARMARKS_AFTER = math.min(1000000, math.floor((c.window + c.guard) / 32)) -- when an earmark begins to hold
 
-local earmark_of, earmarked, from, till = string.match(earmark or '', '^(%S+) (%d+) (%d+) (%d+)')
-if earmark_of and (tonumber(till) <= now or lanes.behind(earmark)) then earmark_of = nil end
+local earmark_of, earmarked, from, till = string.match(earmark or '', '^(%S+) (%d+) (%d+) (%d+)$')
+if earmark_of and tonumber(till) <= now then earmark_of = nil end
 from = tonumber(from)
 insists = earmark_of == node and now >= from
 
@@ -26,7 +26,7 @@ local function keep_earmark(first_in_queue, wait)
   if first and not first.picked and (earmark_of == node or not earmark_of and first_in_queue) then
     if earmark_of ~= node then from = now + EARMARKS_AFTER end
     till = math.max(from, now + math.min(wait, LATEST)) + SPARE
-    note('earmark', node .. ' ' .. int(first.units) .. ' ' .. int(from) .. ' ' .. int(till) .. ' ' .. int(lanes.own))
+    note('earmark', node .. ' ' .. int(first.units) .. ' ' .. int(from) .. ' ' .. int(till))
   elseif earmark_of == node then note('earmark', '') end
 end
 
@@ -50,7 +50,7 @@ if slow.till > now then -- the provider wants no call
   return nothing(math.min(POLL, slow.till - now), 0, ticket)
 end
 
-if flag('d') and ticket >= 0 then lanes.set(lane, 'served', math.max(lane.served, ticket)) end
+if flag('d') and ticket >= 0 then lanes.set(lane, 'served', math.max(lane.served, math.min(lane.queued, ticket))) end
 local ahead, poll = math.max(0, (ticket >= 0 and ticket or lane.queued) - lane.served), nil
 local left = earmark_of and earmark_of ~= node and now >= from and tonumber(earmarked) or 0
 local first_in_queue = ahead == 0
@@ -69,12 +69,12 @@ if CHOOSES then read_jobs() end
 local units_wanted = needed(want)
 local place -- in the queue, which a node keeps that got skipped slots alone
 lanes.least = first_cost
-local slots, wait = take(want, ahead + lanes.below(want) + (lanes.above() > 0 and c.cap or 0))
-if not slots and ahead == 0 and lane.credit >= lanes.least then
+local slots, wait = take(want, ahead + lanes.below())
+if not slots and ahead == 0 and lane.credit >= 1 then
   c.reach = lanes.farthest
-  slots = take(math.min(want, math.floor(lane.credit)), lanes.below(0))
+  slots, lanes.soonest = take(math.min(want, math.max(lanes.least, math.floor(lane.credit))), lanes.below())
+  wait = math.min(wait, lanes.soonest or wait) -- the lanes before leave it a unit until then
 end
-if not slots then wait = lanes.sooner(wait) end
 if barred and #chosen == 0 then -- the gates allow no job
   if ticket > lane.served then lanes.pass() end
   note('last', int(now))
@@ -107,7 +107,7 @@ else
   lanes.set(lane, 'spare', 0)
   lanes.granted(c, slots.given)
 end
-lanes.waits((slots and c.horizon or wait) + SPARE) -- with slots it asks again when these are over, if it has more jobs
+lanes.waits((slots and c.horizon or math.min(wait, poll or POLL)) + SPARE) -- with slots it asks again when these are over
 if not AHEAD then keep_earmark(first_in_queue, slots and 0 or wait) end
 note('last', int(now))
 if not slots then

@@ -12,46 +12,49 @@ const bindSpan = 30 * time.Second
 // binding is the share of the time, of late, in which jobs waited for a limit on this node.
 type binding struct {
 	share float64   // as of at
-	at    time.Time // when it was last noted whether jobs wait
-	waits bool      // since then
+	at    time.Time // when it was last noted until when jobs wait
+	until time.Time // jobs wait from at until then
 }
 
-// note notes whether jobs wait from now on.
-func (b *binding) note(now time.Time, waits bool) {
+// note notes that jobs wait from now on until a time; the zero time: none does.
+func (b *binding) note(now, until time.Time) {
 	b.share = b.shareAt(now)
-	b.at, b.waits = now, waits
+	b.at, b.until = now, until
 }
 
 func (b *binding) shareAt(now time.Time) float64 {
 	if b.at.IsZero() {
 		return 0
 	}
-	state := 0.0
-	if b.waits {
-		state = 1
-	}
-	return state + (b.share-state)*math.Exp(-now.Sub(b.at).Seconds()/bindSpan.Seconds())
+	waited := min(max(0, b.until.Sub(b.at)), now.Sub(b.at))
+	return decayed(1+decayed(b.share-1, waited), now.Sub(b.at)-waited)
 }
 
-// holdsUp reports whether jobs wait because of the first limit: there is no slot for them yet, or
-// theirs lie further ahead than the next slot of a timeline that nobody else uses.
-func (r *reserver) holdsUp(now time.Time) bool {
-	if r.lastSlot().After(now.Add(nearest + spare + r.Spacing())) {
-		return true
-	}
-	waiting := r.waiting()
-	if waiting == 0 || r.pollsFirst() {
-		return false
-	}
-	if !r.grants(now) || r.opensAt.After(now) {
-		return true
-	}
-	for i := range r.lanes {
-		if waiting.has(i) && r.lanes[i].refusedUntil.After(now) {
-			return true
+// decayed is what is left of a value after a time.
+func decayed(value float64, d time.Duration) float64 {
+	return value * math.Exp(-d.Seconds()/bindSpan.Seconds())
+}
+
+// holdsUp is until when jobs wait because of the first limit, or [never], as far as is known now: there is no slot
+// for them yet, or theirs lie further ahead than the next slot of a timeline that nobody else uses.
+func (r *reserver) holdsUp(now time.Time) time.Time {
+	if waiting := r.waiting(); waiting != 0 && !r.pollsFirst() {
+		if !r.grants(now) || r.opensAt.After(now) {
+			return never
+		}
+		for i := range r.lanes {
+			if waiting.has(i) && r.lane(i).refusedUntil.After(now) {
+				return never
+			}
+		}
+		if r.lastSlot().After(now.Add(nearest)) { // they get the next ones
+			return never
 		}
 	}
-	return false
+	if until := r.lastSlot().Add(-nearest - spare - r.Spacing()); until.After(now) {
+		return until
+	}
+	return time.Time{}
 }
 
 // sampleEvery is how often the jobs are counted that wait for gates.
@@ -63,7 +66,11 @@ func (r *reserver) noteBindings(now time.Time) {
 	if len(r.gates) > 0 && r.opts.Waiting != nil && now.Sub(r.bindings[1].at) >= sampleEvery {
 		waiting := r.opts.Waiting()
 		for i, g := range r.gates {
-			r.bindings[1+i].note(now, waiting[g.name] > 0)
+			until := time.Time{}
+			if waiting[g.name] > 0 {
+				until = never
+			}
+			r.bindings[1+i].note(now, until)
 		}
 	}
 	for i := range r.bindings {

@@ -23,15 +23,29 @@ func TestTheShareOfTimeIsSmoothed(t *testing.T) {
 		var b binding
 		now := time.Unix(0, 0)
 		for ; now.Before(time.Unix(30, 0)); now = now.Add(step) {
-			b.note(now, true)
+			b.note(now, never)
 		}
 		if got, want := b.shareAt(now), 1-1/math.E; math.Abs(got-want) > 0.001 {
 			t.Errorf("noted each %v: got %.3f after half a minute, want %.3f", step, got, want)
 		}
-		b.note(now, false)
+		b.note(now, time.Time{})
 		if got, want := b.shareAt(now.Add(time.Minute)), (1-1/math.E)*math.Exp(-2); math.Abs(got-want) > 0.001 {
 			t.Errorf("noted each %v: got %.3f a minute after the end, want %.3f", step, got, want)
 		}
+	}
+}
+
+// Jobs that waited for a moment count for that moment, though the node does nothing for long.
+func TestAMomentCountsForAMoment(t *testing.T) {
+	t.Parallel()
+	var b binding
+	now := time.Unix(0, 0)
+	for range 200 {
+		b.note(now, now.Add(20*time.Millisecond))
+		now = now.Add(2 * time.Second)
+	}
+	if got := b.shareAt(now); math.Abs(got-0.01) > 0.002 {
+		t.Errorf("got %.4f for 20 ms in each 2 s, want 0.01", got)
 	}
 }
 
@@ -137,11 +151,12 @@ func TestARefusedOrPausedLimitBinds(t *testing.T) {
 		"refused, and no job waits": {func(r *reserver) {
 			r.lanes[0].refusedUntil, r.turn = now.Add(time.Second), inquiry[Lanes, Room]{}
 		}, false},
-		"slots ahead":    {func(r *reserver) { r.lanes[0].last, r.turn = now.Add(100*time.Millisecond), inquiry[Lanes, Room]{} }, true},
-		"a slot at once": {func(r *reserver) { r.lanes[0].last = now.Add(nearest) }, false},
-		"paused":         {func(r *reserver) { r.known.Paused = true }, true},
-		"blocked":        {func(r *reserver) { r.opensAt = now.Add(time.Second) }, true},
-		"Redis is away":  {func(r *reserver) { r.known.Paused, r.failures = true, 3 }, false},
+		"slots ahead":                {func(r *reserver) { r.lanes[0].last, r.turn = now.Add(100*time.Millisecond), inquiry[Lanes, Room]{} }, true},
+		"the slots before are taken": {func(r *reserver) { r.lanes[0].last = now.Add(5 * time.Millisecond) }, true},
+		"a slot at once":             {func(r *reserver) { r.lanes[0].last = now.Add(nearest) }, false},
+		"paused":                     {func(r *reserver) { r.known.Paused = true }, true},
+		"blocked":                    {func(r *reserver) { r.opensAt = now.Add(time.Second) }, true},
+		"Redis is away":              {func(r *reserver) { r.known.Paused, r.failures = true, 3 }, false},
 	} {
 		l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Limit: specOf(contract(300))})
 		if err != nil {
@@ -154,7 +169,7 @@ func TestARefusedOrPausedLimitBinds(t *testing.T) {
 		}
 		r.clock.Observe(clock.Reading{Asked: now, Answered: now, Now: 1_000_000, Epoch: 1})
 		row.change(r)
-		if got := r.holdsUp(now); got != row.want {
+		if got := r.holdsUp(now).After(now); got != row.want {
 			t.Errorf("%s: got %v, want %v", name, got, row.want)
 		}
 	}

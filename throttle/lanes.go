@@ -39,7 +39,8 @@ func checkMinShares(shares []float64) error {
 // one node holds a block while another one asks for the next.
 const lastReach = 2 * block
 
-// lane is what the reserving goroutine knows of the jobs of one lane.
+// lane is what the reserving goroutine knows of the jobs of one lane. Where the fleet has one queue for
+// all lanes, lane 0 stands for all of them; but each has its own credit.
 type lane struct {
 	place        script.Place // in the queue of refused nodes; due from refusedUntil on
 	refusedUntil time.Time    // no reservation until then
@@ -51,6 +52,26 @@ type lane struct {
 	less   bool // than it asked for: all that may be reserved is
 	sparse bool // the slots of the last reservation lie further apart than those of a block: gates allowed no more
 	whole  bool // the last reservation was a block or more
+}
+
+// oneQueue reports whether jobs of all lanes wait in one queue of the fleet: units are granted for now, or
+// those without room are refused. Then lanes order the jobs of a node alone.
+func (r *reserver) oneQueue() bool { return len(r.lanes) == 1 || !r.kind.Ahead || r.refuses() }
+
+// lane is what is known of a lane's jobs.
+func (r *reserver) lane(number int) *lane {
+	if r.oneQueue() {
+		number = 0
+	}
+	return &r.lanes[number]
+}
+
+// laneOfCall is a lane as the script is to know it.
+func (r *reserver) laneOfCall(number int) script.Lane {
+	if r.oneQueue() {
+		return script.Lane{}
+	}
+	return script.Lane{Number: number, Reach: r.laneReach(number), MinShares: r.opts.MinShares}
 }
 
 // allLanes does the same to all lanes.
@@ -122,13 +143,14 @@ func (r *reserver) placed() int {
 }
 
 // laneReach is how far ahead the slots of a lane may lie; 0: as far as the horizon. The last lane's
-// lie two blocks ahead, those of the lanes between in equal steps. So a job of the first lane finds room
+// lie two blocks ahead, half of the horizon at most, those of the lanes between in equal steps. So a job of the first lane finds room
 // behind the slots of all others.
 func (r *reserver) laneReach(number int) time.Duration {
-	if number == 0 {
+	if number == 0 || r.oneQueue() {
 		return 0
 	}
-	least, behind := max(lastReach, 2*r.atLeast(r.block())), len(r.lanes)-1-number
+	least := min(max(lastReach, 2*r.atLeast(r.block())), r.known.Horizon/2)
+	behind := len(r.lanes) - 1 - number
 	return least + max(0, r.known.Horizon-least)*time.Duration(behind)/time.Duration(len(r.lanes)-1)
 }
 
@@ -136,7 +158,7 @@ func (r *reserver) laneReach(number int) time.Duration {
 // lane behind it finds room in front of them.
 func (r *reserver) prefetch(number int) time.Duration {
 	usual := r.atLeast(prefetch)
-	if number == len(r.lanes)-1 || !r.kind.Ahead {
+	if number == len(r.lanes)-1 || r.oneQueue() {
 		return usual
 	}
 	return usual + r.laneReach(number+1)

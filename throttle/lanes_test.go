@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
+	"dispatcher/throttle/internal/clock"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
 )
@@ -172,6 +175,7 @@ func TestALaneGetsItsMinShareOfTheFleet(t *testing.T) {
 		{"one node of sixteen has those of the last lane", 300, 16, 0.1, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, 1},
 		{"20 a second, one node of sixteen has those of the last lane", 20, 16, 0.1, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, 1},
 		{"20 a second, a half", 20, 3, 0.5, []int{0, 1, 2}, 0},
+		{"6 a second, a third", 6, 2, 0.3, []int{0}, 0},
 		{"none", 300, 3, 0, []int{0, 1, 2}, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -260,35 +264,6 @@ func TestALaneThatDoesNotWaitIsOwedNothing(t *testing.T) {
 	}
 }
 
-// Where units are granted for now, the lanes before a lane get theirs first. They leave it what it is owed.
-func TestTheFirstLaneGoesFirstForUnitsForNow(t *testing.T) {
-	t.Parallel()
-	a := algorithm(limit.SlidingWindowLog)
-	c := contract(20)
-	tr := newTrial(t, "", a, c, 2)
-	tr.since = tr.now
-	tr.pass(3_000_000)
-	got, due := make([]int, 2), make([]int64, 2)
-	places := make([]script.Place, 2) // each node has jobs of one lane
-	for begin := tr.now; tr.now < begin+24_000_000; tr.pass(1_000) {
-		for lane := range 2 {
-			if due[lane] > tr.now {
-				continue
-			}
-			b := tr.askIn(script.Lane{Number: lane, MinShares: []float64{0, 0.2}}, lane, &places[lane], []int64{1, 1})
-			if tr.now > begin+4_000_000 { // what was free at the beginning is over
-				got[lane] += int(b.Schedule.Given)
-			}
-			due[lane] = tr.now + max(5_000, b.Wait.Microseconds())
-		}
-	}
-	share := float64(got[1]) / float64(got[0]+got[1])
-	t.Logf("the last lane got %d of %d", got[1], got[0]+got[1])
-	if share < 0.2 || share > 0.35 {
-		t.Errorf("got %.3f for the last lane, want its min share of 0.2, and little more", share)
-	}
-}
-
 // While a lane has jobs it holds slots further ahead than the lanes behind it reach.
 func TestALaneReservesFurtherThanThoseBehindItReach(t *testing.T) {
 	t.Parallel()
@@ -317,28 +292,117 @@ func TestALaneReservesFurtherThanThoseBehindItReach(t *testing.T) {
 	}
 }
 
-// A large job of a lane that waits for units takes none from a job of a lane before it.
-func TestALargeJobHoldsUpNoLaneBeforeIt(t *testing.T) {
+// Neither lane stops the other one, whatever their jobs count and however slow the limit is, and each gets its part.
+func TestNeitherLaneStops(t *testing.T) {
 	t.Parallel()
-	c := contract(60)
-	c.MaxCost = 50
-	tr := newTrial(t, "", algorithm(limit.SlidingWindowLog), c, 2)
-	tr.since = tr.now
-	tr.pass(3_000_000)
-	shares := []float64{0, 0.2}
-	places := make([]script.Place, 2)
-	ask := func(lane int, costs ...int64) int64 {
-		t.Helper()
-		return tr.askIn(script.Lane{Number: lane, MinShares: shares}, lane, &places[lane], costs).Schedule.Given
+	for _, row := range []struct {
+		name   string
+		cap    int64
+		window time.Duration
+		costs  []int64 // of the jobs of each lane
+		share  float64
+	}{
+		{"large and small", 60, time.Second, []int64{1, 50}, 0.3},
+		{"small and large", 60, time.Second, []int64{50, 1}, 0.3},
+		{"large", 300, time.Second, []int64{50, 50}, 0.3},
+		{"6 a minute", 6, time.Minute, []int64{1, 1}, 0.3},
+		{"20 a minute", 20, time.Minute, []int64{1, 1}, 0.1},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			c := contract(row.cap)
+			c.Window, c.MaxCost = row.window, slices.Max(row.costs)
+			tr := newTrial(t, "", algorithm(limit.TokenBucket), c, 2)
+			tr.since = tr.now
+			tr.pass(3_000_000)
+			var due, got, half [2]int64
+			var places [2]script.Place
+			begin, lasts := tr.now, max(100*time.Second, 20*row.window).Microseconds()
+			for step := max(1_000, lasts/40_000); tr.now < begin+lasts; tr.pass(step) {
+				if tr.now < begin+lasts/2 {
+					half = got
+				}
+				for lane := range 2 { // each node has jobs of one lane
+					if due[lane] > tr.now {
+						continue
+					}
+					l := script.Lane{Number: lane, MinShares: []float64{0, row.share}}
+					if lane > 0 {
+						l.Reach = lastReach
+					}
+					b := tr.askIn(l, lane, &places[lane], []int64{row.costs[lane]})
+					got[lane] += b.Schedule.Given
+					due[lane] = tr.now + min(4_000_000, max(5_000, b.Wait.Microseconds()))
+				}
+			}
+			late := [2]int64{got[0] - half[0], got[1] - half[1]}
+			part := float64(late[1]) / float64(max(1, late[0]+late[1]))
+			t.Logf("in the second half the lanes got %d and %d units, %.3f", late[0], late[1], part)
+			if part < row.share-0.05 || part > row.share+0.15 {
+				t.Errorf("got %.3f of the units for the second lane, want %.2f", part, row.share)
+			}
+		})
 	}
-	if got := ask(1, 30); got != 30 {
-		t.Fatalf("got %d units, want 30", got)
+}
+
+// Where units are granted for now, and where a full bucket refuses jobs, the lanes of a node have one queue, and the last lane
+// reaches as far as the first.
+func TestABucketThatRefusesHasOneQueue(t *testing.T) {
+	t.Parallel()
+	refusing := specOf(contract(300))
+	refusing.Algorithm, refusing.Bucket = limit.LeakyBucket, limit.Bucket{Capacity: 50, WhenFull: limit.FullRefuse}
+	log := specOf(contract(300))
+	log.Algorithm = limit.SlidingWindowLog
+	for name, row := range map[string]struct {
+		spec limit.Spec
+		one  bool
+	}{"leaky_bucket that refuses": {refusing, true}, "sliding_window_log": {log, true}, "token_bucket": {specOf(contract(300)), false}} {
+		l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Limit: row.spec, MinShares: []float64{0, 0.5}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &reserver{Limiter: l, known: row.spec.Settings(), kind: algorithm(l.State().Settings.Algorithm), lanes: make([]lane, 2)}
+		if got := r.oneQueue(); got != row.one {
+			t.Errorf("%s: got one queue: %v, want %v", name, got, row.one)
+		}
+		if got := r.laneOfCall(1); row.one != (got.Reach == 0 && got.MinShares == nil) {
+			t.Errorf("%s: got %+v for the script", name, got)
+		}
 	}
-	if got := ask(1, 50); got != 0 {
-		t.Fatalf("got %d units where 30 are left, want none", got)
-	}
-	tr.pass(100_000) // from now on units are kept for the large job
-	if got := ask(0, 1); got != 1 {
-		t.Errorf("got %d units for a job of the first lane, want 1 of the 30 that are free", got)
-	}
+}
+
+// Jobs of two lanes that ask again wait until their lanes may ask, also where one is owed a unit.
+func TestJobsThatAskAgainDoNotSpin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		spec := specOf(contract(300))
+		l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Limit: spec, MinShares: []float64{0, 0.5}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.Now()
+		r := &reserver{Limiter: l, known: seeded(contract(300)), kind: algorithm(limit.TokenBucket), lanes: make([]lane, 2), learned: true}
+		r.clock.Origin = now
+		r.clock.Observe(clock.Reading{Asked: now, Answered: now, Now: 1_000_000, Epoch: 1})
+		r.bindings, r.calledAt = make([]binding, 1), now
+		r.lanes[1].credit = 2
+		calls := 0
+		l.reserve = func(_ context.Context, a script.Ask) (script.Reservation, error) {
+			calls++
+			time.Sleep(time.Millisecond)
+			return script.Reservation{Now: 1_000_000 + time.Since(now).Microseconds(), Epoch: 1, Wait: 500 * time.Millisecond, Settings: a.Known, Schedule: clock.Schedule{Units: 1, Period: 1}}, nil
+		}
+		for lane := range 2 {
+			r.again = append(r.again, inquiry[Request, Slot]{q: Request{Lane: lane, Cost: 1}, reply: make(chan Slot, 1), over: new(atomic.Bool)})
+		}
+		for end := now.Add(2 * time.Second); time.Now().Before(end); {
+			time.Sleep(max(time.Microsecond, r.step(t.Context(), time.Now())))
+			if calls > 100 {
+				t.Fatal("got 100 calls to Redis within two seconds, want one for each lane each 500 ms")
+			}
+		}
+		if calls < 4 {
+			t.Errorf("got %d calls, want some for each lane", calls)
+		}
+	})
 }

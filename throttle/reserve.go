@@ -160,9 +160,9 @@ func unitsOf(asked []request) (units int64) {
 	return units
 }
 
-// serve asks for those that ask again, and behind them for these jobs. It returns the answers
+// serve asks for those that ask again, and behind them for these jobs of a lane. It returns the answers
 // of the jobs.
-func (r *reserver) serve(ctx context.Context, jobs []Request) []Answer {
+func (r *reserver) serve(ctx context.Context, number int, jobs []Request) []Answer {
 	r.again = slices.DeleteFunc(r.again, func(w inquiry[Request, Slot]) bool { return w.over.Load() })
 	now := time.Now()
 	again, answers := make([]Answer, len(r.again)), make([]Answer, len(jobs))
@@ -173,14 +173,13 @@ func (r *reserver) serve(ctx context.Context, jobs []Request) []Answer {
 	if !onLease && r.tooLarge(jobs) && now.Sub(r.calledAt) > limit.PollEvery {
 		r.call(ctx, r.placed(), nil) // the bound may have been raised
 	}
-	number := r.laneOf(jobs)
 	asked := r.collect(again, jobs, answers, r.room(number, now))
 	if onLease {
 		r.useLease(number, asked, now)
 	} else if len(asked) > 0 {
 		r.call(ctx, number, asked)
 	}
-	last := &r.lanes[number].last
+	last := &r.lane(number).last
 	for _, q := range asked {
 		if !q.answer.Slot.IsZero() {
 			r.busy.Add(1)
@@ -191,16 +190,12 @@ func (r *reserver) serve(ctx context.Context, jobs []Request) []Answer {
 	return answers
 }
 
-// laneOf is the lane of the jobs of a call. Those that ask again go with any.
+// laneOf is the lane of the jobs of a call.
 func (r *reserver) laneOf(jobs []Request) int {
-	number := len(r.lanes) - 1
-	if len(jobs) > 0 {
-		return min(number, jobs[0].Lane)
+	if len(jobs) == 0 {
+		return 0
 	}
-	for _, w := range r.again {
-		number = min(number, w.q.Lane)
-	}
-	return number
+	return min(len(r.lanes)-1, jobs[0].Lane)
 }
 
 // tooLarge reports whether a job counts more than any may, as far as this node knows.

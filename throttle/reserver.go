@@ -105,7 +105,7 @@ func (l *Limiter) Run(ctx context.Context) error {
 			r.ready = r.turn.q
 		case b := <-l.batches:
 			r.turnAt = time.Time{}
-			if answers := r.serve(ctx, b.q); !b.answer(answers) {
+			if answers := r.serve(ctx, r.laneOf(b.q), b.q); !b.answer(answers) {
 				r.waste(answers)
 			}
 		case w := <-l.retries:
@@ -130,7 +130,7 @@ func (r *reserver) step(ctx context.Context, now time.Time) time.Duration {
 	next, due := r.nextTurn(now)
 	turn := !due.After(now)
 	switch poll := !r.pollDue(now).After(now); {
-	case poll && !r.turnIsOut(now) && (!turn || !r.lanes[next].place.Taken): // a poll gives the place up
+	case poll && !r.turnIsOut(now) && (!turn || !r.lane(next).place.Taken): // a poll gives the place up
 		r.call(ctx, r.placed(), nil)
 	case turn && r.turn.reply != nil && r.turn.q.has(next):
 		if r.turn.answer(r.room(next, now)) {
@@ -139,7 +139,7 @@ func (r *reserver) step(ctx context.Context, now time.Time) time.Duration {
 		r.turn = inquiry[Lanes, Room]{}
 		return minGap // its batch comes at once
 	case turn && len(r.again) > 0 && !r.turnIsOut(now):
-		r.serve(ctx, nil)
+		r.serve(ctx, next, nil)
 	}
 	r.renewLease(ctx)
 	r.reportDue(ctx, time.Now())
@@ -171,7 +171,7 @@ func (r *reserver) turnIsOut(now time.Time) bool {
 
 // question is the next call, for jobs of a lane.
 func (r *reserver) question(number int, asked []request, now time.Time) script.Ask {
-	l := &r.lanes[number]
+	l := r.lane(number)
 	place := l.place
 	place.Due = !now.Before(l.refusedUntil)
 	r.passing = nil
@@ -180,7 +180,7 @@ func (r *reserver) question(number int, asked []request, now time.Time) script.A
 	}
 	return script.Ask{
 		Want: r.wanted(asked, now), Gates: r.gatesOf(asked, r.passing), Corrections: r.firstOf(r.passing), Costs: costsOf(asked), Busy: r.inFlight(asked), Hold: r.hold(), Call: r.calls, Seq: r.seq, Retry: r.lost > 0, Epoch: r.clock.Epoch, Stepped: r.stepped, Since: r.clock.Since, Read: r.clock.Trusted,
-		Identity: string(r.opts.Identity), Nearest: nearest, Reach: r.reach(), Refuses: r.refuses(), Place: place, Lane: script.Lane{Number: number, Reach: r.laneReach(number), MinShares: r.opts.MinShares},
+		Identity: string(r.opts.Identity), Nearest: nearest, Reach: r.reach(), Refuses: r.refuses(), Place: place, Lane: r.laneOfCall(number),
 		Report:  now.Sub(r.saidAt) >= reportMost,
 		Hello:   r.subscribed.Load() && !r.notified.Load() && now.Sub(r.helloAt) >= limit.PollMost,
 		Learned: r.learned, Known: r.known, Binds: r.bindsOf(),
@@ -211,7 +211,8 @@ func (r *reserver) call(ctx context.Context, number int, requests []request) {
 		r.failed(ctx, err, answered)
 		return
 	}
-	if reply.Epoch != a.Epoch { // a cooldown heeds none
+	if reply.Epoch != a.Epoch { // a cooldown heeds none, and empties the queues
+		r.allLanes(func(l *lane) { l.place = script.Place{} })
 		r.corrections.chargeAgain(r.passing)
 	}
 	if r.failures > 0 {

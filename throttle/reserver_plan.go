@@ -124,7 +124,7 @@ func (r *reserver) wanted(asked []request, now time.Time) int64 {
 
 // reservationDue is when the next reservation of a lane is worth a call.
 func (r *reserver) reservationDue(number int) time.Time {
-	l := &r.lanes[number]
+	l := r.lane(number)
 	gathered := l.reservedAt.Add(minGap)
 	if r.refuses() {
 		return gathered

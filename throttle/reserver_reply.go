@@ -85,7 +85,7 @@ func grantsOf(asked []request, reply script.Reservation) (all []granted, units i
 // receive maps reserved slots to this node's clock, for those of the requests that got one. After a
 // step of Redis's clock they mean nothing. A refusal says when this node is to ask again.
 func (r *reserver) receive(number int, asked []request, reply script.Reservation, now time.Time) {
-	l := &r.lanes[number]
+	l := r.lane(number)
 	r.seq++
 	r.reservedAt, l.reservedAt, l.eager = now, now, false
 	given, units := grantsOf(asked, reply)

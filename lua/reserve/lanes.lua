@@ -1,23 +1,28 @@
--- Lanes: all jobs of a call are of one lane, and nodes that are refused wait in the queue of that lane.
+-- Lanes: all jobs of a call are of one lane, and nodes that are refused wait in the queue of that lane. Only algorithms that reserve
+-- ahead have several lanes; the others have one queue for all jobs.
 --
--- Slots of the first lane may lie as far ahead as the horizon, those of the lanes behind it less far. So a job of the first lane
+-- Slots of the first lane may lie as far ahead as the horizon, those of the lane behind it less far. So a job of the first lane
 -- finds room behind all slots that the others were granted. Where the first lanes take all there is, a lane that waits is
 -- owed its min_share: each unit that is granted to others adds that to its credit. The lanes before it leave it so many units, and
--- it may take them as far ahead as the horizon.
+-- it may take them as far ahead as the horizon, as soon as it is owed one. It pays with each unit that it gets; a large job leaves
+-- it in debt.
 --
 -- ARGV[12]: "ticket lane reach_us min_share …", lane counted from 0, and the min_share of each lane. Without lanes: "ticket".
 --
--- In the limit's hash: lanes, of each lane "queued served spare credit till", the first lane first.
+-- In the limit's hash: lanes, of each lane "queued served spare credit till", the first lane first. What can't be read counts as none.
 --   queued  units that were wanted by all nodes that took a place in the queue
 --   served  as far the queue has come
 --   spare   since when units are free that those ahead have not asked for, µs; 0: none are
 --   credit  units that the lane is owed
 --   till    until then it is taken to have jobs, µs
 lanes.list, lanes.own, lanes.reach, lanes.shares, lanes.changed = {}, 1, 0, {}, false
-lanes.CREDIT = 40000 -- a lane is owed what the pace gives in this time, and one job, at most
-lanes.SOON = 5000 -- a lane asks no sooner again
-lanes.WAITS = 1000000 -- a lane is taken to have jobs for so long at most
-for queued, served, spare, credit, till in string.gmatch(v[9] or '', '(%d+) (%d+) (%d+) (%-?[%d.]+) (%d+)') do
+lanes.CREDIT = 40000 -- a lane is owed what the pace gives in this time, and the largest job, at most
+lanes.AWAY = 10000000 -- no time of a lane lies further ahead
+for text in string.gmatch(v[9] or '', '[^,]+') do
+  local queued, served, spare, credit, till = string.match(text, '^(%d+) (%d+) (%d+) (%-?%d+%.%d+) (%d+)$')
+  if not queued or #text > 80 or tonumber(till) > now + lanes.AWAY or tonumber(spare) > now + lanes.AWAY then
+    queued, served, spare, credit, till = 0, 0, 0, 0, 0
+  end
   lanes.list[#lanes.list + 1] = {
     queued = tonumber(queued), served = tonumber(served), spare = tonumber(spare), credit = tonumber(credit), till = tonumber(till),
   }
@@ -65,37 +70,14 @@ function lanes.empty()
   end
 end
 
--- lanes.below returns the units that are owed to the lanes behind this one, once it has been granted so many.
-function lanes.below(taken)
+-- lanes.below returns the units that are owed to the lanes behind this one.
+function lanes.below()
   local units = 0
   for i = lanes.own + 1, #lanes.list do
     local one = lanes.list[i]
-    if one.till > now then units = units + math.max(0, math.floor(one.credit + taken * (lanes.shares[i] or 0))) end
+    if one.till > now then units = units + math.max(0, math.floor(one.credit)) end
   end
   return units
-end
-
--- lanes.above returns until when a node of a lane before this one waits in its queue; 0: none does. This lane leaves it all units.
--- Where slots are reserved ahead, the lanes before have a reach of their own instead.
-function lanes.above()
-  local till = 0
-  for i = 1, AHEAD and 0 or lanes.own - 1 do
-    local one = lanes.list[i]
-    if one.till > now and one.queued > one.served then till = math.max(till, one.till) end
-  end
-  return till
-end
-
--- lanes.behind returns whether an earmark is that of a lane behind this one: it holds up no job of this one.
-function lanes.behind(text) return tonumber(string.match(text, '%d+$')) > lanes.own end
-
--- lanes.most returns how many units a lane is owed at most, under a contract.
-function lanes.most(c) return c.max_cost + math.ceil(c.cap * lanes.CREDIT / c.window) end
-
--- lanes.sooner returns when a refused node asks again that would ask after that time: when the lanes before are to have asked.
-function lanes.sooner(time)
-  local till = lanes.above()
-  return till > 0 and math.min(time, math.max(lanes.SOON, till - now)) or time
 end
 
 -- lanes.granted notes that this lane got so many units: it pays for them, and those that wait are owed more.
@@ -103,12 +85,12 @@ function lanes.granted(c, units)
   for i, share in ipairs(lanes.shares) do
     local one, credit = lanes.list[i], 0
     if i == lanes.own then credit = math.max(-c.max_cost, one.credit - units * (1 - share))
-    elseif one.till > now then credit = math.min(lanes.most(c), one.credit + units * share) end
+    elseif one.till > now then credit = math.min(c.max_cost + math.ceil(c.cap * lanes.CREDIT / c.window), one.credit + units * share) end
     lanes.set(one, 'credit', credit)
   end
 end
 
 -- lanes.waits notes that this lane has jobs, and asks again after that time.
 function lanes.waits(time)
-  if #lanes.shares > 1 then lanes.set(lane, 'till', math.max(lane.till, now + math.min(lanes.WAITS, time))) end
+  if #lanes.shares > 1 then lanes.set(lane, 'till', math.max(lane.till, now + time)) end
 end
