@@ -88,12 +88,12 @@ func duringSMS(ctx context.Context, r *running) error {
 	}
 	defer r.parts.Provider.Behave(usual())
 	for at := time.Duration(0); at < codesFor; at += codesEvery {
-		if at == refusesFrom {
+		switch {
+		case at == refusesFrom:
 			refusing := usual()
 			refusing.Status, refusing.RetryAfter, refusing.Accepts = 429, time.Second, int(r.options.Cap)/3
 			r.parts.Provider.Behave(refusing)
-		}
-		if at == refusesFrom+refusesFor {
+		case at == refusesFrom+refusesFor:
 			r.parts.Provider.Behave(usual())
 		}
 		n := len(r.written)
