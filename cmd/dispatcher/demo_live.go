@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"image/color"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -81,19 +79,6 @@ func (v liveView) View() tea.View {
 	}
 	fmt.Fprintf(&b, "  rate  %s %4d of %d%s\n", meter(float64(s.Rate)/float64(max(1, s.Cap)), lipgloss.Color("2")), s.Rate, s.Cap, state)
 	fmt.Fprintf(&b, "  jobs  %s %d left of %d\n", meter(float64(s.Settled)/float64(max(1, s.Jobs)), lipgloss.Color("4")), s.Jobs-s.Settled, s.Jobs)
-	for _, name := range slices.Sorted(maps.Keys(s.Lanes)) {
-		fmt.Fprintf(&b, "  lane  %-9s %5.0f wait\n", name, s.Lanes[name])
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.Binds)) {
-		waiting := ""
-		if n, ok := s.Waiting[name]; ok {
-			waiting = fmt.Sprintf("%5.0f wait, ", n)
-		}
-		fmt.Fprintf(&b, "  limit %-9s %sjobs waited for it %.0f %% of the last half minute\n", name, waiting, 100*s.Binds[name])
-	}
-	if s.Note != "" {
-		fmt.Fprintf(&b, "  %s\n", s.Note)
-	}
 	fmt.Fprintf(&b, "  time  %.1fs\n", s.Elapsed.Seconds())
 	if !v.end {
 		b.WriteString("\n" + hintText(s) + "\nq ends the demo.\n")

@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"sync"
 
-	dto "github.com/prometheus/client_model/go"
-
 	"dispatcher/internal/node"
 	"dispatcher/throttle"
 )
@@ -65,25 +63,6 @@ func (f *Fleet) Working() (n int) {
 
 // Sum adds a counter up over all nodes and labels; a missing metric counts as 0.
 func (f *Fleet) Sum(metric string) (sum float64) {
-	f.each(metric, func(m *dto.Metric) { sum += m.GetCounter().GetValue() })
-	return sum
-}
-
-// Gauges joins the values of a gauge on all nodes, by the value of a label.
-func (f *Fleet) Gauges(metric, label string, join func(a, b float64) float64) map[string]float64 {
-	values := make(map[string]float64)
-	f.each(metric, func(m *dto.Metric) {
-		for _, l := range m.GetLabel() {
-			if l.GetName() == label {
-				values[l.GetValue()] = join(values[l.GetValue()], m.GetGauge().GetValue())
-			}
-		}
-	})
-	return values
-}
-
-// each calls do with each series of a metric, on all nodes.
-func (f *Fleet) each(metric string, do func(*dto.Metric)) {
 	for _, node := range f.Nodes {
 		families, err := node.Gatherer().Gather()
 		if err != nil {
@@ -94,8 +73,9 @@ func (f *Fleet) each(metric string, do func(*dto.Metric)) {
 				continue
 			}
 			for _, m := range family.GetMetric() {
-				do(m)
+				sum += m.GetCounter().GetValue()
 			}
 		}
 	}
+	return sum
 }
