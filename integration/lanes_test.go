@@ -21,14 +21,17 @@ type laneScene struct {
 	none         string // one without jobs
 }
 
-const bulkShare = 0.1
+const (
+	bulkShare        = 0.1
+	partitionsOfLane = 16
+)
 
 func (w *servers) laneScene(t *testing.T) *laneScene {
 	t.Helper()
 	s := &laneScene{scene: w.scene(t, 300, 1, 20*time.Millisecond)}
 	s.urgent, s.bulk, s.none = s.topic+".urgent", s.topic+".bulk", s.topic+".none"
-	w.createTopic(t, s.urgent, 16)
-	w.createTopic(t, s.bulk, 16)
+	w.createTopic(t, s.urgent, partitionsOfLane)
+	w.createTopic(t, s.bulk, partitionsOfLane)
 	w.createTopic(t, s.none, 1)
 	return s
 }
@@ -64,11 +67,16 @@ func (s *laneScene) fill(t *testing.T, topic, name string, jobs int) {
 	t.Helper()
 	var records []*kgo.Record
 	for i := range jobs {
-		r := s.named("", fmt.Sprint(name, "-", i))
-		r.Topic, r.Key, r.Partition = topic, nil, int32(i%16) //nolint:gosec // below 16
-		records = append(records, r)
+		records = append(records, s.numbered(topic, name, i))
 	}
 	s.putWhere(t, records...)
+}
+
+// numbered is a job without a key. The partitions get such jobs in turn.
+func (s *laneScene) numbered(topic, name string, n int) *kgo.Record {
+	r := s.named("", fmt.Sprint(name, "-", n))
+	r.Topic, r.Key, r.Partition = topic, nil, int32(n%partitionsOfLane) //nolint:gosec // a small number
+	return r
 }
 
 // send writes urgent jobs at so many a second, and returns when each was written.
@@ -78,10 +86,8 @@ func (s *laneScene) send(t *testing.T, rate, jobs int) (written []time.Time) {
 	began := time.Now()
 	for i := range jobs {
 		time.Sleep(time.Until(began.Add(time.Duration(i) * time.Second / time.Duration(rate))))
-		r := s.named("", fmt.Sprint("urgent-", i))
-		r.Topic, r.Key, r.Partition = s.urgent, nil, int32(i%16) //nolint:gosec // below 16
 		written = append(written, time.Now())
-		cl.Produce(t.Context(), r, nil)
+		cl.Produce(t.Context(), s.numbered(s.urgent, "urgent", i), nil)
 	}
 	if err := cl.Flush(t.Context()); err != nil {
 		t.Fatal(err)

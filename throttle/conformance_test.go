@@ -40,8 +40,9 @@ type trial struct {
 	grants    []int64
 	above     string // how the share was passed
 	places    []script.Place
-	costs     []int64 // of the jobs that ask next; nil: one unit each
-	since     int64   // when the nodes began; 0: they are too young for the queue
+	lane      script.Lane // of the jobs that ask next; the zero one: they have none
+	costs     []int64     // of the jobs that ask next; nil: one unit each
+	since     int64       // when the nodes began; 0: they are too young for the queue
 }
 
 // newTrial is on a Redis: the embedded one where addr is empty.
@@ -89,7 +90,7 @@ func (tr *trial) ask(node int, want int64) script.Reservation {
 		unused, tr.unused = tr.unused, nil
 	}
 	b, err := tr.nodes[node].Reserve(tr.Context(), script.Ask{
-		Since: tr.since, Want: want, Costs: tr.costs, Seq: tr.seqs[node], Retry: true, Epoch: tr.epochs[node], Corrections: unused, Learned: true, Place: tr.places[node], Identity: string(IdentityNone), Nearest: nearest, Reach: tr.reach, Known: tr.known[node],
+		Since: tr.since, Want: want, Costs: tr.costs, Seq: tr.seqs[node], Retry: true, Epoch: tr.epochs[node], Corrections: unused, Learned: true, Place: tr.places[node], Lane: tr.lane, Identity: string(IdentityNone), Nearest: nearest, Reach: tr.reach, Known: tr.known[node],
 	})
 	if err != nil {
 		tr.Fatal(err)

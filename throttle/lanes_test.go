@@ -52,20 +52,9 @@ func newLaned(t *testing.T, capacity int64, nodes int, shares ...float64) *laned
 // askIn asks for a lane's jobs of these costs on a node, which has a place in the lane's queue.
 func (tr *trial) askIn(l script.Lane, node int, place *script.Place, costs []int64) script.Reservation {
 	tr.Helper()
-	want := int64(0)
-	for _, cost := range costs {
-		want += cost
-	}
-	place.Due = true
-	tr.seqs[node]++
-	b, err := tr.nodes[node].Reserve(tr.Context(), script.Ask{
-		Since: tr.since, Want: want, Costs: costs, Seq: tr.seqs[node], Epoch: tr.epochs[node], Learned: true, Place: *place, Lane: l,
-		Identity: string(IdentityNone), Nearest: nearest, Known: tr.known[node],
-	})
-	if err != nil {
-		tr.Fatal(err)
-	}
-	tr.known[node], tr.epochs[node], *place = b.Settings, b.Epoch, b.Place
+	tr.lane, tr.places[node] = l, *place
+	_, b := tr.reserveJobs(node, costs)
+	*place = tr.places[node]
 	return b
 }
 
@@ -82,7 +71,6 @@ func (f *laned) askFor(node, lane int, want int64) {
 	b := f.askIn(l, node, &n.places[lane], slices.Repeat([]int64{1}, int(want)))
 	for j := range b.Schedule.Given {
 		at := b.Schedule.At(j)
-		f.grants = append(f.grants, at)
 		f.got[lane]++
 		n.last[lane] = at
 		if lane == 0 {
