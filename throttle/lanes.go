@@ -81,9 +81,6 @@ func (r *reserver) allLanes(do func(*lane)) {
 	}
 }
 
-// stopRefusing lets all lanes ask again.
-func (r *reserver) stopRefusing() { r.allLanes(func(l *lane) { l.refusedUntil = time.Time{} }) }
-
 // waiting are the lanes of the jobs that wait for a slot.
 func (r *reserver) waiting() (waiting Lanes) {
 	if r.turn.reply != nil {

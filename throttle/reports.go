@@ -60,7 +60,7 @@ func (r *reserver) slowDown(slow limit.Slowdown, now time.Time) {
 	case slow.Until > before.Until && slow.BlockedAt(r.redisTime(now)):
 		r.giveUp()
 	case slow.Until < before.Until: // the block is over before its time: an operator released it
-		r.stopRefusing()
+		r.allLanes(func(l *lane) { l.refusedUntil = time.Time{} })
 	}
 	r.noteSlowdown(slow)
 }

@@ -178,12 +178,17 @@ func (r *reserver) question(number int, asked []request, now time.Time) script.A
 	if r.lost == 0 || len(asked) == 0 { // a reservation that comes again does nothing but that
 		r.passing = r.corrections.take(r.clock.Epoch)
 	}
+	report := now.Sub(r.saidAt) >= reportMost
+	var binds []float64
+	if report || len(asked) == 0 { // the call writes the node's record
+		binds = r.bindsOf()
+	}
 	return script.Ask{
 		Want: r.wanted(asked, now), Gates: r.gatesOf(asked, r.passing), Corrections: r.firstOf(r.passing), Costs: costsOf(asked), Busy: r.inFlight(asked), Hold: r.hold(), Call: r.calls, Seq: r.seq, Retry: r.lost > 0, Epoch: r.clock.Epoch, Stepped: r.stepped, Since: r.clock.Since, Read: r.clock.Trusted,
 		Identity: string(r.opts.Identity), Nearest: nearest, Reach: r.reach(), Refuses: r.refuses(), Place: place, Lane: r.laneOfCall(number),
-		Report:  now.Sub(r.saidAt) >= reportMost,
+		Report: report, Binds: binds,
 		Hello:   r.subscribed.Load() && !r.notified.Load() && now.Sub(r.helloAt) >= limit.PollMost,
-		Learned: r.learned, Known: r.known, Binds: r.bindsOf(),
+		Learned: r.learned, Known: r.known,
 	}
 }
 
