@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,6 +52,7 @@ func newDemoCommand(*cli.Settings) *cobra.Command {
 	f.Int64Var(&o.Cap, "cap", 300, "`calls` the provider allows in any window")
 	f.DurationVar(&o.Window, "window", time.Second, "the provider's window")
 	f.IntVar(&o.Jobs, "jobs", 3000, "`number` of jobs to send")
+	f.StringVar(&o.Scenario, "scenario", demo.Plain, "`name` of what is played: plain, or sms with limits for each sender and recipient, texts of\nseveral segments, one-time passwords that go first, and a provider that refuses calls for a while")
 	f.BoolVar(&asJSON, "json", false, "print only the verdict, as one line of JSON")
 	f.BoolVar(&verbose, "verbose", false, "print the nodes' logs to standard error")
 	return cmd
@@ -92,17 +95,34 @@ func watchDemo(ctx context.Context, o demo.Options, asJSON, verbose bool, out io
 }
 
 func statusLine(s demo.Snapshot) string {
-	return fmt.Sprintf("%5.1fs  %d of %d in the last %s  %d jobs left  %d nodes", s.Elapsed.Seconds(), s.Rate, s.Cap, s.Window, s.Jobs-s.Settled, s.Nodes)
+	var b strings.Builder
+	fmt.Fprintf(&b, "%5.1fs  %d of %d in the last %s  %d jobs left  %d nodes", s.Elapsed.Seconds(), s.Rate, s.Cap, s.Window, s.Jobs-s.Settled, s.Nodes)
+	for _, name := range slices.Sorted(maps.Keys(s.Lanes)) {
+		fmt.Fprintf(&b, "  %s: %.0f wait", name, s.Lanes[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Waiting)) {
+		fmt.Fprintf(&b, ", %.0f for %s", s.Waiting[name], name)
+	}
+	switch {
+	case s.Note != "":
+		b.WriteString("  " + s.Note)
+	case s.Paused:
+		b.WriteString("  paused")
+	}
+	return b.String()
 }
 
 // hintText names the commands to try from a second terminal.
 func hintText(s demo.Snapshot) string {
 	me := program()
-	return fmt.Sprintf("From a second terminal, while it runs:\n"+
-		"  %s limit set provider --cap 150 --set redis.addrs=%s\n"+
-		"  %s limit pause provider --set redis.addrs=%s\n"+
-		"  %s limit resume provider --set redis.addrs=%s\n"+
-		"  seq 1000 | %s enqueue --set kafka.brokers=%s\n", me, s.RedisAddr, me, s.RedisAddr, me, s.RedisAddr, me, s.Brokers)
+	hint := fmt.Sprintf("From a second terminal, while it runs:\n"+
+		"  %s limit set %s --cap 150 --set redis.addrs=%s\n"+
+		"  %s limit pause %s --set redis.addrs=%s\n"+
+		"  %s limit resume %s --set redis.addrs=%s\n", me, s.First, s.RedisAddr, me, s.First, s.RedisAddr, me, s.First, s.RedisAddr)
+	if len(s.Lanes) > 0 { // jobs of other forms would be dead letters
+		return hint
+	}
+	return hint + fmt.Sprintf("  seq 1000 | %s enqueue --set kafka.brokers=%s\n", me, s.Brokers)
 }
 
 // program is how the user began it.
@@ -128,6 +148,10 @@ func verdictText(v demo.Summary) string {
 		"  redis     %.2f script calls a job\n"+
 		"  unjudged  %.1f %% of the windows: in those the judge itself was held up\n",
 		headline(v), v.Sent, v.Jobs, v.Lost, v.Repeated, v.MaxInWindow, v.WindowS, v.Cap, now, 100*v.Utilisation, guardOf(v), v.LateSlots, v.RedisCallsPerJob, 100*v.Unjudged)
+	text += othersText(v.Limits)
+	if v.Urgent != nil {
+		text += fmt.Sprintf("  urgent    %d jobs of the first lane took %.0f ms from write to call, 99 %% of them %.0f ms at most\n", v.Urgent.Jobs, 1000*v.Urgent.P50S, 1000*v.Urgent.P99S)
+	}
 	if v.Changes > 0 {
 		text += fmt.Sprintf("  changes   %d to the limit; each window was judged by the limit in force\n", v.Changes)
 	}
@@ -140,11 +164,25 @@ func verdictText(v demo.Summary) string {
 	return text
 }
 
+// othersText says how the limits after the first were kept.
+func othersText(limits []demo.Judged) string {
+	var text strings.Builder
+	for _, l := range limits {
+		fmt.Fprintf(&text, "  %-9s %d at most in one window for one of them; %d are allowed\n", l.Name, l.MaxInWindow, l.Cap)
+	}
+	return text.String()
+}
+
 // headline is the verdict in a line: OK and the share used, or the faults.
 func headline(v demo.Summary) string {
 	var faults []string
 	if v.BrokenWindows > 0 {
 		faults = append(faults, fmt.Sprintf("%d windows held more calls than were allowed", v.BrokenWindows))
+	}
+	for _, l := range v.Limits {
+		if l.Broken > 0 {
+			faults = append(faults, fmt.Sprintf("%d windows of the limit %s held more than were allowed", l.Broken, l.Name))
+		}
 	}
 	if v.Lost > 0 {
 		faults = append(faults, fmt.Sprintf("%d jobs were lost", v.Lost))

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"image/color"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -72,13 +74,30 @@ func (v liveView) View() tea.View {
 	}
 	s, bold := v.s, lipgloss.NewStyle().Bold(true)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %d nodes, one limit: %d calls in any %s\n\n", bold.Render("dispatcher demo"), s.Nodes, s.Cap, s.Window)
+	limits := fmt.Sprintf("one limit: %d calls in any %s", s.Cap, s.Window)
+	if len(s.Binds) > 1 {
+		limits = fmt.Sprintf("%d limits, of which %s: %d units in any %s", len(s.Binds), s.First, s.Cap, s.Window)
+	}
+	fmt.Fprintf(&b, "%s  %d nodes, %s\n\n", bold.Render("dispatcher demo"), s.Nodes, limits)
 	state := ""
 	if s.Paused {
 		state = "  paused"
 	}
 	fmt.Fprintf(&b, "  rate  %s %4d of %d%s\n", meter(float64(s.Rate)/float64(max(1, s.Cap)), lipgloss.Color("2")), s.Rate, s.Cap, state)
 	fmt.Fprintf(&b, "  jobs  %s %d left of %d\n", meter(float64(s.Settled)/float64(max(1, s.Jobs)), lipgloss.Color("4")), s.Jobs-s.Settled, s.Jobs)
+	for _, name := range slices.Sorted(maps.Keys(s.Lanes)) {
+		fmt.Fprintf(&b, "  lane  %-9s %5.0f wait\n", name, s.Lanes[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Binds)) {
+		waiting := ""
+		if n, ok := s.Waiting[name]; ok {
+			waiting = fmt.Sprintf("%5.0f wait, ", n)
+		}
+		fmt.Fprintf(&b, "  limit %-9s %sjobs waited for it %.0f %% of the last half minute\n", name, waiting, 100*s.Binds[name])
+	}
+	if s.Note != "" {
+		fmt.Fprintf(&b, "  %s\n", s.Note)
+	}
 	fmt.Fprintf(&b, "  time  %.1fs\n", s.Elapsed.Seconds())
 	if !v.end {
 		b.WriteString("\n" + hintText(s) + "\nq ends the demo.\n")

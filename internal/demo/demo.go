@@ -5,13 +5,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
-	"dispatcher/consumer"
 	"dispatcher/internal/embedded"
 	"dispatcher/internal/fault"
 	"dispatcher/internal/provider"
-	"dispatcher/job"
 	"dispatcher/throttle/limit"
 )
 
@@ -22,7 +23,13 @@ type Options struct {
 	Window time.Duration
 	Jobs   int
 	Logger *slog.Logger // nil: none
+
+	Scenario string   // [Plain] or [SMS]; default Plain
+	Settings []string // of the nodes, as --set takes them; they win over all others
 }
+
+// scenario is the one that was chosen.
+func (o Options) scenario() scenario { return scenarios[cmp.Or(o.Scenario, Plain)] }
 
 // Validate names each option that is out of its range.
 func (o Options) Validate() error {
@@ -34,6 +41,9 @@ func (o Options) Validate() error {
 		Guard: limit.DefaultGuard, Lateness: limit.DefaultLateness, Horizon: limit.DefaultHorizon,
 	}
 	l.Under("", c.Validate())
+	_, known := scenarios[cmp.Or(o.Scenario, Plain)]
+	l.Refuse(!known, "scenario", o.Scenario, "must be %s", scenarioNames())
+	l.Refuse(o.Scenario == SMS && o.Cap < leastSMS, "cap", o.Cap, "must be at least %d with the scenario %s", leastSMS, SMS)
 	return l.Err()
 }
 
@@ -43,11 +53,16 @@ type Snapshot struct {
 	Jobs      int64 // in the topic
 	Settled   int64
 	Sent      int
-	Rate      int   // calls that arrived in the last window
+	Rate      int   // units that arrived in the last window
 	Cap       int64 // in force
 	Window    time.Duration
 	Paused    bool
-	Nodes     int // that have partitions
+	Nodes     int                // that have partitions
+	First     string             // name of the limit that has the cap
+	Note      string             // what holds it up; empty: nothing
+	Lanes     map[string]float64 // jobs that wait in each lane; empty: jobs have none
+	Waiting   map[string]float64 // jobs that wait for each limit after the first
+	Binds     map[string]float64 // share of the last half minute in which jobs waited for each limit
 	Brokers   string
 	RedisAddr string
 }
@@ -62,9 +77,12 @@ func Run(ctx context.Context, o Options, show func(Snapshot)) (Summary, error) {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	parts, err := embedded.New(embedded.Options{Provider: provider.Options{
-		Behaviour: provider.Behaviour{Latency: 20 * time.Millisecond, Jitter: 20 * time.Millisecond},
-	}})
+	file, remove, err := o.configuration()
+	if err != nil {
+		return Summary{}, err
+	}
+	defer remove()
+	parts, err := embedded.New(embedded.Options{MoreTopics: o.scenario().topics, Provider: provider.Options{Behaviour: usual()}, File: file})
 	if err != nil {
 		return Summary{}, err
 	}
@@ -73,10 +91,29 @@ func Run(ctx context.Context, o Options, show func(Snapshot)) (Summary, error) {
 	}
 	partsDone := run(ctx, fail, parts.Run)
 	defer func() { fail(nil); <-partsDone }()
-	if err := fill(ctx, parts, o.Jobs); err != nil {
+	w, err := newWriter(parts)
+	if err != nil {
 		return Summary{}, err
 	}
-	return o.play(ctx, fail, parts, show)
+	defer func() { _ = w.Close() }()
+	if err := o.scenario().fill(ctx, w, o); err != nil {
+		return Summary{}, err
+	}
+	return o.play(ctx, fail, &running{options: o, parts: parts, writer: w}, show)
+}
+
+// configuration writes the file of a scenario that has one. It is to be removed.
+func (o Options) configuration() (path string, remove func(), err error) {
+	s := o.scenario()
+	if s.file == nil {
+		return "", func() {}, nil
+	}
+	dir, err := os.MkdirTemp("", "dispatcher-demo")
+	if err != nil {
+		return "", nil, err
+	}
+	path = filepath.Join(dir, "dispatcher.yaml")
+	return path, func() { _ = os.RemoveAll(dir) }, os.WriteFile(path, []byte(s.file(o)), 0o600)
 }
 
 // workersAll is how many workers the nodes have together: they share one process. Each
@@ -84,25 +121,30 @@ func Run(ctx context.Context, o Options, show func(Snapshot)) (Summary, error) {
 const workersAll = 768
 
 func (o Options) settings() []string {
-	return []string{
-		fmt.Sprintf("limits.0.cap=%d", o.Cap), fmt.Sprintf("limits.0.window=%s", o.Window),
-		fmt.Sprintf("kafka.workers=%d", max(64, workersAll/o.Nodes)),
-	}
+	workers := fmt.Sprintf("kafka.workers=%d", max(64, workersAll/o.Nodes))
+	return slices.Concat(o.scenario().settings(o), []string{workers}, o.Settings)
 }
 
 // play runs the fleet until the backlog is gone.
-func (o Options) play(ctx context.Context, fail context.CancelCauseFunc, parts *embedded.Parts, show func(Snapshot)) (Summary, error) {
-	fleet, err := embedded.NewFleet(parts, o.Nodes, o.Logger, o.settings()...)
+func (o Options) play(ctx context.Context, fail context.CancelCauseFunc, r *running, show func(Snapshot)) (Summary, error) {
+	fleet, err := embedded.NewFleet(r.parts, o.Nodes, o.Logger, o.settings()...)
 	if err != nil {
 		return Summary{}, err
 	}
 	fctx, stop := context.WithCancel(ctx)
 	defer stop()
 	fleetDone := run(fctx, fail, fleet.Run)
-	m := &monitor{options: o, parts: parts, fleet: fleet, start: time.Now(), show: show}
-	m.watch(ctx)
+	during := run(ctx, fail, func(ctx context.Context) error {
+		if happens := o.scenario().during; happens != nil {
+			return happens(ctx, r)
+		}
+		return nil
+	})
+	m := &monitor{running: r, fleet: fleet, start: time.Now(), show: show}
+	m.watch(ctx, during)
 	stop() // the drain and the last commit belong to the run
 	<-fleetDone
+	<-during
 	if err := context.Cause(ctx); err != nil {
 		return Summary{}, err
 	}
@@ -119,25 +161,4 @@ func run(ctx context.Context, fail context.CancelCauseFunc, f func(context.Conte
 		}
 	}()
 	return done
-}
-
-// fill writes the jobs, each with a key of its own.
-func fill(ctx context.Context, parts *embedded.Parts, n int) error {
-	producer, err := consumer.NewProducer(consumer.ProducerOptions{Connection: consumer.Connection{Brokers: parts.Brokers()}})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = producer.Close() }()
-	const batch = 5000
-	for from := 0; from < n; from += batch {
-		records := make([]job.Record, min(batch, n-from))
-		for i := range records {
-			id := from + i + 1
-			records[i] = job.Record{Key: fmt.Appendf(nil, "customer-%d", id), Value: fmt.Appendf(nil, `{"id":"demo-%d","to":"+000000000","text":"hello"}`, id)}
-		}
-		if err := producer.WriteBatch(ctx, "jobs", records); err != nil {
-			return fmt.Errorf("write jobs: %w", err)
-		}
-	}
-	return nil
 }

@@ -43,11 +43,45 @@ func TestAnOptionOutOfItsRangeIsNamed(t *testing.T) {
 		"jobs: 0":   func(o *demo.Options) { o.Jobs = 0 },
 		"cap: 0":    func(o *demo.Options) { o.Cap = 0 },
 		"window":    func(o *demo.Options) { o.Window = 50 * time.Millisecond },
+		"scenario: \"mail\": must be plain or sms": func(o *demo.Options) { o.Scenario = "mail" },
+		"cap: 39: must be at least 40":             func(o *demo.Options) { o.Scenario, o.Cap = demo.SMS, 39 },
 	} {
 		o := good
 		change(&o)
 		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("got %v, want an error that names %s", err, field)
 		}
+	}
+}
+
+// The scenario sms keeps all its limits, loses nothing and has its urgent jobs called before the others.
+func TestAnAccountWithSeveralLimits(t *testing.T) {
+	t.Parallel()
+	lanes, waited, slowed := false, false, false
+	o := demo.Options{
+		Nodes: 3, Cap: 300, Window: time.Second, Jobs: 1200, Scenario: demo.SMS,
+		Settings: []string{"limits.0.guard=60ms", "limits.0.lateness=50ms"}, // the embedded Redis is slow under the race detector
+	}
+	v, err := demo.Run(t.Context(), o, func(s demo.Snapshot) {
+		lanes = lanes || s.Lanes["bulk"] > 0
+		waited = waited || s.Waiting["sender"]+s.Waiting["recipient"] > 0
+		slowed = slowed || strings.Contains(s.Note, "the provider refused")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.Jobs <= 1200 || v.Lost != 0 || v.BrokenWindows != 0 || !v.OK || len(v.Limits) != 2 {
+		t.Errorf("got %+v, want all jobs sent, and no window of any limit over", v)
+	}
+	for _, l := range v.Limits {
+		if l.Unjudged < 1 && l.MaxInWindow < 1 || l.MaxInWindow > l.Cap {
+			t.Errorf("got %+v, want at most the cap, and some calls where the provider could judge", l)
+		}
+	}
+	if v.Urgent == nil || v.Urgent.Jobs < 200 || v.Urgent.P50S > 0.5 {
+		t.Errorf("got waits of urgent jobs of %+v, want that half of them take less than half a second", v.Urgent)
+	}
+	if !lanes || !waited || !slowed {
+		t.Errorf("the view showed waiting lanes: %v, jobs that wait for a limit: %v, a provider that refuses: %v; want all", lanes, waited, slowed)
 	}
 }

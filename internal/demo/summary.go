@@ -1,7 +1,10 @@
 package demo
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"dispatcher/internal/embedded"
@@ -11,30 +14,48 @@ import (
 
 // Summary is the outcome of a run, as the provider saw it.
 type Summary struct {
-	Jobs             int64   `json:"jobs"`
-	Sent             int     `json:"sent"`     // calls that arrived
-	Lost             int64   `json:"lost"`     // jobs that never arrived, and are no dead letters either
-	Repeated         int     `json:"repeated"` // calls beyond the first of a job
-	Cap              int64   `json:"cap"`      // at the end
-	WindowS          float64 `json:"window_s"`
-	MaxInWindow      int     `json:"max_in_window"`
-	Utilisation      float64 `json:"utilisation"` // (sent − 1) / (last − first), over the cap
-	RedisCallsPerJob float64 `json:"redis_calls_per_job"`
-	Unjudged         float64 `json:"unjudged"` // share of the windows in which the provider itself was held up
-	OK               bool    `json:"ok"`       // no window over the cap in force, no job lost
-	WindowWasChanged bool    `json:"-"`
-	BrokenWindows    int     `json:"-"`
-	Changes          int64   `json:"-"` // of the settings by people, meanwhile
-	Chosen           int64   `json:"-"` // times that the fleet chose another lateness
+	Jobs             int64    `json:"jobs"`
+	Sent             int      `json:"sent"`     // calls that arrived
+	Lost             int64    `json:"lost"`     // jobs that never arrived, and are no dead letters either
+	Repeated         int      `json:"repeated"` // calls beyond the first of a job
+	Cap              int64    `json:"cap"`      // at the end
+	WindowS          float64  `json:"window_s"`
+	MaxInWindow      int      `json:"max_in_window"`
+	Utilisation      float64  `json:"utilisation"` // (sent − 1) / (last − first), over the cap
+	RedisCallsPerJob float64  `json:"redis_calls_per_job"`
+	Unjudged         float64  `json:"unjudged"`         // share of the windows in which the provider itself was held up
+	Limits           []Judged `json:"limits,omitempty"` // after the first
+	Urgent           *Waits   `json:"urgent,omitempty"` // of the jobs of the first lane
+	OK               bool     `json:"ok"`               // no window over the cap in force, no job lost
+	WindowWasChanged bool     `json:"-"`
+	BrokenWindows    int      `json:"-"`
+	Changes          int64    `json:"-"` // of the settings by people, meanwhile
+	Chosen           int64    `json:"-"` // times that the fleet chose another lateness
 
 	Guard     time.Duration `json:"-"` // at the end
 	LateSlots int           `json:"-"` // slots that no call could use in time
 }
 
+// Judged is how a limit after the first was kept.
+type Judged struct {
+	Name        string  `json:"name"`
+	Cap         int     `json:"cap"`
+	MaxInWindow int     `json:"max_in_window"`
+	Broken      int     `json:"broken_windows"`
+	Unjudged    float64 `json:"unjudged"` // as of the first limit
+}
+
+// Waits is how long jobs took from the write of their record to their call.
+type Waits struct {
+	Jobs int     `json:"jobs"`
+	P50S float64 `json:"p50_s"`
+	P99S float64 `json:"p99_s"`
+}
+
 // monitor observes a run from outside.
 type monitor struct {
-	options Options
-	parts   *embedded.Parts
+	*running
+
 	fleet   *embedded.Fleet
 	start   time.Time
 	show    func(Snapshot)
@@ -43,14 +64,20 @@ type monitor struct {
 
 const snapshotEvery = 100 * time.Millisecond
 
-// watch shows snapshots until all jobs are settled.
-func (m *monitor) watch(ctx context.Context) {
+// watch shows snapshots until all jobs are settled, and what happens during the run is over.
+func (m *monitor) watch(ctx context.Context, during <-chan struct{}) {
 	ticker := time.NewTicker(snapshotEvery)
 	defer ticker.Stop()
 	for {
+		over := false
+		select {
+		case <-during:
+			over = true // so no job comes any more
+		default:
+		}
 		s := m.snapshot()
 		m.show(s)
-		if s.Jobs == s.Settled {
+		if over && s.Jobs == s.Settled {
 			return
 		}
 		select {
@@ -69,7 +96,27 @@ func (m *monitor) snapshot() Snapshot {
 		Brokers: m.parts.Brokers()[0], RedisAddr: m.parts.RedisAddr(),
 	}
 	s.Jobs, s.Settled = m.parts.Backlog()
+	s.First = m.fleet.Nodes[0].LimitName()
+	if m.options.Scenario == SMS {
+		m.whatWaits(&s)
+	}
 	return s
+}
+
+// whatWaits adds what jobs wait for.
+func (m *monitor) whatWaits(s *Snapshot) {
+	sum, most := func(a, b float64) float64 { return a + b }, func(a, b float64) float64 { return max(a, b) }
+	now := m.fleet.Gather()
+	s.Lanes = now.Gauges("dispatcher_consumer_waiting_jobs", "lane", sum)
+	s.Waiting = now.Gauges("dispatcher_limit_waiting_jobs", "limit", sum)
+	s.Binds = now.Gauges("dispatcher_limit_binds_ratio", "limit", most)
+	for _, node := range m.fleet.Nodes {
+		state := node.Limit()
+		s.Note = cmp.Or(s.Note, state.Note())
+		if err := state.Ready(); err != nil {
+			s.Note = err.Error()
+		}
+	}
 }
 
 // inForce is the newest settings that any node has seen. It keeps each new revision for
@@ -105,9 +152,38 @@ func (m *monitor) summary() Summary {
 	v.Sent, v.Repeated, v.MaxInWindow = r.Sent, r.Repeated, r.MaxInWindow
 	v.Lost = max(0, v.Jobs-int64(r.Accepted)-m.parts.Dead())
 	v.Utilisation, v.Unjudged, v.BrokenWindows = r.Utilisation, r.Unjudged, r.OverCount
-	calls := m.fleet.Sum("dispatcher_limit_script_calls_total") + m.fleet.Sum("dispatcher_limit_script_errors_total")
+	metrics := m.fleet.Gather()
+	calls := metrics.Sum("dispatcher_limit_script_calls_total") + metrics.Sum("dispatcher_limit_script_errors_total")
 	v.RedisCallsPerJob = calls / float64(max(1, v.Jobs))
-	v.LateSlots = int(m.fleet.Sum("dispatcher_limit_late_slots_total"))
+	v.LateSlots = int(metrics.Sum("dispatcher_limit_late_slots_total"))
 	v.OK = r.Kept && v.Lost == 0
+	m.judgeOthers(&v)
 	return v
+}
+
+// judgeOthers judges the limits after the first, and how long the urgent jobs waited.
+func (m *monitor) judgeOthers(v *Summary) {
+	for _, l := range m.options.scenario().judged(m.options) {
+		r := m.parts.Provider.Report(l.contract)
+		v.Limits = append(v.Limits, Judged{Name: l.name, Cap: l.contract.Caps[0].Cap, MaxInWindow: r.MaxInWindow, Broken: r.OverCount, Unjudged: r.Unjudged})
+		v.OK = v.OK && r.OverCount == 0
+	}
+	if len(m.written) > 0 {
+		v.Urgent = waitsOf(m.written, m.parts.Provider.Arrivals())
+	}
+}
+
+// waitsOf are the waits of urgent jobs, which have the number of their record in their ids.
+func waitsOf(written []time.Duration, arrivals []provider.Arrival) *Waits {
+	waits := make([]time.Duration, len(written))
+	for _, a := range arrivals {
+		var sender, n int
+		if _, err := fmt.Sscanf(a.Key, "s%d-c%d-", &sender, &n); err == nil && n < len(written) {
+			if wait := a.At - written[n]; waits[n] == 0 || wait < waits[n] {
+				waits[n] = wait
+			}
+		}
+	}
+	slices.Sort(waits)
+	return &Waits{Jobs: len(waits), P50S: waits[len(waits)/2].Seconds(), P99S: waits[len(waits)*99/100].Seconds()}
 }

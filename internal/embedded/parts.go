@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -18,25 +19,28 @@ type Options struct {
 	MoreTopics []string // beside jobs, for lanes
 	Partitions int      // of each; default 12
 	Provider   provider.Options
+	File       string // path of the nodes' configuration; empty: none
 }
 
 // Parts are the embedded servers.
 type Parts struct {
 	Provider *provider.Provider
+	topics   []string
+	file     string
 	kafka    *kfake.Cluster
 	redis    *miniredis.Miniredis
 }
 
-// The topic of the jobs, and the prefix of the group.
-const (
-	topic = "jobs"
-	group = "dispatcher"
-)
+// Topic is that of the jobs, beside [Options].MoreTopics.
+const Topic = "jobs"
+
+const group = "dispatcher" // prefix of the groups
 
 // New starts a Kafka with the topics, and a Redis. [Parts.Run] starts the provider.
 func New(o Options) (*Parts, error) {
 	o.Partitions = cmp.Or(o.Partitions, 12)
-	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(int32(o.Partitions), append(o.MoreTopics, topic)...), //nolint:gosec // a small number
+	topics := append(slices.Clone(o.MoreTopics), Topic)
+	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(int32(o.Partitions), topics...), //nolint:gosec // a small number
 		kfake.GroupMinSessionTimeout(100*time.Millisecond))
 	if err != nil {
 		return nil, fmt.Errorf("embedded kafka: %w", err)
@@ -46,7 +50,7 @@ func New(o Options) (*Parts, error) {
 		kafka.Close()
 		return nil, fmt.Errorf("embedded redis: %w", err)
 	}
-	return &Parts{Provider: provider.New(o.Provider), kafka: kafka, redis: redis}, nil
+	return &Parts{Provider: provider.New(o.Provider), topics: topics, file: o.File, kafka: kafka, redis: redis}, nil
 }
 
 // Run serves until ctx ends, then closes all parts.
@@ -70,7 +74,7 @@ func (p *Parts) RedisFails(why string) { p.redis.SetError(why) }
 func (p *Parts) Settings() []string {
 	return []string{
 		"kafka.brokers=" + p.Brokers()[0],
-		"kafka.topics=" + topic,
+		"kafka.topics=" + Topic,
 		"kafka.group=" + group,
 		"redis.addrs=" + p.RedisAddr(),
 		"sender.http.url=http://" + p.Provider.Addr() + "/send",
@@ -80,12 +84,21 @@ func (p *Parts) Settings() []string {
 // Config is the default configuration, pointed at the parts, with settings on
 // top.
 func (p *Parts) Config(settings ...string) (configs.Config, error) {
-	return configs.Load(configs.Source{Set: append(p.Settings(), settings...)})
+	return configs.Load(configs.Source{File: p.file, Set: append(p.Settings(), settings...)})
 }
 
-// Backlog is how many jobs the topic holds, and how many of them the group has
+// Backlog is how many jobs the topics hold, and how many of them the groups have
 // settled and committed.
 func (p *Parts) Backlog() (jobs, settled int64) {
+	for _, topic := range p.topics {
+		j, s := p.BacklogOf(topic)
+		jobs, settled = jobs+j, settled+s
+	}
+	return jobs, settled
+}
+
+// BacklogOf is the same for one topic.
+func (p *Parts) BacklogOf(topic string) (jobs, settled int64) {
 	committed := p.kafka.GroupInfo(group + "." + topic)
 	for _, info := range p.kafka.PartitionInfos(topic) {
 		jobs += info.HighWatermark
@@ -97,14 +110,17 @@ func (p *Parts) Backlog() (jobs, settled int64) {
 }
 
 // Dead is how many jobs were dead-lettered.
-func (p *Parts) Dead() int64 { return p.records(topic + ".dlq") }
+func (p *Parts) Dead() int64 { return p.recordsBeside(".dlq") }
 
 // Parked is how many jobs were parked.
-func (p *Parts) Parked() int64 { return p.records(topic + ".parked") }
+func (p *Parts) Parked() int64 { return p.recordsBeside(".parked") }
 
-func (p *Parts) records(topic string) (n int64) {
-	for _, info := range p.kafka.PartitionInfos(topic) {
-		n += info.HighWatermark
+// recordsBeside counts the records of the topics with this suffix.
+func (p *Parts) recordsBeside(suffix string) (n int64) {
+	for _, topic := range p.topics {
+		for _, info := range p.kafka.PartitionInfos(topic + suffix) {
+			n += info.HighWatermark
+		}
 	}
 	return n
 }

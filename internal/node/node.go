@@ -240,6 +240,9 @@ func (n *Node) healthCheck(b *breaker.Breaker) *health.Check {
 // Gatherer gives the node's metrics.
 func (n *Node) Gatherer() prometheus.Gatherer { return n.registry }
 
+// LimitName is the name of the first limit.
+func (n *Node) LimitName() string { return n.cfg.Limits[0].Name }
+
 // Limit is the limiter's state now.
 func (n *Node) Limit() throttle.State { return n.limiter.State() }
 

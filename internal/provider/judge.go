@@ -27,7 +27,16 @@ type Contract struct {
 	Caps   []CapFrom
 	// Part is a part of the calls' keys, counted from 1; dashes separate them. Each value of it
 	// has the caps for itself. 0: all calls count together.
-	Part int
+	Part  int
+	Calls bool // each call counts one, whatever its units
+}
+
+// units is what a call counts.
+func (c Contract) units(a Arrival) int {
+	if c.Calls {
+		return 1
+	}
+	return a.Units()
 }
 
 // value is what a call counts with.
@@ -81,7 +90,7 @@ func Judge(arrivals []Arrival, stalls []Stall, c Contract) Verdict {
 	first, last := arrivals[0], arrivals[0]
 	for _, a := range arrivals {
 		value := c.value(a)
-		all[value] = append(all[value], slices.Repeat([]time.Duration{a.At}, a.Units())...)
+		all[value] = append(all[value], slices.Repeat([]time.Duration{a.At}, c.units(a))...)
 		if a.At < first.At {
 			first = a
 		}

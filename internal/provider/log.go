@@ -88,7 +88,7 @@ func (l *arrivalLog) count() int {
 	return l.total
 }
 
-// since counts the arrivals after t. It reads from the end, so it costs no more than the
+// since counts the units of the arrivals after t. It reads from the end, so it costs no more than the
 // arrivals that it counts.
 func (l *arrivalLog) since(t time.Duration) (n int) {
 	l.mu.Lock()
@@ -98,7 +98,7 @@ func (l *arrivalLog) since(t time.Duration) (n int) {
 			if r.at < int64(t) {
 				return n
 			}
-			n++
+			n += Arrival{Key: string(c.keys[r.offset : r.offset+uint32(r.length)])}.Units()
 		}
 	}
 	return n

@@ -148,7 +148,7 @@ func (p *Provider) Since(t time.Time) time.Duration { return t.Sub(p.epoch) }
 // Count is how many calls arrived.
 func (p *Provider) Count() int { return p.log.count() }
 
-// Recent is how many calls arrived in the last d.
+// Recent is how many units arrived in the last d.
 func (p *Provider) Recent(d time.Duration) int { return p.log.since(time.Since(p.epoch) - d) }
 
 // Arrivals copies the arrivals in the order of recording, which may differ a little
