@@ -42,6 +42,15 @@ type (
 	// Attempts are the calls that a job has had, and how many of them count as failures.
 	Attempts = offsets.Attempts
 
+	// Place is where a job stands in Kafka.
+	Place = schedule.Place
+	// Stay is where a job is on this node, and what it waits for.
+	Stay = schedule.Stay
+	// WaitsFor says what a job of this node waits for.
+	WaitsFor = schedule.WaitsFor
+	// Progress says how far a partition of this node has come.
+	Progress = schedule.Progress
+
 	// LaneStatus is one lane on this node.
 	LaneStatus = schedule.LaneStatus
 	// PartitionStatus is one partition that this node works.
@@ -59,6 +68,22 @@ const (
 	OrderKey       = schedule.OrderKey       // those of one key
 	OrderPartition = schedule.OrderPartition // those of one partition
 	OrderNone      = schedule.OrderNone      // none
+)
+
+// What jobs wait for; see [WaitsFor]. A job that is ready or taken waits for something outside
+// this package.
+const (
+	WaitsForLane     = schedule.WaitsForLane
+	WaitsForSleepers = schedule.WaitsForSleepers
+	WaitsForOffsets  = schedule.WaitsForOffsets
+	WaitsForOrder    = schedule.WaitsForOrder
+	WaitsForTime     = schedule.WaitsForTime
+	WaitsForRetry    = schedule.WaitsForRetry
+	WaitsForProvider = schedule.WaitsForProvider
+	WaitsForLimit    = schedule.WaitsForLimit
+	WaitsForTurn     = schedule.WaitsForTurn
+	WaitsForCall     = schedule.WaitsForCall
+	WaitsForRecord   = schedule.WaitsForRecord
 )
 
 // The choices of [OutOfRange].

@@ -103,6 +103,15 @@ func (c *Consumer) Resume(jobs []*Delivery) { c.scheduler.Resume(jobs) }
 // diverted or dropped do not count.
 func (c *Consumer) Deferred() map[string]int { return c.scheduler.Deferred() }
 
+// Find returns the jobs of this node that a function matches, so many at most, and what they wait
+// for. The function is called with a lock held, and is to be fast.
+func (c *Consumer) Find(match func(*Delivery) bool, most int) []Stay {
+	return c.scheduler.Find(match, most)
+}
+
+// ProgressOf says how far the partition of a place has come; false: this node does not work it.
+func (c *Consumer) ProgressOf(at Place) (Progress, bool) { return c.scheduler.ProgressOf(at) }
+
 // ReadyJobs is how many jobs Take could hand out now. A job that is not taken is dropped when
 // its partition is taken away.
 func (c *Consumer) ReadyJobs() int { return c.scheduler.ReadyJobs() }

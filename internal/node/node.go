@@ -22,6 +22,7 @@ import (
 	"dispatcher/internal/node/gates"
 	"dispatcher/internal/node/health"
 	"dispatcher/internal/node/report"
+	"dispatcher/internal/why"
 	"dispatcher/sender"
 	"dispatcher/throttle"
 	"dispatcher/throttle/limit"
@@ -37,6 +38,7 @@ type Node struct {
 	limiter  *throttle.Limiter
 	gates    *gates.Gates
 	fleet    *fleet.Membership // nil: each node keeps a limit of its own
+	why      *why.Service      // nil likewise
 	dedup    *dedup.Store      // nil: there is none
 	sender   *sender.Sender
 	provider *report.Provider
@@ -123,6 +125,7 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 			Limit: file.Name, Scope: string(cmp.Or(scope, limit.ScopeCluster)), Limits: names,
 			Logger: n.log, Registerer: n.registry,
 		})
+		n.why = why.New(why.Options{Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Answer: n.Why, Logger: n.log})
 	}
 	return nil
 }
@@ -179,6 +182,7 @@ func (n *Node) Run(ctx context.Context) error {
 	services.Go(func() { fail(n.admin.Run(service)) })
 	if n.fleet != nil {
 		services.Go(func() { fail(n.fleet.Run(service)) })
+		services.Go(func() { fail(n.why.Run(service)) })
 	}
 	services.Go(func() { n.provider.Run(service) })
 	if n.dedup != nil {

@@ -320,6 +320,7 @@ func (p *pacer) sort(block []workItem, answers []throttle.Answer) {
 		case item.refused != nil:
 			item.conn.Release()
 		case !item.slot.IsZero():
+			item.d.SetSlot(item.slot.NotBefore)
 			p.gates.Passed(item.d, item.wants, item.slot.NotBefore, now)
 		default:
 			item.conn.Release()

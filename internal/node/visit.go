@@ -141,6 +141,7 @@ func (v *visit) permit(ctx context.Context) (useBy time.Time, err error) {
 			if v.slot, err = v.limiter.Again(ctx, v.wants); err != nil {
 				return time.Time{}, err
 			}
+			v.d.SetSlot(v.slot.NotBefore)
 		}
 		useBy, err = v.awaitSlot(ctx)
 		if err == nil {

@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"dispatcher/consumer/deadletter"
@@ -20,13 +21,14 @@ type Delivery struct {
 	Job job.Job
 
 	part      *Partition
-	next      *Delivery  // in the list that holds it
-	nextOfKey *Delivery  // waits in the key queue behind this one
-	key       uint64     // of its key queue: a hash, or 1 for the partition; 0: it has none
-	size      int        // bytes in memory
-	times     *times     // nil: it has nothing to wait for
-	diversion *Diversion // nil: a worker may have it
-	note      any        // belongs to who has taken the job
+	next      *Delivery    // in the list that holds it
+	nextOfKey *Delivery    // waits in the key queue behind this one
+	key       uint64       // of its key queue: a hash, or 1 for the partition; 0: it has none
+	size      int          // bytes in memory
+	times     *times       // nil: it has nothing to wait for
+	diversion *Diversion   // nil: a worker may have it
+	note      any          // belongs to who has taken the job
+	slot      atomic.Int64 // that it was granted last, in Unix nanoseconds; 0: none yet
 
 	// Guarded by the scheduler's lock.
 	state      state
@@ -91,6 +93,17 @@ func (d *Delivery) Note() any { return d.note }
 // SetNote leaves something with the job for whoever takes it next on this node, once it was put
 // back or deferred. The consumer does not read it.
 func (d *Delivery) SetNote(note any) { d.note = note }
+
+// SetSlot notes for when the job was granted a slot; see [Stay].
+func (d *Delivery) SetSlot(at time.Time) { d.slot.Store(at.UnixNano()) }
+
+// Slot is what [Delivery.SetSlot] noted last; zero: nothing.
+func (d *Delivery) Slot() time.Time {
+	if at := d.slot.Load(); at != 0 {
+		return time.Unix(0, at)
+	}
+	return time.Time{}
+}
 
 // Context ends when the job's partition is taken away or the consumer stops; its cause says
 // why, as [ErrRevoked] and [ErrStopped] do. A job that still waits then is to be released. A call that

@@ -68,7 +68,7 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 		var held, sleeping, deferred []*Delivery
 		samples := map[*Delivery]bool{}
 		keys := keyWatch{last: map[string]int64{}, holder: map[string]*Delivery{}}
-		done := 0
+		done, added := 0, 0
 		sleeps := time.Now().Add(time.Hour) // each job sleeps longer than the one before, so they wake in one order
 		drawn := func(t *rapid.T, sample func() *Delivery) *Delivery {
 			w.random = func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "sample") }
@@ -78,6 +78,7 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 			"add": func(t *rapid.T) {
 				keys := rapid.SliceOfN(rapid.ByteRange(0, 3), 0, 10).Draw(t, "keys")
 				addJobs(parts[rapid.IntRange(0, 1).Draw(t, "partition")], keys...)
+				added += len(keys)
 			},
 			"take": func(t *rapid.T) {
 				waits := w.ReadyJobs()
@@ -214,6 +215,7 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 				if n := len(sleeping) + len(deferred); w.asleep != n || w.asleepBytes != n*jobBytes || w.sleepersFull() != (n >= w.opts.MaxAsleep) {
 					t.Fatalf("got %d asleep in %d bytes, want %d", w.asleep, w.asleepBytes, n)
 				}
+				eachIsFoundOnce(t, w, added-done)
 				for _, p := range parts {
 					if (p.open.oldest == nil) != (p.tracker.Open() == 0) || p.open.oldest != nil && p.open.oldest.Job.Offset != p.tracker.Low() {
 						t.Fatalf("got %+v for the oldest, want offset %d, one of %d", p.open.oldest, p.tracker.Low(), p.tracker.Open())
@@ -250,6 +252,18 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 			t.Fatalf("got %d offsets complete, want the %d that were done", complete, done)
 		}
 	})
+}
+
+// eachIsFoundOnce wants each job that is not settled to be found, once.
+func eachIsFoundOnce(t *rapid.T, w *bench, jobs int) {
+	all := w.Find(func(*Delivery) bool { return true }, jobs+1)
+	seen := map[Place]bool{}
+	for _, one := range all {
+		seen[one.Place] = true
+	}
+	if len(all) != jobs || len(seen) != jobs {
+		t.Fatalf("got %d stays of %d jobs, want one for each of %d", len(all), len(seen), jobs)
+	}
 }
 
 // keyWatch watches the jobs of each key that are handed out. A key belongs to a partition.

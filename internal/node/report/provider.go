@@ -194,6 +194,13 @@ func answerOf(r sender.Result) string {
 	return "nothing"
 }
 
+// Down tells whether the circuit breaker is open.
+func (p *Provider) Down() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.down.IsZero()
+}
+
 // State is what /readyz shows. A provider that is down makes no node unready.
 func (p *Provider) State() string {
 	p.mu.Lock()

@@ -1,0 +1,108 @@
+package whycmd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"dispatcher/cmd/dispatcher/internal/cli"
+)
+
+// unknown is why the report answers nothing; nil: it does.
+func (r report) unknown() error {
+	switch {
+	case r.asked.Limit != "" && len(r.Limit) == 0, r.asked.Job != "" && len(r.Jobs) == 0 && r.Progress == nil:
+	default:
+		return nil
+	}
+	if len(r.Silent) > 0 {
+		return fmt.Errorf("no node that answered knows %s, and %s did not answer", cli.Quoted(r.asked.Job+r.asked.Limit), strings.Join(r.Silent, ", "))
+	}
+	if r.asked.Limit != "" {
+		return fmt.Errorf("no node keeps the limit %s; the nodes have another configuration", r.asked.Limit)
+	}
+	return fmt.Errorf("none of %d nodes holds the job %s: it is settled, is not fetched yet, or was never written; "+
+		"its topic/partition/offset tells which, and dispatcher dlq list shows dead letters", r.Nodes, cli.Quoted(r.asked.Job))
+}
+
+func (r report) print(w io.Writer) error {
+	var err error
+	for _, one := range r.Jobs {
+		err = errors.Join(err, one.print(w))
+	}
+	if len(r.Jobs) == 0 && r.Progress != nil {
+		err = errors.Join(err, r.Progress.show(w, r.asked.Job))
+	}
+	err = errors.Join(err, r.printLimit(w))
+	if len(r.Silent) > 0 && r.unknown() == nil {
+		err = errors.Join(err, cli.PrintLine(w, "did not answer: "+strings.Join(r.Silent, ", ")))
+	}
+	return err
+}
+
+func (j held) print(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "job %s at %s/%d/%d on %s waits for %s: %s\n",
+		cli.Plainly(j.ID, 0), cli.Plainly(j.Topic, 0), j.Partition, j.Offset, j.Node, words(j.WaitsFor), cli.Plainly(j.Why, 0))
+	return err
+}
+
+// words are a reason for people.
+func words(waitsFor string) string {
+	if text := map[string]string{
+		"not_before": "its time", "retry": "its next call", "provider": "the provider", "limit": "a limit", "slot": "a slot", "resume": "an operator",
+		"block": "the provider's block", "cooldown": "a cooldown", "redis": "Redis", "lane": "room in its lane", "sleepers": "room in memory",
+		"offsets": "an older job", "order": "the order", "call": "its call", "record": "a record in Kafka",
+	}[waitsFor]; text != "" {
+		return text
+	}
+	return waitsFor
+}
+
+// show says where a record is that no node holds as a job.
+func (r progress) show(w io.Writer, place string) error {
+	offset, err := strconv.ParseInt(place[strings.LastIndexByte(place, '/')+1:], 10, 64)
+	if err != nil {
+		return err
+	}
+	text := "is just being settled or released"
+	switch {
+	case r.Settled:
+		text = "is settled: it was called, is a dead letter, went to a retry topic, or its record holds no job"
+	case offset >= r.End:
+		text = fmt.Sprintf("is not in the log: the partition ends at offset %d", r.End)
+	case offset >= r.Fetched:
+		text = fmt.Sprintf("is not fetched yet: %d records before it were not fetched either", offset-r.Fetched)
+	}
+	return cli.PrintLine(w, fmt.Sprintf("%s %s (%s works its partition)", cli.Plainly(place, 0), text, r.Node))
+}
+
+func (r report) printLimit(w io.Writer) error {
+	if len(r.Limit) == 0 {
+		return nil
+	}
+	all, most, note := 0, 0.0, ""
+	for _, one := range r.Limit {
+		all, most = all+one.Waiting, max(most, one.Binds)
+		if note == "" {
+			note = one.Why
+		}
+	}
+	_, _ = fmt.Fprintf(w, "limit %s: %s for it; on the node where it was most, some did for %.0f %% of the last half minute\n", r.asked.Limit, waiting(all), 100*most)
+	if note != "" {
+		_, _ = fmt.Fprintf(w, "  %s\n", cli.Plainly(note, 0))
+	}
+	table := cli.Table(w)
+	for _, one := range r.Limit {
+		_, _ = fmt.Fprintf(table, "  %s\t%s\t%.0f %%\n", one.Node, waiting(one.Waiting), 100*one.Binds)
+	}
+	return table.Flush()
+}
+
+func waiting(jobs int) string {
+	if jobs == 1 {
+		return "1 job waits"
+	}
+	return fmt.Sprintf("%d jobs wait", jobs)
+}

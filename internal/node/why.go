@@ -1,0 +1,181 @@
+package node
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"dispatcher/consumer"
+	"dispatcher/internal/why"
+	"dispatcher/throttle"
+)
+
+// What holds up all jobs that are ready, beside what consumer.WaitsFor lists.
+const (
+	waitsForSlot     = "slot"     // its turn under the first limit
+	waitsForResume   = "resume"   // an operator has paused the first limit
+	waitsForBlock    = "block"    // the provider refuses calls, and asked for a rest
+	waitsForCooldown = "cooldown" // slots that may be out have to pass first
+	waitsForRedis    = "redis"    // Redis can't be asked
+)
+
+// Why says what jobs or a limit wait for on this node.
+func (n *Node) Why(q why.Question) why.Answer {
+	a := why.Answer{Node: Name(n.cfg)}
+	if q.Limit != "" {
+		a.Limit = n.whyLimit(q.Limit)
+		return a
+	}
+	at, isPlace := placeOf(q.Job)
+	found := n.consumer.Find(func(d *consumer.Delivery) bool {
+		return d.Job.ID == q.Job || isPlace && d.Job.Offset == at.Offset && d.Job.Partition == at.Partition && d.Job.Topic == at.Topic
+	}, why.MostJobs)
+	for _, one := range found {
+		a.Jobs = append(a.Jobs, n.whyJob(one, time.Now()))
+	}
+	if !isPlace {
+		return a
+	}
+	if r, ok := n.consumer.ProgressOf(at); ok {
+		a.Progress = &why.Progress{Settled: r.Settled, Fetched: r.Fetched, End: r.End}
+	}
+	return a
+}
+
+// placeOf reads topic/partition/offset; false: it is something else.
+func placeOf(text string) (at consumer.Place, ok bool) {
+	parts := strings.Split(text, "/")
+	if len(parts) != 3 || parts[0] == "" {
+		return at, false
+	}
+	partition, err := strconv.ParseUint(parts[1], 10, 31)
+	if err != nil {
+		return at, false
+	}
+	offset, err := strconv.ParseUint(parts[2], 10, 63)
+	return consumer.Place{Topic: parts[0], Partition: int(partition), Offset: int64(offset)}, err == nil
+}
+
+// whyLimit is nil where the node does not know the limit.
+func (n *Node) whyLimit(name string) *why.Limit {
+	for i, stated := range n.cfg.Limits {
+		if stated.Name != name {
+			continue
+		}
+		l := &why.Limit{Binds: n.limiter.Binds(i)}
+		if i > 0 {
+			l.Waiting = n.consumer.Deferred()[name]
+			return l
+		}
+		l.Waiting = n.consumer.ReadyJobs()
+		if waitsFor, text, _ := n.whyNobody(); waitsFor != waitsForSlot {
+			l.Why = text
+		}
+		return l
+	}
+	return nil
+}
+
+func (n *Node) whyJob(s consumer.Stay, now time.Time) why.Job {
+	one := why.Job{
+		ID: s.ID, Topic: s.Topic, Partition: s.Partition, Offset: s.Offset, Lane: s.Lane,
+		WaitsFor: string(s.For), Until: timeOf(s.Until), Limit: s.Limit, Ahead: s.Ahead, Calls: s.Calls.Calls,
+	}
+	until := ""
+	if !s.Until.IsZero() {
+		until = " until " + stamp(s.Until)
+	}
+	switch s.For {
+	case consumer.WaitsForLane:
+		_, text, _ := n.whyNobody()
+		one.Why = fmt.Sprintf("as many jobs of lane %s are ready and in flight on this node as may be (kafka.workers): %s", s.Lane, text)
+	case consumer.WaitsForSleepers:
+		one.Why = "as many jobs sleep in memory on this node as may (kafka.max_asleep), and no new one is made ready"
+	case consumer.WaitsForOffsets:
+		one.Why = "a job far before it in its partition is not settled, and no later offset can be kept track of"
+	case consumer.WaitsForOrder:
+		behind := n.whyJob(*s.Behind, now)
+		one.Behind = &behind
+		one.Why = fmt.Sprintf("kafka.order has offset %d go first: %s", behind.Offset, behind.Why)
+	case consumer.WaitsForTime:
+		one.Why = "it is not due" + until
+	case consumer.WaitsForRetry:
+		one.Why = fmt.Sprintf("%d of its %d calls failed, and the next one waits%s", s.Calls.Failures, s.Calls.Calls, until)
+	case consumer.WaitsForProvider:
+		one.Why = fmt.Sprintf("its call failed, and the next one waits%s, or until the provider answers again (it %s)", until, n.provider.State())
+	case consumer.WaitsForLimit:
+		one.Why = fmt.Sprintf("the limit %s does not let it pass%s", s.Limit, until)
+	case consumer.WaitsForTurn:
+		n.whyTurn(&one)
+	case consumer.WaitsForCall:
+		one.Why = callText(s.Slot, now)
+	case consumer.WaitsForRecord:
+		one.Why = "its dead letter or its record of a retry topic is being written to Kafka"
+		if fault := n.consumer.Status().Fault; fault != nil {
+			one.Why += ": " + fault.Error()
+		}
+	}
+	return one
+}
+
+// whyTurn says what a job that is ready waits for.
+func (n *Node) whyTurn(one *why.Job) {
+	var text string
+	var until time.Time
+	one.WaitsFor, text, until = n.whyNobody()
+	one.Until, one.Why = timeOf(until), text
+	if one.WaitsFor == waitsForSlot {
+		one.Limit = n.cfg.Limits[0].Name
+		one.Why = fmt.Sprintf("%d jobs of lane %s go before it on this node; %s", one.Ahead, one.Lane, text)
+	}
+}
+
+// whyNobody says what all jobs wait for that are ready.
+func (n *Node) whyNobody() (waitsFor, text string, until time.Time) {
+	s := n.limiter.State()
+	note := s.Note()
+	switch s.Phase {
+	case throttle.PhasePaused:
+		return waitsForResume, note, s.Settings.RevertAt
+	case throttle.PhaseBlocked:
+		return waitsForBlock, note, s.Until
+	case throttle.PhaseCooldown:
+		return waitsForCooldown, note, s.Until
+	case throttle.PhaseStarting, throttle.PhaseAway, throttle.PhaseTooSlow, throttle.PhaseRefused:
+		return waitsForRedis, s.Ready().Error(), until
+	case throttle.PhaseReserve:
+		note = s.Ready().Error()
+	case throttle.PhaseRunning:
+	}
+	if n.provider.Down() {
+		return string(consumer.WaitsForProvider), "the provider is " + n.provider.State(), until
+	}
+	text = fmt.Sprintf("the limit %s allows %d in %s", n.cfg.Limits[0].Name, s.Settings.Cap, s.Settings.Window)
+	if note != "" {
+		text += ", " + note
+	}
+	return waitsForSlot, text, until
+}
+
+// callText says what a job waits for that the pacer or a worker has.
+func callText(slot, now time.Time) string {
+	switch {
+	case slot.IsZero():
+		return "it is being given a slot"
+	case slot.After(now):
+		return "it has a slot at " + stamp(slot)
+	}
+	return "it had a slot at " + stamp(slot) + ": it is called, gets another slot, or its result is written"
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
+
+// timeOf is nil for the zero time.
+func timeOf(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
