@@ -150,10 +150,14 @@ func (r *reserver) firstOf(all []correction) (corrected []script.Correction) {
 // they are worth a poll.
 const correctEvery = 50 * time.Millisecond
 
-// correctionsDue is when corrections are worth a poll. A node that waits in the queue keeps its
-// place there, and passes them on with its next call.
-func (r *reserver) correctionsDue() time.Time {
+// newsDue is when a poll is worth it for what Redis does not know: corrections, and calls in flight that are
+// over, whose room other nodes may want. A node that waits in the queue keeps its place there, and
+// tells it with its next call.
+func (r *reserver) newsDue() time.Time {
 	since, some := r.corrections.waiting()
+	if !r.freedAt.IsZero() && (!some || r.freedAt.Before(since)) {
+		since, some = r.freedAt, true
+	}
 	if !some || r.lanes[r.placed()].place.Taken {
 		return never
 	}

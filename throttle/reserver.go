@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -37,6 +38,7 @@ type reserver struct {
 	lostAt   time.Time       // the newest of these replies
 	calls    int64           // of the script
 	cut      bool            // calls in flight left no room at the last reservation
+	freedAt  time.Time       // since then calls are over that Redis counts for this node; zero: none
 	pollAt   time.Time       // the script asks this node to poll by then
 	saidAt   time.Time       // last record
 	helloAt  time.Time       // last call that asked for a message to this node alone
@@ -111,6 +113,7 @@ func (l *Limiter) Run(ctx context.Context) error {
 		case w := <-l.retries:
 			r.again = append(r.again, w)
 		case <-l.freed:
+			r.freedAt = cmp.Or(r.freedAt, time.Now())
 			if r.cut { // now there is room for a call
 				r.allLanes(func(l *lane) { l.refusedUntil, l.less = time.Time{}, false })
 			}
@@ -200,6 +203,7 @@ func (r *reserver) call(ctx context.Context, number int, requests []request) {
 	asked := time.Now()
 	r.slept = r.slots.suspended()
 	r.calls++
+	r.freedAt = time.Time{}
 	a := r.question(number, requests, asked)
 	reply, err := r.reserve(cctx, a)
 	answered := time.Now()

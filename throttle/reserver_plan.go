@@ -45,7 +45,7 @@ func (r *reserver) pollDue(now time.Time) time.Time {
 	if !r.pollAt.IsZero() {
 		due = clock.Earlier(due, r.pollAt)
 	}
-	due = clock.Earlier(due, r.correctionsDue())
+	due = clock.Earlier(due, r.newsDue())
 	return clock.Later(due, r.retryAt)
 }
 
