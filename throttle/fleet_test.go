@@ -47,6 +47,7 @@ type fleet struct {
 	made   made
 	file   limit.Contract
 	named  int
+	shares []float64 // min shares of the lanes of jobs; none: they have no lanes
 
 	calling calling
 	slews   bool // Redis's clock is slewed; the way to the provider then leaves a part of the guard for it
@@ -96,6 +97,7 @@ type simNode struct {
 	seq     int64
 	stepped bool
 	place   script.Place
+	lane    int   // in whose queue that is
 	dueAt   int64 // true time of its turn in the queue
 }
 
@@ -225,9 +227,13 @@ func (f *fleet) reserve(n *simNode, want int64, before, after int64, lost bool) 
 	known = revertingAt(f.t, known, moved(known.RevertAt, -f.skew))
 	known.Began = moved(n.known.Began, -f.skew)
 	costs := f.costs(want, n.known.LargestCost())
+	lane := laneOf(f.shares, f.dice)
+	if lane.Number != n.lane {
+		n.lane, n.place = lane.Number, script.Place{}
+	}
 	b, err := n.Scripts.Reserve(context.Background(), script.Ask{
 		Want: want, Costs: costs, Seq: n.seq, Retry: true, Epoch: n.clock.Epoch, Stepped: n.stepped, Since: f.stored(n.clock.Since), Read: f.stored(n.clock.Trusted),
-		Identity: string(IdentityNone), Nearest: nearest, Learned: n.clock.Epoch != 0, Place: n.placeAt(f.trueTime()), Known: known,
+		Identity: string(IdentityNone), Nearest: nearest, Learned: n.clock.Epoch != 0, Place: n.placeAt(f.trueTime()), Lane: lane, Known: known,
 	})
 	if err != nil {
 		f.t.Fatal(err)
@@ -254,6 +260,17 @@ func (f *fleet) reserve(n *simNode, want int64, before, after int64, lost bool) 
 	n.seq++
 	f.use(n, b, costs, after)
 }
+
+// laneOf is a lane of those with these min shares. Its slots lie ahead as far as may be, or less.
+func laneOf(shares []float64, roll dice) script.Lane {
+	if len(shares) == 0 {
+		return script.Lane{}
+	}
+	return script.Lane{Number: int(roll(int64(len(shares)))), Reach: time.Duration(roll(200_000)) * time.Microsecond, MinShares: shares}
+}
+
+// someShares are the min shares of two or three lanes.
+func someShares(roll dice) []float64 { return [][]float64{{0, 0.1}, {0, 0}, {0.2, 0, 0.5}}[roll(3)] }
 
 // costs divides units among jobs that count up to largest.
 func (f *fleet) costs(units, largest int64) (costs []int64) {

@@ -38,6 +38,7 @@ type gatesRun struct {
 	terms []gateTerms             // that operators set
 	late  func(guard int64) int64 // by how much a call begins after its slot
 	keeps bool                    // no slot is given back
+	lanes []float64               // min shares of the lanes of jobs; none: they have no lanes
 	count int                     // of the calls, and of the jobs that gates refused
 	shut  int
 }
@@ -96,6 +97,9 @@ func newGatesRun(t tester, rdb redis.UniversalClient, mini *miniredis.Miniredis,
 	for range 1 + roll(3) {
 		r.nodes = append(r.nodes, r.fresh())
 	}
+	if algorithm(algo).Ahead && roll(3) == 0 {
+		r.lanes = someShares(roll)
+	}
 	r.pollAll()
 	r.pass(3_000_000) // past the cooldown of the start
 	r.pollAll()
@@ -144,7 +148,7 @@ func (r *gatesRun) reserve(n *gatesNode, jobs []Request, unused []correction, wi
 	}
 	a := script.Ask{
 		Want: unitsOf(asked), Costs: costsOf(asked), Seq: n.seq, Epoch: n.epoch, Stepped: n.stepped, Gates: l.gatesOf(asked, unused), Corrections: l.firstOf(unused),
-		Identity: string(IdentityNone), Nearest: nearest, Learned: n.epoch != 0, Known: n.known,
+		Identity: string(IdentityNone), Nearest: nearest, Learned: n.epoch != 0, Known: n.known, Lane: laneOf(r.lanes, r.roll),
 	}
 	with(&a)
 	b, err := n.scripts.Reserve(contextOf(r.t), a)

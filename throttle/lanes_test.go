@@ -23,7 +23,8 @@ type laned struct {
 	*trial
 
 	shares []float64
-	bulk   int // so many nodes have jobs of the last lane, without end
+	bulk   int   // so many nodes have jobs of the last lane, without end
+	late   int64 // µs by which these ask later than they might: their way to Redis is long
 	nodes  []lanedNode
 	calls  int
 	got    []int           // units of each lane
@@ -84,6 +85,9 @@ func (f *laned) askFor(node, lane int, want int64) {
 	switch b.Schedule.Given {
 	case 0:
 		n.due[lane] = f.now + max(1_000, b.Wait.Microseconds())
+		if lane > 0 {
+			n.due[lane] += f.late
+		}
 	case want:
 		n.due[lane] = max(n.due[lane], n.last[lane]-prefetch-int64(len(f.shares)-1-lane)*ahead)
 	}
@@ -151,25 +155,27 @@ func TestALaneGetsItsMinShareOfTheFleet(t *testing.T) {
 		share float64
 		to    []int // where jobs of the first lane come to
 		bulk  int   // nodes that have jobs of the last lane; 0: all
+		late  int64
 	}{
-		{"three nodes", 300, 3, 0.1, []int{0, 1, 2}, 0},
-		{"three nodes, urgent jobs on one", 300, 3, 0.1, []int{0}, 0},
-		{"eight nodes", 300, 8, 0.1, []int{0, 1, 2, 3, 4, 5, 6, 7}, 0},
-		{"eight nodes, a half", 300, 8, 0.5, []int{0, 1, 2, 3, 4, 5, 6, 7}, 0},
-		{"one node, a third", 300, 1, 0.33, []int{0}, 0},
-		{"a half", 300, 3, 0.5, []int{0, 1, 2}, 0},
-		{"a half, urgent jobs on one", 300, 3, 0.5, []int{1}, 0},
-		{"a twentieth", 300, 3, 0.05, []int{0, 1, 2}, 0},
-		{"one node of sixteen has those of the last lane", 300, 16, 0.1, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, 1},
-		{"20 a second, one node of sixteen has those of the last lane", 20, 16, 0.1, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, 1},
-		{"20 a second, a half", 20, 3, 0.5, []int{0, 1, 2}, 0},
-		{"6 a second, a third", 6, 2, 0.3, []int{0}, 0},
-		{"none", 300, 3, 0, []int{0, 1, 2}, 0},
+		{"three nodes", 300, 3, 0.1, []int{0, 1, 2}, 0, 0},
+		{"three nodes, urgent jobs on one", 300, 3, 0.1, []int{0}, 0, 0},
+		{"eight nodes", 300, 8, 0.1, []int{0, 1, 2, 3, 4, 5, 6, 7}, 0, 0},
+		{"eight nodes, a half", 300, 8, 0.5, []int{0, 1, 2, 3, 4, 5, 6, 7}, 0, 0},
+		{"one node, a third", 300, 1, 0.33, []int{0}, 0, 0},
+		{"a half", 300, 3, 0.5, []int{0, 1, 2}, 0, 0},
+		{"a half, urgent jobs on one", 300, 3, 0.5, []int{1}, 0, 0},
+		{"a twentieth", 300, 3, 0.05, []int{0, 1, 2}, 0, 0},
+		{"one node of sixteen has those of the last lane", 300, 16, 0.1, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, 1, 0},
+		{"20 a second, one node of sixteen has those of the last lane", 20, 16, 0.1, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, 1, 0},
+		{"20 a second, a half", 20, 3, 0.5, []int{0, 1, 2}, 0, 0},
+		{"6 a second, a third", 6, 2, 0.3, []int{0}, 0, 0},
+		{"the node that has those of the last lane is far", 300, 4, 0.1, []int{1, 2, 3}, 1, 10_000},
+		{"none", 300, 3, 0, []int{0, 1, 2}, 0, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			f := newLaned(t, row.cap, row.nodes, 0, row.share)
-			f.bulk = cmp.Or(row.bulk, row.nodes)
+			f.bulk, f.late = cmp.Or(row.bulk, row.nodes), row.late
 			f.run(2*time.Second, int(2*row.cap), row.to...)
 			f.got = make([]int, 2)
 			f.run(10*time.Second, int(2*row.cap), row.to...)

@@ -30,6 +30,9 @@ func history(t tester, rdb redis.UniversalClient, with texts, roll dice, ops int
 	}
 	f := newFleet(t, rdb, with, roll, 1+int(roll(4)), c)
 	f.slews = roll(4) == 0
+	if roll(3) == 0 {
+		f.shares = someShares(roll)
+	}
 	f.poll()
 	f.pass(600_000) // past the cooldown of the start
 	for range ops {

@@ -27,7 +27,8 @@ for text in string.gmatch(v[9] or '', '[^,]+') do
     queued = tonumber(queued), served = tonumber(served), spare = tonumber(spare), credit = tonumber(credit), till = tonumber(till),
   }
 end
-do
+lanes.ticket = tonumber(ARGV[12])
+if not lanes.ticket then
   local words = {}
   for word in string.gmatch(ARGV[12], '%S+') do words[#words + 1] = tonumber(word) end
   lanes.ticket = words[1]
