@@ -112,6 +112,10 @@ func (c *Consumer) Find(match func(*Delivery) bool, most int) []Stay {
 // ProgressOf says how far the partition of a place has come; false: this node does not work it.
 func (c *Consumer) ProgressOf(at Place) (Progress, bool) { return c.scheduler.ProgressOf(at) }
 
+// SetWeights gives tenants of fair lanes other weights, which act on the jobs that wait already. All others have
+// the weight 1.
+func (c *Consumer) SetWeights(weights map[string]float64) { c.scheduler.SetWeights(weights) }
+
 // ReadyJobs is how many jobs Take could hand out now. A job that is not taken is dropped when
 // its partition is taken away.
 func (c *Consumer) ReadyJobs() int { return c.scheduler.ReadyJobs() }

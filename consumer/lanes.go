@@ -3,6 +3,8 @@ package consumer
 import (
 	"dispatcher/consumer/internal/schedule"
 	"dispatcher/consumer/internal/topicname"
+	"dispatcher/internal/expression"
+	"dispatcher/job"
 )
 
 // Lane is a set of topics whose jobs go before those of the lanes that follow.
@@ -13,6 +15,9 @@ type Lane struct {
 	// jobs ready, however many jobs the lanes before it have; 0: none. All min shares
 	// together are below 1. Whoever asks for slots keeps it; the consumer does not.
 	MinShare float64 `yaml:"min_share"`
+	// Fair is an expression that gives the tenant of a job. Tenants take turns, by their weights. Empty: jobs go in the
+	// order of their partitions.
+	Fair string `yaml:"fair"`
 }
 
 // DefaultLane is the name of the lane of plain topics.
@@ -39,13 +44,31 @@ func (o *Options) jobTopics() []string {
 func (o *Options) layout() (lanes []*schedule.Lane, sources []*schedule.Source) {
 	for _, l := range o.lanes() {
 		made := schedule.NewLane(l.Name, o.Workers)
+		if l.Fair != "" {
+			made = schedule.NewFairLane(l.Name, o.Workers)
+		}
 		lanes = append(lanes, made)
 		for _, t := range l.Topics {
-			sources = append(sources, &schedule.Source{Topic: t, JobTopic: t, Lane: made})
+			tenant := l.tenantOf(t)
+			sources = append(sources, &schedule.Source{Topic: t, JobTopic: t, Lane: made, Tenant: tenant})
 			for _, delay := range o.RetryTopics {
-				sources = append(sources, &schedule.Source{Topic: topicname.Retry(t, delay), JobTopic: t, Lane: made, Delay: delay})
+				sources = append(sources, &schedule.Source{Topic: topicname.Retry(t, delay), JobTopic: t, Lane: made, Delay: delay, Tenant: tenant})
 			}
 		}
 	}
 	return lanes, sources
+}
+
+// tenantOf names the tenant of a job of a topic; nil: the lane is not fair.
+func (l Lane) tenantOf(topic string) func(*job.Job) (string, error) {
+	if l.Fair == "" {
+		return nil
+	}
+	key, err := expression.CompileKey(l.Fair)
+	return func(j *job.Job) (string, error) {
+		if err != nil { // Options.Validate has refused it
+			return "", err
+		}
+		return key.Of(expression.JobOf(j, l.Name, topic))
+	}
 }

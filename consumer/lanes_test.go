@@ -1,7 +1,9 @@
 package consumer_test
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,4 +117,46 @@ func TestTheOldestJobIsKnown(t *testing.T) {
 		age(0)
 		w.ok(n.end())
 	})
+}
+
+// A tenant behind a long run of another one gets its turns, by weights that act at once. A job without a tenant is a
+// dead letter that says so.
+func TestTenantsTakeTurns(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *fleet) {
+		of := func(tenant string, n int) (all []job.Record) {
+			for i := range n {
+				all = append(all, job.Record{Value: []byte(fmt.Sprintf(`{"id":"%s-%d"}`, tenant, i)), Headers: []job.Header{{Key: "tenant", Value: []byte(tenant)}}})
+			}
+			return all
+		}
+		w.produce("bulk", of("long", 2000)...)
+		w.produce("bulk", of("short", 200)...)
+		w.produce("bulk", job.Record{Value: []byte("nobody's")})
+		n := w.idle(inLanes(w.options(), consumer.Lane{Name: "bulk", Topics: []string{"bulk"}, Fair: `job.headers["tenant"]`}))
+		take := func(jobs int) map[string]int {
+			got := map[string]int{}
+			for range jobs {
+				w.until("a job is ready", func() bool { return n.c.ReadyJobs() > 0 })
+				d := n.c.Take()
+				got[string(d.Job.Headers[0].Value)]++
+				d.Done(consumer.Outcome{})
+			}
+			return got
+		}
+		take(100) // each makes more of the log ready
+		if got := take(100); got["short"] != 50 {
+			t.Errorf("got %v of 100 jobs, want half of each tenant", got)
+		}
+		n.c.SetWeights(map[string]float64{"short": 3})
+		if got := take(80); got["short"] < 59 || got["short"] > 61 {
+			t.Errorf("got %v of 80 jobs, want three of four of the tenant with the weight 3", got)
+		}
+		w.until("the job without a tenant is a dead letter", func() bool { return len(w.letters("bulk")) == 1 })
+		h := headerMap(w.letters("bulk")[0])
+		if h["x-error-class"] != "unsupported" || !strings.Contains(h["x-error-message"], `lane bulk: fair: expression "job.headers[`) {
+			t.Errorf("got %v, want the lane and the expression that fails", h)
+		}
+		w.ok(n.end())
+	}, "bulk")
 }

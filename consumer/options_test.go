@@ -29,6 +29,13 @@ func TestOptionsAreChecked(t *testing.T) {
 		"min_share": {func(o *consumer.Options) {
 			*o = inLanes(*o, consumer.Lane{Name: "l", Topics: []string{"u"}, MinShare: 1})
 		}, []string{"lanes.0.min_share", "1"}},
+		"fair": {func(o *consumer.Options) {
+			*o = inLanes(*o, consumer.Lane{Name: "l", Topics: []string{"u"}, Fair: "job.tenant"})
+		}, []string{"lanes.0.fair", `"job.tenant"`}},
+		"fair by partition": {func(o *consumer.Options) {
+			*o = inLanes(*o, consumer.Lane{Name: "l", Topics: []string{"u"}, Fair: `job.headers["tenant"]`})
+			o.Order = consumer.OrderPartition
+		}, []string{"lanes.0.fair", "kafka.order: partition"}},
 		"topic in two lanes": {func(o *consumer.Options) {
 			*o = inLanes(*o, consumer.Lane{Name: "l", Topics: []string{"u"}}, consumer.Lane{Name: "m", Topics: []string{"u"}})
 		}, []string{"topics", `"u"`, "twice"}},

@@ -1,12 +1,14 @@
 package consumer
 
 import (
+	"errors"
 	"regexp"
 	"slices"
 	"strconv"
 	"time"
 
 	"dispatcher/consumer/internal/topicname"
+	"dispatcher/internal/expression"
 	"dispatcher/internal/fault"
 )
 
@@ -35,6 +37,13 @@ func (o *Options) checkLanes(l *fault.List) {
 		l.Refuse(len(lane.Topics) == 0, at+".topics", lane.Topics, "name at least one")
 		inside := lane.MinShare >= 0 && lane.MinShare < 1 // false for NaN
 		l.Refuse(!inside, at+".min_share", lane.MinShare, "must be at least 0 and below 1")
+		if lane.Fair != "" {
+			_, err := expression.CompileKey(lane.Fair)
+			if bad, ok := errors.AsType[*expression.Error](err); ok {
+				l.Refuse(true, at+".fair", lane.Fair, "%s", bad.Reason)
+			}
+			l.Refuse(o.Order == OrderPartition, at+".fair", lane.Fair, "must be empty with kafka.order: partition, where no job passes another one of its partition")
+		}
 		names, sum = append(names, lane.Name), sum+lane.MinShare
 	}
 	l.Refuse(sum >= 1, "lanes", fault.Phrase("min_shares of "+strconv.FormatFloat(sum, 'g', 4, 64)+" together"), "must be below 1")

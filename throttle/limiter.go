@@ -46,6 +46,7 @@ type Options struct {
 	Identity  Identity              // default IdentityInfo
 	Gates     []Gate                // the other limits of the jobs; not with [ScopeNode]
 	Waiting   func() map[string]int // jobs that wait for each gate, by its name; nil: not known
+	Learned   func(limit.Settings)  // gets the settings that are in force, at the start and after each change; must not block; nil: nobody does
 	MinShares []float64             // of the units, for each lane of jobs while it waits, the most urgent lane first; none: jobs have no lanes
 
 	// CallTimeout is the longest time from a call's write to its end. With max_in_flight,

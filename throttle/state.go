@@ -129,6 +129,9 @@ func (l *Limiter) learn(s limit.Settings, first bool) {
 		l.log.Warn("redis holds other settings than the file; those in redis hold; limit set changes them",
 			"redis", s.Contract, "redis_algorithm", s.Algorithm, "file", old.Contract, "file_algorithm", old.Algorithm)
 	}
+	if l.opts.Learned != nil {
+		l.opts.Learned(s)
+	}
 	l.log.Info("limit settings in force", "revision", s.Revision, "by", s.By, "paused", s.Paused, "algorithm", s.Algorithm, "contract", s.Contract)
 }
 

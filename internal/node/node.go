@@ -103,7 +103,7 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 	n.limiter, err = throttle.New(throttle.Options{
 		Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Name: file.Name, Node: Name(n.cfg),
 		Limit: file.Stated(), CallTimeout: n.cfg.Sender.HTTP.Timeout, Identity: identity, Logger: n.log, Registerer: n.registry,
-		Gates: beside, Waiting: n.consumer.Deferred, MinShares: minShares(n.cfg),
+		Gates: beside, Waiting: n.consumer.Deferred, MinShares: minShares(n.cfg), Learned: n.setWeights,
 	})
 	if err != nil {
 		return fmt.Errorf("limits.0: %w", err)
@@ -128,6 +128,16 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 		n.why = why.New(why.Options{Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Answer: n.Why, Logger: n.log})
 	}
 	return nil
+}
+
+// setWeights has the weights of tenants act that are in force.
+func (n *Node) setWeights(s limit.Settings) {
+	weights, err := s.TenantWeights()
+	if err != nil { // another version of dispatcher wrote them
+		n.log.Warn("the weights of tenants can't be read, and those from before stay in force", "error", err)
+		return
+	}
+	n.consumer.SetWeights(weights)
 }
 
 // makeDedup runs after makeLimiter, whose connection to Redis it shares.

@@ -68,7 +68,9 @@ func (n *Node) whyLimit(name string) *why.Limit {
 			l.Waiting = n.consumer.Deferred()[name]
 			return l
 		}
-		l.Waiting = n.consumer.ReadyJobs()
+		for _, lane := range n.consumer.Status().Lanes {
+			l.Waiting += lane.Ready
+		}
 		if waitsFor, text, _ := n.whyNobody(); waitsFor != waitsForSlot {
 			l.Why = text
 		}
@@ -107,7 +109,7 @@ func (n *Node) whyJob(s consumer.Stay, now time.Time) why.Job {
 	case consumer.WaitsForLimit:
 		one.Why = fmt.Sprintf("the limit %s does not let it pass%s", s.Limit, until)
 	case consumer.WaitsForTurn:
-		n.whyTurn(&one)
+		n.whyTurn(&one, s.Tenant != "")
 	case consumer.WaitsForCall:
 		one.Why = callText(s.Slot, now)
 	case consumer.WaitsForRecord:
@@ -120,14 +122,18 @@ func (n *Node) whyJob(s consumer.Stay, now time.Time) why.Job {
 }
 
 // whyTurn says what a job that is ready waits for.
-func (n *Node) whyTurn(one *why.Job) {
+func (n *Node) whyTurn(one *why.Job, fair bool) {
 	var text string
 	var until time.Time
 	one.WaitsFor, text, until = n.whyNobody()
 	one.Until, one.Why = timeOf(until), text
 	if one.WaitsFor == waitsForSlot {
 		one.Limit = n.cfg.Limits[0].Name
-		one.Why = fmt.Sprintf("%d jobs of lane %s go before it on this node; %s", one.Ahead, one.Lane, text)
+		whose := "of lane " + one.Lane
+		if fair {
+			whose = "of its tenant, which takes turns with the others of lane " + one.Lane + ","
+		}
+		one.Why = fmt.Sprintf("%d jobs %s go before it on this node; %s", one.Ahead, whose, text)
 	}
 }
 

@@ -57,6 +57,7 @@ var Parameters = []Parameter{ //nolint:gochecknoglobals // a constant table
 	{"lateness", Term, First, "how late after its slot a call may start, a `time`", func(s *Settings) any { return &s.Lateness }},
 	{"horizon", Term, First, "how far ahead slots are reserved, a `time`", func(s *Settings) any { return &s.Horizon }},
 	{"ignore_throttled", Term, First, "true: calls that the provider refuses for their rate slow nothing down but their own jobs", func(s *Settings) any { return &s.IgnoreThrottled }},
+	{"weights", Term, First, "`weights` of tenants of fair lanes, such as \"acme=5 beta=0.5\"; all others have the weight 1", func(s *Settings) any { return &s.Weights }},
 	{"exceptions", ByValue, Gates, "other caps of single values of the key", func(s *Settings) any { return &s.Exceptions }},
 	{"paused", Pause, Every, "true: no call is made", func(s *Settings) any { return &s.Paused }},
 	{"max_cap", Guardrail, Every, "largest cap in `calls` that needs no --force; 0: no bound", func(s *Settings) any { return &s.MaxCap }},

@@ -16,7 +16,8 @@ type Terms struct {
 	Algorithm  string           `yaml:"algorithm" json:"algorithm"` // name of one of [Algorithms]
 	Gate       bool             `yaml:"-" json:"gate,omitempty"`    // a limit after the first: see [Terms.Beside]
 	Quota      `yaml:",inline"` // of a gate
-	Exceptions Exceptions       `yaml:"-" json:"exceptions,omitempty"` // of a gate with a key
+	Exceptions Exceptions       `yaml:"-" json:"exceptions,omitempty"`    // of a gate with a key
+	Weights    string           `yaml:"weights" json:"weights,omitempty"` // of tenants: see [Terms.TenantWeights]
 	Paused     bool             `yaml:"-" json:"paused"`
 }
 
@@ -33,6 +34,8 @@ func (t Terms) Validate() error {
 	var faults fault.List
 	a.check(t.Contract, &faults)
 	faults.Refuse(t.Exceptions != "", "exceptions", string(t.Exceptions), "is for a limit with a key")
+	_, err := t.TenantWeights()
+	faults.Under("", err)
 	return faults.Err()
 }
 

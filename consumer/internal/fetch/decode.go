@@ -20,7 +20,11 @@ func (m *batchMaker) deliver(d *schedule.Delivery, rec job.Record, now time.Time
 	if src.Delay > 0 {
 		readRetry(&about, &d.Job, src.Delay, now)
 	}
-	if f := refusal(&d.Job, err, src.Lane.Name()); f != nil {
+	f := refusal(&d.Job, err, src.Lane.Name())
+	if f == nil && src.Tenant != nil {
+		about.Tenant, f = tenantOf(src, &d.Job)
+	}
+	if f != nil {
 		if err != nil {
 			f.Calls = about.Attempts.Calls
 		}
@@ -28,6 +32,15 @@ func (m *batchMaker) deliver(d *schedule.Delivery, rec job.Record, now time.Time
 	}
 	schedule.Prepare(d, m.p, about)
 	return about.Size
+}
+
+// tenantOf is the tenant of a job in a fair lane, or why it has none.
+func tenantOf(src *schedule.Source, j *job.Job) (string, *deadletter.Failure) {
+	tenant, err := src.Tenant(j)
+	if err != nil {
+		return "", &deadletter.Failure{Class: deadletter.ClassUnsupported, Message: "lane " + src.Lane.Name() + ": fair: " + err.Error()}
+	}
+	return tenant, nil
 }
 
 // readRetry reads the retry metadata of a retry topic's record. In other topics it is

@@ -24,6 +24,7 @@ type Delivery struct {
 	next      *Delivery    // in the list that holds it
 	nextOfKey *Delivery    // waits in the key queue behind this one
 	key       uint64       // of its key queue: a hash, or 1 for the partition; 0: it has none
+	tenant    string       // in a fair lane; empty in others
 	size      int          // bytes in memory
 	times     *times       // nil: it has nothing to wait for
 	diversion *Diversion   // nil: a worker may have it

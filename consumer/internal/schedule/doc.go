@@ -20,6 +20,9 @@
 // No job is pushed to a worker: [Scheduler.Take] returns the job that is best at that moment,
 // so an urgent job that comes late waits behind no job that is only ready.
 //
+// A lane that is not fair has as many jobs ready and in flight together as it may have in flight. A fair lane makes all
+// jobs ready that may go, since its tenants take turns over those that are ready; package turns says how.
+//
 // A delivery has one state; state.go lists the states and the events that change them.
 // In settle.go and sleep.go are the calls by which a worker gives a job away, in divert.go the
 // jobs that no worker gets.

@@ -26,12 +26,14 @@ type Prepared struct {
 	Due       time.Time // not handed out before; zero: at once
 	LookAt    time.Time // of a retry topic's record: not looked at before
 	Attempts  offsets.Attempts
+	Tenant    string     // in a fair lane
 	Diversion *Diversion // nil: a worker may have it
 }
 
 // Prepare sets up a delivery that was fetched, whose Job is there already.
 func Prepare(d *Delivery, p *Partition, about Prepared) {
 	d.part, d.key, d.size, d.attempts, d.diversion = p, p.keyOf(d.Job.Key), about.Size, about.Attempts, about.Diversion
+	d.tenant = about.Tenant
 	if !about.Due.IsZero() || !about.LookAt.IsZero() {
 		d.times = &times{due: about.Due, lookAt: about.LookAt}
 	}
@@ -100,9 +102,9 @@ func (p *Partition) OverShare() bool { return p.overShare }
 func (p *Partition) held() int { return p.buffer.bytes + p.heldBack() }
 
 // heldBack is how many of them are those of admitted jobs that wait behind their key, have
-// just got it, sleep, or are diverted and not written.
+// just got it, sleep, are diverted and not written, or in a fair lane are ready.
 func (p *Partition) heldBack() int {
-	return p.freed.bytes + p.behind.bytes + p.asleep.bytes + p.diverted.bytes
+	return p.freed.bytes + p.behind.bytes + p.asleep.bytes + p.diverted.bytes + p.ready.bytes
 }
 
 // room tells whether fetching may go on.

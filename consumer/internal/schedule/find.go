@@ -40,7 +40,8 @@ type Stay struct {
 	For    WaitsFor
 	Until  time.Time        // when the wait ends at the latest; zero: not known
 	Limit  string           // that it waits for
-	Ahead  int              // jobs of its lane on this node that are ready and go before it
+	Ahead  int              // jobs of its lane, in a fair lane of its tenant, that are ready on this node and go before it
+	Tenant string           // in a fair lane
 	Behind *Stay            // the first job of its key, which it waits for; nil: none
 	Calls  offsets.Attempts // so far
 	Slot   time.Time        // that it was granted last; zero: none yet
@@ -117,7 +118,7 @@ func (d *Delivery) stay() Stay {
 		one.For, one.Until = d.sleepsFor()
 		one.Limit = d.limit
 	case ready:
-		one.For, one.Ahead = WaitsForTurn, d.part.src.Lane.before(d)
+		one.For, one.Ahead, one.Tenant = WaitsForTurn, d.part.src.Lane.ready.Before(func(one *Delivery) bool { return one == d }), d.tenant
 	case inFlight, timedOut, abandoned, over:
 		one.For = WaitsForCall
 	case writing, diverted:
@@ -168,14 +169,6 @@ func (p *Partition) firstOfKey(d *Delivery) *Delivery {
 		}
 	}
 	return first
-}
-
-// before is how many ready jobs of the lane go before a job.
-func (l *Lane) before(d *Delivery) (n int) {
-	for one := l.ready.head; one != nil && one != d; one = one.next {
-		n++
-	}
-	return n
 }
 
 // Progress says how far a partition of this node has come.

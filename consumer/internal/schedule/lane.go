@@ -3,16 +3,19 @@ package schedule
 import (
 	"math"
 	"time"
+
+	"dispatcher/consumer/internal/turns"
 )
 
 // Lane is a set of topics that share a priority, a limit of jobs in flight and a queue
 // of jobs that are ready. The scheduler's lock guards it.
 type Lane struct {
 	name  string
-	limit int // jobs ready and in flight, at most
+	limit int  // jobs in flight and, where the lane is not fair, ready, at most
+	fair  bool // all fetched jobs that may go are ready, so that tenants take turns over all of them
 
-	inFlight  int   // handed out; not settled, or a worker still has them
-	ready     list  // in the order in which they are taken
+	inFlight  int // handed out; not settled, or a worker still has them
+	ready     turns.Queue[*Delivery]
 	completed meter // offsets
 
 	first *Partition // queue of partitions that may have a job to make ready
@@ -22,24 +25,81 @@ type Lane struct {
 // NewLane makes a lane of so many jobs ready and in flight.
 func NewLane(name string, limit int) *Lane { return &Lane{name: name, limit: limit} }
 
+// NewFairLane makes a lane whose tenants take turns, with so many jobs in flight.
+func NewFairLane(name string, limit int) *Lane { return &Lane{name: name, limit: limit, fair: true} }
+
 // Name is what the lane is called.
 func (l *Lane) Name() string { return l.name }
 
-// put makes a job of the lane ready, behind the others or in front of them. A caller that waits
-// for jobs of other lanes gets a notice where this one had none.
-func (s *Scheduler) put(l *Lane, d *Delivery, front bool) {
-	if l.ready.jobs == 0 && !s.finished {
-		notify(s.ready)
+// Fair tells whether the lane's tenants take turns.
+func (l *Lane) Fair() bool { return l.fair }
+
+// put makes a job of the lane ready, behind those of its tenant. A caller that waits
+// for jobs of other lanes gets a notice where this one had none to take. fresh: the job came out of a buffer.
+func (s *Scheduler) put(l *Lane, d *Delivery, fresh bool) {
+	had := l.takeable()
+	l.ready.Push(d.tenant, d, d.turns(), fresh || !l.fair)
+	s.isReady(l, d, had)
+}
+
+// putFront makes a job ready in front of all others: it was taken, and is put back.
+func (s *Scheduler) putFront(l *Lane, d *Delivery) {
+	had := l.takeable()
+	l.ready.PutBack(d)
+	s.isReady(l, d, had)
+}
+
+func (s *Scheduler) isReady(l *Lane, d *Delivery, had int) {
+	if l.fair {
+		d.part.ready.plus(d)
 	}
-	if front {
-		l.ready.pushFront(d)
-	} else {
-		l.ready.push(d)
+	s.noticeOf(l, had)
+}
+
+// noticeOf gives a notice where the lane had no job to take and has one.
+func (s *Scheduler) noticeOf(l *Lane, had int) {
+	if had == 0 && l.takeable() > 0 && !s.finished {
+		notify(s.ready)
 	}
 }
 
-// room tells whether one more job may be made ready.
-func (l *Lane) room() bool { return l.inFlight+l.ready.jobs < l.limit }
+// pop takes the ready job that goes next. There is one.
+func (l *Lane) pop() *Delivery {
+	d := l.ready.Pop()
+	d.notReady()
+	return d
+}
+
+// popFresh takes the first ready job that has not failed yet; nil: there is none.
+func (l *Lane) popFresh() *Delivery {
+	d, ok := l.ready.Take(func(d *Delivery) bool { return !d.failedBefore() && !d.expired() })
+	if ok {
+		d.notReady()
+	}
+	return d
+}
+
+// turns are how many turns of its tenant the job takes.
+func (d *Delivery) turns() int { return max(1, d.Job.Cost) }
+
+// notReady notes that the job was taken out of its lane's queue.
+func (d *Delivery) notReady() {
+	if d.part.src.Lane.fair {
+		d.part.ready.minus(d)
+	}
+}
+
+// takeable is how many ready jobs may be taken.
+func (l *Lane) takeable() int {
+	if l.fair {
+		return max(0, min(l.ready.Len(), l.limit-l.inFlight))
+	}
+	return l.ready.Len()
+}
+
+// room tells whether one more job may be made ready. In a fair lane the offset trackers and the bytes of the
+// partitions bound how many are.
+func (l *Lane) room() bool { return l.fair || l.inFlight+l.ready.Len() < l.limit }
 
 // enlist queues a partition that may have a job to make ready.
 func (l *Lane) enlist(p *Partition) {
@@ -66,13 +126,7 @@ func (l *Lane) delist() *Partition {
 
 // drop takes an assignment's jobs out of the queue.
 func (l *Lane) drop(a *Assignment) {
-	all := l.ready
-	l.ready = list{}
-	for all.head != nil {
-		if d := all.pop(); d.part.asg != a {
-			l.ready.push(d)
-		}
-	}
+	l.ready.DeleteFunc(func(d *Delivery) bool { return d.part.asg == a })
 }
 
 // meterSpan is how far back a meter looks: an event that long ago counts a third.

@@ -28,7 +28,7 @@ func TestTheFirstLaneWithAJobGoesFirst(t *testing.T) {
 			}
 			var best *Lane
 			for _, l := range lanes {
-				if l.ready.jobs > 0 {
+				if l.ready.Len() > 0 {
 					best = l
 					break
 				}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"dispatcher/consumer/internal/offsets"
+	"dispatcher/job"
 )
 
 // Fetching of a partition pauses where it reaches any of these.
@@ -19,6 +20,8 @@ type Source struct {
 	JobTopic string // the topic itself, or that whose retry topic it is
 	Lane     *Lane
 	Delay    time.Duration // how long each record of a retry topic waits; 0: it is a topic of jobs
+	// Tenant names the tenant of a job of a fair lane; nil: the lane is not fair. Its error says why a job has none.
+	Tenant func(*job.Job) (string, error)
 }
 
 // Partition is one partition for as long as one assignment lasts. The scheduler's lock
@@ -43,6 +46,7 @@ type Partition struct {
 	asleep    volume         // jobs that wait for their time
 	deferred  map[string]int // jobs that wait for a limit, by its name
 	diverted  volume         // jobs whose diversion is not written
+	ready     volume         // in a fair lane: jobs that are ready
 	inFlight  int            // handed out; not settled, or a worker still has them
 	headWaits bool           // the first record in buffer has to wait, and a timer is set
 
@@ -89,25 +93,25 @@ func (p *Partition) hasSome() bool {
 	return p.freed.head != nil || p.woken.head != nil || p.retries.head != nil || (p.buffer.head != nil && !p.headWaits)
 }
 
-// take takes the next job that may go; nil: none for now.
-func (p *Partition) take() *Delivery {
+// take takes the next job that may go; nil: none for now. fresh: it came out of the buffer.
+func (p *Partition) take() (d *Delivery, fresh bool) {
 	if p.freed.head != nil {
-		return p.freed.pop()
+		return p.freed.pop(), false
 	}
 	for p.woken.head != nil {
 		if d := p.woken.pop(); p.mayGo(d) {
-			return d
+			return d, false
 		}
 	}
 	if d := p.takeRetry(); d != nil {
-		return d
+		return d, false
 	}
-	if d := p.takeFresh(); d != nil {
-		p.yields = false
-		return d
-	}
+	d = p.takeFresh()
 	p.yields = false
-	return p.takeRetry()
+	if d != nil {
+		return d, true
+	}
+	return p.takeRetry(), false
 }
 
 // takeRetry takes a job that failed before, or that waited for a limit. The next turn is the buffer's; in partition order
@@ -188,6 +192,6 @@ func (p *Partition) drop() {
 	p.fetched = p.tracker.End()
 	p.buffer, p.freed, p.woken, p.retries = list{}, list{}, list{}, list{}
 	p.open = openJobs{}
-	p.keys, p.behind, p.asleep = nil, volume{}, volume{}
+	p.keys, p.behind, p.asleep, p.ready = nil, volume{}, volume{}, volume{}
 	clear(p.deferred)
 }

@@ -56,15 +56,3 @@ func (p *Partition) sample() *Delivery {
 	}
 	return p.freed.remove(min(n, p.freed.jobs-1))
 }
-
-// popFresh takes the first ready job that has not failed yet; nil: there is none.
-func (l *Lane) popFresh() *Delivery {
-	n := 0
-	for d := l.ready.head; d != nil; d = d.next {
-		if !d.failedBefore() && !d.expired() {
-			return l.ready.remove(n)
-		}
-		n++
-	}
-	return nil
-}

@@ -74,22 +74,26 @@ func (s *Scheduler) unlock() {
 	}
 }
 
+// mostFilled is how many jobs one call of fill makes ready in a fair lane, at most: the lock is held
+// meanwhile. Each job that is taken or settled calls it again.
+const mostFilled = 256
+
 // fill makes a lane's jobs ready while there is room, one a partition in turn: a full
 // partition does not win over a slow one.
 func (s *Scheduler) fill(l *Lane) {
-	for l.room() && l.first != nil {
+	for filled := 0; l.room() && l.first != nil && (!l.fair || filled < mostFilled); filled++ {
 		p := l.delist()
 		if p.asg.phase != working {
 			continue
 		}
-		d := p.take()
+		d, fresh := p.take()
 		p.wakeFetcher()
 		if d == nil {
 			continue
 		}
 		l.enlist(p)
 		d.on(enqueue)
-		s.put(l, d, false)
+		s.put(l, d, fresh)
 	}
 }
 
@@ -103,6 +107,18 @@ func (s *Scheduler) Take() *Delivery {
 	s.mu.Lock()
 	defer s.unlock()
 	return s.takeBest()
+}
+
+// SetWeights gives tenants of fair lanes other weights, which act on the jobs that wait already. All others
+// have the weight 1.
+func (s *Scheduler) SetWeights(weights map[string]float64) {
+	s.mu.Lock()
+	defer s.unlock()
+	for _, l := range s.opts.Lanes {
+		if l.fair {
+			l.ready.SetWeights(weights)
+		}
+	}
 }
 
 // TakeFrom hands out the best job of a lane, counted from 0.
@@ -122,10 +138,14 @@ func (s *Scheduler) takeBest() *Delivery {
 }
 
 func (s *Scheduler) takeFrom(l *Lane) *Delivery {
-	for l.ready.jobs > 0 {
-		d := l.ready.pop()
+	for l.takeable() > 0 {
+		d := l.pop()
 		if !d.expired() {
-			return s.handOut(d)
+			s.handOut(d)
+			if l.fair {
+				s.fill(l)
+			}
+			return d
 		}
 		d.part.divert(d, d.expiry())
 		s.fill(l)
@@ -158,27 +178,27 @@ func (s *Scheduler) PutBack(jobs []*Delivery) {
 				return
 			}
 			d.on(putBack)
-			s.put(p.src.Lane, d, true)
+			s.putFront(p.src.Lane, d)
 		})
 	}
 }
 
-// ReadyJobs is how many jobs are ready.
+// ReadyJobs is how many jobs can be taken.
 func (s *Scheduler) ReadyJobs() (n int) {
 	s.mu.Lock()
 	defer s.unlock()
 	for _, l := range s.opts.Lanes {
-		n += l.ready.jobs
+		n += l.takeable()
 	}
 	return n
 }
 
-// ReadyLanes are the lanes that have jobs ready: bit n stands for lane n.
+// ReadyLanes are the lanes that have jobs to take: bit n stands for lane n.
 func (s *Scheduler) ReadyLanes() (lanes uint16) {
 	s.mu.Lock()
 	defer s.unlock()
 	for n, l := range s.opts.Lanes {
-		if l.ready.jobs > 0 {
+		if l.takeable() > 0 {
 			lanes |= 1 << n
 		}
 	}

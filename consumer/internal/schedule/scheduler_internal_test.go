@@ -46,7 +46,11 @@ func addJobs(p *Partition, keys ...byte) {
 		if key != 0 {
 			d.Job.Key = []byte{key}
 		}
-		Prepare(d, p, Prepared{Size: jobBytes})
+		about := Prepared{Size: jobBytes}
+		if p.src.Lane.fair {
+			about.Tenant = fmt.Sprint(key % 2)
+		}
+		Prepare(d, p, about)
 	}
 	p.Add(batch)
 }
@@ -60,7 +64,7 @@ const jobBytes = 512
 func TestSchedulerUnderAnyWork(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		l := &Lane{name: "default", limit: rapid.IntRange(1, 6).Draw(t, "limit")}
+		l := &Lane{name: "default", limit: rapid.IntRange(1, 6).Draw(t, "limit"), fair: rapid.Bool().Draw(t, "fair")}
 		w := newBench(l)
 		a := w.NewAssignment()
 		parts := []*Partition{partition(a, l, 0), partition(a, l, 1)}
@@ -209,8 +213,11 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 				}
 			},
 			"": func(t *rapid.T) {
-				if l.inFlight != len(held) || l.inFlight+l.ready.jobs > l.limit+len(samples) {
-					t.Fatalf("got %d in flight and %d ready, want %d in flight and at most %d together", l.inFlight, l.ready.jobs, len(held), l.limit)
+				if l.inFlight != len(held) || l.inFlight+l.takeable() > l.limit+len(samples) {
+					t.Fatalf("got %d in flight and %d to take, want %d in flight and at most %d together", l.inFlight, l.takeable(), len(held), l.limit)
+				}
+				if l.fair && parts[0].ready.jobs+parts[1].ready.jobs != l.ready.Len() {
+					t.Fatalf("got %d and %d jobs ready of the partitions, want %d together", parts[0].ready.jobs, parts[1].ready.jobs, l.ready.Len())
 				}
 				if n := len(sleeping) + len(deferred); w.asleep != n || w.asleepBytes != n*jobBytes || w.sleepersFull() != (n >= w.opts.MaxAsleep) {
 					t.Fatalf("got %d asleep in %d bytes, want %d", w.asleep, w.asleepBytes, n)
@@ -391,7 +398,7 @@ func TestASampleThatIsPutBackKeepsTheLanesRoom(t *testing.T) {
 		t.Fatalf("got %v and the sample %v, want a job and a sample", first, sample)
 	}
 	w.PutBack([]*Delivery{sample})
-	if taken := l.inFlight + l.ready.jobs; taken > l.limit {
+	if taken := l.inFlight + l.ready.Len(); taken > l.limit {
 		t.Errorf("got %d jobs in flight and ready, and the lane has room for %d", taken, l.limit)
 	}
 	first.Done(Outcome{})

@@ -172,7 +172,10 @@ func (p *Partition) settle(d *Delivery, done bool) {
 // workerLeaves notes that no worker has the job any more.
 func (s *Scheduler) workerLeaves(d *Delivery) {
 	delete(s.taken, d)
-	d.part.src.Lane.inFlight--
+	l := d.part.src.Lane
+	had := l.takeable()
+	l.inFlight--
+	s.noticeOf(l, had)
 	d.part.inFlight--
 	d.part.asg.leaves()
 }

@@ -50,6 +50,7 @@ func (s *Scheduler) Defer(d *Delivery, o DeferOptions) {
 	s.mu.Lock()
 	defer s.unlock()
 	s.handBack(d, func(p *Partition) {
+		p.src.Lane.ready.Refund(d.tenant, d.turns())
 		d.limit = o.Limit
 		p.deferred[o.Limit]++
 		p.sleepUntil(timer{at: o.Until, part: p, d: d, retry: true})
@@ -105,7 +106,10 @@ func (d *Delivery) Requeue() {
 	s := d.part.sched
 	s.mu.Lock()
 	defer s.unlock()
-	s.handBack(d, func(p *Partition) { p.requeue(d) })
+	s.handBack(d, func(p *Partition) {
+		p.src.Lane.ready.Refund(d.tenant, d.turns())
+		p.requeue(d)
+	})
 }
 
 func (p *Partition) requeue(d *Delivery) {

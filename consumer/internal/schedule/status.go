@@ -46,7 +46,7 @@ func (s *Scheduler) Status() (lanes []LaneStatus, partitions []PartitionStatus, 
 	at := make(map[*Lane]*LaneStatus, len(s.opts.Lanes))
 	lanes = make([]LaneStatus, len(s.opts.Lanes))
 	for i, l := range s.opts.Lanes {
-		lanes[i] = LaneStatus{Lane: l.name, InFlight: l.inFlight, Ready: l.ready.jobs, Rate: l.completed.perSecond(now)}
+		lanes[i] = LaneStatus{Lane: l.name, InFlight: l.inFlight, Ready: l.ready.Len(), Rate: l.completed.perSecond(now)}
 		at[l] = &lanes[i]
 	}
 	for a := range s.live {

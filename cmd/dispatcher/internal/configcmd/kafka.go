@@ -17,6 +17,9 @@ func printKafka(w io.Writer, k consumer.Config) {
 		if l.MinShare > 0 {
 			share = fmt.Sprintf("at least %g of the slots while it has jobs", l.MinShare)
 		}
+		if l.Fair != "" {
+			share += "; tenants take turns: " + cli.InCell(l.Fair)
+		}
 		_, _ = fmt.Fprintf(w, "  lane %d\t%s\t%s; %s\n", i+1, l.Name, strings.Join(l.Topics, ", "), share)
 	}
 	_, _ = fmt.Fprintf(w, "  order\t%s\t%s\n", k.Order, map[string]string{

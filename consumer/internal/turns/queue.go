@@ -1,0 +1,203 @@
+package turns
+
+import (
+	"container/heap"
+	"slices"
+)
+
+// Queue has the items of several tenants. The zero value is empty.
+type Queue[T any] struct {
+	items int
+
+	back    []T                   // items that were put back: they go before all others, the last one first
+	named   map[string]*tenant[T] // those that have items, beside those in back
+	order   byPass[T]             // the same; the one that goes next first
+	pass    float64               // of the tenant that went last
+	came    uint64                // tenants so far
+	spare   *tenant[T]            // one that has gone, to be used again
+	weights map[string]float64    // of tenants that do not have the weight 1
+}
+
+// tenant has items.
+type tenant[T any] struct {
+	name   string
+	weight float64
+	pass   float64
+	came   uint64 // among tenants of one pass, the one that came first goes first
+	fresh  line[T]
+	again  line[T] // they take turns with the fresh ones
+	yields bool    // it is the turn of the fresh ones
+	at     int     // its place in the order
+}
+
+// item is one with what it costs its tenant.
+type item[T any] struct {
+	it   T
+	cost float64
+}
+
+// Len is how many items there are.
+func (q *Queue[T]) Len() int { return q.items }
+
+// Push adds an item behind those of its tenant, which it costs so many turns. Items that come again and
+// fresh ones of a tenant go in turn.
+func (q *Queue[T]) Push(name string, it T, cost int, fresh bool) {
+	q.items++
+	one := q.named[name]
+	if one == nil {
+		one = q.comes(name)
+	}
+	l := &one.again
+	if fresh {
+		l = &one.fresh
+	}
+	l.push(item[T]{it, float64(cost)})
+}
+
+// comes adds a tenant that had no items. Its first one follows.
+func (q *Queue[T]) comes(name string) *tenant[T] {
+	one := q.spare
+	if q.spare = nil; one == nil {
+		one = new(tenant[T])
+	}
+	one.name, one.weight, one.pass, one.came, one.yields = name, q.weightOf(name), q.pass, q.came, false
+	q.came++
+	if q.named == nil {
+		q.named = make(map[string]*tenant[T])
+	}
+	q.named[name] = one
+	heap.Push(&q.order, one)
+	return one
+}
+
+// PutBack adds an item that was taken. It goes before all others, those that were put back before too, and costs nothing.
+func (q *Queue[T]) PutBack(it T) {
+	q.items++
+	q.back = append(q.back, it)
+}
+
+// Pop takes the item that goes next. There must be one.
+func (q *Queue[T]) Pop() T {
+	q.items--
+	if last := len(q.back) - 1; last >= 0 {
+		it := q.back[last]
+		clear(q.back[last:])
+		q.back = q.back[:last]
+		return it
+	}
+	one := q.order[0]
+	next := one.pop()
+	q.pass = one.pass
+	one.pass += next.cost / one.weight
+	if !one.empty() {
+		heap.Fix(&q.order, 0)
+		return next.it
+	}
+	heap.Pop(&q.order)
+	delete(q.named, one.name)
+	q.spare = one
+	return next.it
+}
+
+// pop takes the tenant's next item.
+func (t *tenant[T]) pop() item[T] {
+	if t.again.len() > 0 && (!t.yields || t.fresh.len() == 0) {
+		t.yields = true
+		return t.again.pop()
+	}
+	t.yields = false
+	return t.fresh.pop()
+}
+
+func (t *tenant[T]) empty() bool { return t.again.len() == 0 && t.fresh.len() == 0 }
+
+// Refund gives a tenant its turns back for an item that was taken and will come again. A tenant without items has
+// none to come to.
+func (q *Queue[T]) Refund(name string, cost int) {
+	if one := q.named[name]; one != nil {
+		one.pass -= float64(cost) / one.weight
+		heap.Fix(&q.order, one.at)
+	}
+}
+
+// Take takes the first item that matches: of those that were put back, else of a tenant. It looks at all items.
+func (q *Queue[T]) Take(match func(T) bool) (found T, ok bool) {
+	q.DeleteFunc(func(it T) bool {
+		if ok || !match(it) {
+			return false
+		}
+		found, ok = it, true
+		return true
+	})
+	return found, ok
+}
+
+// DeleteFunc takes out all items for which gone is true. It looks at those that were put back first, then at each tenant's.
+func (q *Queue[T]) DeleteFunc(gone func(T) bool) {
+	q.back = deleteBackward(q.back, gone)
+	q.items = len(q.back)
+	for _, one := range q.order {
+		one.again.deleteFunc(gone)
+		one.fresh.deleteFunc(gone)
+		q.items += one.again.len() + one.fresh.len()
+	}
+	q.order = q.order.without(func(one *tenant[T]) bool {
+		if one.empty() {
+			delete(q.named, one.name)
+		}
+		return one.empty()
+	})
+	heap.Init(&q.order)
+}
+
+// deleteBackward is slices.DeleteFunc from the last one on: that is their order.
+func deleteBackward[T any](all []T, gone func(T) bool) []T {
+	kept := len(all)
+	for _, it := range slices.Backward(all) {
+		if !gone(it) {
+			kept--
+			all[kept] = it
+		}
+	}
+	n := copy(all, all[kept:])
+	clear(all[n:])
+	return all[:n]
+}
+
+// Before is how many items go before the first one that matches: of its tenant, fresh ones or such that come again as it is.
+func (q *Queue[T]) Before(match func(T) bool) int {
+	for i, it := range slices.Backward(q.back) {
+		if match(it) {
+			return len(q.back) - 1 - i
+		}
+	}
+	for _, one := range q.order {
+		for _, l := range []*line[T]{&one.again, &one.fresh} {
+			for i, it := range l.all() {
+				if match(it.it) {
+					return i
+				}
+			}
+		}
+	}
+	return 0
+}
+
+// SetWeights has other weights act on the items that wait already: by how much a tenant is ahead of the others
+// follows its weight. Tenants that are not named have the weight 1. All weights are above 0.
+func (q *Queue[T]) SetWeights(weights map[string]float64) {
+	q.weights = weights
+	for _, one := range q.order {
+		weight := q.weightOf(one.name)
+		one.pass = q.pass + (one.pass-q.pass)*one.weight/weight
+		one.weight = weight
+	}
+	heap.Init(&q.order)
+}
+
+func (q *Queue[T]) weightOf(name string) float64 {
+	if w, ok := q.weights[name]; ok {
+		return w
+	}
+	return 1
+}
