@@ -169,7 +169,8 @@ func TestALaneGetsItsMinShareOfTheFleet(t *testing.T) {
 		{"20 a second, one node of sixteen has those of the last lane", 20, 16, 0.1, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, 1, 0},
 		{"20 a second, a half", 20, 3, 0.5, []int{0, 1, 2}, 0, 0},
 		{"6 a second, a third", 6, 2, 0.3, []int{0}, 0, 0},
-		{"the node that has those of the last lane is far", 300, 4, 0.1, []int{1, 2, 3}, 1, 10_000},
+		{"20 a second, that node is far from Redis", 20, 16, 0.1, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, 1, 60_000},
+		{"20 a second, that node is far from Redis, a third", 20, 16, 0.33, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, 1, 60_000},
 		{"none", 300, 3, 0, []int{0, 1, 2}, 0, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -111,6 +111,38 @@ func TestItemsThatComeAgainTakeTurnsWithFreshOnes(t *testing.T) {
 	}
 }
 
+// A tenant whose items cost three turns gets a third as many.
+func TestItemsThatCostMoreTakeMoreTurns(t *testing.T) {
+	t.Parallel()
+	var q Queue[string]
+	for range 40 {
+		q.Push("a", "a", 3, true)
+		q.Push("b", "b", 1, true)
+	}
+	got := map[string]int{}
+	for range 40 {
+		got[q.Pop()]++
+	}
+	if got["a"] != 10 || got["b"] != 30 {
+		t.Errorf("got %v, want 10 and 30", got)
+	}
+}
+
+// A tenant that gets its turn back goes before those that had theirs, and before those that came later.
+func TestATenantThatGetsItsTurnBackGoesNext(t *testing.T) {
+	t.Parallel()
+	var q Queue[string]
+	for _, tenant := range []string{"a", "b", "c", "d"} {
+		q.Push(tenant, tenant, 1, true)
+		q.Push(tenant, tenant, 1, true)
+	}
+	first, second := q.Pop(), q.Pop()
+	q.Refund(first, 1)
+	if next := q.Pop(); first != "a" || second != "b" || next != "a" {
+		t.Errorf("got %s, %s and %s, want a, b and a again", first, second, next)
+	}
+}
+
 // An item that was taken and comes again takes one turn, and no more.
 func TestAnItemThatComesAgainTakesOneTurn(t *testing.T) {
 	t.Parallel()
