@@ -154,7 +154,8 @@ func (d *Delivery) sleepsFor() (reason WaitsFor, until time.Time) {
 	return WaitsForTime, t.at
 }
 
-// firstOfKey is the first job in the key queue of a job: itself where it has none.
+// firstOfKey is the first job in the key queue of a job: itself where it has none. Most jobs of a key lie behind each other in the
+// order of their offsets, so that one look at all of them, from the newest on, is enough.
 func (p *Partition) firstOfKey(d *Delivery) *Delivery {
 	if !d.inKeyQueue {
 		return d
@@ -162,7 +163,7 @@ func (p *Partition) firstOfKey(d *Delivery) *Delivery {
 	first := d
 	for moved := true; moved; {
 		moved = false
-		for one := p.open.oldest; one != nil; one = one.newer {
+		for one := p.open.newest; one != nil; one = one.older {
 			if one.nextOfKey == first {
 				first, moved = one, true
 			}
