@@ -97,9 +97,6 @@ func newGatesRun(t tester, rdb redis.UniversalClient, mini *miniredis.Miniredis,
 	for range 1 + roll(3) {
 		r.nodes = append(r.nodes, r.fresh())
 	}
-	if algorithm(algo).Ahead && roll(3) == 0 {
-		r.lanes = someShares(roll)
-	}
 	r.pollAll()
 	r.pass(3_000_000) // past the cooldown of the start
 	r.pollAll()
@@ -375,6 +372,9 @@ func TestGatesKeepTheirCap(t *testing.T) {
 		all := gateAlgorithms()
 		algo := all[roll(int64(len(all)))]
 		r := newGatesRun(rt, rdb, mini, algo, scriptOf(algo), roll)
+		if algorithm(algo).Ahead && roll(3) == 0 {
+			r.lanes = someShares(roll)
+		}
 		if over := r.play(250); over != "" {
 			rt.Fatalf("%s: %s", r.algo, over)
 		}
