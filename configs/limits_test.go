@@ -104,6 +104,7 @@ func TestFaultsOfLimits(t *testing.T) {
 		"limits.1.when_full=wait":                  `limits.1.when_full: "wait": ` + alone,
 		"limits.1.max_in_flight=5":                 `limits.1.max_in_flight: 5: ` + alone,
 		"limits.1.ignore_throttled=true":           `limits.1.ignore_throttled: true: ` + alone,
+		"limits.1.weights=a=2":                     `limits.1.weights: "a=2": ` + alone,
 		"limits.1.guard=auto":                      `limits.1.guard: "auto": ` + alone,
 		"limits.1.lateness=3ms":                    `limits.1.lateness: 3ms: ` + alone,
 		"limits.1.spread=7ms":                      `limits.1.spread: 7ms: ` + alone,

@@ -53,12 +53,23 @@ func (s *Service) answer(ctx context.Context, text string) {
 	if !ok {
 		return
 	}
-	reply, err := json.Marshal(s.opts.Answer(q))
+	reply, err := encoded(s.opts.Answer(q))
 	if err == nil {
 		err = s.opts.Redis.Publish(ctx, answers(s.opts.Namespace, q.ID), reply).Err()
 	}
 	if err != nil && ctx.Err() == nil {
 		s.opts.Logger.Warn("a question about a job or a limit could not be answered", "error", err)
+	}
+}
+
+// encoded is an answer with as many jobs as fit.
+func encoded(a Answer) ([]byte, error) {
+	for {
+		text, err := json.Marshal(a)
+		if err != nil || len(text) <= mostAnswer || len(a.Jobs) == 0 {
+			return text, err
+		}
+		a.Jobs = a.Jobs[:len(a.Jobs)-1]
 	}
 }
 

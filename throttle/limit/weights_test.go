@@ -25,7 +25,7 @@ func TestWeightsThatAreNoneAreRefused(t *testing.T) {
 	t.Parallel()
 	many := strings.Builder{}
 	for i := range MaxWeights + 1 {
-		many.WriteString(strings.Repeat("a", i%60+1) + strings.Repeat("b", i/60) + "=1 ")
+		many.WriteString(strings.Repeat("a", i%20+1) + strings.Repeat("b", i/20) + "=1 ")
 	}
 	for text, want := range map[string]string{
 		"acme":                         `weights: "acme": must be tenant=weight`,
@@ -36,8 +36,11 @@ func TestWeightsThatAreNoneAreRefused(t *testing.T) {
 		"acme=NaN":                     "a weight from 0.01 to 100",
 		"acme=5x":                      "a weight from 0.01 to 100",
 		"acme=5 acme=6":                "is the second weight of that tenant",
-		strings.Repeat("a", 65) + "=1": "a name of up to 64 bytes",
+		strings.Repeat("a", 65) + "=1": "a name of up to 64 letters",
 		many.String():                  "weights: 101: must be at most 100",
+		"a<b=1":                        "a name of up to 64 letters",
+		"\xff=1":                       "a name of up to 64 letters",
+		strings.Repeat(" ", 4097):      "weights: 4097: must have at most 4096 bytes",
 	} {
 		if _, err := (Terms{Weights: text}).TenantWeights(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40q: got %v, want an error with %q", text, err, want)

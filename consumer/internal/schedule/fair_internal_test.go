@@ -69,3 +69,24 @@ func TestAFairLaneKeepsItsLimit(t *testing.T) {
 		t.Errorf("got %d notices and %d jobs to take, want one of each", len(w.Ready()), w.ReadyJobs())
 	}
 }
+
+// Jobs of a fair lane that a limit refuses, however many, leave other lanes their places in memory.
+func TestRefusedJobsOfAFairLaneStopNoOther(t *testing.T) {
+	t.Parallel()
+	fair, other := NewFairLane("bulk", 4), NewLane("urgent", 4)
+	w := newBench(other, fair)
+	w.opts.MaxAsleep = 40
+	a := w.NewAssignment()
+	addOf(partition(a, fair, 0), many("a", 200)...)
+	if n := len(w.deferAll()); n != 200 || w.SleepersFull() {
+		t.Fatalf("got %d of 200 jobs deferred, and the bound reached: %v", n, w.SleepersFull())
+	}
+	addJobs(partition(a, other, 1), 0)
+	if d := w.Take(); d == nil || d.part.src.Lane != other {
+		t.Errorf("got %v, want the job of the other lane", d)
+	}
+	a.Drain()
+	if w.asleep != 0 || w.asleepBytes != 0 {
+		t.Errorf("got %d jobs asleep in %d bytes after the drain, want none", w.asleep, w.asleepBytes)
+	}
+}

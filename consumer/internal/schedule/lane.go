@@ -86,6 +86,7 @@ func (d *Delivery) turns() int { return max(1, d.Job.Cost) }
 func (d *Delivery) notReady() {
 	if d.part.src.Lane.fair {
 		d.part.ready.minus(d)
+		d.part.wakeFetcher()
 	}
 }
 

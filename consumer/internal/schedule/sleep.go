@@ -142,13 +142,19 @@ func (p *Partition) sleepUntil(t timer) {
 	s, d := p.sched, t.d
 	d.on(sleep)
 	p.asleep.plus(d)
-	s.asleep++
-	s.asleepBytes += d.size
+	if d.countsAsleep() {
+		s.asleep++
+		s.asleepBytes += d.size
+	}
 	if late := d.Job.NotAfter; !late.IsZero() && late.Before(t.at) {
 		t.at = late.Add(time.Millisecond) // it expires meanwhile
 	}
 	s.timers.set(t)
 }
+
+// countsAsleep tells whether a job that sleeps is among those that the node bounds. In a fair lane thousands of jobs are
+// taken that a limit refuses. They stop no other lane: what a partition may hold bounds them.
+func (d *Delivery) countsAsleep() bool { return d.limit == "" || !d.part.src.Lane.fair }
 
 // SleepersFull tells whether as many jobs sleep on this node as may. Then no new job is made
 // ready or fetched; a job that fails may sleep all the same.
@@ -206,6 +212,9 @@ func (s *Scheduler) logSleepersFull() {
 // wokeUp notes that a job does not sleep any more. If that makes room for others, all
 // partitions go on.
 func (s *Scheduler) wokeUp(d *Delivery) {
+	if !d.countsAsleep() {
+		return
+	}
 	before := s.sleepersFull()
 	s.asleep--
 	s.asleepBytes -= d.size

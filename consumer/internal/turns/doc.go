@@ -4,8 +4,8 @@
 // Proportional-Share Resource Management, 1995): each tenant has a pass, the one with the least
 // pass goes next, and its pass grows by what it got, divided by its weight. While two tenants have
 // items, what they got by their weights differs by their largest items at most. A tenant that
-// comes begins at the pass of the one that went last, so it has saved nothing up. One that has no items is
-// forgotten.
+// comes begins at the pass of the one that went last, so it has saved nothing up. What it got before counts, while that is
+// ahead of the others. So one that has a single item at a time gets what its weight says, too.
 //
 // With a single tenant the queue goes in order.
 //

@@ -23,6 +23,17 @@ func (l *line[T]) pop() item[T] {
 	return first
 }
 
+// take takes the first item that matches.
+func (l *line[T]) take(match func(T) bool) (found T, ok bool) {
+	i := slices.IndexFunc(l.all(), func(i item[T]) bool { return match(i.it) })
+	if i < 0 {
+		return found, false
+	}
+	found = l.all()[i].it
+	l.items = slices.Delete(l.items, l.head+i, l.head+i+1)
+	return found, true
+}
+
 func (l *line[T]) deleteFunc(gone func(T) bool) {
 	l.items, l.head = slices.Delete(l.items, 0, l.head), 0
 	l.items = slices.DeleteFunc(l.items, func(i item[T]) bool { return gone(i.it) })

@@ -2,6 +2,7 @@ package turns
 
 import (
 	"container/heap"
+	"maps"
 	"slices"
 )
 
@@ -15,6 +16,7 @@ type Queue[T any] struct {
 	pass    float64               // of the tenant that went last
 	came    uint64                // tenants so far
 	spare   *tenant[T]            // one that has gone, to be used again
+	left    map[string]float64    // passes of tenants that have gone while others had items, as far as they are ahead of these
 	weights map[string]float64    // of tenants that do not have the weight 1
 }
 
@@ -60,8 +62,9 @@ func (q *Queue[T]) comes(name string) *tenant[T] {
 	if q.spare = nil; one == nil {
 		one = new(tenant[T])
 	}
-	one.name, one.weight, one.pass, one.came, one.yields = name, q.weightOf(name), q.pass, q.came, false
+	one.name, one.weight, one.pass, one.came, one.yields = name, q.weightOf(name), max(q.pass, q.left[name]), q.came, false
 	q.came++
+	delete(q.left, name)
 	if q.named == nil {
 		q.named = make(map[string]*tenant[T])
 	}
@@ -87,16 +90,39 @@ func (q *Queue[T]) Pop() T {
 	}
 	one := q.order[0]
 	next := one.pop()
-	q.pass = one.pass
+	q.pass = max(q.pass, one.pass)
 	one.pass += next.cost / one.weight
-	if !one.empty() {
+	if one.empty() {
+		q.goes(one)
+	} else {
 		heap.Fix(&q.order, 0)
-		return next.it
 	}
-	heap.Pop(&q.order)
+	return next.it
+}
+
+// mostLeft is how many tenants are remembered that have gone.
+const mostLeft = 1024
+
+// goes removes a tenant without items. What it got counts when it comes again: a tenant that has one item at a time gets no
+// more than its weight says.
+func (q *Queue[T]) goes(one *tenant[T]) {
+	heap.Remove(&q.order, one.at)
 	delete(q.named, one.name)
 	q.spare = one
-	return next.it
+	if len(q.order) == 0 {
+		q.left = nil // nobody has waited for it
+		return
+	}
+	if q.left == nil {
+		q.left = make(map[string]float64)
+	}
+	q.left[one.name] = one.pass
+	if len(q.left) > mostLeft {
+		maps.DeleteFunc(q.left, func(_ string, pass float64) bool { return pass <= q.pass })
+	}
+	if len(q.left) > mostLeft {
+		q.left = nil
+	}
 }
 
 // pop takes the tenant's next item.
@@ -111,25 +137,40 @@ func (t *tenant[T]) pop() item[T] {
 
 func (t *tenant[T]) empty() bool { return t.again.len() == 0 && t.fresh.len() == 0 }
 
-// Refund gives a tenant its turns back for an item that was taken and will come again. A tenant without items has
-// none to come to.
+// Refund gives a tenant its turns back for an item that was taken and will come again. It goes before no tenant that comes
+// now, however often it gets some back.
 func (q *Queue[T]) Refund(name string, cost int) {
 	if one := q.named[name]; one != nil {
-		one.pass -= float64(cost) / one.weight
+		one.pass = max(q.pass, one.pass-float64(cost)/one.weight)
 		heap.Fix(&q.order, one.at)
+		return
+	}
+	if pass, ok := q.left[name]; ok {
+		q.left[name] = pass - float64(cost)/q.weightOf(name)
 	}
 }
 
-// Take takes the first item that matches: of those that were put back, else of a tenant. It looks at all items.
+// Take takes the first item that matches: of those that were put back, else of a tenant.
 func (q *Queue[T]) Take(match func(T) bool) (found T, ok bool) {
-	q.DeleteFunc(func(it T) bool {
-		if ok || !match(it) {
-			return false
+	for i, it := range slices.Backward(q.back) {
+		if match(it) {
+			q.back = slices.Delete(q.back, i, i+1)
+			q.items--
+			return it, true
 		}
-		found, ok = it, true
-		return true
-	})
-	return found, ok
+	}
+	for _, one := range q.order {
+		for _, l := range []*line[T]{&one.again, &one.fresh} {
+			if found, ok = l.take(match); !ok {
+				continue
+			}
+			if q.items--; one.empty() {
+				q.goes(one)
+			}
+			return found, true
+		}
+	}
+	return found, false
 }
 
 // DeleteFunc takes out all items for which gone is true. It looks at those that were put back first, then at each tenant's.

@@ -143,6 +143,52 @@ func TestATenantThatGetsItsTurnBackGoesNext(t *testing.T) {
 	}
 }
 
+// A tenant that has one item at a time takes turns with one that has many, by their weights.
+func TestATenantWithOneItemAtATimeStarvesNobody(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		weights map[string]float64
+		want    int // of 40
+	}{{nil, 20}, {map[string]float64{"single": 0.1}, 4}, {map[string]float64{"single": 3}, 30}} {
+		var q Queue[string]
+		q.SetWeights(row.weights)
+		for range 100 {
+			q.Push("many", "many", 1, true)
+		}
+		q.Push("single", "single", 1, true)
+		got := map[string]int{}
+		for range 40 {
+			one := q.Pop()
+			if got[one]++; one == "single" {
+				q.Push("single", "single", 1, true)
+			}
+		}
+		if n := got["single"]; n < row.want-1 || n > row.want+1 {
+			t.Errorf("weights %v: got %v of 40, want about %d", row.weights, got, row.want)
+		}
+	}
+}
+
+// A tenant whose turns are given back again and again is not put before one that waits.
+func TestTurnsThatAreGivenBackAreBounded(t *testing.T) {
+	t.Parallel()
+	var q Queue[string]
+	for range 50 {
+		q.Push("a", "a", 1, true)
+		q.Push("b", "b", 1, true)
+	}
+	for range 100 {
+		q.Refund("a", 1)
+	}
+	got := map[string]int{}
+	for range 20 {
+		got[q.Pop()]++
+	}
+	if got["b"] != 10 {
+		t.Errorf("got %v of 20, want half of each", got)
+	}
+}
+
 // An item that was taken and comes again takes one turn, and no more.
 func TestAnItemThatComesAgainTakesOneTurn(t *testing.T) {
 	t.Parallel()
