@@ -3,6 +3,7 @@ package integration
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,7 +61,7 @@ func (w *servers) tenantsScene(t *testing.T, second int, settings ...string) *sc
 func (s *scene) callsOf(t *testing.T, tenant string) (at []time.Duration) {
 	t.Helper()
 	for _, a := range s.judge.arrivals(t) {
-		if len(a.Key) > len(tenant) && a.Key[:len(tenant)] == tenant {
+		if strings.HasPrefix(a.Key, tenant+"-") {
 			at = append(at, a.At)
 		}
 	}

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -78,10 +76,7 @@ func TestGatesReal(t *testing.T) {
 func (w *servers) gates(t *testing.T, g gatesRun, meanwhile func(*scene), settings ...string) {
 	t.Helper()
 	s := w.scene(t, 300, 12, 20*time.Millisecond, settings...)
-	s.file = filepath.Join(t.TempDir(), "dispatcher.yaml")
-	if err := os.WriteFile(s.file, fmt.Appendf(nil, gateLimits, g.ofSender), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	s.configure(t, fmt.Sprintf(gateLimits, g.ofSender))
 	s.enqueueLines(t, g.lines())
 	quiet(t)
 	s.start(t, 3)

@@ -3,8 +3,6 @@ package integration
 import (
 	"bytes"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -29,10 +27,7 @@ limits:
 func TestQuotaReal(t *testing.T) {
 	w := startServers(t, containers.Kafka)
 	s := w.scene(t, 300, 12, 20*time.Millisecond)
-	s.file = filepath.Join(t.TempDir(), "dispatcher.yaml")
-	if err := os.WriteFile(s.file, []byte(quotaLimits), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	s.configure(t, quotaLimits)
 	s.enqueueLines(t, quotaLines())
 	untilSecond(t, 40)
 	s.start(t, 3)

@@ -99,6 +99,15 @@ func (w *servers) sceneBefore(t *testing.T, j *judge, limit, partitions int, set
 	return s
 }
 
+// configure gives the nodes and the commands this configuration file.
+func (s *scene) configure(t *testing.T, text string) {
+	t.Helper()
+	s.file = filepath.Join(t.TempDir(), "dispatcher.yaml")
+	if err := os.WriteFile(s.file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // createTopic makes a topic, unless it is there: a broker that is just starting
 // may have made it without saying so.
 func (w *servers) createTopic(t *testing.T, topic string, partitions int) {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -27,10 +25,7 @@ func TestOneValueReal(t *testing.T) {
 	const own, others = 60, 16
 	w := startServers(t, containers.Kafka)
 	s := w.scene(t, 300, 6, 20*time.Millisecond)
-	s.file = filepath.Join(t.TempDir(), "dispatcher.yaml")
-	if err := os.WriteFile(s.file, []byte(valueLimits), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	s.configure(t, valueLimits)
 	for _, n := range s.start(t, 2) {
 		eventually(t, time.Minute, func() bool { status, _ := n.ready(t); return status == http.StatusOK }, func() string { return "a node does not become ready" })
 	}

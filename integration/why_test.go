@@ -3,8 +3,6 @@ package integration
 import (
 	"bytes"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,10 +21,7 @@ limits:
 func TestWhyReal(t *testing.T) {
 	w := startServers(t, containers.Kafka)
 	s := w.scene(t, 300, 6, 20*time.Millisecond)
-	s.file = filepath.Join(t.TempDir(), "dispatcher.yaml")
-	if err := os.WriteFile(s.file, []byte(whyLimits), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	s.configure(t, whyLimits)
 	s.start(t, 3)
 	s.enqueue(t, 300)
 	s.judge.count(t, 300, time.Minute) // all nodes work
