@@ -31,9 +31,6 @@ func NewFairLane(name string, limit int) *Lane { return &Lane{name: name, limit:
 // Name is what the lane is called.
 func (l *Lane) Name() string { return l.name }
 
-// Fair tells whether the lane's tenants take turns.
-func (l *Lane) Fair() bool { return l.fair }
-
 // put makes a job of the lane ready, behind those of its tenant. A caller that waits
 // for jobs of other lanes gets a notice where this one had none to take. fresh: the job came out of a buffer.
 func (s *Scheduler) put(l *Lane, d *Delivery, fresh bool) {

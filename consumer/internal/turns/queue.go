@@ -135,6 +135,9 @@ func (t *tenant[T]) pop() item[T] {
 	return t.fresh.pop()
 }
 
+// lines are the tenant's queues.
+func (t *tenant[T]) lines() []*line[T] { return []*line[T]{&t.again, &t.fresh} }
+
 func (t *tenant[T]) empty() bool { return t.again.len() == 0 && t.fresh.len() == 0 }
 
 // Refund gives a tenant its turns back for an item that was taken and will come again. It goes before no tenant that comes
@@ -160,7 +163,7 @@ func (q *Queue[T]) Take(match func(T) bool) (found T, ok bool) {
 		}
 	}
 	for _, one := range q.order {
-		for _, l := range []*line[T]{&one.again, &one.fresh} {
+		for _, l := range one.lines() {
 			if found, ok = l.take(match); !ok {
 				continue
 			}
@@ -173,14 +176,15 @@ func (q *Queue[T]) Take(match func(T) bool) (found T, ok bool) {
 	return found, false
 }
 
-// DeleteFunc takes out all items for which gone is true. It looks at those that were put back first, then at each tenant's.
+// DeleteFunc takes out all items for which gone is true.
 func (q *Queue[T]) DeleteFunc(gone func(T) bool) {
-	q.back = deleteBackward(q.back, gone)
+	q.back = slices.DeleteFunc(q.back, gone)
 	q.items = len(q.back)
 	for _, one := range q.order {
-		one.again.deleteFunc(gone)
-		one.fresh.deleteFunc(gone)
-		q.items += one.again.len() + one.fresh.len()
+		for _, l := range one.lines() {
+			l.deleteFunc(gone)
+			q.items += l.len()
+		}
 	}
 	q.order = q.order.without(func(one *tenant[T]) bool {
 		if one.empty() {
@@ -191,20 +195,6 @@ func (q *Queue[T]) DeleteFunc(gone func(T) bool) {
 	heap.Init(&q.order)
 }
 
-// deleteBackward is slices.DeleteFunc from the last one on: that is their order.
-func deleteBackward[T any](all []T, gone func(T) bool) []T {
-	kept := len(all)
-	for _, it := range slices.Backward(all) {
-		if !gone(it) {
-			kept--
-			all[kept] = it
-		}
-	}
-	n := copy(all, all[kept:])
-	clear(all[n:])
-	return all[:n]
-}
-
 // Before is how many items go before the first one that matches: of its tenant, fresh ones or such that come again as it is.
 func (q *Queue[T]) Before(match func(T) bool) int {
 	for i, it := range slices.Backward(q.back) {
@@ -213,7 +203,7 @@ func (q *Queue[T]) Before(match func(T) bool) int {
 		}
 	}
 	for _, one := range q.order {
-		for _, l := range []*line[T]{&one.again, &one.fresh} {
+		for _, l := range one.lines() {
 			for i, it := range l.all() {
 				if match(it.it) {
 					return i
