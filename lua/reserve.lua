@@ -68,12 +68,13 @@ if GATES > 0 and stale then return nothing(FULL) end -- its keys are of an epoch
 if CHOOSES then read_jobs() end
 local units_wanted = needed(want)
 local place -- in the queue, which a node keeps that got skipped slots alone
-lanes.least = first_cost
+local least = first_cost -- take changes it
 local slots, wait = take(want, ahead + lanes.below())
 if not slots and ahead == 0 and lane.credit >= 1 then
+  local soonest
   c.reach = lanes.farthest
-  slots, lanes.soonest = take(math.min(want, math.max(lanes.least, math.floor(lane.credit))), lanes.below())
-  wait = math.min(wait, lanes.soonest or wait) -- the lanes before leave it a unit until then
+  slots, soonest = take(math.min(want, math.max(least, math.floor(lane.credit))), lanes.below())
+  wait = math.min(wait, soonest or wait) -- the lanes before leave it a unit until then
 end
 if barred and #chosen == 0 then -- the gates allow no job
   if ticket > lane.served then lanes.pass() end

@@ -102,7 +102,7 @@ end
 
 local cut = false -- calls in flight left room for fewer jobs than want a slot
 local gates, gate_texts, granted_jobs, refused_jobs = {}, {}, '', '' -- see gates.lua
-local lanes = {} -- see lanes.lua
+local lanes -- see lanes.lua
 local keep, repeated -- see calls.lua; jobs of a reservation that comes again, which it may do once more
 local function reply(given, first, nth, floor, units, period, debt, wait, cooldown, place, poll)
   keep(repeated or (shared(given, math.huge)))

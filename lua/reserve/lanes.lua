@@ -15,83 +15,93 @@
 --   spare   since when units are free that those ahead have not asked for, µs; 0: none are
 --   credit  units that the lane is owed
 --   till    until then it is taken to have jobs, µs
-lanes.list, lanes.own, lanes.reach, lanes.shares, lanes.changed = {}, 1, 0, {}, false
-lanes.CREDIT = 40000 -- a lane is owed what the pace gives in this time, and the largest job, at most
-lanes.AWAY = 10000000 -- no time of a lane lies further ahead
-for text in string.gmatch(v[9] or '', '[^,]+') do
-  local queued, served, spare, credit, till = string.match(text, '^(%d+) (%d+) (%d+) (%-?%d+%.%d+) (%d+)$')
-  if not queued or #text > 80 or tonumber(till) > now + lanes.AWAY or tonumber(spare) > now + lanes.AWAY then
-    queued, served, spare, credit, till = 0, 0, 0, 0, 0
-  end
-  lanes.list[#lanes.list + 1] = {
-    queued = tonumber(queued), served = tonumber(served), spare = tonumber(spare), credit = tonumber(credit), till = tonumber(till),
-  }
-end
-lanes.ticket = tonumber(ARGV[12])
-if not lanes.ticket then
-  local words = {}
-  for word in string.gmatch(ARGV[12], '%S+') do words[#words + 1] = tonumber(word) end
-  lanes.ticket = words[1]
-  if words[2] then
-    lanes.own, lanes.reach = words[2] + 1, words[3]
-    for i = 4, #words do lanes.shares[i - 3] = words[i] end
-  end
-end
+local lane, ticket -- the lane of this call's jobs, and the node's place in its queue
+lanes = { -- in one piece: a table that grows field by field costs more
+  CREDIT = 40000, -- a lane is owed what the pace gives in this time, and the largest job, at most
+  AWAY = 10000000, -- no time of a lane lies further ahead
+  list = {}, own = 1, reach = 0, shares = {}, changed = false, farthest = 0,
+
+  -- read reads the field of the limit's hash.
+  read = function(text)
+    for one in string.gmatch(text, '[^,]+') do
+      local queued, served, spare, credit, till = string.match(one, '^(%d+) (%d+) (%d+) (%-?%d+%.%d+) (%d+)$')
+      if not queued or #one > 80 or tonumber(till) > now + lanes.AWAY or tonumber(spare) > now + lanes.AWAY then
+        queued, served, spare, credit, till = 0, 0, 0, 0, 0
+      end
+      lanes.list[#lanes.list + 1] = {
+        queued = tonumber(queued), served = tonumber(served), spare = tonumber(spare), credit = tonumber(credit), till = tonumber(till),
+      }
+    end
+  end,
+
+  -- place reads ARGV[12].
+  place = function(text)
+    local words = {}
+    for word in string.gmatch(text, '%S+') do words[#words + 1] = tonumber(word) end
+    if words[2] then
+      lanes.own, lanes.reach = words[2] + 1, words[3]
+      for i = 4, #words do lanes.shares[i - 3] = words[i] end
+    end
+    return words[1]
+  end,
+
+  -- set changes a field of a lane.
+  set = function(one, field, value)
+    if one[field] ~= value then
+      one[field], lanes.changed = value, true
+    end
+  end,
+
+  -- keep writes the lanes where one has changed.
+  keep = function()
+    if not lanes.changed then return end
+    local words = {}
+    for i, one in ipairs(lanes.list) do
+      local credit = string.format('%.3f', one.credit)
+      words[i] = int(one.queued) .. ' ' .. int(one.served) .. ' ' .. int(one.spare) .. ' ' .. credit .. ' ' .. int(one.till)
+    end
+    note('lanes', table.concat(words, ','))
+  end,
+
+  -- pass lets those pass that wait behind the first one in the queue.
+  pass = function() lanes.set(lane, 'served', math.min(lane.queued, lane.served + 1)) end,
+
+  -- empty lets all pass that wait in the queues.
+  empty = function()
+    for _, one in ipairs(lanes.list) do
+      lanes.set(one, 'served', one.queued)
+      lanes.set(one, 'spare', 0)
+    end
+  end,
+
+  -- below returns the units that are owed to the lanes behind this one.
+  below = function()
+    local units = 0
+    for i = lanes.own + 1, #lanes.list do
+      local one = lanes.list[i]
+      if one.till > now then units = units + math.max(0, math.floor(one.credit)) end
+    end
+    return units
+  end,
+
+  -- granted notes that this lane got so many units: it pays for them, and those that wait are owed more.
+  granted = function(c, units)
+    for i, share in ipairs(lanes.shares) do
+      local one, credit = lanes.list[i], 0
+      if i == lanes.own then credit = math.max(-c.max_cost, one.credit - units * (1 - share))
+      elseif one.till > now then credit = math.min(c.max_cost + math.ceil(c.cap * lanes.CREDIT / c.window), one.credit + units * share) end
+      lanes.set(one, 'credit', credit)
+    end
+  end,
+
+  -- waits notes that this lane has jobs, and asks again after that time.
+  waits = function(time)
+    if #lanes.shares > 1 then lanes.set(lane, 'till', math.max(lane.till, now + time)) end
+  end,
+}
+ticket = tonumber(ARGV[12]) or lanes.place(ARGV[12])
+if v[9] and v[9] ~= '' then lanes.read(v[9]) end
 for i = #lanes.list + 1, math.max(lanes.own, #lanes.shares) do
   lanes.list[i] = {queued = 0, served = 0, spare = 0, credit = 0, till = 0}
 end
-local lane, ticket = lanes.list[lanes.own], lanes.ticket
-
--- lanes.set changes a field of a lane.
-function lanes.set(one, field, value)
-  if one[field] ~= value then
-    one[field], lanes.changed = value, true
-  end
-end
-
--- lanes.keep writes the lanes where one has changed.
-function lanes.keep()
-  if not lanes.changed then return end
-  local words = {}
-  for i, one in ipairs(lanes.list) do
-    local credit = string.format('%.3f', one.credit)
-    words[i] = int(one.queued) .. ' ' .. int(one.served) .. ' ' .. int(one.spare) .. ' ' .. credit .. ' ' .. int(one.till)
-  end
-  note('lanes', table.concat(words, ','))
-end
-
--- lanes.pass lets those pass that wait behind the first one in the queue.
-function lanes.pass() lanes.set(lane, 'served', math.min(lane.queued, lane.served + 1)) end
-
--- lanes.empty lets all pass that wait in the queues.
-function lanes.empty()
-  for _, one in ipairs(lanes.list) do
-    lanes.set(one, 'served', one.queued)
-    lanes.set(one, 'spare', 0)
-  end
-end
-
--- lanes.below returns the units that are owed to the lanes behind this one.
-function lanes.below()
-  local units = 0
-  for i = lanes.own + 1, #lanes.list do
-    local one = lanes.list[i]
-    if one.till > now then units = units + math.max(0, math.floor(one.credit)) end
-  end
-  return units
-end
-
--- lanes.granted notes that this lane got so many units: it pays for them, and those that wait are owed more.
-function lanes.granted(c, units)
-  for i, share in ipairs(lanes.shares) do
-    local one, credit = lanes.list[i], 0
-    if i == lanes.own then credit = math.max(-c.max_cost, one.credit - units * (1 - share))
-    elseif one.till > now then credit = math.min(c.max_cost + math.ceil(c.cap * lanes.CREDIT / c.window), one.credit + units * share) end
-    lanes.set(one, 'credit', credit)
-  end
-end
-
--- lanes.waits notes that this lane has jobs, and asks again after that time.
-function lanes.waits(time)
-  if #lanes.shares > 1 then lanes.set(lane, 'till', math.max(lane.till, now + time)) end
-end
+lane = lanes.list[lanes.own]

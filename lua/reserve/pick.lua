@@ -8,65 +8,77 @@ local picking = {} -- functions
 local states = {known = {}} -- functions; and from when on quotas allow units, as far as that was asked
 local insists = false -- the node earmarks units for its first job, so none is to pass it: see reserve.lua
 
--- keep keeps a state until it says nothing any more, also to larger jobs, and returns it.
-function states.keep(i, slot, units, max_cost)
-  local gate = owner[i]
-  local left = slot + math.max(gap(gate, units), gate.window + widest) - now
-  local text = int(slot) .. ' ' .. int(units) .. ' ' .. (max_cost or int(gate.max_cost))
-  redis.call('SET', KEYS[6 + 4 * GATES + i], text, 'PX', int(math.max(1, math.ceil(left / 1000) + 1000)))
-  return text
-end
-
--- free_after is when the next job may go behind the last grant that a state holds.
-function states.free_after(gate, state)
-  local slot, units, max_cost = string.match(state or '', '^(%d+) (%d+) (%d+)$')
-  return math.max(gate.from, slot and next_after(gate, tonumber(slot), tonumber(units), tonumber(max_cost)) or 0)
-end
-
--- correct_quota gives units of a slot back, or charges them where they are negative, and returns the state with that.
-function states.correct_quota(i, state, slot, units)
-  local tally = quotas.read_counts(owner[i], state)
-  if units < 0 then quotas.add_units(owner[i], tally, math.min(-units, owner[i].cap), slot)
-  elseif not quotas.take_back(owner[i], tally, units, slot) then return state end
-  quotas.write_counts(owner[i], KEYS[6 + 4 * GATES + i], tally)
-  return quotas.written_counts(tally)
-end
-
--- correct does the same of a last grant. Of a slot that is not the last one nothing is given back: somebody relies on it. A
--- charge counts with the last one, for three windows at most. Where no unit of the last one is left, the next job may go at its
--- slot, and no sooner: what was granted before is not known.
-function states.correct(i, state, slot, units)
-  if owner[i].quota then return states.correct_quota(i, state, slot, units) end
-  local newest_slot, count, max_cost = string.match(state or '', '^(%d+) (%d+) (%d+)$')
-  if not newest_slot then return state end
-  newest_slot, count = tonumber(newest_slot), tonumber(count)
-  if units > 0 and (newest_slot ~= slot or units > count) then return state end
-  local most = 3 * (owner[i].cap - owner[i].max_cost + 1)
-  return states.keep(i, newest_slot, math.max(count - math.max(units, 0), math.min(count - units, most)), max_cost)
-end
-
--- terms_of is a gate with the cap that holds for the value of a state: that of an exception, or the gate's own.
-function states.terms_of(gate, key)
-  if not gate.exceptions then return gate end
-  local _, found = string.find(gate.exceptions, string.sub(key, -32) .. '=', 1, true)
-  if not found then return gate end
-  local cap, till = string.match(gate.exceptions, '^(%d+)@?(%d*)', found + 1)
-  if till ~= '' and now >= tonumber(till) then return gate end
-  return setmetatable({cap = tonumber(cap)}, {__index = gate})
-end
-
-function states.read()
-  for word in string.gmatch(ARGV[21 + 4 * GATES], '%d+') do
-    owner[#owner + 1] = states.terms_of(gates[tonumber(word)], KEYS[7 + 4 * GATES + #owner])
+if GATES > 0 then -- a call without gates does not make these functions
+  -- keep keeps a state until it says nothing any more, also to larger jobs, and returns it.
+  function states.keep(i, slot, units, max_cost)
+    local gate = owner[i]
+    local left = slot + math.max(gap(gate, units), gate.window + widest) - now
+    local text = int(slot) .. ' ' .. int(units) .. ' ' .. (max_cost or int(gate.max_cost))
+    redis.call('SET', KEYS[6 + 4 * GATES + i], text, 'PX', int(math.max(1, math.ceil(left / 1000) + 1000)))
+    return text
   end
-  if #owner == 0 then return end
-  local values = redis.call('MGET', unpack(KEYS, 7 + 4 * GATES))
-  for word, slot, units in string.gmatch(ARGV[23 + 4 * GATES], '(%d+):(%d+):(-?%d+)') do
-    local i = tonumber(word)
-    values[i] = states.correct(i, values[i], tonumber(slot), tonumber(units))
+
+  -- free_after is when the next job may go behind the last grant that a state holds.
+  function states.free_after(gate, state)
+    local slot, units, max_cost = string.match(state or '', '^(%d+) (%d+) (%d+)$')
+    return math.max(gate.from, slot and next_after(gate, tonumber(slot), tonumber(units), tonumber(max_cost)) or 0)
   end
-  for i, gate in ipairs(owner) do
-    if gate.quota then free[i], tallies[i] = 0, quotas.read_counts(gate, values[i]) else free[i] = states.free_after(gate, values[i]) end
+
+  -- correct_quota gives units of a slot back, or charges them where they are negative, and returns the state with that.
+  function states.correct_quota(i, state, slot, units)
+    local tally = quotas.read_counts(owner[i], state)
+    if units < 0 then quotas.add_units(owner[i], tally, math.min(-units, owner[i].cap), slot)
+    elseif not quotas.take_back(owner[i], tally, units, slot) then return state end
+    quotas.write_counts(owner[i], KEYS[6 + 4 * GATES + i], tally)
+    return quotas.written_counts(tally)
+  end
+
+  -- correct does the same of a last grant. Of a slot that is not the last one nothing is given back: somebody relies on it. A
+  -- charge counts with the last one, for three windows at most. Where no unit of the last one is left, the next job may go at its
+  -- slot, and no sooner: what was granted before is not known.
+  function states.correct(i, state, slot, units)
+    if owner[i].quota then return states.correct_quota(i, state, slot, units) end
+    local newest_slot, count, max_cost = string.match(state or '', '^(%d+) (%d+) (%d+)$')
+    if not newest_slot then return state end
+    newest_slot, count = tonumber(newest_slot), tonumber(count)
+    if units > 0 and (newest_slot ~= slot or units > count) then return state end
+    local most = 3 * (owner[i].cap - owner[i].max_cost + 1)
+    return states.keep(i, newest_slot, math.max(count - math.max(units, 0), math.min(count - units, most)), max_cost)
+  end
+
+  -- terms_of is a gate with the cap that holds for the value of a state: that of an exception, or the gate's own.
+  function states.terms_of(gate, key)
+    if not gate.exceptions then return gate end
+    local _, found = string.find(gate.exceptions, string.sub(key, -32) .. '=', 1, true)
+    if not found then return gate end
+    local cap, till = string.match(gate.exceptions, '^(%d+)@?(%d*)', found + 1)
+    if till ~= '' and now >= tonumber(till) then return gate end
+    return setmetatable({cap = tonumber(cap)}, {__index = gate})
+  end
+
+  function states.read()
+    for word in string.gmatch(ARGV[21 + 4 * GATES], '%d+') do
+      owner[#owner + 1] = states.terms_of(gates[tonumber(word)], KEYS[7 + 4 * GATES + #owner])
+    end
+    if #owner == 0 then return end
+    local values = redis.call('MGET', unpack(KEYS, 7 + 4 * GATES))
+    for word, slot, units in string.gmatch(ARGV[23 + 4 * GATES], '(%d+):(%d+):(-?%d+)') do
+      local i = tonumber(word)
+      values[i] = states.correct(i, values[i], tonumber(slot), tonumber(units))
+    end
+    for i, gate in ipairs(owner) do
+      if gate.quota then free[i], tallies[i] = 0, quotas.read_counts(gate, values[i]) else free[i] = states.free_after(gate, values[i]) end
+    end
+  end
+
+  -- time_of is from when on a state allows so many units more.
+  function states.time_of(i, units, times)
+    local gate = owner[i]
+    if units > gate.max_cost then return math.huge end
+    if not gate.quota then return times[i] end
+    local asked = i .. ' ' .. int(times[i] + units)
+    states.known[asked] = states.known[asked] or math.max(gate.from, quotas.room_at(gate, tallies[i], times[i] + units, soon))
+    return states.known[asked]
   end
 end
 
@@ -112,16 +124,6 @@ local function read_jobs()
   end
 end
 
--- time_of is from when on a state allows so many units more.
-function states.time_of(i, units, times)
-  local gate = owner[i]
-  if units > gate.max_cost then return math.huge end
-  if not gate.quota then return times[i] end
-  local asked = i .. ' ' .. int(times[i] + units)
-  states.known[asked] = states.known[asked] or math.max(gate.from, quotas.room_at(gate, tallies[i], times[i] + units, soon))
-  return states.known[asked]
-end
-
 -- allowed_at returns from when on all gates allow a job, and the gate that allows it last.
 local function allowed_at(job, times)
   local at, slowest = 0, nil
@@ -130,19 +132,6 @@ local function allowed_at(job, times)
     if t > at then at, slowest = t, owner[i] end
   end
   return at, slowest
-end
-
--- quotas_allow tells whether a job's quotas have room at a slot.
-function picking.quotas_allow(job, times, slot)
-  for i, units in pairs(job.states) do
-    if owner[i].quota and not quotas.has_room(owner[i], tallies[i], times[i] + units, slot) then return false end
-  end
-  return true
-end
-
--- may_go tells whether a job may have a slot as far as its size and its gates say.
-function picking.may_go(job, times, slot)
-  return job.units <= c.max_cost and allowed_at(job, times) <= slot and picking.quotas_allow(job, times, slot)
 end
 
 -- first_allowed returns the first job that may have a slot, as far as its size and its gates say.
@@ -164,72 +153,86 @@ end
 -- An offer holds what the algorithm may grant: runs of slots, {from, to, before}, in order. A job takes as many slots of one
 -- run as it counts, from one below before on. at(m) is when slot m lies, first_at(time) the first slot that is not before a
 -- time. skips: slots may be left out. The last run lies behind all slots that were granted.
-
--- find returns the first run that has slots for a job from slot m on, and which slot is its first.
-function picking.find(runs, m, units)
-  for i, some in ipairs(runs) do
-    local from = math.max(some.from, m)
-    if from < some.before and from + units <= some.to then return i, from end
-  end
-end
-
--- occupy takes slots out of a run.
-function picking.occupy(runs, i, from, units)
-  local some, behind = table.remove(runs, i), from + units
-  if behind < some.before then table.insert(runs, i, {from = behind, to = some.to, before = some.before}) end
-  if some.from < from then table.insert(runs, i, {from = some.from, to = from, before = from}) end
-end
-
--- pass moves the states of a job on behind its slot. Where it got none, no job of the same values passes it.
-function picking.pass(job, times)
-  for i, units in pairs(job.states) do
-    if not job.slot then times[i] = math.huge
-    else times[i] = owner[i].quota and times[i] + units or job.slot + gap(owner[i], units) end
-  end
-end
-
--- try gives a job the first slots that its gates and its size allow. It returns whether only too few slots keep it from some.
--- Where no slot may be left out, those are the ones behind the job before.
-function picking.try(offer, plan, job)
-  local at = job.units <= c.max_cost and allowed_at(job, plan.times) or math.huge
-  job.slot = nil
-  if at > plan.latest then return false end
-  local i, from = picking.find(plan.runs, offer.first_at(at), job.units)
-  if i and from > plan.front and not offer.skips then return false end
-  if i then
-    job.first, job.slot = from, offer.at(from)
-    if not picking.quotas_allow(job, plan.times, job.slot) then
-      job.slot = nil
-      return true
+if CHOOSES then -- nor one of a job like the other these
+  -- quotas_allow tells whether a job's quotas have room at a slot.
+  function picking.quotas_allow(job, times, slot)
+    for i, units in pairs(job.states) do
+      if owner[i].quota and not quotas.has_room(owner[i], tallies[i], times[i] + units, slot) then return false end
     end
-    picking.occupy(plan.runs, i, from, job.units)
-    plan.placed[#plan.placed + 1] = job
-    plan.used, plan.front, plan.farthest = plan.used + job.units, from + job.units, math.max(plan.farthest, from)
+    return true
   end
-  if i or AHEAD then picking.pass(job, plan.times) end -- units for now that are too few for a job are filled with smaller ones
-  return not i
-end
 
--- place gives slots to the first job that no gate holds up, and then to all others in turn, until the slots in front are taken
--- and count as much as is wanted. It returns the jobs that have some, that first job, and whether a job found too few.
-function picking.place(offer, most)
-  local earliest, latest = picking.bounds(offer)
-  local plan = {runs = {}, times = {}, placed = {}, used = 0, front = offer.runs[1].from, farthest = -math.huge, latest = latest}
-  for i, some in ipairs(offer.runs) do plan.runs[i] = some end
-  for i, t in ipairs(free) do plan.times[i] = t end
-  local first, lacked = first_allowed(earliest), false
-  if first then lacked = picking.try(offer, plan, first) end
-  for _, job in ipairs(jobs) do
-    if (plan.used >= most or #plan.placed >= most_jobs) and not (plan.runs[1] and plan.runs[1].from < plan.farthest) then break end
-    if job ~= first then lacked = picking.try(offer, plan, job) or lacked end
+  -- may_go tells whether a job may have a slot as far as its size and its gates say.
+  function picking.may_go(job, times, slot)
+    return job.units <= c.max_cost and allowed_at(job, times) <= slot and picking.quotas_allow(job, times, slot)
   end
-  return plan.placed, first, lacked
-end
 
--- bounds returns when the first and the last slot of an offer lie in which a job may begin.
-function picking.bounds(offer)
-  local runs = offer.runs
-  return offer.at(runs[1].from), offer.at(runs[#runs].before - 1)
+  -- find returns the first run that has slots for a job from slot m on, and which slot is its first.
+  function picking.find(runs, m, units)
+    for i, some in ipairs(runs) do
+      local from = math.max(some.from, m)
+      if from < some.before and from + units <= some.to then return i, from end
+    end
+  end
+
+  -- occupy takes slots out of a run.
+  function picking.occupy(runs, i, from, units)
+    local some, behind = table.remove(runs, i), from + units
+    if behind < some.before then table.insert(runs, i, {from = behind, to = some.to, before = some.before}) end
+    if some.from < from then table.insert(runs, i, {from = some.from, to = from, before = from}) end
+  end
+
+  -- pass moves the states of a job on behind its slot. Where it got none, no job of the same values passes it.
+  function picking.pass(job, times)
+    for i, units in pairs(job.states) do
+      if not job.slot then times[i] = math.huge
+      else times[i] = owner[i].quota and times[i] + units or job.slot + gap(owner[i], units) end
+    end
+  end
+
+  -- try gives a job the first slots that its gates and its size allow. It returns whether only too few slots keep it from some.
+  -- Where no slot may be left out, those are the ones behind the job before.
+  function picking.try(offer, plan, job)
+    local at = job.units <= c.max_cost and allowed_at(job, plan.times) or math.huge
+    job.slot = nil
+    if at > plan.latest then return false end
+    local i, from = picking.find(plan.runs, offer.first_at(at), job.units)
+    if i and from > plan.front and not offer.skips then return false end
+    if i then
+      job.first, job.slot = from, offer.at(from)
+      if not picking.quotas_allow(job, plan.times, job.slot) then
+        job.slot = nil
+        return true
+      end
+      picking.occupy(plan.runs, i, from, job.units)
+      plan.placed[#plan.placed + 1] = job
+      plan.used, plan.front, plan.farthest = plan.used + job.units, from + job.units, math.max(plan.farthest, from)
+    end
+    if i or AHEAD then picking.pass(job, plan.times) end -- units for now that are too few for a job are filled with smaller ones
+    return not i
+  end
+
+  -- place gives slots to the first job that no gate holds up, and then to all others in turn, until the slots in front are taken
+  -- and count as much as is wanted. It returns the jobs that have some, that first job, and whether a job found too few.
+  function picking.place(offer, most)
+    local earliest, latest = picking.bounds(offer)
+    local plan = {runs = {}, times = {}, placed = {}, used = 0, front = offer.runs[1].from, farthest = -math.huge, latest = latest}
+    for i, some in ipairs(offer.runs) do plan.runs[i] = some end
+    for i, t in ipairs(free) do plan.times[i] = t end
+    local first, lacked = first_allowed(earliest), false
+    if first then lacked = picking.try(offer, plan, first) end
+    for _, job in ipairs(jobs) do
+      if (plan.used >= most or #plan.placed >= most_jobs) and not (plan.runs[1] and plan.runs[1].from < plan.farthest) then break end
+      if job ~= first then lacked = picking.try(offer, plan, job) or lacked end
+    end
+    return plan.placed, first, lacked
+  end
+
+  -- bounds returns when the first and the last slot of an offer lie in which a job may begin.
+  function picking.bounds(offer)
+    local runs = offer.runs
+    return offer.at(runs[1].from), offer.at(runs[#runs].before - 1)
+  end
 end
 
 -- pick returns jobs for the slots of an offer, in the order of these, until they count as many units as are wanted; what they
