@@ -48,6 +48,9 @@ func Lateness() string { return join("limit.lua", "lateness.lua") }
 // Feedback counts the calls that the provider refused, and keeps the slowdown that follows.
 func Feedback() string { return join("limit.lua", "feedback.lua") }
 
+// Release ends the block of one value of a gate's key.
+func Release() string { return join("limit.lua", "release.lua") }
+
 // Register keeps the nodes of a Kafka group to one limit.
 func Register() string { return join("register.lua") }
 

@@ -16,13 +16,19 @@ type charge struct {
 	epoch int64
 }
 
-// correction changes what a slot counts. Its job was not called, or the provider counted otherwise.
+// correction changes what a slot counts. Its job was not called, or the provider counted otherwise. Or the
+// provider refused the call for the value of a gate, which is blocked.
 type correction struct {
 	*charge
 
 	called     bool
 	difference int64 // of a job that was called: units to be given back; negative: to be charged
+	blocked    Value // until a time
+	until      int64 // on Redis's clock, in µs; 0: nothing is blocked
 }
+
+// blocks reports whether it is a block.
+func (c correction) blocks() bool { return c.until > 0 }
 
 // onFirst is how many units are given back to the first limit; negative: charged.
 func (c correction) onFirst() int64 {
@@ -59,10 +65,34 @@ func (l *Limiter) Reconcile(s Slot, job Request, counted int64) {
 	kept := true
 	same := slices.ContainsFunc(s.charge.job.Passes, func(p Passed) bool { return p.Units == 0 })
 	if difference < 0 || same || l.refunds.Load() {
-		kept = l.corrections.add(correction{s.charge, true, difference})
+		kept = l.corrections.add(correction{charge: s.charge, called: true, difference: difference})
 		l.wake(l.corrected)
 	}
 	l.metrics.Reconciled(difference, kept)
+}
+
+// A block of a value lasts as long as the provider asks, within these bounds.
+const (
+	leastBlock = time.Second // also where the provider does not say how long
+	mostBlock  = 10 * time.Minute
+)
+
+// Block reports that the provider refused a call for its rate on the value of a gate, which the call's job
+// passed. No job of that value gets a slot on any node for as long as the provider asks; 0: it did not
+// say. Other jobs go on, and it says nothing about the rate of the first limit. A quota has no
+// blocks: there Block does what [Limiter.Refused] does.
+func (l *Limiter) Block(s Slot, job Request, of Value, asked time.Duration) {
+	if l.opts.Gates[of.Gate].Limit.IsQuota() {
+		l.Refused(s, job.Cost, asked)
+		return
+	}
+	if s.charge == nil {
+		return
+	}
+	lasts := time.Since(s.NotBefore) + min(max(asked, leastBlock), mostBlock)
+	l.corrections.add(correction{charge: s.charge, called: true, blocked: of, until: s.charge.at + lasts.Microseconds()})
+	l.metrics.Blocked(l.opts.Gates[of.Gate].Name)
+	l.wake(l.corrected)
 }
 
 // giveBack has others get the units of a slot that was not used, where a limit grants them again.
@@ -116,30 +146,30 @@ func (c *corrections) worthAsking(now time.Time) bool {
 	return slices.ContainsFunc(c.all, func(one correction) bool { return !one.called || gathered && one.onFirst() > 0 })
 }
 
-// chargeAgain keeps the charges of a call that failed. If the script did heed them, they are
+// chargeAgain keeps the charges and blocks of a call that failed. If the script did heed them, they are
 // charged twice: that only lowers the rate.
 func (c *corrections) chargeAgain(all []correction) {
 	for _, one := range all {
-		if one.onFirst() < 0 {
+		if one.onFirst() < 0 || one.blocks() {
 			c.add(one)
 		}
 	}
 }
 
-// take takes the first ones. What was granted in another epoch is given back no more; charges are
-// no slot's.
+// take takes the first ones. What was granted in another epoch is given back no more, and its clock may be
+// another one for blocks; charges are no slot's.
 func (c *corrections) take(epoch int64) []correction {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := c.all[:min(len(c.all), mostPassed)]
 	c.all = slices.Clone(c.all[len(all):])
-	return slices.DeleteFunc(all, func(one correction) bool { return one.epoch != epoch && one.onFirst() > 0 })
+	return slices.DeleteFunc(all, func(one correction) bool { return one.epoch != epoch && (one.onFirst() > 0 || one.blocks()) })
 }
 
 // firstOf is what a call says of corrections to the first limit.
 func (r *reserver) firstOf(all []correction) (corrected []script.Correction) {
 	for _, c := range all {
-		if units := c.onFirst(); units < 0 || r.kind.Refunds {
+		if units := c.onFirst(); units < 0 || units > 0 && r.kind.Refunds {
 			corrected = append(corrected, script.Correction{Slot: c.at, Units: units})
 		}
 	}

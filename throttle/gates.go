@@ -127,6 +127,10 @@ func (r *reserver) gatesOf(asked []request, corrections []correction) (g script.
 		g.Jobs = append(g.Jobs, passes)
 	}
 	for _, c := range corrections {
+		if c.blocks() {
+			g.Corrections = append(g.Corrections, script.StateCorrection{State: state(c.blocked), Block: true, Correction: script.Correction{Slot: c.until}})
+			continue
+		}
 		for _, p := range c.job.Passes {
 			if units := c.on(p); units != 0 {
 				g.Corrections = append(g.Corrections, script.StateCorrection{State: state(p.Value), Correction: script.Correction{Slot: c.at, Units: units}})

@@ -41,7 +41,15 @@ type gatesRun struct {
 	lanes []float64               // min shares of the lanes of jobs; none: they have no lanes
 	count int                     // of the calls, and of the jobs that gates refused
 	shut  int
+
+	blocks map[Value]valueBlock // that Redis knows
+	held   int                  // how many of these
+	newest *charge              // of the last job that got slots
+	broken string               // a job passed a block
 }
+
+// valueBlock is a block of a value. Another epoch knows nothing of it.
+type valueBlock struct{ epoch, until int64 }
 
 // gateTerms are those of a gate from a time on.
 type gateTerms struct {
@@ -90,7 +98,7 @@ func newGatesRun(t tester, rdb redis.UniversalClient, mini *miniredis.Miniredis,
 	if algo == limit.GCRA {
 		c.Burst = c.MaxCost
 	}
-	r := &gatesRun{redisTime: redisTime{mini: mini, now: 1_700_000_000_000_000}, t: t, rdb: rdb, text: text, roll: roll, algo: algo, set: seededBy(algo, c), calls: map[Value][]gateCall{}}
+	r := &gatesRun{redisTime: redisTime{mini: mini, now: 1_700_000_000_000_000}, t: t, rdb: rdb, text: text, roll: roll, algo: algo, set: seededBy(algo, c), calls: map[Value][]gateCall{}, blocks: map[Value]valueBlock{}}
 	r.gates = []limit.Settings{gateOf(2+roll(4), 500*time.Millisecond, c.MaxCost), gateOf(c.MaxCost, 400*time.Millisecond, c.MaxCost)}
 	r.late = func(guard int64) int64 { return r.roll(guard + 1) }
 	r.pass(0)
@@ -181,6 +189,7 @@ func (r *gatesRun) ask(n *gatesNode, jobs []Request, lost bool) {
 	}
 	n.learn(b)
 	r.shut += len(b.Choice.Refused)
+	r.noteBlocks(unused, b)
 	units := int64(0)
 	for _, one := range b.Choice.Granted {
 		units += jobs[one.Job].Cost
@@ -191,8 +200,34 @@ func (r *gatesRun) ask(n *gatesNode, jobs []Request, lost bool) {
 	}
 }
 
-// used has a job called as late as its slot allows, or gives the slot back.
+// noteBlocks notes the blocks that a call passed on to Redis.
+func (r *gatesRun) noteBlocks(passed []correction, b script.Reservation) {
+	for _, c := range passed {
+		if c.blocks() && c.epoch == b.Epoch && b.Cooldown == script.CooldownNone {
+			r.blocks[c.blocked] = valueBlock{b.Epoch, max(c.until, r.blocks[c.blocked].until)}
+			r.held++
+		}
+	}
+}
+
+// blocked checks that no job passes a gate whose value is blocked at its slot.
+func (r *gatesRun) blocked(job Request, slot, epoch int64) {
+	for _, p := range job.Passes {
+		if block := r.blocks[p.Value]; block.epoch == epoch && slot < block.until {
+			r.broken = fmt.Sprintf("gate %d: a job %d µs before the end of a block", p.Gate, block.until-slot)
+		}
+	}
+}
+
+// used has a job called as late as its slot allows, or gives the slot back. Of a few the provider says
+// that a value is to wait.
 func (r *gatesRun) used(n *gatesNode, job Request, slot int64, b script.Reservation) {
+	r.newest = &charge{job, slot, b.Epoch}
+	r.blocked(job, slot, b.Epoch)
+	if !r.keeps && len(job.Passes) > 0 && r.roll(10) == 0 {
+		of := job.Passes[r.roll(int64(len(job.Passes)))].Value
+		n.refunds = append(n.refunds, correction{charge: r.newest, called: true, blocked: of, until: slot + r.roll(500_000)})
+	}
 	if !r.keeps && r.roll(8) == 0 {
 		n.refunds = append(n.refunds, correction{charge: &charge{job, slot, b.Epoch}})
 		return
@@ -353,6 +388,9 @@ func (r *gatesRun) play(ops int) string {
 	for range ops {
 		r.happen()
 	}
+	if r.broken != "" {
+		return r.broken
+	}
 	return r.over()
 }
 
@@ -366,7 +404,7 @@ func TestGatesKeepTheirCap(t *testing.T) {
 	t.Parallel()
 	mini := miniredis.RunT(t)
 	rdb := patient(t, mini.Addr())
-	count, shut := 0, 0
+	count, shut, held := 0, 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		roll := diceOf(rapid.Uint64().Draw(rt, "seed"))
 		all := gateAlgorithms()
@@ -378,10 +416,10 @@ func TestGatesKeepTheirCap(t *testing.T) {
 		if over := r.play(250); over != "" {
 			rt.Fatalf("%s: %s", r.algo, over)
 		}
-		count, shut = count+r.count, shut+r.shut
+		count, shut, held = count+r.count, shut+r.shut, held+r.held
 	})
-	if count < 100 || shut < 100 {
-		t.Errorf("got %d calls, and %d refusals; so few prove nothing", count, shut)
+	if count < 100 || shut < 100 || held < 20 {
+		t.Errorf("got %d calls, %d refusals and %d blocks; so few prove nothing", count, shut, held)
 	}
 }
 
@@ -392,8 +430,8 @@ func TestGatesKeepTheirCapReal(t *testing.T) {
 	if over := r.play(1_000); over != "" {
 		t.Fatal(over)
 	}
-	if r.count < 100 || r.shut < 100 {
-		t.Errorf("got %d calls, and %d refusals; so few prove nothing", r.count, r.shut)
+	if r.count < 100 || r.shut < 100 || r.held == 0 {
+		t.Errorf("got %d calls, %d refusals and %d blocks; so few prove nothing", r.count, r.shut, r.held)
 	}
 }
 
@@ -417,6 +455,26 @@ func TestGatesLawBreaksWithout(t *testing.T) {
 			}
 		}},
 		{rule: "the slot of a job that was given back", from: "return states.keep(i, newest_slot, math.max(", to: "if units == count then return nil end\n  return states.keep(i, newest_slot, math.max("},
+		{rule: "the block of a value", from: "return math.max(gate.from, till, slot", to: "return math.max(gate.from, slot"},
+		{rule: "the grant before a block", from: "states.keep(i, slot or 0, units or 1, max_cost, till)", to: "states.keep(i, 0, units or 1, max_cost, till)", play: func(r *gatesRun) {
+			r.late = func(int64) int64 { return 0 }
+			for range 20 {
+				r.ask(r.nodes[0], r.pair()[:1], false)
+				r.nodes[0].refunds = []correction{{charge: r.newest, called: true, blocked: r.newest.job.Passes[0].Value, until: r.newest.at + 1_000}}
+				r.pass(1_000)
+				r.ask(r.nodes[0], r.pair()[:1], false)
+				r.pass(10_000)
+			}
+		}},
+		{rule: "that a block outlives a slot that is given back", from: "math.min(count - units, most)), max_cost, till)", to: "math.min(count - units, most)), max_cost)", play: func(r *gatesRun) {
+			for range 20 {
+				r.ask(r.nodes[0], r.one(), false)
+				block := correction{charge: r.newest, called: true, blocked: r.one()[0].Passes[0].Value, until: r.now + 2_000_000}
+				r.nodes[0].refunds = []correction{block, {charge: r.newest}}
+				r.exhaust(100_000)
+				r.pass(3_000_000)
+			}
+		}},
 		{rule: "that a skipped slot goes once", from: "from, k = jobs[k].first + jobs[k].units, k + 1", to: "from, k = jobs[k].first, k + 1"},
 		{rule: "that all slots of a job go once", from: "from, k = jobs[k].first + jobs[k].units, k + 1", to: "from, k = jobs[k].first + 1, k + 1"},
 		{rule: "that numbers move with the timeline", from: "int(skipped[i].from - turned * c.units)", to: "int(skipped[i].from)", play: func(r *gatesRun) {

@@ -101,35 +101,51 @@ func TestUnitsThatAreOwedAreForgotten(t *testing.T) {
 	}
 }
 
-// Charges of a call that failed come again, with the first call that may heed them. Units that are
+// Charges and blocks of a call that failed come again, with the first call that may heed them. Units that are
 // given back do not: the script may have heeded them.
 func TestChargesOfACallThatFailedComeAgain(t *testing.T) {
 	t.Parallel()
-	l, err := New(Options{Redis: patient(t, miniredis.RunT(t).Addr()), Namespace: "ns", Name: "account", Limit: specOf(contract(300))})
+	// Without gates the call that follows is a retry, which may get the slots of the lost reply.
+	callsThatFail(t, nil, "1 false [{7 -2} {8 2}] 0", "1 true [] 0", "0 false [{7 -2}] 0", "0 false [] 0")
+	callsThatFail(t, []Gate{{Name: "recipient", Limit: specOf(contract(1))}}, "1 false [{7 -2} {8 2}] 1", "1 false [{7 -2}] 1", "0 false [] 0", "0 false [] 0")
+}
+
+// callsThatFail makes a call that fails and three that do not, where one slot is owed units, one is to be given back and, with
+// gates, a value is blocked. want is what each call says: the units wanted, whether it is a retry, the corrections
+// and how many blocks.
+func callsThatFail(t *testing.T, gates []Gate, want ...string) {
+	t.Helper()
+	l, err := New(Options{Redis: patient(t, miniredis.RunT(t).Addr()), Namespace: "ns", Name: "account", Limit: specOf(contract(300)), Gates: gates})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
 	failing := true
 	l.reserve = func(_ context.Context, a script.Ask) (script.Reservation, error) {
-		got = append(got, fmt.Sprint(a.Want, a.Retry, a.Corrections))
+		blocks := slices.DeleteFunc(a.Gates.Corrections, func(c script.StateCorrection) bool { return !c.Block })
+		got = append(got, fmt.Sprint(a.Want, a.Retry, a.Corrections, len(blocks)))
 		if failing {
 			return script.Reservation{}, errors.New("no answer")
 		}
 		return script.Reservation{Now: 10, Epoch: 1, Settings: a.Known, Schedule: clock.Schedule{Units: 1, Period: 1}}, nil
 	}
-	r := &reserver{Limiter: l, lanes: make([]lane, 1), clock: clock.Clock{Origin: time.Now(), Epoch: 1}, known: l.State().Settings, kind: algorithm(limit.SlidingWindowLog), learned: true, seq: 1}
+	r := &reserver{
+		Limiter: l, lanes: make([]lane, 1), clock: clock.Clock{Origin: time.Now(), Epoch: 1}, known: l.State().Settings,
+		kind: algorithm(limit.SlidingWindowLog), gates: newGates(gates), learned: true, seq: 1,
+	}
 	l.refunds.Store(true)
 	job := Request{Cost: 3}
 	l.Reconcile(Slot{charge: &charge{job, 7, 1}}, job, 5)
 	l.Reconcile(Slot{charge: &charge{job, 8, 1}}, job, 1)
+	if len(gates) > 0 {
+		l.Block(Slot{charge: &charge{job, 9, 1}, NotBefore: time.Now()}, job, Value{}, time.Second)
+	}
 	asked := func() []request { return []request{{Request: Request{Cost: 1}, answer: &Answer{}}} }
 	r.call(t.Context(), 0, asked())
 	failing = false
 	r.call(t.Context(), 0, asked())
 	r.call(t.Context(), 0, nil)
 	r.call(t.Context(), 0, nil)
-	want := []string{"1 false [{7 -2} {8 2}]", "1 true []", "0 false [{7 -2}]", "0 false []"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -140,10 +156,44 @@ func TestChargesOfACallThatFailedComeAgain(t *testing.T) {
 func TestChargesOutliveAnEpoch(t *testing.T) {
 	t.Parallel()
 	var c corrections
-	c.add(correction{&charge{Request{Cost: 1}, 7, 1}, true, -2})
-	c.add(correction{&charge{Request{Cost: 3}, 8, 1}, true, 2})
+	c.add(correction{charge: &charge{Request{Cost: 1}, 7, 1}, called: true, difference: -2})
+	c.add(correction{charge: &charge{Request{Cost: 3}, 8, 1}, called: true, difference: 2})
+	c.add(correction{charge: &charge{Request{Cost: 3}, 9, 1}, called: true, until: 10})
 	if got := c.take(2); len(got) != 1 || got[0].at != 7 {
 		t.Errorf("got %+v, want the charge alone", got)
+	}
+}
+
+// A provider may ask for anything. A value waits for a second at least and for ten minutes at most; of a quota, the answer is
+// taken as one about the first limit.
+func TestABlockOfAValueIsBounded(t *testing.T) {
+	t.Parallel()
+	daily := limit.Spec{Terms: limit.Terms{Contract: contract(1000), Quota: limit.Quota{Calendar: "day"}}}
+	daily.Window = 0
+	daily.Terms = daily.Beside(specOf(contract(300)).Terms)
+	l, err := New(Options{
+		Redis: patient(t, miniredis.RunT(t).Addr()), Namespace: "ns", Name: "account", Limit: specOf(contract(300)),
+		Gates: []Gate{{Name: "recipient", Limit: specOf(contract(1))}, {Name: "daily", Limit: daily}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const at = 1_700_000_000_000_000
+	for asked, want := range map[time.Duration]time.Duration{
+		0: time.Second, -time.Hour: time.Second, 30 * time.Second: 30 * time.Second, 365 * 24 * time.Hour: 10 * time.Minute,
+	} {
+		l.Block(Slot{charge: &charge{Request{Cost: 1}, at, 1}, NotBefore: time.Now()}, Request{Cost: 1}, Value{Gate: 0}, asked)
+		all := l.corrections.take(1)
+		if len(all) != 1 {
+			t.Fatalf("asked for %v: got %d corrections, want the block", asked, len(all))
+		}
+		if lasts := clock.Duration(all[0].until - at); lasts < want || lasts > want+10*time.Second {
+			t.Errorf("asked for %v: got a block of %v, want %v and the time since the slot", asked, lasts, want)
+		}
+	}
+	l.Block(Slot{charge: &charge{Request{Cost: 1}, at, 1}, NotBefore: time.Now()}, Request{Cost: 1}, Value{Gate: 1}, time.Minute)
+	if all := l.corrections.take(1); len(all) > 0 || l.answers.Counts().Refused != 1 {
+		t.Errorf("got %+v and %+v, want a refused call of the first limit", all, l.answers.Counts())
 	}
 }
 

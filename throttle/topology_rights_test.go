@@ -27,7 +27,7 @@ var alsoNeeds = map[string]string{
 }
 
 // operators are the rights of those that change limits.
-const operators = "~dispatcher:{topology}:* -@all +eval +evalsha +time +hget +hmget +hgetall +hset +hdel +get +del +pexpire +xadd +xrevrange +publish +scan " +
+const operators = "~dispatcher:{topology}:* -@all +eval +evalsha +time +hget +hmget +hgetall +hset +hdel +get +set +del +pexpire +xadd +xrevrange +publish +scan " +
 	"+hello +auth +ping +client|setname"
 
 // Each algorithm works with what the documentation says that it needs, and says

@@ -1,5 +1,6 @@
 -- Gates: the limits of a job after the first. A gate has a key, and grants at most cap units in any window for each
--- value of it. A value's state is its last grant, "slot_us units max_cost", with the max_cost of then. The next job may go
+-- value of it. A value's state is its last grant, "slot_us units max_cost", with the max_cost of then, and behind it the end of a
+-- block, if the provider refused a job for that value: "slot_us units max_cost till_us". The next job may go
 -- gap(units) behind it, so units are at least (window + guard) / (cap - max_cost + 1) apart. That follows from the settings in
 -- force, whatever they were before. But where max_cost has grown, units of before lie closer: the next job keeps
 -- gap(max_cost) from them, or a whole window.
@@ -20,7 +21,7 @@
 -- ARGV[21 + 4G]       the gate of each state: numbers
 -- ARGV[22 + 4G]       the states of each job, and what it counts there: "1:1,3:2" or "-" for none
 -- ARGV[23 + 4G]       corrections of states: "state:slot_us:units", given back or, negative, charged. A gate that was passed
---                     since then gives nothing back, but a quota does.
+--                     since then gives nothing back, but a quota does. And blocks: "state:till_us:block".
 --
 -- Reply, behind the settings in force, which are '' where the node knows them, and also without gates where slots may go to
 -- any of the jobs:

@@ -5,23 +5,41 @@ local free = {} -- of each state, the earliest time of the next job; of a quota,
 local NOTICE = 5000 -- units that are granted for now are used so much later: a node needs time to prepare a call
 local soon = algorithm.notice and now + NOTICE or now
 local picking = {} -- functions
-local states = {known = {}} -- functions; and from when on quotas allow units, as far as that was asked
+local states = { -- functions
+  known = {}, -- from when on quotas allow units, as far as that was asked
+  BLOCK = 600000000, -- no block of a value is longer
+}
 local insists = false -- the node earmarks units for its first job, so none is to pass it: see reserve.lua
 
 if GATES > 0 then -- a call without gates does not make these functions
+  -- last reads a state: slot, units and max_cost of the last grant, and the end of a block, 0: there is none.
+  function states.last(state)
+    local slot, units, max_cost, till = string.match(state or '', '^(%d+) (%d+) (%d+) ?(%d*)$')
+    return tonumber(slot), tonumber(units), tonumber(max_cost), tonumber(till) or 0
+  end
+
   -- keep keeps a state until it says nothing any more, also to larger jobs, and returns it.
-  function states.keep(i, slot, units, max_cost)
+  function states.keep(i, slot, units, max_cost, till)
     local gate = owner[i]
-    local left = slot + math.max(gap(gate, units), gate.window + widest) - now
-    local text = int(slot) .. ' ' .. int(units) .. ' ' .. (max_cost or int(gate.max_cost))
-    redis.call('SET', KEYS[6 + 4 * GATES + i], text, 'PX', int(math.max(1, math.ceil(left / 1000) + 1000)))
+    local text = int(slot) .. ' ' .. int(units) .. ' ' .. int(max_cost or gate.max_cost)
+    local ends = slot + math.max(gap(gate, units), gate.window + widest)
+    if till and till > now then text, ends = text .. ' ' .. int(till), math.max(ends, till) end
+    redis.call('SET', KEYS[6 + 4 * GATES + i], text, 'PX', int(math.max(1, math.ceil((ends - now) / 1000) + 1000)))
     return text
   end
 
-  -- free_after is when the next job may go behind the last grant that a state holds.
+  -- free_after is when the next job may go behind the last grant that a state holds, and behind a block.
   function states.free_after(gate, state)
-    local slot, units, max_cost = string.match(state or '', '^(%d+) (%d+) (%d+)$')
-    return math.max(gate.from, slot and next_after(gate, tonumber(slot), tonumber(units), tonumber(max_cost)) or 0)
+    local slot, units, max_cost, till = states.last(state)
+    return math.max(gate.from, till, slot and next_after(gate, slot, units, max_cost) or 0)
+  end
+
+  -- block lets no job pass before a time: the provider refused one for this value. Quotas have no blocks.
+  function states.block(i, state, till)
+    local slot, units, max_cost, before = states.last(state)
+    till = math.min(till, now + states.BLOCK)
+    if owner[i].quota or till <= math.max(now, before) then return state end
+    return states.keep(i, slot or 0, units or 1, max_cost, till)
   end
 
   -- correct_quota gives units of a slot back, or charges them where they are negative, and returns the state with that.
@@ -38,12 +56,11 @@ if GATES > 0 then -- a call without gates does not make these functions
   -- slot, and no sooner: what was granted before is not known.
   function states.correct(i, state, slot, units)
     if owner[i].quota then return states.correct_quota(i, state, slot, units) end
-    local newest_slot, count, max_cost = string.match(state or '', '^(%d+) (%d+) (%d+)$')
+    local newest_slot, count, max_cost, till = states.last(state)
     if not newest_slot then return state end
-    newest_slot, count = tonumber(newest_slot), tonumber(count)
     if units > 0 and (newest_slot ~= slot or units > count) then return state end
     local most = 3 * (owner[i].cap - owner[i].max_cost + 1)
-    return states.keep(i, newest_slot, math.max(count - math.max(units, 0), math.min(count - units, most)), max_cost)
+    return states.keep(i, newest_slot, math.max(count - math.max(units, 0), math.min(count - units, most)), max_cost, till)
   end
 
   -- terms_of is a gate with the cap that holds for the value of a state: that of an exception, or the gate's own.
@@ -62,9 +79,10 @@ if GATES > 0 then -- a call without gates does not make these functions
     end
     if #owner == 0 then return end
     local values = redis.call('MGET', unpack(KEYS, 7 + 4 * GATES))
-    for word, slot, units in string.gmatch(ARGV[23 + 4 * GATES], '(%d+):(%d+):(-?%d+)') do
+    for word, slot, units in string.gmatch(ARGV[23 + 4 * GATES], '(%d+):(%d+):(%S+)') do
       local i = tonumber(word)
-      values[i] = states.correct(i, values[i], tonumber(slot), tonumber(units))
+      if units == 'block' then values[i] = states.block(i, values[i], tonumber(slot))
+      else values[i] = states.correct(i, values[i], tonumber(slot), tonumber(units)) end
     end
     for i, gate in ipairs(owner) do
       if gate.quota then free[i], tallies[i] = 0, quotas.read_counts(gate, values[i]) else free[i] = states.free_after(gate, values[i]) end

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/fault"
+	"dispatcher/throttle/internal/clock"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
 )
@@ -64,6 +65,10 @@ func (v valueChange) put(s *limit.Settings, now time.Time) error {
 type Used struct {
 	State string    // of a quota, see [limit.Quota.Used]; empty: nothing is used
 	Next  time.Time // of a gate that is none: when the next unit may go, about; zero: now
+
+	// Blocked is until when the provider wants no job of the value. Its answer named the limit. A time
+	// that is over, or zero: it is not blocked.
+	Blocked time.Time
 }
 
 // Used reads what is used of a gate for one value. first names the first limit, whose epoch the
@@ -73,18 +78,31 @@ func (c *Control) Used(ctx context.Context, of limit.Hash, terms limit.Terms, fi
 		u.State, err = c.read(ctx, c.Keys.Quota(c.name, terms.Quota, of))
 		return u, err
 	}
-	epoch, err := c.rdb.HGet(ctx, script.KeysOf(c.namespace, first).Limit, "epoch").Int64()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return u, fmt.Errorf("read limit %q: %w", first, err)
-	}
-	state, err := c.read(ctx, c.Keys.Gate(c.name, epoch, of))
-	if err != nil || state == "" {
+	key, err := c.gateKey(ctx, of, first)
+	if err != nil {
 		return u, err
 	}
-	var slot, units int64
-	if _, err := fmt.Sscan(state, &slot, &units); err != nil {
-		return u, fmt.Errorf("read limit %q: a state of %.40q: %w", c.name, state, err)
+	text, err := c.read(ctx, key)
+	if err != nil || text == "" {
+		return u, err
 	}
-	u.Next = limit.FromMicros(slot).Add(time.Duration(units) * terms.GateSpacing())
+	state, err := script.ReadGateState(text)
+	if err != nil {
+		return u, fmt.Errorf("read limit %q: %w", c.name, err)
+	}
+	u.Next = limit.FromMicros(state.Slot).Add(time.Duration(state.Units) * terms.GateSpacing())
+	if state.Until > 0 {
+		u.Blocked = limit.FromMicros(state.Until)
+		u.Next = clock.Later(u.Next, u.Blocked)
+	}
 	return u, nil
+}
+
+// gateKey is the key of a value's state.
+func (c *Control) gateKey(ctx context.Context, of limit.Hash, first string) (string, error) {
+	epoch, err := c.rdb.HGet(ctx, script.KeysOf(c.namespace, first).Limit, "epoch").Int64()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return "", fmt.Errorf("read limit %q: %w", first, err)
+	}
+	return c.Keys.Gate(c.name, epoch, of), nil
 }

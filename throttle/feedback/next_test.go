@@ -378,6 +378,19 @@ func TestASlowdownIsBounded(t *testing.T) {
 	})
 }
 
+// The effective cap rises to the operator's, and no further.
+func TestTheEffectiveCapRisesToTheOperators(t *testing.T) {
+	t.Parallel()
+	c := contractOf(300)
+	s := Begin(c, start)
+	s.Effective, s.Units, s.Slowed = 299, 299, start
+	now := s.Since + 3*quiet.Microseconds()
+	d := Next(s, c, c.Share(), []Counts{{Number: s.Number, Made: 100, Calls: 100, Span: time.Second}}, now)
+	if d.Next.Effective != 300 || d.Next.Units != 300 {
+		t.Errorf("got %g and %g units, want 300", d.Next.Effective, d.Next.Units)
+	}
+}
+
 func FuzzCounts(f *testing.F) {
 	f.Add("1 2 3 4 5 6 7")
 	f.Add("1700000000000000 100 0 100 0 0 1000000")

@@ -30,6 +30,7 @@ type Limit struct {
 	paused     prometheus.Gauge
 	revision   prometheus.Gauge
 	reconciled *prometheus.CounterVec
+	blocks     *prometheus.CounterVec
 	quotaUsed  *prometheus.GaugeVec
 	quotaCap   *prometheus.GaugeVec
 }
@@ -73,14 +74,17 @@ func New(reg prometheus.Registerer, limit string, inFlight func() float64) *Limi
 		window:     gauge("window_seconds", "The window in force."),
 		paused:     gauge("paused", "1 while the limit is paused."),
 		quotaUsed:  ofQuota("quota_used_units", "Units of a quota without a key that are used of its window."),
-		quotaCap:   ofQuota("quota_cap_units", "The cap in force of a quota without a key."),
-		revision:   gauge("revision", "The newest revision of the settings that this node has seen."),
+		blocks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dispatcher_limit_blocks_total", Help: "Calls that the provider refused for one value of the limit's key, which they blocked.",
+		}, []string{"limit"}),
+		quotaCap: ofQuota("quota_cap_units", "The cap in force of a quota without a key."),
+		revision: gauge("revision", "The newest revision of the settings that this node has seen."),
 	}
 	busy := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "dispatcher_limit_in_flight_calls", Help: "Calls in flight, from the grant of a slot until the answer.", ConstLabels: labels,
 	}, inFlight)
 	if reg != nil {
-		reg.MustRegister(busy, m.granted, m.Late, m.Unused, m.TurnedAway, m.Errors, m.calls, m.cooldowns, m.reconciled, m.rtt, m.lateness, m.cap, m.effective, m.blocked, m.window, m.paused, m.revision, m.quotaUsed, m.quotaCap)
+		reg.MustRegister(busy, m.granted, m.Late, m.Unused, m.TurnedAway, m.Errors, m.calls, m.cooldowns, m.reconciled, m.blocks, m.rtt, m.lateness, m.cap, m.effective, m.blocked, m.window, m.paused, m.revision, m.quotaUsed, m.quotaCap)
 	}
 	return m
 }
@@ -131,6 +135,9 @@ func (m *Limit) Reconciled(units int64, kept bool) {
 		m.reconciled.WithLabelValues("fewer").Add(float64(units))
 	}
 }
+
+// Blocked counts a call that blocked a value of the key of a limit of that name.
+func (m *Limit) Blocked(name string) { m.blocks.WithLabelValues(name).Inc() }
 
 // Used counts how late a slot was used.
 func (m *Limit) Used(lateness time.Duration) { m.lateness.Observe(lateness.Seconds()) }

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -48,11 +49,21 @@ type Pass struct {
 	Units int64
 }
 
-// StateCorrection is the correction of one state.
+// StateCorrection is the correction of one state, or a block: no job passes before Slot.
 type StateCorrection struct {
 	Correction
 
 	State int // index of [Gates].States
+	Block bool
+}
+
+// text is the correction as reserve/gates.lua reads it.
+func (c StateCorrection) text() string {
+	what := "block"
+	if !c.Block {
+		what = strconv.FormatInt(c.Units, 10)
+	}
+	return fmt.Sprintf("%d:%d:%s ", c.State+1, c.Slot, what)
 }
 
 // Choice says which jobs got slots, where these may go to any of them.
@@ -88,6 +99,30 @@ func (k Keys) Quota(name string, kind limit.Quota, of limit.Hash) string {
 		window = kind.Rolling.String()
 	}
 	return k.prefix + "quota:" + name + ":" + window + ":" + of.String()
+}
+
+// GateState is what Redis holds of one value of a gate's key: see reserve/gates.lua. Times are on its
+// clock, in µs.
+type GateState struct {
+	Slot, Units, MaxCost int64 // of the last grant
+	Until                int64 // the end of a block; 0: there is none
+}
+
+var errState = errors.New("a state that can't be read")
+
+// ReadGateState reads one.
+func ReadGateState(text string) (s GateState, err error) {
+	words := strings.Fields(text)
+	var n [4]int64
+	if len(words) < 3 || len(words) > len(n) {
+		return s, fmt.Errorf("%w: %.40q", errState, text)
+	}
+	for i, w := range words {
+		if n[i], err = strconv.ParseInt(w, 10, 64); err != nil {
+			return s, fmt.Errorf("%w: %.40q", errState, text)
+		}
+	}
+	return GateState{Slot: n[0], Units: n[1], MaxCost: n[2], Until: n[3]}, nil
 }
 
 // Whole is the value of a gate without a key.
@@ -131,7 +166,7 @@ func (g Gates) arguments() []any {
 		jobs = appendJob(jobs, passes)
 	}
 	for _, c := range g.Corrections {
-		corrections = fmt.Appendf(corrections, "%d:%d:%d ", c.State+1, c.Slot, c.Units)
+		corrections = append(corrections, c.text()...)
 	}
 	return append(args, string(gates), string(jobs), string(corrections))
 }

@@ -46,6 +46,7 @@ type Scripts struct {
 
 	Reserving                                         map[string]*redis.Script // by algorithm
 	configuring, deleting, Leasing, Counting, heeding *redis.Script
+	releasing                                         *redis.Script
 }
 
 // NewScripts is for a limit of a namespace; an operator has no node.
@@ -54,6 +55,7 @@ func NewScripts(rdb redis.Scripter, namespace, name, node string) Scripts {
 		rdb: rdb, Keys: KeysOf(namespace, name), Node: node, Reserving: make(map[string]*redis.Script),
 		configuring: redis.NewScript(lua.Configure()), deleting: redis.NewScript(lua.Delete()),
 		Leasing: redis.NewScript(lua.Lease()), Counting: redis.NewScript(lua.Lateness()), heeding: redis.NewScript(lua.Feedback()),
+		releasing: redis.NewScript(lua.Release()),
 	}
 	for _, a := range limit.Algorithms() {
 		s.Reserving[a.Name] = redis.NewScript(lua.Reserve(a.Name, a.Script, a.Ahead))
@@ -123,6 +125,13 @@ func (s Scripts) Delete(ctx context.Context, alive time.Duration) (status Delete
 		return 0, 0, err
 	}
 	return DeleteStatus(n[0]), n[1], nil
+}
+
+// Release ends the block of a value of a gate's key, which has this state. It returns when the block would have
+// ended, on Redis's clock in µs; 0: there is none.
+func (s Scripts) Release(ctx context.Context, state, event, by string) (till int64, err error) {
+	k := s.Keys
+	return s.releasing.Run(ctx, s.rdb, []string{k.Limit, k.History, state, k.Events}, event, by).Int64()
 }
 
 // LeaseState is what a node says of its lease of the reserve when it asks.
