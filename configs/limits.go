@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"errors"
 	"reflect"
 	"slices"
@@ -15,18 +16,21 @@ import (
 // Limit seeds one limit: what the provider allows, and how that is kept. The first one has the
 // timeline and counts every job. The others are gates: see [Gate].
 type Limit struct {
-	Name       string `yaml:"name"`
-	Key        string `yaml:"key"`  // an expression; empty: all jobs count together
-	When       string `yaml:"when"` // an expression; empty: every job counts
-	Cost       string `yaml:"cost"` // an expression; empty: [Config.Cost]
-	limit.Spec `yaml:",inline"`
-	Guard      string `yaml:"guard"` // auto, or a duration
+	Name string `yaml:"name"`
+	Key  string `yaml:"key"`  // an expression; empty: all jobs count together
+	When string `yaml:"when"` // an expression; empty: every job counts
+	Cost string `yaml:"cost"` // an expression; empty: [Config.Cost]
+	// ThrottledAs is what stands at [sender.Config.ThrottledLimit] in an answer about this limit.
+	// Empty: its name.
+	ThrottledAs string `yaml:"throttled_as"`
+	limit.Spec  `yaml:",inline"`
+	Guard       string `yaml:"guard"` // auto, or a duration
 }
 
 // ofGate tells the keys that a gate may state. All others are the first limit's, also those
 // that are added to [Limit] later.
 func ofGate(key string) bool {
-	return slices.Contains([]string{"name", "key", "when", "cost"}, key) ||
+	return slices.Contains([]string{"name", "key", "when", "cost", "throttled_as"}, key) ||
 		slices.ContainsFunc(limit.Parameters, func(p limit.Parameter) bool { return p.On != limit.First && p.Name == key })
 }
 
@@ -59,6 +63,9 @@ type Gate struct {
 	When string // an expression; empty: every job counts
 	Cost string // an expression; empty: a job counts as on the first limit
 	Spec limit.Spec
+
+	// ThrottledAs is what a throttled answer says that is about this limit; empty: none is, for it is a quota.
+	ThrottledAs string
 }
 
 // Gates are the limits after the first, in the order of the file.
@@ -83,7 +90,11 @@ func (c Config) Stated(name string) (limit.Spec, bool) {
 }
 
 func (l Limit) gateBeside(first limit.Spec) Gate {
-	return Gate{Name: l.Name, Key: l.Key, When: l.When, Cost: l.Cost, Spec: limit.Spec{Terms: l.Beside(first.Terms), Guardrails: l.Guardrails}}
+	g := Gate{Name: l.Name, Key: l.Key, When: l.When, Cost: l.Cost, Spec: limit.Spec{Terms: l.Beside(first.Terms), Guardrails: l.Guardrails}}
+	if !l.IsQuota() {
+		g.ThrottledAs = cmp.Or(l.ThrottledAs, l.Name)
+	}
+	return g
 }
 
 // checkLimits checks each limit, and compares them with each other.
@@ -91,7 +102,7 @@ func (c Config) checkLimits() error {
 	var l fault.List
 	l.Refuse(len(c.Limits) == 0, "limits", fault.Entries(0), "state the limit that the provider allows")
 	l.Refuse(len(c.Limits) > 1+limit.MaxGates, "limits", fault.Entries(len(c.Limits)), "at most %d are supported", 1+limit.MaxGates)
-	named := map[string]int{}
+	named, throttled := map[string]int{}, map[string]int{}
 	for i, one := range c.Limits {
 		path := "limits." + strconv.Itoa(i)
 		if i == 0 {
@@ -104,6 +115,14 @@ func (c Config) checkLimits() error {
 		} else {
 			named[one.Name] = i
 		}
+	}
+	for i, g := range c.Gates() {
+		path := "limits." + strconv.Itoa(i+1) + ".throttled_as"
+		l.Refuse(c.Limits[i+1].ThrottledAs != "" && c.Sender.HTTP.ThrottledLimit == "", path, g.ThrottledAs, "say in sender.http.throttled_limit where an answer says so")
+		other, taken := throttled[g.ThrottledAs]
+		stated := c.Limits[i+1].ThrottledAs != "" || taken && c.Limits[other].ThrottledAs != "" // else the names are the same
+		l.Refuse(taken && stated && g.ThrottledAs != "", path, g.ThrottledAs, "is what limits.%d has; an answer must be about one limit", other)
+		throttled[g.ThrottledAs] = i + 1
 	}
 	compiles(&l, "cost", c.Cost, expression.CompileCost)
 	return l.Err()
@@ -134,6 +153,7 @@ func (l Limit) validate(others bool) error {
 	faults.Refuse(l.Zone != "", "zone", l.Zone, paces)
 	faults.Refuse(l.Rolling != 0, "rolling", l.Rolling, paces)
 	faults.Refuse(l.OnLost != "", "on_lost", l.OnLost, paces)
+	faults.Refuse(l.ThrottledAs != "", "throttled_as", l.ThrottledAs, "must be empty: every throttled answer that is about no other limit is about the first one")
 	_, noGuard := l.guard()
 	faults.Refuse(noGuard != nil, "guard", l.Guard, "must be auto, or a duration with a unit, such as 10ms")
 	faults.Under("", l.Stated().Validate())
@@ -158,7 +178,10 @@ func (l Limit) validateGate(first limit.Spec) error {
 			faults.Refuse(true, f.name, shownAs(value), "is the first limit's alone: leave it out here")
 		}
 	}
+	const longest = 256
+	faults.Refuse(len(l.ThrottledAs) > longest, "throttled_as", l.ThrottledAs, "must be at most %d bytes", longest)
 	if l.IsQuota() {
+		faults.Refuse(l.ThrottledAs != "", "throttled_as", l.ThrottledAs, "must be empty for a quota: a throttled answer about it is taken as one about the first limit")
 		faults.Refuse(l.Window != 0, "window", l.Window, "must be left out of a quota: its window is that of calendar or rolling")
 		faults.Refuse(l.Key != "" && l.OnLost == "", "on_lost", l.OnLost, "must be wait or open for a quota with a key: nobody but Redis knows how much each value has used")
 		faults.Refuse(l.Key == "" && l.OnLost != "", "on_lost", l.OnLost, "is for a quota with a key: without one, the nodes remember how much is used")

@@ -50,7 +50,7 @@ func TestGates(t *testing.T) {
 	}
 	sender, otp := spec(50, 6, time.Second), spec(20, 1, time.Minute)
 	sender.Guardrails = limit.Guardrails{MaxCap: 100, MaxStep: 2}
-	want := []Gate{{Name: "sender", Key: `job.headers["from"]`, Spec: sender}, {Name: "otp", When: `job.lane == "otp"`, Spec: otp}}
+	want := []Gate{{Name: "sender", Key: `job.headers["from"]`, Spec: sender, ThrottledAs: "sender"}, {Name: "otp", When: `job.lane == "otp"`, Spec: otp, ThrottledAs: "otp"}}
 	if diff := cmp.Diff(want, gates); diff != "" {
 		t.Errorf("gates (-want +got):\n%s", diff)
 	}
@@ -104,6 +104,8 @@ func TestFaultsOfLimits(t *testing.T) {
 		"limits.1.when_full=wait":                  `limits.1.when_full: "wait": ` + alone,
 		"limits.1.max_in_flight=5":                 `limits.1.max_in_flight: 5: ` + alone,
 		"limits.1.ignore_throttled=true":           `limits.1.ignore_throttled: true: ` + alone,
+		"limits.1.throttled_as=14107":              `limits.1.throttled_as: "14107": say in sender.http.throttled_limit where an answer says so`,
+		"limits.0.throttled_as=14107":              `limits.0.throttled_as: "14107": must be empty: every throttled answer that is about no other`,
 		"limits.1.weights=a=2":                     `limits.1.weights: "a=2": ` + alone,
 		"limits.1.guard=auto":                      `limits.1.guard: "auto": ` + alone,
 		"limits.1.lateness=3ms":                    `limits.1.lateness: 3ms: ` + alone,
@@ -122,6 +124,17 @@ func TestFaultsOfLimits(t *testing.T) {
 			t.Errorf("%s: got %v, want no fault", setting, err)
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n")):
 			t.Errorf("%s: got %v, want one fault with %s", setting, err, want)
+		}
+	}
+	for settings, want := range map[string]string{
+		"limits.1.throttled_as=a limits.2.throttled_as=b":                                        "",
+		"limits.1.throttled_as=a limits.2.throttled_as=a":                                        `limits.2.throttled_as: "a": is what limits.1 has; an answer must be about one limit`,
+		"limits.2.throttled_as=sender":                                                           `limits.2.throttled_as: "sender": is what limits.1 has; an answer must be about one limit`,
+		"limits.1.throttled_as=a limits.1.calendar=day limits.1.window=0s limits.1.on_lost=open": `limits.1.throttled_as: "a": must be empty for a quota`,
+	} {
+		err := loadText(t, threeLimits, append(strings.Fields(settings), "sender.http.throttled_limit=json:error.code")...).checkLimits()
+		if (want == "") != (err == nil) || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n")) {
+			t.Errorf("%s: got %v, want one fault with %s", settings, err, want)
 		}
 	}
 	for settings, want := range map[string]string{

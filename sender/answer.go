@@ -18,6 +18,7 @@ type answerReader struct {
 	statuses  *statusTable
 	messageID place
 	units     place
+	limit     place
 	maxBody   int64
 	keep      bool // the beginning of an answer that did not accept its job
 	plain     bool // calls go to http://
@@ -32,11 +33,12 @@ func newAnswerReader(c Config, scheme string) answerReader {
 	}
 	r.messageID, _ = parsePlace(c.MessageID)
 	r.units, _ = parsePlace(c.Units)
+	r.limit, _ = parsePlace(c.ThrottledLimit)
 	return r
 }
 
 // read reads an answer's body to its end, and reports whether it got there. It keeps
-// the whole body where the message's id or the units are in it, else the beginning or nothing.
+// the whole body where something that is looked for is in it, else the beginning or nothing.
 func (r *answerReader) read(resp *http.Response) (kept []byte, whole bool) {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return nil, false
@@ -45,7 +47,7 @@ func (r *answerReader) read(resp *http.Response) (kept []byte, whole bool) {
 		return nil, true
 	}
 	limited := io.LimitReader(resp.Body, r.maxBody+1)
-	if r.messageID.path == nil && r.units.path == nil {
+	if r.messageID.path == nil && r.units.path == nil && r.limit.path == nil {
 		if r.keeps(resp.StatusCode) || r.maybeTLS(resp.StatusCode) {
 			kept, _ = io.ReadAll(io.LimitReader(limited, MaxAnswer)) // the next read fails as well
 		}
@@ -64,6 +66,9 @@ func (r *answerReader) result(resp *http.Response, body []byte) Result {
 	res := r.statuses.classify(resp.StatusCode, resp.Header)
 	res.MessageID = cleanID(r.messageID.read(resp.Header, body))
 	res.Units = readUnits(r.units.read(resp.Header, body))
+	if res.Kind == Throttled {
+		res.Limit = cleanID(r.limit.read(resp.Header, body))
+	}
 	if r.keeps(resp.StatusCode) { // whole runes
 		res.Answer = strings.ToValidUTF8(string(body[:min(len(body), MaxAnswer)]), "")
 	}

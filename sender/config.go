@@ -37,9 +37,12 @@ type Config struct {
 	MessageID string `yaml:"message_id"`
 	// Units says where in an answer the provider names the units that it counted for the
 	// call, likewise. Empty: nowhere.
-	Units       string    `yaml:"units"`
-	CloudEvents EventMode `yaml:"cloud_events"` // how structured events are sent
-	Results     Results   `yaml:"results"`
+	Units string `yaml:"units"`
+	// ThrottledLimit says where a throttled answer says which limit it is about, likewise.
+	// Empty: nowhere.
+	ThrottledLimit string    `yaml:"throttled_limit"`
+	CloudEvents    EventMode `yaml:"cloud_events"` // how structured events are sent
+	Results        Results   `yaml:"results"`
 	// Headers are sent with every call and win over the job's own. Host is honoured;
 	// headers that belong to the connection or name the job are refused.
 	Headers map[string]string `yaml:"headers"`
@@ -73,6 +76,8 @@ func (c Config) Validate() error {
 	l.Refuse(!found, "message_id", c.MessageID, atPlace, "messages.0.id", mostSteps)
 	_, found = parsePlace(c.Units)
 	l.Refuse(!found, "units", c.Units, atPlace, "usage.total_tokens", mostSteps)
+	_, found = parsePlace(c.ThrottledLimit)
+	l.Refuse(!found, "throttled_limit", c.ThrottledLimit, atPlace, "error.code", mostSteps)
 	l.OneOf("cloud_events", string(c.CloudEvents), string(EventsAsIs), string(EventsBinary))
 	c.Results.parse(&l)
 	c.checkHeaders(&l)

@@ -67,6 +67,7 @@ type Result struct {
 	Elapsed    time.Duration // from the write to the end of the answer
 	MessageID  string        // what the provider calls the message, at most 256 bytes; empty: not known
 	Units      *int64        // that the provider counted for the call; nil: not stated
+	Limit      string        // what a throttled answer says of the limit it is about, at most 256 bytes; empty: nothing
 
 	// Answer is the beginning of an answer that did not accept the job, at most
 	// [MaxAnswer] bytes of UTF-8. It may hold the payload, so it goes to dead letters

@@ -125,8 +125,9 @@ func (b *bubble) start() {
 	b.places = make(chan struct{}, maxUnwritten)
 	b.pool = &workerPool{
 		sender: b, limiter: b.limiter, breaker: b.breaker, provider: report.New("provider.test:80", slog.New(slog.DiscardHandler), nil),
-		policy:  policy{onUnknown: configs.UnknownRetry, attempts: b.attempts, backoff: b.backoff, maxBackoff: b.maxBackoff},
-		metrics: newMetrics(nil), places: b.places, grace: time.Second, sleepersFull: b.consumer.SleepersFull,
+		policy:      policy{onUnknown: configs.UnknownRetry, attempts: b.attempts, backoff: b.backoff, maxBackoff: b.maxBackoff},
+		throttledAs: throttledAs(configs.Config{Limits: b.limits}),
+		metrics:     newMetrics(nil), places: b.places, grace: time.Second, sleepersFull: b.consumer.SleepersFull,
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	service, end := context.WithCancel(context.Background())

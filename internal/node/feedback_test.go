@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,6 +63,56 @@ func TestANodeFollowsItsProvider(t *testing.T) {
 		b.until(time.Minute, "all are settled", func() bool { return b.settled() == jobs })
 		if dead := b.dead(); dead > 0 || len(p.accepted) != jobs {
 			t.Errorf("got %d dead letters and %d jobs accepted, want none and %d", dead, len(p.accepted), jobs)
+		}
+	})
+}
+
+// A provider that refuses one recipient says so. No node calls that recipient until the time that it names; all other jobs go
+// at the rate of the account.
+func TestARefusedValueWaitsOnAllNodes(t *testing.T) {
+	t.Parallel()
+	const hot, others, rest = 40, 3000, 5 * time.Second
+	var refusedAt time.Time
+	s := gated(limitsOf(300, 10))
+	s.limits[1].ThrottledAs = "14107"
+	s.partitions, s.attempts = 6, 1
+	s.answer = func(id string, _ int) sender.Result {
+		if !strings.HasPrefix(id, "hot-") || !refusedAt.IsZero() && time.Since(refusedAt) > rest/2 {
+			return accepted
+		}
+		if refusedAt.IsZero() {
+			refusedAt = time.Now()
+		}
+		return sender.Result{Kind: sender.Throttled, Status: 429, Limit: "14107", RetryAfter: rest, Err: errors.New("too many requests")}
+	}
+	inBubble(t, s, func(b *bubble) {
+		second := b.another()
+		defer func() { second.stop() }()
+		nodes := []*bubble{b, second}
+		b.until(time.Minute, "both have partitions", func() bool {
+			return len(b.consumer.Status().Partitions) == 3 && len(second.consumer.Status().Partitions) == 3
+		})
+		b.write(backlog(hot, others)...)
+		b.until(time.Minute, "all are settled", func() bool { return b.settledOf() == hot+others })
+		// Slots that are out when the provider refuses the first call are used; then nobody calls for as long as it asked.
+		const out = 500 * time.Millisecond
+		calls := callsOf("hot", nodes...)
+		for _, at := range calls {
+			if wait := at.Sub(refusedAt); wait > out && wait < rest {
+				t.Errorf("got a call of the value %v behind the refused one, want none before %v", wait, rest)
+			}
+		}
+		if before := len(calls) - since(calls, refusedAt.Add(out)); before > 5 {
+			t.Errorf("got %d calls of the value before the nodes knew, want those of half a second", before)
+		}
+		if sooner := since(callsOf("", nodes...), refusedAt) - since(callsOf("", nodes...), refusedAt.Add(rest)); sooner < 285*int(rest/time.Second) {
+			t.Errorf("got %d calls of others in %v, want the account's 300 a second", sooner, rest)
+		}
+		if s := b.limiter.State(); !s.Slowdown.IsZero() {
+			t.Errorf("got %+v, want no slowdown of the fleet", s.Slowdown)
+		}
+		if dead := b.dead(); dead > 0 {
+			t.Errorf("got %d dead letters, want none", dead)
 		}
 	})
 }

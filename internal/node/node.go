@@ -239,9 +239,21 @@ func (n *Node) workerPool(b *breaker.Breaker, places <-chan struct{}) *workerPoo
 	s := n.cfg.Sender
 	return &workerPool{
 		sender: n.sender, limiter: n.limiter, breaker: b, provider: n.provider,
-		policy:  policy{onUnknown: s.OnUnknown, attempts: s.Retry.Attempts, backoff: s.Retry.Backoff, maxBackoff: s.Retry.MaxBackoff},
-		metrics: newMetrics(n.registry), places: places, dedup: n.dedup, grace: n.cfg.Kafka.Drain / 2, sleepersFull: n.consumer.SleepersFull,
+		policy:      policy{onUnknown: s.OnUnknown, attempts: s.Retry.Attempts, backoff: s.Retry.Backoff, maxBackoff: s.Retry.MaxBackoff},
+		throttledAs: throttledAs(n.cfg),
+		metrics:     newMetrics(n.registry), places: places, dedup: n.dedup, grace: n.cfg.Kafka.Drain / 2, sleepersFull: n.consumer.SleepersFull,
 	}
+}
+
+// throttledAs is the gate that a throttled answer is about, by what the answer says.
+func throttledAs(cfg configs.Config) map[string]int {
+	gates := make(map[string]int)
+	for i, g := range cfg.Gates() {
+		if g.ThrottledAs != "" {
+			gates[g.ThrottledAs] = i
+		}
+	}
+	return gates
 }
 
 func (n *Node) healthCheck(b *breaker.Breaker) *health.Check {

@@ -106,7 +106,7 @@ func (v *visit) call() event {
 		v.sentAt = r.WroteAt
 		v.limiter.Used(v.slot, r.WroteAt)
 		if r.Kind == sender.Throttled {
-			v.limiter.Refused(v.slot, v.wants.Cost, r.RetryAfter)
+			v.throttled(r)
 		}
 		if r.Units != nil {
 			v.limiter.Reconcile(v.slot, v.wants, *r.Units)
@@ -123,6 +123,20 @@ func (v *visit) call() event {
 		hasResult: true, result: r, attribution: attribution, expired: errors.Is(r.Err, errExpired), givenUp: errors.Is(r.Err, throttle.ErrGivenUp),
 		sleepersFull: r.Kind != sender.Accepted && v.sleepersFull(), jitter: rand.Float64(),
 	}
+}
+
+// throttled tells the limiter that the provider refused the call for its rate: on the value of a gate that
+// the job passed, where the answer says so.
+func (v *visit) throttled(r sender.Result) {
+	if gate, named := v.throttledAs[r.Limit]; named {
+		for _, p := range v.wants.Passes {
+			if p.Gate == gate {
+				v.limiter.Block(v.slot, v.wants, p.Value, r.RetryAfter)
+				return
+			}
+		}
+	}
+	v.limiter.Refused(v.slot, v.wants.Cost, r.RetryAfter)
 }
 
 var (

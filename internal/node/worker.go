@@ -21,6 +21,8 @@ type workerPool struct {
 	metrics  *metrics
 	places   <-chan struct{} // of the pacer
 
+	throttledAs map[string]int // the gate that a throttled answer is about, by what it says
+
 	dedup *dedup.Store  // nil: there is none
 	grace time.Duration // how long a record to the dedup store may go on when its job's context has ended
 
