@@ -1,10 +1,13 @@
 package limitcmd
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"dispatcher/cmd/dispatcher/internal/clitest"
+	"dispatcher/internal/redisclient"
 	"dispatcher/throttle"
 	"dispatcher/throttle/limit"
 )
@@ -131,4 +134,37 @@ func TestAValueIsShownAndChangedAsOne(t *testing.T) {
 	}
 	run("unset", "recipient", "-c", file).MustFail(t, "limit unset: name the value: give --key or --hash; nothing was changed")
 	run("unset", "recipient", "-c", file, "--key", "a", "--for", "1h").MustFail(t, "limit unset: --for is for limit set")
+}
+
+// A value that the provider wants no job of is shown with the end of its block, and released by hand. Its last grant still
+// counts, so its cap holds.
+func TestABlockOfAValueIsShownAndReleased(t *testing.T) {
+	t.Parallel()
+	addr, hash := workingGate(t), limit.HashOf("+4670")
+	run, file := limitOn(t, addr), clitest.WriteFile(t, "dispatcher.yaml", besideFile)
+	rdb := redisclient.New(redisclient.Options{Addrs: []string{addr}})
+	t.Cleanup(func() { _ = rdb.Close() })
+	epoch, err := rdb.HGet(t.Context(), "dispatcher:{default}:limit:provider", "epoch").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, now := "dispatcher:{default}:gate:recipient:"+epoch+":"+hash.String(), time.Now()
+	grant := fmt.Sprintf("%d 1 1", now.UnixMicro())
+	if err := rdb.Set(t.Context(), key, grant+fmt.Sprintf(" %d", now.Add(time.Hour).UnixMicro()), time.Hour).Err(); err != nil {
+		t.Fatal(err)
+	}
+	run("get", "recipient", "-c", file, "--key", "+4670").MustPrint(t, "next unit", "in 59m5", "blocked until", "as the provider asked; limit release ends it")
+	run("get", "recipient", "-c", file, "--key", "+4670", "--json").MustPrint(t, `"blocked_until":"20`)
+	run("release", "recipient", "-c", file).MustFail(t, "limit release: name the value: give --key or --hash; nothing was changed")
+	if o := run("release", "recipient", "-c", file, "--key", "+4670", "--why", "they called"); o.Err != nil || strings.Contains(o.Out, "blocked until") {
+		t.Errorf("got %v and %s, want no block any more", o.Err, o.Out)
+	}
+	if got := rdb.Get(t.Context(), key).Val(); got != grant {
+		t.Errorf("got the state %q, want %q", got, grant)
+	}
+	if ttl := rdb.PTTL(t.Context(), key).Val(); ttl <= 0 {
+		t.Errorf("got a state that is kept for %v, want it to end", ttl)
+	}
+	run("history", "recipient", "-c", file).MustPrint(t, "the value with the hash "+hash.String()+" was released by hand: they called")
+	run("release", "recipient", "-c", file, "--key", "+4670").MustPrint(t, "next unit") // there is no block any more
 }

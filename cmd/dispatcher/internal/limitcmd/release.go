@@ -16,32 +16,57 @@ import (
 
 func newReleaseCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 	var h how
+	var one value
 	cmd := &cobra.Command{
 		Use: "release NAME", Short: "End a block or a slowdown that follows from the provider's answers", Args: cli.OneName("limit", "NAME"),
 		Long: "End a block or a slowdown that follows from the provider's answers. The cap is in force at once.\n" +
-			"If the provider goes on to refuse calls, the fleet slows down again within seconds.",
-		Example: "  dispatcher limit release provider --why \"the provider has raised our quota\"",
+			"If the provider goes on to refuse calls, the fleet slows down again within seconds.\n" +
+			"Of a limit after the first, end the block of one value of its key. Its jobs are asked for again within 5 s.",
+		Example: "  dispatcher limit release provider --why \"the provider has raised our quota\"\n" +
+			"  dispatcher limit release recipient --key +46701234567",
 	}
+	one.flags(cmd.Flags())
 	h.signature(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := h.ready(cmd.Flags()); err != nil {
 			return err
 		}
-		return connected(s, cmd, args[0], nil, func(ctx context.Context, conn limitConn) error {
-			_, err := conn.control.Release(ctx, h.change.By, h.change.Why)
-			if errors.Is(err, control.ErrNotSlowed) {
-				cmd.PrintErrln(err)
-			} else if err != nil {
-				return err
-			}
+		of, err := one.of(cmd.Flags())
+		if err != nil {
+			return flagged(err)
+		}
+		return connected(s, cmd, args[0], of, func(ctx context.Context, conn limitConn) error {
 			now, err := conn.control.Get(ctx)
 			if err != nil {
+				return err
+			}
+			if err := conn.release(ctx, now, h); errors.Is(err, control.ErrNotSlowed) {
+				cmd.PrintErrln(err)
+			} else if err != nil {
 				return err
 			}
 			return conn.show(ctx, cmd.OutOrStdout(), now, *asJSON, false, nil)
 		})
 	}
 	return cmd
+}
+
+// release ends what the provider's answers hold up: of a gate, the jobs of one value of its key, or all where it has none.
+func (c limitConn) release(ctx context.Context, now limit.Settings, h how) error {
+	if !now.Gate {
+		_, err := c.control.Release(ctx, h.change.By, h.change.Why)
+		return err
+	}
+	of := c.value
+	if of == nil {
+		if countsOf(c.cfg, c.name).Key != "" {
+			return errors.New("limit release: name the value: give --key or --hash; nothing was changed")
+		}
+		whole := limit.HashOf("")
+		of = &whole
+	}
+	_, err := c.control.ReleaseValue(ctx, *of, c.cfg.Limits[0].Name, h.change.By, h.change.Why)
+	return err
 }
 
 // slowdownState is what the provider's answers leave of a limit.

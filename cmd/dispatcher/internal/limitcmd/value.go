@@ -97,6 +97,8 @@ type valueState struct {
 	Exception bool     `json:"exception"`           // it has a cap of its own
 	Until     string   `json:"until,omitempty"`     // when its own cap ends
 	NextInS   *float64 `json:"next_in_s,omitempty"` // until the next unit may go, about; absent: of a quota
+	// BlockedUntil is when a block ends that the provider asked for; absent: there is none.
+	BlockedUntil string `json:"blocked_until,omitempty"`
 }
 
 // valueState reads what holds for the value that the command names, and what is used of a quota
@@ -116,6 +118,9 @@ func (c limitConn) valueState(ctx context.Context, now limit.Settings, clock tim
 	}
 	next := max(0, used.Next.Sub(clock)).Seconds()
 	v.NextInS = &next
+	if used.Blocked.After(clock) {
+		v.BlockedUntil = cli.Exact(used.Blocked)
+	}
 	return &v, nil, nil
 }
 
@@ -130,6 +135,9 @@ func (v valueState) rows(table io.Writer, now limit.Settings) {
 	_, _ = fmt.Fprintf(table, "  this value\t%d\t%s\n", v.Cap, why)
 	if v.NextInS != nil {
 		_, _ = fmt.Fprintf(table, "  next unit\t%s\tas far as this limit goes\n", within(*v.NextInS))
+	}
+	if v.BlockedUntil != "" {
+		_, _ = fmt.Fprintf(table, "  blocked until\t%s\tas the provider asked; limit release ends it\n", v.BlockedUntil)
 	}
 }
 
