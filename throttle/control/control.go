@@ -21,8 +21,8 @@ var ErrUnknownLimit = errors.New("no such limit in Redis")
 // ErrUnchanged says that a change would change nothing. No revision was made.
 var ErrUnchanged = errors.New("nothing was changed: these settings are in force already")
 
-// errBusy says that others kept changing the settings while we tried.
-var errBusy = errors.New("others keep changing the settings")
+// ErrBusy says that others kept changing the settings while we tried.
+var ErrBusy = errors.New("others keep changing the settings")
 
 // RevisionError is a change that was meant for other settings than those in
 // force: another change was faster.
@@ -130,7 +130,7 @@ func (c *Control) set(ctx context.Context, ch Change) (limit.Settings, error) {
 			return to, nil
 		}
 	}
-	return limit.Settings{}, errBusy
+	return limit.Settings{}, ErrBusy
 }
 
 // changed returns the settings as they are after the change, made at now.

@@ -81,5 +81,5 @@ func (c *Control) Release(ctx context.Context, by, why string) (limit.Slowdown, 
 			return old, err
 		}
 	}
-	return limit.Slowdown{}, fmt.Errorf("limit %q: %w", c.name, errBusy)
+	return limit.Slowdown{}, fmt.Errorf("limit %q: %w", c.name, ErrBusy)
 }

@@ -15,6 +15,19 @@ import (
 // ErrNotInHistory says that the history does not hold the change that is to be undone.
 var ErrNotInHistory = errors.New("the history does not hold it")
 
+// UndoError says why a change can't be taken back. Nothing was changed.
+type UndoError struct {
+	Name string
+	Err  error
+}
+
+func (e *UndoError) Error() string {
+	return fmt.Sprintf("limit %q: %v; nothing was changed", e.Name, e.Err)
+}
+
+// Unwrap is the reason.
+func (e *UndoError) Unwrap() error { return e.Err }
+
 // historyAll is more than the history holds.
 const historyAll = 2000
 
@@ -23,7 +36,8 @@ const historyAll = 2000
 // it had, as a plain change with the rest of ch. It is meant for the settings
 // that it reads: a change that comes between is a [RevisionError].
 //
-// Terms that were an override are not made to hold for good: that needs a For.
+// Terms that were an override are not made to hold for good: that needs a For. What can't be taken back is an
+// [UndoError].
 func (c *Control) Undo(ctx context.Context, to int64, ch Change) (limit.Settings, error) {
 	s, err := c.Get(ctx)
 	if err != nil {
@@ -42,7 +56,7 @@ func (c *Control) Undo(ctx context.Context, to int64, ch Change) (limit.Settings
 		err = ch.goBack(to, entries)
 	}
 	if err != nil {
-		return limit.Settings{}, fmt.Errorf("limit %q: %w; nothing was changed", c.name, err)
+		return limit.Settings{}, &UndoError{c.name, err}
 	}
 	return c.Set(ctx, ch)
 }

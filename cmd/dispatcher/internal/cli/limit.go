@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"dispatcher/internal/clip"
+	"dispatcher/internal/timetext"
 	"dispatcher/throttle/limit"
 )
 
@@ -25,7 +26,7 @@ func Window(t limit.Terms) string {
 	if t.Calendar != "" {
 		return t.WindowText()
 	}
-	return "any " + Short(t.Window)
+	return "any " + timetext.Short(t.Window)
 }
 
 // PrintWaste warns if the terms leave little of the cap, and names an algorithm that leaves

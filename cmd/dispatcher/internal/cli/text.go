@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -23,40 +22,10 @@ func PrintJSON(w io.Writer, v any) error {
 	return json.NewEncoder(w).Encode(v)
 }
 
-// Merged is one JSON object with the fields of several.
-type Merged []any
-
-// MarshalJSON writes the fields of all parts. Each name is to be in one of them only.
-func (m Merged) MarshalJSON() ([]byte, error) {
-	all := map[string]json.RawMessage{}
-	for _, part := range m {
-		text, err := json.Marshal(part)
-		if err != nil {
-			return nil, err
-		}
-		if err := json.Unmarshal(text, &all); err != nil {
-			return nil, err
-		}
-	}
-	return json.Marshal(all)
-}
-
 // PrintLine prints one line.
 func PrintLine(w io.Writer, line string) error {
 	_, err := fmt.Fprintln(w, line)
 	return err
-}
-
-// Short writes a duration without the zeros that Go adds: 1m0s is 1m.
-func Short(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }
 
 // Quoted writes a value for people: in quotes if it is empty, or more than one word.
@@ -67,22 +36,6 @@ func Quoted(value string) string {
 		return strconv.Quote(value)
 	}
 	return value
-}
-
-// Exact writes a time for programs; the zero time is empty.
-func Exact(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format("2006-01-02T15:04:05.000000Z07:00")
-}
-
-// Stamp writes a time for people; the zero time is empty.
-func Stamp(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format(time.RFC3339)
 }
 
 // Plainly shows text from elsewhere so that it can't act on a terminal or break

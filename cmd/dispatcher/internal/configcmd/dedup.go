@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"io"
 
-	"dispatcher/cmd/dispatcher/internal/cli"
 	"dispatcher/configs"
+	"dispatcher/internal/timetext"
 )
 
 // printDedup prints how long the dedup store remembers a job, and what happens to a
@@ -15,9 +15,9 @@ func printDedup(w io.Writer, cfg configs.Config) {
 		return
 	}
 	_, _ = fmt.Fprintf(w, "dedup store\n")
-	_, _ = fmt.Fprintf(w, "  remembers\t%s\ta job that was sent is not called again in this time\n", cli.Short(cfg.Dedup.Window))
+	_, _ = fmt.Fprintf(w, "  remembers\t%s\ta job that was sent is not called again in this time\n", timetext.Short(cfg.Dedup.Window))
 	_, _ = fmt.Fprintf(w, "  hold\t%s\tbefore a job whose node died in its call is decided\n",
-		cli.Short(cfg.Dedup.Hold(cfg.Sender.HTTP.Timeout)))
+		timetext.Short(cfg.Dedup.Hold(cfg.Sender.HTTP.Timeout)))
 	_, _ = fmt.Fprintf(w, "  unknown\t%s\t%s\n", cfg.Sender.OnUnknown, map[string]string{
 		configs.UnknownRetry: "such a job is called again",
 		configs.UnknownPark:  "such a job goes to <topic>.parked and is not called again",

@@ -7,6 +7,7 @@ import (
 
 	"dispatcher/cmd/dispatcher/internal/cli"
 	"dispatcher/consumer"
+	"dispatcher/internal/timetext"
 )
 
 // printKafka prints which jobs go first, and which may overtake others.
@@ -33,7 +34,7 @@ func printKafka(w io.Writer, k consumer.Config) {
 	}
 	var delays []string
 	for _, d := range k.RetryTopics {
-		delays = append(delays, cli.Short(d))
+		delays = append(delays, timetext.Short(d))
 	}
 	retries := "schedules"
 	if k.Order == "none" {

@@ -10,6 +10,7 @@ import (
 	"dispatcher/cmd/dispatcher/internal/cli"
 	"dispatcher/configs"
 	"dispatcher/internal/node/reach"
+	"dispatcher/internal/timetext"
 	"dispatcher/throttle"
 	"dispatcher/throttle/limit"
 )
@@ -30,7 +31,7 @@ func printCheck(w io.Writer, cfg configs.Config, servers []reach.Server, lacks [
 	for _, l := range cfg.Limits[:1] {
 		c := l.Stated().Contract
 		a, _ := limit.AlgorithmNamed(l.Algorithm) // checked before
-		_, _ = fmt.Fprintf(table, "limit %s: at most %d in any %s, burst %d\n", l.Name, c.Cap, cli.Short(c.Window), c.Burst)
+		_, _ = fmt.Fprintf(table, "limit %s: at most %d in any %s, burst %d\n", l.Name, c.Cap, timetext.Short(c.Window), c.Burst)
 		_, _ = fmt.Fprintf(table, "  algorithm\t%s\t%s\n", a.Name, a.Promise)
 		if worst := a.Worst(c); worst != c.Cap {
 			_, _ = fmt.Fprintf(table, "  worst window\t%d\tcalls, where the cap is %d\n", worst, c.Cap)
@@ -98,13 +99,13 @@ func printGuard(w io.Writer, l configs.Limit, a limit.Algorithm) {
 	most, raised := autoMost(l, a)
 	switch {
 	case !c.Auto:
-		_, _ = fmt.Fprintf(w, "  guard\t%s\tlateness %s, the rest for delays on the network\n", cli.Short(c.Guard), cli.Short(c.Lateness))
+		_, _ = fmt.Fprintf(w, "  guard\t%s\tlateness %s, the rest for delays on the network\n", timetext.Short(c.Guard), timetext.Short(c.Lateness))
 	case !raised:
 		_, _ = fmt.Fprintf(w, "  guard\tauto\tstays %s: lateness %s and spread %s; only a fleet with %s chooses another\n",
-			cli.Short(c.Guard), cli.Short(c.Lateness), cli.Short(c.Spread), namesAhead())
+			timetext.Short(c.Guard), timetext.Short(c.Lateness), timetext.Short(c.Spread), namesAhead())
 	default:
 		_, _ = fmt.Fprintf(w, "  guard\tauto\tbegins at %s: lateness %s and spread %s; at %s at most, which leaves %.3f of the cap\n",
-			cli.Short(c.Guard), cli.Short(c.Lateness), cli.Short(c.Spread), cli.Short(most.Guard), a.Share(most))
+			timetext.Short(c.Guard), timetext.Short(c.Lateness), timetext.Short(c.Spread), timetext.Short(most.Guard), a.Share(most))
 	}
 }
 
@@ -144,7 +145,7 @@ func printRedis(w io.Writer, l configs.Limit, a limit.Algorithm) {
 	if l.Scope == limit.ScopeNode {
 		_, _ = fmt.Fprintf(w, "  scope\tnode\teach node keeps the limit for itself; Redis is not asked\n")
 		if l.WarmUp > 0 {
-			_, _ = fmt.Fprintf(w, "  warm-up\t%s\tfrom a third of the rate to the whole\n", cli.Short(l.WarmUp))
+			_, _ = fmt.Fprintf(w, "  warm-up\t%s\tfrom a third of the rate to the whole\n", timetext.Short(l.WarmUp))
 		}
 		return
 	}
@@ -152,7 +153,7 @@ func printRedis(w io.Writer, l configs.Limit, a limit.Algorithm) {
 	_, _ = fmt.Fprintf(w, "  standstill\t%s\twithout calls, after Redis lost its state\n", a.Standstill(c).Round(time.Millisecond))
 	if l.Degraded == limit.DegradedReserve {
 		_, _ = fmt.Fprintf(w, "  degraded\treserve\twhile Redis is away: %d units a window on each of at most %d nodes, for up to %s\n",
-			c.UnitsOfNode(), c.MaxNodes, cli.Short(throttle.LeaseLength))
+			c.UnitsOfNode(), c.MaxNodes, timetext.Short(throttle.LeaseLength))
 	} else {
 		_, _ = fmt.Fprintf(w, "  degraded\twait\twhile Redis is away nothing is sent\n")
 	}

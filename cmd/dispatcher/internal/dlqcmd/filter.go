@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"dispatcher/cmd/dispatcher/internal/cli"
 	"dispatcher/configs"
 	"dispatcher/consumer/deadletter"
 	"dispatcher/consumer/dlq"
+	"dispatcher/internal/timetext"
 )
 
 // letterFlags are the flags that select dead letters.
@@ -85,7 +85,7 @@ func (g *letterFlags) filter(cfg configs.Config, ids []string, now time.Time) (d
 		return f, err
 	}
 	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
-		return f, fmt.Errorf("--since %s is not before --until %s", cli.Exact(f.Since), cli.Exact(f.Until))
+		return f, fmt.Errorf("--since %s is not before --until %s", timetext.Exact(f.Since), timetext.Exact(f.Until))
 	}
 	return f, nil
 }

@@ -14,6 +14,7 @@ import (
 	"dispatcher/cmd/dispatcher/internal/cli"
 	"dispatcher/consumer/deadletter"
 	"dispatcher/consumer/dlq"
+	"dispatcher/internal/timetext"
 )
 
 // listPage is how many lines share their columns' widths, so that a long list is
@@ -43,7 +44,7 @@ type letterState struct {
 
 func newLetterState(l *deadletter.Letter) letterState {
 	s := letterState{
-		ID: l.ID.String(), FailedAt: cli.Exact(l.FailedAt), FirstFailedAt: cli.Exact(l.FirstFailedAt),
+		ID: l.ID.String(), FailedAt: timetext.Exact(l.FailedAt), FirstFailedAt: timetext.Exact(l.FirstFailedAt),
 		Class: string(l.Class), Code: l.Code, Message: l.Message, Attempts: l.Attempts, Redrives: l.Redrives,
 		Job: l.JobID, Origin: origin(l), Node: l.Node, Bytes: len(l.Record.Value), Truncated: l.Truncated, OriginalBytes: l.OriginalSize,
 	}
@@ -145,7 +146,7 @@ func (l *letterList) add(x *deadletter.Letter) error {
 	if x.Truncated {
 		message = "(truncated) " + message
 	}
-	_, _ = fmt.Fprintf(l.page, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", x.ID, cli.Stamp(x.FailedAt),
+	_, _ = fmt.Fprintf(l.page, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", x.ID, timetext.Stamp(x.FailedAt),
 		cli.Plainly(string(x.Class), 20), cli.Plainly(x.Code, 20), x.Attempts, x.Redrives, cli.TextOrHex(x.Record.Key, 40),
 		cli.Plainly(x.JobID, 60), origin(x), cli.Plainly(message, 100))
 	if l.lines++; l.lines < listPage {

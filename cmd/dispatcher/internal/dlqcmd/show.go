@@ -14,6 +14,7 @@ import (
 
 	"dispatcher/cmd/dispatcher/internal/cli"
 	"dispatcher/consumer/deadletter"
+	"dispatcher/internal/timetext"
 )
 
 // How much of a value is shown. --raw writes all of it.
@@ -109,8 +110,8 @@ func printLetter(w io.Writer, l *deadletter.Letter) error {
 		{"job", cli.Plainly(l.JobID, 0)},
 		{"origin", origin(l)},
 		{"key", cli.TextOrHex(l.Record.Key, 1024)},
-		{"failed", cli.Stamp(l.FailedAt)},
-		{"first failed", cli.Stamp(l.FirstFailedAt)},
+		{"failed", timetext.Stamp(l.FailedAt)},
+		{"first failed", timetext.Stamp(l.FirstFailedAt)},
 		{"class", cli.Plainly(string(l.Class), 0)},
 		{"code", cli.Plainly(l.Code, 0)},
 		{"message", cli.Plainly(l.Message, 0)},

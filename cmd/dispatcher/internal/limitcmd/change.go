@@ -10,6 +10,7 @@ import (
 
 	"dispatcher/cmd/dispatcher/internal/cli"
 	"dispatcher/internal/fault"
+	"dispatcher/internal/limits"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
 )
@@ -99,10 +100,10 @@ func change(s *cli.Settings, cmd *cobra.Command, name string, asJSON bool, h how
 		n, took, late := conn.control.Await(wctx, now)
 		sctx, cancel := context.WithTimeout(cmd.Context(), limitTimeout)
 		defer cancel()
-		var confirmed *inForce
+		var confirmed *limits.InForce
 		if late == nil {
 			after := took.Seconds()
-			confirmed = &inForce{Nodes: n, Of: n, AfterS: &after, Lacking: []string{}}
+			confirmed = &limits.InForce{Nodes: n, Of: n, AfterS: &after, Lacking: []string{}}
 		}
 		err = conn.show(sctx, cmd.OutOrStdout(), now, asJSON, false, confirmed)
 		if h.missing && errors.As(late, new(*control.NotEverywhereError)) {

@@ -4,27 +4,16 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"dispatcher/cmd/dispatcher/internal/cli"
+	"dispatcher/internal/limits"
+	"dispatcher/internal/timetext"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
 )
-
-// changeState is one change of a limit.
-type changeState struct {
-	Revision int64          `json:"revision"`
-	Changed  string         `json:"changed"`
-	By       string         `json:"by"`
-	Why      string         `json:"why,omitempty"`
-	Undid    int64          `json:"undid,omitempty"` // the revision that it took back
-	RevertAt string         `json:"revert_at,omitempty"`
-	From     map[string]any `json:"from"`
-	To       map[string]any `json:"to"`
-}
 
 func newHistoryCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 	var n int
@@ -37,17 +26,12 @@ func newHistoryCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 			return fmt.Errorf("limit history: --number %d: must be at least 1", n)
 		}
 		return connected(s, cmd, args[0], nil, func(ctx context.Context, conn limitConn) error {
-			entries, err := conn.control.History(ctx, n)
+			lines, err := limits.History(ctx, conn.control, n)
 			if err != nil {
 				return err
 			}
-			events, err := conn.control.Events(ctx, n)
-			if err != nil {
-				return err
-			}
-			lines := merged(entries, events, n)
 			if *asJSON {
-				return cli.PrintJSON(cmd.OutOrStdout(), historyState(lines))
+				return cli.PrintJSON(cmd.OutOrStdout(), lines)
 			}
 			return printHistory(cmd.OutOrStdout(), args[0], lines)
 		})
@@ -55,48 +39,7 @@ func newHistoryCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 	return cmd
 }
 
-// historyLine is a change of the settings, or what became of a slowdown.
-type historyLine struct {
-	change *control.Entry
-	event  control.Event
-}
-
-// merged are the last n changes and events together, the newest first.
-func merged(entries []control.Entry, events []control.Event, n int) (all []historyLine) {
-	for _, e := range entries {
-		all = append(all, historyLine{change: &e, event: control.Event{At: e.To.Changed}})
-	}
-	for _, e := range events {
-		all = append(all, historyLine{event: e})
-	}
-	slices.SortStableFunc(all, func(a, b historyLine) int { return b.event.At.Compare(a.event.At) })
-	return all[:min(n, len(all))]
-}
-
-// eventState is what became of a slowdown.
-type eventState struct {
-	At    string `json:"at"`
-	Event string `json:"event"`
-	By    string `json:"by"`
-}
-
-func historyState(lines []historyLine) []any {
-	list := make([]any, 0, len(lines))
-	for _, l := range lines {
-		if l.change == nil {
-			list = append(list, eventState{At: cli.Exact(l.event.At), Event: l.event.Text, By: l.event.By})
-			continue
-		}
-		e := *l.change
-		list = append(list, cli.Merged{guardrailsOf(e.To), changeState{
-			Revision: e.To.Revision, Changed: cli.Exact(e.To.Changed), By: e.To.By, Why: e.To.Why, Undid: e.To.Undid, RevertAt: cli.Exact(e.To.RevertAt),
-			From: termsOf(e.From.Terms), To: termsOf(e.To.Terms),
-		}})
-	}
-	return list
-}
-
-func printHistory(w io.Writer, name string, lines []historyLine) error {
+func printHistory(w io.Writer, name string, lines []limits.Line) error {
 	table := cli.Table(w)
 	if len(lines) == 0 {
 		_, _ = fmt.Fprintf(table, "limit %s has not been changed since it was seeded\n", name)
@@ -104,12 +47,12 @@ func printHistory(w io.Writer, name string, lines []historyLine) error {
 		_, _ = fmt.Fprintln(table, "REVISION\tCHANGED\tFROM → TO\tBY\tWHY")
 	}
 	for _, l := range lines {
-		if l.change == nil {
-			_, _ = fmt.Fprintf(table, "\t%s\t%s\t%s\t\n", cli.Stamp(l.event.At), l.event.Text, l.event.By)
+		if l.Change == nil {
+			_, _ = fmt.Fprintf(table, "\t%s\t%s\t%s\t\n", timetext.Stamp(l.Event.At), l.Event.Text, l.Event.By)
 			continue
 		}
-		e := *l.change
-		_, _ = fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", e.To.Revision, cli.Stamp(e.To.Changed), became(e), e.To.By, e.To.Why)
+		e := *l.Change
+		_, _ = fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", e.To.Revision, timetext.Stamp(e.To.Changed), became(e), e.To.By, e.To.Why)
 	}
 	return table.Flush()
 }
@@ -119,7 +62,7 @@ func exceptionText(c limit.ExceptionChange) string {
 	if c.Until.IsZero() {
 		return c.String()
 	}
-	return c.String() + " until " + cli.Stamp(c.Until)
+	return c.String() + " until " + timetext.Stamp(c.Until)
 }
 
 // became lists the settings that a change changed, as from → to.
@@ -135,7 +78,7 @@ func became(e control.Entry) string {
 				words = append(words, exceptionText(c))
 			}
 		case p.Kind != limit.Pause:
-			changed(p.Name, valueText(p, e.From), valueText(p, e.To))
+			changed(p.Name, limits.ValueText(p, e.From), limits.ValueText(p, e.To))
 		case e.To.Paused:
 			words = append(words, "paused")
 		default:
@@ -143,14 +86,14 @@ func became(e control.Entry) string {
 		}
 	}
 	if e.From.Auto && e.To.Auto && e.From.Lateness != e.To.Lateness { // chosen by the fleet
-		changed("lateness", cli.Short(e.From.Lateness), cli.Short(e.To.Lateness))
-		changed("guard", cli.Short(e.From.Guard), cli.Short(e.To.Guard))
+		changed("lateness", timetext.Short(e.From.Lateness), timetext.Short(e.To.Lateness))
+		changed("guard", timetext.Short(e.From.Guard), timetext.Short(e.To.Guard))
 	}
 	if len(words) == 0 {
 		words = append(words, "the end of an override")
 	}
 	if !e.To.RevertAt.IsZero() {
-		words = append(words, "until "+cli.Stamp(e.To.RevertAt))
+		words = append(words, "until "+timetext.Stamp(e.To.RevertAt))
 	}
 	return strings.Join(words, ", ")
 }

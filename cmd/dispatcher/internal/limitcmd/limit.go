@@ -8,12 +8,11 @@ import (
 	"os/user"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"dispatcher/cmd/dispatcher/internal/cli"
-	"dispatcher/configs"
 	"dispatcher/internal/fault"
+	"dispatcher/internal/limits"
 	"dispatcher/internal/node"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
@@ -46,8 +45,8 @@ func New(s *cli.Settings) *cobra.Command {
 
 // limitConn is the connection of a limit command.
 type limitConn struct {
-	cfg     configs.Config
-	rdb     redis.UniversalClient
+	limits.Reader
+
 	control *control.Control // of the named limit; nil: no limit is named
 	name    string
 	value   *limit.Hash // the value of its key that the command is about; nil: none
@@ -73,9 +72,9 @@ func connected(s *cli.Settings, cmd *cobra.Command, name string, of *limit.Hash,
 		return err
 	}
 	defer func() { _ = rdb.Close() }() // nothing is under way that its error could concern
-	conn := limitConn{cfg: cfg, rdb: rdb, name: name, value: of}
+	conn := limitConn{Reader: limits.Reader{Config: cfg, Redis: rdb}, name: name, value: of}
 	if name != "" {
-		if conn.control, err = control.NewControl(rdb, cfg.Redis.Namespace, name); err != nil {
+		if conn.control, err = conn.Control(name); err != nil {
 			return err
 		}
 	}

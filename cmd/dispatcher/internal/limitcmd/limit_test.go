@@ -11,6 +11,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"dispatcher/cmd/dispatcher/internal/clitest"
+	"dispatcher/internal/limits"
 	"dispatcher/internal/redisclient"
 	"dispatcher/throttle"
 	"dispatcher/throttle/limit"
@@ -68,7 +69,7 @@ func TestLimitIsShownAndChanged(t *testing.T) {
 
 // shown is a limit as limit get writes it for programs.
 type shown struct {
-	limitState
+	limits.Document
 	Cap     int64   `json:"cap"`
 	WindowS float64 `json:"window_s"`
 	Paused  bool    `json:"paused"`
@@ -245,7 +246,7 @@ func TestChangesAreShownAndTakenBack(t *testing.T) {
 	limit("history", "provider", "-n", "1").MustPrint(t, "back to revision 2")
 	o := limit("history", "provider", "--json")
 	o.MustPrint(t)
-	var changes []changeState
+	var changes []limits.Change
 	if err := json.Unmarshal([]byte(o.Out), &changes); err != nil || len(changes) != 3 || changes[2].From["cap"] != 400.0 || changes[2].To["guard_s"] != 0.009 {
 		t.Errorf("got %v, %s", err, o.Out)
 	}
@@ -420,7 +421,7 @@ func TestASlowdownIsShownAndReleased(t *testing.T) {
 	run("release", "provider", "--why", "they raised our quota", "--by", "ann").MustPrint(t, "at most 400 in any 1s")
 	run("history", "provider").MustPrint(t, "released by hand: they raised our quota", "ann")
 	o := run("history", "provider", "--json")
-	var lines []eventState
+	var lines []limits.Event
 	if err := json.Unmarshal([]byte(o.Out), &lines); err != nil || len(lines) != 1 || lines[0].By != "ann" || lines[0].At == "" {
 		t.Errorf("got %+v and %v of\n%s", lines, err, o.Out)
 	}

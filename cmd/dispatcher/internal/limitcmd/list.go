@@ -2,14 +2,13 @@ package limitcmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
 	"dispatcher/cmd/dispatcher/internal/cli"
-	"dispatcher/throttle/control"
+	"dispatcher/internal/timetext"
 )
 
 func newListCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
@@ -23,43 +22,22 @@ func newListCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 	}
 }
 
-// listed is one limit of the list, without its terms.
-type listed struct {
-	Name     string `json:"name"`
-	Revision int64  `json:"revision"`
-	RevertAt string `json:"revert_at,omitempty"`
-	counts
-}
-
 func (c limitConn) list(ctx context.Context, w io.Writer, asJSON bool) error {
-	names, err := control.Limits(ctx, c.rdb, c.cfg.Redis.Namespace)
+	all, err := c.List(ctx)
 	if err != nil {
 		return err
 	}
-	all := make([]any, 0, len(names))
+	if asJSON {
+		return cli.PrintJSON(w, all)
+	}
+	if len(all) == 0 {
+		return cli.PrintLine(w, "redis holds no limits in namespace "+c.Config.Redis.Namespace)
+	}
 	table := cli.Table(w)
 	_, _ = fmt.Fprintln(table, "NAME\tREVISION\tIN FORCE\tUNTIL")
-	for _, name := range names {
-		operator, err := control.NewControl(c.rdb, c.cfg.Redis.Namespace, name)
-		if err != nil {
-			return err
-		}
-		now, err := operator.Get(ctx)
-		if errors.Is(err, control.ErrUnknownLimit) {
-			continue // it is being deleted
-		}
-		if err != nil {
-			return err
-		}
-		jobs := countsOf(c.cfg, name)
-		all = append(all, cli.Merged{termsOf(now.Terms), listed{Name: name, Revision: now.Revision, RevertAt: cli.Exact(now.RevertAt), counts: jobs}})
-		_, _ = fmt.Fprintf(table, "%s\t%d\t%s\t%s\n", name, now.Revision, brief(now.Terms, jobs), cli.Stamp(now.RevertAt))
-	}
-	switch {
-	case asJSON:
-		return cli.PrintJSON(w, all)
-	case len(all) == 0:
-		return cli.PrintLine(w, "redis holds no limits in namespace "+c.cfg.Redis.Namespace)
+	for _, one := range all {
+		now := one.Settings
+		_, _ = fmt.Fprintf(table, "%s\t%d\t%s\t%s\n", one.Name, now.Revision, brief(now.Terms, one.Counts), timetext.Stamp(now.RevertAt))
 	}
 	return table.Flush()
 }

@@ -8,14 +8,24 @@ import (
 	"time"
 
 	"dispatcher/cmd/dispatcher/internal/cli"
+	"dispatcher/internal/limits"
+	"dispatcher/internal/timetext"
 	"dispatcher/throttle/limit"
 )
 
-func (s limitState) print(w io.Writer, now limit.Settings) error {
-	table := cli.Table(w)
-	_, _ = fmt.Fprintf(table, "limit %s: %s\n", s.Name, brief(now.Terms, s.counts))
+// printed is a document for a terminal.
+type printed struct {
+	*limits.Document
+
+	first       string // name of the first limit
+	unconfirmed bool   // changed just now, without --wait
+}
+
+func (s printed) show(w io.Writer) error {
+	table, now := cli.Table(w), s.Settings
+	_, _ = fmt.Fprintf(table, "limit %s: %s\n", s.Name, brief(now.Terms, s.Counts))
 	if s.RevertAt != "" {
-		_, _ = fmt.Fprintf(table, "  until %s (%s), then %s\n", cli.Stamp(now.RevertAt), soon(*s.RevertInS), brief(now.RevertTo, s.counts))
+		_, _ = fmt.Fprintf(table, "  until %s (%s), then %s\n", timetext.Stamp(now.RevertAt), soon(*s.RevertInS), brief(now.RevertTo, s.Counts))
 	}
 	if s.unconfirmed {
 		_, _ = fmt.Fprintf(table, "  acts within %s; no node has confirmed it yet (--wait does)\n", now.Reaction())
@@ -28,7 +38,7 @@ func (s limitState) print(w io.Writer, now limit.Settings) error {
 	_, _ = fmt.Fprintf(table, "  usable share\t%.3f\tof the cap: %.1f calls a window\n", s.Share, s.Share*float64(now.Cap))
 	cli.PrintWaste(table, s.Share, now.Terms, limit.ScopeCluster)
 	if s.Slowdown != nil {
-		s.Slowdown.row(table)
+		printSlowdown(table, *s.Slowdown)
 	}
 	if s.Binds != nil {
 		_, _ = fmt.Fprintf(table, "  binds\t%.0f %%\tof the last half minute: so long jobs waited for this limit\n", 100**s.Binds)
@@ -36,16 +46,16 @@ func (s limitState) print(w io.Writer, now limit.Settings) error {
 	if now.Gate {
 		_, _ = fmt.Fprintf(table, "  beside\t%s\tthe first limit, which has the guard, the lateness and the horizon\n", s.first)
 	} else {
-		_, _ = fmt.Fprintf(table, "  guard\t%s\t%s\n", cli.Short(now.Guard), s.guardWhy(now))
+		_, _ = fmt.Fprintf(table, "  guard\t%s\t%s\n", timetext.Short(now.Guard), s.guardWhy(now))
 	}
 	if s.Trips != nil {
-		s.Trips.row(table, now)
+		printTrips(table, *s.Trips, now)
 	}
 	if s.Value != nil {
-		s.Value.rows(table, now)
+		printValue(table, *s.Value, now)
 	}
 	if s.Quota != nil {
-		_, _ = fmt.Fprintf(table, "  used\t%d\t%s\n", s.Quota.Used, s.Quota.until())
+		_, _ = fmt.Fprintf(table, "  used\t%d\t%s\n", s.Quota.Used, counted(*s.Quota))
 	}
 	_, _ = fmt.Fprintf(table, "  acts within\t%s\ton every node that knows it\n", now.Reaction())
 	if s.Changed == "" {
@@ -67,7 +77,7 @@ func (s limitState) print(w io.Writer, now limit.Settings) error {
 }
 
 // printRest prints the settings that are set and that no other line shows.
-func (s limitState) printRest(table io.Writer, now limit.Settings) {
+func (s printed) printRest(table io.Writer, now limit.Settings) {
 	shown := []string{"algorithm", "cap", "window", "burst", "guard", "spread", "lateness", "horizon", "paused", "exceptions"}
 	for _, d := range s.Differs {
 		shown = append(shown, d.Field)
@@ -75,18 +85,18 @@ func (s limitState) printRest(table io.Writer, now limit.Settings) {
 	unset := limit.Spec{}.Settings()
 	for _, p := range limit.Parameters {
 		if p.Of(now.Terms) && !slices.Contains(shown, p.Name) && p.Value(now) != p.Value(unset) {
-			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\n", p.Name, cli.Quoted(valueText(p, now)), strings.ReplaceAll(p.About, "`", ""))
+			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\n", p.Name, cli.Quoted(limits.ValueText(p, now)), strings.ReplaceAll(p.About, "`", ""))
 		}
 	}
 }
 
 // guardWhy explains the guard.
-func (s limitState) guardWhy(now limit.Settings) string {
-	parts := fmt.Sprintf("lateness %s, the rest for delays on the network", cli.Short(now.Lateness))
+func (s printed) guardWhy(now limit.Settings) string {
+	parts := fmt.Sprintf("lateness %s, the rest for delays on the network", timetext.Short(now.Lateness))
 	if !now.Auto {
 		return "stated: " + parts
 	}
-	parts = fmt.Sprintf("auto: lateness %s, spread %s", cli.Short(now.Lateness), cli.Short(now.Spread))
+	parts = fmt.Sprintf("auto: lateness %s, spread %s", timetext.Short(now.Lateness), timetext.Short(now.Spread))
 	if s.Chosen == nil {
 		return parts + "; the fleet has seen no reason for another lateness yet"
 	}
@@ -101,7 +111,7 @@ func because(why string) string {
 }
 
 // brief are the most important terms. The configuration says which jobs a gate counts.
-func brief(t limit.Terms, jobs counts) string {
+func brief(t limit.Terms, jobs limits.Counts) string {
 	text := fmt.Sprintf("at most %d in %s", t.Cap, cli.Window(t))
 	switch {
 	case !t.Gate:
@@ -120,8 +130,8 @@ func brief(t limit.Terms, jobs counts) string {
 	return text
 }
 
-// until says how long the units count that are used.
-func (q quotaUse) until() string {
+// counted says how long the units count that are used.
+func counted(q limits.QuotaUse) string {
 	if q.Ends == "" {
 		return "of the cap, in the window that ends now"
 	}

@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"dispatcher/cmd/dispatcher/internal/cli"
+	"dispatcher/internal/limits"
 	"dispatcher/throttle/control"
-	"dispatcher/throttle/limit"
 )
 
 func newReleaseCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
@@ -36,13 +35,16 @@ func newReleaseCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 			return flagged(err)
 		}
 		return connected(s, cmd, args[0], of, func(ctx context.Context, conn limitConn) error {
-			now, err := conn.control.Get(ctx)
-			if err != nil {
+			switch err := conn.Release(ctx, conn.name, of, h.change.By, h.change.Why); {
+			case errors.Is(err, control.ErrNotSlowed):
+				cmd.PrintErrln(err)
+			case errors.Is(err, limits.ErrWhichValue):
+				return errors.New("limit release: name the value: give --key or --hash; nothing was changed")
+			case err != nil:
 				return err
 			}
-			if err := conn.release(ctx, now, h); errors.Is(err, control.ErrNotSlowed) {
-				cmd.PrintErrln(err)
-			} else if err != nil {
+			now, err := conn.control.Get(ctx)
+			if err != nil {
 				return err
 			}
 			return conn.show(ctx, cmd.OutOrStdout(), now, *asJSON, false, nil)
@@ -51,51 +53,8 @@ func newReleaseCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 	return cmd
 }
 
-// release ends what the provider's answers hold up: of a gate, the jobs of one value of its key, or all where it has none.
-func (c limitConn) release(ctx context.Context, now limit.Settings, h how) error {
-	if !now.Gate {
-		_, err := c.control.Release(ctx, h.change.By, h.change.Why)
-		return err
-	}
-	of := c.value
-	if of == nil {
-		if countsOf(c.cfg, c.name).Key != "" {
-			return errors.New("limit release: name the value: give --key or --hash; nothing was changed")
-		}
-		whole := limit.HashOf("")
-		of = &whole
-	}
-	_, err := c.control.ReleaseValue(ctx, *of, c.cfg.Limits[0].Name, h.change.By, h.change.Why)
-	return err
-}
-
-// slowdownState is what the provider's answers leave of a limit.
-type slowdownState struct {
-	EffectiveCap float64 `json:"effective_cap"` // in any window
-	Granted      float64 `json:"granted_units"` // in any window, now: less than the effective cap for some seconds after a block
-	Since        string  `json:"since,omitempty"`
-	BlockedUntil string  `json:"blocked_until,omitempty"`
-	Why          string  `json:"why"`
-}
-
-// slowdownState is nil where the provider's answers slow nothing down.
-func (c limitConn) slowdownState(ctx context.Context, now limit.Settings, clock time.Time) (*slowdownState, error) {
-	slow, err := c.control.Slowdown(ctx)
-	if err != nil || slow.Slowed == 0 {
-		return nil, err
-	}
-	state := slowdownState{
-		EffectiveCap: slow.EffectiveCap(now.Contract), Granted: slow.UnitsIn(now.Contract),
-		Since: cli.Exact(limit.FromMicros(slow.Slowed)), Why: slow.Why,
-	}
-	if slow.BlockedAt(clock) {
-		state.BlockedUntil = cli.Exact(limit.FromMicros(slow.Until))
-	}
-	return &state, nil
-}
-
-// row shows the slowdown, with its reason.
-func (s slowdownState) row(table io.Writer) {
+// printSlowdown shows the slowdown, with its reason.
+func printSlowdown(table io.Writer, s limits.Slowdown) {
 	_, _ = fmt.Fprintf(table, "  effective cap\t%.4g\tsince %s: %s\n", s.EffectiveCap, s.Since, s.Why)
 	switch {
 	case s.BlockedUntil != "":

@@ -13,6 +13,7 @@ import (
 	"dispatcher/cmd/dispatcher/internal/cli"
 	"dispatcher/configs"
 	"dispatcher/internal/fault"
+	"dispatcher/internal/limits"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
 )
@@ -48,7 +49,7 @@ func (v *value) of(f *pflag.FlagSet) (*limit.Hash, error) {
 func hasKey(cfg configs.Config, name string) error {
 	var faults fault.List
 	_, stated := cfg.Stated(name)
-	faults.Refuse(stated && countsOf(cfg, name).Key == "", "key", fault.Phrase("given"), "is for a limit with a key: %s counts all jobs together", name)
+	faults.Refuse(stated && limits.CountsOf(cfg, name).Key == "", "key", fault.Phrase("given"), "is for a limit with a key: %s counts all jobs together", name)
 	return faults.Err()
 }
 
@@ -90,41 +91,8 @@ func except(of limit.Hash, units int64) changeFunc {
 	}
 }
 
-// valueState is what holds for one value of a limit's key.
-type valueState struct {
-	Hash      string   `json:"hash"`
-	Cap       int64    `json:"cap"`
-	Exception bool     `json:"exception"`           // it has a cap of its own
-	Until     string   `json:"until,omitempty"`     // when its own cap ends
-	NextInS   *float64 `json:"next_in_s,omitempty"` // until the next unit may go, about; absent: of a quota
-	// BlockedUntil is when a block ends that the provider asked for; absent: there is none.
-	BlockedUntil string `json:"blocked_until,omitempty"`
-}
-
-// valueState reads what holds for the value that the command names, and what is used of a quota
-// for it.
-func (c limitConn) valueState(ctx context.Context, now limit.Settings, clock time.Time) (*valueState, *quotaUse, error) {
-	terms := now.For(*c.value, clock)
-	v := valueState{Hash: c.value.String(), Cap: terms.Cap}
-	if one, found := now.Exceptions.Find(*c.value, clock); found {
-		v.Exception, v.Until = true, cli.Stamp(one.Until)
-	}
-	used, err := c.control.Used(ctx, *c.value, terms, c.cfg.Limits[0].Name)
-	if err != nil {
-		return nil, nil, err
-	}
-	if now.IsQuota() {
-		return &v, usedOf(now, used.State, clock), nil
-	}
-	next := max(0, used.Next.Sub(clock)).Seconds()
-	v.NextInS = &next
-	if used.Blocked.After(clock) {
-		v.BlockedUntil = cli.Exact(used.Blocked)
-	}
-	return &v, nil, nil
-}
-
-func (v valueState) rows(table io.Writer, now limit.Settings) {
+// printValue shows what holds for one value.
+func printValue(table io.Writer, v limits.Value, now limit.Settings) {
 	why := "as every value"
 	if v.Exception {
 		why = fmt.Sprintf("a cap of its own; every other value has %d", now.Cap)
@@ -148,25 +116,9 @@ func within(seconds float64) string {
 	return "in " + time.Duration(seconds*float64(time.Second)).Round(time.Millisecond).String()
 }
 
-// exceptionState is one exception of a list.
-type exceptionState struct {
-	Hash  string `json:"hash"`
-	Cap   int64  `json:"cap"`
-	Until string `json:"until,omitempty"`
-}
-
-func exceptionsOf(e limit.Exceptions) []exceptionState {
-	all, _ := e.All() // settings that were read can be taken apart
-	states := make([]exceptionState, len(all))
-	for i, one := range all {
-		states[i] = exceptionState{one.Of.String(), one.Cap, cli.Stamp(one.Until)}
-	}
-	return states
-}
-
 // printExceptions lists the values that have a cap of their own.
 func printExceptions(table io.Writer, e limit.Exceptions) {
-	for _, one := range exceptionsOf(e) {
+	for _, one := range limits.ExceptionsOf(e) {
 		until := ""
 		if one.Until != "" {
 			until = " until " + one.Until

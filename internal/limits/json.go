@@ -1,0 +1,75 @@
+package limits
+
+import (
+	"encoding/json"
+	"time"
+
+	"dispatcher/internal/timetext"
+	"dispatcher/throttle/limit"
+)
+
+// joined is one JSON object with the fields of several. Each name is to be in one of them only.
+type joined []any
+
+// MarshalJSON writes the fields of all parts.
+func (j joined) MarshalJSON() ([]byte, error) {
+	all := map[string]json.RawMessage{}
+	for _, part := range j {
+		text, err := json.Marshal(part)
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(text, &all); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(all)
+}
+
+// termsOf are the terms of a limit for JSON.
+func termsOf(t limit.Terms) map[string]any {
+	terms := valuesOf(limit.Settings{Terms: t}, false)
+	if t.Gate {
+		terms["gate"] = true
+	} else {
+		terms["guard_auto"] = t.Auto // the fleet chooses guard and lateness
+	}
+	return terms
+}
+
+// guardrailsOf are the guardrails of a limit for JSON; 0: none.
+func guardrailsOf(s limit.Settings) map[string]any { return valuesOf(s, true) }
+
+// valuesOf are the guardrails, or all other parameters: durations in seconds, under names
+// that end in _s.
+func valuesOf(s limit.Settings, guardrails bool) map[string]any {
+	values := map[string]any{}
+	for _, p := range limit.Parameters {
+		if (p.Kind == limit.Guardrail) != guardrails || !p.Of(s.Terms) {
+			continue
+		}
+		switch v := p.Value(s).(type) {
+		case time.Duration:
+			values[p.Name+"_s"] = v.Seconds()
+		case limit.Exceptions:
+			values[p.Name] = ExceptionsOf(v)
+		default:
+			values[p.Name] = v
+		}
+	}
+	return values
+}
+
+// ValueText writes a setting as it is written in the configuration.
+func ValueText(p limit.Parameter, s limit.Settings) string {
+	d, timed := p.Value(s).(time.Duration)
+	switch {
+	case s.Auto && (p.Name == "guard" || p.Name == "lateness"):
+		return limit.Auto
+	case timed:
+		return timetext.Short(d)
+	case p.Kind == limit.Guardrail && p.Text(s) == "0":
+		return "none"
+	}
+	return p.Text(s)
+}
