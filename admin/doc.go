@@ -1,11 +1,10 @@
 // Package admin serves the state of a node over HTTP: whether it is alive (/livez),
-// whether it can work and if not why (/readyz), and its metrics (/metrics).
+// whether it can work and if not why (/readyz), its metrics (/metrics), and the operators' API (/api/v1).
 //
 // # What it does not do
 //
-// It changes nothing and knows no other part of the node: checks and metrics are passed
-// in. It does not authenticate anyone, so by default it listens on loopback, and it
-// logs a warning otherwise.
+// It knows no other part of the node: checks, metrics and the API are passed in. It does not authenticate anyone, so by default
+// it listens on loopback. Elsewhere it serves no API, and logs a warning.
 //
 // # How it works
 //

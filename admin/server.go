@@ -46,6 +46,8 @@ type Options struct {
 
 	// Checks say whether the node is ready. It is if none of them fails.
 	Checks []Check
+	// API serves /api/v1, on loopback alone: it may change the limits, and asks nobody who they are. Nil: there is none.
+	API http.Handler
 	// Gatherer yields the metrics. Nil: there are none.
 	Gatherer prometheus.Gatherer
 	Logger   *slog.Logger // nil: nothing is logged
@@ -71,6 +73,9 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("admin.listen: %w", err)
 	}
 	s.listener = listener
+	if !loopback(listener.Addr()) {
+		o.API = nil
+	}
 	s.http = &http.Server{
 		Handler:           routes(o, s.log),
 		ReadHeaderTimeout: headerTimeout,
@@ -99,7 +104,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.log.Info("admin server listens", "addr", s.Addr())
 	if !loopback(s.listener.Addr()) {
-		s.log.Warn("admin server can be reached from other hosts without authentication", "addr", s.Addr())
+		s.log.Warn("admin server can be reached from other hosts without authentication; it serves no API there", "addr", s.Addr())
 	}
 	failed := make(chan error, 1) // one slot, so that the server's end waits for no reader
 	go func() { failed <- s.http.Serve(s.listener) }()
@@ -133,6 +138,9 @@ func routes(o Options, log *slog.Logger) http.Handler {
 		_, _ = w.Write([]byte("ok\n"))
 	})
 	mux.Handle("GET /readyz", ready(o.Checks))
+	if o.API != nil {
+		mux.Handle("/api/", o.API)
+	}
 	if o.Gatherer != nil {
 		mux.Handle("GET /metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{
 			ErrorLog:            slog.NewLogLogger(log.Handler(), slog.LevelWarn),

@@ -16,8 +16,10 @@ import (
 	"dispatcher/admin"
 	"dispatcher/configs"
 	"dispatcher/consumer"
+	"dispatcher/internal/api"
 	"dispatcher/internal/dedup"
 	"dispatcher/internal/fleet"
+	"dispatcher/internal/limits"
 	"dispatcher/internal/node/breaker"
 	"dispatcher/internal/node/gates"
 	"dispatcher/internal/node/health"
@@ -173,7 +175,11 @@ func (n *Node) makeAdmin() (err error) {
 	if n.dedup != nil {
 		checks = append(checks, admin.Check{Name: "dedup", Check: func(context.Context) (string, error) { return "", n.dedup.Ready() }})
 	}
-	n.admin, err = admin.New(admin.Options{Config: n.cfg.Admin, Gatherer: n.registry, Logger: n.log, Checks: checks})
+	o := admin.Options{Config: n.cfg.Admin, Gatherer: n.registry, Logger: n.log, Checks: checks}
+	if n.redis != nil { // else each node has a limit of its own, which nobody changes
+		o.API = api.New(limits.Reader{Config: n.cfg, Redis: n.redis})
+	}
+	n.admin, err = admin.New(o)
 	return err
 }
 

@@ -1,0 +1,106 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"dispatcher/internal/limits"
+)
+
+const (
+	timeout     = 5 * time.Second // of all that Redis is asked for one request, and of a wait for the nodes
+	maxRequests = 16
+	maxBody     = 64 << 10 // bytes
+)
+
+// api serves the requests. All fields are set by [New].
+type api struct {
+	limits.Reader
+
+	running chan struct{} // holds a token for each request that is served
+}
+
+// New serves the limits that a reader reads.
+func New(r limits.Reader) http.Handler {
+	a := &api{Reader: r, running: make(chan struct{}, maxRequests)}
+	mux := http.NewServeMux()
+	for pattern, serve := range map[string]func(*http.Request) (any, error){
+		"GET /api/v1/limits":                 a.list,
+		"GET /api/v1/limits/{name}":          a.get,
+		"PATCH /api/v1/limits/{name}":        a.patch,
+		"POST /api/v1/limits/{name}/pause":   a.pause,
+		"POST /api/v1/limits/{name}/resume":  a.resume,
+		"POST /api/v1/limits/{name}/undo":    a.undo,
+		"POST /api/v1/limits/{name}/release": a.release,
+		"GET /api/v1/limits/{name}/history":  a.history,
+		"GET /api/v1/nodes":                  a.nodes,
+	} {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { answer(w, r, serve) })
+	}
+	return a.bounded(ownHost(http.NewCrossOriginProtection().Handler(mux)))
+}
+
+// answer writes what serve returns, or its error as a problem.
+func answer(w http.ResponseWriter, r *http.Request, serve func(*http.Request) (any, error)) {
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
+	defer cancel()
+	body, err := serve(r.WithContext(ctx))
+	if err != nil {
+		writeProblem(w, problemOf(err))
+		return
+	}
+	if d, ok := body.(*limits.Document); ok {
+		w.Header().Set("ETag", tagOf(d.Revision))
+	}
+	writeJSON(w, http.StatusOK, "application/json", body)
+}
+
+func writeJSON(w http.ResponseWriter, status int, kind string, body any) {
+	h := w.Header()
+	h.Set("Content-Type", kind)
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // the client is gone
+}
+
+// bounded serves so many requests at once, and bodies of so many bytes.
+func (a *api) bounded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case a.running <- struct{}{}:
+			defer func() { <-a.running }()
+		default:
+			w.Header().Set("Retry-After", "1")
+			writeProblem(w, problem{Status: http.StatusServiceUnavailable, Detail: "too many requests are being served; ask again in a second"})
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// ownHost refuses requests under the name of another host: a page of that host may have made them.
+func ownHost(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isLoopback(r.Host) {
+			writeProblem(w, problem{Status: http.StatusMisdirectedRequest, Detail: "the API is served on loopback alone: call it as localhost or 127.0.0.1"})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// isLoopback reports whether a host, perhaps with a port, names this machine.
+func isLoopback(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,292 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"dispatcher/configs"
+	"dispatcher/internal/api"
+	"dispatcher/internal/limits"
+	"dispatcher/internal/redisclient"
+	"dispatcher/throttle"
+)
+
+const file = `
+limits:
+  - {name: provider, cap: 400, window: 1s, max_step: 4}
+  - {name: recipient, key: job.json.to, cap: 5, window: 1s}
+`
+
+// served is the API of a fleet of one node, which keeps both limits of the file.
+type served struct {
+	*testing.T
+
+	url   string
+	redis *miniredis.Miniredis
+}
+
+func serve(t *testing.T) served {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "dispatcher.yaml")
+	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := configs.Load(configs.Source{File: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := miniredis.RunT(t)
+	rdb := redisclient.New(redisclient.Options{Addrs: []string{server.Addr()}})
+	t.Cleanup(func() { _ = rdb.Close() })
+	var gates []throttle.Gate
+	for _, g := range cfg.Gates() {
+		gates = append(gates, throttle.Gate{Name: g.Name, Limit: g.Spec, Keyed: g.Key != ""})
+	}
+	l, err := throttle.New(throttle.Options{
+		Redis: rdb, Namespace: cfg.Redis.Namespace, Name: "provider", Node: "node-1", Identity: throttle.IdentityNone,
+		Limit: cfg.Limits[0].Stated(), Gates: gates,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	web := httptest.NewServer(api.New(limits.Reader{Config: cfg, Redis: rdb}))
+	t.Cleanup(web.Close)
+	s := served{t, web.URL + "/api/v1/", server}
+	for range 500 { // until the node has seeded both limits
+		if s.get("limits/recipient").status == http.StatusOK && len(s.get("nodes").list) == 1 {
+			return s
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("the node has not begun to work")
+	return s
+}
+
+// outcome is the answer to a request.
+type outcome struct {
+	status int
+	header http.Header
+	text   string
+	object map[string]any
+	list   []any
+}
+
+// ask makes a request with headers, "name: value".
+func (s served) ask(method, path, body string, headers ...string) (o outcome) {
+	s.Helper()
+	r, err := http.NewRequestWithContext(s.Context(), method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		if r.Header.Set(name, value); name == "Host" {
+			r.Host = value
+		}
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.Fatal(err)
+	}
+	o = outcome{status: resp.StatusCode, header: resp.Header, text: string(text)}
+	if json.Unmarshal(text, &o.object) != nil {
+		_ = json.Unmarshal(text, &o.list) // else it is text
+	}
+	return o
+}
+
+func (s served) get(path string) outcome { s.Helper(); return s.ask(http.MethodGet, path, "") }
+
+func (s served) patch(name, body string, headers ...string) outcome {
+	s.Helper()
+	return s.ask(http.MethodPatch, "limits/"+name, body, headers...)
+}
+
+// must checks the status of an answer, and that it holds these texts.
+func (s served) must(o outcome, status int, texts ...string) outcome {
+	s.Helper()
+	if o.status != status {
+		s.Errorf("got %d, want %d: %s", o.status, status, o.text)
+	}
+	for _, text := range texts {
+		if !strings.Contains(o.text, text) {
+			s.Errorf("got %s, want %q in it", o.text, text)
+		}
+	}
+	return o
+}
+
+func TestLimitsAreRead(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	o := s.must(s.get("limits/provider"), 200, `"cap":400`, `"window_s":1`, `"in_force":{"nodes":1,"of":1`, `"in_file":true`, `"max_step":4`)
+	if tag, kind := o.header.Get("ETag"), o.header.Get("Content-Type"); tag != `"1"` || kind != "application/json" || o.header.Get("Cache-Control") != "no-store" {
+		t.Errorf("got tag %s and kind %s of an answer that is kept: %v", tag, kind, o.header)
+	}
+	s.must(s.get("limits"), 200, `"name":"provider"`, `"name":"recipient"`, `"key":"job.json.to"`)
+	s.must(s.get("limits/recipient?key=%2B4670"), 200, `"value":{"hash":"`, `"next_in_s":0`)
+	s.must(s.get("limits/recipient?key=a&hash=b"), 422, `"field":"hash"`)
+	s.must(s.get("limits/other"), 404, `"title":"Not Found"`, "no such limit in Redis")
+	s.must(s.get("limits/A"), 422, `"field":"name"`)
+	s.must(s.get("nodes"), 200, `"name":"node-1"`, `"missing":false`, `"in_force":true`)
+	s.must(s.get("limits/provider/history"), 200, `[]`)
+	s.must(s.get("limits/provider/history?n=0"), 422, `"field":"n"`)
+	s.must(s.get("elsewhere"), 404)
+	s.must(s.ask(http.MethodDelete, "limits/provider", ""), 405)
+}
+
+func TestALimitIsChanged(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	o := s.must(s.patch("provider?wait=true", `{"cap":300,"why":"the provider asked","by":"ann"}`, `If-Match: "1"`), 200,
+		`"cap":300`, `"revision":2`, `"why":"the provider asked"`, `"by":"ann from 127.0.0.1"`, `"in_force":{"nodes":1,"of":1,"after_s":`)
+	if tag := o.header.Get("ETag"); tag != `"2"` {
+		t.Errorf("got the tag %s of revision 2", tag)
+	}
+	// The slower one of two operators learns of the other's change.
+	s.must(s.patch("provider", `{"cap":200}`, `If-Match: "1"`), 412, `"revision":2`, "ann from 127.0.0.1", "nothing was changed")
+	s.must(s.patch("provider", `{"cap":200}`), 428, "If-Match")
+	s.must(s.patch("provider", `{"cap":200}`, `If-Match: 2`), 412, "in quotes")
+	s.must(s.patch("provider", `{"cap":301,"window":"1s","for":"10m"}`, `If-Match: *`), 200, `"cap":301`, `"revert_at":"20`, `"revert_to":{`)
+	s.must(s.patch("provider", `{"cap":301}`, `If-Match: *`), 200, `"cap":301`)
+	s.must(s.ask(http.MethodPost, "limits/provider/pause", `{"for":"15m","why":"maintenance"}`), 200, `"paused":true`, `"revert_in_s":`)
+	s.must(s.ask(http.MethodPost, "limits/provider/resume", ""), 200, `"paused":false`)
+	s.must(s.ask(http.MethodPost, "limits/provider/undo", `{"to":2}`), 200, `"cap":300`)
+	s.must(s.ask(http.MethodPost, "limits/provider/undo", `{"to":77}`), 409, "the history does not hold it; nothing was changed")
+	s.must(s.get("limits/provider/history?n=1"), 200, `"undo: back to revision 2"`, "api from 127.0.0.1")
+	s.must(s.ask(http.MethodPost, "limits/provider/release", `{}`), 200, `"cap":300`)
+	s.must(s.ask(http.MethodPost, "limits/recipient/release", `{}`), 422, "name the value")
+	s.must(s.ask(http.MethodPost, "limits/recipient/release", `{"key":"+4670"}`), 200, `"value":{"hash"`)
+}
+
+// What can't be honoured is refused with the field, the value and the remedy, and changes nothing.
+func TestBadChangesAreRefused(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	for _, row := range []struct {
+		body   string
+		status int
+		wants  []string
+	}{
+		{`{"cap":0}`, 422, []string{`"field":"cap"`, `"value":"0"`, `"remedy":"must be`}},
+		{`{"cap":"many","window":7}`, 422, []string{`"field":"cap"`, `"value":"many"`, `"field":"window"`}},
+		{`{"cap":5000}`, 422, []string{"max_step: from 396", `\"force\": true passes it`}},
+		{`{"cap":5000,"force":"yes"}`, 422, []string{`"field":"force"`, "must be true or false"}},
+		{`{"cpa":5}`, 422, []string{`"field":"cpa"`, "is no setting of a limit"}},
+		{`{"cap":{"of":5}}`, 422, []string{`"field":"cap"`, "must be a number, true or false, or text"}},
+		{`{"cap":300,"for":"soon"}`, 422, []string{`"field":"for"`, `"value":"soon"`}},
+		{`{"cap":300,"for":"-5m"}`, 422, []string{`"field":"for"`}},
+		{`{"cap":300,"for":7}`, 422, []string{`"field":"for"`, "must be text"}},
+		{`{"cap":300,"why":"` + strings.Repeat("x", 300) + `"}`, 422, []string{`"field":"why"`}},
+		{`{"cap":300,"by":"` + strings.Repeat("x", 300) + `"}`, 422, []string{`"field":"by"`}},
+		{`{"why":"no setting"}`, 422, []string{"names no setting"}},
+		{``, 422, []string{"names no setting"}},
+		{`null`, 400, []string{"must be a JSON object"}},
+		{`[1]`, 400, []string{"must be a JSON object"}},
+		{`{"cap":300`, 400, []string{"must be a JSON object"}},
+		{`{"why":"` + strings.Repeat("x", 70<<10) + `"}`, 413, []string{"at most 65536 bytes"}},
+	} {
+		o := s.must(s.patch("provider", row.body, "If-Match: *"), row.status, row.wants...)
+		if kind := o.header.Get("Content-Type"); kind != "application/problem+json" {
+			t.Errorf("%.40s: got %s, want a problem", row.body, kind)
+		}
+	}
+	s.must(s.ask(http.MethodPost, "limits/provider/pause", `{"cap":3}`), 422, `"field":"cap"`, "is unknown here")
+	s.must(s.ask(http.MethodPost, "limits/provider/undo", `{"to":"x"}`), 422, `"field":"to"`, "must be a whole number")
+	s.must(s.get("limits/provider"), 200, `"revision":1`)
+}
+
+// Neither a page of another origin nor one that points its own name to loopback changes anything.
+func TestOtherOriginsChangeNothing(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	pause := func(headers ...string) outcome {
+		return s.ask(http.MethodPost, "limits/provider/pause", "", headers...)
+	}
+	if o := pause("Sec-Fetch-Site: cross-site"); o.status != 403 {
+		t.Errorf("got %d for a page of another site, want 403: %s", o.status, o.text)
+	}
+	if o := pause("Origin: http://elsewhere.example"); o.status != 403 {
+		t.Errorf("got %d for a page of another origin, want 403: %s", o.status, o.text)
+	}
+	s.must(pause("Host: elsewhere.example:8080"), 421, "loopback alone")
+	s.must(s.ask(http.MethodGet, "limits", "", "Host: elsewhere.example"), 421)
+	s.must(s.get("limits/provider"), 200, `"paused":false`)
+	for _, host := range []string{"localhost:8080", "LOCALHOST", "127.0.0.1", "[::1]:80"} {
+		s.must(s.ask(http.MethodGet, "limits", "", "Host: "+host), 200)
+	}
+}
+
+// Without Redis the answer says so, and nothing hangs.
+func TestRedisIsAway(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.redis.SetError("ERR the disk is full")
+	defer s.redis.SetError("")
+	for _, path := range []string{"limits", "limits/provider", "limits/provider/history", "nodes"} {
+		s.must(s.get(path), 503, `"status":503`, "the disk is full")
+	}
+	s.must(s.patch("provider", `{"cap":300}`, "If-Match: *"), 503, "the disk is full")
+}
+
+// Requests that are too many are refused, and do not wait.
+func TestTooManyRequestsAreRefused(t *testing.T) {
+	t.Parallel()
+	const most = 16
+	s := serve(t)
+	var open []net.Conn
+	for range most + 4 { // each waits for its body; the last request of serve may still be ending
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.Split(s.url, "/")[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, conn)
+		_, _ = fmt.Fprint(conn, "POST /api/v1/limits/provider/pause HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n")
+	}
+	refused := false
+	for range 500 {
+		if refused = s.get("nodes").status == http.StatusServiceUnavailable; refused {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if !refused {
+		t.Error("all requests were served, want one refused")
+	}
+	for _, conn := range open {
+		_ = conn.Close()
+	}
+	for range 500 {
+		if s.get("nodes").status == http.StatusOK {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Error("no request is served any more")
+}

@@ -1,0 +1,151 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/limit"
+)
+
+// change is how a limit is changed, and returns what is in force after it.
+type change func(context.Context, *control.Control, control.Change) (limit.Settings, error)
+
+func set(ctx context.Context, c *control.Control, ch control.Change) (limit.Settings, error) {
+	return c.Set(ctx, ch)
+}
+
+// patch changes settings. It must name the revision that it is meant for.
+func (a *api) patch(r *http.Request) (any, error) {
+	b, err := readBody(r)
+	if err != nil {
+		return nil, err
+	}
+	ch, err := b.change(r)
+	if err != nil {
+		return nil, err
+	}
+	if ch.Values, err = b.values(); err != nil {
+		return nil, err
+	}
+	if len(ch.Values) == 0 {
+		return nil, problem{Status: http.StatusUnprocessableEntity, Detail: "the body names no setting to change, such as cap or window"}
+	}
+	if ch.IfRevision, err = expected(r); err != nil {
+		return nil, err
+	}
+	return a.carryOut(r, ch, set)
+}
+
+func (a *api) pause(r *http.Request) (any, error)  { return a.setPaused(r, true) }
+func (a *api) resume(r *http.Request) (any, error) { return a.setPaused(r, false) }
+
+func (a *api) setPaused(r *http.Request, paused bool) (any, error) {
+	ch, err := onlySigned(r)
+	if err != nil {
+		return nil, err
+	}
+	ch.Values = limit.Values{"paused": strconv.FormatBool(paused)}
+	return a.carryOut(r, ch, set)
+}
+
+// undo takes the last change back, or returns to the revision that `to` names.
+func (a *api) undo(r *http.Request) (any, error) {
+	b, err := readBody(r)
+	if err != nil {
+		return nil, err
+	}
+	var to int64
+	if err := b.take("to", &to); err != nil {
+		return nil, err
+	}
+	ch, err := b.change(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.end(); err != nil {
+		return nil, err
+	}
+	return a.carryOut(r, ch, func(ctx context.Context, c *control.Control, ch control.Change) (limit.Settings, error) {
+		return c.Undo(ctx, to, ch)
+	})
+}
+
+// release ends what the provider's answers hold up; of a gate, the block of one value of its key.
+func (a *api) release(r *http.Request) (any, error) {
+	b, err := readBody(r)
+	if err != nil {
+		return nil, err
+	}
+	var key, hash string
+	if err := errors.Join(b.take("key", &key), b.take("hash", &hash)); err != nil {
+		return nil, err
+	}
+	of, err := valueOf(key, hash)
+	if err != nil {
+		return nil, err
+	}
+	ch, err := b.change(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.end(); err != nil {
+		return nil, err
+	}
+	name := r.PathValue("name")
+	if err := a.Release(r.Context(), name, of, ch.By, ch.Why); err != nil && !errors.Is(err, control.ErrNotSlowed) {
+		return nil, err
+	}
+	return a.Read(r.Context(), name, of)
+}
+
+// carryOut makes a change, and waits for the nodes where the request asks for that. What is in force already is no error.
+func (a *api) carryOut(r *http.Request, ch control.Change, do change) (any, error) {
+	name := r.PathValue("name")
+	operator, err := a.Control(name)
+	if err != nil {
+		return nil, err
+	}
+	if stated, ok := a.Config.Stated(name); ok && stated.Scope == limit.ScopeNode {
+		return nil, problem{Status: http.StatusConflict, Detail: fmt.Sprintf("limit %q is kept by each node for itself (scope: node): change the file, and restart the nodes", name)}
+	}
+	now, err := do(r.Context(), operator, ch)
+	if err != nil && !errors.Is(err, control.ErrUnchanged) {
+		return nil, err
+	}
+	after, all := await(r, operator, now)
+	d, err := a.Describe(r.Context(), operator, name, nil, now)
+	if err == nil && all {
+		seconds := after.Seconds()
+		d.InForce.AfterS = &seconds
+	}
+	return d, err
+}
+
+// await waits with ?wait=true until each node knows the settings, for three seconds at most. The document says which do not.
+func await(r *http.Request, operator *control.Control, now limit.Settings) (took time.Duration, all bool) {
+	if r.URL.Query().Get("wait") != "true" {
+		return 0, false
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), timeout*3/5)
+	defer cancel()
+	_, took, err := operator.Await(ctx, now)
+	return took, err == nil
+}
+
+// author names who made a request, for the history: as it says itself, and from where.
+func author(r *http.Request, by string) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	if by == "" {
+		return "api from " + host
+	}
+	return by + " from " + host
+}

@@ -1,0 +1,25 @@
+// Package api serves /api/v1: operators read the limits and change them, as `dispatcher limit` does, on any node.
+//
+// # What it does not do
+//
+// It holds no state: Redis has all of it, and package throttle/control makes each change. It does not know who calls. So
+// package admin serves it on loopback alone, where whoever reaches the port may do all.
+//
+// # How it works
+//
+// Answers are the documents of package limits, which `dispatcher limit --json` prints as well. An error is a problem (RFC 9457)
+// with the faults: field, value and remedy. A PATCH must name the revision that it is meant for in If-Match, so that of two
+// operators the slower one learns of the other's change.
+//
+// A page of another origin can change nothing: [http.CrossOriginProtection] refuses it. A name of another host that points to
+// loopback is refused as well, for it may belong to such a page.
+//
+// # Who owns which goroutine
+//
+// It starts none; net/http runs a handler on the goroutine of its connection.
+//
+// # Failure
+//
+// Redis has five seconds to answer; then the answer is 503. At most [maxRequests] requests are served at once, and a body has
+// at most [maxBody] bytes. No answer holds a value of a limit's key, only its hash.
+package api

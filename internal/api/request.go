@@ -1,0 +1,156 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"dispatcher/internal/fault"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/limit"
+)
+
+// body are the members of a JSON object that were not taken yet.
+type body map[string]json.RawMessage
+
+// readBody reads the object of a request. An empty body is an empty object.
+func readBody(r *http.Request) (body, error) {
+	text, err := io.ReadAll(r.Body)
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+		return nil, problem{Status: http.StatusRequestEntityTooLarge, Detail: "the body must have at most " + strconv.Itoa(maxBody) + " bytes"}
+	}
+	if err != nil {
+		return nil, problem{Status: http.StatusBadRequest, Detail: "the body could not be read"}
+	}
+	b := body{}
+	if len(text) == 0 {
+		return b, nil
+	}
+	if err := json.Unmarshal(text, &b); err != nil || b == nil {
+		return nil, problem{Status: http.StatusBadRequest, Detail: "the body must be a JSON object"}
+	}
+	return b, nil
+}
+
+// take reads a member into a value, if it is there.
+func (b body) take(name string, into any) error {
+	raw, given := b[name]
+	if !given {
+		return nil
+	}
+	delete(b, name)
+	if err := json.Unmarshal(raw, into); err != nil {
+		return fault.New(name, shown(raw), "must be "+kindOf(into))
+	}
+	return nil
+}
+
+func kindOf(v any) string {
+	switch v.(type) {
+	case *string:
+		return "text"
+	case *bool:
+		return "true or false"
+	}
+	return "a whole number"
+}
+
+// shown is the beginning of a value, for an error.
+func shown(raw json.RawMessage) string {
+	const most = 80
+	if len(raw) > most {
+		return strings.ToValidUTF8(string(raw[:most]), "") + "…"
+	}
+	return string(raw)
+}
+
+const maxBy = 100 // bytes of who makes a change
+
+// change takes what all changes may state: for how long, who and why.
+func (b body) change(r *http.Request) (ch control.Change, err error) {
+	var lasts, by string
+	if err := errors.Join(b.take("for", &lasts), b.take("by", &by), b.take("why", &ch.Why), b.take("force", &ch.Force)); err != nil {
+		return ch, err
+	}
+	if len(by) > maxBy {
+		return ch, fault.New("by", shown(json.RawMessage(by)), "must have at most "+strconv.Itoa(maxBy)+" bytes")
+	}
+	ch.By = author(r, by)
+	if lasts == "" {
+		return ch, nil
+	}
+	if ch.For, err = time.ParseDuration(lasts); err != nil || ch.For <= 0 {
+		return ch, fault.New("for", lasts, "must be a time with a unit, such as 10m; leave it out to keep the change")
+	}
+	return ch, nil
+}
+
+// onlySigned is a change whose body states nothing else.
+func onlySigned(r *http.Request) (control.Change, error) {
+	b, err := readBody(r)
+	if err != nil {
+		return control.Change{}, err
+	}
+	ch, err := b.change(r)
+	if err != nil {
+		return ch, err
+	}
+	return ch, b.end()
+}
+
+// end refuses members that nobody took.
+func (b body) end() error {
+	var faults fault.List
+	for name, raw := range b {
+		faults.Refuse(true, shown(json.RawMessage(name)), shown(raw), "is unknown here; leave it out")
+	}
+	return faults.Err()
+}
+
+// values are the rest of the members, as settings of a limit.
+func (b body) values() (limit.Values, error) {
+	values := limit.Values{}
+	var faults fault.List
+	for name, raw := range b {
+		known := slices.ContainsFunc(limit.Parameters, func(p limit.Parameter) bool { return p.Name == name })
+		faults.Refuse(!known, shown(json.RawMessage(name)), shown(raw), "is no setting of a limit")
+		var text string
+		var number json.Number
+		var truth bool
+		switch {
+		case json.Unmarshal(raw, &text) == nil:
+			values[name] = text
+		case json.Unmarshal(raw, &number) == nil:
+			values[name] = number.String()
+		case json.Unmarshal(raw, &truth) == nil:
+			values[name] = strconv.FormatBool(truth)
+		default:
+			faults.Refuse(known, name, shown(raw), "must be a number, true or false, or text")
+		}
+	}
+	return values, faults.Err()
+}
+
+// tagOf is the entity tag of a revision.
+func tagOf(revision int64) string { return `"` + strconv.FormatInt(revision, 10) + `"` }
+
+// expected is the revision of If-Match; 0: any.
+func expected(r *http.Request) (int64, error) {
+	tag := r.Header.Get("If-Match")
+	switch tag {
+	case "":
+		return 0, problem{Status: http.StatusPreconditionRequired, Detail: `name the revision that the change is meant for: If-Match: "7", as the ETag of the limit says, or * for any`}
+	case "*":
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(strings.Trim(tag, `"`), 10, 64)
+	if err != nil || n < 1 || tagOf(n) != tag {
+		return 0, problem{Status: http.StatusPreconditionFailed, Detail: `If-Match must be a revision in quotes, such as "7", or *`}
+	}
+	return n, nil
+}
