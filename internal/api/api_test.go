@@ -1,7 +1,6 @@
 package api_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 
 	"dispatcher/configs"
 	"dispatcher/internal/api"
+	"dispatcher/internal/background"
 	"dispatcher/internal/limits"
 	"dispatcher/internal/redisclient"
 	"dispatcher/throttle"
@@ -61,26 +61,24 @@ func serve(t *testing.T) served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- l.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	background.Run(t, l.Run)
 	web := httptest.NewServer(api.New(limits.Reader{Config: cfg, Redis: rdb}))
 	t.Cleanup(web.Close)
 	s := served{t, web.URL + "/api/v1/", server}
-	for range 500 { // until the node has seeded both limits
-		if s.get("limits/recipient").status == http.StatusOK && len(s.get("nodes").list) == 1 {
-			return s
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("the node has not begun to work")
+	s.until("the node has seeded both limits", func() bool {
+		return s.get("limits/recipient").status == http.StatusOK && len(s.get("nodes").list) == 1
+	})
 	return s
+}
+
+// until polls: its deadline is for what hangs.
+func (s served) until(what string, so func() bool) {
+	s.Helper()
+	for deadline := time.Now().Add(time.Minute); !so(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.Fatalf("not within a minute: %s", what)
+		}
+	}
 }
 
 // outcome is the answer to a request.
@@ -269,24 +267,9 @@ func TestTooManyRequestsAreRefused(t *testing.T) {
 		open = append(open, conn)
 		_, _ = fmt.Fprint(conn, "POST /api/v1/limits/provider/pause HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n")
 	}
-	refused := false
-	for range 500 {
-		if refused = s.get("nodes").status == http.StatusServiceUnavailable; refused {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	if !refused {
-		t.Error("all requests were served, want one refused")
-	}
+	s.until("a request is refused", func() bool { return s.get("nodes").status == http.StatusServiceUnavailable })
 	for _, conn := range open {
 		_ = conn.Close()
 	}
-	for range 500 {
-		if s.get("nodes").status == http.StatusOK {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Error("no request is served any more")
+	s.until("requests are served again", func() bool { return s.get("nodes").status == http.StatusOK })
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
+	"dispatcher/internal/background"
 	"dispatcher/internal/containers"
 	"dispatcher/internal/redisclient"
 )
@@ -36,15 +37,7 @@ func runOn(t testing.TB, rdb redis.UniversalClient, o Options) *running {
 		r.calls.Add(1)
 		return run(ctx, batch)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- l.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	background.Run(t, l.Run)
 	return r
 }
 

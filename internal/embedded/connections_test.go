@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"dispatcher/internal/background"
 	"dispatcher/internal/embedded"
 	"dispatcher/internal/provider"
 	"dispatcher/internal/redisclient"
@@ -55,7 +56,7 @@ func shareUsed(t *testing.T, limit, jobs int, o provider.Options, handshake time
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop := background(t, f.Run)
+	stop := background.Run(t, f.Run)
 	await(t, func() bool { return p.Provider.Count() > limit/2 })
 	p.Provider.Reset()
 	settle(t, p)
@@ -82,7 +83,7 @@ func TestAPausedLimitDialsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	background(t, f.Run)
+	background.Run(t, f.Run)
 	settle(t, p)
 	if _, err := operator.Set(t.Context(), control.Change{Values: limit.Values{"paused": "true"}}); err != nil {
 		t.Fatal(err)

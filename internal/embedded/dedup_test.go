@@ -11,6 +11,7 @@ import (
 
 	"dispatcher/consumer"
 	"dispatcher/consumer/dlq"
+	"dispatcher/internal/background"
 	"dispatcher/internal/dedup"
 	"dispatcher/internal/embedded"
 	"dispatcher/internal/provider"
@@ -83,7 +84,7 @@ func TestAJobThatWasSentIsNotCalledAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop := background(t, f.Run)
+	stop := background.Run(t, f.Run)
 	settle(t, p)
 	// The same holds for deliveries that come after the first ones are settled.
 	writeTo(t, p, "jobs", append(twice("job-1"), twice("bad")...)...)
@@ -119,7 +120,7 @@ func TestAnIDInTheValueCountsWithinItsTopic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	background(t, f.Run)
+	background.Run(t, f.Run)
 	value, header := rec(`{"id":"in-value"}`), rec("v", job.HeaderIdempotencyKey, "in-header")
 	writeTo(t, p, "other", value, header)
 	await(t, func() bool { return a.of("in-value") == 1 && a.of("in-header") == 1 })
@@ -148,7 +149,7 @@ func TestARecreatedTopicHasOtherJobs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stop := background(t, f.Run)
+		stop := background.Run(t, f.Run)
 		settle(t, p)
 		stop()
 	}
@@ -203,7 +204,7 @@ func TestAReplayedJobIsCalledAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	background(t, f.Run)
+	background.Run(t, f.Run)
 	settle(t, p)
 	replayed := replay(t, p, dlq.Filter{Topics: []string{"jobs"}})
 	await(t, func() bool { return a.of("job") == 2 })
@@ -253,7 +254,7 @@ func TestAStopWithoutRedisSettlesWhatWasAnswered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop := background(t, f.Run)
+	stop := background.Run(t, f.Run)
 	await(t, func() bool { return a.of("job-0") == 1 })
 	p.RedisFails("LOADING")
 	await(t, func() bool { return f.Sum("dispatcher_dedup_script_errors_total") > 0 })
@@ -277,7 +278,7 @@ func TestTheDedupStoreOutlivesTheCalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop := background(t, f.Run)
+	stop := background.Run(t, f.Run)
 	await(t, func() bool { return a.of("job-0") == 1 })
 	stop() // in the middle of the call
 	if _, settled := p.Backlog(); settled != 1 || f.Sum("dispatcher_dedup_unwritten_total") != 0 {
@@ -300,7 +301,7 @@ func standingOf(t *testing.T, p *embedded.Parts, id string) dedup.Standing {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop := background(t, l.Run)
+	stop := background.Run(t, l.Run)
 	defer stop()
 	a, err := l.Peek(t.Context(), id)
 	if err != nil {
@@ -327,7 +328,7 @@ func TestAJobWithoutAnAnswerWaitsForItsClaim(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop := background(t, f.Run)
+	stop := background.Run(t, f.Run)
 	await(t, func() bool { return a.of("job-0") == 1 })
 	stop() // the job waits for its next call, and is released
 	fleet(t, p, 1, settings...)
@@ -351,7 +352,7 @@ func claimAndGo(t *testing.T, p *embedded.Parts, id string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop := background(t, l.Run)
+	stop := background.Run(t, l.Run)
 	defer stop()
 	if a, err := l.Open(id).Claim(t.Context(), time.Time{}); err != nil || a.Standing != dedup.Granted {
 		t.Fatalf("got %+v, %v, want the claim", a, err)
@@ -390,7 +391,7 @@ func TestUnknownIsParked(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			background(t, f.Run)
+			background.Run(t, f.Run)
 			settle(t, p)
 			want := int64(1)
 			if dedup {

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/segmentio/kafka-go"
 
+	"dispatcher/internal/background"
 	"dispatcher/internal/embedded"
 	"dispatcher/job"
 )
@@ -113,7 +114,7 @@ func TestEventsAndResultsThroughANode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop := background(t, f.Run)
+	stop := background.Run(t, f.Run)
 	settle(t, p)
 	stop()
 	for id, want := range map[string]string{"/shop|7": "hello", "/shop|8": order, "jobs/0/2": protobuf, "jobs/0/3": framed} {

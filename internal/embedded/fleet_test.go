@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"dispatcher/internal/background"
 	"dispatcher/internal/embedded"
 	"dispatcher/internal/provider"
 )
@@ -21,7 +22,7 @@ func TestFleetSendsEachJobOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop := background(t, f.Run)
+	stop := background.Run(t, f.Run)
 	settle(t, p)
 	stop()
 	r := p.Provider.Report(provider.Contract{Window: time.Second, Caps: []provider.CapFrom{{Cap: limit}}})

@@ -1,7 +1,6 @@
 package embedded_test
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"dispatcher/consumer"
+	"dispatcher/internal/background"
 	"dispatcher/internal/embedded"
 	"dispatcher/internal/provider"
 	"dispatcher/job"
@@ -24,30 +24,8 @@ func begin(t *testing.T, o embedded.Options) *embedded.Parts {
 	if err := p.Provider.Up(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	background(t, p.Run)
+	background.Run(t, p.Run)
 	return p
-}
-
-// background runs something until the test ends, or until the function that is
-// returned is called; it must end without an error.
-func background(t *testing.T, run func(context.Context) error) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- run(ctx) }()
-	ended := false
-	stop = func() {
-		cancel()
-		if ended {
-			return
-		}
-		ended = true
-		if err := <-done; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	}
-	t.Cleanup(stop)
-	return stop
 }
 
 func enqueue(t *testing.T, p *embedded.Parts, n int) {
@@ -108,7 +86,7 @@ func fleet(t *testing.T, p *embedded.Parts, nodes int, settings ...string) provi
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop := background(t, f.Run)
+	stop := background.Run(t, f.Run)
 	settle(t, p)
 	stop()
 	r := p.Provider.Report(provider.Contract{Window: time.Second, Caps: []provider.CapFrom{{Cap: 1000}}})

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"dispatcher/internal/background"
 	"dispatcher/internal/embedded"
 )
 
@@ -21,7 +22,7 @@ func TestUrgentJobsPassTheQueue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	background(t, f.Run)
+	background.Run(t, f.Run)
 	await(t, func() bool { return p.Provider.Count() > 200 })
 	write(t, p, "urgent", first, first+urgent)
 	var at []int // of the arrivals, those of urgent jobs

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"dispatcher/consumer"
+	"dispatcher/internal/background"
 	"dispatcher/internal/embedded"
 	"dispatcher/internal/provider"
 	"dispatcher/job"
@@ -65,7 +66,7 @@ func retriesByARetryTopic(t *testing.T, dedup string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	background(t, f.Run)
+	background.Run(t, f.Run)
 	trickle(t, p, func() bool { return p.Dead() == jobs/20 })
 	mu.Lock()
 	defer mu.Unlock()

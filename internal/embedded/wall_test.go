@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"dispatcher/internal/background"
 	"dispatcher/internal/embedded"
 	"dispatcher/internal/provider"
 	"dispatcher/job"
@@ -68,7 +69,7 @@ func beatsTheWall(t *testing.T, settings ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	background(t, f.Run)
+	background.Run(t, f.Run)
 	begun := time.Now()
 	for p.Dead() < each && time.Since(begun) < time.Minute {
 		time.Sleep(20 * time.Millisecond)

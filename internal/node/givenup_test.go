@@ -9,6 +9,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"dispatcher/consumer"
+	"dispatcher/internal/background"
 	"dispatcher/internal/redisclient"
 	"dispatcher/throttle"
 	"dispatcher/throttle/control"
@@ -28,15 +29,7 @@ func givenUp(t *testing.T, n int) (*throttle.Limiter, []throttle.Slot) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- lim.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Errorf("the limiter ended with %v", err)
-		}
-	})
+	background.Run(t, lim.Run)
 	var slots []throttle.Slot
 	for len(slots) < n {
 		s, err := nextSlot(t.Context(), lim)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"dispatcher/internal/background"
 	"dispatcher/throttle"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
@@ -60,18 +61,7 @@ func (c *deployment) start(t *testing.T, o throttle.Options) (leave func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- l.Run(ctx) }()
-	leave = func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-		ended <- nil
-	}
-	t.Cleanup(leave)
-	return leave
+	return background.Run(t, l.Run)
 }
 
 // until polls: its deadline is for what hangs.

@@ -1,7 +1,6 @@
 package limitcmd
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"dispatcher/cmd/dispatcher/internal/clitest"
+	"dispatcher/internal/background"
 	"dispatcher/internal/limits"
 	"dispatcher/internal/redisclient"
 	"dispatcher/throttle"
@@ -41,14 +41,9 @@ func seeded(t *testing.T) (redisAddr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- l.Run(ctx) }()
+	stop := background.Run(t, l.Run)
 	works(t, l)
-	cancel()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	stop()
 	return server.Addr()
 }
 
@@ -205,15 +200,7 @@ func working(t *testing.T, guardrails limit.Guardrails, gates ...throttle.Gate) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- l.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	background.Run(t, l.Run)
 	works(t, l)
 	return server.Addr()
 }
