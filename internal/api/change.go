@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"strconv"
@@ -14,11 +13,7 @@ import (
 )
 
 // change is how a limit is changed, and returns what is in force after it.
-type change func(context.Context, *control.Control, control.Change) (limit.Settings, error)
-
-func set(ctx context.Context, c *control.Control, ch control.Change) (limit.Settings, error) {
-	return c.Set(ctx, ch)
-}
+type change func(*control.Control, context.Context, control.Change) (limit.Settings, error)
 
 // patch changes settings. It must name the revision that it is meant for.
 func (a *api) patch(r *http.Request) (any, error) {
@@ -39,62 +34,42 @@ func (a *api) patch(r *http.Request) (any, error) {
 	if ch.IfRevision, err = expected(r); err != nil {
 		return nil, err
 	}
-	return a.carryOut(r, ch, set)
+	return a.carryOut(r, ch, (*control.Control).Set)
 }
 
 func (a *api) pause(r *http.Request) (any, error)  { return a.setPaused(r, true) }
 func (a *api) resume(r *http.Request) (any, error) { return a.setPaused(r, false) }
 
 func (a *api) setPaused(r *http.Request, paused bool) (any, error) {
-	ch, err := onlySigned(r)
+	ch, err := signed(r, nil)
 	if err != nil {
 		return nil, err
 	}
 	ch.Values = limit.Values{"paused": strconv.FormatBool(paused)}
-	return a.carryOut(r, ch, set)
+	return a.carryOut(r, ch, (*control.Control).Set)
 }
 
 // undo takes the last change back, or returns to the revision that `to` names.
 func (a *api) undo(r *http.Request) (any, error) {
-	b, err := readBody(r)
-	if err != nil {
-		return nil, err
-	}
 	var to int64
-	if err := b.take("to", &to); err != nil {
-		return nil, err
-	}
-	ch, err := b.change(r)
+	ch, err := signed(r, map[string]any{"to": &to})
 	if err != nil {
 		return nil, err
 	}
-	if err := b.end(); err != nil {
-		return nil, err
-	}
-	return a.carryOut(r, ch, func(ctx context.Context, c *control.Control, ch control.Change) (limit.Settings, error) {
+	return a.carryOut(r, ch, func(c *control.Control, ctx context.Context, ch control.Change) (limit.Settings, error) {
 		return c.Undo(ctx, to, ch)
 	})
 }
 
 // release ends what the provider's answers hold up; of a gate, the block of one value of its key.
 func (a *api) release(r *http.Request) (any, error) {
-	b, err := readBody(r)
-	if err != nil {
-		return nil, err
-	}
 	var key, hash string
-	if err := errors.Join(b.take("key", &key), b.take("hash", &hash)); err != nil {
+	ch, err := signed(r, map[string]any{"key": &key, "hash": &hash})
+	if err != nil {
 		return nil, err
 	}
 	of, err := valueOf(key, hash)
 	if err != nil {
-		return nil, err
-	}
-	ch, err := b.change(r)
-	if err != nil {
-		return nil, err
-	}
-	if err := b.end(); err != nil {
 		return nil, err
 	}
 	name := r.PathValue("name")
@@ -111,10 +86,7 @@ func (a *api) carryOut(r *http.Request, ch control.Change, do change) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	if stated, ok := a.Config.Stated(name); ok && stated.Scope == limit.ScopeNode {
-		return nil, problem{Status: http.StatusConflict, Detail: fmt.Sprintf("limit %q is kept by each node for itself (scope: node): change the file, and restart the nodes", name)}
-	}
-	now, err := do(r.Context(), operator, ch)
+	now, err := do(operator, r.Context(), ch)
 	if err != nil && !errors.Is(err, control.ErrUnchanged) {
 		return nil, err
 	}

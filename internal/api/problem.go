@@ -68,12 +68,6 @@ func faultsOf(err error) (all []faultJSON) {
 	if _, ok := errors.AsType[*fault.Error](err); !ok {
 		return nil
 	}
-	for _, isOne := err.(*fault.Error); !isOne; _, isOne = err.(*fault.Error) { //nolint:errorlint // a joined error is to stay whole
-		if _, joined := err.(interface{ Unwrap() []error }); joined {
-			break
-		}
-		err = errors.Unwrap(err)
-	}
 	for _, e := range fault.All(err) {
 		all = append(all, faultJSON{Field: e.Field, Value: fmt.Sprint(e.Value), Remedy: e.Remedy})
 	}

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"net/http"
 	"strconv"
 
@@ -66,9 +65,8 @@ type nodeJSON struct {
 	Binds   float64 `json:"binds"`    // share of the last half minute in which its jobs waited for the first limit
 }
 
-func (a *api) nodes(r *http.Request) (any, error) { return a.nodesOf(r.Context()) }
-
-func (a *api) nodesOf(ctx context.Context) ([]nodeJSON, error) {
+func (a *api) nodes(r *http.Request) (any, error) {
+	ctx := r.Context()
 	operator, err := a.Control(a.First())
 	if err != nil {
 		return nil, err

@@ -90,14 +90,19 @@ func (b body) change(r *http.Request) (ch control.Change, err error) {
 	return ch, nil
 }
 
-// onlySigned is a change whose body states nothing else.
-func onlySigned(r *http.Request) (control.Change, error) {
+// signed is a change whose body states, beside these members of its own, only what all changes may.
+func signed(r *http.Request, own map[string]any) (ch control.Change, err error) {
 	b, err := readBody(r)
 	if err != nil {
-		return control.Change{}, err
+		return ch, err
 	}
-	ch, err := b.change(r)
+	for name, into := range own {
+		err = errors.Join(err, b.take(name, into))
+	}
 	if err != nil {
+		return ch, err
+	}
+	if ch, err = b.change(r); err != nil {
 		return ch, err
 	}
 	return ch, b.end()

@@ -95,12 +95,15 @@ func (l *List) Err() error {
 	return errors.Join(all...)
 }
 
-// All takes a joined error apart. What is no [Error] becomes one without a field.
+// All takes a joined error apart, also one that is wrapped. What is no [Error] becomes one without a field.
 func All(err error) []*Error {
 	if err == nil {
 		return nil
 	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+	if joined, ok := errors.AsType[interface {
+		error
+		Unwrap() []error
+	}](err); ok {
 		var all []*Error
 		for _, e := range joined.Unwrap() {
 			all = append(all, All(e)...)

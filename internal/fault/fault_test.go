@@ -2,6 +2,7 @@ package fault_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,21 @@ func TestFaultsNameFieldValueAndRemedy(t *testing.T) {
 	}, "\n")
 	if got := outer.Err().Error(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// Whoever wraps the faults of a set leaves all of them to be found.
+func TestWrappedFaultsAreTakenApart(t *testing.T) {
+	t.Parallel()
+	var l fault.List
+	l.Within("workers", 0, 1, 8)
+	l.OneOf("order", "any", "key")
+	all := fault.All(fmt.Errorf("limit %q: %w", "provider", fmt.Errorf("change: %w", l.Err())))
+	if len(all) != 2 || all[0].Field != "workers" || all[1].Field != "order" {
+		t.Errorf("got %v, want both faults", all)
+	}
+	if one := fault.All(fmt.Errorf("limit: %w", fault.New("cap", 0, "must be at least 1"))); len(one) != 1 || one[0].Field != "cap" {
+		t.Errorf("got %v, want the fault", one)
 	}
 }
 
