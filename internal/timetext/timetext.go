@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Short writes a duration without the zeros that Go adds: 1m0s is 1m.
+// Short writes a duration without the zeros that Go adds: 1m0s is 1m. The names of retry topics hold it, so it stays as it is.
 func Short(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"dispatcher/internal/timetext"
 )
 
 // MaxLength is the length of the longest name that Kafka accepts.
@@ -47,17 +49,8 @@ func IsRetryOf(topic, name string) bool { return strings.HasPrefix(name, topic+r
 // ResultsOf returns the source topic of a topic of results. It returns false for other names.
 func ResultsOf(name string) (topic string, ok bool) { return strings.CutSuffix(name, resultsSuffix) }
 
-// Delay formats a duration without the zeros that Go adds: 1m0s becomes 1m.
-func Delay(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}
+// Delay is a delay as the name of a retry topic has it.
+func Delay(d time.Duration) string { return timetext.Short(d) }
 
 // ID is Kafka's id of a topic. A topic that is deleted and created again gets another id.
 // Zero: not known.
