@@ -20,7 +20,6 @@
 -- Missing key: there is no slowdown. A number that is not the one in force changes nothing: another node was faster.
 local feedback, events = KEYS[3], KEYS[4]
 local LOOK = 1000000 -- from the begin of a slowdown, and between two nodes that get the reports: each node has reported by then
-local KEPT_EVENTS = 1000
 local KEPT_MS = 1800000 -- reports are remembered for so long
 
 local now = clock()
@@ -44,7 +43,7 @@ if ARGV[4] ~= '' then
     redis.call('PEXPIRE', feedback, KEPT_MS)
   end
   if ARGV[5] ~= '' then
-    redis.call('XADD', events, 'MAXLEN', KEPT_EVENTS, '*', 'event', ARGV[5], 'by', ARGV[6])
+    note_event(events, ARGV[5], ARGV[6])
   end
   redis.pcall('PUBLISH', limit, 'changed')
   return {now, text}

@@ -46,10 +46,10 @@ func Lease() string { return join("limit.lua", "lease.lua") }
 func Lateness() string { return join("limit.lua", "lateness.lua") }
 
 // Feedback counts the calls that the provider refused, and keeps the slowdown that follows.
-func Feedback() string { return join("limit.lua", "feedback.lua") }
+func Feedback() string { return join("limit.lua", "events.lua", "feedback.lua") }
 
 // Release ends the block of one value of a gate's key.
-func Release() string { return join("limit.lua", "release.lua") }
+func Release() string { return join("limit.lua", "events.lua", "release.lua") }
 
 // Register keeps the nodes of a Kafka group to one limit.
 func Register() string { return join("register.lua") }

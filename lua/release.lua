@@ -1,4 +1,4 @@
--- End the block of one value of a gate's key by hand. limit.lua is joined in front.
+-- End the block of one value of a gate's key by hand. limit.lua and events.lua are joined in front.
 --
 -- KEYS[1] limit, KEYS[2] history: see limit.lua
 -- KEYS[3] state   of the value: see reserve/gates.lua
@@ -10,9 +10,8 @@
 -- Reply: when the block would have ended, µs; 0: there is none
 --
 -- The last grant stays in the state, so the cap holds. Missing key: there is no block.
-local KEPT_EVENTS = 1000
 local grant, till = string.match(redis.call('GET', KEYS[3]) or '', '^(%d+ %d+ %d+) (%d+)$')
 if not till or tonumber(till) <= clock() then return 0 end
 redis.call('SET', KEYS[3], grant, 'KEEPTTL')
-redis.call('XADD', KEYS[4], 'MAXLEN', KEPT_EVENTS, '*', 'event', ARGV[1], 'by', ARGV[2])
+note_event(KEYS[4], ARGV[1], ARGV[2])
 return tonumber(till)
