@@ -47,7 +47,7 @@ func (r *answerReader) read(resp *http.Response) (kept []byte, whole bool) {
 		return nil, true
 	}
 	limited := io.LimitReader(resp.Body, r.maxBody+1)
-	if r.messageID.path == nil && r.units.path == nil && r.limit.path == nil {
+	if !r.needsWhole(resp.StatusCode) {
 		if r.keeps(resp.StatusCode) || r.maybeTLS(resp.StatusCode) {
 			kept, _ = io.ReadAll(io.LimitReader(limited, MaxAnswer)) // the next read fails as well
 		}
@@ -59,6 +59,12 @@ func (r *answerReader) read(resp *http.Response) (kept []byte, whole bool) {
 		return nil, false
 	}
 	return kept, true
+}
+
+// needsWhole reports whether something that is looked for in an answer of this status is in its body. No answer that accepted its
+// job is about a limit.
+func (r *answerReader) needsWhole(status int) bool {
+	return r.messageID.path != nil || r.units.path != nil || r.limit.path != nil && r.statuses.kind(status) != Accepted
 }
 
 // result is what an answer means for the job.
