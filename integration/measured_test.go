@@ -52,14 +52,33 @@ func (w *servers) play(t *testing.T, want target) (provider.Report, float64) {
 	s := w.scene(t, want.cap, 12, 20*time.Millisecond)
 	s.enqueue(t, want.jobs)
 	quiet(t)
+	before := w.redisCPU(t)
 	s.start(t, want.nodes)
 	s.settled(t, 3*time.Minute)
+	t.Logf("Redis worked %v a job", ((w.redisCPU(t) - before) / time.Duration(want.jobs)).Round(time.Microsecond/10))
 	calls := 0.0
 	for _, n := range s.nodes {
 		calls += n.metric(t, "dispatcher_limit_script_calls_total") + n.metric(t, "dispatcher_limit_script_errors_total")
 	}
 	stop(t, s.nodes...)
 	return s.judge.report(t, want.cap), calls / float64(want.jobs)
+}
+
+// redisCPU is the CPU time that Redis has used so far, by all that it did.
+func (w *servers) redisCPU(t *testing.T) (used time.Duration) {
+	t.Helper()
+	info, err := w.rdb.InfoMap(t.Context(), "cpu").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
+		part, err := time.ParseDuration(info["CPU"][name] + "s")
+		if err != nil {
+			t.Fatalf("got %s %q from Redis: %v", name, info["CPU"][name], err)
+		}
+		used += part
+	}
+	return used
 }
 
 // figure fails the test for a figure that was missed. DISPATCHER_TEST_NOISY=1
