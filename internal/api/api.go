@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"dispatcher/internal/limits"
+	"dispatcher/internal/overview"
 )
 
 const (
@@ -21,12 +22,13 @@ const (
 type api struct {
 	limits.Reader
 
+	fleet   overview.Reader
 	running chan struct{} // holds a token for each request that is served
 }
 
 // New serves the limits that a reader reads.
 func New(r limits.Reader) http.Handler {
-	a := &api{Reader: r, running: make(chan struct{}, maxRequests)}
+	a := &api{Reader: r, fleet: overview.Reader{Reader: r}, running: make(chan struct{}, maxRequests)}
 	mux := http.NewServeMux()
 	for pattern, serve := range map[string]func(*http.Request) (any, error){
 		"GET /api/v1/limits":                 a.list,
@@ -37,11 +39,21 @@ func New(r limits.Reader) http.Handler {
 		"POST /api/v1/limits/{name}/undo":    a.undo,
 		"POST /api/v1/limits/{name}/release": a.release,
 		"GET /api/v1/limits/{name}/history":  a.history,
-		"GET /api/v1/nodes":                  a.nodes,
+		"GET /api/v1/overview":               a.ofFleet(overviewOf),
+		"GET /api/v1/health":                 a.ofFleet(healthOf),
+		"GET /api/v1/nodes":                  a.ofFleet(nodesOf),
+		"GET /api/v1/lanes":                  a.ofFleet(lanesOf),
+		"GET /api/v1/topics":                 a.ofFleet(topicsOf),
+		"GET /api/v1/calls":                  a.calls,
+		"GET /api/v1/forecast":               a.forecast,
+		"GET /api/v1/why":                    a.why,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { answer(w, r, serve) })
 	}
-	return a.bounded(ownHost(http.NewCrossOriginProtection().Handler(mux)))
+	all := http.NewServeMux()
+	all.Handle("/", a.bounded(mux))
+	all.Handle("GET /api/v1/events", newStreams(a.live)) // is not one of those that are bounded in number and time
+	return ownHost(http.NewCrossOriginProtection().Handler(all))
 }
 
 // answer writes what serve returns, or its error as a problem.

@@ -30,8 +30,12 @@ type faultJSON struct {
 func (p problem) Error() string { return p.Detail }
 
 func writeProblem(w http.ResponseWriter, p problem) {
+	writeJSON(w, p.Status, "application/problem+json", titled(p))
+}
+
+func titled(p problem) problem {
 	p.Title = http.StatusText(p.Status)
-	writeJSON(w, p.Status, "application/problem+json", p)
+	return p
 }
 
 // problemOf says what an error means for who called. Nothing was changed.

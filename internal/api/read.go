@@ -2,7 +2,6 @@ package api
 
 import (
 	"net/http"
-	"strconv"
 
 	"dispatcher/internal/fault"
 	"dispatcher/internal/limits"
@@ -41,47 +40,13 @@ const (
 )
 
 func (a *api) history(r *http.Request) (any, error) {
-	n := fewLines
-	if text := r.URL.Query().Get("n"); text != "" {
-		var err error
-		if n, err = strconv.Atoi(text); err != nil || n < 1 || n > mostLines {
-			return nil, fault.New("n", text, "must be a whole number from 1 to "+strconv.Itoa(mostLines))
-		}
+	n, err := within(r, "n", fewLines, mostLines)
+	if err != nil {
+		return nil, err
 	}
 	operator, err := a.Control(r.PathValue("name"))
 	if err != nil {
 		return nil, err
 	}
 	return limits.History(r.Context(), operator, n)
-}
-
-// nodeJSON is one node of the fleet, as of its last record in Redis.
-type nodeJSON struct {
-	Name    string  `json:"name"`
-	ID      string  `json:"id"`       // unique per start
-	SeenS   float64 `json:"seen_s"`   // ago
-	Missing bool    `json:"missing"`  // it died, stands still or is cut off
-	InForce bool    `json:"in_force"` // it knows the settings of the first limit
-	Binds   float64 `json:"binds"`    // share of the last half minute in which its jobs waited for the first limit
-}
-
-func (a *api) nodes(r *http.Request) (any, error) {
-	ctx := r.Context()
-	operator, err := a.Control(a.First())
-	if err != nil {
-		return nil, err
-	}
-	now, err := operator.Get(ctx)
-	if err != nil {
-		return nil, err
-	}
-	nodes, err := operator.Nodes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]nodeJSON, len(nodes))
-	for i, n := range nodes {
-		all[i] = nodeJSON{Name: n.Name, ID: n.ID, SeenS: n.Seen.Seconds(), Missing: n.Missing(), InForce: n.Has(now), Binds: n.Binds}
-	}
-	return all, nil
 }

@@ -122,8 +122,8 @@ func (b body) values() (limit.Values, error) {
 	values := limit.Values{}
 	var faults fault.List
 	for name, raw := range b {
-		known := slices.ContainsFunc(limit.Parameters, func(p limit.Parameter) bool { return p.Name == name })
-		faults.Refuse(!known, shown(json.RawMessage(name)), shown(raw), "is no setting of a limit")
+		known := isSetting(name)
+		faults.Refuse(!known, shown(json.RawMessage(name)), shown(raw), noSetting)
 		var text string
 		var number json.Number
 		var truth bool
@@ -139,6 +139,21 @@ func (b body) values() (limit.Values, error) {
 		}
 	}
 	return values, faults.Err()
+}
+
+const noSetting = "is no setting of a limit"
+
+func isSetting(name string) bool {
+	return slices.ContainsFunc(limit.Parameters, func(p limit.Parameter) bool { return p.Name == name })
+}
+
+// known refuses values of a query that are no settings of a limit.
+func known(values limit.Values) error {
+	var faults fault.List
+	for name, text := range values {
+		faults.Refuse(!isSetting(name), shown(json.RawMessage(name)), shown(json.RawMessage(text)), noSetting)
+	}
+	return faults.Err()
 }
 
 // tagOf is the entity tag of a revision.

@@ -7,8 +7,7 @@ import (
 	"log/slog"
 	"sync"
 
-	dto "github.com/prometheus/client_model/go"
-
+	"dispatcher/internal/gathered"
 	"dispatcher/internal/node"
 	"dispatcher/throttle"
 )
@@ -66,46 +65,12 @@ func (f *Fleet) Working() (n int) {
 // Sum adds a counter up over all nodes and labels; a missing metric counts as 0.
 func (f *Fleet) Sum(metric string) float64 { return f.Gather().Sum(metric) }
 
-// Metrics are those of several nodes at one moment.
-type Metrics struct{ families []*dto.MetricFamily }
-
 // Gather reads the metrics of all nodes.
-func (f *Fleet) Gather() (m Metrics) {
+func (f *Fleet) Gather() (all gathered.Families) {
 	for _, node := range f.Nodes {
 		if families, err := node.Gatherer().Gather(); err == nil {
-			m.families = append(m.families, families...)
+			all = append(all, families...)
 		}
 	}
-	return m
-}
-
-// Sum adds a counter up over all nodes and labels; a missing metric counts as 0.
-func (m Metrics) Sum(metric string) (sum float64) {
-	m.each(metric, func(one *dto.Metric) { sum += one.GetCounter().GetValue() })
-	return sum
-}
-
-// Gauges joins the values of a gauge on all nodes, by the value of a label.
-func (m Metrics) Gauges(metric, label string, join func(a, b float64) float64) map[string]float64 {
-	values := make(map[string]float64)
-	m.each(metric, func(one *dto.Metric) {
-		for _, l := range one.GetLabel() {
-			if l.GetName() == label {
-				values[l.GetValue()] = join(values[l.GetValue()], one.GetGauge().GetValue())
-			}
-		}
-	})
-	return values
-}
-
-// each calls do with each series of a metric, on all nodes.
-func (m Metrics) each(metric string, do func(*dto.Metric)) {
-	for _, family := range m.families {
-		if family.GetName() != metric {
-			continue
-		}
-		for _, one := range family.GetMetric() {
-			do(one)
-		}
-	}
+	return all
 }

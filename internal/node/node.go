@@ -18,6 +18,7 @@ import (
 	"dispatcher/consumer"
 	"dispatcher/internal/api"
 	"dispatcher/internal/dedup"
+	"dispatcher/internal/figures"
 	"dispatcher/internal/fleet"
 	"dispatcher/internal/limits"
 	"dispatcher/internal/node/breaker"
@@ -44,14 +45,17 @@ type Node struct {
 	dedup    *dedup.Store      // nil: there is none
 	sender   *sender.Sender
 	provider *report.Provider
+	checks   []admin.Check
+	figures  *figures.Publisher // nil: each node keeps a limit of its own
 	admin    *admin.Server
+	started  time.Time
 }
 
 // New puts a node together from a valid configuration. It listens for the admin
 // server, and connects to nothing yet. The identity says how the limiter recognises
 // Redis's master; the zero value suits a real Redis.
 func New(cfg configs.Config, log *slog.Logger, identity throttle.Identity) (*Node, error) {
-	n := &Node{cfg: cfg, log: log, registry: prometheus.NewRegistry()}
+	n := &Node{cfg: cfg, log: log, registry: prometheus.NewRegistry(), started: time.Now()}
 	n.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	err := n.make(identity)
 	if err == nil {
@@ -167,16 +171,10 @@ func (n *Node) makeSender() (err error) {
 }
 
 func (n *Node) makeAdmin() (err error) {
-	checks := []admin.Check{
-		{Name: "kafka", Check: func(context.Context) (string, error) { s := n.consumer.Status(); return s.Note(), s.Ready() }},
-		{Name: "limit", Check: func(context.Context) (string, error) { s := n.limiter.State(); return s.Note(), s.Ready() }},
-		{Name: "provider", Check: func(context.Context) (string, error) { return n.provider.State(), nil }},
-	}
-	if n.dedup != nil {
-		checks = append(checks, admin.Check{Name: "dedup", Check: func(context.Context) (string, error) { return "", n.dedup.Ready() }})
-	}
-	o := admin.Options{Config: n.cfg.Admin, Gatherer: n.registry, Logger: n.log, Checks: checks}
+	n.checks = n.healthChecks()
+	o := admin.Options{Config: n.cfg.Admin, Gatherer: n.registry, Logger: n.log, Checks: n.checks}
 	if n.redis != nil { // else each node has a limit of its own, which nobody changes
+		n.figures = figures.New(figures.Options{Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Node: Name(n.cfg), Take: n.takeFigures, Logger: n.log})
 		o.API = api.New(limits.Reader{Config: n.cfg, Redis: n.redis})
 	}
 	n.admin, err = admin.New(o)
@@ -199,6 +197,7 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.fleet != nil {
 		services.Go(func() { fail(n.fleet.Run(service)) })
 		services.Go(func() { fail(n.why.Run(service)) })
+		services.Go(func() { fail(n.figures.Run(service)) })
 	}
 	services.Go(func() { n.provider.Run(service) })
 	if n.dedup != nil {

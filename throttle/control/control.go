@@ -133,6 +133,23 @@ func (c *Control) set(ctx context.Context, ch Change) (limit.Settings, error) {
 	return limit.Settings{}, ErrBusy
 }
 
+// Preview returns the settings as they would be after a change, and changes nothing. Its errors are those of Set; beside that
+// of a guardrail, the settings are those that it refuses.
+func (c *Control) Preview(ctx context.Context, ch Change) (limit.Settings, error) {
+	if err := ch.validate(); err != nil {
+		return limit.Settings{}, err
+	}
+	s, err := c.Get(ctx)
+	if err != nil {
+		return s, err
+	}
+	now, err := c.Now(ctx)
+	if err != nil {
+		return s, err
+	}
+	return c.changed(ctx, s, ch, now)
+}
+
 // changed returns the settings as they are after the change, made at now.
 func (c *Control) changed(ctx context.Context, s limit.Settings, ch Change, now time.Time) (limit.Settings, error) {
 	s.Exceptions, s.RevertTo.Exceptions = s.Exceptions.Current(now), s.RevertTo.Exceptions.Current(now) // what has ended is in no one's way

@@ -3,13 +3,13 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"dispatcher/configs"
+	"dispatcher/internal/version"
 )
 
 // NewRoot makes a command line of these commands. environ replaces the environment of the
@@ -19,7 +19,7 @@ func NewRoot(environ func() []string, commands ...func(*Settings) *cobra.Command
 	root := &cobra.Command{
 		Use:           "dispatcher",
 		Short:         "Send jobs from Kafka to a provider, under one rate limit for the whole fleet",
-		Version:       version(),
+		Version:       version.Text(),
 		SilenceUsage:  true, // a failure is no reason to explain the flags
 		SilenceErrors: true, // main prints the error, once
 	}
@@ -80,22 +80,4 @@ func Group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	}
 	g.AddCommand(commands...)
 	return g
-}
-
-// version is the module's version, or the commit that the program was built from.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	text := info.Main.Version
-	if text == "" || text == "(devel)" {
-		text = "devel"
-	}
-	for _, setting := range info.Settings {
-		if setting.Key == "vcs.revision" && !strings.Contains(text, setting.Value[:min(12, len(setting.Value))]) {
-			text += " " + setting.Value
-		}
-	}
-	return text + " " + info.GoVersion
 }

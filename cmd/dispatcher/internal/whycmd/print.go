@@ -8,41 +8,42 @@ import (
 	"strings"
 
 	"dispatcher/cmd/dispatcher/internal/cli"
+	"dispatcher/internal/why"
 )
 
 // unknown is why the report answers nothing; nil: it does.
-func (r report) unknown() error {
+func unknown(r why.Report) error {
 	switch {
-	case r.asked.Limit != "" && len(r.Limit) == 0, r.asked.Job != "" && len(r.Jobs) == 0 && r.Progress == nil:
+	case r.Asked.Limit != "" && len(r.Limit) == 0, r.Asked.Job != "" && len(r.Jobs) == 0 && r.Progress == nil:
 	default:
 		return nil
 	}
 	if len(r.Silent) > 0 {
-		return fmt.Errorf("no node that answered knows %s, and %s did not answer", cli.Quoted(r.asked.Job+r.asked.Limit), strings.Join(r.Silent, ", "))
+		return fmt.Errorf("no node that answered knows %s, and %s did not answer", cli.Quoted(r.Asked.Job+r.Asked.Limit), strings.Join(r.Silent, ", "))
 	}
-	if r.asked.Limit != "" {
-		return fmt.Errorf("no node keeps the limit %s; the nodes have another configuration", r.asked.Limit)
+	if r.Asked.Limit != "" {
+		return fmt.Errorf("no node keeps the limit %s; the nodes have another configuration", r.Asked.Limit)
 	}
 	return fmt.Errorf("none of %d nodes holds the job %s: it is settled, is not fetched yet, or was never written; "+
-		"its topic/partition/offset tells which, and dispatcher dlq list shows dead letters", r.Nodes, cli.Quoted(r.asked.Job))
+		"its topic/partition/offset tells which, and dispatcher dlq list shows dead letters", r.Nodes, cli.Quoted(r.Asked.Job))
 }
 
-func (r report) print(w io.Writer) error {
+func show(r why.Report, w io.Writer) error {
 	var err error
 	for _, one := range r.Jobs {
-		err = errors.Join(err, one.print(w))
+		err = errors.Join(err, showJob(one, w))
 	}
 	if len(r.Jobs) == 0 && r.Progress != nil {
-		err = errors.Join(err, r.Progress.show(w, r.asked.Job))
+		err = errors.Join(err, showProgress(*r.Progress, w, r.Asked.Job))
 	}
-	err = errors.Join(err, r.printLimit(w))
-	if len(r.Silent) > 0 && r.unknown() == nil {
+	err = errors.Join(err, showLimit(r, w))
+	if len(r.Silent) > 0 && unknown(r) == nil {
 		err = errors.Join(err, cli.PrintLine(w, "did not answer: "+strings.Join(r.Silent, ", ")))
 	}
 	return err
 }
 
-func (j held) print(w io.Writer) error {
+func showJob(j why.JobOf, w io.Writer) error {
 	_, err := fmt.Fprintf(w, "job %s at %s/%d/%d on %s waits for %s: %s\n",
 		cli.Plainly(j.ID, 0), cli.Plainly(j.Topic, 0), j.Partition, j.Offset, j.Node, words(j.WaitsFor), cli.Plainly(j.Why, 0))
 	return err
@@ -60,8 +61,8 @@ func words(waitsFor string) string {
 	return waitsFor
 }
 
-// show says where a record is that no node holds as a job.
-func (r progress) show(w io.Writer, place string) error {
+// showProgress says where a record is that no node holds as a job.
+func showProgress(r why.ProgressOf, w io.Writer, place string) error {
 	offset, err := strconv.ParseInt(place[strings.LastIndexByte(place, '/')+1:], 10, 64)
 	if err != nil {
 		return err
@@ -78,7 +79,7 @@ func (r progress) show(w io.Writer, place string) error {
 	return cli.PrintLine(w, fmt.Sprintf("%s %s (%s works its partition)", cli.Plainly(place, 0), text, r.Node))
 }
 
-func (r report) printLimit(w io.Writer) error {
+func showLimit(r why.Report, w io.Writer) error {
 	if len(r.Limit) == 0 {
 		return nil
 	}
@@ -89,7 +90,7 @@ func (r report) printLimit(w io.Writer) error {
 			note = one.Why
 		}
 	}
-	_, _ = fmt.Fprintf(w, "limit %s: %s for it; on the node where it was most, some did for %.0f %% of the last half minute\n", r.asked.Limit, waiting(all), 100*most)
+	_, _ = fmt.Fprintf(w, "limit %s: %s for it; on the node where it was most, some did for %.0f %% of the last half minute\n", r.Asked.Limit, waiting(all), 100*most)
 	if note != "" {
 		_, _ = fmt.Fprintf(w, "  %s\n", cli.Plainly(note, 0))
 	}

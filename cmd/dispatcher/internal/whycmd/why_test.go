@@ -14,6 +14,7 @@ import (
 	"dispatcher/cmd/dispatcher/internal/clitest"
 	"dispatcher/consumer"
 	"dispatcher/internal/embedded"
+	"dispatcher/internal/why"
 	"dispatcher/job"
 )
 
@@ -116,7 +117,7 @@ func TestWhyNamesWhatAJobWaitsFor(t *testing.T) {
 	s.why(t, "account", "--job").MustFail(t, "holds the job account")
 	s.why(t).MustFail(t, "name the job or limit")
 
-	var shown report
+	var shown why.Report
 	o := s.why(t, "anna-2", "--json")
 	o.MustPrint(t)
 	if err := json.Unmarshal([]byte(o.Out), &shown); err != nil {

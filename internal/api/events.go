@@ -1,0 +1,136 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"dispatcher/internal/figures"
+	"dispatcher/internal/overview"
+)
+
+const (
+	maxStreams  = 64
+	eventEvery  = time.Second
+	writeWithin = 10 * time.Second // one event
+)
+
+// streams sends the fleet's state to each page that is open. All of them share one reading a second.
+type streams struct {
+	read func(context.Context) (any, error)
+
+	open    chan struct{} // holds a token for each stream
+	reading singleflight.Group
+
+	mu   sync.Mutex
+	last event
+}
+
+// event is what was read last.
+type event struct {
+	at   time.Time
+	name string // overview, or problem
+	data []byte
+}
+
+func newStreams(read func(context.Context) (any, error)) *streams {
+	return &streams{read: read, open: make(chan struct{}, maxStreams)}
+}
+
+// ServeHTTP sends an event a second until the client goes.
+func (s *streams) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	select {
+	case s.open <- struct{}{}:
+		defer func() { <-s.open }()
+	default:
+		writeProblem(w, problem{Status: http.StatusServiceUnavailable, Detail: fmt.Sprintf("%d pages are open on this node; close one, or use another node", maxStreams)})
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Accel-Buffering", "no") // a proxy would hold events back
+	out := http.NewResponseController(w)
+	tick := time.NewTicker(eventEvery)
+	defer tick.Stop()
+	for {
+		e := s.newest(r.Context())
+		if out.SetWriteDeadline(time.Now().Add(writeWithin)) != nil {
+			return
+		}
+		if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", e.name, e.data); err != nil || out.Flush() != nil {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// newest is what was read last, or is read now where that is old. One reading serves all who wait.
+func (s *streams) newest(ctx context.Context) event {
+	const old = eventEvery * 9 / 10
+	s.mu.Lock()
+	last := s.last
+	s.mu.Unlock()
+	if time.Since(last.at) < old {
+		return last
+	}
+	done := s.reading.DoChan("", func() (any, error) {
+		e := s.readNow(context.WithoutCancel(ctx))
+		s.mu.Lock()
+		s.last = e
+		s.mu.Unlock()
+		return e, nil
+	})
+	select {
+	case <-ctx.Done():
+		return last
+	case r := <-done:
+		e, _ := r.Val.(event)
+		return e
+	}
+}
+
+func (s *streams) readNow(ctx context.Context) event {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	name := "overview"
+	body, err := s.read(ctx)
+	if err != nil {
+		name, body = "problem", titled(problemOf(err))
+	}
+	data, err := json.Marshal(body)
+	if err != nil {
+		name, data = "problem", []byte("{}")
+	}
+	return event{at: time.Now(), name: name, data: data}
+}
+
+// live is an event of the stream.
+type live struct {
+	*overview.Fleet
+
+	Calls figures.Calls `json:"calls"` // of the last seconds
+}
+
+// liveSeconds are the seconds of an event: enough for a page that missed some events.
+const liveSeconds = 10
+
+// live is the overview with the calls of the last seconds.
+func (a *api) live(ctx context.Context) (any, error) {
+	f, err := a.fleet.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := figures.ReadCalls(ctx, a.Redis, a.Config.Redis.Namespace, f.Now(), liveSeconds)
+	return live{f, c}, err
+}

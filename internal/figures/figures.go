@@ -1,0 +1,124 @@
+package figures
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// MostText is how many bytes the figures of a node have as JSON, at most. Topics and lanes are cut where they have more.
+const MostText = 64 << 10
+
+// Figures are what a node says of itself. Counts are since its start.
+type Figures struct {
+	Name    string  `json:"name"`    // of the node
+	Version string  `json:"version"` // of the program
+	UpS     float64 `json:"up_s"`    // since it started
+
+	Ready  bool    `json:"ready"`
+	Checks []Check `json:"checks"`         // as /readyz lists them
+	Phase  string  `json:"phase"`          // of the first limit's limiter
+	Note   string  `json:"note,omitempty"` // why nothing is called although the node is ready
+
+	ProviderDown bool `json:"provider_down"` // the circuit breaker is open
+
+	Changed int64   `json:"changed_us"`      // of the newest settings of the first limit that the node knows
+	Cap     float64 `json:"cap_per_s"`       // of the first limit, in units; 0: it is paused
+	Eff     float64 `json:"effective_per_s"` // what the provider's answers leave of it
+
+	CallsPerS   float64            `json:"calls_per_s"`  // of late
+	Calls       map[string]float64 `json:"calls"`        // by result, as dispatcher_sender_calls_total
+	DeadLetters map[string]float64 `json:"dead_letters"` // by class
+	Granted     float64            `json:"granted_units"`
+	LateSlots   float64            `json:"late_slots"`
+	ScriptCalls float64            `json:"script_calls"`
+
+	Lanes  []Lane  `json:"lanes"`
+	Topics []Topic `json:"topics"`
+	Limits []Limit `json:"limits"`
+}
+
+// Check is one part of the node's health.
+type Check struct {
+	Name  string `json:"name"`
+	Note  string `json:"note,omitempty"`
+	Error string `json:"error,omitempty"` // empty: it is well
+}
+
+// Lane is a lane on one node.
+type Lane struct {
+	Name     string  `json:"name"`
+	Waiting  int64   `json:"waiting"`   // records that are not complete, less those in flight and asleep
+	InFlight int     `json:"in_flight"` // jobs that were taken for a slot, or that a worker has
+	Ready    int     `json:"ready"`     // jobs that wait for a slot alone
+	Asleep   int     `json:"asleep"`    // jobs that wait in memory for their time, their next call or another limit
+	Delayed  int64   `json:"delayed"`   // records of its retry topics, likewise
+	OldestS  float64 `json:"oldest_s"`  // age of the oldest job that waits
+	PerS     float64 `json:"per_s"`     // jobs that were settled, of late
+}
+
+// Topic is a job topic or retry topic on one node.
+type Topic struct {
+	Name       string `json:"name"`
+	Lane       string `json:"lane"`
+	Partitions int    `json:"partitions"` // that the node works
+	Lag        int64  `json:"lag"`        // last stable offsets less the committed ones
+}
+
+// Limit is a limit as one node sees it.
+type Limit struct {
+	Name    string  `json:"name"`
+	Waiting int     `json:"waiting"` // jobs of the node that wait for it
+	Binds   float64 `json:"binds"`   // share of the last half minute in which some did
+}
+
+// callsOf are the calls that reached the provider or may have, and those that it refused for their rate.
+func (f Figures) callsOf() (all, refused float64) {
+	for result, n := range f.Calls {
+		if result != notSent {
+			all += n
+		}
+	}
+	return all, f.Calls[throttled]
+}
+
+// Results of sender.Kind, as the metric names them.
+const (
+	notSent   = "not_sent"
+	throttled = "throttled"
+)
+
+// text is the JSON, cut where it has too many lanes and topics.
+func (f Figures) text() ([]byte, error) {
+	for {
+		text, err := json.Marshal(f)
+		if err != nil || len(text) <= MostText {
+			return text, err
+		}
+		if len(f.Topics)+len(f.Lanes) == 0 {
+			return nil, fmt.Errorf("the figures of this node have %d bytes, and %d are the most", len(text), MostText)
+		}
+		f.Topics, f.Lanes = f.Topics[:len(f.Topics)/2], f.Lanes[:min(len(f.Lanes), 64)]
+	}
+}
+
+// Node is what a node said, and when.
+type Node struct {
+	Figures
+
+	ID  string        // unique per start
+	Age time.Duration // by Redis's clock
+}
+
+// decode reads a value of the hash; false: no figures are in it.
+func decode(id, value string, now time.Time) (n Node, ok bool) {
+	at, text, found := strings.Cut(value, " ")
+	us, err := strconv.ParseInt(at, 10, 64)
+	if !found || err != nil || len(text) > MostText || json.Unmarshal([]byte(text), &n.Figures) != nil || n.Name == "" {
+		return Node{}, false
+	}
+	n.ID, n.Age = id, max(0, now.Sub(time.UnixMicro(us)))
+	return n, true
+}

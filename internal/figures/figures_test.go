@@ -1,0 +1,210 @@
+package figures
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"dispatcher/internal/redisclient"
+)
+
+// start is a whole second, and the first of a half minute.
+var start = time.Unix(1_700_000_010, 0)
+
+// station is a Redis whose clock only the test moves, and the nodes that publish to it.
+type station struct {
+	server *miniredis.Miniredis
+	rdb    redis.UniversalClient
+	now    time.Time
+	log    bytes.Buffer
+}
+
+func newStation(server *miniredis.Miniredis) *station {
+	s := &station{server: server, rdb: redisclient.New(redisclient.Options{Addrs: []string{server.Addr()}}), now: start}
+	server.SetTime(s.now)
+	return s
+}
+
+func (s *station) pass(d time.Duration) {
+	s.now = s.now.Add(d)
+	s.server.SetTime(s.now)
+	s.server.FastForward(d)
+}
+
+// node publishes what take returns.
+func (s *station) node(name string, take func() Figures) *Publisher {
+	return New(Options{
+		Redis: s.rdb, Namespace: "ns", Node: name, Logger: slog.New(slog.NewTextHandler(&s.log, nil)),
+		Take: func(context.Context) Figures { f := take(); f.Name = name; return f },
+	})
+}
+
+func calls(accepted, refused float64) Figures {
+	return Figures{Calls: map[string]float64{"accepted": accepted, "throttled": refused, "not_sent": 77}, Cap: 300, Eff: 150}
+}
+
+func mustRead(t *testing.T, s *station) []Node {
+	t.Helper()
+	nodes, err := Read(t.Context(), s.rdb, "ns", s.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nodes
+}
+
+func TestEachNodeSaysItsFiguresAndTheFleetsCallsAddUp(t *testing.T) {
+	t.Parallel()
+	s := newStation(miniredis.RunT(t))
+	a, b := Figures{}, Figures{}
+	n1, n2 := s.node("n1", func() Figures { return a }), s.node("n2", func() Figures { return b })
+	for _, n := range []*Publisher{n1, n2} {
+		n.publish(t.Context(), s.now) // learns Redis's clock
+	}
+	for second := range 3 {
+		s.pass(time.Second)
+		a, b = calls(float64(100*(second+1)), 0), calls(float64(50*(second+1)), float64(second))
+		n1.publish(t.Context(), s.now)
+		n2.publish(t.Context(), s.now.Add(80*time.Millisecond)) // a timer may be late
+	}
+	nodes := mustRead(t, s)
+	if len(nodes) != 2 || nodes[0].Name != "n1" || nodes[1].Name != "n2" || nodes[0].Calls["accepted"] != 300 || nodes[0].Age != 0 {
+		t.Errorf("got %+v, want both nodes", nodes)
+	}
+	c, err := ReadCalls(t.Context(), s.rdb, "ns", s.now.Add(time.Second), 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.From != start.Unix()-1 || c.Calls[0] != nil || c.Cap[0] != nil {
+		t.Errorf("got %+v, want nothing of the second before the start", c)
+	}
+	for i, refused := range []float64{0, 1, 1} {
+		if got := *c.Calls[i+1]; got != 150+refused {
+			t.Errorf("got %v calls in second %d, want %v", got, i, 150+refused)
+		}
+		if *c.Refused[i+1] != refused || *c.Cap[i+1] != 300 || *c.Effective[i+1] != 150 {
+			t.Errorf("got %v refused of %v and %v in second %d", *c.Refused[i+1], *c.Cap[i+1], *c.Effective[i+1], i)
+		}
+	}
+}
+
+// What a node says grows old, and is gone after a minute; a node that ends takes it away at once.
+func TestWhatANodeSaidGrowsOldAndIsForgotten(t *testing.T) {
+	t.Parallel()
+	s := newStation(miniredis.RunT(t))
+	killed, ends := s.node("killed", func() Figures { return Figures{} }), s.node("ends", func() Figures { return Figures{} })
+	killed.publish(t.Context(), s.now)
+	ends.publish(t.Context(), s.now)
+	ends.say(t.Context(), s.now, said{second: -1})
+	s.pass(7 * time.Second)
+	if nodes := mustRead(t, s); len(nodes) != 1 || nodes[0].Name != "killed" || nodes[0].Age != 7*time.Second {
+		t.Errorf("got %+v, want the killed node, 7 s old", nodes)
+	}
+	works := s.node("works", func() Figures { return Figures{} })
+	for range 55 {
+		works.publish(t.Context(), s.now)
+		s.pass(time.Second)
+	}
+	if nodes := mustRead(t, s); len(nodes) != 1 || nodes[0].Name != "works" {
+		t.Errorf("got %+v, want the one that works", nodes)
+	}
+	s.node("new", func() Figures { return Figures{} }).publish(t.Context(), s.now)
+	if fields, _ := s.server.HKeys("dispatcher:{ns}:figures"); len(fields) != 2 {
+		t.Errorf("got the fields %v, want that of the killed node removed by the next start", fields)
+	}
+}
+
+// No call is counted twice, and none is left out while Redis answers.
+func TestLawSecondsAddUp(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	rapid.Check(t, func(t *rapid.T) {
+		server.FlushAll()
+		s := newStation(server)
+		total, lost := 0.0, false
+		counts := [2]Figures{calls(0, 0), calls(0, 0)}
+		var nodes []*Publisher
+		for i, name := range []string{"n1", "n2"} {
+			n := s.node(name, func() Figures { return counts[i] })
+			n.publish(t.Context(), s.now)
+			nodes = append(nodes, n)
+		}
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			s.pass(time.Duration(rapid.IntRange(900, 2500).Draw(t, "ms")) * time.Millisecond)
+			i := rapid.IntRange(0, 1).Draw(t, "node")
+			more := float64(rapid.IntRange(0, 500).Draw(t, "calls"))
+			counts[i] = calls(counts[i].Calls["accepted"]+more, 0)
+			total += more
+			away := rapid.IntRange(0, 9).Draw(t, "away") == 0
+			if away {
+				server.SetError("LOADING")
+				lost = true
+			}
+			nodes[i].publish(t.Context(), s.now)
+			server.SetError("")
+		}
+		for i, n := range nodes {
+			_ = i
+			n.publish(t.Context(), s.now)
+		}
+		c, err := ReadCalls(t.Context(), s.rdb, "ns", s.now.Add(3*time.Second), 200)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := 0.0
+		for _, n := range c.Calls {
+			if n != nil {
+				sum += *n
+			}
+		}
+		if sum > total || !lost && sum != total {
+			t.Errorf("got %v calls in the seconds, want the %v that were made", sum, total)
+		}
+	})
+}
+
+func TestTooManyTopicsAreCut(t *testing.T) {
+	t.Parallel()
+	f := Figures{Name: "n1"}
+	for range 5000 {
+		f.Topics = append(f.Topics, Topic{Name: strings.Repeat("t", 249)})
+	}
+	text, err := f.text()
+	if err != nil || len(text) > MostText {
+		t.Errorf("got %d bytes and %v, want at most %d", len(text), err, MostText)
+	}
+	f = Figures{Name: strings.Repeat("n", MostText)}
+	if _, err := f.text(); err == nil {
+		t.Error("got no error for a name that leaves no room")
+	}
+}
+
+func TestAFailureIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	s := newStation(miniredis.RunT(t))
+	n := s.node("n1", func() Figures { return Figures{} })
+	s.server.SetError("NOPERM")
+	for range 3 {
+		n.publish(t.Context(), s.now)
+	}
+	if got := strings.Count(s.log.String(), "can't publish its figures"); got != 1 {
+		t.Errorf("got %d lines, want one: %s", got, s.log.String())
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(`1700000010000000 {"name":"n1","calls":{"accepted":3}}`)
+	f.Add(` {}`)
+	f.Add(`9999999999999999999 {"name":"n1"}`)
+	f.Fuzz(func(t *testing.T, value string) {
+		if n, ok := decode("n1-0123456789abcdef", value, start); ok && (n.Name == "" || n.Age < 0) {
+			t.Errorf("got %+v, want no figures", n)
+		}
+	})
+}

@@ -1,0 +1,91 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"dispatcher/admin"
+	"dispatcher/internal/figures"
+	"dispatcher/internal/gathered"
+	"dispatcher/internal/version"
+	"dispatcher/throttle/limit"
+)
+
+// takeFigures are what the node publishes of itself.
+func (n *Node) takeFigures(ctx context.Context) figures.Figures {
+	f := figures.Figures{Name: Name(n.cfg), Version: version.Text(), UpS: time.Since(n.started).Seconds()}
+	n.figureHealth(ctx, &f)
+	n.figureLimit(&f)
+	n.figureJobs(&f)
+	if families, err := n.registry.Gather(); err == nil {
+		all := gathered.Families(families)
+		f.Calls = all.Counters("dispatcher_sender_calls_total", "result")
+		f.DeadLetters = all.Counters("dispatcher_consumer_dead_letters_total", "class")
+		f.Granted = all.Sum("dispatcher_limit_granted_units_total")
+		f.LateSlots = all.Sum("dispatcher_limit_late_slots_total")
+		f.ScriptCalls = all.Sum("dispatcher_limit_script_calls_total")
+	}
+	return f
+}
+
+func (n *Node) figureHealth(ctx context.Context, f *figures.Figures) {
+	f.Ready = true
+	for _, c := range n.checks {
+		note, err := c.Check(ctx)
+		one := figures.Check{Name: c.Name, Note: note}
+		if err != nil {
+			one.Error, f.Ready = err.Error(), false
+		}
+		f.Checks = append(f.Checks, one)
+	}
+}
+
+func (n *Node) figureLimit(f *figures.Figures) {
+	s := n.limiter.State()
+	f.Phase, f.Note, f.Changed, f.ProviderDown = string(s.Phase), s.Note(), s.Settings.Changed.UnixMicro(), n.provider.Down()
+	if !s.Settings.Paused {
+		f.Cap = perSecond(float64(s.Settings.Cap), s.Settings.Contract)
+		f.Eff = perSecond(s.Slowdown.EffectiveCap(s.Settings.Contract), s.Settings.Contract)
+	}
+	waiting := n.consumer.Deferred()
+	for i, stated := range n.cfg.Limits {
+		f.Limits = append(f.Limits, figures.Limit{Name: stated.Name, Waiting: waiting[stated.Name], Binds: n.limiter.Binds(i)})
+	}
+}
+
+func perSecond(units float64, c limit.Contract) float64 { return units / c.Window.Seconds() }
+
+// figureJobs adds lanes and topics. The jobs that are ready wait for the first limit.
+func (n *Node) figureJobs(f *figures.Figures) {
+	s := n.consumer.Status()
+	for _, l := range s.Lanes {
+		f.Lanes = append(f.Lanes, figures.Lane{
+			Name: l.Lane, Waiting: l.Waiting, InFlight: l.InFlight, Ready: l.Ready, Asleep: l.Asleep, Delayed: l.Delayed,
+			OldestS: l.Oldest.Seconds(), PerS: l.Rate,
+		})
+		f.Limits[0].Waiting += l.Ready
+	}
+	at := make(map[string]int)
+	for _, p := range s.Partitions {
+		i, known := at[p.Topic]
+		if !known {
+			i = len(f.Topics)
+			at[p.Topic], f.Topics = i, append(f.Topics, figures.Topic{Name: p.Topic, Lane: p.Lane})
+		}
+		f.Topics[i].Partitions++
+		f.Topics[i].Lag += p.Lag
+	}
+}
+
+// healthChecks are the parts of the node's health, in /readyz and in its figures.
+func (n *Node) healthChecks() []admin.Check {
+	checks := []admin.Check{
+		{Name: "kafka", Check: func(context.Context) (string, error) { s := n.consumer.Status(); return s.Note(), s.Ready() }},
+		{Name: "limit", Check: func(context.Context) (string, error) { s := n.limiter.State(); return s.Note(), s.Ready() }},
+		{Name: "provider", Check: func(context.Context) (string, error) { return n.provider.State(), nil }},
+	}
+	if n.dedup != nil {
+		checks = append(checks, admin.Check{Name: "dedup", Check: func(context.Context) (string, error) { return "", n.dedup.Ready() }})
+	}
+	return checks
+}

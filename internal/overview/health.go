@@ -1,0 +1,160 @@
+package overview
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"dispatcher/throttle"
+)
+
+// State names what holds the fleet's jobs up.
+type State string
+
+// The states, and what each means. The first one that is true is the fleet's.
+const (
+	Unknown  State = "unknown"   // no node said anything of late
+	NotReady State = "not_ready" // no node can work
+	Paused   State = "paused"    // by an operator
+	Blocked  State = "blocked"   // the provider refuses calls, and asked for a rest
+	Provider State = "provider"  // the provider does not answer
+	Idle     State = "idle"      // nothing waits
+	Slowed   State = "slowed"    // the first limit holds jobs up, at less than its cap: the provider refused calls
+	Limited  State = "limited"   // the first limit holds jobs up
+	Gated    State = "gated"     // another limit does
+	Working  State = "working"   // nothing holds jobs up for long
+)
+
+// Health is what holds the fleet's jobs up, in one sentence.
+type Health struct {
+	State State  `json:"state"`
+	Text  string `json:"text"`
+	Limit string `json:"limit,omitempty"` // that holds jobs up
+	Warn  bool   `json:"warn"`            // somebody should look
+	Lacks string `json:"lacks,omitempty"` // which nodes are missing or not ready; empty: none
+}
+
+// judge finds the fleet's state.
+func (f *Fleet) judge() Health {
+	h := f.verdict()
+	if h.Lacks = f.lacks(); h.Lacks != "" {
+		h.Warn = true
+	}
+	return h
+}
+
+func (f *Fleet) verdict() Health {
+	fresh := f.fresh()
+	wait := jobsText(f.waiting())
+	switch {
+	case len(f.Nodes) == 0:
+		return Health{State: Unknown, Warn: true, Text: "No node works: jobs wait in Kafka."}
+	case len(fresh) == 0:
+		return Health{State: Unknown, Warn: true, Text: fmt.Sprintf("Unknown: no node has said anything for %s.", f.silence())}
+	case f.every(func(n *Figures) bool { return !n.Ready }):
+		return Health{State: NotReady, Warn: true, Text: fmt.Sprintf("No node can work: %s %s.", faultOf(fresh[0]), wait)}
+	case f.Limit.Settings.Paused:
+		return Health{State: Paused, Warn: true, Limit: f.Limit.Name, Text: fmt.Sprintf("Paused by %s%s: %s.", f.Limit.By, untilText(f.Limit.RevertAt), wait)}
+	case f.Limit.Slowdown != nil && f.Limit.Slowdown.BlockedUntil != "":
+		return Health{
+			State: Blocked, Warn: true, Limit: f.Limit.Name,
+			Text: fmt.Sprintf("The provider refuses calls until %s: %s.", clockText(f.Limit.Slowdown.BlockedUntil), wait),
+		}
+	case f.every(func(n *Figures) bool { return n.ProviderDown }):
+		return Health{State: Provider, Warn: true, Text: fmt.Sprintf("The provider does not answer: %s.", wait)}
+	case f.waiting() == 0:
+		return Health{State: Idle, Text: "No job waits."}
+	case f.binds() && f.Limit.Slowdown != nil:
+		return Health{
+			State: Slowed, Limit: f.Limit.Name, Warn: true,
+			Text: fmt.Sprintf("The provider refused calls, so the limit %s is lowered to %.4g: %s.", f.Limit.Name, f.Limit.Slowdown.EffectiveCap, wait),
+		}
+	case f.binds():
+		return Health{State: Limited, Limit: f.Limit.Name, Text: fmt.Sprintf("The limit %s holds the jobs up, more nodes would not help: %s.", f.Limit.Name, wait)}
+	}
+	if gate := f.gate(); gate != nil {
+		return Health{State: Gated, Limit: gate.Name, Text: fmt.Sprintf("The limit %s holds %.0f jobs up: %s in all.", gate.Name, float64(gate.Waiting), wait)}
+	}
+	return Health{State: Working, Text: fmt.Sprintf("No limit holds the jobs up: %s.", wait)}
+}
+
+func (f *Fleet) every(is func(*Figures) bool) bool {
+	return !f.some(func(n *Figures) bool { return !is(n) })
+}
+
+func (f *Fleet) some(is func(*Figures) bool) bool { return slices.ContainsFunc(f.fresh(), is) }
+
+// gate is the limit after the first that most jobs wait for; nil: none holds jobs up.
+func (f *Fleet) gate() (most *Limit) {
+	for i := 1; i < len(f.Limits); i++ {
+		if l := &f.Limits[i]; l.Waiting > 0 && l.Binds >= Binding && (most == nil || l.Waiting > most.Waiting) {
+			most = l
+		}
+	}
+	return most
+}
+
+// silence is the age of the newest figures.
+func (f *Fleet) silence() string {
+	least := math.Inf(1)
+	for _, n := range f.Nodes {
+		if n.Figures != nil {
+			least = min(least, n.AgeS)
+		}
+	}
+	if math.IsInf(least, 1) {
+		return "a minute"
+	}
+	return (time.Duration(least) * time.Second).String()
+}
+
+// lacks names the nodes that are missing, say nothing or can't work.
+func (f *Fleet) lacks() string {
+	var all []string
+	for _, n := range f.Nodes {
+		switch {
+		case n.Missing:
+			all = append(all, fmt.Sprintf("%s was not seen for %.0f s", n.Name, n.SeenS))
+		case n.Stale:
+			all = append(all, n.Name+" says nothing of itself")
+		case !n.Figures.Ready:
+			all = append(all, n.Name+": "+faultOf(n.Figures))
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// faultOf is the first check of a node that fails.
+func faultOf(n *Figures) string {
+	for _, c := range n.Checks {
+		if c.Error != "" {
+			return c.Name + ": " + c.Error + ";"
+		}
+	}
+	return string(throttle.PhaseStarting)
+}
+
+func jobsText(jobs float64) string {
+	if jobs == 1 {
+		return "1 job waits"
+	}
+	return fmt.Sprintf("%.0f jobs wait", jobs)
+}
+
+func untilText(at string) string {
+	if at == "" {
+		return " until somebody resumes it"
+	}
+	return " until " + clockText(at)
+}
+
+// clockText shortens a time to hours, minutes and seconds, UTC.
+func clockText(at string) string {
+	t, err := time.Parse(time.RFC3339Nano, at)
+	if err != nil {
+		return at
+	}
+	return t.UTC().Format("15:04:05") + " UTC"
+}

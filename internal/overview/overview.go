@@ -1,0 +1,228 @@
+package overview
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	"dispatcher/internal/figures"
+	"dispatcher/internal/limits"
+	"dispatcher/internal/timetext"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/limit"
+)
+
+// Stale is the age from which on a node's figures count for nothing.
+const Stale = 5 * time.Second
+
+// Fleet is a fleet at one moment. Its JSON is `GET /api/v1/overview`.
+type Fleet struct {
+	At          string             `json:"at"` // by Redis's clock
+	Health      Health             `json:"health"`
+	Limit       *limits.Document   `json:"limit"`  // the first one
+	Limits      []Limit            `json:"limits"` // all of them, as the nodes see them
+	Nodes       []Node             `json:"nodes"`
+	Lanes       []Lane             `json:"lanes"`
+	Topics      []Topic            `json:"topics"`
+	DeadLetters map[string]float64 `json:"dead_letters"` // that these nodes wrote since their starts, by class
+	Forecast    Forecast           `json:"forecast"`
+
+	now time.Time
+}
+
+// Node is a node of the fleet.
+type Node struct {
+	Name    string  `json:"name"`
+	ID      string  `json:"id"`       // unique per start
+	SeenS   float64 `json:"seen_s"`   // ago, by the limiter
+	Missing bool    `json:"missing"`  // it died, stands still or is cut off
+	InForce bool    `json:"in_force"` // it knows the settings of the first limit
+	Binds   float64 `json:"binds"`    // share of the last half minute in which its jobs waited for the first limit
+	Share   float64 `json:"share"`    // of the fleet's calls, of late
+	AgeS    float64 `json:"age_s"`    // of the figures
+	Stale   bool    `json:"stale"`    // they are too old to count, or there are none
+
+	Figures *Figures `json:"figures,omitempty"` // absent: it said none within a minute
+}
+
+// Figures are what a node says of itself.
+type Figures = figures.Figures
+
+// Lane is a lane of the whole fleet.
+type Lane struct {
+	figures.Lane
+
+	DrainS *float64 `json:"drain_s"` // until all that waits or is in flight would be settled at the present rate; null: nothing is
+}
+
+// Topic is a topic of the whole fleet.
+type Topic = figures.Topic
+
+// Limit is a limit as all nodes see it.
+type Limit = figures.Limit
+
+// Reader reads overviews.
+type Reader struct{ limits.Reader }
+
+// Read is the fleet now. It returns [control.ErrUnknownLimit] where Redis does not know the first limit yet: no node ever worked.
+func (r Reader) Read(ctx context.Context) (*Fleet, error) {
+	name := r.First()
+	operator, err := r.Control(name)
+	if err != nil {
+		return nil, err
+	}
+	settings, err := operator.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f := &Fleet{}
+	if f.Limit, err = r.Describe(ctx, operator, name, nil, settings); err != nil {
+		return nil, err
+	}
+	if f.Nodes, f.now, err = nodesOf(ctx, r.Reader, operator, settings); err != nil {
+		return nil, err
+	}
+	f.At = timetext.Exact(f.now)
+	f.join()
+	f.Forecast = f.forecast(settings)
+	f.Health = f.judge()
+	return f, nil
+}
+
+// nodesOf are the nodes that the limiter knows, with what they say of themselves, and Redis's time.
+func nodesOf(ctx context.Context, r limits.Reader, operator *control.Control, settings limit.Settings) ([]Node, time.Time, error) {
+	known, err := operator.Nodes(ctx)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	now, err := operator.Now(ctx)
+	if err != nil {
+		return nil, now, err
+	}
+	said, err := figures.Read(ctx, r.Redis, r.Config.Redis.Namespace, now)
+	if err != nil {
+		return nil, now, err
+	}
+	all := make([]Node, len(known))
+	for i, k := range known {
+		all[i] = Node{Name: k.Name, ID: k.ID, SeenS: k.Seen.Seconds(), Missing: k.Missing(), InForce: k.Has(settings), Binds: k.Binds, Stale: true}
+		which := slices.IndexFunc(said, func(s figures.Node) bool { return s.Name == k.Name })
+		if which < 0 {
+			continue
+		}
+		s := said[which]
+		said = slices.Delete(said, which, which+1) // of two nodes of one name, the other takes the other's
+		all[i].Figures, all[i].AgeS, all[i].Stale = &s.Figures, s.Age.Seconds(), s.Age > Stale
+	}
+	return all, now, nil
+}
+
+// fresh are the figures that count.
+func (f *Fleet) fresh() (all []*Figures) {
+	for _, n := range f.Nodes {
+		if !n.Stale {
+			all = append(all, n.Figures)
+		}
+	}
+	return all
+}
+
+// join adds up over the nodes.
+func (f *Fleet) join() {
+	f.Lanes, f.Topics, f.Limits, f.DeadLetters = []Lane{}, []Topic{}, []Limit{}, map[string]float64{}
+	calls := 0.0
+	for _, n := range f.fresh() {
+		calls += n.CallsPerS
+		for class, count := range n.DeadLetters {
+			f.DeadLetters[class] += count
+		}
+		for _, l := range n.Lanes {
+			f.addLane(l)
+		}
+		for _, t := range n.Topics {
+			f.addTopic(t)
+		}
+		for _, l := range n.Limits {
+			f.addLimit(l)
+		}
+	}
+	for i, n := range f.Nodes {
+		if !n.Stale && calls > 0 {
+			f.Nodes[i].Share = n.Figures.CallsPerS / calls
+		}
+	}
+	for i := range f.Lanes {
+		l := &f.Lanes[i]
+		l.DrainS = seconds(l.left(), l.PerS)
+	}
+	slices.SortFunc(f.Topics, func(a, b Topic) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// left are the jobs of the lane that are not settled, but those of retry topics, which wait for their time.
+func (l *Lane) left() float64 { return float64(l.Waiting) + float64(l.InFlight) }
+
+// seconds is nil where it would take for ever.
+func seconds(jobs, perSecond float64) *float64 {
+	s := jobs / perSecond
+	if jobs == 0 {
+		s = 0
+	}
+	if math.IsInf(s, 0) || math.IsNaN(s) {
+		return nil
+	}
+	return &s
+}
+
+// addLane keeps the order of the lanes, which is that of their priority and the same on all nodes.
+func (f *Fleet) addLane(l figures.Lane) {
+	for i := range f.Lanes {
+		if all := &f.Lanes[i].Lane; all.Name == l.Name {
+			all.Waiting, all.InFlight, all.Ready = all.Waiting+l.Waiting, all.InFlight+l.InFlight, all.Ready+l.Ready
+			all.Asleep, all.Delayed, all.PerS = all.Asleep+l.Asleep, all.Delayed+l.Delayed, all.PerS+l.PerS
+			all.OldestS = max(all.OldestS, l.OldestS)
+			return
+		}
+	}
+	f.Lanes = append(f.Lanes, Lane{Lane: l})
+}
+
+func (f *Fleet) addTopic(t Topic) {
+	for i := range f.Topics {
+		if all := &f.Topics[i]; all.Name == t.Name {
+			all.Partitions, all.Lag = all.Partitions+t.Partitions, all.Lag+t.Lag
+			return
+		}
+	}
+	f.Topics = append(f.Topics, t)
+}
+
+func (f *Fleet) addLimit(l Limit) {
+	for i := range f.Limits {
+		if all := &f.Limits[i]; all.Name == l.Name {
+			all.Waiting, all.Binds = all.Waiting+l.Waiting, max(all.Binds, l.Binds)
+			return
+		}
+	}
+	f.Limits = append(f.Limits, l)
+}
+
+// waiting are the jobs of all lanes that are not settled.
+func (f *Fleet) waiting() (jobs float64) {
+	for i := range f.Lanes {
+		jobs += f.Lanes[i].left()
+	}
+	return jobs
+}
+
+// perSecond are the jobs of all lanes that are settled in a second, of late.
+func (f *Fleet) perSecond() (jobs float64) {
+	for _, l := range f.Lanes {
+		jobs += l.PerS
+	}
+	return jobs
+}
+
+// Now is the moment, by Redis's clock.
+func (f *Fleet) Now() time.Time { return f.now }

@@ -1,0 +1,129 @@
+package overview
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"dispatcher/internal/figures"
+	"dispatcher/internal/limits"
+	"dispatcher/throttle/limit"
+)
+
+// working is a node that says this of itself.
+func working(name string, f Figures) Node {
+	f.Name, f.Ready = name, true
+	return Node{Name: name, Figures: &f, InForce: true}
+}
+
+// fleet is one of these nodes under 300 units a second.
+func fleet(settings limit.Settings, nodes ...Node) *Fleet {
+	f := &Fleet{Limit: &limits.Document{Name: "provider", Settings: settings}, Nodes: nodes, now: time.Unix(1_700_000_000, 0)}
+	f.join()
+	f.Forecast = f.forecast(settings)
+	f.Health = f.judge()
+	return f
+}
+
+func settings() (s limit.Settings) {
+	s.Cap, s.Window, s.Guard, s.Burst = 300, time.Second, 10*time.Millisecond, 1
+	s.Algorithm = limit.TokenBucket
+	return s
+}
+
+func lanes(all ...figures.Lane) Figures { return Figures{Lanes: all} }
+
+func TestLanesTopicsAndSharesAddUp(t *testing.T) {
+	t.Parallel()
+	a := lanes(figures.Lane{Name: "otp", Waiting: 10, PerS: 5, OldestS: 1}, figures.Lane{Name: "bulk", Waiting: 100, PerS: 50})
+	a.Topics, a.CallsPerS, a.DeadLetters = []Topic{{Name: "jobs", Partitions: 2, Lag: 110}}, 30, map[string]float64{"permanent": 2}
+	b := lanes(figures.Lane{Name: "otp", InFlight: 5, PerS: 5, OldestS: 7}, figures.Lane{Name: "bulk", Waiting: 300, PerS: 50})
+	b.Topics, b.CallsPerS, b.DeadLetters = []Topic{{Name: "jobs", Partitions: 1, Lag: 300}}, 10, map[string]float64{"permanent": 1}
+	old := working("old", lanes(figures.Lane{Name: "bulk", Waiting: 1e6}))
+	old.Stale, old.AgeS = true, 8
+	f := fleet(settings(), working("n1", a), working("n2", b), old)
+	if len(f.Lanes) != 2 || f.Lanes[0].Name != "otp" || f.Lanes[0].Waiting != 10 || f.Lanes[0].InFlight != 5 || f.Lanes[0].OldestS != 7 || f.Lanes[1].Waiting != 400 {
+		t.Errorf("got the lanes %+v, want those of both nodes that count, in order", f.Lanes)
+	}
+	if d := f.Lanes[1].DrainS; d == nil || *d != 4 {
+		t.Errorf("got %v, want 400 jobs gone in 4 s at 100/s", d)
+	}
+	if len(f.Topics) != 1 || f.Topics[0].Partitions != 3 || f.Topics[0].Lag != 410 || f.DeadLetters["permanent"] != 3 {
+		t.Errorf("got %+v and %v", f.Topics, f.DeadLetters)
+	}
+	if f.Nodes[0].Share != 0.75 || f.Nodes[1].Share != 0.25 || f.Nodes[2].Share != 0 {
+		t.Errorf("got the shares %v %v %v, want 3:1 and none of figures that are old", f.Nodes[0].Share, f.Nodes[1].Share, f.Nodes[2].Share)
+	}
+	if !strings.Contains(f.Health.Lacks, "old says nothing") || !f.Health.Warn {
+		t.Errorf("got %+v, want the silent node named", f.Health)
+	}
+}
+
+// The forecast follows the cap where that binds, and the present rate where something else holds jobs up.
+func TestForecast(t *testing.T) {
+	t.Parallel()
+	busy := lanes(figures.Lane{Name: "default", Waiting: 30_000, PerS: 100})
+	free := fleet(settings(), working("n1", busy)).Forecast
+	if free.Since != FromRate || *free.LeftS != 300 || free.GoneAt != "2023-11-14T22:18:20.000000Z" {
+		t.Errorf("got %+v, want 300 s at the present rate", free)
+	}
+	busy.Limits = []Limit{{Name: "provider", Binds: 0.9}}
+	s := settings()
+	bound := fleet(s, working("n1", busy)).Forecast
+	if want := 30_000 / (300 * s.UsableShare()); bound.Since != FromCap || *bound.LeftS < want*0.999 || *bound.LeftS > want*1.001 {
+		t.Errorf("got %+v, want %v s at the cap's rate", bound, want)
+	}
+	s.Paused = true
+	if paused := fleet(s, working("n1", busy)).Forecast; paused.LeftS != nil || paused.GoneAt != "" {
+		t.Errorf("got %+v of a paused limit, want no end", paused)
+	}
+	if idle := fleet(settings(), working("n1", lanes(figures.Lane{Name: "default"}))).Forecast; idle.LeftS == nil || *idle.LeftS != 0 {
+		t.Errorf("got %+v of an idle fleet, want it gone now", idle)
+	}
+}
+
+func TestHealthNamesWhatHoldsJobsUp(t *testing.T) {
+	t.Parallel()
+	busy := func(limits ...Limit) Figures {
+		f := lanes(figures.Lane{Name: "default", Waiting: 1204, PerS: 100})
+		f.Limits = limits
+		return f
+	}
+	paused := settings()
+	paused.Paused = true
+	silent := working("n1", busy())
+	silent.Stale, silent.AgeS = true, 12
+	down := busy()
+	down.ProviderDown = true
+	unready := working("n1", busy())
+	unready.Figures.Ready, unready.Figures.Checks = false, []figures.Check{{Name: "kafka", Error: "no broker answers"}}
+	for name, tc := range map[string]struct {
+		f    *Fleet
+		want State
+		text string
+	}{
+		"no node":   {fleet(settings()), Unknown, "No node works"},
+		"silent":    {fleet(settings(), silent), Unknown, "for 12s"},
+		"not ready": {fleet(settings(), unready), NotReady, "kafka: no broker answers"},
+		"paused":    {fleet(paused, working("n1", busy())), Paused, "until somebody resumes it: 1204 jobs wait"},
+		"provider":  {fleet(settings(), working("n1", down)), Provider, "does not answer: 1204 jobs wait"},
+		"idle":      {fleet(settings(), working("n1", Figures{})), Idle, "No job waits."},
+		"limit":     {fleet(settings(), working("n1", busy(Limit{Name: "provider", Binds: 1}))), Limited, "The limit provider holds the jobs up"},
+		"gate":      {fleet(settings(), working("n1", busy(Limit{Name: "provider"}, Limit{Name: "recipient", Binds: 0.8, Waiting: 800}))), Gated, "The limit recipient holds 800 jobs up"},
+		"working":   {fleet(settings(), working("n1", busy(Limit{Name: "provider", Binds: 0.1}))), Working, "No limit holds the jobs up"},
+	} {
+		if tc.f.Health.State != tc.want || !strings.Contains(tc.f.Health.Text, tc.text) {
+			t.Errorf("%s: got %+v, want %s and %q", name, tc.f.Health, tc.want, tc.text)
+		}
+	}
+	blocked := fleet(settings(), working("n1", busy()))
+	blocked.Limit.Slowdown = &limits.Slowdown{EffectiveCap: 150, BlockedUntil: "2023-11-14T22:18:20.000000Z"}
+	if h := blocked.judge(); h.State != Blocked || !strings.Contains(h.Text, "until 22:18:20 UTC") {
+		t.Errorf("got %+v, want the block named", h)
+	}
+	slowed := fleet(settings(), working("n1", busy(Limit{Name: "provider", Binds: 1})))
+	slowed.Limit.Slowdown = &limits.Slowdown{EffectiveCap: 150}
+	if h := slowed.judge(); h.State != Slowed || !strings.Contains(h.Text, "lowered to 150") {
+		t.Errorf("got %+v, want the slowdown named", h)
+	}
+}

@@ -1,0 +1,81 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"dispatcher/internal/expression"
+	"dispatcher/internal/fault"
+)
+
+// Bounds of the rules.
+const (
+	MostRules = 32
+	Longest   = 31 * 24 * time.Hour
+	mostWhy   = 500 // bytes
+)
+
+// Kind is what a rule does with a job.
+type Kind string
+
+// The kinds.
+const (
+	Cancel Kind = "cancel" // it becomes a dead letter
+	Hold   Kind = "hold"   // it waits
+)
+
+// Rule cancels or holds jobs.
+type Rule struct {
+	ID    string    `json:"id"` // [Store.Add] sets it, as Made
+	Kind  Kind      `json:"kind"`
+	When  string    `json:"when"` // an expression, true for the jobs that it is about
+	Until time.Time `json:"until"`
+	Made  time.Time `json:"made"`
+	By    string    `json:"by"`
+	Why   string    `json:"why,omitempty"`
+}
+
+// Validate returns the faults of a rule that is made at a time.
+func (r Rule) Validate(now time.Time) error {
+	var l fault.List
+	l.OneOf("kind", string(r.Kind), string(Cancel), string(Hold))
+	if r.When == "" {
+		l.Refuse(true, "when", r.When, `is needed: the jobs that the rule is about, such as job.headers["campaign"] == "spring"`)
+	} else if _, err := expression.CompileCondition(r.When); err != nil {
+		l.Refuse(true, "when", r.When, "%s", reason(err))
+	}
+	l.Refuse(!r.Until.After(now), "until", r.Until.UTC().Format(time.RFC3339), "must be in the future")
+	l.Refuse(r.Until.Sub(now) > Longest, "until", r.Until.UTC().Format(time.RFC3339), "must be within %s; make the rule again before it ends", Longest)
+	l.Refuse(len(r.Why) > mostWhy, "why", len(r.Why), "must have at most %d bytes", mostWhy)
+	return l.Err()
+}
+
+func reason(err error) string {
+	if e, ok := err.(*expression.Error); ok { //nolint:errorlint // the compiler returns nothing else
+		return e.Reason
+	}
+	return err.Error()
+}
+
+// List are the rules of a fleet.
+type List struct {
+	Revision int64  `json:"revision"`
+	Rules    []Rule `json:"rules"`
+}
+
+// current are the rules that have not ended at a time.
+func current(rules []Rule, now time.Time) []Rule {
+	return slices.DeleteFunc(slices.Clone(rules), func(r Rule) bool { return !r.Until.After(now) })
+}
+
+// CancelledError says that a rule cancelled a job.
+type CancelledError struct{ Rule Rule }
+
+func (e *CancelledError) Error() string {
+	why := ""
+	if e.Rule.Why != "" {
+		why = ": " + e.Rule.Why
+	}
+	return fmt.Sprintf("cancelled by %s%s (rule %s)", e.Rule.By, why, e.Rule.ID)
+}

@@ -1,0 +1,174 @@
+package rules
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"dispatcher/internal/fault"
+	"dispatcher/internal/timetext"
+	"dispatcher/lua"
+)
+
+// Errors of a [Store].
+var (
+	ErrUnknown = errors.New("there is no such rule: it has ended, or never was; dispatcher rules lists them")
+	ErrBusy    = errors.New("the rules were changed by others at the same time; nothing was changed: try again")
+)
+
+// Store keeps the rules of a fleet in Redis.
+type Store struct {
+	rdb       redis.UniversalClient
+	namespace string
+	script    *redis.Script
+}
+
+// NewStore makes a store. It asks nothing yet.
+func NewStore(rdb redis.UniversalClient, namespace string) *Store {
+	return &Store{rdb: rdb, namespace: namespace, script: redis.NewScript(lua.Rules())}
+}
+
+func (s *Store) key() string    { return "dispatcher:{" + s.namespace + "}:rules" }
+func (s *Store) events() string { return s.key() + ":events" }
+
+// Read returns the rules that have not ended, and Redis's time.
+func (s *Store) Read(ctx context.Context) (List, time.Time, error) {
+	l, now, _, err := s.run(ctx, -1, nil, "", "")
+	l.Rules = current(l.Rules, now)
+	return l, now, err
+}
+
+// run reads the rules or, with a revision, replaces those of that revision.
+func (s *Store) run(ctx context.Context, revision int64, rules []Rule, event, by string) (l List, now time.Time, done bool, err error) {
+	text, err := json.Marshal(rules)
+	if err != nil {
+		return l, now, false, err
+	}
+	reply, err := s.script.Run(ctx, s.rdb, []string{s.key(), s.events()}, revision, text, s.key(), event, by).Slice()
+	if err != nil {
+		return l, now, false, fmt.Errorf("rules: %w", err)
+	}
+	if len(reply) != 4 { //nolint:mnd // as the script says
+		return l, now, false, fmt.Errorf("rules: a reply of %d parts", len(reply))
+	}
+	at, _ := reply[0].(int64)
+	l.Revision, _ = reply[1].(int64)
+	made, _ := reply[3].(int64)
+	if list, _ := reply[2].(string); list != "" {
+		if err := json.Unmarshal([]byte(list), &l.Rules); err != nil {
+			return l, now, false, fmt.Errorf("rules: the list in Redis: %w", err)
+		}
+	}
+	return l, time.UnixMicro(at), made == 1, nil
+}
+
+// tries is how often a change is made again where others make one at the same time.
+const tries = 5
+
+// change replaces the rules by those that make returns, with what is written down of it.
+func (s *Store) change(ctx context.Context, by string, make func([]Rule, time.Time) ([]Rule, string, error)) (List, error) {
+	for range tries {
+		before, now, err := s.Read(ctx)
+		if err != nil {
+			return List{}, err
+		}
+		rules, event, err := make(before.Rules, now)
+		if err != nil {
+			return List{}, err
+		}
+		after, _, done, err := s.run(ctx, before.Revision, rules, event, by)
+		if err != nil || done {
+			return after, err
+		}
+	}
+	return List{}, ErrBusy
+}
+
+// Add makes a rule. With lasts above 0, it ends after that time by Redis's clock. It returns the rule, and the revision from
+// which on it is in force.
+func (s *Store) Add(ctx context.Context, r Rule, lasts time.Duration) (made Rule, revision int64, err error) {
+	l, err := s.change(ctx, r.By, func(rules []Rule, now time.Time) ([]Rule, string, error) {
+		if lasts > 0 {
+			r.Until = now.Add(lasts).Truncate(time.Millisecond)
+		}
+		if err := r.Validate(now); err != nil {
+			return nil, "", err
+		}
+		if len(rules) >= MostRules {
+			return nil, "", fault.New("rules", len(rules), "there are as many as there may be; end one of them")
+		}
+		r.Made, r.ID = now, nextID(rules)
+		made = r
+		return append(rules, r), fmt.Sprintf("%s %s when %s until %s%s", r.ID, r.Kind, r.When, timetext.Stamp(r.Until), because(r.Why)), nil
+	})
+	return made, l.Revision, err
+}
+
+// nextID is a number that no rule has.
+func nextID(rules []Rule) string {
+	most := 0
+	for _, r := range rules {
+		if n, err := strconv.Atoi(r.ID); err == nil {
+			most = max(most, n)
+		}
+	}
+	return strconv.Itoa(most + 1)
+}
+
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return ": " + why
+}
+
+// End ends a rule before its time. It returns [ErrUnknown] where there is none of that id.
+func (s *Store) End(ctx context.Context, id, by, why string) (ended Rule, revision int64, err error) {
+	if len(why) > mostWhy {
+		return ended, 0, fault.New("why", len(why), "must have at most "+strconv.Itoa(mostWhy)+" bytes")
+	}
+	l, err := s.change(ctx, by, func(rules []Rule, _ time.Time) ([]Rule, string, error) {
+		at := slices.IndexFunc(rules, func(r Rule) bool { return r.ID == id })
+		if at < 0 {
+			return nil, "", ErrUnknown
+		}
+		ended = rules[at]
+		return slices.Delete(rules, at, at+1), fmt.Sprintf("%s ended%s", id, because(why)), nil
+	})
+	return ended, l.Revision, err
+}
+
+// Event is a change of the rules.
+type Event struct {
+	At   time.Time `json:"at"`
+	Text string    `json:"event"`
+	By   string    `json:"by"`
+}
+
+// Events are the last n changes, the newest first.
+func (s *Store) Events(ctx context.Context, n int) ([]Event, error) {
+	entries, err := s.rdb.XRevRangeN(ctx, s.events(), "+", "-", int64(n)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("rules: %w", err)
+	}
+	all := make([]Event, 0, len(entries))
+	for _, e := range entries {
+		ms, _, _ := cutID(e.ID)
+		text, _ := e.Values["event"].(string)
+		by, _ := e.Values["by"].(string)
+		all = append(all, Event{At: time.UnixMilli(ms), Text: text, By: by})
+	}
+	return all, nil
+}
+
+// cutID takes the id of an entry of a stream apart.
+func cutID(id string) (ms, n int64, err error) {
+	_, err = fmt.Sscanf(id, "%d-%d", &ms, &n)
+	return ms, n, err
+}

@@ -1,0 +1,154 @@
+package rules
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"dispatcher/internal/expression"
+)
+
+const (
+	pollEvery   = 2 * time.Second
+	callTimeout = time.Second
+)
+
+// Watcher keeps the rules that are in force at hand, for one node. Make it with [NewWatcher]; it can be run once.
+type Watcher struct {
+	store   *Store
+	log     *slog.Logger
+	changed func()
+	set     atomic.Pointer[set]
+	failed  *prometheus.CounterVec
+	failing bool // the last reading failed, and that was logged
+}
+
+// WatcherOptions configures a [Watcher].
+type WatcherOptions struct {
+	Store      *Store
+	Logger     *slog.Logger
+	Changed    func()                // called when other rules are in force
+	Registerer prometheus.Registerer // nil: no metrics
+}
+
+// NewWatcher makes a watcher, which knows no rules yet.
+func NewWatcher(o WatcherOptions) *Watcher {
+	w := &Watcher{store: o.Store, log: o.Logger, changed: o.Changed, failed: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "dispatcher_rule_errors_total", Help: "Jobs on which the expression of a rule failed, so that the rule did not match them.",
+	}, []string{"rule"})}
+	w.set.Store(&set{})
+	if o.Registerer != nil {
+		o.Registerer.MustRegister(w.failed)
+	}
+	return w
+}
+
+// set are rules, compiled.
+type set struct {
+	revision int64
+	rules    []compiled // those that cancel first
+}
+
+type compiled struct {
+	Rule
+
+	when expression.Condition
+	ends time.Time // of the node's clock
+}
+
+// Run watches until ctx ends, and returns nil then.
+func (w *Watcher) Run(ctx context.Context) error {
+	sub := w.store.rdb.Subscribe(ctx, w.store.key())
+	defer func() { _ = sub.Close() }() // nothing is under way that its error could concern
+	messages := sub.Channel()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-messages:
+		case <-timer.C:
+		}
+		w.read(ctx)
+		timer.Reset(pollEvery)
+	}
+}
+
+// read takes the rules over that Redis has. Where it has lost them, those that the node knows stay until they end.
+func (w *Watcher) read(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	list, now, err := w.store.Read(ctx)
+	if err != nil {
+		if !w.failing && ctx.Err() == nil {
+			w.log.Warn("the rules that cancel and hold jobs could not be read, trying again; those that are known stay in force", "error", err)
+		}
+		w.failing = true
+		return
+	}
+	w.failing = false
+	if list.Revision <= w.set.Load().revision {
+		return
+	}
+	w.set.Store(w.compile(list, now, time.Now()))
+	w.changed()
+}
+
+// compile makes a set. redis and local are the same moment by both clocks.
+func (w *Watcher) compile(l List, redis, local time.Time) *set {
+	s := &set{revision: l.Revision}
+	for _, kind := range []Kind{Cancel, Hold} {
+		for _, r := range l.Rules {
+			if r.Kind != kind {
+				continue
+			}
+			when, err := expression.CompileCondition(r.When)
+			if err != nil { // another version of dispatcher wrote it
+				w.log.Error("a rule can't be read, and does not act on this node", "rule", r.ID, "error", err)
+				continue
+			}
+			w.log.Info("a rule is in force", "rule", r.ID, "kind", string(r.Kind), "when", r.When, "until", r.Until, "by", r.By)
+			s.rules = append(s.rules, compiled{r, when, local.Add(r.Until.Sub(redis))})
+		}
+	}
+	return s
+}
+
+// Revision is that of the newest rules that the node knows; 0: it knows none.
+func (w *Watcher) Revision() int64 {
+	if w == nil {
+		return 0
+	}
+	return w.set.Load().revision
+}
+
+// Match is the rule that a job is under; nil: none. job makes what expressions see, and is called only if there are rules. A nil
+// watcher has none.
+func (w *Watcher) Match(job func() *expression.Job, now time.Time) *Rule {
+	if w == nil {
+		return nil
+	}
+	s := w.set.Load()
+	if len(s.rules) == 0 {
+		return nil
+	}
+	j := job()
+	for i := range s.rules {
+		r := &s.rules[i]
+		if !now.Before(r.ends) {
+			continue
+		}
+		matches, err := r.when.Holds(j)
+		if err != nil {
+			w.failed.WithLabelValues(r.ID).Inc()
+		}
+		if matches {
+			return &r.Rule
+		}
+	}
+	return nil
+}

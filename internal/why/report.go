@@ -1,0 +1,92 @@
+package why
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"dispatcher/throttle/control"
+)
+
+// patience is how long nodes are waited for that do not answer.
+const patience = 2 * time.Second
+
+// Report is what the nodes of a fleet said.
+type Report struct {
+	Nodes    int         `json:"nodes"`              // that work
+	Silent   []string    `json:"silent"`             // of these, that did not answer
+	Jobs     []JobOf     `json:"jobs,omitempty"`     // that match
+	Progress *ProgressOf `json:"progress,omitempty"` // how far the job's partition has come
+	Limit    []LimitOf   `json:"limits,omitempty"`   // the limit, as each node sees it
+	Asked    Question    `json:"-"`
+}
+
+// JobOf is a job on a node.
+type JobOf struct {
+	Node string `json:"node"`
+	Job
+}
+
+// ProgressOf is how far a partition has come, as the node says that works it.
+type ProgressOf struct {
+	Node string `json:"node"`
+	Progress
+}
+
+// LimitOf is a limit on a node.
+type LimitOf struct {
+	Node string `json:"node"`
+	Limit
+}
+
+// AskAll asks all nodes that work. limit is the fleet's first one, by which they are known. It waits for two seconds for those
+// that do not answer.
+func AskAll(ctx context.Context, rdb redis.UniversalClient, namespace, limit string, q Question) (Report, error) {
+	r := Report{Asked: q, Silent: []string{}}
+	fleet, err := control.NewControl(rdb, namespace, limit)
+	if err != nil {
+		return r, err
+	}
+	nodes, err := fleet.Nodes(ctx)
+	if err != nil && !errors.Is(err, control.ErrUnknownLimit) {
+		return r, err
+	}
+	nodes = slices.DeleteFunc(nodes, control.Node.Missing)
+	if r.Nodes = len(nodes); r.Nodes == 0 {
+		return r, fmt.Errorf("no node of namespace %s works: its jobs wait in Kafka", namespace)
+	}
+	wait, end := context.WithTimeout(ctx, patience)
+	defer end()
+	answers, err := Ask(wait, rdb, namespace, q, r.Nodes)
+	if err != nil {
+		return r, err
+	}
+	r.take(answers)
+	for _, n := range nodes {
+		if !slices.ContainsFunc(answers, func(a Answer) bool { return a.Node == n.Name }) {
+			r.Silent = append(r.Silent, n.Name)
+		}
+	}
+	return r, nil
+}
+
+// take sorts what the nodes said, by their names.
+func (r *Report) take(answers []Answer) {
+	slices.SortFunc(answers, func(a, b Answer) int { return cmp.Compare(a.Node, b.Node) })
+	for _, a := range answers {
+		for _, j := range a.Jobs {
+			r.Jobs = append(r.Jobs, JobOf{a.Node, j})
+		}
+		if a.Progress != nil {
+			r.Progress = &ProgressOf{a.Node, *a.Progress}
+		}
+		if a.Limit != nil {
+			r.Limit = append(r.Limit, LimitOf{a.Node, *a.Limit})
+		}
+	}
+}
