@@ -47,6 +47,11 @@ func New(r limits.Reader) http.Handler {
 		"GET /api/v1/calls":                  a.calls,
 		"GET /api/v1/forecast":               a.forecast,
 		"GET /api/v1/why":                    a.why,
+		"GET /api/v1/rules":                  a.rules,
+		"POST /api/v1/rules":                 a.addRule,
+		"DELETE /api/v1/rules/{id}":          a.endRule,
+		"GET /api/v1/rules/history":          a.ruleHistory,
+		"GET /api/v1/rules/preview":          a.previewRule,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { answer(w, r, serve) })
 	}

@@ -7,6 +7,7 @@ import (
 
 	"dispatcher/internal/fault"
 	"dispatcher/internal/limits"
+	"dispatcher/internal/rules"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
 )
@@ -57,11 +58,11 @@ func problemOf(err error) problem {
 		return p
 	}
 	switch {
-	case errors.Is(err, control.ErrUnknownLimit):
+	case errors.Is(err, control.ErrUnknownLimit), errors.Is(err, rules.ErrUnknown):
 		p.Status = http.StatusNotFound
 	case errors.Is(err, limits.ErrWhichValue):
 		p.Status = http.StatusUnprocessableEntity
-	case errors.Is(err, control.ErrBusy), errors.As(err, new(*control.UndoError)):
+	case errors.Is(err, control.ErrBusy), errors.Is(err, rules.ErrBusy), errors.As(err, new(*control.UndoError)):
 		p.Status = http.StatusConflict
 	}
 	return p
