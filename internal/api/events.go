@@ -12,6 +12,7 @@ import (
 
 	"dispatcher/internal/figures"
 	"dispatcher/internal/overview"
+	"dispatcher/internal/problem"
 )
 
 const (
@@ -48,7 +49,7 @@ func (s *streams) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case s.open <- struct{}{}:
 		defer func() { <-s.open }()
 	default:
-		writeProblem(w, problem{Status: http.StatusServiceUnavailable, Detail: fmt.Sprintf("%d pages are open on this node; close one, or use another node", maxStreams)})
+		problem.Write(w, problem.Error{Status: http.StatusServiceUnavailable, Detail: fmt.Sprintf("%d pages are open on this node; close one, or use another node", maxStreams)})
 		return
 	}
 	h := w.Header()
@@ -106,7 +107,7 @@ func (s *streams) readNow(ctx context.Context) event {
 	name := "overview"
 	body, err := s.read(ctx)
 	if err != nil {
-		name, body = "problem", titled(problemOf(err))
+		name, body = "problem", problemOf(err).Titled()
 	}
 	data, err := json.Marshal(body)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 // Error is an error as its client gets it.
 type Error struct {
-	Title    string  `json:"title"` // of the status; [Write] sets it
+	Title    string  `json:"title"` // of the status; [Error.Titled] sets it
 	Status   int     `json:"status"`
 	Detail   string  `json:"detail"`
 	Faults   []Fault `json:"faults,omitempty"`
@@ -29,8 +29,13 @@ func (e Error) Error() string { return e.Detail }
 
 // Write answers with a problem.
 func Write(w http.ResponseWriter, e Error) {
+	WriteJSON(w, e.Status, "application/problem+json", e.Titled())
+}
+
+// Titled is the error with the title of its status.
+func (e Error) Titled() Error {
 	e.Title = http.StatusText(e.Status)
-	WriteJSON(w, e.Status, "application/problem+json", e)
+	return e
 }
 
 // WriteJSON answers with a document of a media type, which nobody keeps.
