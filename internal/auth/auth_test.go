@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -280,6 +281,33 @@ func TestABadFileKeepsTheLastGoodToken(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Many requests at once, while a file changes, are each served by one token or the other.
+func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
+	f := newFiles(t)
+	synctest.Test(t, func(t *testing.T) {
+		g, _ := f.guard()
+		var all sync.WaitGroup
+		for i := range 50 {
+			all.Go(func() {
+				for second := range 5 {
+					if i == 0 {
+						f.put(0, "annas-token-number"+strings.Repeat("-", second)) // of another size: the files have the real time
+					}
+					if !passes(t, g, bobsToken) || passes(t, g, "no-token-of-anybody") {
+						t.Error("a request got the answer of another token")
+					}
+					time.Sleep(time.Second)
+				}
+			})
+		}
+		all.Wait()
+		if !passes(t, g, "annas-token-number----") {
+			t.Error("the last token is not in use")
+		}
+	})
 }
 
 // Two callers may exchange their tokens.
