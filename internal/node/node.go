@@ -70,13 +70,13 @@ func New(cfg configs.Config, log *slog.Logger, identity throttle.Identity) (*Nod
 	return n, nil
 }
 
-// Check makes all of a node but its admin server, and closes it again. A configuration
-// that Check accepts, [New] accepts too, as long as the admin address is free. Check
-// connects to nothing.
+// Check makes all of a node but its admin server, whose files it reads, and closes it
+// again. A configuration that Check accepts, [New] accepts too, as long as the admin
+// address is free, and loopback where nothing says who may call. Check connects to nothing.
 func Check(cfg configs.Config) error {
 	n := &Node{cfg: cfg, log: slog.New(slog.DiscardHandler), registry: prometheus.NewRegistry()}
 	defer n.close()
-	return n.make(throttle.IdentityInfo)
+	return errors.Join(n.make(throttle.IdentityInfo), cfg.Admin.CheckFiles())
 }
 
 func (n *Node) make(identity throttle.Identity) error {
