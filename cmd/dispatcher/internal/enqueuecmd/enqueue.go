@@ -85,8 +85,7 @@ func New(s *cli.Settings) *cobra.Command {
 		e := &enqueuer{topic: topic, out: out, bar: cli.Bar(cmd.ErrOrStderr(), "enqueue", size, progressbar.OptionShowBytes(true))}
 		err = e.run(cmd.Context(), jobs)
 		_ = e.bar.Clear()
-		err = errors.Join(err, out.Close())
-		if err != nil {
+		if err = errors.Join(err, out.Close()); err != nil {
 			err = fmt.Errorf("%w (enqueued %d jobs to %s)", err, e.written, topic)
 		}
 		switch {

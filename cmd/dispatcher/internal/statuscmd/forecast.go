@@ -1,6 +1,7 @@
 package statuscmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,7 +96,7 @@ func printForecast(w io.Writer, columns []overview.Preview) error {
 		}
 		return span(*p.LeftS)
 	})
-	line("gone at", func(p overview.Preview) string { return stamp(p.GoneAt) })
+	line("gone at", func(p overview.Preview) string { return cmp.Or(stamp(p.GoneAt), "-") })
 	if then := columns[len(columns)-1]; then.Refused != "" {
 		_, _ = fmt.Fprintf(table, "limit set would refuse the change unless it is forced: %s\n", then.Refused)
 	}

@@ -124,6 +124,8 @@ func TestForecastPreviewsAChange(t *testing.T) {
 	forecast("--cap", "2000").MustPrint(t, "limit set would refuse the change unless it is forced: max_cap: a cap of 2000 is above the ceiling of 1000")
 	forecast("--cap", "0").MustFail(t, "(--cap)")
 	forecast("--algorithm", "magic").MustFail(t, "must be one of")
+	s.redis.HSet("dispatcher:{default}:figures", "x", "no figures") // as of a newer build
+	forecast("--cap", "400").MustPrint(t, "WITH THE CHANGE", "396 a second")
 	forecast("extra").MustFail(t, "unknown command")
 	var shown overview.Preview
 	o := forecast("--cap", "200", "--window", "2s", "--json")
