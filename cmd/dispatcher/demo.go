@@ -53,6 +53,7 @@ func newDemoCommand(*cli.Settings) *cobra.Command {
 	f.DurationVar(&o.Window, "window", time.Second, "the provider's window")
 	f.IntVar(&o.Jobs, "jobs", 3000, "`number` of jobs to send")
 	f.StringVar(&o.Scenario, "scenario", demo.Plain, "`name` of what is played: plain, or sms with limits for each sender and recipient, texts of\nseveral segments, one-time passwords that go first, and a provider that refuses calls for a while")
+	cli.Choices(cmd, "scenario", demo.Plain, demo.SMS)
 	f.BoolVar(&asJSON, "json", false, "print only the verdict, as one line of JSON")
 	f.BoolVar(&verbose, "verbose", false, "print the nodes' logs to standard error")
 	return cmd
