@@ -116,7 +116,11 @@ func statusLine(s demo.Snapshot) string {
 // hintText names the commands to try from a second terminal.
 func hintText(s demo.Snapshot) string {
 	me := program()
-	hint := fmt.Sprintf("From a second terminal, while it runs:\n"+
+	hint := ""
+	if s.PageAddr != "" {
+		hint = fmt.Sprintf("The page of the fleet's operators, while it runs (longer with --jobs 100000):\n  http://%s/\n", s.PageAddr)
+	}
+	hint += fmt.Sprintf("From a second terminal:\n"+
 		"  %s limit set %s --cap 150 --set redis.addrs=%s\n"+
 		"  %s limit pause %s --set redis.addrs=%s\n"+
 		"  %s limit resume %s --set redis.addrs=%s\n", me, s.First, s.RedisAddr, me, s.First, s.RedisAddr, me, s.First, s.RedisAddr)
