@@ -1,0 +1,224 @@
+package page_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// An operator lowers the rate, pauses, resumes and takes it back, and sees each of them act on all nodes.
+func TestAnOperatorChangesTheRate(t *testing.T) {
+	path := chromium(t)
+	s := newSite(t, 60_000)
+	b := open(t, path, s.url)
+	b.has("connection", "Live")
+	b.has("health-text", "The limit provider holds the jobs up")
+	b.until("the fleet calls at its rate", "Number(document.getElementById('f-calls').textContent) > 200")
+	b.until("all nodes are ready", "document.querySelectorAll('#node-rows tr').length === 3 && !document.querySelector('#node-rows .warn')")
+	b.has("zone", "Europe/Berlin")
+	b.accessible("while it works")
+
+	// by the keyboard alone
+	b.tabTo("cap")
+	b.press("150")
+	b.has("preview-text", "instead of")
+	b.tabTo("why")
+	b.press("the provider asked for it")
+	b.tabTo("by")
+	b.press("Ada")
+	b.shoot("preview")
+	b.tabTo("rate-review")
+	b.press(kb.Enter)
+	b.has("confirm-text", "From 300 calls in any 1 s to 150 calls in any 1 s, until somebody changes it.")
+	b.accessible("with the dialog")
+	b.shoot("confirm")
+	b.press(kb.Enter)
+	b.has("rate-result", "The cap is 150. In force on 3/3 nodes after")
+	b.has("rate-now", "150 calls in any 1 s")
+	b.until("the history has it", "document.querySelector('#history-rows tr').textContent.includes('cap 300 → 150') && document.querySelector('#history-rows tr').textContent.includes('Ada')")
+	b.until("the calls follow", "Number(document.getElementById('f-calls').textContent) <= 160")
+
+	b.do(chromedp.Click(chromedp.CSS("#minute summary")))
+	b.until("the last minute is a table", "document.querySelectorAll('#minute-rows tr').length === 60")
+	b.do(chromedp.Click(chromedp.CSS("#minute summary")))
+
+	b.types("pause-why", "a test")
+	b.click("pause-button")
+	b.has("pause-result", "Paused. In force on 3/3 nodes after")
+	b.has("health-state", "Paused")
+	b.has("resume-countdown", "14:")
+	b.until("nothing is called", "document.getElementById('f-calls').textContent === '0'")
+	b.has("f-gone", "never")
+	b.shoot("paused")
+	b.accessible("while it is paused")
+	b.click("resume-button")
+	b.has("pause-result", "Resumed. In force on 3/3 nodes after")
+	b.has("pause-h", "Pause")
+
+	b.until("the newest change can be undone", "document.getElementById('undo') && document.querySelector('#history-rows tr').textContent.includes('resumed')")
+	b.click("undo") // the resuming: so it is paused again
+	b.has("confirm-text", "Undo makes: paused.")
+	b.click("confirm-yes")
+	b.has("undo-result", "Undone. In force on 3/3 nodes after")
+	b.has("health-state", "Paused")
+	b.click("resume-button")
+	b.has("pause-h", "Pause")
+	b.fine()
+}
+
+// Of two operators the slower one learns what the other did, and decides again.
+func TestTwoOperatorsMeet(t *testing.T) {
+	path := chromium(t)
+	s := newSite(t, 30_000)
+	b := open(t, path, s.url)
+	b.has("rate-now", "300 calls")
+	b.types("cap", "200")
+	b.has("preview-text", "jobs gone at")
+	s.changes(http.MethodPatch, "", `{"cap": 280, "by": "Bob", "why": "an incident"}`)
+	b.has("rate-meanwhile", "changed the limit meanwhile: cap 300 → 280")
+	b.types("why", "less is asked for")
+	b.click("rate-review")
+	b.has("confirm-text", "From 280 calls")
+	s.changes(http.MethodPatch, "", `{"cap": 240, "by": "Bob", "why": "it goes on"}`)
+	b.click("confirm-yes")
+	b.has("rate-meanwhile", "Bob from 127.0.0.1 changed the limit meanwhile: cap 280 → 240")
+	b.has("rate-meanwhile", "Nothing of yours was changed")
+	b.has("rate-now", "240 calls")
+	b.shoot("conflict")
+	b.accessible("after a conflict")
+	b.click("rate-review")
+	b.has("confirm-text", "From 240 calls")
+	b.click("confirm-yes")
+	b.has("rate-result", "The cap is 200. In force on 3/3 nodes after")
+
+	// a guardrail refuses, and is passed
+	b.types("cap", "20")
+	b.has("preview-refused", "max_step")
+	b.types("why", "a guardrail")
+	b.click("rate-review")
+	b.has("force-fault", "Check this")
+	b.shoot("guardrail")
+	b.click("force")
+	b.picks("for", "custom")
+	b.types("custom", "2")
+	b.click("rate-review")
+	b.has("confirm-text", "for 2 minutes. Then it is 200 again.")
+	b.has("confirm-text", "This passes the guardrail: max_step")
+	b.click("confirm-yes")
+	b.has("rate-result", "The cap is 20. In force on 3/3 nodes after")
+	b.has("rate-override", "then 200 calls in any 1 s again")
+
+	// faults stand next to their field
+	b.types("cap", "50")
+	b.types("why", "too long")
+	b.picks("for", "custom")
+	b.types("custom", "9999999")
+	b.click("rate-review")
+	b.click("confirm-yes")
+	b.until("the fault is shown", "document.querySelector('#rate .fault:not(:empty)')")
+	t.Log("for: ", b.text("for-fault"), b.text("rate-fault"))
+
+	b.types("job", "jobs-29999")
+	b.do(chromedp.Submit(css("job")))
+	b.until("the nodes have answered", "/waits for|No node holds/.test(document.getElementById('ask-answer').textContent)")
+	b.types("job", "jobs/0/0")
+	b.do(chromedp.Submit(css("job")))
+	b.until("the nodes have answered", "/jobs.0.0/.test(document.getElementById('ask-answer').textContent)")
+	b.shoot("asked")
+	b.fine()
+}
+
+// What the provider refuses is shown and can be ended.
+func TestTheProviderRefuses(t *testing.T) {
+	path := chromium(t)
+	s := newSite(t, 60_000)
+	b := open(t, path, s.url)
+	b.has("connection", "Live")
+	b.until("the fleet calls", "Number(document.getElementById('f-calls').textContent) > 100")
+	refusing := usual
+	refusing.Status, refusing.RetryAfter, refusing.Accepts = http.StatusTooManyRequests, time.Second, 120
+	s.parts.Provider.Behave(refusing)
+	b.has("slow-configured", "of 300 that are configured")
+	b.until("the chart has the effective cap", "!document.getElementById('legend-effective').hidden")
+	b.until("429s are counted", "Number(document.getElementById('f-refused').textContent) > 0")
+	b.shoot("slowed")
+	b.accessible("while the provider refuses")
+	s.parts.Provider.Behave(usual)
+	b.click("slow-release")
+	b.has("confirm-text", "300 calls at once")
+	b.click("confirm-yes")
+	b.until("the slowdown is over", "document.getElementById('slow').hidden")
+	b.fine()
+}
+
+// Without news the page says that it knows nothing; then it goes on by itself.
+func TestANodeGoesSilent(t *testing.T) {
+	path := chromium(t)
+	s := newSite(t, 20_000)
+	b := open(t, path, s.url)
+	b.has("connection", "Live")
+	s.down.Store(true)
+	s.web.CloseClientConnections()
+	b.has("health-state", "Unknown")
+	b.has("figures-age", "These figures are")
+	b.has("health-text", "Nothing was heard for")
+	b.shoot("silent")
+	b.accessible("without news")
+	s.down.Store(false)
+	b.has("connection", "Live")
+	b.until("health is known", "document.getElementById('health-state').textContent !== 'Unknown' && document.getElementById('figures-age').hidden")
+	b.fine()
+}
+
+// A token is asked for where the API wants one, and is kept in the tab alone.
+func TestAnOperatorSignsIn(t *testing.T) {
+	path := chromium(t)
+	s := newSite(t, 5000)
+	s.token.Store("viewer-1")
+	b := open(t, path, s.url)
+	b.has("sign-in-h", "Sign in")
+	b.shoot("sign-in")
+	b.accessible("at the sign-in")
+	b.types("token", "wrong")
+	b.press(kb.Enter)
+	b.has("token-fault", "This token is not known")
+	b.types("token", "viewer-1")
+	b.press(kb.Enter)
+	b.has("connection", "Live")
+	b.until("the token is in the session alone", "sessionStorage.getItem('dispatcher.token') === 'viewer-1' && Object.keys(localStorage).length === 0 && document.cookie === ''")
+	b.click("pause-button")
+	b.has("pause-fault", "Your token's role may only look")
+	b.click("sign-out")
+	b.has("sign-in-h", "Sign in")
+	b.until("the token is forgotten", "sessionStorage.getItem('dispatcher.token') === null")
+	b.fine()
+}
+
+// Nothing scrolls sideways on a phone, and both schemes can be read.
+func TestItFitsThePhoneAndTheNight(t *testing.T) {
+	path := chromium(t)
+	s := newSite(t, 60_000)
+	s.changes(http.MethodPatch, "", `{"cap": 260, "by": "Ada", "why": "the provider asked for it in ticket 4711, which has a long name", "for": "1h"}`)
+	b := open(t, path, s.url)
+	b.until("the fleet calls", "Number(document.getElementById('f-calls').textContent) > 100")
+	b.until("all nodes are ready", "document.querySelectorAll('#node-rows tr').length === 3 && !document.querySelector('#node-rows .warn')")
+	b.shoot("desktop")
+	b.scheme("dark")
+	b.shoot("dark")
+	b.accessible("in the dark")
+	b.do(chromedp.EmulateViewport(360, 780, chromedp.EmulateScale(2)))
+	b.until("the chart fits", "document.querySelector('.uplot').clientWidth < 360")
+	b.shoot("phone-dark")
+	b.scheme("light")
+	b.types("cap", "130")
+	b.has("preview-text", "jobs gone at")
+	b.shoot("phone")
+	if wide := eval[float64](b, "document.documentElement.scrollWidth"); wide > 360 {
+		t.Errorf("got %v px of width on a phone of 360", wide)
+	}
+	b.accessible("on a phone")
+	b.fine()
+}
