@@ -60,7 +60,7 @@ func TestAnOperatorChangesTheRate(t *testing.T) {
 
 	b.until("the newest change can be undone", "document.getElementById('undo') && document.querySelector('#history-rows tr').textContent.includes('resumed')")
 	b.click("undo") // the resuming: so it is paused again
-	b.has("confirm-text", "Undo makes: paused.")
+	b.has("confirm-text", "Undo makes: paused, until")
 	b.click("confirm-yes")
 	b.has("undo-result", "Undone. In force on 3/3 nodes after")
 	b.has("health-state", "Paused")

@@ -5,6 +5,7 @@ import { none, number, second } from './text.js';
 
 const kept = 900; // seconds
 const seconds = new Map(); // by the Unix time: [calls, refused, cap, effective]; null: not known
+const least = 180; // seconds that the chart shows at least
 let last = 0; // the newest second
 
 // merge takes the columns of an answer or event. It is false where seconds before them are missing.
@@ -62,6 +63,8 @@ function data() {
     columns[2].push(effective === cap ? null : effective);
     columns[3].push(refused);
   }
+  // no line along the bottom while nothing is refused
+  columns[3] = columns[3].map((n, i, all) => (n || all[i - 1] || all[i + 1] ? n : null));
   return [x, ...columns];
 }
 
@@ -84,11 +87,11 @@ function make() {
     legend: { show: false },
     cursor: { drag: { x: false, y: false }, points: { show: false } },
     scales: {
-      x: { time: true, range: () => [last - kept + 1, last] },
+      x: { time: true, range: () => [from(), last] },
       y: { range: (_, low, high) => [0, Math.max(1, high || 0) * 1.12] },
     },
     axes: [
-      { ...axis, space: 70, values: (_, splits) => splits.map((at) => clockOf.format(new Date(at * 1000))) },
+      { ...axis, size: 32, space: 70, values: (_, splits) => splits.map((at) => clockOf.format(new Date(at * 1000))) },
       { ...axis, size: 52, values: (_, splits) => splits.map((n) => number(n)) },
     ],
     series: [
@@ -102,6 +105,13 @@ function make() {
   }, data(), $('chart'));
   new ResizeObserver(() => plot.setSize(size())).observe($('chart'));
   dark.addEventListener('change', () => { readColours(); plot.redraw(); });
+}
+
+// from is the first second that is shown: the chart of a young fleet is not mostly empty.
+function from() {
+  let at = last - kept + 1;
+  while (at < last - least + 1 && seconds.get(at)?.[2] == null) at++;
+  return at;
 }
 
 // readOut says what the second under the pointer had.
@@ -121,7 +131,7 @@ export function draw(unit) {
   if (last === 0) return;
   if (!plot) make();
   plot.setData(data());
-  say('chart-h', unit === 'calls' ? 'Calls a second, last 15 minutes' : 'Calls a second, last 15 minutes; the cap is in units');
+  say('chart-h', unit === 'calls' ? 'Calls a second' : 'Calls a second; the cap is in units');
   show('legend-effective', plot.data[3].some((n) => n !== null));
   if ($('minute').open) table();
 }

@@ -3,7 +3,7 @@
 import { $, confirmed, node, say } from './dom.js';
 import { get, limitPath } from './api.js';
 import { change, inForce, showProblem } from './change.js';
-import { adopt, state } from './state.js';
+import { adopt, leftOf, state } from './state.js';
 import { changes, clock, number, stamp } from './text.js';
 
 let changed = () => {};
@@ -53,6 +53,8 @@ function whatOf(l) {
   return l.revert_at ? `${text}; until ${clock(l.revert_at)}` : text;
 }
 
+const byOf = (l) => (l.by === 'dispatcher' ? 'the fleet itself' : l.by);
+
 function rows(lines) {
   const target = toUndo(lines);
   const taken = new Set(lines.map((l) => l.undid).filter(Boolean));
@@ -63,10 +65,10 @@ function rows(lines) {
       const button = node('button', 'Undo…');
       button.type = 'button';
       button.id = 'undo';
-      button.addEventListener('click', () => undo(l));
+      button.addEventListener('click', () => undo(l, lines));
       last.append(button);
     } else if (taken.has(l.revision)) last.textContent = 'undone';
-    const row = node('tr', '', node('td', stamp(l.changed ?? l.at)), node('td', whatOf(l)), node('td', l.why ?? ''), node('td', l.by), last);
+    const row = node('tr', '', node('td', stamp(l.changed ?? l.at)), node('td', whatOf(l)), node('td', l.why ?? ''), node('td', byOf(l)), last);
     if (taken.has(l.revision)) row.className = 'undone';
     return row;
   }));
@@ -79,18 +81,26 @@ function rows(lines) {
   if (had) ($('undo') ?? $('history-h')).focus();
 }
 
-async function undo(l) {
+// until is when the terms before a change would have ended by themselves; '': they would not, or that is over. The API wants a
+// time for terms that were an override.
+function until(l, lines) {
+  const before = lines.filter((one) => one.revision).find((one) => one.revision < l.revision);
+  return before?.revert_at && !state.limit.revert_at && leftOf(before.revert_at) > 1 ? before.revert_at : '';
+}
+
+async function undo(l, lines) {
   const back = changes(l.to, l.from);
+  const ends = until(l, lines);
   if (!await confirmed('Undo this change?', [
     `The change of ${clock(l.changed, true)} by ${l.by}: ${whatOf(l)}.`,
-    back.length > 0 && `Undo makes: ${back.join(', ')}.`,
+    back.length > 0 && `Undo makes: ${back.join(', ')}${ends ? `, until ${clock(ends, true)} as before` : ''}.`,
   ], 'Undo it')) return;
   say('undo-fault', '');
   say('undo-result', '');
   const button = $('undo');
   if (button) button.disabled = true;
   try {
-    const now = await change('POST', '/undo', { why: 'undone on the page' });
+    const now = await change('POST', '/undo', { why: 'undone on the page', for: ends ? `${Math.ceil(leftOf(ends))}s` : '' });
     adopt(now);
     inForce('undo-result', 'Undone.', now);
     changed();

@@ -42,7 +42,7 @@ export function health() {
 function healthNow() {
   if (!isOld() && state.fleet) {
     const h = state.fleet.health;
-    return { ...h, text: inZone(h.text, fleetNow()), lacks: h.lacks && inZone(h.lacks, fleetNow()) };
+    return { ...h, text: inZone(h.text, fleetNow()).replace(/\b\d{4,}(?= jobs?\b)/g, (count) => number(Number(count))), lacks: h.lacks && inZone(h.lacks, fleetNow()) };
   }
   const why = state.problem?.message ?? 'this node has sent nothing';
   if (!state.fleet) return { state: 'unknown', text: state.problem ? `Nothing is known of the fleet: ${why}` : 'Waiting for the first figures.' };
@@ -103,7 +103,7 @@ const n = (text) => ({ text, kind: 'n' });
 function tables(fleet) {
   fill('lane-rows', fleet.lanes.map((l) => [
     l.name, n(number(l.waiting)), n(number(l.in_flight)), n(number(l.asleep + l.delayed)),
-    n(l.oldest_s > 0 ? lasting(l.oldest_s) : none), n(number(l.per_s)), n(l.drain_s === null ? 'never' : lasting(l.drain_s)),
+    n(l.oldest_s > 0 ? lasting(l.oldest_s) : none), n(number(l.per_s)), n(l.drain_s === null || (state.limit.paused && l.waiting > 0) ? 'never' : l.waiting + l.in_flight === 0 ? 'is empty' : lasting(Math.ceil(l.drain_s))),
   ]), 'No node has said anything of its lanes.', 7);
   fill('limit-rows', fleet.limits.map((l) => [
     l.name, n(number(l.waiting)), n(percent(l.binds)),

@@ -20,7 +20,7 @@ const terms = (limit, cap = limit.cap) => `${number(cap)} ${unitOf(limit)} in an
 export function rate() {
   const { limit } = state;
   if (!limit) return;
-  say('rate-now', `Now: ${terms(limit)}`);
+  say('rate-now', limit.paused ? `Paused; once it is resumed: ${terms(limit)}` : `Now: ${terms(limit)}`);
   say('cap-unit', `${unitOf(limit)} in any ${lasting(limit.window_s)}`);
   const back = limit.revert_to && (limit.revert_to.cap !== limit.cap || limit.revert_to.window_s !== limit.window_s);
   show('rate-override', Boolean(back));
@@ -31,6 +31,7 @@ export function rate() {
     if (limit.by !== 'dispatcher') meanwhile(seen, limit);
     seen = limit;
   }
+  if (!busy && !$('preview').hidden && performance.now() - previewed > 2000) preview();
 }
 
 // meanwhile says who changed what while the operator decided.
@@ -58,6 +59,7 @@ function lastsText() {
   return `${$('custom').value.trim()} ${$('custom-unit').selectedOptions[0].textContent}`;
 }
 
+let previewed = 0; // when the preview was asked for, by performance.now()
 let asked; // of the preview: ends a question that is under way
 let timer;
 
@@ -72,6 +74,8 @@ function previewSoon() {
 }
 
 async function preview() {
+  previewed = performance.now();
+  asked?.abort();
   asked = new AbortController();
   let p;
   try {
@@ -93,7 +97,7 @@ function whatItDoes(p) {
   if (p.jobs === 0) return 'No job waits now.';
   const jobs = `${number(p.jobs)} ${p.jobs === 1 ? 'job' : 'jobs'}`;
   if (state.limit.paused) return `${jobs} wait until the fleet is resumed.`;
-  if (p.left_s === null) return `${jobs} would never be gone: nothing is settled.`;
+  if (p.left_s === null) return `${jobs} would never be gone: nothing is settled now.`;
   const now = state.fleet?.forecast;
   const fine = p.left_s < 600 || Math.abs(p.left_s - (now?.left_s ?? 0)) < 120;
   const then = clock(p.gone_at, fine);
@@ -147,14 +151,12 @@ async function review(event) {
     if (agreed) await send(before, { cap, for: lasts(), why: $('why').value.trim(), force: $('force').checked });
   } finally {
     busy = false;
-    $('rate-review').disabled = false;
     show('rate-progress', false);
     rate();
   }
 }
 
 async function send(before, body) {
-  $('rate-review').disabled = true;
   show('rate-progress', true);
   show('rate-meanwhile', false);
   try {
@@ -176,7 +178,6 @@ function clear() {
   show('custom-field', false);
   refuse('');
   show('preview', false);
-  $('rate-now').focus();
 }
 
 // lost shows what another operator was faster with.
