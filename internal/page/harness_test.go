@@ -296,11 +296,6 @@ func (b *browser) has(id, text string) {
 
 func css(id string) chromedp.CSS { return chromedp.CSS("#" + id) }
 
-func (b *browser) text(id string) string {
-	b.Helper()
-	return eval[string](b, fmt.Sprintf("document.getElementById(%q).textContent", id))
-}
-
 // types replaces what a field has.
 func (b *browser) types(id, text string) {
 	b.Helper()

@@ -56,12 +56,14 @@ const firstWait = 500;
 const longestWait = 10_000;
 
 // follow reads the stream for good. on.event gets each event, on.lost each end of the stream. The function that it returns opens
-// the stream at once where it waits.
+// the stream again, with the token that is set then.
 export function follow(on) {
   let wait = firstWait;
   let wake = () => {};
+  let stop = () => {};
   const once = async () => {
     const abort = new AbortController();
+    stop = () => abort.abort();
     let watch;
     const heard = () => { clearTimeout(watch); watch = setTimeout(() => abort.abort(), silence); };
     try {
@@ -87,7 +89,7 @@ export function follow(on) {
       wait = Math.min(wait * 2, longestWait);
     }
   })();
-  return () => { wait = firstWait; wake(); };
+  return () => { wait = firstWait; stop(); wake(); };
 }
 
 // read takes a body of server-sent events apart.

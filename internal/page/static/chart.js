@@ -91,8 +91,8 @@ function make() {
       y: { range: (_, low, high) => [0, Math.max(1, high || 0) * 1.12] },
     },
     axes: [
-      { ...axis, size: 32, space: 70, values: (_, splits) => splits.map((at) => clockOf.format(new Date(at * 1000))) },
-      { ...axis, size: 52, values: (_, splits) => splits.map((n) => number(n)) },
+      { ...axis, size: 32, space: 70, values: (_, splits, __, ___, step) => splits.map((at) => (step < 60 ? second(at) : clockOf.format(new Date(at * 1000)))) },
+      { ...axis, size: 46, values: (_, splits) => splits.map((n) => number(n)) },
     ],
     series: [
       {},

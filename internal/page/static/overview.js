@@ -103,7 +103,7 @@ const n = (text) => ({ text, kind: 'n' });
 function tables(fleet) {
   fill('lane-rows', fleet.lanes.map((l) => [
     l.name, n(number(l.waiting)), n(number(l.in_flight)), n(number(l.asleep + l.delayed)),
-    n(l.oldest_s > 0 ? lasting(l.oldest_s) : none), n(number(l.per_s)), n(l.drain_s === null || (state.limit.paused && l.waiting > 0) ? 'never' : l.waiting + l.in_flight === 0 ? 'is empty' : lasting(Math.ceil(l.drain_s))),
+    n(l.oldest_s > 0 ? lasting(l.oldest_s) : none), n(number(l.per_s)), n(l.drain_s === null || (state.limit.paused && l.waiting > 0) ? 'never' : l.waiting + l.in_flight === 0 ? 'empty' : lasting(Math.ceil(l.drain_s))),
   ]), 'No node has said anything of its lanes.', 7);
   fill('limit-rows', fleet.limits.map((l) => [
     l.name, n(number(l.waiting)), n(percent(l.binds)),

@@ -50,9 +50,11 @@ async function readSeconds() {
   }
 }
 
+let signedOut = false; // the API asked for a token, and none was entered since
+
 function event(name, body) {
-  show('sign-in', false);
-  show('page', true);
+  show('sign-in', signedOut);
+  show('page', !signedOut);
   show('sign-out', token() !== null);
   if (name !== 'overview') {
     state.problem = { message: body.detail ?? 'the node can\'t read the fleet\'s state' };
@@ -71,13 +73,14 @@ function event(name, body) {
 function lost(problem) {
   state.problem = problem instanceof Problem ? problem : { message: 'the connection to this node broke off' };
   whole = false;
-  if (!(problem instanceof Problem && problem.status === 401)) show('page', true);
+  if (!signedOut) show('page', true);
   tick();
 }
 
 const again = follow({ event, lost });
 
 onSignIn((had) => {
+  signedOut = true;
   show('page', false);
   show('sign-in', true);
   show('sign-out', false);
@@ -92,6 +95,7 @@ $('sign-in-form').addEventListener('submit', (e) => {
   say('token-fault', text ? '' : 'Enter a token.');
   if (!text) return;
   setToken(text);
+  signedOut = false;
   $('token').value = '';
   again();
 });

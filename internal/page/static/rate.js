@@ -6,7 +6,7 @@ import { change, inForce, setFault, showProblem } from './change.js';
 import { adopt, leftOf, state, unitOf } from './state.js';
 import { changes, clock, countdown, lasting, number, percent } from './text.js';
 
-const fields = ['cap', 'for', 'why', 'by', 'force'];
+const fields = ['cap', 'for', 'custom', 'why', 'by', 'force'];
 let seen = null; // the limit that the operator decides about; null: the form is empty
 let busy = false;
 let changed = () => {};
@@ -204,11 +204,14 @@ function refused(error) {
     $('force').focus();
     return;
   }
+  // the time is in a field of its own where it is another one than the list has
+  if ($('for').value === 'custom') for (const f of error.faults ?? []) if (f.field === 'for') f.field = 'custom';
   showProblem(error, fields, 'rate-fault');
 }
 
 $('cap').addEventListener('input', previewSoon);
 $('why').addEventListener('input', () => { seen ??= state.limit; setFault('why', ''); });
+$('custom').addEventListener('input', () => setFault('custom', ''));
 $('force').addEventListener('change', () => setFault('force', ''));
 $('for').addEventListener('change', () => { setFault('for', ''); show('custom-field', $('for').value === 'custom'); });
 $('rate-form').addEventListener('submit', review);
