@@ -1,10 +1,10 @@
-// Package admin serves the state of a node over HTTP: whether it is alive (/livez),
-// whether it can work and if not why (/readyz), its metrics (/metrics), and the operators' API (/api/v1).
+// Package admin serves the state of a node over HTTP: whether it is alive (/livez), whether it can work and if not why (/readyz),
+// its metrics (/metrics), the operators' API (/api/v1) and their page (/).
 //
 // # What it does not do
 //
-// It knows no other part of the node: checks, metrics and the API are passed in. It does not authenticate anyone, so by default
-// it listens on loopback. Elsewhere it serves no API, and logs a warning.
+// It knows no other part of the node: checks, metrics, the API and the page are passed in. Package auth decides who may call. Off
+// loopback the server does not start without tokens, unless the settings say insecure.
 //
 // # How it works
 //
@@ -13,7 +13,10 @@
 //
 // /livez answers as long as the process can answer at all: a node without Redis is not
 // ready, but a restart would not help. /readyz runs all checks at the same time, with
-// two seconds for all of them. It answers 200 or 503 with all checks as JSON.
+// two seconds for all of them. It answers 200 or 503 with all checks as JSON. Probes need no token for these two, but get
+// neither notes nor errors. The page needs none either, since it holds no data; its script asks for the token.
+//
+// With a certificate the server speaks HTTPS alone. A rotated certificate is used by the next connection.
 //
 // # Goroutines
 //

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"dispatcher/internal/fault"
+	"dispatcher/internal/auth"
 )
 
 const (
@@ -25,29 +25,17 @@ const (
 	stopTimeout    = time.Second
 )
 
-// Config is the section admin of the configuration.
-type Config struct {
-	// Listen is host:port; port 0 picks a free one. Empty: nothing is served.
-	Listen string `yaml:"listen"`
-}
-
-// Validate returns the fault of the settings.
-func (c Config) Validate() error {
-	var l fault.List
-	if c.Listen != "" {
-		l.Address("listen", c.Listen, 0)
-	}
-	return l.Err()
-}
-
 // Options for [New].
 type Options struct {
 	Config
 
 	// Checks say whether the node is ready. It is if none of them fails.
 	Checks []Check
-	// API serves /api/v1, on loopback alone: it may change the limits, and asks nobody who they are. Nil: there is none.
+	// API serves /api/. [auth.From] gives it the caller where there are tokens. A handler that streams sets its write deadline by
+	// [http.ResponseController], or it is cut off after ten seconds. Nil: there is none.
 	API http.Handler
+	// Page serves / and /static/, without a token: it must hold no data. Nil: there is none.
+	Page http.Handler
 	// Gatherer yields the metrics. Nil: there are none.
 	Gatherer prometheus.Gatherer
 	Logger   *slog.Logger // nil: nothing is logged
@@ -57,27 +45,52 @@ type Options struct {
 type Server struct {
 	listener net.Listener // nil: nothing is served
 	http     *http.Server
+	warning  string // logged at start; empty: none
 	log      *slog.Logger
 }
 
-// New opens the port, and Run closes it. A port that can't be opened is an error. With an
-// empty Listen there is no port, and Run only waits.
+// New opens the port, and Run closes it. A port that can't be opened is an error, and so is one that other hosts reach without a
+// word about who may call. With an empty Listen there is no port, and Run only waits.
 func New(o Options) (*Server, error) {
 	s := &Server{log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler))}
 	if o.Listen == "" {
 		return s, nil
+	}
+	if err := under("admin", o.Validate()); err != nil {
+		return nil, err
 	}
 	var lc net.ListenConfig
 	listener, err := lc.Listen(context.Background(), "tcp", o.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("admin.listen: %w", err)
 	}
-	s.listener = listener
-	if !loopback(listener.Addr()) {
-		o.API = nil
+	if err := s.serveOn(listener, o); err != nil {
+		_ = listener.Close()
+		return nil, err
 	}
+	return s, nil
+}
+
+// serveOn prepares all that Run needs.
+func (s *Server) serveOn(listener net.Listener, o Options) error {
+	own := loopback(listener.Addr())
+	if !own {
+		if err := under("admin", o.checkOpen()); err != nil {
+			return err
+		}
+	}
+	guard, err := o.guard(own, s.log)
+	if err != nil {
+		return err
+	}
+	certificate, err := o.certificate(s.log)
+	if err != nil {
+		return err
+	}
+	s.listener, s.warning = listener, warningOf(o.Config, own)
 	s.http = &http.Server{
-		Handler:           routes(o, s.log),
+		Handler:           routes(o, guard, s.log),
+		TLSConfig:         certificate,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       requestTimeout,
 		WriteTimeout:      requestTimeout,
@@ -85,7 +98,20 @@ func New(o Options) (*Server, error) {
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
-	return s, nil
+	return nil
+}
+
+// warningOf is what an operator should know about a server; empty: nothing.
+func warningOf(c Config, own bool) string {
+	switch {
+	case own:
+		return ""
+	case len(c.Auth.Tokens) == 0:
+		return "admin server asks for no token (admin.insecure): whoever reaches it may change the limits"
+	case !c.TLS.Enabled():
+		return "admin server has no TLS (admin.tls): whoever reads the network reads the tokens"
+	}
+	return ""
 }
 
 // Addr is where the server listens, as host:port with the real port; empty: nowhere.
@@ -102,12 +128,12 @@ func (s *Server) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	s.log.Info("admin server listens", "addr", s.Addr())
-	if !loopback(s.listener.Addr()) {
-		s.log.Warn("admin server can be reached from other hosts without authentication; it serves no API there", "addr", s.Addr())
+	s.log.Info("admin server listens", "addr", s.Addr(), "tls", s.http.TLSConfig != nil)
+	if s.warning != "" {
+		s.log.Warn("admin server is open to others", "addr", s.Addr(), "cause", s.warning)
 	}
 	failed := make(chan error, 1) // one slot, so that the server's end waits for no reader
-	go func() { failed <- s.http.Serve(s.listener) }()
+	go func() { failed <- s.serve() }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("admin server: %w", err)
@@ -131,26 +157,49 @@ func (s *Server) stop(ctx context.Context) {
 	}
 }
 
-func routes(o Options, log *slog.Logger) http.Handler {
+// serve accepts connections until the server is closed. With TLS they speak HTTP/2 or HTTP/1.1.
+func (s *Server) serve() error {
+	if s.http.TLSConfig != nil {
+		return s.http.ServeTLS(s.listener, "", "")
+	}
+	return s.http.Serve(s.listener)
+}
+
+func routes(o Options, guard *auth.Guard, log *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte("ok\n"))
 	})
-	mux.Handle("GET /readyz", ready(o.Checks))
+	mux.Handle("GET /readyz", ready(o.Checks, guard.Trusts))
 	if o.API != nil {
-		mux.Handle("/api/", o.API)
+		mux.Handle("/api/", guard.Handler(o.API))
+	}
+	if o.Page != nil {
+		page := withPageHeaders(o.Page)
+		mux.Handle("GET /{$}", page)
+		mux.Handle("GET /static/", page)
 	}
 	if o.Gatherer != nil {
-		mux.Handle("GET /metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{
+		mux.Handle("GET /metrics", guard.Handler(promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{
 			ErrorLog:            slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 			MaxRequestsInFlight: maxScrapes,
-		}))
+		})))
 	}
 	return mux
 }
 
-func loopback(addr net.Addr) bool {
-	tcp, ok := addr.(*net.TCPAddr)
-	return ok && tcp.IP.IsLoopback()
+// pagePolicy lets a page load its own files alone, call its own server alone, and be framed by nobody.
+const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+func withPageHeaders(page http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", pagePolicy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		page.ServeHTTP(w, r)
+	})
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -52,16 +51,7 @@ func call(t *testing.T, method, url string) (int, string, http.Header) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(body), resp.Header
+	return do(t, req)
 }
 
 func TestAnswers(t *testing.T) {
@@ -117,11 +107,16 @@ func TestACheckThatHangsIsCutOff(t *testing.T) {
 func TestLogSaysWhereItListens(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
-		listen string
-		warned bool
-	}{{"127.0.0.1:0", false}, {"0.0.0.0:0", true}} {
+		listen   string
+		insecure bool
+		warned   string
+	}{{"127.0.0.1:0", false, ""}, {"127.0.0.1:0", true, ""}, {"0.0.0.0:0", true, "admin.insecure"}, {"0.0.0.0:0", false, "admin.tls"}} {
 		var log bytes.Buffer
-		base, stop := serve(t, admin.Options{Config: admin.Config{Listen: row.listen}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		c := admin.Config{Listen: row.listen, Insecure: row.insecure}
+		if row.warned == "admin.tls" {
+			c.Auth = tokens(t)
+		}
+		base, stop := serve(t, admin.Options{Config: c, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		_, port, err := net.SplitHostPort(strings.TrimPrefix(base, "http://"))
 		if err != nil || port == "0" {
 			t.Fatalf("got %s, want the port that was picked", base)
@@ -130,8 +125,8 @@ func TestLogSaysWhereItListens(t *testing.T) {
 			t.Errorf("%s: got %d, want 200", row.listen, status)
 		}
 		stop()
-		if text := log.String(); !strings.Contains(text, ":"+port) || strings.Contains(text, "WARN") != row.warned {
-			t.Errorf("%s: got log %q, want the port, and a warning: %t", row.listen, text, row.warned)
+		if text := log.String(); !strings.Contains(text, ":"+port) || strings.Contains(text, "WARN") != (row.warned != "") || !strings.Contains(text, row.warned) {
+			t.Errorf("%s: got log %q, want the port, and a warning of %q", row.listen, text, row.warned)
 		}
 	}
 }

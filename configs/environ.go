@@ -104,7 +104,7 @@ func envPath(name string, known map[string]string) (string, bool) {
 	if status, ok := strings.CutPrefix(name, resultsEnv); ok && status != "" {
 		return "sender.http.results." + strings.ReplaceAll(status, "_", "-"), true
 	}
-	for _, list := range []string{limitsKey, lanesKey} {
+	for _, list := range []string{limitsKey, lanesKey, tokensKey} {
 		if rest, ok := strings.CutPrefix(name, envName(list)+"_"); ok {
 			index, key, _ := strings.Cut(rest, "_")
 			_, ok := known[envName(list)+"_0_"+key]

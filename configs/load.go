@@ -29,6 +29,7 @@ const (
 
 	limitsKey = "limits"
 	lanesKey  = "kafka.lanes"
+	tokensKey = "admin.auth.tokens"
 	topicsKey = "kafka.topics"
 )
 
@@ -95,7 +96,10 @@ func readOver(file []byte, src Source) *reading {
 		return unreadable(fmt.Errorf("merge config: %w", err))
 	}
 	env := environment(src.Environ)
-	entries := lists{limitsKey: sections(v.Get(limitsKey)), lanesKey: sections(v.Get(viperKey(lanesKey)))}
+	entries := lists{}
+	for _, key := range []string{limitsKey, lanesKey, tokensKey} {
+		entries[key] = sections(v.Get(viperKey(key)))
+	}
 	fillLimits(entries[limitsKey], sections(base[limitsKey])[0])
 	for _, o := range append(envOverrides(env, r.fault), setOverrides(src.Set, r.fault)...) {
 		r.fault(o.apply(v, entries))
@@ -213,17 +217,17 @@ func (o override) apply(v *viper.Viper, entries lists) error {
 	return nil
 }
 
-// applyTo sets a field of a list's entry. Setting the next lane creates it; a limit
-// must be in the file.
+// applyTo sets a field of a list's entry. Setting the next lane or token creates it; a
+// limit must be in the file.
 func (o override) applyTo(entries lists, key, index, field string) error {
 	list := entries[key]
 	i, err := strconv.Atoi(index)
-	if err == nil && key == lanesKey && i == len(list) {
+	if err == nil && key != limitsKey && i == len(list) {
 		list = append(list, map[string]any{})
 		entries[key] = list
 	}
 	if err != nil || i >= len(list) {
-		one := strings.TrimSuffix(strings.TrimPrefix(key, "kafka."), "s")
+		one := strings.TrimSuffix(key[strings.LastIndex(key, ".")+1:], "s")
 		return fmt.Errorf("%s: there is no %s %s; %d are stated, counted from 0", o.from, one, index, len(list))
 	}
 	list[i][field] = o.value

@@ -13,6 +13,7 @@ import (
 
 	"dispatcher/configs"
 	"dispatcher/consumer"
+	"dispatcher/internal/auth"
 	"dispatcher/sender"
 	"dispatcher/throttle/limit"
 )
@@ -229,5 +230,32 @@ func TestResultsOfStatuses(t *testing.T) {
 	}
 	if err := c.Validate(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Tokens come from the file, and one by one from the environment and the command line.
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	file := write(t, "admin:\n  listen: 0.0.0.0:8080\n  auth: {tokens: [{name: anna, role: operator, file: /run/anna}, {name: bob, role: operator, file: /run/bob}]}\n")
+	c := load(t, configs.Source{
+		File: file, Environ: environ("DISPATCHER_ADMIN_AUTH_TOKENS_1_ROLE=viewer"),
+		Set: []string{"admin.auth.tokens.2.name=eve", "admin.auth.tokens.2.role=viewer", "admin.auth.tokens.2.file=/run/eve", "admin.tls.cert_file=/c", "admin.tls.key_file=/k"},
+	})
+	want := []auth.Token{{Name: "anna", Role: auth.Operator, File: "/run/anna"}, {Name: "bob", Role: auth.Viewer, File: "/run/bob"}, {Name: "eve", Role: auth.Viewer, File: "/run/eve"}}
+	if diff := cmp.Diff(want, c.Admin.Auth.Tokens); diff != "" || c.Validate() != nil || c.Admin.TLS.CertFile != "/c" {
+		t.Errorf("fault %v, settings (-want +got):\n%s", c.Validate(), diff)
+	}
+	_, err := configs.Load(configs.Source{File: file, Set: []string{"admin.auth.tokens.4.name=far"}})
+	if err == nil || !strings.Contains(err.Error(), "there is no token 4; 2 are stated, counted from 0") {
+		t.Errorf("got %v, want that there is no such place", err)
+	}
+	_, err = configs.Check(configs.Source{File: file}, func(configs.Config) error { return nil })
+	if err != nil {
+		t.Errorf("got %v, want sound settings", err)
+	}
+	// Files are read where other values are at fault, too.
+	_, err = configs.Check(configs.Source{File: file, Set: []string{"kafka.order=x"}}, func(configs.Config) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), `admin.auth.tokens.0.file: "/run/anna": can't be read`) {
+		t.Errorf("got %v, want the files named", err)
 	}
 }

@@ -161,3 +161,17 @@ func TestFaultsShowNoPartOfASecret(t *testing.T) {
 		}
 	}
 }
+
+// Who writes a token where its file belongs does not see it again.
+func TestATokenInPlaceOfItsFileIsNotShown(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{"hunter2-hunter2-hunter2", "${env:SECRET}"} {
+		src := configs.Source{
+			Set:     []string{"admin.auth.tokens.0.name=anna", "admin.auth.tokens.0.role=operator", "admin.auth.tokens.0.file=" + file},
+			Environ: environ("SECRET=hunter2-hunter2-hunter2"),
+		}
+		if err := load(t, src).Validate(); err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "admin.auth.tokens.0.file: ") {
+			t.Errorf("%s: got %v, want a fault that does not show it", file, err)
+		}
+	}
+}

@@ -6,8 +6,8 @@ import (
 	"dispatcher/internal/tlsfiles"
 )
 
-// faultsOfFiles are the faults of the TLS files, except those of settings that could
-// not be read.
+// faultsOfFiles are the faults of the files for TLS and of tokens, except those of
+// settings that could not be read.
 func (c Config) faultsOfFiles(unread []string) []error {
 	var found []error
 	for _, section := range []struct {
@@ -22,6 +22,9 @@ func (c Config) faultsOfFiles(unread []string) []error {
 		if _, err := section.tls.Open(nil); err != nil && !concerns(section.path, unread) {
 			found = append(found, fmt.Errorf("%s.%w", section.path, err))
 		}
+	}
+	if err := c.Admin.CheckFiles(); err != nil && !concerns("admin", unread) {
+		found = append(found, err)
 	}
 	return found
 }

@@ -81,6 +81,7 @@ const (
 	WaitsForRetry    = schedule.WaitsForRetry
 	WaitsForProvider = schedule.WaitsForProvider
 	WaitsForLimit    = schedule.WaitsForLimit
+	WaitsForHold     = schedule.WaitsForHold
 	WaitsForTurn     = schedule.WaitsForTurn
 	WaitsForCall     = schedule.WaitsForCall
 	WaitsForRecord   = schedule.WaitsForRecord

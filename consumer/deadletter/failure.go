@@ -32,10 +32,11 @@ const (
 	ClassUnknown     Class = "unknown"     // it was called, got no answer, and must not be called again; see consumer.Options.ParkUnknown
 	ClassLimited     Class = "limited"     // the limit had no room, and jobs are not to wait
 	ClassJobTimeout  Class = "job_timeout" // in flight for longer than job_timeout
+	ClassCancelled   Class = "cancelled"   // a rule of the operators cancelled it
 	ClassUnavailable Class = "unavailable" // it failed and is tried again; on retry topics only
 )
 
 // Classes returns the classes that a dead letter can have.
 func Classes() []Class {
-	return []Class{ClassDecode, ClassUnsupported, ClassPermanent, ClassExhausted, ClassExpired, ClassUnknown, ClassLimited, ClassJobTimeout}
+	return []Class{ClassDecode, ClassUnsupported, ClassPermanent, ClassExhausted, ClassExpired, ClassUnknown, ClassLimited, ClassJobTimeout, ClassCancelled}
 }

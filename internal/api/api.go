@@ -2,14 +2,12 @@ package api
 
 import (
 	"context"
-	"encoding/json"
-	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	"dispatcher/internal/limits"
 	"dispatcher/internal/overview"
+	"dispatcher/internal/problem"
 )
 
 const (
@@ -26,11 +24,24 @@ type api struct {
 	running chan struct{} // holds a token for each request that is served
 }
 
-// New serves the limits that a reader reads.
+// New serves the limits that a reader reads. It does not ask who calls: package auth does that before it.
 func New(r limits.Reader) http.Handler {
 	a := &api{Reader: r, fleet: overview.Reader{Reader: r}, running: make(chan struct{}, maxRequests)}
 	mux := http.NewServeMux()
-	for pattern, serve := range map[string]func(*http.Request) (any, error){
+	for pattern, serve := range a.routes() {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { answer(w, r, serve) })
+	}
+	all := http.NewServeMux()
+	all.Handle("/", a.bounded(mux))
+	all.Handle(eventsPattern, newStreams(a.live)) // is not one of those that are bounded in number and time
+	return http.NewCrossOriginProtection().Handler(all)
+}
+
+const eventsPattern = "GET /api/v1/events"
+
+// routes are the requests that are served, by their patterns, except the stream of events.
+func (a *api) routes() map[string]func(*http.Request) (any, error) {
+	return map[string]func(*http.Request) (any, error){
 		"GET /api/v1/limits":                 a.list,
 		"GET /api/v1/limits/{name}":          a.get,
 		"PATCH /api/v1/limits/{name}":        a.patch,
@@ -47,13 +58,12 @@ func New(r limits.Reader) http.Handler {
 		"GET /api/v1/calls":                  a.calls,
 		"GET /api/v1/forecast":               a.forecast,
 		"GET /api/v1/why":                    a.why,
-	} {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { answer(w, r, serve) })
+		"GET /api/v1/rules":                  a.rules,
+		"POST /api/v1/rules":                 a.addRule,
+		"DELETE /api/v1/rules/{id}":          a.endRule,
+		"GET /api/v1/rules/history":          a.ruleHistory,
+		"GET /api/v1/rules/preview":          a.previewRule,
 	}
-	all := http.NewServeMux()
-	all.Handle("/", a.bounded(mux))
-	all.Handle("GET /api/v1/events", newStreams(a.live)) // is not one of those that are bounded in number and time
-	return ownHost(http.NewCrossOriginProtection().Handler(all))
 }
 
 // answer writes what serve returns, or its error as a problem.
@@ -62,22 +72,13 @@ func answer(w http.ResponseWriter, r *http.Request, serve func(*http.Request) (a
 	defer cancel()
 	body, err := serve(r.WithContext(ctx))
 	if err != nil {
-		writeProblem(w, problemOf(err))
+		problem.Write(w, problemOf(err))
 		return
 	}
 	if d, ok := body.(*limits.Document); ok {
 		w.Header().Set("ETag", tagOf(d.Revision))
 	}
-	writeJSON(w, http.StatusOK, "application/json", body)
-}
-
-func writeJSON(w http.ResponseWriter, status int, kind string, body any) {
-	h := w.Header()
-	h.Set("Content-Type", kind)
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the client is gone
+	problem.WriteJSON(w, http.StatusOK, "application/json", body)
 }
 
 // bounded serves so many requests at once, and bodies of so many bytes.
@@ -88,31 +89,10 @@ func (a *api) bounded(next http.Handler) http.Handler {
 			defer func() { <-a.running }()
 		default:
 			w.Header().Set("Retry-After", "1")
-			writeProblem(w, problem{Status: http.StatusServiceUnavailable, Detail: "too many requests are being served; ask again in a second"})
+			problem.Write(w, problem.Error{Status: http.StatusServiceUnavailable, Detail: "too many requests are being served; ask again in a second"})
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		next.ServeHTTP(w, r)
 	})
-}
-
-// ownHost refuses requests under the name of another host: a page of that host may have made them.
-func ownHost(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isLoopback(r.Host) {
-			writeProblem(w, problem{Status: http.StatusMisdirectedRequest, Detail: "the API is served on loopback alone: call it as localhost or 127.0.0.1"})
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// isLoopback reports whether a host, perhaps with a port, names this machine.
-func isLoopback(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	host = strings.Trim(host, "[]")
-	ip := net.ParseIP(host)
-	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }

@@ -17,6 +17,7 @@ import (
 
 	"dispatcher/configs"
 	"dispatcher/internal/api"
+	"dispatcher/internal/auth"
 	"dispatcher/internal/background"
 	"dispatcher/internal/limits"
 	"dispatcher/internal/redisclient"
@@ -35,9 +36,16 @@ type served struct {
 
 	url   string
 	redis *miniredis.Miniredis
+	token string // of the requests; empty: they have none
 }
 
 func serve(t *testing.T) served {
+	t.Helper()
+	return serveTo(t, auth.Options{Loopback: true})
+}
+
+// serveTo is serve behind a guard. The API is polled with the first token, if there is one.
+func serveTo(t *testing.T, who auth.Options) served {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "dispatcher.yaml")
 	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
@@ -62,9 +70,16 @@ func serve(t *testing.T) served {
 		t.Fatal(err)
 	}
 	background.Run(t, l.Run)
-	web := httptest.NewServer(api.New(limits.Reader{Config: cfg, Redis: rdb}))
+	guard, err := auth.New(who)
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(guard.Handler(api.New(limits.Reader{Config: cfg, Redis: rdb})))
 	t.Cleanup(web.Close)
-	s := served{t, web.URL + "/api/v1/", server}
+	s := served{T: t, url: web.URL + "/api/v1/", redis: server}
+	if len(who.Tokens) > 0 {
+		s.token = tokenIn(t, who.Tokens[0].File)
+	}
 	s.until("the node has seeded both limits", func() bool {
 		return s.get("limits/recipient").status == http.StatusOK && len(s.get("nodes").list) == 1
 	})
@@ -96,6 +111,9 @@ func (s served) ask(method, path, body string, headers ...string) (o outcome) {
 	r, err := http.NewRequestWithContext(s.Context(), method, s.url+path, strings.NewReader(body))
 	if err != nil {
 		s.Fatal(err)
+	}
+	if s.token != "" {
+		r.Header.Set("Authorization", "Bearer "+s.token)
 	}
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")

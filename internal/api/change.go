@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"dispatcher/internal/auth"
+	"dispatcher/internal/problem"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
 )
@@ -29,7 +31,7 @@ func (a *api) patch(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if len(ch.Values) == 0 {
-		return nil, problem{Status: http.StatusUnprocessableEntity, Detail: "the body names no setting to change, such as cap or window"}
+		return nil, problem.Error{Status: http.StatusUnprocessableEntity, Detail: "the body names no setting to change, such as cap or window"}
 	}
 	if ch.IfRevision, err = expected(r); err != nil {
 		return nil, err
@@ -110,11 +112,14 @@ func await(r *http.Request, operator *control.Control, now limit.Settings) (took
 	return took, err == nil
 }
 
-// author names who made a request, for the history: as it says itself, and from where.
+// author names who made a request, for the history: as the token says, else as the request itself says, and from where.
 func author(r *http.Request, by string) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		host = r.RemoteAddr
+	}
+	if caller, known := auth.From(r.Context()); known {
+		by = caller.Name
 	}
 	if by == "" {
 		return "api from " + host

@@ -2,8 +2,8 @@
 //
 // # What it does not do
 //
-// It holds no state: Redis has all of it, and package throttle/control makes each change. It does not know who calls. So
-// package admin serves it on loopback alone, where whoever reaches the port may do all.
+// It holds no state: Redis has all of it, and package throttle/control makes each change. It does not decide who may call:
+// package auth does, before a request comes here. The history has the name of the caller's token.
 //
 // # How it works
 //
@@ -11,8 +11,7 @@
 // with the faults: field, value and remedy. A PATCH must name the revision that it is meant for in If-Match, so that of two
 // operators the slower one learns of the other's change.
 //
-// A page of another origin can change nothing: [http.CrossOriginProtection] refuses it. A name of another host that points to
-// loopback is refused as well, for it may belong to such a page.
+// A page of another origin can change nothing: [http.CrossOriginProtection] refuses it.
 //
 // # Who owns which goroutine
 //

@@ -12,11 +12,13 @@ import (
 
 	"dispatcher/internal/figures"
 	"dispatcher/internal/overview"
+	"dispatcher/internal/problem"
 )
 
 const (
 	maxStreams  = 64
 	eventEvery  = time.Second
+	longest     = 15 * time.Minute // of a stream; the page opens it again, by the token that is good then
 	writeWithin = 10 * time.Second // one event
 )
 
@@ -48,7 +50,7 @@ func (s *streams) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case s.open <- struct{}{}:
 		defer func() { <-s.open }()
 	default:
-		writeProblem(w, problem{Status: http.StatusServiceUnavailable, Detail: fmt.Sprintf("%d pages are open on this node; close one, or use another node", maxStreams)})
+		problem.Write(w, problem.Error{Status: http.StatusServiceUnavailable, Detail: fmt.Sprintf("%d pages are open on this node; close one, or use another node", maxStreams)})
 		return
 	}
 	h := w.Header()
@@ -56,11 +58,16 @@ func (s *streams) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Accel-Buffering", "no") // a proxy would hold events back
+	if r.Method == http.MethodHead {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), longest)
+	defer cancel()
 	out := http.NewResponseController(w)
 	tick := time.NewTicker(eventEvery)
 	defer tick.Stop()
 	for {
-		e := s.newest(r.Context())
+		e := s.newest(ctx)
 		if out.SetWriteDeadline(time.Now().Add(writeWithin)) != nil {
 			return
 		}
@@ -68,7 +75,7 @@ func (s *streams) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		select {
-		case <-r.Context().Done():
+		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
@@ -106,7 +113,7 @@ func (s *streams) readNow(ctx context.Context) event {
 	name := "overview"
 	body, err := s.read(ctx)
 	if err != nil {
-		name, body = "problem", titled(problemOf(err))
+		name, body = "problem", problemOf(err).Titled()
 	}
 	data, err := json.Marshal(body)
 	if err != nil {

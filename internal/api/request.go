@@ -10,7 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"dispatcher/internal/auth"
 	"dispatcher/internal/fault"
+	"dispatcher/internal/problem"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
 )
@@ -22,17 +24,17 @@ type body map[string]json.RawMessage
 func readBody(r *http.Request) (body, error) {
 	text, err := io.ReadAll(r.Body)
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		return nil, problem{Status: http.StatusRequestEntityTooLarge, Detail: "the body must have at most " + strconv.Itoa(maxBody) + " bytes"}
+		return nil, problem.Error{Status: http.StatusRequestEntityTooLarge, Detail: "the body must have at most " + strconv.Itoa(maxBody) + " bytes"}
 	}
 	if err != nil {
-		return nil, problem{Status: http.StatusBadRequest, Detail: "the body could not be read"}
+		return nil, problem.Error{Status: http.StatusBadRequest, Detail: "the body could not be read"}
 	}
 	b := body{}
 	if len(text) == 0 {
 		return b, nil
 	}
 	if err := json.Unmarshal(text, &b); err != nil || b == nil {
-		return nil, problem{Status: http.StatusBadRequest, Detail: "the body must be a JSON object"}
+		return nil, problem.Error{Status: http.StatusBadRequest, Detail: "the body must be a JSON object"}
 	}
 	return b, nil
 }
@@ -74,6 +76,11 @@ const maxBy = 100 // bytes of who makes a change
 // change takes what all changes may state: for how long, who and why.
 func (b body) change(r *http.Request) (ch control.Change, err error) {
 	var lasts, by string
+	if own, stated := b["by"]; stated {
+		if _, known := auth.From(r.Context()); known {
+			return ch, fault.New("by", shown(own), "leave it out: the token names you")
+		}
+	}
 	if err := errors.Join(b.take("for", &lasts), b.take("by", &by), b.take("why", &ch.Why), b.take("force", &ch.Force)); err != nil {
 		return ch, err
 	}
@@ -164,13 +171,13 @@ func expected(r *http.Request) (int64, error) {
 	tag := r.Header.Get("If-Match")
 	switch tag {
 	case "":
-		return 0, problem{Status: http.StatusPreconditionRequired, Detail: `name the revision that the change is meant for: If-Match: "7", as the ETag of the limit says, or * for any`}
+		return 0, problem.Error{Status: http.StatusPreconditionRequired, Detail: `name the revision that the change is meant for: If-Match: "7", as the ETag of the limit says, or * for any`}
 	case "*":
 		return 0, nil
 	}
 	n, err := strconv.ParseInt(strings.Trim(tag, `"`), 10, 64)
 	if err != nil || n < 1 || tagOf(n) != tag {
-		return 0, problem{Status: http.StatusPreconditionFailed, Detail: `If-Match must be a revision in quotes, such as "7", or *`}
+		return 0, problem.Error{Status: http.StatusPreconditionFailed, Detail: `If-Match must be a revision in quotes, such as "7", or *`}
 	}
 	return n, nil
 }

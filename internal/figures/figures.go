@@ -22,7 +22,8 @@ type Figures struct {
 	Phase  string  `json:"phase"`          // of the first limit's limiter
 	Note   string  `json:"note,omitempty"` // why nothing is called although the node is ready
 
-	ProviderDown bool `json:"provider_down"` // the circuit breaker is open
+	ProviderDown bool  `json:"provider_down"` // the circuit breaker is open
+	Rules        int64 `json:"rules"`         // revision of the rules that the node knows
 
 	Changed int64   `json:"changed_us"`      // of the newest settings of the first limit that the node knows
 	Cap     float64 `json:"cap_per_s"`       // of the first limit, in units; 0: it is paused

@@ -35,6 +35,7 @@ type Publisher struct {
 	id      string // of the node, unique per start
 	script  *redis.Script
 	clock   clock
+	soon    chan struct{}
 	before  counts  // at the last second's end
 	rate    float64 // of calls in a second, smoothed
 	failing bool    // the last call failed, and that was logged
@@ -51,7 +52,7 @@ func (c clock) at(local time.Time) time.Time { return c.redis.Add(local.Sub(c.lo
 
 // New makes a publisher. It asks nothing yet.
 func New(o Options) *Publisher {
-	return &Publisher{opts: o, id: fmt.Sprintf("%s-%016x", o.Node, rand.Uint64()), script: redis.NewScript(lua.Publish())}
+	return &Publisher{opts: o, id: fmt.Sprintf("%s-%016x", o.Node, rand.Uint64()), script: redis.NewScript(lua.Publish()), soon: make(chan struct{}, 1)}
 }
 
 // Run publishes once a second until ctx ends, and removes what the node said. It returns nil.
@@ -63,11 +64,33 @@ func (p *Publisher) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			p.say(context.WithoutCancel(ctx), time.Now(), said{second: -1})
 			return nil
+		case <-p.soon:
+			p.publishBetween(ctx, time.Now())
 		case <-timer.C:
+			p.publish(ctx, time.Now())
 		}
-		p.publish(ctx, time.Now())
 		timer.Reset(p.rest(time.Now()))
 	}
+}
+
+// Now has the node say what it knows at once, and not only at the end of the second.
+func (p *Publisher) Now() {
+	select {
+	case p.soon <- struct{}{}:
+	default:
+	}
+}
+
+// publishBetween says what the node knows, and leaves the calls for the end of the second.
+func (p *Publisher) publishBetween(ctx context.Context, now time.Time) {
+	f := p.opts.Take(ctx)
+	f.CallsPerS = p.rate
+	text, err := f.text()
+	if err != nil {
+		p.failed(err)
+		return
+	}
+	p.say(ctx, now, said{text: text, second: -1})
 }
 
 // rest is the time to the end of this second of Redis's clock.

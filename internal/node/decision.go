@@ -9,6 +9,7 @@ import (
 	"dispatcher/consumer/deadletter"
 	"dispatcher/internal/dedup"
 	"dispatcher/internal/node/breaker"
+	"dispatcher/internal/rules"
 	"dispatcher/sender"
 	"dispatcher/throttle"
 )
@@ -33,7 +34,7 @@ type history struct {
 // event is what happened to a job last. Its zero value means that the job has a slot
 // and can be called.
 type event struct {
-	refused     error // by the limit: it has no room and jobs are not to wait, or the job counts too much
+	refused     error // by the limit: it has no room and jobs are not to wait, or the job counts too much; or by a rule
 	breakerOpen bool
 	givenUp     bool // its slot was given up, and there may be none for long
 	timedOut    bool // job_timeout has passed
@@ -89,6 +90,8 @@ func decide(p policy, h history, e event) decision {
 	switch {
 	case errors.Is(e.refused, throttle.ErrFull):
 		return deadLetter(deadletter.ClassLimited, sender.Result{Err: e.refused})
+	case errors.As(e.refused, new(*rules.CancelledError)):
+		return deadLetter(deadletter.ClassCancelled, sender.Result{Err: e.refused})
 	case e.refused != nil:
 		return deadLetter(deadletter.ClassUnsupported, sender.Result{Err: e.refused})
 	case e.breakerOpen || e.givenUp:

@@ -10,6 +10,7 @@ import (
 	"dispatcher/consumer/deadletter"
 	"dispatcher/internal/dedup"
 	"dispatcher/internal/node/breaker"
+	"dispatcher/internal/rules"
 	"dispatcher/sender"
 	"dispatcher/throttle"
 )
@@ -20,6 +21,8 @@ func settings(onUnknown string) policy {
 }
 
 // failures is the history of a job to which so many failures are attributed.
+var cancelled = &rules.CancelledError{Rule: rules.Rule{ID: "1", By: "anna"}}
+
 func failures(n int) history { return history{Record: breaker.Record{Failures: n}, calls: n + 1} }
 
 // Each event in the life of a job, and what follows.
@@ -76,6 +79,7 @@ func TestDecisions(t *testing.T) {
 		"timed out":                      {repeat, failures(0), event{timedOut: true}, decision{action: doRelease}},
 		"timed out and expired":          {repeat, failures(3), event{timedOut: true, expired: true}, decision{action: doRelease}},
 		"counts too much":                {repeat, failures(0), event{refused: tooMuch}, uncalled(deadletter.ClassUnsupported, sender.Result{Err: tooMuch})},
+		"cancelled":                      {repeat, failures(0), event{refused: cancelled, timedOut: true}, uncalled(deadletter.ClassCancelled, sender.Result{Err: cancelled})},
 		"no room":                        {repeat, failures(0), event{refused: throttle.ErrFull, timedOut: true}, uncalled(deadletter.ClassLimited, sender.Result{Err: throttle.ErrFull})},
 		"the breaker is open":            {repeat, failures(0), event{breakerOpen: true}, decision{action: doRequeue}},
 		"the breaker is open, last call": {repeat, failures(2), event{breakerOpen: true}, decision{action: doRequeue}},

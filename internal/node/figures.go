@@ -42,6 +42,7 @@ func (n *Node) figureHealth(ctx context.Context, f *figures.Figures) {
 
 func (n *Node) figureLimit(f *figures.Figures) {
 	s := n.limiter.State()
+	f.Rules = n.rules.Revision()
 	f.Phase, f.Note, f.Changed, f.ProviderDown = string(s.Phase), s.Note(), s.Settings.Changed.UnixMicro(), n.provider.Down()
 	if !s.Settings.Paused {
 		f.Cap = perSecond(float64(s.Settings.Cap), s.Settings.Contract)

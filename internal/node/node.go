@@ -25,6 +25,7 @@ import (
 	"dispatcher/internal/node/gates"
 	"dispatcher/internal/node/health"
 	"dispatcher/internal/node/report"
+	"dispatcher/internal/rules"
 	"dispatcher/internal/why"
 	"dispatcher/sender"
 	"dispatcher/throttle"
@@ -47,6 +48,7 @@ type Node struct {
 	provider *report.Provider
 	checks   []admin.Check
 	figures  *figures.Publisher // nil: each node keeps a limit of its own
+	rules    *rules.Watcher     // nil likewise
 	admin    *admin.Server
 	started  time.Time
 }
@@ -68,13 +70,13 @@ func New(cfg configs.Config, log *slog.Logger, identity throttle.Identity) (*Nod
 	return n, nil
 }
 
-// Check makes all of a node but its admin server, and closes it again. A configuration
-// that Check accepts, [New] accepts too, as long as the admin address is free. Check
-// connects to nothing.
+// Check makes all of a node but its admin server, whose files it reads, and closes it
+// again. A configuration that Check accepts, [New] accepts too, as long as the admin
+// address is free, and loopback where nothing says who may call. Check connects to nothing.
 func Check(cfg configs.Config) error {
 	n := &Node{cfg: cfg, log: slog.New(slog.DiscardHandler), registry: prometheus.NewRegistry()}
 	defer n.close()
-	return n.make(throttle.IdentityInfo)
+	return errors.Join(n.make(throttle.IdentityInfo), cfg.Admin.CheckFiles())
 }
 
 func (n *Node) make(identity throttle.Identity) error {
@@ -132,6 +134,10 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 			Logger: n.log, Registerer: n.registry,
 		})
 		n.why = why.New(why.Options{Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Answer: n.Why, Logger: n.log})
+		n.figures = figures.New(figures.Options{Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Node: Name(n.cfg), Take: n.takeFigures, Logger: n.log})
+		n.rules = rules.NewWatcher(rules.WatcherOptions{
+			Store: rules.NewStore(n.redis, n.cfg.Redis.Namespace), Changed: n.figures.Now, Logger: n.log, Registerer: n.registry,
+		})
 	}
 	return nil
 }
@@ -174,7 +180,6 @@ func (n *Node) makeAdmin() (err error) {
 	n.checks = n.healthChecks()
 	o := admin.Options{Config: n.cfg.Admin, Gatherer: n.registry, Logger: n.log, Checks: n.checks}
 	if n.redis != nil { // else each node has a limit of its own, which nobody changes
-		n.figures = figures.New(figures.Options{Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Node: Name(n.cfg), Take: n.takeFigures, Logger: n.log})
 		o.API = api.New(limits.Reader{Config: n.cfg, Redis: n.redis})
 	}
 	n.admin, err = admin.New(o)
@@ -198,6 +203,7 @@ func (n *Node) Run(ctx context.Context) error {
 		services.Go(func() { fail(n.fleet.Run(service)) })
 		services.Go(func() { fail(n.why.Run(service)) })
 		services.Go(func() { fail(n.figures.Run(service)) })
+		services.Go(func() { fail(n.rules.Run(service)) })
 	}
 	services.Go(func() { n.provider.Run(service) })
 	if n.dedup != nil {
@@ -208,7 +214,7 @@ func (n *Node) Run(ctx context.Context) error {
 	b := n.breaker()
 	p := &pacer{
 		jobs: n.consumer, items: items, conns: n.sender, limiter: n.limiter, breaker: b, maxConns: count, idleTimeout: n.cfg.Sender.HTTP.IdleTimeout,
-		places: make(chan struct{}, maxUnwritten), claims: n.dedup != nil, gates: n.gates, lanes: len(n.cfg.Kafka.Lanes),
+		places: make(chan struct{}, maxUnwritten), claims: n.dedup != nil, gates: n.gates, lanes: len(n.cfg.Kafka.Lanes), rules: n.rules,
 	}
 	pool := n.workerPool(b, p.places)
 	services.Go(func() { n.healthCheck(b).Run(service) })
@@ -276,6 +282,9 @@ func (n *Node) LimitName() string { return n.cfg.Limits[0].Name }
 
 // Limit is the limiter's state now.
 func (n *Node) Limit() throttle.State { return n.limiter.State() }
+
+// Rules is the revision of the operators' rules that the node knows; 0: it knows none.
+func (n *Node) Rules() int64 { return n.rules.Revision() }
 
 // Consumer is the consumer's status now.
 func (n *Node) Consumer() consumer.Status { return n.consumer.Status() }

@@ -2,6 +2,9 @@ package node
 
 import (
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,5 +48,26 @@ func TestTheConsumerGetsItsSettings(t *testing.T) {
 		if c.got != c.want {
 			t.Errorf("%s: got %v, want %v", c.field, c.got, c.want)
 		}
+	}
+}
+
+// A check reads the files of the admin server, although it opens no port.
+func TestACheckReadsTheAdminsFiles(t *testing.T) {
+	t.Parallel()
+	cfg, err := configs.Load(configs.Source{Set: []string{
+		"admin.auth.tokens.0.name=anna", "admin.auth.tokens.0.role=viewer", "admin.auth.tokens.0.file=/no/token", "admin.listen=0.0.0.0:0",
+	}})
+	if err != nil || cfg.Validate() != nil {
+		t.Fatal(err, cfg.Validate())
+	}
+	if err := Check(cfg); err == nil || !strings.Contains(err.Error(), `admin.auth.tokens.0.file: "/no/token": can't be read`) {
+		t.Errorf("got %v, want the file named", err)
+	}
+	cfg.Admin.Auth.Tokens[0].File = filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(cfg.Admin.Auth.Tokens[0].File, []byte("annas-token-of-some-length"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Check(cfg); err != nil {
+		t.Errorf("got %v, want it accepted", err)
 	}
 }

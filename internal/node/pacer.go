@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"dispatcher/consumer"
+	"dispatcher/internal/expression"
 	"dispatcher/internal/node/breaker"
 	"dispatcher/internal/node/gates"
+	"dispatcher/internal/rules"
 	"dispatcher/sender"
 	"dispatcher/throttle"
 )
@@ -65,6 +67,7 @@ type pacer struct {
 	claims      bool          // there is a dedup store
 	lanes       int           // of jobs
 	gates       *gates.Gates
+	rules       *rules.Watcher // nil: there are none
 
 	admitted chan []workItem // blocks with their slots; one may wait
 	probing  bool            // the breaker has given a turn that no job has used yet
@@ -79,6 +82,7 @@ func (p *pacer) run(ctx context.Context) {
 		p.handOut(ctx)
 		close(p.items)
 	}()
+	p.rules.Await(ctx) // a job that is cancelled must not be called because its node has just started
 	for range p.jobs.Ready() {
 		for p.jobs.ReadyJobs() > 0 && p.admit(ctx) == nil {
 		}
@@ -251,8 +255,8 @@ func (p *pacer) lack(jobs int) {
 	p.conns.Prepare(d)
 }
 
-// takeJob takes the best job of a lane that no gate is known to refuse. Those before it wait until
-// their gates let them pass.
+// takeJob takes the best job of a lane that no rule holds and no gate is known to refuse. Those before it wait until
+// their gates let them pass. A job that a rule cancels, or that wants what can't be granted, is refused.
 func (p *pacer) takeJob(item *workItem, lane int) bool {
 	take := func() *consumer.Delivery { return p.jobs.TakeFrom(lane) }
 	for {
@@ -261,6 +265,12 @@ func (p *pacer) takeJob(item *workItem, lane int) bool {
 				continue
 			}
 			return false
+		}
+		if held := p.underRule(item); held || item.refused != nil {
+			if held {
+				continue
+			}
+			return true
 		}
 		if item.wants, item.refused = p.gates.Request(item.d); item.refused != nil {
 			return true
@@ -272,6 +282,22 @@ func (p *pacer) takeJob(item *workItem, lane int) bool {
 		}
 		p.deferJob(item, wait)
 	}
+}
+
+// underRule looks whether an operator's rule is about the job. A held job waits, and is looked at again.
+func (p *pacer) underRule(item *workItem) (held bool) {
+	now := time.Now()
+	rule := p.rules.Match(func() *expression.Job { return expression.JobOf(&item.d.Job, item.d.Lane(), item.d.JobTopic()) }, now)
+	if rule == nil {
+		return false
+	}
+	if rule.Kind == rules.Cancel {
+		item.refused = &rules.CancelledError{Rule: *rule}
+		return false
+	}
+	p.gates.Drop(item.d)
+	p.deferJob(item, consumer.DeferOptions{Until: now.Add(gates.Recheck), Limit: "rule " + rule.ID, Held: true})
+	return true
 }
 
 // resume hands jobs out again that wait no longer for those before them, and reports whether

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"dispatcher/consumer"
+	"dispatcher/internal/expression"
 	"dispatcher/internal/why"
 	"dispatcher/throttle"
 )
@@ -23,8 +24,12 @@ const (
 // Why says what jobs or a limit wait for on this node.
 func (n *Node) Why(q why.Question) why.Answer {
 	a := why.Answer{Node: Name(n.cfg)}
-	if q.Limit != "" {
+	switch {
+	case q.Limit != "":
 		a.Limit = n.whyLimit(q.Limit)
+		return a
+	case q.When != "":
+		a.Matching = n.matching(q.When)
 		return a
 	}
 	at, isPlace := placeOf(q.Job)
@@ -41,6 +46,28 @@ func (n *Node) Why(q why.Question) why.Answer {
 		a.Progress = &why.Progress{Settled: r.Settled, Fetched: r.Fetched, End: r.End}
 	}
 	return a
+}
+
+// matching counts the jobs of this node for which an expression is true. It is run without the consumer's lock: only the jobs
+// are collected under it.
+func (n *Node) matching(source string) *why.Matching {
+	when, err := expression.CompileCondition(source)
+	if err != nil { // who asks has compiled it
+		return nil
+	}
+	var all []*consumer.Delivery
+	n.consumer.Find(func(d *consumer.Delivery) bool { all = append(all, d); return false }, 1)
+	m := &why.Matching{Held: len(all)}
+	for _, d := range all {
+		matches, err := when.Holds(expression.JobOf(&d.Job, d.Lane(), d.JobTopic()))
+		switch {
+		case err != nil:
+			m.Failed++
+		case matches:
+			m.Jobs++
+		}
+	}
+	return m
 }
 
 // placeOf reads topic/partition/offset; false: it is something else.
@@ -108,6 +135,8 @@ func (n *Node) whyJob(s consumer.Stay, now time.Time) why.Job {
 		one.Why = fmt.Sprintf("its call failed, and the next one waits%s, or until the provider answers again (it %s)", until, n.provider.State())
 	case consumer.WaitsForLimit:
 		one.Why = fmt.Sprintf("the limit %s does not let it pass%s", s.Limit, until)
+	case consumer.WaitsForHold:
+		one.Why = fmt.Sprintf("the %s holds it: dispatcher rules shows until when, and ends it", s.Limit)
 	case consumer.WaitsForTurn:
 		n.whyTurn(&one, s.Tenant != "")
 	case consumer.WaitsForCall:

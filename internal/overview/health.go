@@ -38,14 +38,15 @@ type Health struct {
 
 // judge finds the fleet's state.
 func (f *Fleet) judge() Health {
-	h := f.verdict()
+	h := f.holdUp()
 	if h.Lacks = f.lacks(); h.Lacks != "" {
 		h.Warn = true
 	}
 	return h
 }
 
-func (f *Fleet) verdict() Health {
+// holdUp is what holds jobs up.
+func (f *Fleet) holdUp() Health {
 	fresh := f.fresh()
 	wait := jobsText(f.waiting())
 	switch {

@@ -40,15 +40,22 @@ type Rule struct {
 func (r Rule) Validate(now time.Time) error {
 	var l fault.List
 	l.OneOf("kind", string(r.Kind), string(Cancel), string(Hold))
-	if r.When == "" {
-		l.Refuse(true, "when", r.When, `is needed: the jobs that the rule is about, such as job.headers["campaign"] == "spring"`)
-	} else if _, err := expression.CompileCondition(r.When); err != nil {
-		l.Refuse(true, "when", r.When, "%s", reason(err))
-	}
+	l.Under("", CheckWhen(r.When))
 	l.Refuse(!r.Until.After(now), "until", r.Until.UTC().Format(time.RFC3339), "must be in the future")
 	l.Refuse(r.Until.Sub(now) > Longest, "until", r.Until.UTC().Format(time.RFC3339), "must be within %s; make the rule again before it ends", Longest)
 	l.Refuse(len(r.Why) > mostWhy, "why", len(r.Why), "must have at most %d bytes", mostWhy)
 	return l.Err()
+}
+
+// CheckWhen returns the fault of a rule's expression.
+func CheckWhen(when string) error {
+	if when == "" {
+		return fault.New("when", when, `is needed: the jobs that the rule is about, such as job.headers["campaign"] == "spring"`)
+	}
+	if _, err := expression.CompileCondition(when); err != nil {
+		return fault.New("when", when, reason(err))
+	}
+	return nil
 }
 
 func reason(err error) string {

@@ -23,7 +23,8 @@ type Watcher struct {
 	changed func()
 	set     atomic.Pointer[set]
 	failed  *prometheus.CounterVec
-	failing bool // the last reading failed, and that was logged
+	loaded  chan struct{} // closed once the rules were read
+	failing bool          // the last reading failed, and that was logged
 }
 
 // WatcherOptions configures a [Watcher].
@@ -36,7 +37,7 @@ type WatcherOptions struct {
 
 // NewWatcher makes a watcher, which knows no rules yet.
 func NewWatcher(o WatcherOptions) *Watcher {
-	w := &Watcher{store: o.Store, log: o.Logger, changed: o.Changed, failed: prometheus.NewCounterVec(prometheus.CounterOpts{
+	w := &Watcher{store: o.Store, log: o.Logger, changed: o.Changed, loaded: make(chan struct{}), failed: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "dispatcher_rule_errors_total", Help: "Jobs on which the expression of a rule failed, so that the rule did not match them.",
 	}, []string{"rule"})}
 	w.set.Store(&set{})
@@ -91,11 +92,32 @@ func (w *Watcher) read(ctx context.Context) {
 		return
 	}
 	w.failing = false
+	defer w.know()
 	if list.Revision <= w.set.Load().revision {
 		return
 	}
 	w.set.Store(w.compile(list, now, time.Now()))
 	w.changed()
+}
+
+// know notes that the rules were read.
+func (w *Watcher) know() {
+	select {
+	case <-w.loaded:
+	default:
+		close(w.loaded)
+	}
+}
+
+// Await waits until the rules were read once: before that no job may be called. A nil watcher has none to wait for.
+func (w *Watcher) Await(ctx context.Context) {
+	if w == nil {
+		return
+	}
+	select {
+	case <-w.loaded:
+	case <-ctx.Done():
+	}
 }
 
 // compile makes a set. redis and local are the same moment by both clocks.

@@ -34,15 +34,21 @@ type content struct{ ca, cert, key string }
 // Config reads the files and returns settings for the next handshake; the caller
 // may change them. ServerName is empty unless it was configured.
 func (c *Client) Config() *tls.Config {
+	pool, pair := c.now()
+	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.files.ServerName, RootCAs: pool}
+	if pair != nil {
+		conf.Certificates = []tls.Certificate{*pair}
+	}
+	return conf
+}
+
+// now reads the files, and returns what is in use after it.
+func (c *Client) now() (*x509.CertPool, *tls.Certificate) {
 	read, err := c.files.read()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.take(read, err)
-	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.files.ServerName, RootCAs: c.pool}
-	if c.pair != nil {
-		conf.Certificates = []tls.Certificate{*c.pair}
-	}
-	return conf
+	return c.pool, c.pair
 }
 
 // take uses what was read, if it is good. The caller holds the lock.

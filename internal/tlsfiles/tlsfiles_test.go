@@ -297,3 +297,52 @@ func TestNoFilesAreTheSystems(t *testing.T) {
 		t.Errorf("got %+v, want the system's settings from TLS 1.2 on", conf)
 	}
 }
+
+// A server shows the certificate that its files hold at the handshake, and the last good one while they hold none.
+func TestAServerFollowsItsFiles(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	f := files(t)
+	s := tlsfiles.ServerSettings{CertFile: f.CertFile, KeyFile: f.KeyFile}
+	a := newAuthority(t)
+	if _, err := s.Open(nil); err == nil || !strings.Contains(err.Error(), "cert_file: stat") {
+		t.Errorf("without files: got %v, want the setting named", err)
+	}
+	a.pair(t, f, "one")
+	conf, err := s.Open(logTo(&log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := func() string {
+		t.Helper()
+		pair, err := conf.GetCertificate(&tls.ClientHelloInfo{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, _, _ := strings.Cut(pair.Leaf.Subject.CommonName, " ")
+		return name
+	}
+	if name := shown(); name != "one" {
+		t.Errorf("got the certificate %s, want one", name)
+	}
+	if a.pair(t, f, "two"); shown() != "two" {
+		t.Errorf("after the rotation: got the certificate %s, want two", shown())
+	}
+	halfPair(t, f)
+	for range 3 {
+		if name := shown(); name != "two" || strings.Count(log.String(), "could not be read again") != 1 {
+			t.Errorf("got %s, want the last good certificate, and one line in the log:\n%s", name, &log)
+		}
+	}
+	if conf.MinVersion != tls.VersionTLS12 {
+		t.Errorf("got the version %x, want TLS 1.2 at least", conf.MinVersion)
+	}
+	if conf, err := (tlsfiles.ServerSettings{}).Open(nil); conf != nil || err != nil {
+		t.Errorf("without settings: got %v, %v, want no TLS", conf, err)
+	}
+	for want, half := range map[string]tlsfiles.ServerSettings{"key_file": {CertFile: "a"}, "cert_file": {KeyFile: "a"}} {
+		if err := half.Validate(); err == nil || !strings.HasPrefix(err.Error(), want) || !half.Enabled() {
+			t.Errorf("%+v: got %v, want %s named", half, err, want)
+		}
+	}
+}

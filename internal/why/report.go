@@ -23,6 +23,7 @@ type Report struct {
 	Jobs     []JobOf     `json:"jobs,omitempty"`     // that match
 	Progress *ProgressOf `json:"progress,omitempty"` // how far the job's partition has come
 	Limit    []LimitOf   `json:"limits,omitempty"`   // the limit, as each node sees it
+	Matching *Matching   `json:"matching,omitempty"` // of all nodes that answered
 	Asked    Question    `json:"-"`
 }
 
@@ -75,6 +76,14 @@ func AskAll(ctx context.Context, rdb redis.UniversalClient, namespace, limit str
 	return r, nil
 }
 
+// Total is [Report.Matching]; zero: no node answered.
+func (r Report) Total() Matching {
+	if r.Matching == nil {
+		return Matching{}
+	}
+	return *r.Matching
+}
+
 // take sorts what the nodes said, by their names.
 func (r *Report) take(answers []Answer) {
 	slices.SortFunc(answers, func(a, b Answer) int { return cmp.Compare(a.Node, b.Node) })
@@ -84,6 +93,12 @@ func (r *Report) take(answers []Answer) {
 		}
 		if a.Progress != nil {
 			r.Progress = &ProgressOf{a.Node, *a.Progress}
+		}
+		if m := a.Matching; m != nil {
+			if r.Matching == nil {
+				r.Matching = &Matching{}
+			}
+			r.Matching.Jobs, r.Matching.Failed, r.Matching.Held = r.Matching.Jobs+m.Jobs, r.Matching.Failed+m.Failed, r.Matching.Held+m.Held
 		}
 		if a.Limit != nil {
 			r.Limit = append(r.Limit, LimitOf{a.Node, *a.Limit})

@@ -19,13 +19,14 @@ type Question struct {
 	ID    string `json:"id"`              // of the question; [Ask] sets it
 	Job   string `json:"job,omitempty"`   // the job's id, or topic/partition/offset
 	Limit string `json:"limit,omitempty"` // the limit's name
+	When  string `json:"when,omitempty"`  // an expression: how many jobs is it true for?
 }
 
 func (q Question) validate() error {
 	switch {
-	case (q.Job == "") == (q.Limit == ""):
-		return errors.New("a question names a job or a limit")
-	case len(q.Job)+len(q.Limit) > mostQuestion/2:
+	case (q.Job == "") == (q.Limit+q.When == ""), q.Limit != "" && q.When != "":
+		return errors.New("a question names a job, a limit or an expression")
+	case len(q.Job)+len(q.Limit)+len(q.When) > mostQuestion/2:
 		return fmt.Errorf("a question has %d bytes at most", mostQuestion/2)
 	}
 	return nil
@@ -37,6 +38,7 @@ type Answer struct {
 	Jobs     []Job     `json:"jobs,omitempty"`     // that it holds
 	Progress *Progress `json:"progress,omitempty"` // absent: it does not work the partition, or the question names none
 	Limit    *Limit    `json:"limit,omitempty"`    // absent: the question names none
+	Matching *Matching `json:"matching,omitempty"` // likewise
 }
 
 // Job is a job that a node holds.
@@ -60,6 +62,13 @@ type Progress struct {
 	Settled bool  `json:"settled"` // the job is over, or its record holds none
 	Fetched int64 `json:"fetched"` // offset behind the last record that was fetched
 	End     int64 `json:"end"`     // of the log, likewise
+}
+
+// Matching counts the jobs for which an expression is true, among those that were fetched and are not settled.
+type Matching struct {
+	Jobs   int `json:"jobs"`
+	Failed int `json:"failed"` // the expression fails on them
+	Held   int `json:"held"`   // jobs of the node in all
 }
 
 // Limit is a limit as one node sees it.

@@ -38,7 +38,8 @@ type Delivery struct {
 	inKeyQueue bool             // it is in its key's queue
 	attempts   offsets.Attempts // as its retry record, the last owner's commit or its worker said
 	memo       any              // left by the worker that had it sleep
-	limit      string           // that it waits for; empty: none
+	limit      string           // that it waits for, or the rule that holds it; empty: none
+	held       bool             // it is a rule that it waits for
 	timer      int              // place of its timer, while it is asleep
 	failed     bool             // its last call failed, and it slept since
 }

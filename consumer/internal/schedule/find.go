@@ -26,6 +26,7 @@ const (
 	WaitsForRetry    WaitsFor = "retry"      // its next call: the last one failed
 	WaitsForProvider WaitsFor = "provider"   // likewise, or the end of the outage
 	WaitsForLimit    WaitsFor = "limit"      // a limit after the first
+	WaitsForHold     WaitsFor = "hold"       // the end of a rule by which an operator holds it
 	WaitsForTurn     WaitsFor = "turn"       // it is ready, and waits for a slot
 	WaitsForCall     WaitsFor = "call"       // it was taken: it has a slot, is called, or its result is written
 	WaitsForRecord   WaitsFor = "record"     // its dead letter, or its record of a retry topic, is to be written
@@ -144,6 +145,8 @@ func (p *Partition) buffered() (reason WaitsFor, until time.Time) {
 func (d *Delivery) sleepsFor() (reason WaitsFor, until time.Time) {
 	t := d.part.sched.timers.all[d.timer]
 	switch {
+	case d.limit != "" && d.held:
+		return WaitsForHold, t.at
 	case d.limit != "":
 		return WaitsForLimit, t.at
 	case t.early:

@@ -51,6 +51,11 @@ func TestAJobSaysWhatItWaitsFor(t *testing.T) {
 			w.Defer(w.Take(), DeferOptions{Until: later, Limit: "recipient"})
 			return 0
 		}, Stay{For: WaitsForLimit, Until: later, Limit: "recipient"}},
+		"a rule": {func(w *bench, p *Partition) int64 {
+			addJobs(p, 0)
+			w.Defer(w.Take(), DeferOptions{Until: later, Limit: "rule 1", Held: true})
+			return 0
+		}, Stay{For: WaitsForHold, Until: later, Limit: "rule 1"}},
 		"its time": {func(w *bench, p *Partition) int64 {
 			due := Batch{Jobs: make([]Delivery, 1), Next: 1, Stable: 1}
 			Prepare(&due.Jobs[0], p, Prepared{Size: jobBytes, Due: later})

@@ -36,10 +36,11 @@ func (d *Delivery) Sleep(o SleepOptions) {
 	})
 }
 
-// DeferOptions says for which limit a job waits.
+// DeferOptions says for which limit a job waits, or which rule holds it.
 type DeferOptions struct {
 	Until time.Time // when it is handed out again
 	Limit string    // its name
+	Held  bool      // Limit names a rule of the operators, and no limit
 }
 
 // Defer takes a hand-out back, as [Scheduler.PutBack] does, and has the job handed out again
@@ -51,7 +52,7 @@ func (s *Scheduler) Defer(d *Delivery, o DeferOptions) {
 	defer s.unlock()
 	s.handBack(d, func(p *Partition) {
 		p.src.Lane.ready.Refund(d.tenant, d.turns())
-		d.limit = o.Limit
+		d.limit, d.held = o.Limit, o.Held
 		p.deferred[o.Limit]++
 		p.sleepUntil(timer{at: o.Until, part: p, d: d, retry: true})
 	})

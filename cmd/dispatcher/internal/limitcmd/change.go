@@ -48,7 +48,7 @@ func (h *how) ready(f *pflag.FlagSet) error {
 		return err
 	}
 	if h.change.By == "" {
-		h.change.By = operator()
+		h.change.By = cli.Operator()
 	}
 	return nil
 }

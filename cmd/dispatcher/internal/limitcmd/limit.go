@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/user"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -90,16 +88,4 @@ func flagged(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w (--%s); nothing was changed", err, flagOf(field.Field))
-}
-
-// operator names the author of a change, for the history.
-func operator() string {
-	name := "unknown"
-	if u, err := user.Current(); err == nil {
-		name = u.Username
-	}
-	if host, err := os.Hostname(); err == nil {
-		name += "@" + host
-	}
-	return name
 }

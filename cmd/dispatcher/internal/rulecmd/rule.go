@@ -1,0 +1,261 @@
+package rulecmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"dispatcher/cmd/dispatcher/internal/cli"
+	"dispatcher/internal/fault"
+	"dispatcher/internal/limits"
+	"dispatcher/internal/node"
+	"dispatcher/internal/overview"
+	"dispatcher/internal/rules"
+	"dispatcher/internal/timetext"
+	"dispatcher/internal/why"
+	"dispatcher/throttle/limit"
+)
+
+// timeout bounds what Redis is asked for, and the wait for the nodes.
+const timeout = 5 * time.Second
+
+// flags are those of a new rule.
+type flags struct {
+	when, until, by, why string
+	lasts                time.Duration
+	preview, asJSON      bool
+}
+
+// NewCancel is `dispatcher cancel`.
+func NewCancel(s *cli.Settings) *cobra.Command {
+	return newCommand(s, rules.Cancel, "cancel --when EXPRESSION --for TIME", "Dead-letter jobs of the running fleet before they are called",
+		"Dead-letter the jobs for which an expression is true, until a time, before they are called. They are of the class\n"+
+			"cancelled: dispatcher dlq replay calls them after all. The command returns when every node knows the rule.",
+		`  dispatcher cancel --when 'job.headers["campaign"] == "spring"' --for 24h --why "wrong price"`)
+}
+
+// NewHold is `dispatcher hold`.
+func NewHold(s *cli.Settings) *cobra.Command {
+	return newCommand(s, rules.Hold, "hold --when EXPRESSION --until TIME", "Have jobs of the running fleet wait",
+		"Have the jobs for which an expression is true wait, until a time. Other jobs go past them, but those of the same key\n"+
+			"with order: key. The command returns when every node knows the rule.",
+		`  dispatcher hold --when 'job.lane == "news"' --until 2026-11-30T08:00:00Z --why "not at night"`)
+}
+
+func newCommand(s *cli.Settings, kind rules.Kind, use, short, long, example string) *cobra.Command {
+	var f flags
+	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: example, Args: cobra.NoArgs}
+	set := cmd.Flags()
+	set.StringVar(&f.when, "when", "", "`expression` that is true for the jobs: see Expressions in docs/reference.md")
+	set.DurationVar(&f.lasts, "for", 0, "end the rule after this `time`, such as 24h")
+	set.StringVar(&f.until, "until", "", "end the rule at this `time`, such as 2026-11-30T18:00:00Z")
+	set.StringVar(&f.why, "why", "", "`reason`, for the history and the dead letters")
+	set.StringVar(&f.by, "by", "", "`author`, for the history (default: user@host)")
+	set.BoolVar(&f.preview, "preview", false, "only count the fetched jobs that match; change nothing")
+	set.BoolVar(&f.asJSON, "json", false, "print JSON")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return connected(s, cmd, func(ctx context.Context, r overview.Reader) error {
+			if f.preview {
+				return preview(ctx, r, cmd.OutOrStdout(), f)
+			}
+			return add(ctx, cmd, r, kind, f)
+		})
+	}
+	return cmd
+}
+
+// connected loads the configuration, and connects.
+func connected(s *cli.Settings, cmd *cobra.Command, do func(context.Context, overview.Reader) error) error {
+	cfg, err := s.Manage(nil)
+	if err != nil {
+		return err
+	}
+	if cfg.Limits[0].Scope == limit.ScopeNode {
+		return errors.New("each node keeps a limit of its own (limits.0.scope: node), and rules need Redis: stop the nodes, or pause the producers")
+	}
+	rdb, err := node.RedisClient(cfg, cli.Logger(cfg, cmd.ErrOrStderr()), timeout)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rdb.Close() }() // nothing is under way that its error could concern
+	ctx, cancel := context.WithTimeout(cmd.Context(), 2*timeout)
+	defer cancel()
+	return flagged(do(ctx, overview.Reader{Reader: limits.Reader{Config: cfg, Redis: rdb}}))
+}
+
+// flagged names the flag of a refused value.
+func flagged(err error) error {
+	found := fault.All(err)
+	if len(found) == 0 {
+		return err
+	}
+	var all []error
+	for _, e := range found {
+		all = append(all, &fault.Error{Field: "--" + e.Field, Value: e.Value, Remedy: e.Remedy})
+	}
+	return errors.Join(all...)
+}
+
+// matching are the fetched jobs that an expression is true for.
+type matching struct {
+	why.Matching
+
+	Nodes  int      `json:"nodes"`
+	Silent []string `json:"silent"` // that did not answer
+}
+
+func preview(ctx context.Context, r overview.Reader, w io.Writer, f flags) error {
+	if err := rules.CheckWhen(f.when); err != nil {
+		return err
+	}
+	report, err := why.AskAll(ctx, r.Redis, r.Config.Redis.Namespace, r.First(), why.Question{When: f.when})
+	if err != nil {
+		return err
+	}
+	m := matching{report.Total(), report.Nodes, report.Silent}
+	if f.asJSON {
+		return cli.PrintJSON(w, m)
+	}
+	text := fmt.Sprintf("%d of the %d jobs that %d nodes have fetched match; those still in Kafka are looked at as they are fetched", m.Jobs, m.Held, m.Nodes)
+	if m.Failed > 0 {
+		text += fmt.Sprintf("; the expression fails on %d jobs, which count as not matching", m.Failed)
+	}
+	if len(m.Silent) > 0 {
+		text += "; did not answer: " + strings.Join(m.Silent, ", ")
+	}
+	return cli.PrintLine(w, text)
+}
+
+// made is a rule that was made or ended.
+type made struct {
+	rules.Rule
+
+	InForce limits.InForce `json:"in_force"`
+}
+
+func add(ctx context.Context, cmd *cobra.Command, r overview.Reader, kind rules.Kind, f flags) error {
+	rule := rules.Rule{Kind: kind, When: f.when, Why: f.why, By: f.by}
+	if rule.By == "" {
+		rule.By = cli.Operator()
+	}
+	switch {
+	case (f.until == "") == (f.lasts == 0):
+		return fault.New("for", f.lasts, "say when the rule ends: --for, such as 24h, or --until, such as 2026-11-30T18:00:00Z")
+	case f.lasts < 0:
+		return fault.New("for", f.lasts, "must be above 0")
+	case f.until != "":
+		var err error
+		if rule.Until, err = time.Parse(time.RFC3339, f.until); err != nil {
+			return fault.New("until", f.until, "must be a time such as 2026-11-30T18:00:00Z")
+		}
+	}
+	rule, revision, err := r.RuleStore().Add(ctx, rule, f.lasts)
+	if err != nil {
+		return err
+	}
+	return await(ctx, cmd.OutOrStdout(), r, rule, revision, f.asJSON, "until "+timetext.Stamp(rule.Until))
+}
+
+// await waits for the nodes, and prints the rule. A node that does not know it is an error.
+func await(ctx context.Context, w io.Writer, r overview.Reader, rule rules.Rule, revision int64, asJSON bool, what string) error {
+	wait, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	in, err := r.AwaitRules(wait, revision)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		err = cli.PrintJSON(w, made{rule, in})
+	} else {
+		err = cli.PrintLine(w, fmt.Sprintf("rule %s: %s when %s, %s, %s", rule.ID, rule.Kind, cli.Plainly(rule.When, 0), what, in))
+	}
+	if len(in.Lacking) > 0 {
+		err = errors.Join(err, fmt.Errorf("%d of %d nodes do not know it after %s", len(in.Lacking), in.Of, timeout))
+	}
+	return err
+}
+
+// NewRules is `dispatcher rules`.
+func NewRules(s *cli.Settings) *cobra.Command {
+	var asJSON bool
+	g := cli.Group("rules", "Show or end the rules that cancel and hold jobs", newList(s, &asJSON), newEnd(s, &asJSON), newHistory(s, &asJSON))
+	g.PersistentFlags().BoolVar(&asJSON, "json", false, "print JSON")
+	return g
+}
+
+func newList(s *cli.Settings, asJSON *bool) *cobra.Command {
+	return &cobra.Command{Use: "list", Short: "List the rules that are in force", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		return connected(s, cmd, func(ctx context.Context, r overview.Reader) error {
+			all, err := r.Rules(ctx)
+			if err != nil {
+				return err
+			}
+			if *asJSON {
+				return cli.PrintJSON(cmd.OutOrStdout(), all)
+			}
+			return list(cmd.OutOrStdout(), all)
+		})
+	}}
+}
+
+func list(w io.Writer, all overview.Rules) error {
+	if len(all.Rules) == 0 {
+		return cli.PrintLine(w, "no rule is in force")
+	}
+	table := cli.Table(w)
+	_, _ = fmt.Fprintln(table, "RULE\tDOES\tUNTIL\tBY\tWHEN\tWHY")
+	for _, r := range all.Rules {
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Kind, timetext.Stamp(r.Until), cli.Plainly(r.By, 0), cli.Plainly(r.When, 0), cli.Plainly(r.Why, 0))
+	}
+	return errors.Join(table.Flush(), cli.PrintLine(w, all.InForce.String()))
+}
+
+func newEnd(s *cli.Settings, asJSON *bool) *cobra.Command {
+	var by, reason string
+	cmd := &cobra.Command{Use: "end RULE", Short: "End a rule before its time", Args: cli.OneName("rule", "RULE"), Example: "  dispatcher rules end 3 --why \"the price is right again\""}
+	cmd.Flags().StringVar(&reason, "why", "", "`reason`, for the history")
+	cmd.Flags().StringVar(&by, "by", "", "`author`, for the history (default: user@host)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return connected(s, cmd, func(ctx context.Context, r overview.Reader) error {
+			if by == "" {
+				by = cli.Operator()
+			}
+			ended, revision, err := r.RuleStore().End(ctx, args[0], by, reason)
+			if err != nil {
+				return err
+			}
+			return await(ctx, cmd.OutOrStdout(), r, ended, revision, *asJSON, "ended")
+		})
+	}
+	return cmd
+}
+
+func newHistory(s *cli.Settings, asJSON *bool) *cobra.Command {
+	n := 20
+	cmd := &cobra.Command{Use: "history", Short: "List the last changes of the rules", Args: cobra.NoArgs}
+	cmd.Flags().IntVarP(&n, "number", "n", n, "`number` of changes, the newest first")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return connected(s, cmd, func(ctx context.Context, r overview.Reader) error {
+			if n < 1 || n > 1000 {
+				return fault.New("number", n, "must be from 1 to 1000")
+			}
+			events, err := r.RuleStore().Events(ctx, n)
+			if err != nil {
+				return err
+			}
+			if *asJSON {
+				return cli.PrintJSON(cmd.OutOrStdout(), events)
+			}
+			for _, e := range events {
+				err = errors.Join(err, cli.PrintLine(cmd.OutOrStdout(), fmt.Sprintf("%s  %s  %s", timetext.Stamp(e.At), cli.Plainly(e.By, 0), cli.Plainly(e.Text, 0))))
+			}
+			return err
+		})
+	}
+	return cmd
+}

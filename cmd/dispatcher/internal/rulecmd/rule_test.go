@@ -1,0 +1,101 @@
+package rulecmd
+
+import (
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"dispatcher/cmd/dispatcher/internal/cli"
+	"dispatcher/cmd/dispatcher/internal/clitest"
+	"dispatcher/internal/background"
+	"dispatcher/internal/embedded"
+)
+
+// scene is a fleet of two nodes on embedded parts.
+type scene struct {
+	*testing.T
+
+	parts *embedded.Parts
+}
+
+func newScene(t *testing.T) scene {
+	t.Helper()
+	parts, err := embedded.New(embedded.Options{Partitions: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := parts.Provider.Up(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	background.Run(t, parts.Run)
+	fleet, err := embedded.NewFleet(parts, 2, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	background.Run(t, fleet.Run)
+	s := scene{t, parts}
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(s.run(NewRules, "rules", "list", "--json").Out, `"of":2`); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("no fleet of two nodes within a minute")
+		}
+	}
+	return s
+}
+
+func (s scene) run(command func(*cli.Settings) *cobra.Command, args ...string) clitest.Outcome {
+	s.Helper()
+	for _, one := range s.parts.Settings() {
+		args = append(args, "--set", one)
+	}
+	return clitest.Run(s.Context(), command, "", nil, args...)
+}
+
+func TestRulesAreMadeListedAndEnded(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.run(NewRules, "rules", "list").MustPrint(t, "no rule is in force")
+	const when = `job.headers["campaign"] == "spring"`
+	s.run(NewCancel, "cancel", "--when", when, "--preview").MustPrint(t, "0 of the 0 jobs that 2 nodes have fetched match")
+	s.run(NewCancel, "cancel", "--when", when, "--for", "24h", "--why", "wrong price", "--by", "anna").
+		MustPrint(t, "rule 1: cancel when ", ", until 20", "in force on 2/2 nodes after ")
+	until := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	o := s.run(NewHold, "hold", "--when", `job.lane == "news"`, "--until", until, "--json")
+	o.MustPrint(t)
+	var made struct {
+		ID      string
+		Kind    string
+		Until   string
+		By      string
+		InForce struct{ Nodes, Of int } `json:"in_force"`
+	}
+	if err := json.Unmarshal([]byte(o.Out), &made); err != nil || made.ID != "2" || made.Kind != "hold" || made.Until != until || made.By == "" || made.InForce.Nodes != 2 {
+		t.Errorf("got %+v and %v of %s", made, err, o.Out)
+	}
+	s.run(NewRules, "rules", "list").MustPrint(t, "RULE", when, "wrong price", "anna", "hold", "in force on 2/2 nodes")
+	s.run(NewRules, "rules", "end", "1", "--why", "the price is right", "--by", "bert").MustPrint(t, "rule 1: cancel when", "ended, in force on 2/2 nodes")
+	s.run(NewRules, "rules", "end", "1").MustFail(t, "there is no such rule")
+	s.run(NewRules, "rules", "history", "-n", "2").MustPrint(t, "bert  1 ended: the price is right", "2 hold when")
+}
+
+func TestRulesThatCanNotBeKeptNameTheFlag(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	for want, args := range map[string][]string{
+		`--when: ""`:           {"--for", "1h"},
+		`unknown name`:         {"--when", "colour == 1", "--for", "1h"},
+		`say when the rule`:    {"--when", "true"},
+		`--for: -1h0m0s: must`: {"--when", "true", "--for", "-1h"},
+		`must be a time such`:  {"--when", "true", "--until", "tomorrow"},
+		`in the future`:        {"--when", "true", "--until", "2020-01-01T00:00:00Z"},
+		`within 744h`:          {"--when", "true", "--for", "9999h"},
+	} {
+		s.run(NewCancel, append([]string{"cancel"}, args...)...).MustFail(t, want)
+	}
+	s.run(NewRules, "rules", "history", "-n", "0").MustFail(t, "--number")
+	s.run(NewRules, "rules", "list").MustPrint(t, "no rule is in force")
+	clitest.Run(t.Context(), NewCancel, "", nil, "cancel", "--when", "true", "--for", "1h", "--set", "limits.0.scope=node").MustFail(t, "each node keeps a limit of its own")
+}

@@ -1,0 +1,89 @@
+package overview
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"dispatcher/internal/limits"
+	"dispatcher/internal/rules"
+)
+
+// Rules are the rules by which operators cancel and hold jobs, and on which nodes they are in force.
+type Rules struct {
+	rules.List
+
+	InForce limits.InForce `json:"in_force"`
+}
+
+// Rules are those that have not ended.
+func (r Reader) Rules(ctx context.Context) (Rules, error) {
+	list, _, err := r.RuleStore().Read(ctx)
+	if err != nil {
+		return Rules{}, err
+	}
+	if list.Rules == nil {
+		list.Rules = []rules.Rule{}
+	}
+	in, err := r.RulesInForce(ctx, list.Revision)
+	return Rules{list, in}, err
+}
+
+// RuleStore keeps the rules.
+func (r Reader) RuleStore() *rules.Store { return rules.NewStore(r.Redis, r.Config.Redis.Namespace) }
+
+// RulesInForce counts the nodes that know the rules of a revision.
+func (r Reader) RulesInForce(ctx context.Context, revision int64) (limits.InForce, error) {
+	in := limits.InForce{Lacking: []string{}}
+	operator, err := r.Control(r.First())
+	if err != nil {
+		return in, err
+	}
+	settings, err := operator.Get(ctx)
+	if err != nil {
+		return in, err
+	}
+	nodes, _, err := nodesOf(ctx, r.Reader, operator, settings)
+	if err != nil {
+		return in, err
+	}
+	in.Of = len(nodes)
+	for _, n := range nodes {
+		switch {
+		case n.Figures != nil && !n.Stale && n.Figures.Rules >= revision:
+			in.Nodes++
+		case n.Missing:
+			in.Lacking = append(in.Lacking, fmt.Sprintf("%s (not seen for %.1f s)", n.Name, n.SeenS))
+		default:
+			in.Lacking = append(in.Lacking, n.Name)
+		}
+	}
+	return in, nil
+}
+
+// AwaitRules waits until all nodes know the rules of a revision, or ctx ends: then it returns which of them do, and no error.
+func (r Reader) AwaitRules(ctx context.Context, revision int64) (in limits.InForce, err error) {
+	const every = 25 * time.Millisecond
+	start := time.Now()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		now, err := r.RulesInForce(ctx, revision)
+		switch {
+		case ctx.Err() != nil:
+			return in, nil
+		case err != nil:
+			return in, err
+		}
+		if in = now; in.Nodes == in.Of {
+			seconds := time.Since(start).Seconds()
+			in.AfterS = &seconds
+			return in, nil
+		}
+		select {
+		case <-ctx.Done():
+			return in, nil
+		case <-tick.C:
+		}
+	}
+}

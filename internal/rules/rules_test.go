@@ -1,0 +1,198 @@
+package rules
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"pgregory.net/rapid"
+
+	"dispatcher/internal/background"
+	"dispatcher/internal/expression"
+	"dispatcher/internal/redisclient"
+	"dispatcher/job"
+)
+
+var start = time.Unix(1_700_000_000, 0)
+
+func newStore(t *testing.T) (*Store, *miniredis.Miniredis) {
+	t.Helper()
+	server := miniredis.RunT(t)
+	server.SetTime(start)
+	rdb := redisclient.New(redisclient.Options{Addrs: []string{server.Addr()}})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return NewStore(rdb, "ns"), server
+}
+
+func cancelSpring() Rule {
+	return Rule{Kind: Cancel, When: `job.headers["campaign"] == "spring"`, By: "anna", Why: "wrong price"}
+}
+
+func (s *Store) mustAdd(t *testing.T, r Rule, lasts time.Duration) (Rule, int64) {
+	t.Helper()
+	made, revision, err := s.Add(t.Context(), r, lasts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made, revision
+}
+
+func TestARuleIsMadeEndedAndWrittenDown(t *testing.T) {
+	t.Parallel()
+	s, server := newStore(t)
+	first, before := s.mustAdd(t, cancelSpring(), time.Hour)
+	second, after := s.mustAdd(t, Rule{Kind: Hold, When: "true", Until: start.Add(time.Minute)}, 0)
+	if first.ID != "1" || second.ID != "2" || after <= before || !first.Until.Equal(start.Add(time.Hour)) {
+		t.Errorf("got %+v at %d and %+v at %d", first, before, second, after)
+	}
+	server.SetTime(start.Add(time.Minute))
+	if l, _, err := s.Read(t.Context()); err != nil || len(l.Rules) != 1 || l.Rules[0].ID != "1" || l.Revision != after {
+		t.Errorf("got %+v and %v, want the one that has not ended", l, err)
+	}
+	if _, _, err := s.End(t.Context(), "2", "bert", ""); !errors.Is(err, ErrUnknown) {
+		t.Errorf("got %v, want that there is no such rule any more", err)
+	}
+	if ended, _, err := s.End(t.Context(), "1", "bert", "the price is right"); err != nil || ended.ID != "1" {
+		t.Errorf("got %+v and %v", ended, err)
+	}
+	if l, _, err := s.Read(t.Context()); err != nil || len(l.Rules) != 0 {
+		t.Errorf("got %+v and %v, want none", l, err)
+	}
+	events, err := s.Events(t.Context(), 10)
+	if err != nil || len(events) != 3 || events[0].Text != "1 ended: the price is right" || events[0].By != "bert" || !strings.Contains(events[2].Text, "1 cancel when job.headers") {
+		t.Errorf("got %+v and %v, want what was done, the newest first", events, err)
+	}
+}
+
+func TestRulesThatCanNotBeKeptAreRefused(t *testing.T) {
+	t.Parallel()
+	s, _ := newStore(t)
+	for name, c := range map[string]struct {
+		rule  Rule
+		lasts time.Duration
+		want  string
+	}{
+		"kind":          {Rule{Kind: "stop", When: "true"}, time.Hour, `kind: "stop"`},
+		"no expression": {Rule{Kind: Cancel}, time.Hour, `when: "": is needed`},
+		"expression":    {Rule{Kind: Cancel, When: "job.colour == 1"}, time.Hour, "when: "},
+		"no bool":       {Rule{Kind: Cancel, When: "job.key"}, time.Hour, "a bool"},
+		"past":          {Rule{Kind: Cancel, When: "true", Until: start.Add(-time.Second)}, 0, "must be in the future"},
+		"no end":        {Rule{Kind: Cancel, When: "true"}, 0, "must be in the future"},
+		"too long":      {Rule{Kind: Cancel, When: "true"}, Longest + time.Second, "must be within"},
+		"why":           {Rule{Kind: Cancel, When: "true", Why: strings.Repeat("x", mostWhy+1)}, time.Hour, "at most 500 bytes"},
+	} {
+		if _, _, err := s.Add(t.Context(), c.rule, c.lasts); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
+	}
+	for range MostRules {
+		s.mustAdd(t, Rule{Kind: Hold, When: "false"}, time.Hour)
+	}
+	if _, _, err := s.Add(t.Context(), cancelSpring(), time.Hour); err == nil || !strings.Contains(err.Error(), "as many as there may be") {
+		t.Errorf("got %v, want no more rules", err)
+	}
+}
+
+// of makes what expressions see of a job of a campaign.
+func of(campaign string) func() *expression.Job {
+	j := &job.Job{Record: job.Record{Headers: []job.Header{{Key: "campaign", Value: []byte(campaign)}}, Value: []byte(`{"to":"x"}`)}}
+	return func() *expression.Job { return expression.JobOf(j, "default", "jobs") }
+}
+
+func newWatcher(s *Store, changed func()) *Watcher {
+	return NewWatcher(WatcherOptions{Store: s, Changed: changed, Logger: slog.New(slog.DiscardHandler)})
+}
+
+// A rule acts on a node at once, ends by itself, and survives that Redis loses it.
+func TestANodeKnowsTheRulesThatAreInForce(t *testing.T) {
+	t.Parallel()
+	s, server := newStore(t)
+	changed := make(chan struct{}, 8)
+	w := newWatcher(s, func() { changed <- struct{}{} })
+	if w.Match(func() *expression.Job { t.Error("a job is made, but there are no rules"); return nil }, time.Now()) != nil {
+		t.Error("got a rule of none")
+	}
+	background.Run(t, w.Run)
+	for server.PubSubNumSub(s.key())[s.key()] == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	s.mustAdd(t, Rule{Kind: Hold, When: "true"}, time.Hour)
+	_, revision := s.mustAdd(t, cancelSpring(), time.Minute)
+	for w.Revision() < revision {
+		<-changed
+	}
+	now := time.Now()
+	if r := w.Match(of("spring"), now); r == nil || r.Kind != Cancel || r.ID != "2" {
+		t.Errorf("got %+v, want that cancelling wins", r)
+	}
+	if r := w.Match(of("autumn"), now); r == nil || r.Kind != Hold {
+		t.Errorf("got %+v, want that it is held", r)
+	}
+	if r := w.Match(of("spring"), now.Add(2*time.Minute)); r == nil || r.Kind != Hold {
+		t.Errorf("got %+v, want that the cancelling has ended", r)
+	}
+	server.FlushAll()
+	w.read(t.Context())
+	if r := w.Match(of("spring"), now); r == nil || r.Kind != Cancel {
+		t.Errorf("got %+v after Redis lost the rules, want those that were known", r)
+	}
+	server.SetTime(start.Add(time.Second))
+	_, newest := s.mustAdd(t, Rule{Kind: Hold, When: "false"}, time.Hour)
+	for w.Revision() < newest {
+		<-changed
+	}
+	if r := w.Match(of("spring"), now); r != nil {
+		t.Errorf("got %+v, want the new rules alone", r)
+	}
+}
+
+func TestARuleThatFailsOnAJobDoesNotMatch(t *testing.T) {
+	t.Parallel()
+	s, _ := newStore(t)
+	s.mustAdd(t, Rule{Kind: Cancel, When: `job.json.amount > 5`}, time.Hour)
+	w := newWatcher(s, func() {})
+	w.read(t.Context())
+	if r := w.Match(of("spring"), time.Now()); r != nil {
+		t.Errorf("got %+v, want no rule", r)
+	}
+	var none *Watcher
+	if none.Match(of("spring"), time.Now()) != nil || none.Revision() != 0 {
+		t.Error("a node without rules has some")
+	}
+}
+
+// Changes that are made at the same time are all made: none undoes another one.
+func TestLawNoChangeIsLost(t *testing.T) {
+	t.Parallel()
+	s, server := newStore(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		server.FlushAll()
+		n := rapid.IntRange(2, 5).Draw(rt, "operators")
+		done := make(chan error, n)
+		for range n {
+			go func() {
+				_, _, err := s.Add(t.Context(), Rule{Kind: Hold, When: "true"}, time.Hour)
+				done <- err
+			}()
+		}
+		made := 0
+		for range n {
+			if err := <-done; err == nil {
+				made++
+			} else if !errors.Is(err, ErrBusy) {
+				rt.Fatal(err)
+			}
+		}
+		l, _, err := s.Read(t.Context())
+		ids := map[string]bool{}
+		for _, r := range l.Rules {
+			ids[r.ID] = true
+		}
+		if err != nil || len(ids) != made {
+			rt.Errorf("got the rules %v and %v, want %d", ids, err, made)
+		}
+	})
+}
