@@ -2,12 +2,16 @@ package page_test
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"dispatcher/internal/auth"
+	"dispatcher/internal/page"
 )
 
 // An operator lowers the rate, pauses, resumes and takes it back, and sees each of them act on all nodes.
@@ -127,7 +131,7 @@ func TestTwoOperatorsMeet(t *testing.T) {
 	b.shoot("asked")
 	b.types("job", "jobs/0/0")
 	b.press(kb.Enter)
-	b.has("ask-answer", "jobs/0/0 is settled")
+	b.until("the nodes have answered for the place", "/at jobs.0.0 on|jobs.0.0 is/.test(document.getElementById('ask-answer').textContent)")
 	b.fine()
 }
 
@@ -160,8 +164,7 @@ func TestANodeGoesSilent(t *testing.T) {
 	s := newSite(t, 20_000)
 	b := open(t, path, s.url)
 	b.has("connection", "Live")
-	s.down.Store(true)
-	s.web.CloseClientConnections()
+	s.goes()
 	b.has("health-state", "Unknown")
 	b.has("figures-age", "These figures are")
 	b.has("health-text", "Nothing was heard for")
@@ -176,24 +179,31 @@ func TestANodeGoesSilent(t *testing.T) {
 // A token is asked for where the API wants one, and is kept in the tab alone.
 func TestAnOperatorSignsIn(t *testing.T) {
 	path := chromium(t)
-	s := newSite(t, 5000)
-	s.token.Store("viewer-1")
+	const viewer, operator = "viewer-0123456789", "operator-0123456789"
+	s := newSite(t, 5000, tokenOf(t, "paul", auth.Viewer, viewer), tokenOf(t, "anna", auth.Operator, operator))
 	b := open(t, path, s.url)
 	b.has("sign-in-h", "Sign in")
 	b.shoot("sign-in")
 	b.accessible("at the sign-in")
-	b.types("token", "wrong")
+	b.types("token", "wrong-0123456789abc")
 	b.press(kb.Enter)
 	b.has("token-fault", "This token is not known")
-	b.types("token", "viewer-1")
+	b.types("token", viewer)
 	b.press(kb.Enter)
 	b.has("connection", "Live")
-	b.until("the token is in the session alone", "sessionStorage.getItem('dispatcher.token') === 'viewer-1' && Object.keys(localStorage).length === 0 && document.cookie === ''")
+	b.until("the token is in the session alone", "sessionStorage.getItem('dispatcher.token').startsWith('viewer-') && Object.keys(localStorage).length === 0 && document.cookie === ''")
 	b.click("pause-button")
 	b.has("pause-fault", "Your token's role may only look")
 	b.click("sign-out")
 	b.has("sign-in-h", "Sign in")
 	b.until("the token is forgotten", "sessionStorage.getItem('dispatcher.token') === null")
+	b.types("token", operator)
+	b.press(kb.Enter)
+	b.has("connection", "Live")
+	b.until("the token names the operator", "document.getElementById('by-field').hidden")
+	b.click("pause-button")
+	b.has("pause-result", "Paused. In force on 3/3 nodes after")
+	b.has("resume-text", "anna")
 	b.fine()
 }
 
@@ -225,5 +235,34 @@ func TestItFitsThePhoneAndTheNight(t *testing.T) {
 		t.Errorf("got %v px of width on a phone of 360", wide)
 	}
 	b.accessible("on a phone")
+	b.fine()
+}
+
+// Times and changes are written for people, in the browser's zone.
+func TestTextsForPeople(t *testing.T) {
+	path := chromium(t)
+	server := httptest.NewServer(page.Handler())
+	t.Cleanup(server.Close)
+	b := open(t, path, server.URL)
+	b.has("health-text", "Nothing is known of the fleet")
+	got := run(b, chromedp.Evaluate[[]string](`import('/static/text.js').then(t => [
+		t.inZone('Paused by anna until 23:30:00 UTC: 5 jobs wait.', new Date('2026-07-01T22:00:00Z')).replace(/2 Jul( 2026)?,? /, '2 Jul '),
+		t.inZone('not before 2026-01-02T03:04:05.678Z').replace(/2 Jan( 2026)?,? /, '2 Jan '),
+		t.inZone('until 00:10:00 UTC', new Date('2026-07-01T23:50:00Z')).replace(/2 Jul( 2026)?,? /, '2 Jul '),
+		[0.05, 2.5, 59.6, 125, 3600, 90000].map(t.lasting).join(', '),
+		t.countdown(905) + ' ' + t.countdown(3725) + ' ' + t.countdown(-3),
+		t.changes({cap: 300, window_s: 1, paused: false, guard_s: 0.01}, {cap: 150, window_s: 60, paused: true, guard_s: 0.01}).join(', '),
+		t.changes({cap: 300, share: 0.99}, {cap: 300, share: 0.98}, true).join(),
+		[null, 0, 12.34, 53475].map(t.number).join(' '),
+	])`, chromedp.EvalAwaitPromise))
+	want := []string{
+		"Paused by anna until 2 Jul 01:30:00 CEST: 5 jobs wait.", "not before 2 Jan 04:04:05 CET", "until 2 Jul 02:10:00 CEST",
+		"50 ms, 2.5 s, 1 min, 2 min 5 s, 1 h, 1 d 1 h", "15:05 1:02:05 0:00", "cap 300 → 150, window 1 s → 1 min, paused", "", "– 0 12.3 53,475",
+	}
+	for i, text := range want {
+		if got[i] != text {
+			t.Errorf("got %q, want %q", got[i], text)
+		}
+	}
 	b.fine()
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,12 +23,15 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
+	"dispatcher/admin"
 	"dispatcher/consumer"
 	"dispatcher/internal/api"
+	"dispatcher/internal/auth"
 	"dispatcher/internal/background"
 	"dispatcher/internal/embedded"
 	"dispatcher/internal/limits"
 	"dispatcher/internal/page"
+	"dispatcher/internal/problem"
 	"dispatcher/internal/provider"
 	"dispatcher/internal/redisclient"
 	"dispatcher/job"
@@ -64,18 +66,18 @@ kafka:
     - {name: bulk, topics: [jobs], min_share: 0.1}
 `
 
-// site is an embedded fleet of three nodes with the page, as one node serves it.
+// site is an embedded fleet of three nodes with the page, as the admin server of a node serves it.
 type site struct {
 	*testing.T
 
 	url   string
 	parts *embedded.Parts
-	web   *httptest.Server
-	down  atomic.Bool  // the node answers nothing
-	token atomic.Value // that the API asks for; "": none. One that begins with "viewer" may only look
+	down  atomic.Bool // the API answers nothing
+	open  sync.Map    // what ends each request
 }
 
-func newSite(t *testing.T, jobs int) *site {
+// newSite has the API ask for a token where some are given.
+func newSite(t *testing.T, jobs int, tokens ...auth.Token) *site {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "dispatcher.yaml")
 	if err := os.WriteFile(file, []byte(fleetFile), 0o600); err != nil {
@@ -90,7 +92,6 @@ func newSite(t *testing.T, jobs int) *site {
 	}
 	background.Run(t, parts.Run)
 	s := &site{T: t, parts: parts}
-	s.token.Store("")
 	s.enqueue("jobs", jobs)
 	s.enqueue("codes", 20)
 	settings := []string{"kafka.topics="} // the lanes have them
@@ -105,13 +106,26 @@ func newSite(t *testing.T, jobs int) *site {
 	}
 	rdb := redisclient.New(redisclient.Options{Addrs: []string{parts.RedisAddr()}})
 	t.Cleanup(func() { _ = rdb.Close() })
-	mux := http.NewServeMux()
-	mux.Handle("/api/", s.guarded(api.New(limits.Reader{Config: cfg, Redis: rdb})))
-	mux.Handle("/", page.Handler())
-	s.web = httptest.NewServer(mux)
-	t.Cleanup(func() { s.web.CloseClientConnections(); s.web.Close() })
-	s.url = s.web.URL
+	server, err := admin.New(admin.Options{
+		Config: admin.Config{Listen: "127.0.0.1:0", Auth: auth.Settings{Tokens: tokens}},
+		API:    s.away(api.New(limits.Reader{Config: cfg, Redis: rdb})), Page: page.Handler(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	background.Run(t, server.Run)
+	s.url = "http://" + server.Addr()
 	return s
+}
+
+// tokenOf writes a token into a file.
+func tokenOf(t *testing.T, name string, role auth.Role, text string) auth.Token {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return auth.Token{Name: name, Role: role, File: file}
 }
 
 // usual is how the provider answers.
@@ -133,28 +147,25 @@ func (s *site) enqueue(topic string, n int) {
 	}
 }
 
-// guarded stands in for a node that is away, and for one that asks for a token.
-func (s *site) guarded(next http.Handler) http.Handler {
+// away stands in for a node that is away while down says so.
+func (s *site) away(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		given, isBearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		want, _ := s.token.Load().(string)
-		switch {
-		case s.down.Load():
-			writeProblem(w, http.StatusServiceUnavailable, "the node is away")
-		case want != "" && (!isBearer || given != want):
-			writeProblem(w, http.StatusUnauthorized, "a token is needed")
-		case strings.HasPrefix(want, "viewer") && r.Method != http.MethodGet:
-			writeProblem(w, http.StatusForbidden, "the role viewer can't change a limit")
-		default:
-			next.ServeHTTP(w, r)
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		s.open.Store(r, cancel)
+		defer s.open.Delete(r)
+		if s.down.Load() {
+			problem.Write(w, problem.Error{Status: http.StatusServiceUnavailable, Detail: "the node is away"})
+			return
 		}
+		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
 
-func writeProblem(w http.ResponseWriter, status int, detail string) {
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"title": http.StatusText(status), "status": status, "detail": detail})
+// goes takes the node away, and ends what it serves.
+func (s *site) goes() {
+	s.down.Store(true)
+	s.open.Range(func(_, cancel any) bool { cancel.(context.CancelFunc)(); return true })
 }
 
 // changes makes a change as another operator would.
@@ -291,7 +302,7 @@ func (b *browser) until(what, expression string) {
 // has waits for a text in an element that is shown.
 func (b *browser) has(id, text string) {
 	b.Helper()
-	b.until(fmt.Sprintf("%s has %q", id, text), fmt.Sprintf("document.getElementById(%q).checkVisibility() && document.getElementById(%q).textContent.includes(%q)", id, id, text))
+	b.until(fmt.Sprintf("%s has %q", id, text), fmt.Sprintf("document.getElementById(%q)?.checkVisibility() && document.getElementById(%q).textContent.includes(%q)", id, id, text))
 }
 
 func css(id string) chromedp.CSS { return chromedp.CSS("#" + id) }

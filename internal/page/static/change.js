@@ -1,7 +1,7 @@
 // What all changes have in common: their faults, and what became of them.
 
 import { $, say } from './dom.js';
-import { Problem, ask, limitPath } from './api.js';
+import { Problem, ask, limitPath, token } from './api.js';
 import { state } from './state.js';
 import { lasting } from './text.js';
 
@@ -9,9 +9,9 @@ const nameKey = 'dispatcher.name';
 $('by').value = sessionStorage.getItem(nameKey) ?? '';
 $('by').addEventListener('change', () => sessionStorage.setItem(nameKey, $('by').value.trim()));
 
-// signed adds who makes a change, where that is stated.
+// signed adds who makes a change, where that is stated. A token names its operator, and the API refuses another name beside it.
 export function signed(body) {
-  const by = $('by').value.trim();
+  const by = token() ? '' : $('by').value.trim();
   return Object.fromEntries(Object.entries({ ...body, by }).filter(([, v]) => v !== '' && v !== false));
 }
 

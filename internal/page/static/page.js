@@ -13,6 +13,8 @@ import { zoneName } from './text.js';
 
 say('zone', `Times: ${zoneName()}`);
 
+let signedOut = false; // the API asked for a token, and none was entered since
+
 // tick shows what changes with time alone.
 function tick() {
   health();
@@ -22,9 +24,10 @@ function tick() {
 }
 
 function link() {
-  const live = !isOld();
+  const live = !isOld() && !signedOut;
   $('dot').classList.toggle('live', live);
-  say('connection', live ? 'Live' : state.fleet || state.problem ? 'No connection, trying again' : 'Connecting…');
+  if (signedOut) say('connection', 'Not signed in');
+  else say('connection', live ? 'Live' : state.fleet || state.problem ? 'No connection, trying again' : 'Connecting…');
 }
 
 function changed() {
@@ -50,12 +53,11 @@ async function readSeconds() {
   }
 }
 
-let signedOut = false; // the API asked for a token, and none was entered since
-
 function event(name, body) {
   show('sign-in', signedOut);
   show('page', !signedOut);
   show('sign-out', token() !== null);
+  show('by-field', token() === null);
   if (name !== 'overview') {
     state.problem = { message: body.detail ?? 'the node can\'t read the fleet\'s state' };
     tick();

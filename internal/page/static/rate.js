@@ -4,7 +4,7 @@ import { $, confirmed, node, say, show } from './dom.js';
 import { Problem, get, limitPath } from './api.js';
 import { change, inForce, setFault, showProblem } from './change.js';
 import { adopt, leftOf, state, unitOf } from './state.js';
-import { changes, clock, countdown, lasting, number, percent } from './text.js';
+import { changes, clock, countdown, lasting, number, percent, settings } from './text.js';
 
 const fields = ['cap', 'for', 'custom', 'why', 'by', 'force'];
 let seen = null; // the limit that the operator decides about; null: the form is empty
@@ -28,7 +28,7 @@ export function rate() {
     say('rate-override', `This ends by itself in ${countdown(leftOf(limit.revert_at))}, at ${clock(limit.revert_at, true)}: then ${terms({ ...limit, ...limit.revert_to })} again.`);
   }
   if (!busy && seen && limit.revision !== seen.revision) {
-    if (limit.by !== 'dispatcher') meanwhile(seen, limit);
+    if (decided(limit) !== decided(seen)) meanwhile(seen, limit);
     seen = limit;
   }
   if (!busy && !$('preview').hidden && performance.now() - previewed > 2000) preview();
@@ -156,19 +156,37 @@ async function review(event) {
   }
 }
 
+const tries = 3;
+
+// ownChoice are the settings that the fleet changes by itself. A change of theirs alone is not another operator's, and leaves what
+// the operator decides about as it was.
+const ownChoice = ['guard_s', 'lateness_s'];
+const decided = (limit) => JSON.stringify([...Object.entries(limit)].filter(([name]) => settings.includes(name) && !ownChoice.includes(name)).sort());
+
 async function send(before, body) {
   show('rate-progress', true);
   show('rate-meanwhile', false);
-  try {
-    const now = await change('PATCH', '', body, before.revision);
-    adopt(now);
-    inForce('rate-result', `The cap is ${number(now.cap)}.`, now);
-    clear();
-    changed();
-  } catch (error) {
-    if (error instanceof Problem && error.status === 412) await lost(before);
-    else refused(error);
+  let base = before;
+  for (let n = 1; ; n++) {
+    try {
+      const now = await change('PATCH', '', body, base.revision);
+      adopt(now);
+      inForce('rate-result', `The cap is ${number(now.cap)}.`, now);
+      clear();
+      changed();
+      return;
+    } catch (error) {
+      if (!(error instanceof Problem && error.status === 412)) { refused(error); return; }
+    }
+    try {
+      base = await get(limitPath(before.name));
+    } catch (error) {
+      refused(error);
+      return;
+    }
+    if (n === tries || decided(base) !== decided(before)) break;
   }
+  lost(before, base);
 }
 
 function clear() {
@@ -181,17 +199,12 @@ function clear() {
 }
 
 // lost shows what another operator was faster with.
-async function lost(before) {
-  try {
-    const now = await get(limitPath(before.name));
-    adopt(now);
-    seen = now;
-    meanwhile(before, now, true);
-    preview();
-    changed();
-  } catch (error) {
-    refused(error);
-  }
+function lost(before, now) {
+  adopt(now);
+  seen = now;
+  meanwhile(before, now, true);
+  preview();
+  changed();
 }
 
 const passes = /; nothing was changed: "force": true passes it$/;

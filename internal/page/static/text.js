@@ -96,6 +96,8 @@ const settingNames = {
   exceptions: 'caps of single values', ignore_throttled: 'ignore 429s', max_cap: 'guardrail max_cap', max_step: 'guardrail max_step',
 };
 
+export const settings = Object.keys(settingNames);
+
 function setting(name, value) {
   if (name.endsWith('_s') && typeof value === 'number') return lasting(value);
   if (typeof value === 'boolean') return value ? 'yes' : 'no';

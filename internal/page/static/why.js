@@ -15,7 +15,7 @@ const words = {
 
 function sentenceOf(j) {
   let text = `Job ${j.id} at ${j.topic}/${j.partition}/${j.offset} on ${j.node ?? 'the same node'} waits for ${words[j.waits_for] ?? j.waits_for}: ${inZone(j.why, fleetNow())}`;
-  if (j.ahead > 0) text += `; ${number(j.ahead)} ${j.ahead === 1 ? 'job goes' : 'jobs go'} before it on its node`;
+  if (j.ahead > 0 && !text.includes('before it')) text += `; ${number(j.ahead)} ${j.ahead === 1 ? 'job goes' : 'jobs go'} before it on its node`;
   if (j.until && !text.includes('until')) text += `; at the latest until ${inZone(j.until, fleetNow())}`;
   return `${text}.`.replace('..', '.');
 }
