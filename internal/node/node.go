@@ -25,6 +25,7 @@ import (
 	"dispatcher/internal/node/gates"
 	"dispatcher/internal/node/health"
 	"dispatcher/internal/node/report"
+	"dispatcher/internal/page"
 	"dispatcher/internal/rules"
 	"dispatcher/internal/why"
 	"dispatcher/sender"
@@ -181,6 +182,7 @@ func (n *Node) makeAdmin() (err error) {
 	o := admin.Options{Config: n.cfg.Admin, Gatherer: n.registry, Logger: n.log, Checks: n.checks}
 	if n.redis != nil { // else each node has a limit of its own, which nobody changes
 		o.API = api.New(limits.Reader{Config: n.cfg, Redis: n.redis})
+		o.Page = page.Handler()
 	}
 	n.admin, err = admin.New(o)
 	return err
