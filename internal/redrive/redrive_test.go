@@ -60,7 +60,9 @@ func onNode(t *testing.T, rdb redis.UniversalClient, name string) (s *Service, r
 	return s, r, background.Run(t, s.Run)
 }
 
-func replay() Request { return Request{Kind: Replay, Topic: "jobs", Rate: 20, By: "anna", Why: "fixed"} }
+func replay() Request {
+	return Request{Kind: Replay, Topic: "jobs", Rate: 20, By: "anna", Why: "fixed"}
+}
 
 func (s *Service) mustStart(t *testing.T, r Request) Run {
 	t.Helper()
