@@ -1,8 +1,13 @@
 package consumer_test
 
 import (
+	"context"
+	"errors"
+	"slices"
 	"testing"
 
+	"dispatcher/consumer"
+	"dispatcher/consumer/deadletter"
 	"dispatcher/consumer/dlq"
 	"dispatcher/job"
 )
@@ -50,6 +55,65 @@ func TestALetterBeyondReachIsTriedAgainAfterACommit(t *testing.T) {
 		tally, err := w.dlqClient().Drop(w.t.Context(), ends, false)
 		if err != nil || tally.Matched != 2 || tally.Done != 2 || tally.OutOfReach != 0 {
 			t.Errorf("got %+v and error %v, want both ends dropped in one run", tally, err)
+		}
+	}, "jobs", "jobs.dlq")
+}
+
+// A list goes on behind a letter, and says how far it came. Replay and Drop refuse that: it would settle the letters before.
+func TestAListGoesOnBehindALetter(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *fleet) {
+		w.produce("jobs.dlq", deadRecords(5)...)
+		f := allLetters
+		f.After = deadletter.RecordID{Topic: "jobs.dlq", Offset: 2}
+		if got, tally := w.openLetters(f); !slices.Equal(got, []string{"3", "4"}) || tally.Open != 2 || tally.ReadTo.Offset != 4 {
+			t.Errorf("got %v and %+v, want the two letters behind offset 2", got, tally)
+		}
+		if _, err := w.dlqClient().Drop(w.t.Context(), f, false); err == nil {
+			t.Error("got no error of a drop behind a letter")
+		}
+		f.After.Topic = "other.dlq"
+		if _, err := w.dlqClient().List(w.t.Context(), f, nil); err == nil {
+			t.Error("got no error of a letter on another topic")
+		}
+	}, "jobs", "jobs.dlq")
+}
+
+// A list that is out of time has shown the letters that it read, and says up to which.
+func TestAListThatEndsEarlySaysHowFarItCame(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *fleet) {
+		w.produce("jobs.dlq", deadRecords(5)...)
+		ctx, cancel := context.WithCancel(w.t.Context())
+		shown := 0
+		tally, err := w.dlqClient().List(ctx, allLetters, func(*deadletter.Letter) error {
+			if shown++; shown == 2 {
+				cancel()
+			}
+			return nil
+		})
+		if !errors.Is(err, context.Canceled) || shown != 2 || tally.Done != 2 || tally.ReadTo.Offset != 1 {
+			t.Errorf("got %d letters, %+v and %v, want two letters, and offset 1 as the last one", shown, tally, err)
+		}
+	}, "jobs", "jobs.dlq")
+}
+
+// A command says after each batch what it has done so far.
+func TestACommandReportsEachBatch(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *fleet) {
+		w.produce("jobs.dlq", deadRecords(5)...)
+		var done, read []int64
+		client, err := dlq.New(dlq.Options{
+			Connection: consumer.Connection{Brokers: []string{broker}, Dial: w.net.DialContext}, Group: "g",
+			Settled:  func(t dlq.Tally) { done = append(done, t.Done) },
+			Progress: func(passed, _ int64) { read = append(read, passed) },
+		})
+		w.ok(err)
+		_, err = client.Replay(w.t.Context(), allLetters, dlq.ReplayOptions{Rate: 2})
+		w.ok(err)
+		if done, read = slices.Compact(done), slices.Compact(read); !slices.Equal(done, []int64{2, 4, 5}) || read[len(read)-1] != 5 || !slices.IsSorted(read) {
+			t.Errorf("got %v done and %v read, want each batch of two", done, read)
 		}
 	}, "jobs", "jobs.dlq")
 }

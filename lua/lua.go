@@ -1,8 +1,8 @@
 // Package lua holds the scripts that run inside Redis, and nothing else. The
 // packages that run them are the only ones that know the order of their arguments
 // and replies: throttle, internal/dedup for dedup.lua, internal/fleet for
-// register.lua, internal/figures for publish.lua
-// and internal/rules for rules.lua.
+// register.lua, internal/figures for publish.lua, internal/rules for rules.lua
+// and internal/redrive for redrive.lua.
 //
 // A script is joined from parts: limit.lua, which the scripts of a limit have in
 // front, and the command. A part whose first line is "-- with other.lua" has that
@@ -60,6 +60,9 @@ func Publish() string { return join("publish.lua") }
 
 // Rules keeps the rules by which operators cancel and hold jobs.
 func Rules() string { return join("events.lua", "rules.lua") }
+
+// Redrive keeps the runs that replay or drop dead letters.
+func Redrive() string { return join("events.lua", "redrive.lua") }
 
 // Dedup keeps the dedup store.
 func Dedup() string { return join("dedup.lua") }

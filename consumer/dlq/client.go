@@ -21,6 +21,10 @@ type Options struct {
 	// Progress is called with the number of offsets read so far, and of all offsets to
 	// read; the latter may grow. It may be nil.
 	Progress func(read, all int64)
+
+	// Settled is called with what Replay or Drop has done so far, after each batch and each
+	// read. It may be nil.
+	Settled func(Tally)
 }
 
 // Client lists, replays and drops dead letters. See the package's documentation.
@@ -39,14 +43,17 @@ func New(o Options) (*Client, error) {
 	if o.Progress == nil {
 		o.Progress = func(int64, int64) {}
 	}
+	if o.Settled == nil {
+		o.Settled = func(Tally) {}
+	}
 	return &Client{opts: o}, nil
 }
 
 // List calls each for the open letters that the filter picks, partition by partition. It ends
 // where the log of a partition ended when List began. The letter is valid during that call. An
-// error of each ends the list.
+// error of each ends the list. Beside an error the tally says how far List came.
 func (l *Client) List(ctx context.Context, f Filter, each func(*deadletter.Letter) error) (Tally, error) {
-	c := &command{opts: &l.opts, filter: &f}
+	c := &command{opts: &l.opts, filter: &f, batch: 1} // each sees a letter at once, also where ctx ends soon
 	return c.run(ctx, func(_ context.Context, letters []deadletter.Letter) ([]deadletter.Letter, error) {
 		for i := range letters {
 			letters[i].JobID = letters[i].FindJobID()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -50,6 +51,9 @@ func (c *command) run(ctx context.Context, handle handler) (Tally, error) {
 	topics, partitions, err := c.filter.plan()
 	if err != nil {
 		return c.tally, err
+	}
+	if c.settles && c.filter.After.Topic != "" { // it would settle those before it
+		return c.tally, fault.New("after", c.filter.After, "is for lists only")
 	}
 	c.named = make(map[deadletter.RecordID]bool, len(c.filter.IDs))
 	for _, id := range c.filter.IDs {
@@ -118,6 +122,9 @@ func (c *command) topic(ctx context.Context, topic string, asked []int) error {
 	if err != nil {
 		return err
 	}
+	if topic == c.filter.After.Topic {
+		ids = slices.DeleteFunc(ids, func(id int) bool { return id < c.filter.After.Partition })
+	}
 	if c.settles {
 		c.warnOfRetention(ctx, topic)
 	}
@@ -148,6 +155,16 @@ func (c *command) topic(ctx context.Context, topic string, asked []int) error {
 		}
 	}
 	return nil
+}
+
+// report passes on what was done so far.
+func (c *command) report() {
+	c.opts.Progress(c.read, c.all)
+	if c.settles {
+		t := c.tally
+		t.Classes, t.Notes = maps.Clone(t.Classes), slices.Clone(t.Notes)
+		c.opts.Settled(t)
+	}
 }
 
 // limitReached tells whether no more letters are needed. A list continues, to count the open

@@ -22,6 +22,8 @@ type Filter struct {
 	Until   time.Time // failed before
 	Key     []byte    // the record's key; nil: any key or none
 	Limit   int       // only the first letters, partition by partition
+
+	After deadletter.RecordID // of List: only the letters behind this one, in the order that List has; no topic: all
 }
 
 // matches tells whether the filter picks a letter. It ignores IDs, which the command checks.
@@ -71,6 +73,13 @@ func (f *Filter) plan() (topics []string, partitions map[string][]int, err error
 		if !topicname.Valid(t) {
 			return nil, nil, fault.New("topic", clip.Text(t, deadletter.MaxCodeBytes), "must be 1 to 249 of a-z A-Z 0-9 . _ -, .dlq included")
 		}
+	}
+	if f.After.Topic != "" {
+		at := slices.Index(topics, f.After.Topic)
+		if at < 0 {
+			return nil, nil, fault.New("after", f.After, "must be a letter of these topics")
+		}
+		topics = topics[at:]
 	}
 	if len(topics) == 0 {
 		return nil, nil, fault.New("topics", fault.Phrase("[]"), "at least one is needed")

@@ -18,7 +18,8 @@ type scan struct {
 	c      *command
 	state  *partitionState
 	reader *reader
-	named  int // letters of the partition that the filter names and that are not read yet
+	at     int64 // the offset that c.read counts up to
+	named  int   // letters of the partition that the filter names and that are not read yet
 
 	batch []deadletter.Letter
 	bytes int
@@ -26,8 +27,12 @@ type scan struct {
 
 func (c *command) newScan(topic string, id int, at offsets.Position, m *membership, generation int32) *scan {
 	state := c.newState(topic, id, at, m, generation)
-	s := &scan{c: c, state: state, reader: newReader(c.client, topic, id, state.tracker.Low(), at.LogEnd)}
-	c.all += max(0, at.LogEnd-state.tracker.Low())
+	from := state.tracker.Low()
+	if after := c.filter.After; after.Topic == topic && after.Partition == id {
+		from = max(from, after.Offset+1)
+	}
+	s := &scan{c: c, state: state, reader: newReader(c.client, topic, id, from, at.LogEnd), at: from}
+	c.all += max(0, at.LogEnd-from)
 	for name := range c.named {
 		switch {
 		case name.Topic != topic || name.Partition != id:
@@ -48,7 +53,6 @@ func (c *command) alreadySettled(id deadletter.RecordID) {
 
 func (s *scan) run(ctx context.Context) error {
 	for !s.finished() {
-		from := s.reader.at
 		records, err := s.reader.next(ctx)
 		if errors.Is(err, io.EOF) {
 			break
@@ -60,14 +64,24 @@ func (s *scan) run(ctx context.Context) error {
 			if err := s.add(ctx, records[i]); err != nil {
 				return err
 			}
+			s.passed(records[i].Offset + 1)
+			s.c.tally.ReadTo = deadletter.RecordID{Topic: records[i].Topic, Partition: records[i].Partition, Offset: records[i].Offset}
 			if s.finished() {
 				break
 			}
 		}
-		s.c.read += min(s.reader.at, s.reader.end) - from
-		s.c.opts.Progress(s.c.read, s.c.all)
+		s.passed(min(s.reader.at, s.reader.end))
+		s.c.report()
 	}
-	return s.flush(ctx)
+	err := s.flush(ctx)
+	s.c.report()
+	return err
+}
+
+// passed counts the offsets before to as read.
+func (s *scan) passed(to int64) {
+	s.c.read += to - s.at
+	s.at = to
 }
 
 func (s *scan) finished() bool {
@@ -106,7 +120,11 @@ func (s *scan) add(ctx context.Context, rec job.Record) error {
 	if len(s.batch) < c.batch && s.bytes < batchBytes {
 		return nil
 	}
-	return s.flush(ctx)
+	err = s.flush(ctx)
+	if c.settles {
+		c.report()
+	}
+	return err
 }
 
 // admit opens an offset in the tracker. If the offset is beyond the window, admit settles the

@@ -23,6 +23,8 @@ type Tally struct {
 	Settled []deadletter.RecordID // named, and settled before
 	Missing []deadletter.RecordID // named, and not a letter
 	Notes   []string              // for people, a sentence each
+
+	ReadTo deadletter.RecordID // the last record that was read; no topic: none was
 }
 
 // Left is how many letters the command was asked to handle and did not.

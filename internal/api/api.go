@@ -8,6 +8,7 @@ import (
 	"dispatcher/internal/limits"
 	"dispatcher/internal/overview"
 	"dispatcher/internal/problem"
+	"dispatcher/internal/redrive"
 )
 
 const (
@@ -20,13 +21,26 @@ const (
 type api struct {
 	limits.Reader
 
-	fleet   overview.Reader
-	running chan struct{} // holds a token for each request that is served
+	fleet    overview.Reader
+	redrives Redrives
+	letters  DeadLetters
+	running  chan struct{} // holds a token for each request that is served
+	scans    chan struct{} // likewise, of those that read dead letters
 }
 
-// New serves the limits that a reader reads. It does not ask who calls: package auth does that before it.
-func New(r limits.Reader) http.Handler {
-	a := &api{Reader: r, fleet: overview.Reader{Reader: r}, running: make(chan struct{}, maxRequests)}
+// Options of [New]. Without Redrives or DeadLetters, the requests that need them are answered 404.
+type Options struct {
+	Reader      limits.Reader
+	Redrives    Redrives
+	DeadLetters DeadLetters
+}
+
+// New serves the limits that a reader reads, and the dead letters. It does not ask who calls: package auth does that before it.
+func New(o Options) http.Handler {
+	a := &api{
+		Reader: o.Reader, fleet: overview.Reader{Reader: o.Reader}, redrives: o.Redrives, letters: o.DeadLetters,
+		running: make(chan struct{}, maxRequests), scans: make(chan struct{}, maxScans),
+	}
 	mux := http.NewServeMux()
 	for pattern, serve := range a.routes() {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { answer(w, r, serve) })
@@ -63,6 +77,13 @@ func (a *api) routes() map[string]func(*http.Request) (any, error) {
 		"DELETE /api/v1/rules/{id}":          a.endRule,
 		"GET /api/v1/rules/history":          a.ruleHistory,
 		"GET /api/v1/rules/preview":          a.previewRule,
+		"GET /api/v1/dead-letters":           a.deadLetters,
+		"POST /api/v1/dead-letters/replay":   a.ofRedrives(a.settle(redrive.Replay)),
+		"POST /api/v1/dead-letters/drop":     a.ofRedrives(a.settle(redrive.Drop)),
+		"GET /api/v1/redrives":               a.ofRedrives(a.listRedrives),
+		"GET /api/v1/redrives/{id}":          a.ofRedrives(a.redrive),
+		"POST /api/v1/redrives/{id}/stop":    a.ofRedrives(a.stopRedrive),
+		"GET /api/v1/redrives/history":       a.ofRedrives(a.redriveHistory),
 	}
 }
 
@@ -75,10 +96,15 @@ func answer(w http.ResponseWriter, r *http.Request, serve func(*http.Request) (a
 		problem.Write(w, problemOf(err))
 		return
 	}
-	if d, ok := body.(*limits.Document); ok {
-		w.Header().Set("ETag", tagOf(d.Revision))
+	status := http.StatusOK
+	switch b := body.(type) {
+	case *limits.Document:
+		w.Header().Set("ETag", tagOf(b.Revision))
+	case started:
+		w.Header().Set("Location", "/api/v1/redrives/"+b.ID)
+		status = http.StatusAccepted
 	}
-	problem.WriteJSON(w, http.StatusOK, "application/json", body)
+	problem.WriteJSON(w, status, "application/json", body)
 }
 
 // bounded serves so many requests at once, and bodies of so many bytes.

@@ -47,6 +47,12 @@ func serve(t *testing.T) served {
 // serveTo is serve behind a guard. The API is polled with the first token, if there is one.
 func serveTo(t *testing.T, who auth.Options) served {
 	t.Helper()
+	return serveWith(t, who, api.Options{})
+}
+
+// serveWith is serveTo with more than the limits.
+func serveWith(t *testing.T, who auth.Options, o api.Options) served {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "dispatcher.yaml")
 	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
 		t.Fatal(err)
@@ -74,7 +80,8 @@ func serveTo(t *testing.T, who auth.Options) served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	web := httptest.NewServer(guard.Handler(api.New(limits.Reader{Config: cfg, Redis: rdb})))
+	o.Reader = limits.Reader{Config: cfg, Redis: rdb}
+	web := httptest.NewServer(guard.Handler(api.New(o)))
 	t.Cleanup(web.Close)
 	s := served{T: t, url: web.URL + "/api/v1/", redis: server}
 	if len(who.Tokens) > 0 {

@@ -1,8 +1,10 @@
-// Package api serves /api/v1: operators read the limits and change them, as `dispatcher limit` does, on any node.
+// Package api serves /api/v1: operators read the limits and change them, as `dispatcher limit` does, on any node. They also list
+// dead letters, and have them replayed or dropped in the background.
 //
 // # What it does not do
 //
-// It holds no state: Redis has all of it, and package throttle/control makes each change. It does not decide who may call:
+// It holds no state: Redis has all of it, and package throttle/control makes each change. It carries out no redrive:
+// package redrive does, and the request is answered once Redis has it. It does not decide who may call:
 // package auth does, before a request comes here. The history has the name of the caller's token.
 //
 // # How it works
@@ -21,4 +23,6 @@
 //
 // Redis has five seconds to answer; then the answer is 503. At most [maxRequests] requests are served at once, and a body has
 // at most [maxBody] bytes. No answer holds a value of a limit's key, only its hash.
+// No answer holds a dead letter's key or payload, nor the provider's answer to it. A list of dead letters reads Kafka for four seconds
+// at most, and two such lists are made at once.
 package api

@@ -7,6 +7,7 @@ import (
 
 	"dispatcher/internal/limits"
 	"dispatcher/internal/problem"
+	"dispatcher/internal/redrive"
 	"dispatcher/internal/rules"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
@@ -31,11 +32,11 @@ func problemOf(err error) problem.Error {
 		return p
 	}
 	switch {
-	case errors.Is(err, control.ErrUnknownLimit), errors.Is(err, rules.ErrUnknown):
+	case errors.Is(err, control.ErrUnknownLimit), errors.Is(err, rules.ErrUnknown), errors.Is(err, redrive.ErrUnknown):
 		p.Status = http.StatusNotFound
 	case errors.Is(err, limits.ErrWhichValue):
 		p.Status = http.StatusUnprocessableEntity
-	case errors.Is(err, control.ErrBusy), errors.Is(err, rules.ErrBusy), errors.As(err, new(*control.UndoError)):
+	case errors.Is(err, control.ErrBusy), errors.Is(err, rules.ErrBusy), errors.As(err, new(*control.UndoError)), redriveConflict(err):
 		p.Status = http.StatusConflict
 	}
 	return p

@@ -58,6 +58,10 @@ func kindOf(v any) string {
 		return "text"
 	case *bool:
 		return "true or false"
+	case *[]string:
+		return "a list of texts"
+	case *float64:
+		return "a number"
 	}
 	return "a whole number"
 }

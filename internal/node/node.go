@@ -16,6 +16,7 @@ import (
 	"dispatcher/admin"
 	"dispatcher/configs"
 	"dispatcher/consumer"
+	"dispatcher/consumer/dlq"
 	"dispatcher/internal/api"
 	"dispatcher/internal/dedup"
 	"dispatcher/internal/figures"
@@ -26,6 +27,7 @@ import (
 	"dispatcher/internal/node/health"
 	"dispatcher/internal/node/report"
 	"dispatcher/internal/page"
+	"dispatcher/internal/redrive"
 	"dispatcher/internal/rules"
 	"dispatcher/internal/why"
 	"dispatcher/sender"
@@ -50,6 +52,7 @@ type Node struct {
 	checks   []admin.Check
 	figures  *figures.Publisher // nil: each node keeps a limit of its own
 	rules    *rules.Watcher     // nil likewise
+	redrives *redrive.Service   // nil likewise
 	admin    *admin.Server
 	started  time.Time
 }
@@ -181,11 +184,28 @@ func (n *Node) makeAdmin() (err error) {
 	n.checks = n.healthChecks()
 	o := admin.Options{Config: n.cfg.Admin, Gatherer: n.registry, Logger: n.log, Checks: n.checks}
 	if n.redis != nil { // else each node has a limit of its own, which nobody changes
-		o.API = api.New(limits.Reader{Config: n.cfg, Redis: n.redis})
+		letters, err := n.makeRedrives()
+		if err != nil {
+			return err
+		}
+		o.API = api.New(api.Options{Reader: limits.Reader{Config: n.cfg, Redis: n.redis}, Redrives: n.redrives, DeadLetters: letters})
 		o.Page = page.Handler()
 	}
 	n.admin, err = admin.New(o)
 	return err
+}
+
+// makeRedrives makes what replays and drops dead letters in the background, and a client that lists them.
+func (n *Node) makeRedrives() (*dlq.Client, error) {
+	conn, err := KafkaConnection(n.cfg, n.log)
+	if err != nil {
+		return nil, err
+	}
+	o := dlq.Options{Connection: conn, Group: n.cfg.Kafka.Group}
+	n.redrives = redrive.New(redrive.Options{
+		Store: redrive.NewStore(n.redis, n.cfg.Redis.Namespace), Runner: redrive.Kafka(o), Node: Name(n.cfg), Logger: n.log,
+	})
+	return dlq.New(o)
 }
 
 // Run works until ctx ends, then drains: it releases waiting jobs, awaits calls in
@@ -206,6 +226,7 @@ func (n *Node) Run(ctx context.Context) error {
 		services.Go(func() { fail(n.why.Run(service)) })
 		services.Go(func() { fail(n.figures.Run(service)) })
 		services.Go(func() { fail(n.rules.Run(service)) })
+		services.Go(func() { fail(n.redrives.Run(ctx)) }) // not needed by the drain
 	}
 	services.Go(func() { n.provider.Run(service) })
 	if n.dedup != nil {
@@ -290,6 +311,9 @@ func (n *Node) Limit() throttle.State { return n.limiter.State() }
 
 // Rules is the revision of the operators' rules that the node knows; 0: it knows none.
 func (n *Node) Rules() int64 { return n.rules.Revision() }
+
+// AdminAddr is where the admin server listens; empty: nowhere.
+func (n *Node) AdminAddr() string { return n.admin.Addr() }
 
 // Consumer is the consumer's status now.
 func (n *Node) Consumer() consumer.Status { return n.consumer.Status() }

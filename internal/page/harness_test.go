@@ -108,7 +108,7 @@ func newSite(t *testing.T, jobs int, tokens ...auth.Token) *site {
 	t.Cleanup(func() { _ = rdb.Close() })
 	server, err := admin.New(admin.Options{
 		Config: admin.Config{Listen: "127.0.0.1:0", Auth: auth.Settings{Tokens: tokens}},
-		API:    s.away(api.New(limits.Reader{Config: cfg, Redis: rdb})), Page: page.Handler(),
+		API:    s.away(api.New(api.Options{Reader: limits.Reader{Config: cfg, Redis: rdb}})), Page: page.Handler(),
 	})
 	if err != nil {
 		t.Fatal(err)

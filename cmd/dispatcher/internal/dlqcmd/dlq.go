@@ -23,7 +23,8 @@ letters that are still on the topic are open again.
 With sender.on_unknown: park, --parked selects the jobs on <topic>.parked: those that may have been done. Look
 them up at the provider, then drop or replay them.
 
-Only one command at a time settles dead letters of a topic. The others wait, for 30 s at most.`
+Only one command at a time settles dead letters of a topic. The others wait, for 30 s at most. A replay or drop that
+was started over HTTP is such a command, too: dlq runs lists them.`
 
 // New is the command.
 func New(s *cli.Settings) *cobra.Command {
@@ -33,6 +34,7 @@ func New(s *cli.Settings) *cobra.Command {
 		newShowCommand(s, &asJSON),
 		newReplayCommand(s, &asJSON),
 		newDropCommand(s, &asJSON),
+		newRunsCommand(s, &asJSON),
 	)
 	g.Long = dlqHelp
 	g.PersistentFlags().BoolVar(&asJSON, "json", false, "print JSON")
