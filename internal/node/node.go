@@ -312,9 +312,6 @@ func (n *Node) Limit() throttle.State { return n.limiter.State() }
 // Rules is the revision of the operators' rules that the node knows; 0: it knows none.
 func (n *Node) Rules() int64 { return n.rules.Revision() }
 
-// AdminAddr is where the admin server listens; empty: nowhere.
-func (n *Node) AdminAddr() string { return n.admin.Addr() }
-
 // Consumer is the consumer's status now.
 func (n *Node) Consumer() consumer.Status { return n.consumer.Status() }
 
