@@ -134,6 +134,9 @@ func (s served) ask(method, path, body string, headers ...string) (o outcome) {
 	if json.Unmarshal(text, &o.object) != nil {
 		_ = json.Unmarshal(text, &o.list) // else it is text
 	}
+	if err := theDocument().checks(method, path, o); err != nil {
+		s.Errorf("%s %s: the answer is not as openapi.yaml has it: %v", method, path, err)
+	}
 	return o
 }
 

@@ -122,6 +122,9 @@ func TestPagesGetTheFleetsStateAsItChanges(t *testing.T) {
 				continue
 			}
 			want--
+			if err := theDocument().validate("#/components/schemas/LiveOverview", []byte(data)); err != nil {
+				t.Errorf("the event is not as openapi.yaml has it: %v", err)
+			}
 			var e struct {
 				Health struct{ State string }
 				Limit  struct{ Cap int }
