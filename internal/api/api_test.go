@@ -47,14 +47,7 @@ func serve(t *testing.T) served {
 // serveTo is serve behind a guard. The API is polled with the first token, if there is one.
 func serveTo(t *testing.T, who auth.Options) served {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "dispatcher.yaml")
-	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := configs.Load(configs.Source{File: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := config(t)
 	server := miniredis.RunT(t)
 	rdb := redisclient.New(redisclient.Options{Addrs: []string{server.Addr()}})
 	t.Cleanup(func() { _ = rdb.Close() })
@@ -84,6 +77,20 @@ func serveTo(t *testing.T, who auth.Options) served {
 		return s.get("limits/recipient").status == http.StatusOK && len(s.get("nodes").list) == 1
 	})
 	return s
+}
+
+// config is that of the file.
+func config(t testing.TB) configs.Config {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "dispatcher.yaml")
+	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := configs.Load(configs.Source{File: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
 }
 
 // until polls: its deadline is for what hangs.

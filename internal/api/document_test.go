@@ -190,6 +190,31 @@ func TestTheDocumentHasEachRequest(t *testing.T) {
 	}
 }
 
+// A request with a method that a path does not take learns the ones that it takes.
+func TestEachPathSaysWhichMethodsItTakes(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	for path, item := range theDocument().doc["paths"].(map[string]any) {
+		var want []string
+		for method := range item.(map[string]any) {
+			if method != "parameters" {
+				want = append(want, strings.ToUpper(method))
+			}
+			if method == "get" {
+				want = append(want, http.MethodHead)
+			}
+		}
+		switch path {
+		case "/rules/history", "/rules/preview":
+			want = append(want, http.MethodDelete) // they lie where a rule could lie
+		}
+		o := s.ask(http.MethodOptions, strings.NewReplacer("{name}", "provider", "{id}", "1").Replace(path[1:]), "")
+		if got := o.header.Get("Allow"); o.status != http.StatusMethodNotAllowed || got != strings.Join(sorted(want), ", ") {
+			t.Errorf("%s: got %d and %q, want %v", path, o.status, got, want)
+		}
+	}
+}
+
 // The settings of a limit are those of limit.Parameters, wherever the document lists them.
 func TestTheDocumentHasEachSetting(t *testing.T) {
 	t.Parallel()
@@ -227,11 +252,12 @@ func sorted(all []string) []string {
 func TestTheDocumentHasTheServersBounds(t *testing.T) {
 	t.Parallel()
 	for pointer, want := range map[string]int{
-		"#/components/parameters/lines/schema maximum":             api.MostLines,
-		"#/paths/~1calls/get/parameters/0/schema maximum":          figures.MostSeconds,
-		"#/paths/~1why/get/parameters/0/schema maxLength":          api.MaxJob,
-		"#/components/schemas/Change/properties/by maxLength":      api.MaxBy,
-		"#/components/schemas/LimitChange/properties/by maxLength": api.MaxBy,
+		"#/components/parameters/lines/schema maximum":               api.MostLines,
+		"#/paths/~1calls/get/parameters/0/schema maximum":            figures.MostSeconds,
+		"#/paths/~1why/get/parameters/0/schema maxLength":            api.MaxJob,
+		"#/paths/~1limits~1{name}/get/parameters/0/schema maxLength": api.MaxKey,
+		"#/components/schemas/Change/properties/by maxLength":        api.MaxBy,
+		"#/components/schemas/LimitChange/properties/by maxLength":   api.MaxBy,
 	} {
 		at, name, _ := strings.Cut(pointer, " ")
 		var got any
@@ -266,8 +292,10 @@ func TestEachAnswerIsAsTheDocumentHasIt(t *testing.T) {
 		seen[pattern][good] = true
 	}
 	const twice = "?n=1&n=2"
-	for _, path := range []string{"limits", "overview", "health", "nodes", "lanes", "topics", "calls?seconds=5", "forecast?cap=100", "rules", "rules/history",
-		"openapi.json", "limits/provider", "limits/recipient?key=a", "limits/provider/history", "why?limit=provider", "why?job=a", "rules/preview?when=true"} {
+	for _, path := range []string{
+		"limits", "overview", "health", "nodes", "lanes", "topics", "calls?seconds=5", "forecast?cap=100", "rules", "rules/history",
+		"openapi.json", "limits/provider", "limits/recipient?key=a", "limits/provider/history", "why?limit=provider", "why?job=a", "rules/preview?when=true",
+	} {
 		ask(true, http.MethodGet, path, "")
 		base, _, _ := strings.Cut(path, "?")
 		ask(false, http.MethodGet, base+twice, "")
@@ -332,6 +360,9 @@ func TestOddRequestsAreProblems(t *testing.T) {
 		{"POST", "rules?wait=1", `{"kind":"hold","when":"true","for":"1h"}`, 422, `"field":"wait"`},
 		{"POST", "limits/provider/pause?wait=true&wait=false", "", 422, `"field":"wait","value":"true","remedy":"is stated 2 times`},
 		{"POST", "limits/provider/pause?wait=%zz", "", 400, "can't be read"},
+		{"GET", "limits/recipient?key=", "", 422, `"field":"key"`},
+		{"GET", "limits/recipient?hash=", "", 422, `"field":"hash"`},
+		{"GET", "limits/recipient?key=" + strings.Repeat("a", 1025), "", 422, `"field":"key"`},
 		{"GET", "calls?seconds=", "", 422, `"field":"seconds"`},
 		{"GET", "calls?seconds=99999999999999999999", "", 422, `"field":"seconds"`},
 		{"GET", "calls?seconds=1;n=2", "", 400, "can't be read"},

@@ -12,6 +12,7 @@ func Patterns() []string { return append(slices.Sorted(maps.Keys((&api{}).routes
 const (
 	MostLines = mostLines
 	MaxJob    = maxJob
+	MaxKey    = maxKey
 	MaxBy     = maxBy
 )
 
