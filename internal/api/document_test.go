@@ -28,7 +28,7 @@ type described struct {
 }
 
 // theDocument is read once. Its schemas are strict: a member that an answer has and the document has not is an error.
-var theDocument = sync.OnceValue(func() *described { //nolint:gochecknoglobals // compiled once for all tests
+var theDocument = sync.OnceValue(func() *described {
 	text, err := api.Document()
 	if err != nil {
 		panic(err)

@@ -62,7 +62,7 @@ func TestARuleIsMadeBeforeAnyNodeWorks(t *testing.T) {
 }
 
 // slow is a context whose deadline is over, and that has not noticed: its timer is late.
-type slow struct{ context.Context }
+type slow struct{ context.Context } //nolint:containedctx // is one
 
 func (slow) Err() error            { return nil }
 func (slow) Done() <-chan struct{} { return nil }

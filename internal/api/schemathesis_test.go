@@ -22,8 +22,8 @@ import (
 )
 
 var (
-	schemathesis = flag.String("schemathesis", "", "path of schemathesis, for TestSchemathesis; empty: it is skipped") //nolint:gochecknoglobals // a flag
-	lasts        = flag.Duration("schemathesis-for", 5*time.Minute, "how long schemathesis runs, in all")              //nolint:gochecknoglobals // a flag
+	schemathesis = flag.String("schemathesis", "", "path of schemathesis, for TestSchemathesis; empty: it is skipped")
+	lasts        = flag.Duration("schemathesis-for", 5*time.Minute, "how long schemathesis runs, in all")
 )
 
 // Schemathesis makes requests from the document, to nodes that work. At first it may do all, with any names and then with that of
