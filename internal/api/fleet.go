@@ -84,7 +84,7 @@ const maxJob = 2 << 10 // bytes of what names a job; a question to the nodes has
 func (a *api) why(r *http.Request) (any, error) {
 	q := r.URL.Query()
 	job, name := q.Get("job"), q.Get("limit")
-	if (job == "") == (name == "") {
+	if (job == "") == (name == "") || q.Has("job") && q.Has("limit") {
 		return nil, fault.New("job", job, "name a job or a limit: ?job=ID, ?job=topic/partition/offset or ?limit=NAME")
 	}
 	if len(job) > maxJob {

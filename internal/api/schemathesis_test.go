@@ -120,9 +120,11 @@ func nodeOn(t *testing.T, parts *embedded.Parts, name, text string) served {
 	return s
 }
 
-// settings of schemathesis. A PATCH without If-Match gets 428, and one with a bad If-Match 412.
+// settings of schemathesis. A PATCH without If-Match gets 428, and one with a bad If-Match 412. 503 is no fault: no node may work
+// under the settings that schemathesis made, and a busy machine answers late.
 const settings = `
 [checks]
+not_a_server_error.expected-statuses = ["2xx", "3xx", "4xx", "503"]
 missing_required_header.expected-statuses = ["400", "401", "403", "422", "428"]
 negative_data_rejection.expected-statuses = ["400", "401", "403", "404", "405", "409", "412", "413", "422", "428", "429", "431", "503"]
 `
