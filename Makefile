@@ -3,6 +3,7 @@
 GO             ?= go
 GOLANGCI_LINT  ?= golangci-lint
 LUACHECK       ?= luacheck
+SCHEMATHESIS   ?= st
 PACKAGES       ?= ./...
 FUZZTIME       ?= 30s
 
@@ -10,7 +11,7 @@ FUZZTIME       ?= 30s
 # integration/, and the tests named Real of other packages.
 
 .DEFAULT_GOAL := help
-.PHONY: help build check lint lua words fmt test race mutants page integration proof kills changes algorithms fuzz bench demo
+.PHONY: help build check lint lua words fmt test race mutants page integration proof kills changes algorithms api fuzz bench demo
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +71,12 @@ kills: ## Kill a random node each 30 s, three runs of 60,000 jobs: 12 minutes (n
 
 algorithms: ## Measure every algorithm, and write docs/algorithms.md (needs Docker)
 	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -timeout=30m -v -run='^TestAlgorithms$$' ./integration -write
+
+APITIME ?= 5m
+
+api: ## Make requests from the OpenAPI document for APITIME (5m), by schemathesis 4
+	@command -v $(SCHEMATHESIS) >/dev/null || { echo "schemathesis is missing: pip install schemathesis, or SCHEMATHESIS=PATH of its command st"; exit 1; }
+	$(GO) test -count=1 -timeout=30m -v -run='^TestSchemathesis$$' ./internal/api -schemathesis="$$(command -v $(SCHEMATHESIS))" -schemathesis-for=$(APITIME)
 
 fuzz: ## Fuzz every decoder for FUZZTIME (30s) each
 	@set -e; for file in $$(grep -rl --include='*_test.go' '^func Fuzz' .); do \

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"path"
 	"time"
 
 	"dispatcher/internal/limits"
@@ -43,13 +44,50 @@ func New(o Options) http.Handler {
 	}
 	mux := http.NewServeMux()
 	for pattern, serve := range a.routes() {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { answer(w, r, serve) })
+		mux.Handle(pattern, a.bounded(func(w http.ResponseWriter, r *http.Request) { answer(w, r, serve) }))
 	}
-	all := http.NewServeMux()
-	all.Handle("/", a.bounded(mux))
-	all.Handle(eventsPattern, newStreams(a.live)) // is not one of those that are bounded in number and time
-	return http.NewCrossOriginProtection().Handler(all)
+	mux.Handle(eventsPattern, newStreams(a.live)) // is not one of those that are bounded in number and time
+	guard := http.NewCrossOriginProtection()
+	guard.SetDenyHandler(refusal(problem.Error{Status: http.StatusForbidden, Detail: "a page of another origin may not change anything"}))
+	return guard.Handler(orProblem(mux))
 }
+
+// refusal answers with a problem.
+func refusal(p problem.Error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { problem.Write(w, p) })
+}
+
+// orProblem serves the requests that have a pattern. net/http would answer the others with text, or redirect them to a path
+// that another request has.
+func orProblem(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p := problem.Error{Status: http.StatusNotFound, Detail: "there is no such path: see /api/v1/openapi.json"}
+		at := r.URL.EscapedPath()
+		if path.Clean(at) != at {
+			problem.Write(w, p)
+			return
+		}
+		found, pattern := mux.Handler(r)
+		if pattern != "" {
+			mux.ServeHTTP(w, r)
+			return
+		}
+		missed := headerOnly{}
+		found.ServeHTTP(missed, r)
+		if allowed := http.Header(missed).Get("Allow"); allowed != "" {
+			w.Header().Set("Allow", allowed)
+			p = problem.Error{Status: http.StatusMethodNotAllowed, Detail: "this path takes " + allowed}
+		}
+		problem.Write(w, p)
+	})
+}
+
+// headerOnly keeps the header of an answer, and nothing else.
+type headerOnly http.Header
+
+func (h headerOnly) Header() http.Header         { return http.Header(h) }
+func (h headerOnly) Write(b []byte) (int, error) { return len(b), nil }
+func (h headerOnly) WriteHeader(int)             {}
 
 const eventsPattern = "GET /api/v1/events"
 
@@ -84,6 +122,7 @@ func (a *api) routes() map[string]func(*http.Request) (any, error) {
 		"GET /api/v1/redrives/{id}":          a.ofRedrives(a.redrive),
 		"POST /api/v1/redrives/{id}/stop":    a.ofRedrives(a.stopRedrive),
 		"GET /api/v1/redrives/history":       a.ofRedrives(a.redriveHistory),
+		"GET /api/v1/openapi.json":           document,
 	}
 }
 
@@ -91,7 +130,11 @@ func (a *api) routes() map[string]func(*http.Request) (any, error) {
 func answer(w http.ResponseWriter, r *http.Request, serve func(*http.Request) (any, error)) {
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
-	body, err := serve(r.WithContext(ctx))
+	err := checkQuery(r)
+	var body any
+	if err == nil {
+		body, err = serve(r.WithContext(ctx))
+	}
 	if err != nil {
 		problem.Write(w, problemOf(err))
 		return
@@ -108,7 +151,7 @@ func answer(w http.ResponseWriter, r *http.Request, serve func(*http.Request) (a
 }
 
 // bounded serves so many requests at once, and bodies of so many bytes.
-func (a *api) bounded(next http.Handler) http.Handler {
+func (a *api) bounded(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case a.running <- struct{}{}:
@@ -119,6 +162,6 @@ func (a *api) bounded(next http.Handler) http.Handler {
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		next.ServeHTTP(w, r)
+		next(w, r)
 	})
 }

@@ -53,14 +53,7 @@ func serveTo(t *testing.T, who auth.Options) served {
 // serveWith is serveTo with more than the limits.
 func serveWith(t *testing.T, who auth.Options, o api.Options) served {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "dispatcher.yaml")
-	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := configs.Load(configs.Source{File: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := config(t)
 	server := miniredis.RunT(t)
 	rdb := redisclient.New(redisclient.Options{Addrs: []string{server.Addr()}})
 	t.Cleanup(func() { _ = rdb.Close() })
@@ -91,6 +84,20 @@ func serveWith(t *testing.T, who auth.Options, o api.Options) served {
 		return s.get("limits/recipient").status == http.StatusOK && len(s.get("nodes").list) == 1
 	})
 	return s
+}
+
+// config is that of the file.
+func config(t testing.TB) configs.Config {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "dispatcher.yaml")
+	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := configs.Load(configs.Source{File: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
 }
 
 // until polls: its deadline is for what hangs.
@@ -140,6 +147,9 @@ func (s served) ask(method, path, body string, headers ...string) (o outcome) {
 	o = outcome{status: resp.StatusCode, header: resp.Header, text: string(text)}
 	if json.Unmarshal(text, &o.object) != nil {
 		_ = json.Unmarshal(text, &o.list) // else it is text
+	}
+	if err := theDocument().checks(method, path, o); err != nil {
+		s.Errorf("%s %s: the answer is not as openapi.yaml has it: %v", method, path, err)
 	}
 	return o
 }

@@ -103,7 +103,7 @@ func (a *api) carryOut(r *http.Request, ch control.Change, do change) (any, erro
 
 // await waits with ?wait=true until each node knows the settings, for three seconds at most. The document says which do not.
 func await(r *http.Request, operator *control.Control, now limit.Settings) (took time.Duration, all bool) {
-	if r.URL.Query().Get("wait") != "true" {
+	if wait, _ := waits(r); !wait { // [body.change] has refused what is neither true nor false
 		return 0, false
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), timeout*3/5)

@@ -13,6 +13,9 @@
 // with the faults: field, value and remedy. A PATCH must name the revision that it is meant for in If-Match, so that of two
 // operators the slower one learns of the other's change.
 //
+// The file openapi.yaml describes all requests and answers, and is served as JSON. The tests compare each answer that they get with
+// it.
+//
 // A page of another origin can change nothing: [http.CrossOriginProtection] refuses it.
 //
 // # Who owns which goroutine

@@ -7,3 +7,14 @@ import (
 
 // Patterns are those of all requests that the API serves.
 func Patterns() []string { return append(slices.Sorted(maps.Keys((&api{}).routes())), eventsPattern) }
+
+// Bounds that the document has.
+const (
+	MostLines = mostLines
+	MaxJob    = maxJob
+	MaxKey    = maxKey
+	MaxBy     = maxBy
+)
+
+// Document is the OpenAPI document as it is served.
+func Document() ([]byte, error) { return documentJSON() }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"net/http"
 	"strconv"
 
@@ -77,25 +78,36 @@ func (a *api) forecast(r *http.Request) (any, error) {
 	return a.fleet.Preview(r.Context(), control.Change{Values: values, By: author(r, "")})
 }
 
+const maxJob = 2 << 10 // bytes of what names a job; a question to the nodes has no more
+
 // why asks the nodes what a job or a limit waits for.
 func (a *api) why(r *http.Request) (any, error) {
 	q := r.URL.Query()
 	job, name := q.Get("job"), q.Get("limit")
-	if (job == "") == (name == "") {
+	if (job == "") == (name == "") || q.Has("job") && q.Has("limit") {
 		return nil, fault.New("job", job, "name a job or a limit: ?job=ID, ?job=topic/partition/offset or ?limit=NAME")
+	}
+	if len(job) > maxJob {
+		return nil, fault.New("job", shown(json.RawMessage(job)), "must have at most "+strconv.Itoa(maxJob)+" bytes")
+	}
+	if name != "" {
+		if err := limit.CheckName("limit", name); err != nil {
+			return nil, err
+		}
 	}
 	return why.AskAll(r.Context(), a.Redis, a.Config.Redis.Namespace, a.First(), why.Question{Job: job, Limit: name})
 }
 
 // within is a whole number of the query, from 1 to most.
 func within(r *http.Request, name string, usual, most int) (int, error) {
-	text := r.URL.Query().Get(name)
-	if text == "" {
+	q := r.URL.Query()
+	if !q.Has(name) {
 		return usual, nil
 	}
+	text := q.Get(name)
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > most {
-		return 0, fault.New(name, text, "must be a whole number from 1 to "+strconv.Itoa(most))
+		return 0, fault.New(name, shown(json.RawMessage(text)), "must be a whole number from 1 to "+strconv.Itoa(most))
 	}
 	return n, nil
 }

@@ -89,7 +89,7 @@ func TestAChangeIsPreviewed(t *testing.T) {
 func TestWhyNeedsOneName(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	for _, path := range []string{"why", "why?job=a&limit=b"} {
+	for _, path := range []string{"why", "why?job=a&limit=b", "why?job=&limit=b", "why?job=a&limit="} {
 		if got := s.get(path); got.status != http.StatusUnprocessableEntity || !strings.Contains(got.text, "name a job or a limit") {
 			t.Errorf("%s: got %d %s, want 422", path, got.status, got.text)
 		}
@@ -122,6 +122,9 @@ func TestPagesGetTheFleetsStateAsItChanges(t *testing.T) {
 				continue
 			}
 			want--
+			if err := theDocument().validate("#/components/schemas/LiveOverview", []byte(data)); err != nil {
+				t.Errorf("the event is not as openapi.yaml has it: %v", err)
+			}
 			var e struct {
 				Health struct{ State string }
 				Limit  struct{ Cap int }

@@ -1,7 +1,9 @@
 package api
 
 import (
+	"encoding/json"
 	"net/http"
+	"strconv"
 
 	"dispatcher/internal/fault"
 	"dispatcher/internal/limits"
@@ -12,6 +14,11 @@ func (a *api) list(r *http.Request) (any, error) { return a.List(r.Context()) }
 
 func (a *api) get(r *http.Request) (any, error) {
 	q := r.URL.Query()
+	for _, name := range []string{"key", "hash"} {
+		if q.Has(name) && q.Get(name) == "" {
+			return nil, fault.New(name, "", "is empty: leave it out, or name a value of the limit's key")
+		}
+	}
 	of, err := valueOf(q.Get("key"), q.Get("hash"))
 	if err != nil {
 		return nil, err
@@ -19,11 +26,15 @@ func (a *api) get(r *http.Request) (any, error) {
 	return a.Read(r.Context(), r.PathValue("name"), of)
 }
 
+const maxKey = 1 << 10 // bytes, as of the value of a limit's key
+
 // valueOf is the value of a limit's key that a request names; nil: none.
 func valueOf(key, hash string) (*limit.Hash, error) {
 	switch {
 	case key != "" && hash != "":
 		return nil, fault.New("hash", hash, "names the same as key: leave one of them out")
+	case len(key) > maxKey:
+		return nil, fault.New("key", shown(json.RawMessage(key)), "must have at most "+strconv.Itoa(maxKey)+" bytes")
 	case key != "":
 		of := limit.HashOf(key)
 		return &of, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,32 @@ import (
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
 )
+
+// checkQuery refuses a query that can't be read, or that states a parameter twice: one of the two would be ignored.
+func checkQuery(r *http.Request) error {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return problem.Error{Status: http.StatusBadRequest, Detail: "the query of the URL can't be read"}
+	}
+	var faults fault.List
+	for name, all := range q {
+		faults.Refuse(len(all) > 1, shown(json.RawMessage(name)), shown(json.RawMessage(all[0])), "is stated %d times: state it once", len(all))
+	}
+	return faults.Err()
+}
+
+// waits tells whether a change is to be answered once all nodes know it.
+func waits(r *http.Request) (bool, error) {
+	q := r.URL.Query()
+	switch text := q.Get("wait"); {
+	case text == "true":
+		return true, nil
+	case text == "false", !q.Has("wait"):
+		return false, nil
+	default:
+		return false, fault.New("wait", shown(json.RawMessage(text)), "must be true or false")
+	}
+}
 
 // body are the members of a JSON object that were not taken yet.
 type body map[string]json.RawMessage
@@ -46,11 +73,14 @@ func (b body) take(name string, into any) error {
 		return nil
 	}
 	delete(b, name)
-	if err := json.Unmarshal(raw, into); err != nil {
+	if err := json.Unmarshal(raw, into); err != nil || isNull(raw) {
 		return fault.New(name, shown(raw), "must be "+kindOf(into))
 	}
 	return nil
 }
+
+// isNull: a member that is null would pass for an empty one.
+func isNull(raw json.RawMessage) bool { return string(raw) == "null" }
 
 func kindOf(v any) string {
 	switch v.(type) {
@@ -79,6 +109,9 @@ const maxBy = 100 // bytes of who makes a change
 
 // change takes what all changes may state: for how long, who and why.
 func (b body) change(r *http.Request) (ch control.Change, err error) {
+	if _, err := waits(r); err != nil {
+		return ch, err
+	}
 	var lasts, by string
 	if own, stated := b["by"]; stated {
 		if _, known := auth.From(r.Context()); known {
@@ -139,6 +172,8 @@ func (b body) values() (limit.Values, error) {
 		var number json.Number
 		var truth bool
 		switch {
+		case isNull(raw):
+			faults.Refuse(known, name, shown(raw), mustBe)
 		case json.Unmarshal(raw, &text) == nil:
 			values[name] = text
 		case json.Unmarshal(raw, &number) == nil:
@@ -146,13 +181,16 @@ func (b body) values() (limit.Values, error) {
 		case json.Unmarshal(raw, &truth) == nil:
 			values[name] = strconv.FormatBool(truth)
 		default:
-			faults.Refuse(known, name, shown(raw), "must be a number, true or false, or text")
+			faults.Refuse(known, name, shown(raw), mustBe)
 		}
 	}
 	return values, faults.Err()
 }
 
-const noSetting = "is no setting of a limit"
+const (
+	noSetting = "is no setting of a limit"
+	mustBe    = "must be a number, true or false, or text"
+)
 
 func isSetting(name string) bool {
 	return slices.ContainsFunc(limit.Parameters, func(p limit.Parameter) bool { return p.Name == name })

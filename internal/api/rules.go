@@ -59,8 +59,8 @@ func (a *api) endRule(r *http.Request) (any, error) {
 
 // ruleIn waits for the nodes where the request asks for that.
 func (a *api) ruleIn(r *http.Request, of rules.Rule, revision int64) (any, error) {
-	within := time.Duration(0) // one look
-	if r.URL.Query().Get("wait") == "true" {
+	within := time.Duration(0)     // one look
+	if wait, _ := waits(r); wait { // [body.change] has refused what is neither true nor false
 		within = timeout * 3 / 5
 	}
 	in, err := awaitRules(r.Context(), a.fleet, revision, within)

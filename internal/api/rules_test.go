@@ -1,9 +1,15 @@
 package api_test
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
+
+	"dispatcher/internal/limits"
+	"dispatcher/internal/overview"
+	"dispatcher/internal/redisclient"
 )
 
 func TestRulesAreMadeAndEndedOverHTTP(t *testing.T) {
@@ -42,5 +48,35 @@ func TestRulesAreMadeAndEndedOverHTTP(t *testing.T) {
 		if got := s.ask(http.MethodPost, "rules", body); got.status != http.StatusUnprocessableEntity || !strings.Contains(got.text, want) {
 			t.Errorf("%s: got %d %s, want %s", body, got.status, got.text, want)
 		}
+	}
+}
+
+// A rule is made also where no node ever worked, and that is no error: nothing of it would be undone.
+func TestARuleIsMadeBeforeAnyNodeWorks(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.redis.Del("dispatcher:{default}:limit:provider")
+	s.must(s.ask(http.MethodPost, "rules", `{"kind": "hold", "when": "true", "for": "1h"}`), 200, `"id":"1"`)
+	s.must(s.get("rules"), 200, `"id":"1"`)
+	s.must(s.ask(http.MethodDelete, "rules/1", ""), 200)
+}
+
+// slow is a context whose deadline is over, and that has not noticed: its timer is late.
+type slow struct{ context.Context } //nolint:containedctx // is one
+
+func (slow) Err() error            { return nil }
+func (slow) Done() <-chan struct{} { return nil }
+
+// A wait that ends while Redis is being asked is no failure of Redis: the change was made.
+func TestAWaitForTheNodesEnds(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	rdb := redisclient.New(redisclient.Options{Addrs: []string{s.redis.Addr()}})
+	t.Cleanup(func() { _ = rdb.Close() })
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Millisecond))
+	defer cancel()
+	in, err := overview.Reader{Reader: limits.Reader{Config: config(t), Redis: rdb}}.AwaitRules(slow{ctx}, 1)
+	if err != nil || in.Lacking == nil {
+		t.Errorf("got %+v and %v, want an empty list and no error", in, err)
 	}
 }

@@ -2,11 +2,13 @@ package overview
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"dispatcher/internal/limits"
 	"dispatcher/internal/rules"
+	"dispatcher/throttle/control"
 )
 
 // Rules are the rules by which operators cancel and hold jobs, and on which nodes they are in force.
@@ -32,7 +34,7 @@ func (r Reader) Rules(ctx context.Context) (Rules, error) {
 // RuleStore keeps the rules.
 func (r Reader) RuleStore() *rules.Store { return rules.NewStore(r.Redis, r.Config.Redis.Namespace) }
 
-// RulesInForce counts the nodes that know the rules of a revision.
+// RulesInForce counts the nodes that know the rules of a revision. Where Redis has no first limit yet, no node works.
 func (r Reader) RulesInForce(ctx context.Context, revision int64) (limits.InForce, error) {
 	in := limits.InForce{Lacking: []string{}}
 	operator, err := r.Control(r.First())
@@ -40,6 +42,9 @@ func (r Reader) RulesInForce(ctx context.Context, revision int64) (limits.InForc
 		return in, err
 	}
 	settings, err := operator.Get(ctx)
+	if errors.Is(err, control.ErrUnknownLimit) {
+		return in, nil
+	}
 	if err != nil {
 		return in, err
 	}
@@ -64,13 +69,14 @@ func (r Reader) RulesInForce(ctx context.Context, revision int64) (limits.InForc
 // AwaitRules waits until all nodes know the rules of a revision, or ctx ends: then it returns which of them do, and no error.
 func (r Reader) AwaitRules(ctx context.Context, revision int64) (in limits.InForce, err error) {
 	const every = 25 * time.Millisecond
+	in.Lacking = []string{}
 	start := time.Now()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		now, err := r.RulesInForce(ctx, revision)
 		switch {
-		case ctx.Err() != nil:
+		case ended(ctx):
 			return in, nil
 		case err != nil:
 			return in, err
@@ -86,4 +92,10 @@ func (r Reader) AwaitRules(ctx context.Context, revision int64) (in limits.InFor
 		case <-tick.C:
 		}
 	}
+}
+
+// ended tells whether a context is over. Its connections may find out before it does: they have its deadline.
+func ended(ctx context.Context) bool {
+	end, bounded := ctx.Deadline()
+	return ctx.Err() != nil || bounded && !time.Now().Before(end)
 }
