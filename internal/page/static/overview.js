@@ -76,7 +76,9 @@ export function overview() {
   const share = unitOf(limit) === 'units' ? shareOfUnits(fleet, limit.cap / limit.window_s) : s.share;
   say('f-share', share === null ? none : percent(share));
   say('f-waiting', number(fleet.forecast.jobs));
-  gone(fleet.forecast, limit);
+  const asleep = fleet.lanes.reduce((all, l) => all + l.asleep + l.delayed, 0);
+  say('f-waiting-more', asleep > 0 ? `and ${number(asleep)} asleep, for a time or another limit` : '');
+  gone(fleet.forecast, limit, asleep);
   say('f-refused', number(s.refused));
   const fresh = fleet.nodes.filter((n) => !n.stale && n.figures);
   say('f-late', number(fresh.reduce((all, n) => all + n.figures.late_slots, 0)));
@@ -85,7 +87,7 @@ export function overview() {
   tables(fleet);
 }
 
-function gone(forecast, limit) {
+function gone(forecast, limit, asleep) {
   if (forecast.jobs === 0) {
     say('f-gone', none);
     say('f-gone-more', 'no job waits');
@@ -94,7 +96,8 @@ function gone(forecast, limit) {
     say('f-gone-more', limit.paused ? 'while the fleet is paused' : 'nothing is settled now');
   } else {
     say('f-gone', clock(forecast.gone_at, forecast.left_s < 120));
-    say('f-gone-more', `in ${lasting(Math.round(forecast.left_s))}, at ${number(forecast.per_s)} jobs a second`);
+    const rate = unitOf(limit) === 'units' && forecast.since === 'cap' ? `${number(forecast.per_s)} units` : `${number(forecast.per_s)} jobs`;
+    say('f-gone-more', `in ${lasting(Math.ceil(forecast.left_s))}, at ${rate} a second${asleep > 0 ? '; without those asleep' : ''}`);
   }
 }
 
