@@ -279,6 +279,9 @@ func (n *Node) healthCheck(b *breaker.Breaker) *health.Check {
 // Gatherer gives the node's metrics.
 func (n *Node) Gatherer() prometheus.Gatherer { return n.registry }
 
+// AdminAddr is where the admin server listens, as host:port; empty: nowhere.
+func (n *Node) AdminAddr() string { return n.admin.Addr() }
+
 // LimitName is the name of the first limit.
 func (n *Node) LimitName() string { return n.cfg.Limits[0].Name }
 
