@@ -146,7 +146,6 @@ func TestTheProviderRefuses(t *testing.T) {
 	refusing.Status, refusing.RetryAfter, refusing.Accepts = http.StatusTooManyRequests, time.Second, 10
 	s.parts.Provider.Behave(refusing)
 	b.has("slow-configured", "of 300 that are configured")
-	b.until("the chart has the effective cap", "!document.getElementById('legend-effective').hidden")
 	b.until("429s are counted", "Number(document.getElementById('f-refused').textContent) > 0")
 	b.shoot("slowed")
 	b.accessible("while the provider refuses")
