@@ -16,6 +16,7 @@ const states = {
   slowed: ['warn', 'warn', 'Slowed down by the provider'],
   limited: ['ok', 'ok', 'Working at the limit'],
   gated: ['ok', 'ok', 'Working at a limit'],
+  held: ['pause', 'ok', 'Working; rules hold jobs'],
   working: ['ok', 'ok', 'Working'],
 };
 
@@ -76,6 +77,8 @@ export function overview() {
   const share = unitOf(limit) === 'units' ? shareOfUnits(fleet, limit.cap / limit.window_s) : s.share;
   say('f-share', share === null ? none : percent(share));
   say('f-waiting', number(fleet.forecast.jobs));
+  const asleep = fleet.lanes.reduce((all, l) => all + l.asleep, 0);
+  say('f-waiting-more', asleep > 0 ? `${number(asleep)} of them asleep, for a time or another limit` : '');
   gone(fleet.forecast, limit);
   say('f-refused', number(s.refused));
   const fresh = fleet.nodes.filter((n) => !n.stale && n.figures);
@@ -94,7 +97,8 @@ function gone(forecast, limit) {
     say('f-gone-more', limit.paused ? 'while the fleet is paused' : 'nothing is settled now');
   } else {
     say('f-gone', clock(forecast.gone_at, forecast.left_s < 120));
-    say('f-gone-more', `in ${lasting(Math.round(forecast.left_s))}, at ${number(forecast.per_s)} jobs a second`);
+    const rate = unitOf(limit) === 'units' && forecast.since === 'cap' ? `${number(forecast.per_s)} units` : `${number(forecast.per_s)} jobs`;
+    say('f-gone-more', `in ${lasting(Math.ceil(forecast.left_s))}, at ${rate} a second`);
   }
 }
 
@@ -103,7 +107,7 @@ const n = (text) => ({ text, kind: 'n' });
 function tables(fleet) {
   fill('lane-rows', fleet.lanes.map((l) => [
     l.name, n(number(l.waiting)), n(number(l.in_flight)), n(number(l.asleep + l.delayed)),
-    n(l.oldest_s > 0 ? lasting(l.oldest_s) : none), n(number(l.per_s)), n(l.drain_s === null || (state.limit.paused && l.waiting > 0) ? 'never' : l.waiting + l.in_flight === 0 ? 'empty' : lasting(Math.ceil(l.drain_s))),
+    n(l.oldest_s > 0 ? lasting(l.oldest_s) : none), n(number(l.per_s)), n(l.drain_s === null || (state.limit.paused && l.waiting > 0) ? 'never' : l.waiting + l.in_flight + l.asleep === 0 ? 'empty' : lasting(Math.ceil(l.drain_s))),
   ]), 'No node has said anything of its lanes.', 7);
   fill('limit-rows', fleet.limits.map((l) => [
     l.name, n(number(l.waiting)), n(percent(l.binds)),
