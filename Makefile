@@ -10,7 +10,7 @@ FUZZTIME       ?= 30s
 # integration/, and the tests named Real of other packages.
 
 .DEFAULT_GOAL := help
-.PHONY: help build check lint lua words fmt test race mutants integration proof kills changes algorithms fuzz bench demo
+.PHONY: help build check lint lua words fmt test race mutants page integration proof kills changes algorithms fuzz bench demo
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,8 +43,11 @@ mutants: ## Break each law on purpose, and demand that its test fails (AREA=NAME
 	$(GO) run ./internal/mutants $(if $(AREA),-area $(AREA))
 
 # What measures is judged best by hand, on a machine that does nothing else: `make proof`. The rest is CI's.
-MEASURES = ^Test(Measured|Faults|Kafka39|NoRepeatsReal|DialsReal|WallReal|ManyPartitionsReal|StallsReal|AHighRateReal|ALowRateReal|ACrowdReal|CostReal|CallsInFlightReal|GatesReal|QuotaReal|FeedbackReal|LanesReal|FairReal|ChangesReal)$$
+MEASURES = ^Test(Measured|Faults|Kafka39|NoRepeatsReal|DialsReal|WallReal|ManyPartitionsReal|StallsReal|AHighRateReal|ALowRateReal|ACrowdReal|CostReal|CallsInFlightReal|GatesReal|QuotaReal|FeedbackReal|LanesReal|FairReal|FiguresReal|ChangesReal)$$
 DOCKER   = DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -v
+
+page: ## The operators' page in a real browser (needs chromium)
+	DISPATCHER_REQUIRE_BROWSER=1 $(GO) test -count=1 ./internal/page
 
 integration: ## The built binary against Kafka and Redis in containers (needs Docker)
 	$(DOCKER) -timeout=20m -run='^Test(Friday|Inputs|[A-Za-z0-9]*Real)$$' -skip='$(MEASURES)' ./integration

@@ -53,6 +53,7 @@ func newDemoCommand(*cli.Settings) *cobra.Command {
 	f.DurationVar(&o.Window, "window", time.Second, "the provider's window")
 	f.IntVar(&o.Jobs, "jobs", 3000, "`number` of jobs to send")
 	f.StringVar(&o.Scenario, "scenario", demo.Plain, "`name` of what is played: plain, or sms with limits for each sender and recipient, texts of\nseveral segments, one-time passwords that go first, and a provider that refuses calls for a while")
+	cli.Choices(cmd, "scenario", demo.Plain, demo.SMS)
 	f.BoolVar(&asJSON, "json", false, "print only the verdict, as one line of JSON")
 	f.BoolVar(&verbose, "verbose", false, "print the nodes' logs to standard error")
 	return cmd
@@ -115,7 +116,11 @@ func statusLine(s demo.Snapshot) string {
 // hintText names the commands to try from a second terminal.
 func hintText(s demo.Snapshot) string {
 	me := program()
-	hint := fmt.Sprintf("From a second terminal, while it runs:\n"+
+	hint := ""
+	if s.PageAddr != "" {
+		hint = fmt.Sprintf("The page of the fleet's operators, while it runs (longer with --jobs 100000):\n  http://%s/\n", s.PageAddr)
+	}
+	hint += fmt.Sprintf("From a second terminal:\n"+
 		"  %s limit set %s --cap 150 --set redis.addrs=%s\n"+
 		"  %s limit pause %s --set redis.addrs=%s\n"+
 		"  %s limit resume %s --set redis.addrs=%s\n", me, s.First, s.RedisAddr, me, s.First, s.RedisAddr, me, s.First, s.RedisAddr)

@@ -22,6 +22,8 @@ func TestWhatDoesNotExistIsAnError(t *testing.T) {
 		{[]string{"config", "check", "x"}, "unknown command"},
 		{[]string{"limit", "get"}, "name the limit: dispatcher limit get NAME"},
 		{[]string{"config", "check", "--jsno"}, "unknown flag"},
+		{[]string{"completion"}, "name a subcommand: bash, zsh, fish, powershell"},
+		{[]string{"completion", "bsh"}, `unknown command "bsh"`},
 		{[]string{"-c", "/no/such/file", "config", "check"}, "read config: stat /no/such/file"},
 	} {
 		clitest.RunRoot(t.Context(), newRoot, "", nil, row.args...).MustFail(t, row.want)
@@ -44,4 +46,27 @@ func TestARunNeedsTheProvidersSecrets(t *testing.T) {
 	dispatcher("run").MustFail(t, lacks)
 	dispatcher("config", "show").MustPrint(t, "${env:PROVIDER_TOKEN}")
 	dispatcher("config", "check").MustPrint(t, "config ok, but a run would lack:", lacks)
+}
+
+func TestShellsComplete(t *testing.T) {
+	t.Parallel()
+	for shell, want := range map[string]string{"bash": "__start_dispatcher()", "zsh": "#compdef dispatcher", "fish": "complete -c dispatcher", "powershell": "Register-ArgumentCompleter"} {
+		clitest.RunRoot(t.Context(), newRoot, "", nil, "completion", shell).MustPrint(t, want)
+	}
+	for _, row := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"enqueue", "--format", ""}, "lines\nndjson\n:4\n"},
+		{[]string{"enqueue", "--topic", ""}, "jobs\n:4\n"},
+		{[]string{"enqueue", ""}, ":0\n"}, // a file
+		{[]string{"dlq", "list", "--reason", ""}, "exhausted\n"},
+		{[]string{"dlq", "replay", "--to", ""}, "jobs\n:4\n"},
+		{[]string{"demo", "--scenario", ""}, "plain\nsms\n:4\n"},
+		{[]string{"forecast", "--algorithm", ""}, "gcra\n"},
+		{[]string{"run", "-c", ""}, "yaml\nyml\n:8\n"},
+		{[]string{"run", ""}, ":4\n"},
+	} {
+		clitest.RunRoot(t.Context(), newRoot, "", nil, append([]string{"__complete"}, row.args...)...).MustPrint(t, row.want)
+	}
 }

@@ -65,6 +65,7 @@ type Snapshot struct {
 	Binds     map[string]float64 // share of the last half minute in which jobs waited for each limit
 	Brokers   string
 	RedisAddr string
+	PageAddr  string // of the operators' page, on one of the nodes
 }
 
 // Run runs the demo. It calls show with a snapshot ten times a second, and
@@ -122,7 +123,7 @@ const workersAll = 768
 
 func (o Options) settings() []string {
 	workers := fmt.Sprintf("kafka.workers=%d", max(64, workersAll/o.Nodes))
-	return slices.Concat(o.scenario().settings(o), []string{workers}, o.Settings)
+	return slices.Concat(o.scenario().settings(o), []string{workers, "admin.listen=127.0.0.1:0"}, o.Settings)
 }
 
 // play runs the fleet until the backlog is gone.

@@ -93,7 +93,7 @@ func (m *monitor) snapshot() Snapshot {
 	s := Snapshot{
 		Elapsed: time.Since(m.start), Sent: m.parts.Provider.Count(), Rate: m.parts.Provider.Recent(in.Window),
 		Cap: in.Cap, Window: in.Window, Paused: in.Paused, Nodes: m.fleet.Working(),
-		Brokers: m.parts.Brokers()[0], RedisAddr: m.parts.RedisAddr(),
+		Brokers: m.parts.Brokers()[0], RedisAddr: m.parts.RedisAddr(), PageAddr: m.fleet.Nodes[0].AdminAddr(),
 	}
 	s.Jobs, s.Settled = m.parts.Backlog()
 	s.First = m.fleet.Nodes[0].LimitName()

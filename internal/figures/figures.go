@@ -39,6 +39,7 @@ type Figures struct {
 	Lanes  []Lane  `json:"lanes"`
 	Topics []Topic `json:"topics"`
 	Limits []Limit `json:"limits"`
+	Held   int     `json:"held"` // jobs that a rule of the operators holds
 }
 
 // Check is one part of the node's health.

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"dispatcher/admin"
@@ -49,6 +50,11 @@ func (n *Node) figureLimit(f *figures.Figures) {
 		f.Eff = perSecond(s.Slowdown.EffectiveCap(s.Settings.Contract), s.Settings.Contract)
 	}
 	waiting := n.consumer.Deferred()
+	for name, jobs := range waiting {
+		if strings.HasPrefix(name, heldBy) {
+			f.Held += jobs
+		}
+	}
 	for i, stated := range n.cfg.Limits {
 		f.Limits = append(f.Limits, figures.Limit{Name: stated.Name, Waiting: waiting[stated.Name], Binds: n.limiter.Binds(i)})
 	}

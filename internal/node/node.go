@@ -26,6 +26,7 @@ import (
 	"dispatcher/internal/node/gates"
 	"dispatcher/internal/node/health"
 	"dispatcher/internal/node/report"
+	"dispatcher/internal/page"
 	"dispatcher/internal/redrive"
 	"dispatcher/internal/rules"
 	"dispatcher/internal/why"
@@ -188,6 +189,7 @@ func (n *Node) makeAdmin() (err error) {
 			return err
 		}
 		o.API = api.New(api.Options{Reader: limits.Reader{Config: n.cfg, Redis: n.redis}, Redrives: n.redrives, DeadLetters: letters})
+		o.Page = page.Handler()
 	}
 	n.admin, err = admin.New(o)
 	return err
@@ -298,6 +300,9 @@ func (n *Node) healthCheck(b *breaker.Breaker) *health.Check {
 // Gatherer gives the node's metrics.
 func (n *Node) Gatherer() prometheus.Gatherer { return n.registry }
 
+// AdminAddr is where the admin server listens, as host:port; empty: nowhere.
+func (n *Node) AdminAddr() string { return n.admin.Addr() }
+
 // LimitName is the name of the first limit.
 func (n *Node) LimitName() string { return n.cfg.Limits[0].Name }
 
@@ -306,9 +311,6 @@ func (n *Node) Limit() throttle.State { return n.limiter.State() }
 
 // Rules is the revision of the operators' rules that the node knows; 0: it knows none.
 func (n *Node) Rules() int64 { return n.rules.Revision() }
-
-// AdminAddr is where the admin server listens; empty: nowhere.
-func (n *Node) AdminAddr() string { return n.admin.Addr() }
 
 // Consumer is the consumer's status now.
 func (n *Node) Consumer() consumer.Status { return n.consumer.Status() }

@@ -284,6 +284,9 @@ func (p *pacer) takeJob(item *workItem, lane int) bool {
 	}
 }
 
+// heldBy begins the name under which a held job waits. No limit's name has a blank.
+const heldBy = "rule "
+
 // underRule looks whether an operator's rule is about the job. A held job waits, and is looked at again.
 func (p *pacer) underRule(item *workItem) (held bool) {
 	now := time.Now()
@@ -296,7 +299,7 @@ func (p *pacer) underRule(item *workItem) (held bool) {
 		return false
 	}
 	p.gates.Drop(item.d)
-	p.deferJob(item, consumer.DeferOptions{Until: now.Add(gates.Recheck), Limit: "rule " + rule.ID, Held: true})
+	p.deferJob(item, consumer.DeferOptions{Until: now.Add(gates.Recheck), Limit: heldBy + rule.ID, Held: true})
 	return true
 }
 

@@ -16,7 +16,7 @@ const Binding = 0.5
 
 // Forecast says when the jobs that wait now are settled, if no more come.
 type Forecast struct {
-	Jobs   float64  `json:"jobs"`              // that wait or are in flight
+	Jobs   float64  `json:"jobs"`              // that wait, are in flight or asleep
 	PerS   float64  `json:"per_s"`             // that are to be settled in a second
 	LeftS  *float64 `json:"left_s"`            // null: nothing is settled
 	GoneAt string   `json:"gone_at,omitempty"` // by Redis's clock

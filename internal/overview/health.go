@@ -24,6 +24,7 @@ const (
 	Slowed   State = "slowed"    // the first limit holds jobs up, at less than its cap: the provider refused calls
 	Limited  State = "limited"   // the first limit holds jobs up
 	Gated    State = "gated"     // another limit does
+	Held     State = "held"      // rules of the operators do
 	Working  State = "working"   // nothing holds jobs up for long
 )
 
@@ -78,6 +79,9 @@ func (f *Fleet) holdUp() Health {
 	if gate := f.gate(); gate != nil {
 		return Health{State: Gated, Limit: gate.Name, Text: fmt.Sprintf("The limit %s holds %.0f jobs up: %s in all.", gate.Name, float64(gate.Waiting), wait)}
 	}
+	if held := f.held(); held > 0 {
+		return Health{State: Held, Text: fmt.Sprintf("Rules of operators hold %d jobs: %s in all. dispatcher rules list shows them.", held, wait)}
+	}
 	return Health{State: Working, Text: fmt.Sprintf("No limit holds the jobs up: %s.", wait)}
 }
 
@@ -86,6 +90,14 @@ func (f *Fleet) every(is func(*Figures) bool) bool {
 }
 
 func (f *Fleet) some(is func(*Figures) bool) bool { return slices.ContainsFunc(f.fresh(), is) }
+
+// held are the jobs that rules hold.
+func (f *Fleet) held() (jobs int) {
+	for _, n := range f.fresh() {
+		jobs += n.Held
+	}
+	return jobs
+}
 
 // gate is the limit after the first that most jobs wait for; nil: none holds jobs up.
 func (f *Fleet) gate() (most *Limit) {

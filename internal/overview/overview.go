@@ -3,6 +3,8 @@ package overview
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -54,7 +56,7 @@ type Figures = figures.Figures
 type Lane struct {
 	figures.Lane
 
-	DrainS *float64 `json:"drain_s"` // until all that waits or is in flight would be settled at the present rate; null: nothing is
+	DrainS *float64 `json:"drain_s"` // until all that waits, is in flight or asleep would be settled at the present rate; null: nothing is
 }
 
 // Topic is a topic of the whole fleet.
@@ -74,6 +76,9 @@ func (r Reader) Read(ctx context.Context) (*Fleet, error) {
 		return nil, err
 	}
 	settings, err := operator.Get(ctx)
+	if errors.Is(err, control.ErrUnknownLimit) {
+		return nil, fmt.Errorf("%w: either no node ever worked here, or %q is not the fleet's first limit: give the nodes' configuration with -c", err, name)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +166,7 @@ func (f *Fleet) join() {
 }
 
 // left are the jobs of the lane that are not settled, but those of retry topics, which wait for their time.
-func (l *Lane) left() float64 { return float64(l.Waiting) + float64(l.InFlight) }
+func (l *Lane) left() float64 { return float64(l.Waiting) + float64(l.InFlight) + float64(l.Asleep) }
 
 // seconds is nil where it would take for ever.
 func seconds(jobs, perSecond float64) *float64 {

@@ -95,6 +95,8 @@ func TestHealthNamesWhatHoldsJobsUp(t *testing.T) {
 	silent.Stale, silent.AgeS = true, 12
 	down := busy()
 	down.ProviderDown = true
+	heldJobs := busy()
+	heldJobs.Held = 700
 	unready := working("n1", busy())
 	unready.Figures.Ready, unready.Figures.Checks = false, []figures.Check{{Name: "kafka", Error: "no broker answers"}}
 	for name, tc := range map[string]struct {
@@ -110,6 +112,7 @@ func TestHealthNamesWhatHoldsJobsUp(t *testing.T) {
 		"idle":      {fleet(settings(), working("n1", Figures{})), Idle, "No job waits."},
 		"limit":     {fleet(settings(), working("n1", busy(Limit{Name: "provider", Binds: 1}))), Limited, "The limit provider holds the jobs up"},
 		"gate":      {fleet(settings(), working("n1", busy(Limit{Name: "provider"}, Limit{Name: "recipient", Binds: 0.8, Waiting: 800}))), Gated, "The limit recipient holds 800 jobs up"},
+		"held":      {fleet(settings(), working("n1", heldJobs)), Held, "Rules of operators hold 700 jobs: 1204 jobs wait in all."},
 		"working":   {fleet(settings(), working("n1", busy(Limit{Name: "provider", Binds: 0.1}))), Working, "No limit holds the jobs up"},
 	} {
 		if tc.f.Health.State != tc.want || !strings.Contains(tc.f.Health.Text, tc.text) {

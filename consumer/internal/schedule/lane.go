@@ -132,19 +132,29 @@ const meterSpan = 30 * time.Second
 
 // meter is a rate as an exponentially weighted average. The scheduler's lock guards it.
 type meter struct {
-	rate float64 // a second, as of at
-	at   time.Time
+	rate  float64   // a second, as of at, as if nothing had been counted for ever before since
+	at    time.Time // of the last one
+	since time.Time // of the first one
 }
 
 // tick counts one.
 func (m *meter) tick(now time.Time) {
-	m.rate, m.at = m.perSecond(now)+1/meterSpan.Seconds(), now
+	if m.since.IsZero() {
+		m.since = now
+	}
+	m.rate, m.at = m.decayed(now)+1/meterSpan.Seconds(), now
 }
 
-// perSecond is the rate now.
+func (m *meter) decayed(now time.Time) float64 {
+	return m.rate * math.Exp(-now.Sub(m.at).Seconds()/meterSpan.Seconds())
+}
+
+// perSecond is the rate now. The time before the first one does not count: else the rate of a node would be too low for its first
+// minute. It is taken for a second at least.
 func (m *meter) perSecond(now time.Time) float64 {
 	if m.rate == 0 {
 		return 0
 	}
-	return m.rate * math.Exp(-now.Sub(m.at).Seconds()/meterSpan.Seconds())
+	known := max(now.Sub(m.since), time.Second)
+	return m.decayed(now) / (1 - math.Exp(-known.Seconds()/meterSpan.Seconds()))
 }

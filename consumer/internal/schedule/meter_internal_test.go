@@ -15,9 +15,12 @@ func TestAMeterFollowsThePace(t *testing.T) {
 	if got := m.perSecond(now); got != 0 {
 		t.Errorf("got %v before anything was counted, want 0", got)
 	}
-	for range 200 * 120 { // 200 a second for two minutes
+	for n := range 200 * 120 { // 200 a second for two minutes
 		now = now.Add(5 * time.Millisecond)
 		m.tick(now)
+		if got := m.perSecond(now); n > 400 && math.Abs(got-200) > 6 {
+			t.Fatalf("got %v a second after %d of 200 a second, want about 200 from the third second on", got, n)
+		}
 	}
 	if got := m.perSecond(now); math.Abs(got-200) > 6 {
 		t.Errorf("got %v a second, want about 200", got)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"dispatcher/internal/clip"
+	"dispatcher/internal/limits"
 	"dispatcher/internal/timetext"
 	"dispatcher/throttle/limit"
 )
@@ -27,6 +28,26 @@ func Window(t limit.Terms) string {
 		return t.WindowText()
 	}
 	return "any " + timetext.Short(t.Window)
+}
+
+// Brief are the most important terms. The configuration says which jobs a gate counts.
+func Brief(t limit.Terms, jobs limits.Counts) string {
+	text := fmt.Sprintf("at most %d in %s", t.Cap, Window(t))
+	switch {
+	case !t.Gate:
+		text += fmt.Sprintf(", burst %d", t.Burst)
+	case jobs.Key != "":
+		text += " for each value of " + InCell(jobs.Key)
+	default:
+		text += ", beside the first limit"
+	}
+	if t.Gate && jobs.When != "" {
+		text += ", where " + InCell(jobs.When)
+	}
+	if t.Paused {
+		text += ", paused"
+	}
+	return text
 }
 
 // PrintWaste warns if the terms leave little of the cap, and names an algorithm that leaves

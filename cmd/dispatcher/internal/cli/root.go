@@ -27,9 +27,14 @@ func NewRoot(environ func() []string, commands ...func(*Settings) *cobra.Command
 	root.PersistentFlags().StringVarP(&s.File, "config", "c", "", "`FILE` with settings (default $DISPATCHER_CONFIG)")
 	root.PersistentFlags().StringArrayVar(&s.Set, "set", nil, "one setting as `path=value`, such as limits.0.cap=300; can be repeated, and wins over all other sources")
 	root.SetFlagErrorFunc(flagFault)
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp) // few arguments are files
+	if err := root.MarkPersistentFlagFilename("config", "yaml", "yml"); err != nil {
+		panic(err) // it is there
+	}
 	for _, make := range commands {
 		root.AddCommand(make(s))
 	}
+	root.AddCommand(newCompletion())
 	return root
 }
 

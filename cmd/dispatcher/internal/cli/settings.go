@@ -1,15 +1,19 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"dispatcher/configs"
 	"dispatcher/consumer"
+	"dispatcher/internal/limits"
 	"dispatcher/internal/node"
+	"dispatcher/throttle/limit"
 )
 
 // Settings reads the configuration for every subcommand, from the sources that the
@@ -43,6 +47,27 @@ func (s *Settings) Kafka(cmd *cobra.Command) (configs.Config, consumer.Connectio
 	}
 	conn, err := node.KafkaConnection(cfg, Logger(cfg, cmd.ErrOrStderr()))
 	return cfg, conn, err
+}
+
+// Redis reads the settings and makes a reader of the fleet's limits, for a command that asks Redis. It connects to nothing yet.
+// The caller calls closed in the end.
+func (s *Settings) Redis(cmd *cobra.Command, timeout time.Duration) (r limits.Reader, closed func(), err error) {
+	return s.redis(cmd.ErrOrStderr(), timeout)
+}
+
+func (s *Settings) redis(log io.Writer, timeout time.Duration) (r limits.Reader, closed func(), err error) {
+	cfg, err := s.Manage(nil)
+	if err != nil {
+		return r, nil, err
+	}
+	if cfg.Limits[0].Scope == limit.ScopeNode {
+		return r, nil, errors.New("each node keeps a limit of its own (limits.0.scope: node), so there is no Redis to ask: look at /readyz and the log of each node")
+	}
+	rdb, err := node.RedisClient(cfg, Logger(cfg, log), timeout)
+	if err != nil {
+		return r, nil, err
+	}
+	return limits.Reader{Config: cfg, Redis: rdb}, func() { _ = rdb.Close() }, nil // nothing is under way that its error could concern
 }
 
 // Logger writes to w, with the configured level and format.

@@ -17,7 +17,7 @@ func newDropCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 			"listed, and stay on their topic until retention deletes them. To drop all, give --all.",
 		Example: "  dispatcher dlq drop --reason expired\n  dispatcher dlq drop --all --dry-run",
 	}
-	x.define(cmd)
+	x.define(s, cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return x.run(cmd, s, args, *asJSON, func(ctx context.Context, client *dlq.Client, f dlq.Filter) (dlq.Tally, error) {
 			return client.Drop(ctx, f, x.dry)

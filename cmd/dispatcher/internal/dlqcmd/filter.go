@@ -6,8 +6,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"dispatcher/cmd/dispatcher/internal/cli"
 	"dispatcher/configs"
 	"dispatcher/consumer/deadletter"
 	"dispatcher/consumer/dlq"
@@ -23,7 +25,8 @@ type letterFlags struct {
 	flags             *pflag.FlagSet
 }
 
-func (g *letterFlags) define(f *pflag.FlagSet) {
+func (g *letterFlags) define(s *cli.Settings, cmd *cobra.Command) {
+	f := cmd.Flags()
 	g.flags = f
 	f.StringSliceVar(&g.topics, "topic", nil, "dead letters of this job `TOPIC`; can be repeated (default: all of kafka.topics)")
 	f.StringSliceVar(&g.reasons, "reason", nil, "only those of this `CLASS`, such as exhausted or permanent; can be repeated")
@@ -32,6 +35,12 @@ func (g *letterFlags) define(f *pflag.FlagSet) {
 	f.StringVar(&g.key, "key", "", "only those with this `KEY`")
 	f.BoolVar(&g.parked, "parked", false, "the jobs of <topic>.parked (sender.on_unknown: park) instead of the dead letters")
 	f.IntVar(&g.limit, "limit", 0, "only the first `N` that match, partition by partition; 0: all")
+	s.JobTopics(cmd, "topic")
+	var classes []string
+	for _, c := range deadletter.Classes() {
+		classes = append(classes, string(c))
+	}
+	cli.Choices(cmd, "reason", classes...)
 }
 
 // given are the selecting flags that were used.

@@ -69,7 +69,7 @@ func newListCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 			"is an object, and the total goes to standard error.",
 		Example: "  dispatcher dlq list --reason exhausted --since 2h\n  dispatcher dlq list --json | jq -r .id",
 	}
-	selected.define(cmd.Flags())
+	selected.define(s, cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		client, cfg, _, err := clientOf(s, cmd)
 		if err != nil {

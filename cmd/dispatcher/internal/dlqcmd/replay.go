@@ -23,8 +23,9 @@ func newReplayCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 			"If the command dies, up to 500 jobs that it has written may still be listed as open.",
 		Example: "  dispatcher dlq replay --reason exhausted --since 2h --dry-run\n  dispatcher dlq replay jobs.dlq/3/1042 jobs.dlq/0/17",
 	}
-	x.define(cmd)
+	x.define(s, cmd)
 	cmd.Flags().StringVar(&x.to, "to", "", "write to this `TOPIC` instead")
+	s.JobTopics(cmd, "to")
 	cmd.Flags().BoolVar(&whole, "whole", false, "replay truncated dead letters from their original records, where these still exist")
 	cmd.Flags().Float64Var(&rate, "rate", 0, "`JOBS` a second at most; 0: no bound")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -26,8 +26,8 @@ type settling struct {
 	to         string
 }
 
-func (x *settling) define(cmd *cobra.Command) {
-	x.filter.define(cmd.Flags())
+func (x *settling) define(s *cli.Settings, cmd *cobra.Command) {
+	x.filter.define(s, cmd)
 	cmd.Flags().BoolVar(&x.all, "all", false, x.verb+" all open dead letters; excludes filters and ids")
 	cmd.Flags().BoolVar(&x.dry, "dry-run", false, "show the outcome, and change nothing")
 	cmd.Flags().BoolVarP(&x.yes, "yes", "y", false, "don't ask for confirmation")

@@ -39,17 +39,21 @@ If writing fails, the error names the lines that may have been written, and the 
 func New(s *cli.Settings) *cobra.Command {
 	var topic, format, keyField string
 	var from int
-	var noCheck bool
+	var noCheck, asJSON bool
 	cmd := &cobra.Command{
 		Use: "enqueue [FILE]", Short: "Write jobs to Kafka, from a file or standard input",
 		Long: enqueueHelp, Args: cobra.MaximumNArgs(1),
-		Example: "  dispatcher enqueue jobs.txt\n  generate | dispatcher enqueue --format ndjson --topic jobs",
+		ValidArgsFunction: cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault), // a file
+		Example:           "  dispatcher enqueue jobs.txt\n  generate | dispatcher enqueue --format ndjson --topic jobs",
 	}
 	cmd.Flags().StringVar(&topic, "topic", "", "`TOPIC` to write to (default: the first of kafka.topics or kafka.lanes)")
 	cmd.Flags().StringVar(&format, "format", "lines", "format of a line: lines or ndjson")
 	cmd.Flags().StringVar(&keyField, "key-field", "", "`NAME` of the JSON field that is the key")
 	cmd.Flags().IntVar(&from, "resume-from", 1, "`LINE` to begin with, from 1")
 	cmd.Flags().BoolVar(&noCheck, "no-check", false, "also write lines that a node would refuse, and send to the dead letters")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the outcome as JSON")
+	cli.Choices(cmd, "format", "lines", "ndjson")
+	s.JobTopics(cmd, "topic")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if from < 1 {
 			return fmt.Errorf("enqueue: --resume-from: %d: lines are counted from 1", from)
@@ -82,11 +86,32 @@ func New(s *cli.Settings) *cobra.Command {
 		err = e.run(cmd.Context(), jobs)
 		_ = e.bar.Clear()
 		if err = errors.Join(err, out.Close()); err != nil {
-			return fmt.Errorf("%w (enqueued %d jobs to %s)", err, e.written, topic)
+			err = fmt.Errorf("%w (enqueued %d jobs to %s)", err, e.written, topic)
+		}
+		switch {
+		case asJSON:
+			return errors.Join(cli.PrintJSON(cmd.OutOrStdout(), outcomeOf(e, err)), err)
+		case err != nil:
+			return err
 		}
 		return cli.PrintLine(cmd.OutOrStdout(), fmt.Sprintf("enqueued %d jobs to %s", e.written, topic))
 	}
 	return cmd
+}
+
+// outcome is what the command did, for programs.
+type outcome struct {
+	Topic    string `json:"topic"`
+	Enqueued int64  `json:"enqueued"`
+	Error    string `json:"error,omitempty"`
+}
+
+func outcomeOf(e *enqueuer, err error) outcome {
+	o := outcome{Topic: e.topic, Enqueued: e.written}
+	if err != nil {
+		o.Error = err.Error()
+	}
+	return o
 }
 
 // checkOf returns a check that refuses a job which a node of this configuration would

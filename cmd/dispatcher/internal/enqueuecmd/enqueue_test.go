@@ -219,6 +219,13 @@ func TestEnqueueWritesToKafka(t *testing.T) {
 	with("a\nb\n").MustPrint(t, "enqueued 2 jobs to jobs\n")
 	with(`{"value":"c","key":"k","id":"7"}`, "-", "--format", "ndjson", "--topic", "other").MustPrint(t, "enqueued 1 jobs to other\n")
 
+	with("a\nb\n", "--json", "--topic", "other").MustPrint(t, `{"topic":"other","enqueued":2}`+"\n")
+	failed := with("a\n", "--json", "--topic", "missing")
+	failed.MustFail(t, "topic missing does not exist")
+	if want := `{"topic":"missing","enqueued":0,"error":"enqueue: nothing was written: topic missing`; !strings.HasPrefix(failed.Out, want) {
+		t.Errorf("got %s, want it to begin with %s", failed.Out, want)
+	}
+
 	with("a\n", "--topic", "missing").MustFail(t, "enqueue: nothing was written: topic missing does not exist: create it first, or correct the name (enqueued 0 jobs to missing)")
 	for header, want := range map[string]string{
 		`"cost":"0"`: "line 1: cost", `"not-after":"tomorrow"`: "line 1: not-after", `"lane":"otp"`: "line 1: lane: is not the lane of the job's topic",
@@ -236,7 +243,7 @@ func TestEnqueueWritesToKafka(t *testing.T) {
 	if got := clitest.LastOffset(t, broker, "jobs"); got != 1503 {
 		t.Errorf("got %d records in jobs, want 1503", got)
 	}
-	if got := clitest.LastOffset(t, broker, "other"); got != 2 {
-		t.Errorf("got %d records in other, want 2", got)
+	if got := clitest.LastOffset(t, broker, "other"); got != 4 {
+		t.Errorf("got %d records in other, want 4", got)
 	}
 }

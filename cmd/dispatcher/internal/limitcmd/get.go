@@ -14,7 +14,7 @@ import (
 func newGetCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 	var one value
 	cmd := &cobra.Command{
-		Use: "get NAME", Short: "Show the limit in force, and where the file differs from it", Args: cli.OneName("limit", "NAME"),
+		Use: "get NAME", Short: "Show the limit in force, and where the file differs from it", Args: cli.OneName("limit", "NAME"), ValidArgsFunction: s.LimitNames,
 		Example: "  dispatcher limit get provider\n  dispatcher limit get recipient --key +46701234567",
 	}
 	one.flags(cmd.Flags())

@@ -18,7 +18,7 @@ import (
 func newHistoryCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 	var n int
 	cmd := &cobra.Command{
-		Use: "history NAME", Short: "Show the changes of the limit with author, time and reason, newest first", Args: cli.OneName("limit", "NAME"),
+		Use: "history NAME", Short: "Show the changes of the limit with author, time and reason, newest first", Args: cli.OneName("limit", "NAME"), ValidArgsFunction: s.LimitNames,
 	}
 	cmd.Flags().IntVarP(&n, "number", "n", 20, "`number` of changes to show, at most")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -2,14 +2,12 @@ package limitcmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"dispatcher/cmd/dispatcher/internal/cli"
-	"dispatcher/internal/fault"
 	"dispatcher/internal/limits"
 	"dispatcher/internal/node"
 	"dispatcher/throttle/control"
@@ -82,10 +80,4 @@ func connected(s *cli.Settings, cmd *cobra.Command, name string, of *limit.Hash,
 }
 
 // flagged names the flag of a refused value.
-func flagged(err error) error {
-	field, ok := errors.AsType[*fault.Error](err)
-	if !ok {
-		return err
-	}
-	return fmt.Errorf("%w (--%s); nothing was changed", err, flagOf(field.Field))
-}
+func flagged(err error) error { return cli.Flagged(err, "; nothing was changed") }

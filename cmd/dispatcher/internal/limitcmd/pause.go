@@ -13,7 +13,7 @@ import (
 func newPauseCommand(s *cli.Settings, asJSON *bool, verb, about string, paused bool) *cobra.Command {
 	h := how{change: control.Change{Values: limit.Values{"paused": strconv.FormatBool(paused)}}}
 	cmd := &cobra.Command{
-		Use: verb + " NAME", Short: about, Args: cli.OneName("limit", "NAME"),
+		Use: verb + " NAME", Short: about, Args: cli.OneName("limit", "NAME"), ValidArgsFunction: s.LimitNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return change(s, cmd, args[0], *asJSON, h, (*control.Control).Set)
 		},

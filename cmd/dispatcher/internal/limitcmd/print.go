@@ -23,9 +23,9 @@ type printed struct {
 
 func (s printed) show(w io.Writer) error {
 	table, now := cli.Table(w), s.Settings
-	_, _ = fmt.Fprintf(table, "limit %s: %s\n", s.Name, brief(now.Terms, s.Counts))
+	_, _ = fmt.Fprintf(table, "limit %s: %s\n", s.Name, cli.Brief(now.Terms, s.Counts))
 	if s.RevertAt != "" {
-		_, _ = fmt.Fprintf(table, "  until %s (%s), then %s\n", timetext.Stamp(now.RevertAt), soon(*s.RevertInS), brief(now.RevertTo, s.Counts))
+		_, _ = fmt.Fprintf(table, "  until %s (%s), then %s\n", timetext.Stamp(now.RevertAt), soon(*s.RevertInS), cli.Brief(now.RevertTo, s.Counts))
 	}
 	if s.unconfirmed {
 		_, _ = fmt.Fprintf(table, "  acts within %s; no node has confirmed it yet (--wait does)\n", now.Reaction())
@@ -108,26 +108,6 @@ func because(why string) string {
 		return ""
 	}
 	return ": " + why
-}
-
-// brief are the most important terms. The configuration says which jobs a gate counts.
-func brief(t limit.Terms, jobs limits.Counts) string {
-	text := fmt.Sprintf("at most %d in %s", t.Cap, cli.Window(t))
-	switch {
-	case !t.Gate:
-		text += fmt.Sprintf(", burst %d", t.Burst)
-	case jobs.Key != "":
-		text += " for each value of " + cli.InCell(jobs.Key)
-	default:
-		text += ", beside the first limit"
-	}
-	if t.Gate && jobs.When != "" {
-		text += ", where " + cli.InCell(jobs.When)
-	}
-	if t.Paused {
-		text += ", paused"
-	}
-	return text
 }
 
 // counted says how long the units count that are used.

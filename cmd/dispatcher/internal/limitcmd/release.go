@@ -17,7 +17,7 @@ func newReleaseCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 	var h how
 	var one value
 	cmd := &cobra.Command{
-		Use: "release NAME", Short: "End a block or a slowdown that follows from the provider's answers", Args: cli.OneName("limit", "NAME"),
+		Use: "release NAME", Short: "End a block or a slowdown that follows from the provider's answers", Args: cli.OneName("limit", "NAME"), ValidArgsFunction: s.LimitNames,
 		Long: "End a block or a slowdown that follows from the provider's answers. The cap is in force at once.\n" +
 			"If the provider goes on to refuse calls, the fleet slows down again within seconds.\n" +
 			"Of a limit after the first, end the block of one value of its key. Its jobs are asked for again within 5 s.",

@@ -5,10 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"dispatcher/cmd/dispatcher/internal/cli"
 	"dispatcher/internal/fault"
@@ -19,21 +17,17 @@ import (
 func newSetCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 	var h how
 	cmd := &cobra.Command{
-		Use: "set NAME", Short: "Change the limit on all nodes", Args: cli.OneName("limit", "NAME"),
+		Use: "set NAME", Short: "Change the limit on all nodes", Args: cli.OneName("limit", "NAME"), ValidArgsFunction: s.LimitNames,
 		Example: "  dispatcher limit set provider --cap 300 --window 1s\n" +
 			"  dispatcher limit set provider --cap 500 --for 10m --why \"backlog after the outage\" --wait\n" +
 			"  dispatcher limit set recipient --key +46701234567 --cap 5 --for 24h --why \"support line\"",
 	}
-	for _, p := range limit.Parameters {
-		if p.Kind == limit.Term || p.Kind == limit.Guardrail {
-			cmd.Flags().String(flagOf(p.Name), "", p.About)
-		}
-	}
+	cli.LimitFlags(cmd)
 	h.flags(cmd.Flags())
 	h.force(cmd.Flags())
 	h.value.flags(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		h.change.Values = given(cmd.Flags())
+		h.change.Values = cli.LimitValues(cmd)
 		if len(h.change.Values) == 0 {
 			return errors.New("limit set: nothing to change: give a flag such as --cap, --window or --burst")
 		}
@@ -64,17 +58,3 @@ func onlyCap(values limit.Values) (int64, error) {
 	faults.Refuse(stated && (err != nil || units < 1), "cap", text, "must be a whole number, at least 1; limit unset takes the exception away")
 	return units, faults.Err()
 }
-
-// given are the parameters for which there is a flag on the command line.
-func given(flags *pflag.FlagSet) limit.Values {
-	values := limit.Values{}
-	for _, p := range limit.Parameters {
-		if flag := flags.Lookup(flagOf(p.Name)); flag != nil && flag.Changed {
-			values[p.Name] = flag.Value.String()
-		}
-	}
-	return values
-}
-
-// flagOf is the flag of a setting.
-func flagOf(name string) string { return strings.ReplaceAll(name, "_", "-") }

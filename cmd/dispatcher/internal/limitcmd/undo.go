@@ -17,7 +17,7 @@ func newUndoCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 		to int64
 	)
 	cmd := &cobra.Command{
-		Use: "undo NAME", Short: "Take back the last change; each further undo takes back the one before", Args: cli.OneName("limit", "NAME"),
+		Use: "undo NAME", Short: "Take back the last change; each further undo takes back the one before", Args: cli.OneName("limit", "NAME"), ValidArgsFunction: s.LimitNames,
 		Example: "  dispatcher limit undo provider\n  dispatcher limit undo provider --to 7",
 	}
 	cmd.Flags().Int64Var(&to, "to", 0, "`revision` to return to, from limit history (default: the one before the last change)")

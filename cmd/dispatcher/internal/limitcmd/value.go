@@ -56,7 +56,7 @@ func hasKey(cfg configs.Config, name string) error {
 func newUnsetCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 	var h how
 	cmd := &cobra.Command{
-		Use: "unset NAME", Short: "Take away the cap that one value of the limit's key has of its own", Args: cli.OneName("limit", "NAME"),
+		Use: "unset NAME", Short: "Take away the cap that one value of the limit's key has of its own", Args: cli.OneName("limit", "NAME"), ValidArgsFunction: s.LimitNames,
 		Example: "  dispatcher limit unset recipient --key +46701234567",
 	}
 	h.flags(cmd.Flags())

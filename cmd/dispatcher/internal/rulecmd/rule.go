@@ -90,12 +90,11 @@ func connected(s *cli.Settings, cmd *cobra.Command, do func(context.Context, ove
 
 // flagged names the flag of a refused value.
 func flagged(err error) error {
-	found := fault.All(err)
-	if len(found) == 0 {
+	if _, ok := errors.AsType[*fault.Error](err); !ok {
 		return err
 	}
 	var all []error
-	for _, e := range found {
+	for _, e := range fault.All(err) {
 		all = append(all, &fault.Error{Field: "--" + e.Field, Value: e.Value, Remedy: e.Remedy})
 	}
 	return errors.Join(all...)

@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"dispatcher/internal/fault"
+	"dispatcher/throttle/limit"
+)
+
+// LimitFlags adds a flag for each setting of a limit that a change may have.
+func LimitFlags(cmd *cobra.Command) {
+	for _, p := range limit.Parameters {
+		if p.Kind == limit.Term || p.Kind == limit.Guardrail {
+			cmd.Flags().String(flagOf(p.Name), "", p.About)
+		}
+	}
+	var algorithms []string
+	for _, a := range limit.Algorithms() {
+		algorithms = append(algorithms, a.Name)
+	}
+	Choices(cmd, "algorithm", algorithms...)
+	Choices(cmd, "guard", limit.Auto)
+	Choices(cmd, "ignore-throttled", "true", "false")
+}
+
+// LimitValues are the settings for which [LimitFlags] are on the command line.
+func LimitValues(cmd *cobra.Command) limit.Values {
+	values := limit.Values{}
+	for _, p := range limit.Parameters {
+		if flag := cmd.Flags().Lookup(flagOf(p.Name)); flag != nil && flag.Changed {
+			values[p.Name] = flag.Value.String()
+		}
+	}
+	return values
+}
+
+// Flagged names the flag of a refused value, and adds a note. It returns other errors as they are.
+func Flagged(err error, note string) error {
+	field, ok := errors.AsType[*fault.Error](err)
+	if !ok {
+		return err
+	}
+	return fmt.Errorf("%w (--%s)%s", err, flagOf(field.Field), note)
+}
+
+// flagOf is the flag of a setting.
+func flagOf(name string) string { return strings.ReplaceAll(name, "_", "-") }

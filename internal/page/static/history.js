@@ -1,0 +1,111 @@
+// The changes of the limit, and taking the last one back.
+
+import { $, confirmed, node, say } from './dom.js';
+import { get, limitPath } from './api.js';
+import { change, inForce, showProblem } from './change.js';
+import { adopt, leftOf, state } from './state.js';
+import { changes, clock, number, stamp } from './text.js';
+
+let changed = () => {};
+export function onChanged(f) { changed = f; }
+
+let loaded = ''; // revision and slowdown that the table is of
+let loading = false;
+
+// history reads the changes where there may be new ones.
+export async function history() {
+  const { limit } = state;
+  const wants = limit ? `${limit.revision} ${Boolean(limit.slowdown)} ${limit.slowdown?.blocked_until ?? ''}` : '';
+  if (!limit || loading || wants === loaded) return;
+  loading = true;
+  try {
+    const lines = await get(limitPath(limit.name, '/history?n=20'));
+    rows(lines);
+    loaded = wants;
+    say('undo-fault', '');
+  } catch (error) {
+    showProblem(error, [], 'undo-fault');
+    await new Promise((resolve) => setTimeout(resolve, 5000));
+  } finally {
+    loading = false;
+  }
+}
+
+// chosen tells whether the fleet chose another guard by itself. Undo passes over that.
+const chosen = (l) => l.by === 'dispatcher' && l.from.guard_auto && l.to.guard_auto && l.from.lateness_s !== l.to.lateness_s;
+
+// toUndo is the change that undo would take back.
+function toUndo(lines) {
+  let before = Infinity;
+  for (const l of lines.filter((one) => one.revision)) {
+    if (l.revision >= before || chosen(l)) continue;
+    if (!l.undid) return l;
+    before = l.undid;
+  }
+  return null;
+}
+
+function whatOf(l) {
+  if (!l.revision) return l.event;
+  let text = changes(l.from, l.to).join(', ');
+  if (!text) text = `guardrails: max_cap ${number(l.max_cap)}, max_step ${number(l.max_step)}`;
+  if (l.undid) text = `undo of revision ${l.undid}: ${text}`;
+  return l.revert_at ? `${text}; until ${clock(l.revert_at)}` : text;
+}
+
+const byOf = (l) => (l.by === 'dispatcher' ? 'the fleet itself' : l.by);
+
+function rows(lines) {
+  const target = toUndo(lines);
+  const taken = new Set(lines.map((l) => l.undid).filter(Boolean));
+  const had = document.activeElement?.id === 'undo';
+  $('history-rows').replaceChildren(...lines.map((l) => {
+    const last = node('td');
+    if (l === target) {
+      const button = node('button', 'Undo…');
+      button.type = 'button';
+      button.id = 'undo';
+      button.addEventListener('click', () => undo(l, lines));
+      last.append(button);
+    } else if (taken.has(l.revision)) last.textContent = 'undone';
+    const row = node('tr', '', node('td', stamp(l.changed ?? l.at)), node('td', whatOf(l)), node('td', l.why ?? ''), node('td', byOf(l)), last);
+    if (taken.has(l.revision)) row.className = 'undone';
+    return row;
+  }));
+  if (lines.length === 0) {
+    const cell = node('td', 'Nobody has changed the limit yet.');
+    cell.colSpan = 5;
+    cell.className = 'empty';
+    $('history-rows').append(node('tr', '', cell));
+  }
+  if (had) ($('undo') ?? $('history-h')).focus();
+}
+
+// until is when the terms before a change would have ended by themselves; '': they would not, or that is over. The API wants a
+// time for terms that were an override.
+function until(l, lines) {
+  const before = lines.filter((one) => one.revision).find((one) => one.revision < l.revision);
+  return before?.revert_at && !state.limit.revert_at && leftOf(before.revert_at) > 1 ? before.revert_at : '';
+}
+
+async function undo(l, lines) {
+  const back = changes(l.to, l.from);
+  const ends = until(l, lines);
+  if (!await confirmed('Undo this change?', [
+    `The change of ${clock(l.changed, true)} by ${l.by}: ${whatOf(l)}.`,
+    back.length > 0 && `Undo makes: ${back.join(', ')}${ends ? `, until ${clock(ends, true)} as before` : ''}.`,
+  ], 'Undo it')) return;
+  say('undo-fault', '');
+  say('undo-result', '');
+  const button = $('undo');
+  if (button) button.disabled = true;
+  try {
+    const now = await change('POST', '/undo', { why: 'undone on the page', for: ends ? `${Math.ceil(leftOf(ends))}s` : '' });
+    adopt(now);
+    inForce('undo-result', 'Undone.', now);
+    changed();
+  } catch (error) {
+    showProblem(error, [], 'undo-fault');
+    if (button) button.disabled = false;
+  }
+}

@@ -1,0 +1,66 @@
+// Pausing and resuming all calls, and ending a slowdown.
+
+import { $, confirmed, say, show } from './dom.js';
+import { change, inForce, showProblem } from './change.js';
+import { adopt, leftOf, state } from './state.js';
+import { clock, countdown, number } from './text.js';
+
+let changed = () => {};
+export function onChanged(f) { changed = f; }
+
+// pause shows whether the fleet is paused, and what is left of it.
+export function pause() {
+  const { limit } = state;
+  if (!limit) return;
+  show('pause-form', !limit.paused);
+  show('resume-form', limit.paused);
+  say('pause-h', limit.paused ? 'Paused' : 'Pause');
+  if (!limit.paused) return;
+  const ends = limit.revert_at && limit.revert_to && !limit.revert_to.paused;
+  const who = `Last change by ${limit.by || 'nobody known'}${limit.why ? `: ${limit.why}` : ''}.`;
+  show('resume-countdown', Boolean(ends));
+  if (ends) say('resume-countdown', countdown(leftOf(limit.revert_at)));
+  say('resume-text', ends ? `until it resumes by itself, at ${clock(limit.revert_at, true)}. ${who}` : `No call is made until somebody resumes it. ${who}`);
+}
+
+async function make(event, rest, body, done) {
+  event.preventDefault();
+  const button = event.submitter ?? event.target.querySelector('button');
+  if (button.disabled || !state.limit) return;
+  button.disabled = true;
+  say('pause-fault', '');
+  say('pause-result', '');
+  show('pause-progress', true);
+  try {
+    const now = await change('POST', rest, body);
+    adopt(now);
+    inForce('pause-result', done, now);
+    pause();
+    $(now.paused ? 'resume-button' : 'pause-button').focus();
+    $('pause-why').value = '';
+    changed();
+  } catch (error) {
+    showProblem(error, [], 'pause-fault');
+  } finally {
+    button.disabled = false;
+    show('pause-progress', false);
+  }
+}
+
+$('pause-form').addEventListener('submit', (e) => make(e, '/pause', { for: $('pause-for').value, why: $('pause-why').value.trim() }, 'Paused.'));
+$('resume-form').addEventListener('submit', (e) => make(e, '/resume', {}, 'Resumed.'));
+
+$('slow-release').addEventListener('click', async () => {
+  const { limit } = state;
+  if (!await confirmed('End what the provider asked for?', [
+    `The fleet goes back to ${number(limit.cap)} calls at once, as configured. If the provider refuses again, the fleet slows down again.`,
+  ], 'End it')) return;
+  say('slow-fault', '');
+  try {
+    const now = await change('POST', '/release', { why: 'released on the page' });
+    adopt(now);
+    changed();
+  } catch (error) {
+    showProblem(error, [], 'slow-fault');
+  }
+});

@@ -1,0 +1,55 @@
+// What a job waits for.
+
+import { $, node, say } from './dom.js';
+import { get } from './api.js';
+import { setFault, showProblem } from './change.js';
+import { fleetNow } from './state.js';
+import { inZone, number } from './text.js';
+
+// words are the reasons for people.
+const words = {
+  not_before: 'its time', retry: 'its next call', provider: 'the provider', limit: 'a limit', slot: 'a slot', resume: 'an operator',
+  block: 'the provider\'s block', cooldown: 'a cooldown', redis: 'Redis', lane: 'room in its lane', sleepers: 'room in memory',
+  offsets: 'an older job', order: 'the order', call: 'its call', record: 'a record in Kafka',
+};
+
+function sentenceOf(j) {
+  let text = `Job ${j.id} at ${j.topic}/${j.partition}/${j.offset} on ${j.node ?? 'the same node'} waits for ${words[j.waits_for] ?? j.waits_for}: ${inZone(j.why, fleetNow())}`;
+  if (j.ahead > 0 && !text.includes('before it')) text += `; ${number(j.ahead)} ${j.ahead === 1 ? 'job goes' : 'jobs go'} before it on its node`;
+  if (j.until && !text.includes('until')) text += `; at the latest until ${inZone(j.until, fleetNow())}`;
+  return `${text}.`.replace('..', '.');
+}
+
+function progressOf(p, place) {
+  const offset = Number(place.slice(place.lastIndexOf('/') + 1));
+  let text = 'is just being settled or released';
+  if (p.settled) text = 'is settled: it was called, is a dead letter, went to a retry topic, or its record holds no job';
+  else if (offset >= p.end) text = `is not in the log: its partition ends at offset ${p.end}`;
+  else if (offset >= p.fetched) text = `is not fetched yet: ${number(offset - p.fetched)} records before it were not fetched either`;
+  return `${place} ${text} (${p.node} works its partition).`;
+}
+
+function answer(report, job) {
+  const lines = (report.jobs ?? []).flatMap((j) => [node('p', sentenceOf(j)), ...(j.behind ? [node('p', `It waits behind: ${sentenceOf({ ...j.behind, node: j.node })}`)] : [])]);
+  if (lines.length === 0 && report.progress) lines.push(node('p', progressOf(report.progress, job)));
+  if (lines.length === 0) lines.push(node('p', `No node holds a job ${job}: it is settled, or its record was not fetched yet. Its topic/partition/offset would say which.`));
+  if (report.silent.length) lines.push(node('p', `These nodes did not answer: ${report.silent.join(', ')}.`));
+  return lines;
+}
+
+$('ask-form').addEventListener('submit', async (event) => {
+  event.preventDefault();
+  const job = $('job').value.trim();
+  setFault('job', job ? '' : 'Enter a job id, or topic/partition/offset.');
+  if (!job) { $('job').focus(); return; }
+  $('ask-answer').replaceChildren(node('p', 'Asking the nodes…'));
+  try {
+    const report = await get(`why?job=${encodeURIComponent(job)}`);
+    $('ask-answer').replaceChildren(...answer(report, job));
+  } catch (error) {
+    $('ask-answer').replaceChildren();
+    showProblem(error, ['job'], 'job-fault');
+  }
+});
+
+$('job').addEventListener('input', () => say('job-fault', ''));
