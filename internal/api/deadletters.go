@@ -82,7 +82,10 @@ func (a *api) deadLetters(r *http.Request) (any, error) {
 		return nil
 	})
 	page.Truncated = err != nil && ctx.Err() != nil && r.Context().Err() == nil
-	if err != nil && (!page.Truncated || tally.ReadTo.Topic == "") {
+	switch {
+	case page.Truncated && tally.ReadTo.Topic == "":
+		return nil, problem.Error{Status: http.StatusServiceUnavailable, Detail: "Kafka sent no dead letter within " + scanFor.String() + "; ask again, or see GET /readyz"}
+	case err != nil && !page.Truncated:
 		return nil, err
 	}
 	page.Read, page.Matched = tally.Open, tally.Matched

@@ -113,6 +113,12 @@ func TestAListOfDeadLettersEndsInTime(t *testing.T) {
 	}
 }
 
+func TestAListOfDeadLettersThatKafkaDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	s := serveWith(t, auth.Options{Loopback: true}, api.Options{DeadLetters: &letters{hangs: true}})
+	s.must(s.get("dead-letters"), 503, "Kafka sent no dead letter within 4s")
+}
+
 // runs are redrives that a node is asked for.
 type runs struct {
 	mu      sync.Mutex
