@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"dispatcher/consumer/deadletter"
+	"dispatcher/internal/audit"
 	"dispatcher/internal/fault"
 	"dispatcher/internal/redrive"
 )
@@ -17,7 +18,7 @@ type Redrives interface {
 	List(ctx context.Context) ([]redrive.Run, error)
 	Get(ctx context.Context, id string) (redrive.Run, error)
 	Stop(ctx context.Context, id, by, why string) (redrive.Run, error)
-	Events(ctx context.Context, n int) ([]redrive.Event, error)
+	Events(ctx context.Context, n int) ([]audit.Event, error)
 }
 
 // ofRedrives serves what needs [Redrives].

@@ -13,6 +13,7 @@ import (
 	"dispatcher/consumer/deadletter"
 	"dispatcher/consumer/dlq"
 	"dispatcher/internal/api"
+	"dispatcher/internal/audit"
 	"dispatcher/internal/auth"
 	"dispatcher/internal/redrive"
 	"dispatcher/job"
@@ -152,8 +153,8 @@ func (r *runs) Stop(_ context.Context, id, by, why string) (redrive.Run, error) 
 	return redrive.Run{ID: id, StoppedBy: by, Why: why}, nil
 }
 
-func (r *runs) Events(_ context.Context, n int) ([]redrive.Event, error) {
-	return make([]redrive.Event, n), nil
+func (r *runs) Events(_ context.Context, n int) ([]audit.Event, error) {
+	return make([]audit.Event, n), nil
 }
 
 func (r *runs) last() redrive.Request {

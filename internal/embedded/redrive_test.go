@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"testing"
 
+	"dispatcher/internal/audit"
 	"dispatcher/internal/background"
 	"dispatcher/internal/embedded"
 	"dispatcher/internal/provider"
@@ -132,7 +133,7 @@ func TestDeadLettersAreReplayedInTheBackground(t *testing.T) {
 	if n := one.pages(); n != 0 {
 		t.Errorf("got %d letters open, want none", n)
 	}
-	var history []redrive.Event
+	var history []audit.Event
 	one.ask(http.MethodGet, "redrives/history", "", http.StatusOK, &history)
 	if len(history) != 5 || history[4].By != "anna from 127.0.0.1" {
 		t.Errorf("got %+v, want two starts, two ends and one stop", history)

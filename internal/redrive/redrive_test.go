@@ -16,6 +16,7 @@ import (
 
 	"dispatcher/consumer/deadletter"
 	"dispatcher/consumer/dlq"
+	"dispatcher/internal/audit"
 	"dispatcher/internal/background"
 	"dispatcher/internal/redisclient"
 )
@@ -207,7 +208,7 @@ func TestARunIsStoppedFromAnyNode(t *testing.T) {
 	if _, err := elsewhere.Stop(t.Context(), "7", "bert", ""); !errors.Is(err, ErrUnknown) {
 		t.Errorf("got %v, want that there is none", err)
 	}
-	if _, err := elsewhere.Stop(t.Context(), "7", "bert", strings.Repeat("x", mostWhy+1)); err == nil {
+	if _, err := elsewhere.Stop(t.Context(), "7", "bert", strings.Repeat("x", audit.MostWhy+1)); err == nil {
 		t.Error("got no error for a long reason")
 	}
 	if all := texts(t, elsewhere); len(all) != 3 || all[1] != "bert: "+run.ID+" was asked to stop: too fast" || !strings.HasPrefix(all[2], "bert: "+run.ID+" ended, stopped: 4 of 10") {
@@ -353,7 +354,7 @@ func TestRequestsThatCanNotBeHonouredAreRefused(t *testing.T) {
 		"is for a replay":         {Kind: Drop, Topic: "jobs", Rate: 5},
 		"must be at least 0.01":   {Kind: Replay, Topic: "jobs", Rate: -1},
 		"leave out class":         {Kind: Replay, Topic: "jobs", IDs: make([]deadletter.RecordID, 1), Since: time.Now()},
-		"must have at most 500 b": {Kind: Replay, Topic: "jobs", Why: strings.Repeat("x", mostWhy+1)},
+		"must have at most 500 b": {Kind: Replay, Topic: "jobs", Why: strings.Repeat("x", audit.MostWhy+1)},
 	} {
 		if _, err := s.Start(t.Context(), r); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)

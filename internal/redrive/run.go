@@ -8,6 +8,7 @@ import (
 
 	"dispatcher/consumer/deadletter"
 	"dispatcher/consumer/dlq"
+	"dispatcher/internal/audit"
 	"dispatcher/internal/fault"
 	"dispatcher/internal/timetext"
 )
@@ -16,7 +17,6 @@ import (
 const (
 	MostRuns  = 50 // that are kept
 	LostAfter = 10 * time.Second
-	mostWhy   = 500 // bytes
 	mostError = 500 // bytes
 	leastRate = 0.01
 )
@@ -61,7 +61,7 @@ func (r *Request) Validate() error {
 	l.Refuse(r.Kind == Drop && r.Rate != 0, "rate", r.Rate, "is for a replay: leave it out")
 	l.Refuse(!(r.Rate == 0 || r.Rate >= leastRate), "rate", r.Rate, "must be at least %g jobs a second; leave it out for no bound", leastRate)
 	l.Refuse(len(r.IDs) > 0 && (len(r.Classes) > 0 || !r.Since.IsZero()), "ids", fault.Entries(len(r.IDs)), "name single letters: leave out class and since")
-	l.Refuse(len(r.Why) > mostWhy, "why", len(r.Why), "must have at most %d bytes", mostWhy)
+	l.Under("", audit.CheckWhy(r.Why))
 	return l.Err()
 }
 
@@ -147,15 +147,8 @@ func (r *Run) text() string {
 	return text
 }
 
-func because(why string) string {
-	if why == "" {
-		return ""
-	}
-	return ": " + why
-}
-
 // endText says how a run ended, for the history.
 func (r *Run) endText() string {
 	text := fmt.Sprintf("%s ended, %s: %d of %d letters", r.ID, r.State, r.Done, r.Matched)
-	return text + because(r.Error)
+	return text + audit.Because(r.Error)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"dispatcher/internal/audit"
 	"dispatcher/internal/fault"
 	"dispatcher/lua"
 )
@@ -177,7 +178,7 @@ func (s *Store) start(ctx context.Context, run Run) (Run, error) {
 		run.ID = fmt.Sprintf("%s-%08x", run.Started.Format("20060102-150405"), rand.Uint32())
 		after, err := s.call(ctx, change{
 			revision: strconv.FormatInt(before.revision, 10), id: run.ID, run: run, removed: removed,
-			event: run.ID + " started, " + run.text() + because(run.Why), by: run.By,
+			event: run.ID + " started, " + run.text() + audit.Because(run.Why), by: run.By,
 		})
 		if err != nil || after.written {
 			return run, err
@@ -222,8 +223,8 @@ func (s *Store) Get(ctx context.Context, id string) (Run, error) {
 // Stop asks the node of a run to stop it, which it does within two seconds, between two batches. It returns [ErrUnknown] or
 // [ErrOver] where there is nothing to stop.
 func (s *Store) Stop(ctx context.Context, id, by, why string) (Run, error) {
-	if len(why) > mostWhy {
-		return Run{}, fault.New("why", len(why), "must have at most "+strconv.Itoa(mostWhy)+" bytes")
+	if err := audit.CheckWhy(why); err != nil {
+		return Run{}, err
 	}
 	run, err := s.Get(ctx, id)
 	switch {
@@ -234,7 +235,7 @@ func (s *Store) Stop(ctx context.Context, id, by, why string) (Run, error) {
 	case run.StoppedBy != "": // it was asked before
 		return run, nil
 	}
-	r, err := s.call(ctx, change{revision: anyTime, id: id, stop: stopRequest{by, why}, event: id + " was asked to stop" + because(why), by: by})
+	r, err := s.call(ctx, change{revision: anyTime, id: id, stop: stopRequest{by, why}, event: id + " was asked to stop" + audit.Because(why), by: by})
 	if err == nil && !r.written {
 		err = ErrUnknown
 	}
@@ -242,26 +243,11 @@ func (s *Store) Stop(ctx context.Context, id, by, why string) (Run, error) {
 	return run, err
 }
 
-// Event is a start, a request to stop, or an end.
-type Event struct {
-	At   time.Time `json:"at"`
-	Text string    `json:"event"`
-	By   string    `json:"by"`
-}
-
-// Events are the last n events, the newest first.
-func (s *Store) Events(ctx context.Context, n int) ([]Event, error) {
-	entries, err := s.rdb.XRevRangeN(ctx, s.events(), "+", "-", int64(n)).Result()
+// Events are the last starts, requests to stop, and ends, the newest first.
+func (s *Store) Events(ctx context.Context, n int) ([]audit.Event, error) {
+	all, err := audit.Read(ctx, s.rdb, s.events(), n)
 	if err != nil {
 		return nil, fmt.Errorf("redrives: %w", err)
-	}
-	all := make([]Event, 0, len(entries))
-	for _, e := range entries {
-		ms, _, _ := strings.Cut(e.ID, "-")
-		at, _ := strconv.ParseInt(ms, 10, 64)
-		text, _ := e.Values["event"].(string)
-		by, _ := e.Values["by"].(string)
-		all = append(all, Event{At: time.UnixMilli(at), Text: text, By: by})
 	}
 	return all, nil
 }

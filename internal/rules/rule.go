@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"dispatcher/internal/audit"
 	"dispatcher/internal/expression"
 	"dispatcher/internal/fault"
 )
@@ -13,7 +14,6 @@ import (
 const (
 	MostRules = 32
 	Longest   = 31 * 24 * time.Hour
-	mostWhy   = 500 // bytes
 )
 
 // Kind is what a rule does with a job.
@@ -43,7 +43,7 @@ func (r Rule) Validate(now time.Time) error {
 	l.Under("", CheckWhen(r.When))
 	l.Refuse(!r.Until.After(now), "until", r.Until.UTC().Format(time.RFC3339), "must be in the future")
 	l.Refuse(r.Until.Sub(now) > Longest, "until", r.Until.UTC().Format(time.RFC3339), "must be within %s; make the rule again before it ends", Longest)
-	l.Refuse(len(r.Why) > mostWhy, "why", len(r.Why), "must have at most %d bytes", mostWhy)
+	l.Under("", audit.CheckWhy(r.Why))
 	return l.Err()
 }
 
@@ -80,9 +80,5 @@ func current(rules []Rule, now time.Time) []Rule {
 type CancelledError struct{ Rule Rule }
 
 func (e *CancelledError) Error() string {
-	why := ""
-	if e.Rule.Why != "" {
-		why = ": " + e.Rule.Why
-	}
-	return fmt.Sprintf("cancelled by %s%s (rule %s)", e.Rule.By, why, e.Rule.ID)
+	return fmt.Sprintf("cancelled by %s%s (rule %s)", e.Rule.By, audit.Because(e.Rule.Why), e.Rule.ID)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"dispatcher/internal/audit"
 	"dispatcher/internal/fault"
 	"dispatcher/internal/timetext"
 	"dispatcher/lua"
@@ -105,7 +106,7 @@ func (s *Store) Add(ctx context.Context, r Rule, lasts time.Duration) (made Rule
 		}
 		r.Made, r.ID = now, nextID(rules)
 		made = r
-		return append(rules, r), fmt.Sprintf("%s %s when %s until %s%s", r.ID, r.Kind, r.When, timetext.Stamp(r.Until), because(r.Why)), nil
+		return append(rules, r), fmt.Sprintf("%s %s when %s until %s%s", r.ID, r.Kind, r.When, timetext.Stamp(r.Until), audit.Because(r.Why)), nil
 	})
 	return made, l.Revision, err
 }
@@ -121,17 +122,10 @@ func nextID(rules []Rule) string {
 	return strconv.Itoa(most + 1)
 }
 
-func because(why string) string {
-	if why == "" {
-		return ""
-	}
-	return ": " + why
-}
-
 // End ends a rule before its time. It returns [ErrUnknown] where there is none of that id.
 func (s *Store) End(ctx context.Context, id, by, why string) (ended Rule, revision int64, err error) {
-	if len(why) > mostWhy {
-		return ended, 0, fault.New("why", len(why), "must have at most "+strconv.Itoa(mostWhy)+" bytes")
+	if err := audit.CheckWhy(why); err != nil {
+		return ended, 0, err
 	}
 	l, err := s.change(ctx, by, func(rules []Rule, _ time.Time) ([]Rule, string, error) {
 		at := slices.IndexFunc(rules, func(r Rule) bool { return r.ID == id })
@@ -139,36 +133,16 @@ func (s *Store) End(ctx context.Context, id, by, why string) (ended Rule, revisi
 			return nil, "", ErrUnknown
 		}
 		ended = rules[at]
-		return slices.Delete(rules, at, at+1), fmt.Sprintf("%s ended%s", id, because(why)), nil
+		return slices.Delete(rules, at, at+1), fmt.Sprintf("%s ended%s", id, audit.Because(why)), nil
 	})
 	return ended, l.Revision, err
 }
 
-// Event is a change of the rules.
-type Event struct {
-	At   time.Time `json:"at"`
-	Text string    `json:"event"`
-	By   string    `json:"by"`
-}
-
 // Events are the last n changes, the newest first.
-func (s *Store) Events(ctx context.Context, n int) ([]Event, error) {
-	entries, err := s.rdb.XRevRangeN(ctx, s.events(), "+", "-", int64(n)).Result()
+func (s *Store) Events(ctx context.Context, n int) ([]audit.Event, error) {
+	all, err := audit.Read(ctx, s.rdb, s.events(), n)
 	if err != nil {
 		return nil, fmt.Errorf("rules: %w", err)
 	}
-	all := make([]Event, 0, len(entries))
-	for _, e := range entries {
-		ms, _, _ := cutID(e.ID)
-		text, _ := e.Values["event"].(string)
-		by, _ := e.Values["by"].(string)
-		all = append(all, Event{At: time.UnixMilli(ms), Text: text, By: by})
-	}
 	return all, nil
-}
-
-// cutID takes the id of an entry of a stream apart.
-func cutID(id string) (ms, n int64, err error) {
-	_, err = fmt.Sscanf(id, "%d-%d", &ms, &n)
-	return ms, n, err
 }

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"dispatcher/internal/audit"
 	"dispatcher/internal/fault"
 	"dispatcher/throttle/limit"
 )
@@ -64,28 +62,13 @@ func decodeEntry(m redis.XMessage) (Entry, error) {
 
 // Event is what became of a slowdown: the provider refused calls, and the fleet slowed down, stopped or
 // went on; or an operator ended it.
-type Event struct {
-	At   time.Time // by Redis's clock
-	Text string
-	By   string
-}
+type Event = audit.Event
 
 // Events returns the last n events, the newest first. Redis keeps about a thousand.
 func (c *Control) Events(ctx context.Context, n int) ([]Event, error) {
-	messages, err := c.rdb.XRevRangeN(ctx, c.Keys.Events, "+", "-", int64(n)).Result()
+	events, err := audit.Read(ctx, c.rdb, c.Keys.Events, n)
 	if err != nil {
 		return nil, fmt.Errorf("read the events of limit %q: %w", c.name, err)
-	}
-	events := make([]Event, len(messages))
-	for i, m := range messages {
-		ms, _, _ := strings.Cut(m.ID, "-")
-		at, err := strconv.ParseInt(ms, 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("read the events of limit %q: %s is no time", c.name, m.ID)
-		}
-		text, _ := m.Values["event"].(string)
-		by, _ := m.Values["by"].(string)
-		events[i] = Event{At: time.UnixMilli(at), Text: text, By: by}
 	}
 	return events, nil
 }
