@@ -49,8 +49,11 @@ func (s *Settings) Kafka(cmd *cobra.Command) (configs.Config, consumer.Connectio
 	return cfg, conn, err
 }
 
+// ErrNoRedis says that the nodes share nothing. A command that has a better remedy returns an error of its own.
+var ErrNoRedis = errors.New("each node keeps a limit of its own (limits.0.scope: node), so there is no Redis to ask: look at /readyz and the log of each node")
+
 // Redis reads the settings and makes a reader of the fleet's limits, for a command that asks Redis. It connects to nothing yet.
-// The caller calls closed in the end.
+// The caller calls closed in the end. It returns [ErrNoRedis] where the fleet has none.
 func (s *Settings) Redis(cmd *cobra.Command, timeout time.Duration) (r limits.Reader, closed func(), err error) {
 	return s.redis(cmd.ErrOrStderr(), timeout)
 }
@@ -61,7 +64,7 @@ func (s *Settings) redis(log io.Writer, timeout time.Duration) (r limits.Reader,
 		return r, nil, err
 	}
 	if cfg.Limits[0].Scope == limit.ScopeNode {
-		return r, nil, errors.New("each node keeps a limit of its own (limits.0.scope: node), so there is no Redis to ask: look at /readyz and the log of each node")
+		return r, nil, ErrNoRedis
 	}
 	rdb, err := node.RedisClient(cfg, Logger(cfg, log), timeout)
 	if err != nil {

@@ -10,10 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"dispatcher/cmd/dispatcher/internal/cli"
-	"dispatcher/internal/node"
 	"dispatcher/internal/redrive"
 	"dispatcher/internal/timetext"
-	"dispatcher/throttle/limit"
 )
 
 // redisTimeout bounds what Redis is asked for.
@@ -26,21 +24,17 @@ func newRunsCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 			"kept, in Redis. A run is lost when its node has not said anything of it for ten seconds: what it did stays done.",
 		Example: "  dispatcher dlq runs\n  dispatcher dlq runs --json | jq '.[] | select(.state == \"running\")'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := s.Manage(nil)
-			if err != nil {
-				return err
-			}
-			if cfg.Limits[0].Scope == limit.ScopeNode {
+			r, closed, err := s.Redis(cmd, redisTimeout)
+			if errors.Is(err, cli.ErrNoRedis) {
 				return errors.New("dlq runs: each node keeps a limit of its own (limits.0.scope: node), and runs need Redis: use dlq replay and dlq drop")
 			}
-			rdb, err := node.RedisClient(cfg, cli.Logger(cfg, cmd.ErrOrStderr()), redisTimeout)
 			if err != nil {
 				return err
 			}
-			defer func() { _ = rdb.Close() }() // nothing is under way that its error could concern
+			defer closed()
 			ctx, cancel := context.WithTimeout(cmd.Context(), redisTimeout)
 			defer cancel()
-			runs, err := redrive.NewStore(rdb, cfg.Redis.Namespace).List(ctx)
+			runs, err := redrive.NewStore(r.Redis, r.Config.Redis.Namespace).List(ctx)
 			if err != nil {
 				return dlqError(cmd, err)
 			}

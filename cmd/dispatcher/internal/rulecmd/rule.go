@@ -13,12 +13,10 @@ import (
 	"dispatcher/cmd/dispatcher/internal/cli"
 	"dispatcher/internal/fault"
 	"dispatcher/internal/limits"
-	"dispatcher/internal/node"
 	"dispatcher/internal/overview"
 	"dispatcher/internal/rules"
 	"dispatcher/internal/timetext"
 	"dispatcher/internal/why"
-	"dispatcher/throttle/limit"
 )
 
 // timeout bounds what Redis is asked for, and the wait for the nodes.
@@ -71,21 +69,17 @@ func newCommand(s *cli.Settings, kind rules.Kind, use, short, long, example stri
 
 // connected loads the configuration, and connects.
 func connected(s *cli.Settings, cmd *cobra.Command, do func(context.Context, overview.Reader) error) error {
-	cfg, err := s.Manage(nil)
-	if err != nil {
-		return err
-	}
-	if cfg.Limits[0].Scope == limit.ScopeNode {
+	r, closed, err := s.Redis(cmd, timeout)
+	if errors.Is(err, cli.ErrNoRedis) {
 		return errors.New("each node keeps a limit of its own (limits.0.scope: node), and rules need Redis: stop the nodes, or pause the producers")
 	}
-	rdb, err := node.RedisClient(cfg, cli.Logger(cfg, cmd.ErrOrStderr()), timeout)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = rdb.Close() }() // nothing is under way that its error could concern
+	defer closed()
 	ctx, cancel := context.WithTimeout(cmd.Context(), 2*timeout)
 	defer cancel()
-	return flagged(do(ctx, overview.Reader{Reader: limits.Reader{Config: cfg, Redis: rdb}}))
+	return flagged(do(ctx, overview.Reader{Reader: r}))
 }
 
 // flagged names the flag of a refused value.
