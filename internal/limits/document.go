@@ -47,14 +47,15 @@ func (d Document) MarshalJSON() ([]byte, error) {
 
 // Describe makes the document of a limit whose settings were just read or set.
 func (r Reader) Describe(ctx context.Context, operator *control.Control, name string, of *limit.Hash, now limit.Settings) (*Document, error) {
-	nodes, err := operator.Nodes(ctx)
+	there, err := operator.Presence(ctx)
 	if err != nil {
 		return nil, err
 	}
-	clock, err := operator.Now(ctx)
-	if err != nil {
-		return nil, err
-	}
+	return r.DescribeAt(ctx, operator, name, of, now, there)
+}
+
+// DescribeAt is [Reader.Describe] for a caller that knows which nodes there are.
+func (r Reader) DescribeAt(ctx context.Context, operator *control.Control, name string, of *limit.Hash, now limit.Settings, there control.Presence) (*Document, error) {
 	if now.Gate {
 		first, err := r.first(ctx, now)
 		if err != nil {
@@ -63,12 +64,12 @@ func (r Reader) Describe(ctx context.Context, operator *control.Control, name st
 		now.Terms = now.Beside(first)
 	}
 	d := r.document(name, now)
-	d.InForce, d.Binds = placed(nodes, now), binds(nodes)
-	if err := r.observe(ctx, operator, d, of, clock); err != nil {
+	d.InForce, d.Binds = placed(there.Nodes, now), binds(there.Nodes)
+	if err := r.observe(ctx, operator, d, of, there.At); err != nil {
 		return nil, err
 	}
 	if !now.RevertAt.IsZero() {
-		left := max(0, now.RevertAt.Sub(clock)).Seconds()
+		left := max(0, now.RevertAt.Sub(there.At)).Seconds()
 		d.RevertAt, d.RevertInS, d.RevertTo = timetext.Exact(now.RevertAt), &left, termsOf(now.RevertTo)
 	}
 	return d, nil

@@ -82,36 +82,31 @@ func (r Reader) Read(ctx context.Context) (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Fleet{}
-	if f.Limit, err = r.Describe(ctx, operator, name, nil, settings); err != nil {
+	there, err := operator.Presence(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if f.Nodes, f.now, err = nodesOf(ctx, r.Reader, operator, settings); err != nil {
+	f := &Fleet{now: there.At, At: timetext.Exact(there.At)}
+	if f.Limit, err = r.DescribeAt(ctx, operator, name, nil, settings, there); err != nil {
 		return nil, err
 	}
-	f.At = timetext.Exact(f.now)
+	if f.Nodes, err = nodesOf(ctx, r.Reader, there, settings); err != nil {
+		return nil, err
+	}
 	f.join()
 	f.Forecast = f.forecast(settings)
 	f.Health = f.judge()
 	return f, nil
 }
 
-// nodesOf are the nodes that the limiter knows, with what they say of themselves, and Redis's time.
-func nodesOf(ctx context.Context, r limits.Reader, operator *control.Control, settings limit.Settings) ([]Node, time.Time, error) {
-	known, err := operator.Nodes(ctx)
+// nodesOf are the nodes that the limiter knows, with what they say of themselves.
+func nodesOf(ctx context.Context, r limits.Reader, there control.Presence, settings limit.Settings) ([]Node, error) {
+	said, err := figures.Read(ctx, r.Redis, r.Config.Redis.Namespace, there.At)
 	if err != nil {
-		return nil, time.Time{}, err
+		return nil, err
 	}
-	now, err := operator.Now(ctx)
-	if err != nil {
-		return nil, now, err
-	}
-	said, err := figures.Read(ctx, r.Redis, r.Config.Redis.Namespace, now)
-	if err != nil {
-		return nil, now, err
-	}
-	all := make([]Node, len(known))
-	for i, k := range known {
+	all := make([]Node, len(there.Nodes))
+	for i, k := range there.Nodes {
 		all[i] = Node{Name: k.Name, ID: k.ID, SeenS: k.Seen.Seconds(), Missing: k.Missing(), InForce: k.Has(settings), Binds: k.Binds, Stale: true}
 		which := slices.IndexFunc(said, func(s figures.Node) bool { return s.Name == k.Name })
 		if which < 0 {
@@ -121,7 +116,7 @@ func nodesOf(ctx context.Context, r limits.Reader, operator *control.Control, se
 		said = slices.Delete(said, which, which+1) // of two nodes of one name, the other takes the other's
 		all[i].Figures, all[i].AgeS, all[i].Stale = &s.Figures, s.Age.Seconds(), s.Age > Stale
 	}
-	return all, now, nil
+	return all, nil
 }
 
 // fresh are the figures that count.

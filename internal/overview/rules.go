@@ -48,7 +48,11 @@ func (r Reader) RulesInForce(ctx context.Context, revision int64) (limits.InForc
 	if err != nil {
 		return in, err
 	}
-	nodes, _, err := nodesOf(ctx, r.Reader, operator, settings)
+	there, err := operator.Presence(ctx)
+	if err != nil {
+		return in, err
+	}
+	nodes, err := nodesOf(ctx, r.Reader, there, settings)
 	if err != nil {
 		return in, err
 	}

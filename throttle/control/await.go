@@ -41,7 +41,8 @@ func (c *Control) Await(ctx context.Context, s limit.Settings) (n int, took time
 	defer ticker.Stop()
 	var late *NotEverywhereError
 	for {
-		nodes, err := c.nodes(ctx)
+		there, err := c.Presence(ctx)
+		nodes := there.Nodes
 		took = time.Since(begin)
 		if err == nil {
 			lack := slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool { return n.Has(s) })

@@ -39,19 +39,26 @@ func (c *Control) Nodes(ctx context.Context) ([]Node, error) {
 	if _, err := c.Get(ctx); err != nil {
 		return nil, err
 	}
-	return c.nodes(ctx)
+	p, err := c.Presence(ctx)
+	return p.Nodes, err
 }
 
-// nodes are those that work or are missing. Fields of nodes that ended long ago
-// are removed on the way.
-func (c *Control) nodes(ctx context.Context) ([]Node, error) {
+// Presence is which nodes there were at one moment.
+type Presence struct {
+	Nodes []Node    // as [Control.Nodes] returns them
+	At    time.Time // by Redis's clock
+}
+
+// Presence returns the nodes, and does not ask whether Redis knows the limit. Fields of nodes that ended long ago are removed
+// on the way.
+func (c *Control) Presence(ctx context.Context) (p Presence, err error) {
 	fields, err := c.rdb.HGetAll(ctx, c.Keys.Nodes).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read the nodes of limit %q: %w", c.name, err)
+		return p, fmt.Errorf("read the nodes of limit %q: %w", c.name, err)
 	}
 	now, err := c.Now(ctx)
 	if err != nil {
-		return nil, err
+		return p, err
 	}
 	var here []Node
 	var old []string
@@ -70,11 +77,11 @@ func (c *Control) nodes(ctx context.Context) ([]Node, error) {
 	if len(old) > 0 {
 		// A node that polls between is back with its next poll.
 		if err := c.rdb.HDel(ctx, c.Keys.Nodes, old...).Err(); err != nil {
-			return nil, fmt.Errorf("forget old nodes of limit %q: %w", c.name, err)
+			return p, fmt.Errorf("forget old nodes of limit %q: %w", c.name, err)
 		}
 	}
 	slices.SortFunc(here, func(a, b Node) int { return cmp.Compare(a.ID, b.ID) })
-	return here, nil
+	return Presence{here, now}, nil
 }
 
 // withoutReplaced leaves out the missing nodes that were started again under their
