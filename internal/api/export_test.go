@@ -3,6 +3,9 @@ package api
 import (
 	"maps"
 	"slices"
+
+	"dispatcher/internal/expression"
+	"dispatcher/internal/why"
 )
 
 // Patterns are those of all requests that the API serves.
@@ -11,8 +14,8 @@ func Patterns() []string { return append(slices.Sorted(maps.Keys((&api{}).routes
 // Bounds that the document has.
 const (
 	MostLines = mostLines
-	MaxJob    = maxJob
-	MaxKey    = maxKey
+	MaxJob    = why.MostAsked
+	MaxKey    = expression.MaxKeyBytes
 	MaxBy     = maxBy
 )
 

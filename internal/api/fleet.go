@@ -70,15 +70,13 @@ func (a *api) calls(r *http.Request) (any, error) {
 func (a *api) forecast(r *http.Request) (any, error) {
 	values := limit.Values{}
 	for name, all := range r.URL.Query() {
-		values[name] = all[len(all)-1]
+		values[name] = all[0] // [checkQuery] has refused a second one
 	}
 	if err := known(values); err != nil {
 		return nil, err
 	}
-	return a.fleet.Preview(r.Context(), control.Change{Values: values, By: author(r, "")})
+	return a.fleet.Preview(r.Context(), control.Change{Values: values})
 }
-
-const maxJob = 2 << 10 // bytes of what names a job; a question to the nodes has no more
 
 // why asks the nodes what a job or a limit waits for.
 func (a *api) why(r *http.Request) (any, error) {
@@ -87,8 +85,8 @@ func (a *api) why(r *http.Request) (any, error) {
 	if (job == "") == (name == "") || q.Has("job") && q.Has("limit") {
 		return nil, fault.New("job", job, "name a job or a limit: ?job=ID, ?job=topic/partition/offset or ?limit=NAME")
 	}
-	if len(job) > maxJob {
-		return nil, fault.New("job", shown(json.RawMessage(job)), "must have at most "+strconv.Itoa(maxJob)+" bytes")
+	if len(job) > why.MostAsked {
+		return nil, fault.New("job", shown(json.RawMessage(job)), "must have at most "+strconv.Itoa(why.MostAsked)+" bytes")
 	}
 	if name != "" {
 		if err := limit.CheckName("limit", name); err != nil {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"dispatcher/internal/expression"
 	"dispatcher/internal/fault"
 	"dispatcher/internal/limits"
 	"dispatcher/throttle/limit"
@@ -26,15 +27,13 @@ func (a *api) get(r *http.Request) (any, error) {
 	return a.Read(r.Context(), r.PathValue("name"), of)
 }
 
-const maxKey = 1 << 10 // bytes, as of the value of a limit's key
-
 // valueOf is the value of a limit's key that a request names; nil: none.
 func valueOf(key, hash string) (*limit.Hash, error) {
 	switch {
 	case key != "" && hash != "":
 		return nil, fault.New("hash", hash, "names the same as key: leave one of them out")
-	case len(key) > maxKey:
-		return nil, fault.New("key", shown(json.RawMessage(key)), "must have at most "+strconv.Itoa(maxKey)+" bytes")
+	case len(key) > expression.MaxKeyBytes:
+		return nil, fault.New("key", shown(json.RawMessage(key)), "must have at most "+strconv.Itoa(expression.MaxKeyBytes)+" bytes")
 	case key != "":
 		of := limit.HashOf(key)
 		return &of, nil

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"dispatcher/sender"
 )
 
 // MostText is how many bytes the figures of a node have as JSON, at most. Topics and lanes are cut where they have more.
@@ -79,18 +81,22 @@ type Limit struct {
 // callsOf are the calls that reached the provider or may have, and those that it refused for their rate.
 func (f Figures) callsOf() (all, refused float64) {
 	for result, n := range f.Calls {
-		if result != notSent {
+		if result != sender.NotSent.String() {
 			all += n
 		}
 	}
-	return all, f.Calls[throttled]
+	return all, f.Calls[sender.Throttled.String()]
 }
 
-// Results of sender.Kind, as the metric names them.
-const (
-	notSent   = "not_sent"
-	throttled = "throttled"
-)
+// Fault is the first check that fails; false: none does.
+func (f Figures) Fault() (Check, bool) {
+	for _, c := range f.Checks {
+		if c.Error != "" {
+			return c, true
+		}
+	}
+	return Check{}, false
+}
 
 // text is the JSON, cut where it has too many lanes and topics.
 func (f Figures) text() ([]byte, error) {

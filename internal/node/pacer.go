@@ -266,17 +266,18 @@ func (p *pacer) takeJob(item *workItem, lane int) bool {
 			}
 			return false
 		}
-		if held := p.underRule(item); held || item.refused != nil {
-			if held {
-				continue
-			}
-			return true
+		now := time.Now()
+		if p.underRule(item, now) {
+			continue
 		}
-		if item.wants, item.refused = p.gates.Request(item.d); item.refused != nil {
+		if item.refused == nil {
+			item.wants, item.refused = p.gates.Request(item.d)
+		}
+		if item.refused != nil {
 			return true
 		}
 		item.wants.Lane = lane
-		wait, shut := p.gates.Shut(item.d, item.wants, time.Now())
+		wait, shut := p.gates.Shut(item.d, item.wants, now)
 		if !shut {
 			return true
 		}
@@ -287,9 +288,9 @@ func (p *pacer) takeJob(item *workItem, lane int) bool {
 // heldBy begins the name under which a held job waits. No limit's name has a blank.
 const heldBy = "rule "
 
-// underRule looks whether an operator's rule is about the job. A held job waits, and is looked at again.
-func (p *pacer) underRule(item *workItem) (held bool) {
-	now := time.Now()
+// underRule looks whether an operator's rule is about the job. A cancelled job is refused. A held one waits, and is looked at
+// again.
+func (p *pacer) underRule(item *workItem, now time.Time) (held bool) {
 	rule := p.rules.Match(func() *expression.Job { return expression.JobOf(&item.d.Job, item.d.Lane(), item.d.JobTopic()) }, now)
 	if rule == nil {
 		return false

@@ -141,10 +141,8 @@ func (f *Fleet) lacks() string {
 
 // faultOf is the first check of a node that fails.
 func faultOf(n *Figures) string {
-	for _, c := range n.Checks {
-		if c.Error != "" {
-			return c.Name + ": " + c.Error + ";"
-		}
+	if c, fails := n.Fault(); fails {
+		return c.Name + ": " + c.Error + ";"
 	}
 	return string(throttle.PhaseStarting)
 }

@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// MostAsked is how many bytes the name or the expression of a question has at most.
+const MostAsked = mostQuestion / 2
+
 // MostJobs is how many jobs an answer names at most.
 const MostJobs = 20
 
@@ -26,8 +29,8 @@ func (q Question) validate() error {
 	switch {
 	case (q.Job == "") == (q.Limit+q.When == ""), q.Limit != "" && q.When != "":
 		return errors.New("a question names a job, a limit or an expression")
-	case len(q.Job)+len(q.Limit)+len(q.When) > mostQuestion/2:
-		return fmt.Errorf("a question has %d bytes at most", mostQuestion/2)
+	case len(q.Job)+len(q.Limit)+len(q.When) > MostAsked:
+		return fmt.Errorf("a question has %d bytes at most", MostAsked)
 	}
 	return nil
 }

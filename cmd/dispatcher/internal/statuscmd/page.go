@@ -250,10 +250,8 @@ func stateOf(n overview.Node) (text string, well bool) {
 	case n.Stale:
 		return "silent for " + span(n.AgeS), false
 	case !n.Figures.Ready:
-		for _, c := range n.Figures.Checks {
-			if c.Error != "" {
-				return cli.Plainly(c.Name+": "+c.Error, 0), false
-			}
+		if c, fails := n.Figures.Fault(); fails {
+			return cli.Plainly(c.Name+": "+c.Error, 0), false
 		}
 		return "not ready", false
 	}
