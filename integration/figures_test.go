@@ -15,14 +15,7 @@ import (
 // getJSON asks a node's API.
 func (n *node) getJSON(t *testing.T, path string, into any) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.admin+"/api/v1/"+path, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatalf("node %d: %v", n.number, err)
-	}
+	resp := n.get(t, "/api/v1/"+path)
 	defer func() { _ = resp.Body.Close() }()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {

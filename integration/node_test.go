@@ -134,10 +134,10 @@ func (s *scene) running() (nodes []*node) {
 	return nodes
 }
 
-// metric scrapes the sum of a counter over its labels.
-func (n *node) metric(t *testing.T, name string) float64 {
+// get asks the node's admin server. The answer's body is to be closed.
+func (n *node) get(t *testing.T, path string) *http.Response {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.admin+"/metrics", http.NoBody)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.admin+path, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,6 +145,13 @@ func (n *node) metric(t *testing.T, name string) float64 {
 	if err != nil {
 		t.Fatalf("node %d: %v", n.number, err)
 	}
+	return resp
+}
+
+// metric scrapes the sum of a counter over its labels.
+func (n *node) metric(t *testing.T, name string) float64 {
+	t.Helper()
+	resp := n.get(t, "/metrics")
 	defer func() { _ = resp.Body.Close() }()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(resp.Body)

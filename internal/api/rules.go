@@ -3,23 +3,14 @@ package api
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"dispatcher/internal/fault"
-	"dispatcher/internal/limits"
 	"dispatcher/internal/overview"
 	"dispatcher/internal/rules"
 	"dispatcher/internal/why"
 )
 
 func (a *api) rules(r *http.Request) (any, error) { return a.fleet.Rules(r.Context()) }
-
-// ruleJSON is a rule that was made or ended.
-type ruleJSON struct {
-	rules.Rule
-
-	InForce limits.InForce `json:"in_force"` // on which nodes it acts, or has ended
-}
 
 // addRule cancels or holds jobs.
 func (a *api) addRule(r *http.Request) (any, error) {
@@ -33,8 +24,8 @@ func (a *api) addRule(r *http.Request) (any, error) {
 	case (until == "") == (ch.For == 0):
 		return nil, fault.New("until", until, "state when the rule ends: until, such as 2026-11-30T18:00:00Z, or for, such as 24h")
 	case until != "":
-		if rule.Until, err = time.Parse(time.RFC3339, until); err != nil {
-			return nil, fault.New("until", until, "must be a time such as 2026-11-30T18:00:00Z")
+		if rule.Until, err = rules.ParseUntil(until); err != nil {
+			return nil, err
 		}
 	}
 	made, revision, err := a.fleet.RuleStore().Add(r.Context(), rule, ch.For)
@@ -59,21 +50,14 @@ func (a *api) endRule(r *http.Request) (any, error) {
 
 // ruleIn waits for the nodes where the request asks for that.
 func (a *api) ruleIn(r *http.Request, of rules.Rule, revision int64) (any, error) {
-	within := time.Duration(0)     // one look
-	if wait, _ := waits(r); wait { // [body.change] has refused what is neither true nor false
-		within = timeout * 3 / 5
+	if wait, _ := waits(r); !wait { // [body.change] has refused what is neither true nor false
+		in, err := a.fleet.RulesInForce(r.Context(), revision)
+		return overview.ChangedRule{Rule: of, InForce: in}, err
 	}
-	in, err := awaitRules(r.Context(), a.fleet, revision, within)
-	return ruleJSON{of, in}, err
-}
-
-func awaitRules(ctx context.Context, fleet overview.Reader, revision int64, within time.Duration) (limits.InForce, error) {
-	if within == 0 {
-		return fleet.RulesInForce(ctx, revision)
-	}
-	ctx, cancel := context.WithTimeout(ctx, within)
+	ctx, cancel := context.WithTimeout(r.Context(), timeout*3/5)
 	defer cancel()
-	return fleet.AwaitRules(ctx, revision)
+	in, err := a.fleet.AwaitRules(ctx, revision)
+	return overview.ChangedRule{Rule: of, InForce: in}, err
 }
 
 func (a *api) ruleHistory(r *http.Request) (any, error) {
@@ -90,13 +74,5 @@ func (a *api) previewRule(r *http.Request) (any, error) {
 	if err := rules.CheckWhen(when); err != nil {
 		return nil, err
 	}
-	report, err := why.AskAll(r.Context(), a.Redis, a.Config.Redis.Namespace, a.First(), why.Question{When: when})
-	if err != nil {
-		return nil, err
-	}
-	return struct {
-		Nodes  int      `json:"nodes"`
-		Silent []string `json:"silent"`
-		why.Matching
-	}{report.Nodes, report.Silent, report.Total()}, nil
+	return why.CountAll(r.Context(), a.Redis, a.Config.Redis.Namespace, a.First(), when)
 }

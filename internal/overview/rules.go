@@ -18,6 +18,13 @@ type Rules struct {
 	InForce limits.InForce `json:"in_force"`
 }
 
+// ChangedRule is a rule that was made or ended.
+type ChangedRule struct {
+	rules.Rule
+
+	InForce limits.InForce `json:"in_force"` // on which nodes it acts, or has ended
+}
+
 // Rules are those that have not ended.
 func (r Reader) Rules(ctx context.Context) (Rules, error) {
 	list, _, err := r.RuleStore().Read(ctx)

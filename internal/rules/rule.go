@@ -58,6 +58,15 @@ func CheckWhen(when string) error {
 	return nil
 }
 
+// ParseUntil reads the end of a rule.
+func ParseUntil(text string) (time.Time, error) {
+	until, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return until, fault.New("until", text, "must be a time such as 2026-11-30T18:00:00Z")
+	}
+	return until, nil
+}
+
 func reason(err error) string {
 	if e, ok := err.(*expression.Error); ok { //nolint:errorlint // the compiler returns nothing else
 		return e.Reason

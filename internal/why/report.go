@@ -76,12 +76,21 @@ func AskAll(ctx context.Context, rdb redis.UniversalClient, namespace, limit str
 	return r, nil
 }
 
-// Total is [Report.Matching]; zero: no node answered.
-func (r Report) Total() Matching {
-	if r.Matching == nil {
-		return Matching{}
+// Count is for how many jobs of the fleet an expression is true.
+type Count struct {
+	Nodes  int      `json:"nodes"`  // that work
+	Silent []string `json:"silent"` // of these, that did not answer
+	Matching
+}
+
+// CountAll asks as [AskAll] does.
+func CountAll(ctx context.Context, rdb redis.UniversalClient, namespace, limit, when string) (Count, error) {
+	r, err := AskAll(ctx, rdb, namespace, limit, Question{When: when})
+	c := Count{Nodes: r.Nodes, Silent: r.Silent}
+	if r.Matching != nil { // some node answered
+		c.Matching = *r.Matching
 	}
-	return *r.Matching
+	return c, err
 }
 
 // take sorts what the nodes said, by their names.

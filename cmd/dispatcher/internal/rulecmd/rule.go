@@ -12,7 +12,6 @@ import (
 
 	"dispatcher/cmd/dispatcher/internal/cli"
 	"dispatcher/internal/fault"
-	"dispatcher/internal/limits"
 	"dispatcher/internal/overview"
 	"dispatcher/internal/rules"
 	"dispatcher/internal/timetext"
@@ -94,23 +93,14 @@ func flagged(err error) error {
 	return errors.Join(all...)
 }
 
-// matching are the fetched jobs that an expression is true for.
-type matching struct {
-	why.Matching
-
-	Nodes  int      `json:"nodes"`
-	Silent []string `json:"silent"` // that did not answer
-}
-
 func preview(ctx context.Context, r overview.Reader, w io.Writer, f flags) error {
 	if err := rules.CheckWhen(f.when); err != nil {
 		return err
 	}
-	report, err := why.AskAll(ctx, r.Redis, r.Config.Redis.Namespace, r.First(), why.Question{When: f.when})
+	m, err := why.CountAll(ctx, r.Redis, r.Config.Redis.Namespace, r.First(), f.when)
 	if err != nil {
 		return err
 	}
-	m := matching{report.Total(), report.Nodes, report.Silent}
 	if f.asJSON {
 		return cli.PrintJSON(w, m)
 	}
@@ -122,13 +112,6 @@ func preview(ctx context.Context, r overview.Reader, w io.Writer, f flags) error
 		text += "; did not answer: " + strings.Join(m.Silent, ", ")
 	}
 	return cli.PrintLine(w, text)
-}
-
-// made is a rule that was made or ended.
-type made struct {
-	rules.Rule
-
-	InForce limits.InForce `json:"in_force"`
 }
 
 func add(ctx context.Context, cmd *cobra.Command, r overview.Reader, kind rules.Kind, f flags) error {
@@ -143,8 +126,8 @@ func add(ctx context.Context, cmd *cobra.Command, r overview.Reader, kind rules.
 		return fault.New("for", f.lasts, "must be above 0")
 	case f.until != "":
 		var err error
-		if rule.Until, err = time.Parse(time.RFC3339, f.until); err != nil {
-			return fault.New("until", f.until, "must be a time such as 2026-11-30T18:00:00Z")
+		if rule.Until, err = rules.ParseUntil(f.until); err != nil {
+			return err
 		}
 	}
 	rule, revision, err := r.RuleStore().Add(ctx, rule, f.lasts)
@@ -163,7 +146,7 @@ func await(ctx context.Context, w io.Writer, r overview.Reader, rule rules.Rule,
 		return err
 	}
 	if asJSON {
-		err = cli.PrintJSON(w, made{rule, in})
+		err = cli.PrintJSON(w, overview.ChangedRule{Rule: rule, InForce: in})
 	} else {
 		err = cli.PrintLine(w, fmt.Sprintf("rule %s: %s when %s, %s, %s", rule.ID, rule.Kind, cli.Plainly(rule.When, 0), what, in))
 	}
