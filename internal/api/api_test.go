@@ -291,20 +291,26 @@ func TestRedisIsAway(t *testing.T) {
 // Requests that are too many are refused, and do not wait.
 func TestTooManyRequestsAreRefused(t *testing.T) {
 	t.Parallel()
-	const most = 16
 	s := serve(t)
 	var open []net.Conn
-	for range most + 4 { // each waits for its body; the last request of serve may still be ending
+	release := func() {
+		for _, conn := range open {
+			_ = conn.Close()
+		}
+	}
+	defer release()
+	s.until("a request is refused", func() bool {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.Split(s.url, "/")[2])
 		if err != nil {
 			t.Fatal(err)
 		}
 		open = append(open, conn)
-		_, _ = fmt.Fprint(conn, "POST /api/v1/limits/provider/pause HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n")
+		_, _ = fmt.Fprint(conn, "POST /api/v1/limits/provider/pause HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n") // and no body
+		return s.get("nodes").status == http.StatusServiceUnavailable
+	})
+	if len(open) < 16 {
+		t.Errorf("a request is refused while %d are being served, want 16", len(open))
 	}
-	s.until("a request is refused", func() bool { return s.get("nodes").status == http.StatusServiceUnavailable })
-	for _, conn := range open {
-		_ = conn.Close()
-	}
+	release()
 	s.until("requests are served again", func() bool { return s.get("nodes").status == http.StatusOK })
 }
