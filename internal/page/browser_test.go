@@ -1,6 +1,7 @@
 package page_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -154,6 +155,159 @@ func TestTheProviderRefuses(t *testing.T) {
 	b.has("confirm-text", "300 calls at once")
 	b.click("confirm-yes")
 	b.until("the slowdown is over", "document.getElementById('slow').hidden")
+	b.fine()
+}
+
+// A campaign is cancelled by a rule. Its jobs become dead letters, which are listed. When the rule has ended they are replayed,
+// and each is called once.
+func TestAnOperatorCancelsAndReplays(t *testing.T) {
+	path := chromium(t)
+	const jobs, dropped = 120, 2
+	s := newSite(t, 0)
+	b := open(t, path, s.url)
+	b.until("all nodes are ready", "document.querySelectorAll('#node-rows tr').length === 3 && !document.querySelector('#node-rows .warn')")
+	b.has("letters-h", "Dead letters")
+	cancels(b, s, jobs)
+	showsLetters(b, jobs)
+
+	// two rows are dropped
+	eval[bool](b, "[...document.querySelectorAll('#letter-rows input')].slice(0, 2).forEach((box) => box.click()) === undefined")
+	b.has("settle-about", "the 2 chosen dead letters")
+	b.click("settle-drop")
+	b.has("settle-why-fault", "Say why")
+	b.types("settle-why", "tests of ours")
+	b.click("settle-drop")
+	b.has("confirm-h", "Drop the 2 chosen dead letters?")
+	b.click("confirm-yes")
+	b.has("settle-result", "The drop is over: 2 dropped")
+	b.has("letters-status", "118 dead letters of topic jobs")
+
+	// with the rule they would be cancelled again
+	b.types("settle-why", "the price is right")
+	b.click("settle-replay")
+	b.has("confirm-text", "A rule that cancels jobs is in force")
+	b.click("confirm-no")
+	endsRule(b)
+
+	// the rest is replayed slowly, stopped, and replayed
+	b.click("letters-class-cancelled")
+	b.has("settle-about", "all dead letters of class cancelled (118)")
+	b.types("settle-rate", "5")
+	b.click("settle-replay")
+	b.has("confirm-text", "at most 5 jobs a second")
+	b.accessible("with the dialog of a replay")
+	b.shoot("replay-confirm")
+	b.click("confirm-yes")
+	b.until("it goes on", "document.querySelector('#run-rows progress') && Number(document.querySelector('#run-rows td:nth-child(3)').textContent.match(/(\\d+) replayed/)?.[1]) > 0")
+	b.shoot("replaying")
+	b.accessible("while letters are replayed")
+	eval[bool](b, "document.querySelector('#run-rows button').click() === undefined")
+	b.has("settle-result", "stopped by")
+	b.types("settle-rate", "")
+	b.types("settle-why", "the price is right")
+	b.click("settle-replay")
+	b.click("confirm-yes")
+	b.has("settle-result", "The replay is over")
+	b.has("letters-status", "No dead letters of topic jobs")
+	b.until("no job waits", "document.getElementById('f-waiting').textContent === '0'")
+	calls := s.calls("spring")
+	for job, n := range calls {
+		if n != 1 {
+			t.Errorf("got %d calls of %s, want 1", n, job)
+		}
+	}
+	if len(calls) != jobs-dropped {
+		t.Errorf("got calls of %d jobs, want of all %d but the %d that were dropped", len(calls), jobs, dropped)
+	}
+	b.fine()
+}
+
+// cancels makes a rule by the keyboard, and has jobs written that it cancels.
+func cancels(b *browser, s *site, jobs int) {
+	b.Helper()
+	b.tabTo("rule-when")
+	b.press(`job.headers["campaign"] =`)
+	b.has("rule-preview", "Not an expression yet")
+	b.press(kb.Enter)
+	b.has("rule-why-fault", "Say why")
+	b.types("rule-why", "wrong price")
+	b.press(kb.Enter)
+	b.until("the fault stands next to the expression", "document.getElementById('rule-when-fault').textContent !== '' && document.activeElement.id === 'rule-when'")
+	b.shoot("rule-fault")
+	b.types("rule-when", `job.headers["campaign"] == "spring"`)
+	b.has("rule-preview", "No job is fetched now")
+	b.picks("rule-for", "custom")
+	b.types("rule-custom", "99")
+	b.click("rule-review")
+	b.click("confirm-yes")
+	b.has("rule-custom-fault", "must be within")
+	b.types("rule-custom", "3")
+	b.click("rule-review")
+	b.has("confirm-text", `this rule cancels jobs for which job.headers["campaign"] == "spring" is true.`)
+	b.accessible("with the dialog of a rule")
+	b.shoot("rule-confirm")
+	b.press(kb.Enter)
+	b.has("rule-result", "The jobs are cancelled. In force on 3/3 nodes after")
+	b.has("rule-rows", "wrong price")
+	b.accessible("with a rule in force")
+	s.campaign("spring", jobs)
+}
+
+// showsLetters has the dead letters of the campaign listed.
+func showsLetters(b *browser, jobs int) {
+	b.Helper()
+	b.until("all are cancelled", fmt.Sprintf("document.getElementById('f-dead').textContent === 'cancelled %d'", jobs))
+	b.click("letters-show")
+	b.has("letters-status", fmt.Sprintf("%d dead letters of topic jobs", jobs))
+	b.until("a page of them is listed", "document.querySelectorAll('#letter-rows tr').length === 50 && document.querySelector('#letter-rows tr').textContent.includes('wrong price')")
+	b.click("letters-more")
+	b.until("more are listed", "document.querySelectorAll('#letter-rows tr').length === 100")
+	b.shoot("letters")
+	b.accessible("with dead letters")
+	b.scheme("dark")
+	b.do(chromedp.EmulateViewport(360, 780, chromedp.EmulateScale(2)))
+	b.shoot("letters-phone")
+	b.accessible("with dead letters on a phone in the dark")
+	if wide := eval[float64](b, "document.documentElement.scrollWidth"); wide > 360 {
+		b.Errorf("got %v px of width on a phone of 360", wide)
+	}
+	b.scheme("light")
+	b.do(chromedp.EmulateViewport(1280, 900))
+}
+
+// endsRule ends the one rule.
+func endsRule(b *browser) {
+	b.Helper()
+	b.click("rule-end-1")
+	b.has("confirm-h", "End this rule?")
+	b.click("confirm-yes")
+	b.has("rule-result", "The rule has ended. In force on 3/3 nodes after")
+	b.until("the list is gone", "document.getElementById('rule-list').hidden")
+}
+
+// Held jobs wait, are counted by the preview, and are called when the rule has ended.
+func TestAnOperatorHoldsJobs(t *testing.T) {
+	path := chromium(t)
+	const jobs = 150
+	s := newSite(t, 4000)
+	s.campaign("spring", jobs)
+	b := open(t, path, s.url)
+	b.until("all nodes are ready", "document.querySelectorAll('#node-rows tr').length === 3 && !document.querySelector('#node-rows .warn')")
+	b.types("rule-when", `hasPrefix(job.id, "jobs-")`)
+	b.until("the nodes have counted", "/[1-9][\\d,]* of the [\\d,]+ fetched jobs match; those still in Kafka/.test(document.getElementById('rule-preview').textContent)")
+	b.click("rule-hold")
+	b.types("rule-why", "not at night")
+	b.shoot("rule")
+	b.click("rule-review")
+	b.has("confirm-text", "They wait. Others go past them.")
+	b.click("confirm-yes")
+	b.has("rule-result", "The jobs are held. In force on 3/3 nodes after")
+	b.until("it is in the list", "/Hold.*24:00:00|Hold.*23:59:/.test(document.getElementById('rule-rows').textContent)")
+	b.until("the others were called", "document.getElementById('f-calls').textContent === '0'")
+	b.shoot("held")
+	b.accessible("while jobs are held")
+	endsRule(b)
+	b.until("the held jobs are called", "Number(document.getElementById('f-calls').textContent) > 0")
 	b.fine()
 }
 

@@ -22,18 +22,23 @@ import (
 	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/redis/go-redis/v9"
 
 	"dispatcher/admin"
+	"dispatcher/configs"
 	"dispatcher/consumer"
+	"dispatcher/consumer/dlq"
 	"dispatcher/internal/api"
 	"dispatcher/internal/auth"
 	"dispatcher/internal/background"
 	"dispatcher/internal/embedded"
 	"dispatcher/internal/limits"
+	"dispatcher/internal/node"
 	"dispatcher/internal/page"
 	"dispatcher/internal/problem"
 	"dispatcher/internal/provider"
 	"dispatcher/internal/redisclient"
+	"dispatcher/internal/redrive"
 	"dispatcher/job"
 )
 
@@ -108,7 +113,7 @@ func newSite(t *testing.T, jobs int, tokens ...auth.Token) *site {
 	t.Cleanup(func() { _ = rdb.Close() })
 	server, err := admin.New(admin.Options{
 		Config: admin.Config{Listen: "127.0.0.1:0", Auth: auth.Settings{Tokens: tokens}},
-		API:    s.away(api.New(api.Options{Reader: limits.Reader{Config: cfg, Redis: rdb}})), Page: page.Handler(),
+		API:    s.away(api.New(s.options(cfg, rdb))), Page: page.Handler(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -116,6 +121,26 @@ func newSite(t *testing.T, jobs int, tokens ...auth.Token) *site {
 	background.Run(t, server.Run)
 	s.url = "http://" + server.Addr()
 	return s
+}
+
+// options serve what a node serves, redrives among it.
+func (s *site) options(cfg configs.Config, rdb redis.UniversalClient) api.Options {
+	s.Helper()
+	log := slog.New(slog.DiscardHandler)
+	conn, err := node.KafkaConnection(cfg, log)
+	if err != nil {
+		s.Fatal(err)
+	}
+	o := dlq.Options{Connection: conn, Group: cfg.Kafka.Group}
+	letters, err := dlq.New(o)
+	if err != nil {
+		s.Fatal(err)
+	}
+	redrives := redrive.New(redrive.Options{
+		Store: redrive.NewStore(rdb, cfg.Redis.Namespace), Runner: redrive.Kafka(o), Node: "node-1", Logger: log,
+	})
+	background.Run(s.T, redrives.Run)
+	return api.Options{Reader: limits.Reader{Config: cfg, Redis: rdb}, Redrives: redrives, DeadLetters: letters}
 }
 
 // tokenOf writes a token into a file.
@@ -133,18 +158,44 @@ var usual = provider.Behaviour{Latency: 20 * time.Millisecond}
 
 func (s *site) enqueue(topic string, n int) {
 	s.Helper()
+	records := make([]job.Record, n)
+	for i := range records {
+		records[i].Value = fmt.Appendf(nil, `{"id":"%s-%d","to":"r%d"}`, topic, i, i%400)
+	}
+	s.write(topic, records)
+}
+
+func (s *site) write(topic string, records []job.Record) {
+	s.Helper()
 	producer, err := consumer.NewProducer(consumer.ProducerOptions{Connection: consumer.Connection{Brokers: s.parts.Brokers()}})
 	if err != nil {
 		s.Fatal(err)
 	}
 	defer func() { _ = producer.Close() }()
-	records := make([]job.Record, n)
-	for i := range records {
-		records[i].Value = fmt.Appendf(nil, `{"id":"%s-%d","to":"r%d"}`, topic, i, i%400)
-	}
 	if err := producer.WriteBatch(s.Context(), topic, records); err != nil {
 		s.Fatal(err)
 	}
+}
+
+// campaign writes jobs of a campaign.
+func (s *site) campaign(name string, n int) {
+	s.Helper()
+	records := make([]job.Record, n)
+	for i := range records {
+		records[i] = job.Record{Value: fmt.Appendf(nil, `{"id":"%s-%d","to":"r%d"}`, name, i, i), Headers: []job.Header{{Key: "campaign", Value: []byte(name)}}}
+	}
+	s.write("jobs", records)
+}
+
+// calls are the calls of each job of a campaign.
+func (s *site) calls(campaign string) map[string]int {
+	calls := map[string]int{}
+	for _, a := range s.parts.Provider.Arrivals() {
+		if strings.HasPrefix(a.Key, campaign+"-") {
+			calls[a.Key]++
+		}
+	}
+	return calls
 }
 
 // away stands in for a node that is away while down says so.
