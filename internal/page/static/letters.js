@@ -18,7 +18,8 @@ let topic = ''; // of the list
 let next = ''; // where the list goes on
 let listed = []; // the letters of the list
 const chosen = new Set(); // ids
-let busy = false;
+let listing = false; // letters are being read
+let settling = false; // the dialog is open, or a run is being started
 
 let runs = []; // redrives
 let read = -Infinity; // when they were asked for, by performance.now()
@@ -107,7 +108,7 @@ function rows(found) {
     own.delete(r.id);
     say('settle-result', `${r.kind === 'drop' ? 'The drop' : 'The replay'} is over: ${farOf(r)}${r.state === 'done' ? '' : `; ${stateOf(r)}`}.`);
     $('settle-result').classList.toggle('lacking', r.state !== 'done' || r.left > 0);
-    if (page && topic === r.topic && !busy) list(topic, chosenClass());
+    if (page && topic === r.topic && !listing) list(topic, chosenClass());
   }
 }
 
@@ -152,21 +153,22 @@ async function stop(r, button) {
 
 // list reads the letters of a topic from the beginning; of class '', all. Without a topic it looks for the first that has letters.
 async function list(of, kind) {
-  if (busy) return;
-  busy = true;
+  if (listing) return;
+  listing = true;
   show('letters-progress', true);
   say('letters-fault', '');
   setFault('letters-topic', '');
   const all = [...$('letters-topic').options].map((o) => o.value).filter(Boolean);
   try {
     let found;
-    for (const name of of ? [of] : all) {
+    let name;
+    for (name of of ? [of] : all) {
       found = await get(pathOf(name, kind));
-      topic = name;
       if (found.read > 0) break;
     }
     if (!found) { say('letters-status', 'No node works a topic now, so no topic is known.'); return; }
-    if (found.read > 0 || of) $('letters-topic').value = topic;
+    if (found.read > 0 || of) $('letters-topic').value = name;
+    topic = name;
     page = found;
     listed = [];
     chosen.clear();
@@ -181,7 +183,7 @@ async function list(of, kind) {
   } catch (error) {
     showProblem(renamed(error, names), fields, 'letters-fault');
   } finally {
-    busy = false;
+    listing = false;
     show('letters-progress', false);
   }
 }
@@ -254,14 +256,14 @@ const soon = 300; // ms: the arrow keys pass over classes
 
 function listSoon() {
   clearTimeout(timer);
-  timer = setTimeout(() => { if (busy) listSoon(); else list(topic, chosenClass()); }, soon);
+  timer = setTimeout(() => { if (listing) listSoon(); else list(topic, chosenClass()); }, soon);
 }
 
 $('letters-classes').addEventListener('change', () => { say('settle-result', ''); listSoon(); });
 
 $('letters-more').addEventListener('click', async () => {
-  if (busy) return;
-  busy = true;
+  if (listing) return;
+  listing = true;
   show('letters-progress', true);
   say('letters-fault', '');
   try {
@@ -269,7 +271,7 @@ $('letters-more').addEventListener('click', async () => {
   } catch (error) {
     showProblem(error, [], 'letters-fault');
   } finally {
-    busy = false;
+    listing = false;
     show('letters-progress', false);
   }
 });
@@ -292,8 +294,8 @@ $('settle-form').addEventListener('submit', async (event) => {
   const replay = event.submitter?.value !== 'drop';
   say('settle-fault', '');
   say('settle-result', '');
-  if (busy || faulty(replay)) return;
-  busy = true;
+  if (settling || faulty(replay)) return;
+  settling = true;
   const { body, text } = pick();
   const rate = replay && $('settle-rate').value !== '' ? Number($('settle-rate').value) : '';
   const why = $('settle-why').value.trim();
@@ -315,7 +317,7 @@ $('settle-form').addEventListener('submit', async (event) => {
   } catch (error) {
     showProblem(renamed(error, names), fields, 'settle-fault');
   } finally {
-    busy = false;
+    settling = false;
   }
 });
 
