@@ -48,7 +48,7 @@ MEASURES = ^Test(Measured|Faults|Kafka39|NoRepeatsReal|DialsReal|WallReal|ManyPa
 DOCKER   = DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -v
 
 page: ## The operators' page in a real browser (needs chromium)
-	DISPATCHER_REQUIRE_BROWSER=1 $(GO) test -count=1 ./internal/page
+	DISPATCHER_TEST_REQUIRE_BROWSER=1 $(GO) test -count=1 ./internal/page
 
 integration: ## The built binary against Kafka and Redis in containers (needs Docker)
 	$(DOCKER) -timeout=20m -run='^Test(Friday|Inputs|[A-Za-z0-9]*Real)$$' -skip='$(MEASURES)' ./integration

@@ -33,7 +33,7 @@ func Path(t *testing.T) string {
 		}
 	}
 	const lacks = "no Chromium was found in PATH: install chromium, or leave this test out with -short"
-	if os.Getenv("DISPATCHER_REQUIRE_BROWSER") == "1" {
+	if os.Getenv("DISPATCHER_TEST_REQUIRE_BROWSER") == "1" {
 		t.Fatal(lacks)
 	}
 	t.Skip(lacks)
@@ -157,6 +157,12 @@ func (b *Tab) Until(what, expression string) {
 	}
 }
 
+// Text is the text of an element.
+func (b *Tab) Text(id string) string {
+	b.Helper()
+	return Eval[string](b, fmt.Sprintf("document.getElementById(%q).textContent", id))
+}
+
 // Has waits for a text in an element that is shown.
 func (b *Tab) Has(id, text string) {
 	b.Helper()
@@ -231,7 +237,7 @@ type violation struct {
 // Accessible runs axe-core, where the environment has its file, and fails for what is serious or critical.
 func (b *Tab) Accessible(where string) {
 	b.Helper()
-	file := os.Getenv("DISPATCHER_AXE")
+	file := os.Getenv("DISPATCHER_TEST_AXE")
 	if file == "" {
 		return
 	}
