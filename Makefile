@@ -44,7 +44,7 @@ mutants: ## Break each law on purpose, and demand that its test fails (AREA=NAME
 	$(GO) run ./internal/mutants $(if $(AREA),-area $(AREA))
 
 # What measures is judged best by hand, on a machine that does nothing else: `make proof`. The rest is CI's.
-MEASURES = ^Test(Measured|Faults|Kafka39|NoRepeatsReal|DialsReal|WallReal|ManyPartitionsReal|StallsReal|AHighRateReal|ALowRateReal|ACrowdReal|CostReal|CallsInFlightReal|GatesReal|QuotaReal|FeedbackReal|LanesReal|FairReal|FiguresReal|ChangesReal)$$
+MEASURES = ^Test(Measured|Faults|Kafka39|NoRepeatsReal|DialsReal|WallReal|ManyPartitionsReal|StallsReal|AHighRateReal|ALowRateReal|ACrowdReal|CostReal|CallsInFlightReal|GatesReal|QuotaReal|FeedbackReal|LanesReal|FairReal|FiguresReal|PagesCostReal|ChangesReal)$$
 DOCKER   = DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -v
 
 page: ## The operators' page in a real browser (needs chromium)
