@@ -84,8 +84,7 @@ func (s *scene) spent(t *testing.T) (sum spent) {
 	return sum
 }
 
-// openPages asks the nodes in turn for what open pages ask for: the stream of events, the chart's seconds once, and the rules
-// each five seconds.
+// openPages asks the nodes in turn for what open pages ask for: the stream of events, and once the rest.
 func (s *scene) openPages(t *testing.T, n int) (closeAll func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -94,18 +93,8 @@ func (s *scene) openPages(t *testing.T, n int) (closeAll func()) {
 		at := "http://" + s.nodes[i%len(s.nodes)].admin + "/api/v1/"
 		pages.Go(func() { reads(ctx, t, at+"events") })
 		pages.Go(func() {
-			for _, once := range []string{"calls?seconds=900", "limits/provider/history", "redrives"} {
+			for _, once := range []string{"calls?seconds=900", "limits/provider/history", "redrives", "rules"} {
 				reads(ctx, t, at+once)
-			}
-			tick := time.NewTicker(5 * time.Second)
-			defer tick.Stop()
-			for {
-				reads(ctx, t, at+"rules")
-				select {
-				case <-ctx.Done():
-					return
-				case <-tick.C:
-				}
 			}
 		})
 	}

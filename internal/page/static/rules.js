@@ -6,30 +6,32 @@ import { inForce, renamed, setFault, showProblem, signed } from './change.js';
 import { fleetNow, leftOf, state } from './state.js';
 import { clock, countdown, counted, number } from './text.js';
 
-const every = 5000; // ms between two readings of the rules
 const soon = 400; // ms after the last key, when the nodes are asked
 const fields = ['rule-kind', 'rule-when', 'rule-for', 'rule-custom', 'rule-why', 'by'];
 const spoken = { cancel: 'Cancel', hold: 'Hold' };
 const units = { m: ['minute', 'minutes', 60], h: ['hour', 'hours', 3600], d: ['day', 'days', 86400] };
 
 let list = []; // the rules in force
-let read = -Infinity; // when they were asked for, by performance.now()
+let asked = null; // the nodes' revisions of the rules, when they were asked for
 let shown = ''; // what the table has
 let busy = false;
 
 // cancelling are the rules in force that cancel jobs.
 export const cancelling = () => list.filter((r) => r.kind === 'cancel');
 
-// rules reads the rules from time to time, and counts down what is left of them.
+// rules reads the rules when a node has others than before, and counts down what is left of them.
 export function rules() {
   for (const e of document.querySelectorAll('#rule-rows .left')) say(e, leftText(e.dataset.until));
-  if (!document.hidden && performance.now() - read >= every) load();
+  if (list.some((r) => leftOf(r.until) <= 0)) rows(list.filter((r) => leftOf(r.until) > 0));
+  const now = state.fleet.nodes.map((n) => `${n.id} ${n.figures?.rules}`).join();
+  if (document.hidden || now === asked) return;
+  asked = now;
+  load();
 }
 
 const leftText = (until) => (leftOf(until) > 86400 ? counted(Math.ceil(leftOf(until) / 3600), 'hour left', 'hours left') : `${countdown(leftOf(until))} left`);
 
 async function load() {
-  read = performance.now();
   try {
     const found = await get('rules');
     rows(found.rules);
@@ -37,6 +39,7 @@ async function load() {
     show('rule-lacking', lacking.length > 0);
     say('rule-lacking', lacking.length > 0 ? `▲ Not yet known on ${lacking.join(', ')}.` : '');
   } catch (error) {
+    asked = null; // again
     if (!(error instanceof Problem)) throw error; // the health line says that the node does not answer
   }
 }
@@ -75,13 +78,13 @@ function lasts() {
 }
 
 let timer;
-let asked; // of the preview: ends a question that is under way
+let question; // of the preview: ends the one that is under way
 
 function previewSoon() {
   setFault('rule-when', '');
   say('rule-result', '');
   clearTimeout(timer);
-  asked?.abort();
+  question?.abort();
   if (!when()) { show('rule-preview', false); return; }
   timer = setTimeout(() => preview(false), soon);
 }
@@ -90,10 +93,10 @@ function previewSoon() {
 // one: while it is being typed it has some.
 async function preview(strict) {
   clearTimeout(timer);
-  asked?.abort();
-  asked = new AbortController();
+  question?.abort();
+  question = new AbortController();
   try {
-    const text = matching(await get(`rules/preview?when=${encodeURIComponent(when())}`, { signal: asked.signal }));
+    const text = matching(await get(`rules/preview?when=${encodeURIComponent(when())}`, { signal: question.signal }));
     say('rule-preview', text);
     show('rule-preview', true);
     return text;

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -44,22 +46,34 @@ type Scripts struct {
 	Keys Keys
 	Node string
 
+	texts
+}
+
+// texts are the scripts, which are the same for all limits.
+type texts struct {
 	Reserving                                         map[string]*redis.Script // by algorithm
 	configuring, deleting, Leasing, Counting, heeding *redis.Script
 	releasing                                         *redis.Script
 }
 
-// NewScripts is for a limit of a namespace; an operator has no node.
-func NewScripts(rdb redis.Scripter, namespace, name, node string) Scripts {
-	s := Scripts{
-		rdb: rdb, Keys: KeysOf(namespace, name), Node: node, Reserving: make(map[string]*redis.Script),
+// joined are the scripts. It takes two milliseconds to join and to hash them.
+var joined = sync.OnceValue(func() texts { //nolint:gochecknoglobals // a constant table
+	t := texts{
+		Reserving:   make(map[string]*redis.Script),
 		configuring: redis.NewScript(lua.Configure()), deleting: redis.NewScript(lua.Delete()),
 		Leasing: redis.NewScript(lua.Lease()), Counting: redis.NewScript(lua.Lateness()), heeding: redis.NewScript(lua.Feedback()),
 		releasing: redis.NewScript(lua.Release()),
 	}
 	for _, a := range limit.Algorithms() {
-		s.Reserving[a.Name] = redis.NewScript(lua.Reserve(a.Name, a.Script, a.Ahead))
+		t.Reserving[a.Name] = redis.NewScript(lua.Reserve(a.Name, a.Script, a.Ahead))
 	}
+	return t
+})
+
+// NewScripts is for a limit of a namespace; an operator has no node.
+func NewScripts(rdb redis.Scripter, namespace, name, node string) Scripts {
+	s := Scripts{rdb: rdb, Keys: KeysOf(namespace, name), Node: node, texts: joined()}
+	s.Reserving = maps.Clone(s.Reserving) // the caller's own
 	return s
 }
 
