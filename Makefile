@@ -11,7 +11,7 @@ FUZZTIME       ?= 30s
 # integration/, and the tests named Real of other packages.
 
 .DEFAULT_GOAL := help
-.PHONY: help build check lint lua words fmt test race mutants page integration proof kills changes algorithms api fuzz bench demo
+.PHONY: help build check lint lua words fmt test race mutants page integration proof kills changes soak algorithms api fuzz bench demo
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,11 @@ changes: ## Change a limit 100,000 times under load: 5 minutes (needs Docker)
 
 kills: ## Kill a random node each 30 s, three runs of 60,000 jobs: 12 minutes (needs Docker)
 	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -timeout=60m -v -run='^TestNoRepeatsReal$$' ./integration -full
+
+SOAKTIME ?= 30m
+
+soak: ## Let a fleet work for SOAKTIME (30m) under disturbances, and see what grows (needs Docker)
+	$(DOCKER) -timeout=90m -run='^TestSoak$$' ./integration -soak=$(SOAKTIME)
 
 algorithms: ## Measure every algorithm, and write docs/algorithms.md (needs Docker)
 	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -timeout=30m -v -run='^TestAlgorithms$$' ./integration -write

@@ -4,8 +4,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"regexp"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -71,16 +69,7 @@ func (s *scene) spent(t *testing.T) (sum spent) {
 		sum.sent += n.metric(t, "dispatcher_sender_calls_total")
 	}
 	sum.scripts = s.scriptCalls(t)
-	info, err := s.rdb.Info(t.Context(), "stats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if found := regexp.MustCompile(`total_commands_processed:(\d+)`).FindStringSubmatch(info); found != nil {
-		sum.commands, err = strconv.ParseFloat(found[1], 64)
-	}
-	if err != nil || sum.commands == 0 {
-		t.Fatalf("Redis does not count its commands: %v\n%s", err, info)
-	}
+	sum.commands = s.infoNumber(t, "stats", "total_commands_processed")
 	return sum
 }
 
