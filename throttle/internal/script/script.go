@@ -24,8 +24,17 @@ type Keys struct {
 }
 
 // KeysOf are the keys of a limit in a namespace.
-func KeysOf(namespace, name string) Keys {
-	prefix := "dispatcher:{" + namespace + "}:"
+func KeysOf(namespace, name string) Keys { return keysUnder(prefixOf(namespace), namespace, name) }
+
+// ShadowKeys are the keys of a limit that is no limit of the namespace: nobody lists it, and no
+// call counts on it. It lies where the others lie.
+func ShadowKeys(namespace, name string) Keys {
+	return keysUnder(prefixOf(namespace)+"check:", namespace, name)
+}
+
+func prefixOf(namespace string) string { return "dispatcher:{" + namespace + "}:" }
+
+func keysUnder(prefix, namespace, name string) Keys {
 	key := func(kind string) string { return prefix + kind + ":" + name }
 	return Keys{
 		Limit: key("limit"), History: key("history"), State: key("state"), Nodes: key("nodes"), Leases: key("leases"), Lateness: key("lateness"), Calls: key("calls"),
