@@ -17,11 +17,11 @@ func gaugeDescs() (lag, open, joined *prometheus.Desc, ofLane []*prometheus.Desc
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
 	}
-	return desc("lag", "Last stable offset less the committed one, of this node's partitions.", "topic", "partition"),
+	return desc("lag_records", "Last stable offset less the committed one, of this node's partitions.", "topic", "partition"),
 		desc("open_offsets", "Offsets that left the fetch buffer and are not complete, of this node's partitions.", "topic", "partition"),
 		desc("joined", "1 when this node has joined the group of every topic and retry topic."),
 		[]*prometheus.Desc{
-			desc("in_flight", "Jobs that were taken for a slot, that a worker has, or of which a record is being written.", "lane"),
+			desc("in_flight_jobs", "Jobs that were taken for a slot, that a worker has, or of which a record is being written.", "lane"),
 			desc("ready_jobs", "Jobs that wait for a slot alone.", "lane"),
 			desc("waiting_jobs", "Records of this node's partitions that are not complete, less those in flight and asleep.", "lane"),
 			desc("asleep_jobs", "Jobs that wait in memory for their time, their next call or a limit after the first.", "lane"),

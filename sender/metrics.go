@@ -59,14 +59,14 @@ func newMetrics(reg prometheus.Registerer, p *conns.Pool) (*metrics, error) {
 		return m, nil
 	}
 	return m, register(reg, m.calls, m.dials, m.duration, m.late, m.uncounted, m.roundTrip,
-		connections(p, "open", func(open, _ int) int { return open }),
+		connections(p, "busy", func(open, idle int) int { return open - idle }),
 		connections(p, "idle", func(_, idle int) int { return idle }))
 }
 
 func connections(p *conns.Pool, state string, pick func(open, idle int) int) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "dispatcher_sender_connections",
-		Help:        "Connections to the provider. Open ones are idle or in use.",
+		Help:        "Open connections to the provider, by whether a call uses them.",
 		ConstLabels: prometheus.Labels{"state": state},
 	}, func() float64 { return float64(pick(p.Counts())) })
 }
