@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"dispatcher/internal/histogram"
 )
 
 // metrics of one dedup store. All series exist from the start.
@@ -38,7 +40,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		lost:      counter("losses_total", "Times that Redis had lost the dedup store, as this node saw it."),
 		unwritten: counter("unwritten_jobs_total", "Jobs that were sent, and whose record Redis had not acknowledged when they were taken away."),
 		waiting:   prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "waiting_entries", Help: "Entries that Redis has not answered yet."}),
-		rtt: prometheus.NewHistogram(prometheus.HistogramOpts{
+		rtt: histogram.New(prometheus.HistogramOpts{
 			Name: prefix + "script_duration_seconds", Help: "Time of a call of the dedup store's script.",
 			Buckets: []float64{.0002, .0005, .001, .002, .003, .005, .01, .025, .05, .1, .25},
 		}),

@@ -182,6 +182,7 @@ func (n *Node) makeSender() (err error) {
 
 func (n *Node) makeAdmin() (err error) {
 	n.checks = n.healthChecks()
+	n.registry.MustRegister(buildInfo(), checks{n})
 	o := admin.Options{Config: n.cfg.Admin, Gatherer: n.registry, Logger: n.log, Checks: n.checks}
 	if n.redis != nil { // else each node has a limit of its own, which nobody changes
 		letters, err := n.makeRedrives()

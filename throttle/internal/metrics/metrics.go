@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"dispatcher/internal/histogram"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
 )
@@ -29,6 +30,9 @@ type Limit struct {
 	window     prometheus.Gauge
 	paused     prometheus.Gauge
 	revision   prometheus.Gauge
+	guard      prometheus.Gauge
+	allowed    prometheus.Gauge
+	longest    prometheus.Gauge
 	reconciled *prometheus.CounterVec
 	blocks     *prometheus.CounterVec
 	quotaUsed  *prometheus.GaugeVec
@@ -52,7 +56,7 @@ func New(reg prometheus.Registerer, limit string, inFlight func() float64) *Limi
 		return v
 	}
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: "dispatcher_limit_" + name, Help: help, ConstLabels: labels, Buckets: buckets})
+		return histogram.New(prometheus.HistogramOpts{Name: "dispatcher_limit_" + name, Help: help, ConstLabels: labels, Buckets: buckets})
 	}
 	ofQuota := func(name, help string) *prometheus.GaugeVec {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "dispatcher_limit_" + name, Help: help}, []string{"limit"})
@@ -78,13 +82,16 @@ func New(reg prometheus.Registerer, limit string, inFlight func() float64) *Limi
 			Name: "dispatcher_limit_blocks_total", Help: "Calls that the provider refused for one value of the limit's key, which they blocked.",
 		}, []string{"limit"}),
 		quotaCap: ofQuota("quota_cap_units", "The cap in force of a quota without a key."),
+		guard:    gauge("guard_seconds", "The guard in force: by how much delivery times may spread."),
+		allowed:  gauge("lateness_seconds", "The lateness in force: how long after its time a slot may still be used."),
+		longest:  gauge("longest_lateness_seconds", "The longest lateness that the fleet may choose; 0: it does not choose, or has no choice."),
 		revision: gauge("revision", "The newest revision of the settings that this node has seen."),
 	}
 	busy := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "dispatcher_limit_in_flight_calls", Help: "Calls in flight, from the grant of a slot until the answer.", ConstLabels: labels,
 	}, inFlight)
 	if reg != nil {
-		reg.MustRegister(busy, m.granted, m.Late, m.Unused, m.TurnedAway, m.Errors, m.calls, m.cooldowns, m.reconciled, m.blocks, m.rtt, m.lateness, m.cap, m.effective, m.blocked, m.window, m.paused, m.revision, m.quotaUsed, m.quotaCap)
+		reg.MustRegister(busy, m.granted, m.Late, m.Unused, m.TurnedAway, m.Errors, m.calls, m.cooldowns, m.reconciled, m.blocks, m.rtt, m.lateness, m.cap, m.effective, m.blocked, m.window, m.paused, m.revision, m.guard, m.allowed, m.longest, m.quotaUsed, m.quotaCap)
 	}
 	return m
 }
@@ -97,6 +104,36 @@ func Binds(reg prometheus.Registerer, limit string, share func() float64) {
 	}, share)
 	if reg != nil {
 		reg.MustRegister(gauge)
+	}
+}
+
+// phase shows what a limiter does.
+type phase struct {
+	desc *prometheus.Desc
+	all  []string
+	now  func() string
+}
+
+// Phase shows which of all phases a limiter is in.
+func Phase(reg prometheus.Registerer, limit string, all []string, now func() string) {
+	if reg != nil {
+		reg.MustRegister(phase{prometheus.NewDesc("dispatcher_limit_phase", "1 for the phase of this node's limiter, 0 for the others.",
+			[]string{"phase"}, prometheus.Labels{"limit": limit}), all, now})
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (p phase) Describe(ch chan<- *prometheus.Desc) { ch <- p.desc }
+
+// Collect implements [prometheus.Collector].
+func (p phase) Collect(ch chan<- prometheus.Metric) {
+	now := p.now()
+	for _, name := range p.all {
+		is := 0.0
+		if name == now {
+			is = 1
+		}
+		ch <- prometheus.MustNewConstMetric(p.desc, prometheus.GaugeValue, is, name)
 	}
 }
 
@@ -151,6 +188,12 @@ func (m *Limit) Settings(s limit.Settings) {
 		m.paused.Set(1)
 	}
 	m.revision.Set(float64(s.Revision))
+	m.guard.Set(s.Guard.Seconds())
+	m.allowed.Set(s.Lateness.Seconds())
+	m.longest.Set(0)
+	if longest := s.LongestLateness(); s.ChoosesLateness() && longest > limit.LatenessClasses[0] {
+		m.longest.Set(longest.Seconds())
+	}
 }
 
 // Slowdown shows what the provider's answers leave of the limit.
