@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
+	"go.yaml.in/yaml/v3"
 
 	"dispatcher/internal/background"
 	"dispatcher/internal/embedded"
@@ -225,6 +227,59 @@ func TestEachAlertHasItsSection(t *testing.T) {
 	slices.Sort(runbooks)
 	if len(runbooks) == 0 || !slices.Equal(documented, runbooks) {
 		t.Errorf("got the sections\n%s\nwant those that the alerts name\n%s", strings.Join(documented, "\n"), strings.Join(runbooks, "\n"))
+	}
+}
+
+// promtool's tests show of each alert when it fires, and that none fires in a quiet hour.
+func TestEachAlertIsSeenFiring(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../deploy/prometheus/alerts_test.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Tests []struct {
+			Name  string `yaml:"name"`
+			Rules []struct {
+				Alert  string `yaml:"alertname"`
+				Expect []any  `yaml:"exp_alerts"`
+			} `yaml:"alert_rule_test"`
+		} `yaml:"tests"`
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	fires := make(map[string]bool)
+	for _, test := range file.Tests {
+		for _, r := range test.Rules {
+			fires[r.Alert] = fires[r.Alert] || len(r.Expect) > 0
+		}
+	}
+	for _, a := range readAlerts(t) {
+		if !fires[a.Name] {
+			t.Errorf("no test of alerts_test.yml has %s fire", a.Name)
+		}
+	}
+	if len(file.Tests) == 0 || file.Tests[0].Name != "a quiet hour" {
+		t.Error("the first test of alerts_test.yml is not the quiet hour")
+	}
+}
+
+func TestPromtoolAcceptsTheAlerts(t *testing.T) {
+	t.Parallel()
+	promtool, err := exec.LookPath("promtool")
+	if err != nil && os.Getenv("DISPATCHER_REQUIRE_PROMETHEUS") == "1" {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Skip("promtool is not installed (Debian's package prometheus): the alerts are not tried")
+	}
+	for _, args := range []string{"check config prometheus.yml", "check rules alerts.yml", "test rules alerts_test.yml"} {
+		cmd := exec.CommandContext(t.Context(), promtool, strings.Fields(args)...)
+		cmd.Dir = "../../deploy/prometheus"
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v\n%s", args, err, out)
+		}
 	}
 }
 
