@@ -17,7 +17,7 @@ IMAGE  ?= dispatcher:$(VERSION)
 # integration/, and the tests named Real of other packages.
 
 .DEFAULT_GOAL := help
-.PHONY: help build check lint lua words fmt test race mutants page integration proof kills changes soak algorithms api fuzz bench demo cross release reproducible image
+.PHONY: help build check lint lua words fmt test race mutants page alerts integration proof kills changes soak algorithms api fuzz bench demo cross release reproducible image
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ DOCKER   = DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -v
 
 page: ## The operators' page in a real browser (needs chromium)
 	DISPATCHER_TEST_REQUIRE_BROWSER=1 $(GO) test -count=1 ./internal/page
+
+alerts: ## The alerts by promtool (needs Debian's package prometheus)
+	DISPATCHER_TEST_REQUIRE_PROMETHEUS=1 $(GO) test -count=1 -run=Promtool ./internal/watched
 
 integration: ## The built binary against Kafka and Redis in containers (needs Docker)
 	$(DOCKER) -timeout=20m -run='^Test(Friday|Inputs|[A-Za-z0-9]*Real)$$' -skip='$(MEASURES)' ./integration

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"dispatcher/internal/fault"
+	"dispatcher/internal/loglevel"
 	"dispatcher/throttle/limit"
 )
 
@@ -93,7 +94,7 @@ func (c Config) checkDedup(l *fault.List) {
 
 func (g Log) validate() error {
 	var l fault.List
-	l.OneOf("level", g.Level, "debug", "info", "warn", "error")
+	l.OneOf("level", g.Level, loglevel.Names()...)
 	l.OneOf("format", g.Format, "text", "json")
 	return l.Err()
 }

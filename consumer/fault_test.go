@@ -148,7 +148,7 @@ func TestMetricsAndStatus(t *testing.T) {
 		if !s.Joined || s.Lag != 100 || s.InFlight != 100 || len(s.Partitions) != 2 || s.LastError != nil {
 			t.Errorf("got status %+v, want joined, a lag of 100 and 100 in flight in 2 partitions", s)
 		}
-		if got := gather(t, reg); got["dispatcher_consumer_lag"] != 100 || got["dispatcher_consumer_in_flight"] != 100 ||
+		if got := gather(t, reg); got["dispatcher_consumer_lag_records"] != 100 || got["dispatcher_consumer_in_flight_jobs"] != 100 ||
 			got["dispatcher_consumer_rebalances_total"] != 1 || got["dispatcher_consumer_joined"] != 1 || got["dispatcher_consumer_open_offsets"] != 100 {
 			t.Errorf("got metrics %v, want a lag of 100, 100 in flight and 100 open, joined, one rebalance", got)
 		}

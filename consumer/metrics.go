@@ -13,15 +13,16 @@ const namespace = "dispatcher_consumer"
 type gauges struct{ c *Consumer }
 
 // gaugeDescs are the descriptions; those of a lane are in the order of Collect.
-func gaugeDescs() (lag, open, joined *prometheus.Desc, ofLane []*prometheus.Desc) {
+func gaugeDescs() (lag, open, joined, up *prometheus.Desc, ofLane []*prometheus.Desc) {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
 	}
-	return desc("lag", "Last stable offset less the committed one, of this node's partitions.", "topic", "partition"),
+	return desc("lag_records", "Last stable offset less the committed one, of this node's partitions.", "topic", "partition"),
 		desc("open_offsets", "Offsets that left the fetch buffer and are not complete, of this node's partitions.", "topic", "partition"),
 		desc("joined", "1 when this node has joined the group of every topic and retry topic."),
+		desc("kafka_up", "0 while this node can't join its groups, or while a fetch, a commit or a write of results has failed for 10 seconds; else 1."),
 		[]*prometheus.Desc{
-			desc("in_flight", "Jobs that were taken for a slot, that a worker has, or of which a record is being written.", "lane"),
+			desc("in_flight_jobs", "Jobs that were taken for a slot, that a worker has, or of which a record is being written.", "lane"),
 			desc("ready_jobs", "Jobs that wait for a slot alone.", "lane"),
 			desc("waiting_jobs", "Records of this node's partitions that are not complete, less those in flight and asleep.", "lane"),
 			desc("asleep_jobs", "Jobs that wait in memory for their time, their next call or a limit after the first.", "lane"),
@@ -34,15 +35,15 @@ func gaugeDescs() (lag, open, joined *prometheus.Desc, ofLane []*prometheus.Desc
 
 // Describe implements [prometheus.Collector].
 func (gauges) Describe(ch chan<- *prometheus.Desc) {
-	lag, open, joined, ofLane := gaugeDescs()
-	for _, d := range append(ofLane, lag, open, joined) {
+	lag, open, joined, up, ofLane := gaugeDescs()
+	for _, d := range append(ofLane, lag, open, joined, up) {
 		ch <- d
 	}
 }
 
 // Collect implements [prometheus.Collector].
 func (g gauges) Collect(ch chan<- prometheus.Metric) {
-	lag, open, joined, ofLane := gaugeDescs()
+	lag, open, joined, up, ofLane := gaugeDescs()
 	s := g.c.Status()
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
@@ -57,9 +58,13 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 			gauge(ofLane[i], v, l.Lane)
 		}
 	}
-	isJoined := 0.0
-	if s.Joined {
-		isJoined = 1
+	gauge(joined, oneIf(s.Joined))
+	gauge(up, oneIf(s.kafkaFault() == nil))
+}
+
+func oneIf(is bool) float64 {
+	if is {
+		return 1
 	}
-	gauge(joined, isJoined)
+	return 0
 }

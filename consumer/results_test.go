@@ -390,7 +390,7 @@ func TestDeadLettersComeAfterTheirResults(t *testing.T) {
 		if got := w.letters("jobs"); len(got) != 0 {
 			t.Errorf("got %d dead letters before the results, want none", len(got))
 		}
-		if v := gathered(t, reg, "dispatcher_consumer_results_waiting"); v != 3 {
+		if v := gathered(t, reg, "dispatcher_consumer_waiting_results"); v != 3 {
 			t.Errorf("got %v results that wait, want 3", v)
 		}
 		fault.Remove()

@@ -27,23 +27,29 @@ type Status struct {
 // readyPatience is how long a fault may last before the node is unready.
 const readyPatience = 10 * time.Second
 
-// Ready says why the node is not ready: it left its groups, has no part of a topic, or
-// [Status.Fault] has lasted for 10 seconds. nil: it is ready.
-func (s Status) Ready() error {
+// kafkaFault is what Kafka fails to do for this node: it lets it join no group, or [Status.Fault] has lasted for 10 seconds. nil:
+// nothing, or the node left its groups.
+func (s Status) kafkaFault() error {
+	lasts := time.Since(s.Faulty)
 	switch {
-	case s.Left != nil:
-		return s.Left
-	case !s.Joined && s.LastError != nil:
+	case s.Left == nil && !s.Joined && s.LastError != nil:
 		return fmt.Errorf("not joined: %w", s.LastError)
-	case !s.Joined:
-		return errors.New("not joined yet")
-	case s.Fault == nil:
-		return nil
-	}
-	if lasts := time.Since(s.Faulty); lasts >= readyPatience {
+	case s.Left == nil && s.Fault != nil && lasts >= readyPatience:
 		return fmt.Errorf("failing for %v: %w", lasts.Round(time.Second), s.Fault)
 	}
 	return nil
+}
+
+// Ready says why the node is not ready: it left its groups, has no part of a topic, or
+// [Status.Fault] has lasted for 10 seconds. nil: it is ready.
+func (s Status) Ready() error {
+	if s.Left != nil {
+		return s.Left
+	}
+	if err := s.kafkaFault(); err != nil || s.Joined {
+		return err
+	}
+	return errors.New("not joined yet")
 }
 
 // Note says why a node that is ready has nothing to do; empty: it has partitions. It is for

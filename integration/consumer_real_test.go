@@ -101,7 +101,7 @@ func (s *scene) lagGone(t *testing.T) {
 	eventually(t, 30*time.Second, func() bool {
 		lag = 0
 		for _, n := range s.running() {
-			lag += n.metric(t, "dispatcher_consumer_lag")
+			lag += n.metric(t, "dispatcher_consumer_lag_records")
 		}
 		return lag == 0
 	}, func() string { return fmt.Sprintf("the nodes report a lag of %v", lag) })

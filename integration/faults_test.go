@@ -251,7 +251,7 @@ func (w *servers) joinAndDie(t *testing.T) provider.Report {
 	s.judge.count(t, 600, time.Minute)
 	inFlight := 0.0
 	eventually(t, time.Minute, func() bool {
-		inFlight = first.metric(t, "dispatcher_consumer_in_flight")
+		inFlight = first.metric(t, "dispatcher_consumer_in_flight_jobs")
 		return inFlight >= 100
 	}, func() string {
 		return fmt.Sprintf("%v jobs are in flight, want 100 at least, or the scenario shows nothing", inFlight)

@@ -167,7 +167,7 @@ func (k *killing) keptDedup(t *testing.T) {
 		return
 	}
 	for _, n := range k.running() {
-		if lost := n.metric(t, "dispatcher_dedup_lost_total"); lost != 0 {
+		if lost := n.metric(t, "dispatcher_dedup_losses_total"); lost != 0 {
 			t.Errorf("node %d says that Redis lost the dedup store %v times", n.number, lost)
 		}
 	}

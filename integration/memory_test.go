@@ -29,7 +29,7 @@ func (w *servers) memory(t *testing.T) {
 		pass(d)
 		rss = append(rss, n.memory(t))
 	}
-	lag, joined := n.metric(t, "dispatcher_consumer_lag"), n.metric(t, "dispatcher_consumer_rebalances_total")
+	lag, joined := n.metric(t, "dispatcher_consumer_lag_records"), n.metric(t, "dispatcher_consumer_rebalances_total")
 	stop(t, n)
 	if r := s.judge.report(t, s.cap); r.Sent != 0 || lag != jobs || joined != 1 {
 		t.Errorf("got %d calls, a lag of %v and %v assignments in the pause, want none, %d and 1", r.Sent, lag, joined, jobs)

@@ -42,7 +42,7 @@ func (w *servers) outcomes(t *testing.T, settings ...string) {
 	s.settled(t, time.Minute)
 	delayed := 0.0
 	for _, n := range nodes {
-		delayed += n.metric(t, "dispatcher_consumer_delayed_total")
+		delayed += n.metric(t, "dispatcher_consumer_retry_topic_records_total")
 	}
 	if retryTopics {
 		s.settledIn(t, s.topic+".retry.1s")

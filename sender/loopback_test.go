@@ -191,10 +191,10 @@ func TestManyAtOnce(t *testing.T) {
 	if m["dispatcher_sender_calls_total accepted"] != 320 || m["dispatcher_sender_call_duration_seconds"] != 320 {
 		t.Errorf("got metrics %v, want 320 calls", m)
 	}
-	if open, idle := m["dispatcher_sender_connections open"], m["dispatcher_sender_connections idle"]; open != idle || open > 16 || open == 0 {
-		t.Errorf("got %v connections, %v idle; want 1 to 16, all idle", open, idle)
+	if busy, idle := m["dispatcher_sender_connections busy"], m["dispatcher_sender_connections idle"]; busy != 0 || idle > 16 || idle == 0 {
+		t.Errorf("got %v busy and %v idle connections, want 1 to 16, all idle", busy, idle)
 	}
-	if m["dispatcher_sender_dials_total ok"] != m["dispatcher_sender_connections open"] {
+	if m["dispatcher_sender_dials_total ok"] != m["dispatcher_sender_connections idle"] {
 		t.Errorf("got %v: connections were lost on the way", m)
 	}
 }

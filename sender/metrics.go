@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"dispatcher/internal/histogram"
 	"dispatcher/sender/internal/conns"
 )
 
@@ -27,7 +28,7 @@ func newMetrics(reg prometheus.Registerer, p *conns.Pool) (*metrics, error) {
 			Name: "dispatcher_sender_calls_total",
 			Help: "Jobs handed to the sender, by what happened.",
 		}, []string{"result"}),
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+		duration: histogram.New(prometheus.HistogramOpts{
 			Name:    "dispatcher_sender_call_duration_seconds",
 			Help:    "From the first byte written to the end of the answer or of the wait for it.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15), // 1 ms to 16 s
@@ -44,7 +45,7 @@ func newMetrics(reg prometheus.Registerer, p *conns.Pool) (*metrics, error) {
 			Name: "dispatcher_sender_answers_without_units_total",
 			Help: "Answers that accepted a job and did not name its units where sender.http.units says.",
 		}),
-		roundTrip: prometheus.NewHistogram(prometheus.HistogramOpts{
+		roundTrip: histogram.New(prometheus.HistogramOpts{
 			Name:    "dispatcher_sender_round_trip_seconds",
 			Help:    "Round trips to the provider: of the TCP handshake of each new connection.",
 			Buckets: []float64{.0002, .0005, .001, .002, .003, .005, .007, .01, .015, .02, .03, .05, .1, .2, .5},
@@ -59,14 +60,14 @@ func newMetrics(reg prometheus.Registerer, p *conns.Pool) (*metrics, error) {
 		return m, nil
 	}
 	return m, register(reg, m.calls, m.dials, m.duration, m.late, m.uncounted, m.roundTrip,
-		connections(p, "open", func(open, _ int) int { return open }),
+		connections(p, "busy", func(open, idle int) int { return open - idle }),
 		connections(p, "idle", func(_, idle int) int { return idle }))
 }
 
 func connections(p *conns.Pool, state string, pick func(open, idle int) int) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "dispatcher_sender_connections",
-		Help:        "Connections to the provider. Open ones are idle or in use.",
+		Help:        "Open connections to the provider, by whether a call uses them.",
 		ConstLabels: prometheus.Labels{"state": state},
 	}, func() float64 { return float64(pick(p.Counts())) })
 }

@@ -137,6 +137,7 @@ func New(opts Options) (*Limiter, error) {
 	l.reports.init(l, scripts)
 	l.binds = make([]atomic.Uint64, 1+len(opts.Gates))
 	l.metrics = metrics.New(opts.Registerer, opts.Name, func() float64 { return float64(l.busy.Load()) })
+	metrics.Phase(opts.Registerer, opts.Name, phases(), func() string { return string(l.State().Phase) })
 	for i, name := range l.names() {
 		metrics.Binds(opts.Registerer, name, func() float64 { return l.Binds(i) })
 	}

@@ -24,6 +24,17 @@ const (
 	PhaseRefused  Phase = "refused"  // Redis answers with an error that time won't heal
 )
 
+// phases are the names of all phases, in the order of their declaration.
+func phases() []string {
+	var names []string
+	for _, p := range []Phase{
+		PhaseStarting, PhaseRunning, PhaseCooldown, PhasePaused, PhaseBlocked, PhaseAway, PhaseReserve, PhaseTooSlow, PhaseRefused,
+	} {
+		names = append(names, string(p))
+	}
+	return names
+}
+
 // State is a limiter's state at one moment.
 type State struct {
 	Phase    Phase

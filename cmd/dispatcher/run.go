@@ -23,7 +23,8 @@ func newRunCommand(s *cli.Settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			node, err := node.New(cfg, cli.Logger(cfg, cmd.ErrOrStderr()), throttle.IdentityInfo)
+			log, level := cli.Logger(cfg, cmd.ErrOrStderr())
+			node, err := node.New(cfg, log, throttle.IdentityInfo, node.WithLevel(level))
 			if err != nil {
 				return err
 			}

@@ -1,12 +1,15 @@
 package api
 
 import (
+	"cmp"
 	"context"
+	"log/slog"
 	"net/http"
 	"path"
 	"time"
 
 	"dispatcher/internal/limits"
+	"dispatcher/internal/loglevel"
 	"dispatcher/internal/overview"
 	"dispatcher/internal/problem"
 	"dispatcher/internal/redrive"
@@ -25,21 +28,29 @@ type api struct {
 	fleet    overview.Reader
 	redrives Redrives
 	letters  DeadLetters
+	level    *loglevel.Level
+	node     string
+	log      *slog.Logger
 	running  chan struct{} // holds a token for each request that is served
 	scans    chan struct{} // likewise, of those that read dead letters
 }
 
-// Options of [New]. Without Redrives or DeadLetters, the requests that need them are answered 404.
+// Options of [New]. Without Redrives, DeadLetters or Level, the requests that need them are answered 404.
 type Options struct {
 	Reader      limits.Reader
 	Redrives    Redrives
 	DeadLetters DeadLetters
+
+	Level  *loglevel.Level // of this node's log
+	Node   string          // its name
+	Logger *slog.Logger    // logs changes of the level; nil: nothing is logged
 }
 
 // New serves the limits that a reader reads, and the dead letters. It does not ask who calls: package auth does that before it.
 func New(o Options) http.Handler {
 	a := &api{
 		Reader: o.Reader, fleet: overview.Reader{Reader: o.Reader}, redrives: o.Redrives, letters: o.DeadLetters,
+		level: o.Level, node: o.Node, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 		running: make(chan struct{}, maxRequests), scans: make(chan struct{}, maxScans),
 	}
 	mux := http.NewServeMux()
@@ -122,6 +133,8 @@ func (a *api) routes() map[string]func(*http.Request) (any, error) {
 		"GET /api/v1/redrives/{id}":          a.ofRedrives(a.redrive),
 		"POST /api/v1/redrives/{id}/stop":    a.ofRedrives(a.stopRedrive),
 		"GET /api/v1/redrives/history":       a.ofRedrives(a.redriveHistory),
+		"GET /api/v1/log":                    a.ofLog(a.showLevel),
+		"PUT /api/v1/log":                    a.ofLog(a.setLevel),
 		"GET /api/v1/openapi.json":           document,
 	}
 }

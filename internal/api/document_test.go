@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"dispatcher/internal/api"
 	"dispatcher/internal/auth"
 	"dispatcher/internal/figures"
+	"dispatcher/internal/loglevel"
 	"dispatcher/throttle/limit"
 )
 
@@ -280,6 +282,7 @@ func TestEachAnswerIsAsTheDocumentHasIt(t *testing.T) {
 	t.Parallel()
 	s := serveWith(t, auth.Options{Loopback: true}, api.Options{
 		Redrives: &runs{}, DeadLetters: &letters{all: []deadletter.Letter{letter(1, "permanent")}},
+		Level: loglevel.New(slog.LevelInfo), Node: "node-1",
 	})
 	s.says(busy())
 	seen := map[string]map[bool]bool{}
@@ -299,7 +302,7 @@ func TestEachAnswerIsAsTheDocumentHasIt(t *testing.T) {
 	for _, path := range []string{
 		"limits", "overview", "health", "nodes", "lanes", "topics", "calls?seconds=5", "forecast?cap=100", "rules", "rules/history",
 		"openapi.json", "limits/provider", "limits/recipient?key=a", "limits/provider/history", "why?limit=provider", "why?job=a", "rules/preview?when=true",
-		"dead-letters?limit=2", "redrives", "redrives/r-1", "redrives/history?n=3",
+		"dead-letters?limit=2", "redrives", "redrives/r-1", "redrives/history?n=3", "log",
 	} {
 		ask(true, http.MethodGet, path, "")
 		base, _, _ := strings.Cut(path, "?")
@@ -324,6 +327,9 @@ func TestEachAnswerIsAsTheDocumentHasIt(t *testing.T) {
 		ask(yes, post, "dead-letters/"+verb, `{"class":["cancelled"],"why":"right again"}`)
 		ask(false, post, "dead-letters/"+verb, `{}`)
 	}
+	ask(yes, http.MethodPut, "log", `{"level":"debug","for":"10m","why":"a job is stuck"}`)
+	ask(yes, http.MethodGet, "log", "")
+	ask(false, http.MethodPut, "log", `{"level":"loud"}`)
 	ask(yes, post, "redrives/r-1/stop", `{}`)
 	ask(false, post, "redrives/r-7/stop", `{}`)
 	ask(yes, post, "rules", `{"kind":"hold","when":"true","for":"1h","why":"wait"}`)

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"dispatcher/internal/histogram"
 )
 
 // metrics of one dedup store. All series exist from the start.
@@ -35,11 +37,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		claims:    vec("claims_total", "Claims that Redis has answered, by result.", "result", Granted.String(), "taken", Sent.String(), Busy.String(), Unknown.String()),
 		calls:     counter("script_calls_total", "Calls of the dedup store's script that were answered."),
 		errors:    counter("script_errors_total", "Calls of the dedup store's script that failed or were not answered in time."),
-		lost:      counter("lost_total", "Times that Redis had lost the dedup store, as this node saw it."),
-		unwritten: counter("unwritten_total", "Jobs that were sent, and whose record Redis had not acknowledged when they were taken away."),
+		lost:      counter("losses_total", "Times that Redis had lost the dedup store, as this node saw it."),
+		unwritten: counter("unwritten_jobs_total", "Jobs that were sent, and whose record Redis had not acknowledged when they were taken away."),
 		waiting:   prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "waiting_entries", Help: "Entries that Redis has not answered yet."}),
-		rtt: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: prefix + "script_seconds", Help: "Time of a call of the dedup store's script.",
+		rtt: histogram.New(prometheus.HistogramOpts{
+			Name: prefix + "script_duration_seconds", Help: "Time of a call of the dedup store's script.",
 			Buckets: []float64{.0002, .0005, .001, .002, .003, .005, .01, .025, .05, .1, .25},
 		}),
 	}

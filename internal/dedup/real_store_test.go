@@ -198,7 +198,7 @@ func TestAwayReal(t *testing.T) {
 	}
 	a := r.send(t, "before")
 	t.Logf("granted %v after redis went away; what was sent before is %v", took.Round(10*time.Millisecond), a.Standing)
-	if lost := counted(t, reg, "dispatcher_dedup_lost_total"); lost != 1 {
+	if lost := counted(t, reg, "dispatcher_dedup_losses_total"); lost != 1 {
 		t.Errorf("got %v lost stores, want 1", lost)
 	}
 }

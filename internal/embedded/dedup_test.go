@@ -262,8 +262,8 @@ func TestAStopWithoutRedisSettlesWhatWasAnswered(t *testing.T) {
 		t.Error("the job was settled before the dedup store knew that it was sent")
 	}
 	stop()
-	if _, settled := p.Backlog(); settled != 1 || f.Sum("dispatcher_dedup_unwritten_total") != 1 {
-		t.Errorf("got %d settled and %v unwritten, want 1 and 1", settled, f.Sum("dispatcher_dedup_unwritten_total"))
+	if _, settled := p.Backlog(); settled != 1 || f.Sum("dispatcher_dedup_unwritten_jobs_total") != 1 {
+		t.Errorf("got %d settled and %v unwritten, want 1 and 1", settled, f.Sum("dispatcher_dedup_unwritten_jobs_total"))
 	}
 }
 
@@ -281,8 +281,8 @@ func TestTheDedupStoreOutlivesTheCalls(t *testing.T) {
 	stop := background.Run(t, f.Run)
 	await(t, func() bool { return a.of("job-0") == 1 })
 	stop() // in the middle of the call
-	if _, settled := p.Backlog(); settled != 1 || f.Sum("dispatcher_dedup_unwritten_total") != 0 {
-		t.Errorf("got %d jobs settled and %v that the dedup store does not know of, want 1 and none", settled, f.Sum("dispatcher_dedup_unwritten_total"))
+	if _, settled := p.Backlog(); settled != 1 || f.Sum("dispatcher_dedup_unwritten_jobs_total") != 0 {
+		t.Errorf("got %d jobs settled and %v that the dedup store does not know of, want 1 and none", settled, f.Sum("dispatcher_dedup_unwritten_jobs_total"))
 	}
 	if v := standingOf(t, p, inTopic("jobs", "job-0")); v != dedup.Sent {
 		t.Errorf("the dedup store says %s of a job whose call was answered, want sent", v)

@@ -1,9 +1,14 @@
 package node
 
 import (
+	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"dispatcher/internal/figures"
+	"dispatcher/internal/histogram"
+	"dispatcher/internal/version"
 )
 
 // metrics of a job's way through the node. All series exist from the start.
@@ -14,12 +19,12 @@ type metrics struct {
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
-		wait: prometheus.NewHistogram(prometheus.HistogramOpts{
+		wait: histogram.New(prometheus.HistogramOpts{
 			Name:    "dispatcher_job_wait_seconds",
 			Help:    "From the time at which the pacer began to wait for a job's slot to the first byte of its call: mostly the wait for the slot.",
 			Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 5, 30},
 		}),
-		age: prometheus.NewHistogram(prometheus.HistogramOpts{
+		age: histogram.New(prometheus.HistogramOpts{
 			Name:    "dispatcher_job_age_seconds",
 			Help:    "Age of a job, by its record's timestamp, when it was first sent.",
 			Buckets: []float64{.01, .1, 1, 10, 60, 600, 3600, 86400},
@@ -40,6 +45,37 @@ func (m *metrics) sent(item workItem, calls int, at time.Time) {
 	if !item.d.Job.Time.IsZero() {
 		m.age.Observe(max(0, at.Sub(item.d.Job.Time).Seconds()))
 	}
+}
+
+// checks shows the parts of the node's health, as /readyz does.
+type checks struct{ n *Node }
+
+func checkDesc() *prometheus.Desc {
+	return prometheus.NewDesc("dispatcher_node_check_ok", "1 while a check of /readyz succeeds, 0 while it fails and the node is not ready.", []string{"check"}, nil)
+}
+
+// Describe implements [prometheus.Collector].
+func (checks) Describe(ch chan<- *prometheus.Desc) { ch <- checkDesc() }
+
+// Collect implements [prometheus.Collector].
+func (c checks) Collect(ch chan<- prometheus.Metric) {
+	var f figures.Figures
+	c.n.figureHealth(context.Background(), &f)
+	for _, check := range f.Checks {
+		ok := 1.0
+		if check.Error != "" {
+			ok = 0
+		}
+		ch <- prometheus.MustNewConstMetric(checkDesc(), prometheus.GaugeValue, ok, check.Name)
+	}
+}
+
+// buildInfo names the version of the program.
+func buildInfo() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "dispatcher_build_info", Help: "Always 1; the label names the version of the program.",
+		ConstLabels: prometheus.Labels{"version": version.Text()},
+	}, func() float64 { return 1 })
 }
 
 // gateRefusals makes the metrics of the limits after the first. They are named as those of

@@ -22,6 +22,7 @@ import (
 	"dispatcher/internal/figures"
 	"dispatcher/internal/fleet"
 	"dispatcher/internal/limits"
+	"dispatcher/internal/loglevel"
 	"dispatcher/internal/node/breaker"
 	"dispatcher/internal/node/gates"
 	"dispatcher/internal/node/health"
@@ -39,6 +40,7 @@ import (
 type Node struct {
 	cfg      configs.Config
 	log      *slog.Logger
+	level    *loglevel.Level // of log; nil: it can't be changed
 	registry *prometheus.Registry
 	redis    redis.UniversalClient
 	consumer *consumer.Consumer
@@ -59,11 +61,20 @@ type Node struct {
 	checkSetup bool // Redis can tell of itself, as the embedded one can't
 }
 
+// Option changes what [New] makes.
+type Option func(*Node)
+
+// WithLevel lets operators change the level of the node's log while it runs.
+func WithLevel(level *loglevel.Level) Option { return func(n *Node) { n.level = level } }
+
 // New puts a node together from a valid configuration. It listens for the admin
 // server, and connects to nothing yet. The identity says how the limiter recognises
 // Redis's master; the zero value suits a real Redis.
-func New(cfg configs.Config, log *slog.Logger, identity throttle.Identity) (*Node, error) {
+func New(cfg configs.Config, log *slog.Logger, identity throttle.Identity, options ...Option) (*Node, error) {
 	n := &Node{cfg: cfg, log: log, registry: prometheus.NewRegistry(), started: time.Now(), checkSetup: identity == throttle.IdentityInfo}
+	for _, option := range options {
+		option(n)
+	}
 	n.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	err := n.make(identity)
 	if err == nil {
@@ -184,13 +195,17 @@ func (n *Node) makeSender() (err error) {
 
 func (n *Node) makeAdmin() (err error) {
 	n.checks = n.healthChecks()
+	n.registry.MustRegister(buildInfo(), checks{n})
 	o := admin.Options{Config: n.cfg.Admin, Gatherer: n.registry, Logger: n.log, Checks: n.checks}
 	if n.redis != nil { // else each node has a limit of its own, which nobody changes
 		letters, err := n.makeRedrives()
 		if err != nil {
 			return err
 		}
-		o.API = api.New(api.Options{Reader: limits.Reader{Config: n.cfg, Redis: n.redis}, Redrives: n.redrives, DeadLetters: letters})
+		o.API = api.New(api.Options{
+			Reader: limits.Reader{Config: n.cfg, Redis: n.redis}, Redrives: n.redrives, DeadLetters: letters,
+			Level: n.level, Node: Name(n.cfg), Logger: n.log,
+		})
 		o.Page = page.Handler()
 	}
 	n.admin, err = admin.New(o)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/prometheus/client_golang/prometheus"
 	"pgregory.net/rapid"
 
 	"dispatcher/internal/audit"
@@ -162,6 +163,31 @@ func TestARuleThatFailsOnAJobDoesNotMatch(t *testing.T) {
 	var none *Watcher
 	if none.Match(of("spring"), time.Now()) != nil || none.Revision() != 0 {
 		t.Error("a node without rules has some")
+	}
+}
+
+// Rules come and go, so a node that kept the series of each would have more and more of them.
+func TestTheErrorsOfARuleGoWithIt(t *testing.T) {
+	t.Parallel()
+	s, _ := newStore(t)
+	rule, _ := s.mustAdd(t, Rule{Kind: Cancel, When: `job.json.amount > 5`}, time.Hour)
+	w := newWatcher(s, func() {})
+	series := func() int {
+		all := make(chan prometheus.Metric, MostRules)
+		w.failed.Collect(all)
+		return len(all)
+	}
+	w.read(t.Context())
+	w.Match(of("spring"), time.Now())
+	if n := series(); n != 1 {
+		t.Errorf("got %d series, want one for the rule that failed", n)
+	}
+	if _, _, err := s.End(t.Context(), rule.ID, "anna", ""); err != nil {
+		t.Fatal(err)
+	}
+	w.read(t.Context())
+	if n := series(); n != 0 {
+		t.Errorf("got %d series after the rule was ended, want none", n)
 	}
 }
 

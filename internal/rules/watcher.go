@@ -3,6 +3,7 @@ package rules
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -93,11 +94,22 @@ func (w *Watcher) read(ctx context.Context) {
 	}
 	w.failing = false
 	defer w.know()
-	if list.Revision <= w.set.Load().revision {
+	old := w.set.Load()
+	if list.Revision <= old.revision {
 		return
 	}
 	w.set.Store(w.compile(list, now, time.Now()))
+	w.forget(old, list)
 	w.changed()
+}
+
+// forget drops the series of the rules that are gone: each new rule has an id of its own, so they would pile up.
+func (w *Watcher) forget(old *set, list List) {
+	for _, r := range old.rules {
+		if !slices.ContainsFunc(list.Rules, func(is Rule) bool { return is.ID == r.ID }) {
+			w.failed.DeleteLabelValues(r.ID)
+		}
+	}
 }
 
 // know notes that the rules were read.

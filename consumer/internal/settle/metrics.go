@@ -31,7 +31,7 @@ func newMetrics() *metrics {
 	}
 	return &metrics{
 		deadLetters: counters("dead_letters_total", "Records written to a dead-letter topic, by class.", "class", classes),
-		delayed:     counters("delayed_total", "Jobs written to a retry topic, by reason.", "reason", []string{reasonRetry, reasonSchedule}),
+		delayed:     counters("retry_topic_records_total", "Jobs written to a retry topic, by reason.", "reason", []string{reasonRetry, reasonSchedule}),
 		errors: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Name: "dead_letter_errors_total", Help: "Records for dead-letter and retry topics that Kafka refused or had not acknowledged, counted once each half second; they are tried again.",
 		}),
@@ -78,7 +78,7 @@ func (s *Settler) register() error {
 	all := []prometheus.Collector{s.metrics.deadLetters, s.metrics.delayed, s.metrics.errors}
 	if r := s.results; r != nil {
 		all = append(all, r.metrics.written, r.metrics.errors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Namespace: namespace, Name: "results_waiting", Help: "Results that Kafka has not acknowledged; their jobs are open.",
+			Namespace: namespace, Name: "waiting_results", Help: "Results that Kafka has not acknowledged; their jobs are open.",
 		}, func() float64 { return float64(r.waiting.Load()) }))
 	}
 	for _, c := range all {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"dispatcher/internal/histogram"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
 )
@@ -29,6 +30,9 @@ type Limit struct {
 	window     prometheus.Gauge
 	paused     prometheus.Gauge
 	revision   prometheus.Gauge
+	guard      prometheus.Gauge
+	allowed    prometheus.Gauge
+	longest    prometheus.Gauge
 	reconciled *prometheus.CounterVec
 	blocks     *prometheus.CounterVec
 	quotaUsed  *prometheus.GaugeVec
@@ -52,7 +56,7 @@ func New(reg prometheus.Registerer, limit string, inFlight func() float64) *Limi
 		return v
 	}
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: "dispatcher_limit_" + name, Help: help, ConstLabels: labels, Buckets: buckets})
+		return histogram.New(prometheus.HistogramOpts{Name: "dispatcher_limit_" + name, Help: help, ConstLabels: labels, Buckets: buckets})
 	}
 	ofQuota := func(name, help string) *prometheus.GaugeVec {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "dispatcher_limit_" + name, Help: help}, []string{"limit"})
@@ -61,16 +65,16 @@ func New(reg prometheus.Registerer, limit string, inFlight func() float64) *Limi
 		granted:    counter("granted_units_total", "Units of the limit that this node was given."),
 		Late:       counter("late_slots_total", "Slots whose time was over before they were used."),
 		Unused:     counter("unused_slots_total", "Slots whose job could not be called when it was time."),
-		TurnedAway: counter("turned_away_total", "Jobs for which a full bucket had no room, where it refuses."),
+		TurnedAway: counter("turned_away_jobs_total", "Jobs for which a full bucket had no room, where it refuses."),
 		Errors:     counter("script_errors_total", "Calls of reserve.lua that failed or were not answered in time."),
 		calls:      vec("script_calls_total", "Calls of reserve.lua that were answered.", "outcome", "granted", "refused", "poll"),
 		cooldowns:  vec("cooldowns_total", "Cooldowns that began with a call of this node.", "reason", script.CooldownNames[1:]...),
-		reconciled: vec("reconciled_units_total", "Units by which the provider counted otherwise than a job was granted.", "count", "more", "fewer", "dropped"),
-		rtt:        histogram("script_seconds", "Time of a call of reserve.lua.", []float64{.0002, .0005, .001, .002, .003, .005, .01, .025, .05, .1, .25}),
+		reconciled: vec("reconciled_units_total", "Units by which the provider counted otherwise than a job was granted.", "outcome", "more", "fewer", "dropped"),
+		rtt:        histogram("script_duration_seconds", "Time of a call of reserve.lua.", []float64{.0002, .0005, .001, .002, .003, .005, .01, .025, .05, .1, .25}),
 		lateness:   histogram("slot_lateness_seconds", "From a slot's time to the first byte of its call.", []float64{.0001, .00025, .0005, .001, .0015, .002, .003, .005, .008, .012, .02, .03, .05}),
 		cap:        gauge("cap_units", "The cap in force, in units a window."),
 		effective:  gauge("effective_cap_units", "The effective cap, in units a window: lowered while the provider refuses calls."),
-		blocked:    gauge("blocked_until_seconds", "The end of the last block by the provider, in seconds since 1970; 0: none since the cap was last in force."),
+		blocked:    gauge("blocked_until_timestamp_seconds", "The end of the last block by the provider, in seconds since 1970; 0: none since the cap was last in force."),
 		window:     gauge("window_seconds", "The window in force."),
 		paused:     gauge("paused", "1 while the limit is paused."),
 		quotaUsed:  ofQuota("quota_used_units", "Units of a quota without a key that are used of its window."),
@@ -78,13 +82,16 @@ func New(reg prometheus.Registerer, limit string, inFlight func() float64) *Limi
 			Name: "dispatcher_limit_blocks_total", Help: "Calls that the provider refused for one value of the limit's key, which they blocked.",
 		}, []string{"limit"}),
 		quotaCap: ofQuota("quota_cap_units", "The cap in force of a quota without a key."),
+		guard:    gauge("guard_seconds", "The guard in force: by how much delivery times may spread."),
+		allowed:  gauge("lateness_seconds", "The lateness in force: how long after its time a slot may still be used."),
+		longest:  gauge("longest_lateness_seconds", "The longest lateness that the fleet may choose; 0: it does not choose, or has no choice."),
 		revision: gauge("revision", "The newest revision of the settings that this node has seen."),
 	}
 	busy := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "dispatcher_limit_in_flight_calls", Help: "Calls in flight, from the grant of a slot until the answer.", ConstLabels: labels,
 	}, inFlight)
 	if reg != nil {
-		reg.MustRegister(busy, m.granted, m.Late, m.Unused, m.TurnedAway, m.Errors, m.calls, m.cooldowns, m.reconciled, m.blocks, m.rtt, m.lateness, m.cap, m.effective, m.blocked, m.window, m.paused, m.revision, m.quotaUsed, m.quotaCap)
+		reg.MustRegister(busy, m.granted, m.Late, m.Unused, m.TurnedAway, m.Errors, m.calls, m.cooldowns, m.reconciled, m.blocks, m.rtt, m.lateness, m.cap, m.effective, m.blocked, m.window, m.paused, m.revision, m.guard, m.allowed, m.longest, m.quotaUsed, m.quotaCap)
 	}
 	return m
 }
@@ -97,6 +104,36 @@ func Binds(reg prometheus.Registerer, limit string, share func() float64) {
 	}, share)
 	if reg != nil {
 		reg.MustRegister(gauge)
+	}
+}
+
+// phase shows what a limiter does.
+type phase struct {
+	desc *prometheus.Desc
+	all  []string
+	now  func() string
+}
+
+// Phase shows which of all phases a limiter is in.
+func Phase(reg prometheus.Registerer, limit string, all []string, now func() string) {
+	if reg != nil {
+		reg.MustRegister(phase{prometheus.NewDesc("dispatcher_limit_phase", "1 for the phase of this node's limiter, 0 for the others.",
+			[]string{"phase"}, prometheus.Labels{"limit": limit}), all, now})
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (p phase) Describe(ch chan<- *prometheus.Desc) { ch <- p.desc }
+
+// Collect implements [prometheus.Collector].
+func (p phase) Collect(ch chan<- prometheus.Metric) {
+	now := p.now()
+	for _, name := range p.all {
+		is := 0.0
+		if name == now {
+			is = 1
+		}
+		ch <- prometheus.MustNewConstMetric(p.desc, prometheus.GaugeValue, is, name)
 	}
 }
 
@@ -151,6 +188,12 @@ func (m *Limit) Settings(s limit.Settings) {
 		m.paused.Set(1)
 	}
 	m.revision.Set(float64(s.Revision))
+	m.guard.Set(s.Guard.Seconds())
+	m.allowed.Set(s.Lateness.Seconds())
+	m.longest.Set(0)
+	if longest := s.LongestLateness(); s.ChoosesLateness() && longest > limit.LatenessClasses[0] {
+		m.longest.Set(longest.Seconds())
+	}
 }
 
 // Slowdown shows what the provider's answers leave of the limit.

@@ -12,6 +12,7 @@ import (
 	"dispatcher/configs"
 	"dispatcher/consumer"
 	"dispatcher/internal/limits"
+	"dispatcher/internal/loglevel"
 	"dispatcher/internal/node"
 	"dispatcher/throttle/limit"
 )
@@ -45,7 +46,8 @@ func (s *Settings) Kafka(cmd *cobra.Command) (configs.Config, consumer.Connectio
 	if err != nil {
 		return cfg, consumer.Connection{}, err
 	}
-	conn, err := node.KafkaConnection(cfg, Logger(cfg, cmd.ErrOrStderr()))
+	log, _ := Logger(cfg, cmd.ErrOrStderr())
+	conn, err := node.KafkaConnection(cfg, log)
 	return cfg, conn, err
 }
 
@@ -66,20 +68,22 @@ func (s *Settings) redis(log io.Writer, timeout time.Duration) (r limits.Reader,
 	if cfg.Limits[0].Scope == limit.ScopeNode {
 		return r, nil, ErrNoRedis
 	}
-	rdb, err := node.RedisClient(cfg, Logger(cfg, log), timeout)
+	logger, _ := Logger(cfg, log)
+	rdb, err := node.RedisClient(cfg, logger, timeout)
 	if err != nil {
 		return r, nil, err
 	}
 	return limits.Reader{Config: cfg, Redis: rdb}, func() { _ = rdb.Close() }, nil // nothing is under way that its error could concern
 }
 
-// Logger writes to w, with the configured level and format.
-func Logger(cfg configs.Config, w io.Writer) *slog.Logger {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(cfg.Log.Level)) // valid: the configuration was checked
+// Logger writes to w, with the configured format. The level is the configured one until it is changed.
+func Logger(cfg configs.Config, w io.Writer) (*slog.Logger, *loglevel.Level) {
+	usual, _ := loglevel.Named(cfg.Log.Level) // valid: the configuration was checked
+	level := loglevel.New(usual)
 	o := &slog.HandlerOptions{Level: level}
+	var handler slog.Handler = slog.NewTextHandler(w, o)
 	if cfg.Log.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, o)).With("node", node.Name(cfg))
+		handler = slog.NewJSONHandler(w, o)
 	}
-	return slog.New(slog.NewTextHandler(w, o)).With("node", node.Name(cfg))
+	return slog.New(handler).With("node", node.Name(cfg)), level
 }

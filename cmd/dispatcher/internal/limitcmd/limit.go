@@ -63,7 +63,8 @@ func connected(s *cli.Settings, cmd *cobra.Command, name string, of *limit.Hash,
 	if err := hasKey(cfg, name); of != nil && err != nil {
 		return flagged(err)
 	}
-	rdb, err := node.RedisClient(cfg, cli.Logger(cfg, cmd.ErrOrStderr()), limitTimeout)
+	log, _ := cli.Logger(cfg, cmd.ErrOrStderr())
+	rdb, err := node.RedisClient(cfg, log, limitTimeout)
 	if err != nil {
 		return err
 	}
