@@ -77,7 +77,7 @@ page: ## The operators' page in a real browser (needs chromium)
 	DISPATCHER_REQUIRE_BROWSER=1 $(GO) test -count=1 ./internal/page
 
 integration: ## The built binary against Kafka and Redis in containers (needs Docker)
-	$(DOCKER) -timeout=20m -run='^Test(Friday|Inputs|[A-Za-z0-9]*Real)$$' -skip='$(MEASURES)' ./integration
+	$(DOCKER) -timeout=25m -run='^Test(Friday|Inputs|[A-Za-z0-9]*Real)$$' -skip='$(MEASURES)' ./integration
 	$(DOCKER) -timeout=20m -p=3 -run='Real$$' -skip='$(MEASURES)|^Test(Cluster|Pace|MemoryAndCost)Real$$' ./consumer/... ./throttle/... ./internal/dedup
 	$(DOCKER) -timeout=20m -run='^TestChangesReal$$' ./throttle
 

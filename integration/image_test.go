@@ -87,6 +87,9 @@ func try(t *testing.T, args ...string) (string, error) {
 func buildImage(t *testing.T) (image string) {
 	t.Helper()
 	if _, err := exec.LookPath("docker"); err != nil {
+		if os.Getenv("DISPATCHER_REQUIRE_DOCKER") == "1" {
+			t.Fatalf("DISPATCHER_REQUIRE_DOCKER=1, and there is no command docker: %v", err)
+		}
 		t.Skip("needs the command docker")
 	}
 	dir := t.TempDir()
