@@ -80,7 +80,7 @@ alerts: ## The alerts by promtool (needs Debian's package prometheus)
 	DISPATCHER_TEST_REQUIRE_PROMETHEUS=1 $(GO) test -count=1 -run=Promtool ./internal/watched
 
 integration: ## The built binary against Kafka and Redis in containers (needs Docker)
-	$(DOCKER) -timeout=20m -run='^Test(Friday|Inputs|[A-Za-z0-9]*Real)$$' -skip='$(MEASURES)' ./integration
+	$(DOCKER) -timeout=25m -run='^Test(Friday|Inputs|[A-Za-z0-9]*Real)$$' -skip='$(MEASURES)' ./integration
 	$(DOCKER) -timeout=20m -p=3 -run='Real$$' -skip='$(MEASURES)|^Test(Cluster|Pace|MemoryAndCost)Real$$' ./consumer/... ./throttle/... ./internal/dedup
 	$(DOCKER) -timeout=20m -run='^TestChangesReal$$' ./throttle
 
