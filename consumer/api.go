@@ -53,6 +53,10 @@ type (
 
 	// LaneStatus is one lane on this node.
 	LaneStatus = schedule.LaneStatus
+	// LaneBacklog is the jobs of a lane that this node has fetched and that wait for their turn.
+	LaneBacklog = schedule.LaneBacklog
+	// Expiring are jobs of a lane that expire close to each other.
+	Expiring = schedule.Expiring
 	// PartitionStatus is one partition that this node works.
 	PartitionStatus = schedule.PartitionStatus
 

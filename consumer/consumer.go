@@ -103,6 +103,10 @@ func (c *Consumer) Resume(jobs []*Delivery) { c.scheduler.Resume(jobs) }
 // diverted or dropped do not count.
 func (c *Consumer) Deferred() map[string]int { return c.scheduler.Deferred() }
 
+// Backlog is the fetched jobs of each lane that wait for their turn, and when those of them expire that have a not-after: in so
+// many entries a lane at most. It is cheap, however many jobs there are.
+func (c *Consumer) Backlog(most int) []LaneBacklog { return c.scheduler.Backlog(most) }
+
 // Find returns the jobs of this node that a function matches, so many at most, and what they wait
 // for. The function is called with a lock held, and is to be fast.
 func (c *Consumer) Find(match func(*Delivery) bool, most int) []Stay {

@@ -61,6 +61,22 @@ type Lane struct {
 	Delayed  int64   `json:"delayed"`   // records of its retry topics, likewise
 	OldestS  float64 `json:"oldest_s"`  // age of the oldest job that waits
 	PerS     float64 `json:"per_s"`     // jobs that were settled, of late
+
+	Fetched int `json:"fetched"`       // of those that wait, jobs in memory that wait for their turn
+	Units   int `json:"fetched_units"` // that they count, as their headers say
+
+	Expires []Expiring `json:"expires,omitempty"` // of them, those with a not-after
+}
+
+// MostExpiring is how many entries all lanes of a node have together in [Lane.Expires], at most.
+const MostExpiring = 128
+
+// Expiring are jobs of a lane that a node has fetched, that came close to each other and expire close to each other.
+type Expiring struct {
+	Ahead int     `json:"ahead"` // jobs of the lane on this node that came before all of them, and wait
+	Among int     `json:"among"` // jobs of the lane on this node that came between the first and the last of them, these included
+	Jobs  int     `json:"jobs"`  // that expire
+	InS   float64 `json:"in_s"`  // until then, about
 }
 
 // Topic is a job topic or retry topic on one node.

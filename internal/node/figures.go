@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"dispatcher/admin"
+	"dispatcher/consumer"
 	"dispatcher/internal/figures"
 	"dispatcher/internal/gathered"
 	"dispatcher/internal/version"
@@ -65,10 +66,12 @@ func perSecond(units float64, c limit.Contract) float64 { return units / c.Windo
 // figureJobs adds lanes and topics. The jobs that are ready wait for the first limit.
 func (n *Node) figureJobs(f *figures.Figures) {
 	s := n.consumer.Status()
-	for _, l := range s.Lanes {
+	backlog := n.consumer.Backlog(figures.MostExpiring / max(1, len(s.Lanes)))
+	now := time.Now()
+	for i, l := range s.Lanes {
 		f.Lanes = append(f.Lanes, figures.Lane{
 			Name: l.Lane, Waiting: l.Waiting, InFlight: l.InFlight, Ready: l.Ready, Asleep: l.Asleep, Delayed: l.Delayed,
-			OldestS: l.Oldest.Seconds(), PerS: l.Rate,
+			OldestS: l.Oldest.Seconds(), PerS: l.Rate, Fetched: backlog[i].Jobs, Units: backlog[i].Units, Expires: expiringOf(backlog[i].Expires, now),
 		})
 		f.Limits[0].Waiting += l.Ready
 	}
@@ -82,6 +85,13 @@ func (n *Node) figureJobs(f *figures.Figures) {
 		f.Topics[i].Partitions++
 		f.Topics[i].Lag += p.Lag
 	}
+}
+
+func expiringOf(all []consumer.Expiring, now time.Time) (list []figures.Expiring) {
+	for _, e := range all {
+		list = append(list, figures.Expiring{Ahead: e.Ahead, Among: e.Among, Jobs: e.Jobs, InS: e.At.Sub(now).Round(time.Second / 10).Seconds()})
+	}
+	return list
 }
 
 // healthChecks are the parts of the node's health, in /readyz and in its figures.

@@ -21,6 +21,10 @@ type Forecast struct {
 	LeftS  *float64 `json:"left_s"`            // null: nothing is settled
 	GoneAt string   `json:"gone_at,omitempty"` // by Redis's clock
 	Since  string   `json:"since"`             // what the rate follows from: [FromCap] or [FromRate]
+
+	// Expire is how many of the fetched jobs expire before their turn at this rate. Of the other jobs nobody knows.
+	Expire  float64 `json:"expire"`
+	Fetched float64 `json:"fetched"` // of Jobs, those that nodes have read and that wait for their turn
 }
 
 // What a forecast follows from.
@@ -58,6 +62,7 @@ func (f *Fleet) forecastAt(s limit.Settings, rate float64, binds bool) Forecast 
 	if c.LeftS = seconds(c.Jobs, c.PerS); c.LeftS != nil {
 		c.GoneAt = timetext.Exact(f.now.Add(time.Duration(*c.LeftS * float64(time.Second))))
 	}
+	c.Expire, c.Fetched = f.expiring(c.PerS), f.fetched()
 	return c
 }
 

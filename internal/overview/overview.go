@@ -31,7 +31,8 @@ type Fleet struct {
 	DeadLetters map[string]float64 `json:"dead_letters"` // that these nodes wrote since their starts, by class
 	Forecast    Forecast           `json:"forecast"`
 
-	now time.Time
+	now     time.Time
+	expires []expiring
 }
 
 // Node is a node of the fleet.
@@ -157,6 +158,7 @@ func (f *Fleet) join() {
 		l := &f.Lanes[i]
 		l.DrainS = seconds(l.left(), l.PerS)
 	}
+	f.collectExpiring()
 	slices.SortFunc(f.Topics, func(a, b Topic) int { return cmp.Compare(a.Name, b.Name) })
 }
 
@@ -182,9 +184,11 @@ func (f *Fleet) addLane(l figures.Lane) {
 			all.Waiting, all.InFlight, all.Ready = all.Waiting+l.Waiting, all.InFlight+l.InFlight, all.Ready+l.Ready
 			all.Asleep, all.Delayed, all.PerS = all.Asleep+l.Asleep, all.Delayed+l.Delayed, all.PerS+l.PerS
 			all.OldestS = max(all.OldestS, l.OldestS)
+			all.Fetched, all.Units = all.Fetched+l.Fetched, all.Units+l.Units
 			return
 		}
 	}
+	l.Expires = nil
 	f.Lanes = append(f.Lanes, Lane{Lane: l})
 }
 

@@ -126,6 +126,9 @@ func (p *page) limit(picture picture) {
 	p.calls(picture)
 	if f.Health.State != overview.Unknown {
 		p.field("gone", gone(f.Forecast))
+		if text := f.Forecast.ExpireText(); text != "" {
+			p.field("expire", text)
+		}
 	}
 }
 
