@@ -32,7 +32,9 @@ type Figures struct {
 	Eff     float64 `json:"effective_per_s"` // what the provider's answers leave of it
 
 	CallsPerS   float64            `json:"calls_per_s"`  // of late
+	UnitsPerS   float64            `json:"units_per_s"`  // that these calls counted on the first limit
 	Calls       map[string]float64 `json:"calls"`        // by result, as dispatcher_sender_calls_total
+	Units       float64            `json:"called_units"` // that the calls counted on the first limit
 	DeadLetters map[string]float64 `json:"dead_letters"` // by class
 	Granted     float64            `json:"granted_units"`
 	LateSlots   float64            `json:"late_slots"`
@@ -63,7 +65,7 @@ type Lane struct {
 	PerS     float64 `json:"per_s"`     // jobs that were settled, of late
 
 	Fetched int `json:"fetched"`       // of those that wait, jobs in memory that wait for their turn
-	Units   int `json:"fetched_units"` // that they count, as their headers say
+	Units   int `json:"fetched_units"` // that they count, as their headers say; 0: an expression says it
 
 	Expires []Expiring `json:"expires,omitempty"` // of them, those with a not-after
 }

@@ -22,6 +22,7 @@ func (n *Node) takeFigures(ctx context.Context) figures.Figures {
 	if families, err := n.registry.Gather(); err == nil {
 		all := gathered.Families(families)
 		f.Calls = all.Counters("dispatcher_sender_calls_total", "result")
+		f.Units = all.Sum(calledUnits)
 		f.DeadLetters = all.Counters("dispatcher_consumer_dead_letters_total", "class")
 		f.Granted = all.Sum("dispatcher_limit_granted_units_total")
 		f.LateSlots = all.Sum("dispatcher_limit_late_slots_total")
@@ -68,6 +69,11 @@ func (n *Node) figureJobs(f *figures.Figures) {
 	s := n.consumer.Status()
 	backlog := n.consumer.Backlog(figures.MostExpiring / max(1, len(s.Lanes)))
 	now := time.Now()
+	if n.cfg.Cost != "" { // the headers do not say what these jobs count
+		for i := range backlog {
+			backlog[i].Units = 0
+		}
+	}
 	for i, l := range s.Lanes {
 		f.Lanes = append(f.Lanes, figures.Lane{
 			Name: l.Lane, Waiting: l.Waiting, InFlight: l.InFlight, Ready: l.Ready, Asleep: l.Asleep, Delayed: l.Delayed,

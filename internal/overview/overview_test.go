@@ -189,3 +189,33 @@ func TestTheForecastCountsTheJobsThatExpire(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// The cap's rate is one of units, and jobs are what waits.
+func TestAForecastTakesJobsForTheUnitsThatTheyCount(t *testing.T) {
+	t.Parallel()
+	s := settings()
+	s.MaxCost = 10
+	units := 300 * s.UsableShare()
+	said := func(fetched, ofThem int, calls, ofCalls float64) Figures {
+		f := lanes(figures.Lane{Name: "default", Waiting: 30_000, Fetched: fetched, Units: ofThem})
+		f.Limits, f.CallsPerS, f.UnitsPerS = []Limit{{Name: "provider", Binds: 1}}, calls, ofCalls
+		return f
+	}
+	for name, tc := range map[string]struct {
+		f    *Fleet
+		cost float64
+		from string
+		text string
+	}{
+		"of fetched jobs": {fleet(s, working("n1", said(100, 150, 1, 9)), working("n2", said(100, 350, 1, 9))), 2.5, CostOfJobs, "2.5 units, the mean of the fetched jobs"},
+		"of calls":        {fleet(s, working("n1", said(100, 0, 50, 150)), working("n2", said(0, 0, 50, 250))), 4, CostOfCalls, "4 units, the mean of the calls of late"},
+		"not known":       {fleet(s, working("n1", said(100, 0, 0, 0))), 1, CostUnknown, "an unknown number of units, taken for one"},
+	} {
+		if got := tc.f.Forecast; got.Cost != tc.cost || got.CostFrom != tc.from || got.PerS != units/tc.cost || got.CostText() != tc.text {
+			t.Errorf("%s: got %+v and %q, want %v jobs a second", name, got, got.CostText(), units/tc.cost)
+		}
+	}
+	if got := fleet(settings(), working("n1", said(100, 250, 1, 9))).Forecast; got.Cost != 1 || got.CostFrom != CostOfLimit || got.CostText() != "" {
+		t.Errorf("got %+v, want one unit a job where max_cost is 1", got)
+	}
+}

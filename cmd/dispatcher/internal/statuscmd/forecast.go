@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -90,6 +91,9 @@ func printForecast(w io.Writer, columns []overview.Preview) error {
 		}
 		return "the present rate"
 	})
+	if slices.ContainsFunc(columns, func(p overview.Preview) bool { return p.CostText() != "" }) {
+		line("a job counts", func(p overview.Preview) string { return cmp.Or(p.CostText(), "one unit") })
+	}
 	line("gone in", func(p overview.Preview) string {
 		if p.LeftS == nil {
 			return "never"

@@ -147,7 +147,7 @@ func revision(s limit.Settings) string {
 // calls adds the calls of the last minute, and the share of the cap that they are.
 func (p *page) calls(picture picture) {
 	c := picture.calls
-	var sum, allowed, refused, top float64
+	var sum, units, allowed, refused, top float64
 	seconds := 0
 	for i, n := range c.Calls {
 		if n == nil || c.Cap[i] == nil {
@@ -157,6 +157,9 @@ func (p *page) calls(picture picture) {
 		sum, allowed, top = sum+*n, allowed+*c.Cap[i], max(top, *n, *c.Cap[i])
 		if r := c.Refused[i]; r != nil {
 			refused += *r
+		}
+		if u := c.Units[i]; u != nil {
+			units += *u
 		}
 	}
 	if seconds == 0 {
@@ -170,10 +173,10 @@ func (p *page) calls(picture picture) {
 	p.field("calls", spark(c.Calls, top, cells))
 	text := fmt.Sprintf("%.4g a second over %d s", sum/float64(seconds), seconds)
 	if allowed > 0 {
-		text += fmt.Sprintf(", %.0f %% of the cap", 100*sum/allowed)
+		text += fmt.Sprintf(", %.0f %% of the cap", 100*units/allowed)
 	}
-	if most := picture.fleet.Limit.Settings.MaxCost; most > 1 {
-		text += fmt.Sprintf(" (a call may count up to %d units)", most)
+	if picture.fleet.Limit.Settings.LargestCost() > 1 {
+		text += fmt.Sprintf(" in %.4g units a second", units/float64(seconds))
 	}
 	if refused > 0 {
 		text += fmt.Sprintf(", %.0f refused for their rate", refused)
@@ -189,7 +192,11 @@ func gone(f overview.Forecast) string {
 	case f.LeftS == nil:
 		return fmt.Sprintf("never: %.0f jobs wait, and none is settled", f.Jobs)
 	}
-	return fmt.Sprintf("in %s, at %s, if no more come: %.0f jobs at %.4g a second", span(*f.LeftS), stamp(f.GoneAt), f.Jobs, f.PerS)
+	text := fmt.Sprintf("in %s, at %s, if no more come: %.0f jobs at %.4g a second", span(*f.LeftS), stamp(f.GoneAt), f.Jobs, f.PerS)
+	if cost := f.CostText(); cost != "" {
+		text += "; a job counts " + cost
+	}
+	return text
 }
 
 func (p *page) lanes(lanes []overview.Lane) {

@@ -146,9 +146,17 @@ func TestTheCallsOfTheLastMinute(t *testing.T) {
 	one, two := 1.0, 2.0
 	p := &page{width: 40}
 	picture := fixed()
-	picture.calls = figures.Calls{Calls: []*float64{nil, &one, &two}, Cap: []*float64{nil, &two, &two}, Refused: []*float64{nil, &one, nil}}
+	picture.calls = figures.Calls{Calls: []*float64{nil, &one, &two}, Cap: []*float64{nil, &two, &two}, Refused: []*float64{nil, &one, nil}, Units: []*float64{nil, &one, &two}}
 	p.calls(picture)
 	if got, want := fmt.Sprint(p.lines), "[  calls          ·▅█                  1.5 a second over 2 s,                  75 % of the cap, 1                  refused for their rate]"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	// A call of two units uses twice as much of the cap.
+	picture.fleet.Limit.Settings.MaxCost = 5
+	picture.calls.Units = []*float64{nil, &two, nil}
+	p = &page{width: 80}
+	p.calls(picture)
+	if got, want := strings.TrimSpace(p.lines[1]), "1.5 a second over 2 s, 50 % of the cap in 1 units a second, 1"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
