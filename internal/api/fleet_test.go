@@ -38,6 +38,7 @@ func busy() figures.Figures {
 			Name: "default", Waiting: 1200, PerS: 100, Fetched: 1000, Units: 1000, Expires: []figures.Expiring{{Among: 1000, Jobs: 1000, InS: 3}},
 		}}, Topics: []figures.Topic{{Name: "jobs", Lag: 1200, Partitions: 6}},
 		Limits: []figures.Limit{{Name: "provider", Waiting: 256, Binds: 1}}, DeadLetters: map[string]float64{"permanent": 3}, Cap: 400, Eff: 400,
+		Keys: []figures.Key{{Limit: "recipient", Hash: "00112233445566778899aabbccddeeff", Jobs: 700, AtLeast: true}},
 	}
 }
 
@@ -53,6 +54,7 @@ func TestTheFleetIsShown(t *testing.T) {
 		"overview": `"text":"The limit provider holds the jobs up, more nodes would not help: 1200 jobs wait."`,
 		"lanes":    `"lanes":[{"name":"default","waiting":1200,`,
 		"topics":   `"topics":[{"name":"jobs","lane":"","partitions":6,"lag":1200}]`,
+		"keys":     `"keys":[{"limit":"recipient","hash":"00112233445566778899aabbccddeeff","jobs":700,"at_least":true}]`,
 		"nodes":    `"version":"v1"`,
 		"forecast": `"jobs":1200,`,
 	} {

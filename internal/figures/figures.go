@@ -43,6 +43,7 @@ type Figures struct {
 	Lanes  []Lane  `json:"lanes"`
 	Topics []Topic `json:"topics"`
 	Limits []Limit `json:"limits"`
+	Keys   []Key   `json:"keys"` // those that most jobs wait for, the longest backlog first
 	Held   int     `json:"held"` // jobs that a rule of the operators holds
 }
 
@@ -94,6 +95,17 @@ type Limit struct {
 	Name    string  `json:"name"`
 	Waiting int     `json:"waiting"` // jobs of the node that wait for it
 	Binds   float64 `json:"binds"`   // share of the last half minute in which some did
+}
+
+// MostKeys is how many keys a node names in [Figures.Keys], at most.
+const MostKeys = 10
+
+// Key is an ordering key, or a value of a limit's key, that jobs wait for. Nobody is shown the key itself: it may be a phone number.
+type Key struct {
+	Limit   string `json:"limit,omitempty"` // empty: it is an ordering key
+	Hash    string `json:"hash"`            // as `limit get NAME --key` has it
+	Jobs    int    `json:"jobs"`            // with an ordering key, that of the job that goes first included
+	AtLeast bool   `json:"at_least"`        // the node did not look at all of its jobs
 }
 
 // callsOf are the calls that reached the provider or may have, and those that it refused for their rate.

@@ -19,6 +19,7 @@ func (n *Node) takeFigures(ctx context.Context) figures.Figures {
 	n.figureHealth(ctx, &f)
 	n.figureLimit(&f)
 	n.figureJobs(&f)
+	n.figureKeys(&f)
 	if families, err := n.registry.Gather(); err == nil {
 		all := gathered.Families(families)
 		f.Calls = all.Counters("dispatcher_sender_calls_total", "result")
@@ -98,6 +99,19 @@ func expiringOf(all []consumer.Expiring, now time.Time) (list []figures.Expiring
 		list = append(list, figures.Expiring{Ahead: e.Ahead, Among: e.Among, Jobs: e.Jobs, InS: e.At.Sub(now).Round(time.Second / 10).Seconds()})
 	}
 	return list
+}
+
+// lookedAt is how many jobs are looked at for the keys with the longest backlog.
+const lookedAt = 4096
+
+func (n *Node) figureKeys(f *figures.Figures) {
+	for _, one := range n.consumer.Piles(figures.MostKeys, lookedAt, n.gates.ValueOf) {
+		hash := limit.Hash(one.Value)
+		if one.Limit == "" {
+			hash = limit.HashOf(string(one.Key))
+		}
+		f.Keys = append(f.Keys, figures.Key{Limit: one.Limit, Hash: hash.String(), Jobs: one.Jobs, AtLeast: one.AtLeast})
+	}
 }
 
 // healthChecks are the parts of the node's health, in /readyz and in its figures.

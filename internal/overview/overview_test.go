@@ -2,6 +2,7 @@ package overview
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -166,6 +167,22 @@ func TestExpiringJobsAreThoseOfAWalk(t *testing.T) {
 			t.Fatalf("got %+v and %+v, want %d fetched jobs, and no entries shown", f.Forecast, f.Nodes[0].Figures.Lanes[0], served+want)
 		}
 	})
+}
+
+// A key is known by its hash on all nodes. The fleet names as many as one node does.
+func TestKeysAddUpOverNodes(t *testing.T) {
+	t.Parallel()
+	var a, b Figures
+	for i := range figures.MostKeys {
+		a.Keys = append(a.Keys, Key{Hash: fmt.Sprint(i), Jobs: 100 - i})
+		b.Keys = append(b.Keys, Key{Hash: fmt.Sprint(20 + i), Jobs: 10 - i})
+	}
+	b.Keys[9] = Key{Hash: "9", Jobs: 50, AtLeast: true}
+	b.Keys = append(b.Keys, Key{Limit: "recipient", Hash: "0", Jobs: 95})
+	f := fleet(settings(), working("n1", a), working("n2", b))
+	if len(f.Keys) != figures.MostKeys || f.Keys[0] != (Key{Hash: "9", Jobs: 141, AtLeast: true}) || f.Keys[1].Jobs != 100 || !slices.Contains(f.Keys, Key{Limit: "recipient", Hash: "0", Jobs: 95}) {
+		t.Errorf("got %+v, want the longest backlogs of both nodes", f.Keys)
+	}
 }
 
 // Two nodes take turns, so a job has those of its place on both nodes before it.

@@ -232,6 +232,7 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 				}
 				eachIsFoundOnce(t, w, added-done)
 				backlogIsThatOfAWalk(t, w)
+				pilesAreThoseOfAWalk(t, w)
 				for _, p := range parts {
 					if (p.open.oldest == nil) != (p.tracker.Open() == 0) || p.open.oldest != nil && p.open.oldest.Job.Offset != p.tracker.Low() {
 						t.Fatalf("got %+v for the oldest, want offset %d, one of %d", p.open.oldest, p.tracker.Low(), p.tracker.Open())

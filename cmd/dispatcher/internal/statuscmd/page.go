@@ -41,6 +41,7 @@ func pageOf(picture picture, width int, color bool) *page {
 	p.limit(picture)
 	p.lanes(f.Lanes)
 	p.limits(f.Limits)
+	p.keys(f.Keys)
 	p.nodes(f.Nodes)
 	p.topics(f.Topics)
 	p.blank()
@@ -228,6 +229,18 @@ func (p *page) limits(limits []overview.Limit) {
 		rows = append(rows, row{cells: []string{cli.Plainly(l.Name, 0), strconv.Itoa(l.Waiting), percent(l.Binds)}})
 	}
 	p.table([]column{{title: "LIMIT", least: 8}, {title: "WAITING", right: true}, {title: "BINDS", right: true}}, rows)
+}
+
+func (p *page) keys(keys []overview.Key) {
+	var rows []row
+	for _, k := range keys {
+		jobs := strconv.Itoa(k.Jobs)
+		if k.AtLeast {
+			jobs += " or more"
+		}
+		rows = append(rows, row{cells: []string{cli.Plainly(cmp.Or(k.Limit, "(ordering key)"), 0), k.Hash, jobs}})
+	}
+	p.table([]column{{title: "KEY OF", least: 8}, {title: "HASH", least: 8}, {title: "JOBS"}}, rows)
 }
 
 func (p *page) nodes(nodes []overview.Node) {

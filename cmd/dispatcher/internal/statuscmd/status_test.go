@@ -72,6 +72,7 @@ func busy() figures.Figures {
 		Topics:      []figures.Topic{{Name: "jobs", Lag: 1203, Partitions: 6}},
 		Limits:      []figures.Limit{{Name: "provider", Waiting: 256, Binds: 1}},
 		DeadLetters: map[string]float64{"permanent": 3},
+		Keys:        []figures.Key{{Hash: "00112233445566778899aabbccddeeff", Jobs: 700, AtLeast: true}, {Limit: "recipient", Hash: "ff112233445566778899aabbccddeeff", Jobs: 30}},
 	}
 }
 
@@ -80,7 +81,7 @@ func TestStatusPrintsTheFleetOnce(t *testing.T) {
 	s := newFleet(t, busy())
 	s.run(t, New, "status").MustPrint(t,
 		"The limit provider holds the jobs up, more nodes would not help: 1203 jobs wait.\n", "limit provider: at most 400 in any 1s, burst 1\n", "seeded from a file", "on 1/1 nodes",
-		"LANE     WAITING  IN FLIGHT", "default     1200          3", "provider      256  100 %", "node-1  ready", "jobs   1203           6", "3 permanent, since the nodes started", "gone           in 3.0s, at ",
+		"LANE     WAITING  IN FLIGHT", "default     1200          3", "provider      256  100 %", "(ordering key)  00112233445566778899aabbccddeeff  700 or more\n", "recipient       ff112233445566778899aabbccddeeff  30\n", "node-1  ready", "jobs   1203           6", "3 permanent, since the nodes started", "gone           in 3.0s, at ",
 		"expire         0 of 1000 jobs that nodes have fetched, before their turn; not known of 203 others\n")
 	s.run(t, New, "status", "--once", "--check").MustPrint(t, "1203 jobs wait")
 	var shown overview.Fleet
