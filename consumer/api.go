@@ -53,6 +53,14 @@ type (
 
 	// LaneStatus is one lane on this node.
 	LaneStatus = schedule.LaneStatus
+	// LaneBacklog is the jobs of a lane that this node has fetched and that wait for their turn.
+	LaneBacklog = schedule.LaneBacklog
+	// Expiring are jobs of a lane that expire close to each other.
+	Expiring = schedule.Expiring
+	// Pile is jobs of this node that wait for the same.
+	Pile = schedule.Pile
+	// ValueOf tells the value of a limit that a job waits for.
+	ValueOf = schedule.ValueOf
 	// PartitionStatus is one partition that this node works.
 	PartitionStatus = schedule.PartitionStatus
 

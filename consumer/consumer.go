@@ -103,6 +103,16 @@ func (c *Consumer) Resume(jobs []*Delivery) { c.scheduler.Resume(jobs) }
 // diverted or dropped do not count.
 func (c *Consumer) Deferred() map[string]int { return c.scheduler.Deferred() }
 
+// Backlog is the fetched jobs of each lane that wait for their turn, and when those of them expire that have a not-after: in so
+// many entries a lane at most. It is cheap, however many jobs there are.
+func (c *Consumer) Backlog(most int) []LaneBacklog { return c.scheduler.Backlog(most) }
+
+// Piles are the ordering keys and values of limits that most jobs of this node wait for, so many at most. It looks at
+// so many of the oldest jobs, in equal parts of the partitions, with a lock held. value is called meanwhile, and is to be fast.
+func (c *Consumer) Piles(most, look int, value ValueOf) []Pile {
+	return c.scheduler.Piles(most, look, value)
+}
+
 // Find returns the jobs of this node that a function matches, so many at most, and what they wait
 // for. The function is called with a lock held, and is to be fast.
 func (c *Consumer) Find(match func(*Delivery) bool, most int) []Stay {

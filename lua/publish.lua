@@ -2,7 +2,8 @@
 --
 -- KEYS[1] figures  dispatcher:{<namespace>}:figures            hash: of each node "time_us text"
 -- KEYS[2] seconds  dispatcher:{<namespace>}:seconds:<half minute>  hash: of each second of it, from 0, what happened: "12c" calls,
---                  "12r" calls that the provider refused for their rate, "12k" the cap and "12e" the effective cap in units a second
+--                  "12r" calls that the provider refused for their rate, "12u" units that the calls counted, "12k" the cap and
+--                  "12e" the effective cap in units a second
 --
 -- ARGV[1] node       its name, unique per start
 -- ARGV[2] text       what it says; empty: the node ends
@@ -11,6 +12,7 @@
 -- ARGV[8] keep_ms    how long the counts stay
 -- ARGV[9] gone_us    what a node says is removed after this time, when another one starts
 -- ARGV[10] starts    1: the node says something for the first time
+-- ARGV[11] units     that the calls of that second counted
 --
 -- Reply: now_us
 --
@@ -45,6 +47,7 @@ end
 if ARGV[3] ~= '-1' then
   add('c', ARGV[4])
   add('r', ARGV[5])
+  add('u', ARGV[11])
   redis.call('HSET', seconds, ARGV[3] .. 'k', ARGV[6], ARGV[3] .. 'e', ARGV[7])
   redis.call('PEXPIRE', seconds, ARGV[8])
 end

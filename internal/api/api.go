@@ -118,6 +118,7 @@ func (a *api) routes() map[string]func(*http.Request) (any, error) {
 		"GET /api/v1/nodes":                  a.ofFleet(nodesOf),
 		"GET /api/v1/lanes":                  a.ofFleet(lanesOf),
 		"GET /api/v1/topics":                 a.ofFleet(topicsOf),
+		"GET /api/v1/keys":                   a.ofFleet(keysOf),
 		"GET /api/v1/calls":                  a.calls,
 		"GET /api/v1/forecast":               a.forecast,
 		"GET /api/v1/why":                    a.why,

@@ -300,7 +300,7 @@ func TestEachAnswerIsAsTheDocumentHasIt(t *testing.T) {
 	}
 	const twice = "?n=1&n=2"
 	for _, path := range []string{
-		"limits", "overview", "health", "nodes", "lanes", "topics", "calls?seconds=5", "forecast?cap=100", "rules", "rules/history",
+		"limits", "overview", "health", "nodes", "lanes", "topics", "keys", "calls?seconds=5", "forecast?cap=100", "rules", "rules/history",
 		"openapi.json", "limits/provider", "limits/recipient?key=a", "limits/provider/history", "why?limit=provider", "why?job=a", "rules/preview?when=true",
 		"dead-letters?limit=2", "redrives", "redrives/r-1", "redrives/history?n=3", "log",
 	} {

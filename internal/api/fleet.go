@@ -29,6 +29,7 @@ type aged struct {
 	AgeS  *float64 `json:"age_s"` // null: no node said anything of late
 	Lanes any      `json:"lanes,omitempty"`
 	Topic any      `json:"topics,omitempty"`
+	Keys  any      `json:"keys,omitempty"`
 }
 
 func ageOf(f *overview.Fleet) *float64 {
@@ -45,6 +46,7 @@ func nodesOf(f *overview.Fleet) any    { return f.Nodes }
 func overviewOf(f *overview.Fleet) any { return f }
 func healthOf(f *overview.Fleet) any   { return f.Health }
 func lanesOf(f *overview.Fleet) any    { return aged{AgeS: ageOf(f), Lanes: f.Lanes} }
+func keysOf(f *overview.Fleet) any     { return aged{AgeS: ageOf(f), Keys: f.Keys} }
 func topicsOf(f *overview.Fleet) any   { return aged{AgeS: ageOf(f), Topic: f.Topics} }
 
 const fewSeconds = 900

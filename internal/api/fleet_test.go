@@ -33,8 +33,12 @@ func (s served) says(f figures.Figures) {
 
 func busy() figures.Figures {
 	return figures.Figures{
-		Ready: true, Version: "v1", Lanes: []figures.Lane{{Name: "default", Waiting: 1200, PerS: 100}}, Topics: []figures.Topic{{Name: "jobs", Lag: 1200, Partitions: 6}},
+		Ready: true, Version: "v1",
+		Lanes: []figures.Lane{{
+			Name: "default", Waiting: 1200, PerS: 100, Fetched: 1000, Units: 1000, Expires: []figures.Expiring{{Among: 1000, Jobs: 1000, InS: 3}},
+		}}, Topics: []figures.Topic{{Name: "jobs", Lag: 1200, Partitions: 6}},
 		Limits: []figures.Limit{{Name: "provider", Waiting: 256, Binds: 1}}, DeadLetters: map[string]float64{"permanent": 3}, Cap: 400, Eff: 400,
+		Keys: []figures.Key{{Limit: "recipient", Hash: "00112233445566778899aabbccddeeff", Jobs: 700, AtLeast: true}},
 	}
 }
 
@@ -50,6 +54,7 @@ func TestTheFleetIsShown(t *testing.T) {
 		"overview": `"text":"The limit provider holds the jobs up, more nodes would not help: 1200 jobs wait."`,
 		"lanes":    `"lanes":[{"name":"default","waiting":1200,`,
 		"topics":   `"topics":[{"name":"jobs","lane":"","partitions":6,"lag":1200}]`,
+		"keys":     `"keys":[{"limit":"recipient","hash":"00112233445566778899aabbccddeeff","jobs":700,"at_least":true}]`,
 		"nodes":    `"version":"v1"`,
 		"forecast": `"jobs":1200,`,
 	} {
@@ -71,6 +76,9 @@ func TestAChangeIsPreviewed(t *testing.T) {
 	half := s.get("forecast?cap=200").object
 	if half["cap"] != 200.0 || half["left_s"].(float64) < 6 || half["left_s"].(float64) > 6.5 || half["refused"] != nil {
 		t.Errorf("got %v, want 1200 jobs gone in about 6 s under 200/s", half)
+	}
+	if now := s.get("forecast").object; now["expire"] != 0.0 || half["fetched"] != 1000.0 || half["expire"].(float64) < 400 || half["expire"].(float64) > 420 {
+		t.Errorf("got %v and %v, want all jobs called within 3 s under 400/s, and about 600 of 1000 under 200/s", now, half)
 	}
 	if much := s.get("forecast?cap=4000").object; !strings.Contains(much["refused"].(string), "max_step") {
 		t.Errorf("got %v, want the guardrail named", much)

@@ -32,7 +32,9 @@ type Figures struct {
 	Eff     float64 `json:"effective_per_s"` // what the provider's answers leave of it
 
 	CallsPerS   float64            `json:"calls_per_s"`  // of late
+	UnitsPerS   float64            `json:"units_per_s"`  // that these calls counted on the first limit
 	Calls       map[string]float64 `json:"calls"`        // by result, as dispatcher_sender_calls_total
+	Units       float64            `json:"called_units"` // that the calls counted on the first limit
 	DeadLetters map[string]float64 `json:"dead_letters"` // by class
 	Granted     float64            `json:"granted_units"`
 	LateSlots   float64            `json:"late_slots"`
@@ -41,6 +43,7 @@ type Figures struct {
 	Lanes  []Lane  `json:"lanes"`
 	Topics []Topic `json:"topics"`
 	Limits []Limit `json:"limits"`
+	Keys   []Key   `json:"keys"` // those that most jobs wait for, the longest backlog first
 	Held   int     `json:"held"` // jobs that a rule of the operators holds
 }
 
@@ -61,6 +64,22 @@ type Lane struct {
 	Delayed  int64   `json:"delayed"`   // records of its retry topics, likewise
 	OldestS  float64 `json:"oldest_s"`  // age of the oldest job that waits
 	PerS     float64 `json:"per_s"`     // jobs that were settled, of late
+
+	Fetched int `json:"fetched"`       // of those that wait, jobs in memory that wait for their turn
+	Units   int `json:"fetched_units"` // that they count, as their headers say; 0: an expression says it
+
+	Expires []Expiring `json:"expires,omitempty"` // of them, those with a not-after
+}
+
+// MostExpiring is how many entries all lanes of a node have together in [Lane.Expires], at most.
+const MostExpiring = 128
+
+// Expiring are jobs of a lane that a node has fetched, that came close to each other and expire close to each other.
+type Expiring struct {
+	Ahead int     `json:"ahead"` // jobs of the lane on this node that came before all of them, and wait
+	Among int     `json:"among"` // jobs of the lane on this node that came between the first and the last of them, these included
+	Jobs  int     `json:"jobs"`  // that expire
+	InS   float64 `json:"in_s"`  // until then, about
 }
 
 // Topic is a job topic or retry topic on one node.
@@ -76,6 +95,17 @@ type Limit struct {
 	Name    string  `json:"name"`
 	Waiting int     `json:"waiting"` // jobs of the node that wait for it
 	Binds   float64 `json:"binds"`   // share of the last half minute in which some did
+}
+
+// MostKeys is how many keys a node names in [Figures.Keys], at most.
+const MostKeys = 10
+
+// Key is an ordering key, or a value of a limit's key, that jobs wait for. Nobody is shown the key itself: it may be a phone number.
+type Key struct {
+	Limit   string `json:"limit,omitempty"` // empty: it is an ordering key
+	Hash    string `json:"hash"`            // as `limit get NAME --key` has it
+	Jobs    int    `json:"jobs"`            // with an ordering key, that of the job that goes first included
+	AtLeast bool   `json:"at_least"`        // the node did not look at all of its jobs
 }
 
 // callsOf are the calls that reached the provider or may have, and those that it refused for their rate.

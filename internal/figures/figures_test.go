@@ -47,7 +47,7 @@ func (s *station) node(name string, take func() Figures) *Publisher {
 }
 
 func calls(accepted, refused float64) Figures {
-	return Figures{Calls: map[string]float64{"accepted": accepted, "throttled": refused, "not_sent": 77}, Cap: 300, Eff: 150}
+	return Figures{Calls: map[string]float64{"accepted": accepted, "throttled": refused, "not_sent": 77}, Cap: 300, Eff: 150, Units: 3 * (accepted + refused)}
 }
 
 func mustRead(t *testing.T, s *station) []Node {
@@ -87,6 +87,9 @@ func TestEachNodeSaysItsFiguresAndTheFleetsCallsAddUp(t *testing.T) {
 	for i, refused := range []float64{0, 1, 1} {
 		if got := *c.Calls[i+1]; got != 150+refused {
 			t.Errorf("got %v calls in second %d, want %v", got, i, 150+refused)
+		}
+		if got := *c.Units[i+1]; got != 3*(150+refused) {
+			t.Errorf("got %v units in second %d, want %v", got, i, 3*(150+refused))
 		}
 		if *c.Refused[i+1] != refused || *c.Cap[i+1] != 300 || *c.Effective[i+1] != 150 {
 			t.Errorf("got %v refused of %v and %v in second %d", *c.Refused[i+1], *c.Cap[i+1], *c.Effective[i+1], i)
@@ -157,11 +160,14 @@ func TestLawSecondsAddUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sum := 0.0
-		for _, n := range c.Calls {
+		sum, units := 0.0, 0.0
+		for i, n := range c.Calls {
 			if n != nil {
-				sum += *n
+				sum, units = sum+*n, units+*c.Units[i]
 			}
+		}
+		if units != 3*sum {
+			t.Errorf("got %v units of %v calls, want three of each", units, sum)
 		}
 		if sum > total || !lost && sum != total {
 			t.Errorf("got %v calls in the seconds, want the %v that were made", sum, total)

@@ -36,13 +36,13 @@ type Publisher struct {
 	script  *redis.Script
 	clock   clock
 	soon    chan struct{}
-	before  counts  // at the last second's end
-	rate    float64 // of calls in a second, smoothed
-	failing bool    // the last call failed, and that was logged
+	before  counts // at the last second's end
+	rate    counts // in a second, smoothed
+	failing bool   // the last call failed, and that was logged
 }
 
 // counts are those of which differences are published.
-type counts struct{ calls, refused float64 }
+type counts struct{ calls, refused, units float64 }
 
 // clock tells Redis's time from its last answer on.
 type clock struct{ redis, local time.Time }
@@ -84,7 +84,7 @@ func (p *Publisher) Now() {
 // publishBetween says what the node knows, and leaves the calls for the end of the second.
 func (p *Publisher) publishBetween(ctx context.Context, now time.Time) {
 	f := p.opts.Take(ctx)
-	f.CallsPerS = p.rate
+	f.CallsPerS, f.UnitsPerS = p.rate.calls, p.rate.units
 	text, err := f.text()
 	if err != nil {
 		p.failed(err)
@@ -110,12 +110,13 @@ func (p *Publisher) publish(ctx context.Context, now time.Time) {
 	if p.clock.known() {
 		s.second = p.clock.at(now).Add(-time.Second / 2).Unix()
 		calls, refused := f.callsOf()
-		s.counts = counts{calls - p.before.calls, refused - p.before.refused}
-		p.before = counts{calls, refused}
+		s.counts = counts{calls - p.before.calls, refused - p.before.refused, f.Units - p.before.units}
+		p.before = counts{calls, refused, f.Units}
 	}
 	const weight = 0.2 // of the last second
-	p.rate += weight * (s.calls - p.rate)
-	f.CallsPerS = p.rate
+	p.rate.calls += weight * (s.calls - p.rate.calls)
+	p.rate.units += weight * (s.units - p.rate.units)
+	f.CallsPerS, f.UnitsPerS = p.rate.calls, p.rate.units
 	var err error
 	if s.text, err = f.text(); err != nil {
 		p.failed(err)
@@ -142,7 +143,7 @@ func (p *Publisher) say(ctx context.Context, now time.Time, s said) {
 	}
 	asked := time.Now()
 	at, err := p.script.Run(ctx, p.opts.Redis, keys, p.id, s.text, inBucket(s.second), s.calls, s.refused, perSecond(s.cap), perSecond(s.effective),
-		kept.Milliseconds(), goneAfter.Microseconds(), starts).Int64()
+		kept.Milliseconds(), goneAfter.Microseconds(), starts, s.units).Int64()
 	if err != nil {
 		p.failed(err)
 		return

@@ -33,6 +33,7 @@ type Calls struct {
 	From      int64      `json:"from"`      // the first second, of the Unix time by Redis's clock
 	Calls     []*float64 `json:"calls"`     // that reached the provider
 	Refused   []*float64 `json:"refused"`   // of them, for their rate
+	Units     []*float64 `json:"units"`     // that the calls counted on the first limit
 	Cap       []*float64 `json:"cap"`       // of the first limit, in units a second
 	Effective []*float64 `json:"effective"` // what the provider's answers left of it
 }
@@ -64,6 +65,7 @@ func ReadCalls(ctx context.Context, rdb redis.UniversalClient, namespace string,
 		limit := number(fields, place+"k")
 		c.Cap, c.Effective = append(c.Cap, limit), append(c.Effective, number(fields, place+"e"))
 		c.Calls, c.Refused = append(c.Calls, counted(fields, place+"c", limit)), append(c.Refused, counted(fields, place+"r", limit))
+		c.Units = append(c.Units, counted(fields, place+"u", limit))
 	}
 	return c, nil
 }

@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"dispatcher/internal/gathered"
 	"dispatcher/job"
 	"dispatcher/sender"
 )
@@ -12,6 +15,18 @@ import (
 // costing is a job that counts so many units.
 func costing(id string, units int) job.Record {
 	return job.Record{Value: []byte(`{"id":"` + id + `"}`), Headers: []job.Header{{Key: job.HeaderCost, Value: []byte(strconv.Itoa(units))}}}
+}
+
+// calledUnits is what the calls of the node that runs now counted.
+func (b *bubble) calledUnits() float64 {
+	b.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(b.pool.metrics.units)
+	families, err := registry.Gather()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return gathered.Families(families).Sum(calledUnits)
 }
 
 // Jobs use the rate by what they count, in order, and each once.
@@ -35,6 +50,9 @@ func TestJobsUseTheRateByTheirCost(t *testing.T) {
 			if gap, want := next[0].Sub(this[0]), time.Duration(1+i%s.maxCost)*10*time.Millisecond; gap < want {
 				t.Errorf("got job %d %v behind one of %d units, want at least %v", i+1, gap, 1+i%s.maxCost, want)
 			}
+		}
+		if got, want := b.calledUnits(), float64(jobs/s.maxCost*(1+2+3+4+5)); got != want {
+			t.Errorf("got %v units that calls counted, want %v", got, want)
 		}
 		first, last := b.called("0")[0], b.called(strconv.Itoa(jobs - 1))[0]
 		if took, most := last.Sub(first), jobs*30*time.Millisecond+100*time.Millisecond; took > most {

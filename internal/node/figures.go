@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"dispatcher/admin"
+	"dispatcher/consumer"
 	"dispatcher/internal/figures"
 	"dispatcher/internal/gathered"
 	"dispatcher/internal/version"
@@ -18,9 +19,11 @@ func (n *Node) takeFigures(ctx context.Context) figures.Figures {
 	n.figureHealth(ctx, &f)
 	n.figureLimit(&f)
 	n.figureJobs(&f)
+	n.figureKeys(&f)
 	if families, err := n.registry.Gather(); err == nil {
 		all := gathered.Families(families)
 		f.Calls = all.Counters("dispatcher_sender_calls_total", "result")
+		f.Units = all.Sum(calledUnits)
 		f.DeadLetters = all.Counters("dispatcher_consumer_dead_letters_total", "class")
 		f.Granted = all.Sum("dispatcher_limit_granted_units_total")
 		f.LateSlots = all.Sum("dispatcher_limit_late_slots_total")
@@ -65,10 +68,17 @@ func perSecond(units float64, c limit.Contract) float64 { return units / c.Windo
 // figureJobs adds lanes and topics. The jobs that are ready wait for the first limit.
 func (n *Node) figureJobs(f *figures.Figures) {
 	s := n.consumer.Status()
-	for _, l := range s.Lanes {
+	backlog := n.consumer.Backlog(figures.MostExpiring / max(1, len(s.Lanes)))
+	now := time.Now()
+	if n.cfg.Cost != "" { // the headers do not say what these jobs count
+		for i := range backlog {
+			backlog[i].Units = 0
+		}
+	}
+	for i, l := range s.Lanes {
 		f.Lanes = append(f.Lanes, figures.Lane{
 			Name: l.Lane, Waiting: l.Waiting, InFlight: l.InFlight, Ready: l.Ready, Asleep: l.Asleep, Delayed: l.Delayed,
-			OldestS: l.Oldest.Seconds(), PerS: l.Rate,
+			OldestS: l.Oldest.Seconds(), PerS: l.Rate, Fetched: backlog[i].Jobs, Units: backlog[i].Units, Expires: expiringOf(backlog[i].Expires, now),
 		})
 		f.Limits[0].Waiting += l.Ready
 	}
@@ -81,6 +91,26 @@ func (n *Node) figureJobs(f *figures.Figures) {
 		}
 		f.Topics[i].Partitions++
 		f.Topics[i].Lag += p.Lag
+	}
+}
+
+func expiringOf(all []consumer.Expiring, now time.Time) (list []figures.Expiring) {
+	for _, e := range all {
+		list = append(list, figures.Expiring{Ahead: e.Ahead, Among: e.Among, Jobs: e.Jobs, InS: e.At.Sub(now).Round(time.Second / 10).Seconds()})
+	}
+	return list
+}
+
+// lookedAt is how many jobs are looked at for the keys with the longest backlog.
+const lookedAt = 4096
+
+func (n *Node) figureKeys(f *figures.Figures) {
+	for _, one := range n.consumer.Piles(figures.MostKeys, lookedAt, n.gates.ValueOf) {
+		hash := limit.Hash(one.Value)
+		if one.Limit == "" {
+			hash = limit.HashOf(string(one.Key))
+		}
+		f.Keys = append(f.Keys, figures.Key{Limit: one.Limit, Hash: hash.String(), Jobs: one.Jobs, AtLeast: one.AtLeast})
 	}
 }
 

@@ -491,6 +491,9 @@ func TestAGateCountsTheJobsThatWait(t *testing.T) {
 	inBubble(t, gated(limitsOf(300, 1)), func(b *bubble) {
 		b.hot(jobs, 1)
 		b.until(time.Second, "the others wait", func() bool { return b.metric("dispatcher_limit_waiting_jobs") == jobs-1 })
+		if got := b.consumer.Piles(10, 100, b.gates.ValueOf); len(got) != 1 || got[0].Limit != "recipient" || got[0].Value != throttle.HashOf("hot") || got[0].Jobs != jobs-1 {
+			t.Errorf("got %+v, want the %d jobs that wait for the value, by its hash", got, jobs-1)
+		}
 		b.until(time.Minute, "all are settled", func() bool { return b.settled() == jobs })
 		if waiting, refused := b.metric("dispatcher_limit_waiting_jobs"), b.metric("dispatcher_limit_refused_jobs_total"); waiting != 0 || refused != jobs {
 			t.Errorf("got %v jobs that wait and %v that were refused, want 0 and %d: a new gate lets none pass at first", waiting, refused, jobs)

@@ -13,9 +13,13 @@ import (
 
 // metrics of a job's way through the node. All series exist from the start.
 type metrics struct {
-	wait prometheus.Histogram
-	age  prometheus.Histogram
+	wait  prometheus.Histogram
+	age   prometheus.Histogram
+	units prometheus.Counter
 }
+
+// calledUnits is the metric that the figures of the node read.
+const calledUnits = "dispatcher_job_called_units_total"
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
@@ -29,11 +33,23 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help:    "Age of a job, by its record's timestamp, when it was first sent.",
 			Buckets: []float64{.01, .1, 1, 10, 60, 600, 3600, 86400},
 		}),
+		units: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: calledUnits,
+			Help: "Units of the first limit that calls counted: as the provider named them, else as the job did.",
+		}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.wait, m.age)
+		reg.MustRegister(m.wait, m.age, m.units)
 	}
 	return m
+}
+
+// called records what a call counted that may have reached the provider.
+func (m *metrics) called(asked int64, counted *int64) {
+	if counted != nil {
+		asked = *counted
+	}
+	m.units.Add(float64(asked))
 }
 
 // sent records the first call of a job.

@@ -57,6 +57,9 @@ func TestUnitsThatWereMissingAreCharged(t *testing.T) {
 			inBubble(t, s, func(b *bubble) {
 				b.writeMany(jobs)
 				b.until(time.Minute, "all are settled", func() bool { return b.settled() == jobs })
+				if got := b.calledUnits(); got != jobs*each {
+					t.Errorf("got %v units that calls counted, want the %d that the provider named", got, jobs*each)
+				}
 				want := jobs * each * 10 * time.Millisecond
 				if took := b.took(jobs); took < want*9/10 || took > want*11/10 {
 					t.Errorf("%d jobs of %d units took %v, want about %v", jobs, each, took, want)

@@ -113,6 +113,7 @@ func (v *visit) call() event {
 		}
 		v.slot = throttle.Slot{}
 		v.metrics.sent(v.workItem, v.calls, r.WroteAt)
+		v.metrics.called(v.wants.Cost, r.Units)
 	}
 	if refused, ok := errors.AsType[*dedup.RefusedError](r.Err); ok {
 		e := v.objections()

@@ -28,10 +28,12 @@ type Fleet struct {
 	Nodes       []Node             `json:"nodes"`
 	Lanes       []Lane             `json:"lanes"`
 	Topics      []Topic            `json:"topics"`
+	Keys        []Key              `json:"keys"`         // that most jobs wait for, the longest backlog first
 	DeadLetters map[string]float64 `json:"dead_letters"` // that these nodes wrote since their starts, by class
 	Forecast    Forecast           `json:"forecast"`
 
-	now time.Time
+	now     time.Time
+	expires []expiring
 }
 
 // Node is a node of the fleet.
@@ -61,6 +63,9 @@ type Lane struct {
 
 // Topic is a topic of the whole fleet.
 type Topic = figures.Topic
+
+// Key is a key that jobs of the whole fleet wait for.
+type Key = figures.Key
 
 // Limit is a limit as all nodes see it.
 type Limit = figures.Limit
@@ -147,7 +152,7 @@ func (f *Fleet) fresh() (all []*Figures) {
 
 // join adds up over the nodes.
 func (f *Fleet) join() {
-	f.Lanes, f.Topics, f.Limits, f.DeadLetters = []Lane{}, []Topic{}, []Limit{}, map[string]float64{}
+	f.Lanes, f.Topics, f.Keys, f.Limits, f.DeadLetters = []Lane{}, []Topic{}, []Key{}, []Limit{}, map[string]float64{}
 	calls := 0.0
 	for _, n := range f.fresh() {
 		calls += n.CallsPerS
@@ -159,6 +164,9 @@ func (f *Fleet) join() {
 		}
 		for _, t := range n.Topics {
 			f.addTopic(t)
+		}
+		for _, k := range n.Keys {
+			f.addKey(k)
 		}
 		for _, l := range n.Limits {
 			f.addLimit(l)
@@ -173,6 +181,9 @@ func (f *Fleet) join() {
 		l := &f.Lanes[i]
 		l.DrainS = seconds(l.left(), l.PerS)
 	}
+	f.collectExpiring()
+	slices.SortStableFunc(f.Keys, func(a, b Key) int { return cmp.Compare(b.Jobs, a.Jobs) })
+	f.Keys = f.Keys[:min(len(f.Keys), figures.MostKeys)]
 	slices.SortFunc(f.Topics, func(a, b Topic) int { return cmp.Compare(a.Name, b.Name) })
 }
 
@@ -198,9 +209,11 @@ func (f *Fleet) addLane(l figures.Lane) {
 			all.Waiting, all.InFlight, all.Ready = all.Waiting+l.Waiting, all.InFlight+l.InFlight, all.Ready+l.Ready
 			all.Asleep, all.Delayed, all.PerS = all.Asleep+l.Asleep, all.Delayed+l.Delayed, all.PerS+l.PerS
 			all.OldestS = max(all.OldestS, l.OldestS)
+			all.Fetched, all.Units = all.Fetched+l.Fetched, all.Units+l.Units
 			return
 		}
 	}
+	l.Expires = nil
 	f.Lanes = append(f.Lanes, Lane{Lane: l})
 }
 
@@ -212,6 +225,17 @@ func (f *Fleet) addTopic(t Topic) {
 		}
 	}
 	f.Topics = append(f.Topics, t)
+}
+
+// addKey adds up over the nodes that named the key among their longest. Another node may have some jobs of it too.
+func (f *Fleet) addKey(k Key) {
+	for i := range f.Keys {
+		if all := &f.Keys[i]; all.Limit == k.Limit && all.Hash == k.Hash {
+			all.Jobs, all.AtLeast = all.Jobs+k.Jobs, all.AtLeast || k.AtLeast
+			return
+		}
+	}
+	f.Keys = append(f.Keys, k)
 }
 
 func (f *Fleet) addLimit(l Limit) {

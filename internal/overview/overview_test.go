@@ -1,9 +1,13 @@
 package overview
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"dispatcher/internal/figures"
 	"dispatcher/internal/limits"
@@ -128,5 +132,107 @@ func TestHealthNamesWhatHoldsJobsUp(t *testing.T) {
 	slowed.Limit.Slowdown = &limits.Slowdown{EffectiveCap: 150}
 	if h := slowed.judge(); h.State != Slowed || !strings.Contains(h.Text, "lowered to 150") {
 		t.Errorf("got %+v, want the slowdown named", h)
+	}
+}
+
+// Where each job is known by itself, the forecast is that of a walk over all jobs in their order.
+func TestExpiringJobsAreThoseOfAWalk(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		perS := rapid.IntRange(0, 5).Draw(t, "rate")
+		var said Figures
+		served, want := 0, 0
+		for lane := range rapid.IntRange(1, 3).Draw(t, "lanes") {
+			l := figures.Lane{Name: fmt.Sprint(lane)}
+			for place, inS := range rapid.SliceOfN(rapid.IntRange(0, 20), 0, 40).Draw(t, "jobs") {
+				l.Waiting, l.Fetched = l.Waiting+1, l.Fetched+1
+				if inS == 0 {
+					served++ // it never expires
+					continue
+				}
+				l.Expires = append(l.Expires, figures.Expiring{Ahead: place, Among: 1, Jobs: 1, InS: float64(inS)})
+				if served >= perS*inS {
+					want++
+				} else {
+					served++
+				}
+			}
+			said.Lanes = append(said.Lanes, l)
+		}
+		f := fleet(settings(), working("n1", said))
+		if got := f.expiring(float64(perS)); got != float64(want) {
+			t.Fatalf("got %v jobs that expire at %d a second, want %d", got, perS, want)
+		}
+		if f.Forecast.Fetched != float64(served+want) || f.Nodes[0].Figures.Lanes[0].Expires != nil {
+			t.Fatalf("got %+v and %+v, want %d fetched jobs, and no entries shown", f.Forecast, f.Nodes[0].Figures.Lanes[0], served+want)
+		}
+	})
+}
+
+// A key is known by its hash on all nodes. The fleet names as many as one node does.
+func TestKeysAddUpOverNodes(t *testing.T) {
+	t.Parallel()
+	var a, b Figures
+	for i := range figures.MostKeys {
+		a.Keys = append(a.Keys, Key{Hash: fmt.Sprint(i), Jobs: 100 - i})
+		b.Keys = append(b.Keys, Key{Hash: fmt.Sprint(20 + i), Jobs: 10 - i})
+	}
+	b.Keys[9] = Key{Hash: "9", Jobs: 50, AtLeast: true}
+	b.Keys = append(b.Keys, Key{Limit: "recipient", Hash: "0", Jobs: 95})
+	f := fleet(settings(), working("n1", a), working("n2", b))
+	if len(f.Keys) != figures.MostKeys || f.Keys[0] != (Key{Hash: "9", Jobs: 141, AtLeast: true}) || f.Keys[1].Jobs != 100 || !slices.Contains(f.Keys, Key{Limit: "recipient", Hash: "0", Jobs: 95}) {
+		t.Errorf("got %+v, want the longest backlogs of both nodes", f.Keys)
+	}
+}
+
+// Two nodes take turns, so a job has those of its place on both nodes before it.
+func TestTheForecastCountsTheJobsThatExpire(t *testing.T) {
+	t.Parallel()
+	said := func(expire ...figures.Expiring) Figures {
+		f := lanes(figures.Lane{Name: "otp", Waiting: 300}, figures.Lane{Name: "bulk", Waiting: 20_000, Fetched: 8000, Expires: expire})
+		f.Limits = []Limit{{Name: "provider", Binds: 1}}
+		return f
+	}
+	s := settings()
+	s.Cap = 1000
+	nodes := []Node{working("n1", said(figures.Expiring{Ahead: 1000, Among: 1000, Jobs: 400, InS: 3})), working("n2", said())}
+	f := fleet(s, nodes...)
+	for rate, want := range map[float64]float64{100: 400, 1200: 200, 2000: 0} { // their turns lie behind 2600 to 4600 jobs
+		if got := f.forecastAt(s, rate, true); got.Expire != want || got.Fetched != 16_000 {
+			t.Errorf("got %v of %v jobs at %v a second, want %v of 16000", got.Expire, got.Fetched, rate, want)
+		}
+	}
+	if got, want := f.forecastAt(s, 100, true).ExpireText(), "400 of 16000 jobs that nodes have fetched, before their turn; not known of 24600 others"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// The cap's rate is one of units, and jobs are what waits.
+func TestAForecastTakesJobsForTheUnitsThatTheyCount(t *testing.T) {
+	t.Parallel()
+	s := settings()
+	s.MaxCost = 10
+	units := 300 * s.UsableShare()
+	said := func(fetched, ofThem int, calls, ofCalls float64) Figures {
+		f := lanes(figures.Lane{Name: "default", Waiting: 30_000, Fetched: fetched, Units: ofThem})
+		f.Limits, f.CallsPerS, f.UnitsPerS = []Limit{{Name: "provider", Binds: 1}}, calls, ofCalls
+		return f
+	}
+	for name, tc := range map[string]struct {
+		f    *Fleet
+		cost float64
+		from string
+		text string
+	}{
+		"of fetched jobs": {fleet(s, working("n1", said(100, 150, 1, 9)), working("n2", said(100, 350, 1, 9))), 2.5, CostOfJobs, "2.5 units, the mean of the fetched jobs"},
+		"of calls":        {fleet(s, working("n1", said(100, 0, 50, 150)), working("n2", said(0, 0, 50, 250))), 4, CostOfCalls, "4 units, the mean of the calls of late"},
+		"not known":       {fleet(s, working("n1", said(100, 0, 0, 0))), 1, CostUnknown, "an unknown number of units, taken for one"},
+	} {
+		if got := tc.f.Forecast; got.Cost != tc.cost || got.CostFrom != tc.from || got.PerS != units/tc.cost || got.CostText() != tc.text {
+			t.Errorf("%s: got %+v and %q, want %v jobs a second", name, got, got.CostText(), units/tc.cost)
+		}
+	}
+	if got := fleet(settings(), working("n1", said(100, 250, 1, 9))).Forecast; got.Cost != 1 || got.CostFrom != CostOfLimit || got.CostText() != "" {
+		t.Errorf("got %+v, want one unit a job where max_cost is 1", got)
 	}
 }

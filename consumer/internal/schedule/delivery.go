@@ -26,6 +26,7 @@ type Delivery struct {
 	key       uint64       // of its key queue: a hash, or 1 for the partition; 0: it has none
 	tenant    string       // in a fair lane; empty in others
 	size      int          // bytes in memory
+	place     int64        // among the jobs of its lane, in the order in which they came
 	times     *times       // nil: it has nothing to wait for
 	diversion *Diversion   // nil: a worker may have it
 	note      any          // belongs to who has taken the job

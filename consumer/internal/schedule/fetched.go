@@ -53,6 +53,7 @@ func (p *Partition) Add(b *Batch) bool {
 	}
 	for i := range b.Jobs {
 		p.buffer.push(&b.Jobs[i])
+		b.Jobs[i].comes()
 	}
 	p.fetched, p.stable = b.Next, b.Stable
 	if p.buffer.head == nil {

@@ -17,6 +17,7 @@ type Lane struct {
 	inFlight  int // handed out; not settled, or a worker still has them
 	ready     turns.Queue[*Delivery]
 	completed meter // offsets
+	backlog   backlog
 
 	first *Partition // queue of partitions that may have a job to make ready
 	last  *Partition

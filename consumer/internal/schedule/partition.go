@@ -153,6 +153,7 @@ func (p *Partition) admitNext() (d *Delivery, ok bool) {
 	}
 	d = p.buffer.pop()
 	if admission == offsets.AlreadyComplete {
+		d.count(-1)
 		return nil, true
 	}
 	d.on(admit)
@@ -189,6 +190,12 @@ func (p *Partition) mayGo(d *Delivery) bool {
 // some of them. It moves fetched back: otherwise the tracker would take the dropped offsets
 // for a gap, and so for complete.
 func (p *Partition) drop() {
+	for d := p.open.oldest; d != nil; d = d.newer {
+		d.goes()
+	}
+	for d := p.buffer.head; d != nil; d = d.next {
+		d.goes()
+	}
 	p.fetched = p.tracker.End()
 	p.buffer, p.freed, p.woken, p.retries = list{}, list{}, list{}, list{}
 	p.open = openJobs{}

@@ -45,6 +45,7 @@ func addJobs(p *Partition, keys ...byte) {
 		d.Job = job.Job{Record: job.Record{Topic: p.src.Topic, Partition: p.id, Offset: p.fetched + int64(i)}}
 		if key != 0 {
 			d.Job.Key = []byte{key}
+			d.Job.NotAfter = farAway.Add(time.Duration(key) * time.Second)
 		}
 		about := Prepared{Size: jobBytes}
 		if p.src.Lane.fair {
@@ -56,6 +57,9 @@ func addJobs(p *Partition, keys ...byte) {
 }
 
 const jobBytes = 512
+
+// farAway is about when jobs with a key expire.
+var farAway = time.Now().Add(1000 * time.Hour).Truncate(time.Second)
 
 // After any sequence of calls: the jobs that are ready and in flight stay within the limit,
 // but for samples. Keys keep their order, and one job of each is out, also while jobs sleep,
@@ -227,6 +231,8 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 					t.Fatalf("got %d asleep in %d bytes, want %d", w.asleep, w.asleepBytes, n)
 				}
 				eachIsFoundOnce(t, w, added-done)
+				backlogIsThatOfAWalk(t, w)
+				pilesAreThoseOfAWalk(t, w)
 				for _, p := range parts {
 					if (p.open.oldest == nil) != (p.tracker.Open() == 0) || p.open.oldest != nil && p.open.oldest.Job.Offset != p.tracker.Low() {
 						t.Fatalf("got %+v for the oldest, want offset %d, one of %d", p.open.oldest, p.tracker.Low(), p.tracker.Open())
@@ -235,7 +241,8 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 			},
 		})
 		a.Drain()
-		if w.Take() != nil || drawn(t, w.TakeSample) != nil || w.asleep != 0 || l.first != nil && l.first.hasSome() {
+		backlogIsThatOfAWalk(t, w)
+		if w.Take() != nil || drawn(t, w.TakeSample) != nil || w.asleep != 0 || l.backlog.jobs != 0 || l.first != nil && l.first.hasSome() {
 			t.Fatalf("got ready jobs, or %d asleep, after the drain; want none", w.asleep)
 		}
 		for _, d := range held {

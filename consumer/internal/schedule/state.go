@@ -84,6 +84,13 @@ func (d *Delivery) on(e event) (before state, ok bool) {
 	after, ok := next(before, e)
 	if ok {
 		d.state = after
+		switch is := after.queued(); {
+		case is == before.queued():
+		case is:
+			d.count(1)
+		default:
+			d.count(-1)
+		}
 	}
 	return before, ok
 }

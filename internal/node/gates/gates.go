@@ -104,6 +104,21 @@ func (g *Gates) Request(d *consumer.Delivery) (throttle.Request, error) {
 	return t.wants, t.invalid
 }
 
+// ValueOf is the hash of the value of a limit that a job waits for. Unlike the other methods, any goroutine may call it while the
+// pacer does not have the job.
+func (g *Gates) ValueOf(d *consumer.Delivery, limit string) (hash [16]byte, ok bool) {
+	t := ticketOf(d)
+	if g == nil || t == nil {
+		return hash, false
+	}
+	for _, p := range t.wants.Passes {
+		if one := &g.all[p.Gate]; one.name == limit && one.key != nil {
+			return p.Hash, true
+		}
+	}
+	return hash, false
+}
+
 // evaluate runs the expressions over a job.
 func (g *Gates) evaluate(d *consumer.Delivery) (throttle.Request, error) {
 	r := throttle.Request{Cost: int64(max(1, d.Job.Cost))}

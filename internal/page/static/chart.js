@@ -4,7 +4,7 @@ import { $, fill, say, show } from './dom.js';
 import { none, number, second } from './text.js';
 
 const kept = 900; // seconds
-const seconds = new Map(); // by the Unix time: [calls, refused, cap, effective]; null: not known
+const seconds = new Map(); // by the Unix time: [calls, refused, cap, effective, units]; null: not known
 const least = 180; // seconds that the chart shows at least
 let last = 0; // the newest second
 
@@ -14,7 +14,7 @@ export function merge(columns) {
   const whole = last === 0 || columns.from <= last + 1;
   columns.calls.forEach((calls, i) => {
     const at = columns.from + i;
-    seconds.set(at, [calls, columns.refused[i], columns.cap[i], columns.effective[i]]);
+    seconds.set(at, [calls, columns.refused[i], columns.cap[i], columns.effective[i], columns.units[i]]);
     last = Math.max(last, at);
   });
   for (const at of seconds.keys()) if (at <= last - kept) seconds.delete(at);
@@ -37,7 +37,7 @@ export function sums() {
   const cap = sum(minute, 2);
   return {
     now: now.length ? sum(now, 0) / now.length : null,
-    share: cap > 0 ? sum(minute, 0) / cap : null,
+    share: cap > 0 ? sum(minute, 4) / cap : null,
     refused: minute.length ? sum(minute, 1) : null,
   };
 }
@@ -140,7 +140,7 @@ function table() {
   const rows = [];
   for (let at = last; at > last - 60; at--) {
     const row = seconds.get(at) ?? [null, null, null, null];
-    rows.push([second(at), ...row.map((n) => ({ text: n == null ? none : number(n), kind: 'n' }))]);
+    rows.push([second(at), ...row.slice(0, 4).map((n) => ({ text: n == null ? none : number(n), kind: 'n' }))]);
   }
   fill('minute-rows', rows, 'No second is known.', 5);
 }

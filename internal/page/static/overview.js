@@ -50,18 +50,6 @@ function healthNow() {
   return { state: 'unknown', text: `Nothing was heard for ${lasting(Math.floor(ageS()))}: ${why}`, lacks: 'The figures below are from before.' };
 }
 
-const granted = []; // [time in s, the nodes, units granted since their starts], for the share where jobs count several units
-
-function shareOfUnits(fleet, perSecond) {
-  const fresh = fleet.nodes.filter((n) => !n.stale && n.figures);
-  const now = [performance.now() / 1000, fresh.map((n) => n.id).sort().join(), fresh.reduce((all, n) => all + n.figures.granted_units, 0)];
-  if (granted.length && granted.at(-1)[1] !== now[1]) granted.length = 0;
-  granted.push(now);
-  while (now[0] - granted[0][0] > 60) granted.shift();
-  const took = now[0] - granted[0][0];
-  return took < 10 || perSecond === 0 ? null : (now[2] - granted[0][2]) / took / perSecond;
-}
-
 export function figures() {
   const old = isOld();
   $('page').classList.toggle('old', old);
@@ -74,8 +62,7 @@ export function overview() {
   const { fleet, limit } = state;
   const s = sums();
   say('f-calls', number(s.now === null ? null : Math.round(s.now)));
-  const share = unitOf(limit) === 'units' ? shareOfUnits(fleet, limit.cap / limit.window_s) : s.share;
-  say('f-share', share === null ? none : percent(share));
+  say('f-share', s.share === null ? none : percent(s.share));
   say('f-waiting', number(fleet.forecast.jobs));
   const asleep = fleet.lanes.reduce((all, l) => all + l.asleep, 0);
   say('f-waiting-more', asleep > 0 ? `${number(asleep)} of them asleep, for a time or another limit` : '');
@@ -97,8 +84,7 @@ function gone(forecast, limit) {
     say('f-gone-more', limit.paused ? 'while the fleet is paused' : 'nothing is settled now');
   } else {
     say('f-gone', clock(forecast.gone_at, forecast.left_s < 120));
-    const rate = unitOf(limit) === 'units' && forecast.since === 'cap' ? `${number(forecast.per_s)} units` : `${number(forecast.per_s)} jobs`;
-    say('f-gone-more', `in ${lasting(Math.ceil(forecast.left_s))}, at ${rate} a second`);
+    say('f-gone-more', `in ${lasting(Math.ceil(forecast.left_s))}, at ${number(forecast.per_s)} jobs a second`);
   }
 }
 

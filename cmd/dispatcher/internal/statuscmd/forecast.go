@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -90,12 +91,16 @@ func printForecast(w io.Writer, columns []overview.Preview) error {
 		}
 		return "the present rate"
 	})
+	if slices.ContainsFunc(columns, func(p overview.Preview) bool { return p.CostText() != "" }) {
+		line("a job counts", func(p overview.Preview) string { return cmp.Or(p.CostText(), "one unit") })
+	}
 	line("gone in", func(p overview.Preview) string {
 		if p.LeftS == nil {
 			return "never"
 		}
 		return span(*p.LeftS)
 	})
+	line("expire", func(p overview.Preview) string { return fmt.Sprintf("%.0f of %.0f fetched", p.Expire, p.Fetched) })
 	line("gone at", func(p overview.Preview) string { return cmp.Or(stamp(p.GoneAt), "-") })
 	if then := columns[len(columns)-1]; then.Refused != "" {
 		_, _ = fmt.Fprintf(table, "limit set would refuse the change unless it is forced: %s\n", then.Refused)

@@ -49,10 +49,10 @@ func fixed() picture {
 	for i := range minute {
 		calls, units := float64(min(150, 5*i)), 150.0
 		if i < 10 {
-			c.Calls, c.Cap, c.Refused = append(c.Calls, nil), append(c.Cap, nil), append(c.Refused, nil)
+			c.Calls, c.Cap, c.Refused, c.Units = append(c.Calls, nil), append(c.Cap, nil), append(c.Refused, nil), append(c.Units, nil)
 			continue
 		}
-		c.Calls, c.Cap, c.Refused = append(c.Calls, &calls), append(c.Cap, &units), append(c.Refused, new(float64))
+		c.Calls, c.Cap, c.Refused, c.Units = append(c.Calls, &calls), append(c.Cap, &units), append(c.Refused, new(float64)), append(c.Units, &calls)
 	}
 	return picture{Fleet: f, Calls: c}
 }

@@ -41,6 +41,7 @@ func pageOf(picture picture, width int, color bool) *page {
 	p.limit(picture)
 	p.lanes(f.Lanes)
 	p.limits(f.Limits)
+	p.keys(f.Keys)
 	p.nodes(f.Nodes)
 	p.topics(f.Topics)
 	p.blank()
@@ -126,6 +127,9 @@ func (p *page) limit(picture picture) {
 	p.calls(picture)
 	if f.Health.State != overview.Unknown {
 		p.field("gone", gone(f.Forecast))
+		if text := f.Forecast.ExpireText(); text != "" {
+			p.field("expire", text)
+		}
 	}
 }
 
@@ -144,7 +148,7 @@ func revision(s limit.Settings) string {
 // calls adds the calls of the last minute, and the share of the cap that they are.
 func (p *page) calls(picture picture) {
 	c := picture.Calls
-	var sum, allowed, refused, top float64
+	var sum, units, allowed, refused, top float64
 	seconds := 0
 	for i, n := range c.Calls {
 		if n == nil || c.Cap[i] == nil {
@@ -154,6 +158,9 @@ func (p *page) calls(picture picture) {
 		sum, allowed, top = sum+*n, allowed+*c.Cap[i], max(top, *n, *c.Cap[i])
 		if r := c.Refused[i]; r != nil {
 			refused += *r
+		}
+		if u := c.Units[i]; u != nil {
+			units += *u
 		}
 	}
 	if seconds == 0 {
@@ -167,10 +174,10 @@ func (p *page) calls(picture picture) {
 	p.field("calls", spark(c.Calls, top, cells))
 	text := fmt.Sprintf("%.4g a second over %d s", sum/float64(seconds), seconds)
 	if allowed > 0 {
-		text += fmt.Sprintf(", %.0f %% of the cap", 100*sum/allowed)
+		text += fmt.Sprintf(", %.0f %% of the cap", 100*units/allowed)
 	}
-	if most := picture.Limit.Settings.MaxCost; most > 1 {
-		text += fmt.Sprintf(" (a call may count up to %d units)", most)
+	if picture.Limit.Settings.LargestCost() > 1 {
+		text += fmt.Sprintf(" in %.4g units a second", units/float64(seconds))
 	}
 	if refused > 0 {
 		text += fmt.Sprintf(", %.0f refused for their rate", refused)
@@ -186,7 +193,11 @@ func gone(f overview.Forecast) string {
 	case f.LeftS == nil:
 		return fmt.Sprintf("never: %.0f jobs wait, and none is settled", f.Jobs)
 	}
-	return fmt.Sprintf("in %s, at %s, if no more come: %.0f jobs at %.4g a second", span(*f.LeftS), stamp(f.GoneAt), f.Jobs, f.PerS)
+	text := fmt.Sprintf("in %s, at %s, if no more come: %.0f jobs at %.4g a second", span(*f.LeftS), stamp(f.GoneAt), f.Jobs, f.PerS)
+	if cost := f.CostText(); cost != "" {
+		text += "; a job counts " + cost
+	}
+	return text
 }
 
 func (p *page) lanes(lanes []overview.Lane) {
@@ -218,6 +229,18 @@ func (p *page) limits(limits []overview.Limit) {
 		rows = append(rows, row{cells: []string{cli.Plainly(l.Name, 0), strconv.Itoa(l.Waiting), percent(l.Binds)}})
 	}
 	p.table([]column{{title: "LIMIT", least: 8}, {title: "WAITING", right: true}, {title: "BINDS", right: true}}, rows)
+}
+
+func (p *page) keys(keys []overview.Key) {
+	var rows []row
+	for _, k := range keys {
+		jobs := strconv.Itoa(k.Jobs)
+		if k.AtLeast {
+			jobs += " or more"
+		}
+		rows = append(rows, row{cells: []string{cli.Plainly(cmp.Or(k.Limit, "(ordering key)"), 0), k.Hash, jobs}})
+	}
+	p.table([]column{{title: "KEY OF", least: 8}, {title: "HASH", least: 8}, {title: "JOBS"}}, rows)
 }
 
 func (p *page) nodes(nodes []overview.Node) {

@@ -66,10 +66,13 @@ func (s *fleet) run(t *testing.T, command func(*cli.Settings) *cobra.Command, ar
 
 func busy() figures.Figures {
 	return figures.Figures{
-		Lanes:       []figures.Lane{{Name: "default", Waiting: 1200, InFlight: 3, PerS: 100, OldestS: 12}},
+		Lanes: []figures.Lane{{
+			Name: "default", Waiting: 1200, InFlight: 3, PerS: 100, OldestS: 12, Fetched: 1000, Expires: []figures.Expiring{{Among: 1000, Jobs: 1000, InS: 3}},
+		}},
 		Topics:      []figures.Topic{{Name: "jobs", Lag: 1203, Partitions: 6}},
 		Limits:      []figures.Limit{{Name: "provider", Waiting: 256, Binds: 1}},
 		DeadLetters: map[string]float64{"permanent": 3},
+		Keys:        []figures.Key{{Hash: "00112233445566778899aabbccddeeff", Jobs: 700, AtLeast: true}, {Limit: "recipient", Hash: "ff112233445566778899aabbccddeeff", Jobs: 30}},
 	}
 }
 
@@ -78,7 +81,8 @@ func TestStatusPrintsTheFleetOnce(t *testing.T) {
 	s := newFleet(t, busy())
 	s.run(t, New, "status").MustPrint(t,
 		"The limit provider holds the jobs up, more nodes would not help: 1203 jobs wait.\n", "limit provider: at most 400 in any 1s, burst 1\n", "seeded from a file", "on 1/1 nodes",
-		"LANE     WAITING  IN FLIGHT", "default     1200          3", "provider      256  100 %", "node-1  ready", "jobs   1203           6", "3 permanent, since the nodes started", "gone           in 3.0s, at ")
+		"LANE     WAITING  IN FLIGHT", "default     1200          3", "provider      256  100 %", "(ordering key)  00112233445566778899aabbccddeeff  700 or more\n", "recipient       ff112233445566778899aabbccddeeff  30\n", "node-1  ready", "jobs   1203           6", "3 permanent, since the nodes started", "gone           in 3.0s, at ",
+		"expire         0 of 1000 jobs that nodes have fetched, before their turn; not known of 203 others\n")
 	s.run(t, New, "status", "--once", "--check").MustPrint(t, "1203 jobs wait")
 	var shown overview.Fleet
 	o := s.run(t, New, "status", "--json", "--check")
@@ -119,8 +123,8 @@ func TestForecastPreviewsAChange(t *testing.T) {
 	forecast := func(args ...string) clitest.Outcome {
 		return s.run(t, NewForecast, append([]string{"forecast"}, args...)...)
 	}
-	forecast().MustPrint(t, "limit         400 in 1s\n", "jobs          1203\n", "rate          396 a second\n", "follows from  the cap\n", "gone in       3.0s\n")
-	forecast("--cap", "200").MustPrint(t, "NOW", "WITH THE CHANGE", "400 in 1s", "200 in 1s", "198 a second", "6.1s")
+	forecast().MustPrint(t, "limit         400 in 1s\n", "jobs          1203\n", "rate          396 a second\n", "follows from  the cap\n", "gone in       3.0s\n", "expire        0 of 1000 fetched\n")
+	forecast("--cap", "200").MustPrint(t, "NOW", "WITH THE CHANGE", "400 in 1s", "200 in 1s", "198 a second", "6.1s", "0 of 1000 fetched     406 of 1000 fetched")
 	forecast("--cap", "2000").MustPrint(t, "limit set would refuse the change unless it is forced: max_cap: a cap of 2000 is above the ceiling of 1000")
 	forecast("--cap", "0").MustFail(t, "(--cap)")
 	forecast("--algorithm", "magic").MustFail(t, "must be one of")
@@ -143,9 +147,17 @@ func TestTheCallsOfTheLastMinute(t *testing.T) {
 	one, two := 1.0, 2.0
 	p := &page{width: 40}
 	picture := fixed()
-	picture.Calls = figures.Calls{Calls: []*float64{nil, &one, &two}, Cap: []*float64{nil, &two, &two}, Refused: []*float64{nil, &one, nil}}
+	picture.Calls = figures.Calls{Calls: []*float64{nil, &one, &two}, Cap: []*float64{nil, &two, &two}, Refused: []*float64{nil, &one, nil}, Units: []*float64{nil, &one, &two}}
 	p.calls(picture)
 	if got, want := fmt.Sprint(p.lines), "[  calls          ·▅█                  1.5 a second over 2 s,                  75 % of the cap, 1                  refused for their rate]"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	// A call of two units uses twice as much of the cap.
+	picture.Limit.Settings.MaxCost = 5
+	picture.Calls.Units = []*float64{nil, &two, nil}
+	p = &page{width: 80}
+	p.calls(picture)
+	if got, want := strings.TrimSpace(p.lines[1]), "1.5 a second over 2 s, 50 % of the cap in 1 units a second, 1"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
