@@ -25,7 +25,7 @@ const (
 	batchSize = 512
 	sendEvery = 2 * time.Second
 	sendTime  = 10 * time.Second // for one batch, with what is tried again
-	flushTime = time.Second      // for what is left at the end
+	flushTime = 2 * time.Second  // for what is left at the end
 )
 
 // Options for [New].
@@ -36,6 +36,7 @@ type Options struct {
 	Limit      string // the name of the first limit
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: no metrics
+	Flush      time.Duration         // for how long [Tracer.Close] sends what is left; 0: two seconds
 }
 
 // Tracer makes the spans of a node. Its methods may be called from any goroutine. [Tracer.Close] ends it.
@@ -45,6 +46,7 @@ type Tracer struct {
 	ratio    sdk.Sampler
 	exporter *exporter
 	limit    attribute.KeyValue
+	flush    time.Duration
 }
 
 // New makes a tracer; nil: tracing is off. It does not connect.
@@ -73,7 +75,10 @@ func New(o Options) (*Tracer, error) {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { o.Logger.Debug("tracing", "error", err) })) // the default writes past the logger
-	t := &Tracer{exporter: newExporter(client, o.Logger, o.Registerer), ratio: sdk.TraceIDRatioBased(o.SampleRatio), limit: attribute.String("dispatcher.limit", o.Limit)}
+	t := &Tracer{
+		exporter: newExporter(client, o.Logger, o.Registerer), ratio: sdk.TraceIDRatioBased(o.SampleRatio),
+		limit: attribute.String("dispatcher.limit", o.Limit), flush: cmp.Or(o.Flush, flushTime),
+	}
 	t.provider = sdk.NewTracerProvider(
 		sdk.WithSampler(sdk.AlwaysSample()), // a span is only made where its trace is recorded
 		sdk.WithIDGenerator(givenIDs{}),
@@ -86,9 +91,9 @@ func New(o Options) (*Tracer, error) {
 	return t, nil
 }
 
-// Close sends the spans that are left, for a second at most. Later spans are dropped.
+// Close sends the spans that are left, for [Options].Flush at most. Later spans are dropped.
 func (t *Tracer) Close() {
-	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
+	ctx, cancel := context.WithTimeout(context.Background(), t.flush)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
 		t.exporter.note(err)

@@ -43,19 +43,22 @@ type scene struct {
 	registry *prometheus.Registry
 }
 
-func newScene(t testing.TB, url string) *scene {
+func newScene(t testing.TB, url string, flush time.Duration) *scene {
 	t.Helper()
 	s := &scene{log: &text{}, registry: prometheus.NewRegistry()}
 	var err error
 	s.Tracer, err = tracing.New(tracing.Options{
 		Config: tracing.Config{Endpoint: url, SampleRatio: 1, Insecure: true}, Node: "n", Limit: "provider",
-		Logger: slog.New(slog.NewTextHandler(s.log, nil)), Registerer: s.registry,
+		Logger: slog.New(slog.NewTextHandler(s.log, nil)), Registerer: s.registry, Flush: flush,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
+
+// patient is long enough for a machine that does much else.
+const patient = time.Minute
 
 // call makes both spans of a call.
 func (s *scene) call(j *job.Job) {
@@ -88,7 +91,7 @@ func TestCloseSendsWhatIsLeft(t *testing.T) {
 	var requests atomic.Int64
 	r := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
 	t.Cleanup(r.Close)
-	s := newScene(t, r.URL)
+	s := newScene(t, r.URL, patient)
 	for range 1000 {
 		s.call(one)
 	}
@@ -106,7 +109,7 @@ func TestAFailureIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	r := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
 	t.Cleanup(r.Close)
-	s := newScene(t, r.URL)
+	s := newScene(t, r.URL, patient)
 	for range 1500 { // several batches
 		s.call(one)
 	}
@@ -131,7 +134,7 @@ func TestAReceiverThatHangs(t *testing.T) {
 	}))
 	t.Cleanup(r.Close)
 	t.Cleanup(func() { close(end) })
-	s := newScene(t, r.URL)
+	s := newScene(t, r.URL, 0)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -142,7 +145,7 @@ func TestAReceiverThatHangs(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(30 * time.Second): // it takes little more than a second
+	case <-time.After(30 * time.Second): // it takes little more than two seconds
 		t.Fatal("the receiver holds jobs or the end up")
 	}
 	if got := s.spans(t); got["made"] != 40_000 || got["sent"] != 0 {
@@ -184,7 +187,7 @@ func BenchmarkJob(b *testing.B) {
 		j := *one
 		j.Traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-" + flags
 		b.Run(name, func(b *testing.B) {
-			s := newScene(b, r.URL)
+			s := newScene(b, r.URL, 0)
 			defer s.Close()
 			b.ReportAllocs()
 			for b.Loop() {
