@@ -7,6 +7,7 @@ import (
 	"dispatcher/consumer"
 	"dispatcher/internal/dedup"
 	"dispatcher/internal/tlsfiles"
+	"dispatcher/internal/tracing"
 	"dispatcher/sender"
 )
 
@@ -22,6 +23,8 @@ type Config struct {
 	Sender Sender          `yaml:"sender"`
 	Dedup  dedup.Config    `yaml:"dedup"`
 	Admin  admin.Config    `yaml:"admin"`
+
+	Tracing tracing.Config `yaml:"tracing"`
 
 	written map[string]string // the texts with references, as they were written, by path
 	env     map[string]string // the environment in which the references were looked up

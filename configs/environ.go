@@ -16,9 +16,11 @@ import (
 const (
 	envPrefix  = "DISPATCHER_"
 	fileEnv    = envPrefix + "CONFIG"
-	headersEnv = envPrefix + "SENDER_HTTP_HEADERS_"
 	resultsEnv = envPrefix + "SENDER_HTTP_RESULTS_"
 )
+
+// headerKeys are the mappings whose names are those of headers.
+var headerKeys = []string{"sender.http.headers", "tracing.headers"} //nolint:gochecknoglobals // a constant list
 
 // foreign tells the DISPATCHER_ variables that are no settings.
 func foreign(name string) bool {
@@ -98,8 +100,10 @@ func compareSteps(a, b string) int {
 // envPath finds the path of a variable. Only the list of known variables tells an
 // underscore that is a step from one in a name.
 func envPath(name string, known map[string]string) (string, bool) {
-	if header, ok := strings.CutPrefix(name, headersEnv); ok && header != "" {
-		return "sender.http.headers." + strings.ToLower(strings.ReplaceAll(header, "_", "-")), true
+	for _, key := range headerKeys {
+		if header, ok := strings.CutPrefix(name, envName(key)+"_"); ok && header != "" {
+			return key + "." + strings.ToLower(strings.ReplaceAll(header, "_", "-")), true
+		}
 	}
 	if status, ok := strings.CutPrefix(name, resultsEnv); ok && status != "" {
 		return "sender.http.results." + strings.ReplaceAll(status, "_", "-"), true
@@ -145,11 +149,15 @@ func newOverride(from, path, text string) (override, error) {
 	if err != nil {
 		return override{}, fmt.Errorf("%s: %w", from, err)
 	}
-	if name, ok := strings.CutPrefix(path, "sender.http.headers."); ok {
+	for _, key := range headerKeys {
+		name, ok := strings.CutPrefix(path, key+".")
+		if !ok {
+			continue
+		}
 		if !sender.IsHeaderName(name) {
 			return override{}, fmt.Errorf("%s: %s is no name of a header", from, show(name))
 		}
-		steps = append(steps[:3:3], strings.ToLower(name))
+		steps = append(strings.Split(key, "."), strings.ToLower(name))
 	}
 	var c checker
 	value := c.value(path, f, f.fromText(text))

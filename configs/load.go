@@ -43,8 +43,8 @@ type Source struct {
 	// Environ returns the environment as NAME=value, as os.Environ does. References
 	// ${env:NAME} are looked up in it, too. Nil: the environment is empty.
 	Environ func() []string
-	// CallsNobody leaves out the headers of the calls, since the provider will not be
-	// called. So the secrets that the headers refer to may be missing.
+	// CallsNobody leaves out the headers of the calls and of tracing, since the provider will
+	// not be called. So the secrets that the headers refer to may be missing.
 	CallsNobody bool
 	// OnlyShown is for settings that will only be shown. References may lead nowhere,
 	// and are shown as they were written.
@@ -143,7 +143,7 @@ func (r *reading) decode(v *viper.Viper, env map[string]string, src Source) {
 		return
 	}
 	if src.CallsNobody {
-		c.Sender.HTTP.Headers = nil
+		c.Sender.HTTP.Headers, c.Tracing.Headers = nil, nil
 	}
 	c.resolve(env, src.OnlyShown, r.fault)
 }

@@ -64,7 +64,7 @@ func lookup(path []string) (field, error) {
 		case f.isMapping() && len(rest) >= 1:
 			// A header's name may hold dots, so all that is left is the name.
 			name := strings.Join(rest, ".")
-			return field{name: name, typ: f.typ.Elem(), secret: secretHeader(name)}, nil
+			return field{name: name, typ: f.typ.Elem(), secret: f.secret || secretHeader(name)}, nil
 		case len(rest) == 0 && !f.isSections() && !f.isMapping():
 			return f, nil
 		}

@@ -16,9 +16,10 @@ const (
 	redacted = "[redacted]"
 	urlKey   = "sender.http.url"
 	tokenKey = "kafka.sasl.oauth.token_url"
+	traceKey = "tracing.endpoint"
 )
 
-func isURL(path string) bool { return path == urlKey || path == tokenKey }
+func isURL(path string) bool { return path == urlKey || path == tokenKey || path == traceKey }
 
 // resolve replaces the references in every text and remembers the text as written.
 // It passes each fault to fault. With onlyShown, references that lead nowhere stay.
@@ -232,7 +233,7 @@ func (f field) eachText(v reflect.Value, path string, replace func(string, bool,
 	case reflect.Map:
 		texts := reflect.MakeMap(f.typ)
 		for _, name := range v.MapKeys() {
-			text := replace(path+"."+name.String(), secretHeader(name.String()), v.MapIndex(name).String())
+			text := replace(path+"."+name.String(), f.secret || secretHeader(name.String()), v.MapIndex(name).String())
 			texts.SetMapIndex(name, reflect.ValueOf(text))
 		}
 		v.Set(texts)

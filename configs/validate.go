@@ -61,6 +61,7 @@ func (c Config) check() error {
 	l.Under("sender", c.Sender.validate())
 	l.Under("dedup", c.Dedup.Validate())
 	l.Under("admin", c.Admin.Validate())
+	l.Under("tracing", c.Tracing.Validate())
 	c.checkTimes(&l)
 	if c.Dedup.Enabled {
 		c.checkDedup(&l)

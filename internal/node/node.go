@@ -30,6 +30,7 @@ import (
 	"dispatcher/internal/page"
 	"dispatcher/internal/redrive"
 	"dispatcher/internal/rules"
+	"dispatcher/internal/tracing"
 	"dispatcher/internal/why"
 	"dispatcher/sender"
 	"dispatcher/throttle"
@@ -50,6 +51,7 @@ type Node struct {
 	why      *why.Service      // nil likewise
 	dedup    *dedup.Store      // nil: there is none
 	sender   *sender.Sender
+	tracer   *tracing.Tracer // nil: tracing is off
 	provider *report.Provider
 	checks   []admin.Check
 	figures  *figures.Publisher // nil: each node keeps a limit of its own
@@ -97,7 +99,7 @@ func Check(cfg configs.Config) error {
 }
 
 func (n *Node) make(identity throttle.Identity) error {
-	return errors.Join(n.makeConsumer(), n.makeLimiter(identity), n.makeDedup(), n.makeSender())
+	return errors.Join(n.makeConsumer(), n.makeLimiter(identity), n.makeDedup(), n.makeSender(), n.makeTracer())
 }
 
 func (n *Node) makeConsumer() error {
@@ -191,6 +193,13 @@ func (n *Node) makeSender() (err error) {
 	}
 	n.provider = report.New(n.sender.Address(), n.log, n.registry)
 	return nil
+}
+
+func (n *Node) makeTracer() (err error) {
+	n.tracer, err = tracing.New(tracing.Options{
+		Config: n.cfg.Tracing, Node: Name(n.cfg), Limit: n.cfg.Limits[0].Name, Logger: n.log, Registerer: n.registry,
+	})
+	return err
 }
 
 func (n *Node) makeAdmin() (err error) {
@@ -295,7 +304,7 @@ func (n *Node) workerPool(b *breaker.Breaker, places <-chan struct{}) *workerPoo
 		sender: n.sender, limiter: n.limiter, breaker: b, provider: n.provider,
 		policy:      policy{onUnknown: s.OnUnknown, attempts: s.Retry.Attempts, backoff: s.Retry.Backoff, maxBackoff: s.Retry.MaxBackoff},
 		throttledAs: throttledAs(n.cfg),
-		metrics:     newMetrics(n.registry), places: places, dedup: n.dedup, grace: n.cfg.Kafka.Drain / 2, sleepersFull: n.consumer.SleepersFull,
+		metrics:     newMetrics(n.registry), places: places, tracer: n.tracer, dedup: n.dedup, grace: n.cfg.Kafka.Drain / 2, sleepersFull: n.consumer.SleepersFull,
 	}
 }
 
@@ -336,6 +345,9 @@ func (n *Node) Rules() int64 { return n.rules.Revision() }
 func (n *Node) Consumer() consumer.Status { return n.consumer.Status() }
 
 func (n *Node) close() {
+	if n.tracer != nil {
+		n.tracer.Close() // sends the spans of the last calls
+	}
 	if n.sender != nil {
 		n.sender.Close()
 	}

@@ -19,12 +19,21 @@ const setupAfter = 5 * time.Second
 // setupMost is how long the check may take.
 const setupMost = 30 * time.Second
 
+// setupAnswer is how long an answer of Redis is awaited, as by an operator's command.
+const setupAnswer = 5 * time.Second
+
 // CheckSetup connects to the servers of a valid configuration and looks whether they, the account and the settings
 // fit each other. It writes keys of its own to Redis, for some seconds, and changes nothing else.
 func CheckSetup(ctx context.Context, cfg configs.Config, log *slog.Logger) ([]setupcheck.Finding, error) {
+	return checkSetup(ctx, cfg, log, 0)
+}
+
+// checkSetup has connections of its own. Calls took so long up to now; 0: that is not known.
+func checkSetup(ctx context.Context, cfg configs.Config, log *slog.Logger, latency time.Duration) ([]setupcheck.Finding, error) {
 	o := setupOptions(cfg, log)
+	o.Latency = latency
 	if cfg.Limits[0].Scope != limit.ScopeNode {
-		rdb, err := RedisClient(cfg, log, 0)
+		rdb, err := RedisClient(cfg, log, setupAnswer)
 		if err != nil {
 			return nil, err
 		}
@@ -64,11 +73,11 @@ func (n *Node) tellSetup(ctx context.Context, after time.Duration) {
 	if ctx.Err() != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, setupMost)
-	defer cancel()
-	o := setupOptions(n.cfg, n.log)
-	o.Redis, o.Latency = n.redis, n.usualLatency()
-	findings := setupcheck.Run(ctx, o)
+	findings, err := checkSetup(ctx, n.cfg, n.log, n.usualLatency())
+	if err != nil {
+		n.log.Warn("the set-up could not be checked", "error", err)
+		return
+	}
 	if ctx.Err() != nil {
 		return // what could not be checked for that reason says nothing
 	}

@@ -11,6 +11,7 @@ import (
 	"dispatcher/consumer"
 	"dispatcher/consumer/deadletter"
 	"dispatcher/internal/dedup"
+	"dispatcher/internal/tracing"
 	"dispatcher/job"
 	"dispatcher/sender"
 	"dispatcher/throttle"
@@ -37,6 +38,8 @@ type memo struct {
 
 	entry   *dedup.Entry // nil: there is no dedup store
 	entryID string
+
+	trace *tracing.Job // nil: none yet, or tracing is off
 }
 
 // attempts is what the consumer keeps of the history.
@@ -95,7 +98,7 @@ func (v *visit) call() event {
 	if err != nil {
 		return event{breakerOpen: true}
 	}
-	r := v.sender.SendOn(v.d.Context(), &v.conn, v.d.Job, v.permit)
+	r := v.send()
 	v.freePlace()
 	v.provider.Note(r)
 	v.d.Step("called", slog.String("result", r.Kind.String()), slog.Int("status", r.Status), slog.Time("wrote_at", r.WroteAt), slog.Any("error", r.Err))

@@ -8,6 +8,7 @@ import (
 	"dispatcher/internal/dedup"
 	"dispatcher/internal/node/breaker"
 	"dispatcher/internal/node/report"
+	"dispatcher/internal/tracing"
 	"dispatcher/throttle"
 )
 
@@ -22,6 +23,8 @@ type workerPool struct {
 	places   <-chan struct{} // of the pacer
 
 	throttledAs map[string]int // the gate that a throttled answer is about, by what it says
+
+	tracer *tracing.Tracer // nil: tracing is off
 
 	dedup *dedup.Store  // nil: there is none
 	grace time.Duration // how long a record to the dedup store may go on when its job's context has ended
@@ -61,6 +64,7 @@ func (v *visit) carryOut(d decision) {
 	if d.saveAttempts {
 		v.d.SetAttempts(v.attempts())
 	}
+	v.traceUncalled(d)
 	outcome := v.outcome(d.last)
 	if d.action == doSettle {
 		v.endClaim(d, func() { v.d.Done(outcome) }) // no worker waits for it

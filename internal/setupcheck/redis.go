@@ -16,7 +16,7 @@ func limiter(ctx context.Context, s *setup) ([]Finding, error) {
 		Redis: s.Redis, Namespace: s.Config.Redis.Namespace, Algorithm: s.algorithm, Identity: s.Identity,
 	})
 	if err != nil {
-		if isDenied(err) && s.denied || ctx.Err() != nil {
+		if isDenied(err) && s.denied || !isReply(err) {
 			return nil, err
 		}
 		return fault("see the table of Redis's answers in docs/operations.md", "on a limit of its own the scripts fail, so nothing is sent: %v", err), nil

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha1" //nolint:gosec // the name of a script, as Redis makes it
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -77,8 +76,7 @@ func rights(ctx context.Context, s *setup) (found []Finding, err error) {
 		replies[i] = p.Do(ctx, append([]any{c.right}, c.args...)...)
 	}
 	_, err = p.Exec(ctx)
-	var answer redis.Error
-	if err != nil && !errors.As(err, &answer) {
+	if err != nil && !isReply(err) {
 		return nil, err
 	}
 	for i, c := range commands {

@@ -2,6 +2,7 @@ package setupcheck
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -77,7 +78,7 @@ func Run(ctx context.Context, o Options) []Finding {
 	s := &setup{Options: o, contract: o.Config.Limits[0].Stated().Contract, algorithm: o.Config.Limits[0].Algorithm}
 	var found []Finding
 	if o.Redis != nil {
-		if err := s.ask(ctx); err != nil {
+		if err := patiently(ctx, func() error { return s.ask(ctx) }); err != nil {
 			found = append(found, Finding{Check: "redis", Level: Fault, Found: "the checks of it were left out: " + err.Error()})
 		} else {
 			found = s.run(ctx, ofRedis)
@@ -88,7 +89,8 @@ func Run(ctx context.Context, o Options) []Finding {
 
 func (s *setup) run(ctx context.Context, checks []check) (found []Finding) {
 	for _, c := range checks {
-		list, err := c.find(ctx, s)
+		var list []Finding
+		err := patiently(ctx, func() (err error) { list, err = c.find(ctx, s); return err })
 		for _, f := range list {
 			f.Check = c.name
 			found = append(found, f)
@@ -98,6 +100,24 @@ func (s *setup) run(ctx context.Context, checks []check) (found []Finding) {
 		}
 	}
 	return found
+}
+
+// tries is how often a server is asked that does not answer in time.
+const tries = 3
+
+func patiently(ctx context.Context, do func() error) (err error) {
+	for range tries {
+		if err = do(); err == nil || isReply(err) || ctx.Err() != nil {
+			break
+		}
+	}
+	return err
+}
+
+// isReply tells an error that Redis replied from one of the way to it.
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
 }
 
 // isDenied tells an answer that the account lacks a right, inside a script or not.

@@ -1,0 +1,49 @@
+package node
+
+import (
+	"time"
+
+	"dispatcher/internal/tracing"
+	"dispatcher/sender"
+)
+
+// send hands the job to the sender. Without tracing nothing is done beside.
+func (v *visit) send() sender.Result {
+	if v.tracer == nil {
+		return v.sender.SendOn(v.d.Context(), &v.conn, v.d.Job, v.permit)
+	}
+	return v.sendTraced()
+}
+
+// sendTraced is send with the spans of the attempt. The call carries the id of its own span. An attempt whose call was not
+// made leaves no spans, and its wait goes on.
+func (v *visit) sendTraced() sender.Result {
+	attempt := v.traced().Attempt()
+	j := v.d.Job
+	j.Traceparent, j.Tracestate = attempt.Headers()
+	began := time.Now()
+	r := v.sender.SendOn(v.d.Context(), &v.conn, j, v.permit)
+	if r.Kind != sender.NotSent {
+		call := tracing.Call{Began: began, Ended: time.Now(), Number: v.calls + 1, Result: r.Kind.String(), OK: r.Kind == sender.Accepted}
+		if !r.WroteAt.IsZero() {
+			call.Began = r.WroteAt
+		}
+		attempt.Called(call)
+	}
+	return r
+}
+
+// traced is the trace of the job.
+func (v *visit) traced() *tracing.Job {
+	if v.trace == nil {
+		v.trace = v.tracer.Job(&v.d.Job, v.d.Lane())
+	}
+	return v.trace
+}
+
+// traceUncalled ends the trace of a job that becomes a dead letter without another call.
+func (v *visit) traceUncalled(d decision) {
+	if v.tracer != nil && d.action == doDeadLetter && d.last.Kind == 0 {
+		v.traced().Uncalled(string(d.class))
+	}
+}
