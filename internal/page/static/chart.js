@@ -43,6 +43,7 @@ export function sums() {
 }
 
 let plot;
+let inUnits = false; // the cap counts units, and so does the area
 let colours = {};
 const dark = matchMedia('(prefers-color-scheme: dark)');
 
@@ -56,9 +57,9 @@ function data() {
   const x = [];
   const columns = [[], [], [], []];
   for (let at = last - kept + 1; at <= last; at++) {
-    const [calls, refused, cap, effective] = seconds.get(at) ?? [null, null, null, null];
+    const [calls, refused, cap, effective, units] = seconds.get(at) ?? [null, null, null, null, null];
     x.push(at);
-    columns[0].push(calls);
+    columns[0].push(inUnits ? units : calls);
     columns[1].push(cap);
     columns[2].push(effective === cap ? null : effective);
     columns[3].push(refused);
@@ -119,8 +120,8 @@ function readOut(u) {
   const at = u.cursor.idx == null ? 0 : u.data[0][u.cursor.idx];
   const row = seconds.get(at);
   if (!row) return say('readout', '');
-  const [calls, refused, cap, effective] = row;
-  let text = `${second(at)}: ${calls == null ? 'not known' : `${number(calls)} calls, ${number(refused)} refused`}`;
+  const [calls, refused, cap, effective, units] = row;
+  let text = `${second(at)}: ${calls == null ? 'not known' : `${number(calls)} calls${inUnits ? ` of ${number(units)} units` : ''}, ${number(refused)} refused`}`;
   if (cap != null) text += `, cap ${number(cap)}`;
   if (effective != null && effective !== cap) text += `, effective ${number(effective)}`;
   return say('readout', text);
@@ -129,9 +130,11 @@ function readOut(u) {
 // draw shows what was merged. unit is what the cap counts.
 export function draw(unit) {
   if (last === 0) return;
+  inUnits = unit !== 'calls';
   if (!plot) make();
   plot.setData(data());
-  say('chart-h', unit === 'calls' ? 'Calls a second' : 'Calls a second; the cap is in units');
+  say('chart-h', inUnits ? 'Units of the calls a second' : 'Calls a second');
+  say('legend-calls', inUnits ? 'units' : 'calls');
   show('legend-effective', plot.data[3].some((n) => n !== null));
   if ($('minute').open) table();
 }

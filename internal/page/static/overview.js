@@ -3,7 +3,7 @@
 import { $, fill, say, show } from './dom.js';
 import { sums } from './chart.js';
 import { ageS, fleetNow, isOld, leftOf, state, unitOf } from './state.js';
-import { clock, counted, inZone, lasting, none, number, percent } from './text.js';
+import { clock, counted, expiring, inZone, lasting, none, number, percent } from './text.js';
 
 // Each state with its icon, its tone and its word. A tone has a colour, and never stands alone.
 const states = {
@@ -84,7 +84,7 @@ function gone(forecast, limit) {
     say('f-gone-more', limit.paused ? 'while the fleet is paused' : 'nothing is settled now');
   } else {
     say('f-gone', clock(forecast.gone_at, forecast.left_s < 120));
-    say('f-gone-more', `in ${lasting(Math.ceil(forecast.left_s))}, at ${number(forecast.per_s)} jobs a second`);
+    say('f-gone-more', `in ${lasting(Math.ceil(forecast.left_s))}, at ${number(forecast.per_s)} jobs a second${expiring(forecast, '. ')}`);
   }
 }
 
@@ -99,6 +99,8 @@ function tables(fleet) {
     l.name, n(number(l.waiting)), n(percent(l.binds)),
     l.binds >= 0.5 ? 'This limit holds jobs up: more nodes would not help.' : '',
   ]), 'No node has said anything of its limits.', 4);
+  show('keys', fleet.keys.length > 0);
+  fill('key-rows', fleet.keys.map((k) => [k.limit ? `a value of ${k.limit}` : 'an ordering key', k.hash, n(`${number(k.jobs)}${k.at_least ? ' or more' : ''}`)]), 'None.', 3);
   fill('node-rows', fleet.nodes.map((one) => {
     const [text, fine] = stateOf(one);
     return [

@@ -4,7 +4,7 @@ import { $, confirmed, node, say, show } from './dom.js';
 import { Problem, get, limitPath } from './api.js';
 import { change, inForce, setFault, showProblem } from './change.js';
 import { adopt, leftOf, state, unitOf } from './state.js';
-import { changes, clock, countdown, lasting, number, percent, settings } from './text.js';
+import { changes, clock, countdown, expiring, lasting, number, percent, settings } from './text.js';
 
 const fields = ['cap', 'for', 'custom', 'why', 'by', 'force'];
 let seen = null; // the limit that the operator decides about; null: the form is empty
@@ -87,7 +87,7 @@ async function preview() {
     return;
   }
   say('rate-fault', '');
-  say('preview-text', whatItDoes(p));
+  say('preview-text', whatItDoes(p) + (state.limit.paused ? '' : expiring(p, ' ')));
   say('preview-share', `${percent(p.share)} of that cap can be used: ${number(p.share * p.cap / p.window_s)} ${unitOf(state.limit)} a second.`);
   refuse(p.refused ?? '');
   show('preview', true);

@@ -18,6 +18,11 @@ export function counted(n, one, more) {
   return `${number(n)} ${n === 1 ? one : more}`;
 }
 
+// expiring says, after a text, how many of the fetched jobs expire before their turn; '' where none does.
+export function expiring(forecast, after) {
+  return forecast.expire > 0 ? `${after}About ${number(forecast.expire)} of the ${counted(forecast.fetched, 'fetched job', 'fetched jobs')} ${forecast.expire === 1 ? 'expires' : 'expire'} before ${forecast.expire === 1 ? 'its' : 'their'} turn.` : '';
+}
+
 // lasting writes a time span, such as "2 min 5 s".
 export function lasting(seconds) {
   if (seconds === null || seconds === undefined) return none;
