@@ -7,17 +7,43 @@ SCHEMATHESIS   ?= st
 PACKAGES       ?= ./...
 FUZZTIME       ?= 30s
 
+# The version that a release and an image say they are.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+# The systems that a release is for.
+TARGETS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64
+IMAGE  ?= dispatcher:$(VERSION)
+
 # What needs Docker is left out by -short, and skips itself where there is none:
 # integration/, and the tests named Real of other packages.
 
 .DEFAULT_GOAL := help
-.PHONY: help build check lint lua words fmt test race mutants page alerts integration proof kills changes algorithms api fuzz bench demo
+.PHONY: help build check lint lua words fmt test race mutants page alerts integration proof kills changes soak algorithms api fuzz bench demo cross release reproducible image
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build bin/dispatcher
 	$(GO) build -trimpath -o bin/dispatcher ./cmd/dispatcher
+
+cross: ## Check that the program compiles for each system of a release, in seconds
+	@$(GO) run ./internal/cross ./cmd/dispatcher $(filter-out linux/amd64,$(TARGETS))
+
+release: ## Build dist/ for each system, with checksums; VERSION=v1.2.3 unless git has a tag
+	@rm -rf dist && mkdir dist
+	@set -e; for target in $(TARGETS); do \
+		file=dispatcher-$(VERSION)-$$(echo $$target | tr / -); case $$target in windows/*) file=$$file.exe;; esac; \
+		echo $$file; GOOS=$${target%/*} GOARCH=$${target#*/} deploy/build.sh "$$PWD/dist/$$file" "$(VERSION)"; \
+	done
+	@cd dist && sha256sum dispatcher-* >SHA256SUMS && cat SHA256SUMS
+
+reproducible: ## Build in another folder, without git and without a cache, and compare: two minutes
+	@set -e; dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; mkdir "$$dir/src"; \
+	git ls-files -z | xargs -0 tar -cf - | tar -xf - -C "$$dir/src"; \
+	deploy/build.sh "$$dir/here" "$(VERSION)"; GOCACHE="$$dir/cache" "$$dir/src/deploy/build.sh" "$$dir/there" "$(VERSION)"; \
+	sha256sum "$$dir/here" "$$dir/there"; cmp "$$dir/here" "$$dir/there"; echo "the same bytes"
+
+image: ## Build the image IMAGE (dispatcher:VERSION); needs Docker
+	docker build -f deploy/Dockerfile --build-arg VERSION="$(VERSION)" $(IMAGE_ARGS) -t "$(IMAGE)" .
 
 check: lint lua words test ## Everything that needs neither Docker nor much time
 
@@ -44,14 +70,14 @@ mutants: ## Break each law on purpose, and demand that its test fails (AREA=NAME
 	$(GO) run ./internal/mutants $(if $(AREA),-area $(AREA))
 
 # What measures is judged best by hand, on a machine that does nothing else: `make proof`. The rest is CI's.
-MEASURES = ^Test(Measured|Faults|Kafka39|NoRepeatsReal|DialsReal|WallReal|ManyPartitionsReal|StallsReal|AHighRateReal|ALowRateReal|ACrowdReal|CostReal|CallsInFlightReal|GatesReal|QuotaReal|FeedbackReal|LanesReal|FairReal|FiguresReal|ChangesReal)$$
+MEASURES = ^Test(Measured|Faults|Kafka39|NoRepeatsReal|DialsReal|WallReal|ManyPartitionsReal|StallsReal|AHighRateReal|ALowRateReal|ACrowdReal|CostReal|CallsInFlightReal|GatesReal|QuotaReal|FeedbackReal|LanesReal|FairReal|FiguresReal|PagesCostReal|ChangesReal)$$
 DOCKER   = DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -v
 
 page: ## The operators' page in a real browser (needs chromium)
-	DISPATCHER_REQUIRE_BROWSER=1 $(GO) test -count=1 ./internal/page
+	DISPATCHER_TEST_REQUIRE_BROWSER=1 $(GO) test -count=1 ./internal/page
 
 alerts: ## The alerts by promtool (needs Debian's package prometheus)
-	DISPATCHER_REQUIRE_PROMETHEUS=1 $(GO) test -count=1 -run=Promtool ./internal/watched
+	DISPATCHER_TEST_REQUIRE_PROMETHEUS=1 $(GO) test -count=1 -run=Promtool ./internal/watched
 
 integration: ## The built binary against Kafka and Redis in containers (needs Docker)
 	$(DOCKER) -timeout=20m -run='^Test(Friday|Inputs|[A-Za-z0-9]*Real)$$' -skip='$(MEASURES)' ./integration
@@ -71,6 +97,11 @@ changes: ## Change a limit 100,000 times under load: 5 minutes (needs Docker)
 
 kills: ## Kill a random node each 30 s, three runs of 60,000 jobs: 12 minutes (needs Docker)
 	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -timeout=60m -v -run='^TestNoRepeatsReal$$' ./integration -full
+
+SOAKTIME ?= 30m
+
+soak: ## Let a fleet work for SOAKTIME (30m) under disturbances, and see what grows (needs Docker)
+	$(DOCKER) -timeout=90m -run='^TestSoak$$' ./integration -soak=$(SOAKTIME)
 
 algorithms: ## Measure every algorithm, and write docs/algorithms.md (needs Docker)
 	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -timeout=30m -v -run='^TestAlgorithms$$' ./integration -write

@@ -132,20 +132,21 @@ func (k *topicCheck) create(ctx context.Context, name string, source kafka.Topic
 	return nil
 }
 
-// Reach connects to the brokers, and returns how many partitions the topics have together. A
+// Reach connects to the brokers, and returns how many partitions each of the topics has. A
 // topic that does not exist is an error.
-func Reach(ctx context.Context, conn broker.Connection, topics []string) (partitions int, err error) {
+func Reach(ctx context.Context, conn broker.Connection, topics []string) (partitions map[string]int, err error) {
 	cl, err := broker.NewClient(&conn, topics)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer cl.Close()
 	if err := cl.Ping(ctx); err != nil { // kafka-go's transport would not say why it can't log in
-		return 0, err
+		return nil, err
 	}
 	layout, err := broker.RequireTopics(ctx, &conn, topics, topics)
-	for _, t := range layout {
-		partitions += len(t.Partitions)
+	partitions = make(map[string]int, len(layout))
+	for name, t := range layout {
+		partitions[name] = len(t.Partitions)
 	}
 	return partitions, err
 }

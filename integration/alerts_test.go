@@ -159,7 +159,7 @@ func needPrometheus(t *testing.T) {
 	t.Helper()
 	containers.Need(t)
 	if _, err := exec.LookPath("prometheus"); err != nil {
-		if os.Getenv("DISPATCHER_REQUIRE_PROMETHEUS") == "1" {
+		if os.Getenv("DISPATCHER_TEST_REQUIRE_PROMETHEUS") == "1" {
 			t.Fatal(err)
 		}
 		t.Skip("prometheus is not installed (Debian's package prometheus): nothing is scraped")

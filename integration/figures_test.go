@@ -26,7 +26,8 @@ func (n *node) getJSON(t *testing.T, path string, into any) {
 	}
 }
 
-// What the API, the page and /metrics show of a minute is what the provider counted, within 1 %, whichever node is asked.
+// What the API, the page, status and /metrics show of a minute is what the provider counted, within 1 %, whichever node is asked.
+// The figures of an hour take a stated part of Redis.
 func TestFiguresReal(t *testing.T) {
 	const limit, seconds = 300, 60
 	w := startServers(t, containers.Kafka)
@@ -43,15 +44,21 @@ func TestFiguresReal(t *testing.T) {
 	first := s.judge.epoch(t).Add(s.now(t)).Unix() + 2 // a second that begins soon
 	s.judge.count(t, (seconds+8)*limit, 2*time.Minute)
 	counted, before := len(s.judge.arrivals(t)), metrics()
+	var status struct{ Calls shownCalls }
+	if out := s.mustCommand(t, "status", "--json"); json.Unmarshal([]byte(out), &status) != nil {
+		t.Fatalf("status --json: %s", out)
+	}
 
 	epoch := s.judge.epoch(t)
 	perSecond := map[int64]float64{}
 	for _, a := range s.judge.arrivals(t) {
 		perSecond[epoch.Add(a.At).Unix()]++
 	}
-	provider := 0.0
-	for second := range int64(seconds) {
-		provider += perSecond[first+second]
+	counts := func(from int64) (sum float64) { // of the provider
+		for second := range int64(seconds) {
+			sum += perSecond[from+second]
+		}
+		return sum
 	}
 	near := func(what string, got, want float64) {
 		t.Helper()
@@ -62,20 +69,14 @@ func TestFiguresReal(t *testing.T) {
 		}
 	}
 	for _, n := range s.nodes {
-		var shown struct {
-			From  int64
-			Calls []*float64
-		}
+		var shown shownCalls
 		n.getJSON(t, "calls?seconds=900", &shown)
-		sum := 0.0
-		for i, calls := range shown.Calls {
-			if at := shown.From + int64(i); calls != nil && at >= first && at < first+seconds {
-				sum += *calls
-			}
-		}
-		near(fmt.Sprintf("calls by node %d", n.number), sum, provider)
+		near(fmt.Sprintf("calls by node %d", n.number), shown.sum(first, seconds), counts(first))
 	}
+	near("status", status.Calls.sum(status.Calls.From, seconds), counts(status.Calls.From))
 	near("/metrics of all nodes", before, float64(counted))
+	said, halfMinute := s.figuresBytes(t)
+	t.Logf("Redis holds %d bytes that three nodes say of themselves, and at most %d of half a minute: %d kB of an hour", said, halfMinute, 120*halfMinute/1000)
 	var o struct {
 		Nodes  []struct{ Share float64 }
 		Health struct{ State, Text string }
@@ -95,4 +96,42 @@ func TestFiguresReal(t *testing.T) {
 	if waiting := o.Lanes[0].Waiting; math.Abs(waiting-float64(records-committed)) > 2*limit {
 		t.Errorf("got %.0f jobs that wait, want the %d that are not committed, give or take those of two seconds", waiting, records-committed)
 	}
+}
+
+// shownCalls are the calls of each second, as the API has them.
+type shownCalls struct {
+	From  int64
+	Calls []*float64
+}
+
+// sum adds up so many seconds.
+func (c shownCalls) sum(from, seconds int64) (calls float64) {
+	for i, n := range c.Calls {
+		if at := c.From + int64(i); n != nil && at >= from && at < from+seconds {
+			calls += *n
+		}
+	}
+	return calls
+}
+
+// figuresBytes are the bytes of Redis that the figures take: of what nodes say of themselves, and of the fullest half minute.
+func (s *scene) figuresBytes(t *testing.T) (nodes, halfMinute int64) {
+	t.Helper()
+	prefix := "dispatcher:{" + s.namespace + "}:"
+	keys, err := s.rdb.Keys(t.Context(), prefix+"seconds:*").Result()
+	if err != nil || len(keys) == 0 {
+		t.Fatalf("got no seconds: %v", err)
+	}
+	for _, key := range append(keys, prefix+"figures") {
+		bytes, err := s.rdb.MemoryUsage(t.Context(), key).Result()
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case key == prefix+"figures":
+			nodes = bytes
+		default:
+			halfMinute = max(halfMinute, bytes)
+		}
+	}
+	return nodes, halfMinute
 }

@@ -15,6 +15,6 @@ import (
 
 // newRoot is the whole command line.
 func newRoot(environ func() []string) *cobra.Command {
-	return cli.NewRoot(environ, newRunCommand, newDemoCommand, configcmd.New, enqueuecmd.New, statuscmd.New, statuscmd.NewForecast, limitcmd.New, whycmd.New,
+	return cli.NewRoot(environ, newRunCommand, newDemoCommand, newProviderCommand, newHealthCheckCommand, configcmd.New, enqueuecmd.New, statuscmd.New, statuscmd.NewForecast, limitcmd.New, whycmd.New,
 		rulecmd.NewCancel, rulecmd.NewHold, rulecmd.NewRules, dlqcmd.New)
 }

@@ -10,8 +10,6 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
-	"dispatcher/internal/figures"
-	"dispatcher/internal/overview"
 	"dispatcher/internal/problem"
 )
 
@@ -122,22 +120,8 @@ func (s *streams) readNow(ctx context.Context) event {
 	return event{at: time.Now(), name: name, data: data}
 }
 
-// live is an event of the stream.
-type live struct {
-	*overview.Fleet
-
-	Calls figures.Calls `json:"calls"` // of the last seconds
-}
-
 // liveSeconds are the seconds of an event: enough for a page that missed some events.
 const liveSeconds = 10
 
-// live is the overview with the calls of the last seconds.
-func (a *api) live(ctx context.Context) (any, error) {
-	f, err := a.fleet.Read(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c, err := figures.ReadCalls(ctx, a.Redis, a.Config.Redis.Namespace, f.Now(), liveSeconds)
-	return live{f, c}, err
-}
+// live is the data of an event.
+func (a *api) live(ctx context.Context) (any, error) { return a.fleet.Live(ctx, liveSeconds) }

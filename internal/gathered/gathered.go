@@ -15,6 +15,15 @@ func (f Families) Sum(metric string) (sum float64) {
 	return sum
 }
 
+// Histogram is how many observations a histogram holds, and their sum, over all its labels.
+func (f Families) Histogram(metric string) (count uint64, sum float64) {
+	f.each(metric, func(one *dto.Metric) {
+		count += one.GetHistogram().GetSampleCount()
+		sum += one.GetHistogram().GetSampleSum()
+	})
+	return count, sum
+}
+
 // Counters are the values of a counter by the value of a label, added up over the others.
 func (f Families) Counters(metric, label string) map[string]float64 {
 	values := make(map[string]float64)

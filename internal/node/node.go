@@ -57,6 +57,8 @@ type Node struct {
 	redrives *redrive.Service   // nil likewise
 	admin    *admin.Server
 	started  time.Time
+
+	checkSetup bool // Redis can tell of itself, as the embedded one can't
 }
 
 // Option changes what [New] makes.
@@ -69,7 +71,7 @@ func WithLevel(level *loglevel.Level) Option { return func(n *Node) { n.level = 
 // server, and connects to nothing yet. The identity says how the limiter recognises
 // Redis's master; the zero value suits a real Redis.
 func New(cfg configs.Config, log *slog.Logger, identity throttle.Identity, options ...Option) (*Node, error) {
-	n := &Node{cfg: cfg, log: log, registry: prometheus.NewRegistry(), started: time.Now()}
+	n := &Node{cfg: cfg, log: log, registry: prometheus.NewRegistry(), started: time.Now(), checkSetup: identity == throttle.IdentityInfo}
 	for _, option := range options {
 		option(n)
 	}
@@ -244,6 +246,9 @@ func (n *Node) Run(ctx context.Context) error {
 		services.Go(func() { fail(n.redrives.Run(ctx)) }) // not needed by the drain
 	}
 	services.Go(func() { n.provider.Run(service) })
+	if n.checkSetup {
+		services.Go(func() { n.tellSetup(ctx, setupAfter) })
+	}
 	if n.dedup != nil {
 		services.Go(func() { fail(n.dedup.Run(service)) }) // writes the last records after the workers have ended
 	}

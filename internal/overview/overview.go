@@ -99,6 +99,22 @@ func (r Reader) Read(ctx context.Context) (*Fleet, error) {
 	return f, nil
 }
 
+// Live is a fleet at one moment, with what it did in the seconds before.
+type Live struct {
+	*Fleet
+
+	Calls figures.Calls `json:"calls"`
+}
+
+// Live is the fleet now, with the calls of the last seconds. It returns the errors of [Reader.Read].
+func (r Reader) Live(ctx context.Context, seconds int) (l Live, err error) {
+	if l.Fleet, err = r.Read(ctx); err != nil {
+		return l, err
+	}
+	l.Calls, err = figures.ReadCalls(ctx, r.Redis, r.Config.Redis.Namespace, l.now, seconds)
+	return l, err
+}
+
 // nodesOf are the nodes that the limiter knows, with what they say of themselves.
 func nodesOf(ctx context.Context, r limits.Reader, there control.Presence, settings limit.Settings) ([]Node, error) {
 	said, err := figures.Read(ctx, r.Redis, r.Config.Redis.Namespace, there.At)

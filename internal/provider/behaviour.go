@@ -31,6 +31,10 @@ type Behaviour struct {
 	RetryAfter time.Duration // sent with the status, in whole seconds rounded up; 0: not sent
 	Fault      Fault         // instead of the status
 
+	// Share is the share of calls that get the status or the fault, from 0 to 1; chance selects them. 0: all that Every and
+	// First select.
+	Share float64
+
 	// Every and First select the calls that get the status or the fault: every n-th,
 	// and only the first n. 0: all. Other calls are accepted.
 	Every int
@@ -52,6 +56,9 @@ func (b Behaviour) Validate() error {
 	}
 	if b.Fault != NoFault && b.Fault != Hang && b.Fault != Cut {
 		errs = append(errs, fmt.Errorf("fault: %q is neither %q nor %q", b.Fault, Hang, Cut))
+	}
+	if b.Share < 0 || b.Share > 1 {
+		errs = append(errs, fmt.Errorf("share: %v is not between 0 and 1", b.Share))
 	}
 	if b.Every < 0 || b.First < 0 || b.Accepts < 0 {
 		errs = append(errs, fmt.Errorf("every %d, first %d, accepts %d: none may be negative", b.Every, b.First, b.Accepts))
@@ -85,7 +92,7 @@ func (s *script) next() Answer {
 	if s.Accepts > 0 && s.accepts(time.Now()) {
 		return a
 	}
-	if (s.Every <= 1 || n%s.Every == 0) && (s.First == 0 || n <= s.First) {
+	if (s.Every <= 1 || n%s.Every == 0) && (s.First == 0 || n <= s.First) && (s.Share == 0 || rand.Float64() < s.Share) {
 		a.Status, a.RetryAfter, a.Fault = s.Status, s.RetryAfter, s.Fault
 	}
 	return a

@@ -98,6 +98,7 @@ func (b *Behaviour) UnmarshalJSON(data []byte) error {
 		Status     int      `json:"status"`
 		RetryAfter duration `json:"retry_after"`
 		Fault      Fault    `json:"fault"`
+		Share      float64  `json:"share"`
 		Every      int      `json:"every"`
 		First      int      `json:"first"`
 		Accepts    int      `json:"accepts"`
@@ -109,7 +110,7 @@ func (b *Behaviour) UnmarshalJSON(data []byte) error {
 	}
 	*b = Behaviour{
 		Latency: time.Duration(in.Latency), Jitter: time.Duration(in.Jitter), Status: in.Status,
-		RetryAfter: time.Duration(in.RetryAfter), Fault: in.Fault, Every: in.Every, First: in.First, Accepts: in.Accepts,
+		RetryAfter: time.Duration(in.RetryAfter), Fault: in.Fault, Share: in.Share, Every: in.Every, First: in.First, Accepts: in.Accepts,
 	}
 	return nil
 }

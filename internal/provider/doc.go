@@ -26,6 +26,8 @@
 // late by more than the guard. A window that overlaps a stall is unjudged: neither
 // kept nor broken. [Verdict.Unjudged] is the share of such windows.
 //
+// A [Counter] judges the calls of a provider that runs for days, and lets the provider forget them.
+//
 // # Goroutines
 //
 // [Provider.Run] owns all of them: one that watches for stalls, one for each listener

@@ -39,7 +39,7 @@ const maxKey = 1 << 10
 // growth of one large slice would hold up the calls.
 type arrivalLog struct {
 	mu     sync.Mutex
-	chunks []*chunk
+	chunks []*chunk // all but the last are full
 	total  int
 }
 
@@ -102,6 +102,19 @@ func (l *arrivalLog) since(t time.Duration) (n int) {
 		}
 	}
 	return n
+}
+
+// forget drops the oldest chunks, as long as all of their arrivals came before t. It returns how many arrivals it dropped.
+func (l *arrivalLog) forget(t time.Duration) (dropped int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.chunks) > 1 && l.chunks[0].records[chunkSize-1].at < int64(t) {
+		dropped += chunkSize
+		l.chunks[0] = nil // its memory goes, though the list stays
+		l.chunks = l.chunks[1:]
+	}
+	l.total -= dropped
+	return dropped
 }
 
 // all copies the log. It takes only the list of chunks under the lock, so that arrivals

@@ -55,6 +55,13 @@ func (w *stallWatch) note(from, woke, guard time.Duration) {
 	w.stalls = append(w.stalls, Stall{From: from, To: woke + guard})
 }
 
+// forget drops the stalls that ended before t.
+func (w *stallWatch) forget(t time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stalls = slices.DeleteFunc(w.stalls, func(s Stall) bool { return s.To < t })
+}
+
 func (w *stallWatch) reset() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

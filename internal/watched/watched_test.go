@@ -268,7 +268,7 @@ func TestEachAlertIsSeenFiring(t *testing.T) {
 func TestPromtoolAcceptsTheAlerts(t *testing.T) {
 	t.Parallel()
 	promtool, err := exec.LookPath("promtool")
-	if err != nil && os.Getenv("DISPATCHER_REQUIRE_PROMETHEUS") == "1" {
+	if err != nil && os.Getenv("DISPATCHER_TEST_REQUIRE_PROMETHEUS") == "1" {
 		t.Fatal(err)
 	}
 	if err != nil {

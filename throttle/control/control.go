@@ -174,7 +174,7 @@ func (c *Control) hasModule(ctx context.Context, from, to limit.Settings) error 
 	if to.Algorithm == from.Algorithm || to.Algorithm != limit.RedisCell {
 		return nil
 	}
-	rdb, err := holder(ctx, c.rdb, c.Keys.Limit)
+	rdb, err := Holder(ctx, c.rdb, c.Keys.Limit)
 	if err != nil {
 		return err
 	}

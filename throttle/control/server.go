@@ -16,7 +16,7 @@ import (
 
 // Now is the clock of the Redis that holds the limit.
 func (c *Control) Now(ctx context.Context) (time.Time, error) {
-	rdb, err := holder(ctx, c.rdb, c.Keys.Limit)
+	rdb, err := Holder(ctx, c.rdb, c.Keys.Limit)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -37,8 +37,8 @@ func (c *Control) RoundTrips(ctx context.Context, now time.Time) (lateness.Round
 	return lateness.ReadRoundTrips(fields, now.UnixMicro()), nil
 }
 
-// holder is the server that holds a key.
-func holder(ctx context.Context, rdb redis.UniversalClient, key string) (redis.Cmdable, error) {
+// Holder is the server that holds a key. Of a single server and of Sentinel it is the client itself.
+func Holder(ctx context.Context, rdb redis.UniversalClient, key string) (redis.Cmdable, error) {
 	cluster, ok := rdb.(*redis.ClusterClient)
 	if !ok {
 		return rdb, nil
@@ -57,7 +57,7 @@ func Limits(ctx context.Context, rdb redis.UniversalClient, namespace string) ([
 		return nil, err
 	}
 	prefix := script.KeysOf(namespace, "").Limit
-	server, err := holder(ctx, rdb, prefix)
+	server, err := Holder(ctx, rdb, prefix)
 	if err != nil {
 		return nil, err
 	}

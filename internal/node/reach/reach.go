@@ -68,7 +68,11 @@ func kafka(ctx context.Context, cfg configs.Config) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("topics %s have %d partitions", strings.Join(topics, ", "), partitions), nil
+	all := 0
+	for _, n := range partitions {
+		all += n
+	}
+	return fmt.Sprintf("topics %s have %d partitions", strings.Join(topics, ", "), all), nil
 }
 
 func redis(ctx context.Context, cfg configs.Config) (string, error) {

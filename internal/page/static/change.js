@@ -27,6 +27,12 @@ export function setFault(field, text) {
   }
 }
 
+// renamed gives the faults of a problem the ids of a form's fields. names are those ids, by the API's field.
+export function renamed(error, names) {
+  for (const f of error.faults ?? []) f.field = names[f.field] ?? f.field;
+  return error;
+}
+
 // showProblem puts each fault next to its field, and everything else at other. fields are those that the form has.
 export function showProblem(error, fields, other) {
   if (!(error instanceof Problem)) throw error;

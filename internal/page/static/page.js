@@ -5,8 +5,10 @@ import { Problem, follow, get, onSignIn, setToken, token } from './api.js';
 import { draw, merge } from './chart.js';
 import { figures, head, health, overview, slowdown } from './overview.js';
 import * as historyOf from './history.js';
+import { letters } from './letters.js';
 import * as pauseOf from './pause.js';
 import * as rateOf from './rate.js';
+import { rules } from './rules.js';
 import './why.js';
 import { isOld, state, take, unitOf } from './state.js';
 import { zoneName } from './text.js';
@@ -20,6 +22,7 @@ function tick() {
   health();
   figures();
   if (state.fleet) { rateOf.rate(); pauseOf.pause(); slowdown(); }
+  if (state.fleet && !signedOut) { rules(); letters(); }
   link();
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -22,8 +24,17 @@ type Keys struct {
 }
 
 // KeysOf are the keys of a limit in a namespace.
-func KeysOf(namespace, name string) Keys {
-	prefix := "dispatcher:{" + namespace + "}:"
+func KeysOf(namespace, name string) Keys { return keysUnder(prefixOf(namespace), namespace, name) }
+
+// ShadowKeys are the keys of a limit that is no limit of the namespace: nobody lists it, and no
+// call counts on it. It lies where the others lie.
+func ShadowKeys(namespace, name string) Keys {
+	return keysUnder(prefixOf(namespace)+"check:", namespace, name)
+}
+
+func prefixOf(namespace string) string { return "dispatcher:{" + namespace + "}:" }
+
+func keysUnder(prefix, namespace, name string) Keys {
 	key := func(kind string) string { return prefix + kind + ":" + name }
 	return Keys{
 		Limit: key("limit"), History: key("history"), State: key("state"), Nodes: key("nodes"), Leases: key("leases"), Lateness: key("lateness"), Calls: key("calls"),
@@ -44,22 +55,34 @@ type Scripts struct {
 	Keys Keys
 	Node string
 
+	texts
+}
+
+// texts are the scripts, which are the same for all limits.
+type texts struct {
 	Reserving                                         map[string]*redis.Script // by algorithm
 	configuring, deleting, Leasing, Counting, heeding *redis.Script
 	releasing                                         *redis.Script
 }
 
-// NewScripts is for a limit of a namespace; an operator has no node.
-func NewScripts(rdb redis.Scripter, namespace, name, node string) Scripts {
-	s := Scripts{
-		rdb: rdb, Keys: KeysOf(namespace, name), Node: node, Reserving: make(map[string]*redis.Script),
+// joined are the scripts. It takes two milliseconds to join and to hash them.
+var joined = sync.OnceValue(func() texts { //nolint:gochecknoglobals // a constant table
+	t := texts{
+		Reserving:   make(map[string]*redis.Script),
 		configuring: redis.NewScript(lua.Configure()), deleting: redis.NewScript(lua.Delete()),
 		Leasing: redis.NewScript(lua.Lease()), Counting: redis.NewScript(lua.Lateness()), heeding: redis.NewScript(lua.Feedback()),
 		releasing: redis.NewScript(lua.Release()),
 	}
 	for _, a := range limit.Algorithms() {
-		s.Reserving[a.Name] = redis.NewScript(lua.Reserve(a.Name, a.Script, a.Ahead))
+		t.Reserving[a.Name] = redis.NewScript(lua.Reserve(a.Name, a.Script, a.Ahead))
 	}
+	return t
+})
+
+// NewScripts is for a limit of a namespace; an operator has no node.
+func NewScripts(rdb redis.Scripter, namespace, name, node string) Scripts {
+	s := Scripts{rdb: rdb, Keys: KeysOf(namespace, name), Node: node, texts: joined()}
+	s.Reserving = maps.Clone(s.Reserving) // the caller's own
 	return s
 }
 

@@ -91,7 +91,7 @@ func TestConfigCheckShowsTheGates(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	if err := printCheck(&out, cfg, nil, nil); err != nil {
+	if err := printCheck(&out, cfg, connected{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	want := `limits beside it, which a job must pass as well:

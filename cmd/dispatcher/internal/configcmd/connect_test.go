@@ -1,13 +1,16 @@
 package configcmd
 
 import (
+	"encoding/json"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"dispatcher/cmd/dispatcher/internal/clitest"
@@ -17,12 +20,20 @@ import (
 // not. It sends no job.
 func TestCheckConnects(t *testing.T) {
 	t.Parallel()
+	var policy atomic.Value
+	policy.Store("noeviction")
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(3, "jobs"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
 	redis := miniredis.RunT(t)
+	redis.Server().SetPreHook(func(c *server.Peer, cmd string, _ ...string) bool { // as a real one answers
+		if cmd == "INFO" {
+			c.WriteBulk("run_id:1a\r\nmaster_replid:2b\r\nmaxmemory_policy:" + policy.Load().(string))
+		}
+		return cmd == "INFO"
+	})
 	provider := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the provider was called") }))
 	t.Cleanup(provider.Close)
 	good := []string{"--set", "kafka.brokers=" + cluster.ListenAddrs()[0], "--set", "redis.addrs=" + redis.Addr(), "--set", "sender.http.url=" + provider.URL + "/send?key=s3cret"}
@@ -53,4 +64,13 @@ func TestCheckConnects(t *testing.T) {
 		}
 	}
 	check("--json", "--set", "kafka.topics=jbos").MustFail(t, "jbos")
+
+	// What the set-up lacks is shown. Only what stops the fleet makes the command fail.
+	policy.Store("allkeys-lru")
+	check().MustPrint(t, "warning: eviction: maxmemory-policy is allkeys-lru", "set maxmemory-policy noeviction", "config ok")
+	check("--set", "dedup.enabled=true").MustFail(t, "config check: eviction: maxmemory-policy is allkeys-lru")
+	var report checkReport
+	if o := check("--json"); json.Unmarshal([]byte(o.Out), &report) != nil || len(report.Setup) != 1 || report.Setup[0].Check != "eviction" {
+		t.Errorf("got %s, want the finding", o.Out)
+	}
 }

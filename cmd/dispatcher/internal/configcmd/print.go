@@ -9,23 +9,26 @@ import (
 
 	"dispatcher/cmd/dispatcher/internal/cli"
 	"dispatcher/configs"
-	"dispatcher/internal/node/reach"
 	"dispatcher/internal/timetext"
 	"dispatcher/throttle"
 	"dispatcher/throttle/limit"
 )
 
-func printServers(w io.Writer, servers []reach.Server) {
-	for _, s := range servers {
+// printConnected prints what each server answered, and what the set-up lacks.
+func printConnected(w io.Writer, c connected) {
+	for _, s := range c.servers {
 		answer := s.Said
 		if s.Err != nil {
 			answer = "does not answer as it should: " + s.Err.Error()
 		}
 		_, _ = fmt.Fprintf(w, "%s %s: %s\n", s.Name, s.Address, answer)
 	}
+	for _, f := range c.findings {
+		_, _ = fmt.Fprintf(w, "%s: %s\n", f.Level, f)
+	}
 }
 
-func printCheck(w io.Writer, cfg configs.Config, servers []reach.Server, lacks []string) error {
+func printCheck(w io.Writer, cfg configs.Config, found connected, lacks []string) error {
 	table := cli.Table(w)
 	printKafka(table, cfg.Kafka)
 	for _, l := range cfg.Limits[:1] {
@@ -50,7 +53,7 @@ func printCheck(w io.Writer, cfg configs.Config, servers []reach.Server, lacks [
 	}
 	printGates(table, cfg)
 	printDedup(table, cfg)
-	printServers(table, servers)
+	printConnected(table, found)
 	if len(lacks) > 0 {
 		_, _ = fmt.Fprintln(table, "config ok, but a run would lack:\n  "+strings.Join(lacks, "\n  "))
 		return table.Flush()

@@ -5,6 +5,7 @@ import (
 
 	"dispatcher/configs"
 	"dispatcher/internal/node/reach"
+	"dispatcher/internal/setupcheck"
 	"dispatcher/throttle"
 	"dispatcher/throttle/limit"
 )
@@ -16,7 +17,8 @@ type checkReport struct {
 	Limits []limitReport `json:"limits,omitempty"`
 	Gates  []gateReport  `json:"gates,omitempty"` // the limits after the first
 
-	Servers []serverReport `json:"servers,omitempty"` // with --connect
+	Servers []serverReport       `json:"servers,omitempty"` // with --connect
+	Setup   []setupcheck.Finding `json:"setup,omitempty"`   // with --connect: what the set-up lacks
 }
 
 // serverReport is the answer of a server.

@@ -54,7 +54,7 @@ func fixed() picture {
 		}
 		c.Calls, c.Cap, c.Refused = append(c.Calls, &calls), append(c.Cap, &units), append(c.Refused, new(float64))
 	}
-	return picture{f, c}
+	return picture{Fleet: f, Calls: c}
 }
 
 const at80 = `The limit provider holds the jobs up, more nodes would not help: 1204 jobs wait.

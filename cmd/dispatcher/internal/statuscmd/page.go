@@ -36,7 +36,7 @@ const (
 
 // pageOf makes the page of a picture.
 func pageOf(picture picture, width int, color bool) *page {
-	p, f := &page{width: width, color: color}, picture.fleet
+	p, f := &page{width: width, color: color}, picture.Fleet
 	p.health(f.Health)
 	p.limit(picture)
 	p.lanes(f.Lanes)
@@ -107,7 +107,7 @@ func (p *page) health(h overview.Health) {
 
 // limit adds the first limit, the calls under it, and when the jobs will be gone.
 func (p *page) limit(picture picture) {
-	f, l := picture.fleet, picture.fleet.Limit
+	f, l := picture.Fleet, picture.Limit
 	now := l.Settings
 	p.blank()
 	p.say(plain, fmt.Sprintf("limit %s: %s", cli.Plainly(l.Name, 0), cli.Brief(now.Terms, l.Counts)))
@@ -143,7 +143,7 @@ func revision(s limit.Settings) string {
 
 // calls adds the calls of the last minute, and the share of the cap that they are.
 func (p *page) calls(picture picture) {
-	c := picture.calls
+	c := picture.Calls
 	var sum, allowed, refused, top float64
 	seconds := 0
 	for i, n := range c.Calls {
@@ -169,7 +169,7 @@ func (p *page) calls(picture picture) {
 	if allowed > 0 {
 		text += fmt.Sprintf(", %.0f %% of the cap", 100*sum/allowed)
 	}
-	if most := picture.fleet.Limit.Settings.MaxCost; most > 1 {
+	if most := picture.Limit.Settings.MaxCost; most > 1 {
 		text += fmt.Sprintf(" (a call may count up to %d units)", most)
 	}
 	if refused > 0 {

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"dispatcher/cmd/dispatcher/internal/cli"
-	"dispatcher/internal/figures"
 	"dispatcher/internal/overview"
 )
 
@@ -43,14 +42,14 @@ func New(s *cli.Settings) *cobra.Command {
 		out := cmd.OutOrStdout()
 		switch {
 		case asJSON:
-			err = cli.PrintJSON(out, p.fleet)
+			err = cli.PrintJSON(out, p)
 		case !once && !check && cli.IsTerminal(out) && cli.IsTerminal(cmd.InOrStdin()):
 			return watch(cmd.Context(), p, read, out)
 		default:
 			_, err = fmt.Fprint(out, pageOf(p, 0, false).text())
 		}
-		if check && p.fleet.Health.Warn {
-			err = errors.Join(err, fmt.Errorf("status: somebody should look: %s", cli.Plainly(reason(p.fleet.Health), 0)))
+		if check && p.Health.Warn {
+			err = errors.Join(err, fmt.Errorf("status: somebody should look: %s", cli.Plainly(reason(p.Health), 0)))
 		}
 		return err
 	}
@@ -72,19 +71,12 @@ func connected(s *cli.Settings, cmd *cobra.Command) (overview.Reader, func(), er
 }
 
 // picture is the fleet at one moment, with the calls of the minute before.
-type picture struct {
-	fleet *overview.Fleet
-	calls figures.Calls
-}
+type picture = overview.Live
 
 const minute = 60 // seconds of calls
 
-func readPicture(ctx context.Context, r overview.Reader) (p picture, err error) {
+func readPicture(ctx context.Context, r overview.Reader) (picture, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if p.fleet, err = r.Read(ctx); err != nil {
-		return p, err
-	}
-	p.calls, err = figures.ReadCalls(ctx, r.Redis, r.Config.Redis.Namespace, p.fleet.Now(), minute)
-	return p, err
+	return r.Live(ctx, minute)
 }

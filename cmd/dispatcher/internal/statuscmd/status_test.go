@@ -143,7 +143,7 @@ func TestTheCallsOfTheLastMinute(t *testing.T) {
 	one, two := 1.0, 2.0
 	p := &page{width: 40}
 	picture := fixed()
-	picture.calls = figures.Calls{Calls: []*float64{nil, &one, &two}, Cap: []*float64{nil, &two, &two}, Refused: []*float64{nil, &one, nil}}
+	picture.Calls = figures.Calls{Calls: []*float64{nil, &one, &two}, Cap: []*float64{nil, &two, &two}, Refused: []*float64{nil, &one, nil}}
 	p.calls(picture)
 	if got, want := fmt.Sprint(p.lines), "[  calls          ·▅█                  1.5 a second over 2 s,                  75 % of the cap, 1                  refused for their rate]"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

@@ -1,0 +1,194 @@
+package integration
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"dispatcher/internal/browser"
+	"dispatcher/internal/containers"
+)
+
+const (
+	pageCap  = 300
+	pageJobs = 12_000
+	campaign = 60 // more jobs, which a rule cancels
+)
+
+// Operators use the pages of two nodes in a real browser: they change the rate, pause, forget the pause, take a change back,
+// get in one another's way, cancel a campaign and replay it. The provider's counts follow, no window is over what was in force,
+// and each job is sent once.
+func TestPageReal(t *testing.T) {
+	path := browser.Path(t)
+	w := startServers(t, containers.Kafka)
+	s := w.scene(t, pageCap, 6, 20*time.Millisecond)
+	s.enqueue(t, pageJobs)
+	s.start(t, 3)
+	s.judge.count(t, 2*pageCap, time.Minute)
+	ada := browser.Open(t, path, "http://"+s.nodes[0].admin)
+	bob := browser.Open(t, path, "http://"+s.nodes[1].admin)
+	for _, b := range []*browser.Tab{ada, bob} {
+		b.Has("health-text", "The limit provider holds the jobs up")
+		b.Until("all nodes are ready", "document.querySelectorAll('#node-rows tr').length === 3 && !document.querySelector('#node-rows .warn')")
+	}
+	s.ratesAreLowered(t, ada)
+	s.pausesAreForgotten(t, ada, bob)
+	changesAreUndone(ada)
+	operatorsCross(ada, bob)
+	looks(ada)
+	s.settled(t, 2*time.Minute)
+	s.campaignsAreCancelled(t, ada)
+	ada.Fine()
+	bob.Fine()
+	s.judgeByHistory(t)
+	s.finishOnce(t, pageJobs+campaign)
+}
+
+// ratesAreLowered uses the keyboard alone.
+func (s *scene) ratesAreLowered(t *testing.T, b *browser.Tab) {
+	t.Helper()
+	b.TabTo("cap")
+	b.Press("150")
+	b.Has("preview-text", "instead of")
+	b.TabTo("why")
+	b.Press("the provider asked for it")
+	b.TabTo("by")
+	b.Press("Ada")
+	b.TabTo("rate-review")
+	b.Press(kb.Enter)
+	b.Has("confirm-text", "From 300 calls in any 1 s to 150 calls in any 1 s, until somebody changes it.")
+	pressed := time.Now()
+	b.Press(kb.Enter)
+	b.Has("rate-result", "The cap is 150. In force on 3/3 nodes after")
+	t.Logf("%q, as the page has it %v after the key was pressed", b.Text("rate-result"), time.Since(pressed).Round(time.Millisecond))
+	b.Until("the page shows the calls", "Math.abs(Number(document.getElementById('f-calls').textContent) - 150) <= 10")
+	b.Shoot("real-lowered")
+
+	from := pressed.Add(time.Second).Sub(s.judge.epoch(t))
+	eventually(t, time.Minute, func() bool { return s.now(t) > from+2*time.Second }, func() string { return "no call comes" })
+	calls := 0
+	for _, at := range callsFrom(s.judge.arrivals(t), "") {
+		if at >= from && at < from+2*time.Second {
+			calls++
+		}
+	}
+	t.Logf("%d calls in the two seconds that began one second after the key was pressed", calls)
+	if calls > 2*150 {
+		t.Errorf("got %d calls in two seconds, want at most 300", calls)
+	}
+	figure(t, calls > 2*150*9/10, "got %d calls in two seconds, want them near 300", calls)
+}
+
+// pausesAreForgotten: nobody resumes, and the calls go on by themselves.
+func (s *scene) pausesAreForgotten(t *testing.T, b, other *browser.Tab) {
+	t.Helper()
+	browser.Eval[bool](b, "document.getElementById('pause-for').add(new Option('10 seconds', '10s')) === undefined") // shorter than people need
+	b.Picks("pause-for", "10s")
+	b.TabTo("pause-button")
+	b.Press(kb.Enter)
+	b.Has("pause-result", "Paused. In force on 3/3 nodes after")
+	b.Has("health-state", "Paused")
+	other.Has("resume-text", "until it resumes by itself")
+	b.Until("nothing is called", "document.getElementById('f-calls').textContent === '0'")
+	b.Shoot("real-paused")
+	b.Until("it goes on by itself", "document.getElementById('pause-h').textContent === 'Pause' && Number(document.getElementById('f-calls').textContent) > 100")
+	other.Has("pause-h", "Pause")
+	gap, _ := longestGap(callsFrom(s.judge.arrivals(t), ""), 0)
+	t.Logf("no call for %v while the fleet was paused for 10s", gap.Round(time.Millisecond))
+	if gap < 9*time.Second {
+		t.Errorf("got no call for %v, want that for most of the 10 s", gap)
+	}
+}
+
+// changesAreUndone takes the first change back, and that again.
+func changesAreUndone(b *browser.Tab) {
+	b.Helper()
+	b.TabTo("pause-button")
+	b.Press(kb.Enter)
+	b.Has("pause-result", "Paused. In force on 3/3 nodes after")
+	b.TabTo("resume-button")
+	b.Press(kb.Enter)
+	b.Has("pause-result", "Resumed. In force on 3/3 nodes after")
+	b.Until("the newest change can be undone", "document.getElementById('undo') && document.querySelector('#history-rows tr').textContent.includes('resumed')")
+	b.TabTo("undo")
+	b.Press(kb.Enter)
+	b.Has("confirm-text", "Undo makes: paused, until")
+	b.Press(kb.Enter)
+	b.Has("undo-result", "Undone. In force on 3/3 nodes after")
+	b.Has("health-state", "Paused")
+	b.Click("resume-button")
+	b.Has("pause-h", "Pause")
+}
+
+// operatorsCross: the slower one learns what the other did, and decides again.
+func operatorsCross(ada, bob *browser.Tab) {
+	ada.Helper()
+	ada.Types("cap", "200")
+	ada.Types("why", "less is asked for")
+	ada.Has("preview-text", "gone at")
+	ada.Click("rate-review")
+	ada.Has("confirm-text", "From 150 calls")
+	bob.Types("cap", "280")
+	bob.Types("why", "an incident")
+	bob.Types("by", "Bob")
+	bob.Click("rate-review")
+	bob.Click("confirm-yes")
+	bob.Has("rate-result", "The cap is 280. In force on 3/3 nodes after")
+	ada.Click("confirm-yes")
+	ada.Has("rate-meanwhile", "Bob from 127.0.0.1 changed the limit meanwhile: cap 150 → 280")
+	ada.Has("rate-meanwhile", "Nothing of yours was changed")
+	ada.Shoot("real-conflict")
+	ada.Click("rate-review")
+	ada.Has("confirm-text", "From 280 calls")
+	ada.Click("confirm-yes")
+	ada.Has("rate-result", "The cap is 200. In force on 3/3 nodes after")
+	bob.Has("rate-now", "200 calls in any 1 s")
+}
+
+// looks takes pictures for people.
+func looks(b *browser.Tab) {
+	b.Helper()
+	b.Shoot("real-desktop")
+	b.Accessible("on real servers")
+	b.Scheme("dark")
+	b.Shoot("real-dark")
+	b.Do(chromedp.EmulateViewport(360, 780, chromedp.EmulateScale(2)))
+	b.Shoot("real-phone")
+	b.Accessible("on a phone in the dark, on real servers")
+	b.Scheme("light")
+	b.Do(chromedp.EmulateViewport(1280, 900))
+}
+
+// campaignsAreCancelled has a rule cancel jobs, and replays their dead letters when the rule has ended.
+func (s *scene) campaignsAreCancelled(t *testing.T, b *browser.Tab) {
+	t.Helper()
+	b.Types("rule-when", `job.headers["campaign"] == "spring"`)
+	b.Has("rule-preview", "No job is fetched now")
+	b.Types("rule-why", "wrong price")
+	b.Click("rule-review")
+	b.Click("confirm-yes")
+	b.Has("rule-result", "The jobs are cancelled. In force on 3/3 nodes after")
+	var jobs []*kgo.Record
+	for n := range campaign {
+		jobs = append(jobs, s.named(fmt.Sprint(n), fmt.Sprint("spring-", n), kgo.RecordHeader{Key: "campaign", Value: []byte("spring")}))
+	}
+	put(t, s.producer(t), jobs...)
+	b.Until("all are cancelled", fmt.Sprintf("document.getElementById('f-dead').textContent === 'cancelled %d'", campaign))
+	b.Click("rule-end-1")
+	b.Click("confirm-yes")
+	b.Has("rule-result", "The rule has ended. In force on 3/3 nodes after")
+	b.Click("letters-show")
+	b.Has("letters-status", fmt.Sprintf("%d dead letters of topic %s", campaign, s.topic))
+	b.Shoot("real-letters")
+	b.Types("settle-why", "the price is right")
+	b.Click("settle-replay")
+	b.Click("confirm-yes")
+	b.Has("settle-result", "The replay is over: 60 replayed")
+	s.judge.count(t, pageJobs+campaign, time.Minute)
+	b.Click("letters-show")
+	b.Has("letters-status", "No dead letters of topic "+s.topic)
+}

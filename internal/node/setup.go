@@ -1,0 +1,95 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"dispatcher/configs"
+	"dispatcher/consumer"
+	"dispatcher/internal/gathered"
+	"dispatcher/internal/setupcheck"
+	"dispatcher/throttle"
+	"dispatcher/throttle/limit"
+)
+
+// setupAfter is how long after its start a node checks the set-up: the nodes that start with it are known then.
+const setupAfter = 5 * time.Second
+
+// setupMost is how long the check may take.
+const setupMost = 30 * time.Second
+
+// CheckSetup connects to the servers of a valid configuration and looks whether they, the account and the settings
+// fit each other. It writes keys of its own to Redis, for some seconds, and changes nothing else.
+func CheckSetup(ctx context.Context, cfg configs.Config, log *slog.Logger) ([]setupcheck.Finding, error) {
+	o := setupOptions(cfg, log)
+	if cfg.Limits[0].Scope != limit.ScopeNode {
+		rdb, err := RedisClient(cfg, log, 0)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = rdb.Close() }() // nothing is under way that its error could concern
+		o.Redis = rdb
+	}
+	ctx, cancel := context.WithTimeout(ctx, setupMost)
+	defer cancel()
+	return setupcheck.Run(ctx, o), nil
+}
+
+func setupOptions(cfg configs.Config, log *slog.Logger) setupcheck.Options {
+	lead := maxLead
+	if cfg.Dedup.Enabled {
+		lead = leadWithClaim
+	}
+	return setupcheck.Options{
+		Config: cfg, Identity: throttle.IdentityInfo, Lead: lead,
+		Partitions: func(ctx context.Context) (map[string]int, error) {
+			conn, err := KafkaConnection(cfg, log)
+			if err != nil {
+				return nil, err
+			}
+			return consumer.Reach(ctx, conn, cfg.Kafka.JobTopics())
+		},
+	}
+}
+
+// tellSetup checks the set-up once, and logs what it lacks.
+func (n *Node) tellSetup(ctx context.Context, after time.Duration) {
+	timer := time.NewTimer(after)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, setupMost)
+	defer cancel()
+	o := setupOptions(n.cfg, n.log)
+	o.Redis, o.Latency = n.redis, n.usualLatency()
+	findings := setupcheck.Run(ctx, o)
+	if ctx.Err() != nil {
+		return // what could not be checked for that reason says nothing
+	}
+	for _, f := range findings {
+		n.log.Warn("the set-up lacks something", "check", f.Check, "level", string(f.Level), "found", f.Found, "remedy", f.Remedy)
+	}
+	n.log.Debug("the set-up was checked", "findings", len(findings))
+}
+
+// callsForUsual is how many calls say how long one usually takes.
+const callsForUsual = 100
+
+// usualLatency is how long a call took up to now; 0: too few were made.
+func (n *Node) usualLatency() time.Duration {
+	families, err := n.registry.Gather()
+	if err != nil {
+		return 0
+	}
+	count, seconds := gathered.Families(families).Histogram("dispatcher_sender_call_duration_seconds")
+	if count < callsForUsual {
+		return 0
+	}
+	return time.Duration(seconds / float64(count) * float64(time.Second))
+}
