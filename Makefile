@@ -70,7 +70,7 @@ mutants: ## Break each law on purpose, and demand that its test fails (AREA=NAME
 	$(GO) run ./internal/mutants $(if $(AREA),-area $(AREA))
 
 # What measures is judged best by hand, on a machine that does nothing else: `make proof`. The rest is CI's.
-MEASURES = ^Test(Measured|Faults|Kafka39|NoRepeatsReal|DialsReal|WallReal|ManyPartitionsReal|StallsReal|AHighRateReal|ALowRateReal|ACrowdReal|CostReal|CallsInFlightReal|GatesReal|QuotaReal|FeedbackReal|LanesReal|FairReal|FiguresReal|PagesCostReal|ChangesReal)$$
+MEASURES = ^Test(Measured|Faults|Kafka39|NoRepeatsReal|DialsReal|WallReal|ManyPartitionsReal|StallsReal|AHighRateReal|ALowRateReal|ACrowdReal|CostReal|CallsInFlightReal|GatesReal|QuotaReal|FeedbackReal|LanesReal|FairReal|FiguresReal|PagesCostReal|ImageReal|AlertsReal|ChangesReal)$$
 DOCKER   = DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -v
 
 page: ## The operators' page in a real browser (needs chromium)
@@ -81,7 +81,7 @@ alerts: ## The alerts by promtool (needs Debian's package prometheus)
 
 integration: ## The built binary against Kafka and Redis in containers (needs Docker)
 	$(DOCKER) -timeout=25m -run='^Test(Friday|Inputs|[A-Za-z0-9]*Real)$$' -skip='$(MEASURES)' ./integration
-	$(DOCKER) -timeout=20m -p=3 -run='Real$$' -skip='$(MEASURES)|^Test(Cluster|Pace|MemoryAndCost)Real$$' ./consumer/... ./throttle/... ./internal/dedup
+	$(DOCKER) -timeout=20m -p=3 -run='Real$$' -skip='$(MEASURES)|^Test(Cluster|Pace|MemoryAndCost)Real$$' ./consumer/... ./throttle/... ./internal/dedup ./internal/setupcheck
 	$(DOCKER) -timeout=20m -run='^TestChangesReal$$' ./throttle
 
 proof: ## What is measured on real Kafka and Redis, beside what it is compared with: 40 minutes (needs Docker)

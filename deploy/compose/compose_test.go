@@ -143,11 +143,6 @@ func TestImagesAndFiles(t *testing.T) {
 			if len(parts) != 3 || parts[2] != "ro" {
 				t.Errorf("%s: %s is not mounted to be read only", name, v)
 			}
-			folder := strings.Split(parts[0], "/")[1]
-			if _, err := os.Stat(filepath.Join("..", folder)); err != nil {
-				t.Logf("%s: deploy/%s is not part of this checkout", name, folder)
-				continue
-			}
 			if _, err := os.Stat(filepath.Join("..", parts[0])); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -208,11 +203,11 @@ func TestTheNodesAreOfOneKind(t *testing.T) {
 	}
 	scraped, err := os.ReadFile("../prometheus/prometheus.yml")
 	if err != nil {
-		t.Logf("what Prometheus scrapes was not compared: %v", err)
+		t.Fatal(err)
 	}
 	for _, name := range f.nodes() {
 		s := f.Services[name]
-		if target := `"` + name + ":" + listen + `"`; err == nil && !strings.Contains(string(scraped), target) {
+		if target := `"` + name + ":" + listen + `"`; !strings.Contains(string(scraped), target) {
 			t.Errorf("%s: Prometheus does not scrape %s", name, target)
 		}
 		if s.Hostname != name {

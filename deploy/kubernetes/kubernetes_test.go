@@ -412,7 +412,7 @@ func TestTheScalerLooksAtLagAndLimit(t *testing.T) {
 			t.Errorf("docs/reference.md has no metric %s", m[1])
 		}
 	}
-	if !slices.Contains(names, "consumer_lag") || !slices.Contains(names, "limit_binds_ratio") {
+	if !slices.Contains(names, "consumer_lag_records") || !slices.Contains(names, "limit_binds_ratio") {
 		t.Errorf("the query asks for %q, want the lag and whether the limit binds", names)
 	}
 }
