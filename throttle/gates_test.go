@@ -204,7 +204,11 @@ func (r *gatesRun) ask(n *gatesNode, jobs []Request, lost bool) {
 func (r *gatesRun) noteBlocks(passed []correction, b script.Reservation) {
 	for _, c := range passed {
 		if c.blocks() && c.epoch == b.Epoch && b.Cooldown == script.CooldownNone {
-			r.blocks[c.blocked] = valueBlock{b.Epoch, max(c.until, r.blocks[c.blocked].until)}
+			until := c.until
+			if before := r.blocks[c.blocked]; before.epoch == b.Epoch { // else its time is one of another clock
+				until = max(until, before.until)
+			}
+			r.blocks[c.blocked] = valueBlock{b.Epoch, until}
 			r.held++
 		}
 	}
