@@ -84,6 +84,7 @@ func newSite(t *testing.T, jobs int, tokens ...auth.Token) *site {
 	}
 	rdb := redisclient.New(redisclient.Options{Addrs: []string{parts.RedisAddr()}})
 	t.Cleanup(func() { _ = rdb.Close() })
+	s.awaitLimit(limits.Reader{Config: cfg, Redis: rdb})
 	server, err := admin.New(admin.Options{
 		Config: admin.Config{Listen: "127.0.0.1:0", Auth: auth.Settings{Tokens: tokens}},
 		API:    s.away(api.New(s.options(cfg, rdb))), Page: page.Handler(),
@@ -94,6 +95,22 @@ func newSite(t *testing.T, jobs int, tokens ...auth.Token) *site {
 	background.Run(t, server.Run)
 	s.url = "http://" + server.Addr()
 	return s
+}
+
+// awaitLimit waits until a node has put the limit of the file into Redis.
+func (s *site) awaitLimit(r limits.Reader) {
+	s.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(time.Minute); ; <-tick.C {
+		_, err := r.Read(s.Context(), "provider", nil)
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.Fatal(err)
+		}
+	}
 }
 
 // options serve what a node serves, redrives among it.
