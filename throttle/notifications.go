@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"dispatcher/internal/wait"
 	"dispatcher/throttle/internal/script"
 )
 
@@ -41,7 +42,7 @@ func (l *Limiter) subscribe(ctx context.Context) {
 			silent = true
 		default:
 			l.unsubscribed()
-			pause(ctx, retryMost)
+			wait.For(ctx, retryMost)
 		}
 	}
 }
@@ -75,13 +76,4 @@ func (l *Limiter) receive(message any) {
 		return
 	}
 	l.wake(l.changed)
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

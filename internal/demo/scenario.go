@@ -11,6 +11,7 @@ import (
 	"dispatcher/consumer"
 	"dispatcher/internal/embedded"
 	"dispatcher/internal/provider"
+	"dispatcher/internal/wait"
 	"dispatcher/job"
 )
 
@@ -94,20 +95,9 @@ type running struct {
 // awaitCalls waits for the first call.
 func (r *running) awaitCalls(ctx context.Context) error {
 	for r.parts.Provider.Count() == 0 {
-		if err := sleep(ctx, snapshotEvery); err != nil {
-			return err
+		if !wait.For(ctx, snapshotEvery) {
+			return context.Cause(ctx)
 		}
 	}
 	return nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"dispatcher/internal/embedded"
 	"dispatcher/internal/provider"
+	"dispatcher/internal/wait"
 	"dispatcher/job"
 )
 
@@ -102,8 +103,8 @@ func duringSMS(ctx context.Context, r *running) error {
 		if err := r.writer.WriteBatch(ctx, codes, []job.Record{code}); err != nil {
 			return fmt.Errorf("write jobs: %w", err)
 		}
-		if err := sleep(ctx, codesEvery); err != nil {
-			return err
+		if !wait.For(ctx, codesEvery) {
+			return context.Cause(ctx)
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"dispatcher/consumer"
 	"dispatcher/internal/gathered"
 	"dispatcher/internal/setupcheck"
+	"dispatcher/internal/wait"
 	"dispatcher/throttle"
 	"dispatcher/throttle/limit"
 )
@@ -64,13 +65,7 @@ func setupOptions(cfg configs.Config, log *slog.Logger) setupcheck.Options {
 
 // tellSetup checks the set-up once, and logs what it lacks.
 func (n *Node) tellSetup(ctx context.Context, after time.Duration) {
-	timer := time.NewTimer(after)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	if ctx.Err() != nil {
+	if !wait.For(ctx, after) || ctx.Err() != nil {
 		return
 	}
 	findings, err := checkSetup(ctx, n.cfg, n.log, n.usualLatency())

@@ -34,7 +34,7 @@ const (
 const everything = `
 dedup: {enabled: true}
 kafka: {results: true}
-tracing: {endpoint: "http://127.0.0.1:1"} # nothing listens there
+tracing: {endpoint: "http://127.0.0.1:1", insecure: true} # nothing listens there
 limits:
   - {name: provider, cap: 1000, window: 1s, guard: auto}
   - {name: recipient, key: job.json.to, cap: 10, window: 1s}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"dispatcher/internal/wait"
 	"dispatcher/throttle"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
@@ -94,25 +95,14 @@ func ask(ctx context.Context, scripts script.Scripts, a script.Ask) (at []int64,
 		if len(at) > 0 && r.Now > slices.Min(at)+2*a.Known.Window.Microseconds() {
 			break
 		}
-		if err := pause(ctx, min(most, max(least, r.Wait))); err != nil {
+		if !wait.For(ctx, min(most, max(least, r.Wait))) {
 			if len(at) > 0 {
 				break
 			}
-			return nil, err
+			return nil, context.Cause(ctx)
 		}
 	}
 	return at, nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // fullest is how many of the times lie in one window, at most.
