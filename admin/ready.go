@@ -22,25 +22,27 @@ type Check struct {
 	Check func(context.Context) (note string, err error)
 }
 
-type checkResult struct {
+// Result is what a check found.
+type Result struct {
 	Name  string `json:"name"`
 	OK    bool   `json:"ok"`
 	Note  string `json:"note,omitempty"`
 	Error string `json:"error,omitempty"`
 }
 
-type readiness struct {
-	Ready  bool          `json:"ready"`
-	Checks []checkResult `json:"checks"`
+// Readiness is what all checks found. Its JSON is the answer of /readyz.
+type Readiness struct {
+	Ready  bool     `json:"ready"`
+	Checks []Result `json:"checks"`
 }
 
 // ready answers a caller that is not trusted without notes and errors: these name hosts.
 func ready(checks []Check, trusts func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer := ask(r.Context(), checks)
+		answer := Ask(r.Context(), checks)
 		if !trusts(r) {
 			for i, c := range answer.Checks {
-				answer.Checks[i] = checkResult{Name: c.Name, OK: c.OK}
+				answer.Checks[i] = Result{Name: c.Name, OK: c.OK}
 			}
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -52,15 +54,15 @@ func ready(checks []Check, trusts func(*http.Request) bool) http.Handler {
 	})
 }
 
-// ask runs all checks at the same time, so that one that hangs does not hide the others.
-func ask(ctx context.Context, checks []Check) readiness {
+// Ask runs all checks at the same time, for two seconds at most, so that one that hangs does not hide the others.
+func Ask(ctx context.Context, checks []Check) Readiness {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	answer := readiness{Ready: true, Checks: make([]checkResult, len(checks))}
+	answer := Readiness{Ready: true, Checks: make([]Result, len(checks))}
 	var asked sync.WaitGroup
 	for i, c := range checks {
 		asked.Go(func() {
-			result := checkResult{Name: c.Name, OK: true}
+			result := Result{Name: c.Name, OK: true}
 			note, err := c.Check(ctx)
 			result.Note = note
 			if err != nil {

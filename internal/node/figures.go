@@ -33,14 +33,10 @@ func (n *Node) takeFigures(ctx context.Context) figures.Figures {
 }
 
 func (n *Node) figureHealth(ctx context.Context, f *figures.Figures) {
-	f.Ready = true
-	for _, c := range n.checks {
-		note, err := c.Check(ctx)
-		one := figures.Check{Name: c.Name, Note: note}
-		if err != nil {
-			one.Error, f.Ready = err.Error(), false
-		}
-		f.Checks = append(f.Checks, one)
+	found := admin.Ask(ctx, n.checks)
+	f.Ready = found.Ready
+	for _, c := range found.Checks {
+		f.Checks = append(f.Checks, figures.Check{Name: c.Name, Note: c.Note, Error: c.Error})
 	}
 }
 

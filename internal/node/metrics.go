@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"dispatcher/internal/figures"
+	"dispatcher/admin"
 	"dispatcher/internal/histogram"
 	"dispatcher/internal/version"
 )
@@ -64,7 +64,7 @@ func (m *metrics) sent(item workItem, calls int, at time.Time) {
 }
 
 // checks shows the parts of the node's health, as /readyz does.
-type checks struct{ n *Node }
+type checks struct{ all []admin.Check }
 
 func checkDesc() *prometheus.Desc {
 	return prometheus.NewDesc("dispatcher_node_check_ok", "1 while a check of /readyz succeeds, 0 while it fails and the node is not ready.", []string{"check"}, nil)
@@ -75,12 +75,10 @@ func (checks) Describe(ch chan<- *prometheus.Desc) { ch <- checkDesc() }
 
 // Collect implements [prometheus.Collector].
 func (c checks) Collect(ch chan<- prometheus.Metric) {
-	var f figures.Figures
-	c.n.figureHealth(context.Background(), &f)
-	for _, check := range f.Checks {
-		ok := 1.0
-		if check.Error != "" {
-			ok = 0
+	for _, check := range admin.Ask(context.Background(), c.all).Checks {
+		ok := 0.0
+		if check.OK {
+			ok = 1
 		}
 		ch <- prometheus.MustNewConstMetric(checkDesc(), prometheus.GaugeValue, ok, check.Name)
 	}

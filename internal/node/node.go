@@ -204,7 +204,7 @@ func (n *Node) makeTracer() (err error) {
 
 func (n *Node) makeAdmin() (err error) {
 	n.checks = n.healthChecks()
-	n.registry.MustRegister(buildInfo(), checks{n})
+	n.registry.MustRegister(buildInfo(), checks{n.checks})
 	o := admin.Options{Config: n.cfg.Admin, Gatherer: n.registry, Logger: n.log, Checks: n.checks}
 	if n.redis != nil { // else each node has a limit of its own, which nobody changes
 		letters, err := n.makeRedrives()
