@@ -33,7 +33,7 @@ func TestPageReal(t *testing.T) {
 	bob := browser.Open(t, path, "http://"+s.nodes[1].admin)
 	for _, b := range []*browser.Tab{ada, bob} {
 		b.Has("health-text", "The limit provider holds the jobs up")
-		b.Until("all nodes are ready", "document.querySelectorAll('#node-rows tr').length === 3 && !document.querySelector('#node-rows .warn')")
+		b.NodesReady(3)
 	}
 	s.ratesAreLowered(t, ada)
 	s.pausesAreForgotten(t, ada, bob)
@@ -51,13 +51,7 @@ func TestPageReal(t *testing.T) {
 // ratesAreLowered uses the keyboard alone.
 func (s *scene) ratesAreLowered(t *testing.T, b *browser.Tab) {
 	t.Helper()
-	b.TabTo("cap")
-	b.Press("150")
-	b.Has("preview-text", "instead of")
-	b.TabTo("why")
-	b.Press("the provider asked for it")
-	b.TabTo("by")
-	b.Press("Ada")
+	b.FillsRate("150", "the provider asked for it", "Ada")
 	b.TabTo("rate-review")
 	b.Press(kb.Enter)
 	b.Has("confirm-text", "From 300 calls in any 1 s to 150 calls in any 1 s, until somebody changes it.")

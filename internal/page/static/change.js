@@ -27,6 +27,14 @@ export function setFault(field, text) {
   }
 }
 
+// setFaults shows what is wrong with each field, and is true where something is: the first such field has the focus then. '' is none.
+export function setFaults(faults) {
+  for (const [field, text] of Object.entries(faults)) setFault(field, text);
+  const first = Object.keys(faults).find((field) => faults[field]);
+  if (first) $(first).focus();
+  return Boolean(first);
+}
+
 // renamed gives the faults of a problem the ids of a form's fields. names are those ids, by the API's field.
 export function renamed(error, names) {
   for (const f of error.faults ?? []) f.field = names[f.field] ?? f.field;

@@ -52,6 +52,13 @@ export function fill(id, rows, none, columns) {
   });
 }
 
+// refill replaces the rows of a table. A control in them that had the focus has it again, or where it is gone the heading.
+export function refill(id, heading, rows) {
+  const had = document.activeElement?.closest(`#${id}`) ? document.activeElement.id : '';
+  $(id).replaceChildren(...rows);
+  if (had) ($(had) ?? $(heading)).focus();
+}
+
 // confirmed shows the dialog, and is true where the operator agrees.
 export function confirmed(title, lines, yes) {
   const dialog = $('confirm');

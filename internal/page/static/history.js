@@ -1,6 +1,6 @@
 // The changes of the limit, and taking the last one back.
 
-import { $, confirmed, node, say } from './dom.js';
+import { $, confirmed, node, refill, say } from './dom.js';
 import { get, limitPath } from './api.js';
 import { change, inForce, showProblem } from './change.js';
 import { adopt, leftOf, state } from './state.js';
@@ -58,8 +58,7 @@ const byOf = (l) => (l.by === 'dispatcher' ? 'the fleet itself' : l.by);
 function rows(lines) {
   const target = toUndo(lines);
   const taken = new Set(lines.map((l) => l.undid).filter(Boolean));
-  const had = document.activeElement?.id === 'undo';
-  $('history-rows').replaceChildren(...lines.map((l) => {
+  const all = lines.map((l) => {
     const last = node('td');
     if (l === target) {
       const button = node('button', 'Undo…');
@@ -71,14 +70,14 @@ function rows(lines) {
     const row = node('tr', '', node('td', stamp(l.changed ?? l.at)), node('td', whatOf(l)), node('td', l.why ?? ''), node('td', byOf(l)), last);
     if (taken.has(l.revision)) row.className = 'undone';
     return row;
-  }));
+  });
   if (lines.length === 0) {
     const cell = node('td', 'Nobody has changed the limit yet.');
     cell.colSpan = 5;
     cell.className = 'empty';
-    $('history-rows').append(node('tr', '', cell));
+    all.push(node('tr', '', cell));
   }
-  if (had) ($('undo') ?? $('history-h')).focus();
+  refill('history-rows', 'history-h', all);
 }
 
 // until is when the terms before a change would have ended by themselves; '': they would not, or that is over. The API wants a

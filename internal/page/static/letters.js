@@ -1,8 +1,8 @@
 // Dead letters: a list, and redrives, which replay or drop them.
 
-import { $, confirmed, node, say, show } from './dom.js';
+import { $, confirmed, node, refill, say, show } from './dom.js';
 import { ask, get } from './api.js';
-import { renamed, setFault, showProblem, signed } from './change.js';
+import { renamed, setFault, setFaults, showProblem, signed } from './change.js';
 import { cancelling } from './rules.js';
 import { state } from './state.js';
 import { clock, counted, number, stamp } from './text.js';
@@ -100,9 +100,7 @@ function rows(found) {
   const now = JSON.stringify(few);
   if (now !== shown) {
     shown = now;
-    const had = document.activeElement?.closest('#run-rows') ? document.activeElement.id : '';
-    $('run-rows').replaceChildren(...few.map(row));
-    if (had) ($(had) ?? $('runs-h')).focus();
+    refill('run-rows', 'runs-h', few.map(row));
   }
   for (const r of runs.filter((one) => own.has(one.id) && one.state !== 'running')) {
     own.delete(r.id);
@@ -283,10 +281,7 @@ function faulty(replay) {
     'settle-rate': replay && (rate.validity.badInput || (rate.value !== '' && !(Number(rate.value) >= 0.01))) ? 'Enter a number from 0.01, or nothing.' : '',
     'settle-why': $('settle-why').value.trim() ? '' : 'Say why, for those who read the history.',
   };
-  for (const [field, text] of Object.entries(faults)) setFault(field, text);
-  const first = Object.keys(faults).find((field) => faults[field]);
-  if (first) $(first).focus();
-  return Boolean(first);
+  return setFaults(faults);
 }
 
 $('settle-form').addEventListener('submit', async (event) => {

@@ -2,7 +2,7 @@
 
 import { $, confirmed, node, say, show } from './dom.js';
 import { Problem, get, limitPath } from './api.js';
-import { change, inForce, setFault, showProblem } from './change.js';
+import { change, inForce, setFault, setFaults, showProblem } from './change.js';
 import { adopt, leftOf, state, unitOf } from './state.js';
 import { changes, clock, countdown, expiring, lasting, number, percent, settings } from './text.js';
 
@@ -124,10 +124,7 @@ function faulty() {
     force: refusal && !$('force').checked ? 'Check this to change the cap all the same, or enter another cap.' : '',
   };
   if (!faults.cap && state.limit && !state.limit.revert_at && wanted() === state.limit.cap) faults.cap = 'This is the cap already.';
-  for (const [field, text] of Object.entries(faults)) setFault(field, text);
-  const first = Object.keys(faults).find((field) => faults[field]);
-  if (first) $(first).focus();
-  return Boolean(first);
+  return setFaults(faults);
 }
 
 async function review(event) {

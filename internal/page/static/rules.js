@@ -1,8 +1,8 @@
 // Rules: cancelling and holding jobs that are on their way.
 
-import { $, confirmed, node, say, show } from './dom.js';
+import { $, confirmed, node, refill, say, show } from './dom.js';
 import { Problem, ask, get } from './api.js';
-import { inForce, renamed, setFault, showProblem, signed } from './change.js';
+import { inForce, renamed, setFault, setFaults, showProblem, signed } from './change.js';
 import { fleetNow, leftOf, state } from './state.js';
 import { clock, countdown, counted, number } from './text.js';
 
@@ -50,8 +50,7 @@ function rows(found) {
   const now = JSON.stringify(list);
   if (now === shown) return;
   shown = now;
-  const had = document.activeElement?.closest('#rule-rows') ? document.activeElement.id : '';
-  $('rule-rows').replaceChildren(...list.map((r) => {
+  refill('rule-rows', 'rules-h', list.map((r) => {
     const button = node('button', 'End…');
     button.type = 'button';
     button.id = `rule-end-${r.id}`;
@@ -64,7 +63,6 @@ function rows(found) {
     return node('tr', '', node('th', spoken[r.kind] ?? r.kind), node('td', '', node('code', r.when)), until, node('td', r.why ?? ''), node('td', r.by), node('td', '', button));
   }));
   for (const th of $('rule-rows').querySelectorAll('th')) th.scope = 'row';
-  if (had) ($(had) ?? $('rules-h')).focus();
 }
 
 const kind = () => document.querySelector('input[name=rule-kind]:checked').value;
@@ -130,10 +128,7 @@ function faulty() {
     'rule-custom': $('rule-for').value === 'custom' && !/^[1-9]\d{0,6}$/.test($('rule-custom').value.trim()) ? 'Enter a whole number from 1.' : '',
     'rule-why': $('rule-why').value.trim() ? '' : 'Say why, for those who wonder where the jobs are.',
   };
-  for (const [field, text] of Object.entries(faults)) setFault(field, text);
-  const first = Object.keys(faults).find((field) => faults[field]);
-  if (first) $(first).focus();
-  return Boolean(first);
+  return setFaults(faults);
 }
 
 $('rule-form').addEventListener('submit', async (event) => {
