@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -232,20 +231,11 @@ func (s *scene) stateBytes(t *testing.T) (sum int64) {
 	return sum
 }
 
-var perCall = regexp.MustCompile(`cmdstat_evalsha:.*usec_per_call=([0-9.]+)`)
-
+// scriptTime is Redis's time of a call, in µs.
 func (w *servers) scriptTime(t *testing.T) float64 {
 	t.Helper()
-	info, err := w.rdb.Info(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := perCall.FindStringSubmatch(info)
-	if found == nil {
-		t.Fatalf("no script was called:\n%s", info)
-	}
-	us, _ := strconv.ParseFloat(found[1], 64)
-	return us
+	r := scriptsRun(t, w.rdb, "evalsha")
+	return float64(r.took.Microseconds()) / float64(r.calls)
 }
 
 func render(rows []row) string {

@@ -67,7 +67,6 @@ func TestSoak(t *testing.T) {
 	if r.Distinct != jobs {
 		t.Errorf("got %d jobs sent, want all %d", r.Distinct, jobs)
 	}
-	t.Log(table(early, end))
 	grows(t, early, end)
 }
 
@@ -94,9 +93,9 @@ func (s *scene) disturb(t *testing.T, broker *containers.KafkaSet, n int) {
 func (s *scene) holds(t *testing.T, began time.Time) held {
 	t.Helper()
 	n := s.nodes[0]
-	before := s.scripts(t)
+	before := scriptsRun(t, s.rdb, "evalsha")
 	pass(quietFor)
-	after := s.scripts(t)
+	after := scriptsRun(t, s.rdb, "evalsha")
 	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", n.cmd.Process.Pid))
 	if err != nil {
 		t.Fatal(err)
@@ -117,25 +116,6 @@ func (s *scene) holds(t *testing.T, began time.Time) held {
 	return h
 }
 
-// scriptsRun are the scripts that Redis has run since it started.
-type scriptsRun struct {
-	calls int
-	took  time.Duration
-}
-
-func (s *scene) scripts(t *testing.T) scriptsRun {
-	t.Helper()
-	info, err := s.rdb.InfoMap(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var calls, us int
-	if _, err := fmt.Sscanf(info["Commandstats"]["cmdstat_evalsha"], "calls=%d,usec=%d", &calls, &us); err != nil {
-		t.Fatalf("got %v, want the calls of evalsha: %v", info, err)
-	}
-	return scriptsRun{calls, time.Duration(us) * time.Microsecond}
-}
-
 // infoNumber is one number of Redis's INFO.
 func (s *scene) infoNumber(t *testing.T, section, name string) (n float64) {
 	t.Helper()
@@ -150,42 +130,41 @@ func (s *scene) infoNumber(t *testing.T, section, name string) (n float64) {
 	return n
 }
 
-func table(early, end held) string {
-	var text strings.Builder
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(&text, "what is held:\n")
-	row := func(name string, early, end any) { _, _ = fmt.Fprintf(w, "%s\t%v\t%v\t\n", name, early, end) }
-	row("after", early.at.Round(time.Second), end.at.Round(time.Second))
-	row("memory of node 1, MiB", early.memory>>20, end.memory>>20)
-	row("goroutines", early.goroutines, end.goroutines)
-	row("open files", early.files, end.files)
-	row("connections", early.connections, end.connections)
-	row("keys in Redis", early.keys, end.keys)
-	row("memory of Redis, kB", early.redis/1000, end.redis/1000)
-	row("a script call", early.script, end.script)
-	row("late slots of node 1", early.late, end.late)
-	_ = w.Flush()
-	return text.String()
+// figures are what is held, each with a unit of its own, and how it may differ at the end.
+func (h held) figures() []heldFigure {
+	return []heldFigure{
+		{"memory of node 1, MiB", float64(h.memory) / (1 << 20), 0.2, 0},
+		{"goroutines", float64(h.goroutines), 0.1, 10},
+		{"open files", float64(h.files), 0.1, 10},
+		{"connections", float64(h.connections), 0.1, 10},
+		{"keys in Redis", float64(h.keys), 0, 130}, // the calls of an hour lie in 120 keys
+		{"memory of Redis, kB", float64(h.redis) / 1000, 0.2, 200},
+		{"a script call, µs", float64(h.script.Microseconds()), 0.3, 0},
+	}
 }
 
-// grows fails where something grew. What depends on the load of the moment may be a part more.
+// heldFigure may be more at the end: by a part of what it was, which depends on the load of the moment, and by plus.
+type heldFigure struct {
+	name       string
+	value      float64
+	part, plus float64
+}
+
+// grows prints both moments, and fails where something grew.
 func grows(t *testing.T, early, end held) {
 	t.Helper()
-	for _, row := range []struct {
-		name       string
-		early, end float64
-		more       float64 // that may be more, as a part
-		plus       float64 // and this
-	}{
-		{"memory of node 1", float64(early.memory), float64(end.memory), 0.2, 0},
-		{"goroutines", float64(early.goroutines), float64(end.goroutines), 0.1, 10},
-		{"open files", float64(early.files), float64(end.files), 0.1, 10},
-		{"connections", float64(early.connections), float64(end.connections), 0.1, 10},
-		{"keys in Redis", float64(early.keys), float64(end.keys), 0, 130}, // the calls of an hour lie in 120 keys
-		{"memory of Redis", float64(early.redis), float64(end.redis), 0.2, 200_000},
-		{"a script call", float64(early.script), float64(end.script), 0.3, 0},
-	} {
-		most := row.early*(1+row.more) + row.plus
-		figure(t, row.end <= most, "%s: got %.0f at the end and %.0f early, want at most %.0f", row.name, row.end, row.early, most)
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = fmt.Fprintf(w, "after\t%v\t%v\t\n", early.at.Round(time.Second), end.at.Round(time.Second))
+	_, _ = fmt.Fprintf(w, "late slots of node 1, in all\t%.0f\t%.0f\t\n", early.late, end.late)
+	after := end.figures()
+	for i, before := range early.figures() {
+		_, _ = fmt.Fprintf(w, "%s\t%.0f\t%.0f\t\n", before.name, before.value, after[i].value)
+	}
+	_ = w.Flush()
+	t.Logf("what is held:\n%s", &text)
+	for i, before := range early.figures() {
+		most := before.value*(1+before.part) + before.plus
+		figure(t, after[i].value <= most, "%s: got %.0f at the end and %.0f early, want at most %.0f", before.name, after[i].value, before.value, most)
 	}
 }

@@ -38,7 +38,7 @@ func BenchmarkThroughputReal(b *testing.B) {
 		dedup, stop := startDedup(b, rdb)
 		defer stop()
 		benchConsumer(b, brokers, claimAndDo(b, dedup))
-		b.ReportMetric(float64(scriptCalls(b, rdb))/float64(b.N), "scripts/job")
+		b.ReportMetric(float64(scriptsRun(b, rdb, "evalsha", "eval").calls)/float64(b.N), "scripts/job")
 	})
 }
 
@@ -183,23 +183,29 @@ func claimAndDo(b *testing.B, l *dedup.Store) func(*consumer.Delivery) {
 	}
 }
 
-// scriptCalls is how often Redis has run a script since its statistics began.
-func scriptCalls(b *testing.B, rdb *redis.Client) (calls int) {
-	b.Helper()
-	info, err := rdb.InfoMap(b.Context(), "commandstats").Result()
+// scripts are those that Redis has run since its statistics began.
+type scripts struct {
+	calls int
+	took  time.Duration
+}
+
+// scriptsRun are the scripts that were run by these commands. It fails where there were none.
+func scriptsRun(t testing.TB, rdb *redis.Client, commands ...string) (all scripts) {
+	t.Helper()
+	info, err := rdb.InfoMap(t.Context(), "commandstats").Result()
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
-	for _, name := range []string{"cmdstat_evalsha", "cmdstat_eval"} {
-		n := 0
-		if _, err := fmt.Sscanf(info["Commandstats"][name], "calls=%d,", &n); err == nil {
-			calls += n
+	for _, command := range commands {
+		calls, us := 0, 0
+		if _, err := fmt.Sscanf(info["Commandstats"]["cmdstat_"+command], "calls=%d,usec=%d,", &calls, &us); err == nil {
+			all.calls, all.took = all.calls+calls, all.took+time.Duration(us)*time.Microsecond
 		}
 	}
-	if calls == 0 {
-		b.Fatalf("no script was called: %v", info)
+	if all.calls == 0 {
+		t.Fatalf("no script was called: %v", info)
 	}
-	return calls
+	return all
 }
 
 func benchFetch(b *testing.B, brokers []string) {
