@@ -56,7 +56,7 @@ func TestAnOperatorChangesTheRate(t *testing.T) {
 	b.Accessible("while it is paused")
 	b.Click("resume-button")
 	b.Has("pause-result", "Resumed. In force on 3/3 nodes after")
-	b.Has("pause-h", "Pause")
+	b.Has("pause-button", "Pause")
 
 	b.Until("the newest change can be undone", "document.getElementById('undo') && document.querySelector('#history-rows tr').textContent.includes('resumed')")
 	b.Click("undo") // the resuming: so it is paused again
@@ -64,8 +64,14 @@ func TestAnOperatorChangesTheRate(t *testing.T) {
 	b.Click("confirm-yes")
 	b.Has("undo-result", "Undone. In force on 3/3 nodes after")
 	b.Has("health-state", "Paused")
-	b.Click("resume-button")
-	b.Has("pause-h", "Pause")
+	// the answer comes while the operator types elsewhere: the keys stay there
+	browser.Eval[bool](b, "document.getElementById('resume-button').click() === undefined && document.getElementById('why').focus() === undefined")
+	b.Has("pause-result", "Resumed. In force on 3/3 nodes after")
+	b.Press(" a b")
+	if got := browser.Eval[string](b, "document.getElementById('why').value"); got != " a b" {
+		t.Errorf("got %q in the field where the operator typed, want all of it", got)
+	}
+	b.Has("pause-button", "Pause")
 	b.Fine()
 }
 

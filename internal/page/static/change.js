@@ -1,6 +1,6 @@
 // What all changes have in common: their faults, and what became of them.
 
-import { $, say } from './dom.js';
+import { $, focusOn, say } from './dom.js';
 import { Problem, ask, limitPath, token } from './api.js';
 import { state } from './state.js';
 import { lasting } from './text.js';
@@ -53,7 +53,7 @@ export function showProblem(error, fields, other) {
   }
   if (error.faults.length === 0) rest.push(error.message);
   say(other, rest.join('; '));
-  first?.focus();
+  if (first) focusOn(first);
 }
 
 // inForce says on which nodes a change is in force.

@@ -59,6 +59,14 @@ export function refill(id, heading, rows) {
   if (had) ($(had) ?? $(heading)).focus();
 }
 
+// focusOn gives a control the focus once an answer has come, unless the operator works elsewhere by then: a key that is meant for
+// another field must not press a button.
+export function focusOn(e) {
+  const at = document.activeElement;
+  const stays = at.tagName === 'BUTTON' ? at.closest('section') === e.closest('section') : at.form && at.form === e.form;
+  if (stays || at === document.body || !at.checkVisibility()) e.focus();
+}
+
 // confirmed shows the dialog, and is true where the operator agrees.
 export function confirmed(title, lines, yes) {
   const dialog = $('confirm');

@@ -1,6 +1,6 @@
 // Dead letters: a list, and redrives, which replay or drop them.
 
-import { $, confirmed, node, refill, say, show } from './dom.js';
+import { $, confirmed, focusOn, node, refill, say, show } from './dom.js';
 import { ask, get } from './api.js';
 import { renamed, setFault, setFaults, showProblem, signed } from './change.js';
 import { cancelling } from './rules.js';
@@ -141,7 +141,7 @@ async function stop(r, button) {
   say('runs-fault', '');
   try {
     await ask('POST', `redrives/${encodeURIComponent(r.id)}/stop`, { body: signed({ why: 'stopped on the page' }) });
-    $('runs-h').focus();
+    focusOn($('runs-h'));
     await load();
   } catch (error) {
     button.disabled = false;

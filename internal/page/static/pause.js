@@ -1,6 +1,6 @@
 // Pausing and resuming all calls, and ending a slowdown.
 
-import { $, confirmed, say, show } from './dom.js';
+import { $, confirmed, focusOn, say, show } from './dom.js';
 import { change, inForce, showProblem } from './change.js';
 import { adopt, leftOf, state } from './state.js';
 import { clock, countdown, number } from './text.js';
@@ -36,7 +36,7 @@ async function make(event, rest, body, done) {
     adopt(now);
     inForce('pause-result', done, now);
     pause();
-    $(now.paused ? 'resume-button' : 'pause-button').focus();
+    focusOn($(now.paused ? 'resume-button' : 'pause-button'));
     $('pause-why').value = '';
     changed();
   } catch (error) {

@@ -1,6 +1,6 @@
 // The control that sets the rate.
 
-import { $, confirmed, node, say, show } from './dom.js';
+import { $, confirmed, focusOn, node, say, show } from './dom.js';
 import { Problem, get, limitPath } from './api.js';
 import { change, inForce, setFault, setFaults, showProblem } from './change.js';
 import { adopt, leftOf, state, unitOf } from './state.js';
@@ -211,7 +211,7 @@ function refused(error) {
     refuse(error.message.replace(passes, ''));
     show('preview', true);
     setFault('force', 'Check this to change the cap all the same, or enter another cap.');
-    $('force').focus();
+    focusOn($('force'));
     return;
   }
   // the time is in a field of its own where it is another one than the list has

@@ -1,6 +1,6 @@
 // Rules: cancelling and holding jobs that are on their way.
 
-import { $, confirmed, node, refill, say, show } from './dom.js';
+import { $, confirmed, focusOn, node, refill, say, show } from './dom.js';
 import { Problem, ask, get } from './api.js';
 import { inForce, renamed, setFault, setFaults, showProblem, signed } from './change.js';
 import { fleetNow, leftOf, state } from './state.js';
@@ -179,7 +179,7 @@ async function end(r) {
   try {
     const ended = await ask('DELETE', `rules/${encodeURIComponent(r.id)}?wait=true`, { body: signed({ why: 'ended on the page' }) });
     inForce('rule-result', 'The rule has ended.', ended);
-    $('rules-h').focus();
+    focusOn($('rules-h'));
   } catch (error) {
     showProblem(error, [], 'rule-fault');
   } finally {
