@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"dispatcher/internal/auth"
 	"dispatcher/internal/fault"
@@ -105,7 +106,7 @@ func shown(raw json.RawMessage) string {
 	return string(raw)
 }
 
-const maxBy = 100 // bytes of who makes a change
+const maxBy = 100 // characters of who makes a change
 
 // change takes what all changes may state: for how long, who and why.
 func (b body) change(r *http.Request) (ch control.Change, err error) {
@@ -121,8 +122,8 @@ func (b body) change(r *http.Request) (ch control.Change, err error) {
 	if err := errors.Join(b.take("for", &lasts), b.take("by", &by), b.take("why", &ch.Why), b.take("force", &ch.Force)); err != nil {
 		return ch, err
 	}
-	if len(by) > maxBy {
-		return ch, fault.New("by", shown(json.RawMessage(by)), "must have at most "+strconv.Itoa(maxBy)+" bytes")
+	if utf8.RuneCountInString(by) > maxBy {
+		return ch, fault.New("by", shown(json.RawMessage(by)), "must have at most "+strconv.Itoa(maxBy)+" characters")
 	}
 	ch.By = author(r, by)
 	if lasts == "" {

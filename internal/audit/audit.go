@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 
@@ -43,13 +44,13 @@ func Read(ctx context.Context, rdb redis.UniversalClient, stream string, n int) 
 	return events, nil
 }
 
-// MostWhy is how many bytes a reason has at most.
-const MostWhy = 500
+// MostWhy is how many characters a reason has at most.
+const MostWhy = 200
 
 // CheckWhy returns the fault of a reason that is too long.
 func CheckWhy(why string) error {
-	if len(why) > MostWhy {
-		return fault.New("why", len(why), "must have at most "+strconv.Itoa(MostWhy)+" bytes")
+	if n := utf8.RuneCountInString(why); n > MostWhy {
+		return fault.New("why", n, "must have at most "+strconv.Itoa(MostWhy)+" characters")
 	}
 	return nil
 }

@@ -354,7 +354,7 @@ func TestRequestsThatCanNotBeHonouredAreRefused(t *testing.T) {
 		"is for a replay":         {Kind: Drop, Topic: "jobs", Rate: 5},
 		"must be at least 0.01":   {Kind: Replay, Topic: "jobs", Rate: -1},
 		"leave out class":         {Kind: Replay, Topic: "jobs", IDs: make([]deadletter.RecordID, 1), Since: time.Now()},
-		"must have at most 500 b": {Kind: Replay, Topic: "jobs", Why: strings.Repeat("x", audit.MostWhy+1)},
+		"must have at most 200 c": {Kind: Replay, Topic: "jobs", Why: strings.Repeat("x", audit.MostWhy+1)},
 	} {
 		if _, err := s.Start(t.Context(), r); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)

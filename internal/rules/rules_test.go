@@ -84,7 +84,7 @@ func TestRulesThatCanNotBeKeptAreRefused(t *testing.T) {
 		"past":          {Rule{Kind: Cancel, When: "true", Until: start.Add(-time.Second)}, 0, "must be in the future"},
 		"no end":        {Rule{Kind: Cancel, When: "true"}, 0, "must be in the future"},
 		"too long":      {Rule{Kind: Cancel, When: "true"}, Longest + time.Second, "must be within"},
-		"why":           {Rule{Kind: Cancel, When: "true", Why: strings.Repeat("x", audit.MostWhy+1)}, time.Hour, "at most 500 bytes"},
+		"why":           {Rule{Kind: Cancel, When: "true", Why: strings.Repeat("x", audit.MostWhy+1)}, time.Hour, "at most 200 characters"},
 	} {
 		if _, _, err := s.Add(t.Context(), c.rule, c.lasts); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)

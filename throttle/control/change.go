@@ -2,9 +2,11 @@ package control
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
+	"dispatcher/internal/audit"
 	"dispatcher/internal/fault"
 	"dispatcher/throttle/limit"
 )
@@ -35,7 +37,6 @@ func (ch Change) put(s *limit.Settings, now time.Time) error {
 const (
 	MinOverride = time.Second
 	MaxOverride = 31 * 24 * time.Hour
-	maxWhy      = 200 // bytes
 )
 
 func (ch Change) validate() error {
@@ -43,8 +44,7 @@ func (ch Change) validate() error {
 	if ch.For != 0 {
 		faults.Between("for", ch.For, MinOverride, MaxOverride)
 	}
-	faults.Refuse(len(ch.Why) > maxWhy, "why", len(ch.Why), "bytes are more than %d", maxWhy)
-	return faults.Err()
+	return errors.Join(faults.Err(), audit.CheckWhy(ch.Why))
 }
 
 // apply returns the settings that the change leads to at now.

@@ -75,7 +75,7 @@ func TestAnExceptionThatCanNotBeKeptIsRefused(t *testing.T) {
 		{2, control.Change{}, "--force passes it"},
 		{6, control.Change{For: time.Millisecond}, "for: 1ms: must be from"},
 		{6, control.Change{IfRevision: 7}, "revision 7 was expected, but 2 is in force"},
-		{6, control.Change{Why: strings.Repeat("x", 201)}, "why: 201: bytes are more than 200"},
+		{6, control.Change{Why: strings.Repeat("ü", 201)}, "why: 201: must have at most 200 characters"},
 	} {
 		if _, err := c.Except(t.Context(), of, row.units, row.ch); err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%d, %+v: got %v, want %s", row.units, row.ch, err, row.want)
