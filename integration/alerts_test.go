@@ -71,8 +71,7 @@ func TestScrapeReal(t *testing.T) {
 const ofLaterLimits = "dispatcher_limit_blocks_total"
 
 // Each cause makes its alert fire, and the alert ends when the cause does. Before that none fires, but those that a busy machine can
-// bring about. The rules are those of deploy/, but that each fires after eight seconds. That a lag grows for ten minutes and that versions
-// differ is left to promtool.
+// bring about. The rules are those of deploy/, but that each looks ten seconds back where those look minutes back, and fires after eight.
 func TestAlertsReal(t *testing.T) {
 	needPrometheus(t)
 	w := startServers(t, containers.Kafka)
@@ -95,6 +94,23 @@ func TestAlertsReal(t *testing.T) {
 			[]string{"DispatcherProviderDown"},
 		},
 		{"jobs are rejected", func() { s.load(t, 500, "reject") }, func() {}, []string{"DispatcherDeadLetters"}},
+		{
+			"the provider is slow, and more jobs come than it takes",
+			func() {
+				eventually(t, 3*time.Minute, func() bool {
+					s.load(t, 500, "slow")
+					pass(500 * time.Millisecond)
+					return slices.Contains(p.firing(t), "DispatcherLagGrows")
+				},
+					func() string { return "the lag grows, and DispatcherLagGrows does not fire" })
+			},
+			func() { s.judge.post(t, "/release", "") },
+			[]string{"DispatcherLagGrows"},
+		},
+		{
+			"a node is of another version", func() { s.dispatcher = s.otherVersion(t); p.scrapes(t, append(nodes, s.startOne(t))...) }, func() {},
+			[]string{"DispatcherVersionsDiffer"},
+		},
 		{
 			"nodes stand still for 45 ms again and again", func() { s.load(t, 30_000, "plain"); p.stutter(t, nodes, 45*time.Millisecond, "DispatcherGuardAtBound") },
 			func() {},
@@ -143,6 +159,17 @@ func (p *prometheus) stutter(t *testing.T, nodes []*node, stop time.Duration, al
 	})
 }
 
+// otherVersion builds a dispatcher that says it is of another release.
+func (s *scene) otherVersion(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "dispatcher")
+	flags := "-ldflags=-X dispatcher/internal/version.release=v0.0.1"
+	if out, err := exec.CommandContext(t.Context(), "go", "build", flags, "-o", path, "../cmd/dispatcher").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return path
+}
+
 // load writes jobs to the scene's topic, with ids that tell a scripted provider what to do.
 func (s *scene) load(t *testing.T, jobs int, outcome string) {
 	t.Helper()
@@ -167,9 +194,13 @@ func needPrometheus(t *testing.T) {
 }
 
 // prometheus is a real one in a process of its own.
-type prometheus struct{ addr string }
+type prometheus struct {
+	addr    string
+	targets string // path of the file that names the nodes
+}
 
-// startPrometheus starts one that scrapes the nodes each two seconds, with the rules of deploy/, each of which fires after eight.
+// startPrometheus starts one that scrapes the nodes each two seconds, with the rules of deploy/: each looks ten seconds back where
+// those look minutes back, and fires after eight.
 func (s *scene) startPrometheus(t *testing.T) *prometheus {
 	t.Helper()
 	dir := t.TempDir()
@@ -177,27 +208,23 @@ func (s *scene) startPrometheus(t *testing.T) *prometheus {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var targets []string
-	for _, n := range s.nodes {
-		targets = append(targets, n.admin)
-	}
 	config, err := yaml.Marshal(map[string]any{
 		"global":         map[string]any{"scrape_interval": "2s", "scrape_timeout": "2s", "evaluation_interval": "1s"},
 		"rule_files":     []string{"alerts.yml"},
-		"scrape_configs": []any{map[string]any{"job_name": "dispatcher", "static_configs": []any{map[string]any{"targets": targets}}}},
+		"scrape_configs": []any{map[string]any{"job_name": "dispatcher", "file_sd_configs": []any{map[string]any{"files": []string{filepath.Join(dir, "targets.json")}}}}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range map[string][]byte{
 		"prometheus.yml": config,
-		"alerts.yml":     regexp.MustCompile(`(?m)^( +for:).*$`).ReplaceAll(rules, []byte("$1 8s")),
+		"alerts.yml":     sooner(rules),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	p := &prometheus{addr: freeAddr(t)}
+	p := &prometheus{addr: freeAddr(t), targets: filepath.Join(dir, "targets.json")}
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		t.Fatal(err)
@@ -217,13 +244,36 @@ func (s *scene) startPrometheus(t *testing.T) *prometheus {
 			t.Logf("prometheus said:\n%s", tail(text, 4000))
 		}
 	})
-	want := fmt.Sprint(len(targets))
+	p.scrapes(t, s.nodes...)
+	return p
+}
+
+// sooner has the rules look ten seconds back instead of minutes, and fire after eight.
+func sooner(rules []byte) []byte {
+	rules = regexp.MustCompile(`(?m)^( +for:).*$`).ReplaceAll(rules, []byte("$1 8s"))
+	return regexp.MustCompile(`(\[|offset )\d+m`).ReplaceAll(rules, []byte("${1}10s"))
+}
+
+// scrapes tells it which nodes there are, and waits until it has read all of them.
+func (p *prometheus) scrapes(t *testing.T, nodes ...*node) {
+	t.Helper()
+	var addrs []string
+	for _, n := range nodes {
+		addrs = append(addrs, n.admin)
+	}
+	text, err := json.Marshal([]any{map[string]any{"targets": addrs}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(p.targets, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprint(len(nodes))
 	eventually(t, time.Minute, func() bool {
 		values := p.query(t, `sum(up{job="dispatcher"})`)
 		return len(values) == 1 && values[0] == want
 	},
 		func() string { return "prometheus does not scrape all nodes" })
-	return p
 }
 
 // get asks the API, and returns false while it does not answer.

@@ -20,6 +20,7 @@ import (
 //	shaky   503 for one call in ten, the same ones in each run
 //	refuse  503 until POST /release
 //	hang    no answer until POST /release
+//	slow    after two seconds until POST /release
 //
 // All else is accepted.
 type script struct {
@@ -55,6 +56,10 @@ func (s *script) answer(_ int, key string) provider.Answer {
 	case "hang":
 		if !s.released.Load() {
 			a.Fault = provider.Hang
+		}
+	case "slow":
+		if !s.released.Load() {
+			a.Delay = 2 * time.Second
 		}
 	}
 	return a
