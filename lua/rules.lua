@@ -8,16 +8,19 @@
 -- ARGV[3] channel   that nodes are notified on
 -- ARGV[4] event     is written down
 -- ARGV[5] by        who made the change
+-- ARGV[6] put_back  revision that the new list had before Redis lost it; 0: it is new
 --
 -- Reply: 1 now_us  2 revision in force  3 list in force  4 1: the change was made; 0: it was not
 --
--- The revision is the time of the change, so that it rises also after Redis has lost the rules. Missing key: there are none.
+-- The revision is the time of the change, so that it rises also after Redis has lost the rules. A list that is put back has its
+-- own: a node that knows a newer one puts that back after it. Missing key: there are none.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local found = redis.call('HMGET', KEYS[1], 'revision', 'list')
 local revision, list = tonumber(found[1] or 0), found[2] or ''
 if ARGV[1] == '-1' or tonumber(ARGV[1]) ~= revision then return {now, revision, list, 0} end
-revision, list = math.max(now, revision + 1), ARGV[2]
+local put_back = tonumber(ARGV[6])
+revision, list = put_back > 0 and put_back or math.max(now, revision + 1), ARGV[2]
 redis.call('HSET', KEYS[1], 'revision', string.format('%.0f', revision), 'list', list)
 note_event(KEYS[2], ARGV[4], ARGV[5])
 redis.call('PUBLISH', ARGV[3], string.format('%.0f', revision))

@@ -16,7 +16,7 @@
 //
 // # Failure
 //
-// A change acts at once by a notification, and within two seconds where that was lost. While Redis does not answer, and where it
-// has lost the rules, a node keeps those that it knows until they end. A rule that fails on a job does not match it, and that is
+// A change acts at once by a notification, and within two seconds where that was lost. While Redis does not answer, a node keeps
+// the rules that it knows until they end. Where Redis has lost them, the node puts them back, under the revision that they had. A rule that fails on a job does not match it, and that is
 // counted. There are at most [MostRules] rules, and none lasts longer than [Longest].
 package rules

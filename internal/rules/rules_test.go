@@ -3,6 +3,7 @@ package rules
 import (
 	"errors"
 	"log/slog"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -136,19 +137,87 @@ func TestANodeKnowsTheRulesThatAreInForce(t *testing.T) {
 	if r := w.Match(of("spring"), now.Add(2*time.Minute)); r == nil || r.Kind != Hold {
 		t.Errorf("got %+v, want that the cancelling has ended", r)
 	}
+	known, _, err := s.Read(t.Context())
 	server.FlushAll()
 	w.read(t.Context())
 	if r := w.Match(of("spring"), now); r == nil || r.Kind != Cancel {
 		t.Errorf("got %+v after Redis lost the rules, want those that were known", r)
 	}
+	if back, _, again := s.Read(t.Context()); !reflect.DeepEqual(back, known) || errors.Join(err, again) != nil {
+		t.Errorf("got %+v after Redis lost the rules, want them put back: %+v; %v %v", back, known, err, again)
+	}
 	server.SetTime(start.Add(time.Second))
-	_, newest := s.mustAdd(t, Rule{Kind: Hold, When: "false"}, time.Hour)
+	third, newest := s.mustAdd(t, Rule{Kind: Cancel, When: `job.headers["campaign"] == "autumn"`}, time.Hour)
 	for w.Revision() < newest {
 		<-changed
 	}
-	if r := w.Match(of("spring"), now); r != nil {
-		t.Errorf("got %+v, want the new rules alone", r)
+	if r := w.Match(of("autumn"), now); r == nil || r.ID != third.ID || third.ID != "3" {
+		t.Errorf("got %+v, want the new rule beside those that were put back", r)
 	}
+}
+
+// Nodes know rules of different revisions when Redis loses them, or some of them. Whoever looks first, in the end Redis and all nodes have the
+// newest rules that a node knew.
+func TestLawTheNewestKnownRulesArePutBack(t *testing.T) {
+	t.Parallel()
+	s, server := newStore(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		server.FlushAll()
+		nodes := make([]*Watcher, rapid.IntRange(1, 4).Draw(rt, "nodes"))
+		for i := range nodes {
+			nodes[i] = newWatcher(s, func() {})
+		}
+		var revisions []List
+		for range rapid.IntRange(1, 5).Draw(rt, "changes") {
+			s.mustAdd(t, Rule{Kind: Hold, When: "true"}, time.Hour)
+			now, _, err := s.Read(t.Context())
+			if err != nil {
+				rt.Fatal(err)
+			}
+			revisions = append(revisions, now)
+			for _, w := range nodes {
+				if rapid.Bool().Draw(rt, "reads") {
+					w.read(t.Context())
+				}
+			}
+		}
+		var newest List
+		for _, w := range nodes {
+			if known := w.set.Load().list; known.Revision > newest.Revision {
+				newest = known
+			}
+		}
+		server.FlushAll()
+		if kept := rapid.IntRange(-1, len(revisions)-1).Draw(rt, "what a replica has"); kept >= 0 {
+			if _, err := s.putBack(t.Context(), 0, revisions[kept]); err != nil {
+				rt.Fatal(err)
+			}
+			if revisions[kept].Revision > newest.Revision {
+				newest = revisions[kept]
+			}
+		}
+		for range 2 {
+			for _, i := range rapid.Permutation(indexes(len(nodes))).Draw(rt, "order") {
+				nodes[i].read(t.Context())
+			}
+		}
+		if back, _, err := s.Read(t.Context()); err != nil || !reflect.DeepEqual(back, newest) {
+			rt.Errorf("got %+v in Redis, want %+v; %v", back, newest, err)
+		}
+		for i, w := range nodes {
+			if got := w.Revision(); got != newest.Revision {
+				rt.Errorf("node %d: got revision %d, want %d", i, got, newest.Revision)
+			}
+		}
+	})
+}
+
+func indexes(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
 }
 
 func TestARuleThatFailsOnAJobDoesNotMatch(t *testing.T) {

@@ -1,12 +1,14 @@
 package rules
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,7 +21,7 @@ import (
 
 // Errors of a [Store].
 var (
-	ErrUnknown = errors.New("there is no such rule: it has ended, or never was; dispatcher rules lists them")
+	ErrUnknown = errors.New("there is no such rule: it has ended, or never was; dispatcher rules list shows them")
 	ErrBusy    = errors.New("the rules were changed by others at the same time; nothing was changed: try again")
 )
 
@@ -40,18 +42,18 @@ func (s *Store) events() string { return s.key() + ":events" }
 
 // Read returns the rules that have not ended, and Redis's time.
 func (s *Store) Read(ctx context.Context) (List, time.Time, error) {
-	l, now, _, err := s.run(ctx, -1, nil, "", "")
+	l, now, _, err := s.run(ctx, -1, List{}, "", "")
 	l.Rules = current(l.Rules, now)
 	return l, now, err
 }
 
-// run reads the rules or, with a revision, replaces those of that revision.
-func (s *Store) run(ctx context.Context, revision int64, rules []Rule, event, by string) (l List, now time.Time, done bool, err error) {
-	text, err := json.Marshal(rules)
+// run reads the rules or, with a revision, replaces those of that revision. What has no revision gets a new one.
+func (s *Store) run(ctx context.Context, revision int64, to List, event, by string) (l List, now time.Time, done bool, err error) {
+	text, err := json.Marshal(to.Rules)
 	if err != nil {
 		return l, now, false, err
 	}
-	reply, err := s.script.Run(ctx, s.rdb, []string{s.key(), s.events()}, revision, text, s.key(), event, by).Slice()
+	reply, err := s.script.Run(ctx, s.rdb, []string{s.key(), s.events()}, revision, text, s.key(), event, by, to.Revision).Slice()
 	if err != nil {
 		return l, now, false, fmt.Errorf("rules: %w", err)
 	}
@@ -83,12 +85,23 @@ func (s *Store) change(ctx context.Context, by string, make func([]Rule, time.Ti
 		if err != nil {
 			return List{}, err
 		}
-		after, _, done, err := s.run(ctx, before.Revision, rules, event, by)
+		after, _, done, err := s.run(ctx, before.Revision, List{Rules: rules}, event, by)
 		if err != nil || done {
 			return after, err
 		}
 	}
 	return List{}, ErrBusy
+}
+
+// putBack replaces older rules, or none, by newer ones that Redis has lost, and is true where nobody else was faster.
+func (s *Store) putBack(ctx context.Context, older int64, newer List) (done bool, err error) {
+	ids := make([]string, len(newer.Rules))
+	for i, r := range newer.Rules {
+		ids[i] = r.ID
+	}
+	event := "put back, since Redis had lost it: " + cmp.Or(strings.Join(ids, ", "), "that there is no rule")
+	_, _, done, err = s.run(ctx, older, newer, event, "a node")
+	return done, err
 }
 
 // Add makes a rule. With lasts above 0, it ends after that time by Redis's clock. It returns the rule, and the revision from

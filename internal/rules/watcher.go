@@ -48,10 +48,10 @@ func NewWatcher(o WatcherOptions) *Watcher {
 	return w
 }
 
-// set are rules, compiled.
+// set are the rules of one revision.
 type set struct {
-	revision int64
-	rules    []compiled // those that cancel first
+	list  List
+	rules []compiled // those that cancel first
 }
 
 type compiled struct {
@@ -80,7 +80,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// read takes the rules over that Redis has. Where it has lost them, those that the node knows stay until they end.
+// read takes the rules over that Redis has. Where Redis has lost them, those that the node knows stay, and are put back.
 func (w *Watcher) read(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -95,12 +95,25 @@ func (w *Watcher) read(ctx context.Context) {
 	w.failing = false
 	defer w.know()
 	old := w.set.Load()
-	if list.Revision <= old.revision {
+	if list.Revision < old.list.Revision {
+		w.putBack(ctx, list.Revision, List{old.list.Revision, current(old.list.Rules, now)})
+	}
+	if list.Revision <= old.list.Revision {
 		return
 	}
 	w.set.Store(w.compile(list, now, time.Now()))
 	w.forget(old, list)
 	w.changed()
+}
+
+// putBack has Redis keep again what it has lost, for the nodes that start later.
+func (w *Watcher) putBack(ctx context.Context, older int64, known List) {
+	switch done, err := w.store.putBack(ctx, older, known); {
+	case err != nil:
+		w.log.Warn("Redis has lost rules that this node knows, and they could not be put back, trying again", "rules", len(known.Rules), "error", err)
+	case done:
+		w.log.Warn("Redis had lost rules that this node knows, and they were put back", "rules", len(known.Rules))
+	}
 }
 
 // forget drops the series of the rules that are gone: each new rule has an id of its own, so they would pile up.
@@ -134,7 +147,7 @@ func (w *Watcher) Await(ctx context.Context) {
 
 // compile makes a set. redis and local are the same moment by both clocks.
 func (w *Watcher) compile(l List, redis, local time.Time) *set {
-	s := &set{revision: l.Revision}
+	s := &set{list: l}
 	for _, kind := range []Kind{Cancel, Hold} {
 		for _, r := range l.Rules {
 			if r.Kind != kind {
@@ -157,7 +170,7 @@ func (w *Watcher) Revision() int64 {
 	if w == nil {
 		return 0
 	}
-	return w.set.Load().revision
+	return w.set.Load().list.Revision
 }
 
 // Match is the rule that a job is under; nil: none. job makes what expressions see, and is called only if there are rules. A nil

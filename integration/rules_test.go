@@ -1,0 +1,50 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"dispatcher/internal/containers"
+)
+
+// A campaign is cancelled, and then Redis loses all that it knows. The node puts the rule back, so that a node that starts later
+// calls nothing of the campaign either.
+func TestLostRulesReal(t *testing.T) {
+	const jobs = 60
+	w := startServers(t, containers.Kafka)
+	s := w.scene(t, 100, 6, faultLatency)
+	first := s.startOne(t)
+	s.load(t, jobs, "other")
+	s.judge.count(t, jobs, time.Minute)
+	s.mustCommand(t, "cancel", "--when", `job.headers["campaign"] == "spring"`, "--for", "24h", "--why", "wrong price")
+	if err := s.rdb.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	var known string
+	eventually(t, 20*time.Second, func() bool {
+		known, _ = s.command(t, "rules", "list") // fails while Redis knows nothing
+		return strings.Contains(known, "wrong price")
+	},
+		func() string { return "the rule is not put back: " + known })
+	t.Log(strings.TrimSpace(s.mustCommand(t, "rules", "history")))
+
+	s.startOne(t)
+	stop(t, first)
+	campaign := make([]*kgo.Record, jobs)
+	for n := range campaign {
+		campaign[n] = s.named(fmt.Sprint(n), fmt.Sprint("spring-", n), kgo.RecordHeader{Key: "campaign", Value: []byte("spring")})
+	}
+	put(t, s.producer(t), campaign...)
+	s.settled(t, time.Minute)
+	if called := callsFrom(s.judge.arrivals(t), "spring-"); len(called) > 0 {
+		t.Errorf("got %d calls of the cancelled campaign, want none", len(called))
+	}
+	if got := s.settle(t, "drop", "--reason", "cancelled"); got.Done != jobs {
+		t.Errorf("got %+v, want %d dead letters of cancelled jobs dropped", got, jobs)
+	}
+	stop(t, s.running()...)
+}
