@@ -16,15 +16,15 @@ var soak = flag.Duration("soak", 0, "how long the soak lasts; 0: it is left out"
 
 const (
 	soakCap  = 1000
-	settleIn = 6 // the first sample is taken after this part of the soak: 5 of 30 minutes
+	settleIn = 6 // the fleet is looked at after this part of the soak, 5 of 30 minutes, and at the end
 	quietFor = 20 * time.Second
 )
 
 // held is what a fleet holds at one moment. Node 1 lives as long as the soak.
 type held struct {
 	at                             time.Duration
-	memory                         int // bytes, of node 1
-	goroutines, files, connections int // of node 1
+	memory                         peaks // of node 1
+	goroutines, files, connections int   // of node 1
 	keys                           int64
 	redis                          int // bytes
 	script                         time.Duration
@@ -50,14 +50,18 @@ func TestSoak(t *testing.T) {
 	s.start(t, 3)
 	s.judge.count(t, 5*soakCap, time.Minute)
 	began := time.Now()
-	var early, end held
-	for n := 0; time.Since(began) < *soak-time.Minute; n++ {
-		s.disturb(t, broker, n)
-		if early.at == 0 && time.Since(began) >= *soak/settleIn {
-			early = s.holds(t, began)
+	n := 0
+	until := func(d time.Duration) (memory peaks) {
+		for ; time.Since(began) < d; n++ {
+			memory.add(s.disturb(t, broker, n))
 		}
+		return memory
 	}
-	end = s.holds(t, began)
+	memory := until(*soak / settleIn)
+	early := s.holds(t, began, memory)
+	until(*soak - *soak/settleIn - time.Minute)
+	memory = until(*soak - time.Minute)
+	end := s.holds(t, began, memory)
 	s.settled(t, 5*time.Minute)
 	stop(t, s.running()...)
 	r := s.judge.report(t, soakCap)
@@ -70,15 +74,38 @@ func TestSoak(t *testing.T) {
 	grows(t, early, end)
 }
 
+// peaks are of the memory of a node, over minutes, in bytes. What is resident at one moment says little: the runtime lets the heap grow to
+// twice of what lives, and gives it back late.
+type peaks struct {
+	resident int // at most
+	heap     int // at least: just after garbage was collected
+}
+
+func (p *peaks) add(o peaks) {
+	p.resident = max(p.resident, o.resident)
+	if p.heap == 0 || o.heap < p.heap {
+		p.heap = o.heap
+	}
+}
+
+// watched lets time pass, and looks at a node's memory each second.
+func (n *node) watched(t *testing.T, d time.Duration) (memory peaks) {
+	t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); pass(time.Second) {
+		memory.add(peaks{n.memory(t), int(n.metric(t, "go_memstats_heap_alloc_bytes"))})
+	}
+	return memory
+}
+
 // disturb is a minute of the soak.
-func (s *scene) disturb(t *testing.T, broker *containers.KafkaSet, n int) {
+func (s *scene) disturb(t *testing.T, broker *containers.KafkaSet, n int) (memory peaks) {
 	t.Helper()
 	s.mustCommand(t, "limit", "set", "provider", "--cap", "800", "--for", "10s", "--wait")
-	pass(15 * time.Second)
+	memory = s.nodes[0].watched(t, 15*time.Second)
 	stop(t, s.running()[1])
-	pass(5 * time.Second)
+	memory.add(s.nodes[0].watched(t, 5*time.Second))
 	s.startOne(t)
-	pass(10 * time.Second)
+	memory.add(s.nodes[0].watched(t, 10*time.Second))
 	switch n % 5 { //nolint:mnd // each of them twice in ten minutes
 	case 1:
 		_ = s.rdb.ShutdownNoSave(t.Context()).Err() // the container starts it again, without its data
@@ -86,11 +113,12 @@ func (s *scene) disturb(t *testing.T, broker *containers.KafkaSet, n int) {
 		broker.Stop(1)
 		broker.Start(1)
 	}
-	pass(15 * time.Second)
+	memory.add(s.nodes[0].watched(t, 15*time.Second))
+	return memory
 }
 
-// holds looks at the fleet while nothing disturbs it.
-func (s *scene) holds(t *testing.T, began time.Time) held {
+// holds looks at the fleet while nothing disturbs it. memory is of the minutes before.
+func (s *scene) holds(t *testing.T, began time.Time, memory peaks) held {
 	t.Helper()
 	n := s.nodes[0]
 	before := scriptsRun(t, s.rdb, "evalsha")
@@ -105,7 +133,7 @@ func (s *scene) holds(t *testing.T, began time.Time) held {
 		t.Fatal(err)
 	}
 	h := held{
-		at: time.Since(began), memory: n.memory(t), goroutines: int(n.metric(t, "go_goroutines")), files: len(files),
+		at: time.Since(began), memory: memory, goroutines: int(n.metric(t, "go_goroutines")), files: len(files),
 		connections: n.connections(t, s.kafka.Addr) + n.connections(t, s.redis.Addr) + n.connections(t, s.judge.addr), keys: keys,
 		late: n.metric(t, "dispatcher_limit_late_slots_total"),
 	}
@@ -130,10 +158,13 @@ func (s *scene) infoNumber(t *testing.T, section, name string) (n float64) {
 	return n
 }
 
+const mib = 1 << 20
+
 // figures are what is held, each with a unit of its own, and how it may differ at the end.
 func (h held) figures() []heldFigure {
 	return []heldFigure{
-		{"memory of node 1, MiB", float64(h.memory) / (1 << 20), 0.2, 0},
+		{"most resident memory, MiB", float64(h.memory.resident) / mib, 0.2, 0},
+		{"least heap, MiB", float64(h.memory.heap) / mib, 0.2, 20}, // a moment without partitions needs less
 		{"goroutines", float64(h.goroutines), 0.1, 10},
 		{"open files", float64(h.files), 0.1, 10},
 		{"connections", float64(h.connections), 0.1, 10},
