@@ -191,14 +191,13 @@ func (c *countedJobs) PutBack(jobs []*consumer.Delivery) {
 func (b *bubble) dispatch(c worker.Caller, conns pacer.Connections, workers int) {
 	ctx := b.ctx
 	b.caller.Caller = c
-	items := make(chan pacer.Item)
 	p := pacer.New(pacer.Options{
-		Jobs: b.jobs(), Items: items, Places: b.places, Connections: conns, Limiter: b.limiter, Breaker: b.breaker, Gates: b.gates,
+		Jobs: b.jobs(), Places: b.places, Connections: conns, Limiter: b.limiter, Breaker: b.breaker, Gates: b.gates,
 		Workers: workers, IdleTimeout: time.Minute,
 	})
 	b.work.Go(func() { p.Run(ctx) })
 	for range workers {
-		b.work.Go(func() { b.pool.Work(items) })
+		b.work.Go(func() { b.pool.Work(p.Items()) })
 	}
 }
 

@@ -264,12 +264,12 @@ func (n *Node) Run(ctx context.Context) error {
 		services.Go(func() { fail(n.dedup.Run(service)) }) // writes the last records after the workers have ended
 	}
 	count := n.cfg.Kafka.Workers * max(len(n.cfg.Kafka.Lanes), 1) // as many jobs as the lanes may have in flight
-	b, items, places := n.breaker(), make(chan pacer.Item), pacer.NewPlaces()
-	p, pool := n.pacer(b, items, places, count), n.workers(b, places)
+	b, places := n.breaker(), pacer.NewPlaces()
+	p, pool := n.pacer(b, places, count), n.workers(b, places)
 	services.Go(func() { n.healthCheck(b).Run(service) })
 	workers.Go(func() { p.Run(ctx) })
 	for range count {
-		workers.Go(func() { pool.Work(items) })
+		workers.Go(func() { pool.Work(p.Items()) })
 	}
 
 	err := n.consumer.Run(ctx)
@@ -295,9 +295,9 @@ func (n *Node) breaker() *breaker.Breaker {
 	})
 }
 
-func (n *Node) pacer(b *breaker.Breaker, items chan<- pacer.Item, places pacer.Places, workers int) *pacer.Pacer {
+func (n *Node) pacer(b *breaker.Breaker, places pacer.Places, workers int) *pacer.Pacer {
 	return pacer.New(pacer.Options{
-		Jobs: n.consumer, Items: items, Places: places, Connections: n.sender, Limiter: n.limiter, Breaker: b, Gates: n.gates, Rules: n.rules,
+		Jobs: n.consumer, Places: places, Connections: n.sender, Limiter: n.limiter, Breaker: b, Gates: n.gates, Rules: n.rules,
 		Workers: workers, IdleTimeout: n.cfg.Sender.HTTP.IdleTimeout, Lanes: len(n.cfg.Kafka.Lanes), Claims: n.dedup != nil,
 	})
 }

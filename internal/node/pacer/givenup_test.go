@@ -16,9 +16,9 @@ func TestAPausePutsAdmittedJobsBack(t *testing.T) {
 	rdb := redisclient.New(redisclient.Options{Addrs: []string{miniredis.RunT(t).Addr()}})
 	t.Cleanup(func() { _ = rdb.Close() })
 	lim, slots := throttletest.GivenUp(t, rdb, 3)
-	items := make(chan Item, len(slots))
 	s := &shelf{}
-	p := New(Options{Jobs: s, Items: items, Connections: alwaysReady{}, Limiter: lim, Places: NewPlaces()})
+	p := New(Options{Jobs: s, Connections: alwaysReady{}, Limiter: lim, Places: NewPlaces()})
+	p.items = make(chan Item, len(slots))
 	var block []Item
 	for _, slot := range slots {
 		block = append(block, Item{Delivery: &consumer.Delivery{}, Slot: slot})
@@ -26,7 +26,7 @@ func TestAPausePutsAdmittedJobsBack(t *testing.T) {
 	p.admitted <- block
 	close(p.admitted)
 	p.handOut(t.Context())
-	if len(items) != 0 || len(p.o.Places) != 0 || s.n.Load() != int64(len(block)) {
-		t.Errorf("got %d jobs with workers, %d places in use and %d jobs put back, want 0, 0 and %d", len(items), len(p.o.Places), s.n.Load(), len(block))
+	if len(p.items) != 0 || len(p.o.Places) != 0 || s.n.Load() != int64(len(block)) {
+		t.Errorf("got %d jobs with workers, %d places in use and %d jobs put back, want 0, 0 and %d", len(p.items), len(p.o.Places), s.n.Load(), len(block))
 	}
 }

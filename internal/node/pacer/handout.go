@@ -73,7 +73,7 @@ func (p *Pacer) handNear(ctx context.Context, waiting []Item) []Item {
 		if item.Conn.IsZero() && item.Refused == nil {
 			item.Conn = p.o.Connections.Take()
 		}
-		p.o.Items <- *item
+		p.items <- *item
 	}
 	clear(waiting)
 	return waiting[:0]

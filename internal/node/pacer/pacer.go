@@ -19,7 +19,6 @@ import (
 // Options of a [Pacer].
 type Options struct {
 	Jobs        Jobs
-	Items       chan<- Item // to the workers; unbuffered, since a job waits in the consumer and not in a channel
 	Places      Places
 	Connections Connections
 	Limiter     *throttle.Limiter
@@ -60,22 +59,27 @@ type Connections interface {
 type Pacer struct {
 	o Options
 
+	items    chan Item   // unbuffered: a job waits in the consumer, not in a channel
 	admitted chan []Item // blocks with their slots; one may wait
 	probing  bool        // the breaker has given a turn that no job has used yet
 }
 
 // New makes a pacer.
-func New(o Options) *Pacer { return &Pacer{o: o, admitted: make(chan []Item, 1)} }
+func New(o Options) *Pacer {
+	return &Pacer{o: o, items: make(chan Item), admitted: make(chan []Item, 1)}
+}
 
-// Run admits jobs until the consumer has ended, and closes the channel of the items. After the end
-// of ctx it hands no job out whose slot is still to come. It starts one goroutine, which hands the
+// Items are those for the workers. The pacer closes the channel when it ends.
+func (p *Pacer) Items() <-chan Item { return p.items }
+
+// Run admits jobs until the consumer has ended. After the end of ctx it hands no job out whose slot is still to come. It starts one goroutine, which hands the
 // jobs out: so a Redis that is slow holds up no job that has a slot.
 func (p *Pacer) Run(ctx context.Context) {
 	handed := make(chan struct{})
 	go func() {
 		defer close(handed)
 		p.handOut(ctx)
-		close(p.o.Items)
+		close(p.items)
 	}()
 	p.o.Rules.Await(ctx) // a job that is cancelled must not be called because its node has just started
 	for range p.o.Jobs.Ready() {

@@ -143,16 +143,15 @@ func pace(t *testing.T, s Jobs, ready chan struct{}, minShares []float64, test f
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = lim.Run(ctx) }()
-	items := make(chan Item)
 	p := New(Options{
-		Jobs: s, Items: items, Places: NewPlaces(), Connections: alwaysReady{}, Limiter: lim, Breaker: breaker.New(5, time.Second, func(bool) {}),
+		Jobs: s, Places: NewPlaces(), Connections: alwaysReady{}, Limiter: lim, Breaker: breaker.New(5, time.Second, func(bool) {}),
 		Workers: 256, IdleTimeout: time.Minute, Lanes: len(minShares),
 	})
 	go p.Run(ctx)
-	test(items, p, stop)
+	test(p.Items(), p, stop)
 	stop()
 	close(ready)
-	for range items {
+	for range p.Items() {
 	}
 	<-ended
 }
