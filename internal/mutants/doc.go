@@ -6,10 +6,10 @@
 // A mutation is an entry of internal/mutants/NAME.yaml:
 //
 //   - law: An expired job gives its slot back.
-//     file: internal/node/visit.go       # from the module's root
-//     old: t.spare()                         # stands in the file exactly once
+//     file: internal/node/worker/visit.go     # from the module's root
+//     old: t.spare()                          # stands in the file exactly once
 //     new: _ = t
-//     test: ./internal/node -run TestX   # arguments of go test, split at blanks
+//     test: ./internal/node/worker -run TestX   # arguments of go test, split at blanks
 //
 // The command prints one line a mutation, and how many there are of each:
 //

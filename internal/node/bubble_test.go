@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -21,11 +22,14 @@ import (
 	"dispatcher/consumer"
 	"dispatcher/internal/node/breaker"
 	"dispatcher/internal/node/gates"
+	"dispatcher/internal/node/pacer"
 	"dispatcher/internal/node/report"
+	"dispatcher/internal/node/worker"
 	"dispatcher/job"
 	"dispatcher/sender"
 	"dispatcher/throttle"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/throttletest"
 )
 
 // bubble is a node in a synctest bubble: a real consumer on a fake Kafka, a real
@@ -38,9 +42,11 @@ type bubble struct {
 	consumer *consumer.Consumer
 	limiter  *throttle.Limiter
 	putBack  atomic.Int64 // jobs that got no slot
-	places   chan struct{}
+	places   pacer.Places
 	breaker  *breaker.Breaker
-	pool     *workerPool
+	pool     *worker.Pool
+	caller   anyCaller            // of the pool
+	registry *prometheus.Registry // of the pool
 	work     sync.WaitGroup
 	ctx      context.Context //nolint:containedctx // of the node that runs now
 	stop     func()          // drains the node
@@ -48,10 +54,14 @@ type bubble struct {
 	mu    sync.Mutex
 	calls map[string][]time.Time // when each call of a job was written
 
-	redis   *simulatedRedis // nil: the limit is the node's own
-	gates   *gates.Gates
-	metrics *prometheus.Registry // of the limiter and the gates
+	redis        *simulatedRedis // nil: the limit is the node's own
+	gates        *gates.Gates
+	sleepersFull bool                 // whatever the consumer says
+	metrics      *prometheus.Registry // of the limiter and the gates
 }
+
+// anyCaller makes the calls that the test says.
+type anyCaller struct{ worker.Caller }
 
 // setup is how a node is set up.
 type setup struct {
@@ -122,13 +132,13 @@ func (b *bubble) start() {
 			b.consumer.Wake()
 		}
 	})
-	b.places = make(chan struct{}, maxUnwritten)
-	b.pool = &workerPool{
-		sender: b, limiter: b.limiter, breaker: b.breaker, provider: report.New("provider.test:80", slog.New(slog.DiscardHandler), nil),
-		policy:      policy{onUnknown: configs.UnknownRetry, attempts: b.attempts, backoff: b.backoff, maxBackoff: b.maxBackoff},
-		throttledAs: throttledAs(configs.Config{Limits: b.limits}),
-		metrics:     newMetrics(nil), places: b.places, grace: time.Second, sleepersFull: b.consumer.SleepersFull,
-	}
+	b.places, b.registry = pacer.NewPlaces(), prometheus.NewRegistry()
+	b.pool = worker.New(worker.Options{
+		Sender: &b.caller, Limiter: b.limiter, Breaker: b.breaker, Provider: report.New("provider.test:80", slog.New(slog.DiscardHandler), nil), Places: b.places,
+		Policy:      worker.Policy{OnUnknown: configs.UnknownRetry, Attempts: b.attempts, Backoff: b.backoff, MaxBackoff: b.maxBackoff},
+		ThrottledAs: throttledAs(configs.Config{Limits: b.limits}), Grace: time.Second, Registerer: b.registry,
+		SleepersFull: func() bool { return b.sleepersFull || b.consumer.SleepersFull() },
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	service, end := context.WithCancel(context.Background())
 	b.ctx = ctx
@@ -165,7 +175,7 @@ func (b *bubble) makeLimiter() {
 }
 
 // jobs are the consumer, seen by a test that counts what the pacer does.
-func (b *bubble) jobs() jobs { return &countedJobs{Consumer: b.consumer, putBack: &b.putBack} }
+func (b *bubble) jobs() pacer.Jobs { return &countedJobs{Consumer: b.consumer, putBack: &b.putBack} }
 
 type countedJobs struct {
 	*consumer.Consumer
@@ -178,19 +188,25 @@ func (c *countedJobs) PutBack(jobs []*consumer.Delivery) {
 }
 
 // dispatch has a pacer and workers make the calls.
-func (b *bubble) dispatch(c caller, conns connections, workers int) {
+func (b *bubble) dispatch(c worker.Caller, conns pacer.Connections, workers int) {
 	ctx := b.ctx
-	b.pool.sender = c
-	items := make(chan workItem)
-	p := &pacer{
-		jobs: b.jobs(), items: items, conns: conns, limiter: b.limiter, breaker: b.breaker, maxConns: workers, idleTimeout: time.Minute,
-		places: b.places, gates: b.gates,
-	}
-	b.work.Go(func() { p.run(ctx) })
+	b.caller.Caller = c
+	p := pacer.New(pacer.Options{
+		Jobs: b.jobs(), Places: b.places, Connections: conns, Limiter: b.limiter, Breaker: b.breaker, Gates: b.gates,
+		Workers: workers, IdleTimeout: time.Minute,
+	})
+	b.work.Go(func() { p.Run(ctx) })
 	for range workers {
-		b.work.Go(func() { b.pool.work(items) })
+		b.work.Go(func() { b.pool.Work(p.Items()) })
 	}
 }
+
+// alwaysReady always has a connection.
+type alwaysReady struct{}
+
+func (alwaysReady) Prepare(sender.Demand) bool                 { return true }
+func (alwaysReady) Await(context.Context, sender.Demand) error { return nil }
+func (alwaysReady) Take() sender.Conn                          { return sender.Unreached(errors.New("nothing is connected")) }
 
 func (b *bubble) must(err error) {
 	b.Helper()
@@ -268,29 +284,19 @@ func (b *bubble) take() *consumer.Delivery {
 // slot returns the next slot.
 func (b *bubble) slot() throttle.Slot {
 	b.Helper()
-	s, err := nextSlot(b.Context(), b.limiter)
+	s, err := throttletest.NextSlot(b.Context(), b.limiter)
 	b.must(err)
 	return s
 }
 
-// nextSlot waits for one slot.
-func nextSlot(ctx context.Context, l *throttle.Limiter) (throttle.Slot, error) {
-	for {
-		if _, err := l.Turn(ctx, throttle.OneLane, nil); err != nil {
-			return throttle.Slot{}, err
-		}
-		answers, err := l.Reserve(ctx, []throttle.Request{{Cost: 1}})
-		if err != nil || !answers[0].Slot.IsZero() {
-			return append(answers, throttle.Answer{})[0].Slot, err
-		}
-	}
-}
-
 // handle has a worker handle a job with a slot.
-func (b *bubble) handle(c caller, d *consumer.Delivery, s throttle.Slot) {
-	b.pool.sender = c
+func (b *bubble) handle(c worker.Caller, d *consumer.Delivery, s throttle.Slot) {
+	b.caller.Caller = c
 	b.places <- struct{}{}
-	b.pool.handle(workItem{d: d, slot: s, since: time.Now()})
+	items := make(chan pacer.Item, 1)
+	items <- pacer.Item{Delivery: d, Slot: s, Began: time.Now()}
+	close(items)
+	b.pool.Work(items)
 	if len(b.places) != 0 {
 		b.Errorf("got %d places that are still taken, want none", len(b.places))
 	}
@@ -340,18 +346,6 @@ func ids(kind string, n int) (all []string) {
 		all = append(all, fmt.Sprint(kind, "-", i))
 	}
 	return all
-}
-
-// openBreaker fails calls until the breaker opens.
-func openBreaker(t *testing.T, b *breaker.Breaker, failures int) {
-	t.Helper()
-	for range failures {
-		done, err := b.Allow()
-		if err != nil {
-			t.Fatal(err)
-		}
-		done(sender.Result{Kind: sender.Unavailable}, breaker.ToProvider)
-	}
 }
 
 var (

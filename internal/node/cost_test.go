@@ -5,9 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"dispatcher/internal/gathered"
+	"dispatcher/internal/node/worker"
 	"dispatcher/job"
 	"dispatcher/sender"
 )
@@ -20,13 +19,11 @@ func costing(id string, units int) job.Record {
 // calledUnits is what the calls of the node that runs now counted.
 func (b *bubble) calledUnits() float64 {
 	b.Helper()
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(b.pool.metrics.units)
-	families, err := registry.Gather()
+	families, err := b.registry.Gather()
 	if err != nil {
 		b.Fatal(err)
 	}
-	return gathered.Families(families).Sum(calledUnits)
+	return gathered.Families(families).Sum(worker.CalledUnits)
 }
 
 // Jobs use the rate by what they count, in order, and each once.

@@ -30,6 +30,7 @@ import (
 	"dispatcher/configs"
 	"dispatcher/consumer"
 	"dispatcher/throttle"
+	"dispatcher/throttle/throttletest"
 )
 
 // hold replaces a file that settings refer to, atomically.
@@ -229,7 +230,7 @@ func TestAPasswordIsRotatedUnderARunningLimiter(t *testing.T) {
 			t.Errorf("the limiter ended with %v", err)
 		}
 	}()
-	if _, err := nextSlot(t.Context(), lim); err != nil {
+	if _, err := throttletest.NextSlot(t.Context(), lim); err != nil {
 		t.Fatal(err)
 	}
 	server.Close() // and all connections with it
@@ -243,7 +244,7 @@ func TestAPasswordIsRotatedUnderARunningLimiter(t *testing.T) {
 	within, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for range 200 { // more than were reserved before
-		if _, err := nextSlot(within, lim); err != nil {
+		if _, err := throttletest.NextSlot(within, lim); err != nil {
 			t.Fatalf("after the rotation: %v; the limiter says %v", err, lim.State().Ready())
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"dispatcher/consumer"
 	"dispatcher/internal/figures"
 	"dispatcher/internal/gathered"
+	"dispatcher/internal/node/pacer"
+	"dispatcher/internal/node/worker"
 	"dispatcher/internal/version"
 	"dispatcher/throttle/limit"
 )
@@ -23,7 +25,7 @@ func (n *Node) takeFigures(ctx context.Context) figures.Figures {
 	if families, err := n.registry.Gather(); err == nil {
 		all := gathered.Families(families)
 		f.Calls = all.Counters("dispatcher_sender_calls_total", "result")
-		f.Units = all.Sum(calledUnits)
+		f.Units = all.Sum(worker.CalledUnits)
 		f.DeadLetters = all.Counters("dispatcher_consumer_dead_letters_total", "class")
 		f.Granted = all.Sum("dispatcher_limit_granted_units_total")
 		f.LateSlots = all.Sum("dispatcher_limit_late_slots_total")
@@ -50,7 +52,7 @@ func (n *Node) figureLimit(f *figures.Figures) {
 	}
 	waiting := n.consumer.Deferred()
 	for name, jobs := range waiting {
-		if strings.HasPrefix(name, heldBy) {
+		if strings.HasPrefix(name, pacer.HeldBy) {
 			f.Held += jobs
 		}
 	}

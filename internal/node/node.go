@@ -26,7 +26,9 @@ import (
 	"dispatcher/internal/node/breaker"
 	"dispatcher/internal/node/gates"
 	"dispatcher/internal/node/health"
+	"dispatcher/internal/node/pacer"
 	"dispatcher/internal/node/report"
+	"dispatcher/internal/node/worker"
 	"dispatcher/internal/page"
 	"dispatcher/internal/redrive"
 	"dispatcher/internal/rules"
@@ -261,18 +263,13 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.dedup != nil {
 		services.Go(func() { fail(n.dedup.Run(service)) }) // writes the last records after the workers have ended
 	}
-	items := make(chan workItem)                                  // unbuffered: a job waits in the consumer, not in a channel
 	count := n.cfg.Kafka.Workers * max(len(n.cfg.Kafka.Lanes), 1) // as many jobs as the lanes may have in flight
-	b := n.breaker()
-	p := &pacer{
-		jobs: n.consumer, items: items, conns: n.sender, limiter: n.limiter, breaker: b, maxConns: count, idleTimeout: n.cfg.Sender.HTTP.IdleTimeout,
-		places: make(chan struct{}, maxUnwritten), claims: n.dedup != nil, gates: n.gates, lanes: len(n.cfg.Kafka.Lanes), rules: n.rules,
-	}
-	pool := n.workerPool(b, p.places)
+	b, places := n.breaker(), pacer.NewPlaces()
+	p, pool := n.pacer(b, places, count), n.workers(b, places)
 	services.Go(func() { n.healthCheck(b).Run(service) })
-	workers.Go(func() { p.run(ctx) })
+	workers.Go(func() { p.Run(ctx) })
 	for range count {
-		workers.Go(func() { pool.work(items) })
+		workers.Go(func() { pool.Work(p.Items()) })
 	}
 
 	err := n.consumer.Run(ctx)
@@ -298,14 +295,21 @@ func (n *Node) breaker() *breaker.Breaker {
 	})
 }
 
-func (n *Node) workerPool(b *breaker.Breaker, places <-chan struct{}) *workerPool {
+func (n *Node) pacer(b *breaker.Breaker, places pacer.Places, workers int) *pacer.Pacer {
+	return pacer.New(pacer.Options{
+		Jobs: n.consumer, Places: places, Connections: n.sender, Limiter: n.limiter, Breaker: b, Gates: n.gates, Rules: n.rules,
+		Workers: workers, IdleTimeout: n.cfg.Sender.HTTP.IdleTimeout, Lanes: len(n.cfg.Kafka.Lanes), Claims: n.dedup != nil,
+	})
+}
+
+func (n *Node) workers(b *breaker.Breaker, places pacer.Places) *worker.Pool {
 	s := n.cfg.Sender
-	return &workerPool{
-		sender: n.sender, limiter: n.limiter, breaker: b, provider: n.provider,
-		policy:      policy{onUnknown: s.OnUnknown, attempts: s.Retry.Attempts, backoff: s.Retry.Backoff, maxBackoff: s.Retry.MaxBackoff},
-		throttledAs: throttledAs(n.cfg),
-		metrics:     newMetrics(n.registry), places: places, tracer: n.tracer, dedup: n.dedup, grace: n.cfg.Kafka.Drain / 2, sleepersFull: n.consumer.SleepersFull,
-	}
+	return worker.New(worker.Options{
+		Sender: n.sender, Limiter: n.limiter, Breaker: b, Provider: n.provider, Places: places,
+		Policy:      worker.Policy{OnUnknown: s.OnUnknown, Attempts: s.Retry.Attempts, Backoff: s.Retry.Backoff, MaxBackoff: s.Retry.MaxBackoff},
+		ThrottledAs: throttledAs(n.cfg), Dedup: n.dedup, Grace: n.cfg.Kafka.Drain / 2, SleepersFull: n.consumer.SleepersFull,
+		Tracer: n.tracer, Registerer: n.registry,
+	})
 }
 
 // throttledAs is the gate that a throttled answer is about, by what the answer says.

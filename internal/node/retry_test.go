@@ -320,7 +320,11 @@ func TestAJobThatWasNotCalledStaysAhead(t *testing.T) {
 	s := setup{workers: 1, attempts: 3, backoff: time.Millisecond, maxBackoff: time.Millisecond, failures: 1}
 	s.answer = func(string, int) sender.Result { return accepted }
 	inBubble(t, s, func(b *bubble) {
-		openBreaker(t, b.breaker, 1)
+		done, err := b.breaker.Allow()
+		if err != nil {
+			t.Fatal(err)
+		}
+		done(unavailable, breaker.ToProvider)
 		time.Sleep(time.Second + time.Millisecond)
 		probe, err := b.breaker.Allow() // so that the jobs find the breaker open
 		if err != nil {
@@ -349,7 +353,7 @@ func TestWhereSleepersAreFullAJobGoesToARetryTopic(t *testing.T) {
 		s := setup{workers: 1, attempts: 3, backoff: 4 * time.Second, maxBackoff: 4 * time.Second, failures: 20, order: order, retryTopics: []time.Duration{time.Second}}
 		s.answer = func(string, int) sender.Result { return unavailable }
 		inBubble(t, s, func(b *bubble) {
-			b.pool.sleepersFull = func() bool { return true }
+			b.sleepersFull = true
 			b.produce("job")
 			b.until(time.Minute, "the job is called", func() bool { return len(b.called("job")) == 1 })
 			time.Sleep(time.Second)

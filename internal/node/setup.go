@@ -8,6 +8,7 @@ import (
 	"dispatcher/configs"
 	"dispatcher/consumer"
 	"dispatcher/internal/gathered"
+	"dispatcher/internal/node/pacer"
 	"dispatcher/internal/setupcheck"
 	"dispatcher/internal/wait"
 	"dispatcher/throttle"
@@ -47,9 +48,9 @@ func checkSetup(ctx context.Context, cfg configs.Config, log *slog.Logger, laten
 }
 
 func setupOptions(cfg configs.Config, log *slog.Logger) setupcheck.Options {
-	lead := maxLead
+	lead := pacer.MaxLead
 	if cfg.Dedup.Enabled {
-		lead = leadWithClaim
+		lead = pacer.LeadWithClaim
 	}
 	return setupcheck.Options{
 		Config: cfg, Identity: throttle.IdentityInfo, Lead: lead,

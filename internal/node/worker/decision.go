@@ -1,4 +1,4 @@
-package node
+package worker
 
 import (
 	"errors"
@@ -14,11 +14,11 @@ import (
 	"dispatcher/throttle"
 )
 
-// policy holds the settings that decide what follows a result.
-type policy struct {
-	onUnknown           string // configs.UnknownRetry, UnknownPark or UnknownDead
-	attempts            int    // failures attributed to a job before it is dead-lettered
-	backoff, maxBackoff time.Duration
+// Policy holds the settings that decide what follows a result.
+type Policy struct {
+	OnUnknown           string // configs.UnknownRetry, UnknownPark or UnknownDead
+	Attempts            int    // failures attributed to a job before it is dead-lettered
+	Backoff, MaxBackoff time.Duration
 }
 
 // history is what a job has been through on this node, and what a retry topic or
@@ -86,7 +86,7 @@ type decision struct {
 
 // decide says what follows an event in the life of a job. It is a pure function: it
 // reads no clock and draws no random number.
-func decide(p policy, h history, e event) decision {
+func decide(p Policy, h history, e event) decision {
 	switch {
 	case errors.Is(e.refused, throttle.ErrFull):
 		return deadLetter(deadletter.ClassLimited, sender.Result{Err: e.refused})
@@ -106,16 +106,16 @@ func decide(p policy, h history, e event) decision {
 
 // beforeCall decides on a job that has a slot. Its attempts may have been used up on
 // another node, or by a failure that was attributed since.
-func beforeCall(p policy, h history, e event) decision {
+func beforeCall(p Policy, h history, e event) decision {
 	switch {
 	case e.timedOut:
 		return decision{action: doRelease}
 	case e.expired:
 		return deadLetter(deadletter.ClassExpired, sender.Result{})
-	case h.Failures >= p.attempts:
+	case h.Failures >= p.Attempts:
 		last := h.Last
 		if last.Err == nil { // of another node
-			last.Err = fmt.Errorf("it failed %d times before, and retry.attempts is %d", h.Failures, p.attempts)
+			last.Err = fmt.Errorf("it failed %d times before, and retry.attempts is %d", h.Failures, p.Attempts)
 		}
 		return deadLetter(deadletter.ClassExhausted, last)
 	}
@@ -126,7 +126,7 @@ func beforeCall(p policy, h history, e event) decision {
 const maxPollWait = 250 * time.Millisecond
 
 // afterRefusal decides on a job that the dedup store lets nobody call now.
-func afterRefusal(p policy, h history, e event) decision {
+func afterRefusal(p Policy, h history, e event) decision {
 	switch a := e.refusal; {
 	case a.Standing == dedup.Busy:
 		return decision{action: doPoll, wait: min(a.Wait, maxPollWait)}
@@ -134,7 +134,7 @@ func afterRefusal(p policy, h history, e event) decision {
 		return decision{action: doSettle}
 	case a.Standing == dedup.Sent:
 		return deadLetter(recorded(a.Outcome))
-	case a.Standing == dedup.Unknown && p.onUnknown != configs.UnknownRetry:
+	case a.Standing == dedup.Unknown && p.OnUnknown != configs.UnknownRetry:
 		return deadLetter(deadletter.ClassUnknown, sender.Result{Err: errNodeGone})
 	}
 	return beforeCall(p, h, e) // free or taken over, as the next claim will show
@@ -144,7 +144,7 @@ var errNodeGone = errors.New("the node that was to call it ended without recordi
 
 // afterCall decides by the result of a call. The exhaustive linter checks that each
 // kind has a decision.
-func afterCall(p policy, h history, e event) decision {
+func afterCall(p Policy, h history, e event) decision {
 	r := e.result
 	switch r.Kind {
 	case sender.Accepted:
@@ -156,7 +156,7 @@ func afterCall(p policy, h history, e event) decision {
 	case sender.Unavailable:
 		return retry(p, h, e, deadletter.ClassUnavailable, r.RetryAfter)
 	case sender.Unknown:
-		if p.onUnknown == configs.UnknownRetry {
+		if p.OnUnknown == configs.UnknownRetry {
 			return retry(p, h, e, deadletter.ClassUnknown, 0)
 		}
 		return deadLetter(deadletter.ClassUnknown, r)
@@ -182,9 +182,9 @@ func deadLetter(class deadletter.Class, last sender.Result) decision {
 // for the end of an outage waits in memory, since the outage ends for all at once;
 // where as many jobs sleep as may, it goes to a retry topic. It waits as long as the
 // provider asked for.
-func retry(p policy, h history, e event, class deadletter.Class, asked time.Duration) decision {
+func retry(p Policy, h history, e event, class deadletter.Class, asked time.Duration) decision {
 	toJob := e.attribution == breaker.ToJob
-	if toJob && h.Failures >= p.attempts {
+	if toJob && h.Failures >= p.Attempts {
 		d := deadLetter(deadletter.ClassExhausted, e.result)
 		d.saveAttempts = true
 		return d
@@ -204,14 +204,14 @@ func retry(p policy, h history, e event, class deadletter.Class, asked time.Dura
 // wait is how long a job waits after so many waits: what the provider asked for and
 // up to a tenth more or, where it asked for nothing, a backoff that doubles, from
 // half of it to one and a half.
-func (p policy) wait(waits int, asked time.Duration, jitter float64) time.Duration {
+func (p Policy) wait(waits int, asked time.Duration, jitter float64) time.Duration {
 	if asked > 0 {
 		return asked + time.Duration(jitter*float64(asked/10))
 	}
-	b := p.backoff
-	for ; waits > 0 && b < p.maxBackoff; waits-- {
+	b := p.Backoff
+	for ; waits > 0 && b < p.MaxBackoff; waits-- {
 		b *= 2
 	}
-	b = min(b, p.maxBackoff)
+	b = min(b, p.MaxBackoff)
 	return b/2 + time.Duration(jitter*float64(b))
 }

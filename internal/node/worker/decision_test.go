@@ -1,4 +1,4 @@
-package node
+package worker
 
 import (
 	"errors"
@@ -16,8 +16,8 @@ import (
 )
 
 // settings are those of the table: three attempts, a backoff of 1 s that doubles up to 8 s.
-func settings(onUnknown string) policy {
-	return policy{onUnknown: onUnknown, attempts: 3, backoff: time.Second, maxBackoff: 8 * time.Second}
+func settings(onUnknown string) Policy {
+	return Policy{OnUnknown: onUnknown, Attempts: 3, Backoff: time.Second, MaxBackoff: 8 * time.Second}
 }
 
 // failures is the history of a job to which so many failures are attributed.
@@ -168,7 +168,7 @@ func TestLawsOfADecision(t *testing.T) {
 }
 
 // brokenLaw is the law that a decision after a result breaks; empty: none.
-func brokenLaw(p policy, used int, e event, d decision) string {
+func brokenLaw(p Policy, used int, e event, d decision) string {
 	r := e.result
 	mayBeDone := r.Kind == sender.Accepted || r.Kind == sender.Unknown
 	switch {
@@ -176,7 +176,7 @@ func brokenLaw(p policy, used int, e event, d decision) string {
 		return "a result is followed by a call without a new slot"
 	case d.action == doSettle != (r.Kind == sender.Accepted):
 		return "a job is settled if it was accepted, and only then"
-	case d.action == doRetry && e.attribution == breaker.ToJob && used >= p.attempts:
+	case d.action == doRetry && e.attribution == breaker.ToJob && used >= p.Attempts:
 		return "a job is called more often than its attempts allow"
 	case d.class == deadletter.ClassExhausted && e.attribution != breaker.ToJob:
 		return "an outage exhausts a job"
@@ -184,7 +184,7 @@ func brokenLaw(p policy, used int, e event, d decision) string {
 		return "a job that may be done is free for another delivery"
 	case r.Kind == sender.NotSent && d.claim != claimReleased:
 		return "a job that was not called stays claimed"
-	case d.action == doRetry && r.Kind == sender.Unknown && p.onUnknown != configs.UnknownRetry:
+	case d.action == doRetry && r.Kind == sender.Unknown && p.OnUnknown != configs.UnknownRetry:
 		return "an unknown call is repeated against on_unknown"
 	case d.action == doRetry && r.Kind != sender.Unknown && r.RetryAfter > 0 && d.wait < r.RetryAfter:
 		return "a wait that the provider asked for is cut short"

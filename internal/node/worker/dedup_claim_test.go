@@ -1,4 +1,4 @@
-package node
+package worker
 
 import (
 	"context"
@@ -38,7 +38,7 @@ func dedupStore(t *testing.T, margin time.Duration) *dedup.Store {
 
 // visitWith is a visit, as far as the dedup store needs one.
 func visitWith(store *dedup.Store, id string) *visit {
-	return &visit{workerPool: &workerPool{dedup: store}, memo: memo{entry: store.Open(id), entryID: id}}
+	return &visit{Pool: &Pool{o: Options{Dedup: store}}, memo: memo{entry: store.Open(id), entryID: id}}
 }
 
 // A call must begin before the end of its slot and before the end of its claim,
@@ -54,7 +54,7 @@ func TestACallBeginsWithinItsSlotAndItsClaim(t *testing.T) {
 		slot := time.Duration(rapid.Int64Range(int64(margin/100), int64(3*margin)).Draw(rt, "slot"))
 		a := visitWith(store, time.Duration(jobs).String())
 		before := time.Now()
-		a.slot = throttle.Slot{NotBefore: before, NotAfter: before.Add(slot)}
+		a.Slot = throttle.Slot{NotBefore: before, NotAfter: before.Add(slot)}
 		useBy, err := a.claim(t.Context())
 		after := time.Now()
 		if err != nil {
@@ -62,12 +62,12 @@ func TestACallBeginsWithinItsSlotAndItsClaim(t *testing.T) {
 		}
 		claimFrom, claimTo := before.Add(margin), after.Add(margin) // it was asked for in between
 		switch {
-		case useBy.After(a.slot.NotAfter):
-			rt.Fatalf("got %v after the end of the slot", useBy.Sub(a.slot.NotAfter))
+		case useBy.After(a.Slot.NotAfter):
+			rt.Fatalf("got %v after the end of the slot", useBy.Sub(a.Slot.NotAfter))
 		case useBy.After(claimTo):
 			rt.Fatalf("got %v after the end of the claim", useBy.Sub(claimTo))
-		case useBy.Before(a.slot.NotAfter) && useBy.Before(claimFrom):
-			rt.Fatalf("got %v, before the end of the slot (%v) and of the claim (%v)", useBy, a.slot.NotAfter, claimFrom)
+		case useBy.Before(a.Slot.NotAfter) && useBy.Before(claimFrom):
+			rt.Fatalf("got %v, before the end of the slot (%v) and of the claim (%v)", useBy, a.Slot.NotAfter, claimFrom)
 		}
 	})
 }
@@ -89,11 +89,11 @@ func TestAClaimStaysAfterACallWithoutAnAnswer(t *testing.T) {
 	} {
 		a := visitWith(store, "job "+c.result.String())
 		slot := throttle.Slot{NotBefore: time.Now(), NotAfter: time.Now().Add(time.Minute)}
-		a.slot = slot
+		a.Slot = slot
 		if _, err := a.claim(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		retry := policy{onUnknown: configs.UnknownRetry, attempts: 3}
+		retry := Policy{OnUnknown: configs.UnknownRetry, Attempts: 3}
 		a.endClaim(decide(retry, a.history, event{hasResult: true, result: sender.Result{Kind: c.result}}), func() {})
 		a.endClaim(decision{action: doRelease}, func() {})
 		other, err := store.Open(a.entryID).Claim(t.Context(), time.Time{})

@@ -1,4 +1,4 @@
-package node
+package worker
 
 import (
 	"context"
@@ -11,22 +11,17 @@ import (
 	"dispatcher/consumer"
 	"dispatcher/consumer/deadletter"
 	"dispatcher/internal/dedup"
+	"dispatcher/internal/node/pacer"
 	"dispatcher/internal/tracing"
-	"dispatcher/job"
 	"dispatcher/sender"
 	"dispatcher/throttle"
 )
 
-// caller makes one call: a sender.
-type caller interface {
-	SendOn(ctx context.Context, on *sender.Conn, j job.Job, permit sender.Permit) sender.Result
-}
-
 // visit is the stay of one job with a worker, from its slot until it is settled or
 // waits again. It belongs to its worker's goroutine.
 type visit struct {
-	*workerPool
-	workItem
+	*Pool
+	pacer.Item
 	memo
 
 	placeFree bool // the place is free again
@@ -70,12 +65,12 @@ func (h history) failure(d decision) deadletter.Failure {
 
 func (v *visit) end() {
 	v.freePlace()
-	v.conn.Release()
-	if v.sample {
-		v.breaker.EndSample()
+	v.Conn.Release()
+	if v.Sample {
+		v.o.Breaker.EndSample()
 	}
-	if !v.slot.IsZero() {
-		v.limiter.Unused(v.slot)
+	if !v.Slot.IsZero() {
+		v.o.Limiter.Unused(v.Slot)
 	}
 }
 
@@ -83,40 +78,40 @@ func (v *visit) end() {
 func (v *visit) freePlace() {
 	if !v.placeFree {
 		v.placeFree = true
-		<-v.places
+		v.o.Places.Free()
 	}
 }
 
 // objections says what there is against a call.
 func (v *visit) objections() event {
-	return event{refused: v.refused, timedOut: v.d.TimedOut(), expired: expired(v.d.Job.NotAfter, time.Now())}
+	return event{refused: v.Refused, timedOut: v.Delivery.TimedOut(), expired: expired(v.Delivery.Job.NotAfter, time.Now())}
 }
 
 // call makes one call, if the breaker allows it.
 func (v *visit) call() event {
-	done, err := v.breaker.Allow()
+	done, err := v.o.Breaker.Allow()
 	if err != nil {
 		return event{breakerOpen: true}
 	}
 	r := v.send()
 	v.freePlace()
-	v.provider.Note(r)
-	v.d.Step("called", slog.String("result", r.Kind.String()), slog.Int("status", r.Status), slog.Time("wrote_at", r.WroteAt), slog.Any("error", r.Err))
-	attribution := v.breaker.Attribute(&v.Record, r, time.Now(), v.d.CountFailure)
+	v.o.Provider.Note(r)
+	v.Delivery.Step("called", slog.String("result", r.Kind.String()), slog.Int("status", r.Status), slog.Time("wrote_at", r.WroteAt), slog.Any("error", r.Err))
+	attribution := v.o.Breaker.Attribute(&v.Record, r, time.Now(), v.Delivery.CountFailure)
 	done(r, attribution)
 	if !r.WroteAt.IsZero() {
 		v.calls++
 		v.sentAt = r.WroteAt
-		v.limiter.Used(v.slot, r.WroteAt)
+		v.o.Limiter.Used(v.Slot, r.WroteAt)
 		if r.Kind == sender.Throttled {
 			v.throttled(r)
 		}
 		if r.Units != nil {
-			v.limiter.Reconcile(v.slot, v.wants, *r.Units)
+			v.o.Limiter.Reconcile(v.Slot, v.Wants, *r.Units)
 		}
-		v.slot = throttle.Slot{}
-		v.metrics.sent(v.workItem, v.calls, r.WroteAt)
-		v.metrics.called(v.wants.Cost, r.Units)
+		v.Slot = throttle.Slot{}
+		v.metrics.sent(v.Item, v.calls, r.WroteAt)
+		v.metrics.called(v.Wants.Cost, r.Units)
 	}
 	if refused, ok := errors.AsType[*dedup.RefusedError](r.Err); ok {
 		e := v.objections()
@@ -125,22 +120,22 @@ func (v *visit) call() event {
 	}
 	return event{
 		hasResult: true, result: r, attribution: attribution, expired: errors.Is(r.Err, errExpired), givenUp: errors.Is(r.Err, throttle.ErrGivenUp),
-		sleepersFull: r.Kind != sender.Accepted && v.sleepersFull(), jitter: rand.Float64(),
+		sleepersFull: r.Kind != sender.Accepted && v.o.SleepersFull(), jitter: rand.Float64(),
 	}
 }
 
 // throttled tells the limiter that the provider refused the call for its rate: on the value of a gate that
 // the job passed, where the answer says so.
 func (v *visit) throttled(r sender.Result) {
-	if gate, named := v.throttledAs[r.Limit]; named {
-		for _, p := range v.wants.Passes {
+	if gate, named := v.o.ThrottledAs[r.Limit]; named {
+		for _, p := range v.Wants.Passes {
 			if p.Gate == gate {
-				v.limiter.Block(v.slot, v.wants, p.Value, r.RetryAfter)
+				v.o.Limiter.Block(v.Slot, v.Wants, p.Value, r.RetryAfter)
 				return
 			}
 		}
 	}
-	v.limiter.Refused(v.slot, v.wants.Cost, r.RetryAfter)
+	v.o.Limiter.Refused(v.Slot, v.Wants.Cost, r.RetryAfter)
 }
 
 var (
@@ -154,22 +149,22 @@ var (
 // nothing: the slot is good until its time is over.
 func (v *visit) permit(ctx context.Context) (useBy time.Time, err error) {
 	for {
-		if v.slot.IsZero() {
+		if v.Slot.IsZero() {
 			v.freePlace() // to wait for a slot takes no place: those behind would hold theirs for nothing
-			if v.slot, err = v.limiter.Again(ctx, v.wants); err != nil {
+			if v.Slot, err = v.o.Limiter.Again(ctx, v.Wants); err != nil {
 				return time.Time{}, err
 			}
-			v.d.SetSlot(v.slot.NotBefore)
+			v.Delivery.SetSlot(v.Slot.NotBefore)
 		}
 		useBy, err = v.awaitSlot(ctx)
 		if err == nil {
 			v.freePlace()
-			v.limiter.Begins(v.slot, v.wants.Cost)
+			v.o.Limiter.Begins(v.Slot, v.Wants.Cost)
 			return useBy, nil
 		}
 		if errors.Is(err, throttle.ErrLate) || errors.Is(err, throttle.ErrGivenUp) {
-			v.limiter.Missed(v.slot)
-			v.slot = throttle.Slot{}
+			v.o.Limiter.Missed(v.Slot)
+			v.Slot = throttle.Slot{}
 		}
 		if !errors.Is(err, throttle.ErrLate) {
 			return time.Time{}, err
@@ -183,12 +178,12 @@ func (v *visit) awaitSlot(ctx context.Context) (useBy time.Time, err error) {
 	if useBy, err = v.claim(ctx); err != nil {
 		return time.Time{}, err
 	}
-	switch err := v.slot.Wait(ctx); {
+	switch err := v.Slot.Wait(ctx); {
 	case err != nil:
 		return time.Time{}, err
-	case expired(v.d.Job.NotAfter, time.Now()):
+	case expired(v.Delivery.Job.NotAfter, time.Now()):
 		return time.Time{}, errExpired
-	case v.d.TimedOut():
+	case v.Delivery.TimedOut():
 		return time.Time{}, errTimedOut
 	}
 	return useBy, nil

@@ -1,4 +1,4 @@
-package node
+package worker
 
 import (
 	"time"
@@ -9,8 +9,8 @@ import (
 
 // send hands the job to the sender. Without tracing nothing is done beside.
 func (v *visit) send() sender.Result {
-	if v.tracer == nil {
-		return v.sender.SendOn(v.d.Context(), &v.conn, v.d.Job, v.permit)
+	if v.o.Tracer == nil {
+		return v.o.Sender.SendOn(v.Delivery.Context(), &v.Conn, v.Delivery.Job, v.permit)
 	}
 	return v.sendTraced()
 }
@@ -19,10 +19,10 @@ func (v *visit) send() sender.Result {
 // made leaves no spans, and its wait goes on.
 func (v *visit) sendTraced() sender.Result {
 	attempt := v.traced().Attempt()
-	j := v.d.Job
+	j := v.Delivery.Job
 	j.Traceparent, j.Tracestate = attempt.Headers()
 	began := time.Now()
-	r := v.sender.SendOn(v.d.Context(), &v.conn, j, v.permit)
+	r := v.o.Sender.SendOn(v.Delivery.Context(), &v.Conn, j, v.permit)
 	if r.Kind != sender.NotSent {
 		call := tracing.Call{Began: began, Ended: time.Now(), Number: v.calls + 1, Result: r.Kind.String(), OK: r.Kind == sender.Accepted}
 		if !r.WroteAt.IsZero() {
@@ -36,14 +36,14 @@ func (v *visit) sendTraced() sender.Result {
 // traced is the trace of the job.
 func (v *visit) traced() *tracing.Job {
 	if v.trace == nil {
-		v.trace = v.tracer.Job(&v.d.Job, v.d.Lane())
+		v.trace = v.o.Tracer.Job(&v.Delivery.Job, v.Delivery.Lane())
 	}
 	return v.trace
 }
 
 // traceUncalled ends the trace of a job that becomes a dead letter without another call.
 func (v *visit) traceUncalled(d decision) {
-	if v.tracer != nil && d.action == doDeadLetter && d.last.Kind == 0 {
+	if v.o.Tracer != nil && d.action == doDeadLetter && d.last.Kind == 0 {
 		v.traced().Uncalled(string(d.class))
 	}
 }

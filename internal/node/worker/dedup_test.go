@@ -1,4 +1,4 @@
-package node
+package worker
 
 import (
 	"testing"
@@ -8,8 +8,6 @@ import (
 	"dispatcher/consumer/deadletter"
 	"dispatcher/internal/dedup"
 	"dispatcher/job"
-	"dispatcher/throttle"
-	"dispatcher/throttle/limit"
 )
 
 // The outcome of a dead job is read as it was recorded, and fits into the dedup store.
@@ -38,34 +36,6 @@ func TestOutcomesAreReadAsRecorded(t *testing.T) {
 	}
 	if class, _ := recorded(dedup.MaxOutcome); class != deadletter.ClassUnknown {
 		t.Errorf("got %s of an outcome of a later release, want unknown", class)
-	}
-}
-
-// However high the rate is, with the dedup store a job is handed out so early that it is
-// claimed before its slot.
-func TestAPacerWithClaimsHandsOutEarlier(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		cap           int64
-		plain, claims time.Duration
-	}{
-		{10, maxLead, leadWithClaim},
-		{1000, maxLead, leadWithClaim},
-		{10_000, 1_616 * time.Microsecond, minLeadWithClaim},
-	} {
-		lim, err := throttle.New(throttle.Options{
-			Namespace: "ns", Name: "provider", Node: "n",
-			Limit: limit.Spec{Scope: limit.ScopeNode, Terms: limit.Terms{Contract: limit.Contract{
-				Cap: c.cap, Window: time.Second, Burst: 1, Guard: 10 * time.Millisecond, Lateness: 3 * time.Millisecond, Horizon: 200 * time.Millisecond,
-			}}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		plain, claims := (&pacer{limiter: lim}).lead(), (&pacer{limiter: lim, claims: true}).lead()
-		if plain.Round(time.Microsecond) != c.plain || claims != c.claims {
-			t.Errorf("%d a second: got %v, and %v with claims; want %v and %v", c.cap, plain, claims, c.plain, c.claims)
-		}
 	}
 }
 

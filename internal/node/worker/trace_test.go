@@ -1,4 +1,4 @@
-package node
+package worker
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"dispatcher/consumer"
+	"dispatcher/internal/node/pacer"
 	"dispatcher/internal/tracing"
 	"dispatcher/job"
 	"dispatcher/sender"
@@ -55,9 +56,9 @@ func visiting(tb testing.TB, tracer *tracing.Tracer) *visit {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	v := &visit{workerPool: &workerPool{sender: idleCaller{}, tracer: tracer}, workItem: workItem{d: c.Take()}}
+	v := &visit{Pool: &Pool{o: Options{Sender: idleCaller{}, Tracer: tracer}}, Item: pacer.Item{Delivery: c.Take()}}
 	tb.Cleanup(func() {
-		v.d.Release()
+		v.Delivery.Release()
 		stop()
 		if err := <-ended; err != nil {
 			tb.Error(err)
@@ -69,7 +70,7 @@ func visiting(tb testing.TB, tracer *tracing.Tracer) *visit {
 // Without tracing a job's way to the sender allocates no more than the call of the sender alone.
 func TestTracingThatIsOffAllocatesNothing(t *testing.T) {
 	v := visiting(t, nil)
-	bare := testing.AllocsPerRun(1000, func() { v.sender.SendOn(v.d.Context(), &v.conn, v.d.Job, v.permit) })
+	bare := testing.AllocsPerRun(1000, func() { v.o.Sender.SendOn(v.Delivery.Context(), &v.Conn, v.Delivery.Job, v.permit) })
 	if got := testing.AllocsPerRun(1000, func() { v.send(); v.traceUncalled(decision{action: doDeadLetter}) }); got != bare {
 		t.Errorf("got %v allocations, want %v", got, bare)
 	}
@@ -89,7 +90,7 @@ func BenchmarkSend(b *testing.B) {
 	b.Cleanup(tracer.Close)
 	off, on := visiting(b, nil), visiting(b, tracer)
 	for name, send := range map[string]func(){
-		"bare": func() { off.sender.SendOn(off.d.Context(), &off.conn, off.d.Job, off.permit) },
+		"bare": func() { off.o.Sender.SendOn(off.Delivery.Context(), &off.Conn, off.Delivery.Job, off.permit) },
 		"off":  func() { off.send() },
 		"on":   func() { on.trace = nil; on.send() },
 	} {

@@ -1,4 +1,4 @@
-package node
+package worker
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"dispatcher/consumer"
 	"dispatcher/consumer/deadletter"
 	"dispatcher/internal/dedup"
+	"dispatcher/internal/node/pacer"
 	"dispatcher/job"
 	"dispatcher/sender"
 	"dispatcher/throttle"
@@ -42,17 +43,17 @@ func entryID(d *consumer.Delivery) string {
 // written.
 func (v *visit) claim(ctx context.Context) (useBy time.Time, err error) {
 	if v.entry == nil {
-		return v.slot.NotAfter, nil
+		return v.Slot.NotAfter, nil
 	}
 	// A slot may lie further ahead than a claim lasts.
-	if err := v.slot.WaitNear(ctx, leadWithClaim); err != nil {
+	if err := v.Slot.WaitNear(ctx, pacer.LeadWithClaim); err != nil {
 		return time.Time{}, err
 	}
-	if useBy, err = v.entry.Permit(ctx, v.slot.NotBefore); err != nil {
+	if useBy, err = v.entry.Permit(ctx, v.Slot.NotBefore); err != nil {
 		return time.Time{}, err
 	}
-	if v.slot.NotAfter.Before(useBy) {
-		return v.slot.NotAfter, nil
+	if v.Slot.NotAfter.Before(useBy) {
+		return v.Slot.NotAfter, nil
 	}
 	return useBy, nil
 }
@@ -60,11 +61,11 @@ func (v *visit) claim(ctx context.Context) (useBy time.Time, err error) {
 // pollDedup asks the dedup store again, after a wait, about a job that another
 // delivery may be calling.
 func (v *visit) pollDedup(wait time.Duration) event {
-	if !v.slot.IsZero() { // it is over by then
-		v.limiter.Unused(v.slot)
-		v.slot = throttle.Slot{}
+	if !v.Slot.IsZero() { // it is over by then
+		v.o.Limiter.Unused(v.Slot)
+		v.Slot = throttle.Slot{}
 	}
-	ctx := v.d.Context()
+	ctx := v.Delivery.Context()
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
@@ -72,7 +73,7 @@ func (v *visit) pollDedup(wait time.Duration) event {
 		return event{hasResult: true, result: sender.Result{Kind: sender.NotSent, Err: context.Cause(ctx)}}
 	case <-timer.C:
 	}
-	answer, err := v.dedup.Peek(ctx, v.entryID)
+	answer, err := v.o.Dedup.Peek(ctx, v.entryID)
 	if err != nil {
 		return event{hasResult: true, result: sender.Result{Kind: sender.NotSent, Err: err}}
 	}
@@ -92,7 +93,7 @@ func (v *visit) endClaim(d decision, then func()) {
 	case d.claim == claimKept:
 		v.entry.Unknown()
 	case d.claim == claimRecorded:
-		v.d.Answered()
+		v.Delivery.Answered()
 		ctx, end := v.withGrace()
 		v.entry.Done(ctx, outcomeOf(d.class, d.last.Status), func(error) {
 			end()
@@ -107,7 +108,7 @@ func (v *visit) endClaim(d decision, then func()) {
 // sent is worth the wait.
 func (v *visit) withGrace() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
-	stop := context.AfterFunc(v.d.Context(), func() { time.AfterFunc(v.grace, cancel) })
+	stop := context.AfterFunc(v.Delivery.Context(), func() { time.AfterFunc(v.o.Grace, cancel) })
 	return ctx, func() {
 		stop()
 		cancel()

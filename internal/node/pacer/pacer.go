@@ -1,0 +1,394 @@
+package pacer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"dispatcher/consumer"
+	"dispatcher/internal/expression"
+	"dispatcher/internal/node/breaker"
+	"dispatcher/internal/node/gates"
+	"dispatcher/internal/rules"
+	"dispatcher/sender"
+	"dispatcher/throttle"
+)
+
+// Options of a [Pacer].
+type Options struct {
+	Jobs        Jobs
+	Places      Places
+	Connections Connections
+	Limiter     *throttle.Limiter
+	Breaker     *breaker.Breaker
+	Gates       *gates.Gates
+	Rules       *rules.Watcher // nil: there are none
+
+	Workers     int           // as many connections are dialled ahead
+	IdleTimeout time.Duration // of a connection; 0: none
+	Lanes       int           // of jobs
+	Claims      bool          // workers claim each job in a dedup store
+}
+
+// Jobs is the consumer, as far as the pacer needs it.
+type Jobs interface {
+	Ready() <-chan struct{}
+	ReadyJobs() int
+	ReadyLanes() uint16
+	Take() *consumer.Delivery
+	TakeFrom(lane int) *consumer.Delivery
+	TakeSample() *consumer.Delivery
+	PutBack(jobs []*consumer.Delivery)
+	Defer(d *consumer.Delivery, o consumer.DeferOptions)
+	Resume(jobs []*consumer.Delivery)
+}
+
+// Connections is the sender, as far as the pacer needs it.
+type Connections interface {
+	Prepare(d sender.Demand) bool
+	Await(ctx context.Context, d sender.Demand) error
+	Take() sender.Conn
+}
+
+// Pacer is the admission loop. It takes the best jobs, as many as one block of slots
+// holds and connections are ready for, and asks for their slots in one call. Jobs that
+// got none go back. Each of the others goes to a worker shortly before its slot. Make it
+// with [New]; it can be run once.
+type Pacer struct {
+	o Options
+
+	items    chan Item   // unbuffered: a job waits in the consumer, not in a channel
+	admitted chan []Item // blocks with their slots; one may wait
+	probing  bool        // the breaker has given a turn that no job has used yet
+}
+
+// New makes a pacer.
+func New(o Options) *Pacer {
+	return &Pacer{o: o, items: make(chan Item), admitted: make(chan []Item, 1)}
+}
+
+// Items are those for the workers. The pacer closes the channel when it ends.
+func (p *Pacer) Items() <-chan Item { return p.items }
+
+// Run admits jobs until the consumer has ended. After the end of ctx it hands no job out whose slot is still to come. It starts one goroutine, which hands the
+// jobs out: so a Redis that is slow holds up no job that has a slot.
+func (p *Pacer) Run(ctx context.Context) {
+	handed := make(chan struct{})
+	go func() {
+		defer close(handed)
+		p.handOut(ctx)
+		close(p.items)
+	}()
+	p.o.Rules.Await(ctx) // a job that is cancelled must not be called because its node has just started
+	for range p.o.Jobs.Ready() {
+		for p.o.Jobs.ReadyJobs() > 0 && p.admit(ctx) == nil {
+		}
+	}
+	close(p.admitted)
+	<-handed
+}
+
+// admit obtains slots for one block of jobs, or waits until it is worth to ask again. An
+// error means that ctx has ended.
+func (p *Pacer) admit(ctx context.Context) error {
+	since := time.Now()
+	if err := p.awaitProvider(ctx); err != nil {
+		return err
+	}
+	room, err := p.awaitTurn(ctx)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if errors.Is(err, throttle.ErrMore) {
+		return nil
+	}
+	if err != nil {
+		p.failToConnect(err, since)
+		return nil
+	}
+	block, refused := p.take(room, since)
+	if len(refused) > 0 {
+		p.admitted <- refused
+	}
+	if len(block) == 0 {
+		return nil
+	}
+	answers, err := p.o.Limiter.Reserve(ctx, requests(block))
+	p.sort(block, answers)
+	return err
+}
+
+// awaitProvider waits until the provider may be called.
+func (p *Pacer) awaitProvider(ctx context.Context) error {
+	if p.probing {
+		return nil
+	}
+	if !p.o.Breaker.TakeTurn() {
+		if err := p.o.Breaker.Await(ctx); err != nil {
+			return err
+		}
+	}
+	p.probing = !p.o.Breaker.Closed()
+	return nil
+}
+
+// requests are what the jobs want of the limiter.
+func requests(block []Item) []throttle.Request {
+	all := make([]throttle.Request, len(block))
+	for i, item := range block {
+		all[i] = item.Wants
+	}
+	return all
+}
+
+// awaitTurn waits for a connection, and until the limiter may be asked. It returns for which
+// jobs. An error is the context's cause, or why no connection could be opened.
+func (p *Pacer) awaitTurn(ctx context.Context) (room throttle.Room, err error) {
+	if grants(p.o.Limiter.State().Phase) {
+		if err := p.connect(ctx); err != nil {
+			return room, err
+		}
+	}
+	if room, err = p.turn(ctx); err != nil {
+		return room, err
+	}
+	// That may have taken long, and the connection closed meanwhile.
+	return room, p.connect(ctx)
+}
+
+// turn waits until the limiter may be asked for jobs of one of the lanes that have some.
+func (p *Pacer) turn(ctx context.Context) (throttle.Room, error) {
+	if p.o.Lanes < 2 {
+		return p.o.Limiter.Turn(ctx, throttle.OneLane, nil)
+	}
+	lanes := throttle.Lanes(p.o.Jobs.ReadyLanes())
+	return p.o.Limiter.Turn(ctx, cmp.Or(lanes, throttle.OneLane), p.o.Jobs.Ready()) // there may be no job any more
+}
+
+// connect waits until a connection is ready. Where slots are rare a connection would be
+// closed again before its slot, and the worker opens one when it has the slot.
+func (p *Pacer) connect(ctx context.Context) error {
+	d := p.demand()
+	// Without jobs, which may have been taken away meanwhile, nothing is dialled.
+	if d.Jobs == 0 || p.rare() || p.o.Connections.Prepare(d) {
+		return nil
+	}
+	return p.o.Connections.Await(ctx, d)
+}
+
+// rare reports whether a connection may close from one slot to the next.
+func (p *Pacer) rare() bool {
+	return p.o.IdleTimeout > 0 && p.o.Limiter.Spacing() > p.o.IdleTimeout/2
+}
+
+// grants reports whether a limiter grants slots in this phase. In the other phases no
+// connection is dialled, since it might wait for long.
+func grants(p throttle.Phase) bool {
+	return p == throttle.PhaseRunning || p == throttle.PhaseReserve
+}
+
+// demand is which connections the waiting jobs need. A provider that is down is probed
+// on one connection.
+func (p *Pacer) demand() sender.Demand {
+	jobs := min(p.o.Jobs.ReadyJobs(), p.o.Workers)
+	if !p.o.Breaker.Closed() {
+		jobs = min(jobs, 1)
+	}
+	return sender.Demand{Jobs: jobs, Every: p.o.Limiter.Spacing()}
+}
+
+// failToConnect makes a dial that failed the call of a job, so that the breaker counts the
+// outage.
+func (p *Pacer) failToConnect(err error, since time.Time) {
+	if d, sample := p.takeOne(p.o.Jobs.Take); d != nil {
+		p.probing = false
+		p.o.Gates.Drop(d)
+		p.admitted <- []Item{{Delivery: d, Conn: sender.Unreached(err), Began: since, Sample: sample}}
+	}
+}
+
+// take takes the best jobs that there is room for. Each has a connection, since a slot would
+// pass while one is dialled. Where slots are rare, or the limit refuses jobs, those without one
+// are taken as well; and where some get no slot now. Those refused want what can't be granted.
+func (p *Pacer) take(room throttle.Room, since time.Time) (block, refused []Item) {
+	if !p.o.Breaker.Closed() {
+		room.Jobs = 1
+	}
+	dials := p.rare() || p.o.Limiter.Refuses()
+	units := int64(0)
+	for len(block) < room.Jobs && units < room.Units {
+		item := Item{Began: since}
+		if !p.rare() {
+			item.Conn = p.o.Connections.Take()
+		}
+		if item.Conn.IsZero() && !dials && !room.Choice {
+			p.lack(min(room.Jobs-len(block), int(room.Units-units)))
+			break
+		}
+		if item.Conn.IsZero() && !dials && len(block) == 0 {
+			break
+		}
+		if !p.takeJob(&item, room.Lane) {
+			item.Conn.Release()
+			break
+		}
+		if item.Refused != nil {
+			p.o.Gates.Drop(item.Delivery)
+			item.Conn.Release()
+			item.Conn = sender.Conn{}
+			refused = append(refused, item)
+			continue
+		}
+		units += item.Wants.Cost
+		block = append(block, item)
+	}
+	return block, refused
+}
+
+// lack has connections dialled for jobs that found none, for the next reservation.
+func (p *Pacer) lack(jobs int) {
+	d := p.demand()
+	d.Lacked = min(jobs, d.Jobs)
+	p.o.Connections.Prepare(d)
+}
+
+// takeJob takes the best job of a lane that no rule holds and no gate is known to refuse. Those before it wait until
+// their gates let them pass. A job that a rule cancels, or that wants what can't be granted, is refused.
+func (p *Pacer) takeJob(item *Item, lane int) bool {
+	take := func() *consumer.Delivery { return p.o.Jobs.TakeFrom(lane) }
+	for {
+		if item.Delivery, item.Sample = p.takeOne(take); item.Delivery == nil {
+			if p.resume() {
+				continue
+			}
+			return false
+		}
+		now := time.Now()
+		if p.underRule(item, now) {
+			continue
+		}
+		if item.Refused == nil {
+			item.Wants, item.Refused = p.o.Gates.Request(item.Delivery)
+		}
+		if item.Refused != nil {
+			return true
+		}
+		item.Wants.Lane = lane
+		wait, shut := p.o.Gates.Shut(item.Delivery, item.Wants, now)
+		if !shut {
+			return true
+		}
+		p.deferJob(item, wait)
+	}
+}
+
+// HeldBy begins the name under which a job waits that a rule holds. No limit's name has a blank.
+const HeldBy = "rule "
+
+// underRule looks whether an operator's rule is about the job. A cancelled job is refused. A held one waits, and is looked at
+// again.
+func (p *Pacer) underRule(item *Item, now time.Time) (held bool) {
+	d := item.Delivery
+	rule := p.o.Rules.Match(func() *expression.Job { return expression.JobOf(&d.Job, d.Lane(), d.JobTopic()) }, now)
+	if rule == nil {
+		return false
+	}
+	if rule.Kind == rules.Cancel {
+		item.Refused = &rules.CancelledError{Rule: *rule}
+		return false
+	}
+	p.o.Gates.Drop(item.Delivery)
+	p.deferJob(item, consumer.DeferOptions{Until: now.Add(gates.Recheck), Limit: HeldBy + rule.ID, Held: true})
+	return true
+}
+
+// resume hands jobs out again that wait no longer for those before them, and reports whether
+// there are any.
+func (p *Pacer) resume() bool {
+	due := p.o.Gates.Due(time.Now())
+	if len(due) > 0 {
+		p.o.Jobs.Resume(due)
+	}
+	return len(due) > 0
+}
+
+// deferJob has a job wait until its gates let it pass.
+func (p *Pacer) deferJob(item *Item, wait consumer.DeferOptions) {
+	if item.Sample {
+		p.o.Breaker.EndSample()
+	}
+	p.o.Jobs.Defer(item.Delivery, wait)
+}
+
+// takeOne takes the best job or, where calls fail, now and then a sample of any lane.
+func (p *Pacer) takeOne(best func() *consumer.Delivery) (d *consumer.Delivery, sample bool) {
+	if !p.o.Breaker.StartSample() {
+		return best(), false
+	}
+	if d = p.o.Jobs.TakeSample(); d == nil {
+		p.o.Breaker.EndSample()
+	}
+	return d, d != nil
+}
+
+// sort passes the jobs of a block on that have an answer, and puts the others back. Without
+// answers, at the end of the context, it puts all back.
+func (p *Pacer) sort(block []Item, answers []throttle.Answer) {
+	lendConnections(block, answers)
+	now := time.Now()
+	admitted := block[:0]
+	var back []*consumer.Delivery
+	for i, item := range block {
+		answer := throttle.Answer{}
+		if i < len(answers) {
+			answer = answers[i]
+		}
+		item.Slot, item.Refused = answer.Slot, answer.Err
+		switch {
+		case item.Refused != nil:
+			item.Conn.Release()
+		case !item.Slot.IsZero():
+			item.Delivery.SetSlot(item.Slot.NotBefore)
+			p.o.Gates.Passed(item.Delivery, item.Wants, item.Slot.NotBefore, now)
+		default:
+			item.Conn.Release()
+			if answer.Until.IsZero() {
+				if item.Sample {
+					p.o.Breaker.EndSample()
+				}
+				back = append(back, item.Delivery)
+			} else {
+				p.deferJob(&item, p.o.Gates.RefusedBy(item.Delivery, item.Wants, answer, now))
+			}
+			continue
+		}
+		admitted = append(admitted, item)
+	}
+	p.o.Jobs.PutBack(back)
+	p.resume()
+	if slices.ContainsFunc(admitted, func(item Item) bool { return !item.Slot.IsZero() }) {
+		p.probing = false
+	}
+	if len(admitted) > 0 {
+		p.admitted <- admitted
+	}
+}
+
+// lendConnections gives jobs that have a slot and no connection those of jobs without a slot.
+func lendConnections(block []Item, answers []throttle.Answer) {
+	without := 0
+	for i := range answers {
+		if answers[i].Slot.IsZero() || !block[i].Conn.IsZero() {
+			continue
+		}
+		for without < len(answers) && (!answers[without].Slot.IsZero() || block[without].Conn.IsZero()) {
+			without++
+		}
+		if without == len(answers) {
+			return
+		}
+		block[i].Conn, block[without].Conn = block[without].Conn, sender.Conn{}
+	}
+}
