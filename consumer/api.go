@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"dispatcher/consumer/internal/auth"
+	"dispatcher/consumer/internal/backlog"
 	"dispatcher/consumer/internal/broker"
 	"dispatcher/consumer/internal/fetch"
 	"dispatcher/consumer/internal/offsets"
@@ -54,9 +55,9 @@ type (
 	// LaneStatus is one lane on this node.
 	LaneStatus = schedule.LaneStatus
 	// LaneBacklog is the jobs of a lane that this node has fetched and that wait for their turn.
-	LaneBacklog = schedule.LaneBacklog
+	LaneBacklog = backlog.Lane
 	// Expiring are jobs of a lane that expire close to each other.
-	Expiring = schedule.Expiring
+	Expiring = backlog.Expiring
 	// Pile is jobs of this node that wait for the same.
 	Pile = schedule.Pile
 	// ValueOf tells the value of a limit that a job waits for.

@@ -27,8 +27,7 @@
 // In settle.go and sleep.go are the calls by which a worker gives a job away, in divert.go the
 // jobs that no worker gets.
 //
-// backlog.go counts the jobs that wait for their turn, and when they expire; piles.go finds the keys that most jobs wait for. Both are for
-// operators, and decide nothing.
+// find.go, piles.go and status.go are for operators, and decide nothing.
 //
 // # Who owns which goroutine
 //

@@ -242,7 +242,7 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 		})
 		a.Drain()
 		backlogIsThatOfAWalk(t, w)
-		if w.Take() != nil || drawn(t, w.TakeSample) != nil || w.asleep != 0 || l.backlog.jobs != 0 || l.first != nil && l.first.hasSome() {
+		if w.Take() != nil || drawn(t, w.TakeSample) != nil || w.asleep != 0 || w.Backlog(1)[0].Jobs != 0 || l.first != nil && l.first.hasSome() {
 			t.Fatalf("got ready jobs, or %d asleep, after the drain; want none", w.asleep)
 		}
 		for _, d := range held {

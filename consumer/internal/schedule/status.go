@@ -1,6 +1,10 @@
 package schedule
 
-import "time"
+import (
+	"time"
+
+	"dispatcher/consumer/internal/backlog"
+)
 
 // LaneStatus is one lane on this node, in order of priority.
 type LaneStatus struct {
@@ -46,7 +50,7 @@ func (s *Scheduler) Status() (lanes []LaneStatus, partitions []PartitionStatus, 
 	at := make(map[*Lane]*LaneStatus, len(s.opts.Lanes))
 	lanes = make([]LaneStatus, len(s.opts.Lanes))
 	for i, l := range s.opts.Lanes {
-		lanes[i] = LaneStatus{Lane: l.name, InFlight: l.inFlight, Ready: l.ready.Len(), Rate: l.completed.perSecond(now)}
+		lanes[i] = LaneStatus{Lane: l.name, InFlight: l.inFlight, Ready: l.ready.Len(), Rate: l.completed.PerSecond(now)}
 		at[l] = &lanes[i]
 	}
 	for a := range s.live {
@@ -99,4 +103,25 @@ func (s *Scheduler) Places() map[string]map[int]bool {
 		}
 	}
 	return all
+}
+
+// Backlog is the backlog of each lane, in order of priority, with so many [backlog.Expiring] a lane at most.
+func (s *Scheduler) Backlog(most int) []backlog.Lane {
+	copies := s.copyBacklogs()
+	all := make([]backlog.Lane, len(copies))
+	for i, one := range copies {
+		all[i] = one.Lane(s.opts.Lanes[i].name, most)
+	}
+	return all
+}
+
+// copyBacklogs is the part that holds the lock.
+func (s *Scheduler) copyBacklogs() []backlog.Snapshot {
+	s.mu.Lock()
+	defer s.unlock()
+	copies := make([]backlog.Snapshot, len(s.opts.Lanes))
+	for i, l := range s.opts.Lanes {
+		copies[i] = l.backlog.Snapshot()
+	}
+	return copies
 }
