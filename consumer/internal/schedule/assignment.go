@@ -142,7 +142,7 @@ func (a *Assignment) Drain() {
 	for _, p := range a.parts {
 		p.drop()
 	}
-	for _, t := range s.timers.remove(func(t timer) bool { return t.part.asg == a }) {
+	for _, t := range s.timers.Remove(func(t timer) bool { return t.part.asg == a }) {
 		if t.d != nil {
 			s.wokeUp(t.d)
 		}

@@ -91,7 +91,7 @@ func (p *Partition) each(do func(*Delivery)) {
 	for d := p.open.oldest; d != nil; d = d.newer {
 		do(d)
 	}
-	for _, t := range p.sched.timers.all {
+	for t := range p.sched.timers.All() {
 		if t.part == p && t.d != nil && !t.retry { // it waits for its time, and is not among those open
 			do(t.d)
 		}
@@ -143,18 +143,18 @@ func (p *Partition) buffered() (reason WaitsFor, until time.Time) {
 
 // sleepsFor says what a job that is asleep waits for.
 func (d *Delivery) sleepsFor() (reason WaitsFor, until time.Time) {
-	t := d.part.sched.timers.all[d.timer]
+	t, at := d.part.sched.timers.At(d.timer)
 	switch {
 	case d.limit != "" && d.held:
-		return WaitsForHold, t.at
+		return WaitsForHold, at
 	case d.limit != "":
-		return WaitsForLimit, t.at
+		return WaitsForLimit, at
 	case t.early:
-		return WaitsForProvider, t.at
+		return WaitsForProvider, at
 	case t.retry:
-		return WaitsForRetry, t.at
+		return WaitsForRetry, at
 	}
-	return WaitsForTime, t.at
+	return WaitsForTime, at
 }
 
 // firstOfKey is the first job in the key queue of a job: itself where it has none. Most jobs of a key lie behind each other in the

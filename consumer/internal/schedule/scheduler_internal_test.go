@@ -138,7 +138,7 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 				w.Resume(some)
 				deferred = slices.DeleteFunc(deferred, func(d *Delivery) bool { return slices.Contains(some, d) })
 				for _, d := range deferred {
-					if d.state != asleep || w.timers.all[d.timer].d != d {
+					if one, _ := w.timers.At(d.timer); d.state != asleep || one.d != d {
 						t.Fatalf("offset %d: got state %d and timer %d, want it asleep behind its own timer", d.Job.Offset, d.state, d.timer)
 					}
 				}

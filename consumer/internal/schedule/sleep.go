@@ -32,7 +32,7 @@ func (d *Delivery) Sleep(o SleepOptions) {
 	s.handBack(d, func(p *Partition) {
 		d.setAttempts(o.Attempts)
 		d.memo, d.failed = o.Memo, o.Failed
-		p.sleepUntil(timer{at: o.Until, part: p, d: d, retry: true, early: o.WakeEarly})
+		p.sleepUntil(o.Until, timer{part: p, d: d, retry: true, early: o.WakeEarly})
 	})
 }
 
@@ -54,7 +54,7 @@ func (s *Scheduler) Defer(d *Delivery, o DeferOptions) {
 		p.src.Lane.ready.Refund(d.tenant, d.turns())
 		d.limit, d.held = o.Limit, o.Held
 		p.deferred[o.Limit]++
-		p.sleepUntil(timer{at: o.Until, part: p, d: d, retry: true})
+		p.sleepUntil(o.Until, timer{part: p, d: d, retry: true})
 	})
 }
 
@@ -67,9 +67,7 @@ func (s *Scheduler) Resume(jobs []*Delivery) {
 		if d.state != asleep || d.limit == "" || d.part.asg.phase != working {
 			continue
 		}
-		if one, ok := s.timers.end(d); ok {
-			s.endTimer(one)
-		}
+		s.endTimer(s.timers.End(d.timer))
 	}
 }
 
@@ -135,11 +133,11 @@ func (s *Scheduler) handBack(d *Delivery, put func(*Partition)) {
 // neither its key nor its partition: it joins its key queue when it is due.
 func (p *Partition) rest(d *Delivery) {
 	p.open.remove(d)
-	p.sleepUntil(timer{at: d.times.due, part: p, d: d})
+	p.sleepUntil(d.times.due, timer{part: p, d: d})
 }
 
 // sleepUntil keeps a job in memory until its timer ends. Its offset is open.
-func (p *Partition) sleepUntil(t timer) {
+func (p *Partition) sleepUntil(at time.Time, t timer) {
 	s, d := p.sched, t.d
 	d.on(sleep)
 	p.asleep.plus(d)
@@ -147,10 +145,10 @@ func (p *Partition) sleepUntil(t timer) {
 		s.asleep++
 		s.asleepBytes += d.size
 	}
-	if late := d.Job.NotAfter; !late.IsZero() && late.Before(t.at) {
-		t.at = late.Add(time.Millisecond) // it expires meanwhile
+	if late := d.Job.NotAfter; !late.IsZero() && late.Before(at) {
+		at = late.Add(time.Millisecond) // it expires meanwhile
 	}
-	s.timers.set(t)
+	s.setTimer(at, t)
 }
 
 // countsAsleep tells whether a job that sleeps is among those that the node bounds. In a fair lane thousands of jobs are
@@ -223,7 +221,7 @@ func (s *Scheduler) wokeUp(d *Delivery) {
 	if !halved && (!before || s.sleepersFull()) {
 		return
 	}
-	notify(s.timers.earlier) // so that KeepTime logs it
+	notify(s.earlier) // so that KeepTime logs it
 	for a := range s.live {
 		for _, p := range a.parts {
 			p.src.Lane.enlist(p)
@@ -236,7 +234,7 @@ func (s *Scheduler) wokeUp(d *Delivery) {
 func (s *Scheduler) Wake() {
 	s.mu.Lock()
 	defer s.unlock()
-	for _, one := range s.timers.remove(func(t timer) bool { return t.early }) {
+	for _, one := range s.timers.Remove(func(t timer) bool { return t.early }) {
 		one.part.wake(one)
 		one.part.src.Lane.enlist(one.part)
 	}
