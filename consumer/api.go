@@ -7,6 +7,7 @@ import (
 	"dispatcher/consumer/internal/backlog"
 	"dispatcher/consumer/internal/broker"
 	"dispatcher/consumer/internal/fetch"
+	"dispatcher/consumer/internal/lifetime"
 	"dispatcher/consumer/internal/offsets"
 	"dispatcher/consumer/internal/produce"
 	"dispatcher/consumer/internal/schedule"
@@ -105,8 +106,8 @@ const (
 
 // Why a delivery's context ended; ask with [context.Cause].
 var (
-	ErrRevoked = schedule.ErrRevoked // the partition goes to another node
-	ErrStopped = schedule.ErrStopped // the consumer stops, or leaves its groups
+	ErrRevoked = lifetime.ErrRevoked // the partition goes to another node
+	ErrStopped = lifetime.ErrStopped // the consumer stops, or leaves its groups
 )
 
 // NewProducer checks the options. It does not connect.
