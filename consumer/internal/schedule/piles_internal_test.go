@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"dispatcher/consumer/internal/status"
 )
 
 // valueOf has all jobs of a key wait for one value.
@@ -99,7 +101,7 @@ func BenchmarkPiles(b *testing.B) {
 	parts := w.partitions()
 	b.Run("a partition, locked", func(b *testing.B) {
 		for b.Loop() {
-			parts[0].addPiles(256, valueOf, make(map[pile]count))
+			parts[0].addPiles(256, valueOf, new(status.Piles))
 		}
 	})
 	b.Run("all partitions", func(b *testing.B) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"dispatcher/consumer/internal/offsets"
+	"dispatcher/consumer/internal/status"
 
 	"dispatcher/job"
 
@@ -275,7 +276,7 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 // eachIsFoundOnce wants each job that is not settled to be found, once.
 func eachIsFoundOnce(t *rapid.T, w *bench, jobs int) {
 	all := w.Find(func(*Delivery) bool { return true }, jobs+1)
-	seen := map[Place]bool{}
+	seen := map[status.Place]bool{}
 	for _, one := range all {
 		seen[one.Place] = true
 	}
