@@ -56,7 +56,7 @@ func TestAPartitionOfSleepersLeavesPlacesToOthers(t *testing.T) {
 	const atOnce = 5
 	l := NewLane("default", atOnce)
 	w := newBench(l)
-	w.opts.MaxAsleep = 40
+	w.sleepers.MaxJobs = 40
 	a := w.NewAssignment()
 	hot, other := partition(a, l, 0), partition(a, l, 1)
 	addJobs(hot, make([]byte, 60)...)
@@ -64,7 +64,7 @@ func TestAPartitionOfSleepersLeavesPlacesToOthers(t *testing.T) {
 	for all := w.deferAll(); len(all) > 0; all = w.deferAll() {
 		deferred += len(all)
 	}
-	if most := w.opts.MaxAsleep/2 + atOnce; deferred < w.opts.MaxAsleep/2 || deferred > most {
+	if most := w.sleepers.MaxJobs/2 + atOnce; deferred < w.sleepers.MaxJobs/2 || deferred > most {
 		t.Fatalf("got %d jobs deferred, want half of the bound, and %d at most", deferred, most)
 	}
 	addJobs(other, make([]byte, 10)...)

@@ -73,10 +73,6 @@
 //	                                shorter than the first one sleeps
 //	key, partition, or no topics    it sleeps all the same: the bound may be exceeded by as many jobs as are ready or in flight
 //
-// Above half of the bound, a partition makes no fresh job ready while its jobs that wait for a
-// limit have an equal part of that half. So one value of a limit with a long backlog
-// does not stop the other partitions.
-//
 // Beyond the whole bound no partition is fetched and no fresh job is made ready, except one sample at a
 // time of what was fetched: it may show that the provider is up. A backlog of more bad jobs
 // than can sleep, with no good one within reach, looks like an outage, and is waited for.

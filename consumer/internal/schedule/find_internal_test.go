@@ -27,7 +27,7 @@ func TestAJobSaysWhatItWaitsFor(t *testing.T) {
 	}{
 		"its lane is full": {func(_ *bench, p *Partition) int64 { addJobs(p, 0, 0, 0); return 2 }, status.Stay{For: status.WaitsForLane}},
 		"too many sleep": {func(w *bench, p *Partition) int64 {
-			w.opts.MaxAsleep = 1
+			w.sleepers.MaxJobs = 1
 			addJobs(p, 0, 0, 0, 0)
 			w.Take().Sleep(SleepOptions{Until: later})
 			w.Take().Sleep(SleepOptions{Until: later})

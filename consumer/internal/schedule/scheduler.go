@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"dispatcher/consumer/deadletter"
+	"dispatcher/consumer/internal/sleepers"
 	"dispatcher/consumer/internal/timers"
 )
 
@@ -47,22 +48,21 @@ type Scheduler struct {
 	ready   chan struct{}   // a job became ready; one slot, since a second notice says nothing new
 	earlier chan struct{}   // KeepTime has to check again; likewise
 
-	mu          sync.Mutex // ends with unlock
-	stepped     []step     // to be logged once the lock is free
-	timers      timers.Queue[timer]
-	asleep      int // jobs that sleep: each has a timer
-	asleepBytes int
-	loggedFull  bool                    // the log says that no more jobs may sleep
-	taken       map[*Delivery]time.Time // when the pacer took each job that may time out
-	live        map[*Assignment]struct{}
-	finished    bool // ready is closed
+	mu       sync.Mutex // ends with unlock
+	stepped  []step     // to be logged once the lock is free
+	timers   timers.Queue[timer]
+	sleepers sleepers.Bound          // jobs that sleep: each has a timer
+	taken    map[*Delivery]time.Time // when the pacer took each job that may time out
+	live     map[*Assignment]struct{}
+	finished bool // ready is closed
 }
 
 // New makes a scheduler without assignments.
 func New(o Options) *Scheduler {
 	return &Scheduler{
 		opts: o, seed: maphash.MakeSeed(), random: rand.IntN, ready: make(chan struct{}, 1), earlier: make(chan struct{}, 1),
-		taken: make(map[*Delivery]time.Time), live: make(map[*Assignment]struct{}),
+		sleepers: sleepers.Bound{MaxJobs: o.MaxAsleep, MaxBytes: o.MaxAsleepBytes},
+		taken:    make(map[*Delivery]time.Time), live: make(map[*Assignment]struct{}),
 	}
 }
 

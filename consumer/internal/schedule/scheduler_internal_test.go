@@ -73,7 +73,7 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 		w := newBench(l)
 		a := w.NewAssignment()
 		parts := []*Partition{partition(a, l, 0), partition(a, l, 1)}
-		w.opts.MaxAsleep = rapid.IntRange(1, 6).Draw(t, "most asleep")
+		w.sleepers.MaxJobs = rapid.IntRange(1, 6).Draw(t, "most asleep")
 		var held, sleeping, deferred []*Delivery
 		samples := map[*Delivery]bool{}
 		keys := keyWatch{last: map[string]int64{}, holder: map[string]*Delivery{}}
@@ -228,8 +228,8 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 				if !l.fair {
 					n += len(deferred)
 				}
-				if w.asleep != n || w.asleepBytes != n*jobBytes || w.sleepersFull() != (n >= w.opts.MaxAsleep) {
-					t.Fatalf("got %d asleep in %d bytes, want %d", w.asleep, w.asleepBytes, n)
+				if jobs, bytes := w.sleepers.Count(); jobs != n || bytes != n*jobBytes || w.SleepersFull() != (n >= w.sleepers.MaxJobs) {
+					t.Fatalf("got %d asleep in %d bytes, want %d", jobs, bytes, n)
 				}
 				eachIsFoundOnce(t, w, added-done)
 				backlogIsThatOfAWalk(t, w)
@@ -243,8 +243,9 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 		})
 		a.Drain()
 		backlogIsThatOfAWalk(t, w)
-		if w.Take() != nil || drawn(t, w.TakeSample) != nil || w.asleep != 0 || w.Backlog(1)[0].Jobs != 0 || l.first != nil && l.first.hasSome() {
-			t.Fatalf("got ready jobs, or %d asleep, after the drain; want none", w.asleep)
+		asleep, _ := w.sleepers.Count()
+		if w.Take() != nil || drawn(t, w.TakeSample) != nil || asleep != 0 || w.Backlog(1)[0].Jobs != 0 || l.first != nil && l.first.hasSome() {
+			t.Fatalf("got ready jobs, or %d asleep, after the drain; want none", asleep)
 		}
 		for _, d := range held {
 			d.Release()
@@ -329,7 +330,7 @@ func TestPartitionsGoOnWhenFewerSleep(t *testing.T) {
 	t.Parallel()
 	l := &Lane{name: "default", limit: 1}
 	w := newBench(l)
-	w.opts.MaxAsleep = 1
+	w.sleepers.MaxJobs = 1
 	a := w.NewAssignment()
 	addJobs(partition(a, l, 0), 0, 0)
 	addJobs(partition(a, l, 1), 0, 0, 0)

@@ -142,8 +142,7 @@ func (p *Partition) sleepUntil(at time.Time, t timer) {
 	d.on(sleep)
 	p.asleep.plus(d)
 	if d.countsAsleep() {
-		s.asleep++
-		s.asleepBytes += d.size
+		s.sleepers.Add(d.size)
 	}
 	if late := d.Job.NotAfter; !late.IsZero() && late.Before(at) {
 		at = late.Add(time.Millisecond) // it expires meanwhile
@@ -160,25 +159,14 @@ func (d *Delivery) countsAsleep() bool { return d.limit == "" || !d.part.src.Lan
 func (s *Scheduler) SleepersFull() bool {
 	s.mu.Lock()
 	defer s.unlock()
-	return s.sleepersFull()
+	return s.sleepers.Full()
 }
 
-func (s *Scheduler) sleepersFull() bool {
-	return s.asleep >= s.opts.MaxAsleep || s.asleepBytes >= s.opts.MaxAsleepBytes
-}
-
-// sleepersFull tells whether the partition makes no new job ready since too many sleep. Above
-// half of the node's bound, jobs that wait for a limit have an equal part of that half in each
-// partition. So a partition whose jobs all wait for one value of a limit leaves places to the
-// others.
+// sleepersFull tells whether the partition makes no new job ready since too many sleep.
 func (p *Partition) sleepersFull() bool {
 	s := p.sched
-	if s.sleepersFull() {
-		return true
-	}
-	half, halfBytes := s.opts.MaxAsleep/2, s.opts.MaxAsleepBytes/2
-	if s.asleep < half && s.asleepBytes < halfBytes {
-		return false
+	if s.sleepers.BelowHalf() || s.sleepers.Full() {
+		return s.sleepers.Full()
 	}
 	deferred, parts := 0, 0
 	for _, jobs := range p.deferred {
@@ -187,38 +175,27 @@ func (p *Partition) sleepersFull() bool {
 	for a := range s.live {
 		parts += len(a.parts)
 	}
-	if deferred == 0 || parts < 2 {
-		return false
-	}
-	return deferred >= half/parts || s.asleepBytes >= halfBytes && p.asleep.bytes >= halfBytes/parts
+	return s.sleepers.PartUsed(deferred, p.asleep.bytes, parts)
 }
 
 // logSleepersFull logs when the bound is reached, and when it is left.
 func (s *Scheduler) logSleepersFull() {
 	s.mu.Lock()
-	now, asleep, bytes := s.sleepersFull(), s.asleep, s.asleepBytes
-	changed := now != s.loggedFull
-	s.loggedFull = now
+	full, changed := s.sleepers.Changed()
+	jobs, bytes := s.sleepers.Count()
 	s.unlock()
 	switch {
-	case changed && now:
-		s.opts.Log.Warn("as many jobs sleep in memory as may, fetching of new jobs paused", "jobs", asleep, "bytes", bytes, "max_asleep", s.opts.MaxAsleep, "max_asleep_bytes", s.opts.MaxAsleepBytes)
+	case changed && full:
+		s.opts.Log.Warn("as many jobs sleep in memory as may, fetching of new jobs paused", "jobs", jobs, "bytes", bytes, "max_asleep", s.opts.MaxAsleep, "max_asleep_bytes", s.opts.MaxAsleepBytes)
 	case changed:
-		s.opts.Log.Info("fewer jobs sleep in memory than may, fetching resumed", "jobs", asleep)
+		s.opts.Log.Info("fewer jobs sleep in memory than may, fetching resumed", "jobs", jobs)
 	}
 }
 
 // wokeUp notes that a job does not sleep any more. If that makes room for others, all
 // partitions go on.
 func (s *Scheduler) wokeUp(d *Delivery) {
-	if !d.countsAsleep() {
-		return
-	}
-	before := s.sleepersFull()
-	s.asleep--
-	s.asleepBytes -= d.size
-	halved := s.asleep == s.opts.MaxAsleep/2-1 || s.asleepBytes < s.opts.MaxAsleepBytes/2 && s.asleepBytes+d.size >= s.opts.MaxAsleepBytes/2
-	if !halved && (!before || s.sleepersFull()) {
+	if !d.countsAsleep() || !s.sleepers.Remove(d.size) {
 		return
 	}
 	notify(s.earlier) // so that KeepTime logs it
