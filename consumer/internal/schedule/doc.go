@@ -21,7 +21,11 @@
 // so an urgent job that comes late waits behind no job that is only ready.
 //
 // A lane that is not fair has as many jobs ready and in flight together as it may have in flight. A fair lane makes all
-// jobs ready that may go, since its tenants take turns over those that are ready; package turns says how.
+// jobs ready that may go, since its tenants take turns over those that are ready.
+//
+// Its parts that know no job have packages of their own, and no lock: package turns is the queue of ready jobs of a lane, timers the
+// times that jobs and partitions wait for, sleepers the bound on jobs asleep, backlog the counts of a lane, lifetime the contexts of an
+// assignment.
 //
 // A delivery has one state; state.go lists the states and the events that change them.
 // In settle.go and sleep.go are the calls by which a worker gives a job away, in divert.go the
