@@ -31,7 +31,7 @@
 // In settle.go and sleep.go are the calls by which a worker gives a job away, in divert.go the
 // jobs that no worker gets.
 //
-// find.go and status.go fill in what package status tells operators, and decide nothing.
+// find.go and status.go fill in what package status shows operators, and decide nothing.
 //
 // # Who owns which goroutine
 //

@@ -6,7 +6,7 @@ import (
 	"dispatcher/consumer/internal/sleepers"
 )
 
-// Partitions that wait are told to go on when the bound is left, and when half of it is: by the jobs or by their bytes.
+// Partitions that wait may go on when the bound is left, and when half of it is: by the jobs or by their bytes.
 func TestRoomIsNoticedAtTheBoundAndAtHalf(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -1,4 +1,4 @@
-// Package status is what operators are told of the jobs of a node: a [Lane] and a [Partition] in figures, where a job is ([Stay]) and
+// Package status is what operators see of the jobs of a node: a [Lane] and a [Partition] in figures, where a job is ([Stay]) and
 // how far its partition has come ([Progress]), and the largest piles of jobs that wait for the same ([Piles]).
 //
 // # What it does not do

@@ -1,6 +1,6 @@
 // Package timers is a queue of items in the order of the times that they wait for.
 //
-// Each item is told its place whenever that changes. So the timer of an item can be read, and ended before its time, in O(log n)
+// Each item gets to know its place whenever that changes. So the timer of an item can be read, and ended before its time, in O(log n)
 // and without a search.
 //
 // # What it does not do

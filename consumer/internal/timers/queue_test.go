@@ -19,7 +19,7 @@ type item struct {
 // Placed implements [timers.Item].
 func (i *item) Placed(at int) { i.place = at }
 
-// Whatever is set, ended and removed: each item is at the place that it was told, and the one that is due first goes first.
+// Whatever is set, ended and removed: each item is at the place that it knows, and the one that is due first goes first.
 func TestEachItemKnowsItsPlace(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
