@@ -4,11 +4,14 @@ import (
 	"context"
 
 	"dispatcher/consumer/internal/auth"
+	"dispatcher/consumer/internal/backlog"
 	"dispatcher/consumer/internal/broker"
 	"dispatcher/consumer/internal/fetch"
+	"dispatcher/consumer/internal/lifetime"
 	"dispatcher/consumer/internal/offsets"
 	"dispatcher/consumer/internal/produce"
 	"dispatcher/consumer/internal/schedule"
+	"dispatcher/consumer/internal/status"
 	"dispatcher/job"
 )
 
@@ -43,26 +46,26 @@ type (
 	Attempts = offsets.Attempts
 
 	// Place is where a job stands in Kafka.
-	Place = schedule.Place
+	Place = status.Place
 	// Stay is where a job is on this node, and what it waits for.
-	Stay = schedule.Stay
+	Stay = status.Stay
 	// WaitsFor says what a job of this node waits for.
-	WaitsFor = schedule.WaitsFor
+	WaitsFor = status.WaitsFor
 	// Progress says how far a partition of this node has come.
-	Progress = schedule.Progress
+	Progress = status.Progress
 
 	// LaneStatus is one lane on this node.
-	LaneStatus = schedule.LaneStatus
+	LaneStatus = status.Lane
 	// LaneBacklog is the jobs of a lane that this node has fetched and that wait for their turn.
-	LaneBacklog = schedule.LaneBacklog
+	LaneBacklog = backlog.Lane
 	// Expiring are jobs of a lane that expire close to each other.
-	Expiring = schedule.Expiring
+	Expiring = backlog.Expiring
 	// Pile is jobs of this node that wait for the same.
-	Pile = schedule.Pile
+	Pile = status.Pile
 	// ValueOf tells the value of a limit that a job waits for.
 	ValueOf = schedule.ValueOf
 	// PartitionStatus is one partition that this node works.
-	PartitionStatus = schedule.PartitionStatus
+	PartitionStatus = status.Partition
 
 	// Order is which jobs are handed out one at a time, in the order of their offsets.
 	Order = schedule.Order
@@ -81,18 +84,18 @@ const (
 // What jobs wait for; see [WaitsFor]. A job that is ready or taken waits for something outside
 // this package.
 const (
-	WaitsForLane     = schedule.WaitsForLane
-	WaitsForSleepers = schedule.WaitsForSleepers
-	WaitsForOffsets  = schedule.WaitsForOffsets
-	WaitsForOrder    = schedule.WaitsForOrder
-	WaitsForTime     = schedule.WaitsForTime
-	WaitsForRetry    = schedule.WaitsForRetry
-	WaitsForProvider = schedule.WaitsForProvider
-	WaitsForLimit    = schedule.WaitsForLimit
-	WaitsForHold     = schedule.WaitsForHold
-	WaitsForTurn     = schedule.WaitsForTurn
-	WaitsForCall     = schedule.WaitsForCall
-	WaitsForRecord   = schedule.WaitsForRecord
+	WaitsForLane     = status.WaitsForLane
+	WaitsForSleepers = status.WaitsForSleepers
+	WaitsForOffsets  = status.WaitsForOffsets
+	WaitsForOrder    = status.WaitsForOrder
+	WaitsForTime     = status.WaitsForTime
+	WaitsForRetry    = status.WaitsForRetry
+	WaitsForProvider = status.WaitsForProvider
+	WaitsForLimit    = status.WaitsForLimit
+	WaitsForHold     = status.WaitsForHold
+	WaitsForTurn     = status.WaitsForTurn
+	WaitsForCall     = status.WaitsForCall
+	WaitsForRecord   = status.WaitsForRecord
 )
 
 // The choices of [OutOfRange].
@@ -104,8 +107,8 @@ const (
 
 // Why a delivery's context ended; ask with [context.Cause].
 var (
-	ErrRevoked = schedule.ErrRevoked // the partition goes to another node
-	ErrStopped = schedule.ErrStopped // the consumer stops, or leaves its groups
+	ErrRevoked = lifetime.ErrRevoked // the partition goes to another node
+	ErrStopped = lifetime.ErrStopped // the consumer stops, or leaves its groups
 )
 
 // NewProducer checks the options. It does not connect.

@@ -25,7 +25,8 @@
 // letter, the retry record and the result of a job; deadletter says what such records hold,
 // and produce writes them. group joins, commits, and drains at the end of an assignment.
 //
-// Below them, offsets knows which offsets are complete and the format of a commit's metadata,
+// Below them, turns, timers, sleepers, backlog, lifetime and status are what schedule is made of,
+// as far as that knows no job. offsets knows which offsets are complete and the format of a commit's metadata,
 // health remembers what is failing, broker and auth are the way to the cluster, and topicname
 // has the names of derived topics. Package dlq, beside this one, is for operators. A lint
 // rule holds that each imports only the ones below it.

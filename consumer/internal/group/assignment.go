@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"dispatcher/consumer/internal/fetch"
+	"dispatcher/consumer/internal/lifetime"
 	"dispatcher/consumer/internal/schedule"
 	"dispatcher/consumer/internal/topicname"
 	"dispatcher/internal/wait"
@@ -92,9 +93,9 @@ func (a *assignment) run(stopped, revoked <-chan struct{}) (removed bool) {
 func (a *assignment) watch(stopped, revoked <-chan struct{}) {
 	select {
 	case <-stopped:
-		a.End(schedule.ErrStopped)
+		a.End(lifetime.ErrStopped)
 	case <-revoked:
-		a.End(schedule.ErrRevoked)
+		a.End(lifetime.ErrRevoked)
 	case <-a.Context().Done():
 	}
 	a.Drain()

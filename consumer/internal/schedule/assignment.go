@@ -1,21 +1,8 @@
 package schedule
 
 import (
-	"context"
-	"errors"
-	"sync/atomic"
-	"time"
-
+	"dispatcher/consumer/internal/lifetime"
 	"dispatcher/consumer/internal/offsets"
-)
-
-// Why a delivery's context ended; ask with [context.Cause].
-var (
-	// ErrRevoked: the partition goes to another node, or this node has lost its place in
-	// the group.
-	ErrRevoked = errors.New("the group rebalances: its partitions are handed out again")
-	// ErrStopped: the consumer stops, or leaves its groups.
-	ErrStopped = errors.New("the consumer leaves its groups")
 )
 
 // phase is where an assignment is in its life. It never goes back.
@@ -31,24 +18,13 @@ const (
 // completed and committed for an assignment, and no more once it is closed. Its methods may
 // be called from any goroutine.
 type Assignment struct {
+	*lifetime.Lifetime
+
 	sched *Scheduler
-
-	ctx    context.Context //nolint:containedctx // the context that Delivery.Context promises
-	cancel context.CancelCauseFunc
-	ended  atomic.Pointer[time.Time] // when ctx did
-
-	over    context.Context //nolint:containedctx // ends when no outcome counts any more
-	endOver context.CancelFunc
-	// A record of a job that was called may be written for half the drain: otherwise the job
-	// would be called again although its outcome was known.
-	writes    context.Context //nolint:containedctx // of writes, not of a call
-	endWrites context.CancelFunc
 
 	idle        chan struct{} // closed when it drains and no job is awaited
 	hasDiverted chan struct{} // diverted is not empty; one slot
 	wake        chan struct{} // there is news for the fetcher; one slot, since a second notice says nothing new
-
-	writing atomic.Int64 // records of its jobs without an outcome
 
 	// Guarded by the scheduler's lock.
 	phase    phase
@@ -60,47 +36,10 @@ type Assignment struct {
 
 // NewAssignment makes an assignment without partitions.
 func (s *Scheduler) NewAssignment() *Assignment {
-	a := &Assignment{sched: s, idle: make(chan struct{}), hasDiverted: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
-	a.ctx, a.cancel = context.WithCancelCause(context.Background())
-	a.over, a.endOver = context.WithCancel(context.Background())
-	a.writes, a.endWrites = context.WithCancel(a.over)
-	return a
-}
-
-// Context is the one that [Delivery.Context] promises.
-func (a *Assignment) Context() context.Context { return a.ctx }
-
-// End ends the context, and begins the time of the drain. Only the first call counts.
-func (a *Assignment) End(cause error) {
-	now := time.Now()
-	if a.ended.CompareAndSwap(nil, &now) {
-		a.cancel(cause)
+	return &Assignment{
+		Lifetime: lifetime.New(), sched: s, idle: make(chan struct{}), hasDiverted: make(chan struct{}, 1), wake: make(chan struct{}, 1),
 	}
 }
-
-// Ended is when the context ended; zero: it has not.
-func (a *Assignment) Ended() time.Time {
-	if at := a.ended.Load(); at != nil {
-		return *at
-	}
-	return time.Time{}
-}
-
-// Over ends when the outcome of no record counts any more; EndOver ends it.
-func (a *Assignment) Over() context.Context { return a.over }
-
-// EndOver ends Over, and Writes with it.
-func (a *Assignment) EndOver() { a.endOver() }
-
-// Writes is the context for a record of a job that was called. When it ends, the record is
-// given up unless it may have been written.
-func (a *Assignment) Writes() context.Context { return a.writes }
-
-// EndWrites ends Writes.
-func (a *Assignment) EndWrites() { a.endWrites() }
-
-// Writing counts the records of the assignment's jobs that have no outcome.
-func (a *Assignment) Writing() *atomic.Int64 { return &a.writing }
 
 // Idle is closed when the assignment drains and awaits none of its jobs.
 func (a *Assignment) Idle() <-chan struct{} { return a.idle }
@@ -142,7 +81,7 @@ func (a *Assignment) Drain() {
 	for _, p := range a.parts {
 		p.drop()
 	}
-	for _, t := range s.timers.remove(func(t timer) bool { return t.part.asg == a }) {
+	for _, t := range s.timers.Remove(func(t timer) bool { return t.part.asg == a }) {
 		if t.d != nil {
 			s.wokeUp(t.d)
 		}

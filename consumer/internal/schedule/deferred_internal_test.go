@@ -28,7 +28,7 @@ func TestDeferredJobsAreCountedUntilTheyGoOn(t *testing.T) {
 		t.Fatalf("got %d jobs that wait of %d, want 4 of 4", got, len(all))
 	}
 	all[1].Job.NotAfter = time.Now().Add(-time.Second)
-	for _, one := range w.timers.remove(func(timer timer) bool { return timer.d == all[0] || timer.d == all[1] }) {
+	for _, one := range w.timers.Remove(func(timer timer) bool { return timer.d == all[0] || timer.d == all[1] }) {
 		w.mu.Lock()
 		p.wake(one)
 		l.enlist(p)
@@ -56,7 +56,7 @@ func TestAPartitionOfSleepersLeavesPlacesToOthers(t *testing.T) {
 	const atOnce = 5
 	l := NewLane("default", atOnce)
 	w := newBench(l)
-	w.opts.MaxAsleep = 40
+	w.sleepers.MaxJobs = 40
 	a := w.NewAssignment()
 	hot, other := partition(a, l, 0), partition(a, l, 1)
 	addJobs(hot, make([]byte, 60)...)
@@ -64,7 +64,7 @@ func TestAPartitionOfSleepersLeavesPlacesToOthers(t *testing.T) {
 	for all := w.deferAll(); len(all) > 0; all = w.deferAll() {
 		deferred += len(all)
 	}
-	if most := w.opts.MaxAsleep/2 + atOnce; deferred < w.opts.MaxAsleep/2 || deferred > most {
+	if most := w.sleepers.MaxJobs/2 + atOnce; deferred < w.sleepers.MaxJobs/2 || deferred > most {
 		t.Fatalf("got %d jobs deferred, want half of the bound, and %d at most", deferred, most)
 	}
 	addJobs(other, make([]byte, 10)...)
@@ -95,7 +95,7 @@ func TestJobsOfADrainedAssignmentAreNotResumed(t *testing.T) {
 	if d := w.Take(); d != last {
 		t.Errorf("got job %v, want the one that was resumed of the assignment that works", d)
 	}
-	if d := w.Take(); d != nil || len(w.timers.all) != len(live)-1 {
-		t.Errorf("got job %v and %d timers, want none more, and %d", d, len(w.timers.all), len(live)-1)
+	if d := w.Take(); d != nil || w.timers.Len() != len(live)-1 {
+		t.Errorf("got job %v and %d timers, want none more, and %d", d, w.timers.Len(), len(live)-1)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"dispatcher/consumer/deadletter"
+	"dispatcher/consumer/internal/lifetime"
 	"dispatcher/consumer/internal/offsets"
 	"dispatcher/internal/clip"
 	"dispatcher/job"
@@ -109,9 +110,9 @@ func (d *Delivery) Slot() time.Time {
 }
 
 // Context ends when the job's partition is taken away or the consumer stops; its cause says
-// why, as [ErrRevoked] and [ErrStopped] do. A job that still waits then is to be released. A call that
+// why, as [lifetime.ErrRevoked] and [lifetime.ErrStopped] do. A job that still waits then is to be released. A call that
 // is in flight goes on.
-func (d *Delivery) Context() context.Context { return d.part.asg.ctx }
+func (d *Delivery) Context() context.Context { return d.part.asg.Context() }
 
 // TimedOut tells whether the job was taken too long ago and is not settled yet, so that it went to a retry
 // topic or to the dead letters. The worker must not call it any more, and releases it.
@@ -164,8 +165,8 @@ func (d *Delivery) expired() bool {
 // SourceOf is the topic that a job came from. It is a function since workers don't need it.
 func SourceOf(d *Delivery) *Source { return d.part.src }
 
-// AssignmentOf is the assignment of a job's partition.
-func AssignmentOf(d *Delivery) *Assignment { return d.part.asg }
+// LifetimeOf is that of the assignment of a job's partition.
+func LifetimeOf(d *Delivery) *lifetime.Lifetime { return d.part.asg.Lifetime }
 
 // Step logs at level debug that the job has come to a step, with its id and its place, and
 // never its payload or key. It allocates nothing where that level is not logged.

@@ -37,7 +37,7 @@ func DiversionOf(d *Delivery) *Diversion { return d.diversion }
 func (a *Assignment) Diverted() []*Delivery {
 	a.sched.mu.Lock()
 	defer a.sched.unlock()
-	if a.ctx.Err() != nil {
+	if a.Context().Err() != nil {
 		return nil
 	}
 	some := a.diverted

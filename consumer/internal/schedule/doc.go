@@ -21,14 +21,17 @@
 // so an urgent job that comes late waits behind no job that is only ready.
 //
 // A lane that is not fair has as many jobs ready and in flight together as it may have in flight. A fair lane makes all
-// jobs ready that may go, since its tenants take turns over those that are ready; package turns says how.
+// jobs ready that may go, since its tenants take turns over those that are ready.
+//
+// Its parts that know no job have packages of their own, and no lock: package turns is the queue of ready jobs of a lane, timers the
+// times that jobs and partitions wait for, sleepers the bound on jobs asleep, backlog the counts of a lane, lifetime the contexts of an
+// assignment.
 //
 // A delivery has one state; state.go lists the states and the events that change them.
 // In settle.go and sleep.go are the calls by which a worker gives a job away, in divert.go the
 // jobs that no worker gets.
 //
-// backlog.go counts the jobs that wait for their turn, and when they expire; piles.go finds the keys that most jobs wait for. Both are for
-// operators, and decide nothing.
+// find.go and status.go fill in what package status shows operators, and decide nothing.
 //
 // # Who owns which goroutine
 //
@@ -73,10 +76,6 @@
 //	order none, with retry topics   a job that fails goes to the retry topic that suits its wait, also in an outage; a wait
 //	                                shorter than the first one sleeps
 //	key, partition, or no topics    it sleeps all the same: the bound may be exceeded by as many jobs as are ready or in flight
-//
-// Above half of the bound, a partition makes no fresh job ready while its jobs that wait for a
-// limit have an equal part of that half. So one value of a limit with a long backlog
-// does not stop the other partitions.
 //
 // Beyond the whole bound no partition is fetched and no fresh job is made ready, except one sample at a
 // time of what was fetched: it may show that the provider is up. A backlog of more bad jobs

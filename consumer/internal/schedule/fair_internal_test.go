@@ -75,7 +75,7 @@ func TestRefusedJobsOfAFairLaneStopNoOther(t *testing.T) {
 	t.Parallel()
 	fair, other := NewFairLane("bulk", 4), NewLane("urgent", 4)
 	w := newBench(other, fair)
-	w.opts.MaxAsleep = 40
+	w.sleepers.MaxJobs = 40
 	a := w.NewAssignment()
 	addOf(partition(a, fair, 0), many("a", 200)...)
 	if n := len(w.deferAll()); n != 200 || w.SleepersFull() {
@@ -86,7 +86,7 @@ func TestRefusedJobsOfAFairLaneStopNoOther(t *testing.T) {
 		t.Errorf("got %v, want the job of the other lane", d)
 	}
 	a.Drain()
-	if w.asleep != 0 || w.asleepBytes != 0 {
-		t.Errorf("got %d jobs asleep in %d bytes after the drain, want none", w.asleep, w.asleepBytes)
+	if jobs, bytes := w.sleepers.Count(); jobs != 0 || bytes != 0 {
+		t.Errorf("got %d jobs asleep in %d bytes after the drain, want none", jobs, bytes)
 	}
 }

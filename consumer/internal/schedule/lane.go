@@ -1,9 +1,7 @@
 package schedule
 
 import (
-	"math"
-	"time"
-
+	"dispatcher/consumer/internal/backlog"
 	"dispatcher/consumer/internal/turns"
 )
 
@@ -16,8 +14,8 @@ type Lane struct {
 
 	inFlight  int // handed out; not settled, or a worker still has them
 	ready     turns.Queue[*Delivery]
-	completed meter // offsets
-	backlog   backlog
+	completed backlog.Rate // offsets
+	backlog   backlog.Counter
 
 	first *Partition // queue of partitions that may have a job to make ready
 	last  *Partition
@@ -126,36 +124,4 @@ func (l *Lane) delist() *Partition {
 // drop takes an assignment's jobs out of the queue.
 func (l *Lane) drop(a *Assignment) {
 	l.ready.DeleteFunc(func(d *Delivery) bool { return d.part.asg == a })
-}
-
-// meterSpan is how far back a meter looks: an event that long ago counts a third.
-const meterSpan = 30 * time.Second
-
-// meter is a rate as an exponentially weighted average. The scheduler's lock guards it.
-type meter struct {
-	rate  float64   // a second, as of at, as if nothing had been counted for ever before since
-	at    time.Time // of the last one
-	since time.Time // of the first one
-}
-
-// tick counts one.
-func (m *meter) tick(now time.Time) {
-	if m.since.IsZero() {
-		m.since = now
-	}
-	m.rate, m.at = m.decayed(now)+1/meterSpan.Seconds(), now
-}
-
-func (m *meter) decayed(now time.Time) float64 {
-	return m.rate * math.Exp(-now.Sub(m.at).Seconds()/meterSpan.Seconds())
-}
-
-// perSecond is the rate now. The time before the first one does not count: else the rate of a node would be too low for its first
-// minute. It is taken for a second at least.
-func (m *meter) perSecond(now time.Time) float64 {
-	if m.rate == 0 {
-		return 0
-	}
-	known := max(now.Sub(m.since), time.Second)
-	return m.decayed(now) / (1 - math.Exp(-known.Seconds()/meterSpan.Seconds()))
 }

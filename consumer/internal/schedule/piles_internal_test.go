@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"dispatcher/consumer/internal/status"
 )
 
 // valueOf has all jobs of a key wait for one value.
@@ -61,7 +63,7 @@ func TestPilesAreBounded(t *testing.T) {
 	l := NewLane("default", 1)
 	w := newBench(l)
 	p := partition(w.NewAssignment(), l, 0)
-	w.opts.MaxAsleep = 1 << 20
+	w.sleepers.MaxJobs = 1 << 20
 	addJobs(p, 1, 1, 1, 2, 2, 3, 4)
 	for range 7 { // all are admitted: the lane has room for one at a time, and a job that sleeps frees it
 		if d := w.Take(); d != nil {
@@ -84,7 +86,7 @@ func TestPilesAreBounded(t *testing.T) {
 func BenchmarkPiles(b *testing.B) {
 	l := NewLane("default", 1)
 	w := newBench(l)
-	w.opts.MaxAsleep, w.opts.MaxAsleepBytes = 1<<20, 1<<30
+	w.sleepers.MaxJobs, w.sleepers.MaxBytes = 1<<20, 1<<30
 	a := w.NewAssignment()
 	for i := range 100 {
 		keys := make([]byte, 4096)
@@ -99,7 +101,7 @@ func BenchmarkPiles(b *testing.B) {
 	parts := w.partitions()
 	b.Run("a partition, locked", func(b *testing.B) {
 		for b.Loop() {
-			parts[0].addPiles(256, valueOf, make(map[pile]count))
+			parts[0].addPiles(256, valueOf, new(status.Piles))
 		}
 	})
 	b.Run("all partitions", func(b *testing.B) {

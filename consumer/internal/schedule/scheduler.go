@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"dispatcher/consumer/deadletter"
+	"dispatcher/consumer/internal/sleepers"
+	"dispatcher/consumer/internal/timers"
 )
 
 // Options configures a [Scheduler].
@@ -40,27 +42,27 @@ type Settler interface {
 // Scheduler makes jobs ready and hands them out. Its lock guards every offset tracker and
 // queue.
 type Scheduler struct {
-	opts   Options
-	seed   maphash.Seed    // of the keys' hashes
-	random func(n int) int // below n; a test may choose
-	ready  chan struct{}   // a job became ready; one slot, since a second notice says nothing new
+	opts    Options
+	seed    maphash.Seed    // of the keys' hashes
+	random  func(n int) int // below n; a test may choose
+	ready   chan struct{}   // a job became ready; one slot, since a second notice says nothing new
+	earlier chan struct{}   // KeepTime has to check again; likewise
 
-	mu          sync.Mutex // ends with unlock
-	stepped     []step     // to be logged once the lock is free
-	timers      *timers
-	asleep      int // jobs that sleep: each has a timer
-	asleepBytes int
-	loggedFull  bool                    // the log says that no more jobs may sleep
-	taken       map[*Delivery]time.Time // when the pacer took each job that may time out
-	live        map[*Assignment]struct{}
-	finished    bool // ready is closed
+	mu       sync.Mutex // ends with unlock
+	stepped  []step     // to be logged once the lock is free
+	timers   timers.Queue[timer]
+	sleepers sleepers.Bound          // jobs that sleep: each has a timer
+	taken    map[*Delivery]time.Time // when the pacer took each job that may time out
+	live     map[*Assignment]struct{}
+	finished bool // ready is closed
 }
 
 // New makes a scheduler without assignments.
 func New(o Options) *Scheduler {
 	return &Scheduler{
-		opts: o, seed: maphash.MakeSeed(), random: rand.IntN, ready: make(chan struct{}, 1), timers: newTimers(),
-		taken: make(map[*Delivery]time.Time), live: make(map[*Assignment]struct{}),
+		opts: o, seed: maphash.MakeSeed(), random: rand.IntN, ready: make(chan struct{}, 1), earlier: make(chan struct{}, 1),
+		sleepers: sleepers.Bound{MaxJobs: o.MaxAsleep, MaxBytes: o.MaxAsleepBytes},
+		taken:    make(map[*Delivery]time.Time), live: make(map[*Assignment]struct{}),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"dispatcher/consumer/internal/offsets"
+	"dispatcher/consumer/internal/status"
 
 	"dispatcher/job"
 
@@ -72,7 +73,7 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 		w := newBench(l)
 		a := w.NewAssignment()
 		parts := []*Partition{partition(a, l, 0), partition(a, l, 1)}
-		w.opts.MaxAsleep = rapid.IntRange(1, 6).Draw(t, "most asleep")
+		w.sleepers.MaxJobs = rapid.IntRange(1, 6).Draw(t, "most asleep")
 		var held, sleeping, deferred []*Delivery
 		samples := map[*Delivery]bool{}
 		keys := keyWatch{last: map[string]int64{}, holder: map[string]*Delivery{}}
@@ -138,7 +139,7 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 				w.Resume(some)
 				deferred = slices.DeleteFunc(deferred, func(d *Delivery) bool { return slices.Contains(some, d) })
 				for _, d := range deferred {
-					if d.state != asleep || w.timers.all[d.timer].d != d {
+					if one, _ := w.timers.At(d.timer); d.state != asleep || one.d != d {
 						t.Fatalf("offset %d: got state %d and timer %d, want it asleep behind its own timer", d.Job.Offset, d.state, d.timer)
 					}
 				}
@@ -227,8 +228,8 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 				if !l.fair {
 					n += len(deferred)
 				}
-				if w.asleep != n || w.asleepBytes != n*jobBytes || w.sleepersFull() != (n >= w.opts.MaxAsleep) {
-					t.Fatalf("got %d asleep in %d bytes, want %d", w.asleep, w.asleepBytes, n)
+				if jobs, bytes := w.sleepers.Count(); jobs != n || bytes != n*jobBytes || w.SleepersFull() != (n >= w.sleepers.MaxJobs) {
+					t.Fatalf("got %d asleep in %d bytes, want %d", jobs, bytes, n)
 				}
 				eachIsFoundOnce(t, w, added-done)
 				backlogIsThatOfAWalk(t, w)
@@ -242,8 +243,9 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 		})
 		a.Drain()
 		backlogIsThatOfAWalk(t, w)
-		if w.Take() != nil || drawn(t, w.TakeSample) != nil || w.asleep != 0 || l.backlog.jobs != 0 || l.first != nil && l.first.hasSome() {
-			t.Fatalf("got ready jobs, or %d asleep, after the drain; want none", w.asleep)
+		asleep, _ := w.sleepers.Count()
+		if w.Take() != nil || drawn(t, w.TakeSample) != nil || asleep != 0 || w.Backlog(1)[0].Jobs != 0 || l.first != nil && l.first.hasSome() {
+			t.Fatalf("got ready jobs, or %d asleep, after the drain; want none", asleep)
 		}
 		for _, d := range held {
 			d.Release()
@@ -275,7 +277,7 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 // eachIsFoundOnce wants each job that is not settled to be found, once.
 func eachIsFoundOnce(t *rapid.T, w *bench, jobs int) {
 	all := w.Find(func(*Delivery) bool { return true }, jobs+1)
-	seen := map[Place]bool{}
+	seen := map[status.Place]bool{}
 	for _, one := range all {
 		seen[one.Place] = true
 	}
@@ -328,7 +330,7 @@ func TestPartitionsGoOnWhenFewerSleep(t *testing.T) {
 	t.Parallel()
 	l := &Lane{name: "default", limit: 1}
 	w := newBench(l)
-	w.opts.MaxAsleep = 1
+	w.sleepers.MaxJobs = 1
 	a := w.NewAssignment()
 	addJobs(partition(a, l, 0), 0, 0)
 	addJobs(partition(a, l, 1), 0, 0, 0)

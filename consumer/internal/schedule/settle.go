@@ -147,7 +147,7 @@ func (s *Scheduler) conclude(d *Delivery, done bool) {
 		p.settle(d, done)
 	}
 	if done {
-		p.src.Lane.completed.tick(time.Now())
+		p.src.Lane.completed.Tick(time.Now())
 	}
 	p.src.Lane.enlist(p)
 	s.fill(p.src.Lane)

@@ -32,7 +32,7 @@ func (d *Delivery) Sleep(o SleepOptions) {
 	s.handBack(d, func(p *Partition) {
 		d.setAttempts(o.Attempts)
 		d.memo, d.failed = o.Memo, o.Failed
-		p.sleepUntil(timer{at: o.Until, part: p, d: d, retry: true, early: o.WakeEarly})
+		p.sleepUntil(o.Until, timer{part: p, d: d, retry: true, early: o.WakeEarly})
 	})
 }
 
@@ -54,7 +54,7 @@ func (s *Scheduler) Defer(d *Delivery, o DeferOptions) {
 		p.src.Lane.ready.Refund(d.tenant, d.turns())
 		d.limit, d.held = o.Limit, o.Held
 		p.deferred[o.Limit]++
-		p.sleepUntil(timer{at: o.Until, part: p, d: d, retry: true})
+		p.sleepUntil(o.Until, timer{part: p, d: d, retry: true})
 	})
 }
 
@@ -67,9 +67,7 @@ func (s *Scheduler) Resume(jobs []*Delivery) {
 		if d.state != asleep || d.limit == "" || d.part.asg.phase != working {
 			continue
 		}
-		if one, ok := s.timers.end(d); ok {
-			s.endTimer(one)
-		}
+		s.endTimer(s.timers.End(d.timer))
 	}
 }
 
@@ -135,22 +133,21 @@ func (s *Scheduler) handBack(d *Delivery, put func(*Partition)) {
 // neither its key nor its partition: it joins its key queue when it is due.
 func (p *Partition) rest(d *Delivery) {
 	p.open.remove(d)
-	p.sleepUntil(timer{at: d.times.due, part: p, d: d})
+	p.sleepUntil(d.times.due, timer{part: p, d: d})
 }
 
 // sleepUntil keeps a job in memory until its timer ends. Its offset is open.
-func (p *Partition) sleepUntil(t timer) {
+func (p *Partition) sleepUntil(at time.Time, t timer) {
 	s, d := p.sched, t.d
 	d.on(sleep)
 	p.asleep.plus(d)
 	if d.countsAsleep() {
-		s.asleep++
-		s.asleepBytes += d.size
+		s.sleepers.Add(d.size)
 	}
-	if late := d.Job.NotAfter; !late.IsZero() && late.Before(t.at) {
-		t.at = late.Add(time.Millisecond) // it expires meanwhile
+	if late := d.Job.NotAfter; !late.IsZero() && late.Before(at) {
+		at = late.Add(time.Millisecond) // it expires meanwhile
 	}
-	s.timers.set(t)
+	s.setTimer(at, t)
 }
 
 // countsAsleep tells whether a job that sleeps is among those that the node bounds. In a fair lane thousands of jobs are
@@ -162,25 +159,14 @@ func (d *Delivery) countsAsleep() bool { return d.limit == "" || !d.part.src.Lan
 func (s *Scheduler) SleepersFull() bool {
 	s.mu.Lock()
 	defer s.unlock()
-	return s.sleepersFull()
+	return s.sleepers.Full()
 }
 
-func (s *Scheduler) sleepersFull() bool {
-	return s.asleep >= s.opts.MaxAsleep || s.asleepBytes >= s.opts.MaxAsleepBytes
-}
-
-// sleepersFull tells whether the partition makes no new job ready since too many sleep. Above
-// half of the node's bound, jobs that wait for a limit have an equal part of that half in each
-// partition. So a partition whose jobs all wait for one value of a limit leaves places to the
-// others.
+// sleepersFull tells whether the partition makes no new job ready since too many sleep.
 func (p *Partition) sleepersFull() bool {
 	s := p.sched
-	if s.sleepersFull() {
-		return true
-	}
-	half, halfBytes := s.opts.MaxAsleep/2, s.opts.MaxAsleepBytes/2
-	if s.asleep < half && s.asleepBytes < halfBytes {
-		return false
+	if s.sleepers.BelowHalf() || s.sleepers.Full() {
+		return s.sleepers.Full()
 	}
 	deferred, parts := 0, 0
 	for _, jobs := range p.deferred {
@@ -189,41 +175,30 @@ func (p *Partition) sleepersFull() bool {
 	for a := range s.live {
 		parts += len(a.parts)
 	}
-	if deferred == 0 || parts < 2 {
-		return false
-	}
-	return deferred >= half/parts || s.asleepBytes >= halfBytes && p.asleep.bytes >= halfBytes/parts
+	return s.sleepers.PartUsed(deferred, p.asleep.bytes, parts)
 }
 
 // logSleepersFull logs when the bound is reached, and when it is left.
 func (s *Scheduler) logSleepersFull() {
 	s.mu.Lock()
-	now, asleep, bytes := s.sleepersFull(), s.asleep, s.asleepBytes
-	changed := now != s.loggedFull
-	s.loggedFull = now
+	full, changed := s.sleepers.Changed()
+	jobs, bytes := s.sleepers.Count()
 	s.unlock()
 	switch {
-	case changed && now:
-		s.opts.Log.Warn("as many jobs sleep in memory as may, fetching of new jobs paused", "jobs", asleep, "bytes", bytes, "max_asleep", s.opts.MaxAsleep, "max_asleep_bytes", s.opts.MaxAsleepBytes)
+	case changed && full:
+		s.opts.Log.Warn("as many jobs sleep in memory as may, fetching of new jobs paused", "jobs", jobs, "bytes", bytes, "max_asleep", s.opts.MaxAsleep, "max_asleep_bytes", s.opts.MaxAsleepBytes)
 	case changed:
-		s.opts.Log.Info("fewer jobs sleep in memory than may, fetching resumed", "jobs", asleep)
+		s.opts.Log.Info("fewer jobs sleep in memory than may, fetching resumed", "jobs", jobs)
 	}
 }
 
 // wokeUp notes that a job does not sleep any more. If that makes room for others, all
 // partitions go on.
 func (s *Scheduler) wokeUp(d *Delivery) {
-	if !d.countsAsleep() {
+	if !d.countsAsleep() || !s.sleepers.Remove(d.size) {
 		return
 	}
-	before := s.sleepersFull()
-	s.asleep--
-	s.asleepBytes -= d.size
-	halved := s.asleep == s.opts.MaxAsleep/2-1 || s.asleepBytes < s.opts.MaxAsleepBytes/2 && s.asleepBytes+d.size >= s.opts.MaxAsleepBytes/2
-	if !halved && (!before || s.sleepersFull()) {
-		return
-	}
-	notify(s.timers.earlier) // so that KeepTime logs it
+	notify(s.earlier) // so that KeepTime logs it
 	for a := range s.live {
 		for _, p := range a.parts {
 			p.src.Lane.enlist(p)
@@ -236,7 +211,7 @@ func (s *Scheduler) wokeUp(d *Delivery) {
 func (s *Scheduler) Wake() {
 	s.mu.Lock()
 	defer s.unlock()
-	for _, one := range s.timers.remove(func(t timer) bool { return t.early }) {
+	for _, one := range s.timers.Remove(func(t timer) bool { return t.early }) {
 		one.part.wake(one)
 		one.part.src.Lane.enlist(one.part)
 	}

@@ -1,5 +1,7 @@
 package schedule
 
+import "dispatcher/consumer/internal/backlog"
+
 // state is where a delivery is. The scheduler's lock guards it.
 type state uint8
 
@@ -100,3 +102,27 @@ func (s state) decidable() bool { return s == inFlight || s == writing }
 
 // late tells whether a worker has the delivery although it timed out.
 func (s state) late() bool { return s == timedOut || s == abandoned }
+
+// queued tells whether a job in this state waits for its turn.
+func (s state) queued() bool { return s == fetched || s == waiting || s == ready }
+
+// comes gives a job that was fetched the next place of its lane, and counts it. Jobs of retry topics have no place: they wait
+// for their time.
+func (d *Delivery) comes() {
+	d.place = d.part.src.Lane.backlog.Next()
+	d.count(1)
+}
+
+// count counts a job that waits for its turn from now on, or with -1 no more.
+func (d *Delivery) count(n int) {
+	if d.part.src.Delay == 0 {
+		d.part.src.Lane.backlog.Count(backlog.Job{Place: d.place, Units: d.turns(), NotAfter: d.Job.NotAfter}, n)
+	}
+}
+
+// goes counts a job no more that is dropped.
+func (d *Delivery) goes() {
+	if d.state.queued() {
+		d.count(-1)
+	}
+}

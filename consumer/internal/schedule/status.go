@@ -1,52 +1,21 @@
 package schedule
 
-import "time"
+import (
+	"time"
 
-// LaneStatus is one lane on this node, in order of priority.
-type LaneStatus struct {
-	Lane     string
-	InFlight int   // jobs handed out; not settled, or a worker still has them
-	Ready    int   // jobs that only wait for a slot
-	Waiting  int64 // records of its topics that are not complete, less those in flight and asleep
-	Asleep   int   // jobs that wait in memory for their time
-	Behind   int   // jobs that wait in memory behind another job of their key, in partition order of their partition
-	Delayed  int64 // records of its retry topics that are not complete, less those in flight and asleep
-	// Oldest is how long the oldest job has been waiting or in flight on this node, since
-	// it was written or since it was due; 0: none waits.
-	Oldest time.Duration
-	// Rate is how many jobs a second had their offsets completed, lately.
-	Rate float64
-}
-
-// Drain is the time in seconds until all that waits or is in flight would be settled at the
-// present rate; +Inf where nothing is settled at present.
-func (s LaneStatus) Drain() float64 {
-	left := float64(s.Waiting) + float64(s.InFlight)
-	if left == 0 {
-		return 0
-	}
-	return left / s.Rate
-}
-
-// PartitionStatus is one partition that this node works.
-type PartitionStatus struct {
-	Topic     string
-	Lane      string
-	Partition int
-	Committed int64 // -1: nothing yet
-	Lag       int64 // last stable offset less the committed one
-	Open      int   // offsets admitted and not complete; what is in the fetch buffer does not count
-}
+	"dispatcher/consumer/internal/backlog"
+	"dispatcher/consumer/internal/status"
+)
 
 // Status is a snapshot. assignments is how many hand out jobs.
-func (s *Scheduler) Status() (lanes []LaneStatus, partitions []PartitionStatus, assignments int) {
+func (s *Scheduler) Status() (lanes []status.Lane, partitions []status.Partition, assignments int) {
 	s.mu.Lock()
 	defer s.unlock()
 	now := time.Now()
-	at := make(map[*Lane]*LaneStatus, len(s.opts.Lanes))
-	lanes = make([]LaneStatus, len(s.opts.Lanes))
+	at := make(map[*Lane]*status.Lane, len(s.opts.Lanes))
+	lanes = make([]status.Lane, len(s.opts.Lanes))
 	for i, l := range s.opts.Lanes {
-		lanes[i] = LaneStatus{Lane: l.name, InFlight: l.inFlight, Ready: l.ready.Len(), Rate: l.completed.perSecond(now)}
+		lanes[i] = status.Lane{Lane: l.name, InFlight: l.inFlight, Ready: l.ready.Len(), Rate: l.completed.PerSecond(now)}
 		at[l] = &lanes[i]
 	}
 	for a := range s.live {
@@ -54,8 +23,8 @@ func (s *Scheduler) Status() (lanes []LaneStatus, partitions []PartitionStatus, 
 			assignments++
 		}
 		for _, p := range a.parts {
-			at[p.src.Lane].add(p, now)
-			partitions = append(partitions, PartitionStatus{
+			p.addTo(at[p.src.Lane], now)
+			partitions = append(partitions, status.Partition{
 				Topic: p.src.Topic, Lane: p.src.Lane.name, Partition: p.id, Committed: p.committed, Lag: p.lag(), Open: p.tracker.Open(),
 			})
 		}
@@ -72,16 +41,16 @@ func (p *Partition) lag() int64 {
 	return max(p.stable-from, 0)
 }
 
-// add counts a partition's offsets that are not complete, as far as is known.
-func (s *LaneStatus) add(p *Partition, now time.Time) {
-	s.Oldest = max(s.Oldest, p.age(now))
-	backlog := int64(p.tracker.Open()) + max(p.stable-p.tracker.End(), 0) - int64(p.inFlight+p.asleep.jobs)
-	s.Asleep += p.asleep.jobs
-	s.Behind += p.behind.jobs
+// addTo counts the partition's offsets that are not complete, as far as is known.
+func (p *Partition) addTo(l *status.Lane, now time.Time) {
+	l.Oldest = max(l.Oldest, p.age(now))
+	left := int64(p.tracker.Open()) + max(p.stable-p.tracker.End(), 0) - int64(p.inFlight+p.asleep.jobs)
+	l.Asleep += p.asleep.jobs
+	l.Behind += p.behind.jobs
 	if p.src.Delay > 0 {
-		s.Delayed += backlog
+		l.Delayed += left
 	} else {
-		s.Waiting += backlog
+		l.Waiting += left
 	}
 }
 
@@ -99,4 +68,72 @@ func (s *Scheduler) Places() map[string]map[int]bool {
 		}
 	}
 	return all
+}
+
+// Backlog is the backlog of each lane, in order of priority, with so many [backlog.Expiring] a lane at most.
+func (s *Scheduler) Backlog(most int) []backlog.Lane {
+	copies := s.copyBacklogs()
+	all := make([]backlog.Lane, len(copies))
+	for i, one := range copies {
+		all[i] = one.Lane(s.opts.Lanes[i].name, most)
+	}
+	return all
+}
+
+// copyBacklogs is the part that holds the lock.
+func (s *Scheduler) copyBacklogs() []backlog.Snapshot {
+	s.mu.Lock()
+	defer s.unlock()
+	copies := make([]backlog.Snapshot, len(s.opts.Lanes))
+	for i, l := range s.opts.Lanes {
+		copies[i] = l.backlog.Snapshot()
+	}
+	return copies
+}
+
+// ValueOf tells the value of a limit that a job waits for; false: it is not known. It is called with the lock held.
+type ValueOf func(d *Delivery, limit string) (value [16]byte, ok bool)
+
+// mostLooked is how many jobs of a partition are looked at, at most.
+const mostLooked = 256
+
+// Piles are the largest piles of two jobs and more, so many at most. It looks at so many of the oldest admitted jobs, an equal part of
+// each partition and 256 at most: jobs pile up there, since those that wait for nothing leave. The lock is free between two
+// partitions.
+func (s *Scheduler) Piles(most, look int, value ValueOf) []status.Pile {
+	var piles status.Piles
+	parts := s.partitions()
+	each, cut := min(mostLooked, max(1, look/max(1, len(parts)))), false
+	for _, p := range parts {
+		if p.addPiles(each, value, &piles) {
+			cut = true
+		}
+	}
+	return piles.Largest(most, cut)
+}
+
+// addPiles tells whether the partition has more open jobs than it looked at.
+func (p *Partition) addPiles(look int, value ValueOf, piles *status.Piles) (more bool) {
+	p.sched.mu.Lock()
+	defer p.sched.unlock()
+	if p.asg.phase != working {
+		return false
+	}
+	d := p.open.oldest
+	for ; d != nil && look > 0; d, look = d.newer, look-1 {
+		d.addTo(piles, value)
+	}
+	return d != nil
+}
+
+// addTo counts a job, unless it waits for no job of its key and no limit.
+func (d *Delivery) addTo(piles *status.Piles, value ValueOf) {
+	switch {
+	case d.state == asleep && d.limit != "" && !d.held:
+		if v, ok := value(d, d.limit); ok {
+			piles.AddToValue(d.limit, v)
+		}
+	case d.part.sched.opts.Order == OrderKey && d.inKeyQueue && (d.nextOfKey != nil || d.state == waiting):
+		piles.AddToKey(d.key, d.Job.Key)
+	}
 }

@@ -103,7 +103,7 @@ func await(d *schedule.Delivery, written <-chan bool) bool {
 	select {
 	case yes := <-written:
 		return yes
-	case <-schedule.AssignmentOf(d).Over().Done():
+	case <-schedule.LifetimeOf(d).Over().Done():
 		return false
 	}
 }

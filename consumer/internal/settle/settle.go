@@ -66,7 +66,7 @@ func (s *Settler) Done(d *schedule.Delivery, o schedule.Outcome) {
 		return
 	}
 	if schedule.BeginRecord(d) {
-		s.putResult(schedule.AssignmentOf(d).Over(), d, o, "", func(written bool) { schedule.Recorded(d, written) })
+		s.putResult(schedule.LifetimeOf(d).Over(), d, o, "", func(written bool) { schedule.Recorded(d, written) })
 	}
 }
 
@@ -75,19 +75,19 @@ func (s *Settler) Done(d *schedule.Delivery, o schedule.Outcome) {
 func (s *Settler) Dead(d *schedule.Delivery, f deadletter.Failure, o schedule.Outcome) {
 	if s.results != nil {
 		written := make(chan bool, 1)
-		s.putResult(schedule.AssignmentOf(d).Over(), d, o, f.Class, func(yes bool) { written <- yes })
+		s.putResult(schedule.LifetimeOf(d).Over(), d, o, f.Class, func(yes bool) { written <- yes })
 		if !await(d, written) {
 			schedule.Recorded(d, false)
 			return
 		}
 	}
-	s.write(schedule.AssignmentOf(d).Writes(), []transfer{{d: d, failure: f}})
+	s.write(schedule.LifetimeOf(d).Writes(), []transfer{{d: d, failure: f}})
 }
 
 // RetryLater implements [schedule.Settler].
 func (s *Settler) RetryLater(d *schedule.Delivery, delay time.Duration, due time.Time, f deadletter.Failure) bool {
 	t := transfer{d: d, failure: f, delay: delay, due: due}
-	if len(s.write(schedule.AssignmentOf(d).Writes(), []transfer{t})) == 0 {
+	if len(s.write(schedule.LifetimeOf(d).Writes(), []transfer{t})) == 0 {
 		return true
 	}
 	s.logTooLarge(&t)

@@ -55,7 +55,7 @@ func (s *Settler) write(ctx context.Context, all []transfer) (tooLarge []transfe
 	for i := range all {
 		s.put(ctx, all[i], s.record(&all[i], now), outcomes)
 	}
-	over := schedule.AssignmentOf(all[0].d).Over()
+	over := schedule.LifetimeOf(all[0].d).Over()
 	for range all {
 		select {
 		case t := <-outcomes:
@@ -91,7 +91,7 @@ func (s *Settler) put(ctx context.Context, t transfer, record *kgo.Record, outco
 
 // putRecord gives the writer a record of a job.
 func (s *Settler) putRecord(d *schedule.Delivery, r *produce.Request) {
-	writing := schedule.AssignmentOf(d).Writing()
+	writing := schedule.LifetimeOf(d).Writing()
 	done := r.Done
 	r.Done = func(err error) {
 		done(err)

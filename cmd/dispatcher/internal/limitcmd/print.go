@@ -10,6 +10,7 @@ import (
 	"dispatcher/cmd/dispatcher/internal/cli"
 	"dispatcher/internal/limits"
 	"dispatcher/internal/timetext"
+	"dispatcher/throttle/lateness"
 	"dispatcher/throttle/limit"
 )
 
@@ -108,6 +109,39 @@ func because(why string) string {
 		return ""
 	}
 	return ": " + why
+}
+
+// printSlowdown shows the slowdown, with its reason.
+func printSlowdown(table io.Writer, s limits.Slowdown) {
+	_, _ = fmt.Fprintf(table, "  effective cap\t%.4g\tsince %s: %s\n", s.EffectiveCap, s.Since, s.Why)
+	switch {
+	case s.BlockedUntil != "":
+		_, _ = fmt.Fprintf(table, "  blocked until\t%s\tas the provider asked; limit release ends it\n", s.BlockedUntil)
+	case s.Granted < s.EffectiveCap:
+		_, _ = fmt.Fprintf(table, "  granted\t%.4g\tin a window now, and twice as much each second without a refused call\n", s.Granted)
+	}
+}
+
+// printTrips prints whether the spread fits.
+func printTrips(w io.Writer, r limits.RoundTrips, now limit.Settings) {
+	if r.Connections == 0 {
+		_, _ = fmt.Fprintln(w, "  round trips\tunknown\tno node has reported a new connection to the provider in the last 10 minutes")
+		return
+	}
+	seconds := func(s float64) string {
+		return time.Duration(s * float64(time.Second)).Round(10 * time.Microsecond).String()
+	}
+	fits := "not enough yet to say whether the spread fits"
+	switch r.Fit {
+	case lateness.SpreadTooSmall:
+		fits = fmt.Sprintf("WARNING: the spread of %s is too small; --spread %s is enough", timetext.Short(now.Spread), seconds(r.SpreadS))
+	case lateness.SpreadTooLarge:
+		fits = fmt.Sprintf("the spread of %s is more than needed; with --spread %s the usable share is %.3f", timetext.Short(now.Spread), seconds(r.SpreadS), r.Share)
+	case lateness.SpreadFits:
+		fits = fmt.Sprintf("the spread of %s fits", timetext.Short(now.Spread))
+	case lateness.SpreadUnknown:
+	}
+	_, _ = fmt.Fprintf(w, "  round trips\t%s to %s\tof %d connections to the provider in 10 minutes: %s\n", seconds(r.LowS), seconds(r.HighS), r.Connections, fits)
 }
 
 // counted says how long the units count that are used.

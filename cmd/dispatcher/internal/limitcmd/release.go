@@ -3,8 +3,6 @@ package limitcmd
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -51,15 +49,4 @@ func newReleaseCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 		})
 	}
 	return cmd
-}
-
-// printSlowdown shows the slowdown, with its reason.
-func printSlowdown(table io.Writer, s limits.Slowdown) {
-	_, _ = fmt.Fprintf(table, "  effective cap\t%.4g\tsince %s: %s\n", s.EffectiveCap, s.Since, s.Why)
-	switch {
-	case s.BlockedUntil != "":
-		_, _ = fmt.Fprintf(table, "  blocked until\t%s\tas the provider asked; limit release ends it\n", s.BlockedUntil)
-	case s.Granted < s.EffectiveCap:
-		_, _ = fmt.Fprintf(table, "  granted\t%.4g\tin a window now, and twice as much each second without a refused call\n", s.Granted)
-	}
 }

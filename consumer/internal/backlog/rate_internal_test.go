@@ -1,4 +1,4 @@
-package schedule
+package backlog
 
 import (
 	"math"
@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// A steady pace is what the meter shows after a few spans, and a pace that ends
+// A steady pace is what the rate shows after a few spans, and a pace that ends
 // is forgotten in a few.
-func TestAMeterFollowsThePace(t *testing.T) {
+func TestARateFollowsThePace(t *testing.T) {
 	t.Parallel()
-	var m meter
+	var r Rate
 	now := time.Unix(1000, 0)
-	if got := m.perSecond(now); got != 0 {
+	if got := r.PerSecond(now); got != 0 {
 		t.Errorf("got %v before anything was counted, want 0", got)
 	}
 	for n := range 200 * 120 { // 200 a second for two minutes
 		now = now.Add(5 * time.Millisecond)
-		m.tick(now)
-		if got := m.perSecond(now); n > 400 && math.Abs(got-200) > 6 {
+		r.Tick(now)
+		if got := r.PerSecond(now); n > 400 && math.Abs(got-200) > 6 {
 			t.Fatalf("got %v a second after %d of 200 a second, want about 200 from the third second on", got, n)
 		}
 	}
-	if got := m.perSecond(now); math.Abs(got-200) > 6 {
+	if got := r.PerSecond(now); math.Abs(got-200) > 6 {
 		t.Errorf("got %v a second, want about 200", got)
 	}
-	if got := m.perSecond(now.Add(3 * time.Minute)); got > 1 {
+	if got := r.PerSecond(now.Add(3 * time.Minute)); got > 1 {
 		t.Errorf("got %v a second three minutes after the last one, want next to nothing", got)
 	}
 }
