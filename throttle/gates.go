@@ -9,6 +9,7 @@ import (
 	"dispatcher/internal/fault"
 	"dispatcher/throttle/internal/clock"
 	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
 )
 
@@ -20,26 +21,6 @@ type Gate struct {
 	Name  string
 	Limit limit.Spec // seeds Redis; see [limit.Terms.Beside]
 	Keyed bool       // jobs with different values are counted apart; else all have the value of [HashOf] of ""
-}
-
-// Hash stands for the value of a gate's key. Equal values of two gates have nothing to do with
-// each other.
-type Hash = limit.Hash
-
-// HashOf hashes a value.
-func HashOf(value string) Hash { return limit.HashOf(value) }
-
-// Passed is a gate that a job passes.
-type Passed struct {
-	Value
-
-	Units int64 // that the job counts there; 0: as many as on the first limit
-}
-
-// Value names a gate, and a value of its key.
-type Value struct {
-	Gate int // index of [Options].Gates
-	Hash Hash
 }
 
 func checkGates(o Options) error {
@@ -100,7 +81,7 @@ func (l *Limiter) noteTerms(gate int, set, first limit.Terms) {
 }
 
 // gatesOf is what a call says of gates, for these jobs and corrections.
-func (r *reserver) gatesOf(asked []request, corrections []correction) (g script.Gates) {
+func (r *reserver) gatesOf(asked []request, corrections []slots.Correction) (g script.Gates) {
 	now := r.redisTime(time.Now())
 	for _, one := range r.gates {
 		g.Names, g.Known = append(g.Names, one.name), append(g.Known, one.Settings)
@@ -127,13 +108,13 @@ func (r *reserver) gatesOf(asked []request, corrections []correction) (g script.
 		g.Jobs = append(g.Jobs, passes)
 	}
 	for _, c := range corrections {
-		if c.blocks() {
-			g.Corrections = append(g.Corrections, script.StateCorrection{State: state(c.blocked), Block: true, Correction: script.Correction{Slot: c.until}})
+		if c.Blocks() {
+			g.Corrections = append(g.Corrections, script.StateCorrection{State: state(c.Blocked), Block: true, Correction: script.Correction{Slot: c.Until}})
 			continue
 		}
-		for _, p := range c.job.Passes {
-			if units := c.on(p); units != 0 {
-				g.Corrections = append(g.Corrections, script.StateCorrection{State: state(p.Value), Correction: script.Correction{Slot: c.at, Units: units}})
+		for _, p := range c.Job.Passes {
+			if units := c.On(p); units != 0 {
+				g.Corrections = append(g.Corrections, script.StateCorrection{State: state(p.Value), Correction: script.Correction{Slot: c.At, Units: units}})
 			}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"dispatcher/internal/containers"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
 )
 
@@ -44,7 +45,7 @@ type gatesRun struct {
 
 	blocks map[Value]valueBlock // that Redis knows
 	held   int                  // how many of these
-	newest *charge              // of the last job that got slots
+	newest *slots.Charge        // of the last job that got slots
 	broken string               // a job passed a block
 }
 
@@ -65,7 +66,7 @@ type gatesNode struct {
 	known   limit.Settings
 	gates   []limit.Settings
 	stepped bool
-	refunds []correction
+	refunds []slots.Correction
 }
 
 // gateCall is a call as the provider counts it for one value of a gate's key.
@@ -132,7 +133,7 @@ func (r *gatesRun) jobs() []Request {
 		all[i].Cost = 1 + r.roll(r.set.LargestCost())
 		for gate := range r.gates {
 			if r.roll(4) > 0 {
-				all[i].Passes = append(all[i].Passes, Passed{Value: Value{gate, HashOf(fmt.Sprint(r.roll(3)))}, Units: r.roll(1 + r.set.LargestCost())})
+				all[i].Passes = append(all[i].Passes, Passed{Value: Value{Gate: gate, Hash: HashOf(fmt.Sprint(r.roll(3)))}, Units: r.roll(1 + r.set.LargestCost())})
 			}
 		}
 	}
@@ -140,7 +141,7 @@ func (r *gatesRun) jobs() []Request {
 }
 
 // reserve makes a call of a node for jobs, as with changes it.
-func (r *gatesRun) reserve(n *gatesNode, jobs []Request, unused []correction, with func(*script.Ask)) script.Reservation {
+func (r *gatesRun) reserve(n *gatesNode, jobs []Request, unused []slots.Correction, with func(*script.Ask)) script.Reservation {
 	l := &reserver{Limiter: &Limiter{opts: Options{Gates: make([]Gate, len(r.gates))}}}
 	l.clock.Epoch = n.epoch
 	for i, set := range n.gates {
@@ -179,9 +180,9 @@ func (n *gatesNode) learn(b script.Reservation) {
 
 // ask lets a node ask for jobs; without any it polls.
 func (r *gatesRun) ask(n *gatesNode, jobs []Request, lost bool) {
-	var unused []correction
+	var unused []slots.Correction
 	if len(jobs) > 0 {
-		unused, n.refunds = slices.DeleteFunc(n.refunds, func(c correction) bool { return c.epoch != n.epoch }), nil
+		unused, n.refunds = slices.DeleteFunc(n.refunds, func(c slots.Correction) bool { return c.Epoch != n.epoch }), nil
 	}
 	b := r.reserve(n, jobs, unused, func(*script.Ask) {})
 	if lost {
@@ -201,14 +202,14 @@ func (r *gatesRun) ask(n *gatesNode, jobs []Request, lost bool) {
 }
 
 // noteBlocks notes the blocks that a call passed on to Redis.
-func (r *gatesRun) noteBlocks(passed []correction, b script.Reservation) {
+func (r *gatesRun) noteBlocks(passed []slots.Correction, b script.Reservation) {
 	for _, c := range passed {
-		if c.blocks() && c.epoch == b.Epoch && b.Cooldown == script.CooldownNone {
-			until := c.until
-			if before := r.blocks[c.blocked]; before.epoch == b.Epoch { // else its time is one of another clock
+		if c.Blocks() && c.Epoch == b.Epoch && b.Cooldown == script.CooldownNone {
+			until := c.Until
+			if before := r.blocks[c.Blocked]; before.epoch == b.Epoch { // else its time is one of another clock
 				until = max(until, before.until)
 			}
-			r.blocks[c.blocked] = valueBlock{b.Epoch, until}
+			r.blocks[c.Blocked] = valueBlock{b.Epoch, until}
 			r.held++
 		}
 	}
@@ -226,14 +227,14 @@ func (r *gatesRun) blocked(job Request, slot, epoch int64) {
 // used has a job called as late as its slot allows, or gives the slot back. Of a few the provider says
 // that a value is to wait.
 func (r *gatesRun) used(n *gatesNode, job Request, slot int64, b script.Reservation) {
-	r.newest = &charge{job, slot, b.Epoch}
+	r.newest = &slots.Charge{Job: job, At: slot, Epoch: b.Epoch}
 	r.blocked(job, slot, b.Epoch)
 	if !r.keeps && len(job.Passes) > 0 && r.roll(10) == 0 {
 		of := job.Passes[r.roll(int64(len(job.Passes)))].Value
-		n.refunds = append(n.refunds, correction{charge: r.newest, called: true, blocked: of, until: slot + r.roll(500_000)})
+		n.refunds = append(n.refunds, slots.Correction{Charge: r.newest, Called: true, Blocked: of, Until: slot + r.roll(500_000)})
 	}
 	if !r.keeps && r.roll(8) == 0 {
-		n.refunds = append(n.refunds, correction{charge: &charge{job, slot, b.Epoch}})
+		n.refunds = append(n.refunds, slots.Correction{Charge: &slots.Charge{Job: job, At: slot, Epoch: b.Epoch}})
 		return
 	}
 	r.count++
@@ -294,12 +295,12 @@ func (r *gatesRun) changed(name string, to limit.Settings, err error) {
 
 // one is a job that passes all gates.
 func (r *gatesRun) one() []Request {
-	return []Request{{Cost: r.set.LargestCost(), Passes: []Passed{{Value: Value{0, HashOf("0")}}, {Value: Value{1, HashOf("0")}}}}}
+	return []Request{{Cost: r.set.LargestCost(), Passes: []Passed{{Value: Value{Gate: 0, Hash: HashOf("0")}}, {Value: Value{Gate: 1, Hash: HashOf("0")}}}}}
 }
 
 // pair are two jobs of one sender: the slots between theirs are skipped.
 func (r *gatesRun) pair() []Request {
-	sender := []Passed{{Value: Value{0, HashOf("0")}}}
+	sender := []Passed{{Value: Value{Gate: 0, Hash: HashOf("0")}}}
 	return []Request{{Cost: 1, Passes: sender}, {Cost: 1, Passes: sender}}
 }
 
@@ -458,7 +459,7 @@ func TestGatesLawBreaksWithout(t *testing.T) {
 		{rule: "who relies on a slot that is given back", from: "units > 0 and (newest_slot ~= slot or units > count)", to: "units > 0 and units > count", play: func(r *gatesRun) {
 			for range 20 {
 				r.exhaust(50_000)
-				r.nodes[0].refunds = []correction{{charge: &charge{r.one()[0], 1, r.nodes[0].epoch}}}
+				r.nodes[0].refunds = []slots.Correction{{Charge: &slots.Charge{Job: r.one()[0], At: 1, Epoch: r.nodes[0].epoch}}}
 			}
 		}},
 		{rule: "the slot of a job that was given back", from: "return states.keep(i, newest_slot, math.max(", to: "if units == count then return nil end\n  return states.keep(i, newest_slot, math.max("},
@@ -467,7 +468,7 @@ func TestGatesLawBreaksWithout(t *testing.T) {
 			r.late = func(int64) int64 { return 0 }
 			for range 20 {
 				r.ask(r.nodes[0], r.pair()[:1], false)
-				r.nodes[0].refunds = []correction{{charge: r.newest, called: true, blocked: r.newest.job.Passes[0].Value, until: r.newest.at + 1_000}}
+				r.nodes[0].refunds = []slots.Correction{{Charge: r.newest, Called: true, Blocked: r.newest.Job.Passes[0].Value, Until: r.newest.At + 1_000}}
 				r.pass(1_000)
 				r.ask(r.nodes[0], r.pair()[:1], false)
 				r.pass(10_000)
@@ -476,8 +477,8 @@ func TestGatesLawBreaksWithout(t *testing.T) {
 		{rule: "that a block outlives a slot that is given back", from: "math.min(count - units, most)), max_cost, till)", to: "math.min(count - units, most)), max_cost)", play: func(r *gatesRun) {
 			for range 20 {
 				r.ask(r.nodes[0], r.one(), false)
-				block := correction{charge: r.newest, called: true, blocked: r.one()[0].Passes[0].Value, until: r.now + 2_000_000}
-				r.nodes[0].refunds = []correction{block, {charge: r.newest}}
+				block := slots.Correction{Charge: r.newest, Called: true, Blocked: r.one()[0].Passes[0].Value, Until: r.now + 2_000_000}
+				r.nodes[0].refunds = []slots.Correction{block, {Charge: r.newest}}
 				r.exhaust(100_000)
 				r.pass(3_000_000)
 			}
@@ -593,7 +594,7 @@ func TestAGateRefusesAJobAndNoOther(t *testing.T) {
 	}
 	run(t, l)
 	to := func(name string) Request {
-		return Request{Cost: 1, Passes: []Passed{{Value: Value{0, HashOf(name)}}}}
+		return Request{Cost: 1, Passes: []Passed{{Value: Value{Gate: 0, Hash: HashOf(name)}}}}
 	}
 	ask := func(jobs ...Request) []Answer {
 		t.Helper()
@@ -682,7 +683,7 @@ func TestTheSpacingOfAGateHasTheGuardOfTheFirstLimit(t *testing.T) {
 	if _, err := l.Turn(t.Context(), OneLane, nil); err != nil {
 		t.Fatal(err)
 	}
-	spacing := func() time.Duration { return l.GateSpacing(Value{0, HashOf("one")}, time.Now()) }
+	spacing := func() time.Duration { return l.GateSpacing(Value{Gate: 0, Hash: HashOf("one")}, time.Now()) }
 	if got := spacing(); got != 1010*time.Millisecond {
 		t.Errorf("got %s, want the window and the guard", got)
 	}
@@ -711,7 +712,7 @@ func TestTheSpacingOfAGateHasTheGuardOfTheFirstLimit(t *testing.T) {
 func (r *gatesRun) letLargerIn() {
 	ask := func(cost, us int64) {
 		for end := r.now + us; r.now < end; r.pass(2_000) {
-			r.ask(r.nodes[0], []Request{{Cost: cost, Passes: []Passed{{Value: Value{1, HashOf("0")}}}}}, false)
+			r.ask(r.nodes[0], []Request{{Cost: cost, Passes: []Passed{{Value: Value{Gate: 1, Hash: HashOf("0")}}}}}, false)
 		}
 	}
 	r.setTo("recipient", limit.Values{"cap": "10", "window": "1s", "max_cost": "1"})
@@ -749,12 +750,12 @@ func TestAnExceptionIsForOneValue(t *testing.T) {
 	begin := r.now
 	for end := r.now + 3_000_000; r.now < end; r.pass(2_000) {
 		r.ask(r.nodes[0], []Request{
-			{Cost: 1, Passes: []Passed{{Value: Value{1, HashOf("1")}}}},
-			{Cost: 1, Passes: []Passed{{Value: Value{1, HashOf("0")}}}},
+			{Cost: 1, Passes: []Passed{{Value: Value{Gate: 1, Hash: HashOf("1")}}}},
+			{Cost: 1, Passes: []Passed{{Value: Value{Gate: 1, Hash: HashOf("0")}}}},
 		}, false)
 	}
 	since := func(value string) (n int) {
-		for _, c := range r.calls[Value{1, HashOf(value)}] {
+		for _, c := range r.calls[Value{Gate: 1, Hash: HashOf(value)}] {
 			if c.at >= begin {
 				n++
 			}
@@ -769,7 +770,7 @@ func TestAnExceptionIsForOneValue(t *testing.T) {
 	}
 	l := &Limiter{gateTerms: make([]atomic.Pointer[limit.Terms], 2)}
 	l.noteTerms(1, r.nodes[0].gates[1].Terms, r.set.Terms)
-	own, other := l.GateSpacing(Value{1, HashOf("0")}, time.Now()), l.GateSpacing(Value{1, HashOf("1")}, time.Now())
+	own, other := l.GateSpacing(Value{Gate: 1, Hash: HashOf("0")}, time.Now()), l.GateSpacing(Value{Gate: 1, Hash: HashOf("1")}, time.Now())
 	if own*10 > other+time.Millisecond || own*10 < other-time.Millisecond {
 		t.Errorf("got a spacing of %s for the value and %s for others, want a tenth", own, other)
 	}

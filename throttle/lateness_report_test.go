@@ -279,17 +279,18 @@ func TestUndoPassesChoicesOver(t *testing.T) {
 // or when nobody took it in time.
 func TestEachSlotIsCountedOnce(t *testing.T) {
 	t.Parallel()
-	at := time.Now()
-	slot := Slot{NotBefore: at, NotAfter: at.Add(2900 * time.Microsecond), lateness: 3 * time.Millisecond}
 	l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Limit: specOf(autoContract(time.Second))})
 	if err != nil {
 		t.Fatal(err)
 	}
+	at := time.Now()
+	const spread = 3 * time.Millisecond
+	slot := l.slots.Slot(at, at.Add(2900*time.Microsecond), spread, l.slots.Suspended(), nil)
 	l.Used(slot, at.Add(time.Millisecond))
 	l.Used(slot, slot.NotAfter)
 	for _, late := range []time.Duration{4 * time.Millisecond, 42 * time.Millisecond, 42 * time.Millisecond, time.Minute} {
 		missed := slot
-		missed.NotBefore, missed.NotAfter = time.Now().Add(-late-slot.lateness), time.Now().Add(-late)
+		missed.NotBefore, missed.NotAfter = time.Now().Add(-late-spread), time.Now().Add(-late)
 		l.Missed(missed)
 	}
 	given := slot

@@ -19,6 +19,7 @@ import (
 	"dispatcher/throttle/internal/local"
 	"dispatcher/throttle/internal/metrics"
 	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/lateness"
 	"dispatcher/throttle/limit"
 )
@@ -66,7 +67,7 @@ type Limiter struct {
 	metrics     *metrics.Limit
 	leases      *metrics.Lease
 	node        string // unique per start
-	slots       *validity
+	slots       *slots.Validity
 	trips       lateness.TripNotes
 	counter     lateness.Counter              // of slots that were used, and of those that were late
 	answers     feedback.Counter              // of calls, and of those that the provider refused for their rate
@@ -86,7 +87,7 @@ type Limiter struct {
 	retries     chan inquiry[Request, Slot]
 	changed     chan struct{} // holds one: Redis notified the node of a change
 	corrected   chan struct{} // holds one: there are corrections
-	corrections corrections
+	corrections slots.Corrections
 	refunds     atomic.Bool // the algorithm in force grants units again that were not used
 	listen      func(context.Context)
 
@@ -124,7 +125,7 @@ func New(opts Options) (*Limiter, error) {
 		log:       opts.Logger.With("limit", opts.Name),
 		leases:    metrics.NewLease(opts.Registerer, opts.Name),
 		node:      node,
-		slots:     &validity{suspended: boottime.Suspended},
+		slots:     slots.NewValidity(boottime.Suspended),
 		turns:     make(chan inquiry[Lanes, Room]),
 		batches:   make(chan inquiry[[]Request, []Answer]),
 		retries:   make(chan inquiry[Request, Slot]),
@@ -176,40 +177,6 @@ func (l *Limiter) Refuses() bool {
 	return l.opts.Limit.Refuses() && l.State().Settings.Algorithm == limit.LeakyBucket
 }
 
-// Used reports when the call of a slot began, for the lateness histogram and for
-// a guard that is auto. It is to be called when the call is over.
-func (l *Limiter) Used(s Slot, at time.Time) {
-	l.free()
-	l.metrics.Used(at.Sub(s.NotBefore))
-	l.counter.Count(s.lateBy(at))
-}
-
-// Missed reports that a slot was late when it was to be used, or was given up. A node
-// that misses many asks for fewer.
-func (l *Limiter) Missed(s Slot) {
-	l.free()
-	l.giveBack(s)
-	if now := time.Now(); s.LateAt(now) {
-		l.counter.Count(s.lateBy(now))
-	}
-	l.noteMissed(1)
-}
-
-// Unused reports that a slot was not used since its job could not be called.
-func (l *Limiter) Unused(s Slot) {
-	l.free()
-	l.giveBack(s)
-	l.metrics.Unused.Inc()
-}
-
-// free takes a slot out of those that are in flight, and wakes who waits for room.
-func (l *Limiter) free() {
-	l.busy.Add(-1)
-	if l.bounded.Load() {
-		l.wake(l.freed)
-	}
-}
-
 // wake has the reserving goroutine look at what has come.
 func (l *Limiter) wake(c chan<- struct{}) {
 	select {
@@ -217,15 +184,6 @@ func (l *Limiter) wake(c chan<- struct{}) {
 	default:
 	}
 }
-
-func (l *Limiter) noteMissed(n int64) {
-	l.missed.Add(n)
-	l.metrics.Late.Add(float64(n))
-}
-
-// NoteRoundTrip counts the round trip of a connection to the provider that was
-// just opened. With a guard of auto the fleet compares them with the spread.
-func (l *Limiter) NoteRoundTrip(d time.Duration) { l.trips.Join(lateness.Trips{N: 1, Low: d, High: d}) }
 
 // nodeID is unique per start: two processes with one name must never be taken
 // for each other, or both would use the same slots.

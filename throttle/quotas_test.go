@@ -16,6 +16,7 @@ import (
 	"dispatcher/internal/containers"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
 )
 
@@ -42,7 +43,7 @@ type quotaNode struct {
 	*reserver
 
 	scripts script.Scripts
-	refunds []correction
+	refunds []slots.Correction
 }
 
 const (
@@ -113,7 +114,7 @@ func job(quota int, value string, units int64) Request {
 	if quota != keyedQuota {
 		value = ""
 	}
-	return Request{Cost: units, Passes: []Passed{{Value: Value{quota, HashOf(value)}}}}
+	return Request{Cost: units, Passes: []Passed{{Value: Value{Gate: quota, Hash: HashOf(value)}}}}
 }
 
 func (r *quotaRun) jobs() []Request {
@@ -130,9 +131,9 @@ func (r *quotaRun) jobs() []Request {
 // ask lets a node ask for jobs; without any it polls.
 func (r *quotaRun) ask(n *quotaNode, jobs []Request, lost bool) {
 	n.redisNow, n.answeredAt = r.now+r.skew, time.Now()
-	var unused []correction
+	var unused []slots.Correction
 	if len(jobs) > 0 {
-		unused, n.refunds = slices.DeleteFunc(n.refunds, func(c correction) bool { return c.epoch != n.clock.Epoch }), nil
+		unused, n.refunds = slices.DeleteFunc(n.refunds, func(c slots.Correction) bool { return c.Epoch != n.clock.Epoch }), nil
 	}
 	asked := make([]request, len(jobs))
 	for i, job := range jobs {
@@ -163,12 +164,12 @@ func (r *quotaRun) ask(n *quotaNode, jobs []Request, lost bool) {
 		switch {
 		case lost: // its slots are not used
 		case !r.keeps && r.roll(8) == 0:
-			n.refunds = append(n.refunds, correction{charge: &charge{jobs[i], slot, b.Epoch}})
+			n.refunds = append(n.refunds, slots.Correction{Charge: &slots.Charge{Job: jobs[i], At: slot, Epoch: b.Epoch}})
 		case !r.keeps && jobs[i].Cost > 1 && r.roll(4) == 0: // the provider counts fewer
 			counted := jobs[i]
 			counted.Cost = 1 + r.roll(counted.Cost-1)
-			n.Reconcile(Slot{charge: &charge{jobs[i], slot, b.Epoch}}, jobs[i], counted.Cost)
-			n.refunds = append(n.refunds, n.corrections.take(b.Epoch)...)
+			n.Reconcile(n.charged(jobs[i], slot, b.Epoch), jobs[i], counted.Cost)
+			n.refunds = append(n.refunds, n.corrections.Take(b.Epoch)...)
 			r.use(counted, slot-r.skew+r.late())
 		default:
 			r.use(jobs[i], slot-r.skew+r.late())

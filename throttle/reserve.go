@@ -1,7 +1,6 @@
 package throttle
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,16 +12,6 @@ import (
 	"dispatcher/throttle/limit"
 )
 
-// Request is a job that wants a slot.
-type Request struct {
-	Lane   int      // of the job; 0 where jobs have none
-	Cost   int64    // units that it counts; 0: 1
-	Passes []Passed // the gates that it passes, each once
-}
-
-// Counts is how many units the job counts on a gate.
-func (q Request) Counts(p Passed) int64 { return max(1, cmp.Or(p.Units, q.Cost)) }
-
 // Answer is what a job got: a slot, or why it never gets one, or until when a gate does not
 // let it pass, or nothing of these. Nothing means that the limit has no unit now. The error
 // is [ErrFull] or a [*CostError].
@@ -32,10 +21,6 @@ type Answer struct {
 	Until time.Time // when the job is to be asked for again
 	Gate  int       // that does not let it pass until then: index of [Options].Gates
 }
-
-// ErrGivenUp says that a slot was given up, or that there is no other one for long: the
-// limit was cut or paused, or has lost its timeline, or Redis does not answer. The job waits where it came from.
-var ErrGivenUp = errors.New("the slot was given up")
 
 // ErrMore says that jobs have come into another lane while a turn was awaited: it is to be asked
 // for again.

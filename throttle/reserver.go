@@ -10,6 +10,7 @@ import (
 	"dispatcher/throttle/internal/clock"
 	"dispatcher/throttle/internal/lease"
 	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
 )
 
@@ -68,7 +69,7 @@ type reserver struct {
 	most  int64 // slots that the node asks for at once: less than a block after it was late
 	given int64 // jobs that got a slot by the last reservation
 
-	passing []correction // that the last call passed on
+	passing []slots.Correction // that the last call passed on
 
 	opensAt time.Time // of a cooldown: nothing is granted before
 }
@@ -179,7 +180,7 @@ func (r *reserver) question(number int, asked []request, now time.Time) script.A
 	place.Due = !now.Before(l.refusedUntil)
 	r.passing = nil
 	if r.lost == 0 || len(asked) == 0 { // a reservation that comes again does nothing but that
-		r.passing = r.corrections.take(r.clock.Epoch)
+		r.passing = r.corrections.Take(r.clock.Epoch)
 	}
 	report := now.Sub(r.saidAt) >= reportMost
 	var binds []float64
@@ -195,13 +196,23 @@ func (r *reserver) question(number int, asked []request, now time.Time) script.A
 	}
 }
 
+// firstOf is what a call says of corrections to the first limit.
+func (r *reserver) firstOf(all []slots.Correction) (corrected []script.Correction) {
+	for _, c := range all {
+		if units := c.OnFirst(); units < 0 || units > 0 && r.kind.Refunds {
+			corrected = append(corrected, script.Correction{Slot: c.At, Units: units})
+		}
+	}
+	return corrected
+}
+
 // call runs the script once for jobs of a lane, and writes the answers. Without requests it is a
 // poll, which gives the place in the lane's queue up.
 func (r *reserver) call(ctx context.Context, number int, requests []request) {
 	cctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	asked := time.Now()
-	r.slept = r.slots.suspended()
+	r.slept = r.slots.Suspended()
 	r.calls++
 	r.freedAt = time.Time{}
 	a := r.question(number, requests, asked)
@@ -216,13 +227,13 @@ func (r *reserver) call(ctx context.Context, number int, requests []request) {
 		if a.Choosing() {
 			r.abandon() // its slots belong to their jobs
 		}
-		r.corrections.chargeAgain(r.passing)
+		r.corrections.ChargeAgain(r.passing)
 		r.failed(ctx, err, answered)
 		return
 	}
 	if reply.Epoch != a.Epoch { // a cooldown heeds none, and empties the queues
 		r.allLanes(func(l *lane) { l.place = script.Place{} })
-		r.corrections.chargeAgain(r.passing)
+		r.corrections.ChargeAgain(r.passing)
 	}
 	if r.failures > 0 {
 		r.allLanes(func(l *lane) { l.last = time.Time{} }) // of the lease: Redis's slots come before

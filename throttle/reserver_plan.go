@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
 )
 
@@ -47,6 +48,28 @@ func (r *reserver) pollDue(now time.Time) time.Time {
 	}
 	due = clock.Earlier(due, r.newsDue())
 	return clock.Later(due, r.retryAt)
+}
+
+// newsDue is when a poll is worth it for what Redis does not know: corrections, and calls in flight that are
+// over, whose room other nodes may want. A node that waits in the queue keeps its place there, and
+// tells it with its next call.
+func (r *reserver) newsDue() time.Time {
+	since, some := r.corrections.Waiting()
+	if !r.freedAt.IsZero() && (!some || r.freedAt.Before(since)) {
+		since, some = r.freedAt, true
+	}
+	if !some || r.lanes[r.placed()].place.Taken {
+		return never
+	}
+	return clock.Later(since, r.calledAt).Add(slots.Gather)
+}
+
+// heedRefunds has a refused node ask before its time: units are free that were not used. It keeps
+// its place in the queue.
+func (r *reserver) heedRefunds(now time.Time) {
+	if r.kind.Refunds && r.corrections.WorthAsking(now) {
+		r.allLanes(func(l *lane) { l.eager, l.less = true, false })
+	}
 }
 
 // never is later than anything that is waited for.
@@ -201,5 +224,5 @@ func (r *reserver) atLeast(usual time.Duration) time.Duration {
 // the margin before the write, and the timer that wakes its caller.
 func (r *reserver) tooWide(now time.Time) bool {
 	const timer = 300 * time.Microsecond
-	return r.clock.Width(now)+margin+timer >= r.known.Lateness
+	return r.clock.Width(now)+slots.Margin+timer >= r.known.Lateness
 }

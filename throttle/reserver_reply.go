@@ -9,6 +9,7 @@ import (
 
 	"dispatcher/throttle/internal/clock"
 	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
 )
 
@@ -32,7 +33,7 @@ func (r *reserver) take(reply script.Reservation) {
 
 // giveUp ends all slots that are out.
 func (r *reserver) giveUp() {
-	r.slots.generation.Add(1)
+	r.slots.GiveUp()
 	r.allLanes(func(l *lane) { l.last = time.Time{} })
 }
 
@@ -111,10 +112,7 @@ func (r *reserver) receive(number int, asked []request, reply script.Reservation
 	lateness := reply.Settings.Lateness
 	for _, one := range given {
 		notBefore, notAfter := r.clock.Slot(one.at, lateness, now)
-		one.answer.Slot = Slot{
-			NotBefore: notBefore, NotAfter: notAfter, lateness: lateness, valid: r.slots, slept: r.slept,
-			since: r.slots.generation.Load(), charge: &charge{one.Request, one.at, r.clock.Epoch},
-		}
+		one.answer.Slot = r.slots.Slot(notBefore, notAfter, lateness, r.slept, &slots.Charge{Job: one.Request, At: one.at, Epoch: r.clock.Epoch})
 	}
 }
 

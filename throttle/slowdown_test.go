@@ -13,6 +13,7 @@ import (
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/feedback"
 	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
 )
 
@@ -277,7 +278,7 @@ func TestANodeReportsAndHeeds(t *testing.T) {
 		return slow, nil
 	}
 	slot := func(at int64) Slot {
-		return Slot{NotAfter: now.Add(time.Second), valid: l.slots, since: l.slots.generation.Load(), charge: &charge{at: at}}
+		return l.slots.Slot(time.Time{}, now.Add(time.Second), 0, l.slots.Suspended(), &slots.Charge{At: at})
 	}
 	report := func(after time.Duration) []feedback.Counts {
 		reported = nil
