@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"dispatcher/throttle/internal/gates"
 	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
 )
@@ -14,6 +15,9 @@ type (
 	Request = slots.Request
 	// Passed is a gate that a job passes.
 	Passed = slots.Passed
+	// Gate is one more limit that a job counts on, after the first. It seeds Redis, as
+	// [limit.Terms.Beside] says. Where it has no key, all jobs have the value of [HashOf] of "".
+	Gate = gates.Gate
 	// Value names a gate by its index of [Options].Gates, and a value of its key.
 	Value = slots.Value
 	// Hash stands for the value of a gate's key. Equal values of two gates have nothing to do with

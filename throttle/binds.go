@@ -63,11 +63,11 @@ const sampleEvery = time.Second
 // noteBindings notes for which limits jobs wait.
 func (r *reserver) noteBindings(now time.Time) {
 	r.bindings[0].note(now, r.holdsUp(now))
-	if len(r.gates) > 0 && r.opts.Waiting != nil && now.Sub(r.bindings[1].at) >= sampleEvery {
+	if len(r.opts.Gates) > 0 && r.opts.Waiting != nil && now.Sub(r.bindings[1].at) >= sampleEvery {
 		waiting := r.opts.Waiting()
-		for i, g := range r.gates {
+		for i, g := range r.opts.Gates {
 			until := time.Time{}
-			if waiting[g.name] > 0 {
+			if waiting[g.Name] > 0 {
 				until = never
 			}
 			r.bindings[1+i].note(now, until)

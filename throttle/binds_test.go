@@ -111,7 +111,9 @@ func oneSlot(ctx context.Context, l *Limiter) {
 func TestTheShareOfTimeIsInTheNodesRecord(t *testing.T) {
 	t.Parallel()
 	tr := newTrial(t, "", algorithm(limit.TokenBucket), contract(300), 2)
-	gate := newGates(marked([]Gate{{Name: "recipient", Limit: specOf(contract(1))}}))[0].Settings
+	spec := specOf(contract(1))
+	spec.Gate = true
+	gate := spec.Settings()
 	for i, share := range []float64{0.25, 1} {
 		_, err := tr.nodes[i].Reserve(t.Context(), script.Ask{
 			Epoch: tr.epochs[i], Since: 1, Binds: []float64{share, share / 2}, Learned: true, Identity: string(IdentityNone), Nearest: nearest, Known: tr.known[i],

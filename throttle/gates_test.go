@@ -3,9 +3,9 @@ package throttle
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +15,7 @@ import (
 
 	"dispatcher/internal/containers"
 	"dispatcher/throttle/control"
+	"dispatcher/throttle/internal/gates"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
@@ -140,13 +141,21 @@ func (r *gatesRun) jobs() []Request {
 	return all
 }
 
+// gatesKnown are gates with these settings, beside those of the first limit.
+func gatesKnown(set []limit.Settings, first limit.Settings) gates.Known {
+	stated := make([]gates.Gate, len(set))
+	for i := range stated {
+		stated[i] = gates.Gate{Name: gateNames[i], Limit: limit.Spec{Terms: first.Terms}, Keyed: true}
+	}
+	known := gates.New(stated, first.Terms, slog.New(slog.DiscardHandler), nil)
+	known.Take(script.Choice{Gates: set}, 0, first.Terms)
+	return known
+}
+
 // reserve makes a call of a node for jobs, as with changes it.
 func (r *gatesRun) reserve(n *gatesNode, jobs []Request, unused []slots.Correction, with func(*script.Ask)) script.Reservation {
-	l := &reserver{Limiter: &Limiter{opts: Options{Gates: make([]Gate, len(r.gates))}}}
+	l := &reserver{Limiter: &Limiter{gates: gatesKnown(n.gates, r.set)}}
 	l.clock.Epoch = n.epoch
-	for i, set := range n.gates {
-		l.gates = append(l.gates, gate{name: gateNames[i], Settings: set})
-	}
 	l.kind = algorithm(r.algo)
 	asked := make([]request, len(jobs))
 	for i, job := range jobs {
@@ -768,8 +777,7 @@ func TestAnExceptionIsForOneValue(t *testing.T) {
 	if over := r.over(); over != "" {
 		t.Error(over)
 	}
-	l := &Limiter{gateTerms: make([]atomic.Pointer[limit.Terms], 2)}
-	l.noteTerms(1, r.nodes[0].gates[1].Terms, r.set.Terms)
+	l := &Limiter{gates: gatesKnown(r.nodes[0].gates, r.set)}
 	own, other := l.GateSpacing(Value{Gate: 1, Hash: HashOf("0")}, time.Now()), l.GateSpacing(Value{Gate: 1, Hash: HashOf("1")}, time.Now())
 	if own*10 > other+time.Millisecond || own*10 < other-time.Millisecond {
 		t.Errorf("got a spacing of %s for the value and %s for others, want a tenth", own, other)

@@ -15,6 +15,7 @@ import (
 
 	"dispatcher/internal/boottime"
 	"dispatcher/throttle/feedback"
+	"dispatcher/throttle/internal/gates"
 	"dispatcher/throttle/internal/lease"
 	"dispatcher/throttle/internal/local"
 	"dispatcher/throttle/internal/metrics"
@@ -62,23 +63,22 @@ type Options struct {
 // [Limiter.Run] talks to Redis. [Limiter.Turn] and [Limiter.Reserve] are for one
 // goroutine; everything else may be called from any goroutine.
 type Limiter struct {
-	opts        Options
-	log         *slog.Logger
-	metrics     *metrics.Limit
-	leases      *metrics.Lease
-	node        string // unique per start
-	slots       *slots.Validity
-	trips       lateness.TripNotes
-	counter     lateness.Counter              // of slots that were used, and of those that were late
-	answers     feedback.Counter              // of calls, and of those that the provider refused for their rate
-	missed      atomic.Int64                  // slots that could not be used, since the last reservation
-	busy        atomic.Int64                  // slots that are out, and calls in flight
-	freed       chan struct{}                 // holds one: a call in flight is over, where these are bounded
-	bounded     atomic.Bool                   // the settings in force have max_in_flight
-	spacing     atomic.Int64                  // of the settings in force, in nanoseconds
-	gateTerms   []atomic.Pointer[limit.Terms] // of the gates, beside the first limit
-	gateChanges []atomic.Int64                // revisions of the gates' settings
-	binds       []atomic.Uint64               // bits of the share of the time in which jobs waited, for each limit
+	opts    Options
+	log     *slog.Logger
+	metrics *metrics.Limit
+	leases  *metrics.Lease
+	node    string // unique per start
+	slots   *slots.Validity
+	trips   lateness.TripNotes
+	counter lateness.Counter // of slots that were used, and of those that were late
+	answers feedback.Counter // of calls, and of those that the provider refused for their rate
+	missed  atomic.Int64     // slots that could not be used, since the last reservation
+	busy    atomic.Int64     // slots that are out, and calls in flight
+	freed   chan struct{}    // holds one: a call in flight is over, where these are bounded
+	bounded atomic.Bool      // the settings in force have max_in_flight
+	spacing atomic.Int64     // of the settings in force, in nanoseconds
+	gates   gates.Known
+	binds   []atomic.Uint64 // bits of the share of the time in which jobs waited, for each limit
 
 	subscribed  atomic.Bool // to the limit's channel
 	notified    atomic.Bool // a notification has come since then, so changes will come as well
@@ -108,10 +108,10 @@ func New(opts Options) (*Limiter, error) {
 	if opts.Redis == nil && opts.Limit.Scope != limit.ScopeNode {
 		return nil, errors.New("throttle: Options.Redis is nil")
 	}
-	if err := errors.Join(limit.CheckName("namespace", opts.Namespace), limit.CheckName("name", opts.Name), opts.Limit.Validate(), checkGates(opts), checkMinShares(opts.MinShares)); err != nil {
+	if err := errors.Join(limit.CheckName("namespace", opts.Namespace), limit.CheckName("name", opts.Name), opts.Limit.Validate(), gates.Check(opts.Gates, opts.Name, opts.Limit), checkMinShares(opts.MinShares)); err != nil {
 		return nil, err
 	}
-	opts.Gates = marked(opts.Gates)
+	opts.Gates = gates.Marked(opts.Gates)
 	if opts.Identity == "" {
 		opts.Identity = IdentityInfo
 	}
@@ -138,6 +138,7 @@ func New(opts Options) (*Limiter, error) {
 	l.reports.init(l, scripts)
 	l.binds = make([]atomic.Uint64, 1+len(opts.Gates))
 	l.metrics = metrics.New(opts.Registerer, opts.Name, func() float64 { return float64(l.busy.Load()) })
+	l.gates = gates.New(opts.Gates, opts.Limit.Terms, l.log, l.metrics)
 	metrics.Phase(opts.Registerer, opts.Name, phases(), func() string { return string(l.State().Phase) })
 	for i, name := range l.names() {
 		metrics.Binds(opts.Registerer, name, func() float64 { return l.Binds(i) })
@@ -151,10 +152,6 @@ func New(opts Options) (*Limiter, error) {
 		l.listen = func(context.Context) {} // nobody notifies the node
 	}
 	l.spacing.Store(int64(opts.Limit.Spacing()))
-	l.gateTerms, l.gateChanges = make([]atomic.Pointer[limit.Terms], len(opts.Gates)), make([]atomic.Int64, len(opts.Gates))
-	for i, g := range opts.Gates {
-		l.noteTerms(i, g.Limit.Terms, opts.Limit.Terms)
-	}
 	l.bounded.Store(opts.Limit.MaxInFlight > 0)
 	return l, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"dispatcher/internal/containers"
 	"dispatcher/throttle/control"
+	"dispatcher/throttle/internal/gates"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
@@ -94,7 +95,7 @@ func (r *quotaRun) fresh() *quotaNode {
 		r.t.Fatal(err)
 	}
 	n := &quotaNode{scripts: script.NewScripts(r.rdb, "quotas", "provider", fmt.Sprint("node", r.named))}
-	n.reserver = &reserver{Limiter: l, lanes: make([]lane, 1), known: l.State().Settings, gates: newGates(l.opts.Gates), kind: algorithm(limit.TokenBucket), seq: 1}
+	n.reserver = &reserver{Limiter: l, lanes: make([]lane, 1), known: l.State().Settings, kind: algorithm(limit.TokenBucket), seq: 1}
 	n.scripts.Reserving[limit.TokenBucket] = redis.NewScript(r.text)
 	return n
 }
@@ -154,9 +155,7 @@ func (r *quotaRun) ask(n *quotaNode, jobs []Request, lost bool) {
 	}
 	if !lost {
 		n.clock.Epoch, n.known = b.Epoch, b.Settings
-		for i := range n.gates {
-			n.noteQuota(&n.gates[i], b.Choice.Quotas[i], b.Now)
-		}
+		n.gates.Take(script.Choice{Quotas: b.Choice.Quotas}, b.Now, n.known.Terms)
 		r.shut += len(b.Choice.Refused)
 	}
 	for _, one := range b.Choice.Granted {
@@ -478,7 +477,7 @@ func TestAQuotaIsWarnedOfOnce(t *testing.T) {
 	var text bytes.Buffer
 	r := playedQuotas(t)
 	n := r.nodes[0]
-	n.log = slog.New(slog.NewTextHandler(&text, nil))
+	n.gates = gates.New(n.opts.Gates, n.known.Terms, slog.New(slog.NewTextHandler(&text, nil)), n.metrics)
 	r.keeps = true
 	for range 2 {
 		r.toBound(-20_000)

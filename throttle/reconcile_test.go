@@ -26,7 +26,7 @@ func TestOnlyLimitsThatCountTheSameAreReconciled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &reserver{Limiter: l, lanes: make([]lane, 1), gates: newGates(l.opts.Gates), kind: algorithm(limit.TokenBucket)}
+	r := &reserver{Limiter: l, lanes: make([]lane, 1), kind: algorithm(limit.TokenBucket)}
 	same, own := Passed{Value: Value{Gate: 1}}, Passed{Value: Value{Gate: 0}, Units: 1}
 	job := Request{Cost: 3, Passes: []Passed{own, same}}
 	slot := l.charged(job, 7, 1)
@@ -132,7 +132,7 @@ func callsThatFail(t *testing.T, gates []Gate, want ...string) {
 	}
 	r := &reserver{
 		Limiter: l, lanes: make([]lane, 1), clock: clock.Clock{Origin: time.Now(), Epoch: 1}, known: l.State().Settings,
-		kind: algorithm(limit.SlidingWindowLog), gates: newGates(gates), learned: true, seq: 1,
+		kind: algorithm(limit.SlidingWindowLog), learned: true, seq: 1,
 	}
 	l.refunds.Store(true)
 	job := Request{Cost: 3}

@@ -194,7 +194,7 @@ func (r *reserver) checkCost(job Request) error {
 		return &CostError{Limit: r.opts.Name, Cost: job.Cost, MaxCost: most}
 	}
 	for _, p := range job.Passes {
-		if most := r.gates[p.Gate].LargestCost(); job.Counts(p) > most {
+		if most := r.gates.LargestCost(p.Gate); job.Counts(p) > most {
 			return &CostError{Limit: r.opts.Gates[p.Gate].Name, Cost: job.Counts(p), MaxCost: most}
 		}
 	}

@@ -30,7 +30,6 @@ type reserver struct {
 	*Limiter
 	clock    clock.Clock
 	known    limit.Settings  // the newest settings seen
-	gates    []gate          // in the order of Options.Gates
 	kind     limit.Algorithm // that keeps them
 	lanes    []lane          // one where jobs have none
 	bindings []binding       // of the first limit, and of the gates
@@ -82,7 +81,6 @@ func (l *Limiter) Run(ctx context.Context) error {
 		clock:    clock.Clock{Origin: time.Now()},
 		known:    l.State().Settings,
 		seq:      1,
-		gates:    newGates(l.opts.Gates),
 		lanes:    make([]lane, max(1, len(l.opts.MinShares))),
 		bindings: make([]binding, 1+len(l.opts.Gates)),
 	}
@@ -323,6 +321,14 @@ func (r *reserver) leave(ctx context.Context) {
 	if _, err := r.reserve(cctx, a); err != nil {
 		r.log.Info("node could not sign off at redis; it counts as missing after some seconds", "error", err)
 	}
+}
+
+// redisTime is about the time on Redis's clock.
+func (r *reserver) redisTime(now time.Time) time.Time {
+	if r.redisNow == 0 {
+		return now
+	}
+	return limit.FromMicros(r.redisNow).Add(now.Sub(r.answeredAt))
 }
 
 // noteTrip follows the shortest of late: one slow reply does not make Redis far.

@@ -116,14 +116,14 @@ const (
 func (r *reserver) room(number int, now time.Time) Room {
 	units := r.units(now)
 	room := Room{Lane: number, Units: units, Jobs: int(units)}
-	if len(r.gates) > 0 {
+	if len(r.opts.Gates) > 0 {
 		room = Room{number, anyUnits, int(jobsASlot * units), true}
 	}
 	if r.fills() && !r.onLease(now) {
 		room = Room{number, anyUnits, max(room.Jobs, int(units)+jobsToFill), true}
 	}
-	if len(r.gates) > 0 {
-		room.Jobs = min(room.Jobs, mostJobs, mostStates/len(r.gates))
+	if len(r.opts.Gates) > 0 {
+		room.Jobs = min(room.Jobs, mostJobs, mostStates/len(r.opts.Gates))
 	}
 	return room
 }
@@ -135,7 +135,7 @@ func (r *reserver) fills() bool { return !r.kind.Ahead && r.known.LargestCost() 
 // is a block, or as much as the largest of them.
 func (r *reserver) wanted(asked []request, now time.Time) int64 {
 	units := unitsOf(asked)
-	if len(r.gates) == 0 && !r.fills() || units == 0 {
+	if len(r.opts.Gates) == 0 && !r.fills() || units == 0 {
 		return units
 	}
 	most := r.units(now)
@@ -192,7 +192,7 @@ func (r *reserver) reach() time.Duration {
 }
 
 func (r *reserver) block() time.Duration {
-	if len(r.gates) > 0 {
+	if len(r.opts.Gates) > 0 {
 		return gatesBlock
 	}
 	return block
@@ -212,7 +212,7 @@ func (r *reserver) blockSize() int64 {
 func (r *reserver) atLeast(usual time.Duration) time.Duration {
 	if r.known.Auto && r.known.Lateness > limit.LatenessClasses[0] {
 		most := time.Duration(0)
-		if len(r.gates) > 0 {
+		if len(r.opts.Gates) > 0 {
 			most = block
 		}
 		usual = min(usual, most)
