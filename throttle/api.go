@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"dispatcher/throttle/internal/gates"
+	"dispatcher/throttle/internal/inquiry"
 	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
 )
@@ -29,6 +30,9 @@ var (
 	// ErrGivenUp says that a slot was given up, or that there is no other one for long: the
 	// limit was cut or paused, or has lost its timeline, or Redis does not answer. The job waits where it came from.
 	ErrGivenUp = slots.ErrGivenUp
+	// ErrMore says that jobs have come into another lane while a turn was awaited: it is to be asked
+	// for again.
+	ErrMore = inquiry.ErrMore
 	// ErrLate says that a slot's time is over: the call must not be made with it.
 	ErrLate = slots.ErrLate
 )

@@ -132,13 +132,9 @@ func (tr *trial) reserveJobs(node int, costs []int64) (jobs int, b script.Reserv
 	tr.costs = costs
 	b = tr.ask(node, want)
 	tr.costs = nil
-	asked := make([]request, len(costs))
-	for i, cost := range costs {
-		asked[i] = request{Request: Request{Cost: cost}}
-	}
-	all, units := grantsOf(asked, b)
+	all, units := b.Grants(costs)
 	for _, one := range all {
-		tr.grants = append(tr.grants, slices.Repeat([]int64{one.at}, int(one.Cost))...)
+		tr.grants = append(tr.grants, slices.Repeat([]int64{one.At}, int(costs[one.Job]))...)
 	}
 	jobs = len(all)
 	if units != b.Schedule.Given {

@@ -16,9 +16,11 @@ import (
 	"dispatcher/internal/boottime"
 	"dispatcher/throttle/feedback"
 	"dispatcher/throttle/internal/gates"
+	"dispatcher/throttle/internal/inquiry"
 	"dispatcher/throttle/internal/lease"
 	"dispatcher/throttle/internal/local"
 	"dispatcher/throttle/internal/metrics"
+	"dispatcher/throttle/internal/notify"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/lateness"
@@ -80,11 +82,10 @@ type Limiter struct {
 	gates   gates.Known
 	binds   []atomic.Uint64 // bits of the share of the time in which jobs waited, for each limit
 
-	subscribed  atomic.Bool // to the limit's channel
-	notified    atomic.Bool // a notification has come since then, so changes will come as well
-	turns       chan inquiry[Lanes, Room]
-	batches     chan inquiry[[]Request, []Answer]
-	retries     chan inquiry[Request, Slot]
+	notices     *notify.Subscription
+	turns       chan inquiry.Inquiry[Lanes, Room]
+	batches     chan inquiry.Inquiry[[]Request, []Answer]
+	retries     chan inquiry.Inquiry[Request, Slot]
 	changed     chan struct{} // holds one: Redis notified the node of a change
 	corrected   chan struct{} // holds one: there are corrections
 	corrections slots.Corrections
@@ -126,9 +127,9 @@ func New(opts Options) (*Limiter, error) {
 		leases:    metrics.NewLease(opts.Registerer, opts.Name),
 		node:      node,
 		slots:     slots.NewValidity(boottime.Suspended),
-		turns:     make(chan inquiry[Lanes, Room]),
-		batches:   make(chan inquiry[[]Request, []Answer]),
-		retries:   make(chan inquiry[Request, Slot]),
+		turns:     make(chan inquiry.Inquiry[Lanes, Room]),
+		batches:   make(chan inquiry.Inquiry[[]Request, []Answer]),
+		retries:   make(chan inquiry.Inquiry[Request, Slot]),
 		changed:   make(chan struct{}, 1),
 		corrected: make(chan struct{}, 1),
 		freed:     make(chan struct{}, 1),
@@ -146,7 +147,8 @@ func New(opts Options) (*Limiter, error) {
 	l.askLease = func(ctx context.Context, state script.LeaseState, left time.Duration) (script.LeaseReply, error) {
 		return scripts.Lease(ctx, string(opts.Identity), lease.Length, state, left)
 	}
-	l.listen = l.subscribe
+	l.notices = notify.New(opts.Redis, opts.Namespace, l.names(), node, l.changed)
+	l.listen = l.notices.Run
 	if opts.Limit.Scope == limit.ScopeNode {
 		l.reserve = local.New(opts.Limit, time.Now()).Reserve
 		l.listen = func(context.Context) {} // nobody notifies the node

@@ -193,7 +193,7 @@ func TestCorrectionsAreWorthAPoll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.notified.Store(true)
+	l.notices.Notified.Store(true)
 	now := time.Now()
 	r := &reserver{Limiter: l, lanes: make([]lane, 1), clock: clock.Clock{Origin: now, Epoch: 1}, known: l.State().Settings, calledAt: now}
 	if due := r.pollDue(now).Sub(now); due != idleEvery {

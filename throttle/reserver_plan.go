@@ -173,7 +173,7 @@ func (r *reserver) reservationDue(number int) time.Time {
 
 // pollInterval is shorter where nobody notifies the node of changes.
 func (r *reserver) pollInterval() time.Duration {
-	if r.notified.Load() {
+	if r.notices.Notified.Load() {
 		return idleEvery
 	}
 	return limit.PollEvery
