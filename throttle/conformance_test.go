@@ -17,6 +17,7 @@ import (
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // trial plays nodes that share one limit by one algorithm, on the embedded
@@ -252,7 +253,7 @@ func TestARaiseIsFeltAtOnce(t *testing.T) {
 				}
 				tr.pass(1_000_000 * given % 10_000_000)
 				high, low := int64(6000), int64(6)
-				tr.set(control.Change{Values: limit.Values{"cap": fmt.Sprint(high)}})
+				tr.set(control.Change{Values: parameters.Values{"cap": fmt.Sprint(high)}})
 				before, end := len(tr.grants), tr.now+500_000
 				for tr.poll(); tr.now < end && len(tr.grants) == before; tr.pass(5_000) {
 					tr.reserve(0, 1)
@@ -260,7 +261,7 @@ func TestARaiseIsFeltAtOnce(t *testing.T) {
 				if len(tr.grants) == before || tr.grants[before] > end {
 					t.Fatalf("after %d units nothing was given within half a second of a raise", before)
 				}
-				tr.set(control.Change{Values: limit.Values{"cap": fmt.Sprint(low)}})
+				tr.set(control.Change{Values: parameters.Values{"cap": fmt.Sprint(low)}})
 				tr.poll()
 			}
 		})

@@ -19,6 +19,7 @@ import (
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // gatesRun is a fleet whose jobs pass gates, around the real script, in simulated time. Nodes
@@ -261,7 +262,7 @@ func (r *gatesRun) used(n *gatesNode, job Request, slot int64, b script.Reservat
 func (r *gatesRun) change() {
 	switch i := r.roll(5); i {
 	case 0, 1:
-		r.setTo(gateNames[i], limit.Values{"cap": fmt.Sprint(r.set.LargestCost() + r.roll(5)), "max_cost": fmt.Sprint(1 + r.roll(r.set.LargestCost())), "window": []string{"400ms", "500ms", "1s"}[r.roll(3)]})
+		r.setTo(gateNames[i], parameters.Values{"cap": fmt.Sprint(r.set.LargestCost() + r.roll(5)), "max_cost": fmt.Sprint(1 + r.roll(r.set.LargestCost())), "window": []string{"400ms", "500ms", "1s"}[r.roll(3)]})
 	case 2, 3:
 		ends := time.Duration(0)
 		if r.roll(2) == 0 {
@@ -269,11 +270,11 @@ func (r *gatesRun) change() {
 		}
 		r.except(gateNames[i-2], fmt.Sprint(r.roll(3)), []int64{0, r.set.LargestCost() + r.roll(8)}[min(1, r.roll(4))], ends)
 	default:
-		r.setTo("provider", []limit.Values{{"guard": "10ms"}, {"guard": "40ms"}, {"cap": "20"}, {"cap": "30"}}[r.roll(4)])
+		r.setTo("provider", []parameters.Values{{"guard": "10ms"}, {"guard": "40ms"}, {"cap": "20"}, {"cap": "30"}}[r.roll(4)])
 	}
 }
 
-func (r *gatesRun) setTo(name string, values limit.Values) {
+func (r *gatesRun) setTo(name string, values parameters.Values) {
 	to, err := r.operator(name).Set(contextOf(r.t), control.Change{Values: values, By: "law", Force: true})
 	r.changed(name, to, err)
 }
@@ -514,7 +515,7 @@ func TestGatesLawBreaksWithout(t *testing.T) {
 		{rule: "that slots skipped under other terms go", from: "if tonumber(base) ~= c.base then return runs end", to: "", play: func(r *gatesRun) {
 			r.late = func(int64) int64 { return 0 }
 			r.ask(r.nodes[0], r.pair(), false)
-			r.setTo("provider", limit.Values{"guard": "40ms"})
+			r.setTo("provider", parameters.Values{"guard": "40ms"})
 			r.late = func(guard int64) int64 { return guard }
 			r.ask(r.nodes[0], []Request{{Cost: 1}}, false)
 			r.late = func(int64) int64 { return 0 }
@@ -522,17 +523,17 @@ func TestGatesLawBreaksWithout(t *testing.T) {
 		}},
 		{rule: "the time that a gate names", from: "offer.first_at(at), job.units)", to: "offer.first_at(at - 20000), job.units)"},
 		{rule: "a guard that was wider", from: "return before and now <", to: "return nil and now <", play: func(r *gatesRun) {
-			r.setTo("provider", limit.Values{"guard": "40ms"})
+			r.setTo("provider", parameters.Values{"guard": "40ms"})
 			r.pollAll()
 			r.pass(2_000_000)
 			r.late = func(guard int64) int64 { return guard }
 			r.exhaust(500_000)
-			r.setTo("provider", limit.Values{"guard": "10ms"})
+			r.setTo("provider", parameters.Values{"guard": "10ms"})
 			r.late = func(int64) int64 { return 0 }
 			r.exhaust(2_000_000)
 		}},
 		{rule: "the wait behind an epoch's begin", from: "math.max(from, tonumber(current) + HORIZON + 2 * widest + gate.window)", to: "from", play: func(r *gatesRun) {
-			r.setTo("recipient", limit.Values{"window": "1s"})
+			r.setTo("recipient", parameters.Values{"window": "1s"})
 			r.pollAll()
 			r.pass(2_000_000)
 			r.exhaust(100_000)
@@ -544,7 +545,7 @@ func TestGatesLawBreaksWithout(t *testing.T) {
 			r.letLargerIn()
 		}},
 		{rule: "the cap of one value", from: "if not gate.exceptions then return gate end", to: "if gate then return gate end", play: func(r *gatesRun) {
-			r.setTo("recipient", limit.Values{"cap": "10"})
+			r.setTo("recipient", parameters.Values{"cap": "10"})
 			r.except("recipient", "0", r.set.LargestCost(), 0)
 			r.pollAll()
 			r.pass(2_000_000)
@@ -705,7 +706,7 @@ func TestTheSpacingOfAGateHasTheGuardOfTheFirstLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 		setting := map[string]string{"account": "guard", "recipient": "window"}[row.name]
-		if _, err := operator.Set(t.Context(), control.Change{Values: limit.Values{setting: row.value}}); err != nil {
+		if _, err := operator.Set(t.Context(), control.Change{Values: parameters.Values{setting: row.value}}); err != nil {
 			t.Fatal(err)
 		}
 		for deadline := time.Now().Add(30 * time.Second); spacing() != row.want; time.Sleep(10 * time.Millisecond) {
@@ -724,11 +725,11 @@ func (r *gatesRun) letLargerIn() {
 			r.ask(r.nodes[0], []Request{{Cost: cost, Passes: []Passed{{Value: Value{Gate: 1, Hash: HashOf("0")}}}}}, false)
 		}
 	}
-	r.setTo("recipient", limit.Values{"cap": "10", "window": "1s", "max_cost": "1"})
+	r.setTo("recipient", parameters.Values{"cap": "10", "window": "1s", "max_cost": "1"})
 	r.pollAll()
 	r.pass(3_000_000)
 	ask(1, 2_000_000)
-	r.setTo("recipient", limit.Values{"max_cost": "2"})
+	r.setTo("recipient", parameters.Values{"max_cost": "2"})
 	ask(2, 2_000_000)
 }
 
@@ -752,7 +753,7 @@ func TestAnExceptionIsForOneValue(t *testing.T) {
 	mini := miniredis.RunT(t)
 	r := newGatesRun(t, patient(t, mini.Addr()), mini, limit.TokenBucket, scriptOf(limit.TokenBucket), func(int64) int64 { return 1 })
 	r.keeps = true
-	r.setTo("recipient", limit.Values{"cap": "2", "window": "1s", "max_cost": "1"})
+	r.setTo("recipient", parameters.Values{"cap": "2", "window": "1s", "max_cost": "1"})
 	r.except("recipient", "0", 20, 0)
 	r.pollAll()
 	r.pass(2_000_000)

@@ -14,7 +14,7 @@ import (
 	"dispatcher/internal/redisclient"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/internal/script"
-	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // A node hears of each change from Redis, without asking.
@@ -45,7 +45,7 @@ func hearsOfChanges(t *testing.T, rdb redis.UniversalClient) {
 		t.Fatal(err)
 	}
 	for _, units := range []int64{200, 100} {
-		if _, err := operator.Set(t.Context(), control.Change{Values: limit.Values{"cap": fmt.Sprint(units)}, By: "test"}); err != nil {
+		if _, err := operator.Set(t.Context(), control.Change{Values: parameters.Values{"cap": fmt.Sprint(units)}, By: "test"}); err != nil {
 			t.Fatal(err)
 		}
 		awaitChange(t, l, "a change")

@@ -19,6 +19,7 @@ import (
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/quota"
 )
 
 // quotaRun is a fleet whose jobs count on quotas, around the real script, in simulated time.
@@ -62,7 +63,7 @@ func quotaGates() []Gate {
 		spec.Window, spec.MaxCost, spec.Calendar = 0, 3, "minute"
 		switch i {
 		case keyedQuota:
-			spec.OnLost = limit.LostWait
+			spec.OnLost = quota.LostWait
 		case rollingQuota:
 			spec.Calendar, spec.Rolling = "", time.Minute
 		case shortQuota:
@@ -327,7 +328,7 @@ func TestQuotasLawBreaksWithout(t *testing.T) {
 			r.toBound(50_000_000)
 			r.exhaust(r.nodes[0], wholeQuota)
 			r.promote()
-			r.rdb.Del(contextOf(r.t), script.KeysOf("quotas", "provider").Quota("whole", limit.Quota{Calendar: "minute"}, script.Whole()))
+			r.rdb.Del(contextOf(r.t), script.KeysOf("quotas", "provider").Quota("whole", quota.Quota{Calendar: "minute"}, script.Whole()))
 			for range 40 {
 				r.ask(r.nodes[1], []Request{job(wholeQuota, "", 1)}, false)
 				r.pass(10_000)
@@ -377,7 +378,7 @@ func playedQuotas(t *testing.T) *quotaRun {
 func (r *quotaRun) exhaustBeforeFailover(n *quotaNode) {
 	r.toBound(50_000_000)
 	r.ask(n, []Request{job(wholeQuota, "", 1)}, false)
-	key := script.KeysOf("quotas", "provider").Quota("whole", limit.Quota{Calendar: "minute"}, script.Whole())
+	key := script.KeysOf("quotas", "provider").Quota("whole", quota.Quota{Calendar: "minute"}, script.Whole())
 	old, err := r.mini.Get(key)
 	if err != nil {
 		r.t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/quota"
 )
 
 // A gate on which the job has a cost of its own is left alone, as is a job whose count was right.
@@ -156,7 +157,7 @@ func callsThatFail(t *testing.T, gates []Gate, want ...string) {
 // taken as one about the first limit.
 func TestABlockOfAValueIsBounded(t *testing.T) {
 	t.Parallel()
-	daily := limit.Spec{Terms: limit.Terms{Contract: contract(1000), Quota: limit.Quota{Calendar: "day"}}}
+	daily := limit.Spec{Terms: limit.Terms{Contract: contract(1000), Quota: quota.Quota{Calendar: "day"}}}
 	daily.Window = 0
 	daily.Terms = daily.Beside(specOf(contract(300)).Terms)
 	l, err := New(Options{

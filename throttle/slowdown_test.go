@@ -15,6 +15,7 @@ import (
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // slowTo is a slowdown to a part of a contract's cap.
@@ -432,11 +433,11 @@ func TestIgnoringTheAnswersEndsABlock(t *testing.T) {
 	blocked := slowTo(tr.c, 0.1, tr.now)
 	blocked.Until = tr.now + 3*second.Microseconds()
 	tr.slowTo(blocked)
-	tr.set(control.Change{Values: limit.Values{"ignore_throttled": "true"}})
+	tr.set(control.Change{Values: parameters.Values{"ignore_throttled": "true"}})
 	if got := tr.askOn(2*time.Second, 10); got < 500 {
 		t.Errorf("got %d units in 2 s, want about 594", got)
 	}
-	tr.set(control.Change{Values: limit.Values{"ignore_throttled": "false"}})
+	tr.set(control.Change{Values: parameters.Values{"ignore_throttled": "false"}})
 	if b := tr.reserve(0, 1); !b.Slowdown.IsZero() {
 		t.Errorf("got %+v again", b.Slowdown)
 	}

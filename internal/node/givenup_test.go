@@ -14,6 +14,7 @@ import (
 	"dispatcher/throttle"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // givenUp returns a limiter that was paused, and slots that it had reserved before.
@@ -42,7 +43,7 @@ func givenUp(t *testing.T, n int) (*throttle.Limiter, []throttle.Slot) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := operator.Set(t.Context(), control.Change{Values: limit.Values{"paused": "true"}, By: "test"}); err != nil {
+	if _, err := operator.Set(t.Context(), control.Change{Values: parameters.Values{"paused": "true"}, By: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(time.Minute); !slots[0].GivenUp(); time.Sleep(time.Millisecond) {

@@ -5,6 +5,7 @@ import (
 
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/quota"
 )
 
 // quotaMemory is what the reserving goroutine remembers of a quota, so that Redis learns it
@@ -36,7 +37,7 @@ func (k *Known) noteQuota(g *gate, state string, now int64) {
 	if !g.IsQuota() || !g.quota.whole || state == "" { // nothing was counted, or a cooldown began and nothing was read
 		return
 	}
-	g.quota.state = limit.Remember(g.quota.state, state)
+	g.quota.state = quota.Remember(g.quota.state, state)
 	at := limit.FromMicros(now)
 	used := g.Used(state, at)
 	k.metrics.Quota(g.name, used, g.Cap)
