@@ -11,6 +11,7 @@ import (
 	"dispatcher/internal/expression"
 	"dispatcher/internal/fault"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // Limit seeds one limit: what the provider allows, and how that is kept. The first one has the
@@ -31,20 +32,20 @@ type Limit struct {
 // that are added to [Limit] later.
 func ofGate(key string) bool {
 	return slices.Contains([]string{"name", "key", "when", "cost", "throttled_as"}, key) ||
-		slices.ContainsFunc(limit.Parameters, func(p limit.Parameter) bool { return p.On != limit.First && p.Name == key })
+		slices.ContainsFunc(parameters.All, func(p parameters.Parameter) bool { return p.On != parameters.First && p.Name == key })
 }
 
 // Stated is the first limit in the limiter's own terms. [Config.Gates] has the others.
 func (l Limit) Stated() limit.Spec {
 	guard, err := l.guard()
-	l.Spec.Guard, l.Auto = guard, l.Guard == limit.Auto || err != nil
+	l.Spec.Guard, l.Auto = guard, l.Guard == parameters.Auto || err != nil
 	return l.Spec
 }
 
 // guard is the one to begin with. The error says that the text is none.
 func (l Limit) guard() (time.Duration, error) {
 	auto := l.Lateness + l.Spread
-	if l.Guard == limit.Auto {
+	if l.Guard == parameters.Auto {
 		return auto, nil
 	}
 	d, err := time.ParseDuration(l.Guard)

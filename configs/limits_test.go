@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/quota"
 )
 
 const threeLimits = `
@@ -170,10 +171,10 @@ func TestQuotas(t *testing.T) {
 		t.Fatal(err)
 	}
 	gates := c.Gates()
-	if got, want := gates[0].Spec.Quota, (limit.Quota{Calendar: "day", Zone: "Europe/Berlin"}); got != want || gates[0].Spec.Window != 25*time.Hour {
+	if got, want := gates[0].Spec.Quota, (quota.Quota{Calendar: "day", Zone: "Europe/Berlin"}); got != want || gates[0].Spec.Window != 25*time.Hour {
 		t.Errorf("got %+v in %v, want %+v", got, gates[0].Spec.Window, want)
 	}
-	if got, want := gates[1].Spec.Quota, (limit.Quota{Rolling: 24 * time.Hour, OnLost: limit.LostOpen}); got != want || gates[1].Spec.Window != 24*time.Hour {
+	if got, want := gates[1].Spec.Quota, (quota.Quota{Rolling: 24 * time.Hour, OnLost: quota.LostOpen}); got != want || gates[1].Spec.Window != 24*time.Hour {
 		t.Errorf("got %+v in %v, want %+v", got, gates[1].Spec.Window, want)
 	}
 	for setting, want := range map[string]string{

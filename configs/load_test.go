@@ -16,6 +16,7 @@ import (
 	"dispatcher/internal/auth"
 	"dispatcher/sender"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 func environ(entries ...string) func() []string { return func() []string { return entries } }
@@ -45,7 +46,7 @@ func TestDefaultsAreValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []configs.Limit{{
-		Name: "provider", Guard: limit.Auto,
+		Name: "provider", Guard: parameters.Auto,
 		Spec: limit.Spec{
 			Terms: limit.Terms{Algorithm: "token_bucket", Contract: limit.Contract{
 				Cap: 400, Window: time.Second, Burst: 1, MaxCost: 1, Lateness: 3 * time.Millisecond, Spread: 7 * time.Millisecond, Horizon: 200 * time.Millisecond,
@@ -150,7 +151,7 @@ func TestLimitsInAFileReplaceTheList(t *testing.T) {
 	file := write(t, "limits:\n  - name: mine\n    cap: 20\n    window: 1m\n    lateness: 2ms\n")
 	c := load(t, configs.Source{File: file, Set: []string{"limits.0.cap=300"}})
 	want := []configs.Limit{{
-		Name: "mine", Guard: limit.Auto,
+		Name: "mine", Guard: parameters.Auto,
 		Spec: limit.Spec{Terms: limit.Terms{Contract: limit.Contract{
 			Cap: 300, Window: time.Minute, Burst: 1, MaxCost: 1, Lateness: 2 * time.Millisecond, Spread: 7 * time.Millisecond, Horizon: 200 * time.Millisecond,
 		}}},

@@ -15,6 +15,7 @@ import (
 	"dispatcher/internal/provider"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // write makes TestAlgorithms write its table into the documentation.
@@ -166,7 +167,7 @@ func (s *scene) pause(t *testing.T, paused bool) {
 	t.Helper()
 	operator, err := control.NewControl(s.rdb, s.namespace, "provider")
 	if err == nil {
-		_, err = operator.Set(t.Context(), control.Change{Values: limit.Values{"paused": fmt.Sprint(paused)}, By: "test"})
+		_, err = operator.Set(t.Context(), control.Change{Values: parameters.Values{"paused": fmt.Sprint(paused)}, By: "test"})
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // rollout plays nodes that come and go with files of their own, operators who
@@ -150,7 +151,7 @@ func (r *rollout) change() {
 	}
 	all := files()
 	to := all[r.roll(int64(len(all)))]
-	if _, err := operator.Set(contextOf(r.t), control.Change{Values: limit.Values{"algorithm": to.Algorithm, "burst": fmt.Sprint(to.Burst)}, By: "law", Force: true}); err != nil && !errors.Is(err, control.ErrUnchanged) {
+	if _, err := operator.Set(contextOf(r.t), control.Change{Values: parameters.Values{"algorithm": to.Algorithm, "burst": fmt.Sprint(to.Burst)}, By: "law", Force: true}); err != nil && !errors.Is(err, control.ErrUnchanged) {
 		r.t.Fatal(err)
 	}
 	for _, n := range r.nodes {

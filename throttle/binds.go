@@ -5,36 +5,6 @@ import (
 	"time"
 )
 
-// bindSpan is over how long the share of time is smoothed in which jobs wait for a limit: what
-// was so long ago counts a third.
-const bindSpan = 30 * time.Second
-
-// binding is the share of the time, of late, in which jobs waited for a limit on this node.
-type binding struct {
-	share float64   // as of at
-	at    time.Time // when it was last noted until when jobs wait
-	until time.Time // jobs wait from at until then
-}
-
-// note notes that jobs wait from now on until a time; the zero time: none does.
-func (b *binding) note(now, until time.Time) {
-	b.share = b.shareAt(now)
-	b.at, b.until = now, until
-}
-
-func (b *binding) shareAt(now time.Time) float64 {
-	if b.at.IsZero() {
-		return 0
-	}
-	waited := min(max(0, b.until.Sub(b.at)), now.Sub(b.at))
-	return decayed(1+decayed(b.share-1, waited), now.Sub(b.at)-waited)
-}
-
-// decayed is what is left of a value after a time.
-func decayed(value float64, d time.Duration) float64 {
-	return value * math.Exp(-d.Seconds()/bindSpan.Seconds())
-}
-
 // holdsUp is until when jobs wait because of the first limit, or [never], as far as is known now: there is no slot
 // for them yet, or theirs lie further ahead than the next slot of a timeline that nobody else uses.
 func (r *reserver) holdsUp(now time.Time) time.Time {
@@ -62,19 +32,19 @@ const sampleEvery = time.Second
 
 // noteBindings notes for which limits jobs wait.
 func (r *reserver) noteBindings(now time.Time) {
-	r.bindings[0].note(now, r.holdsUp(now))
-	if len(r.gates) > 0 && r.opts.Waiting != nil && now.Sub(r.bindings[1].at) >= sampleEvery {
+	r.bindings[0].Note(now, r.holdsUp(now))
+	if len(r.opts.Gates) > 0 && r.opts.Waiting != nil && now.Sub(r.bindings[1].Noted()) >= sampleEvery {
 		waiting := r.opts.Waiting()
-		for i, g := range r.gates {
+		for i, g := range r.opts.Gates {
 			until := time.Time{}
-			if waiting[g.name] > 0 {
+			if waiting[g.Name] > 0 {
 				until = never
 			}
-			r.bindings[1+i].note(now, until)
+			r.bindings[1+i].Note(now, until)
 		}
 	}
 	for i := range r.bindings {
-		r.binds[i].Store(math.Float64bits(r.bindings[i].shareAt(now)))
+		r.binds[i].Store(math.Float64bits(r.bindings[i].At(now)))
 	}
 }
 

@@ -12,42 +12,10 @@ import (
 
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/inquiry"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
 )
-
-// The share follows the state with a time constant of half a minute, however often it is noted.
-func TestTheShareOfTimeIsSmoothed(t *testing.T) {
-	t.Parallel()
-	for _, step := range []time.Duration{time.Millisecond, time.Second, 5 * time.Second} {
-		var b binding
-		now := time.Unix(0, 0)
-		for ; now.Before(time.Unix(30, 0)); now = now.Add(step) {
-			b.note(now, never)
-		}
-		if got, want := b.shareAt(now), 1-1/math.E; math.Abs(got-want) > 0.001 {
-			t.Errorf("noted each %v: got %.3f after half a minute, want %.3f", step, got, want)
-		}
-		b.note(now, time.Time{})
-		if got, want := b.shareAt(now.Add(time.Minute)), (1-1/math.E)*math.Exp(-2); math.Abs(got-want) > 0.001 {
-			t.Errorf("noted each %v: got %.3f a minute after the end, want %.3f", step, got, want)
-		}
-	}
-}
-
-// Jobs that waited for a moment count for that moment, though the node does nothing for long.
-func TestAMomentCountsForAMoment(t *testing.T) {
-	t.Parallel()
-	var b binding
-	now := time.Unix(0, 0)
-	for range 200 {
-		b.note(now, now.Add(20*time.Millisecond))
-		now = now.Add(2 * time.Second)
-	}
-	if got := b.shareAt(now); math.Abs(got-0.01) > 0.002 {
-		t.Errorf("got %.4f for 20 ms in each 2 s, want 0.01", got)
-	}
-}
 
 // A limit binds while more jobs come than it allows, and not while fewer do.
 func TestALimitBindsUnderMoreJobsThanItAllows(t *testing.T) {
@@ -111,7 +79,9 @@ func oneSlot(ctx context.Context, l *Limiter) {
 func TestTheShareOfTimeIsInTheNodesRecord(t *testing.T) {
 	t.Parallel()
 	tr := newTrial(t, "", algorithm(limit.TokenBucket), contract(300), 2)
-	gate := newGates(marked([]Gate{{Name: "recipient", Limit: specOf(contract(1))}}))[0].Settings
+	spec := specOf(contract(1))
+	spec.Gate = true
+	gate := spec.Settings()
 	for i, share := range []float64{0.25, 1} {
 		_, err := tr.nodes[i].Reserve(t.Context(), script.Ask{
 			Epoch: tr.epochs[i], Since: 1, Binds: []float64{share, share / 2}, Learned: true, Identity: string(IdentityNone), Nearest: nearest, Known: tr.known[i],
@@ -149,9 +119,11 @@ func TestARefusedOrPausedLimitBinds(t *testing.T) {
 		"free":    {func(*reserver) {}, false},
 		"refused": {func(r *reserver) { r.lanes[0].refusedUntil = now.Add(time.Second) }, true},
 		"refused, and no job waits": {func(r *reserver) {
-			r.lanes[0].refusedUntil, r.turn = now.Add(time.Second), inquiry[Lanes, Room]{}
+			r.lanes[0].refusedUntil, r.turn = now.Add(time.Second), inquiry.Inquiry[Lanes, Room]{}
 		}, false},
-		"slots ahead":                {func(r *reserver) { r.lanes[0].last, r.turn = now.Add(100*time.Millisecond), inquiry[Lanes, Room]{} }, true},
+		"slots ahead": {func(r *reserver) {
+			r.lanes[0].last, r.turn = now.Add(100*time.Millisecond), inquiry.Inquiry[Lanes, Room]{}
+		}, true},
 		"the slots before are taken": {func(r *reserver) { r.lanes[0].last = now.Add(5 * time.Millisecond) }, true},
 		"a slot at once":             {func(r *reserver) { r.lanes[0].last = now.Add(nearest) }, false},
 		"paused":                     {func(r *reserver) { r.known.Paused = true }, true},
@@ -164,7 +136,7 @@ func TestARefusedOrPausedLimitBinds(t *testing.T) {
 		}
 		r := &reserver{
 			Limiter: l, lanes: make([]lane, 1), known: seeded(contract(300)), kind: algorithm(limit.TokenBucket),
-			turn:  inquiry[Lanes, Room]{q: OneLane, reply: make(chan Room, 1)},
+			turn:  inquiry.New[Lanes, Room](OneLane),
 			clock: clock.Clock{Origin: now, Epoch: 1},
 		}
 		r.clock.Observe(clock.Reading{Asked: now, Answered: now, Now: 1_000_000, Epoch: 1})

@@ -11,6 +11,7 @@ import (
 	"dispatcher/internal/containers"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // storm plays operators who change their minds all the time while the nodes
@@ -43,7 +44,7 @@ func (f *fleet) between(c limit.Contract) {
 	steps := 1 + roll(3)
 	if roll(8) == 0 {
 		steps = 30 // long enough for a window that is full, and for the end of an override
-		f.set(control.Change{Values: limit.Values{"paused": "false"}, By: "law"})
+		f.set(control.Change{Values: parameters.Values{"paused": "false"}, By: "law"})
 	}
 	for range steps {
 		f.work(c, []int64{2_000, 50_000, 200_000}[roll(3)])

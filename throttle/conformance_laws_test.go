@@ -13,6 +13,7 @@ import (
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/internal/clock"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // conforming are the laws that each algorithm keeps.
@@ -57,12 +58,12 @@ var conforming = []struct {
 		}
 	}},
 	{"nothing while paused", func(tr *trial) {
-		tr.set(control.Change{Values: limit.Values{"paused": "true"}})
+		tr.set(control.Change{Values: parameters.Values{"paused": "true"}})
 		tr.pass(limit.Windowed(tr.c).Microseconds())
 		if got := tr.saturate(limit.Windowed(tr.c).Microseconds(), 5); got > 0 {
 			tr.Errorf("%s: %d units were given while paused", tr.a.Name, got)
 		}
-		tr.set(control.Change{Values: limit.Values{"paused": "false"}})
+		tr.set(control.Change{Values: parameters.Values{"paused": "false"}})
 		if got := tr.saturate(limit.Windowed(tr.c).Microseconds(), 5); got == 0 {
 			tr.Errorf("%s: nothing was given after the pause", tr.a.Name)
 		}
@@ -152,7 +153,7 @@ var conforming = []struct {
 		for _, part := range []int64{2, 1, 4, 1} {
 			tr.saturate(tr.c.Window.Microseconds()/2, tr.c.Cap)
 			next := tr.worstCap() / part
-			tr.set(control.Change{Values: limit.Values{"cap": fmt.Sprint(next)}})
+			tr.set(control.Change{Values: parameters.Values{"cap": fmt.Sprint(next)}})
 		}
 		tr.saturate(tr.c.Window.Microseconds(), tr.c.Cap)
 	}},
@@ -162,7 +163,7 @@ var conforming = []struct {
 		tr.pass(limit.Windowed(tr.c).Microseconds())
 		tr.reserve(0, 1) // all but this one has left the window
 		longer := 3 * tr.c.Window
-		tr.set(control.Change{Values: limit.Values{"window": longer.String()}})
+		tr.set(control.Change{Values: parameters.Values{"window": longer.String()}})
 		changed := tr.now
 		tr.saturate(2*longer.Microseconds(), 1)
 		if tr.a.Ahead {
@@ -252,7 +253,7 @@ func (tr *trial) happen(roll dice) {
 	case p < 99:
 		next := tr.c.Burst + roll(tr.worstCap()-tr.c.Burst+1)
 		tr.poll() // brings back what was deleted
-		tr.set(control.Change{Values: limit.Values{"cap": fmt.Sprint(next)}})
+		tr.set(control.Change{Values: parameters.Values{"cap": fmt.Sprint(next)}})
 		tr.poll()
 	default:
 		tr.del([]string{tr.nodes[0].Keys.Limit, tr.nodes[0].Keys.State}[roll(2)])

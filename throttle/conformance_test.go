@@ -17,6 +17,7 @@ import (
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // trial plays nodes that share one limit by one algorithm, on the embedded
@@ -132,13 +133,9 @@ func (tr *trial) reserveJobs(node int, costs []int64) (jobs int, b script.Reserv
 	tr.costs = costs
 	b = tr.ask(node, want)
 	tr.costs = nil
-	asked := make([]request, len(costs))
-	for i, cost := range costs {
-		asked[i] = request{Request: Request{Cost: cost}}
-	}
-	all, units := grantsOf(asked, b)
+	all, units := b.Grants(costs)
 	for _, one := range all {
-		tr.grants = append(tr.grants, slices.Repeat([]int64{one.at}, int(one.Cost))...)
+		tr.grants = append(tr.grants, slices.Repeat([]int64{one.At}, int(costs[one.Job]))...)
 	}
 	jobs = len(all)
 	if units != b.Schedule.Given {
@@ -256,7 +253,7 @@ func TestARaiseIsFeltAtOnce(t *testing.T) {
 				}
 				tr.pass(1_000_000 * given % 10_000_000)
 				high, low := int64(6000), int64(6)
-				tr.set(control.Change{Values: limit.Values{"cap": fmt.Sprint(high)}})
+				tr.set(control.Change{Values: parameters.Values{"cap": fmt.Sprint(high)}})
 				before, end := len(tr.grants), tr.now+500_000
 				for tr.poll(); tr.now < end && len(tr.grants) == before; tr.pass(5_000) {
 					tr.reserve(0, 1)
@@ -264,7 +261,7 @@ func TestARaiseIsFeltAtOnce(t *testing.T) {
 				if len(tr.grants) == before || tr.grants[before] > end {
 					t.Fatalf("after %d units nothing was given within half a second of a raise", before)
 				}
-				tr.set(control.Change{Values: limit.Values{"cap": fmt.Sprint(low)}})
+				tr.set(control.Change{Values: parameters.Values{"cap": fmt.Sprint(low)}})
 				tr.poll()
 			}
 		})

@@ -84,27 +84,3 @@ func (l *Limiter) one(t *testing.T) Slot {
 	}
 	return answers[0].Slot
 }
-
-// Slots of another epoch are not named: that timeline is gone.
-func TestRefundsOfAnotherEpochAreForgotten(t *testing.T) {
-	t.Parallel()
-	var r corrections
-	for epoch := range int64(3) {
-		r.add(correction{charge: &charge{epoch: epoch, job: Request{Cost: 1}}})
-	}
-	if got := r.take(1); len(got) != 1 || got[0].epoch != 1 {
-		t.Errorf("got %v, want the one of epoch 1", got)
-	}
-	for range mostPassed + 1 {
-		r.add(correction{charge: &charge{epoch: 1, job: Request{Cost: 1}}})
-	}
-	if got := r.take(1); len(got) != mostPassed {
-		t.Errorf("got %d for one call, want %d", len(got), mostPassed)
-	}
-	if got := r.take(1); len(got) != 1 {
-		t.Errorf("got %d for the next call, want the one that was left", len(got))
-	}
-	if _, some := r.waiting(); some || r.worthAsking(time.Now()) {
-		t.Error("some are left, want none")
-	}
-}

@@ -106,7 +106,7 @@ func limiterOn(t *testing.T, m *model, name string, c limit.Contract) *Limiter {
 		t.Fatal(err)
 	}
 	l.reserve, l.listen = m.local(name, time.Millisecond), func(context.Context) {}
-	l.notified.Store(true)
+	l.notices.Notified.Store(true)
 	return l
 }
 

@@ -34,7 +34,7 @@ func gatesOf300(t *testing.T, nodes int, sender int64, change func(*limit.Contra
 
 // from is a job of one unit that a sender's gate counts.
 func from(sender string) Request {
-	return Request{Cost: 1, Passes: []Passed{{Value: Value{0, HashOf(sender)}, Units: 1}}}
+	return Request{Cost: 1, Passes: []Passed{{Value: Value{Gate: 0, Hash: HashOf(sender)}, Units: 1}}}
 }
 
 // The oldest job that no gate holds up is not passed over, where calls in flight leave room for

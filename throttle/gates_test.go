@@ -3,9 +3,9 @@ package throttle
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,8 +15,11 @@ import (
 
 	"dispatcher/internal/containers"
 	"dispatcher/throttle/control"
+	"dispatcher/throttle/internal/gates"
 	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // gatesRun is a fleet whose jobs pass gates, around the real script, in simulated time. Nodes
@@ -44,7 +47,7 @@ type gatesRun struct {
 
 	blocks map[Value]valueBlock // that Redis knows
 	held   int                  // how many of these
-	newest *charge              // of the last job that got slots
+	newest *slots.Charge        // of the last job that got slots
 	broken string               // a job passed a block
 }
 
@@ -65,7 +68,7 @@ type gatesNode struct {
 	known   limit.Settings
 	gates   []limit.Settings
 	stepped bool
-	refunds []correction
+	refunds []slots.Correction
 }
 
 // gateCall is a call as the provider counts it for one value of a gate's key.
@@ -132,20 +135,28 @@ func (r *gatesRun) jobs() []Request {
 		all[i].Cost = 1 + r.roll(r.set.LargestCost())
 		for gate := range r.gates {
 			if r.roll(4) > 0 {
-				all[i].Passes = append(all[i].Passes, Passed{Value: Value{gate, HashOf(fmt.Sprint(r.roll(3)))}, Units: r.roll(1 + r.set.LargestCost())})
+				all[i].Passes = append(all[i].Passes, Passed{Value: Value{Gate: gate, Hash: HashOf(fmt.Sprint(r.roll(3)))}, Units: r.roll(1 + r.set.LargestCost())})
 			}
 		}
 	}
 	return all
 }
 
-// reserve makes a call of a node for jobs, as with changes it.
-func (r *gatesRun) reserve(n *gatesNode, jobs []Request, unused []correction, with func(*script.Ask)) script.Reservation {
-	l := &reserver{Limiter: &Limiter{opts: Options{Gates: make([]Gate, len(r.gates))}}}
-	l.clock.Epoch = n.epoch
-	for i, set := range n.gates {
-		l.gates = append(l.gates, gate{name: gateNames[i], Settings: set})
+// gatesKnown are gates with these settings, beside those of the first limit.
+func gatesKnown(set []limit.Settings, first limit.Settings) gates.Known {
+	stated := make([]gates.Gate, len(set))
+	for i := range stated {
+		stated[i] = gates.Gate{Name: gateNames[i], Limit: limit.Spec{Terms: first.Terms}, Keyed: true}
 	}
+	known := gates.New(stated, first.Terms, slog.New(slog.DiscardHandler), nil)
+	known.Take(script.Choice{Gates: set}, 0, first.Terms)
+	return known
+}
+
+// reserve makes a call of a node for jobs, as with changes it.
+func (r *gatesRun) reserve(n *gatesNode, jobs []Request, unused []slots.Correction, with func(*script.Ask)) script.Reservation {
+	l := &reserver{Limiter: &Limiter{gates: gatesKnown(n.gates, r.set)}}
+	l.clock.Epoch = n.epoch
 	l.kind = algorithm(r.algo)
 	asked := make([]request, len(jobs))
 	for i, job := range jobs {
@@ -179,9 +190,9 @@ func (n *gatesNode) learn(b script.Reservation) {
 
 // ask lets a node ask for jobs; without any it polls.
 func (r *gatesRun) ask(n *gatesNode, jobs []Request, lost bool) {
-	var unused []correction
+	var unused []slots.Correction
 	if len(jobs) > 0 {
-		unused, n.refunds = slices.DeleteFunc(n.refunds, func(c correction) bool { return c.epoch != n.epoch }), nil
+		unused, n.refunds = slices.DeleteFunc(n.refunds, func(c slots.Correction) bool { return c.Epoch != n.epoch }), nil
 	}
 	b := r.reserve(n, jobs, unused, func(*script.Ask) {})
 	if lost {
@@ -201,14 +212,14 @@ func (r *gatesRun) ask(n *gatesNode, jobs []Request, lost bool) {
 }
 
 // noteBlocks notes the blocks that a call passed on to Redis.
-func (r *gatesRun) noteBlocks(passed []correction, b script.Reservation) {
+func (r *gatesRun) noteBlocks(passed []slots.Correction, b script.Reservation) {
 	for _, c := range passed {
-		if c.blocks() && c.epoch == b.Epoch && b.Cooldown == script.CooldownNone {
-			until := c.until
-			if before := r.blocks[c.blocked]; before.epoch == b.Epoch { // else its time is one of another clock
+		if c.Blocks() && c.Epoch == b.Epoch && b.Cooldown == script.CooldownNone {
+			until := c.Until
+			if before := r.blocks[c.Blocked]; before.epoch == b.Epoch { // else its time is one of another clock
 				until = max(until, before.until)
 			}
-			r.blocks[c.blocked] = valueBlock{b.Epoch, until}
+			r.blocks[c.Blocked] = valueBlock{b.Epoch, until}
 			r.held++
 		}
 	}
@@ -226,14 +237,14 @@ func (r *gatesRun) blocked(job Request, slot, epoch int64) {
 // used has a job called as late as its slot allows, or gives the slot back. Of a few the provider says
 // that a value is to wait.
 func (r *gatesRun) used(n *gatesNode, job Request, slot int64, b script.Reservation) {
-	r.newest = &charge{job, slot, b.Epoch}
+	r.newest = &slots.Charge{Job: job, At: slot, Epoch: b.Epoch}
 	r.blocked(job, slot, b.Epoch)
 	if !r.keeps && len(job.Passes) > 0 && r.roll(10) == 0 {
 		of := job.Passes[r.roll(int64(len(job.Passes)))].Value
-		n.refunds = append(n.refunds, correction{charge: r.newest, called: true, blocked: of, until: slot + r.roll(500_000)})
+		n.refunds = append(n.refunds, slots.Correction{Charge: r.newest, Called: true, Blocked: of, Until: slot + r.roll(500_000)})
 	}
 	if !r.keeps && r.roll(8) == 0 {
-		n.refunds = append(n.refunds, correction{charge: &charge{job, slot, b.Epoch}})
+		n.refunds = append(n.refunds, slots.Correction{Charge: &slots.Charge{Job: job, At: slot, Epoch: b.Epoch}})
 		return
 	}
 	r.count++
@@ -251,7 +262,7 @@ func (r *gatesRun) used(n *gatesNode, job Request, slot int64, b script.Reservat
 func (r *gatesRun) change() {
 	switch i := r.roll(5); i {
 	case 0, 1:
-		r.setTo(gateNames[i], limit.Values{"cap": fmt.Sprint(r.set.LargestCost() + r.roll(5)), "max_cost": fmt.Sprint(1 + r.roll(r.set.LargestCost())), "window": []string{"400ms", "500ms", "1s"}[r.roll(3)]})
+		r.setTo(gateNames[i], parameters.Values{"cap": fmt.Sprint(r.set.LargestCost() + r.roll(5)), "max_cost": fmt.Sprint(1 + r.roll(r.set.LargestCost())), "window": []string{"400ms", "500ms", "1s"}[r.roll(3)]})
 	case 2, 3:
 		ends := time.Duration(0)
 		if r.roll(2) == 0 {
@@ -259,11 +270,11 @@ func (r *gatesRun) change() {
 		}
 		r.except(gateNames[i-2], fmt.Sprint(r.roll(3)), []int64{0, r.set.LargestCost() + r.roll(8)}[min(1, r.roll(4))], ends)
 	default:
-		r.setTo("provider", []limit.Values{{"guard": "10ms"}, {"guard": "40ms"}, {"cap": "20"}, {"cap": "30"}}[r.roll(4)])
+		r.setTo("provider", []parameters.Values{{"guard": "10ms"}, {"guard": "40ms"}, {"cap": "20"}, {"cap": "30"}}[r.roll(4)])
 	}
 }
 
-func (r *gatesRun) setTo(name string, values limit.Values) {
+func (r *gatesRun) setTo(name string, values parameters.Values) {
 	to, err := r.operator(name).Set(contextOf(r.t), control.Change{Values: values, By: "law", Force: true})
 	r.changed(name, to, err)
 }
@@ -294,12 +305,12 @@ func (r *gatesRun) changed(name string, to limit.Settings, err error) {
 
 // one is a job that passes all gates.
 func (r *gatesRun) one() []Request {
-	return []Request{{Cost: r.set.LargestCost(), Passes: []Passed{{Value: Value{0, HashOf("0")}}, {Value: Value{1, HashOf("0")}}}}}
+	return []Request{{Cost: r.set.LargestCost(), Passes: []Passed{{Value: Value{Gate: 0, Hash: HashOf("0")}}, {Value: Value{Gate: 1, Hash: HashOf("0")}}}}}
 }
 
 // pair are two jobs of one sender: the slots between theirs are skipped.
 func (r *gatesRun) pair() []Request {
-	sender := []Passed{{Value: Value{0, HashOf("0")}}}
+	sender := []Passed{{Value: Value{Gate: 0, Hash: HashOf("0")}}}
 	return []Request{{Cost: 1, Passes: sender}, {Cost: 1, Passes: sender}}
 }
 
@@ -458,7 +469,7 @@ func TestGatesLawBreaksWithout(t *testing.T) {
 		{rule: "who relies on a slot that is given back", from: "units > 0 and (newest_slot ~= slot or units > count)", to: "units > 0 and units > count", play: func(r *gatesRun) {
 			for range 20 {
 				r.exhaust(50_000)
-				r.nodes[0].refunds = []correction{{charge: &charge{r.one()[0], 1, r.nodes[0].epoch}}}
+				r.nodes[0].refunds = []slots.Correction{{Charge: &slots.Charge{Job: r.one()[0], At: 1, Epoch: r.nodes[0].epoch}}}
 			}
 		}},
 		{rule: "the slot of a job that was given back", from: "return states.keep(i, newest_slot, math.max(", to: "if units == count then return nil end\n  return states.keep(i, newest_slot, math.max("},
@@ -467,7 +478,7 @@ func TestGatesLawBreaksWithout(t *testing.T) {
 			r.late = func(int64) int64 { return 0 }
 			for range 20 {
 				r.ask(r.nodes[0], r.pair()[:1], false)
-				r.nodes[0].refunds = []correction{{charge: r.newest, called: true, blocked: r.newest.job.Passes[0].Value, until: r.newest.at + 1_000}}
+				r.nodes[0].refunds = []slots.Correction{{Charge: r.newest, Called: true, Blocked: r.newest.Job.Passes[0].Value, Until: r.newest.At + 1_000}}
 				r.pass(1_000)
 				r.ask(r.nodes[0], r.pair()[:1], false)
 				r.pass(10_000)
@@ -476,8 +487,8 @@ func TestGatesLawBreaksWithout(t *testing.T) {
 		{rule: "that a block outlives a slot that is given back", from: "math.min(count - units, most)), max_cost, till)", to: "math.min(count - units, most)), max_cost)", play: func(r *gatesRun) {
 			for range 20 {
 				r.ask(r.nodes[0], r.one(), false)
-				block := correction{charge: r.newest, called: true, blocked: r.one()[0].Passes[0].Value, until: r.now + 2_000_000}
-				r.nodes[0].refunds = []correction{block, {charge: r.newest}}
+				block := slots.Correction{Charge: r.newest, Called: true, Blocked: r.one()[0].Passes[0].Value, Until: r.now + 2_000_000}
+				r.nodes[0].refunds = []slots.Correction{block, {Charge: r.newest}}
 				r.exhaust(100_000)
 				r.pass(3_000_000)
 			}
@@ -504,7 +515,7 @@ func TestGatesLawBreaksWithout(t *testing.T) {
 		{rule: "that slots skipped under other terms go", from: "if tonumber(base) ~= c.base then return runs end", to: "", play: func(r *gatesRun) {
 			r.late = func(int64) int64 { return 0 }
 			r.ask(r.nodes[0], r.pair(), false)
-			r.setTo("provider", limit.Values{"guard": "40ms"})
+			r.setTo("provider", parameters.Values{"guard": "40ms"})
 			r.late = func(guard int64) int64 { return guard }
 			r.ask(r.nodes[0], []Request{{Cost: 1}}, false)
 			r.late = func(int64) int64 { return 0 }
@@ -512,17 +523,17 @@ func TestGatesLawBreaksWithout(t *testing.T) {
 		}},
 		{rule: "the time that a gate names", from: "offer.first_at(at), job.units)", to: "offer.first_at(at - 20000), job.units)"},
 		{rule: "a guard that was wider", from: "return before and now <", to: "return nil and now <", play: func(r *gatesRun) {
-			r.setTo("provider", limit.Values{"guard": "40ms"})
+			r.setTo("provider", parameters.Values{"guard": "40ms"})
 			r.pollAll()
 			r.pass(2_000_000)
 			r.late = func(guard int64) int64 { return guard }
 			r.exhaust(500_000)
-			r.setTo("provider", limit.Values{"guard": "10ms"})
+			r.setTo("provider", parameters.Values{"guard": "10ms"})
 			r.late = func(int64) int64 { return 0 }
 			r.exhaust(2_000_000)
 		}},
 		{rule: "the wait behind an epoch's begin", from: "math.max(from, tonumber(current) + HORIZON + 2 * widest + gate.window)", to: "from", play: func(r *gatesRun) {
-			r.setTo("recipient", limit.Values{"window": "1s"})
+			r.setTo("recipient", parameters.Values{"window": "1s"})
 			r.pollAll()
 			r.pass(2_000_000)
 			r.exhaust(100_000)
@@ -534,7 +545,7 @@ func TestGatesLawBreaksWithout(t *testing.T) {
 			r.letLargerIn()
 		}},
 		{rule: "the cap of one value", from: "if not gate.exceptions then return gate end", to: "if gate then return gate end", play: func(r *gatesRun) {
-			r.setTo("recipient", limit.Values{"cap": "10"})
+			r.setTo("recipient", parameters.Values{"cap": "10"})
 			r.except("recipient", "0", r.set.LargestCost(), 0)
 			r.pollAll()
 			r.pass(2_000_000)
@@ -593,7 +604,7 @@ func TestAGateRefusesAJobAndNoOther(t *testing.T) {
 	}
 	run(t, l)
 	to := func(name string) Request {
-		return Request{Cost: 1, Passes: []Passed{{Value: Value{0, HashOf(name)}}}}
+		return Request{Cost: 1, Passes: []Passed{{Value: Value{Gate: 0, Hash: HashOf(name)}}}}
 	}
 	ask := func(jobs ...Request) []Answer {
 		t.Helper()
@@ -682,7 +693,7 @@ func TestTheSpacingOfAGateHasTheGuardOfTheFirstLimit(t *testing.T) {
 	if _, err := l.Turn(t.Context(), OneLane, nil); err != nil {
 		t.Fatal(err)
 	}
-	spacing := func() time.Duration { return l.GateSpacing(Value{0, HashOf("one")}, time.Now()) }
+	spacing := func() time.Duration { return l.GateSpacing(Value{Gate: 0, Hash: HashOf("one")}, time.Now()) }
 	if got := spacing(); got != 1010*time.Millisecond {
 		t.Errorf("got %s, want the window and the guard", got)
 	}
@@ -695,7 +706,7 @@ func TestTheSpacingOfAGateHasTheGuardOfTheFirstLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 		setting := map[string]string{"account": "guard", "recipient": "window"}[row.name]
-		if _, err := operator.Set(t.Context(), control.Change{Values: limit.Values{setting: row.value}}); err != nil {
+		if _, err := operator.Set(t.Context(), control.Change{Values: parameters.Values{setting: row.value}}); err != nil {
 			t.Fatal(err)
 		}
 		for deadline := time.Now().Add(30 * time.Second); spacing() != row.want; time.Sleep(10 * time.Millisecond) {
@@ -711,14 +722,14 @@ func TestTheSpacingOfAGateHasTheGuardOfTheFirstLimit(t *testing.T) {
 func (r *gatesRun) letLargerIn() {
 	ask := func(cost, us int64) {
 		for end := r.now + us; r.now < end; r.pass(2_000) {
-			r.ask(r.nodes[0], []Request{{Cost: cost, Passes: []Passed{{Value: Value{1, HashOf("0")}}}}}, false)
+			r.ask(r.nodes[0], []Request{{Cost: cost, Passes: []Passed{{Value: Value{Gate: 1, Hash: HashOf("0")}}}}}, false)
 		}
 	}
-	r.setTo("recipient", limit.Values{"cap": "10", "window": "1s", "max_cost": "1"})
+	r.setTo("recipient", parameters.Values{"cap": "10", "window": "1s", "max_cost": "1"})
 	r.pollAll()
 	r.pass(3_000_000)
 	ask(1, 2_000_000)
-	r.setTo("recipient", limit.Values{"max_cost": "2"})
+	r.setTo("recipient", parameters.Values{"max_cost": "2"})
 	ask(2, 2_000_000)
 }
 
@@ -742,19 +753,19 @@ func TestAnExceptionIsForOneValue(t *testing.T) {
 	mini := miniredis.RunT(t)
 	r := newGatesRun(t, patient(t, mini.Addr()), mini, limit.TokenBucket, scriptOf(limit.TokenBucket), func(int64) int64 { return 1 })
 	r.keeps = true
-	r.setTo("recipient", limit.Values{"cap": "2", "window": "1s", "max_cost": "1"})
+	r.setTo("recipient", parameters.Values{"cap": "2", "window": "1s", "max_cost": "1"})
 	r.except("recipient", "0", 20, 0)
 	r.pollAll()
 	r.pass(2_000_000)
 	begin := r.now
 	for end := r.now + 3_000_000; r.now < end; r.pass(2_000) {
 		r.ask(r.nodes[0], []Request{
-			{Cost: 1, Passes: []Passed{{Value: Value{1, HashOf("1")}}}},
-			{Cost: 1, Passes: []Passed{{Value: Value{1, HashOf("0")}}}},
+			{Cost: 1, Passes: []Passed{{Value: Value{Gate: 1, Hash: HashOf("1")}}}},
+			{Cost: 1, Passes: []Passed{{Value: Value{Gate: 1, Hash: HashOf("0")}}}},
 		}, false)
 	}
 	since := func(value string) (n int) {
-		for _, c := range r.calls[Value{1, HashOf(value)}] {
+		for _, c := range r.calls[Value{Gate: 1, Hash: HashOf(value)}] {
 			if c.at >= begin {
 				n++
 			}
@@ -767,9 +778,8 @@ func TestAnExceptionIsForOneValue(t *testing.T) {
 	if over := r.over(); over != "" {
 		t.Error(over)
 	}
-	l := &Limiter{gateTerms: make([]atomic.Pointer[limit.Terms], 2)}
-	l.noteTerms(1, r.nodes[0].gates[1].Terms, r.set.Terms)
-	own, other := l.GateSpacing(Value{1, HashOf("0")}, time.Now()), l.GateSpacing(Value{1, HashOf("1")}, time.Now())
+	l := &Limiter{gates: gatesKnown(r.nodes[0].gates, r.set)}
+	own, other := l.GateSpacing(Value{Gate: 1, Hash: HashOf("0")}, time.Now()), l.GateSpacing(Value{Gate: 1, Hash: HashOf("1")}, time.Now())
 	if own*10 > other+time.Millisecond || own*10 < other-time.Millisecond {
 		t.Errorf("got a spacing of %s for the value and %s for others, want a tenth", own, other)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // guardChanges plays operators who change the guard again and again, with and
@@ -44,7 +45,7 @@ func guardChanges(t *testing.T, a limit.Algorithm, script string, roll dice, ops
 			for range 1 + roll(4) {
 				guard := time.Duration(2+roll(99)) * time.Millisecond
 				lateness := guard / 2
-				tr.set(control.Change{Values: limit.Values{"guard": guard.String(), "lateness": lateness.String()}})
+				tr.set(control.Change{Values: parameters.Values{"guard": guard.String(), "lateness": lateness.String()}})
 				if roll(4) > 0 {
 					tr.poll()
 				}

@@ -11,6 +11,7 @@ import (
 
 	"dispatcher/lua"
 	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
 )
 
@@ -36,6 +37,11 @@ func specOf(c limit.Contract) limit.Spec {
 		s.Degraded = limit.DegradedReserve
 	}
 	return s
+}
+
+// charged is a slot that begins now and counts a job.
+func (l *Limiter) charged(job Request, at, epoch int64) Slot {
+	return l.slots.Slot(time.Now(), time.Time{}, 0, 0, &slots.Charge{Job: job, At: at, Epoch: epoch})
 }
 
 // algorithm is the one of a name that exists.

@@ -18,6 +18,7 @@ import (
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // callsRun is a fleet under max_in_flight around the real script, in simulated time. Nodes
@@ -160,7 +161,7 @@ func (r *callsRun) bound(most int64) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	_, err = operator.Set(contextOf(r.t), control.Change{Values: limit.Values{"max_in_flight": fmt.Sprint(most)}, By: "law"})
+	_, err = operator.Set(contextOf(r.t), control.Change{Values: parameters.Values{"max_in_flight": fmt.Sprint(most)}, By: "law"})
 	if err != nil && !errors.Is(err, control.ErrUnchanged) && !errors.Is(err, control.ErrUnknownLimit) {
 		r.t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // An operator can't ask of a limit what its algorithm can't honour.
@@ -25,7 +26,7 @@ func TestAChangeIsRefusedThatTheAlgorithmCanNotKeep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = operator.Set(t.Context(), control.Change{Values: limit.Values{"burst": "20"}, By: "test"})
+	_, err = operator.Set(t.Context(), control.Change{Values: parameters.Values{"burst": "20"}, By: "test"})
 	var fault *fault.Error
 	if !errors.As(err, &fault) || fault.Field != "burst" {
 		t.Errorf("got %v, want an error that names the burst", err)

@@ -83,11 +83,11 @@ func (r *reserver) allLanes(do func(*lane)) {
 
 // waiting are the lanes of the jobs that wait for a slot.
 func (r *reserver) waiting() (waiting Lanes) {
-	if r.turn.reply != nil {
-		waiting = r.turn.q
+	if !r.turn.IsZero() {
+		waiting = r.turn.Q
 	}
 	for _, w := range r.again {
-		waiting |= 1 << w.q.Lane
+		waiting |= 1 << w.Q.Lane
 	}
 	return waiting
 }

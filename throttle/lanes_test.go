@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,7 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
+	"dispatcher/throttle/internal/binding"
 	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/inquiry"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
 )
@@ -208,7 +209,7 @@ func TestANodeGivesTurnsByLane(t *testing.T) {
 		r.clock.Epoch, r.answeredAt, r.calledAt = 1, now, now
 		got, all := make([]int64, len(shares)), int64(0)
 		for range 400 {
-			r.turn = inquiry[Lanes, Room]{q: 7, reply: make(chan Room, 1)}
+			r.turn = inquiry.New[Lanes, Room](7)
 			r.ready = 7
 			next, _ := r.nextTurn(now)
 			units := int64(rapid.IntRange(1, 6).Draw(rt, "units"))
@@ -379,7 +380,7 @@ func TestJobsThatAskAgainDoNotSpin(t *testing.T) {
 		r := &reserver{Limiter: l, known: seeded(contract(300)), kind: algorithm(limit.TokenBucket), lanes: make([]lane, 2), learned: true}
 		r.clock.Origin = now
 		r.clock.Observe(clock.Reading{Asked: now, Answered: now, Now: 1_000_000, Epoch: 1})
-		r.bindings, r.calledAt = make([]binding, 1), now
+		r.bindings, r.calledAt = make([]binding.Share, 1), now
 		r.lanes[1].credit = 2
 		calls := 0
 		l.reserve = func(_ context.Context, a script.Ask) (script.Reservation, error) {
@@ -388,7 +389,7 @@ func TestJobsThatAskAgainDoNotSpin(t *testing.T) {
 			return script.Reservation{Now: 1_000_000 + time.Since(now).Microseconds(), Epoch: 1, Wait: 500 * time.Millisecond, Settings: a.Known, Schedule: clock.Schedule{Units: 1, Period: 1}}, nil
 		}
 		for lane := range 2 {
-			r.again = append(r.again, inquiry[Request, Slot]{q: Request{Lane: lane, Cost: 1}, reply: make(chan Slot, 1), over: new(atomic.Bool)})
+			r.again = append(r.again, inquiry.New[Request, Slot](Request{Lane: lane, Cost: 1}))
 		}
 		for end := now.Add(2 * time.Second); time.Now().Before(end); {
 			time.Sleep(max(time.Microsecond, r.step(t.Context(), time.Now())))

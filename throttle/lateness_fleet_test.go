@@ -14,6 +14,7 @@ import (
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/lateness"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // No window holds more than the cap while the lateness goes up and down, with
@@ -31,7 +32,7 @@ func TestNeverOverWhileTheLatenessChanges(t *testing.T) {
 		f.poll()
 		f.pass(3_000_000)
 		for range 12 {
-			f.set(control.Change{Values: limit.Values{"guard": limit.Auto, "lateness": limit.LatenessClasses[roll(int64(len(limit.LatenessClasses)))].String()}})
+			f.set(control.Change{Values: parameters.Values{"guard": parameters.Auto, "lateness": limit.LatenessClasses[roll(int64(len(limit.LatenessClasses)))].String()}})
 			f.poll()
 			f.calling = []calling{anyTime, atOnce, atLast}[roll(3)]
 			for range 20 + roll(60) {

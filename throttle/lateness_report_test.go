@@ -14,6 +14,7 @@ import (
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/lateness"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // latenessTest is a limit on an embedded Redis whose clock only the test moves.
@@ -208,12 +209,12 @@ func TestChoiceIsAChangeLikeAnyOther(t *testing.T) {
 func TestChoiceDuringAnOverride(t *testing.T) {
 	t.Parallel()
 	w := newLatenessTest(t, autoContract(time.Second))
-	w.set(control.Change{Values: limit.Values{"cap": "500"}, For: time.Minute})
+	w.set(control.Change{Values: parameters.Values{"cap": "500"}, For: time.Minute})
 	s := w.choose(12 * time.Millisecond)
 	if s.Cap != 500 || s.Lateness != 12*time.Millisecond || s.RevertTo.Cap != 300 || s.RevertTo.Lateness != 12*time.Millisecond || s.RevertAt.IsZero() {
 		t.Errorf("got %v, then %v", s.Terms, s.RevertTo)
 	}
-	s = w.set(control.Change{Values: limit.Values{"guard": "40ms", "lateness": "25ms"}, For: time.Minute})
+	s = w.set(control.Change{Values: parameters.Values{"guard": "40ms", "lateness": "25ms"}, For: time.Minute})
 	if s.Auto || s.Guard != 40*time.Millisecond || !s.RevertTo.Auto || s.RevertTo.Lateness != 12*time.Millisecond {
 		t.Errorf("got %v, then %v", s.Terms, s.RevertTo)
 	}
@@ -229,22 +230,22 @@ func TestOperatorsFixTheGuardAndGiveItBack(t *testing.T) {
 	w := newLatenessTest(t, autoContract(time.Second))
 	w.choose(20 * time.Millisecond)
 	var field *fault.Error
-	if _, err := w.control.Set(t.Context(), control.Change{Values: limit.Values{"lateness": "5ms"}}); !errors.As(err, &field) || field.Field != "lateness" {
+	if _, err := w.control.Set(t.Context(), control.Change{Values: parameters.Values{"lateness": "5ms"}}); !errors.As(err, &field) || field.Field != "lateness" {
 		t.Errorf("a lateness under a guard of auto: got error %v", err)
 	}
-	if s := w.set(control.Change{Values: limit.Values{"guard": "15ms"}}); s.Auto || s.Guard != 15*time.Millisecond || s.Lateness != 8*time.Millisecond {
+	if s := w.set(control.Change{Values: parameters.Values{"guard": "15ms"}}); s.Auto || s.Guard != 15*time.Millisecond || s.Lateness != 8*time.Millisecond {
 		t.Errorf("got %v, want guard 15ms and lateness 8ms", s.Contract)
 	}
-	if s := w.set(control.Change{Values: limit.Values{"spread": "2ms"}}); s.Guard != 15*time.Millisecond || s.Spread != 2*time.Millisecond {
+	if s := w.set(control.Change{Values: parameters.Values{"spread": "2ms"}}); s.Guard != 15*time.Millisecond || s.Spread != 2*time.Millisecond {
 		t.Errorf("got %v, want the guard as stated", s.Contract)
 	}
-	if s := w.set(control.Change{Values: limit.Values{"guard": limit.Auto}}); !s.Auto || s.Lateness != 8*time.Millisecond || s.Guard != 10*time.Millisecond {
+	if s := w.set(control.Change{Values: parameters.Values{"guard": parameters.Auto}}); !s.Auto || s.Lateness != 8*time.Millisecond || s.Guard != 10*time.Millisecond {
 		t.Errorf("got %v, want auto with lateness 8ms and spread 2ms", s.Contract)
 	}
-	if s := w.set(control.Change{Values: limit.Values{"window": "200ms"}}); s.Lateness != 8*time.Millisecond {
+	if s := w.set(control.Change{Values: parameters.Values{"window": "200ms"}}); s.Lateness != 8*time.Millisecond {
 		t.Errorf("got %v, want a lateness that fits", s.Contract)
 	}
-	if s := w.set(control.Change{Values: limit.Values{"window": "100ms"}}); s.Lateness != 5*time.Millisecond || s.Contract.Validate() != nil {
+	if s := w.set(control.Change{Values: parameters.Values{"window": "100ms"}}); s.Lateness != 5*time.Millisecond || s.Contract.Validate() != nil {
 		t.Errorf("got %v, want the longest lateness that fits a window of 100ms", s.Contract)
 	}
 }
@@ -258,13 +259,13 @@ func TestUndoPassesChoicesOver(t *testing.T) {
 	if _, err := w.control.Undo(t.Context(), 0, control.Change{}); !errors.Is(err, control.ErrNotInHistory) {
 		t.Errorf("undo without a change by an operator: got error %v", err)
 	}
-	w.set(control.Change{Values: limit.Values{"cap": "200"}})
+	w.set(control.Change{Values: parameters.Values{"cap": "200"}})
 	w.choose(20 * time.Millisecond)
 	s, err := w.control.Undo(t.Context(), 0, control.Change{})
 	if err != nil || s.Cap != 300 || s.Lateness != 20*time.Millisecond || !s.Auto {
 		t.Errorf("got %v, %v, want the old cap and the lateness that was chosen", s.Terms, err)
 	}
-	fixed := w.set(control.Change{Values: limit.Values{"guard": "15ms"}})
+	fixed := w.set(control.Change{Values: parameters.Values{"guard": "15ms"}})
 	s, err = w.control.Undo(t.Context(), 0, control.Change{})
 	if err != nil || !s.Auto || s.Lateness != 20*time.Millisecond {
 		t.Errorf("got %v, %v, want auto again", s.Terms, err)
@@ -279,17 +280,18 @@ func TestUndoPassesChoicesOver(t *testing.T) {
 // or when nobody took it in time.
 func TestEachSlotIsCountedOnce(t *testing.T) {
 	t.Parallel()
-	at := time.Now()
-	slot := Slot{NotBefore: at, NotAfter: at.Add(2900 * time.Microsecond), lateness: 3 * time.Millisecond}
 	l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Limit: specOf(autoContract(time.Second))})
 	if err != nil {
 		t.Fatal(err)
 	}
+	at := time.Now()
+	const spread = 3 * time.Millisecond
+	slot := l.slots.Slot(at, at.Add(2900*time.Microsecond), spread, l.slots.Suspended(), nil)
 	l.Used(slot, at.Add(time.Millisecond))
 	l.Used(slot, slot.NotAfter)
 	for _, late := range []time.Duration{4 * time.Millisecond, 42 * time.Millisecond, 42 * time.Millisecond, time.Minute} {
 		missed := slot
-		missed.NotBefore, missed.NotAfter = time.Now().Add(-late-slot.lateness), time.Now().Add(-late)
+		missed.NotBefore, missed.NotAfter = time.Now().Add(-late-spread), time.Now().Add(-late)
 		l.Missed(missed)
 	}
 	given := slot

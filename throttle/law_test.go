@@ -10,6 +10,7 @@ import (
 
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // history plays one random history against the script and returns the first
@@ -89,7 +90,7 @@ func (f *fleet) slow(c limit.Contract) {
 // change draws what an operator may do: another cap, a burst or none, larger jobs, a pause;
 // one of them or all; for good or for a while.
 func (f *fleet) change(c limit.Contract) control.Change {
-	ch := control.Change{Values: limit.Values{}, By: "law", Force: true}
+	ch := control.Change{Values: parameters.Values{}, By: "law", Force: true}
 	capacity, burst, paused := c.Cap, int64(1), f.dice(4) == 0
 	if f.dice(2) == 0 {
 		capacity = 1 + f.dice(2*c.Cap)
@@ -320,16 +321,16 @@ func (f *fleet) promote() { promote(f.t, f.rdb, f.keys.Limit) }
 
 // spread is a change of guard and lateness, in ms.
 func spread(guard, lateness int64) control.Change {
-	return control.Change{Values: limit.Values{"guard": fmt.Sprintf("%dms", guard), "lateness": fmt.Sprintf("%dms", lateness)}, By: "law"}
+	return control.Change{Values: parameters.Values{"guard": fmt.Sprintf("%dms", guard), "lateness": fmt.Sprintf("%dms", lateness)}, By: "law"}
 }
 
 // largest is a change of the largest job.
 func largest(cost int64) control.Change {
-	return control.Change{Values: limit.Values{"max_cost": fmt.Sprint(cost)}, By: "law"}
+	return control.Change{Values: parameters.Values{"max_cost": fmt.Sprint(cost)}, By: "law"}
 }
 
 func burstOfOne() control.Change {
-	return control.Change{Values: limit.Values{"burst": "1"}, By: "law"}
+	return control.Change{Values: parameters.Values{"burst": "1"}, By: "law"}
 }
 
 func laws(t *testing.T, rdb redis.UniversalClient, ops int, teeth []mutation) {

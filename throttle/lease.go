@@ -37,10 +37,7 @@ func (r *reserver) useLease(number int, asked []request, now time.Time) {
 	r.lease.Next = clock.Later(r.lease.Next, r.lastSlot()) // slots rise
 	slots := r.lease.Slots(r.known, now, aheadOfCall, costsOf(asked))
 	for i, s := range slots {
-		asked[i].answer.Slot = Slot{
-			NotBefore: s.NotBefore, NotAfter: s.NotAfter, lateness: r.known.Lateness,
-			valid: r.slots, slept: r.slots.suspended(), since: r.slots.generation.Load(), // a cut of the limit ends it
-		}
+		asked[i].answer.Slot = r.slots.Slot(s.NotBefore, s.NotAfter, r.known.Lateness, r.slots.Suspended(), nil) // a cut of the limit ends it
 	}
 	r.reservedAt = now
 	units := unitsOf(asked[:len(slots)])

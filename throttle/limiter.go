@@ -15,10 +15,14 @@ import (
 
 	"dispatcher/internal/boottime"
 	"dispatcher/throttle/feedback"
+	"dispatcher/throttle/internal/gates"
+	"dispatcher/throttle/internal/inquiry"
 	"dispatcher/throttle/internal/lease"
 	"dispatcher/throttle/internal/local"
 	"dispatcher/throttle/internal/metrics"
+	"dispatcher/throttle/internal/notify"
 	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/lateness"
 	"dispatcher/throttle/limit"
 )
@@ -61,32 +65,30 @@ type Options struct {
 // [Limiter.Run] talks to Redis. [Limiter.Turn] and [Limiter.Reserve] are for one
 // goroutine; everything else may be called from any goroutine.
 type Limiter struct {
-	opts        Options
-	log         *slog.Logger
-	metrics     *metrics.Limit
-	leases      *metrics.Lease
-	node        string // unique per start
-	slots       *validity
-	trips       lateness.TripNotes
-	counter     lateness.Counter              // of slots that were used, and of those that were late
-	answers     feedback.Counter              // of calls, and of those that the provider refused for their rate
-	missed      atomic.Int64                  // slots that could not be used, since the last reservation
-	busy        atomic.Int64                  // slots that are out, and calls in flight
-	freed       chan struct{}                 // holds one: a call in flight is over, where these are bounded
-	bounded     atomic.Bool                   // the settings in force have max_in_flight
-	spacing     atomic.Int64                  // of the settings in force, in nanoseconds
-	gateTerms   []atomic.Pointer[limit.Terms] // of the gates, beside the first limit
-	gateChanges []atomic.Int64                // revisions of the gates' settings
-	binds       []atomic.Uint64               // bits of the share of the time in which jobs waited, for each limit
+	opts    Options
+	log     *slog.Logger
+	metrics *metrics.Limit
+	leases  *metrics.Lease
+	node    string // unique per start
+	slots   *slots.Validity
+	trips   lateness.TripNotes
+	counter lateness.Counter // of slots that were used, and of those that were late
+	answers feedback.Counter // of calls, and of those that the provider refused for their rate
+	missed  atomic.Int64     // slots that could not be used, since the last reservation
+	busy    atomic.Int64     // slots that are out, and calls in flight
+	freed   chan struct{}    // holds one: a call in flight is over, where these are bounded
+	bounded atomic.Bool      // the settings in force have max_in_flight
+	spacing atomic.Int64     // of the settings in force, in nanoseconds
+	gates   gates.Known
+	binds   []atomic.Uint64 // bits of the share of the time in which jobs waited, for each limit
 
-	subscribed  atomic.Bool // to the limit's channel
-	notified    atomic.Bool // a notification has come since then, so changes will come as well
-	turns       chan inquiry[Lanes, Room]
-	batches     chan inquiry[[]Request, []Answer]
-	retries     chan inquiry[Request, Slot]
+	notices     *notify.Subscription
+	turns       chan inquiry.Inquiry[Lanes, Room]
+	batches     chan inquiry.Inquiry[[]Request, []Answer]
+	retries     chan inquiry.Inquiry[Request, Slot]
 	changed     chan struct{} // holds one: Redis notified the node of a change
 	corrected   chan struct{} // holds one: there are corrections
-	corrections corrections
+	corrections slots.Corrections
 	refunds     atomic.Bool // the algorithm in force grants units again that were not used
 	listen      func(context.Context)
 
@@ -107,10 +109,10 @@ func New(opts Options) (*Limiter, error) {
 	if opts.Redis == nil && opts.Limit.Scope != limit.ScopeNode {
 		return nil, errors.New("throttle: Options.Redis is nil")
 	}
-	if err := errors.Join(limit.CheckName("namespace", opts.Namespace), limit.CheckName("name", opts.Name), opts.Limit.Validate(), checkGates(opts), checkMinShares(opts.MinShares)); err != nil {
+	if err := errors.Join(limit.CheckName("namespace", opts.Namespace), limit.CheckName("name", opts.Name), opts.Limit.Validate(), gates.Check(opts.Gates, opts.Name, opts.Limit), checkMinShares(opts.MinShares)); err != nil {
 		return nil, err
 	}
-	opts.Gates = marked(opts.Gates)
+	opts.Gates = gates.Marked(opts.Gates)
 	if opts.Identity == "" {
 		opts.Identity = IdentityInfo
 	}
@@ -124,10 +126,10 @@ func New(opts Options) (*Limiter, error) {
 		log:       opts.Logger.With("limit", opts.Name),
 		leases:    metrics.NewLease(opts.Registerer, opts.Name),
 		node:      node,
-		slots:     &validity{suspended: boottime.Suspended},
-		turns:     make(chan inquiry[Lanes, Room]),
-		batches:   make(chan inquiry[[]Request, []Answer]),
-		retries:   make(chan inquiry[Request, Slot]),
+		slots:     slots.NewValidity(boottime.Suspended),
+		turns:     make(chan inquiry.Inquiry[Lanes, Room]),
+		batches:   make(chan inquiry.Inquiry[[]Request, []Answer]),
+		retries:   make(chan inquiry.Inquiry[Request, Slot]),
 		changed:   make(chan struct{}, 1),
 		corrected: make(chan struct{}, 1),
 		freed:     make(chan struct{}, 1),
@@ -137,6 +139,7 @@ func New(opts Options) (*Limiter, error) {
 	l.reports.init(l, scripts)
 	l.binds = make([]atomic.Uint64, 1+len(opts.Gates))
 	l.metrics = metrics.New(opts.Registerer, opts.Name, func() float64 { return float64(l.busy.Load()) })
+	l.gates = gates.New(opts.Gates, opts.Limit.Terms, l.log, l.metrics)
 	metrics.Phase(opts.Registerer, opts.Name, phases(), func() string { return string(l.State().Phase) })
 	for i, name := range l.names() {
 		metrics.Binds(opts.Registerer, name, func() float64 { return l.Binds(i) })
@@ -144,16 +147,13 @@ func New(opts Options) (*Limiter, error) {
 	l.askLease = func(ctx context.Context, state script.LeaseState, left time.Duration) (script.LeaseReply, error) {
 		return scripts.Lease(ctx, string(opts.Identity), lease.Length, state, left)
 	}
-	l.listen = l.subscribe
+	l.notices = notify.New(opts.Redis, opts.Namespace, l.names(), node, l.changed)
+	l.listen = l.notices.Run
 	if opts.Limit.Scope == limit.ScopeNode {
 		l.reserve = local.New(opts.Limit, time.Now()).Reserve
 		l.listen = func(context.Context) {} // nobody notifies the node
 	}
 	l.spacing.Store(int64(opts.Limit.Spacing()))
-	l.gateTerms, l.gateChanges = make([]atomic.Pointer[limit.Terms], len(opts.Gates)), make([]atomic.Int64, len(opts.Gates))
-	for i, g := range opts.Gates {
-		l.noteTerms(i, g.Limit.Terms, opts.Limit.Terms)
-	}
 	l.bounded.Store(opts.Limit.MaxInFlight > 0)
 	return l, nil
 }
@@ -176,40 +176,6 @@ func (l *Limiter) Refuses() bool {
 	return l.opts.Limit.Refuses() && l.State().Settings.Algorithm == limit.LeakyBucket
 }
 
-// Used reports when the call of a slot began, for the lateness histogram and for
-// a guard that is auto. It is to be called when the call is over.
-func (l *Limiter) Used(s Slot, at time.Time) {
-	l.free()
-	l.metrics.Used(at.Sub(s.NotBefore))
-	l.counter.Count(s.lateBy(at))
-}
-
-// Missed reports that a slot was late when it was to be used, or was given up. A node
-// that misses many asks for fewer.
-func (l *Limiter) Missed(s Slot) {
-	l.free()
-	l.giveBack(s)
-	if now := time.Now(); s.LateAt(now) {
-		l.counter.Count(s.lateBy(now))
-	}
-	l.noteMissed(1)
-}
-
-// Unused reports that a slot was not used since its job could not be called.
-func (l *Limiter) Unused(s Slot) {
-	l.free()
-	l.giveBack(s)
-	l.metrics.Unused.Inc()
-}
-
-// free takes a slot out of those that are in flight, and wakes who waits for room.
-func (l *Limiter) free() {
-	l.busy.Add(-1)
-	if l.bounded.Load() {
-		l.wake(l.freed)
-	}
-}
-
 // wake has the reserving goroutine look at what has come.
 func (l *Limiter) wake(c chan<- struct{}) {
 	select {
@@ -217,15 +183,6 @@ func (l *Limiter) wake(c chan<- struct{}) {
 	default:
 	}
 }
-
-func (l *Limiter) noteMissed(n int64) {
-	l.missed.Add(n)
-	l.metrics.Late.Add(float64(n))
-}
-
-// NoteRoundTrip counts the round trip of a connection to the provider that was
-// just opened. With a guard of auto the fleet compares them with the spread.
-func (l *Limiter) NoteRoundTrip(d time.Duration) { l.trips.Join(lateness.Trips{N: 1, Low: d, High: d}) }
 
 // nodeID is unique per start: two processes with one name must never be taken
 // for each other, or both would use the same slots.

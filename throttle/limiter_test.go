@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
 )
 
@@ -392,7 +393,7 @@ func TestASlotIsNotUsedAfterASuspension(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.reserve, l.listen = newModel().local("n", time.Millisecond), func(context.Context) {}
-		l.slots = &validity{suspended: func() time.Duration { return time.Duration(slept.Load()) }}
+		l.slots = slots.NewValidity(func() time.Duration { return time.Duration(slept.Load()) })
 		run(t, l)
 		c := callerOf(l, 1)
 		for _, row := range []struct {

@@ -14,7 +14,7 @@ import (
 	"dispatcher/internal/redisclient"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/internal/script"
-	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // A node hears of each change from Redis, without asking.
@@ -29,15 +29,15 @@ func hearsOfChanges(t *testing.T, rdb redis.UniversalClient) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { l.subscribe(ctx); close(done) }() // nobody asks: only notifications of Redis arrive
+	go func() { l.listen(ctx); close(done) }() // nobody asks: only notifications of Redis arrive
 	awaitChange(t, l, "the subscription")
-	if l.notified.Load() {
+	if l.notices.Notified.Load() {
 		t.Error("the node counts on hearing of changes before it has heard anything")
 	}
 	if _, err := l.reserve(t.Context(), script.Ask{Seq: 1, Hello: true, Identity: string(IdentityNone), Known: seeded(contract(300))}); err != nil {
 		t.Fatal(err)
 	}
-	for !l.notified.Load() {
+	for !l.notices.Notified.Load() {
 		runtime.Gosched() // the word to the node itself is on its way
 	}
 	operator, err := control.NewControl(rdb, "notices", "provider")
@@ -45,14 +45,14 @@ func hearsOfChanges(t *testing.T, rdb redis.UniversalClient) {
 		t.Fatal(err)
 	}
 	for _, units := range []int64{200, 100} {
-		if _, err := operator.Set(t.Context(), control.Change{Values: limit.Values{"cap": fmt.Sprint(units)}, By: "test"}); err != nil {
+		if _, err := operator.Set(t.Context(), control.Change{Values: parameters.Values{"cap": fmt.Sprint(units)}, By: "test"}); err != nil {
 			t.Fatal(err)
 		}
 		awaitChange(t, l, "a change")
 	}
 	stop()
 	<-done
-	if l.notified.Load() {
+	if l.notices.Notified.Load() {
 		t.Error("the node counts on hearing of changes, and nothing listens any more")
 	}
 }

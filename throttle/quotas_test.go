@@ -15,8 +15,11 @@ import (
 
 	"dispatcher/internal/containers"
 	"dispatcher/throttle/control"
+	"dispatcher/throttle/internal/gates"
 	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/quota"
 )
 
 // quotaRun is a fleet whose jobs count on quotas, around the real script, in simulated time.
@@ -42,7 +45,7 @@ type quotaNode struct {
 	*reserver
 
 	scripts script.Scripts
-	refunds []correction
+	refunds []slots.Correction
 }
 
 const (
@@ -60,7 +63,7 @@ func quotaGates() []Gate {
 		spec.Window, spec.MaxCost, spec.Calendar = 0, 3, "minute"
 		switch i {
 		case keyedQuota:
-			spec.OnLost = limit.LostWait
+			spec.OnLost = quota.LostWait
 		case rollingQuota:
 			spec.Calendar, spec.Rolling = "", time.Minute
 		case shortQuota:
@@ -93,7 +96,7 @@ func (r *quotaRun) fresh() *quotaNode {
 		r.t.Fatal(err)
 	}
 	n := &quotaNode{scripts: script.NewScripts(r.rdb, "quotas", "provider", fmt.Sprint("node", r.named))}
-	n.reserver = &reserver{Limiter: l, lanes: make([]lane, 1), known: l.State().Settings, gates: newGates(l.opts.Gates), kind: algorithm(limit.TokenBucket), seq: 1}
+	n.reserver = &reserver{Limiter: l, lanes: make([]lane, 1), known: l.State().Settings, kind: algorithm(limit.TokenBucket), seq: 1}
 	n.scripts.Reserving[limit.TokenBucket] = redis.NewScript(r.text)
 	return n
 }
@@ -113,7 +116,7 @@ func job(quota int, value string, units int64) Request {
 	if quota != keyedQuota {
 		value = ""
 	}
-	return Request{Cost: units, Passes: []Passed{{Value: Value{quota, HashOf(value)}}}}
+	return Request{Cost: units, Passes: []Passed{{Value: Value{Gate: quota, Hash: HashOf(value)}}}}
 }
 
 func (r *quotaRun) jobs() []Request {
@@ -130,9 +133,9 @@ func (r *quotaRun) jobs() []Request {
 // ask lets a node ask for jobs; without any it polls.
 func (r *quotaRun) ask(n *quotaNode, jobs []Request, lost bool) {
 	n.redisNow, n.answeredAt = r.now+r.skew, time.Now()
-	var unused []correction
+	var unused []slots.Correction
 	if len(jobs) > 0 {
-		unused, n.refunds = slices.DeleteFunc(n.refunds, func(c correction) bool { return c.epoch != n.clock.Epoch }), nil
+		unused, n.refunds = slices.DeleteFunc(n.refunds, func(c slots.Correction) bool { return c.Epoch != n.clock.Epoch }), nil
 	}
 	asked := make([]request, len(jobs))
 	for i, job := range jobs {
@@ -153,9 +156,7 @@ func (r *quotaRun) ask(n *quotaNode, jobs []Request, lost bool) {
 	}
 	if !lost {
 		n.clock.Epoch, n.known = b.Epoch, b.Settings
-		for i := range n.gates {
-			n.noteQuota(&n.gates[i], b.Choice.Quotas[i], b.Now)
-		}
+		n.gates.Take(script.Choice{Quotas: b.Choice.Quotas}, b.Now, n.known.Terms)
 		r.shut += len(b.Choice.Refused)
 	}
 	for _, one := range b.Choice.Granted {
@@ -163,12 +164,12 @@ func (r *quotaRun) ask(n *quotaNode, jobs []Request, lost bool) {
 		switch {
 		case lost: // its slots are not used
 		case !r.keeps && r.roll(8) == 0:
-			n.refunds = append(n.refunds, correction{charge: &charge{jobs[i], slot, b.Epoch}})
+			n.refunds = append(n.refunds, slots.Correction{Charge: &slots.Charge{Job: jobs[i], At: slot, Epoch: b.Epoch}})
 		case !r.keeps && jobs[i].Cost > 1 && r.roll(4) == 0: // the provider counts fewer
 			counted := jobs[i]
 			counted.Cost = 1 + r.roll(counted.Cost-1)
-			n.Reconcile(Slot{charge: &charge{jobs[i], slot, b.Epoch}}, jobs[i], counted.Cost)
-			n.refunds = append(n.refunds, n.corrections.take(b.Epoch)...)
+			n.Reconcile(n.charged(jobs[i], slot, b.Epoch), jobs[i], counted.Cost)
+			n.refunds = append(n.refunds, n.corrections.Take(b.Epoch)...)
 			r.use(counted, slot-r.skew+r.late())
 		default:
 			r.use(jobs[i], slot-r.skew+r.late())
@@ -327,7 +328,7 @@ func TestQuotasLawBreaksWithout(t *testing.T) {
 			r.toBound(50_000_000)
 			r.exhaust(r.nodes[0], wholeQuota)
 			r.promote()
-			r.rdb.Del(contextOf(r.t), script.KeysOf("quotas", "provider").Quota("whole", limit.Quota{Calendar: "minute"}, script.Whole()))
+			r.rdb.Del(contextOf(r.t), script.KeysOf("quotas", "provider").Quota("whole", quota.Quota{Calendar: "minute"}, script.Whole()))
 			for range 40 {
 				r.ask(r.nodes[1], []Request{job(wholeQuota, "", 1)}, false)
 				r.pass(10_000)
@@ -377,7 +378,7 @@ func playedQuotas(t *testing.T) *quotaRun {
 func (r *quotaRun) exhaustBeforeFailover(n *quotaNode) {
 	r.toBound(50_000_000)
 	r.ask(n, []Request{job(wholeQuota, "", 1)}, false)
-	key := script.KeysOf("quotas", "provider").Quota("whole", limit.Quota{Calendar: "minute"}, script.Whole())
+	key := script.KeysOf("quotas", "provider").Quota("whole", quota.Quota{Calendar: "minute"}, script.Whole())
 	old, err := r.mini.Get(key)
 	if err != nil {
 		r.t.Fatal(err)
@@ -477,7 +478,7 @@ func TestAQuotaIsWarnedOfOnce(t *testing.T) {
 	var text bytes.Buffer
 	r := playedQuotas(t)
 	n := r.nodes[0]
-	n.log = slog.New(slog.NewTextHandler(&text, nil))
+	n.gates = gates.New(n.opts.Gates, n.known.Terms, slog.New(slog.NewTextHandler(&text, nil)), n.metrics)
 	r.keeps = true
 	for range 2 {
 		r.toBound(-20_000)

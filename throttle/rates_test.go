@@ -50,7 +50,7 @@ func TestALowRateIsSharedInTurnAndReactsAtOnce(t *testing.T) {
 				calls.Add(1)
 				return reserve(ctx, a)
 			})
-			l.notified.Store(true) // as if it were subscribed
+			l.notices.Notified.Store(true) // as if it were subscribed
 			limiters[i] = l
 			last := time.Now()
 			wg.Go(func() {

@@ -12,7 +12,9 @@ import (
 
 	"dispatcher/throttle/internal/clock"
 	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/quota"
 )
 
 // A gate on which the job has a cost of its own is left alone, as is a job whose count was right.
@@ -25,10 +27,10 @@ func TestOnlyLimitsThatCountTheSameAreReconciled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &reserver{Limiter: l, lanes: make([]lane, 1), gates: newGates(l.opts.Gates), kind: algorithm(limit.TokenBucket)}
+	r := &reserver{Limiter: l, lanes: make([]lane, 1), kind: algorithm(limit.TokenBucket)}
 	same, own := Passed{Value: Value{Gate: 1}}, Passed{Value: Value{Gate: 0}, Units: 1}
 	job := Request{Cost: 3, Passes: []Passed{own, same}}
-	slot := Slot{charge: &charge{job, 7, 1}}
+	slot := l.charged(job, 7, 1)
 	for _, row := range []struct {
 		counted int64
 		first   []script.Correction // a timeline takes nothing back
@@ -39,7 +41,7 @@ func TestOnlyLimitsThatCountTheSameAreReconciled(t *testing.T) {
 		{0, nil, []script.StateCorrection{{Correction: script.Correction{Slot: 7, Units: 3}}}},
 	} {
 		l.Reconcile(slot, job, row.counted)
-		all := l.corrections.take(1)
+		all := l.corrections.Take(1)
 		g := r.gatesOf(nil, all)
 		if first := r.firstOf(all); !slices.Equal(first, row.first) || !slices.Equal(g.Corrections, row.gates) {
 			t.Errorf("counted %d: got %+v and %+v, want %+v and %+v", row.counted, first, g.Corrections, row.first, row.gates)
@@ -131,14 +133,14 @@ func callsThatFail(t *testing.T, gates []Gate, want ...string) {
 	}
 	r := &reserver{
 		Limiter: l, lanes: make([]lane, 1), clock: clock.Clock{Origin: time.Now(), Epoch: 1}, known: l.State().Settings,
-		kind: algorithm(limit.SlidingWindowLog), gates: newGates(gates), learned: true, seq: 1,
+		kind: algorithm(limit.SlidingWindowLog), learned: true, seq: 1,
 	}
 	l.refunds.Store(true)
 	job := Request{Cost: 3}
-	l.Reconcile(Slot{charge: &charge{job, 7, 1}}, job, 5)
-	l.Reconcile(Slot{charge: &charge{job, 8, 1}}, job, 1)
+	l.Reconcile(l.charged(job, 7, 1), job, 5)
+	l.Reconcile(l.charged(job, 8, 1), job, 1)
 	if len(gates) > 0 {
-		l.Block(Slot{charge: &charge{job, 9, 1}, NotBefore: time.Now()}, job, Value{}, time.Second)
+		l.Block(l.charged(job, 9, 1), job, Value{}, time.Second)
 	}
 	asked := func() []request { return []request{{Request: Request{Cost: 1}, answer: &Answer{}}} }
 	r.call(t.Context(), 0, asked())
@@ -151,24 +153,11 @@ func callsThatFail(t *testing.T, gates []Gate, want ...string) {
 	}
 }
 
-// The provider counts a call whatever became of the timeline since. What was granted before a
-// cooldown is given back no more.
-func TestChargesOutliveAnEpoch(t *testing.T) {
-	t.Parallel()
-	var c corrections
-	c.add(correction{charge: &charge{Request{Cost: 1}, 7, 1}, called: true, difference: -2})
-	c.add(correction{charge: &charge{Request{Cost: 3}, 8, 1}, called: true, difference: 2})
-	c.add(correction{charge: &charge{Request{Cost: 3}, 9, 1}, called: true, until: 10})
-	if got := c.take(2); len(got) != 1 || got[0].at != 7 {
-		t.Errorf("got %+v, want the charge alone", got)
-	}
-}
-
 // A provider may ask for anything. A value waits for a second at least and for ten minutes at most; of a quota, the answer is
 // taken as one about the first limit.
 func TestABlockOfAValueIsBounded(t *testing.T) {
 	t.Parallel()
-	daily := limit.Spec{Terms: limit.Terms{Contract: contract(1000), Quota: limit.Quota{Calendar: "day"}}}
+	daily := limit.Spec{Terms: limit.Terms{Contract: contract(1000), Quota: quota.Quota{Calendar: "day"}}}
 	daily.Window = 0
 	daily.Terms = daily.Beside(specOf(contract(300)).Terms)
 	l, err := New(Options{
@@ -182,17 +171,17 @@ func TestABlockOfAValueIsBounded(t *testing.T) {
 	for asked, want := range map[time.Duration]time.Duration{
 		0: time.Second, -time.Hour: time.Second, 30 * time.Second: 30 * time.Second, 365 * 24 * time.Hour: 10 * time.Minute,
 	} {
-		l.Block(Slot{charge: &charge{Request{Cost: 1}, at, 1}, NotBefore: time.Now()}, Request{Cost: 1}, Value{Gate: 0}, asked)
-		all := l.corrections.take(1)
+		l.Block(l.charged(Request{Cost: 1}, at, 1), Request{Cost: 1}, Value{Gate: 0}, asked)
+		all := l.corrections.Take(1)
 		if len(all) != 1 {
 			t.Fatalf("asked for %v: got %d corrections, want the block", asked, len(all))
 		}
-		if lasts := clock.Duration(all[0].until - at); lasts < want || lasts > want+10*time.Second {
+		if lasts := clock.Duration(all[0].Until - at); lasts < want || lasts > want+10*time.Second {
 			t.Errorf("asked for %v: got a block of %v, want %v and the time since the slot", asked, lasts, want)
 		}
 	}
-	l.Block(Slot{charge: &charge{Request{Cost: 1}, at, 1}, NotBefore: time.Now()}, Request{Cost: 1}, Value{Gate: 1}, time.Minute)
-	if all := l.corrections.take(1); len(all) > 0 || l.answers.Counts().Refused != 1 {
+	l.Block(l.charged(Request{Cost: 1}, at, 1), Request{Cost: 1}, Value{Gate: 1}, time.Minute)
+	if all := l.corrections.Take(1); len(all) > 0 || l.answers.Counts().Refused != 1 {
 		t.Errorf("got %+v and %+v, want a refused call of the first limit", all, l.answers.Counts())
 	}
 }
@@ -205,14 +194,14 @@ func TestCorrectionsAreWorthAPoll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.notified.Store(true)
+	l.notices.Notified.Store(true)
 	now := time.Now()
 	r := &reserver{Limiter: l, lanes: make([]lane, 1), clock: clock.Clock{Origin: now, Epoch: 1}, known: l.State().Settings, calledAt: now}
 	if due := r.pollDue(now).Sub(now); due != idleEvery {
 		t.Fatalf("got a poll after %s without corrections, want it after %s", due, idleEvery)
 	}
-	l.Reconcile(Slot{charge: &charge{Request{Cost: 1}, 7, 1}}, Request{Cost: 1}, 2)
-	if due := r.pollDue(now).Sub(now); due > correctEvery+time.Second {
+	l.Reconcile(l.charged(Request{Cost: 1}, 7, 1), Request{Cost: 1}, 2)
+	if due := r.pollDue(now).Sub(now); due > slots.Gather+time.Second {
 		t.Errorf("got a poll after %s, want it soon", due)
 	}
 	r.lanes[0].place.Taken = true

@@ -194,7 +194,7 @@ func TestRedisCellSaysThatTheModuleIsMissing(t *testing.T) {
 	c := contract(40)
 	s := script.NewScripts(embeddedRedis(t), "cell", "provider", "n")
 	_, err := s.Reserve(t.Context(), script.Ask{Want: 1, Seq: 1, Identity: string(IdentityNone), Known: seededBy(limit.RedisCell, c)})
-	if err == nil || !strings.Contains(err.Error(), "MODULE this Redis has no redis-cell (CL.THROTTLE)") || !refusal(err) {
+	if err == nil || !strings.Contains(err.Error(), "MODULE this Redis has no redis-cell (CL.THROTTLE)") || !script.IsRefusal(err) {
 		t.Errorf("got %v, want a lasting refusal that names the module", err)
 	}
 }

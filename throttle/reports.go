@@ -64,21 +64,3 @@ func (r *reserver) slowDown(slow limit.Slowdown, now time.Time) {
 	}
 	r.noteSlowdown(slow)
 }
-
-// Begins counts a call that begins at its slot now, of so many units. Of these,
-// [Limiter.Refused] counts those that the provider refuses.
-func (l *Limiter) Begins(s Slot, units int64) {
-	if s.charge != nil {
-		l.answers.Made(s.charge.at, max(1, units), time.Now())
-	}
-}
-
-// Refused reports that the provider refused a call for its rate. asked: for how long it
-// wants no call; 0: it did not say. From the first such call on, the fleet watches its
-// calls, and slows down to what the provider accepts: see package feedback.
-func (l *Limiter) Refused(s Slot, units int64, asked time.Duration) {
-	if s.charge != nil {
-		l.answers.Refused(s.charge.at, max(1, units), asked)
-		l.wake(l.corrected) // to report it
-	}
-}

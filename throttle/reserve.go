@@ -1,27 +1,16 @@
 package throttle
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/inquiry"
 	"dispatcher/throttle/limit"
 )
-
-// Request is a job that wants a slot.
-type Request struct {
-	Lane   int      // of the job; 0 where jobs have none
-	Cost   int64    // units that it counts; 0: 1
-	Passes []Passed // the gates that it passes, each once
-}
-
-// Counts is how many units the job counts on a gate.
-func (q Request) Counts(p Passed) int64 { return max(1, cmp.Or(p.Units, q.Cost)) }
 
 // Answer is what a job got: a slot, or why it never gets one, or until when a gate does not
 // let it pass, or nothing of these. Nothing means that the limit has no unit now. The error
@@ -32,14 +21,6 @@ type Answer struct {
 	Until time.Time // when the job is to be asked for again
 	Gate  int       // that does not let it pass until then: index of [Options].Gates
 }
-
-// ErrGivenUp says that a slot was given up, or that there is no other one for long: the
-// limit was cut or paused, or has lost its timeline, or Redis does not answer. The job waits where it came from.
-var ErrGivenUp = errors.New("the slot was given up")
-
-// ErrMore says that jobs have come into another lane while a turn was awaited: it is to be asked
-// for again.
-var ErrMore = errors.New("there are jobs of another lane")
 
 // ErrFull says that the bucket had no room, and that jobs are not to wait.
 var ErrFull = errors.New("the bucket is full")
@@ -52,45 +33,6 @@ type CostError struct {
 
 func (e *CostError) Error() string {
 	return fmt.Sprintf("cost: %d: must be at most %d, the max_cost of the limit %s; raise that if such jobs are right", e.Cost, e.MaxCost, e.Limit)
-}
-
-// inquiry is asked of the reserving goroutine.
-type inquiry[Q, A any] struct {
-	q     Q
-	reply chan A       // has room for one
-	over  *atomic.Bool // it is answered, or nobody waits for the answer
-}
-
-// answer reports whether somebody gets the answer.
-func (i inquiry[Q, A]) answer(a A) bool {
-	if i.over.Swap(true) {
-		return false
-	}
-	i.reply <- a
-	return true
-}
-
-// ask waits for the answer of the reserving goroutine. An answer that was given is never
-// lost: with the end of the context, or a notice of more, it is returned all the same.
-func ask[Q, A any](ctx context.Context, to chan<- inquiry[Q, A], q Q, more <-chan struct{}) (a A, err error) {
-	i := inquiry[Q, A]{q, make(chan A, 1), new(atomic.Bool)}
-	select {
-	case to <- i:
-	case <-ctx.Done():
-		return a, context.Cause(ctx)
-	}
-	select {
-	case a = <-i.reply:
-		return a, nil
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	case <-more:
-		err = ErrMore
-	}
-	if i.over.Swap(true) {
-		return <-i.reply, nil
-	}
-	return a, err
 }
 
 // Room says for which jobs one reservation is to ask.
@@ -109,7 +51,7 @@ func (r Room) has(jobs int, units int64) bool { return jobs < r.Jobs && units < 
 // collects its jobs only then, so that the best of that moment are asked for. The error is the context's
 // cause. A notice of more ends the wait with [ErrMore]; more is nil where jobs have no lanes.
 func (l *Limiter) Turn(ctx context.Context, lanes Lanes, more <-chan struct{}) (Room, error) {
-	return ask(ctx, l.turns, lanes, more)
+	return inquiry.Ask(ctx, l.turns, lanes, more)
 }
 
 // Reserve asks for a slot for each job, the most urgent first. All are of the lane that
@@ -122,7 +64,7 @@ func (l *Limiter) Turn(ctx context.Context, lanes Lanes, more <-chan struct{}) (
 // What became of each slot is to be said once, by [Limiter.Used] when the call is over, by
 // [Limiter.Missed] or by [Limiter.Unused]: until then it counts as a call in flight.
 func (l *Limiter) Reserve(ctx context.Context, jobs []Request) ([]Answer, error) {
-	return ask(ctx, l.batches, jobs, nil)
+	return inquiry.Ask(ctx, l.batches, jobs, nil)
 }
 
 // Again waits for another slot, for a job that missed its own. It is in the next
@@ -130,7 +72,7 @@ func (l *Limiter) Reserve(ctx context.Context, jobs []Request) ([]Answer, error)
 // The error is the context's cause, or [ErrGivenUp] where nothing is granted for long, or a
 // gate does not let the job pass.
 func (l *Limiter) Again(ctx context.Context, job Request) (Slot, error) {
-	s, err := ask(ctx, l.retries, job, nil)
+	s, err := inquiry.Ask(ctx, l.retries, job, nil)
 	if err == nil && s.IsZero() {
 		err = ErrGivenUp
 	}
@@ -163,7 +105,7 @@ func unitsOf(asked []request) (units int64) {
 // serve asks for those that ask again, and behind them for these jobs of a lane. It returns the answers
 // of the jobs.
 func (r *reserver) serve(ctx context.Context, number int, jobs []Request) []Answer {
-	r.again = slices.DeleteFunc(r.again, func(w inquiry[Request, Slot]) bool { return w.over.Load() })
+	r.again = slices.DeleteFunc(r.again, func(w inquiry.Inquiry[Request, Slot]) bool { return w.Over() })
 	now := time.Now()
 	again, answers := make([]Answer, len(r.again)), make([]Answer, len(jobs))
 	onLease := r.onLease(now)
@@ -209,7 +151,7 @@ func (r *reserver) checkCost(job Request) error {
 		return &CostError{Limit: r.opts.Name, Cost: job.Cost, MaxCost: most}
 	}
 	for _, p := range job.Passes {
-		if most := r.gates[p.Gate].LargestCost(); job.Counts(p) > most {
+		if most := r.gates.LargestCost(p.Gate); job.Counts(p) > most {
 			return &CostError{Limit: r.opts.Gates[p.Gate].Name, Cost: job.Counts(p), MaxCost: most}
 		}
 	}
@@ -233,7 +175,7 @@ func (r *reserver) collect(again []Answer, jobs []Request, answers []Answer, roo
 		}
 	}
 	for i, w := range r.again {
-		add(request{Request: w.q, again: true, answer: &again[i]})
+		add(request{Request: w.Q, again: true, answer: &again[i]})
 	}
 	for i, job := range jobs {
 		add(request{Request: job, answer: &answers[i]})
@@ -256,11 +198,11 @@ func (r *reserver) answerAgain(answers []Answer) {
 		r.waste(answers)
 		return
 	}
-	var still []inquiry[Request, Slot]
+	var still []inquiry.Inquiry[Request, Slot]
 	for i, w := range r.again {
 		if answers[i].Slot.IsZero() && answers[i].Err == nil && answers[i].Until.IsZero() {
 			still = append(still, w)
-		} else if !w.answer(answers[i].Slot) {
+		} else if !w.Answer(answers[i].Slot) {
 			r.waste(answers[i : i+1])
 		}
 	}

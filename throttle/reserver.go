@@ -7,9 +7,12 @@ import (
 	"time"
 
 	"dispatcher/internal/redisclient"
+	"dispatcher/throttle/internal/binding"
 	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/inquiry"
 	"dispatcher/throttle/internal/lease"
 	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
 )
 
@@ -29,10 +32,9 @@ type reserver struct {
 	*Limiter
 	clock    clock.Clock
 	known    limit.Settings  // the newest settings seen
-	gates    []gate          // in the order of Options.Gates
 	kind     limit.Algorithm // that keeps them
 	lanes    []lane          // one where jobs have none
-	bindings []binding       // of the first limit, and of the gates
+	bindings []binding.Share // of the first limit, and of the gates
 	slept    time.Duration   // for how long the host had been suspended before the last call
 	lost     int64           // jobs that may have been granted a slot by replies that were lost
 	lostAt   time.Time       // the newest of these replies
@@ -60,15 +62,15 @@ type reserver struct {
 
 	lease lease.Lease // of the reserve
 
-	turn   inquiry[Lanes, Room]     // of the caller that waits for its turn; no reply: none does
-	ready  Lanes                    // of which the caller had jobs when it last waited for its turn
-	turnAt time.Time                // the last turn that was given
-	again  []inquiry[Request, Slot] // of jobs that missed their slots
+	turn   inquiry.Inquiry[Lanes, Room]     // of the caller that waits for its turn; no reply: none does
+	ready  Lanes                            // of which the caller had jobs when it last waited for its turn
+	turnAt time.Time                        // the last turn that was given
+	again  []inquiry.Inquiry[Request, Slot] // of jobs that missed their slots
 
 	most  int64 // slots that the node asks for at once: less than a block after it was late
 	given int64 // jobs that got a slot by the last reservation
 
-	passing []correction // that the last call passed on
+	passing []slots.Correction // that the last call passed on
 
 	opensAt time.Time // of a cooldown: nothing is granted before
 }
@@ -81,9 +83,8 @@ func (l *Limiter) Run(ctx context.Context) error {
 		clock:    clock.Clock{Origin: time.Now()},
 		known:    l.State().Settings,
 		seq:      1,
-		gates:    newGates(l.opts.Gates),
 		lanes:    make([]lane, max(1, len(l.opts.MinShares))),
-		bindings: make([]binding, 1+len(l.opts.Gates)),
+		bindings: make([]binding.Share, 1+len(l.opts.Gates)),
 	}
 	r.kind, _ = limit.AlgorithmNamed(r.known.Algorithm) // checked by New
 	r.refunds.Store(r.kind.Refunds)
@@ -104,10 +105,10 @@ func (l *Limiter) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		case r.turn = <-l.turns:
-			r.ready = r.turn.q
+			r.ready = r.turn.Q
 		case b := <-l.batches:
 			r.turnAt = time.Time{}
-			if answers := r.serve(ctx, r.laneOf(b.q), b.q); !b.answer(answers) {
+			if answers := r.serve(ctx, r.laneOf(b.Q), b.Q); !b.Answer(answers) {
 				r.waste(answers)
 			}
 		case w := <-l.retries:
@@ -135,11 +136,11 @@ func (r *reserver) step(ctx context.Context, now time.Time) time.Duration {
 	switch poll := !r.pollDue(now).After(now); {
 	case poll && !r.turnIsOut(now) && (!turn || !r.lane(next).place.Taken): // a poll gives the place up
 		r.call(ctx, r.placed(), nil)
-	case turn && r.turn.reply != nil && r.turn.q.has(next):
-		if r.turn.answer(r.room(next, now)) {
+	case turn && !r.turn.IsZero() && r.turn.Q.has(next):
+		if r.turn.Answer(r.room(next, now)) {
 			r.turnAt = now
 		}
-		r.turn = inquiry[Lanes, Room]{}
+		r.turn = inquiry.Inquiry[Lanes, Room]{}
 		return minGap // its batch comes at once
 	case turn && len(r.again) > 0 && !r.turnIsOut(now):
 		r.serve(ctx, next, nil)
@@ -169,7 +170,7 @@ const turnLasts = 100 * time.Millisecond
 // turnIsOut reports whether a batch is to come soon. It keeps the node's place in the
 // queue, which a poll would give up, and takes those along that ask again.
 func (r *reserver) turnIsOut(now time.Time) bool {
-	return r.turn.reply == nil && r.turnAt.After(r.reservedAt) && now.Sub(r.turnAt) < turnLasts
+	return r.turn.IsZero() && r.turnAt.After(r.reservedAt) && now.Sub(r.turnAt) < turnLasts
 }
 
 // question is the next call, for jobs of a lane.
@@ -179,7 +180,7 @@ func (r *reserver) question(number int, asked []request, now time.Time) script.A
 	place.Due = !now.Before(l.refusedUntil)
 	r.passing = nil
 	if r.lost == 0 || len(asked) == 0 { // a reservation that comes again does nothing but that
-		r.passing = r.corrections.take(r.clock.Epoch)
+		r.passing = r.corrections.Take(r.clock.Epoch)
 	}
 	report := now.Sub(r.saidAt) >= reportMost
 	var binds []float64
@@ -190,9 +191,19 @@ func (r *reserver) question(number int, asked []request, now time.Time) script.A
 		Want: r.wanted(asked, now), Gates: r.gatesOf(asked, r.passing), Corrections: r.firstOf(r.passing), Costs: costsOf(asked), Busy: r.inFlight(asked), Hold: r.hold(), Call: r.calls, Seq: r.seq, Retry: r.lost > 0, Epoch: r.clock.Epoch, Stepped: r.stepped, Since: r.clock.Since, Read: r.clock.Trusted,
 		Identity: string(r.opts.Identity), Nearest: nearest, Reach: r.reach(), Refuses: r.refuses(), Place: place, Lane: r.laneOfCall(number),
 		Report: report, Binds: binds,
-		Hello:   r.subscribed.Load() && !r.notified.Load() && now.Sub(r.helloAt) >= limit.PollMost,
+		Hello:   r.notices.Subscribed.Load() && !r.notices.Notified.Load() && now.Sub(r.helloAt) >= limit.PollMost,
 		Learned: r.learned, Known: r.known,
 	}
+}
+
+// firstOf is what a call says of corrections to the first limit.
+func (r *reserver) firstOf(all []slots.Correction) (corrected []script.Correction) {
+	for _, c := range all {
+		if units := c.OnFirst(); units < 0 || units > 0 && r.kind.Refunds {
+			corrected = append(corrected, script.Correction{Slot: c.At, Units: units})
+		}
+	}
+	return corrected
 }
 
 // call runs the script once for jobs of a lane, and writes the answers. Without requests it is a
@@ -201,7 +212,7 @@ func (r *reserver) call(ctx context.Context, number int, requests []request) {
 	cctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	asked := time.Now()
-	r.slept = r.slots.suspended()
+	r.slept = r.slots.Suspended()
 	r.calls++
 	r.freedAt = time.Time{}
 	a := r.question(number, requests, asked)
@@ -216,13 +227,13 @@ func (r *reserver) call(ctx context.Context, number int, requests []request) {
 		if a.Choosing() {
 			r.abandon() // its slots belong to their jobs
 		}
-		r.corrections.chargeAgain(r.passing)
+		r.corrections.ChargeAgain(r.passing)
 		r.failed(ctx, err, answered)
 		return
 	}
 	if reply.Epoch != a.Epoch { // a cooldown heeds none, and empties the queues
 		r.allLanes(func(l *lane) { l.place = script.Place{} })
-		r.corrections.chargeAgain(r.passing)
+		r.corrections.ChargeAgain(r.passing)
 	}
 	if r.failures > 0 {
 		r.allLanes(func(l *lane) { l.last = time.Time{} }) // of the lease: Redis's slots come before
@@ -246,7 +257,7 @@ func (r *reserver) call(ctx context.Context, number int, requests []request) {
 		r.abandon()
 	}
 	if a.Want > 0 {
-		r.receive(number, requests, reply, answered)
+		r.receive(number, requests, reply, a.Costs, answered)
 		r.turnAway(requests, reply)
 		r.lost = 0
 	}
@@ -312,6 +323,14 @@ func (r *reserver) leave(ctx context.Context) {
 	if _, err := r.reserve(cctx, a); err != nil {
 		r.log.Info("node could not sign off at redis; it counts as missing after some seconds", "error", err)
 	}
+}
+
+// redisTime is about the time on Redis's clock.
+func (r *reserver) redisTime(now time.Time) time.Time {
+	if r.redisNow == 0 {
+		return now
+	}
+	return limit.FromMicros(r.redisNow).Add(now.Sub(r.answeredAt))
 }
 
 // noteTrip follows the shortest of late: one slow reply does not make Redis far.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"dispatcher/throttle/internal/clock"
+	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
 )
 
@@ -47,6 +48,28 @@ func (r *reserver) pollDue(now time.Time) time.Time {
 	}
 	due = clock.Earlier(due, r.newsDue())
 	return clock.Later(due, r.retryAt)
+}
+
+// newsDue is when a poll is worth it for what Redis does not know: corrections, and calls in flight that are
+// over, whose room other nodes may want. A node that waits in the queue keeps its place there, and
+// tells it with its next call.
+func (r *reserver) newsDue() time.Time {
+	since, some := r.corrections.Waiting()
+	if !r.freedAt.IsZero() && (!some || r.freedAt.Before(since)) {
+		since, some = r.freedAt, true
+	}
+	if !some || r.lanes[r.placed()].place.Taken {
+		return never
+	}
+	return clock.Later(since, r.calledAt).Add(slots.Gather)
+}
+
+// heedRefunds has a refused node ask before its time: units are free that were not used. It keeps
+// its place in the queue.
+func (r *reserver) heedRefunds(now time.Time) {
+	if r.kind.Refunds && r.corrections.WorthAsking(now) {
+		r.allLanes(func(l *lane) { l.eager, l.less = true, false })
+	}
 }
 
 // never is later than anything that is waited for.
@@ -93,14 +116,14 @@ const (
 func (r *reserver) room(number int, now time.Time) Room {
 	units := r.units(now)
 	room := Room{Lane: number, Units: units, Jobs: int(units)}
-	if len(r.gates) > 0 {
+	if len(r.opts.Gates) > 0 {
 		room = Room{number, anyUnits, int(jobsASlot * units), true}
 	}
 	if r.fills() && !r.onLease(now) {
 		room = Room{number, anyUnits, max(room.Jobs, int(units)+jobsToFill), true}
 	}
-	if len(r.gates) > 0 {
-		room.Jobs = min(room.Jobs, mostJobs, mostStates/len(r.gates))
+	if len(r.opts.Gates) > 0 {
+		room.Jobs = min(room.Jobs, mostJobs, mostStates/len(r.opts.Gates))
 	}
 	return room
 }
@@ -112,7 +135,7 @@ func (r *reserver) fills() bool { return !r.kind.Ahead && r.known.LargestCost() 
 // is a block, or as much as the largest of them.
 func (r *reserver) wanted(asked []request, now time.Time) int64 {
 	units := unitsOf(asked)
-	if len(r.gates) == 0 && !r.fills() || units == 0 {
+	if len(r.opts.Gates) == 0 && !r.fills() || units == 0 {
 		return units
 	}
 	most := r.units(now)
@@ -150,7 +173,7 @@ func (r *reserver) reservationDue(number int) time.Time {
 
 // pollInterval is shorter where nobody notifies the node of changes.
 func (r *reserver) pollInterval() time.Duration {
-	if r.notified.Load() {
+	if r.notices.Notified.Load() {
 		return idleEvery
 	}
 	return limit.PollEvery
@@ -169,7 +192,7 @@ func (r *reserver) reach() time.Duration {
 }
 
 func (r *reserver) block() time.Duration {
-	if len(r.gates) > 0 {
+	if len(r.opts.Gates) > 0 {
 		return gatesBlock
 	}
 	return block
@@ -189,7 +212,7 @@ func (r *reserver) blockSize() int64 {
 func (r *reserver) atLeast(usual time.Duration) time.Duration {
 	if r.known.Auto && r.known.Lateness > limit.LatenessClasses[0] {
 		most := time.Duration(0)
-		if len(r.gates) > 0 {
+		if len(r.opts.Gates) > 0 {
 			most = block
 		}
 		usual = min(usual, most)
@@ -201,5 +224,5 @@ func (r *reserver) atLeast(usual time.Duration) time.Duration {
 // the margin before the write, and the timer that wakes its caller.
 func (r *reserver) tooWide(now time.Time) bool {
 	const timer = 300 * time.Microsecond
-	return r.clock.Width(now)+margin+timer >= r.known.Lateness
+	return r.clock.Width(now)+slots.Margin+timer >= r.known.Lateness
 }

@@ -2,13 +2,12 @@ package throttle
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"dispatcher/throttle/internal/clock"
 	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
 )
 
@@ -32,7 +31,7 @@ func (r *reserver) take(reply script.Reservation) {
 
 // giveUp ends all slots that are out.
 func (r *reserver) giveUp() {
-	r.slots.generation.Add(1)
+	r.slots.GiveUp()
 	r.allLanes(func(l *lane) { l.last = time.Time{} })
 }
 
@@ -40,7 +39,7 @@ func (r *reserver) giveUp() {
 // to keep workers.
 func (r *reserver) release() {
 	for _, w := range r.again {
-		w.answer(Slot{})
+		w.Answer(Slot{})
 	}
 	r.again = nil
 }
@@ -57,44 +56,19 @@ func (r *reserver) adapt(given int64) {
 	r.given = given
 }
 
-// granted is a request that gets its units at a slot.
-type granted struct {
-	request
-
-	at int64 // on Redis's clock, in µs
-}
-
-// grantsOf are the requests that a reply gives slots, in the order of these, and what they
-// count. All units of a job go at the slot of its first one.
-func grantsOf(asked []request, reply script.Reservation) (all []granted, units int64) {
-	if reply.Choice == nil {
-		for _, q := range asked {
-			if units+q.Cost > reply.Schedule.Given {
-				break
-			}
-			all, units = append(all, granted{q, reply.Schedule.At(units)}), units+q.Cost
-		}
-		return all, units
-	}
-	for _, one := range reply.Choice.Granted {
-		all, units = append(all, granted{asked[one.Job], one.At}), units+asked[one.Job].Cost
-	}
-	return all, units
-}
-
-// receive maps reserved slots to this node's clock, for those of the requests that got one. After a
+// receive maps reserved slots to this node's clock, for those of the requests, of these costs, that got one. After a
 // step of Redis's clock they mean nothing. A refusal says when this node is to ask again.
-func (r *reserver) receive(number int, asked []request, reply script.Reservation, now time.Time) {
+func (r *reserver) receive(number int, asked []request, reply script.Reservation, costs []int64, now time.Time) {
 	l := r.lane(number)
 	r.seq++
 	r.reservedAt, l.reservedAt, l.eager = now, now, false
-	given, units := grantsOf(asked, reply)
+	given, units := reply.Grants(costs)
 	r.refuse(asked, reply, now)
 	l.less = len(given) < len(asked)
 	if len(asked) == mostJobs { // more were ready
 		l.less = 2*len(given) < len(asked)
 	}
-	l.sparse = len(given) > 0 && clock.Duration(given[len(given)-1].at-given[0].at) > r.atLeast(r.block())
+	l.sparse = len(given) > 0 && clock.Duration(given[len(given)-1].At-given[0].At) > r.atLeast(r.block())
 	l.whole = unitsOf(asked) >= r.blockSize()
 	r.adapt(int64(len(given)))
 	l.place, r.cut = reply.Place, reply.Cut
@@ -110,11 +84,9 @@ func (r *reserver) receive(number int, asked []request, reply script.Reservation
 	r.noteMissed(reply.Schedule.Given - units) // a reply that was lost comes again, to other requests
 	lateness := reply.Settings.Lateness
 	for _, one := range given {
-		notBefore, notAfter := r.clock.Slot(one.at, lateness, now)
-		one.answer.Slot = Slot{
-			NotBefore: notBefore, NotAfter: notAfter, lateness: lateness, valid: r.slots, slept: r.slept,
-			since: r.slots.generation.Load(), charge: &charge{one.Request, one.at, r.clock.Epoch},
-		}
+		q := asked[one.Job]
+		notBefore, notAfter := r.clock.Slot(one.At, lateness, now)
+		q.answer.Slot = r.slots.Slot(notBefore, notAfter, lateness, r.slept, &slots.Charge{Job: q.Request, At: one.At, Epoch: r.clock.Epoch})
 	}
 }
 
@@ -189,7 +161,7 @@ func (r *reserver) failed(ctx context.Context, err error, now time.Time) {
 	wait := min(retryMost, retryFirst<<min(r.failures-1, 4))
 	r.retryAt = now.Add(wait/2 + rand.N(wait/2+1))
 	phase, until := PhaseAway, time.Time{}
-	r.refusing = refusal(err)
+	r.refusing = script.IsRefusal(err)
 	switch {
 	case r.refusing:
 		phase = PhaseRefused
@@ -200,19 +172,4 @@ func (r *reserver) failed(ctx context.Context, err error, now time.Time) {
 		r.release()
 	}
 	r.enter(phase, until, err, r.clock.Width(now))
-}
-
-// refusal tells an answer that stays the same however often one asks from a
-// Redis that is away, loading or being replaced.
-func refusal(err error) bool {
-	for _, words := range []string{
-		"IDENTITY", "NOPERM", "NOAUTH", "WRONGPASS", "ERR unknown command", "OOM", "MISCONF", "WRONGTYPE", "MODULE", "VERSION",
-		"ERR The user executing the script", // NOPERM, as 7.0 says it of a command inside
-		"ERR ACL failure in script",         // the same, as later ones and Valkey say it
-	} {
-		if strings.Contains(err.Error(), words) {
-			return true
-		}
-	}
-	return errors.Is(err, script.ErrReply)
 }

@@ -13,7 +13,9 @@ import (
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/feedback"
 	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // slowTo is a slowdown to a part of a contract's cap.
@@ -277,7 +279,7 @@ func TestANodeReportsAndHeeds(t *testing.T) {
 		return slow, nil
 	}
 	slot := func(at int64) Slot {
-		return Slot{NotAfter: now.Add(time.Second), valid: l.slots, since: l.slots.generation.Load(), charge: &charge{at: at}}
+		return l.slots.Slot(time.Time{}, now.Add(time.Second), 0, l.slots.Suspended(), &slots.Charge{At: at})
 	}
 	report := func(after time.Duration) []feedback.Counts {
 		reported = nil
@@ -431,11 +433,11 @@ func TestIgnoringTheAnswersEndsABlock(t *testing.T) {
 	blocked := slowTo(tr.c, 0.1, tr.now)
 	blocked.Until = tr.now + 3*second.Microseconds()
 	tr.slowTo(blocked)
-	tr.set(control.Change{Values: limit.Values{"ignore_throttled": "true"}})
+	tr.set(control.Change{Values: parameters.Values{"ignore_throttled": "true"}})
 	if got := tr.askOn(2*time.Second, 10); got < 500 {
 		t.Errorf("got %d units in 2 s, want about 594", got)
 	}
-	tr.set(control.Change{Values: limit.Values{"ignore_throttled": "false"}})
+	tr.set(control.Change{Values: parameters.Values{"ignore_throttled": "false"}})
 	if b := tr.reserve(0, 1); !b.Slowdown.IsZero() {
 		t.Errorf("got %+v again", b.Slowdown)
 	}

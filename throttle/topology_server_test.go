@@ -14,7 +14,7 @@ import (
 	"dispatcher/internal/redisclient"
 	"dispatcher/throttle"
 	"dispatcher/throttle/control"
-	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // rights are all that a node's account needs.
@@ -182,7 +182,7 @@ func change(t *testing.T, rdb redis.UniversalClient) {
 		t.Fatal(err)
 	}
 	horizon := now.Horizon - 10*time.Millisecond // another one at each call
-	if _, err := c.Set(t.Context(), control.Change{Values: limit.Values{"horizon": horizon.String()}, By: "test", Why: "publish"}); err != nil {
+	if _, err := c.Set(t.Context(), control.Change{Values: parameters.Values{"horizon": horizon.String()}, By: "test", Why: "publish"}); err != nil {
 		t.Errorf("change a setting: %v", err)
 	}
 }

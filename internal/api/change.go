@@ -12,6 +12,7 @@ import (
 	"dispatcher/internal/problem"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // change is how a limit is changed, and returns what is in force after it.
@@ -47,7 +48,7 @@ func (a *api) setPaused(r *http.Request, paused bool) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	ch.Values = limit.Values{"paused": strconv.FormatBool(paused)}
+	ch.Values = parameters.Values{"paused": strconv.FormatBool(paused)}
 	return a.carryOut(r, ch, (*control.Control).Set)
 }
 

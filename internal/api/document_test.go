@@ -21,6 +21,7 @@ import (
 	"dispatcher/internal/figures"
 	"dispatcher/internal/loglevel"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // described is the OpenAPI document, to check answers by.
@@ -219,7 +220,7 @@ func TestEachPathSaysWhichMethodsItTakes(t *testing.T) {
 	}
 }
 
-// The settings of a limit are those of limit.Parameters, wherever the document lists them.
+// The settings of a limit are those of parameters.All, wherever the document lists them.
 func TestTheDocumentHasEachSetting(t *testing.T) {
 	t.Parallel()
 	properties := func(schema string) []string {
@@ -227,8 +228,8 @@ func TestTheDocumentHasEachSetting(t *testing.T) {
 		return slices.Sorted(maps.Keys(found))
 	}
 	var changed, shown []string
-	for _, p := range limit.Parameters {
-		if p.Kind != limit.FileOnly {
+	for _, p := range parameters.All {
+		if p.Kind != parameters.FileOnly {
 			changed = append(changed, p.Name)
 		}
 		if _, timed := p.Value(limit.Settings{}).(time.Duration); timed {

@@ -11,6 +11,7 @@ import (
 	"dispatcher/internal/why"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // ofFleet serves a part of the overview.
@@ -70,7 +71,7 @@ func (a *api) calls(r *http.Request) (any, error) {
 
 // forecast says when the jobs that wait will be gone, with the settings that the query names: ?cap=150&window=1s.
 func (a *api) forecast(r *http.Request) (any, error) {
-	values := limit.Values{}
+	values := parameters.Values{}
 	for name, all := range r.URL.Query() {
 		values[name] = all[0] // [checkQuery] has refused a second one
 	}

@@ -16,7 +16,7 @@ import (
 	"dispatcher/internal/fault"
 	"dispatcher/internal/problem"
 	"dispatcher/throttle/control"
-	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // checkQuery refuses a query that can't be read, or that states a parameter twice: one of the two would be ignored.
@@ -163,8 +163,8 @@ func (b body) end() error {
 }
 
 // values are the rest of the members, as settings of a limit.
-func (b body) values() (limit.Values, error) {
-	values := limit.Values{}
+func (b body) values() (parameters.Values, error) {
+	values := parameters.Values{}
 	var faults fault.List
 	for name, raw := range b {
 		known := isSetting(name)
@@ -194,11 +194,11 @@ const (
 )
 
 func isSetting(name string) bool {
-	return slices.ContainsFunc(limit.Parameters, func(p limit.Parameter) bool { return p.Name == name })
+	return slices.ContainsFunc(parameters.All, func(p parameters.Parameter) bool { return p.Name == name })
 }
 
 // known refuses values of a query that are no settings of a limit.
-func known(values limit.Values) error {
+func known(values parameters.Values) error {
 	var faults fault.List
 	for name, text := range values {
 		faults.Refuse(!isSetting(name), shown(json.RawMessage(name)), shown(json.RawMessage(text)), noSetting)

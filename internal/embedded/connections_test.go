@@ -13,7 +13,7 @@ import (
 	"dispatcher/internal/redisclient"
 	"dispatcher/throttle"
 	"dispatcher/throttle/control"
-	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // A provider that closes each connection with its answer, and takes its time for
@@ -85,7 +85,7 @@ func TestAPausedLimitDialsNothing(t *testing.T) {
 	}
 	background.Run(t, f.Run)
 	settle(t, p)
-	if _, err := operator.Set(t.Context(), control.Change{Values: limit.Values{"paused": "true"}}); err != nil {
+	if _, err := operator.Set(t.Context(), control.Change{Values: parameters.Values{"paused": "true"}}); err != nil {
 		t.Fatal(err)
 	}
 	await(t, func() bool { return f.Nodes[0].Limit().Phase == throttle.PhasePaused })
@@ -96,7 +96,7 @@ func TestAPausedLimitDialsNothing(t *testing.T) {
 	if dials := f.Sum("dispatcher_sender_dials_total") - before; dials != 0 {
 		t.Errorf("got %v connections opened for a paused limit", dials)
 	}
-	if _, err := operator.Set(t.Context(), control.Change{Values: limit.Values{"paused": "false"}}); err != nil {
+	if _, err := operator.Set(t.Context(), control.Change{Values: parameters.Values{"paused": "false"}}); err != nil {
 		t.Fatal(err)
 	}
 	settle(t, p)

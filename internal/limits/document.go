@@ -11,6 +11,7 @@ import (
 	"dispatcher/internal/timetext"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // Document is a limit as it is in force, and how the file differs from it. Its JSON also has the terms and the guardrails.
@@ -158,8 +159,8 @@ func differences(file, redis limit.Settings) []Difference {
 	if file.Gate != redis.Gate {
 		found = append(found, Difference{"place", placeOf(file.Terms), placeOf(redis.Terms)})
 	}
-	for _, p := range limit.Differences(file, redis) {
-		if p.Kind == limit.Term || p.Kind == limit.FileOnly {
+	for _, p := range parameters.Differences(file, redis) {
+		if p.Kind == parameters.Term || p.Kind == parameters.FileOnly {
 			found = append(found, Difference{p.Name, ValueText(p, file), ValueText(p, redis)})
 		}
 	}

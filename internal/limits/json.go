@@ -6,6 +6,7 @@ import (
 
 	"dispatcher/internal/timetext"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // joined is one JSON object with the fields of several. Each name is to be in one of them only.
@@ -44,8 +45,8 @@ func guardrailsOf(s limit.Settings) map[string]any { return valuesOf(s, true) }
 // that end in _s.
 func valuesOf(s limit.Settings, guardrails bool) map[string]any {
 	values := map[string]any{}
-	for _, p := range limit.Parameters {
-		if (p.Kind == limit.Guardrail) != guardrails || !p.Of(s.Terms) {
+	for _, p := range parameters.All {
+		if (p.Kind == parameters.Guardrail) != guardrails || !p.Of(s.Terms) {
 			continue
 		}
 		switch v := p.Value(s).(type) {
@@ -61,14 +62,14 @@ func valuesOf(s limit.Settings, guardrails bool) map[string]any {
 }
 
 // ValueText writes a setting as it is written in the configuration.
-func ValueText(p limit.Parameter, s limit.Settings) string {
+func ValueText(p parameters.Parameter, s limit.Settings) string {
 	d, timed := p.Value(s).(time.Duration)
 	switch {
 	case s.Auto && (p.Name == "guard" || p.Name == "lateness"):
-		return limit.Auto
+		return parameters.Auto
 	case timed:
 		return timetext.Short(d)
-	case p.Kind == limit.Guardrail && p.Text(s) == "0":
+	case p.Kind == parameters.Guardrail && p.Text(s) == "0":
 		return "none"
 	}
 	return p.Text(s)

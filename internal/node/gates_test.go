@@ -16,6 +16,7 @@ import (
 	"dispatcher/throttle"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // limitsOf are an account, and a recipient's gate, with so many jobs a second.
@@ -286,7 +287,7 @@ func (c crowd) check(t *testing.T) {
 	t.Helper()
 	const recipients = 500
 	limits := limitsOf(300, 1)
-	limits[0].Guard, limits[0].Lateness = limit.Auto, c.lateness
+	limits[0].Guard, limits[0].Lateness = parameters.Auto, c.lateness
 	sender := limits[1]
 	sender.Name, sender.Key, sender.Cap = "sender", `job.headers["from"]`, int64(c.ofSender)
 	limits = append(limits, sender)
@@ -376,7 +377,7 @@ func TestAJobCountsWhatEachLimitSays(t *testing.T) {
 }
 
 // setLimit is an operator who changes the recipient's limit.
-func (b *bubble) setLimit(values limit.Values) {
+func (b *bubble) setLimit(values parameters.Values) {
 	b.Helper()
 	operator, err := control.NewControl(b.redis, "ns", "recipient")
 	b.must(err)
@@ -397,7 +398,7 @@ func TestARiseOfACapEndsTheOldWaits(t *testing.T) {
 	const jobs = 100
 	inBubble(t, gated(limitsOf(300, 1)), func(b *bubble) {
 		b.hot(jobs, 5)
-		b.setLimit(limit.Values{"cap": "50"})
+		b.setLimit(parameters.Values{"cap": "50"})
 		b.until(3*gates.Recheck, "all are settled", func() bool { return b.settled() == jobs })
 		b.calledOnce(jobs)
 	})
@@ -409,7 +410,7 @@ func TestACutOfACapIsKept(t *testing.T) {
 	const jobs = 60
 	inBubble(t, gated(limitsOf(300, 10)), func(b *bubble) {
 		b.hot(jobs, 10)
-		b.setLimit(limit.Values{"cap": "1"})
+		b.setLimit(parameters.Values{"cap": "1"})
 		before := len(callsOf("hot", b)) + 2 // of the slots that were out
 		b.until(2*jobs*time.Second, "all are settled", func() bool { return b.settled() == jobs })
 		b.calledOnce(jobs)
@@ -423,14 +424,14 @@ func TestAGateGoesOnAfterAPause(t *testing.T) {
 	const jobs = 20
 	inBubble(t, gated(limitsOf(300, 10)), func(b *bubble) {
 		b.hot(jobs, 5)
-		b.setLimit(limit.Values{"paused": "true"})
+		b.setLimit(parameters.Values{"paused": "true"})
 		time.Sleep(2 * time.Second)
 		before := len(callsOf("hot", b))
 		time.Sleep(30 * time.Second)
 		if got := len(callsOf("hot", b)); got != before || got == jobs {
 			t.Fatalf("got %d calls, want the %d before the pause", got, before)
 		}
-		b.setLimit(limit.Values{"paused": "false"})
+		b.setLimit(parameters.Values{"paused": "false"})
 		b.until(3*gates.Recheck, "all are settled", func() bool { return b.settled() == jobs })
 		b.calledOnce(jobs)
 	})

@@ -11,7 +11,7 @@
 -- seen and passes it with its calls, so Redis learns again what it has lost: of each window the larger count holds. For some
 -- time after an epoch's begin nothing is granted, so that all nodes come by. Slots of a reservation whose reply was lost are not
 -- used, so nobody has to remember them. With a key nobody remembers the states: see on_lost.
-local quotas = {PARTS = 64} -- functions; and the parts of a rolling quota's window, as limit.QuotaParts
+local quotas = {PARTS = 64} -- functions; and the parts of a rolling quota's window, as quota.Parts
 local tallies = {} -- of each state of a quota: by window, the units granted and returned
 
 if GATES > 0 then -- a call without gates does not make these functions

@@ -9,12 +9,13 @@ import (
 	"dispatcher/internal/audit"
 	"dispatcher/internal/fault"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // Change says which settings are to become different. It is for good: it holds now, and
 // still holds when an override ends. With For it is an override.
 type Change struct {
-	Values limit.Values
+	Values parameters.Values
 
 	For        time.Duration // after which the terms return by themselves; 0: for good
 	IfRevision int64         // refuse where another one is in force; 0: whichever

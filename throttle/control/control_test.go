@@ -16,6 +16,7 @@ import (
 	"dispatcher/throttle"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // deployment is a Redis with a limit of 300 a second, and the nodes that keep it.
@@ -86,7 +87,7 @@ func (c *deployment) must(t *testing.T, ch control.Change) limit.Settings {
 }
 
 func capOf(n int64) control.Change {
-	return control.Change{Values: limit.Values{"cap": fmt.Sprint(n)}, By: "ops"}
+	return control.Change{Values: parameters.Values{"cap": fmt.Sprint(n)}, By: "ops"}
 }
 
 func capFor(n int64, d time.Duration) control.Change {
@@ -96,7 +97,7 @@ func capFor(n int64, d time.Duration) control.Change {
 }
 
 func paused(p bool) control.Change {
-	return control.Change{Values: limit.Values{"paused": fmt.Sprint(p)}, By: "ops"}
+	return control.Change{Values: parameters.Values{"paused": fmt.Sprint(p)}, By: "ops"}
 }
 
 func TestAPlainChangeHoldsNowAndAfterTheOverride(t *testing.T) {
@@ -107,7 +108,7 @@ func TestAPlainChangeHoldsNowAndAfterTheOverride(t *testing.T) {
 	if s.Cap != 500 || !s.Paused || s.RevertTo.Cap != 300 || !s.RevertTo.Paused || s.RevertAt.IsZero() {
 		t.Errorf("got %+v after a pause in an override, want it paused now and then, with the caps as they were", s)
 	}
-	if s = c.must(t, control.Change{Values: limit.Values{"burst": "3"}}); s.Burst != 3 || s.RevertTo.Burst != 3 || s.Cap != 500 || s.RevertTo.Cap != 300 {
+	if s = c.must(t, control.Change{Values: parameters.Values{"burst": "3"}}); s.Burst != 3 || s.RevertTo.Burst != 3 || s.Cap != 500 || s.RevertTo.Cap != 300 {
 		t.Errorf("got %+v, want the burst now and then", s)
 	}
 	if s = c.must(t, capOf(250)); s.Cap != 250 || !s.RevertAt.IsZero() || s.RevertTo != (limit.Terms{}) {
@@ -152,7 +153,7 @@ func TestAnOverrideEndsByItselfAndIsInTheHistory(t *testing.T) {
 func TestUndoTakesTheLastChangeBack(t *testing.T) {
 	t.Parallel()
 	c := newDeployment(t, limit.Guardrails{}, 1)
-	s := c.must(t, control.Change{Values: limit.Values{"cap": "200", "window": "2s"}})
+	s := c.must(t, control.Change{Values: parameters.Values{"cap": "200", "window": "2s"}})
 	undone, err := c.Undo(t.Context(), 0, control.Change{By: "ops"})
 	if err != nil || undone.Cap != 300 || undone.Window != time.Second || undone.Revision != s.Revision+1 || undone.Why != "undo of revision 2" {
 		t.Errorf("got %+v, %v, want the cap and window before", undone, err)
@@ -211,7 +212,7 @@ func TestGuardrailsStandUnlessForced(t *testing.T) {
 	}
 	for name, ch := range map[string]control.Change{
 		"max_cap": capOf(501), "max_step": capOf(149),
-		"max_cap below the cap": {Values: limit.Values{"max_cap": "200"}}, "max_step below 1": {Values: limit.Values{"max_step": "0.9"}},
+		"max_cap below the cap": {Values: parameters.Values{"max_cap": "200"}}, "max_step below 1": {Values: parameters.Values{"max_step": "0.9"}},
 		"too short": capFor(400, time.Millisecond), "too long": capFor(400, control.MaxOverride+time.Second),
 	} {
 		if s, err := c.Set(t.Context(), ch); err == nil {
@@ -243,7 +244,7 @@ func TestAGuardrailIsNotPassedByMovingItOnTheWay(t *testing.T) {
 func TestGuardrailsAreInTheHistoryAndAreUndone(t *testing.T) {
 	t.Parallel()
 	c := newDeployment(t, limit.Guardrails{MaxCap: 500}, 1)
-	c.must(t, control.Change{Values: limit.Values{"max_cap": "600"}})
+	c.must(t, control.Change{Values: parameters.Values{"max_cap": "600"}})
 	history, err := c.History(t.Context(), 1)
 	if err != nil || len(history) != 1 || history[0].From.MaxCap != 500 || history[0].To.MaxCap != 600 {
 		t.Errorf("got %+v, %v, want the ceiling from 500 to 600", history, err)

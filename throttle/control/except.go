@@ -63,7 +63,7 @@ func (v valueChange) put(s *limit.Settings, now time.Time) error {
 
 // Used is what Redis holds of one value of a gate's key.
 type Used struct {
-	State string    // of a quota, see [limit.Quota.Used]; empty: nothing is used
+	State string    // of a quota, see [quota.Quota.Used]; empty: nothing is used
 	Next  time.Time // of a gate that is none: when the next unit may go, about; zero: now
 
 	// Blocked is until when the provider wants no job of the value. Its answer named the limit. A time

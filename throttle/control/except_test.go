@@ -8,6 +8,7 @@ import (
 
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // An exception is a change like any other: in the history, and undone. It ends by itself, and
@@ -61,7 +62,7 @@ func TestOneValueHasACapOfItsOwn(t *testing.T) {
 func TestAnExceptionThatCanNotBeKeptIsRefused(t *testing.T) {
 	t.Parallel()
 	c := newGate(t)
-	c.must(t, control.Change{Values: limit.Values{"max_cap": "20", "max_step": "2", "max_cost": "2"}})
+	c.must(t, control.Change{Values: parameters.Values{"max_cap": "20", "max_step": "2", "max_cost": "2"}})
 	of := limit.HashOf("+4670")
 	for _, row := range []struct {
 		units int64
@@ -87,13 +88,13 @@ func TestAnExceptionThatCanNotBeKeptIsRefused(t *testing.T) {
 	if _, err := c.Except(t.Context(), of, 0, control.Change{}); err == nil || !strings.Contains(err.Error(), "max_step: from") {
 		t.Errorf("got %v, want a guardrail in the way of the return to the gate's cap as well", err)
 	}
-	if _, err := c.Set(t.Context(), control.Change{Values: limit.Values{"max_cost": "5"}, Force: true}); err != nil {
+	if _, err := c.Set(t.Context(), control.Change{Values: parameters.Values{"max_cost": "5"}, Force: true}); err != nil {
 		t.Errorf("got %v, want no exception in the way", err)
 	}
 	if _, err := c.Except(t.Context(), of, 5, control.Change{Force: true}); err != nil {
 		t.Error(err)
 	}
-	if _, err := c.Set(t.Context(), control.Change{Values: limit.Values{"max_cost": "6", "cap": "7"}, Force: true}); err == nil ||
+	if _, err := c.Set(t.Context(), control.Change{Values: parameters.Values{"max_cost": "6", "cap": "7"}, Force: true}); err == nil ||
 		!strings.Contains(err.Error(), "exceptions: \""+of.String()+"=5\": max_cost: 6: must be at most 5") {
 		t.Errorf("got %v, want the exception named that stands in the way", err)
 	}
@@ -104,7 +105,7 @@ func TestAnExceptionThatCanNotBeKeptIsRefused(t *testing.T) {
 	if _, err := first.Except(t.Context(), of, 5, control.Change{}); err == nil || !strings.Contains(err.Error(), "is for a limit with a key") {
 		t.Errorf("got %v, want no exception to the first limit", err)
 	}
-	if _, err := first.Set(t.Context(), control.Change{Values: limit.Values{"exceptions": of.String() + "=5"}}); err == nil || !strings.Contains(err.Error(), "is for a limit with a key") {
+	if _, err := first.Set(t.Context(), control.Change{Values: parameters.Values{"exceptions": of.String() + "=5"}}); err == nil || !strings.Contains(err.Error(), "is for a limit with a key") {
 		t.Errorf("got %v, want no exception to the first limit", err)
 	}
 }
@@ -133,7 +134,7 @@ func TestExceptionsReturnWithTheTermsOfAnOverride(t *testing.T) {
 		at, err := c.Now(t.Context())
 		return err == nil && s.For(b, at).Cap == 5
 	})
-	if s, err = c.Set(t.Context(), control.Change{Values: limit.Values{"max_cost": "2"}, Force: true}); err != nil || strings.Contains(string(s.Exceptions), b.String()) {
+	if s, err = c.Set(t.Context(), control.Change{Values: parameters.Values{"max_cost": "2"}, Force: true}); err != nil || strings.Contains(string(s.Exceptions), b.String()) {
 		t.Errorf("got %+v, %v, want the one that has ended left out", s, err)
 	}
 }

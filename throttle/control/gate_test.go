@@ -12,6 +12,7 @@ import (
 	"dispatcher/throttle"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // newGate is a Redis with a node that keeps the gate recipient, of 5 a second, beside a limit.
@@ -64,7 +65,7 @@ func TestAGateTakesNoSettingOfTheFirstLimit(t *testing.T) {
 				continue
 			}
 			for _, during := range []time.Duration{0, time.Minute} {
-				_, err := c.Set(t.Context(), control.Change{Values: limit.Values{row.name: row.value}, For: during, Force: force})
+				_, err := c.Set(t.Context(), control.Change{Values: parameters.Values{row.name: row.value}, For: during, Force: force})
 				if err == nil || !strings.Contains(err.Error(), row.want) {
 					t.Errorf("%s %s for %s: got %v, want %s", row.name, row.value, during, err, row.want)
 				}
@@ -87,7 +88,7 @@ func TestAGateIsOverriddenPausedAndUndone(t *testing.T) {
 	if s.Cap != 7 || !s.Gate || !s.RevertTo.Gate || s.RevertTo.Cap != 5 || s.Guard != seeded.Guard || s.Lateness != seeded.Lateness {
 		t.Errorf("got %+v, want a gate of 7 that returns to the gate of 5", s)
 	}
-	if _, err := c.Set(t.Context(), control.Change{Values: limit.Values{"max_cost": "6"}, Force: true}); err == nil ||
+	if _, err := c.Set(t.Context(), control.Change{Values: parameters.Values{"max_cost": "6"}, Force: true}); err == nil ||
 		!strings.Contains(err.Error(), "when the override ends: max_cost: 6: must be at most 5") {
 		t.Errorf("got %v, want the terms that follow the override checked as a gate's", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"dispatcher/internal/audit"
 	"dispatcher/internal/fault"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // Entry is one change of a limit, as the history in Redis holds it: the settings before
@@ -76,5 +77,5 @@ func (c *Control) Events(ctx context.Context, n int) ([]Event, error) {
 // Chosen reports whether the change was no operator's, but the fleet's choice of
 // another lateness.
 func (e Entry) Chosen() bool {
-	return e.To.By == limit.Dispatcher && e.From.Auto && e.To.Auto && e.From.Lateness != e.To.Lateness && len(limit.Differences(e.From, e.To)) == 0
+	return e.To.By == limit.Dispatcher && e.From.Auto && e.To.Auto && e.From.Lateness != e.To.Lateness && len(parameters.Differences(e.From, e.To)) == 0
 }

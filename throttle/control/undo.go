@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // ErrNotInHistory says that the history does not hold the change that is to be undone.
@@ -72,7 +73,7 @@ func (ch *Change) takeBack(s limit.Settings, entries []Entry) error {
 		return fmt.Errorf("undo: no operator has changed the limit, as far as the history goes: %w", ErrNotInHistory)
 	}
 	last := entries[0]
-	changed := limit.Differences(last.From, last.To)
+	changed := parameters.Differences(last.From, last.To)
 	if len(changed) == 0 {
 		return fmt.Errorf("undo of revision %d: it changed neither the contract nor the pause nor a guardrail", last.To.Revision)
 	}
@@ -81,7 +82,7 @@ func (ch *Change) takeBack(s limit.Settings, entries []Entry) error {
 			return err
 		}
 	}
-	ch.Values = limit.Restore(last.From, changed)
+	ch.Values = parameters.Restore(last.From, changed)
 	ch.Why = cmp.Or(ch.Why, fmt.Sprintf("undo of revision %d", last.To.Revision))
 	ch.undid = last.To.Revision
 	return nil
@@ -104,17 +105,17 @@ func toUndo(entries []Entry) []Entry {
 
 // goBack fills in all terms that a revision had.
 func (ch *Change) goBack(to int64, entries []Entry) error {
-	terms := slices.DeleteFunc(slices.Clone(limit.Parameters), func(p limit.Parameter) bool { return p.Kind == limit.Guardrail })
+	terms := slices.DeleteFunc(slices.Clone(parameters.All), func(p parameters.Parameter) bool { return p.Kind == parameters.Guardrail })
 	for _, e := range entries {
 		if e.To.Revision == to {
 			if err := ch.mayReturnTo(e.To); err != nil {
 				return err
 			}
-			ch.Values = limit.Restore(e.To, terms)
+			ch.Values = parameters.Restore(e.To, terms)
 			break
 		}
 		if e.To.Revision == to+1 { // the seeded revision has no entry of its own; others are found behind
-			ch.Values = limit.Restore(e.From, terms)
+			ch.Values = parameters.Restore(e.From, terms)
 		}
 	}
 	if ch.Values == nil {

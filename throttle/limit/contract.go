@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"dispatcher/internal/fault"
+	"dispatcher/throttle/limit/quota"
 )
 
 // Contract is the operator's statement: at most Cap units in any Window. The
@@ -58,7 +59,7 @@ const (
 	MinHorizon      = 20 * time.Millisecond  // less, and a node can't reserve before it needs
 	MaxHorizon      = 300 * time.Millisecond // more, and a change would act too late
 	MaxCap          = 1_000_000_000
-	MaxWindow       = 31 * 24 * time.Hour
+	MaxWindow       = quota.MaxWindow
 	MaxUnits        = 1 << 21 // of a pace that is counted exactly: see [Contract.Pace]
 )
 

@@ -6,7 +6,7 @@
 //
 // A [Contract] is at most Cap units in any Window. Its tags are the keys of the
 // configuration and of the settings in Redis, so a setting has one
-// field, its check in [Contract.Validate], its row in [Parameters], and its default in
+// field, its check in [Contract.Validate], its row in package parameters, and its default in
 // configs/default.yaml. Lua reads a field by its JSON name where an algorithm needs it.
 //
 // # Algorithms
@@ -22,8 +22,9 @@
 //
 // # Gates
 //
-// A gate is a limit after the first. [Terms] say whether a limit is one. The table
-// [Parameters] says which settings a gate has; [Terms.Beside] takes the rest from the first limit.
+// A gate is a limit after the first. [Terms] say whether a limit is one. The table of
+// package parameters says which settings a gate has; [Terms.Beside] takes the rest from the
+// first limit. Package quota says when the windows of a gate begin that is a counter.
 //
 // # Failure
 //

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"dispatcher/internal/fault"
+	"dispatcher/throttle/limit/quota"
 )
 
 // MaxGateWindow is the longest window of a gate: after Redis lost its state, a gate grants
@@ -22,7 +23,7 @@ func (t Terms) Beside(first Terms) Terms {
 	c.Cap, c.Window, c.MaxCost = t.Cap, t.Window, t.MaxCost
 	c.Burst, c.MaxInFlight, c.Reserve, c.MaxNodes, c.IgnoreThrottled = 1, 0, 0, 0, false
 	if t.IsQuota() && t.Window == 0 {
-		c.Window = t.length()
+		c.Window = t.WindowLength()
 	}
 	return Terms{Contract: c, Algorithm: TokenBucket, Gate: true, Quota: t.Quota, Exceptions: t.Exceptions, Paused: t.Paused}
 }
@@ -41,8 +42,8 @@ func (t Terms) validateGate() error {
 	faults.Refuse(t.MaxNodes != 0, "max_nodes", t.MaxNodes, none)
 	bounded := t.IsQuota() || t.Window >= time.Millisecond && t.Window <= MaxGateWindow
 	faults.Refuse(!bounded, "window", t.Window, "must be from 1ms to 1m beside the first limit; what is longer is a quota: state calendar or rolling instead")
-	faults.Under("", t.check())
-	faults.Refuse(t.IsQuota() && t.length() > 0 && t.Window != t.length(), "window", t.Window, "is that of the quota's calendar or rolling: leave it out")
+	faults.Under("", t.Quota.Validate())
+	faults.Refuse(t.IsQuota() && t.WindowLength() > 0 && t.Window != t.WindowLength(), "window", t.Window, "is that of the quota's calendar or rolling: leave it out")
 	for _, e := range fault.All(t.Beside(t).Contract.Validate()) {
 		faults.Refuse(bounded || e.Field != "window", e.Field, e.Value, "%s", e.Remedy)
 	}
@@ -76,7 +77,7 @@ func (t Terms) GateSpacing() time.Duration {
 func (t Terms) GateShare() float64 {
 	switch {
 	case t.Rolling > 0:
-		return t.Rolling.Seconds() / (t.Rolling.Seconds()*(1+1.0/QuotaParts) + t.Guard.Seconds())
+		return t.Rolling.Seconds() / (t.Rolling.Seconds()*(1+1.0/quota.Parts) + t.Guard.Seconds())
 	case t.IsQuota():
 		return 1
 	}

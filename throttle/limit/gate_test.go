@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // Whatever jobs come, no window and guard hold more units of a gate than its cap.
@@ -89,7 +90,7 @@ func gateTerms(values ...string) gateSpec {
 	for i := 0; i < len(values); i += 2 {
 		if values[i] == "reserve" {
 			set.Reserve, set.MaxNodes = 1, 1
-		} else if err := (limit.Values{values[i]: values[i+1]}).Apply(&set); err != nil {
+		} else if err := (parameters.Values{values[i]: values[i+1]}).Apply(&set); err != nil {
 			panic(err)
 		}
 	}
@@ -130,32 +131,32 @@ func TestAGateHasFewParameters(t *testing.T) {
 	t.Parallel()
 	gate := gateTerms().settings()
 	other := gate
-	for _, p := range limit.Parameters {
+	for _, p := range parameters.All {
 		value := map[string]string{"algorithm": "gcra", "paused": "true", "ignore_throttled": "true"}[p.Name]
 		if _, timed := p.Value(gate).(time.Duration); timed {
 			value = "20ms"
 		}
 		value = cmp.Or(value, "7")
-		err := limit.Values{p.Name: value}.Validate(gate)
+		err := parameters.Values{p.Name: value}.Validate(gate)
 		want := p.Name + ": " + value + ": is the first limit's: change it there"
-		if p.On == limit.Quotas {
+		if p.On == parameters.Quotas {
 			want = p.Name + ": " + value + ": is for a quota, and can't change while the fleet runs"
 		}
 		if p.Of(gate.Terms) != (err == nil) || err != nil && err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
-		if p.Kind == limit.FileOnly {
+		if p.Kind == parameters.FileOnly {
 			continue
 		}
-		if err := (limit.Values{p.Name: value}).Apply(&other); err != nil {
+		if err := (parameters.Values{p.Name: value}).Apply(&other); err != nil {
 			t.Error(err)
 		}
 	}
-	restored := limit.Restore(gate, limit.Parameters)
+	restored := parameters.Restore(gate, parameters.All)
 	if want := []string{"cap", "exceptions", "max_cap", "max_cost", "max_step", "paused", "window"}; !slices.Equal(slices.Sorted(maps.Keys(restored)), want) {
 		t.Errorf("got %v restored, want %v", restored, want)
 	}
-	if differing := limit.Differences(gate, other); len(differing) != len(restored) {
+	if differing := parameters.Differences(gate, other); len(differing) != len(restored) {
 		t.Errorf("got %d differences, want %d", len(differing), len(restored))
 	}
 }

@@ -65,7 +65,7 @@ func Unpack(text string) (Settings, error) {
 		return Settings{}, fmt.Errorf("%w: a contract of %s", errPacked, s.Contract)
 	}
 	_, unread := s.Exceptions.All()
-	if err := errors.Join(s.check(), unread); err != nil {
+	if err := errors.Join(s.Quota.Validate(), unread); err != nil {
 		return Settings{}, fmt.Errorf("%w: %w", errPacked, err)
 	}
 	if s.RevertAt.IsZero() {

@@ -7,18 +7,19 @@ import (
 	"time"
 
 	"dispatcher/internal/fault"
+	"dispatcher/throttle/limit/quota"
 )
 
 // Terms are the settings that operators change: the contract, the algorithm that keeps it, and
 // whether it is paused.
 type Terms struct {
-	Contract   `yaml:",inline"`
-	Algorithm  string           `yaml:"algorithm" json:"algorithm"` // name of one of [Algorithms]
-	Gate       bool             `yaml:"-" json:"gate,omitempty"`    // a limit after the first: see [Terms.Beside]
-	Quota      `yaml:",inline"` // of a gate
-	Exceptions Exceptions       `yaml:"-" json:"exceptions,omitempty"`    // of a gate with a key
-	Weights    string           `yaml:"weights" json:"weights,omitempty"` // of tenants: see [Terms.TenantWeights]
-	Paused     bool             `yaml:"-" json:"paused"`
+	Contract    `yaml:",inline"`
+	Algorithm   string           `yaml:"algorithm" json:"algorithm"` // name of one of [Algorithms]
+	Gate        bool             `yaml:"-" json:"gate,omitempty"`    // a limit after the first: see [Terms.Beside]
+	quota.Quota `yaml:",inline"` // of a gate
+	Exceptions  Exceptions       `yaml:"-" json:"exceptions,omitempty"`    // of a gate with a key
+	Weights     string           `yaml:"weights" json:"weights,omitempty"` // of tenants: see [Terms.TenantWeights]
+	Paused      bool             `yaml:"-" json:"paused"`
 }
 
 // Validate refuses terms that the algorithm or a gate can't keep, with a [fault.Error] for

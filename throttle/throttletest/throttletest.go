@@ -11,6 +11,7 @@ import (
 	"dispatcher/throttle"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // T is a test.
@@ -56,7 +57,7 @@ func GivenUp(t T, rdb redis.UniversalClient, n int) (*throttle.Limiter, []thrott
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := operator.Set(t.Context(), control.Change{Values: limit.Values{"paused": "true"}, By: "test"}); err != nil {
+	if _, err := operator.Set(t.Context(), control.Change{Values: parameters.Values{"paused": "true"}, By: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	most, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/quota"
 )
 
 // This file and reserve/gates.lua are the only places that know how gates stand in the
@@ -93,7 +94,7 @@ func (k Keys) Gate(name string, epoch int64, of limit.Hash) string {
 
 // Quota holds the counts of one value of a quota's key. They outlive epochs. Those of another
 // kind of window mean nothing to it.
-func (k Keys) Quota(name string, kind limit.Quota, of limit.Hash) string {
+func (k Keys) Quota(name string, kind quota.Quota, of limit.Hash) string {
 	window := kind.Calendar
 	if window == "" {
 		window = kind.Rolling.String()

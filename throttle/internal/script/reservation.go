@@ -216,6 +216,24 @@ type Reservation struct {
 	Choice    *Choice // nil: slots go to the first jobs
 }
 
+// Grants are the jobs of these costs that got slots, in the order of these, and what they count. All units of a
+// job go at the slot of its first one.
+func (r Reservation) Grants(costs []int64) (all []Grant, units int64) {
+	if r.Choice != nil {
+		for _, one := range r.Choice.Granted {
+			units += costs[one.Job]
+		}
+		return r.Choice.Granted, units
+	}
+	for i, cost := range costs {
+		if units+cost > r.Schedule.Given {
+			break
+		}
+		all, units = append(all, Grant{i, r.Schedule.At(units)}), units+cost
+	}
+	return all, units
+}
+
 // Reserve runs the script of the algorithm that the node knows. Where Redis holds
 // settings with another algorithm, it runs that one's script at once.
 func (s Scripts) Reserve(ctx context.Context, a Ask) (Reservation, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -255,6 +256,21 @@ func decodeHeard(reply []any) (h Heard, err error) {
 	}
 	h.Reports = texts[1:]
 	return h, nil
+}
+
+// IsRefusal tells an answer that stays the same however often one asks from a
+// Redis that is away, loading or being replaced.
+func IsRefusal(err error) bool {
+	for _, words := range []string{
+		"IDENTITY", "NOPERM", "NOAUTH", "WRONGPASS", "ERR unknown command", "OOM", "MISCONF", "WRONGTYPE", "MODULE", "VERSION",
+		"ERR The user executing the script", // NOPERM, as 7.0 says it of a command inside
+		"ERR ACL failure in script",         // the same, as later ones and Valkey say it
+	} {
+		if strings.Contains(err.Error(), words) {
+			return true
+		}
+	}
+	return errors.Is(err, ErrReply)
 }
 
 // TimedOut reports whether an error says that an answer did not come in time.

@@ -9,12 +9,13 @@ import (
 
 	"dispatcher/internal/fault"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // LimitFlags adds a flag for each setting of a limit that a change may have.
 func LimitFlags(cmd *cobra.Command) {
-	for _, p := range limit.Parameters {
-		if p.Kind == limit.Term || p.Kind == limit.Guardrail {
+	for _, p := range parameters.All {
+		if p.Kind == parameters.Term || p.Kind == parameters.Guardrail {
 			cmd.Flags().String(flagOf(p.Name), "", p.About)
 		}
 	}
@@ -23,14 +24,14 @@ func LimitFlags(cmd *cobra.Command) {
 		algorithms = append(algorithms, a.Name)
 	}
 	Choices(cmd, "algorithm", algorithms...)
-	Choices(cmd, "guard", limit.Auto)
+	Choices(cmd, "guard", parameters.Auto)
 	Choices(cmd, "ignore-throttled", "true", "false")
 }
 
 // LimitValues are the settings for which [LimitFlags] are on the command line.
-func LimitValues(cmd *cobra.Command) limit.Values {
-	values := limit.Values{}
-	for _, p := range limit.Parameters {
+func LimitValues(cmd *cobra.Command) parameters.Values {
+	values := parameters.Values{}
+	for _, p := range parameters.All {
 		if flag := cmd.Flags().Lookup(flagOf(p.Name)); flag != nil && flag.Changed {
 			values[p.Name] = flag.Value.String()
 		}

@@ -10,6 +10,7 @@ import (
 	"dispatcher/internal/redisclient"
 	"dispatcher/throttle"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/quota"
 )
 
 const besideFile = `
@@ -70,7 +71,7 @@ limits:
 // A quota shows its window and what is used of it.
 func TestAQuotaIsShownAsOne(t *testing.T) {
 	t.Parallel()
-	daily := limit.Spec{Terms: limit.Terms{Contract: stated(1000, limit.Guardrails{}).Contract, Quota: limit.Quota{Calendar: "day", Zone: "Asia/Tokyo"}}}
+	daily := limit.Spec{Terms: limit.Terms{Contract: stated(1000, limit.Guardrails{}).Contract, Quota: quota.Quota{Calendar: "day", Zone: "Asia/Tokyo"}}}
 	daily.Window = 0
 	daily.Terms = daily.Beside(stated(400, limit.Guardrails{}).Terms)
 	limit, file := limitOn(t, working(t, limit.Guardrails{}, throttle.Gate{Name: "daily", Limit: daily})), clitest.WriteFile(t, "dispatcher.yaml", quotaFile)

@@ -13,6 +13,7 @@ import (
 	"dispatcher/internal/timetext"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 func newHistoryCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
@@ -71,13 +72,13 @@ func became(e control.Entry) string {
 	changed := func(field, from, to string) {
 		words = append(words, fmt.Sprintf("%s %s → %s", field, cli.Quoted(from), cli.Quoted(to)))
 	}
-	for _, p := range limit.Differences(e.From, e.To) {
+	for _, p := range parameters.Differences(e.From, e.To) {
 		switch {
-		case p.Kind == limit.ByValue:
+		case p.Kind == parameters.ByValue:
 			for _, c := range limit.ChangedExceptions(e.From.Exceptions, e.To.Exceptions) {
 				words = append(words, exceptionText(c))
 			}
-		case p.Kind != limit.Pause:
+		case p.Kind != parameters.Pause:
 			changed(p.Name, limits.ValueText(p, e.From), limits.ValueText(p, e.To))
 		case e.To.Paused:
 			words = append(words, "paused")

@@ -7,11 +7,11 @@ import (
 
 	"dispatcher/cmd/dispatcher/internal/cli"
 	"dispatcher/throttle/control"
-	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 func newPauseCommand(s *cli.Settings, asJSON *bool, verb, about string, paused bool) *cobra.Command {
-	h := how{change: control.Change{Values: limit.Values{"paused": strconv.FormatBool(paused)}}}
+	h := how{change: control.Change{Values: parameters.Values{"paused": strconv.FormatBool(paused)}}}
 	cmd := &cobra.Command{
 		Use: verb + " NAME", Short: about, Args: cli.OneName("limit", "NAME"), ValidArgsFunction: s.LimitNames,
 		RunE: func(cmd *cobra.Command, args []string) error {

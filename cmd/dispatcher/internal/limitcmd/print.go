@@ -12,6 +12,7 @@ import (
 	"dispatcher/internal/timetext"
 	"dispatcher/throttle/lateness"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // printed is a document for a terminal.
@@ -84,7 +85,7 @@ func (s printed) printRest(table io.Writer, now limit.Settings) {
 		shown = append(shown, d.Field)
 	}
 	unset := limit.Spec{}.Settings()
-	for _, p := range limit.Parameters {
+	for _, p := range parameters.All {
 		if p.Of(now.Terms) && !slices.Contains(shown, p.Name) && p.Value(now) != p.Value(unset) {
 			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\n", p.Name, cli.Quoted(limits.ValueText(p, now)), strings.ReplaceAll(p.About, "`", ""))
 		}

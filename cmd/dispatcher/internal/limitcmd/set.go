@@ -11,7 +11,7 @@ import (
 	"dispatcher/cmd/dispatcher/internal/cli"
 	"dispatcher/internal/fault"
 	"dispatcher/throttle/control"
-	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 func newSetCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
@@ -48,7 +48,7 @@ func newSetCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 }
 
 // onlyCap is the cap for one value: it has no other setting of its own.
-func onlyCap(values limit.Values) (int64, error) {
+func onlyCap(values parameters.Values) (int64, error) {
 	var faults fault.List
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		faults.Refuse(name != "cap", name, values[name], "is the same for every value of the key: only --cap goes with --key or --hash")

@@ -1,4 +1,4 @@
-package limit
+package quota
 
 import (
 	"fmt"
@@ -60,12 +60,12 @@ func TestQuotasThatAreRefused(t *testing.T) {
 		`on_lost: "stop": must be`:                        {Calendar: "day", OnLost: "stop"},
 		`on_lost: "wait": is for a quota: state calendar`: {OnLost: "wait"},
 	} {
-		if err := q.check(); err == nil || !strings.Contains(err.Error(), want) {
+		if err := q.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: got %v, want %s", q, err, want)
 		}
 	}
 	for _, q := range []Quota{{}, {Calendar: "month", Zone: "Asia/Tokyo", OnLost: LostOpen}, {Rolling: MaxWindow}} {
-		if err := q.check(); err != nil {
+		if err := q.Validate(); err != nil {
 			t.Errorf("%+v: %v", q, err)
 		}
 	}
@@ -80,7 +80,7 @@ func TestUsedOfAQuota(t *testing.T) {
 		t.Errorf("got %d units of the day, want 47", got)
 	}
 	hour := Quota{Rolling: time.Hour}
-	part := (time.Hour.Microseconds() + QuotaParts - 1) / QuotaParts
+	part := (time.Hour.Microseconds() + Parts - 1) / Parts
 	last := now.UnixMicro() / part
 	if got := hour.Used(sprint(last-66, 9, 0)+sprint(last-30, 20, 4)+sprint(last, 5, 0), now); got != 21 {
 		t.Errorf("got %d units of the hour, want 21", got)

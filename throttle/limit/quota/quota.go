@@ -1,4 +1,4 @@
-package limit
+package quota
 
 import (
 	"cmp"
@@ -31,11 +31,14 @@ const (
 // Calendars are the windows of a calendar quota, and how long each is at most.
 var Calendars = map[string]time.Duration{"minute": time.Minute, "hour": time.Hour, "day": 25 * time.Hour, "month": MaxWindow} //nolint:gochecknoglobals // a constant table
 
+// MaxWindow is the longest window of any limit.
+const MaxWindow = 31 * 24 * time.Hour
+
 const (
-	// QuotaParts are the parts of a rolling window that are counted apart. A part counts until
+	// Parts are the parts of a rolling window that are counted apart. A part counts until
 	// all of it has left the window and the guard, so 64 of 65 of the cap are used of a long one.
 	// reserve/quotas.lua has the same number.
-	QuotaParts = 64
+	Parts = 64
 
 	minRolling = time.Second // below that a part is not much longer than the guard
 )
@@ -43,11 +46,11 @@ const (
 // IsQuota reports whether there is one.
 func (q Quota) IsQuota() bool { return q.Calendar != "" || q.Rolling != 0 }
 
-// length is that of the window, at most.
-func (q Quota) length() time.Duration { return cmp.Or(q.Rolling, Calendars[q.Calendar]) }
+// WindowLength is that of the window, at most.
+func (q Quota) WindowLength() time.Duration { return cmp.Or(q.Rolling, Calendars[q.Calendar]) }
 
-// check refuses a quota that can't be counted.
-func (q Quota) check() error {
+// Validate refuses a quota that can't be counted, with a [fault.Error] for each setting.
+func (q Quota) Validate() error {
 	var faults fault.List
 	if q.Calendar != "" {
 		faults.OneOf("calendar", q.Calendar, "minute", "hour", "day", "month")
@@ -147,7 +150,7 @@ func (q Quota) Used(state string, now time.Time) (units int64) {
 	if b := q.Bounds(now); b != nil {
 		begin = b[1].UnixMicro()
 	} else if q.Rolling > 0 {
-		part := (q.Rolling.Microseconds() + QuotaParts - 1) / QuotaParts
+		part := (q.Rolling.Microseconds() + Parts - 1) / Parts
 		begin = (now.UnixMicro() - q.Rolling.Microseconds()) / part
 	}
 	for _, w := range windowsOf(state) {
@@ -158,11 +161,11 @@ func (q Quota) Used(state string, now time.Time) (units int64) {
 	return units
 }
 
-// quotaWindow is a window of a state: "number:granted:returned". Both counts only grow.
-type quotaWindow struct{ number, granted, returned int64 }
+// window is a window of a state: "number:granted:returned". Both counts only grow.
+type window struct{ number, granted, returned int64 }
 
 // windowsOf reads a state, oldest window first. What is no window is left out.
-func windowsOf(state string) (all []quotaWindow) {
+func windowsOf(state string) (all []window) {
 	for word := range strings.FieldsSeq(state) {
 		number, counts, _ := strings.Cut(word, ":")
 		granted, returned, _ := strings.Cut(counts, ":")
@@ -170,7 +173,7 @@ func windowsOf(state string) (all []quotaWindow) {
 		g, errGranted := strconv.ParseInt(granted, 10, 64)
 		r, errReturned := strconv.ParseInt(returned, 10, 64)
 		if errNumber == nil && errGranted == nil && errReturned == nil {
-			all = append(all, quotaWindow{n, g, r})
+			all = append(all, window{n, g, r})
 		}
 	}
 	return all
@@ -182,7 +185,7 @@ func windowsOf(state string) (all []quotaWindow) {
 func Remember(remembered, shown string) string {
 	now := windowsOf(shown)
 	for _, old := range windowsOf(remembered) {
-		i := slices.IndexFunc(now, func(w quotaWindow) bool { return w.number >= old.number })
+		i := slices.IndexFunc(now, func(w window) bool { return w.number >= old.number })
 		switch {
 		case i < 0: // newer than all that Redis has
 			now = append(now, old)

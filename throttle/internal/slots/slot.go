@@ -1,4 +1,4 @@
-package throttle
+package slots
 
 import (
 	"context"
@@ -15,11 +15,15 @@ type Slot struct {
 
 	lateness time.Duration // by how much NotAfter is behind the slot
 
-	valid  *validity     // of the node that reserved it; nil: nothing but its time ends it
+	valid  *Validity     // of the node that reserved it; nil: nothing but its time ends it
 	slept  time.Duration // for how long the host had been suspended when the slot was asked for
 	since  int64         // the generation of slots that it belongs to
-	charge *charge       // nil: nothing is given back where it is not used
+	charge *Charge       // nil: it counts on no limit in Redis
 }
+
+// ErrGivenUp says that a slot was given up, or that there is no other one for long: the
+// limit was cut or paused, or has lost its timeline, or Redis does not answer. The job waits where it came from.
+var ErrGivenUp = errors.New("the slot was given up")
 
 // ErrLate says that a slot's time is over: the call must not be made with it.
 var ErrLate = errors.New("the slot's time is over")
@@ -34,18 +38,36 @@ func (s Slot) Wait(ctx context.Context) error {
 	switch {
 	case s.GivenUp():
 		return ErrGivenUp
-	case s.OverAt(time.Now().Add(margin)):
+	case s.OverAt(time.Now().Add(Margin)):
 		return ErrLate
 	}
 	return nil
 }
 
-// validity knows what ends slots before their time.
-type validity struct {
+// Validity knows what ends the slots of a node before their time. It is for any goroutine.
+type Validity struct {
 	// suspended is for how long the host has been suspended since it booted. The
 	// monotonic clock stands still meanwhile, so a slot would look fresh afterwards.
 	suspended  func() time.Duration
 	generation atomic.Int64 // slots of earlier ones were given up
+}
+
+// NewValidity is for slots that end with a suspension of the host, as that function counts it.
+func NewValidity(suspended func() time.Duration) *Validity { return &Validity{suspended: suspended} }
+
+// Suspended is for how long the host has been suspended since it booted.
+func (v *Validity) Suspended() time.Duration { return v.suspended() }
+
+// GiveUp ends all slots that are out.
+func (v *Validity) GiveUp() { v.generation.Add(1) }
+
+// Slot is a new one, that was asked for when the host had been suspended for so long. It may be used
+// until the lateness is over, which notAfter includes. It counts what charge says; nil: on no limit in Redis.
+func (v *Validity) Slot(notBefore, notAfter time.Time, lateness, suspended time.Duration, charge *Charge) Slot {
+	return Slot{
+		NotBefore: notBefore, NotAfter: notAfter, lateness: lateness,
+		valid: v, slept: suspended, since: v.generation.Load(), charge: charge,
+	}
 }
 
 // sleptMost is by how much two readings of a host that was not suspended differ.
@@ -59,9 +81,9 @@ func (s Slot) sleptThrough() bool {
 	return s.valid != nil && s.valid.suspended()-s.slept > sleptMost
 }
 
-// margin is the time from a call's permit to its write. A slot that has
+// Margin is the time from a call's permit to its write. A slot that has
 // less than this left would be found late at the wire, where that costs more.
-const margin = 200 * time.Microsecond
+const Margin = 200 * time.Microsecond
 
 // WaitNear sleeps until the slot is no more than lead away, so that the call's
 // connection can be made ready.
@@ -69,9 +91,12 @@ func (s Slot) WaitNear(ctx context.Context, lead time.Duration) error {
 	return sleepUntil(ctx, s.NotBefore.Add(-lead))
 }
 
-// lateBy is how late a call at t would be, as the lateness counts it: it is in
+// Charge is what the slot counts; nil: on no limit in Redis.
+func (s Slot) Charge() *Charge { return s.charge }
+
+// LateBy is how late a call at t would be, as the lateness counts it: it is in
 // time with a lateness of that much. Negative where it would be early.
-func (s Slot) lateBy(t time.Time) time.Duration { return t.Sub(s.NotAfter) + s.lateness }
+func (s Slot) LateBy(t time.Time) time.Duration { return t.Sub(s.NotAfter) + s.lateness }
 
 // LateAt reports whether the slot's time is over at t.
 func (s Slot) LateAt(t time.Time) bool { return t.After(s.NotAfter) }

@@ -1,4 +1,4 @@
-package limit_test
+package parameters_test
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // Each field of the terms and guardrails is a parameter, or no operator could see or
@@ -18,7 +19,7 @@ import (
 func TestEveryFieldIsAParameter(t *testing.T) {
 	t.Parallel()
 	var names []string
-	for _, p := range limit.Parameters {
+	for _, p := range parameters.All {
 		names = append(names, p.Name)
 	}
 	for _, of := range []reflect.Type{reflect.TypeFor[limit.Contract](), reflect.TypeFor[limit.Terms](), reflect.TypeFor[limit.Guardrails]()} {
@@ -39,8 +40,8 @@ func TestValuesRestoreAnySettings(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		was, now := drawSettings(rt), drawSettings(rt)
-		err := limit.Restore(was, limit.Differences(now, was)).Apply(&now)
-		if left := limit.Differences(now, was); err != nil || len(left) > 0 {
+		err := parameters.Restore(was, parameters.Differences(now, was)).Apply(&now)
+		if left := parameters.Differences(now, was); err != nil || len(left) > 0 {
 			rt.Fatalf("got %+v, %v, want %+v; %d settings differ", now, err, was, len(left))
 		}
 		if !was.Auto && now.Lateness != was.Lateness {
@@ -54,9 +55,9 @@ func drawSettings(rt *rapid.T) (s limit.Settings) {
 	length := rapid.Custom(func(rt *rapid.T) string {
 		return (time.Duration(rapid.Int64Range(1, 1_000_000).Draw(rt, "us")) * time.Microsecond).String()
 	})
-	values := limit.Values{"guard": rapid.OneOf(length, rapid.Just(limit.Auto)).Draw(rt, "guard")}
-	for _, p := range limit.Parameters {
-		if p.Kind == limit.FileOnly || p.Name == "guard" {
+	values := parameters.Values{"guard": rapid.OneOf(length, rapid.Just(parameters.Auto)).Draw(rt, "guard")}
+	for _, p := range parameters.All {
+		if p.Kind == parameters.FileOnly || p.Name == "guard" {
 			continue
 		}
 		switch p.Value(s).(type) {

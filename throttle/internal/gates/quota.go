@@ -1,10 +1,11 @@
-package throttle
+package gates
 
 import (
 	"time"
 
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/quota"
 )
 
 // quotaMemory is what the reserving goroutine remembers of a quota, so that Redis learns it
@@ -32,26 +33,18 @@ func (g *gate) asked(now time.Time) (q script.Quota) {
 
 // noteQuota remembers the state that Redis shows, and warns once a window, and once a minute at
 // most, when little is left.
-func (r *reserver) noteQuota(g *gate, state string, now int64) {
+func (k *Known) noteQuota(g *gate, state string, now int64) {
 	if !g.IsQuota() || !g.quota.whole || state == "" { // nothing was counted, or a cooldown began and nothing was read
 		return
 	}
-	g.quota.state = limit.Remember(g.quota.state, state)
+	g.quota.state = quota.Remember(g.quota.state, state)
 	at := limit.FromMicros(now)
 	used := g.Used(state, at)
-	r.metrics.Quota(g.name, used, g.Cap)
+	k.metrics.Quota(g.name, used, g.Cap)
 	warned := g.quota.warned
 	if float64(used) < little*float64(g.Cap) || !warned.Before(g.Begins(at)) || at.Sub(warned) < time.Minute {
 		return
 	}
 	g.quota.warned = at
-	r.log.Warn("quota is nearly used up; its jobs wait once it is, until the window is over", "gate", g.name, "used", used, "cap", g.Cap, "window", g.WindowText())
-}
-
-// redisTime is about the time on Redis's clock.
-func (r *reserver) redisTime(now time.Time) time.Time {
-	if r.redisNow == 0 {
-		return now
-	}
-	return limit.FromMicros(r.redisNow).Add(now.Sub(r.answeredAt))
+	k.log.Warn("quota is nearly used up; its jobs wait once it is, until the window is over", "gate", g.name, "used", used, "cap", g.Cap, "window", g.WindowText())
 }

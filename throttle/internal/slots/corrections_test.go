@@ -1,0 +1,43 @@
+package slots
+
+import (
+	"testing"
+	"time"
+)
+
+// Slots of another epoch are not named: that timeline is gone.
+func TestRefundsOfAnotherEpochAreForgotten(t *testing.T) {
+	t.Parallel()
+	var r Corrections
+	for epoch := range int64(3) {
+		r.Add(Correction{Charge: &Charge{Epoch: epoch, Job: Request{Cost: 1}}})
+	}
+	if got := r.Take(1); len(got) != 1 || got[0].Epoch != 1 {
+		t.Errorf("got %v, want the one of epoch 1", got)
+	}
+	for range mostPassed + 1 {
+		r.Add(Correction{Charge: &Charge{Epoch: 1, Job: Request{Cost: 1}}})
+	}
+	if got := r.Take(1); len(got) != mostPassed {
+		t.Errorf("got %d for one call, want %d", len(got), mostPassed)
+	}
+	if got := r.Take(1); len(got) != 1 {
+		t.Errorf("got %d for the next call, want the one that was left", len(got))
+	}
+	if _, some := r.Waiting(); some || r.WorthAsking(time.Now()) {
+		t.Error("some are left, want none")
+	}
+}
+
+// The provider counts a call whatever became of the timeline since. What was granted before a
+// cooldown is given back no more.
+func TestChargesOutliveAnEpoch(t *testing.T) {
+	t.Parallel()
+	var c Corrections
+	c.Add(Correction{Charge: &Charge{Job: Request{Cost: 1}, At: 7, Epoch: 1}, Called: true, Difference: -2})
+	c.Add(Correction{Charge: &Charge{Job: Request{Cost: 3}, At: 8, Epoch: 1}, Called: true, Difference: 2})
+	c.Add(Correction{Charge: &Charge{Job: Request{Cost: 3}, At: 9, Epoch: 1}, Called: true, Until: 10})
+	if got := c.Take(2); len(got) != 1 || got[0].At != 7 {
+		t.Errorf("got %+v, want the charge alone", got)
+	}
+}
