@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
-	"github.com/chromedp/chromedp/kb"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"dispatcher/internal/browser"
@@ -19,8 +18,8 @@ const (
 	campaign = 60     // more jobs, which a rule cancels
 )
 
-// Operators use the pages of two nodes in a real browser: they change the rate, pause, forget the pause, take a change back,
-// get in one another's way, cancel a campaign and replay it. The provider's counts follow, no window is over what was in force,
+// Operators use the pages of two nodes in a real browser, Ada by the keyboard alone: they change the rate, pause, forget the pause,
+// take a change back, get in one another's way, cancel a campaign and replay it. The provider's counts follow, no window is over what was in force,
 // and each job is sent once.
 func TestPageReal(t *testing.T) {
 	path := browser.Path(t)
@@ -48,15 +47,14 @@ func TestPageReal(t *testing.T) {
 	s.finishOnce(t, pageJobs+campaign)
 }
 
-// ratesAreLowered uses the keyboard alone.
+// ratesAreLowered has the calls follow a lower rate within a second.
 func (s *scene) ratesAreLowered(t *testing.T, b *browser.Tab) {
 	t.Helper()
 	b.FillsRate("150", "the provider asked for it", "Ada")
-	b.TabTo("rate-review")
-	b.Press(kb.Enter)
+	b.Enter("rate-review")
 	b.Has("confirm-text", "From 300 calls in any 1 s to 150 calls in any 1 s, until somebody changes it.")
 	pressed := time.Now()
-	b.Press(kb.Enter)
+	b.Agrees()
 	b.Has("rate-result", "The cap is 150. In force on 3/3 nodes after")
 	t.Logf("%q, as the page has it %v after the key was pressed", b.Text("rate-result"), time.Since(pressed).Round(time.Millisecond))
 	b.Until("the page shows the calls", "Math.abs(Number(document.getElementById('f-calls').textContent) - 150) <= 10")
@@ -82,8 +80,7 @@ func (s *scene) pausesAreForgotten(t *testing.T, b, other *browser.Tab) {
 	t.Helper()
 	browser.Eval[bool](b, "document.getElementById('pause-for').add(new Option('10 seconds', '10s')) === undefined") // shorter than people need
 	b.Picks("pause-for", "10s")
-	b.TabTo("pause-button")
-	b.Press(kb.Enter)
+	b.Enter("pause-button")
 	b.Has("pause-result", "Paused. In force on 3/3 nodes after")
 	b.Has("health-state", "Paused")
 	other.Has("resume-text", "until it resumes by itself")
@@ -101,20 +98,17 @@ func (s *scene) pausesAreForgotten(t *testing.T, b, other *browser.Tab) {
 // changesAreUndone takes the first change back, and that again.
 func changesAreUndone(b *browser.Tab) {
 	b.Helper()
-	b.TabTo("pause-button")
-	b.Press(kb.Enter)
+	b.Enter("pause-button")
 	b.Has("pause-result", "Paused. In force on 3/3 nodes after")
-	b.TabTo("resume-button")
-	b.Press(kb.Enter)
+	b.Enter("resume-button")
 	b.Has("pause-result", "Resumed. In force on 3/3 nodes after")
 	b.Until("the newest change can be undone", "document.getElementById('undo') && document.querySelector('#history-rows tr').textContent.includes('resumed')")
-	b.TabTo("undo")
-	b.Press(kb.Enter)
+	b.Enter("undo")
 	b.Has("confirm-text", "Undo makes: paused, until")
-	b.Press(kb.Enter)
+	b.Agrees()
 	b.Has("undo-result", "Undone. In force on 3/3 nodes after")
 	b.Has("health-state", "Paused")
-	b.Click("resume-button")
+	b.Enter("resume-button")
 	b.Has("pause-result", "Resumed. In force on 3/3 nodes after")
 	b.Has("pause-button", "Pause")
 }
@@ -122,10 +116,10 @@ func changesAreUndone(b *browser.Tab) {
 // operatorsCross: the slower one learns what the other did, and decides again.
 func operatorsCross(ada, bob *browser.Tab) {
 	ada.Helper()
-	ada.Types("cap", "500")
-	ada.Types("why", "more is allowed")
+	ada.Writes("cap", "500")
+	ada.Writes("why", "more is allowed")
 	ada.Has("preview-text", "gone at")
-	ada.Click("rate-review")
+	ada.Enter("rate-review")
 	ada.Has("confirm-text", "From 150 calls")
 	bob.Types("cap", "280")
 	bob.Types("why", "an incident")
@@ -133,13 +127,13 @@ func operatorsCross(ada, bob *browser.Tab) {
 	bob.Click("rate-review")
 	bob.Click("confirm-yes")
 	bob.Has("rate-result", "The cap is 280. In force on 3/3 nodes after")
-	ada.Click("confirm-yes")
+	ada.Agrees()
 	ada.Has("rate-meanwhile", "Bob from 127.0.0.1 changed the limit meanwhile: cap 150 → 280")
 	ada.Has("rate-meanwhile", "Nothing of yours was changed")
 	ada.Shoot("real-conflict")
-	ada.Click("rate-review")
+	ada.Enter("rate-review")
 	ada.Has("confirm-text", "From 280 calls")
-	ada.Click("confirm-yes")
+	ada.Agrees()
 	ada.Has("rate-result", "The cap is 500. In force on 3/3 nodes after")
 	bob.Has("rate-now", "500 calls in any 1 s")
 }
@@ -161,11 +155,11 @@ func looks(b *browser.Tab) {
 // campaignsAreCancelled has a rule cancel jobs, and replays their dead letters when the rule has ended.
 func (s *scene) campaignsAreCancelled(t *testing.T, b *browser.Tab) {
 	t.Helper()
-	b.Types("rule-when", `job.headers["campaign"] == "spring"`)
+	b.Writes("rule-when", `job.headers["campaign"] == "spring"`)
 	b.Has("rule-preview", "No job is fetched now")
-	b.Types("rule-why", "wrong price")
-	b.Click("rule-review")
-	b.Click("confirm-yes")
+	b.Writes("rule-why", "wrong price")
+	b.Enter("rule-review")
+	b.Agrees()
 	b.Has("rule-result", "The jobs are cancelled. In force on 3/3 nodes after")
 	var jobs []*kgo.Record
 	for n := range campaign {
@@ -173,17 +167,17 @@ func (s *scene) campaignsAreCancelled(t *testing.T, b *browser.Tab) {
 	}
 	put(t, s.producer(t), jobs...)
 	b.Until("all are cancelled", fmt.Sprintf("document.getElementById('f-dead').textContent === 'cancelled %d'", campaign))
-	b.Click("rule-end-1")
-	b.Click("confirm-yes")
+	b.Enter("rule-end-1")
+	b.Agrees()
 	b.Has("rule-result", "The rule has ended. In force on 3/3 nodes after")
-	b.Click("letters-show")
+	b.Enter("letters-show")
 	b.Has("letters-status", fmt.Sprintf("%d dead letters of topic %s", campaign, s.topic))
 	b.Shoot("real-letters")
-	b.Types("settle-why", "the price is right")
-	b.Click("settle-replay")
-	b.Click("confirm-yes")
+	b.Writes("settle-why", "the price is right")
+	b.Enter("settle-replay")
+	b.Agrees()
 	b.Has("settle-result", "The replay is over: 60 replayed")
 	s.judge.count(t, pageJobs+campaign, time.Minute)
-	b.Click("letters-show")
+	b.Enter("letters-show")
 	b.Has("letters-status", "No dead letters of topic "+s.topic)
 }

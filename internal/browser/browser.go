@@ -19,6 +19,7 @@ import (
 	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 // Path is the path of a browser. Without one the test is skipped, or fails where the environment demands one.
@@ -199,13 +200,30 @@ func (b *Tab) Press(key string) {
 // TabTo goes to an element by the tab key alone.
 func (b *Tab) TabTo(id string) {
 	b.Helper()
-	for range 60 {
+	for range mostTabs {
 		if Eval[string](b, "document.activeElement?.id ?? ''") == id {
 			return
 		}
 		b.Press("\t")
 	}
-	b.Fatalf("60 times the tab key do not lead to %s", id)
+	b.Fatalf("%d times the tab key do not lead to %s", mostTabs, id)
+}
+
+// mostTabs is how often the tab key goes round the page, and more.
+const mostTabs = 200
+
+// Enter goes to a button by the tab key, and presses it by the enter key.
+func (b *Tab) Enter(id string) {
+	b.Helper()
+	b.TabTo(id)
+	b.Press(kb.Enter)
+}
+
+// Writes goes to a field by the tab key, and writes to it in the place of what it has.
+func (b *Tab) Writes(id, text string) {
+	b.Helper()
+	b.TabTo(id) // selects what it has
+	b.Press(text)
 }
 
 // Watched reports whether somebody is going to look at the pictures.

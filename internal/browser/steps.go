@@ -1,6 +1,10 @@
 package browser
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/chromedp/chromedp/kb"
+)
 
 // NodesReady waits until the page shows so many nodes, and none of them as unwell.
 func (b *Tab) NodesReady(nodes int) {
@@ -11,11 +15,15 @@ func (b *Tab) NodesReady(nodes int) {
 // FillsRate fills the form that changes the rate, by the keyboard alone. Jobs wait, so the page says what the cap does to them.
 func (b *Tab) FillsRate(units, why, by string) {
 	b.Helper()
-	b.TabTo("cap")
-	b.Press(units)
+	b.Writes("cap", units)
 	b.Has("preview-text", "instead of")
-	b.TabTo("why")
-	b.Press(why)
-	b.TabTo("by")
-	b.Press(by)
+	b.Writes("why", why)
+	b.Writes("by", by)
+}
+
+// Agrees waits for the dialog, in which the button that agrees has the focus, and presses it by the enter key.
+func (b *Tab) Agrees() {
+	b.Helper()
+	b.Has("confirm-yes", "")
+	b.Press(kb.Enter)
 }

@@ -31,7 +31,7 @@ export function rate() {
     if (decided(limit) !== decided(seen)) meanwhile(seen, limit);
     seen = limit;
   }
-  if (!busy && !$('preview').hidden && performance.now() - previewed > 2000) preview();
+  if (!busy && (again || !$('preview').hidden) && performance.now() - previewed > 2000) preview();
 }
 
 // meanwhile says who changed what while the operator decided.
@@ -61,6 +61,8 @@ function lastsText() {
 
 let previewed = 0; // when the preview was asked for, by performance.now()
 let asked; // of the preview: ends a question that is under way
+let asking = false;
+let again = false; // no node could answer
 let timer;
 
 function previewSoon() {
@@ -69,23 +71,31 @@ function previewSoon() {
   say('rate-result', '');
   clearTimeout(timer);
   asked?.abort();
+  asking = again = false;
   if (!(wanted() >= 1)) { show('preview', false); return; }
   timer = setTimeout(preview, 200);
 }
 
+// preview asks what the cap in the form does, unless an answer is awaited.
 async function preview() {
+  if (asking) return;
   previewed = performance.now();
-  asked?.abort();
   asked = new AbortController();
+  const { signal } = asked;
+  asking = true;
   let p;
   try {
-    p = await get(`forecast?cap=${wanted()}`, { signal: asked.signal });
+    p = await get(`forecast?cap=${wanted()}`, { signal });
   } catch (error) {
-    if (error.name === 'AbortError') return;
+    if (signal.aborted) return;
+    asking = false;
+    again = error instanceof Problem && error.faults.length === 0;
     show('preview', false);
     showProblem(error, fields, 'rate-fault');
     return;
   }
+  if (signal.aborted) return;
+  asking = again = false;
   say('rate-fault', '');
   say('preview-text', whatItDoes(p) + (state.limit.paused ? '' : expiring(p, ' ')));
   say('preview-share', `${percent(p.share)} of that cap can be used: ${number(p.share * p.cap / p.window_s)} ${unitOf(state.limit)} a second.`);
@@ -188,6 +198,8 @@ async function send(before, body) {
 
 function clear() {
   seen = null;
+  asked?.abort();
+  asking = again = false;
   for (const id of ['cap', 'why']) $(id).value = '';
   $('for').value = '';
   show('custom-field', false);
