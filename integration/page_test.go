@@ -121,6 +121,7 @@ func operatorsCross(ada, bob *browser.Tab) {
 	ada.Has("preview-text", "gone at")
 	ada.Enter("rate-review")
 	ada.Has("confirm-text", "From 150 calls")
+	bob.Knows(ada.Revision())
 	bob.Types("cap", "280")
 	bob.Types("why", "an incident")
 	bob.Types("by", "Bob")

@@ -21,6 +21,18 @@ func (b *Tab) FillsRate(units, why, by string) {
 	b.Writes("by", by)
 }
 
+// Revision is that of the settings which the page knows.
+func (b *Tab) Revision() int {
+	b.Helper()
+	return Eval[int](b, "Number(document.getElementById('rate').dataset.revision)")
+}
+
+// Knows waits until the page knows settings of a revision.
+func (b *Tab) Knows(revision int) {
+	b.Helper()
+	b.Until(fmt.Sprint("the page knows revision ", revision), fmt.Sprintf("Number(document.getElementById('rate').dataset.revision) >= %d", revision))
+}
+
 // Agrees waits for the dialog, in which the button that agrees has the focus, and presses it by the enter key.
 func (b *Tab) Agrees() {
 	b.Helper()

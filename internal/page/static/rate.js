@@ -20,6 +20,7 @@ const terms = (limit, cap = limit.cap) => `${number(cap)} ${unitOf(limit)} in an
 export function rate() {
   const { limit } = state;
   if (!limit) return;
+  $('rate').dataset.revision = limit.revision; // what the page knows, for tests
   say('rate-now', limit.paused ? `Paused; once it is resumed: ${terms(limit)}` : `Now: ${terms(limit)}`);
   say('cap-unit', `${unitOf(limit)} in any ${lasting(limit.window_s)}`);
   const back = limit.revert_to && (limit.revert_to.cap !== limit.cap || limit.revert_to.window_s !== limit.window_s);
