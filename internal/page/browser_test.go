@@ -30,8 +30,7 @@ func TestAnOperatorChangesTheRate(t *testing.T) {
 	// by the keyboard alone
 	b.FillsRate("150", "the provider asked for it", "Ada")
 	b.Shoot("preview")
-	b.TabTo("rate-review")
-	b.Press(kb.Enter)
+	b.Enter("rate-review")
 	b.Has("confirm-text", "From 300 calls in any 1 s to 150 calls in any 1 s, until somebody changes it.")
 	b.Accessible("with the dialog")
 	b.Shoot("confirm")

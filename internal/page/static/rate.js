@@ -61,42 +61,45 @@ function lastsText() {
 }
 
 let previewed = 0; // when the preview was asked for, by performance.now()
-let asked; // of the preview: ends a question that is under way
-let asking = false;
+let asked = null; // of the preview: ends the question that is under way; null: none is
 let again = false; // no node could answer
 let timer;
+
+function stopAsking() {
+  asked?.abort();
+  asked = null;
+  again = false;
+}
 
 function previewSoon() {
   seen ??= state.limit;
   setFault('cap', '');
   say('rate-result', '');
   clearTimeout(timer);
-  asked?.abort();
-  asking = again = false;
+  stopAsking();
   if (!(wanted() >= 1)) { show('preview', false); return; }
   timer = setTimeout(preview, 200);
 }
 
 // preview asks what the cap in the form does, unless an answer is awaited.
 async function preview() {
-  if (asking) return;
+  if (asked) return;
   previewed = performance.now();
   asked = new AbortController();
   const { signal } = asked;
-  asking = true;
   let p;
   try {
     p = await get(`forecast?cap=${wanted()}`, { signal });
   } catch (error) {
     if (signal.aborted) return;
-    asking = false;
+    stopAsking();
     again = error instanceof Problem && error.faults.length === 0;
     show('preview', false);
     showProblem(error, fields, 'rate-fault');
     return;
   }
   if (signal.aborted) return;
-  asking = again = false;
+  stopAsking();
   say('rate-fault', '');
   say('preview-text', whatItDoes(p) + (state.limit.paused ? '' : expiring(p, ' ')));
   say('preview-share', `${percent(p.share)} of that cap can be used: ${number(p.share * p.cap / p.window_s)} ${unitOf(state.limit)} a second.`);
@@ -199,8 +202,7 @@ async function send(before, body) {
 
 function clear() {
   seen = null;
-  asked?.abort();
-  asking = again = false;
+  stopAsking();
   for (const id of ['cap', 'why']) $(id).value = '';
   $('for').value = '';
   show('custom-field', false);
