@@ -23,6 +23,7 @@ func TestTheLogLevelIsChangedWhileTheNodeRuns(t *testing.T) {
 	for body, want := range map[string]string{
 		``: `"field":"level"`, `{"level":"DEBUG"}`: "must be debug, info, warn, error", `{"level":"debug","for":"-1s"}`: `"field":"for"`,
 		`{"level":"debug","for":"800h"}`: "must be at most 744h", `{"level":7}`: `"field":"level"`, `{"level":"debug","cap":3}`: `"field":"cap"`,
+		`{"level":"debug","why":"` + strings.Repeat("ü", 201) + `"}`: "must have at most 200 characters",
 	} {
 		s.must(s.ask(http.MethodPut, "log", body), 422, want)
 	}

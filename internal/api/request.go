@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"dispatcher/internal/audit"
 	"dispatcher/internal/auth"
 	"dispatcher/internal/fault"
 	"dispatcher/internal/problem"
@@ -120,6 +121,9 @@ func (b body) change(r *http.Request) (ch control.Change, err error) {
 		}
 	}
 	if err := errors.Join(b.take("for", &lasts), b.take("by", &by), b.take("why", &ch.Why), b.take("force", &ch.Force)); err != nil {
+		return ch, err
+	}
+	if err := audit.CheckWhy(ch.Why); err != nil {
 		return ch, err
 	}
 	if utf8.RuneCountInString(by) > maxBy {
