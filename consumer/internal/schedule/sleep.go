@@ -165,8 +165,11 @@ func (s *Scheduler) SleepersFull() bool {
 // sleepersFull tells whether the partition makes no new job ready since too many sleep.
 func (p *Partition) sleepersFull() bool {
 	s := p.sched
-	if s.sleepers.BelowHalf() || s.sleepers.Full() {
-		return s.sleepers.Full()
+	switch {
+	case s.sleepers.Full():
+		return true
+	case s.sleepers.BelowHalf():
+		return false
 	}
 	deferred, parts := 0, 0
 	for _, jobs := range p.deferred {

@@ -72,8 +72,8 @@ func New(o Options) *Pacer {
 // Items are those for the workers. The pacer closes the channel when it ends.
 func (p *Pacer) Items() <-chan Item { return p.items }
 
-// Run admits jobs until the consumer has ended. After the end of ctx it hands no job out whose slot is still to come. It starts one goroutine, which hands the
-// jobs out: so a Redis that is slow holds up no job that has a slot.
+// Run admits jobs until the consumer has ended. After the end of ctx it hands no job out whose slot is still to come.
+// It starts one goroutine, which hands the jobs out: so a Redis that is slow holds up no job that has a slot.
 func (p *Pacer) Run(ctx context.Context) {
 	handed := make(chan struct{})
 	go func() {

@@ -10,6 +10,7 @@ import (
 	"dispatcher/consumer/deadletter"
 	"dispatcher/internal/dedup"
 	"dispatcher/internal/node/pacer"
+	"dispatcher/internal/wait"
 	"dispatcher/job"
 	"dispatcher/sender"
 	"dispatcher/throttle"
@@ -60,18 +61,14 @@ func (v *visit) claim(ctx context.Context) (useBy time.Time, err error) {
 
 // pollDedup asks the dedup store again, after a wait, about a job that another
 // delivery may be calling.
-func (v *visit) pollDedup(wait time.Duration) event {
+func (v *visit) pollDedup(after time.Duration) event {
 	if !v.Slot.IsZero() { // it is over by then
 		v.o.Limiter.Unused(v.Slot)
 		v.Slot = throttle.Slot{}
 	}
 	ctx := v.Delivery.Context()
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
+	if !wait.For(ctx, after) {
 		return event{hasResult: true, result: sender.Result{Kind: sender.NotSent, Err: context.Cause(ctx)}}
-	case <-timer.C:
 	}
 	answer, err := v.o.Dedup.Peek(ctx, v.entryID)
 	if err != nil {

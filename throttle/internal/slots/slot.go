@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"dispatcher/internal/wait"
 )
 
 // Slot is the permission to begin one call, at a time of its own. The times carry the
@@ -112,16 +114,8 @@ func sleepUntil(ctx context.Context, t time.Time) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	d := time.Until(t)
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if d := time.Until(t); d > 0 && !wait.For(ctx, d) {
 		return context.Cause(ctx)
 	}
+	return nil
 }
