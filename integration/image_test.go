@@ -82,6 +82,16 @@ func try(t *testing.T, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
+// buildRelease builds dispatcher as a release of that version.
+func buildRelease(t *testing.T, path, version string) {
+	t.Helper()
+	build := exec.CommandContext(t.Context(), "../deploy/build.sh", path, version)
+	build.Env = append(os.Environ(), "GOOS=linux")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("deploy/build.sh: %v\n%s", err, out)
+	}
+}
+
 // buildImage builds the image's last stage as it stands in the Dockerfile. In place of the first one, which compiles in an image
 // with Go, it has what the same script builds here: no test compiles everything once more.
 func buildImage(t *testing.T) (image string) {
@@ -93,11 +103,7 @@ func buildImage(t *testing.T) (image string) {
 		t.Skip("needs the command docker")
 	}
 	dir := t.TempDir()
-	build := exec.CommandContext(t.Context(), "../deploy/build.sh", filepath.Join(dir, "dispatcher"), imageVersion)
-	build.Env = append(os.Environ(), "GOOS=linux")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("deploy/build.sh: %v\n%s", err, out)
-	}
+	buildRelease(t, filepath.Join(dir, "dispatcher"), imageVersion)
 	trusted, err := os.ReadFile("/etc/ssl/certs/ca-certificates.crt")
 	if err != nil {
 		t.Logf("the image trusts no authority: %v", err)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"dispatcher/internal/browser"
 	"dispatcher/internal/containers"
@@ -162,11 +161,7 @@ func (s *scene) campaignsAreCancelled(t *testing.T, b *browser.Tab) {
 	b.Enter("rule-review")
 	b.Agrees()
 	b.Has("rule-result", "The jobs are cancelled. In force on 3/3 nodes after")
-	var jobs []*kgo.Record
-	for n := range campaign {
-		jobs = append(jobs, s.named(fmt.Sprint(n), fmt.Sprint("spring-", n), kgo.RecordHeader{Key: "campaign", Value: []byte("spring")}))
-	}
-	put(t, s.producer(t), jobs...)
+	s.campaign(t, campaign)
 	b.Until("all are cancelled", fmt.Sprintf("document.getElementById('f-dead').textContent === 'cancelled %d'", campaign))
 	b.Enter("rule-end-1")
 	b.Agrees()

@@ -34,11 +34,7 @@ func TestLostRulesReal(t *testing.T) {
 
 	s.startOne(t)
 	stop(t, first)
-	campaign := make([]*kgo.Record, jobs)
-	for n := range campaign {
-		campaign[n] = s.named(fmt.Sprint(n), fmt.Sprint("spring-", n), kgo.RecordHeader{Key: "campaign", Value: []byte("spring")})
-	}
-	put(t, s.producer(t), campaign...)
+	s.campaign(t, jobs)
 	s.settled(t, time.Minute)
 	if called := callsFrom(s.judge.arrivals(t), "spring-"); len(called) > 0 {
 		t.Errorf("got %d calls of the cancelled campaign, want none", len(called))
@@ -47,4 +43,14 @@ func TestLostRulesReal(t *testing.T) {
 		t.Errorf("got %+v, want %d dead letters of cancelled jobs dropped", got, jobs)
 	}
 	stop(t, s.running()...)
+}
+
+// campaign writes jobs of the campaign spring, with ids that begin so.
+func (s *scene) campaign(t *testing.T, jobs int) {
+	t.Helper()
+	all := make([]*kgo.Record, jobs)
+	for n := range all {
+		all[n] = s.named(fmt.Sprint(n), fmt.Sprint("spring-", n), kgo.RecordHeader{Key: "campaign", Value: []byte("spring")})
+	}
+	put(t, s.producer(t), all...)
 }
