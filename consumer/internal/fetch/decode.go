@@ -6,6 +6,7 @@ import (
 
 	"dispatcher/consumer/deadletter"
 	"dispatcher/consumer/internal/broker"
+	"dispatcher/consumer/internal/diversion"
 	"dispatcher/consumer/internal/schedule"
 	"dispatcher/job"
 )
@@ -28,7 +29,7 @@ func (m *batchMaker) deliver(d *schedule.Delivery, rec job.Record, now time.Time
 		if err != nil {
 			f.Calls = about.Attempts.Calls
 		}
-		about.Diversion = &schedule.Diversion{Failure: *f}
+		about.Diversion = diversion.Unreadable(*f)
 	}
 	schedule.Prepare(d, m.p, about)
 	return about.Size

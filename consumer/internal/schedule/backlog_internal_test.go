@@ -17,7 +17,7 @@ func backlogIsThatOfAWalk(t *rapid.T, w *bench) {
 	byLane := make(map[string][]*Delivery)
 	for _, p := range w.partitions() {
 		p.each(func(d *Delivery) {
-			if d.state.queued() && p.src.Delay == 0 {
+			if d.state.Queued() && p.src.Delay == 0 {
 				byLane[d.Lane()] = append(byLane[d.Lane()], d)
 			}
 		})

@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"dispatcher/consumer/deadletter"
+	"dispatcher/consumer/internal/diversion"
 	"dispatcher/consumer/internal/lifetime"
+	"dispatcher/consumer/internal/linked"
 	"dispatcher/consumer/internal/offsets"
-	"dispatcher/internal/clip"
+	"dispatcher/consumer/internal/states"
 	"dispatcher/job"
 )
 
@@ -22,19 +24,19 @@ type Delivery struct {
 	Job job.Job
 
 	part      *Partition
-	next      *Delivery    // in the list that holds it
-	nextOfKey *Delivery    // waits in the key queue behind this one
-	key       uint64       // of its key queue: a hash, or 1 for the partition; 0: it has none
-	tenant    string       // in a fair lane; empty in others
-	size      int          // bytes in memory
-	place     int64        // among the jobs of its lane, in the order in which they came
-	times     *times       // nil: it has nothing to wait for
-	diversion *Diversion   // nil: a worker may have it
-	note      any          // belongs to who has taken the job
-	slot      atomic.Int64 // that it was granted last, in Unix nanoseconds; 0: none yet
+	next      *Delivery            // in the list that holds it
+	nextOfKey *Delivery            // waits in the key queue behind this one
+	key       uint64               // of its key queue: a hash, or 1 for the partition; 0: it has none
+	tenant    string               // in a fair lane; empty in others
+	size      int                  // bytes in memory
+	place     int64                // among the jobs of its lane, in the order in which they came
+	times     *times               // nil: it has nothing to wait for
+	diversion *diversion.Diversion // nil: a worker may have it
+	note      any                  // belongs to who has taken the job
+	slot      atomic.Int64         // that it was granted last, in Unix nanoseconds; 0: none yet
 
 	// Guarded by the scheduler's lock.
-	state      state
+	state      states.State
 	older      *Delivery // neighbours among the partition's open jobs
 	newer      *Delivery
 	inKeyQueue bool             // it is in its key's queue
@@ -51,6 +53,22 @@ type times struct {
 	due    time.Time // not handed out before; zero: at once
 	lookAt time.Time // of a retry topic's record: not looked at before
 }
+
+// list is a queue of deliveries, and openJobs are a partition's open jobs in the order of their offsets. So the oldest is known,
+// whatever is settled in between. Jobs that sleep until their first call are not among them: they wait for their time, and not for
+// this node.
+type (
+	list     = linked.List[Delivery, links]
+	openJobs = linked.Chain[Delivery, links]
+)
+
+// links says where a delivery keeps its neighbours.
+type links struct{}
+
+func (links) Next(d *Delivery) **Delivery  { return &d.next }
+func (links) Bytes(d *Delivery) int        { return d.size }
+func (links) Older(d *Delivery) **Delivery { return &d.older }
+func (links) Newer(d *Delivery) **Delivery { return &d.newer }
 
 // Outcome is the result of a job, for its record on <topic>.results.
 type Outcome struct {
@@ -123,7 +141,7 @@ func (d *Delivery) TimedOut() bool {
 	}
 	s.mu.Lock()
 	defer s.unlock()
-	return d.state.late()
+	return d.state.Late()
 }
 
 // SetAttempts notes the job's attempts so far. Once one of them has failed, the next commit
@@ -149,7 +167,7 @@ func (d *Delivery) CountFailure() {
 func (d *Delivery) setAttempts(a offsets.Attempts) {
 	a.Failures = max(a.Failures, d.attempts.Failures) // the worker may not know of a CountFailure yet
 	d.attempts = a
-	if !d.state.late() && d.state != over {
+	if !d.state.Late() && d.state != states.Over {
 		d.part.tracker.SetAttempts(d.Job.Offset, a)
 	}
 }
@@ -171,39 +189,19 @@ func LifetimeOf(d *Delivery) *lifetime.Lifetime { return d.part.asg.Lifetime }
 // Step logs at level debug that the job has come to a step, with its id and its place, and
 // never its payload or key. It allocates nothing where that level is not logged.
 func (d *Delivery) Step(step string, attrs ...slog.Attr) {
-	s := d.part.sched
-	if !s.logsSteps() {
-		return
-	}
-	j := &d.Job
-	s.opts.Log.LogAttrs(context.Background(), slog.LevelDebug, "step of a job", append([]slog.Attr{
-		slog.String("step", step), slog.String("id", clip.Text(j.ID, deadletter.MaxCodeBytes)),
-		slog.String("topic", j.Topic), slog.Int("partition", j.Partition), slog.Int64("offset", j.Offset),
-	}, attrs...)...)
-}
-
-// step is a step of a job that is logged later.
-type step struct {
-	d    *Delivery
-	name string
-	attr slog.Attr
+	d.part.sched.log.Write(&d.Job, step, attrs...)
 }
 
 // noteStep has a step logged once the lock is free. An empty attribute is not logged. The
 // lock is held.
 func (d *Delivery) noteStep(name string, attr slog.Attr) {
-	if s := d.part.sched; s.logsSteps() {
-		s.stepped = append(s.stepped, step{d, name, attr})
-	}
-}
-
-func (s *Scheduler) logsSteps() bool {
-	return s.opts.Log.Enabled(context.Background(), slog.LevelDebug)
+	s := d.part.sched
+	s.steps.Note(s.log, &d.Job, name, attr)
 }
 
 // logFetched logs that jobs were fetched.
 func (s *Scheduler) logFetched(jobs []Delivery) {
-	if !s.logsSteps() {
+	if !s.log.On() {
 		return
 	}
 	for i := range jobs {

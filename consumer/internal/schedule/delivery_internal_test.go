@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"dispatcher/consumer/internal/steps"
 )
 
 // A step costs the way of a job nothing where it is not logged.
@@ -27,7 +29,7 @@ func TestTheLogSaysBehindWhichJobAnotherWaits(t *testing.T) {
 	var log bytes.Buffer
 	l := &Lane{name: "default", limit: 8}
 	w := newBench(l)
-	w.opts.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	w.log = steps.Log{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	addJobs(partition(w.NewAssignment(), l, 0), 'k', 0, 'q', 'k', 0, 'k')
 	var behind []string
 	for line := range strings.Lines(log.String()) {

@@ -23,11 +23,11 @@
 // A lane that is not fair has as many jobs ready and in flight together as it may have in flight. A fair lane makes all
 // jobs ready that may go, since its tenants take turns over those that are ready.
 //
-// Its parts that know no job have packages of their own, and no lock: package turns is the queue of ready jobs of a lane, timers the
-// times that jobs and partitions wait for, sleepers the bound on jobs asleep, backlog the counts of a lane, lifetime the contexts of an
-// assignment.
+// Its parts that need no lock have packages of their own: package states is the life of a job, linked the lists of jobs and
+// partitions, turns the queue of ready jobs of a lane, timers the times that jobs and partitions wait for, sleepers the bound on jobs
+// asleep, diversion where a job goes that no worker gets, steps the log of a job's steps, backlog the counts of a lane, lifetime the
+// contexts of an assignment.
 //
-// A delivery has one state; state.go lists the states and the events that change them.
 // In settle.go and sleep.go are the calls by which a worker gives a job away, in divert.go the
 // jobs that no worker gets.
 //

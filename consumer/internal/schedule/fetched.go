@@ -3,6 +3,7 @@ package schedule
 import (
 	"time"
 
+	"dispatcher/consumer/internal/diversion"
 	"dispatcher/consumer/internal/offsets"
 )
 
@@ -26,8 +27,8 @@ type Prepared struct {
 	Due       time.Time // not handed out before; zero: at once
 	LookAt    time.Time // of a retry topic's record: not looked at before
 	Attempts  offsets.Attempts
-	Tenant    string     // in a fair lane
-	Diversion *Diversion // nil: a worker may have it
+	Tenant    string               // in a fair lane
+	Diversion *diversion.Diversion // nil: a worker may have it
 }
 
 // Prepare sets up a delivery that was fetched, whose Job is there already.
@@ -52,11 +53,11 @@ func (p *Partition) Add(b *Batch) bool {
 		p.tracker.DropRestored()
 	}
 	for i := range b.Jobs {
-		p.buffer.push(&b.Jobs[i])
+		p.buffer.Push(&b.Jobs[i])
 		b.Jobs[i].comes()
 	}
 	p.fetched, p.stable = b.Next, b.Stable
-	if p.buffer.head == nil {
+	if p.buffer.Head() == nil {
 		p.tracker.SkipTo(p.fetched)
 	}
 	p.src.Lane.enlist(p)
@@ -100,17 +101,17 @@ func (a *Assignment) OverBudget() bool {
 func (p *Partition) OverShare() bool { return p.overShare }
 
 // held is how many bytes of records the partition has in memory.
-func (p *Partition) held() int { return p.buffer.bytes + p.heldBack() }
+func (p *Partition) held() int { return p.buffer.Volume().Bytes + p.heldBack() }
 
 // heldBack is how many of them are those of admitted jobs that wait behind their key, have
 // just got it, sleep, are diverted and not written, or in a fair lane are ready.
 func (p *Partition) heldBack() int {
-	return p.freed.bytes + p.behind.bytes + p.asleep.bytes + p.diverted.bytes + p.ready.bytes
+	return p.freed.Volume().Bytes + p.behind.Bytes + p.asleep.Bytes + p.diverted.Bytes + p.ready.Bytes
 }
 
 // room tells whether fetching may go on.
 func (p *Partition) room() bool {
-	return p.buffer.jobs < bufferJobs && p.buffer.bytes < bufferBytes && p.heldBack() < heldBackBytes &&
+	return p.buffer.Volume().Items < bufferJobs && p.buffer.Volume().Bytes < bufferBytes && p.heldBack() < heldBackBytes &&
 		p.tracker.Span() < offsets.PauseWindow && !p.sleepersFull()
 }
 

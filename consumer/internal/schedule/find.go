@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"dispatcher/consumer/internal/offsets"
+	"dispatcher/consumer/internal/states"
 	"dispatcher/consumer/internal/status"
 )
 
@@ -47,7 +48,7 @@ func (p *Partition) find(match func(*Delivery) bool, most int) (found []status.S
 
 // each calls do with each job of the partition that is not settled.
 func (p *Partition) each(do func(*Delivery)) {
-	for d := p.open.oldest; d != nil; d = d.newer {
+	for d := p.open.Oldest(); d != nil; d = d.newer {
 		do(d)
 	}
 	for t := range p.sched.timers.All() {
@@ -55,7 +56,7 @@ func (p *Partition) each(do func(*Delivery)) {
 			do(t.d)
 		}
 	}
-	for d := p.buffer.head; d != nil; d = d.next {
+	for d := p.buffer.Head(); d != nil; d = d.next {
 		do(d)
 	}
 }
@@ -67,22 +68,22 @@ func (d *Delivery) stay() status.Stay {
 		ID:    d.Job.ID, Lane: d.Lane(), Calls: d.attempts, Slot: d.Slot(),
 	}
 	switch d.state {
-	case fetched:
+	case states.Fetched:
 		one.For, one.Until = d.part.buffered()
-	case waiting:
+	case states.Waiting:
 		one.For = status.WaitsForLane
 		if first := d.part.firstOfKey(d); first != d {
 			behind := first.stay()
 			one.For, one.Behind = status.WaitsForOrder, &behind
 		}
-	case asleep:
+	case states.Asleep:
 		one.For, one.Until = d.sleepsFor()
 		one.Limit = d.limit
-	case ready:
+	case states.Ready:
 		one.For, one.Ahead, one.Tenant = status.WaitsForTurn, d.part.src.Lane.ready.Before(func(one *Delivery) bool { return one == d }), d.tenant
-	case inFlight, timedOut, abandoned, over:
+	case states.InFlight, states.TimedOut, states.Abandoned, states.Over:
 		one.For = status.WaitsForCall
-	case writing, diverted:
+	case states.Writing, states.Diverted:
 		one.For = status.WaitsForRecord
 	}
 	return one
@@ -90,7 +91,7 @@ func (d *Delivery) stay() status.Stay {
 
 // buffered says why the first job of the buffer waits, and with it all others there.
 func (p *Partition) buffered() (reason status.WaitsFor, until time.Time) {
-	switch first := p.buffer.head; {
+	switch first := p.buffer.Head(); {
 	case p.headWaits:
 		return status.WaitsForTime, first.times.lookAt
 	case p.sleepersFull():
@@ -126,7 +127,7 @@ func (p *Partition) firstOfKey(d *Delivery) *Delivery {
 	first := d
 	for moved := true; moved; {
 		moved = false
-		for one := p.open.newest; one != nil; one = one.older {
+		for one := p.open.Newest(); one != nil; one = one.older {
 			if one.nextOfKey == first {
 				first, moved = one, true
 			}

@@ -76,7 +76,7 @@ func (p *Partition) joinKeyQueue(d *Delivery) bool {
 		return true
 	}
 	last.nextOfKey = d
-	p.behind.plus(d)
+	p.behind.Plus(d.size)
 	d.noteStep("waits behind another job of its key", slog.Int64("behind", last.Job.Offset))
 	return false
 }
@@ -94,12 +94,12 @@ func (p *Partition) leaveKey(d *Delivery, done bool) {
 	case !done:
 		p.keys[d.key] = nil
 		for ; following != nil; following = following.nextOfKey {
-			p.behind.minus(following)
+			p.behind.Minus(following.size)
 		}
 	case following == nil:
 		delete(p.keys, d.key)
 	default:
-		p.behind.minus(following)
-		p.freed.push(following)
+		p.behind.Minus(following.size)
+		p.freed.Push(following)
 	}
 }

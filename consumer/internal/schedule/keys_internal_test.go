@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"dispatcher/consumer/deadletter"
+	"dispatcher/consumer/internal/steps"
 )
 
 // writes has the records of jobs written later, by the test.
@@ -37,7 +38,7 @@ func TestAKeyIsHeldUntilTheRecordIsInKafka(t *testing.T) {
 			w := newBench(l)
 			w.opts.Settler = writes{}
 			var log bytes.Buffer
-			w.opts.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+			w.log = steps.Log{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 			p := partition(w.NewAssignment(), l, 0)
 			addJobs(p, 1, 1)
 			d := w.Take()

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"dispatcher/consumer/internal/backlog"
+	"dispatcher/consumer/internal/linked"
 	"dispatcher/consumer/internal/turns"
 )
 
@@ -17,8 +18,7 @@ type Lane struct {
 	completed backlog.Rate // offsets
 	backlog   backlog.Counter
 
-	first *Partition // queue of partitions that may have a job to make ready
-	last  *Partition
+	parts linked.List[Partition, inLane] // those that may have a job to make ready
 }
 
 // NewLane makes a lane of so many jobs ready and in flight.
@@ -47,7 +47,7 @@ func (s *Scheduler) putFront(l *Lane, d *Delivery) {
 
 func (s *Scheduler) isReady(l *Lane, d *Delivery, had int) {
 	if l.fair {
-		d.part.ready.plus(d)
+		d.part.ready.Plus(d.size)
 	}
 	s.noticeOf(l, had)
 }
@@ -81,7 +81,7 @@ func (d *Delivery) turns() int { return max(1, d.Job.Cost) }
 // notReady notes that the job was taken out of its lane's queue.
 func (d *Delivery) notReady() {
 	if d.part.src.Lane.fair {
-		d.part.ready.minus(d)
+		d.part.ready.Minus(d.size)
 		d.part.wakeFetcher()
 	}
 }
@@ -103,23 +103,21 @@ func (l *Lane) enlist(p *Partition) {
 	if p.listed || p.asg.phase != working || !p.hasSome() {
 		return
 	}
-	p.listed, p.after = true, nil
-	if l.last == nil {
-		l.first = p
-	} else {
-		l.last.after = p
-	}
-	l.last = p
+	p.listed = true
+	l.parts.Push(p)
 }
 
 func (l *Lane) delist() *Partition {
-	p := l.first
-	if l.first = p.after; l.first == nil {
-		l.last = nil
-	}
-	p.listed, p.after = false, nil
+	p := l.parts.Pop()
+	p.listed = false
 	return p
 }
+
+// inLane says where a partition keeps the next one of its lane's queue.
+type inLane struct{}
+
+func (inLane) Next(p *Partition) **Partition { return &p.after }
+func (inLane) Bytes(*Partition) int          { return 0 }
 
 // drop takes an assignment's jobs out of the queue.
 func (l *Lane) drop(a *Assignment) {

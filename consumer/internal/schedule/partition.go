@@ -3,7 +3,10 @@ package schedule
 import (
 	"time"
 
+	"dispatcher/consumer/internal/diversion"
+	"dispatcher/consumer/internal/linked"
 	"dispatcher/consumer/internal/offsets"
+	"dispatcher/consumer/internal/states"
 	"dispatcher/job"
 )
 
@@ -42,11 +45,11 @@ type Partition struct {
 	woken     list           // their time has come; they go before the buffer
 	retries   list           // jobs that failed or waited for a limit, and whose time has come; they take turns with the buffer
 	yields    bool           // it is the buffer's turn
-	behind    volume         // in the key queues, behind the first of each
-	asleep    volume         // jobs that wait for their time
+	behind    linked.Volume  // in the key queues, behind the first of each
+	asleep    linked.Volume  // jobs that wait for their time
 	deferred  map[string]int // jobs that wait for a limit, by its name
-	diverted  volume         // jobs whose diversion is not written
-	ready     volume         // in a fair lane: jobs that are ready
+	diverted  linked.Volume  // jobs whose diversion is not written
+	ready     linked.Volume  // in a fair lane: jobs that are ready
 	inFlight  int            // handed out; not settled, or a worker still has them
 	headWaits bool           // the first record in buffer has to wait, and a timer is set
 
@@ -90,16 +93,16 @@ func (p *Partition) Begin() (offset, stable int64) { return p.begin, p.stable }
 
 // hasSome tells whether take may find a job.
 func (p *Partition) hasSome() bool {
-	return p.freed.head != nil || p.woken.head != nil || p.retries.head != nil || (p.buffer.head != nil && !p.headWaits)
+	return p.freed.Head() != nil || p.woken.Head() != nil || p.retries.Head() != nil || (p.buffer.Head() != nil && !p.headWaits)
 }
 
 // take takes the next job that may go; nil: none for now. fresh: it came out of the buffer.
 func (p *Partition) take() (d *Delivery, fresh bool) {
-	if p.freed.head != nil {
-		return p.freed.pop(), false
+	if p.freed.Head() != nil {
+		return p.freed.Pop(), false
 	}
-	for p.woken.head != nil {
-		if d := p.woken.pop(); p.mayGo(d) {
+	for p.woken.Head() != nil {
+		if d := p.woken.Pop(); p.mayGo(d) {
 			return d, false
 		}
 	}
@@ -117,8 +120,8 @@ func (p *Partition) take() (d *Delivery, fresh bool) {
 // takeRetry takes a job that failed before, or that waited for a limit. The next turn is the buffer's; in partition order
 // it is not, since no job of the buffer may go before this one is settled.
 func (p *Partition) takeRetry() *Delivery {
-	for p.retries.head != nil && !p.yields {
-		if d := p.retries.pop(); p.mayGo(d) {
+	for p.retries.Head() != nil && !p.yields {
+		if d := p.retries.Pop(); p.mayGo(d) {
 			p.yields = p.sched.opts.Order != OrderPartition
 			return d
 		}
@@ -127,8 +130,8 @@ func (p *Partition) takeRetry() *Delivery {
 }
 
 func (p *Partition) takeFresh() *Delivery {
-	for p.buffer.head != nil {
-		d := p.buffer.head
+	for p.buffer.Head() != nil {
+		d := p.buffer.Head()
 		if p.headWaits || p.sleepersFull() {
 			return nil
 		}
@@ -147,20 +150,20 @@ func (p *Partition) takeFresh() *Delivery {
 // admitNext takes the next job out of the buffer; nil: it may not go at once. Not ok: the
 // tracker has no room.
 func (p *Partition) admitNext() (d *Delivery, ok bool) {
-	admission := p.tracker.Admit(p.buffer.head.Job.Offset)
+	admission := p.tracker.Admit(p.buffer.Head().Job.Offset)
 	if admission == offsets.BeyondWindow {
 		return nil, false
 	}
-	d = p.buffer.pop()
+	d = p.buffer.Pop()
 	if admission == offsets.AlreadyComplete {
 		d.count(-1)
 		return nil, true
 	}
-	d.on(admit)
+	d.on(states.Admit)
 	if attempts, ok := p.tracker.Attempts(d.Job.Offset); ok {
 		d.attempts = attempts // from the partition's last owner
 	}
-	p.open.add(d)
+	p.open.Add(d)
 	if p.mayGo(d) {
 		return d, true
 	}
@@ -171,7 +174,7 @@ func (p *Partition) admitNext() (d *Delivery, ok bool) {
 // among the diverted, asleep, or in its key queue.
 func (p *Partition) mayGo(d *Delivery) bool {
 	if d.diversion == nil && d.expired() {
-		d.diversion = d.expiry()
+		d.diversion = diversion.Expired(d.attempts)
 	}
 	if d.diversion != nil {
 		p.divert(d, d.diversion)
@@ -190,15 +193,15 @@ func (p *Partition) mayGo(d *Delivery) bool {
 // some of them. It moves fetched back: otherwise the tracker would take the dropped offsets
 // for a gap, and so for complete.
 func (p *Partition) drop() {
-	for d := p.open.oldest; d != nil; d = d.newer {
+	for d := p.open.Oldest(); d != nil; d = d.newer {
 		d.goes()
 	}
-	for d := p.buffer.head; d != nil; d = d.next {
+	for d := p.buffer.Head(); d != nil; d = d.next {
 		d.goes()
 	}
 	p.fetched = p.tracker.End()
 	p.buffer, p.freed, p.woken, p.retries = list{}, list{}, list{}, list{}
 	p.open = openJobs{}
-	p.keys, p.behind, p.asleep, p.ready = nil, volume{}, volume{}, volume{}
+	p.keys, p.behind, p.asleep, p.ready = nil, linked.Volume{}, linked.Volume{}, linked.Volume{}
 	clear(p.deferred)
 }

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"dispatcher/consumer/internal/states"
 	"dispatcher/consumer/internal/status"
 )
 
@@ -30,9 +31,9 @@ func pilesAreThoseOfAWalk(t *rapid.T, w *bench) {
 		p.each(func(d *Delivery) {
 			switch {
 			case len(d.Job.Key) == 0:
-			case d.state == asleep && d.limit != "":
+			case d.state == states.Asleep && d.limit != "":
 				want[d.limit+string(d.Job.Key)]++
-			case queued[d] || d.state == waiting && d.inKeyQueue:
+			case queued[d] || d.state == states.Waiting && d.inKeyQueue:
 				want[string(d.Job.Key)]++
 			}
 		})

@@ -1,5 +1,7 @@
 package schedule
 
+import "dispatcher/consumer/internal/states"
+
 // TakeSample hands out any fetched job that has not failed yet: its call tells more about
 // the provider than that of a job which has failed. Where there is none, it is
 // [Scheduler.Take].
@@ -12,11 +14,11 @@ func (s *Scheduler) TakeSample() *Delivery {
 		p.src.Lane.enlist(p)
 		p.wakeFetcher()
 		if d != nil && !d.expired() {
-			d.on(enqueue)
+			d.on(states.Enqueue)
 			return s.handOut(d)
 		}
 		if d != nil {
-			p.divert(d, d.expiry())
+			p.divertExpired(d)
 		}
 	}
 	for _, l := range s.opts.Lanes {
@@ -32,7 +34,7 @@ func (s *Scheduler) TakeSample() *Delivery {
 func (s *Scheduler) withFresh() (parts []*Partition) {
 	for a := range s.live {
 		for _, p := range a.parts {
-			if p.src.Delay == 0 && a.phase == working && (p.freed.head != nil || p.buffer.head != nil) {
+			if p.src.Delay == 0 && a.phase == working && (p.freed.Head() != nil || p.buffer.Head() != nil) {
 				parts = append(parts, p)
 			}
 		}
@@ -43,16 +45,16 @@ func (s *Scheduler) withFresh() (parts []*Partition) {
 // sample takes a fetched job, each with the same chance. The jobs before it keep their order,
 // and their keys.
 func (p *Partition) sample() *Delivery {
-	freed := p.freed.jobs
-	n := p.sched.random(freed + p.buffer.jobs)
-	for at := freed; at <= n && p.buffer.head != nil; at++ {
+	freed := p.freed.Volume().Items
+	n := p.sched.random(freed + p.buffer.Volume().Items)
+	for at := freed; at <= n && p.buffer.Head() != nil; at++ {
 		d, ok := p.admitNext()
 		if !ok {
 			break
 		}
 		if d != nil {
-			p.freed.push(d)
+			p.freed.Push(d)
 		}
 	}
-	return p.freed.remove(min(n, p.freed.jobs-1))
+	return p.freed.Remove(min(n, p.freed.Volume().Items-1))
 }

@@ -10,6 +10,8 @@ import (
 
 	"dispatcher/consumer/deadletter"
 	"dispatcher/consumer/internal/sleepers"
+	"dispatcher/consumer/internal/states"
+	"dispatcher/consumer/internal/steps"
 	"dispatcher/consumer/internal/timers"
 )
 
@@ -43,13 +45,14 @@ type Settler interface {
 // queue.
 type Scheduler struct {
 	opts    Options
+	log     steps.Log
 	seed    maphash.Seed    // of the keys' hashes
 	random  func(n int) int // below n; a test may choose
 	ready   chan struct{}   // a job became ready; one slot, since a second notice says nothing new
 	earlier chan struct{}   // KeepTime has to check again; likewise
 
-	mu       sync.Mutex // ends with unlock
-	stepped  []step     // to be logged once the lock is free
+	mu       sync.Mutex  // ends with unlock
+	steps    steps.Later // to be logged once the lock is free
 	timers   timers.Queue[timer]
 	sleepers sleepers.Bound          // jobs that sleep: each has a timer
 	taken    map[*Delivery]time.Time // when the pacer took each job that may time out
@@ -60,7 +63,7 @@ type Scheduler struct {
 // New makes a scheduler without assignments.
 func New(o Options) *Scheduler {
 	return &Scheduler{
-		opts: o, seed: maphash.MakeSeed(), random: rand.IntN, ready: make(chan struct{}, 1), earlier: make(chan struct{}, 1),
+		opts: o, log: steps.Log{Logger: o.Log}, seed: maphash.MakeSeed(), random: rand.IntN, ready: make(chan struct{}, 1), earlier: make(chan struct{}, 1),
 		sleepers: sleepers.Bound{MaxJobs: o.MaxAsleep, MaxBytes: o.MaxAsleepBytes},
 		taken:    make(map[*Delivery]time.Time), live: make(map[*Assignment]struct{}),
 	}
@@ -68,12 +71,9 @@ func New(o Options) *Scheduler {
 
 // unlock frees the lock, and logs the steps that were noted under it.
 func (s *Scheduler) unlock() {
-	stepped := s.stepped
-	s.stepped = nil
+	noted := s.steps.Take()
 	s.mu.Unlock()
-	for _, one := range stepped {
-		one.d.Step(one.name, one.attr)
-	}
+	noted.Write(s.log)
 }
 
 // mostFilled is how many jobs one call of fill makes ready in a fair lane, at most: the lock is held
@@ -83,7 +83,7 @@ const mostFilled = 256
 // fill makes a lane's jobs ready while there is room, one a partition in turn: a full
 // partition does not win over a slow one.
 func (s *Scheduler) fill(l *Lane) {
-	for filled := 0; l.room() && l.first != nil && (!l.fair || filled < mostFilled); filled++ {
+	for filled := 0; l.room() && l.parts.Head() != nil && (!l.fair || filled < mostFilled); filled++ {
 		p := l.delist()
 		if p.asg.phase != working {
 			continue
@@ -94,7 +94,7 @@ func (s *Scheduler) fill(l *Lane) {
 			continue
 		}
 		l.enlist(p)
-		d.on(enqueue)
+		d.on(states.Enqueue)
 		s.put(l, d, fresh)
 	}
 }
@@ -149,7 +149,7 @@ func (s *Scheduler) takeFrom(l *Lane) *Delivery {
 			}
 			return d
 		}
-		d.part.divert(d, d.expiry())
+		d.part.divertExpired(d)
 		s.fill(l)
 	}
 	return nil
@@ -157,7 +157,7 @@ func (s *Scheduler) takeFrom(l *Lane) *Delivery {
 
 // handOut notes that the pacer has taken the job, for a worker.
 func (s *Scheduler) handOut(d *Delivery) *Delivery {
-	d.on(handOut)
+	d.on(states.HandOut)
 	d.endWait()
 	d.part.src.Lane.inFlight++
 	d.part.inFlight++
@@ -179,7 +179,7 @@ func (s *Scheduler) PutBack(jobs []*Delivery) {
 				p.requeue(d)
 				return
 			}
-			d.on(putBack)
+			d.on(states.PutBack)
 			s.putFront(p.src.Lane, d)
 		})
 	}

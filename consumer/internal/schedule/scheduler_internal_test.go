@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"dispatcher/consumer/internal/offsets"
+	"dispatcher/consumer/internal/states"
 	"dispatcher/consumer/internal/status"
 
 	"dispatcher/job"
@@ -114,7 +115,7 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 					return
 				}
 				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
-				late := held[i].state.late()
+				late := held[i].state.Late()
 				sleeps = sleeps.Add(time.Second)
 				held[i].Sleep(SleepOptions{Until: sleeps, WakeEarly: true, Failed: true, Memo: 1})
 				if !late {
@@ -139,7 +140,7 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 				w.Resume(some)
 				deferred = slices.DeleteFunc(deferred, func(d *Delivery) bool { return slices.Contains(some, d) })
 				for _, d := range deferred {
-					if one, _ := w.timers.At(d.timer); d.state != asleep || one.d != d {
+					if one, _ := w.timers.At(d.timer); d.state != states.Asleep || one.d != d {
 						t.Fatalf("offset %d: got state %d and timer %d, want it asleep behind its own timer", d.Job.Offset, d.state, d.timer)
 					}
 				}
@@ -149,7 +150,7 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 					return
 				}
 				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
-				if !held[i].state.late() {
+				if !held[i].state.Late() {
 					keys.comesAgain(held[i])
 				}
 				held[i].Requeue()
@@ -182,7 +183,7 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 					return
 				}
 				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
-				if !held[i].state.late() {
+				if !held[i].state.Late() {
 					keys.left(held[i])
 					done++
 				}
@@ -206,7 +207,7 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 				}
 				w.mu.Lock()
 				defer w.mu.Unlock()
-				if d := rapid.SampledFrom(held).Draw(t, "which"); !d.state.late() {
+				if d := rapid.SampledFrom(held).Draw(t, "which"); !d.state.Late() {
 					w.timeOut(d, time.Now())
 				}
 			},
@@ -221,8 +222,8 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 				if l.inFlight != len(held) || l.inFlight+l.takeable() > l.limit+len(samples) {
 					t.Fatalf("got %d in flight and %d to take, want %d in flight and at most %d together", l.inFlight, l.takeable(), len(held), l.limit)
 				}
-				if l.fair && parts[0].ready.jobs+parts[1].ready.jobs != l.ready.Len() {
-					t.Fatalf("got %d and %d jobs ready of the partitions, want %d together", parts[0].ready.jobs, parts[1].ready.jobs, l.ready.Len())
+				if l.fair && parts[0].ready.Items+parts[1].ready.Items != l.ready.Len() {
+					t.Fatalf("got %d and %d jobs ready of the partitions, want %d together", parts[0].ready.Items, parts[1].ready.Items, l.ready.Len())
 				}
 				n := len(sleeping)
 				if !l.fair {
@@ -235,8 +236,8 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 				backlogIsThatOfAWalk(t, w)
 				pilesAreThoseOfAWalk(t, w)
 				for _, p := range parts {
-					if (p.open.oldest == nil) != (p.tracker.Open() == 0) || p.open.oldest != nil && p.open.oldest.Job.Offset != p.tracker.Low() {
-						t.Fatalf("got %+v for the oldest, want offset %d, one of %d", p.open.oldest, p.tracker.Low(), p.tracker.Open())
+					if (p.open.Oldest() == nil) != (p.tracker.Open() == 0) || p.open.Oldest() != nil && p.open.Oldest().Job.Offset != p.tracker.Low() {
+						t.Fatalf("got %+v for the oldest, want offset %d, one of %d", p.open.Oldest(), p.tracker.Low(), p.tracker.Open())
 					}
 				}
 			},
@@ -244,7 +245,7 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 		a.Drain()
 		backlogIsThatOfAWalk(t, w)
 		asleep, _ := w.sleepers.Count()
-		if w.Take() != nil || drawn(t, w.TakeSample) != nil || asleep != 0 || w.Backlog(1)[0].Jobs != 0 || l.first != nil && l.first.hasSome() {
+		if w.Take() != nil || drawn(t, w.TakeSample) != nil || asleep != 0 || w.Backlog(1)[0].Jobs != 0 || l.parts.Head() != nil && l.parts.Head().hasSome() {
 			t.Fatalf("got ready jobs, or %d asleep, after the drain; want none", asleep)
 		}
 		for _, d := range held {

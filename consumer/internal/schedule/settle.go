@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"dispatcher/consumer/deadletter"
+
+	"dispatcher/consumer/internal/diversion"
+	"dispatcher/consumer/internal/states"
 )
 
 // This file has all ways in which a job leaves its worker for good. Sleep and Requeue, after
@@ -55,7 +58,7 @@ func (d *Delivery) Dead(f deadletter.Failure, o Outcome) {
 // enough, or if the job is too large for it.
 func (d *Delivery) RetryLater(at time.Time, f deadletter.Failure) bool {
 	s := d.part.sched
-	delay := delayFor(s.opts.RetryTopics, time.Until(at)+delaySlack)
+	delay := diversion.DelayOf(s.opts.RetryTopics, time.Until(at))
 	if s.opts.Order != OrderNone || delay == 0 {
 		return false
 	}
@@ -81,7 +84,7 @@ func BeginRecord(d *Delivery) bool {
 	s := d.part.sched
 	s.mu.Lock()
 	defer s.unlock()
-	if _, ok := d.on(beginRecord); ok {
+	if _, ok := d.on(states.BeginRecord); ok {
 		delete(s.taken, d)
 		return true
 	}
@@ -93,7 +96,7 @@ func BeginRecord(d *Delivery) bool {
 func (s *Scheduler) abortRecord(d *Delivery) {
 	s.mu.Lock()
 	defer s.unlock()
-	if _, ok := d.on(abortRecord); ok && s.opts.JobTimeout > 0 {
+	if _, ok := d.on(states.AbortRecord); ok && s.opts.JobTimeout > 0 {
 		s.taken[d] = time.Now()
 	}
 }
@@ -109,12 +112,12 @@ func LetGo(d *Delivery, done bool) {
 }
 
 func (s *Scheduler) letGo(d *Delivery, done bool) {
-	before, ok := d.on(letGo)
+	before, ok := d.on(states.LetGo)
 	if !ok {
 		return
 	}
 	s.workerLeaves(d)
-	if before.late() {
+	if before.Late() {
 		s.fill(d.part.src.Lane)
 		return
 	}
@@ -127,11 +130,11 @@ func Recorded(d *Delivery, done bool) {
 	s := d.part.sched
 	s.mu.Lock()
 	defer s.unlock()
-	before, ok := d.on(recorded)
+	before, ok := d.on(states.Recorded)
 	switch {
 	case !ok:
 		return
-	case before == writing:
+	case before == states.Writing:
 		s.workerLeaves(d)
 	default:
 		d.part.asg.leaves()
@@ -157,14 +160,14 @@ func (s *Scheduler) conclude(d *Delivery, done bool) {
 func (p *Partition) settle(d *Delivery, done bool) {
 	if done {
 		d.noteStep("settled", slog.Attr{})
-		p.open.remove(d)
+		p.open.Remove(d)
 		p.tracker.Complete(d.Job.Offset)
-		if p.buffer.head == nil {
+		if p.buffer.Head() == nil {
 			p.tracker.SkipTo(p.fetched)
 		}
 	}
 	if d.diversion != nil {
-		p.diverted.minus(d)
+		p.diverted.Minus(d.size)
 	}
 	p.leaveKey(d, done)
 }

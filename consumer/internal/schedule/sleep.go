@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"dispatcher/consumer/internal/offsets"
+	"dispatcher/consumer/internal/states"
 )
 
 // A job that sleeps after a call, or until a limit lets it pass, has no worker and no place in
@@ -64,7 +65,7 @@ func (s *Scheduler) Resume(jobs []*Delivery) {
 	s.mu.Lock()
 	defer s.unlock()
 	for _, d := range jobs {
-		if d.state != asleep || d.limit == "" || d.part.asg.phase != working {
+		if d.state != states.Asleep || d.limit == "" || d.part.asg.phase != working {
 			continue
 		}
 		s.endTimer(s.timers.End(d.timer))
@@ -112,15 +113,15 @@ func (d *Delivery) Requeue() {
 }
 
 func (p *Partition) requeue(d *Delivery) {
-	d.on(requeue)
-	p.freed.pushFront(d)
+	d.on(states.Requeue)
+	p.freed.PushFront(d)
 	p.src.Lane.enlist(p)
 }
 
 // handBack takes a job that is not settled from its worker; put queues it again. While the
 // assignment drains, the job is released instead. The lock is held.
 func (s *Scheduler) handBack(d *Delivery, put func(*Partition)) {
-	if !d.state.decidable() || d.part.asg.phase != working {
+	if !d.state.Decidable() || d.part.asg.phase != working {
 		s.letGo(d, false)
 		return
 	}
@@ -132,15 +133,15 @@ func (s *Scheduler) handBack(d *Delivery, put func(*Partition)) {
 // rest has a job sleep until its first call, when it is due. Its offset is open. It holds
 // neither its key nor its partition: it joins its key queue when it is due.
 func (p *Partition) rest(d *Delivery) {
-	p.open.remove(d)
+	p.open.Remove(d)
 	p.sleepUntil(d.times.due, timer{part: p, d: d})
 }
 
 // sleepUntil keeps a job in memory until its timer ends. Its offset is open.
 func (p *Partition) sleepUntil(at time.Time, t timer) {
 	s, d := p.sched, t.d
-	d.on(sleep)
-	p.asleep.plus(d)
+	d.on(states.Sleep)
+	p.asleep.Plus(d.size)
 	if d.countsAsleep() {
 		s.sleepers.Add(d.size)
 	}
@@ -178,7 +179,7 @@ func (p *Partition) sleepersFull() bool {
 	for a := range s.live {
 		parts += len(a.parts)
 	}
-	return s.sleepers.PartUsed(deferred, p.asleep.bytes, parts)
+	return s.sleepers.PartUsed(deferred, p.asleep.Bytes, parts)
 }
 
 // logSleepersFull logs when the bound is reached, and when it is left.
@@ -189,9 +190,9 @@ func (s *Scheduler) logSleepersFull() {
 	s.unlock()
 	switch {
 	case changed && full:
-		s.opts.Log.Warn("as many jobs sleep in memory as may, fetching of new jobs paused", "jobs", jobs, "bytes", bytes, "max_asleep", s.opts.MaxAsleep, "max_asleep_bytes", s.opts.MaxAsleepBytes)
+		s.log.Warn("as many jobs sleep in memory as may, fetching of new jobs paused", "jobs", jobs, "bytes", bytes, "max_asleep", s.opts.MaxAsleep, "max_asleep_bytes", s.opts.MaxAsleepBytes)
 	case changed:
-		s.opts.Log.Info("fewer jobs sleep in memory than may, fetching resumed", "jobs", jobs)
+		s.log.Info("fewer jobs sleep in memory than may, fetching resumed", "jobs", jobs)
 	}
 }
 

@@ -5,61 +5,9 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"dispatcher/consumer/internal/states"
 )
-
-// TestTheStateAfterEachEvent has a line for each pair of a state and an event that has an
-// effect there. No other pair has one.
-func TestTheStateAfterEachEvent(t *testing.T) {
-	t.Parallel()
-	type pair struct {
-		state state
-		event event
-	}
-	want := map[pair]state{
-		{fetched, admit}: waiting,
-
-		{waiting, sleep}:   asleep,
-		{waiting, enqueue}: ready,
-		{waiting, divert}:  diverted,
-
-		{asleep, wake}: waiting,
-
-		{ready, handOut}: inFlight,
-		{ready, divert}:  diverted,
-
-		{inFlight, sleep}:       asleep,
-		{inFlight, requeue}:     waiting,
-		{inFlight, putBack}:     ready,
-		{inFlight, beginRecord}: writing,
-		{inFlight, timeOut}:     timedOut,
-		{inFlight, letGo}:       over,
-
-		{writing, sleep}:       asleep,
-		{writing, requeue}:     waiting,
-		{writing, putBack}:     ready,
-		{writing, beginRecord}: writing,
-		{writing, abortRecord}: inFlight,
-		{writing, letGo}:       over,
-		{writing, recorded}:    over,
-
-		{diverted, sleep}:    asleep,
-		{diverted, recorded}: over,
-
-		{timedOut, letGo}:    diverted,
-		{timedOut, recorded}: abandoned,
-
-		{abandoned, letGo}: over,
-	}
-	for s := range state(states) {
-		for e := range event(events) {
-			after, effect := want[pair{s, e}]
-			got, ok := next(s, e)
-			if ok != effect || ok && got != after {
-				t.Errorf("state %d, event %d: got state %d and effect %v, want state %d and effect %v", s, e, got, ok, after, effect)
-			}
-		}
-	}
-}
 
 // Whatever a worker, the settler and the timers do with a job, in any order and more than
 // once: it is settled once, and its worker's place is freed once.
@@ -73,7 +21,7 @@ func TestAJobIsSettledOnceAndFreesItsPlaceOnce(t *testing.T) {
 		addJobs(p, 1)
 		d := s.Take()
 		done, before := false, d.state // done: the offset was completed when the job was settled
-		isOver := func(s state) bool { return s == abandoned || s == over }
+		isOver := func(s states.State) bool { return s == states.Abandoned || s == states.Over }
 		settle := func(t *rapid.T, by func(*Delivery, bool)) {
 			complete, open := rapid.Bool().Draw(t, "complete"), !isOver(d.state)
 			if by(d, complete); open && isOver(d.state) {
@@ -106,10 +54,10 @@ func TestAJobIsSettledOnceAndFreesItsPlaceOnce(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				workers, writes := 0, 0
-				if d.state.decidable() || d.state.late() {
+				if d.state.Decidable() || d.state.Late() {
 					workers = 1
 				}
-				if d.state == diverted || d.state == timedOut {
+				if d.state == states.Diverted || d.state == states.TimedOut {
 					writes = 1
 				}
 				if l.inFlight != workers || p.inFlight != workers || a.awaited != workers+writes {

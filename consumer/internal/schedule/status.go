@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"dispatcher/consumer/internal/backlog"
+	"dispatcher/consumer/internal/states"
 	"dispatcher/consumer/internal/status"
 )
 
@@ -44,14 +45,31 @@ func (p *Partition) lag() int64 {
 // addTo counts the partition's offsets that are not complete, as far as is known.
 func (p *Partition) addTo(l *status.Lane, now time.Time) {
 	l.Oldest = max(l.Oldest, p.age(now))
-	left := int64(p.tracker.Open()) + max(p.stable-p.tracker.End(), 0) - int64(p.inFlight+p.asleep.jobs)
-	l.Asleep += p.asleep.jobs
-	l.Behind += p.behind.jobs
+	left := int64(p.tracker.Open()) + max(p.stable-p.tracker.End(), 0) - int64(p.inFlight+p.asleep.Items)
+	l.Asleep += p.asleep.Items
+	l.Behind += p.behind.Items
 	if p.src.Delay > 0 {
 		l.Delayed += left
 	} else {
 		l.Waiting += left
 	}
+}
+
+// age is how long the partition's oldest job has been waiting or in flight; 0: no job is
+// known to.
+func (p *Partition) age(now time.Time) time.Duration {
+	d := p.open.Oldest()
+	if d == nil && !p.headWaits {
+		d = p.buffer.Head()
+	}
+	if d == nil || d.Job.Time.IsZero() {
+		return 0
+	}
+	since := d.Job.Time
+	if d.times != nil && d.times.due.After(since) {
+		since = d.times.due
+	}
+	return max(now.Sub(since), 0)
 }
 
 // Places are the partitions that this node works, by topic.
@@ -119,7 +137,7 @@ func (p *Partition) addPiles(look int, value ValueOf, piles *status.Piles) (more
 	if p.asg.phase != working {
 		return false
 	}
-	d := p.open.oldest
+	d := p.open.Oldest()
 	for ; d != nil && look > 0; d, look = d.newer, look-1 {
 		d.addTo(piles, value)
 	}
@@ -129,11 +147,11 @@ func (p *Partition) addPiles(look int, value ValueOf, piles *status.Piles) (more
 // addTo counts a job, unless it waits for no job of its key and no limit.
 func (d *Delivery) addTo(piles *status.Piles, value ValueOf) {
 	switch {
-	case d.state == asleep && d.limit != "" && !d.held:
+	case d.state == states.Asleep && d.limit != "" && !d.held:
 		if v, ok := value(d, d.limit); ok {
 			piles.AddToValue(d.limit, v)
 		}
-	case d.part.sched.opts.Order == OrderKey && d.inKeyQueue && (d.nextOfKey != nil || d.state == waiting):
+	case d.part.sched.opts.Order == OrderKey && d.inKeyQueue && (d.nextOfKey != nil || d.state == states.Waiting):
 		piles.AddToKey(d.key, d.Job.Key)
 	}
 }

@@ -1,6 +1,10 @@
 package schedule
 
-import "time"
+import (
+	"time"
+
+	"dispatcher/consumer/internal/states"
+)
 
 // timer is what waits for a time of the wall clock: a job that is asleep or, without a job, a
 // partition of a retry topic whose first record is not due.
@@ -74,13 +78,13 @@ func (p *Partition) wake(one timer) {
 		p.headWaits = false
 		return
 	}
-	d.on(wake)
-	p.asleep.minus(d)
+	d.on(states.Wake)
+	p.asleep.Minus(d.size)
 	if one.retry {
-		p.retries.push(d)
+		p.retries.Push(d)
 	} else {
-		p.open.add(d)
-		p.woken.push(d)
+		p.open.Add(d)
+		p.woken.Push(d)
 	}
 	p.sched.wokeUp(d)
 }

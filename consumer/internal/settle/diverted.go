@@ -7,6 +7,7 @@ import (
 
 	"dispatcher/consumer/deadletter"
 	"dispatcher/consumer/internal/broker"
+	"dispatcher/consumer/internal/diversion"
 	"dispatcher/consumer/internal/schedule"
 )
 
@@ -56,13 +57,13 @@ func (s *Settler) placeTooLarge(a *schedule.Assignment, tooLarge []transfer) {
 	var dead []transfer
 	for _, t := range tooLarge {
 		s.logTooLarge(&t)
-		if t.failure.Class == "" && time.Until(t.due) <= schedule.MaxRest {
+		if t.failure.Class == "" && time.Until(t.due) <= diversion.MaxRest {
 			schedule.RestInstead(t.d)
 			continue
 		}
 		if t.failure.Class == "" {
 			t.failure.Class = deadletter.ClassUnsupported
-			t.failure.Message = fmt.Sprintf("not-before: is more than %v ahead, and with its headers the job is larger than %s takes", schedule.MaxRest, s.topic(&t))
+			t.failure.Message = fmt.Sprintf("not-before: is more than %v ahead, and with its headers the job is larger than %s takes", diversion.MaxRest, s.topic(&t))
 		}
 		t.delay = 0
 		dead = append(dead, t)
