@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"syscall"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"dispatcher/internal/containers"
+	"dispatcher/internal/why"
 )
 
 const whyLimits = `
@@ -70,4 +72,116 @@ func (s *scene) explains(t *testing.T, what string, want ...string) {
 		return true
 	}, func() string { return fmt.Sprintf("why %s: got %q, want %q", what, out, want) })
 	t.Logf("why %s: %s", what, strings.TrimSpace(out))
+}
+
+const reasonLimits = `
+limits:
+  - {name: account, cap: 20, window: 1s}
+  - {name: recent, when: 'job.json.kind == "quota"', cap: 1, rolling: 24h}
+`
+
+// Each other reason for which a job waits, with its time, and what became of one that waits no more. The provider answers so that
+// the reason comes about.
+func TestWhyEachReasonReal(t *testing.T) {
+	w := startServers(t, containers.Kafka)
+	s := w.scene(t, 20, 6, 20*time.Millisecond, "kafka.workers=16", "sender.breaker.failures=5")
+	s.configure(t, reasonLimits)
+	s.start(t, 3)
+	s.enqueueKinds(t, "first", 1, "none")
+	s.judge.count(t, 1, time.Minute)
+
+	s.judge.post(t, "/behave", `{"status":400}`)
+	s.enqueueKinds(t, "dead", 1, "none")
+	s.explains(t, "dead-0", "job dead-0 is the dead letter "+s.topic+".dlq/", "after 1 call, class permanent, 400")
+	s.judge.post(t, "/behave", `{"fault":"hang"}`)
+	s.enqueueKinds(t, "hung", 1, "none")
+	s.waits(t, "hung-0", "call", whenever)
+	s.judge.post(t, "/behave", `{}`)
+
+	s.enqueueKinds(t, "quota", 1, "quota")
+	s.isOver(t, "quota-0")
+	s.enqueueKinds(t, "later", 1, "quota")
+	s.waits(t, "later-0", "limit", within(23*time.Hour+58*time.Minute, 24*time.Hour+15*time.Minute)) // counted in parts of the window
+
+	s.enqueueKinds(t, "many", 300, "none")
+	s.waits(t, "many-299", "lane", whenever)
+	s.waits(t, "many-299", "slot", whenever)
+	s.isOver(t, "many-299")
+
+	s.judge.post(t, "/behave", `{"status":503,"retry_after":"40s"}`)
+	s.enqueueKinds(t, "again", 1, "none")
+	s.waits(t, "again-0", "retry", within(30*time.Second, 42*time.Second))
+	s.judge.post(t, "/behave", `{"status":503}`)
+	s.enqueueUntil(t, "down", "provider", whenever)
+	s.judge.post(t, "/behave", `{"status":429,"retry_after":"40s"}`)
+	s.enqueueUntil(t, "blocked", "block", within(10*time.Second, 40*time.Second))
+}
+
+// enqueueKinds writes jobs of a kind, without an order between them.
+func (s *scene) enqueueKinds(t *testing.T, name string, jobs int, kind string) {
+	t.Helper()
+	var lines bytes.Buffer
+	for i := range jobs {
+		fmt.Fprintf(&lines, `{"key":"%[1]s-%[2]d","id":"%[1]s-%[2]d","value":{"kind":%[3]q}}`+"\n", name, i, kind)
+	}
+	s.enqueueLines(t, &lines)
+}
+
+func whenever(*time.Time) bool { return true }
+
+// within is for a time so far ahead.
+func within(least, most time.Duration) func(*time.Time) bool {
+	return func(until *time.Time) bool {
+		return until != nil && time.Until(*until) >= least && time.Until(*until) <= most
+	}
+}
+
+// reason is what a job waits for, as JSON says it; no jobs: none of the nodes holds it.
+func (s *scene) reason(t *testing.T, id string) (shown why.Report) {
+	t.Helper()
+	out, _ := s.command(t, "why", "--json", id) // it fails where no node holds the job
+	if err := json.Unmarshal([]byte(out[:strings.LastIndexByte(out, '}')+1]), &shown); err != nil {
+		t.Fatalf("why %s: %v in %s", id, err, out)
+	}
+	return shown
+}
+
+// isOver asks until no node holds a job, and no dead letter is of it.
+func (s *scene) isOver(t *testing.T, id string) {
+	t.Helper()
+	var out string
+	eventually(t, time.Minute, func() bool {
+		var err error
+		out, err = s.command(t, "why", id)
+		return err != nil && strings.Contains(out, "none of 3 nodes holds the job "+id+", and no open dead letter is of it: it is settled")
+	}, func() string { return fmt.Sprintf("why %s: got %q, want that it is over", id, out) })
+}
+
+// waits asks until a job waits for something, until a time.
+func (s *scene) waits(t *testing.T, id, waitsFor string, until func(*time.Time) bool) {
+	t.Helper()
+	var shown why.Report
+	eventually(t, 30*time.Second, func() bool {
+		shown = s.reason(t, id)
+		return len(shown.Jobs) == 1 && shown.Jobs[0].WaitsFor == waitsFor && until(shown.Jobs[0].Until)
+	}, func() string {
+		return fmt.Sprintf("why %s: got %+v, want that it waits for %s", id, shown.Jobs, waitsFor)
+	})
+	t.Logf("why %s: waits for %s: %s", id, waitsFor, shown.Jobs[0].Why)
+}
+
+// enqueueUntil writes jobs one by one until one waits for something: those before it are called, and have the provider refuse them.
+func (s *scene) enqueueUntil(t *testing.T, name, waitsFor string, until func(*time.Time) bool) {
+	t.Helper()
+	var shown why.Report
+	n := 0 // jobs
+	eventually(t, time.Minute, func() bool {
+		n++
+		s.enqueueKinds(t, fmt.Sprint(name, n), 1, "none")
+		shown = s.reason(t, fmt.Sprint(name, n, "-0"))
+		return len(shown.Jobs) == 1 && shown.Jobs[0].WaitsFor == waitsFor && shown.Jobs[0].Calls == 0 && until(shown.Jobs[0].Until)
+	}, func() string {
+		return fmt.Sprintf("got %+v, want a job that waits for %s without a call", shown.Jobs, waitsFor)
+	})
+	t.Logf("why %s%d-0: waits for %s: %s", name, n, waitsFor, shown.Jobs[0].Why)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"dispatcher/configs"
+	"dispatcher/consumer"
 	"dispatcher/internal/node/gates"
 	"dispatcher/job"
 	"dispatcher/sender"
@@ -149,4 +150,22 @@ func TestAProviderThatLiesAboutUnitsIsBounded(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A job that a quota holds says until when, although it is looked at again every few seconds.
+func TestAJobSaysUntilWhenAQuotaHoldsIt(t *testing.T) {
+	t.Parallel()
+	limits := limitsOf(100, 1)
+	limits[1].Key, limits[1].Window, limits[1].Calendar = "", 0, "day"
+	inBubble(t, gated(limits), func(b *bubble) {
+		b.writeMany(2)
+		b.until(time.Minute, "one is settled", func() bool { return b.settled() == 1 })
+		for range 3 {
+			time.Sleep(gates.Recheck)
+			b.until(time.Minute, "the other one waits", func() bool {
+				found := b.consumer.Find(func(*consumer.Delivery) bool { return true }, 2)
+				return len(found) == 1 && found[0].For == consumer.WaitsForLimit && time.Until(found[0].Until) > time.Hour
+			})
+		}
+	})
 }

@@ -130,19 +130,19 @@ func (n *Node) whyJob(s consumer.Stay, now time.Time) why.Job {
 	case consumer.WaitsForTime:
 		one.Why = "it is not due" + until
 	case consumer.WaitsForRetry:
-		one.Why = fmt.Sprintf("%d of its %d calls failed, and the next one waits%s", s.Calls.Failures, s.Calls.Calls, until)
+		one.Why = lastCall(s.Calls.Calls) + " failed, and the next one waits" + until
 	case consumer.WaitsForProvider:
-		one.Why = fmt.Sprintf("its call failed, and the next one waits%s, or until the provider answers again (it %s)", until, n.provider.State())
+		one.Why = fmt.Sprintf("%s failed, and the next one waits%s, or until the provider answers again (%s)", lastCall(s.Calls.Calls), until, n.provider.State())
 	case consumer.WaitsForLimit:
 		one.Why = fmt.Sprintf("the limit %s does not let it pass%s", s.Limit, until)
 	case consumer.WaitsForHold:
-		one.Why = fmt.Sprintf("the %s holds it: dispatcher rules shows until when, and ends it", s.Limit)
+		one.Why = fmt.Sprintf("the %s holds it%s; dispatcher rules shows it, and ends it", s.Limit, until)
 	case consumer.WaitsForTurn:
 		n.whyTurn(&one, s.Tenant != "")
 	case consumer.WaitsForCall:
 		one.Why = callText(s.Slot, now)
 	case consumer.WaitsForRecord:
-		one.Why = "its dead letter or its record of a retry topic is being written to Kafka"
+		one.Why = "its result, its dead letter or its record of a retry topic is being written to Kafka, or its outcome to the dedup store"
 		if fault := n.consumer.Status().Fault; fault != nil {
 			one.Why += ": " + fault.Error()
 		}
@@ -193,6 +193,13 @@ func (n *Node) whyNobody() (waitsFor, text string, until time.Time) {
 	return waitsForSlot, text, until
 }
 
+func lastCall(calls int) string {
+	if calls <= 1 {
+		return "its call"
+	}
+	return fmt.Sprintf("the last of its %d calls", calls)
+}
+
 // callText says what a job waits for that the pacer or a worker has.
 func callText(slot, now time.Time) string {
 	switch {
@@ -201,7 +208,7 @@ func callText(slot, now time.Time) string {
 	case slot.After(now):
 		return "it has a slot at " + stamp(slot)
 	}
-	return "it had a slot at " + stamp(slot) + ": it is called, gets another slot, or its result is written"
+	return "it had a slot at " + stamp(slot) + ": it is called, or gets another slot"
 }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }

@@ -53,7 +53,7 @@ type Job struct {
 	Lane      string     `json:"lane"`
 	WaitsFor  string     `json:"waits_for"`       // one of consumer.WaitsFor, or what holds up all that are ready
 	Why       string     `json:"why"`             // for people
-	Until     *time.Time `json:"until,omitempty"` // when the wait ends at the latest; absent: not known
+	Until     *time.Time `json:"until,omitempty"` // when the wait ends, as far as is known; absent: not known
 	Limit     string     `json:"limit,omitempty"` // that it waits for
 	Ahead     int        `json:"ahead,omitempty"` // jobs of its lane that go before it on this node
 	Calls     int        `json:"calls,omitempty"` // so far

@@ -1,8 +1,8 @@
 // Package backlog counts the jobs of a lane that wait for their turn, and how fast jobs leave the lane.
 //
-// A [Counter] counts jobs in the order in which they came, and those of them that expire. It costs a step a job, and its size does
+// A [Counter] counts jobs in the order in which they came, and those of them that expire. Each job costs constant time, and the size does
 // not grow with the jobs: where there are many, it counts in larger blocks of places and longer ticks of time, until none waits any
-// more. A [Rate] is how many jobs a second were done lately.
+// more. A [Rate] is how many jobs a second were settled lately.
 //
 // # What it does not do
 //

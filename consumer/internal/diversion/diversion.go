@@ -11,8 +11,7 @@ import (
 
 const (
 	// MaxRest is how long a job may wait in memory for its time where there are no retry
-	// topics. Meanwhile its offset is open, and the tracker's window ends so many offsets
-	// further on.
+	// topics. Its offset stays open meanwhile, and the tracker opens at most [offsets.Window] offsets from there on.
 	MaxRest = time.Minute
 
 	// slack lets a wait that was meant to be as long as a retry topic's be that, though

@@ -1,23 +1,23 @@
 package linked
 
-// Beside knows the items of a chain.
-type Beside[T any] interface {
+// Neighbours knows the items of a chain.
+type Neighbours[T any] interface {
 	Older(one *T) **T // where an item keeps the one that came before it
 	Newer(one *T) **T // and the one that came after it
 }
 
 // Chain is items in the order in which they came. The oldest one is known, whatever is taken out in between.
-type Chain[T any, B Beside[T]] struct{ oldest, newest *T }
+type Chain[T any, N Neighbours[T]] struct{ oldest, newest *T }
 
 // Oldest is the item that came first; nil: there is none.
-func (c *Chain[T, B]) Oldest() *T { return c.oldest }
+func (c *Chain[T, N]) Oldest() *T { return c.oldest }
 
 // Newest is the item that came last; nil: there is none.
-func (c *Chain[T, B]) Newest() *T { return c.newest }
+func (c *Chain[T, N]) Newest() *T { return c.newest }
 
 // Add puts an item behind all others.
-func (c *Chain[T, B]) Add(one *T) {
-	var of B
+func (c *Chain[T, N]) Add(one *T) {
+	var of N
 	*of.Older(one) = c.newest
 	if c.newest == nil {
 		c.oldest = one
@@ -28,8 +28,8 @@ func (c *Chain[T, B]) Add(one *T) {
 }
 
 // Remove takes an item out. It has no effect on one that is in no chain.
-func (c *Chain[T, B]) Remove(one *T) {
-	var of B
+func (c *Chain[T, N]) Remove(one *T) {
+	var of N
 	older, newer := of.Older(one), of.Newer(one)
 	if *older != nil {
 		*of.Newer(*older) = *newer

@@ -44,6 +44,7 @@ type Delivery struct {
 	memo       any              // left by the worker that had it sleep
 	limit      string           // that it waits for, or the rule that holds it; empty: none
 	held       bool             // it is a rule that it waits for
+	passes     int64            // when that wait will be over, as far as is known, in Unix nanoseconds; 0: with its timer
 	timer      int              // place of its timer, while it is asleep
 	failed     bool             // its last call failed, and it slept since
 }

@@ -20,10 +20,10 @@
 // No job is pushed to a worker: [Scheduler.Take] returns the job that is best at that moment,
 // so an urgent job that comes late waits behind no job that is only ready.
 //
-// A lane that is not fair has as many jobs ready and in flight together as it may have in flight. A fair lane makes all
+// In a lane that is not fair, ready jobs and jobs in flight share one bound. A fair lane makes all
 // jobs ready that may go, since its tenants take turns over those that are ready.
 //
-// Its parts that need no lock have packages of their own: package states is the life of a job, linked the lists of jobs and
+// Its parts that know nothing of the lock have packages of their own, and the scheduler's lock guards them: package states is the life of a job, linked the lists of jobs and
 // partitions, turns the queue of ready jobs of a lane, timers the times that jobs and partitions wait for, sleepers the bound on jobs
 // asleep, diversion where a job goes that no worker gets, steps the log of a job's steps, backlog the counts of a lane, lifetime the
 // contexts of an assignment.
@@ -68,13 +68,14 @@
 // In the orders key and partition a retry always waits in memory, or later jobs would overtake
 // it.
 //
-// When its time has come, a job that slept takes turns with the fresh jobs of its partition,
-// one each. So many retries at once take at most every second place.
+// When its time has come, a job that failed or waited for a limit takes turns with the fresh jobs of its partition,
+// one each. So many retries at once take at most every second place. In the order partition it goes first, since no job of
+// the buffer may overtake it. A job that slept until its not-before goes before the buffer, too.
 //
 // Beyond the node's bound on sleepers (MaxAsleep, MaxAsleepBytes):
 //
-//	order none, with retry topics   a job that fails goes to the retry topic that suits its wait, also in an outage; a wait
-//	                                shorter than the first one sleeps
+//	order none, with retry topics   a job that fails goes to the retry topic that suits its wait, also in an outage; it sleeps where
+//	                                its wait is shorter than the first one, or where nobody knows yet whose failure it was
 //	key, partition, or no topics    it sleeps all the same: the bound may be exceeded by as many jobs as are ready or in flight
 //
 // Beyond the whole bound no partition is fetched and no fresh job is made ready, except one sample at a

@@ -107,15 +107,23 @@ func (d *Delivery) sleepsFor() (reason status.WaitsFor, until time.Time) {
 	t, at := d.part.sched.timers.At(d.timer)
 	switch {
 	case d.limit != "" && d.held:
-		return status.WaitsForHold, at
+		return status.WaitsForHold, d.passesAt(at)
 	case d.limit != "":
-		return status.WaitsForLimit, at
+		return status.WaitsForLimit, d.passesAt(at)
 	case t.early:
 		return status.WaitsForProvider, at
 	case t.retry:
 		return status.WaitsForRetry, at
 	}
 	return status.WaitsForTime, at
+}
+
+// passesAt is when a limit lets the job pass, or a rule ends, as far as is known. Its timer ends no later, so that it is looked at again.
+func (d *Delivery) passesAt(timer time.Time) time.Time {
+	if d.passes == 0 {
+		return timer
+	}
+	return time.Unix(0, d.passes)
 }
 
 // firstOfKey is the first job in the key queue of a job: itself where it has none. Most jobs of a key lie behind each other in the

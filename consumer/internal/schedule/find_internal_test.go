@@ -53,6 +53,11 @@ func TestAJobSaysWhatItWaitsFor(t *testing.T) {
 			w.Defer(w.Take(), DeferOptions{Until: later, Limit: "recipient"})
 			return 0
 		}, status.Stay{For: status.WaitsForLimit, Until: later, Limit: "recipient"}},
+		"a limit that is asked again before it lets the job pass": {func(w *bench, p *Partition) int64 {
+			addJobs(p, 0)
+			w.Defer(w.Take(), DeferOptions{Until: later.Add(-time.Minute), Passes: later, Limit: "recipient"})
+			return 0
+		}, status.Stay{For: status.WaitsForLimit, Until: later, Limit: "recipient"}},
 		"a rule": {func(w *bench, p *Partition) int64 {
 			addJobs(p, 0)
 			w.Defer(w.Take(), DeferOptions{Until: later, Limit: "rule 1", Held: true})

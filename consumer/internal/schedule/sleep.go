@@ -39,21 +39,25 @@ func (d *Delivery) Sleep(o SleepOptions) {
 
 // DeferOptions says for which limit a job waits, or which rule holds it.
 type DeferOptions struct {
-	Until time.Time // when it is handed out again
-	Limit string    // its name
-	Held  bool      // Limit names a rule of the operators, and no limit
+	Until  time.Time // when it is handed out again
+	Passes time.Time // when its wait will be over, as far as is known: that may be later than Until; zero: then
+	Limit  string    // its name
+	Held   bool      // Limit names a rule of the operators, and no limit
 }
 
 // Defer takes a hand-out back, as [Scheduler.PutBack] does, and has the job handed out again
 // at a time: a limit does not let it pass until then. It holds its key meanwhile, or in
 // partition order its partition.
 func (s *Scheduler) Defer(d *Delivery, o DeferOptions) {
-	d.Step("waits for a limit", slog.String("limit", o.Limit), slog.Time("until", o.Until))
+	d.Step("waits for a limit", slog.String("limit", o.Limit), slog.Time("until", o.Until), slog.Time("passes", o.Passes))
 	s.mu.Lock()
 	defer s.unlock()
 	s.handBack(d, func(p *Partition) {
 		p.src.Lane.ready.Refund(d.tenant, d.turns())
-		d.limit, d.held = o.Limit, o.Held
+		d.limit, d.held, d.passes = o.Limit, o.Held, 0
+		if !o.Passes.IsZero() {
+			d.passes = o.Passes.UnixNano()
+		}
 		p.deferred[o.Limit]++
 		p.sleepUntil(o.Until, timer{part: p, d: d, retry: true})
 	})

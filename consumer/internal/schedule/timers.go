@@ -12,7 +12,7 @@ type timer struct {
 	part *Partition
 	d    *Delivery
 
-	retry bool // the job was called before, or waits for a limit; it holds its key, and counts as waiting
+	retry bool // the job was called before, or waits for a limit; it holds its key, and stays among the open jobs, so that its age counts
 	early bool // [Scheduler.Wake] ends it
 }
 

@@ -13,7 +13,8 @@ type Bound struct {
 // Add counts a job of so many bytes.
 func (b *Bound) Add(bytes int) { b.jobs, b.bytes = b.jobs+1, b.bytes+bytes }
 
-// Remove counts a job no more. room: partitions that waited for it may go on, since the bound or half of it is left.
+// Remove counts a job no more. room: partitions that waited for it may go on, since fewer
+// sleep than the bound, or than half of it, for the first time.
 func (b *Bound) Remove(bytes int) (room bool) {
 	wasFull := b.Full()
 	b.jobs, b.bytes = b.jobs-1, b.bytes-bytes

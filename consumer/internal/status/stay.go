@@ -28,8 +28,8 @@ const (
 	WaitsForLimit    WaitsFor = "limit"      // a limit after the first
 	WaitsForHold     WaitsFor = "hold"       // the end of a rule by which an operator holds it
 	WaitsForTurn     WaitsFor = "turn"       // it is ready, and waits for a slot
-	WaitsForCall     WaitsFor = "call"       // it was taken: it has a slot, is called, or its result is written
-	WaitsForRecord   WaitsFor = "record"     // its dead letter, or its record of a retry topic, is to be written
+	WaitsForCall     WaitsFor = "call"       // it was taken: it has a slot or gets one, or is called
+	WaitsForRecord   WaitsFor = "record"     // its result, its dead letter, or its record of a retry topic, or its outcome in the dedup store
 )
 
 // Stay is where a job is on this node, and what it waits for.
@@ -39,9 +39,9 @@ type Stay struct {
 	ID     string
 	Lane   string
 	For    WaitsFor
-	Until  time.Time        // when the wait ends at the latest; zero: not known
+	Until  time.Time        // when the wait ends, as far as is known; zero: not known
 	Limit  string           // that it waits for
-	Ahead  int              // jobs of its lane, in a fair lane of its tenant, that are ready on this node and go before it
+	Ahead  int              // jobs of its lane, in a fair lane of its tenant and those that were put back, that are ready on this node and go before it
 	Tenant string           // in a fair lane
 	Behind *Stay            // the first job of its key, which it waits for; nil: none
 	Calls  offsets.Attempts // so far

@@ -1,4 +1,4 @@
-// Package steps logs at level debug to which steps a job has come, with its id and its place, and never its payload or key.
+// Package steps logs each step of a job at level debug, with the job's id and its place, and never its payload or key.
 //
 // # What it does not do
 //

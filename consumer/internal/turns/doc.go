@@ -7,7 +7,7 @@
 // comes begins at the pass of the one that went last, so it has saved nothing up. What it got before counts, while that is
 // ahead of the others. So one that has a single item at a time gets what its weight says, too.
 //
-// With a single tenant the queue goes in order.
+// With a single tenant the queue goes in order, but for items that come again: they and the fresh ones go in turn.
 //
 // # What it does not do
 //

@@ -195,7 +195,8 @@ func (q *Queue[T]) DeleteFunc(gone func(T) bool) {
 	heap.Init(&q.order)
 }
 
-// Before is how many items go before the first one that matches: of its tenant, fresh ones or such that come again as it is.
+// Before is how many items go before the first one that matches: those that were put back, and those of its tenant, of which fresh ones
+// and such that come again go in turn.
 func (q *Queue[T]) Before(match func(T) bool) int {
 	for i, it := range slices.Backward(q.back) {
 		if match(it) {
@@ -203,10 +204,11 @@ func (q *Queue[T]) Before(match func(T) bool) int {
 		}
 	}
 	for _, one := range q.order {
-		for _, l := range one.lines() {
+		lines := one.lines()
+		for n, l := range lines {
 			for i, it := range l.all() {
 				if match(it.it) {
-					return i
+					return len(q.back) + i + min(i, lines[1-n].len())
 				}
 			}
 		}

@@ -239,8 +239,8 @@ func TestItemsThatArePutBackGoFirst(t *testing.T) {
 	if n := q.Before(func(i int) bool { return i == 1 }); n != 1 {
 		t.Errorf("got %d items before the second one that was put back, want 1", n)
 	}
-	if n := q.Before(func(i int) bool { return i == 4 }); n != 1 {
-		t.Errorf("got %d items before the last one of its tenant, want 1", n)
+	if n := q.Before(func(i int) bool { return i == 4 }); n != 3 {
+		t.Errorf("got %d items before the last one of its tenant, want 3: two were put back, and one is of its tenant", n)
 	}
 	if got, ok := q.Take(func(i int) bool { return i%2 == 1 }); !ok || got != 1 {
 		t.Errorf("got %d, want the first odd one: it was put back", got)

@@ -12,7 +12,8 @@ import (
 
 // value is what the node knows of a value of a gate's key.
 type value struct {
-	free    time.Time     // when its next job may pass
+	free    time.Time     // when its next job may pass, as far as that is believed
+	said    time.Time     // the same, as the limiter said
 	spacing time.Duration // of the gate, when that was learned
 	terms   int64         // revision of the gate's settings, likewise
 	line    []*place      // of jobs that wait for it, the oldest first

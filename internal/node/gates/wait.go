@@ -33,7 +33,7 @@ func (g *Gates) Shut(d *consumer.Delivery, r throttle.Request, now time.Time) (w
 	if !at.After(now.Add(g.ahead())) {
 		return wait, false
 	}
-	return g.wait(d, r, last, at.Add(-g.ahead()), now), true
+	return g.wait(d, r, last, at, now), true
 }
 
 // turn is when a job may pass a gate, behind those of its value that wait on this node; zero:
@@ -50,11 +50,18 @@ func (g *Gates) turn(d *consumer.Delivery, r throttle.Request, p throttle.Passed
 	return v.free.Add(time.Duration(v.before(ticketOf(d).age)) * g.gap(r, p, now))
 }
 
-// wait has a job wait until a time, and gives it a place in the line of the value that it
+// wait has a job wait until a gate lets it pass, and gives it a place in the line of the value that it
 // waits for.
-func (g *Gates) wait(d *consumer.Delivery, r throttle.Request, p throttle.Passed, until, now time.Time) consumer.DeferOptions {
+func (g *Gates) wait(d *consumer.Delivery, r throttle.Request, p throttle.Passed, passes, now time.Time) consumer.DeferOptions {
+	until := passes
+	if early := passes.Add(-g.ahead()); early.After(now) {
+		until = early
+	}
 	if latest := now.Add(Recheck); until.After(latest) {
 		until = latest
+	}
+	if v := g.values[p.Value]; v != nil && v.said.After(passes) {
+		passes = v.said
 	}
 	if own := placeOf(d); own == nil || own.of != p.Value {
 		g.leave(own)
@@ -65,7 +72,7 @@ func (g *Gates) wait(d *consumer.Delivery, r throttle.Request, p throttle.Passed
 			ticketOf(d).place = own
 		}
 	}
-	return consumer.DeferOptions{Until: until, Limit: g.all[p.Gate].name}
+	return consumer.DeferOptions{Until: until, Passes: passes, Limit: g.all[p.Gate].name}
 }
 
 // Passed notes that a job passes its gates at a time.
@@ -88,9 +95,6 @@ func (g *Gates) RefusedBy(d *consumer.Delivery, r throttle.Request, a throttle.A
 	if turn := g.turn(d, r, p, now); turn.After(at) {
 		at = turn
 	}
-	if early := at.Add(-g.ahead()); early.After(now) {
-		at = early
-	}
 	return g.wait(d, r, p, at, now)
 }
 
@@ -105,6 +109,7 @@ func (g *Gates) ahead() time.Duration { return g.limiter.State().Settings.Horizo
 // note keeps when a value is free, if that is later than what is known under the same terms. A
 // quota is believed for a short time only: units may be given back, or its cap be raised.
 func (g *Gates) note(p throttle.Value, free, now time.Time) {
+	said := free
 	if latest := now.Add(Recheck); g.limiter.GateSpacing(p, now) == 0 && free.After(latest) {
 		free = latest
 	}
@@ -124,7 +129,7 @@ func (g *Gates) note(p throttle.Value, free, now time.Time) {
 		g.values[p] = v
 	}
 	if !g.knows(v, p, now) || free.After(v.free) {
-		v.free, v.spacing, v.terms = free, g.limiter.GateSpacing(p, now), g.limiter.GateRevision(p.Gate)
+		v.free, v.said, v.spacing, v.terms = free, said, g.limiter.GateSpacing(p, now), g.limiter.GateRevision(p.Gate)
 	}
 }
 

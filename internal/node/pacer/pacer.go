@@ -116,7 +116,7 @@ func (p *Pacer) admit(ctx context.Context) error {
 		return nil
 	}
 	answers, err := p.o.Limiter.Reserve(ctx, requests(block))
-	p.sort(block, answers)
+	p.passOn(block, answers)
 	return err
 }
 
@@ -300,7 +300,7 @@ func (p *Pacer) underRule(item *Item, now time.Time) (held bool) {
 		return false
 	}
 	p.o.Gates.Drop(item.Delivery)
-	p.deferJob(item, consumer.DeferOptions{Until: now.Add(gates.Recheck), Limit: HeldBy + rule.ID, Held: true})
+	p.deferJob(item, consumer.DeferOptions{Until: now.Add(gates.Recheck), Passes: rule.Until, Limit: HeldBy + rule.ID, Held: true})
 	return true
 }
 
@@ -333,9 +333,9 @@ func (p *Pacer) takeOne(best func() *consumer.Delivery) (d *consumer.Delivery, s
 	return d, d != nil
 }
 
-// sort passes the jobs of a block on that have an answer, and puts the others back. Without
+// passOn passes the jobs of a block on that have an answer, and puts the others back. Without
 // answers, at the end of the context, it puts all back.
-func (p *Pacer) sort(block []Item, answers []throttle.Answer) {
+func (p *Pacer) passOn(block []Item, answers []throttle.Answer) {
 	lendConnections(block, answers)
 	now := time.Now()
 	admitted := block[:0]

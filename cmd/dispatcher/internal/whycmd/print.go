@@ -12,9 +12,9 @@ import (
 )
 
 // unknown is why the report answers nothing; nil: it does.
-func unknown(r why.Report) error {
+func (r *report) unknown() error {
 	switch {
-	case r.Asked.Limit != "" && len(r.Limit) == 0, r.Asked.Job != "" && len(r.Jobs) == 0 && r.Progress == nil:
+	case r.Asked.Limit != "" && len(r.Limit) == 0, r.Asked.Job != "" && len(r.Jobs) == 0 && r.Progress == nil && r.Dead == nil:
 	default:
 		return nil
 	}
@@ -24,20 +24,22 @@ func unknown(r why.Report) error {
 	if r.Asked.Limit != "" {
 		return fmt.Errorf("no node keeps the limit %s; the nodes have another configuration", r.Asked.Limit)
 	}
-	return fmt.Errorf("none of %d nodes holds the job %s: it is settled, is not fetched yet, or was never written; "+
-		"its topic/partition/offset tells which, and dispatcher dlq list shows dead letters", r.Nodes, cli.Quoted(r.Asked.Job))
+	return r.neverFound()
 }
 
-func show(r why.Report, w io.Writer) error {
+func (r *report) show(w io.Writer) error {
 	var err error
 	for _, one := range r.Jobs {
 		err = errors.Join(err, showJob(one, w))
 	}
-	if len(r.Jobs) == 0 && r.Progress != nil {
+	switch {
+	case r.Dead != nil:
+		err = errors.Join(err, cli.PrintLine(w, r.Dead.show(r.Asked.Job)))
+	case len(r.Jobs) == 0 && r.Progress != nil:
 		err = errors.Join(err, showProgress(*r.Progress, w, r.Asked.Job))
 	}
-	err = errors.Join(err, showLimit(r, w))
-	if len(r.Silent) > 0 && unknown(r) == nil {
+	err = errors.Join(err, showLimit(r.Report, w))
+	if len(r.Silent) > 0 && r.unknown() == nil {
 		err = errors.Join(err, cli.PrintLine(w, "did not answer: "+strings.Join(r.Silent, ", ")))
 	}
 	return err
@@ -70,7 +72,7 @@ func showProgress(r why.ProgressOf, w io.Writer, place string) error {
 	text := "is just being settled or released"
 	switch {
 	case r.Settled:
-		text = "is settled: it was called, is a dead letter, went to a retry topic, or its record holds no job"
+		text = "is settled: it was called, went to a retry topic, is a dead letter that was settled, or its record holds no job"
 	case offset >= r.End:
 		text = fmt.Sprintf("is not in the log: the partition ends at offset %d", r.End)
 	case offset >= r.Fetched:

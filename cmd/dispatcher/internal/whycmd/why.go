@@ -19,7 +19,7 @@ func New(s *cli.Settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "why JOB|LIMIT", Short: "Say what a job or a limit of the running fleet waits for", Args: cli.OneName("job or limit", "JOB|LIMIT"),
 		Long: "Say what a job or a limit of the running fleet waits for. JOB is the job's id, or its topic/partition/offset.\n" +
-			"All nodes are asked, through Redis.",
+			"All nodes are asked, through Redis. Where none of them holds the job, the open dead letters are searched.",
 		Example: "  dispatcher why order-17\n  dispatcher why jobs/3/1284\n  dispatcher why recipient",
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -37,14 +37,17 @@ func New(s *cli.Settings) *cobra.Command {
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 		defer cancel()
-		r, err := why.AskAll(ctx, reader.Redis, reader.Config.Redis.Namespace, reader.First(), q)
-		if err != nil {
+		var r report
+		if r.Report, err = why.AskAll(ctx, reader.Redis, reader.Config.Redis.Namespace, reader.First(), q); err != nil {
 			return err
 		}
-		if asJSON {
-			return errors.Join(cli.PrintJSON(cmd.OutOrStdout(), r), unknown(r))
+		if r.mayBeDead() {
+			r.search(cmd, s)
 		}
-		return errors.Join(show(r, cmd.OutOrStdout()), unknown(r))
+		if asJSON {
+			return errors.Join(cli.PrintJSON(cmd.OutOrStdout(), r), r.unknown())
+		}
+		return errors.Join(r.show(cmd.OutOrStdout()), r.unknown())
 	}
 	return cmd
 }

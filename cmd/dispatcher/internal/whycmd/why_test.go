@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"dispatcher/cmd/dispatcher/internal/clitest"
 	"dispatcher/consumer"
 	"dispatcher/internal/embedded"
+	"dispatcher/internal/provider"
 	"dispatcher/internal/why"
 	"dispatcher/job"
 )
@@ -157,4 +159,33 @@ func (s *scene) settledSome(t *testing.T) bool {
 		}
 	}
 	return false
+}
+
+// A job that no node holds may be a dead letter: the command says which, and why, by the job's id as by its place.
+func TestADeadLetterIsFound(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.parts.Provider.Behave(provider.Behaviour{Status: http.StatusBadRequest})
+	s.enqueue(t, "carl-1")
+	eventually(t, "the command says so", func() bool {
+		return strings.Contains(s.why(t, "carl-1").Out, "job carl-1 is the dead letter jobs.dlq/")
+	})
+	s.why(t, "carl-1").MustPrint(t, "after 1 call, class permanent, 400")
+	var shown report
+	o := s.why(t, "carl-1", "--json")
+	o.MustPrint(t)
+	if err := json.Unmarshal([]byte(o.Out), &shown); err != nil {
+		t.Fatal(err)
+	}
+	if shown.Dead == nil || shown.Dead.Class != "permanent" || shown.Dead.Attempts != 1 {
+		t.Errorf("got %+v, want a dead letter after one call", shown.Dead)
+	}
+	var places []string
+	for partition := range 2 {
+		places = append(places, s.why(t, fmt.Sprintf("jobs/%d/0", partition)).Out)
+	}
+	if !strings.Contains(strings.Join(places, ""), "is the dead letter jobs.dlq/") {
+		t.Errorf("got %q for the places, want that one is the dead letter's", places)
+	}
+	s.why(t, "nobody-1").MustFail(t, "no open dead letter is of it")
 }
