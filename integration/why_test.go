@@ -110,11 +110,11 @@ func TestWhyEachReasonReal(t *testing.T) {
 
 	s.judge.post(t, "/behave", `{"status":503,"retry_after":"40s"}`)
 	s.enqueueKinds(t, "again", 1, "none")
-	s.waits(t, "again-0", "retry", within(30*time.Second, 42*time.Second))
+	s.waits(t, "again-0", "retry", within(15*time.Second, 42*time.Second))
 	s.judge.post(t, "/behave", `{"status":503}`)
 	s.enqueueUntil(t, "down", "provider", whenever)
-	s.judge.post(t, "/behave", `{"status":429,"retry_after":"40s"}`)
-	s.enqueueUntil(t, "blocked", "block", within(10*time.Second, 40*time.Second))
+	s.judge.post(t, "/behave", `{"status":429,"retry_after":"55s"}`)
+	s.enqueueUntil(t, "blocked", "block", within(5*time.Second, time.Minute))
 }
 
 // enqueueKinds writes jobs of a kind, without an order between them.
@@ -177,9 +177,15 @@ func (s *scene) enqueueUntil(t *testing.T, name, waitsFor string, until func(*ti
 	n := 0 // jobs
 	eventually(t, time.Minute, func() bool {
 		n++
-		s.enqueueKinds(t, fmt.Sprint(name, n), 1, "none")
-		shown = s.reason(t, fmt.Sprint(name, n, "-0"))
-		return len(shown.Jobs) == 1 && shown.Jobs[0].WaitsFor == waitsFor && shown.Jobs[0].Calls == 0 && until(shown.Jobs[0].Until)
+		id := fmt.Sprint(name, n)
+		s.enqueueKinds(t, id, 1, "none")
+		for range 10 { // it may not be fetched yet
+			shown = s.reason(t, id+"-0")
+			if len(shown.Jobs) == 1 && shown.Jobs[0].WaitsFor == waitsFor && shown.Jobs[0].Calls == 0 && until(shown.Jobs[0].Until) {
+				return true
+			}
+		}
+		return false
 	}, func() string {
 		return fmt.Sprintf("got %+v, want a job that waits for %s without a call", shown.Jobs, waitsFor)
 	})
