@@ -1,6 +1,7 @@
 package node
 
 import (
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -152,20 +153,26 @@ func TestAProviderThatLiesAboutUnitsIsBounded(t *testing.T) {
 	}
 }
 
-// A job that a quota holds says until when, although it is looked at again every few seconds.
+// A job that a quota holds says until when, although it is looked at again every few seconds; also one for which nobody asks, since
+// another one was refused.
 func TestAJobSaysUntilWhenAQuotaHoldsIt(t *testing.T) {
 	t.Parallel()
 	limits := limitsOf(100, 1)
 	limits[1].Key, limits[1].Window, limits[1].Calendar = "", 0, "day"
 	inBubble(t, gated(limits), func(b *bubble) {
-		b.writeMany(2)
-		b.until(time.Minute, "one is settled", func() bool { return b.settled() == 1 })
-		for range 3 {
-			time.Sleep(gates.Recheck)
-			b.until(time.Minute, "the other one waits", func() bool {
-				found := b.consumer.Find(func(*consumer.Delivery) bool { return true }, 2)
-				return len(found) == 1 && found[0].For == consumer.WaitsForLimit && time.Until(found[0].Until) > time.Hour
+		for waiting := range 4 {
+			b.write(to("anna", waiting))
+			var found []consumer.Stay
+			b.until(time.Minute, "all but the first job wait", func() bool {
+				found = b.consumer.Find(func(*consumer.Delivery) bool { return true }, 10)
+				return b.settled() == 1 && len(found) == waiting &&
+					!slices.ContainsFunc(found, func(s consumer.Stay) bool { return s.For != consumer.WaitsForLimit })
 			})
+			for _, s := range found {
+				if wait := time.Until(s.Until); wait < time.Hour {
+					b.Errorf("got a job that waits for %v, want until the day is over", wait)
+				}
+			}
 		}
 	})
 }
