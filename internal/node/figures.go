@@ -15,6 +15,15 @@ import (
 	"dispatcher/throttle/limit"
 )
 
+// The counters that a node publishes. [worker.CalledUnits] is one more.
+const (
+	countedCalls       = "dispatcher_sender_calls_total"
+	countedDeadLetters = "dispatcher_consumer_dead_letters_total"
+	countedGranted     = "dispatcher_limit_granted_units_total"
+	countedLate        = "dispatcher_limit_late_slots_total"
+	countedScriptCalls = "dispatcher_limit_script_calls_total"
+)
+
 // takeFigures are what the node publishes of itself.
 func (n *Node) takeFigures(ctx context.Context) figures.Figures {
 	f := figures.Figures{Name: Name(n.cfg), Version: version.Text(), UpS: time.Since(n.started).Seconds()}
@@ -22,14 +31,14 @@ func (n *Node) takeFigures(ctx context.Context) figures.Figures {
 	n.figureLimit(&f)
 	n.figureJobs(&f)
 	n.figureKeys(&f)
-	if families, err := n.registry.Gather(); err == nil {
+	if families, err := n.registry.counters.Gather(); err == nil {
 		all := gathered.Families(families)
-		f.Calls = all.Counters("dispatcher_sender_calls_total", "result")
+		f.Calls = all.Counters(countedCalls, "result")
 		f.Units = all.Sum(worker.CalledUnits)
-		f.DeadLetters = all.Counters("dispatcher_consumer_dead_letters_total", "class")
-		f.Granted = all.Sum("dispatcher_limit_granted_units_total")
-		f.LateSlots = all.Sum("dispatcher_limit_late_slots_total")
-		f.ScriptCalls = all.Sum("dispatcher_limit_script_calls_total")
+		f.DeadLetters = all.Counters(countedDeadLetters, "class")
+		f.Granted = all.Sum(countedGranted)
+		f.LateSlots = all.Sum(countedLate)
+		f.ScriptCalls = all.Sum(countedScriptCalls)
 	}
 	return f
 }

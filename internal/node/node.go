@@ -44,7 +44,7 @@ type Node struct {
 	cfg      configs.Config
 	log      *slog.Logger
 	level    *loglevel.Level // of log; nil: it can't be changed
-	registry *prometheus.Registry
+	registry *registries
 	redis    redis.UniversalClient
 	consumer *consumer.Consumer
 	limiter  *throttle.Limiter
@@ -75,7 +75,7 @@ func WithLevel(level *loglevel.Level) Option { return func(n *Node) { n.level = 
 // server, and connects to nothing yet. The identity says how the limiter recognises
 // Redis's master; the zero value suits a real Redis.
 func New(cfg configs.Config, log *slog.Logger, identity throttle.Identity, options ...Option) (*Node, error) {
-	n := &Node{cfg: cfg, log: log, registry: prometheus.NewRegistry(), started: time.Now(), checkSetup: identity == throttle.IdentityInfo}
+	n := &Node{cfg: cfg, log: log, registry: newRegistries(), started: time.Now(), checkSetup: identity == throttle.IdentityInfo}
 	for _, option := range options {
 		option(n)
 	}
@@ -95,7 +95,7 @@ func New(cfg configs.Config, log *slog.Logger, identity throttle.Identity, optio
 // again. A configuration that Check accepts, [New] accepts too, as long as the admin
 // address is free, and loopback where nothing says who may call. Check connects to nothing.
 func Check(cfg configs.Config) error {
-	n := &Node{cfg: cfg, log: slog.New(slog.DiscardHandler), registry: prometheus.NewRegistry()}
+	n := &Node{cfg: cfg, log: slog.New(slog.DiscardHandler), registry: newRegistries()}
 	defer n.close()
 	return errors.Join(n.make(throttle.IdentityInfo), cfg.Admin.CheckFiles())
 }
@@ -207,7 +207,7 @@ func (n *Node) makeTracer() (err error) {
 func (n *Node) makeAdmin() (err error) {
 	n.checks = n.healthChecks()
 	n.registry.MustRegister(buildInfo(), checks{n.checks})
-	o := admin.Options{Config: n.cfg.Admin, Gatherer: n.registry, Logger: n.log, Checks: n.checks}
+	o := admin.Options{Config: n.cfg.Admin, Gatherer: n.registry.all, Logger: n.log, Checks: n.checks}
 	if n.redis != nil { // else each node has a limit of its own, which nobody changes
 		letters, err := n.makeRedrives()
 		if err != nil {
@@ -331,7 +331,7 @@ func (n *Node) healthCheck(b *breaker.Breaker) *health.Check {
 }
 
 // Gatherer gives the node's metrics.
-func (n *Node) Gatherer() prometheus.Gatherer { return n.registry }
+func (n *Node) Gatherer() prometheus.Gatherer { return n.registry.all }
 
 // AdminAddr is where the admin server listens, as host:port; empty: nowhere.
 func (n *Node) AdminAddr() string { return n.admin.Addr() }

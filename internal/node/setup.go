@@ -88,7 +88,7 @@ const callsForUsual = 100
 
 // usualLatency is how long a call took up to now; 0: too few were made.
 func (n *Node) usualLatency() time.Duration {
-	families, err := n.registry.Gather()
+	families, err := n.registry.all.Gather()
 	if err != nil {
 		return 0
 	}
