@@ -98,9 +98,11 @@ func TestWhyEachReasonReal(t *testing.T) {
 	s.waits(t, "hung-0", "call", whenever)
 	s.judge.post(t, "/behave", `{}`)
 
-	s.enqueueKinds(t, "quota", 1, "quota")
-	s.isOver(t, "quota-0")
-	s.enqueueKinds(t, "later", 1, "quota")
+	var lines bytes.Buffer
+	for _, id := range []string{"quota-0", "later-0"} { // of one key: the first one uses the quota up
+		fmt.Fprintf(&lines, `{"key":"quota","id":%q,"value":{"kind":"quota"}}`+"\n", id)
+	}
+	s.enqueueLines(t, &lines)
 	s.waits(t, "later-0", "limit", within(23*time.Hour+58*time.Minute, 24*time.Hour+15*time.Minute)) // counted in parts of the window
 
 	s.enqueueKinds(t, "many", 300, "none")
