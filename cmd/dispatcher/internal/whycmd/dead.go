@@ -100,11 +100,9 @@ func attempts(n int) string {
 
 // neverFound is the error for a job that no node holds and no dead letter is of.
 func (r *report) neverFound() error {
-	text := fmt.Sprintf("none of %d nodes holds the job %s", r.Nodes, cli.Quoted(r.Asked.Job))
+	const text = "none of %d nodes holds the job %s%s: it is settled, is not fetched yet, or was never written; its topic/partition/offset tells which"
 	if r.searched != nil {
-		return fmt.Errorf("%s: it is settled, is not fetched yet, or was never written; its topic/partition/offset tells which. "+
-			"Not all dead letters were searched: %w", text, r.searched)
+		return fmt.Errorf(text+". Not all dead letters were searched: %w", r.Nodes, cli.Quoted(r.Asked.Job), "", r.searched)
 	}
-	return errors.New(text + ", and no open dead letter is of it: it is settled, is not fetched yet, or was never written; " +
-		"its topic/partition/offset tells which")
+	return fmt.Errorf(text, r.Nodes, cli.Quoted(r.Asked.Job), ", and no open dead letter is of it")
 }
