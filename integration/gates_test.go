@@ -11,6 +11,7 @@ import (
 
 	"dispatcher/internal/containers"
 	"dispatcher/internal/provider"
+	"dispatcher/internal/redisclient"
 )
 
 const recipients = 500
@@ -40,40 +41,72 @@ func TestGatesReal(t *testing.T) {
 	crowd := gatesRun{jobs: 10_000, hot: 30, senders: 10, ofSender: 50, calls: 0.3, most: 300, after: 300}
 	hot, cut := crowd, crowd
 	hot.hot, cut.after = 200, 270
-	t.Run("nothing happens", func(t *testing.T) { w.gates(t, hot, func(*scene) {}) })
+	t.Run("nothing happens", func(t *testing.T) { w.gates(t, hot, nothing) })
 	t.Run("the senders are used up", func(t *testing.T) {
-		w.gates(t, gatesRun{jobs: 4_000, hot: 10, senders: 4, ofSender: 20, calls: 0.5, most: 80, after: 80}, func(*scene) {})
+		w.gates(t, gatesRun{jobs: 4_000, hot: 10, senders: 4, ofSender: 20, calls: 0.5, most: 80, after: 80}, nothing)
 	})
 	t.Run("a node is killed", func(t *testing.T) {
-		w.gates(t, crowd, func(s *scene) {
+		w.gates(t, crowd, func(s *scene) time.Duration {
 			s.nodes[0].signal(t, syscall.SIGKILL)
 			_ = s.nodes[0].wait(t, 10*time.Second)
+			return 0
 		})
 	})
 	t.Run("Redis is flushed", func(t *testing.T) {
-		w.gates(t, crowd, func(s *scene) {
+		w.gates(t, crowd, func(s *scene) time.Duration {
 			if err := s.rdb.FlushAll(t.Context()).Err(); err != nil {
 				t.Error(err)
 			}
+			return afterLoss
 		})
 	})
 	t.Run("Redis fails over", func(t *testing.T) {
 		r := containers.RedisSentinel(t, true)
-		w.gates(t, crowd, func(*scene) { r.Kill(r.Primary) },
+		w.gates(t, crowd, func(*scene) time.Duration {
+			r.Kill(r.Primary)
+			return electionOf(t, r) + afterLoss
+		},
 			"redis.addrs="+strings.Join(containers.Addrs(r.Sentinels...), ","), "redis.master="+containers.SentinelMaster,
 			"redis.sentinel_username="+containers.SentinelUser, "redis.sentinel_password="+containers.SentinelPassword)
 	})
 	t.Run("each limit is cut", func(t *testing.T) {
-		w.gates(t, cut, func(s *scene) {
+		w.gates(t, cut, func(s *scene) time.Duration {
 			s.mustCommand(t, "limit", "set", "account", "--cap", "270")
 			s.mustCommand(t, "limit", "set", "sender", "--cap", "40")
 			s.mustCommand(t, "limit", "set", "recipient", "--window", "1100ms")
+			return 0
 		})
 	})
 }
 
-// gates plays three nodes over a backlog. In the middle of it something happens.
-func (w *servers) gates(t *testing.T, g gatesRun, meanwhile func(*scene), settings ...string) {
+// afterLoss is how long a limit of a second must grant nothing after Redis has lost what was granted: slots may lie 300 ms ahead,
+// and count for the window and two guards. The rest is for the nodes to find out.
+const afterLoss = 1500 * time.Millisecond
+
+func nothing(*scene) time.Duration { return 0 }
+
+// electionOf waits until a killed primary has a successor, and returns for how long nobody could write.
+func electionOf(t *testing.T, r *containers.Sentinel) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	rdb := redisclient.New(redisclient.Options{
+		Addrs: containers.Addrs(r.Sentinels...), Master: containers.SentinelMaster,
+		SentinelUsername: containers.SentinelUser, SentinelPassword: containers.SentinelPassword,
+	})
+	defer func() { _ = rdb.Close() }()
+	var failed error
+	eventually(t, time.Minute, func() bool {
+		failed = rdb.Set(t.Context(), "elected", 1, 0).Err()
+		return failed == nil
+	}, func() string { return fmt.Sprintf("the killed primary has no successor: %v", failed) })
+	away := time.Since(begin)
+	t.Logf("nobody could write to Redis for %v", away.Round(time.Millisecond))
+	return away
+}
+
+// gates plays three nodes over a backlog. In the middle of it something happens, and returns for how long it may make the fleet
+// stand still; 0: this is not judged.
+func (w *servers) gates(t *testing.T, g gatesRun, meanwhile func(*scene) time.Duration, settings ...string) {
 	t.Helper()
 	s := w.scene(t, 300, 12, 20*time.Millisecond, settings...)
 	s.configure(t, fmt.Sprintf(gateLimits, g.ofSender))
@@ -82,7 +115,7 @@ func (w *servers) gates(t *testing.T, g gatesRun, meanwhile func(*scene), settin
 	s.start(t, 3)
 	most := g.jobs * 9 / 10
 	s.judge.count(t, g.jobs/3, time.Minute)
-	meanwhile(s)
+	lawful := meanwhile(s)
 	s.judge.count(t, most, 2*time.Minute)
 	calls := s.scriptCalls(t)
 	s.settled(t, 6*time.Minute)
@@ -98,6 +131,7 @@ func (w *servers) gates(t *testing.T, g gatesRun, meanwhile func(*scene), settin
 	t.Logf("%.4f of what the limits allow used until 0.9 of the jobs were sent, %.4f without the longest standstill of %v; the last one came after %.0f s; %d repeated",
 		share, without, standstill.Round(time.Millisecond), (all[len(all)-1].At - all[0].At).Seconds(), r.Repeated)
 	figure(t, calls/float64(most) <= g.calls, "got %.3f script calls a job, want at most %.1f", calls/float64(most), g.calls)
+	figure(t, lawful == 0 || standstill <= lawful, "got a standstill of %v, want at most %v", standstill.Round(time.Millisecond), lawful.Round(time.Millisecond))
 	figure(t, without >= 0.97, "got %.4f of what the limits allow used while a tenth of the jobs was left, want at least 0.97 without the standstill", without)
 }
 
