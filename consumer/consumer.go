@@ -83,8 +83,8 @@ func (c *Consumer) Take() *Delivery { return c.scheduler.Take() }
 // TakeFrom is [Consumer.Take] for jobs of a lane, counted from 0.
 func (c *Consumer) TakeFrom(lane int) *Delivery { return c.scheduler.TakeFrom(lane) }
 
-// TakeSample hands out any fetched job that has not failed yet: its call tells more about
-// the provider than that of a job which has failed. Where there is none, it is
+// TakeSample hands out any fetched job, one that has not slept if there is one: its call tells more
+// about the provider than that of a job which has failed. Where there is none, it is
 // [Consumer.Take].
 func (c *Consumer) TakeSample() *Delivery { return c.scheduler.TakeSample() }
 

@@ -12,7 +12,7 @@ type Status struct {
 	Left       error // why the node left its groups; nil: it is in them
 	Partitions []PartitionStatus
 	Lag        int64 // records that are not complete, over all partitions of this node, those of retry topics included
-	InFlight   int   // jobs that a worker has, or of which a record is being written
+	InFlight   int   // jobs that the pacer or a worker has taken, or of which a record is being written
 	Lanes      []LaneStatus
 	// LastError is the most recent fault; nil: none since a group was last joined. It never
 	// holds a payload or a secret.
