@@ -44,7 +44,7 @@ type bubble struct {
 	putBack  atomic.Int64 // jobs that got no slot
 	places   pacer.Places
 	breaker  *breaker.Breaker
-	pool     *worker.Pool
+	handler  *worker.Handler
 	caller   anyCaller            // of the pool
 	registry *prometheus.Registry // of the pool
 	work     sync.WaitGroup
@@ -133,7 +133,7 @@ func (b *bubble) start() {
 		}
 	})
 	b.places, b.registry = pacer.NewPlaces(), prometheus.NewRegistry()
-	b.pool = worker.New(worker.Options{
+	b.handler = worker.New(worker.Options{
 		Sender: &b.caller, Limiter: b.limiter, Breaker: b.breaker, Provider: report.New("provider.test:80", slog.New(slog.DiscardHandler), nil), Places: b.places,
 		Policy:      worker.Policy{OnUnknown: configs.UnknownRetry, Attempts: b.attempts, Backoff: b.backoff, MaxBackoff: b.maxBackoff},
 		ThrottledAs: throttledAs(configs.Config{Limits: b.limits}), Grace: time.Second, Registerer: b.registry,
@@ -197,7 +197,7 @@ func (b *bubble) dispatch(c worker.Caller, conns pacer.Connections, workers int)
 	})
 	b.work.Go(func() { p.Run(ctx) })
 	for range workers {
-		b.work.Go(func() { b.pool.Work(p.Items()) })
+		b.work.Go(func() { b.handler.Work(p.Items()) })
 	}
 }
 
@@ -296,7 +296,7 @@ func (b *bubble) handle(c worker.Caller, d *consumer.Delivery, s throttle.Slot) 
 	items := make(chan pacer.Item, 1)
 	items <- pacer.Item{Delivery: d, Slot: s, Began: time.Now()}
 	close(items)
-	b.pool.Work(items)
+	b.handler.Work(items)
 	if len(b.places) != 0 {
 		b.Errorf("got %d places that are still taken, want none", len(b.places))
 	}

@@ -302,7 +302,7 @@ func (n *Node) pacer(b *breaker.Breaker, places pacer.Places, workers int) *pace
 	})
 }
 
-func (n *Node) workers(b *breaker.Breaker, places pacer.Places) *worker.Pool {
+func (n *Node) workers(b *breaker.Breaker, places pacer.Places) *worker.Handler {
 	s := n.cfg.Sender
 	return worker.New(worker.Options{
 		Sender: n.sender, Limiter: n.limiter, Breaker: b, Provider: n.provider, Places: places,

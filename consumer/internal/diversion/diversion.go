@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// MaxRest is how long a job may wait in memory for its time where there are no retry
+	// MaxUntilDue is how long a job may wait in memory for its time where there are no retry
 	// topics. Its offset stays open meanwhile, and the tracker opens at most [offsets.Window] offsets from there on.
-	MaxRest = time.Minute
+	MaxUntilDue = time.Minute
 
 	// slack lets a wait that was meant to be as long as a retry topic's be that, though
 	// some of it has passed. The job is due at its own time all the same.
@@ -52,12 +52,12 @@ func NotDue(delays []time.Duration, wait time.Duration, due time.Time, a offsets
 	if d := delay(delays, wait); d > 0 {
 		return &Diversion{Failure: deadletter.Failure{Calls: a.Calls, Failures: a.Failures}, Delay: d, Due: due}
 	}
-	if len(delays) > 0 || wait <= MaxRest {
+	if len(delays) > 0 || wait <= MaxUntilDue {
 		return nil
 	}
 	return &Diversion{Failure: deadletter.Failure{
 		Class: deadletter.ClassUnsupported, Calls: a.Calls,
-		Message: fmt.Sprintf("not-before: is more than %v ahead; kafka.retry_topics would allow it", MaxRest),
+		Message: fmt.Sprintf("not-before: is more than %v ahead; kafka.retry_topics would allow it", MaxUntilDue),
 	}}
 }
 

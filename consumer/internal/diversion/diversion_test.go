@@ -50,8 +50,8 @@ func TestAJobThatIsNotDueGoesWhereItCanWait(t *testing.T) {
 	}{
 		"longer than a topic's delay": {topics, 2 * time.Minute, &Diversion{Failure: deadletter.Failure{Calls: 3, Failures: 2}, Delay: time.Minute, Due: due}},
 		"shorter than all":            {topics, time.Second, nil},
-		"no topics, a short wait":     {nil, MaxRest, nil},
-		"no topics, a long wait": {nil, MaxRest + 1, &Diversion{Failure: deadletter.Failure{
+		"no topics, a short wait":     {nil, MaxUntilDue, nil},
+		"no topics, a long wait": {nil, MaxUntilDue + 1, &Diversion{Failure: deadletter.Failure{
 			Class: deadletter.ClassUnsupported, Calls: 3, Message: "not-before: is more than 1m0s ahead; kafka.retry_topics would allow it",
 		}}},
 	} {

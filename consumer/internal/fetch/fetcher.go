@@ -25,8 +25,8 @@ const (
 	// leaders is mostly over by then.
 	Patience = 500 * time.Millisecond
 
-	// After a long poll the next one waits so long, and longer the more partitions it
-	// names. Otherwise each record that comes would cost a request about all of them.
+	// After a long poll the next one waits so long, and longer the more partitions the
+	// assignment has. Otherwise each record that comes would cost a request about all of them.
 	pollGap     = time.Millisecond
 	pollGapEach = 25 * time.Microsecond
 

@@ -100,20 +100,20 @@ func (q *fetchRequest) handle(res kmsg.Response) error {
 		return err
 	}
 	var empty answer
-	var full, failed []*kmsg.FetchResponseTopicPartition
+	var withRecords, failed []*kmsg.FetchResponseTopicPartition
 	for i := range parts {
 		switch part := &parts[i]; {
 		case part.ErrorCode != 0:
 			failed = append(failed, part)
 		case len(part.RecordBatches) > 0:
-			full = append(full, part)
+			withRecords = append(withRecords, part)
 		default:
 			if r := q.take(part.Partition); r != nil {
 				empty.outcomes = append(empty.outcomes, q.f.empty(r, part))
 			}
 		}
 	}
-	if len(full) == 0 && len(empty.outcomes) > 0 && empty.outcomes[0].behind {
+	if len(withRecords) == 0 && len(empty.outcomes) > 0 && empty.outcomes[0].behind {
 		// There are records, and the broker sent none: the first partition's next batch is
 		// larger than was asked for.
 		o := &empty.outcomes[0]
@@ -122,7 +122,7 @@ func (q *fetchRequest) handle(res kmsg.Response) error {
 	if len(empty.outcomes) > 0 {
 		q.report(empty)
 	}
-	for _, part := range full {
+	for _, part := range withRecords {
 		if r := q.take(part.Partition); r != nil {
 			q.report(answer{outcomes: []outcome{q.f.records(r, part)}})
 		}

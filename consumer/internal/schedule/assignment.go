@@ -24,7 +24,7 @@ type Assignment struct {
 
 	idle        chan struct{} // closed when it drains and no job is awaited
 	hasDiverted chan struct{} // diverted is not empty; one slot
-	wake        chan struct{} // there is news for the fetcher; one slot, since a second notice says nothing new
+	news        chan struct{} // there is news for the fetcher; one slot, since a second notice says nothing new
 
 	// Guarded by the scheduler's lock.
 	phase    phase
@@ -37,7 +37,7 @@ type Assignment struct {
 // NewAssignment makes an assignment without partitions.
 func (s *Scheduler) NewAssignment() *Assignment {
 	return &Assignment{
-		Lifetime: lifetime.New(), sched: s, idle: make(chan struct{}), hasDiverted: make(chan struct{}, 1), wake: make(chan struct{}, 1),
+		Lifetime: lifetime.New(), sched: s, idle: make(chan struct{}), hasDiverted: make(chan struct{}, 1), news: make(chan struct{}, 1),
 	}
 }
 
@@ -45,10 +45,10 @@ func (s *Scheduler) NewAssignment() *Assignment {
 func (a *Assignment) Idle() <-chan struct{} { return a.idle }
 
 // News tells the fetcher that a partition has room, or that WakeFetcher was called.
-func (a *Assignment) News() <-chan struct{} { return a.wake }
+func (a *Assignment) News() <-chan struct{} { return a.news }
 
 // WakeFetcher sends such news.
-func (a *Assignment) WakeFetcher() { notify(a.wake) }
+func (a *Assignment) WakeFetcher() { notify(a.news) }
 
 // Open lets partitions take part; false: the assignment is ending.
 func (a *Assignment) Open(parts []*Partition) bool {

@@ -31,7 +31,7 @@ func backlogIsThatOfAWalk(t *rapid.T, w *bench) {
 // half a second.
 func agrees(t *rapid.T, b backlog.Lane, jobs []*Delivery) {
 	t.Helper()
-	slices.SortFunc(jobs, func(x, y *Delivery) int { return cmp.Compare(x.place, y.place) })
+	slices.SortFunc(jobs, func(x, y *Delivery) int { return cmp.Compare(x.number, y.number) })
 	units, expire, said := 0, 0, 0
 	for _, e := range b.Expires {
 		said += e.Jobs

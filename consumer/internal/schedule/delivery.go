@@ -16,8 +16,8 @@ import (
 )
 
 // Delivery is one job, from its fetch until it is settled or dropped. A worker that took it
-// ends with exactly one of Done, Dead, RetryLater, Sleep, Requeue and Release. What it calls
-// after that has no effect; after a timeout any of them only frees its place. Dead and
+// ends with exactly one of Done, Dead, RetryLater, Sleep, Requeue and Release; where RetryLater returns
+// false, another has to follow. What it calls after that has no effect; after a timeout any of them only frees its place. Dead and
 // RetryLater keep the worker until Kafka has the record. All methods are safe to call from any
 // goroutine.
 type Delivery struct {
@@ -29,7 +29,7 @@ type Delivery struct {
 	key       uint64               // of its key queue: a hash, or 1 for the partition; 0: it has none
 	tenant    string               // in a fair lane; empty in others
 	size      int                  // bytes in memory
-	place     int64                // among the jobs of its lane, in the order in which they came
+	number    int64                // among the jobs of its lane, in the order in which they came
 	times     *times               // nil: it has nothing to wait for
 	diversion *diversion.Diversion // nil: a worker may have it
 	note      any                  // belongs to who has taken the job
@@ -49,14 +49,14 @@ type Delivery struct {
 	failed     bool             // its last call failed, and it slept since
 }
 
-// times are what a delivery waits for.
+// times are those before which a job does not go.
 type times struct {
 	due    time.Time // not handed out before; zero: at once
 	lookAt time.Time // of a retry topic's record: not looked at before
 }
 
 // list is a queue of deliveries, and openJobs are a partition's open jobs in the order of their offsets. So the oldest is known,
-// whatever is settled in between. Jobs that sleep until their first call are not among them: they wait for their time, and not for
+// whatever is settled in between. Jobs that sleep until their not-before are not among them: they wait for their time, and not for
 // this node.
 type (
 	list     = linked.List[Delivery, links]

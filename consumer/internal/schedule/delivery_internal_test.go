@@ -27,7 +27,7 @@ func TestAStepThatIsNotLoggedAllocatesNothing(t *testing.T) { //nolint:parallelt
 func TestTheLogSaysBehindWhichJobAnotherWaits(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	l := &Lane{name: "default", limit: 8}
+	l := &Lane{name: "default", mostJobs: 8}
 	w := newBench(l)
 	w.log = steps.Log{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	addJobs(partition(w.NewAssignment(), l, 0), 'k', 0, 'q', 'k', 0, 'k')

@@ -44,9 +44,9 @@ func (p *Partition) queueDiverted(d *Delivery, to *diversion.Diversion) {
 	notify(p.asg.hasDiverted)
 }
 
-// RestInstead keeps a diverted job in memory until it is due: its retry topic does not take
+// SleepInstead keeps a diverted job in memory until it is due: its retry topic does not take
 // it.
-func RestInstead(d *Delivery) {
+func SleepInstead(d *Delivery) {
 	p := d.part
 	p.sched.mu.Lock()
 	defer p.sched.unlock()
@@ -56,7 +56,7 @@ func RestInstead(d *Delivery) {
 		return
 	}
 	d.diversion = nil
-	p.rest(d)
+	p.sleepUntilDue(d)
 }
 
 // divertExpired is for a job whose not-after has passed.
@@ -69,7 +69,7 @@ func (p *Partition) delay(d *Delivery, wait time.Duration) {
 		p.divert(d, to)
 		return
 	}
-	p.rest(d)
+	p.sleepUntilDue(d)
 }
 
 // timeOutLate times out the jobs that were taken too long ago: such a job holds the

@@ -100,7 +100,7 @@ func (a *Assignment) OverBudget() bool {
 // [Assignment.OverBudget]. It belongs to the goroutine that calls that.
 func (p *Partition) OverShare() bool { return p.overShare }
 
-// held is how many bytes of records the partition has in memory.
+// held is how many bytes its buffer and the jobs of heldBack take. Those that are ready in other lanes or in flight are few.
 func (p *Partition) held() int { return p.buffer.Volume().Bytes + p.heldBack() }
 
 // heldBack is how many of them are those of admitted jobs that wait behind their key, have

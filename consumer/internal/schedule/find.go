@@ -52,7 +52,7 @@ func (p *Partition) each(do func(*Delivery)) {
 		do(d)
 	}
 	for t := range p.sched.timers.All() {
-		if t.part == p && t.d != nil && !t.retry { // it waits for its time, and is not among those open
+		if t.part == p && t.d != nil && !t.holdsKey { // it waits for its time, and is not among those open
 			do(t.d)
 		}
 	}
@@ -112,7 +112,7 @@ func (d *Delivery) sleepsFor() (reason status.WaitsFor, until time.Time) {
 		return status.WaitsForLimit, d.passesAt(at)
 	case t.early:
 		return status.WaitsForProvider, at
-	case t.retry:
+	case t.holdsKey:
 		return status.WaitsForRetry, at
 	}
 	return status.WaitsForTime, at
@@ -127,7 +127,7 @@ func (d *Delivery) passesAt(timer time.Time) time.Time {
 }
 
 // firstOfKey is the first job in the key queue of a job: itself where it has none. Most jobs of a key lie behind each other in the
-// order of their offsets, so that one look at all of them, from the newest on, is enough.
+// order of their offsets. So one look at all of them, from the newest on, mostly finds it, and a second one finds nothing more.
 func (p *Partition) firstOfKey(d *Delivery) *Delivery {
 	if !d.inKeyQueue {
 		return d

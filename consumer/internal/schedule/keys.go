@@ -42,7 +42,7 @@ const (
 // With the dedup store, a worker calls Done or Dead only after the record of an answered call
 // there, or once that takes too long. The key is held for that time as well.
 //
-// A job that is not due yet is in no queue. It sleeps until its first call or goes to a retry
+// A job that is not due yet is in no queue. It sleeps until its not-before or goes to a retry
 // topic, and later jobs of its key overtake it. A job that has expired before it joins and a
 // record that is no job never join: they go to the dead letters. With order key the records of
 // a retry topic have queues of their own, with order partition they have none. A job that goes
@@ -63,14 +63,14 @@ func (p *Partition) keyOf(key []byte) uint64 {
 // joinKeyQueue puts a job into its key queue, and tells whether the job is the first and may
 // go. Where the key is closed the job is dropped: its offset stays open.
 func (p *Partition) joinKeyQueue(d *Delivery) bool {
-	if d.key == 0 || d.inKeyQueue { // it slept after a call, and kept its key
+	if d.key == 0 || d.inKeyQueue { // it has none, or holds it already
 		return true
 	}
-	last, hasQueue := p.keys[d.key]
+	last, hasQueue := p.lastOfKey[d.key]
 	if hasQueue && last == nil {
 		return false
 	}
-	p.keys[d.key] = d
+	p.lastOfKey[d.key] = d
 	d.inKeyQueue = true
 	if !hasQueue {
 		return true
@@ -85,19 +85,19 @@ func (p *Partition) joinKeyQueue(d *Delivery) bool {
 // go on this node: it would overtake that job. So the key is closed then. After a drain there
 // are no key queues.
 func (p *Partition) leaveKey(d *Delivery, done bool) {
-	if !d.inKeyQueue || p.keys == nil {
+	if !d.inKeyQueue || p.lastOfKey == nil {
 		return
 	}
 	following := d.nextOfKey
 	d.nextOfKey = nil
 	switch {
 	case !done:
-		p.keys[d.key] = nil
+		p.lastOfKey[d.key] = nil
 		for ; following != nil; following = following.nextOfKey {
 			p.behind.Minus(following.size)
 		}
 	case following == nil:
-		delete(p.keys, d.key)
+		delete(p.lastOfKey, d.key)
 	default:
 		p.behind.Minus(following.size)
 		p.freed.Push(following)

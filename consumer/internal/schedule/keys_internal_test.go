@@ -34,7 +34,7 @@ func TestAKeyIsHeldUntilTheRecordIsInKafka(t *testing.T) {
 		},
 	} {
 		for _, written := range []bool{true, false} {
-			l := &Lane{name: "default", limit: 4}
+			l := &Lane{name: "default", mostJobs: 4}
 			w := newBench(l)
 			w.opts.Settler = writes{}
 			var log bytes.Buffer
@@ -49,7 +49,7 @@ func TestAKeyIsHeldUntilTheRecordIsInKafka(t *testing.T) {
 			if strings.Contains(log.String(), "step=settled") {
 				t.Errorf("%s: got this log before the record is written, want no settled job:\n%s", name, log.String())
 			}
-			Recorded(d, written)
+			EndRecord(d, written)
 			if got := strings.Contains(log.String(), "step=settled"); got != written {
 				t.Errorf("%s: got settled in the log %v, want %v", name, got, written)
 			}

@@ -9,9 +9,9 @@ import (
 // Lane is a set of topics that share a priority, a limit of jobs in flight and a queue
 // of jobs that are ready. The scheduler's lock guards it.
 type Lane struct {
-	name  string
-	limit int  // jobs in flight and, where the lane is not fair, ready, at most
-	fair  bool // all fetched jobs that may go are ready, so that tenants take turns over all of them
+	name     string
+	mostJobs int  // jobs in flight and, where the lane is not fair, ready, at most
+	fair     bool // all fetched jobs that may go are ready, so that tenants take turns over all of them
 
 	inFlight  int // handed out; not settled, or a worker still has them
 	ready     turns.Queue[*Delivery]
@@ -22,10 +22,12 @@ type Lane struct {
 }
 
 // NewLane makes a lane of so many jobs ready and in flight.
-func NewLane(name string, limit int) *Lane { return &Lane{name: name, limit: limit} }
+func NewLane(name string, mostJobs int) *Lane { return &Lane{name: name, mostJobs: mostJobs} }
 
 // NewFairLane makes a lane whose tenants take turns, with so many jobs in flight.
-func NewFairLane(name string, limit int) *Lane { return &Lane{name: name, limit: limit, fair: true} }
+func NewFairLane(name string, mostJobs int) *Lane {
+	return &Lane{name: name, mostJobs: mostJobs, fair: true}
+}
 
 // Name is what the lane is called.
 func (l *Lane) Name() string { return l.name }
@@ -89,14 +91,14 @@ func (d *Delivery) notReady() {
 // takeable is how many ready jobs may be taken.
 func (l *Lane) takeable() int {
 	if l.fair {
-		return max(0, min(l.ready.Len(), l.limit-l.inFlight))
+		return max(0, min(l.ready.Len(), l.mostJobs-l.inFlight))
 	}
 	return l.ready.Len()
 }
 
 // room tells whether one more job may be made ready. In a fair lane the offset trackers and the bytes of the
 // partitions bound how many are.
-func (l *Lane) room() bool { return l.fair || l.inFlight+l.ready.Len() < l.limit }
+func (l *Lane) room() bool { return l.fair || l.inFlight+l.ready.Len() < l.mostJobs }
 
 // enlist queues a partition that may have a job to make ready.
 func (l *Lane) enlist(p *Partition) {

@@ -13,7 +13,7 @@ func TestTheFirstLaneWithAJobGoesFirst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var lanes []*Lane
 		for i := range rapid.IntRange(2, 5).Draw(t, "lanes") {
-			lanes = append(lanes, &Lane{name: fmt.Sprint(i), limit: 1000})
+			lanes = append(lanes, &Lane{name: fmt.Sprint(i), mostJobs: 1000})
 		}
 		w := newBench(lanes...)
 		a := w.NewAssignment()

@@ -36,17 +36,17 @@ type Partition struct {
 	id    int
 	begin int64 // where the first fetch begins
 
-	tracker offsets.Tracker
-	keys    map[uint64]*Delivery // last of each key queue, nil: the key is closed; no map: drained
+	tracker   offsets.Tracker
+	lastOfKey map[uint64]*Delivery // last of each key queue, nil: the key is closed; no map: drained
 
 	open      openJobs
 	buffer    list           // fetched, in the order of their offsets
 	freed     list           // admitted, and their key is free; they go before the buffer
 	woken     list           // their time has come; they go before the buffer
-	retries   list           // jobs that failed or waited for a limit, and whose time has come; they take turns with the buffer
+	returning list           // jobs that failed or waited for a limit, and whose time has come; they take turns with the buffer
 	yields    bool           // it is the buffer's turn
 	behind    linked.Volume  // in the key queues, behind the first of each
-	asleep    linked.Volume  // jobs that wait for their time
+	asleep    linked.Volume  // jobs that sleep
 	deferred  map[string]int // jobs that wait for a limit, by its name
 	diverted  linked.Volume  // jobs whose diversion is not written
 	ready     linked.Volume  // in a fair lane: jobs that are ready
@@ -78,7 +78,7 @@ func (a *Assignment) NewPartition(src *Source, o PartitionOptions) *Partition {
 	at := o.Tracker.Low()
 	return &Partition{
 		src: src, sched: a.sched, asg: a, id: o.ID, begin: at, fetched: at,
-		tracker: o.Tracker, keys: make(map[uint64]*Delivery), deferred: make(map[string]int), committed: o.Committed, stable: o.Stable,
+		tracker: o.Tracker, lastOfKey: make(map[uint64]*Delivery), deferred: make(map[string]int), committed: o.Committed, stable: o.Stable,
 	}
 }
 
@@ -93,7 +93,7 @@ func (p *Partition) Begin() (offset, stable int64) { return p.begin, p.stable }
 
 // hasSome tells whether take may find a job.
 func (p *Partition) hasSome() bool {
-	return p.freed.Head() != nil || p.woken.Head() != nil || p.retries.Head() != nil || (p.buffer.Head() != nil && !p.headWaits)
+	return p.freed.Head() != nil || p.woken.Head() != nil || p.returning.Head() != nil || (p.buffer.Head() != nil && !p.headWaits)
 }
 
 // take takes the next job that may go; nil: none for now. fresh: it came out of the buffer.
@@ -106,7 +106,7 @@ func (p *Partition) take() (d *Delivery, fresh bool) {
 			return d, false
 		}
 	}
-	if d := p.takeRetry(); d != nil {
+	if d := p.takeReturning(); d != nil {
 		return d, false
 	}
 	d = p.takeFresh()
@@ -114,14 +114,14 @@ func (p *Partition) take() (d *Delivery, fresh bool) {
 	if d != nil {
 		return d, true
 	}
-	return p.takeRetry(), false
+	return p.takeReturning(), false
 }
 
-// takeRetry takes a job that failed before, or that waited for a limit. The next turn is the buffer's; in partition order
+// takeReturning takes a job that failed before, or that waited for a limit. The next turn is the buffer's; in partition order
 // it is not, since no job of the buffer may go before this one is settled.
-func (p *Partition) takeRetry() *Delivery {
-	for p.retries.Head() != nil && !p.yields {
-		if d := p.retries.Pop(); p.mayGo(d) {
+func (p *Partition) takeReturning() *Delivery {
+	for p.returning.Head() != nil && !p.yields {
+		if d := p.returning.Pop(); p.mayGo(d) {
 			p.yields = p.sched.opts.Order != OrderPartition
 			return d
 		}
@@ -200,8 +200,8 @@ func (p *Partition) drop() {
 		d.goes()
 	}
 	p.fetched = p.tracker.End()
-	p.buffer, p.freed, p.woken, p.retries = list{}, list{}, list{}, list{}
+	p.buffer, p.freed, p.woken, p.returning = list{}, list{}, list{}, list{}
 	p.open = openJobs{}
-	p.keys, p.behind, p.asleep, p.ready = nil, linked.Volume{}, linked.Volume{}, linked.Volume{}
+	p.lastOfKey, p.behind, p.asleep, p.ready = nil, linked.Volume{}, linked.Volume{}, linked.Volume{}
 	clear(p.deferred)
 }

@@ -27,7 +27,7 @@ func TestAPartitionHoldsNothingAfterADrain(t *testing.T) {
 		},
 		"a job timed out, and its record is written": {
 			before: func(w *bench, a *Assignment, d *Delivery) { timeOut(w, d); a.Diverted() },
-			after:  func(d *Delivery) { Recorded(d, true); d.Release() },
+			after:  func(d *Delivery) { EndRecord(d, true); d.Release() },
 			held:   jobBytes,
 		},
 		"a job sleeps": {
@@ -37,7 +37,7 @@ func TestAPartitionHoldsNothingAfterADrain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := &Lane{name: "default", limit: 2}
+			l := &Lane{name: "default", mostJobs: 2}
 			w := newBench(l)
 			a := w.NewAssignment()
 			p := partition(a, l, 0)

@@ -2,8 +2,8 @@ package schedule
 
 import "dispatcher/consumer/internal/states"
 
-// TakeSample hands out any fetched job that has not failed yet: its call tells more about
-// the provider than that of a job which has failed. Where there is none, it is
+// TakeSample hands out any fetched job, one that has not slept if there is one: its call tells more
+// about the provider than that of a job which has failed. Where there is none, it is
 // [Scheduler.Take].
 func (s *Scheduler) TakeSample() *Delivery {
 	s.mu.Lock()

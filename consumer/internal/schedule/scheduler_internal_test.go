@@ -70,7 +70,7 @@ var farAway = time.Now().Add(1000 * time.Hour).Truncate(time.Second)
 func TestSchedulerUnderAnyWork(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		l := &Lane{name: "default", limit: rapid.IntRange(1, 6).Draw(t, "limit"), fair: rapid.Bool().Draw(t, "fair")}
+		l := &Lane{name: "default", mostJobs: rapid.IntRange(1, 6).Draw(t, "limit"), fair: rapid.Bool().Draw(t, "fair")}
 		w := newBench(l)
 		a := w.NewAssignment()
 		parts := []*Partition{partition(a, l, 0), partition(a, l, 1)}
@@ -214,13 +214,13 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 			"write the diverted": func(*rapid.T) {
 				for _, d := range a.Diverted() {
 					keys.left(d)
-					Recorded(d, true)
+					EndRecord(d, true)
 					done++
 				}
 			},
 			"": func(t *rapid.T) {
-				if l.inFlight != len(held) || l.inFlight+l.takeable() > l.limit+len(samples) {
-					t.Fatalf("got %d in flight and %d to take, want %d in flight and at most %d together", l.inFlight, l.takeable(), len(held), l.limit)
+				if l.inFlight != len(held) || l.inFlight+l.takeable() > l.mostJobs+len(samples) {
+					t.Fatalf("got %d in flight and %d to take, want %d in flight and at most %d together", l.inFlight, l.takeable(), len(held), l.mostJobs)
 				}
 				if l.fair && parts[0].ready.Items+parts[1].ready.Items != l.ready.Len() {
 					t.Fatalf("got %d and %d jobs ready of the partitions, want %d together", parts[0].ready.Items, parts[1].ready.Items, l.ready.Len())
@@ -329,7 +329,7 @@ func keyOf(d *Delivery) string { return fmt.Sprintf("key %d of partition %d", d.
 // When fewer jobs sleep than may, partitions that were passed over meanwhile go on.
 func TestPartitionsGoOnWhenFewerSleep(t *testing.T) {
 	t.Parallel()
-	l := &Lane{name: "default", limit: 1}
+	l := &Lane{name: "default", mostJobs: 1}
 	w := newBench(l)
 	w.sleepers.MaxJobs = 1
 	a := w.NewAssignment()
@@ -353,7 +353,7 @@ func TestPartitionsGoOnWhenFewerSleep(t *testing.T) {
 // Ready jobs of a partition that goes away make room for those of others.
 func TestADrainMakesRoomForOthers(t *testing.T) {
 	t.Parallel()
-	l := &Lane{name: "default", limit: 4}
+	l := &Lane{name: "default", mostJobs: 4}
 	w := newBench(l)
 	a, b := w.NewAssignment(), w.NewAssignment()
 	addJobs(partition(a, l, 0), 0, 0, 0, 0)
@@ -374,7 +374,7 @@ func TestADrainMakesRoomForOthers(t *testing.T) {
 func TestRetriesTakeTurns(t *testing.T) {
 	t.Parallel()
 	for order, want := range map[Order][]int64{OrderNone: {4, 0, 5, 1, 6, 2, 7, 3}, OrderPartition: {0, 1, 2, 3, 4, 5, 6, 7}} {
-		l := &Lane{name: "default", limit: 1}
+		l := &Lane{name: "default", mostJobs: 1}
 		w := newBench(l)
 		w.opts.Order = order
 		p := partition(w.NewAssignment(), l, 0)
@@ -403,7 +403,7 @@ func TestRetriesTakeTurns(t *testing.T) {
 // A sample is taken beyond the room of its lane. Put back, it waits as a fresh job does.
 func TestASampleThatIsPutBackKeepsTheLanesRoom(t *testing.T) {
 	t.Parallel()
-	l := &Lane{name: "default", limit: 1}
+	l := &Lane{name: "default", mostJobs: 1}
 	w := newBench(l)
 	w.random = func(int) int { return 0 }
 	addJobs(partition(w.NewAssignment(), l, 0), 0, 1)
@@ -412,8 +412,8 @@ func TestASampleThatIsPutBackKeepsTheLanesRoom(t *testing.T) {
 		t.Fatalf("got %v and the sample %v, want a job and a sample", first, sample)
 	}
 	w.PutBack([]*Delivery{sample})
-	if taken := l.inFlight + l.ready.Len(); taken > l.limit {
-		t.Errorf("got %d jobs in flight and ready, and the lane has room for %d", taken, l.limit)
+	if taken := l.inFlight + l.ready.Len(); taken > l.mostJobs {
+		t.Errorf("got %d jobs in flight and ready, and the lane has room for %d", taken, l.mostJobs)
 	}
 	first.Done(Outcome{})
 	if again := w.Take(); again != sample {

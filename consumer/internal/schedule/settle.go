@@ -124,13 +124,13 @@ func (s *Scheduler) letGo(d *Delivery, done bool) {
 	s.conclude(d, done)
 }
 
-// Recorded ends a delivery whose last record has an outcome. done: Kafka has the record, and
+// EndRecord ends a delivery whose last record has an outcome. done: Kafka has the record, and
 // the job is settled. Otherwise it is released.
-func Recorded(d *Delivery, done bool) {
+func EndRecord(d *Delivery, done bool) {
 	s := d.part.sched
 	s.mu.Lock()
 	defer s.unlock()
-	before, ok := d.on(states.Recorded)
+	before, ok := d.on(states.EndRecord)
 	switch {
 	case !ok:
 		return
@@ -143,7 +143,7 @@ func Recorded(d *Delivery, done bool) {
 }
 
 // conclude completes an offset or leaves it open, and lets other jobs go on. After the
-// assignment is closed it only does the latter.
+// assignment is closed it only lets other jobs go on.
 func (s *Scheduler) conclude(d *Delivery, done bool) {
 	p := d.part
 	if p.asg.phase != closed {

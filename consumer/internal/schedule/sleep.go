@@ -33,7 +33,7 @@ func (d *Delivery) Sleep(o SleepOptions) {
 	s.handBack(d, func(p *Partition) {
 		d.setAttempts(o.Attempts)
 		d.memo, d.failed = o.Memo, o.Failed
-		p.sleepUntil(o.Until, timer{part: p, d: d, retry: true, early: o.WakeEarly})
+		p.sleepUntil(o.Until, timer{part: p, d: d, holdsKey: true, early: o.WakeEarly})
 	})
 }
 
@@ -59,7 +59,7 @@ func (s *Scheduler) Defer(d *Delivery, o DeferOptions) {
 			d.passes = o.Passes.UnixNano()
 		}
 		p.deferred[o.Limit]++
-		p.sleepUntil(o.Until, timer{part: p, d: d, retry: true})
+		p.sleepUntil(o.Until, timer{part: p, d: d, holdsKey: true})
 	})
 }
 
@@ -134,9 +134,9 @@ func (s *Scheduler) handBack(d *Delivery, put func(*Partition)) {
 	s.fill(d.part.src.Lane)
 }
 
-// rest has a job sleep until its first call, when it is due. Its offset is open. It holds
+// sleepUntilDue has a job sleep until its not-before. Its offset is open. It holds
 // neither its key nor its partition: it joins its key queue when it is due.
-func (p *Partition) rest(d *Delivery) {
+func (p *Partition) sleepUntilDue(d *Delivery) {
 	p.open.Remove(d)
 	p.sleepUntil(d.times.due, timer{part: p, d: d})
 }

@@ -26,14 +26,14 @@ func (d *Delivery) on(e states.Event) (before states.State, ok bool) {
 // comes gives a job that was fetched the next place of its lane, and counts it. Jobs of retry topics have no place: they wait
 // for their time.
 func (d *Delivery) comes() {
-	d.place = d.part.src.Lane.backlog.Next()
+	d.number = d.part.src.Lane.backlog.Next()
 	d.count(1)
 }
 
 // count counts a job that waits for its turn from now on, or with -1 no more.
 func (d *Delivery) count(n int) {
 	if d.part.src.Delay == 0 {
-		d.part.src.Lane.backlog.Count(backlog.Job{Place: d.place, Units: d.turns(), NotAfter: d.Job.NotAfter}, n)
+		d.part.src.Lane.backlog.Count(backlog.Job{Place: d.number, Units: d.turns(), NotAfter: d.Job.NotAfter}, n)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 func TestAJobIsSettledOnceAndFreesItsPlaceOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		l := &Lane{name: "default", limit: 1}
+		l := &Lane{name: "default", mostJobs: 1}
 		s := newBench(l)
 		a := s.NewAssignment()
 		p := partition(a, l, 0)
@@ -40,7 +40,7 @@ func TestAJobIsSettledOnceAndFreesItsPlaceOnce(t *testing.T) {
 			"begin":    func(*rapid.T) { BeginRecord(d) },
 			"abort":    func(*rapid.T) { s.abortRecord(d) },
 			"let go":   func(t *rapid.T) { settle(t, LetGo) },
-			"recorded": func(t *rapid.T) { settle(t, Recorded) },
+			"recorded": func(t *rapid.T) { settle(t, EndRecord) },
 			"sleep":    func(*rapid.T) { d.Sleep(SleepOptions{Until: time.Now().Add(time.Hour), WakeEarly: true}) },
 			"requeue":  func(*rapid.T) { d.Requeue() },
 			"put back": func(*rapid.T) { s.PutBack([]*Delivery{d}) },

@@ -12,8 +12,8 @@ type timer struct {
 	part *Partition
 	d    *Delivery
 
-	retry bool // the job was called before, or waits for a limit; it holds its key, and stays among the open jobs, so that its age counts
-	early bool // [Scheduler.Wake] ends it
+	holdsKey bool // the job was called before, or waits for a limit; it holds its key, and stays among the open jobs, so that its age counts
+	early    bool // [Scheduler.Wake] ends it
 }
 
 // Placed notes with the job where its timer is.
@@ -80,8 +80,8 @@ func (p *Partition) wake(one timer) {
 	}
 	d.on(states.Wake)
 	p.asleep.Minus(d.size)
-	if one.retry {
-		p.retries.Push(d)
+	if one.holdsKey {
+		p.returning.Push(d)
 	} else {
 		p.open.Add(d)
 		p.woken.Push(d)

@@ -57,13 +57,13 @@ func (s *Settler) placeTooLarge(a *schedule.Assignment, tooLarge []transfer) {
 	var dead []transfer
 	for _, t := range tooLarge {
 		s.logTooLarge(&t)
-		if t.failure.Class == "" && time.Until(t.due) <= diversion.MaxRest {
-			schedule.RestInstead(t.d)
+		if t.failure.Class == "" && time.Until(t.due) <= diversion.MaxUntilDue {
+			schedule.SleepInstead(t.d)
 			continue
 		}
 		if t.failure.Class == "" {
 			t.failure.Class = deadletter.ClassUnsupported
-			t.failure.Message = fmt.Sprintf("not-before: is more than %v ahead, and with its headers the job is larger than %s takes", diversion.MaxRest, s.topic(&t))
+			t.failure.Message = fmt.Sprintf("not-before: is more than %v ahead, and with its headers the job is larger than %s takes", diversion.MaxUntilDue, s.topic(&t))
 		}
 		t.delay = 0
 		dead = append(dead, t)
@@ -93,7 +93,7 @@ func (s *Settler) writeResults(ctx context.Context, all []transfer) (written []t
 		if d := all[i].d; await(d, outcome) {
 			written = append(written, all[i])
 		} else {
-			schedule.Recorded(d, false)
+			schedule.EndRecord(d, false)
 		}
 	}
 	return written

@@ -66,7 +66,7 @@ func (s *Settler) Done(d *schedule.Delivery, o schedule.Outcome) {
 		return
 	}
 	if schedule.BeginRecord(d) {
-		s.putResult(schedule.LifetimeOf(d).Over(), d, o, "", func(written bool) { schedule.Recorded(d, written) })
+		s.putResult(schedule.LifetimeOf(d).Over(), d, o, "", func(written bool) { schedule.EndRecord(d, written) })
 	}
 }
 
@@ -77,7 +77,7 @@ func (s *Settler) Dead(d *schedule.Delivery, f deadletter.Failure, o schedule.Ou
 		written := make(chan bool, 1)
 		s.putResult(schedule.LifetimeOf(d).Over(), d, o, f.Class, func(yes bool) { written <- yes })
 		if !await(d, written) {
-			schedule.Recorded(d, false)
+			schedule.EndRecord(d, false)
 			return
 		}
 	}

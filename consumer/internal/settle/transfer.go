@@ -84,7 +84,7 @@ func (s *Settler) put(ctx context.Context, t transfer, record *kgo.Record, outco
 			s.metrics.count(&t)
 			s.log(&t)
 		}
-		schedule.Recorded(t.d, err == nil)
+		schedule.EndRecord(t.d, err == nil)
 		outcomes <- nil
 	}})
 }

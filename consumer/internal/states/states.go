@@ -35,7 +35,7 @@ const (
 	Divert                   // no worker is to see it
 	TimeOut                  // it was taken too long ago
 	LetGo                    // the worker lets it go: it is done, released, or was timed out
-	Recorded                 // the last record that it needs is in Kafka, or given up
+	EndRecord                // the last record that it needs is in Kafka, or given up
 	events      = iota
 )
 
@@ -70,7 +70,7 @@ func (s State) Next(e Event) (State, bool) {
 			return Diverted, true // that only frees the worker
 		}
 		return Over, s.Decidable() || s == Abandoned
-	case Recorded:
+	case EndRecord:
 		if s == TimedOut {
 			return Abandoned, true
 		}

@@ -35,13 +35,13 @@ func TestTheStateAfterEachEvent(t *testing.T) {
 		{Writing, BeginRecord}: Writing,
 		{Writing, AbortRecord}: InFlight,
 		{Writing, LetGo}:       Over,
-		{Writing, Recorded}:    Over,
+		{Writing, EndRecord}:   Over,
 
-		{Diverted, Sleep}:    Asleep,
-		{Diverted, Recorded}: Over,
+		{Diverted, Sleep}:     Asleep,
+		{Diverted, EndRecord}: Over,
 
-		{TimedOut, LetGo}:    Diverted,
-		{TimedOut, Recorded}: Abandoned,
+		{TimedOut, LetGo}:     Diverted,
+		{TimedOut, EndRecord}: Abandoned,
 
 		{Abandoned, LetGo}: Over,
 	}

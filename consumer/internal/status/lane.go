@@ -8,7 +8,7 @@ type Lane struct {
 	InFlight int   // jobs handed out; not settled, or a worker still has them
 	Ready    int   // jobs that only wait for a slot
 	Waiting  int64 // records of its topics that are not complete, less those in flight and asleep
-	Asleep   int   // jobs that wait in memory for their time
+	Asleep   int   // jobs that wait in memory for their time, their next call, a limit or a rule
 	Behind   int   // jobs that wait in memory behind another job of their key, in partition order of their partition
 	Delayed  int64 // records of its retry topics that are not complete, less those in flight and asleep
 	// Oldest is how long the oldest job has been waiting or in flight on this node, since

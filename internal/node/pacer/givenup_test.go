@@ -10,7 +10,7 @@ import (
 	"dispatcher/throttle/throttletest"
 )
 
-// A pause holds no admitted job: the pacer puts those back that no worker has.
+// A pause holds no job that has a slot: the pacer puts those back that no worker has.
 func TestAPausePutsAdmittedJobsBack(t *testing.T) {
 	t.Parallel()
 	rdb := redisclient.New(redisclient.Options{Addrs: []string{miniredis.RunT(t).Addr()}})
@@ -23,9 +23,9 @@ func TestAPausePutsAdmittedJobsBack(t *testing.T) {
 	for _, slot := range slots {
 		block = append(block, Item{Delivery: &consumer.Delivery{}, Slot: slot})
 	}
-	p.admitted <- block
-	close(p.admitted)
-	p.handOut(t.Context())
+	p.blocks <- block
+	close(p.blocks)
+	p.giveToWorkers(t.Context())
 	if len(p.items) != 0 || len(p.o.Places) != 0 || s.n.Load() != int64(len(block)) {
 		t.Errorf("got %d jobs with workers, %d places in use and %d jobs put back, want 0, 0 and %d", len(p.items), len(p.o.Places), s.n.Load(), len(block))
 	}

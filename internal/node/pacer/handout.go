@@ -24,16 +24,16 @@ const LeadWithClaim = 10 * time.Millisecond
 // minLeadWithClaim is so long that the job's call does not wait for the claim.
 const minLeadWithClaim = 4 * time.Millisecond
 
-// handOut hands the jobs of the admitted blocks to workers, each shortly before its slot, in the
+// giveToWorkers gives the jobs of the blocks to workers, each shortly before its slot, in the
 // order of the slots: a block may have earlier ones than the block before it. It returns when no
 // block comes any more. A worker whose slot is over by then asks for another one. Jobs whose slots
 // were given up go back, and at the end of the context those that would have to wait.
-func (p *Pacer) handOut(ctx context.Context) {
+func (p *Pacer) giveToWorkers(ctx context.Context) {
 	var waiting []Item // the earliest slot first
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	ended := ctx.Done()
-	for blocks := (<-chan []Item)(p.admitted); blocks != nil || len(waiting) > 0; {
+	for blocks := (<-chan []Item)(p.blocks); blocks != nil || len(waiting) > 0; {
 		select {
 		case block, ok := <-blocks:
 			if !ok {

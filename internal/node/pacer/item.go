@@ -16,7 +16,7 @@ type Item struct {
 	Began    time.Time     // when the pacer began to wait for its slot
 
 	Wants   throttle.Request
-	Refused error // the limit had no room for it, and jobs are not to wait; or what it wants can't be granted
+	Refused error // the limit had no room for it, and jobs are not to wait; what it wants can't be granted; or a rule cancels it
 
 	Sample bool // see [breaker.Breaker.StartSample]
 }

@@ -59,14 +59,14 @@ type Connections interface {
 type Pacer struct {
 	o Options
 
-	items    chan Item   // unbuffered: a job waits in the consumer, not in a channel
-	admitted chan []Item // blocks with their slots; one may wait
-	probing  bool        // the breaker has given a turn that no job has used yet
+	items   chan Item   // unbuffered: a job waits in the consumer, not in a channel
+	blocks  chan []Item // blocks for the workers; one may wait. Refused jobs and failed dials have no slots
+	probing bool        // the breaker has given a turn that no job has used yet
 }
 
 // New makes a pacer.
 func New(o Options) *Pacer {
-	return &Pacer{o: o, items: make(chan Item), admitted: make(chan []Item, 1)}
+	return &Pacer{o: o, items: make(chan Item), blocks: make(chan []Item, 1)}
 }
 
 // Items are those for the workers. The pacer closes the channel when it ends.
@@ -78,21 +78,21 @@ func (p *Pacer) Run(ctx context.Context) {
 	handed := make(chan struct{})
 	go func() {
 		defer close(handed)
-		p.handOut(ctx)
+		p.giveToWorkers(ctx)
 		close(p.items)
 	}()
 	p.o.Rules.Await(ctx) // a job that is cancelled must not be called because its node has just started
 	for range p.o.Jobs.Ready() {
-		for p.o.Jobs.ReadyJobs() > 0 && p.admit(ctx) == nil {
+		for p.o.Jobs.ReadyJobs() > 0 && p.reserveBlock(ctx) == nil {
 		}
 	}
-	close(p.admitted)
+	close(p.blocks)
 	<-handed
 }
 
-// admit obtains slots for one block of jobs, or waits until it is worth to ask again. An
+// reserveBlock obtains slots for one block of jobs, or waits until it is worth to ask again. An
 // error means that ctx has ended.
-func (p *Pacer) admit(ctx context.Context) error {
+func (p *Pacer) reserveBlock(ctx context.Context) error {
 	since := time.Now()
 	if err := p.awaitProvider(ctx); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (p *Pacer) admit(ctx context.Context) error {
 	}
 	block, refused := p.take(room, since)
 	if len(refused) > 0 {
-		p.admitted <- refused
+		p.blocks <- refused
 	}
 	if len(block) == 0 {
 		return nil
@@ -205,7 +205,7 @@ func (p *Pacer) failToConnect(err error, since time.Time) {
 	if d, sample := p.takeOne(p.o.Jobs.Take); d != nil {
 		p.probing = false
 		p.o.Gates.Drop(d)
-		p.admitted <- []Item{{Delivery: d, Conn: sender.Unreached(err), Began: since, Sample: sample}}
+		p.blocks <- []Item{{Delivery: d, Conn: sender.Unreached(err), Began: since, Sample: sample}}
 	}
 }
 
@@ -338,7 +338,7 @@ func (p *Pacer) takeOne(best func() *consumer.Delivery) (d *consumer.Delivery, s
 func (p *Pacer) passOn(block []Item, answers []throttle.Answer) {
 	lendConnections(block, answers)
 	now := time.Now()
-	admitted := block[:0]
+	passed := block[:0]
 	var back []*consumer.Delivery
 	for i, item := range block {
 		answer := throttle.Answer{}
@@ -364,15 +364,15 @@ func (p *Pacer) passOn(block []Item, answers []throttle.Answer) {
 			}
 			continue
 		}
-		admitted = append(admitted, item)
+		passed = append(passed, item)
 	}
 	p.o.Jobs.PutBack(back)
 	p.resume()
-	if slices.ContainsFunc(admitted, func(item Item) bool { return !item.Slot.IsZero() }) {
+	if slices.ContainsFunc(passed, func(item Item) bool { return !item.Slot.IsZero() }) {
 		p.probing = false
 	}
-	if len(admitted) > 0 {
-		p.admitted <- admitted
+	if len(passed) > 0 {
+		p.blocks <- passed
 	}
 }
 

@@ -38,7 +38,7 @@ func dedupStore(t *testing.T, margin time.Duration) *dedup.Store {
 
 // visitWith is a visit, as far as the dedup store needs one.
 func visitWith(store *dedup.Store, id string) *visit {
-	return &visit{Pool: &Pool{o: Options{Dedup: store}}, memo: memo{entry: store.Open(id), entryID: id}}
+	return &visit{Handler: &Handler{o: Options{Dedup: store}}, memo: memo{entry: store.Open(id), entryID: id}}
 }
 
 // A call must begin before the end of its slot and before the end of its claim,

@@ -1,9 +1,10 @@
 // Package worker takes one job at a time from its slot to what follows its call.
 //
-//	item of the pacer ─► claim, permit, call ─► event ─► decision ─► settle, retry, release
+//	item of the pacer ─► call, which asks for the permit ─► event ─► decision ─► settle, retry, release
 //
-// A worker visits a job (visit.go): it claims the job in the dedup store, if there is one
-// (dedup.go), waits for the slot, and has the sender make the call. One pure function decides
+// A worker visits a job (visit.go): it has the sender make the call. Before it writes, the sender
+// asks for the permit. The permit waits for the slot, and claims the job in the dedup store, if there
+// is one (dedup.go). One pure function decides
 // what follows the result (decision.go). The worker carries the decision out (worker.go): it
 // settles, dead-letters or releases the job, or has it wait for its next call.
 //
@@ -11,7 +12,7 @@
 // asks the limiter for another one. A job that sleeps keeps no worker, but its history travels
 // with it.
 //
-// It starts no goroutine. Each worker is one that calls [Pool.Work], which ends when the pacer
+// It starts no goroutine. Each worker is one that calls [Handler.Work], which ends when the pacer
 // does. A visit belongs to its worker's goroutine. The dedup store settles an accepted job on its
 // own goroutine.
 //

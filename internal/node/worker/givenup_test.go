@@ -20,7 +20,7 @@ func TestAPauseKeepsNoWorker(t *testing.T) {
 	rdb := redisclient.New(redisclient.Options{Addrs: []string{miniredis.RunT(t).Addr()}})
 	t.Cleanup(func() { _ = rdb.Close() })
 	lim, slots := throttletest.GivenUp(t, rdb, 1)
-	v := &visit{Pool: &Pool{o: Options{Limiter: lim}}, Item: pacer.Item{Slot: slots[0]}}
+	v := &visit{Handler: &Handler{o: Options{Limiter: lim}}, Item: pacer.Item{Slot: slots[0]}}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if _, err := v.permit(ctx); !errors.Is(err, throttle.ErrGivenUp) {

@@ -56,7 +56,7 @@ func visiting(tb testing.TB, tracer *tracing.Tracer) *visit {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	v := &visit{Pool: &Pool{o: Options{Sender: idleCaller{}, Tracer: tracer}}, Item: pacer.Item{Delivery: c.Take()}}
+	v := &visit{Handler: &Handler{o: Options{Sender: idleCaller{}, Tracer: tracer}}, Item: pacer.Item{Delivery: c.Take()}}
 	tb.Cleanup(func() {
 		v.Delivery.Release()
 		stop()

@@ -20,7 +20,7 @@ import (
 // visit is the stay of one job with a worker, from its slot until it is settled or
 // waits again. It belongs to its worker's goroutine.
 type visit struct {
-	*Pool
+	*Handler
 	pacer.Item
 	memo
 

@@ -23,7 +23,7 @@ type Caller interface {
 	SendOn(ctx context.Context, on *sender.Conn, j job.Job, permit sender.Permit) sender.Result
 }
 
-// Options of a [Pool].
+// Options of a [Handler].
 type Options struct {
 	Sender   Caller
 	Limiter  *throttle.Limiter
@@ -43,17 +43,17 @@ type Options struct {
 	Registerer prometheus.Registerer // nil: no metrics
 }
 
-// Pool is what the workers of a node share. Make it with [New].
-type Pool struct {
+// Handler is what the workers of a node share. Make it with [New].
+type Handler struct {
 	o       Options
 	metrics *metrics
 }
 
 // New makes what the workers share, and registers its metrics.
-func New(o Options) *Pool { return &Pool{o: o, metrics: newMetrics(o.Registerer)} }
+func New(o Options) *Handler { return &Handler{o: o, metrics: newMetrics(o.Registerer)} }
 
 // Work handles work items until the pacer ends.
-func (p *Pool) Work(items <-chan pacer.Item) {
+func (p *Handler) Work(items <-chan pacer.Item) {
 	for item := range items {
 		p.handle(item)
 	}
@@ -61,7 +61,7 @@ func (p *Pool) Work(items <-chan pacer.Item) {
 
 // handle takes one job from the pacer through its calls, until it is settled or waits
 // again.
-func (p *Pool) handle(item pacer.Item) {
+func (p *Handler) handle(item pacer.Item) {
 	v := p.newVisit(item)
 	defer v.end()
 	for e := v.objections(); ; {
@@ -121,8 +121,8 @@ func (v *visit) retry(d decision) {
 	v.Delivery.Sleep(consumer.SleepOptions{Until: until, WakeEarly: d.wakeEarly, Failed: true, Attempts: v.attempts(), Memo: new(v.memo)})
 }
 
-func (p *Pool) newVisit(item pacer.Item) *visit {
-	v := &visit{Pool: p, Item: item}
+func (p *Handler) newVisit(item pacer.Item) *visit {
+	v := &visit{Handler: p, Item: item}
 	if v.Conn.IsZero() {
 		v.freePlace() // to dial takes no place
 	}
