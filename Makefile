@@ -25,8 +25,9 @@ help: ## Say what can be made
 build: ## Build bin/dispatcher
 	$(GO) build -trimpath -o bin/dispatcher ./cmd/dispatcher
 
-cross: ## Check that the program compiles for each system of a release, in seconds
+cross: ## Check that the program compiles for each system of a release and for the image, in seconds
 	@$(GO) run ./internal/cross ./cmd/dispatcher $(filter-out linux/amd64,$(TARGETS))
+	@$(GO) vet -tags=nodemo ./cmd/dispatcher
 
 release: ## Build dist/ for each system, with checksums; VERSION=v1.2.3 unless git has a tag
 	@rm -rf dist && mkdir dist

@@ -152,7 +152,7 @@ func stutter(t *testing.T, nodes []*node, stop time.Duration) {
 func otherVersion(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "dispatcher")
-	buildRelease(t, path, "v0.0.1")
+	buildRelease(t, path, "v0.0.1", "")
 	return path
 }
 
