@@ -95,8 +95,8 @@ func buildRelease(t *testing.T, path, version, tags string) {
 	}
 }
 
-// buildImage builds the image's last stage as it stands in the Dockerfile. In place of the first one, which compiles in an image
-// with Go, it has what the same script builds here: no test compiles everything once more.
+// buildImage builds the image's last stage as it stands in the Dockerfile. What that copies from the first one, which compiles in an
+// image with Go, the same script builds here: no test compiles everything once more, and no stage is left behind.
 func buildImage(t *testing.T) (image string) {
 	t.Helper()
 	if _, err := exec.LookPath("docker"); err != nil {
@@ -118,7 +118,7 @@ func buildImage(t *testing.T) (image string) {
 	last := bytes.LastIndex(text, []byte("\nFROM "))
 	for name, content := range map[string][]byte{
 		"ca-certificates.crt": trusted,
-		"Dockerfile":          append([]byte("ARG BASE_IMAGE=scratch\nFROM scratch AS build\nCOPY dispatcher ca-certificates.crt /out/\n"), text[last:]...),
+		"Dockerfile":          append([]byte("ARG BASE_IMAGE=scratch\n"), bytes.ReplaceAll(text[last:], []byte("--from=build /out/"), nil)...),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			t.Fatal(err)
