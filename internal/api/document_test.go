@@ -238,14 +238,14 @@ func TestTheDocumentHasEachSetting(t *testing.T) {
 			shown = append(shown, p.Name)
 		}
 	}
-	if got := properties("ForecastSettings"); !slices.Equal(got, sorted(changed)) {
-		t.Errorf("ForecastSettings has %v, want %v", got, sorted(changed))
+	if got := properties("LimitSettings"); !slices.Equal(got, sorted(changed)) {
+		t.Errorf("the schema LimitSettings of openapi.yaml has %v, want %v", got, sorted(changed))
 	}
 	if got, want := properties("LimitChange"), sorted(slices.Concat(changed, properties("Change"))); !slices.Equal(got, want) {
-		t.Errorf("LimitChange has %v, want %v", got, want)
+		t.Errorf("the schema LimitChange of openapi.yaml has %v, want %v", got, want)
 	}
 	if got, want := sorted(slices.Concat(properties("Terms"), properties("Guardrails"))), sorted(append(shown, "gate", "guard_auto")); !slices.Equal(got, want) {
-		t.Errorf("Terms and Guardrails have %v, want %v", got, want)
+		t.Errorf("the schemas Terms and Guardrails of openapi.yaml have %v, want %v", got, want)
 	}
 }
 

@@ -9,8 +9,11 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"dispatcher/internal/page"
+	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 func get(t *testing.T, path string, headers ...string) *httptest.ResponseRecorder {
@@ -102,5 +105,40 @@ func TestSourcesKeepThePolicy(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The page notices a change of a setting only if text.js names it.
+func TestEachSettingThatCanChangeHasAName(t *testing.T) {
+	t.Parallel()
+	text := get(t, "/static/text.js").Body.String()
+	_, names, _ := strings.Cut(text, "const settingNames = {")
+	names, _, ok := strings.Cut(names, "};")
+	if !ok {
+		t.Fatal("got no settingNames in text.js")
+	}
+	got := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)(\w+): '`).FindAllStringSubmatch(names, -1) {
+		got[m[1]] = true
+	}
+	want := map[string]bool{"guard_auto": true}
+	for _, p := range parameters.All {
+		name := p.Name
+		if _, timed := p.Value(limit.Settings{}).(time.Duration); timed {
+			name += "_s"
+		}
+		if p.Kind != parameters.FileOnly {
+			want[name] = true
+		}
+	}
+	for name := range want {
+		if !got[name] {
+			t.Errorf("settingNames in static/text.js lacks %s: add what the page calls it", name)
+		}
+	}
+	for name := range got {
+		if !want[name] {
+			t.Errorf("settingNames in static/text.js has %s, which is no setting that can change", name)
+		}
 	}
 }

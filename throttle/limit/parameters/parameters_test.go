@@ -29,7 +29,7 @@ func TestEveryFieldIsAParameter(t *testing.T) {
 			case name == "":
 				t.Errorf("%s.%s has no json tag: Redis would hold it under another name than the file", of, field.Name)
 			case !slices.Contains(names, name):
-				t.Errorf("%s.%s is no parameter: add a row to Parameters", of, field.Name)
+				t.Errorf("%s.%s is no parameter: add a row to All in parameters.go", of, field.Name)
 			}
 		}
 	}
