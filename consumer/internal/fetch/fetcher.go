@@ -95,8 +95,7 @@ type reading struct {
 	p      *schedule.Partition
 	at     int64 // the next offset to ask for
 	stable int64 // last stable offset that the scheduler knows
-	limit  int32 // bytes to ask for, at most
-	ask    int32 // bytes that its request asks for
+	limit  int32 // bytes to ask for
 	behind bool  // there is more to read
 	busy   bool  // in a request
 	full   bool  // no room in its buffer
@@ -209,7 +208,7 @@ func (f *Fetcher) send(now time.Time) (again time.Time) {
 	f.rotate()
 	for _, r := range f.order {
 		switch {
-		case r.busy || r.full || r.p.MayFetch() == 0:
+		case r.busy || r.full || r.p.OverShare():
 		case r.after.After(now):
 			again = earlier(again, r.after)
 		case f.leaders[r.p.ID()] == "":

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"dispatcher/consumer/internal/broker"
 	"dispatcher/consumer/internal/offsets"
 	"dispatcher/consumer/internal/schedule"
 )
@@ -46,39 +45,4 @@ func fill(s *schedule.Scheduler, p *schedule.Partition) {
 	}
 	p.Add(b)
 	schedule.LetGo(s.Take(), true)
-}
-
-// Many partitions share the node's bytes, so each is asked for fewer. Where a batch is larger than that, it is asked for all the same.
-func TestARequestAsksForAPartOfTheShare(t *testing.T) {
-	t.Parallel()
-	lane := schedule.NewLane("jobs", 1)
-	const budget = 2 << 20
-	sched := schedule.New(schedule.Options{Lanes: []*schedule.Lane{lane}, BufferBytes: budget, MaxAsleep: 1, MaxAsleepBytes: 1 << 20, Log: slog.New(slog.DiscardHandler)})
-	src := &schedule.Source{Topic: "jobs", JobTopic: "jobs", Lane: lane}
-	a := sched.NewAssignment()
-	f := New(Options{Assignment: a, Source: src})
-	add := func(some int) {
-		parts := make([]*schedule.Partition, some)
-		for i := range parts {
-			parts[i] = a.NewPartition(src, schedule.PartitionOptions{Tracker: offsets.NewTracker(0)})
-			f.Add(parts[i])
-		}
-		a.Open(parts)
-		f.collect(time.Now())
-	}
-	asks := func(want int32) {
-		t.Helper()
-		if got := f.order[0].asks(); got != want {
-			t.Errorf("with %d partitions got %d bytes asked for, want %d", len(f.order), got, want)
-		}
-	}
-	add(2)
-	asks(broker.FetchBytes) // the budget was not checked yet
-	a.OverBudget()
-	asks(broker.FetchBytes)
-	add(14)
-	a.OverBudget()
-	asks(budget / 16 / 2)
-	f.order[0].limit = 2 * broker.FetchBytes
-	asks(2 * broker.FetchBytes)
 }

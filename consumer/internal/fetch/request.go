@@ -55,17 +55,9 @@ func (f *Fetcher) request(addr string, b *brokerLoad, kind requestKind, all []*r
 	}
 	b.underWay[kind]++
 	for _, r := range q.all {
-		r.busy, r.roomy, r.ask = true, false, r.asks()
+		r.busy, r.roomy = true, false
 	}
 	f.running.Go(q.run)
-}
-
-// asks is how many bytes a request is to ask for.
-func (r *reading) asks() int32 {
-	if r.limit != broker.FetchBytes {
-		return r.limit // a larger batch is awaited
-	}
-	return int32(min(r.p.MayFetch(), broker.FetchBytes))
 }
 
 func (q *fetchRequest) run() {
@@ -94,8 +86,8 @@ func (q *fetchRequest) report(a answer) {
 func (q *fetchRequest) message() *kmsg.FetchRequest {
 	req := broker.NewFetch(q.f.o.Source.Topic, q.wait, answerBytes)
 	for _, r := range q.all {
-		broker.AddToFetch(req, r.p.ID(), r.at, r.ask)
-		req.MaxBytes = max(req.MaxBytes, r.ask)
+		broker.AddToFetch(req, r.p.ID(), r.at, r.limit)
+		req.MaxBytes = max(req.MaxBytes, r.limit)
 	}
 	return req
 }

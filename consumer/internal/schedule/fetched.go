@@ -75,8 +75,8 @@ func (a *Assignment) Roomy() []*Partition {
 	return some
 }
 
-// OverBudget tells whether the node's partitions hold all bytes that they may. It notes what
-// each partition of the assignment may fetch at once; see [Partition.MayFetch].
+// OverBudget tells whether the node's partitions hold all bytes that they may. Then it
+// flags those of the assignment that hold their share; see [Partition.OverShare].
 func (a *Assignment) OverBudget() bool {
 	s := a.sched
 	s.mu.Lock()
@@ -91,26 +91,14 @@ func (a *Assignment) OverBudget() bool {
 	over := all >= s.opts.BufferBytes
 	share := max(s.opts.BufferBytes/max(parts, 1), minShareBytes)
 	for _, p := range a.parts {
-		p.mayFetch = share / 2 // in memory, records take up to twice as many bytes
-		if over {
-			p.mayFetch = restOf(share, p.held())
-		}
+		p.overShare = over && p.held() >= share
 	}
 	return over
 }
 
-// restOf is what a partition may fetch of its share while the budget is used up: nothing where it holds that, and else not so
-// little that an answer is hardly worth its request.
-func restOf(share, held int) int {
-	if held >= share {
-		return 0
-	}
-	return max((share-held)/2, minShareBytes/2)
-}
-
-// MayFetch is how many bytes of the log may be fetched at once, as of the last
-// [Assignment.OverBudget]; 0: none. It belongs to the goroutine that calls that.
-func (p *Partition) MayFetch() int { return p.mayFetch }
+// OverShare tells whether the partition must not be fetched, as of the last
+// [Assignment.OverBudget]. It belongs to the goroutine that calls that.
+func (p *Partition) OverShare() bool { return p.overShare }
 
 // held is how many bytes its buffer and the jobs of heldBack take. Those that are ready in other lanes or in flight are few.
 func (p *Partition) held() int { return p.buffer.Volume().Bytes + p.heldBack() }

@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"math"
 	"time"
 
 	"dispatcher/consumer/internal/diversion"
@@ -56,7 +55,7 @@ type Partition struct {
 
 	fetched    int64      // where the next fetch begins
 	fullBuffer bool       // the fetcher waits until there is room
-	mayFetch   int        // bytes at once; owned by the fetcher
+	overShare  bool       // the node's bytes are used up, and it holds its share; owned by the fetcher
 	listed     bool       // in the lane's queue of those that may have a job to make ready
 	after      *Partition // the next one in that queue
 
@@ -80,7 +79,6 @@ func (a *Assignment) NewPartition(src *Source, o PartitionOptions) *Partition {
 	return &Partition{
 		src: src, sched: a.sched, asg: a, id: o.ID, begin: at, fetched: at,
 		tracker: o.Tracker, lastOfKey: make(map[uint64]*Delivery), deferred: make(map[string]int), committed: o.Committed, stable: o.Stable,
-		mayFetch: math.MaxInt,
 	}
 }
 

@@ -63,39 +63,3 @@ func TestAPartitionHoldsNothingAfterADrain(t *testing.T) {
 		})
 	}
 }
-
-// What partitions may fetch at once follows from their share of the node's budget, and once that is used up from what is left of it.
-func TestWhatMayBeFetchedIsAPartOfTheShare(t *testing.T) {
-	t.Parallel()
-	const budget, share = 8 * minShareBytes, 4 * minShareBytes
-	for name, c := range map[string]struct {
-		held [2]int // bytes of two partitions
-		over bool
-		want [2]int
-	}{
-		"nothing is held":         {[2]int{}, false, [2]int{share / 2, share / 2}},
-		"a part of the budget is": {[2]int{budget - 1, 0}, false, [2]int{share / 2, share / 2}},
-		"one holds all":           {[2]int{budget, 0}, true, [2]int{0, share / 2}},
-		"one lacks some":          {[2]int{budget, share - 2*minShareBytes}, true, [2]int{0, minShareBytes}},
-		"one lacks a byte":        {[2]int{budget, share - 1}, true, [2]int{0, minShareBytes / 2}},
-		"both hold their share":   {[2]int{share, share}, true, [2]int{0, 0}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l := &Lane{name: "default", mostJobs: 1}
-			w := newBench(l)
-			w.opts.BufferBytes = budget
-			a := w.NewAssignment()
-			parts := [2]*Partition{partition(a, l, 0), partition(a, l, 1)}
-			for i, p := range parts {
-				p.asleep.Bytes = c.held[i]
-			}
-			if over := a.OverBudget(); over != c.over {
-				t.Errorf("got that the budget is used up: %v, want %v", over, c.over)
-			}
-			if got := [2]int{parts[0].MayFetch(), parts[1].MayFetch()}; got != c.want {
-				t.Errorf("got %v bytes to fetch, want %v", got, c.want)
-			}
-		})
-	}
-}
