@@ -32,7 +32,7 @@ func TestLimitGetComparesTheSpread(t *testing.T) {
 	report("1 60 500")
 	limit("get", "provider").MustPrint(t, "60µs to 500µs", "of 6 connections to the provider in 10 minutes: not enough yet to say whether the spread fits")
 	report("5 60 500")
-	limit("get", "provider").MustPrint(t, "of 30 connections", "the spread of 7ms is more than needed; with --spread 2ms the usable share is 0.995")
+	limit("get", "provider").MustPrint(t, "of 30 connections", "the spread of 7ms is more than needed; with --spread 2ms the usable share is 0.951")
 	report("5 60 4000")
 	limit("get", "provider").MustPrint(t, "the spread of 7ms fits")
 	report("5 60 9000")
