@@ -2,9 +2,9 @@
 // command line.
 //
 // default.yaml, which is built in, holds the defaults of a node. The options of package
-// consumer have defaults of their own, for callers without a file. Over default.yaml go, in this order, the user's file, DISPATCHER_ variables of the
-// environment and --set path=value; the last source that names a key wins. [Load]
-// returns the result, [Config.Validate] returns everything that is wrong with its
+// consumer have defaults of their own, for callers without a file. Over default.yaml go,
+// in this order, the user's file, DISPATCHER_ variables of the environment and --set
+// path=value; the last source that names a key wins. [Load] returns the result, [Config.Validate] returns everything that is wrong with its
 // values, and [Check] does both.
 //
 // The package that uses a section declares its keys and checks their values

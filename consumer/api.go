@@ -32,9 +32,9 @@ type (
 	UnwrittenError = produce.UnwrittenError
 
 	// Delivery is one job, from its fetch until it is settled or dropped. A worker that took
-	// it ends with exactly one of Done, Dead, RetryLater, Sleep, Requeue and Release; where RetryLater
-	// returns false, another has to follow. Package schedule says what each does. Dead and RetryLater keep the worker until Kafka has the
-	// record.
+	// it ends with exactly one of Done, Dead, RetryLater, Sleep, Requeue and Release; where
+	// RetryLater returns false, another has to follow. Package schedule says what each does.
+	// Dead and RetryLater keep the worker until Kafka has the record.
 	Delivery = schedule.Delivery
 	// SleepOptions says how a job waits for its next attempt.
 	SleepOptions = schedule.SleepOptions

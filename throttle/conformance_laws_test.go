@@ -103,6 +103,9 @@ var conforming = []struct {
 		for tr.reserve(0, 1).Schedule.Given > 0 {
 		}
 		given := min(3, int64(len(tr.grants)))
+		if given == 0 {
+			tr.Fatalf("%s: got no unit, want some to give back", tr.a.Name)
+		}
 		tr.unused = tr.dropped(given)
 		again := int64(0)
 		for range 5 {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -20,7 +19,6 @@ import (
 	"dispatcher/internal/auth"
 	"dispatcher/internal/figures"
 	"dispatcher/internal/loglevel"
-	"dispatcher/throttle/limit"
 	"dispatcher/throttle/limit/parameters"
 )
 
@@ -232,11 +230,7 @@ func TestTheDocumentHasEachSetting(t *testing.T) {
 		if p.Kind != parameters.FileOnly {
 			changed = append(changed, p.Name)
 		}
-		if _, timed := p.Value(limit.Settings{}).(time.Duration); timed {
-			shown = append(shown, p.Name+"_s")
-		} else {
-			shown = append(shown, p.Name)
-		}
+		shown = append(shown, p.Shown())
 	}
 	if got := properties("LimitSettings"); !slices.Equal(got, sorted(changed)) {
 		t.Errorf("the schema LimitSettings of openapi.yaml has %v, want %v", got, sorted(changed))

@@ -41,8 +41,7 @@ func termsOf(t limit.Terms) map[string]any {
 // guardrailsOf are the guardrails of a limit for JSON; 0: none.
 func guardrailsOf(s limit.Settings) map[string]any { return valuesOf(s, true) }
 
-// valuesOf are the guardrails, or all other parameters: durations in seconds, under names
-// that end in _s.
+// valuesOf are the guardrails, or all other parameters: durations in seconds.
 func valuesOf(s limit.Settings, guardrails bool) map[string]any {
 	values := map[string]any{}
 	for _, p := range parameters.All {
@@ -51,11 +50,11 @@ func valuesOf(s limit.Settings, guardrails bool) map[string]any {
 		}
 		switch v := p.Value(s).(type) {
 		case time.Duration:
-			values[p.Name+"_s"] = v.Seconds()
+			values[p.Shown()] = v.Seconds()
 		case limit.Exceptions:
-			values[p.Name] = ExceptionsOf(v)
+			values[p.Shown()] = ExceptionsOf(v)
 		default:
-			values[p.Name] = v
+			values[p.Shown()] = v
 		}
 	}
 	return values

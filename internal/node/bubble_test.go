@@ -45,8 +45,8 @@ type bubble struct {
 	places   pacer.Places
 	breaker  *breaker.Breaker
 	handler  *worker.Handler
-	caller   anyCaller            // of the pool
-	registry *prometheus.Registry // of the pool
+	caller   anyCaller            // of the handler
+	registry *prometheus.Registry // of the handler
 	work     sync.WaitGroup
 	ctx      context.Context //nolint:containedctx // of the node that runs now
 	stop     func()          // drains the node

@@ -265,11 +265,11 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	count := n.cfg.Kafka.Workers * max(len(n.cfg.Kafka.Lanes), 1) // as many jobs as the lanes may have in flight
 	b, places := n.breaker(), pacer.NewPlaces()
-	p, pool := n.pacer(b, places, count), n.workers(b, places)
+	p, handler := n.pacer(b, places, count), n.workers(b, places)
 	services.Go(func() { n.healthCheck(b).Run(service) })
 	workers.Go(func() { p.Run(ctx) })
 	for range count {
-		workers.Go(func() { pool.Work(p.Items()) })
+		workers.Go(func() { handler.Work(p.Items()) })
 	}
 
 	err := n.consumer.Run(ctx)

@@ -9,10 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"dispatcher/internal/page"
-	"dispatcher/throttle/limit"
 	"dispatcher/throttle/limit/parameters"
 )
 
@@ -118,17 +116,13 @@ func TestEachSettingThatCanChangeHasAName(t *testing.T) {
 		t.Fatal("got no settingNames in text.js")
 	}
 	got := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)(\w+): '`).FindAllStringSubmatch(names, -1) {
+	for _, m := range regexp.MustCompile(`(\w+): '`).FindAllStringSubmatch(names, -1) {
 		got[m[1]] = true
 	}
 	want := map[string]bool{"guard_auto": true}
 	for _, p := range parameters.All {
-		name := p.Name
-		if _, timed := p.Value(limit.Settings{}).(time.Duration); timed {
-			name += "_s"
-		}
 		if p.Kind != parameters.FileOnly {
-			want[name] = true
+			want[p.Shown()] = true
 		}
 	}
 	for name := range want {

@@ -140,8 +140,10 @@ func TestANodeKnowsTheRulesThatAreInForce(t *testing.T) {
 	known, _, err := s.Read(t.Context())
 	server.FlushAll()
 	server.Publish(s.key(), "look") // the running watcher alone may read
-	for !server.Exists(s.key()) {
-		time.Sleep(time.Millisecond)
+	for end := time.Now().Add(time.Minute); !server.Exists(s.key()); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the rules that Redis lost were not put back within a minute")
+		}
 	}
 	if r := w.Match(of("spring"), now); r == nil || r.Kind != Cancel {
 		t.Errorf("got %+v after Redis lost the rules, want those that were known", r)

@@ -53,19 +53,19 @@ type Handler struct {
 func New(o Options) *Handler { return &Handler{o: o, metrics: newMetrics(o.Registerer)} }
 
 // Work handles work items until the pacer ends.
-func (p *Handler) Work(items <-chan pacer.Item) {
+func (h *Handler) Work(items <-chan pacer.Item) {
 	for item := range items {
-		p.handle(item)
+		h.handle(item)
 	}
 }
 
 // handle takes one job from the pacer through its calls, until it is settled or waits
 // again.
-func (p *Handler) handle(item pacer.Item) {
-	v := p.newVisit(item)
+func (h *Handler) handle(item pacer.Item) {
+	v := h.newVisit(item)
 	defer v.end()
 	for e := v.objections(); ; {
-		d := decide(p.o.Policy, v.history, e)
+		d := decide(h.o.Policy, v.history, e)
 		switch d.action {
 		case doCall:
 			e = v.call()
@@ -121,8 +121,8 @@ func (v *visit) retry(d decision) {
 	v.Delivery.Sleep(consumer.SleepOptions{Until: until, WakeEarly: d.wakeEarly, Failed: true, Attempts: v.attempts(), Memo: new(v.memo)})
 }
 
-func (p *Handler) newVisit(item pacer.Item) *visit {
-	v := &visit{Handler: p, Item: item}
+func (h *Handler) newVisit(item pacer.Item) *visit {
+	v := &visit{Handler: h, Item: item}
 	if v.Conn.IsZero() {
 		v.freePlace() // to dial takes no place
 	}
@@ -138,9 +138,9 @@ func (p *Handler) newVisit(item pacer.Item) *visit {
 	v.history = history{calls: before.Calls, waits: before.Failures, Record: breaker.Record{
 		Failures: before.Failures, Since: time.Now(), Failed: before.Failures > 0 && v.Delivery.FromRetryTopic(),
 	}}
-	if p.o.Dedup != nil {
+	if h.o.Dedup != nil {
 		v.entryID = entryID(v.Delivery)
-		v.entry = p.o.Dedup.Open(v.entryID)
+		v.entry = h.o.Dedup.Open(v.entryID)
 	}
 	return v
 }

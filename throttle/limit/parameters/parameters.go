@@ -162,6 +162,14 @@ func Differences(a, b limit.Settings) []Parameter {
 	})
 }
 
+// Shown is the name in JSON: a duration is in seconds there, and its name ends in _s.
+func (p Parameter) Shown() string {
+	if _, timed := p.Value(limit.Settings{}).(time.Duration); timed {
+		return p.Name + "_s"
+	}
+	return p.Name
+}
+
 // Values are new values of parameters, by name, as texts: {"cap": "300", "window": "1s"}.
 type Values map[string]string
 

@@ -37,10 +37,7 @@ func seeded(t *testing.T) (redisAddr string) {
 	defer func() { _ = rdb.Close() }()
 	l, err := throttle.New(throttle.Options{
 		Redis: rdb, Namespace: "default", Name: "provider", Identity: throttle.IdentityNone,
-		Limit: limit.Spec{Terms: limit.Terms{Contract: limit.Contract{
-			Cap: 400, Window: time.Second, Burst: 1,
-			Guard: patient + limit.DefaultSpread, Lateness: patient, Spread: limit.DefaultSpread, Auto: true, Horizon: limit.DefaultHorizon,
-		}}},
+		Limit: stated(400, limit.Guardrails{}),
 	})
 	if err != nil {
 		t.Fatal(err)
