@@ -596,7 +596,7 @@ func TestAGateRefusesAJobAndNoOther(t *testing.T) {
 	t.Parallel()
 	mini := miniredis.RunT(t)
 	l, err := New(Options{
-		Redis: patient(t, mini.Addr()), Namespace: "ns", Name: "account", Node: "n", Identity: IdentityNone, Limit: specOf(contract(300)),
+		Redis: patient(t, mini.Addr()), Namespace: "ns", Name: "account", Node: "n", Identity: IdentityNone, Limit: specOf(late(300)),
 		Gates: []Gate{{Name: "recipient", Limit: specOf(contract(1))}},
 	})
 	if err != nil {
@@ -630,8 +630,8 @@ func TestAGateRefusesAJobAndNoOther(t *testing.T) {
 	if first.Slot.IsZero() || !second.Slot.IsZero() || third.Slot.IsZero() {
 		t.Fatalf("got %+v, want slots for the first job and for the third", answers)
 	}
-	if wait := second.Until.Sub(first.Slot.NotBefore); wait < 900*time.Millisecond || wait > 1100*time.Millisecond {
-		t.Errorf("got a refusal until %v behind the slot of the same value, want about a second", wait)
+	if wait := second.Until.Sub(first.Slot.NotBefore); wait < time.Second || wait > 1200*time.Millisecond {
+		t.Errorf("got a refusal until %v behind the slot of the same value, want the window and the guard, 1.1 s", wait)
 	}
 	l.Unused(first.Slot)
 	begun := time.Now()
@@ -683,7 +683,7 @@ func TestTheSpacingOfAGateHasTheGuardOfTheFirstLimit(t *testing.T) {
 	mini := miniredis.RunT(t)
 	rdb := patient(t, mini.Addr())
 	l, err := New(Options{
-		Redis: rdb, Namespace: "ns", Name: "account", Node: "n", Identity: IdentityNone, Limit: specOf(contract(300)),
+		Redis: rdb, Namespace: "ns", Name: "account", Node: "n", Identity: IdentityNone, Limit: specOf(late(300)),
 		Gates: []Gate{{Name: "recipient", Limit: specOf(contract(1))}},
 	})
 	if err != nil {
@@ -694,7 +694,7 @@ func TestTheSpacingOfAGateHasTheGuardOfTheFirstLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	spacing := func() time.Duration { return l.GateSpacing(Value{Gate: 0, Hash: HashOf("one")}, time.Now()) }
-	if got := spacing(); got != 1010*time.Millisecond {
+	if got := spacing(); got != 1100*time.Millisecond {
 		t.Errorf("got %s, want the window and the guard", got)
 	}
 	for _, row := range []struct {

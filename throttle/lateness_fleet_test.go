@@ -57,16 +57,7 @@ func TestStoppedNodesChooseALateness(t *testing.T) {
 		fleet := &lateFleet{model: m, counts: map[int64]lateness.Counts{}}
 		var all []*Limiter
 		for i := range 3 {
-			l, err := New(Options{
-				Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Limit: specOf(autoContract(time.Second)),
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			l.reserve, l.listen = m.local(fmt.Sprint(i), time.Millisecond), func(context.Context) {}
-			l.reports.lateness.Send, l.reports.lateness.Configure = fleet.report, fleet.configure
-			run(t, l)
-			all = append(all, l)
+			all = append(all, fleet.node(t, fmt.Sprint(i), autoContract(time.Second), time.Millisecond))
 		}
 		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 		defer stop()
@@ -114,6 +105,80 @@ type lateFleet struct {
 	changes int
 }
 
+// node runs a node of the fleet, so far from Redis.
+func (f *lateFleet) node(t *testing.T, name string, c limit.Contract, rtt time.Duration) *Limiter {
+	t.Helper()
+	l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Limit: specOf(c)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.reserve, l.listen = f.model.local(name, rtt), func(context.Context) {}
+	l.reports.lateness.Send, l.reports.lateness.Configure = f.report, f.configure
+	run(t, l)
+	return l
+}
+
+// Where Redis answers too slowly for every node, no slot is used that could choose another lateness. The
+// fleet takes one with which a node can work, if any fits the window. It takes none for a node alone.
+func TestAFleetFarFromRedisWorksWithALongerLateness(t *testing.T) {
+	few, short := autoContract(time.Second), autoContract(150*time.Millisecond)
+	few.Cap = 3
+	far, fixed := 8*time.Millisecond, few
+	fixed.Auto = false
+	for name, row := range map[string]struct {
+		contract limit.Contract
+		trips    []time.Duration // of each node
+		want     time.Duration   // in force after a minute
+		used     bool            // by the last node
+	}{
+		"all of it":        {few, []time.Duration{far, far, far}, 12 * time.Millisecond, true},
+		"one further":      {few, []time.Duration{4 * far, far, far}, 12 * time.Millisecond, true},
+		"further than fit": {few, []time.Duration{60 * time.Millisecond}, 3 * time.Millisecond, false},
+		"a short window":   {short, []time.Duration{far}, 3 * time.Millisecond, false},
+		"a fixed guard":    {fixed, []time.Duration{far}, 3 * time.Millisecond, false},
+		"one node alone":   {few, []time.Duration{time.Millisecond, far}, 3 * time.Millisecond, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fleet := &lateFleet{model: newModel(), counts: map[int64]lateness.Counts{}}
+				ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+				defer stop()
+				var all []*Limiter
+				var callers sync.WaitGroup
+				used := make([]int, len(row.trips))
+				for i, rtt := range row.trips {
+					l := fleet.node(t, fmt.Sprint(i), row.contract, rtt)
+					callers.Go(func() { used[i] = useSlots(ctx, l) })
+					all = append(all, l)
+				}
+				callers.Wait()
+				for i, l := range all {
+					if got := l.State().Settings.Lateness; got != row.want {
+						t.Errorf("node %d works with lateness %s, want %s", i, got, row.want)
+					}
+				}
+				if got := used[len(used)-1]; got > 0 != row.used {
+					t.Errorf("the last node used %d slots, want some: %t", got, row.used)
+				}
+			})
+		})
+	}
+}
+
+// useSlots uses slots until the context ends, and returns how many.
+func useSlots(ctx context.Context, l *Limiter) (used int) {
+	for c := callerOf(l, 1); ; {
+		s, err := c.next(ctx)
+		if err != nil {
+			return used
+		}
+		if s.Wait(ctx) == nil {
+			l.Used(s, time.Now())
+			used++
+		}
+	}
+}
+
 func (f *lateFleet) report(_ context.Context, r lateness.Report) (lateness.Reply, error) {
 	f.model.mu.Lock()
 	defer f.model.mu.Unlock()
@@ -127,6 +192,12 @@ func (f *lateFleet) report(_ context.Context, r lateness.Report) (lateness.Reply
 	reply := lateness.Reply{Now: now.UnixMicro(), Chooses: r.Moved == lateness.MovedNot, Fell: -1, Evidence: lateness.Evidence{Patience: lateness.LeastPatience}}
 	for i := range int64(5) {
 		reply.Evidence.Seconds = append(reply.Evidence.Seconds, f.counts[now.Unix()-i])
+	}
+	reply.Evidence.Tens = make([]lateness.Counts, 3)
+	for second, c := range f.counts {
+		if ago := now.Unix()/10 - second/10; ago < 3 {
+			reply.Evidence.Tens[ago].Add(c)
+		}
 	}
 	return reply, nil
 }

@@ -23,6 +23,14 @@ func contract(units int64) limit.Contract {
 	return limit.Contract{Cap: units, Window: time.Second, Burst: 1, Guard: limit.DefaultGuard, Lateness: limit.DefaultLateness, Horizon: limit.DefaultHorizon}
 }
 
+// late is such a contract for a node with a real clock and an embedded Redis, which takes milliseconds for a
+// script under the race detector.
+func late(units int64) limit.Contract {
+	c := contract(units)
+	c.Guard, c.Lateness = 100*time.Millisecond, 30*time.Millisecond
+	return c
+}
+
 // run runs a limiter until the test ends.
 func run(t *testing.T, l *Limiter) {
 	t.Helper()

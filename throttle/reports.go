@@ -37,7 +37,7 @@ func (r *reserver) reportDue(ctx context.Context, now time.Time) {
 	r.reports.working = r.opts.Limit.Scope != limit.ScopeNode && r.learned && r.failures == 0
 	if !r.reports.working || !r.known.ChoosesLateness() {
 		r.reports.lateness.Skip(now)
-	} else if r.reports.lateness.Report(ctx, r.known, now) {
+	} else if r.reports.lateness.Report(ctx, r.known, now) || r.raiseLateness(ctx, now) {
 		r.pollNow = true
 	}
 	if !r.reports.working {
@@ -47,6 +47,20 @@ func (r *reserver) reportDue(ctx context.Context, now time.Time) {
 	if slow, ok := r.reports.feedback.Report(ctx, r.known.Contract, r.kind.Share(r.known.Contract), now); ok {
 		r.slowDown(slow, now)
 	}
+}
+
+// raiseEvery readings in a row that left the mapping too wide, about four seconds of them, show that
+// this node waits for a reading that does not come.
+const raiseEvery = 25
+
+// raiseLateness has the fleet take a lateness with which this node can work, where jobs have waited in
+// vain on all nodes. It returns whether this node has changed the settings.
+func (r *reserver) raiseLateness(ctx context.Context, now time.Time) (changed bool) {
+	if r.wide < raiseEvery || r.turn.IsZero() && len(r.again) == 0 {
+		return false
+	}
+	r.wide -= raiseEvery / 2 // where it is in vain, the next try is two seconds away
+	return r.reports.lateness.Raise(ctx, r.known, r.leastLate(now))
 }
 
 // slowDown goes on under a slowdown. Slots that are out when a block begins are given up.

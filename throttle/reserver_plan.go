@@ -220,9 +220,12 @@ func (r *reserver) atLeast(usual time.Duration) time.Duration {
 	return max(usual, r.rtt+spare)
 }
 
-// tooWide reports whether the mapping leaves a slot too little time to be used:
-// the margin before the write, and the timer that wakes its caller.
-func (r *reserver) tooWide(now time.Time) bool {
+// tooWide reports whether the mapping leaves a slot too little time to be used.
+func (r *reserver) tooWide(now time.Time) bool { return r.leastLate(now) >= r.known.Lateness }
+
+// leastLate is how late this node's slots are at any rate: by the mapping, the margin before
+// the write, and the timer that wakes its caller.
+func (r *reserver) leastLate(now time.Time) time.Duration {
 	const timer = 300 * time.Microsecond
-	return r.clock.Width(now)+slots.Margin+timer >= r.known.Lateness
+	return r.clock.Width(now) + slots.Margin + timer
 }

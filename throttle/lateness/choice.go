@@ -135,3 +135,22 @@ func (r rule) choose(k limit.Contract, e Evidence, counts []Counts) (Choice, boo
 	return Choice{Lateness: to, Why: fmt.Sprintf("guard auto: %.1f %% of the slots of %s in time with lateness %s, %.1f %% with %s",
 		100*all.inTime(k.Lateness), r.over, k.Lateness, 100*all.inTime(to), to)}, true
 }
+
+// ChooseForNone returns a lateness for a fleet whose jobs wait in vain, since a node's slots are late by
+// at least so much at any rate: the first class above that. The counts say nothing where no slot is used.
+// As long as any other node uses slots in time, ok is false: its cap is not cut for a node that has a bad
+// way to Redis, and that leaves its jobs to the others.
+func ChooseForNone(k limit.Contract, e Evidence, least time.Duration) (choice Choice, ok bool) {
+	if len(e.Tens) < 3 {
+		return Choice{}, false
+	}
+	late := e.Tens[0] // 20 to 30 s in all; nodes with few slots report every 15 s
+	late.Add(e.Tens[1])
+	late.Add(e.Tens[2])
+	to := k.WithLateness(least + 1).Lateness
+	if to <= least || late.Total() > 0 && late.inTime(k.Lateness) > 0 {
+		return Choice{}, false
+	}
+	return Choice{Lateness: to, Why: fmt.Sprintf("guard auto: no slot was in time with lateness %s, for a node knows the clock of redis to %s at best",
+		k.Lateness, least.Round(100*time.Microsecond))}, true
+}

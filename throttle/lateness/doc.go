@@ -13,6 +13,8 @@
 // Redis ([Report.Send]). Redis gives the counts of the fleet to one node a second.
 // That node chooses ([Choose]), and changes the settings if they are still those
 // that it chose for. The choice is pure: counts in, a class out.
+// Where no node can send because Redis answers too slowly for the lateness, there are no
+// counts, and a node whose jobs wait has the lateness raised ([Reporter.Raise]).
 //
 // Each node also notes the round trip of every connection that it opens to the
 // provider, and reports it with its slots. [RoundTrips.Fit] compares how much the

@@ -71,10 +71,7 @@ func (r *Reporter) Report(ctx context.Context, known limit.Settings, now time.Ti
 	} else {
 		r.Trips.Join(trips)
 	}
-	if err != nil && !r.failed {
-		r.Log.Info("late slots could not be reported; the lateness stays as it is", "error", err)
-	}
-	r.failed = err != nil
+	r.noteFailure(err)
 	return changed
 }
 
@@ -95,9 +92,23 @@ func (r *Reporter) watchSpread(trips RoundTrips, spread time.Duration) {
 	r.narrow = !r.narrow
 }
 
-// choose changes the lateness, where the fleet's counts ask for it. If
-// the settings were changed meanwhile, nothing happens: another node chooses within
-// a second or two.
+// Raise has the fleet take a lateness with which its slots can be used, for a node whose jobs wait
+// because its slots are late by at least so much, see [ChooseForNone]. It returns whether this node has
+// changed the settings.
+func (r *Reporter) Raise(ctx context.Context, known limit.Settings, least time.Duration) (changed bool) {
+	cctx, cancel := context.WithTimeout(ctx, redisclient.Timeout)
+	defer cancel()
+	reply, err := r.Send(cctx, Report{})
+	if err == nil {
+		if choice, ok := ChooseForNone(known.Contract, reply.Evidence, least); ok {
+			changed, err = r.change(cctx, known, choice, reply)
+		}
+	}
+	r.noteFailure(err)
+	return changed
+}
+
+// choose changes the lateness, where the fleet's counts ask for it.
 func (r *Reporter) choose(ctx context.Context, known limit.Settings, reply Reply) (changed bool, err error) {
 	if !reply.Chooses {
 		return false, nil
@@ -106,6 +117,12 @@ func (r *Reporter) choose(ctx context.Context, known limit.Settings, reply Reply
 	if !ok {
 		return false, nil
 	}
+	return r.change(ctx, known, choice, reply)
+}
+
+// change puts a choice in force. If the settings were changed meanwhile, nothing happens:
+// another node chooses within a second or two.
+func (r *Reporter) change(ctx context.Context, known limit.Settings, choice Choice, reply Reply) (changed bool, err error) {
 	to := known.WithLateness(choice.Lateness, choice.Why, limit.FromMicros(reply.Now))
 	if err := to.Terms.Validate(); err != nil {
 		return false, fmt.Errorf("choose the lateness: %w", err)
@@ -121,4 +138,12 @@ func (r *Reporter) choose(ctx context.Context, known limit.Settings, reply Reply
 	}
 	_, err = r.Send(ctx, report)
 	return true, err
+}
+
+// noteFailure logs the first of several failures in a row.
+func (r *Reporter) noteFailure(err error) {
+	if err != nil && !r.failed {
+		r.Log.Info("late slots could not be reported; the lateness stays as it is", "error", err)
+	}
+	r.failed = err != nil
 }
