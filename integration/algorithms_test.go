@@ -117,6 +117,7 @@ func (w *servers) saturateOnce(t *testing.T, a limit.Algorithm) (row, float64) {
 	r := s.judge.report(t, got.bound)
 	once(t, r, warmJobs+1+saturatedJobs)
 	got.worst, got.share = r.MaxInWindow, shareOf(s.judge.arrivals(t)[warmJobs+1:])
+	s.judge.end() // the next try is not to share the machine with it
 	return got, r.Unjudged
 }
 

@@ -52,6 +52,7 @@ func (w *servers) cost(t *testing.T, algorithm string, limit, most, seconds int,
 		t.Logf("%.2f script calls a job", s.scriptCalls(t)/float64(jobs))
 		stop(t, s.nodes...)
 		r := s.judge.report(t, limit)
+		s.judge.end() // the next try is not to share the machine with it
 		t.Logf("%s, jobs of up to %d units: %d units in %d calls, %d units in the fullest second, %.4f of the cap used, %.3f unjudged",
 			strings.ReplaceAll(algorithm, "_", " "), most, r.Units, r.Sent, r.MaxInWindow, r.Utilisation, r.Unjudged)
 		once(t, r, jobs)

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ type judge struct {
 	addr, control string
 	ca            string   // PEM; empty: plain HTTP
 	changes       []string // for the report: from when on which cap holds
+	end           func()   // of its process, which wakes each millisecond; at the end of the test at the latest
 }
 
 func (w *servers) startJudge(t *testing.T, latency time.Duration, args ...string) *judge {
@@ -38,10 +40,11 @@ func (w *servers) startJudge(t *testing.T, latency time.Duration, args ...string
 	if err := syscall.Setpriority(syscall.PRIO_PROCESS, cmd.Process.Pid, -10); err != nil {
 		t.Logf("the judge runs at ordinary priority: %v", err)
 	}
-	t.Cleanup(func() {
+	end := sync.OnceFunc(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
 	})
+	t.Cleanup(end)
 	line, err := bufio.NewReader(out).ReadBytes('\n')
 	var where struct{ Provider, Control, CA string }
 	if err == nil {
@@ -50,7 +53,7 @@ func (w *servers) startJudge(t *testing.T, latency time.Duration, args ...string
 	if err != nil {
 		t.Fatalf("the provider's addresses: %v", err)
 	}
-	return &judge{addr: where.Provider, control: where.Control, ca: where.CA}
+	return &judge{addr: where.Provider, control: where.Control, ca: where.CA, end: end}
 }
 
 func (j *judge) ask(t *testing.T, method, path, body string) []byte {
