@@ -61,8 +61,12 @@ func (s State) Ready() error {
 	case PhaseRunning, PhaseCooldown, PhasePaused, PhaseBlocked:
 		return nil
 	case PhaseTooSlow:
-		return fmt.Errorf("redis answers too slowly: its clock is known to %s only, and the lateness is %s; raise them with limit set --lateness --guard, or bring Redis nearer",
-			s.Width.Round(time.Microsecond), s.Settings.Lateness)
+		remedy := "raise them with limit set --lateness --guard"
+		if longest := s.Settings.LongestLateness(); s.Settings.ChoosesLateness() && s.Width < longest {
+			remedy = fmt.Sprintf("where no node can send, the fleet raises it within half a minute, to %s at most", longest)
+		}
+		return fmt.Errorf("redis answers too slowly: its clock is known to %s only, and the lateness is %s; %s, or bring Redis nearer",
+			s.Width.Round(time.Microsecond), s.Settings.Lateness, remedy)
 	case PhaseStarting:
 		if s.Err == nil {
 			return errors.New("redis has not answered yet")
