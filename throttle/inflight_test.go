@@ -350,11 +350,10 @@ func TestNoMoreCallsInFlightThanMayBeReal(t *testing.T) {
 	server := containers.Redis(t)
 	rdb := patient(t, server.Addr)
 	r := newCallsRun(t, rdb, nil, scriptOf(limit.TokenBucket), diceOf(1))
-	if over := r.play(1_500); over != "" {
-		t.Fatal(over)
-	}
-	if r.began < 100 {
-		t.Errorf("got %d calls; so few prove nothing", r.began)
+	for r.began < 200 { // fewer prove nothing; on a slow machine calls are rarer among the rest
+		if over := r.play(500); over != "" {
+			t.Fatal(over)
+		}
 	}
 }
 
