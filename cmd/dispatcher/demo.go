@@ -155,6 +155,9 @@ func verdictText(v demo.Summary) string {
 		"  redis     %.2f script calls a job\n"+
 		"  unjudged  %.1f %% of the windows: in those the judge itself was held up\n",
 		headline(v), v.Sent, v.Jobs, v.Lost, v.Repeated, v.MaxInWindow, v.WindowS, v.Cap, now, 100*v.Utilisation, guardOf(v), v.LateSlots, v.RedisCallsPerJob, 100*v.Unjudged)
+	if v.Refused > 0 {
+		text += fmt.Sprintf("  refused   %d calls, which the provider answered with 429; their jobs were called again\n", v.Refused)
+	}
 	text += othersText(v.Limits)
 	if v.Urgent != nil {
 		text += fmt.Sprintf("  urgent    %d jobs of the first lane took %.0f ms from write to call, 99 %% of them %.0f ms at most\n", v.Urgent.Jobs, 1000*v.Urgent.P50S, 1000*v.Urgent.P99S)

@@ -20,7 +20,7 @@ func TestARunEndsWithAllJobsSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v.Jobs != 400 || v.Sent != 400+v.Repeated || v.Lost != 0 || v.BrokenWindows != 0 || !v.OK {
+	if v.Jobs != 400 || v.Sent != 400+v.Repeated || v.Refused != 0 || v.Lost != 0 || v.BrokenWindows != 0 || !v.OK {
 		t.Errorf("got %+v, want 400 jobs sent, none lost, no window over the cap", v)
 	}
 	if v.Cap != 500 || v.WindowS != 1 || v.RedisCallsPerJob <= 0 {
@@ -72,6 +72,9 @@ func TestAnAccountWithSeveralLimits(t *testing.T) {
 	}
 	if v.Jobs <= 1200 || v.Lost != 0 || v.BrokenWindows != 0 || !v.OK || len(v.Limits) != 2 {
 		t.Errorf("got %+v, want all jobs sent, and no window of any limit over", v)
+	}
+	if v.Refused == 0 || v.Sent != int(v.Jobs)+v.Refused || v.Repeated != 0 {
+		t.Errorf("got %d calls for %d jobs, %d refused and %d repeated, want some refused, and no other job called twice", v.Sent, v.Jobs, v.Refused, v.Repeated)
 	}
 	for _, l := range v.Limits {
 		if l.Unjudged < 1 && l.MaxInWindow < 1 || l.MaxInWindow > l.Cap {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -17,7 +18,8 @@ type Summary struct {
 	Jobs             int64    `json:"jobs"`
 	Sent             int      `json:"sent"`     // calls that arrived
 	Lost             int64    `json:"lost"`     // jobs that never arrived, and are no dead letters either
-	Repeated         int      `json:"repeated"` // calls beyond the first of a job
+	Refused          int      `json:"refused"`  // calls that the provider answered with 429; their jobs were called again
+	Repeated         int      `json:"repeated"` // other calls beyond the first of a job
 	Cap              int64    `json:"cap"`      // at the end
 	WindowS          float64  `json:"window_s"`
 	MaxInWindow      int      `json:"max_in_window"`
@@ -149,7 +151,8 @@ func (m *monitor) summary() Summary {
 	}
 	r := m.parts.Provider.Report(contract)
 	v.Jobs, _ = m.parts.Backlog()
-	v.Sent, v.Repeated, v.MaxInWindow = r.Sent, r.Repeated, r.MaxInWindow
+	v.Refused = refused(m.parts.Provider.Arrivals())
+	v.Sent, v.Repeated, v.MaxInWindow = r.Sent, max(0, r.Repeated-v.Refused), r.MaxInWindow
 	v.Lost = max(0, v.Jobs-int64(r.Accepted)-m.parts.Dead())
 	v.Utilisation, v.Unjudged, v.BrokenWindows = r.Utilisation, r.Unjudged, r.OverCount
 	metrics := m.fleet.Gather()
@@ -159,6 +162,16 @@ func (m *monitor) summary() Summary {
 	v.OK = r.Kept && v.Lost == 0
 	m.judgeOthers(&v)
 	return v
+}
+
+// refused is how many calls the provider refused since they were too many.
+func refused(arrivals []provider.Arrival) (n int) {
+	for _, a := range arrivals {
+		if a.Status == http.StatusTooManyRequests {
+			n++
+		}
+	}
+	return n
 }
 
 // judgeOthers judges the limits after the first, and how long the urgent jobs waited.
