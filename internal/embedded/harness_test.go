@@ -79,6 +79,12 @@ func logger(t *testing.T) *slog.Logger {
 	return slog.New(slog.DiscardHandler)
 }
 
+// patient are settings with a longer lateness: the embedded Redis is slow under the race detector, and late slots are not what
+// the test is about.
+func patient(settings ...string) []string {
+	return append([]string{"limits.0.guard=60ms", "limits.0.lateness=50ms"}, settings...)
+}
+
 // fleet runs nodes on parts until all jobs are settled, and reports.
 func fleet(t *testing.T, p *embedded.Parts, nodes int, settings ...string) provider.Report {
 	t.Helper()
