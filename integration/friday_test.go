@@ -10,6 +10,7 @@ import (
 
 	"dispatcher/internal/containers"
 	"dispatcher/internal/provider"
+	"dispatcher/throttle/lateness"
 )
 
 // A Friday evening: people change the limit of a fleet at work with the
@@ -65,7 +66,7 @@ func (s *scene) returned(t *testing.T, to int) {
 	t.Helper()
 	last := func() changeShown {
 		all := s.history(t)
-		return all[slices.IndexFunc(all, func(c changeShown) bool { return !strings.HasPrefix(c.Why, "guard auto: ") })]
+		return all[slices.IndexFunc(all, func(c changeShown) bool { return !strings.HasPrefix(c.Why, lateness.WhyPrefix) })]
 	}
 	eventually(t, 20*time.Second, func() bool { return last().By == "dispatcher" },
 		func() string { return fmt.Sprintf("the override goes on: %+v", last()) })

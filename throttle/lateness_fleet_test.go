@@ -226,7 +226,8 @@ func TestASlowRedisNamesItsRemedy(t *testing.T) {
 	}{
 		{fixed, 8 * time.Millisecond, "its clock is known to 8ms only, and the lateness is 3ms; raise them with limit set --lateness --guard, or bring Redis nearer"},
 		{auto, 8 * time.Millisecond, "the fleet raises it within half a minute, to 50ms at most, or bring Redis nearer"},
-		{auto, 50 * time.Millisecond, "raise them with limit set --lateness --guard, or bring Redis nearer"},
+		{auto, 49400 * time.Microsecond, "to 50ms at most"},
+		{auto, 49500 * time.Microsecond, "raise them with limit set --lateness --guard, or bring Redis nearer"},
 	} {
 		s := State{Phase: PhaseTooSlow, Settings: seeded(row.contract), Width: row.width}
 		if got := s.Ready(); got == nil || !strings.Contains(got.Error(), row.want) {

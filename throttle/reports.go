@@ -49,18 +49,17 @@ func (r *reserver) reportDue(ctx context.Context, now time.Time) {
 	}
 }
 
-// raiseEvery readings in a row that left the mapping too wide, about four seconds of them, show that
+// raiseAfter readings in a row that left the mapping too wide, about four seconds of them, show that
 // this node waits for a reading that does not come.
-const raiseEvery = 25
+const raiseAfter = 25
 
 // raiseLateness has the fleet take a lateness with which this node can work, where jobs have waited in
 // vain on all nodes. It returns whether this node has changed the settings.
 func (r *reserver) raiseLateness(ctx context.Context, now time.Time) (changed bool) {
-	if r.wide < raiseEvery || r.turn.IsZero() && len(r.again) == 0 {
+	if r.wide < raiseAfter || r.turn.IsZero() && len(r.again) == 0 {
 		return false
 	}
-	r.wide -= raiseEvery / 2 // where it is in vain, the next try is two seconds away
-	return r.reports.lateness.Raise(ctx, r.known, r.leastLate(now))
+	return r.reports.lateness.Raise(ctx, r.known, leastLate(r.clock.Width(now)), now)
 }
 
 // slowDown goes on under a slowdown. Slots that are out when a block begins are given up.

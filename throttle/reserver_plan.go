@@ -221,11 +221,13 @@ func (r *reserver) atLeast(usual time.Duration) time.Duration {
 }
 
 // tooWide reports whether the mapping leaves a slot too little time to be used.
-func (r *reserver) tooWide(now time.Time) bool { return r.leastLate(now) >= r.known.Lateness }
+func (r *reserver) tooWide(now time.Time) bool {
+	return leastLate(r.clock.Width(now)) >= r.known.Lateness
+}
 
-// leastLate is how late this node's slots are at any rate: by the mapping, the margin before
-// the write, and the timer that wakes its caller.
-func (r *reserver) leastLate(now time.Time) time.Duration {
+// leastLate is how late the slots of a node are at any rate that knows Redis's clock to this width: by the
+// mapping, the margin before the write, and the timer that wakes its caller.
+func leastLate(width time.Duration) time.Duration {
 	const timer = 300 * time.Microsecond
-	return r.clock.Width(now) + slots.Margin + timer
+	return width + slots.Margin + timer
 }

@@ -26,7 +26,7 @@ func chosenLateness(ctx context.Context, operator *control.Control) (*Chosen, er
 	}
 	for _, e := range entries {
 		if e.Chosen() {
-			return &Chosen{At: timetext.Exact(e.To.Changed), Why: strings.TrimPrefix(e.To.Why, "guard auto: ")}, nil
+			return &Chosen{At: timetext.Exact(e.To.Changed), Why: strings.TrimPrefix(e.To.Why, lateness.WhyPrefix)}, nil
 		}
 		if !e.From.Auto || e.From.Lateness != e.To.Lateness {
 			break // an operator set another one since

@@ -96,10 +96,13 @@ var rules = [...]rule{ //nolint:gochecknoglobals // a constant table
 // changes no choice.
 const LeastSlots = 200
 
+// WhyPrefix begins the reason of each choice in the history.
+const WhyPrefix = "guard auto: "
+
 // Choice is a lateness to take, and the reason that the counts give.
 type Choice struct {
 	Lateness time.Duration
-	Why      string // for the history
+	Why      string // for the history, behind [WhyPrefix]
 }
 
 // Choose returns the lateness to take instead of the one in force; ok is
@@ -119,10 +122,7 @@ func Choose(k limit.Contract, e Evidence) (choice Choice, ok bool) {
 }
 
 func (r rule) choose(k limit.Contract, e Evidence, counts []Counts) (Choice, bool) {
-	var all Counts
-	for _, c := range counts {
-		all.Add(c)
-	}
+	all := sum(counts)
 	to := all.Best(k)
 	switch {
 	case e.Since < r.after || all.Total() < LeastSlots:
@@ -132,25 +132,28 @@ func (r rule) choose(k limit.Contract, e Evidence, counts []Counts) (Choice, boo
 	case all.gain(k, to) <= max(r.gain, r.sure*chance(k, to, counts)):
 		return Choice{}, false
 	}
-	return Choice{Lateness: to, Why: fmt.Sprintf("guard auto: %.1f %% of the slots of %s in time with lateness %s, %.1f %% with %s",
+	return Choice{Lateness: to, Why: fmt.Sprintf("%.1f %% of the slots of %s in time with lateness %s, %.1f %% with %s",
 		100*all.inTime(k.Lateness), r.over, k.Lateness, 100*all.inTime(to), to)}, true
 }
 
-// ChooseForNone returns a lateness for a fleet whose jobs wait in vain, since a node's slots are late by
-// at least so much at any rate: the first class above that. The counts say nothing where no slot is used.
-// As long as any other node uses slots in time, ok is false: its cap is not cut for a node that has a bad
-// way to Redis, and that leaves its jobs to the others.
-func ChooseForNone(k limit.Contract, e Evidence, least time.Duration) (choice Choice, ok bool) {
-	if len(e.Tens) < 3 {
+// standstill is how many tens of the counts without a slot in time show that no node works: 20 to 30 s, for
+// nodes with few slots report every 15 s.
+const standstill = 3
+
+// ChooseAtStandstill returns the first class of lateness above least, for a fleet whose jobs wait in vain:
+// the slots of a node are late by at least that, and where no slot is used no count says so. While any other
+// node uses slots in time, ok is false: the cap is not cut for a single node that has a bad way to Redis.
+// That one leaves its jobs to the others.
+func ChooseAtStandstill(k limit.Contract, e Evidence, least time.Duration) (choice Choice, ok bool) {
+	if len(e.Tens) < standstill {
 		return Choice{}, false
 	}
-	late := e.Tens[0] // 20 to 30 s in all; nodes with few slots report every 15 s
-	late.Add(e.Tens[1])
-	late.Add(e.Tens[2])
+	recent := sum(e.Tens[:standstill])
+	works := recent.Total() > 0 && recent.inTime(k.Lateness) > 0
 	to := k.WithLateness(least + 1).Lateness
-	if to <= least || late.Total() > 0 && late.inTime(k.Lateness) > 0 {
+	if works || to <= least {
 		return Choice{}, false
 	}
-	return Choice{Lateness: to, Why: fmt.Sprintf("guard auto: no slot was in time with lateness %s, for a node knows the clock of redis to %s at best",
+	return Choice{Lateness: to, Why: fmt.Sprintf("no slot was in time with lateness %s, for a node knows the clock of redis to %s at best",
 		k.Lateness, least.Round(100*time.Microsecond))}, true
 }

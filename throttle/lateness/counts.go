@@ -18,6 +18,14 @@ func (c *Counts) Add(other Counts) {
 	}
 }
 
+// sum adds several counts up.
+func sum(counts []Counts) (all Counts) {
+	for _, c := range counts {
+		all.Add(c)
+	}
+	return all
+}
+
 // Minus are the counts without others.
 func (c Counts) Minus(other Counts) Counts {
 	for i := range c {

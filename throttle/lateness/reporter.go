@@ -17,6 +17,7 @@ const (
 	reportLeast = time.Second
 	reportMax   = 15 * time.Second
 	reportSlots = 50
+	raiseEvery  = 2 * time.Second // between two tries to raise the lateness
 )
 
 // Reporter reports how late a node's slots were, and chooses the lateness when it is this
@@ -31,10 +32,11 @@ type Reporter struct {
 	Send      func(context.Context, Report) (Reply, error)
 	Configure func(ctx context.Context, expected, to limit.Settings) (script.ChangeStatus, error) // replaces the settings, if those expected still are in force
 
-	said   Counts    // totals that Redis knows
-	saidAt time.Time // last report
-	failed bool      // and that was logged
-	narrow bool      // the spread is too small for the way to the provider, and that was logged
+	said    Counts    // totals that Redis knows
+	saidAt  time.Time // last report
+	triedAt time.Time // last try to raise the lateness
+	failed  bool      // and that was logged
+	narrow  bool      // the spread is too small for the way to the provider, and that was logged
 }
 
 // due returns the slots that are to be reported now, if any.
@@ -93,14 +95,18 @@ func (r *Reporter) watchSpread(trips RoundTrips, spread time.Duration) {
 }
 
 // Raise has the fleet take a lateness with which its slots can be used, for a node whose jobs wait
-// because its slots are late by at least so much, see [ChooseForNone]. It returns whether this node has
-// changed the settings.
-func (r *Reporter) Raise(ctx context.Context, known limit.Settings, least time.Duration) (changed bool) {
+// because its slots are late by at least so much, see [ChooseAtStandstill]. It may be called at any rate. It
+// returns whether this node has changed the settings.
+func (r *Reporter) Raise(ctx context.Context, known limit.Settings, least time.Duration, now time.Time) (changed bool) {
+	if now.Sub(r.triedAt) < raiseEvery {
+		return false
+	}
+	r.triedAt = now
 	cctx, cancel := context.WithTimeout(ctx, redisclient.Timeout)
 	defer cancel()
 	reply, err := r.Send(cctx, Report{})
 	if err == nil {
-		if choice, ok := ChooseForNone(known.Contract, reply.Evidence, least); ok {
+		if choice, ok := ChooseAtStandstill(known.Contract, reply.Evidence, least); ok {
 			changed, err = r.change(cctx, known, choice, reply)
 		}
 	}
@@ -123,7 +129,7 @@ func (r *Reporter) choose(ctx context.Context, known limit.Settings, reply Reply
 // change puts a choice in force. If the settings were changed meanwhile, nothing happens:
 // another node chooses within a second or two.
 func (r *Reporter) change(ctx context.Context, known limit.Settings, choice Choice, reply Reply) (changed bool, err error) {
-	to := known.WithLateness(choice.Lateness, choice.Why, limit.FromMicros(reply.Now))
+	to := known.WithLateness(choice.Lateness, WhyPrefix+choice.Why, limit.FromMicros(reply.Now))
 	if err := to.Terms.Validate(); err != nil {
 		return false, fmt.Errorf("choose the lateness: %w", err)
 	}
