@@ -68,9 +68,8 @@ func (s *scene) named(key, id string, headers ...kgo.RecordHeader) *kgo.Record {
 // producer is any team's producer.
 func (s *scene) producer(t *testing.T, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	opts = append(opts, kgo.SeedBrokers(s.kafka.Addr), kgo.UnknownTopicRetries(-1), kgo.ProducerLinger(5*time.Millisecond),
-		kgo.MaxBufferedRecords(200_000))
-	cl, err := kgo.NewClient(opts...)
+	usual := []kgo.Opt{kgo.SeedBrokers(s.kafka.Addr), kgo.UnknownTopicRetries(-1), kgo.ProducerLinger(5 * time.Millisecond), kgo.MaxBufferedRecords(200_000)}
+	cl, err := kgo.NewClient(append(usual, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
