@@ -52,7 +52,7 @@ func (m *batchMaker) build(b *schedule.Batch, records []*kgo.Record) {
 	for i, r := range records {
 		rec := blk.record(r)
 		rec.Topic, rec.Partition = m.p.Source().Topic, m.p.ID()
-		b.Bytes += m.deliver(&b.Jobs[i], rec, now)
+		b.Bytes += m.decode(&b.Jobs[i], rec, now)
 	}
 }
 

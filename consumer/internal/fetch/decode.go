@@ -11,9 +11,9 @@ import (
 	"dispatcher/job"
 )
 
-// deliver decodes a record into d, with the retry metadata where the topic is a retry topic.
+// decode decodes a record into d, with the retry metadata where the topic is a retry topic.
 // It returns the bytes that the job takes in memory.
-func (m *batchMaker) deliver(d *schedule.Delivery, rec job.Record, now time.Time) int {
+func (m *batchMaker) decode(d *schedule.Delivery, rec job.Record, now time.Time) int {
 	j, err := job.Decode(rec, job.Limits{MaxBytes: m.maxBytes})
 	d.Job = j
 	src := m.p.Source()
