@@ -49,7 +49,11 @@ type DeferOptions struct {
 // at a time: a limit does not let it pass until then. It holds its key meanwhile, or in
 // partition order its partition.
 func (s *Scheduler) Defer(d *Delivery, o DeferOptions) {
-	d.Step("waits for a limit", slog.String("limit", o.Limit), slog.Time("until", o.Until), slog.Time("passes", o.Passes))
+	step, name := "waits for a limit", "limit"
+	if o.Held {
+		step, name = "is held by a rule", "rule"
+	}
+	d.Step(step, slog.String(name, o.Limit), slog.Time("until", o.Until), slog.Time("passes", o.Passes))
 	s.mu.Lock()
 	defer s.unlock()
 	s.handBack(d, func(p *Partition) {
