@@ -13,7 +13,7 @@
 //
 // # The way of a job
 //
-//	broker ─► fetch ─► schedule ─► Take, worker ─► schedule ─► group: commit
+//	broker ─► fetch ─► schedule ─► TakeFrom, worker ─► schedule ─► group: commit
 //	                    │    ▲                       ▲
 //	                    │    └── asleep until due    │ settled
 //	                    └─ diverted ─► settle ◄──────┘ Done, Dead, RetryLater
@@ -55,8 +55,8 @@
 //
 // On a revoke, on [Consumer.LeaveGroups] and when the context of Run ends, in this order:
 //
-//  1. The deliveries' context ends with its cause, and fetching stops. All jobs that no
-//     worker has are dropped: ready and sleeping ones, and those to be dead-lettered of
+//  1. The deliveries' context ends with its cause, and fetching stops. All jobs that were
+//     not handed out are dropped: ready and sleeping ones, and those to be dead-lettered of
 //     which no record is being written.
 //  2. Calls in flight and records being written are awaited for [Options.Drain] at most,
 //     records longer while no broker answers, and commits go on.

@@ -11,7 +11,7 @@
 //	for {
 //		room, err := limiter.Turn(ctx, lanes, more) // waits until a call is worth it
 //		jobs := …                                   // the best of now, while there is room
-//		answers, err := limiter.Reserve(ctx, jobs)  // one call: a slot for each, or none
+//		answers, err := limiter.Reserve(ctx, jobs)  // one call: each job gets a slot or nothing
 //	}
 //
 // A job with a slot waits with [Slot.Wait] until its call may begin. A job without one

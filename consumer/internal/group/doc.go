@@ -11,7 +11,7 @@
 //	watchTopic    asks each second for the topic's id and its leaders
 //
 // The goroutine of the generation commits at an interval. When the assignment ends, it or watch
-// drops the jobs that no worker has. It awaits calls in flight for the drain at most, and commits once
+// drops the jobs that were not handed out. It awaits calls in flight for the drain at most, and commits once
 // more. A later commit would move an offset that belongs to another member, so no offset is
 // completed after [schedule.Assignment.Close].
 //

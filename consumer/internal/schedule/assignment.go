@@ -62,7 +62,7 @@ func (a *Assignment) Open(parts []*Partition) bool {
 	return true
 }
 
-// Drain drops all jobs that no worker has, ready ones as well. The assignment is idle once
+// Drain drops all jobs that were not handed out, ready ones as well. The assignment is idle once
 // everything in flight has been settled, and each record that is being written has an
 // outcome. A second call has no effect.
 func (a *Assignment) Drain() {

@@ -11,13 +11,13 @@
 //
 // # How it works
 //
-//	Add ─► buffer ─► admitted ─► due? ─► key free? ─► ready ─► Take ─► settled
+//	Add ─► buffer ─► admitted ─► due? ─► key free? ─► ready ─► TakeFrom ─► settled
 //	                             │          └► behind the job of its key that goes first
 //	                             └► asleep until its time, or diverted to a retry topic
 //
 // A batch that comes, a job that is settled and a timer that ends make the next jobs ready.
 // Each of them calls fill, which takes one job a partition in turn while the lane has room.
-// No job is pushed to a worker: [Scheduler.Take] returns the job that is best at that moment,
+// No job is pushed to a worker: [Scheduler.TakeFrom] returns the job of a lane that is best at that moment,
 // so an urgent job that comes late waits behind no job that is only ready.
 //
 // In a lane that is not fair, ready jobs and jobs in flight share one bound. A fair lane makes all

@@ -7,7 +7,7 @@
 //	given up     result ─► dead letter ─► offset complete
 //	tried later  record of a retry topic ─► offset complete
 //
-// where results are written.
+// The step result is left out where no results are written.
 //
 // It does not decide what becomes of a job. Package deadletter composes and truncates the
 // records; package produce writes them.

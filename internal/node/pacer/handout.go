@@ -9,8 +9,8 @@ import (
 	"dispatcher/throttle"
 )
 
-// MaxLead is how long before its slot a worker gets a job, at most: long enough to render
-// the request, and no longer, since a worker that waits is a goroutine with a timer.
+// MaxLead is how long before its slot a worker gets a job, at most, unless slots are rare: long
+// enough to render the request, and no longer, since a worker that waits is a goroutine with a timer.
 const MaxLead = 5 * time.Millisecond
 
 // maxLeadSlots is the lead in slots at high rates, so that one timer wakes the pacer instead

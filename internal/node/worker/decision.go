@@ -31,8 +31,8 @@ type history struct {
 	sentAt time.Time // when the last call left
 }
 
-// event is what happened to a job last. Its zero value means that the job has a slot
-// and can be called.
+// event is what happened to a job last. Its zero value means that nothing speaks against its
+// call; it may still need a slot.
 type event struct {
 	refused     error // by the limit: it has no room and jobs are not to wait, or the job counts too much; or by a rule
 	breakerOpen bool
@@ -104,7 +104,7 @@ func decide(p Policy, h history, e event) decision {
 	return beforeCall(p, h, e)
 }
 
-// beforeCall decides on a job that has a slot. Its attempts may have been used up on
+// beforeCall decides on a job against whose call nothing speaks so far. Its attempts may have been used up on
 // another node, or by a failure that was attributed since.
 func beforeCall(p Policy, h history, e event) decision {
 	switch {

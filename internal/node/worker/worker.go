@@ -59,7 +59,7 @@ func (h *Handler) Work(items <-chan pacer.Item) {
 	}
 }
 
-// handle takes one job from the pacer through its calls, until it is settled or waits
+// handle takes one job from the pacer through one call at most, until it is settled or waits
 // again.
 func (h *Handler) handle(item pacer.Item) {
 	v := h.newVisit(item)
