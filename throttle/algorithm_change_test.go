@@ -171,6 +171,7 @@ func (r *rollout) over() string {
 // Whatever the files say, in any order of restarts, changes of the algorithm and
 // losses of the key: no window holds more than the cap.
 func TestAnotherAlgorithmNeverPassesTheCap(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	mini := miniredis.RunT(t)
 	rdb := patient(t, mini.Addr())
@@ -192,6 +193,7 @@ func TestAnotherAlgorithmNeverPassesTheCap(t *testing.T) {
 
 // The law has teeth.
 func TestAnotherAlgorithmLawBreaksWithout(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	for _, m := range []struct{ rule, from, to string }{
 		{"what is owed under the algorithm before", "and (why > STATE_LOST or old.algorithm ~= set.algorithm) then", "and why > STATE_LOST and why < OTHER_ALGORITHM then"},

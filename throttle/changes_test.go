@@ -91,6 +91,7 @@ func TestChangesReal(t *testing.T) {
 
 // The same, as far as it goes without a server.
 func TestChangesEmbedded(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	changesLaw(t, embeddedRedis(t), 1, 1_200, 60)
 }

@@ -59,6 +59,7 @@ func TestClockOfAnIdleNodeSeesSlews(t *testing.T) {
 // While Redis's clock is slewed by chrony's most, the fleet does not pass the cap:
 // it stands still again and again.
 func TestASlewDoesNotPassTheCap(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	for _, ppm := range []int64{2_000, 20_000, 83_333} {
 		f := newFleet(t, embeddedRedis(t), asWritten, diceOf(1), 2, contract(300))

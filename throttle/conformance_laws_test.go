@@ -274,6 +274,7 @@ func (tr *trial) slow() int64 {
 
 // The laws have teeth: without a rule, they find what it prevents.
 func TestConformanceFindsWhatARulePrevents(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	for _, m := range []struct{ algorithm, rule, from, to, law string }{
 		{"sliding_window_log", "a lost state is noticed", "redis.call('EXISTS', KEYS[3]) == 1", "true", "a lost state gives no more"},
@@ -300,6 +301,7 @@ func TestConformanceFindsWhatARulePrevents(t *testing.T) {
 
 // The law of the share finds a script that grants more than its row says.
 func TestConformanceFindsMoreThanTheShare(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	for _, a := range limit.Algorithms() {
 		if !a.Ahead {

@@ -230,6 +230,7 @@ func trialContract(a limit.Algorithm, window time.Duration) limit.Contract {
 }
 
 func TestConformance(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	for _, a := range embeddedAlgorithms() {
 		t.Run(a.Name, func(t *testing.T) {
@@ -242,6 +243,7 @@ func TestConformance(t *testing.T) {
 // At six a minute too, a raise is felt within half a second, wherever between two
 // units it comes.
 func TestARaiseIsFeltAtOnce(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	for _, a := range embeddedAlgorithms() {
 		t.Run(a.Name, func(t *testing.T) {

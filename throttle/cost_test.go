@@ -147,6 +147,7 @@ func costLaw(t *testing.T, addr string, a limit.Algorithm) {
 }
 
 func TestAlgorithmsGrantWholeJobs(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	for _, a := range embeddedAlgorithms() {
 		t.Run(a.Name, func(t *testing.T) {
@@ -171,6 +172,7 @@ func TestAlgorithmsGrantWholeJobsReal(t *testing.T) {
 // A node whose jobs are large begins them about as often as the other nodes on average begin
 // jobs of one unit, which ask for two at a time.
 func TestALargeJobIsNotStarved(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	const nodes = 8
 	for _, row := range []struct {
@@ -226,6 +228,7 @@ func TestALargeJobIsNotStarved(t *testing.T) {
 // Where units are granted for now, small jobs fill what a large one finds too few. So nearly
 // all of a small cap is used, and the jobs of each cost get their turn.
 func TestSmallJobsFillWhatALargeOneLeaves(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	const nodes, largest = 3, 6
 	for _, name := range []string{limit.SlidingWindowLog, limit.GCRA} {

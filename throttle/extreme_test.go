@@ -28,6 +28,7 @@ func extremes(a limit.Algorithm) (list []limit.Contract) {
 // The script keeps the pace of every contract to the µs, never faster: for as
 // many units as any call gives, over many calls.
 func TestTheScriptKeepsEveryPace(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	for _, a := range limit.Algorithms() {
 		if !a.Ahead && a.Name != limit.GCRA {
@@ -110,6 +111,7 @@ func (tr *trial) paced(at, number, units, period int64) {
 // At every extreme the whole cap is given within each window, no more than is
 // promised, and a caller with a wait is served then.
 func TestWindowsAreFilledAtEveryExtreme(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	for _, a := range limit.Algorithms() {
 		if a.Ahead || a.Cooldown(contract(300)) != limit.Windowed(contract(300)) {

@@ -40,6 +40,7 @@ func from(sender string) Request {
 // The oldest job that no gate holds up is not passed over, where calls in flight leave room for
 // one job at a time and skipped slots lie before those that are long enough for it.
 func TestTheOldestJobIsNotPassedOver(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	const room = 40
 	r := gatesOf300(t, 2, 20, func(c *limit.Contract) { c.MaxInFlight = room })

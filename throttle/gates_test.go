@@ -416,6 +416,7 @@ func gateAlgorithms() []string {
 // Whatever is lost, changed or given back, and whoever dies: no gate lets more units pass in
 // a window than its cap, nor does the first limit, where its algorithm reserves ahead and slots are skipped.
 func TestGatesKeepTheirCap(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	mini := miniredis.RunT(t)
 	rdb := patient(t, mini.Addr())
@@ -455,6 +456,7 @@ func TestGatesKeepTheirCapReal(t *testing.T) {
 
 // The law has teeth.
 func TestGatesLawBreaksWithout(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	for _, m := range []struct {
 		rule, from, to string
@@ -734,6 +736,7 @@ func (r *gatesRun) letLargerIn() {
 }
 
 func TestAGateKeepsItsCapWhenLargerJobsAreLetIn(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	mini := miniredis.RunT(t)
 	r := newGatesRun(t, patient(t, mini.Addr()), mini, limit.TokenBucket, scriptOf(limit.TokenBucket), func(int64) int64 { return 1 })
@@ -749,6 +752,7 @@ func TestAGateKeepsItsCapWhenLargerJobsAreLetIn(t *testing.T) {
 
 // A value with a larger cap of its own gets it, and no other does. Callers learn its spacing.
 func TestAnExceptionIsForOneValue(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	mini := miniredis.RunT(t)
 	r := newGatesRun(t, patient(t, mini.Addr()), mini, limit.TokenBucket, scriptOf(limit.TokenBucket), func(int64) int64 { return 1 })

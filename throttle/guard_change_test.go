@@ -60,6 +60,7 @@ const guardChangeOps = 80
 // However often the guard changes, and however late calls come under the guard
 // of their time: no window holds more than the cap.
 func TestChangesOfTheGuardNeverPassTheCap(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	for _, a := range limit.Algorithms() {
 		if !a.Strict {
@@ -84,6 +85,7 @@ func TestChangesOfTheGuardNeverPassTheCap(t *testing.T) {
 
 // The law has teeth.
 func TestChangesOfTheGuardLawBreaksWithout(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	for _, m := range []struct{ algorithm, rule, from, to string }{
 		{"token_bucket", "each change takes the widest terms since the last unit in", "math.max(c.passed or 0, ", "math.max(0, "},

@@ -15,6 +15,15 @@ import (
 	"dispatcher/throttle/limit"
 )
 
+// oneGoroutine leaves a test out under the race detector, which takes four times as long and has nothing to find: one goroutine
+// plays the whole fleet. Go test without the detector runs it.
+func oneGoroutine(t *testing.T) {
+	t.Helper()
+	if raceDetector {
+		t.Skip("one goroutine plays this fleet: there is no race to find")
+	}
+}
+
 // seeded are the settings that a file seeds.
 func seeded(c limit.Contract, g ...limit.Guardrails) limit.Settings {
 	s := specOf(c)

@@ -238,6 +238,7 @@ func inFlightLaw(t *testing.T, rdb redis.UniversalClient, mini *miniredis.Minire
 }
 
 func TestNoMoreCallsInFlightThanMayBe(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	mini := miniredis.RunT(t)
 	inFlightLaw(t, patient(t, mini.Addr()), mini, 150)
@@ -245,6 +246,7 @@ func TestNoMoreCallsInFlightThanMayBe(t *testing.T) {
 
 // The law has teeth.
 func TestCallsInFlightLawBreaksWithout(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	for _, m := range []struct{ rule, from, to string }{
 		{"the calls of the others", "and 0 or most - busy - sum", "and 0 or most - busy"},
@@ -298,6 +300,7 @@ func TestAReplyMayBeLostTwice(t *testing.T) {
 
 // Nodes that wait come to an equal part, also where there are more nodes than calls.
 func TestEachNodeGetsItsPartOfTheCallsInFlight(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	for _, row := range []struct {
 		most  int64

@@ -125,6 +125,7 @@ func (f *laned) run(d time.Duration, rate int, to ...int) {
 
 // A job of the first lane waits for no block of the last one, on however many nodes, and wherever it comes to.
 func TestTheFirstLaneFindsRoom(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	for name, to := range map[string][]int{"spread": {0, 1, 2, 3, 4, 5, 6, 7}, "on one node": {3}} {
 		t.Run(name, func(t *testing.T) {
@@ -148,6 +149,7 @@ func TestTheFirstLaneFindsRoom(t *testing.T) {
 
 // Where the first lane takes all there is, the last one gets its min share of the fleet's slots.
 func TestALaneGetsItsMinShareOfTheFleet(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	for _, row := range []struct {
 		name  string
@@ -290,6 +292,7 @@ func TestALaneReservesFurtherThanThoseBehindItReach(t *testing.T) {
 
 // Neither lane stops the other one, whatever their jobs count and however slow the limit is, and each gets its part.
 func TestNeitherLaneStops(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	for _, row := range []struct {
 		name   string

@@ -21,6 +21,7 @@ import (
 // No window holds more than the cap while the lateness goes up and down, with
 // calls as early and as late as the terms of their slots allow.
 func TestNeverOverWhileTheLatenessChanges(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	rdb := embeddedRedis(t)
 	for seed := range uint64(4) {

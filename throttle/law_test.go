@@ -342,6 +342,7 @@ func laws(t *testing.T, rdb redis.UniversalClient, ops int, teeth []mutation) {
 }
 
 func TestLawsEmbedded(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	laws(t, embeddedRedis(t), 100, []mutation{mutations[0], mutations[1], mutations[4], mutations[5], mutations[6], mutations[8], mutations[9], mutations[10], mutations[11], mutations[12], mutations[13]}) // the real one is faster, and shows all
 }

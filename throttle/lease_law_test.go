@@ -261,6 +261,7 @@ func (r *reserveRun) play(ops int) string {
 // Whoever is cut off, whatever is lost, ends, or steps: no window holds more
 // than the cap, and no more leases than there are can be used at once.
 func TestReserveNeverOver(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	mini := miniredis.RunT(t)
 	rdb := patient(t, mini.Addr())
@@ -279,6 +280,7 @@ func TestReserveNeverOver(t *testing.T) {
 
 // The law has teeth: without the rule, more is given than there is.
 func TestReserveLawBreaksWithout(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	mini := miniredis.RunT(t)
 	rdb := patient(t, mini.Addr())

@@ -276,6 +276,7 @@ func placed(ticket int64) script.Place { return script.Place{Taken: ticket >= 0,
 
 // The script and the model give the same answers to the same questions.
 func TestScriptIsTheModel(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	m := miniredis.RunT(t)
 	rdb := patient(t, m.Addr())

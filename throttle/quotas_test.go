@@ -258,6 +258,7 @@ func (r *quotaRun) play(ops int) string {
 // Whatever is lost or given back, and whoever comes and goes: no window of a quota holds more
 // than its cap.
 func TestQuotasKeepTheirCap(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	mini := miniredis.RunT(t)
 	rdb := patient(t, mini.Addr())
@@ -296,6 +297,7 @@ func TestQuotasKeepTheirCapReal(t *testing.T) {
 
 // The law has teeth.
 func TestQuotasLawBreaksWithout(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	forgets := func(quota int) func(*quotaRun) {
 		return func(r *quotaRun) {
@@ -393,6 +395,7 @@ func (r *quotaRun) exhaustBeforeFailover(n *quotaNode) {
 // A replica that takes over may know less. A reservation that comes before a poll does not make
 // its node forget.
 func TestAQuotaSurvivesAReplicaThatKnowsLess(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	r := playedQuotas(t)
 	r.keeps, r.late = true, func() int64 { return 0 }
@@ -411,6 +414,7 @@ func TestAQuotaSurvivesAReplicaThatKnowsLess(t *testing.T) {
 
 // While jobs wait, the whole quota is used, of a rolling one its share.
 func TestQuotasAreUsed(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	r := playedQuotas(t)
 	r.keeps = true
@@ -434,6 +438,7 @@ func TestQuotasAreUsed(t *testing.T) {
 
 // A rolling quota of a second is used in bursts, and whole.
 func TestAShortQuotaIsUsed(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	r := playedQuotas(t)
 	r.keeps = true
@@ -474,6 +479,7 @@ func TestAQuotaNamesTheEndOfItsWindow(t *testing.T) {
 
 // The log warns once a window that a quota is nearly used up.
 func TestAQuotaIsWarnedOfOnce(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	var text bytes.Buffer
 	r := playedQuotas(t)
@@ -491,6 +497,7 @@ func TestAQuotaIsWarnedOfOnce(t *testing.T) {
 
 // A quota that was deleted and begins again counts on, and grants when the next window begins.
 func TestAQuotaThatWasDeletedCountsOn(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	r := playedQuotas(t)
 	r.keeps = true
@@ -537,6 +544,7 @@ func TestANodeThatOnlyReservesRemembers(t *testing.T) {
 
 // Slots lie ahead: with a loss just before a bound, units of the next window are lost too.
 func TestALossBeforeABoundCountsForTheNextWindow(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	r := playedQuotas(t)
 	r.keeps, r.late = true, func() int64 { return 0 }
@@ -560,6 +568,7 @@ func TestALossBeforeABoundCountsForTheNextWindow(t *testing.T) {
 
 // A quota that is new long after a loss has lost nothing.
 func TestAQuotaThatIsNewDoesNotWait(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	r := playedQuotas(t)
 	r.keeps = true

@@ -78,6 +78,7 @@ func windowOf(t *testing.T, a limit.Algorithm, owed int64, idle bool) (given int
 // Units that the provider counted beside those of a slot are granted to nobody, ahead of all jobs,
 // and once. A provider counts for one window: what is owed longer would only stop the fleet.
 func TestUnitsThatAreOwedGoFirst(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	for _, a := range embeddedAlgorithms() {
 		t.Run(a.Name, func(t *testing.T) {
@@ -92,6 +93,7 @@ func TestUnitsThatAreOwedGoFirst(t *testing.T) {
 }
 
 func TestUnitsThatAreOwedAreForgotten(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	for _, a := range embeddedAlgorithms() {
 		t.Run(a.Name, func(t *testing.T) {

@@ -57,6 +57,7 @@ func (tr *trial) askOn(d time.Duration, want int64) (granted int) {
 
 // Every algorithm keeps to a slowdown, and returns to the cap when it ends. No window is ever above the cap.
 func TestASlowdownIsKept(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	for _, a := range embeddedAlgorithms() {
 		t.Run(a.Name, func(t *testing.T) {
@@ -119,6 +120,7 @@ const second = time.Second
 
 // What Redis holds as a slowdown may be anything: the limit goes on, and never above its cap.
 func TestASlowdownThatCanNotBeReadIsNone(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	for _, text := range []string{"{", "[]", "7", `{"units":"a","window":1}`, `{"units":-5,"window":1000000}`, `{"units":1e300,"window":1}`, `{"since":1}`} {
 		tr := newTrial(t, "", algorithm(limit.TokenBucket), contract(300), 1)
@@ -133,6 +135,7 @@ func TestASlowdownThatCanNotBeReadIsNone(t *testing.T) {
 
 // Whatever slowdowns follow each other, and whatever operators change meanwhile, no window is above the cap.
 func TestSlowdownsNeverPassTheCap(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	a := algorithm(limit.TokenBucket)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -353,6 +356,7 @@ func TestANodeReportsAndHeeds(t *testing.T) {
 
 // A pace that rises each second is used whole, whatever burst and window are: to rise takes nothing.
 func TestAPaceThatRisesIsUsed(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	for _, row := range []struct {
 		burst   int64

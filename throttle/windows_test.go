@@ -107,6 +107,7 @@ func TestARunCountsUntilItHasLeftTheWindow(t *testing.T) {
 // Redis keeps one entry a reservation. However many have left the window, the
 // next call gets all that is free, and no call removes more than a thousand.
 func TestRunsAreForgottenInBoundedWork(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	for _, a := range logs() {
 		t.Run(a.Name, func(t *testing.T) {
