@@ -192,8 +192,8 @@ func shareForNow(c Contract) float64 {
 	return c.Share()
 }
 
-// afterLargest is how long after the last job the next one comes, where both are the largest.
-// After a whole window nothing counts any more.
+// afterLargest is how long after the last job the next one comes at [Contract.Pace], where both are the
+// largest. After a whole window nothing counts any more.
 func afterLargest(c Contract) time.Duration {
 	units, period := c.Pace()
 	if float64(c.LargestCost())*float64(period)/float64(units) >= float64(Windowed(c).Microseconds()) {

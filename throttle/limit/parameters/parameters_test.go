@@ -50,6 +50,24 @@ func TestValuesRestoreAnySettings(t *testing.T) {
 	})
 }
 
+// A gate keeps its own values of the parameters that gates have, whatever the first limit says.
+func TestAGateKeepsItsOwnValues(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		first, gate := drawSettings(rt), drawSettings(rt)
+		gate.Gate = true
+		beside := limit.Settings{Terms: gate.Beside(first.Terms)}
+		for _, p := range parameters.All {
+			if p.Kind == parameters.Guardrail || !p.Of(gate.Terms) {
+				continue
+			}
+			if got, want := p.Text(beside), p.Text(gate); got != want {
+				rt.Errorf("%s: got %q for a gate, want its own %q: keep it in Terms.Beside, or it is a parameter of First", p.Name, got, want)
+			}
+		}
+	})
+}
+
 // drawSettings draws a value for each parameter, by its type.
 func drawSettings(rt *rapid.T) (s limit.Settings) {
 	length := rapid.Custom(func(rt *rapid.T) string {
