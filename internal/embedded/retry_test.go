@@ -61,8 +61,8 @@ func retriesByARetryTopic(t *testing.T, dedup string) {
 		return provider.Answer{}
 	}}})
 	enqueue(t, p, jobs)
-	f, err := embedded.NewFleet(p, 1, logger(t), "limits.0.cap=100", "kafka.order=none", "kafka.retry_topics=1s", dedup,
-		"sender.retry.backoff=2s", "sender.retry.max_backoff=2s", fmt.Sprint("sender.retry.attempts=", attempts))
+	f, err := embedded.NewFleet(p, 1, logger(t), patient("limits.0.cap=100", "kafka.order=none", "kafka.retry_topics=1s", dedup,
+		"sender.retry.backoff=2s", "sender.retry.max_backoff=2s", fmt.Sprint("sender.retry.attempts=", attempts))...)
 	if err != nil {
 		t.Fatal(err)
 	}
