@@ -192,14 +192,8 @@ func (f *lateFleet) report(_ context.Context, r lateness.Report) (lateness.Reply
 		clear(f.counts)
 	}
 	reply := lateness.Reply{Now: now.UnixMicro(), Chooses: r.Moved == lateness.MovedNot, Fell: -1, Evidence: lateness.Evidence{Patience: lateness.LeastPatience}}
-	for i := range int64(5) {
+	for i := range int64(8) {
 		reply.Evidence.Seconds = append(reply.Evidence.Seconds, f.counts[now.Unix()-i])
-	}
-	reply.Evidence.Tens = make([]lateness.Counts, 3)
-	for second, c := range f.counts {
-		if ago := now.Unix()/10 - second/10; ago < 3 {
-			reply.Evidence.Tens[ago].Add(c)
-		}
 	}
 	return reply, nil
 }
@@ -226,7 +220,7 @@ func TestASlowRedisNamesItsRemedy(t *testing.T) {
 		want     string
 	}{
 		{fixed, 8 * time.Millisecond, "its clock is known to 8ms only, and the lateness is 3ms; raise them with limit set --lateness --guard, or bring Redis nearer"},
-		{auto, 8 * time.Millisecond, "the fleet raises it within half a minute, to 50ms at most, or bring Redis nearer"},
+		{auto, 8 * time.Millisecond, "the fleet raises it within 15 s, to 50ms at most, or bring Redis nearer"},
 		{auto, 49400 * time.Microsecond, "to 50ms at most"},
 		{auto, 49500 * time.Microsecond, "raise them with limit set --lateness --guard, or bring Redis nearer"},
 	} {

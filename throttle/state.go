@@ -63,7 +63,7 @@ func (s State) Ready() error {
 	case PhaseTooSlow:
 		remedy := "raise them with limit set --lateness --guard"
 		if longest := s.Settings.LongestLateness(); s.Settings.ChoosesLateness() && leastLate(s.Width) < longest {
-			remedy = fmt.Sprintf("where no node can send, the fleet raises it within half a minute, to %s at most", longest)
+			remedy = fmt.Sprintf("where no node can send, the fleet raises it within 15 s, to %s at most", longest)
 		}
 		return fmt.Errorf("redis answers too slowly: its clock is known to %s only, and the lateness is %s; %s, or bring Redis nearer",
 			s.Width.Round(time.Microsecond), s.Settings.Lateness, remedy)

@@ -136,19 +136,19 @@ func (r rule) choose(k limit.Contract, e Evidence, counts []Counts) (Choice, boo
 		100*all.inTime(k.Lateness), r.over, k.Lateness, 100*all.inTime(to), to)}, true
 }
 
-// standstill is how many tens of the counts without a slot in time show that no node works: 20 to 30 s, for
-// nodes with few slots report every 15 s.
-const standstill = 3
+// standstill is how many seconds without a slot in time show that no node works, of which the newest is not
+// over: nodes with few slots report every 3 s, or with their next poll 4 s later.
+const standstill = 8
 
 // ChooseAtStandstill returns the first class of lateness above least, for a fleet whose jobs wait in vain:
 // the slots of a node are late by at least that, and where no slot is used no count says so. While any other
 // node uses slots in time, ok is false: the cap is not cut for a single node that has a bad way to Redis.
 // That one leaves its jobs to the others.
 func ChooseAtStandstill(k limit.Contract, e Evidence, least time.Duration) (choice Choice, ok bool) {
-	if len(e.Tens) < standstill {
+	if len(e.Seconds) < standstill {
 		return Choice{}, false
 	}
-	recent := sum(e.Tens[:standstill])
+	recent := sum(e.Seconds[:standstill])
 	works := recent.Total() > 0 && recent.inTime(k.Lateness) > 0
 	to := k.WithLateness(least + 1).Lateness
 	if works || to <= least {

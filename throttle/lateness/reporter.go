@@ -15,7 +15,7 @@ import (
 // up; a node without slots reports nothing.
 const (
 	reportLeast = time.Second
-	reportMax   = 15 * time.Second
+	reportMax   = 3 * time.Second
 	reportSlots = 50
 	raiseEvery  = 2 * time.Second // between two tries to raise the lateness
 )

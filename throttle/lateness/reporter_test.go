@@ -6,9 +6,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"dispatcher/throttle/limit"
 )
 
-// A node reports when it has used fifty slots, or some after fifteen seconds; one
+// A node reports when it has used fifty slots, or some after three seconds; one
 // without slots reports nothing.
 func TestNodesReportWhatIsWorthACall(t *testing.T) {
 	t.Parallel()
@@ -19,8 +21,8 @@ func TestNodesReportWhatIsWorthACall(t *testing.T) {
 		want  bool
 	}{
 		{0, time.Hour, false},
-		{49, 14 * time.Second, false},
-		{1, 15 * time.Second, true},
+		{49, 2900 * time.Millisecond, false},
+		{1, 3 * time.Second, true},
 		{50, 900 * time.Millisecond, false},
 		{50, time.Second, true},
 	} {
@@ -33,6 +35,24 @@ func TestNodesReportWhatIsWorthACall(t *testing.T) {
 }
 
 const ms = time.Millisecond
+
+// A slot that a node used in time shows for eight seconds that the fleet works. One that was late does not.
+func TestAStandstillIsSeenAfterEightSeconds(t *testing.T) {
+	t.Parallel()
+	c := limit.Contract{Cap: 10, Window: time.Second, Auto: true, Lateness: 3 * ms, Spread: 7 * ms, Horizon: 200 * ms}
+	for ago := range 12 {
+		for late, used := range []Counts{{1}, {0, 1}} { // in time with 3 ms, and with 5 ms only
+			e := Evidence{Seconds: make([]Counts, keptSeconds)}
+			if ago < len(e.Seconds) {
+				e.Seconds[ago] = used
+			}
+			choice, ok := ChooseAtStandstill(c, e, 6*ms)
+			if want := ago >= 8 || late == 1; ok != want || ok && choice.Lateness != 8*ms {
+				t.Errorf("a slot %d s ago, late: %t: got %v, %t, want %t and 8ms", ago, late == 1, choice.Lateness, ok, want)
+			}
+		}
+	}
+}
 
 // A node says once that the spread is too small, with the remedy, and once that it
 // is enough.
