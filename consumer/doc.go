@@ -14,9 +14,9 @@
 // # The way of a job
 //
 //	broker ─► fetch ─► schedule ─► TakeFrom, worker ─► schedule ─► group: commit
-//	                    │    ▲                       ▲
-//	                    │    └── asleep until due    │ settled
-//	                    └─ diverted ─► settle ◄──────┘ Done, Dead, RetryLater
+//	                    │    ▲                           ▲
+//	                    │    └── asleep until due        │ settled
+//	                    └─ diverted ─► settle ◄──────────┘ Done, Dead, RetryLater
 //	                                     └─► produce ─► Kafka
 //
 // fetch reads the partitions of an assignment and decodes their records. schedule has
