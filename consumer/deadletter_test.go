@@ -2,6 +2,7 @@ package consumer_test
 
 import (
 	"bytes"
+	"log/slog"
 	"strconv"
 	"strings"
 	"testing"
@@ -165,6 +166,35 @@ func TestDeadLetterTooLarge(t *testing.T) {
 		}
 		if intact != 3 || truncated != 1 {
 			t.Errorf("got %d intact dead letters and %d truncated ones, want 3 and 1", intact, truncated)
+		}
+	})
+}
+
+// A dead letter that its topic refuses however small it is holds its job, and a node says so. It is
+// written once an operator lets the topic take it.
+func TestADeadLetterThatItsTopicNeverTakes(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *fleet) {
+		w.produce("jobs", numbered(0, 1)...)
+		fault := w.refuse("jobs.dlq", 10)
+		var log bytes.Buffer
+		o := w.options()
+		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		n := w.start(o, func(d *consumer.Delivery) {
+			go d.Dead(deadletter.Failure{Class: deadletter.ClassPermanent}, consumer.Outcome{})
+		})
+		time.Sleep(30 * time.Second)
+		if got := n.c.Status().InFlight; got != 1 {
+			t.Errorf("got %d jobs in flight while the topic refuses, want 1", got)
+		}
+		fault.Remove()
+		w.waitFor("jobs", 0, 1)
+		w.ok(n.end())
+		if got := len(w.letters("jobs")); got != 1 {
+			t.Errorf("got %d dead letters, want 1", got)
+		}
+		if got := log.String(); !strings.Contains(got, "could not be written") || !strings.Contains(got, "Message Size Too Large") {
+			t.Errorf("got the log %q, want it to name the refusal", got)
 		}
 	})
 }

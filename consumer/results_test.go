@@ -295,6 +295,27 @@ func TestResultsThatAreTooLarge(t *testing.T) {
 	})
 }
 
+// A result that its topic refuses however small it is holds its job, and the node says so. It is
+// written once an operator lets the topic take it.
+func TestAResultThatItsTopicNeverTakes(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *fleet) {
+		fault := w.refuse("jobs.results", 10)
+		w.produce("jobs", numbered(0, 5)...)
+		n := w.startSettling(w.withResults(), accepted)
+		time.Sleep(30 * time.Second)
+		if err := n.c.Status().Ready(); err == nil || !strings.Contains(err.Error(), "results of topic jobs, partition 0") {
+			t.Errorf("got ready %v, want it to name the results", err)
+		}
+		fault.Remove()
+		w.waitFor("jobs", 0, 5)
+		w.ok(n.end())
+		if _, got := w.results("jobs"); len(got) != 5 || len(n.values()) != 5 {
+			t.Errorf("got %d results of %d hand-outs, want 5 of 5", len(got), len(n.values()))
+		}
+	})
+}
+
 // A result that hangs in the network delays the stop by no more than the drain and one try.
 func TestHangingResultsDoNotHoldUpTheEnd(t *testing.T) {
 	t.Parallel()

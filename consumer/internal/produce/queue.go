@@ -160,14 +160,12 @@ func (q *queue) next(r *Request, err error) step {
 		return stepDone
 	case q.closed, errors.Is(err, kgo.ErrClientClosed):
 		return stepDone
-	case broker.TooLarge(err) && q.alone == r:
-		return stepDone
-	case broker.TooLarge(err):
+	case broker.TooLarge(err) && q.alone != r:
 		if !q.shrunk {
 			q.shrunk, q.maxRecords = true, max(len(q.inFlight)/2, 1)
 		}
 		return stepResend
-	case !q.w.opts.Retry, r.Context.Err() != nil:
+	case broker.TooLarge(err) && !r.Smallest, !q.w.opts.Retry, r.Context.Err() != nil:
 		return stepDone
 	}
 	return stepRetry

@@ -46,10 +46,14 @@ type Request struct {
 	Context context.Context //nolint:containedctx // the life of the job, not of a call
 	// Done is called once, from any goroutine, and must not block. Its error means:
 	//   - nil: Kafka has the record.
-	//   - [broker.TooLarge]: Kafka refused the record even alone in its batch.
+	//   - [broker.TooLarge]: Kafka refused the record even alone in its batch, and it is not Smallest.
 	//   - [kgo.ErrClientClosed]: not known whether the record was written.
 	//   - any other error: the record was not written and won't be.
 	Done func(error)
+
+	// Smallest: nothing more can be left out of the record. With [WriterOptions.Retry], a refusal
+	// of its size is then tried again like any other: an operator may let the topic take it.
+	Smallest bool
 
 	// Guarded by the queue's lock.
 	bytes    int // in a batch; see bytesInBatch

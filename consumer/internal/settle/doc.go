@@ -12,13 +12,14 @@
 // It does not decide what becomes of a job. Package deadletter composes and truncates the
 // records; package produce writes them.
 //
-// Goroutines: [Settler.RunDiverted] is one for each assignment. It writes the jobs that no
-// worker sees, so a dead-letter topic that can't be written stops neither the fetcher nor the
+// Goroutines: [Settler.RunDiverted] is one for each assignment. It writes the records of
+// diverted jobs, so a dead-letter topic that can't be written stops neither the fetcher nor the
 // dead letters of other topics. [Settler.KeepLogging] is one. Both are started by their
 // callers. Outcomes come on the writer's goroutines, which must not block.
 //
 // Failure: a record that Kafka refuses is tried again until the assignment ends; the job
-// stays open. A dead letter that is too large is truncated until it fits. A job that is too
+// stays open. A dead letter that is too large is truncated until it fits, and tried again when nothing
+// is left to truncate. A job that is too
 // large for its retry topic waits in place, or goes to the dead letters.
 //
 // # Reasons

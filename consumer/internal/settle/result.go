@@ -42,21 +42,20 @@ func newResults() *results { return &results{metrics: newResultMetrics()} }
 // there is none. done is called once, and must not block.
 func (s *Settler) putResult(ctx context.Context, d *schedule.Delivery, o schedule.Outcome, class deadletter.Class, done func(written bool)) {
 	result := resultName(o.Result, class)
-	s.putResultRecord(ctx, d, result, s.resultRecord(d, o, result), done)
+	s.putResultRecord(d, result, &produce.Request{Record: s.resultRecord(d, o, result), Context: ctx}, done)
 }
 
 // putResultRecord puts a record that is too large once more, with the job's id as its key:
 // only the key can be large.
-func (s *Settler) putResultRecord(ctx context.Context, d *schedule.Delivery, result string, record *kgo.Record, done func(written bool)) {
+func (s *Settler) putResultRecord(d *schedule.Delivery, result string, req *produce.Request, done func(written bool)) {
 	r := s.results
 	r.waiting.Add(1)
-	req := &produce.Request{Record: record, Context: ctx}
 	req.Done = func(err error) {
 		r.waiting.Add(-1)
 		switch {
-		case broker.TooLarge(err) && len(record.Key) > len(d.Job.ID):
-			record.Key = []byte(d.Job.ID)
-			s.putResultRecord(ctx, d, result, record, done)
+		case broker.TooLarge(err):
+			req.Record.Key = []byte(d.Job.ID)
+			s.putResultRecord(d, result, &produce.Request{Record: req.Record, Context: req.Context, Smallest: true}, done)
 			return
 		case err == nil:
 			r.metrics.written.WithLabelValues(result).Inc()

@@ -53,7 +53,7 @@ func (s *Settler) write(ctx context.Context, all []transfer) (tooLarge []transfe
 	outcomes := make(chan *transfer, len(all)) // room for all, since Done must not block
 	now := time.Now()
 	for i := range all {
-		s.put(ctx, all[i], s.record(&all[i], now), outcomes)
+		s.put(all[i], &produce.Request{Record: s.record(&all[i], now), Context: ctx}, outcomes)
 	}
 	over := schedule.LifetimeOf(all[0].d).Over()
 	for range all {
@@ -69,16 +69,17 @@ func (s *Settler) write(ctx context.Context, all []transfer) (tooLarge []transfe
 	return tooLarge
 }
 
-// put gives a job's record to the writer. The outcome is nil for a job that is settled, and
+// put gives a job's record to the writer. A dead letter that Kafka refuses for its size is
+// truncated until nothing is left to truncate. The outcome is nil for a job that is settled, and
 // the transfer for one that does not fit its retry topic.
-func (s *Settler) put(ctx context.Context, t transfer, record *kgo.Record, outcomes chan<- *transfer) {
-	s.putRecord(t.d, &produce.Request{Record: record, Context: ctx, Done: func(err error) {
+func (s *Settler) put(t transfer, r *produce.Request, outcomes chan<- *transfer) {
+	r.Done = func(err error) {
 		switch {
 		case broker.TooLarge(err) && t.delayed():
 			outcomes <- &t
 			return
-		case broker.TooLarge(err) && deadletter.Truncate(record):
-			s.put(ctx, t, record, outcomes)
+		case broker.TooLarge(err):
+			s.put(t, &produce.Request{Record: r.Record, Context: r.Context, Smallest: !deadletter.Truncate(r.Record)}, outcomes)
 			return
 		case err == nil:
 			s.metrics.count(&t)
@@ -86,7 +87,8 @@ func (s *Settler) put(ctx context.Context, t transfer, record *kgo.Record, outco
 		}
 		schedule.EndRecord(t.d, err == nil)
 		outcomes <- nil
-	}})
+	}
+	s.putRecord(t.d, r)
 }
 
 // putRecord gives the writer a record of a job.
