@@ -76,8 +76,8 @@ func (c *Consumer) register() error {
 func (c *Consumer) Ready() <-chan struct{} { return c.scheduler.Ready() }
 
 // Take hands out the job that goes next, of the first lane that has one; nil: none is ready. It
-// never blocks. The caller has to give the job up once, by a method of the delivery or by PutBack,
-// also after its context has ended: the drain waits for it.
+// never blocks. The caller has to give the job up once, by a method of the delivery, PutBack or
+// Defer, also after its context has ended: the drain waits for it.
 func (c *Consumer) Take() *Delivery { return c.scheduler.Take() }
 
 // TakeFrom is [Consumer.Take] for jobs of a lane, counted from 0.

@@ -45,7 +45,7 @@
 // # Failure
 //
 // A connection that died before the write costs a permit, and the sender tries again
-// on another. The third in a row makes the call [Unavailable]. A connection that was
+// on another. The third of one call makes it [Unavailable]. A connection that was
 // idle for too long when the permit came is dropped for a new one.
 //
 // # Reasons

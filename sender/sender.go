@@ -13,7 +13,7 @@ import (
 	"dispatcher/sender/internal/conns"
 )
 
-// mostDead is how many connections in a row may turn out to be dead under a permit
+// mostDead is how many connections of one call may turn out to be dead under a permit
 // before the provider counts as unavailable.
 const mostDead = 3
 

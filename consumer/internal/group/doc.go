@@ -7,7 +7,7 @@
 //	watch         ends the deliveries' context when the generation or the node ends
 //	begin         starts each partition once its start offset is known
 //	fetcher       of package fetch
-//	RunDiverted   of package settle: writes the jobs that no worker sees
+//	RunDiverted   of package settle: writes the records of diverted jobs
 //	watchTopic    asks each second for the topic's id and its leaders
 //
 // The goroutine of the generation commits at an interval. When the assignment ends, it or watch

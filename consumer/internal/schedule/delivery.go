@@ -133,8 +133,8 @@ func (d *Delivery) Slot() time.Time {
 // is in flight goes on.
 func (d *Delivery) Context() context.Context { return d.part.asg.Context() }
 
-// TimedOut tells whether the job was taken too long ago and is not settled yet, so that it went to a retry
-// topic or to the dead letters. The worker must not call it any more, and releases it.
+// TimedOut tells whether the job was taken too long ago, so that it went to a retry topic or to the dead
+// letters, while the worker still has it. The worker must not call it any more, and releases it.
 func (d *Delivery) TimedOut() bool {
 	s := d.part.sched
 	if s.opts.JobTimeout == 0 {

@@ -7,7 +7,8 @@ import (
 	"dispatcher/consumer/internal/states"
 )
 
-// The jobs that no worker gets; package diversion says which, and where they go.
+// The diverted jobs: those that no worker gets, and those that one had for too long. Package
+// diversion says which they are, and where they go.
 
 // DiversionOf is that of a job that [Assignment.Diverted] gave.
 func DiversionOf(d *Delivery) *diversion.Diversion { return d.diversion }

@@ -29,7 +29,7 @@
 // contexts of an assignment.
 //
 // In settle.go and sleep.go are the calls by which a worker gives a job away, in divert.go the
-// jobs that no worker gets.
+// jobs whose records the scheduler has written without a worker.
 //
 // find.go and status.go fill in what package status shows operators, and decide nothing.
 //

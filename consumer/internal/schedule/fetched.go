@@ -100,7 +100,7 @@ func (a *Assignment) OverBudget() bool {
 // [Assignment.OverBudget]. It belongs to the goroutine that calls that.
 func (p *Partition) OverShare() bool { return p.overShare }
 
-// held is how many bytes its buffer and the jobs of heldBack take. Those that are ready in other lanes or in flight are few.
+// held is how many bytes its buffer and the jobs of heldBack take. Those in flight are few, and so are those that are ready in a lane that is not fair.
 func (p *Partition) held() int { return p.buffer.Volume().Bytes + p.heldBack() }
 
 // heldBack is how many of them are those of admitted jobs that wait behind their key, have

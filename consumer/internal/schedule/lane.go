@@ -32,8 +32,9 @@ func NewFairLane(name string, mostJobs int) *Lane {
 // Name is what the lane is called.
 func (l *Lane) Name() string { return l.name }
 
-// put makes a job of the lane ready, behind those of its tenant. A caller that waits
-// for jobs of other lanes gets a notice where this one had none to take. fresh: the job came out of a buffer.
+// put makes a job of the lane ready, behind those of its tenant; in a fair lane a job that is not fresh takes turns with the
+// tenant's fresh ones. fresh: it came out of a buffer. A caller that waits for jobs of other lanes gets a notice where this one had
+// none to take.
 func (s *Scheduler) put(l *Lane, d *Delivery, fresh bool) {
 	had := l.takeable()
 	l.ready.Push(d.tenant, d, d.turns(), fresh || !l.fair)

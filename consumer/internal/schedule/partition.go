@@ -41,7 +41,7 @@ type Partition struct {
 
 	open      openJobs
 	buffer    list           // fetched, in the order of their offsets
-	freed     list           // admitted, and their key is free; they go before the buffer
+	freed     list           // they hold their key and may go, as after Requeue; they go before the buffer
 	woken     list           // their time has come; they go before the buffer
 	returning list           // jobs that failed or waited for a limit, and whose time has come; they take turns with the buffer
 	yields    bool           // it is the buffer's turn
@@ -170,8 +170,8 @@ func (p *Partition) admitNext() (d *Delivery, ok bool) {
 	return nil, true
 }
 
-// mayGo tells whether an admitted job may go at once. If not, the job has found its place:
-// among the diverted, asleep, or in its key queue.
+// mayGo tells whether an admitted job may go at once. If not, it is among the diverted jobs, asleep
+// or in its key queue by then; or its key is closed, and it is dropped.
 func (p *Partition) mayGo(d *Delivery) bool {
 	if d.diversion == nil && d.expired() {
 		d.diversion = diversion.Expired(d.attempts)

@@ -51,7 +51,7 @@ type Scheduler struct {
 	ready   chan struct{}   // a job became ready; one slot, since a second notice says nothing new
 	earlier chan struct{}   // KeepTime has to check again; likewise
 
-	mu       sync.Mutex  // ends with unlock
+	mu       sync.Mutex  // released by unlock alone, which logs the steps
 	steps    steps.Later // to be logged once the lock is free
 	timers   timers.Queue[timer]
 	sleepers sleepers.Bound          // jobs that sleep: each has a timer

@@ -11,7 +11,7 @@ import (
 )
 
 // This file has all ways in which a job leaves its worker for good. Sleep and Requeue, after
-// which the job comes again, are in sleep.go; the jobs that no worker sees are in divert.go.
+// which the job comes again, are in sleep.go; the diverted jobs are in divert.go.
 //
 //	            the job                                                        the worker
 //	Done        the result is written, where results are; then the offset is   is free at once; the job stays in

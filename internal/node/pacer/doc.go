@@ -24,8 +24,8 @@
 //
 // # Reasons
 //
-// The pacer hands jobs out 10 ms before their slots where workers claim them in the dedup store,
-// and never less than 4 ms, however high the rate. At most 64 items are unwritten, so a node with
+// Where workers claim jobs in the dedup store, the pacer hands each out 4 to 10 ms before its slot:
+// the higher the rate, the later. At most 64 items are unwritten, so a node with
 // the store begins at most 16,000 calls a second. A job that may not be called has taken a slot,
 // which is lost. To ask before a slot is reserved would save it, and cost every job a call to
 // Redis of its own.

@@ -52,9 +52,10 @@ type Connections interface {
 	Take() sender.Conn
 }
 
-// Pacer is the admission loop. It takes the best jobs, as many as one block of slots
-// holds and connections are ready for, and asks for their slots in one call. Jobs that
-// got none go back. Each of the others goes to a worker shortly before its slot. Make it
+// Pacer is the admission loop. It takes the best jobs, as many as one block of slots holds and
+// connections are ready for, or more where gates have to choose among them. It asks for their slots
+// in one call. Each job that got one goes to a worker shortly before it. A job that a gate refuses is
+// deferred, one that a full bucket refuses goes to a worker at once, and the others go back. Make it
 // with [New]; it can be run once.
 type Pacer struct {
 	o Options

@@ -3,9 +3,8 @@
 //	item of the pacer ─► call, which asks for the permit ─► event ─► decision ─► settle, retry, release
 //
 // A worker visits a job (visit.go): it has the sender make the call. Before it writes, the sender
-// asks for the permit. The permit waits for the slot, and claims the job in the dedup store, if there
-// is one (dedup.go). One pure function decides
-// what follows the result (decision.go). The worker carries the decision out (worker.go): it
+// asks for the permit. The permit claims the job in the dedup store, if there is one (dedup.go), and waits
+// for the slot. One pure function decides what follows the result (decision.go). The worker carries the decision out (worker.go): it
 // settles, dead-letters or releases the job, or has it wait for its next call.
 //
 // The package chooses no job and reserves no slot: package pacer does. A job that misses its slot

@@ -7,14 +7,6 @@ import (
 	"dispatcher/sender"
 )
 
-// send hands the job to the sender. Without tracing nothing is done beside.
-func (v *visit) send() sender.Result {
-	if v.o.Tracer == nil {
-		return v.o.Sender.SendOn(v.Delivery.Context(), &v.Conn, v.Delivery.Job, v.permit)
-	}
-	return v.sendTraced()
-}
-
 // sendTraced is send with the spans of the attempt. The call carries the id of its own span. An attempt whose call was not
 // made leaves no spans, and its wait goes on.
 func (v *visit) sendTraced() sender.Result {

@@ -124,6 +124,14 @@ func (v *visit) call() event {
 	}
 }
 
+// send hands the job to the sender. Without tracing nothing is done beside.
+func (v *visit) send() sender.Result {
+	if v.o.Tracer == nil {
+		return v.o.Sender.SendOn(v.Delivery.Context(), &v.Conn, v.Delivery.Job, v.permit)
+	}
+	return v.sendTraced()
+}
+
 // throttled tells the limiter that the provider refused the call for its rate: on the value of a gate that
 // the job passed, where the answer says so.
 func (v *visit) throttled(r sender.Result) {
