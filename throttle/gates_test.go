@@ -439,6 +439,28 @@ func TestGatesKeepTheirCap(t *testing.T) {
 	}
 }
 
+// A clock that is set back leaves no time ahead of it for which a gate waits.
+func TestAGateGoesOnAfterTheClockWasSetBack(t *testing.T) {
+	oneGoroutine(t)
+	t.Parallel()
+	mini := miniredis.RunT(t)
+	r := newGatesRun(t, patient(t, mini.Addr()), mini, limit.TokenBucket, scriptOf(limit.TokenBucket), diceOf(1))
+	flush(t, r.rdb)
+	r.skew = time.Hour.Microseconds()
+	r.pass(0)
+	r.pollAll() // the gates begin by a clock that is an hour ahead
+	r.skew = 0
+	for range 3 {
+		r.pass(3_000_000)
+		r.pollAll()
+	}
+	before := r.count
+	r.exhaust(2_000_000)
+	if r.count == before {
+		t.Error("got no call in 2 s that passes a gate, 9 s after the clock was set back by an hour")
+	}
+}
+
 func TestGatesKeepTheirCapReal(t *testing.T) {
 	t.Parallel()
 	server := containers.Redis(t)

@@ -587,3 +587,47 @@ func TestAQuotaThatIsNewDoesNotWait(t *testing.T) {
 		t.Errorf("got %d units once the quota was seeded again, want %d", got, quotaCap)
 	}
 }
+
+// A loss that Redis saw by a clock that was ahead stops a quota no longer than the window in which the clock
+// was set back.
+func TestAQuotaGoesOnAfterTheClockWasSetBack(t *testing.T) {
+	oneGoroutine(t)
+	t.Parallel()
+	r := playedQuotas(t)
+	r.keeps = true
+	r.toBound(50_000_000)
+	r.skew = time.Hour.Microseconds()
+	r.pass(0)
+	r.promote()
+	r.settle()
+	r.skew = 0
+	r.settle()
+	r.toBound(-500_000)
+	before := len(r.calls[job(keyedQuota, "0", 1).Passes[0].Value])
+	r.exhaust(r.nodes[0], keyedQuota)
+	if got := len(r.calls[job(keyedQuota, "0", 1).Passes[0].Value]) - before; got != quotaCap {
+		t.Errorf("got %d units in the window after that of the step back, want %d", got, quotaCap)
+	}
+}
+
+// A quota that began by a clock that was ahead is not taken for newer than a loss.
+func TestAQuotaOfAClockThatWasAheadWaitsAfterALoss(t *testing.T) {
+	oneGoroutine(t)
+	t.Parallel()
+	r := playedQuotas(t)
+	r.keeps = true
+	r.skew = time.Hour.Microseconds()
+	r.pass(0)
+	r.mini.Del(script.KeysOf("quotas", "keyed").Limit)
+	r.settle()
+	r.skew = 0
+	r.settle()
+	r.toBound(-500_000)
+	r.promote()
+	r.settle()
+	before := len(r.calls[job(keyedQuota, "0", 1).Passes[0].Value])
+	r.exhaust(r.nodes[0], keyedQuota)
+	if got := len(r.calls[job(keyedQuota, "0", 1).Passes[0].Value]) - before; got != 0 {
+		t.Errorf("got %d units in the window of the loss, want none", got)
+	}
+}

@@ -75,6 +75,7 @@ if why > 0 then
     note('may_be_lost', epoch)
     if why > SETTINGS_LOST or ARGV[4] ~= '0' then note('lost', epoch) end -- else it may be new
   end
+  if lost_at > now then note('lost', epoch) end -- written before the clock was set back
   redis.call('HDEL', limit, 'step_report')
   redis.call('HSET', limit, 'last', epoch, 'master', history_id, 'run', process(identity) or '', 'epoch', epoch,
     'not_before', int(not_before), 'applied', stored, 'began', int(began), 'lanes', '', 'earmark', '',

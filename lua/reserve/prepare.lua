@@ -11,12 +11,19 @@ for g = 1, GATES do
   if gate and not gate.gate then
     return redis.error_reply('VERSION ' .. ARGV[18 + 4 * g] .. ' is the first limit of other nodes; give one of them another name')
   end
+  -- Times that were written before the clock was set back. The epoch that began then has a wait of its own.
+  if from > now + HORIZON + 2 * math.max(widest, (gate or mine).guard) + math.max(LONGEST, learn) then from = 0 end
+  local seeded = tonumber(held[3] or 0)
+  if seeded > now then
+    seeded = now
+    redis.call('HSET', key, 'seeded', int(now))
+  end
   if not gate or mine.changed > gate.changed then -- lost, or older than what the node knows
     text, gate = known_text, mine
     local counted = gate.quota and learn or gate.window
     from = math.max(from, now + HORIZON + 2 * widest + counted) -- `limit delete` leaves a time behind
-    held[3] = held[1] and held[3] or int(now)
-    redis.call('HSET', key, 'settings', text, 'not_before', int(from), 'seeded', held[3])
+    seeded = held[1] and seeded > 0 and seeded or now
+    redis.call('HSET', key, 'settings', text, 'not_before', int(from), 'seeded', int(seeded))
     redis.call('PERSIST', key)
   elseif gate.revert_at > 0 and now >= gate.revert_at then -- the override has ended
     text, gate = ended(text, gate, key, KEYS[4 + 4 * g])
@@ -27,7 +34,7 @@ for g = 1, GATES do
   end
   gate.number = g
   if gate.quota then
-    gate.seeded = tonumber(held[3] or 0)
+    gate.seeded = seeded
     quotas.prepare(gate, ARGV[19 + 4 * g], ARGV[20 + 4 * g], KEYS[6 + 4 * g])
     gate.from = math.max(from, quotas.resumes(gate))
   else gate.from = math.max(from, tonumber(current) + HORIZON + 2 * widest + gate.window) end
