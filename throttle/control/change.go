@@ -61,7 +61,7 @@ func (ch Change) apply(s limit.Settings, now time.Time) (limit.Settings, error) 
 		if !on { // else RevertTo stays what it was before the first override
 			to.RevertTo = s.Terms
 		}
-		to.RevertAt = to.Changed.Add(ch.For)
+		to.RevertAt = now.Add(ch.For) // not behind Changed, which may be a time of a clock that was ahead
 		return to, nil
 	case on:
 		after := limit.Settings{Terms: to.RevertTo}

@@ -136,14 +136,19 @@ func (s Settings) Successor(by, why string, now time.Time) Settings {
 	return s
 }
 
-// Reverted are the settings that follow an override at its end.
+// Reverted are the settings that follow an override at its end. They are newer than the override, also one that was made
+// while Redis's clock was ahead.
 func (s Settings) Reverted() Settings {
 	if after, err := Unpack(s.revertTo); err == nil {
 		return after
 	}
+	changed := s.RevertAt
+	if !changed.After(s.Changed) {
+		changed = s.Changed.Add(time.Microsecond)
+	}
 	return Settings{
 		Terms: s.RevertTo, Guardrails: s.Guardrails,
-		Changed: s.RevertAt, Revision: s.Revision + 1, By: Dispatcher, Why: "the override is over",
+		Changed: changed, Revision: s.Revision + 1, By: Dispatcher, Why: "the override is over",
 	}
 }
 
