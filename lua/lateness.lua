@@ -80,7 +80,8 @@ if ARGV[2] == 'rose' then -- counts from before are no reason to fall
 elseif ARGV[2] == 'fell' then
   redis.call('HSET', lateness, 'fell', int(now))
 end
-if redis.call('HEXISTS', lateness, 'since') == 0 then redis.call('HSET', lateness, 'since', int(now)) end
+local since = tonumber(redis.call('HGET', lateness, 'since') or 0)
+if since == 0 or since > now then redis.call('HSET', lateness, 'since', int(now)) end -- or the clock was set back
 if sum > 0 then
   local second = math.floor(now / 1000000)
   local ten = math.floor(second / 10)

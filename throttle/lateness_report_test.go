@@ -1,7 +1,10 @@
 package throttle
 
 import (
+	"context"
 	"errors"
+	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -133,6 +136,41 @@ func TestAbsurdReportsAreRefused(t *testing.T) {
 	w.pass(time.Second)
 	if got := w.report(lateness.Report{Counts: lateness.Counts{9}}); !got.Chooses || got.Evidence.Seconds[0] != (lateness.Counts{9}) {
 		t.Errorf("got %+v of a hash that holds rubbish", got)
+	}
+}
+
+// Counts that were refused are not reported again: they would be refused for ever, as many are under a cap that was cut.
+func TestRefusedCountsAreForgotten(t *testing.T) {
+	t.Parallel()
+	w := newLatenessTest(t, autoContract(time.Second))
+	counter := new(lateness.Counter)
+	r := lateness.Reporter{Counter: counter, Trips: new(lateness.TripNotes), Log: slog.New(slog.DiscardHandler), Send: func(ctx context.Context, report lateness.Report) (lateness.Reply, error) {
+		return report.Send(ctx, w.scripts)
+	}}
+	known, begin := seeded(autoContract(time.Second)), time.Now()
+	for range 300 * 40 {
+		counter.Count(0)
+	}
+	r.Report(t.Context(), known, begin)
+	for range 60 {
+		counter.Count(0)
+	}
+	r.Report(t.Context(), known, begin.Add(time.Second))
+	w.pass(time.Second)
+	if got := w.report(lateness.Report{}).Evidence.Tens[0].Total(); got != 60 {
+		t.Errorf("got %d slots counted, want the 60 of the second report", got)
+	}
+}
+
+// Counting begins again where its begin lies ahead, because the clock was set back.
+func TestCountingBeginsAgainAfterTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	w := newLatenessTest(t, autoContract(time.Second))
+	w.redis.HSet("dispatcher:{late}:lateness:provider", "since", strconv.FormatInt(1<<52, 10))
+	w.report(lateness.Report{Counts: lateness.Counts{9}})
+	w.pass(time.Minute)
+	if got := w.report(lateness.Report{}).Evidence.Since; got != time.Minute {
+		t.Errorf("got counting begun %v ago, want 1m", got)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"dispatcher/internal/redisclient"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
@@ -66,8 +68,10 @@ func (r *Reporter) Report(ctx context.Context, known limit.Settings, now time.Ti
 	defer cancel()
 	trips := r.Trips.Take()
 	reply, err := r.Send(cctx, Report{Counts: news, Trips: trips})
-	if err == nil {
+	if err == nil || redis.HasErrorPrefix(err, "COUNTS") { // refused, as they would be again: too many for the cap of now
 		r.said = totals
+	}
+	if err == nil {
 		r.watchSpread(reply.Trips, known.Spread)
 		changed, err = r.choose(cctx, known, reply)
 	} else {
