@@ -99,6 +99,13 @@ func (s *Scheduler) fill(l *Lane) {
 	}
 }
 
+// fillAll fills every lane. A lane that lists no partition costs next to nothing.
+func (s *Scheduler) fillAll() {
+	for _, l := range s.opts.Lanes {
+		s.fill(l)
+	}
+}
+
 // Ready gets a notice when a lane that had no job ready has one, at least one after
 // [Scheduler.Take] last found none. Finish closes it.
 func (s *Scheduler) Ready() <-chan struct{} { return s.ready }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"dispatcher/consumer/internal/offsets"
@@ -347,6 +348,39 @@ func TestPartitionsGoOnWhenFewerSleep(t *testing.T) {
 	}
 	if handled[0] != 2 || handled[1] != 3 {
 		t.Errorf("got %v handled of the two partitions, want 2 and 3", handled)
+	}
+}
+
+// Room among the sleepers is for every lane, not only for that of the job which woke.
+func TestRoomAmongSleepersGoesToAllLanes(t *testing.T) {
+	t.Parallel()
+	for name, wakeUp := range map[string]func(*bench, *Delivery){
+		"at its time": func(*bench, *Delivery) { time.Sleep(time.Minute) },
+		"resumed":     func(w *bench, d *Delivery) { w.Resume([]*Delivery{d}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				urgent, other := NewLane("urgent", 1), NewLane("other", 1)
+				w := newBench(urgent, other)
+				w.sleepers.MaxJobs = 1
+				a, end := w.NewAssignment(), make(chan struct{})
+				go w.KeepTime(end)
+				defer close(end)
+				addJobs(partition(a, other, 0), 0)
+				sleeper := w.Take()
+				w.Defer(sleeper, DeferOptions{Until: time.Now().Add(time.Minute), Limit: "recipient"})
+				addJobs(partition(a, urgent, 0), 0)
+				if d := w.Take(); d != nil {
+					t.Fatalf("got %v while as many sleep as may, want nothing", d)
+				}
+				wakeUp(w, sleeper)
+				synctest.Wait()
+				if got := w.ReadyLanes(); got != 0b11 {
+					t.Errorf("got jobs ready in the lanes %02b once the sleeper woke, want them in both, 11", got)
+				}
+			})
+		})
 	}
 }
 

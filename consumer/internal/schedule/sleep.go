@@ -227,7 +227,5 @@ func (s *Scheduler) Wake() {
 		one.part.wake(one)
 		one.part.src.Lane.enlist(one.part)
 	}
-	for _, l := range s.opts.Lanes {
-		s.fill(l)
-	}
+	s.fillAll()
 }

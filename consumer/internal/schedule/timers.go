@@ -58,11 +58,12 @@ func (s *Scheduler) endTimers() time.Duration {
 	return min(s.timers.Wait(now), s.timeOutLate(now))
 }
 
-// endTimer wakes what a timer was for, and fills its lane. The lock is held.
+// endTimer wakes what a timer was for, and fills all lanes: a job that wakes may make room
+// among the sleepers for each of them. The lock is held.
 func (s *Scheduler) endTimer(one timer) {
 	one.part.wake(one)
 	one.part.src.Lane.enlist(one.part)
-	s.fill(one.part.src.Lane)
+	s.fillAll()
 }
 
 // waitForHead sets a timer for the partition's first record.
