@@ -111,6 +111,9 @@ func (t *Tracker) Admit(o int64) Admission {
 	if !t.SkipTo(o) || o-t.low >= Window {
 		return BeyondWindow
 	}
+	if o < t.end { // SkipTo moved the window, and a former owner completed o
+		return AlreadyComplete
+	}
 	t.end = o + 1
 	if t.IsComplete(o) {
 		t.advance()

@@ -147,8 +147,17 @@ func TestWatermarkNeverPassesAnOpenOffset(t *testing.T) {
 	})
 }
 
+// loseOldest has retention delete the oldest jobs of the log.
+func (m *model) loseOldest(t *rapid.T) {
+	jobs := sortedKeys(m.jobs)
+	for _, o := range jobs[:rapid.IntRange(0, len(jobs)).Draw(t, "lost")] {
+		delete(m.jobs, o)
+		delete(m.attempts, o)
+	}
+}
+
 // A new owner that begins with a snapshot gets exactly the jobs that were not complete at that
-// time, whatever the former owner did afterwards.
+// time and are still in the log, whatever the former owner did afterwards.
 func TestRedeliveryAfterASnapshot(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -166,6 +175,9 @@ func TestRedeliveryAfterASnapshot(t *testing.T) {
 			next := NewTracker(s.Low)
 			next.Restore(&read)
 			m.tracker, m.open = next, map[int64]bool{}
+			if rapid.Bool().Draw(t, "retention") {
+				m.loseOldest(t)
+			}
 			for _, o := range sortedKeys(m.jobs) {
 				if o < s.Low {
 					if !m.complete[o] {
@@ -181,6 +193,7 @@ func TestRedeliveryAfterASnapshot(t *testing.T) {
 					m.open[o] = true
 				}
 			}
+			m.tracker.SkipTo(m.next)
 			m.check(t)
 		}
 	})
@@ -201,6 +214,25 @@ func TestDroppedOffsetsAreAdmittedAgain(t *testing.T) {
 		if got, ok := tr.attempts.get(o); ok {
 			t.Errorf("offset %d: got attempts %+v of another log, want none", o, got)
 		}
+	}
+}
+
+// The job at the committed offset is gone from the log. The next one was completed by a former
+// owner, so it is not open.
+func TestARestoredOffsetBehindAGapIsComplete(t *testing.T) {
+	t.Parallel()
+	tr := NewTracker(10)
+	var m Metadata
+	m.Bitmap.set(2)
+	m.Bitmap.set(3)
+	tr.Restore(&m)
+	for _, o := range []int64{12, 13} {
+		if got := tr.Admit(o); got != AlreadyComplete {
+			t.Errorf("offset %d: got admission %d, want %d", o, got, AlreadyComplete)
+		}
+	}
+	if tr.Low() != 14 || tr.End() != 14 || tr.Open() != 0 {
+		t.Errorf("got offset %d to commit, end %d and %d open, want 14, 14 and 0", tr.Low(), tr.End(), tr.Open())
 	}
 }
 
