@@ -187,6 +187,32 @@ func TestAJobIsSettledOnceItsResultIsThere(t *testing.T) {
 	})
 }
 
+// While the partitions of a results topic are not known, the fault is one of the whole topic. It
+// ends with the first result, whatever its partition.
+func TestAFaultBeforeAResultHasAPartitionEnds(t *testing.T) {
+	t.Parallel()
+	bubble(t, 3, func(w *fleet) {
+		n := w.startSettling(w.withResults(), accepted)
+		w.until("joined", func() bool { return n.c.Status().Joined })
+		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "jobs.results", Err: kerr.LeaderNotAvailable, Count: -1})
+		w.produce("jobs", job.Record{Key: []byte("a"), Value: []byte("x")})
+		w.until("it is handed out", func() bool { return len(n.values()) == 1 })
+		time.Sleep(20 * time.Second)
+		if err := n.c.Status().Ready(); err == nil || !strings.Contains(err.Error(), "results of topic jobs: ") {
+			t.Errorf("got ready %v, want it to name the results of the topic and no partition", err)
+		}
+		fault.Remove()
+		time.Sleep(20 * time.Second)
+		if err := n.c.Status().Ready(); err != nil || n.c.Status().InFlight != 0 {
+			t.Errorf("got ready %v and %d in flight once the result is written, want nil and 0", err, n.c.Status().InFlight)
+		}
+		w.ok(n.end())
+		if _, got := w.results("jobs"); len(got) != 0 {
+			t.Errorf("got %d results in partition 0, want the one of the key in another partition", len(got))
+		}
+	}, "jobs", "jobs.results")
+}
+
 // Jobs that wait for their results count as in flight. So memory is bounded, and a results
 // topic that can't be written stops further jobs of its topic.
 func TestJobsThatWaitForResultsAreInFlight(t *testing.T) {

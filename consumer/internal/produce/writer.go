@@ -38,6 +38,9 @@ const (
 	maxMetadataAge = time.Minute
 )
 
+// NoPartition is the partition of a record for which kgo has not chosen one, as in package health.
+const NoPartition = -1
+
 // Request is one record to write.
 type Request struct {
 	Record *kgo.Record
@@ -61,7 +64,7 @@ type Request struct {
 	attempts int       // that failed
 	sent     time.Time // when kgo got it
 
-	Partition atomic.Int32 // once kgo has chosen it
+	Partition atomic.Int32 // that kgo has chosen; NoPartition until then
 }
 
 // WriterOptions configures a [Writer]. A zero field means its default.
@@ -133,6 +136,7 @@ func (w *Writer) clientOptions(conn *broker.Connection) ([]kgo.Opt, error) {
 
 // Put queues a record. It does not block. The first call creates kgo's client.
 func (w *Writer) Put(r *Request) {
+	r.Partition.Store(NoPartition)
 	q, err := w.queue(r.Record.Topic)
 	if err == nil && q.put(r) {
 		return

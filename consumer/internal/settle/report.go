@@ -12,22 +12,33 @@ import (
 )
 
 // writeFailed notes that Kafka refused a record, or has not acknowledged it in time. Results
-// that can't be written make the node unready after a while; other records don't.
+// that can't be written make the node unready after a while; other records don't. Before kgo
+// has chosen the record's partition, the fault is one of the whole topic.
 func (s *Settler) writeFailed(r *produce.Request, err error) {
 	topic, partition := r.Record.Topic, int(r.Partition.Load())
+	attrs := []any{"topic", topic, "error", err}
+	if partition != health.NoPartition {
+		attrs = append(attrs, "partition", partition)
+	}
 	if of, ok := topicname.ResultsOf(topic); ok && s.results != nil {
 		s.results.metrics.errors.Inc()
 		if s.o.Health.Fails(health.Source{Doing: health.Results, Topic: of, Partition: partition}, err, produce.LateAfter) {
-			s.o.Log.Error("results could not be written, their jobs stay open, trying again",
-				"topic", topic, "partition", partition, "error", err)
+			s.o.Log.Error("results could not be written, their jobs stay open, trying again", attrs...)
 		}
 		return
 	}
 	s.metrics.errors.Inc()
 	if s.transfers.Fails(health.Source{Doing: health.DeadLetters, Topic: topic, Partition: partition}, err, 0) {
-		s.o.Log.Error("a dead letter or a job that is tried again later could not be written, the job stays open, trying again",
-			"topic", topic, "partition", partition, "error", err)
+		s.o.Log.Error("a dead letter or a job that is tried again later could not be written, the job stays open, trying again", attrs...)
 	}
+}
+
+// resultWorks notes that a result was written, or given up. The fault of the whole topic ends
+// with that of the partition.
+func (s *Settler) resultWorks(from health.Source) {
+	s.o.Health.Works(from)
+	from.Partition = health.NoPartition
+	s.o.Health.Works(from)
 }
 
 // logged is the part of a dead letter that the log shows.

@@ -60,7 +60,7 @@ func (s *Settler) putResultRecord(d *schedule.Delivery, result string, req *prod
 		case err == nil:
 			r.metrics.written.WithLabelValues(result).Inc()
 		}
-		s.o.Health.Works(health.Source{Doing: health.Results, Topic: schedule.SourceOf(d).JobTopic, Partition: int(req.Partition.Load())})
+		s.resultWorks(health.Source{Doing: health.Results, Topic: schedule.SourceOf(d).JobTopic, Partition: int(req.Partition.Load())})
 		done(err == nil)
 	}
 	s.putRecord(d, req)
