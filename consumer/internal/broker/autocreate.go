@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"net"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -14,13 +15,26 @@ import (
 // and with the broker's default number of partitions. So the connections of the membership
 // clear the flag in each request that they write.
 
-// dialNoCreate opens a connection that never creates a topic.
+// dialNoCreate opens a connection that never creates a topic. [Client.Dialer] then authenticates
+// it, by the deadline of ctx.
 func (c *Client) dialNoCreate(ctx context.Context, network, addr string) (net.Conn, error) {
 	conn, err := c.conn.dialBroker(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
+	closeAtDeadline(ctx, conn)
 	return noCreateConn{conn}, nil
+}
+
+// closeAtDeadline closes a connection whose authentication lasts beyond the deadline of its
+// dial: kafka-go sets no deadline on the connection. A cancel has no effect, since kafka-go
+// cancels the context when the connection is ready.
+func closeAtDeadline(ctx context.Context, conn net.Conn) {
+	context.AfterFunc(ctx, func() {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			_ = conn.Close()
+		}
+	})
 }
 
 // noCreateConn passes each request on with the flag cleared.

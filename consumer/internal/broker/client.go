@@ -72,9 +72,9 @@ func (c *Client) Close() {
 func (c *Client) Ping(ctx context.Context) error {
 	var faults []error
 	for _, b := range c.conn.Brokers {
-		conn, err := c.Dialer.DialContext(ctx, "tcp", b)
+		w, err := c.openConn(ctx, b)
 		if err == nil {
-			return conn.Close()
+			return w.conn.Close()
 		}
 		faults = append(faults, fmt.Errorf("connect to %s: %w", b, err))
 	}

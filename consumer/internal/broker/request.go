@@ -67,28 +67,33 @@ func (c *Client) Request(ctx context.Context, addr string, req kmsg.Request, max
 	return use(res)
 }
 
+// errSilent is the cause when a broker does not let a client in within dialTimeout.
+var errSilent = fmt.Errorf("the broker did not answer within %v: %w", dialTimeout, context.DeadlineExceeded)
+
 // openConn lets kafka-go open and authenticate a connection, and keeps the net.Conn below it.
+// kafka-go sets no deadline while it authenticates, so openConn closes the connection when the
+// context ends.
 func (c *Client) openConn(ctx context.Context, addr string) (*rawConn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, errSilent)
 	defer cancel()
 	var below net.Conn
+	stop := func() bool { return true }
 	d := *c.Dialer
-	d.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := c.conn.dialBroker(ctx, network, addr)
-		below = conn
+	d.DialFunc = func(dial context.Context, network, addr string) (net.Conn, error) {
+		conn, err := c.conn.dialBroker(dial, network, addr)
+		if err == nil {
+			below, stop = conn, context.AfterFunc(ctx, func() { _ = conn.Close() })
+		}
 		return conn, err
 	}
-	conn, err := d.DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	versions, err := conn.ApiVersions()
-	if !stop() && err == nil {
+	versions, err := dialForVersions(ctx, &d, addr)
+	if !stop() {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		_ = conn.Close()
+		if below != nil {
+			_ = below.Close()
+		}
 		return nil, err
 	}
 	w := &rawConn{conn: below, clientID: d.ClientID, versions: make(map[int16]kafka.ApiVersion, len(versions))}
@@ -96,6 +101,16 @@ func (c *Client) openConn(ctx context.Context, addr string) (*rawConn, error) {
 		w.versions[v.ApiKey] = v
 	}
 	return w, nil
+}
+
+// dialForVersions opens a connection, and asks the broker for the requests that it speaks. It
+// does not close the connection.
+func dialForVersions(ctx context.Context, d *kafka.Dialer, addr string) ([]kafka.ApiVersion, error) {
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return conn.ApiVersions()
 }
 
 // exchange sends a request and reads its answer into buf.
