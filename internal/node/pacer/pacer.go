@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -37,7 +38,6 @@ type Jobs interface {
 	Ready() <-chan struct{}
 	ReadyJobs() int
 	ReadyLanes() uint16
-	Take() *consumer.Delivery
 	TakeFrom(lane int) *consumer.Delivery
 	TakeSample() *consumer.Delivery
 	PutBack(jobs []*consumer.Delivery)
@@ -201,13 +201,19 @@ func (p *Pacer) demand() sender.Demand {
 }
 
 // failToConnect makes a dial that failed the call of a job, so that the breaker counts the
-// outage.
+// outage. The job has passed rules and gates: its worker dials again where it begins late.
 func (p *Pacer) failToConnect(err error, since time.Time) {
-	if d, sample := p.takeOne(p.o.Jobs.Take); d != nil {
-		p.probing = false
-		p.o.Gates.Drop(d)
-		p.blocks <- []Item{{Delivery: d, Conn: sender.Unreached(err), Began: since, Sample: sample}}
+	item := Item{Conn: sender.Unreached(err), Began: since}
+	lanes := p.o.Jobs.ReadyLanes()
+	if lanes == 0 || !p.takeJob(&item, bits.TrailingZeros16(lanes)) {
+		return
 	}
+	p.probing = false
+	p.o.Gates.Drop(item.Delivery)
+	if item.Refused != nil {
+		item.Conn = sender.Conn{}
+	}
+	p.blocks <- []Item{item}
 }
 
 // take takes the best jobs that there is room for. Each has a connection, since a slot would

@@ -101,6 +101,43 @@ func (c *oneConnection) Take() sender.Conn {
 	return c.alwaysReady.Take()
 }
 
+// failing opens no connection.
+type failing struct{ alwaysReady }
+
+var errNoRoute = errors.New("no route to host")
+
+func (failing) Prepare(sender.Demand) bool                 { return false }
+func (failing) Await(context.Context, sender.Demand) error { return errNoRoute }
+
+// costly holds jobs of six units.
+type costly struct{ *shelf }
+
+func (s *costly) TakeFrom(int) *consumer.Delivery {
+	d := s.Take()
+	if d != nil {
+		d.Job.Cost = 6
+	}
+	return d
+}
+
+// A job whose connection could not be opened goes to a worker with what it wants of the limits: its worker may dial
+// again and call it.
+func TestAJobOfAFailedDialKeepsWhatItWants(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &costly{newShelf()}
+		pace(t, s, s.ready, nil, func(items <-chan Item, p *Pacer, _ func()) {
+			p.o.Connections = failing{}
+			s.put(1)
+			item := <-items
+			<-p.o.Places
+			if !item.Slot.IsZero() || item.Wants.Cost != 6 {
+				t.Errorf("got a slot: %t, and %d units, want no slot and 6", !item.Slot.IsZero(), item.Wants.Cost)
+			}
+		})
+	})
+}
+
 // Where connections are fewer than jobs that there is room for, the sender learns how many
 // lack one.
 func TestTheSenderLearnsHowManyJobsLackAConnection(t *testing.T) {
@@ -173,13 +210,6 @@ func (s *twoLanes) ReadyLanes() (lanes uint16) {
 		lanes |= 2
 	}
 	return lanes
-}
-
-func (s *twoLanes) Take() *consumer.Delivery {
-	if d := s.TakeFrom(0); d != nil {
-		return d
-	}
-	return s.TakeFrom(1)
 }
 
 func (s *twoLanes) TakeFrom(lane int) *consumer.Delivery {
