@@ -107,8 +107,10 @@ func labels(family *dto.MetricFamily) map[string][]string {
 	return all
 }
 
-// withoutSeries counts answers about limits after the first, of which a node with the defaults has none.
-const withoutSeries = "dispatcher_limit_blocks_total"
+// ofLaterLimits are metrics of limits after the first, of which a node with the defaults has none.
+func ofLaterLimits() []string {
+	return []string{"dispatcher_limit_blocks_total", "dispatcher_limit_waiting_jobs"}
+}
 
 // A metric or a label that no node exports would leave a panel empty, and an alert silent for ever.
 func TestTheDashboardAndTheAlertsNameWhatANodeExports(t *testing.T) {
@@ -132,7 +134,7 @@ func TestTheDashboardAndTheAlertsNameWhatANodeExports(t *testing.T) {
 			if family == nil { // a histogram has three names
 				family = node[strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(m.Name, "_bucket"), "_count"), "_sum")]
 			}
-			if m.Name == withoutSeries {
+			if slices.Contains(ofLaterLimits(), m.Name) {
 				family = &dto.MetricFamily{Metric: []*dto.Metric{{Label: []*dto.LabelPair{{Name: new("limit"), Value: new("recipient")}}}}}
 			}
 			if family == nil {
