@@ -412,7 +412,9 @@ func TestTheScalerLooksAtLagAndLimit(t *testing.T) {
 			t.Errorf("docs/reference.md has no metric %s", m[1])
 		}
 	}
-	if !slices.Contains(names, "consumer_lag_records") || !slices.Contains(names, "limit_binds_ratio") {
-		t.Errorf("the query asks for %q, want the lag and whether the limit binds", names)
+	for _, want := range []string{"consumer_lag_records", "limit_binds_ratio", "limit_waiting_jobs"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("the query asks for %q, want it to ask for %s", names, want)
+		}
 	}
 }
