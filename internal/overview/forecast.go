@@ -19,7 +19,7 @@ const Binding = 0.5
 type Forecast struct {
 	Jobs   float64  `json:"jobs"`              // that wait, are in flight or asleep
 	PerS   float64  `json:"per_s"`             // that are to be settled in a second
-	LeftS  *float64 `json:"left_s"`            // null: nothing is settled
+	LeftS  *float64 `json:"left_s"`            // null: not within a year
 	GoneAt string   `json:"gone_at,omitempty"` // by Redis's clock
 	Since  string   `json:"since"`             // what the rate follows from: [FromCap] or [FromRate]
 

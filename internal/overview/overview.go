@@ -58,7 +58,7 @@ type Figures = figures.Figures
 type Lane struct {
 	figures.Lane
 
-	DrainS *float64 `json:"drain_s"` // until all that waits, is in flight or asleep would be settled at the present rate; null: nothing is
+	DrainS *float64 `json:"drain_s"` // until all that waits, is in flight or asleep would be settled at the present rate; null: not within a year
 }
 
 // Topic is a topic of the whole fleet.
@@ -190,13 +190,17 @@ func (f *Fleet) join() {
 // left are the jobs of the lane that are not settled, but those of retry topics, which wait for their time.
 func (l *Lane) left() float64 { return float64(l.Waiting) + float64(l.InFlight) + float64(l.Asleep) }
 
-// seconds is nil where it would take for ever.
+// longestForecast is the longest time that is forecast. The rate of a fleet that settles nothing decays towards 0, and what would
+// take longer at such a rate takes for ever.
+const longestForecast = 365 * 24 * time.Hour
+
+// seconds is nil where it would take longer than [longestForecast], or for ever.
 func seconds(jobs, perSecond float64) *float64 {
 	s := jobs / perSecond
 	if jobs == 0 {
 		s = 0
 	}
-	if math.IsInf(s, 0) || math.IsNaN(s) {
+	if math.IsNaN(s) || s > longestForecast.Seconds() {
 		return nil
 	}
 	return &s

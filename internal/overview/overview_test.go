@@ -2,6 +2,7 @@ package overview
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -84,6 +85,33 @@ func TestForecast(t *testing.T) {
 	if idle := fleet(settings(), working("n1", lanes(figures.Lane{Name: "default"}))).Forecast; idle.LeftS == nil || *idle.LeftS != 0 {
 		t.Errorf("got %+v of an idle fleet, want it gone now", idle)
 	}
+}
+
+// The rate of a fleet that settles nothing decays towards 0. The time that follows from it would be past what a date can hold.
+func TestAForecastBeyondAYearIsNone(t *testing.T) {
+	t.Parallel()
+	at := func(perS float64) *Fleet {
+		return fleet(settings(), working("n1", lanes(figures.Lane{Name: "default", Waiting: 30_000, PerS: perS})))
+	}
+	for _, perS := range []float64{0.0009, 1e-8, 5e-324, 0} {
+		f := at(perS)
+		if f.Forecast.LeftS != nil || f.Forecast.GoneAt != "" {
+			t.Errorf("30000 jobs at %g a second: got %s, want none", perS, shown(f.Forecast))
+		}
+		if d := f.Lanes[0].DrainS; d != nil {
+			t.Errorf("30000 jobs of a lane at %g a second: got %g s, want none", perS, *d)
+		}
+	}
+	if f := at(0.001).Forecast; f.LeftS == nil || math.Round(*f.LeftS) != 3e7 || f.GoneAt != "2024-10-27T03:33:20.000000Z" {
+		t.Errorf("30000 jobs at 0.001 a second: got %s, want 3e7 s, at 2024-10-27T03:33:20.000000Z", shown(f))
+	}
+}
+
+func shown(c Forecast) string {
+	if c.LeftS == nil {
+		return fmt.Sprintf("none, at %q", c.GoneAt)
+	}
+	return fmt.Sprintf("%g s, at %q", *c.LeftS, c.GoneAt)
 }
 
 func TestHealthNamesWhatHoldsJobsUp(t *testing.T) {

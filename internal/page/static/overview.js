@@ -81,7 +81,7 @@ function gone(forecast, limit) {
     say('f-gone-more', 'no job waits');
   } else if (limit.paused || forecast.left_s === null) {
     say('f-gone', 'never');
-    say('f-gone-more', limit.paused ? 'while the fleet is paused' : 'nothing is settled now');
+    say('f-gone-more', limit.paused ? 'while the fleet is paused' : forecast.per_s > 0 ? 'hardly any job is settled now' : 'nothing is settled now');
   } else {
     say('f-gone', clock(forecast.gone_at, forecast.left_s < 120));
     say('f-gone-more', `in ${lasting(Math.ceil(forecast.left_s))}, at ${number(forecast.per_s)} jobs a second${expiring(forecast, '. ')}`);

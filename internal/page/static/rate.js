@@ -111,6 +111,7 @@ function whatItDoes(p) {
   if (p.jobs === 0) return 'No job waits now.';
   const jobs = `${number(p.jobs)} ${p.jobs === 1 ? 'job' : 'jobs'}`;
   if (state.limit.paused) return `${jobs} wait until the fleet is resumed.`;
+  if (p.left_s === null && p.per_s > 0) return `${jobs} would not be gone within a year.`;
   if (p.left_s === null) return `${jobs} would never be gone: nothing is settled now.`;
   const now = state.fleet?.forecast;
   const fine = p.left_s < 600 || Math.abs(p.left_s - (now?.left_s ?? 0)) < 120;

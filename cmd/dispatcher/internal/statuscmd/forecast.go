@@ -95,7 +95,10 @@ func printForecast(w io.Writer, columns []overview.Preview) error {
 		line("a job counts", func(p overview.Preview) string { return cmp.Or(p.CostText(), "one unit") })
 	}
 	line("gone in", func(p overview.Preview) string {
-		if p.LeftS == nil {
+		switch {
+		case p.LeftS == nil && p.PerS > 0:
+			return "not within a year"
+		case p.LeftS == nil:
 			return "never"
 		}
 		return span(*p.LeftS)

@@ -106,6 +106,29 @@ func TestTheLiveViewFitsTheTerminal(t *testing.T) {
 	}
 }
 
+func TestAForecastWithoutAnEndSaysWhy(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		perS         float64
+		status, cell string
+	}{
+		{0, "never: 30000 jobs wait, and none is settled", "gone in       never"},
+		{1e-8, "not within a year: 30000 jobs wait, and hardly any is settled", "gone in       not within a year"},
+	} {
+		f := overview.Forecast{Jobs: 30_000, PerS: c.perS}
+		if got := gone(f); got != c.status {
+			t.Errorf("status at %g a second: got %q, want %q", c.perS, got, c.status)
+		}
+		var out strings.Builder
+		if err := printForecast(&out, []overview.Preview{{Forecast: f}}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), c.cell) {
+			t.Errorf("forecast at %g a second: got\n%s\nwant it to hold %q", c.perS, out.String(), c.cell)
+		}
+	}
+}
+
 func updated(t *testing.T, v live, msg tea.Msg) live {
 	t.Helper()
 	m, _ := v.Update(msg)

@@ -190,6 +190,8 @@ func gone(f overview.Forecast) string {
 	switch {
 	case f.Jobs == 0:
 		return "no job waits"
+	case f.LeftS == nil && f.PerS > 0:
+		return fmt.Sprintf("not within a year: %.0f jobs wait, and hardly any is settled", f.Jobs)
 	case f.LeftS == nil:
 		return fmt.Sprintf("never: %.0f jobs wait, and none is settled", f.Jobs)
 	}
