@@ -5,8 +5,10 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -99,6 +101,43 @@ func TestBadResultsAreRefused(t *testing.T) {
 	var faults fault.List
 	if Results(nil).parse(&faults); faults.Err() != nil {
 		t.Errorf("no results: got %v, want no fault", faults.Err())
+	}
+}
+
+// A 403 with the headers of a rate limit is throttled only where no call is left: some providers send them with each answer.
+func TestA403IsThrottledWhereNoCallIsLeft(t *testing.T) {
+	t.Parallel()
+	epoch := strconv.FormatInt(time.Now().Add(300*time.Second).Unix(), 10)
+	for name, c := range map[string]struct {
+		header map[string]string
+		want   Kind
+		after  time.Duration // at least, and a second more at most
+	}{
+		"no header":                           {nil, Unavailable, 0},
+		"Retry-After":                         {map[string]string{"Retry-After": "7"}, Throttled, 7 * time.Second},
+		"GitHub, no call left":                {map[string]string{"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": epoch}, Throttled, 299 * time.Second},
+		"GitHub, calls left":                  {map[string]string{"X-RateLimit-Remaining": "4711", "X-RateLimit-Reset": epoch}, Unavailable, 0},
+		"only a reset":                        {map[string]string{"X-RateLimit-Reset": epoch}, Unavailable, 0},
+		"no call left, and no time":           {map[string]string{"X-RateLimit-Remaining": "0"}, Unavailable, 0},
+		"what is left can't be read":          {map[string]string{"X-RateLimit-Remaining": "none", "X-RateLimit-Reset": "9"}, Unavailable, 0},
+		"RateLimit-Remaining 0":               {map[string]string{"RateLimit-Remaining": "0", "RateLimit-Reset": "9"}, Throttled, 9 * time.Second},
+		"RateLimit-Remaining 1":               {map[string]string{"RateLimit-Remaining": "1", "RateLimit-Reset": "9"}, Unavailable, 0},
+		"a policy used up":                    {map[string]string{"RateLimit": `"burst";r=5;t=2, "day";r=0;t=30`}, Throttled, 30 * time.Second},
+		"policies with calls left":            {map[string]string{"RateLimit": `"burst";r=5;t=2, "day";r=9;t=30`}, Unavailable, 0},
+		"a policy with no count":              {map[string]string{"RateLimit": `"burst";t=2`}, Unavailable, 0},
+		"older shape, no call left":           {map[string]string{"RateLimit": "limit=100, remaining=0, reset=5"}, Throttled, 5 * time.Second},
+		"older shape, calls left":             {map[string]string{"RateLimit": "limit=100, remaining=50, reset=5"}, Unavailable, 0},
+		"used up in one header, time in next": {map[string]string{"RateLimit": `"a";r=0`, "X-RateLimit-Reset": "6"}, Throttled, 6 * time.Second},
+		"too long a header":                   {map[string]string{"RateLimit": `"a";r=0;t=5` + strings.Repeat(" ", maxHint)}, Unavailable, 0},
+	} {
+		header := make(http.Header)
+		for field, value := range c.header {
+			header.Set(field, value)
+		}
+		res := newStatusTable(nil).classify(403, header)
+		if res.Kind != c.want || res.RetryAfter < c.after || res.RetryAfter > c.after+time.Second {
+			t.Errorf("%s: got %v after %v, want %v after %v", name, res.Kind, res.RetryAfter, c.want, c.after)
+		}
 	}
 }
 

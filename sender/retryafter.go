@@ -1,6 +1,7 @@
 package sender
 
 import (
+	"iter"
 	"math"
 	"net/http"
 	"strconv"
@@ -104,13 +105,8 @@ func clamp(d time.Duration) time.Duration { return min(max(d, 0), maxRetryAfter)
 // holds. Otherwise the shortest of all holds: a policy of a day with many calls left
 // did not stop this call.
 func parseRateLimit(s string) (time.Duration, bool) {
-	if len(s) > maxHint {
-		return 0, false
-	}
 	usedUp, left := time.Duration(-1), time.Duration(-1)
-	for more := s != ""; more; {
-		var item string
-		item, s, more = cutQuoted(s, ',')
+	for item := range members(s) {
 		remaining, wait, ok := parsePolicy(item)
 		switch {
 		case !ok:
@@ -126,6 +122,36 @@ func parseRateLimit(s string) (time.Duration, bool) {
 	return max(left, 0), left >= 0
 }
 
+// noneLeft tells whether the provider states that no call remains, in all or under one
+// of its policies.
+func noneLeft(h http.Header) bool {
+	for _, name := range []string{"RateLimit-Remaining", "X-RateLimit-Remaining"} {
+		if n, ok := parseNumber(h.Get(name)); ok && n == 0 {
+			return true
+		}
+	}
+	for item := range members(strings.Join(h.Values("RateLimit"), ",")) {
+		if remaining, _, _ := parsePolicy(item); remaining == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// members are those of a list, or none where it is too long.
+func members(list string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		rest := list
+		for more := list != "" && len(list) <= maxHint; more; {
+			var item string
+			item, rest, more = cutQuoted(rest, ',')
+			if !yield(item) {
+				return
+			}
+		}
+	}
+}
+
 // parsePolicy reads one member of the list. ok: it names a time.
 func parsePolicy(item string) (remaining, wait time.Duration, ok bool) {
 	remaining = 1
@@ -138,7 +164,7 @@ func parsePolicy(item string) (remaining, wait time.Duration, ok bool) {
 			continue
 		}
 		switch strings.ToLower(name) {
-		case "r":
+		case "r", "remaining":
 			remaining = d
 		case "t", "reset":
 			wait, ok = d, true

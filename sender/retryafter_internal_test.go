@@ -75,5 +75,6 @@ func FuzzRetryAfter(f *testing.F) {
 				t.Errorf("got %v, want 0 to %v", d, maxRetryAfter)
 			}
 		}
+		_ = noneLeft(h) // it must not panic
 	})
 }
