@@ -49,11 +49,11 @@ func printHistory(w io.Writer, name string, lines []limits.Line) error {
 	}
 	for _, l := range lines {
 		if l.Change == nil {
-			_, _ = fmt.Fprintf(table, "\t%s\t%s\t%s\t\n", timetext.Stamp(l.Event.At), l.Event.Text, l.Event.By)
+			_, _ = fmt.Fprintf(table, "\t%s\t%s\t%s\t\n", timetext.Stamp(l.Event.At), cli.Plainly(l.Event.Text, 0), cli.Plainly(l.Event.By, 0))
 			continue
 		}
 		e := *l.Change
-		_, _ = fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", e.To.Revision, timetext.Stamp(e.To.Changed), became(e), e.To.By, e.To.Why)
+		_, _ = fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", e.To.Revision, timetext.Stamp(e.To.Changed), became(e), cli.Plainly(e.To.By, 0), cli.Plainly(e.To.Why, 0))
 	}
 	return table.Flush()
 }

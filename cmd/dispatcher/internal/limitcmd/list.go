@@ -37,7 +37,7 @@ func (c limitConn) list(ctx context.Context, w io.Writer, asJSON bool) error {
 	_, _ = fmt.Fprintln(table, "NAME\tREVISION\tIN FORCE\tUNTIL")
 	for _, one := range all {
 		now := one.Settings
-		_, _ = fmt.Fprintf(table, "%s\t%d\t%s\t%s\n", one.Name, now.Revision, cli.Brief(now.Terms, one.Counts), timetext.Stamp(now.RevertAt))
+		_, _ = fmt.Fprintf(table, "%s\t%d\t%s\t%s\n", cli.Plainly(one.Name, 0), now.Revision, cli.Brief(now.Terms, one.Counts), timetext.Stamp(now.RevertAt))
 	}
 	return table.Flush()
 }

@@ -32,7 +32,7 @@ func (s printed) show(w io.Writer) error {
 	if s.unconfirmed {
 		_, _ = fmt.Fprintf(table, "  acts within %s; no node has confirmed it yet (--wait does)\n", now.Reaction())
 	} else {
-		_, _ = fmt.Fprintf(table, "  %s\n", s.InForce)
+		_, _ = fmt.Fprintf(table, "  %s\n", cli.Plainly(s.InForce.String(), 0))
 	}
 	if !now.Gate {
 		_, _ = fmt.Fprintf(table, "  algorithm\t%s\t\n", now.Algorithm)
@@ -63,7 +63,7 @@ func (s printed) show(w io.Writer) error {
 	if s.Changed == "" {
 		_, _ = fmt.Fprintf(table, "  revision\t%d\tseeded from a file\n", s.Revision)
 	} else {
-		_, _ = fmt.Fprintf(table, "  revision\t%d\tof %s by %s%s\n", s.Revision, s.Changed, s.By, because(s.Why))
+		_, _ = fmt.Fprintf(table, "  revision\t%d\tof %s by %s%s\n", s.Revision, s.Changed, cli.Plainly(s.By, 0), because(cli.Plainly(s.Why, 0)))
 	}
 	if s.Value == nil {
 		printExceptions(table, now.Exceptions)
@@ -102,7 +102,7 @@ func (s printed) guardWhy(now limit.Settings) string {
 	if s.Chosen == nil {
 		return parts + "; the fleet has seen no reason for another lateness yet"
 	}
-	return fmt.Sprintf("%s; chosen %s: %s", parts, s.Chosen.At, s.Chosen.Why)
+	return fmt.Sprintf("%s; chosen %s: %s", parts, s.Chosen.At, cli.Plainly(s.Chosen.Why, 0))
 }
 
 func because(why string) string {
@@ -114,7 +114,7 @@ func because(why string) string {
 
 // printSlowdown shows the slowdown, with its reason.
 func printSlowdown(table io.Writer, s limits.Slowdown) {
-	_, _ = fmt.Fprintf(table, "  effective cap\t%.4g\tsince %s: %s\n", s.EffectiveCap, s.Since, s.Why)
+	_, _ = fmt.Fprintf(table, "  effective cap\t%.4g\tsince %s: %s\n", s.EffectiveCap, s.Since, cli.Plainly(s.Why, 0))
 	switch {
 	case s.BlockedUntil != "":
 		_, _ = fmt.Fprintf(table, "  blocked until\t%s\tas the provider asked; limit release ends it\n", s.BlockedUntil)

@@ -4,8 +4,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"dispatcher/internal/limits"
 	"dispatcher/internal/redisclient"
+	"dispatcher/throttle/control"
+	"dispatcher/throttle/limit"
 )
 
 // Beside the spread limit get shows how much the way to the provider varies.
@@ -42,5 +46,41 @@ func TestLimitGetComparesTheSpread(t *testing.T) {
 	limit("set", "provider", "--guard", "15ms").MustPrint(t, "stated")
 	if o := limit("get", "provider"); strings.Contains(o.Out, "round trips") {
 		t.Errorf("got %q, want no round trips beside a guard that is stated", o.Out)
+	}
+}
+
+// hostile clears a terminal and forges a line of a table.
+const hostile, harmless = "ann\x1b[2J\n9\tforged", `ann\x1b[2J\n9\tforged`
+
+// What operators and nodes write into Redis can't act on the terminal of the operator who reads it.
+func TestTextOfOthersCanNotActOnTheTerminal(t *testing.T) {
+	t.Parallel()
+	changed := stated(400, limit.Guardrails{}).Settings()
+	changed.Revision, changed.By, changed.Why = 2, hostile, hostile
+	changed.Changed, changed.Auto = time.Unix(1_700_000_000, 0), true
+	seen := limits.Slowdown{EffectiveCap: 200, Granted: 200, Since: "2023-11-14T22:13:20Z", Why: hostile}
+	document := &limits.Document{
+		Name: "provider", Changed: "2023-11-14T22:13:20Z", By: hostile, Why: hostile, InFile: true, Settings: changed, Slowdown: &seen,
+		Chosen: &limits.Chosen{At: "2023-11-14T22:13:20Z", Why: hostile}, InForce: limits.InForce{Of: 1, Lacking: []string{hostile}},
+	}
+	for name, c := range map[string]struct {
+		print func(*strings.Builder) error
+		times int // that the text is printed
+	}{
+		"a change": {func(b *strings.Builder) error {
+			return printHistory(b, "provider", []limits.Line{{Change: &control.Entry{To: changed}}})
+		}, 2},
+		"an event": {func(b *strings.Builder) error {
+			return printHistory(b, "provider", []limits.Line{{Event: control.Event{At: changed.Changed, Text: hostile, By: hostile}}})
+		}, 2},
+		"limit get": {func(b *strings.Builder) error { return printed{Document: document, first: "provider"}.show(b) }, 5},
+	} {
+		var out strings.Builder
+		if err := c.print(&out); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(out.String(), harmless); got != c.times || strings.Contains(out.String(), "\x1b") {
+			t.Errorf("%s: got %d times %s in %q, want %d times, and no escape character", name, got, harmless, out.String(), c.times)
+		}
 	}
 }
