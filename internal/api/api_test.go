@@ -238,6 +238,8 @@ func TestBadChangesAreRefused(t *testing.T) {
 		{`{"cap":300,"for":7}`, 422, []string{`"field":"for"`, "must be text"}},
 		{`{"cap":300,"why":"` + strings.Repeat("x", 300) + `"}`, 422, []string{`"field":"why"`}},
 		{`{"cap":300,"by":"` + strings.Repeat("x", 300) + `"}`, 422, []string{`"field":"by"`}},
+		{`{"cap":300,"why":"asked\u001b[2J"}`, 422, []string{`"field":"why"`, `"value":"\"asked\\x1b[2J\""`, "must have no control characters"}},
+		{`{"cap":300,"by":"ann\nroot"}`, 422, []string{`"field":"by"`, `"value":"\"ann\\nroot\""`, "must have no control characters"}},
 		{`{"why":"no setting"}`, 422, []string{"names no setting"}},
 		{``, 422, []string{"names no setting"}},
 		{`null`, 400, []string{"must be a JSON object"}},

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
@@ -47,10 +48,19 @@ func Read(ctx context.Context, rdb redis.UniversalClient, stream string, n int) 
 // MostWhy is how many characters a reason has at most.
 const MostWhy = 200
 
-// CheckWhy returns the fault of a reason that is too long.
+// CheckWhy returns the fault of a reason that is too long, or that has control characters.
 func CheckWhy(why string) error {
 	if n := utf8.RuneCountInString(why); n > MostWhy {
 		return fault.New("why", n, "must have at most "+strconv.Itoa(MostWhy)+" characters")
+	}
+	return CheckPlain("why", why)
+}
+
+// CheckPlain returns the fault of a field's text with control characters. They would act on the terminal of somebody who reads the
+// history, or forge a row of it.
+func CheckPlain(field, text string) error {
+	if strings.ContainsFunc(text, unicode.IsControl) {
+		return fault.New(field, fault.Phrase(strconv.Quote(text)), "must have no control characters, such as a line break or an escape")
 	}
 	return nil
 }

@@ -26,10 +26,10 @@ func TestDLQRunsListsWhatRunsInTheBackground(t *testing.T) {
 	rdb := redisclient.New(redisclient.Options{Addrs: []string{server.Addr()}})
 	t.Cleanup(func() { _ = rdb.Close() })
 	node := redrive.New(redrive.Options{Store: redrive.NewStore(rdb, "default"), Node: "node-1", Logger: slog.New(slog.DiscardHandler)})
-	if _, err := node.Start(t.Context(), redrive.Request{Kind: redrive.Replay, Topic: "jobs", Rate: 5, By: "anna", Why: "fixed\x1b[2J"}); err != nil {
+	if _, err := node.Start(t.Context(), redrive.Request{Kind: redrive.Replay, Topic: "jobs", Rate: 5, By: "anna\x1b[2J", Why: "fixed"}); err != nil {
 		t.Fatal(err)
 	}
-	run().MustPrint(t, "RUN", "20270115-080000-", "replay", "running", "0 of 0", "anna", `fixed\x1b[2J`)
+	run().MustPrint(t, "RUN", "20270115-080000-", "replay", "running", "0 of 0", `anna\x1b[2J`, "fixed")
 	run("--json").MustPrint(t, `"state":"running"`, `"rate":5`, `"node":"node-1"`)
 	server.SetTime(time.Unix(1_800_000_011, 0))
 	run().MustPrint(t, "lost")
