@@ -115,8 +115,8 @@ func TestA403IsThrottledWhereNoCallIsLeft(t *testing.T) {
 	}{
 		"no header":                           {nil, Unavailable, 0},
 		"Retry-After":                         {map[string]string{"Retry-After": "7"}, Throttled, 7 * time.Second},
-		"GitHub, no call left":                {map[string]string{"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": epoch}, Throttled, 299 * time.Second},
-		"GitHub, calls left":                  {map[string]string{"X-RateLimit-Remaining": "4711", "X-RateLimit-Reset": epoch}, Unavailable, 0},
+		"X-RateLimit-Remaining 0":             {map[string]string{"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": epoch}, Throttled, 299 * time.Second},
+		"X-RateLimit-Remaining 4711":          {map[string]string{"X-RateLimit-Remaining": "4711", "X-RateLimit-Reset": epoch}, Unavailable, 0},
 		"only a reset":                        {map[string]string{"X-RateLimit-Reset": epoch}, Unavailable, 0},
 		"no call left, and no time":           {map[string]string{"X-RateLimit-Remaining": "0"}, Unavailable, 0},
 		"what is left can't be read":          {map[string]string{"X-RateLimit-Remaining": "none", "X-RateLimit-Reset": "9"}, Unavailable, 0},
