@@ -2,7 +2,6 @@ package rules
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"dispatcher/internal/audit"
@@ -72,17 +71,6 @@ func reason(err error) string {
 		return e.Reason
 	}
 	return err.Error()
-}
-
-// List are the rules of a fleet.
-type List struct {
-	Revision int64  `json:"revision"`
-	Rules    []Rule `json:"rules"`
-}
-
-// current are the rules that have not ended at a time.
-func current(rules []Rule, now time.Time) []Rule {
-	return slices.DeleteFunc(slices.Clone(rules), func(r Rule) bool { return !r.Until.After(now) })
 }
 
 // CancelledError says that a rule cancelled a job.

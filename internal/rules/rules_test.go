@@ -99,6 +99,43 @@ func TestRulesThatCanNotBeKeptAreRefused(t *testing.T) {
 	}
 }
 
+func (s *Store) mustEnd(t *testing.T, id string) {
+	t.Helper()
+	if _, _, err := s.End(t.Context(), id, "anna", ""); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A script may end a rule long after it has ended already. That must not end the rule of somebody else.
+func TestLawAnIDIsGivenOnce(t *testing.T) {
+	t.Parallel()
+	s, server := newStore(t)
+	w := newWatcher(s, func() {})
+	next := func(when, want string) {
+		t.Helper()
+		if r, _ := s.mustAdd(t, Rule{Kind: Hold, When: "true"}, time.Hour); r.ID != want {
+			t.Errorf("%s: got id %s, want %s", when, r.ID, want)
+		}
+	}
+	next("the first rule", "1")
+	next("the second rule", "2")
+	s.mustEnd(t, "2")
+	next("after the newest rule was ended", "3")
+	server.SetTime(start.Add(2 * time.Hour))
+	next("after all rules have ended by themselves", "4")
+	s.mustEnd(t, "4")
+	w.read(t.Context())
+	server.FlushAll()
+	w.read(t.Context())
+	next("after Redis lost the rules and a node put them back", "5")
+	older := `[{"id":"9","kind":"hold","when":"true","until":"2023-11-15T22:13:20Z"}]`
+	server.HSet(s.key(), "revision", "1800000000000000", "list", older)
+	next("after a build without the memory made rule 9", "10")
+	s.mustEnd(t, "9")
+	s.mustEnd(t, "10")
+	next("after these were ended", "11")
+}
+
 // of makes what expressions see of a job of a campaign.
 func of(campaign string) func() *expression.Job {
 	j := &job.Job{Record: job.Record{Headers: []job.Header{{Key: "campaign", Value: []byte(campaign)}}, Value: []byte(`{"to":"x"}`)}}

@@ -53,39 +53,41 @@ func (s *Store) run(ctx context.Context, revision int64, to List, event, by stri
 	if err != nil {
 		return l, now, false, err
 	}
-	reply, err := s.script.Run(ctx, s.rdb, []string{s.key(), s.events()}, revision, text, s.key(), event, by, to.Revision).Slice()
+	memory, err := json.Marshal(to.memory)
+	if err != nil {
+		return l, now, false, err
+	}
+	reply, err := s.script.Run(ctx, s.rdb, []string{s.key(), s.events()}, revision, text, s.key(), event, by, to.Revision, memory).Slice()
 	if err != nil {
 		return l, now, false, fmt.Errorf("rules: %w", err)
 	}
-	if len(reply) != 4 { //nolint:mnd // as the script says
+	if len(reply) != 5 { //nolint:mnd // as the script says
 		return l, now, false, fmt.Errorf("rules: a reply of %d parts", len(reply))
 	}
 	at, _ := reply[0].(int64)
 	l.Revision, _ = reply[1].(int64)
+	list, _ := reply[2].(string)
 	made, _ := reply[3].(int64)
-	if list, _ := reply[2].(string); list != "" {
-		if err := json.Unmarshal([]byte(list), &l.Rules); err != nil {
-			return l, now, false, fmt.Errorf("rules: the list in Redis: %w", err)
-		}
-	}
-	return l, time.UnixMicro(at), made == 1, nil
+	beside, _ := reply[4].(string)
+	return l, time.UnixMicro(at), made == 1, l.decode(list, beside)
 }
 
 // tries is how often a change is made again where others make one at the same time.
 const tries = 5
 
 // change replaces the rules by those that make returns, with what is written down of it.
-func (s *Store) change(ctx context.Context, by string, make func([]Rule, time.Time) ([]Rule, string, error)) (List, error) {
+func (s *Store) change(ctx context.Context, by string, make func(List, time.Time) (List, string, error)) (List, error) {
 	for range tries {
 		before, now, err := s.Read(ctx)
 		if err != nil {
 			return List{}, err
 		}
-		rules, event, err := make(before.Rules, now)
+		to, event, err := make(before, now)
 		if err != nil {
 			return List{}, err
 		}
-		after, _, done, err := s.run(ctx, before.Revision, List{Rules: rules}, event, by)
+		to.Revision = 0 // a new one
+		after, _, done, err := s.run(ctx, before.Revision, to, event, by)
 		if err != nil || done {
 			return after, err
 		}
@@ -104,35 +106,26 @@ func (s *Store) putBack(ctx context.Context, older int64, newer List) (done bool
 	return done, err
 }
 
-// Add makes a rule. With lasts above 0, it ends after that time by Redis's clock. It returns the rule, and the revision from
+// Add makes a rule. Its id is given to no other rule later, also not after this one has ended. With lasts above 0, it ends after that time by Redis's clock. It returns the rule, and the revision from
 // which on it is in force.
 func (s *Store) Add(ctx context.Context, r Rule, lasts time.Duration) (made Rule, revision int64, err error) {
-	l, err := s.change(ctx, r.By, func(rules []Rule, now time.Time) ([]Rule, string, error) {
+	l, err := s.change(ctx, r.By, func(to List, now time.Time) (List, string, error) {
 		if lasts > 0 {
 			r.Until = now.Add(lasts).Truncate(time.Millisecond)
 		}
 		if err := r.Validate(now); err != nil {
-			return nil, "", err
+			return to, "", err
 		}
-		if len(rules) >= MostRules {
-			return nil, "", fault.New("rules", len(rules), "there are as many as there may be; end one of them")
+		if len(to.Rules) >= MostRules {
+			return to, "", fault.New("rules", len(to.Rules), "there are as many as there may be; end one of them")
 		}
-		r.Made, r.ID = now, nextID(rules)
+		to.memory.Highest++
+		r.Made, r.ID = now, strconv.Itoa(to.memory.Highest)
 		made = r
-		return append(rules, r), fmt.Sprintf("%s %s when %s until %s%s", r.ID, r.Kind, r.When, timetext.Stamp(r.Until), audit.Because(r.Why)), nil
+		to.Rules = append(to.Rules, r)
+		return to, fmt.Sprintf("%s %s when %s until %s%s", r.ID, r.Kind, r.When, timetext.Stamp(r.Until), audit.Because(r.Why)), nil
 	})
 	return made, l.Revision, err
-}
-
-// nextID is a number that no rule has.
-func nextID(rules []Rule) string {
-	most := 0
-	for _, r := range rules {
-		if n, err := strconv.Atoi(r.ID); err == nil {
-			most = max(most, n)
-		}
-	}
-	return strconv.Itoa(most + 1)
 }
 
 // End ends a rule before its time. It returns [ErrUnknown] where there is none of that id.
@@ -140,13 +133,14 @@ func (s *Store) End(ctx context.Context, id, by, why string) (ended Rule, revisi
 	if err := audit.CheckWhy(why); err != nil {
 		return ended, 0, err
 	}
-	l, err := s.change(ctx, by, func(rules []Rule, _ time.Time) ([]Rule, string, error) {
-		at := slices.IndexFunc(rules, func(r Rule) bool { return r.ID == id })
+	l, err := s.change(ctx, by, func(to List, _ time.Time) (List, string, error) {
+		at := slices.IndexFunc(to.Rules, func(r Rule) bool { return r.ID == id })
 		if at < 0 {
-			return nil, "", ErrUnknown
+			return to, "", ErrUnknown
 		}
-		ended = rules[at]
-		return slices.Delete(rules, at, at+1), fmt.Sprintf("%s ended%s", id, audit.Because(why)), nil
+		ended = to.Rules[at]
+		to.Rules = slices.Delete(to.Rules, at, at+1)
+		return to, fmt.Sprintf("%s ended%s", id, audit.Because(why)), nil
 	})
 	return ended, l.Revision, err
 }

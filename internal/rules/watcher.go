@@ -96,7 +96,7 @@ func (w *Watcher) read(ctx context.Context) {
 	defer w.know()
 	old := w.set.Load()
 	if list.Revision < old.list.Revision {
-		w.putBack(ctx, list.Revision, List{old.list.Revision, current(old.list.Rules, now)})
+		w.putBack(ctx, list.Revision, List{old.list.Revision, current(old.list.Rules, now), old.list.memory})
 	}
 	if list.Revision <= old.list.Revision {
 		return
