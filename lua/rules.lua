@@ -18,7 +18,7 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local found = redis.call('HMGET', KEYS[1], 'revision', 'list', 'memory')
-local revision, list, memory = tonumber(found[1] or 0), found[2] or '', found[3] or ''
+local revision, list, memory = tonumber(found[1] or 0) or 0, found[2] or '', found[3] or ''
 if ARGV[1] == '-1' or tonumber(ARGV[1]) ~= revision then return {now, revision, list, 0, memory} end
 local put_back = tonumber(ARGV[6])
 revision, list, memory = put_back > 0 and put_back or math.max(now, revision + 1), ARGV[2], ARGV[7]

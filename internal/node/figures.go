@@ -128,6 +128,9 @@ func (n *Node) healthChecks() []admin.Check {
 		{Name: "limit", Check: func(context.Context) (string, error) { s := n.limiter.State(); return s.Note(), s.Ready() }},
 		{Name: "provider", Check: func(context.Context) (string, error) { return n.provider.State(), nil }},
 	}
+	if n.rules != nil {
+		checks = append(checks, admin.Check{Name: "rules", Check: func(context.Context) (string, error) { return "", n.rules.Ready() }})
+	}
 	if n.dedup != nil {
 		checks = append(checks, admin.Check{Name: "dedup", Check: func(context.Context) (string, error) { return "", n.dedup.Ready() }})
 	}

@@ -33,6 +33,9 @@ type Rule struct {
 	Made  time.Time `json:"made"`
 	By    string    `json:"by"`
 	Why   string    `json:"why,omitempty"`
+
+	raw   string // as Redis has it; empty: the rule is new
+	fault error  // it can't be read
 }
 
 // Validate returns the faults of a rule that is made at a time.

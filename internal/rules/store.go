@@ -40,8 +40,15 @@ func NewStore(rdb redis.UniversalClient, namespace string) *Store {
 func (s *Store) key() string    { return "dispatcher:{" + s.namespace + "}:rules" }
 func (s *Store) events() string { return s.key() + ":events" }
 
-// Read returns the rules that have not ended, and Redis's time.
+// Read returns the rules that have not ended, and Redis's time. It leaves out those that can't be read.
 func (s *Store) Read(ctx context.Context) (List, time.Time, error) {
+	l, now, err := s.readAll(ctx)
+	l.Rules = readable(l.Rules)
+	return l, now, err
+}
+
+// readAll returns the rules that have not ended, and Redis's time.
+func (s *Store) readAll(ctx context.Context) (List, time.Time, error) {
 	l, now, _, err := s.run(ctx, -1, List{}, "", "")
 	l.Rules = current(l.Rules, now)
 	return l, now, err
@@ -49,7 +56,7 @@ func (s *Store) Read(ctx context.Context) (List, time.Time, error) {
 
 // run reads the rules or, with a revision, replaces those of that revision. What has no revision gets a new one.
 func (s *Store) run(ctx context.Context, revision int64, to List, event, by string) (l List, now time.Time, done bool, err error) {
-	text, err := json.Marshal(to.Rules)
+	text, err := encode(to.Rules)
 	if err != nil {
 		return l, now, false, err
 	}
@@ -69,7 +76,8 @@ func (s *Store) run(ctx context.Context, revision int64, to List, event, by stri
 	list, _ := reply[2].(string)
 	made, _ := reply[3].(int64)
 	beside, _ := reply[4].(string)
-	return l, time.UnixMicro(at), made == 1, l.decode(list, beside)
+	l.decode(list, beside)
+	return l, time.UnixMicro(at), made == 1, nil
 }
 
 // tries is how often a change is made again where others make one at the same time.
@@ -78,7 +86,7 @@ const tries = 5
 // change replaces the rules by those that make returns, with what is written down of it.
 func (s *Store) change(ctx context.Context, by string, make func(List, time.Time) (List, string, error)) (List, error) {
 	for range tries {
-		before, now, err := s.Read(ctx)
+		before, now, err := s.readAll(ctx)
 		if err != nil {
 			return List{}, err
 		}
@@ -116,8 +124,8 @@ func (s *Store) Add(ctx context.Context, r Rule, lasts time.Duration) (made Rule
 		if err := r.Validate(now); err != nil {
 			return to, "", err
 		}
-		if len(to.Rules) >= MostRules {
-			return to, "", fault.New("rules", len(to.Rules), "there are as many as there may be; end one of them")
+		if n := len(readable(to.Rules)); n >= MostRules {
+			return to, "", fault.New("rules", n, "there are as many as there may be; end one of them")
 		}
 		to.memory.Highest++
 		r.Made, r.ID = now, strconv.Itoa(to.memory.Highest)

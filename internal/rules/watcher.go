@@ -1,7 +1,10 @@
 package rules
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -26,6 +29,7 @@ type Watcher struct {
 	failed  *prometheus.CounterVec
 	loaded  chan struct{} // closed once the rules were read
 	failing bool          // the last reading failed, and that was logged
+	faulty  int64         // the revision whose list could not be read, as was logged; -1: none
 }
 
 // WatcherOptions configures a [Watcher].
@@ -38,7 +42,7 @@ type WatcherOptions struct {
 
 // NewWatcher makes a watcher, which knows no rules yet.
 func NewWatcher(o WatcherOptions) *Watcher {
-	w := &Watcher{store: o.Store, log: o.Logger, changed: o.Changed, loaded: make(chan struct{}), failed: prometheus.NewCounterVec(prometheus.CounterOpts{
+	w := &Watcher{store: o.Store, log: o.Logger, changed: o.Changed, loaded: make(chan struct{}), faulty: -1, failed: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "dispatcher_rule_errors_total", Help: "Jobs on which the expression of a rule failed, so that the rule did not match them.",
 	}, []string{"rule"})}
 	w.set.Store(&set{})
@@ -81,12 +85,12 @@ func (w *Watcher) Run(ctx context.Context) error {
 }
 
 // read takes the rules over that Redis has. Where Redis has lost them, those that the node knows stay, and are put back.
-func (w *Watcher) read(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+func (w *Watcher) read(parent context.Context) {
+	ctx, cancel := context.WithTimeout(parent, callTimeout)
 	defer cancel()
-	list, now, err := w.store.Read(ctx)
+	list, now, err := w.store.readAll(ctx)
 	if err != nil {
-		if !w.failing && ctx.Err() == nil {
+		if !w.failing && parent.Err() == nil {
 			w.log.Warn("the rules that cancel and hold jobs could not be read, trying again; those that are known stay in force", "error", err)
 		}
 		w.failing = true
@@ -94,9 +98,12 @@ func (w *Watcher) read(ctx context.Context) {
 	}
 	w.failing = false
 	defer w.know()
+	w.tellFault(list)
 	old := w.set.Load()
 	if list.Revision < old.list.Revision {
-		w.putBack(ctx, list.Revision, List{old.list.Revision, current(old.list.Rules, now), old.list.memory})
+		known := old.list
+		known.Rules = current(known.Rules, now)
+		w.putBack(ctx, list.Revision, known)
 	}
 	if list.Revision <= old.list.Revision {
 		return
@@ -104,6 +111,15 @@ func (w *Watcher) read(ctx context.Context) {
 	w.set.Store(w.compile(list, now, time.Now()))
 	w.forget(old, list)
 	w.changed()
+}
+
+// tellFault logs once for each revision that its list can't be read.
+func (w *Watcher) tellFault(l List) {
+	if l.fault == nil || l.Revision == w.faulty {
+		return
+	}
+	w.faulty = l.Revision
+	w.log.Error("what Redis keeps of the rules can't be read, and counts as empty; the next rule that is made replaces it", "revision", l.Revision, "error", l.fault)
 }
 
 // putBack has Redis keep again what it has lost, for the nodes that start later.
@@ -134,6 +150,19 @@ func (w *Watcher) know() {
 	}
 }
 
+// Ready returns why the node can't call jobs: the rules were not read yet. A nil watcher has none to read.
+func (w *Watcher) Ready() error {
+	if w == nil {
+		return nil
+	}
+	select {
+	case <-w.loaded:
+		return nil
+	default:
+		return errors.New("the rules that cancel and hold jobs were not read yet, and the node calls no job before; does Redis answer?")
+	}
+}
+
 // Await waits until the rules were read once: before that no job may be called. A nil watcher has none to wait for.
 func (w *Watcher) Await(ctx context.Context) {
 	if w == nil {
@@ -145,24 +174,31 @@ func (w *Watcher) Await(ctx context.Context) {
 	}
 }
 
-// compile makes a set. redis and local are the same moment by both clocks.
+// compile makes a set. redis and local are the same moment by both clocks. It leaves out the rules that this version can't read.
 func (w *Watcher) compile(l List, redis, local time.Time) *set {
 	s := &set{list: l}
-	for _, kind := range []Kind{Cancel, Hold} {
-		for _, r := range l.Rules {
-			if r.Kind != kind {
-				continue
-			}
-			when, err := expression.CompileCondition(r.When)
-			if err != nil { // another version of dispatcher wrote it
-				w.log.Error("a rule can't be read, and does not act on this node", "rule", r.ID, "error", err)
-				continue
-			}
-			w.log.Info("a rule is in force", "rule", r.ID, "kind", string(r.Kind), "when", r.When, "until", r.Until, "by", r.By)
-			s.rules = append(s.rules, compiled{r, when, local.Add(r.Until.Sub(redis))})
+	for _, r := range l.Rules {
+		when, err := r.compile()
+		if err != nil { // another version of dispatcher wrote it
+			w.log.Error("a rule can't be read, and does not act on this node", "rule", r.ID, "error", err)
+			continue
 		}
+		w.log.Info("a rule is in force", "rule", r.ID, "kind", string(r.Kind), "when", r.When, "until", r.Until, "by", r.By)
+		s.rules = append(s.rules, compiled{r, when, local.Add(r.Until.Sub(redis))})
 	}
+	slices.SortStableFunc(s.rules, func(a, b compiled) int { return cmp.Compare(a.Kind, b.Kind) }) // cancel comes before hold
 	return s
+}
+
+// compile returns the condition of a rule, or why this version can't read the rule.
+func (r Rule) compile() (when expression.Condition, err error) {
+	switch {
+	case r.fault != nil:
+		return when, r.fault
+	case r.Kind != Cancel && r.Kind != Hold:
+		return when, fmt.Errorf("kind: %q is not known", r.Kind)
+	}
+	return expression.CompileCondition(r.When)
 }
 
 // Revision is that of the newest rules that the node knows; 0: it knows none.

@@ -1,0 +1,55 @@
+package node
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"dispatcher/admin"
+	"dispatcher/configs"
+	"dispatcher/internal/background"
+	"dispatcher/throttle"
+)
+
+// A node calls no job before it has read the rules, so it is not ready before.
+func TestANodeIsNotReadyBeforeItHasReadTheRules(t *testing.T) {
+	t.Parallel()
+	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "jobs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(kafka.Close)
+	redis := miniredis.RunT(t)
+	cfg, err := configs.Load(configs.Source{Set: []string{"kafka.brokers=" + kafka.ListenAddrs()[0], "redis.addrs=" + redis.Addr(), "admin.listen=", "limits.0.cap=1000"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := New(cfg, slog.New(slog.DiscardHandler), throttle.IdentityNone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.close)
+	if got := failure(t, n, "rules"); !strings.Contains(got, "were not read yet") {
+		t.Errorf("got %q before the rules were read, want that they were not", got)
+	}
+	background.Run(t, n.rules.Run)
+	n.rules.Await(t.Context())
+	if got := failure(t, n, "rules"); got != "" {
+		t.Errorf("got %q after the rules were read, want no failure", got)
+	}
+}
+
+// failure is the error of a check of a node.
+func failure(t *testing.T, n *Node, name string) string {
+	t.Helper()
+	for _, c := range admin.Ask(t.Context(), n.checks).Checks {
+		if c.Name == name {
+			return c.Error
+		}
+	}
+	t.Fatalf("the node has no check %s", name)
+	return ""
+}

@@ -1,0 +1,126 @@
+package rules
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"dispatcher/internal/redisclient"
+)
+
+// logged makes a watcher, and returns what it has logged.
+func logged(s *Store) (*Watcher, *bytes.Buffer) {
+	var out bytes.Buffer
+	return NewWatcher(WatcherOptions{Store: s, Changed: func() {}, Logger: slog.New(slog.NewTextHandler(&out, nil))}), &out
+}
+
+func wantLogged(t *testing.T, out *bytes.Buffer, text string, times int) {
+	t.Helper()
+	if got := strings.Count(out.String(), text); got != times {
+		t.Errorf("got %q %d times, want %d: %s", text, got, times, out.String())
+	}
+}
+
+// Another version of dispatcher, or a stranger, wrote these rules. A node obeys the one that it can read.
+func TestLawARuleThatCanNotBeReadStopsNoNode(t *testing.T) {
+	t.Parallel()
+	s, server := newStore(t)
+	foreign := []string{
+		`{"id":"4","kind":"delay","when":"true","until":"2033-01-01T00:00:00Z","by_s":30}`,
+		`{"id":"5","kind":"hold","when":"true","until":1988150400}`,
+		`{"id":"6","kind":"hold","when":{"all":[]},"until":"2033-01-01T00:00:00Z"}`,
+		`{"id":"7","kind":"hold"}`,
+		`"hold all"`,
+	}
+	known := `{"id":"3","kind":"cancel","when":"job.key == \"a\"","until":"2033-01-01T00:00:00Z","colour":"red"}`
+	server.HSet(s.key(), "revision", "1700000000000000", "list", "["+strings.Join(append(foreign, known), ",")+"]")
+	w, out := logged(s)
+	if err := w.Ready(); err == nil || !strings.Contains(err.Error(), "not read yet") {
+		t.Errorf("got %v before the rules were read, want that they were not", err)
+	}
+	w.read(t.Context())
+	w.read(t.Context())
+	if err := w.Ready(); err != nil {
+		t.Errorf("got %v, want that the rules were read", err)
+	}
+	wantLogged(t, out, "a rule can't be read", len(foreign))
+	if got := w.set.Load().rules; len(got) != 1 || got[0].ID != "3" {
+		t.Errorf("got %+v in force, want rule 3", got)
+	}
+	if r, _ := s.mustAdd(t, cancelSpring(), time.Hour); r.ID != "8" {
+		t.Errorf("got a new rule of id %s, want 8", r.ID)
+	}
+	s.mustEnd(t, "5")
+	list := server.HGet(s.key(), "list")
+	for i, text := range append(foreign, known) {
+		if got, want := strings.Contains(list, text), i != 1; got != want {
+			t.Errorf("%s: got %t, want %t that it is in the list, which another one was added to and rule 5 ended of: %s", text, got, want, list)
+		}
+	}
+}
+
+// A list that is none counts as empty, and the next rule replaces it.
+func TestLawAListThatCanNotBeReadStopsNoNode(t *testing.T) {
+	t.Parallel()
+	for name, fields := range map[string][]string{
+		"no JSON":     {"revision", "1700000000000000", "list", "rules: []"},
+		"no array":    {"revision", "1700000000000000", "list", `{"rules":[]}`},
+		"no memory":   {"revision", "1700000000000000", "list", "[]", "memory", "7"},
+		"no revision": {"revision", "new", "list", `"none"`},
+	} {
+		s, server := newStore(t)
+		server.HSet(s.key(), fields...)
+		w, out := logged(s)
+		w.read(t.Context())
+		w.read(t.Context())
+		if err := w.Ready(); err != nil {
+			t.Errorf("%s: got %v, want that the rules were read", name, err)
+		}
+		wantLogged(t, out, "counts as empty", 1)
+		made, _ := s.mustAdd(t, cancelSpring(), time.Hour)
+		w.read(t.Context())
+		if got := w.set.Load().rules; len(got) != 1 || got[0].ID != made.ID {
+			t.Errorf("%s: got %+v in force, want the rule that was made: %+v", name, got, made)
+		}
+		wantLogged(t, out, "counts as empty", 1)
+	}
+}
+
+// silent answers nothing until the caller gives up.
+type silent struct{}
+
+func (silent) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (silent) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, _ redis.Cmder) error { <-ctx.Done(); return ctx.Err() }
+}
+
+func (silent) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// The operator sees why a node that has just started calls no job.
+func TestANodeLogsOnceThatRedisDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		rdb := redisclient.New(redisclient.Options{Addrs: []string{"redis:6379"}, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, net.ErrClosed }})
+		defer func() { _ = rdb.Close() }()
+		rdb.AddHook(silent{})
+		w, out := logged(NewStore(rdb, "ns"))
+		w.read(t.Context())
+		w.read(t.Context())
+		wantLogged(t, out, "could not be read, trying again", 1)
+		ended, end := context.WithCancel(t.Context())
+		end()
+		w, out = logged(NewStore(rdb, "ns"))
+		w.read(ended)
+		wantLogged(t, out, "could not be read, trying again", 0)
+	})
+}
