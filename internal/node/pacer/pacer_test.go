@@ -214,7 +214,7 @@ func (s *twoLanes) ReadyLanes() (lanes uint16) {
 
 func (s *twoLanes) TakeFrom(lane int) *consumer.Delivery {
 	if lane == 1 {
-		d := s.shelf.Take()
+		d := s.Take()
 		if d != nil {
 			d.Job.Partition = 1
 		}
