@@ -77,8 +77,8 @@ DOCKER   = DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -v
 page: ## The operators' page in a real browser (needs chromium)
 	DISPATCHER_TEST_REQUIRE_BROWSER=1 $(GO) test -count=1 ./internal/page
 
-alerts: ## The alerts by promtool (needs Debian's package prometheus)
-	DISPATCHER_TEST_REQUIRE_PROMETHEUS=1 $(GO) test -count=1 -run=Promtool ./internal/watched
+alerts: ## The alerts and the scaler's query by promtool (needs Debian's package prometheus)
+	DISPATCHER_TEST_REQUIRE_PROMETHEUS=1 $(GO) test -count=1 -run='Promtool|TheScaler' ./internal/watched
 
 integration: ## The built binary against Kafka and Redis in containers (needs Docker)
 	$(DOCKER) -timeout=25m -run='^Test(Friday|Inputs|[A-Za-z0-9]*Real)$$' -skip='$(MEASURES)' ./integration
