@@ -129,11 +129,16 @@ func (s Settings) Stricter(old Settings) bool {
 // change that made s.
 func (s Settings) Successor(by, why string, now time.Time) Settings {
 	s.packed, s.revertTo = "", ""
-	if !now.After(s.Changed) {
-		now = s.Changed.Add(time.Microsecond)
-	}
-	s.By, s.Why, s.Undid, s.Revision, s.Changed = by, why, 0, s.Revision+1, now
+	s.By, s.Why, s.Undid, s.Revision, s.Changed = by, why, 0, s.Revision+1, s.behind(now)
 	return s
+}
+
+// behind is a time, or the first one behind the change that made s: that may be a time of a clock that was ahead.
+func (s Settings) behind(t time.Time) time.Time {
+	if !t.After(s.Changed) {
+		return s.Changed.Add(time.Microsecond)
+	}
+	return t
 }
 
 // Reverted are the settings that follow an override at its end. They are newer than the override, also one that was made
@@ -142,13 +147,9 @@ func (s Settings) Reverted() Settings {
 	if after, err := Unpack(s.revertTo); err == nil {
 		return after
 	}
-	changed := s.RevertAt
-	if !changed.After(s.Changed) {
-		changed = s.Changed.Add(time.Microsecond)
-	}
 	return Settings{
 		Terms: s.RevertTo, Guardrails: s.Guardrails,
-		Changed: changed, Revision: s.Revision + 1, By: Dispatcher, Why: "the override is over",
+		Changed: s.behind(s.RevertAt), Revision: s.Revision + 1, By: Dispatcher, Why: "the override is over",
 	}
 }
 
