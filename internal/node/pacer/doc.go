@@ -3,7 +3,7 @@
 //
 //	breaker ─► connection ─► turn ─► take the jobs ─► reserve ─► wait ─► worker
 //
-// When a connection is ready and the limiter has a turn for the node, the pacer takes the jobs
+// When a connection is ready (connect.go) and the limiter has a turn for the node, the pacer takes the jobs
 // and reserves their slots (pacer.go). Jobs without a slot go back. The others wait until their
 // slots are near (handout.go).
 //

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math/bits"
 	"slices"
 	"time"
 
@@ -168,54 +167,6 @@ func (p *Pacer) turn(ctx context.Context) (throttle.Room, error) {
 	return p.o.Limiter.Turn(ctx, cmp.Or(lanes, throttle.OneLane), p.o.Jobs.Ready()) // there may be no job any more
 }
 
-// connect waits until a connection is ready. Where slots are rare a connection would be
-// closed again before its slot, and the worker opens one when it has the slot.
-func (p *Pacer) connect(ctx context.Context) error {
-	d := p.demand()
-	// Without jobs, which may have been taken away meanwhile, nothing is dialled.
-	if d.Jobs == 0 || p.rare() || p.o.Connections.Prepare(d) {
-		return nil
-	}
-	return p.o.Connections.Await(ctx, d)
-}
-
-// rare reports whether a connection may close from one slot to the next.
-func (p *Pacer) rare() bool {
-	return p.o.IdleTimeout > 0 && p.o.Limiter.Spacing() > p.o.IdleTimeout/2
-}
-
-// grants reports whether a limiter grants slots in this phase. In the other phases no
-// connection is dialled, since it might wait for long.
-func grants(p throttle.Phase) bool {
-	return p == throttle.PhaseRunning || p == throttle.PhaseReserve
-}
-
-// demand is which connections the waiting jobs need. A provider that is down is probed
-// on one connection.
-func (p *Pacer) demand() sender.Demand {
-	jobs := min(p.o.Jobs.ReadyJobs(), p.o.Workers)
-	if !p.o.Breaker.Closed() {
-		jobs = min(jobs, 1)
-	}
-	return sender.Demand{Jobs: jobs, Every: p.o.Limiter.Spacing()}
-}
-
-// failToConnect makes a dial that failed the call of a job, so that the breaker counts the
-// outage. The job has passed rules and gates: its worker dials again where it begins late.
-func (p *Pacer) failToConnect(err error, since time.Time) {
-	item := Item{Conn: sender.Unreached(err), Began: since}
-	lanes := p.o.Jobs.ReadyLanes()
-	if lanes == 0 || !p.takeJob(&item, bits.TrailingZeros16(lanes)) {
-		return
-	}
-	p.probing = false
-	p.o.Gates.Drop(item.Delivery)
-	if item.Refused != nil {
-		item.Conn = sender.Conn{}
-	}
-	p.blocks <- []Item{item}
-}
-
 // take takes the best jobs that there is room for. Each has a connection, since a slot would
 // pass while one is dialled. Jobs without one are taken as well where slots are rare, where the
 // limit refuses jobs, and where there are more jobs than slots to choose from. Those refused
@@ -253,13 +204,6 @@ func (p *Pacer) take(room throttle.Room, since time.Time) (block, refused []Item
 		block = append(block, item)
 	}
 	return block, refused
-}
-
-// lack has connections dialled for jobs that found none, for the next reservation.
-func (p *Pacer) lack(jobs int) {
-	d := p.demand()
-	d.Lacked = min(jobs, d.Jobs)
-	p.o.Connections.Prepare(d)
 }
 
 // takeJob takes the best job of a lane that no rule holds and no gate is known to refuse. Those before it wait until
