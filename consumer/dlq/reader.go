@@ -95,7 +95,7 @@ func (r *reader) skipDeleted(ctx context.Context, cause error) error {
 
 // decode copies the records out of an answer. It skips aborted records and markers.
 func (r *reader) decode(res *kmsg.FetchResponseTopicPartition) (records []job.Record, next int64, err error) {
-	all, next, err := broker.CommittedRecords(res, r.at, r.client.Decompress)
+	all, next, err := r.client.CommittedRecords(res, r.at)
 	if err != nil {
 		return nil, 0, err
 	}

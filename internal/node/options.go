@@ -53,7 +53,9 @@ func KafkaConnection(cfg configs.Config, log *slog.Logger) (consumer.Connection,
 	if err != nil {
 		return consumer.Connection{}, err
 	}
-	return consumer.Connection{Brokers: cfg.Kafka.Brokers, ClientID: "dispatcher-" + Name(cfg), SASL: account, Dial: dial}, nil
+	conn := cfg.Kafka.Connection
+	conn.ClientID, conn.SASL, conn.Dial = "dispatcher-"+Name(cfg), account, dial
+	return conn, nil
 }
 
 // minShares are those of all lanes; none where jobs have no lanes.

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/sasl"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 const (
@@ -28,8 +28,9 @@ const (
 // from Connection.dialBroker, which adds TLS.
 type Client struct {
 	kafka.Client
-	Dialer     *kafka.Dialer
-	Decompress kgo.Decompressor
+	*Unpacker
+
+	Dialer *kafka.Dialer
 
 	conn      *Connection
 	transport *kafka.Transport
@@ -47,15 +48,19 @@ func NewClient(c *Connection, topics []string) (*Client, error) {
 		}
 		mechanism = m
 	}
+	unpacker, err := NewUnpacker(cmp.Or(c.MaxBatchBytes, defaultMaxBatchBytes))
+	if err != nil {
+		return nil, err
+	}
 	tr := &kafka.Transport{
 		Dial: c.dialBroker, DialTimeout: dialTimeout, MetadataTTL: metadataTTL,
 		MetadataTopics: topics, ClientID: c.ClientID, SASL: mechanism,
 	}
 	cl := &Client{
-		Client:     kafka.Client{Addr: kafka.TCP(c.Brokers...), Timeout: CallTimeout, Transport: tr},
-		Decompress: kgo.DefaultDecompressor(),
-		conn:       c,
-		transport:  tr,
+		Client:    kafka.Client{Addr: kafka.TCP(c.Brokers...), Timeout: CallTimeout, Transport: tr},
+		Unpacker:  unpacker,
+		conn:      c,
+		transport: tr,
 	}
 	cl.Dialer = &kafka.Dialer{ClientID: c.ClientID, DialFunc: cl.dialNoCreate, Timeout: dialTimeout, SASLMechanism: mechanism}
 	return cl, nil

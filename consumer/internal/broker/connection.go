@@ -21,6 +21,8 @@ type Connection struct {
 	SASL     *auth.SASL  `yaml:"-"`       // nil: no authentication
 	TLS      *tls.Config `yaml:"-"`
 
+	MaxBatchBytes int `yaml:"max_batch_bytes"` // what a compressed batch may unpack to; default 64 MiB
+
 	// Dial opens a connection; nil: a net.Dialer does. A Dial that encrypts the connection
 	// itself needs a TLS of nil.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error) `yaml:"-"`
@@ -30,7 +32,10 @@ type Connection struct {
 const DefaultClientID = "dispatcher"
 
 // SetDefaults fills fields that are zero.
-func (c *Connection) SetDefaults() { c.ClientID = cmp.Or(c.ClientID, DefaultClientID) }
+func (c *Connection) SetDefaults() {
+	c.ClientID = cmp.Or(c.ClientID, DefaultClientID)
+	c.MaxBatchBytes = cmp.Or(c.MaxBatchBytes, defaultMaxBatchBytes)
+}
 
 // Validate joins a fault for each field that can't be used.
 func (c *Connection) Validate() error {
@@ -39,6 +44,7 @@ func (c *Connection) Validate() error {
 	for i, b := range c.Brokers {
 		l.Address("brokers."+strconv.Itoa(i), b, 1)
 	}
+	l.Within("max_batch_bytes", c.MaxBatchBytes, leastMaxBatchBytes, 1<<30)
 	if c.SASL != nil {
 		l.Under("", c.SASL.Validate())
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -27,18 +26,6 @@ const (
 
 	readCommitted = 1
 )
-
-// CommittedRecords reads one partition's part of an answer, from offset at on. It also
-// returns the offset of the next fetch. The records are valid as long as the answer.
-func CommittedRecords(res *kmsg.FetchResponseTopicPartition, at int64, unpack kgo.Decompressor) ([]*kgo.Record, int64, error) {
-	part, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
-		Offset: at, IsolationLevel: kgo.ReadCommitted(), Partition: res.Partition,
-	}, res, unpack, nil)
-	if part.Err != nil && next == at {
-		return nil, at, fmt.Errorf("read records from offset %d: %w", at, part.Err)
-	}
-	return part.Records, next, nil // an error behind these records occurs again at the next fetch
-}
 
 // NewFetch makes a request for committed records of one topic. The broker answers when any
 // partition has records, or after wait.

@@ -17,13 +17,13 @@ import (
 type batchMaker struct {
 	p        *schedule.Partition
 	maxBytes int // largest value of a job
-	unpack   kgo.Decompressor
+	unpack   *broker.Unpacker
 }
 
 // make reads the records of committed transactions and of plain producers, from offset at
 // on. It skips aborted records and markers.
 func (m *batchMaker) make(res *kmsg.FetchResponseTopicPartition, at int64) (*schedule.Batch, error) {
-	records, next, err := broker.CommittedRecords(res, at, m.unpack)
+	records, next, err := m.unpack.CommittedRecords(res, at)
 	if err != nil {
 		return nil, err
 	}

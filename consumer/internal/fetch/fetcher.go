@@ -25,6 +25,11 @@ const (
 	// leaders is mostly over by then.
 	Patience = 500 * time.Millisecond
 
+	// A partition that fails is fetched again after so long at most. A batch that is too large takes time and memory to find
+	// out, and stays so.
+	againWithin      = time.Second
+	largeAgainWithin = time.Minute
+
 	// After a long poll the next one waits so long, and longer the more partitions the
 	// assignment has. Otherwise each record that comes would cost a request about all of them.
 	pollGap     = time.Millisecond
@@ -285,10 +290,14 @@ func (f *Fetcher) source(r *reading) health.Source {
 
 // failed delays the next fetch of partitions. Of faults that last it warns.
 func (f *Fetcher) failed(all []*reading, err error, now time.Time) {
+	within := againWithin
+	if _, large := errors.AsType[*broker.BatchTooLargeError](err); large {
+		within = largeAgainWithin
+	}
 	var lasting []int
 	for _, r := range all {
 		r.faults++
-		r.after = now.Add(wait.Backoff(r.faults, 25*time.Millisecond, time.Second))
+		r.after = now.Add(wait.Backoff(r.faults, 25*time.Millisecond, within))
 		if f.o.Health.Fails(f.source(r), err, Patience) {
 			lasting = append(lasting, r.p.ID())
 		}
