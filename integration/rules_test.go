@@ -11,8 +11,8 @@ import (
 	"dispatcher/internal/containers"
 )
 
-// A campaign is cancelled, and then Redis loses all that it knows. The node puts the rule back, so that a node that starts later
-// calls nothing of the campaign either.
+// A campaign is cancelled, and then Redis loses all that it knows. The node puts the rule back, also where another one is made at
+// once, so that a node that starts later calls nothing of the campaign either.
 func TestLostRulesReal(t *testing.T) {
 	const jobs = 60
 	w := startServers(t, containers.Kafka)
@@ -24,10 +24,16 @@ func TestLostRulesReal(t *testing.T) {
 	if err := s.rdb.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
+	var answer string
+	eventually(t, 20*time.Second, func() bool {
+		said, err := s.command(t, "cancel", "--when", `job.headers["campaign"] == "autumn"`, "--for", "24h", "--why", "no stock")
+		answer = said
+		return err == nil // it fails while Redis knows nothing
+	}, func() string { return "no rule can be made: " + answer })
 	var known string
 	eventually(t, 20*time.Second, func() bool {
-		known, _ = s.command(t, "rules", "list") // fails while Redis knows nothing
-		return strings.Contains(known, "wrong price")
+		known = s.mustCommand(t, "rules", "list")
+		return strings.Contains(known, "wrong price") && strings.Contains(known, "no stock")
 	},
 		func() string { return "the rule is not put back: " + known })
 	t.Log(strings.TrimSpace(s.mustCommand(t, "rules", "history")))

@@ -6,7 +6,7 @@
 -- ARGV[1] revision  that the new list was made from; -1: read only
 -- ARGV[2] list      the new rules, as JSON
 -- ARGV[3] channel   that nodes are notified on
--- ARGV[4] event     is written down
+-- ARGV[4] event     is written down; empty: nothing is
 -- ARGV[5] by        who made the change
 -- ARGV[6] put_back  revision that the new list had before Redis lost it; 0: it is new
 -- ARGV[7] memory    beside the new list, as JSON: the highest id that was given
@@ -23,6 +23,6 @@ if ARGV[1] == '-1' or tonumber(ARGV[1]) ~= revision then return {now, revision, 
 local put_back = tonumber(ARGV[6])
 revision, list, memory = put_back > 0 and put_back or math.max(now, revision + 1), ARGV[2], ARGV[7]
 redis.call('HSET', KEYS[1], 'revision', string.format('%.0f', revision), 'list', list, 'memory', memory)
-note_event(KEYS[2], ARGV[4], ARGV[5])
-redis.call('PUBLISH', ARGV[3], string.format('%.0f', revision))
+if ARGV[4] ~= '' then note_event(KEYS[2], ARGV[4], ARGV[5]) end
+redis.pcall('PUBLISH', ARGV[3], string.format('%.0f', revision))
 return {now, revision, list, 1, memory}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/redisclient"
@@ -123,4 +124,20 @@ func TestANodeLogsOnceThatRedisDoesNotAnswer(t *testing.T) {
 		w.read(ended)
 		wantLogged(t, out, "could not be read, trying again", 0)
 	})
+}
+
+// An account that may not publish makes rules all the same: nodes look every two seconds.
+func TestARuleIsMadeWithoutTheRightToPublish(t *testing.T) {
+	t.Parallel()
+	s, redis := newStore(t)
+	redis.Server().SetPreHook(func(c *server.Peer, command string, _ ...string) bool {
+		if command == "PUBLISH" {
+			c.WriteError("NOPERM User dispatcher has no permissions to run the 'publish' command")
+		}
+		return command == "PUBLISH"
+	})
+	if r, _ := s.mustAdd(t, cancelSpring(), time.Hour); r.ID != "1" {
+		t.Errorf("got %+v, want rule 1", r)
+	}
+	s.mustEnd(t, "1")
 }

@@ -18,6 +18,12 @@ type List struct {
 	fault  error // the list or the memory in Redis can't be read
 }
 
+// Revisions that are no time of a change.
+const (
+	none  = 0 // Redis has no list
+	first = 1 // nobody has made a rule yet
+)
+
 // memory is what Redis keeps beside the rules. A build that does not know it leaves it as it is when it changes the rules.
 type memory struct {
 	Highest int `json:"highest"` // the highest id that was given, also to a rule that has ended

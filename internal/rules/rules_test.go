@@ -27,7 +27,11 @@ func newStore(t *testing.T) (*Store, *miniredis.Miniredis) {
 	server.SetTime(start)
 	rdb := redisclient.New(redisclient.Options{Addrs: []string{server.Addr()}})
 	t.Cleanup(func() { _ = rdb.Close() })
-	return NewStore(rdb, "ns"), server
+	s := NewStore(rdb, "ns")
+	if err := s.begin(t.Context()); err != nil { // as a node does
+		t.Fatal(err)
+	}
+	return s, server
 }
 
 func cancelSpring() Rule {
@@ -205,6 +209,9 @@ func TestLawTheNewestKnownRulesArePutBack(t *testing.T) {
 	s, server := newStore(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		server.FlushAll()
+		if err := s.begin(t.Context()); err != nil {
+			rt.Fatal(err)
+		}
 		nodes := make([]*Watcher, rapid.IntRange(1, 4).Draw(rt, "nodes"))
 		for i := range nodes {
 			nodes[i] = newWatcher(s, func() {})
@@ -223,7 +230,7 @@ func TestLawTheNewestKnownRulesArePutBack(t *testing.T) {
 				}
 			}
 		}
-		var newest List
+		newest := List{Revision: first} // which a node makes that knows none
 		for _, w := range nodes {
 			if known := w.set.Load().list; known.Revision > newest.Revision {
 				newest = known
@@ -238,7 +245,7 @@ func TestLawTheNewestKnownRulesArePutBack(t *testing.T) {
 				newest = revisions[kept]
 			}
 		}
-		for range 2 {
+		for range 3 {
 			for _, i := range rapid.Permutation(indexes(len(nodes))).Draw(rt, "order") {
 				nodes[i].read(t.Context())
 			}
@@ -260,6 +267,56 @@ func indexes(n int) []int {
 		all[i] = i
 	}
 	return all
+}
+
+// An operator may make a rule just after Redis lost the rules, before a node has put them back.
+func TestLawARuleThatIsMadeJustAfterALossReplacesNoOther(t *testing.T) {
+	t.Parallel()
+	s, server := newStore(t)
+	knows, starts := newWatcher(s, func() {}), newWatcher(s, func() {})
+	s.mustAdd(t, cancelSpring(), time.Hour)
+	knows.read(t.Context())
+	server.FlushAll()
+	starts.read(t.Context())
+	added := make(chan error)
+	go func() {
+		_, _, err := s.Add(t.Context(), Rule{Kind: Hold, When: "true"}, time.Hour)
+		added <- err
+	}()
+	time.Sleep(10 * time.Millisecond) // it finds no rules; where it has not looked yet, the test shows less
+	knows.read(t.Context())
+	if err := <-added; err != nil {
+		t.Fatal(err)
+	}
+	if l, _, err := s.Read(t.Context()); err != nil || len(l.Rules) != 2 || l.Rules[0].Kind != Cancel || l.Rules[1].ID != "2" {
+		t.Errorf("got %+v and %v, want the rule that was lost and the new one", l, err)
+	}
+}
+
+// Where no node runs that could put rules back, a rule is made all the same.
+func TestARuleIsMadeThoughNoNodeHasRun(t *testing.T) {
+	t.Parallel()
+	s, server := newStore(t)
+	server.FlushAll()
+	if r, _ := s.mustAdd(t, cancelSpring(), time.Hour); r.ID != "1" {
+		t.Errorf("got %+v, want rule 1", r)
+	}
+}
+
+// A node writes down that there are no rules once it has found none twice: in between, another node would have put back what it knows.
+func TestANodeBeginsAListThatIsMissing(t *testing.T) {
+	t.Parallel()
+	s, server := newStore(t)
+	server.FlushAll()
+	w := newWatcher(s, func() {})
+	for n, exists := range []bool{false, true} {
+		if w.read(t.Context()); server.Exists(s.key()) != exists {
+			t.Errorf("after %d readings: got a list: %v, want %v", n+1, !exists, exists)
+		}
+	}
+	if events, err := s.Events(t.Context(), 9); err != nil || len(events) != 0 {
+		t.Errorf("got %+v and %v, want no change written down", events, err)
+	}
 }
 
 func TestARuleThatFailsOnAJobDoesNotMatch(t *testing.T) {
@@ -308,6 +365,9 @@ func TestLawNoChangeIsLost(t *testing.T) {
 	s, server := newStore(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		server.FlushAll()
+		if err := s.begin(t.Context()); err != nil {
+			rt.Fatal(err)
+		}
 		n := rapid.IntRange(2, 5).Draw(rt, "operators")
 		done := make(chan error, n)
 		for range n {

@@ -16,6 +16,7 @@ import (
 	"dispatcher/internal/audit"
 	"dispatcher/internal/fault"
 	"dispatcher/internal/timetext"
+	"dispatcher/internal/wait"
 	"dispatcher/lua"
 )
 
@@ -83,10 +84,34 @@ func (s *Store) run(ctx context.Context, revision int64, to List, event, by stri
 // tries is how often a change is made again where others make one at the same time.
 const tries = 5
 
+// Where Redis has no list, it has lost it, or no node has run yet. A change waits so long for the nodes that know it: they put it
+// back. Otherwise the new list, being newer, would take the place of theirs.
+const (
+	putBackWithin = pollEvery + callTimeout
+	putBackCheck  = 100 * time.Millisecond
+)
+
+// beforeChange reads the rules that a change is made from.
+func (s *Store) beforeChange(ctx context.Context) (l List, now time.Time, err error) {
+	for until := time.Now().Add(putBackWithin); ; {
+		l, now, err = s.readAll(ctx)
+		if err != nil || l.Revision != none || time.Now().After(until) {
+			return l, now, err
+		}
+		wait.For(ctx, putBackCheck)
+	}
+}
+
+// begin writes down that there are no rules, so that a missing list is a lost one.
+func (s *Store) begin(ctx context.Context) error {
+	_, _, _, err := s.run(ctx, none, List{Revision: first}, "", "")
+	return err
+}
+
 // change replaces the rules by those that make returns, with what is written down of it.
 func (s *Store) change(ctx context.Context, by string, make func(List, time.Time) (List, string, error)) (List, error) {
 	for range tries {
-		before, now, err := s.readAll(ctx)
+		before, now, err := s.beforeChange(ctx)
 		if err != nil {
 			return List{}, err
 		}

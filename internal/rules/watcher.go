@@ -29,6 +29,7 @@ type Watcher struct {
 	failed  *prometheus.CounterVec
 	loaded  chan struct{} // closed once the rules were read
 	failing bool          // the last reading failed, and that was logged
+	missing bool          // the last reading found no list
 	faulty  int64         // the revision whose list could not be read, as was logged; -1: none
 }
 
@@ -100,6 +101,7 @@ func (w *Watcher) read(parent context.Context) {
 	defer w.know()
 	w.tellFault(list)
 	old := w.set.Load()
+	w.begin(ctx, list.Revision == none && old.list.Revision == none)
 	if list.Revision < old.list.Revision {
 		known := old.list
 		known.Rules = current(known.Rules, now)
@@ -111,6 +113,15 @@ func (w *Watcher) read(parent context.Context) {
 	w.set.Store(w.compile(list, now, time.Now()))
 	w.forget(old, list)
 	w.changed()
+}
+
+// begin writes down that there are no rules where neither Redis nor this node has a list, for the second time: in between, a node that
+// knows one would have put it back. Its error shows at the next reading.
+func (w *Watcher) begin(ctx context.Context, missing bool) {
+	if missing && w.missing {
+		_ = w.store.begin(ctx)
+	}
+	w.missing = missing
 }
 
 // tellFault logs once for each revision that its list can't be read.
