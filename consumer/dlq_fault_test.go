@@ -252,6 +252,31 @@ func TestATruncatedLetterIsCompleted(t *testing.T) {
 	})
 }
 
+// A log of dead letters that lost its end, as by an unclean election, opens no letter again: they would all be replayed once more.
+// Letters that are written behind it are open.
+func TestADeadLetterLogThatLostItsEndOpensNoLetterAgain(t *testing.T) {
+	t.Parallel()
+	const letters = 10
+	bubble(t, 1, func(w *fleet) {
+		w.produce("jobs.dlq", deadRecords(letters)...)
+		replay := func(want int64, note string) {
+			t.Helper()
+			tally, err := w.dlqClient().Replay(w.t.Context(), allLetters, dlq.ReplayOptions{})
+			if err != nil || tally.Done != want || !strings.Contains(strings.Join(tally.Notes, " "), note) {
+				t.Errorf("got %d letters replayed with notes %q and error %v, want %d and %q", tally.Done, tally.Notes, err, want, note)
+			}
+		}
+		replay(letters, "")
+		_, metadata := w.committed("jobs.dlq", 0)
+		w.commit("jobs.dlq", 0, letters+1, metadata) // which was the end before
+		replay(0, "has lost its end")
+		w.produce("jobs.dlq", deadRecords(2)...)
+		replay(2, "")
+		w.commit("jobs.dlq", 0, 100, "") // nobody knows of which topic: better twice than not at all
+		replay(letters+2, "count as open")
+	}, "jobs", "jobs.dlq")
+}
+
 // write writes a record that was read.
 func (w *fleet) write(topic string, m kafka.Message) {
 	w.t.Helper()

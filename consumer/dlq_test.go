@@ -12,6 +12,8 @@ import (
 	"dispatcher/consumer"
 	"dispatcher/consumer/deadletter"
 	"dispatcher/consumer/dlq"
+	"dispatcher/consumer/internal/offsets"
+	"dispatcher/consumer/internal/topicname"
 	"dispatcher/job"
 
 	"github.com/google/go-cmp/cmp"
@@ -183,8 +185,9 @@ func TestLettersAreSettledOnce(t *testing.T) {
 		if got, tally := w.openLetters(allLetters); len(got) != 0 || tally.Open != 0 {
 			t.Errorf("got %v listed, want none", got)
 		}
-		if offset, metadata := w.committed("jobs.dlq", 0); offset != 10 || metadata != "" {
-			t.Errorf("got offset %d and metadata %q, want 10 and none", offset, metadata)
+		offset, text := w.committed("jobs.dlq", 0)
+		if m, err := offsets.DecodeMetadata(text); err != nil || offset != 10 || m.Topic == (topicname.ID{}) || m.Span() != 0 {
+			t.Errorf("got offset %d and metadata %q, want 10 and the topic's id", offset, text)
 		}
 		if got := len(w.topicRecords("jobs")); got != 3 {
 			t.Errorf("got %d jobs, want 3", got)

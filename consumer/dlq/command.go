@@ -10,6 +10,7 @@ import (
 
 	"dispatcher/consumer/deadletter"
 	"dispatcher/consumer/internal/broker"
+	"dispatcher/consumer/internal/topicname"
 	"dispatcher/internal/fault"
 
 	"github.com/segmentio/kafka-go"
@@ -36,6 +37,7 @@ type command struct {
 
 	client *broker.Client
 	layout map[string]kafka.Topic
+	ids    map[string]topicname.ID // of the topics; missing: not asked for yet; zero: the broker has no ids
 	tally  Tally
 
 	read, all int64                        // offsets, for Options.Progress
@@ -95,7 +97,7 @@ func (c *command) connect(ctx context.Context, topics []string) error {
 		cl.Close()
 		return err
 	}
-	c.client = cl
+	c.client, c.ids = cl, make(map[string]topicname.ID, len(topics))
 	return nil
 }
 

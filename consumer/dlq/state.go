@@ -21,6 +21,9 @@ var errCommit = errors.New("the letters that were settled could not be committed
 func (c *command) positions(ctx context.Context, topic string, ids []int) (map[int]offsets.Position, error) {
 	var found map[int]offsets.Position
 	err := retry(ctx, func(ctx context.Context) error {
+		if err := c.identify(ctx, topic); err != nil {
+			return err
+		}
 		var err error
 		if found, err = c.client.Positions(ctx, c.group(topic), topic, ids, kafka.ReadCommitted); err == nil && len(found) < len(ids) {
 			err = errNoProgress
@@ -30,7 +33,25 @@ func (c *command) positions(ctx context.Context, topic string, ids []int) (map[i
 	if err != nil {
 		return nil, fmt.Errorf("topic %s: %w", topic, err)
 	}
+	for id, at := range found {
+		at.Topic = c.ids[topic]
+		found[id] = at
+	}
 	return found, nil
+}
+
+// identify asks for the id of a topic, once. It tells a log that lost its end from one of a topic that was created again.
+func (c *command) identify(ctx context.Context, topic string) error {
+	if _, known := c.ids[topic]; known {
+		return nil
+	}
+	at := broker.Describer{Client: c.client}
+	state, err := at.Describe(ctx, topic)
+	if err == nil || errors.Is(err, broker.ErrNoTopicIDs) {
+		c.ids[topic] = state.ID
+		return nil
+	}
+	return err
 }
 
 // partitionState is which letters of one partition are settled, while a command works on it.
@@ -49,6 +70,8 @@ func (c *command) newState(topic string, id int, at offsets.Position, m *members
 	s := &partitionState{c: c, topic: topic, id: id, membership: m, generation: generation}
 	base, metadata, problem := at.Resolve(false)
 	switch {
+	case at.Truncated():
+		c.tally.note(fmt.Sprintf("%s/%d has lost its end: it ends at offset %d, before the last settled letter; all of its letters are settled", topic, id, at.LogEnd))
 	case at.Committed > at.LogEnd:
 		c.tally.note(fmt.Sprintf("%s/%d ends at offset %d, before the last settled letter, so the log is another one: all of its letters count as open", topic, id, at.LogEnd))
 	case at.Committed >= 0 && at.Committed < at.LogStart:
@@ -59,6 +82,9 @@ func (c *command) newState(topic string, id int, at offsets.Position, m *members
 	s.tracker = offsets.NewTracker(base)
 	s.tracker.Restore(&metadata)
 	s.saved = s.tracker.Rev()
+	if at.Truncated() { // commit the present end: letters written from now on would count as settled once the log is as long again
+		s.tracker.Touch()
+	}
 	return s
 }
 
@@ -114,9 +140,10 @@ func (s *partitionState) commit(ctx context.Context, gen *kafka.Generation) erro
 	ctx, cancel := context.WithTimeout(ctx, broker.CallTimeout)
 	defer cancel()
 	snap := s.tracker.Snapshot()
+	metadata := offsets.Metadata{Topic: s.c.ids[s.topic], Bitmap: snap.Bitmap}
 	res, err := s.c.client.OffsetCommit(ctx, &kafka.OffsetCommitRequest{
 		GroupID: s.c.group(s.topic), GenerationID: int(gen.ID), MemberID: gen.MemberID,
-		Topics: map[string][]kafka.OffsetCommit{s.topic: {{Partition: s.id, Offset: snap.Low, Metadata: snap.Bitmap.Encode()}}},
+		Topics: map[string][]kafka.OffsetCommit{s.topic: {{Partition: s.id, Offset: snap.Low, Metadata: metadata.Encode()}}},
 	})
 	if err != nil {
 		return err
