@@ -251,7 +251,7 @@ func TestARaiseIsFeltAtOnce(t *testing.T) {
 			tr := newTrial(t, "", a, contractOf(6, time.Minute), 1)
 			for given := range int64(13) {
 				for taken := int64(0); taken <= given%4; taken += tr.reserve(0, 1).Schedule.Given {
-					tr.pass(100_000)
+					tr.pass(500_000)
 				}
 				tr.pass(1_000_000 * given % 10_000_000)
 				high, low := int64(6000), int64(6)
