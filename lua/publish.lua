@@ -5,7 +5,7 @@
 --                  "12r" calls that the provider refused for their rate, "12u" units that the calls counted, "12k" the cap and
 --                  "12e" the effective cap in units a second
 --
--- ARGV[1] node       its name, unique per start
+-- ARGV[1] node       its name, "-" and 16 digits, unique per start
 -- ARGV[2] text       what it says; empty: the node ends
 -- ARGV[3] second     of the half minute that the counts are of; -1: none
 -- ARGV[4] calls, ARGV[5] refused, ARGV[6] cap, ARGV[7] effective  of that second
@@ -21,12 +21,13 @@ local figures, seconds, node = KEYS[1], KEYS[2], ARGV[1]
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
--- forget removes what nodes said that are gone: one that was killed does not say that it ends.
+-- forget removes what nodes said that are gone: one that was killed does not say that it ends. So it removes what another process
+-- of this name said. Where that one still works, it says something again within a second.
 local function forget()
-  local all = redis.call('HGETALL', figures)
+  local all, name = redis.call('HGETALL', figures), string.sub(node, 1, -18)
   for i = 1, #all, 2 do
     local at = tonumber(string.match(all[i + 1], '^(%d+) ') or 0)
-    if math.abs(now - at) > tonumber(ARGV[9]) then redis.call('HDEL', figures, all[i]) end
+    if string.sub(all[i], 1, -18) == name or math.abs(now - at) > tonumber(ARGV[9]) then redis.call('HDEL', figures, all[i]) end
   end
 end
 

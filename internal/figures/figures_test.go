@@ -123,6 +123,39 @@ func TestWhatANodeSaidGrowsOldAndIsForgotten(t *testing.T) {
 	}
 }
 
+// A node that was killed and starts again has the figures of its new process alone, also where Redis's clock was set back meanwhile.
+func TestANodeThatStartsAgainSaysTheNewest(t *testing.T) {
+	t.Parallel()
+	for name, passes := range map[string]time.Duration{"later": 3 * time.Second, "the clock was set back": -20 * time.Second} {
+		for range 8 { // ids are random, and so is their order
+			s := newStation(miniredis.RunT(t))
+			s.node("n1", func() Figures { return Figures{UpS: 1} }).publish(t.Context(), s.now)
+			s.node("n1-other", func() Figures { return Figures{} }).publish(t.Context(), s.now)
+			s.pass(passes)
+			s.node("n1", func() Figures { return Figures{UpS: 2} }).publish(t.Context(), s.now)
+			if nodes := mustRead(t, s); len(nodes) != 2 || nodes[0].UpS != 2 || nodes[1].Name != "n1-other" {
+				t.Fatalf("%s: got %+v, want the new process of n1, and n1-other", name, nodes)
+			}
+		}
+	}
+}
+
+// Two processes of one name may work together for a while. One that is killed then says nothing any more.
+func TestOfOneNameTheNewestFiguresComeFirst(t *testing.T) {
+	t.Parallel()
+	for range 8 {
+		s := newStation(miniredis.RunT(t))
+		killed, works := s.node("n1", func() Figures { return Figures{UpS: 1} }), s.node("n1", func() Figures { return Figures{UpS: 2} })
+		for _, n := range []*Publisher{works, killed, works} {
+			n.publish(t.Context(), s.now)
+			s.pass(time.Second)
+		}
+		if nodes := mustRead(t, s); len(nodes) != 2 || nodes[0].UpS != 2 {
+			t.Fatalf("got %+v, want the figures of the process that works first", nodes)
+		}
+	}
+}
+
 // No call is counted twice, and none is left out while Redis answers.
 func TestLawSecondsAddUp(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Read returns what the nodes said within the last minute before now, Redis's time, by name.
+// Read returns what the nodes said within the last minute before now, Redis's time, by name, and of one name the newest first.
 func Read(ctx context.Context, rdb redis.UniversalClient, namespace string, now time.Time) ([]Node, error) {
 	fields, err := rdb.HGetAll(ctx, figuresKey(namespace)).Result()
 	if err != nil {
@@ -23,7 +23,7 @@ func Read(ctx context.Context, rdb redis.UniversalClient, namespace string, now 
 			nodes = append(nodes, n)
 		}
 	}
-	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Age, b.Age), cmp.Compare(a.ID, b.ID)) })
 	return nodes, nil
 }
 
