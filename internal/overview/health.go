@@ -19,7 +19,7 @@ const (
 	NotReady State = "not_ready" // no node can work
 	Paused   State = "paused"    // by an operator
 	Blocked  State = "blocked"   // the provider refuses calls, and asked for a rest
-	Provider State = "provider"  // the provider does not answer
+	Provider State = "provider"  // the provider answers no node that has jobs
 	Idle     State = "idle"      // nothing waits
 	Slowed   State = "slowed"    // the first limit holds jobs up, at less than its cap: the provider refused calls
 	Limited  State = "limited"   // the first limit holds jobs up
@@ -34,7 +34,7 @@ type Health struct {
 	Text  string `json:"text"`
 	Limit string `json:"limit,omitempty"` // that holds jobs up
 	Warn  bool   `json:"warn"`            // somebody should look
-	Lacks string `json:"lacks,omitempty"` // which nodes are missing or not ready; empty: none
+	Lacks string `json:"lacks,omitempty"` // which nodes are missing, not ready, or have jobs and get no answer of the provider; empty: none
 }
 
 // judge finds the fleet's state.
@@ -64,7 +64,7 @@ func (f *Fleet) holdUp() Health {
 			State: Blocked, Warn: true, Limit: f.Limit.Name,
 			Text: fmt.Sprintf("The provider refuses calls until %s: %s.", clockText(f.Limit.Slowdown.BlockedUntil), wait),
 		}
-	case f.every(func(n *Figures) bool { return n.ProviderDown }):
+	case f.providerDown():
 		return Health{State: Provider, Warn: true, Text: fmt.Sprintf("The provider does not answer: %s.", wait)}
 	case f.waiting() == 0:
 		return Health{State: Idle, Text: "No job waits."}
@@ -90,6 +90,23 @@ func (f *Fleet) every(is func(*Figures) bool) bool {
 }
 
 func (f *Fleet) some(is func(*Figures) bool) bool { return slices.ContainsFunc(f.fresh(), is) }
+
+// providerDown tells whether some node has jobs, and the provider answers none that has. Nodes without jobs make no call, so their
+// breakers say nothing new.
+func (f *Fleet) providerDown() bool {
+	return f.some(getsNoAnswer) && f.every(func(n *Figures) bool { return leftOf(n) == 0 || n.ProviderDown })
+}
+
+// getsNoAnswer tells whether the node has jobs and the provider does not answer it.
+func getsNoAnswer(n *Figures) bool { return n.ProviderDown && leftOf(n) > 0 }
+
+// leftOf are the jobs of the node that are not settled.
+func leftOf(n *Figures) (jobs float64) {
+	for _, l := range n.Lanes {
+		jobs += left(l)
+	}
+	return jobs
+}
 
 // held are the jobs that rules hold.
 func (f *Fleet) held() (jobs int) {
@@ -123,7 +140,7 @@ func (f *Fleet) silence() string {
 	return (time.Duration(least) * time.Second).String()
 }
 
-// lacks names the nodes that are missing, say nothing or can't work.
+// lacks names the nodes that are missing, say nothing, can't work or get no answer of the provider.
 func (f *Fleet) lacks() string {
 	var all []string
 	for _, n := range f.Nodes {
@@ -134,6 +151,8 @@ func (f *Fleet) lacks() string {
 			all = append(all, n.Name+" says nothing of itself")
 		case !n.Figures.Ready:
 			all = append(all, n.Name+": "+faultOf(n.Figures))
+		case getsNoAnswer(n.Figures):
+			all = append(all, n.Name+": the provider does not answer it")
 		}
 	}
 	return strings.Join(all, "; ")

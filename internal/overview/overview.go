@@ -179,7 +179,7 @@ func (f *Fleet) join() {
 	}
 	for i := range f.Lanes {
 		l := &f.Lanes[i]
-		l.DrainS = seconds(l.left(), l.PerS)
+		l.DrainS = seconds(left(l.Lane), l.PerS)
 	}
 	f.collectExpiring()
 	slices.SortStableFunc(f.Keys, func(a, b Key) int { return cmp.Compare(b.Jobs, a.Jobs) })
@@ -188,7 +188,7 @@ func (f *Fleet) join() {
 }
 
 // left are the jobs of the lane that are not settled, but those of retry topics, which wait for their time.
-func (l *Lane) left() float64 { return float64(l.Waiting) + float64(l.InFlight) + float64(l.Asleep) }
+func left(l figures.Lane) float64 { return float64(l.Waiting) + float64(l.InFlight) + float64(l.Asleep) }
 
 // longestForecast is the longest time that is forecast. The rate of a fleet that settles nothing decays towards 0, and what would
 // take longer at such a rate takes for ever.
@@ -255,7 +255,7 @@ func (f *Fleet) addLimit(l Limit) {
 // waiting are the jobs of all lanes that are not settled.
 func (f *Fleet) waiting() (jobs float64) {
 	for i := range f.Lanes {
-		jobs += f.Lanes[i].left()
+		jobs += left(f.Lanes[i].Lane)
 	}
 	return jobs
 }

@@ -163,6 +163,33 @@ func TestHealthNamesWhatHoldsJobsUp(t *testing.T) {
 	}
 }
 
+// Nodes without jobs make no call, so their breakers say nothing of the provider: some were never opened, others never close.
+func TestTheProviderIsJudgedByNodesThatHaveJobs(t *testing.T) {
+	t.Parallel()
+	node := func(name string, jobs int64, down bool) Node {
+		f := lanes(figures.Lane{Name: "default", Waiting: jobs, PerS: 100})
+		f.ProviderDown = down
+		return working(name, f)
+	}
+	for name, tc := range map[string]struct {
+		nodes []Node
+		want  State
+		lacks string
+	}{
+		"all with jobs are down": {
+			[]Node{node("n1", 500, true), node("n2", 500, true), node("n3", 0, false)}, Provider,
+			"n1: the provider does not answer it; n2: the provider does not answer it",
+		},
+		"one with jobs is down":        {[]Node{node("n1", 500, true), node("n2", 500, false)}, Working, "n1: the provider does not answer it"},
+		"down since the last job, one": {[]Node{node("n1", 0, true), node("n2", 500, false)}, Working, ""},
+		"down since the last job, all": {[]Node{node("n1", 0, true), node("n2", 0, true)}, Idle, ""},
+	} {
+		if h := fleet(settings(), tc.nodes...).Health; h.State != tc.want || h.Lacks != tc.lacks || h.Warn != (tc.lacks != "") {
+			t.Errorf("%s: got %+v, want %s and that it lacks %q", name, h, tc.want, tc.lacks)
+		}
+	}
+}
+
 // Where each job is known by itself, the forecast is that of a walk over all jobs in their order.
 func TestExpiringJobsAreThoseOfAWalk(t *testing.T) {
 	t.Parallel()
