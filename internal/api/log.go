@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"strings"
 	"time"
@@ -52,6 +53,7 @@ func (a *api) setLevel(r *http.Request) (any, error) {
 	}
 	old, _ := a.level.State()
 	a.level.Set(level, ch.For)
-	a.log.Warn("the log level was changed", "from", loglevel.Name(old), "to", name, "for", ch.For, "by", ch.By, "why", ch.Why)
+	a.log.Log(r.Context(), max(slog.LevelWarn, level), "the log level was changed", // also where the new level hides warnings
+		"from", loglevel.Name(old), "to", name, "for", ch.For, "by", ch.By, "why", ch.Why)
 	return a.showLevel(r)
 }

@@ -34,6 +34,12 @@ func TestTheLogLevelIsChangedWhileTheNodeRuns(t *testing.T) {
 	if level.Level() != slog.LevelDebug || !strings.Contains(text.String(), "to=debug") || !strings.Contains(text.String(), "anna") {
 		t.Errorf("got the level %v and the log %q", level.Level(), text.String())
 	}
-	s.must(s.ask(http.MethodPut, "log", `{"level":"error"}`), 200, `{"node":"node-1","level":"error","usual":"info"}`)
+	text.Reset()
+	for _, by := range []string{"bert", "carla"} { // the level is error already when carla asks
+		s.must(s.ask(http.MethodPut, "log", `{"level":"error","by":"`+by+`"}`), 200, `{"node":"node-1","level":"error","usual":"info"}`)
+		if !strings.Contains(text.String(), "to=error") || !strings.Contains(text.String(), by) {
+			t.Errorf("got the log %q, want the change by %s in it, which hides warnings", text.String(), by)
+		}
+	}
 	s.must(serve(t).get("log"), 404, "does not change the level of its log")
 }
