@@ -62,15 +62,12 @@ func New(o Options) (*Tracer, error) {
 	if headers == nil {
 		headers = map[string]string{} // else the environment's
 	}
-	options := []otlptracehttp.Option{
-		otlptracehttp.WithEndpoint(u.Host), otlptracehttp.WithURLPath(cmp.Or(u.Path, "/v1/traces")), otlptracehttp.WithHeaders(headers),
-		otlptracehttp.WithCompression(otlptracehttp.GzipCompression), otlptracehttp.WithTimeout(sendTime),
+	u.Path = cmp.Or(u.Path, "/v1/traces")
+	client, err := otlptracehttp.New(context.Background(),
+		otlptracehttp.WithEndpointURL(u.String()), // with the scheme, which is the environment's otherwise
+		otlptracehttp.WithHeaders(headers), otlptracehttp.WithCompression(otlptracehttp.GzipCompression), otlptracehttp.WithTimeout(sendTime),
 		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: time.Second, MaxInterval: sendTime / 2, MaxElapsedTime: sendTime}),
-	}
-	if u.Scheme == "http" {
-		options = append(options, otlptracehttp.WithInsecure())
-	}
-	client, err := otlptracehttp.New(context.Background(), options...)
+	)
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}

@@ -104,6 +104,37 @@ func TestCloseSendsWhatIsLeft(t *testing.T) {
 	}
 }
 
+// Scheme, host and path are those of the configuration, whatever the environment says: headers hold credentials, which
+// must not go to an https:// endpoint in clear text.
+func TestTheEnvironmentDoesNotChangeTheEndpoint(t *testing.T) {
+	for _, row := range []struct {
+		name, value, scheme, path string
+		want                      string // the path that is asked for without encryption; empty: none
+	}{
+		{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318/other", "https://", "", ""},
+		{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://collector:4318/other", "https://", "", ""},
+		{"OTEL_EXPORTER_OTLP_INSECURE", "true", "https://", "", ""},
+		{"OTEL_EXPORTER_OTLP_TRACES_INSECURE", "true", "https://", "", ""},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT", "https://collector:4318/other", "http://", "", "/v1/traces"},
+		{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://collector:4318/other", "http://", "/own", "/own"},
+		{"OTEL_EXPORTER_OTLP_INSECURE", "false", "http://", "/", "/"},
+	} {
+		t.Run(row.name+"="+row.value, func(t *testing.T) {
+			t.Setenv(row.name, row.value)
+			asked := make(chan string, 10)
+			r := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) { asked <- q.URL.Path }))
+			t.Cleanup(r.Close)
+			s := newScene(t, row.scheme+r.Listener.Addr().String()+row.path, patient)
+			s.call(one)
+			s.Close()
+			close(asked)
+			if got := <-asked; got != row.want || s.spans(t)["sent"]+s.spans(t)["failed"] != 2 {
+				t.Errorf("got the path %q asked without encryption and %v, want %q", got, s.spans(t), row.want)
+			}
+		})
+	}
+}
+
 // A receiver that refuses spans is logged once, without the headers.
 func TestAFailureIsLoggedOnce(t *testing.T) {
 	t.Parallel()
