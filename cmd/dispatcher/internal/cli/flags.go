@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"dispatcher/internal/fault"
 	"dispatcher/throttle/limit"
@@ -46,6 +47,17 @@ func Flagged(err error, note string) error {
 		return err
 	}
 	return fmt.Errorf("%w (--%s)%s", err, flagOf(field.Field), note)
+}
+
+// Filled refuses flags that are given with an empty value: a shell puts it in the place of a variable that is not set.
+func Filled(flags *pflag.FlagSet, names ...string) error {
+	for _, name := range names {
+		f := flags.Lookup(name)
+		if text := f.Value.String(); f.Changed && (text == "" || text == "[]") { // "[]": an empty list
+			return fault.New("--"+name, "", "must not be empty; leave the flag out if you don't mean to choose")
+		}
+	}
+	return nil
 }
 
 // flagOf is the flag of a setting.

@@ -201,6 +201,22 @@ func TestDLQParked(t *testing.T) {
 	}
 }
 
+// A shell gives an empty value for a variable that is not set. It must not select all dead letters.
+func TestLawAnEmptyFlagSelectsNoDeadLetters(t *testing.T) {
+	t.Parallel()
+	q := newDLQ(t, someLetters()...)
+	for _, verb := range []string{"list", "replay", "drop"} {
+		for _, flag := range []string{"--topic", "--reason", "--since", "--until"} {
+			q.run(verb, flag, "").MustFail(t, flag+`: "": must not be empty`)
+			q.run(verb, flag, "", "--key", "k1").MustFail(t, flag+`: "": must not be empty`)
+		}
+	}
+	q.run("replay", "--all", "--to", "").MustFail(t, `--to: "": must not be empty`)
+	q.run("drop", "--limit", "0").MustFail(t, "give --all")
+	q.run("list", "--limit", "0").MustPrint(t, "3 of 3 open dead letters match")
+	q.run("drop", "--all", "--limit", "0").MustPrint(t, "dropped 3 dead letters")
+}
+
 func TestDLQSlips(t *testing.T) {
 	t.Parallel()
 	q := newDLQ(t)

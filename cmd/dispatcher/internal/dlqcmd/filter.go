@@ -43,11 +43,11 @@ func (g *letterFlags) define(s *cli.Settings, cmd *cobra.Command) {
 	cli.Choices(cmd, "reason", classes...)
 }
 
-// given are the selecting flags that were used.
+// given are the selecting flags that were used. A limit of 0 selects nothing.
 func (g *letterFlags) given() []string {
 	var used []string
 	for _, name := range []string{"topic", "reason", "since", "until", "key", "limit"} {
-		if g.flags.Changed(name) {
+		if g.flags.Changed(name) && (name != "limit" || g.limit != 0) {
 			used = append(used, "--"+name)
 		}
 	}
@@ -57,6 +57,9 @@ func (g *letterFlags) given() []string {
 // filter combines the flags, or the ids.
 func (g *letterFlags) filter(cfg configs.Config, ids []string, now time.Time) (dlq.Filter, error) {
 	f := dlq.Filter{Topics: cfg.Kafka.JobTopics(), Limit: g.limit, Parked: g.parked}
+	if err := cli.Filled(g.flags, "topic", "reason", "since", "until"); err != nil {
+		return f, err
+	}
 	if used := g.given(); len(ids) > 0 && len(used) > 0 {
 		return f, fmt.Errorf("ids name single dead letters: leave out %s", strings.Join(used, ", "))
 	}

@@ -32,6 +32,9 @@ func newReplayCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 		if rate != 0 && rate < 0.01 {
 			return fmt.Errorf("dlq replay: --rate %g: must be at least 0.01, or 0", rate)
 		}
+		if err := cli.Filled(cmd.Flags(), "to"); err != nil {
+			return err
+		}
 		return x.run(cmd, s, args, *asJSON, func(ctx context.Context, client *dlq.Client, f dlq.Filter) (dlq.Tally, error) {
 			return client.Replay(ctx, f, dlq.ReplayOptions{To: x.to, Rate: rate, Whole: whole, Dry: x.dry})
 		})

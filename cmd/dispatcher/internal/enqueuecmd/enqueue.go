@@ -58,6 +58,9 @@ func New(s *cli.Settings) *cobra.Command {
 		if from < 1 {
 			return fmt.Errorf("enqueue: --resume-from: %d: lines are counted from 1", from)
 		}
+		if err := cli.Filled(cmd.Flags(), "topic", "key-field"); err != nil {
+			return err
+		}
 		cfg, conn, err := s.Kafka(cmd)
 		if err != nil {
 			return err

@@ -235,6 +235,8 @@ func TestEnqueueWritesToKafka(t *testing.T) {
 	}
 	with(`{"value":"a","headers":{"cost":"0"}}`, "--format", "ndjson", "--no-check", "--topic", "other").MustPrint(t, "enqueued 1 jobs to other\n")
 	with("a\n", "--format", "csv").MustFail(t, "csv")
+	with("a\n", "--topic", "").MustFail(t, `--topic: "": must not be empty`)
+	with("a\n", "--key-field", "").MustFail(t, `--key-field: "": must not be empty`)
 	with("", "/no/such/file").MustFail(t, "/no/such/file")
 	with("", t.TempDir()).MustFail(t, "can't be read as a file")
 	with("a\n{", "--key-field", "to").MustFail(t, "line 1: is no JSON object")
