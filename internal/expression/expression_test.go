@@ -55,6 +55,7 @@ func TestKeys(t *testing.T) {
 		{source: `job.json?.no?.such ?? "none"`, want: "none"},
 		{source: `split(job.json.text, "l")[0] | upper()`, want: "HE"},
 		{source: `job.lane in ["otp", "bulk"] ? "a" : "b"`, want: "a"},
+		{source: `trim(job.json.text, "h")`, want: "ello"},
 		{source: `job.key matches "^k[0-9]$"`, want: "true"},
 
 		{source: `job.headers["to"]`, fault: "gives nothing for this job"},
@@ -190,6 +191,8 @@ func TestRefusals(t *testing.T) {
 		"job.key()":                    "there is no such function",
 		"job.key matches job.lane":     "must be written out in quotes",
 		`job.key matches "("`:          "missing closing )",
+		"trim(job.key, job.lane)":      "the second argument of trim must be written out in quotes",
+		`job.key | trim(job.json.a)`:   "the second argument of trim must be written out in quotes",
 		"1 % 0":                        "integer divide by zero",
 	} {
 		_, err := expression.CompileKey(source)

@@ -80,9 +80,7 @@ func (n *names) Visit(node *ast.Node) {
 	case *ast.BinaryNode:
 		n.binary(t)
 	case *ast.BuiltinNode:
-		if !slices.Contains(builtins, t.Name) {
-			n.refuse(t, "%s is not supported here; %s", t.Name, theFunctions())
-		}
+		n.builtin(t)
 	case *ast.CallNode:
 		name, ok := t.Callee.(*ast.IdentifierNode)
 		if !ok || !slices.Contains(own, name.Value) {
@@ -93,12 +91,26 @@ func (n *names) Visit(node *ast.Node) {
 	}
 }
 
+// builtin refuses two texts of the job in trim, whose cost would be the product of their lengths.
+func (n *names) builtin(t *ast.BuiltinNode) {
+	switch {
+	case !slices.Contains(builtins, t.Name):
+		n.refuse(t, "%s is not supported here; %s", t.Name, theFunctions())
+	case t.Name == "trim" && len(t.Arguments) > 1 && !writtenOut(t.Arguments[1]):
+		n.refuse(t, "the second argument of trim must be written out in quotes")
+	}
+}
+
+func writtenOut(node ast.Node) bool {
+	_, text := node.(*ast.StringNode)
+	return text
+}
+
 func (n *names) binary(t *ast.BinaryNode) {
-	_, written := t.Right.(*ast.StringNode)
 	switch {
 	case t.Operator == "..":
 		n.refuse(t, "a range is not supported here; compare with >= and <=")
-	case t.Operator == "matches" && !written:
+	case t.Operator == "matches" && !writtenOut(t.Right):
 		n.refuse(t, "the regular expression behind matches must be written out in quotes")
 	}
 }
