@@ -43,8 +43,8 @@ type Source struct {
 	// Environ returns the environment as NAME=value, as os.Environ does. References
 	// ${env:NAME} are looked up in it, too. Nil: the environment is empty.
 	Environ func() []string
-	// CallsNobody leaves out the headers of the calls and of tracing, since the provider will
-	// not be called. So the secrets that the headers refer to may be missing.
+	// CallsNobody is for settings with which the provider will not be called. References in
+	// the headers of the calls and of tracing may lead nowhere, since the secrets may be missing.
 	CallsNobody bool
 	// OnlyShown is for settings that will only be shown. References may lead nowhere,
 	// and are shown as they were written.
@@ -142,10 +142,7 @@ func (r *reading) decode(v *viper.Viper, env map[string]string, src Source) {
 		*r = *unreadable(errors.New("config: the checked settings do not fit their struct"))
 		return
 	}
-	if src.CallsNobody {
-		c.Sender.HTTP.Headers, c.Tracing.Headers = nil, nil
-	}
-	c.resolve(env, src.OnlyShown, r.fault)
+	c.resolve(env, src, r.fault)
 }
 
 // parseYAML reads one document. It returns the keys and values that fit [Config], and

@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -22,16 +23,17 @@ const (
 func isURL(path string) bool { return path == urlKey || path == tokenKey || path == traceKey }
 
 // resolve replaces the references in every text and remembers the text as written.
-// It passes each fault to fault. With onlyShown, references that lead nowhere stay.
-func (c *Config) resolve(env map[string]string, onlyShown bool, fault func(error)) {
+// It passes each fault to fault. With src.OnlyShown, references that lead nowhere stay.
+func (c *Config) resolve(env map[string]string, src Source, fault func(error)) {
 	c.written, c.env = map[string]string{}, env
 	c.eachText(func(path string, _ bool, text string) string {
 		value, err := expand(text, env)
-		if err != nil && onlyShown {
+		if err != nil && src.OnlyShown {
 			c.written[path] = text
 			return text
 		}
-		if err != nil {
+		spared := src.CallsNobody && leadsNowhere(err) && concerns(path, headerKeys)
+		if err != nil && !spared {
 			fault(misreadAt(path, fmt.Errorf("%s: %w", path, err)))
 		}
 		if value != text {
@@ -53,14 +55,16 @@ func (c Config) Reread(path string) func() (string, error) {
 }
 
 // expand replaces ${env:NAME} and ${file:/path}; $${ is a literal ${. References in
-// the value of a reference are not replaced.
+// the value of a reference are not replaced. If only references that lead nowhere are at
+// fault, expand also returns the rest of the text.
 func expand(text string, env map[string]string) (string, error) {
 	var out strings.Builder
+	var lost error // the first that leads nowhere
 	for {
 		before, after, found := strings.Cut(text, "${")
 		if !found {
 			out.WriteString(text)
-			return out.String(), nil
+			return out.String(), lost
 		}
 		if escaped, ok := strings.CutSuffix(before, "$"); ok {
 			out.WriteString(escaped + "${")
@@ -72,12 +76,27 @@ func expand(text string, env map[string]string) (string, error) {
 			return "", errors.New("a ${ without its }; write $${ for a literal one")
 		}
 		value, err := dereference(reference, env)
-		if err != nil {
+		if err != nil && !leadsNowhere(err) {
 			return "", err
 		}
+		lost = cmp.Or(lost, err)
 		out.WriteString(before + value)
 		text = rest
 	}
+}
+
+// nowhereError says that a reference leads nowhere: on another machine it may be sound.
+type nowhereError struct {
+	shown string // the reference
+	err   error
+}
+
+func (e *nowhereError) Error() string { return e.shown + ": " + e.err.Error() }
+func (e *nowhereError) Unwrap() error { return e.err }
+
+func leadsNowhere(err error) bool {
+	_, ok := errors.AsType[*nowhereError](err)
+	return ok
 }
 
 func dereference(reference string, env map[string]string) (string, error) {
@@ -87,13 +106,13 @@ func dereference(reference string, env map[string]string) (string, error) {
 	case "env":
 		value, ok := env[name]
 		if !ok {
-			return "", fmt.Errorf("%s: the environment has no such variable", shown)
+			return "", &nowhereError{shown, errors.New("the environment has no such variable")}
 		}
 		return value, nil
 	case "file":
 		content, err := readFile(name)
 		if err != nil {
-			return "", fmt.Errorf("%s: %w", shown, err)
+			return "", &nowhereError{shown, err}
 		}
 		line := strings.TrimSuffix(string(content), "\n")
 		return strings.TrimSuffix(line, "\r"), nil

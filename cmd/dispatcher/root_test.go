@@ -46,6 +46,29 @@ func TestARunNeedsTheProvidersSecrets(t *testing.T) {
 	dispatcher("run").MustFail(t, lacks)
 	dispatcher("config", "show").MustPrint(t, "${env:PROVIDER_TOKEN}")
 	dispatcher("config", "check").MustPrint(t, "config ok, but a run would lack:", lacks)
+	clitest.RunRoot(t.Context(), newRoot, "", nil, "config", "check", "--set", "tracing.headers.x=${file:/no/such/file}").
+		MustPrint(t, "config ok, but a run would lack:", "tracing.headers.x: ${file:/no/such/file}: stat")
+}
+
+// The check spares only secrets that are not there. Each other fault of a header is one.
+func TestLawTheCheckRefusesWhatARunRefuses(t *testing.T) {
+	t.Parallel()
+	for settings, want := range map[string]string{
+		`sender: {http: {headers: {idempotency-key: fixed}}}`:                "headers.idempotency-key: [redacted]: is set by the call itself",
+		`sender: {http: {headers: {idempotency-key: "${env:NONE}"}}}`:        "headers.idempotency-key: ${env:NONE}: the environment has no such variable",
+		`sender: {http: {headers: {content-length: "5"}}}`:                   "headers.content-length: [redacted]: is set by the call itself",
+		`sender: {http: {headers: {authorization: "Bearer ${TOKEN}"}}}`:      "headers.authorization: a ${…} that is neither ${env:NAME}",
+		`sender: {http: {headers: {authorization: "${env:NONE} ${TOKEN}"}}}`: "headers.authorization: a ${…} that is neither ${env:NAME}",
+		`sender: {http: {headers: {authorization: "Bearer ${env:TOKEN}"}}}`:  "headers.authorization: [redacted]${env:TOKEN}: holds a line break",
+		`tracing: {headers: {authorization: "${TOKEN}"}}`:                    "headers.authorization: a ${…} that is neither ${env:NAME}",
+		`tracing: {headers: {authorization: "${env:TOKEN}"}}`:                "headers.authorization: ${env:TOKEN}: holds a line break",
+		`redis: {password: "${env:NONE}"}`:                                   "redis.password: ${env:NONE}: the environment has no such variable",
+	} {
+		file := clitest.WriteFile(t, "dispatcher.yaml", settings)
+		for _, command := range [][]string{{"config", "check"}, {"run"}} {
+			clitest.RunRoot(t.Context(), newRoot, "", []string{"TOKEN=a\nb"}, append(command, "-c", file)...).MustFail(t, want)
+		}
+	}
 }
 
 func TestShellsComplete(t *testing.T) {

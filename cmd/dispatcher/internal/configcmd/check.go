@@ -50,8 +50,8 @@ func newCheckCommand(s *cli.Settings) *cobra.Command {
 	return cmd
 }
 
-// checked loads the settings as a node does. If only secrets of the provider are
-// missing, which only a run needs, lacks lists them.
+// checked loads the settings as a node does. If the only faults are references of headers
+// that lead nowhere, lacks lists them: their secrets are needed only in a run.
 func checked(s *cli.Settings) (cfg configs.Config, lacks []string, err error) {
 	cfg, err = s.Load(node.Check)
 	if err == nil {
