@@ -13,7 +13,7 @@ import (
 	"dispatcher/throttle/limit"
 )
 
-// problemOf says what an error means for who called. Nothing was changed.
+// problemOf says what an error means for who called. Nothing was changed, unless the error says so.
 func problemOf(err error) problem.Error {
 	p := problem.Error{Status: http.StatusServiceUnavailable, Detail: err.Error()}
 	if found := problem.FaultsOf(err); len(found) > 0 {

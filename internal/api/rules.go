@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"dispatcher/internal/fault"
@@ -48,16 +49,20 @@ func (a *api) endRule(r *http.Request) (any, error) {
 	return a.ruleIn(r, ended, revision)
 }
 
-// ruleIn waits for the nodes where the request asks for that.
+// ruleIn waits for the nodes where the request asks for that. The rule is changed by then.
 func (a *api) ruleIn(r *http.Request, of rules.Rule, revision int64) (any, error) {
-	if wait, _ := waits(r); !wait { // [body.change] has refused what is neither true nor false
-		in, err := a.fleet.RulesInForce(r.Context(), revision)
-		return overview.ChangedRule{Rule: of, InForce: in}, err
+	ctx, read := r.Context(), a.fleet.RulesInForce
+	if wait, _ := waits(r); wait { // [body.change] has refused what is neither true nor false
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout*3/5)
+		defer cancel()
+		read = a.fleet.AwaitRules
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), timeout*3/5)
-	defer cancel()
-	in, err := a.fleet.AwaitRules(ctx, revision)
-	return overview.ChangedRule{Rule: of, InForce: in}, err
+	in, err := read(ctx, revision)
+	if err != nil {
+		return nil, fmt.Errorf("the change of rule %s is made, but which nodes know it could not be read: %w", of.ID, err)
+	}
+	return overview.ChangedRule{Rule: of, InForce: in}, nil
 }
 
 func (a *api) ruleHistory(r *http.Request) (any, error) {

@@ -4,8 +4,11 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/alicebob/miniredis/v2/server"
 
 	"dispatcher/internal/limits"
 	"dispatcher/internal/overview"
@@ -61,22 +64,72 @@ func TestARuleIsMadeBeforeAnyNodeWorks(t *testing.T) {
 	s.must(s.ask(http.MethodDelete, "rules/1", ""), 200)
 }
 
+// With wait=true as well: an answer without after_s says that nobody has confirmed the rule.
+func TestNoNodeConfirmsARule(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.redis.Del("dispatcher:{default}:limit:provider")
+	made := s.must(s.ask(http.MethodPost, "rules?wait=true", `{"kind": "hold", "when": "true", "for": "1h"}`), 200, `"in_force":{"nodes":0,"of":0,"lacking":[]}`)
+	if strings.Contains(made.text, "after_s") {
+		t.Errorf("got %s", made.text)
+	}
+}
+
 // slow is a context whose deadline is over, and that has not noticed: its timer is late.
 type slow struct{ context.Context } //nolint:containedctx // is one
 
 func (slow) Err() error            { return nil }
 func (slow) Done() <-chan struct{} { return nil }
 
-// A wait that ends while Redis is being asked is no failure of Redis: the change was made.
+// A wait that ends before Redis has said anything knows of no node.
+func TestLawAWaitWithoutAReadingFails(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Millisecond))
+	defer cancel()
+	if in, err := reader(t, s).AwaitRules(slow{ctx}, 1); err == nil || in.Lacking == nil {
+		t.Errorf("got %+v and %v, want an empty list and an error", in, err)
+	}
+}
+
+// A wait that ends while Redis is being asked again is no failure of Redis: what was read before counts.
 func TestAWaitForTheNodesEnds(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
+	s.says(busy())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var readings atomic.Int64
+	s.redis.Server().SetPreHook(func(c *server.Peer, command string, _ ...string) bool {
+		if command != "HGET" || readings.Add(1) < 2 {
+			return false
+		}
+		cancel()
+		c.WriteError("ERR away")
+		return true
+	})
+	if in, err := reader(t, s).AwaitRules(ctx, 1); err != nil || len(in.Lacking) != 1 {
+		t.Errorf("got %+v and %v, want the node that does not know the rule", in, err)
+	}
+}
+
+func TestARuleWhoseNodesCanNotBeReadIsMade(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.redis.Server().SetPreHook(func(c *server.Peer, command string, _ ...string) bool {
+		if command == "HGET" {
+			c.WriteError("ERR away")
+		}
+		return command == "HGET"
+	})
+	for _, query := range []string{"", "?wait=true"} {
+		s.must(s.ask(http.MethodPost, "rules"+query, `{"kind": "hold", "when": "true", "for": "1h"}`), 503, "is made, but which nodes know it could not be read: ")
+	}
+}
+
+func reader(t *testing.T, s served) overview.Reader {
+	t.Helper()
 	rdb := redisclient.New(redisclient.Options{Addrs: []string{s.redis.Addr()}})
 	t.Cleanup(func() { _ = rdb.Close() })
-	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Millisecond))
-	defer cancel()
-	in, err := overview.Reader{Reader: limits.Reader{Config: config(t), Redis: rdb}}.AwaitRules(slow{ctx}, 1)
-	if err != nil || in.Lacking == nil {
-		t.Errorf("got %+v and %v, want an empty list and no error", in, err)
-	}
+	return overview.Reader{Reader: limits.Reader{Config: config(t), Redis: rdb}}
 }

@@ -77,22 +77,26 @@ func (r Reader) RulesInForce(ctx context.Context, revision int64) (limits.InForc
 	return in, nil
 }
 
-// AwaitRules waits until all nodes know the rules of a revision, or ctx ends: then it returns which of them do, and no error.
+// AwaitRules waits until all nodes know the rules of a revision, or ctx ends: then it returns which of them do. It is an error if
+// no reading succeeded by then. Where no node works, it does not wait.
 func (r Reader) AwaitRules(ctx context.Context, revision int64) (in limits.InForce, err error) {
 	const every = 25 * time.Millisecond
 	in.Lacking = []string{}
 	start := time.Now()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for {
+	for known := false; ; known = true {
 		now, err := r.RulesInForce(ctx, revision)
 		switch {
-		case ended(ctx):
+		case err != nil && known && ended(ctx):
 			return in, nil
 		case err != nil:
 			return in, err
 		}
-		if in = now; in.Nodes == in.Of {
+		if in = now; in.Of == 0 {
+			return in, nil
+		}
+		if in.Nodes == in.Of {
 			seconds := time.Since(start).Seconds()
 			in.AfterS = &seconds
 			return in, nil

@@ -32,7 +32,8 @@ type flags struct {
 func NewCancel(s *cli.Settings) *cobra.Command {
 	return newCommand(s, rules.Cancel, "cancel --when EXPRESSION --for TIME", "Dead-letter jobs of the running fleet before they are called",
 		"Dead-letter the jobs for which an expression is true, until a time, before they are called. They are of the class\n"+
-			"cancelled: dispatcher dlq replay calls them after all. The command returns when every node knows the rule.",
+			"cancelled: dispatcher dlq replay calls them after all. The command returns when every node knows the rule. It fails if\n"+
+			"none works or one does not know the rule in time: the rule is kept all the same.",
 		`  dispatcher cancel --when 'job.headers["campaign"] == "spring"' --for 24h --why "wrong price"`)
 }
 
@@ -40,7 +41,8 @@ func NewCancel(s *cli.Settings) *cobra.Command {
 func NewHold(s *cli.Settings) *cobra.Command {
 	return newCommand(s, rules.Hold, "hold --when EXPRESSION --until TIME", "Have jobs of the running fleet wait",
 		"Have the jobs for which an expression is true wait, until a time. Other jobs go past them, but those of the same key\n"+
-			"with order: key. The command returns when every node knows the rule.",
+			"with order: key. The command returns when every node knows the rule. It fails if none works or one does not know the\n"+
+			"rule in time: the rule is kept all the same.",
 		`  dispatcher hold --when 'job.lane == "news"' --until 2026-11-30T08:00:00Z --why "not at night"`)
 }
 
@@ -137,23 +139,28 @@ func add(ctx context.Context, cmd *cobra.Command, r overview.Reader, kind rules.
 	return await(ctx, cmd.OutOrStdout(), r, rule, revision, f.asJSON, "until "+timetext.Stamp(rule.Until))
 }
 
-// await waits for the nodes, and prints the rule. A node that does not know it is an error.
+// await waits for the nodes, and prints the rule. A node that does not know it is an error, and so is a fleet without nodes.
 func await(ctx context.Context, w io.Writer, r overview.Reader, rule rules.Rule, revision int64, asJSON bool, what string) error {
 	wait, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	in, err := r.AwaitRules(wait, revision)
-	if err != nil {
-		return err
+	switch {
+	case err != nil:
+		err = fmt.Errorf("the change is made, but which nodes know it could not be read: %w", err)
+	case in.Of == 0:
+		err = fmt.Errorf("the change is made, but no node works here; it holds for those that start. If nodes should work, check redis.addrs, redis.namespace: %q and limits.0.name: %q",
+			r.Config.Redis.Namespace, r.First())
+	case len(in.Lacking) > 0:
+		err = fmt.Errorf("%d of %d nodes do not know it after %s", len(in.Lacking), in.Of, timeout)
 	}
 	if asJSON {
-		err = cli.PrintJSON(w, overview.ChangedRule{Rule: rule, InForce: in})
-	} else {
-		err = cli.PrintLine(w, fmt.Sprintf("rule %s: %s when %s, %s, %s", rule.ID, rule.Kind, cli.Plainly(rule.When, 0), what, in))
+		return errors.Join(cli.PrintJSON(w, overview.ChangedRule{Rule: rule, InForce: in}), err)
 	}
-	if len(in.Lacking) > 0 {
-		err = errors.Join(err, fmt.Errorf("%d of %d nodes do not know it after %s", len(in.Lacking), in.Of, timeout))
+	text := fmt.Sprintf("rule %s: %s when %s, %s", rule.ID, rule.Kind, cli.Plainly(rule.When, 0), what)
+	if in.Of > 0 {
+		text += ", " + in.String()
 	}
-	return err
+	return errors.Join(cli.PrintLine(w, text), err)
 }
 
 // NewRules is `dispatcher rules`.

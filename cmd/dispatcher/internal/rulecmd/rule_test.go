@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/spf13/cobra"
 
 	"dispatcher/cmd/dispatcher/internal/cli"
@@ -98,4 +100,34 @@ func TestRulesThatCanNotBeKeptNameTheFlag(t *testing.T) {
 	s.run(NewRules, "rules", "history", "-n", "0").MustFail(t, "--number")
 	s.run(NewRules, "rules", "list").MustPrint(t, "no rule is in force")
 	clitest.Run(t.Context(), NewCancel, "", nil, "cancel", "--when", "true", "--for", "1h", "--set", "limits.0.scope=node").MustFail(t, "each node keeps a limit of its own")
+}
+
+// Where no node works nobody has confirmed the rule, which is made all the same.
+func TestLawARuleThatNoNodeKnowsIsAnError(t *testing.T) {
+	t.Parallel()
+	redis := miniredis.RunT(t)
+	run := func(command func(*cli.Settings) *cobra.Command, args ...string) clitest.Outcome {
+		return clitest.Run(t.Context(), command, "", nil, append(args, "--set", "redis.addrs="+redis.Addr(), "--set", "redis.namespace=elsewhere")...)
+	}
+	const none = `the change is made, but no node works here; it holds for those that start. If nodes should work, check redis.addrs, redis.namespace: "elsewhere"`
+	made := run(NewCancel, "cancel", "--when", "true", "--for", "1h")
+	made.MustFail(t, none)
+	if !strings.HasPrefix(made.Out, "rule 1: cancel when true, until ") || strings.Contains(made.Out, "in force") {
+		t.Errorf("got %s", made.Out)
+	}
+	run(NewHold, "hold", "--when", "true", "--for", "1h", "--json").MustFail(t, none)
+	run(NewRules, "rules", "end", "1").MustFail(t, none)
+	run(NewRules, "rules", "list").MustPrint(t, "hold")
+
+	redis.Server().SetPreHook(func(c *server.Peer, command string, _ ...string) bool {
+		if command == "HGET" {
+			c.WriteError("ERR away")
+		}
+		return command == "HGET"
+	})
+	unread := run(NewCancel, "cancel", "--when", "true", "--for", "1h")
+	unread.MustFail(t, "the change is made, but which nodes know it could not be read: ")
+	if !strings.HasPrefix(unread.Out, "rule 3: cancel") {
+		t.Errorf("got %s", unread.Out)
+	}
 }
