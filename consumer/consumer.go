@@ -13,6 +13,7 @@ import (
 	"dispatcher/consumer/internal/health"
 	"dispatcher/consumer/internal/schedule"
 	"dispatcher/consumer/internal/settle"
+	"dispatcher/job"
 )
 
 // Consumer takes jobs from the topics of one node. Make it with [New]; it can be run once.
@@ -218,7 +219,8 @@ func (c *Consumer) group(src *schedule.Source, refuse func(error)) *group.Group 
 		ID: o.Group + "." + src.Topic, Source: src, Connection: &o.Connection, Client: c.client,
 		Scheduler: c.scheduler, Settler: c.settler, Health: &c.health, Metrics: c.metrics, Log: o.Logger,
 		Heartbeat: o.Heartbeat, Session: o.Session, Drain: o.Drain, JoinBackoff: o.JoinBackoff, CommitInterval: o.CommitInterval,
-		StartLast: o.StartAt == StartLast, OutOfRange: o.OutOfRange, MaxJobBytes: o.MaxJobBytes, Refuse: refuse,
+		StartLast: o.StartAt == StartLast, OutOfRange: o.OutOfRange, Refuse: refuse,
+		Limits: job.Limits{MaxBytes: o.MaxJobBytes, IgnoreCost: o.IgnoreCost},
 	})
 }
 

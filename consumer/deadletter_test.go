@@ -121,6 +121,21 @@ func TestBadRecordsGoToTheDeadLetters(t *testing.T) {
 	})
 }
 
+func TestAnExpressionReplacesTheHeaderCost(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *fleet) {
+		w.produce("jobs", job.Record{Value: []byte("1"), Headers: []job.Header{{Key: "cost", Value: []byte("0.0075")}}})
+		o := w.options()
+		o.IgnoreCost = true
+		n := w.start(o, settled)
+		w.until("it is settled", func() bool { offset, _ := w.committed("jobs", 0); return offset == 1 })
+		w.ok(n.end())
+		if letters := w.letters("jobs"); len(n.values()) != 1 || len(letters) != 0 {
+			t.Errorf("got %v handed out and %d dead letters, want the job handed out", n.values(), len(letters))
+		}
+	})
+}
+
 // Many bad records do not delay a good one for long.
 func TestManyBadRecords(t *testing.T) {
 	t.Parallel()

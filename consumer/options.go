@@ -67,6 +67,9 @@ type Options struct {
 	// may hold, over all partitions of the node. When they are used up, a partition is
 	// fetched only while it holds less than an equal share. Default 64 MiB.
 	BufferBytes int `yaml:"-"`
+	// IgnoreCost takes any header cost, and gives each job a cost of 1: an expression says
+	// what jobs cost.
+	IgnoreCost bool `yaml:"-"`
 	// ParkUnknown writes the dead letters of class unknown to <topic>.parked: those of jobs
 	// that the provider may have done, so that an operator has to decide.
 	ParkUnknown bool `yaml:"-"`

@@ -32,7 +32,8 @@ const maxTextBytes = 1024
 
 // Limits are the bounds of [Decode].
 type Limits struct {
-	MaxBytes int // largest value, in bytes; 0: [DefaultMaxBytes]
+	MaxBytes   int  // largest value, in bytes; 0: [DefaultMaxBytes]
+	IgnoreCost bool // an expression says what jobs cost, so the header may hold anything
 }
 
 // DefaultMaxBytes is the largest value of a job unless the limits say otherwise.
@@ -56,7 +57,7 @@ func (j *Job) decode(lim Limits) error {
 		return err
 	}
 	var h headers
-	if err := h.read(j.Headers); err != nil {
+	if err := h.read(j.Headers, lim); err != nil {
 		return err
 	}
 	var err error
@@ -125,7 +126,7 @@ func (h *headers) slot(name string) *[]byte {
 	return nil
 }
 
-func (h *headers) read(all []Header) error {
+func (h *headers) read(all []Header, lim Limits) error {
 	for i := range all {
 		if isAttribute(all[i].Key) {
 			h.attributes++
@@ -140,6 +141,9 @@ func (h *headers) read(all []Header) error {
 		if *at == nil {
 			*at = []byte{}
 		}
+	}
+	if lim.IgnoreCost {
+		h.cost = nil
 	}
 	for _, f := range [...]struct {
 		name  string

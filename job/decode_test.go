@@ -149,6 +149,17 @@ func TestDecodeReadsHeaders(t *testing.T) {
 	}
 }
 
+// A producer may have a header cost of its own.
+func TestAnExpressionReplacesTheHeaderCost(t *testing.T) {
+	t.Parallel()
+	for _, cost := range []string{"0.0075", "0", "12 EUR", "", "\xff", strings.Repeat("9", 2000)} {
+		j, err := job.Decode(record("x", "cost", cost, "lane", "otp"), job.Limits{IgnoreCost: true})
+		if err != nil || j.Cost != 1 || j.Lane != "otp" || len(j.Headers) != 2 {
+			t.Errorf("cost %.20q: got %+v, %v; want a job of 1 unit with all its headers", cost, j, err)
+		}
+	}
+}
+
 // An id may be a phone number, so no error may quote one.
 func TestErrorsHoldNoValues(t *testing.T) {
 	t.Parallel()

@@ -58,9 +58,9 @@ func ReadLetter(rec job.Record) Letter {
 }
 
 // FindJobID returns the id that the node used for the job. A record that is no valid job has
-// the id of its first record.
+// the id of its first record. A header cost may hold anything: with the setting cost a node ignores it.
 func (l *Letter) FindJobID() string {
-	if j, err := job.Decode(l.Record, job.Limits{MaxBytes: maxValueBytes}); err == nil {
+	if j, err := job.Decode(l.Record, job.Limits{MaxBytes: maxValueBytes, IgnoreCost: true}); err == nil {
 		return j.ID
 	}
 	if l.Origin.Topic != "" {

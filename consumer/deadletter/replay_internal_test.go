@@ -62,6 +62,15 @@ func foreign(headers []job.Header) (kept []string) {
 	return kept
 }
 
+// A node that has the setting cost reads no header cost, so the letter of such a job has its id.
+func TestAJobsIDIsFoundBesideAnyHeaderCost(t *testing.T) {
+	t.Parallel()
+	l := ReadLetter(job.Record{Topic: "jobs.dlq", Value: []byte(`{"id":"m-1"}`), Headers: []job.Header{{Key: "cost", Value: []byte("0.0075")}}})
+	if id := l.FindJobID(); id != "m-1" {
+		t.Errorf("got id %s, want m-1", id)
+	}
+}
+
 func FuzzReadLetter(f *testing.F) {
 	f.Add("x-error-class", []byte("exhausted"), []byte(`{"id":"a"}`))
 	f.Add("X-Attempt", []byte("99999999999999999999"), []byte("v"))

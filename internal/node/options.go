@@ -73,6 +73,7 @@ func consumerOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Regist
 	}
 	o := cfg.Kafka.Options
 	o.Connection, o.Node, o.ParkUnknown = conn, Name(cfg), cfg.Sender.OnUnknown == configs.UnknownPark
+	o.IgnoreCost = cfg.Cost != ""
 	o.Logger, o.Registerer = log, reg
 	return o, nil
 }

@@ -17,7 +17,7 @@ import (
 // The Kafka settings of the configuration reach the consumer.
 func TestTheConsumerGetsItsSettings(t *testing.T) {
 	t.Parallel()
-	cfg := configs.Config{Kafka: consumer.Config{Options: consumer.Options{
+	cfg := configs.Config{Cost: "2", Kafka: consumer.Config{Options: consumer.Options{
 		Connection: consumer.Connection{Brokers: []string{"127.0.0.1:9092"}, MaxBatchBytes: 23456789},
 		Group:      "g", Topics: []string{"jobs"}, Order: "partition", Workers: 7, MaxJobBytes: 12345,
 		CommitInterval: time.Second, Heartbeat: 2 * time.Second, Session: 30 * time.Second, Drain: 3 * time.Second, JobTimeout: time.Minute,
@@ -32,6 +32,7 @@ func TestTheConsumerGetsItsSettings(t *testing.T) {
 		got, want any
 	}{
 		{"kafka.max_job_bytes", got.MaxJobBytes, 12345},
+		{"cost", got.IgnoreCost, true},
 		{"kafka.max_batch_bytes", got.MaxBatchBytes, 23456789},
 		{"kafka.group", got.Group, "g"},
 		{"kafka.order", got.Order, consumer.OrderPartition},

@@ -15,9 +15,9 @@ import (
 // allocation each for the deliveries, the bytes and the headers, so that a job costs
 // little more than its id.
 type batchMaker struct {
-	p        *schedule.Partition
-	maxBytes int // largest value of a job
-	unpack   *broker.Unpacker
+	p      *schedule.Partition
+	limits job.Limits
+	unpack *broker.Unpacker
 }
 
 // make reads the records of committed transactions and of plain producers, from offset at

@@ -14,7 +14,7 @@ import (
 // decode decodes a record into d, with the retry metadata where the topic is a retry topic.
 // It returns the bytes that the job takes in memory.
 func (m *batchMaker) decode(d *schedule.Delivery, rec job.Record, now time.Time) int {
-	j, err := job.Decode(rec, job.Limits{MaxBytes: m.maxBytes})
+	j, err := job.Decode(rec, m.limits)
 	d.Job = j
 	src := m.p.Source()
 	about := schedule.Prepared{Size: broker.RecordBytes(&rec), Due: j.NotBefore}

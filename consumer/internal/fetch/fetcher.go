@@ -13,6 +13,7 @@ import (
 	"dispatcher/consumer/internal/offsets"
 	"dispatcher/consumer/internal/schedule"
 	"dispatcher/internal/wait"
+	"dispatcher/job"
 
 	"github.com/segmentio/kafka-go"
 )
@@ -64,8 +65,8 @@ type Options struct {
 	Health     *health.Health
 	Log        *slog.Logger
 
-	MaxJobBytes int // largest value of a job
-	OutOfRange  offsets.OutOfRange
+	Limits     job.Limits // of its jobs
+	OutOfRange offsets.OutOfRange
 
 	LeaderMoved func()      // called when another broker may lead a partition by now
 	Rejoin      func()      // called when the log ends before the offset that was reached

@@ -165,7 +165,7 @@ func (f *Fetcher) hand(r *reading, b *schedule.Batch) bool {
 // records gives the records of a partition to the scheduler.
 func (f *Fetcher) records(r *reading, part *kmsg.FetchResponseTopicPartition) outcome {
 	o := outcome{r: r, next: r.at, served: true}
-	m := batchMaker{p: r.p, maxBytes: f.o.MaxJobBytes, unpack: f.o.Client.Unpacker}
+	m := batchMaker{p: r.p, limits: f.o.Limits, unpack: f.o.Client.Unpacker}
 	b, err := m.make(part, r.at)
 	if err != nil {
 		o.err = err

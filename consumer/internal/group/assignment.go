@@ -46,7 +46,7 @@ func newAssignment(g *Group, gen *kafka.Generation) *assignment {
 	a.id.Store(new(topicname.ID))
 	a.fetch = fetch.New(fetch.Options{
 		Assignment: a.Assignment, Source: g.o.Source, Client: g.o.Client, Health: g.o.Health, Log: g.o.Log,
-		MaxJobBytes: g.o.MaxJobBytes, OutOfRange: g.o.OutOfRange,
+		Limits: g.o.Limits, OutOfRange: g.o.OutOfRange,
 		LeaderMoved: a.describeSoon, Rejoin: func() { a.End(errRemoved) }, Refuse: g.o.Refuse,
 	})
 	return a

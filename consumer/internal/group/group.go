@@ -14,6 +14,7 @@ import (
 	"dispatcher/consumer/internal/settle"
 	"dispatcher/consumer/internal/topicname"
 	"dispatcher/internal/wait"
+	"dispatcher/job"
 
 	"github.com/segmentio/kafka-go"
 )
@@ -37,7 +38,7 @@ type Options struct {
 	JoinBackoff, CommitInterval time.Duration
 	StartLast                   bool // a new group begins with jobs that come from now on
 	OutOfRange                  offsets.OutOfRange
-	MaxJobBytes                 int
+	Limits                      job.Limits // of its jobs
 
 	Refuse func(error) // ends the consumer, with all its groups, with an error
 }

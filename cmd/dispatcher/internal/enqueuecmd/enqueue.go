@@ -122,7 +122,7 @@ func outcomeOf(e *enqueuer, err error) outcome {
 // accepted.
 func checkOf(cfg configs.Config, topic string) func(job.Record) error {
 	return func(rec job.Record) error {
-		j, err := job.Decode(rec, job.Limits{MaxBytes: cfg.Kafka.MaxJobBytes})
+		j, err := job.Decode(rec, job.Limits{MaxBytes: cfg.Kafka.MaxJobBytes, IgnoreCost: cfg.Cost != ""})
 		if err != nil {
 			return err
 		}

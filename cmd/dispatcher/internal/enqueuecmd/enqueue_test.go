@@ -234,6 +234,7 @@ func TestEnqueueWritesToKafka(t *testing.T) {
 		with(`{"value":"a","headers":{`+header+`}}`, "--format", "ndjson").MustFail(t, want)
 	}
 	with(`{"value":"a","headers":{"cost":"0"}}`, "--format", "ndjson", "--no-check", "--topic", "other").MustPrint(t, "enqueued 1 jobs to other\n")
+	with(`{"value":"a","headers":{"cost":"0.0075"}}`, "--format", "ndjson", "--topic", "other", "--set", "cost=2").MustPrint(t, "enqueued 1 jobs to other\n")
 	with("a\n", "--format", "csv").MustFail(t, "csv")
 	with("a\n", "--topic", "").MustFail(t, `--topic: "": must not be empty`)
 	with("a\n", "--key-field", "").MustFail(t, `--key-field: "": must not be empty`)
@@ -245,7 +246,7 @@ func TestEnqueueWritesToKafka(t *testing.T) {
 	if got := clitest.LastOffset(t, broker, "jobs"); got != 1503 {
 		t.Errorf("got %d records in jobs, want 1503", got)
 	}
-	if got := clitest.LastOffset(t, broker, "other"); got != 4 {
-		t.Errorf("got %d records in other, want 4", got)
+	if got := clitest.LastOffset(t, broker, "other"); got != 5 {
+		t.Errorf("got %d records in other, want 5", got)
 	}
 }
