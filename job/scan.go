@@ -49,12 +49,12 @@ func unescape(inside []byte) ([]byte, bool) {
 	if json.Unmarshal(quoted, &text) != nil {
 		return nil, false
 	}
-	return []byte(text), utf8.Valid(inside) && paired(inside)
+	return []byte(text), utf8.Valid(inside) && Paired(inside)
 }
 
-// paired reports whether all surrogates in a well-formed JSON string are halves
-// of pairs.
-func paired(inside []byte) bool {
+// Paired reports whether all surrogates that well-formed JSON escapes are halves of pairs. The
+// library decodes each other one as the same character.
+func Paired(inside []byte) bool {
 	for i := 0; i < len(inside); i++ {
 		if inside[i] != '\\' {
 			continue

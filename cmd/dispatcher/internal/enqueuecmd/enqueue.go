@@ -29,6 +29,9 @@ Only "value" is required. If it is text, the text is the job's value. Any other 
 content-type application/json unless the headers hold another. Jobs are ordered by "key". "id" becomes the
 header idempotency-key. An unknown field is an error.
 
+JSON must be UTF-8, and its texts whole characters: a line with half of a surrogate pair is an error. A value that is
+no text may hold such.
+
 Empty lines are skipped. A line that a node would refuse ends the command with the number of the line; all
 lines before it are written, and none after it. --no-check writes such lines.
 

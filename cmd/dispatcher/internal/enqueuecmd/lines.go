@@ -112,6 +112,9 @@ func plain(line []byte, keyField string) (job.Record, error) {
 	if keyField == "" {
 		return rec, nil
 	}
+	if !utf8.Valid(line) {
+		return rec, errNotUTF8
+	}
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(line, &object); err != nil || object == nil {
 		return rec, errors.New("is no JSON object, and so has no key field")
@@ -128,9 +131,19 @@ func plain(line []byte, keyField string) (job.Record, error) {
 	if err := json.Unmarshal(raw, &text); err != nil || text == nil {
 		return rec, fmt.Errorf("field %q is neither text nor a number", keyField)
 	}
+	if !job.Paired(raw) {
+		return rec, fmt.Errorf("field %q %w", keyField, errHalf)
+	}
 	rec.Key = []byte(*text)
 	return rec, nil
 }
+
+// The decoder replaces what is no character by one and the same character, so that two ids
+// become one. So a line that holds such is refused.
+var (
+	errNotUTF8 = errors.New("is not UTF-8; convert it first")
+	errHalf    = errors.New(`holds half of a surrogate pair, such as \ud800; write whole characters`)
+)
 
 // envelope reads {"value": …, "key": …, "headers": {…}, "id": …}.
 func envelope(line []byte) (job.Record, error) {
@@ -140,6 +153,9 @@ func envelope(line []byte) (job.Record, error) {
 		Headers map[string]string `json:"headers"`
 		ID      *string           `json:"id"`
 	}
+	if !utf8.Valid(line) {
+		return job.Record{}, errNotUTF8
+	}
 	dec := json.NewDecoder(bytes.NewReader(line))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&e); err != nil {
@@ -147,6 +163,11 @@ func envelope(line []byte) (job.Record, error) {
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return job.Record{}, errors.New("holds more than one JSON object")
+	}
+	if !job.Paired(line) {
+		if err := findHalf(line); err != nil {
+			return job.Record{}, err
+		}
 	}
 	if len(e.Value) == 0 || bytes.Equal(e.Value, []byte("null")) {
 		return job.Record{}, errors.New(`has no "value"`)
@@ -167,6 +188,25 @@ func envelope(line []byte) (job.Record, error) {
 	headers, err := envelopeHeaders(e.Headers, e.ID)
 	rec.Headers = append(rec.Headers, headers...)
 	return rec, err
+}
+
+// findHalf names the field of a well-formed envelope that holds half of a surrogate pair. A
+// value that is no text may: it is sent as it is.
+func findHalf(line []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(line))
+	_, _ = dec.Token() // the brace
+	for dec.More() {
+		name, _ := dec.Token()
+		var raw json.RawMessage
+		if err := dec.Decode(&raw); err != nil {
+			return err
+		}
+		sentAsItIs := raw[0] != '"' && strings.EqualFold(fmt.Sprint(name), "value")
+		if !sentAsItIs && !job.Paired(raw) {
+			return fmt.Errorf("%q %w", name, errHalf)
+		}
+	}
+	return nil
 }
 
 // envelopeFault explains why an envelope can't be parsed. It names fields and never

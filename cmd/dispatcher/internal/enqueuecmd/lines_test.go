@@ -47,6 +47,14 @@ func TestJobsOfLines(t *testing.T) {
 		{"key field", `{"to":"a\n1"}` + "\n" + `{"to":12}` + "\n", "lines", "to", []job.Record{
 			{Key: []byte("a\n1"), Value: []byte(`{"to":"a\n1"}`)}, {Key: []byte("12"), Value: []byte(`{"to":12}`)},
 		}},
+		{"bytes", "Gr\xfc\xdfe", "lines", "", []job.Record{{Value: []byte("Gr\xfc\xdfe")}}},
+		{"pairs", `{"value":"\ud83d\ude00","key":"\\ud800"}`, "ndjson", "", []job.Record{{Key: []byte(`\ud800`), Value: []byte("😀")}}},
+		{"half a pair that is sent as it is", `{"key":"1","value":{"a":"\ud800"}}`, "ndjson", "", []job.Record{
+			{Key: []byte("1"), Value: []byte(`{"a":"\ud800"}`), Headers: []job.Header{asJSON}},
+		}},
+		{"half a pair beside the key field", `{"to":"1","text":"\ud800"}`, "lines", "to", []job.Record{
+			{Key: []byte("1"), Value: []byte(`{"to":"1","text":"\ud800"}`)},
+		}},
 		{"text value", `{"value":"a\nb","key":""}`, "ndjson", "", []job.Record{{Key: []byte{}, Value: []byte("a\nb")}}},
 		{"JSON value", `{"value": {"a": 1} }`, "ndjson", "", []job.Record{{Value: []byte(`{"a": 1}`), Headers: []job.Header{asJSON}}}},
 		{"everything", `{"value":[1],"key":"k","headers":{"lane":"otp","content-type":"x/y"},"id":"i"}`, "ndjson", "", []job.Record{{
@@ -87,6 +95,14 @@ func TestBadLinesAreNamedAndNotShown(t *testing.T) {
 		{"header without a name", `{"value":"a","headers":{"":"s3cret"}}`, "ndjson", "", "line 1: has a header without a name"},
 		{"id twice", `{"value":"a","id":"s3cret","headers":{"idempotency-key":"b"}}`, "ndjson", "", "line 1: has an \"id\""},
 		{"empty id", `{"value":"a","id":""}`, "ndjson", "", "line 1: has an \"id\" that is empty"},
+		{"id not UTF-8", "{\"value\":\"a\",\"id\":\"s3cret\xff\"}", "ndjson", "", "line 1: is not UTF-8; convert it first"},
+		{"half a pair in the id", `{"value":{"a":"\ud800"},"id":"s3cret\ud800"}`, "ndjson", "", `line 1: "id" holds half of a surrogate pair`},
+		{"half a pair in the key", `{"value":"a","key":"s3cret\udfff"}`, "ndjson", "", `line 1: "key" holds half of a surrogate pair`},
+		{"half a pair in a header", `{"value":"a","headers":{"a":"s3cret\ud800\ud800"}}`, "ndjson", "", `line 1: "headers" holds half of a surrogate pair`},
+		{"half a pair in a header's name", `{"value":"a","headers":{"\ud800":"s3cret"}}`, "ndjson", "", `line 1: "headers" holds half of a surrogate pair`},
+		{"half a pair in the text", `{"value":"s3cret\ud800x"}`, "ndjson", "", `line 1: "value" holds half of a surrogate pair`},
+		{"key field not UTF-8", "{\"to\":\"s3cret\xff\"}", "lines", "to", "line 1: is not UTF-8; convert it first"},
+		{"half a pair in the key field", `{"to":"s3cret\ud800"}`, "lines", "to", `line 1: field "to" holds half of a surrogate pair`},
 		{"key field of no object", "s3cret", "lines", "to", "line 1: is no JSON object"},
 		{"no key field", `{"from":"s3cret"}`, "lines", "to", `line 1: has no field "to"`},
 		{"key field of another type", `{"to":{"a":"s3cret"}}`, "lines", "to", `line 1: field "to" is neither`},
