@@ -38,8 +38,9 @@
 // # Failure
 //
 // Without Redis no claim is granted: claims wait. After a lost reply the same batch
-// is sent again and gets the same answers. An entry that Redis has lost (evicted,
-// failed over, expired) is a job that was never sent.
+// is sent again and gets the same answers. Where nothing is queued after a call that failed,
+// Run sends empty batches until one is answered, so [Store.Ready] knows that Redis is back.
+// An entry that Redis has lost (evicted, failed over, expired) is a job that was never sent.
 //
 // # Reasons
 //

@@ -59,14 +59,14 @@ func (r *runner) pause(now time.Time) time.Duration {
 	defer r.mu.Unlock()
 	q := &r.queue
 	switch {
-	case len(q.entries) == 0:
+	case len(q.entries) == 0 && r.state == nil:
 		q.urgent = false
 		return idle
 	case q.urgent:
 		return 0
 	case now.Before(r.retryAt):
 		return r.retryAt.Sub(now)
-	case len(q.entries) >= mostEntries:
+	case len(q.entries) == 0 || len(q.entries) >= mostEntries:
 		return 0
 	}
 	next := slices.MinFunc(q.entries, func(a, b *pending) int { return a.due.Compare(b.due) })
@@ -104,9 +104,10 @@ func (r *runner) dropLocked(which func(*pending) bool) (dropped []*pending) {
 }
 
 // call sends a batch to Redis. If it fails, entries whose jobs' contexts had ended
-// before get no further attempt, those outside of the batch included.
+// before get no further attempt, those outside of the batch included. An empty batch is
+// sent only after a call that failed: it shows when Redis answers again.
 func (r *runner) call(batch []*pending) {
-	if len(batch) == 0 {
+	if len(batch) == 0 && r.Ready() == nil {
 		return
 	}
 	requests := make([]request, len(batch))

@@ -120,10 +120,11 @@ func TestAReleasedJobIsFree(t *testing.T) {
 	d.expect(d.ask(verbPeek, "job", "b", 0), result{codeSent, 1})
 }
 
-// Entries of one batch are answered in order, also of one job.
+// Entries of one batch are answered in order, also of one job. A batch without entries is answered too.
 func TestABatchIsInOrder(t *testing.T) {
 	t.Parallel()
 	d := newScriptTest(t, lua.Dedup())
+	d.batch()
 	one, two := digestOf("one"), digestOf("two")
 	got := d.batch(
 		request{verbClaim, one, "a", 1}, request{verbClaim, one, "b", 1}, request{verbClaim, two, "b", 1},

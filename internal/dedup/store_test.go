@@ -130,6 +130,32 @@ func TestNothingIsGrantedOrSettledWithoutRedis(t *testing.T) {
 	})
 }
 
+// A node whose jobs have all gone while Redis was away is ready again when Redis is back, and asks no more then.
+func TestAStoreWithoutJobsIsReadyAgain(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t bubble) {
+		l, s := t.l, t.s
+		s.set(func() { s.away = true })
+		ctx, revoke := context.WithCancel(t.Context())
+		l.Open("job").Done(ctx, 1, func(error) {})
+		revoke()
+		time.Sleep(time.Minute)
+		if err := l.Ready(); !errors.Is(err, errAway) {
+			t.Errorf("got %v while Redis is away, want what is wrong", err)
+		}
+		s.set(func() { s.away = false })
+		time.Sleep(retryMost)
+		if err := l.Ready(); err != nil {
+			t.Errorf("got %v after Redis was back, want none", err)
+		}
+		asked := len(s.verbs())
+		time.Sleep(time.Minute)
+		if got := len(s.verbs()); got != asked {
+			t.Errorf("got %d calls without jobs, want none", got-asked)
+		}
+	})
+}
+
 // A call whose reply was lost is repeated as it was, before anything else.
 func TestALostReplyIsAskedForAgain(t *testing.T) {
 	t.Parallel()
