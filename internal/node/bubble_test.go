@@ -20,6 +20,7 @@ import (
 
 	"dispatcher/configs"
 	"dispatcher/consumer"
+	"dispatcher/internal/dedup"
 	"dispatcher/internal/node/breaker"
 	"dispatcher/internal/node/gates"
 	"dispatcher/internal/node/pacer"
@@ -54,7 +55,7 @@ type bubble struct {
 	mu    sync.Mutex
 	calls map[string][]time.Time // when each call of a job was written
 
-	redis        *simulatedRedis // nil: the limit is the node's own
+	redis        *simulatedRedis // nil: the limit is the node's own, and there is no dedup store
 	gates        *gates.Gates
 	sleepersFull bool                 // whatever the consumer says
 	metrics      *prometheus.Registry // of the limiter and the gates
@@ -77,6 +78,8 @@ type setup struct {
 	limits              []configs.Limit // with these the fleet keeps them in Redis, and there is no rate
 	maxValues           int
 	trip                time.Duration // to Redis and back; default 1 ms
+	claims              bool          // of the dedup store
+	jobTimeout          time.Duration // default none
 
 	// answer is the result of a job's nth call, from 1. It is called one at a time.
 	// nil: the test makes the calls.
@@ -89,7 +92,7 @@ const latency = 20 * time.Millisecond // of an answer
 func inBubble(t *testing.T, s setup, test func(b *bubble)) {
 	t.Helper()
 	var mini *miniredis.Miniredis
-	if len(s.limits) > 0 {
+	if len(s.limits) > 0 || s.claims {
 		mini = miniredis.RunT(t) // its goroutines wait for the network, so they stay outside
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -123,7 +126,7 @@ func (b *bubble) restart() {
 func (b *bubble) start() {
 	var err error
 	b.consumer, err = consumer.New(consumer.Options{
-		Connection: b.connection(), Group: "g", Topics: []string{"jobs"}, CreateTopics: true, Workers: b.workers, Order: b.order, RetryTopics: b.retryTopics,
+		Connection: b.connection(), Group: "g", Topics: []string{"jobs"}, CreateTopics: true, Workers: b.workers, Order: b.order, RetryTopics: b.retryTopics, JobTimeout: b.jobTimeout,
 	})
 	b.must(err)
 	b.makeLimiter()
@@ -133,10 +136,11 @@ func (b *bubble) start() {
 		}
 	})
 	b.places, b.registry = pacer.NewPlaces(), prometheus.NewRegistry()
+	store := b.dedupStore(b.registry)
 	b.handler = worker.New(worker.Options{
 		Sender: &b.caller, Limiter: b.limiter, Breaker: b.breaker, Provider: report.New("provider.test:80", slog.New(slog.DiscardHandler), nil), Places: b.places,
 		Policy:      worker.Policy{OnUnknown: configs.UnknownRetry, Attempts: b.attempts, Backoff: b.backoff, MaxBackoff: b.maxBackoff},
-		ThrottledAs: throttledAs(configs.Config{Limits: b.limits}), Grace: time.Second, Registerer: b.registry,
+		ThrottledAs: throttledAs(configs.Config{Limits: b.limits}), Dedup: store, Grace: time.Second, Registerer: b.registry,
 		SleepersFull: func() bool { return b.sleepersFull || b.consumer.SleepersFull() },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -144,6 +148,9 @@ func (b *bubble) start() {
 	b.ctx = ctx
 	var services sync.WaitGroup
 	services.Go(func() { _ = b.limiter.Run(service) })
+	if store != nil {
+		services.Go(func() { _ = store.Run(service) })
+	}
 	b.work.Go(func() {
 		if err := b.consumer.Run(ctx); err != nil {
 			b.Errorf("consumer: %v", err)
@@ -160,8 +167,19 @@ func (b *bubble) start() {
 	}
 }
 
+// dedupStore is nil where the setup has none.
+func (b *bubble) dedupStore(r *prometheus.Registry) *dedup.Store {
+	b.Helper()
+	if !b.claims {
+		return nil
+	}
+	store, err := dedup.New(dedup.Options{Redis: b.redis, Namespace: "ns", CallTimeout: time.Second, TakeOver: true, Registerer: r})
+	b.must(err)
+	return store
+}
+
 func (b *bubble) makeLimiter() {
-	if b.redis != nil {
+	if len(b.limits) > 0 {
 		b.makeFleetLimiter()
 		return
 	}

@@ -26,9 +26,32 @@ type simulatedRedis struct {
 	mini *miniredis.Miniredis
 	trip time.Duration // there and back
 
-	mu   sync.Mutex
-	seen time.Time // the bubble's time at the last call
+	mu     sync.Mutex
+	seen   time.Time // the bubble's time at the last call
+	outage outage
 }
+
+// outage is how Redis fails. Its zero value is that it does not.
+type outage int
+
+const (
+	unreached outage = 1 + iota
+	unheard          // it does what it is asked, and its replies are lost
+)
+
+func (s *simulatedRedis) fail(how outage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.outage = how
+}
+
+func (s *simulatedRedis) failing() outage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.outage
+}
+
+var errOutage = errors.New("connection refused")
 
 func newSimulatedRedis(mini *miniredis.Miniredis, trip time.Duration) *simulatedRedis {
 	s := &simulatedRedis{
@@ -56,9 +79,17 @@ func (s *simulatedRedis) DialHook(next redis.DialHook) redis.DialHook { return n
 func (s *simulatedRedis) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		time.Sleep(s.trip / 2)
-		s.setClock()
-		err := next(ctx, cmd)
+		how := s.failing()
+		var err error
+		if how != unreached {
+			s.setClock()
+			err = next(ctx, cmd)
+		}
 		time.Sleep(s.trip / 2)
+		if how != 0 {
+			cmd.SetErr(errOutage)
+			return errOutage
+		}
 		return err
 	}
 }

@@ -36,7 +36,7 @@ type history struct {
 type event struct {
 	refused     error // by the limit: it has no room and jobs are not to wait, or the job counts too much; or by a rule
 	breakerOpen bool
-	givenUp     bool // its slot was given up, and there may be none for long
+	givenUp     bool // its slot was given up, and there may be none for long; or the dedup store does not answer
 	timedOut    bool // job_timeout has passed
 	expired     bool // not-after has passed
 

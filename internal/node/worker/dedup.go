@@ -40,8 +40,13 @@ func entryID(d *consumer.Delivery) string {
 	return id
 }
 
+// lateAnswer is for how long an answer of the dedup store is awaited that comes too late for the job's slot: the
+// job may have another slot then, and keep what it has prepared. Without an answer it goes back where it came from,
+// since Redis may be away for longer than kafka.job_timeout.
+const lateAnswer = time.Second
+
 // claim claims the job for its slot. It returns by when the call must be
-// written.
+// written, or [throttle.ErrGivenUp] where the dedup store does not answer.
 func (v *visit) claim(ctx context.Context) (useBy time.Time, err error) {
 	if v.entry == nil {
 		return v.Slot.NotAfter, nil
@@ -50,6 +55,8 @@ func (v *visit) claim(ctx context.Context) (useBy time.Time, err error) {
 	if err := v.Slot.WaitNear(ctx, pacer.LeadWithClaim); err != nil {
 		return time.Time{}, err
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, max(0, time.Until(v.Slot.NotAfter))+lateAnswer, throttle.ErrGivenUp)
+	defer cancel()
 	if useBy, err = v.entry.Permit(ctx, v.Slot.NotBefore); err != nil {
 		return time.Time{}, err
 	}
@@ -60,7 +67,7 @@ func (v *visit) claim(ctx context.Context) (useBy time.Time, err error) {
 }
 
 // pollDedup asks the dedup store again, after a wait, about a job that another
-// delivery may be calling.
+// delivery may be calling. Without an answer the job goes back where it came from.
 func (v *visit) pollDedup(after time.Duration) event {
 	if !v.Slot.IsZero() { // it is over by then
 		v.o.Limiter.Unused(v.Slot)
@@ -70,9 +77,11 @@ func (v *visit) pollDedup(after time.Duration) event {
 	if !wait.For(ctx, after) {
 		return event{hasResult: true, result: sender.Result{Kind: sender.NotSent, Err: context.Cause(ctx)}}
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, lateAnswer, throttle.ErrGivenUp)
+	defer cancel()
 	answer, err := v.o.Dedup.Peek(ctx, v.entryID)
 	if err != nil {
-		return event{hasResult: true, result: sender.Result{Kind: sender.NotSent, Err: err}}
+		return event{hasResult: true, result: sender.Result{Kind: sender.NotSent, Err: err}, givenUp: errors.Is(err, throttle.ErrGivenUp)}
 	}
 	e := v.objections()
 	e.refusal = answer

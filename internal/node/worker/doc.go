@@ -16,8 +16,8 @@
 // own goroutine.
 //
 // Failure: what an outage counts against a job: see package breaker. A call without an answer
-// follows on_unknown. A job whose slot was given up, or that finds the breaker open, is queued
-// again.
+// follows on_unknown. A job whose slot was given up, that finds the breaker open, or whose question
+// the dedup store does not answer for a second, is queued again.
 //
 // # Reasons
 //
