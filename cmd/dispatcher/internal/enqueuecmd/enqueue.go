@@ -94,15 +94,20 @@ func New(s *cli.Settings) *cobra.Command {
 		if err = errors.Join(err, out.Close()); err != nil {
 			err = fmt.Errorf("%w (enqueued %d jobs to %s)", err, e.written, topic)
 		}
-		switch {
-		case asJSON:
-			return errors.Join(cli.PrintJSON(cmd.OutOrStdout(), outcomeOf(e, err)), err)
-		case err != nil:
-			return err
-		}
-		return cli.PrintLine(cmd.OutOrStdout(), fmt.Sprintf("enqueued %d jobs to %s", e.written, topic))
+		return report(cmd.OutOrStdout(), e, err, asJSON)
 	}
 	return cmd
+}
+
+// report prints what the command did, and returns its error.
+func report(w io.Writer, e *enqueuer, err error, asJSON bool) error {
+	switch {
+	case asJSON:
+		return errors.Join(cli.PrintJSON(w, outcomeOf(e, err)), err)
+	case err != nil:
+		return err
+	}
+	return cli.PrintLine(w, fmt.Sprintf("enqueued %d jobs to %s", e.written, e.topic))
 }
 
 // outcome is what the command did, for programs.
