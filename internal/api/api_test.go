@@ -213,9 +213,31 @@ func TestALimitIsChanged(t *testing.T) {
 	s.must(s.ask(http.MethodPost, "limits/provider/undo", `{"to":2}`), 200, `"cap":300`)
 	s.must(s.ask(http.MethodPost, "limits/provider/undo", `{"to":77}`), 409, "the history does not hold it; nothing was changed")
 	s.must(s.get("limits/provider/history?n=1"), 200, `"undo: back to revision 2"`, "api from 127.0.0.1")
+	s.must(s.ask(http.MethodPost, "limits/provider/undo", `{"to":3}`, `If-Match: "1"`), 412, "nothing was changed")
 	s.must(s.ask(http.MethodPost, "limits/provider/release", `{}`), 200, `"cap":300`)
 	s.must(s.ask(http.MethodPost, "limits/recipient/release", `{}`), 422, "name the value")
 	s.must(s.ask(http.MethodPost, "limits/recipient/release", `{"key":"+4670"}`), 200, `"value":{"hash"`)
+}
+
+// Who decided to take a change back does not take back another one that was made meanwhile.
+func TestLawAnUndoIsOfTheChangeThatItWasMeantFor(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	undo := func(headers ...string) outcome {
+		return s.ask(http.MethodPost, "limits/provider/undo", `{"by":"bert"}`, headers...)
+	}
+	s.must(s.patch("provider", `{"cap":300,"by":"anna"}`, `If-Match: *`), 200)
+	s.must(s.patch("provider", `{"cap":200,"by":"carla"}`, `If-Match: "2"`), 200)
+	s.must(undo(`If-Match: "2"`), 412, `"revision":3`, "carla from 127.0.0.1", "nothing was changed")
+	s.must(undo(), 428, "If-Match")
+	s.must(undo(`If-Match: 3`), 412, "in quotes")
+	s.must(s.get("limits/provider"), 200, `"revision":3`, `"cap":200`)
+	s.must(undo(`If-Match: "3"`), 200, `"cap":300`, `"by":"bert from 127.0.0.1"`)
+	s.must(undo(`If-Match: *`), 200, `"cap":400`)
+	s.must(s.patch("provider", `{"cap":200,"for":"1h","by":"carla"}`, `If-Match: *`), 200)
+	s.must(s.patch("provider", `{"cap":250,"by":"carla"}`, `If-Match: *`), 200)
+	s.must(undo(`If-Match: "5"`), 412, `"revision":7`, "nothing was changed") // before any reason against another undo
+	s.must(undo(`If-Match: "7"`), 409, "was an override")
 }
 
 // What can't be honoured is refused with the field, the value and the remedy, and changes nothing.

@@ -52,12 +52,18 @@ func (a *api) setPaused(r *http.Request, paused bool) (any, error) {
 	return a.carryOut(r, ch, (*control.Control).Set)
 }
 
-// undo takes the last change back, or returns to the revision that `to` names.
+// undo takes the last change back, or returns to the revision that `to` names. Without `to`, what it takes back depends on the
+// revision in force, which it must name as a patch does.
 func (a *api) undo(r *http.Request) (any, error) {
 	var to int64
 	ch, err := signed(r, map[string]any{"to": &to})
 	if err != nil {
 		return nil, err
+	}
+	if to == 0 || r.Header.Get("If-Match") != "" {
+		if ch.IfRevision, err = expected(r); err != nil {
+			return nil, err
+		}
 	}
 	return a.carryOut(r, ch, func(c *control.Control, ctx context.Context, ch control.Change) (limit.Settings, error) {
 		return c.Undo(ctx, to, ch)

@@ -10,8 +10,8 @@
 // # How it works
 //
 // Answers are the documents of package limits, which `dispatcher limit --json` prints as well. An error is a problem (RFC 9457)
-// with the faults: field, value and remedy. A PATCH must name the revision that it is meant for in If-Match, so that of two
-// operators the slower one learns of the other's change.
+// with the faults: field, value and remedy. A PATCH must name the revision that it is meant for in If-Match, and so must
+// an undo of the last change. So of two operators the slower one learns of the other's change.
 //
 // The file openapi.yaml describes all requests and answers, and is served as JSON. The tests compare each answer that they get with
 // it.

@@ -30,6 +30,7 @@ func FuzzRequest(f *testing.F) {
 		{"POST", "limits/provider/pause", "Transfer-Encoding: chunked", "f\r\n{\"for\":\"15m\"}\r\n0\r\n\r\n"},
 		{"POST", "limits/provider/resume", "", ""},
 		{"POST", "limits/provider/undo", "", `{"to":-1}`},
+		{"POST", "limits/provider/undo", "If-Match: *", `{}`},
 		{"POST", "limits/recipient/release", "", `{"key":"\u0000"}`},
 		{"POST", "rules?wait=false", "", `{"kind":"hold","when":"job.headers[\"a\"] == \"b\"","for":"1h"}`},
 		{"POST", "rules", "", `{"kind":"cancel","when":"true","until":"2026-13-01T00:00:00Z"}`},

@@ -99,6 +99,25 @@ func TestTwoOperatorsMeet(t *testing.T) {
 	b.Click("confirm-yes")
 	b.Has("rate-result", "The cap is 200. In force on 3/3 nodes after")
 
+	// an undo takes back the change that the operator saw, and no other
+	undo := func(makes string) {
+		b.Until("the change can be undone that makes "+makes, "document.getElementById('undo')?.closest('tr').textContent.includes('"+makes+"')")
+		b.Click("undo")
+		b.Has("confirm-text", "Undo makes:")
+	}
+	undo("cap 240 → 200")
+	s.changes(http.MethodPatch, "", `{"cap": 220, "by": "Bob", "why": "a bit more"}`)
+	b.Click("confirm-yes")
+	b.Has("undo-fault", "Bob from 127.0.0.1 changed the limit meanwhile: cap 200 → 220. Nothing was undone")
+	b.Until("the history has Bob's change", "document.querySelector('#history-rows tr').textContent.includes('cap 200 → 220')")
+	b.Has("undo-fault", "Nothing was undone")
+	undo("cap 200 → 220")
+	s.changes(http.MethodPatch, "", `{"cap": 230, "by": "Bob", "why": "a mistake"}`)
+	s.changes(http.MethodPost, "/undo", `{"by": "Bob"}`)
+	b.Click("confirm-yes")
+	b.Has("undo-result", "Undone. In force on 3/3 nodes after")
+	b.Has("rate-now", "200 calls")
+
 	// a guardrail refuses, and is passed
 	b.Types("cap", "20")
 	b.Has("preview-refused", "max_step")

@@ -35,7 +35,7 @@ const historyAll = 2000
 // Undo takes the last change back that was not taken back yet: each further Undo goes
 // one change further back. With a revision it returns to the terms that
 // it had, as a plain change with the rest of ch. It is meant for the settings
-// that it reads: a change that comes between is a [RevisionError].
+// that it reads, or for those of [Change.IfRevision]: a change that comes between is a [RevisionError].
 //
 // Terms that were an override are not made to hold for good: that needs a For. What can't be taken back is an
 // [UndoError].
@@ -44,12 +44,13 @@ func (c *Control) Undo(ctx context.Context, to int64, ch Change) (limit.Settings
 	if err != nil {
 		return limit.Settings{}, err
 	}
+	ch.IfRevision = cmp.Or(ch.IfRevision, s.Revision)
+	if ch.IfRevision != s.Revision { // the last change is another one now
+		return s, fmt.Errorf("limit %q: %w", c.name, &RevisionError{Wanted: ch.IfRevision, Now: s})
+	}
 	entries, err := c.History(ctx, historyAll)
 	if err != nil {
 		return limit.Settings{}, err
-	}
-	if ch.IfRevision == 0 {
-		ch.IfRevision = s.Revision
 	}
 	if to == 0 {
 		err = ch.takeBack(s, entries)

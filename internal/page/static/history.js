@@ -1,7 +1,7 @@
 // The changes of the limit, and taking the last one back.
 
 import { $, confirmed, node, refill, say } from './dom.js';
-import { get, limitPath } from './api.js';
+import { Problem, get, limitPath } from './api.js';
 import { change, inForce, showProblem } from './change.js';
 import { adopt, leftOf, state } from './state.js';
 import { changes, clock, number, stamp } from './text.js';
@@ -11,6 +11,9 @@ export function onChanged(f) { changed = f; }
 
 let loaded = ''; // revision and slowdown that the table is of
 let loading = false;
+let failed = false; // the page says that the table could not be read
+
+const read = () => get(limitPath(state.limit.name, '/history?n=20'));
 
 // history reads the changes where there may be new ones.
 export async function history() {
@@ -19,11 +22,12 @@ export async function history() {
   if (!limit || loading || wants === loaded) return;
   loading = true;
   try {
-    const lines = await get(limitPath(limit.name, '/history?n=20'));
-    rows(lines);
+    rows(await read());
     loaded = wants;
-    say('undo-fault', '');
+    if (failed) say('undo-fault', '');
+    failed = false;
   } catch (error) {
+    failed = true;
     showProblem(error, [], 'undo-fault');
     await new Promise((resolve) => setTimeout(resolve, 5000));
   } finally {
@@ -87,6 +91,29 @@ function until(l, lines) {
   return before?.revert_at && !state.limit.revert_at && leftOf(before.revert_at) > 1 ? before.revert_at : '';
 }
 
+const tries = 3;
+
+// takeBack undoes the change that the operator saw as the last one, and no other. If it still is, takeBack tries again: the fleet may
+// have chosen another guard meanwhile.
+async function takeBack(l, lines, body) {
+  for (let n = 1, now = lines; ; n++) {
+    try {
+      return await change('POST', '/undo', body, now.find((one) => one.revision).revision);
+    } catch (error) {
+      if (error.status !== 412 || n === tries) throw error;
+    }
+    now = await read();
+    if (toUndo(now)?.revision !== l.revision) throw new Problem(412, { detail: meanwhile(now) });
+  }
+}
+
+// meanwhile says which change came before the undo.
+function meanwhile(lines) {
+  const newest = lines.find((one) => one.revision && !chosen(one));
+  const what = newest ? `${byOf(newest)} changed the limit meanwhile: ${whatOf(newest)}` : 'The history does not hold the change any more';
+  return `${what}. Nothing was undone: look at it and decide again.`;
+}
+
 async function undo(l, lines) {
   const back = changes(l.to, l.from);
   const ends = until(l, lines);
@@ -99,7 +126,7 @@ async function undo(l, lines) {
   const button = $('undo');
   if (button) button.disabled = true;
   try {
-    const now = await change('POST', '/undo', { why: 'undone on the page', for: ends ? `${Math.ceil(leftOf(ends))}s` : '' });
+    const now = await takeBack(l, lines, { why: 'undone on the page', for: ends ? `${Math.ceil(leftOf(ends))}s` : '' });
     adopt(now);
     inForce('undo-result', 'Undone.', now);
     changed();
