@@ -6,6 +6,7 @@ import (
 	"dispatcher/throttle/internal/clock"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/internal/slots"
+	"dispatcher/throttle/limit"
 )
 
 // GateSpacing is the time between two units of one value of a gate's key, under the settings
@@ -14,7 +15,15 @@ func (l *Limiter) GateSpacing(of Value, now time.Time) time.Duration { return l.
 
 // GateRevision is that of the settings in force of a gate. What was learned under another one
 // may not hold any more.
-func (l *Limiter) GateRevision(gate int) int64 { return l.gates.Revision(gate) }
+func (l *Limiter) GateRevision(gate int) int64 { return l.gates.Settings(gate).Revision }
+
+// Settings are those in force of a limit, by its number as for [Limiter.Binds].
+func (l *Limiter) Settings(number int) limit.Settings {
+	if number == 0 {
+		return l.State().Settings
+	}
+	return l.gates.Settings(number - 1)
+}
 
 // gatesOf is what a call says of gates, for these jobs and corrections.
 func (r *reserver) gatesOf(asked []request, corrections []slots.Correction) script.Gates {

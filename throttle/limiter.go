@@ -143,6 +143,7 @@ func New(opts Options) (*Limiter, error) {
 	metrics.Phase(opts.Registerer, opts.Name, phases(), func() string { return string(l.State().Phase) })
 	for i, name := range l.names() {
 		metrics.Binds(opts.Registerer, name, func() float64 { return l.Binds(i) })
+		metrics.Paused(opts.Registerer, name, func() bool { return l.Settings(i).Paused })
 	}
 	l.askLease = func(ctx context.Context, state script.LeaseState, left time.Duration) (script.LeaseReply, error) {
 		return scripts.Lease(ctx, string(opts.Identity), lease.Length, state, left)

@@ -84,14 +84,7 @@ func (s State) Ready() error {
 func (s State) Note() string {
 	switch s.Phase {
 	case PhasePaused:
-		by := s.Settings.By
-		if s.Settings.Why != "" {
-			by += " (" + s.Settings.Why + ")"
-		}
-		if s.Settings.RevertAt.IsZero() {
-			return fmt.Sprintf("paused by %s until somebody resumes it: dispatcher limit resume", by)
-		}
-		return fmt.Sprintf("paused by %s until %s", by, s.Settings.RevertAt.UTC().Format(time.RFC3339))
+		return PauseNote(s.Settings)
 	case PhaseCooldown:
 		return fmt.Sprintf("cooldown until %s: nothing is sent until all slots that may be out are over", s.Until.UTC().Format(time.RFC3339))
 	case PhaseBlocked:
@@ -103,6 +96,18 @@ func (s State) Note() string {
 	case PhaseStarting, PhaseAway, PhaseReserve, PhaseTooSlow, PhaseRefused:
 	}
 	return ""
+}
+
+// PauseNote says by whom a limit with these settings was paused, and until when.
+func PauseNote(s limit.Settings) string {
+	by := s.By
+	if s.Why != "" {
+		by += " (" + s.Why + ")"
+	}
+	if s.RevertAt.IsZero() {
+		return fmt.Sprintf("paused by %s until somebody resumes it: dispatcher limit resume", by)
+	}
+	return fmt.Sprintf("paused by %s until %s", by, s.RevertAt.UTC().Format(time.RFC3339))
 }
 
 // enter moves to a phase and logs that once.

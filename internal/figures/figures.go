@@ -95,6 +95,14 @@ type Limit struct {
 	Name    string  `json:"name"`
 	Waiting int     `json:"waiting"` // jobs of the node that wait for it
 	Binds   float64 `json:"binds"`   // share of the last half minute in which some did
+
+	Paused *Pause `json:"paused,omitempty"` // absent: it is not
+}
+
+// Pause is that of a limit.
+type Pause struct {
+	By    string `json:"by"`
+	Until string `json:"until,omitempty"` // absent: until somebody resumes it
 }
 
 // MostKeys is how many keys a node names in [Figures.Keys], at most.

@@ -23,7 +23,9 @@ func Read(ctx context.Context, rdb redis.UniversalClient, namespace string, now 
 			nodes = append(nodes, n)
 		}
 	}
-	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Age, b.Age), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(nodes, func(a, b Node) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Age, b.Age), cmp.Compare(a.ID, b.ID))
+	})
 	return nodes, nil
 }
 

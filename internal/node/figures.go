@@ -11,6 +11,7 @@ import (
 	"dispatcher/internal/gathered"
 	"dispatcher/internal/node/pacer"
 	"dispatcher/internal/node/worker"
+	"dispatcher/internal/timetext"
 	"dispatcher/internal/version"
 	"dispatcher/throttle/limit"
 )
@@ -66,8 +67,16 @@ func (n *Node) figureLimit(f *figures.Figures) {
 		}
 	}
 	for i, stated := range n.cfg.Limits {
-		f.Limits = append(f.Limits, figures.Limit{Name: stated.Name, Waiting: waiting[stated.Name], Binds: n.limiter.Binds(i)})
+		f.Limits = append(f.Limits, figures.Limit{Name: stated.Name, Waiting: waiting[stated.Name], Binds: n.limiter.Binds(i), Paused: pauseOf(n.limiter.Settings(i))})
 	}
+}
+
+// pauseOf is nil where the limit is not paused.
+func pauseOf(s limit.Settings) *figures.Pause {
+	if !s.Paused {
+		return nil
+	}
+	return &figures.Pause{By: s.By, Until: timetext.Exact(s.RevertAt)}
 }
 
 func perSecond(units float64, c limit.Contract) float64 { return units / c.Window.Seconds() }

@@ -10,6 +10,7 @@ import (
 
 	"dispatcher/configs"
 	"dispatcher/consumer"
+	"dispatcher/internal/figures"
 	"dispatcher/internal/node/gates"
 	"dispatcher/job"
 	"dispatcher/sender"
@@ -431,7 +432,17 @@ func TestAGateGoesOnAfterAPause(t *testing.T) {
 		if got := len(callsOf("hot", b)); got != before || got == jobs {
 			t.Fatalf("got %d calls, want the %d before the pause", got, before)
 		}
+		if account, recipient := b.limiter.Settings(0), b.limiter.Settings(1); account.Paused || !recipient.Paused || recipient.By != "test" {
+			t.Errorf("got %+v and %+v, want that the node knows who paused the recipient's limit", account, recipient)
+		}
+		if p := pauseOf(b.limiter.Settings(1)); p == nil || *p != (figures.Pause{By: "test"}) {
+			t.Errorf("got %+v in the figures, want who paused it", p)
+		}
+		if account, recipient := b.metric("dispatcher_limit_paused", "account"), b.metric("dispatcher_limit_paused", "recipient"); account != 0 || recipient != 1 {
+			t.Errorf("got the metrics %v and %v, want 0 of the account and 1 of the recipient", account, recipient)
+		}
 		b.setLimit(parameters.Values{"paused": "false"})
+		b.until(gates.Recheck, "the node knows it", func() bool { return pauseOf(b.limiter.Settings(1)) == nil })
 		b.until(3*gates.Recheck, "all are settled", func() bool { return b.settled() == jobs })
 		b.calledOnce(jobs)
 	})

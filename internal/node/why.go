@@ -10,12 +10,13 @@ import (
 	"dispatcher/internal/expression"
 	"dispatcher/internal/why"
 	"dispatcher/throttle"
+	"dispatcher/throttle/limit"
 )
 
 // What holds up all jobs that are ready, beside what consumer.WaitsFor lists.
 const (
 	waitsForSlot     = "slot"     // its turn under the first limit
-	waitsForResume   = "resume"   // an operator has paused the first limit
+	waitsForResume   = "resume"   // an operator has paused a limit that it counts on
 	waitsForBlock    = "block"    // the provider refuses calls, and asked for a rest
 	waitsForCooldown = "cooldown" // slots that may be out have to pass first
 	waitsForRedis    = "redis"    // Redis can't be asked
@@ -93,6 +94,9 @@ func (n *Node) whyLimit(name string) *why.Limit {
 		l := &why.Limit{Binds: n.limiter.Binds(i)}
 		if i > 0 {
 			l.Waiting = n.consumer.Deferred()[name]
+			if set := n.limiter.Settings(i); set.Paused {
+				l.Why = throttle.PauseNote(set)
+			}
 			return l
 		}
 		for _, lane := range n.consumer.Status().Lanes {
@@ -135,6 +139,7 @@ func (n *Node) whyJob(s consumer.Stay, now time.Time) why.Job {
 		one.Why = fmt.Sprintf("%s failed, and the next one waits%s, or until the provider answers again (%s)", lastCall(s.Calls.Calls), until, n.provider.State())
 	case consumer.WaitsForLimit:
 		one.Why = fmt.Sprintf("the limit %s does not let it pass%s", s.Limit, until)
+		whyPaused(&one, n.settingsOf(s.Limit))
 	case consumer.WaitsForHold:
 		one.Why = fmt.Sprintf("the %s holds it%s; dispatcher rules shows it, and ends it", s.Limit, until)
 	case consumer.WaitsForTurn:
@@ -148,6 +153,25 @@ func (n *Node) whyJob(s consumer.Stay, now time.Time) why.Job {
 		}
 	}
 	return one
+}
+
+// settingsOf are those in force of the limit of that name.
+func (n *Node) settingsOf(name string) (s limit.Settings) {
+	for i, stated := range n.cfg.Limits {
+		if stated.Name == name {
+			s = n.limiter.Settings(i)
+		}
+	}
+	return s
+}
+
+// whyPaused says that a job waits for a limit with these settings to be resumed, where it is paused. The time of the job's wait
+// moves on then, and says nothing.
+func whyPaused(one *why.Job, s limit.Settings) {
+	if s.Paused {
+		one.WaitsFor, one.Until = waitsForResume, timeOf(s.RevertAt)
+		one.Why = fmt.Sprintf("the limit %s is %s", one.Limit, throttle.PauseNote(s))
+	}
 }
 
 // whyTurn says what a job that is ready waits for.

@@ -23,7 +23,7 @@ const (
 	Idle     State = "idle"      // nothing waits
 	Slowed   State = "slowed"    // the first limit holds jobs up, at less than its cap: the provider refused calls
 	Limited  State = "limited"   // the first limit holds jobs up
-	Gated    State = "gated"     // another limit does
+	Gated    State = "gated"     // another limit does; where that is paused, this comes before limited
 	Held     State = "held"      // rules of the operators do
 	Working  State = "working"   // nothing holds jobs up for long
 )
@@ -73,10 +73,15 @@ func (f *Fleet) holdUp() Health {
 			State: Slowed, Limit: f.Limit.Name, Warn: true,
 			Text: fmt.Sprintf("The provider refused calls, so the limit %s is lowered to %.4g: %s.", f.Limit.Name, f.Limit.Slowdown.EffectiveCap, wait),
 		}
-	case f.binds():
+	}
+	if paused := f.mostWaited(func(l *Limit) bool { return l.Paused != nil }); paused != nil {
+		return Health{State: Gated, Warn: true, Limit: paused.Name, Text: fmt.Sprintf("The limit %s is paused by %s%s: %s for it, %s in all.",
+			paused.Name, paused.Paused.By, untilText(paused.Paused.Until), jobsText(float64(paused.Waiting)), wait)}
+	}
+	if f.binds() {
 		return Health{State: Limited, Limit: f.Limit.Name, Text: fmt.Sprintf("The limit %s holds the jobs up, more nodes would not help: %s.", f.Limit.Name, wait)}
 	}
-	if gate := f.gate(); gate != nil {
+	if gate := f.mostWaited(func(l *Limit) bool { return l.Binds >= Binding }); gate != nil {
 		return Health{State: Gated, Limit: gate.Name, Text: fmt.Sprintf("The limit %s holds %.0f jobs up: %s in all.", gate.Name, float64(gate.Waiting), wait)}
 	}
 	if held := f.held(); held > 0 {
@@ -116,10 +121,10 @@ func (f *Fleet) held() (jobs int) {
 	return jobs
 }
 
-// gate is the limit after the first that most jobs wait for; nil: none holds jobs up.
-func (f *Fleet) gate() (most *Limit) {
+// mostWaited is the limit after the first that most jobs wait for, of those of which something is true; nil: jobs wait for none of them.
+func (f *Fleet) mostWaited(is func(*Limit) bool) (most *Limit) {
 	for i := 1; i < len(f.Limits); i++ {
-		if l := &f.Limits[i]; l.Waiting > 0 && l.Binds >= Binding && (most == nil || l.Waiting > most.Waiting) {
+		if l := &f.Limits[i]; l.Waiting > 0 && is(l) && (most == nil || l.Waiting > most.Waiting) {
 			most = l
 		}
 	}

@@ -188,7 +188,9 @@ func (f *Fleet) join() {
 }
 
 // left are the jobs of the lane that are not settled, but those of retry topics, which wait for their time.
-func left(l figures.Lane) float64 { return float64(l.Waiting) + float64(l.InFlight) + float64(l.Asleep) }
+func left(l figures.Lane) float64 {
+	return float64(l.Waiting) + float64(l.InFlight) + float64(l.Asleep)
+}
 
 // longestForecast is the longest time that is forecast. The rate of a fleet that settles nothing decays towards 0, and what would
 // take longer at such a rate takes for ever.
@@ -245,7 +247,7 @@ func (f *Fleet) addKey(k Key) {
 func (f *Fleet) addLimit(l Limit) {
 	for i := range f.Limits {
 		if all := &f.Limits[i]; all.Name == l.Name {
-			all.Waiting, all.Binds = all.Waiting+l.Waiting, max(all.Binds, l.Binds)
+			all.Waiting, all.Binds, all.Paused = all.Waiting+l.Waiting, max(all.Binds, l.Binds), cmp.Or(all.Paused, l.Paused)
 			return
 		}
 	}

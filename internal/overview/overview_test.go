@@ -144,12 +144,24 @@ func TestHealthNamesWhatHoldsJobsUp(t *testing.T) {
 		"idle":      {fleet(settings(), working("n1", Figures{})), Idle, "No job waits."},
 		"limit":     {fleet(settings(), working("n1", busy(Limit{Name: "provider", Binds: 1}))), Limited, "The limit provider holds the jobs up"},
 		"gate":      {fleet(settings(), working("n1", busy(Limit{Name: "provider"}, Limit{Name: "recipient", Binds: 0.8, Waiting: 800}))), Gated, "The limit recipient holds 800 jobs up"},
-		"held":      {fleet(settings(), working("n1", heldJobs)), Held, "Rules of operators hold 700 jobs: 1204 jobs wait in all."},
-		"working":   {fleet(settings(), working("n1", busy(Limit{Name: "provider", Binds: 0.1}))), Working, "No limit holds the jobs up"},
+		"a paused gate": {
+			fleet(settings(), working("n1", busy(Limit{Name: "provider", Binds: 1}, Limit{Name: "otp", Waiting: 800, Paused: &figures.Pause{By: "anna"}}))), Gated,
+			"The limit otp is paused by anna until somebody resumes it: 800 jobs wait for it, 1204 jobs wait in all.",
+		},
+		"held":    {fleet(settings(), working("n1", heldJobs)), Held, "Rules of operators hold 700 jobs: 1204 jobs wait in all."},
+		"working": {fleet(settings(), working("n1", busy(Limit{Name: "provider", Binds: 0.1}))), Working, "No limit holds the jobs up"},
 	} {
 		if tc.f.Health.State != tc.want || !strings.Contains(tc.f.Health.Text, tc.text) {
 			t.Errorf("%s: got %+v, want %s and %q", name, tc.f.Health, tc.want, tc.text)
 		}
+	}
+	idle := Limit{Name: "otp", Paused: &figures.Pause{By: "anna"}}
+	if h := fleet(settings(), working("n1", busy(Limit{Name: "provider"}, idle))).Health; h.State != Working || h.Warn {
+		t.Errorf("got %+v, want no warning of a paused limit for which no job waits", h)
+	}
+	idle.Waiting = 1
+	if h := fleet(settings(), working("n1", busy(Limit{Name: "provider"}, idle))).Health; h.Limit != "otp" || !h.Warn {
+		t.Errorf("got %+v, want a warning of the paused limit for which a job waits", h)
 	}
 	blocked := fleet(settings(), working("n1", busy()))
 	blocked.Limit.Slowdown = &limits.Slowdown{EffectiveCap: 150, BlockedUntil: "2023-11-14T22:18:20.000000Z"}

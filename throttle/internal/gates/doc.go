@@ -7,5 +7,5 @@
 //
 // It talks to nobody and starts no goroutine. [Known.Ask] and [Known.Take] are for the
 // reserving goroutine of package throttle, and so is [Known.LargestCost]. [Known.Spacing]
-// and [Known.Revision] are for any goroutine.
+// and [Known.Settings] are for any goroutine.
 package gates

@@ -71,15 +71,15 @@ type Known struct {
 	metrics *metrics.Limit
 	all     []gate // in the order in which they were stated
 
-	terms     []atomic.Pointer[limit.Terms] // beside the first limit
-	revisions []atomic.Int64
+	terms    []atomic.Pointer[limit.Terms]    // beside the first limit
+	settings []atomic.Pointer[limit.Settings] // those of all, for any goroutine
 }
 
 // New knows gates as they were stated, [Marked], beside the terms of the first limit.
 func New(stated []Gate, first limit.Terms, log *slog.Logger, m *metrics.Limit) Known {
 	k := Known{
 		log: log, metrics: m, all: make([]gate, len(stated)),
-		terms: make([]atomic.Pointer[limit.Terms], len(stated)), revisions: make([]atomic.Int64, len(stated)),
+		terms: make([]atomic.Pointer[limit.Terms], len(stated)), settings: make([]atomic.Pointer[limit.Settings], len(stated)),
 	}
 	for i, g := range stated {
 		k.all[i] = gate{Settings: g.Limit.Settings(), name: g.Name, quota: quotaMemory{whole: !g.Keyed}}
@@ -87,6 +87,7 @@ func New(stated []Gate, first limit.Terms, log *slog.Logger, m *metrics.Limit) K
 			k.all[i].Settings = packed
 		}
 		k.noteTerms(i, g.Limit.Terms, first)
+		k.noteSettings(i)
 	}
 	return k
 }
@@ -98,14 +99,20 @@ func (k *Known) noteTerms(gate int, set, first limit.Terms) {
 	k.terms[gate].Store(&set)
 }
 
+// noteSettings keeps the settings of a gate for callers.
+func (k *Known) noteSettings(gate int) {
+	set := k.all[gate].Settings
+	k.settings[gate].Store(&set)
+}
+
 // Spacing is the time between two units of one value of a gate's key, under the settings
 // in force.
 func (k *Known) Spacing(of slots.Value, now time.Time) time.Duration {
 	return k.terms[of.Gate].Load().For(of.Hash, now).GateSpacing()
 }
 
-// Revision is that of the settings in force of a gate.
-func (k *Known) Revision(gate int) int64 { return k.revisions[gate].Load() }
+// Settings are those in force of a gate.
+func (k *Known) Settings(gate int) limit.Settings { return *k.settings[gate].Load() }
 
 // LargestCost is the most units that a job may count on a gate.
 func (k *Known) LargestCost(gate int) int64 { return k.all[gate].LargestCost() }
@@ -121,13 +128,13 @@ func (k *Known) Take(reply script.Choice, now int64, first limit.Terms) (news, s
 		stricter = stricter || set.Stricter(g.Settings)
 		k.log.Info("limit settings in force", "gate", g.name, "revision", set.Revision, "by", set.By, "paused", set.Paused, "contract", set.String())
 		g.Settings, news = set, true
+		k.noteSettings(i)
 	}
 	for i, state := range reply.Quotas {
 		k.noteQuota(&k.all[i], state, now)
 	}
 	for i, g := range k.all {
 		k.noteTerms(i, g.Terms, first)
-		k.revisions[i].Store(g.Revision)
 	}
 	return news, stricter
 }

@@ -28,7 +28,6 @@ type Limit struct {
 	effective  prometheus.Gauge
 	blocked    prometheus.Gauge
 	window     prometheus.Gauge
-	paused     prometheus.Gauge
 	revision   prometheus.Gauge
 	guard      prometheus.Gauge
 	allowed    prometheus.Gauge
@@ -76,7 +75,6 @@ func New(reg prometheus.Registerer, limit string, inFlight func() float64) *Limi
 		effective:  gauge("effective_cap_units", "The effective cap, in units a window: lowered while the provider refuses calls."),
 		blocked:    gauge("blocked_until_timestamp_seconds", "The end of the last block by the provider, in seconds since 1970; 0: none since the cap was last in force."),
 		window:     gauge("window_seconds", "The window in force."),
-		paused:     gauge("paused", "1 while the limit is paused."),
 		quotaUsed:  ofQuota("quota_used_units", "Units of a quota without a key that are used of its window."),
 		blocks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dispatcher_limit_blocks_total", Help: "Calls that the provider refused for one value of the limit's key, which they blocked.",
@@ -91,7 +89,7 @@ func New(reg prometheus.Registerer, limit string, inFlight func() float64) *Limi
 		Name: "dispatcher_limit_in_flight_calls", Help: "Calls in flight, from the grant of a slot until the answer.", ConstLabels: labels,
 	}, inFlight)
 	if reg != nil {
-		reg.MustRegister(busy, m.granted, m.Late, m.Unused, m.TurnedAway, m.Errors, m.calls, m.cooldowns, m.reconciled, m.blocks, m.rtt, m.lateness, m.cap, m.effective, m.blocked, m.window, m.paused, m.revision, m.guard, m.allowed, m.longest, m.quotaUsed, m.quotaCap)
+		reg.MustRegister(busy, m.granted, m.Late, m.Unused, m.TurnedAway, m.Errors, m.calls, m.cooldowns, m.reconciled, m.blocks, m.rtt, m.lateness, m.cap, m.effective, m.blocked, m.window, m.revision, m.guard, m.allowed, m.longest, m.quotaUsed, m.quotaCap)
 	}
 	return m
 }
@@ -102,6 +100,21 @@ func Binds(reg prometheus.Registerer, limit string, share func() float64) {
 		Name: "dispatcher_limit_binds_ratio", ConstLabels: prometheus.Labels{"limit": limit},
 		Help: "Share of the time, over about the last half minute, in which jobs of this node waited for the limit, from 0 to 1.",
 	}, share)
+	if reg != nil {
+		reg.MustRegister(gauge)
+	}
+}
+
+// Paused shows whether a limit is paused.
+func Paused(reg prometheus.Registerer, limit string, is func() bool) {
+	gauge := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "dispatcher_limit_paused", Help: "1 while the limit is paused.", ConstLabels: prometheus.Labels{"limit": limit},
+	}, func() float64 {
+		if is() {
+			return 1
+		}
+		return 0
+	})
 	if reg != nil {
 		reg.MustRegister(gauge)
 	}
@@ -183,10 +196,6 @@ func (m *Limit) Used(lateness time.Duration) { m.lateness.Observe(lateness.Secon
 func (m *Limit) Settings(s limit.Settings) {
 	m.cap.Set(float64(s.Cap))
 	m.window.Set(s.Window.Seconds())
-	m.paused.Set(0)
-	if s.Paused {
-		m.paused.Set(1)
-	}
 	m.revision.Set(float64(s.Revision))
 	m.guard.Set(s.Guard.Seconds())
 	m.allowed.Set(s.Lateness.Seconds())

@@ -228,7 +228,11 @@ func (p *page) lanes(lanes []overview.Lane) {
 func (p *page) limits(limits []overview.Limit) {
 	var rows []row
 	for _, l := range limits {
-		rows = append(rows, row{cells: []string{cli.Plainly(l.Name, 0), strconv.Itoa(l.Waiting), percent(l.Binds)}})
+		binds := percent(l.Binds)
+		if l.Paused != nil {
+			binds = "paused"
+		}
+		rows = append(rows, row{cells: []string{cli.Plainly(l.Name, 0), strconv.Itoa(l.Waiting), binds}, warn: l.Paused != nil})
 	}
 	p.table([]column{{title: "LIMIT", least: 8}, {title: "WAITING", right: true}, {title: "BINDS", right: true}}, rows)
 }

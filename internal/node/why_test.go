@@ -1,0 +1,35 @@
+package node
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"dispatcher/internal/why"
+	"dispatcher/throttle/limit"
+)
+
+// A job that waits for a paused limit waits for an operator. The time at which the node looks again says nothing.
+func TestWhyNamesThePauseOfALimit(t *testing.T) {
+	t.Parallel()
+	looks, ends := time.Unix(1_700_000_005, 0), time.Unix(1_700_000_900, 0)
+	for name, tc := range map[string]struct {
+		set   limit.Settings
+		until *time.Time
+		text  string
+	}{
+		"resumed": {limit.Settings{Terms: limit.Terms{Paused: true}, By: "anna", Why: "a test"}, nil, "the limit otp is paused by anna (a test) until somebody resumes it"},
+		"ends":    {limit.Settings{Terms: limit.Terms{Paused: true}, By: "anna", RevertAt: ends}, timeOf(ends), "the limit otp is paused by anna until 2023-11-14T22:28:20Z"},
+	} {
+		one := why.Job{WaitsFor: "limit", Limit: "otp", Until: timeOf(looks)}
+		whyPaused(&one, tc.set)
+		sameTime := (one.Until == nil) == (tc.until == nil) && (one.Until == nil || one.Until.Equal(*tc.until))
+		if one.WaitsFor != waitsForResume || !sameTime || !strings.HasPrefix(one.Why, tc.text) {
+			t.Errorf("%s: got %+v until %v, want %q until %v", name, one, one.Until, tc.text, tc.until)
+		}
+	}
+	one := why.Job{WaitsFor: "limit", Limit: "otp", Why: "as before"}
+	if whyPaused(&one, limit.Settings{}); one.WaitsFor != "limit" || one.Why != "as before" {
+		t.Errorf("got %+v of a limit that is not paused, want no change", one)
+	}
+}
