@@ -28,10 +28,15 @@ func foreign(name string) bool {
 		strings.HasPrefix(name, "DISPATCHER_TEST_")
 }
 
-// serviceLink matches the ends of the variables that Kubernetes puts into every pod
-// for each Service of its namespace. Those of the Services dispatcher and
-// dispatcher-redis begin as ours do, and must not keep a pod from starting.
-var serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+var serviceName = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
+
+// serviceLink tells the variables that Kubernetes puts into every pod for each Service of
+// its namespace. Those of the Services dispatcher and dispatcher-redis begin as ours do, and
+// must not keep a pod from starting. A name that just ends in _PORT may be meant as a setting,
+// but then its value is no URL.
+func serviceLink(name, value string) bool {
+	return serviceName.MatchString(name) || strings.HasSuffix(name, "_PORT") && strings.Contains(value, "://")
+}
 
 // environment makes a map of NAME=value entries; the last of a name wins.
 func environment(environ func() []string) map[string]string {
@@ -66,7 +71,7 @@ func envOverrides(env map[string]string, fault func(error)) []override {
 			continue
 		}
 		path, ok := envPath(name, known)
-		if !ok && serviceLink.MatchString(name) {
+		if !ok && serviceLink(name, env[name]) {
 			continue
 		}
 		if !ok {

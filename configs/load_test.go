@@ -105,7 +105,7 @@ func TestEnvironmentReachesEveryKind(t *testing.T) {
 		"DISPATCHER_REDIS_SERVICE_HOST=10.0.0.2", "DISPATCHER_REDIS_SERVICE_PORT=6379", "DISPATCHER_REDIS_SERVICE_PORT_TCP_REDIS=6379",
 		"DISPATCHER_REDIS_PORT=tcp://10.0.0.2:6379", "DISPATCHER_REDIS_PORT_6379_TCP=x", "DISPATCHER_REDIS_PORT_6379_TCP_PROTO=tcp",
 		"DISPATCHER_REDIS_PORT_6379_TCP_PORT=6379", "DISPATCHER_REDIS_PORT_6379_TCP_ADDR=10.0.0.2", "DISPATCHER_DNS_PORT_53_UDP=x",
-		"DISPATCHER_LIMITS_PORT=x", "DISPATCHER_SENDER_HTTP_HEADERS_X_PORT=h",
+		"DISPATCHER_LIMITS_PORT=tcp://10.0.0.3:80", "DISPATCHER_SENDER_HTTP_HEADERS_X_PORT=h",
 	)})
 	if diff := cmp.Diff([]string{"a:1", "b:2"}, c.Kafka.Brokers); diff != "" {
 		t.Errorf("brokers (-want +got):\n%s", diff)
@@ -190,6 +190,7 @@ func TestMistakesOutsideTheFile(t *testing.T) {
 		{"a directory", configs.Source{File: "testdata"}, "testdata is no regular file"},
 		{"unknown variable", configs.Source{Environ: environ("DISPATCHER_KAFKA_BROKER=a:1")}, "DISPATCHER_KAFKA_BROKER names no setting (did you mean DISPATCHER_KAFKA_BROKERS?)"},
 		{"nearly a service's variable", configs.Source{Environ: environ("DISPATCHER_REDIS_PORT_TCP=1")}, "DISPATCHER_REDIS_PORT_TCP names no setting"},
+		{"a port that is no service's", configs.Source{Environ: environ("DISPATCHER_ADMIN_PORT=9090")}, "DISPATCHER_ADMIN_PORT names no setting"},
 		{"unknown limit key", configs.Source{Environ: environ("DISPATCHER_LIMITS_0_CAPS=1")}, "DISPATCHER_LIMITS_0_CAPS names no setting (did you mean DISPATCHER_LIMITS_0_CAP?)"},
 		{"no such limit", configs.Source{Environ: environ("DISPATCHER_LIMITS_3_CAP=1")}, "there is no limit 3"},
 		{"index that is none", configs.Source{Environ: environ("DISPATCHER_LIMITS_X_CAP=1")}, `"X" is not the place of an entry`},

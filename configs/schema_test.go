@@ -67,7 +67,7 @@ func TestEveryKeyHasAVariableOfItsOwn(t *testing.T) {
 		if other, taken := seen[name]; taken {
 			t.Errorf("%s and %s are both %s", path, other, name)
 		}
-		if foreign(name) || serviceLink.MatchString(name) {
+		if foreign(name) || serviceLink(name, "tcp://10.0.0.1:80") {
 			t.Errorf("%s: %s is not read", path, name)
 		}
 		seen[name] = path

@@ -25,7 +25,7 @@ import (
 // printed, says which.
 var errVerdict = errors.New("demo: the verdict is not ok")
 
-func newDemoCommand(*cli.Settings) *cobra.Command {
+func newDemoCommand(s *cli.Settings) *cobra.Command {
 	o := demo.Options{}
 	var asJSON, verbose bool
 	cmd := &cobra.Command{
@@ -33,12 +33,16 @@ func newDemoCommand(*cli.Settings) *cobra.Command {
 		Short: "Run a whole fleet in this process, and judge it",
 		Long: "Run a whole fleet in this process, with an embedded Kafka and Redis and a simulated provider that counts\n" +
 			"the calls. It needs no servers. At the end it prints a verdict; the exit status is 1 if the cap was exceeded\n" +
-			"or a job was lost.",
+			"or a job was lost. --set changes other settings of the nodes. There is no -c FILE: its addresses are not the demo's.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if verbose {
 				o.Logger = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 			}
+			if err := checkDemoSettings(s); err != nil {
+				return err
+			}
+			o.Settings = s.Set
 			v, err := runDemo(cmd.Context(), o, asJSON, verbose, cmd.OutOrStdout())
 			if err != nil {
 				return err
@@ -59,6 +63,25 @@ func newDemoCommand(*cli.Settings) *cobra.Command {
 	f.BoolVar(&asJSON, "json", false, "print only the verdict, as one line of JSON")
 	f.BoolVar(&verbose, "verbose", false, "print the nodes' logs to standard error")
 	return cmd
+}
+
+// ofTheDemo are the settings of the servers and topics that the demo brings. With others its
+// nodes would take real jobs, or change real limits.
+var ofTheDemo = []string{"kafka.brokers", "kafka.group", "kafka.topics", "kafka.lanes", "redis", "sender.http.url", "node"} //nolint:gochecknoglobals // a constant list
+
+func checkDemoSettings(s *cli.Settings) error {
+	if s.File != "" {
+		return fmt.Errorf("demo: -c %s: the demo reads no file; use --set path=value", s.File)
+	}
+	for _, setting := range s.Set {
+		path, _, _ := strings.Cut(setting, "=")
+		for _, own := range ofTheDemo {
+			if path == own || strings.HasPrefix(path, own+".") {
+				return fmt.Errorf("demo: --set %s: the demo has a %s of its own; leave the setting out", path, own)
+			}
+		}
+	}
+	return nil
 }
 
 func runDemo(ctx context.Context, o demo.Options, asJSON, verbose bool, out io.Writer) (demo.Summary, error) {

@@ -23,7 +23,7 @@ type simulation struct {
 	asJSON   bool
 }
 
-func newProviderCommand(*cli.Settings) *cobra.Command {
+func newProviderCommand(settings *cli.Settings) *cobra.Command {
 	s := simulation{}
 	cmd := &cobra.Command{
 		Use:   "provider",
@@ -32,6 +32,9 @@ func newProviderCommand(*cli.Settings) *cobra.Command {
 			"windows it got more than the cap, wherever they begin. It prints a line when calls have come, and a last one.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if settings.File != "" || len(settings.Set) > 0 {
+				return errors.New("provider: -c and --set: the provider reads no settings; use its flags, see provider --help")
+			}
 			if err := s.validate(); err != nil {
 				return fmt.Errorf("provider: %w", err)
 			}

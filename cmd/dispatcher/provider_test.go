@@ -23,6 +23,8 @@ func TestTheProviderRefusesWhatItCantDo(t *testing.T) {
 		{"--fail-status=200", "--fail-status: 200 is not between 300 and 599"},
 		{"--latency=-1s", "--latency -1s"},
 		{"--listen=nowhere", "provider: listen on nowhere"},
+		{"--config=/no/such/file", "provider: -c and --set: the provider reads no settings; use its flags"},
+		{"--set=limits.0.cap=5", "provider: -c and --set: the provider reads no settings; use its flags"},
 	} {
 		clitest.Run(t.Context(), newProviderCommand, "", nil, "provider", row.flag).MustFail(t, row.want)
 	}

@@ -213,9 +213,9 @@ func TestTheConfigurationIsSound(t *testing.T) {
 	if grace := time.Duration(*f.pod().TerminationGracePeriodSeconds) * time.Second; grace <= stop || grace <= c.Kafka.Drain {
 		t.Errorf("the grace period is %v, want more than the %v that a stop may take", grace, stop)
 	}
-	// Otherwise the variables of the Service would be settings that no node knows.
+	// The variables of Services begin as settings do.
 	if links := f.pod().EnableServiceLinks; links == nil || *links {
-		t.Error("enableServiceLinks must be false: DISPATCHER_PORT would be an unknown setting")
+		t.Error("enableServiceLinks must be false: nodes need no variables of Services")
 	}
 }
 
