@@ -51,13 +51,13 @@ func (x *settling) run(cmd *cobra.Command, s *cli.Settings, ids []string, asJSON
 		return err
 	}
 	if x.asks(cmd, ids) {
-		if yes, err := x.confirm(cmd, client, f, do); err != nil || !yes {
-			_ = bar.Clear()
-			return dlqError(cmd, err)
-		}
+		do = x.confirmed(cmd, do)
 	}
 	tally, err := do(cmd.Context(), client, f)
 	_ = bar.Clear()
+	if errors.Is(err, errDeclined) {
+		return cli.PrintLine(cmd.ErrOrStderr(), "nothing was changed")
+	}
 	if err == nil && tally.Left() > 0 {
 		err = fmt.Errorf("%d dead letters are left", tally.Left())
 	}
@@ -89,29 +89,42 @@ func (x *settling) asks(cmd *cobra.Command, ids []string) bool {
 	return !x.dry && !x.yes && len(ids) == 0 && cli.IsTerminal(cmd.InOrStdin()) && cli.IsTerminal(cmd.ErrOrStderr())
 }
 
-// confirm shows what would be done, and asks.
-func (x *settling) confirm(cmd *cobra.Command, client *dlq.Client, f dlq.Filter, do settleFunc) (yes bool, err error) {
-	x.dry = true
-	tally, err := do(cmd.Context(), client, f)
-	x.dry = false
-	if err != nil {
-		return false, err
+// errDeclined says that the operator did not confirm.
+var errDeclined = errors.New("not confirmed")
+
+// confirmed returns do with a trial and a question before it. If the trial finds nothing to
+// settle, it is the outcome: nobody was asked about letters that arrive after it.
+func (x *settling) confirmed(cmd *cobra.Command, do settleFunc) settleFunc {
+	return func(ctx context.Context, client *dlq.Client, f dlq.Filter) (dlq.Tally, error) {
+		x.dry = true
+		trial, err := do(ctx, client, f)
+		x.dry = false
+		if err != nil {
+			return dlq.Tally{}, err
+		}
+		if trial.Done == 0 {
+			return trial, nil
+		}
+		if err := x.ask(cmd, &trial); err != nil {
+			return dlq.Tally{}, err
+		}
+		return do(ctx, client, f)
 	}
-	w := cmd.ErrOrStderr()
-	if tally.Done == 0 {
-		return true, nil // the command itself prints the reason
-	}
-	if _, err := fmt.Fprintf(w, "%s %d of %d open dead letters? [y/N] ", x.verb, tally.Done, tally.Open); err != nil {
-		return false, err
+}
+
+// ask shows what would be done, and returns nil after a yes.
+func (x *settling) ask(cmd *cobra.Command, trial *dlq.Tally) error {
+	if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "%s %d of %d open dead letters? [y/N] ", x.verb, trial.Done, trial.Open); err != nil {
+		return err
 	}
 	line, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
-		return false, err
+		return err
 	}
 	if strings.EqualFold(strings.TrimSpace(line), "y") || strings.EqualFold(strings.TrimSpace(line), "yes") {
-		return true, nil
+		return nil
 	}
-	return false, cli.PrintLine(w, "nothing was changed")
+	return errDeclined
 }
 
 // lines are the outcome: how many dead letters are settled, and why others are not.
