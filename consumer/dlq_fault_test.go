@@ -166,6 +166,40 @@ func TestACommandWithoutHeartbeatsOverwritesNothing(t *testing.T) {
 	}, "jobs", "jobs.dlq")
 }
 
+// A replay that waits for its rate may lose the membership meanwhile. It does not write the
+// letters that another command replays during the wait.
+func TestAReplayChecksItsLettersAfterTheWaitForItsRate(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *fleet) {
+		w.produce("jobs.dlq", deadRecords(4)...)
+		var silent atomic.Bool
+		slow, err := dlq.New(dlq.Options{Connection: consumer.Connection{Brokers: []string{broker}, Dial: w.lossy(func(key int16, _ int) bool {
+			return silent.Load() && (key == int16(kmsg.Heartbeat) || key == int16(kmsg.JoinGroup))
+		})}, Group: "g"})
+		w.ok(err)
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			tally, err := slow.Replay(w.t.Context(), allLetters, dlq.ReplayOptions{Rate: 0.01})
+			if err != nil || tally.Done != 1 {
+				t.Errorf("the slow one: got %+v and error %v, want 1 replayed", tally, err)
+			}
+		}()
+		time.Sleep(20 * time.Second)
+		silent.Store(true)
+		time.Sleep(30 * time.Second)
+		tally, err := w.dlqClient().Replay(w.t.Context(), allLetters, dlq.ReplayOptions{})
+		if err != nil || tally.Done != 3 {
+			t.Errorf("the other: got %+v and error %v, want 3 replayed", tally, err)
+		}
+		silent.Store(false)
+		<-over
+		if got := len(w.topicRecords("jobs")); got != 4 {
+			t.Errorf("got %d jobs, want each of the 4 once", got)
+		}
+	}, "jobs", "jobs.dlq")
+}
+
 // Aborted letters and transaction markers are skipped.
 func TestAbortedLettersAreSkipped(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"dispatcher/consumer/deadletter"
 	"dispatcher/consumer/internal/broker"
@@ -33,7 +34,8 @@ type command struct {
 	settles bool
 	dry     bool
 	handle  handler
-	batch   int // letters in a batch, at most
+	batch   int       // letters in a batch, at most
+	due     time.Time // when the rate of a replay allows the next batch
 
 	client *broker.Client
 	layout map[string]kafka.Topic

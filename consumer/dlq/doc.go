@@ -18,8 +18,9 @@
 // Replay and Drop join the group as a consumer does, with a balancer that gives all partitions
 // to one member; other commands wait. Kafka refuses a commit of an earlier generation. So
 // nobody else commits between the reading of an offset and the commit, and two commands do not
-// replay the same letter. If a command dies between writing a batch and its commit, those
-// letters stay open. They are replayed again, under the same job ids.
+// replay the same letter. A replay with a rate waits first; then it checks that it still has the
+// partitions, and that the letters are open. If a command dies between writing a batch and its
+// commit, those letters stay open. They are replayed again, under the same job ids.
 //
 // # Failure
 //

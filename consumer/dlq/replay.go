@@ -12,7 +12,6 @@ import (
 	"dispatcher/consumer/internal/topicname"
 	"dispatcher/internal/clip"
 	"dispatcher/internal/fault"
-	"dispatcher/internal/wait"
 	"dispatcher/job"
 )
 
@@ -49,7 +48,7 @@ func (l *Client) Replay(ctx context.Context, f Filter, o ReplayOptions) (Tally, 
 		return Tally{}, err
 	}
 	defer func() { _ = out.Close() }() // always nil
-	r := &replayer{o: o, out: out, tally: &c.tally, missing: map[string]bool{}, originals: newOriginals(&l.opts.Connection)}
+	r := &replayer{o: o, out: out, tally: &c.tally, due: &c.due, missing: map[string]bool{}, originals: newOriginals(&l.opts.Connection)}
 	defer r.originals.close()
 	return c.run(ctx, r.replay)
 }
@@ -59,20 +58,17 @@ type replayer struct {
 	o         ReplayOptions
 	out       *produce.BatchWriter
 	tally     *Tally
+	due       *time.Time      // when the rate allows the next batch; the scan waits for it
 	missing   map[string]bool // whether a topic does not exist
-	due       time.Time       // when the rate allows the next batch
 	originals *originals
 }
 
-// replay is the [handler] of a replay: it writes a batch when the rate allows it. If a topic
-// can't be written, it returns the letters of other topics that are done beside the error.
+// replay is the [handler] of a replay: it writes a batch. If a topic can't be written, it
+// returns the letters of other topics that are done beside the error.
 func (r *replayer) replay(ctx context.Context, letters []deadletter.Letter) ([]deadletter.Letter, error) {
-	if !wait.For(ctx, time.Until(r.due)) {
-		return nil, ctx.Err()
-	}
 	done, err := r.write(ctx, letters)
 	if r.o.Rate > 0 && !r.o.Dry {
-		r.due = time.Now().Add(time.Duration(float64(len(done)) / r.o.Rate * float64(time.Second)))
+		*r.due = time.Now().Add(time.Duration(float64(len(done)) / r.o.Rate * float64(time.Second)))
 	}
 	return done, err
 }

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"dispatcher/consumer/deadletter"
 	"dispatcher/consumer/internal/broker"
 	"dispatcher/consumer/internal/offsets"
+	"dispatcher/internal/wait"
 	"dispatcher/job"
 )
 
@@ -154,8 +156,12 @@ func (s *scan) pickedByID(id deadletter.RecordID, settled bool) bool {
 	return true
 }
 
-// flush passes the batch to the handler and commits the letters that are done.
+// flush passes the batch to the handler when the rate allows it, and commits the letters that
+// are done. Another command may settle letters during the wait, so the check follows it.
 func (s *scan) flush(ctx context.Context) error {
+	if len(s.batch) > 0 {
+		wait.For(ctx, time.Until(s.c.due))
+	}
 	if ctx.Err() != nil {
 		return ctx.Err() // earlier batches are committed
 	}
