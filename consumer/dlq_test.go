@@ -257,26 +257,26 @@ func TestLettersOutOfReachAreLeft(t *testing.T) {
 	}, "jobs", "jobs.dlq")
 }
 
-// A truncated letter and letters without a known topic are not replayed.
+// A truncated letter is not replayed. One without an origin is. Letters whose topic does not
+// exist are not replayed.
 func TestIncompleteLettersAreNotReplayed(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
-		gone := deadRecord("2", 2)
-		gone.Headers[0].Value = []byte("elsewhere")
-		w.produce("jobs.dlq",
-			deadRecord("0", 0, job.Header{Key: "x-truncated", Value: []byte("true")}), job.Record{Value: []byte("1")}, gone, deadRecord("3", 3))
-		tally, err := w.dlqClient().Replay(w.t.Context(), allLetters, dlq.ReplayOptions{})
-		if err != nil || tally.Done != 1 || tally.Truncated != 1 || tally.NoTopic != 2 || len(tally.Notes) != 3 {
-			t.Errorf("got %+v and error %v, want 1 done, 1 truncated, 2 without a topic and 3 notes", tally, err)
+		all := dlq.Filter{Topics: []string{"jobs", "gone"}}
+		w.produce("jobs.dlq", deadRecord("0", 0, job.Header{Key: "x-truncated", Value: []byte("true")}), job.Record{Value: []byte("1")})
+		w.produce("gone.dlq", deadRecord("2", 2), deadRecord("3", 3))
+		tally, err := w.dlqClient().Replay(w.t.Context(), all, dlq.ReplayOptions{})
+		if err != nil || tally.Done != 1 || tally.Truncated != 1 || tally.NoTopic != 2 || len(tally.Notes) != 2 {
+			t.Errorf("got %+v and error %v, want 1 done, 1 truncated, 2 without a topic and 2 notes", tally, err)
 		}
-		tally, err = w.dlqClient().Replay(w.t.Context(), allLetters, dlq.ReplayOptions{To: "jobs"})
+		tally, err = w.dlqClient().Replay(w.t.Context(), all, dlq.ReplayOptions{To: "jobs"})
 		if err != nil || tally.Done != 2 || tally.Truncated != 1 {
 			t.Errorf("with a topic: got %+v and error %v, want 2 done and 1 truncated", tally, err)
 		}
-		if got, _ := w.openLetters(allLetters); strings.Join(got, "") != "0" {
+		if got, _ := w.openLetters(all); strings.Join(got, "") != "0" {
 			t.Errorf("got %v listed, want the truncated letter 0", got)
 		}
-	}, "jobs", "jobs.dlq")
+	}, "jobs", "jobs.dlq", "gone.dlq")
 }
 
 func TestInvalidIDsAndTopicsAreRefused(t *testing.T) {
@@ -297,7 +297,7 @@ func TestInvalidIDsAndTopicsAreRefused(t *testing.T) {
 				t.Errorf("%s: got error %v, want %q", text, err, want)
 			}
 		}
-		for _, text := range []string{"", "jobs.dlq", "jobs.dlq/0", "jobs.dlq/x/1", "jobs.dlq/0/-1", "a b/0/1", "/0/1", "jobs.dlq/0/1/2", "jobs.dlq/+1/1"} {
+		for _, text := range []string{"", "jobs.dlq", "jobs.dlq/0", "jobs.dlq/x/1", "jobs.dlq/0/-1", "a b/0/1", "/0/1", "jobs.dlq/0/1/2", "jobs.dlq/+1/1", "../0/1"} {
 			if id, err := deadletter.ParseRecordID(text); err == nil {
 				t.Errorf("%q: got %v, want an error", text, id)
 			}

@@ -22,7 +22,7 @@ var laneName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,64}$`)
 // isJobTopic tells whether a topic of jobs can have the name. That of its dead-letter topic
 // must be valid, too.
 func isJobTopic(name string) bool {
-	return topicname.Valid(name) && topicname.Valid(topicname.Dead(name)) && name != "." && name != ".."
+	return topicname.Valid(name) && topicname.Valid(topicname.Dead(name))
 }
 
 func (o *Options) checkLanes(l *fault.List) {

@@ -22,6 +22,13 @@
 // partitions, and that the letters are open. If a command dies between writing a batch and its
 // commit, those letters stay open. They are replayed again, under the same job ids.
 //
+// # What a letter says
+//
+// A producer can write the headers about a job's origin, and nodes keep them. So a replay writes
+// to the source topic of the letter's own topic, jobs for jobs.dlq: nodes write a letter nowhere
+// else, also if its job came through a retry topic. The origin is shown, and it names the record
+// that completes a truncated letter. If Kafka refuses to show that topic, only this letter is left.
+//
 // # Failure
 //
 // A command retries a request for up to 30 seconds, longer than a change of leaders or

@@ -59,7 +59,7 @@ func (f *Filter) plan() (topics []string, partitions map[string][]int, err error
 		}
 	}
 	for _, id := range f.IDs {
-		if !topicname.HoldsDead(id.Topic) {
+		if _, ok := topicname.DeadOf(id.Topic); !ok {
 			return nil, nil, fault.New("id", id, "is not on a dead-letter topic")
 		}
 		if !slices.Contains(topics, id.Topic) {

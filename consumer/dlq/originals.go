@@ -15,18 +15,25 @@ import (
 
 // originals reads the records that letters were truncated from. It belongs to one goroutine.
 type originals struct {
-	conn    *broker.Connection
-	clients map[string]*broker.Client // by topic; nil: the topic does not exist
+	conn   *broker.Connection
+	topics map[string]original
+}
+
+// original is a topic that letters were truncated from.
+type original struct {
+	client     *broker.Client
+	partitions int   // 0: the topic does not exist
+	refused    error // nil: the topic can be read
 }
 
 func newOriginals(conn *broker.Connection) *originals {
-	return &originals{conn: conn, clients: map[string]*broker.Client{}}
+	return &originals{conn: conn, topics: map[string]original{}}
 }
 
 func (o *originals) close() {
-	for _, cl := range o.clients {
-		if cl != nil {
-			cl.Close()
+	for _, t := range o.topics {
+		if t.client != nil {
+			t.client.Close()
 		}
 	}
 }
@@ -37,13 +44,13 @@ func (o *originals) restore(ctx context.Context, l *deadletter.Letter) (deadlett
 	if l.Origin.Topic == "" {
 		return *l, false, nil
 	}
-	cl, err := o.client(ctx, l.Origin.Topic)
-	if err != nil || cl == nil {
+	t, err := o.topic(ctx, l.Origin.Topic)
+	if err != nil || l.Origin.Partition >= t.partitions {
 		return *l, false, err
 	}
 	var first, last int64
 	err = retry(ctx, func(ctx context.Context) error {
-		first, last, err = broker.LogRange(ctx, cl, l.Origin.Topic, l.Origin.Partition, kafka.ReadCommitted)
+		first, last, err = broker.LogRange(ctx, t.client, l.Origin.Topic, l.Origin.Partition, kafka.ReadCommitted)
 		return err
 	})
 	if err != nil {
@@ -52,31 +59,40 @@ func (o *originals) restore(ctx context.Context, l *deadletter.Letter) (deadlett
 	if l.Origin.Offset < first || l.Origin.Offset >= last {
 		return *l, false, nil
 	}
-	rec, found, err := readRecord(ctx, cl, l.Origin)
+	rec, found, err := readRecord(ctx, t.client, l.Origin)
 	if err != nil || !found || !deadletter.TruncatedFrom(l, &rec) {
 		return *l, false, err
 	}
 	return deadletter.Restored(l, &rec), true, nil
 }
 
-// client returns a client for a topic; nil: the topic does not exist.
-func (o *originals) client(ctx context.Context, topic string) (*broker.Client, error) {
-	if cl, known := o.clients[topic]; known {
-		return cl, nil
+// topic looks a topic up, once.
+func (o *originals) topic(ctx context.Context, name string) (original, error) {
+	if t, known := o.topics[name]; known {
+		return t, t.refused
 	}
-	_, err := broker.RequireTopics(ctx, o.conn, []string{topic}, []string{topic})
-	if _, missing := errors.AsType[*broker.MissingTopicError](err); missing {
-		o.clients[topic] = nil
-		return nil, nil //nolint:nilnil // a nil client means a missing topic
+	var t original
+	layout, err := broker.RequireTopics(ctx, o.conn, []string{name}, []string{name})
+	_, missing := errors.AsType[*broker.MissingTopicError](err)
+	switch {
+	case missing:
+	case topicRefused(err):
+		t.refused = err
+	case err != nil:
+		return t, err
+	default:
+		t.partitions = len(layout[name].Partitions)
+		if t.client, err = broker.NewClient(o.conn, []string{name}); err != nil {
+			return t, err
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	cl, err := broker.NewClient(o.conn, []string{topic})
-	if err == nil {
-		o.clients[topic] = cl
-	}
-	return cl, err
+	o.topics[name] = t
+	return t, t.refused
+}
+
+// topicRefused tells whether Kafka refuses a topic's name, or this account's right to the topic.
+func topicRefused(err error) bool {
+	return errors.Is(err, kafka.InvalidTopic) || errors.Is(err, kafka.TopicAuthorizationFailed)
 }
 
 // readRecord reads one record. It returns false if there is no record at that offset.

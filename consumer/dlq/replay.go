@@ -17,17 +17,17 @@ import (
 
 // ReplayOptions says how letters are replayed. A zero field means its default.
 type ReplayOptions struct {
-	To    string  // the topic to write to; empty: each letter's source topic
+	To    string  // the topic to write to; empty: the source topic of each letter's topic
 	Rate  float64 // letters a second at most; 0: no limit
 	Whole bool    // complete truncated letters from their original record, if it still exists
 	Dry   bool    // only count
 }
 
-// Replay writes the jobs of the letters that the filter picks to their source topics, and
-// settles each letter when Kafka has its job. The job has the key, value and headers of the
-// first record and the headers about its origin, so it keeps its id. The header x-redrive
-// counts replays. The headers about the failure are dropped. The partition is the one that
-// Java clients choose for the key; letters of one partition keep their order.
+// Replay writes the jobs of the letters that the filter picks to the source topics of the
+// letters' topics, and settles each letter when Kafka has its job. The job has the key, value
+// and headers of the first record and the headers about its origin, so it keeps its id. The
+// header x-redrive counts replays. The headers about the failure are dropped. The partition is
+// the one that Java clients choose for the key; letters of one partition keep their order.
 //
 // A truncated letter is replayed only if it can be completed; see [ReplayOptions]. Beside an
 // error, Replay returns what was done until then. Jobs that count as unwritten may have been
@@ -63,8 +63,7 @@ type replayer struct {
 	originals *originals
 }
 
-// replay is the [handler] of a replay: it writes a batch. If a topic can't be written, it
-// returns the letters of other topics that are done beside the error.
+// replay is the [handler] of a replay: it writes a batch.
 func (r *replayer) replay(ctx context.Context, letters []deadletter.Letter) ([]deadletter.Letter, error) {
 	done, err := r.write(ctx, letters)
 	if r.o.Rate > 0 && !r.o.Dry {
@@ -73,68 +72,66 @@ func (r *replayer) replay(ctx context.Context, letters []deadletter.Letter) ([]d
 	return done, err
 }
 
-// write writes the jobs of letters, topic by topic.
+// write writes the jobs of letters of one topic, so all of them go to one topic.
 func (r *replayer) write(ctx context.Context, letters []deadletter.Letter) (done []deadletter.Letter, err error) {
-	var order []string
-	parts := map[string][]deadletter.Letter{}
-	for i := range letters {
-		if err := r.restore(ctx, &letters[i]); err != nil {
-			return nil, err
-		}
-		to, err := r.target(ctx, &letters[i])
-		if err != nil {
-			return nil, err
-		}
-		if to == "" {
-			continue
-		}
-		if parts[to] == nil {
-			order = append(order, to)
-		}
-		parts[to] = append(parts[to], letters[i])
+	letters, err = r.intact(ctx, letters)
+	if err != nil || len(letters) == 0 {
+		return nil, err
 	}
-	for _, to := range order {
-		if r.o.Dry {
-			done = append(done, parts[to]...)
-			continue
-		}
-		written, err := r.writeTo(ctx, to, parts[to])
-		done = append(done, written...)
-		if err != nil {
-			return done, fmt.Errorf("write to topic %s: %w", to, err)
-		}
+	to, err := r.target(ctx, letters)
+	switch {
+	case err != nil || to == "":
+		return nil, err
+	case r.o.Dry:
+		return letters, nil
 	}
-	return done, nil
+	if done, err = r.writeTo(ctx, to, letters); err != nil {
+		err = fmt.Errorf("write to topic %s: %w", to, err)
+	}
+	return done, err
 }
 
-// restore completes a truncated letter, if the options ask for it and the record exists.
+// intact completes letters, and counts and leaves out those that stay truncated.
+func (r *replayer) intact(ctx context.Context, letters []deadletter.Letter) ([]deadletter.Letter, error) {
+	intact := make([]deadletter.Letter, 0, len(letters))
+	for _, l := range letters {
+		if err := r.restore(ctx, &l); err != nil {
+			return nil, err
+		}
+		if l.Truncated {
+			r.tally.Truncated++
+			r.tally.note(truncatedNote(&l))
+			continue
+		}
+		intact = append(intact, l)
+	}
+	return intact, nil
+}
+
+// restore completes a truncated letter, if the options ask for it and the record exists. A
+// producer can write the origin, so a topic that can't be read is a fault of this letter alone.
 func (r *replayer) restore(ctx context.Context, l *deadletter.Letter) error {
 	if !l.Truncated || !r.o.Whole {
 		return nil
 	}
 	full, ok, err := r.originals.restore(ctx, l)
-	if ok {
+	switch {
+	case topicRefused(err):
+		r.tally.note(fmt.Sprintf("%s can't be completed: %v", l.ID, err))
+	case err != nil:
+		return fmt.Errorf("complete letter %s: %w", l.ID, err)
+	case ok:
 		*l = full
 	}
-	return err
+	return nil
 }
 
-// target returns the topic to write a letter's job to. If the letter can't be replayed, target
-// counts it and returns "".
-func (r *replayer) target(ctx context.Context, l *deadletter.Letter) (string, error) {
+// target returns the topic to write the jobs of letters to. If it does not exist, target counts
+// the letters and returns "".
+func (r *replayer) target(ctx context.Context, letters []deadletter.Letter) (string, error) {
 	to := r.o.To
 	if to == "" {
-		to = l.Origin.Topic
-	}
-	switch {
-	case l.Truncated:
-		r.tally.Truncated++
-		r.tally.note(truncatedNote(l))
-		return "", nil
-	case to == "":
-		r.tally.NoTopic++
-		r.tally.note(fmt.Sprintf("%s does not say which topic it came from", l.ID))
-		return "", nil
+		to, _ = topicname.DeadOf(letters[0].ID.Topic) // not the origin's: a producer can write that
 	}
 	if !r.missing[to] {
 		err := r.out.Check(ctx, to)
@@ -144,7 +141,7 @@ func (r *replayer) target(ctx context.Context, l *deadletter.Letter) (string, er
 		r.missing[to] = err != nil
 	}
 	if r.missing[to] {
-		r.tally.NoTopic++
+		r.tally.NoTopic += int64(len(letters))
 		r.tally.note(fmt.Sprintf("topic %s does not exist", to))
 		return "", nil
 	}

@@ -16,7 +16,7 @@ type Tally struct {
 	Classes map[deadletter.Class]int64 // the open letters by class
 
 	Truncated  int64 // not replayed: the letter holds only a part of the job
-	NoTopic    int64 // not replayed: the topic is not known or does not exist
+	NoTopic    int64 // not replayed: the topic to write to does not exist
 	Unwritten  int64 // not replayed: Kafka refused the job or did not acknowledge it
 	OutOfReach int64 // not settled: 8192 offsets or more beyond an open letter
 

@@ -12,12 +12,12 @@ import (
 const MaxLength = 249
 
 // Rule is the message about a name that is not valid.
-const Rule = "must be 1 to 249 of a-z A-Z 0-9 . _ -"
+const Rule = "must be 1 to 249 of a-z A-Z 0-9 . _ -, and not . or .."
 
 var valid = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
 // Valid tells whether Kafka accepts a name for a topic. Groups follow the same rule here.
-func Valid(name string) bool { return valid.MatchString(name) }
+func Valid(name string) bool { return valid.MatchString(name) && name != "." && name != ".." }
 
 const (
 	deadSuffix    = ".dlq"
@@ -38,9 +38,13 @@ func Results(topic string) string { return topic + resultsSuffix }
 // Retry is the topic where a source topic's jobs wait for a delay.
 func Retry(topic string, delay time.Duration) string { return topic + retryInfix + Delay(delay) }
 
-// HoldsDead tells whether a name is that of a topic of dead letters or of parked jobs.
-func HoldsDead(name string) bool {
-	return strings.HasSuffix(name, deadSuffix) || strings.HasSuffix(name, parkedSuffix)
+// DeadOf returns the source topic of a topic of dead letters or of parked jobs. It returns
+// false for other names.
+func DeadOf(name string) (topic string, ok bool) {
+	if topic, ok = strings.CutSuffix(name, deadSuffix); ok {
+		return topic, true
+	}
+	return strings.CutSuffix(name, parkedSuffix)
 }
 
 // IsRetryOf tells whether a name is that of a retry topic of a source topic, with any delay.

@@ -17,3 +17,24 @@ func TestRetryTopicNames(t *testing.T) {
 		}
 	}
 }
+
+func TestValidNames(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{"jobs": true, "..dlq": true, "...": true, "": false, ".": false, "..": false, "a b": false} {
+		if got := topicname.Valid(name); got != want {
+			t.Errorf("%q: got %v, want %v", name, got, want)
+		}
+	}
+}
+
+func TestTheSourceOfADeadLetterTopic(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		topicname.Dead("jobs"): "jobs", topicname.Parked("jobs"): "jobs", topicname.Dead(topicname.Parked("jobs")): "jobs.parked",
+		"jobs": "", topicname.Results("jobs"): "", topicname.Retry("jobs", time.Minute): "",
+	} {
+		if got, ok := topicname.DeadOf(name); ok != (want != "") || ok && got != want {
+			t.Errorf("%s: got %q, %v, want %q", name, got, ok, want)
+		}
+	}
+}

@@ -16,10 +16,10 @@ func newReplayCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 	var whole bool
 	cmd := &cobra.Command{
 		Use: "replay [ID...]", Short: "Write the jobs of dead letters to their topics again",
-		Long: "Write the jobs of the open dead letters that match, or of those that are named, to the topics they came from,\n" +
-			"and settle each dead letter once Kafka has its job. A job keeps its key, value, headers and id; the header\n" +
-			"x-redrive counts its replays. A truncated dead letter holds only a part of its job, and is replayed only with\n" +
-			"--whole. To replay all, give --all.\n\n" +
+		Long: "Write the jobs of the open dead letters that match, or of those that are named, to their job topic (jobs for\n" +
+			"dead letters on jobs.dlq or jobs.parked), and settle each dead letter once Kafka has its job. A job keeps its key,\n" +
+			"value, headers and id; the header x-redrive counts its replays. A truncated dead letter holds only a part of its\n" +
+			"job, and is replayed only with --whole. To replay all, give --all.\n\n" +
 			"If the command dies, up to 500 jobs that it has written may still be listed as open.",
 		Example: "  dispatcher dlq replay --reason exhausted --since 2h --dry-run\n  dispatcher dlq replay jobs.dlq/3/1042 jobs.dlq/0/17",
 	}
