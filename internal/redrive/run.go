@@ -15,9 +15,9 @@ import (
 
 // Bounds of the runs.
 const (
-	MostRuns  = 50 // that are kept
-	LostAfter = 10 * time.Second
-	mostError = 500 // bytes
+	MostRuns  = 50               // that are kept
+	LostAfter = 10 * time.Second // without a write; a write that far ahead is of a clock that was set back
+	mostError = 500              // bytes
 	leastRate = 0.01
 )
 

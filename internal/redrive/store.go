@@ -132,7 +132,7 @@ func (r *reply) runs() []Run {
 			continue
 		}
 		run.ID = id
-		if us, err := strconv.ParseInt(r.fields[id+":at"], 10, 64); run.State == Running && (err != nil || r.now.Sub(time.UnixMicro(us)) > LostAfter) {
+		if us, err := strconv.ParseInt(r.fields[id+":at"], 10, 64); run.State == Running && (err != nil || r.now.Sub(time.UnixMicro(us)).Abs() > LostAfter) {
 			run.State = Lost
 		}
 		var stop stopRequest
