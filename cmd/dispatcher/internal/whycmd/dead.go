@@ -29,8 +29,8 @@ type letter struct {
 type report struct {
 	why.Report
 
-	Dead     *letter `json:"dead_letter,omitempty"`
-	searched error   // why not all dead letters were searched; nil: they were
+	Dead       *letter `json:"dead_letter,omitempty"`
+	Unsearched string  `json:"unsearched,omitempty"` // why not all dead letters were searched; empty: they were, or need not be
 }
 
 // mayBeDead tells whether the job is over, as far as the nodes know that answered.
@@ -41,19 +41,18 @@ func (r *report) mayBeDead() bool {
 // errFound ends a search.
 var errFound = errors.New("found")
 
-// search searches the open dead letters, and the parked jobs, for a job: by its id, or by its place.
-func (r *report) search(cmd *cobra.Command, s *cli.Settings) {
+// search searches the open dead letters, and the parked jobs, for a job: by its id, or by its place. The error says why it did not
+// search all of them.
+func (r *report) search(cmd *cobra.Command, s *cli.Settings) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 	defer cancel()
 	cfg, conn, err := s.Kafka(cmd)
 	if err != nil {
-		r.searched = err
-		return
+		return err
 	}
 	client, err := dlq.New(dlq.Options{Connection: conn, Group: cfg.Kafka.Group})
 	if err != nil {
-		r.searched = err
-		return
+		return err
 	}
 	kinds := []bool{false}
 	if cfg.Sender.OnUnknown == configs.UnknownPark {
@@ -73,11 +72,11 @@ func (r *report) search(cmd *cobra.Command, s *cli.Settings) {
 	}
 	switch {
 	case errors.Is(err, errFound):
+		return nil
 	case ctx.Err() != nil:
-		r.searched = fmt.Errorf("that took longer than %s", timeout)
-	default:
-		r.searched = err
+		return fmt.Errorf("that took longer than %s", timeout)
 	}
+	return err
 }
 
 func (l *letter) show(job string) string {
@@ -101,8 +100,8 @@ func attempts(n int) string {
 // neverFound is the error for a job that no node holds and no dead letter is of.
 func (r *report) neverFound() error {
 	const text = "none of %d nodes holds the job %s%s: it is settled, is not fetched yet, or was never written; its topic/partition/offset tells which"
-	if r.searched != nil {
-		return fmt.Errorf(text+". Not all dead letters were searched: %w", r.Nodes, cli.Quoted(r.Asked.Job), "", r.searched)
+	if r.Unsearched != "" {
+		return fmt.Errorf(text+". Not all dead letters were searched: %s", r.Nodes, cli.Quoted(r.Asked.Job), "", r.Unsearched)
 	}
 	return fmt.Errorf(text, r.Nodes, cli.Quoted(r.Asked.Job), ", and no open dead letter is of it")
 }

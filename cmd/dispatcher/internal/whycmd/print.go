@@ -11,10 +11,17 @@ import (
 	"dispatcher/internal/why"
 )
 
-// unknown is why the report answers nothing; nil: it does.
+// empty tells whether the report answers nothing.
+func (r *report) empty() bool {
+	return r.Asked.Limit != "" && len(r.Limit) == 0 || r.Asked.Job != "" && len(r.Jobs) == 0 && r.Progress == nil && r.Dead == nil
+}
+
+// unknown is why the report answers nothing, or not all; nil: it does.
 func (r *report) unknown() error {
 	switch {
-	case r.Asked.Limit != "" && len(r.Limit) == 0, r.Asked.Job != "" && len(r.Jobs) == 0 && r.Progress == nil && r.Dead == nil:
+	case r.empty():
+	case r.Unsearched != "":
+		return fmt.Errorf("not all dead letters were searched: %s", r.Unsearched)
 	default:
 		return nil
 	}
@@ -36,10 +43,10 @@ func (r *report) show(w io.Writer) error {
 	case r.Dead != nil:
 		err = errors.Join(err, cli.PrintLine(w, r.Dead.show(r.Asked.Job)))
 	case len(r.Jobs) == 0 && r.Progress != nil:
-		err = errors.Join(err, showProgress(*r.Progress, w, r.Asked.Job))
+		err = errors.Join(err, r.showProgress(w))
 	}
 	err = errors.Join(err, showLimit(r.Report, w))
-	if len(r.Silent) > 0 && r.unknown() == nil {
+	if len(r.Silent) > 0 && !r.empty() {
 		err = errors.Join(err, cli.PrintLine(w, "did not answer: "+strings.Join(r.Silent, ", ")))
 	}
 	return err
@@ -64,21 +71,24 @@ func words(waitsFor string) string {
 }
 
 // showProgress says where a record is that no node holds as a job.
-func showProgress(r why.ProgressOf, w io.Writer, place string) error {
+func (r *report) showProgress(w io.Writer) error {
+	p, place := r.Progress, r.Asked.Job
 	offset, err := strconv.ParseInt(place[strings.LastIndexByte(place, '/')+1:], 10, 64)
 	if err != nil {
 		return err
 	}
 	text := "is just being settled or released"
 	switch {
-	case r.Settled:
+	case p.Settled && r.Unsearched != "":
+		text = "is settled: it was called, went to a retry topic, is a dead letter, or its record holds no job"
+	case p.Settled:
 		text = "is settled: it was called, went to a retry topic, is a dead letter that was settled, or its record holds no job"
-	case offset >= r.End:
-		text = fmt.Sprintf("is not in the log: the partition ends at offset %d", r.End)
-	case offset >= r.Fetched:
-		text = fmt.Sprintf("is not fetched yet: %d records before it were not fetched either", offset-r.Fetched)
+	case offset >= p.End:
+		text = fmt.Sprintf("is not in the log: the partition ends at offset %d", p.End)
+	case offset >= p.Fetched:
+		text = fmt.Sprintf("is not fetched yet: %d records before it were not fetched either", offset-p.Fetched)
 	}
-	return cli.PrintLine(w, fmt.Sprintf("%s %s (%s works its partition)", cli.Plainly(place, 0), text, r.Node))
+	return cli.PrintLine(w, fmt.Sprintf("%s %s (%s works its partition)", cli.Plainly(place, 0), text, p.Node))
 }
 
 func showLimit(r why.Report, w io.Writer) error {

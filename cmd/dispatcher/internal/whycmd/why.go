@@ -42,7 +42,9 @@ func New(s *cli.Settings) *cobra.Command {
 			return err
 		}
 		if r.mayBeDead() {
-			r.search(cmd, s)
+			if err := r.search(cmd, s); err != nil {
+				r.Unsearched = err.Error()
+			}
 		}
 		if asJSON {
 			return errors.Join(cli.PrintJSON(cmd.OutOrStdout(), r), r.unknown())

@@ -161,6 +161,30 @@ func (s *scene) settledSome(t *testing.T) bool {
 	return false
 }
 
+// notAllSearched asks for the place of a dead letter without Kafka: the job is settled, and may still be an open dead letter.
+func (s *scene) notAllSearched(t *testing.T) {
+	t.Helper()
+	const noKafka, want = "kafka.brokers=127.0.0.1:1", "not all dead letters were searched: "
+	for _, place := range []string{"jobs/0/0", "jobs/1/0"} { // the job is at one of them
+		o := s.why(t, place, "--set", noKafka)
+		if strings.Contains(o.Out, "is not in the log") {
+			continue
+		}
+		if !strings.Contains(o.Out, "is a dead letter, or") {
+			t.Errorf("got %q, want that it may be a dead letter", o.Out)
+		}
+		o.MustFail(t, want)
+		o = s.why(t, place, "--json", "--set", noKafka)
+		o.MustFail(t, want)
+		var shown report
+		if err := json.Unmarshal([]byte(o.Out), &shown); err != nil || shown.Progress == nil || shown.Unsearched == "" {
+			t.Errorf("got %s and %v, want how far its partition is, and why not all was searched", o.Out, err)
+		}
+		return
+	}
+	t.Error("got both places as not in the log, want one as settled")
+}
+
 // A job that no node holds may be a dead letter: the command says which, and why, by the job's id as by its place.
 func TestADeadLetterIsFound(t *testing.T) {
 	t.Parallel()
@@ -180,6 +204,7 @@ func TestADeadLetterIsFound(t *testing.T) {
 	if shown.Dead == nil || shown.Dead.Class != "permanent" || shown.Dead.Attempts != 1 {
 		t.Errorf("got %+v, want a dead letter after one call", shown.Dead)
 	}
+	s.notAllSearched(t)
 	var places []string
 	for partition := range 2 {
 		places = append(places, s.why(t, fmt.Sprintf("jobs/%d/0", partition)).Out)
