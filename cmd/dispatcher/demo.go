@@ -21,7 +21,7 @@ import (
 	"dispatcher/internal/demo"
 )
 
-// errVerdict is for a demo that exceeded the cap or lost a job. The verdict, which was
+// errVerdict is for a demo that exceeded the cap, lost a job or could not be judged. The verdict, which was
 // printed, says which.
 var errVerdict = errors.New("demo: the verdict is not ok")
 
@@ -32,8 +32,8 @@ func newDemoCommand(s *cli.Settings) *cobra.Command {
 		Use:   "demo",
 		Short: "Run a whole fleet in this process, and judge it",
 		Long: "Run a whole fleet in this process, with an embedded Kafka and Redis and a simulated provider that counts\n" +
-			"the calls. It needs no servers. At the end it prints a verdict; the exit status is 1 if the cap was exceeded\n" +
-			"or a job was lost. --set changes other settings of the nodes. There is no -c FILE: its addresses are not the demo's.",
+			"the calls. It needs no servers. At the end it prints a verdict; the exit status is 1 if the cap was exceeded,\n" +
+			"a job was lost, or this machine is too busy to judge. --set changes other settings of the nodes. There is no -c FILE: its addresses are not the demo's.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if verbose {
@@ -212,7 +212,16 @@ func headline(v demo.Summary) string {
 	if v.BrokenWindows > 0 {
 		faults = append(faults, fmt.Sprintf("%d windows held more calls than were allowed", v.BrokenWindows))
 	}
+	if v.Excess > 0 {
+		faults = append(faults, fmt.Sprintf("there were %d calls more than all windows together allow", v.Excess))
+	}
+	if v.Unproven {
+		faults = append(faults, fmt.Sprintf("only %.0f %% of the windows could be judged, since this machine is too busy: try again on a quiet one", 100*(1-v.Unjudged)))
+	}
 	for _, l := range v.Limits {
+		if l.Excess > 0 {
+			faults = append(faults, fmt.Sprintf("there were %d more of the limit %s than all windows together allow", l.Excess, l.Name))
+		}
 		if l.Broken > 0 {
 			faults = append(faults, fmt.Sprintf("%d windows of the limit %s held more than were allowed", l.Broken, l.Name))
 		}

@@ -9,6 +9,7 @@ import (
 	"dispatcher/cmd/dispatcher/internal/cli"
 	"dispatcher/cmd/dispatcher/internal/clitest"
 	"dispatcher/configs"
+	"dispatcher/internal/demo"
 )
 
 func TestTheDemoRefusesOtherServers(t *testing.T) {
@@ -26,12 +27,28 @@ func TestTheDemoRefusesOtherServers(t *testing.T) {
 
 func TestTheDemoTakesSettingsAndNoFile(t *testing.T) {
 	t.Parallel()
-	demo := func(flag string) clitest.Outcome {
+	run := func(flag string) clitest.Outcome {
 		return clitest.Run(t.Context(), newDemoCommand, "", nil, "demo", "--jobs=5", "--nodes=1", "--json", flag)
 	}
-	demo("--config=/no/such/file").MustFail(t, "demo: -c /no/such/file: the demo reads no file; use --set path=value")
-	demo("--set=no.such.key=1").MustFail(t, "--set no.such.key")
-	if got := demo("--set=limits.0.cap=7").Out; !strings.Contains(got, `"cap":7`) { // whatever the verdict
+	run("--config=/no/such/file").MustFail(t, "demo: -c /no/such/file: the demo reads no file; use --set path=value")
+	run("--set=no.such.key=1").MustFail(t, "--set no.such.key")
+	if got := run("--set=limits.0.cap=7").Out; !strings.Contains(got, `"cap":7`) { // whatever the verdict
 		t.Errorf("got %s, want a run under a cap of 7", got)
+	}
+}
+
+func TestTheVerdictSaysWhyItIsNotOK(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		v    demo.Summary
+		want string
+	}{
+		{demo.Summary{Excess: 7}, "NOT OK: there were 7 calls more than all windows together allow"},
+		{demo.Summary{Unproven: true, Unjudged: 0.98}, "NOT OK: only 2 % of the windows could be judged"},
+		{demo.Summary{Limits: []demo.Judged{{Name: "sender", Excess: 3}}}, "NOT OK: there were 3 more of the limit sender"},
+	} {
+		if got := headline(row.v); !strings.Contains(got, row.want) {
+			t.Errorf("got %s, want %s", got, row.want)
+		}
 	}
 }

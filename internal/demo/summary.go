@@ -28,7 +28,9 @@ type Summary struct {
 	Unjudged         float64  `json:"unjudged"`         // share of the windows in which the provider itself was held up
 	Limits           []Judged `json:"limits,omitempty"` // after the first
 	Urgent           *Waits   `json:"urgent,omitempty"` // of the jobs of the first lane
-	OK               bool     `json:"ok"`               // no window over the cap in force, no job lost
+	Excess           int      `json:"excess"`           // units beyond what all windows of the run may hold together
+	Unproven         bool     `json:"unproven"`         // next to no window could be judged, though there were more units than one may hold
+	OK               bool     `json:"ok"`               // no window over the cap in force, no excess, not unproven, no job lost
 	WindowWasChanged bool     `json:"-"`
 	BrokenWindows    int      `json:"-"`
 	Changes          int64    `json:"-"` // of the settings by people, meanwhile
@@ -45,6 +47,7 @@ type Judged struct {
 	MaxInWindow int     `json:"max_in_window"`
 	Broken      int     `json:"broken_windows"`
 	Unjudged    float64 `json:"unjudged"` // as of the first limit
+	Excess      int     `json:"excess"`   // likewise
 }
 
 // Waits is how long jobs took from the write of their record to their call.
@@ -63,6 +66,9 @@ type monitor struct {
 	show    func(Snapshot)
 	history []limit.Settings // each revision that was in force
 }
+
+// mostUnjudged is the largest share of windows that a verdict may leave unjudged.
+const mostUnjudged = 0.95
 
 const snapshotEvery = 100 * time.Millisecond
 
@@ -159,7 +165,8 @@ func (m *monitor) summary() Summary {
 	calls := metrics.Sum("dispatcher_limit_script_calls_total") + metrics.Sum("dispatcher_limit_script_errors_total")
 	v.RedisCallsPerJob = calls / float64(max(1, v.Jobs))
 	v.LateSlots = int(metrics.Sum("dispatcher_limit_late_slots_total"))
-	v.OK = r.Kept && v.Lost == 0
+	v.Excess, v.Unproven = r.Excess, r.Unjudged > mostUnjudged && !contract.Needless(r.Verdict)
+	v.OK = r.Kept && v.Excess == 0 && !v.Unproven && v.Lost == 0
 	m.judgeOthers(&v)
 	return v
 }
@@ -178,8 +185,8 @@ func refused(arrivals []provider.Arrival) (n int) {
 func (m *monitor) judgeOthers(v *Summary) {
 	for _, l := range m.options.scenario().judged(m.options) {
 		r := m.parts.Provider.Report(l.contract)
-		v.Limits = append(v.Limits, Judged{Name: l.name, Cap: l.contract.Caps[0].Cap, MaxInWindow: r.MaxInWindow, Broken: r.OverCount, Unjudged: r.Unjudged})
-		v.OK = v.OK && r.OverCount == 0
+		v.Limits = append(v.Limits, Judged{Name: l.name, Cap: l.contract.Caps[0].Cap, MaxInWindow: r.MaxInWindow, Broken: r.OverCount, Unjudged: r.Unjudged, Excess: r.Excess})
+		v.OK = v.OK && r.OverCount == 0 && r.Excess == 0
 	}
 	if len(m.written) > 0 {
 		v.Urgent = waitsOf(m.written, m.parts.Provider.Arrivals())

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -74,6 +75,9 @@ type Verdict struct {
 	Unjudged    float64 `json:"unjudged"`      // share of the windows that begin in [First, Last]
 	OverCount   int     `json:"over_count"`    // broken windows that differ in what they hold
 	Over        []Over  `json:"over,omitempty"`
+	// Excess is the units beyond what all windows from the first call to the last may hold
+	// together. It needs no single window, so stalls can't hide it.
+	Excess int `json:"excess"`
 }
 
 // Kept reports whether no judged window was over its cap.
@@ -105,8 +109,39 @@ func Judge(arrivals []Arrival, stalls []Stall, c Contract) Verdict {
 	for _, at := range all {
 		slices.Sort(at)
 		c.slide(&v, at, stalls)
+		v.Excess += max(0, len(at)-c.most(at[0], at[len(at)-1], stalls))
 	}
 	return v
+}
+
+// most is how many units the largest cap allows in the windows from the first call to the
+// last. A stall may have delayed the first of them by its length.
+func (c Contract) most(first, last time.Duration, stalls []Stall) int {
+	most, span := 0, last-first
+	for _, in := range c.Caps {
+		most = max(most, in.Cap)
+	}
+	for _, s := range stalls {
+		if s.To >= first && s.From <= last {
+			span += s.To - s.From
+		}
+	}
+	windows := int(span/c.Window) + 1
+	if most > math.MaxInt/windows {
+		return math.MaxInt
+	}
+	return most * windows
+}
+
+// Needless reports whether so few units came that no window can be over, so that none needs
+// to be judged.
+func (c Contract) Needless(v Verdict) bool {
+	for _, in := range c.Caps {
+		if v.Units > in.Cap {
+			return false
+		}
+	}
+	return true
 }
 
 // slide moves the window over the times at which it can be worst. A window's count

@@ -93,6 +93,38 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// Stalls that leave no window judged do not hide calls at three times the cap.
+func TestStallsHideNoExcess(t *testing.T) {
+	t.Parallel()
+	var calls []time.Duration
+	for i := range 3000 {
+		calls = append(calls, time.Duration(i)*ms)
+	}
+	var stalls []provider.Stall
+	for i := range 4 {
+		from := time.Duration(i) * 900 * ms
+		stalls = append(stalls, provider.Stall{From: from, To: from + 15*ms})
+	}
+	if v := provider.Judge(at(calls...), stalls, one(300, time.Second)); v.Unjudged < 0.9 || v.Excess != 3000-4*300 {
+		t.Errorf("got %v unjudged and an excess of %d, want more than 0.9 and %d", v.Unjudged, v.Excess, 3000-4*300)
+	}
+	late := []provider.Stall{{From: 0, To: 900 * ms}} // it delayed the calls of the first second to its end
+	if v := provider.Judge(at(900*ms, 900*ms, time.Second, 1900*ms), late, one(2, time.Second)); v.Excess != 0 {
+		t.Errorf("got an excess of %d, want none: a stall delayed the first calls", v.Excess)
+	}
+}
+
+func TestFewCallsNeedNoJudge(t *testing.T) {
+	t.Parallel()
+	lowered := provider.Contract{Window: time.Second, Caps: []provider.CapFrom{{Cap: 3}, {From: time.Second, Cap: 2}}}
+	for calls, want := range map[int]bool{2: true, 3: false} {
+		v := provider.Verdict{Units: calls}
+		if got := lowered.Needless(v); got != want {
+			t.Errorf("%d calls: got %v, want %v", calls, got, want)
+		}
+	}
+}
+
 func TestJudgeCountsKeys(t *testing.T) {
 	t.Parallel()
 	v := provider.Judge([]provider.Arrival{
@@ -185,6 +217,9 @@ func TestJudgeAgreesWithACheckOfEveryWindow(t *testing.T) {
 		most, broken := everywhere(arrivals, stalls, contract, step)
 		if v.MaxInWindow != most || v.Kept() == broken {
 			t.Fatalf("got most %d, kept %v; want %d, %v", v.MaxInWindow, v.Kept(), most, !broken)
+		}
+		if v.Excess > 0 && len(stalls) == 0 && v.Kept() {
+			t.Fatalf("got an excess of %d, though no window is over", v.Excess)
 		}
 		for _, o := range v.Over {
 			count, allowed, judged := window(o.At, arrivals, stalls, contract)
