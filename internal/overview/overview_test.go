@@ -189,7 +189,8 @@ func TestTheProviderIsJudgedByNodesThatHaveJobs(t *testing.T) {
 		lacks string
 	}{
 		"all with jobs are down": {
-			[]Node{node("n1", 500, true), node("n2", 500, true), node("n3", 0, false)}, Provider,
+			[]Node{node("n1", 500, true), node("n2", 500, true), node("n3", 0, false)},
+			Provider,
 			"n1: the provider does not answer it; n2: the provider does not answer it",
 		},
 		"one with jobs is down":        {[]Node{node("n1", 500, true), node("n2", 500, false)}, Working, "n1: the provider does not answer it"},
