@@ -35,7 +35,8 @@ type command struct {
 	dry     bool
 	handle  handler
 	batch   int       // letters in a batch, at most
-	due     time.Time // when the rate of a replay allows the next batch
+	rate    float64   // letters a second at most; 0: no limit
+	due     time.Time // when the rate allows the next batch
 
 	client *broker.Client
 	layout map[string]kafka.Topic
@@ -81,6 +82,14 @@ func (c *command) run(ctx context.Context, handle handler) (Tally, error) {
 	slices.SortFunc(c.tally.Missing, compareIDs)
 	slices.SortFunc(c.tally.Settled, compareIDs)
 	return c.tally, nil
+}
+
+// next is when the rate allows a batch after one of which so many letters are done.
+func (c *command) next(done int) time.Time {
+	if c.rate == 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(time.Duration(float64(done) / c.rate * float64(time.Second)))
 }
 
 func compareIDs(a, b deadletter.RecordID) int {

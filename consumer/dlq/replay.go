@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"dispatcher/consumer/deadletter"
 	"dispatcher/consumer/internal/broker"
@@ -41,6 +40,9 @@ func (l *Client) Replay(ctx context.Context, f Filter, o ReplayOptions) (Tally, 
 	}
 	c := &command{opts: &l.opts, filter: &f, settles: true, dry: o.Dry}
 	if o.Rate > 0 {
+		if !o.Dry {
+			c.rate = o.Rate
+		}
 		c.batch = int(min(batchLetters, max(1, o.Rate)))
 	}
 	out, err := produce.NewBatchWriter(produce.BatchOptions{Connection: l.opts.Connection, Timeout: 2 * giveUpAfter})
@@ -48,7 +50,7 @@ func (l *Client) Replay(ctx context.Context, f Filter, o ReplayOptions) (Tally, 
 		return Tally{}, err
 	}
 	defer func() { _ = out.Close() }() // always nil
-	r := &replayer{o: o, out: out, tally: &c.tally, due: &c.due, missing: map[string]bool{}, originals: newOriginals(&l.opts.Connection)}
+	r := &replayer{o: o, out: out, tally: &c.tally, missing: map[string]bool{}, originals: newOriginals(&l.opts.Connection)}
 	defer r.originals.close()
 	return c.run(ctx, r.replay)
 }
@@ -58,22 +60,12 @@ type replayer struct {
 	o         ReplayOptions
 	out       *produce.BatchWriter
 	tally     *Tally
-	due       *time.Time      // when the rate allows the next batch; the scan waits for it
 	missing   map[string]bool // whether a topic does not exist
 	originals *originals
 }
 
-// replay is the [handler] of a replay: it writes a batch.
-func (r *replayer) replay(ctx context.Context, letters []deadletter.Letter) ([]deadletter.Letter, error) {
-	done, err := r.write(ctx, letters)
-	if r.o.Rate > 0 && !r.o.Dry {
-		*r.due = time.Now().Add(time.Duration(float64(len(done)) / r.o.Rate * float64(time.Second)))
-	}
-	return done, err
-}
-
-// write writes the jobs of letters of one topic, so all of them go to one topic.
-func (r *replayer) write(ctx context.Context, letters []deadletter.Letter) (done []deadletter.Letter, err error) {
+// replay is the [handler] of a replay: it writes the jobs of letters of one topic, so all of them go to one topic.
+func (r *replayer) replay(ctx context.Context, letters []deadletter.Letter) (done []deadletter.Letter, err error) {
 	letters, err = r.intact(ctx, letters)
 	if err != nil || len(letters) == 0 {
 		return nil, err

@@ -176,6 +176,7 @@ func (s *scan) flush(ctx context.Context) error {
 		var done []deadletter.Letter
 		done, err = s.c.handle(ctx, s.batch)
 		s.c.tally.Done += int64(len(done))
+		s.c.due = s.c.next(len(done))
 		for i := range done {
 			if s.c.settles {
 				s.state.tracker.Complete(done[i].ID.Offset)
