@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,17 +47,13 @@ func NewClient(c *Connection, topics []string) (*Client, error) {
 		}
 		mechanism = m
 	}
-	unpacker, err := NewUnpacker(cmp.Or(c.MaxBatchBytes, defaultMaxBatchBytes))
-	if err != nil {
-		return nil, err
-	}
 	tr := &kafka.Transport{
 		Dial: c.dialBroker, DialTimeout: dialTimeout, MetadataTTL: metadataTTL,
 		MetadataTopics: topics, ClientID: c.ClientID, SASL: mechanism,
 	}
 	cl := &Client{
 		Client:    kafka.Client{Addr: kafka.TCP(c.Brokers...), Timeout: CallTimeout, Transport: tr},
-		Unpacker:  unpacker,
+		Unpacker:  NewUnpacker(c.MaxBatchBytes),
 		conn:      c,
 		transport: tr,
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -26,13 +27,18 @@ const (
 // Unpacker reads records from answers. It bounds the memory that one partition's part of an answer takes: a batch of a few
 // kilobytes may unpack to gigabytes.
 type Unpacker struct {
-	codec    kgo.Decompressor // refuses a batch that unpacks to more than maxBytes
 	maxBytes int
+	codec    func() (kgo.Decompressor, error) // made at the first call: most clients read no records
 }
 
 // NewUnpacker makes an unpacker of batches that unpack to at most so many bytes.
-func NewUnpacker(maxBytes int) (*Unpacker, error) {
-	cl, err := kgo.NewClient(kgo.MaxDecompressBatchBytes(maxBytes)) // kgo has no other way to a bounded decompressor
+func NewUnpacker(maxBytes int) *Unpacker {
+	return &Unpacker{maxBytes: maxBytes, codec: sync.OnceValues(func() (kgo.Decompressor, error) { return newCodec(maxBytes) })}
+}
+
+// newCodec makes a decompressor that refuses a batch that unpacks to more. kgo has no other way to a bounded one.
+func newCodec(maxBytes int) (kgo.Decompressor, error) {
+	cl, err := kgo.NewClient(kgo.MaxDecompressBatchBytes(maxBytes))
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +47,7 @@ func NewUnpacker(maxBytes int) (*Unpacker, error) {
 	if !ok {
 		return nil, errors.New("kgo has no decompressor")
 	}
-	return &Unpacker{codec: codec, maxBytes: maxBytes}, nil
+	return codec, nil
 }
 
 // A BatchTooLargeError says that a batch was not read, since it takes more memory than a node gives it.
@@ -91,7 +97,11 @@ func (u *unpacking) Decompress(src []byte, codec kgo.CompressionCodecType) ([]by
 	if u.bytes <= 0 || u.records <= 0 {
 		return nil, errNextTime
 	}
-	out, err := u.u.codec.Decompress(src, codec)
+	unpack, err := u.u.codec()
+	if err != nil {
+		return nil, err
+	}
+	out, err := unpack.Decompress(src, codec)
 	if err != nil {
 		if errors.Is(err, kgo.ErrMaxDecompress) {
 			u.reason = fmt.Sprintf("unpacks to more than kafka.max_batch_bytes of %d: raise it and restart the nodes", u.u.maxBytes)

@@ -48,21 +48,12 @@ func batch(t rapid.TB, first int64, sizes []int, codec kgo.CompressionCodecType)
 	return wire, unpacked
 }
 
-func unpacker(t rapid.TB, most int) *broker.Unpacker {
-	t.Helper()
-	u, err := broker.NewUnpacker(most)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u
-}
-
 // An answer is read in parts, none of which unpacks to more than is taken. Each record is read once and in order, but for those of a
 // batch that takes too much alone: that one is named.
 func TestWhatAnAnswerUnpacksToIsBounded(t *testing.T) {
 	t.Parallel()
 	const most = 4000
-	u := unpacker(t, most)
+	u := broker.NewUnpacker(most)
 	rapid.Check(t, func(t *rapid.T) {
 		codec := rapid.SampledFrom([]kgo.CompressionCodecType{kgo.CodecNone, kgo.CodecGzip, kgo.CodecSnappy, kgo.CodecLz4, kgo.CodecZstd}).Draw(t, "codec")
 		type sent struct {
@@ -118,7 +109,7 @@ func TestWhatAnAnswerUnpacksToIsBounded(t *testing.T) {
 // A batch of very many small records is refused though it unpacks to few bytes.
 func TestABatchOfTooManyRecordsIsRefused(t *testing.T) {
 	t.Parallel()
-	u := unpacker(t, 64<<20)
+	u := broker.NewUnpacker(64 << 20)
 	for _, c := range []struct {
 		records int
 		refused bool
