@@ -22,7 +22,7 @@ func (l *Limiter) Settings(number int) limit.Settings {
 	if number == 0 {
 		return l.State().Settings
 	}
-	return l.gates.Settings(number - 1)
+	return *l.gates.Settings(number - 1)
 }
 
 // gatesOf is what a call says of gates, for these jobs and corrections.

@@ -2,10 +2,12 @@ package node
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"dispatcher/configs"
 	"dispatcher/consumer"
 	"dispatcher/internal/expression"
 	"dispatcher/internal/why"
@@ -87,27 +89,30 @@ func placeOf(text string) (at consumer.Place, ok bool) {
 
 // whyLimit is nil where the node does not know the limit.
 func (n *Node) whyLimit(name string) *why.Limit {
-	for i, stated := range n.cfg.Limits {
-		if stated.Name != name {
-			continue
-		}
-		l := &why.Limit{Binds: n.limiter.Binds(i)}
-		if i > 0 {
-			l.Waiting = n.consumer.Deferred()[name]
-			if set := n.limiter.Settings(i); set.Paused {
-				l.Why = throttle.PauseNote(set)
-			}
-			return l
-		}
-		for _, lane := range n.consumer.Status().Lanes {
-			l.Waiting += lane.Ready
-		}
-		if waitsFor, text, _ := n.whyNobody(); waitsFor != waitsForSlot {
-			l.Why = text
+	i := n.limitNumber(name)
+	if i < 0 {
+		return nil
+	}
+	l := &why.Limit{Binds: n.limiter.Binds(i)}
+	if i > 0 {
+		l.Waiting = n.consumer.Deferred()[name]
+		if set := n.limiter.Settings(i); set.Paused {
+			l.Why = throttle.PauseNote(set)
 		}
 		return l
 	}
-	return nil
+	for _, lane := range n.consumer.Status().Lanes {
+		l.Waiting += lane.Ready
+	}
+	if waitsFor, text, _ := n.whyNobody(); waitsFor != waitsForSlot {
+		l.Why = text
+	}
+	return l
+}
+
+// limitNumber is the number of the limit of that name, as the limiter counts them; -1: there is none.
+func (n *Node) limitNumber(name string) int {
+	return slices.IndexFunc(n.cfg.Limits, func(l configs.Limit) bool { return l.Name == name })
 }
 
 func (n *Node) whyJob(s consumer.Stay, now time.Time) why.Job {
@@ -139,7 +144,9 @@ func (n *Node) whyJob(s consumer.Stay, now time.Time) why.Job {
 		one.Why = fmt.Sprintf("%s failed, and the next one waits%s, or until the provider answers again (%s)", lastCall(s.Calls.Calls), until, n.provider.State())
 	case consumer.WaitsForLimit:
 		one.Why = fmt.Sprintf("the limit %s does not let it pass%s", s.Limit, until)
-		whyPaused(&one, n.settingsOf(s.Limit))
+		if i := n.limitNumber(s.Limit); i >= 0 {
+			whyPaused(&one, n.limiter.Settings(i))
+		}
 	case consumer.WaitsForHold:
 		one.Why = fmt.Sprintf("the %s holds it%s; dispatcher rules shows it, and ends it", s.Limit, until)
 	case consumer.WaitsForTurn:
@@ -153,16 +160,6 @@ func (n *Node) whyJob(s consumer.Stay, now time.Time) why.Job {
 		}
 	}
 	return one
-}
-
-// settingsOf are those in force of the limit of that name.
-func (n *Node) settingsOf(name string) (s limit.Settings) {
-	for i, stated := range n.cfg.Limits {
-		if stated.Name == name {
-			s = n.limiter.Settings(i)
-		}
-	}
-	return s
 }
 
 // whyPaused says that a job waits for a limit with these settings to be resumed, where it is paused. The time of the job's wait

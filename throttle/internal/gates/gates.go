@@ -111,8 +111,8 @@ func (k *Known) Spacing(of slots.Value, now time.Time) time.Duration {
 	return k.terms[of.Gate].Load().For(of.Hash, now).GateSpacing()
 }
 
-// Settings are those in force of a gate.
-func (k *Known) Settings(gate int) limit.Settings { return *k.settings[gate].Load() }
+// Settings are those in force of a gate. They are not to be changed.
+func (k *Known) Settings(gate int) *limit.Settings { return k.settings[gate].Load() }
 
 // LargestCost is the most units that a job may count on a gate.
 func (k *Known) LargestCost(gate int) int64 { return k.all[gate].LargestCost() }
