@@ -480,7 +480,6 @@ func TestGatesKeepTheirCapReal(t *testing.T) {
 func TestGatesLawBreaksWithout(t *testing.T) {
 	oneGoroutine(t)
 	t.Parallel()
-	const histories = 300
 	for _, m := range []struct {
 		rule, from, to string
 		first          uint64          // history: none before it breaks the law
@@ -599,20 +598,15 @@ func TestGatesLawBreaksWithout(t *testing.T) {
 			text := without(t, scriptOf(limit.TokenBucket), m.from, m.to)
 			mini := miniredis.RunT(t)
 			rdb := patient(t, mini.Addr())
-			for n := range uint64(histories) {
-				seed := (m.first + n) % histories
-				r := newGatesRun(t, rdb, mini, limit.TokenBucket, text, diceOf(seed))
+			findHistory(t, m.first, 300, func(roll dice) string {
+				r := newGatesRun(t, rdb, mini, limit.TokenBucket, text, roll)
 				ops := 250
 				if m.play != nil {
 					r.keeps, ops = true, 0
 					m.play(r)
 				}
-				if over := r.play(ops); over != "" {
-					t.Logf("history %d: %s", seed, over)
-					return
-				}
-			}
-			t.Error("nothing was found")
+				return r.play(ops)
+			})
 		})
 	}
 }

@@ -24,6 +24,19 @@ func oneGoroutine(t *testing.T) {
 	}
 }
 
+// findHistory plays histories, from the first one that breaks the law on, until one does: play says how.
+func findHistory(t *testing.T, first, histories uint64, play func(dice) (how string)) {
+	t.Helper()
+	for n := range histories {
+		seed := (first + n) % histories
+		if how := play(diceOf(seed)); how != "" {
+			t.Logf("history %d: %s", seed, how)
+			return
+		}
+	}
+	t.Error("nothing was found")
+}
+
 // seeded are the settings that a file seeds.
 func seeded(c limit.Contract, g ...limit.Guardrails) limit.Settings {
 	s := specOf(c)

@@ -248,7 +248,6 @@ func TestNoMoreCallsInFlightThanMayBe(t *testing.T) {
 func TestCallsInFlightLawBreaksWithout(t *testing.T) {
 	oneGoroutine(t)
 	t.Parallel()
-	const histories = 1000
 	for _, m := range []struct {
 		rule, from, to string
 		first          uint64 // history: none before it breaks the law
@@ -268,15 +267,7 @@ func TestCallsInFlightLawBreaksWithout(t *testing.T) {
 			text := without(t, scriptOf(limit.TokenBucket), m.from, m.to)
 			mini := miniredis.RunT(t)
 			rdb := patient(t, mini.Addr())
-			for n := range uint64(histories) {
-				seed := (m.first + n) % histories
-				r := newCallsRun(t, rdb, mini, text, diceOf(seed))
-				if over := r.play(150); over != "" {
-					t.Logf("history %d: %s", seed, over)
-					return
-				}
-			}
-			t.Error("nothing was found")
+			findHistory(t, m.first, 1000, func(roll dice) string { return newCallsRun(t, rdb, mini, text, roll).play(150) })
 		})
 	}
 }
