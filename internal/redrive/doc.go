@@ -28,8 +28,8 @@
 // # Failure
 //
 // A run whose node has not written for [LostAfter] is shown as lost. After Redis's clock was set back by less than that, it takes up to
-// twice as long; after a larger step, a run that goes on may be shown as lost until its next second. A node that can't write to Redis for somewhat less ends its
-// run, since nobody could stop it any more. A node that was frozen for longer than that may go on beside a new run for up to a second.
+// twice as long; after a larger step, a run that goes on may be shown as lost until its next second. A node that can't write to
+// Redis for somewhat less ends its run, since nobody could stop it any more. A node that was frozen for longer than that may go on beside a new run for up to a second.
 // Package dlq keeps the two apart: Kafka refuses the commit of the older one, so at most one batch is written twice. Where Redis
 // loses its data, the run that goes on is back with its next second, and the others are gone. Where Redis answers a start too late,
 // nothing runs, and what it wrote is shown as lost ten seconds later.
