@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
 
 	"dispatcher/configs"
 	"dispatcher/internal/api"
@@ -53,37 +54,56 @@ func serveTo(t *testing.T, who auth.Options) served {
 // serveWith is serveTo with more than the limits.
 func serveWith(t *testing.T, who auth.Options, o api.Options) served {
 	t.Helper()
-	cfg := config(t)
-	server := miniredis.RunT(t)
-	rdb := redisclient.New(redisclient.Options{Addrs: []string{server.Addr()}})
-	t.Cleanup(func() { _ = rdb.Close() })
-	var gates []throttle.Gate
-	for _, g := range cfg.Gates() {
-		gates = append(gates, throttle.Gate{Name: g.Name, Limit: g.Spec, Keyed: g.Key != ""})
-	}
-	l, err := throttle.New(throttle.Options{
-		Redis: rdb, Namespace: cfg.Redis.Namespace, Name: "provider", Node: "node-1", Identity: throttle.IdentityNone,
-		Limit: cfg.Limits[0].Stated(), Gates: gates,
+	s := serveNone(t, who, o)
+	work(s)
+	s.until("the node has seeded both limits", func() bool {
+		return s.get("limits/recipient").status == http.StatusOK && len(s.get("nodes").list) == 1
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	background.Run(t, l.Run)
+	return s
+}
+
+// serveNone is serveWith where no node ever worked.
+func serveNone(t *testing.T, who auth.Options, o api.Options) served {
+	t.Helper()
+	server := miniredis.RunT(t)
 	guard, err := auth.New(who)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Reader = limits.Reader{Config: cfg, Redis: rdb}
+	o.Reader = limits.Reader{Config: config(t), Redis: client(t, server)}
 	web := httptest.NewServer(guard.Handler(api.New(o)))
 	t.Cleanup(web.Close)
 	s := served{T: t, url: web.URL + "/api/v1/", redis: server}
 	if len(who.Tokens) > 0 {
 		s.token = tokenIn(t, who.Tokens[0].File)
 	}
-	s.until("the node has seeded both limits", func() bool {
-		return s.get("limits/recipient").status == http.StatusOK && len(s.get("nodes").list) == 1
-	})
 	return s
+}
+
+// work starts the fleet's node.
+func work(s served) {
+	s.Helper()
+	cfg := config(s.T)
+	var gates []throttle.Gate
+	for _, g := range cfg.Gates() {
+		gates = append(gates, throttle.Gate{Name: g.Name, Limit: g.Spec, Keyed: g.Key != ""})
+	}
+	l, err := throttle.New(throttle.Options{
+		Redis: client(s.T, s.redis), Namespace: cfg.Redis.Namespace, Name: "provider", Node: "node-1", Identity: throttle.IdentityNone,
+		Limit: cfg.Limits[0].Stated(), Gates: gates,
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	background.Run(s.T, l.Run)
+}
+
+// client is one of Redis, which the test closes.
+func client(t *testing.T, server *miniredis.Miniredis) redis.UniversalClient {
+	t.Helper()
+	rdb := redisclient.New(redisclient.Options{Addrs: []string{server.Addr()}})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
 }
 
 // config is that of the file.

@@ -10,9 +10,10 @@ import (
 
 	"github.com/alicebob/miniredis/v2/server"
 
+	"dispatcher/internal/api"
+	"dispatcher/internal/auth"
 	"dispatcher/internal/limits"
 	"dispatcher/internal/overview"
-	"dispatcher/internal/redisclient"
 )
 
 func TestRulesAreMadeAndEndedOverHTTP(t *testing.T) {
@@ -57,8 +58,7 @@ func TestRulesAreMadeAndEndedOverHTTP(t *testing.T) {
 // A rule is made also where no node ever worked, and that is no error: nothing of it would be undone.
 func TestARuleIsMadeBeforeAnyNodeWorks(t *testing.T) {
 	t.Parallel()
-	s := serve(t)
-	s.redis.Del("dispatcher:{default}:limit:provider")
+	s := serveNone(t, auth.Options{Loopback: true}, api.Options{})
 	s.must(s.ask(http.MethodPost, "rules", `{"kind": "hold", "when": "true", "for": "1h"}`), 200, `"id":"1"`)
 	s.must(s.get("rules"), 200, `"id":"1"`)
 	s.must(s.ask(http.MethodDelete, "rules/1", ""), 200)
@@ -67,8 +67,7 @@ func TestARuleIsMadeBeforeAnyNodeWorks(t *testing.T) {
 // With wait=true as well: an answer without after_s says that nobody has confirmed the rule.
 func TestNoNodeConfirmsARule(t *testing.T) {
 	t.Parallel()
-	s := serve(t)
-	s.redis.Del("dispatcher:{default}:limit:provider")
+	s := serveNone(t, auth.Options{Loopback: true}, api.Options{})
 	made := s.must(s.ask(http.MethodPost, "rules?wait=true", `{"kind": "hold", "when": "true", "for": "1h"}`), 200, `"in_force":{"nodes":0,"of":0,"lacking":[]}`)
 	if strings.Contains(made.text, "after_s") {
 		t.Errorf("got %s", made.text)
@@ -129,7 +128,5 @@ func TestARuleWhoseNodesCanNotBeReadIsMade(t *testing.T) {
 
 func reader(t *testing.T, s served) overview.Reader {
 	t.Helper()
-	rdb := redisclient.New(redisclient.Options{Addrs: []string{s.redis.Addr()}})
-	t.Cleanup(func() { _ = rdb.Close() })
-	return overview.Reader{Reader: limits.Reader{Config: config(t), Redis: rdb}}
+	return overview.Reader{Reader: limits.Reader{Config: config(t), Redis: client(t, s.redis)}}
 }
