@@ -67,8 +67,8 @@ func (s *scene) finish(t *testing.T) provider.Report {
 	s.settled(t, 2*time.Minute)
 	stop(t, s.running()...)
 	r := s.judge.report(t, s.cap)
-	t.Logf("%d calls for %d jobs, %d in the fullest judged second, %.3f of the cap used, %.3f unjudged",
-		r.Sent, r.Distinct, r.MaxInWindow, r.Utilisation, r.Unjudged)
+	t.Logf("%d calls for %d jobs, %d in the fullest judged second, %.3f of the cap used, %.3f unjudged, %.3f held up",
+		r.Sent, r.Distinct, r.MaxInWindow, r.Utilisation, r.Unjudged, r.HeldUp)
 	return r
 }
 
@@ -119,7 +119,7 @@ func repeatsAreFresh(t *testing.T, r provider.Report, calls []provider.Arrival, 
 // it did so too often for the judge, it is a figure.
 func tooOld(t *testing.T, r provider.Report, format string, args ...any) {
 	t.Helper()
-	if r.Unjudged > maxUnjudged {
+	if r.HeldUp > maxHeldUp {
 		figure(t, false, format, args...)
 		return
 	}

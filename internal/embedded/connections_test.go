@@ -28,8 +28,8 @@ func TestCallsThatNeedANewConnectionKeepTheirSlots(t *testing.T) {
 	for _, dial := range []time.Duration{40 * time.Millisecond, 450 * time.Millisecond} {
 		r := shareUsed(t, limit, 8*limit, provider.Options{OneCall: true}, dial)
 		t.Logf("%d calls a second, each on a new connection that takes %v: %.3f of the cap used; on connections that are kept: %.3f; judge held up for %.2f and %.2f of the time",
-			limit, dial, r.Utilisation, kept.Utilisation, r.Unjudged, kept.Unjudged)
-		if busy := max(r.Unjudged, kept.Unjudged); busy < 0.1 && r.Utilisation < 0.95*kept.Utilisation {
+			limit, dial, r.Utilisation, kept.Utilisation, r.HeldUp, kept.HeldUp)
+		if busy := max(r.HeldUp, kept.HeldUp); busy < 0.1 && r.Utilisation < 0.95*kept.Utilisation {
 			t.Errorf("a handshake of %v: got %.3f of the cap used, want nearly the %.3f of connections that are kept", dial, r.Utilisation, kept.Utilisation)
 		}
 	}

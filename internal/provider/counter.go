@@ -38,7 +38,7 @@ func NewCounter(p *Provider, c Contract) *Counter { return &Counter{p: p, contra
 // since, and of one window.
 func (c *Counter) Count() Counts {
 	next := max(c.from, time.Since(c.p.epoch)-c.contract.Window-late)
-	arrivals, stalls := c.p.Arrivals(), c.p.Stalls()
+	arrivals, stalls := c.p.Arrivals(), c.p.unsure()
 	for _, a := range arrivals[c.seen:] {
 		c.counts.Calls++
 		c.counts.Units += a.Units()

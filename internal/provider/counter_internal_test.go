@@ -24,7 +24,7 @@ func TestACounterJudgesPieceByPiece(t *testing.T) {
 				a.Status = 503
 			}
 			all = append(all, a)
-			p.log.add(a.At, a.Key, a.Status, 0)
+			p.log.add(stamp{at: a.At}, a.Key, a.Status, 0)
 			if i%777 == 0 {
 				c.Count()
 				most = max(most, p.Count())
@@ -51,8 +51,8 @@ func TestACounterCountsStallsOnce(t *testing.T) {
 		c := NewCounter(p, Contract{Window: time.Second, Caps: []CapFrom{{Cap: 1}}})
 		time.Sleep(10 * time.Second)
 		p.watch.note(9*time.Second, 10*time.Second-time.Millisecond, time.Millisecond)
-		p.log.add(9500*time.Millisecond, "a", 200, 0)
-		p.log.add(9500*time.Millisecond, "b", 200, 0)
+		p.log.add(stamp{at: 9500 * time.Millisecond, late: true}, "a", 200, 0)
+		p.log.add(stamp{at: 9500 * time.Millisecond, late: true}, "b", 200, 0)
 		for range 92 {
 			c.Count()
 			time.Sleep(time.Second)

@@ -10,9 +10,11 @@
 //
 // # How it works
 //
-// Each connection is a loop around a bare socket. The time of a call is taken when the
-// read with its first byte returns, before anything else is done. An arrival takes 24
-// bytes and its key, without pointers for the garbage collector, so that millions fit.
+// Each connection is a loop around a bare socket. On Linux the kernel says when the bytes of
+// a call came (see socket(7), SO_TIMESTAMPNS), so nothing that holds this process up changes the
+// time of a call. On other systems and with TLS it is the time at which the read with the
+// first byte returns. An arrival takes 24 bytes and its key, without pointers for the
+// garbage collector, so that millions fit.
 //
 // A call counts one unit, or as many as its key says: see [Arrival.Units].
 //
@@ -21,10 +23,11 @@
 // [Settle] or more after a change must keep the new cap, and an earlier one that
 // overlaps the change the larger of the two.
 //
-// A process that did not run for a while records all calls of that time at one
+// A process that did not run for a while reads all calls of that time at one
 // instant. So a thread wakes each millisecond, and records a stall when it woke too
-// late by more than the guard. A window that overlaps a stall is unjudged: neither
-// kept nor broken. [Verdict.Unjudged] is the share of such windows.
+// late by more than the guard. Where the time of a call is that of a read, a window that
+// overlaps a stall is unjudged: neither kept nor broken. [Verdict.Unjudged] is the share
+// of such windows. [Report.HeldUp] is the share of the windows that overlap a stall, judged or not.
 //
 // A [Counter] judges the calls of a provider that runs for days, and lets the provider forget them.
 //

@@ -41,6 +41,7 @@ type arrivalLog struct {
 	mu     sync.Mutex
 	chunks []*chunk // all but the last are full
 	total  int
+	late   bool // the time of at least one was that of a read, which may have been late
 }
 
 const chunkSize = 4096
@@ -59,7 +60,7 @@ type record struct {
 	node   uint8
 }
 
-func (l *arrivalLog) add(at time.Duration, key string, status int, node uint8) {
+func (l *arrivalLog) add(at stamp, key string, status int, node uint8) {
 	key = key[:min(len(key), maxKey)]
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,24 +69,32 @@ func (l *arrivalLog) add(at time.Duration, key string, status int, node uint8) {
 	}
 	c := l.chunks[len(l.chunks)-1]
 	c.records[c.n] = record{
-		at: int64(at), offset: uint32(len(c.keys)), length: uint16(len(key)),
+		at: int64(at.at), offset: uint32(len(c.keys)), length: uint16(len(key)),
 		status: uint16(min(max(status, 0), math.MaxUint16)), node: node,
 	}
 	c.keys = append(c.keys, key...)
 	c.n++
 	l.total++
+	l.late = l.late || at.late
 }
 
 func (l *arrivalLog) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.chunks, l.total = nil, 0
+	l.chunks, l.total, l.late = nil, 0, false
 }
 
 func (l *arrivalLog) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.total
+}
+
+// mayBeLate reports whether this process may have recorded a call later than it came.
+func (l *arrivalLog) mayBeLate() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.late
 }
 
 // since counts the units of the arrivals after t. It reads from the end, so it costs no more than the

@@ -157,3 +157,11 @@ func (p *Provider) Arrivals() []Arrival { return p.log.all() }
 
 // Stalls copies the stalls of this process, in order of time.
 func (p *Provider) Stalls() []Stall { return p.watch.all() }
+
+// unsure are the stalls in which calls may have been recorded late: none where the kernel said when each call came.
+func (p *Provider) unsure() []Stall {
+	if !p.log.mayBeLate() {
+		return nil
+	}
+	return p.Stalls()
+}

@@ -75,25 +75,10 @@ func (s *service) close() {
 	s.conns = nil
 }
 
-// stamped records when bytes came, before they are read any further.
-type stamped struct {
-	net.Conn
-	epoch time.Time
-	at    time.Duration // of the last read that returned bytes; owned by the connection's goroutine
-}
-
-func (s *stamped) Read(p []byte) (int, error) {
-	n, err := s.Conn.Read(p)
-	if n > 0 {
-		s.at = time.Since(s.epoch)
-	}
-	return n, err
-}
-
 // serve answers the calls of one connection, one after the other.
 func (s *service) serve(p *Provider, c net.Conn) {
 	defer s.remove(c)
-	in := &stamped{Conn: c, epoch: p.epoch}
+	in := newStamped(c, p.epoch)
 	br := bufio.NewReaderSize(in, 16<<10)
 	for {
 		// A call that was sent before its predecessor was answered has the time of the
@@ -101,7 +86,7 @@ func (s *service) serve(p *Provider, c net.Conn) {
 		if _, err := br.Peek(1); err != nil {
 			return
 		}
-		if !s.answer(p, in.at, br, c) {
+		if !s.answer(p, in.last, br, c) {
 			return
 		}
 	}
@@ -109,7 +94,7 @@ func (s *service) serve(p *Provider, c net.Conn) {
 
 // answer reads one call, records it and answers it. It reports whether the connection
 // can carry another one.
-func (s *service) answer(p *Provider, at time.Duration, br *bufio.Reader, c net.Conn) bool {
+func (s *service) answer(p *Provider, at stamp, br *bufio.Reader, c net.Conn) bool {
 	req, err := http.ReadRequest(br)
 	if err != nil {
 		p.log.add(at, "", http.StatusBadRequest, 0) // it arrived, whatever it was
