@@ -190,7 +190,7 @@ func (s *scene) gatesKept(t *testing.T, g gatesRun) {
 func (s *scene) keptBy(t *testing.T, name string, limit, part int) {
 	t.Helper()
 	r := s.judge.reportBy(t, limit, time.Second, part)
-	t.Logf("%s: %d in the fullest second, %d may be; %.3f unjudged", name, r.MaxInWindow, limit, r.Unjudged)
+	t.Logf("%s: %d in the fullest second, %d may be; %.3f unjudged, %.3f held up", name, r.MaxInWindow, limit, r.Unjudged, r.HeldUp)
 	for _, o := range r.Over {
 		t.Errorf("%s: %d calls in the second from %v, and %d may be", name, o.Count, o.At, o.Allowed)
 	}
