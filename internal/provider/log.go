@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,7 +14,7 @@ import (
 type Arrival struct {
 	At     time.Duration // since the provider's epoch, monotonic
 	Key    string        // the idempotency key; empty: there was none
-	Status int           // of the answer; 0: none
+	Status int           // of the answer, or of that which is being given; 0: none
 	Node   int           // the sender, from the header [NodeHeader]; 0: not stated
 }
 
@@ -55,12 +56,16 @@ type chunk struct {
 type record struct {
 	at     int64 // ns
 	offset uint32
+	status atomic.Uint32 // the one field that changes later
 	length uint16
-	status uint16
 	node   uint8
 }
 
-func (l *arrivalLog) add(at stamp, key string, status int, node uint8) {
+// unanswered says that the call got no answer after all.
+func (r *record) unanswered() { r.status.Store(0) }
+
+// add records a call with the status that it is to get.
+func (l *arrivalLog) add(at stamp, key string, status int, node uint8) *record {
 	key = key[:min(len(key), maxKey)]
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,14 +73,14 @@ func (l *arrivalLog) add(at stamp, key string, status int, node uint8) {
 		l.chunks = append(l.chunks, new(chunk))
 	}
 	c := l.chunks[len(l.chunks)-1]
-	c.records[c.n] = record{
-		at: int64(at.at), offset: uint32(len(c.keys)), length: uint16(len(key)),
-		status: uint16(min(max(status, 0), math.MaxUint16)), node: node,
-	}
+	r := &c.records[c.n]
+	r.at, r.offset, r.length, r.node = int64(at.at), uint32(len(c.keys)), uint16(len(key)), node
+	r.status.Store(uint32(min(max(status, 0), math.MaxUint16)))
 	c.keys = append(c.keys, key...)
 	c.n++
 	l.total++
 	l.late = l.late || at.late
+	return r
 }
 
 func (l *arrivalLog) reset() {
@@ -103,7 +108,8 @@ func (l *arrivalLog) since(t time.Duration) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range slices.Backward(l.chunks) {
-		for _, r := range slices.Backward(c.records[:c.n]) {
+		for i := c.n - 1; i >= 0; i-- {
+			r := &c.records[i]
 			if r.at < int64(t) {
 				return n
 			}
@@ -127,7 +133,7 @@ func (l *arrivalLog) forget(t time.Duration) (dropped int) {
 }
 
 // all copies the log. It takes only the list of chunks under the lock, so that arrivals
-// go on meanwhile. The records that a chunk held then never change.
+// go on meanwhile. Of the records that a chunk held then only the status changes.
 func (l *arrivalLog) all() []Arrival {
 	l.mu.Lock()
 	chunks := make([]chunkView, len(l.chunks))
@@ -138,9 +144,10 @@ func (l *arrivalLog) all() []Arrival {
 	l.mu.Unlock()
 	for _, c := range chunks {
 		keys := string(c.keys)
-		for _, r := range c.records {
+		for i := range c.records {
+			r := &c.records[i]
 			out = append(out, Arrival{
-				At: time.Duration(r.at), Key: keys[r.offset : r.offset+uint32(r.length)], Status: int(r.status), Node: int(r.node),
+				At: time.Duration(r.at), Key: keys[r.offset : r.offset+uint32(r.length)], Status: int(r.status.Load()), Node: int(r.node),
 			})
 		}
 	}

@@ -258,6 +258,39 @@ func TestDownAndUpOnTheSamePort(t *testing.T) {
 	}
 }
 
+// A job whose call got no answer is not accepted, whatever answer was to be given.
+func TestACallWithoutAnAnswerIsNotAccepted(t *testing.T) {
+	t.Parallel()
+	for name, cut := range map[string]func(p *provider.Provider, c net.Conn){
+		"the provider goes down":   func(p *provider.Provider, _ net.Conn) { p.Down() },
+		"the body breaks off":      func(_ *provider.Provider, c net.Conn) { _ = c.Close() },
+		"the body is far too long": func(_ *provider.Provider, c net.Conn) { _, _ = c.Write(make([]byte, 5<<20)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := start(t, provider.Options{Behaviour: provider.Behaviour{Latency: time.Hour}})
+			c, _ := dial(t, p)
+			_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nIdempotency-Key: a\r\nContent-Length: 5242880\r\n\r\n")
+			report := func() provider.Report {
+				return p.Report(provider.Contract{Window: time.Second, Caps: []provider.CapFrom{{Cap: 1}}})
+			}
+			until := func(what string, so func() bool) {
+				for deadline := time.Now().Add(time.Minute); !so(); time.Sleep(time.Millisecond) {
+					if time.Now().After(deadline) {
+						t.Fatalf("not within a minute: %s; got %+v", what, p.Arrivals())
+					}
+				}
+			}
+			until("the call arrives", func() bool { return p.Count() == 1 })
+			cut(p, c)
+			until("it has no answer", func() bool { return p.Arrivals()[0].Status == 0 })
+			if r := report(); r.Sent != 1 || r.Accepted != 0 {
+				t.Errorf("got %d calls and %d accepted, want one and none", r.Sent, r.Accepted)
+			}
+		})
+	}
+}
+
 func TestUpWhereSomethingListens(t *testing.T) {
 	t.Parallel()
 	first := start(t, provider.Options{})

@@ -103,10 +103,16 @@ func (s *service) answer(p *Provider, at stamp, br *bufio.Reader, c net.Conn) bo
 	key := req.Header.Get("Idempotency-Key")
 	a := p.decide(key)
 	node, _ := strconv.ParseUint(req.Header.Get(NodeHeader), 10, 8) // 0: not stated
-	p.log.add(at, key, a.recorded(), uint8(node))
-	if !readBody(req) {
-		return false
+	r := p.log.add(at, key, a.recorded(), uint8(node))
+	if readBody(req) && s.give(p, a, br, c) {
+		return !req.Close && !p.opts.OneCall
 	}
+	r.unanswered()
+	return false
+}
+
+// give answers a call, and reports whether it has an answer.
+func (s *service) give(p *Provider, a Answer, br *bufio.Reader, c net.Conn) bool {
 	if a.Fault == Hang {
 		_, _ = br.Peek(1) // until either side closes
 		return false
@@ -118,8 +124,8 @@ func (s *service) answer(p *Provider, at stamp, br *bufio.Reader, c net.Conn) bo
 	if p.opts.OneCall {
 		answer = strings.Replace(answer, "\r\n", "\r\nConnection: close\r\n", 1)
 	}
-	_, err = io.WriteString(c, answer)
-	return err == nil && !req.Close && !p.opts.OneCall
+	_, err := io.WriteString(c, answer)
+	return err == nil
 }
 
 func (p *Provider) decide(key string) Answer {
