@@ -247,20 +247,6 @@ func TestOneLargeBatch(t *testing.T) {
 	})
 }
 
-func TestStartLast(t *testing.T) {
-	t.Parallel()
-	bubble(t, 1, func(w *fleet) {
-		w.produce("jobs", numbered(0, 10)...)
-		o := w.options()
-		o.StartAt = consumer.StartLast
-		n := w.start(o, settled)
-		w.until("the offset is committed", func() bool { offset, _ := w.committed("jobs", 0); return offset == 10 })
-		w.produce("jobs", numbered(10, 12)...)
-		w.until("both seen", func() bool { return len(n.values()) == 2 })
-		w.ok(n.end())
-	})
-}
-
 // Without a committed offset, tools and autoscalers would see no lag.
 func TestCommitsAtTheAssignment(t *testing.T) {
 	t.Parallel()

@@ -127,43 +127,6 @@ func TestPartitionWithoutALeader(t *testing.T) {
 	})
 }
 
-// start_at: last is for a new group. In a partition that is added later, the group begins with
-// the first record.
-func TestStartLastInAnAddedPartition(t *testing.T) {
-	t.Parallel()
-	bubble(t, 2, func(w *fleet) {
-		w.commit("jobs", 0, 0, "")
-		w.produce("jobs", job.Record{Key: []byte(keysOf(1, 2, 1)[0]), Value: []byte("early")})
-		o := w.options()
-		o.StartAt = consumer.StartLast
-		n := w.start(o, settled)
-		w.waitFor("jobs", 1, 1)
-		w.ok(n.end())
-		if got := n.values(); len(got) != 1 {
-			t.Errorf("got %v handed out, want the early job", got)
-		}
-	})
-}
-
-// In the first generation of a group, start_at: last holds for all members, even after one of
-// them has committed.
-func TestStartLastWithTwoMembers(t *testing.T) {
-	t.Parallel()
-	bubble(t, 2, func(w *fleet) {
-		w.produce("jobs", job.Record{Key: []byte(keysOf(0, 2, 1)[0])}, job.Record{Key: []byte(keysOf(1, 2, 1)[0])})
-		o := w.options()
-		o.StartAt = consumer.StartLast
-		a, b := w.start(o, settled), w.start(o, settled)
-		w.waitFor("jobs", 0, 1)
-		w.waitFor("jobs", 1, 1)
-		w.ok(a.end())
-		w.ok(b.end())
-		if got, also := a.values(), b.values(); len(got)+len(also) != 0 {
-			t.Errorf("got %d and %d old jobs handed out, want none", len(got), len(also))
-		}
-	})
-}
-
 // A commit that hangs does not prolong the drain: the stop ends before the session does.
 func TestDrainIsCountedFromTheStop(t *testing.T) {
 	t.Parallel()

@@ -13,8 +13,8 @@ import (
 )
 
 // StartAt is where a group begins in a partition for which it has committed nothing. Once it
-// has committed something in any partition of the topic it begins with the oldest record:
-// such a partition was added, and jobs may have been written to it before a member noticed.
+// has committed something in any partition of the topic, and in partitions that are added, it
+// begins with the oldest record: jobs may have been written there before a member noticed.
 type StartAt string
 
 // The places to begin.

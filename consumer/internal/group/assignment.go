@@ -26,7 +26,7 @@ type assignment struct {
 
 	g     *Group
 	gen   *kafka.Generation
-	fresh bool // the group has committed nothing yet, in no partition
+	fresh int // a partition below that begins at the end of its log if nothing is committed
 	fetch *fetch.Fetcher
 
 	recreated atomic.Bool                  // the topic is not the one that the offsets belong to
@@ -40,7 +40,7 @@ type assignment struct {
 
 func newAssignment(g *Group, gen *kafka.Generation) *assignment {
 	a := &assignment{
-		Assignment: g.o.Scheduler.NewAssignment(), g: g, gen: gen, fresh: g.fresh.Load(),
+		Assignment: g.o.Scheduler.NewAssignment(), g: g, gen: gen, fresh: int(g.fresh.Load()),
 		described: make(chan struct{}), soon: make(chan struct{}, 1), checked: make(chan struct{}),
 	}
 	a.id.Store(new(topicname.ID))

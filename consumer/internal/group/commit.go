@@ -166,7 +166,7 @@ func (a *assignment) commit(points []schedule.CommitPoint, timeout time.Duration
 	err := a.sendAll(ctx, points)
 	from := health.Source{Doing: health.Commit, Topic: a.g.topic(), Partition: health.NoPartition}
 	if err == nil {
-		a.g.fresh.Store(false)
+		a.g.fresh.Store(0)
 		a.g.o.Health.Works(from)
 		return nil
 	}

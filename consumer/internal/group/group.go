@@ -48,9 +48,10 @@ type Options struct {
 type Group struct {
 	o Options
 
-	// fresh: the group had committed nothing when this node came, and this node hasn't
-	// either. Only StartLast needs it.
-	fresh  atomic.Bool
+	// fresh is how many partitions the topic had when this node came, if the group had committed
+	// nothing then. It is 0 if the group had, once this node has, and in a recreated topic. Only
+	// StartLast needs it.
+	fresh  atomic.Int64
 	had    atomic.Int64 // partitions, by the last assignment; for the log
 	seenID topicname.ID // of the topic, as first seen; owned by the assignment's watchTopic
 }
@@ -115,13 +116,14 @@ func (g *Group) Run(ctx context.Context) error {
 }
 
 // checkFresh asks whether the group is new, for StartLast. It has to do so before the node
-// joins: in the first generation another member may commit before this one asks. A retry
+// joins: in the first generation another member may commit before this one asks. A standby
+// commits nothing for weeks, so the answer holds for the partitions of that time alone. A retry
 // topic is read from its beginning: its jobs are to be sent. It returns nil when ctx ends.
 func (g *Group) checkFresh(ctx context.Context) error {
 	for n := 0; g.o.StartLast && g.o.Source.Delay == 0; n++ {
-		committed, err := g.o.Client.CommittedOffsets(ctx, g.o.ID, g.topic())
+		fresh, err := g.freshPartitions(ctx)
 		if err == nil {
-			g.fresh.Store(len(committed) == 0)
+			g.fresh.Store(int64(fresh))
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -131,10 +133,21 @@ func (g *Group) checkFresh(ctx context.Context) error {
 			return err
 		}
 		g.o.Health.Failed(err)
-		g.o.Log.Warn("could not read the committed offsets of the group, trying again", "error", err)
+		g.o.Log.Warn("could not find out whether the group is new, trying again", "error", err)
 		wait.For(ctx, wait.Backoff(n, 250*time.Millisecond, 5*time.Second))
 	}
 	return nil
+}
+
+// freshPartitions is how many partitions the topic has; 0: the group has committed something.
+func (g *Group) freshPartitions(ctx context.Context) (int, error) {
+	committed, err := g.o.Client.CommittedOffsets(ctx, g.o.ID, g.topic())
+	if err != nil || len(committed) > 0 {
+		return 0, err
+	}
+	topics := []string{g.topic()}
+	layout, err := broker.RequireTopics(ctx, g.o.Connection, topics, topics)
+	return len(layout[g.topic()].Partitions), err
 }
 
 func (g *Group) joinFailed(err error) {

@@ -129,6 +129,7 @@ func (a *assignment) topicID() topicname.ID { return *a.id.Load() }
 // until that is done: a member that joined before would begin at an offset that means
 // nothing. Where the group has moved on meanwhile, the next assignment notices again.
 func (a *assignment) resetOffsets(stopped <-chan struct{}) {
+	a.g.fresh.Store(0)
 	policy := a.g.o.OutOfRange
 	a.g.o.Log.Error("the topic was deleted and created again, the group's offsets belong to the old one", "topic", a.g.topic(), "out_of_range", policy)
 	if policy == offsets.RangeStop {

@@ -44,7 +44,7 @@ func (a *assignment) positions(ids []int) (map[int]offsets.Position, error) {
 // newPartition makes a partition that begins at its committed offset. Where there is none,
 // the first commit comes at once, or tools would show no lag.
 func (a *assignment) newPartition(id int, at offsets.Position) *schedule.Partition {
-	base, m, problem := at.Resolve(a.fresh)
+	base, m, problem := at.Resolve(id < a.fresh)
 	switch {
 	case at.Truncated():
 		a.g.o.Log.Error("the log was truncated: it ends before the committed offset; the records in between are lost, going on at its end",
