@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"dispatcher/consumer"
-	"dispatcher/job"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/segmentio/kafka-go"
@@ -90,29 +89,6 @@ func TestAShorterLogIsReadFromItsBeginning(t *testing.T) {
 		w.waitFor("jobs", 0, 3)
 		w.ok(n.end())
 		if diff := cmp.Diff([]string{"100", "101", "102"}, n.values()[10:]); diff != "" {
-			t.Errorf("handed out (-want +got):\n%s", diff)
-		}
-	})
-}
-
-// If the record at the committed offset is missing, the completed offsets behind it are
-// ignored: the log may be another one.
-func TestAHoleAtTheCommittedOffset(t *testing.T) {
-	t.Parallel()
-	bubble(t, 1, func(w *fleet) {
-		w.ok(w.cluster.CreateTopic("compacted", 1, map[string]string{"cleanup.policy": "compact"}))
-		for _, key := range []string{"z", "a", "a", "b", "c"} {
-			w.produce("compacted", job.Record{Key: []byte(key), Value: []byte(key)})
-		}
-		w.cluster.Compact()
-		w.configure("compacted", "cleanup.policy", "delete") // a compacted source is refused
-		w.commit("compacted", 0, 1, "v1;AAEC")               // 1 is open, 2 and 3 are complete
-		o := w.options()
-		o.Topics = []string{"compacted"}
-		n := w.start(o, settled)
-		w.waitFor("compacted", 0, 5)
-		w.ok(n.end())
-		if diff := cmp.Diff([]string{"a", "b", "c"}, n.values()); diff != "" {
 			t.Errorf("handed out (-want +got):\n%s", diff)
 		}
 	})

@@ -28,7 +28,7 @@ func (m *batchMaker) make(res *kmsg.FetchResponseTopicPartition, at int64) (*sch
 		return nil, err
 	}
 	b := &schedule.Batch{Next: next, Stable: res.LastStableOffset}
-	b.Gap = len(records) > 0 && records[0].Offset > at
+	b.Gap = next > at && (len(records) == 0 || records[0].Offset > at)
 	m.build(b, records)
 	return b, nil
 }

@@ -18,7 +18,7 @@ type Batch struct {
 	Bytes  int
 	Next   int64 // where the following fetch begins
 	Stable int64 // the log's last stable offset
-	Gap    bool  // the log does not begin where it was asked to
+	Gap    bool  // the log has no job where the fetch began
 }
 
 // Prepared is what is known of a fetched job, beside the job itself.
@@ -49,7 +49,7 @@ func (p *Partition) Add(b *Batch) bool {
 	if p.asg.phase != working {
 		return false
 	}
-	if b.Gap && p.tracker.End() == p.tracker.Low() {
+	if b.Gap && p.fetched == p.begin { // later ones are markers and aborted records, or were deleted
 		p.tracker.DropRestored()
 	}
 	for i := range b.Jobs {
