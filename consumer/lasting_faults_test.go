@@ -3,6 +3,8 @@ package consumer_test
 import (
 	"context"
 	"log/slog"
+	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -125,6 +127,42 @@ func TestPartitionWithoutALeader(t *testing.T) {
 			t.Errorf("late partition: got offset %d committed, want 1", got)
 		}
 	})
+}
+
+// A broker takes requests for the start offsets of its partitions and never answers. The
+// partitions of other brokers begin, the log warns, and the others begin when it answers again.
+func TestABrokerThatDoesNotAnswerHoldsUpItsPartitionsAlone(t *testing.T) {
+	t.Parallel()
+	bubbleWith(t, 2, func(w *fleet) {
+		for p := range int32(2) {
+			w.ok(w.cluster.MoveTopicPartition("jobs", p, p))
+			w.produce("jobs", keyed(keysOf(int(p), 2, 1)[0], "x"))
+		}
+		var frozen atomic.Bool
+		frozen.Store(true)
+		lossy := w.lossy(func(key int16, _ int) bool { return key == kmsg.ListOffsets.Int16() && frozen.Load() })
+		log := newLineCounter()
+		o := w.options()
+		o.Logger = slog.New(log)
+		o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if strings.HasSuffix(addr, ":9093") {
+				return lossy(ctx, network, addr)
+			}
+			return w.net.DialContext(ctx, network, addr)
+		}
+		n := w.start(o, settled)
+		w.waitFor("jobs", 0, 1)
+		time.Sleep(10 * time.Second)
+		if got := log.count("could not read start offsets, trying again"); got != 1 || len(n.values()) != 1 || n.c.Status().Ready() == nil {
+			t.Errorf("got %d warnings, %v handed out and readiness %v, want 1, one job and a reason", got, n.values(), n.c.Status().Ready())
+		}
+		frozen.Store(false)
+		w.waitFor("jobs", 1, 1)
+		if err := n.c.Status().Ready(); err != nil {
+			t.Errorf("got readiness %v, want none", err)
+		}
+		w.ok(n.end())
+	}, []kfake.Opt{kfake.NumBrokers(2), kfake.Ports(9092, 9093)})
 }
 
 // A commit that hangs does not prolong the drain: the stop ends before the session does.

@@ -42,7 +42,8 @@ func LogRange(ctx context.Context, cl *Client, topic string, id int, level kafka
 
 // LogRanges does so for several partitions, in their order; each result has its own error. It
 // sends two requests to each broker; kafka-go would send two for each partition, each on its
-// own connection.
+// own connection. The partitions of a broker that does not answer get an error within
+// rangeTimeout.
 func LogRanges(ctx context.Context, cl *Client, topic string, ids []int, level kafka.IsolationLevel) ([]kafka.PartitionOffsets, error) {
 	leaders, err := leadersOf(ctx, cl, topic)
 	if err != nil {
@@ -66,9 +67,14 @@ func LogRanges(ctx context.Context, cl *Client, topic string, ids []int, level k
 	return all, nil
 }
 
+// rangeTimeout is the time to connect to a broker and for both of its answers.
+const rangeTimeout = 2 * CallTimeout
+
 // rangesFrom asks one broker for the ranges of partitions that it leads. A request can't ask
 // for two offsets of one partition, so it sends two requests.
 func rangesFrom(ctx context.Context, cl *Client, addr, topic string, some []*kafka.PartitionOffsets, level kafka.IsolationLevel) {
+	ctx, cancel := context.WithTimeout(ctx, rangeTimeout)
+	defer cancel()
 	for _, end := range []int64{kafka.FirstOffset, kafka.LastOffset} {
 		err := cl.Request(ctx, addr, listOffsetsRequest(topic, some, end, level), listOffsetsVersion, func(res kmsg.Response) error {
 			return readOffsets(res, some, end)

@@ -102,7 +102,7 @@ func (a *assignment) watch(stopped, revoked <-chan struct{}) {
 }
 
 // begin asks where each partition starts, and starts it as soon as that is known: one
-// without a leader holds up no other. Before, it waits until the topic's id is known:
+// without a leader holds up no other, nor for long one whose leader does not answer. Before, it waits until the topic's id is known:
 // committed offsets may belong to an older topic of that name.
 func (a *assignment) begin() {
 	select {
