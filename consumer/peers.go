@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"dispatcher/consumer/internal/broker"
+	"dispatcher/consumer/internal/schedule"
 
 	"github.com/segmentio/kafka-go"
 )
@@ -12,7 +13,7 @@ import (
 // PeerProgress is the progress of this node's groups in the partitions of other members.
 type PeerProgress struct {
 	Committed map[TopicPartition]int64 // offsets
-	Lag       int64                    // records there that are not complete
+	Lag       int64                    // records there that are not complete; those of retry topics wait, and don't count
 	Others    bool                     // a group has another member, or a partition that is not this node's
 }
 
@@ -32,7 +33,7 @@ func (p PeerProgress) Moved(before PeerProgress) bool {
 	return false
 }
 
-// Idle tells whether there are others, and all their jobs are complete.
+// Idle tells whether there are others, and all their jobs are complete or wait in retry topics.
 func (p PeerProgress) Idle() bool { return p.Others && p.Lag == 0 }
 
 // PeerProgress asks the brokers, with up to four requests a group.
@@ -40,7 +41,7 @@ func (c *Consumer) PeerProgress(ctx context.Context) (PeerProgress, error) {
 	mine := c.scheduler.Places()
 	e := PeerProgress{Committed: make(map[TopicPartition]int64)}
 	for _, src := range c.sources {
-		if err := c.addPeers(ctx, src.Topic, mine[src.Topic], &e); err != nil {
+		if err := c.addPeers(ctx, src, mine[src.Topic], &e); err != nil {
 			return PeerProgress{}, fmt.Errorf("topic %s: %w", src.Topic, err)
 		}
 	}
@@ -48,7 +49,8 @@ func (c *Consumer) PeerProgress(ctx context.Context) (PeerProgress, error) {
 }
 
 // addPeers adds the progress in one topic.
-func (c *Consumer) addPeers(ctx context.Context, topic string, mine map[int]bool, e *PeerProgress) error {
+func (c *Consumer) addPeers(ctx context.Context, src *schedule.Source, mine map[int]bool, e *PeerProgress) error {
+	topic := src.Topic
 	group := c.opts.Group + "." + topic
 	layout, err := broker.RequireTopics(ctx, &c.opts.Connection, []string{topic}, []string{topic})
 	if err != nil {
@@ -83,7 +85,9 @@ func (c *Consumer) addPeers(ctx context.Context, topic string, mine map[int]bool
 			offset = l.FirstOffset
 		}
 		e.Committed[TopicPartition{topic, l.Partition}] = offset
-		e.Lag += max(l.LastOffset-offset, 0)
+		if src.Delay == 0 {
+			e.Lag += max(l.LastOffset-offset, 0)
+		}
 	}
 	return nil
 }

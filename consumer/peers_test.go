@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"dispatcher/consumer"
 )
@@ -55,6 +56,37 @@ func TestANodeKnowsThePeersProgress(t *testing.T) {
 		expect("beside a", b, nothing, false, false)
 		for _, d := range a.holding(1) {
 			d.Release()
+		}
+	})
+}
+
+// Members whose jobs all wait in a retry topic are idle. What they get done there counts as
+// progress.
+func TestPeersWithJobsInRetryTopicsAreIdle(t *testing.T) {
+	t.Parallel()
+	bubble(t, 2, func(w *fleet) {
+		o := w.options()
+		o.RetryTopics = []time.Duration{time.Minute}
+		a, b := w.start(o, settled), w.start(o, settled)
+		w.until("both have a part", func() bool { return a.parts() == 2 && b.parts() == 2 })
+		due := time.Now().Add(2 * time.Minute)
+		for p := range 2 {
+			r := scheduled("later", due)
+			r.Key = []byte(keysOf(p, 2, 1)[0])
+			w.produce("jobs", r)
+			w.waitFor("jobs", p, 1)
+		}
+		for name, n := range map[string]*node{"one": a, "the other": b} {
+			if moved, idle := n.peers(nothing); moved || !idle {
+				t.Errorf("%s: got moved: %v and idle: %v of its peer, want false and true", name, moved, idle)
+			}
+		}
+		moved, _ := a.peers(func() {
+			time.Sleep(3 * time.Minute)
+			w.until("all is done", func() bool { return a.c.Status().Lag+b.c.Status().Lag == 0 })
+		})
+		if !moved {
+			t.Error("got no progress of a peer that works its retry topic, want some")
 		}
 	})
 }

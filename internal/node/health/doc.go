@@ -13,10 +13,10 @@
 //
 // An outage of Redis or of the provider hits all nodes, and moving partitions would
 // help nobody. So the node leaves only for others that can do its work: they completed
-// jobs, or they are idle, over the last quarter of `stalled_after`. Commits before
-// that may be of calls that were in flight when the outage began. If nobody completed
+// jobs, or they are idle, over the last quarter of `stalled_after`. A node is idle whose
+// jobs all wait in retry topics. Commits before that may be of calls that were in flight when the outage began. If nobody completed
 // a job while the node was away, it does not leave again for idle nodes until it was
-// healthy. So an outage moves a partition only to a standby node, once.
+// healthy. So an outage moves a partition only to an idle node, once.
 //
 // While Kafka does not answer, the progress of others is not known and the node stays.
 //
