@@ -94,6 +94,27 @@ func TestLastingFaults(t *testing.T) {
 	}
 }
 
+// A fault that is over is no reason why a node is not joined during a later rebalance.
+func TestAFaultThatIsOverIsNoReason(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *fleet) {
+		w.produce("jobs", numbered(0, 1)...)
+		n := w.start(w.options(), nil)
+		held := n.holding(1)
+		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "jobs", Err: kerr.UnknownServerError})
+		w.until("a fetch fails", func() bool { return fault.Hits() == 1 })
+		w.until("it works again", func() bool { return n.c.Status().Faulty.IsZero() })
+		other := w.start(w.options(), settled)
+		w.until("the group rebalances", func() bool { return !n.c.Status().Joined })
+		if s := n.c.Status(); s.LastError != nil || s.Ready().Error() != "not joined yet" {
+			t.Errorf("got error %v and readiness %v, want none and not joined yet", s.LastError, s.Ready())
+		}
+		held[0].Done(consumer.Outcome{})
+		w.ok(other.end())
+		w.ok(n.end())
+	})
+}
+
 // A node is not ready before the first join.
 func TestNotReadyBeforeTheJoin(t *testing.T) {
 	t.Parallel()

@@ -14,8 +14,8 @@ type Status struct {
 	Lag        int64 // records that are not complete, over all partitions of this node, those of retry topics included
 	InFlight   int   // jobs that the pacer or a worker has taken, or of which a record is being written
 	Lanes      []LaneStatus
-	// LastError is the most recent fault; nil: none since a group was last joined. It never
-	// holds a payload or a secret.
+	// LastError is the most recent fault; nil: none since a group was last joined, or it is
+	// over. It never holds a payload or a secret.
 	LastError error
 	// Faulty is since when the fetches of a partition, the commits of a topic or the writes
 	// of results have failed without a success between; of several, the longest. Zero: none

@@ -43,6 +43,7 @@ func (s Source) String() string {
 type Health struct {
 	mu     sync.Mutex
 	last   error
+	of     Source // that last is of; zero: of none
 	faults map[Source]*fault
 }
 
@@ -57,7 +58,7 @@ type fault struct {
 func (h *Health) Failed(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.last = err
+	h.last, h.of = err, Source{}
 }
 
 // Joined notes that this node has its part of a topic, and drops the last fault.
@@ -78,7 +79,7 @@ func (h *Health) Fails(from Source, err error, patience time.Duration) (warn boo
 		h.faults[from] = f
 	}
 	f.err = fmt.Errorf("%v: %w", from, err)
-	h.last = f.err
+	h.last, h.of = f.err, from
 	if now.Sub(f.since) < patience || now.Sub(f.warned) < warnInterval {
 		return false
 	}
@@ -86,11 +87,14 @@ func (h *Health) Fails(from Source, err error, patience time.Duration) (warn boo
 	return true
 }
 
-// Works notes that a source works.
+// Works notes that a source works. If the last fault was of the source, it is over.
 func (h *Health) Works(from Source) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.faults, from)
+	if h.of == from {
+		h.last = nil
+	}
 }
 
 // Forget drops a topic's faults: they belong to an assignment that is over.
@@ -104,7 +108,7 @@ func (h *Health) Forget(topic string) {
 	}
 }
 
-// Read returns the last fault, and the one that has lasted longest.
+// Read returns the last fault that is not over, and the one that has lasted longest.
 func (h *Health) Read() (last error, since time.Time, lasting error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
