@@ -230,7 +230,9 @@ func (f *Fetcher) note(a answer, now time.Time) {
 }
 
 // outOfRange goes on at the beginning of a log that was deleted up to there. If the log ends
-// before our offset instead, the member joins again, which checks the committed offset.
+// before our offset instead, the member joins again, which checks the committed offset. It
+// awaits no call and commits nothing before: jobs that are written meanwhile, below our offset,
+// would be passed over. So jobs that are done may be repeated.
 func (f *Fetcher) outOfRange(r *reading, part *kmsg.FetchResponseTopicPartition, err error) outcome {
 	ctx, cancel := context.WithTimeout(f.o.Assignment.Context(), broker.CallTimeout)
 	defer cancel()
