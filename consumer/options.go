@@ -63,8 +63,8 @@ type Options struct {
 
 	Node        string        `yaml:"-"` // this node's name in dead letters; default the client id
 	JoinBackoff time.Duration `yaml:"-"` // after a join that failed; default 500 ms
-	// BufferBytes is about how many bytes of memory the fetched jobs that no worker has
-	// may hold, over all partitions of the node. When they are used up, a partition is
+	// BufferBytes is about how many bytes of memory the fetched jobs that no worker has and
+	// that do not sleep may hold, over all partitions of the node. When they are used up, a partition is
 	// fetched only while it holds less than an equal share. Default 64 MiB.
 	BufferBytes int `yaml:"-"`
 	// IgnoreCost takes any header cost, and gives each job a cost of 1: an expression says

@@ -171,6 +171,29 @@ func TestBoundsOfSleep(t *testing.T) {
 	}
 }
 
+// Below the bound jobs that sleep stop none behind them, however many bytes of one partition they take.
+func TestBelowTheBoundsOfSleepOthersPass(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *fleet) {
+		for range 60 {
+			w.produce("jobs", job.Record{Value: noise('q', 100_000)})
+		}
+		w.produce("jobs", job.Record{Value: []byte("behind")})
+		n := w.start(w.options(), func(d *consumer.Delivery) {
+			if d.Job.Value[0] == 'q' {
+				nap(d, 24*time.Hour, false)
+				return
+			}
+			d.Done(consumer.Outcome{})
+		})
+		w.until("the job behind them is handed out", func() bool { return slices.Contains(n.values(), "behind") })
+		if got := n.c.Status().Lanes[0].Asleep; got != 60 {
+			t.Errorf("got %d jobs asleep, want 60", got)
+		}
+		w.ok(n.end())
+	})
+}
+
 // Beyond the bound a sample of the fetched jobs is still handed out. When a job that slept is
 // settled, the others go on.
 func TestBeyondTheBoundsOfSleep(t *testing.T) {

@@ -72,6 +72,11 @@
 // one each. So many retries at once take at most every second place. In the order partition it goes first, since no job of
 // the buffer may overtake it. A job that slept until its not-before goes before the buffer, too.
 //
+// Jobs that sleep count for the node's bound on sleepers alone, and not for what a partition or all of them may hold. Otherwise a few
+// large jobs whose quota is used up until midnight would stop all others of their partition. In a fair lane they count for what a
+// partition holds, since the bound leaves out those that a limit refuses. Once awake, jobs count for the budget of all partitions
+// again.
+//
 // Beyond the node's bound on sleepers (MaxAsleep, MaxAsleepBytes):
 //
 //	order none, with retry topics   a job that fails goes to the retry topic that suits its wait, also in an outage; it sleeps where

@@ -100,13 +100,22 @@ func (a *Assignment) OverBudget() bool {
 // [Assignment.OverBudget]. It belongs to the goroutine that calls that.
 func (p *Partition) OverShare() bool { return p.overShare }
 
-// held is how many bytes its buffer and the jobs of heldBack take. Those in flight are few, and so are those that are ready in a lane that is not fair.
-func (p *Partition) held() int { return p.buffer.Volume().Bytes + p.heldBack() }
+// held is how many bytes its buffer, the jobs that have slept and those of heldBack take. Those in flight are few, and so are those
+// that are ready in a lane that is not fair.
+func (p *Partition) held() int {
+	return p.buffer.Volume().Bytes + p.woken.Volume().Bytes + p.returning.Volume().Bytes + p.heldBack()
+}
 
 // heldBack is how many of them are those of admitted jobs that wait behind their key, have
-// just got it, sleep, are diverted and not written, or in a fair lane are ready.
+// just got it, are diverted and not written, or in a fair lane are ready or sleep. Other lanes'
+// jobs that sleep are bounded over the node, and pass for nothing here: the jobs behind them are
+// to pass them.
 func (p *Partition) heldBack() int {
-	return p.freed.Volume().Bytes + p.behind.Bytes + p.asleep.Bytes + p.diverted.Bytes + p.ready.Bytes
+	n := p.freed.Volume().Bytes + p.behind.Bytes + p.diverted.Bytes + p.ready.Bytes
+	if p.src.Lane.fair {
+		n += p.asleep.Bytes
+	}
+	return n
 }
 
 // room tells whether fetching may go on.

@@ -63,3 +63,43 @@ func TestAPartitionHoldsNothingAfterADrain(t *testing.T) {
 		})
 	}
 }
+
+// Jobs that sleep take no room in their partition, and nothing of the node's budget: the bound on sleepers counts them. In a fair lane
+// they take both. Once awake they take of the budget again.
+func TestJobsThatSleepLeaveRoomForOthers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		lane             *Lane
+		wake             bool
+		room, overBudget bool
+	}{
+		"asleep":                {lane: NewLane("bulk", 100), room: true},
+		"awake again":           {lane: NewLane("bulk", 100), wake: true, room: true, overBudget: true},
+		"asleep in a fair lane": {lane: NewFairLane("bulk", 100), overBudget: true},
+	} {
+		w := newBench(c.lane)
+		w.opts.BufferBytes = heldBackBytes
+		a := w.NewAssignment()
+		p := partition(a, c.lane, 0)
+		addSized(p, bufferBytes, heldBackBytes/bufferBytes+1)
+		deferred := w.deferAll()
+		if c.wake {
+			c.lane.mostJobs = 0 // so that none is made ready
+			w.Resume(deferred)
+		}
+		if room, over := p.room(), a.OverBudget(); room != c.room || over != c.overBudget {
+			t.Errorf("%s: got room %v and the budget used up %v, want %v and %v", name, room, over, c.room, c.overBudget)
+		}
+	}
+}
+
+// addSized adds n jobs of so many bytes, each without a key.
+func addSized(p *Partition, bytes, n int) {
+	next := p.fetched + int64(n)
+	batch := &Batch{Jobs: make([]Delivery, n), Next: next, Stable: next}
+	for i := range batch.Jobs {
+		batch.Jobs[i].Job.Offset = p.fetched + int64(i)
+		Prepare(&batch.Jobs[i], p, Prepared{Size: bytes})
+	}
+	p.Add(batch)
+}

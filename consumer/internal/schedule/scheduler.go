@@ -21,7 +21,7 @@ type Options struct {
 	Order          Order
 	RetryTopics    []time.Duration // their delays, rising
 	JobTimeout     time.Duration   // in which a job that was taken is to be settled; 0: none
-	BufferBytes    int             // about what all partitions may hold together
+	BufferBytes    int             // about what all partitions may hold together, beside jobs that sleep
 	MaxAsleep      int             // jobs that may sleep
 	MaxAsleepBytes int
 	Settler        Settler
