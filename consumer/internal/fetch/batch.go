@@ -11,9 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// batchMaker turns one partition of an answer into deliveries. A batch takes one
-// allocation each for the deliveries, the bytes and the headers, so that a job costs
-// little more than its id.
+// batchMaker turns one partition of an answer into deliveries.
 type batchMaker struct {
 	p      *schedule.Partition
 	limits job.Limits
@@ -35,31 +33,55 @@ func (m *batchMaker) make(res *kmsg.FetchResponseTopicPartition, at int64) (*sch
 
 // build copies the records out of the answer and decodes them.
 func (m *batchMaker) build(b *schedule.Batch, records []*kgo.Record) {
-	if len(records) == 0 {
-		return
-	}
-	bytes, headers := 0, 0
-	for _, r := range records {
-		bytes += len(r.Key) + len(r.Value)
-		headers += len(r.Headers)
-		for i := range r.Headers {
-			bytes += len(r.Headers[i].Value)
-		}
-	}
-	blk := block{bytes: make([]byte, 0, bytes), headers: make([]job.Header, 0, headers)}
-	b.Jobs = make([]schedule.Delivery, len(records))
 	now := time.Now()
-	for i, r := range records {
-		rec := blk.record(r)
-		rec.Topic, rec.Partition = m.p.Source().Topic, m.p.ID()
-		b.Bytes += m.decode(&b.Jobs[i], rec, now)
+	b.Jobs = make([]*schedule.Delivery, 0, len(records))
+	for len(b.Jobs) < len(records) {
+		rest := records[len(b.Jobs):]
+		blk := newBlock(rest)
+		for i := range blk.jobs {
+			rec := blk.record(rest[i])
+			rec.Topic, rec.Partition = m.p.Source().Topic, m.p.ID()
+			b.Bytes += m.decode(&blk.jobs[i], rec, now)
+			b.Jobs = append(b.Jobs, &blk.jobs[i])
+		}
 	}
 }
 
-// block holds the bytes and headers of one batch.
+// What a block holds at most, unless its only job is larger.
+const (
+	blockJobs  = 16
+	blockBytes = 4 << 10 // without the deliveries, which take twice as much
+)
+
+// block holds the deliveries of a few jobs, their bytes and their headers, with one allocation for
+// each of the three. So a small job costs little more than its id. A job keeps its block in memory:
+// one that sleeps for a day must not keep a whole batch.
 type block struct {
+	jobs    []schedule.Delivery
 	bytes   []byte
 	headers []job.Header
+}
+
+// newBlock makes a block for the first of the records, or more of them.
+func newBlock(records []*kgo.Record) block {
+	jobs, bytes, headers := 0, 0, 0
+	for _, r := range records[:min(len(records), blockJobs)] {
+		text := textBytes(r)
+		if jobs > 0 && bytes+text+(headers+len(r.Headers))*broker.HeaderBytes > blockBytes {
+			break
+		}
+		jobs, bytes, headers = jobs+1, bytes+text, headers+len(r.Headers)
+	}
+	return block{jobs: make([]schedule.Delivery, jobs), bytes: make([]byte, 0, bytes), headers: make([]job.Header, 0, headers)}
+}
+
+// textBytes is what a block copies of a record.
+func textBytes(r *kgo.Record) int {
+	n := len(r.Key) + len(r.Value)
+	for i := range r.Headers {
+		n += len(r.Headers[i].Value)
+	}
+	return n
 }
 
 func (k *block) record(r *kgo.Record) job.Record {

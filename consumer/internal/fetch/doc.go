@@ -24,6 +24,9 @@
 // After a long poll the next one waits 1 ms, and 25 µs for each partition. Records that arrive
 // one by one would otherwise cost a request about all partitions each.
 //
+// A batch is kept in blocks of up to 16 jobs and 12 KiB, or of one job that is larger. Go frees an array when nothing in it is used
+// any more, so one job that sleeps until tomorrow would keep the array of its whole batch, of which the bound on sleepers knows nothing.
+//
 // Topics are never created by asking for them. kafka-go's group membership asks for its topic
 // with AllowAutoTopicCreation and has no setting for that, so broker/autocreate.go clears the
 // flag in what these connections write.

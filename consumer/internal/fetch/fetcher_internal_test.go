@@ -38,10 +38,10 @@ func TestRoomThatComesEarlyIsNotForgotten(t *testing.T) {
 
 // fill takes the room of a partition, and gives it back.
 func fill(s *schedule.Scheduler, p *schedule.Partition) {
-	b := &schedule.Batch{Jobs: make([]schedule.Delivery, 2), Bytes: 2 << 20, Next: 2, Stable: 2}
-	for i := range b.Jobs {
-		b.Jobs[i].Job.Offset = int64(i)
-		schedule.Prepare(&b.Jobs[i], p, schedule.Prepared{Size: 1 << 20})
+	b := &schedule.Batch{Jobs: []*schedule.Delivery{{}, {}}, Bytes: 2 << 20, Next: 2, Stable: 2}
+	for i, d := range b.Jobs {
+		d.Job.Offset = int64(i)
+		schedule.Prepare(d, p, schedule.Prepared{Size: 1 << 20})
 	}
 	p.Add(b)
 	schedule.LetGo(s.Take(), true)

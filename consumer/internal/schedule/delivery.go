@@ -201,12 +201,11 @@ func (d *Delivery) noteStep(name string, attr slog.Attr) {
 }
 
 // logFetched logs that jobs were fetched.
-func (s *Scheduler) logFetched(jobs []Delivery) {
+func (s *Scheduler) logFetched(jobs []*Delivery) {
 	if !s.log.On() {
 		return
 	}
-	for i := range jobs {
-		d := &jobs[i]
+	for _, d := range jobs {
 		if d.times != nil && !d.times.due.IsZero() {
 			d.Step("fetched, waits for its time", slog.Time("until", d.times.due))
 			continue

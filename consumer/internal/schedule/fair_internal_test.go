@@ -5,11 +5,12 @@ import "testing"
 // addOf adds jobs of these tenants behind those that were fetched, each with a key of its own.
 func addOf(p *Partition, tenants ...string) {
 	next := p.fetched + int64(len(tenants))
-	batch := &Batch{Jobs: make([]Delivery, len(tenants)), Next: next, Stable: next}
+	batch := &Batch{Next: next, Stable: next}
 	for i, tenant := range tenants {
-		d := &batch.Jobs[i]
+		d := new(Delivery)
 		d.Job.Topic, d.Job.Partition, d.Job.Offset = p.src.Topic, p.id, p.fetched+int64(i)
 		Prepare(d, p, Prepared{Size: jobBytes, Tenant: tenant})
+		batch.Jobs = append(batch.Jobs, d)
 	}
 	p.Add(batch)
 }

@@ -14,7 +14,7 @@ const minShareBytes = 16 << 10
 
 // Batch is the result of one fetch of a partition.
 type Batch struct {
-	Jobs   []Delivery // in the order of their offsets; each went through [Prepare]
+	Jobs   []*Delivery // in the order of their offsets; each went through [Prepare]
 	Bytes  int
 	Next   int64 // where the following fetch begins
 	Stable int64 // the log's last stable offset
@@ -52,9 +52,9 @@ func (p *Partition) Add(b *Batch) bool {
 	if b.Gap && p.fetched == p.begin { // later ones are markers and aborted records, or were deleted
 		p.tracker.DropRestored()
 	}
-	for i := range b.Jobs {
-		p.buffer.Push(&b.Jobs[i])
-		b.Jobs[i].comes()
+	for _, d := range b.Jobs {
+		p.buffer.Push(d)
+		d.comes()
 	}
 	p.fetched, p.stable = b.Next, b.Stable
 	if p.buffer.Head() == nil {

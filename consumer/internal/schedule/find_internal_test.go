@@ -64,8 +64,8 @@ func TestAJobSaysWhatItWaitsFor(t *testing.T) {
 			return 0
 		}, status.Stay{For: status.WaitsForHold, Until: later, Limit: "rule 1"}},
 		"its time": {func(w *bench, p *Partition) int64 {
-			due := Batch{Jobs: make([]Delivery, 1), Next: 1, Stable: 1}
-			Prepare(&due.Jobs[0], p, Prepared{Size: jobBytes, Due: later})
+			due := Batch{Jobs: []*Delivery{{}}, Next: 1, Stable: 1}
+			Prepare(due.Jobs[0], p, Prepared{Size: jobBytes, Due: later})
 			w.opts.RetryTopics = []time.Duration{2 * time.Hour}
 			p.Add(&due)
 			return 0

@@ -96,10 +96,12 @@ func TestJobsThatSleepLeaveRoomForOthers(t *testing.T) {
 // addSized adds n jobs of so many bytes, each without a key.
 func addSized(p *Partition, bytes, n int) {
 	next := p.fetched + int64(n)
-	batch := &Batch{Jobs: make([]Delivery, n), Next: next, Stable: next}
-	for i := range batch.Jobs {
-		batch.Jobs[i].Job.Offset = p.fetched + int64(i)
-		Prepare(&batch.Jobs[i], p, Prepared{Size: bytes})
+	batch := &Batch{Next: next, Stable: next}
+	for i := range n {
+		d := new(Delivery)
+		d.Job.Offset = p.fetched + int64(i)
+		Prepare(d, p, Prepared{Size: bytes})
+		batch.Jobs = append(batch.Jobs, d)
 	}
 	p.Add(batch)
 }

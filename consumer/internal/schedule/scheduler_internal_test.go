@@ -42,9 +42,9 @@ func partition(a *Assignment, l *Lane, id int) *Partition {
 // addJobs adds jobs with these keys behind those that were fetched; 0: no key.
 func addJobs(p *Partition, keys ...byte) {
 	next := p.fetched + int64(len(keys))
-	batch := &Batch{Jobs: make([]Delivery, len(keys)), Bytes: len(keys) * jobBytes, Next: next, Stable: next}
+	batch := &Batch{Bytes: len(keys) * jobBytes, Next: next, Stable: next}
 	for i, key := range keys {
-		d := &batch.Jobs[i]
+		d := new(Delivery)
 		d.Job = job.Job{Record: job.Record{Topic: p.src.Topic, Partition: p.id, Offset: p.fetched + int64(i)}}
 		if key != 0 {
 			d.Job.Key = []byte{key}
@@ -55,6 +55,7 @@ func addJobs(p *Partition, keys ...byte) {
 			about.Tenant = fmt.Sprint(key % 2)
 		}
 		Prepare(d, p, about)
+		batch.Jobs = append(batch.Jobs, d)
 	}
 	p.Add(batch)
 }
