@@ -192,3 +192,36 @@ func TestDeadLetterWithHalfAnOrigin(t *testing.T) {
 		})
 	}
 }
+
+// Jobs that no worker gets are written to several topics. One that can't be written holds up no job that goes to another, also where
+// that comes later.
+func TestDivertedJobsOfAnotherTopicGoOn(t *testing.T) {
+	t.Parallel()
+	unreadable := job.Record{Value: []byte("x"), Headers: []job.Header{header("cost", "x")}}
+	for topic, first := range map[string]func() job.Record{
+		"jobs.dlq":      func() job.Record { return unreadable },
+		"jobs.retry.1h": func() job.Record { return scheduled("first", time.Now().Add(2*time.Hour)) },
+		"jobs.results":  func() job.Record { return bad("first") },
+	} {
+		t.Run(topic, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, 1, func(w *fleet) {
+				fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.NotEnoughReplicas, Count: -1})
+				o := withRetryTopics(w.options(), consumer.OrderNone, time.Hour)
+				o.Results = true
+				w.produce("jobs", first())
+				n := w.start(o, nil)
+				w.until("the first one is refused", func() bool { return fault.Hits() > 0 })
+				w.produce("jobs", unreadable, scheduled("later", time.Now().Add(2*time.Hour)))
+				for _, other := range []string{"jobs.dlq", "jobs.retry.1h"} {
+					if other != topic {
+						w.until(other+" has its record", func() bool { return len(w.records(other)) == 1 })
+					}
+				}
+				fault.Remove()
+				w.until("all offsets are committed", func() bool { got, _ := w.committed("jobs", 0); return got == 3 })
+				w.ok(n.end())
+			})
+		})
+	}
+}

@@ -58,6 +58,7 @@ func SleepInstead(d *Delivery) {
 	}
 	d.diversion = nil
 	p.sleepUntilDue(d)
+	p.wakeFetcher() // what sleeps takes no room
 }
 
 // divertExpired is for a job whose not-after has passed.

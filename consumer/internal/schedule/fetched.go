@@ -12,6 +12,9 @@ import (
 // minShareBytes of a node's bytes are each partition's, however many there are.
 const minShareBytes = 16 << 10
 
+// refusedBytes is about what a record takes in memory, beside its job, while Kafka refuses it again and again.
+const refusedBytes = 8 << 10
+
 // Batch is the result of one fetch of a partition.
 type Batch struct {
 	Jobs   []*Delivery // in the order of their offsets; each went through [Prepare]
@@ -111,7 +114,7 @@ func (p *Partition) held() int {
 // jobs that sleep are bounded over the node, and pass for nothing here: the jobs behind them are
 // to pass them.
 func (p *Partition) heldBack() int {
-	n := p.freed.Volume().Bytes + p.behind.Bytes + p.diverted.Bytes + p.ready.Bytes
+	n := p.freed.Volume().Bytes + p.behind.Bytes + p.diverted.Bytes + p.diverted.Items*refusedBytes + p.ready.Bytes
 	if p.src.Lane.fair {
 		n += p.asleep.Bytes
 	}

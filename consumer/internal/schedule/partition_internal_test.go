@@ -28,7 +28,7 @@ func TestAPartitionHoldsNothingAfterADrain(t *testing.T) {
 		"a job timed out, and its record is written": {
 			before: func(w *bench, a *Assignment, d *Delivery) { timeOut(w, d); a.Diverted() },
 			after:  func(d *Delivery) { EndRecord(d, true); d.Release() },
-			held:   jobBytes,
+			held:   jobBytes + refusedBytes,
 		},
 		"a job sleeps": {
 			before: func(_ *bench, _ *Assignment, d *Delivery) { d.Sleep(SleepOptions{Until: time.Now().Add(time.Hour)}) },
@@ -81,7 +81,7 @@ func TestJobsThatSleepLeaveRoomForOthers(t *testing.T) {
 		w.opts.BufferBytes = heldBackBytes
 		a := w.NewAssignment()
 		p := partition(a, c.lane, 0)
-		addSized(p, bufferBytes, heldBackBytes/bufferBytes+1)
+		addPrepared(p, heldBackBytes/bufferBytes+1, Prepared{Size: bufferBytes})
 		deferred := w.deferAll()
 		if c.wake {
 			c.lane.mostJobs = 0 // so that none is made ready
@@ -93,14 +93,35 @@ func TestJobsThatSleepLeaveRoomForOthers(t *testing.T) {
 	}
 }
 
-// addSized adds n jobs of so many bytes, each without a key.
-func addSized(p *Partition, bytes, n int) {
+// A job whose record is to be written holds what that takes, however small it is. If it sleeps instead, there is room again, and the
+// fetcher hears of it.
+func TestDivertedJobsHoldTheirRecords(t *testing.T) {
+	t.Parallel()
+	l := NewLane("bulk", 1)
+	w := newBench(l)
+	w.opts.RetryTopics = []time.Duration{10 * time.Second}
+	a := w.NewAssignment()
+	p := partition(a, l, 0)
+	addPrepared(p, heldBackBytes/refusedBytes, Prepared{Size: 1, Due: time.Now().Add(time.Minute)})
+	if p.room() {
+		t.Fatalf("got room with %d records to write, want none", p.diverted.Items)
+	}
+	for _, d := range a.Diverted() {
+		SleepInstead(d)
+	}
+	if some := a.Roomy(); len(some) != 1 || !p.room() {
+		t.Errorf("got %d partitions with room once the jobs sleep, want 1", len(some))
+	}
+}
+
+// addPrepared adds n jobs without a key.
+func addPrepared(p *Partition, n int, about Prepared) {
 	next := p.fetched + int64(n)
 	batch := &Batch{Next: next, Stable: next}
 	for i := range n {
 		d := new(Delivery)
 		d.Job.Offset = p.fetched + int64(i)
-		Prepare(d, p, Prepared{Size: bytes})
+		Prepare(d, p, about)
 		batch.Jobs = append(batch.Jobs, d)
 	}
 	p.Add(batch)

@@ -12,10 +12,11 @@
 // It does not decide what becomes of a job. Package deadletter composes and truncates the
 // records; package produce writes them.
 //
-// Goroutines: [Settler.RunDiverted] is one for each assignment. It writes the records of
-// diverted jobs, so a dead-letter topic that can't be written stops neither the fetcher nor the
-// dead letters of other topics. [Settler.KeepLogging] is one. Both are started by their
-// callers. Outcomes come on the writer's goroutines, which must not block.
+// Goroutines: [Settler.RunDiverted] is one for each assignment. It gives the records of
+// diverted jobs to the writer and waits for none of them. So a topic that can't be written stops neither
+// the fetcher nor the records that go to other topics. [Settler.KeepLogging] is one. Both are started by their
+// callers. Outcomes come on the writer's goroutines, which must not block. There the
+// next step of a diverted job begins, such as its dead letter after its result.
 //
 // Failure: a record that Kafka refuses is tried again until the assignment ends; the job
 // stays open. A dead letter that is too large is truncated until it fits, and tried again when nothing
@@ -31,6 +32,9 @@
 // No worker waits for a result. The job stays in flight for linger (5 ms) and write, about 6
 // ms, and so does its key. The ceiling is kafka.workers in that time: about 40,000 jobs a
 // second with 256. A dead letter's worker does wait: first the result, then the letter.
+//
+// Each diverted job is with the writer at once. Where Kafka refuses its record, that takes a few kilobytes and a goroutine until the next
+// try. Package schedule counts them as bytes that the partition holds.
 //
 // A job does not time out while a record is written for it ([schedule.BeginRecord]): it would
 // be sent again.

@@ -73,23 +73,31 @@ func (s *Settler) Done(d *schedule.Delivery, o schedule.Outcome) {
 // Dead implements [schedule.Settler]. If the result is not written when the drain ends, the
 // job is released.
 func (s *Settler) Dead(d *schedule.Delivery, f deadletter.Failure, o schedule.Outcome) {
-	if s.results != nil {
-		written := make(chan bool, 1)
-		s.putResult(schedule.LifetimeOf(d).Over(), d, o, f.Class, func(yes bool) { written <- yes })
-		if !await(d, written) {
-			schedule.EndRecord(d, false)
-			return
-		}
+	if s.results != nil && !s.writeResult(d, f, o) {
+		schedule.EndRecord(d, false)
+		return
 	}
-	s.write(schedule.LifetimeOf(d).Writes(), []transfer{{d: d, failure: f}})
+	s.write(transfer{d: d, failure: f})
+}
+
+// writeResult writes a job's result, and waits until Kafka has it. false: the drain ended before.
+func (s *Settler) writeResult(d *schedule.Delivery, f deadletter.Failure, o schedule.Outcome) bool {
+	written := make(chan bool, 1)
+	s.putResult(schedule.LifetimeOf(d).Over(), d, o, f.Class, func(yes bool) { written <- yes })
+	select {
+	case yes := <-written:
+		return yes
+	case <-schedule.LifetimeOf(d).Over().Done():
+		return false
+	}
 }
 
 // RetryLater implements [schedule.Settler].
 func (s *Settler) RetryLater(d *schedule.Delivery, delay time.Duration, due time.Time, f deadletter.Failure) bool {
 	t := transfer{d: d, failure: f, delay: delay, due: due}
-	if len(s.write(schedule.LifetimeOf(d).Writes(), []transfer{t})) == 0 {
-		return true
+	if s.write(t) == tooLarge {
+		s.logTooLarge(&t)
+		return false
 	}
-	s.logTooLarge(&t)
-	return false
+	return true
 }

@@ -45,48 +45,50 @@ func (s *Settler) record(t *transfer, now time.Time) *kgo.Record {
 	return deadletter.Compose(&t.d.Job.Record, n, now)
 }
 
-// write writes the records of one assignment's jobs, and settles each job once Kafka has its
-// record. It returns when all records have an outcome, and at the latest when the assignment
-// is over: no outcome counts then. It returns the jobs that are too large for their retry
-// topic, and does not settle them.
-func (s *Settler) write(ctx context.Context, all []transfer) (tooLarge []transfer) {
-	outcomes := make(chan *transfer, len(all)) // room for all, since Done must not block
-	now := time.Now()
-	for i := range all {
-		s.put(all[i], &produce.Request{Record: s.record(&all[i], now), Context: ctx}, outcomes)
+// outcome is what became of a job's record.
+type outcome int
+
+const (
+	settled  outcome = iota // Kafka has it, or it was given up; the job is settled or released
+	tooLarge                // for its retry topic; the job is not settled
+)
+
+// write writes the record of a worker's job as put does. It returns when the record has an
+// outcome, and at the latest when the assignment is over: no outcome counts then.
+func (s *Settler) write(t transfer) outcome {
+	got := make(chan outcome, 1) // room for it, since done must not block
+	s.put(schedule.LifetimeOf(t.d).Writes(), t, func(o outcome) { got <- o })
+	select {
+	case o := <-got:
+		return o
+	case <-schedule.LifetimeOf(t.d).Over().Done():
+		return settled
 	}
-	over := schedule.LifetimeOf(all[0].d).Over()
-	for range all {
-		select {
-		case t := <-outcomes:
-			if t != nil {
-				tooLarge = append(tooLarge, *t)
-			}
-		case <-over.Done():
-			return nil
-		}
-	}
-	return tooLarge
 }
 
-// put gives a job's record to the writer. A dead letter that Kafka refuses for its size is
-// truncated until nothing is left to truncate. The outcome is nil for a job that is settled, and
-// the transfer for one that does not fit its retry topic.
-func (s *Settler) put(t transfer, r *produce.Request, outcomes chan<- *transfer) {
+// put gives a job's record to the writer, and settles the job once Kafka has it. It does not
+// block; done must not either.
+func (s *Settler) put(ctx context.Context, t transfer, done func(outcome)) {
+	s.putAgain(t, &produce.Request{Record: s.record(&t, time.Now()), Context: ctx}, done)
+}
+
+// putAgain truncates a dead letter that Kafka refuses for its size, until nothing is left to
+// truncate.
+func (s *Settler) putAgain(t transfer, r *produce.Request, done func(outcome)) {
 	r.Done = func(err error) {
 		switch {
 		case broker.TooLarge(err) && t.delayed():
-			outcomes <- &t
+			done(tooLarge)
 			return
 		case broker.TooLarge(err):
-			s.put(t, &produce.Request{Record: r.Record, Context: r.Context, Smallest: !deadletter.Truncate(r.Record)}, outcomes)
+			s.putAgain(t, &produce.Request{Record: r.Record, Context: r.Context, Smallest: !deadletter.Truncate(r.Record)}, done)
 			return
 		case err == nil:
 			s.metrics.count(&t)
 			s.log(&t)
 		}
 		schedule.EndRecord(t.d, err == nil)
-		outcomes <- nil
+		done(settled)
 	}
 	s.putRecord(t.d, r)
 }
