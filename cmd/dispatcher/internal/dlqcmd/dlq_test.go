@@ -201,6 +201,21 @@ func TestDLQParked(t *testing.T) {
 	}
 }
 
+// --parked alone decides which letters are meant. The name of the other topic is a slip that must settle nothing.
+func TestLawOnlyTheLettersOfTheNamedTopicAreSettled(t *testing.T) {
+	t.Parallel()
+	q := newDLQ(t, someLetters()...)
+	q.write("jobs.parked", deadLetter("unknown", "p", "may be done"))
+	for _, verb := range []string{"list", "replay", "drop"} {
+		q.run(verb, "--topic", "jobs.parked").MustFail(t, `--topic "jobs.parked" is a topic of parked jobs: give --parked as well, or --topic jobs for the dead letters`)
+		q.run(verb, "--parked", "--topic", "jobs.dlq").MustFail(t, `--topic "jobs.dlq" is a topic of dead letters: leave out --parked, or give --topic jobs for the parked jobs`)
+	}
+	q.run("list").MustPrint(t, "3 of 3 open dead letters match")
+	q.run("list", "--parked").MustPrint(t, "1 of 1 open dead letters match")
+	q.run("drop", "--parked", "--topic", "jobs.parked").MustPrint(t, "dropped 1 dead letters (1 match, of 1 open")
+	q.run("drop", "--topic", "jobs.dlq").MustPrint(t, "dropped 3 dead letters (3 match, of 3 open")
+}
+
 // A shell gives an empty value for a variable that is not set. It must not select all dead letters.
 func TestLawAnEmptyFlagSelectsNoDeadLetters(t *testing.T) {
 	t.Parallel()

@@ -73,8 +73,12 @@ func (g *letterFlags) filter(cfg configs.Config, ids []string, now time.Time) (d
 	if len(g.topics) > 0 {
 		f.Topics = nil
 	}
-	for _, t := range g.topics {
-		f.Topics = append(f.Topics, strings.TrimSuffix(strings.TrimSuffix(t, ".dlq"), ".parked"))
+	for _, name := range g.topics {
+		topic, err := g.jobTopic(name)
+		if err != nil {
+			return f, err
+		}
+		f.Topics = append(f.Topics, topic)
 	}
 	for _, r := range g.reasons {
 		c := deadletter.Class(r)
@@ -100,6 +104,30 @@ func (g *letterFlags) filter(cfg configs.Config, ids []string, now time.Time) (d
 		return f, fmt.Errorf("--since %s is not before --until %s", timetext.Exact(f.Since), timetext.Exact(f.Until))
 	}
 	return f, nil
+}
+
+// jobTopic is the job topic that a value of --topic means. The topic of its letters may stand for it, where --parked fits.
+func (g *letterFlags) jobTopic(name string) (string, error) {
+	if topic, ok := strings.CutSuffix(name, parkedSuffix); ok && !g.parked {
+		return "", fmt.Errorf("--topic %q is a topic of parked jobs: give --parked as well, or --topic %s for the dead letters", name, topic)
+	}
+	if topic, ok := strings.CutSuffix(name, deadSuffix); ok && g.parked {
+		return "", fmt.Errorf("--topic %q is a topic of dead letters: leave out --parked, or give --topic %s for the parked jobs", name, topic)
+	}
+	return strings.TrimSuffix(name, suffix(g.parked)), nil
+}
+
+// The topics of a job topic's letters.
+const (
+	deadSuffix   = ".dlq"
+	parkedSuffix = ".parked"
+)
+
+func suffix(parked bool) string {
+	if parked {
+		return parkedSuffix
+	}
+	return deadSuffix
 }
 
 func names(classes []deadletter.Class) string {

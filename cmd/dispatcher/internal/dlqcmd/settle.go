@@ -105,16 +105,21 @@ func (x *settling) confirmed(cmd *cobra.Command, do settleFunc) settleFunc {
 		if trial.Done == 0 {
 			return trial, nil
 		}
-		if err := x.ask(cmd, &trial); err != nil {
+		if err := x.ask(cmd, &trial, f); err != nil {
 			return dlq.Tally{}, err
 		}
 		return do(ctx, client, f)
 	}
 }
 
-// ask shows what would be done, and returns nil after a yes.
-func (x *settling) ask(cmd *cobra.Command, trial *dlq.Tally) error {
-	if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "%s %d of %d open dead letters? [y/N] ", x.verb, trial.Done, trial.Open); err != nil {
+// ask shows what would be done, and on which topics, and returns nil after a yes.
+func (x *settling) ask(cmd *cobra.Command, trial *dlq.Tally, f dlq.Filter) error {
+	var topics []string
+	for _, t := range f.Topics {
+		topics = append(topics, t+suffix(f.Parked))
+	}
+	if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "%s %d of %d open dead letters of %s? [y/N] ",
+		x.verb, trial.Done, trial.Open, strings.Join(topics, ", ")); err != nil {
 		return err
 	}
 	line, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')

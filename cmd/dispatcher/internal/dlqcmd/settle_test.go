@@ -41,11 +41,11 @@ func TestNothingIsSettledWithoutAYes(t *testing.T) {
 				dry = append(dry, x.dry)
 				return dlq.Tally{Open: 3, Done: c.found, Truncated: 1}, nil
 			})
-			tally, err := do(t.Context(), nil, dlq.Filter{})
+			tally, err := do(t.Context(), nil, dlq.Filter{Topics: []string{"jobs", "sms"}, Parked: true})
 			if errors.Is(err, errDeclined) != c.declined || !c.declined && (err != nil || tally.Done != c.found || tally.Left() != 1) {
 				t.Errorf("got %+v and error %v, want %d done and 1 left, declined %v", tally, err, c.found, c.declined)
 			}
-			if !slices.Equal(dry, c.dry) || strings.Contains(asked.String(), "drop 2 of 3 open dead letters? [y/N]") != c.asked {
+			if !slices.Equal(dry, c.dry) || strings.Contains(asked.String(), "drop 2 of 3 open dead letters of jobs.parked, sms.parked? [y/N]") != c.asked {
 				t.Errorf("got runs %v and the question %q, want runs %v, asked %v", dry, asked.String(), c.dry, c.asked)
 			}
 		})
