@@ -24,6 +24,9 @@ const (
 	// renewBefore is how long before its end a token is renewed, or a fifth of its
 	// life if that is less.
 	renewBefore = time.Minute
+	// lastAfter is how long a new token is awaited while the last one is valid. A connection to a broker
+	// has little more time than that.
+	lastAfter = time.Second
 )
 
 // errorCode is the only part of an answer that is shown, such as invalid_client.
@@ -82,14 +85,21 @@ func NewTokens(e Endpoint) *Tokens {
 	return &Tokens{endpoint: e, client: client, conf: conf}
 }
 
-// Token returns a token that is not about to end. If the endpoint gives none, it
+// Token returns a token that is not about to end. If the endpoint gives none, or is slow, it
 // returns the last one until that ends, and then the error, which holds no secret.
 func (t *Tokens) Token(ctx context.Context) (string, error) {
+	now := time.Now()
 	t.mu.Lock()
-	token, fresh := t.token, time.Now().Before(t.renew)
+	last, fresh, valid := t.token, now.Before(t.renew), now.Before(t.ends)
 	t.mu.Unlock()
 	if fresh {
-		return token, nil
+		return last, nil
+	}
+	waits := ctx
+	if valid {
+		var cancel context.CancelFunc
+		waits, cancel = context.WithTimeout(ctx, lastAfter)
+		defer cancel()
 	}
 	// The request goes on when ctx ends: others may wait for it as well.
 	asked := t.asking.DoChan("", func() (any, error) { return t.ask(context.WithoutCancel(ctx)) })
@@ -97,8 +107,11 @@ func (t *Tokens) Token(ctx context.Context) (string, error) {
 	case r := <-asked:
 		token, _ := r.Val.(string)
 		return token, r.Err
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
+	case <-waits.Done():
+		if valid {
+			return last, nil
+		}
+		return "", context.Cause(waits)
 	}
 }
 

@@ -125,6 +125,33 @@ func TestALastTokenOutlivesItsEndpoint(t *testing.T) {
 	})
 }
 
+// An endpoint that hangs holds no connection up while the last token lasts: a broker's connection has 3 s in all.
+func TestLawAnEndpointThatHangsHoldsNoConnectionUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := &endpoint{life: 600, status: http.StatusOK}
+		tokens := tokensOf(e, io.Discard)
+		if _, err := tokens.Token(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		e.delay = time.Hour
+		time.Sleep(9*time.Minute + 30*time.Second)
+		for _, patience := range []time.Duration{500 * time.Millisecond, 3 * time.Second} {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			begin := time.Now()
+			got, err := tokens.Token(ctx)
+			if took := time.Since(begin); got != "token-1" || err != nil || took > time.Second {
+				t.Errorf("with %v to go: got %s, %v after %v, want the token that still lasts, within a second", patience, got, err, took)
+			}
+			cancel()
+		}
+		time.Sleep(30 * time.Second)
+		if got, err := tokens.Token(t.Context()); got != "" || err == nil {
+			t.Errorf("got %q, %v, want the fault when the token has ended", got, err)
+		}
+	})
+}
+
 // No error shows the secret, the endpoint's text, or the URL's parameters.
 func TestAnErrorOfAnEndpointShowsNoSecret(t *testing.T) {
 	t.Parallel()
