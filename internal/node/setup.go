@@ -78,7 +78,7 @@ func (n *Node) tellSetup(ctx context.Context, after time.Duration) {
 		return // what could not be checked for that reason says nothing
 	}
 	for _, f := range findings {
-		n.log.Warn("the set-up lacks something", "check", f.Check, "level", string(f.Level), "found", f.Found, "remedy", f.Remedy)
+		n.log.Warn("the set-up lacks something", "check", f.Check, "severity", string(f.Level), "found", f.Found, "remedy", f.Remedy)
 	}
 	n.log.Debug("the set-up was checked", "findings", len(findings))
 }

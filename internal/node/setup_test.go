@@ -15,7 +15,7 @@ import (
 	"dispatcher/throttle"
 )
 
-// A node logs each finding once, and nothing where its context ends before the check.
+// A node logs each finding once, under keys that are not the log's own, and nothing where its context ends before the check.
 func TestANodeLogsWhatItsSetupLacks(t *testing.T) {
 	t.Parallel()
 	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(3, "jobs"))
@@ -35,7 +35,7 @@ func TestANodeLogsWhatItsSetupLacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	n, err := New(cfg, slog.New(slog.NewTextHandler(&out, nil)), throttle.IdentityInfo)
+	n, err := New(cfg, slog.New(slog.NewJSONHandler(&out, nil)), throttle.IdentityInfo)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,12 +50,15 @@ func TestANodeLogsWhatItsSetupLacks(t *testing.T) {
 		t.Errorf("got %q of a node that ends, want nothing", out.String())
 	}
 	n.tellSetup(t.Context(), 0)
-	for _, want := range []string{"check=eviction level=warning found=\"maxmemory-policy is allkeys-lru", "check=workers level=warning found=\"256 workers are too few"} {
+	for _, want := range []string{
+		`"level":"WARN","msg":"the set-up lacks something","check":"eviction","severity":"warning","found":"maxmemory-policy is allkeys-lru`,
+		`"level":"WARN","msg":"the set-up lacks something","check":"workers","severity":"warning","found":"256 workers are too few`,
+	} {
 		if strings.Count(out.String(), want) != 1 {
 			t.Errorf("got %q, want %q once", out.String(), want)
 		}
 	}
-	if lines := strings.Count(out.String(), "\n"); lines != 2 {
-		t.Errorf("got %d lines, want 2: %s", lines, out.String())
+	if lines, levels := strings.Count(out.String(), "\n"), strings.Count(out.String(), `"level":`); lines != 2 || levels != 2 {
+		t.Errorf("got %d lines with %d levels, want 2 and 2: %s", lines, levels, out.String())
 	}
 }
