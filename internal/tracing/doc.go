@@ -12,8 +12,9 @@
 //
 // # Failure
 //
-// A receiver that is away harms no job. At most [queueSize] spans wait for it; further ones are dropped. The first failure is
-// logged, and then no more than one a minute. [Tracer.Close] sends what is left, for [flushTime] at most.
+// A receiver that is away harms no job. At most [queueSize] spans wait for it; further ones are dropped. The log says once of
+// each outage that spans can't be sent, no more than once a minute, and when they are sent again. [Tracer.Close] sends what is left,
+// for [flushTime] at most.
 //
 // # Goroutines
 //

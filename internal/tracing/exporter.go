@@ -14,7 +14,7 @@ import (
 // warnEvery is the shortest time between two warnings.
 const warnEvery = time.Minute
 
-// exporter sends spans, and says once that it can't.
+// exporter sends spans, and says once of each outage that it can't.
 type exporter struct {
 	sdk.SpanExporter
 	log   *slog.Logger
@@ -23,8 +23,8 @@ type exporter struct {
 	end   context.CancelFunc
 
 	mu     sync.Mutex
-	fails  bool
-	warned time.Time
+	logged bool      // the log says that spans can't be sent
+	warned time.Time // when it last said so
 }
 
 func newExporter(client sdk.SpanExporter, log *slog.Logger, reg prometheus.Registerer) *exporter {
@@ -57,22 +57,25 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 	return nil
 }
 
-// note logs the first failure, and that spans are sent again.
+// note logs the first failure of an outage, a minute after the last such line at the earliest, and that spans are sent again.
 func (e *exporter) note(err error) {
 	if errors.Is(err, context.Canceled) {
 		return
 	}
 	e.mu.Lock()
-	before, loud := e.fails, time.Since(e.warned) >= warnEvery
-	e.fails = err != nil
-	if e.fails && !before && loud {
+	fails := err != nil && !e.logged && time.Since(e.warned) >= warnEvery
+	again := err == nil && e.logged
+	if fails {
 		e.warned = time.Now()
+	}
+	if fails || again {
+		e.logged = fails
 	}
 	e.mu.Unlock()
 	switch {
-	case err != nil && !before && loud:
+	case fails:
 		e.log.Warn("spans can't be sent, and are dropped", "error", err)
-	case err == nil && before:
+	case again:
 		e.log.Info("spans are sent again")
 	}
 }
