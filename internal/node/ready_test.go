@@ -2,6 +2,7 @@ package node
 
 import (
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 
@@ -17,21 +18,7 @@ import (
 // A node calls no job before it has read the rules, so it is not ready before.
 func TestANodeIsNotReadyBeforeItHasReadTheRules(t *testing.T) {
 	t.Parallel()
-	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "jobs"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(kafka.Close)
-	redis := miniredis.RunT(t)
-	cfg, err := configs.Load(configs.Source{Set: []string{"kafka.brokers=" + kafka.ListenAddrs()[0], "redis.addrs=" + redis.Addr(), "admin.listen=", "limits.0.cap=1000"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := New(cfg, slog.New(slog.DiscardHandler), throttle.IdentityNone)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(n.close)
+	n := nodeOfItsOwn(t)
 	if got := failure(t, n, "rules"); !strings.Contains(got, "were not read yet") {
 		t.Errorf("got %q before the rules were read, want that they were not", got)
 	}
@@ -40,6 +27,42 @@ func TestANodeIsNotReadyBeforeItHasReadTheRules(t *testing.T) {
 	if got := failure(t, n, "rules"); got != "" {
 		t.Errorf("got %q after the rules were read, want no failure", got)
 	}
+}
+
+func TestTheReferenceListsAllChecks(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/reference.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(text), "`GET /readyz` |")
+	list, _, _ = strings.Cut(list, "\n")
+	for _, c := range nodeOfItsOwn(t, "dedup.enabled=true").healthChecks() {
+		if !strings.Contains(list, "`"+c.Name+"`") {
+			t.Errorf("docs/reference.md does not list the check %s of /readyz", c.Name)
+		}
+	}
+}
+
+// nodeOfItsOwn has a broker and a Redis of its own, and does not run.
+func nodeOfItsOwn(t *testing.T, set ...string) *Node {
+	t.Helper()
+	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "jobs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(kafka.Close)
+	set = append(set, "kafka.brokers="+kafka.ListenAddrs()[0], "redis.addrs="+miniredis.RunT(t).Addr(), "admin.listen=", "limits.0.cap=1000")
+	cfg, err := configs.Load(configs.Source{Set: set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := New(cfg, slog.New(slog.DiscardHandler), throttle.IdentityNone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.close)
+	return n
 }
 
 // failure is the error of a check of a node.
