@@ -38,6 +38,7 @@ type enqueuer struct {
 	out     batchWriter
 	bar     *progressbar.ProgressBar
 	written int64
+	last    int // the number of the last line that is written, or left out; 0: none
 
 	batch []job.Record
 	lines []line // of its records
@@ -63,6 +64,7 @@ type found struct {
 func (e *enqueuer) run(ctx context.Context, jobs *reader) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	e.last = jobs.skipped
 	input := make(chan found, batchRecords) // room for a batch, to be read while another is written
 	room := semaphore.NewWeighted(batchBytes)
 	go readAhead(ctx, jobs, input, room)
@@ -71,7 +73,7 @@ func (e *enqueuer) run(ctx context.Context, jobs *reader) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return errors.New("enqueue: interrupted")
+			return fmt.Errorf("enqueue: interrupted; go on with --resume-from %d", e.next())
 		case <-linger.C:
 			if err := e.flush(ctx); err != nil {
 				return err
@@ -139,10 +141,20 @@ func (e *enqueuer) flush(ctx context.Context) error {
 		return e.failed(ctx, err)
 	}
 	e.written += int64(len(e.batch))
-	_ = e.bar.Set64(e.lines[len(e.lines)-1].consumed)
+	last := e.lines[len(e.lines)-1]
+	e.last = last.number
+	_ = e.bar.Set64(last.consumed)
 	clear(e.batch)
 	e.batch, e.lines, e.bytes = e.batch[:0], e.lines[:0], 0
 	return nil
+}
+
+// next is the first line that is not written. It may be empty.
+func (e *enqueuer) next() int {
+	if len(e.lines) > 0 {
+		return e.lines[0].number
+	}
+	return e.last + 1
 }
 
 // failed names the lines of the batch that may be written, and where to continue.

@@ -35,8 +35,8 @@ no text may hold such.
 Empty lines are skipped. A line that a node would refuse ends the command with the number of the line; all
 lines before it are written, and none after it. --no-check writes such lines.
 
-If writing fails, the error names the lines that may have been written, and the LINE to continue with:
---resume-from LINE skips the lines before it.`
+If writing fails or is interrupted, the error names the lines that may have been written, and the LINE to continue
+with: --resume-from LINE skips the lines before it.`
 
 // New is the command.
 func New(s *cli.Settings) *cobra.Command {

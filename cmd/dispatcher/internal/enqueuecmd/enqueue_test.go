@@ -192,14 +192,46 @@ func TestSlowLinesAreNotKeptWaiting(t *testing.T) {
 	})
 }
 
+// Jobs are not lines: empty lines count too. So an interrupted command names the line to go on with.
 func TestInterruptedWhileItReads(t *testing.T) {
 	t.Parallel()
-	in, feeder := io.Pipe() // a read from it can't be interrupted
-	defer func() { _ = feeder.Close() }()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := enqueue(t, ctx, in, &sink{}); err == nil || !strings.Contains(err.Error(), "interrupted") {
-		t.Errorf("got %v, want that it was interrupted", err)
+	for _, row := range []struct {
+		name    string
+		skipped int
+		flushed string // what is written when the rest is read
+		rest    string
+		want    string
+	}{
+		{"before the first line", 0, "", "", "1"},
+		{"before the first line that was asked for", 5, "", "", "6"},
+		{"before a batch is full", 2, "", "\n\n\na\n", "4"},
+		{"between two batches", 0, "a\n\n\n\nb\n", "\n\n", "6"},
+		{"with lines that wait", 0, "a\n\n\n\nb\n", "\n\nc\nd\n", "8"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				in, feeder := io.Pipe() // a read from it can't be interrupted
+				defer func() { _ = feeder.Close() }()
+				ctx, cancel := context.WithCancel(t.Context())
+				go func() {
+					_, _ = io.WriteString(feeder, row.flushed)
+					time.Sleep(lingerTime * 3 / 2)
+					_, _ = io.WriteString(feeder, row.rest)
+					synctest.Wait()
+					cancel()
+				}()
+				jobs, err := newReader(in, "lines", "", 1<<20)
+				if err != nil {
+					t.Fatal(err)
+				}
+				jobs.skipped = row.skipped
+				e := &enqueuer{topic: "jobs", out: &sink{}, bar: cli.Bar(io.Discard, "", -1)}
+				if err := e.run(ctx, jobs); err == nil || err.Error() != "enqueue: interrupted; go on with --resume-from "+row.want {
+					t.Errorf("got %v, want that it was interrupted before line %s", err, row.want)
+				}
+			})
+		})
 	}
 }
 
