@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -434,6 +435,30 @@ func TestTextsForPeople(t *testing.T) {
 		if got[i] != text {
 			t.Errorf("got %q, want %q", got[i], text)
 		}
+	}
+	b.Fine()
+}
+
+// The figures follow a clock of Redis that was set back. An answer that comes late changes nothing.
+func TestLawTheFiguresFollowAClockThatWasSetBack(t *testing.T) {
+	path := browser.Path(t)
+	server := httptest.NewServer(page.Handler())
+	t.Cleanup(server.Close)
+	b := browser.Open(t, path, server.URL)
+	b.Has("health-text", "Nothing is known of the fleet")
+	got := browser.Eval[[]string](b, `import('/static/chart.js').then(c => {
+		const columns = (from, calls) => {
+			const all = Array(5).fill(calls);
+			return { from, calls: all, refused: all, units: all, cap: all.map(() => 100), effective: all.map(() => 100) };
+		};
+		return [[10_000, 50], [9_980, 70], [10_005, 60], [6_400, 0], [6_405, 10]].map(([from, calls]) => {
+			const whole = c.merge(columns(from, calls));
+			return [whole, c.sums().now, c.sums().share].join(' ');
+		});
+	})`)
+	want := []string{"true 50 0.5", "true 50 0.6", "true 60 0.6", "false 0 0", "true 10 0.05"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 	b.Fine()
 }

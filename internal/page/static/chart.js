@@ -6,12 +6,19 @@ import { none, number, second } from './text.js';
 const kept = 900; // seconds
 const seconds = new Map(); // by the Unix time: [calls, refused, cap, effective, units]; null: not known
 const least = 180; // seconds that the chart shows at least
+const late = 30; // seconds that an answer may lie behind the newest one
 let last = 0; // the newest second
 
-// merge takes the columns of an answer or event. It is false where seconds before them are missing.
+// merge takes the columns of an answer or event. It is false where seconds before them are missing. Where they lie well before the
+// newest second, the fleet's clock was set back: the seconds of the old clock are no longer the last ones.
 export function merge(columns) {
   if (!columns?.calls) return true;
-  const whole = last === 0 || columns.from <= last + 1;
+  const back = columns.from + columns.calls.length <= last - late;
+  if (back) {
+    seconds.clear();
+    last = 0;
+  }
+  const whole = !back && (last === 0 || columns.from <= last + 1);
   columns.calls.forEach((calls, i) => {
     const at = columns.from + i;
     seconds.set(at, [calls, columns.refused[i], columns.cap[i], columns.effective[i], columns.units[i]]);
