@@ -94,11 +94,18 @@ onSignIn((had) => {
   $('token').focus();
 });
 
+// tokenFault is why a text can't be a token; '' where it can. A header holds no other characters, also not those that nobody sees.
+function tokenFault(text) {
+  if (!text) return 'Enter a token.';
+  return /^[\x21-\x7e]+$/.test(text) ? '' : 'A token is one word of visible ASCII characters. This text has others, maybe hidden ones: copy the token again.';
+}
+
 $('sign-in-form').addEventListener('submit', (e) => {
   e.preventDefault();
   const text = $('token').value.trim();
-  say('token-fault', text ? '' : 'Enter a token.');
-  if (!text) return;
+  const fault = tokenFault(text);
+  say('token-fault', fault);
+  if (fault) return;
   setToken(text);
   signedOut = false;
   $('token').value = '';
