@@ -111,7 +111,7 @@ func (p *Partition) held() int {
 
 // heldBack is how many of them are those of admitted jobs that wait behind their key, have
 // just got it, are diverted and not written, or in a fair lane are ready or sleep. Other lanes'
-// jobs that sleep are bounded over the node, and pass for nothing here: the jobs behind them are
+// jobs that sleep are bounded over the node, and do not count here: the jobs behind them are
 // to pass them.
 func (p *Partition) heldBack() int {
 	n := p.freed.Volume().Bytes + p.behind.Bytes + p.diverted.Bytes + p.diverted.Items*refusedBytes + p.ready.Bytes
