@@ -46,7 +46,7 @@
 //
 // A connection that died before the write costs a permit, and the sender tries again
 // on another. The third of one call makes it [Unavailable]. A connection that was
-// idle for too long when the permit came is dropped for a new one.
+// idle for too long when the permit came is dropped for a new one, once in a call.
 //
 // # Reasons
 //
@@ -55,9 +55,9 @@
 // (under 32 bytes) pass below without being taken for the call.
 //
 // A connection comes first, the slot last: a slot that is asked for before a connection is
-// there passes while one is dialled. Nothing is dialled ahead while the limit gives no slots,
-// or is so slow that connections grow old between two slots; there the worker dials when it
-// has its slot. A dial that fails is a job's call: while no connection is at hand, each error
+// there passes while one is dialled. Nothing is dialled ahead while the limit gives no slots.
+// Where the limit is so slow that connections grow old between two slots, one is opened when
+// the node may ask for a slot, and no earlier. A dial that fails is a job's call: while no connection is at hand, each error
 // goes with a job to a worker, without a slot, and becomes Unavailable. So the breaker sees an
 // outage, and probes.
 package sender

@@ -49,10 +49,12 @@ func TestIdleConnectionsGrowOldUnderThePermit(t *testing.T) {
 		idle, wait     time.Duration
 		dials, permits int
 	}{
-		"young":              {5 * time.Second, 4 * time.Second, 1, 1},
-		"old":                {5 * time.Second, 5 * time.Second, 2, 2},
-		"old in no time":     {10*time.Second - time.Millisecond, 5 * time.Millisecond, 2, 1},
-		"a pause of minutes": {0, 10 * time.Minute, 2, 2},
+		"young":                   {5 * time.Second, 4 * time.Second, 1, 1},
+		"old":                     {5 * time.Second, 5 * time.Second, 2, 2},
+		"old in no time":          {10*time.Second - time.Millisecond, 5 * time.Millisecond, 2, 1},
+		"a pause of minutes":      {0, 10 * time.Minute, 2, 2},
+		"dialled for it":          {time.Minute, 9 * time.Second, 2, 1},
+		"dialled for it, and old": {time.Minute, 10 * time.Second, 3, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -24,7 +24,7 @@ func TestPermitIsAskedLast(t *testing.T) {
 		defer s.Close()
 		var granted time.Time
 		res := s.Send(t.Context(), aJob("a", "hello"), func(context.Context) (time.Time, error) {
-			time.Sleep(time.Minute) // all others have come as far as they can
+			time.Sleep(time.Second) // all others have come as far as they can
 			if dials, writes := n.seen(); dials != 1 || len(writes) != 0 {
 				t.Errorf("at the permit: %d connections and %d writes, want 1 and 0", dials, len(writes))
 			}

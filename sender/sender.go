@@ -125,14 +125,14 @@ func (s *Sender) send(ctx context.Context, on *Conn, j *job.Job, permit Permit) 
 		if err != nil {
 			return unreached(ctx, err)
 		}
-		res, err := s.try(ctx, c, req, permit)
+		res, err := s.try(ctx, c, req, permit, fresh)
 		switch {
 		case err == nil:
 			return res
 		case errors.Is(err, errLate):
 			s.metrics.late.Inc()
 		case errors.Is(err, errStale):
-			fresh = true // idle ones may grow stale as well, and cost one more permit each
+			fresh = true // idle ones may be stale as well, and cost one more permit each
 		default:
 			if dead++; dead == mostDead {
 				return Result{Kind: Unavailable, Err: fmt.Errorf("write: connection lost before the call, %d times: %w", dead, err)}
@@ -161,14 +161,15 @@ var (
 )
 
 // try makes the call on c. An error means that nothing was written, and that c
-// was dropped.
-func (s *Sender) try(ctx context.Context, c *conns.Conn, req *http.Request, permit Permit) (Result, error) {
+// was dropped. A fresh connection is used however long the permit takes: where each
+// permit takes long, the call would never be made.
+func (s *Sender) try(ctx context.Context, c *conns.Conn, req *http.Request, permit Permit, fresh bool) (Result, error) {
 	useBy, err := s.permitted(ctx, permit)
 	if err != nil {
 		s.pool.Put(c)
 		return Result{Kind: NotSent, Err: fmt.Errorf("permit: %w", err)}, nil
 	}
-	if c.Stale() {
+	if !fresh && c.Stale() {
 		s.pool.Drop(c)
 		return Result{}, errStale
 	}

@@ -18,6 +18,7 @@ type pipeProvider struct {
 	jitter  time.Duration // and up to so much longer
 	latency time.Duration // of an answer
 	once    bool          // a connection carries one call
+	keeps   time.Duration // it closes a connection that carries no call for so long; 0: never
 	down    atomic.Bool   // no connection can be opened
 
 	mu      sync.Mutex
@@ -63,6 +64,9 @@ func (f *pipeProvider) serve(c net.Conn) {
 	defer func() { _ = c.Close() }()
 	br := bufio.NewReader(c)
 	for {
+		if f.keeps > 0 {
+			_ = c.SetReadDeadline(time.Now().Add(f.keeps))
+		}
 		req, err := http.ReadRequest(br)
 		if err != nil {
 			return

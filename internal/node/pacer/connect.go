@@ -9,12 +9,11 @@ import (
 	"dispatcher/throttle"
 )
 
-// connect waits until a connection is ready. Where slots are rare a connection would be
-// closed again before its slot, and the worker opens one when it has the slot.
+// connect waits until a connection is ready.
 func (p *Pacer) connect(ctx context.Context) error {
 	d := p.demand()
 	// Without jobs, which may have been taken away meanwhile, nothing is dialled.
-	if d.Jobs == 0 || p.rare() || p.o.Connections.Prepare(d) {
+	if d.Jobs == 0 || p.o.Connections.Prepare(d) {
 		return nil
 	}
 	return p.o.Connections.Await(ctx, d)

@@ -121,7 +121,7 @@ func (p *Pacer) letGo(item *Item) {
 // lead is how long before its slot a worker gets a job.
 func (p *Pacer) lead() time.Duration {
 	if p.rare() {
-		return p.o.IdleTimeout // the worker may have to dial
+		return p.o.IdleTimeout // to miss such a slot costs much, and the worker of a job without a connection has to dial
 	}
 	few := maxLeadSlots * p.o.Limiter.Spacing()
 	if p.o.Claims {

@@ -144,9 +144,10 @@ func requests(block []Item) []throttle.Request {
 }
 
 // awaitTurn waits for a connection, and until the limiter may be asked. It returns for which
-// jobs. An error is the context's cause, or why no connection could be opened.
+// jobs. An error is the context's cause, or why no connection could be opened. Where slots are
+// rare it opens a connection after the turn alone: one that was opened before would be closed by then.
 func (p *Pacer) awaitTurn(ctx context.Context) (room throttle.Room, err error) {
-	if grants(p.o.Limiter.State().Phase) {
+	if grants(p.o.Limiter.State().Phase) && !p.rare() {
 		if err := p.connect(ctx); err != nil {
 			return room, err
 		}
@@ -168,20 +169,17 @@ func (p *Pacer) turn(ctx context.Context) (throttle.Room, error) {
 }
 
 // take takes the best jobs that there is room for. Each has a connection, since a slot would
-// pass while one is dialled. Jobs without one are taken as well where slots are rare, where the
+// pass while one is dialled. Jobs without one are taken as well where the
 // limit refuses jobs, and where there are more jobs than slots to choose from. Those refused
 // want what can't be granted, or a rule cancels them.
 func (p *Pacer) take(room throttle.Room, since time.Time) (block, refused []Item) {
 	if !p.o.Breaker.Closed() {
 		room.Jobs = 1
 	}
-	dials := p.rare() || p.o.Limiter.Refuses()
+	dials := p.o.Limiter.Refuses()
 	units := int64(0)
 	for len(block) < room.Jobs && units < room.Units {
-		item := Item{Began: since}
-		if !p.rare() {
-			item.Conn = p.o.Connections.Take()
-		}
+		item := Item{Began: since, Conn: p.o.Connections.Take()}
 		if item.Conn.IsZero() && !dials && !room.Choice {
 			p.lack(min(room.Jobs-len(block), int(room.Units-units)))
 			break

@@ -20,15 +20,14 @@ type Conn struct {
 	mostIdle  time.Duration // how long it may be idle
 	retireAt  time.Time     // no new call from then on; zero: never
 	idleSince time.Time     // its last answer, or its dial
-	reused    bool          // it was idle in the pool
 }
 
 // HandshakeTime returns the round trip of the TCP handshake; 0: it is not known.
 func (c *Conn) HandshakeTime() time.Duration { return c.raw.roundTrip }
 
-// Stale reports whether a connection from [Pool.Get] has been idle for so long that
-// the provider may be about to close it.
-func (c *Conn) Stale() bool { return c.reused && c.idleTooLong(time.Now()) }
+// Stale reports whether the connection has been idle for so long that the provider may
+// be about to close it.
+func (c *Conn) Stale() bool { return c.idleTooLong(time.Now()) }
 
 func (c *Conn) idleTooLong(now time.Time) bool { return now.Sub(c.idleSince) >= c.mostIdle }
 

@@ -64,7 +64,6 @@ func (p *Pool) Get() (*Conn, error) {
 		return nil, nil
 	}
 	c := p.popLocked()
-	c.reused = true
 	p.spares.took(len(p.idle), now)
 	return c, nil
 }
