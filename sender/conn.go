@@ -48,9 +48,8 @@ func (s *Sender) Prepare(d Demand) bool { return s.pool.Prepare(d) }
 
 // Await waits until an idle connection is there, and dials meanwhile as many as the
 // demand needs. It returns the context's cause when that ends first, and else why a
-// connection could not be opened. Each dial that fails while there is no idle
-// connection is returned once; a caller makes it the result of a call with
-// [Unreached].
+// connection could not be opened. Each dial that fails while no connection is open
+// is returned once; a caller makes it the result of a call with [Unreached].
 func (s *Sender) Await(ctx context.Context, d Demand) error { return s.pool.Await(ctx, d) }
 
 // Take reserves an idle connection; the zero value: there is none.

@@ -6,8 +6,7 @@ import (
 )
 
 // Prepare reports whether an idle connection is there. It begins the dials that the
-// demand needs, and doesn't wait for them. While nobody has learned of a dial that
-// failed, it begins none.
+// demand needs, and doesn't wait for them. After a dial that failed it begins none for a while.
 func (p *Pool) Prepare(d Demand) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -16,8 +15,8 @@ func (p *Pool) Prepare(d Demand) bool {
 	}
 	now := time.Now()
 	ready := p.trimLocked(now)
-	p.spares.lacked(d)
-	if ready || !p.spares.failing(now) {
+	if !p.spares.failing(now) {
+		p.spares.lacked(d)
 		p.dialLocked(d)
 	}
 	return ready
@@ -25,8 +24,9 @@ func (p *Pool) Prepare(d Demand) bool {
 
 // Await waits until an idle connection is there, and has the pool dial meanwhile as
 // many as the demand needs. It returns the context's cause when that ends first, and
-// else why a connection could not be opened. Each dial that fails while there is no
-// idle connection is returned once.
+// else why a connection could not be opened. Each dial that fails while no connection
+// is open is returned once. While some are in use, the provider takes no more of them: Await
+// waits for one to come back, and dials again after [FailureLasts].
 func (p *Pool) Await(ctx context.Context, d Demand) error {
 	begin := time.Now()
 	timer := time.NewTimer(d.tick())
@@ -55,13 +55,15 @@ func (p *Pool) check(d Demand, from, to time.Duration) (ready bool, err error) {
 	}
 	now := time.Now()
 	ready = p.trimLocked(now)
-	p.spares.waited(from, to, d)
-	if !ready {
+	if len(p.open) == 0 {
 		if err = p.spares.failure(now); err != nil {
 			return false, err
 		}
 	}
-	p.dialLocked(d)
+	if !p.spares.failing(now) {
+		p.spares.waited(from, to, d)
+		p.dialLocked(d)
+	}
 	return ready, nil
 }
 

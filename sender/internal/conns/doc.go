@@ -35,4 +35,9 @@
 //
 // A dial ahead that fails is reported to one caller of [Pool.Await], and is not
 // repeated unless somebody waits. A failure older than 100 ms is forgotten.
+//
+// While a connection is open, no failure is reported: a provider, a load balancer or a
+// ulimit may refuse more connections than so many. Callers wait until one comes back,
+// and the pool dials again after 100 ms. So an outage is noticed later where a call that
+// hangs holds the only connection: by the call's timeout at most.
 package conns
