@@ -34,13 +34,17 @@ type Record struct {
 	pending *pending // nil: no attribution is pending
 }
 
-// Attribute records the result of a job's call, and attributes its failure. When a
+// Attribute records the result of a job's call, and attributes its failure. A call of which
+// nothing was written shows nothing of its job: its failure is the provider's. When a
 // failure that is pending now is attributed to the job later, count is called, once, under
 // a lock: it must be cheap.
 func (b *Breaker) Attribute(j *Record, r sender.Result, now time.Time, count func()) Attribution {
 	switch outcome := outcomeOf(r.Kind); {
 	case outcome == nil && r.Kind != sender.Throttled:
 		b.Answered(r.WroteAt)
+	case errors.Is(outcome, errCallFailed) && r.WroteAt.IsZero():
+		b.failed(now, now, false)
+		j.Since = now
 	case errors.Is(outcome, errCallFailed):
 		b.Resolve(j)
 		toJob := b.failed(now, j.Since, j.Failed)
@@ -92,6 +96,7 @@ func (b *Breaker) Resolve(j *Record) {
 type attributor struct {
 	mu         sync.Mutex
 	answeredAt time.Time // when the latest call that was answered was written
+	answerAt   time.Time // when the latest answer came
 	failedAt   time.Time // when a failure last counted against the provider
 	pending    []*pending
 }
@@ -137,11 +142,12 @@ func (a *attributor) decided(p *pending) (decided, toJob bool) {
 	return p.decided, p.toJob
 }
 
-// Answered records that the provider accepted or rejected a call that was written
+// Answered records that the provider accepted or rejected, just now, a call that was written
 // at this time.
 func (a *attributor) Answered(wrote time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.answerAt = time.Now()
 	if wrote.After(a.answeredAt) {
 		a.answeredAt = wrote
 	}
@@ -180,9 +186,9 @@ func (a *attributor) failing() bool {
 	return !a.failedAt.IsZero() && !a.answeredAt.After(a.failedAt)
 }
 
-// answeredWithin reports whether a call that was written so recently was answered.
+// answeredWithin reports whether an answer came so recently, however long ago its call was written.
 func (a *attributor) answeredWithin(d time.Duration) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return time.Since(a.answeredAt) < d
+	return time.Since(a.answerAt) < d
 }

@@ -57,6 +57,53 @@ func TestABreakerProbesAProviderThatIsDown(t *testing.T) {
 	})
 }
 
+// A provider that answers is up, however slowly: failures in a row may all be of jobs that can't succeed.
+func TestASlowProviderThatAnswersIsUp(t *testing.T) {
+	t.Parallel()
+	for latency, up := range map[time.Duration]bool{100 * time.Millisecond: true, 900 * time.Millisecond: true, 0: false} {
+		synctest.Test(t, func(t *testing.T) {
+			const failures, probe = 20, time.Second
+			b := New(failures, probe, func(bool) {})
+			begin := time.Now()
+			time.Sleep(latency)
+			if up {
+				b.Attribute(&Record{Since: begin}, sender.Result{Kind: sender.Accepted, WroteAt: begin}, time.Now(), func() {})
+			}
+			for range failures {
+				done, err := b.Allow()
+				if err != nil {
+					t.Fatal(err)
+				}
+				j, r := Record{Since: begin}, sender.Result{Kind: sender.Unavailable, Status: 500, WroteAt: begin}
+				done(r, b.Attribute(&j, r, time.Now(), func() {}))
+			}
+			if b.Closed() != up {
+				t.Errorf("answers after %v, the last one just now: %t. Got closed: %t", latency, up, b.Closed())
+			}
+		})
+	}
+}
+
+// A call of which nothing was written counts against no job, but against the provider.
+func TestAFailedDialCountsAgainstNoJob(t *testing.T) {
+	t.Parallel()
+	b := New(20, time.Second, func(bool) {})
+	now := time.Now()
+	answered := func(at time.Time) {
+		b.Attribute(&Record{Since: now}, sender.Result{Kind: sender.Accepted, WroteAt: at}, at, func() {})
+	}
+	answered(now)
+	j := Record{Since: now.Add(-time.Second), Failed: true}
+	refused := sender.Result{Kind: sender.Unavailable}
+	if got := b.Attribute(&j, refused, now.Add(1), func() { t.Error("it counts later") }); got != ToProvider || j.Failures != 0 || !b.failing() {
+		t.Errorf("got %d, %d failures of the job, failing %t; want it attributed to the provider", got, j.Failures, b.failing())
+	}
+	answered(now.Add(time.Second))
+	if b.failing() || j.pending != nil {
+		t.Errorf("got failing %t and pending %t after an answer, want neither", b.failing(), j.pending != nil)
+	}
+}
+
 // A call that was not made does not open the breaker, nor does a failure that is
 // attributed to its job.
 func TestFailuresThatDoNotOpenTheBreaker(t *testing.T) {

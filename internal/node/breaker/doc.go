@@ -13,6 +13,9 @@
 // fail, the node also calls samples: jobs that have not failed yet, from anywhere in
 // the backlog. An answer to one of them shows that the provider is up.
 //
+// A call of which nothing was written, as where no connection could be opened, counts against
+// the provider alone.
+//
 // Each node decides from its own calls. Nothing is shared through Redis. After a
 // restart the breaker is closed, and no call was answered yet.
 //

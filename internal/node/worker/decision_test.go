@@ -112,7 +112,7 @@ func TestDecisions(t *testing.T) {
 		"unavailable, last attempt":        {repeat, failures(3), after(result(sender.Unavailable), breaker.ToJob), exhausted(result(sender.Unavailable))},
 		"the provider's, last attempt":     {repeat, failures(3), after(result(sender.Unavailable), breaker.ToProvider), again(unavailableClass, result(sender.Unavailable))},
 		"pending, last attempt":            {repeat, failures(3), after(result(sender.Unavailable), breaker.Pending), again(unavailableClass, result(sender.Unavailable))},
-		"no connection, last attempt":      {repeat, failures(3), after(unwritten(sender.Unavailable), breaker.ToJob), decision{action: doDeadLetter, class: deadletter.ClassExhausted, last: unwritten(sender.Unavailable), saveAttempts: true}},
+		"no connection, last attempt":      {repeat, failures(3), after(unwritten(sender.Unavailable), breaker.ToProvider), again(unavailableClass, unwritten(sender.Unavailable))},
 		"unknown, the provider's":          {repeat, failures(0), after(result(sender.Unknown), breaker.ToProvider), kept(again(unknownClass, result(sender.Unknown)))},
 		"unknown, the job's":               {repeat, failures(1), after(result(sender.Unknown), breaker.ToJob), kept(byTopic(late(again(unknownClass, result(sender.Unknown)))))},
 		"unknown, with a wait":             {repeat, failures(0), after(withWait(sender.Unknown), breaker.ToProvider), kept(again(unknownClass, withWait(sender.Unknown)))},
