@@ -154,7 +154,7 @@ func (r *statusTable) kind(status int) Kind {
 
 // classify makes the result of an answer. Some providers throttle with a 403:
 // one that names a time is Throttled, unless the result of a 403 is configured. Of a
-// 403 the rate limit headers count only where no call is left. Some providers
+// 403 or a 503 the rate limit headers count only where no call is left. Some providers
 // send them with each answer.
 func (r *statusTable) classify(status int, header http.Header) Result {
 	res := Result{Kind: r.kind(status), Status: status}
@@ -162,7 +162,7 @@ func (r *statusTable) classify(status int, header http.Header) Result {
 		return res
 	}
 	if res.Kind == Throttled || res.Kind == Unavailable {
-		full := res.Kind == Throttled || status == http.StatusServiceUnavailable || status == http.StatusForbidden && noneLeft(header)
+		full := res.Kind == Throttled || (status == http.StatusServiceUnavailable || status == http.StatusForbidden) && noneLeft(header)
 		res.RetryAfter = retryAfter(header, time.Now(), full)
 	}
 	if status == http.StatusForbidden && res.RetryAfter > 0 && !r.own403 {

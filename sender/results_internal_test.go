@@ -138,6 +138,10 @@ func TestA403IsThrottledWhereNoCallIsLeft(t *testing.T) {
 		if res.Kind != c.want || res.RetryAfter < c.after || res.RetryAfter > c.after+time.Second {
 			t.Errorf("%s: got %v after %v, want %v after %v", name, res.Kind, res.RetryAfter, c.want, c.after)
 		}
+		res = newStatusTable(nil).classify(503, header) // waits as long, and is down instead
+		if res.Kind != Unavailable || res.RetryAfter < c.after || res.RetryAfter > c.after+time.Second {
+			t.Errorf("503, %s: got %v after %v, want %v after %v", name, res.Kind, res.RetryAfter, Unavailable, c.after)
+		}
 	}
 }
 
