@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"dispatcher/internal/fault"
 	"dispatcher/internal/tlsfiles"
@@ -95,6 +96,8 @@ func (c Config) checkURL(l *fault.List) {
 		return
 	}
 	l.Refuse(u.Hostname() == "", "url", fault.Hidden, "has no host")
+	l.Refuse(strings.ContainsFunc(u.Hostname(), func(r rune) bool { return r > unicode.MaxASCII }), "url", fault.Hidden,
+		"has a host that is not ASCII; write it in Punycode (xn--...), as DNS has it")
 	l.Refuse(c.TLS.Enabled && u.Scheme == "http", "url", fault.Hidden, "is not encrypted, but sender.http.tls.enabled is true")
 }
 
