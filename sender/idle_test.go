@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"dispatcher/sender"
 )
@@ -40,6 +43,34 @@ func TestIdleConnectionsGrowOld(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A node whose work has ended keeps no connection, although it takes none and gives none back.
+func TestIdleConnectionsAreClosedWithoutWork(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{serve: answering(ok)}
+		metrics := prometheus.NewRegistry()
+		s := newSender(t, sender.Options{Config: sender.Config{IdleTimeout: 10 * time.Second}, Dial: n.dial, Registerer: metrics})
+		defer s.Close()
+		for range 2 { // the second one dials again
+			var calls sync.WaitGroup
+			for range 5 {
+				calls.Go(func() { s.Send(t.Context(), aJob("a", "x"), always(new(int))) })
+			}
+			calls.Wait()
+			for _, c := range []struct {
+				wait time.Duration
+				open bool
+			}{{9 * time.Second, true}, {time.Second, false}} {
+				time.Sleep(c.wait)
+				synctest.Wait()
+				if open := gather(t, metrics)["dispatcher_sender_connections idle"]; (open > 0) != c.open {
+					t.Errorf("got %v connections open %v later, want some: %t", open, c.wait, c.open)
+				}
+			}
+		}
+	})
 }
 
 // A slot may come late: a pause, Redis away. The connection grows old meanwhile.

@@ -94,7 +94,7 @@ func (p *Pool) dialAhead() {
 	case p.closed:
 		p.removeLocked(c)
 	default:
-		p.idle = append(p.idle, c)
+		p.pushLocked(c)
 	}
 	p.notify()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 )
@@ -20,6 +21,7 @@ type Pool struct {
 	cancel    context.CancelFunc
 	ahead     sync.WaitGroup // dials ahead
 	progress  chan struct{}  // one slot: a connection or an error has come
+	unused    *time.Timer    // closes all idle connections when none was given back for IdleTimeout
 
 	mu     sync.Mutex // never held across a dial or a call
 	idle   []*Conn    // a stack
@@ -32,6 +34,7 @@ type Pool struct {
 func New(o Options) *Pool {
 	p := &Pool{opts: o, transport: newTransport(o), progress: make(chan struct{}, 1), open: make(map[*Conn]struct{})}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.unused = time.AfterFunc(o.IdleTimeout, p.closeUnused)
 	return p
 }
 
@@ -103,8 +106,29 @@ func (p *Pool) Put(c *Conn) {
 		p.removeLocked(p.idle[0])
 		p.idle = append(p.idle[:0], p.idle[1:]...)
 	}
-	p.idle = append(p.idle, c)
+	p.pushLocked(c)
 	p.notify()
+}
+
+// pushLocked puts a connection on the stack.
+func (p *Pool) pushLocked(c *Conn) {
+	p.idle = append(p.idle, c)
+	p.unused.Reset(p.opts.IdleTimeout)
+}
+
+// closeUnused closes the idle connections that are too old. In steady work it never runs. Where
+// the work has ended these are all, since none was put on the stack for IdleTimeout.
+func (p *Pool) closeUnused() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	p.idle = slices.DeleteFunc(p.idle, func(c *Conn) bool {
+		old := c.idleTooLong(now)
+		if old {
+			p.removeLocked(c)
+		}
+		return old
+	})
 }
 
 // Finish gives a connection back after a call. It is dropped unless it is reusable,
@@ -138,6 +162,7 @@ func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
+	p.unused.Stop()
 	for c := range p.open {
 		p.removeLocked(c)
 	}
