@@ -27,7 +27,9 @@ func limiter(ctx context.Context, s *setup) ([]Finding, error) {
 	return nil, nil
 }
 
-// eviction looks whether Redis may drop keys. A limit's key has no time to live, the dedup store's have one.
+// eviction looks whether Redis may drop keys. The first limit's key has no time to live. Those of the dedup store and those in
+// which the limits after the first count have one: to a script a dropped one is a job that was not called, or units that
+// nobody has used.
 func eviction(ctx context.Context, s *setup) ([]Finding, error) {
 	fields, err := s.info(ctx)
 	policy := fields["maxmemory_policy"]
@@ -37,6 +39,10 @@ func eviction(ctx context.Context, s *setup) ([]Finding, error) {
 		return nil, err
 	case s.Config.Dedup.Enabled:
 		return fault(remedy, "maxmemory-policy is %s: Redis may drop what the dedup store remembers, and a job would be called again", policy), nil
+	case len(s.Config.Limits) > 1:
+		return fault(remedy, "maxmemory-policy is %s: when its memory is full, Redis may drop the counts of the limit %s, and its cap is passed", policy, s.Config.Limits[1].Name), nil
+	case strings.HasPrefix(policy, "allkeys-") && s.contract.MaxInFlight > 0:
+		return fault(remedy, "maxmemory-policy is %s: when its memory is full, Redis may drop the count of calls in flight, and max_in_flight is passed", policy), nil
 	case strings.HasPrefix(policy, "allkeys-"):
 		return warn(remedy, "maxmemory-policy is %s: when its memory is full, Redis may drop the limit, and nothing is sent for a while each time", policy), nil
 	}

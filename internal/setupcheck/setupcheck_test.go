@@ -140,10 +140,15 @@ func TestASoundSetupIsSilent(t *testing.T) {
 
 func TestEvictionAndPersistence(t *testing.T) {
 	t.Parallel()
-	quota := filepath.Join(t.TempDir(), "quota.yaml")
-	if err := os.WriteFile(quota, []byte("limits: [{name: provider, cap: 400, window: 1s}, {name: daily, key: job.key, cap: 9, calendar: day, on_lost: wait}]"), 0o600); err != nil {
-		t.Fatal(err)
+	beside := func(limit string) []string {
+		file := filepath.Join(t.TempDir(), "limits.yaml")
+		if err := os.WriteFile(file, []byte("limits: [{name: provider, cap: 400, window: 1s}, "+limit+"]"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return []string{"-c", file}
 	}
+	quota := beside("{name: daily, key: job.key, cap: 9, calendar: day, on_lost: wait}")
+	gate := beside("{name: recipient, key: job.key, cap: 9, window: 1s}")
 	for name, row := range map[string]struct {
 		info     []string
 		settings []string
@@ -152,10 +157,15 @@ func TestEvictionAndPersistence(t *testing.T) {
 		"allkeys-lru":                   {[]string{"maxmemory_policy:allkeys-lru"}, nil, "warning eviction: maxmemory-policy is allkeys-lru"},
 		"allkeys-random":                {[]string{"maxmemory_policy:allkeys-random"}, nil, "warning eviction: maxmemory-policy is allkeys-random"},
 		"volatile spares the limit":     {[]string{"maxmemory_policy:volatile-lru"}, nil, sound},
+		"volatile and a gate":           {[]string{"maxmemory_policy:volatile-lru"}, gate, "fault eviction: maxmemory-policy is volatile-lru: when its memory is full, Redis may drop the counts of the limit recipient"},
+		"volatile and a quota":          {[]string{"maxmemory_policy:volatile-ttl", "aof_enabled:1"}, quota, "fault eviction: maxmemory-policy is volatile-ttl: when its memory is full, Redis may drop the counts of the limit daily"},
+		"allkeys and a gate":            {[]string{"maxmemory_policy:allkeys-lru"}, gate, "fault eviction: maxmemory-policy is allkeys-lru"},
+		"allkeys and calls in flight":   {[]string{"maxmemory_policy:allkeys-lru"}, []string{"limits.0.max_in_flight=9"}, "fault eviction: maxmemory-policy is allkeys-lru: when its memory is full, Redis may drop the count of calls in flight"},
+		"volatile and calls in flight":  {[]string{"maxmemory_policy:volatile-lru"}, []string{"limits.0.max_in_flight=9"}, sound},
 		"volatile and the dedup store":  {[]string{"maxmemory_policy:volatile-lru", "aof_enabled:1"}, []string{"dedup.enabled=true"}, "fault eviction: maxmemory-policy is volatile-lru"},
 		"the dedup store without a log": {nil, []string{"dedup.enabled=true"}, "warning persistence: Redis keeps no log and has no replica: after a restart the dedup store"},
 		"with a replica":                {[]string{"connected_slaves:1"}, []string{"dedup.enabled=true"}, sound},
-		"a quota of a key":              {nil, []string{"-c", quota}, "warning persistence: Redis keeps no log and has no replica: after a restart the counts of the quota daily"},
+		"a quota of a key":              {nil, quota, "warning persistence: Redis keeps no log and has no replica: after a restart the counts of the quota daily"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
