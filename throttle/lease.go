@@ -49,6 +49,7 @@ func (r *reserver) useLease(number int, asked []request, now time.Time) {
 // would see Redis's clock jump may ask.
 func (r *reserver) renewLease(ctx context.Context) {
 	asked := time.Now()
+	defer func() { r.leases.Holds(r.lease.Held(time.Now())) }() // it may have run out since
 	if r.known.UnitsOfNode() == 0 || r.failures > 0 || r.stepped || asked.Before(r.lease.AskAt) ||
 		r.beginsAt.IsZero() || asked.Before(r.beginsAt) {
 		return
@@ -75,8 +76,7 @@ func (r *reserver) renewLease(ctx context.Context) {
 // noteLease logs once that a lease was got or lost.
 func (r *reserver) noteLease(had bool, now time.Time) {
 	has, outcome := r.lease.Held(now), "refused"
-	if r.leases.Held.Set(0); has {
-		r.leases.Held.Set(1)
+	if has {
 		outcome = "granted"
 	}
 	r.leases.Calls.WithLabelValues(outcome).Inc()

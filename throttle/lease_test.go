@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/fault"
@@ -114,6 +115,16 @@ func used(t *testing.T, l *Limiter, d time.Duration) []time.Time {
 	}
 }
 
+// shown is limit_lease_held.
+func shown(t *testing.T, l *Limiter) float64 {
+	t.Helper()
+	var m dto.Metric
+	if err := l.leases.Held.Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	return m.GetGauge().GetValue()
+}
+
 // While Redis is away the node goes on at the pace of its lease, says so, stops
 // when the lease ends, and takes what Redis gives when it is back.
 func TestANodeSendsByItsLeaseWhileRedisIsAway(t *testing.T) {
@@ -137,9 +148,15 @@ func TestANodeSendsByItsLeaseWhileRedisIsAway(t *testing.T) {
 		if s := l.State(); s.Phase != PhaseReserve || s.Ready() == nil || !strings.Contains(s.Ready().Error(), "3 units in 1.01s out of the reserve") {
 			t.Errorf("got phase %s and readiness %v, want one that says it lives on the reserve", s.Phase, s.Ready())
 		}
+		if held := shown(t, l); held != 1 {
+			t.Errorf("got limit_lease_held %v under the lease, want 1", held)
+		}
 		time.Sleep(lease.Length)
 		if got := len(used(t, l, time.Minute)); got > 0 || l.State().Phase != PhaseAway {
 			t.Errorf("got %d calls in phase %s after the lease, want none", got, l.State().Phase)
+		}
+		if held := shown(t, l); held != 0 {
+			t.Errorf("got limit_lease_held %v after the lease, want 0", held)
 		}
 		a.cut.Store(false)
 		if got := len(used(t, l, 10*time.Second)); got < 2500 {

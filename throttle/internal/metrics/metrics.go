@@ -218,6 +218,14 @@ type Lease struct {
 	Calls *prometheus.CounterVec
 }
 
+// Holds shows whether the node holds a lease.
+func (m *Lease) Holds(held bool) {
+	m.Held.Set(0)
+	if held {
+		m.Held.Set(1)
+	}
+}
+
 // NewLease registers them; reg nil: nowhere.
 func NewLease(reg prometheus.Registerer, limit string) *Lease {
 	labels := prometheus.Labels{"limit": limit}
