@@ -495,6 +495,47 @@ func TestAQuotaIsWarnedOfOnce(t *testing.T) {
 	}
 }
 
+// A quota with a key that waits after a loss says so: the log once, and whoever asks Redis. It grants units when it says.
+func TestAQuotaThatWaitsAfterALossSaysSo(t *testing.T) {
+	oneGoroutine(t)
+	t.Parallel()
+	var text bytes.Buffer
+	r := playedQuotas(t)
+	n := r.nodes[0]
+	n.gates = gates.New(n.opts.Gates, n.known.Terms, slog.New(slog.NewTextHandler(&text, nil)), n.metrics)
+	r.keeps = true
+	operator, err := control.NewControl(r.rdb, "quotas", "keyed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for loss := range 2 {
+		r.toBound(50_000_000)
+		r.promote()
+		r.settle()
+		o, err := operator.Opening(t.Context())
+		if err != nil || o.Lost.UnixMicro() != n.clock.Epoch || o.At.UnixMicro() < r.now {
+			t.Fatalf("got %+v and %v, want a wait for the loss at %d", o, err, n.clock.Epoch)
+		}
+		if got := strings.Count(text.String(), "quota waits"); got != loss+1 || !strings.Contains(text.String(), "gate=keyed") {
+			t.Errorf("got %d warnings of %d losses, want one each:\n%s", got, loss+1, text.String())
+		}
+		calls := func() int { return len(r.calls[job(keyedQuota, "0", 1).Passes[0].Value]) }
+		before := calls()
+		for end := o.At.UnixMicro(); r.now < end; r.pass(min(2_000_000, end-r.now)) {
+			r.ask(n, []Request{job(keyedQuota, "0", 1)}, false)
+		}
+		if got := calls(); got != before {
+			t.Errorf("got %d units before %s, want none", got-before, o.At)
+		}
+		if r.exhaust(n, keyedQuota); calls() == before {
+			t.Errorf("got no unit after %s", o.At)
+		}
+	}
+	if o, err := operator.Opening(t.Context()); err != nil || o.At.UnixMicro() > r.now {
+		t.Errorf("got %+v and %v in the next window, want no wait", o, err)
+	}
+}
+
 // A quota that was deleted and begins again counts on, and grants when the next window begins.
 func TestAQuotaThatWasDeletedCountsOn(t *testing.T) {
 	oneGoroutine(t)

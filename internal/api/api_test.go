@@ -203,7 +203,7 @@ func TestLimitsAreRead(t *testing.T) {
 		t.Errorf("got tag %s and kind %s of an answer that is kept: %v", tag, kind, o.header)
 	}
 	s.must(s.get("limits"), 200, `"name":"provider"`, `"name":"recipient"`, `"key":"job.json.to"`)
-	s.must(s.get("limits/recipient?key=%2B4670"), 200, `"value":{"hash":"`, `"next_in_s":0`)
+	s.must(s.get("limits/recipient?key=%2B4670"), 200, `"value":{"hash":"`, `"next_in_s":`)
 	s.must(s.get("limits/recipient?key=a&hash=b"), 422, `"field":"hash"`)
 	s.must(s.get("limits/other"), 404, `"title":"Not Found"`, "no such limit in Redis")
 	s.must(s.get("limits/A"), 422, `"field":"name"`)

@@ -34,6 +34,7 @@ type Document struct {
 	Chosen    *Chosen        `json:"lateness_chosen,omitempty"`
 	Trips     *RoundTrips    `json:"round_trips,omitempty"` // where the guard is auto
 	Slowdown  *Slowdown      `json:"slowdown,omitempty"`    // absent: the cap is in force
+	Loss      *Loss          `json:"loss,omitempty"`        // of a quota with a key that waits since then; absent: it does not
 	Quota     *QuotaUse      `json:"quota,omitempty"`       // of a quota without a key, or of one value
 	Value     *Value         `json:"value,omitempty"`       // of the key, that the document is about
 
@@ -101,13 +102,18 @@ func (r Reader) observe(ctx context.Context, operator *control.Control, d *Docum
 			return err
 		}
 	}
-	if !now.Gate {
-		if d.Slowdown, err = slowdown(ctx, operator, now, clock); err != nil {
-			return err
-		}
+	var opening control.Opening
+	if now.Gate {
+		opening, err = operator.Opening(ctx)
+		d.Loss = lossOf(opening, clock)
+	} else {
+		d.Slowdown, err = slowdown(ctx, operator, now, clock)
+	}
+	if err != nil {
+		return err
 	}
 	if of != nil {
-		d.Value, d.Quota, err = r.value(ctx, operator, *of, now, clock)
+		d.Value, d.Quota, err = r.value(ctx, operator, *of, now, opening.At, clock)
 	} else {
 		d.Quota, err = r.quotaUse(ctx, operator, d, clock)
 	}

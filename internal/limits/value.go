@@ -36,6 +36,20 @@ func usedOf(now limit.Settings, state string, clock time.Time) *QuotaUse {
 	return &use
 }
 
+// Loss is what a quota with a key waits for: nobody knows how much its values had used.
+type Loss struct {
+	At    string `json:"at"`    // when Redis lost the counts, or may have
+	Until string `json:"until"` // no value may use a unit before
+}
+
+// lossOf is nil where a limit does not wait for a loss.
+func lossOf(o control.Opening, clock time.Time) *Loss {
+	if o.Lost.IsZero() || !o.At.After(clock) {
+		return nil
+	}
+	return &Loss{At: timetext.Stamp(o.Lost), Until: timetext.Stamp(o.At)}
+}
+
 // Value is what holds for one value of a limit's key.
 type Value struct {
 	Hash      string   `json:"hash"`
@@ -47,8 +61,8 @@ type Value struct {
 	BlockedUntil string `json:"blocked_until,omitempty"`
 }
 
-// value reads what holds for one value, and what is used of a quota for it.
-func (r Reader) value(ctx context.Context, operator *control.Control, of limit.Hash, now limit.Settings, clock time.Time) (*Value, *QuotaUse, error) {
+// value reads what holds for one value, and what is used of a quota for it. No value may use a unit before the limit opens.
+func (r Reader) value(ctx context.Context, operator *control.Control, of limit.Hash, now limit.Settings, opens, clock time.Time) (*Value, *QuotaUse, error) {
 	terms := now.For(of, clock)
 	v := Value{Hash: of.String(), Cap: terms.Cap}
 	if one, found := now.Exceptions.Find(of, clock); found {
@@ -61,7 +75,7 @@ func (r Reader) value(ctx context.Context, operator *control.Control, of limit.H
 	if now.IsQuota() {
 		return &v, usedOf(now, used.State, clock), nil
 	}
-	next := max(0, used.Next.Sub(clock)).Seconds()
+	next := max(0, used.Next.Sub(clock), opens.Sub(clock)).Seconds()
 	v.NextInS = &next
 	if used.Blocked.After(clock) {
 		v.BlockedUntil = timetext.Exact(used.Blocked)

@@ -116,7 +116,8 @@ local function reply(given, first, nth, floor, units, period, debt, wait, cooldo
     local all = tonumber(ARGV[20])
     for g = 1, all do
       r[20 + g] = gate_texts[g] or ''
-      r[20 + all + g] = gates[g] and gates[g].quota and ARGV[20 + 4 * g] ~= '' and redis.call('GET', KEYS[6 + 4 * g]) or ''
+      r[20 + all + g] = gates[g] and gates[g].quota and ARGV[20 + 4 * g] ~= '' and redis.call('GET', KEYS[6 + 4 * g])
+        or gates[g] and gates[g].waits or ''
     end
   end
   return r

@@ -9,6 +9,8 @@
 -- grants nothing for the longest horizon, two guards and its window after an epoch's begin. A state without a value is idle.
 --
 -- KEYS[3 + 4g], of gate g from 1: its limit; KEYS[4 + 4g]: its history; KEYS[5 + 4g]: its nodes
+--                     in its limit's hash: opens, "from_us lost_us": from when on it grants units; and with which epoch Redis
+--                     lost the counts of a quota that waits for that, 0: it does not
 -- KEYS[6 + 4g]        of a quota: the state of all jobs together; see quotas.lua
 -- KEYS[6 + 4G + i]    state i: dispatcher:{<namespace>}:gate:<name>:<epoch>:<hash>  string
 --                     of a quota: dispatcher:{<namespace>}:quota:<name>:<kind>:<hash>  string
@@ -27,7 +29,8 @@
 -- any of the jobs:
 --        19 the jobs that are granted slots, in the order of these: "job:us", a number from 1, and how long after now the slot is
 --        20 the jobs that a gate refuses: "job:gate:time_us"; they are to be asked for again at that time
---        21 the settings of each gate, '' where the node knows them; and behind them the state of each quota without a key
+--        21 the settings of each gate, '' where the node knows them; and behind them the state of each quota without a key,
+--           and "from_us lost_us" of one with a key that waits since Redis lost its counts
 local GATES = tonumber(ARGV[20])
 local widest = widest_of(math.max(set.guard, old.guard))
 local stale = epoch ~= current -- the states that the node names are of an epoch before

@@ -1,8 +1,8 @@
 -- The settings of all gates, as this call finds them: overrides that have ended, settings that Redis lost, pauses, and from when
--- on each gate grants units.
+-- on each gate grants units. A quota waits for a loss where that is later than all nodes have come by.
 for g = 1, GATES do
   local key, known_text = KEYS[3 + 4 * g], ARGV[17 + 4 * g]
-  local held = redis.call('HMGET', key, 'settings', 'not_before', 'seeded')
+  local held = redis.call('HMGET', key, 'settings', 'not_before', 'seeded', 'opens')
   local text, from = held[1], tonumber(held[2] or 0)
   local gate, mine = unpacked(text), unpacked(known_text)
   if text and not gate or not mine then
@@ -33,11 +33,16 @@ for g = 1, GATES do
     redis.call('HSET', KEYS[5 + 4 * g], node, presence(g, mine.changed))
   end
   gate.number = g
+  local lost = 0
   if gate.quota then
     gate.seeded = seeded
     quotas.prepare(gate, ARGV[19 + 4 * g], ARGV[20 + 4 * g], KEYS[6 + 4 * g])
     gate.from = math.max(from, quotas.resumes(gate))
+    if gate.on_lost == 'wait' and quotas.resumes(gate) > tonumber(current) + learn + HORIZON then lost = lost_at end
   else gate.from = math.max(from, tonumber(current) + HORIZON + 2 * widest + gate.window) end
+  local opens = int(gate.from) .. ' ' .. int(lost)
+  if opens ~= held[4] then redis.call('HSET', key, 'opens', opens) end
+  if lost > 0 and gate.from > now then gate.waits = opens end
   if gate.paused then gate.from = now + (gate.revert_at > 0 and math.min(POLL, gate.revert_at - now) or POLL) + HORIZON end
   gates[g], gate_texts[g] = gate, text ~= known_text and text or ''
 end

@@ -98,6 +98,28 @@ func (c *Control) Used(ctx context.Context, of limit.Hash, terms limit.Terms, fi
 	return u, nil
 }
 
+// Opening is from when on a gate grants units to any value, as the nodes' last call found it.
+type Opening struct {
+	At   time.Time // zero: no node has said so yet
+	Lost time.Time // a quota with a key waits since Redis lost its counts, or may have; zero: it does not
+}
+
+// Opening reads that of a gate.
+func (c *Control) Opening(ctx context.Context) (Opening, error) {
+	text, err := c.rdb.HGet(ctx, c.Keys.Limit, "opens").Result()
+	if errors.Is(err, redis.Nil) {
+		return Opening{}, nil
+	}
+	var o script.Opening
+	if err == nil {
+		o, err = script.ReadOpening(text)
+	}
+	if err != nil {
+		return Opening{}, fmt.Errorf("read limit %q: %w", c.name, err)
+	}
+	return Opening{At: limit.FromMicros(o.From), Lost: limit.FromMicros(o.Lost)}, nil
+}
+
 // gateKey is the key of a value's state.
 func (c *Control) gateKey(ctx context.Context, of limit.Hash, first string) (string, error) {
 	epoch, err := c.rdb.HGet(ctx, script.KeysOf(c.namespace, first).Limit, "epoch").Int64()

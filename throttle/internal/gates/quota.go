@@ -3,6 +3,7 @@ package gates
 import (
 	"time"
 
+	"dispatcher/internal/timetext"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
 	"dispatcher/throttle/limit/quota"
@@ -14,6 +15,7 @@ type quotaMemory struct {
 	whole  bool      // all jobs count together
 	state  string    // the newest that Redis has shown
 	warned time.Time // when the log said that little is left
+	lost   int64     // the loss that was logged last, on Redis's clock, in µs
 }
 
 // little is the part of a quota of which the log warns once it is used.
@@ -31,10 +33,24 @@ func (g *gate) asked(now time.Time) (q script.Quota) {
 	return q
 }
 
+// noteWait warns once a loss that a quota with a key waits, since Redis lost its counts.
+func (k *Known) noteWait(g *gate, opening string) {
+	o, err := script.ReadOpening(opening)
+	if err != nil || o.Lost == g.quota.lost {
+		return
+	}
+	g.quota.lost = o.Lost
+	k.log.Warn("quota waits: redis lost its counts, or may have, and on_lost is wait", "gate", g.name, "lost_at", timetext.Stamp(limit.FromMicros(o.Lost)), "until", timetext.Stamp(limit.FromMicros(o.From)))
+}
+
 // noteQuota remembers the state that Redis shows, and warns once a window, and once a minute at
 // most, when little is left.
 func (k *Known) noteQuota(g *gate, state string, now int64) {
-	if !g.IsQuota() || !g.quota.whole || state == "" { // nothing was counted, or a cooldown began and nothing was read
+	if g.IsQuota() && !g.quota.whole {
+		k.noteWait(g, state)
+		return
+	}
+	if !g.IsQuota() || state == "" { // nothing was counted, or a cooldown began and nothing was read
 		return
 	}
 	g.quota.state = quota.Remember(g.quota.state, state)

@@ -72,7 +72,7 @@ type Choice struct {
 	Granted []Grant // in the order of the slots
 	Refused []Refusal
 	Gates   []limit.Settings // in force
-	Quotas  []string         // the state of each quota without a key; empty: none
+	Quotas  []string         // the state of each quota without a key, and the [Opening] of one with a key that waits after a loss; empty: none
 }
 
 // Grant is a job that got a slot.
@@ -124,6 +124,24 @@ func ReadGateState(text string) (s GateState, err error) {
 		}
 	}
 	return GateState{Slot: n[0], Units: n[1], MaxCost: n[2], Until: n[3]}, nil
+}
+
+// Opening is from when on a gate grants units: see reserve/gates.lua. Times are on Redis's clock, in µs.
+type Opening struct {
+	From int64
+	Lost int64 // a quota waits since Redis lost its counts; 0: it does not
+}
+
+// ReadOpening reads one.
+func ReadOpening(text string) (o Opening, err error) {
+	from, lost, _ := strings.Cut(text, " ")
+	if o.From, err = strconv.ParseInt(from, 10, 64); err == nil {
+		o.Lost, err = strconv.ParseInt(lost, 10, 64)
+	}
+	if err != nil {
+		return Opening{}, fmt.Errorf("%w: %.40q", errState, text)
+	}
+	return o, nil
 }
 
 // Whole is the value of a gate without a key.

@@ -82,6 +82,49 @@ func TestAQuotaIsShownAsOne(t *testing.T) {
 	limit("list", "-c", file).MustPrint(t, "at most 1200 in each day of Asia/Tokyo, beside the first limit")
 }
 
+const waitingFile = `
+limits:
+  - {name: provider, cap: 400, window: 1s}
+  - {name: recipient, key: job.json.to, cap: 5, window: 1m}
+  - {name: recipient-day, key: job.json.to, cap: 20, calendar: day, on_lost: wait}
+`
+
+// After a loss of Redis a limit after the first waits, and a quota with a key for the end of its window. Both say so.
+func TestAWaitAfterALossIsShown(t *testing.T) {
+	t.Parallel()
+	first := stated(400, limit.Guardrails{})
+	recipient, day := stated(5, limit.Guardrails{}), stated(20, limit.Guardrails{})
+	recipient.Window, day.Window, day.Quota = time.Minute, 0, quota.Quota{Calendar: "day", OnLost: quota.LostWait}
+	day.Terms = day.Beside(first.Terms)
+	addr := working(t, limit.Guardrails{}, throttle.Gate{Name: "recipient", Limit: recipient, Keyed: true}, throttle.Gate{Name: "recipient-day", Limit: day, Keyed: true})
+	run, file := limitOn(t, addr), clitest.WriteFile(t, "dispatcher.yaml", waitingFile)
+	if o := run("get", "recipient-day", "-c", file, "--key", "+4670"); strings.Contains(o.Out, "waits until") {
+		t.Errorf("got %s of a quota that has lost nothing", o.Out)
+	}
+	rdb := redisclient.New(redisclient.Options{Addrs: []string{addr}})
+	t.Cleanup(func() { _ = rdb.Close() })
+	if err := rdb.HSet(t.Context(), "dispatcher:{default}:limit:provider", "master", "another").Err(); err != nil { // as after a failover
+		t.Fatal(err)
+	}
+	until(t, "the quota waits", func() bool {
+		return strings.Contains(run("get", "recipient-day", "-c", file).Out, "waits until")
+	})
+	run("get", "recipient-day", "-c", file, "--key", "+4670").MustPrint(t, "waits until", "for each value: its counts were lost at 20", "or may have been (on_lost: wait)")
+	run("get", "recipient-day", "-c", file, "--key", "+4670", "--json").MustPrint(t, `"loss":{"at":"20`, `"until":"20`)
+	if o := run("get", "recipient", "-c", file, "--key", "+4670", "--json"); o.Err != nil || strings.Contains(o.Out, `"next_in_s":0}`) {
+		t.Errorf("got %v and %s, want a wait for the next unit", o.Err, o.Out)
+	}
+}
+
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after 30 s not yet: %s", what)
+		}
+	}
+}
+
 func TestAGateIsChangedAsOne(t *testing.T) {
 	t.Parallel()
 	limit := limitOn(t, workingGate(t))
@@ -113,6 +156,9 @@ func TestAValueIsShownAndChangedAsOne(t *testing.T) {
 	run("set", "recipient", "-c", file, "--key", "+4670", "--cap", "9", "--why", "support line", "--wait").
 		MustPrint(t, "at most 5 in any 1s for each value of job.json.to", "in force on 1/1 nodes", "this value", "a cap of its own; every other value has 5", "support line")
 	run("get", "recipient", "-c", file).MustPrint(t, "exception", "9", "for the value with the hash "+hash)
+	until(t, "the cooldown is over", func() bool {
+		return strings.Contains(run("get", "recipient", "-c", file, "--hash", hash, "--json").Out, `"next_in_s":0}`)
+	})
 	run("get", "recipient", "-c", file, "--key", "+4671").MustPrint(t, "this value", "as every value", "next unit", "now")
 	run("get", "recipient", "-c", file, "--hash", hash, "--json").
 		MustPrint(t, `"value":{"hash":"`+hash+`","cap":9,"exception":true,"next_in_s":0}`, `"exceptions":[{"hash":"`+hash+`","cap":9}]`)

@@ -56,6 +56,9 @@ func (s printed) show(w io.Writer) error {
 	if s.Value != nil {
 		printValue(table, *s.Value, now)
 	}
+	if s.Loss != nil {
+		_, _ = fmt.Fprintf(table, "  waits until\t%s\tfor each value: its counts were lost at %s, or may have been (on_lost: wait)\n", s.Loss.Until, s.Loss.At)
+	}
 	if s.Quota != nil {
 		_, _ = fmt.Fprintf(table, "  used\t%d\t%s\n", s.Quota.Used, counted(*s.Quota))
 	}
