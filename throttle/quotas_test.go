@@ -23,8 +23,8 @@ import (
 )
 
 // quotaRun is a fleet whose jobs count on quotas, around the real script, in simulated time.
-// Nodes ask, lose replies, give slots back, die and come, and Redis forgets. One node at least
-// stays.
+// Nodes ask, lose replies, give slots back, die and come. Redis forgets, and its clock steps. One node at
+// least stays.
 type quotaRun struct {
 	redisTime
 
@@ -34,7 +34,7 @@ type quotaRun struct {
 	roll  dice
 	nodes []*quotaNode
 	named int
-	calls map[Value][]int64 // when units came to the provider
+	calls map[Value][]int64 // when units came to the provider; of the calendar's quotas by Redis's clock
 	shut  int               // jobs that a quota refused
 	late  func() int64      // by how much a call begins after its slot
 	keeps bool              // no slot is given back
@@ -53,11 +53,12 @@ const (
 	keyedQuota          // a minute of the calendar, by a key
 	rollingQuota        // any minute, all jobs together
 	shortQuota          // any second, likewise
+	longQuota           // any two minutes, likewise; in no random history
 	quotaCap     = 40
 )
 
 func quotaGates() []Gate {
-	gates := []Gate{{Name: "whole"}, {Name: "keyed", Keyed: true}, {Name: "rolling"}, {Name: "short"}}
+	gates := []Gate{{Name: "whole"}, {Name: "keyed", Keyed: true}, {Name: "rolling"}, {Name: "short"}, {Name: "long"}}
 	for i := range gates {
 		spec := specOf(contract(quotaCap))
 		spec.Window, spec.MaxCost, spec.Calendar = 0, 3, "minute"
@@ -68,6 +69,8 @@ func quotaGates() []Gate {
 			spec.Calendar, spec.Rolling = "", time.Minute
 		case shortQuota:
 			spec.Calendar, spec.Rolling = "", time.Second
+		case longQuota:
+			spec.Calendar, spec.Rolling = "", 2*time.Minute
 		}
 		gates[i].Limit = limit.Spec{Terms: spec.Beside(specOf(contract(300)).Terms)}
 	}
@@ -83,6 +86,8 @@ func newQuotaRun(t tester, rdb redis.UniversalClient, mini *miniredis.Miniredis,
 	for range 2 + roll(2) {
 		r.nodes = append(r.nodes, r.fresh())
 	}
+	r.settle()
+	r.pass(61_000_000) // rolling quotas wait for their window
 	r.settle()
 	return r
 }
@@ -109,6 +114,16 @@ func (r *quotaRun) settle() {
 		}
 		r.pass(1_500_000)
 	}
+}
+
+// step has Redis's clock differ by so many µs from the true time. All nodes see that.
+func (r *quotaRun) step(skew int64) {
+	r.skew = skew
+	r.pass(0)
+	for _, n := range r.nodes {
+		n.stepped = true
+	}
+	r.settle()
 }
 
 // job counts so many units on one quota.
@@ -143,7 +158,7 @@ func (r *quotaRun) ask(n *quotaNode, jobs []Request, lost bool) {
 	}
 	b, err := n.scripts.Reserve(contextOf(r.t), script.Ask{
 		Want: unitsOf(asked), Costs: costsOf(asked), Seq: n.seq, Epoch: n.clock.Epoch, Gates: n.gatesOf(asked, unused),
-		Identity: string(IdentityNone), Nearest: nearest, Learned: n.clock.Epoch != 0, Known: n.known,
+		Identity: string(IdentityNone), Nearest: nearest, Learned: n.clock.Epoch != 0, Stepped: n.stepped, Known: n.known,
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -155,7 +170,7 @@ func (r *quotaRun) ask(n *quotaNode, jobs []Request, lost bool) {
 		n.seq++
 	}
 	if !lost {
-		n.clock.Epoch, n.known = b.Epoch, b.Settings
+		n.clock.Epoch, n.known, n.stepped = b.Epoch, b.Settings, false
 		n.gates.Take(script.Choice{Quotas: b.Choice.Quotas}, b.Now, n.known.Terms)
 		r.shut += len(b.Choice.Refused)
 	}
@@ -170,15 +185,19 @@ func (r *quotaRun) ask(n *quotaNode, jobs []Request, lost bool) {
 			counted.Cost = 1 + r.roll(counted.Cost-1)
 			n.Reconcile(n.charged(jobs[i], slot, b.Epoch), jobs[i], counted.Cost)
 			n.refunds = append(n.refunds, n.corrections.Take(b.Epoch)...)
-			r.use(counted, slot-r.skew+r.late())
+			r.use(counted, slot+r.late())
 		default:
-			r.use(jobs[i], slot-r.skew+r.late())
+			r.use(jobs[i], slot+r.late())
 		}
 	}
 }
 
-func (r *quotaRun) use(job Request, at int64) {
+func (r *quotaRun) use(job Request, byRedis int64) {
 	for _, p := range job.Passes {
+		at := byRedis
+		if quotaGates()[p.Gate].Limit.Rolling > 0 {
+			at -= r.skew
+		}
 		r.calls[p.Value] = append(r.calls[p.Value], slices.Repeat([]int64{at}, int(job.Counts(p)))...)
 	}
 }
@@ -202,6 +221,11 @@ func (r *quotaRun) happen() {
 	case p < 196:
 		r.promote()
 		r.settle()
+	case p < 198:
+		if r.roll(2) == 0 { // the other master's clock
+			r.promote()
+		}
+		r.step([]int64{0, 500_000, 5_000_000, 40_000_000}[r.roll(4)])
 	default:
 		flush(r.t, r.rdb)
 		r.settle()
@@ -325,8 +349,8 @@ func TestQuotasLawBreaksWithout(t *testing.T) {
 			r.exhaust(r.nodes[0], wholeQuota)
 		}},
 		{rule: "what the nodes remember", from: "  return lost\n", to: "  return false\n", play: forgets(wholeQuota)},
-		{rule: "what the nodes remember of a rolling quota", from: "tally[id].granted < mine.granted then tally[id], lost = mine, true end", to: "tally[id].granted < mine.granted then lost = true end\n    tally[id] = tally[id] or {granted = 0, returned = 0}", play: forgets(rollingQuota)},
-		{rule: "the wait for all nodes", from: "local at = tonumber(current or 0) + learn + HORIZON", to: "local at = 0", play: func(r *quotaRun) {
+		{rule: "what the nodes remember of a rolling quota", from: "tally[id].granted < mine.granted then tally[id], lost = mine, true end", to: "tally[id].granted < mine.granted then lost = true end\n    tally[id] = tally[id] or {granted = 0, returned = 0}", play: forgets(longQuota)},
+		{rule: "the wait for all nodes", from: "local at = tonumber(current or 0) + HORIZON + math.max(learn, window)", to: "local at = 0", play: func(r *quotaRun) {
 			r.toBound(50_000_000)
 			r.exhaust(r.nodes[0], wholeQuota)
 			r.promote()
@@ -670,5 +694,34 @@ func TestAQuotaOfAClockThatWasAheadWaitsAfterALoss(t *testing.T) {
 	r.exhaust(r.nodes[0], keyedQuota)
 	if got := len(r.calls[job(keyedQuota, "0", 1).Passes[0].Value]) - before; got != 0 {
 		t.Errorf("got %d units in the window of the loss, want none", got)
+	}
+}
+
+// A rolling quota keeps its cap where Redis's clock goes ahead of the parts that it counts in.
+func TestARollingQuotaKeepsItsCapWhenTheClockGoesAhead(t *testing.T) {
+	oneGoroutine(t)
+	t.Parallel()
+	for _, how := range []string{"a step", "another master"} {
+		for _, ahead := range []time.Duration{63 * time.Second, 2 * time.Minute} {
+			t.Run(fmt.Sprint(how, " ", ahead), func(t *testing.T) {
+				t.Parallel()
+				r := playedQuotas(t)
+				r.keeps, r.late = true, func() int64 { return 0 }
+				r.exhaust(r.nodes[0], rollingQuota)
+				if how == "another master" {
+					r.promote()
+				}
+				r.step(ahead.Microseconds())
+				r.exhaust(r.nodes[0], rollingQuota)
+				if over := r.over(); over != "" {
+					t.Error(over)
+				}
+				r.pass(61_000_000)
+				r.exhaust(r.nodes[0], rollingQuota)
+				if got := len(r.calls[job(rollingQuota, "", 1).Passes[0].Value]); got != 2*quotaCap {
+					t.Errorf("got %d units once the window was over, want %d", got, 2*quotaCap)
+				}
+			})
+		}
 	}
 }

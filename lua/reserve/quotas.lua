@@ -9,7 +9,8 @@
 --
 -- The state outlives the epoch of the timeline. Where all jobs count together, each node remembers the newest state that it has
 -- seen and passes it with its calls, so Redis learns again what it has lost: of each window the larger count holds. For some
--- time after an epoch's begin nothing is granted, so that all nodes come by. Slots of a reservation whose reply was lost are not
+-- time after an epoch's begin nothing is granted, so that all nodes come by. A clock that goes ahead ends the parts of a rolling
+-- window too early. So a rolling quota that is no longer than a gate's window waits for all of it, as gates do. Slots of a reservation whose reply was lost are not
 -- used, so nobody has to remember them. With a key nobody remembers the states: see on_lost.
 local quotas = {PARTS = 64} -- functions; and the parts of a rolling quota's window, as quota.Parts
 local tallies = {} -- of each state of a quota: by window, the units granted and returned
@@ -143,7 +144,8 @@ if GATES > 0 then -- a call without gates does not make these functions
   -- What was granted before lies up to a horizon behind that, perhaps in the next window of the calendar. A quota that was seeded
   -- when all nodes had come by after a loss is new, and has lost nothing.
   function quotas.resumes(gate)
-    local at = tonumber(current or 0) + learn + HORIZON
+    local window = gate.rolling > 0 and gate.rolling <= LONGEST and gate.rolling + 2 * widest or 0
+    local at = tonumber(current or 0) + HORIZON + math.max(learn, window)
     if gate.on_lost ~= 'wait' or lost_at == 0 or gate.seeded > lost_at + learn + HORIZON then return at end
     local till = lost_at + HORIZON + widest
     if gate.rolling > 0 then return math.max(at, till + gate.rolling + widest) end
