@@ -54,11 +54,12 @@ const (
 	rollingQuota        // any minute, all jobs together
 	shortQuota          // any second, likewise
 	longQuota           // any two minutes, likewise; in no random history
+	valuedQuota         // any minute, by a key; likewise
 	quotaCap     = 40
 )
 
 func quotaGates() []Gate {
-	gates := []Gate{{Name: "whole"}, {Name: "keyed", Keyed: true}, {Name: "rolling"}, {Name: "short"}, {Name: "long"}}
+	gates := []Gate{{Name: "whole"}, {Name: "keyed", Keyed: true}, {Name: "rolling"}, {Name: "short"}, {Name: "long"}, {Name: "valued", Keyed: true}}
 	for i := range gates {
 		spec := specOf(contract(quotaCap))
 		spec.Window, spec.MaxCost, spec.Calendar = 0, 3, "minute"
@@ -71,6 +72,8 @@ func quotaGates() []Gate {
 			spec.Calendar, spec.Rolling = "", time.Second
 		case longQuota:
 			spec.Calendar, spec.Rolling = "", 2*time.Minute
+		case valuedQuota:
+			spec.Calendar, spec.Rolling, spec.OnLost = "", time.Minute, quota.LostOpen
 		}
 		gates[i].Limit = limit.Spec{Terms: spec.Beside(specOf(contract(300)).Terms)}
 	}
@@ -128,7 +131,7 @@ func (r *quotaRun) step(skew int64) {
 
 // job counts so many units on one quota.
 func job(quota int, value string, units int64) Request {
-	if quota != keyedQuota {
+	if quota != keyedQuota && quota != valuedQuota {
 		value = ""
 	}
 	return Request{Cost: units, Passes: []Passed{{Value: Value{Gate: quota, Hash: HashOf(value)}}}}
@@ -723,5 +726,37 @@ func TestARollingQuotaKeepsItsCapWhenTheClockGoesAhead(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// What a rolling quota counted by a clock that was ahead stops it for no longer than a window once that clock was
+// set back.
+func TestARollingQuotaGoesOnAfterTheClockWasSetBack(t *testing.T) {
+	oneGoroutine(t)
+	t.Parallel()
+	for quota, name := range map[int]string{rollingQuota: "without a key", valuedQuota: "with a key"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := playedQuotas(t)
+			r.keeps, r.late = true, func() int64 { return 0 }
+			value := job(quota, "0", 1).Passes[0].Value
+			r.step(time.Hour.Microseconds())
+			r.pass(61_000_000)
+			r.exhaust(r.nodes[0], quota)
+			r.step(0)
+			for range 16 {
+				for _, n := range r.nodes {
+					r.ask(n, []Request{job(quota, "0", 1)}, false)
+				}
+				r.pass(4_000_000)
+			}
+			r.exhaust(r.nodes[0], quota)
+			if got := len(r.calls[value]); got != 2*quotaCap {
+				t.Errorf("got %d units a window after the clock was set back, want %d", got, 2*quotaCap)
+			}
+			if over := r.over(); over != "" {
+				t.Error(over)
+			}
+		})
 	}
 }

@@ -85,7 +85,12 @@ if GATES > 0 then -- a call without gates does not make these functions
       else values[i] = states.correct(i, values[i], tonumber(slot), tonumber(units)) end
     end
     for i, gate in ipairs(owner) do
-      if gate.quota then free[i], tallies[i] = 0, quotas.read_counts(gate, values[i]) else free[i] = states.free_after(gate, values[i]) end
+      if gate.quota then
+        local ahead
+        free[i] = 0
+        tallies[i], ahead = quotas.read_counts(gate, values[i])
+        if ahead then quotas.write_counts(gate, KEYS[6 + 4 * GATES + i], tallies[i]) end
+      else free[i] = states.free_after(gate, values[i]) end
     end
   end
 

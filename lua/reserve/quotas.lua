@@ -39,14 +39,20 @@ if GATES > 0 then -- a call without gates does not make these functions
     return now + POLL
   end
 
-  -- read_counts reads a state. Windows that are over are left out.
+  -- read_counts reads a state. Windows that are over are left out. Parts that lie further ahead than any slot were counted before
+  -- the clock was set back. They count as the newest part: for a window at most, where the state is written again. So it returns
+  -- also whether there are some.
   function quotas.read_counts(gate, text)
-    local tally = {}
+    local tally, newest, ahead = {}, gate.rolling > 0 and math.floor((now + HORIZON + STEP) / gate.part) or math.huge, false
     for id, all, back in string.gmatch(text or '', '(%d+):(%d+):(%d+)') do
       id = tonumber(id)
-      if quotas.over(gate, id) > now then tally[id] = {granted = tonumber(all), returned = tonumber(back)} end
+      if quotas.over(gate, id) > now then
+        ahead, id = ahead or id > newest, math.min(id, newest)
+        local n = tally[id] or {granted = 0, returned = 0}
+        tally[id] = {granted = n.granted + tonumber(all), returned = n.returned + tonumber(back)}
+      end
     end
-    return tally
+    return tally, ahead
   end
 
   function quotas.written_counts(tally)
@@ -125,7 +131,7 @@ if GATES > 0 then -- a call without gates does not make these functions
   -- remembered puts into a state what a node remembers, and returns whether Redis had lost some of it.
   function quotas.remembered(gate, tally, text)
     local lost = false
-    for id, mine in pairs(quotas.read_counts(gate, text)) do
+    for id, mine in pairs((quotas.read_counts(gate, text))) do
       if not tally[id] or tally[id].granted < mine.granted then tally[id], lost = mine, true end
     end
     return lost
@@ -136,8 +142,8 @@ if GATES > 0 then -- a call without gates does not make these functions
     gate.quota, gate.bounds, gate.part = true, {}, math.ceil(gate.rolling / quotas.PARTS)
     for word in string.gmatch(words, '%d+') do gate.bounds[#gate.bounds + 1] = tonumber(word) end
     if memory == '' or #gate.bounds == 0 and gate.rolling == 0 then return end
-    local tally = quotas.read_counts(gate, redis.call('GET', key) or '')
-    if quotas.remembered(gate, tally, memory) then quotas.write_counts(gate, key, tally) end
+    local tally, ahead = quotas.read_counts(gate, redis.call('GET', key) or '')
+    if quotas.remembered(gate, tally, memory) or ahead then quotas.write_counts(gate, key, tally) end
   end
 
   -- resumes is from when on a quota grants units after a loss. lost_at: since then nobody knows the states of values; 0: never.

@@ -6,7 +6,6 @@ import (
 	"dispatcher/internal/timetext"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
-	"dispatcher/throttle/limit/quota"
 )
 
 // quotaMemory is what the reserving goroutine remembers of a quota, so that Redis learns it
@@ -53,8 +52,8 @@ func (k *Known) noteQuota(g *gate, state string, now int64) {
 	if !g.IsQuota() || state == "" { // nothing was counted, or a cooldown began and nothing was read
 		return
 	}
-	g.quota.state = quota.Remember(g.quota.state, state)
 	at := limit.FromMicros(now)
+	g.quota.state = g.Remember(g.quota.state, state, at.Add(limit.MaxHorizon))
 	used := g.Used(state, at)
 	k.metrics.Quota(g.name, used, g.Cap)
 	warned := g.quota.warned

@@ -150,8 +150,7 @@ func (q Quota) Used(state string, now time.Time) (units int64) {
 	if b := q.Bounds(now); b != nil {
 		begin = b[1].UnixMicro()
 	} else if q.Rolling > 0 {
-		part := (q.Rolling.Microseconds() + Parts - 1) / Parts
-		begin = (now.UnixMicro() - q.Rolling.Microseconds()) / part
+		begin = q.part(now.Add(-q.Rolling))
 	}
 	for _, w := range windowsOf(state) {
 		if w.number == begin || q.Rolling > 0 && w.number > begin {
@@ -159,6 +158,11 @@ func (q Quota) Used(state string, now time.Time) (units int64) {
 		}
 	}
 	return units
+}
+
+// part is the number of the part of a rolling window that a time lies in.
+func (q Quota) part(t time.Time) int64 {
+	return t.UnixMicro() / ((q.Rolling.Microseconds() + Parts - 1) / Parts)
 }
 
 // window is a window of a state: "number:granted:returned". Both counts only grow.
@@ -181,10 +185,14 @@ func windowsOf(state string) (all []window) {
 
 // Remember is what a node remembers of a quota that remembered one state and is shown another.
 // A Redis that lost some units shows fewer of a window, or lacks the newest one. They stay
-// remembered until Redis has learned them again.
-func Remember(remembered, shown string) string {
+// remembered until Redis has learned them again. No slot lies behind latest on Redis's clock. Parts of a rolling
+// window that do were counted before that clock was set back; Redis counts them as the newest part.
+func (q Quota) Remember(remembered, shown string, latest time.Time) string {
 	now := windowsOf(shown)
 	for _, old := range windowsOf(remembered) {
+		if q.Rolling > 0 && old.number > q.part(latest) {
+			continue
+		}
 		i := slices.IndexFunc(now, func(w window) bool { return w.number >= old.number })
 		switch {
 		case i < 0: // newer than all that Redis has

@@ -108,8 +108,17 @@ func TestANodeRemembersTheMostOfAQuota(t *testing.T) {
 		{"1:5:0", "", "1:5:0"},
 		{"nonsense 1:5", "1:2:0", "1:2:0"},
 	} {
-		if got := Remember(row.remembered, row.shown); got != row.want {
+		if got := (Quota{Calendar: "day"}).Remember(row.remembered, row.shown, time.UnixMicro(0)); got != row.want {
 			t.Errorf("%q, shown %q: got %q, want %q", row.remembered, row.shown, got, row.want)
 		}
+	}
+}
+
+// Parts that lie ahead of all slots were counted before the clock was set back. Redis has moved them.
+func TestANodeForgetsPartsThatLieAhead(t *testing.T) {
+	t.Parallel()
+	q := Quota{Rolling: Parts * time.Second}
+	if got := q.Remember("1:5:0 2:3:0 9:7:0", "1:5:0", time.Unix(3, 0)); got != "1:5:0 2:3:0" {
+		t.Errorf("got %q, want the parts up to 3", got)
 	}
 }
