@@ -7,8 +7,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+
 	"dispatcher/throttle/internal/clock"
 	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
 )
 
@@ -83,4 +86,75 @@ func (l *Limiter) one(t *testing.T) Slot {
 		t.Fatalf("got %v, %v, want a slot", answers, err)
 	}
 	return answers[0].Slot
+}
+
+// returning is a reserver behind a quota of the calendar, and the units that its calls give back there.
+// The replies are of an epoch.
+func returning(t *testing.T, epoch *int64) (r *reserver, given *[]int64) {
+	t.Helper()
+	l, err := New(Options{Redis: patient(t, miniredis.RunT(t).Addr()), Namespace: "ns", Name: "account", Limit: specOf(contract(300)), Gates: quotaGates()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	given = new([]int64)
+	l.reserve = func(_ context.Context, a script.Ask) (script.Reservation, error) {
+		if a.Epoch == *epoch {
+			for _, c := range a.Gates.Corrections {
+				*given = append(*given, c.Slot)
+			}
+		}
+		return script.Reservation{Now: 10, Epoch: *epoch, Settings: a.Known, Schedule: clock.Schedule{Units: 1, Period: 1}}, nil
+	}
+	return &reserver{
+		Limiter: l, lanes: make([]lane, 1), clock: clock.Clock{Origin: time.Now(), Epoch: 1}, known: l.State().Settings,
+		kind: algorithm(limit.TokenBucket), learned: true, seq: 1,
+	}, given
+}
+
+// Slots of a reply that shows a step of the clock are not used, so their units are given back.
+func TestSlotsOfAReplyThatShowsAStepAreGivenBack(t *testing.T) {
+	t.Parallel()
+	epoch := int64(1)
+	r, given := returning(t, &epoch)
+	r.stepped = true
+	asked := []request{{Request: job(wholeQuota, "", 1), answer: &Answer{}}}
+	r.receive(0, asked, script.Reservation{
+		Settings: r.known, Schedule: clock.Schedule{Given: 1, Units: 1, Period: 1}, Choice: &script.Choice{Granted: []script.Grant{{At: 7}}},
+	}, costsOf(asked), time.Now())
+	r.call(t.Context(), 0, nil)
+	if !asked[0].answer.Slot.IsZero() || len(*given) != 1 || (*given)[0] != 7 {
+		t.Errorf("got a slot %v, and %v given back, want none and the one at 7", asked[0].answer.Slot, *given)
+	}
+}
+
+// A quota of the calendar gets units back that were granted before a cooldown, also where the call
+// that passed them on heard of the cooldown. A rolling one does not.
+func TestAQuotaGetsUnitsBackAfterACooldown(t *testing.T) {
+	t.Parallel()
+	epoch := int64(2)
+	r, given := returning(t, &epoch)
+	for i, quota := range []int{wholeQuota, rollingQuota} {
+		r.giveBack(&slots.Charge{Job: job(quota, "", 1), At: int64(7 + i), Epoch: 1})
+	}
+	for range 3 {
+		r.call(t.Context(), 0, nil)
+	}
+	if len(*given) != 1 || (*given)[0] != 7 {
+		t.Errorf("got %v given back, want the one at 7 once", *given)
+	}
+}
+
+// A node that leaves gives all back.
+func TestANodeThatLeavesGivesAllUnitsBack(t *testing.T) {
+	t.Parallel()
+	epoch := int64(1)
+	r, given := returning(t, &epoch)
+	const units = 300 // more than one call passes on
+	for i := range int64(units) {
+		r.giveBack(&slots.Charge{Job: job(wholeQuota, "", 1), At: i, Epoch: 1})
+	}
+	r.leave(t.Context())
+	if len(*given) != units {
+		t.Errorf("got %d units given back, want %d", len(*given), units)
+	}
 }

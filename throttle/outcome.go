@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/lateness"
 )
 
@@ -19,7 +20,7 @@ func (l *Limiter) Used(s Slot, at time.Time) {
 // that misses many asks for fewer.
 func (l *Limiter) Missed(s Slot) {
 	l.free()
-	l.giveBack(s)
+	l.giveBack(s.Charge())
 	if now := time.Now(); s.LateAt(now) {
 		l.counter.Count(s.LateBy(now))
 	}
@@ -29,7 +30,7 @@ func (l *Limiter) Missed(s Slot) {
 // Unused reports that a slot was not used since its job could not be called.
 func (l *Limiter) Unused(s Slot) {
 	l.free()
-	l.giveBack(s)
+	l.giveBack(s.Charge())
 	l.metrics.Unused.Inc()
 }
 
@@ -103,12 +104,13 @@ func (l *Limiter) Block(s Slot, job Request, of Value, asked time.Duration) {
 }
 
 // giveBack has others get the units of a slot that was not used, where a limit grants them again.
-func (l *Limiter) giveBack(s Slot) {
-	charge := s.Charge()
+func (l *Limiter) giveBack(charge *slots.Charge) {
 	if charge == nil || len(charge.Job.Passes) == 0 && !l.refunds.Load() {
 		return
 	}
-	l.corrections.GiveBack(charge)
+	if units := max(1, charge.Job.Cost); !l.corrections.GiveBack(charge) {
+		l.metrics.Reconciled(units, false)
+	}
 	l.wake(l.corrected)
 }
 

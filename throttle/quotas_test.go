@@ -45,7 +45,6 @@ type quotaNode struct {
 	*reserver
 
 	scripts script.Scripts
-	refunds []slots.Correction
 }
 
 const (
@@ -153,7 +152,7 @@ func (r *quotaRun) ask(n *quotaNode, jobs []Request, lost bool) {
 	n.redisNow, n.answeredAt = r.now+r.skew, time.Now()
 	var unused []slots.Correction
 	if len(jobs) > 0 {
-		unused, n.refunds = slices.DeleteFunc(n.refunds, func(c slots.Correction) bool { return c.Epoch != n.clock.Epoch }), nil
+		unused = n.corrections.Take(n.clock.Epoch, n.gates.Outlives)
 	}
 	asked := make([]request, len(jobs))
 	for i, job := range jobs {
@@ -173,6 +172,9 @@ func (r *quotaRun) ask(n *quotaNode, jobs []Request, lost bool) {
 		n.seq++
 	}
 	if !lost {
+		if b.Epoch != n.clock.Epoch {
+			n.corrections.Unheeded(unused)
+		}
 		n.clock.Epoch, n.known, n.stepped = b.Epoch, b.Settings, false
 		n.gates.Take(script.Choice{Quotas: b.Choice.Quotas}, b.Now, n.known.Terms)
 		r.shut += len(b.Choice.Refused)
@@ -182,12 +184,11 @@ func (r *quotaRun) ask(n *quotaNode, jobs []Request, lost bool) {
 		switch {
 		case lost: // its slots are not used
 		case !r.keeps && r.roll(8) == 0:
-			n.refunds = append(n.refunds, slots.Correction{Charge: &slots.Charge{Job: jobs[i], At: slot, Epoch: b.Epoch}})
+			n.corrections.GiveBack(&slots.Charge{Job: jobs[i], At: slot, Epoch: b.Epoch})
 		case !r.keeps && jobs[i].Cost > 1 && r.roll(4) == 0: // the provider counts fewer
 			counted := jobs[i]
 			counted.Cost = 1 + r.roll(counted.Cost-1)
 			n.Reconcile(n.charged(jobs[i], slot, b.Epoch), jobs[i], counted.Cost)
-			n.refunds = append(n.refunds, n.corrections.Take(b.Epoch)...)
 			r.use(counted, slot+r.late())
 		default:
 			r.use(jobs[i], slot+r.late())

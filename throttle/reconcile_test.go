@@ -41,7 +41,7 @@ func TestOnlyLimitsThatCountTheSameAreReconciled(t *testing.T) {
 		{0, nil, []script.StateCorrection{{Correction: script.Correction{Slot: 7, Units: 3}}}},
 	} {
 		l.Reconcile(slot, job, row.counted)
-		all := l.corrections.Take(1)
+		all := l.corrections.Take(1, l.gates.Outlives)
 		g := r.gatesOf(nil, all)
 		if first := r.firstOf(all); !slices.Equal(first, row.first) || !slices.Equal(g.Corrections, row.gates) {
 			t.Errorf("counted %d: got %+v and %+v, want %+v and %+v", row.counted, first, g.Corrections, row.first, row.gates)
@@ -174,7 +174,7 @@ func TestABlockOfAValueIsBounded(t *testing.T) {
 		0: time.Second, -time.Hour: time.Second, 30 * time.Second: 30 * time.Second, 365 * 24 * time.Hour: 10 * time.Minute,
 	} {
 		l.Block(l.charged(Request{Cost: 1}, at, 1), Request{Cost: 1}, Value{Gate: 0}, asked)
-		all := l.corrections.Take(1)
+		all := l.corrections.Take(1, l.gates.Outlives)
 		if len(all) != 1 {
 			t.Fatalf("asked for %v: got %d corrections, want the block", asked, len(all))
 		}
@@ -183,7 +183,7 @@ func TestABlockOfAValueIsBounded(t *testing.T) {
 		}
 	}
 	l.Block(l.charged(Request{Cost: 1}, at, 1), Request{Cost: 1}, Value{Gate: 1}, time.Minute)
-	if all := l.corrections.Take(1); len(all) > 0 || l.answers.Counts().Refused != 1 {
+	if all := l.corrections.Take(1, l.gates.Outlives); len(all) > 0 || l.answers.Counts().Refused != 1 {
 		t.Errorf("got %+v and %+v, want a refused call of the first limit", all, l.answers.Counts())
 	}
 }

@@ -180,7 +180,7 @@ func (r *reserver) question(number int, asked []request, now time.Time) script.A
 	place.Due = !now.Before(l.refusedUntil)
 	r.passing = nil
 	if r.lost == 0 || len(asked) == 0 { // a reservation that comes again does nothing but that
-		r.passing = r.corrections.Take(r.clock.Epoch)
+		r.passing = r.corrections.Take(r.clock.Epoch, r.gates.Outlives)
 	}
 	report := now.Sub(r.saidAt) >= reportMost
 	var binds []float64
@@ -199,7 +199,7 @@ func (r *reserver) question(number int, asked []request, now time.Time) script.A
 // firstOf is what a call says of corrections to the first limit.
 func (r *reserver) firstOf(all []slots.Correction) (corrected []script.Correction) {
 	for _, c := range all {
-		if units := c.OnFirst(); units < 0 || units > 0 && r.kind.Refunds {
+		if units := c.OnFirst(); units < 0 || units > 0 && r.kind.Refunds && c.Epoch == r.clock.Epoch {
 			corrected = append(corrected, script.Correction{Slot: c.At, Units: units})
 		}
 	}
@@ -233,7 +233,7 @@ func (r *reserver) call(ctx context.Context, number int, requests []request) {
 	}
 	if reply.Epoch != a.Epoch { // a cooldown heeds none, and empties the queues
 		r.allLanes(func(l *lane) { l.place = script.Place{} })
-		r.corrections.ChargeAgain(r.passing)
+		r.corrections.Unheeded(r.passing)
 	}
 	if r.failures > 0 {
 		r.allLanes(func(l *lane) { l.last = time.Time{} }) // of the lease: Redis's slots come before
@@ -319,6 +319,12 @@ func (r *reserver) leave(ctx context.Context) {
 	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	a := r.question(r.placed(), nil, time.Now())
+	for _, more := r.corrections.Waiting(); more; _, more = r.corrections.Waiting() {
+		if _, err := r.reserve(cctx, a); err != nil {
+			break // the last call says it
+		}
+		a = r.question(r.placed(), nil, time.Now())
+	}
 	a.Leaves = true
 	if _, err := r.reserve(cctx, a); err != nil {
 		r.log.Info("node could not sign off at redis; it counts as missing after some seconds", "error", err)

@@ -79,6 +79,9 @@ func (r *reserver) receive(number int, asked []request, reply script.Reservation
 	r.pay(number, units)
 	if r.stepped {
 		r.noteMissed(int64(len(given)))
+		for _, one := range given {
+			r.giveBack(&slots.Charge{Job: asked[one.Job].Request, At: one.At, Epoch: r.clock.Epoch})
+		}
 		return
 	}
 	r.noteMissed(reply.Schedule.Given - units) // a reply that was lost comes again, to other requests

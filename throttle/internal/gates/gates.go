@@ -117,6 +117,10 @@ func (k *Known) Settings(gate int) *limit.Settings { return k.settings[gate].Loa
 // LargestCost is the most units that a job may count on a gate.
 func (k *Known) LargestCost(gate int) int64 { return k.all[gate].LargestCost() }
 
+// Outlives reports whether the counts of a gate outlive an epoch and name their windows as before: those of
+// the calendar do. Parts of a rolling window move where the clock was set back.
+func (k *Known) Outlives(gate int) bool { return k.all[gate].Calendar != "" }
+
 // Take learns from a reply, which was given at now on Redis's clock, beside the terms of the first limit. It reports whether
 // settings are news, and whether those of a gate are stricter than before.
 func (k *Known) Take(reply script.Choice, now int64, first limit.Terms) (news, stricter bool) {

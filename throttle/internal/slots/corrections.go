@@ -47,6 +47,14 @@ func (c Correction) On(p Passed) int64 {
 	return 0
 }
 
+// only is the same without the gates that another epoch knows nothing of.
+func (c Correction) only(outlives func(gate int) bool) Correction {
+	of := *c.Charge
+	of.Job.Passes = slices.DeleteFunc(slices.Clone(of.Job.Passes), func(p Passed) bool { return !outlives(p.Gate) })
+	c.Charge = &of
+	return c
+}
+
 // A block of a value lasts as long as the provider asks, within these bounds.
 const (
 	leastBlock = time.Second // also where the provider does not say how long
@@ -77,8 +85,8 @@ func (c *Corrections) Block(s Slot, of Value, asked time.Duration) {
 	c.Add(Correction{Charge: s.charge, Called: true, Blocked: of, Until: s.charge.At + lasts.Microseconds()})
 }
 
-// GiveBack adds that a job was not called.
-func (c *Corrections) GiveBack(of *Charge) { c.Add(Correction{Charge: of}) }
+// GiveBack adds that a job was not called. It reports whether there was room.
+func (c *Corrections) GiveBack(of *Charge) (kept bool) { return c.Add(Correction{Charge: of}) }
 
 // Add reports whether there was room.
 func (c *Corrections) Add(one Correction) bool {
@@ -120,14 +128,29 @@ func (c *Corrections) ChargeAgain(all []Correction) {
 	}
 }
 
-// Take takes the first ones. What was granted in another epoch is given back no more, and its clock may be
-// another one for blocks; charges are no slot's.
-func (c *Corrections) Take(epoch int64) []Correction {
+// Unheeded keeps all corrections of a call that was answered in another epoch: its script heeded none.
+func (c *Corrections) Unheeded(all []Correction) {
+	for _, one := range all {
+		c.Add(one)
+	}
+}
+
+// Take takes the first ones. What was granted in another epoch is given back to those gates alone whose counts outlive
+// it, and its clock may be another one for blocks; charges are no slot's. The caller gives nothing of another epoch back to
+// the first limit.
+func (c *Corrections) Take(epoch int64, outlives func(gate int) bool) []Correction {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := c.all[:min(len(c.all), mostPassed)]
 	c.all = slices.Clone(c.all[len(all):])
-	return slices.DeleteFunc(all, func(one Correction) bool { return one.Epoch != epoch && (one.OnFirst() > 0 || one.Blocks()) })
+	for i, one := range all {
+		if one.Epoch != epoch && one.OnFirst() > 0 {
+			all[i] = one.only(outlives)
+		}
+	}
+	return slices.DeleteFunc(all, func(one Correction) bool {
+		return one.Epoch != epoch && (one.Blocks() || one.OnFirst() > 0 && len(one.Job.Passes) == 0)
+	})
 }
 
 // Gather is how long corrections wait for a reservation that passes them on. Without one
