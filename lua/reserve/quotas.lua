@@ -10,7 +10,8 @@
 -- The state outlives the epoch of the timeline. Where all jobs count together, each node remembers the newest state that it has
 -- seen and passes it with its calls, so Redis learns again what it has lost: of each window the larger count holds. For some
 -- time after an epoch's begin nothing is granted, so that all nodes come by. A clock that goes ahead ends the parts of a rolling
--- window too early. So a rolling quota that is no longer than a gate's window waits for all of it, as gates do. Slots of a reservation whose reply was lost are not
+-- window too early. So a rolling quota that is no longer than a gate's window waits for all of it, as gates do.
+-- Slots of a reservation whose reply was lost are not
 -- used, so nobody has to remember them. With a key nobody remembers the states: see on_lost.
 local quotas = {PARTS = 64} -- functions; and the parts of a rolling quota's window, as quota.Parts
 local tallies = {} -- of each state of a quota: by window, the units granted and returned
@@ -43,11 +44,11 @@ if GATES > 0 then -- a call without gates does not make these functions
   -- the clock was set back. They count as the newest part: for a window at most, where the state is written again. So it returns
   -- also whether there are some.
   function quotas.read_counts(gate, text)
-    local tally, newest, ahead = {}, gate.rolling > 0 and math.floor((now + HORIZON + STEP) / gate.part) or math.huge, false
+    local tally, last_part, ahead = {}, gate.rolling > 0 and math.floor((now + HORIZON + STEP) / gate.part) or math.huge, false
     for id, all, back in string.gmatch(text or '', '(%d+):(%d+):(%d+)') do
       id = tonumber(id)
       if quotas.over(gate, id) > now then
-        ahead, id = ahead or id > newest, math.min(id, newest)
+        ahead, id = ahead or id > last_part, math.min(id, last_part)
         local n = tally[id] or {granted = 0, returned = 0}
         tally[id] = {granted = n.granted + tonumber(all), returned = n.returned + tonumber(back)}
       end
