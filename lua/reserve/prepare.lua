@@ -37,8 +37,9 @@ for g = 1, GATES do
   if gate.quota then
     gate.seeded = seeded
     quotas.prepare(gate, ARGV[19 + 4 * g], ARGV[20 + 4 * g], KEYS[6 + 4 * g])
-    gate.from = math.max(from, quotas.resumes(gate))
-    if gate.on_lost == 'wait' and quotas.resumes(gate) > tonumber(current) + learn + HORIZON then lost = lost_at end
+    local resumes, after_loss = quotas.resumes(gate)
+    gate.from = math.max(from, resumes)
+    if after_loss then lost = lost_at end
   else gate.from = math.max(from, tonumber(current) + HORIZON + 2 * widest + gate.window) end
   local opens = int(gate.from) .. ' ' .. int(lost)
   if opens ~= held[4] then redis.call('HSET', key, 'opens', opens) end

@@ -149,16 +149,17 @@ if GATES > 0 then -- a call without gates does not make these functions
 
   -- resumes is from when on a quota grants units after a loss. lost_at: since then nobody knows the states of values; 0: never.
   -- What was granted before lies up to a horizon behind that, perhaps in the next window of the calendar. A quota that was seeded
-  -- when all nodes had come by after a loss is new, and has lost nothing.
+  -- when all nodes had come by after a loss is new, and has lost nothing. It returns also whether a loss is the reason.
   function quotas.resumes(gate)
     local window = gate.rolling > 0 and gate.rolling <= LONGEST and gate.rolling + 2 * widest or 0
     local at = tonumber(current or 0) + HORIZON + math.max(learn, window)
-    if gate.on_lost ~= 'wait' or lost_at == 0 or gate.seeded > lost_at + learn + HORIZON then return at end
+    if gate.on_lost ~= 'wait' or lost_at == 0 or gate.seeded > lost_at + learn + HORIZON then return at, false end
     local till = lost_at + HORIZON + widest
-    if gate.rolling > 0 then return math.max(at, till + gate.rolling + widest) end
+    local known = till < (gate.bounds[1] or 0) and 0 or now + POLL
+    if gate.rolling > 0 then known = till + gate.rolling + widest end
     for i = 1, #gate.bounds - 1 do
-      if till >= gate.bounds[i] and till < gate.bounds[i + 1] then return math.max(at, gate.bounds[i + 1] + widest) end
+      if till >= gate.bounds[i] and till < gate.bounds[i + 1] then known = gate.bounds[i + 1] + widest end
     end
-    return till < (gate.bounds[1] or 0) and at or now + POLL
+    return math.max(at, known), known >= at
   end
 end
