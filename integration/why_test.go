@@ -45,8 +45,8 @@ func TestWhyReal(t *testing.T) {
 	lines.Reset()
 	fmt.Fprintln(&lines, `{"key":"k","id":"ready","value":{}}`)
 	s.enqueueLines(t, &lines)
-	s.explains(t, "ready", "waits for an operator: paused by ")
-	s.explains(t, "account", "for it; on the node", "paused by ", "(a test) until 20")
+	s.explains(t, "ready", "waits for an operator: paused until 20")
+	s.explains(t, "account", "for it; on the node", "paused until 20", "; last change by ", "(a test)")
 	if out, err := s.command(t, "why", "nobody"); err == nil || !strings.Contains(out, "none of 3 nodes holds the job nobody") {
 		t.Errorf("got %v and %q, want that no node holds the job", err, out)
 	}

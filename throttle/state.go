@@ -98,16 +98,17 @@ func (s State) Note() string {
 	return ""
 }
 
-// PauseNote says by whom a limit with these settings was paused, and until when.
+// PauseNote says until when a limit with these settings is paused, and who changed it last: the settings don't say who paused it.
 func PauseNote(s limit.Settings) string {
 	by := s.By
 	if s.Why != "" {
 		by += " (" + s.Why + ")"
 	}
-	if s.RevertAt.IsZero() {
-		return fmt.Sprintf("paused by %s until somebody resumes it: dispatcher limit resume", by)
+	until := "somebody resumes it (dispatcher limit resume)"
+	if ends := s.PauseEnds(); !ends.IsZero() {
+		until = ends.UTC().Format(time.RFC3339)
 	}
-	return fmt.Sprintf("paused by %s until %s", by, s.RevertAt.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("paused until %s; last change by %s", until, by)
 }
 
 // enter moves to a phase and logs that once.

@@ -76,7 +76,7 @@ func pauseOf(s limit.Settings) *figures.Pause {
 	if !s.Paused {
 		return nil
 	}
-	return &figures.Pause{By: s.By, Until: timetext.Exact(s.RevertAt)}
+	return &figures.Pause{By: s.By, Until: timetext.Exact(s.PauseEnds())}
 }
 
 func perSecond(units float64, c limit.Contract) float64 { return units / c.Window.Seconds() }

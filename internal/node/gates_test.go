@@ -436,7 +436,7 @@ func TestAGateGoesOnAfterAPause(t *testing.T) {
 			t.Errorf("got %+v and %+v, want that the node knows who paused the recipient's limit", account, recipient)
 		}
 		if p := pauseOf(b.limiter.Settings(1)); p == nil || *p != (figures.Pause{By: "test"}) {
-			t.Errorf("got %+v in the figures, want who paused it", p)
+			t.Errorf("got %+v in the figures, want who changed it last", p)
 		}
 		if account, recipient := b.metric("dispatcher_limit_paused", "account"), b.metric("dispatcher_limit_paused", "recipient"); account != 0 || recipient != 1 {
 			t.Errorf("got the metrics %v and %v, want 0 of the account and 1 of the recipient", account, recipient)

@@ -166,7 +166,7 @@ func (n *Node) whyJob(s consumer.Stay, now time.Time) why.Job {
 // moves on then, and says nothing.
 func whyPaused(one *why.Job, s limit.Settings) {
 	if s.Paused {
-		one.WaitsFor, one.Until = waitsForResume, timeOf(s.RevertAt)
+		one.WaitsFor, one.Until = waitsForResume, timeOf(s.PauseEnds())
 		one.Why = fmt.Sprintf("the limit %s is %s", one.Limit, throttle.PauseNote(s))
 	}
 }
@@ -193,7 +193,7 @@ func (n *Node) whyNobody() (waitsFor, text string, until time.Time) {
 	note := s.Note()
 	switch s.Phase {
 	case throttle.PhasePaused:
-		return waitsForResume, note, s.Settings.RevertAt
+		return waitsForResume, note, s.Settings.PauseEnds()
 	case throttle.PhaseBlocked:
 		return waitsForBlock, note, s.Until
 	case throttle.PhaseCooldown:

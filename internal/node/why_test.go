@@ -18,8 +18,12 @@ func TestWhyNamesThePauseOfALimit(t *testing.T) {
 		until *time.Time
 		text  string
 	}{
-		"resumed": {limit.Settings{Terms: limit.Terms{Paused: true}, By: "anna", Why: "a test"}, nil, "the limit otp is paused by anna (a test) until somebody resumes it"},
-		"ends":    {limit.Settings{Terms: limit.Terms{Paused: true}, By: "anna", RevertAt: ends}, timeOf(ends), "the limit otp is paused by anna until 2023-11-14T22:28:20Z"},
+		"resumed": {limit.Settings{Terms: limit.Terms{Paused: true}, By: "anna", Why: "a test"}, nil, "the limit otp is paused until somebody resumes it (dispatcher limit resume); last change by anna (a test)"},
+		"ends":    {limit.Settings{Terms: limit.Terms{Paused: true}, By: "anna", RevertAt: ends}, timeOf(ends), "the limit otp is paused until 2023-11-14T22:28:20Z; last change by anna"},
+		"an override ends and the pause stays": {
+			limit.Settings{Terms: limit.Terms{Paused: true}, By: "bob", RevertAt: ends, RevertTo: limit.Terms{Paused: true}}, nil,
+			"the limit otp is paused until somebody resumes it (dispatcher limit resume); last change by bob",
+		},
 	} {
 		one := why.Job{WaitsFor: "limit", Limit: "otp", Until: timeOf(looks)}
 		whyPaused(&one, tc.set)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"dispatcher/internal/timetext"
 	"dispatcher/throttle"
 )
 
@@ -58,7 +59,7 @@ func (f *Fleet) holdUp() Health {
 	case f.every(func(n *Figures) bool { return !n.Ready }):
 		return Health{State: NotReady, Warn: true, Text: fmt.Sprintf("No node can work: %s %s.", faultOf(fresh[0]), wait)}
 	case f.Limit.Settings.Paused:
-		return Health{State: Paused, Warn: true, Limit: f.Limit.Name, Text: fmt.Sprintf("Paused by %s%s: %s.", f.Limit.By, untilText(f.Limit.RevertAt), wait)}
+		return Health{State: Paused, Warn: true, Limit: f.Limit.Name, Text: fmt.Sprintf("Paused%s, last change by %s: %s.", untilText(timetext.Exact(f.Limit.Settings.PauseEnds())), f.Limit.By, wait)}
 	case f.Limit.Slowdown != nil && f.Limit.Slowdown.BlockedUntil != "":
 		return Health{
 			State: Blocked, Warn: true, Limit: f.Limit.Name,
@@ -75,8 +76,8 @@ func (f *Fleet) holdUp() Health {
 		}
 	}
 	if paused := f.mostWaited(func(l *Limit) bool { return l.Paused != nil }); paused != nil {
-		return Health{State: Gated, Warn: true, Limit: paused.Name, Text: fmt.Sprintf("The limit %s is paused by %s%s: %s for it, %s in all.",
-			paused.Name, paused.Paused.By, untilText(paused.Paused.Until), jobsText(float64(paused.Waiting)), wait)}
+		return Health{State: Gated, Warn: true, Limit: paused.Name, Text: fmt.Sprintf("The limit %s is paused%s, last change by %s: %s for it, %s in all.",
+			paused.Name, untilText(paused.Paused.Until), paused.Paused.By, jobsText(float64(paused.Waiting)), wait)}
 	}
 	if f.binds() {
 		return Health{State: Limited, Limit: f.Limit.Name, Text: fmt.Sprintf("The limit %s holds the jobs up, more nodes would not help: %s.", f.Limit.Name, wait)}

@@ -123,6 +123,9 @@ func TestHealthNamesWhatHoldsJobsUp(t *testing.T) {
 	}
 	paused := settings()
 	paused.Paused = true
+	ends, stays := paused, paused
+	ends.RevertAt = time.Unix(1_700_000_900, 0)
+	stays.RevertAt, stays.RevertTo.Paused = ends.RevertAt, true
 	silent := working("n1", busy())
 	silent.Stale, silent.AgeS = true, 12
 	down := busy()
@@ -139,14 +142,16 @@ func TestHealthNamesWhatHoldsJobsUp(t *testing.T) {
 		"no node":   {fleet(settings()), Unknown, "No node works"},
 		"silent":    {fleet(settings(), silent), Unknown, "for 12s"},
 		"not ready": {fleet(settings(), unready), NotReady, "kafka: no broker answers"},
-		"paused":    {fleet(paused, working("n1", busy())), Paused, "until somebody resumes it: 1204 jobs wait"},
+		"paused":    {fleet(paused, working("n1", busy())), Paused, ": 1204 jobs wait."},
+		"ends":      {fleet(ends, working("n1", busy())), Paused, "Paused until 22:28:20 UTC, last"},
+		"stays":     {fleet(stays, working("n1", busy())), Paused, "Paused until somebody resumes it, last"},
 		"provider":  {fleet(settings(), working("n1", down)), Provider, "does not answer: 1204 jobs wait"},
 		"idle":      {fleet(settings(), working("n1", Figures{})), Idle, "No job waits."},
 		"limit":     {fleet(settings(), working("n1", busy(Limit{Name: "provider", Binds: 1}))), Limited, "The limit provider holds the jobs up"},
 		"gate":      {fleet(settings(), working("n1", busy(Limit{Name: "provider"}, Limit{Name: "recipient", Binds: 0.8, Waiting: 800}))), Gated, "The limit recipient holds 800 jobs up"},
 		"a paused gate": {
 			fleet(settings(), working("n1", busy(Limit{Name: "provider", Binds: 1}, Limit{Name: "otp", Waiting: 800, Paused: &figures.Pause{By: "anna"}}))), Gated,
-			"The limit otp is paused by anna until somebody resumes it: 800 jobs wait for it, 1204 jobs wait in all.",
+			"The limit otp is paused until somebody resumes it, last change by anna: 800 jobs wait for it, 1204 jobs wait in all.",
 		},
 		"held":    {fleet(settings(), working("n1", heldJobs)), Held, "Rules of operators hold 700 jobs: 1204 jobs wait in all."},
 		"working": {fleet(settings(), working("n1", busy(Limit{Name: "provider", Binds: 0.1}))), Working, "No limit holds the jobs up"},

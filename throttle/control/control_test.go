@@ -116,6 +116,21 @@ func TestAPlainChangeHoldsNowAndAfterTheOverride(t *testing.T) {
 	}
 }
 
+// A pause without an end outlasts an override that begins in it.
+func TestAPauseEndsWithNoOverrideOfTheCap(t *testing.T) {
+	t.Parallel()
+	c := newDeployment(t, limit.Guardrails{}, 1)
+	c.must(t, paused(true))
+	if s := c.must(t, capFor(100, 10*time.Minute)); !s.Paused || s.RevertAt.IsZero() || !s.PauseEnds().IsZero() {
+		t.Errorf("got the end %v of the pause in %+v, want none", s.PauseEnds(), s)
+	}
+	ch := paused(true)
+	ch.For = time.Hour
+	if c.must(t, paused(false)).PauseEnds() != (time.Time{}) || c.must(t, ch).PauseEnds().IsZero() {
+		t.Error("want an end of a pause with an end alone")
+	}
+}
+
 func TestAnOverrideOfAnOverrideReturnsToWhatWasBeforeBoth(t *testing.T) {
 	t.Parallel()
 	c := newDeployment(t, limit.Guardrails{}, 1)

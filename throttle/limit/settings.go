@@ -153,6 +153,15 @@ func (s Settings) Reverted() Settings {
 	}
 }
 
+// PauseEnds is when a pause ends by itself; zero: when somebody resumes the limit, also where an override ends before. Of a limit
+// that is not paused it is zero.
+func (s Settings) PauseEnds() time.Time {
+	if !s.Paused || s.RevertTo.Paused {
+		return time.Time{}
+	}
+	return s.RevertAt
+}
+
 // ReservePeriod is the time in which a node's units of the reserve may be used: under an
 // override the longer one of the override and of what follows it, since a node that
 // is cut off does not see it end.

@@ -97,7 +97,7 @@ function tables(fleet) {
   ]), 'No node has said anything of its lanes.', 7);
   fill('limit-rows', fleet.limits.map((l) => [
     l.name, n(number(l.waiting)), n(percent(l.binds)),
-    l.paused ? `This limit is paused by ${l.paused.by}.` : l.binds >= 0.5 ? 'This limit holds jobs up: more nodes would not help.' : '',
+    l.paused ? `This limit is paused, last change by ${l.paused.by}.` : l.binds >= 0.5 ? 'This limit holds jobs up: more nodes would not help.' : '',
   ]), 'No node has said anything of its limits.', 4);
   show('keys', fleet.keys.length > 0);
   fill('key-rows', fleet.keys.map((k) => [k.limit ? `a value of ${k.limit}` : 'an ordering key', k.hash, n(`${number(k.jobs)}${k.at_least ? ' or more' : ''}`)]), 'None.', 3);
