@@ -309,7 +309,7 @@ func TestEachAnswerIsAsTheDocumentHasIt(t *testing.T) {
 	ask(false, http.MethodPatch, "limits/provider", `{"cap":300}`)
 	ask(yes, post, "limits/provider/pause", `{"for":"15m"}`)
 	ask(yes, post, "limits/provider/resume", `{"why":"on"}`)
-	ask(yes, post, "limits/provider/undo", `{}`, `If-Match: *`)
+	ask(yes, post, "limits/provider/undo", `{"for":"5m"}`, `If-Match: *`) // the pause had an end
 	ask(false, post, "limits/provider/undo", `{}`)
 	ask(yes, post, "limits/provider/release", `{}`)
 	ask(yes, post, "limits/recipient/release", `{"key":"a"}`)

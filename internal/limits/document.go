@@ -72,9 +72,18 @@ func (r Reader) DescribeAt(ctx context.Context, operator *control.Control, name 
 	}
 	if !now.RevertAt.IsZero() {
 		left := max(0, now.RevertAt.Sub(there.At)).Seconds()
-		d.RevertAt, d.RevertInS, d.RevertTo = timetext.Exact(now.RevertAt), &left, termsOf(now.RevertTo)
+		d.RevertAt, d.RevertInS, d.RevertTo = timetext.Exact(now.RevertAt), &left, following(now.Spans()[1:])
 	}
 	return d, nil
+}
+
+// following are the terms behind an override. They have an end, and what follows it, where another override is on then.
+func following(spans []limit.Span) map[string]any {
+	terms := termsOf(spans[0].Terms)
+	if len(spans) > 1 {
+		terms["revert_at"], terms["revert_to"] = timetext.Exact(spans[0].Until), following(spans[1:])
+	}
+	return terms
 }
 
 // document has what follows from the settings and the file alone.

@@ -155,6 +155,39 @@ func TestTwoOperatorsMeet(t *testing.T) {
 	b.Fine()
 }
 
+// A pause and a cap for a while each end at their own time.
+func TestAPauseAndACapForAWhileMeet(t *testing.T) {
+	path := browser.Path(t)
+	s := newSite(t, 0)
+	b := browser.Open(t, path, s.url)
+	b.Has("rate-now", "300 calls")
+	s.changes(http.MethodPatch, "", `{"cap": 100, "for": "2h", "by": "Bob", "why": "the provider asks for it"}`)
+	b.Has("rate-now", "100 calls")
+	b.Click("pause-button")
+	b.Has("resume-countdown", "14:")
+	b.Has("rate-override", "This ends by itself in 1:59:")
+	b.Has("rate-override", "then 300 calls in any 1 s again")
+	b.Types("cap", "90")
+	b.Types("why", "a bit less")
+	b.Picks("for", "custom")
+	b.Types("custom", "60")
+	b.Click("rate-review")
+	b.Has("confirm-text", "for 60 minutes. Then it is 300 again.")
+	b.Click("confirm-yes")
+	b.Has("rate-result", "The cap is 90.")
+	b.Has("rate-override", "This ends by itself in 59:")
+	b.Has("resume-countdown", "14:")
+	b.Click("resume-button")
+	b.Has("rate-now", "Now: 90 calls")
+	b.Has("rate-override", "then 300 calls in any 1 s again")
+	b.Until("the pause can be undone", "document.getElementById('undo') && document.querySelector('#history-rows tr').textContent.includes('resumed')")
+	b.Click("undo") // the resuming
+	b.Has("confirm-text", "Undo makes: paused, until")
+	b.Click("confirm-yes")
+	b.Has("resume-countdown", "14:")
+	b.Fine()
+}
+
 // What the provider refuses is shown and can be ended.
 func TestTheProviderRefuses(t *testing.T) {
 	path := browser.Path(t)

@@ -6,7 +6,7 @@ if flag('x') then -- the node leaves: nobody waits for it
   redis.call('HDEL', nodes, node)
   redis.call('DEL', reserved)
 end
-if set and not newer and set.revert_at > 0 and now >= set.revert_at then -- the override has ended
+while set and not newer and set.revert_at > 0 and now >= set.revert_at do -- an override has ended
   stored, set = ended(stored, set)
 end
 if set and not newer and set.algorithm ~= ALGORITHM then return nothing(0) end

@@ -25,7 +25,8 @@ for g = 1, GATES do
     seeded = held[1] and seeded > 0 and seeded or now
     redis.call('HSET', key, 'settings', text, 'not_before', int(from), 'seeded', int(seeded))
     redis.call('PERSIST', key)
-  elseif gate.revert_at > 0 and now >= gate.revert_at then -- the override has ended
+  end
+  while gate.revert_at > 0 and now >= gate.revert_at do -- an override has ended
     text, gate = ended(text, gate, key, KEYS[4 + 4 * g])
   end
   if flag('x') then redis.call('HDEL', KEYS[5 + 4 * g], node)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"dispatcher/internal/audit"
@@ -48,43 +49,83 @@ func (ch Change) validate() error {
 	return errors.Join(faults.Err(), audit.CheckWhy(ch.Why))
 }
 
-// apply returns the settings that the change leads to at now.
+// apply returns the settings that the change leads to at now. The settings that it leaves alone return at their own times.
 func (ch Change) apply(s limit.Settings, now time.Time) (limit.Settings, error) {
 	to := s.Successor(ch.By, ch.Why, now)
 	to.Undid = ch.undid
 	if err := ch.put(&to, now); err != nil {
 		return s, err
 	}
-	on := !s.RevertAt.IsZero()
-	switch {
-	case ch.For > 0:
-		if !on { // else RevertTo stays what it was before the first override
-			to.RevertTo = s.Terms
+	spans, err := ch.spread(s.Spans(), now)
+	if err := cmp.Or(err, validate(spans)); err != nil {
+		return to, err
+	}
+	return to.WithSpans(spans), nil
+}
+
+// spread puts the change into all terms until it ends. Behind that it leaves the terms as they would be without it, and without
+// the overrides that it replaces.
+func (ch Change) spread(old []limit.Span, now time.Time) (spans []limit.Span, err error) {
+	var ends time.Time
+	if ch.For > 0 {
+		ends = now.Add(ch.For) // not behind Changed, which may be a time of a clock that was ahead
+	}
+	usual, began := old[len(old)-1].Terms, now
+	for _, one := range old {
+		during := limit.Settings{Terms: one.Terms}
+		after, unreturned := ch.returned(one.Terms, usual)
+		if err := cmp.Or(ch.put(&during, now), unreturned); err != nil {
+			return spans, err
 		}
-		to.RevertAt = now.Add(ch.For) // not behind Changed, which may be a time of a clock that was ahead
-		return to, nil
-	case on:
-		after := limit.Settings{Terms: to.RevertTo}
-		err := ch.put(&after, now)
-		if to.RevertTo = after.Terms; err != nil || to.RevertTo != to.Terms {
-			return to, err
+		if ends.IsZero() || began.Before(ends) {
+			spans = append(spans, limit.Span{Terms: during.Terms, Until: earlier(one.Until, ends)})
+		}
+		if !ends.IsZero() && (one.Until.IsZero() || one.Until.After(ends)) {
+			spans = append(spans, limit.Span{Terms: after, Until: one.Until})
+		}
+		began = one.Until
+	}
+	return spans, nil
+}
+
+// validate refuses terms that can't be kept, now or later.
+func validate(spans []limit.Span) error {
+	if err := spans[0].Validate(); err != nil {
+		return err
+	}
+	for _, after := range spans[1:] {
+		if err := after.Validate(); err != nil {
+			return fmt.Errorf("when the override ends: %w", err)
 		}
 	}
-	to.RevertTo, to.RevertAt = limit.Terms{}, time.Time{}
-	return to, nil
+	return nil
+}
+
+// earlier is the first of two times; zero is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// returned are terms in which the settings that the change names are as usual again: the change replaces their overrides.
+func (ch Change) returned(t, usual limit.Terms) (limit.Terms, error) {
+	s, base := limit.Settings{Terms: t}, limit.Settings{Terms: usual}
+	_, guard := ch.Values["guard"]
+	named := slices.DeleteFunc(parameters.Differences(s, base), func(p parameters.Parameter) bool {
+		_, is := ch.Values[p.Name]
+		return !is && !(guard && p.Name == "lateness") // which may have followed from the guard
+	})
+	err := parameters.Restore(base, named).Apply(&s)
+	return s.Terms, err
 }
 
 // check refuses settings that can't be kept, or that a guardrail refuses.
 func (ch Change) check(from, to limit.Settings) error {
-	if err := to.Terms.Validate(); err != nil {
-		return err
-	}
-	if to.RevertTo != (limit.Terms{}) {
-		if err := to.RevertTo.Validate(); err != nil {
-			return fmt.Errorf("when the override ends: %w", err)
-		}
-	}
 	var faults fault.List
+	ends := len(to.Spans()) - 1
+	faults.Refuse(ends > limit.MaxEnds, "for", ch.For, "settings would return at %d times, and may at %d: let it end with another change, or leave it out", ends, limit.MaxEnds)
 	faults.Refuse(from.MaxNodes > 0 && (to.Window != from.Window || to.Guard != from.Guard), "window", to.Window,
 		"can't change, nor can the guard, while nodes may hold leases of a reserve: "+
 			"one that can't reach Redis would not see it; stop the fleet, change the file and delete the limit's keys")

@@ -152,7 +152,11 @@ func (c *Control) Preview(ctx context.Context, ch Change) (limit.Settings, error
 
 // changed returns the settings as they are after the change, made at now.
 func (c *Control) changed(ctx context.Context, s limit.Settings, ch Change, now time.Time) (limit.Settings, error) {
-	s.Exceptions, s.RevertTo.Exceptions = s.Exceptions.Current(now), s.RevertTo.Exceptions.Current(now) // what has ended is in no one's way
+	spans := s.Spans()
+	for i := range spans {
+		spans[i].Exceptions = spans[i].Exceptions.Current(now) // what has ended is in no one's way
+	}
+	s = s.WithSpans(spans)
 	if ch.IfRevision != 0 && ch.IfRevision != s.Revision {
 		return s, &RevisionError{Wanted: ch.IfRevision, Now: s}
 	}

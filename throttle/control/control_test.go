@@ -141,6 +141,78 @@ func TestAnOverrideOfAnOverrideReturnsToWhatWasBeforeBoth(t *testing.T) {
 	}
 }
 
+func pausedFor(d time.Duration) control.Change {
+	ch := paused(true)
+	ch.For = d
+	return ch
+}
+
+// A provider that asks for 100 until eight gets no more before, whatever is paused meanwhile.
+func TestAPauseLeavesTheCapThatIsInForceForAWhile(t *testing.T) {
+	t.Parallel()
+	c := newDeployment(t, limit.Guardrails{}, 1)
+	asked := c.must(t, capFor(100, 2*time.Hour))
+	same := func(what string, s limit.Settings) {
+		t.Helper()
+		if s.Paused || s.Cap != 100 || !s.RevertAt.Equal(asked.RevertAt) || s.RevertTo != asked.RevertTo {
+			t.Errorf("%s: got %+v, want 100 until %v, then 300", what, s, asked.RevertAt)
+		}
+	}
+	s := c.must(t, pausedFor(15*time.Minute))
+	if !s.Paused || s.Cap != 100 || !s.PauseEnds().Equal(s.RevertAt) || !s.RevertAt.Before(asked.RevertAt.Add(-time.Hour)) {
+		t.Errorf("got %+v, want a pause of 15 minutes", s)
+	}
+	same("at the end of the pause", s.Reverted())
+	same("resumed", c.must(t, paused(false)))
+	c.must(t, pausedFor(15*time.Minute))
+	undone, err := c.Undo(t.Context(), 0, control.Change{By: "ops"})
+	if same("undone", undone); err != nil {
+		t.Error(err)
+	}
+	c.must(t, pausedFor(control.MinOverride))
+	c.until(t, "the pause is over", func() bool {
+		s, err = c.Get(t.Context())
+		return err == nil && !s.Paused
+	})
+	same("after the pause", s)
+}
+
+func TestAnOverrideOfTheCapLeavesTheEndOfAPauseAlone(t *testing.T) {
+	t.Parallel()
+	c := newDeployment(t, limit.Guardrails{}, 1)
+	ends := c.must(t, pausedFor(15*time.Minute)).RevertAt
+	s := c.must(t, capFor(100, time.Hour))
+	if !s.Paused || s.Cap != 100 || !s.PauseEnds().Equal(ends) {
+		t.Errorf("got a pause until %v in %+v, want it until %v as before", s.PauseEnds(), s, ends)
+	}
+	if s = s.Reverted(); s.Paused || s.Cap != 100 || !s.RevertAt.After(ends.Add(40*time.Minute)) || s.RevertTo.Cap != 300 || s.RevertTo.Paused {
+		t.Errorf("got %+v after the pause, want 100 for the rest of the hour, then 300", s)
+	}
+	if s = c.must(t, capOf(200)); !s.Paused || s.Cap != 200 || !s.PauseEnds().Equal(ends) || s.RevertTo.Cap != 200 || len(s.Spans()) != 2 {
+		t.Errorf("got %+v, want 200 for good, and the pause as before", s)
+	}
+}
+
+// Each call carries all terms that follow, so there is a bound.
+func TestSettingsReturnAtFewTimes(t *testing.T) {
+	t.Parallel()
+	c := newDeployment(t, limit.Guardrails{}, 1)
+	c.must(t, capFor(100, 4*time.Hour))
+	c.must(t, pausedFor(time.Hour))
+	most := c.must(t, control.Change{Values: parameters.Values{"burst": "2"}, For: 2 * time.Hour})
+	fourth := control.Change{Values: parameters.Values{"horizon": "300ms"}, For: 3 * time.Hour}
+	if _, err := c.Set(t.Context(), fourth); err == nil || !strings.Contains(err.Error(), "for: 3h0m0s: settings would return at 4 times, and may at 3") {
+		t.Errorf("got %v, want a fourth end refused", err)
+	}
+	if s, err := c.Get(t.Context()); err != nil || !s.Same(most) || len(s.Spans()) != 1+limit.MaxEnds {
+		t.Errorf("got %+v, %v, want the settings as they were", s, err)
+	}
+	fourth.For = 0
+	if s := c.must(t, fourth); len(s.Spans()) != 1+limit.MaxEnds || s.Spans()[limit.MaxEnds].Horizon != 300*time.Millisecond {
+		t.Errorf("got %+v, want the horizon for good, also behind all ends", s.Spans())
+	}
+}
+
 func TestAnOverrideEndsByItselfAndIsInTheHistory(t *testing.T) {
 	t.Parallel()
 	c := newDeployment(t, limit.Guardrails{}, 1)

@@ -78,10 +78,8 @@ func (ch *Change) takeBack(s limit.Settings, entries []Entry) error {
 	if len(changed) == 0 {
 		return fmt.Errorf("undo of revision %d: it changed neither the contract nor the pause nor a guardrail", last.To.Revision)
 	}
-	if len(entries) > 1 && !last.To.RevertAt.Equal(entries[1].To.RevertAt) {
-		if err := ch.mayReturnTo(entries[1].To); err != nil {
-			return err
-		}
+	if err := ch.mayReturnTo(last.From, changed); err != nil {
+		return err
 	}
 	ch.Values = parameters.Restore(last.From, changed)
 	ch.Why = cmp.Or(ch.Why, fmt.Sprintf("undo of revision %d", last.To.Revision))
@@ -109,7 +107,7 @@ func (ch *Change) goBack(to int64, entries []Entry) error {
 	terms := slices.DeleteFunc(slices.Clone(parameters.All), func(p parameters.Parameter) bool { return p.Kind == parameters.Guardrail })
 	for _, e := range entries {
 		if e.To.Revision == to {
-			if err := ch.mayReturnTo(e.To); err != nil {
+			if err := ch.mayReturnTo(e.To, terms); err != nil {
 				return err
 			}
 			ch.Values = parameters.Restore(e.To, terms)
@@ -126,9 +124,14 @@ func (ch *Change) goBack(to int64, entries []Entry) error {
 	return nil
 }
 
-// mayReturnTo refuses to make terms hold for good that were meant for a while.
-func (ch *Change) mayReturnTo(s limit.Settings) error {
-	if s.RevertAt.IsZero() || ch.For > 0 {
+// mayReturnTo refuses to make values hold for good that were meant for a while.
+func (ch *Change) mayReturnTo(s limit.Settings, values []parameters.Parameter) error {
+	spans := s.Spans()
+	usual := limit.Settings{Terms: spans[len(spans)-1].Terms, Guardrails: s.Guardrails}
+	named := func(p parameters.Parameter) bool {
+		return slices.ContainsFunc(values, func(v parameters.Parameter) bool { return v.Name == p.Name })
+	}
+	if ch.For > 0 || !slices.ContainsFunc(parameters.Differences(s, usual), named) {
 		return nil
 	}
 	return fmt.Errorf("revision %d (%s) was an override until %s: say for how long it is to hold (--for), or set its terms",

@@ -2,6 +2,7 @@ package limit_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -111,7 +112,7 @@ func TestExceptionsThatCanNotBeKeptAreRefused(t *testing.T) {
 	}
 }
 
-// As many exceptions as a limit may have fit into its settings, also under an override.
+// As many exceptions as a limit may have fit into its settings, also with all overrides.
 func TestAllExceptionsFitIntoTheSettings(t *testing.T) {
 	t.Parallel()
 	set := gateTerms("cap", "4").settings()
@@ -119,9 +120,15 @@ func TestAllExceptionsFitIntoTheSettings(t *testing.T) {
 		set.Exceptions = set.Exceptions.With(limit.Exception{Of: limit.HashOf(fmt.Sprint(i)), Cap: limit.MaxCap, Until: at(0)}, time.UnixMicro(1))
 	}
 	set.Why, set.By = strings.Repeat("\"", 200), strings.Repeat("\"", 200)
-	set.RevertAt, set.RevertTo = at(0), set.Terms
+	spans := []limit.Span{{Terms: set.Terms}}
+	for i := range limit.MaxEnds {
+		before := spans[0].Terms
+		before.Cap++
+		spans = append([]limit.Span{{Terms: before, Until: at(-int64(i))}}, spans...)
+	}
+	set = set.WithSpans(spans)
 	back, err := limit.Unpack(set.Pack())
-	if err != nil || back.Terms != set.Terms || back.RevertTo != set.RevertTo {
+	if err != nil || !slices.Equal(back.Spans(), spans) {
 		t.Errorf("got %v, want the settings as they were packed, of %d bytes", err, len(set.Pack()))
 	}
 }

@@ -66,10 +66,11 @@ func (s Settings) ChoosesLateness() bool {
 // WithLateness are the settings with another lateness, chosen at now. The terms to
 // which an override returns get it as well, where their guard is auto.
 func (s Settings) WithLateness(lateness time.Duration, why string, now time.Time) Settings {
-	to := s.Successor(Dispatcher, why, now)
-	to.Contract = s.Contract.WithLateness(lateness)
-	if !s.RevertAt.IsZero() && s.RevertTo.Auto {
-		to.RevertTo.Contract = s.RevertTo.WithLateness(lateness)
+	spans := s.Spans()
+	for i := range spans {
+		if i == 0 || spans[i].Auto {
+			spans[i].Contract = spans[i].WithLateness(lateness)
+		}
 	}
-	return to
+	return s.Successor(Dispatcher, why, now).WithSpans(spans)
 }

@@ -11,7 +11,7 @@ import (
 const packedVersion = 3
 
 // maxPacked bounds a value that is read from Redis, in bytes.
-const maxPacked = 16 << 10
+const maxPacked = 32 << 10
 
 // packed are the settings as Redis holds them: one JSON value. Durations are in
 // nanoseconds, as Go writes them, and times in microseconds since 1970.

@@ -3,6 +3,7 @@ package limit
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,7 +86,7 @@ type Settings struct {
 	Undid    int64     `json:"undid,omitempty"` // the revision that the change took back; 0: it was no undo
 
 	RevertAt time.Time `json:"-"` // when an override ends and RevertTo holds, by Redis's clock; zero: no override
-	RevertTo Terms     `json:"-"`
+	RevertTo Terms     `json:"-"` // until the next override ends, see [Settings.Spans]
 
 	Began time.Time `json:"-"` // where the timeline of these settings began, by Redis's clock; zero: seeded
 
@@ -99,13 +100,12 @@ const Dispatcher = "dispatcher"
 // Same reports whether a change to other would change nothing. An override that ends
 // with the terms in force is none.
 func (s Settings) Same(other Settings) bool {
-	if s.Terms != other.Terms || s.Guardrails != other.Guardrails {
+	if s.Guardrails != other.Guardrails {
 		return false
 	}
-	if s.RevertAt.IsZero() {
-		return other.RevertAt.IsZero() || other.RevertTo == s.Terms
-	}
-	return s.RevertAt.Equal(other.RevertAt) && s.RevertTo == other.RevertTo
+	return slices.EqualFunc(merged(s.Spans()), merged(other.Spans()), func(a, b Span) bool {
+		return a.Terms == b.Terms && a.Until.Equal(b.Until)
+	})
 }
 
 // Newer reports whether s was made after other. The time decides and not the
@@ -126,7 +126,7 @@ func (s Settings) Stricter(old Settings) bool {
 }
 
 // Successor is a copy of the settings for a change made at now, which is behind the
-// change that made s.
+// change that made s. Who changes an override in it states all spans, by [Settings.WithSpans].
 func (s Settings) Successor(by, why string, now time.Time) Settings {
 	s.packed, s.revertTo = "", ""
 	s.By, s.Why, s.Undid, s.Revision, s.Changed = by, why, 0, s.Revision+1, s.behind(now)
@@ -151,15 +151,6 @@ func (s Settings) Reverted() Settings {
 		Terms: s.RevertTo, Guardrails: s.Guardrails,
 		Changed: s.behind(s.RevertAt), Revision: s.Revision + 1, By: Dispatcher, Why: "the override is over",
 	}
-}
-
-// PauseEnds is when a pause ends by itself; zero: when somebody resumes the limit, also where an override ends before. Of a limit
-// that is not paused it is zero.
-func (s Settings) PauseEnds() time.Time {
-	if !s.Paused || s.RevertTo.Paused {
-		return time.Time{}
-	}
-	return s.RevertAt
 }
 
 // ReservePeriod is the time in which a node's units of the reserve may be used: under an

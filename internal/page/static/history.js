@@ -3,7 +3,7 @@
 import { $, confirmed, node, refill, say } from './dom.js';
 import { Problem, get, limitPath } from './api.js';
 import { change, inForce, showProblem } from './change.js';
-import { adopt, leftOf, state } from './state.js';
+import { adopt, following, leftOf, state } from './state.js';
 import { changes, clock, number, stamp } from './text.js';
 
 let changed = () => {};
@@ -88,7 +88,7 @@ function rows(lines) {
 // time for terms that were an override.
 function until(l, lines) {
   const before = lines.filter((one) => one.revision).find((one) => one.revision < l.revision);
-  return before?.revert_at && !state.limit.revert_at && leftOf(before.revert_at) > 1 ? before.revert_at : '';
+  return before?.revert_at && !following(state.limit).some(({ at }) => at === before.revert_at) && leftOf(before.revert_at) > 1 ? before.revert_at : '';
 }
 
 const tries = 3;

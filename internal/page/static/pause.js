@@ -2,7 +2,7 @@
 
 import { $, confirmed, focusOn, say, show } from './dom.js';
 import { change, inForce, showProblem } from './change.js';
-import { adopt, leftOf, state } from './state.js';
+import { adopt, following, leftOf, state } from './state.js';
 import { clock, countdown, number } from './text.js';
 
 let changed = () => {};
@@ -16,11 +16,11 @@ export function pause() {
   show('resume-form', limit.paused);
   say('pause-h', limit.paused ? 'Paused' : 'Pause');
   if (!limit.paused) return;
-  const ends = limit.revert_at && limit.revert_to && !limit.revert_to.paused;
+  const ends = following(limit).find(({ then }) => !then.paused)?.at;
   const who = `Last change by ${limit.by || 'nobody known'}${limit.why ? `: ${limit.why}` : ''}.`;
   show('resume-countdown', Boolean(ends));
-  if (ends) say('resume-countdown', countdown(leftOf(limit.revert_at)));
-  say('resume-text', ends ? `until it resumes by itself, at ${clock(limit.revert_at, true)}. ${who}` : `No call is made until somebody resumes it. ${who}`);
+  if (ends) say('resume-countdown', countdown(leftOf(ends)));
+  say('resume-text', ends ? `until it resumes by itself, at ${clock(ends, true)}. ${who}` : `No call is made until somebody resumes it. ${who}`);
 }
 
 async function make(event, rest, body, done) {

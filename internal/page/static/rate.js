@@ -3,7 +3,7 @@
 import { $, confirmed, focusOn, node, say, show } from './dom.js';
 import { Problem, get, limitPath } from './api.js';
 import { change, inForce, setFault, setFaults, showProblem } from './change.js';
-import { adopt, leftOf, state, unitOf } from './state.js';
+import { adopt, following, leftOf, state, unitOf } from './state.js';
 import { changes, clock, countdown, expiring, lasting, number, percent, settings } from './text.js';
 
 const fields = ['cap', 'for', 'custom', 'why', 'by', 'force'];
@@ -23,10 +23,10 @@ export function rate() {
   $('rate').dataset.revision = limit.revision; // what the page knows, for tests
   say('rate-now', limit.paused ? `Paused; once it is resumed: ${terms(limit)}` : `Now: ${terms(limit)}`);
   say('cap-unit', `${unitOf(limit)} in any ${lasting(limit.window_s)}`);
-  const back = limit.revert_to && (limit.revert_to.cap !== limit.cap || limit.revert_to.window_s !== limit.window_s);
+  const back = following(limit).find(({ then }) => then.cap !== limit.cap || then.window_s !== limit.window_s);
   show('rate-override', Boolean(back));
   if (back) {
-    say('rate-override', `This ends by itself in ${countdown(leftOf(limit.revert_at))}, at ${clock(limit.revert_at, true)}: then ${terms({ ...limit, ...limit.revert_to })} again.`);
+    say('rate-override', `This ends by itself in ${countdown(leftOf(back.at))}, at ${clock(back.at, true)}: then ${terms({ ...limit, ...back.then })} again.`);
   }
   if (!busy && seen && limit.revision !== seen.revision) {
     if (decided(limit) !== decided(seen)) meanwhile(seen, limit);
@@ -153,10 +153,11 @@ async function review(event) {
   seen = before;
   const cap = wanted();
   const verb = cap < before.cap ? 'Lower' : cap > before.cap ? 'Raise' : 'Keep';
-  const after = lasts() ? `, for ${lastsText()}. Then it is ${number((before.revert_to ?? before).cap)} again.` : ', until somebody changes it.';
+  const usual = following(before).at(-1)?.then ?? before;
+  const until = lasts() ? `, for ${lastsText()}. Then it is ${number(usual.cap)} again.` : ', until somebody changes it.';
   try {
     const agreed = await confirmed(`${verb} the cap of ${before.name}?`, [
-      `From ${terms(before)} to ${terms(before, cap)}${after}`,
+      `From ${terms(before)} to ${terms(before, cap)}${until}`,
       `Why: ${$('why').value.trim()}`,
       refusal && `This passes the guardrail: ${refusal}.`,
     ], `${verb} to ${number(cap)}`);

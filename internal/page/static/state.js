@@ -30,4 +30,8 @@ export const fleetNow = () => new Date(Date.now() + state.offset);
 export const leftOf = (at) => (Date.parse(at) - fleetNow().getTime()) / 1000;
 export const ageS = () => (performance.now() - state.heard) / 1000;
 export const isOld = () => state.fleet === null || ageS() > 5;
+
+// following lists the terms that follow overrides, each with the time from which they hold.
+export const following = (limit) => (limit.revert_to ? [{ at: limit.revert_at, then: limit.revert_to }, ...following(limit.revert_to)] : []);
+
 export const unitOf = (limit) => (limit.max_cost > 1 ? 'units' : 'calls');

@@ -50,6 +50,16 @@ func Brief(t limit.Terms, jobs limits.Counts) string {
 	return text
 }
 
+// Following is what follows an override, until the last one has ended.
+func Following(s limit.Settings, jobs limits.Counts) string {
+	spans := s.Spans()[1:]
+	text := "then " + Brief(spans[0].Terms, jobs)
+	for i, next := range spans[1:] {
+		text += fmt.Sprintf("; until %s, then %s", timetext.Stamp(spans[i].Until), Brief(next.Terms, jobs))
+	}
+	return text
+}
+
 // PrintWaste warns if the terms leave little of the cap, and names an algorithm that leaves
 // more.
 func PrintWaste(w io.Writer, share float64, terms limit.Terms, scope limit.Scope) {

@@ -215,10 +215,11 @@ func TestAnOverrideIsShownWithItsEnd(t *testing.T) {
 	o := limit("pause", "provider", "--for", "1h", "--json")
 	o.MustPrint(t)
 	state := shownLimit(t, o.Out)
-	if !state.Paused || state.RevertAt == "" || state.RevertInS == nil || *state.RevertInS < 3500 || state.RevertTo["cap"] != 400.0 ||
-		state.MaxCap != 900 || state.MaxStep != 2.5 || state.InForce.Of != 1 {
+	if !state.Paused || state.RevertAt == "" || state.RevertInS == nil || *state.RevertInS > 600 || state.RevertTo["cap"] != 400.0 ||
+		state.RevertTo["paused"] != true || state.RevertTo["revert_at"] == "" || state.MaxCap != 900 || state.MaxStep != 2.5 || state.InForce.Of != 1 {
 		t.Errorf("got %s", o.Out)
 	}
+	limit("get", "provider").MustPrint(t, ", then at most 400 in any 1s, burst 1, paused; until ", "Z, then at most 400 in any 1s, burst 1\n")
 	limit("list").MustPrint(t, "provider", "at most 600 in any 1s, burst 1, paused", "T")
 	limit("list", "--json").MustPrint(t, `"name":"provider"`, `"revert_at":"`)
 }

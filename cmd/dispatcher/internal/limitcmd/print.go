@@ -27,7 +27,7 @@ func (s printed) show(w io.Writer) error {
 	table, now := cli.Table(w), s.Settings
 	_, _ = fmt.Fprintf(table, "limit %s: %s\n", s.Name, cli.Brief(now.Terms, s.Counts))
 	if s.RevertAt != "" {
-		_, _ = fmt.Fprintf(table, "  until %s (%s), then %s\n", timetext.Stamp(now.RevertAt), soon(*s.RevertInS), cli.Brief(now.RevertTo, s.Counts))
+		_, _ = fmt.Fprintf(table, "  until %s (%s), %s\n", timetext.Stamp(now.RevertAt), soon(*s.RevertInS), cli.Following(now, s.Counts))
 	}
 	if s.unconfirmed {
 		_, _ = fmt.Fprintf(table, "  acts within %s; no node has confirmed it yet (--wait does)\n", now.Reaction())

@@ -120,7 +120,7 @@ func (p *page) limit(picture picture) {
 		p.field("effective cap", text)
 	}
 	if l.RevertInS != nil {
-		p.field("override", fmt.Sprintf("until %s (%s left), then %s", timetext.Stamp(now.RevertAt), span(*l.RevertInS), cli.Brief(now.RevertTo, l.Counts)))
+		p.field("override", fmt.Sprintf("until %s (%s left), %s", timetext.Stamp(now.RevertAt), span(*l.RevertInS), cli.Following(now, l.Counts)))
 	}
 	p.field("revision", revision(now))
 	p.field("in force", cli.Plainly(strings.TrimPrefix(l.InForce.String(), "in force "), 0))
