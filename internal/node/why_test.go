@@ -21,7 +21,8 @@ func TestWhyNamesThePauseOfALimit(t *testing.T) {
 		"resumed": {limit.Settings{Terms: limit.Terms{Paused: true}, By: "anna", Why: "a test"}, nil, "the limit otp is paused until somebody resumes it (dispatcher limit resume); last change by anna (a test)"},
 		"ends":    {limit.Settings{Terms: limit.Terms{Paused: true}, By: "anna", RevertAt: ends}, timeOf(ends), "the limit otp is paused until 2023-11-14T22:28:20Z; last change by anna"},
 		"an override ends and the pause stays": {
-			limit.Settings{Terms: limit.Terms{Paused: true}, By: "bob", RevertAt: ends, RevertTo: limit.Terms{Paused: true}}, nil,
+			limit.Settings{Terms: limit.Terms{Paused: true}, By: "bob", RevertAt: ends, RevertTo: limit.Terms{Paused: true}},
+			nil,
 			"the limit otp is paused until somebody resumes it (dispatcher limit resume); last change by bob",
 		},
 	} {

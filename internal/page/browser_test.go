@@ -136,6 +136,18 @@ func TestTwoOperatorsMeet(t *testing.T) {
 	b.Has("rate-result", "The cap is 20. In force on 3/3 nodes after")
 	b.Has("rate-override", "then 200 calls in any 1 s again")
 
+	// a waste of the cap is refused, and is passed too
+	s.changes(http.MethodPatch, "", `{"cap": 300, "burst": 100, "force": true, "by": "Bob", "why": "bursts"}`)
+	b.Has("rate-now", "300 calls")
+	b.Types("cap", "150")
+	b.Has("preview-refused", "burst: 100: leaves")
+	b.Types("why", "an incident")
+	b.Click("force")
+	b.Click("rate-review")
+	b.Has("confirm-text", "This passes the guardrail: burst: 100: leaves")
+	b.Click("confirm-yes")
+	b.Has("rate-result", "The cap is 150. In force on 3/3 nodes after")
+
 	// faults stand next to their field
 	b.Types("cap", "50")
 	b.Types("why", "too long")
@@ -162,7 +174,7 @@ func TestAPauseAndACapForAWhileMeet(t *testing.T) {
 	b := browser.Open(t, path, s.url)
 	b.Has("rate-now", "300 calls")
 	s.changes(http.MethodPatch, "", `{"cap": 100, "for": "2h", "by": "Bob", "why": "the provider asks for it"}`)
-	b.Has("rate-now", "100 calls")
+	b.Has("rate-override", "then 300 calls in any 1 s again")
 	b.Click("pause-button")
 	b.Has("resume-countdown", "14:")
 	b.Has("rate-override", "This ends by itself in 1:59:")
@@ -171,6 +183,7 @@ func TestAPauseAndACapForAWhileMeet(t *testing.T) {
 	b.Types("why", "a bit less")
 	b.Picks("for", "custom")
 	b.Types("custom", "60")
+	b.Has("preview-text", "No job waits now")
 	b.Click("rate-review")
 	b.Has("confirm-text", "for 60 minutes. Then it is 300 again.")
 	b.Click("confirm-yes")

@@ -115,7 +115,7 @@ func (ch Change) returned(t, usual limit.Terms) (limit.Terms, error) {
 	_, guard := ch.Values["guard"]
 	named := slices.DeleteFunc(parameters.Differences(s, base), func(p parameters.Parameter) bool {
 		_, is := ch.Values[p.Name]
-		return !is && !(guard && p.Name == "lateness") // which may have followed from the guard
+		return !is && (!guard || p.Name != "lateness") // which may have followed from the guard
 	})
 	err := parameters.Restore(base, named).Apply(&s)
 	return s.Terms, err
@@ -136,10 +136,8 @@ func (ch Change) check(from, to limit.Settings) error {
 	if err := cmp.Or(ch.Values.Apply(&given), given.Guardrails.Validate(to.Contract)); err != nil || ch.Force {
 		return err
 	}
-	if to.UsableShare() < from.UsableShare() { // the terms in force may have been forced
-		if err := to.Waste(); err != nil {
-			return fmt.Errorf("%w; --force passes it", err)
-		}
+	if err := wasted(from.Terms, to.Terms); err != nil {
+		return err
 	}
 	// The guardrails from before hold too: nobody passes one by moving it on the way.
 	if err := cmp.Or(from.Pass(from.Terms, to.Terms), to.Pass(from.Terms, to.Terms)); err != nil {
@@ -156,9 +154,18 @@ func checkValues(from, to limit.Settings) error {
 		if err := cmp.Or(from.Pass(before, after), to.Pass(before, after)); err != nil {
 			return err
 		}
-		if err := after.Waste(); err != nil && after.UsableShare() < before.UsableShare() {
-			return fmt.Errorf("%w; --force passes it", err)
+		if err := wasted(before, after); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// wasted refuses terms that waste the cap, unless those before did so more: they may have been forced.
+func wasted(before, after limit.Terms) error {
+	waste, is := errors.AsType[*fault.Error](after.Waste())
+	if !is || after.UsableShare() >= before.UsableShare() {
+		return nil
+	}
+	return &limit.GuardrailError{Guardrail: waste.Field, Why: fmt.Sprintf("%v: %s", waste.Value, waste.Remedy)}
 }

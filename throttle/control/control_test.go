@@ -193,6 +193,21 @@ func TestAnOverrideOfTheCapLeavesTheEndOfAPauseAlone(t *testing.T) {
 	}
 }
 
+func TestAWasteIsRefusedAsAGuardrailRefuses(t *testing.T) {
+	t.Parallel()
+	c := newDeployment(t, limit.Guardrails{}, 1)
+	c.must(t, control.Change{Values: parameters.Values{"burst": "100"}})
+	lower := capOf(150)
+	_, err := c.Set(t.Context(), lower)
+	if refused, is := errors.AsType[*limit.GuardrailError](err); !is || refused.Guardrail != "burst" || !strings.HasPrefix(refused.Why, "100: leaves ") {
+		t.Errorf("got %v, want the burst refused", err)
+	}
+	lower.Force = true
+	if s := c.must(t, lower); s.Cap != 150 {
+		t.Errorf("got %+v, want the cap by force", s)
+	}
+}
+
 // Each call carries all terms that follow, so there is a bound.
 func TestSettingsReturnAtFewTimes(t *testing.T) {
 	t.Parallel()

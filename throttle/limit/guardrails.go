@@ -29,7 +29,7 @@ func (g Guardrails) Validate(c Contract) error {
 
 // GuardrailError is a change that a guardrail refuses; forced, it is made.
 type GuardrailError struct {
-	Guardrail string // max_cap or max_step
+	Guardrail string // max_cap, max_step, or the setting that wastes the cap
 	Why       string
 }
 

@@ -53,11 +53,14 @@ func Brief(t limit.Terms, jobs limits.Counts) string {
 // Following is what follows an override, until the last one has ended.
 func Following(s limit.Settings, jobs limits.Counts) string {
 	spans := s.Spans()[1:]
-	text := "then " + Brief(spans[0].Terms, jobs)
-	for i, next := range spans[1:] {
-		text += fmt.Sprintf("; until %s, then %s", timetext.Stamp(spans[i].Until), Brief(next.Terms, jobs))
+	texts := make([]string, len(spans))
+	for i, next := range spans {
+		texts[i] = "then " + Brief(next.Terms, jobs)
+		if !next.Until.IsZero() {
+			texts[i] += "; until " + timetext.Stamp(next.Until)
+		}
 	}
-	return text
+	return strings.Join(texts, ", ")
 }
 
 // PrintWaste warns if the terms leave little of the cap, and names an algorithm that leaves
