@@ -155,11 +155,11 @@ if GATES > 0 then -- a call without gates does not make these functions
     local at = tonumber(current or 0) + HORIZON + math.max(learn, window)
     if gate.on_lost ~= 'wait' or lost_at == 0 or gate.seeded > lost_at + learn + HORIZON then return at, false end
     local till = lost_at + HORIZON + widest
-    local known = till < (gate.bounds[1] or 0) and 0 or now + POLL
-    if gate.rolling > 0 then known = till + gate.rolling + widest end
+    local opens = till < (gate.bounds[1] or 0) and 0 or now + POLL
+    if gate.rolling > 0 then opens = till + gate.rolling + widest end
     for i = 1, #gate.bounds - 1 do
-      if till >= gate.bounds[i] and till < gate.bounds[i + 1] then known = gate.bounds[i + 1] + widest end
+      if till >= gate.bounds[i] and till < gate.bounds[i + 1] then opens = gate.bounds[i + 1] + widest end
     end
-    return math.max(at, known), known >= at
+    return math.max(at, opens), opens >= at
   end
 end
