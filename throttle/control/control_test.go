@@ -252,6 +252,27 @@ func TestAnOverrideEndsByItselfAndIsInTheHistory(t *testing.T) {
 	}
 }
 
+// Overrides that ended at once, since Redis's clock went ahead, end one by one with the next calls.
+func TestOverridesThatEndTogetherEndOneByOne(t *testing.T) {
+	t.Parallel()
+	c := newDeployment(t, limit.Guardrails{}, 1)
+	c.must(t, capFor(500, 10*time.Minute))
+	c.must(t, control.Change{Values: parameters.Values{"burst": "3"}, For: 20 * time.Minute, By: "ops"})
+	c.server.SetTime(time.Now().Add(time.Hour))
+	c.until(t, "no override is left", func() bool {
+		s, err := c.Get(t.Context())
+		return err == nil && s.Cap == 300 && s.Burst == 1 && s.RevertAt.IsZero()
+	})
+	history, err := c.History(t.Context(), 10)
+	if err != nil || len(history) < 2 {
+		t.Fatalf("got %+v, %v, want the ends in the history", history, err)
+	}
+	if first, second := history[1], history[0]; first.From.Cap != 500 || first.To.Cap != 300 || first.To.Burst != 3 ||
+		first.To.By != limit.Dispatcher || second.From.Burst != 3 || second.To.Burst != 1 || second.To.By != limit.Dispatcher {
+		t.Errorf("got %+v and then %+v, want the end of the cap's override, and then that of the burst's", first, second)
+	}
+}
+
 func TestUndoTakesTheLastChangeBack(t *testing.T) {
 	t.Parallel()
 	c := newDeployment(t, limit.Guardrails{}, 1)
