@@ -81,8 +81,8 @@ alerts: ## The alerts and the scaler's query by promtool (needs Debian's package
 	DISPATCHER_TEST_REQUIRE_PROMETHEUS=1 $(GO) test -count=1 -run='Promtool|TheScaler' ./internal/watched
 
 integration: ## The built binary against Kafka and Redis in containers (needs Docker)
-	$(DOCKER) -timeout=25m -parallel=4 -run='^Test(Friday|Inputs|[A-Za-z0-9]*Real)$$' -skip='$(MEASURES)' ./integration
-	$(DOCKER) -timeout=20m -p=3 -parallel=6 -run='Real$$' -skip='$(MEASURES)|^Test(Cluster|Pace|MemoryAndCost)Real$$' ./consumer/... ./throttle/... ./internal/dedup ./internal/setupcheck
+	$(DOCKER) -timeout=25m -run='^Test(Friday|Inputs|[A-Za-z0-9]*Real)$$' -skip='$(MEASURES)' ./integration
+	$(DOCKER) -timeout=20m -p=3 -run='Real$$' -skip='$(MEASURES)|^Test(Cluster|Pace|MemoryAndCost)Real$$' ./consumer/... ./throttle/... ./internal/dedup ./internal/setupcheck
 	$(DOCKER) -timeout=20m -run='^TestChangesReal$$' ./throttle
 
 proof: ## What is measured on real Kafka and Redis, beside what it is compared with: 50 minutes (needs Docker, and Debian's package prometheus)

@@ -28,7 +28,6 @@ const alertsFile = "../deploy/prometheus/alerts.yml"
 // A real Prometheus finds on each of three nodes every metric that the dashboard and the alerts name, and every query of the dashboard
 // yields data.
 func TestScrapeReal(t *testing.T) {
-	t.Parallel()
 	needPrometheus(t)
 	w := startServers(t, containers.Kafka)
 	s := w.scene(t, 200, 6, faultLatency)

@@ -15,7 +15,6 @@ import (
 // refused with a clear word. The scenarios don't measure the cap, so they run
 // beside one another.
 func TestBrokersReal(t *testing.T) {
-	t.Parallel()
 	w := startServers(t, containers.Kafka)
 	t.Run("the broker is restarted", w.brokerRestarted)
 	t.Run("the coordinator moves", w.coordinatorMoved)

@@ -22,7 +22,6 @@ const (
 // A campaign of 5,000 among 10,000 jobs is cancelled half-way. None of it is called half a second after the command has
 // returned, the other jobs lose no slot, and what was cancelled can be called after all.
 func TestCancelReal(t *testing.T) {
-	t.Parallel()
 	w := startServers(t, containers.Kafka)
 	s := w.scene(t, cancelCap, cancelPart, 20*time.Millisecond)
 	var all []*kgo.Record

@@ -16,9 +16,7 @@ import (
 // The consumer keeps its word on real servers: each job ends where it should,
 // in order, once, whoever comes, goes or dies.
 func TestConsumerReal(t *testing.T) {
-	t.Parallel()
 	t.Run("Kafka 4.1", func(t *testing.T) {
-		t.Parallel()
 		w := startServers(t, containers.Kafka)
 		t.Run("each job ends where it should, in the order of keys", func(t *testing.T) { w.outcomes(t, "kafka.order=key") })
 		t.Run("the jobs of a key are called in their order", w.orderOfKeys)
@@ -38,7 +36,6 @@ func TestConsumerReal(t *testing.T) {
 		}
 	})
 	t.Run("Kafka 3.9", func(t *testing.T) {
-		t.Parallel()
 		w := startServers(t, containers.KafkaOld)
 		t.Run("each job ends where it should, in the order of keys", func(t *testing.T) { w.outcomes(t, "kafka.order=key") })
 		t.Run("nodes come and go", func(t *testing.T) { w.churn(t, 4) })

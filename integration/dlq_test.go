@@ -20,7 +20,6 @@ import (
 // Dead letters are listed, shown, replayed and dropped, by several commands at
 // once and by one that dies, and a job that is replayed is the job that it was.
 func TestDeadLettersReal(t *testing.T) {
-	t.Parallel()
 	for _, version := range []struct {
 		name  string
 		start func(testing.TB) *containers.Server

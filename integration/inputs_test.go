@@ -15,7 +15,6 @@ import (
 // Bad input gets a clear error or a dead letter that says why, and nothing is
 // lost.
 func TestInputs(t *testing.T) {
-	t.Parallel()
 	w := startServers(t, containers.Kafka)
 	t.Run("a topic is missing", w.topicMissing)
 	t.Run("jobs that are none", w.jobsThatAreNone)

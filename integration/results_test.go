@@ -80,7 +80,6 @@ func form(i int) (m kafka.Message, id, result string) {
 // Every job has a result, also those that a killed node had in flight; and what
 // the provider gets is what was written to Kafka.
 func TestResultsReal(t *testing.T) {
-	t.Parallel()
 	const jobs = 600
 	w := startServers(t, containers.Kafka)
 	to := newCallee(t)

@@ -14,7 +14,6 @@ import (
 // A campaign is cancelled, and then Redis loses all that it knows. The node puts the rule back, also where another one is made at
 // once, so that a node that starts later calls nothing of the campaign either.
 func TestLostRulesReal(t *testing.T) {
-	t.Parallel()
 	const jobs = 60
 	w := startServers(t, containers.Kafka)
 	s := w.scene(t, 100, 6, faultLatency)

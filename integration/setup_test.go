@@ -11,7 +11,6 @@ import (
 // A node that has started logs what the set-up lacks, once: here two partitions for three nodes. With three partitions it
 // logs nothing, and neither does the command.
 func TestSetupCheckReal(t *testing.T) {
-	t.Parallel()
 	w := startServers(t, containers.Kafka)
 	for _, row := range []struct {
 		partitions int

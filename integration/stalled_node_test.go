@@ -14,7 +14,6 @@ const stalledAfter = 5 * time.Second
 // A node that can't work while others can gives its partitions up, and asks for
 // some when it can again. Where nobody can, all stay where they are.
 func TestStalledNodeReal(t *testing.T) {
-	t.Parallel()
 	w := startServers(t, containers.Kafka)
 	t.Run("Redis is cut off from a node", func(t *testing.T) {
 		t.Parallel()

@@ -16,7 +16,6 @@ import (
 //
 //	go test -run TestCutLogReal -v ./integration
 func TestCutLogReal(t *testing.T) {
-	t.Parallel()
 	var set *containers.KafkaSet
 	w := startServers(t, func(t testing.TB) *containers.Server {
 		t.Helper()
@@ -78,7 +77,6 @@ func (s *scene) onBrokers(t *testing.T, brokers ...int) {
 //
 //	go test -run TestDeletedTopicReal -v ./integration
 func TestDeletedTopicReal(t *testing.T) {
-	t.Parallel()
 	w := startServers(t, containers.KafkaCreating)
 	const jobs, partitions, away = 300, 3, 75 * time.Second // twice as long as a member waits between its looks for new partitions
 	s := w.scene(t, 1000, partitions, 0)

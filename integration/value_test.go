@@ -22,7 +22,6 @@ limits:
 // Of two recipients one has a cap of its own while the fleet runs. Each is called at its cap,
 // and the operator sees which one holds.
 func TestOneValueReal(t *testing.T) {
-	t.Parallel()
 	const own, others = 60, 16
 	w := startServers(t, containers.Kafka)
 	s := w.scene(t, 300, 6, 20*time.Millisecond)
@@ -74,7 +73,6 @@ func TestOneValueReal(t *testing.T) {
 // A provider counts three units for each call of jobs that said one. The fleet sends a third as
 // many calls.
 func TestUnitsOfAnswersReal(t *testing.T) {
-	t.Parallel()
 	const jobs, units = 600, 3
 	w := startServers(t, containers.Kafka)
 	var mu sync.Mutex

@@ -22,7 +22,6 @@ limits:
 
 // Any node holds a job, and an operator who knows its id alone learns what it waits for, and from whom.
 func TestWhyReal(t *testing.T) {
-	t.Parallel()
 	w := startServers(t, containers.Kafka)
 	s := w.scene(t, 300, 6, 20*time.Millisecond)
 	s.configure(t, whyLimits)
@@ -85,7 +84,6 @@ limits:
 // Each other reason for which a job waits, with its time, and what became of one that waits no more. The provider answers so that
 // the reason comes about.
 func TestWhyEachReasonReal(t *testing.T) {
-	t.Parallel()
 	w := startServers(t, containers.Kafka)
 	s := w.scene(t, 20, 6, 20*time.Millisecond, "kafka.workers=16", "sender.breaker.failures=5")
 	s.configure(t, reasonLimits)
