@@ -92,6 +92,19 @@ func TestFetchFaultsAreTriedAgain(t *testing.T) {
 	})
 }
 
+// A partition that gets another leader for some seconds delays a batch, which is written then.
+func TestABatchWaitsForALeader(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *fleet) {
+		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs", Err: kerr.NotLeaderForPartition, Count: 10})
+		began := time.Now()
+		w.produce("jobs", numbered(0, 10)...)
+		if took := time.Since(began); fault.Hits() != 10 || took < 5*time.Second {
+			t.Errorf("got %d refusals in %v, want 10 in some seconds", fault.Hits(), took)
+		}
+	})
+}
+
 // While no more jobs may be in flight the node stays a member: heartbeats go on.
 func TestWaitingKeepsTheMembership(t *testing.T) {
 	t.Parallel()

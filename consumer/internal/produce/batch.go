@@ -37,8 +37,8 @@ type BatchWriter struct {
 	topics map[string]bool // known to exist
 }
 
-// batchAttempts is how often kgo tries a batch that Kafka refuses.
-const batchAttempts = 5
+// batchAttempts is how often kgo tries a batch that Kafka refuses: for half a minute, in which a partition gets another leader.
+const batchAttempts = 20
 
 // NewBatchWriter checks the options. It does not connect.
 func NewBatchWriter(o BatchOptions) (*BatchWriter, error) {
