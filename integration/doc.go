@@ -5,8 +5,6 @@
 // The kernel says when each call came, so a judge that is held up judges all windows.
 // Where it does not (TLS, other systems), a run with more than a tenth of the windows
 // unjudged is made again, at most three times in all, and then fails. So is a run that
-// misses a figure while the machine holds up more than a tenth of the windows. Before a measured run the tests wait until the machine is quiet.
-//
-// Tests whose bounds a busy machine can't break call t.Parallel, each with servers
-// of its own. A test that measures does not, so it runs alone, before them.
+// misses a figure while the machine holds up more than a tenth of the windows. Before a
+// measured run the tests wait until the machine is quiet.
 package integration
