@@ -42,6 +42,14 @@ func (f *Filter) matches(l *deadletter.Letter) bool {
 // maxIDs is how many letters one command may name.
 const maxIDs = offsets.Window
 
+// LettersOf is the topic with the dead letters of a source topic, or with its parked jobs.
+func LettersOf(topic string, parked bool) string {
+	if parked {
+		return topicname.Parked(topic)
+	}
+	return topicname.Dead(topic)
+}
+
 // plan returns the dead-letter topics to read, and the partitions of each. A topic without an
 // entry means all of its partitions.
 func (f *Filter) plan() (topics []string, partitions map[string][]int, err error) {
@@ -49,12 +57,8 @@ func (f *Filter) plan() (topics []string, partitions map[string][]int, err error
 		return nil, nil, fault.New("ids", len(f.IDs), fmt.Sprintf("at most %d can be named at once", maxIDs))
 	}
 	partitions = map[string][]int{}
-	topicOf := topicname.Dead
-	if f.Parked {
-		topicOf = topicname.Parked
-	}
 	for _, t := range f.Topics {
-		if name := topicOf(t); len(f.IDs) == 0 && !slices.Contains(topics, name) {
+		if name := LettersOf(t, f.Parked); len(f.IDs) == 0 && !slices.Contains(topics, name) {
 			topics = append(topics, name)
 		}
 	}

@@ -108,26 +108,14 @@ func (g *letterFlags) filter(cfg configs.Config, ids []string, now time.Time) (d
 
 // jobTopic is the job topic that a value of --topic means. The topic of its letters may stand for it, where --parked fits.
 func (g *letterFlags) jobTopic(name string) (string, error) {
-	if topic, ok := strings.CutSuffix(name, parkedSuffix); ok && !g.parked {
+	topic, other := strings.CutSuffix(name, dlq.LettersOf("", !g.parked))
+	switch {
+	case other && g.parked:
+		return "", fmt.Errorf("--topic %q is a topic of dead letters: leave out --parked, or give --topic %s for the parked jobs", name, topic)
+	case other:
 		return "", fmt.Errorf("--topic %q is a topic of parked jobs: give --parked as well, or --topic %s for the dead letters", name, topic)
 	}
-	if topic, ok := strings.CutSuffix(name, deadSuffix); ok && g.parked {
-		return "", fmt.Errorf("--topic %q is a topic of dead letters: leave out --parked, or give --topic %s for the parked jobs", name, topic)
-	}
-	return strings.TrimSuffix(name, suffix(g.parked)), nil
-}
-
-// The topics of a job topic's letters.
-const (
-	deadSuffix   = ".dlq"
-	parkedSuffix = ".parked"
-)
-
-func suffix(parked bool) string {
-	if parked {
-		return parkedSuffix
-	}
-	return deadSuffix
+	return strings.TrimSuffix(name, dlq.LettersOf("", g.parked)), nil
 }
 
 func names(classes []deadletter.Class) string {

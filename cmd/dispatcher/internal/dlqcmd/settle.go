@@ -116,7 +116,7 @@ func (x *settling) confirmed(cmd *cobra.Command, do settleFunc) settleFunc {
 func (x *settling) ask(cmd *cobra.Command, trial *dlq.Tally, f dlq.Filter) error {
 	var topics []string
 	for _, t := range f.Topics {
-		topics = append(topics, t+suffix(f.Parked))
+		topics = append(topics, dlq.LettersOf(t, f.Parked))
 	}
 	if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "%s %d of %d open dead letters of %s? [y/N] ",
 		x.verb, trial.Done, trial.Open, strings.Join(topics, ", ")); err != nil {
