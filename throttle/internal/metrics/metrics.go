@@ -220,10 +220,11 @@ type Lease struct {
 
 // Holds shows whether the node holds a lease.
 func (m *Lease) Holds(held bool) {
-	m.Held.Set(0)
+	holds := 0.0
 	if held {
-		m.Held.Set(1)
+		holds = 1
 	}
+	m.Held.Set(holds)
 }
 
 // NewLease registers them; reg nil: nowhere.
