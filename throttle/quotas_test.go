@@ -505,15 +505,21 @@ func TestAQuotaNamesTheEndOfItsWindow(t *testing.T) {
 	}
 }
 
+// loggedQuotas are played quotas with what the log says of the gates of the first node.
+func loggedQuotas(t *testing.T) (r *quotaRun, n *quotaNode, text *bytes.Buffer) {
+	t.Helper()
+	r, text = playedQuotas(t), new(bytes.Buffer)
+	n = r.nodes[0]
+	n.gates = gates.New(n.opts.Gates, n.known.Terms, slog.New(slog.NewTextHandler(text, nil)), n.metrics)
+	r.keeps = true
+	return r, n, text
+}
+
 // The log warns once a window that a quota is nearly used up.
 func TestAQuotaIsWarnedOfOnce(t *testing.T) {
 	oneGoroutine(t)
 	t.Parallel()
-	var text bytes.Buffer
-	r := playedQuotas(t)
-	n := r.nodes[0]
-	n.gates = gates.New(n.opts.Gates, n.known.Terms, slog.New(slog.NewTextHandler(&text, nil)), n.metrics)
-	r.keeps = true
+	r, n, text := loggedQuotas(t)
 	for range 2 {
 		r.toBound(-20_000)
 		r.exhaust(n, wholeQuota)
@@ -527,11 +533,7 @@ func TestAQuotaIsWarnedOfOnce(t *testing.T) {
 func TestAQuotaThatWaitsAfterALossSaysSo(t *testing.T) {
 	oneGoroutine(t)
 	t.Parallel()
-	var text bytes.Buffer
-	r := playedQuotas(t)
-	n := r.nodes[0]
-	n.gates = gates.New(n.opts.Gates, n.known.Terms, slog.New(slog.NewTextHandler(&text, nil)), n.metrics)
-	r.keeps = true
+	r, n, text := loggedQuotas(t)
 	operator, err := control.NewControl(r.rdb, "quotas", "keyed")
 	if err != nil {
 		t.Fatal(err)
