@@ -169,9 +169,9 @@ func (p *Pacer) turn(ctx context.Context) (throttle.Room, error) {
 }
 
 // take takes the best jobs that there is room for. Each has a connection, since a slot would
-// pass while one is dialled. Jobs without one are taken as well where the
-// limit refuses jobs, and where there are more jobs than slots to choose from. Those refused
-// want what can't be granted, or a rule cancels them.
+// pass while one is dialled. Jobs without one are taken as well where the limit refuses jobs, and
+// where there are more jobs than slots to choose from. Those refused want what can't be granted,
+// or a rule cancels them.
 func (p *Pacer) take(room throttle.Room, since time.Time) (block, refused []Item) {
 	if !p.o.Breaker.Closed() {
 		room.Jobs = 1
