@@ -85,6 +85,8 @@ func TestFaultsOfLimits(t *testing.T) {
 		"limits.2.when=job.lane":                   `limits.2.when: "job.lane": can never be a bool`,
 		"cost=job.lane ==":                         `cost: "job.lane ==": at column 11: unexpected token EOF`,
 		`cost="a"`:                                 `cost: "\"a\"": can never be a whole number`,
+		"cost=0":                                   `cost: "0": gives a number below 1, and must give a whole number from 1 to 1000000000`,
+		"limits.1.cost=-1":                         `limits.1.cost: "-1": gives a number below 1`,
 		"limits.1.window=99ms":                     `limits.1.window: 99ms: must be at least 10 times the guard of 10ms`,
 		"limits.1.window=100us":                    `limits.1.window: 100µs: must be from 1ms to 1m`,
 		"limits.1.window=61s":                      `limits.1.window: 1m1s: must be from 1ms to 1m beside the first limit; what is longer is a quota: state calendar or rolling instead`,

@@ -51,6 +51,6 @@
 // # Failure
 //
 // Every error is an [*Error]. It names the expression and the place in it, and never holds a
-// value of the job. The error of a Cost is the exception: it shows the first 64 bytes of a
-// value that is no cost, because the operator has to find the producer who wrote it.
+// value of the job: it goes to logs, to dead letters and to results. Where the job lies in Kafka,
+// which a dead letter says, leads to its producer.
 package expression

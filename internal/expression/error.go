@@ -96,9 +96,6 @@ func failure(source string, err error) string {
 }
 
 // valueError is a value of the job that one of the package's functions refuses.
-type valueError struct {
-	why   string
-	value any // shown by the error of a cost
-}
+type valueError struct{ why string }
 
 func (e *valueError) Error() string { return e.why }

@@ -1,8 +1,6 @@
 package expression
 
 import (
-	"errors"
-	"fmt"
 	"math"
 	"reflect"
 
@@ -16,10 +14,17 @@ const MaxKeyBytes = 1024
 type Key struct{ program *program }
 
 // CompileKey compiles an expression that gives text, a whole number or a bool. Its error is
-// an [*Error].
+// an [*Error]. A key that is written out is checked as [Key.Of] checks it.
 func CompileKey(source string) (Key, error) {
 	p, err := compile(source, "text, a whole number or a bool", reflect.String, reflect.Int, reflect.Float64, reflect.Bool)
-	return Key{p}, err
+	if err != nil {
+		return Key{}, err
+	}
+	k := Key{p}
+	if p.isConstant() {
+		_, err = k.Of(new(Job))
+	}
+	return k, err
 }
 
 // Of is the key of a job. Its error is an [*Error].
@@ -72,53 +77,49 @@ func (c Condition) Holds(j *Job) (bool, error) {
 // used.
 type Cost struct{ program *program }
 
-// CompileCost compiles an expression that gives a whole number. Its error is an [*Error].
+// CompileCost compiles an expression that gives a whole number. Its error is an [*Error]. A number
+// that is written out is checked as [Cost.Of] checks it.
 func CompileCost(source string) (Cost, error) {
 	p, err := compile(source, "a whole number, such as int(job.headers[\"cost\"] ?? \"1\")", reflect.Int, reflect.Float64)
-	return Cost{p}, err
+	if err != nil {
+		return Cost{}, err
+	}
+	c := Cost{p}
+	if p.isConstant() {
+		_, err = c.Of(new(Job))
+	}
+	return c, err
 }
 
-// Of is the cost of a job, from 1 to [job.MaxCost]. Its error is an [*Error], which may show
-// the first 64 bytes of the value that is none.
+// Of is the cost of a job, from 1 to [job.MaxCost]. Its error is an [*Error].
 func (c Cost) Of(j *Job) (int64, error) {
 	value, err := c.program.run(j)
 	if err != nil {
-		reason := failure(c.program.source, err)
-		if bad, ok := errors.AsType[*valueError](err); ok && bad.value != nil {
-			reason += ": " + scalar(bad.value)
-		}
-		return 0, c.program.fails("%s", reason)
+		return 0, c.program.fails("%s", failure(c.program.source, err))
 	}
-	cost := int64(0)
 	switch v := value.(type) {
 	case nil:
 		return 0, c.program.fails(missing)
+	case string:
+		return 0, c.program.fails("gives a text, and must give a whole number; write int(...) around it")
 	case int:
-		cost = int64(v)
-	case float64:
-		if v == math.Trunc(v) && math.Abs(v) <= wholeFloats {
-			cost = int64(v)
-		}
-	case string:
-		return 0, c.program.fails("gives the text %s, and must give a whole number; write int(...) around it", scalar(v))
+		value = float64(v)
 	}
-	if cost < 1 || cost > job.MaxCost {
-		return 0, c.program.fails("gives %s for this job, and must give a whole number from 1 to %d", scalar(value), job.MaxCost)
+	cost, isNumber := value.(float64)
+	var gives string
+	switch {
+	case !isNumber:
+		gives = kindOf(value)
+	case cost < 1:
+		gives = "a number below 1"
+	case cost > job.MaxCost:
+		gives = "a larger number"
+	case cost != math.Trunc(cost):
+		gives = "a number with a fraction"
+	default:
+		return int64(cost), nil
 	}
-	return cost, nil
-}
-
-const mostScalar = 64 // bytes
-
-// scalar shows a value that is no cost.
-func scalar(value any) string {
-	switch v := value.(type) {
-	case string:
-		return quoted(v, mostScalar)
-	case int, float64, bool:
-		return fmt.Sprint(v)
-	}
-	return kindOf(value)
+	return 0, c.program.fails("gives %s, and must give a whole number from 1 to %d", gives, job.MaxCost)
 }
 
 // kindOf names the kind of a value.

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/vm"
 )
 
@@ -68,6 +69,15 @@ func functions() []expr.Option {
 	}
 }
 
+// isConstant reports whether the expression is a value that is written out.
+func (p *program) isConstant() bool {
+	switch p.code.Node().(type) {
+	case *ast.IntegerNode, *ast.FloatNode, *ast.StringNode, *ast.BoolNode, *ast.ConstantNode:
+		return true
+	}
+	return false
+}
+
 // run returns an [*Error] if the program fails on the job.
 func (p *program) run(j *Job) (any, error) {
 	machine, ok := p.machines.Get().(*vm.VM)
@@ -103,7 +113,7 @@ func toInt(value any) (int, error) {
 			return n, nil
 		}
 	}
-	return 0, &valueError{why: "int of a value that is no whole number", value: value}
+	return 0, &valueError{why: "int of a value that is no whole number: " + kindOf(value)}
 }
 
 // wholeFloats is the bound below which a float holds every whole number.
