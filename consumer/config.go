@@ -55,6 +55,9 @@ func (o *Options) checkNames(l *fault.List) {
 func (o *Options) checkSizes(l *fault.List, leastJob, leastAsleep int) {
 	l.Within("workers", o.Workers, 1, 1<<16)
 	l.Within("max_job_bytes", o.MaxJobBytes, leastJob, 64<<20)
+	const beside = 64 << 10 // what a batch may hold beside a job
+	l.Refuse(o.MaxBatchBytes < o.MaxJobBytes+beside, "max_batch_bytes", o.MaxBatchBytes,
+		"must be at least %d, 64 KiB above kafka.max_job_bytes: a compressed batch of one job must fit", o.MaxJobBytes+beside)
 	l.Within("max_asleep", o.MaxAsleep, 1, 1<<20)
 	l.Within("max_asleep_bytes", o.MaxAsleepBytes, leastAsleep, 1<<30)
 }

@@ -43,6 +43,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"in flight":         {func(o *consumer.Options) { o.Workers = -1 }, []string{"workers", "-1"}},
 		"job bytes":         {func(o *consumer.Options) { o.MaxJobBytes = 1 << 30 }, []string{"max_job_bytes", "1073741824"}},
 		"batch bytes":       {func(o *consumer.Options) { o.MaxBatchBytes = 1 << 20 }, []string{"max_batch_bytes", "1048576"}},
+		"batch of one job":  {func(o *consumer.Options) { o.MaxJobBytes, o.MaxBatchBytes = 8<<20, 8<<20 }, []string{"max_batch_bytes", "8388608", "at least 8454144"}},
 		"commit interval":   {func(o *consumer.Options) { o.CommitInterval = time.Microsecond }, []string{"commit_interval", "1µs"}},
 		"slow heartbeat":    {func(o *consumer.Options) { o.Heartbeat = 2 * time.Second }, []string{"heartbeat", "2s", "at most 1s"}},
 		"heartbeat session": {func(o *consumer.Options) { o.Session, o.Drain = time.Second, time.Millisecond }, []string{"heartbeat", "raise kafka.session"}},
