@@ -216,6 +216,10 @@ func (s *Sender) unanswered(call conns.Call, err error) (Result, error) {
 // answered reads the rest of an answer and gives the connection back. The status
 // alone decides the result, even if the body is cut. An answer that came before the
 // call was written belongs to something else.
+//
+// The connection of an Unavailable answer is dropped. It may lead to the one ill backend
+// of several, and a backend that fails at once would be back first and get most of the
+// calls. So each such answer costs a dial, also where the job is at fault.
 func (s *Sender) answered(c *conns.Conn, resp *http.Response) (Result, error) {
 	body, whole := s.reader.read(resp)
 	_ = resp.Body.Close()
@@ -233,6 +237,6 @@ func (s *Sender) answered(c *conns.Conn, resp *http.Response) (Result, error) {
 	}
 	res.WroteAt = call.WroteAt
 	res.Elapsed = time.Since(call.WroteAt)
-	s.pool.Finish(c, resp.Header, whole && alive)
+	s.pool.Finish(c, resp.Header, whole && alive && res.Kind != Unavailable)
 	return res, nil
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"dispatcher/consumer"
 	"dispatcher/sender"
 )
 
@@ -104,6 +105,25 @@ func TestAnOutageOfDialsIsSeen(t *testing.T) {
 			})
 		})
 	}
+}
+
+// One ill backend of two fails a call for each of its connections, and no more.
+func TestAnIllBackendTakesFewCalls(t *testing.T) {
+	t.Parallel()
+	const rate, jobs = 400, 4000
+	inBubble(t, setup{rate: rate, failures: 20, attempts: 10, backoff: 100 * time.Millisecond, maxBackoff: time.Second, order: consumer.OrderNone}, func(b *bubble) {
+		p := &pipeProvider{latency: 50 * time.Millisecond, ill: true}
+		h := b.sender(p)
+		defer h.Close()
+		b.writeMany(jobs)
+		b.dispatch(h, h, 256)
+		b.until(5*time.Minute, "all jobs are settled", func() bool { return b.settled() == jobs })
+		share := p.share(rate, rate/2)
+		t.Logf("%.3f of the cap, %d calls failed, %d dials", share, p.failed, p.dials)
+		if b.dead() != 0 || share < 0.9 {
+			t.Errorf("got %d dead letters and %.3f of the cap from the healthy backend, want none and at least 0.9", b.dead(), share)
+		}
+	})
 }
 
 // A node without jobs opens no connection, and one with few opens few.

@@ -19,6 +19,7 @@ type pipeProvider struct {
 	latency time.Duration // of an answer
 	once    bool          // a connection carries one call
 	keeps   time.Duration // it closes a connection that carries no call for so long; 0: never
+	ill     bool          // every other connection leads to a backend that answers 503 at once
 	down    atomic.Bool   // no connection can be opened
 
 	mu      sync.Mutex
@@ -26,6 +27,7 @@ type pipeProvider struct {
 	dialing int
 	most    int // dials at once
 	calls   []time.Time
+	failed  int // calls of the ill backend
 }
 
 func (f *pipeProvider) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -42,8 +44,30 @@ func (f *pipeProvider) DialContext(ctx context.Context, _, _ string) (net.Conn, 
 		return nil, &net.OpError{Op: "dial", Err: io.ErrUnexpectedEOF}
 	}
 	near, far := net.Pipe()
-	go f.serve(far)
+	if f.ill && f.dialed()%2 == 1 {
+		go f.fail(far)
+	} else {
+		go f.serve(far)
+	}
 	return near, nil
+}
+
+// fail is the ill backend. It keeps its connections.
+func (f *pipeProvider) fail(c net.Conn) {
+	defer func() { _ = c.Close() }()
+	for br := bufio.NewReader(c); ; {
+		req, err := http.ReadRequest(br)
+		if err != nil {
+			return
+		}
+		f.mu.Lock()
+		f.failed++
+		f.mu.Unlock()
+		_, _ = io.Copy(io.Discard, req.Body)
+		if _, err := io.WriteString(c, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"); err != nil {
+			return
+		}
+	}
 }
 
 func (f *pipeProvider) count(n int) {
