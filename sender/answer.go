@@ -38,7 +38,7 @@ func newAnswerReader(c Config, scheme string) answerReader {
 }
 
 // read reads an answer's body to its end, and reports whether it got there. It keeps
-// the whole body where something that is looked for is in it, else the beginning or nothing.
+// the body where something that is looked for is in it, else the beginning or nothing.
 func (r *answerReader) read(resp *http.Response) (kept []byte, whole bool) {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return nil, false
@@ -55,10 +55,7 @@ func (r *answerReader) read(resp *http.Response) (kept []byte, whole bool) {
 		return kept, err == nil && n+int64(len(kept)) <= r.maxBody
 	}
 	kept, err := io.ReadAll(limited)
-	if err != nil || int64(len(kept)) > r.maxBody {
-		return nil, false
-	}
-	return kept, true
+	return kept, err == nil && int64(len(kept)) <= r.maxBody
 }
 
 // needsWhole reports whether something that is looked for in an answer of this status is in its body. No answer that accepted its
@@ -67,18 +64,22 @@ func (r *answerReader) needsWhole(status int) bool {
 	return r.messageID.path != nil || r.units.path != nil || r.limit.path != nil && r.statuses.kind(status) != Accepted
 }
 
-// result is what an answer means for the job.
-func (r *answerReader) result(resp *http.Response, body []byte) Result {
+// result is what an answer means for the job. Nothing is looked for in a body that was not read to its end.
+func (r *answerReader) result(resp *http.Response, kept []byte, whole bool) Result {
 	res := r.statuses.classify(resp.StatusCode, resp.Header)
+	var body []byte
+	if whole {
+		body = kept
+	}
 	res.MessageID = cleanID(r.messageID.read(resp.Header, body))
 	res.Units = readUnits(r.units.read(resp.Header, body))
 	if res.Kind == Throttled {
 		res.Limit = cleanID(r.limit.read(resp.Header, body))
 	}
 	if r.keeps(resp.StatusCode) { // whole runes
-		res.Answer = strings.ToValidUTF8(string(body[:min(len(body), MaxAnswer)]), "")
+		res.Answer = strings.ToValidUTF8(string(kept[:min(len(kept), MaxAnswer)]), "")
 	}
-	if r.maybeTLS(resp.StatusCode) && wantsTLS(body) {
+	if r.maybeTLS(resp.StatusCode) && wantsTLS(kept) {
 		res.Kind, res.Err = Unavailable, errWantsTLS
 	}
 	return res

@@ -32,7 +32,7 @@ func TestAThrottledAnswerNamesItsLimit(t *testing.T) {
 		r := newAnswerReader(Config{ThrottledLimit: row.place, MaxResponseBytes: 1 << 10}, "https")
 		resp := &http.Response{StatusCode: row.status, Header: row.header, Body: io.NopCloser(strings.NewReader(row.body))}
 		kept, whole := r.read(resp)
-		res := r.result(resp, kept)
+		res := r.result(resp, kept, whole)
 		if res.Limit != row.limit || !whole || (len(kept) > 0) != row.kept {
 			t.Errorf("%s in a %d: got the limit %q and %d bytes kept, want %q and some kept: %t", row.place, row.status, res.Limit, len(kept), row.limit, row.kept)
 		}

@@ -303,6 +303,7 @@ func TestTheBeginningOfAnAnswerIsKept(t *testing.T) {
 	for name, c := range map[string]struct {
 		status, body, messageID string
 		drop                    bool
+		bound                   int // of an answer; 0: the default
 		want                    string
 		dials                   int // of two calls; 0: one
 	}{
@@ -314,6 +315,10 @@ func TestTheBeginningOfAnAnswerIsKept(t *testing.T) {
 		"empty":               {status: "400 Bad Request"},
 		"with a message's id": {status: "400 Bad Request", body: `{"code":"1"}`, messageID: "json:id", want: `{"code":"1"}`},
 		"not wanted":          {status: "400 Bad Request", body: "secret", drop: true},
+		"beyond the bound":    {status: "400 Bad Request", body: long, bound: 1000, want: strings.Repeat("a", sender.MaxAnswer-1), dials: 2},
+		"beyond the bound with a message's id": {
+			status: "400 Bad Request", body: long, bound: 1000, messageID: "json:id", want: strings.Repeat("a", sender.MaxAnswer-1), dials: 2,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -323,7 +328,7 @@ func TestTheBeginningOfAnAnswerIsKept(t *testing.T) {
 						_, _ = fmt.Fprintf(conn, "HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s", c.status, len(c.body), c.body)
 					}
 				}}
-				s := newSender(t, sender.Options{Config: sender.Config{MessageID: c.messageID, KeepAnswers: !c.drop}, Dial: n.dial})
+				s := newSender(t, sender.Options{Config: sender.Config{MessageID: c.messageID, KeepAnswers: !c.drop, MaxResponseBytes: c.bound}, Dial: n.dial})
 				defer s.Close()
 				permits := 0
 				for range 2 { // the second one shows that the answer was read to its end

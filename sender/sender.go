@@ -221,14 +221,14 @@ func (s *Sender) unanswered(call conns.Call, err error) (Result, error) {
 // of several, and a backend that fails at once would be back first and get most of the
 // calls. So each such answer costs a dial, also where the job is at fault.
 func (s *Sender) answered(c *conns.Conn, resp *http.Response) (Result, error) {
-	body, whole := s.reader.read(resp)
+	kept, whole := s.reader.read(resp)
 	_ = resp.Body.Close()
 	call, alive := c.End()
 	if call.WroteAt.IsZero() {
 		s.pool.Drop(c)
 		return s.unanswered(call, errBroken)
 	}
-	res := s.reader.result(resp, body)
+	res := s.reader.result(resp, kept, whole)
 	if s.reader.lacksUnits(&res) {
 		s.metrics.uncounted.Inc()
 		s.warnUncounted.Do(func() {
