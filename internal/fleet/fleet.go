@@ -4,7 +4,10 @@
 // Each node registers in Redis every few seconds, in each of its groups: there is one
 // for each topic. The first node of a group declares the limit. Another limit can be
 // declared when no node of the group registered for ten seconds: to change the limit's
-// name, stop the fleet. The package warns of nodes in another namespace of the same Redis,
+// name, stop the fleet. A Redis that was away or lost its data has no declaration, and a
+// node with another limit may be back first. The nodes that registered earlier take the
+// declaration over within a minute. The later node ends at its next registration: until
+// then, three seconds, it works beside the others. The package warns of nodes in another namespace of the same Redis,
 // which may be for another provider, of two nodes with one name, and of nodes that keep
 // other limits after the first. Nodes may differ in these while the fleet is upgraded.
 //
@@ -15,6 +18,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +40,7 @@ const (
 	registerEvery = 3 * time.Second
 	retryEvery    = 300 * time.Millisecond // while Redis does not answer
 	goneAfter     = 10 * time.Second
+	youngFor      = time.Minute // for so long an older node takes a declaration over
 	callTimeout   = time.Second
 )
 
@@ -119,6 +124,7 @@ func (m *Membership) Run(ctx context.Context) error {
 			wait = retryEvery
 		default:
 			m.failing = false
+			m.first = cmp.Or(m.first, seen.now)
 			m.noteNamesakes(seen.now, seen.namesakes)
 			m.noteLimits(seen.others)
 			m.lookAround(ctx, seen.now)
@@ -143,9 +149,6 @@ func (m *Membership) declared() string {
 // noteNamesakes warns once of another node with the same name. The registration of a
 // killed node lasts for some seconds, and is not another node when it starts again.
 func (m *Membership) noteNamesakes(now, namesakes int64) {
-	if m.first == 0 {
-		m.first = now
-	}
 	if m.namesake || namesakes == 0 || now-m.first <= goneAfter.Microseconds() {
 		return
 	}
@@ -220,7 +223,7 @@ func (m *Membership) register(ctx context.Context, leave bool) (s seen, err erro
 	for i, group := range m.opts.Groups {
 		keys[i] = fmt.Sprintf("dispatcher:{%s}:group:%s", m.opts.Namespace, group)
 	}
-	reply, err := m.script.Run(ctx, m.opts.Redis, keys, m.id, m.declared(), goneAfter.Microseconds(), leave, m.limits).Slice()
+	reply, err := m.script.Run(ctx, m.opts.Redis, keys, m.id, m.declared(), goneAfter.Microseconds(), leave, m.limits, m.first, youngFor.Microseconds()).Slice()
 	if err != nil {
 		return s, err
 	}

@@ -49,36 +49,54 @@ func (p *place) join(t *testing.T, node, namespace, limit string, beside ...stri
 // joinMeasured is join, with the metrics of the node.
 func (p *place) joinMeasured(t *testing.T, node, namespace, limit string, beside ...string) (leave func() error, log *safeLog, metrics *prometheus.Registry) {
 	t.Helper()
-	metrics = prometheus.NewRegistry()
+	m := p.start(t, node, namespace, limit, beside...)
+	return m.leave, m.log, m.metrics
+}
+
+// member is a node that has registered or was refused.
+type member struct {
+	leave   func() error // returns what Run returned
+	ended   chan struct{}
+	log     *safeLog
+	metrics *prometheus.Registry
+}
+
+func (p *place) start(t *testing.T, node, namespace, limit string, beside ...string) member {
+	t.Helper()
+	metrics, log := prometheus.NewRegistry(), &safeLog{}
 	rdb := redis.NewClient(&redis.Options{Addr: p.server.Addr()})
 	t.Cleanup(func() { _ = rdb.Close() })
-	log = &safeLog{}
 	m := fleet.New(fleet.Options{
 		Redis: rdb, Namespace: namespace, Groups: []string{"h", "g"}, Node: node, Limit: limit, Scope: "cluster",
 		Limits: append([]string{limit}, beside...), Registerer: metrics,
 		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- m.Run(ctx) }()
-	leave = sync.OnceValue(func() error {
+	var err error
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		err = m.Run(ctx)
+	}()
+	leave := func() error {
 		cancel()
-		return <-ended
-	})
+		<-ended
+		return err
+	}
 	t.Cleanup(func() { _ = leave() })
+	started := member{leave, ended, log, metrics}
 	key := "dispatcher:groups:g"
 	for deadline := time.Now().Add(30 * time.Second); p.server.HGet(key, namespace) == "" || !p.has(namespace, node); {
 		select {
-		case err := <-ended:
-			ended <- err
-			return leave, log, metrics
+		case <-ended:
+			return started
 		case <-time.After(time.Millisecond):
 		}
 		if time.Now().After(deadline) {
 			t.Fatal("the node has not registered")
 		}
 	}
-	return leave, log, metrics
+	return started
 }
 
 func (p *place) has(namespace, node string) bool {
@@ -168,6 +186,56 @@ func TestADeadNodeHoldsTheLimitForTenSeconds(t *testing.T) {
 	leave, _ = p.join(t, "c", "ns", "smsx")
 	if err := leave(); err != nil {
 		t.Errorf("got %v after eleven seconds, want another limit to be declared", err)
+	}
+}
+
+// A node with another limit that is back first, after Redis lost the declaration, is refused in the end, and the nodes
+// that registered before it go on.
+func TestTheOlderNodesKeepTheirLimit(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(*place){
+		"data lost":     func(p *place) { p.server.FlushAll() },
+		"a long outage": func(p *place) { p.pass(11 * time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			a, b := p.start(t, "a", "ns", "sms"), p.start(t, "b", "ns", "sms")
+			p.pass(time.Second)
+			lose(p)
+			x := p.start(t, "x", "ns", "smsx")
+			select {
+			case <-x.ended:
+			case <-a.ended:
+			case <-b.ended:
+			case <-time.After(30 * time.Second):
+			}
+			var other *fleet.OtherLimitError
+			if err := x.leave(); !errors.As(err, &other) || other.Theirs != `"sms" (scope cluster)` {
+				t.Errorf("got %v of the node with another limit, want it to be refused", err)
+			}
+			if err := errors.Join(a.leave(), b.leave()); err != nil {
+				t.Errorf("got %v of the nodes that were there before, want them to go on", err)
+			}
+		})
+	}
+}
+
+// A node that could not register for long does not end a fleet that was started meanwhile under another limit.
+func TestANodeThatComesBackLateIsRefused(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	late := p.start(t, "late", "ns", "sms")
+	p.pass(2 * time.Minute)
+	since := p.now.Add(-61 * time.Second).UnixMicro()
+	p.server.HSet("dispatcher:{ns}:group:g", "=", `"smsx" (scope cluster)`, "=since", fmt.Sprint(since), "x-0123456789abcdef", fmt.Sprint(p.now.UnixMicro()))
+	select {
+	case <-late.ended:
+	case <-time.After(30 * time.Second):
+	}
+	var other *fleet.OtherLimitError
+	if err := late.leave(); !errors.As(err, &other) {
+		t.Errorf("got %v, want the node to be refused", err)
 	}
 }
 
